@@ -1,0 +1,37 @@
+# The two commands are `make demo` and `make test`. CMake does the work; see CMakePresets.json.
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test install format clean
+SHELL := /bin/sh
+PREFIX ?= /usr/local
+# CMake runs its own build tool: it must not inherit this make's job server.
+unexport MAKEFLAGS MAKELEVEL MFLAGS
+
+help:
+	@echo "make demo              build, then train an RNN by BP and by the scan and compare them (under two minutes)"
+	@echo "make test              build and run all tests, then again under the sanitizers"
+	@echo "make build             build the program: build/cpu/bppsa"
+	@echo "make install PREFIX=P  install program, library and headers under P (default $(PREFIX))"
+	@echo "make setup             install the packages that are missing (as root), or name them"
+	@echo "make format            clang-format 14 over all sources"
+	@echo "make clean             remove build/"
+
+setup:
+	@tools/setup
+
+build: setup
+	@tools/build cpu
+
+demo: build
+	@demo/run build/cpu
+
+test: setup
+	@tools/run_tests
+
+install: build
+	@cmake --install build/cpu --prefix "$(PREFIX)"
+
+format:
+	@tools/check_format --fix
+
+clean:
+	rm -rf build

@@ -1,0 +1,162 @@
+#include "cli/cli.h"
+
+#include <string.h>
+
+#include "bppsa_version.h"
+#include "cli/command.h"
+
+#define OBJECT_LIMIT 16 /* objects of one verb, and verbs */
+
+static const bppsa_command *const commands[] = {&bppsa_command_train_rnn,
+                                                &bppsa_command_eval_rnn,
+                                                &bppsa_command_grad_rnn,
+                                                &bppsa_command_plan_rnn,
+                                                &bppsa_command_data_bitstream,
+                                                &bppsa_command_doctor,
+                                                NULL};
+
+const bppsa_command *const *bppsa_commands(void) {
+  return commands;
+}
+
+const char *bppsa_object_noun(const char *verb) {
+  return strcmp(verb, "data") == 0 ? "data set" : "model";
+}
+
+const char *bppsa_command_name(const bppsa_command *command, char *text, size_t size) {
+  snprintf(text, size, "%s%s%s", command->verb, command->object != NULL ? " " : "",
+           command->object != NULL ? command->object : "");
+  return text;
+}
+
+/* The words of the commands, each once: verbs (verb NULL) or the objects of a verb. */
+static void list_words(const char *verb, const char *words[OBJECT_LIMIT + 1]) {
+  int count = 0;
+  for (const bppsa_command *const *command = commands; *command != NULL && count < OBJECT_LIMIT; ++command) {
+    const char *word = verb == NULL ? (*command)->verb : strcmp((*command)->verb, verb) == 0 ? (*command)->object : NULL;
+    if (word != NULL && (count == 0 || strcmp(words[count - 1], word) != 0)) {
+      words[count++] = word;
+    }
+  }
+  words[count] = NULL;
+}
+
+static const char *join_words(const char *const *words, char *text, size_t size) {
+  size_t used = 0;
+  text[0] = '\0';
+  for (int i = 0; words[i] != NULL && used < size; ++i) {
+    const int length = snprintf(text + used, size - used, "%s%s", i == 0 ? "" : words[i + 1] == NULL ? " or " : ", ", words[i]);
+    used += length > 0 ? (size_t)length : 0;
+  }
+  return text;
+}
+
+static bool known_verb(const char *verb) {
+  for (const bppsa_command *const *command = commands; *command != NULL; ++command) {
+    if (strcmp((*command)->verb, verb) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static bool is_help(const char *text) {
+  return strcmp(text, "--help") == 0 || strcmp(text, "-h") == 0;
+}
+
+/* The command of argv[1] and argv[2]; *used arguments name it. *command stays NULL when help was printed instead. */
+static bppsa_status find_command(int argc, char **argv, FILE *out, const bppsa_command **command, int *used) {
+  const char *words[OBJECT_LIMIT + 1];
+  char text[200], hint[96];
+  const char *verb = argv[1];
+  if (!known_verb(verb)) {
+    list_words(NULL, words);
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "'%s': unknown %s, expected %s%s", verb,
+                      verb[0] == '-' ? "option before a command" : "command", join_words(words, text, sizeof text),
+                      bppsa_suggestion(verb, words, hint, sizeof hint));
+  }
+  list_words(verb, words);
+  if (words[0] != NULL && argc > 2 && is_help(argv[2])) {
+    bppsa_help_verb(out, verb);
+    return BPPSA_OK;
+  }
+  if (words[0] != NULL && (argc < 3 || argv[2][0] == '-')) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s missing, expected %s", verb, bppsa_object_noun(verb),
+                      join_words(words, text, sizeof text));
+  }
+  for (const bppsa_command *const *each = commands; *each != NULL; ++each) {
+    if (strcmp((*each)->verb, verb) == 0 && ((*each)->object == NULL || strcmp((*each)->object, argv[2]) == 0)) {
+      *command = *each;
+      *used = (*each)->object == NULL ? 2 : 3;
+      return BPPSA_OK;
+    }
+  }
+  return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: unknown %s '%s', expected %s%s", verb, bppsa_object_noun(verb), argv[2],
+                    join_words(words, text, sizeof text), bppsa_suggestion(argv[2], words, hint, sizeof hint));
+}
+
+static bppsa_status run_command(const bppsa_command *command, int argc, char **argv, FILE *out, FILE *err) {
+  char name[BPPSA_COMMAND_NAME];
+  bppsa_cli cli = {.command = command, .out = out, .err = err};
+  BPPSA_TRY(bppsa_options_parse(bppsa_command_name(command, name, sizeof name), command->uses, argc, argv, cli.values));
+  if (cli.values[BPPSA_OPTION_HELP].given) {
+    bppsa_help_command(out, command);
+    return BPPSA_OK;
+  }
+  cli.json = cli.values[BPPSA_OPTION_JSON].given;
+  return command->run(&cli);
+}
+
+static bppsa_status run(int argc, char **argv, FILE *out, FILE *err) {
+  if (argc < 2) {
+    const char *words[OBJECT_LIMIT + 1];
+    char text[200];
+    list_words(NULL, words);
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "command missing, expected %s (see bppsa --help)",
+                      join_words(words, text, sizeof text));
+  }
+  if (is_help(argv[1])) {
+    bppsa_help_program(out);
+    return BPPSA_OK;
+  }
+  if (strcmp(argv[1], "--version") == 0) {
+    fprintf(out, "bppsa %s%s%s\n", BPPSA_VERSION, BPPSA_COMMIT[0] != '\0' ? " " : "", BPPSA_COMMIT);
+    return BPPSA_OK;
+  }
+  const bppsa_command *command = NULL;
+  int used = 0;
+  BPPSA_TRY(find_command(argc, argv, out, &command, &used));
+  return command == NULL ? BPPSA_OK : run_command(command, argc - used, argv + used, out, err);
+}
+
+static int exit_code(bppsa_status status) {
+  switch (status) {
+  case BPPSA_OK:
+    return 0;
+  case BPPSA_ERR_ARGUMENT:
+  case BPPSA_ERR_SHAPE:
+  case BPPSA_ERR_FORMAT:
+  case BPPSA_ERR_UNSUPPORTED:
+    return 2;
+  case BPPSA_ERR_MEMORY:
+  case BPPSA_ERR_NUMERIC:
+  case BPPSA_ERR_IO:
+  case BPPSA_ERR_CUDA:
+  case BPPSA_ERR_COMM:
+    break;
+  }
+  return 1;
+}
+
+int bppsa_cli_main(int argc, char **argv, FILE *out, FILE *err) {
+  bppsa_status status = run(argc, argv, out, err);
+  if (status == BPPSA_OK) {
+    status = bppsa_cli_flush(out);
+  }
+  if (status != BPPSA_OK) {
+    fflush(out); /* what was already said comes before the error */
+    fprintf(err, "bppsa: error: %s\n", bppsa_last_error());
+    fflush(err);
+  }
+  return exit_code(status);
+}

@@ -1,0 +1,84 @@
+/* What the commands share: the parsed command line, output, checks of files. */
+#ifndef BPPSA_CLI_COMMAND_H
+#define BPPSA_CLI_COMMAND_H
+
+#include <stdio.h>
+
+#include "cli/options.h"
+#include "core/json.h"
+#include "core/view.h"
+
+typedef struct bppsa_command bppsa_command;
+
+/* One run of a command. */
+typedef struct {
+  const bppsa_command *command;
+  FILE *out, *err;
+  bool json;
+  bppsa_option_value values[BPPSA_OPTION_COUNT];
+} bppsa_cli;
+
+struct bppsa_command {
+  const char *verb;   /* "train" */
+  const char *object; /* "rnn"; NULL: the verb alone */
+  const char *summary;
+  const char *example;          /* a command line without "bppsa " */
+  const bppsa_option_use *uses; /* ends with BPPSA_OPTION_COUNT */
+  bppsa_status (*run)(bppsa_cli *cli);
+};
+
+extern const bppsa_command bppsa_command_train_rnn, bppsa_command_eval_rnn, bppsa_command_grad_rnn, bppsa_command_plan_rnn,
+    bppsa_command_data_bitstream, bppsa_command_doctor;
+
+/* All commands, NULL-terminated, those of one verb together. */
+const bppsa_command *const *bppsa_commands(void);
+/* What the object of a verb is: "model" or "data set". */
+const char *bppsa_object_noun(const char *verb);
+/* "train rnn" */
+const char *bppsa_command_name(const bppsa_command *command, char *text, size_t size);
+#define BPPSA_COMMAND_NAME 64
+
+/* Help of the program (verb NULL), of a verb, of a command. */
+void bppsa_help_program(FILE *out);
+void bppsa_help_verb(FILE *out, const char *verb);
+void bppsa_help_command(FILE *out, const bppsa_command *command);
+
+/* The parsed value of an option. */
+static inline const bppsa_option_value *bppsa_cli_value(const bppsa_cli *cli, bppsa_option option) {
+  return &cli->values[option];
+}
+
+/* printf to standard output; ERR_IO when the text could not be written. */
+bppsa_status bppsa_cli_print(bppsa_cli *cli, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Flushes standard output; ERR_IO when anything was lost. */
+bppsa_status bppsa_cli_flush(FILE *out);
+/* The text of the one JSON document (owned, bppsa_free), which is released; NULL stands for a document there was no memory for.
+ * Rendered before result files are written, so that running out of memory leaves none behind. */
+bppsa_status bppsa_cli_render(json_t *document, char **text);
+/* Prints the document and a line end. */
+bppsa_status bppsa_cli_print_document(bppsa_cli *cli, const char *text);
+/* Both at once. */
+bppsa_status bppsa_cli_print_json(bppsa_cli *cli, json_t *document);
+
+/* Sets object[key] and takes over the value; false when there was no memory, for the value or for the entry. */
+bool bppsa_json_put(json_t *object, const char *key, json_t *value);
+bool bppsa_json_put_integer(json_t *object, const char *key, int64_t value);
+bool bppsa_json_put_real(json_t *object, const char *key, double value);
+bool bppsa_json_put_text(json_t *object, const char *key, const char *value);
+bool bppsa_json_put_bool(json_t *object, const char *key, bool value);
+/* The object when ok, otherwise NULL after releasing it. */
+json_t *bppsa_json_finish(json_t *object, bool ok);
+
+/* A file that cannot be read as given is a wrong request: turns ERR_IO into ERR_ARGUMENT. */
+bppsa_status bppsa_cli_input(bppsa_status status);
+/* Checks, before the work starts, that the file named by an option can be written: its directory exists and is writable, and it is not
+ * something other than a regular file. Nothing when the option is absent. ERR_ARGUMENT. */
+bppsa_status bppsa_cli_check_output(const bppsa_cli *cli, bppsa_option option);
+/* ERR_ARGUMENT when two options name one file. */
+bppsa_status bppsa_cli_check_distinct(const bppsa_cli *cli, bppsa_option first, bppsa_option second);
+
+/* "1.23 MB": a number of units with the prefixes of 1000, for people. Returns text. */
+const char *bppsa_cli_si(double value, const char *unit, char *text, size_t size);
+#define BPPSA_SI_TEXT 32
+
+#endif

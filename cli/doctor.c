@@ -1,0 +1,238 @@
+/* `bppsa doctor`: what this build and this machine offer, and the package that brings what is missing. */
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bppsa_version.h"
+#include "cli/setup.h"
+#include "core/blas.h"
+
+static const bppsa_option_use uses[] = {
+    {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {.option = BPPSA_OPTION_COUNT}};
+
+#if defined(__clang__)
+#define COMPILER "clang " __clang_version__
+#elif defined(__GNUC__)
+#define COMPILER "gcc " __VERSION__
+#else
+#define COMPILER "unknown"
+#endif
+
+/* Something optional: found when one of the files can be loaded (a library) or stands in PATH (a program). */
+typedef struct {
+  const char *name;
+  const char *package; /* brings it */
+  const char *use;     /* what this version does with it */
+  bool program;
+  const char *files[6]; /* sonames, newest first, or a program; NULL-terminated */
+} backend;
+
+#define NVIDIA "NVIDIA's Debian repository: "
+#define UNUSED "not used by this version"
+
+static const backend backends[] = {
+    {"CUDA toolkit", NVIDIA "cuda-toolkit-13-0", "needed to build the CUDA backend", true, {"nvcc"}},
+    {"cuBLAS", NVIDIA "libcublas-13-0", UNUSED, false, {"libcublas.so.13", "libcublas.so.12"}},
+    {"cuSPARSE", NVIDIA "libcusparse-13-0", UNUSED, false, {"libcusparse.so.12", "libcusparse.so.13"}},
+    {"cuDNN", NVIDIA "cudnn9-cuda-13", UNUSED, false, {"libcudnn.so.9"}},
+    {"NCCL", NVIDIA "libnccl2", UNUSED, false, {"libnccl.so.2"}},
+    {"OpenMPI", "openmpi-bin", UNUSED, true, {"mpirun"}},
+    {"libsndfile", "libsndfile1", UNUSED, false, {"libsndfile.so.1"}},
+    {"libsamplerate", "libsamplerate0", UNUSED, false, {"libsamplerate.so.0"}},
+    {"libavutil", "libavutil-dev", UNUSED, false, {"libavutil.so.60", "libavutil.so.59", "libavutil.so.58", "libavutil.so.57"}},
+    {"gnuplot", "gnuplot-nox", "draws the figures of make demo", true, {"gnuplot"}},
+};
+enum { BACKENDS = sizeof backends / sizeof backends[0] };
+
+/* ---- looking ---- */
+
+/* An executable file of that name in one of the directories of `path` (separated by colons). */
+static bool find_program(const char *path, const char *name, char *found, size_t size) {
+  while (path != NULL && *path != '\0') {
+    const size_t length = strcspn(path, ":");
+    const int written = snprintf(found, size, "%.*s/%s", (int)length, path, name);
+    if (length > 0 && written > 0 && (size_t)written < size && access(found, X_OK) == 0) {
+      return true;
+    }
+    path += length + (path[length] == ':');
+  }
+  return false;
+}
+
+/* The loader looks first, then CUDA's own directory, which is often not in its list. */
+static bool find_library(const char *name, char *found, size_t size) {
+  snprintf(found, size, "%s", name);
+  void *library = dlopen(found, RTLD_LAZY | RTLD_LOCAL);
+  if (library == NULL) {
+    snprintf(found, size, "/usr/local/cuda/lib64/%s", name);
+    library = dlopen(found, RTLD_LAZY | RTLD_LOCAL);
+  }
+  if (library != NULL) {
+    dlclose(library);
+  }
+  return library != NULL;
+}
+
+/* Where the backend was found; "" when it was not. */
+static void find_backend(const backend *wanted, char *found, size_t size) {
+  for (int i = 0; i < 6 && wanted->files[i] != NULL; ++i) {
+    const bool here = wanted->program ? find_program(getenv("PATH"), wanted->files[i], found, size) ||
+                                            find_program("/usr/local/cuda/bin", wanted->files[i], found, size)
+                                      : find_library(wanted->files[i], found, size);
+    if (here) {
+      return;
+    }
+  }
+  found[0] = '\0';
+}
+
+/* "sse4.2 avx avx2 fma": what matters to the library's loops and to BLAS. */
+static void vector_features(char *text, size_t size) {
+  text[0] = '\0';
+#if defined(__x86_64__) || defined(__i386__)
+  const struct {
+    const char *name;
+    int there;
+  } features[] = {{"sse4.2", __builtin_cpu_supports("sse4.2")},     {"avx", __builtin_cpu_supports("avx")},
+                  {"avx2", __builtin_cpu_supports("avx2")},         {"fma", __builtin_cpu_supports("fma")},
+                  {"avx512f", __builtin_cpu_supports("avx512f")},   {"avx512bw", __builtin_cpu_supports("avx512bw")},
+                  {"avx512dq", __builtin_cpu_supports("avx512dq")}, {"avx512vl", __builtin_cpu_supports("avx512vl")}};
+  size_t used = 0;
+  for (size_t i = 0; i < sizeof features / sizeof features[0] && used < size; ++i) {
+    if (features[i].there) {
+      used += (size_t)snprintf(text + used, size - used, "%s%s", used == 0 ? "" : " ", features[i].name);
+    }
+  }
+#elif defined(__aarch64__)
+  snprintf(text, size, "neon");
+#endif
+}
+
+typedef struct {
+  const char *version, *commit, *compiler;
+  char processor[128], vector[160];
+  int64_t cores;   /* of the machine */
+  int64_t threads; /* used by default */
+  const char *blas;
+  char blas_problem[512]; /* why BLAS cannot be used, or "" */
+  bppsa_cuda_report cuda;
+  char found[BACKENDS][512];
+} report;
+
+static void examine(report *r) {
+  *r = (report){.version = BPPSA_VERSION, .commit = BPPSA_COMMIT, .compiler = COMPILER, .cores = sysconf(_SC_NPROCESSORS_ONLN)};
+  bppsa_device *device = NULL;
+  if (bppsa_device_create("cpu", 0, &device) == BPPSA_OK) {
+    snprintf(r->processor, sizeof r->processor, "%s", bppsa_device_get_hardware(device));
+    r->threads = bppsa_device_get_threads(device);
+  } else {
+    snprintf(r->blas_problem, sizeof r->blas_problem, "%s", bppsa_last_error());
+  }
+  bppsa_device_destroy(device);
+  r->blas = bppsa_blas_description();
+  vector_features(r->vector, sizeof r->vector);
+  bppsa_cuda_probe(&r->cuda);
+  for (int i = 0; i < BACKENDS; ++i) {
+    find_backend(&backends[i], r->found[i], sizeof r->found[i]);
+  }
+}
+
+/* ---- JSON ---- */
+
+static json_t *cuda_json(const bppsa_cuda_report *cuda) {
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_bool(object, "built", cuda->built);
+  ok = ok && bppsa_json_put_integer(object, "runtime", cuda->runtime);
+  ok = ok && bppsa_json_put_integer(object, "driver", cuda->driver);
+  ok = ok && bppsa_json_put_integer(object, "devices", cuda->devices);
+  ok = ok && bppsa_json_put_text(object, "name", cuda->name);
+  ok = ok && bppsa_json_put_integer(object, "memory_bytes", cuda->memory);
+  ok = ok && bppsa_json_put_bool(object, "self_test", cuda->kernel_checked);
+  ok = ok && bppsa_json_put_text(object, "detail", cuda->detail);
+  return bppsa_json_finish(object, ok);
+}
+
+static json_t *backends_json(const report *r) {
+  json_t *array = json_array();
+  bool ok = array != NULL;
+  for (int i = 0; ok && i < BACKENDS; ++i) {
+    json_t *object = json_object();
+    bool filled = object != NULL && bppsa_json_put_text(object, "name", backends[i].name);
+    filled = filled && bppsa_json_put_bool(object, "found", r->found[i][0] != '\0');
+    filled = filled && bppsa_json_put_text(object, "where", r->found[i]);
+    filled = filled && bppsa_json_put_text(object, "package", backends[i].package);
+    filled = filled && bppsa_json_put_text(object, "use", backends[i].use);
+    ok = json_array_append_new(array, bppsa_json_finish(object, filled)) == 0;
+  }
+  return bppsa_json_finish(array, ok);
+}
+
+static json_t *report_json(const report *r) {
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_text(object, "version", r->version);
+  ok = ok && bppsa_json_put_text(object, "commit", r->commit);
+  ok = ok && bppsa_json_put_text(object, "compiler", r->compiler);
+  ok = ok && bppsa_json_put_text(object, "processor", r->processor);
+  ok = ok && bppsa_json_put_text(object, "vector", r->vector);
+  ok = ok && bppsa_json_put_integer(object, "cores", r->cores);
+  ok = ok && bppsa_json_put_integer(object, "threads", r->threads);
+  ok = ok && bppsa_json_put_text(object, "blas", r->blas);
+  ok = ok && bppsa_json_put_text(object, "blas_problem", r->blas_problem);
+  ok = ok && bppsa_json_put(object, "cuda", cuda_json(&r->cuda));
+  ok = ok && bppsa_json_put(object, "backends", backends_json(r));
+  return bppsa_json_finish(object, ok);
+}
+
+/* ---- for people ---- */
+
+static bppsa_status print_cuda(bppsa_cli *cli, const bppsa_cuda_report *cuda) {
+  if (!cuda->built) {
+    return bppsa_cli_print(cli, "CUDA          not built%s%s\n", cuda->detail[0] != '\0' ? ": " : "", cuda->detail);
+  }
+  BPPSA_TRY(bppsa_cli_print(cli, "CUDA          built, runtime %d.%d, driver ", cuda->runtime / 1000, cuda->runtime % 1000 / 10));
+  BPPSA_TRY(cuda->driver > 0 ? bppsa_cli_print(cli, "%d.%d", cuda->driver / 1000, cuda->driver % 1000 / 10)
+                             : bppsa_cli_print(cli, "missing"));
+  if (cuda->devices < 1) {
+    return bppsa_cli_print(cli, ", no GPU%s%s\n", cuda->detail[0] != '\0' ? ": " : "", cuda->detail);
+  }
+  char memory[BPPSA_SI_TEXT];
+  return bppsa_cli_print(cli,
+                         ", GPUs %d: %s, %s; self-test kernel %s%s%s\n              networks run on the CPU in this version\n",
+                         cuda->devices, cuda->name, bppsa_cli_si((double)cuda->memory, "B", memory, sizeof memory),
+                         cuda->kernel_checked ? "right" : "failed", cuda->detail[0] != '\0' ? ": " : "", cuda->detail);
+}
+
+static bppsa_status print_report(bppsa_cli *cli, const report *r) {
+  BPPSA_TRY(bppsa_cli_print(cli, "bppsa         %s%s%s\ncompiler      %s\nprocessor     %s\nvector units  %s\n", r->version,
+                            r->commit[0] != '\0' ? ", commit " : "", r->commit, r->compiler,
+                            r->processor[0] != '\0' ? r->processor : "unknown", r->vector[0] != '\0' ? r->vector : "unknown"));
+  BPPSA_TRY(bppsa_cli_print(cli, "cores         %" PRId64 ", OpenMP threads by default %" PRId64 "\nBLAS          %s%s%s\n",
+                            r->cores, r->threads, r->blas, r->blas_problem[0] != '\0' ? "; unusable: " : "", r->blas_problem));
+  BPPSA_TRY(print_cuda(cli, &r->cuda));
+  BPPSA_TRY(bppsa_cli_print(cli, "\nOptional\n"));
+  for (int i = 0; i < BACKENDS; ++i) {
+    const backend *b = &backends[i];
+    const bool found = r->found[i][0] != '\0';
+    BPPSA_TRY(bppsa_cli_print(cli, "  %-14s%-10s %s%s%s%s\n", b->name, found ? "found" : "not found",
+                              found ? r->found[i] : "brought by ", found ? "" : b->package, "; ", b->use));
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status run(bppsa_cli *cli) {
+  report r;
+  examine(&r);
+  if (cli->json) {
+    bppsa_json_start();
+    return bppsa_cli_print_json(cli, report_json(&r));
+  }
+  return print_report(cli, &r);
+}
+
+const bppsa_command bppsa_command_doctor = {.verb = "doctor",
+                                            .summary = "Shows what this build and this machine offer, and what brings the rest",
+                                            .example = "doctor",
+                                            .uses = uses,
+                                            .run = run};

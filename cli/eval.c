@@ -1,0 +1,89 @@
+/* `bppsa eval rnn`: loss and accuracy of trained weights on a data set. */
+#include <inttypes.h>
+
+#include "cli/setup.h"
+#include "rnn/rnn.h"
+#include "train/trainer.h"
+
+static const bppsa_option_use uses[] = {{.option = BPPSA_OPTION_LAYERS, .fallback = ""},
+                                        {.option = BPPSA_OPTION_HIDDEN, .fallback = ""},
+                                        {.option = BPPSA_OPTION_NONLINEARITY},
+                                        {.option = BPPSA_OPTION_LOSS},
+                                        {.option = BPPSA_OPTION_DATA},
+                                        {.option = BPPSA_OPTION_SAMPLES},
+                                        {.option = BPPSA_OPTION_SEQ_LEN},
+                                        {.option = BPPSA_OPTION_BATCH},
+                                        {.option = BPPSA_OPTION_VALIDATION},
+                                        {.option = BPPSA_OPTION_SEED},
+                                        {.option = BPPSA_OPTION_DEVICE},
+                                        {.option = BPPSA_OPTION_DTYPE, .fallback = ""},
+                                        {.option = BPPSA_OPTION_THREADS},
+                                        {.option = BPPSA_OPTION_WEIGHTS, .required = true},
+                                        {.option = BPPSA_OPTION_JSON},
+                                        {.option = BPPSA_OPTION_HELP},
+                                        {.option = BPPSA_OPTION_COUNT}};
+
+/* What one run holds. */
+typedef struct {
+  bppsa_recurrent_config config;
+  bppsa_safetensors *file;
+  bppsa_device *device;
+  bppsa_dataset *dataset;
+  bppsa_model *model;
+  bppsa_split split;
+} evaluation;
+
+static bppsa_status prepare(const bppsa_cli *cli, evaluation *e) {
+  const char *path = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text;
+  BPPSA_TRY(bppsa_setup_config(cli, &e->config));
+  BPPSA_TRY(bppsa_setup_weights(cli, &e->config, &e->file));
+  BPPSA_TRY(bppsa_setup_device(cli, &e->device));
+  BPPSA_TRY(bppsa_setup_dataset(cli, e->config.loss_all, &e->dataset));
+  BPPSA_TRY(bppsa_split_make(e->dataset->samples, bppsa_cli_value(cli, BPPSA_OPTION_VALIDATION)->real, &e->split));
+  BPPSA_TRY(bppsa_setup_match(path, &e->config, e->dataset));
+  const int64_t count = e->split.validation > 0 ? e->split.validation : e->split.train;
+  e->config.batch = e->config.batch < count ? e->config.batch : count;
+  e->config.seq_len = e->dataset->seq_len;
+  e->config.backward = BPPSA_BACKWARD_BP; /* no backward pass: spare the scan's workspace */
+  BPPSA_TRY(bppsa_rnn_create(&e->config, e->device, &e->model));
+  return bppsa_setup_model(cli, e->file, e->model);
+}
+
+static json_t *evaluation_json(const bppsa_evaluation *result) {
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_real(object, "loss", result->loss);
+  ok = ok && bppsa_json_put_real(object, "accuracy", result->accuracy);
+  ok = ok && bppsa_json_put_integer(object, "samples", result->samples);
+  return bppsa_json_finish(object, ok);
+}
+
+static bppsa_status evaluate(bppsa_cli *cli, evaluation *e) {
+  BPPSA_TRY(prepare(cli, e));
+  const bool held_out = e->split.validation > 0;
+  bppsa_evaluation result;
+  BPPSA_TRY(bppsa_evaluate(e->model, e->dataset, e->device, held_out ? e->split.train : 0,
+                           held_out ? e->split.validation : e->split.train, e->config.batch, &result));
+  if (cli->json) {
+    bppsa_json_start();
+    return bppsa_cli_print_json(cli, evaluation_json(&result));
+  }
+  return bppsa_cli_print(cli, "samples   %" PRId64 "%s\nloss      %.6f\naccuracy  %.4f\n", result.samples,
+                         held_out ? ", held out" : "", result.loss, result.accuracy);
+}
+
+static bppsa_status run(bppsa_cli *cli) {
+  evaluation e = {.config = bppsa_recurrent_config_default()};
+  const bppsa_status status = evaluate(cli, &e);
+  bppsa_model_destroy(e.model);
+  bppsa_dataset_destroy(e.dataset);
+  bppsa_device_destroy(e.device);
+  bppsa_safetensors_destroy(e.file);
+  return status;
+}
+
+const bppsa_command bppsa_command_eval_rnn = {.verb = "eval",
+                                              .object = "rnn",
+                                              .summary = "Loss and accuracy of trained weights on a data set",
+                                              .example = "eval rnn --weights W.safetensors --samples 1000 --seed 1",
+                                              .uses = uses,
+                                              .run = run};

@@ -1,0 +1,329 @@
+/* `bppsa grad rnn`: the gradients of one batch, written as a safetensors file. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "cli/setup.h"
+#include "core/alloc.h"
+#include "core/npy.h"
+#include "rnn/rnn.h"
+#include "train/loss.h"
+
+static const bppsa_option_use uses[] = {{.option = BPPSA_OPTION_LAYERS, .fallback = ""},
+                                        {.option = BPPSA_OPTION_HIDDEN, .fallback = ""},
+                                        {.option = BPPSA_OPTION_NONLINEARITY},
+                                        {.option = BPPSA_OPTION_LOSS},
+                                        {.option = BPPSA_OPTION_BACKWARD},
+                                        {.option = BPPSA_OPTION_ALGORITHM},
+                                        {.option = BPPSA_OPTION_UP_LEVELS},
+                                        {.option = BPPSA_OPTION_CHUNKS},
+                                        {.option = BPPSA_OPTION_DEVICE},
+                                        {.option = BPPSA_OPTION_DTYPE, .fallback = ""},
+                                        {.option = BPPSA_OPTION_THREADS},
+                                        {.option = BPPSA_OPTION_WEIGHTS, .required = true},
+                                        {.option = BPPSA_OPTION_INPUT, .required = true},
+                                        {.option = BPPSA_OPTION_LABELS, .required = true},
+                                        {.option = BPPSA_OPTION_H0},
+                                        {.option = BPPSA_OPTION_OUT, .required = true},
+                                        {.option = BPPSA_OPTION_JSON},
+                                        {.option = BPPSA_OPTION_HELP},
+                                        {.option = BPPSA_OPTION_COUNT}};
+
+enum { EXTRAS = 3 }; /* input, h0, loss */
+
+/* What one run holds. */
+typedef struct {
+  bppsa_recurrent_config config;
+  bppsa_safetensors *file;
+  bppsa_device *device;
+  bppsa_model *model;
+  bppsa_buffer x, labels, h0; /* [T,B,I], int64 [B] or [T,B], [L,B,H] (empty without --h0) */
+  bppsa_buffer seed;          /* like the logits */
+  double loss;
+  float loss_f32;
+  int64_t count;             /* tensors of the result */
+  bppsa_named_view *tensors; /* size parameters + EXTRAS */
+} gradients;
+
+/* ---- the batch ---- */
+
+/* Loads an array of reals, converts it to `dtype`, and checks that its values are finite in it. */
+static bppsa_status load_reals(const char *path, bppsa_dtype dtype, bppsa_buffer *array) {
+  bppsa_buffer loaded = {0}, converted = {0};
+  BPPSA_TRY(bppsa_cli_input(bppsa_npy_load(path, &loaded)));
+  bppsa_status status = BPPSA_OK;
+  if (loaded.view.dtype != BPPSA_F32 && loaded.view.dtype != BPPSA_F64) {
+    status = bppsa_fail(BPPSA_ERR_FORMAT, "%s: dtype %s, expected f32 or f64", path, bppsa_dtype_name(loaded.view.dtype));
+  }
+  if (status == BPPSA_OK) {
+    status = bppsa_buffer_create(NULL, dtype, loaded.view.ndim, loaded.view.shape, &converted);
+  }
+  if (status == BPPSA_OK) {
+    status = bppsa_view_convert(&loaded.view, &converted.view);
+  }
+  const int64_t count = status == BPPSA_OK ? bppsa_view_count(&converted.view) : 0;
+  for (int64_t i = 0; status == BPPSA_OK && i < count; ++i) {
+    if (!isfinite(bppsa_view_get(&converted.view, i))) {
+      status = bppsa_fail(BPPSA_ERR_FORMAT, "%s: element %" PRId64 " is not finite in %s, expected finite values", path, i,
+                          bppsa_dtype_name(dtype));
+    }
+  }
+  bppsa_buffer_free(&loaded);
+  if (status != BPPSA_OK) {
+    bppsa_buffer_free(&converted);
+    return status;
+  }
+  *array = converted;
+  return BPPSA_OK;
+}
+
+/* shape is what was expected, in words and numbers. */
+static bppsa_status check_shape(const char *path, const bppsa_view *view, const char *words, int32_t ndim, const int64_t *shape) {
+  bool same = view->ndim == ndim;
+  for (int32_t d = 0; same && d < ndim; ++d) {
+    same = view->shape[d] == shape[d];
+  }
+  char found[BPPSA_SHAPE_TEXT], expected[BPPSA_SHAPE_TEXT];
+  return same ? BPPSA_OK
+              : bppsa_fail(BPPSA_ERR_SHAPE, "%s: shape %s, expected %s = %s", path,
+                           bppsa_shape_text(view->ndim, view->shape, found, sizeof found), words,
+                           bppsa_shape_text(ndim, shape, expected, sizeof expected));
+}
+
+static bppsa_status load_input(const bppsa_cli *cli, gradients *g) {
+  const char *path = bppsa_cli_value(cli, BPPSA_OPTION_INPUT)->text;
+  BPPSA_TRY(load_reals(path, g->config.dtype, &g->x));
+  const bppsa_view *x = &g->x.view;
+  if (x->ndim != 3 || x->shape[0] < 1 || x->shape[1] < 1 || x->shape[2] != g->config.input) {
+    char found[BPPSA_SHAPE_TEXT];
+    return bppsa_fail(BPPSA_ERR_SHAPE,
+                      "%s: shape %s, expected [T, B, I] with T and B at least 1 and I = %" PRId64 " as in the weights", path,
+                      bppsa_shape_text(x->ndim, x->shape, found, sizeof found), g->config.input);
+  }
+  g->config.seq_len = x->shape[0];
+  g->config.batch = x->shape[1];
+  return BPPSA_OK;
+}
+
+static bppsa_status load_labels(const bppsa_cli *cli, gradients *g) {
+  const char *path = bppsa_cli_value(cli, BPPSA_OPTION_LABELS)->text;
+  const bool all = g->config.loss_all;
+  const int64_t batch = g->config.batch, shape[2] = {g->config.seq_len, batch};
+  BPPSA_TRY(bppsa_cli_input(bppsa_npy_load(path, &g->labels)));
+  const bppsa_view *labels = &g->labels.view;
+  if (labels->dtype != BPPSA_I64) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: dtype %s, expected i64", path, bppsa_dtype_name(labels->dtype));
+  }
+  BPPSA_TRY(check_shape(path, labels, all ? "[T, B]" : "[B]", all ? 2 : 1, all ? shape : shape + 1));
+  const int64_t count = bppsa_view_count(labels), *values = labels->data;
+  for (int64_t i = 0; i < count; ++i) {
+    if (values[i] < 0 || values[i] >= g->config.classes) {
+      char position[64];
+      const int64_t index[2] = {i / batch, i % batch};
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: label %" PRId64 " at %s, expected 0 .. %" PRId64, path, values[i],
+                        bppsa_shape_text(all ? 2 : 1, all ? index : index + 1, position, sizeof position), g->config.classes - 1);
+    }
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status load_h0(const bppsa_cli *cli, gradients *g) {
+  const bppsa_option_value *path = bppsa_cli_value(cli, BPPSA_OPTION_H0);
+  if (!path->given) {
+    return BPPSA_OK;
+  }
+  const int64_t shape[3] = {g->config.layers, g->config.batch, g->config.hidden};
+  BPPSA_TRY(load_reals(path->text, g->config.dtype, &g->h0));
+  return check_shape(path->text, &g->h0.view, "[L, B, H]", 3, shape);
+}
+
+static bppsa_status load_batch(const bppsa_cli *cli, gradients *g) {
+  BPPSA_TRY(load_input(cli, g));
+  BPPSA_TRY(load_labels(cli, g));
+  return load_h0(cli, g);
+}
+
+/* ---- the gradients ---- */
+
+static bppsa_status forward_backward(gradients *g) {
+  bppsa_view logits;
+  bppsa_loss_result result;
+  const bppsa_view *h0 = g->h0.view.data != NULL ? &g->h0.view : NULL;
+  BPPSA_TRY(g->model->ops->forward(g->model, &g->x.view, h0, &logits));
+  BPPSA_TRY(bppsa_buffer_create(NULL, logits.dtype, logits.ndim, logits.shape, &g->seed));
+  BPPSA_TRY(bppsa_cross_entropy(g->device, &logits, g->labels.view.data, &g->seed.view, &result));
+  g->loss = result.loss;
+  if (!isfinite(g->loss)) {
+    return bppsa_setup_fail_nonfinite(g->model, "loss");
+  }
+  return g->model->ops->backward(g->model, &g->seed.view);
+}
+
+/* The result: every parameter's gradient, input, h0, loss. Views borrow from the model and from g. */
+static bppsa_status collect(gradients *g) {
+  const bppsa_model *model = g->model;
+  bppsa_view input, h0;
+  BPPSA_TRY(model->ops->input_gradients(g->model, &input, &h0));
+  g->tensors = bppsa_calloc(model->parameter_count + EXTRAS, sizeof *g->tensors);
+  if (g->tensors == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i < model->parameter_count; ++i) {
+    g->tensors[g->count++] = (bppsa_named_view){model->parameters[i].name, model->parameters[i].gradient};
+  }
+  g->tensors[g->count++] = (bppsa_named_view){"input", input};
+  if (g->h0.view.data != NULL) {
+    g->tensors[g->count++] = (bppsa_named_view){"h0", h0};
+  }
+  g->loss_f32 = (float)g->loss;
+  void *loss = model->dtype == BPPSA_F32 ? (void *)&g->loss_f32 : (void *)&g->loss;
+  g->tensors[g->count++] = (bppsa_named_view){"loss", bppsa_view_make(loss, model->dtype, 0, NULL)};
+  return BPPSA_OK;
+}
+
+/* The 2-norm, scaled by the largest element so that squares neither over- nor underflow; not finite where an element is not. */
+static double norm_of(const bppsa_view *view) {
+  const int64_t count = bppsa_view_count(view);
+  double largest = 0, sum = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const double size = fabs(bppsa_view_get(view, i));
+    if (!isfinite(size)) {
+      return size;
+    }
+    largest = size > largest ? size : largest;
+  }
+  for (int64_t i = 0; largest > 0 && i < count; ++i) {
+    const double part = bppsa_view_get(view, i) / largest;
+    sum += part * part;
+  }
+  return largest * sqrt(sum);
+}
+
+static bppsa_status check_finite(const gradients *g) {
+  for (int64_t i = 0; i < g->count; ++i) {
+    const bppsa_view *view = &g->tensors[i].view;
+    const int64_t count = bppsa_view_count(view);
+    for (int64_t k = 0; k < count; ++k) {
+      if (!isfinite(bppsa_view_get(view, k))) {
+        char what[128];
+        snprintf(what, sizeof what, "gradient of %s, element %" PRId64, g->tensors[i].name, k);
+        return bppsa_setup_fail_nonfinite(g->model, what);
+      }
+    }
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status compute(const bppsa_cli *cli, gradients *g) {
+  BPPSA_TRY(bppsa_setup_config(cli, &g->config));
+  BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_OUT));
+  for (bppsa_option input = BPPSA_OPTION_WEIGHTS; input <= BPPSA_OPTION_H0; ++input) {
+    BPPSA_TRY(bppsa_cli_check_distinct(cli, input, BPPSA_OPTION_OUT));
+  }
+  BPPSA_TRY(bppsa_setup_device(cli, &g->device));
+  BPPSA_TRY(bppsa_setup_weights(cli, &g->config, &g->file));
+  BPPSA_TRY(load_batch(cli, g));
+  g->config.input_gradients = true;
+  BPPSA_TRY(bppsa_rnn_create(&g->config, g->device, &g->model));
+  BPPSA_TRY(bppsa_setup_model(cli, g->file, g->model));
+  BPPSA_TRY(forward_backward(g));
+  BPPSA_TRY(collect(g));
+  return check_finite(g);
+}
+
+/* ---- output ---- */
+
+static json_t *tensor_json(const bppsa_named_view *tensor) {
+  json_t *object = json_object(), *shape = json_array();
+  bool ok = shape != NULL;
+  for (int32_t d = 0; ok && d < tensor->view.ndim; ++d) {
+    ok = json_array_append_new(shape, json_integer(tensor->view.shape[d])) == 0;
+  }
+  ok = bppsa_json_put(object, "shape", bppsa_json_finish(shape, ok));
+  ok = ok && bppsa_json_put_text(object, "name", tensor->name);
+  ok = ok && bppsa_json_put_real(object, "norm", norm_of(&tensor->view));
+  return bppsa_json_finish(object, ok);
+}
+
+static json_t *gradients_json(const gradients *g) {
+  const bppsa_recurrent_config *c = &g->config;
+  json_t *object = json_object(), *tensors = json_array();
+  bool ok = tensors != NULL;
+  for (int64_t i = 0; ok && i < g->count; ++i) {
+    ok = json_array_append_new(tensors, tensor_json(&g->tensors[i])) == 0;
+  }
+  ok = bppsa_json_put(object, "tensors", bppsa_json_finish(tensors, ok));
+  ok = ok && bppsa_json_put_real(object, "loss", g->loss);
+  ok = ok && bppsa_setup_method_json(object, c, bppsa_recurrent_plan(g->model, c->layers - 1));
+  ok = ok && bppsa_json_put_integer(object, "seq_len", c->seq_len);
+  ok = ok && bppsa_json_put_integer(object, "batch", c->batch);
+  ok = ok && bppsa_json_put_integer(object, "input", c->input);
+  ok = ok && bppsa_json_put_integer(object, "hidden", c->hidden);
+  ok = ok && bppsa_json_put_integer(object, "layers", c->layers);
+  ok = ok && bppsa_json_put_text(object, "nonlinearity", bppsa_nonlinearity_name(c->nonlinearity));
+  ok = ok && bppsa_json_put_text(object, "loss_on", bppsa_loss_name(c->loss_all));
+  ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(c->dtype));
+  return bppsa_json_finish(object, ok);
+}
+
+static bppsa_status print_table(bppsa_cli *cli, const gradients *g) {
+  const bppsa_recurrent_config *c = &g->config;
+  char method[BPPSA_METHOD_TEXT], shape[BPPSA_SHAPE_TEXT];
+  BPPSA_TRY(bppsa_cli_print(
+      cli, "rnn: T %" PRId64 ", B %" PRId64 ", I %" PRId64 ", H %" PRId64 ", layers %" PRId64 ", %s, loss %s, %s, %s\n\n",
+      c->seq_len, c->batch, c->input, c->hidden, c->layers, bppsa_nonlinearity_name(c->nonlinearity),
+      bppsa_loss_name(c->loss_all), bppsa_dtype_name(c->dtype),
+      bppsa_setup_method(c, bppsa_recurrent_plan(g->model, c->layers - 1), method, sizeof method)));
+  BPPSA_TRY(bppsa_cli_print(cli, "%-22s %-20s %s\n", "gradient of", "shape", "norm"));
+  for (int64_t i = 0; i + 1 < g->count; ++i) { /* the loss comes last */
+    const bppsa_view *view = &g->tensors[i].view;
+    BPPSA_TRY(bppsa_cli_print(cli, "%-22s %-20s %.6e\n", g->tensors[i].name,
+                              bppsa_shape_text(view->ndim, view->shape, shape, sizeof shape), norm_of(view)));
+  }
+  return bppsa_cli_print(cli, "\nloss %.6f, written to %s\n", g->loss, bppsa_cli_value(cli, BPPSA_OPTION_OUT)->text);
+}
+
+static bppsa_status save(const bppsa_cli *cli, const gradients *g) {
+  return bppsa_safetensors_save(bppsa_cli_value(cli, BPPSA_OPTION_OUT)->text, g->count, g->tensors, 0, NULL);
+}
+
+static bppsa_status output(bppsa_cli *cli, const gradients *g) {
+  if (!cli->json) {
+    BPPSA_TRY(save(cli, g));
+    return print_table(cli, g);
+  }
+  char *text = NULL;
+  bppsa_json_start();
+  BPPSA_TRY(bppsa_cli_render(gradients_json(g), &text));
+  bppsa_status status = save(cli, g);
+  if (status == BPPSA_OK) {
+    status = bppsa_cli_print_document(cli, text);
+  }
+  bppsa_free(text);
+  return status;
+}
+
+static bppsa_status run(bppsa_cli *cli) {
+  gradients g = {.config = bppsa_recurrent_config_default()};
+  bppsa_status status = compute(cli, &g);
+  if (status == BPPSA_OK) {
+    status = output(cli, &g);
+  }
+  bppsa_free(g.tensors);
+  bppsa_buffer_free(&g.seed);
+  bppsa_buffer_free(&g.h0);
+  bppsa_buffer_free(&g.labels);
+  bppsa_buffer_free(&g.x);
+  bppsa_model_destroy(g.model);
+  bppsa_device_destroy(g.device);
+  bppsa_safetensors_destroy(g.file);
+  return status;
+}
+
+const bppsa_command bppsa_command_grad_rnn = {
+    .verb = "grad",
+    .object = "rnn",
+    .summary = "Gradients of one batch by BP or by the scan, for weights from PyTorch",
+    .example = "grad rnn --weights W.safetensors --input X.npy --labels Y.npy --out G.safetensors",
+    .uses = uses,
+    .run = run};

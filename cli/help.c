@@ -1,0 +1,77 @@
+/* Usage texts, printed from the tables of commands and options. */
+#include <string.h>
+
+#include "cli/command.h"
+
+#define COLUMN 34 /* where an option's help begins */
+
+void bppsa_help_program(FILE *out) {
+  fputs("Usage: bppsa COMMAND [OPTION]...\n\n"
+        "Trains recurrent networks with back-propagation as a parallel scan (BPPSA) and compares it with\n"
+        "sequential back-propagation (BP).\n\nCommands:\n",
+        out);
+  char name[BPPSA_COMMAND_NAME];
+  for (const bppsa_command *const *command = bppsa_commands(); *command != NULL; ++command) {
+    fprintf(out, "  %-18s%s\n", bppsa_command_name(*command, name, sizeof name), (*command)->summary);
+  }
+  fputs("\nOptions:\n  --help            this text; after a command, its own\n  --version         version and commit\n\n"
+        "Exit code: 0 good; 2 the request was wrong; 1 it failed while running.\n\nExample:\n"
+        "  bppsa train rnn --seq-len 100 --samples 3200 --epochs 3\n",
+        out);
+}
+
+void bppsa_help_verb(FILE *out, const char *verb) {
+  const char *noun = strcmp(verb, "data") == 0 ? "DATASET" : "MODEL";
+  fprintf(out, "Usage: bppsa %s %s [OPTION]...\n\n", verb, noun);
+  char name[BPPSA_COMMAND_NAME];
+  for (const bppsa_command *const *command = bppsa_commands(); *command != NULL; ++command) {
+    if (strcmp((*command)->verb, verb) == 0) {
+      fprintf(out, "  bppsa %-18s%s\n", bppsa_command_name(*command, name, sizeof name), (*command)->summary);
+      fprintf(out, "\nExample:\n  bppsa %s\n\nbppsa %s --help lists its options.\n", (*command)->example, name);
+    }
+  }
+}
+
+/* "  --loss last|all" */
+static void usage_text(const bppsa_option_info *info, char *text, size_t size) {
+  size_t used = (size_t)snprintf(text, size, "  %s%s%s", info->name, info->metavar != NULL || info->choices != NULL ? " " : "",
+                                 info->metavar != NULL ? info->metavar : "");
+  for (int i = 0; info->choices != NULL && info->choices[i] != NULL && used < size; ++i) {
+    used += (size_t)snprintf(text + used, size - used, "%s%s", i == 0 ? "" : "|", info->choices[i]);
+  }
+}
+
+static void print_option(FILE *out, const bppsa_option_use *use) {
+  const bppsa_option_info *info = bppsa_option_get(use->option);
+  const char *fallback = bppsa_option_fallback(use);
+  char usage[120];
+  usage_text(info, usage, sizeof usage);
+  fprintf(out, "%-*s", COLUMN, usage);
+  if (strlen(usage) >= COLUMN) {
+    fprintf(out, "\n%*s", COLUMN, "");
+  }
+  fprintf(out, "%s", info->help);
+  if (fallback != NULL) {
+    fprintf(out, " [%s]", fallback);
+  }
+  fprintf(out, "%s\n", use->required ? " (required)" : "");
+}
+
+void bppsa_help_command(FILE *out, const bppsa_command *command) {
+  char name[BPPSA_COMMAND_NAME];
+  fprintf(out, "Usage: bppsa %s [OPTION]...\n\n%s.\n", bppsa_command_name(command, name, sizeof name), command->summary);
+  for (int group = 0; group < BPPSA_GROUP_COUNT; ++group) {
+    bool titled = false;
+    for (const bppsa_option_use *use = command->uses; use->option != BPPSA_OPTION_COUNT; ++use) {
+      if ((int)bppsa_option_get(use->option)->group == group) {
+        if (!titled) {
+          fprintf(out, "\n%s:\n", bppsa_option_group_title((bppsa_option_group)group));
+          titled = true;
+        }
+        print_option(out, use);
+      }
+    }
+  }
+  fprintf(out, "\nValues are written --option VALUE or --option=VALUE; of an option given twice the last counts.\n");
+  fprintf(out, "\nExample:\n  bppsa %s\n", command->example);
+}

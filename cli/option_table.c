@@ -1,0 +1,104 @@
+/* The table of all options. */
+#include <float.h>
+
+#include "cli/options.h"
+
+#define SPAN(from, to) .least = (from), .most = (to)
+#define COUNT_EXPECTED "a whole number, 1 or more"
+
+static const char *const nonlinearities[] = {"tanh", "relu", NULL};
+static const char *const losses[] = {"last", "all", NULL};
+static const char *const inits[] = {"default", "orthogonal", NULL};
+static const char *const backwards[] = {"bp", "scan", NULL};
+static const char *const algorithms[] = {"auto", "linear", "blelloch", "chunked", NULL};
+static const char *const optimizers[] = {"adam", "sgd", NULL};
+static const char *const dtypes[] = {"f32", "f64", NULL};
+
+static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
+    [BPPSA_OPTION_LAYERS] = {"--layers", BPPSA_INTEGER, BPPSA_GROUP_MODEL, "L", "1", "recurrent layers",
+                             "a whole number from 1 to 1000", SPAN(1, 1000)},
+    [BPPSA_OPTION_HIDDEN] = {"--hidden", BPPSA_INTEGER, BPPSA_GROUP_MODEL, "H", "20", "size of the hidden state", COUNT_EXPECTED,
+                             SPAN(1, INT32_MAX)},
+    [BPPSA_OPTION_NONLINEARITY] = {"--nonlinearity", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "tanh", "the cell's function",
+                                   .choices = nonlinearities},
+    [BPPSA_OPTION_LOSS] = {"--loss", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "last", "cross-entropy of the last or of every step",
+                           .choices = losses},
+    [BPPSA_OPTION_INIT] = {"--init", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "default",
+                           "PyTorch's initialisation, or W_hh orthogonal besides", .choices = inits},
+    [BPPSA_OPTION_DATA] = {"--data", BPPSA_TEXT, BPPSA_GROUP_DATA, "bitstream|npy:X,Y", "bitstream",
+                           "made on the fly, or X [N,T,I] and Y [N] or [N,T]", "bitstream or npy:X,Y"},
+    [BPPSA_OPTION_SAMPLES] = {"--samples", BPPSA_INTEGER, BPPSA_GROUP_DATA, "N", NULL,
+                              "samples of the data set [bitstream 32000, npy the files']", COUNT_EXPECTED, SPAN(1, INT32_MAX)},
+    [BPPSA_OPTION_SEQ_LEN] = {"--seq-len", BPPSA_INTEGER, BPPSA_GROUP_DATA, "T", NULL,
+                              "time steps of a sample [bitstream 1000, npy the files']", COUNT_EXPECTED, SPAN(1, INT64_MAX)},
+    [BPPSA_OPTION_BATCH] = {"--batch", BPPSA_INTEGER, BPPSA_GROUP_DATA, "B", "16", "samples of a batch", COUNT_EXPECTED,
+                            SPAN(1, INT32_MAX)},
+    [BPPSA_OPTION_VALIDATION] = {"--validation", BPPSA_REAL, BPPSA_GROUP_DATA, "FRACTION", "0",
+                                 "fraction of the samples held out, the last ones", "a fraction, 0 or more and below 1", .low = 0,
+                                 .high = 1 - DBL_EPSILON / 2},
+    [BPPSA_OPTION_BACKWARD] = {"--backward", BPPSA_CHOICE, BPPSA_GROUP_GRADIENTS, NULL, "scan",
+                               "sequential back-propagation, or the scan", .choices = backwards},
+    [BPPSA_OPTION_ALGORITHM] = {"--algorithm", BPPSA_CHOICE, BPPSA_GROUP_GRADIENTS, NULL, "auto",
+                                "of the scan; auto: the fewest FLOPs", .choices = algorithms},
+    [BPPSA_OPTION_UP_LEVELS] = {"--up-levels", BPPSA_INTEGER, BPPSA_GROUP_GRADIENTS, "L", NULL,
+                                "up-sweep levels, then a linear middle; implies blelloch [all]", "a whole number, 0 or more",
+                                SPAN(0, INT64_MAX)},
+    [BPPSA_OPTION_CHUNKS] = {"--chunks", BPPSA_INTEGER, BPPSA_GROUP_GRADIENTS, "P", NULL,
+                             "chunks of time; implies chunked [from T]", COUNT_EXPECTED, SPAN(1, INT64_MAX)},
+    [BPPSA_OPTION_INPUT_GRAD] = {"--input-grad", BPPSA_FLAG, BPPSA_GROUP_GRADIENTS, NULL, NULL,
+                                 "list the step to the initial state's gradient too", NULL},
+    [BPPSA_OPTION_EPOCHS] = {"--epochs", BPPSA_INTEGER, BPPSA_GROUP_TRAINING, "N", NULL,
+                             "passes over the training samples [1, without --iterations]", COUNT_EXPECTED, SPAN(1, INT32_MAX)},
+    [BPPSA_OPTION_ITERATIONS] = {"--iterations", BPPSA_INTEGER, BPPSA_GROUP_TRAINING, "N", NULL,
+                                 "training steps, instead of epochs", COUNT_EXPECTED, SPAN(1, INT64_MAX)},
+    [BPPSA_OPTION_OPTIMIZER] = {"--optimizer", BPPSA_CHOICE, BPPSA_GROUP_TRAINING, NULL, "adam", "the update rule",
+                                .choices = optimizers},
+    [BPPSA_OPTION_LR] = {"--lr", BPPSA_REAL, BPPSA_GROUP_TRAINING, "RATE", "0.001", "learning rate", "a number above 0",
+                         .low = DBL_MIN, .high = DBL_MAX},
+    [BPPSA_OPTION_MOMENTUM] = {"--momentum", BPPSA_REAL, BPPSA_GROUP_TRAINING, "M", "0", "of SGD",
+                               "a number, 0 or more and below 1", .low = 0, .high = 1 - DBL_EPSILON / 2},
+    [BPPSA_OPTION_CLIP_NORM] = {"--clip-norm", BPPSA_REAL, BPPSA_GROUP_TRAINING, "NORM", NULL,
+                                "scale gradients down to this norm [no clipping]", "a number above 0", .low = DBL_MIN,
+                                .high = DBL_MAX},
+    [BPPSA_OPTION_SEED] = {"--seed", BPPSA_INTEGER, BPPSA_GROUP_TRAINING, "N", "0", "of weights, data and shuffling",
+                           "a whole number, 0 or more", SPAN(0, INT64_MAX)},
+    [BPPSA_OPTION_DEVICE] = {"--device", BPPSA_TEXT, BPPSA_GROUP_MACHINE, "cpu|cuda[:K]", "cpu", "where to run",
+                             "cpu, cuda or cuda:K"},
+    [BPPSA_OPTION_DTYPE] = {"--dtype", BPPSA_CHOICE, BPPSA_GROUP_MACHINE, NULL, "f32", "type of all values", .choices = dtypes},
+    [BPPSA_OPTION_THREADS] = {"--threads", BPPSA_INTEGER, BPPSA_GROUP_MACHINE, "N", NULL, "host threads [all cores]",
+                              "a whole number from 1 to 4096", SPAN(1, 4096)},
+    [BPPSA_OPTION_WEIGHTS] = {"--weights", BPPSA_TEXT, BPPSA_GROUP_FILES, "W.safetensors", NULL, "weights, with PyTorch's names",
+                              "the path of a safetensors file"},
+    [BPPSA_OPTION_INPUT] = {"--input", BPPSA_TEXT, BPPSA_GROUP_FILES, "X.npy", NULL, "input [T,B,I]", "the path of an NPY file"},
+    [BPPSA_OPTION_LABELS] = {"--labels", BPPSA_TEXT, BPPSA_GROUP_FILES, "Y.npy", NULL, "int64 labels [B]; [T,B] with --loss all",
+                             "the path of an NPY file"},
+    [BPPSA_OPTION_H0] = {"--h0", BPPSA_TEXT, BPPSA_GROUP_FILES, "H.npy", NULL, "initial state [L,B,H] [zeros]",
+                         "the path of an NPY file"},
+    [BPPSA_OPTION_OUT] = {"--out", BPPSA_TEXT, BPPSA_GROUP_FILES, "G.safetensors", NULL, "where the gradients go",
+                          "the path of the file to write"},
+    [BPPSA_OPTION_OUT_X] = {"--out-x", BPPSA_TEXT, BPPSA_GROUP_FILES, "X.npy", NULL, "where the sequences go, [N,T,1]",
+                            "the path of the file to write"},
+    [BPPSA_OPTION_OUT_Y] = {"--out-y", BPPSA_TEXT, BPPSA_GROUP_FILES, "Y.npy", NULL,
+                            "where the labels go, int64 [N]; [N,T] with --loss all", "the path of the file to write"},
+    [BPPSA_OPTION_LOG] = {"--log", BPPSA_TEXT, BPPSA_GROUP_FILES, "F.jsonl", NULL,
+                          "JSON lines: one a step with --iterations, one an epoch otherwise", "the path of the file to write"},
+    [BPPSA_OPTION_SAVE_WEIGHTS] = {"--save-weights", BPPSA_TEXT, BPPSA_GROUP_FILES, "F.safetensors", NULL,
+                                   "where the trained weights go", "the path of the file to write"},
+    [BPPSA_OPTION_JSON] = {"--json", BPPSA_FLAG, BPPSA_GROUP_OUTPUT, NULL, NULL, "one JSON document on standard output", NULL},
+    [BPPSA_OPTION_HELP] = {"--help", BPPSA_FLAG, BPPSA_GROUP_OUTPUT, NULL, NULL, "this text", NULL},
+};
+
+static const char *const titles[BPPSA_GROUP_COUNT] = {"Model", "Data", "Gradients", "Training", "Machine", "Files", "Output"};
+
+const bppsa_option_info *bppsa_option_get(bppsa_option option) {
+  return &table[option];
+}
+
+const char *bppsa_option_group_title(bppsa_option_group group) {
+  return titles[group];
+}
+
+const char *bppsa_option_fallback(const bppsa_option_use *use) {
+  const char *text = use->fallback != NULL ? use->fallback : table[use->option].fallback;
+  return text != NULL && text[0] != '\0' ? text : NULL;
+}

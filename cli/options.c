@@ -1,0 +1,231 @@
+#include "cli/options.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WORD_LIMIT 40 /* longer words get no suggestion */
+
+static bool parse_integer(const char *text, int64_t *value) {
+  const char *digits = text[0] == '-' ? text + 1 : text;
+  if (digits[0] == '\0' || strspn(digits, "0123456789") != strlen(digits)) {
+    return false;
+  }
+  errno = 0;
+  const long long number = strtoll(text, NULL, 10);
+  *value = number;
+  return errno == 0;
+}
+
+/* Decimal notation only: strtod also takes hexadecimal, "inf", "nan" and leading blanks. */
+static bool parse_real(const char *text, double *value) {
+  if (text[0] == '\0' || strspn(text, "0123456789.eE+-") != strlen(text)) {
+    return false;
+  }
+  char *end = NULL;
+  errno = 0;
+  *value = strtod(text, &end);
+  return errno == 0 && *end == '\0' && isfinite(*value);
+}
+
+/* "tanh or relu" */
+static const char *choices_text(const char *const *choices, char *text, size_t size) {
+  size_t used = 0;
+  text[0] = '\0';
+  for (int i = 0; choices[i] != NULL && used < size; ++i) {
+    const char *between = i == 0 ? "" : choices[i + 1] == NULL ? " or " : ", ";
+    const int length = snprintf(text + used, size - used, "%s%s", between, choices[i]);
+    used += length > 0 ? (size_t)length : 0;
+  }
+  return text;
+}
+
+static bppsa_status parse_choice(const bppsa_option_info *info, const char *text, bppsa_option_value *value) {
+  for (int32_t i = 0; info->choices[i] != NULL; ++i) {
+    if (strcmp(info->choices[i], text) == 0) {
+      value->choice = i;
+      value->text = info->choices[i];
+      return BPPSA_OK;
+    }
+  }
+  char expected[160], hint[96];
+  return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: '%s', expected %s%s", info->name, text,
+                    choices_text(info->choices, expected, sizeof expected),
+                    bppsa_suggestion(text, info->choices, hint, sizeof hint));
+}
+
+bppsa_status bppsa_option_parse(bppsa_option option, const char *text, bppsa_option_value *value) {
+  const bppsa_option_info *info = bppsa_option_get(option);
+  bppsa_option_value parsed = {.given = true, .present = true, .text = text};
+  bool good = true;
+  switch (info->kind) {
+  case BPPSA_INTEGER:
+    good = parse_integer(text, &parsed.integer) && parsed.integer >= info->least && parsed.integer <= info->most;
+    break;
+  case BPPSA_REAL:
+    good = parse_real(text, &parsed.real) && parsed.real >= info->low && parsed.real <= info->high;
+    break;
+  case BPPSA_TEXT:
+    good = text[0] != '\0';
+    break;
+  case BPPSA_CHOICE:
+    BPPSA_TRY(parse_choice(info, text, &parsed));
+    break;
+  case BPPSA_FLAG:
+    break;
+  }
+  if (!good) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: '%s', expected %s", info->name, text, info->expected);
+  }
+  *value = parsed;
+  return BPPSA_OK;
+}
+
+/* Optimal string alignment: insertions, deletions, substitutions and swaps of neighbours. */
+static size_t edit_distance(const char *a, const char *b) {
+  const size_t m = strlen(a), n = strlen(b);
+  size_t rows[3][WORD_LIMIT + 1];
+  size_t *before = rows[0], *last = rows[1], *row = rows[2];
+  for (size_t j = 0; j <= n; ++j) {
+    last[j] = j;
+  }
+  for (size_t i = 1; i <= m; ++i) {
+    row[0] = i;
+    for (size_t j = 1; j <= n; ++j) {
+      const size_t change = last[j - 1] + (a[i - 1] != b[j - 1]);
+      size_t best = last[j] + 1 < row[j - 1] + 1 ? last[j] + 1 : row[j - 1] + 1;
+      best = change < best ? change : best;
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && before[j - 2] + 1 < best) {
+        best = before[j - 2] + 1;
+      }
+      row[j] = best;
+    }
+    size_t *oldest = before;
+    before = last;
+    last = row;
+    row = oldest;
+  }
+  return last[n];
+}
+
+const char *bppsa_suggest(const char *word, const char *const *candidates) {
+  const char *best = NULL;
+  const char *bare = word + strspn(word, "-"); /* "-json" means --json */
+  const size_t length = strlen(bare);
+  if (length == 0 || length > WORD_LIMIT) {
+    return NULL;
+  }
+  size_t limit = length < 3 ? 1 : 1 + length / 4;
+  for (int i = 0; candidates[i] != NULL; ++i) {
+    const char *candidate = candidates[i] + strspn(candidates[i], "-");
+    if (strlen(candidate) > WORD_LIMIT) {
+      continue;
+    }
+    const size_t distance = edit_distance(bare, candidate);
+    if (distance <= limit && distance < strlen(candidate)) {
+      best = candidates[i];
+      limit = distance == 0 ? 0 : distance - 1; /* strictly better from here on */
+      if (distance == 0) {
+        return best;
+      }
+    }
+  }
+  for (int i = 0; best == NULL && length >= 3 && candidates[i] != NULL; ++i) { /* a word cut short */
+    if (strncmp(bare, candidates[i] + strspn(candidates[i], "-"), length) == 0) {
+      best = candidates[i];
+    }
+  }
+  return best;
+}
+
+const char *bppsa_suggestion(const char *word, const char *const *candidates, char *text, size_t size) {
+  const char *best = bppsa_suggest(word, candidates);
+  text[0] = '\0';
+  if (best != NULL) {
+    snprintf(text, size, "; did you mean %s?", best);
+  }
+  return text;
+}
+
+/* The option of a command that has this name (the first `length` characters of text), or NULL. */
+static const bppsa_option_use *find_use(const bppsa_option_use *uses, const char *text, size_t length) {
+  for (; uses->option != BPPSA_OPTION_COUNT; ++uses) {
+    const char *name = bppsa_option_get(uses->option)->name;
+    if (strlen(name) == length && strncmp(name, text, length) == 0) {
+      return uses;
+    }
+  }
+  return NULL;
+}
+
+static bppsa_status unknown_option(const char *command, const bppsa_option_use *uses, const char *text, size_t length) {
+  const char *names[BPPSA_OPTION_COUNT + 1] = {NULL};
+  for (int i = 0; uses[i].option != BPPSA_OPTION_COUNT; ++i) {
+    names[i] = bppsa_option_get(uses[i].option)->name;
+  }
+  char word[WORD_LIMIT + 8], hint[96];
+  snprintf(word, sizeof word, "%.*s", (int)(length < sizeof word ? length : sizeof word - 1), text);
+  return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: unknown option, expected one that bppsa %s --help lists%s", word, command,
+                    bppsa_suggestion(word, names, hint, sizeof hint));
+}
+
+static bppsa_status parse_argument(const char *command, const bppsa_option_use *uses, int argc, char **argv, int *position,
+                                   bppsa_option_value *values) {
+  const char *text = argv[*position];
+  if (text[0] != '-' || text[1] == '\0') {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "'%s': unexpected argument of '%s', expected options such as --help", text, command);
+  }
+  const char *equals = strchr(text, '=');
+  const size_t length = equals != NULL ? (size_t)(equals - text) : strlen(text);
+  const bppsa_option_use *use = strcmp(text, "-h") == 0 ? find_use(uses, "--help", 6) : find_use(uses, text, length);
+  if (use == NULL) {
+    return unknown_option(command, uses, text, length);
+  }
+  const bppsa_option_info *info = bppsa_option_get(use->option);
+  if (info->kind == BPPSA_FLAG) {
+    if (equals != NULL) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: '%s', expected the flag without a value", info->name, equals + 1);
+    }
+    values[use->option] = (bppsa_option_value){.given = true, .present = true};
+    return BPPSA_OK;
+  }
+  const char *value = equals != NULL ? equals + 1 : NULL;
+  if (value == NULL) {
+    if (*position + 1 >= argc || strncmp(argv[*position + 1], "--", 2) == 0) {
+      char expected[160];
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: value missing, expected %s", info->name,
+                        info->choices != NULL ? choices_text(info->choices, expected, sizeof expected) : info->expected);
+    }
+    value = argv[++*position];
+  }
+  return bppsa_option_parse(use->option, value, &values[use->option]);
+}
+
+bppsa_status bppsa_options_parse(const char *command, const bppsa_option_use *uses, int argc, char **argv,
+                                 bppsa_option_value *values) {
+  for (int i = 0; i < BPPSA_OPTION_COUNT; ++i) {
+    values[i] = (bppsa_option_value){.given = false};
+  }
+  for (const bppsa_option_use *use = uses; use->option != BPPSA_OPTION_COUNT; ++use) {
+    const char *fallback = bppsa_option_fallback(use);
+    if (fallback != NULL) {
+      BPPSA_TRY(bppsa_option_parse(use->option, fallback, &values[use->option]));
+      values[use->option].given = false;
+    }
+  }
+  for (int i = 0; i < argc; ++i) {
+    BPPSA_TRY(parse_argument(command, uses, argc, argv, &i, values));
+    if (values[BPPSA_OPTION_HELP].given) {
+      return BPPSA_OK;
+    }
+  }
+  for (const bppsa_option_use *use = uses; use->option != BPPSA_OPTION_COUNT; ++use) {
+    if (use->required && !values[use->option].given) {
+      const bppsa_option_info *info = bppsa_option_get(use->option);
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: option missing in '%s', expected %s", info->name, command, info->expected);
+    }
+  }
+  return BPPSA_OK;
+}

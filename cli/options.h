@@ -1,0 +1,115 @@
+/* Command line options: one table of all of them, one parser.
+ *
+ * Every option is written `--name value` or `--name=value`; flags take no value. An option given twice counts once, the last time. Nothing is
+ * allocated: texts borrow from argv.
+ */
+#ifndef BPPSA_CLI_OPTIONS_H
+#define BPPSA_CLI_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/status.h"
+
+typedef enum {
+  BPPSA_OPTION_LAYERS = 0,
+  BPPSA_OPTION_HIDDEN,
+  BPPSA_OPTION_NONLINEARITY,
+  BPPSA_OPTION_LOSS,
+  BPPSA_OPTION_INIT,
+  BPPSA_OPTION_DATA,
+  BPPSA_OPTION_SAMPLES,
+  BPPSA_OPTION_SEQ_LEN,
+  BPPSA_OPTION_BATCH,
+  BPPSA_OPTION_VALIDATION,
+  BPPSA_OPTION_BACKWARD,
+  BPPSA_OPTION_ALGORITHM,
+  BPPSA_OPTION_UP_LEVELS,
+  BPPSA_OPTION_CHUNKS,
+  BPPSA_OPTION_INPUT_GRAD,
+  BPPSA_OPTION_EPOCHS,
+  BPPSA_OPTION_ITERATIONS,
+  BPPSA_OPTION_OPTIMIZER,
+  BPPSA_OPTION_LR,
+  BPPSA_OPTION_MOMENTUM,
+  BPPSA_OPTION_CLIP_NORM,
+  BPPSA_OPTION_SEED,
+  BPPSA_OPTION_DEVICE,
+  BPPSA_OPTION_DTYPE,
+  BPPSA_OPTION_THREADS,
+  BPPSA_OPTION_WEIGHTS,
+  BPPSA_OPTION_INPUT,
+  BPPSA_OPTION_LABELS,
+  BPPSA_OPTION_H0,
+  BPPSA_OPTION_OUT,
+  BPPSA_OPTION_OUT_X,
+  BPPSA_OPTION_OUT_Y,
+  BPPSA_OPTION_LOG,
+  BPPSA_OPTION_SAVE_WEIGHTS,
+  BPPSA_OPTION_JSON,
+  BPPSA_OPTION_HELP,
+  BPPSA_OPTION_COUNT
+} bppsa_option;
+
+typedef enum { BPPSA_INTEGER = 0, BPPSA_REAL, BPPSA_TEXT, BPPSA_CHOICE, BPPSA_FLAG } bppsa_option_kind;
+
+typedef enum {
+  BPPSA_GROUP_MODEL = 0,
+  BPPSA_GROUP_DATA,
+  BPPSA_GROUP_GRADIENTS,
+  BPPSA_GROUP_TRAINING,
+  BPPSA_GROUP_MACHINE,
+  BPPSA_GROUP_FILES,
+  BPPSA_GROUP_OUTPUT,
+  BPPSA_GROUP_COUNT
+} bppsa_option_group;
+
+typedef struct {
+  const char *name; /* "--seq-len" */
+  bppsa_option_kind kind;
+  bppsa_option_group group;
+  const char *metavar;        /* "T"; of a choice NULL: its choices */
+  const char *fallback;       /* the default as it would be typed, or NULL: none */
+  const char *help;           /* a line */
+  const char *expected;       /* "a whole number, 1 or more"; of a choice NULL */
+  const char *const *choices; /* NULL-terminated */
+  int64_t least, most;        /* integer */
+  double low, high;           /* real, both included */
+} bppsa_option_info;
+
+/* An option a command takes. A list of them ends with .option = BPPSA_OPTION_COUNT. */
+typedef struct {
+  bppsa_option option;
+  const char *fallback; /* the command's own default; NULL: the table's; "": none */
+  bool required;
+} bppsa_option_use;
+
+typedef struct {
+  bool given;   /* on the command line */
+  bool present; /* given, or by default */
+  int64_t integer;
+  double real;
+  const char *text;
+  int32_t choice; /* position in the list of choices */
+} bppsa_option_value;
+
+const bppsa_option_info *bppsa_option_get(bppsa_option option);
+const char *bppsa_option_group_title(bppsa_option_group group);
+/* The default a command gives an option, or NULL. */
+const char *bppsa_option_fallback(const bppsa_option_use *use);
+
+/* Parses one value: strict, the whole text, in range. ERR_ARGUMENT names option, text and what was expected. */
+bppsa_status bppsa_option_parse(bppsa_option option, const char *text, bppsa_option_value *value);
+
+/* Parses arguments 0 .. argc-1 (without program and command) into values, size BPPSA_OPTION_COUNT, defaults filled in. After --help nothing else is
+ * checked. ERR_ARGUMENT: unknown (with a suggestion), without a value, missing. `command` names the command in messages. */
+bppsa_status bppsa_options_parse(const char *command, const bppsa_option_use *uses, int argc, char **argv,
+                                 bppsa_option_value *values);
+
+/* The candidate a mistyped word most likely meant, or NULL. candidates: NULL-terminated. */
+const char *bppsa_suggest(const char *word, const char *const *candidates);
+/* "; did you mean CANDIDATE?" or "". Returns text. */
+const char *bppsa_suggestion(const char *word, const char *const *candidates, char *text, size_t size);
+
+#endif

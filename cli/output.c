@@ -1,0 +1,151 @@
+/* Printing, JSON documents, and checks of files. */
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/command.h"
+#include "core/alloc.h"
+
+static bppsa_status write_failed(int reason) {
+  return bppsa_fail(BPPSA_ERR_IO, "standard output: write failed (%s), expected it to take the results", strerror(reason));
+}
+
+bppsa_status bppsa_cli_print(bppsa_cli *cli, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  errno = 0;
+  const int written = vfprintf(cli->out, format, arguments);
+  const int reason = errno;
+  va_end(arguments);
+  return written < 0 ? write_failed(reason) : BPPSA_OK;
+}
+
+bppsa_status bppsa_cli_flush(FILE *out) {
+  errno = 0;
+  return fflush(out) != 0 || ferror(out) ? write_failed(errno != 0 ? errno : EIO) : BPPSA_OK;
+}
+
+static bppsa_status no_memory(void) {
+  return bppsa_fail(BPPSA_ERR_MEMORY, "JSON document: out of memory, expected room for the results");
+}
+
+/* json_dumpb into a block of the right size: json_dumps grows its buffer and, in jansson 2.14, drops an object's key where that fails. */
+bppsa_status bppsa_cli_render(json_t *document, char **text) {
+  const size_t size = document != NULL ? json_dumpb(document, NULL, 0, 0) : 0;
+  char *made = size > 0 ? bppsa_alloc(size + 1) : NULL;
+  const size_t written = made != NULL ? json_dumpb(document, made, size, 0) : 0;
+  json_decref(document);
+  if (size == 0 || written != size) {
+    bppsa_free(made);
+    return no_memory();
+  }
+  made[size] = '\0';
+  *text = made;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_cli_print_document(bppsa_cli *cli, const char *text) {
+  errno = 0;
+  const bool good = fputs(text, cli->out) >= 0 && fputc('\n', cli->out) != EOF;
+  return good ? bppsa_cli_flush(cli->out) : write_failed(errno);
+}
+
+bppsa_status bppsa_cli_print_json(bppsa_cli *cli, json_t *document) {
+  char *text = NULL;
+  BPPSA_TRY(bppsa_cli_render(document, &text));
+  const bppsa_status status = bppsa_cli_print_document(cli, text);
+  bppsa_free(text);
+  return status;
+}
+
+bool bppsa_json_put(json_t *object, const char *key, json_t *value) {
+  return json_object_set_new(object, key, value) == 0;
+}
+
+bool bppsa_json_put_integer(json_t *object, const char *key, int64_t value) {
+  return bppsa_json_put(object, key, json_integer(value));
+}
+
+bool bppsa_json_put_real(json_t *object, const char *key, double value) {
+  return bppsa_json_put(object, key, bppsa_json_real(value));
+}
+
+bool bppsa_json_put_text(json_t *object, const char *key, const char *value) {
+  return bppsa_json_put(object, key, json_string(value));
+}
+
+bool bppsa_json_put_bool(json_t *object, const char *key, bool value) {
+  return bppsa_json_put(object, key, json_boolean(value));
+}
+
+json_t *bppsa_json_finish(json_t *object, bool ok) {
+  if (ok) {
+    return object;
+  }
+  json_decref(object); /* NULL is legal */
+  return NULL;
+}
+
+bppsa_status bppsa_cli_input(bppsa_status status) {
+  return status == BPPSA_ERR_IO ? BPPSA_ERR_ARGUMENT : status;
+}
+
+/* The directory part of a path, "." without one. false when it does not fit. */
+static bool directory_of(const char *path, char *text, size_t size) {
+  const char *slash = strrchr(path, '/');
+  const size_t length = slash == NULL ? 1 : slash == path ? 1 : (size_t)(slash - path);
+  if (length >= size) {
+    return false;
+  }
+  memcpy(text, slash == NULL ? "." : path, length);
+  text[length] = '\0';
+  return true;
+}
+
+bppsa_status bppsa_cli_check_output(const bppsa_cli *cli, bppsa_option option) {
+  const bppsa_option_value *value = bppsa_cli_value(cli, option);
+  if (!value->present) {
+    return BPPSA_OK;
+  }
+  const char *name = bppsa_option_get(option)->name;
+  char directory[4096];
+  struct stat found;
+  if (!directory_of(value->text, directory, sizeof directory)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: a path of %zu characters, expected at most 4095", name, strlen(value->text));
+  }
+  if (stat(directory, &found) != 0 || !S_ISDIR(found.st_mode) || access(directory, W_OK | X_OK) != 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s: cannot write into directory '%s', expected one that exists and is writable",
+                      name, value->text, directory);
+  }
+  if (value->text[strlen(value->text) - 1] == '/' || (stat(value->text, &found) == 0 && !S_ISREG(found.st_mode))) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s: not a regular file, expected the path of a new or a regular file", name,
+                      value->text);
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_cli_check_distinct(const bppsa_cli *cli, bppsa_option first, bppsa_option second) {
+  const bppsa_option_value *a = bppsa_cli_value(cli, first), *b = bppsa_cli_value(cli, second);
+  struct stat x, y;
+  const bool same = a->present && b->present &&
+                    (strcmp(a->text, b->text) == 0 ||
+                     (stat(a->text, &x) == 0 && stat(b->text, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino));
+  return same ? bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s, the file of %s, expected two different files",
+                           bppsa_option_get(second)->name, b->text, bppsa_option_get(first)->name)
+              : BPPSA_OK;
+}
+
+const char *bppsa_cli_si(double value, const char *unit, char *text, size_t size) {
+  static const char *const prefixes[] = {"", "k", "M", "G", "T", "P", "E"};
+  size_t power = 0;
+  while (fabs(value) >= 999.5 && power + 1 < sizeof prefixes / sizeof prefixes[0]) {
+    value /= 1000;
+    ++power;
+  }
+  const char *between = power > 0 || unit[0] != '\0' ? " " : "";
+  snprintf(text, size, "%.3g%s%s%s", value, between, prefixes[power], unit);
+  return text;
+}

@@ -1,0 +1,230 @@
+/* `bppsa plan rnn`: the scan plan of a model, as a table or as JSON. */
+#include <inttypes.h>
+
+#include "cli/setup.h"
+#include "core/alloc.h"
+
+#define STEP_LIMIT 10000 /* longer plans are given as totals and levels only */
+
+static const bppsa_option_use uses[] = {{.option = BPPSA_OPTION_LAYERS},
+                                        {.option = BPPSA_OPTION_HIDDEN},
+                                        {.option = BPPSA_OPTION_NONLINEARITY},
+                                        {.option = BPPSA_OPTION_LOSS},
+                                        {.option = BPPSA_OPTION_SEQ_LEN, .fallback = "1000"},
+                                        {.option = BPPSA_OPTION_BATCH},
+                                        {.option = BPPSA_OPTION_BACKWARD},
+                                        {.option = BPPSA_OPTION_ALGORITHM},
+                                        {.option = BPPSA_OPTION_UP_LEVELS},
+                                        {.option = BPPSA_OPTION_CHUNKS},
+                                        {.option = BPPSA_OPTION_INPUT_GRAD},
+                                        {.option = BPPSA_OPTION_DTYPE},
+                                        {.option = BPPSA_OPTION_JSON},
+                                        {.option = BPPSA_OPTION_HELP},
+                                        {.option = BPPSA_OPTION_COUNT}};
+
+/* ---- JSON ---- */
+
+static json_t *step_json(const bppsa_scan_plan *plan, const bppsa_scan_step *step) {
+  char left[BPPSA_OPERAND_TEXT], right[BPPSA_OPERAND_TEXT], out[BPPSA_OPERAND_TEXT];
+  const bppsa_scan_level *level = step->level;
+  bppsa_scan_step_text(plan, step, left, right, out);
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_integer(object, "id", step->id);
+  ok = ok && bppsa_json_put_integer(object, "level", level->level);
+  ok = ok && bppsa_json_put_text(object, "phase", bppsa_scan_phase_name(level->phase));
+  ok = ok && bppsa_json_put_text(object, "op", bppsa_scan_op_name(level->op));
+  ok = ok && bppsa_json_put_bool(object, "affine", bppsa_scan_plan_config(plan)->affine);
+  ok = ok && bppsa_json_put_bool(object, "dead", level->dead);
+  ok = ok && bppsa_json_put_text(object, "left", left);
+  ok = ok && bppsa_json_put_text(object, "right", right);
+  ok = ok && bppsa_json_put_text(object, "out", out);
+  ok = ok && bppsa_json_put_integer(object, "m", step->m);
+  ok = ok && bppsa_json_put_integer(object, "k", step->k);
+  ok = ok && bppsa_json_put_integer(object, "n", step->n);
+  ok = ok && bppsa_json_put_integer(object, "nnz", step->nnz);
+  ok = ok && bppsa_json_put_integer(object, "flops", step->flops);
+  ok = ok && bppsa_json_put_integer(object, "bytes", step->bytes);
+  ok = ok && bppsa_json_put_bool(object, "critical", step->critical);
+  return bppsa_json_finish(object, ok);
+}
+
+static json_t *steps_json(const bppsa_scan_plan *plan) {
+  json_t *steps = json_array();
+  bool ok = steps != NULL;
+  bppsa_scan_iterator iterator = {0};
+  bppsa_scan_step step;
+  while (ok && bppsa_scan_plan_next(plan, &iterator, &step)) {
+    ok = json_array_append_new(steps, step_json(plan, &step)) == 0;
+  }
+  return bppsa_json_finish(steps, ok);
+}
+
+static json_t *levels_json(const bppsa_scan_plan *plan) {
+  int64_t count = 0;
+  const int64_t *counts = bppsa_scan_plan_levels(plan, &count);
+  json_t *levels = json_array();
+  bool ok = levels != NULL;
+  for (int64_t i = 0; ok && i < count; ++i) {
+    ok = json_array_append_new(levels, json_integer(counts[i])) == 0;
+  }
+  return bppsa_json_finish(levels, ok);
+}
+
+static json_t *totals_json(const bppsa_scan_plan *plan) {
+  const bppsa_scan_totals *totals = bppsa_scan_plan_totals(plan);
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_integer(object, "mm", totals->mm);
+  ok = ok && bppsa_json_put_integer(object, "mv", totals->mv);
+  ok = ok && bppsa_json_put_integer(object, "dead", totals->dead);
+  ok = ok && bppsa_json_put_integer(object, "mm_flops", totals->mm_flops);
+  ok = ok && bppsa_json_put_integer(object, "mv_flops", totals->mv_flops);
+  ok = ok && bppsa_json_put_integer(object, "critical_flops", totals->critical_flops);
+  ok = ok && bppsa_json_put_integer(object, "critical_steps", totals->critical_steps);
+  ok = ok && bppsa_json_put_integer(object, "workspace_bytes", totals->workspace_bytes);
+  return bppsa_json_finish(object, ok);
+}
+
+static json_t *layers_json(bppsa_scan_plan *const *plans, int64_t count) {
+  json_t *layers = json_array();
+  bool ok = layers != NULL;
+  for (int64_t i = 0; ok && i < count; ++i) {
+    json_t *layer = json_object();
+    bool filled = layer != NULL && bppsa_json_put_integer(layer, "layer", i);
+    filled = filled && bppsa_setup_method_json(layer, NULL, plans[i]);
+    filled = filled && bppsa_json_put_bool(layer, "affine", bppsa_scan_plan_config(plans[i])->affine);
+    filled = filled && bppsa_json_put(layer, "totals", totals_json(plans[i]));
+    ok = json_array_append_new(layers, bppsa_json_finish(layer, filled)) == 0;
+  }
+  return bppsa_json_finish(layers, ok);
+}
+
+/* The top layer in full, the others as totals. */
+static json_t *plan_json(const bppsa_recurrent_config *config, bppsa_scan_plan *const *plans) {
+  const bppsa_scan_plan *plan = plans[config->layers - 1];
+  const bppsa_scan_totals *totals = bppsa_scan_plan_totals(plan);
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_text(object, "model", "rnn");
+  ok = ok && bppsa_json_put_integer(object, "elements", bppsa_scan_plan_config(plan)->jacobians + 1);
+  ok = ok && bppsa_setup_method_json(object, config, plan);
+  ok = ok && bppsa_json_put_integer(object, "seq_len", config->seq_len);
+  ok = ok && bppsa_json_put_integer(object, "batch", config->batch);
+  ok = ok && bppsa_json_put_integer(object, "hidden", config->hidden);
+  ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(config->dtype));
+  ok = ok && bppsa_json_put_integer(object, "layer", config->layers - 1);
+  ok = ok && bppsa_json_put(object, "levels", levels_json(plan));
+  if (totals->mm + totals->mv <= STEP_LIMIT) {
+    ok = ok && bppsa_json_put(object, "steps", steps_json(plan));
+  }
+  ok = ok && bppsa_json_put(object, "totals", totals_json(plan));
+  ok = ok && bppsa_json_put(object, "layers", layers_json(plans, config->layers));
+  return bppsa_json_finish(object, ok);
+}
+
+/* ---- for people ---- */
+
+/* A line per level record; all products of one record have the same shape and cost. */
+static bppsa_status print_records(bppsa_cli *cli, const bppsa_scan_plan *plan) {
+  int64_t count = 0;
+  const bppsa_scan_level *records = bppsa_scan_plan_records(plan, &count);
+  BPPSA_TRY(bppsa_cli_print(cli, "\n level  phase   op  products        in a row  m x k x n           FLOPs each  remark\n"));
+  for (int64_t i = 0; i < count; ++i) {
+    bppsa_scan_iterator iterator = {.record = i};
+    bppsa_scan_step step;
+    char shape[96], flops[BPPSA_SI_TEXT];
+    bppsa_scan_plan_next(plan, &iterator, &step);
+    snprintf(shape, sizeof shape, "%" PRId64 " x %" PRId64 " x %" PRId64, step.m, step.k, step.n);
+    const char *remark = records[i].dead ? "dead, never run" : records[i].critical >= 0 ? "critical" : "";
+    BPPSA_TRY(bppsa_cli_print(cli, " %5d  %-6s  %-2s  %-14" PRId64 "  %-8" PRId64 "  %-18s  %-10s  %s\n", (int)records[i].level,
+                              bppsa_scan_phase_name(records[i].phase), bppsa_scan_op_name(records[i].op),
+                              records[i].count * records[i].length, records[i].length, shape,
+                              bppsa_cli_si((double)step.flops, "", flops, sizeof flops), remark));
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status print_layer(bppsa_cli *cli, const bppsa_recurrent_config *config, const bppsa_scan_plan *plan,
+                                int64_t layer) {
+  const bppsa_scan_totals *t = bppsa_scan_plan_totals(plan);
+  const bppsa_scan_config *scan = bppsa_scan_plan_config(plan);
+  char method[BPPSA_METHOD_TEXT], mm[BPPSA_SI_TEXT], mv[BPPSA_SI_TEXT], critical[BPPSA_SI_TEXT], bytes[BPPSA_SI_TEXT];
+  BPPSA_TRY(bppsa_cli_print(cli, "%sLayer %" PRId64 ": %s, %" PRId64 " elements%s\n", layer == config->layers - 1 ? "" : "\n",
+                            layer, bppsa_setup_method(config, plan, method, sizeof method), scan->jacobians + 1,
+                            scan->affine ? ", affine (a gradient enters at every step)" : ""));
+  BPPSA_TRY(print_records(cli, plan));
+  return bppsa_cli_print(cli,
+                         "\n  products           %" PRId64 " mat-mat (%" PRId64 " dead), %" PRId64 " mat-vec\n"
+                         "  FLOPs a sample     %s mat-mat, %s mat-vec\n"
+                         "  critical path      %" PRId64 " products, %s a sample\n"
+                         "  products held      %s for a batch of %" PRId64 "\n",
+                         t->mm, t->dead, t->mv, bppsa_cli_si((double)t->mm_flops, "", mm, sizeof mm),
+                         bppsa_cli_si((double)t->mv_flops, "", mv, sizeof mv), t->critical_steps,
+                         bppsa_cli_si((double)t->critical_flops, "FLOP", critical, sizeof critical),
+                         bppsa_cli_si((double)t->workspace_bytes, "B", bytes, sizeof bytes), config->batch);
+}
+
+/* What the plan costs and buys against the recurrence itself: n - 1 mat-vecs, one after the other. */
+static bppsa_status print_sentence(bppsa_cli *cli, const bppsa_scan_plan *plan) {
+  const bppsa_scan_totals *t = bppsa_scan_plan_totals(plan);
+  const bppsa_scan_config *scan = bppsa_scan_plan_config(plan);
+  const int64_t chain = scan->jacobians > 1 ? scan->jacobians - 1 : 0;
+  const double sequential = 2.0 * (double)scan->dim * (double)scan->dim * (double)(chain + scan->input);
+  if (t->mm == t->dead || sequential == 0) {
+    return bppsa_cli_print(cli, "\nThis is the recurrence itself: %" PRId64 " mat-vecs, each waiting for the one before.\n",
+                           chain);
+  }
+  return bppsa_cli_print(cli,
+                         "\nWith workers enough for every level the top layer's gradient is %" PRId64
+                         " products deep instead of %" PRId64 ",\nfor %.3g times the FLOPs of sequential BP.\n",
+                         t->critical_steps, chain, (double)(t->mm_flops + t->mv_flops) / sequential);
+}
+
+static bppsa_status print_plans(bppsa_cli *cli, const bppsa_recurrent_config *config, bppsa_scan_plan *const *plans) {
+  BPPSA_TRY(bppsa_cli_print(cli, "rnn: T %" PRId64 ", B %" PRId64 ", H %" PRId64 ", layers %" PRId64 ", loss %s, %s\n\n",
+                            config->seq_len, config->batch, config->hidden, config->layers, bppsa_loss_name(config->loss_all),
+                            bppsa_dtype_name(config->dtype)));
+  for (int64_t layer = config->layers - 1; layer >= 0; --layer) { /* as they run */
+    BPPSA_TRY(print_layer(cli, config, plans[layer], layer));
+  }
+  return print_sentence(cli, plans[config->layers - 1]);
+}
+
+static bppsa_status make_plans(const bppsa_recurrent_config *config, bppsa_scan_plan **plans) {
+  for (int64_t layer = 0; layer < config->layers; ++layer) {
+    const bppsa_scan_config scan = bppsa_recurrent_scan_config(config, 1, false, layer);
+    BPPSA_TRY(bppsa_scan_plan_create(&scan, &plans[layer]));
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status run(bppsa_cli *cli) {
+  bppsa_recurrent_config config = bppsa_recurrent_config_default();
+  BPPSA_TRY(bppsa_setup_config(cli, &config));
+  if (config.backward == BPPSA_BACKWARD_BP) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "--backward: bp runs no scan, expected scan (--algorithm linear is the same recurrence)");
+  }
+  config.input_gradients = bppsa_cli_value(cli, BPPSA_OPTION_INPUT_GRAD)->given;
+  bppsa_scan_plan **plans = bppsa_calloc(config.layers, sizeof *plans);
+  if (plans == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  bppsa_status status = make_plans(&config, plans);
+  if (status == BPPSA_OK && cli->json) {
+    bppsa_json_start();
+    status = bppsa_cli_print_json(cli, plan_json(&config, plans));
+  } else if (status == BPPSA_OK) {
+    status = print_plans(cli, &config, plans);
+  }
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    bppsa_scan_plan_destroy(plans[layer]);
+  }
+  bppsa_free(plans);
+  return status;
+}
+
+const bppsa_command bppsa_command_plan_rnn = {.verb = "plan",
+                                              .object = "rnn",
+                                              .summary = "Shows the scan plan: levels, products, FLOPs, critical path",
+                                              .example = "plan rnn --seq-len 1000 --algorithm blelloch",
+                                              .uses = uses,
+                                              .run = run};

@@ -1,0 +1,273 @@
+#include "cli/setup.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "core/alloc.h"
+
+const char *bppsa_nonlinearity_name(bppsa_nonlinearity nonlinearity) {
+  return nonlinearity == BPPSA_NONLINEARITY_RELU ? "relu" : "tanh";
+}
+
+const char *bppsa_loss_name(bool loss_all) {
+  return loss_all ? "all" : "last";
+}
+
+static const bppsa_scan_algorithm algorithms[] = {BPPSA_SCAN_AUTO, BPPSA_SCAN_LINEAR, BPPSA_SCAN_BLELLOCH, BPPSA_SCAN_CHUNKED};
+
+/* --up-levels implies blelloch, --chunks implies chunked; anything else given beside them contradicts. */
+static bppsa_status setup_gradients(const bppsa_cli *cli, bppsa_recurrent_config *config) {
+  const bppsa_option_value *backward = bppsa_cli_value(cli, BPPSA_OPTION_BACKWARD);
+  const bppsa_option_value *algorithm = bppsa_cli_value(cli, BPPSA_OPTION_ALGORITHM);
+  const bppsa_option_value *up_levels = bppsa_cli_value(cli, BPPSA_OPTION_UP_LEVELS);
+  const bppsa_option_value *chunks = bppsa_cli_value(cli, BPPSA_OPTION_CHUNKS);
+  const bool scan_option = algorithm->given || up_levels->given || chunks->given;
+  if (backward->present) {
+    config->backward = strcmp(backward->text, "bp") == 0 ? BPPSA_BACKWARD_BP : BPPSA_BACKWARD_SCAN;
+  }
+  if (config->backward == BPPSA_BACKWARD_BP && scan_option) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: an option of the scan beside --backward bp, expected --backward scan",
+                      algorithm->given   ? "--algorithm"
+                      : up_levels->given ? "--up-levels"
+                                         : "--chunks");
+  }
+  if (up_levels->given && chunks->given) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--chunks: given beside --up-levels, expected only one of the two");
+  }
+  if (algorithm->present) {
+    config->algorithm = algorithms[algorithm->choice];
+  }
+  if (up_levels->given) {
+    if (algorithm->given && config->algorithm != BPPSA_SCAN_BLELLOCH) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "--up-levels: given beside --algorithm %s, expected --algorithm blelloch",
+                        algorithm->text);
+    }
+    config->algorithm = BPPSA_SCAN_BLELLOCH;
+    config->up_levels = up_levels->integer;
+  }
+  if (chunks->given) {
+    if (algorithm->given && config->algorithm != BPPSA_SCAN_CHUNKED) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "--chunks: given beside --algorithm %s, expected --algorithm chunked",
+                        algorithm->text);
+    }
+    config->algorithm = BPPSA_SCAN_CHUNKED;
+    config->chunks = chunks->integer;
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_recurrent_config *config) {
+  const struct {
+    bppsa_option option;
+    int64_t *field;
+  } integers[] = {{BPPSA_OPTION_LAYERS, &config->layers},
+                  {BPPSA_OPTION_HIDDEN, &config->hidden},
+                  {BPPSA_OPTION_SEQ_LEN, &config->seq_len},
+                  {BPPSA_OPTION_BATCH, &config->batch}};
+  for (size_t i = 0; i < sizeof integers / sizeof integers[0]; ++i) {
+    const bppsa_option_value *value = bppsa_cli_value(cli, integers[i].option);
+    if (value->present) {
+      *integers[i].field = value->integer;
+    }
+  }
+  const bppsa_option_value *nonlinearity = bppsa_cli_value(cli, BPPSA_OPTION_NONLINEARITY);
+  if (nonlinearity->present) {
+    config->nonlinearity = strcmp(nonlinearity->text, "relu") == 0 ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
+  }
+  const bppsa_option_value *loss = bppsa_cli_value(cli, BPPSA_OPTION_LOSS);
+  if (loss->present) {
+    config->loss_all = strcmp(loss->text, "all") == 0;
+  }
+  const bppsa_option_value *dtype = bppsa_cli_value(cli, BPPSA_OPTION_DTYPE);
+  if (dtype->present) {
+    BPPSA_TRY(bppsa_dtype_parse(dtype->text, &config->dtype));
+  }
+  return setup_gradients(cli, config);
+}
+
+/* An option that was typed must say what the weights say. */
+static bppsa_status check_integer(const bppsa_cli *cli, bppsa_option option, int64_t found, const char *path) {
+  const bppsa_option_value *value = bppsa_cli_value(cli, option);
+  if (!value->given || value->integer == found) {
+    return BPPSA_OK;
+  }
+  return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %" PRId64 " contradicts the weights in %s, expected %" PRId64,
+                    bppsa_option_get(option)->name, value->integer, path, found);
+}
+
+static bppsa_status check_text(const bppsa_cli *cli, bppsa_option option, const char *found, const char *path) {
+  const bppsa_option_value *value = bppsa_cli_value(cli, option);
+  if (!value->given || strcmp(value->text, found) == 0) {
+    return BPPSA_OK;
+  }
+  return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s contradicts the weights in %s, expected %s", bppsa_option_get(option)->name,
+                    value->text, path, found);
+}
+
+/* What files saved by this program say about themselves; other files say nothing. */
+static bppsa_status read_metadata(const bppsa_cli *cli, const char *path, const bppsa_safetensors *file,
+                                  bppsa_recurrent_config *config) {
+  const char *nonlinearity = bppsa_safetensors_metadata(file, "nonlinearity");
+  if (nonlinearity != NULL) {
+    const bool relu = strcmp(nonlinearity, "relu") == 0;
+    if (!relu && strcmp(nonlinearity, "tanh") != 0) {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: metadata nonlinearity is '%s', expected tanh or relu", path, nonlinearity);
+    }
+    BPPSA_TRY(check_text(cli, BPPSA_OPTION_NONLINEARITY, nonlinearity, path));
+    config->nonlinearity = relu ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
+  }
+  const char *loss = bppsa_safetensors_metadata(file, "loss"); /* a habit, not the architecture: an option may say otherwise */
+  if (loss != NULL && !bppsa_cli_value(cli, BPPSA_OPTION_LOSS)->given) {
+    config->loss_all = strcmp(loss, "all") == 0;
+  }
+  return BPPSA_OK;
+}
+
+/* A contiguous copy of the file's list of tensors (owned). */
+static bppsa_status list_tensors(const bppsa_safetensors *file, bppsa_named_view **tensors, int64_t *count) {
+  *count = bppsa_safetensors_count(file);
+  *tensors = bppsa_calloc(*count, sizeof **tensors);
+  if (*tensors == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i < *count; ++i) {
+    (*tensors)[i] = *bppsa_safetensors_get(file, i);
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status describe_weights(const bppsa_cli *cli, const char *path, const bppsa_safetensors *file,
+                                     bppsa_recurrent_config *config) {
+  bppsa_named_view *tensors = NULL;
+  int64_t count = 0;
+  BPPSA_TRY(list_tensors(file, &tensors, &count));
+  const bppsa_status status = bppsa_recurrent_infer(path, "rnn", 1, count, tensors, config);
+  bppsa_free(tensors);
+  BPPSA_TRY(status);
+  BPPSA_TRY(check_integer(cli, BPPSA_OPTION_LAYERS, config->layers, path));
+  BPPSA_TRY(check_integer(cli, BPPSA_OPTION_HIDDEN, config->hidden, path));
+  BPPSA_TRY(check_text(cli, BPPSA_OPTION_DTYPE, bppsa_dtype_name(config->dtype), path));
+  return read_metadata(cli, path, file, config);
+}
+
+bppsa_status bppsa_setup_weights(const bppsa_cli *cli, bppsa_recurrent_config *config, bppsa_safetensors **file) {
+  const char *path = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text;
+  bppsa_safetensors *loaded = NULL;
+  bppsa_recurrent_config described = *config;
+  BPPSA_TRY(bppsa_cli_input(bppsa_safetensors_load(path, &loaded)));
+  const bppsa_status status = describe_weights(cli, path, loaded, &described);
+  if (status != BPPSA_OK) {
+    bppsa_safetensors_destroy(loaded);
+    return status;
+  }
+  *config = described;
+  *file = loaded;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_setup_model(const bppsa_cli *cli, const bppsa_safetensors *file, bppsa_model *model) {
+  const char *path = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text;
+  bppsa_named_view *tensors = NULL;
+  int64_t count = 0;
+  BPPSA_TRY(list_tensors(file, &tensors, &count));
+  const bppsa_status status = bppsa_model_set(model, path, count, tensors);
+  bppsa_free(tensors);
+  BPPSA_TRY(status);
+  bppsa_nonfinite where;
+  if (bppsa_model_parameter_nonfinite(model, false, &where)) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s holds a value that is not finite, expected finite weights", path,
+                      where.name != NULL ? where.name : where.what);
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_setup_device(const bppsa_cli *cli, bppsa_device **device) {
+  const bppsa_option_value *name = bppsa_cli_value(cli, BPPSA_OPTION_DEVICE);
+  const bppsa_status status =
+      bppsa_device_create(name->present ? name->text : "cpu", bppsa_cli_value(cli, BPPSA_OPTION_THREADS)->integer, device);
+  return name->given && status != BPPSA_OK ? bppsa_fail_prefix(status, "--device") : status;
+}
+
+bppsa_status bppsa_setup_dataset(const bppsa_cli *cli, bool loss_all, bppsa_dataset **dataset) {
+  bppsa_dataset_options options = bppsa_dataset_options_default();
+  options.samples = bppsa_cli_value(cli, BPPSA_OPTION_SAMPLES)->integer; /* 0 where not given */
+  options.seq_len = bppsa_cli_value(cli, BPPSA_OPTION_SEQ_LEN)->integer;
+  options.seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer;
+  options.labels_per_step = loss_all;
+  return bppsa_cli_input(bppsa_dataset_create(bppsa_cli_value(cli, BPPSA_OPTION_DATA)->text, &options, dataset));
+}
+
+bppsa_status bppsa_setup_match(const char *path, const bppsa_recurrent_config *config, const bppsa_dataset *dataset) {
+  if (config->input != dataset->input) {
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: weights for input size %" PRId64 ", expected %" PRId64 " as in the data", path,
+                      config->input, dataset->input);
+  }
+  if (config->classes < dataset->classes) {
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: weights for %" PRId64 " classes, expected at least %" PRId64 " as in the data", path,
+                      config->classes, dataset->classes);
+  }
+  return BPPSA_OK;
+}
+
+const char *bppsa_setup_method(const bppsa_recurrent_config *config, const bppsa_scan_plan *plan, char *text, size_t size) {
+  if (plan == NULL) {
+    snprintf(text, size, "sequential BP");
+    return text;
+  }
+  const bppsa_scan_config *scan = bppsa_scan_plan_config(plan);
+  const char *chosen = config->algorithm == BPPSA_SCAN_AUTO ? ", chosen by auto" : "";
+  const char *name = bppsa_scan_algorithm_name(scan->algorithm);
+  switch (scan->algorithm) {
+  case BPPSA_SCAN_BLELLOCH:
+    snprintf(text, size, "scan, %s (%" PRId64 " up-levels)%s", name, scan->up_levels, chosen);
+    break;
+  case BPPSA_SCAN_CHUNKED:
+    snprintf(text, size, "scan, %s (%" PRId64 " chunks)%s", name, scan->chunks, chosen);
+    break;
+  case BPPSA_SCAN_AUTO:
+  case BPPSA_SCAN_LINEAR:
+    snprintf(text, size, "scan, %s%s", name, chosen);
+    break;
+  }
+  return text;
+}
+
+bool bppsa_setup_method_json(json_t *object, const bppsa_recurrent_config *config, const bppsa_scan_plan *plan) {
+  if (plan == NULL) {
+    return bppsa_json_put_text(object, "backward", "bp");
+  }
+  const bppsa_scan_config *scan = bppsa_scan_plan_config(plan);
+  bool ok = bppsa_json_put_text(object, "backward", "scan") &&
+            bppsa_json_put_text(object, "algorithm", bppsa_scan_algorithm_name(scan->algorithm));
+  if (config != NULL) {
+    ok = ok && bppsa_json_put_bool(object, "auto", config->algorithm == BPPSA_SCAN_AUTO);
+  }
+  if (scan->algorithm == BPPSA_SCAN_BLELLOCH) {
+    ok = ok && bppsa_json_put_integer(object, "up_levels", scan->up_levels);
+  }
+  if (scan->algorithm == BPPSA_SCAN_CHUNKED) {
+    ok = ok && bppsa_json_put_integer(object, "chunks", scan->chunks);
+  }
+  return ok;
+}
+
+bppsa_status bppsa_setup_fail_nonfinite(bppsa_model *model, const char *what) {
+  bppsa_nonfinite where;
+  if (!model->ops->find_nonfinite(model, &where)) {
+    where = (bppsa_nonfinite){.what = what, .layer = -1, .step = -1, .sample = -1};
+  }
+  char place[120] = "";
+  size_t used = 0;
+  const struct {
+    const char *what;
+    int64_t value;
+  } parts[] = {{"layer", where.layer}, {"step", where.step}, {"sample", where.sample}};
+  for (size_t i = 0; i < 3; ++i) {
+    if (parts[i].value >= 0) {
+      used += (size_t)snprintf(place + used, sizeof place - used, "%s%s %" PRId64, used == 0 ? " at " : ", ", parts[i].what,
+                               parts[i].value);
+    }
+  }
+  return bppsa_fail(BPPSA_ERR_NUMERIC, "%s%s%s%s: not finite, expected finite values", where.what, where.name != NULL ? " " : "",
+                    where.name != NULL ? where.name : "", place);
+}

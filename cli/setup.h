@@ -1,0 +1,41 @@
+/* From options to configurations: what train, eval, grad and plan share. */
+#ifndef BPPSA_CLI_SETUP_H
+#define BPPSA_CLI_SETUP_H
+
+#include "cli/command.h"
+#include "core/device.h"
+#include "core/safetensors.h"
+#include "recurrent/recurrent.h"
+#include "train/dataset.h"
+
+/* Model and gradient options into a configuration; those the command does not take keep the defaults. ERR_ARGUMENT: gradient
+ * options that contradict each other. */
+bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_recurrent_config *config);
+
+/* Loads --weights and fills the architecture they describe: input, hidden, layers, classes, dtype, and the nonlinearity and loss
+ * their metadata name where no option does. ERR_ARGUMENT: an option or the metadata contradict. The caller destroys *file. */
+bppsa_status bppsa_setup_weights(const bppsa_cli *cli, bppsa_recurrent_config *config, bppsa_safetensors **file);
+/* Copies the file's tensors into a model and checks that they are finite. */
+bppsa_status bppsa_setup_model(const bppsa_cli *cli, const bppsa_safetensors *file, bppsa_model *model);
+
+/* --device and --threads. */
+bppsa_status bppsa_setup_device(const bppsa_cli *cli, bppsa_device **device);
+/* --data, --samples, --seq-len, --seed, --loss. */
+bppsa_status bppsa_setup_dataset(const bppsa_cli *cli, bool loss_all, bppsa_dataset **dataset);
+
+/* The data must have the weights' input size and no more classes than they. `path` names the weights. ERR_SHAPE. */
+bppsa_status bppsa_setup_match(const char *path, const bppsa_recurrent_config *config, const bppsa_dataset *dataset);
+
+/* The gradient method in words, "scan, chunked (45 chunks)". Returns text. */
+const char *bppsa_setup_method(const bppsa_recurrent_config *config, const bppsa_scan_plan *plan, char *text, size_t size);
+#define BPPSA_METHOD_TEXT 80
+/* backward, algorithm, up_levels or chunks, and (config not NULL) whether auto chose, as fields of a JSON object. */
+bool bppsa_setup_method_json(json_t *object, const bppsa_recurrent_config *config, const bppsa_scan_plan *plan);
+
+/* For a result `what` that is not finite: ERR_NUMERIC with layer, step and sample of the first such value in the model's latest pass. */
+bppsa_status bppsa_setup_fail_nonfinite(bppsa_model *model, const char *what);
+
+const char *bppsa_nonlinearity_name(bppsa_nonlinearity nonlinearity);
+const char *bppsa_loss_name(bool loss_all);
+
+#endif

@@ -1,0 +1,158 @@
+/* `bppsa train rnn`: sets a run up, drives the training loop, saves the weights. What is shown is in train_report.c. */
+#include <inttypes.h>
+
+#include "cli/train_report.h"
+#include "core/alloc.h"
+#include "rnn/rnn.h"
+
+static const bppsa_option_use uses[] = {
+    {.option = BPPSA_OPTION_LAYERS},     {.option = BPPSA_OPTION_HIDDEN},    {.option = BPPSA_OPTION_NONLINEARITY},
+    {.option = BPPSA_OPTION_LOSS},       {.option = BPPSA_OPTION_INIT},      {.option = BPPSA_OPTION_DATA},
+    {.option = BPPSA_OPTION_SAMPLES},    {.option = BPPSA_OPTION_SEQ_LEN},   {.option = BPPSA_OPTION_BATCH},
+    {.option = BPPSA_OPTION_VALIDATION}, {.option = BPPSA_OPTION_BACKWARD},  {.option = BPPSA_OPTION_ALGORITHM},
+    {.option = BPPSA_OPTION_UP_LEVELS},  {.option = BPPSA_OPTION_CHUNKS},    {.option = BPPSA_OPTION_EPOCHS},
+    {.option = BPPSA_OPTION_ITERATIONS}, {.option = BPPSA_OPTION_OPTIMIZER}, {.option = BPPSA_OPTION_LR},
+    {.option = BPPSA_OPTION_MOMENTUM},   {.option = BPPSA_OPTION_CLIP_NORM}, {.option = BPPSA_OPTION_SEED},
+    {.option = BPPSA_OPTION_DEVICE},     {.option = BPPSA_OPTION_DTYPE},     {.option = BPPSA_OPTION_THREADS},
+    {.option = BPPSA_OPTION_LOG},        {.option = BPPSA_OPTION_WEIGHTS},   {.option = BPPSA_OPTION_SAVE_WEIGHTS},
+    {.option = BPPSA_OPTION_JSON},       {.option = BPPSA_OPTION_HELP},      {.option = BPPSA_OPTION_COUNT}};
+
+/* ---- setting up ---- */
+
+static bppsa_status check_files(const bppsa_cli *cli) {
+  BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_LOG));
+  BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_SAVE_WEIGHTS));
+  BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_LOG, BPPSA_OPTION_SAVE_WEIGHTS));
+  BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_WEIGHTS, BPPSA_OPTION_LOG));
+  if (bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->given && bppsa_cli_value(cli, BPPSA_OPTION_INIT)->given) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--init: given beside --weights, expected only one of the two");
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status setup_training(const bppsa_cli *cli, bppsa_train_config *train) {
+  const bppsa_option_value *epochs = bppsa_cli_value(cli, BPPSA_OPTION_EPOCHS);
+  const bppsa_option_value *iterations = bppsa_cli_value(cli, BPPSA_OPTION_ITERATIONS);
+  const bppsa_option_value *momentum = bppsa_cli_value(cli, BPPSA_OPTION_MOMENTUM);
+  if (epochs->given && iterations->given) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--iterations: given beside --epochs, expected only one of the two");
+  }
+  train->iterations = iterations->integer;
+  train->epochs = epochs->given ? epochs->integer : iterations->given ? 0 : 1;
+  BPPSA_TRY(bppsa_optimizer_parse(bppsa_cli_value(cli, BPPSA_OPTION_OPTIMIZER)->text, &train->optimizer.kind));
+  if (momentum->given && train->optimizer.kind != BPPSA_SGD) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--momentum: given beside --optimizer %s, expected --optimizer sgd",
+                      bppsa_optimizer_name(train->optimizer.kind));
+  }
+  train->batch = bppsa_cli_value(cli, BPPSA_OPTION_BATCH)->integer;
+  train->optimizer.lr = bppsa_cli_value(cli, BPPSA_OPTION_LR)->real;
+  train->optimizer.momentum = momentum->real;
+  train->clip_norm = bppsa_cli_value(cli, BPPSA_OPTION_CLIP_NORM)->real;
+  train->seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer;
+  train->validation = bppsa_cli_value(cli, BPPSA_OPTION_VALIDATION)->real;
+  train->log_path = bppsa_cli_value(cli, BPPSA_OPTION_LOG)->text;
+  return BPPSA_OK;
+}
+
+static bppsa_status setup_data(const bppsa_cli *cli, bppsa_train_run *run) {
+  BPPSA_TRY(bppsa_setup_dataset(cli, run->config.loss_all, &run->dataset));
+  BPPSA_TRY(bppsa_split_make(run->dataset->samples, run->train.validation, &run->split));
+  if (run->train.batch > run->split.train) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "--batch: %" PRId64 ", more than the %" PRId64 " training samples, expected at most that many",
+                      run->train.batch, run->split.train);
+  }
+  if (run->weights != NULL) {
+    BPPSA_TRY(bppsa_setup_match(bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text, &run->config, run->dataset));
+  } else {
+    run->config.input = run->dataset->input;
+    run->config.classes = run->dataset->classes;
+  }
+  run->config.seq_len = run->dataset->seq_len;
+  return BPPSA_OK;
+}
+
+static bppsa_status setup(const bppsa_cli *cli, bppsa_train_run *run) {
+  BPPSA_TRY(bppsa_setup_config(cli, &run->config));
+  BPPSA_TRY(setup_training(cli, &run->train));
+  BPPSA_TRY(check_files(cli));
+  BPPSA_TRY(bppsa_setup_device(cli, &run->device));
+  if (bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->given) {
+    BPPSA_TRY(bppsa_setup_weights(cli, &run->config, &run->weights));
+  }
+  BPPSA_TRY(setup_data(cli, run));
+  BPPSA_TRY(bppsa_rnn_create(&run->config, run->device, &run->model));
+  if (run->weights != NULL) {
+    return bppsa_setup_model(cli, run->weights, run->model);
+  }
+  const bool orthogonal = bppsa_cli_value(cli, BPPSA_OPTION_INIT)->choice == 1;
+  return bppsa_recurrent_init(run->model, orthogonal ? BPPSA_INIT_ORTHOGONAL : BPPSA_INIT_DEFAULT, run->train.seed);
+}
+
+/* ---- results ---- */
+
+static bppsa_status save_weights(const bppsa_cli *cli, const bppsa_train_run *run) {
+  const bppsa_option_value *path = bppsa_cli_value(cli, BPPSA_OPTION_SAVE_WEIGHTS);
+  if (!path->given) {
+    return BPPSA_OK;
+  }
+  const bppsa_model *model = run->model;
+  const bppsa_metadata metadata[] = {{"model", "rnn"},
+                                     {"nonlinearity", bppsa_nonlinearity_name(run->config.nonlinearity)},
+                                     {"loss", bppsa_loss_name(run->config.loss_all)}};
+  bppsa_named_view *tensors = bppsa_calloc(model->parameter_count, sizeof *tensors);
+  if (tensors == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i < model->parameter_count; ++i) {
+    tensors[i] = (bppsa_named_view){model->parameters[i].name, model->parameters[i].value};
+  }
+  const bppsa_status status =
+      bppsa_safetensors_save(path->text, model->parameter_count, tensors, sizeof metadata / sizeof metadata[0], metadata);
+  bppsa_free(tensors);
+  return status;
+}
+
+/* The document is made before the weights are saved, and printed after. */
+static bppsa_status finish_json(bppsa_cli *cli, bppsa_train_run *run) {
+  char *text = NULL;
+  BPPSA_TRY(bppsa_cli_render(bppsa_train_report_json(run), &text));
+  bppsa_status status = save_weights(cli, run);
+  if (status == BPPSA_OK) {
+    status = bppsa_cli_print_document(cli, text);
+  }
+  bppsa_free(text);
+  return status;
+}
+
+static bppsa_status train(bppsa_cli *cli, bppsa_train_run *run) {
+  BPPSA_TRY(setup(cli, run));
+  BPPSA_TRY(bppsa_train_report_start(run));
+  const bppsa_train_callbacks callbacks = bppsa_train_report_callbacks(run);
+  const bppsa_status status = bppsa_train(&run->train, run->model, run->dataset, run->device, &callbacks, &run->result);
+  bppsa_progress_clear(&run->line);
+  BPPSA_TRY(status);
+  if (cli->json) {
+    return finish_json(cli, run);
+  }
+  BPPSA_TRY(save_weights(cli, run));
+  return bppsa_train_report_print(run);
+}
+
+static bppsa_status run_train(bppsa_cli *cli) {
+  bppsa_train_run run = {.cli = cli, .config = bppsa_recurrent_config_default(), .train = bppsa_train_config_default()};
+  const bppsa_status status = train(cli, &run);
+  json_decref(run.rows);
+  bppsa_model_destroy(run.model);
+  bppsa_dataset_destroy(run.dataset);
+  bppsa_device_destroy(run.device);
+  bppsa_safetensors_destroy(run.weights);
+  return status;
+}
+
+const bppsa_command bppsa_command_train_rnn = {.verb = "train",
+                                               .object = "rnn",
+                                               .summary = "Trains an RNN by sequential BP or by the scan",
+                                               .example = "train rnn --seq-len 100 --samples 3200 --epochs 3",
+                                               .uses = uses,
+                                               .run = run_train};

@@ -1,0 +1,242 @@
+#include "cli/train_report.h"
+
+#include <inttypes.h>
+
+#define ROW_LIMIT 10000 /* longer runs by iterations have no rows in their JSON document; --log has them */
+#define LINES 10        /* printed lines of a run by iterations */
+
+static int64_t parameter_total(const bppsa_model *model) {
+  int64_t total = 0;
+  for (int64_t i = 0; i < model->parameter_count; ++i) {
+    total += bppsa_view_count(&model->parameters[i].value);
+  }
+  return total;
+}
+
+static const bppsa_scan_plan *top_plan(const bppsa_train_run *run) {
+  return bppsa_recurrent_plan(run->model, run->config.layers - 1);
+}
+
+static const char *init_name(const bppsa_train_run *run) {
+  return run->weights != NULL ? "from weights" : bppsa_cli_value(run->cli, BPPSA_OPTION_INIT)->text;
+}
+
+/* ---- JSON rows ---- */
+
+static json_t *record_json(const bppsa_train_record *record) {
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_integer(object, "step", record->step);
+  ok = ok && bppsa_json_put_integer(object, "epoch", record->epoch);
+  ok = ok && bppsa_json_put_real(object, "loss", record->loss);
+  ok = ok && bppsa_json_put_real(object, "accuracy", record->accuracy);
+  ok = ok && bppsa_json_put_real(object, "grad_norm", record->grad_norm);
+  ok = ok && bppsa_json_put_real(object, "forward_s", record->forward_s);
+  ok = ok && bppsa_json_put_real(object, "backward_s", record->backward_s);
+  ok = ok && bppsa_json_put_real(object, "update_s", record->update_s);
+  ok = ok && bppsa_json_put_real(object, "samples_per_s", record->samples_per_s);
+  if (record->has_validation) {
+    ok = ok && bppsa_json_put_real(object, "validation_loss", record->validation_loss);
+    ok = ok && bppsa_json_put_real(object, "validation_accuracy", record->validation_accuracy);
+  }
+  return bppsa_json_finish(object, ok);
+}
+
+static bppsa_status add_row(bppsa_train_run *run, const bppsa_train_record *record) {
+  if (run->rows != NULL && json_array_append_new(run->rows, record_json(record)) != 0) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "JSON document: out of memory, expected room for the results");
+  }
+  return BPPSA_OK;
+}
+
+/* ---- while it runs ---- */
+
+static bppsa_status print_record(bppsa_train_run *run, const bppsa_train_record *record, int64_t steps) {
+  const double milliseconds = steps > 0 ? 1e3 * (record->forward_s + record->backward_s + record->update_s) / (double)steps : 0;
+  const int64_t count = run->train.epochs > 0 ? record->epoch : record->step;
+  bppsa_progress_clear(&run->line);
+  BPPSA_TRY(bppsa_cli_print(run->cli, "%9" PRId64 "  %9.6f  %8.4f", count, record->loss, record->accuracy));
+  if (run->split.validation > 0 && run->train.epochs > 0) {
+    BPPSA_TRY(bppsa_cli_print(run->cli, "  %15.6f  %19.4f", record->validation_loss, record->validation_accuracy));
+  }
+  BPPSA_TRY(bppsa_cli_print(run->cli, "  %9.4f  %7.3f  %9.0f\n", record->grad_norm, milliseconds, record->samples_per_s));
+  return bppsa_cli_flush(run->cli->out);
+}
+
+static bppsa_status on_step(void *context, const bppsa_train_record *record) {
+  bppsa_train_run *run = context;
+  const int64_t batch = run->train.batch, steps = (run->split.train + batch - 1) / batch, position = (record->step - 1) % steps;
+  const int64_t count = position + 1 < steps ? batch : run->split.train - position * batch;
+  run->samples += count;
+  run->seconds += (double)count / record->samples_per_s;
+  if (run->train.iterations == 0) {
+    return BPPSA_OK;
+  }
+  if (run->cli->json) {
+    return add_row(run, record);
+  }
+  const bool due = record->step == 1 || record->step == run->train.iterations || record->step % run->every == 0;
+  return due ? print_record(run, record, 1) : BPPSA_OK;
+}
+
+static bppsa_status on_epoch(void *context, const bppsa_train_record *record) {
+  bppsa_train_run *run = context;
+  const int64_t steps = record->step - run->epoch.step;
+  run->epoch = *record;
+  if (run->train.iterations > 0) {
+    return BPPSA_OK;
+  }
+  return run->cli->json ? add_row(run, record) : print_record(run, record, steps);
+}
+
+static void progress(void *context, const bppsa_progress *p) {
+  bppsa_train_run *run = context;
+  if (p->step < p->total_steps && bppsa_progress_due(&run->line)) {
+    char left[32];
+    bppsa_progress_show(&run->line, "step %" PRId64 " of %" PRId64 ", epoch %" PRId64 ", loss %.4f, %.2f ms a step, %s left",
+                        p->step, p->total_steps, p->epoch, p->loss, 1e3 * p->elapsed_s / (double)p->step,
+                        bppsa_progress_time(p->eta_s, left, sizeof left));
+  }
+}
+
+bppsa_train_callbacks bppsa_train_report_callbacks(bppsa_train_run *run) {
+  return (bppsa_train_callbacks){.context = run, .on_step = on_step, .on_epoch = on_epoch, .progress = progress};
+}
+
+/* ---- for people ---- */
+
+static bppsa_status print_header(bppsa_train_run *run) {
+  const bppsa_recurrent_config *c = &run->config;
+  char method[BPPSA_METHOD_TEXT];
+  bppsa_cli *cli = run->cli;
+  BPPSA_TRY(bppsa_cli_print(
+      cli, "model      rnn: T %" PRId64 ", B %" PRId64 ", I %" PRId64 ", H %" PRId64 ", layers %" PRId64 ", %s, loss %s\n",
+      c->seq_len, c->batch, c->input, c->hidden, c->layers, bppsa_nonlinearity_name(c->nonlinearity),
+      bppsa_loss_name(c->loss_all)));
+  BPPSA_TRY(bppsa_cli_print(cli, "weights    %" PRId64 " parameters, %s, init %s, seed %" PRIu64 "\n",
+                            parameter_total(run->model), bppsa_dtype_name(c->dtype), init_name(run), run->train.seed));
+  BPPSA_TRY(bppsa_cli_print(cli, "data       %s: %" PRId64 " samples to train on, %" PRId64 " held out\n",
+                            run->dataset->ops->name, run->split.train, run->split.validation));
+  BPPSA_TRY(bppsa_cli_print(cli, "gradients  %s\n", bppsa_setup_method(c, top_plan(run), method, sizeof method)));
+  BPPSA_TRY(bppsa_cli_print(cli, "machine    %s, %d threads, %s\n\n", bppsa_device_get_name(run->device),
+                            (int)bppsa_device_get_threads(run->device), bppsa_device_get_hardware(run->device)));
+  const bool validation = run->split.validation > 0 && run->train.epochs > 0;
+  BPPSA_TRY(bppsa_cli_print(cli, "%9s  %9s  %8s%s  %9s  %7s  %9s\n", run->train.epochs > 0 ? "epoch" : "iteration", "loss",
+                            "accuracy", validation ? "  validation loss  validation accuracy" : "", "grad norm", "ms/iter",
+                            "samples/s"));
+  return bppsa_cli_flush(cli->out);
+}
+
+bppsa_status bppsa_train_report_start(bppsa_train_run *run) {
+  run->line = bppsa_progress_start(run->cli->err);
+  run->every = run->train.iterations / LINES > 0 ? run->train.iterations / LINES : 1;
+  if (!run->cli->json) {
+    return print_header(run);
+  }
+  bppsa_json_start();
+  if (run->train.iterations > ROW_LIMIT) {
+    return BPPSA_OK;
+  }
+  run->rows = json_array();
+  return run->rows != NULL ? BPPSA_OK
+                           : bppsa_fail(BPPSA_ERR_MEMORY, "JSON document: out of memory, expected room for the results");
+}
+
+/* Loss and accuracy of the run's end: the last epoch's means, or the last step's where the run goes by iterations. */
+static bppsa_train_record final_record(const bppsa_train_run *run) {
+  bppsa_train_record record = run->train.epochs > 0 ? run->epoch : run->result.last;
+  record.has_validation = run->result.last.has_validation;
+  record.validation_loss = run->result.last.validation_loss;
+  record.validation_accuracy = run->result.last.validation_accuracy;
+  return record;
+}
+
+bppsa_status bppsa_train_report_print(bppsa_train_run *run) {
+  const bppsa_train_result *r = &run->result;
+  const double per_step = 1e3 / (double)r->steps;
+  const double other = run->seconds - r->forward_s - r->backward_s - r->update_s;
+  const bppsa_train_record last = final_record(run);
+  BPPSA_TRY(bppsa_cli_print(run->cli, "\n%-22s %10s\n%-22s %10.3f\n%-22s %10.3f\n%-22s %10.3f\n%-22s %10.3f\n%-22s %10.3f\n",
+                            "milliseconds", "iteration", "forward", per_step * r->forward_s, "backward", per_step * r->backward_s,
+                            "update", per_step * r->update_s, "batch and loss", per_step * (other > 0 ? other : 0), "all",
+                            per_step * run->seconds));
+  BPPSA_TRY(bppsa_cli_print(run->cli, "\n%" PRId64 " iterations in %.2f s, %.0f samples/s\n", r->steps, r->seconds,
+                            (double)run->samples / run->seconds));
+  BPPSA_TRY(bppsa_cli_print(run->cli, "final loss %.6f, accuracy %.4f", last.loss, last.accuracy));
+  if (last.has_validation) {
+    BPPSA_TRY(bppsa_cli_print(run->cli, "; validation loss %.6f, accuracy %.4f", last.validation_loss, last.validation_accuracy));
+  }
+  BPPSA_TRY(bppsa_cli_print(run->cli, "\n"));
+  const bppsa_option_value *saved = bppsa_cli_value(run->cli, BPPSA_OPTION_SAVE_WEIGHTS);
+  return saved->given ? bppsa_cli_print(run->cli, "weights written to %s\n", saved->text) : BPPSA_OK;
+}
+
+/* ---- the document ---- */
+
+static json_t *config_json(const bppsa_train_run *run) {
+  const bppsa_recurrent_config *c = &run->config;
+  const bppsa_train_config *t = &run->train;
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_integer(object, "seq_len", c->seq_len);
+  ok = ok && bppsa_json_put_integer(object, "batch", c->batch);
+  ok = ok && bppsa_json_put_integer(object, "input", c->input);
+  ok = ok && bppsa_json_put_integer(object, "hidden", c->hidden);
+  ok = ok && bppsa_json_put_integer(object, "layers", c->layers);
+  ok = ok && bppsa_json_put_integer(object, "classes", c->classes);
+  ok = ok && bppsa_json_put_text(object, "nonlinearity", bppsa_nonlinearity_name(c->nonlinearity));
+  ok = ok && bppsa_json_put_text(object, "loss", bppsa_loss_name(c->loss_all));
+  ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(c->dtype));
+  ok = ok && bppsa_json_put_text(object, "init", init_name(run));
+  ok = ok && bppsa_json_put_text(object, "data", run->dataset->ops->name);
+  ok = ok && bppsa_json_put_integer(object, "samples", run->dataset->samples);
+  ok = ok && bppsa_json_put_real(object, "validation", t->validation);
+  ok = ok && bppsa_setup_method_json(object, c, top_plan(run));
+  ok = ok && bppsa_json_put_text(object, "optimizer", bppsa_optimizer_name(t->optimizer.kind));
+  ok = ok && bppsa_json_put_real(object, "lr", t->optimizer.lr);
+  ok = ok && bppsa_json_put_real(object, "momentum", t->optimizer.momentum);
+  ok = ok && bppsa_json_put(object, "clip_norm", t->clip_norm > 0 ? bppsa_json_real(t->clip_norm) : json_null());
+  ok = ok && bppsa_json_put_integer(object, "seed", (int64_t)t->seed);
+  ok = ok && bppsa_json_put_text(object, "device", bppsa_device_get_name(run->device));
+  ok = ok && bppsa_json_put_text(object, "hardware", bppsa_device_get_hardware(run->device));
+  ok = ok && bppsa_json_put_integer(object, "threads", bppsa_device_get_threads(run->device));
+  return bppsa_json_finish(object, ok);
+}
+
+static json_t *timing_json(const bppsa_train_run *run) {
+  const bppsa_train_result *r = &run->result;
+  const double per_step = 1e3 / (double)r->steps;
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_real(object, "forward_ms", per_step * r->forward_s);
+  ok = ok && bppsa_json_put_real(object, "backward_ms", per_step * r->backward_s);
+  ok = ok && bppsa_json_put_real(object, "update_ms", per_step * r->update_s);
+  ok = ok && bppsa_json_put_real(object, "iteration_ms", per_step * run->seconds);
+  ok = ok && bppsa_json_put_real(object, "samples_per_s", (double)run->samples / run->seconds);
+  ok = ok && bppsa_json_put_real(object, "seconds", r->seconds);
+  return bppsa_json_finish(object, ok);
+}
+
+static json_t *final_json(const bppsa_train_run *run) {
+  const bppsa_train_record last = final_record(run);
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_real(object, "loss", last.loss);
+  ok = ok && bppsa_json_put_real(object, "accuracy", last.accuracy);
+  if (last.has_validation) {
+    ok = ok && bppsa_json_put_real(object, "validation_loss", last.validation_loss);
+    ok = ok && bppsa_json_put_real(object, "validation_accuracy", last.validation_accuracy);
+  }
+  return bppsa_json_finish(object, ok);
+}
+
+json_t *bppsa_train_report_json(bppsa_train_run *run) {
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_text(object, "model", "rnn");
+  ok = ok && bppsa_json_put_integer(object, "parameters", parameter_total(run->model));
+  ok = ok && bppsa_json_put(object, "config", config_json(run));
+  ok = ok && bppsa_json_put_integer(object, "steps", run->result.steps);
+  ok = ok && bppsa_json_put_integer(object, "epochs", run->result.epochs);
+  ok = ok && bppsa_json_put(object, "timing", timing_json(run));
+  ok = ok && bppsa_json_put(object, "final", final_json(run));
+  if (run->rows != NULL) {
+    ok = ok && bppsa_json_put(object, "rows", json_incref(run->rows));
+  }
+  return bppsa_json_finish(object, ok);
+}

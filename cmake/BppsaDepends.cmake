@@ -1,0 +1,24 @@
+# What the library links, carried by the interface target bppsa_depends.
+find_package(OpenMP 4.5 REQUIRED COMPONENTS C)
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(OPENBLAS REQUIRED IMPORTED_TARGET openblas)
+pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson>=2.10)
+
+# The library asks OpenBLAS for one thread; another CBLAS could not be asked.
+include(CheckCSourceCompiles)
+set(CMAKE_REQUIRED_LIBRARIES PkgConfig::OPENBLAS)
+check_c_source_compiles("#include <cblas.h>
+int main(void) { openblas_set_num_threads(1); return openblas_get_num_threads() - 1; }" BPPSA_OPENBLAS_LINKS)
+unset(CMAKE_REQUIRED_LIBRARIES)
+if(NOT BPPSA_OPENBLAS_LINKS)
+  message(FATAL_ERROR "OpenBLAS: openblas_set_num_threads does not link, expected cblas.h and the library of libopenblas-dev")
+endif()
+
+add_library(bppsa_depends INTERFACE)
+target_link_libraries(bppsa_depends INTERFACE PkgConfig::JANSSON PkgConfig::OPENBLAS OpenMP::OpenMP_C Threads::Threads m)
+if(BPPSA_CUDA)
+  # nvcc compiles C++: its stubs need the C++ runtime, whoever links.
+  target_link_libraries(bppsa_depends INTERFACE CUDA::cudart_static stdc++)
+endif()

@@ -1,0 +1,127 @@
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L
+#endif
+#include "core/alloc.h"
+
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A block is BPPSA_ALIGNMENT bytes of header, then the user's bytes. */
+typedef struct {
+  size_t bytes; /* the user's */
+} header;
+
+_Static_assert(sizeof(header) <= BPPSA_ALIGNMENT, "the header fits in front of the aligned block");
+
+static atomic_int_least64_t live_blocks;
+static atomic_int_least64_t live_bytes;
+static atomic_int_least64_t calls;      /* since the injection was set */
+static atomic_int_least64_t fail_first; /* calls fail_first .. fail_last fail; 0: none */
+static atomic_int_least64_t fail_last;
+
+static header *header_of(void *pointer) {
+  return (header *)(void *)((char *)pointer - BPPSA_ALIGNMENT);
+}
+
+/* Counts one call; true when it is to fail. */
+static bool injected(void) {
+  const int64_t call = atomic_fetch_add(&calls, 1) + 1;
+  const int64_t first = atomic_load(&fail_first);
+  return first > 0 && call >= first && call <= atomic_load(&fail_last);
+}
+
+void *bppsa_alloc(size_t bytes) {
+  if (injected()) {
+    bppsa_fail(BPPSA_ERR_MEMORY, "out of memory: %zu bytes (injected failure)", bytes);
+    return NULL;
+  }
+  void *block = NULL;
+  if (bytes > (size_t)PTRDIFF_MAX - BPPSA_ALIGNMENT || posix_memalign(&block, BPPSA_ALIGNMENT, bytes + BPPSA_ALIGNMENT) != 0) {
+    bppsa_fail(BPPSA_ERR_MEMORY, "out of memory: %zu bytes", bytes);
+    return NULL;
+  }
+  void *pointer = (char *)block + BPPSA_ALIGNMENT;
+  header_of(pointer)->bytes = bytes;
+  atomic_fetch_add(&live_blocks, 1);
+  atomic_fetch_add(&live_bytes, (int64_t)bytes);
+  return pointer;
+}
+
+void *bppsa_calloc(int64_t count, size_t size) {
+  int64_t bytes = 0;
+  if (size > (size_t)INT64_MAX || !bppsa_mul(count, (int64_t)size, &bytes)) {
+    bppsa_fail(BPPSA_ERR_MEMORY, "out of memory: %lld elements of %zu bytes do not fit in 64 bits", (long long)count, size);
+    return NULL;
+  }
+  void *pointer = bppsa_alloc((size_t)bytes);
+  if (pointer != NULL) {
+    memset(pointer, 0, (size_t)bytes);
+  }
+  return pointer;
+}
+
+void *bppsa_realloc(void *pointer, size_t bytes) {
+  void *moved = bppsa_alloc(bytes);
+  if (moved != NULL && pointer != NULL) {
+    const size_t old = header_of(pointer)->bytes;
+    memcpy(moved, pointer, old < bytes ? old : bytes);
+    bppsa_free(pointer);
+  }
+  return moved;
+}
+
+char *bppsa_strdup(const char *text) {
+  const size_t bytes = strlen(text) + 1;
+  char *copy = bppsa_alloc(bytes);
+  if (copy != NULL) {
+    memcpy(copy, text, bytes);
+  }
+  return copy;
+}
+
+void bppsa_free(void *pointer) {
+  if (pointer == NULL) {
+    return;
+  }
+  header *block = header_of(pointer);
+  atomic_fetch_sub(&live_blocks, 1);
+  atomic_fetch_sub(&live_bytes, (int64_t)block->bytes);
+  free(block);
+}
+
+bool bppsa_mul(int64_t a, int64_t b, int64_t *product) {
+  if (a < 0 || b < 0 || (b != 0 && a > INT64_MAX / b)) {
+    return false;
+  }
+  *product = a * b;
+  return true;
+}
+
+static void inject(int64_t first, int64_t last) {
+  atomic_store(&fail_first, 0);
+  atomic_store(&calls, 0);
+  atomic_store(&fail_last, last);
+  atomic_store(&fail_first, first);
+}
+
+void bppsa_alloc_fail_at(int64_t call) {
+  inject(call, INT64_MAX);
+}
+
+void bppsa_alloc_fail_once(int64_t call) {
+  inject(call, call);
+}
+
+int64_t bppsa_alloc_calls(void) {
+  return atomic_load(&calls);
+}
+
+int64_t bppsa_alloc_live(void) {
+  return atomic_load(&live_blocks);
+}
+
+int64_t bppsa_alloc_live_bytes(void) {
+  return atomic_load(&live_bytes);
+}

@@ -1,0 +1,52 @@
+/* The one host allocator. Every byte of host memory the library owns comes from here, so that a test can make
+ * the k-th allocation fail and count what is still alive.
+ *
+ * Memory is aligned to BPPSA_ALIGNMENT bytes. Thread-safe.
+ */
+#ifndef BPPSA_CORE_ALLOC_H
+#define BPPSA_CORE_ALLOC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define BPPSA_ALIGNMENT 64
+
+/* `bytes` uninitialised bytes, or NULL (last error set, ERR_MEMORY) on failure. 0 bytes gives a distinct
+ * pointer. Free with bppsa_free. */
+void *bppsa_alloc(size_t bytes);
+
+/* As bppsa_alloc(count * size), zeroed; NULL also when the product overflows or is negative. */
+void *bppsa_calloc(int64_t count, size_t size);
+
+/* Resizes (contents kept up to the smaller size); NULL on failure, and `pointer` is then still valid. */
+void *bppsa_realloc(void *pointer, size_t bytes);
+
+/* A copy of the string, or NULL. */
+char *bppsa_strdup(const char *text);
+
+void bppsa_free(void *pointer); /* NULL is legal */
+
+/* *product = a * b; false when a factor is negative or the product does not fit. */
+bool bppsa_mul(int64_t a, int64_t b, int64_t *product);
+
+/* Failure injection: the `call`-th allocation from now (1 = the next) and every one after it fails. 0 switches it off. */
+void bppsa_alloc_fail_at(int64_t call);
+/* Only that one allocation fails, those after it succeed. */
+void bppsa_alloc_fail_once(int64_t call);
+/* Allocations attempted since the last bppsa_alloc_fail_at / _fail_once. */
+int64_t bppsa_alloc_calls(void);
+/* Blocks and bytes currently alive. */
+int64_t bppsa_alloc_live(void);
+int64_t bppsa_alloc_live_bytes(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

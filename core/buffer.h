@@ -1,0 +1,26 @@
+/* Owning buffers: one allocation on a device, described by a contiguous view. */
+#ifndef BPPSA_CORE_BUFFER_H
+#define BPPSA_CORE_BUFFER_H
+
+#include "core/device.h"
+#include "core/view.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct {
+  bppsa_view view; /* view.data is owned */
+} bppsa_buffer;
+
+/* Zeroed memory on the device (NULL: the host). The caller frees it with bppsa_buffer_free.
+ * ERR_SHAPE, ERR_MEMORY; ERR_UNSUPPORTED for a device without buffers. */
+bppsa_status bppsa_buffer_create(const bppsa_device *device, bppsa_dtype dtype, int32_t ndim, const int64_t *shape,
+                                 bppsa_buffer *buffer);
+/* Releases and empties the buffer. A zeroed or already freed buffer is legal. */
+void bppsa_buffer_free(bppsa_buffer *buffer);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

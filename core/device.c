@@ -1,0 +1,158 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* sched_getaffinity */
+#endif
+#include "core/device.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+#include "core/blas.h"
+
+struct bppsa_device {
+  bppsa_device_kind kind;
+  int32_t index;
+  int32_t threads;
+  char name[24];
+  char hardware[128];
+};
+
+/* CPUs this process may run on, at least 1 and at most BPPSA_MAX_THREADS. */
+static int32_t usable_cpus(void) {
+  cpu_set_t sets[2 * BPPSA_MAX_THREADS / CPU_SETSIZE]; /* room beyond the 1024 CPUs of one cpu_set_t */
+  long cpus = 0;
+  if (sched_getaffinity(0, sizeof sets, sets) == 0) {
+    cpus = CPU_COUNT_S(sizeof sets, sets);
+  } else {
+    cpus = sysconf(_SC_NPROCESSORS_ONLN);
+  }
+  return cpus < 1 ? 1 : cpus > BPPSA_MAX_THREADS ? BPPSA_MAX_THREADS : (int32_t)cpus;
+}
+
+/* The value of the first "model name" (x86), "Model" or "cpu" (others) line of /proc/cpuinfo; text stays "" without one. */
+static void processor_name(char *text, size_t size) {
+  static const char *const keys[] = {"model name", "Model", "cpu\t"};
+  FILE *file = fopen("/proc/cpuinfo", "re");
+  if (file == NULL) {
+    return;
+  }
+  char line[512];
+  while (text[0] == '\0' && fgets(line, sizeof line, file) != NULL) {
+    const char *colon = strchr(line, ':');
+    for (size_t k = 0; colon != NULL && k < sizeof keys / sizeof keys[0]; ++k) {
+      if (strncmp(line, keys[k], strlen(keys[k])) == 0) {
+        const char *value = colon + 1 + strspn(colon + 1, " \t");
+        snprintf(text, size, "%.*s", (int)strcspn(value, "\n"), value);
+        break;
+      }
+    }
+  }
+  fclose(file);
+}
+
+/* "cpu", "cuda" or "cuda:K" into kind and index. */
+static bppsa_status parse_name(const char *name, bppsa_device_kind *kind, int32_t *index) {
+  if (strcmp(name, "cpu") == 0) {
+    *kind = BPPSA_CPU;
+    *index = 0;
+    return BPPSA_OK;
+  }
+  if (strncmp(name, "cuda", 4) != 0 || (name[4] != '\0' && name[4] != ':')) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "device \"%s\": expected cpu, cuda or cuda:K", name);
+  }
+  int32_t k = 0;
+  if (name[4] == ':') {
+    const char *digits = name + 5;
+    const size_t length = strlen(digits);
+    if (length < 1 || length > 4 || strspn(digits, "0123456789") != length) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "device \"%s\": K in cuda:K must be a number, 0 .. 9999", name);
+    }
+    for (size_t i = 0; i < length; ++i) {
+      k = 10 * k + (digits[i] - '0');
+    }
+  }
+  *kind = BPPSA_CUDA;
+  *index = k;
+  return BPPSA_OK;
+}
+
+/* Is GPU `index` there and working? hardware gets its name where it is known. */
+static bppsa_status find_gpu(const char *name, int32_t index, char *hardware, size_t size) {
+  bppsa_cuda_report report = {0};
+  bppsa_cuda_probe(&report);
+  if (!report.built) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "device %s: this build has no CUDA (%s); use device cpu", name,
+                      report.detail[0] != '\0' ? report.detail : "compiled without it");
+  }
+  if (report.devices < 1) {
+    const char *reason = report.driver == 0 ? "no driver" : "the driver lists none";
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "device %s: no CUDA device found (%s); use device cpu", name,
+                      report.detail[0] != '\0' ? report.detail : reason);
+  }
+  if (index >= report.devices) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "device %s: CUDA devices here: %d, so K in cuda:K is at most %d", name,
+                      (int)report.devices, (int)report.devices - 1);
+  }
+  if (!report.kernel_checked) {
+    return bppsa_fail(BPPSA_ERR_CUDA, "device %s: the self-test kernel did not run (%s)", name, report.detail);
+  }
+  if (index == 0) {
+    snprintf(hardware, size, "%s", report.name);
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_device_create(const char *name, int64_t threads, bppsa_device **device) {
+  bppsa_device made = {0};
+  BPPSA_TRY(parse_name(name, &made.kind, &made.index));
+  if (threads < 0 || threads > BPPSA_MAX_THREADS) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "threads %lld: expected 1 .. %d, or 0 for all cores", (long long)threads,
+                      BPPSA_MAX_THREADS);
+  }
+  made.threads = threads == 0 ? usable_cpus() : (int32_t)threads;
+  if (made.kind == BPPSA_CPU) {
+    snprintf(made.name, sizeof made.name, "cpu");
+    processor_name(made.hardware, sizeof made.hardware);
+  } else {
+    snprintf(made.name, sizeof made.name, "cuda:%d", (int)made.index);
+    BPPSA_TRY(find_gpu(name, made.index, made.hardware, sizeof made.hardware));
+  }
+  BPPSA_TRY(bppsa_blas_start());
+  bppsa_device *result = bppsa_alloc(sizeof *result);
+  if (result == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  *result = made;
+  bppsa_blas_register(made.threads);
+  *device = result;
+  return BPPSA_OK;
+}
+
+void bppsa_device_destroy(bppsa_device *device) {
+  if (device != NULL) {
+    bppsa_blas_register(-device->threads);
+  }
+  bppsa_free(device);
+}
+
+bppsa_device_kind bppsa_device_get_kind(const bppsa_device *device) {
+  return device->kind;
+}
+
+int32_t bppsa_device_get_index(const bppsa_device *device) {
+  return device->index;
+}
+
+int32_t bppsa_device_get_threads(const bppsa_device *device) {
+  return device->threads;
+}
+
+const char *bppsa_device_get_name(const bppsa_device *device) {
+  return device->name;
+}
+
+const char *bppsa_device_get_hardware(const bppsa_device *device) {
+  return device->hardware;
+}

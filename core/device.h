@@ -1,0 +1,49 @@
+/* A device: where work runs and with how many threads. Immutable after creation. */
+#ifndef BPPSA_CORE_DEVICE_H
+#define BPPSA_CORE_DEVICE_H
+
+#include "core/status.h"
+#include "core/view.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct bppsa_device bppsa_device;
+
+#define BPPSA_MAX_THREADS 4096
+
+/* name: "cpu", "cuda" or "cuda:K". threads: host threads, 1 .. BPPSA_MAX_THREADS, or 0 for all cores this process may use.
+ * ERR_ARGUMENT: an unknown name or a thread count out of range.
+ * ERR_UNSUPPORTED: CUDA where the program was built without it or no such GPU is present; the message says which.
+ * Starts BLAS on first use (core/blas.h). */
+bppsa_status bppsa_device_create(const char *name, int64_t threads, bppsa_device **device);
+void bppsa_device_destroy(bppsa_device *device);
+
+bppsa_device_kind bppsa_device_get_kind(const bppsa_device *device);
+int32_t bppsa_device_get_index(const bppsa_device *device);
+int32_t bppsa_device_get_threads(const bppsa_device *device);
+/* "cpu", "cuda:0" */
+const char *bppsa_device_get_name(const bppsa_device *device);
+/* The hardware's own name, e.g. the processor's model; "" when unknown. */
+const char *bppsa_device_get_hardware(const bppsa_device *device);
+
+/* What this build and this machine offer. */
+typedef struct {
+  bool built;          /* compiled with CUDA */
+  int32_t runtime;     /* CUDA runtime version, 13000 = 13.0; 0 without */
+  int32_t driver;      /* newest CUDA version the driver supports; 0 without a driver */
+  int32_t devices;     /* GPUs present */
+  char name[128];      /* the first GPU's name */
+  int64_t memory;      /* its bytes */
+  bool kernel_checked; /* the self-test kernel ran on it and its result was right */
+  char detail[256];    /* why not, in words */
+} bppsa_cuda_report;
+
+/* Never fails: what is missing is in the report. Runs the self-test kernel on the first GPU if there is one. */
+void bppsa_cuda_probe(bppsa_cuda_report *report);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

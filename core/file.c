@@ -1,0 +1,321 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* realpath, O_CLOEXEC */
+#endif
+#include "core/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/alloc.h"
+
+struct bppsa_file_writer {
+  int descriptor;
+  bool direct;     /* writes go straight to `path`: a terminal, a pipe, a device */
+  bool failed;     /* a write failed: commit refuses */
+  int64_t written; /* bytes */
+  char *path;      /* symbolic links resolved */
+  char *temporary; /* in the directory of path; NULL when direct */
+};
+
+static const struct {
+  mode_t type;
+  const char *name;
+} file_types[] = {{S_IFDIR, "a directory"},
+                  {S_IFIFO, "a pipe"},
+                  {S_IFCHR, "a character device"},
+                  {S_IFBLK, "a block device"},
+                  {S_IFSOCK, "a socket"}};
+
+static const char *type_name(mode_t mode) {
+  for (size_t i = 0; i < sizeof file_types / sizeof file_types[0]; ++i) {
+    if ((mode & S_IFMT) == file_types[i].type) {
+      return file_types[i].name;
+    }
+  }
+  return "not a regular file";
+}
+
+static bppsa_status system_failure(const char *path, const char *action) {
+  return bppsa_fail(BPPSA_ERR_IO, "%s: %s: %s", path, action, strerror(errno));
+}
+
+/* ---- reading ---- */
+
+bppsa_status bppsa_file_reader_open(const char *path, bppsa_file_reader *reader) {
+  const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer must not hang */
+  if (descriptor < 0) {
+    return system_failure(path, "cannot open");
+  }
+  struct stat info;
+  if (fstat(descriptor, &info) != 0) {
+    const bppsa_status status = system_failure(path, "cannot read its size");
+    close(descriptor);
+    return status;
+  }
+  if (!S_ISREG(info.st_mode)) {
+    close(descriptor);
+    return bppsa_fail(BPPSA_ERR_IO, "%s: %s, expected a regular file", path, type_name(info.st_mode));
+  }
+  *reader = (bppsa_file_reader){.descriptor = descriptor, .size = info.st_size, .offset = 0, .path = path};
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_file_reader_read(bppsa_file_reader *reader, void *data, int64_t bytes) {
+  char *to = data;
+  int64_t left = bytes;
+  while (left > 0) {
+    const ssize_t got = read(reader->descriptor, to, (size_t)left);
+    if (got < 0 && errno == EINTR) {
+      continue;
+    }
+    if (got < 0) {
+      return system_failure(reader->path, "cannot read");
+    }
+    if (got == 0) {
+      return bppsa_fail(BPPSA_ERR_IO, "%s: byte %lld: the file ends there, expected %lld more bytes", reader->path,
+                        (long long)reader->offset, (long long)left);
+    }
+    to += got;
+    left -= got;
+    reader->offset += got;
+  }
+  return BPPSA_OK;
+}
+
+void bppsa_file_reader_close(bppsa_file_reader *reader) {
+  close(reader->descriptor);
+  reader->descriptor = -1;
+}
+
+/* All of it, and then nothing more: a file that changes while it is read is refused. */
+static bppsa_status read_whole(bppsa_file_reader *reader, char *data) {
+  BPPSA_TRY(bppsa_file_reader_read(reader, data, reader->size));
+  data[reader->size] = '\0';
+  char extra = 0;
+  if (read(reader->descriptor, &extra, 1) > 0) {
+    return bppsa_fail(BPPSA_ERR_IO, "%s: has more than the %lld bytes of its size", reader->path, (long long)reader->size);
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_file_read(const char *path, int64_t limit, char **data, int64_t *size) {
+  bppsa_file_reader reader = {0};
+  BPPSA_TRY(bppsa_file_reader_open(path, &reader));
+  if (reader.size > limit) {
+    bppsa_file_reader_close(&reader);
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: %lld bytes, expected at most %lld", path, (long long)reader.size, (long long)limit);
+  }
+  char *text = bppsa_alloc((size_t)reader.size + 1);
+  const bppsa_status status = text == NULL ? BPPSA_ERR_MEMORY : read_whole(&reader, text);
+  bppsa_file_reader_close(&reader);
+  if (status != BPPSA_OK) {
+    bppsa_free(text);
+    return status;
+  }
+  *data = text;
+  *size = reader.size;
+  return BPPSA_OK;
+}
+
+/* ---- writing ---- */
+
+/* The descriptor of standard output or error when it is open on the same file, else -1: writing to /dev/stdout must go on
+ * where the program is, also when it leads to a regular file. */
+static int standard_stream(const struct stat *target) {
+  for (int descriptor = STDOUT_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
+    struct stat info;
+    if (fstat(descriptor, &info) == 0 && info.st_dev == target->st_dev && info.st_ino == target->st_ino) {
+      return descriptor;
+    }
+  }
+  return -1;
+}
+
+static bppsa_status open_direct(bppsa_file_writer *writer, int stream) {
+  writer->direct = true;
+  writer->descriptor = stream >= 0 ? fcntl(stream, F_DUPFD_CLOEXEC, 0) : open(writer->path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+  return writer->descriptor < 0 ? system_failure(writer->path, "cannot open for writing") : BPPSA_OK;
+}
+
+/* ".bppsa-PID-NUMBER.tmp" in the directory of path; short, so that any legal name of path leads to a legal one. */
+static bppsa_status open_temporary(bppsa_file_writer *writer) {
+  static atomic_uint number;
+  const char *slash = strrchr(writer->path, '/');
+  const size_t directory = slash == NULL ? 0 : (size_t)(slash - writer->path) + 1;
+  const size_t size = directory + 64;
+  writer->temporary = bppsa_alloc(size);
+  if (writer->temporary == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  memcpy(writer->temporary, writer->path, directory);
+  for (int attempt = 0; attempt < 1000; ++attempt) {
+    snprintf(writer->temporary + directory, size - directory, ".bppsa-%ld-%u.tmp", (long)getpid(), atomic_fetch_add(&number, 1));
+    writer->descriptor = open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (writer->descriptor >= 0) {
+      return BPPSA_OK;
+    }
+    if (errno != EEXIST) {
+      break;
+    }
+  }
+  const bppsa_status status = system_failure(writer->path, "cannot create a file in its directory");
+  bppsa_free(writer->temporary);
+  writer->temporary = NULL;
+  return status;
+}
+
+/* The path exists: what it is decides how it is written. */
+static bppsa_status open_existing(bppsa_file_writer *writer, const struct stat *info) {
+  if (S_ISDIR(info->st_mode)) {
+    return bppsa_fail(BPPSA_ERR_IO, "%s: a directory, expected a file", writer->path);
+  }
+  const int stream = standard_stream(info);
+  if (stream >= 0 || !S_ISREG(info->st_mode)) {
+    return open_direct(writer, stream);
+  }
+  if (access(writer->path, W_OK) != 0) {
+    return system_failure(writer->path, "cannot write");
+  }
+  char resolved[PATH_MAX];
+  if (realpath(writer->path, resolved) == NULL) { /* a symbolic link stays, what it names is replaced */
+    return system_failure(writer->path, "cannot resolve");
+  }
+  char *path = bppsa_strdup(resolved);
+  if (path == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  bppsa_free(writer->path);
+  writer->path = path;
+  BPPSA_TRY(open_temporary(writer));
+  (void)fchmod(writer->descriptor, info->st_mode & 0777); /* a private file stays private */
+  return BPPSA_OK;
+}
+
+static bppsa_status open_writer(bppsa_file_writer *writer) {
+  struct stat info;
+  if (stat(writer->path, &info) == 0) {
+    return open_existing(writer, &info);
+  }
+  if (errno != ENOENT) {
+    return system_failure(writer->path, "cannot write");
+  }
+  const size_t length = strlen(writer->path);
+  if (length == 0 || writer->path[length - 1] == '/') {
+    return bppsa_fail(BPPSA_ERR_IO, "\"%s\": not the name of a file", writer->path);
+  }
+  if (lstat(writer->path, &info) == 0) {
+    return bppsa_fail(BPPSA_ERR_IO, "%s: a symbolic link that leads nowhere", writer->path);
+  }
+  return open_temporary(writer);
+}
+
+bppsa_status bppsa_file_writer_create(const char *path, bppsa_file_writer **writer) {
+  bppsa_file_writer *made = bppsa_calloc(1, sizeof *made);
+  if (made == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  made->descriptor = -1;
+  made->path = bppsa_strdup(path);
+  const bppsa_status status = made->path == NULL ? BPPSA_ERR_MEMORY : open_writer(made);
+  if (status != BPPSA_OK) {
+    bppsa_file_writer_abort(made);
+    return status;
+  }
+  *writer = made;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_file_writer_write(bppsa_file_writer *writer, const void *data, size_t bytes) {
+  const char *from = data;
+  while (bytes > 0) {
+    const ssize_t put = write(writer->descriptor, from, bytes);
+    if (put < 0 && errno == EINTR) {
+      continue;
+    }
+    if (put <= 0) {
+      writer->failed = true;
+      return bppsa_fail(BPPSA_ERR_IO, "%s: cannot write after %lld bytes: %s", writer->path, (long long)writer->written,
+                        put < 0 ? strerror(errno) : "nothing was taken");
+    }
+    from += put;
+    bytes -= (size_t)put;
+    writer->written += put;
+  }
+  return BPPSA_OK;
+}
+
+/* The name is on disk only when the directory is. Best effort: not every file system can, and the file is complete. */
+static void sync_directory(const char *path) {
+  char directory[PATH_MAX];
+  const char *slash = strrchr(path, '/');
+  const int length = slash == NULL ? 1 : slash == path ? 1 : (int)(slash - path);
+  snprintf(directory, sizeof directory, "%.*s", length, slash == NULL ? "." : path);
+  const int descriptor = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor >= 0) {
+    (void)fsync(descriptor);
+    close(descriptor);
+  }
+}
+
+static bppsa_status commit(bppsa_file_writer *writer) {
+  if (writer->failed) {
+    return bppsa_fail(BPPSA_ERR_IO, "%s: not written, an earlier write failed", writer->path);
+  }
+  if (!writer->direct && fsync(writer->descriptor) != 0) {
+    return system_failure(writer->path, "cannot bring it to disk");
+  }
+  const int closed = close(writer->descriptor);
+  writer->descriptor = -1;
+  if (closed != 0) {
+    return system_failure(writer->path, "cannot close");
+  }
+  if (writer->direct) {
+    return BPPSA_OK;
+  }
+  if (rename(writer->temporary, writer->path) != 0) {
+    return system_failure(writer->path, "cannot put the new file in place");
+  }
+  bppsa_free(writer->temporary);
+  writer->temporary = NULL;
+  sync_directory(writer->path);
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_file_writer_commit(bppsa_file_writer *writer) {
+  const bppsa_status status = commit(writer);
+  bppsa_file_writer_abort(writer);
+  return status;
+}
+
+void bppsa_file_writer_abort(bppsa_file_writer *writer) {
+  if (writer == NULL) {
+    return;
+  }
+  if (writer->descriptor >= 0) {
+    close(writer->descriptor);
+  }
+  if (writer->temporary != NULL) {
+    (void)unlink(writer->temporary);
+    bppsa_free(writer->temporary);
+  }
+  bppsa_free(writer->path);
+  bppsa_free(writer);
+}
+
+bppsa_status bppsa_file_write(const char *path, const void *data, size_t bytes) {
+  bppsa_file_writer *writer = NULL;
+  BPPSA_TRY(bppsa_file_writer_create(path, &writer));
+  const bppsa_status status = bppsa_file_writer_write(writer, data, bytes);
+  if (status != BPPSA_OK) {
+    bppsa_file_writer_abort(writer);
+    return status;
+  }
+  return bppsa_file_writer_commit(writer);
+}

@@ -1,0 +1,41 @@
+/* JSON through jansson, with the project's allocator and error messages. */
+#ifndef BPPSA_CORE_JSON_H
+#define BPPSA_CORE_JSON_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Routes jansson's memory through core/alloc. Idempotent; called by every function below. Call it before using jansson directly.
+ * Parse with bppsa_json_parse only (jansson's own parser aborts when memory runs out) and write with bppsa_json_text only
+ * (what json_dumps returns is not for bppsa_free). */
+void bppsa_json_start(void);
+
+/* Parses `size` bytes of text; `where` names the source in messages. Duplicate keys are refused, nesting is capped by jansson. ERR_FORMAT names line,
+ * column and byte; ERR_MEMORY. */
+bppsa_status bppsa_json_parse(const char *where, const char *text, int64_t size, json_t **value);
+/* As bppsa_json_parse for a text that lies at byte `offset` of its source: messages count from the source's first byte. */
+bppsa_status bppsa_json_parse_at(const char *where, const char *text, int64_t size, int64_t offset, json_t **value);
+/* Reads and parses a file of at most 64 MiB. */
+bppsa_status bppsa_json_load(const char *path, json_t **value);
+
+/* Text of a value (owned, bppsa_free). indent 0: one line. Reals keep 17 significant digits when `digits` is 0.
+ * ERR_ARGUMENT, ERR_MEMORY. */
+bppsa_status bppsa_json_text(const json_t *value, int indent, int digits, char **text);
+
+/* Did an allocation for jansson fail in this thread since the last call? For callers to whom jansson answered NULL or -1. */
+bool bppsa_json_out_of_memory(void);
+
+/* A real, or null where JSON has no word for it (NaN and the infinities). NULL when out of memory. */
+json_t *bppsa_json_real(double value);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

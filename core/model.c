@@ -1,0 +1,84 @@
+#include "core/model.h"
+
+#include <math.h>
+#include <string.h>
+
+static const bppsa_view *find_value(int64_t count, const bppsa_named_view *values, const char *name) {
+  for (int64_t i = 0; i < count; ++i) {
+    if (strcmp(values[i].name, name) == 0) {
+      return &values[i].view;
+    }
+  }
+  return NULL;
+}
+
+static bppsa_status check_value(const char *where, const bppsa_parameter *parameter, const bppsa_view *value) {
+  if (value == NULL) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\" is missing", where, parameter->name);
+  }
+  if (value->dtype != BPPSA_F32 && value->dtype != BPPSA_F64) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\": dtype %s, expected f32 or f64", where, parameter->name,
+                      bppsa_dtype_name(value->dtype));
+  }
+  if (!bppsa_view_same_shape(value, &parameter->value)) {
+    char found[BPPSA_SHAPE_TEXT], expected[BPPSA_SHAPE_TEXT];
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: \"%s\": shape %s, expected %s", where, parameter->name,
+                      bppsa_shape_text(value->ndim, value->shape, found, sizeof found),
+                      bppsa_shape_text(parameter->value.ndim, parameter->value.shape, expected, sizeof expected));
+  }
+  if (value->device != BPPSA_CPU || !bppsa_view_contiguous(value)) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: \"%s\": expected a contiguous array in host memory", where, parameter->name);
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_model_set(bppsa_model *model, const char *where, int64_t count, const bppsa_named_view *values) {
+  for (int64_t p = 0; p < model->parameter_count; ++p) {
+    const bppsa_parameter *parameter = &model->parameters[p];
+    BPPSA_TRY(check_value(where, parameter, find_value(count, values, parameter->name)));
+  }
+  for (int64_t p = 0; p < model->parameter_count; ++p) {
+    const bppsa_parameter *parameter = &model->parameters[p];
+    BPPSA_TRY(bppsa_view_convert(find_value(count, values, parameter->name), &parameter->value));
+  }
+  return BPPSA_OK;
+}
+
+/* K of a name that ends in _lK, as PyTorch's recurrent layers do; -1 without. */
+static int64_t layer_of(const char *name) {
+  const char *suffix = strrchr(name, '_');
+  if (suffix == NULL || suffix[1] != 'l' || suffix[2] == '\0' || strspn(suffix + 2, "0123456789") != strlen(suffix + 2) ||
+      strlen(suffix + 2) > 9) {
+    return -1;
+  }
+  int64_t layer = 0;
+  for (const char *digit = suffix + 2; *digit != '\0'; ++digit) {
+    layer = 10 * layer + (*digit - '0');
+  }
+  return layer;
+}
+
+bool bppsa_model_parameter_nonfinite(const bppsa_model *model, bool gradient, bppsa_nonfinite *where) {
+  for (int64_t p = 0; p < model->parameter_count; ++p) {
+    const bppsa_parameter *parameter = &model->parameters[p];
+    const bppsa_view *view = gradient ? &parameter->gradient : &parameter->value;
+    const int64_t n = bppsa_view_count(view);
+    for (int64_t i = 0; i < n; ++i) {
+      if (!isfinite(bppsa_view_get(view, i))) {
+        *where = (bppsa_nonfinite){.what = gradient ? "gradient of" : "value of",
+                                   .name = parameter->name,
+                                   .layer = layer_of(parameter->name),
+                                   .step = -1,
+                                   .sample = -1};
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+void bppsa_model_destroy(bppsa_model *model) {
+  if (model != NULL) {
+    model->ops->destroy(model);
+  }
+}

@@ -1,0 +1,81 @@
+/* The contract between a network and whoever drives it (the training loop, `grad`, `eval`, the schedule executor).
+ *
+ * A model takes a batch and gives logits; it takes the loss's gradient with respect to the logits (the seed) and
+ * gives the gradients of its parameters. It never sees a loss, an optimiser or a data set.
+ *
+ *     forward(x, h0)  ->  logits [B, C] or [T, B, C]        (borrowed, valid until the next forward)
+ *     backward(seed)  ->  parameters[i].gradient, input gradient, h0 gradient
+ *
+ * All views are contiguous and of the model's dtype. Batches may be smaller than the planned one. x is borrowed until the
+ * backward pass (and any search for a non-finite value) is over, the seed until the next forward.
+ */
+#ifndef BPPSA_CORE_MODEL_H
+#define BPPSA_CORE_MODEL_H
+
+#include "core/view.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A weight or bias. Both views are owned by the model. */
+typedef struct {
+  const char *name; /* PyTorch's, e.g. "rnn.weight_hh_l0" */
+  bppsa_view value;
+  bppsa_view gradient; /* same shape */
+} bppsa_parameter;
+
+/* The first non-finite value of the latest forward or backward pass, in the order in which it appeared. */
+typedef struct {
+  const char
+      *what; /* "hidden state", "logits", "gradient of the hidden state"; "value of", "gradient of": then name follows; static */
+  const char *name; /* the parameter's name, or NULL */
+  int64_t layer;    /* from 0; -1 where there is none */
+  int64_t step;     /* time step from 1 (0: the initial state); -1 where there is none */
+  int64_t sample;   /* position in the batch, from 0; -1 where there is none */
+} bppsa_nonfinite;
+
+typedef struct bppsa_model bppsa_model;
+
+typedef struct {
+  const char *name; /* "rnn" */
+
+  /* x: [b, ...] as the model defines it, b <= planned batch ([T, b, I] for recurrent models). h0: [L, b, H] or NULL
+   * for zeros or a model without state. ERR_SHAPE. */
+  bppsa_status (*forward)(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, bppsa_view *logits);
+
+  /* seed: shape of the logits of the preceding forward. Overwrites every parameter's gradient. */
+  bppsa_status (*backward)(bppsa_model *model, const bppsa_view *seed);
+
+  /* Gradients with respect to x and h0 of the latest backward (borrowed). Only where the model was created with
+   * input gradients; otherwise ERR_UNSUPPORTED. h0 may be NULL. */
+  bppsa_status (*input_gradients)(bppsa_model *model, bppsa_view *x, bppsa_view *h0);
+
+  /* Searches activations and gradients; true and *where filled when something is not finite. */
+  bool (*find_nonfinite)(bppsa_model *model, bppsa_nonfinite *where);
+
+  void (*destroy)(bppsa_model *model);
+} bppsa_model_ops;
+
+struct bppsa_model {
+  const bppsa_model_ops *ops;
+  bppsa_dtype dtype;
+  int64_t parameter_count;
+  bppsa_parameter *parameters; /* size parameter_count, in PyTorch's order */
+  int64_t classes;             /* C, the logits' last extent */
+};
+
+/* Copies values into the parameters by name, converting f32 <-> f64. `where` names the source in messages.
+ * ERR_FORMAT: a parameter is missing or not f32/f64; ERR_SHAPE: its shape disagrees. Nothing is changed on failure. Names the model does not
+ * know are ignored. */
+bppsa_status bppsa_model_set(bppsa_model *model, const char *where, int64_t count, const bppsa_named_view *values);
+
+/* True and *where filled when a parameter's value (gradient = false) or gradient is not finite. */
+bool bppsa_model_parameter_nonfinite(const bppsa_model *model, bool gradient, bppsa_nonfinite *where);
+
+void bppsa_model_destroy(bppsa_model *model); /* NULL is legal */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,34 @@
+/* NumPy's NPY files, versions 1.0, 2.0 and 3.0, little-endian, C order (NEP 1).
+ *
+ * The reader trusts nothing: header length, keys, dtype, order, extents and their product are checked against the file's
+ * size before anything is allocated for the data, and the message names the byte.
+ */
+#ifndef BPPSA_CORE_NPY_H
+#define BPPSA_CORE_NPY_H
+
+#include "core/buffer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Loads a whole array into host memory. The caller frees it with bppsa_buffer_free.
+ * ERR_IO, ERR_FORMAT (message: path, byte, what was found and expected), ERR_UNSUPPORTED (dtype, byte order, Fortran order). */
+bppsa_status bppsa_npy_load(const char *path, bppsa_buffer *array);
+
+/* Saves a contiguous host view, atomically. */
+bppsa_status bppsa_npy_save(const char *path, const bppsa_view *view);
+
+/* For arrays larger than memory: the header now, the elements in order in any number of pieces, then commit.
+ * Commit fails with ERR_SHAPE unless exactly the announced number of bytes was written. */
+typedef struct bppsa_npy_writer bppsa_npy_writer;
+bppsa_status bppsa_npy_writer_create(const char *path, bppsa_dtype dtype, int32_t ndim, const int64_t *shape,
+                                     bppsa_npy_writer **writer);
+bppsa_status bppsa_npy_writer_write(bppsa_npy_writer *writer, const void *elements, size_t bytes);
+bppsa_status bppsa_npy_writer_commit(bppsa_npy_writer *writer); /* destroys the writer in every case */
+void bppsa_npy_writer_abort(bppsa_npy_writer *writer);          /* NULL is legal */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,42 @@
+/* safetensors files: 8 bytes little-endian header length, a JSON header, the tensors' bytes.
+ *
+ * The reader trusts nothing: header length (cap 100 MB and the file's size), JSON (no duplicate keys), dtypes, shapes, products, offsets
+ * (inside the file, no overlap, no holes, end - begin = bytes of the shape) are checked before the data are
+ * read; the message names the path, the tensor and the byte.
+ */
+#ifndef BPPSA_CORE_SAFETENSORS_H
+#define BPPSA_CORE_SAFETENSORS_H
+
+#include "core/view.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct bppsa_safetensors bppsa_safetensors;
+
+/* Loads a whole file. Views borrow from the object: destroy it last. ERR_IO, ERR_FORMAT, ERR_MEMORY. */
+bppsa_status bppsa_safetensors_load(const char *path, bppsa_safetensors **file);
+void bppsa_safetensors_destroy(bppsa_safetensors *file);
+
+int64_t bppsa_safetensors_count(const bppsa_safetensors *file);
+/* Tensors in the order of their data. */
+const bppsa_named_view *bppsa_safetensors_get(const bppsa_safetensors *file, int64_t index);
+/* NULL when there is no tensor of that name. */
+const bppsa_view *bppsa_safetensors_find(const bppsa_safetensors *file, const char *name);
+/* The string stored under `key` in __metadata__, or NULL. */
+const char *bppsa_safetensors_metadata(const bppsa_safetensors *file, const char *key);
+
+typedef struct {
+  const char *key, *value;
+} bppsa_metadata;
+
+/* Saves contiguous host views atomically, in the given order; names must differ and must not be "__metadata__". The header is padded with spaces so that data
+ * start at a multiple of 8. metadata may be NULL when metadata_count is 0. */
+bppsa_status bppsa_safetensors_save(const char *path, int64_t count, const bppsa_named_view *tensors, int64_t metadata_count,
+                                    const bppsa_metadata *metadata);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,90 @@
+#include "core/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MESSAGE_SIZE 512 /* with the terminating 0 */
+
+static _Thread_local char last_error[MESSAGE_SIZE];
+
+static const char *const status_names[] = {
+    [BPPSA_OK] = "OK",
+    [BPPSA_ERR_ARGUMENT] = "ERR_ARGUMENT",
+    [BPPSA_ERR_SHAPE] = "ERR_SHAPE",
+    [BPPSA_ERR_MEMORY] = "ERR_MEMORY",
+    [BPPSA_ERR_UNSUPPORTED] = "ERR_UNSUPPORTED",
+    [BPPSA_ERR_NUMERIC] = "ERR_NUMERIC",
+    [BPPSA_ERR_IO] = "ERR_IO",
+    [BPPSA_ERR_FORMAT] = "ERR_FORMAT",
+    [BPPSA_ERR_CUDA] = "ERR_CUDA",
+    [BPPSA_ERR_COMM] = "ERR_COMM",
+};
+
+const char *bppsa_status_name(bppsa_status status) {
+  const size_t count = sizeof status_names / sizeof status_names[0];
+  return (size_t)status < count ? status_names[status] : "ERR_UNKNOWN";
+}
+
+const char *bppsa_last_error(void) {
+  return last_error;
+}
+
+/* Cuts an incomplete UTF-8 character off the end of a text that was truncated. */
+static void drop_cut_character(char *text) {
+  size_t end = strlen(text);
+  size_t start = end;
+  while (start > 0 && end - start < 4) {
+    const unsigned char byte = (unsigned char)text[--start];
+    if ((byte & 0xC0u) != 0x80u) {
+      const size_t need = byte >= 0xF0u ? 4 : byte >= 0xE0u ? 3 : byte >= 0xC0u ? 2 : 1;
+      if (end - start < need) {
+        text[start] = '\0';
+      }
+      return;
+    }
+  }
+}
+
+/* Control characters, C1 (U+0080 .. U+009F) included, become '?': a message is one line and cannot steer a terminal. */
+static void replace_control_characters(char *text) {
+  for (unsigned char *c = (unsigned char *)text; *c != '\0'; ++c) {
+    if (*c < 0x20 || *c == 0x7F) {
+      *c = '?';
+    } else if (*c == 0xC2 && c[1] >= 0x80 && c[1] <= 0x9F) {
+      c[0] = '?';
+      c[1] = '?';
+    }
+  }
+}
+
+/* Formats into text, which is not last_error: an argument may be the last error itself. */
+static void format_message(char *text, const char *format, va_list arguments) {
+  const int length = vsnprintf(text, MESSAGE_SIZE, format, arguments);
+  if (length < 0) {
+    snprintf(text, MESSAGE_SIZE, "%s", format);
+  }
+  if (length >= MESSAGE_SIZE) {
+    drop_cut_character(text);
+  }
+  replace_control_characters(text);
+}
+
+bppsa_status bppsa_fail(bppsa_status status, const char *format, ...) {
+  char text[MESSAGE_SIZE];
+  va_list arguments;
+  va_start(arguments, format);
+  format_message(text, format, arguments);
+  va_end(arguments);
+  memcpy(last_error, text, sizeof text);
+  return status;
+}
+
+bppsa_status bppsa_fail_prefix(bppsa_status status, const char *format, ...) {
+  char prefix[MESSAGE_SIZE];
+  va_list arguments;
+  va_start(arguments, format);
+  format_message(prefix, format, arguments);
+  va_end(arguments);
+  return bppsa_fail(status, "%s: %s", prefix, last_error);
+}

@@ -1,0 +1,63 @@
+/* Status codes and the thread's last error.
+ *
+ * Every fallible function of the library returns a bppsa_status; its outputs come last and are
+ * untouched on failure. bppsa_last_error() then says, in one line, what was wrong, where, and what was
+ * expected. The library never prints and never exits.
+ */
+#ifndef BPPSA_CORE_STATUS_H
+#define BPPSA_CORE_STATUS_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum {
+  BPPSA_OK = 0,
+  BPPSA_ERR_ARGUMENT,    /* a value out of its range, an unknown name */
+  BPPSA_ERR_SHAPE,       /* shapes or dtypes that do not fit together */
+  BPPSA_ERR_MEMORY,      /* an allocation failed, or would not fit in 64 bits */
+  BPPSA_ERR_UNSUPPORTED, /* a combination no backend implements, a device that is not there */
+  BPPSA_ERR_NUMERIC,     /* a non-finite value */
+  BPPSA_ERR_IO,          /* the operating system refused a read, a write, a rename */
+  BPPSA_ERR_FORMAT,      /* a file that is not what it says it is; the message names the byte */
+  BPPSA_ERR_CUDA,        /* the CUDA runtime or one of its libraries failed */
+  BPPSA_ERR_COMM         /* a transport failed or a rank died */
+} bppsa_status;
+
+/* The code's name without prefix: "ERR_SHAPE". Never NULL. */
+const char *bppsa_status_name(bppsa_status status);
+
+/* The message of this thread's latest failure: one line, no newline. Valid until the thread's next failure.
+ * "" when nothing has failed yet. */
+const char *bppsa_last_error(void);
+
+/* Records the message (printf format, cut at 511 bytes, control characters replaced) and returns `status`:
+ *     return bppsa_fail(BPPSA_ERR_SHAPE, "h0: shape [%lld], expected [%lld]", ...);
+ */
+bppsa_status bppsa_fail(bppsa_status status, const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 2, 3)))
+#endif
+    ;
+
+/* Puts the text of `format` in front of the last error, as "PREFIX: MESSAGE", and returns `status`: for callers that know
+ * the file or option a lower layer could not know. */
+bppsa_status bppsa_fail_prefix(bppsa_status status, const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 2, 3)))
+#endif
+    ;
+
+/* Returns early with the status of `call` when it failed. For functions that hold nothing to release. */
+#define BPPSA_TRY(call)                                                                                                          \
+  do {                                                                                                                           \
+    bppsa_status bppsa_try_status_ = (call);                                                                                     \
+    if (bppsa_try_status_ != BPPSA_OK) {                                                                                         \
+      return bppsa_try_status_;                                                                                                  \
+    }                                                                                                                            \
+  } while (0)
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,182 @@
+#include "core/view.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+
+static const struct {
+  const char *name;
+  size_t size; /* bytes per element */
+} dtypes[BPPSA_DTYPE_COUNT] = {
+    [BPPSA_F32] = {"f32", 4}, [BPPSA_F64] = {"f64", 8},   [BPPSA_I64] = {"i64", 8}, [BPPSA_I32] = {"i32", 4},
+    [BPPSA_I16] = {"i16", 2}, [BPPSA_I8] = {"i8", 1},     [BPPSA_U8] = {"u8", 1},   [BPPSA_BOOL] = {"bool", 1},
+    [BPPSA_F16] = {"f16", 2}, [BPPSA_BF16] = {"bf16", 2}, [BPPSA_U16] = {"u16", 2}, [BPPSA_U32] = {"u32", 4},
+    [BPPSA_U64] = {"u64", 8},
+};
+
+static bool dtype_known(bppsa_dtype dtype) {
+  return (unsigned)dtype < BPPSA_DTYPE_COUNT;
+}
+
+size_t bppsa_dtype_size(bppsa_dtype dtype) {
+  return dtype_known(dtype) ? dtypes[dtype].size : 0;
+}
+
+const char *bppsa_dtype_name(bppsa_dtype dtype) {
+  return dtype_known(dtype) ? dtypes[dtype].name : "unknown";
+}
+
+bppsa_status bppsa_dtype_parse(const char *text, bppsa_dtype *dtype) {
+  if (strcmp(text, "f32") == 0) {
+    *dtype = BPPSA_F32;
+    return BPPSA_OK;
+  }
+  if (strcmp(text, "f64") == 0) {
+    *dtype = BPPSA_F64;
+    return BPPSA_OK;
+  }
+  return bppsa_fail(BPPSA_ERR_ARGUMENT, "dtype \"%s\": expected f32 or f64", text);
+}
+
+bppsa_view bppsa_view_make(void *data, bppsa_dtype dtype, int32_t ndim, const int64_t *shape) {
+  bppsa_view view = {.data = data, .dtype = dtype, .device = BPPSA_CPU, .ndim = ndim};
+  int64_t stride = 1; /* an extent of 0 counts as 1, as in NumPy */
+  for (int32_t d = ndim - 1; d >= 0; --d) {
+    view.shape[d] = shape[d];
+    view.strides[d] = stride;
+    stride *= shape[d] > 0 ? shape[d] : 1;
+  }
+  return view;
+}
+
+int64_t bppsa_view_count(const bppsa_view *view) {
+  int64_t count = 1;
+  for (int32_t d = 0; d < view->ndim; ++d) {
+    count *= view->shape[d];
+  }
+  return count;
+}
+
+size_t bppsa_view_bytes(const bppsa_view *view) {
+  return (size_t)bppsa_view_count(view) * bppsa_dtype_size(view->dtype);
+}
+
+bool bppsa_view_contiguous(const bppsa_view *view) {
+  if (bppsa_view_count(view) == 0) {
+    return true;
+  }
+  int64_t stride = 1;
+  for (int32_t d = view->ndim - 1; d >= 0; --d) {
+    if (view->shape[d] != 1 && view->strides[d] != stride) {
+      return false;
+    }
+    stride *= view->shape[d];
+  }
+  return true;
+}
+
+bool bppsa_view_same_shape(const bppsa_view *a, const bppsa_view *b) {
+  if (a->ndim != b->ndim) {
+    return false;
+  }
+  for (int32_t d = 0; d < a->ndim; ++d) {
+    if (a->shape[d] != b->shape[d]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bppsa_status bppsa_shape_bytes(bppsa_dtype dtype, int32_t ndim, const int64_t *shape, int64_t *count, size_t *bytes) {
+  if (!dtype_known(dtype)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "dtype %d: not a dtype", (int)dtype);
+  }
+  if (ndim < 0 || ndim > BPPSA_MAX_DIMS) {
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%d dimensions, expected 0 .. %d", (int)ndim, BPPSA_MAX_DIMS);
+  }
+  char text[BPPSA_SHAPE_TEXT];
+  int64_t product = (int64_t)dtypes[dtype].size; /* over extents of at least 1: strides must fit as well */
+  bool empty = false;
+  for (int32_t d = 0; d < ndim; ++d) {
+    if (shape[d] < 0) {
+      return bppsa_fail(BPPSA_ERR_SHAPE, "shape %s: extent %d is negative", bppsa_shape_text(ndim, shape, text, sizeof text),
+                        (int)d);
+    }
+    empty = empty || shape[d] == 0;
+    if (shape[d] > 0 && !bppsa_mul(product, shape[d], &product)) {
+      return bppsa_fail(BPPSA_ERR_MEMORY, "shape %s of %s: the bytes do not fit in 64 bits",
+                        bppsa_shape_text(ndim, shape, text, sizeof text), dtypes[dtype].name);
+    }
+  }
+  const int64_t total = empty ? 0 : product;
+  if (count != NULL) {
+    *count = total / (int64_t)dtypes[dtype].size;
+  }
+  if (bytes != NULL) {
+    *bytes = (size_t)total;
+  }
+  return BPPSA_OK;
+}
+
+const char *bppsa_shape_text(int32_t ndim, const int64_t *shape, char *text, size_t size) {
+  if (size == 0) {
+    return "";
+  }
+  size_t used = (size_t)snprintf(text, size, "[");
+  for (int32_t d = 0; d < ndim && used < size; ++d) {
+    used += (size_t)snprintf(text + used, size - used, "%s%lld", d > 0 ? ", " : "", (long long)shape[d]);
+  }
+  if (used < size) {
+    snprintf(text + used, size - used, "]");
+  }
+  return text;
+}
+
+bppsa_status bppsa_view_convert(const bppsa_view *from, const bppsa_view *to) {
+  if (!bppsa_view_same_shape(from, to)) {
+    char a[BPPSA_SHAPE_TEXT], b[BPPSA_SHAPE_TEXT];
+    return bppsa_fail(BPPSA_ERR_SHAPE, "shape %s, expected %s", bppsa_shape_text(from->ndim, from->shape, a, sizeof a),
+                      bppsa_shape_text(to->ndim, to->shape, b, sizeof b));
+  }
+  if (from->device != BPPSA_CPU || to->device != BPPSA_CPU || !bppsa_view_contiguous(from) || !bppsa_view_contiguous(to)) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "conversion needs contiguous arrays in host memory");
+  }
+  const int64_t n = bppsa_view_count(from);
+  if (from->dtype == to->dtype) {
+    if (n > 0) {
+      memmove(to->data, from->data, bppsa_view_bytes(from));
+    }
+    return BPPSA_OK;
+  }
+  if (from->dtype == BPPSA_F32 && to->dtype == BPPSA_F64) {
+    const float *x = from->data;
+    double *y = to->data;
+    for (int64_t i = 0; i < n; ++i) {
+      y[i] = (double)x[i];
+    }
+    return BPPSA_OK;
+  }
+  if (from->dtype == BPPSA_F64 && to->dtype == BPPSA_F32) {
+    const double *x = from->data;
+    float *y = to->data;
+    for (int64_t i = 0; i < n; ++i) {
+      y[i] = (float)x[i];
+    }
+    return BPPSA_OK;
+  }
+  return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "conversion from %s to %s, expected f32 or f64 on both sides",
+                    bppsa_dtype_name(from->dtype), bppsa_dtype_name(to->dtype));
+}
+
+double bppsa_view_get(const bppsa_view *view, int64_t i) {
+  return view->dtype == BPPSA_F32 ? (double)((const float *)view->data)[i] : ((const double *)view->data)[i];
+}
+
+void bppsa_view_set(const bppsa_view *view, int64_t i, double value) {
+  if (view->dtype == BPPSA_F32) {
+    ((float *)view->data)[i] = (float)value;
+  } else {
+    ((double *)view->data)[i] = value;
+  }
+}

@@ -1,0 +1,85 @@
+/* Borrowed views of arrays, carrying what DLPack carries: pointer, dtype, shape, strides, device.
+ * A view never owns its memory. Row-major unless strides say otherwise; strides count elements.
+ */
+#ifndef BPPSA_CORE_VIEW_H
+#define BPPSA_CORE_VIEW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define BPPSA_MAX_DIMS 8
+
+typedef enum {
+  BPPSA_F32 = 0,
+  BPPSA_F64,
+  BPPSA_I64,
+  /* The following are carried by files; nothing computes in them. */
+  BPPSA_I32,
+  BPPSA_I16,
+  BPPSA_I8,
+  BPPSA_U8,
+  BPPSA_BOOL,
+  BPPSA_F16,
+  BPPSA_BF16,
+  BPPSA_U16,
+  BPPSA_U32,
+  BPPSA_U64,
+  BPPSA_DTYPE_COUNT
+} bppsa_dtype;
+
+typedef enum { BPPSA_CPU = 0, BPPSA_CUDA = 1 } bppsa_device_kind;
+
+typedef struct {
+  void *data;
+  bppsa_dtype dtype;
+  bppsa_device_kind device;
+  int32_t ndim;                    /* 0 (a scalar) .. BPPSA_MAX_DIMS */
+  int64_t shape[BPPSA_MAX_DIMS];   /* extents, size ndim */
+  int64_t strides[BPPSA_MAX_DIMS]; /* in elements, size ndim */
+} bppsa_view;
+
+/* A view with a name: a weight, a gradient, a tensor of a file. The name is borrowed too. */
+typedef struct {
+  const char *name;
+  bppsa_view view;
+} bppsa_named_view;
+
+size_t bppsa_dtype_size(bppsa_dtype dtype);      /* bytes per element */
+const char *bppsa_dtype_name(bppsa_dtype dtype); /* "f32" */
+/* "f32" or "f64" to the dtype; ERR_ARGUMENT for anything else. */
+bppsa_status bppsa_dtype_parse(const char *text, bppsa_dtype *dtype);
+
+/* A contiguous host view. `shape` has size ndim. Does not allocate. */
+bppsa_view bppsa_view_make(void *data, bppsa_dtype dtype, int32_t ndim, const int64_t *shape);
+int64_t bppsa_view_count(const bppsa_view *view); /* product of the extents */
+size_t bppsa_view_bytes(const bppsa_view *view);
+bool bppsa_view_contiguous(const bppsa_view *view);
+bool bppsa_view_same_shape(const bppsa_view *a, const bppsa_view *b);
+
+/* Number of elements and bytes of a shape, with overflow checked: ERR_MEMORY names the shape, ERR_SHAPE a negative extent. */
+bppsa_status bppsa_shape_bytes(bppsa_dtype dtype, int32_t ndim, const int64_t *shape, int64_t *count, size_t *bytes);
+
+/* Writes "[2, 3, 4]" into text (cut at size) and returns text. */
+const char *bppsa_shape_text(int32_t ndim, const int64_t *shape, char *text, size_t size);
+
+#define BPPSA_SHAPE_TEXT 192 /* holds any shape of BPPSA_MAX_DIMS extents */
+
+/* Copies element by element between contiguous host views of equal shape, converting f32 <-> f64 (round to nearest).
+ * ERR_SHAPE when shapes differ, ERR_UNSUPPORTED for other dtype pairs that are not equal. */
+bppsa_status bppsa_view_convert(const bppsa_view *from, const bppsa_view *to);
+
+/* The real at flat index i of a contiguous host f32 or f64 view, as double. */
+double bppsa_view_get(const bppsa_view *view, int64_t i);
+void bppsa_view_set(const bppsa_view *view, int64_t i, double value);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,55 @@
+#include "recurrent/linear.h"
+
+#include <string.h>
+
+#include "core/alloc.h"
+
+enum {
+  ROW_BLOCK = 256,   /* rows of y or dx per task */
+  OUT_TILE = 64,     /* rows of dw per task */
+  MOST_PARTIALS = 64 /* dw tasks: tiles x partial sums stay near this number */
+};
+
+/* How dw is cut: `tiles` of OUT_TILE rows, each summed over `parts` runs of `length` rows of x. */
+typedef struct {
+  int64_t tiles, parts, length;
+} split;
+
+static split split_rows(const bppsa_linear *l) {
+  split s;
+  s.tiles = (l->out + OUT_TILE - 1) / OUT_TILE;
+  s.parts = s.tiles >= MOST_PARTIALS ? 1 : MOST_PARTIALS / s.tiles;
+  const int64_t blocks = (l->rows + ROW_BLOCK - 1) / ROW_BLOCK;
+  s.parts = s.parts < blocks ? s.parts : blocks;
+  s.parts = s.parts < 1 ? 1 : s.parts;
+  s.length = (l->rows + s.parts - 1) / s.parts;
+  return s;
+}
+
+int64_t bppsa_linear_workspace(const bppsa_linear *l) {
+  int64_t reals, bytes;
+  if (!bppsa_mul(l->out, l->in + 1, &reals) || !bppsa_mul(reals, split_rows(l).parts, &reals) ||
+      !bppsa_mul(reals, (int64_t)bppsa_dtype_size(l->dtype), &bytes)) {
+    return -1;
+  }
+  return bytes;
+}
+
+#define BPPSA_REAL 32
+#include "recurrent/linear.inc"
+#undef BPPSA_REAL
+#define BPPSA_REAL 64
+#include "recurrent/linear.inc"
+#undef BPPSA_REAL
+
+void bppsa_linear_forward(const bppsa_linear *l, const void *x, const void *w, const void *bias, void *y) {
+  (l->dtype == BPPSA_F32 ? forward_f32 : forward_f64)(l, x, w, bias, y);
+}
+
+void bppsa_linear_input_gradient(const bppsa_linear *l, const void *dy, const void *w, void *dx) {
+  (l->dtype == BPPSA_F32 ? input_gradient_f32 : input_gradient_f64)(l, dy, w, dx);
+}
+
+void bppsa_linear_weight_gradient(const bppsa_linear *l, const void *dy, const void *x, void *dw, void *db, void *workspace) {
+  (l->dtype == BPPSA_F32 ? weight_gradient_f32 : weight_gradient_f64)(l, dy, x, dw, db, workspace);
+}

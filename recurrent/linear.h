@@ -1,0 +1,28 @@
+/* y = x Wᵀ + b over many rows, and its gradients: what recurrent layers and heads share.
+ *
+ * Rows are cut into blocks of a fixed size, so that bits do not depend on the number of threads.
+ */
+#ifndef BPPSA_RECURRENT_LINEAR_H
+#define BPPSA_RECURRENT_LINEAR_H
+
+#include "core/view.h"
+
+typedef struct {
+  bppsa_dtype dtype;
+  int32_t threads;
+  int64_t rows, in, out;
+} bppsa_linear;
+
+/* y [rows, out] = x [rows, in] wᵀ + bias; w [out, in], bias [out] or NULL. */
+void bppsa_linear_forward(const bppsa_linear *l, const void *x, const void *w, const void *bias, void *y);
+
+/* dx [rows, in] = dy [rows, out] w */
+void bppsa_linear_input_gradient(const bppsa_linear *l, const void *dy, const void *w, void *dx);
+
+/* dw [out, in] = dyᵀ x and db [out] = Σ rows dy, each optional (NULL). workspace holds bppsa_linear_workspace(l) bytes. */
+void bppsa_linear_weight_gradient(const bppsa_linear *l, const void *dy, const void *x, void *dw, void *db, void *workspace);
+
+/* Bytes of workspace; -1 when they do not fit in 64 bits. Grows with none of the extents beyond its first 2^12 rows or columns of dw. */
+int64_t bppsa_linear_workspace(const bppsa_linear *l);
+
+#endif

@@ -1,0 +1,240 @@
+/* Recurrent networks: forward and backward. Creation is in recurrent_create.c. */
+#include "recurrent/recurrent.h"
+
+#include <string.h>
+
+#include "recurrent/network_internal.h"
+
+enum { SAMPLE_BLOCK = 8 }; /* samples per task of a sweep; fixed, so that bits do not depend on the number of threads */
+
+static int64_t size_of(const recurrent_network *n) {
+  return (int64_t)bppsa_dtype_size(n->config.dtype);
+}
+
+static void *offset(const recurrent_network *n, void *base, int64_t reals) {
+  return base == NULL ? NULL : (char *)base + reals * size_of(n);
+}
+
+static bppsa_linear linear(const recurrent_network *n, int64_t rows, int64_t in, int64_t out) {
+  return (bppsa_linear){n->config.dtype, n->threads, rows, in, out};
+}
+
+static const bppsa_parameter *parameter(const recurrent_network *n, int64_t layer, int64_t which) {
+  return &n->base.parameters[layer * PARAMETERS_PER_LAYER + which];
+}
+
+/* Runs a cell function over all blocks of samples. */
+static void sweep(const recurrent_network *n, bppsa_cell_fn const functions[2], int64_t l, bool injected) {
+  const recurrent_layer *layer = &n->layers[l];
+  const bppsa_cell_fn function = functions[n->config.dtype == BPPSA_F64];
+  const int64_t batch = n->batch, blocks = (batch + SAMPLE_BLOCK - 1) / SAMPLE_BLOCK;
+#pragma omp parallel for num_threads(n->threads) schedule(static) if (blocks > 1)
+  for (int64_t block = 0; block < blocks; ++block) {
+    const int64_t first = block * SAMPLE_BLOCK, left = batch - first;
+    const bppsa_cell_block arrays = {.steps = n->config.seq_len,
+                                     .batch = batch,
+                                     .hidden = n->config.hidden,
+                                     .first = first,
+                                     .samples = left < SAMPLE_BLOCK ? left : SAMPLE_BLOCK,
+                                     .nonlinearity = n->config.nonlinearity,
+                                     .w_hh = parameter(n, l, W_HH)->value.data,
+                                     .b_hh = parameter(n, l, B_HH)->value.data,
+                                     .pre = n->pre,
+                                     .h = layer->h,
+                                     .saved = layer->saved,
+                                     .g = n->g,
+                                     .injected = injected,
+                                     .input = n->config.input_gradients,
+                                     .delta_x = n->pre,
+                                     .delta_h = n->cell->split ? n->delta_h : n->pre,
+                                     .columns = n->columns,
+                                     .diagonal = n->diagonal};
+    function(&arrays);
+  }
+}
+
+/* ---- forward ---- */
+
+static bppsa_status check_view(const char *what, const bppsa_view *view, bppsa_dtype dtype, int32_t ndim, const int64_t *shape) {
+  char found[BPPSA_SHAPE_TEXT], expected[BPPSA_SHAPE_TEXT];
+  if (view->dtype != dtype || view->ndim != ndim || memcmp(view->shape, shape, (size_t)ndim * sizeof *shape) != 0) {
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: %s %s, expected %s %s", what, bppsa_dtype_name(view->dtype),
+                      bppsa_shape_text(view->ndim, view->shape, found, sizeof found), bppsa_dtype_name(dtype),
+                      bppsa_shape_text(ndim, shape, expected, sizeof expected));
+  }
+  if (!bppsa_view_contiguous(view)) {
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: not contiguous, expected row-major without gaps", what);
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status check_inputs(const recurrent_network *n, const bppsa_view *x, const bppsa_view *h0) {
+  const bppsa_recurrent_config *c = &n->config;
+  const int64_t batch = x->ndim == 3 ? x->shape[1] : 0;
+  if (x->ndim == 3 && (batch < 1 || batch > c->batch)) {
+    return bppsa_fail(BPPSA_ERR_SHAPE, "x: batch %lld, expected 1 .. %lld", (long long)batch, (long long)c->batch);
+  }
+  BPPSA_TRY(check_view("x", x, c->dtype, 3, (int64_t[]){c->seq_len, batch > 0 ? batch : c->batch, c->input}));
+  return h0 == NULL ? BPPSA_OK : check_view("h0", h0, c->dtype, 3, (int64_t[]){c->layers, batch, c->hidden});
+}
+
+static bppsa_view logits_view(const recurrent_network *n) {
+  const int64_t all[] = {n->config.seq_len, n->batch, n->config.classes};
+  const bool every = n->config.loss_all;
+  return bppsa_view_make(n->logits, n->config.dtype, every ? 3 : 2, every ? all : all + 1);
+}
+
+/* Rows the head sees and where they begin in the top layer's h: all of h_1 .. h_T, or h_T. */
+static int64_t head_rows(const recurrent_network *n, int64_t *first) {
+  const int64_t t = n->config.loss_all ? 1 : n->config.seq_len;
+  *first = t * n->batch * n->config.hidden;
+  return (n->config.seq_len - t + 1) * n->batch;
+}
+
+static bppsa_status forward(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, bppsa_view *logits) {
+  recurrent_network *n = (recurrent_network *)model;
+  const bppsa_recurrent_config *c = &n->config;
+  BPPSA_TRY(check_inputs(n, x, h0));
+  n->batch = x->shape[1];
+  n->x = x->data;
+  n->seed = NULL;
+  const int64_t rows = c->seq_len * n->batch, state = n->batch * c->hidden;
+  const void *input = x->data;
+  for (int64_t l = 0; l < c->layers; ++l) {
+    const bppsa_linear project = linear(n, rows, n->layers[l].input, n->cell->gates * c->hidden);
+    bppsa_linear_forward(&project, input, parameter(n, l, W_IH)->value.data, parameter(n, l, B_IH)->value.data, n->pre);
+    if (h0 != NULL) {
+      memcpy(n->layers[l].h, offset(n, h0->data, l * state), (size_t)(state * size_of(n)));
+    } else {
+      memset(n->layers[l].h, 0, (size_t)(state * size_of(n)));
+    }
+    sweep(n, n->cell->forward, l, false);
+    input = offset(n, n->layers[l].h, state);
+  }
+  int64_t first;
+  const bppsa_linear head = linear(n, head_rows(n, &first), c->hidden, c->classes);
+  bppsa_linear_forward(&head, offset(n, n->layers[c->layers - 1].h, first), parameter(n, c->layers, 0)->value.data,
+                       parameter(n, c->layers, 1)->value.data, n->logits);
+  *logits = logits_view(n);
+  return BPPSA_OK;
+}
+
+/* ---- backward ---- */
+
+/* With a loss on the last step only g_T is set, and nothing is injected into the top layer. */
+static bool is_injected(const recurrent_network *n, int64_t l) {
+  return n->config.loss_all || l + 1 < n->config.layers;
+}
+
+void bppsa_recurrent_seed(recurrent_network *n) {
+  const bppsa_recurrent_config *c = &n->config;
+  int64_t first;
+  const bppsa_linear head = linear(n, head_rows(n, &first), c->hidden, c->classes);
+  memset(n->g, 0, (size_t)(n->batch * c->hidden * size_of(n))); /* u_0 = 0 */
+  bppsa_linear_input_gradient(&head, n->seed, parameter(n, c->layers, 0)->value.data, offset(n, n->g, first));
+}
+
+void bppsa_recurrent_pass_down(recurrent_network *n, int64_t l) {
+  const bppsa_recurrent_config *c = &n->config;
+  const bppsa_linear project = linear(n, c->seq_len * n->batch, n->layers[l].input, n->cell->gates * c->hidden);
+  memset(n->g, 0, (size_t)(n->batch * c->hidden * size_of(n)));
+  bppsa_linear_input_gradient(&project, n->pre, parameter(n, l, W_IH)->value.data, offset(n, n->g, n->batch * c->hidden));
+}
+
+static bppsa_status scan_layer(recurrent_network *n, int64_t l) {
+  enum { MOST_MATRICES = 8 };
+  const void *weights[MOST_MATRICES];
+  const int64_t hidden = n->config.hidden;
+  for (int64_t k = 0; k < n->cell->matrices; ++k) {
+    weights[k] = offset(n, parameter(n, l, W_HH)->value.data, k * hidden * hidden);
+  }
+  sweep(n, n->cell->coefficients, l, false);
+  const bppsa_scan_operands operands = {.batch = n->batch,
+                                        .weights = weights,
+                                        .columns = (const void *const *)n->columns,
+                                        .diagonal = n->diagonal,
+                                        .injected = is_injected(n, l) ? n->g : NULL,
+                                        .gradients = n->g};
+  BPPSA_TRY(n->layers[l].scan->execute(n->layers[l].scan, &operands));
+  sweep(n, n->cell->deltas, l, false);
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_recurrent_layer_backward(recurrent_network *n, int64_t l) {
+  if (n->layers[l].scan != NULL) {
+    return scan_layer(n, l);
+  }
+  sweep(n, n->cell->backward, l, is_injected(n, l));
+  return BPPSA_OK;
+}
+
+static void head_gradients(recurrent_network *n) {
+  const bppsa_recurrent_config *c = &n->config;
+  int64_t first;
+  const bppsa_linear head = linear(n, head_rows(n, &first), c->hidden, c->classes);
+  bppsa_linear_weight_gradient(&head, n->seed, offset(n, n->layers[c->layers - 1].h, first),
+                               parameter(n, c->layers, 0)->gradient.data, parameter(n, c->layers, 1)->gradient.data, n->sums);
+}
+
+static void layer_gradients(recurrent_network *n, int64_t l) {
+  const bppsa_recurrent_config *c = &n->config;
+  const int64_t rows = c->seq_len * n->batch, state = n->batch * c->hidden, out = n->cell->gates * c->hidden;
+  const void *input = l == 0 ? n->x : offset(n, n->layers[l - 1].h, state);
+  const void *delta_h = n->cell->split ? n->delta_h : n->pre;
+  const bppsa_linear from_x = linear(n, rows, n->layers[l].input, out), from_h = linear(n, rows, c->hidden, out);
+  bppsa_linear_weight_gradient(&from_x, n->pre, input, parameter(n, l, W_IH)->gradient.data, parameter(n, l, B_IH)->gradient.data,
+                               n->sums);
+  bppsa_linear_weight_gradient(&from_h, delta_h, n->layers[l].h, parameter(n, l, W_HH)->gradient.data,
+                               parameter(n, l, B_HH)->gradient.data, n->sums);
+  if (c->input_gradients) {
+    memcpy(offset(n, n->dh0, l * state), n->g, (size_t)(state * size_of(n)));
+    if (l == 0) {
+      bppsa_linear_input_gradient(&from_x, n->pre, parameter(n, 0, W_IH)->value.data, n->dx);
+    }
+  }
+}
+
+static bppsa_status backward(bppsa_model *model, const bppsa_view *seed) {
+  recurrent_network *n = (recurrent_network *)model;
+  if (n->batch == 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "backward: no forward pass precedes it");
+  }
+  const bppsa_view logits = logits_view(n);
+  BPPSA_TRY(check_view("seed", seed, n->config.dtype, logits.ndim, logits.shape));
+  n->seed = seed->data;
+  bppsa_recurrent_seed(n);
+  head_gradients(n);
+  for (int64_t l = n->config.layers - 1; l >= 0; --l) {
+    BPPSA_TRY(bppsa_recurrent_layer_backward(n, l));
+    layer_gradients(n, l);
+    if (l > 0) {
+      bppsa_recurrent_pass_down(n, l);
+    }
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status input_gradients(bppsa_model *model, bppsa_view *x, bppsa_view *h0) {
+  const recurrent_network *n = (const recurrent_network *)model;
+  const bppsa_recurrent_config *c = &n->config;
+  if (!c->input_gradients) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "input gradients: the model was created without them");
+  }
+  if (n->seed == NULL) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "input gradients: no backward pass precedes them");
+  }
+  if (x != NULL) {
+    *x = bppsa_view_make(n->dx, c->dtype, 3, (int64_t[]){c->seq_len, n->batch, c->input});
+  }
+  if (h0 != NULL) {
+    *h0 = bppsa_view_make(n->dh0, c->dtype, 3, (int64_t[]){c->layers, n->batch, c->hidden});
+  }
+  return BPPSA_OK;
+}
+
+const bppsa_model_ops bppsa_recurrent_ops = {.name = "recurrent",
+                                             .forward = forward,
+                                             .backward = backward,
+                                             .input_gradients = input_gradients,
+                                             .find_nonfinite = bppsa_recurrent_find_nonfinite,
+                                             .destroy = bppsa_recurrent_destroy};

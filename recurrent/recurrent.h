@@ -1,0 +1,75 @@
+/* Recurrent networks: L layers of one kind of cell and a linear head, as a bppsa_model.
+ *
+ * Layer l, with x the layer's input and G the cell's number of gates (1 for the RNN):
+ *
+ *     pre [T,B,G·H] = x W_ihᵀ + b_ih                     one GEMM for all steps
+ *     h_t = cell(pre_t, h_{t-1} W_hhᵀ + b_hh)            the sweep over time
+ *     logits = h_T W_linᵀ + b_lin                        or of every h_t
+ *
+ * Backward, top layer first: g_T and the injected u_t from the head (or the layer above), g_t by sequential BP or by a scan
+ * over Jᵀ_t = Σ_k W_kᵀ diag(d_{k,t}) + diag(e_t), then one GEMM per weight gradient.
+ *
+ * Parameters carry PyTorch's names, layouts and order: PREFIX.weight_ih_lK [G·H, I or H], PREFIX.weight_hh_lK [G·H, H], PREFIX.bias_ih_lK,
+ * PREFIX.bias_hh_lK [G·H], then linear.weight [C, H], linear.bias [C].
+ */
+#ifndef BPPSA_RECURRENT_RECURRENT_H
+#define BPPSA_RECURRENT_RECURRENT_H
+
+#include "core/device.h"
+#include "core/model.h"
+#include "scan/scan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum { BPPSA_NONLINEARITY_TANH = 0, BPPSA_NONLINEARITY_RELU } bppsa_nonlinearity; /* RNN only */
+typedef enum { BPPSA_BACKWARD_BP = 0, BPPSA_BACKWARD_SCAN } bppsa_backward;
+typedef enum { BPPSA_INIT_DEFAULT = 0, BPPSA_INIT_ORTHOGONAL } bppsa_init;
+
+/* Makes the scan a layer runs. The default is the local executor. */
+typedef struct {
+  bppsa_status (*create)(void *context, const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor);
+  void *context;
+} bppsa_scan_factory;
+
+typedef struct {
+  int64_t seq_len;   /* T >= 1 */
+  int64_t batch;     /* B >= 1, the largest batch */
+  int64_t input;     /* I >= 1 */
+  int64_t hidden;    /* H >= 1 */
+  int64_t layers;    /* L >= 1 */
+  int64_t classes;   /* C >= 1 */
+  bool loss_all;     /* logits at every step [T,B,C], else of the last [B,C] */
+  bppsa_dtype dtype; /* f32, f64 */
+  bppsa_nonlinearity nonlinearity;
+  bppsa_backward backward;
+  bppsa_scan_algorithm algorithm; /* with backward = SCAN */
+  int64_t up_levels, chunks;      /* as in bppsa_scan_config */
+  bool input_gradients;           /* also of x and h0 */
+  bppsa_scan_factory factory;     /* zero: local */
+} bppsa_recurrent_config;
+
+/* The design's defaults: T 1000, B 16, I 1, H 20, 1 layer, 10 classes, last, f32, tanh, scan by auto (up_levels -1, chunks 0). */
+bppsa_recurrent_config bppsa_recurrent_config_default(void);
+
+/* The plan of layer l's scan (borrowed), or NULL when the model runs sequential BP. */
+const bppsa_scan_plan *bppsa_recurrent_plan(const bppsa_model *model, int64_t layer);
+/* The scan configuration a layer would get; what `plan rnn` prints. matrices and diagonal come from the cell. */
+bppsa_scan_config bppsa_recurrent_scan_config(const bppsa_recurrent_config *config, int64_t matrices, bool diagonal,
+                                              int64_t layer);
+
+/* Fills the parameters. DEFAULT: PyTorch's module defaults, U(-1/√H, 1/√H) everywhere. ORTHOGONAL: in addition each H x H block
+ * of W_hh is a random orthogonal matrix. Deterministic in seed; the same numbers in f32 (rounded) and f64. ERR_MEMORY. */
+bppsa_status bppsa_recurrent_init(bppsa_model *model, bppsa_init init, uint64_t seed);
+
+/* The architecture a set of named tensors describes (PREFIX: "rnn" with gates 1, "gru" with gates 3): fills input, hidden, layers, classes and dtype
+ * of *config and leaves the rest. `where` names the source. ERR_FORMAT: a tensor is missing; ERR_SHAPE: shapes disagree among
+ * each other; ERR_UNSUPPORTED: dtypes other than f32 and f64, projections, bidirectional weights. */
+bppsa_status bppsa_recurrent_infer(const char *where, const char *prefix, int64_t gates, int64_t count,
+                                   const bppsa_named_view *tensors, bppsa_recurrent_config *config);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,260 @@
+/* Recurrent networks: configuration, parameters, memory. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "recurrent/network_internal.h"
+
+bppsa_recurrent_config bppsa_recurrent_config_default(void) {
+  return (bppsa_recurrent_config){.seq_len = 1000,
+                                  .batch = 16,
+                                  .input = 1,
+                                  .hidden = 20,
+                                  .layers = 1,
+                                  .classes = 10,
+                                  .dtype = BPPSA_F32,
+                                  .backward = BPPSA_BACKWARD_SCAN,
+                                  .algorithm = BPPSA_SCAN_AUTO,
+                                  .up_levels = -1};
+}
+
+bppsa_scan_config bppsa_recurrent_scan_config(const bppsa_recurrent_config *config, int64_t matrices, bool diagonal,
+                                              int64_t layer) {
+  return (bppsa_scan_config){.algorithm = config->algorithm,
+                             .up_levels = config->up_levels,
+                             .chunks = config->chunks,
+                             .element = BPPSA_ELEMENT_RECURRENT,
+                             .dtype = config->dtype,
+                             .jacobians = config->seq_len,
+                             .batch = config->batch,
+                             .dim = config->hidden,
+                             .matrices = matrices,
+                             .diagonal = diagonal,
+                             .affine = config->loss_all || layer + 1 < config->layers,
+                             .input = config->input_gradients};
+}
+
+const bppsa_scan_plan *bppsa_recurrent_plan(const bppsa_model *model, int64_t layer) {
+  const recurrent_network *n = (const recurrent_network *)model;
+  return layer >= 0 && layer < n->config.layers ? n->layers[layer].plan : NULL;
+}
+
+/* ---- checks ---- */
+
+static bppsa_status check_config(const bppsa_recurrent_config *c) {
+  const struct {
+    const char *name;
+    int64_t value;
+  } sizes[] = {{"seq_len", c->seq_len}, {"batch", c->batch},   {"input", c->input},
+               {"hidden", c->hidden},   {"layers", c->layers}, {"classes", c->classes}};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
+    if (sizes[i].value < 1 || sizes[i].value > INT32_MAX) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s is %lld, expected 1 .. 2147483647", sizes[i].name, (long long)sizes[i].value);
+    }
+  }
+  if (c->dtype != BPPSA_F32 && c->dtype != BPPSA_F64) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "dtype is %s, expected f32 or f64", bppsa_dtype_name(c->dtype));
+  }
+  if ((unsigned)c->nonlinearity > BPPSA_NONLINEARITY_RELU || (unsigned)c->backward > BPPSA_BACKWARD_SCAN) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "unknown nonlinearity %d or backward %d", (int)c->nonlinearity, (int)c->backward);
+  }
+  return BPPSA_OK;
+}
+
+/* Every array's extents, checked for 64 bits once; later index arithmetic then cannot overflow. */
+static bppsa_status check_sizes(const recurrent_network *n) {
+  const bppsa_recurrent_config *c = &n->config;
+  const int64_t gates = n->cell->gates * c->hidden;
+  const int64_t widest = gates > c->input        ? (gates > c->classes ? gates : c->classes)
+                         : c->input > c->classes ? c->input
+                                                 : c->classes;
+  int64_t count;
+  size_t bytes;
+  BPPSA_TRY(bppsa_shape_bytes(c->dtype, 4, (int64_t[]){c->seq_len + 1, c->batch, widest, 2}, &count, &bytes));
+  return bppsa_shape_bytes(c->dtype, 4, (int64_t[]){c->layers, gates, widest, 2}, &count, &bytes);
+}
+
+/* ---- parameters ---- */
+
+static void describe(recurrent_network *n, int64_t index, int32_t ndim, int64_t rows, int64_t columns) {
+  bppsa_parameter *p = &n->base.parameters[index];
+  p->name = n->names[index];
+  p->value = p->gradient = bppsa_view_make(NULL, n->config.dtype, ndim, (int64_t[]){rows, columns});
+}
+
+static void describe_parameters(recurrent_network *n) {
+  static const char *const kinds[PARAMETERS_PER_LAYER] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh"};
+  const int64_t hidden = n->config.hidden, out = n->cell->gates * hidden, head = n->config.layers * PARAMETERS_PER_LAYER;
+  for (int64_t i = 0; i < head; ++i) {
+    const int64_t l = i / PARAMETERS_PER_LAYER, which = i % PARAMETERS_PER_LAYER;
+    snprintf(n->names[i], NAME_SIZE, "%s.%s_l%lld", n->cell->name, kinds[which], (long long)l);
+    describe(n, i, which <= W_HH ? 2 : 1, out, which == W_IH ? n->layers[l].input : hidden);
+  }
+  snprintf(n->names[head], NAME_SIZE, "linear.weight");
+  describe(n, head, 2, n->config.classes, hidden);
+  snprintf(n->names[head + 1], NAME_SIZE, "linear.bias");
+  describe(n, head + 1, 1, n->config.classes, 0);
+}
+
+/* Places every parameter in one array for values and one for gradients, each tensor on a multiple of 64 bytes. */
+static bppsa_status place_parameters(recurrent_network *n) {
+  size_t total = 0;
+  for (int pass = 0; pass < 2; ++pass) {
+    size_t at = 0;
+    for (int64_t i = 0; i < n->base.parameter_count; ++i) {
+      bppsa_parameter *p = &n->base.parameters[i];
+      if (pass == 1) {
+        p->value.data = (char *)n->values + at;
+        p->gradient.data = (char *)n->gradients + at;
+      }
+      at += (bppsa_view_bytes(&p->value) + BPPSA_ALIGNMENT - 1) / BPPSA_ALIGNMENT * BPPSA_ALIGNMENT;
+    }
+    total = at;
+    if (pass == 0) {
+      n->values = bppsa_calloc((int64_t)total, 1);
+      n->gradients = bppsa_calloc((int64_t)total, 1);
+      if (n->values == NULL || n->gradients == NULL) {
+        return BPPSA_ERR_MEMORY;
+      }
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* ---- memory ---- */
+
+static bppsa_status make_scan(recurrent_network *n, int64_t l, const bppsa_device *device) {
+  const bppsa_recurrent_config *c = &n->config;
+  if (c->backward == BPPSA_BACKWARD_BP) {
+    return BPPSA_OK;
+  }
+  const bppsa_scan_config scan = bppsa_recurrent_scan_config(c, n->cell->matrices, n->cell->diagonal, l);
+  BPPSA_TRY(bppsa_scan_plan_create(&scan, &n->layers[l].plan));
+  if (c->factory.create != NULL) {
+    return c->factory.create(c->factory.context, n->layers[l].plan, device, &n->layers[l].scan);
+  }
+  return bppsa_scan_executor_create(n->layers[l].plan, device, &n->layers[l].scan);
+}
+
+static int64_t largest_workspace(const recurrent_network *n) {
+  const bppsa_recurrent_config *c = &n->config;
+  const int64_t rows = c->seq_len * c->batch, out = n->cell->gates * c->hidden;
+  const bppsa_linear uses[] = {{c->dtype, 1, rows, c->input, out},
+                               {c->dtype, 1, rows, c->hidden, out},
+                               {c->dtype, 1, c->loss_all ? rows : c->batch, c->hidden, c->classes}};
+  int64_t most = 0;
+  for (size_t i = 0; i < sizeof uses / sizeof *uses; ++i) {
+    const int64_t bytes = bppsa_linear_workspace(&uses[i]);
+    most = bytes < 0 || most < 0 ? -1 : bytes > most ? bytes : most;
+  }
+  return most;
+}
+
+/* One array of `steps` x B x width reals. */
+static bppsa_status reserve(const recurrent_network *n, int64_t steps, int64_t width, void **array) {
+  int64_t count;
+  size_t bytes;
+  BPPSA_TRY(bppsa_shape_bytes(n->config.dtype, 3, (int64_t[]){steps, n->config.batch, width}, &count, &bytes));
+  *array = bppsa_calloc((int64_t)bytes, 1);
+  return *array == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+}
+
+static bppsa_status reserve_all(recurrent_network *n, const bppsa_device *device) {
+  const bppsa_recurrent_config *c = &n->config;
+  const bool scan = c->backward == BPPSA_BACKWARD_SCAN;
+  const int64_t steps = c->seq_len, gates = n->cell->gates * c->hidden;
+  for (int64_t l = 0; l < c->layers; ++l) {
+    BPPSA_TRY(reserve(n, steps + 1, c->hidden, &n->layers[l].h));
+    if (n->cell->saved > 0) {
+      BPPSA_TRY(reserve(n, steps, n->cell->saved * c->hidden, &n->layers[l].saved));
+    }
+    BPPSA_TRY(make_scan(n, l, device));
+  }
+  BPPSA_TRY(reserve(n, steps, gates, &n->pre));
+  BPPSA_TRY(reserve(n, steps + 1, c->hidden, &n->g));
+  BPPSA_TRY(reserve(n, c->loss_all ? steps : 1, c->classes, &n->logits));
+  if (n->cell->split) {
+    BPPSA_TRY(reserve(n, steps, gates, &n->delta_h));
+  }
+  for (int64_t k = 0; scan && k < n->cell->matrices; ++k) {
+    BPPSA_TRY(reserve(n, steps, c->hidden, &n->columns[k]));
+  }
+  if (scan && n->cell->diagonal) {
+    BPPSA_TRY(reserve(n, steps, c->hidden, &n->diagonal));
+  }
+  if (c->input_gradients) {
+    BPPSA_TRY(reserve(n, steps, c->input, &n->dx));
+    BPPSA_TRY(reserve(n, c->layers, c->hidden, &n->dh0));
+  }
+  const int64_t sums = largest_workspace(n);
+  if (sums < 0) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "%s: the weight gradients' partial sums do not fit in 64 bits", n->cell->name);
+  }
+  n->sums = bppsa_alloc((size_t)sums);
+  return n->sums == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+}
+
+static bppsa_status build(recurrent_network *n, const bppsa_device *device) {
+  const bppsa_recurrent_config *c = &n->config;
+  n->base.parameter_count = c->layers * PARAMETERS_PER_LAYER + 2;
+  n->layers = bppsa_calloc(c->layers, sizeof *n->layers);
+  n->base.parameters = bppsa_calloc(n->base.parameter_count, sizeof *n->base.parameters);
+  n->names = bppsa_calloc(n->base.parameter_count, sizeof *n->names);
+  n->columns = bppsa_calloc(n->cell->matrices, sizeof *n->columns);
+  if (n->layers == NULL || n->base.parameters == NULL || n->names == NULL || n->columns == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t l = 0; l < c->layers; ++l) {
+    n->layers[l].input = l == 0 ? c->input : c->hidden;
+  }
+  describe_parameters(n);
+  BPPSA_TRY(place_parameters(n));
+  return reserve_all(n, device);
+}
+
+bppsa_status bppsa_recurrent_create(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
+                                    bppsa_model **model) {
+  BPPSA_TRY(check_config(config));
+  if (bppsa_device_get_kind(device) != BPPSA_CPU) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: no kernels for device %s, expected cpu", cell->name,
+                      bppsa_device_get_name(device));
+  }
+  recurrent_network *n = bppsa_calloc(1, sizeof *n);
+  if (n == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  n->ops = bppsa_recurrent_ops;
+  n->ops.name = cell->name;
+  n->base.ops = &n->ops;
+  n->base.dtype = config->dtype;
+  n->base.classes = config->classes;
+  n->config = *config;
+  n->cell = cell;
+  n->threads = bppsa_device_get_threads(device);
+  bppsa_status status = check_sizes(n);
+  status = status == BPPSA_OK ? build(n, device) : status;
+  if (status != BPPSA_OK) {
+    bppsa_recurrent_destroy(&n->base);
+    return status;
+  }
+  *model = &n->base;
+  return BPPSA_OK;
+}
+
+void bppsa_recurrent_destroy(bppsa_model *model) {
+  recurrent_network *n = (recurrent_network *)model;
+  for (int64_t l = 0; n->layers != NULL && l < n->config.layers; ++l) {
+    bppsa_scan_executor_destroy(n->layers[l].scan);
+    bppsa_scan_plan_destroy(n->layers[l].plan);
+    bppsa_free(n->layers[l].h);
+    bppsa_free(n->layers[l].saved);
+  }
+  for (int64_t k = 0; n->columns != NULL && k < n->cell->matrices; ++k) {
+    bppsa_free(n->columns[k]);
+  }
+  void *const blocks[] = {n->layers, n->base.parameters, n->names,  n->columns, n->values, n->gradients, n->pre, n->delta_h,
+                          n->g,      n->diagonal,        n->logits, n->sums,    n->dx,     n->dh0,       n};
+  for (size_t i = 0; i < sizeof blocks / sizeof *blocks; ++i) {
+    bppsa_free(blocks[i]);
+  }
+}

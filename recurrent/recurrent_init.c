@@ -1,0 +1,200 @@
+/* Initial parameters, and the architecture found in a file of weights. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/philox.h"
+#include "recurrent/network_internal.h"
+
+static uint64_t stream_of(int64_t parameter, bool normal) {
+  return (uint64_t)BPPSA_STREAM_WEIGHTS + ((uint64_t)parameter << 8) + ((uint64_t)normal << 48);
+}
+
+/* Standard normal numbers by Box-Muller. */
+static double normal(uint64_t seed, uint64_t stream, uint64_t index) {
+  const double two_pi = 6.283185307179586476925286766559;
+  const double u = 1 - bppsa_random_double(seed, stream, index & ~(uint64_t)1); /* in (0, 1] */
+  const double angle = two_pi * bppsa_random_double(seed, stream, index | 1);
+  return sqrt(-2 * log(u)) * ((index & 1) == 0 ? cos(angle) : sin(angle));
+}
+
+/* Rows of q [h][h] made orthonormal: Gram-Schmidt, each row projected twice, which keeps the loss of orthogonality at rounding level. */
+static void orthogonalise(int64_t h, double *q) {
+  for (int64_t i = 0; i < h; ++i) {
+    double *row = q + i * h, norm = 0;
+    for (int64_t j = 0; j < 2 * i; ++j) {
+      const double *other = q + j % i * h;
+      double dot = 0;
+      for (int64_t k = 0; k < h; ++k) {
+        dot += row[k] * other[k];
+      }
+      for (int64_t k = 0; k < h; ++k) {
+        row[k] -= dot * other[k];
+      }
+    }
+    for (int64_t k = 0; k < h; ++k) {
+      norm += row[k] * row[k];
+    }
+    norm = sqrt(norm);
+    for (int64_t k = 0; k < h; ++k) {
+      row[k] /= norm;
+    }
+  }
+}
+
+static bppsa_status init_orthogonal(const bppsa_view *w, int64_t h, uint64_t seed, uint64_t stream) {
+  double *q = bppsa_calloc(h * h, sizeof *q);
+  if (q == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  const int64_t numbers = (h * h + 1) / 2 * 2; /* per block; Box-Muller makes pairs */
+  for (int64_t block = 0; block < bppsa_view_count(w) / (h * h); ++block) {
+    const int64_t first = block * h * h;
+    for (int64_t i = 0; i < h * h; ++i) {
+      q[i] = normal(seed, stream, (uint64_t)(block * numbers + i));
+    }
+    orthogonalise(h, q);
+    for (int64_t i = 0; i < h * h; ++i) {
+      bppsa_view_set(w, first + i, q[i]);
+    }
+  }
+  bppsa_free(q);
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_recurrent_init(bppsa_model *model, bppsa_init init, uint64_t seed) {
+  const recurrent_network *n = (const recurrent_network *)model;
+  const int64_t hidden = n->config.hidden, head = n->config.layers * PARAMETERS_PER_LAYER;
+  const double bound = 1 / sqrt((double)hidden);
+  for (int64_t p = 0; p < model->parameter_count; ++p) {
+    const bppsa_view *value = &model->parameters[p].value;
+    if (init == BPPSA_INIT_ORTHOGONAL && p < head && p % PARAMETERS_PER_LAYER == W_HH) {
+      BPPSA_TRY(init_orthogonal(value, hidden, seed, stream_of(p, true)));
+      continue;
+    }
+    for (int64_t i = 0; i < bppsa_view_count(value); ++i) {
+      bppsa_view_set(value, i, bound * (2 * bppsa_random_double(seed, stream_of(p, false), (uint64_t)i) - 1));
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* ---- the architecture in a file ---- */
+
+typedef struct {
+  const char *where;
+  int64_t count;
+  const bppsa_named_view *tensors; /* size count */
+  bppsa_dtype dtype;
+} weights;
+
+static const bppsa_view *find(const weights *w, const char *name) {
+  for (int64_t i = 0; i < w->count; ++i) {
+    if (strcmp(w->tensors[i].name, name) == 0) {
+      return &w->tensors[i].view;
+    }
+  }
+  return NULL;
+}
+
+/* The tensor of that name with the expected shape; an extent of -1 is free and set. */
+static bppsa_status expect(const weights *w, const char *name, int32_t ndim, int64_t *shape) {
+  const bppsa_view *view = find(w, name);
+  char found[BPPSA_SHAPE_TEXT];
+  if (view == NULL) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: tensor '%s' is missing", w->where, name);
+  }
+  if (view->dtype != w->dtype) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: tensor '%s' is %s, expected %s", w->where, name, bppsa_dtype_name(view->dtype),
+                      bppsa_dtype_name(w->dtype));
+  }
+  bool fits = view->ndim == ndim;
+  for (int32_t d = 0; fits && d < ndim; ++d) {
+    fits = view->shape[d] >= 1 && (shape[d] < 0 || view->shape[d] == shape[d]);
+  }
+  if (!fits) {
+    char expected[BPPSA_SHAPE_TEXT] = "[";
+    for (int32_t d = 0; d < ndim; ++d) {
+      const size_t used = strlen(expected);
+      if (shape[d] < 0) {
+        snprintf(expected + used, sizeof expected - used, "%sN", d > 0 ? ", " : "");
+      } else {
+        snprintf(expected + used, sizeof expected - used, "%s%lld", d > 0 ? ", " : "", (long long)shape[d]);
+      }
+    }
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: tensor '%s' has shape %s, expected %s]", w->where, name,
+                      bppsa_shape_text(view->ndim, view->shape, found, sizeof found), expected);
+  }
+  memcpy(shape, view->shape, (size_t)ndim * sizeof *shape);
+  return BPPSA_OK;
+}
+
+static bppsa_status refuse_variants(const weights *w, const char *prefix) {
+  static const struct {
+    const char *suffix, *what;
+  } variants[] = {{"weight_ih_l0_reverse", "bidirectional networks"}, {"weight_hr_l0", "projections"}};
+  char name[NAME_SIZE];
+  for (size_t i = 0; i < sizeof variants / sizeof *variants; ++i) {
+    snprintf(name, sizeof name, "%s.%s", prefix, variants[i].suffix);
+    if (find(w, name) != NULL) {
+      return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: tensor '%s': %s are not supported", w->where, name, variants[i].what);
+    }
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status expect_layer(const weights *w, const char *prefix, int64_t gates, int64_t layer, int64_t *input,
+                                 int64_t *hidden) {
+  char name[NAME_SIZE];
+  int64_t hh[2] = {*hidden < 0 ? -1 : gates * *hidden, *hidden};
+  snprintf(name, sizeof name, "%s.weight_hh_l%lld", prefix, (long long)layer);
+  BPPSA_TRY(expect(w, name, 2, hh));
+  if (hh[0] != gates * hh[1]) {
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: tensor '%s' has shape [%lld, %lld], expected %lld x %lld rows", w->where, name,
+                      (long long)hh[0], (long long)hh[1], (long long)gates, (long long)hh[1]);
+  }
+  *hidden = hh[1];
+  int64_t ih[2] = {hh[0], *input};
+  snprintf(name, sizeof name, "%s.weight_ih_l%lld", prefix, (long long)layer);
+  BPPSA_TRY(expect(w, name, 2, ih));
+  *input = ih[1];
+  static const char *const biases[] = {"bias_ih", "bias_hh"};
+  for (size_t i = 0; i < 2; ++i) {
+    snprintf(name, sizeof name, "%s.%s_l%lld", prefix, biases[i], (long long)layer);
+    BPPSA_TRY(expect(w, name, 1, hh));
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_recurrent_infer(const char *where, const char *prefix, int64_t gates, int64_t count,
+                                   const bppsa_named_view *tensors, bppsa_recurrent_config *config) {
+  weights w = {where, count, tensors, BPPSA_F32};
+  char name[NAME_SIZE];
+  snprintf(name, sizeof name, "%s.weight_hh_l0", prefix);
+  const bppsa_view *first = find(&w, name);
+  if (first != NULL) {
+    w.dtype = first->dtype;
+    if (w.dtype != BPPSA_F32 && w.dtype != BPPSA_F64) {
+      return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: tensor '%s' is %s, expected f32 or f64", where, name,
+                        bppsa_dtype_name(w.dtype));
+    }
+  }
+  BPPSA_TRY(refuse_variants(&w, prefix));
+  int64_t hidden = -1, input = -1, above = -1, layers = 0;
+  do {
+    BPPSA_TRY(expect_layer(&w, prefix, gates, layers, layers == 0 ? &input : &above, &hidden));
+    above = hidden;
+    ++layers;
+    snprintf(name, sizeof name, "%s.weight_ih_l%lld", prefix, (long long)layers);
+  } while (find(&w, name) != NULL);
+  int64_t head[2] = {-1, hidden};
+  BPPSA_TRY(expect(&w, "linear.weight", 2, head));
+  BPPSA_TRY(expect(&w, "linear.bias", 1, head));
+  config->input = input;
+  config->hidden = hidden;
+  config->layers = layers;
+  config->classes = head[0];
+  config->dtype = w.dtype;
+  return BPPSA_OK;
+}

@@ -1,0 +1,28 @@
+/* The RNN cell: its table. */
+#include "rnn/rnn.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "recurrent/cell.h"
+
+#define BPPSA_REAL 32
+#include "rnn/rnn.inc"
+#undef BPPSA_REAL
+#define BPPSA_REAL 64
+#include "rnn/rnn.inc"
+#undef BPPSA_REAL
+
+static const bppsa_cell rnn_cell = {
+    .name = "rnn",
+    .gates = 1,
+    .matrices = 1,
+    .forward = {forward_f32, forward_f64},
+    .backward = {backward_f32, backward_f64},
+    .coefficients = {coefficients_f32, coefficients_f64},
+    .deltas = {deltas_f32, deltas_f64},
+};
+
+bppsa_status bppsa_rnn_create(const bppsa_recurrent_config *config, const bppsa_device *device, bppsa_model **model) {
+  return bppsa_recurrent_create(config, &rnn_cell, device, model);
+}

@@ -1,0 +1,555 @@
+/* Scan plans. The header states the notation; here the level records are derived from it.
+ *
+ * Blelloch, n + 1 elements, s = 2^d. Up-level d joins a[i:i+s-1] and a[i+s:r] for i = 0, 2s, 4s, .. <= n - s:
+ *   i = 0        the left operand holds the seed: a mat-vec that already is the result y[2s];
+ *   r < n        a mat-mat, kept in the place of a[r];
+ *   r = n        dead, Algorithm 1 line 9 overwrites it.
+ * The middle carries y over what is left, S = 2^L apart. Down-level d gives y[i+s] = a[i:i+s-1] y[i] for i = 2s, 4s, ..;
+ * i = 0 is a copy in Algorithm 1 and nothing here.
+ */
+#include "scan/plan.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "scan/plan_internal.h"
+
+enum { MAX_RECORDS = 4 * 64 };
+
+bppsa_scan_config bppsa_scan_config_default(void) {
+  return (bppsa_scan_config){
+      .algorithm = BPPSA_SCAN_BLELLOCH, .up_levels = -1, .dtype = BPPSA_F32, .batch = 1, .dim = 1, .matrices = 1};
+}
+
+/* ---- sizes ---- */
+
+int64_t bppsa_scan_plan_dim(const bppsa_scan_plan *plan, int64_t y) {
+  return plan->dims != NULL ? plan->dims[plan->config.jacobians - y + 1] : plan->config.dim;
+}
+
+int64_t bppsa_scan_plan_slot(const bppsa_scan_plan *plan, int64_t first, int64_t last) {
+  if (plan->config.algorithm == BPPSA_SCAN_CHUNKED) {
+    return (first - 1) / plan->chunk_length - 1;
+  }
+  return last >> 1;
+}
+
+/* Reals of a product a[first:last] of one sample, the affine row included. */
+static int64_t product_reals(const bppsa_scan_plan *plan, int64_t first, int64_t last) {
+  const int64_t rows = plan->config.element == BPPSA_ELEMENT_DIAGONAL ? 1 : bppsa_scan_plan_dim(plan, first);
+  return (rows + plan->config.affine) * bppsa_scan_plan_dim(plan, last + 1);
+}
+
+int64_t bppsa_scan_plan_slot_offset(const bppsa_scan_plan *plan, int64_t slot) {
+  return plan->slot_offsets != NULL ? plan->slot_offsets[slot] : slot * plan->slot_reals;
+}
+
+/* ---- one product ---- */
+
+/* Reals read for the operand a[first:last]. */
+static int64_t operand_reals(const bppsa_scan_plan *plan, int64_t first, int64_t last) {
+  const bppsa_scan_config *c = &plan->config;
+  const int64_t injected = c->affine ? bppsa_scan_plan_dim(plan, last + 1) : 0;
+  if (first < last) {
+    return product_reals(plan, first, last);
+  }
+  switch (c->element) {
+  case BPPSA_ELEMENT_DENSE:
+    return bppsa_scan_plan_dim(plan, first) * bppsa_scan_plan_dim(plan, last + 1) + injected;
+  case BPPSA_ELEMENT_DIAGONAL:
+    return c->dim + injected;
+  case BPPSA_ELEMENT_RECURRENT:
+    break;
+  }
+  return (c->matrices + c->diagonal) * c->dim + injected;
+}
+
+/* Fills shape and cost of a step whose operands are set. Padding of the ranges is checked when the plan is made. */
+static void step_cost(const bppsa_scan_plan *plan, bppsa_scan_step *step) {
+  const bppsa_scan_config *c = &plan->config;
+  const bool mm = step->level->op == BPPSA_OP_MM;
+  const bool diagonal = c->element == BPPSA_ELEMENT_DIAGONAL;
+  const int64_t applied = mm ? step->split : step->first; /* the operand that is applied begins here */
+  step->m = bppsa_scan_plan_dim(plan, step->last + 1);
+  step->k = bppsa_scan_plan_dim(plan, applied);
+  step->n = mm ? bppsa_scan_plan_dim(plan, step->first) : 1;
+  const int64_t columns = mm ? (diagonal ? 1 : step->n) + c->affine : 1;
+  const int64_t factor = c->element == BPPSA_ELEMENT_RECURRENT && applied == step->last ? c->matrices : 1;
+  const int64_t pairs = diagonal ? step->m : step->m * step->k;
+  step->flops = 2 * factor * pairs * columns;
+  step->nnz = mm && !diagonal ? step->m * step->n : step->m;
+  const int64_t size = (int64_t)bppsa_dtype_size(c->dtype);
+  const int64_t applied_reals = operand_reals(plan, applied, step->last);
+  const int64_t other = mm ? operand_reals(plan, step->first, step->split - 1) : step->k;
+  const int64_t result = mm ? product_reals(plan, step->first, step->last) : step->m;
+  step->bytes = size * (applied_reals + other + result);
+}
+
+/* The step `link` of item `item` of a record. */
+static void step_make(const bppsa_scan_plan *plan, const bppsa_scan_level *level, int64_t item, int64_t link,
+                      bppsa_scan_step *step) {
+  const int64_t start = level->first + item * level->stride;
+  step->level = level;
+  step->critical = item == level->critical;
+  if (level->op == BPPSA_OP_MV) {
+    step->first = start + link * level->span;
+    step->last = step->first + level->span - 1;
+    step->split = step->last + 1;
+  } else if (level->chain) {
+    step->first = start;
+    step->split = step->last = start + link + 1;
+  } else {
+    const int64_t n = plan->config.jacobians;
+    step->first = start;
+    step->split = start + level->span;
+    step->last = start + 2 * level->span - 1 < n ? start + 2 * level->span - 1 : n;
+  }
+  step_cost(plan, step);
+}
+
+bool bppsa_scan_plan_next(const bppsa_scan_plan *plan, bppsa_scan_iterator *it, bppsa_scan_step *step) {
+  if (it->record >= plan->record_count) {
+    return false;
+  }
+  const bppsa_scan_level *level = &plan->records[it->record];
+  step_make(plan, level, it->item, it->link, step);
+  step->id = it->id++;
+  if (++it->link == level->length) {
+    it->link = 0;
+    if (++it->item == level->count) {
+      it->item = 0;
+      ++it->record;
+    }
+  }
+  return true;
+}
+
+static void range_text(int64_t first, int64_t last, char *text) {
+  if (first == last) {
+    snprintf(text, BPPSA_OPERAND_TEXT, "a[%lld]", (long long)first);
+  } else {
+    snprintf(text, BPPSA_OPERAND_TEXT, "a[%lld:%lld]", (long long)first, (long long)last);
+  }
+}
+
+void bppsa_scan_step_text(const bppsa_scan_plan *plan, const bppsa_scan_step *step, char *left, char *right, char *out) {
+  const int64_t n = plan->config.jacobians;
+  if (step->level->op == BPPSA_OP_MM) {
+    range_text(step->first, step->split - 1, left);
+    range_text(step->split, step->last, right);
+    range_text(step->first, step->last, out);
+    return;
+  }
+  snprintf(left, BPPSA_OPERAND_TEXT, "g[%lld]", (long long)(n - step->first + 1));
+  range_text(step->first, step->last, right);
+  snprintf(out, BPPSA_OPERAND_TEXT, "g[%lld]", (long long)(n - step->split + 1));
+}
+
+/* ---- the records ---- */
+
+static void add_record(bppsa_scan_plan *plan, bppsa_scan_level record) {
+  if (record.count > 0 && record.length > 0) {
+    record.critical = -1;
+    plan->records[plan->record_count++] = record;
+  }
+}
+
+static void add_blelloch(bppsa_scan_plan *plan) {
+  const int64_t n = plan->config.jacobians;
+  const int32_t levels = (int32_t)plan->config.up_levels;
+  for (int32_t d = 0; d < levels; ++d) {
+    const int64_t s = (int64_t)1 << d, pair = 2 * s;
+    const bppsa_scan_level up = {.phase = BPPSA_PHASE_UP, .level = d, .stride = pair, .span = s, .count = 1, .length = 1};
+    bppsa_scan_level vector = up, live = up, dead = up;
+    vector.op = BPPSA_OP_MV;
+    vector.first = s;
+    add_record(plan, vector);
+    live.first = pair;
+    live.count = n / pair - 1;
+    add_record(plan, live);
+    dead.dead = true;
+    dead.first = n / pair * pair;
+    dead.count = dead.first <= n - s;
+    add_record(plan, dead);
+  }
+  const int64_t top = (int64_t)1 << levels;
+  add_record(plan, (bppsa_scan_level){.phase = BPPSA_PHASE_MIDDLE,
+                                      .op = BPPSA_OP_MV,
+                                      .level = levels,
+                                      .first = top,
+                                      .span = top,
+                                      .count = 1,
+                                      .length = n / top - 1});
+  for (int32_t d = levels - 1; d >= 0; --d) {
+    const int64_t s = (int64_t)1 << d;
+    add_record(plan, (bppsa_scan_level){.phase = BPPSA_PHASE_DOWN,
+                                        .op = BPPSA_OP_MV,
+                                        .level = 2 * levels - d,
+                                        .first = 2 * s,
+                                        .stride = 2 * s,
+                                        .span = s,
+                                        .count = (n - s) / (2 * s),
+                                        .length = 1});
+  }
+  plan->level_count = 2 * (int64_t)levels + 1;
+  plan->slot_count = levels > 0 ? (n + 1) / 2 : 0;
+}
+
+/* Chunks of c elements over a[1] .. a[n-1]. Chunk 0 needs no transition: its mat-vecs start at the seed and run beside the other
+ * chunks' transitions. The last chunk's transition is never used. */
+static void add_chunked(bppsa_scan_plan *plan) {
+  const int64_t used = plan->config.jacobians - 1, p = plan->config.chunks, c = plan->chunk_length;
+  plan->level_count = 3;
+  if (used < 1) {
+    return;
+  }
+  const bppsa_scan_level mv = {.op = BPPSA_OP_MV, .stride = c, .span = 1, .count = 1};
+  bppsa_scan_level head = mv, inner = mv, tail = mv;
+  head.phase = BPPSA_PHASE_UP;
+  head.first = 1;
+  head.length = p > 1 ? c : used;
+  add_record(plan, head);
+  add_record(plan, (bppsa_scan_level){.phase = BPPSA_PHASE_UP,
+                                      .op = BPPSA_OP_MM,
+                                      .chain = true,
+                                      .first = 1 + c,
+                                      .stride = c,
+                                      .span = 1,
+                                      .count = p - 2,
+                                      .length = c - 1});
+  add_record(
+      plan,
+      (bppsa_scan_level){
+          .phase = BPPSA_PHASE_MIDDLE, .op = BPPSA_OP_MV, .level = 1, .first = 1 + c, .span = c, .count = 1, .length = p - 2});
+  inner.phase = tail.phase = BPPSA_PHASE_DOWN;
+  inner.level = tail.level = 2;
+  inner.first = 1 + c;
+  inner.count = p - 2;
+  inner.length = c - 1;
+  add_record(plan, inner);
+  tail.first = 1 + (p - 1) * c;
+  tail.count = p > 1;
+  tail.length = used - (p - 1) * c;
+  add_record(plan, tail);
+  plan->slot_count = c > 1 && p > 2 ? p - 2 : 0;
+}
+
+static void add_input(bppsa_scan_plan *plan) {
+  const int64_t n = plan->config.jacobians;
+  if (plan->config.input && n > 0) {
+    add_record(plan, (bppsa_scan_level){.phase = BPPSA_PHASE_INPUT,
+                                        .op = BPPSA_OP_MV,
+                                        .level = (int32_t)plan->level_count,
+                                        .first = n,
+                                        .span = 1,
+                                        .count = 1,
+                                        .length = 1});
+  }
+}
+
+/* ---- totals ---- */
+
+/* FLOPs of one item, summed over its links. */
+static int64_t item_flops(const bppsa_scan_plan *plan, const bppsa_scan_level *level, int64_t item) {
+  bppsa_scan_step step;
+  int64_t flops = 0;
+  const int64_t links = plan->dims != NULL ? level->length : 1;
+  for (int64_t link = 0; link < links; ++link) {
+    step_make(plan, level, item, link, &step);
+    flops += step.flops;
+  }
+  return plan->dims != NULL ? flops : flops * level->length;
+}
+
+/* Adds the record to the totals. Returns its most expensive item and that item's FLOPs. */
+static int64_t add_totals(bppsa_scan_plan *plan, const bppsa_scan_level *level, int64_t *worst_flops) {
+  bppsa_scan_totals *t = &plan->totals;
+  const int64_t products = level->count * level->length;
+  *(level->op == BPPSA_OP_MM ? &t->mm : &t->mv) += products;
+  t->dead += level->dead ? products : 0;
+  int64_t worst = 0, sum = 0;
+  *worst_flops = -1;
+  const int64_t distinct = plan->dims != NULL ? level->count : 1; /* uniform sizes: every item costs the same */
+  for (int64_t item = 0; item < distinct; ++item) {
+    const int64_t flops = item_flops(plan, level, item);
+    sum += flops;
+    if (flops > *worst_flops) {
+      *worst_flops = flops;
+      worst = item;
+    }
+  }
+  sum = plan->dims != NULL ? sum : sum * level->count;
+  if (!level->dead) {
+    *(level->op == BPPSA_OP_MM ? &t->mm_flops : &t->mv_flops) += sum;
+  }
+  return worst;
+}
+
+static void count_totals(bppsa_scan_plan *plan) {
+  int64_t best = -1, best_flops = -1;
+  for (int64_t r = 0; r < plan->record_count; ++r) {
+    bppsa_scan_level *level = &plan->records[r];
+    int64_t flops;
+    const int64_t worst = add_totals(plan, level, &flops);
+    if (level->phase == BPPSA_PHASE_INPUT) {
+      continue;
+    }
+    plan->levels[level->level] += level->count * level->length;
+    if (!level->dead && flops > best_flops) {
+      if (best >= 0) {
+        plan->records[best].critical = -1;
+      }
+      level->critical = worst;
+      best = r;
+      best_flops = flops;
+    }
+    const bool last = r + 1 == plan->record_count || plan->records[r + 1].level != level->level;
+    if (last && best >= 0) {
+      plan->totals.critical_flops += best_flops;
+      plan->totals.critical_steps += plan->records[best].length;
+      best = best_flops = -1;
+    }
+  }
+}
+
+/* ---- products that are held ---- */
+
+/* Offsets of the slots, in reals of one sample; a slot is as large as the largest product that ever lives in it. */
+static bppsa_status place_slots(bppsa_scan_plan *plan) {
+  int64_t total = 0;
+  if (plan->dims == NULL || plan->slot_count == 0) {
+    plan->slot_reals = plan->slot_count > 0 ? product_reals(plan, 1, 1) : 0;
+    if (!bppsa_mul(plan->slot_reals, plan->slot_count, &total)) {
+      return bppsa_fail(BPPSA_ERR_MEMORY, "scan plan: %lld held products of %lld values do not fit in 64 bits",
+                        (long long)plan->slot_count, (long long)plan->slot_reals);
+    }
+  } else {
+    plan->slot_offsets = bppsa_calloc(plan->slot_count + 1, sizeof(int64_t));
+    if (plan->slot_offsets == NULL) {
+      return BPPSA_ERR_MEMORY;
+    }
+    bppsa_scan_iterator it = {0};
+    bppsa_scan_step step;
+    while (bppsa_scan_plan_next(plan, &it, &step)) {
+      if (step.level->op == BPPSA_OP_MM && !step.level->dead) {
+        int64_t *reals = &plan->slot_offsets[bppsa_scan_plan_slot(plan, step.first, step.last) + 1];
+        const int64_t needed = product_reals(plan, step.first, step.last);
+        *reals = needed > *reals ? needed : *reals;
+      }
+    }
+    for (int64_t slot = 0; slot < plan->slot_count; ++slot) {
+      plan->slot_offsets[slot + 1] += plan->slot_offsets[slot];
+    }
+    total = plan->slot_offsets[plan->slot_count];
+  }
+  int64_t bytes;
+  if (!bppsa_mul(total, plan->config.batch, &bytes) || !bppsa_mul(bytes, (int64_t)bppsa_dtype_size(plan->config.dtype), &bytes)) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "scan plan: the held products of batch %lld do not fit in 64 bits",
+                      (long long)plan->config.batch);
+  }
+  plan->totals.workspace_bytes = bytes;
+  return BPPSA_OK;
+}
+
+/* ---- creation ---- */
+
+static int64_t levels_of(int64_t n) { /* ⌈log₂(n+1)⌉ - 1, at least 0 */
+  int64_t levels = 0;
+  while (((int64_t)2 << levels) < n + 1) {
+    ++levels;
+  }
+  return levels;
+}
+
+static bppsa_status check_dim(int64_t dim, int64_t t) {
+  if (dim < 1 || dim > INT32_MAX) {
+    return bppsa_fail(BPPSA_ERR_SHAPE, "scan plan: gradient %lld has size %lld, expected 1 .. 2147483647", (long long)t,
+                      (long long)dim);
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status check_config(const bppsa_scan_config *c) {
+  if ((unsigned)c->algorithm > BPPSA_SCAN_CHUNKED || (unsigned)c->element > BPPSA_ELEMENT_RECURRENT) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan plan: unknown algorithm %d or element %d", (int)c->algorithm, (int)c->element);
+  }
+  if (c->dtype != BPPSA_F32 && c->dtype != BPPSA_F64) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "scan plan: dtype %s, expected f32 or f64", bppsa_dtype_name(c->dtype));
+  }
+  if (c->jacobians < 0 || c->jacobians >= INT64_MAX / 4) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan plan: %lld Jacobians, expected 0 .. 2^61", (long long)c->jacobians);
+  }
+  if (c->batch < 1 || c->chunks < 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan plan: batch %lld and chunks %lld, expected at least 1 and 0", (long long)c->batch,
+                      (long long)c->chunks);
+  }
+  if (c->element == BPPSA_ELEMENT_RECURRENT && c->matrices < 1) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan plan: %lld shared matrices, expected at least 1", (long long)c->matrices);
+  }
+  if (c->dims == NULL) {
+    return check_dim(c->dim, 0);
+  }
+  if (c->element != BPPSA_ELEMENT_DENSE) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan plan: differing sizes need dense elements");
+  }
+  for (int64_t t = 0; t <= c->jacobians; ++t) {
+    BPPSA_TRY(check_dim(c->dims[t], t));
+  }
+  return BPPSA_OK;
+}
+
+/* FLOPs and bytes of the whole plan must fit in 62 bits: then no later sum can overflow. */
+static bppsa_status check_magnitude(const bppsa_scan_config *c) {
+  double dim = (double)c->dim;
+  for (int64_t t = 0; c->dims != NULL && t <= c->jacobians; ++t) {
+    dim = t == 0 || (double)c->dims[t] > dim ? (double)c->dims[t] : dim;
+  }
+  const double flops = 4.0 * (double)c->matrices * dim * dim * (dim + 1) * ((double)c->jacobians + 1);
+  if (flops >= 0x1p62) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "scan plan: %lld Jacobians of size %.0f: the counts do not fit in 64 bits",
+                      (long long)c->jacobians, dim);
+  }
+  return BPPSA_OK;
+}
+
+static void resolve(bppsa_scan_plan *plan) {
+  bppsa_scan_config *c = &plan->config;
+  const int64_t most = levels_of(c->jacobians), used = c->jacobians > 1 ? c->jacobians - 1 : 1;
+  if (c->algorithm == BPPSA_SCAN_BLELLOCH) {
+    c->up_levels = c->up_levels < 0 || c->up_levels > most ? most : c->up_levels;
+  } else {
+    c->up_levels = 0;
+  }
+  if (c->algorithm != BPPSA_SCAN_CHUNKED) {
+    c->chunks = 0;
+    return;
+  }
+  if (c->chunks == 0) {
+    c->chunks = (int64_t)(sqrt(2.0 * (double)c->jacobians) + 0.5);
+  }
+  c->chunks = c->chunks < 1 ? 1 : c->chunks > used ? used : c->chunks;
+  plan->chunk_length = (used + c->chunks - 1) / c->chunks;
+  c->chunks = (used + plan->chunk_length - 1) / plan->chunk_length;
+}
+
+static bppsa_status create_fixed(const bppsa_scan_config *config, bppsa_scan_plan **out) {
+  bppsa_scan_plan *plan = bppsa_calloc(1, sizeof *plan);
+  if (plan == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  plan->config = *config;
+  plan->config.dims = NULL;
+  bppsa_status status = BPPSA_OK;
+  if (config->dims != NULL) {
+    plan->dims = bppsa_calloc(config->jacobians + 1, sizeof(int64_t));
+    if (plan->dims != NULL) {
+      memcpy(plan->dims, config->dims, (size_t)(config->jacobians + 1) * sizeof(int64_t));
+    }
+    plan->config.dims = plan->dims;
+  }
+  resolve(plan);
+  plan->records = bppsa_calloc(MAX_RECORDS, sizeof *plan->records);
+  plan->levels = bppsa_calloc(MAX_RECORDS, sizeof *plan->levels);
+  if (plan->records == NULL || plan->levels == NULL || (config->dims != NULL && plan->dims == NULL)) {
+    status = BPPSA_ERR_MEMORY;
+  } else {
+    if (plan->config.algorithm == BPPSA_SCAN_CHUNKED) {
+      add_chunked(plan);
+    } else {
+      add_blelloch(plan); /* linear is Blelloch with no up-levels */
+    }
+    add_input(plan);
+    count_totals(plan);
+    status = place_slots(plan);
+  }
+  if (status != BPPSA_OK) {
+    bppsa_scan_plan_destroy(plan);
+    return status;
+  }
+  *out = plan;
+  return BPPSA_OK;
+}
+
+static bool better(const bppsa_scan_totals *a, const bppsa_scan_totals *b) {
+  const int64_t fa = a->mm_flops + a->mv_flops, fb = b->mm_flops + b->mv_flops;
+  return fa != fb ? fa < fb : a->critical_steps < b->critical_steps;
+}
+
+/* The cheapest of linear, every number of up-levels, and chunked by the default number of chunks. */
+static bppsa_status create_auto(const bppsa_scan_config *config, bppsa_scan_plan **out) {
+  bppsa_scan_plan *best = NULL;
+  const int64_t most = levels_of(config->jacobians);
+  for (int64_t candidate = 0; candidate <= most + 1; ++candidate) {
+    bppsa_scan_config c = *config;
+    c.algorithm = candidate == 0 ? BPPSA_SCAN_LINEAR : candidate <= most ? BPPSA_SCAN_BLELLOCH : BPPSA_SCAN_CHUNKED;
+    c.up_levels = candidate;
+    c.chunks = 0;
+    bppsa_scan_plan *plan = NULL;
+    const bppsa_status status = create_fixed(&c, &plan);
+    if (status != BPPSA_OK) {
+      bppsa_scan_plan_destroy(best);
+      return status;
+    }
+    if (best == NULL || better(&plan->totals, &best->totals)) {
+      bppsa_scan_plan *worse = best;
+      best = plan;
+      plan = worse;
+    }
+    bppsa_scan_plan_destroy(plan);
+  }
+  *out = best;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_scan_plan_create(const bppsa_scan_config *config, bppsa_scan_plan **plan) {
+  BPPSA_TRY(check_config(config));
+  BPPSA_TRY(check_magnitude(config));
+  return config->algorithm == BPPSA_SCAN_AUTO ? create_auto(config, plan) : create_fixed(config, plan);
+}
+
+void bppsa_scan_plan_destroy(bppsa_scan_plan *plan) {
+  if (plan != NULL) {
+    bppsa_free(plan->dims);
+    bppsa_free(plan->records);
+    bppsa_free(plan->levels);
+    bppsa_free(plan->slot_offsets);
+    bppsa_free(plan);
+  }
+}
+
+/* ---- access ---- */
+
+const bppsa_scan_config *bppsa_scan_plan_config(const bppsa_scan_plan *plan) {
+  return &plan->config;
+}
+
+const bppsa_scan_totals *bppsa_scan_plan_totals(const bppsa_scan_plan *plan) {
+  return &plan->totals;
+}
+
+const bppsa_scan_level *bppsa_scan_plan_records(const bppsa_scan_plan *plan, int64_t *count) {
+  *count = plan->record_count;
+  return plan->records;
+}
+
+const int64_t *bppsa_scan_plan_levels(const bppsa_scan_plan *plan, int64_t *count) {
+  *count = plan->level_count;
+  return plan->levels;
+}
+
+const char *bppsa_scan_algorithm_name(bppsa_scan_algorithm algorithm) {
+  static const char *const names[] = {"auto", "linear", "blelloch", "chunked"};
+  return names[algorithm];
+}
+
+const char *bppsa_scan_phase_name(bppsa_scan_phase phase) {
+  static const char *const names[] = {"up", "middle", "down", "input"};
+  return names[phase];
+}
+
+const char *bppsa_scan_op_name(bppsa_scan_op op) {
+  static const char *const names[] = {"mm", "mv"};
+  return names[op];
+}

@@ -1,0 +1,133 @@
+/* Scan plans: what depends on the architecture alone, worked out once.
+ *
+ * Notation (BPPSA eq. 5). A chain of n transposed Jacobians J_1ᵀ .. J_nᵀ and a seed g_n make the scan's n + 1 elements
+ *
+ *     a[0] = g_n,  a[1] = J_nᵀ,  a[2] = J_{n-1}ᵀ,  ..,  a[n] = J_1ᵀ          a[i] = J_tᵀ with t = n - i + 1
+ *
+ * and its exclusive results are y[1] = g_n, y[2] = g_{n-1}, .., y[n] = g_1 (y[i] = g_{n-i+1}). The gradient of the chain's input,
+ * y[n+1] = g_0 = J_1ᵀ g_1, is one further mat-vec with a phase of its own. With injected gradients u_t the recurrence
+ * is affine, g_{t-1} = J_tᵀ g_t + u_{t-1}.
+ *
+ * A product that covers the elements a[i] .. a[j] is written a[i:j]; it takes y[i] to y[j+1]. Because every tree node begins where
+ * the result y[i] belongs, the down-sweep of Algorithm 1 needs no swaps here: y[i+s] = a[i:i+s-1] y[i] lands in place, copies of
+ * the algorithm as printed vanish, and so do the products into a[n], which it overwrites (listed as dead, never run).
+ *
+ * A plan is a short list of level records; one iterator over them serves the printer and everything else that wants
+ * single products.
+ */
+#ifndef BPPSA_SCAN_PLAN_H
+#define BPPSA_SCAN_PLAN_H
+
+#include "core/view.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum {
+  BPPSA_SCAN_AUTO = 0, /* the fewest FLOPs; among equals the shortest critical path */
+  BPPSA_SCAN_LINEAR,   /* the recurrence itself */
+  BPPSA_SCAN_BLELLOCH, /* BPPSA Algorithm 1; with up_levels = L its §5.3 form */
+  BPPSA_SCAN_CHUNKED   /* P chunks: transitions at once, carry, mat-vecs at once */
+} bppsa_scan_algorithm;
+
+typedef enum {
+  BPPSA_ELEMENT_DENSE = 0, /* J_tᵀ [d_{t-1}, d_t], one a sample */
+  BPPSA_ELEMENT_DIAGONAL,  /* J_tᵀ = diag(j_t) */
+  BPPSA_ELEMENT_RECURRENT  /* J_tᵀ = Σ_k W_kᵀ diag(d_{k,t}) + diag(e_t), never formed for all t */
+} bppsa_element;
+
+typedef struct {
+  bppsa_scan_algorithm algorithm;
+  int64_t up_levels; /* blelloch: number of up-levels; negative: all. More than there are is clamped. */
+  int64_t chunks;    /* chunked: P >= 1; 0: ⌊√(2n)⌉, which minimises 2n/P + P. More than n is clamped. */
+  bppsa_element element;
+  bppsa_dtype dtype;   /* f32, f64 */
+  int64_t jacobians;   /* n >= 0 */
+  int64_t batch;       /* B >= 1: samples, each with a chain of its own; FLOPs and bytes of steps are per sample */
+  int64_t dim;         /* size of every g_t, when dims is NULL */
+  const int64_t *dims; /* dense only: size of g_t for t = 0 .. n (copied), or NULL */
+  int64_t matrices;    /* recurrent: K >= 1 */
+  bool diagonal;       /* recurrent: e_t is present */
+  bool affine;         /* gradients u_t are injected */
+  bool input;          /* g_0 is wanted too */
+} bppsa_scan_config;
+
+/* blelloch with all levels, n = 0, f32, B = 1, K = 1, everything else zero. */
+bppsa_scan_config bppsa_scan_config_default(void);
+
+typedef enum { BPPSA_PHASE_UP = 0, BPPSA_PHASE_MIDDLE, BPPSA_PHASE_DOWN, BPPSA_PHASE_INPUT } bppsa_scan_phase;
+typedef enum { BPPSA_OP_MM = 0, BPPSA_OP_MV } bppsa_scan_op;
+
+/* `count` independent items, item k beginning at element first + k * stride.
+ *
+ *   MV  a chain of `length` products:      y[i+s] = a[i:i+s-1] y[i],  then i += s             (s = span)
+ *   MM  a tree (chain = false, length 1):  a[i:r] = a[i:i+s-1] ⋄ a[i+s:r],  r = min(i+2s-1, n)
+ *       a chain (chain = true):            a[i:i+length] = a[i] ⋄ a[i+1] ⋄ .. ⋄ a[i+length]
+ *
+ * Records of one level are independent of each other; level k + 1 follows level k. */
+typedef struct {
+  bppsa_scan_phase phase;
+  bppsa_scan_op op;
+  int32_t level; /* position in the plan's list of levels */
+  bool chain;
+  bool dead; /* the result would be overwritten: listed, never run */
+  int64_t first, stride, count, span, length;
+  int64_t critical; /* the item on the critical path: its steps are all on it; -1: none */
+} bppsa_scan_level;
+
+typedef struct {
+  int64_t mm, mv;             /* products, the dead ones included (dead are mm) */
+  int64_t dead;               /* of which dead */
+  int64_t mm_flops, mv_flops; /* per sample, dead products excluded, input phase included in mv_flops */
+  int64_t critical_flops;     /* Σ over levels of the most expensive item */
+  int64_t critical_steps;     /* products on that path; the input phase is not counted in either */
+  int64_t workspace_bytes;    /* held products of the whole batch */
+} bppsa_scan_totals;
+
+typedef struct bppsa_scan_plan bppsa_scan_plan;
+
+/* ERR_ARGUMENT: a value out of range. ERR_SHAPE: an extent of 0, or above 2^31 - 1. ERR_MEMORY: sizes beyond 64 bits. */
+bppsa_status bppsa_scan_plan_create(const bppsa_scan_config *config, bppsa_scan_plan **plan);
+void bppsa_scan_plan_destroy(bppsa_scan_plan *plan); /* NULL is legal */
+
+/* The configuration with everything resolved: algorithm never AUTO, up_levels and chunks as clamped. dims borrows from the plan. */
+const bppsa_scan_config *bppsa_scan_plan_config(const bppsa_scan_plan *plan);
+const bppsa_scan_totals *bppsa_scan_plan_totals(const bppsa_scan_plan *plan);
+/* The records, in execution order; *count of them. */
+const bppsa_scan_level *bppsa_scan_plan_records(const bppsa_scan_plan *plan, int64_t *count);
+/* Products per level in execution order: L up-levels, the middle as one entry, L down-levels; dead products included, a
+ * level that only copies is 0, the input phase left out. *count entries. */
+const int64_t *bppsa_scan_plan_levels(const bppsa_scan_plan *plan, int64_t *count);
+
+/* One product. m, k, n: result m x n from (m x k)(k x n); n = 1 for mv. */
+typedef struct {
+  int64_t id;                    /* from 0, in execution order */
+  const bppsa_scan_level *level; /* its record */
+  bool critical;
+  int64_t first, split,
+      last; /* mm: a[first:last] = a[first:split-1] ⋄ a[split:last];  mv: y[split] = a[first:last] y[first], split = last + 1 */
+  int64_t m, k, n;
+  int64_t nnz;   /* of the result */
+  int64_t flops; /* 2 x matching pairs, per sample; an affine mm counts its mat-vec too */
+  int64_t bytes; /* operands read and result written, per sample; shared matrices are not counted */
+} bppsa_scan_step;
+
+/* Iterates over every product in execution order: start from a zeroed iterator; false after the last. */
+typedef struct {
+  int64_t record, item, link, id;
+} bppsa_scan_iterator;
+bool bppsa_scan_plan_next(const bppsa_scan_plan *plan, bppsa_scan_iterator *iterator, bppsa_scan_step *step);
+
+/* Names of a step's operands, as "a[3]", "a[4:7]", "g[20]" (left ⋄ right = out). Each text has room for BPPSA_OPERAND_TEXT. */
+#define BPPSA_OPERAND_TEXT 48
+void bppsa_scan_step_text(const bppsa_scan_plan *plan, const bppsa_scan_step *step, char *left, char *right, char *out);
+
+const char *bppsa_scan_algorithm_name(bppsa_scan_algorithm algorithm); /* "blelloch" */
+const char *bppsa_scan_phase_name(bppsa_scan_phase phase);             /* "up" */
+const char *bppsa_scan_op_name(bppsa_scan_op op);                      /* "mm" */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

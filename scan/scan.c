@@ -1,0 +1,56 @@
+/* The scan executor: argument checks and dispatch. */
+#include "scan/scan.h"
+
+#include "scan/scan_internal.h"
+
+typedef bppsa_status (*create_fn)(const bppsa_scan_plan *, const bppsa_device *, bppsa_scan_executor **);
+
+/* [element][device] */
+static create_fn const table[3][2] = {
+    [BPPSA_ELEMENT_DENSE] = {[BPPSA_CPU] = bppsa_scan_cpu_create},
+    [BPPSA_ELEMENT_DIAGONAL] = {[BPPSA_CPU] = bppsa_scan_cpu_create},
+    [BPPSA_ELEMENT_RECURRENT] = {[BPPSA_CPU] = bppsa_scan_cpu_create},
+};
+
+bppsa_status bppsa_scan_executor_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor) {
+  static const char *const elements[] = {"dense", "diagonal", "recurrent"};
+  const bppsa_element element = bppsa_scan_plan_config(plan)->element;
+  const create_fn create = table[element][bppsa_device_get_kind(device)];
+  if (create == NULL) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "scan: %s elements have no kernels for device %s", elements[element],
+                      bppsa_device_get_name(device));
+  }
+  return create(plan, device, executor);
+}
+
+void bppsa_scan_executor_destroy(bppsa_scan_executor *executor) {
+  if (executor != NULL) {
+    executor->destroy(executor);
+  }
+}
+
+bppsa_status bppsa_scan_check_operands(const bppsa_scan_plan *plan, const bppsa_scan_operands *o) {
+  const bppsa_scan_config *c = bppsa_scan_plan_config(plan);
+  if (o->batch < 1 || o->batch > c->batch) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan: batch %lld, expected 1 .. %lld as planned", (long long)o->batch,
+                      (long long)c->batch);
+  }
+  const char *missing = NULL;
+  if (o->gradients == NULL) {
+    missing = "gradients";
+  } else if (c->affine && o->injected == NULL) {
+    missing = "injected gradients";
+  } else if (c->element == BPPSA_ELEMENT_RECURRENT) {
+    missing = o->weights == NULL ? "weights" : o->columns == NULL ? "columns" : NULL;
+    for (int64_t k = 0; missing == NULL && k < c->matrices; ++k) {
+      missing = o->weights[k] == NULL || o->columns[k] == NULL ? "a weight or column factor" : NULL;
+    }
+    missing = missing == NULL && c->diagonal && o->diagonal == NULL ? "diagonal" : missing;
+  } else if (o->jt == NULL) {
+    missing = "transposed Jacobians";
+  }
+  if (missing != NULL && c->jacobians > 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan: operand '%s' is missing", missing);
+  }
+  return BPPSA_OK;
+}

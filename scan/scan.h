@@ -1,0 +1,50 @@
+/* Executes a scan plan on a device.
+ *
+ * An executor is planned memory around a plan: creating it allocates everything, executing it allocates nothing and can run forever.
+ * It is a small table, so that a distributed executor can stand where the local one stands.
+ */
+#ifndef BPPSA_SCAN_SCAN_H
+#define BPPSA_SCAN_SCAN_H
+
+#include "core/device.h"
+#include "scan/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Operands, borrowed, of the plan's dtype, on the executor's device, contiguous. b is `batch`, T the plan's n; array
+ * index j holds step t = j + 1 for Jacobians and t = j for gradients. */
+typedef struct {
+  int64_t batch; /* b: 1 .. the plan's batch */
+  /* dense: J_1ᵀ, .., J_nᵀ one behind the other, each [b][d_{t-1}][d_t]. diagonal: their diagonals [n][b][H]. */
+  const void *jt;
+  /* recurrent */
+  const void *const *weights; /* W_k, K pointers to [H][H] (rows: the cell's outputs) */
+  const void *const *columns; /* d_k, K pointers to [n][b][H] */
+  const void *diagonal;       /* e [n][b][H]; NULL unless planned */
+  /* u_0 .. u_{n-1}, laid out like gradients; NULL unless planned affine. May be the gradients array itself: each u_t is read before
+   * g_t is written. (u_0 is read only when g_0 is wanted.) */
+  const void *injected;
+  /* g_0, .., g_n one behind the other, each [b][d_t]. On entry g_n holds the seed; on return g_1 .. g_{n-1} are set, and
+   * g_0 when planned. */
+  void *gradients;
+} bppsa_scan_operands;
+
+typedef struct bppsa_scan_executor bppsa_scan_executor;
+struct bppsa_scan_executor {
+  /* ERR_ARGUMENT: a missing operand or a batch beyond the plan's. */
+  bppsa_status (*execute)(bppsa_scan_executor *executor, const bppsa_scan_operands *operands);
+  void (*destroy)(bppsa_scan_executor *executor);
+  const bppsa_scan_plan *plan; /* borrowed; must outlive the executor */
+};
+
+/* The local executor. Bits of the result do not depend on the device's number of threads.
+ * ERR_MEMORY; ERR_UNSUPPORTED for a device without this kind of scan. */
+bppsa_status bppsa_scan_executor_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor);
+void bppsa_scan_executor_destroy(bppsa_scan_executor *executor); /* NULL is legal */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,115 @@
+/* CPU executor: memory, blocks of work, and the two widths of scan_cpu.inc. */
+#include <omp.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "scan/scan_internal.h"
+
+#define BPPSA_REAL 32
+#include "scan/scan_cpu.inc"
+#undef BPPSA_REAL
+#define BPPSA_REAL 64
+#include "scan/scan_cpu.inc"
+#undef BPPSA_REAL
+
+static bppsa_status cpu_execute(bppsa_scan_executor *executor, const bppsa_scan_operands *operands) {
+  const bppsa_scan_cpu *cpu = (const bppsa_scan_cpu *)executor;
+  BPPSA_TRY(bppsa_scan_check_operands(executor->plan, operands));
+  if (executor->plan->config.dtype == BPPSA_F32) {
+    bppsa_scan_cpu_run_f32(cpu, operands);
+  } else {
+    bppsa_scan_cpu_run_f64(cpu, operands);
+  }
+  return BPPSA_OK;
+}
+
+static void cpu_destroy(bppsa_scan_executor *executor) {
+  bppsa_scan_cpu *cpu = (bppsa_scan_cpu *)executor;
+  bppsa_free(cpu->gradient_offsets);
+  bppsa_free(cpu->jacobian_offsets);
+  bppsa_free(cpu->slots);
+  bppsa_free(cpu->scratch);
+  bppsa_free(cpu);
+}
+
+static int64_t largest_dim(const bppsa_scan_plan *plan) {
+  int64_t dim = plan->config.dim;
+  for (int64_t t = 0; plan->dims != NULL && t <= plan->config.jacobians; ++t) {
+    dim = t == 0 || plan->dims[t] > dim ? plan->dims[t] : dim;
+  }
+  return dim;
+}
+
+/* Prefix sums of the sizes, for chains of differing sizes. */
+static bppsa_status make_offsets(bppsa_scan_cpu *cpu, const bppsa_scan_plan *plan) {
+  const int64_t n = plan->config.jacobians;
+  if (plan->dims == NULL) {
+    return BPPSA_OK;
+  }
+  cpu->gradient_offsets = bppsa_calloc(n + 2, sizeof(int64_t));
+  cpu->jacobian_offsets = bppsa_calloc(n + 1, sizeof(int64_t));
+  if (cpu->gradient_offsets == NULL || cpu->jacobian_offsets == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t t = 0; t <= n; ++t) {
+    cpu->gradient_offsets[t + 1] = cpu->gradient_offsets[t] + plan->dims[t];
+  }
+  for (int64_t t = 1; t <= n; ++t) {
+    cpu->jacobian_offsets[t] = cpu->jacobian_offsets[t - 1] + plan->dims[t - 1] * plan->dims[t];
+  }
+  return BPPSA_OK;
+}
+
+/* Threads beyond the largest number of tasks of any level would only wait; a scan too small to share runs on one. */
+static int32_t useful_threads(const bppsa_scan_cpu *cpu, const bppsa_scan_plan *plan, int32_t threads) {
+  enum { FLOPS_WORTH_SHARING = 200000 };
+  const int64_t batch = plan->config.batch;
+  const bppsa_scan_totals *t = &plan->totals;
+  int64_t most = 1;
+  for (int64_t r = 0; r < plan->record_count; ++r) {
+    const int64_t block = plan->records[r].op == BPPSA_OP_MM ? cpu->mm_block : cpu->mv_block;
+    const int64_t blocks = (batch + block - 1) / block;
+    const int64_t tasks = plan->records[r].count > threads ? threads : plan->records[r].count * blocks;
+    most = tasks > most ? tasks : most;
+  }
+  if ((double)(t->mm_flops + t->mv_flops) * (double)batch < FLOPS_WORTH_SHARING) {
+    most = 1;
+  }
+  return most < threads ? (int32_t)most : threads;
+}
+
+static bppsa_status cpu_allocate(bppsa_scan_cpu *cpu, const bppsa_scan_plan *plan, int32_t threads) {
+  enum { MV_BLOCK = 8, MM_ROWS = 64, AREAS = 3 };
+  const int64_t dim = largest_dim(plan), size = (int64_t)bppsa_dtype_size(plan->config.dtype);
+  const int64_t rows = plan->config.element == BPPSA_ELEMENT_DIAGONAL ? 1 : dim;
+  cpu->mv_block = MV_BLOCK;
+  cpu->mm_block = rows >= MM_ROWS ? 1 : MM_ROWS / rows < MV_BLOCK ? MM_ROWS / rows : MV_BLOCK;
+  cpu->threads = useful_threads(cpu, plan, threads);
+  int64_t product, vectors, bytes;
+  if (!bppsa_mul(rows + 1, dim * cpu->mm_block, &product) || !bppsa_mul(cpu->mv_block, dim, &vectors)) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "scan: products of size %lld do not fit in 64 bits", (long long)dim);
+  }
+  cpu->area = plan->totals.mm > plan->totals.dead && product > vectors ? product : vectors;
+  cpu->area = (cpu->area + 15) / 16 * 16;
+  if (!bppsa_mul(cpu->area, size * AREAS * cpu->threads, &bytes)) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "scan: scratch for size %lld does not fit in 64 bits", (long long)dim);
+  }
+  cpu->scratch = bppsa_alloc((size_t)bytes);
+  cpu->slots = bppsa_alloc((size_t)plan->totals.workspace_bytes);
+  return cpu->scratch == NULL || cpu->slots == NULL ? BPPSA_ERR_MEMORY : make_offsets(cpu, plan);
+}
+
+bppsa_status bppsa_scan_cpu_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor) {
+  bppsa_scan_cpu *cpu = bppsa_calloc(1, sizeof *cpu);
+  if (cpu == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  cpu->base = (bppsa_scan_executor){.execute = cpu_execute, .destroy = cpu_destroy, .plan = plan};
+  const bppsa_status status = cpu_allocate(cpu, plan, bppsa_device_get_threads(device));
+  if (status != BPPSA_OK) {
+    cpu_destroy(&cpu->base);
+    return status;
+  }
+  *executor = &cpu->base;
+  return BPPSA_OK;
+}

@@ -1,0 +1,32 @@
+/* The local executor's contract with its backends. */
+#ifndef BPPSA_SCAN_SCAN_INTERNAL_H
+#define BPPSA_SCAN_SCAN_INTERNAL_H
+
+#include "scan/plan_internal.h"
+#include "scan/scan.h"
+
+/* CPU backend: everything the passes over a plan need, sized when it is made.
+ *
+ *   slots    [slot][block][sample][rows + affine][cols]   held products, as their transposes: row j is the image of basis vector
+ *                                                         j, and the affine row the image of 0
+ *   scratch  per thread: three areas of `area` reals (two for products that grow, one for scaled rows)
+ */
+typedef struct {
+  bppsa_scan_executor base;
+  int32_t threads;
+  int64_t mv_block, mm_block; /* samples per task: functions of the sizes alone, so that bits do not depend on threads */
+  int64_t area;
+  int64_t *gradient_offsets; /* first real of g_t for one sample, size n + 2; NULL when uniform */
+  int64_t *jacobian_offsets; /* first real of J_{t+1}ᵀ for one sample, size n + 1; NULL when uniform */
+  void *slots, *scratch;
+} bppsa_scan_cpu;
+
+void bppsa_scan_cpu_run_f32(const bppsa_scan_cpu *cpu, const bppsa_scan_operands *operands);
+void bppsa_scan_cpu_run_f64(const bppsa_scan_cpu *cpu, const bppsa_scan_operands *operands);
+
+bppsa_status bppsa_scan_cpu_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor);
+
+/* ERR_ARGUMENT when an operand the plan needs is missing. */
+bppsa_status bppsa_scan_check_operands(const bppsa_scan_plan *plan, const bppsa_scan_operands *operands);
+
+#endif

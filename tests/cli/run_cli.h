@@ -1,0 +1,188 @@
+/* Runs command lines in the test's own process and keeps what they printed. */
+#ifndef BPPSA_TESTS_CLI_RUN_CLI_H
+#define BPPSA_TESTS_CLI_RUN_CLI_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "core/alloc.h"
+
+enum { MAX_ARGUMENTS = 64, LINE_BYTES = 2048 };
+
+typedef struct {
+  int code;
+  char *out, *err; /* owned; what went to the two streams */
+} run_result;
+
+/* Splits `line` at blanks, in place. */
+static inline int split_line(char *line, char **argv) {
+  int argc = 0;
+  char *rest = line;
+  for (char *word = strtok_r(line, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) {
+    assert_true(argc < MAX_ARGUMENTS);
+    argv[argc++] = word;
+  }
+  return argc;
+}
+
+/* `format` without the program's name; words are separated by blanks. Every byte the program took has to be free again. */
+__attribute__((format(printf, 1, 2))) static inline run_result run(const char *format, ...) {
+  char line[LINE_BYTES] = "bppsa ", *argv[MAX_ARGUMENTS];
+  va_list arguments;
+  va_start(arguments, format);
+  const int length = vsnprintf(line + 6, sizeof line - 6, format, arguments);
+  va_end(arguments);
+  assert_true(length >= 0 && (size_t)length < sizeof line - 6);
+  run_result result = {0};
+  size_t out_size = 0, err_size = 0;
+  FILE *out = open_memstream(&result.out, &out_size), *err = open_memstream(&result.err, &err_size);
+  assert_non_null(out);
+  assert_non_null(err);
+  const int64_t live = bppsa_alloc_live();
+  result.code = bppsa_cli_main(split_line(line, argv), argv, out, err);
+  assert_int_equal(bppsa_alloc_live(), live);
+  fclose(out);
+  fclose(err);
+  return result;
+}
+
+static inline void release(run_result *result) {
+  free(result->out);
+  free(result->err);
+  *result = (run_result){0};
+}
+
+/* One line, "bppsa: error: ...", that contains `text`. */
+static inline void assert_one_error(const run_result *result, const char *text) {
+  const char *newline = strchr(result->err, '\n');
+  if (strncmp(result->err, "bppsa: error: ", 14) != 0 || newline == NULL || newline[1] != '\0' ||
+      strstr(result->err, text) == NULL) {
+    fail_msg("expected one line of error with '%s', found '%s'", text, result->err);
+  }
+}
+
+/* The line must exit with `code`, say `text` in one line of error, and print no result. */
+#define assert_fails(code_, text, ...)                                                                                           \
+  do {                                                                                                                           \
+    run_result failed_ = run(__VA_ARGS__);                                                                                       \
+    assert_one_error(&failed_, text);                                                                                            \
+    assert_int_equal(failed_.code, code_);                                                                                       \
+    assert_string_equal(failed_.out, "");                                                                                        \
+    release(&failed_);                                                                                                           \
+  } while (0)
+
+/* The line must succeed silently on standard error; its output is dropped. */
+#define assert_runs(...)                                                                                                         \
+  do {                                                                                                                           \
+    run_result good_ = run(__VA_ARGS__);                                                                                         \
+    assert_string_equal(good_.err, "");                                                                                          \
+    assert_int_equal(good_.code, 0);                                                                                             \
+    release(&good_);                                                                                                             \
+  } while (0)
+
+/* The one JSON document a line prints; json_decref it. */
+#define run_json(...) parse_document(run(__VA_ARGS__))
+
+static inline json_t *parse_document(run_result result) {
+  assert_string_equal(result.err, "");
+  assert_int_equal(result.code, 0);
+  json_error_t error;
+  json_t *document = json_loads(result.out, JSON_REJECT_DUPLICATES, &error); /* refuses anything after the document */
+  if (document == NULL) {
+    fail_msg("standard output is not one JSON document: %s", error.text);
+  }
+  release(&result);
+  return document;
+}
+
+static inline int64_t get_integer(const json_t *object, const char *key) {
+  const json_t *value = json_object_get(object, key);
+  if (!json_is_integer(value)) {
+    fail_msg("no integer '%s'", key);
+  }
+  return json_integer_value(value);
+}
+
+static inline double get_real(const json_t *object, const char *key) {
+  const json_t *value = json_object_get(object, key);
+  if (!json_is_number(value)) {
+    fail_msg("no number '%s'", key);
+  }
+  return json_number_value(value);
+}
+
+static inline const char *get_text(const json_t *object, const char *key) {
+  const char *text = json_string_value(json_object_get(object, key));
+  if (text == NULL) {
+    fail_msg("no text '%s'", key);
+  }
+  return text;
+}
+
+/* ---- files ---- */
+
+/* A fresh directory below the working directory, which becomes the working directory. */
+static inline int enter_directory(void **state) {
+  static char name[64];
+  snprintf(name, sizeof name, "cli-XXXXXX");
+  assert_non_null(mkdtemp(name));
+  assert_int_equal(chdir(name), 0);
+  *state = name;
+  return 0;
+}
+
+static inline int leave_directory(void **state) {
+  char command[128];
+  assert_int_equal(chdir(".."), 0);
+  snprintf(command, sizeof command, "rm -rf %s", (const char *)*state);
+  return system(command);
+}
+
+static inline void write_bytes(const char *path, const void *bytes, size_t size) {
+  FILE *file = fopen(path, "wb");
+  assert_non_null(file);
+  assert_int_equal(fwrite(bytes, 1, size, file), size);
+  assert_int_equal(fclose(file), 0);
+}
+
+/* The file's bytes (free them). */
+static inline char *read_bytes(const char *path, size_t *size) {
+  FILE *file = fopen(path, "rb");
+  assert_non_null(file);
+  assert_int_equal(fseek(file, 0, SEEK_END), 0);
+  *size = (size_t)ftell(file);
+  rewind(file);
+  char *bytes = malloc(*size + 1);
+  assert_non_null(bytes);
+  assert_int_equal(fread(bytes, 1, *size, file), *size);
+  fclose(file);
+  return bytes;
+}
+
+static inline int file_exists(const char *path) {
+  struct stat found;
+  return lstat(path, &found) == 0;
+}
+
+/* Files in the working directory. */
+static inline int count_files(void) {
+  FILE *list = popen("find . -mindepth 1 | wc -l", "r");
+  int count = -1;
+  assert_non_null(list);
+  assert_int_equal(fscanf(list, "%d", &count), 1);
+  pclose(list);
+  return count;
+}
+
+#endif

@@ -1,0 +1,224 @@
+/* `grad rnn`: what the file holds, and that it is the gradient of what it says. Agreement with an independent reference is tested where the
+ * gradients are made (tests/rnn); here it is the road from files to file. */
+#include "tests/cli/batch_files.h"
+
+#include <math.h>
+
+#define BATCH "--input X.npy --labels Y.npy"
+#define BATCH_ALL "--input X.npy --labels YT.npy --loss all"
+
+static bppsa_safetensors *load(const char *path) {
+  bppsa_safetensors *file = NULL;
+  assert_int_equal(bppsa_safetensors_load(path, &file), BPPSA_OK);
+  return file;
+}
+
+static const bppsa_view *find(const bppsa_safetensors *file, const char *name) {
+  const bppsa_view *view = bppsa_safetensors_find(file, name);
+  if (view == NULL) {
+    fail_msg("no tensor '%s'", name);
+  }
+  return view;
+}
+
+static void check_tensor(const bppsa_safetensors *file, const char *name, bppsa_dtype dtype, int32_t ndim, const int64_t *shape) {
+  const bppsa_view *view = find(file, name);
+  assert_int_equal(view->dtype, dtype);
+  assert_int_equal(view->ndim, ndim);
+  for (int32_t d = 0; d < ndim; ++d) {
+    assert_int_equal(view->shape[d], shape[d]);
+  }
+}
+
+static void test_file(void **state) {
+  (void)state;
+  assert_runs("grad rnn --weights W2.safetensors " BATCH " --out G.safetensors");
+  bppsa_safetensors *file = load("G.safetensors");
+  assert_int_equal(bppsa_safetensors_count(file), 4 * 2 + 2 + 2); /* no h0 */
+  check_tensor(file, "rnn.weight_ih_l0", BPPSA_F32, 2, (int64_t[]){H, 1});
+  check_tensor(file, "rnn.weight_hh_l0", BPPSA_F32, 2, (int64_t[]){H, H});
+  check_tensor(file, "rnn.bias_ih_l0", BPPSA_F32, 1, (int64_t[]){H});
+  check_tensor(file, "rnn.weight_ih_l1", BPPSA_F32, 2, (int64_t[]){H, H});
+  check_tensor(file, "rnn.bias_hh_l1", BPPSA_F32, 1, (int64_t[]){H});
+  check_tensor(file, "linear.weight", BPPSA_F32, 2, (int64_t[]){CLASSES, H});
+  check_tensor(file, "linear.bias", BPPSA_F32, 1, (int64_t[]){CLASSES});
+  check_tensor(file, "input", BPPSA_F32, 3, (int64_t[]){T, B, 1});
+  check_tensor(file, "loss", BPPSA_F32, 0, NULL);
+  bppsa_safetensors_destroy(file);
+  assert_runs("grad rnn --weights W64.safetensors " BATCH " --h0 H0.npy --out G.safetensors");
+  file = load("G.safetensors");
+  assert_int_equal(bppsa_safetensors_count(file), 4 + 2 + 3);
+  check_tensor(file, "h0", BPPSA_F64, 3, (int64_t[]){1, B, H});
+  check_tensor(file, "loss", BPPSA_F64, 0, NULL);
+  bppsa_safetensors_destroy(file);
+}
+
+/* Largest difference between two results, over the larger norm. */
+static double difference(const bppsa_safetensors *a, const bppsa_safetensors *b) {
+  double worst = 0;
+  assert_int_equal(bppsa_safetensors_count(a), bppsa_safetensors_count(b));
+  for (int64_t i = 0; i < bppsa_safetensors_count(a); ++i) {
+    const bppsa_named_view *tensor = bppsa_safetensors_get(a, i);
+    const bppsa_view *other = find(b, tensor->name);
+    double sum = 0, norm = 0;
+    assert_true(bppsa_view_same_shape(&tensor->view, other));
+    for (int64_t k = 0; k < bppsa_view_count(other); ++k) {
+      sum += pow(bppsa_view_get(&tensor->view, k) - bppsa_view_get(other, k), 2);
+      norm += pow(bppsa_view_get(other, k), 2);
+    }
+    worst = fmax(worst, norm > 0 ? sqrt(sum / norm) : sqrt(sum));
+  }
+  return worst;
+}
+
+static void test_algorithms(void **state) {
+  (void)state;
+  const char *const methods[] = {"--algorithm linear", "--algorithm blelloch", "--up-levels 1",   "--algorithm chunked",
+                                 "--chunks 3",         "--algorithm auto",     "--backward scan", ""};
+  const char *const batches[] = {"--weights W64.safetensors " BATCH, "--weights W64.safetensors " BATCH_ALL " --h0 H0.npy"};
+  for (size_t b = 0; b < 2; ++b) {
+    assert_runs("grad rnn %s --backward bp --out BP.safetensors", batches[b]);
+    bppsa_safetensors *bp = load("BP.safetensors");
+    for (size_t m = 0; m < sizeof methods / sizeof methods[0]; ++m) {
+      assert_runs("grad rnn %s %s --out G.safetensors", batches[b], methods[m]);
+      bppsa_safetensors *scan = load("G.safetensors");
+      assert_true(difference(scan, bp) < 1e-12);
+      bppsa_safetensors_destroy(scan);
+    }
+    bppsa_safetensors_destroy(bp);
+  }
+}
+
+static double loss_with(const char *weights_path, const bppsa_safetensors *weights, const char *name, int64_t index,
+                        double step) {
+  bppsa_named_view tensors[16];
+  bppsa_view *moved = NULL;
+  const int64_t count = bppsa_safetensors_count(weights);
+  for (int64_t i = 0; i < count; ++i) {
+    tensors[i] = *bppsa_safetensors_get(weights, i);
+    moved = strcmp(tensors[i].name, name) == 0 ? &tensors[i].view : moved;
+  }
+  assert_non_null(moved);
+  const double value = bppsa_view_get(moved, index);
+  bppsa_view_set(moved, index, value + step);
+  assert_int_equal(bppsa_safetensors_save(weights_path, count, tensors, 0, NULL), BPPSA_OK);
+  bppsa_view_set(moved, index, value);
+  json_t *result = run_json("grad rnn --weights %s " BATCH_ALL " --h0 H0.npy --out F.safetensors --json", weights_path);
+  const double loss = get_real(result, "loss");
+  json_decref(result);
+  return loss;
+}
+
+/* The stored gradient against (loss(w + s) - loss(w - s)) / 2s, for one element of every weight. */
+static void test_finite_differences(void **state) {
+  (void)state;
+  const double step = 1e-5;
+  assert_runs("grad rnn --weights W64.safetensors " BATCH_ALL " --h0 H0.npy --out G.safetensors");
+  bppsa_safetensors *weights = load("W64.safetensors"), *gradients = load("G.safetensors");
+  for (int64_t i = 0; i < bppsa_safetensors_count(weights); ++i) {
+    const bppsa_named_view *tensor = bppsa_safetensors_get(weights, i);
+    const int64_t index = bppsa_view_count(&tensor->view) / 2;
+    const double up = loss_with("M.safetensors", weights, tensor->name, index, step);
+    const double down = loss_with("M.safetensors", weights, tensor->name, index, -step);
+    const double gradient = bppsa_view_get(find(gradients, tensor->name), index);
+    assert_true(fabs((up - down) / (2 * step) - gradient) < 1e-8);
+    assert_true(gradient != 0);
+  }
+  bppsa_safetensors_destroy(weights);
+  bppsa_safetensors_destroy(gradients);
+}
+
+static void test_json(void **state) {
+  (void)state;
+  json_t *result = run_json("grad rnn --weights W64.safetensors " BATCH " --chunks 3 --out G.safetensors --json");
+  bppsa_safetensors *file = load("G.safetensors");
+  assert_true(get_real(result, "loss") == bppsa_view_get(find(file, "loss"), 0));
+  assert_string_equal(get_text(result, "algorithm"), "chunked");
+  assert_int_equal(get_integer(result, "chunks"), 3);
+  const json_t *tensors = json_object_get(result, "tensors");
+  assert_int_equal(json_array_size(tensors), bppsa_safetensors_count(file));
+  for (size_t i = 0; i < json_array_size(tensors); ++i) {
+    const json_t *tensor = json_array_get(tensors, i), *shape = json_object_get(tensor, "shape");
+    const bppsa_view *view = find(file, get_text(tensor, "name"));
+    double sum = 0;
+    for (int64_t k = 0; k < bppsa_view_count(view); ++k) {
+      sum += pow(bppsa_view_get(view, k), 2);
+    }
+    assert_true(fabs(get_real(tensor, "norm") - sqrt(sum)) <= 1e-14 * sqrt(sum));
+    assert_int_equal(json_array_size(shape), view->ndim);
+  }
+  bppsa_safetensors_destroy(file);
+  json_decref(result);
+}
+
+/* The nonlinearity comes from our own files, from the option for others, and a file of ours may be loaded by name alone. */
+static void test_nonlinearity(void **state) {
+  (void)state;
+  assert_runs("grad rnn --weights W2.safetensors " BATCH " --out A.safetensors");
+  assert_runs("grad rnn --weights W2.safetensors " BATCH " --nonlinearity relu --out B.safetensors");
+  bppsa_safetensors *a = load("A.safetensors"), *b = load("B.safetensors"), *weights = load("W2.safetensors");
+  assert_true(difference(a, b) == 0);
+  bppsa_safetensors_destroy(b);
+  bppsa_named_view tensors[16], extra = {"something.else", bppsa_safetensors_get(weights, 0)->view};
+  const int64_t count = bppsa_safetensors_count(weights);
+  for (int64_t i = 0; i < count; ++i) {
+    tensors[i] = *bppsa_safetensors_get(weights, i);
+  }
+  tensors[count] = extra; /* ignored */
+  assert_int_equal(bppsa_safetensors_save("P.safetensors", count + 1, tensors, 0, NULL), BPPSA_OK);
+  assert_runs("grad rnn --weights P.safetensors " BATCH " --nonlinearity relu --out B.safetensors");
+  b = load("B.safetensors");
+  assert_true(difference(a, b) == 0);
+  bppsa_safetensors_destroy(b);
+  assert_runs("grad rnn --weights P.safetensors " BATCH " --out B.safetensors"); /* tanh by default */
+  b = load("B.safetensors");
+  assert_true(difference(a, b) > 1e-3);
+  bppsa_safetensors_destroy(b);
+  bppsa_safetensors_destroy(a);
+  bppsa_safetensors_destroy(weights);
+}
+
+/* relu with large weights overflows f32: where is said, and nothing is written. */
+static void test_overflow(void **state) {
+  (void)state;
+  bppsa_safetensors *weights = load("W2.safetensors");
+  bppsa_named_view tensors[16];
+  const int64_t count = bppsa_safetensors_count(weights);
+  for (int64_t i = 0; i < count; ++i) {
+    tensors[i] = *bppsa_safetensors_get(weights, i);
+    for (int64_t k = 0; k < bppsa_view_count(&tensors[i].view); ++k) {
+      bppsa_view_set(&tensors[i].view, k, 1e15);
+    }
+  }
+  assert_int_equal(bppsa_safetensors_save("L.safetensors", count, tensors, 0, NULL), BPPSA_OK);
+  bppsa_safetensors_destroy(weights);
+  assert_fails(1, "hidden state at layer 0, step ",
+               "grad rnn --weights L.safetensors --nonlinearity relu " BATCH " --out none.safetensors");
+  assert_fails(1, "sample 0: not finite",
+               "grad rnn --weights L.safetensors --nonlinearity relu " BATCH " --out none.safetensors --json");
+  assert_false(file_exists("none.safetensors"));
+}
+
+static void test_threads(void **state) {
+  (void)state;
+  size_t sizes[3];
+  char *bytes[3];
+  const int threads[] = {1, 2, 7};
+  for (int i = 0; i < 3; ++i) {
+    assert_runs("grad rnn --weights W2.safetensors " BATCH_ALL " --chunks 3 --threads %d --out G.safetensors", threads[i]);
+    bytes[i] = read_bytes("G.safetensors", &sizes[i]);
+    assert_int_equal(sizes[i], sizes[0]);
+    assert_memory_equal(bytes[i], bytes[0], sizes[0]);
+  }
+  for (int i = 0; i < 3; ++i) {
+    free(bytes[i]);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_file),   cmocka_unit_test(test_algorithms),   cmocka_unit_test(test_finite_differences),
+      cmocka_unit_test(test_json),   cmocka_unit_test(test_nonlinearity), cmocka_unit_test(test_overflow),
+      cmocka_unit_test(test_threads)};
+  return cmocka_run_group_tests(tests, enter_with_batch, leave_directory);
+}

@@ -1,0 +1,157 @@
+/* The table of options and its parser. */
+#include "tests/cli/run_cli.h"
+
+#include "cli/options.h"
+#include "core/status.h"
+
+static bppsa_status parse(bppsa_option option, const char *text, bppsa_option_value *value) {
+  return bppsa_option_parse(option, text, value);
+}
+
+static void test_table(void **state) {
+  (void)state;
+  for (int i = 0; i < BPPSA_OPTION_COUNT; ++i) {
+    const bppsa_option_info *info = bppsa_option_get((bppsa_option)i);
+    assert_non_null(info->name);
+    assert_int_equal(strncmp(info->name, "--", 2), 0);
+    assert_non_null(info->help);
+    assert_true(info->kind == BPPSA_FLAG || info->kind == BPPSA_CHOICE || info->expected != NULL);
+    assert_true((info->kind == BPPSA_CHOICE) == (info->choices != NULL));
+    for (int k = 0; k < i; ++k) {
+      assert_string_not_equal(info->name, bppsa_option_get((bppsa_option)k)->name);
+    }
+    bppsa_option_value value;
+    if (info->fallback != NULL) {
+      assert_int_equal(parse((bppsa_option)i, info->fallback, &value), BPPSA_OK);
+    }
+  }
+}
+
+static void test_integers(void **state) {
+  (void)state;
+  bppsa_option_value value;
+  assert_int_equal(parse(BPPSA_OPTION_SEQ_LEN, "16", &value), BPPSA_OK);
+  assert_int_equal(value.integer, 16);
+  assert_int_equal(parse(BPPSA_OPTION_SEQ_LEN, "9223372036854775807", &value), BPPSA_OK);
+  assert_true(value.integer == INT64_MAX);
+  const char *const bad[] = {
+      "", "16x", "x16", " 16", "16 ", "+16", "1e3", "0x10", "1.0", "-", "0", "-5", "9223372036854775808", "nan", "1_000"};
+  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; ++i) {
+    value.integer = 7;
+    assert_int_equal(parse(BPPSA_OPTION_SEQ_LEN, bad[i], &value), BPPSA_ERR_ARGUMENT);
+    assert_int_equal(value.integer, 7);
+    assert_non_null(strstr(bppsa_last_error(), "--seq-len"));
+    assert_non_null(strstr(bppsa_last_error(), "expected a whole number"));
+  }
+  assert_int_equal(parse(BPPSA_OPTION_THREADS, "4096", &value), BPPSA_OK);
+  assert_int_equal(parse(BPPSA_OPTION_THREADS, "4097", &value), BPPSA_ERR_ARGUMENT);
+  assert_int_equal(parse(BPPSA_OPTION_UP_LEVELS, "0", &value), BPPSA_OK);
+}
+
+static void test_reals(void **state) {
+  (void)state;
+  bppsa_option_value value;
+  assert_int_equal(parse(BPPSA_OPTION_LR, "3e-4", &value), BPPSA_OK);
+  assert_true(value.real == 3e-4);
+  const char *const bad[] = {"",   "nan", "inf", "-inf", "0x1p3", "1e999", "1e-999", " 1",
+                             "1 ", "1,5", "0",   "-1",   "1e",    "--1",   "."};
+  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; ++i) {
+    assert_int_equal(parse(BPPSA_OPTION_LR, bad[i], &value), BPPSA_ERR_ARGUMENT);
+  }
+  assert_int_equal(parse(BPPSA_OPTION_VALIDATION, "0", &value), BPPSA_OK);
+  assert_int_equal(parse(BPPSA_OPTION_VALIDATION, "0.999", &value), BPPSA_OK);
+  assert_int_equal(parse(BPPSA_OPTION_VALIDATION, "1", &value), BPPSA_ERR_ARGUMENT);
+}
+
+static void test_choices(void **state) {
+  (void)state;
+  bppsa_option_value value;
+  assert_int_equal(parse(BPPSA_OPTION_ALGORITHM, "blelloch", &value), BPPSA_OK);
+  assert_string_equal(value.text, "blelloch");
+  assert_int_equal(parse(BPPSA_OPTION_ALGORITHM, "blelock", &value), BPPSA_ERR_ARGUMENT);
+  assert_non_null(strstr(bppsa_last_error(), "expected auto, linear, blelloch or chunked; did you mean blelloch?"));
+  assert_int_equal(parse(BPPSA_OPTION_ALGORITHM, "", &value), BPPSA_ERR_ARGUMENT);
+  assert_int_equal(parse(BPPSA_OPTION_LOSS, "Last", &value), BPPSA_ERR_ARGUMENT);
+}
+
+static void test_suggestions(void **state) {
+  (void)state;
+  const char *const names[] = {"--seq-len", "--batch", "--hidden", "--json", "--lr", "--loss", "--log", NULL};
+  assert_string_equal(bppsa_suggest("--seqlen", names), "--seq-len");
+  assert_string_equal(bppsa_suggest("--seq-eln", names), "--seq-len"); /* a swap counts once */
+  assert_string_equal(bppsa_suggest("-json", names), "--json");
+  assert_string_equal(bppsa_suggest("--hiden", names), "--hidden");
+  assert_string_equal(bppsa_suggest("--hid", names), "--hidden"); /* cut short */
+  assert_string_equal(bppsa_suggest("--los", names), "--loss");
+  assert_null(bppsa_suggest("--quux", names));
+  assert_null(bppsa_suggest("--", names));
+  assert_null(bppsa_suggest("", names));
+  char longest[400];
+  memset(longest, 'a', sizeof longest);
+  longest[sizeof longest - 1] = '\0';
+  assert_null(bppsa_suggest(longest, names));
+}
+
+static const bppsa_option_use uses[] = {{.option = BPPSA_OPTION_SEQ_LEN, .fallback = "5"},
+                                        {.option = BPPSA_OPTION_LR},
+                                        {.option = BPPSA_OPTION_HIDDEN, .fallback = ""},
+                                        {.option = BPPSA_OPTION_OUT, .required = true},
+                                        {.option = BPPSA_OPTION_JSON},
+                                        {.option = BPPSA_OPTION_HELP},
+                                        {.option = BPPSA_OPTION_COUNT}};
+
+static bppsa_status parse_line(const char *text, bppsa_option_value *values) {
+  char line[LINE_BYTES], *argv[MAX_ARGUMENTS];
+  snprintf(line, sizeof line, "%s", text);
+  const int argc = split_line(line, argv);
+  return bppsa_options_parse("test", uses, argc, argv, values);
+}
+
+static void test_lines(void **state) {
+  (void)state;
+  bppsa_option_value values[BPPSA_OPTION_COUNT];
+  assert_int_equal(parse_line("--out=a=b --lr 0.5 --seq-len=7 --seq-len 8", values), BPPSA_OK);
+  assert_string_equal(values[BPPSA_OPTION_OUT].text, "a=b");
+  assert_int_equal(values[BPPSA_OPTION_SEQ_LEN].integer, 8); /* the last counts */
+  assert_true(values[BPPSA_OPTION_LR].real == 0.5);
+  assert_false(values[BPPSA_OPTION_JSON].given);
+  assert_int_equal(parse_line("--out x --json", values), BPPSA_OK);
+  assert_int_equal(values[BPPSA_OPTION_SEQ_LEN].integer, 5);
+  assert_false(values[BPPSA_OPTION_SEQ_LEN].given);
+  assert_true(values[BPPSA_OPTION_LR].present); /* the table's own default */
+  assert_false(values[BPPSA_OPTION_HIDDEN].present);
+  assert_true(values[BPPSA_OPTION_JSON].given);
+  assert_int_equal(parse_line("--help --nonsense", values), BPPSA_OK);
+  assert_true(values[BPPSA_OPTION_HELP].given);
+}
+
+static void test_bad_lines(void **state) {
+  (void)state;
+  const struct {
+    const char *line, *message;
+  } bad[] = {{"", "--out: option missing"},
+             {"--out", "--out: value missing"},
+             {"--out --json", "--out: value missing"},
+             {"--out=", "--out: ''"},
+             {"--out x --json=yes", "--json: 'yes', expected the flag without a value"},
+             {"--out x y", "'y': unexpected argument"},
+             {"--out x --seq-len -5", "--seq-len: '-5', expected a whole number, 1 or more"},
+             {"--out x --seqlen=5", "--seqlen: unknown option"},
+             {"--out x --seqlen=5", "did you mean --seq-len?"},
+             {"--out x --batch 3", "--batch: unknown option"}};
+  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; ++i) {
+    bppsa_option_value values[BPPSA_OPTION_COUNT];
+    assert_int_equal(parse_line(bad[i].line, values), BPPSA_ERR_ARGUMENT);
+    if (strstr(bppsa_last_error(), bad[i].message) == NULL) {
+      fail_msg("'%s': expected '%s', found '%s'", bad[i].line, bad[i].message, bppsa_last_error());
+    }
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_table),       cmocka_unit_test(test_integers),
+                                     cmocka_unit_test(test_reals),       cmocka_unit_test(test_choices),
+                                     cmocka_unit_test(test_suggestions), cmocka_unit_test(test_lines),
+                                     cmocka_unit_test(test_bad_lines)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

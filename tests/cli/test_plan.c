@@ -1,0 +1,174 @@
+/* `plan rnn`: the bounds on the critical path, what the document holds, limits. */
+#include "tests/cli/run_cli.h"
+
+static int64_t ceil_log2(int64_t n) {
+  int64_t k = 0;
+  while (((int64_t)1 << k) < n) {
+    ++k;
+  }
+  return k;
+}
+
+static int64_t critical_steps(const json_t *plan) {
+  return get_integer(json_object_get(plan, "totals"), "critical_steps");
+}
+
+static void test_blelloch(void **state) {
+  (void)state;
+  for (int64_t n = 1; n <= 1025; n += n < 70 ? 1 : 61) {
+    json_t *plan = run_json("plan rnn --seq-len %d --hidden 3 --algorithm blelloch --json", (int)n);
+    const int64_t bound = 2 * ceil_log2(n + 1) - 2;
+    assert_int_equal(get_integer(plan, "elements"), n + 1);
+    assert_true(critical_steps(plan) <= bound);
+    json_decref(plan);
+  }
+  for (int k = 1; k <= 20; ++k) {
+    json_t *plan = run_json("plan rnn --seq-len %d --algorithm blelloch --json", (1 << k) - 1);
+    assert_int_equal(critical_steps(plan), 2 * k - 2);
+    json_decref(plan);
+  }
+}
+
+static void test_up_levels(void **state) {
+  (void)state;
+  for (int64_t n = 1; n <= 600; n += n < 40 ? 1 : 37) {
+    for (int64_t levels = 0; levels <= 12; ++levels) {
+      json_t *plan = run_json("plan rnn --seq-len %d --hidden 3 --up-levels %d --json", (int)n, (int)levels);
+      const int64_t left = (n + 1 + ((int64_t)1 << levels) - 1) >> levels;
+      assert_string_equal(get_text(plan, "algorithm"), "blelloch"); /* implied */
+      assert_true(get_integer(plan, "up_levels") <= levels);        /* clamped, never refused */
+      assert_true(critical_steps(plan) <= 2 * levels + (left > 2 ? left - 2 : 0));
+      json_decref(plan);
+    }
+  }
+}
+
+static void check_steps(const json_t *plan) {
+  const json_t *steps = json_object_get(plan, "steps"), *totals = json_object_get(plan, "totals"),
+               *levels = json_object_get(plan, "levels");
+  const int64_t layers = (int64_t)json_array_size(levels);
+  int64_t counts[64] = {0}, mm = 0, mv = 0, mm_flops = 0, mv_flops = 0;
+  assert_true(layers <= 64);
+  for (size_t i = 0; i < json_array_size(steps); ++i) {
+    const json_t *step = json_array_get(steps, i);
+    assert_int_equal(get_integer(step, "id"), i);
+    const bool is_mm = strcmp(get_text(step, "op"), "mm") == 0, dead = json_is_true(json_object_get(step, "dead"));
+    assert_true(is_mm || strcmp(get_text(step, "op"), "mv") == 0);
+    mm += is_mm;
+    mv += !is_mm;
+    mm_flops += is_mm && !dead ? get_integer(step, "flops") : 0;
+    mv_flops += is_mm ? 0 : get_integer(step, "flops");
+    if (strcmp(get_text(step, "phase"), "input") != 0) {
+      assert_true(get_integer(step, "level") < layers);
+      ++counts[get_integer(step, "level")];
+    }
+    const char *const keys[] = {"m", "k", "n", "nnz", "bytes"};
+    for (size_t k = 0; k < sizeof keys / sizeof keys[0]; ++k) {
+      assert_true(get_integer(step, keys[k]) > 0);
+    }
+    assert_true(json_is_boolean(json_object_get(step, "critical")) && json_is_boolean(json_object_get(step, "affine")));
+    assert_true(get_text(step, "left")[0] != '\0' && get_text(step, "right")[0] != '\0' && get_text(step, "out")[0] != '\0');
+  }
+  for (int64_t i = 0; i < layers; ++i) {
+    assert_int_equal(json_integer_value(json_array_get(levels, (size_t)i)), counts[i]);
+  }
+  assert_int_equal(mm, get_integer(totals, "mm")); /* the dead ones counted */
+  assert_int_equal(mv, get_integer(totals, "mv"));
+  assert_int_equal(mm_flops, get_integer(totals, "mm_flops")); /* and not counted */
+  assert_int_equal(mv_flops, get_integer(totals, "mv_flops"));
+}
+
+static void test_documents(void **state) {
+  (void)state;
+  const char *const methods[] = {
+      "--algorithm linear",  "--algorithm blelloch", "--up-levels 2", "--chunks 5",
+      "--algorithm chunked", "--algorithm auto",     "--input-grad",  "--loss all --algorithm blelloch"};
+  const int lengths[] = {1, 2, 3, 7, 50, 100};
+  for (size_t m = 0; m < sizeof methods / sizeof methods[0]; ++m) {
+    for (size_t t = 0; t < sizeof lengths / sizeof lengths[0]; ++t) {
+      json_t *plan = run_json("plan rnn --seq-len %d --hidden 4 %s --json", lengths[t], methods[m]);
+      assert_int_equal(get_integer(plan, "elements"), lengths[t] + 1);
+      check_steps(plan);
+      json_decref(plan);
+    }
+  }
+}
+
+static bool has_input_phase(const json_t *plan) {
+  const json_t *steps = json_object_get(plan, "steps");
+  for (size_t i = 0; i < json_array_size(steps); ++i) {
+    if (strcmp(get_text(json_array_get(steps, i), "phase"), "input") == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static void test_input_phase(void **state) {
+  (void)state;
+  json_t *without = run_json("plan rnn --seq-len 9 --algorithm blelloch --json");
+  json_t *with = run_json("plan rnn --seq-len 9 --algorithm blelloch --input-grad --json");
+  assert_false(has_input_phase(without));
+  assert_true(has_input_phase(with));
+  assert_int_equal(critical_steps(with), critical_steps(without)); /* not counted */
+  json_decref(without);
+  json_decref(with);
+}
+
+static void test_layers(void **state) {
+  (void)state;
+  json_t *plan = run_json("plan rnn --seq-len 9 --layers 3 --chunks 3 --json");
+  const json_t *layers = json_object_get(plan, "layers");
+  assert_int_equal(json_array_size(layers), 3);
+  for (size_t i = 0; i < 3; ++i) { /* a gradient enters every step of a layer below the top */
+    const json_t *layer = json_array_get(layers, i);
+    assert_int_equal(json_is_true(json_object_get(layer, "affine")), i < 2);
+    assert_true(get_integer(json_object_get(layer, "totals"), "mv") > 0);
+  }
+  json_decref(plan);
+  plan = run_json("plan rnn --seq-len 9 --loss all --json");
+  assert_true(json_is_true(json_object_get(json_array_get(json_object_get(plan, "layers"), 0), "affine")));
+  json_decref(plan);
+}
+
+static void test_large(void **state) {
+  (void)state;
+  json_t *plan = run_json("plan rnn --seq-len 10000 --algorithm linear --json"); /* 9 999 products */
+  assert_int_equal(json_array_size(json_object_get(plan, "steps")), 9999);
+  json_decref(plan);
+  plan = run_json("plan rnn --seq-len 10002 --algorithm linear --json");
+  assert_null(json_object_get(plan, "steps"));
+  assert_non_null(json_object_get(plan, "levels"));
+  assert_int_equal(critical_steps(plan), 10001);
+  json_decref(plan);
+  plan = run_json("plan rnn --seq-len 1000000000000 --up-levels 30 --json");
+  assert_true(json_is_integer(json_object_get(plan, "elements")));
+  json_decref(plan);
+  assert_runs("plan rnn --seq-len 1000000");
+  assert_runs("plan rnn --layers 3 --loss all --chunks 7 --input-grad");
+}
+
+static void test_contradictions(void **state) {
+  (void)state;
+  assert_fails(2, "--seq-len: '0'", "plan rnn --seq-len 0");
+  assert_fails(2, "--seq-len: '16x'", "plan rnn --seq-len 16x");
+  assert_fails(2, "--up-levels: given beside --algorithm linear, expected --algorithm blelloch",
+               "plan rnn --algorithm linear --up-levels 2");
+  assert_fails(2, "--chunks: given beside --algorithm blelloch, expected --algorithm chunked",
+               "plan rnn --algorithm blelloch --chunks 2");
+  assert_fails(2, "--up-levels: given beside --algorithm auto", "plan rnn --algorithm auto --up-levels 2");
+  assert_fails(2, "--chunks: given beside --up-levels", "plan rnn --chunks 2 --up-levels 2");
+  assert_fails(2, "--backward: bp runs no scan", "plan rnn --backward bp");
+  assert_fails(2, "--algorithm: an option of the scan beside --backward bp", "plan rnn --backward bp --algorithm linear");
+  assert_fails(2, "--chunks: an option of the scan beside --backward bp", "plan rnn --backward bp --chunks 2");
+  assert_runs("plan rnn --algorithm chunked --chunks 2");
+  assert_runs("plan rnn --algorithm blelloch --up-levels 99");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_blelloch),      cmocka_unit_test(test_up_levels),
+                                     cmocka_unit_test(test_documents),     cmocka_unit_test(test_input_phase),
+                                     cmocka_unit_test(test_layers),        cmocka_unit_test(test_large),
+                                     cmocka_unit_test(test_contradictions)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

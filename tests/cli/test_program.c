@@ -1,0 +1,170 @@
+/* The program as a whole: commands, help, exit codes, standard output. */
+#include "tests/cli/run_cli.h"
+
+static const char *const commands[] = {"train rnn", "eval rnn", "grad rnn", "plan rnn", "data bitstream", "doctor"};
+enum { COMMANDS = sizeof commands / sizeof commands[0] };
+
+static void test_commands(void **state) {
+  (void)state;
+  char *none[] = {(char *)"bppsa", NULL};
+  char *err_text = NULL;
+  size_t size = 0;
+  FILE *err = open_memstream(&err_text, &size);
+  assert_int_equal(bppsa_cli_main(1, none, stdout, err), 2);
+  fclose(err);
+  assert_non_null(strstr(err_text, "command missing, expected train, eval, grad, plan, data or doctor"));
+  free(err_text);
+  assert_fails(2, "'trian': unknown command, expected train, eval, grad, plan, data or doctor; did you mean train?", "trian rnn");
+  assert_fails(2, "'bench': unknown command", "bench rnn");
+  assert_fails(2, "'--json': unknown option before a command", "--json train rnn");
+  assert_fails(2, "train: model missing, expected rnn", "train");
+  assert_fails(2, "train: model missing, expected rnn", "train --seq-len 5");
+  assert_fails(2, "train: unknown model 'gru', expected rnn", "train gru");
+  assert_fails(2, "train: unknown model 'rn', expected rnn; did you mean rnn?", "train rn");
+  assert_fails(2, "data: unknown data set 'irmas', expected bitstream", "data irmas");
+  assert_fails(2, "'rnn': unexpected argument of 'doctor'", "doctor rnn");
+  assert_fails(2, "--hiden: unknown option, expected one that bppsa train rnn --help lists; did you mean --hidden?",
+               "train rnn --hiden 5");
+  assert_fails(2, "--out: unknown option", "train rnn --out x");
+}
+
+static void test_version(void **state) {
+  (void)state;
+  run_result result = run("--version");
+  assert_int_equal(result.code, 0);
+  assert_int_equal(strncmp(result.out, "bppsa ", 6), 0);
+  assert_true(result.out[6] >= '0' && result.out[6] <= '9');
+  release(&result);
+}
+
+static void test_help(void **state) {
+  (void)state;
+  run_result top = run("--help");
+  assert_int_equal(top.code, 0);
+  assert_string_equal(top.err, "");
+  for (int i = 0; i < COMMANDS; ++i) {
+    assert_non_null(strstr(top.out, commands[i]));
+    run_result help = run("%s --help", commands[i]);
+    assert_int_equal(help.code, 0);
+    assert_string_equal(help.err, "");
+    assert_non_null(strstr(help.out, "Usage: bppsa "));
+    assert_non_null(strstr(help.out, "--json"));
+    assert_non_null(strstr(help.out, "Example:\n  bppsa "));
+    release(&help);
+  }
+  const char *const absent[] = {"gru", "bench", "jacobian", "oracle", "schedule", "figures", "calibrate", "prune", "flops"};
+  for (size_t i = 0; i < sizeof absent / sizeof absent[0]; ++i) { /* what is not built is not promised */
+    assert_null(strstr(top.out, absent[i]));
+  }
+  release(&top);
+  run_result verb = run("train --help");
+  assert_int_equal(verb.code, 0);
+  assert_non_null(strstr(verb.out, "bppsa train rnn"));
+  release(&verb);
+  run_result train = run("train rnn --help");
+  const char *const titles[] = {"\nModel:\n", "\nData:\n", "\nGradients:\n", "\nTraining:\n", "\nMachine:\n", "\nFiles:\n"};
+  const char *last = train.out;
+  for (size_t i = 0; i < sizeof titles / sizeof titles[0]; ++i) { /* in the design's order */
+    last = strstr(last, titles[i]);
+    assert_non_null(last);
+  }
+  assert_non_null(strstr(train.out, "size of the hidden state [20]"));
+  release(&train);
+}
+
+/* The examples of the help must be lines the program takes: parse them up to the files they name. */
+static void test_examples(void **state) {
+  (void)state;
+  for (int i = 0; i < COMMANDS; ++i) {
+    run_result help = run("%s --help", commands[i]);
+    const char *example = strstr(help.out, "Example:\n  bppsa ");
+    assert_non_null(example);
+    example += strlen("Example:\n  bppsa ");
+    run_result result = run("%.*s --nonsense", (int)strcspn(example, "\n"), example);
+    assert_int_equal(result.code, 2);
+    assert_one_error(&result, "--nonsense: unknown option"); /* everything before it was taken */
+    release(&result);
+    release(&help);
+  }
+}
+
+static void assert_full(const char *text) {
+  char line[LINE_BYTES], *argv[MAX_ARGUMENTS], *err_text = NULL;
+  size_t size = 0;
+  snprintf(line, sizeof line, "bppsa %s", text);
+  FILE *full = fopen("/dev/full", "w"), *err = open_memstream(&err_text, &size);
+  if (full == NULL) {
+    skip();
+  }
+  const int64_t live = bppsa_alloc_live();
+  assert_int_equal(bppsa_cli_main(split_line(line, argv), argv, full, err), 1);
+  assert_int_equal(bppsa_alloc_live(), live);
+  fclose(full);
+  fclose(err);
+  run_result result = {.err = err_text};
+  assert_one_error(&result, "standard output: write failed (No space left on device)");
+  free(err_text);
+}
+
+static void test_full_disk(void **state) {
+  (void)state;
+  assert_full("--help");
+  assert_full("--version");
+  assert_full("train rnn --help");
+  assert_full("doctor");
+  assert_full("doctor --json");
+  assert_full("plan rnn --seq-len 5000 --algorithm blelloch --json");
+  assert_full("train rnn --seq-len 5 --samples 32 --iterations 2");
+}
+
+static void test_doctor(void **state) {
+  (void)state;
+  json_t *report = run_json("doctor --json");
+  const char *const keys[] = {"version", "commit", "compiler", "processor", "vector", "blas"};
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; ++i) {
+    get_text(report, keys[i]);
+  }
+  assert_true(get_integer(report, "threads") >= 1);
+  assert_true(json_is_boolean(json_object_get(json_object_get(report, "cuda"), "built")));
+  const json_t *backends = json_object_get(report, "backends");
+  assert_true(json_array_size(backends) >= 10);
+  run_result text = run("doctor");
+  assert_int_equal(text.code, 0);
+  assert_non_null(strstr(text.out, "\nOptional\n"));
+  for (size_t i = 0; i < json_array_size(backends); ++i) {
+    const json_t *backend = json_array_get(backends, i);
+    const bool found = json_is_true(json_object_get(backend, "found"));
+    const char *line = strstr(strstr(text.out, "\nOptional\n"), get_text(backend, "name"));
+    assert_non_null(line);
+    const char *wanted = found ? get_text(backend, "where") : get_text(backend, "package");
+    const char *place = strstr(line, wanted);
+    assert_non_null(place);
+    assert_true(place < strchr(line, '\n')); /* where it is, or what brings it, on its line */
+    assert_true(wanted[0] != '\0');
+  }
+  release(&text);
+  json_decref(report);
+}
+
+static void test_device(void **state) {
+  (void)state;
+  json_t *report = run_json("doctor --json");
+  const json_t *cuda = json_object_get(report, "cuda");
+  const int64_t devices = get_integer(cuda, "devices");
+  json_decref(report);
+  const char *line = "train rnn --seq-len 5 --samples 32 --iterations 1 --device";
+  if (devices == 0) {
+    assert_fails(2, "--device: device cuda: ", "%s cuda", line);
+  }
+  assert_fails(2, "--device: ", "%s cuda:9999", line);
+  assert_fails(2, "--device: device \"cudx\": expected cpu, cuda or cuda:K", "%s cudx", line);
+  assert_fails(2, "--device: device \"cuda:x\"", "%s cuda:x", line);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_commands),  cmocka_unit_test(test_version),
+                                     cmocka_unit_test(test_help),      cmocka_unit_test(test_examples),
+                                     cmocka_unit_test(test_full_disk), cmocka_unit_test(test_doctor),
+                                     cmocka_unit_test(test_device)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,178 @@
+/* `train rnn`, `eval rnn` and `data bitstream` together. */
+#include "tests/cli/batch_files.h"
+
+#include <math.h>
+
+#define SMALL "--seq-len 20 --samples 64 --hidden 6"
+
+static json_t *final_of(json_t *document) {
+  json_t *final = json_object_get(document, "final");
+  assert_true(json_is_object(final));
+  return final;
+}
+
+static int64_t count_lines(const char *path) {
+  size_t size = 0;
+  int64_t lines = 0;
+  char *bytes = read_bytes(path, &size);
+  for (size_t i = 0; i < size; ++i) {
+    lines += bytes[i] == '\n';
+  }
+  free(bytes);
+  return lines;
+}
+
+static void test_epochs(void **state) {
+  (void)state;
+  json_t *document =
+      run_json("train rnn " SMALL " --epochs 3 --validation 0.25 --log e.jsonl --save-weights F.safetensors --json");
+  const json_t *rows = json_object_get(document, "rows"), *config = json_object_get(document, "config");
+  assert_int_equal(json_array_size(rows), 3);
+  assert_int_equal(get_integer(document, "steps"), 9); /* 48 samples, 16 a batch */
+  assert_int_equal(get_integer(document, "parameters"), 6 + 36 + 6 + 6 + 60 + 10);
+  assert_string_equal(get_text(config, "backward"), "scan");
+  assert_true(json_is_true(json_object_get(config, "auto")));
+  assert_int_equal(count_lines("e.jsonl"), 3);
+  const json_t *final = final_of(document);
+  json_t *eval = run_json("eval rnn --weights F.safetensors --seq-len 20 --samples 64 --validation 0.25 --json");
+  assert_int_equal(json_object_size(eval), 3);
+  assert_int_equal(get_integer(eval, "samples"), 16);
+  assert_true(fabs(get_real(eval, "loss") - get_real(final, "validation_loss")) < 1e-6);
+  assert_true(fabs(get_real(eval, "accuracy") - get_real(final, "validation_accuracy")) < 1e-12);
+  const json_t *last = json_array_get(rows, 2);
+  assert_true(get_real(last, "loss") == get_real(final, "loss"));
+  json_decref(eval);
+  json_decref(document);
+}
+
+static void test_iterations(void **state) {
+  (void)state;
+  json_t *document =
+      run_json("train rnn " SMALL " --iterations 5 --batch 24 --log i.jsonl --optimizer sgd --momentum 0.9 --clip-norm 1 --json");
+  assert_int_equal(json_array_size(json_object_get(document, "rows")), 5);
+  assert_int_equal(get_integer(document, "steps"), 5);
+  assert_int_equal(get_integer(document, "epochs"), 2); /* 3 batches an epoch */
+  assert_int_equal(count_lines("i.jsonl"), 5);
+  json_decref(document);
+}
+
+/* Every way to the gradient gives the same curve, here in f64. */
+static void test_methods(void **state) {
+  (void)state;
+  const char *const methods[] = {"--algorithm linear", "--algorithm blelloch", "--up-levels 2", "--chunks 4", "--algorithm auto"};
+  const char *line = "train rnn " SMALL " --iterations 6 --dtype f64 --layers 2 --loss all --init orthogonal --json";
+  json_t *bp = run_json("%s --backward bp", line);
+  assert_string_equal(get_text(json_object_get(bp, "config"), "backward"), "bp");
+  for (size_t m = 0; m < sizeof methods / sizeof methods[0]; ++m) {
+    json_t *scan = run_json("%s %s", line, methods[m]);
+    for (size_t i = 0; i < 6; ++i) {
+      const double a = get_real(json_array_get(json_object_get(bp, "rows"), i), "loss");
+      const double b = get_real(json_array_get(json_object_get(scan, "rows"), i), "loss");
+      assert_true(fabs(a - b) < 1e-12);
+    }
+    json_decref(scan);
+  }
+  json_decref(bp);
+}
+
+/* The written data set trains exactly as the one made on the fly. */
+static void test_data(void **state) {
+  (void)state;
+  const char *const losses[] = {"last", "all"};
+  for (int i = 0; i < 2; ++i) {
+    json_t *data = run_json("data bitstream --seq-len 20 --samples 64 --loss %s --out-x DX.npy --out-y DY.npy --json", losses[i]);
+    assert_int_equal(get_integer(data, "samples"), 64);
+    json_decref(data);
+    bppsa_buffer x, y;
+    assert_int_equal(bppsa_npy_load("DX.npy", &x), BPPSA_OK);
+    assert_int_equal(bppsa_npy_load("DY.npy", &y), BPPSA_OK);
+    assert_true(x.view.ndim == 3 && x.view.shape[0] == 64 && x.view.shape[1] == 20 && x.view.shape[2] == 1);
+    assert_int_equal(y.view.dtype, BPPSA_I64);
+    assert_int_equal(y.view.ndim, 1 + i);
+    bppsa_buffer_free(&x);
+    bppsa_buffer_free(&y);
+    json_t *made = run_json("train rnn " SMALL " --iterations 4 --loss %s --json", losses[i]);
+    json_t *read = run_json("train rnn --hidden 6 --data npy:DX.npy,DY.npy --iterations 4 --loss %s --json", losses[i]);
+    assert_true(get_real(final_of(made), "loss") == get_real(final_of(read), "loss"));
+    json_decref(made);
+    json_decref(read);
+  }
+}
+
+/* Weights saved by one run start the next, and bring their architecture. */
+static void test_continue(void **state) {
+  (void)state;
+  assert_runs("train rnn " SMALL " --iterations 2 --layers 2 --dtype f64 --nonlinearity relu --save-weights F.safetensors");
+  json_t *document =
+      run_json("train rnn --seq-len 20 --samples 64 --iterations 1 --weights F.safetensors --save-weights F.safetensors --json");
+  const json_t *config = json_object_get(document, "config");
+  assert_int_equal(get_integer(config, "hidden"), 6);
+  assert_int_equal(get_integer(config, "layers"), 2);
+  assert_string_equal(get_text(config, "dtype"), "f64");
+  assert_string_equal(get_text(config, "nonlinearity"), "relu");
+  json_decref(document);
+  bppsa_safetensors *file = NULL;
+  assert_int_equal(bppsa_safetensors_load("F.safetensors", &file), BPPSA_OK);
+  assert_int_equal(bppsa_safetensors_count(file), 10);
+  assert_string_equal(bppsa_safetensors_metadata(file, "nonlinearity"), "relu");
+  assert_string_equal(bppsa_safetensors_metadata(file, "model"), "rnn");
+  bppsa_safetensors_destroy(file);
+}
+
+static void test_tables(void **state) {
+  (void)state;
+  run_result result = run("train rnn " SMALL " --epochs 2 --validation 0.25 --backward bp");
+  assert_int_equal(result.code, 0);
+  assert_string_equal(result.err, ""); /* progress is for terminals */
+  const char *const words[] = {"sequential BP", "tanh",   "validation loss", "forward",
+                               "backward",      "update", "samples/s",       "final loss"};
+  for (size_t i = 0; i < sizeof words / sizeof words[0]; ++i) {
+    assert_non_null(strstr(result.out, words[i]));
+  }
+  assert_null(strchr(result.out, '\r'));
+  release(&result);
+  result = run("train rnn " SMALL " --iterations 40 --chunks 3");
+  assert_non_null(strstr(result.out, "scan, chunked (3 chunks)"));
+  assert_non_null(strstr(result.out, "\n       40  ")); /* the last iteration has its line */
+  release(&result);
+  result = run("train rnn " SMALL " --iterations 1");
+  assert_non_null(strstr(result.out, "scan, linear, chosen by auto"));
+  release(&result);
+}
+
+/* A learning rate that explodes: stopped where it happens, exit 1, the earlier weights file kept. */
+static void test_explosion(void **state) {
+  (void)state;
+  write_bytes("kept.safetensors", "kept", 4);
+  assert_fails(1, "training step ",
+               "train rnn " SMALL
+               " --nonlinearity relu --optimizer sgd --lr 1e30 --iterations 20 --save-weights kept.safetensors --json");
+  size_t size = 0;
+  char *bytes = read_bytes("kept.safetensors", &size);
+  assert_int_equal(size, 4);
+  free(bytes);
+}
+
+static void test_threads(void **state) {
+  (void)state;
+  const int threads[] = {1, 2, 7};
+  size_t sizes[3];
+  char *bytes[3];
+  for (int i = 0; i < 3; ++i) {
+    assert_runs("train rnn " SMALL " --iterations 5 --chunks 4 --threads %d --save-weights F.safetensors", threads[i]);
+    bytes[i] = read_bytes("F.safetensors", &sizes[i]);
+    assert_int_equal(sizes[i], sizes[0]);
+    assert_memory_equal(bytes[i], bytes[0], sizes[0]);
+  }
+  for (int i = 0; i < 3; ++i) {
+    free(bytes[i]);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_epochs),    cmocka_unit_test(test_iterations),
+                                     cmocka_unit_test(test_methods),   cmocka_unit_test(test_data),
+                                     cmocka_unit_test(test_continue),  cmocka_unit_test(test_tables),
+                                     cmocka_unit_test(test_explosion), cmocka_unit_test(test_threads)};
+  return cmocka_run_group_tests(tests, enter_directory, leave_directory);
+}

@@ -1,0 +1,52 @@
+#!/bin/sh
+# tools/check_floors finds every kind of violation, each planted alone in a small tree, and passes the tree without them.
+set -eu
+check=$1 # the absolute path of tools/check_floors
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+failures=0
+
+plant() { # plant FILE: writes standard input to the file of a fresh tree
+  rm -rf "$tree"
+  mkdir -p "$tree/core" "$tree/scan" "$tree/rnn" "$tree/cli" "$tree/tests/cli"
+  printf '%s\n' '#include <stdio.h>' '#include "core/status.h"' '/* printf(1) and "free(2)" */' \
+    'void f(void) { snprintf(0, 0, "exit(1)"); table->free(0); table.abort(1); bppsa_free(0); }' >"$tree/core/good.c"
+  printf '%s\n' '#include <stdlib.h>' 'void *g(void) { return malloc(1); }' >"$tree/core/alloc.c"
+  printf '%s\n' '#include "scan/scan.h"' 'int main(void) { printf("x"); exit(1); }' >"$tree/cli/good.c"
+  printf '%s\n' '#include "cli/cli.h"' >"$tree/tests/cli/test_good.c"
+  printf '%s\n' '#ifdef BPPSA_WITH_CUDA' '#endif' >"$tree/core/device.c"
+  mkdir -p "$tree/$(dirname "$1")"
+  cat >"$tree/$1"
+}
+expect() { # expect STATUS TEXT
+  status=0
+  output=$("$check" "$tree" 2>&1) || status=$?
+  if [ "$status" -ne "$1" ] || ! printf '%s\n' "$output" | grep -qF -- "$2"; then
+    echo "expected exit $1 and \"$2\", got exit $status and:"
+    printf '%s\n' "$output"
+    failures=$((failures + 1))
+  fi
+}
+
+plant core/nothing.h </dev/null && expect 0 ""
+printf '\n#include "scan/scan.h"\n' | plant core/up.c && expect 1 'core/up.c:2: includes "scan/scan.h" upwards'
+printf '#  include <train/loss.h>\n' | plant rnn/up.h && expect 1 'rnn/up.h:1: includes "train/loss.h" upwards'
+printf '#include "gru/gru.h"\n' | plant rnn/side.c && expect 1 'rnn/side.c:1: includes "gru/gru.h" sideways'
+printf '#include "tests/support/x.h"\n' | plant cli/up.c && expect 1 'cli/up.c:1: includes "tests/support/x.h" upwards'
+printf '#include "bench/x.h"\n' | plant cli/side.c && expect 1 'cli/side.c:1: includes "bench/x.h" sideways'
+printf '#include "scan.h"\n' | plant scan/bare.c && expect 1 'scan/bare.c:1: includes "scan.h" without its folder'
+printf '#include "../core/x.h"\n' | plant scan/dots.c && expect 1 'scan/dots.c:1: includes "../core/x.h"'
+printf 'int x;\n#if BPPSA_WITH_CUDA\n#endif\n' | plant scan/cuda.c && expect 1 'scan/cuda.c:2: BPPSA_WITH_* outside'
+printf '/* a\n b */ void f(void) { printf("x"); }\n' | plant scan/print.c && expect 1 'scan/print.c:2: the library calls printf'
+printf 'void f(void) { fprintf (stderr, "x"); }\n' | plant scan/print.inc && expect 1 'scan/print.inc:1: the library calls fprintf'
+printf 'void f(void) { if (1) exit(1); }\n' | plant rnn/exit.cu && expect 1 'rnn/exit.cu:1: the library calls exit'
+printf 'void f(void) { abort(); }\n' | plant core/abort.c && expect 1 'core/abort.c:1: the library calls abort'
+printf 'void *f(void) { return 1 ? malloc(1) : 0; }\n' | plant scan/m.c && expect 1 'scan/m.c:1: the library calls malloc'
+printf 'void *f(void) { return calloc(1, 1); }\n' | plant scan/c.c && expect 1 'scan/c.c:1: the library calls calloc'
+printf 'void f(void) { g(x), free(x); }\n' | plant scan/f.c && expect 1 'scan/f.c:1: the library calls free'
+rm -rf "$tree" && mkdir "$tree" && expect 1 'no source files'
+
+if [ "$failures" -ne 0 ]; then
+  echo "$failures checks failed"
+  exit 1
+fi

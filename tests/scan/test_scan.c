@@ -1,0 +1,380 @@
+/* The scan executor against the recurrence g_{t-1} = J_tᵀ g_t + u_{t-1}, written out in float64 over explicit matrices. */
+#include <math.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "scan/scan.h"
+#include "tests/support/support.h"
+
+/* One problem: explicit Jᵀ for the reference, and the operands an executor takes. */
+typedef struct {
+  bppsa_scan_config config;
+  int64_t dims[128];
+  double *jt;    /* J_tᵀ of sample b at jt_at(t) + b d_{t-1} d_t */
+  double *g, *u; /* reference gradients and injections, laid out as the executor's */
+  void *typed_jt, *typed_u, *typed_e;
+  void *weights[3], *columns[3];
+  void *seed; /* typed copy of g before the scan: the seed, zeros elsewhere */
+} problem;
+
+static int64_t g_at(const problem *p, int64_t t) {
+  int64_t at = 0;
+  for (int64_t s = 0; s < t; ++s) {
+    at += p->dims[s] * p->config.batch;
+  }
+  return at;
+}
+
+static int64_t jt_at(const problem *p, int64_t t) {
+  int64_t at = 0;
+  for (int64_t s = 1; s < t; ++s) {
+    at += p->dims[s - 1] * p->dims[s] * p->config.batch;
+  }
+  return at;
+}
+
+/* Dense: corners of orthogonal matrices, so that nothing vanishes or explodes. */
+static void make_dense(problem *p, uint64_t seed) {
+  const int64_t n = p->config.jacobians, size = jt_at(p, n + 1);
+  p->jt = bppsa_calloc(size, sizeof(double));
+  for (int64_t t = 1; t <= n; ++t) {
+    const int64_t rows = p->dims[t - 1], columns = p->dims[t], most = rows > columns ? rows : columns;
+    for (int64_t b = 0; b < p->config.batch; ++b) {
+      double *q = orthogonal(seed + 1000 * (uint64_t)t + (uint64_t)b, most, 1);
+      for (int64_t i = 0; i < rows * columns; ++i) {
+        p->jt[jt_at(p, t) + b * rows * columns + i] = q[i / columns * most + i % columns];
+      }
+      bppsa_free(q);
+    }
+  }
+  p->typed_jt = rounded(p->config.dtype, p->jt, size);
+}
+
+static void make_diagonal(problem *p, uint64_t seed) {
+  const int64_t n = p->config.jacobians, h = p->config.dim, b = p->config.batch;
+  double *d = uniform(seed, n * b * h, 0.1);
+  for (int64_t i = 0; i < n * b * h; ++i) {
+    d[i] = d[i] < 0 ? d[i] - 0.95 : d[i] + 0.95;
+  }
+  p->typed_jt = rounded(p->config.dtype, d, n * b * h);
+  p->jt = bppsa_calloc(n * b * h * h, sizeof(double));
+  for (int64_t i = 0; i < n * b * h; ++i) {
+    p->jt[i / h * h * h + i % h * (h + 1)] = d[i];
+  }
+  bppsa_free(d);
+}
+
+/* Recurrent: orthogonal W_k, column factors near 1 in the root of the sum of squares. */
+static void make_recurrent(problem *p, uint64_t seed) {
+  const int64_t n = p->config.jacobians, h = p->config.dim, b = p->config.batch, matrices = p->config.matrices;
+  p->jt = bppsa_calloc(n * b * h * h, sizeof(double));
+  for (int64_t k = 0; k < matrices; ++k) {
+    double *w = orthogonal(seed + 7 * (uint64_t)k, h, 1), *d = uniform(seed + 100 + (uint64_t)k, n * b * h, 0.1);
+    for (int64_t i = 0; i < n * b * h; ++i) {
+      d[i] += 0.9 / sqrt((double)matrices);
+    }
+    p->weights[k] = rounded(p->config.dtype, w, h * h);
+    p->columns[k] = rounded(p->config.dtype, d, n * b * h);
+    for (int64_t i = 0; i < n * b; ++i) {
+      for (int64_t r = 0; r < h; ++r) {
+        for (int64_t c = 0; c < h; ++c) {
+          p->jt[(i * h + r) * h + c] += w[c * h + r] * d[i * h + c]; /* (Wᵀ diag d)[r][c] */
+        }
+      }
+    }
+    bppsa_free(w);
+    bppsa_free(d);
+  }
+  if (p->config.diagonal) {
+    double *e = uniform(seed + 200, n * b * h, 0.2);
+    p->typed_e = rounded(p->config.dtype, e, n * b * h);
+    for (int64_t i = 0; i < n * b * h; ++i) {
+      p->jt[i / h * h * h + i % h * (h + 1)] += e[i];
+    }
+    bppsa_free(e);
+  }
+}
+
+static problem make_problem(const bppsa_scan_config *config, uint64_t seed) {
+  problem p = {.config = *config};
+  const int64_t n = config->jacobians, b = config->batch;
+  for (int64_t t = 0; t <= n; ++t) {
+    p.dims[t] = config->dims != NULL ? config->dims[t] : config->dim;
+  }
+  static void (*const makers[])(problem *, uint64_t) = {make_dense, make_diagonal, make_recurrent};
+  makers[config->element](&p, seed);
+  const int64_t size = g_at(&p, n + 1), last = g_at(&p, n);
+  p.g = uniform(seed + 300, size, 1);
+  memset(p.g, 0, (size_t)last * sizeof *p.g);
+  p.seed = rounded(config->dtype, p.g, size);
+  p.u = uniform(seed + 400, size, config->affine ? 1 : 0);
+  p.typed_u = rounded(config->dtype, p.u, size);
+  for (int64_t t = n; t >= 1; --t) {
+    const int64_t rows = p.dims[t - 1], columns = p.dims[t];
+    for (int64_t s = 0; s < b; ++s) {
+      for (int64_t r = 0; r < rows; ++r) {
+        double sum = p.u[g_at(&p, t - 1) + s * rows + r];
+        for (int64_t c = 0; c < columns; ++c) {
+          sum += p.jt[jt_at(&p, t) + (s * rows + r) * columns + c] * p.g[g_at(&p, t) + s * columns + c];
+        }
+        p.g[g_at(&p, t - 1) + s * rows + r] = sum;
+      }
+    }
+  }
+  return p;
+}
+
+static void free_problem(problem *p) {
+  void *const blocks[] = {p->jt,         p->g,          p->u,          p->typed_jt,   p->typed_u,    p->typed_e, p->weights[0],
+                          p->weights[1], p->weights[2], p->columns[0], p->columns[1], p->columns[2], p->seed};
+  for (size_t i = 0; i < sizeof blocks / sizeof *blocks; ++i) {
+    bppsa_free(blocks[i]);
+  }
+}
+
+/* Runs the plan and returns the gradients (typed). alias: the injections lie in the gradients' own memory. */
+static void *run(const problem *p, const bppsa_scan_plan *plan, const bppsa_device *device, bool alias, int repeats) {
+  const int64_t n = p->config.jacobians, size = g_at(p, n + 1), width = (int64_t)bppsa_dtype_size(p->config.dtype);
+  bppsa_scan_executor *executor = NULL;
+  assert_int_equal(bppsa_scan_executor_create(plan, device, &executor), BPPSA_OK);
+  char *g = bppsa_alloc((size_t)(size * width));
+  assert_non_null(g);
+  const bppsa_scan_operands operands = {.batch = p->config.batch,
+                                        .jt = p->typed_jt,
+                                        .weights = (const void *const *)p->weights,
+                                        .columns = (const void *const *)p->columns,
+                                        .diagonal = p->typed_e,
+                                        .injected = !p->config.affine ? NULL
+                                                    : alias           ? (const void *)g
+                                                                      : p->typed_u,
+                                        .gradients = g};
+  for (int i = 0; i < repeats; ++i) {
+    const int64_t last = g_at(p, n) * width;
+    memcpy(g, alias ? p->typed_u : p->seed, (size_t)(size * width));
+    memcpy(g + last, (const char *)p->seed + last, (size_t)(size * width - last));
+    assert_int_equal(executor->execute(executor, &operands), BPPSA_OK);
+  }
+  bppsa_scan_executor_destroy(executor);
+  return g;
+}
+
+/* All gradients as one tensor: where injections meet, a single g_t may cancel to nothing. */
+static void check(const problem *p, const bppsa_scan_plan *plan, const bppsa_device *device, bool alias) {
+  const int64_t n = p->config.jacobians, width = (int64_t)bppsa_dtype_size(p->config.dtype);
+  const int64_t first = g_at(p, p->config.input || n == 0 ? 0 : 1), count = g_at(p, n + 1) - first;
+  char *g = run(p, plan, device, alias, 1);
+  const double r = residual(p->config.dtype, g + first * width, p->g + first, count, sqrt((double)(n > 0 ? n : 1)));
+  if (!(r < 30)) {
+    fail_msg("%s n=%lld alias=%d: residual %g", bppsa_scan_algorithm_name(bppsa_scan_plan_config(plan)->algorithm), (long long)n,
+             alias, r);
+  }
+  bppsa_free(g);
+}
+
+static const struct {
+  bppsa_scan_algorithm algorithm;
+  int64_t up_levels, chunks;
+} variants[] = {{BPPSA_SCAN_AUTO, 0, 0},     {BPPSA_SCAN_LINEAR, 0, 0},   {BPPSA_SCAN_BLELLOCH, -1, 0},
+                {BPPSA_SCAN_BLELLOCH, 1, 0}, {BPPSA_SCAN_BLELLOCH, 2, 0}, {BPPSA_SCAN_BLELLOCH, 3, 0},
+                {BPPSA_SCAN_CHUNKED, 0, 0},  {BPPSA_SCAN_CHUNKED, 0, 1},  {BPPSA_SCAN_CHUNKED, 0, 2},
+                {BPPSA_SCAN_CHUNKED, 0, 3},  {BPPSA_SCAN_CHUNKED, 0, 7},  {BPPSA_SCAN_CHUNKED, 0, 1000}};
+
+static void check_variants(const bppsa_scan_config *base, const bppsa_device *device, uint64_t seed) {
+  problem p = make_problem(base, seed);
+  for (size_t v = 0; v < sizeof variants / sizeof *variants; ++v) {
+    bppsa_scan_config c = *base;
+    c.algorithm = variants[v].algorithm;
+    c.up_levels = variants[v].up_levels;
+    c.chunks = variants[v].chunks;
+    bppsa_scan_plan *plan = NULL;
+    assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_OK);
+    check(&p, plan, device, false);
+    if (c.affine) {
+      check(&p, plan, device, true);
+    }
+    bppsa_scan_plan_destroy(plan);
+  }
+  free_problem(&p);
+}
+
+static const int64_t lengths[] = {0, 1, 2, 3, 5, 10, 16, 31, 50, 67};
+
+static void check_element(bppsa_element element, int64_t matrices, bool diagonal) {
+  static const int64_t sizes[] = {1, 2, 5, 20}, batches[] = {1, 3, 17};
+  bppsa_device *device = cpu_device(2);
+  uint64_t seed = 1;
+  for (size_t l = 0; l < sizeof lengths / sizeof *lengths; ++l) {
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; ++s) {
+      for (int bits = 0; bits < 8; ++bits, ++seed) {
+        bppsa_scan_config c = bppsa_scan_config_default();
+        c.element = element;
+        c.matrices = matrices;
+        c.diagonal = diagonal;
+        c.dtype = (bits & 1) != 0 ? BPPSA_F64 : BPPSA_F32;
+        c.affine = (bits & 2) != 0;
+        c.input = (bits & 4) != 0;
+        c.jacobians = lengths[l];
+        c.dim = sizes[s];
+        c.batch = batches[seed % 3];
+        check_variants(&c, device, seed);
+      }
+    }
+  }
+  bppsa_device_destroy(device);
+}
+
+static void test_dense(void **state) {
+  (void)state;
+  check_element(BPPSA_ELEMENT_DENSE, 1, false);
+}
+
+static void test_diagonal(void **state) {
+  (void)state;
+  check_element(BPPSA_ELEMENT_DIAGONAL, 1, false);
+}
+
+static void test_recurrent_rnn(void **state) {
+  (void)state;
+  check_element(BPPSA_ELEMENT_RECURRENT, 1, false);
+}
+
+static void test_recurrent_gru(void **state) {
+  (void)state;
+  check_element(BPPSA_ELEMENT_RECURRENT, 3, true);
+}
+
+static void test_differing_sizes(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(2);
+  static const int64_t some[] = {3, 8, 1, 5, 2, 9, 4};
+  int64_t dims[128];
+  for (uint64_t seed = 0; seed < 60; ++seed) {
+    bppsa_scan_config c = bppsa_scan_config_default();
+    c.dtype = seed % 2 == 0 ? BPPSA_F32 : BPPSA_F64;
+    c.affine = seed % 3 == 0;
+    c.input = seed % 5 < 3;
+    c.batch = 1 + (int64_t)(seed % 11);
+    c.jacobians = (int64_t)(seed % 23);
+    for (int64_t t = 0; t <= c.jacobians; ++t) {
+      dims[t] = some[(seed * 5 + (uint64_t)(t * t)) % 7];
+    }
+    c.dims = dims;
+    check_variants(&c, device, seed + 5000);
+  }
+  bppsa_device_destroy(device);
+}
+
+static void test_large_size(void **state) { /* blocks of one sample */
+  (void)state;
+  bppsa_device *device = cpu_device(2);
+  bppsa_scan_config c = bppsa_scan_config_default();
+  c.element = BPPSA_ELEMENT_RECURRENT;
+  c.jacobians = 21;
+  c.dim = 131;
+  c.batch = 3;
+  c.affine = c.input = true;
+  check_variants(&c, device, 77);
+  bppsa_device_destroy(device);
+}
+
+/* The same bits with 1, 2 and 7 threads, and when executed again; a smaller batch gives the same bits as a plan made for it. */
+static void test_bits(void **state) {
+  (void)state;
+  for (size_t v = 0; v < sizeof variants / sizeof *variants; ++v) {
+    bppsa_scan_config c = bppsa_scan_config_default();
+    c.algorithm = variants[v].algorithm;
+    c.up_levels = variants[v].up_levels;
+    c.chunks = variants[v].chunks;
+    c.element = BPPSA_ELEMENT_RECURRENT;
+    c.matrices = 2;
+    c.diagonal = c.affine = c.input = true;
+    c.jacobians = 100;
+    c.dim = 13;
+    c.batch = 19;
+    problem p = make_problem(&c, 9);
+    bppsa_scan_plan *plan = NULL, *larger = NULL;
+    assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_OK);
+    c.batch = 30;
+    assert_int_equal(bppsa_scan_plan_create(&c, &larger), BPPSA_OK);
+    bppsa_device *devices[] = {cpu_device(1), cpu_device(2), cpu_device(7)};
+    void *first = run(&p, plan, devices[0], false, 1);
+    const size_t bytes = (size_t)g_at(&p, 101) * sizeof(float);
+    for (size_t d = 0; d < 3; ++d) {
+      void *again = run(&p, d == 1 ? larger : plan, devices[d], false, 2);
+      assert_memory_equal(first, again, bytes);
+      bppsa_free(again);
+      bppsa_device_destroy(devices[d]);
+    }
+    bppsa_free(first);
+    bppsa_scan_plan_destroy(plan);
+    bppsa_scan_plan_destroy(larger);
+    free_problem(&p);
+  }
+}
+
+static void test_execute_allocates_nothing(void **state) {
+  (void)state;
+  bppsa_scan_config c = bppsa_scan_config_default();
+  c.jacobians = 40;
+  c.dim = 6;
+  problem p = make_problem(&c, 3);
+  bppsa_scan_plan *plan = NULL;
+  bppsa_scan_executor *executor = NULL;
+  bppsa_device *device = cpu_device(2);
+  assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_OK);
+  assert_int_equal(bppsa_scan_executor_create(plan, device, &executor), BPPSA_OK);
+  bppsa_scan_operands operands = {.batch = 1, .jt = p.typed_jt, .gradients = p.seed};
+  bppsa_alloc_fail_at(1);
+  const bppsa_status status = executor->execute(executor, &operands);
+  const int64_t calls = bppsa_alloc_calls();
+  bppsa_alloc_fail_at(0);
+  assert_int_equal(status, BPPSA_OK);
+  assert_int_equal(calls, 0);
+  operands.batch = 2;
+  assert_int_equal(executor->execute(executor, &operands), BPPSA_ERR_ARGUMENT);
+  operands.batch = 1;
+  operands.jt = NULL;
+  assert_int_equal(executor->execute(executor, &operands), BPPSA_ERR_ARGUMENT);
+  bppsa_scan_executor_destroy(executor);
+  bppsa_scan_plan_destroy(plan);
+  bppsa_device_destroy(device);
+  free_problem(&p);
+}
+
+static void test_allocation_failure(void **state) {
+  (void)state;
+  const int64_t dims[] = {2, 3, 5, 7, 4, 3, 2, 6};
+  bppsa_scan_config c = bppsa_scan_config_default();
+  c.jacobians = 7;
+  c.dims = dims;
+  bppsa_scan_plan *plan = NULL;
+  bppsa_device *device = cpu_device(2);
+  assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_OK);
+  const int64_t live = bppsa_alloc_live();
+  for (int64_t call = 1; call <= 6; ++call) {
+    bppsa_scan_executor *executor = NULL;
+    bppsa_alloc_fail_at(call);
+    const bppsa_status status = bppsa_scan_executor_create(plan, device, &executor);
+    bppsa_alloc_fail_at(0);
+    assert_int_equal(status, call <= 5 ? BPPSA_ERR_MEMORY : BPPSA_OK);
+    bppsa_scan_executor_destroy(executor);
+    assert_int_equal(bppsa_alloc_live(), live);
+  }
+  bppsa_scan_plan_destroy(plan);
+  bppsa_device_destroy(device);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_dense),
+      cmocka_unit_test(test_diagonal),
+      cmocka_unit_test(test_recurrent_rnn),
+      cmocka_unit_test(test_recurrent_gru),
+      cmocka_unit_test(test_differing_sizes),
+      cmocka_unit_test(test_large_size),
+      cmocka_unit_test(test_bits),
+      cmocka_unit_test(test_execute_allocates_nothing),
+      cmocka_unit_test(test_allocation_failure),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

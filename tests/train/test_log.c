@@ -1,0 +1,117 @@
+/* The JSON-lines log. */
+#include <locale.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "core/alloc.h"
+#include "train/log.h"
+
+#define PATH "train_log.jsonl"
+
+static const bppsa_train_record record = {.step = 3,
+                                          .epoch = 2,
+                                          .loss = 0.1,
+                                          .accuracy = 0.5,
+                                          .grad_norm = 1e-300,
+                                          .forward_s = 0.25,
+                                          .backward_s = 1.0 / 3.0,
+                                          .update_s = 1e-6,
+                                          .samples_per_s = 12345.678};
+
+static void lines_have_the_keys(void **state) {
+  (void)state;
+  static const char *const keys[] = {"loss",     "accuracy",      "grad_norm",       "forward_s",          "backward_s",
+                                     "update_s", "samples_per_s", "validation_loss", "validation_accuracy"};
+  const double values[] = {0.1, 0.5, 1e-300, 0.25, 1.0 / 3.0, 1e-6, 12345.678, 0.75, 0.625};
+  bppsa_log *log = NULL;
+  (void)setlocale(LC_ALL, "de_DE.UTF-8"); /* where it is installed, a decimal comma */
+  assert_int_equal(bppsa_log_create(PATH, &log), BPPSA_OK);
+  bppsa_train_record with = record;
+  with.has_validation = true;
+  with.validation_loss = 0.75;
+  with.validation_accuracy = 0.625;
+  assert_int_equal(bppsa_log_write(log, &record), BPPSA_OK);
+  assert_int_equal(bppsa_log_write(log, &with), BPPSA_OK);
+  (void)setlocale(LC_ALL, "C");
+  FILE *file = fopen(PATH, "r"); /* before closing: lines are there as soon as they are written */
+  assert_non_null(file);
+  char text[1024];
+  for (size_t i = 0; i < 2; ++i) {
+    assert_non_null(fgets(text, sizeof text, file));
+    json_t *line = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(line);
+    assert_int_equal(json_integer_value(json_object_get(line, "step")), 3);
+    assert_int_equal(json_integer_value(json_object_get(line, "epoch")), 2);
+    const size_t reals = i == 0 ? 7 : 9;
+    assert_int_equal(json_object_size(line), 2 + reals);
+    for (size_t k = 0; k < reals; ++k) {
+      assert_true(json_is_number(json_object_get(line, keys[k])));
+      assert_true(json_number_value(json_object_get(line, keys[k])) == values[k]);
+    }
+    json_decref(line);
+  }
+  assert_null(fgets(text, sizeof text, file));
+  (void)fclose(file);
+  assert_int_equal(bppsa_log_close(log), BPPSA_OK);
+  assert_int_equal(bppsa_log_close(NULL), BPPSA_OK);
+}
+
+static void nonfinite_numbers_are_null_and_the_file_starts_empty(void **state) {
+  (void)state;
+  bppsa_log *log = NULL;
+  bppsa_train_record bad = record;
+  bad.loss = (double)NAN;
+  bad.grad_norm = (double)INFINITY;
+  bad.samples_per_s = -(double)INFINITY;
+  assert_int_equal(bppsa_log_create(PATH, &log), BPPSA_OK);
+  assert_int_equal(bppsa_log_write(log, &bad), BPPSA_OK);
+  assert_int_equal(bppsa_log_close(log), BPPSA_OK);
+  json_t *line = json_load_file(PATH, JSON_REJECT_DUPLICATES, NULL); /* one document: the earlier lines are gone */
+  assert_non_null(line);
+  assert_true(json_is_null(json_object_get(line, "loss")));
+  assert_true(json_is_null(json_object_get(line, "grad_norm")));
+  assert_true(json_is_null(json_object_get(line, "samples_per_s")));
+  assert_true(json_is_number(json_object_get(line, "accuracy")));
+  json_decref(line);
+}
+
+static void failures_name_the_path(void **state) {
+  (void)state;
+  const int64_t live = bppsa_alloc_live();
+  bppsa_log *log = NULL;
+  assert_int_equal(bppsa_log_create("no/such/folder/log.jsonl", &log), BPPSA_ERR_IO);
+  assert_null(log);
+  assert_non_null(strstr(bppsa_last_error(), "log no/such/folder/log.jsonl: cannot be opened for writing"));
+  if (access("/dev/full", W_OK) == 0) {
+    assert_int_equal(bppsa_log_create("/dev/full", &log), BPPSA_OK);
+    assert_int_equal(bppsa_log_write(log, &record), BPPSA_ERR_IO);
+    assert_non_null(strstr(bppsa_last_error(), "log /dev/full: cannot be written: No space left on device"));
+    assert_int_equal(bppsa_log_close(log), BPPSA_OK);
+  }
+  for (int64_t call = 1; call <= 2; ++call) {
+    log = NULL;
+    bppsa_alloc_fail_at(call);
+    assert_int_equal(bppsa_log_create(PATH, &log), BPPSA_ERR_MEMORY);
+    bppsa_alloc_fail_at(0);
+    assert_null(log);
+  }
+  assert_int_equal(bppsa_alloc_live(), live);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(lines_have_the_keys),
+      cmocka_unit_test(nonfinite_numbers_are_null_and_the_file_starts_empty),
+      cmocka_unit_test(failures_name_the_path),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

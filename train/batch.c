@@ -1,0 +1,108 @@
+#include "train/batch.h"
+
+#include "core/alloc.h"
+#include "train/blocks.h"
+
+static bppsa_status create_buffers(bppsa_batch *b, bool gradients) {
+  const bppsa_dataset *dataset = b->dataset;
+  const int64_t rows = dataset->labels_per_step ? dataset->seq_len : 1;
+  const int64_t x_shape[3] = {dataset->seq_len, b->capacity, dataset->input};
+  const int64_t seed_shape[3] = {rows, b->capacity, b->model->classes};
+  int64_t labels;
+  if (!bppsa_mul(rows, b->capacity, &labels)) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "batch: %lld labels of %lld steps are too many", (long long)b->capacity, (long long)rows);
+  }
+  BPPSA_TRY(bppsa_buffer_create(NULL, b->model->dtype, 3, x_shape, &b->x));
+  if (gradients) {
+    BPPSA_TRY(bppsa_buffer_create(NULL, b->model->dtype, 3, seed_shape, &b->seed));
+  }
+  b->labels = bppsa_calloc(labels, sizeof *b->labels);
+  b->indices = bppsa_calloc(b->capacity, sizeof *b->indices);
+  return b->labels != NULL && b->indices != NULL ? BPPSA_OK : BPPSA_ERR_MEMORY;
+}
+
+bppsa_status bppsa_batch_create(bppsa_model *model, const bppsa_dataset *dataset, const bppsa_device *device, int64_t capacity,
+                                bool gradients, bppsa_batch *batch) {
+  if (model->dtype != BPPSA_F32 && model->dtype != BPPSA_F64) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "model: dtype %s, expected f32 or f64", bppsa_dtype_name(model->dtype));
+  }
+  if (dataset->classes > model->classes) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "data set: labels reach %lld, expected 0 .. %lld: the model has %lld classes",
+                      (long long)dataset->classes - 1, (long long)model->classes - 1, (long long)model->classes);
+  }
+  bppsa_batch made = {.model = model, .dataset = dataset, .device = device, .capacity = capacity};
+  const bppsa_status status = create_buffers(&made, gradients);
+  if (status != BPPSA_OK) {
+    bppsa_batch_free(&made);
+    return status;
+  }
+  *batch = made;
+  return BPPSA_OK;
+}
+
+void bppsa_batch_free(bppsa_batch *batch) {
+  bppsa_buffer_free(&batch->x);
+  bppsa_buffer_free(&batch->seed);
+  bppsa_free(batch->labels);
+  bppsa_free(batch->indices);
+  *batch = (bppsa_batch){0};
+}
+
+bppsa_status bppsa_batch_fill(bppsa_batch *batch, int64_t count) {
+  const int64_t shape[3] = {batch->dataset->seq_len, count, batch->dataset->input};
+  batch->count = count;
+  batch->x_view = bppsa_view_make(batch->x.view.data, batch->model->dtype, 3, shape);
+  return bppsa_dataset_fill(batch->dataset, batch->device, count, batch->indices, &batch->x_view, batch->labels);
+}
+
+bppsa_status bppsa_batch_forward(bppsa_batch *batch) {
+  const bool per_step = batch->dataset->labels_per_step;
+  const int64_t shape[3] = {batch->dataset->seq_len, batch->count, batch->model->classes};
+  BPPSA_TRY(batch->model->ops->forward(batch->model, &batch->x_view, NULL, &batch->logits));
+  const bppsa_view expected =
+      bppsa_view_make(batch->logits.data, batch->model->dtype, per_step ? 3 : 2, per_step ? shape : shape + 1);
+  if (!bppsa_view_same_shape(&batch->logits, &expected)) {
+    char found_text[BPPSA_SHAPE_TEXT], expected_text[BPPSA_SHAPE_TEXT];
+    return bppsa_fail(BPPSA_ERR_SHAPE, "logits: shape %s, expected %s: the labels are per %s",
+                      bppsa_shape_text(batch->logits.ndim, batch->logits.shape, found_text, sizeof found_text),
+                      bppsa_shape_text(expected.ndim, expected.shape, expected_text, sizeof expected_text),
+                      per_step ? "step" : "sample");
+  }
+  batch->dlogits = expected;
+  batch->dlogits.data = batch->seed.view.data;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_batch_loss(bppsa_batch *batch, bppsa_loss_result *result) {
+  const bppsa_view *seed = batch->dlogits.data == NULL ? NULL : &batch->dlogits;
+  return bppsa_cross_entropy(batch->device, &batch->logits, batch->labels, seed, result);
+}
+
+void bppsa_batch_describe(const bppsa_batch *batch, const bppsa_nonfinite *found, bppsa_line *line) {
+  const char *comma = " in";
+  bppsa_line_add(line, "non-finite %s", found->what);
+  if (found->name != NULL) {
+    bppsa_line_add(line, " %s", found->name); /* "gradient of" NAME */
+  }
+  if (found->layer >= 0) {
+    bppsa_line_add(line, "%s layer %lld", comma, (long long)found->layer);
+    comma = ",";
+  }
+  if (found->step >= 0) {
+    bppsa_line_add(line, "%s time step %lld", comma, (long long)found->step);
+    comma = ",";
+  }
+  if (found->sample >= 0 && found->sample < batch->count) {
+    bppsa_line_add(line, "%s sample %lld of the batch (data set index %lld)", comma, (long long)found->sample,
+                   (long long)batch->indices[found->sample]);
+  }
+}
+
+void bppsa_batch_describe_nonfinite(bppsa_batch *batch, const char *otherwise, bppsa_line *line) {
+  bppsa_nonfinite found;
+  if (batch->model->ops->find_nonfinite(batch->model, &found) || bppsa_model_parameter_nonfinite(batch->model, true, &found)) {
+    bppsa_batch_describe(batch, &found, line);
+  } else {
+    bppsa_line_add(line, "non-finite %s", otherwise);
+  }
+}

@@ -1,0 +1,113 @@
+#include "train/dataset.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/philox.h"
+#include "train/blocks.h"
+#include "train/dataset_kinds.h"
+
+typedef bppsa_status (*dataset_create)(const char *argument, const bppsa_dataset_options *options, bppsa_dataset **dataset);
+
+static const struct {
+  const char *name;
+  dataset_create create;
+} kinds[] = {{"bitstream", bppsa_dataset_bitstream}, {"npy", bppsa_dataset_npy}};
+
+bppsa_dataset_options bppsa_dataset_options_default(void) {
+  return (bppsa_dataset_options){0};
+}
+
+static bppsa_status check_count(const char *name, int64_t value) {
+  if (value < 0 || value > BPPSA_MAX_SAMPLES) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "data set: %s is %lld, expected 1 .. %lld", name, (long long)value,
+                      (long long)BPPSA_MAX_SAMPLES);
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_dataset_create(const char *spec, const bppsa_dataset_options *options, bppsa_dataset **dataset) {
+  if (spec == NULL || options == NULL || dataset == NULL) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "data set: spec, options and dataset must not be NULL");
+  }
+  BPPSA_TRY(check_count("the number of samples", options->samples));
+  BPPSA_TRY(check_count("the sequence length", options->seq_len));
+  const char *colon = strchr(spec, ':');
+  const size_t length = colon == NULL ? strlen(spec) : (size_t)(colon - spec);
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; ++i) {
+    if (strlen(kinds[i].name) == length && strncmp(spec, kinds[i].name, length) == 0) {
+      return kinds[i].create(colon == NULL ? NULL : colon + 1, options, dataset);
+    }
+  }
+  return bppsa_fail(BPPSA_ERR_ARGUMENT, "data set '%.100s': unknown kind, expected bitstream or npy:X,Y", spec);
+}
+
+void bppsa_dataset_destroy(bppsa_dataset *dataset) {
+  if (dataset != NULL) {
+    dataset->ops->destroy(dataset);
+  }
+}
+
+/* x is [T, count, I], contiguous, on the host, f32 or f64. */
+static bppsa_status check_x(const bppsa_dataset *dataset, int64_t count, const bppsa_view *x) {
+  char found[BPPSA_SHAPE_TEXT];
+  if (x->ndim != 3 || x->shape[0] != dataset->seq_len || x->shape[1] != count || x->shape[2] != dataset->input) {
+    return bppsa_fail(BPPSA_ERR_SHAPE, "batch input: shape %s, expected [%lld, %lld, %lld]",
+                      bppsa_shape_text(x->ndim, x->shape, found, sizeof found), (long long)dataset->seq_len, (long long)count,
+                      (long long)dataset->input);
+  }
+  if ((x->dtype != BPPSA_F32 && x->dtype != BPPSA_F64) || x->device != BPPSA_CPU || !bppsa_view_contiguous(x)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "batch input: expected a contiguous host array of f32 or f64");
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_dataset_fill(const bppsa_dataset *dataset, const bppsa_device *device, int64_t count, const int64_t *indices,
+                                const bppsa_view *x, int64_t *labels) {
+  if (count < 1) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "batch: %lld samples, expected at least 1", (long long)count);
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    if (indices[i] < 0 || indices[i] >= dataset->samples) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "batch: data set index %lld at position %lld, expected 0 .. %lld",
+                        (long long)indices[i], (long long)i, (long long)dataset->samples - 1);
+    }
+  }
+  if (x != NULL) {
+    BPPSA_TRY(check_x(dataset, count, x));
+  }
+  dataset->ops->fill(dataset, bppsa_threads(device), count, indices, x, labels);
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_split_make(int64_t samples, double fraction, bppsa_split *split) {
+  if (samples < 1 || samples > BPPSA_MAX_SAMPLES) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "split: %lld samples, expected 1 .. %lld", (long long)samples,
+                      (long long)BPPSA_MAX_SAMPLES);
+  }
+  if (!(fraction >= 0.0 && fraction < 1.0)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "validation fraction %g, expected 0 <= fraction < 1", fraction);
+  }
+  const int64_t validation = (int64_t)llround((double)samples * fraction);
+  if (fraction > 0.0 && (validation == 0 || validation == samples)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "validation fraction %g of %lld samples leaves none for %s, expected at least one",
+                      fraction, (long long)samples, validation == 0 ? "validation" : "training");
+  }
+  *split = (bppsa_split){.train = samples - validation, .validation = validation};
+  return BPPSA_OK;
+}
+
+void bppsa_shuffle(uint64_t seed, int64_t epoch, int64_t count, int64_t *order) {
+  const uint64_t stream = BPPSA_STREAM_SHUFFLE + ((uint64_t)epoch << 8);
+  for (int64_t i = 0; i < count; ++i) {
+    order[i] = i;
+  }
+  for (int64_t i = count - 1; i > 0; --i) {
+    const int64_t j = (int64_t)bppsa_random_below(seed, stream, (uint64_t)i, (uint64_t)i + 1);
+    const int64_t moved = order[i];
+    order[i] = order[j];
+    order[j] = moved;
+  }
+}

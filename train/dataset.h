@@ -1,0 +1,95 @@
+/* Data sets of labelled sequences.
+ *
+ * A data set is a table of functions and a few numbers. Samples are made or copied into a batch's buffers when they are
+ * asked for; any sample can be had at any time, by any thread, and is the same every time.
+ *
+ *     bitstream   BPPSA eq. 8: class c uniform in 0..9, x_t ~ Bernoulli(0.05 + 0.1 c), I = 1. Made on the fly from the
+ *                 counter-based generator: 32 000 sequences of 30 000 bits occupy no memory. The first t steps of a
+ *                 sample depend on the seed and the sample's index alone, not on T or N.
+ *     npy:X,Y     X [N,T,I] f32 or f64, Y integers [N], or [N,T] when there is a label per step.
+ */
+#ifndef BPPSA_TRAIN_DATASET_H
+#define BPPSA_TRAIN_DATASET_H
+
+#include "core/device.h"
+#include "core/view.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define BPPSA_MAX_SAMPLES INT32_MAX /* samples, and steps of a sample */
+
+typedef struct bppsa_dataset bppsa_dataset;
+
+typedef struct {
+  const char *name; /* "bitstream" */
+
+  /* As bppsa_dataset_fill; the arguments have been checked. Must not allocate. */
+  void (*fill)(const bppsa_dataset *dataset, int32_t threads, int64_t count, const int64_t *indices, const bppsa_view *x,
+               int64_t *labels);
+  void (*destroy)(bppsa_dataset *dataset);
+} bppsa_dataset_ops;
+
+struct bppsa_dataset {
+  const bppsa_dataset_ops *ops;
+  int64_t samples;      /* N >= 1 */
+  int64_t seq_len;      /* T >= 1 */
+  int64_t input;        /* I >= 1 */
+  int64_t classes;      /* C: every label is in 0 .. C - 1 */
+  bool labels_per_step; /* labels are [T, b], otherwise [b] */
+};
+
+typedef struct {
+  int64_t samples;      /* 0: 32 000 for bitstream, the file's for npy */
+  int64_t seq_len;      /* 0: 1000 for bitstream, the file's for npy */
+  uint64_t seed;        /* bitstream only */
+  bool labels_per_step; /* a label for every step (loss all) */
+} bppsa_dataset_options;
+
+bppsa_dataset_options bppsa_dataset_options_default(void);
+
+/* spec: "bitstream" or "npy:X,Y". ERR_ARGUMENT: an unknown kind (the message lists the known), a count out of range or
+ * one that contradicts the files, a label out of range or a value that is not finite (the message gives its index).
+ * ERR_SHAPE: files that disagree or are empty. ERR_UNSUPPORTED: a dtype. ERR_IO, ERR_FORMAT, ERR_MEMORY: as bppsa_npy_load. */
+bppsa_status bppsa_dataset_create(const char *spec, const bppsa_dataset_options *options, bppsa_dataset **dataset);
+void bppsa_dataset_destroy(bppsa_dataset *dataset); /* NULL is legal */
+
+/* Fills a batch: x [T, count, I] f32 or f64, labels [count] or [T, count]. Either may be NULL. indices: size count >= 1,
+ * each in 0 .. N-1. device gives the number of threads (NULL: one); the values do not depend on it. Allocates nothing.
+ * ERR_ARGUMENT, ERR_SHAPE. */
+bppsa_status bppsa_dataset_fill(const bppsa_dataset *dataset, const bppsa_device *device, int64_t count, const int64_t *indices,
+                                const bppsa_view *x, int64_t *labels);
+
+/* Called now and then with the samples written so far. */
+typedef void (*bppsa_dataset_progress)(void *context, int64_t done, int64_t total);
+
+/* Writes X [N,T,I] of `dtype` (f32 or f64) and Y int64 [N] or [N,T] as NPY files, a few samples at a time. Neither file
+ * appears before both are complete. progress may be NULL. ERR_ARGUMENT, ERR_IO, ERR_MEMORY. */
+bppsa_status bppsa_dataset_write(const bppsa_dataset *dataset, const bppsa_device *device, bppsa_dtype dtype, const char *x_path,
+                                 const char *y_path, bppsa_dataset_progress progress, void *context);
+
+/* Which samples are trained on and which are held out. */
+typedef struct {
+  int64_t train;      /* samples 0 .. train-1 */
+  int64_t validation; /* samples train .. train+validation-1 */
+} bppsa_split;
+
+/* Holds out the last round(samples * fraction). fraction in [0, 1). ERR_ARGUMENT: out of range, or one of the two parts
+ * would be empty although fraction > 0. */
+bppsa_status bppsa_split_make(int64_t samples, double fraction, bppsa_split *split);
+
+/* The order in which epoch `epoch` (from 1) visits samples 0 .. count-1: Fisher-Yates with numbers keyed by (seed, epoch).
+ * order: size count, overwritten. */
+void bppsa_shuffle(uint64_t seed, int64_t epoch, int64_t count, int64_t *order);
+
+/* Where a run stands in its data: all there is to store to continue it. */
+typedef struct {
+  int64_t epoch;    /* from 1 */
+  int64_t position; /* samples of this epoch already used */
+} bppsa_batch_cursor;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

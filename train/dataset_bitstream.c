@@ -1,0 +1,91 @@
+/* The bitstream task, BPPSA eq. 8.
+ *
+ * Sample s has class c = number s of the label stream, uniform in 0..9. Its bit t is lane t % 4 of block (s, t / 4) of the
+ * bit stream, compared with (0.05 + 0.1 c) 2^32, rounded down.
+ */
+#include "core/alloc.h"
+#include "core/philox.h"
+#include "train/blocks.h"
+#include "train/dataset_kinds.h"
+
+enum { CLASSES = 10, DEFAULT_SAMPLES = 32000, DEFAULT_SEQ_LEN = 1000, STEPS_PER_TASK = 256 };
+
+typedef struct {
+  bppsa_dataset base;
+  uint64_t seed;
+} bitstream;
+
+static int64_t sample_class(uint64_t seed, int64_t sample) {
+  return (int64_t)bppsa_random_below(seed, BPPSA_STREAM_LABELS, (uint64_t)sample, CLASSES);
+}
+
+/* Bits first .. end-1 of one sample into x[t * stride]; first is a multiple of 4. */
+static void sample_bits(uint64_t seed, int64_t sample, int64_t first, int64_t end, bppsa_dtype dtype, void *x, int64_t stride) {
+  const uint32_t threshold = (uint32_t)((uint64_t)(1 + 2 * sample_class(seed, sample)) * (UINT64_C(1) << 32) / 20);
+  for (int64_t t = first; t < end; t += 4) {
+    uint32_t random[4];
+    bppsa_random_block(seed, BPPSA_STREAM_BITS, (uint64_t)sample << 32 | (uint64_t)t >> 2, random);
+    for (int64_t lane = 0; lane < 4 && t + lane < end; ++lane) {
+      const bool bit = random[lane] < threshold;
+      if (dtype == BPPSA_F32) {
+        ((float *)x)[(t + lane) * stride] = bit ? 1.0f : 0.0f;
+      } else {
+        ((double *)x)[(t + lane) * stride] = bit ? 1.0 : 0.0;
+      }
+    }
+  }
+}
+
+/* Threads share out the time steps, so that each writes rows of its own. */
+static void bitstream_fill(const bppsa_dataset *dataset, int32_t threads, int64_t count, const int64_t *indices,
+                           const bppsa_view *x, int64_t *labels) {
+  const uint64_t seed = ((const bitstream *)dataset)->seed;
+  const int64_t steps = dataset->seq_len;
+  if (labels != NULL) {
+    const int64_t rows = dataset->labels_per_step ? steps : 1;
+    for (int64_t s = 0; s < count; ++s) {
+      labels[s] = sample_class(seed, indices[s]);
+    }
+    for (int64_t i = count; i < rows * count; ++i) {
+      labels[i] = labels[i - count];
+    }
+  }
+  if (x == NULL) {
+    return;
+  }
+  const int64_t tasks = (steps + STEPS_PER_TASK - 1) / STEPS_PER_TASK;
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1 && tasks > 1)
+  for (int64_t task = 0; task < tasks; ++task) {
+    const int64_t first = task * STEPS_PER_TASK;
+    const int64_t end = bppsa_min(first + STEPS_PER_TASK, steps);
+    for (int64_t s = 0; s < count; ++s) {
+      char *column = (char *)x->data + (size_t)s * bppsa_dtype_size(x->dtype);
+      sample_bits(seed, indices[s], first, end, x->dtype, column, count);
+    }
+  }
+}
+
+static void bitstream_destroy(bppsa_dataset *dataset) {
+  bppsa_free(dataset);
+}
+
+static const bppsa_dataset_ops bitstream_ops = {"bitstream", bitstream_fill, bitstream_destroy};
+
+bppsa_status bppsa_dataset_bitstream(const char *argument, const bppsa_dataset_options *options, bppsa_dataset **dataset) {
+  if (argument != NULL) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "data set 'bitstream:%.100s': bitstream takes nothing after a colon", argument);
+  }
+  bitstream *made = bppsa_calloc(1, sizeof *made);
+  if (made == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  made->base = (bppsa_dataset){.ops = &bitstream_ops,
+                               .samples = options->samples == 0 ? DEFAULT_SAMPLES : options->samples,
+                               .seq_len = options->seq_len == 0 ? DEFAULT_SEQ_LEN : options->seq_len,
+                               .input = 1,
+                               .classes = CLASSES,
+                               .labels_per_step = options->labels_per_step};
+  made->seed = options->seed;
+  *dataset = &made->base;
+  return BPPSA_OK;
+}

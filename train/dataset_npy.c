@@ -1,0 +1,208 @@
+/* A pair of NPY files, held in memory as they are: X [N,T,I] f32 or f64 and Y [N] or [N,T], converted to int64. */
+#include <math.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/npy.h"
+#include "train/blocks.h"
+#include "train/dataset_kinds.h"
+
+typedef struct {
+  bppsa_dataset base;
+  bppsa_buffer x; /* [N, T, I] */
+  bppsa_buffer y; /* [N] or [N, T], as in the file */
+} npy_dataset;
+
+/* Element i of an integer view; false where it does not fit in int64 or the dtype is no integer. */
+static bool integer_at(const bppsa_view *view, int64_t i, int64_t *value) {
+  switch (view->dtype) {
+  case BPPSA_I64:
+    *value = ((const int64_t *)view->data)[i];
+    return true;
+  case BPPSA_I32:
+    *value = ((const int32_t *)view->data)[i];
+    return true;
+  case BPPSA_I16:
+    *value = ((const int16_t *)view->data)[i];
+    return true;
+  case BPPSA_I8:
+    *value = ((const int8_t *)view->data)[i];
+    return true;
+  case BPPSA_U8:
+    *value = ((const uint8_t *)view->data)[i];
+    return true;
+  case BPPSA_U16:
+    *value = ((const uint16_t *)view->data)[i];
+    return true;
+  case BPPSA_U32:
+    *value = ((const uint32_t *)view->data)[i];
+    return true;
+  case BPPSA_U64:
+    *value = (int64_t)(((const uint64_t *)view->data)[i] & INT64_MAX);
+    return ((const uint64_t *)view->data)[i] <= INT64_MAX;
+  default:
+    return false;
+  }
+}
+
+/* `n` values from an f32 or f64 row to another. */
+static void copy_row(bppsa_dtype from_dtype, const void *from, bppsa_dtype to_dtype, void *to, int64_t n) {
+  if (from_dtype == to_dtype) {
+    memcpy(to, from, (size_t)n * bppsa_dtype_size(to_dtype));
+    return;
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    if (to_dtype == BPPSA_F32) {
+      ((float *)to)[i] = (float)((const double *)from)[i];
+    } else {
+      ((double *)to)[i] = ((const float *)from)[i];
+    }
+  }
+}
+
+/* x[t, s, :] = X[indices[s], t, :] */
+static void npy_fill(const bppsa_dataset *dataset, int32_t threads, int64_t count, const int64_t *indices, const bppsa_view *x,
+                     int64_t *labels) {
+  const npy_dataset *self = (const npy_dataset *)dataset;
+  const int64_t steps = dataset->seq_len, input = dataset->input;
+  const int64_t label_steps = dataset->labels_per_step ? steps : 1;
+  for (int64_t t = 0; labels != NULL && t < label_steps; ++t) {
+    for (int64_t s = 0; s < count; ++s) {
+      (void)integer_at(&self->y.view, indices[s] * label_steps + t, &labels[t * count + s]); /* checked when loaded */
+    }
+  }
+  if (x == NULL) {
+    return;
+  }
+  const size_t from_size = bppsa_dtype_size(self->x.view.dtype), to_size = bppsa_dtype_size(x->dtype);
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1 && steps * count * input > 65536)
+  for (int64_t t = 0; t < steps; ++t) {
+    for (int64_t s = 0; s < count; ++s) {
+      const char *from = (const char *)self->x.view.data + (size_t)((indices[s] * steps + t) * input) * from_size;
+      char *to = (char *)x->data + (size_t)((t * count + s) * input) * to_size;
+      copy_row(self->x.view.dtype, from, x->dtype, to, input);
+    }
+  }
+}
+
+static void npy_destroy(bppsa_dataset *dataset) {
+  npy_dataset *self = (npy_dataset *)dataset;
+  bppsa_buffer_free(&self->x);
+  bppsa_buffer_free(&self->y);
+  bppsa_free(self);
+}
+
+static const bppsa_dataset_ops npy_ops = {"npy", npy_fill, npy_destroy};
+
+/* X is [N >= 1, T >= 1, I >= 1], finite f32 or f64. */
+static bppsa_status check_x(const char *path, const bppsa_view *x) {
+  char text[BPPSA_SHAPE_TEXT];
+  bppsa_shape_text(x->ndim, x->shape, text, sizeof text);
+  if (x->dtype != BPPSA_F32 && x->dtype != BPPSA_F64) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: dtype %s, expected f32 or f64", path, bppsa_dtype_name(x->dtype));
+  }
+  if (x->ndim != 3) {
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: shape %s, expected [samples, steps, inputs]", path, text);
+  }
+  for (int32_t d = 0; d < 3; ++d) {
+    if (x->shape[d] < 1 || (d < 2 && x->shape[d] > BPPSA_MAX_SAMPLES)) {
+      return bppsa_fail(BPPSA_ERR_SHAPE, "%s: shape %s is %s, expected [samples, steps, inputs], each at least 1", path, text,
+                        x->shape[d] < 1 ? "empty" : "too large");
+    }
+  }
+  const int64_t count = bppsa_view_count(x);
+  for (int64_t i = 0; i < count; ++i) {
+    const double value = x->dtype == BPPSA_F32 ? (double)((const float *)x->data)[i] : ((const double *)x->data)[i];
+    if (!isfinite(value)) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: value %g at [%lld, %lld, %lld], expected finite values", path, value,
+                        (long long)(i / x->shape[2] / x->shape[1]), (long long)(i / x->shape[2] % x->shape[1]),
+                        (long long)(i % x->shape[2]));
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* Y is [N], or [N,T] with a label per step; its extents agree with X's. */
+static bppsa_status check_y_shape(const char *path, const bppsa_view *y, const bppsa_view *x, bool per_step) {
+  char text[BPPSA_SHAPE_TEXT];
+  bppsa_shape_text(y->ndim, y->shape, text, sizeof text);
+  if (y->dtype == BPPSA_BOOL || y->dtype == BPPSA_F32 || y->dtype == BPPSA_F64 || y->dtype == BPPSA_F16 ||
+      y->dtype == BPPSA_BF16) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: dtype %s, expected integer labels", path, bppsa_dtype_name(y->dtype));
+  }
+  if (y->ndim != (per_step ? 2 : 1)) {
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: shape %s, expected %s", path, text,
+                      per_step ? "[samples, steps] with the loss on all steps" : "[samples] with the loss on the last step");
+  }
+  if (y->shape[0] != x->shape[0] || (per_step && y->shape[1] != x->shape[1])) {
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: shape %s disagrees with the inputs' %lld samples of %lld steps", path, text,
+                      (long long)x->shape[0], (long long)x->shape[1]);
+  }
+  return BPPSA_OK;
+}
+
+/* *classes = 1 + the largest label. */
+static bppsa_status check_labels(const char *path, const bppsa_view *y, int64_t *classes) {
+  const int64_t count = bppsa_view_count(y), width = y->ndim == 2 ? y->shape[1] : 1;
+  int64_t largest = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t label = INT64_MAX; /* what does not fit in int64 reads as the largest that does */
+    if (!integer_at(y, i, &label) || label < 0 || label >= INT32_MAX) {
+      char where[64];
+      const int64_t index[2] = {i / width, i % width};
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: label %lld at %s, expected 0 .. %lld", path, (long long)label,
+                        bppsa_shape_text(y->ndim, index, where, sizeof where), (long long)INT32_MAX - 1);
+    }
+    largest = label > largest ? label : largest;
+  }
+  *classes = largest + 1;
+  return BPPSA_OK;
+}
+
+static bppsa_status check_option(const char *path, const char *name, int64_t asked, int64_t found) {
+  if (asked != 0 && asked != found) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s has %lld %s, but %lld were asked for", path, (long long)found, name,
+                      (long long)asked);
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status npy_load(npy_dataset *self, const char *x_path, const char *y_path, const bppsa_dataset_options *options) {
+  bppsa_dataset *base = &self->base;
+  BPPSA_TRY(bppsa_npy_load(x_path, &self->x));
+  BPPSA_TRY(check_x(x_path, &self->x.view));
+  BPPSA_TRY(bppsa_npy_load(y_path, &self->y));
+  BPPSA_TRY(check_y_shape(y_path, &self->y.view, &self->x.view, options->labels_per_step));
+  BPPSA_TRY(check_labels(y_path, &self->y.view, &base->classes));
+  base->samples = self->x.view.shape[0];
+  base->seq_len = self->x.view.shape[1];
+  base->input = self->x.view.shape[2];
+  base->labels_per_step = options->labels_per_step;
+  BPPSA_TRY(check_option(x_path, "samples", options->samples, base->samples));
+  return check_option(x_path, "time steps", options->seq_len, base->seq_len);
+}
+
+bppsa_status bppsa_dataset_npy(const char *argument, const bppsa_dataset_options *options, bppsa_dataset **dataset) {
+  const char *comma = argument == NULL ? NULL : strchr(argument, ',');
+  if (comma == NULL || comma == argument || comma[1] == '\0' || strchr(comma + 1, ',') != NULL) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "data set 'npy%s%.200s': expected two files separated by one comma, npy:X,Y",
+                      argument == NULL ? "" : ":", argument == NULL ? "" : argument);
+  }
+  npy_dataset *made = bppsa_calloc(1, sizeof *made);
+  char *x_path = bppsa_strdup(argument);
+  if (made == NULL || x_path == NULL) {
+    bppsa_free(made);
+    bppsa_free(x_path);
+    return BPPSA_ERR_MEMORY;
+  }
+  made->base.ops = &npy_ops;
+  x_path[comma - argument] = '\0';
+  const bppsa_status status = npy_load(made, x_path, comma + 1, options);
+  bppsa_free(x_path);
+  if (status != BPPSA_OK) {
+    npy_destroy(&made->base);
+    return status;
+  }
+  *dataset = &made->base;
+  return BPPSA_OK;
+}

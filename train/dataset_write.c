@@ -1,0 +1,105 @@
+/* Writing a data set as a pair of NPY files, a few samples at a time. */
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/npy.h"
+#include "train/blocks.h"
+#include "train/dataset.h"
+
+enum { CHUNK_BYTES = 4 << 20 };
+
+/* One chunk of samples in the files' order. */
+typedef struct {
+  int64_t capacity; /* samples */
+  size_t x_bytes;   /* of one sample */
+  size_t y_bytes;
+  int64_t y_steps;
+  char *x;    /* [capacity, T, I] */
+  int64_t *y; /* [capacity, y_steps] */
+} chunk;
+
+static bppsa_status chunk_create(const bppsa_dataset *dataset, bppsa_dtype dtype, chunk *made) {
+  const int64_t shape[2] = {dataset->seq_len, dataset->input};
+  int64_t count;
+  chunk c = {.y_steps = dataset->labels_per_step ? dataset->seq_len : 1};
+  BPPSA_TRY(bppsa_shape_bytes(dtype, 2, shape, &count, &c.x_bytes));
+  c.y_bytes = (size_t)c.y_steps * sizeof(int64_t);
+  const int64_t fit = CHUNK_BYTES / (int64_t)(c.x_bytes + c.y_bytes);
+  c.capacity = bppsa_min(fit < 1 ? 1 : fit, dataset->samples);
+  c.x = bppsa_calloc(c.capacity, c.x_bytes);
+  c.y = bppsa_calloc(c.capacity, c.y_bytes);
+  if (c.x == NULL || c.y == NULL) {
+    bppsa_free(c.x);
+    bppsa_free(c.y);
+    return BPPSA_ERR_MEMORY;
+  }
+  *made = c;
+  return BPPSA_OK;
+}
+
+/* Samples first .. first+count-1, each as a batch of one: [T, 1, I] is the file's [T, I]. */
+static void chunk_fill(const bppsa_dataset *dataset, bppsa_dtype dtype, int32_t threads, int64_t first, int64_t count, chunk *c) {
+  const int64_t shape[3] = {dataset->seq_len, 1, dataset->input};
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1 && count > 1)
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t index = first + i;
+    const bppsa_view x = bppsa_view_make(c->x + (size_t)i * c->x_bytes, dtype, 3, shape);
+    dataset->ops->fill(dataset, count > 1 ? 1 : threads, 1, &index, &x, c->y + i * c->y_steps);
+  }
+}
+
+static bppsa_status write_all(const bppsa_dataset *dataset, bppsa_dtype dtype, int32_t threads, chunk *c, bppsa_npy_writer *x,
+                              bppsa_npy_writer *y, bppsa_dataset_progress progress, void *context) {
+  for (int64_t first = 0; first < dataset->samples; first += c->capacity) {
+    const int64_t count = bppsa_min(c->capacity, dataset->samples - first);
+    chunk_fill(dataset, dtype, threads, first, count, c);
+    BPPSA_TRY(bppsa_npy_writer_write(x, c->x, (size_t)count * c->x_bytes));
+    BPPSA_TRY(bppsa_npy_writer_write(y, c->y, (size_t)count * c->y_bytes));
+    if (progress != NULL) {
+      progress(context, first + count, dataset->samples);
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* Opens both files, writes, commits; aborts what is not committed. */
+static bppsa_status write_files(const bppsa_dataset *dataset, bppsa_dtype dtype, int32_t threads, chunk *c, const char *x_path,
+                                const char *y_path, bppsa_dataset_progress progress, void *context) {
+  const int64_t x_shape[3] = {dataset->samples, dataset->seq_len, dataset->input};
+  const int64_t y_shape[2] = {dataset->samples, dataset->seq_len};
+  bppsa_npy_writer *x = NULL, *y = NULL;
+  bppsa_status status = bppsa_npy_writer_create(x_path, dtype, 3, x_shape, &x);
+  if (status == BPPSA_OK) {
+    status = bppsa_npy_writer_create(y_path, BPPSA_I64, dataset->labels_per_step ? 2 : 1, y_shape, &y);
+  }
+  if (status == BPPSA_OK) {
+    status = write_all(dataset, dtype, threads, c, x, y, progress, context);
+  }
+  if (status == BPPSA_OK) {
+    status = bppsa_npy_writer_commit(x);
+    x = NULL;
+  }
+  if (status == BPPSA_OK) {
+    status = bppsa_npy_writer_commit(y);
+    y = NULL;
+  }
+  bppsa_npy_writer_abort(x);
+  bppsa_npy_writer_abort(y);
+  return status;
+}
+
+bppsa_status bppsa_dataset_write(const bppsa_dataset *dataset, const bppsa_device *device, bppsa_dtype dtype, const char *x_path,
+                                 const char *y_path, bppsa_dataset_progress progress, void *context) {
+  if (dtype != BPPSA_F32 && dtype != BPPSA_F64) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: dtype %s, expected f32 or f64", x_path, bppsa_dtype_name(dtype));
+  }
+  if (strcmp(x_path, y_path) == 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: inputs and labels go to the same file, expected two", x_path);
+  }
+  chunk c;
+  BPPSA_TRY(chunk_create(dataset, dtype, &c));
+  const bppsa_status status = write_files(dataset, dtype, bppsa_threads(device), &c, x_path, y_path, progress, context);
+  bppsa_free(c.x);
+  bppsa_free(c.y);
+  return status;
+}

@@ -1,0 +1,46 @@
+#include "train/batch.h"
+#include "train/blocks.h"
+
+#include <math.h>
+
+bppsa_status bppsa_batch_evaluate(bppsa_batch *batch, int64_t first, int64_t count, bppsa_evaluation *result) {
+  double loss = 0.0;
+  int64_t correct = 0, rows = 0;
+  for (int64_t done = 0; done < count; done += batch->count) {
+    const int64_t size = bppsa_min(batch->capacity, count - done);
+    for (int64_t i = 0; i < size; ++i) {
+      batch->indices[i] = first + done + i;
+    }
+    bppsa_loss_result part;
+    BPPSA_TRY(bppsa_batch_fill(batch, size));
+    BPPSA_TRY(bppsa_batch_forward(batch));
+    BPPSA_TRY(bppsa_batch_loss(batch, &part));
+    if (!isfinite(part.loss)) {
+      bppsa_line line = {.length = 0};
+      bppsa_batch_describe_nonfinite(batch, "loss", &line);
+      return bppsa_fail(BPPSA_ERR_NUMERIC, "evaluation of samples %lld .. %lld: %s", (long long)(first + done),
+                        (long long)(first + done + size - 1), line.text);
+    }
+    loss += part.loss * (double)part.rows;
+    correct += part.correct;
+    rows += part.rows;
+  }
+  *result = (bppsa_evaluation){.loss = loss / (double)rows, .accuracy = (double)correct / (double)rows, .samples = count};
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_evaluate(bppsa_model *model, const bppsa_dataset *dataset, const bppsa_device *device, int64_t first,
+                            int64_t count, int64_t batch, bppsa_evaluation *result) {
+  if (first < 0 || count < 1 || first >= dataset->samples || count > dataset->samples - first) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "evaluation: %lld samples from %lld on, the data set has %lld", (long long)count,
+                      (long long)first, (long long)dataset->samples);
+  }
+  if (batch < 1) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "evaluation: batch %lld, expected at least 1", (long long)batch);
+  }
+  bppsa_batch buffers;
+  BPPSA_TRY(bppsa_batch_create(model, dataset, device, bppsa_min(batch, count), false, &buffers));
+  const bppsa_status status = bppsa_batch_evaluate(&buffers, first, count, result);
+  bppsa_batch_free(&buffers);
+  return status;
+}

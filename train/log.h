@@ -1,0 +1,46 @@
+/* The training log: JSON lines, one object a step or an epoch. */
+#ifndef BPPSA_TRAIN_LOG_H
+#define BPPSA_TRAIN_LOG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What is known after a step, or after an epoch. */
+typedef struct {
+  int64_t step;         /* from 1; of an epoch: its last */
+  int64_t epoch;        /* from 1 */
+  double loss;          /* before the update; of an epoch: the mean over its terms */
+  double accuracy;      /* before the update, 0..1; of an epoch likewise */
+  double grad_norm;     /* before clipping; of an epoch: the mean over its steps; NaN where there was no backward pass */
+  double forward_s;     /* the model's forward pass, without making the batch; of an epoch: the sum over its steps */
+  double backward_s;    /* the model's backward pass, without the loss; sum likewise */
+  double update_s;      /* clipping and optimiser; sum likewise */
+  double samples_per_s; /* samples over the time of the whole step or of all steps of the epoch, without validation */
+  bool has_validation;  /* the following two are set */
+  double validation_loss;
+  double validation_accuracy;
+} bppsa_train_record;
+
+typedef struct bppsa_log bppsa_log;
+
+/* Creates or empties the file. ERR_IO names the path and the system's reason. */
+bppsa_status bppsa_log_create(const char *path, bppsa_log **log);
+
+/* Appends one line in a single write: `{"step":1,"epoch":1,"loss":…}`. Numbers that are not finite are null;
+ * validation_loss and validation_accuracy appear where the record has them. A line that could not be written whole is
+ * taken back. Allocates nothing. ERR_IO. */
+bppsa_status bppsa_log_write(bppsa_log *log, const bppsa_train_record *record);
+
+/* Closes the file and destroys the log in every case; NULL is legal. ERR_IO when closing failed. */
+bppsa_status bppsa_log_close(bppsa_log *log);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

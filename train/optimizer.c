@@ -1,0 +1,227 @@
+#include "train/optimizer.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/buffer.h"
+#include "train/blocks.h"
+
+enum { PARALLEL_COUNT = 1 << 15, ELEMENTS_PER_BLOCK = 1024, SLOTS = 2 };
+
+#define BPPSA_REAL 32
+#include "train/optimizer.inc"
+#undef BPPSA_REAL
+#define BPPSA_REAL 64
+#include "train/optimizer.inc"
+#undef BPPSA_REAL
+
+static const struct {
+  const char *name;
+  const char *slots[SLOTS]; /* the state tensors of a parameter, by PyTorch's names */
+} kinds[BPPSA_OPTIMIZER_COUNT] = {
+    [BPPSA_ADAM] = {"adam", {"exp_avg", "exp_avg_sq"}}, [BPPSA_SGD] = {"sgd", {"momentum_buffer", NULL}}};
+
+struct bppsa_optimizer {
+  bppsa_optimizer_config config;
+  bppsa_model *model;
+  int64_t slots;         /* state tensors per parameter: 2, 1 or 0 */
+  bppsa_buffer *buffers; /* the state, size parameters * slots */
+  char **names;          /* likewise */
+  bppsa_optimizer_state state;
+};
+
+bppsa_status bppsa_optimizer_parse(const char *text, bppsa_optimizer_kind *kind) {
+  for (int k = 0; k < BPPSA_OPTIMIZER_COUNT; ++k) {
+    if (text != NULL && strcmp(text, kinds[k].name) == 0) {
+      *kind = (bppsa_optimizer_kind)k;
+      return BPPSA_OK;
+    }
+  }
+  return bppsa_fail(BPPSA_ERR_ARGUMENT, "optimizer '%.100s': unknown, expected adam or sgd", text == NULL ? "" : text);
+}
+
+const char *bppsa_optimizer_name(bppsa_optimizer_kind kind) {
+  return (unsigned)kind < BPPSA_OPTIMIZER_COUNT ? kinds[kind].name : "unknown";
+}
+
+bppsa_optimizer_config bppsa_optimizer_config_default(void) {
+  return (bppsa_optimizer_config){.kind = BPPSA_ADAM, .lr = 1e-3, .momentum = 0.0, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8};
+}
+
+static bppsa_status check_below_one(const char *name, double value) {
+  if (!(value >= 0.0 && value < 1.0)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s %g, expected 0 <= %s < 1", name, value, name);
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status check_config(const bppsa_optimizer_config *config) {
+  if ((unsigned)config->kind >= BPPSA_OPTIMIZER_COUNT) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "optimizer %d: unknown, expected adam or sgd", (int)config->kind);
+  }
+  if (!(config->lr > 0.0 && isfinite(config->lr))) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "learning rate %g, expected a finite number above 0", config->lr);
+  }
+  if (!(config->epsilon >= 0.0 && isfinite(config->epsilon))) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "epsilon %g, expected a finite number of at least 0", config->epsilon);
+  }
+  BPPSA_TRY(check_below_one("momentum", config->momentum));
+  BPPSA_TRY(check_below_one("beta1", config->beta1));
+  return check_below_one("beta2", config->beta2);
+}
+
+/* State tensor `slot` of parameter i, zero, named "PARAMETER.SLOT". */
+static bppsa_status add_tensor(bppsa_optimizer *o, int64_t i, int64_t slot) {
+  const bppsa_parameter *parameter = &o->model->parameters[i];
+  const int64_t at = i * o->slots + slot;
+  const char *suffix = kinds[o->config.kind].slots[slot];
+  const size_t size = strlen(parameter->name) + strlen(suffix) + 2;
+  BPPSA_TRY(bppsa_buffer_create(NULL, parameter->value.dtype, parameter->value.ndim, parameter->value.shape, &o->buffers[at]));
+  o->names[at] = bppsa_alloc(size);
+  if (o->names[at] == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  (void)snprintf(o->names[at], size, "%s.%s", parameter->name, suffix);
+  o->state.tensors[at] = (bppsa_named_view){o->names[at], o->buffers[at].view};
+  return BPPSA_OK;
+}
+
+static bppsa_status add_state(bppsa_optimizer *o) {
+  o->slots = o->config.kind == BPPSA_ADAM ? 2 : o->config.momentum > 0.0 ? 1 : 0;
+  const int64_t count = o->slots * o->model->parameter_count;
+  o->buffers = bppsa_calloc(count, sizeof *o->buffers);
+  o->names = bppsa_calloc(count, sizeof *o->names);
+  o->state.tensors = bppsa_calloc(count, sizeof *o->state.tensors);
+  if (o->buffers == NULL || o->names == NULL || o->state.tensors == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  o->state.count = count;
+  for (int64_t at = 0; at < count; ++at) {
+    BPPSA_TRY(add_tensor(o, at / o->slots, at % o->slots));
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_optimizer_create(const bppsa_optimizer_config *config, bppsa_model *model, bppsa_optimizer **optimizer) {
+  BPPSA_TRY(check_config(config));
+  bppsa_optimizer *made = bppsa_calloc(1, sizeof *made);
+  if (made == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  made->config = *config;
+  made->model = model;
+  const bppsa_status status = add_state(made);
+  if (status != BPPSA_OK) {
+    bppsa_optimizer_destroy(made);
+    return status;
+  }
+  *optimizer = made;
+  return BPPSA_OK;
+}
+
+void bppsa_optimizer_destroy(bppsa_optimizer *optimizer) {
+  if (optimizer == NULL) {
+    return;
+  }
+  for (int64_t i = 0; i < optimizer->state.count; ++i) {
+    bppsa_buffer_free(&optimizer->buffers[i]);
+    bppsa_free(optimizer->names[i]);
+  }
+  bppsa_free(optimizer->buffers);
+  bppsa_free(optimizer->names);
+  bppsa_free(optimizer->state.tensors);
+  bppsa_free(optimizer);
+}
+
+bppsa_optimizer_state *bppsa_optimizer_get_state(bppsa_optimizer *optimizer) {
+  return &optimizer->state;
+}
+
+void bppsa_optimizer_step(bppsa_optimizer *optimizer, const bppsa_device *device) {
+  const bppsa_optimizer_config *config = &optimizer->config;
+  const int32_t threads = bppsa_threads(device);
+  const int64_t step = ++optimizer->state.step;
+  for (int64_t i = 0; i < optimizer->model->parameter_count; ++i) {
+    const bppsa_parameter *parameter = &optimizer->model->parameters[i];
+    const int64_t n = bppsa_view_count(&parameter->value);
+    void *p = parameter->value.data, *g = parameter->gradient.data;
+    void *state[SLOTS] = {NULL, NULL};
+    for (int64_t slot = 0; slot < optimizer->slots; ++slot) {
+      state[slot] = optimizer->buffers[i * optimizer->slots + slot].view.data;
+    }
+    if (config->kind == BPPSA_ADAM && parameter->value.dtype == BPPSA_F32) {
+      adam_f32(config, threads, step, n, g, state[0], state[1], p);
+    } else if (config->kind == BPPSA_ADAM) {
+      adam_f64(config, threads, step, n, g, state[0], state[1], p);
+    } else if (parameter->value.dtype == BPPSA_F32) {
+      sgd_f32(config, threads, n, g, state[0], p);
+    } else {
+      sgd_f64(config, threads, n, g, state[0], p);
+    }
+  }
+}
+
+/* Σ (g / unit)² of one tensor, in blocks fixed by its size. */
+static double tensor_squares(const bppsa_view *gradient, int32_t threads, double unit) {
+  const int64_t n = bppsa_view_count(gradient);
+  if (n == 0) {
+    return 0.0;
+  }
+  const int64_t size = bppsa_block_terms(n, ELEMENTS_PER_BLOCK), blocks = (n - 1) / size + 1;
+  double sums[BPPSA_BLOCKS];
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1 && n > PARALLEL_COUNT)
+  for (int64_t k = 0; k < blocks; ++k) {
+    const int64_t first = k * size, end = bppsa_min(first + size, n);
+    sums[k] = gradient->dtype == BPPSA_F32 ? sum_squares_f32(gradient->data, first, end, unit)
+                                           : sum_squares_f64(gradient->data, first, end, unit);
+  }
+  double total = 0.0;
+  for (int64_t k = 0; k < blocks; ++k) {
+    total += sums[k];
+  }
+  return total;
+}
+
+static double model_squares(const bppsa_model *model, int32_t threads, double unit) {
+  double total = 0.0;
+  for (int64_t i = 0; i < model->parameter_count; ++i) {
+    total += tensor_squares(&model->parameters[i].gradient, threads, unit);
+  }
+  return total;
+}
+
+double bppsa_gradient_norm(const bppsa_model *model, const bppsa_device *device) {
+  const int32_t threads = bppsa_threads(device);
+  const double plain = model_squares(model, threads, 1.0);
+  if ((plain > DBL_MIN / DBL_EPSILON && isfinite(plain)) || isnan(plain)) {
+    return sqrt(plain);
+  }
+  double unit = 0.0; /* the largest magnitude: the squares over- or underflow */
+  for (int64_t i = 0; i < model->parameter_count; ++i) {
+    const bppsa_view *gradient = &model->parameters[i].gradient;
+    const int64_t n = bppsa_view_count(gradient);
+    const double own = gradient->dtype == BPPSA_F32 ? largest_f32(gradient->data, n) : largest_f64(gradient->data, n);
+    unit = own > unit ? own : unit;
+  }
+  return unit == 0.0 || isinf(unit) ? unit : unit * sqrt(model_squares(model, threads, unit));
+}
+
+void bppsa_gradient_clip(bppsa_model *model, const bppsa_device *device, double norm, double max_norm) {
+  const double factor = max_norm / (norm + 1e-6);
+  if (!(factor < 1.0)) {
+    return;
+  }
+  const int32_t threads = bppsa_threads(device);
+  for (int64_t i = 0; i < model->parameter_count; ++i) {
+    const bppsa_view *gradient = &model->parameters[i].gradient;
+    const int64_t n = bppsa_view_count(gradient);
+    if (gradient->dtype == BPPSA_F32) {
+      scale_f32(gradient->data, threads, n, factor);
+    } else {
+      scale_f64(gradient->data, threads, n, factor);
+    }
+  }
+}

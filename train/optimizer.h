@@ -1,0 +1,64 @@
+/* Optimisers over a model's parameters, with PyTorch's equations in PyTorch's order of operations.
+ *
+ *     sgd    v = µ v + g;  p = p - lr v          (v = g where µ = 0)
+ *     adam   m = β1 m + (1-β1) g;  v = β2 v + (1-β2) g²
+ *            p = p - lr/(1-β1^k) · m / (√v / √(1-β2^k) + ε)          k = 1, 2, …
+ */
+#ifndef BPPSA_TRAIN_OPTIMIZER_H
+#define BPPSA_TRAIN_OPTIMIZER_H
+
+#include "core/device.h"
+#include "core/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum { BPPSA_ADAM = 0, BPPSA_SGD, BPPSA_OPTIMIZER_COUNT } bppsa_optimizer_kind;
+
+/* "adam" or "sgd" to the kind; ERR_ARGUMENT for anything else. */
+bppsa_status bppsa_optimizer_parse(const char *text, bppsa_optimizer_kind *kind);
+const char *bppsa_optimizer_name(bppsa_optimizer_kind kind);
+
+typedef struct {
+  bppsa_optimizer_kind kind;
+  double lr;           /* > 0 and finite */
+  double momentum;     /* sgd: µ in [0, 1) */
+  double beta1, beta2; /* adam: in [0, 1) */
+  double epsilon;      /* adam: >= 0 */
+} bppsa_optimizer_config;
+
+/* Adam with lr 1e-3, betas 0.9 and 0.999, ε 1e-8; momentum 0. */
+bppsa_optimizer_config bppsa_optimizer_config_default(void);
+
+typedef struct bppsa_optimizer bppsa_optimizer;
+
+/* State for every parameter, zero. The model must outlive the optimiser. ERR_ARGUMENT names the setting, ERR_MEMORY. */
+bppsa_status bppsa_optimizer_create(const bppsa_optimizer_config *config, bppsa_model *model, bppsa_optimizer **optimizer);
+void bppsa_optimizer_destroy(bppsa_optimizer *optimizer); /* NULL is legal */
+
+/* One step from the parameters' gradients. Allocates nothing, cannot fail. device gives the threads (NULL: one). */
+void bppsa_optimizer_step(bppsa_optimizer *optimizer, const bppsa_device *device);
+
+/* What a checkpoint stores. The values may be overwritten to continue an earlier run. */
+typedef struct {
+  int64_t step;              /* steps taken */
+  int64_t count;             /* tensors */
+  bppsa_named_view *tensors; /* "NAME.exp_avg", "NAME.exp_avg_sq"; "NAME.momentum_buffer"; size count, owned */
+} bppsa_optimizer_state;
+
+/* Borrowed until the optimiser is destroyed. */
+bppsa_optimizer_state *bppsa_optimizer_get_state(bppsa_optimizer *optimizer);
+
+/* The 2-norm of all gradients together: squares summed in double, in an order fixed by the shapes alone, scaled where
+ * they would over- or underflow. Not finite exactly where a gradient is not, or where the norm itself exceeds the largest double. */
+double bppsa_gradient_norm(const bppsa_model *model, const bppsa_device *device);
+
+/* Scales all gradients by max_norm / (norm + 1e-6) where that is below 1, as PyTorch's clip_grad_norm_. `norm` is
+ * bppsa_gradient_norm's. */
+void bppsa_gradient_clip(bppsa_model *model, const bppsa_device *device, double norm, double max_norm);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

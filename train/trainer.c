@@ -1,0 +1,300 @@
+#define _POSIX_C_SOURCE 200809L
+
+#include "train/trainer.h"
+
+#include <math.h>
+#include <time.h>
+
+#include "core/alloc.h"
+#include "train/batch.h"
+#include "train/blocks.h"
+
+/* Sums over the steps of an epoch. */
+typedef struct {
+  double loss; /* Σ loss of a row */
+  int64_t correct, rows;
+  double grad_norm;
+  int64_t steps, samples;
+  double forward_s, backward_s, update_s, seconds;
+} epoch_sums;
+
+typedef struct {
+  const bppsa_train_config *config;
+  bppsa_train_callbacks callbacks;
+  bppsa_model *model;
+  const bppsa_dataset *dataset;
+  const bppsa_device *device;
+  bppsa_split split;
+  bppsa_batch batch;
+  int64_t *order; /* the epoch's permutation, size split.train */
+  bppsa_optimizer *optimizer;
+  bppsa_log *log; /* NULL: none */
+  bppsa_batch_cursor cursor;
+  int64_t total_steps;
+  double start;
+  epoch_sums epoch;
+  bppsa_line nonfinite; /* what was found, empty while everything is finite */
+  bppsa_train_result result;
+} training;
+
+static double now(void) {
+  struct timespec time;
+  (void)clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+bppsa_train_config bppsa_train_config_default(void) {
+  return (bppsa_train_config){.batch = 16, .optimizer = bppsa_optimizer_config_default()};
+}
+
+static bppsa_status check_config(const bppsa_train_config *config) {
+  if (config->epochs < 0 || config->iterations < 0 || (config->epochs > 0) == (config->iterations > 0)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "training: %lld epochs and %lld iterations, expected exactly one of them to be at least 1",
+                      (long long)config->epochs, (long long)config->iterations);
+  }
+  if (config->batch < 1 || config->batch > BPPSA_MAX_SAMPLES) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "training: batch %lld, expected 1 .. %lld", (long long)config->batch,
+                      (long long)BPPSA_MAX_SAMPLES);
+  }
+  if (!(config->clip_norm >= 0.0 && isfinite(config->clip_norm))) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "training: clip norm %g, expected a finite number of at least 0 (0: no clipping)",
+                      config->clip_norm);
+  }
+  return BPPSA_OK;
+}
+
+/* Everything a run needs; the log last, so that nothing is created for a request that cannot run. */
+static bppsa_status training_prepare(training *run) {
+  const bppsa_train_config *config = run->config;
+  bppsa_nonfinite found;
+  BPPSA_TRY(check_config(config));
+  BPPSA_TRY(bppsa_split_make(run->dataset->samples, config->validation, &run->split));
+  const int64_t steps_per_epoch = (run->split.train - 1) / config->batch + 1;
+  if (config->iterations > 0) {
+    run->total_steps = config->iterations;
+  } else if (!bppsa_mul(config->epochs, steps_per_epoch, &run->total_steps)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "training: %lld epochs of %lld steps are too many", (long long)config->epochs,
+                      (long long)steps_per_epoch);
+  }
+  if (bppsa_model_parameter_nonfinite(run->model, false, &found)) {
+    bppsa_line line = {.length = 0};
+    bppsa_batch_describe(&run->batch, &found, &line);
+    return bppsa_fail(BPPSA_ERR_NUMERIC, "before training: %s", line.text);
+  }
+  const int64_t capacity = bppsa_min(config->batch, run->split.train);
+  BPPSA_TRY(bppsa_optimizer_create(&config->optimizer, run->model, &run->optimizer));
+  BPPSA_TRY(bppsa_batch_create(run->model, run->dataset, run->device, capacity, true, &run->batch));
+  run->order = bppsa_calloc(run->split.train, sizeof *run->order);
+  if (run->order == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  return config->log_path == NULL ? BPPSA_OK : bppsa_log_create(config->log_path, &run->log);
+}
+
+/* The next batch of the epoch's order; the last one holds what is left. */
+static bppsa_status next_batch(training *run) {
+  if (run->cursor.position == 0) {
+    run->cursor.epoch += 1;
+    run->epoch = (epoch_sums){0};
+    bppsa_shuffle(run->config->seed, run->cursor.epoch, run->split.train, run->order);
+  }
+  const int64_t count = bppsa_min(run->batch.capacity, run->split.train - run->cursor.position);
+  for (int64_t i = 0; i < count; ++i) {
+    run->batch.indices[i] = run->order[run->cursor.position + i];
+  }
+  run->cursor.position += count;
+  return bppsa_batch_fill(&run->batch, count);
+}
+
+/* Forward pass, loss, backward pass. Stops where the loss or the gradient is not finite: run->nonfinite then says what. */
+static bppsa_status forward_backward(training *run, bppsa_train_record *record, bppsa_loss_result *loss) {
+  double start = now();
+  BPPSA_TRY(bppsa_batch_forward(&run->batch));
+  record->forward_s = now() - start;
+  BPPSA_TRY(bppsa_batch_loss(&run->batch, loss));
+  record->loss = loss->loss;
+  record->accuracy = (double)loss->correct / (double)loss->rows;
+  if (!isfinite(loss->loss)) {
+    bppsa_batch_describe_nonfinite(&run->batch, "loss", &run->nonfinite);
+    return BPPSA_OK;
+  }
+  start = now();
+  BPPSA_TRY(run->model->ops->backward(run->model, &run->batch.dlogits));
+  record->backward_s = now() - start;
+  record->grad_norm = bppsa_gradient_norm(run->model, run->device);
+  if (!isfinite(record->grad_norm)) {
+    bppsa_batch_describe_nonfinite(&run->batch, "gradient norm", &run->nonfinite);
+  }
+  return BPPSA_OK;
+}
+
+static void update(training *run, bppsa_train_record *record) {
+  const double start = now();
+  if (run->config->clip_norm > 0.0) {
+    bppsa_gradient_clip(run->model, run->device, record->grad_norm, run->config->clip_norm);
+  }
+  bppsa_optimizer_step(run->optimizer, run->device);
+  record->update_s = now() - start;
+  bppsa_nonfinite found;
+  if (bppsa_model_parameter_nonfinite(run->model, false, &found)) {
+    bppsa_batch_describe(&run->batch, &found, &run->nonfinite);
+    bppsa_line_add(&run->nonfinite, " after the update");
+  }
+}
+
+static void add_to_epoch(training *run, const bppsa_train_record *record, const bppsa_loss_result *loss, double seconds) {
+  epoch_sums *sums = &run->epoch;
+  sums->loss += loss->loss * (double)loss->rows;
+  sums->correct += loss->correct;
+  sums->rows += loss->rows;
+  sums->grad_norm += record->grad_norm;
+  sums->steps += 1;
+  sums->samples += run->batch.count;
+  sums->forward_s += record->forward_s;
+  sums->backward_s += record->backward_s;
+  sums->update_s += record->update_s;
+  sums->seconds += seconds;
+  run->result.forward_s += record->forward_s;
+  run->result.backward_s += record->backward_s;
+  run->result.update_s += record->update_s;
+}
+
+/* One step; `record` is complete also where something is not finite. */
+static bppsa_status step(training *run, bppsa_train_record *record) {
+  bppsa_loss_result loss;
+  const double start = now();
+  BPPSA_TRY(next_batch(run));
+  *record = (bppsa_train_record){.step = run->result.steps + 1, .epoch = run->cursor.epoch, .grad_norm = (double)NAN};
+  BPPSA_TRY(forward_backward(run, record, &loss));
+  if (run->nonfinite.length == 0) {
+    update(run, record);
+  }
+  const double seconds = now() - start;
+  record->samples_per_s = (double)run->batch.count / seconds;
+  add_to_epoch(run, record, &loss, seconds);
+  run->result.steps += 1;
+  run->result.epochs = record->epoch;
+  run->result.first = record->step == 1 ? *record : run->result.first;
+  run->result.last = *record;
+  return BPPSA_OK;
+}
+
+/* Loss and accuracy of the held-out samples into the record; nothing where there are none. */
+static bppsa_status validate(training *run, bppsa_train_record *record) {
+  if (run->split.validation == 0) {
+    return BPPSA_OK;
+  }
+  bppsa_evaluation evaluation;
+  const bppsa_status status = bppsa_batch_evaluate(&run->batch, run->split.train, run->split.validation, &evaluation);
+  if (status != BPPSA_OK) {
+    return bppsa_fail_prefix(status, "validation after training step %lld", (long long)run->result.steps);
+  }
+  record->has_validation = true;
+  record->validation_loss = evaluation.loss;
+  record->validation_accuracy = evaluation.accuracy;
+  return BPPSA_OK;
+}
+
+static bppsa_status report_step(training *run, const bppsa_train_record *record) {
+  if (run->log != NULL && run->config->iterations > 0) {
+    BPPSA_TRY(bppsa_log_write(run->log, record));
+  }
+  return run->callbacks.on_step == NULL ? BPPSA_OK : run->callbacks.on_step(run->callbacks.context, record);
+}
+
+/* The epoch's line and callback; `complete` is false where the run stops inside it. */
+static bppsa_status report_epoch(training *run, bool complete) {
+  const epoch_sums *sums = &run->epoch;
+  bppsa_train_record record = {.step = run->result.steps,
+                               .epoch = run->cursor.epoch,
+                               .loss = sums->loss / (double)sums->rows,
+                               .accuracy = (double)sums->correct / (double)sums->rows,
+                               .grad_norm = sums->grad_norm / (double)sums->steps,
+                               .forward_s = sums->forward_s,
+                               .backward_s = sums->backward_s,
+                               .update_s = sums->update_s,
+                               .samples_per_s = (double)sums->samples / sums->seconds};
+  const bool by_epochs = run->config->epochs > 0;
+  if (complete && by_epochs) {
+    BPPSA_TRY(validate(run, &record));
+    run->result.last.has_validation = record.has_validation;
+    run->result.last.validation_loss = record.validation_loss;
+    run->result.last.validation_accuracy = record.validation_accuracy;
+  }
+  if (run->log != NULL && by_epochs) {
+    BPPSA_TRY(bppsa_log_write(run->log, &record));
+  }
+  const bool call = complete && run->callbacks.on_epoch != NULL;
+  return call ? run->callbacks.on_epoch(run->callbacks.context, &record) : BPPSA_OK;
+}
+
+static void report_progress(const training *run) {
+  if (run->callbacks.progress == NULL) {
+    return;
+  }
+  const double elapsed = now() - run->start;
+  const double left = (double)(run->total_steps - run->result.steps);
+  const bppsa_progress progress = {.step = run->result.steps,
+                                   .total_steps = run->total_steps,
+                                   .epoch = run->cursor.epoch,
+                                   .loss = run->result.last.loss,
+                                   .elapsed_s = elapsed,
+                                   .eta_s = elapsed / (double)run->result.steps * left};
+  run->callbacks.progress(run->callbacks.context, &progress);
+}
+
+/* Reports the step that is not finite, then fails with what was found. */
+static bppsa_status stop_nonfinite(training *run, const bppsa_train_record *record) {
+  bppsa_status reported = report_step(run, record);
+  if (reported == BPPSA_OK && run->config->epochs > 0) {
+    reported = report_epoch(run, false);
+  }
+  (void)reported; /* the number matters more than a log that cannot be written */
+  return bppsa_fail(BPPSA_ERR_NUMERIC, "training step %lld (epoch %lld): %s", (long long)record->step, (long long)record->epoch,
+                    run->nonfinite.text);
+}
+
+static bppsa_status training_loop(training *run) {
+  run->start = now();
+  while (run->result.steps < run->total_steps) {
+    bppsa_train_record record;
+    BPPSA_TRY(step(run, &record));
+    if (run->nonfinite.length > 0) {
+      return stop_nonfinite(run, &record);
+    }
+    BPPSA_TRY(report_step(run, &record));
+    if (run->cursor.position == run->split.train) {
+      run->cursor.position = 0;
+      BPPSA_TRY(report_epoch(run, true));
+    }
+    report_progress(run);
+  }
+  if (run->config->iterations > 0) {
+    BPPSA_TRY(validate(run, &run->result.last));
+  }
+  run->result.seconds = now() - run->start;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_train(const bppsa_train_config *config, bppsa_model *model, const bppsa_dataset *dataset,
+                         const bppsa_device *device, const bppsa_train_callbacks *callbacks, bppsa_train_result *result) {
+  training run = {.config = config, .model = model, .dataset = dataset, .device = device};
+  if (callbacks != NULL) {
+    run.callbacks = *callbacks;
+  }
+  bppsa_status status = training_prepare(&run);
+  if (status == BPPSA_OK) {
+    status = training_loop(&run);
+  }
+  bppsa_batch_free(&run.batch);
+  bppsa_optimizer_destroy(run.optimizer);
+  bppsa_free(run.order);
+  if (status != BPPSA_OK) {
+    (void)bppsa_log_close(run.log); /* the first failure is the one to report */
+    return status;
+  }
+  BPPSA_TRY(bppsa_log_close(run.log));
+  *result = run.result;
+  return BPPSA_OK;
+}

@@ -1,0 +1,83 @@
+/* The training loop and evaluation.
+ *
+ *     for every batch:  fill, forward, loss, backward, clip, update
+ *
+ * The loop drives a bppsa_model and never sees how it computes its gradients. Whether the loss is on the last or on every
+ * step is the data set's labels_per_step; the model's logits must agree with it.
+ */
+#ifndef BPPSA_TRAIN_TRAINER_H
+#define BPPSA_TRAIN_TRAINER_H
+
+#include "core/device.h"
+#include "core/model.h"
+#include "train/dataset.h"
+#include "train/log.h"
+#include "train/optimizer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct {
+  int64_t epochs;                   /* exactly one of epochs and iterations is above 0 */
+  int64_t iterations;               /* training steps */
+  int64_t batch;                    /* >= 1; the last batch of an epoch holds what is left */
+  bppsa_optimizer_config optimizer; /* bppsa_optimizer_config_default() */
+  double clip_norm;                 /* 0: no clipping */
+  uint64_t seed;                    /* of the order of the samples */
+  double validation;                /* fraction held out, [0, 1) */
+  const char *log_path;             /* NULL: no log. A line a step with iterations, a line an epoch with epochs */
+} bppsa_train_config;
+
+/* epochs 0, iterations 0 (one must be set), batch 16, Adam 1e-3, no clipping, seed 0, no validation, no log. */
+bppsa_train_config bppsa_train_config_default(void);
+
+typedef struct {
+  int64_t step;        /* steps done */
+  int64_t total_steps; /* of the run */
+  int64_t epoch;
+  double loss;      /* of this step */
+  double elapsed_s; /* since the first step began */
+  double eta_s;     /* expected seconds left; 0 at the end */
+} bppsa_progress;
+
+/* Each may be NULL. on_step and on_epoch end the run by returning anything but OK; bppsa_train then returns that status.
+ * on_step comes after every step's update; on_epoch after every complete epoch, with validation only in a run by epochs;
+ * progress after every step: throttle in it. */
+typedef struct {
+  void *context;
+  bppsa_status (*on_step)(void *context, const bppsa_train_record *record);
+  bppsa_status (*on_epoch)(void *context, const bppsa_train_record *record);
+  void (*progress)(void *context, const bppsa_progress *progress);
+} bppsa_train_callbacks;
+
+typedef struct {
+  int64_t steps;                          /* done */
+  int64_t epochs;                         /* begun */
+  bppsa_train_record first;               /* step 1 */
+  bppsa_train_record last;                /* the last step; has_validation with the final weights' where samples are held out */
+  double forward_s, backward_s, update_s; /* sums over all steps */
+  double seconds;                         /* the whole loop, validation included */
+} bppsa_train_result;
+
+/* Trains the model in place. callbacks may be NULL. The log file is created once everything else has been checked. The loop
+ * allocates nothing. ERR_ARGUMENT: a setting out of range, labels beyond the model's classes. ERR_SHAPE, ERR_UNSUPPORTED:
+ * from the model. ERR_NUMERIC: the first loss, gradient or parameter that is not finite, in the step in which it appears; that step's
+ * log line and on_step come first. ERR_IO: the log. */
+bppsa_status bppsa_train(const bppsa_train_config *config, bppsa_model *model, const bppsa_dataset *dataset,
+                         const bppsa_device *device, const bppsa_train_callbacks *callbacks, bppsa_train_result *result);
+
+typedef struct {
+  double loss, accuracy; /* means over the rows: samples, or samples times steps */
+  int64_t samples;
+} bppsa_evaluation;
+
+/* Forward passes over samples first .. first+count-1 in their order, `batch` at a time. ERR_ARGUMENT: an empty range or one
+ * outside the data set, labels beyond the model's classes. ERR_NUMERIC names the first value that is not finite. */
+bppsa_status bppsa_evaluate(bppsa_model *model, const bppsa_dataset *dataset, const bppsa_device *device, int64_t first,
+                            int64_t count, int64_t batch, bppsa_evaluation *result);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
