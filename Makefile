@@ -19,7 +19,7 @@ setup:
 	@tools/setup
 
 build: setup
-	@tools/build cpu
+	@tools/build cpu bppsa_program
 
 demo: build
 	@demo/run build/cpu

@@ -28,23 +28,13 @@ bppsa_status bppsa_cli_flush(FILE *out) {
   return fflush(out) != 0 || ferror(out) ? write_failed(errno != 0 ? errno : EIO) : BPPSA_OK;
 }
 
-static bppsa_status no_memory(void) {
-  return bppsa_fail(BPPSA_ERR_MEMORY, "JSON document: out of memory, expected room for the results");
-}
-
-/* json_dumpb into a block of the right size: json_dumps grows its buffer and, in jansson 2.14, drops an object's key where that fails. */
 bppsa_status bppsa_cli_render(json_t *document, char **text) {
-  const size_t size = document != NULL ? json_dumpb(document, NULL, 0, 0) : 0;
-  char *made = size > 0 ? bppsa_alloc(size + 1) : NULL;
-  const size_t written = made != NULL ? json_dumpb(document, made, size, 0) : 0;
-  json_decref(document);
-  if (size == 0 || written != size) {
-    bppsa_free(made);
-    return no_memory();
+  if (document == NULL) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "JSON document: out of memory, expected room for the results");
   }
-  made[size] = '\0';
-  *text = made;
-  return BPPSA_OK;
+  const bppsa_status status = bppsa_json_text(document, 0, 0, text);
+  json_decref(document);
+  return status;
 }
 
 bppsa_status bppsa_cli_print_document(bppsa_cli *cli, const char *text) {

@@ -91,7 +91,7 @@ static int64_t head_rows(const recurrent_network *n, int64_t *first) {
   return (n->config.seq_len - t + 1) * n->batch;
 }
 
-static bppsa_status forward(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, bppsa_view *logits) {
+bppsa_status bppsa_recurrent_forward_layers(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0) {
   recurrent_network *n = (recurrent_network *)model;
   const bppsa_recurrent_config *c = &n->config;
   BPPSA_TRY(check_inputs(n, x, h0));
@@ -111,6 +111,13 @@ static bppsa_status forward(bppsa_model *model, const bppsa_view *x, const bppsa
     sweep(n, n->cell->forward, l, false);
     input = offset(n, n->layers[l].h, state);
   }
+  return BPPSA_OK;
+}
+
+static bppsa_status forward(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, bppsa_view *logits) {
+  recurrent_network *n = (recurrent_network *)model;
+  const bppsa_recurrent_config *c = &n->config;
+  BPPSA_TRY(bppsa_recurrent_forward_layers(model, x, h0));
   int64_t first;
   const bppsa_linear head = linear(n, head_rows(n, &first), c->hidden, c->classes);
   bppsa_linear_forward(&head, offset(n, n->layers[c->layers - 1].h, first), parameter(n, c->layers, 0)->value.data,
@@ -194,16 +201,8 @@ static void layer_gradients(recurrent_network *n, int64_t l) {
   }
 }
 
-static bppsa_status backward(bppsa_model *model, const bppsa_view *seed) {
-  recurrent_network *n = (recurrent_network *)model;
-  if (n->batch == 0) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "backward: no forward pass precedes it");
-  }
-  const bppsa_view logits = logits_view(n);
-  BPPSA_TRY(check_view("seed", seed, n->config.dtype, logits.ndim, logits.shape));
-  n->seed = seed->data;
-  bppsa_recurrent_seed(n);
-  head_gradients(n);
+/* All layers, from g_T and u of the top layer in n->g. */
+static bppsa_status backward_layers(recurrent_network *n) {
   for (int64_t l = n->config.layers - 1; l >= 0; --l) {
     BPPSA_TRY(bppsa_recurrent_layer_backward(n, l));
     layer_gradients(n, l);
@@ -212,6 +211,34 @@ static bppsa_status backward(bppsa_model *model, const bppsa_view *seed) {
     }
   }
   return BPPSA_OK;
+}
+
+static bppsa_status check_forward_was_run(const recurrent_network *n) {
+  return n->batch > 0 ? BPPSA_OK : bppsa_fail(BPPSA_ERR_ARGUMENT, "backward: no forward pass precedes it");
+}
+
+static bppsa_status backward(bppsa_model *model, const bppsa_view *seed) {
+  recurrent_network *n = (recurrent_network *)model;
+  BPPSA_TRY(check_forward_was_run(n));
+  const bppsa_view logits = logits_view(n);
+  BPPSA_TRY(check_view("seed", seed, n->config.dtype, logits.ndim, logits.shape));
+  n->seed = seed->data;
+  bppsa_recurrent_seed(n);
+  head_gradients(n);
+  return backward_layers(n);
+}
+
+bppsa_status bppsa_recurrent_backward_layers(bppsa_model *model, const bppsa_view *seed) {
+  recurrent_network *n = (recurrent_network *)model;
+  const bppsa_recurrent_config *c = &n->config;
+  BPPSA_TRY(check_forward_was_run(n));
+  const int64_t all[] = {c->seq_len, n->batch, c->hidden};
+  BPPSA_TRY(check_view("seed", seed, c->dtype, c->loss_all ? 3 : 2, c->loss_all ? all : all + 1));
+  int64_t first;
+  const int64_t rows = head_rows(n, &first);
+  memset(n->g, 0, (size_t)(n->batch * c->hidden * size_of(n))); /* u_0 = 0 */
+  memcpy(offset(n, n->g, first), seed->data, (size_t)(rows * c->hidden * size_of(n)));
+  return backward_layers(n);
 }
 
 static bppsa_status input_gradients(bppsa_model *model, bppsa_view *x, bppsa_view *h0) {

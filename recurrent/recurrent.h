@@ -59,6 +59,12 @@ const bppsa_scan_plan *bppsa_recurrent_plan(const bppsa_model *model, int64_t la
 bppsa_scan_config bppsa_recurrent_scan_config(const bppsa_recurrent_config *config, int64_t matrices, bool diagonal,
                                               int64_t layer);
 
+/* The layers without the head, for benchmarks. Forward: x [T,b,I], h0 [L,b,H] or NULL. Backward: seed is the gradient of the top layer's last
+ * hidden states [b,H], or of all of them [T,b,H] with loss_all; it sets the gradients of every parameter but the head's.
+ * ERR_SHAPE; ERR_ARGUMENT: backward without forward. */
+bppsa_status bppsa_recurrent_forward_layers(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0);
+bppsa_status bppsa_recurrent_backward_layers(bppsa_model *model, const bppsa_view *seed);
+
 /* Fills the parameters. DEFAULT: PyTorch's module defaults, U(-1/√H, 1/√H) everywhere. ORTHOGONAL: in addition each H x H block
  * of W_hh is a random orthogonal matrix. Deterministic in seed; the same numbers in f32 (rounded) and f64. ERR_MEMORY. */
 bppsa_status bppsa_recurrent_init(bppsa_model *model, bppsa_init init, uint64_t seed);
