@@ -21,7 +21,8 @@ setup:
 build: setup
 	@tools/build cpu bppsa_program
 
-demo: build
+demo: setup
+	@tools/build cpu bppsa_program bppsa_demo
 	@demo/run build/cpu
 
 test: setup

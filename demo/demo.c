@@ -1,0 +1,305 @@
+/* The demonstration: one RNN, one task, one seed; trained by sequential BP and by the scan's algorithms in turn.
+ *
+ *     bppsa_demo OUT_DIR
+ *
+ * Prints the loss curves and their largest difference, the milliseconds of an iteration by phase, and who won and why; writes
+ * OUT_DIR/figure7.csv (BPPSA figure 7).
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/device.h"
+#include "rnn/rnn.h"
+#include "train/dataset.h"
+#include "train/loss.h"
+#include "train/optimizer.h"
+
+enum { ITERATIONS = 300, WINDOW = 20, WINDOWS = ITERATIONS / WINDOW, SEQ_LEN = 1000, BATCH = 16, HIDDEN = 20 };
+static const double learning_rate = 3e-4;
+
+typedef struct {
+  const char *name;
+  bppsa_backward backward;
+  bppsa_scan_algorithm algorithm;
+} method;
+
+static const method methods[] = {{"bp", BPPSA_BACKWARD_BP, BPPSA_SCAN_AUTO},
+                                 {"linear", BPPSA_BACKWARD_SCAN, BPPSA_SCAN_LINEAR},
+                                 {"blelloch", BPPSA_BACKWARD_SCAN, BPPSA_SCAN_BLELLOCH},
+                                 {"chunked", BPPSA_BACKWARD_SCAN, BPPSA_SCAN_CHUNKED}};
+
+enum { METHODS = sizeof methods / sizeof *methods, BP = 0, PHASES = 3 };
+
+/* One method's run. */
+typedef struct {
+  const char *name;
+  bppsa_model *model;
+  bppsa_optimizer *optimizer;
+  double loss[ITERATIONS];
+  double phase_ms[PHASES][ITERATIONS]; /* forward, backward, update */
+  double seconds[ITERATIONS];          /* of this method's own work since the start */
+  double median_ms[PHASES];
+} curve;
+
+/* The batch all methods train on. */
+typedef struct {
+  int64_t order[32000], labels[BATCH];
+  float x[SEQ_LEN * BATCH], seed[BATCH * 10];
+} batch;
+
+static int compare(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static double median(const double *values, int64_t count) {
+  double sorted[ITERATIONS];
+  memcpy(sorted, values, (size_t)count * sizeof *sorted);
+  qsort(sorted, (size_t)count, sizeof *sorted, compare);
+  return 0.5 * (sorted[(count - 1) / 2] + sorted[count / 2]);
+}
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static bppsa_status create(const method *m, const bppsa_device *device, curve *c) {
+  bppsa_recurrent_config config = bppsa_recurrent_config_default();
+  config.seq_len = SEQ_LEN;
+  config.batch = BATCH;
+  config.hidden = HIDDEN;
+  config.backward = m->backward;
+  config.algorithm = m->algorithm;
+  c->name = m->name;
+  BPPSA_TRY(bppsa_rnn_create(&config, device, &c->model));
+  BPPSA_TRY(bppsa_recurrent_init(c->model, BPPSA_INIT_DEFAULT, 0));
+  bppsa_optimizer_config adam = bppsa_optimizer_config_default();
+  adam.lr = learning_rate;
+  return bppsa_optimizer_create(&adam, c->model, &c->optimizer);
+}
+
+/* One training step, timed by phase. */
+static bppsa_status step(curve *c, int iteration, batch *b, const bppsa_device *device) {
+  const bppsa_view x = bppsa_view_make(b->x, BPPSA_F32, 3, (int64_t[]){SEQ_LEN, BATCH, 1});
+  const bppsa_view seed = bppsa_view_make(b->seed, BPPSA_F32, 2, (int64_t[]){BATCH, 10});
+  bppsa_view logits;
+  bppsa_loss_result loss;
+  const double start = now();
+  BPPSA_TRY(c->model->ops->forward(c->model, &x, NULL, &logits));
+  const double forward = now();
+  BPPSA_TRY(bppsa_cross_entropy(device, &logits, b->labels, &seed, &loss));
+  const double scored = now();
+  BPPSA_TRY(c->model->ops->backward(c->model, &seed));
+  const double backward = now();
+  bppsa_optimizer_step(c->optimizer, device);
+  const double update = now();
+  c->loss[iteration] = loss.loss;
+  c->phase_ms[0][iteration] = 1e3 * (forward - start);
+  c->phase_ms[1][iteration] = 1e3 * (backward - scored);
+  c->phase_ms[2][iteration] = 1e3 * (update - backward);
+  c->seconds[iteration] = (iteration > 0 ? c->seconds[iteration - 1] : 0) + update - start;
+  return BPPSA_OK;
+}
+
+/* All methods in turn at every iteration, on the same batch: what else the machine does hits them alike. */
+static bppsa_status run(const bppsa_device *device, const bppsa_dataset *data, batch *b, curve *curves) {
+  for (int m = 0; m < METHODS; ++m) {
+    BPPSA_TRY(create(&methods[m], device, &curves[m]));
+  }
+  const bppsa_view x = bppsa_view_make(b->x, BPPSA_F32, 3, (int64_t[]){SEQ_LEN, BATCH, 1});
+  bppsa_shuffle(0, 1, data->samples, b->order);
+  const bool terminal = isatty(STDERR_FILENO);
+  for (int i = 0; i < ITERATIONS; ++i) {
+    BPPSA_TRY(bppsa_dataset_fill(data, device, BATCH, b->order + i * BATCH, &x, b->labels));
+    for (int m = 0; m < METHODS; ++m) {
+      BPPSA_TRY(step(&curves[m], i, b, device));
+    }
+    if (terminal) {
+      fprintf(stderr, "\rtraining by %d methods: iteration %3d of %d, loss %.3f ", METHODS, i + 1, ITERATIONS,
+              curves[BP].loss[i]);
+    }
+  }
+  if (terminal) {
+    fprintf(stderr, "\r%60s\r", "");
+  }
+  for (int m = 0; m < METHODS; ++m) {
+    for (int phase = 0; phase < PHASES; ++phase) {
+      curves[m].median_ms[phase] = median(curves[m].phase_ms[phase], ITERATIONS);
+    }
+  }
+  return BPPSA_OK;
+}
+
+static double window_mean(const curve *c, int window) {
+  double sum = 0;
+  for (int i = 0; i < WINDOW; ++i) {
+    sum += c->loss[window * WINDOW + i];
+  }
+  return sum / WINDOW;
+}
+
+/* NULL for sequential BP. */
+static const bppsa_scan_totals *totals_of(const curve *c) {
+  const bppsa_scan_plan *plan = bppsa_recurrent_plan(c->model, 0);
+  return plan == NULL ? NULL : bppsa_scan_plan_totals(plan);
+}
+
+static double total_ms(const curve *c) {
+  return c->median_ms[0] + c->median_ms[1] + c->median_ms[2];
+}
+
+/* ---- what is printed ---- */
+
+static void print_curves(const curve *curves) {
+  printf("Training loss, mean over %d iterations\n\n  iterations", WINDOW);
+  for (int m = 0; m < METHODS; ++m) {
+    printf("%12s", methods[m].name);
+  }
+  printf("\n");
+  for (int w = 0; w < WINDOWS; ++w) {
+    printf("  %4d - %3d", w * WINDOW + 1, (w + 1) * WINDOW);
+    for (int m = 0; m < METHODS; ++m) {
+      printf("%12.6f", window_mean(&curves[m], w));
+    }
+    printf("\n");
+  }
+  printf("\nLargest difference of any single loss from BP's\n\n");
+  for (int m = 1; m < METHODS; ++m) {
+    double most = 0;
+    int at = 0;
+    for (int i = 0; i < ITERATIONS; ++i) {
+      const double d = fabs(curves[m].loss[i] - curves[BP].loss[i]);
+      at = d > most ? i : at;
+      most = d > most ? d : most;
+    }
+    printf("  %-10s%9.2e", methods[m].name, most);
+    if (most > 0) {
+      printf("  (iteration %d)\n", at + 1);
+    } else {
+      printf("  (the same bits)\n");
+    }
+  }
+}
+
+static void print_times(const curve *curves) {
+  printf("\nMilliseconds per iteration, median of %d\n\n", ITERATIONS);
+  printf("  method     forward  backward   update     all   backward/BP's\n");
+  for (int m = 0; m < METHODS; ++m) {
+    const double *ms = curves[m].median_ms;
+    printf("  %-9s%9.3f%10.3f%9.3f%8.3f%13.2fx\n", methods[m].name, ms[0], ms[1], ms[2], total_ms(&curves[m]),
+           ms[1] / curves[BP].median_ms[1]);
+  }
+  printf("\nThe scan's products in one backward pass\n\n");
+  printf("  method      mat-mat   mat-vec   MFLOP in the batch   x BP's   steps on the critical path\n");
+  double bp = 0;
+  for (int m = 0; m < METHODS; ++m) {
+    const bppsa_scan_totals *t = totals_of(&curves[m]);
+    if (t == NULL) {
+      continue;
+    }
+    const double flops = 1e-6 * BATCH * (double)(t->mm_flops + t->mv_flops);
+    bp = methods[m].algorithm == BPPSA_SCAN_LINEAR ? flops : bp;
+    printf("  %-9s%10lld%10lld%21.1f%9.1f%29lld\n", methods[m].name, (long long)(t->mm - t->dead), (long long)t->mv, flops,
+           flops / bp, (long long)t->critical_steps);
+  }
+}
+
+static void print_verdict(const curve *curves, int threads) {
+  int winner = BP, shortest = BP;
+  const bppsa_scan_totals *l = NULL, *s = NULL;
+  for (int m = 0; m < METHODS; ++m) {
+    const bppsa_scan_totals *t = totals_of(&curves[m]);
+    winner = total_ms(&curves[m]) < total_ms(&curves[winner]) ? m : winner;
+    l = methods[m].algorithm == BPPSA_SCAN_LINEAR ? t : l;
+    if (t != NULL && (s == NULL || t->critical_steps < s->critical_steps)) {
+      s = t;
+      shortest = m;
+    }
+  }
+  const double work = (double)(s->mm_flops + s->mv_flops) / (double)(l->mm_flops + l->mv_flops);
+  printf("\nWhat this says\n\n");
+  printf("  Fastest here: %s, %.3f ms per iteration; BP needs %.3f ms.\n", methods[winner].name, total_ms(&curves[winner]),
+         total_ms(&curves[BP]));
+  if (winner == BP || totals_of(&curves[winner]) == l) {
+    printf(
+        "  BP and linear do the same arithmetic: %lld dependent mat-vecs a sample, shared by the samples of a batch. Blelloch\n"
+        "  multiplies H x H matrices (H = %d) to break that chain and does %.1f times the FLOPs; %d thread%s cannot buy that "
+        "back.\n",
+        (long long)l->critical_steps, HIDDEN, work, threads, threads == 1 ? "" : "s");
+  } else {
+    printf("  It does more FLOPs than BP, and its shorter chain pays for them on %d threads.\n", threads);
+  }
+  printf("  With a worker for every product, the chain would be %lld steps (%s) instead of %lld, and %.4f MFLOP long instead\n"
+         "  of %.4f MFLOP: %.0f times shorter in steps, %.1f times in FLOPs, because its steps are matrix products.\n",
+         (long long)s->critical_steps, methods[shortest].name, (long long)l->critical_steps, 1e-6 * (double)s->critical_flops,
+         1e-6 * (double)l->critical_flops, (double)l->critical_steps / (double)s->critical_steps,
+         (double)l->critical_flops / (double)s->critical_flops);
+}
+
+static int write_csv(const char *directory, const curve *curves) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s/figure7.csv", directory);
+  FILE *file = fopen(path, "w");
+  if (file == NULL) {
+    fprintf(stderr, "bppsa_demo: error: cannot write %s, expected a writable directory\n", path);
+    return 2;
+  }
+  fprintf(file, "method,iterations,seconds,mean_loss,forward_ms,backward_ms,update_ms\n");
+  for (int m = 0; m < METHODS; ++m) {
+    for (int w = 0; w < WINDOWS; ++w) {
+      const curve *c = &curves[m];
+      fprintf(file, "%s,%d,%.6f,%.9g,%.6f,%.6f,%.6f\n", methods[m].name, (w + 1) * WINDOW, c->seconds[(w + 1) * WINDOW - 1],
+              window_mean(c, w), c->median_ms[0], c->median_ms[1], c->median_ms[2]);
+    }
+  }
+  if (fclose(file) != 0) {
+    fprintf(stderr, "bppsa_demo: error: cannot write %s completely\n", path);
+    return 1;
+  }
+  return 0;
+}
+
+int main(int argc, char **argv) {
+  if (argc != 2) {
+    fprintf(stderr, "usage: bppsa_demo OUT_DIR\n");
+    return 2;
+  }
+  static curve curves[METHODS];
+  static batch shared;
+  bppsa_device *device = NULL;
+  bppsa_dataset *data = NULL;
+  bppsa_status status = bppsa_device_create("cpu", 0, &device);
+  const bppsa_dataset_options options = bppsa_dataset_options_default();
+  status = status == BPPSA_OK ? bppsa_dataset_create("bitstream", &options, &data) : status;
+  if (status == BPPSA_OK) {
+    printf("RNN on the bitstream task: T = %d, B = %d, H = %d, Adam %g, %d iterations, seed 0, f32\n"
+           "on %s, %d thread%s\n\n",
+           SEQ_LEN, BATCH, HIDDEN, learning_rate, ITERATIONS, bppsa_device_get_hardware(device), bppsa_device_get_threads(device),
+           bppsa_device_get_threads(device) == 1 ? "" : "s");
+    fflush(stdout);
+  }
+  status = status == BPPSA_OK ? run(device, data, &shared, curves) : status;
+  int code = 0;
+  if (status != BPPSA_OK) {
+    fprintf(stderr, "bppsa_demo: error: %s\n", bppsa_last_error());
+    code = 1;
+  } else {
+    print_curves(curves);
+    print_times(curves);
+    print_verdict(curves, bppsa_device_get_threads(device));
+    code = write_csv(argv[1], curves);
+  }
+  for (int m = 0; m < METHODS; ++m) {
+    bppsa_optimizer_destroy(curves[m].optimizer);
+    bppsa_model_destroy(curves[m].model);
+  }
+  bppsa_dataset_destroy(data);
+  bppsa_device_destroy(device);
+  return code;
+}
