@@ -138,7 +138,8 @@ bppsa_status bppsa_json_text(const json_t *value, int indent, int digits, char *
   (void)bppsa_json_out_of_memory();
   const size_t flags = JSON_ENCODE_ANY | JSON_INDENT((size_t)indent) | JSON_REAL_PRECISION((size_t)digits);
   char *result = json_dumps(value, flags);
-  if (result == NULL && bppsa_json_out_of_memory()) {
+  if (bppsa_json_out_of_memory()) { /* json_dumps leaves out a key it has no memory for, and goes on */
+    release(result);
     return BPPSA_ERR_MEMORY;
   }
   if (result == NULL) {

@@ -68,6 +68,7 @@ static void test_others(void **state) {
   (void)state;
   walk_both("plan rnn --seq-len 9 --algorithm blelloch --json", NULL, 50);
   walk_both("plan rnn --seq-len 9 --layers 2", NULL, 2);
+  walk_both("data bitstream --seq-len 5 --samples 7 --threads 2 --out-x MX.npy --out-y MY.npy", "MX.npy", 8);
   walk_both("eval rnn --weights W.safetensors --seq-len 6 --samples 8 --threads 2 --json", NULL, 20);
 }
 

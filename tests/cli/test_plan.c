@@ -15,7 +15,7 @@ static int64_t critical_steps(const json_t *plan) {
 
 static void test_blelloch(void **state) {
   (void)state;
-  for (int64_t n = 1; n <= 1025; n += n < 70 ? 1 : 61) {
+  for (int64_t n = 1; n <= 1025; n += n < 34 ? 1 : 99) {
     json_t *plan = run_json("plan rnn --seq-len %d --hidden 3 --algorithm blelloch --json", (int)n);
     const int64_t bound = 2 * ceil_log2(n + 1) - 2;
     assert_int_equal(get_integer(plan, "elements"), n + 1);
@@ -31,8 +31,8 @@ static void test_blelloch(void **state) {
 
 static void test_up_levels(void **state) {
   (void)state;
-  for (int64_t n = 1; n <= 600; n += n < 40 ? 1 : 37) {
-    for (int64_t levels = 0; levels <= 12; ++levels) {
+  for (int64_t n = 1; n <= 600; n += n < 18 ? 1 : 83) {
+    for (int64_t levels = 0; levels <= 11; levels += levels < 5 ? 1 : 2) {
       json_t *plan = run_json("plan rnn --seq-len %d --hidden 3 --up-levels %d --json", (int)n, (int)levels);
       const int64_t left = (n + 1 + ((int64_t)1 << levels) - 1) >> levels;
       assert_string_equal(get_text(plan, "algorithm"), "blelloch"); /* implied */
