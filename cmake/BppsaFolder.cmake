@@ -1,7 +1,11 @@
 # bppsa_add_folder(NAME): every *.c of the folder (and every *.cu with CUDA) becomes the object library bppsa_NAME, which
-# ends up in libbppsa. X_cuda.cu and X_nocuda.c stand for each other: one of the two is built.
+# ends up in libbppsa. X_cuda.cu and X_nocuda.c stand for each other: one of the two is built. EXCLUDE REGEX leaves files out.
 function(bppsa_add_folder name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "EXCLUDE" "")
   file(GLOB sources CONFIGURE_DEPENDS "*.c")
+  if(arg_EXCLUDE)
+    list(FILTER sources EXCLUDE REGEX "${arg_EXCLUDE}")
+  endif()
   if(BPPSA_CUDA)
     file(GLOB cuda_sources CONFIGURE_DEPENDS "*.cu")
     list(APPEND sources ${cuda_sources})

@@ -19,8 +19,8 @@ target_compile_options(
             $<$<COMPILE_LANGUAGE:C>:-Wextra>
             $<$<COMPILE_LANGUAGE:C>:-Wconversion>
             $<$<COMPILE_LANGUAGE:C>:-Wshadow>
-            # a*b + c is rounded twice everywhere: whether a compiler fuses it must not change the bits. It costs
-            # nothing, because the hot loops are BLAS calls, which choose their own instructions.
+            # a*b + c is rounded twice: whether a compiler fuses it must not change the bits. The hot loops are in the
+            # kernels of core/, which are compiled per instruction set and fuse on purpose (core/CMakeLists.txt).
             $<$<COMPILE_LANGUAGE:C>:-ffp-contract=off>
             $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
 if(BPPSA_SANITIZE)

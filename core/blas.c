@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/simd.h"
+
 /* What openblas_get_parallel() answers. */
 enum { FLAVOUR_SERIAL = 0, FLAVOUR_PTHREAD = 1, FLAVOUR_OPENMP = 2 };
 
@@ -125,4 +127,29 @@ void bppsa_gemm_f64(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k,
   cblas_dgemm(CblasRowMajor, op(trans_a), op(trans_b), (blasint)m, (blasint)n, (blasint)k, alpha, a, row(lda), b, row(ldb), beta,
               c, row(ldc));
   leave(entered);
+}
+
+/* B beyond the second-level cache, and wide enough to be worth packing. */
+static bool is_large(int64_t n, int64_t k) {
+  return n >= 64 && n * k > (int64_t)1 << 18;
+}
+
+void bppsa_matmul_f32(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_row, int64_t a_step, const float *b, int64_t ldb,
+                      bool add, float *c, int64_t ldc) {
+  if (is_large(n, k)) {
+    const bool transposed = a_step != 1;
+    bppsa_gemm_f32(transposed, false, m, n, k, 1, a, transposed ? a_step : a_row, b, ldb, add ? 1 : 0, c, ldc);
+  } else {
+    bppsa_simd_get()->f32.gemm(m, n, k, a, a_row, a_step, b, ldb, add, c, ldc);
+  }
+}
+
+void bppsa_matmul_f64(int64_t m, int64_t n, int64_t k, const double *a, int64_t a_row, int64_t a_step, const double *b,
+                      int64_t ldb, bool add, double *c, int64_t ldc) {
+  if (is_large(n, k)) {
+    const bool transposed = a_step != 1;
+    bppsa_gemm_f64(transposed, false, m, n, k, 1, a, transposed ? a_step : a_row, b, ldb, add ? 1 : 0, c, ldc);
+  } else {
+    bppsa_simd_get()->f64.gemm(m, n, k, a, a_row, a_step, b, ldb, add, c, ldc);
+  }
 }

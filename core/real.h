@@ -3,25 +3,29 @@
  * (No include guard: every inclusion redefines the names for the width asked for.)
  */
 #include "core/blas.h"
+#include "core/simd.h"
 
 #undef real
 #undef R
 #undef REAL_DTYPE
 #undef REAL_MIN
-#undef gemm
-#undef REAL_TANH
+#undef blas_gemm
+#undef matmul
+#undef KERNELS
 #if BPPSA_REAL == 32
 #define real float
 #define R(name) name##_f32
 #define REAL_DTYPE BPPSA_F32
-#define gemm bppsa_gemm_f32
-#define REAL_TANH tanhf
+#define blas_gemm bppsa_gemm_f32
+#define matmul bppsa_matmul_f32
+#define KERNELS (&bppsa_simd_get()->f32)
 #elif BPPSA_REAL == 64
 #define real double
 #define R(name) name##_f64
 #define REAL_DTYPE BPPSA_F64
-#define gemm bppsa_gemm_f64
-#define REAL_TANH tanh
+#define blas_gemm bppsa_gemm_f64
+#define matmul bppsa_matmul_f64
+#define KERNELS (&bppsa_simd_get()->f64)
 #else
 #error "BPPSA_REAL must be 32 or 64"
 #endif

@@ -13,12 +13,13 @@ typedef struct {
   int64_t steps, batch, hidden; /* T, b, H */
   int64_t first, samples;       /* the block: samples first .. first + samples - 1 */
   bppsa_nonlinearity nonlinearity;
-  const void *w_hh; /* [G·H][H] */
-  const void *b_hh; /* [G·H] */
-  void *pre;        /* [T][b][G·H] in forward: x W_ihᵀ + b_ih on entry, the cell's to overwrite */
-  void *h;          /* [T+1][b][H], h_0 given */
-  void *saved;      /* [T][b][saved·H] what backward needs beside h; NULL when saved is 0 */
-  void *g;          /* [T+1][b][H] gradients; backward: g_T is the seed, and g_t holds u_t when injected */
+  const void *w_hh;   /* [G·H][H] */
+  const void *w_hh_t; /* [H][G·H], its transpose */
+  const void *b_hh;   /* [G·H] */
+  void *pre;          /* [T][b][G·H] in forward: x W_ihᵀ + b_ih (+ b_hh) on entry, the cell's to overwrite */
+  void *h;            /* [T+1][b][H], h_0 given */
+  void *saved;        /* [T][b][saved·H] what backward needs beside h; NULL when saved is 0 */
+  void *g;            /* [T+1][b][H] gradients; backward: g_T is the seed, and g_t holds u_t when injected */
   bool injected;
   bool input;    /* g_0 is wanted */
   void *delta_x; /* [T][b][G·H] gradient of x W_ihᵀ + b_ih */
@@ -30,12 +31,13 @@ typedef struct {
 typedef void (*bppsa_cell_fn)(const bppsa_cell_block *block);
 
 typedef struct {
-  const char *name; /* also the prefix of parameter names: "rnn" */
-  int64_t gates;    /* G */
-  int64_t matrices; /* K */
-  bool diagonal;    /* e is present */
-  bool split;       /* delta_h differs from delta_x */
-  int64_t saved;    /* H-vectors kept per step and sample */
+  const char *name;   /* also the prefix of parameter names: "rnn" */
+  int64_t gates;      /* G */
+  int64_t matrices;   /* K */
+  bool diagonal;      /* e is present */
+  bool split;         /* delta_h differs from delta_x */
+  bool separate_bias; /* b_hh is not simply added to pre */
+  int64_t saved;      /* H-vectors kept per step and sample */
   /* [dtype]: f32, f64 */
   bppsa_cell_fn forward[2];      /* pre, h_0 -> h_1 .. h_T, saved */
   bppsa_cell_fn backward[2];     /* sequential BP: g_T, u -> g_{T-1} .. g_1 (g_0 when wanted), deltas */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/flush.h"
 
 enum {
   ROW_BLOCK = 256,   /* rows of y or dx per task */
@@ -42,8 +43,12 @@ int64_t bppsa_linear_workspace(const bppsa_linear *l) {
 #include "recurrent/linear.inc"
 #undef BPPSA_REAL
 
-void bppsa_linear_forward(const bppsa_linear *l, const void *x, const void *w, const void *bias, void *y) {
-  (l->dtype == BPPSA_F32 ? forward_f32 : forward_f64)(l, x, w, bias, y);
+void bppsa_linear_transpose(const bppsa_linear *l, const void *w, void *wt) {
+  (l->dtype == BPPSA_F32 ? transpose_f32 : transpose_f64)(l, w, wt);
+}
+
+void bppsa_linear_forward(const bppsa_linear *l, const void *x, const void *wt, const void *bias, void *y) {
+  (l->dtype == BPPSA_F32 ? forward_f32 : forward_f64)(l, x, wt, bias, y);
 }
 
 void bppsa_linear_input_gradient(const bppsa_linear *l, const void *dy, const void *w, void *dx) {

@@ -13,8 +13,11 @@ typedef struct {
   int64_t rows, in, out;
 } bppsa_linear;
 
-/* y [rows, out] = x [rows, in] wᵀ + bias; w [out, in], bias [out] or NULL. */
-void bppsa_linear_forward(const bppsa_linear *l, const void *x, const void *w, const void *bias, void *y);
+/* wt [in, out] = wᵀ, w [out, in] */
+void bppsa_linear_transpose(const bppsa_linear *l, const void *w, void *wt);
+
+/* y [rows, out] = x [rows, in] wt + bias; wt [in, out], bias [out] or NULL. */
+void bppsa_linear_forward(const bppsa_linear *l, const void *x, const void *wt, const void *bias, void *y);
 
 /* dx [rows, in] = dy [rows, out] w */
 void bppsa_linear_input_gradient(const bppsa_linear *l, const void *dy, const void *w, void *dx);

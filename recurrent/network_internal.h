@@ -23,6 +23,7 @@ typedef struct {
  *               g        [T+1][B][H]   gradients of one layer, then (as u) of the one below
  *               columns  K x [T][B][H], diagonal [T][B][H]   only with a scan
  *               logits   [B][C] or [T][B][C]
+ *               bias [G·H], w_t (a transposed W_ih or W_lin), w_hh_t [H][G·H]   of the layer at hand
  *               sums     partial sums of the weight gradients
  *               dx [T][B][I], dh0 [L][B][H]   only with input gradients
  */
@@ -38,7 +39,7 @@ typedef struct {
   recurrent_layer *layers; /* size config.layers */
   char (*names)[NAME_SIZE];
   void *values, *gradients; /* all parameters, one behind the other */
-  void *pre, *delta_h, *g, *diagonal, *logits, *sums, *dx, *dh0;
+  void *pre, *delta_h, *g, *diagonal, *logits, *sums, *dx, *dh0, *bias, *w_t, *w_hh_t;
   void **columns; /* size K */
 } recurrent_network;
 

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core/flush.h"
 #include "recurrent/network_internal.h"
 
 enum { SAMPLE_BLOCK = 8 }; /* samples per task of a sweep; fixed, so that bits do not depend on the number of threads */
@@ -38,6 +39,7 @@ static void sweep(const recurrent_network *n, bppsa_cell_fn const functions[2], 
                                      .samples = left < SAMPLE_BLOCK ? left : SAMPLE_BLOCK,
                                      .nonlinearity = n->config.nonlinearity,
                                      .w_hh = parameter(n, l, W_HH)->value.data,
+                                     .w_hh_t = n->w_hh_t,
                                      .b_hh = parameter(n, l, B_HH)->value.data,
                                      .pre = n->pre,
                                      .h = layer->h,
@@ -49,7 +51,9 @@ static void sweep(const recurrent_network *n, bppsa_cell_fn const functions[2], 
                                      .delta_h = n->cell->split ? n->delta_h : n->pre,
                                      .columns = n->columns,
                                      .diagonal = n->diagonal};
+    const unsigned mode = bppsa_flush_begin();
     function(&arrays);
+    bppsa_flush_end(mode);
   }
 }
 
@@ -91,6 +95,26 @@ static int64_t head_rows(const recurrent_network *n, int64_t *first) {
   return (n->config.seq_len - t + 1) * n->batch;
 }
 
+/* y = x wᵀ + bias */
+static void apply_linear(const recurrent_network *n, const bppsa_linear *l, const void *x, const void *w, const void *bias,
+                         void *y) {
+  bppsa_linear_transpose(l, w, n->w_t);
+  bppsa_linear_forward(l, x, n->w_t, bias, y);
+}
+
+/* pre = x W_ihᵀ + b_ih (+ b_hh), and W_hhᵀ for the sweep. */
+static void project_input(const recurrent_network *n, int64_t l, const void *x, int64_t rows) {
+  const int64_t hidden = n->config.hidden, out = n->cell->gates * hidden;
+  const bppsa_view *b_ih = &parameter(n, l, B_IH)->value, *b_hh = &parameter(n, l, B_HH)->value;
+  const bppsa_view bias = bppsa_view_make(n->bias, n->config.dtype, 1, &out);
+  for (int64_t i = 0; i < out; ++i) {
+    bppsa_view_set(&bias, i, bppsa_view_get(b_ih, i) + (n->cell->separate_bias ? 0 : bppsa_view_get(b_hh, i)));
+  }
+  const bppsa_linear from_x = linear(n, rows, n->layers[l].input, out), from_h = linear(n, 0, hidden, out);
+  apply_linear(n, &from_x, x, parameter(n, l, W_IH)->value.data, n->bias, n->pre);
+  bppsa_linear_transpose(&from_h, parameter(n, l, W_HH)->value.data, n->w_hh_t);
+}
+
 bppsa_status bppsa_recurrent_forward_layers(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0) {
   recurrent_network *n = (recurrent_network *)model;
   const bppsa_recurrent_config *c = &n->config;
@@ -101,8 +125,7 @@ bppsa_status bppsa_recurrent_forward_layers(bppsa_model *model, const bppsa_view
   const int64_t rows = c->seq_len * n->batch, state = n->batch * c->hidden;
   const void *input = x->data;
   for (int64_t l = 0; l < c->layers; ++l) {
-    const bppsa_linear project = linear(n, rows, n->layers[l].input, n->cell->gates * c->hidden);
-    bppsa_linear_forward(&project, input, parameter(n, l, W_IH)->value.data, parameter(n, l, B_IH)->value.data, n->pre);
+    project_input(n, l, input, rows);
     if (h0 != NULL) {
       memcpy(n->layers[l].h, offset(n, h0->data, l * state), (size_t)(state * size_of(n)));
     } else {
@@ -120,8 +143,8 @@ static bppsa_status forward(bppsa_model *model, const bppsa_view *x, const bppsa
   BPPSA_TRY(bppsa_recurrent_forward_layers(model, x, h0));
   int64_t first;
   const bppsa_linear head = linear(n, head_rows(n, &first), c->hidden, c->classes);
-  bppsa_linear_forward(&head, offset(n, n->layers[c->layers - 1].h, first), parameter(n, c->layers, 0)->value.data,
-                       parameter(n, c->layers, 1)->value.data, n->logits);
+  apply_linear(n, &head, offset(n, n->layers[c->layers - 1].h, first), parameter(n, c->layers, 0)->value.data,
+               parameter(n, c->layers, 1)->value.data, n->logits);
   *logits = logits_view(n);
   return BPPSA_OK;
 }

@@ -150,6 +150,15 @@ static int64_t largest_workspace(const recurrent_network *n) {
   return most;
 }
 
+/* `rows` x width reals, for the weights of one layer at a time. */
+static bppsa_status reserve_weights(const recurrent_network *n, int64_t rows, int64_t width, void **array) {
+  int64_t count;
+  size_t bytes;
+  BPPSA_TRY(bppsa_shape_bytes(n->config.dtype, 2, (int64_t[]){rows, width}, &count, &bytes));
+  *array = bppsa_calloc((int64_t)bytes, 1);
+  return *array == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+}
+
 /* One array of `steps` x B x width reals. */
 static bppsa_status reserve(const recurrent_network *n, int64_t steps, int64_t width, void **array) {
   int64_t count;
@@ -173,6 +182,10 @@ static bppsa_status reserve_all(recurrent_network *n, const bppsa_device *device
   BPPSA_TRY(reserve(n, steps, gates, &n->pre));
   BPPSA_TRY(reserve(n, steps + 1, c->hidden, &n->g));
   BPPSA_TRY(reserve(n, c->loss_all ? steps : 1, c->classes, &n->logits));
+  const int64_t widest = c->input > c->hidden ? c->input : c->hidden, most = gates > c->classes ? gates : c->classes;
+  BPPSA_TRY(reserve_weights(n, 1, gates, &n->bias));
+  BPPSA_TRY(reserve_weights(n, widest, most, &n->w_t));
+  BPPSA_TRY(reserve_weights(n, c->hidden, gates, &n->w_hh_t));
   if (n->cell->split) {
     BPPSA_TRY(reserve(n, steps, gates, &n->delta_h));
   }
@@ -252,8 +265,9 @@ void bppsa_recurrent_destroy(bppsa_model *model) {
   for (int64_t k = 0; n->columns != NULL && k < n->cell->matrices; ++k) {
     bppsa_free(n->columns[k]);
   }
-  void *const blocks[] = {n->layers, n->base.parameters, n->names,  n->columns, n->values, n->gradients, n->pre, n->delta_h,
-                          n->g,      n->diagonal,        n->logits, n->sums,    n->dx,     n->dh0,       n};
+  void *const blocks[] = {
+      n->layers,   n->base.parameters, n->names, n->columns, n->values, n->gradients, n->pre, n->delta_h, n->g,
+      n->diagonal, n->logits,          n->sums,  n->dx,      n->dh0,    n->bias,      n->w_t, n->w_hh_t,  n};
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; ++i) {
     bppsa_free(blocks[i]);
   }

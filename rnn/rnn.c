@@ -1,9 +1,6 @@
 /* The RNN cell: its table. */
 #include "rnn/rnn.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "recurrent/cell.h"
 
 #define BPPSA_REAL 32

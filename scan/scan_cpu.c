@@ -3,7 +3,16 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/flush.h"
 #include "scan/scan_internal.h"
+
+/* Samples per task of a record. */
+static int64_t block_of(const bppsa_scan_cpu *cpu, const bppsa_scan_level *level) {
+  if (level->op == BPPSA_OP_MV) {
+    return cpu->mv_block;
+  }
+  return level->chain && cpu->base.plan->config.element == BPPSA_ELEMENT_RECURRENT ? cpu->chain_block : cpu->mm_block;
+}
 
 #define BPPSA_REAL 32
 #include "scan/scan_cpu.inc"
@@ -67,7 +76,7 @@ static int32_t useful_threads(const bppsa_scan_cpu *cpu, const bppsa_scan_plan *
   const bppsa_scan_totals *t = &plan->totals;
   int64_t most = 1;
   for (int64_t r = 0; r < plan->record_count; ++r) {
-    const int64_t block = plan->records[r].op == BPPSA_OP_MM ? cpu->mm_block : cpu->mv_block;
+    const int64_t block = block_of(cpu, &plan->records[r]);
     const int64_t blocks = (batch + block - 1) / block;
     const int64_t tasks = plan->records[r].count > threads ? threads : plan->records[r].count * blocks;
     most = tasks > most ? tasks : most;
@@ -78,20 +87,35 @@ static int32_t useful_threads(const bppsa_scan_cpu *cpu, const bppsa_scan_plan *
   return most < threads ? (int32_t)most : threads;
 }
 
-static bppsa_status cpu_allocate(bppsa_scan_cpu *cpu, const bppsa_scan_plan *plan, int32_t threads) {
-  enum { MV_BLOCK = 8, MM_ROWS = 64, AREAS = 3 };
-  const int64_t dim = largest_dim(plan), size = (int64_t)bppsa_dtype_size(plan->config.dtype);
-  const int64_t rows = plan->config.element == BPPSA_ELEMENT_DIAGONAL ? 1 : dim;
+/* Sizes of the blocks of work: functions of the plan alone. */
+static void choose_blocks(bppsa_scan_cpu *cpu, const bppsa_scan_plan *plan, int64_t rows) {
+  enum { MV_BLOCK = 8, MM_ROWS = 64, CHAIN_BYTES = 1 << 18 };
+  const int64_t size = (int64_t)bppsa_dtype_size(plan->config.dtype), most = 64 / size; /* one cache line of samples */
   cpu->mv_block = MV_BLOCK;
   cpu->mm_block = rows >= MM_ROWS ? 1 : MM_ROWS / rows < MV_BLOCK ? MM_ROWS / rows : MV_BLOCK;
+  cpu->chain_block = 1;
+  while (cpu->chain_block < most && cpu->chain_block < plan->config.batch &&
+         2 * cpu->chain_block * rows * (rows + 1) * size <= CHAIN_BYTES) {
+    cpu->chain_block *= 2;
+  }
+}
+
+static bppsa_status cpu_allocate(bppsa_scan_cpu *cpu, const bppsa_scan_plan *plan, int32_t threads) {
+  enum { AREAS = 3 };
+  const int64_t dim = largest_dim(plan), size = (int64_t)bppsa_dtype_size(plan->config.dtype);
+  const int64_t rows = plan->config.element == BPPSA_ELEMENT_DIAGONAL ? 1 : dim;
+  choose_blocks(cpu, plan, rows);
   cpu->threads = useful_threads(cpu, plan, threads);
+  const bool products = plan->totals.mm > plan->totals.dead;
+  const int64_t block = cpu->mm_block > cpu->chain_block ? cpu->mm_block : cpu->chain_block;
   int64_t product, vectors, bytes;
-  if (!bppsa_mul(rows + 1, dim * cpu->mm_block, &product) || !bppsa_mul(cpu->mv_block, dim, &vectors)) {
+  if (!bppsa_mul(rows + 1, dim * block, &product) || !bppsa_mul(cpu->mv_block, dim, &vectors)) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "scan: products of size %lld do not fit in 64 bits", (long long)dim);
   }
-  cpu->area = plan->totals.mm > plan->totals.dead && product > vectors ? product : vectors;
+  cpu->area = products && product > vectors ? product : vectors;
   cpu->area = (cpu->area + 15) / 16 * 16;
-  if (!bppsa_mul(cpu->area, size * AREAS * cpu->threads, &bytes)) {
+  cpu->factors = products ? (dim * cpu->chain_block + 15) / 16 * 16 : 0;
+  if (!bppsa_mul(AREAS * cpu->area + cpu->factors, size * cpu->threads, &bytes)) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "scan: scratch for size %lld does not fit in 64 bits", (long long)dim);
   }
   cpu->scratch = bppsa_alloc((size_t)bytes);

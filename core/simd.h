@@ -1,0 +1,54 @@
+/* Small-matrix and elementwise kernels, vectorised for the processor at hand and chosen at run time.
+ *
+ * Every kernel computes each element of its result in one fixed order, so that its bits depend on the instruction set alone:
+ * not on the number of threads, not on how rows are cut into blocks.
+ */
+#ifndef BPPSA_CORE_SIMD_H
+#define BPPSA_CORE_SIMD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* C[m,n] = A[m,k] B[k,n], or += with add: element (i, j) is summed over p = 0 .. k-1 in that order, starting from C or 0.
+ *   A(i, p) = a[i * a_row + p * a_step]   any strides: transposed operands need no copy
+ *   B(p, j) = b[p * ldb + j],  C(i, j) = c[i * ldc + j]
+ * n runs through the vector lanes; nothing beyond the given extents is read or written. */
+#define BPPSA_SIMD_TYPE(real, suffix)                                                                                            \
+  typedef struct {                                                                                                               \
+    void (*gemm)(int64_t m, int64_t n, int64_t k, const real *a, int64_t a_row, int64_t a_step, const real *b, int64_t ldb,      \
+                 bool add, real *c, int64_t ldc);                                                                                \
+    /* y = tanh(x): at most 4 ulp, slope exactly 1 at 0, NaN stays NaN */                                                        \
+    void (*tanh)(int64_t count, const real *x, real *y);                                                                         \
+    void (*mul)(int64_t count, const real *a, const real *b, bool add, real *y); /* y = a b, or y += a b */                      \
+    /* y[i] = a[i] b[i mod period], or +=; period a power of two up to 16 */                                                     \
+    void (*mul_periodic)(int64_t count, int64_t period, const real *a, const real *b, bool add, real *y);                        \
+    void (*tanh_slope)(int64_t count, const real *h, real *y);                /* y = 1 - h² */                                  \
+    void (*tanh_delta)(int64_t count, const real *h, const real *g, real *y); /* y = (1 - h²) g */                              \
+  } bppsa_simd_##suffix;
+
+BPPSA_SIMD_TYPE(float, f32)
+BPPSA_SIMD_TYPE(double, f64)
+
+typedef struct {
+  const char *name; /* "portable", "avx2", "avx512" */
+  bppsa_simd_f32 f32;
+  bppsa_simd_f64 f64;
+} bppsa_simd;
+
+/* The kernels in use: the widest this processor and its operating system support, unless bppsa_simd_select said otherwise. */
+const bppsa_simd *bppsa_simd_get(void);
+
+/* Uses the kernels of that name from now on; "auto": the widest. Not while another thread computes. ERR_ARGUMENT: an unknown name,
+ * ERR_UNSUPPORTED: not on this processor. */
+bppsa_status bppsa_simd_select(const char *name);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

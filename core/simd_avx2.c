@@ -1,0 +1,7 @@
+/* Kernels for AVX2 and FMA. */
+#include "core/simd.h"
+
+#define SIMD_NAME avx2
+#define SIMD_BYTES 32
+#define SIMD_ROWS 6 /* rows of a register tile */
+#include "core/simd_kernels.h"

@@ -1,0 +1,7 @@
+/* Kernels for AVX-512. */
+#include "core/simd.h"
+
+#define SIMD_NAME avx512
+#define SIMD_BYTES 64
+#define SIMD_ROWS 10 /* rows of a register tile */
+#include "core/simd_kernels.h"

@@ -1,0 +1,7 @@
+/* Kernels for any processor, four floats at a time. */
+#include "core/simd.h"
+
+#define SIMD_NAME portable
+#define SIMD_BYTES 16
+#define SIMD_ROWS 6 /* rows of a register tile */
+#include "core/simd_kernels.h"
