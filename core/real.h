@@ -11,9 +11,17 @@
 #undef REAL_MIN
 #undef blas_gemm
 #undef matmul
+#undef real_bits
+#undef REAL_MANTISSA
+#undef REAL_LEAST_EXPONENT
+#undef REAL_MOST_EXPONENT
 #undef KERNELS
 #if BPPSA_REAL == 32
 #define real float
+#define real_bits uint32_t
+#define REAL_MANTISSA 23
+#define REAL_LEAST_EXPONENT (-126)
+#define REAL_MOST_EXPONENT 127
 #define R(name) name##_f32
 #define REAL_DTYPE BPPSA_F32
 #define blas_gemm bppsa_gemm_f32
@@ -21,6 +29,10 @@
 #define KERNELS (&bppsa_simd_get()->f32)
 #elif BPPSA_REAL == 64
 #define real double
+#define real_bits uint64_t
+#define REAL_MANTISSA 52
+#define REAL_LEAST_EXPONENT (-1022)
+#define REAL_MOST_EXPONENT 1023
 #define R(name) name##_f64
 #define REAL_DTYPE BPPSA_F64
 #define blas_gemm bppsa_gemm_f64

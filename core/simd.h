@@ -28,6 +28,9 @@ extern "C" {
     void (*mul)(int64_t count, const real *a, const real *b, bool add, real *y); /* y = a b, or y += a b */                      \
     /* y[i] = a[i] b[i mod period], or +=; period a power of two up to 16 */                                                     \
     void (*mul_periodic)(int64_t count, int64_t period, const real *a, const real *b, bool add, real *y);                        \
+    /* y[r] = max |x[r][j]| of rows [rows][n], 0 for none; NaN where a row holds one */                                          \
+    void (*row_largest)(int64_t rows, int64_t n, const real *x, real *y);                                                        \
+    void (*keep_larger)(int64_t count, const real *x, real *y);               /* y = max(y, |x|); NaN in x is passed over */     \
     void (*tanh_slope)(int64_t count, const real *h, real *y);                /* y = 1 - h² */                                  \
     void (*tanh_delta)(int64_t count, const real *h, const real *g, real *y); /* y = (1 - h²) g */                              \
   } bppsa_simd_##suffix;

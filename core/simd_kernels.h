@@ -71,7 +71,8 @@
 #define SIMD_FUNCTIONS(suffix)                                                                                                   \
   {                                                                                                                              \
     .gemm = gemm_##suffix, .tanh = tanh_##suffix, .mul = mul_##suffix, .mul_periodic = mul_periodic_##suffix,                    \
-    .tanh_slope = tanh_slope_##suffix, .tanh_delta = tanh_delta_##suffix                                                         \
+    .row_largest = row_largest_##suffix, .keep_larger = keep_larger_##suffix, .tanh_slope = tanh_slope_##suffix,                 \
+    .tanh_delta = tanh_delta_##suffix                                                                                            \
   }
 
 extern const bppsa_simd SIMD_TABLE;

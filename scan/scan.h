@@ -37,6 +37,8 @@ struct bppsa_scan_executor {
   bppsa_status (*execute)(bppsa_scan_executor *executor, const bppsa_scan_operands *operands);
   void (*destroy)(bppsa_scan_executor *executor);
   const bppsa_scan_plan *plan; /* borrowed; must outlive the executor */
+  int64_t redone; /* held products that were useless (see scan_products.inc) and were redone step by step, per sample,
+                                * since the executor was made */
 };
 
 /* The local executor. Bits of the result do not depend on the device's number of threads.

@@ -1,4 +1,5 @@
 /* CPU executor: memory, blocks of work, and the two widths of scan_cpu.inc. */
+#include <math.h>
 #include <omp.h>
 #include <string.h>
 
@@ -6,12 +7,17 @@
 #include "core/flush.h"
 #include "scan/scan_internal.h"
 
+/* Products of leaves of recurrent elements are made with samples as lanes. */
+static bool uses_lanes(const bppsa_scan_plan *plan, const bppsa_scan_level *level) {
+  return plan->config.element == BPPSA_ELEMENT_RECURRENT && level->op == BPPSA_OP_MM && level->span == 1;
+}
+
 /* Samples per task of a record. */
 static int64_t block_of(const bppsa_scan_cpu *cpu, const bppsa_scan_level *level) {
   if (level->op == BPPSA_OP_MV) {
     return cpu->mv_block;
   }
-  return level->chain && cpu->base.plan->config.element == BPPSA_ELEMENT_RECURRENT ? cpu->chain_block : cpu->mm_block;
+  return uses_lanes(cpu->base.plan, level) ? cpu->chain_block : cpu->mm_block;
 }
 
 #define BPPSA_REAL 32
@@ -29,6 +35,10 @@ static bppsa_status cpu_execute(bppsa_scan_executor *executor, const bppsa_scan_
   } else {
     bppsa_scan_cpu_run_f64(cpu, operands);
   }
+  executor->redone = 0;
+  for (int32_t thread = 0; thread < cpu->threads; ++thread) {
+    executor->redone += cpu->redone[thread * REDONE_STRIDE];
+  }
   return BPPSA_OK;
 }
 
@@ -38,6 +48,11 @@ static void cpu_destroy(bppsa_scan_executor *executor) {
   bppsa_free(cpu->jacobian_offsets);
   bppsa_free(cpu->slots);
   bppsa_free(cpu->scratch);
+  bppsa_free(cpu->exponents);
+  bppsa_free(cpu->norms);
+  bppsa_free(cpu->growing);
+  bppsa_free(cpu->growing_norms);
+  bppsa_free(cpu->redone);
   bppsa_free(cpu);
 }
 
@@ -100,6 +115,26 @@ static void choose_blocks(bppsa_scan_cpu *cpu, const bppsa_scan_plan *plan, int6
   }
 }
 
+static bppsa_status allocate_exponents(bppsa_scan_cpu *cpu, const bppsa_scan_plan *plan, int64_t rows, int64_t dim) {
+  const bool diagonal = plan->config.element == BPPSA_ELEMENT_DIAGONAL;
+  const int64_t block = cpu->mm_block > cpu->chain_block ? cpu->mm_block : cpu->chain_block;
+  int64_t held;
+  cpu->exponent_rows = diagonal ? 2 * dim : rows + 1;
+  cpu->growing_size = ((block + 1) * cpu->exponent_rows + 15) / 16 * 16; /* the last exponent_rows: one row's terms */
+  if (!bppsa_mul(plan->slot_count * plan->config.batch, cpu->exponent_rows, &held)) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "scan: the exponents of %lld products do not fit in 64 bits",
+                      (long long)plan->slot_count);
+  }
+  cpu->exponents = bppsa_calloc(held, sizeof *cpu->exponents);
+  cpu->norms = bppsa_calloc(held, bppsa_dtype_size(plan->config.dtype));
+  cpu->growing = bppsa_calloc(cpu->growing_size * cpu->threads, sizeof *cpu->growing);
+  cpu->growing_norms = bppsa_calloc(cpu->growing_size * cpu->threads, bppsa_dtype_size(plan->config.dtype));
+  cpu->redone = bppsa_calloc((int64_t)REDONE_STRIDE * cpu->threads, sizeof *cpu->redone);
+  return cpu->exponents == NULL || cpu->norms == NULL || cpu->growing == NULL || cpu->growing_norms == NULL || cpu->redone == NULL
+             ? BPPSA_ERR_MEMORY
+             : BPPSA_OK;
+}
+
 static bppsa_status cpu_allocate(bppsa_scan_cpu *cpu, const bppsa_scan_plan *plan, int32_t threads) {
   enum { AREAS = 3 };
   const int64_t dim = largest_dim(plan), size = (int64_t)bppsa_dtype_size(plan->config.dtype);
@@ -109,7 +144,7 @@ static bppsa_status cpu_allocate(bppsa_scan_cpu *cpu, const bppsa_scan_plan *pla
   const bool products = plan->totals.mm > plan->totals.dead;
   const int64_t block = cpu->mm_block > cpu->chain_block ? cpu->mm_block : cpu->chain_block;
   int64_t product, vectors, bytes;
-  if (!bppsa_mul(rows + 1, dim * block, &product) || !bppsa_mul(cpu->mv_block, dim, &vectors)) {
+  if (!bppsa_mul(rows + 1, (dim + 1) * block, &product) || !bppsa_mul(cpu->mv_block, dim + 1, &vectors)) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "scan: products of size %lld do not fit in 64 bits", (long long)dim);
   }
   cpu->area = products && product > vectors ? product : vectors;
@@ -120,7 +155,11 @@ static bppsa_status cpu_allocate(bppsa_scan_cpu *cpu, const bppsa_scan_plan *pla
   }
   cpu->scratch = bppsa_alloc((size_t)bytes);
   cpu->slots = bppsa_alloc((size_t)plan->totals.workspace_bytes);
-  return cpu->scratch == NULL || cpu->slots == NULL ? BPPSA_ERR_MEMORY : make_offsets(cpu, plan);
+  if (cpu->scratch == NULL || cpu->slots == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  BPPSA_TRY(allocate_exponents(cpu, plan, rows, dim));
+  return make_offsets(cpu, plan);
 }
 
 bppsa_status bppsa_scan_cpu_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor) {

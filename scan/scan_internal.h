@@ -11,6 +11,8 @@
  *                                                         j, and the affine row the image of 0
  *   scratch  per thread: three areas of `area` reals (two for products that grow, one for scaled rows) and one of `factors`
  */
+enum { REDONE_STRIDE = 8 }; /* a cache line each */
+
 typedef struct {
   bppsa_scan_executor base;
   int32_t threads;
@@ -20,6 +22,14 @@ typedef struct {
   int64_t *gradient_offsets; /* first real of g_t for one sample, size n + 2; NULL when uniform */
   int64_t *jacobian_offsets; /* first real of J_{t+1}ᵀ for one sample, size n + 1; NULL when uniform */
   void *slots, *scratch;
+  int32_t
+      *exponents; /* [slot][b][rows + affine], rows up to the largest size: row r of a product is 2^e times what its slot holds */
+  void *norms;    /* laid out likewise: the largest entry of each held row */
+  int32_t *growing;      /* per thread: exponents of a product in the making, `growing_size` */
+  void *growing_norms;   /* per thread, likewise */
+  int64_t exponent_rows; /* rows + affine of the largest product */
+  int64_t growing_size;
+  int64_t *redone; /* per thread, REDONE_STRIDE apart: products redone */
 } bppsa_scan_cpu;
 
 void bppsa_scan_cpu_run_f32(const bppsa_scan_cpu *cpu, const bppsa_scan_operands *operands);
