@@ -18,6 +18,7 @@
 #include "rnn/rnn.h"
 #include "scan/plan.h"
 #include "scan/scan.h"
+#include "train/checkpoint.h"
 #include "train/dataset.h"
 #include "train/log.h"
 #include "train/loss.h"

@@ -74,6 +74,8 @@ bppsa_status bppsa_cli_input(bppsa_status status);
 /* Checks, before the work starts, that the file named by an option can be written: its directory exists and is writable, and it is not
  * something other than a regular file. Nothing when the option is absent. ERR_ARGUMENT. */
 bppsa_status bppsa_cli_check_output(const bppsa_cli *cli, bppsa_option option);
+/* The same for a directory, which may not exist yet where its parent is writable. */
+bppsa_status bppsa_cli_check_directory(const bppsa_cli *cli, bppsa_option option);
 /* ERR_ARGUMENT when two options name one file. */
 bppsa_status bppsa_cli_check_distinct(const bppsa_cli *cli, bppsa_option first, bppsa_option second);
 

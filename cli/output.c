@@ -117,6 +117,28 @@ bppsa_status bppsa_cli_check_output(const bppsa_cli *cli, bppsa_option option) {
   return BPPSA_OK;
 }
 
+bppsa_status bppsa_cli_check_directory(const bppsa_cli *cli, bppsa_option option) {
+  const bppsa_option_value *value = bppsa_cli_value(cli, option);
+  if (!value->present) {
+    return BPPSA_OK;
+  }
+  const char *name = bppsa_option_get(option)->name;
+  char parent[4096];
+  struct stat found;
+  const bool there = stat(value->text, &found) == 0;
+  if (there && !S_ISDIR(found.st_mode)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s: not a directory, expected the path of one", name, value->text);
+  }
+  if (value->text[0] == '\0' || !directory_of(value->text, parent, sizeof parent)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: a path of %zu characters, expected 1 to 4095", name, strlen(value->text));
+  }
+  if (access(there ? value->text : parent, W_OK | X_OK) != 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s: cannot write into directory '%s', expected one that exists and is writable",
+                      name, value->text, there ? value->text : parent);
+  }
+  return BPPSA_OK;
+}
+
 bppsa_status bppsa_cli_check_distinct(const bppsa_cli *cli, bppsa_option first, bppsa_option second) {
   const bppsa_option_value *a = bppsa_cli_value(cli, first), *b = bppsa_cli_value(cli, second);
   struct stat x, y;

@@ -1,21 +1,44 @@
 /* `bppsa train rnn`: sets a run up, drives the training loop, saves the weights. What is shown is in train_report.c. */
 #include <inttypes.h>
 
+#include "cli/train_checkpoint.h"
 #include "cli/train_report.h"
 #include "core/alloc.h"
 #include "rnn/rnn.h"
 
-static const bppsa_option_use uses[] = {
-    {.option = BPPSA_OPTION_LAYERS},     {.option = BPPSA_OPTION_HIDDEN},    {.option = BPPSA_OPTION_NONLINEARITY},
-    {.option = BPPSA_OPTION_LOSS},       {.option = BPPSA_OPTION_INIT},      {.option = BPPSA_OPTION_DATA},
-    {.option = BPPSA_OPTION_SAMPLES},    {.option = BPPSA_OPTION_SEQ_LEN},   {.option = BPPSA_OPTION_BATCH},
-    {.option = BPPSA_OPTION_VALIDATION}, {.option = BPPSA_OPTION_BACKWARD},  {.option = BPPSA_OPTION_ALGORITHM},
-    {.option = BPPSA_OPTION_UP_LEVELS},  {.option = BPPSA_OPTION_CHUNKS},    {.option = BPPSA_OPTION_EPOCHS},
-    {.option = BPPSA_OPTION_ITERATIONS}, {.option = BPPSA_OPTION_OPTIMIZER}, {.option = BPPSA_OPTION_LR},
-    {.option = BPPSA_OPTION_MOMENTUM},   {.option = BPPSA_OPTION_CLIP_NORM}, {.option = BPPSA_OPTION_SEED},
-    {.option = BPPSA_OPTION_DEVICE},     {.option = BPPSA_OPTION_DTYPE},     {.option = BPPSA_OPTION_THREADS},
-    {.option = BPPSA_OPTION_LOG},        {.option = BPPSA_OPTION_WEIGHTS},   {.option = BPPSA_OPTION_SAVE_WEIGHTS},
-    {.option = BPPSA_OPTION_JSON},       {.option = BPPSA_OPTION_HELP},      {.option = BPPSA_OPTION_COUNT}};
+static const bppsa_option_use uses[] = {{.option = BPPSA_OPTION_LAYERS},
+                                        {.option = BPPSA_OPTION_HIDDEN},
+                                        {.option = BPPSA_OPTION_NONLINEARITY},
+                                        {.option = BPPSA_OPTION_LOSS},
+                                        {.option = BPPSA_OPTION_INIT},
+                                        {.option = BPPSA_OPTION_DATA},
+                                        {.option = BPPSA_OPTION_SAMPLES},
+                                        {.option = BPPSA_OPTION_SEQ_LEN},
+                                        {.option = BPPSA_OPTION_BATCH},
+                                        {.option = BPPSA_OPTION_VALIDATION},
+                                        {.option = BPPSA_OPTION_BACKWARD},
+                                        {.option = BPPSA_OPTION_ALGORITHM},
+                                        {.option = BPPSA_OPTION_UP_LEVELS},
+                                        {.option = BPPSA_OPTION_CHUNKS},
+                                        {.option = BPPSA_OPTION_EPOCHS},
+                                        {.option = BPPSA_OPTION_ITERATIONS},
+                                        {.option = BPPSA_OPTION_OPTIMIZER},
+                                        {.option = BPPSA_OPTION_LR},
+                                        {.option = BPPSA_OPTION_MOMENTUM},
+                                        {.option = BPPSA_OPTION_CLIP_NORM},
+                                        {.option = BPPSA_OPTION_SEED},
+                                        {.option = BPPSA_OPTION_DEVICE},
+                                        {.option = BPPSA_OPTION_DTYPE},
+                                        {.option = BPPSA_OPTION_THREADS},
+                                        {.option = BPPSA_OPTION_LOG},
+                                        {.option = BPPSA_OPTION_WEIGHTS},
+                                        {.option = BPPSA_OPTION_SAVE_WEIGHTS},
+                                        {.option = BPPSA_OPTION_CHECKPOINT},
+                                        {.option = BPPSA_OPTION_CHECKPOINT_EVERY},
+                                        {.option = BPPSA_OPTION_RESUME},
+                                        {.option = BPPSA_OPTION_JSON},
+                                        {.option = BPPSA_OPTION_HELP},
+                                        {.option = BPPSA_OPTION_COUNT}};
 
 /* ---- setting up ---- */
 
@@ -51,7 +74,7 @@ static bppsa_status setup_training(const bppsa_cli *cli, bppsa_train_config *tra
   train->seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer;
   train->validation = bppsa_cli_value(cli, BPPSA_OPTION_VALIDATION)->real;
   train->log_path = bppsa_cli_value(cli, BPPSA_OPTION_LOG)->text;
-  return BPPSA_OK;
+  return bppsa_train_checkpoint_options(cli, train);
 }
 
 static bppsa_status setup_data(const bppsa_cli *cli, bppsa_train_run *run) {
@@ -81,6 +104,7 @@ static bppsa_status setup(const bppsa_cli *cli, bppsa_train_run *run) {
     BPPSA_TRY(bppsa_setup_weights(cli, &run->config, &run->weights));
   }
   BPPSA_TRY(setup_data(cli, run));
+  BPPSA_TRY(bppsa_train_checkpoint_method(&run->train, &run->config));
   BPPSA_TRY(bppsa_rnn_create(&run->config, run->device, &run->model));
   if (run->weights != NULL) {
     return bppsa_setup_model(cli, run->weights, run->model);
@@ -127,11 +151,15 @@ static bppsa_status finish_json(bppsa_cli *cli, bppsa_train_run *run) {
 
 static bppsa_status train(bppsa_cli *cli, bppsa_train_run *run) {
   BPPSA_TRY(setup(cli, run));
-  BPPSA_TRY(bppsa_train_report_start(run));
-  const bppsa_train_callbacks callbacks = bppsa_train_report_callbacks(run);
+  bppsa_train_callbacks callbacks = bppsa_train_report_callbacks(run);
+  bppsa_run_fields fields;
+  bppsa_train_checkpoint_fields(run, &fields);
+  bppsa_train_catch_signals(run, &callbacks);
   const bppsa_status status = bppsa_train(&run->train, run->model, run->dataset, run->device, &callbacks, &run->result);
+  bppsa_train_release_signals(run);
   bppsa_progress_clear(&run->line);
   BPPSA_TRY(status);
+  BPPSA_TRY(bppsa_train_check_stopped(run));
   if (cli->json) {
     return finish_json(cli, run);
   }

@@ -93,18 +93,14 @@ static void progress(void *context, const bppsa_progress *p) {
   if (p->step < p->total_steps && bppsa_progress_due(&run->line)) {
     char left[32];
     bppsa_progress_show(&run->line, "step %" PRId64 " of %" PRId64 ", epoch %" PRId64 ", loss %.4f, %.2f ms a step, %s left",
-                        p->step, p->total_steps, p->epoch, p->loss, 1e3 * p->elapsed_s / (double)p->step,
+                        p->step, p->total_steps, p->epoch, p->loss, 1e3 * p->elapsed_s / (double)p->done,
                         bppsa_progress_time(p->eta_s, left, sizeof left));
   }
 }
 
-bppsa_train_callbacks bppsa_train_report_callbacks(bppsa_train_run *run) {
-  return (bppsa_train_callbacks){.context = run, .on_step = on_step, .on_epoch = on_epoch, .progress = progress};
-}
-
 /* ---- for people ---- */
 
-static bppsa_status print_header(bppsa_train_run *run) {
+static bppsa_status print_header(bppsa_train_run *run, const bppsa_train_start *start) {
   const bppsa_recurrent_config *c = &run->config;
   char method[BPPSA_METHOD_TEXT];
   bppsa_cli *cli = run->cli;
@@ -117,8 +113,12 @@ static bppsa_status print_header(bppsa_train_run *run) {
   BPPSA_TRY(bppsa_cli_print(cli, "data       %s: %" PRId64 " samples to train on, %" PRId64 " held out\n",
                             run->dataset->ops->name, run->split.train, run->split.validation));
   BPPSA_TRY(bppsa_cli_print(cli, "gradients  %s\n", bppsa_setup_method(c, top_plan(run), method, sizeof method)));
-  BPPSA_TRY(bppsa_cli_print(cli, "machine    %s, %d threads, %s\n\n", bppsa_device_get_name(run->device),
+  BPPSA_TRY(bppsa_cli_print(cli, "machine    %s, %d threads, %s\n", bppsa_device_get_name(run->device),
                             (int)bppsa_device_get_threads(run->device), bppsa_device_get_hardware(run->device)));
+  if (start->resumed) {
+    BPPSA_TRY(bppsa_cli_print(cli, "resumed    after step %" PRId64 ", from %s\n", start->step, run->train.checkpoint));
+  }
+  BPPSA_TRY(bppsa_cli_print(cli, "\n"));
   const bool validation = run->split.validation > 0 && run->train.epochs > 0;
   BPPSA_TRY(bppsa_cli_print(cli, "%9s  %9s  %8s%s  %9s  %7s  %9s\n", run->train.epochs > 0 ? "epoch" : "iteration", "loss",
                             "accuracy", validation ? "  validation loss  validation accuracy" : "", "grad norm", "ms/iter",
@@ -126,11 +126,17 @@ static bppsa_status print_header(bppsa_train_run *run) {
   return bppsa_cli_flush(cli->out);
 }
 
-bppsa_status bppsa_train_report_start(bppsa_train_run *run) {
+/* The header (people only), and the report's fields. */
+static bppsa_status started(void *context, const bppsa_train_start *start) {
+  bppsa_train_run *run = context;
+  run->epoch = start->epoch;
+  if (start->notice[0] != '\0') {
+    fprintf(run->cli->err, "bppsa: note: %s\n", start->notice);
+  }
   run->line = bppsa_progress_start(run->cli->err);
   run->every = run->train.iterations / LINES > 0 ? run->train.iterations / LINES : 1;
   if (!run->cli->json) {
-    return print_header(run);
+    return print_header(run, start);
   }
   bppsa_json_start();
   if (run->train.iterations > ROW_LIMIT) {
@@ -139,6 +145,16 @@ bppsa_status bppsa_train_report_start(bppsa_train_run *run) {
   run->rows = json_array();
   return run->rows != NULL ? BPPSA_OK
                            : bppsa_fail(BPPSA_ERR_MEMORY, "JSON document: out of memory, expected room for the results");
+}
+
+bppsa_train_callbacks bppsa_train_report_callbacks(bppsa_train_run *run) {
+  return (bppsa_train_callbacks){
+      .context = run, .on_step = on_step, .on_epoch = on_epoch, .progress = progress, .started = started};
+}
+
+/* Milliseconds per second and step of this call. */
+static double per_step_ms(const bppsa_train_result *r) {
+  return r->steps > r->resumed ? 1e3 / (double)(r->steps - r->resumed) : 0.0;
 }
 
 /* Loss and accuracy of the run's end: the last epoch's means, or the last step's where the run goes by iterations. */
@@ -152,15 +168,15 @@ static bppsa_train_record final_record(const bppsa_train_run *run) {
 
 bppsa_status bppsa_train_report_print(bppsa_train_run *run) {
   const bppsa_train_result *r = &run->result;
-  const double per_step = 1e3 / (double)r->steps;
+  const double per_step = per_step_ms(r);
   const double other = run->seconds - r->forward_s - r->backward_s - r->update_s;
   const bppsa_train_record last = final_record(run);
   BPPSA_TRY(bppsa_cli_print(run->cli, "\n%-22s %10s\n%-22s %10.3f\n%-22s %10.3f\n%-22s %10.3f\n%-22s %10.3f\n%-22s %10.3f\n",
                             "milliseconds", "iteration", "forward", per_step * r->forward_s, "backward", per_step * r->backward_s,
                             "update", per_step * r->update_s, "batch and loss", per_step * (other > 0 ? other : 0), "all",
                             per_step * run->seconds));
-  BPPSA_TRY(bppsa_cli_print(run->cli, "\n%" PRId64 " iterations in %.2f s, %.0f samples/s\n", r->steps, r->seconds,
-                            (double)run->samples / run->seconds));
+  BPPSA_TRY(bppsa_cli_print(run->cli, "\n%" PRId64 " iterations in %.2f s, %.0f samples/s\n", r->steps - r->resumed, r->seconds,
+                            run->seconds > 0 ? (double)run->samples / run->seconds : 0.0));
   BPPSA_TRY(bppsa_cli_print(run->cli, "final loss %.6f, accuracy %.4f", last.loss, last.accuracy));
   if (last.has_validation) {
     BPPSA_TRY(bppsa_cli_print(run->cli, "; validation loss %.6f, accuracy %.4f", last.validation_loss, last.validation_accuracy));
@@ -203,13 +219,13 @@ static json_t *config_json(const bppsa_train_run *run) {
 
 static json_t *timing_json(const bppsa_train_run *run) {
   const bppsa_train_result *r = &run->result;
-  const double per_step = 1e3 / (double)r->steps;
+  const double per_step = per_step_ms(r);
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_real(object, "forward_ms", per_step * r->forward_s);
   ok = ok && bppsa_json_put_real(object, "backward_ms", per_step * r->backward_s);
   ok = ok && bppsa_json_put_real(object, "update_ms", per_step * r->update_s);
   ok = ok && bppsa_json_put_real(object, "iteration_ms", per_step * run->seconds);
-  ok = ok && bppsa_json_put_real(object, "samples_per_s", (double)run->samples / run->seconds);
+  ok = ok && bppsa_json_put_real(object, "samples_per_s", run->seconds > 0 ? (double)run->samples / run->seconds : 0.0);
   ok = ok && bppsa_json_put_real(object, "seconds", r->seconds);
   return bppsa_json_finish(object, ok);
 }
@@ -233,6 +249,7 @@ json_t *bppsa_train_report_json(bppsa_train_run *run) {
   ok = ok && bppsa_json_put(object, "config", config_json(run));
   ok = ok && bppsa_json_put_integer(object, "steps", run->result.steps);
   ok = ok && bppsa_json_put_integer(object, "epochs", run->result.epochs);
+  ok = ok && bppsa_json_put_integer(object, "resumed", run->result.resumed);
   ok = ok && bppsa_json_put(object, "timing", timing_json(run));
   ok = ok && bppsa_json_put(object, "final", final_json(run));
   if (run->rows != NULL) {

@@ -27,8 +27,7 @@ typedef struct {
   bppsa_train_record epoch; /* the latest complete epoch */
 } bppsa_train_run;
 
-/* Prints the header (people only) and gets the report's fields ready. ERR_IO, ERR_MEMORY. */
-bppsa_status bppsa_train_report_start(bppsa_train_run *run);
+/* The header comes when the run begins, lines while it runs. */
 bppsa_train_callbacks bppsa_train_report_callbacks(bppsa_train_run *run);
 /* The summary after run->result is known. */
 bppsa_status bppsa_train_report_print(bppsa_train_run *run);

@@ -5,6 +5,7 @@ find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(OPENBLAS REQUIRED IMPORTED_TARGET openblas)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson>=2.10)
+pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib>=1.2.9)
 
 # The library asks OpenBLAS for one thread; another CBLAS could not be asked.
 include(CheckCSourceCompiles)
@@ -17,7 +18,7 @@ if(NOT BPPSA_OPENBLAS_LINKS)
 endif()
 
 add_library(bppsa_depends INTERFACE)
-target_link_libraries(bppsa_depends INTERFACE PkgConfig::JANSSON PkgConfig::OPENBLAS OpenMP::OpenMP_C Threads::Threads m)
+target_link_libraries(bppsa_depends INTERFACE PkgConfig::JANSSON PkgConfig::OPENBLAS PkgConfig::ZLIB OpenMP::OpenMP_C Threads::Threads m)
 if(BPPSA_CUDA)
   # nvcc compiles C++: its stubs need the C++ runtime, whoever links.
   target_link_libraries(bppsa_depends INTERFACE CUDA::cudart_static stdc++)

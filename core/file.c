@@ -3,9 +3,11 @@
 #endif
 #include "core/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -14,6 +16,9 @@
 #include <unistd.h>
 
 #include "core/alloc.h"
+#include "core/io.h"
+
+#define TEMPORARY_NAME ".bppsa-%ld-%u.tmp" /* process, number */
 
 struct bppsa_file_writer {
   int descriptor;
@@ -49,18 +54,18 @@ static bppsa_status system_failure(const char *path, const char *action) {
 /* ---- reading ---- */
 
 bppsa_status bppsa_file_reader_open(const char *path, bppsa_file_reader *reader) {
-  const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer must not hang */
+  const int descriptor = bppsa_io_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0); /* a pipe without a writer must not hang */
   if (descriptor < 0) {
     return system_failure(path, "cannot open");
   }
   struct stat info;
-  if (fstat(descriptor, &info) != 0) {
+  if (bppsa_io_status(descriptor, &info) != 0) {
     const bppsa_status status = system_failure(path, "cannot read its size");
-    close(descriptor);
+    (void)bppsa_io_close(descriptor);
     return status;
   }
   if (!S_ISREG(info.st_mode)) {
-    close(descriptor);
+    (void)bppsa_io_close(descriptor);
     return bppsa_fail(BPPSA_ERR_IO, "%s: %s, expected a regular file", path, type_name(info.st_mode));
   }
   *reader = (bppsa_file_reader){.descriptor = descriptor, .size = info.st_size, .offset = 0, .path = path};
@@ -71,7 +76,7 @@ bppsa_status bppsa_file_reader_read(bppsa_file_reader *reader, void *data, int64
   char *to = data;
   int64_t left = bytes;
   while (left > 0) {
-    const ssize_t got = read(reader->descriptor, to, (size_t)left);
+    const ssize_t got = bppsa_io_read(reader->descriptor, to, (size_t)left);
     if (got < 0 && errno == EINTR) {
       continue;
     }
@@ -90,7 +95,7 @@ bppsa_status bppsa_file_reader_read(bppsa_file_reader *reader, void *data, int64
 }
 
 void bppsa_file_reader_close(bppsa_file_reader *reader) {
-  close(reader->descriptor);
+  (void)bppsa_io_close(reader->descriptor); /* nothing was written: there is nothing to lose */
   reader->descriptor = -1;
 }
 
@@ -99,7 +104,11 @@ static bppsa_status read_whole(bppsa_file_reader *reader, char *data) {
   BPPSA_TRY(bppsa_file_reader_read(reader, data, reader->size));
   data[reader->size] = '\0';
   char extra = 0;
-  if (read(reader->descriptor, &extra, 1) > 0) {
+  const ssize_t more = bppsa_io_read(reader->descriptor, &extra, 1);
+  if (more < 0) {
+    return system_failure(reader->path, "cannot read");
+  }
+  if (more > 0) {
     return bppsa_fail(BPPSA_ERR_IO, "%s: has more than the %lld bytes of its size", reader->path, (long long)reader->size);
   }
   return BPPSA_OK;
@@ -140,7 +149,7 @@ static int standard_stream(const struct stat *target) {
 
 static bppsa_status open_direct(bppsa_file_writer *writer, int stream) {
   writer->direct = true;
-  writer->descriptor = stream >= 0 ? fcntl(stream, F_DUPFD_CLOEXEC, 0) : open(writer->path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+  writer->descriptor = stream >= 0 ? bppsa_io_duplicate(stream) : bppsa_io_open(writer->path, O_WRONLY | O_CLOEXEC | O_NOCTTY, 0);
   return writer->descriptor < 0 ? system_failure(writer->path, "cannot open for writing") : BPPSA_OK;
 }
 
@@ -156,8 +165,8 @@ static bppsa_status open_temporary(bppsa_file_writer *writer) {
   }
   memcpy(writer->temporary, writer->path, directory);
   for (int attempt = 0; attempt < 1000; ++attempt) {
-    snprintf(writer->temporary + directory, size - directory, ".bppsa-%ld-%u.tmp", (long)getpid(), atomic_fetch_add(&number, 1));
-    writer->descriptor = open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    snprintf(writer->temporary + directory, size - directory, TEMPORARY_NAME, (long)getpid(), atomic_fetch_add(&number, 1));
+    writer->descriptor = bppsa_io_open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (writer->descriptor >= 0) {
       return BPPSA_OK;
     }
@@ -235,7 +244,7 @@ bppsa_status bppsa_file_writer_create(const char *path, bppsa_file_writer **writ
 bppsa_status bppsa_file_writer_write(bppsa_file_writer *writer, const void *data, size_t bytes) {
   const char *from = data;
   while (bytes > 0) {
-    const ssize_t put = write(writer->descriptor, from, bytes);
+    const ssize_t put = bppsa_io_write(writer->descriptor, from, bytes);
     if (put < 0 && errno == EINTR) {
       continue;
     }
@@ -251,27 +260,40 @@ bppsa_status bppsa_file_writer_write(bppsa_file_writer *writer, const void *data
   return BPPSA_OK;
 }
 
-/* The name is on disk only when the directory is. Best effort: not every file system can, and the file is complete. */
-static void sync_directory(const char *path) {
+/* The name is on disk only when the directory is. File systems that cannot bring a directory to disk, and directories that may
+ * not be read, are passed over: the file is complete. */
+bppsa_status bppsa_file_sync_directory(const char *path) {
+  const int descriptor = bppsa_io_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+  if (descriptor < 0) {
+    return errno == EACCES ? BPPSA_OK : system_failure(path, "cannot open the directory");
+  }
+  bppsa_status status = BPPSA_OK;
+  if (bppsa_io_sync(descriptor) != 0 && errno != EINVAL && errno != ENOTSUP && errno != EROFS) {
+    status = system_failure(path, "cannot bring the directory to disk");
+  }
+  (void)bppsa_io_close(descriptor);
+  return status;
+}
+
+static bppsa_status sync_directory_of(const char *path) {
   char directory[PATH_MAX];
   const char *slash = strrchr(path, '/');
   const int length = slash == NULL ? 1 : slash == path ? 1 : (int)(slash - path);
   snprintf(directory, sizeof directory, "%.*s", length, slash == NULL ? "." : path);
-  const int descriptor = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor >= 0) {
-    (void)fsync(descriptor);
-    close(descriptor);
+  if (bppsa_file_sync_directory(directory) != BPPSA_OK) {
+    return bppsa_fail_prefix(BPPSA_ERR_IO, "%s: written, but", path);
   }
+  return BPPSA_OK;
 }
 
 static bppsa_status commit(bppsa_file_writer *writer) {
   if (writer->failed) {
     return bppsa_fail(BPPSA_ERR_IO, "%s: not written, an earlier write failed", writer->path);
   }
-  if (!writer->direct && fsync(writer->descriptor) != 0) {
+  if (!writer->direct && bppsa_io_sync(writer->descriptor) != 0) {
     return system_failure(writer->path, "cannot bring it to disk");
   }
-  const int closed = close(writer->descriptor);
+  const int closed = bppsa_io_close(writer->descriptor);
   writer->descriptor = -1;
   if (closed != 0) {
     return system_failure(writer->path, "cannot close");
@@ -279,13 +301,12 @@ static bppsa_status commit(bppsa_file_writer *writer) {
   if (writer->direct) {
     return BPPSA_OK;
   }
-  if (rename(writer->temporary, writer->path) != 0) {
+  if (bppsa_io_rename(writer->temporary, writer->path) != 0) {
     return system_failure(writer->path, "cannot put the new file in place");
   }
   bppsa_free(writer->temporary);
   writer->temporary = NULL;
-  sync_directory(writer->path);
-  return BPPSA_OK;
+  return sync_directory_of(writer->path);
 }
 
 bppsa_status bppsa_file_writer_commit(bppsa_file_writer *writer) {
@@ -299,10 +320,10 @@ void bppsa_file_writer_abort(bppsa_file_writer *writer) {
     return;
   }
   if (writer->descriptor >= 0) {
-    close(writer->descriptor);
+    (void)bppsa_io_close(writer->descriptor);
   }
   if (writer->temporary != NULL) {
-    (void)unlink(writer->temporary);
+    (void)bppsa_io_unlink(writer->temporary);
     bppsa_free(writer->temporary);
   }
   bppsa_free(writer->path);
@@ -318,4 +339,36 @@ bppsa_status bppsa_file_write(const char *path, const void *data, size_t bytes) 
     return status;
   }
   return bppsa_file_writer_commit(writer);
+}
+
+/* ---- what killed programs left behind ---- */
+
+/* The process that made a temporary file of this name, or 0 where it is none. */
+static pid_t maker_of(const char *name) {
+  long process = 0;
+  unsigned number = 0;
+  char again[64];
+  if (sscanf(name, TEMPORARY_NAME, &process, &number) != 2) {
+    return 0;
+  }
+  snprintf(again, sizeof again, TEMPORARY_NAME, process, number);
+  return strcmp(name, again) == 0 && process > 0 ? (pid_t)process : 0;
+}
+
+bppsa_status bppsa_file_clean(const char *directory) {
+  DIR *entries = opendir(directory);
+  if (entries == NULL) {
+    return system_failure(directory, "cannot list the directory");
+  }
+  for (const struct dirent *entry = readdir(entries); entry != NULL; entry = readdir(entries)) {
+    const pid_t maker = maker_of(entry->d_name);
+    if (maker > 0 && (maker == getpid() || (kill(maker, 0) != 0 && errno == ESRCH))) {
+      char path[PATH_MAX];
+      if (snprintf(path, sizeof path, "%s/%s", directory, entry->d_name) < (int)sizeof path) {
+        (void)bppsa_io_unlink(path); /* what cannot be removed does no harm */
+      }
+    }
+  }
+  closedir(entries);
+  return BPPSA_OK;
 }

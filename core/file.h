@@ -39,13 +39,20 @@ typedef struct bppsa_file_writer bppsa_file_writer;
 bppsa_status bppsa_file_writer_create(const char *path, bppsa_file_writer **writer);
 bppsa_status bppsa_file_writer_write(bppsa_file_writer *writer, const void *data, size_t bytes);
 /* fsync, rename over `path`, fsync of the directory. Destroys the writer in every case; on failure the temporary file
- * is removed and `path` is as it was. */
+ * is removed and `path` is as it was; or it is complete, where only its directory could not be brought to disk (the message says so). */
 bppsa_status bppsa_file_writer_commit(bppsa_file_writer *writer);
 /* Removes the temporary file. NULL is legal. */
 void bppsa_file_writer_abort(bppsa_file_writer *writer);
 
 /* create + write + commit. */
 bppsa_status bppsa_file_write(const char *path, const void *data, size_t bytes);
+
+/* Brings a directory's names to disk. ERR_IO; not every file system can: those succeed. */
+bppsa_status bppsa_file_sync_directory(const char *path);
+
+/* Removes the temporary files that programs left in a directory when they were killed: those of processes that are no more, and those
+ * of this one's number, which must not be writing into the directory meanwhile. ERR_IO: it cannot be listed. */
+bppsa_status bppsa_file_clean(const char *directory);
 
 #ifdef __cplusplus
 }

@@ -334,6 +334,16 @@ const char *bppsa_safetensors_metadata(const bppsa_safetensors *file, const char
   return json_string_value(json_object_get(json_object_get(file->header, METADATA), key));
 }
 
+bool bppsa_safetensors_metadata_next(const bppsa_safetensors *file, bppsa_metadata *pair) {
+  json_t *metadata = json_object_get(file->header, METADATA);
+  void *at = pair->key == NULL ? json_object_iter(metadata) : json_object_iter_next(metadata, json_object_key_to_iter(pair->key));
+  if (at == NULL) {
+    return false;
+  }
+  *pair = (bppsa_metadata){json_object_iter_key(at), json_string_value(json_object_iter_value(at))};
+  return true;
+}
+
 /* ---- saving ---- */
 
 /* Something jansson refused: no memory, or text it will not write. */

@@ -31,6 +31,9 @@ typedef struct {
   const char *key, *value;
 } bppsa_metadata;
 
+/* The entry of __metadata__ after `pair`, in the file's order; from a zeroed one the first. false after the last. */
+bool bppsa_safetensors_metadata_next(const bppsa_safetensors *file, bppsa_metadata *pair);
+
 /* Saves contiguous host views atomically, in the given order; names must differ and must not be "__metadata__". The header is padded with spaces so that data
  * start at a multiple of 8. metadata may be NULL when metadata_count is 0. */
 bppsa_status bppsa_safetensors_save(const char *path, int64_t count, const bppsa_named_view *tensors, int64_t metadata_count,

@@ -38,6 +38,7 @@ struct bppsa_dataset {
   int64_t input;        /* I >= 1 */
   int64_t classes;      /* C: every label is in 0 .. C - 1 */
   bool labels_per_step; /* labels are [T, b], otherwise [b] */
+  uint64_t identity;    /* two sets of one kind and shape with one identity hold the same values: a seed, or a checksum */
 };
 
 typedef struct {

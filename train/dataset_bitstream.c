@@ -84,7 +84,8 @@ bppsa_status bppsa_dataset_bitstream(const char *argument, const bppsa_dataset_o
                                .seq_len = options->seq_len == 0 ? DEFAULT_SEQ_LEN : options->seq_len,
                                .input = 1,
                                .classes = CLASSES,
-                               .labels_per_step = options->labels_per_step};
+                               .labels_per_step = options->labels_per_step,
+                               .identity = options->seed};
   made->seed = options->seed;
   *dataset = &made->base;
   return BPPSA_OK;

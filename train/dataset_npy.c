@@ -1,6 +1,7 @@
 /* A pair of NPY files, held in memory as they are: X [N,T,I] f32 or f64 and Y [N] or [N,T], converted to int64. */
 #include <math.h>
 #include <string.h>
+#include <zlib.h>
 
 #include "core/alloc.h"
 #include "core/npy.h"
@@ -167,6 +168,14 @@ static bppsa_status check_option(const char *path, const char *name, int64_t ask
   return BPPSA_OK;
 }
 
+/* CRC-32 of X in the upper half, of Y in the lower. */
+static uint64_t checksum(const npy_dataset *self) {
+  const uLong none = crc32_z(0, NULL, 0);
+  const uLong x = crc32_z(none, self->x.view.data, bppsa_view_bytes(&self->x.view));
+  const uLong y = crc32_z(none, self->y.view.data, bppsa_view_bytes(&self->y.view));
+  return (uint64_t)x << 32 | (uint64_t)y;
+}
+
 static bppsa_status npy_load(npy_dataset *self, const char *x_path, const char *y_path, const bppsa_dataset_options *options) {
   bppsa_dataset *base = &self->base;
   BPPSA_TRY(bppsa_npy_load(x_path, &self->x));
@@ -178,6 +187,7 @@ static bppsa_status npy_load(npy_dataset *self, const char *x_path, const char *
   base->seq_len = self->x.view.shape[1];
   base->input = self->x.view.shape[2];
   base->labels_per_step = options->labels_per_step;
+  base->identity = checksum(self);
   BPPSA_TRY(check_option(x_path, "samples", options->samples, base->samples));
   return check_option(x_path, "time steps", options->seq_len, base->seq_len);
 }

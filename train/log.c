@@ -7,44 +7,142 @@
 #include <locale.h>
 #include <math.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
+#include <zlib.h>
 
 #include "core/alloc.h"
+#include "core/file.h"
+#include "core/io.h"
+#include "train/blocks.h"
 #include "train/line.h"
 
 struct bppsa_log {
   int file;
-  off_t size;      /* of all whole lines */
-  locale_t locale; /* "C": a decimal point, whatever the program's locale */
+  bppsa_log_position position; /* of all whole lines */
+  locale_t locale;             /* "C": a decimal point, whatever the program's locale */
   char *path;
 };
 
-bppsa_status bppsa_log_create(const char *path, bppsa_log **log) {
+/* A log without a file. */
+static bppsa_status log_make(const char *path, bppsa_log **log) {
   bppsa_log *made = bppsa_calloc(1, sizeof *made);
-  char *copy = bppsa_strdup(path);
-  const locale_t locale = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
-  bppsa_status status = BPPSA_OK;
-  int file = -1;
-  if (made == NULL || copy == NULL) {
-    status = BPPSA_ERR_MEMORY;
-  } else if (locale == (locale_t)0) {
+  if (made == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  *made = (bppsa_log){.file = -1, .locale = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0), .path = bppsa_strdup(path)};
+  bppsa_status status = made->path == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+  if (status == BPPSA_OK && made->locale == (locale_t)0) {
     status = bppsa_fail(BPPSA_ERR_MEMORY, "log %s: no memory for the C locale", path);
-  } else {
-    file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    status = file >= 0 ? BPPSA_OK : bppsa_fail(BPPSA_ERR_IO, "log %s: cannot be opened for writing: %s", path, strerror(errno));
   }
   if (status != BPPSA_OK) {
-    bppsa_free(made);
-    bppsa_free(copy);
-    if (locale != (locale_t)0) {
-      freelocale(locale);
-    }
+    (void)bppsa_log_close(made);
     return status;
   }
-  *made = (bppsa_log){.file = file, .locale = locale, .path = copy};
   *log = made;
   return BPPSA_OK;
 }
+
+static bppsa_status log_open(bppsa_log *log, int flags) {
+  log->file = bppsa_io_open(log->path, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666);
+  return log->file >= 0 ? BPPSA_OK
+                        : bppsa_fail(BPPSA_ERR_IO, "log %s: cannot be opened for writing: %s", log->path, strerror(errno));
+}
+
+bppsa_status bppsa_log_create(const char *path, bppsa_log **log) {
+  bppsa_log *made = NULL;
+  BPPSA_TRY(log_make(path, &made));
+  const bppsa_status status = log_open(made, O_TRUNC);
+  if (status != BPPSA_OK) {
+    (void)bppsa_log_close(made);
+    return status;
+  }
+  *log = made;
+  return BPPSA_OK;
+}
+
+/* ---- continuing ---- */
+
+/* The file's first bytes are the run's, by length and checksum. */
+static bppsa_status check_bytes(bppsa_file_reader *reader, const bppsa_log_position *position) {
+  unsigned char bytes[4096];
+  uLong crc = crc32_z(0, NULL, 0);
+  if (reader->size < position->bytes) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "log %s: %lld bytes, but the run to continue had written %lld, expected its log",
+                      reader->path, (long long)reader->size, (long long)position->bytes);
+  }
+  while (reader->offset < position->bytes) {
+    const int64_t part = bppsa_min((int64_t)sizeof bytes, position->bytes - reader->offset);
+    BPPSA_TRY(bppsa_file_reader_read(reader, bytes, part));
+    crc = crc32_z(crc, bytes, (size_t)part);
+  }
+  if ((int64_t)crc != position->crc32) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "log %s: its first %lld bytes are not what the run to continue wrote, expected its log",
+                      reader->path, (long long)position->bytes);
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status check_prefix(const char *path, const bppsa_log_position *position) {
+  if (position->bytes == 0) { /* any file: all of it is later than the checkpoint */
+    return BPPSA_OK;
+  }
+  struct stat found;
+  if (position->bytes < 0) {
+    const bool empty = stat(path, &found) != 0 || found.st_size == 0;
+    return empty
+               ? BPPSA_OK
+               : bppsa_fail(BPPSA_ERR_ARGUMENT, "log %s: has %lld bytes, but the run to continue had no log, expected a new file",
+                            path, (long long)found.st_size);
+  }
+  bppsa_file_reader reader = {0};
+  if (bppsa_file_reader_open(path, &reader) != BPPSA_OK) {
+    return bppsa_fail_prefix(BPPSA_ERR_ARGUMENT, "log of the run to continue");
+  }
+  const bppsa_status status = check_bytes(&reader, position);
+  bppsa_file_reader_close(&reader);
+  return status;
+}
+
+/* Everything after the log's position goes. */
+static bppsa_status cut(bppsa_log *log) {
+  if (bppsa_io_truncate(log->file, log->position.bytes) != 0 || bppsa_io_seek(log->file, log->position.bytes) < 0) {
+    return bppsa_fail(BPPSA_ERR_IO, "log %s: cannot be cut back to %lld bytes: %s", log->path, (long long)log->position.bytes,
+                      strerror(errno));
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_log_continue(const char *path, const bppsa_log_position *position, bppsa_log **log) {
+  bppsa_log *made = NULL;
+  BPPSA_TRY(check_prefix(path, position));
+  BPPSA_TRY(log_make(path, &made));
+  if (position->bytes > 0) {
+    made->position = *position;
+  }
+  bppsa_status status = log_open(made, 0);
+  if (status == BPPSA_OK) {
+    status = cut(made);
+  }
+  if (status != BPPSA_OK) {
+    (void)bppsa_log_close(made);
+    return status;
+  }
+  *log = made;
+  return BPPSA_OK;
+}
+
+bppsa_log_position bppsa_log_get_position(const bppsa_log *log) {
+  return log->position;
+}
+
+bppsa_status bppsa_log_sync(bppsa_log *log) {
+  if (bppsa_io_sync(log->file) != 0 && errno != EINVAL) { /* a pipe or a device has no disk */
+    return bppsa_fail(BPPSA_ERR_IO, "log %s: cannot be brought to disk: %s", log->path, strerror(errno));
+  }
+  return BPPSA_OK;
+}
+
+/* ---- writing ---- */
 
 static void add_real(bppsa_line *l, const char *name, double value) {
   if (isfinite(value)) {
@@ -57,20 +155,20 @@ static void add_real(bppsa_line *l, const char *name, double value) {
 /* Writes all of it, or takes back what was written. */
 static bppsa_status write_line(bppsa_log *log, const char *text, size_t length) {
   for (size_t done = 0; done < length;) {
-    const ssize_t written = write(log->file, text + done, length - done);
+    const ssize_t written = bppsa_io_write(log->file, text + done, length - done);
     if (written < 0 && errno == EINTR) {
       continue;
     }
     if (written < 0) {
       const int reason = errno;
-      if (done > 0 && (ftruncate(log->file, log->size) != 0 || lseek(log->file, log->size, SEEK_SET) < 0)) {
-        return bppsa_fail(BPPSA_ERR_IO, "log %s: a line was cut off: %s", log->path, strerror(reason));
-      }
-      return bppsa_fail(BPPSA_ERR_IO, "log %s: cannot be written: %s", log->path, strerror(reason));
+      const bool whole = done == 0 || cut(log) == BPPSA_OK;
+      return bppsa_fail(BPPSA_ERR_IO, "log %s: %s: %s", log->path, whole ? "cannot be written" : "a line was cut off",
+                        strerror(reason));
     }
     done += (size_t)written;
   }
-  log->size += (off_t)length;
+  log->position.bytes += (int64_t)length;
+  log->position.crc32 = (int64_t)crc32_z((uLong)log->position.crc32, (const unsigned char *)text, length);
   return BPPSA_OK;
 }
 
@@ -99,10 +197,12 @@ bppsa_status bppsa_log_close(bppsa_log *log) {
     return BPPSA_OK;
   }
   bppsa_status status = BPPSA_OK;
-  if (close(log->file) != 0) {
+  if (log->file >= 0 && bppsa_io_close(log->file) != 0) {
     status = bppsa_fail(BPPSA_ERR_IO, "log %s: closing failed: %s", log->path, strerror(errno));
   }
-  freelocale(log->locale);
+  if (log->locale != (locale_t)0) {
+    freelocale(log->locale);
+  }
   bppsa_free(log->path);
   bppsa_free(log);
   return status;

@@ -29,8 +29,24 @@ typedef struct {
 
 typedef struct bppsa_log bppsa_log;
 
+/* Where a log stands: what a checkpoint keeps of it. */
+typedef struct {
+  int64_t bytes; /* of its lines so far; negative: there is no log */
+  int64_t crc32; /* zlib's, of those bytes */
+} bppsa_log_position;
+
 /* Creates or empties the file. ERR_IO names the path and the system's reason. */
 bppsa_status bppsa_log_create(const char *path, bppsa_log **log);
+
+/* Opens the file of an earlier run at a position: checks that it begins with the very bytes the run had written by then, cuts off what
+ * follows and goes on from there. Where the run had no log, the file must be new or empty. ERR_ARGUMENT: the
+ * file is not that run's, and stays as it is. ERR_IO. */
+bppsa_status bppsa_log_continue(const char *path, const bppsa_log_position *position, bppsa_log **log);
+
+bppsa_log_position bppsa_log_get_position(const bppsa_log *log);
+
+/* Brings all lines to disk: the file system may lose a line no more. ERR_IO. */
+bppsa_status bppsa_log_sync(bppsa_log *log);
 
 /* Appends one line in a single write: `{"step":1,"epoch":1,"loss":…}`. Numbers that are not finite are null;
  * validation_loss and validation_accuracy appear where the record has them. A line that could not be written whole is

@@ -6,36 +6,8 @@
 #include <time.h>
 
 #include "core/alloc.h"
-#include "train/batch.h"
 #include "train/blocks.h"
-
-/* Sums over the steps of an epoch. */
-typedef struct {
-  double loss; /* Σ loss of a row */
-  int64_t correct, rows;
-  double grad_norm;
-  int64_t steps, samples;
-  double forward_s, backward_s, update_s, seconds;
-} epoch_sums;
-
-typedef struct {
-  const bppsa_train_config *config;
-  bppsa_train_callbacks callbacks;
-  bppsa_model *model;
-  const bppsa_dataset *dataset;
-  const bppsa_device *device;
-  bppsa_split split;
-  bppsa_batch batch;
-  int64_t *order; /* the epoch's permutation, size split.train */
-  bppsa_optimizer *optimizer;
-  bppsa_log *log; /* NULL: none */
-  bppsa_batch_cursor cursor;
-  int64_t total_steps;
-  double start;
-  epoch_sums epoch;
-  bppsa_line nonfinite; /* what was found, empty while everything is finite */
-  bppsa_train_result result;
-} training;
+#include "train/training.h"
 
 static double now(void) {
   struct timespec time;
@@ -61,11 +33,15 @@ static bppsa_status check_config(const bppsa_train_config *config) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "training: clip norm %g, expected a finite number of at least 0 (0: no clipping)",
                       config->clip_norm);
   }
+  if (config->checkpoint_every < 0 || (config->checkpoint == NULL && (config->checkpoint_every > 0 || config->resume))) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "training: %s without a checkpoint directory",
+                      config->resume ? "to be resumed" : "checkpoints every so many steps");
+  }
   return BPPSA_OK;
 }
 
-/* Everything a run needs; the log last, so that nothing is created for a request that cannot run. */
-static bppsa_status training_prepare(training *run) {
+/* Everything a run needs; files last, so that nothing is created for a request that cannot run. */
+static bppsa_status training_prepare(bppsa_training *run) {
   const bppsa_train_config *config = run->config;
   bppsa_nonfinite found;
   BPPSA_TRY(check_config(config));
@@ -89,14 +65,14 @@ static bppsa_status training_prepare(training *run) {
   if (run->order == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  return config->log_path == NULL ? BPPSA_OK : bppsa_log_create(config->log_path, &run->log);
+  return bppsa_training_open_files(run);
 }
 
 /* The next batch of the epoch's order; the last one holds what is left. */
-static bppsa_status next_batch(training *run) {
+static bppsa_status next_batch(bppsa_training *run) {
   if (run->cursor.position == 0) {
     run->cursor.epoch += 1;
-    run->epoch = (epoch_sums){0};
+    run->epoch = (bppsa_epoch_sums){0};
     bppsa_shuffle(run->config->seed, run->cursor.epoch, run->split.train, run->order);
   }
   const int64_t count = bppsa_min(run->batch.capacity, run->split.train - run->cursor.position);
@@ -108,7 +84,7 @@ static bppsa_status next_batch(training *run) {
 }
 
 /* Forward pass, loss, backward pass. Stops where the loss or the gradient is not finite: run->nonfinite then says what. */
-static bppsa_status forward_backward(training *run, bppsa_train_record *record, bppsa_loss_result *loss) {
+static bppsa_status forward_backward(bppsa_training *run, bppsa_train_record *record, bppsa_loss_result *loss) {
   double start = now();
   BPPSA_TRY(bppsa_batch_forward(&run->batch));
   record->forward_s = now() - start;
@@ -129,7 +105,7 @@ static bppsa_status forward_backward(training *run, bppsa_train_record *record, 
   return BPPSA_OK;
 }
 
-static void update(training *run, bppsa_train_record *record) {
+static void update(bppsa_training *run, bppsa_train_record *record) {
   const double start = now();
   if (run->config->clip_norm > 0.0) {
     bppsa_gradient_clip(run->model, run->device, record->grad_norm, run->config->clip_norm);
@@ -143,8 +119,8 @@ static void update(training *run, bppsa_train_record *record) {
   }
 }
 
-static void add_to_epoch(training *run, const bppsa_train_record *record, const bppsa_loss_result *loss, double seconds) {
-  epoch_sums *sums = &run->epoch;
+static void add_to_epoch(bppsa_training *run, const bppsa_train_record *record, const bppsa_loss_result *loss, double seconds) {
+  bppsa_epoch_sums *sums = &run->epoch;
   sums->loss += loss->loss * (double)loss->rows;
   sums->correct += loss->correct;
   sums->rows += loss->rows;
@@ -161,7 +137,7 @@ static void add_to_epoch(training *run, const bppsa_train_record *record, const 
 }
 
 /* One step; `record` is complete also where something is not finite. */
-static bppsa_status step(training *run, bppsa_train_record *record) {
+static bppsa_status step(bppsa_training *run, bppsa_train_record *record) {
   bppsa_loss_result loss;
   const double start = now();
   BPPSA_TRY(next_batch(run));
@@ -175,13 +151,13 @@ static bppsa_status step(training *run, bppsa_train_record *record) {
   add_to_epoch(run, record, &loss, seconds);
   run->result.steps += 1;
   run->result.epochs = record->epoch;
-  run->result.first = record->step == 1 ? *record : run->result.first;
+  run->result.first = record->step == run->result.resumed + 1 ? *record : run->result.first;
   run->result.last = *record;
   return BPPSA_OK;
 }
 
 /* Loss and accuracy of the held-out samples into the record; nothing where there are none. */
-static bppsa_status validate(training *run, bppsa_train_record *record) {
+static bppsa_status validate(bppsa_training *run, bppsa_train_record *record) {
   if (run->split.validation == 0) {
     return BPPSA_OK;
   }
@@ -196,7 +172,7 @@ static bppsa_status validate(training *run, bppsa_train_record *record) {
   return BPPSA_OK;
 }
 
-static bppsa_status report_step(training *run, const bppsa_train_record *record) {
+static bppsa_status report_step(bppsa_training *run, const bppsa_train_record *record) {
   if (run->log != NULL && run->config->iterations > 0) {
     BPPSA_TRY(bppsa_log_write(run->log, record));
   }
@@ -204,8 +180,8 @@ static bppsa_status report_step(training *run, const bppsa_train_record *record)
 }
 
 /* The epoch's line and callback; `complete` is false where the run stops inside it. */
-static bppsa_status report_epoch(training *run, bool complete) {
-  const epoch_sums *sums = &run->epoch;
+static bppsa_status report_epoch(bppsa_training *run, bool complete) {
+  const bppsa_epoch_sums *sums = &run->epoch;
   bppsa_train_record record = {.step = run->result.steps,
                                .epoch = run->cursor.epoch,
                                .loss = sums->loss / (double)sums->rows,
@@ -225,27 +201,32 @@ static bppsa_status report_epoch(training *run, bool complete) {
   if (run->log != NULL && by_epochs) {
     BPPSA_TRY(bppsa_log_write(run->log, &record));
   }
+  if (complete) {
+    run->last_epoch = record;
+  }
   const bool call = complete && run->callbacks.on_epoch != NULL;
   return call ? run->callbacks.on_epoch(run->callbacks.context, &record) : BPPSA_OK;
 }
 
-static void report_progress(const training *run) {
+static void report_progress(const bppsa_training *run) {
   if (run->callbacks.progress == NULL) {
     return;
   }
   const double elapsed = now() - run->start;
   const double left = (double)(run->total_steps - run->result.steps);
+  const int64_t done = run->result.steps - run->result.resumed;
   const bppsa_progress progress = {.step = run->result.steps,
+                                   .done = done,
                                    .total_steps = run->total_steps,
                                    .epoch = run->cursor.epoch,
                                    .loss = run->result.last.loss,
                                    .elapsed_s = elapsed,
-                                   .eta_s = elapsed / (double)run->result.steps * left};
+                                   .eta_s = elapsed / (double)done * left};
   run->callbacks.progress(run->callbacks.context, &progress);
 }
 
 /* Reports the step that is not finite, then fails with what was found. */
-static bppsa_status stop_nonfinite(training *run, const bppsa_train_record *record) {
+static bppsa_status stop_nonfinite(bppsa_training *run, const bppsa_train_record *record) {
   bppsa_status reported = report_step(run, record);
   if (reported == BPPSA_OK && run->config->epochs > 0) {
     reported = report_epoch(run, false);
@@ -255,22 +236,26 @@ static bppsa_status stop_nonfinite(training *run, const bppsa_train_record *reco
                     run->nonfinite.text);
 }
 
-static bppsa_status training_loop(training *run) {
+static bppsa_status training_loop(bppsa_training *run) {
   run->start = now();
-  while (run->result.steps < run->total_steps) {
+  while (run->result.steps < run->total_steps && !run->result.stopped) {
     bppsa_train_record record;
     BPPSA_TRY(step(run, &record));
     if (run->nonfinite.length > 0) {
       return stop_nonfinite(run, &record);
     }
     BPPSA_TRY(report_step(run, &record));
-    if (run->cursor.position == run->split.train) {
+    const bool epoch_complete = run->cursor.position == run->split.train;
+    if (epoch_complete) {
       run->cursor.position = 0;
       BPPSA_TRY(report_epoch(run, true));
     }
     report_progress(run);
+    const bool last = run->result.steps == run->total_steps;
+    run->result.stopped = !last && run->callbacks.stop != NULL && run->callbacks.stop(run->callbacks.context);
+    BPPSA_TRY(bppsa_training_save(run, epoch_complete, last || run->result.stopped));
   }
-  if (run->config->iterations > 0) {
+  if (run->config->iterations > 0 && !run->result.stopped) {
     BPPSA_TRY(validate(run, &run->result.last));
   }
   run->result.seconds = now() - run->start;
@@ -279,7 +264,7 @@ static bppsa_status training_loop(training *run) {
 
 bppsa_status bppsa_train(const bppsa_train_config *config, bppsa_model *model, const bppsa_dataset *dataset,
                          const bppsa_device *device, const bppsa_train_callbacks *callbacks, bppsa_train_result *result) {
-  training run = {.config = config, .model = model, .dataset = dataset, .device = device};
+  bppsa_training run = {.config = config, .model = model, .dataset = dataset, .device = device};
   if (callbacks != NULL) {
     run.callbacks = *callbacks;
   }
@@ -289,6 +274,7 @@ bppsa_status bppsa_train(const bppsa_train_config *config, bppsa_model *model, c
   }
   bppsa_batch_free(&run.batch);
   bppsa_optimizer_destroy(run.optimizer);
+  bppsa_training_close_checkpoint(&run);
   bppsa_free(run.order);
   if (status != BPPSA_OK) {
     (void)bppsa_log_close(run.log); /* the first failure is the one to report */

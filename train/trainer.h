@@ -10,6 +10,7 @@
 
 #include "core/device.h"
 #include "core/model.h"
+#include "core/safetensors.h"
 #include "train/dataset.h"
 #include "train/log.h"
 #include "train/optimizer.h"
@@ -27,13 +28,20 @@ typedef struct {
   uint64_t seed;                    /* of the order of the samples */
   double validation;                /* fraction held out, [0, 1) */
   const char *log_path;             /* NULL: no log. A line a step with iterations, a line an epoch with epochs */
+  const char *checkpoint;           /* a directory (train/checkpoint.h), NULL: no checkpoints */
+  int64_t checkpoint_every;         /* steps; 0: every epoch, or every 100 steps with iterations */
+  bool resume;                      /* go on from the directory's checkpoint, which must be there; otherwise there must be none */
+  int64_t field_count;
+  const bppsa_metadata
+      *fields; /* what a resumed run must agree with besides what is known here: how gradients are computed, .. */
 } bppsa_train_config;
 
-/* epochs 0, iterations 0 (one must be set), batch 16, Adam 1e-3, no clipping, seed 0, no validation, no log. */
+/* epochs 0, iterations 0 (one must be set), batch 16, Adam 1e-3, no clipping, seed 0, no validation, no log, no checkpoints. */
 bppsa_train_config bppsa_train_config_default(void);
 
 typedef struct {
   int64_t step;        /* steps done */
+  int64_t done;        /* of which by this call */
   int64_t total_steps; /* of the run */
   int64_t epoch;
   double loss;      /* of this step */
@@ -41,29 +49,47 @@ typedef struct {
   double eta_s;     /* expected seconds left; 0 at the end */
 } bppsa_progress;
 
+/* Where a run begins. */
+typedef struct {
+  bool resumed;
+  int64_t step;             /* steps done before */
+  bppsa_train_record epoch; /* the latest complete epoch; step 0 where there is none */
+  const char *notice;       /* "", or a line the user should see (bppsa_checkpoint_load) */
+} bppsa_train_start;
+
 /* Each may be NULL. on_step and on_epoch end the run by returning anything but OK; bppsa_train then returns that status.
  * on_step comes after every step's update; on_epoch after every complete epoch, with validation only in a run by epochs;
- * progress after every step: throttle in it. */
+ * progress after every step: throttle in it. started comes before the first step, when nothing can be refused any more; what it returns is as
+ * on_step's. stop is asked after every step: true ends the run there, with a checkpoint where there are checkpoints. */
 typedef struct {
   void *context;
   bppsa_status (*on_step)(void *context, const bppsa_train_record *record);
   bppsa_status (*on_epoch)(void *context, const bppsa_train_record *record);
   void (*progress)(void *context, const bppsa_progress *progress);
+  bppsa_status (*started)(void *context, const bppsa_train_start *start);
+  bool (*stop)(void *context);
 } bppsa_train_callbacks;
 
 typedef struct {
-  int64_t steps;                          /* done */
+  int64_t steps;                          /* done, those before the run was resumed included */
   int64_t epochs;                         /* begun */
-  bppsa_train_record first;               /* step 1 */
+  int64_t resumed;                        /* steps done before this call: 0 in a new run */
+  bool stopped;                           /* by the callback, before all steps were done */
+  bppsa_train_record first;               /* this call's first step */
   bppsa_train_record last;                /* the last step; has_validation with the final weights' where samples are held out */
-  double forward_s, backward_s, update_s; /* sums over all steps */
-  double seconds;                         /* the whole loop, validation included */
+  double forward_s, backward_s, update_s; /* sums over this call's steps */
+  double seconds;                         /* this call's whole loop, validation and checkpoints included */
 } bppsa_train_result;
 
 /* Trains the model in place. callbacks may be NULL. The log file is created once everything else has been checked. The loop
- * allocates nothing. ERR_ARGUMENT: a setting out of range, labels beyond the model's classes. ERR_SHAPE, ERR_UNSUPPORTED:
+ * allocates nothing, except while a checkpoint is saved. A new run saves one before its first step (so that a directory that cannot take one is
+ * found out), then as configured, and after the last step. A resumed run ends with the bits of one that was never interrupted: weights, optimiser, data
+ * cursor and logged losses; the log is cut back to the checkpoint. It may be given more epochs or iterations than before, or as
+ * many as are done: then nothing is left to do. ERR_ARGUMENT: a setting out of range, labels beyond the model's classes,
+ * a checkpoint where none is wanted, none where one is, or of another run (the message names what contradicts), a log that is not the
+ * resumed run's. ERR_FORMAT: no valid checkpoint. ERR_SHAPE, ERR_UNSUPPORTED:
  * from the model. ERR_NUMERIC: the first loss, gradient or parameter that is not finite, in the step in which it appears; that step's
- * log line and on_step come first. ERR_IO: the log. */
+ * log line and on_step come first. ERR_IO: the log, a checkpoint. */
 bppsa_status bppsa_train(const bppsa_train_config *config, bppsa_model *model, const bppsa_dataset *dataset,
                          const bppsa_device *device, const bppsa_train_callbacks *callbacks, bppsa_train_result *result);
 

@@ -44,6 +44,8 @@ printf 'void f(void) { abort(); }\n' | plant core/abort.c && expect 1 'core/abor
 printf 'void *f(void) { return 1 ? malloc(1) : 0; }\n' | plant scan/m.c && expect 1 'scan/m.c:1: the library calls malloc'
 printf 'void *f(void) { return calloc(1, 1); }\n' | plant scan/c.c && expect 1 'scan/c.c:1: the library calls calloc'
 printf 'void f(void) { g(x), free(x); }\n' | plant scan/f.c && expect 1 'scan/f.c:1: the library calls free'
+printf 'int f(void) { return t->read(0) + rename("a", "b"); }\n' | plant core/r.c && expect 1 'core/r.c:1: the library calls rename'
+printf 'int f(void) { return open("a", 0); }\n' | plant core/io.c && expect 0 ""
 rm -rf "$tree" && mkdir "$tree" && expect 1 'no source files'
 
 if [ "$failures" -ne 0 ]; then

@@ -56,7 +56,7 @@ static void on_progress(void *context, const bppsa_progress *progress) {
 
 static bppsa_train_callbacks watch(seen *s) {
   memset(s, 0, sizeof *s);
-  return (bppsa_train_callbacks){s, on_step, on_epoch, on_progress};
+  return (bppsa_train_callbacks){.context = s, .on_step = on_step, .on_epoch = on_epoch, .progress = on_progress};
 }
 
 /* The log's lines as a JSON array; each must parse on its own. */

@@ -1,0 +1,139 @@
+#include "cli/train_checkpoint.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "train/checkpoint.h"
+
+/* ---- options ---- */
+
+bppsa_status bppsa_train_checkpoint_options(const bppsa_cli *cli, bppsa_train_config *train) {
+  const bppsa_option_value *directory = bppsa_cli_value(cli, BPPSA_OPTION_CHECKPOINT);
+  const bppsa_option_value *every = bppsa_cli_value(cli, BPPSA_OPTION_CHECKPOINT_EVERY);
+  const bppsa_option_value *resume = bppsa_cli_value(cli, BPPSA_OPTION_RESUME);
+  if (!directory->given && (every->given || resume->given)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given without --checkpoint, expected --checkpoint DIR too",
+                      resume->given ? "--resume" : "--checkpoint-every");
+  }
+  BPPSA_TRY(bppsa_cli_check_directory(cli, BPPSA_OPTION_CHECKPOINT));
+  train->checkpoint = directory->text;
+  train->checkpoint_every = every->integer;
+  train->resume = resume->given;
+  return BPPSA_OK;
+}
+
+/* ---- how gradients are computed ---- */
+
+#define BELOW "gradients_below" /* the layers under the top one, which all have one plan */
+
+static const char *method_text(const bppsa_scan_plan *plan, char *text, size_t size) {
+  if (plan == NULL) {
+    snprintf(text, size, "bp");
+    return text;
+  }
+  const bppsa_scan_config *scan = bppsa_scan_plan_config(plan);
+  const char *name = bppsa_scan_algorithm_name(scan->algorithm);
+  if (scan->algorithm == BPPSA_SCAN_BLELLOCH || scan->algorithm == BPPSA_SCAN_CHUNKED) {
+    snprintf(text, size, "%s %" PRId64, name, scan->algorithm == BPPSA_SCAN_BLELLOCH ? scan->up_levels : scan->chunks);
+  } else {
+    snprintf(text, size, "%s", name);
+  }
+  return text;
+}
+
+/* Back from the text; a text that is no scan leaves the configuration alone. */
+static void method_from_text(const char *text, bppsa_recurrent_config *config) {
+  static const bppsa_scan_algorithm known[] = {BPPSA_SCAN_LINEAR, BPPSA_SCAN_BLELLOCH, BPPSA_SCAN_CHUNKED};
+  for (size_t i = 0; i < sizeof known / sizeof known[0]; ++i) {
+    const char *name = bppsa_scan_algorithm_name(known[i]);
+    const size_t length = strlen(name);
+    if (strncmp(text, name, length) == 0 && (text[length] == ' ' || text[length] == '\0')) {
+      const int64_t number = strtoll(text + length, NULL, 10);
+      config->algorithm = known[i];
+      config->up_levels = known[i] == BPPSA_SCAN_BLELLOCH ? number : config->up_levels;
+      config->chunks = known[i] == BPPSA_SCAN_CHUNKED ? number : config->chunks;
+      return;
+    }
+  }
+}
+
+bppsa_status bppsa_train_checkpoint_method(const bppsa_train_config *train, bppsa_recurrent_config *config) {
+  if (!train->resume || config->backward != BPPSA_BACKWARD_SCAN || config->algorithm != BPPSA_SCAN_AUTO) {
+    return BPPSA_OK;
+  }
+  static const char *const keys[] = {"gradients", BELOW};
+  char values[2][64];
+  BPPSA_TRY(bppsa_checkpoint_peek(train->checkpoint, 2, keys, values));
+  if (values[1][0] == '\0' ||
+      strcmp(values[0], values[1]) == 0) { /* different plans in one network: auto has to choose them again */
+    method_from_text(values[0], config);
+  }
+  return BPPSA_OK;
+}
+
+void bppsa_train_checkpoint_fields(bppsa_train_run *run, bppsa_run_fields *f) {
+  const bppsa_recurrent_config *c = &run->config;
+  int64_t count = 0;
+  char(*text)[BPPSA_RUN_FIELD_TEXT] = f->texts;
+  f->fields[count++] = (bppsa_metadata){"nonlinearity", bppsa_nonlinearity_name(c->nonlinearity)};
+  f->fields[count++] = (bppsa_metadata){"loss", bppsa_loss_name(c->loss_all)};
+  snprintf(text[0], sizeof text[0], "%" PRId64, c->hidden);
+  f->fields[count++] = (bppsa_metadata){"hidden", text[0]};
+  snprintf(text[1], sizeof text[1], "%" PRId64, c->layers);
+  f->fields[count++] = (bppsa_metadata){"layers", text[1]};
+  f->fields[count++] =
+      (bppsa_metadata){"gradients", method_text(bppsa_recurrent_plan(run->model, c->layers - 1), text[2], sizeof text[2])};
+  if (c->layers > 1) {
+    f->fields[count++] = (bppsa_metadata){BELOW, method_text(bppsa_recurrent_plan(run->model, 0), text[3], sizeof text[3])};
+  }
+  run->train.fields = f->fields;
+  run->train.field_count = count;
+}
+
+/* ---- signals ---- */
+
+static volatile sig_atomic_t caught; /* the signal's number */
+static struct sigaction before[2];
+static const int signals[2] = {SIGINT, SIGTERM};
+
+static void catch_signal(int number) {
+  caught = number;
+}
+
+static bool stop(void *context) {
+  (void)context;
+  return caught != 0;
+}
+
+void bppsa_train_catch_signals(const bppsa_train_run *run, bppsa_train_callbacks *callbacks) {
+  if (run->train.checkpoint == NULL) {
+    return;
+  }
+  struct sigaction action = {.sa_handler = catch_signal, .sa_flags = SA_RESTART | (int)SA_RESETHAND};
+  sigemptyset(&action.sa_mask);
+  caught = 0;
+  callbacks->stop = stop;
+  for (int i = 0; i < 2; ++i) {
+    sigaction(signals[i], NULL, &before[i]);
+    if (before[i].sa_handler != SIG_IGN) { /* as under nohup */
+      sigaction(signals[i], &action, NULL);
+    }
+  }
+}
+
+void bppsa_train_release_signals(const bppsa_train_run *run) {
+  for (int i = 0; i < 2 && run->train.checkpoint != NULL; ++i) {
+    sigaction(signals[i], &before[i], NULL);
+  }
+}
+
+bppsa_status bppsa_train_check_stopped(const bppsa_train_run *run) {
+  return !run->result.stopped
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_IO,
+                          "stopped by SIG%s after step %" PRId64 ", its checkpoint is in %s, expected --resume to go on",
+                          caught == SIGINT ? "INT" : "TERM", run->result.steps, run->train.checkpoint);
+}

@@ -1,0 +1,28 @@
+/* The checkpoints of `train`: their options, what a run must agree with to be resumed, and an end by a signal. */
+#ifndef BPPSA_CLI_TRAIN_CHECKPOINT_H
+#define BPPSA_CLI_TRAIN_CHECKPOINT_H
+
+#include "cli/train_report.h"
+
+enum { BPPSA_RUN_FIELDS = 6, BPPSA_RUN_FIELD_TEXT = 64 };
+
+/* What the library cannot know of a run; config.fields points here. */
+typedef struct {
+  bppsa_metadata fields[BPPSA_RUN_FIELDS];
+  char texts[BPPSA_RUN_FIELDS][BPPSA_RUN_FIELD_TEXT];
+} bppsa_run_fields;
+
+/* --checkpoint, --checkpoint-every and --resume into the configuration. ERR_ARGUMENT: one without the other, a directory that cannot be written. */
+bppsa_status bppsa_train_checkpoint_options(const bppsa_cli *cli, bppsa_train_config *train);
+/* A resumed run computes its gradients as it did, also where `auto` would choose otherwise today. ERR_ARGUMENT, ERR_FORMAT. */
+bppsa_status bppsa_train_checkpoint_method(const bppsa_train_config *train, bppsa_recurrent_config *config);
+/* The fields, once the model exists. */
+void bppsa_train_checkpoint_fields(bppsa_train_run *run, bppsa_run_fields *fields);
+
+/* With checkpoints, SIGINT and SIGTERM end the run after its step; the second one at once. catch before, release after. */
+void bppsa_train_catch_signals(const bppsa_train_run *run, bppsa_train_callbacks *callbacks);
+void bppsa_train_release_signals(const bppsa_train_run *run);
+/* ERR_IO where the run was stopped. */
+bppsa_status bppsa_train_check_stopped(const bppsa_train_run *run);
+
+#endif

@@ -1,0 +1,59 @@
+/* The calls through which core/file, the log and the checkpoints reach the operating system: one function a call, each as in
+ * POSIX, behind one hook with which a test can make any of them fail, or end the program in front of it. Internal.
+ */
+#ifndef BPPSA_CORE_IO_H
+#define BPPSA_CORE_IO_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum {
+  BPPSA_IO_OPEN = 0,
+  BPPSA_IO_STATUS, /* fstat */
+  BPPSA_IO_READ,
+  BPPSA_IO_WRITE,
+  BPPSA_IO_SYNC, /* fsync, of a file or a directory */
+  BPPSA_IO_CLOSE,
+  BPPSA_IO_TRUNCATE,
+  BPPSA_IO_SEEK,
+  BPPSA_IO_RENAME,
+  BPPSA_IO_UNLINK,
+  BPPSA_IO_MKDIR,
+  BPPSA_IO_COUNT
+} bppsa_io_call;
+
+/* The call's name: "fsync". */
+const char *bppsa_io_name(bppsa_io_call call);
+
+int bppsa_io_open(const char *path, int flags, mode_t mode);
+int bppsa_io_duplicate(int descriptor); /* counts as an open */
+int bppsa_io_status(int descriptor, struct stat *info);
+ssize_t bppsa_io_read(int descriptor, void *data, size_t bytes);
+ssize_t bppsa_io_write(int descriptor, const void *data, size_t bytes);
+int bppsa_io_sync(int descriptor);
+/* The descriptor is gone also where closing fails. */
+int bppsa_io_close(int descriptor);
+int bppsa_io_truncate(int descriptor, int64_t size);
+int64_t bppsa_io_seek(int descriptor, int64_t offset); /* from the start */
+int bppsa_io_rename(const char *from, const char *to);
+int bppsa_io_unlink(const char *path);
+int bppsa_io_mkdir(const char *path);
+
+/* Asked before every call: 0 lets it happen; anything else is the errno with which it fails, without having happened (except
+ * that a close closes). NULL takes the hook away. Set it while no other thread is in the library. */
+typedef int (*bppsa_io_hook)(void *context, bppsa_io_call call);
+void bppsa_io_set_hook(bppsa_io_hook hook, void *context);
+
+/* Descriptors opened and not closed. */
+int64_t bppsa_io_open_count(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

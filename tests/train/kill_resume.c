@@ -1,0 +1,345 @@
+/* kill_resume PROGRAM KILLS SEED DIRECTORY [RESULT.json]
+ *
+ * Trains with the real program and kills it with SIGKILL at random moments, resumes, kills again, .. until KILLS kills have happened and the
+ * run they interrupted has come to its end. Every such run must end with the weights and the logged losses, bit for bit, of a
+ * run that was left alone. Says how many kills hit a save, and how many a start or a resume, as one line; with RESULT.json as
+ * that file too. Exit 1 at the first difference.
+ *
+ * A kill counts as a hit of a save when it leaves a file under construction or checkpoint.new in the directory, and of a resume when the
+ * program was asked to resume and had not yet logged a line: the log is as the kill before left it, or cut back to the checkpoint.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include "bppsa_version.h"
+#include "core/philox.h"
+#include "core/safetensors.h"
+
+#define CHECKPOINT "run"
+#define LOG "log.jsonl"
+#define WEIGHTS "weights.safetensors"
+
+extern char **environ;
+
+/* The ways a run is trained, one after the other: a line a step or an epoch, both optimisers, every algorithm. */
+static const struct {
+  const char *options, *checkpoints;
+} modes[] = {
+    {"--iterations 30", "--checkpoint-every 1"},
+    {"--iterations 40 --backward bp --dtype f64 --clip-norm 1 --validation 0.25", "--checkpoint-every 7"},
+    {"--epochs 6 --validation 0.25 --optimizer sgd --momentum 0.9 --algorithm blelloch", "--checkpoint-every 3"},
+    {"--epochs 8 --chunks 3 --layers 2 --loss all", ""}, /* at the end of every epoch */
+};
+
+enum { MODES = sizeof modes / sizeof modes[0], ARGUMENTS = 64 };
+
+typedef struct {
+  int64_t kills, in_save, in_resume, in_start, runs, mismatches;
+} counts;
+
+static uint64_t seed;
+static uint64_t drawn;
+
+static double uniform(void) {
+  return bppsa_random_double(seed, BPPSA_STREAM_TEST, drawn++);
+}
+
+static double now(void) {
+  struct timespec time;
+  (void)clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static void die(const char *what) {
+  fprintf(stderr, "kill_resume: %s: %s\n", what, strerror(errno));
+  exit(1);
+}
+
+/* The bytes of a file, 0-terminated; NULL without one. */
+static char *read_file(const char *path, size_t *size) {
+  FILE *file = fopen(path, "rb");
+  if (file == NULL) {
+    return NULL;
+  }
+  struct stat info;
+  if (fstat(fileno(file), &info) != 0) {
+    die(path);
+  }
+  char *bytes = calloc((size_t)info.st_size + 1, 1);
+  if (bytes == NULL || fread(bytes, 1, (size_t)info.st_size, file) != (size_t)info.st_size) {
+    die(path);
+  }
+  *size = (size_t)info.st_size;
+  fclose(file);
+  return bytes;
+}
+
+static pid_t start(const char *program, int mode, bool checkpoint, bool resume) {
+  char line[1024], *argv[ARGUMENTS] = {NULL}, *rest = line;
+  snprintf(line, sizeof line,
+           "%s train rnn --seq-len 24 --samples 160 --batch 16 --hidden 5 --lr 0.01 --threads 1 %s --log " LOG
+           " --save-weights " WEIGHTS " %s %s %s",
+           program, modes[mode].options, checkpoint ? "--checkpoint " CHECKPOINT : "", checkpoint ? modes[mode].checkpoints : "",
+           resume ? "--resume" : "");
+  int count = 0;
+  for (char *word = strtok_r(line, " ", &rest); word != NULL && count < ARGUMENTS - 1; word = strtok_r(NULL, " ", &rest)) {
+    argv[count++] = word;
+  }
+  posix_spawn_file_actions_t actions;
+  pid_t child = -1;
+  if (posix_spawn_file_actions_init(&actions) != 0 ||
+      posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0) != 0 ||
+      posix_spawn(&child, program, &actions, NULL, argv, environ) != 0) {
+    die(program);
+  }
+  posix_spawn_file_actions_destroy(&actions);
+  return child;
+}
+
+static bool exists(const char *path) {
+  return access(path, F_OK) == 0;
+}
+
+/* Is there a file that a save had not finished? */
+static bool save_interrupted(void) {
+  bool found = false;
+  DIR *directory = opendir(CHECKPOINT);
+  if (directory == NULL) {
+    return false;
+  }
+  for (const struct dirent *entry = readdir(directory); entry != NULL; entry = readdir(directory)) {
+    found = found || strncmp(entry->d_name, ".bppsa-", 7) == 0 || strcmp(entry->d_name, "checkpoint.new.safetensors") == 0;
+  }
+  closedir(directory);
+  return found || (exists(CHECKPOINT "/checkpoint.previous.safetensors") && !exists(CHECKPOINT "/checkpoint.safetensors"));
+}
+
+static int64_t log_size(void) {
+  struct stat info;
+  return stat(LOG, &info) == 0 ? (int64_t)info.st_size : 0;
+}
+
+/* The log's length according to the checkpoint that a resume would take; -1 without one. */
+static int64_t log_size_of_checkpoint(void) {
+  static const char *const paths[] = {CHECKPOINT "/checkpoint.safetensors", CHECKPOINT "/checkpoint.previous.safetensors"};
+  int64_t size = -1;
+  for (int i = 0; i < 2 && size < 0; ++i) {
+    bppsa_safetensors *file = NULL;
+    if (bppsa_safetensors_load(paths[i], &file) == BPPSA_OK) {
+      const bppsa_view *stored = bppsa_safetensors_find(file, "train.log");
+      size = stored != NULL ? ((const int64_t *)stored->data)[0] : -1;
+    }
+    bppsa_safetensors_destroy(file);
+  }
+  return size;
+}
+
+static bool has_checkpoint(void) {
+  return exists(CHECKPOINT "/checkpoint.safetensors") || exists(CHECKPOINT "/checkpoint.previous.safetensors");
+}
+
+/* Lets the program run, and kills it after `seconds` (negative: never). True when it came to its end. */
+static bool run_for(const char *program, int mode, double seconds, counts *c) {
+  const bool resume = has_checkpoint();
+  const int64_t before = log_size(), cut = log_size_of_checkpoint();
+  const pid_t child = start(program, mode, true, resume);
+  if (seconds >= 0) {
+    const struct timespec wait = {(time_t)seconds, (long)(1e9 * (seconds - (double)(time_t)seconds))};
+    (void)nanosleep(&wait, NULL);
+    (void)kill(child, SIGKILL);
+  }
+  int status = 0;
+  if (waitpid(child, &status, 0) != child) {
+    die("waitpid");
+  }
+  if (WIFEXITED(status)) {
+    if (WEXITSTATUS(status) != 0) {
+      fprintf(stderr, "kill_resume: the program failed with %d\n", WEXITSTATUS(status));
+      exit(1);
+    }
+    return true;
+  }
+  const bool save = save_interrupted();
+  const int64_t size = log_size();
+  c->kills += 1;
+  c->in_save += save;
+  c->in_resume += !save && resume && (size == before || size == cut);
+  c->in_start += !save && !resume && size == 0;
+  return false;
+}
+
+/* The numbers that may not differ: everything but times. */
+static bool same_line(const char *a, const char *b) {
+  static const char *const keys[] = {"step", "epoch", "loss", "accuracy", "grad_norm", "validation_loss", "validation_accuracy"};
+  json_t *x = json_loads(a, JSON_DISABLE_EOF_CHECK, NULL), *y = json_loads(b, JSON_DISABLE_EOF_CHECK, NULL);
+  bool same = x != NULL && y != NULL;
+  for (size_t k = 0; same && k < sizeof keys / sizeof keys[0]; ++k) {
+    json_t *u = json_object_get(x, keys[k]), *v = json_object_get(y, keys[k]);
+    same = u == NULL || v == NULL ? u == v : json_equal(u, v) != 0;
+  }
+  json_decref(x);
+  json_decref(y);
+  return same;
+}
+
+static bool same_logs(const char *a, const char *b) {
+  while (*a != '\0' && *b != '\0') {
+    const char *a_end = strchr(a, '\n'), *b_end = strchr(b, '\n');
+    if (a_end == NULL || b_end == NULL || !same_line(a, b)) {
+      return false;
+    }
+    a = a_end + 1;
+    b = b_end + 1;
+  }
+  return *a == *b;
+}
+
+static void clear(void) {
+  if (system("rm -rf " CHECKPOINT " " LOG " " WEIGHTS) != 0) {
+    die("rm");
+  }
+}
+
+/* What a run that is left alone ends with. */
+typedef struct {
+  char *weights, *log;
+  size_t weights_size, log_size;
+  double seconds; /* with checkpoints */
+} reference;
+
+static reference make_reference(const char *program, int mode) {
+  reference r = {0};
+  for (int checkpoints = 0; checkpoints < 2; ++checkpoints) { /* the second only for its time */
+    clear();
+    const double begin = now();
+    const pid_t child = start(program, mode, checkpoints == 1, false);
+    int status = 0;
+    if (waitpid(child, &status, 0) != child || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+      die("a run that is left alone");
+    }
+    r.seconds = now() - begin;
+    if (checkpoints == 0) {
+      r.weights = read_file(WEIGHTS, &r.weights_size);
+      r.log = read_file(LOG, &r.log_size);
+    }
+  }
+  if (r.weights == NULL || r.log == NULL) {
+    die("the results of a run that is left alone");
+  }
+  return r;
+}
+
+/* One run with kills until it ends. Without kills left it is let alone. False when it ended differently. */
+static bool one_run(const char *program, int mode, const reference *r, int64_t kills, counts *c) {
+  clear();
+  c->runs += 1;
+  for (bool done = false; !done;) {
+    /* mostly within the time a run takes, now and then within its first moments: resuming is short */
+    const double span = uniform() < 0.3 ? 0.25 * r->seconds : r->seconds;
+    done = run_for(program, mode, c->kills < kills ? span * uniform() : -1.0, c);
+  }
+  size_t weights_size = 0, size = 0;
+  char *weights = read_file(WEIGHTS, &weights_size), *log = read_file(LOG, &size);
+  const bool same = weights != NULL && log != NULL && weights_size == r->weights_size &&
+                    memcmp(weights, r->weights, weights_size) == 0 && same_logs(log, r->log);
+  free(weights);
+  free(log);
+  return same;
+}
+
+static void hardware(char *text, size_t size) {
+  snprintf(text, size, "unknown");
+  FILE *file = fopen("/proc/cpuinfo", "r");
+  char line[256];
+  while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+    char *value = strstr(line, ": ");
+    if (strncmp(line, "model name", 10) == 0 && value != NULL) {
+      value[strcspn(value, "\n")] = '\0';
+      snprintf(text, size, "%s", value + 2);
+      break;
+    }
+  }
+  if (file != NULL) {
+    fclose(file);
+  }
+}
+
+static void write_result(const char *path, const counts *c, double seconds) {
+  char processor[200], date[32];
+  const time_t today = time(NULL);
+  hardware(processor, sizeof processor);
+  (void)strftime(date, sizeof date, "%Y-%m-%d", gmtime(&today));
+  json_t *result =
+      json_pack("{s:s, s:s, s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "bench", "kill_resume", "device", processor,
+                "cores", (int)sysconf(_SC_NPROCESSORS_ONLN), "commit", BPPSA_COMMIT, "date", date, "seed", (json_int_t)seed,
+                "kills", (json_int_t)c->kills, "kills_during_a_save", (json_int_t)c->in_save, "kills_during_a_resume",
+                (json_int_t)c->in_resume, "kills_before_the_first_step", (json_int_t)c->in_start, "runs_completed",
+                (json_int_t)c->runs, "mismatches", (json_int_t)c->mismatches, "seconds", seconds);
+  json_t *lines = json_array();
+  for (int mode = 0; mode < MODES; ++mode) {
+    json_array_append_new(lines, json_sprintf("%s %s", modes[mode].options, modes[mode].checkpoints));
+  }
+  if (result == NULL || json_object_set_new(result, "modes", lines) != 0 ||
+      json_dump_file(result, path, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) != 0) {
+    die(path);
+  }
+  json_decref(result);
+}
+
+int main(int argc, char **argv) {
+  if (argc < 5 || argc > 6) {
+    fprintf(stderr, "usage: kill_resume PROGRAM KILLS SEED DIRECTORY [RESULT.json]\n");
+    return 2;
+  }
+  const char *program = argv[1], *directory = argv[4];
+  const int64_t kills = strtoll(argv[2], NULL, 10);
+  char result[4096] = "", here[2048];
+  seed = strtoull(argv[3], NULL, 10);
+  if (getcwd(here, sizeof here) == NULL) {
+    die("the working directory");
+  }
+  if (argc == 6) {
+    snprintf(result, sizeof result, "%s%s%s", argv[5][0] == '/' ? "" : here, argv[5][0] == '/' ? "" : "/", argv[5]);
+  }
+  if ((mkdir(directory, 0777) != 0 && errno != EEXIST) || chdir(directory) != 0) {
+    die(directory);
+  }
+  reference references[MODES];
+  for (int mode = 0; mode < MODES; ++mode) {
+    references[mode] = make_reference(program, mode);
+  }
+  counts c = {0};
+  const double begin = now();
+  for (int mode = 0; c.kills < kills; mode = (mode + 1) % MODES) {
+    if (!one_run(program, mode, &references[mode], kills, &c)) {
+      c.mismatches += 1;
+      fprintf(stderr, "kill_resume: train rnn %s: ended differently from a run that was left alone\n", modes[mode].options);
+    }
+  }
+  printf("%" PRId64 " kills, %" PRId64 " during a save, %" PRId64 " during a resume, %" PRId64 " before the first step; %" PRId64
+         " runs completed, %" PRId64 " mismatches\n",
+         c.kills, c.in_save, c.in_resume, c.in_start, c.runs, c.mismatches);
+  if (result[0] != '\0') {
+    write_result(result, &c, now() - begin);
+  }
+  for (int mode = 0; mode < MODES; ++mode) {
+    free(references[mode].weights);
+    free(references[mode].log);
+  }
+  clear();
+  return c.mismatches == 0 ? 0 : 1;
+}

@@ -1,0 +1,285 @@
+/* What a training run keeps in its checkpoints, and how it goes on from one. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "train/training.h"
+
+enum { STORED = 6, STEPS_BETWEEN = 100 };
+
+#define OPTIMIZER_PREFIX "optimizer."
+
+/* ---- what the run is ---- */
+
+/* The shortest of two texts that reads back as the value; a decimal point whatever the locale. */
+static void real_text(double value, char text[BPPSA_FIELD_TEXT]) {
+  (void)snprintf(text, BPPSA_FIELD_TEXT, "%.15g", value);
+  if (strtod(text, NULL) != value) {
+    (void)snprintf(text, BPPSA_FIELD_TEXT, "%.17g", value);
+  }
+  char *comma = strchr(text, ',');
+  if (comma != NULL) {
+    *comma = '.';
+  }
+}
+
+/* The caller's fields and the training's own. Neither the number of threads nor where files lie is among them: the bits do not
+ * depend on these. Nor is the number of epochs or iterations: a run may be trained further. */
+static bppsa_status describe(bppsa_training *run, int64_t *count) {
+  const bppsa_train_config *config = run->config;
+  const bppsa_optimizer_config *o = &config->optimizer;
+  const bppsa_dataset *data = run->dataset;
+  const bool adam = o->kind == BPPSA_ADAM;
+  const struct {
+    const char *key, *text; /* text NULL: one of the numbers */
+    bool real;
+    double number;
+    uint64_t integer;
+  } own[] = {
+      {"model", run->model->ops->name, false, 0, 0},
+      {"dtype", bppsa_dtype_name(run->model->dtype), false, 0, 0},
+      {"seed", NULL, false, 0, config->seed},
+      {"data", data->ops->name, false, 0, 0},
+      {"data_identity", NULL, false, 0, data->identity},
+      {"samples", NULL, false, 0, (uint64_t)data->samples},
+      {"seq_len", NULL, false, 0, (uint64_t)data->seq_len},
+      {"input", NULL, false, 0, (uint64_t)data->input},
+      {"labels_per_step", data->labels_per_step ? "true" : "false", false, 0, 0},
+      {"validation", NULL, true, config->validation, 0},
+      {"counted_in", config->epochs > 0 ? "epochs" : "iterations", false, 0, 0},
+      {"batch", NULL, false, 0, (uint64_t)config->batch},
+      {"clip_norm", NULL, true, config->clip_norm, 0},
+      {"optimizer", bppsa_optimizer_name(o->kind), false, 0, 0},
+      {"lr", NULL, true, o->lr, 0},
+      {adam ? "beta1" : "momentum", NULL, true, adam ? o->beta1 : o->momentum, 0},
+      {"beta2", NULL, true, adam ? o->beta2 : 0, 0},
+      {"epsilon", NULL, true, adam ? o->epsilon : 0, 0},
+  };
+  const int64_t n = (int64_t)(sizeof own / sizeof own[0]) - (adam ? 0 : 2);
+  run->fields = bppsa_calloc(config->field_count + n, sizeof *run->fields);
+  run->texts = bppsa_calloc(n, sizeof *run->texts);
+  if (run->fields == NULL || run->texts == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i < config->field_count; ++i) {
+    run->fields[i] = config->fields[i];
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    if (own[i].real) {
+      real_text(own[i].number, run->texts[i]);
+    } else if (own[i].text == NULL) {
+      (void)snprintf(run->texts[i], sizeof run->texts[i], "%" PRIu64, own[i].integer);
+    }
+    run->fields[config->field_count + i] = (bppsa_metadata){own[i].key, own[i].text != NULL ? own[i].text : run->texts[i]};
+  }
+  *count = config->field_count + n;
+  return BPPSA_OK;
+}
+
+/* Weights under their own names, so that the file serves as weights too; the optimiser's state; the arrays of `stored`. */
+static bppsa_status list_tensors(bppsa_training *run, int64_t *count) {
+  const bppsa_optimizer_state *state = bppsa_optimizer_get_state(run->optimizer);
+  bppsa_stored *s = &run->stored;
+  const struct {
+    const char *name;
+    void *data;
+    bppsa_dtype dtype;
+    int64_t size;
+  } arrays[STORED] = {{"train.cursor", s->cursor, BPPSA_I64, 4},
+                      {"train.epoch_counts", s->counts, BPPSA_I64, 4},
+                      {"train.epoch_sums", s->sums, BPPSA_F64, 6},
+                      {"train.last_step", s->last_step, BPPSA_F64, BPPSA_RECORD_NUMBERS},
+                      {"train.last_epoch", s->last_epoch, BPPSA_F64, BPPSA_RECORD_NUMBERS},
+                      {"train.log", s->log, BPPSA_I64, 2}};
+  size_t bytes = 1;
+  for (int64_t i = 0; i < state->count; ++i) {
+    bytes += strlen(state->tensors[i].name) + sizeof OPTIMIZER_PREFIX;
+  }
+  *count = run->model->parameter_count + state->count + STORED;
+  run->tensors = bppsa_calloc(*count, sizeof *run->tensors);
+  run->names = bppsa_alloc(bytes);
+  if (run->tensors == NULL || run->names == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  bppsa_named_view *at = run->tensors;
+  char *name = run->names;
+  for (int64_t i = 0; i < STORED; ++i) { /* eight bytes an element: what follows stays aligned in the file */
+    *at++ = (bppsa_named_view){arrays[i].name, bppsa_view_make(arrays[i].data, arrays[i].dtype, 1, &arrays[i].size)};
+  }
+  for (int64_t i = 0; i < run->model->parameter_count; ++i) {
+    *at++ = (bppsa_named_view){run->model->parameters[i].name, run->model->parameters[i].value};
+  }
+  for (int64_t i = 0; i < state->count; ++i) {
+    *at++ = (bppsa_named_view){name, state->tensors[i].view};
+    name += sprintf(name, OPTIMIZER_PREFIX "%s", state->tensors[i].name) + 1;
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status open_checkpoint(bppsa_training *run) {
+  bppsa_checkpoint_contents contents = {0};
+  BPPSA_TRY(describe(run, &contents.field_count));
+  BPPSA_TRY(list_tensors(run, &contents.tensor_count));
+  contents.fields = run->fields;
+  contents.tensors = run->tensors;
+  return bppsa_checkpoint_open(run->config->checkpoint, &contents, &run->checkpoint);
+}
+
+/* ---- to and from the stored arrays ---- */
+
+static void pack_record(const bppsa_train_record *r, double *numbers) {
+  const double none = (double)NAN;
+  const double all[BPPSA_RECORD_NUMBERS] = {(double)r->step,
+                                            (double)r->epoch,
+                                            r->loss,
+                                            r->accuracy,
+                                            r->grad_norm,
+                                            r->forward_s,
+                                            r->backward_s,
+                                            r->update_s,
+                                            r->samples_per_s,
+                                            r->has_validation ? r->validation_loss : none,
+                                            r->has_validation ? r->validation_accuracy : none};
+  memcpy(numbers, all, sizeof all);
+}
+
+static bppsa_train_record unpack_record(const double *numbers) {
+  const bool validation = !isnan(numbers[10]);
+  return (bppsa_train_record){.step = (int64_t)numbers[0],
+                              .epoch = (int64_t)numbers[1],
+                              .loss = numbers[2],
+                              .accuracy = numbers[3],
+                              .grad_norm = numbers[4],
+                              .forward_s = numbers[5],
+                              .backward_s = numbers[6],
+                              .update_s = numbers[7],
+                              .samples_per_s = numbers[8],
+                              .has_validation = validation,
+                              .validation_loss = validation ? numbers[9] : 0.0,
+                              .validation_accuracy = validation ? numbers[10] : 0.0};
+}
+
+static void pack(bppsa_training *run) {
+  const bppsa_epoch_sums *e = &run->epoch;
+  const bppsa_log_position none = {.bytes = -1}, empty = {.bytes = 0};
+  const bppsa_log_position log = run->log != NULL                ? bppsa_log_get_position(run->log)
+                                 : run->config->log_path != NULL ? empty /* not opened yet */
+                                                                 : none;
+  bppsa_stored *s = &run->stored;
+  *s = (bppsa_stored){
+      .cursor = {run->result.steps, run->cursor.epoch, run->cursor.position, bppsa_optimizer_get_state(run->optimizer)->step},
+      .counts = {e->correct, e->rows, e->steps, e->samples},
+      .sums = {e->loss, e->grad_norm, e->forward_s, e->backward_s, e->update_s, e->seconds},
+      .log = {log.bytes, log.crc32}};
+  pack_record(&run->result.last, s->last_step);
+  pack_record(&run->last_epoch, s->last_epoch);
+}
+
+static void unpack(bppsa_training *run) {
+  const bppsa_stored *s = &run->stored;
+  run->result.steps = run->result.resumed = run->checkpoint_step = s->cursor[0];
+  run->result.epochs = run->cursor.epoch = s->cursor[1];
+  run->cursor.position = s->cursor[2];
+  bppsa_optimizer_get_state(run->optimizer)->step = s->cursor[3];
+  run->epoch = (bppsa_epoch_sums){.loss = s->sums[0],
+                                  .correct = s->counts[0],
+                                  .rows = s->counts[1],
+                                  .grad_norm = s->sums[1],
+                                  .steps = s->counts[2],
+                                  .samples = s->counts[3],
+                                  .forward_s = s->sums[2],
+                                  .backward_s = s->sums[3],
+                                  .update_s = s->sums[4],
+                                  .seconds = s->sums[5]};
+  run->result.last = unpack_record(s->last_step);
+  run->last_epoch = unpack_record(s->last_epoch);
+}
+
+/* ---- going on ---- */
+
+static bppsa_status check_stored(const bppsa_training *run) {
+  const int64_t *cursor = run->stored.cursor;
+  if (cursor[0] < 0 || cursor[1] < 0 || cursor[2] < 0 || cursor[2] >= run->split.train || cursor[3] < 0 ||
+      cursor[0] < cursor[3] || (cursor[1] == 0) != (cursor[0] == 0)) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "checkpoint in %s: step %lld, epoch %lld, position %lld: not where a run can be",
+                      run->config->checkpoint, (long long)cursor[0], (long long)cursor[1], (long long)cursor[2]);
+  }
+  if (cursor[0] > run->total_steps) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "checkpoint in %s: %lld steps are done, more than the %lld asked for",
+                      run->config->checkpoint, (long long)cursor[0], (long long)run->total_steps);
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status report_start(const bppsa_training *run, const char *notice) {
+  const bppsa_train_start start = {
+      .resumed = run->config->resume, .step = run->result.steps, .epoch = run->last_epoch, .notice = notice};
+  return run->callbacks.started == NULL ? BPPSA_OK : run->callbacks.started(run->callbacks.context, &start);
+}
+
+static bppsa_status resume(bppsa_training *run) {
+  char notice[BPPSA_CHECKPOINT_NOTICE];
+  BPPSA_TRY(bppsa_checkpoint_load(run->checkpoint, notice));
+  BPPSA_TRY(check_stored(run));
+  unpack(run);
+  if (run->cursor.position > 0) {
+    bppsa_shuffle(run->config->seed, run->cursor.epoch, run->split.train, run->order);
+  }
+  if (run->config->log_path != NULL) {
+    const bppsa_log_position position = {run->stored.log[0], run->stored.log[1]};
+    BPPSA_TRY(bppsa_log_continue(run->config->log_path, &position, &run->log));
+  }
+  return report_start(run, notice);
+}
+
+static bppsa_status begin(bppsa_training *run) {
+  if (run->checkpoint != NULL) {
+    if (bppsa_checkpoint_exists(run->checkpoint)) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                        "checkpoint directory %s: holds a checkpoint, expected to resume it, or another directory",
+                        run->config->checkpoint);
+    }
+    pack(run);
+    BPPSA_TRY(bppsa_checkpoint_save(run->checkpoint));
+  }
+  if (run->config->log_path != NULL) {
+    BPPSA_TRY(bppsa_log_create(run->config->log_path, &run->log));
+  }
+  return report_start(run, "");
+}
+
+bppsa_status bppsa_training_open_files(bppsa_training *run) {
+  if (run->config->checkpoint != NULL) {
+    BPPSA_TRY(open_checkpoint(run));
+  }
+  return run->config->resume ? resume(run) : begin(run);
+}
+
+/* ---- while it runs ---- */
+
+bppsa_status bppsa_training_save(bppsa_training *run, bool epoch_complete, bool now) {
+  const bppsa_train_config *config = run->config;
+  const int64_t every = config->checkpoint_every > 0 ? config->checkpoint_every : config->iterations > 0 ? STEPS_BETWEEN : 0;
+  const bool due = every > 0 ? run->result.steps % every == 0 : epoch_complete;
+  if (run->checkpoint == NULL || run->checkpoint_step == run->result.steps || !(due || now)) {
+    return BPPSA_OK;
+  }
+  if (run->log != NULL) { /* the lines the checkpoint counts must not be lost before it */
+    BPPSA_TRY(bppsa_log_sync(run->log));
+  }
+  pack(run);
+  BPPSA_TRY(bppsa_checkpoint_save(run->checkpoint));
+  run->checkpoint_step = run->result.steps;
+  return BPPSA_OK;
+}
+
+void bppsa_training_close_checkpoint(bppsa_training *run) {
+  bppsa_checkpoint_close(run->checkpoint);
+  bppsa_free(run->tensors);
+  bppsa_free(run->names);
+  bppsa_free(run->fields);
+  bppsa_free(run->texts);
+}
