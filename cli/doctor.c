@@ -8,6 +8,7 @@
 #include "bppsa_version.h"
 #include "cli/setup.h"
 #include "core/blas.h"
+#include "core/simd.h"
 
 static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {.option = BPPSA_OPTION_COUNT}};
@@ -177,6 +178,7 @@ static json_t *report_json(const report *r) {
   ok = ok && bppsa_json_put_text(object, "compiler", r->compiler);
   ok = ok && bppsa_json_put_text(object, "processor", r->processor);
   ok = ok && bppsa_json_put_text(object, "vector", r->vector);
+  ok = ok && bppsa_json_put_text(object, "kernels", bppsa_simd_get()->name);
   ok = ok && bppsa_json_put_integer(object, "cores", r->cores);
   ok = ok && bppsa_json_put_integer(object, "threads", r->threads);
   ok = ok && bppsa_json_put_text(object, "blas", r->blas);
@@ -206,9 +208,10 @@ static bppsa_status print_cuda(bppsa_cli *cli, const bppsa_cuda_report *cuda) {
 }
 
 static bppsa_status print_report(bppsa_cli *cli, const report *r) {
-  BPPSA_TRY(bppsa_cli_print(cli, "bppsa         %s%s%s\ncompiler      %s\nprocessor     %s\nvector units  %s\n", r->version,
-                            r->commit[0] != '\0' ? ", commit " : "", r->commit, r->compiler,
-                            r->processor[0] != '\0' ? r->processor : "unknown", r->vector[0] != '\0' ? r->vector : "unknown"));
+  BPPSA_TRY(bppsa_cli_print(cli, "bppsa         %s%s%s\ncompiler      %s\nprocessor     %s\nvector units  %s; kernels: %s\n",
+                            r->version, r->commit[0] != '\0' ? ", commit " : "", r->commit, r->compiler,
+                            r->processor[0] != '\0' ? r->processor : "unknown", r->vector[0] != '\0' ? r->vector : "unknown",
+                            bppsa_simd_get()->name));
   BPPSA_TRY(bppsa_cli_print(cli, "cores         %" PRId64 ", OpenMP threads by default %" PRId64 "\nBLAS          %s%s%s\n",
                             r->cores, r->threads, r->blas, r->blas_problem[0] != '\0' ? "; unusable: " : "", r->blas_problem));
   BPPSA_TRY(print_cuda(cli, &r->cuda));

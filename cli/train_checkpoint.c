@@ -99,8 +99,10 @@ static volatile sig_atomic_t caught; /* the signal's number */
 static struct sigaction before[2];
 static const int signals[2] = {SIGINT, SIGTERM};
 
+/* The first one is kept; the same again does what it did before the run. */
 static void catch_signal(int number) {
   caught = number;
+  (void)sigaction(number, &before[number == signals[0] ? 0 : 1], NULL);
 }
 
 static bool stop(void *context) {
@@ -112,12 +114,12 @@ void bppsa_train_catch_signals(const bppsa_train_run *run, bppsa_train_callbacks
   if (run->train.checkpoint == NULL) {
     return;
   }
-  struct sigaction action = {.sa_handler = catch_signal, .sa_flags = SA_RESTART | (int)SA_RESETHAND};
+  struct sigaction action = {.sa_handler = catch_signal, .sa_flags = SA_RESTART};
   sigemptyset(&action.sa_mask);
   caught = 0;
   callbacks->stop = stop;
   for (int i = 0; i < 2; ++i) {
-    sigaction(signals[i], NULL, &before[i]);
+    sigaction(signals[i], NULL, &before[i]); /* known before catch_signal can run */
     if (before[i].sa_handler != SIG_IGN) { /* as under nohup */
       sigaction(signals[i], &action, NULL);
     }

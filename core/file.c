@@ -20,8 +20,11 @@
 
 #define TEMPORARY_NAME ".bppsa-%ld-%u.tmp" /* process, number */
 
+#define SLOTS 16                           /* temporary names a signal handler knows */
+
 struct bppsa_file_writer {
   int descriptor;
+  int slot;        /* where a signal handler finds the temporary name; -1: nowhere */
   bool direct;     /* writes go straight to `path`: a terminal, a pipe, a device */
   bool failed;     /* a write failed: commit refuses */
   int64_t written; /* bytes */
@@ -109,7 +112,8 @@ static bppsa_status read_whole(bppsa_file_reader *reader, char *data) {
     return system_failure(reader->path, "cannot read");
   }
   if (more > 0) {
-    return bppsa_fail(BPPSA_ERR_IO, "%s: has more than the %lld bytes of its size", reader->path, (long long)reader->size);
+    return bppsa_fail(BPPSA_ERR_IO, "%s: byte %lld: the file goes on, expected it to end there as its size says", reader->path,
+                      (long long)reader->size);
   }
   return BPPSA_OK;
 }
@@ -131,6 +135,55 @@ bppsa_status bppsa_file_read(const char *path, int64_t limit, char **data, int64
   *data = text;
   *size = reader.size;
   return BPPSA_OK;
+}
+
+/* ---- temporary names, for a signal handler ---- */
+
+typedef enum { SLOT_FREE = 0, SLOT_HELD, SLOT_LIVE, SLOT_REMOVED } slot_state;
+
+/* Texts in place and states that change by compare and exchange: a handler may run at any moment, on any thread. HELD: its text is
+ * being written, or its file removed. */
+static struct {
+  atomic_int state;
+  pid_t process;
+  char path[PATH_MAX];
+} slots[SLOTS];
+
+/* Makes the name known before the file is there. The slot; -1 where all are taken or the name is too long to be one. */
+static int remember_temporary(const char *path) {
+  const size_t size = strlen(path) + 1;
+  for (int i = 0; i < SLOTS && size <= sizeof slots[i].path; ++i) {
+    int expected = SLOT_FREE;
+    if (atomic_compare_exchange_strong(&slots[i].state, &expected, SLOT_HELD)) {
+      memcpy(slots[i].path, path, size);
+      slots[i].process = getpid();
+      atomic_store(&slots[i].state, SLOT_LIVE);
+      return i;
+    }
+  }
+  return -1;
+}
+
+/* The file is gone or has its final name. A slot that a handler is working on stays taken: the process is ending. */
+static void forget_temporary(int slot) {
+  int expected = SLOT_LIVE;
+  if (slot >= 0 && !atomic_compare_exchange_strong(&slots[slot].state, &expected, SLOT_FREE) && expected == SLOT_REMOVED) {
+    atomic_store(&slots[slot].state, SLOT_FREE);
+  }
+}
+
+void bppsa_file_remove_temporaries(void) {
+  const int reason = errno;
+  for (int i = 0; i < SLOTS; ++i) {
+    int expected = SLOT_LIVE;
+    if (atomic_compare_exchange_strong(&slots[i].state, &expected, SLOT_HELD)) {
+      if (slots[i].process == getpid()) {
+        (void)unlink(slots[i].path); /* not through core/io, whose hook may do anything */
+      }
+      atomic_store(&slots[i].state, SLOT_REMOVED);
+    }
+  }
+  errno = reason;
 }
 
 /* ---- writing ---- */
@@ -166,10 +219,13 @@ static bppsa_status open_temporary(bppsa_file_writer *writer) {
   memcpy(writer->temporary, writer->path, directory);
   for (int attempt = 0; attempt < 1000; ++attempt) {
     snprintf(writer->temporary + directory, size - directory, TEMPORARY_NAME, (long)getpid(), atomic_fetch_add(&number, 1));
+    writer->slot = remember_temporary(writer->temporary);
     writer->descriptor = bppsa_io_open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (writer->descriptor >= 0) {
       return BPPSA_OK;
     }
+    forget_temporary(writer->slot);
+    writer->slot = -1;
     if (errno != EEXIST) {
       break;
     }
@@ -217,10 +273,10 @@ static bppsa_status open_writer(bppsa_file_writer *writer) {
   }
   const size_t length = strlen(writer->path);
   if (length == 0 || writer->path[length - 1] == '/') {
-    return bppsa_fail(BPPSA_ERR_IO, "\"%s\": not the name of a file", writer->path);
+    return bppsa_fail(BPPSA_ERR_IO, "\"%s\": not the name of a file, expected one", writer->path);
   }
   if (lstat(writer->path, &info) == 0) {
-    return bppsa_fail(BPPSA_ERR_IO, "%s: a symbolic link that leads nowhere", writer->path);
+    return bppsa_fail(BPPSA_ERR_IO, "%s: a symbolic link that leads nowhere, expected a file or a new name", writer->path);
   }
   return open_temporary(writer);
 }
@@ -230,7 +286,7 @@ bppsa_status bppsa_file_writer_create(const char *path, bppsa_file_writer **writ
   if (made == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  made->descriptor = -1;
+  made->descriptor = made->slot = -1;
   made->path = bppsa_strdup(path);
   const bppsa_status status = made->path == NULL ? BPPSA_ERR_MEMORY : open_writer(made);
   if (status != BPPSA_OK) {
@@ -304,6 +360,7 @@ static bppsa_status commit(bppsa_file_writer *writer) {
   if (bppsa_io_rename(writer->temporary, writer->path) != 0) {
     return system_failure(writer->path, "cannot put the new file in place");
   }
+  forget_temporary(writer->slot);
   bppsa_free(writer->temporary);
   writer->temporary = NULL;
   return sync_directory_of(writer->path);
@@ -324,6 +381,7 @@ void bppsa_file_writer_abort(bppsa_file_writer *writer) {
   }
   if (writer->temporary != NULL) {
     (void)bppsa_io_unlink(writer->temporary);
+    forget_temporary(writer->slot);
     bppsa_free(writer->temporary);
   }
   bppsa_free(writer->path);

@@ -54,6 +54,10 @@ bppsa_status bppsa_file_sync_directory(const char *path);
  * of this one's number, which must not be writing into the directory meanwhile. ERR_IO: it cannot be listed. */
 bppsa_status bppsa_file_clean(const char *directory);
 
+/* Removes the temporary files of this process's open writers, of the first 16 where there are more: for a signal handler that ends the
+ * process. Async-signal-safe. A writer whose file is gone fails to commit. A process forked meanwhile removes nothing. */
+void bppsa_file_remove_temporaries(void);
+
 #ifdef __cplusplus
 }
 #endif

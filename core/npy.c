@@ -31,6 +31,7 @@ typedef struct {
 typedef struct {
   bppsa_dtype dtype;
   bool fortran;
+  int64_t fortran_at, shape_at; /* bytes of the file where the two begin */
   int32_t ndim;
   int64_t shape[BPPSA_MAX_DIMS];
 } npy_header;
@@ -79,6 +80,10 @@ static bppsa_status take_string(cursor *c, char *string, size_t size) {
   ++c->at;
   size_t length = 0;
   while (c->at < c->size && c->text[c->at] != quote && c->text[c->at] != '\\') {
+    if ((unsigned char)c->text[c->at] < ' ') {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %lld: a control character in a string, expected printable ones", c->path,
+                        (long long)(c->offset + c->at));
+    }
     if (length + 1 < size) {
       string[length++] = c->text[c->at];
     }
@@ -117,6 +122,8 @@ static bppsa_status take_descr(cursor *c, npy_header *header) {
 }
 
 static bppsa_status take_order(cursor *c, npy_header *header) {
+  skip_space(c);
+  header->fortran_at = c->offset + c->at;
   header->fortran = take_word(c, "True");
   return header->fortran || take_word(c, "False") ? BPPSA_OK : unexpected(c, "True or False");
 }
@@ -144,6 +151,8 @@ static bppsa_status take_extent(cursor *c, int64_t *extent) {
 
 /* (), (3,), (3, 4) or (3, 4,): one extent needs its comma. */
 static bppsa_status take_shape(cursor *c, npy_header *header) {
+  skip_space(c);
+  header->shape_at = c->offset + c->at;
   if (!take(c, '(')) {
     return unexpected(c, "'(' of the shape");
   }
@@ -220,7 +229,8 @@ static bppsa_status parse_dictionary(cursor *c, npy_header *header) {
     return unexpected(c, "spaces up to the end of the header");
   }
   if (header->fortran && header->ndim > 1) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: Fortran order, expected C order (numpy.ascontiguousarray)", c->path);
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: byte %lld: Fortran order, expected C order (numpy.ascontiguousarray)", c->path,
+                      (long long)header->fortran_at);
   }
   return BPPSA_OK;
 }
@@ -285,7 +295,7 @@ static bppsa_status read_array(bppsa_file_reader *reader, bppsa_buffer *array) {
   BPPSA_TRY(read_header(reader, &header));
   size_t bytes = 0;
   if (bppsa_shape_bytes(header.dtype, header.ndim, header.shape, NULL, &bytes) != BPPSA_OK) {
-    return bppsa_fail_prefix(BPPSA_ERR_FORMAT, "%s: header", reader->path);
+    return bppsa_fail_prefix(BPPSA_ERR_FORMAT, "%s: byte %lld", reader->path, (long long)header.shape_at);
   }
   const int64_t left = reader->size - reader->offset;
   if ((int64_t)bytes != left) {

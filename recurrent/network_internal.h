@@ -35,7 +35,8 @@ typedef struct {
   int32_t threads;
   int64_t batch;           /* b of the latest forward */
   const void *x;           /* of the latest forward, borrowed */
-  const void *seed;        /* of the latest backward, borrowed; NULL before it */
+  const void *seed;        /* of the latest backward through the head, borrowed; NULL before it */
+  bool backward_done;      /* since the latest forward */
   recurrent_layer *layers; /* size config.layers */
   char (*names)[NAME_SIZE];
   void *values, *gradients; /* all parameters, one behind the other */

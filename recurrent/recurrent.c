@@ -122,6 +122,7 @@ bppsa_status bppsa_recurrent_forward_layers(bppsa_model *model, const bppsa_view
   n->batch = x->shape[1];
   n->x = x->data;
   n->seed = NULL;
+  n->backward_done = false;
   const int64_t rows = c->seq_len * n->batch, state = n->batch * c->hidden;
   const void *input = x->data;
   for (int64_t l = 0; l < c->layers; ++l) {
@@ -233,6 +234,7 @@ static bppsa_status backward_layers(recurrent_network *n) {
       bppsa_recurrent_pass_down(n, l);
     }
   }
+  n->backward_done = true;
   return BPPSA_OK;
 }
 
@@ -270,7 +272,7 @@ static bppsa_status input_gradients(bppsa_model *model, bppsa_view *x, bppsa_vie
   if (!c->input_gradients) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "input gradients: the model was created without them");
   }
-  if (n->seed == NULL) {
+  if (!n->backward_done) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "input gradients: no backward pass precedes them");
   }
   if (x != NULL) {

@@ -70,8 +70,13 @@ static bppsa_status check_sizes(const recurrent_network *n) {
                                                  : c->classes;
   int64_t count;
   size_t bytes;
-  BPPSA_TRY(bppsa_shape_bytes(c->dtype, 4, (int64_t[]){c->seq_len + 1, c->batch, widest, 2}, &count, &bytes));
-  return bppsa_shape_bytes(c->dtype, 4, (int64_t[]){c->layers, gates, widest, 2}, &count, &bytes);
+  if (bppsa_shape_bytes(c->dtype, 4, (int64_t[]){c->seq_len + 1, c->batch, widest, 4}, &count, &bytes) != BPPSA_OK ||
+      bppsa_shape_bytes(c->dtype, 4, (int64_t[]){c->layers, gates, widest, 4}, &count, &bytes) != BPPSA_OK) {
+    return bppsa_fail(
+        BPPSA_ERR_ARGUMENT, "seq_len %lld, batch %lld, input %lld, hidden %lld, layers %lld: the network does not fit in 64 bits",
+        (long long)c->seq_len, (long long)c->batch, (long long)c->input, (long long)c->hidden, (long long)c->layers);
+  }
+  return BPPSA_OK;
 }
 
 /* ---- parameters ---- */

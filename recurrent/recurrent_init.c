@@ -98,12 +98,13 @@ static const bppsa_view *find(const weights *w, const char *name) {
   return NULL;
 }
 
-/* The tensor of that name with the expected shape; an extent of -1 is free and set. */
-static bppsa_status expect(const weights *w, const char *name, int32_t ndim, int64_t *shape) {
+/* The tensor of that name with the expected shape; an extent of -1 is free and set, `symbols` names it in messages. */
+static bppsa_status expect(const weights *w, const char *name, int32_t ndim, int64_t *shape, const char *const *symbols) {
   const bppsa_view *view = find(w, name);
   char found[BPPSA_SHAPE_TEXT];
   if (view == NULL) {
-    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: tensor '%s' is missing", w->where, name);
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: tensor '%s' is missing%s", w->where, name,
+                      strstr(name, ".bias_") != NULL ? ", expected a network with biases" : "");
   }
   if (view->dtype != w->dtype) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: tensor '%s' is %s, expected %s", w->where, name, bppsa_dtype_name(view->dtype),
@@ -118,7 +119,7 @@ static bppsa_status expect(const weights *w, const char *name, int32_t ndim, int
     for (int32_t d = 0; d < ndim; ++d) {
       const size_t used = strlen(expected);
       if (shape[d] < 0) {
-        snprintf(expected + used, sizeof expected - used, "%sN", d > 0 ? ", " : "");
+        snprintf(expected + used, sizeof expected - used, "%s%s", d > 0 ? ", " : "", symbols[d]);
       } else {
         snprintf(expected + used, sizeof expected - used, "%s%lld", d > 0 ? ", " : "", (long long)shape[d]);
       }
@@ -138,7 +139,8 @@ static bppsa_status refuse_variants(const weights *w, const char *prefix) {
   for (size_t i = 0; i < sizeof variants / sizeof *variants; ++i) {
     snprintf(name, sizeof name, "%s.%s", prefix, variants[i].suffix);
     if (find(w, name) != NULL) {
-      return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: tensor '%s': %s are not supported", w->where, name, variants[i].what);
+      return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: tensor '%s': %s are not supported, expected a plain unidirectional network",
+                        w->where, name, variants[i].what);
     }
   }
   return BPPSA_OK;
@@ -147,22 +149,46 @@ static bppsa_status refuse_variants(const weights *w, const char *prefix) {
 static bppsa_status expect_layer(const weights *w, const char *prefix, int64_t gates, int64_t layer, int64_t *input,
                                  int64_t *hidden) {
   char name[NAME_SIZE];
+  const char *const hh_symbols[] = {gates == 1 ? "H" : "3H", "H"}, *const ih_symbols[] = {hh_symbols[0], "I"};
   int64_t hh[2] = {*hidden < 0 ? -1 : gates * *hidden, *hidden};
   snprintf(name, sizeof name, "%s.weight_hh_l%lld", prefix, (long long)layer);
-  BPPSA_TRY(expect(w, name, 2, hh));
+  BPPSA_TRY(expect(w, name, 2, hh, hh_symbols));
   if (hh[0] != gates * hh[1]) {
-    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: tensor '%s' has shape [%lld, %lld], expected %lld x %lld rows", w->where, name,
-                      (long long)hh[0], (long long)hh[1], (long long)gates, (long long)hh[1]);
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: tensor '%s' has shape [%lld, %lld], expected [%s, %s]", w->where, name,
+                      (long long)hh[0], (long long)hh[1], hh_symbols[0], hh_symbols[1]);
   }
   *hidden = hh[1];
   int64_t ih[2] = {hh[0], *input};
   snprintf(name, sizeof name, "%s.weight_ih_l%lld", prefix, (long long)layer);
-  BPPSA_TRY(expect(w, name, 2, ih));
+  BPPSA_TRY(expect(w, name, 2, ih, ih_symbols));
   *input = ih[1];
   static const char *const biases[] = {"bias_ih", "bias_hh"};
   for (size_t i = 0; i < 2; ++i) {
     snprintf(name, sizeof name, "%s.%s_l%lld", prefix, biases[i], (long long)layer);
-    BPPSA_TRY(expect(w, name, 1, hh));
+    BPPSA_TRY(expect(w, name, 1, hh, hh_symbols));
+  }
+  return BPPSA_OK;
+}
+
+/* Every tensor of the network belongs to one of its layers: a gap in the numbering must not pass unseen. */
+static bppsa_status refuse_unknown(const weights *w, const char *prefix, int64_t layers) {
+  static const char *const kinds[] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh"};
+  const size_t length = strlen(prefix);
+  for (int64_t i = 0; i < w->count; ++i) {
+    const char *name = w->tensors[i].name;
+    bool known = strncmp(name, prefix, length) != 0 || name[length] != '.';
+    for (int64_t l = 0; !known && l < layers; ++l) {
+      char expected[NAME_SIZE];
+      for (size_t k = 0; !known && k < sizeof kinds / sizeof *kinds; ++k) {
+        snprintf(expected, sizeof expected, "%s.%s_l%lld", prefix, kinds[k], (long long)l);
+        known = strcmp(name, expected) == 0;
+      }
+    }
+    if (!known) {
+      return bppsa_fail(BPPSA_ERR_FORMAT,
+                        "%s: tensor '%s' belongs to none of the %lld layers found, expected layers numbered from 0", w->where,
+                        name, (long long)layers);
+    }
   }
   return BPPSA_OK;
 }
@@ -188,9 +214,11 @@ bppsa_status bppsa_recurrent_infer(const char *where, const char *prefix, int64_
     ++layers;
     snprintf(name, sizeof name, "%s.weight_ih_l%lld", prefix, (long long)layers);
   } while (find(&w, name) != NULL);
+  BPPSA_TRY(refuse_unknown(&w, prefix, layers));
+  static const char *const head_symbols[] = {"C", "H"};
   int64_t head[2] = {-1, hidden};
-  BPPSA_TRY(expect(&w, "linear.weight", 2, head));
-  BPPSA_TRY(expect(&w, "linear.bias", 1, head));
+  BPPSA_TRY(expect(&w, "linear.weight", 2, head, head_symbols));
+  BPPSA_TRY(expect(&w, "linear.bias", 1, head, head_symbols));
   config->input = input;
   config->hidden = hidden;
   config->layers = layers;

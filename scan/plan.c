@@ -1,4 +1,5 @@
-/* Scan plans. The header states the notation; here the level records are derived from it.
+/* Scan plans. The header states the notation; here the level records are derived from it. (One file although it is long: records,
+ * costs and totals define each other.)
  *
  * Blelloch, n + 1 elements, s = 2^d. Up-level d joins a[i:i+s-1] and a[i+s:r] for i = 0, 2s, 4s, .. <= n - s:
  *   i = 0        the left operand holds the seed: a mat-vec that already is the result y[2s];
@@ -322,7 +323,7 @@ static bppsa_status place_slots(bppsa_scan_plan *plan) {
   if (plan->dims == NULL || plan->slot_count == 0) {
     plan->slot_reals = plan->slot_count > 0 ? product_reals(plan, 1, 1) : 0;
     if (!bppsa_mul(plan->slot_reals, plan->slot_count, &total)) {
-      return bppsa_fail(BPPSA_ERR_MEMORY, "scan plan: %lld held products of %lld values do not fit in 64 bits",
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan plan: %lld held products of %lld values do not fit in 64 bits",
                         (long long)plan->slot_count, (long long)plan->slot_reals);
     }
   } else {
@@ -346,7 +347,7 @@ static bppsa_status place_slots(bppsa_scan_plan *plan) {
   }
   int64_t bytes;
   if (!bppsa_mul(total, plan->config.batch, &bytes) || !bppsa_mul(bytes, (int64_t)bppsa_dtype_size(plan->config.dtype), &bytes)) {
-    return bppsa_fail(BPPSA_ERR_MEMORY, "scan plan: the held products of batch %lld do not fit in 64 bits",
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan plan: the held products of batch %lld do not fit in 64 bits",
                       (long long)plan->config.batch);
   }
   plan->totals.workspace_bytes = bytes;
@@ -408,7 +409,7 @@ static bppsa_status check_magnitude(const bppsa_scan_config *c) {
   }
   const double flops = 4.0 * (double)c->matrices * dim * dim * (dim + 1) * ((double)c->jacobians + 1);
   if (flops >= 0x1p62) {
-    return bppsa_fail(BPPSA_ERR_MEMORY, "scan plan: %lld Jacobians of size %.0f: the counts do not fit in 64 bits",
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan plan: %lld Jacobians of size %.0f: the counts do not fit in 64 bits",
                       (long long)c->jacobians, dim);
   }
   return BPPSA_OK;

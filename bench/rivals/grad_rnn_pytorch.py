@@ -5,8 +5,10 @@
 
 For every case weights, input, labels and h0 are made by PyTorch, its gradients (nn.RNN, nn.Linear, cross_entropy, float64 autograd on the
 values as rounded to the dtype) are the reference, and every backward method of the program is held against them:
-normalised residual ||g - ref|| / (||ref|| eps sqrt(T)) below 30. Where H = 1 a weight gradient is a single sum that may cancel to almost
-nothing: there the bound is what changing every weight by one eps does to PyTorch's own gradient, if that is larger.
+normalised residual ||g - ref|| / (||ref|| eps sqrt(T)) below 30. With one or two hidden units a weight gradient is a handful of sums that may
+cancel to almost nothing, and no arithmetic of that precision can meet the bound then: for H <= 2 it is widened to what one eps more or less in
+every hidden state does to PyTorch's own gradient (the largest of eight random changes), if that is more. The comparisons that
+needed it are counted in the last line.
 
 Exit code 0: all within bounds; 1: not; 77: PyTorch is not installed.
 """
@@ -70,16 +72,28 @@ class Network(torch.nn.Module):
         self.rnn = torch.nn.RNN(case["I"], case["H"], case["L"], nonlinearity=case["f"])
         self.linear = torch.nn.Linear(case["H"], case["C"])
 
-    def loss(self, x, h0, labels, every):
-        h, _ = self.rnn(x, h0)
+    def states(self, x, h0, eps):
+        """nn.RNN written out, every hidden state changed by one eps at random."""
+        f = torch.tanh if self.rnn.nonlinearity == "tanh" else torch.relu
+        for layer, (w_ih, w_hh, b_ih, b_hh) in enumerate(self.rnn.all_weights):
+            h, out = h0[layer], []
+            for step in x:
+                h = f(step @ w_ih.T + b_ih + h @ w_hh.T + b_hh)
+                h = h * (1 + eps * (2 * torch.randint(2, h.shape) - 1))
+                out.append(h)
+            x = torch.stack(out)
+        return x
+
+    def loss(self, x, h0, labels, every, eps):
+        h = self.rnn(x, h0)[0] if eps is None else self.states(x, h0, eps)
         logits = self.linear(h if every else h[-1])
         return torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1))
 
 
-def gradients(net, x, h0, labels, every):
+def gradients(net, x, h0, labels, every, eps=None):
     x, h0 = x.clone().requires_grad_(), h0.clone().requires_grad_()
     net.zero_grad()
-    loss = net.loss(x, h0, labels, every)
+    loss = net.loss(x, h0, labels, every, eps)
     loss.backward()
     out = {name: p.grad.numpy().copy() for name, p in net.named_parameters()}
     out.update(input=x.grad.numpy().copy(), h0=h0.grad.numpy().copy(), loss=np.asarray(loss.item()))
@@ -109,16 +123,17 @@ def run_case(program, case, folder):
     saved = {k: v.detach().numpy().copy() for k, v in net.named_parameters()}
     reference = gradients(net.double(), x.double(), h0.double(), labels, every)
     info = np.finfo(case["dtype"])
-    with torch.no_grad():
-        for p in net.parameters():
-            p.mul_(1 + float(info.eps) * (2 * torch.randint(2, p.shape) - 1))
-    nudged = gradients(net, x.double(), h0.double(), labels, every)
+    widened = {name: 30.0 for name in reference}
+    for _ in range(8 if case["H"] <= 2 else 0):
+        nudged = gradients(net, x.double(), h0.double(), labels, every, float(info.eps))
+        for name in reference:
+            widened[name] = max(widened[name], residual(nudged[name], reference[name], float(info.eps), float(info.tiny), T))
     path = lambda name: os.path.join(folder, name)
     save_safetensors(path("w.safetensors"), saved)
     np.save(path("x.npy"), x.numpy())
     np.save(path("y.npy"), labels.numpy())
     np.save(path("h.npy"), h0.numpy())
-    worst = 0.0
+    worst, beyond = 0.0, 0
     for method in METHODS:
         command = [program, "grad", "rnn", "--weights", path("w.safetensors"), "--input", path("x.npy"), "--labels", path("y.npy"),
                    "--h0", path("h.npy"), "--loss", case["loss"], "--layers", str(case["L"]), "--nonlinearity", case["f"], "--out",
@@ -128,17 +143,18 @@ def run_case(program, case, folder):
         assert set(got) == set(reference), (set(got), set(reference))
         for name in reference:
             r = residual(got[name], reference[name], float(info.eps), float(info.tiny), T)
-            bound = max(30.0, residual(nudged[name], reference[name], float(info.eps), float(info.tiny), T)) if case["H"] == 1 else 30.0
+            bound = widened[name]
+            beyond += r >= 30 and r < bound
             if not r < bound and r != 0:
                 print(f"FAILED {case} {' '.join(method)}: {name}: residual {r:.1f}, expected below {bound:.1f}")
-                return math.inf
-            worst = max(worst, r)
-    return worst
+                return math.inf, beyond
+            worst = max(worst, min(r, 30.0))
+    return worst, beyond
 
 
 def cases(quick):
     shapes = [(1, 3, 5), (2, 1, 1), (3, 4, 2), (10, 16, 20), (50, 2, 7), (64, 5, 20), (100, 3, 64), (257, 2, 33), (1000, 2, 20), (2000, 1, 10),
-              (1999, 2, 5), (31, 2, 200), (17, 33, 12)]
+              (1999, 2, 5), (31, 2, 200), (300, 1, 200), (17, 33, 12)]
     seed = 0
     for T, B, H in shapes[:6] if quick else shapes:
         for layers in (1, 2, 3):
@@ -154,14 +170,16 @@ def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
     torch.set_num_threads(1)
-    worst, failed, count = 0.0, 0, 0
+    worst, failed, count, widened = 0.0, 0, 0, 0
     with tempfile.TemporaryDirectory() as folder:
         for case in cases("--quick" in sys.argv):
-            r = run_case(os.path.abspath(sys.argv[1]), case, folder)
+            r, wide = run_case(os.path.abspath(sys.argv[1]), case, folder)
+            widened += wide
             failed += r == math.inf
             worst = worst if r == math.inf else max(worst, r)
             count += 1
-    print(f"PyTorch {torch.__version__}: {count - failed} of {count} cases x {len(METHODS)} methods within bounds, largest residual {worst:.2f}")
+    print(f"PyTorch {torch.__version__}: {count - failed} of {count} cases x {len(METHODS)} methods within bounds, largest residual {worst:.2f}, "
+          f"{widened} comparisons at H <= 2 within the widened bound only")
     return 1 if failed else 0
 
 

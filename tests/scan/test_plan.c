@@ -337,12 +337,12 @@ static void test_refusals(void **state) {
   c = bppsa_scan_config_default();
   c.jacobians = (int64_t)1 << 60;
   c.dim = 1000;
-  assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_ERR_MEMORY);
+  assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_ERR_ARGUMENT);
   c = bppsa_scan_config_default();
   c.jacobians = (int64_t)1 << 30;
   c.dim = 1000;
   c.batch = INT64_MAX / 1000;
-  assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_ERR_MEMORY);
+  assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_ERR_ARGUMENT);
   const int64_t dims[] = {1, 0, 2};
   c = bppsa_scan_config_default();
   c.jacobians = 2;

@@ -10,7 +10,12 @@
 #include "train/loss.h"
 #include "train/optimizer.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define SANITIZER 1
+#endif
+#endif
+#if defined(SANITIZER) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { ITERATIONS = 12, SANITIZED = 1 };
 #else
 enum { ITERATIONS = 300, SANITIZED = 0 };
