@@ -135,21 +135,27 @@ static bool is_large(int64_t n, int64_t k) {
 }
 
 void bppsa_matmul_f32(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_row, int64_t a_step, const float *b, int64_t ldb,
-                      bool add, float *c, int64_t ldc) {
+                      const float *init, int64_t init_row, float *c, int64_t ldc) {
   if (is_large(n, k)) {
     const bool transposed = a_step != 1;
-    bppsa_gemm_f32(transposed, false, m, n, k, 1, a, transposed ? a_step : a_row, b, ldb, add ? 1 : 0, c, ldc);
+    for (int64_t i = 0; init != NULL && init != c && i < m; ++i) {
+      memcpy(c + i * ldc, init + i * init_row, (size_t)n * sizeof *c);
+    }
+    bppsa_gemm_f32(transposed, false, m, n, k, 1, a, transposed ? a_step : a_row, b, ldb, init != NULL ? 1 : 0, c, ldc);
   } else {
-    bppsa_simd_get()->f32.gemm(m, n, k, a, a_row, a_step, b, ldb, add, c, ldc);
+    bppsa_simd_get()->f32.gemm(m, n, k, a, a_row, a_step, b, ldb, init, init_row, c, ldc);
   }
 }
 
 void bppsa_matmul_f64(int64_t m, int64_t n, int64_t k, const double *a, int64_t a_row, int64_t a_step, const double *b,
-                      int64_t ldb, bool add, double *c, int64_t ldc) {
+                      int64_t ldb, const double *init, int64_t init_row, double *c, int64_t ldc) {
   if (is_large(n, k)) {
     const bool transposed = a_step != 1;
-    bppsa_gemm_f64(transposed, false, m, n, k, 1, a, transposed ? a_step : a_row, b, ldb, add ? 1 : 0, c, ldc);
+    for (int64_t i = 0; init != NULL && init != c && i < m; ++i) {
+      memcpy(c + i * ldc, init + i * init_row, (size_t)n * sizeof *c);
+    }
+    bppsa_gemm_f64(transposed, false, m, n, k, 1, a, transposed ? a_step : a_row, b, ldb, init != NULL ? 1 : 0, c, ldc);
   } else {
-    bppsa_simd_get()->f64.gemm(m, n, k, a, a_row, a_step, b, ldb, add, c, ldc);
+    bppsa_simd_get()->f64.gemm(m, n, k, a, a_row, a_step, b, ldb, init, init_row, c, ldc);
   }
 }

@@ -33,12 +33,12 @@ void bppsa_gemm_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k,
 void bppsa_gemm_f64(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda,
                     const double *b, int64_t ldb, double beta, double *c, int64_t ldc);
 
-/* C[m,n] = A B, or += with add, where A(i, p) = a[i a_row + p a_step] has a_row = 1 or a_step = 1, and B(p, j) = b[p ldb + j]. Small B by the
+/* C[m,n] = init + A B, where init (row length init_row) is NULL for 0, c itself to accumulate, or a bias with init_row = 0, and A(i, p) = a[i a_row + p a_step] has a_row = 1 or a_step = 1, and B(p, j) = b[p ldb + j]. Small B by the
  * project's own fixed-order kernels (core/simd.h), large ones by CBLAS; which of the two depends on n and k alone. */
 void bppsa_matmul_f32(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_row, int64_t a_step, const float *b, int64_t ldb,
-                      bool add, float *c, int64_t ldc);
+                      const float *init, int64_t init_row, float *c, int64_t ldc);
 void bppsa_matmul_f64(int64_t m, int64_t n, int64_t k, const double *a, int64_t a_row, int64_t a_step, const double *b,
-                      int64_t ldb, bool add, double *c, int64_t ldc);
+                      int64_t ldb, const double *init, int64_t init_row, double *c, int64_t ldc);
 
 #ifdef __cplusplus
 }

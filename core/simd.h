@@ -15,14 +15,15 @@
 extern "C" {
 #endif
 
-/* C[m,n] = A[m,k] B[k,n], or += with add: element (i, j) is summed over p = 0 .. k-1 in that order, starting from C or 0.
+/* C[m,n] = init + A[m,k] B[k,n]: element (i, j) is summed over p = 0 .. k-1 in that order, starting from init[i * init_row + j], or from 0
+ * where init is NULL. init = c with init_row = ldc accumulates; init_row = 0 repeats one row, a bias.
  *   A(i, p) = a[i * a_row + p * a_step]   any strides: transposed operands need no copy
  *   B(p, j) = b[p * ldb + j],  C(i, j) = c[i * ldc + j]
  * n runs through the vector lanes; nothing beyond the given extents is read or written. */
 #define BPPSA_SIMD_TYPE(real, suffix)                                                                                            \
   typedef struct {                                                                                                               \
     void (*gemm)(int64_t m, int64_t n, int64_t k, const real *a, int64_t a_row, int64_t a_step, const real *b, int64_t ldb,      \
-                 bool add, real *c, int64_t ldc);                                                                                \
+                 const real *init, int64_t init_row, real *c, int64_t ldc);                                                      \
     /* y = tanh(x): at most 4 ulp, slope exactly 1 at 0, NaN stays NaN */                                                        \
     void (*tanh)(int64_t count, const real *x, real *y);                                                                         \
     void (*mul)(int64_t count, const real *a, const real *b, bool add, real *y); /* y = a b, or y += a b */                      \

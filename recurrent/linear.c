@@ -27,6 +27,11 @@ static split split_rows(const bppsa_linear *l) {
   return s;
 }
 
+/* Inputs that would leave most vector lanes empty: dw is summed transposed, with the outputs as lanes. */
+static bool is_narrow(const bppsa_linear *l) {
+  return l->in < 8;
+}
+
 int64_t bppsa_linear_workspace(const bppsa_linear *l) {
   int64_t reals, bytes;
   if (!bppsa_mul(l->out, l->in + 1, &reals) || !bppsa_mul(reals, split_rows(l).parts, &reals) ||

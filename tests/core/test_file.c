@@ -1,10 +1,12 @@
 /* Reads that are whole and writes that are complete or absent. */
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "core/file.h"
@@ -266,11 +268,54 @@ static void allocation_failures(void **state) {
   assert_int_equal(entries(), before);
 }
 
+/* What a signal handler does: the open writers' files go, what was there stays, and more writers than are remembered do no harm. */
+static void remove_temporaries(void **state) {
+  (void)state;
+  enum { WRITERS = 20, REMEMBERED = 16 };
+  put_file(TARGET, "old", 3);
+  const int before = entries();
+  const int64_t blocks = bppsa_alloc_live();
+  bppsa_file_writer *writers[WRITERS];
+  bppsa_file_remove_temporaries();          /* none */
+  for (int round = 0; round < 2; ++round) { /* places are free again */
+    for (int i = 0; i < WRITERS; ++i) {
+      assert_int_equal(bppsa_file_writer_create(TARGET, &writers[i]), BPPSA_OK);
+    }
+    assert_int_equal(entries(), before + WRITERS);
+    if (round == 0) { /* a forked process owns none of them */
+      const pid_t child = fork();
+      assert_true(child >= 0);
+      if (child == 0) {
+        bppsa_file_remove_temporaries();
+        _exit(0);
+      }
+      assert_int_equal(waitpid(child, NULL, 0), child);
+      assert_int_equal(entries(), before + WRITERS);
+    }
+    errno = ERANGE;
+    bppsa_file_remove_temporaries();
+    assert_int_equal(errno, ERANGE);
+    assert_int_equal(entries(), before + WRITERS - REMEMBERED);
+    assert_int_equal(bppsa_file_writer_commit(writers[0]), BPPSA_ERR_IO);
+    assert_message("cannot put the new file in place");
+    for (int i = 1; i < WRITERS; ++i) {
+      bppsa_file_writer_abort(writers[i]);
+    }
+    assert_int_equal(entries(), before);
+  }
+  assert_contents(TARGET, "old");
+  assert_int_equal(bppsa_file_write(TARGET, "new", 3), BPPSA_OK);
+  bppsa_file_remove_temporaries(); /* a committed file is none */
+  assert_contents(TARGET, "new");
+  assert_int_equal(bppsa_alloc_live(), blocks);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(read_whole),      cmocka_unit_test(read_refused),
-                                     cmocka_unit_test(read_in_pieces),  cmocka_unit_test(write_is_atomic),
-                                     cmocka_unit_test(modes_and_links), cmocka_unit_test(write_refused),
-                                     cmocka_unit_test(devices),         cmocka_unit_test(standard_output),
-                                     cmocka_unit_test(disk_full),       cmocka_unit_test(allocation_failures)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(read_whole),        cmocka_unit_test(read_refused),
+                                     cmocka_unit_test(read_in_pieces),    cmocka_unit_test(write_is_atomic),
+                                     cmocka_unit_test(modes_and_links),   cmocka_unit_test(write_refused),
+                                     cmocka_unit_test(devices),           cmocka_unit_test(standard_output),
+                                     cmocka_unit_test(disk_full),         cmocka_unit_test(allocation_failures),
+                                     cmocka_unit_test(remove_temporaries)};
   return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -36,8 +36,8 @@ static void check_gemm_case(const bppsa_simd *kernels, int64_t m, int64_t n, int
   double *cd = bppsa_calloc(c_size, sizeof *cd);
   assert_non_null(cd);
   memcpy(cd, c, (size_t)c_size * sizeof *cd);
-  kernels->f32.gemm(m, n, k, af, a_row, a_step, bf, ldb, add, cf, ldc);
-  kernels->f64.gemm(m, n, k, a, a_row, a_step, b, ldb, add, cd, ldc);
+  kernels->f32.gemm(m, n, k, af, a_row, a_step, bf, ldb, add ? cf : NULL, ldc, cf, ldc);
+  kernels->f64.gemm(m, n, k, a, a_row, a_step, b, ldb, add ? cd : NULL, ldc, cd, ldc);
   for (int64_t i = 0; i < m; ++i) {
     for (int64_t j = 0; j < ldc && i * ldc + j < c_size; ++j) {
       const int64_t at = i * ldc + j;
@@ -84,13 +84,13 @@ static void check_gemm_order(const bppsa_simd *kernels) { /* rows computed toget
   enum { M = 27, N = 45, K = 33 };
   double *a = uniform(5, M * K, 1), *b = uniform(6, K * N, 1);
   float *af = rounded(BPPSA_F32, a, M * K), *bf = rounded(BPPSA_F32, b, K * N), together[M * N], alone[M * N];
-  kernels->f32.gemm(M, N, K, af, K, 1, bf, N, false, together, N);
+  kernels->f32.gemm(M, N, K, af, K, 1, bf, N, NULL, 0, together, N);
   for (int64_t i = 0; i < M; ++i) {
-    kernels->f32.gemm(1, N, K, af + i * K, K, 1, bf, N, false, alone + i * N, N);
+    kernels->f32.gemm(1, N, K, af + i * K, K, 1, bf, N, NULL, 0, alone + i * N, N);
   }
   assert_memory_equal(together, alone, sizeof together);
   for (int64_t j = 0; j < N; ++j) { /* and so have columns */
-    kernels->f32.gemm(M, 1, K, af, K, 1, bf + j, N, false, alone + j, N);
+    kernels->f32.gemm(M, 1, K, af, K, 1, bf + j, N, NULL, 0, alone + j, N);
   }
   assert_memory_equal(together, alone, sizeof together);
   bppsa_free(a);
@@ -217,11 +217,18 @@ static void test_matmul(void **state) {
       at[p * M + i] = a[i * K + p];
     }
   }
-  bppsa_simd_get()->f64.gemm(M, N, K, a, K, 1, b, N, false, c, N);
-  bppsa_matmul_f64(M, N, K, a, K, 1, b, N, false, d, N);
-  bppsa_matmul_f64(M, N, K, at, 1, M, b, N, true, d, N);
+  bppsa_simd_get()->f64.gemm(M, N, K, a, K, 1, b, N, NULL, 0, c, N);
+  bppsa_matmul_f64(M, N, K, a, K, 1, b, N, NULL, 0, d, N);
+  bppsa_matmul_f64(M, N, K, at, 1, M, b, N, d, N, d, N);
   for (int64_t i = 0; i < M * N; ++i) {
     assert_true(fabs(2 * c[i] - d[i]) < 1e-11);
+  }
+  bppsa_matmul_f64(M, N, K, a, K, 1, b, N, b, 0, d, N); /* b's first row as a bias, large and small */
+  bppsa_matmul_f64(M, 5, K, a, K, 1, b, N, b, 0, c, N);
+  for (int64_t i = 0; i < M; ++i) {
+    for (int64_t j = 0; j < 5; ++j) {
+      assert_true(fabs(c[i * N + j] - d[i * N + j]) < 1e-11);
+    }
   }
   void *const blocks[] = {a, b, c, d, at};
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; ++i) {
