@@ -78,6 +78,8 @@ bppsa_status bppsa_cli_check_output(const bppsa_cli *cli, bppsa_option option);
 bppsa_status bppsa_cli_check_directory(const bppsa_cli *cli, bppsa_option option);
 /* ERR_ARGUMENT when two options name one file. */
 bppsa_status bppsa_cli_check_distinct(const bppsa_cli *cli, bppsa_option first, bppsa_option second);
+/* ERR_ARGUMENT when an option names the file at `path`, which `what` gives. */
+bppsa_status bppsa_cli_check_other(const bppsa_cli *cli, const char *path, const char *what, bppsa_option option);
 
 /* "1.23 MB": a number of units with the prefixes of 1000, for people. Returns text. */
 const char *bppsa_cli_si(double value, const char *unit, char *text, size_t size);

@@ -4,11 +4,11 @@
 #include "cli/progress.h"
 #include "cli/setup.h"
 
-static const bppsa_option_use uses[] = {{.option = BPPSA_OPTION_LOSS},
+static const bppsa_option_use uses[] = {{.option = BPPSA_OPTION_LOSS, .help = "which steps have a label: the last or every one"},
                                         {.option = BPPSA_OPTION_SAMPLES, .fallback = "32000"},
                                         {.option = BPPSA_OPTION_SEQ_LEN, .fallback = "1000"},
-                                        {.option = BPPSA_OPTION_SEED},
-                                        {.option = BPPSA_OPTION_DTYPE},
+                                        {.option = BPPSA_OPTION_SEED, .help = "of the data"},
+                                        {.option = BPPSA_OPTION_DTYPE, .help = "type of the sequences"},
                                         {.option = BPPSA_OPTION_THREADS},
                                         {.option = BPPSA_OPTION_OUT_X, .required = true},
                                         {.option = BPPSA_OPTION_OUT_Y, .required = true},

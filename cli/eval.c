@@ -14,7 +14,7 @@ static const bppsa_option_use uses[] = {{.option = BPPSA_OPTION_LAYERS, .fallbac
                                         {.option = BPPSA_OPTION_SEQ_LEN},
                                         {.option = BPPSA_OPTION_BATCH},
                                         {.option = BPPSA_OPTION_VALIDATION},
-                                        {.option = BPPSA_OPTION_SEED},
+                                        {.option = BPPSA_OPTION_SEED, .help = "of the data"},
                                         {.option = BPPSA_OPTION_DEVICE},
                                         {.option = BPPSA_OPTION_DTYPE, .fallback = ""},
                                         {.option = BPPSA_OPTION_THREADS},

@@ -43,16 +43,16 @@ static void usage_text(const bppsa_option_info *info, char *text, size_t size) {
 
 static void print_option(FILE *out, const bppsa_option_use *use) {
   const bppsa_option_info *info = bppsa_option_get(use->option);
-  const char *fallback = bppsa_option_fallback(use);
+  const char *fallback = bppsa_option_fallback(use), *otherwise = fallback != NULL ? fallback : info->otherwise;
   char usage[120];
   usage_text(info, usage, sizeof usage);
   fprintf(out, "%-*s", COLUMN, usage);
   if (strlen(usage) >= COLUMN) {
     fprintf(out, "\n%*s", COLUMN, "");
   }
-  fprintf(out, "%s", info->help);
-  if (fallback != NULL) {
-    fprintf(out, " [%s]", fallback);
+  fprintf(out, "%s", use->help != NULL ? use->help : info->help);
+  if (otherwise != NULL && !use->required) {
+    fprintf(out, " [%s]", otherwise);
   }
   fprintf(out, "%s\n", use->required ? " (required)" : "");
 }

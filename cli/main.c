@@ -3,7 +3,7 @@
 #include "cli/cli.h"
 #include "core/file.h"
 
-/* SA_RESETHAND and SA_NODEFER: the signal raised again ends the program as it would have without a handler. */
+/* Raised again, and delivered when this returns, the signal ends the program as it would have without a handler: SA_RESETHAND. */
 static void end_clean(int number) {
   bppsa_file_remove_temporaries();
   (void)raise(number);
@@ -11,7 +11,7 @@ static void end_clean(int number) {
 
 static void catch_ends(void) {
   static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-  struct sigaction action = {.sa_handler = end_clean, .sa_flags = (int)SA_RESETHAND | SA_NODEFER};
+  struct sigaction action = {.sa_handler = end_clean, .sa_flags = (int)SA_RESETHAND};
   sigfillset(&action.sa_mask);
   for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; ++i) {
     struct sigaction before;

@@ -79,6 +79,7 @@ typedef struct {
   const char *const *choices; /* NULL-terminated */
   int64_t least, most;        /* integer */
   double low, high;           /* real, both included */
+  const char *otherwise;      /* what holds without the option where no default does, in words; or NULL */
 } bppsa_option_info;
 
 /* An option a command takes. A list of them ends with .option = BPPSA_OPTION_COUNT. */
@@ -86,6 +87,7 @@ typedef struct {
   bppsa_option option;
   const char *fallback; /* the command's own default; NULL: the table's; "": none */
   bool required;
+  const char *help; /* what the option means to the command; NULL: the table's */
 } bppsa_option_use;
 
 typedef struct {

@@ -139,15 +139,36 @@ bppsa_status bppsa_cli_check_directory(const bppsa_cli *cli, bppsa_option option
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_cli_check_distinct(const bppsa_cli *cli, bppsa_option first, bppsa_option second) {
-  const bppsa_option_value *a = bppsa_cli_value(cli, first), *b = bppsa_cli_value(cli, second);
+static bool same_inode(const char *a, const char *b) {
   struct stat x, y;
-  const bool same = a->present && b->present &&
-                    (strcmp(a->text, b->text) == 0 ||
-                     (stat(a->text, &x) == 0 && stat(b->text, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino));
-  return same ? bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s, the file of %s, expected two different files",
-                           bppsa_option_get(second)->name, b->text, bppsa_option_get(first)->name)
-              : BPPSA_OK;
+  return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* The last name of a path. */
+static const char *name_in(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash == NULL ? path : slash + 1;
+}
+
+/* One file, or one that does not exist yet: the same name in the same directory. */
+static bool same_file(const char *a, const char *b) {
+  char a_directory[4096], b_directory[4096];
+  return strcmp(a, b) == 0 || same_inode(a, b) ||
+         (strcmp(name_in(a), name_in(b)) == 0 && directory_of(a, a_directory, sizeof a_directory) &&
+          directory_of(b, b_directory, sizeof b_directory) && same_inode(a_directory, b_directory));
+}
+
+bppsa_status bppsa_cli_check_other(const bppsa_cli *cli, const char *path, const char *what, bppsa_option option) {
+  const bppsa_option_value *value = bppsa_cli_value(cli, option);
+  return value->present && same_file(path, value->text)
+             ? bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s, the file of %s, expected two different files",
+                          bppsa_option_get(option)->name, value->text, what)
+             : BPPSA_OK;
+}
+
+bppsa_status bppsa_cli_check_distinct(const bppsa_cli *cli, bppsa_option first, bppsa_option second) {
+  const bppsa_option_value *value = bppsa_cli_value(cli, first);
+  return value->present ? bppsa_cli_check_other(cli, value->text, bppsa_option_get(first)->name, second) : BPPSA_OK;
 }
 
 const char *bppsa_cli_si(double value, const char *unit, char *text, size_t size) {

@@ -12,7 +12,6 @@ static const bppsa_option_use uses[] = {{.option = BPPSA_OPTION_LAYERS},
                                         {.option = BPPSA_OPTION_LOSS},
                                         {.option = BPPSA_OPTION_SEQ_LEN, .fallback = "1000"},
                                         {.option = BPPSA_OPTION_BATCH},
-                                        {.option = BPPSA_OPTION_BACKWARD},
                                         {.option = BPPSA_OPTION_ALGORITHM},
                                         {.option = BPPSA_OPTION_UP_LEVELS},
                                         {.option = BPPSA_OPTION_CHUNKS},
@@ -199,10 +198,6 @@ static bppsa_status make_plans(const bppsa_recurrent_config *config, bppsa_scan_
 static bppsa_status run(bppsa_cli *cli) {
   bppsa_recurrent_config config = bppsa_recurrent_config_default();
   BPPSA_TRY(bppsa_setup_config(cli, &config));
-  if (config.backward == BPPSA_BACKWARD_BP) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT,
-                      "--backward: bp runs no scan, expected scan (--algorithm linear is the same recurrence)");
-  }
   config.input_gradients = bppsa_cli_value(cli, BPPSA_OPTION_INPUT_GRAD)->given;
   bppsa_scan_plan **plans = bppsa_calloc(config.layers, sizeof *plans);
   if (plans == NULL) {

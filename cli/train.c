@@ -1,5 +1,6 @@
 /* `bppsa train rnn`: sets a run up, drives the training loop, saves the weights. What is shown is in train_report.c. */
 #include <inttypes.h>
+#include <string.h>
 
 #include "cli/train_checkpoint.h"
 #include "cli/train_report.h"
@@ -42,11 +43,44 @@ static const bppsa_option_use uses[] = {{.option = BPPSA_OPTION_LAYERS},
 
 /* ---- setting up ---- */
 
+static const bppsa_option outputs[] = {BPPSA_OPTION_LOG, BPPSA_OPTION_SAVE_WEIGHTS};
+
+/* No output is a file of the data: npy:X,Y. Any other text the data set refuses, or knows no file. */
+static bppsa_status check_data(const bppsa_cli *cli) {
+  const char *spec = bppsa_cli_value(cli, BPPSA_OPTION_DATA)->text, *comma = strchr(spec, ',');
+  char x[4096];
+  if (strncmp(spec, "npy:", 4) != 0 || comma == NULL || (size_t)(comma - spec) >= sizeof x) {
+    return BPPSA_OK;
+  }
+  snprintf(x, sizeof x, "%.*s", (int)(comma - spec) - 4, spec + 4);
+  for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; ++i) {
+    BPPSA_TRY(bppsa_cli_check_other(cli, x, "--data", outputs[i]));
+    BPPSA_TRY(bppsa_cli_check_other(cli, comma + 1, "--data", outputs[i]));
+  }
+  return BPPSA_OK;
+}
+
+/* Nor is it one of the checkpoint's files: those train/checkpoint.h names. */
+static bppsa_status check_checkpoint(const bppsa_cli *cli) {
+  static const char *const names[] = {"checkpoint", "checkpoint.previous", "checkpoint.new"};
+  const bppsa_option_value *directory = bppsa_cli_value(cli, BPPSA_OPTION_CHECKPOINT);
+  char path[4200];
+  for (size_t i = 0; directory->given && i < sizeof names / sizeof names[0]; ++i) {
+    snprintf(path, sizeof path, "%.4095s/%s.safetensors", directory->text, names[i]);
+    for (size_t k = 0; k < sizeof outputs / sizeof outputs[0]; ++k) {
+      BPPSA_TRY(bppsa_cli_check_other(cli, path, "--checkpoint", outputs[k]));
+    }
+  }
+  return BPPSA_OK;
+}
+
 static bppsa_status check_files(const bppsa_cli *cli) {
   BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_LOG));
   BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_SAVE_WEIGHTS));
   BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_LOG, BPPSA_OPTION_SAVE_WEIGHTS));
   BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_WEIGHTS, BPPSA_OPTION_LOG));
+  BPPSA_TRY(check_data(cli));
+  BPPSA_TRY(check_checkpoint(cli));
   if (bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->given && bppsa_cli_value(cli, BPPSA_OPTION_INIT)->given) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--init: given beside --weights, expected only one of the two");
   }

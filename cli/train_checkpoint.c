@@ -120,7 +120,7 @@ void bppsa_train_catch_signals(const bppsa_train_run *run, bppsa_train_callbacks
   callbacks->stop = stop;
   for (int i = 0; i < 2; ++i) {
     sigaction(signals[i], NULL, &before[i]); /* known before catch_signal can run */
-    if (before[i].sa_handler != SIG_IGN) { /* as under nohup */
+    if (before[i].sa_handler != SIG_IGN) {   /* as under nohup */
       sigaction(signals[i], &action, NULL);
     }
   }

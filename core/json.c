@@ -110,8 +110,8 @@ bppsa_status bppsa_json_parse_at(const char *where, const char *text, int64_t si
     return bppsa_fail_prefix(BPPSA_ERR_MEMORY, "%s", where);
   }
   if (parsed == NULL) {
-    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: line %d, column %d, byte %lld: %s", where, error.line, error.column,
-                      (long long)offset + error.position, error.text);
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: line %d, column %d, byte %lld: %s, expected valid JSON", where, error.line,
+                      error.column, (long long)offset + error.position, error.text);
   }
   *value = parsed;
   return BPPSA_OK;

@@ -90,7 +90,7 @@ static bppsa_status parse_dtype(const json_t *value, entry *e) {
 
 static bppsa_status parse_shape(const json_t *value, entry *e) {
   if (!json_is_array(value)) {
-    return bppsa_fail(BPPSA_ERR_FORMAT, "shape missing or no array");
+    return bppsa_fail(BPPSA_ERR_FORMAT, "shape missing or no array, expected the list of its extents");
   }
   if (json_array_size(value) > BPPSA_MAX_DIMS) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "%zu dimensions, expected at most %d", json_array_size(value), BPPSA_MAX_DIMS);
@@ -99,7 +99,7 @@ static bppsa_status parse_shape(const json_t *value, entry *e) {
   for (int32_t d = 0; d < e->ndim; ++d) {
     const json_t *extent = json_array_get(value, (size_t)d);
     if (!json_is_integer(extent) || json_integer_value(extent) < 0) {
-      return bppsa_fail(BPPSA_ERR_FORMAT, "extent %d of the shape is not an integer of 0 or more", (int)d);
+      return bppsa_fail(BPPSA_ERR_FORMAT, "extent %d of the shape is not an integer of 0 or more, expected one", (int)d);
     }
     e->shape[d] = json_integer_value(extent);
   }
@@ -111,7 +111,7 @@ static bppsa_status parse_offsets(const json_t *value, int64_t data_size, entry 
   const json_t *begin = json_array_get(value, 0);
   const json_t *end = json_array_get(value, 1);
   if (json_array_size(value) != 2 || !json_is_integer(begin) || !json_is_integer(end)) {
-    return bppsa_fail(BPPSA_ERR_FORMAT, "data_offsets missing or not two integers");
+    return bppsa_fail(BPPSA_ERR_FORMAT, "data_offsets missing or not two integers, expected [begin, end]");
   }
   e->begin = json_integer_value(begin);
   e->end = json_integer_value(end);
@@ -123,7 +123,8 @@ static bppsa_status parse_offsets(const json_t *value, int64_t data_size, entry 
   BPPSA_TRY(bppsa_shape_bytes(e->dtype, e->ndim, e->shape, NULL, &bytes));
   if ((int64_t)bytes != e->end - e->begin) {
     char text[BPPSA_SHAPE_TEXT];
-    return bppsa_fail(BPPSA_ERR_FORMAT, "data_offsets [%lld, %lld] are %lld bytes, but shape %s of %s needs %zu",
+    return bppsa_fail(BPPSA_ERR_FORMAT,
+                      "data_offsets [%lld, %lld] are %lld bytes, but shape %s of %s needs %zu, expected as many",
                       (long long)e->begin, (long long)e->end, (long long)(e->end - e->begin),
                       bppsa_shape_text(e->ndim, e->shape, text, sizeof text), dtype_codes[e->dtype], bytes);
   }
@@ -147,7 +148,8 @@ static bppsa_status check_metadata(const source *s, json_t *metadata, int64_t ke
   }
   json_object_foreach(metadata, name, value) {
     if (!json_is_string(value)) {
-      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %lld: %s: \"%s\" is not a string", s->path, key_byte(s, key), METADATA, name);
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %lld: %s: \"%s\" is not a string, expected one", s->path, key_byte(s, key),
+                        METADATA, name);
     }
   }
   return BPPSA_OK;
@@ -192,16 +194,16 @@ static bppsa_status check_layout(const source *s, const entry *entries, int64_t 
   for (int64_t i = 0; i < count; ++i) {
     const entry *e = &entries[i];
     if (e->begin != expected) {
-      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %lld: tensor \"%s\": its data begin at byte %lld and %s byte %lld", s->path,
-                        key_byte(s, e->key), e->name, data_start + e->begin,
-                        e->begin < expected ? "overlap another tensor's, which end at" : "leave a hole from",
-                        data_start + expected);
+      return bppsa_fail(
+          BPPSA_ERR_FORMAT, "%s: byte %lld: tensor \"%s\": its data begin at byte %lld and %s byte %lld, expected them there",
+          s->path, key_byte(s, e->key), e->name, data_start + e->begin,
+          e->begin < expected ? "overlap another tensor's, which end at" : "leave a hole from", data_start + expected);
     }
     expected = e->end;
   }
   if (expected != data_size) {
-    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %lld: %lld bytes that belong to no tensor", s->path, data_start + expected,
-                      (long long)(data_size - expected));
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %lld: %lld bytes that belong to no tensor, expected the file to end there",
+                      s->path, data_start + expected, (long long)(data_size - expected));
   }
   return BPPSA_OK;
 }
@@ -234,7 +236,8 @@ static bppsa_status read_data(bppsa_file_reader *reader, const entry *entries, b
 /* The header's text is in hand: parse it, check it, read the data it describes. */
 static bppsa_status load_tensors(bppsa_file_reader *reader, const source *s, bppsa_safetensors *file) {
   if (s->size == 0 || s->text[0] != '{') {
-    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %d: the header does not begin with '{'", s->path, HEADER_START);
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %d: the header does not begin with '{', expected a JSON object", s->path,
+                      HEADER_START);
   }
   BPPSA_TRY(bppsa_json_parse_at(s->path, s->text, s->size, HEADER_START, &file->header));
   entry *entries = bppsa_calloc((int64_t)json_object_size(file->header), sizeof *entries);
@@ -263,7 +266,8 @@ static bppsa_status read_length(bppsa_file_reader *reader, int64_t *length) {
   BPPSA_TRY(bppsa_file_reader_read(reader, &announced, HEADER_START));
   const int64_t left = reader->size - HEADER_START;
   if (announced > (uint64_t)left) {
-    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte 0: a header of %llu bytes, but the file has %lld after its length",
+    return bppsa_fail(BPPSA_ERR_FORMAT,
+                      "%s: byte 0: a header of %llu bytes, but the file has %lld after its length, expected at most those",
                       reader->path, (unsigned long long)announced, (long long)left);
   }
   if (announced > (uint64_t)HEADER_LIMIT) {

@@ -254,8 +254,8 @@ static bppsa_status load_any(const char *directory, const char *latest, const ch
     return status;
   }
   if (status != BPPSA_OK) {
-    return bppsa_fail(BPPSA_ERR_FORMAT, "checkpoint directory %s: no valid checkpoint: %.200s; %.200s", directory, notice,
-                      bppsa_last_error());
+    return bppsa_fail(BPPSA_ERR_FORMAT, "checkpoint directory %s: no valid checkpoint, expected one: %.180s; %.180s", directory,
+                      notice, bppsa_last_error());
   }
   const size_t length = strlen(notice);
   (void)snprintf(notice + length, BPPSA_CHECKPOINT_NOTICE - length, "; the previous checkpoint is used");
@@ -274,8 +274,8 @@ static bppsa_status check_fields(const bppsa_checkpoint *c, const bppsa_safetens
     const bppsa_metadata *field = &c->contents.fields[i];
     const char *stored = bppsa_safetensors_metadata(file, field->key);
     if (stored == NULL || strcmp(stored, field->value) != 0) {
-      return bppsa_fail(BPPSA_ERR_ARGUMENT, "checkpoint in %s: %s %s contradicts this run, which has %s", c->directory,
-                        field->key, stored == NULL ? "missing" : stored, field->value);
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "checkpoint in %s: %s %s contradicts this run, which has %s, expected the same",
+                        c->directory, field->key, stored == NULL ? "missing" : stored, field->value);
     }
   }
   return BPPSA_OK;
@@ -286,11 +286,13 @@ static bppsa_status check_tensors(const bppsa_checkpoint *c, const bppsa_safeten
     const bppsa_named_view *wanted = &c->contents.tensors[i];
     const bppsa_view *stored = bppsa_safetensors_find(file, wanted->name);
     if (stored == NULL) {
-      return bppsa_fail(BPPSA_ERR_SHAPE, "checkpoint in %s: tensor \"%s\" is missing", c->directory, wanted->name);
+      return bppsa_fail(BPPSA_ERR_SHAPE, "checkpoint in %s: tensor \"%s\" is missing, expected this run's", c->directory,
+                        wanted->name);
     }
     if (stored->dtype != wanted->view.dtype || !bppsa_view_same_shape(stored, &wanted->view)) {
       char found[BPPSA_SHAPE_TEXT], expected[BPPSA_SHAPE_TEXT];
-      return bppsa_fail(BPPSA_ERR_SHAPE, "checkpoint in %s: tensor \"%s\": %s %s contradicts this run, which has %s %s",
+      return bppsa_fail(BPPSA_ERR_SHAPE,
+                        "checkpoint in %s: tensor \"%s\": %s %s contradicts this run, which has %s %s, expected the same",
                         c->directory, wanted->name, bppsa_dtype_name(stored->dtype),
                         bppsa_shape_text(stored->ndim, stored->shape, found, sizeof found), bppsa_dtype_name(wanted->view.dtype),
                         bppsa_shape_text(wanted->view.ndim, wanted->view.shape, expected, sizeof expected));

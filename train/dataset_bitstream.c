@@ -73,7 +73,8 @@ static const bppsa_dataset_ops bitstream_ops = {"bitstream", bitstream_fill, bit
 
 bppsa_status bppsa_dataset_bitstream(const char *argument, const bppsa_dataset_options *options, bppsa_dataset **dataset) {
   if (argument != NULL) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "data set 'bitstream:%.100s': bitstream takes nothing after a colon", argument);
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "data set 'bitstream:%.100s': bitstream takes nothing after a colon, expected bitstream alone", argument);
   }
   bitstream *made = bppsa_calloc(1, sizeof *made);
   if (made == NULL) {

@@ -136,8 +136,10 @@ static bppsa_status check_y_shape(const char *path, const bppsa_view *y, const b
                       per_step ? "[samples, steps] with the loss on all steps" : "[samples] with the loss on the last step");
   }
   if (y->shape[0] != x->shape[0] || (per_step && y->shape[1] != x->shape[1])) {
-    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: shape %s disagrees with the inputs' %lld samples of %lld steps", path, text,
-                      (long long)x->shape[0], (long long)x->shape[1]);
+    char expected[BPPSA_SHAPE_TEXT];
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: shape %s disagrees with the inputs' %lld samples of %lld steps, expected %s", path,
+                      text, (long long)x->shape[0], (long long)x->shape[1],
+                      bppsa_shape_text(per_step ? 2 : 1, x->shape, expected, sizeof expected));
   }
   return BPPSA_OK;
 }
@@ -162,8 +164,8 @@ static bppsa_status check_labels(const char *path, const bppsa_view *y, int64_t 
 
 static bppsa_status check_option(const char *path, const char *name, int64_t asked, int64_t found) {
   if (asked != 0 && asked != found) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s has %lld %s, but %lld were asked for", path, (long long)found, name,
-                      (long long)asked);
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s has %lld %s, but %lld were asked for, expected the file's number or none", path,
+                      (long long)found, name, (long long)asked);
   }
   return BPPSA_OK;
 }

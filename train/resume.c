@@ -204,11 +204,14 @@ static bppsa_status check_stored(const bppsa_training *run) {
   const int64_t *cursor = run->stored.cursor;
   if (cursor[0] < 0 || cursor[1] < 0 || cursor[2] < 0 || cursor[2] >= run->split.train || cursor[3] < 0 ||
       cursor[0] < cursor[3] || (cursor[1] == 0) != (cursor[0] == 0)) {
-    return bppsa_fail(BPPSA_ERR_FORMAT, "checkpoint in %s: step %lld, epoch %lld, position %lld: not where a run can be",
-                      run->config->checkpoint, (long long)cursor[0], (long long)cursor[1], (long long)cursor[2]);
+    return bppsa_fail(
+        BPPSA_ERR_FORMAT,
+        "checkpoint in %s: step %lld, epoch %lld, position %lld: not where a run can be, expected a place in its %lld samples",
+        run->config->checkpoint, (long long)cursor[0], (long long)cursor[1], (long long)cursor[2], (long long)run->split.train);
   }
   if (cursor[0] > run->total_steps) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "checkpoint in %s: %lld steps are done, more than the %lld asked for",
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "checkpoint in %s: %lld steps are done, more than the %lld asked for, expected at most those",
                       run->config->checkpoint, (long long)cursor[0], (long long)run->total_steps);
   }
   return BPPSA_OK;

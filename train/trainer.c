@@ -34,7 +34,7 @@ static bppsa_status check_config(const bppsa_train_config *config) {
                       config->clip_norm);
   }
   if (config->checkpoint_every < 0 || (config->checkpoint == NULL && (config->checkpoint_every > 0 || config->resume))) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "training: %s without a checkpoint directory",
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "training: %s without a checkpoint directory, expected one",
                       config->resume ? "to be resumed" : "checkpoints every so many steps");
   }
   return BPPSA_OK;
@@ -50,8 +50,8 @@ static bppsa_status training_prepare(bppsa_training *run) {
   if (config->iterations > 0) {
     run->total_steps = config->iterations;
   } else if (!bppsa_mul(config->epochs, steps_per_epoch, &run->total_steps)) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "training: %lld epochs of %lld steps are too many", (long long)config->epochs,
-                      (long long)steps_per_epoch);
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "training: %lld epochs of %lld steps are too many, expected fewer than 2^63 steps",
+                      (long long)config->epochs, (long long)steps_per_epoch);
   }
   if (bppsa_model_parameter_nonfinite(run->model, false, &found)) {
     bppsa_line line = {.length = 0};

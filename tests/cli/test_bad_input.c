@@ -21,6 +21,29 @@
     assert_false(file_exists("G.safetensors"));                                                                                  \
   } while (0)
 
+/* One line of error that names `path` and says "byte " and a number. */
+static void assert_byte(const run_result *result, const char *path) {
+  long long byte = -1;
+  assert_one_error(result, path);
+  for (const char *at = strstr(result->err, "byte "); at != NULL && byte < 0; at = strstr(at + 1, "byte ")) {
+    (void)sscanf(at, "byte %lld", &byte);
+  }
+  if (byte < 0) {
+    fail_msg("expected 'byte ' and a number, found '%s'", result->err);
+  }
+}
+
+/* The line is refused with the byte at fault, and leaves nothing behind. */
+#define assert_refused_at_byte(path, ...)                                                                                        \
+  do {                                                                                                                           \
+    run_result refused_ = run(__VA_ARGS__);                                                                                      \
+    assert_int_equal(refused_.code, 2);                                                                                          \
+    assert_string_equal(refused_.out, "");                                                                                       \
+    assert_byte(&refused_, path);                                                                                                \
+    assert_false(file_exists("G.safetensors"));                                                                                  \
+    release(&refused_);                                                                                                          \
+  } while (0)
+
 static void test_values(void **state) {
   (void)state;
   const char *const zero[] = {"--seq-len", "--batch",      "--hidden", "--layers", "--samples",
@@ -32,6 +55,13 @@ static void test_values(void **state) {
     snprintf(wanted, sizeof wanted, "%s: '16x', expected a whole number", zero[i]);
     assert_fails(2, wanted, "train rnn %s=16x", zero[i]);
   }
+  const char *const int32[] = {"--hidden", "--samples", "--batch", "--epochs"};
+  for (size_t i = 0; i < sizeof int32 / sizeof int32[0]; ++i) {
+    char wanted[80];
+    snprintf(wanted, sizeof wanted, "%s: '2147483648', expected a whole number from 1 to 2147483647", int32[i]);
+    assert_fails(2, wanted, "train rnn %s 2147483648", int32[i]);
+  }
+  assert_fails(2, "does not fit in 64 bits", "train rnn --hidden 2147483647 --iterations 1");
   assert_fails(2, "--lr: 'nan', expected a number above 0", "train rnn --lr nan");
   assert_fails(2, "--nonlinearity: 'tanhh', expected tanh or relu; did you mean tanh?", "train rnn --nonlinearity tanhh");
   assert_fails(2, "--dtype: 'f16', expected f32 or f64", "train rnn --dtype f16");
@@ -59,8 +89,68 @@ static void test_train(void **state) {
   assert_fails(2, "--save-weights: same, the file of --log", "%s --save-weights same --log same", train);
   assert_fails(2, "--log: ./W.safetensors, the file of --weights", "%s --weights W.safetensors --log ./W.safetensors", train);
   assert_fails(2, "none.npy", "train rnn --data npy:none.npy,Y.npy");
-  assert_fails(2, "Y.npy: shape [3] disagrees", "train rnn --data npy:X.npy,Y.npy --batch 1"); /* N = 7 and N = 3 */
+  assert_fails(2, "Y.npy: shape [3] disagrees with the inputs' 7 samples of 3 steps, expected [7]",
+               "train rnn --data npy:X.npy,Y.npy --batch 1"); /* N = 7 and N = 3 */
+  assert_fails(2, "bitstream takes nothing after a colon, expected bitstream alone", "train rnn --data bitstream:5");
   assert_int_equal(count_files(), files);
+}
+
+/* Data that a run reads must not be a file it writes. */
+static void test_train_data(void **state) {
+  (void)state;
+  const char *train = "train rnn --data npy:DX.npy,DY.npy --hidden 4 --iterations 1";
+  assert_runs("data bitstream --seq-len 5 --samples 32 --out-x DX.npy --out-y DY.npy");
+  assert_int_equal(symlink(".", "here"), 0);
+  const int files = count_files();
+  size_t x_size = 0, y_size = 0;
+  char *x = read_bytes("DX.npy", &x_size), *y = read_bytes("DY.npy", &y_size);
+  assert_fails(2, "--save-weights: DX.npy, the file of --data", "%s --save-weights DX.npy", train);
+  assert_fails(2, "--save-weights: here/DY.npy, the file of --data", "%s --save-weights here/DY.npy", train);
+  assert_fails(2, "--log: ./DX.npy, the file of --data", "%s --log ./DX.npy", train);
+  assert_fails(2, "--log: DY.npy, the file of --data", "%s --log DY.npy", train);
+  assert_fails(2, "--checkpoint: DX.npy: not a directory", "%s --checkpoint DX.npy", train);
+  assert_fails(2, "--checkpoint: DY.npy: not a directory", "%s --checkpoint DY.npy", train);
+  assert_fails(2, "--log: W.safetensors, the file of --weights", "%s --weights W.safetensors --log W.safetensors", train);
+  assert_fails(2, "but 33 were asked for, expected the file's number or none", "%s --samples 33", train);
+  size_t x_after = 0, y_after = 0;
+  char *x_kept = read_bytes("DX.npy", &x_after), *y_kept = read_bytes("DY.npy", &y_after);
+  assert_true(x_after == x_size && memcmp(x, x_kept, x_size) == 0);
+  assert_true(y_after == y_size && memcmp(y, y_kept, y_size) == 0);
+  free(x);
+  free(y);
+  free(x_kept);
+  free(y_kept);
+  assert_int_equal(count_files(), files);
+  assert_int_equal(mkdir("c", 0777), 0);
+  assert_fails(2, "--save-weights: c/checkpoint.safetensors, the file of --checkpoint",
+               "%s --checkpoint c --save-weights c/checkpoint.safetensors", train);
+  assert_fails(2, "--log: c/checkpoint.previous.safetensors, the file of --checkpoint",
+               "%s --checkpoint ./c --log c/checkpoint.previous.safetensors", train);
+  assert_int_equal(rmdir("c"), 0); /* empty still */
+  assert_int_equal(remove("here"), 0);
+}
+
+/* Two new files under one name, spelled differently. */
+static void test_spellings(void **state) {
+  (void)state;
+  assert_int_equal(mkdir("s", 0777), 0);
+  assert_int_equal(symlink("s", "t"), 0);
+  const char *const same[][2] = {
+      {"N.npy", "./N.npy"}, {"s/N.npy", "t/N.npy"}, {"s/N.npy", "s//../t/N.npy"}, {"./s/N.npy", "s/N.npy"}};
+  const int files = count_files();
+  for (size_t i = 0; i < sizeof same / sizeof same[0]; ++i) {
+    char wanted[80];
+    snprintf(wanted, sizeof wanted, "--out-y: %s, the file of --out-x", same[i][1]);
+    assert_fails(2, wanted, "data bitstream --seq-len 5 --samples 4 --out-x %s --out-y %s", same[i][0], same[i][1]);
+    snprintf(wanted, sizeof wanted, "--save-weights: %s, the file of --log", same[i][1]);
+    assert_fails(2, wanted, "train rnn --seq-len 5 --samples 32 --iterations 1 --log %s --save-weights %s", same[i][0],
+                 same[i][1]);
+  }
+  assert_int_equal(count_files(), files);
+  assert_int_equal(rmdir("s"), 0); /* empty still */
+  assert_int_equal(mkdir("s", 0777), 0);
+  assert_runs("data bitstream --seq-len 5 --samples 4 --out-x N.npy --out-y s/N.npy"); /* one name in two directories */
+  assert_int_equal(system("rm -r N.npy s t"), 0);
 }
 
 static void test_eval(void **state) {
@@ -132,12 +222,11 @@ static void cut_everywhere(const char *path, const char *line) {
   char *bytes = read_bytes(path, &size);
   for (size_t length = 0; length < size; length += length < 600 ? 1 : 61) {
     write_bytes("cut", bytes, length);
-    assert_fails(2, "cut: ", "%s", line);
-    assert_false(file_exists("G.safetensors"));
+    assert_refused_at_byte("cut: ", "%s", line);
   }
   bytes[size] = 'x'; /* read_bytes has room for it */
   write_bytes("cut", bytes, size + 1);
-  assert_fails(2, "byte", "%s", line);
+  assert_refused_at_byte("cut: ", "%s", line);
   free(bytes);
 }
 
@@ -181,21 +270,16 @@ static void test_lying_safetensors(void **state) {
                                  "not JSON"};
   for (size_t i = 0; i < sizeof headers / sizeof headers[0]; ++i) {
     write_safetensors("bad", headers[i], strlen(headers[i]), 16);
-    run_result result = run(GRAD_WITH("bad", "X.npy", "Y.npy"));
-    assert_int_equal(result.code, 2);
-    assert_one_error(&result, "bad: ");
-    assert_one_error(&result, "byte");
-    assert_false(file_exists("G.safetensors"));
-    release(&result);
+    assert_refused_at_byte("bad: ", GRAD_WITH("bad", "X.npy", "Y.npy"));
   }
   write_safetensors("bad", "{}", (uint64_t)1 << 60, 16);
   assert_refused("1152921504606846976", GRAD_WITH("bad", "X.npy", "Y.npy"));
   write_safetensors("bad", "{}", UINT64_MAX, 16);
-  assert_refused("byte", GRAD_WITH("bad", "X.npy", "Y.npy"));
+  assert_refused_at_byte("bad: ", GRAD_WITH("bad", "X.npy", "Y.npy"));
   write_safetensors("bad", "{}", 2, 0);
   assert_refused("rnn.weight_hh_l0", GRAD_WITH("bad", "X.npy", "Y.npy"));
   write_bytes("bad", "", 0);
-  assert_refused("bad: ", GRAD_WITH("bad", "X.npy", "Y.npy"));
+  assert_refused_at_byte("bad: byte 0: ", GRAD_WITH("bad", "X.npy", "Y.npy"));
 }
 
 /* A version 1.0 file with this header text and `data` zero bytes. */
@@ -221,13 +305,10 @@ static void test_lying_npy(void **state) {
                                  "nonsense\n"};
   for (size_t i = 0; i < sizeof headers / sizeof headers[0]; ++i) {
     write_npy("bad.npy", headers[i], 7 * 3 * 8);
-    run_result result = run(GRAD_WITH("W.safetensors", "bad.npy", "Y.npy"));
-    assert_int_equal(result.code, 2);
-    assert_one_error(&result, "bad.npy: ");
-    assert_one_error(&result, "byte");
-    assert_false(file_exists("G.safetensors"));
-    release(&result);
+    assert_refused_at_byte("bad.npy: ", GRAD_WITH("W.safetensors", "bad.npy", "Y.npy"));
   }
+  write_bytes("bad.npy", "", 0);
+  assert_refused_at_byte("bad.npy: byte 0: ", GRAD_WITH("W.safetensors", "bad.npy", "Y.npy"));
   const char *const unsupported[] = {"{'descr': '<f8', 'fortran_order': True, 'shape': (7, 3, 1), }\n",
                                      "{'descr': '>f8', 'fortran_order': False, 'shape': (7, 3, 1), }\n",
                                      "{'descr': '|O', 'fortran_order': False, 'shape': (7, 3, 1), }\n"};
@@ -251,14 +332,10 @@ static void test_data(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_values),
-                                     cmocka_unit_test(test_train),
-                                     cmocka_unit_test(test_eval),
-                                     cmocka_unit_test(test_grad),
-                                     cmocka_unit_test(test_not_finite),
-                                     cmocka_unit_test(test_truncated),
-                                     cmocka_unit_test(test_lying_safetensors),
-                                     cmocka_unit_test(test_lying_npy),
-                                     cmocka_unit_test(test_data)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_values),     cmocka_unit_test(test_train),     cmocka_unit_test(test_train_data),
+      cmocka_unit_test(test_spellings),  cmocka_unit_test(test_eval),      cmocka_unit_test(test_grad),
+      cmocka_unit_test(test_not_finite), cmocka_unit_test(test_truncated), cmocka_unit_test(test_lying_safetensors),
+      cmocka_unit_test(test_lying_npy),  cmocka_unit_test(test_data)};
   return cmocka_run_group_tests(tests, enter_with_batch, leave_directory);
 }

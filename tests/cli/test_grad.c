@@ -199,19 +199,45 @@ static void test_overflow(void **state) {
   assert_false(file_exists("none.safetensors"));
 }
 
+static void assert_same_bytes(const bppsa_safetensors *a, const bppsa_safetensors *b, const char *name) {
+  const bppsa_view *x = find(a, name), *y = find(b, name);
+  assert_true(bppsa_view_same_shape(x, y));
+  assert_true(bppsa_view_bytes(x) > 0);
+  assert_memory_equal(x->data, y->data, bppsa_view_bytes(x));
+}
+
+/* A batch large enough that every thread has work: small ones are left to one. */
 static void test_threads(void **state) {
   (void)state;
-  size_t sizes[3];
-  char *bytes[3];
-  const int threads[] = {1, 2, 7};
-  for (int i = 0; i < 3; ++i) {
-    assert_runs("grad rnn --weights W2.safetensors " BATCH_ALL " --chunks 3 --threads %d --out G.safetensors", threads[i]);
-    bytes[i] = read_bytes("G.safetensors", &sizes[i]);
-    assert_int_equal(sizes[i], sizes[0]);
-    assert_memory_equal(bytes[i], bytes[0], sizes[0]);
-  }
-  for (int i = 0; i < 3; ++i) {
-    free(bytes[i]);
+  enum { STEPS = 200, SAMPLES = 17, HIDDEN = 20 };
+  const char *const methods[] = {"--chunks 3", "--algorithm linear", "--up-levels 2", "--backward bp"};
+  assert_runs("train rnn --seq-len 5 --samples 32 --iterations 1 --hidden 20 --layers 2 --save-weights L2.safetensors");
+  write_reals("LX.npy", BPPSA_F32, 3, (int64_t[]){STEPS, SAMPLES, 1});
+  write_labels("LY.npy", 2, (int64_t[]){STEPS, SAMPLES}, -1, 0);
+  write_reals("LH.npy", BPPSA_F32, 3, (int64_t[]){2, SAMPLES, HIDDEN});
+  for (size_t m = 0; m < sizeof methods / sizeof methods[0]; ++m) {
+    size_t size = 0;
+    assert_runs("grad rnn --weights L2.safetensors --input LX.npy --labels LY.npy --h0 LH.npy --loss all %s --threads 1 --out "
+                "ONE.safetensors",
+                methods[m]);
+    char *bytes = read_bytes("ONE.safetensors", &size);
+    bppsa_safetensors *one = load("ONE.safetensors");
+    for (int threads = 2; threads <= 7; threads += 5) {
+      size_t several_size = 0;
+      assert_runs("grad rnn --weights L2.safetensors --input LX.npy --labels LY.npy --h0 LH.npy --loss all %s --threads %d --out "
+                  "G.safetensors",
+                  methods[m], threads);
+      bppsa_safetensors *several = load("G.safetensors");
+      assert_same_bytes(several, one, "input");
+      assert_same_bytes(several, one, "h0");
+      char *several_bytes = read_bytes("G.safetensors", &several_size);
+      assert_int_equal(several_size, size);
+      assert_memory_equal(several_bytes, bytes, size);
+      free(several_bytes);
+      bppsa_safetensors_destroy(several);
+    }
+    free(bytes);
+    bppsa_safetensors_destroy(one);
   }
 }
 

@@ -69,7 +69,29 @@ static void test_help(void **state) {
     assert_non_null(last);
   }
   assert_non_null(strstr(train.out, "size of the hidden state [20]"));
+  assert_non_null(strstr(train.out, "time steps of a sample [bitstream 1000, npy the files']\n"));
+  assert_non_null(strstr(train.out, "of weights, data and shuffling [0]\n"));
   release(&train);
+}
+
+/* Every command gives its own defaults, one a line at most. */
+static void test_help_defaults(void **state) {
+  (void)state;
+  for (int i = 0; i < COMMANDS; ++i) {
+    run_result help = run("%s --help", commands[i]);
+    assert_null(strstr(help.out, "files'] ["));
+    release(&help);
+  }
+  run_result plan = run("plan rnn --help");
+  assert_non_null(strstr(plan.out, "time steps of a sample [1000]\n"));
+  assert_null(strstr(plan.out, "--backward"));
+  release(&plan);
+  run_result data = run("data bitstream --help");
+  assert_non_null(strstr(data.out, "samples of the data set [32000]\n"));
+  assert_non_null(strstr(data.out, "time steps of a sample [1000]\n"));
+  assert_non_null(strstr(data.out, "of the data [0]\n"));
+  assert_null(strstr(data.out, "shuffling"));
+  release(&data);
 }
 
 /* The examples of the help must be lines the program takes: parse them up to the files they name. */
@@ -162,9 +184,9 @@ static void test_device(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_commands),  cmocka_unit_test(test_version),
-                                     cmocka_unit_test(test_help),      cmocka_unit_test(test_examples),
-                                     cmocka_unit_test(test_full_disk), cmocka_unit_test(test_doctor),
-                                     cmocka_unit_test(test_device)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_commands), cmocka_unit_test(test_version),
+                                     cmocka_unit_test(test_help),     cmocka_unit_test(test_help_defaults),
+                                     cmocka_unit_test(test_examples), cmocka_unit_test(test_full_disk),
+                                     cmocka_unit_test(test_doctor),   cmocka_unit_test(test_device)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
