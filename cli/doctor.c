@@ -43,7 +43,7 @@ static const backend backends[] = {
     {"libsndfile", "libsndfile1", UNUSED, false, {"libsndfile.so.1"}},
     {"libsamplerate", "libsamplerate0", UNUSED, false, {"libsamplerate.so.0"}},
     {"libavutil", "libavutil-dev", UNUSED, false, {"libavutil.so.60", "libavutil.so.59", "libavutil.so.58", "libavutil.so.57"}},
-    {"gnuplot", "gnuplot-nox", "draws the figures of make demo", true, {"gnuplot"}},
+    {"gnuplot", "gnuplot-nox", "draws the figures of make demo and bppsa figures", true, {"gnuplot"}},
 };
 enum { BACKENDS = sizeof backends / sizeof backends[0] };
 
