@@ -7,20 +7,18 @@
 
 #define OBJECT_LIMIT 16 /* objects of one verb, and verbs */
 
-static const bppsa_command *const commands[] = {&bppsa_command_train_rnn,
-                                                &bppsa_command_eval_rnn,
-                                                &bppsa_command_grad_rnn,
-                                                &bppsa_command_plan_rnn,
-                                                &bppsa_command_data_bitstream,
-                                                &bppsa_command_doctor,
-                                                NULL};
+static const bppsa_command *const commands[] = {&bppsa_command_train_rnn,       &bppsa_command_eval_rnn,
+                                                &bppsa_command_grad_rnn,        &bppsa_command_plan_rnn,
+                                                &bppsa_command_data_bitstream,  &bppsa_command_bench_rnn,
+                                                &bppsa_command_bench_crossover, &bppsa_command_figures,
+                                                &bppsa_command_doctor,          NULL};
 
 const bppsa_command *const *bppsa_commands(void) {
   return commands;
 }
 
 const char *bppsa_object_noun(const char *verb) {
-  return strcmp(verb, "data") == 0 ? "data set" : "model";
+  return strcmp(verb, "data") == 0 ? "data set" : strcmp(verb, "bench") == 0 ? "benchmark" : "model";
 }
 
 const char *bppsa_command_name(const bppsa_command *command, char *text, size_t size) {

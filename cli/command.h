@@ -23,16 +23,18 @@ struct bppsa_command {
   const char *object; /* "rnn"; NULL: the verb alone */
   const char *summary;
   const char *example;          /* a command line without "bppsa " */
+  const char *notes;            /* lines below the options in the help, or NULL */
   const bppsa_option_use *uses; /* ends with BPPSA_OPTION_COUNT */
   bppsa_status (*run)(bppsa_cli *cli);
 };
 
 extern const bppsa_command bppsa_command_train_rnn, bppsa_command_eval_rnn, bppsa_command_grad_rnn, bppsa_command_plan_rnn,
-    bppsa_command_data_bitstream, bppsa_command_doctor;
+    bppsa_command_data_bitstream, bppsa_command_bench_rnn, bppsa_command_bench_crossover, bppsa_command_figures,
+    bppsa_command_doctor;
 
 /* All commands, NULL-terminated, those of one verb together. */
 const bppsa_command *const *bppsa_commands(void);
-/* What the object of a verb is: "model" or "data set". */
+/* What the object of a verb is: "model", "data set" or "benchmark". */
 const char *bppsa_object_noun(const char *verb);
 /* "train rnn" */
 const char *bppsa_command_name(const bppsa_command *command, char *text, size_t size);

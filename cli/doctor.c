@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "bppsa_version.h"
+#include "cli/machine.h"
 #include "cli/setup.h"
 #include "core/blas.h"
 #include "core/simd.h"
@@ -43,7 +44,7 @@ static const backend backends[] = {
     {"libsndfile", "libsndfile1", UNUSED, false, {"libsndfile.so.1"}},
     {"libsamplerate", "libsamplerate0", UNUSED, false, {"libsamplerate.so.0"}},
     {"libavutil", "libavutil-dev", UNUSED, false, {"libavutil.so.60", "libavutil.so.59", "libavutil.so.58", "libavutil.so.57"}},
-    {"gnuplot", "gnuplot-nox", "draws the figures of make demo", true, {"gnuplot"}},
+    {"gnuplot", "gnuplot-nox", "draws the figures of make demo and bppsa figures", true, {"gnuplot"}},
 };
 enum { BACKENDS = sizeof backends / sizeof backends[0] };
 
@@ -90,31 +91,9 @@ static void find_backend(const backend *wanted, char *found, size_t size) {
   found[0] = '\0';
 }
 
-/* "sse4.2 avx avx2 fma": what matters to the library's loops and to BLAS. */
-static void vector_features(char *text, size_t size) {
-  text[0] = '\0';
-#if defined(__x86_64__) || defined(__i386__)
-  const struct {
-    const char *name;
-    int there;
-  } features[] = {{"sse4.2", __builtin_cpu_supports("sse4.2")},     {"avx", __builtin_cpu_supports("avx")},
-                  {"avx2", __builtin_cpu_supports("avx2")},         {"fma", __builtin_cpu_supports("fma")},
-                  {"avx512f", __builtin_cpu_supports("avx512f")},   {"avx512bw", __builtin_cpu_supports("avx512bw")},
-                  {"avx512dq", __builtin_cpu_supports("avx512dq")}, {"avx512vl", __builtin_cpu_supports("avx512vl")}};
-  size_t used = 0;
-  for (size_t i = 0; i < sizeof features / sizeof features[0] && used < size; ++i) {
-    if (features[i].there) {
-      used += (size_t)snprintf(text + used, size - used, "%s%s", used == 0 ? "" : " ", features[i].name);
-    }
-  }
-#elif defined(__aarch64__)
-  snprintf(text, size, "neon");
-#endif
-}
-
 typedef struct {
   const char *version, *commit, *compiler;
-  char processor[128], vector[160];
+  char processor[128], vector[BPPSA_VECTOR_TEXT];
   int64_t cores;   /* of the machine */
   int64_t threads; /* used by default */
   const char *blas;
@@ -134,7 +113,7 @@ static void examine(report *r) {
   }
   bppsa_device_destroy(device);
   r->blas = bppsa_blas_description();
-  vector_features(r->vector, sizeof r->vector);
+  bppsa_machine_vector(r->vector, sizeof r->vector);
   bppsa_cuda_probe(&r->cuda);
   for (int i = 0; i < BACKENDS; ++i) {
     find_backend(&backends[i], r->found[i], sizeof r->found[i]);

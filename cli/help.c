@@ -21,21 +21,29 @@ void bppsa_help_program(FILE *out) {
 }
 
 void bppsa_help_verb(FILE *out, const char *verb) {
-  const char *noun = strcmp(verb, "data") == 0 ? "DATASET" : "MODEL";
-  fprintf(out, "Usage: bppsa %s %s [OPTION]...\n\n", verb, noun);
+  const char *noun = bppsa_object_noun(verb);
+  const char *word = strcmp(noun, "data set") == 0 ? "DATASET" : strcmp(noun, "model") == 0 ? "MODEL" : "BENCHMARK";
+  fprintf(out, "Usage: bppsa %s %s [OPTION]...\n\n", verb, word);
   char name[BPPSA_COMMAND_NAME];
+  const bppsa_command *first = NULL;
   for (const bppsa_command *const *command = bppsa_commands(); *command != NULL; ++command) {
     if (strcmp((*command)->verb, verb) == 0) {
       fprintf(out, "  bppsa %-18s%s\n", bppsa_command_name(*command, name, sizeof name), (*command)->summary);
-      fprintf(out, "\nExample:\n  bppsa %s\n\nbppsa %s --help lists its options.\n", (*command)->example, name);
+      first = first == NULL ? *command : first;
     }
+  }
+  if (first != NULL) {
+    fprintf(out, "\nExample:\n  bppsa %s\n\nbppsa %s --help lists its options.\n", first->example,
+            bppsa_command_name(first, name, sizeof name));
   }
 }
 
 /* "  --loss last|all" */
-static void usage_text(const bppsa_option_info *info, char *text, size_t size) {
-  size_t used = (size_t)snprintf(text, size, "  %s%s%s", info->name, info->metavar != NULL || info->choices != NULL ? " " : "",
-                                 info->metavar != NULL ? info->metavar : "");
+static void usage_text(const bppsa_option_use *use, char *text, size_t size) {
+  const bppsa_option_info *info = bppsa_option_get(use->option);
+  const char *metavar = use->metavar != NULL ? use->metavar : info->metavar;
+  size_t used = (size_t)snprintf(text, size, "  %s%s%s", info->name, metavar != NULL || info->choices != NULL ? " " : "",
+                                 metavar != NULL ? metavar : "");
   for (int i = 0; info->choices != NULL && info->choices[i] != NULL && used < size; ++i) {
     used += (size_t)snprintf(text + used, size - used, "%s%s", i == 0 ? "" : "|", info->choices[i]);
   }
@@ -43,9 +51,11 @@ static void usage_text(const bppsa_option_info *info, char *text, size_t size) {
 
 static void print_option(FILE *out, const bppsa_option_use *use) {
   const bppsa_option_info *info = bppsa_option_get(use->option);
-  const char *fallback = bppsa_option_fallback(use), *otherwise = fallback != NULL ? fallback : info->otherwise;
+  const char *fallback = bppsa_option_fallback(use), *otherwise = fallback != NULL    ? fallback
+                                                                  : use->help == NULL ? info->otherwise
+                                                                                      : NULL; /* own words carry their own */
   char usage[120];
-  usage_text(info, usage, sizeof usage);
+  usage_text(use, usage, sizeof usage);
   fprintf(out, "%-*s", COLUMN, usage);
   if (strlen(usage) >= COLUMN) {
     fprintf(out, "\n%*s", COLUMN, "");
@@ -71,6 +81,9 @@ void bppsa_help_command(FILE *out, const bppsa_command *command) {
         print_option(out, use);
       }
     }
+  }
+  if (command->notes != NULL) {
+    fprintf(out, "\n%s", command->notes);
   }
   fprintf(out, "\nValues are written --option VALUE or --option=VALUE; of an option given twice the last counts.\n");
   fprintf(out, "\nExample:\n  bppsa %s\n", command->example);

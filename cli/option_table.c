@@ -96,12 +96,28 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
                                        .otherwise = "every epoch; every 100 steps with --iterations"},
     [BPPSA_OPTION_RESUME] = {"--resume", BPPSA_FLAG, BPPSA_GROUP_FILES, NULL, NULL,
                              "go on from the checkpoint, bit for bit; the log is cut back to it", NULL, .choices = NULL},
+    [BPPSA_OPTION_SVG] = {"--svg", BPPSA_TEXT, BPPSA_GROUP_FILES, "F.svg", NULL, "a drawing of the plan's levels",
+                          "the path of the file to write", .choices = NULL},
+    [BPPSA_OPTION_RESULTS] = {"--results", BPPSA_TEXT, BPPSA_GROUP_FILES, "F.json", NULL,
+                              "what bench rnn wrote with --out, instead of measuring", "the path of a JSON file",
+                              .choices = NULL},
+    [BPPSA_OPTION_QUICK] = {"--quick", BPPSA_FLAG, BPPSA_GROUP_MEASUREMENT, NULL, NULL, "a small sweep, for a laptop", NULL,
+                            .choices = NULL},
+    [BPPSA_OPTION_REPEATS] = {"--repeats", BPPSA_INTEGER, BPPSA_GROUP_MEASUREMENT, "N", NULL,
+                              "timed repeats of every point [as the time budget allows, at least 3]",
+                              "a whole number from 1 to 10000", SPAN(1, 10000)},
+    [BPPSA_OPTION_WORKERS] = {"--workers", BPPSA_INTEGER, BPPSA_GROUP_MEASUREMENT, "P", NULL,
+                              "predict the maps for P workers too", "a whole number, 1 or more", SPAN(1, INT32_MAX)},
+    [BPPSA_OPTION_MEMORY_LIMIT] = {"--memory-limit", BPPSA_SIZE, BPPSA_GROUP_MEASUREMENT, "BYTES", NULL,
+                                   "skip what needs more; 1024's multiples as 500K, 64M, 2G [3/4 of available memory]",
+                                   "a number of bytes, 1 or more, such as 1000000, 500K, 64M or 2G", SPAN(1, INT64_MAX)},
     [BPPSA_OPTION_JSON] = {"--json", BPPSA_FLAG, BPPSA_GROUP_OUTPUT, NULL, NULL, "one JSON document on standard output", NULL,
                            .choices = NULL},
     [BPPSA_OPTION_HELP] = {"--help", BPPSA_FLAG, BPPSA_GROUP_OUTPUT, NULL, NULL, "this text", NULL, .choices = NULL},
 };
 
-static const char *const titles[BPPSA_GROUP_COUNT] = {"Model", "Data", "Gradients", "Training", "Machine", "Files", "Output"};
+static const char *const titles[BPPSA_GROUP_COUNT] = {"Model",       "Data",    "Gradients", "Training",
+                                                      "Measurement", "Machine", "Files",     "Output"};
 
 const bppsa_option_info *bppsa_option_get(bppsa_option option) {
   return &table[option];

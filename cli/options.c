@@ -19,6 +19,26 @@ static bool parse_integer(const char *text, int64_t *value) {
   return errno == 0;
 }
 
+/* A whole number of bytes, or of 1024, 1024^2, 1024^3 of them. */
+static bool parse_size(const char *text, int64_t *value) {
+  static const char suffixes[] = "KMG";
+  char digits[24];
+  const size_t length = strlen(text);
+  const char *suffix = length > 1 ? strchr(suffixes, text[length - 1]) : NULL;
+  const int power = suffix != NULL ? (int)(suffix - suffixes) + 1 : 0;
+  if (length >= sizeof digits) {
+    return false;
+  }
+  memcpy(digits, text, length + 1);
+  digits[length - (power > 0)] = '\0';
+  int64_t count;
+  if (!parse_integer(digits, &count) || count < 0 || count > INT64_MAX >> (10 * power)) {
+    return false;
+  }
+  *value = count << (10 * power);
+  return true;
+}
+
 /* Decimal notation only: strtod also takes hexadecimal, "inf", "nan" and leading blanks. */
 static bool parse_real(const char *text, double *value) {
   if (text[0] == '\0' || strspn(text, "0123456789.eE+-") != strlen(text)) {
@@ -63,6 +83,9 @@ bppsa_status bppsa_option_parse(bppsa_option option, const char *text, bppsa_opt
   switch (info->kind) {
   case BPPSA_INTEGER:
     good = parse_integer(text, &parsed.integer) && parsed.integer >= info->least && parsed.integer <= info->most;
+    break;
+  case BPPSA_SIZE:
+    good = parse_size(text, &parsed.integer) && parsed.integer >= info->least && parsed.integer <= info->most;
     break;
   case BPPSA_REAL:
     good = parse_real(text, &parsed.real) && parsed.real >= info->low && parsed.real <= info->high;

@@ -50,18 +50,25 @@ typedef enum {
   BPPSA_OPTION_CHECKPOINT,
   BPPSA_OPTION_CHECKPOINT_EVERY,
   BPPSA_OPTION_RESUME,
+  BPPSA_OPTION_SVG,
+  BPPSA_OPTION_RESULTS,
+  BPPSA_OPTION_QUICK,
+  BPPSA_OPTION_REPEATS,
+  BPPSA_OPTION_WORKERS,
+  BPPSA_OPTION_MEMORY_LIMIT,
   BPPSA_OPTION_JSON,
   BPPSA_OPTION_HELP,
   BPPSA_OPTION_COUNT
 } bppsa_option;
 
-typedef enum { BPPSA_INTEGER = 0, BPPSA_REAL, BPPSA_TEXT, BPPSA_CHOICE, BPPSA_FLAG } bppsa_option_kind;
+typedef enum { BPPSA_INTEGER = 0, BPPSA_SIZE, BPPSA_REAL, BPPSA_TEXT, BPPSA_CHOICE, BPPSA_FLAG } bppsa_option_kind;
 
 typedef enum {
   BPPSA_GROUP_MODEL = 0,
   BPPSA_GROUP_DATA,
   BPPSA_GROUP_GRADIENTS,
   BPPSA_GROUP_TRAINING,
+  BPPSA_GROUP_MEASUREMENT,
   BPPSA_GROUP_MACHINE,
   BPPSA_GROUP_FILES,
   BPPSA_GROUP_OUTPUT,
@@ -77,7 +84,7 @@ typedef struct {
   const char *help;           /* a line */
   const char *expected;       /* "a whole number, 1 or more"; of a choice NULL */
   const char *const *choices; /* NULL-terminated */
-  int64_t least, most;        /* integer */
+  int64_t least, most;        /* integer, and size in bytes */
   double low, high;           /* real, both included */
   const char *otherwise;      /* what holds without the option where no default does, in words; or NULL */
 } bppsa_option_info;
@@ -87,7 +94,7 @@ typedef struct {
   bppsa_option option;
   const char *fallback; /* the command's own default; NULL: the table's; "": none */
   bool required;
-  const char *help; /* what the option means to the command; NULL: the table's */
+  const char *metavar, *help; /* the command's own, and what the option means to it; NULL: the table's */
 } bppsa_option_use;
 
 typedef struct {

@@ -1,8 +1,10 @@
-/* `bppsa plan rnn`: the scan plan of a model, as a table or as JSON. */
+/* `bppsa plan rnn`: the scan plan of a model, as a table, as JSON, as a drawing. */
 #include <inttypes.h>
 
+#include "cli/plan_draw.h"
 #include "cli/setup.h"
 #include "core/alloc.h"
+#include "core/file.h"
 
 #define STEP_LIMIT 10000 /* longer plans are given as totals and levels only */
 
@@ -17,6 +19,7 @@ static const bppsa_option_use uses[] = {{.option = BPPSA_OPTION_LAYERS},
                                         {.option = BPPSA_OPTION_CHUNKS},
                                         {.option = BPPSA_OPTION_INPUT_GRAD},
                                         {.option = BPPSA_OPTION_DTYPE},
+                                        {.option = BPPSA_OPTION_SVG},
                                         {.option = BPPSA_OPTION_JSON},
                                         {.option = BPPSA_OPTION_HELP},
                                         {.option = BPPSA_OPTION_COUNT}};
@@ -195,21 +198,39 @@ static bppsa_status make_plans(const bppsa_recurrent_config *config, bppsa_scan_
   return BPPSA_OK;
 }
 
+/* Everything that needs memory comes before the drawing's file and before what is printed. The drawing is of the top layer. */
+static bppsa_status show(bppsa_cli *cli, const bppsa_recurrent_config *config, bppsa_scan_plan *const *plans, bppsa_text *drawing,
+                         char **document) {
+  const bppsa_option_value *svg = bppsa_cli_value(cli, BPPSA_OPTION_SVG);
+  if (cli->json) {
+    bppsa_json_start();
+    BPPSA_TRY(bppsa_cli_render(plan_json(config, plans), document));
+  }
+  if (svg->given) {
+    const bppsa_status drawn = bppsa_plan_draw(plans[config->layers - 1], NULL, drawing);
+    BPPSA_TRY(drawn == BPPSA_OK ? BPPSA_OK : bppsa_fail_prefix(drawn, "--svg"));
+    BPPSA_TRY(bppsa_file_write(svg->text, drawing->text, drawing->size));
+  }
+  return cli->json ? bppsa_cli_print_document(cli, *document) : print_plans(cli, config, plans);
+}
+
 static bppsa_status run(bppsa_cli *cli) {
   bppsa_recurrent_config config = bppsa_recurrent_config_default();
+  bppsa_text drawing = {0};
+  char *document = NULL;
   BPPSA_TRY(bppsa_setup_config(cli, &config));
+  BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_SVG));
   config.input_gradients = bppsa_cli_value(cli, BPPSA_OPTION_INPUT_GRAD)->given;
   bppsa_scan_plan **plans = bppsa_calloc(config.layers, sizeof *plans);
   if (plans == NULL) {
     return BPPSA_ERR_MEMORY;
   }
   bppsa_status status = make_plans(&config, plans);
-  if (status == BPPSA_OK && cli->json) {
-    bppsa_json_start();
-    status = bppsa_cli_print_json(cli, plan_json(&config, plans));
-  } else if (status == BPPSA_OK) {
-    status = print_plans(cli, &config, plans);
+  if (status == BPPSA_OK) {
+    status = show(cli, &config, plans, &drawing, &document);
   }
+  bppsa_text_free(&drawing);
+  bppsa_free(document);
   for (int64_t layer = 0; layer < config.layers; ++layer) {
     bppsa_scan_plan_destroy(plans[layer]);
   }

@@ -48,6 +48,28 @@ static void test_integers(void **state) {
   assert_int_equal(parse(BPPSA_OPTION_UP_LEVELS, "0", &value), BPPSA_OK);
 }
 
+static void test_sizes(void **state) {
+  (void)state;
+  const struct {
+    const char *text;
+    int64_t bytes;
+  } good[] = {{"1", 1},          {"1000000", 1000000},     {"500K", 500 << 10},
+              {"64M", 64 << 20}, {"2G", (int64_t)2 << 30}, {"8589934591G", INT64_MAX - ((1 << 30) - 1)}};
+  for (size_t i = 0; i < sizeof good / sizeof good[0]; ++i) {
+    bppsa_option_value value;
+    assert_int_equal(parse(BPPSA_OPTION_MEMORY_LIMIT, good[i].text, &value), BPPSA_OK);
+    assert_true(value.integer == good[i].bytes);
+  }
+  const char *const bad[] = {
+      "", "0", "0K", "-1", "-1K", "K", "1k", "1KB", "1.5G", "1 K", "K1", "8589934592G", "99999999999999999999", "1KK"};
+  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; ++i) {
+    bppsa_option_value value = {.integer = 7};
+    assert_int_equal(parse(BPPSA_OPTION_MEMORY_LIMIT, bad[i], &value), BPPSA_ERR_ARGUMENT);
+    assert_int_equal(value.integer, 7);
+    assert_non_null(strstr(bppsa_last_error(), "expected a number of bytes"));
+  }
+}
+
 static void test_reals(void **state) {
   (void)state;
   bppsa_option_value value;
@@ -149,9 +171,9 @@ static void test_bad_lines(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_table),       cmocka_unit_test(test_integers),
-                                     cmocka_unit_test(test_reals),       cmocka_unit_test(test_choices),
-                                     cmocka_unit_test(test_suggestions), cmocka_unit_test(test_lines),
-                                     cmocka_unit_test(test_bad_lines)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_table),   cmocka_unit_test(test_integers),
+                                     cmocka_unit_test(test_sizes),   cmocka_unit_test(test_reals),
+                                     cmocka_unit_test(test_choices), cmocka_unit_test(test_suggestions),
+                                     cmocka_unit_test(test_lines),   cmocka_unit_test(test_bad_lines)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

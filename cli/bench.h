@@ -1,0 +1,133 @@
+/* Measuring one point of a benchmark: one network, every method, verified and then timed in one run.
+ *
+ * What is counted (documented for people in `bppsa bench rnn --help`):
+ *   forward    the layers without head and loss: 2·T·B·G·H·(I + H) FLOP a layer (a layer above the first has I = H)
+ *   backward   the products of the plan (BP: of the linear plan) for all samples, the weight gradients 2·T·B·G·H·(I + H), and
+ *              2·T·B·G·H·H to the layer below; not the input's gradient
+ *   bytes      what has to move at least: forward reads x and writes h; backward what the plan's products read and write, and x, h
+ *              and g once for the weight gradients; weights and caches are left out
+ *   residual   max over the parameters of ‖g - ref‖ / (‖ref‖·ε·√T) against float64 sequential BP on the same weights, inputs and seed;
+ *              below 30 is right. A parameter whose ‖ref‖ is below (smallest normal)/ε is compared absolutely: ‖g - ref‖ / (smallest normal · √T).
+ */
+#ifndef BPPSA_CLI_BENCH_H
+#define BPPSA_CLI_BENCH_H
+
+#include "cli/command.h"
+#include "cli/progress.h"
+#include "recurrent/recurrent.h"
+#include "train/dataset.h"
+
+typedef enum {
+  BPPSA_BENCH_FORWARD = 0,
+  BPPSA_BENCH_BP,
+  BPPSA_BENCH_LINEAR,
+  BPPSA_BENCH_BLELLOCH,
+  BPPSA_BENCH_CHUNKED,
+  BPPSA_BENCH_AUTO,
+  BPPSA_BENCH_METHODS
+} bppsa_bench_method;
+
+#define BPPSA_BENCH_RESIDUAL 30.0 /* a row is right below it */
+
+/* One network. The configuration's backward and algorithm are set per method; its up_levels and chunks serve blelloch and chunked. */
+typedef struct {
+  bppsa_recurrent_config config;
+  bppsa_init init;
+  uint64_t seed;
+  const char *data;                          /* as --data */
+  bool (*wanted)(bppsa_bench_method method); /* NULL: every method; forward and bp are always measured */
+} bppsa_bench_point;
+
+typedef struct {
+  int64_t repeats;      /* 0: as many as fit into budget_s, at least 3 */
+  double budget_s;      /* of timed rounds */
+  int64_t memory_limit; /* bytes */
+  bppsa_progress_line *line;
+  const char *label; /* in front of the progress */
+} bppsa_bench_limits;
+
+/* One row: a phase by a method. */
+typedef struct {
+  bool measured;
+  char reason[160]; /* why it was skipped */
+  int64_t memory;   /* bytes: held by the model when measured, otherwise what it would need at least */
+  double median_s, min_s, max_s;
+  int64_t repeats;
+  double residual;
+  double flops, bytes;
+  double zeros, subnormals; /* fractions of the parameters' gradients */
+  bool plan;                /* the following are set */
+  bppsa_scan_algorithm algorithm;
+  int64_t up_levels, chunks;
+  double total_flops, critical_flops; /* of the scans of all layers: the whole batch, one sample's longest chain */
+  double workspace;                   /* bytes of products held */
+} bppsa_bench_row;
+
+typedef struct {
+  int64_t threads;
+  double hidden_zeros, hidden_subnormals; /* fractions of the gradients of the top layer's hidden states, by the recurrence */
+  bppsa_bench_row rows[BPPSA_BENCH_METHODS];
+} bppsa_bench_result;
+
+const char *bppsa_bench_method_name(bppsa_bench_method method); /* "bp" */
+
+/* Verifies and times one point. A row that does not fit into memory is not measured and says why. ERR_* of the model. */
+bppsa_status bppsa_bench_measure(const bppsa_bench_point *point, const bppsa_bench_limits *limits, const bppsa_device *device,
+                                 bppsa_bench_result *result);
+
+/* ---- parts of it ---- */
+
+typedef struct {
+  double zeros, subnormals; /* counts */
+  double all;
+} bppsa_bench_count;
+
+void bppsa_bench_count_view(const bppsa_view *view, bppsa_bench_count *count);
+/* The residual of one tensor against `reference` (float64, as many values); infinite when a value is not finite. */
+double bppsa_bench_residual(const bppsa_view *found, const double *reference, int64_t steps);
+/* Adds FLOP and bytes, and for methods with a plan what is known of it. */
+bppsa_status bppsa_bench_costs(const bppsa_recurrent_config *config, bppsa_bench_method method, bppsa_bench_row *row);
+/* The configuration a method runs with. */
+bppsa_recurrent_config bppsa_bench_config(const bppsa_recurrent_config *config, bppsa_bench_method method);
+/* Gradients of the top layer's hidden states by the linear scan, counted. x: [T,B,I], seed as backward_layers takes it. */
+bppsa_status bppsa_bench_hidden(const bppsa_bench_point *point, const bppsa_device *device, const bppsa_view *x,
+                                const bppsa_view *seed, bppsa_bench_count *count);
+
+/* ---- sweeps, and what is printed (bench_report.c) ---- */
+
+/* A sweep's points: T at one B, and B at one T. */
+typedef struct {
+  const int64_t *seq_lens, *batches; /* sizes below */
+  int64_t seq_len_count, batch_count;
+  int64_t seq_len, batch; /* the T of the batches, the B of the lengths */
+} bppsa_bench_sweep;
+
+/* The points of tables 4 and 5, or a small sweep. */
+const bppsa_bench_sweep *bppsa_bench_get_sweep(bool quick);
+
+/* Runs what the options of `bench rnn` ask for and appends a JSON object a row to `rows`; *failed counts the rows whose residual is
+ * not below 30, *measured those that were measured, *needed is the least memory any point needs. show is called after every point and may be NULL. */
+typedef struct {
+  int64_t failed, measured, needed;
+  double worst; /* residual */
+} bppsa_bench_tally;
+typedef bppsa_status (*bppsa_bench_show)(bppsa_cli *cli, const bppsa_bench_point *point, const bppsa_bench_result *result);
+bppsa_status bppsa_bench_run(bppsa_cli *cli, const bppsa_device *device, bppsa_bench_show show, json_t *rows,
+                             bppsa_bench_tally *tally);
+
+/* {"bench":name,"device","commit","date"}; NULL when out of memory. */
+json_t *bppsa_bench_document(const char *name, const bppsa_device *device);
+/* Appends a point's rows; false when out of memory. */
+bool bppsa_bench_append(json_t *rows, const bppsa_bench_point *point, const bppsa_bench_result *result);
+/* A point's table for people. */
+bppsa_status bppsa_bench_show_table(bppsa_cli *cli, const bppsa_bench_point *point, const bppsa_bench_result *result);
+/* OK, or ERR_NUMERIC when rows failed, or ERR_ARGUMENT when the memory limit left nothing to measure. */
+bppsa_status bppsa_bench_verdict(const bppsa_bench_tally *tally, int64_t memory_limit);
+/* Counts a point's rows. */
+void bppsa_bench_tally_add(bppsa_bench_tally *tally, const bppsa_bench_result *result);
+/* Limits and point from the options. */
+bppsa_status bppsa_bench_setup(const bppsa_cli *cli, bppsa_bench_point *point, bppsa_bench_limits *limits);
+/* Writes the document to --out (atomically) and prints it with --json. Releases it; NULL: there was no memory. */
+bppsa_status bppsa_bench_finish(bppsa_cli *cli, json_t *document);
+
+#endif

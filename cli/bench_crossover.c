@@ -1,0 +1,360 @@
+/* `bppsa bench crossover`: who wins, sequential BP or the best scan, over T x B and T x H; measured here, and predicted for p workers.
+ *
+ * The model: a method does `total` FLOP for the batch (its scans' products and, shared freely, the weights' gradients); the longest
+ * chain of dependent products of a sample is `critical` FLOP. A worker needs c seconds a FLOP, measured for each method in each
+ * cell on one thread. Then
+ *
+ *     time(p) = c · max(critical, total / p)
+ *
+ * which is the measured time at p = 1, spreads samples over workers for BP as well, and knows nothing of synchronisation or memory.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "cli/bench.h"
+#include "cli/machine.h"
+#include "cli/setup.h"
+#include "core/alloc.h"
+
+static const bppsa_option_use uses[] = {
+    {.option = BPPSA_OPTION_LAYERS},
+    {.option = BPPSA_OPTION_HIDDEN, .help = "of the map T x B"},
+    {.option = BPPSA_OPTION_NONLINEARITY},
+    {.option = BPPSA_OPTION_LOSS, .help = "gradients enter at the last or at every step"},
+    {.option = BPPSA_OPTION_INIT},
+    {.option = BPPSA_OPTION_BATCH, .help = "of the map T x H"},
+    {.option = BPPSA_OPTION_UP_LEVELS, .help = "of blelloch [all]"},
+    {.option = BPPSA_OPTION_CHUNKS, .help = "of chunked [from T]"},
+    {.option = BPPSA_OPTION_SEQ_LEN, .help = "the largest T of the maps [10000, quick 1000]"},
+    {.option = BPPSA_OPTION_QUICK},
+    {.option = BPPSA_OPTION_REPEATS},
+    {.option = BPPSA_OPTION_WORKERS},
+    {.option = BPPSA_OPTION_MEMORY_LIMIT},
+    {.option = BPPSA_OPTION_SEED, .help = "of weights, data and seed gradients"},
+    {.option = BPPSA_OPTION_DEVICE},
+    {.option = BPPSA_OPTION_DTYPE},
+    {.option = BPPSA_OPTION_THREADS},
+    {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},
+    {.option = BPPSA_OPTION_JSON},
+    {.option = BPPSA_OPTION_HELP},
+    {.option = BPPSA_OPTION_COUNT}};
+
+static const char model_text[] = "time(p) = c max(critical, total / p): total FLOP of the batch, critical FLOP of one sample's "
+                                 "longest chain of products, c seconds a "
+                                 "FLOP of that method in that cell, measured on one thread";
+
+static const char notes[] = "A cell holds the backward time of bp over that of the faster of blelloch and chunked: above 1 the "
+                            "scan wins. linear is the recurrence\n"
+                            "itself and is no contender. Every cell is verified as bench rnn does it.\n"
+                            "--workers P predicts the cells for P workers by\n"
+                            "  time(p) = c max(critical, total / p)\n"
+                            "total: FLOP of the backward pass of the batch; critical: FLOP of the longest chain of dependent "
+                            "products of one sample; c: seconds a\n"
+                            "FLOP of that method in that cell, measured on one thread. At p = 1 it is the measurement. BP's "
+                            "samples are spread over the workers as\n"
+                            "well. Synchronisation and memory are not in the model: it is a bound, and it favours the scan.\n";
+
+enum { MOST_ROWS = 8, MOST_COLUMNS = 8 };
+
+typedef struct {
+  bool measured;
+  double bp_s, scan_s;
+  bppsa_bench_method scan; /* the faster one */
+} duel;
+
+typedef struct {
+  const char *name;   /* "T x B" */
+  const char *varied; /* "batch" */
+  const char *letter; /* "B" */
+  int64_t fixed;      /* the other's value */
+  const char *fixed_letter;
+  int64_t rows, columns;
+  int64_t seq_lens[MOST_ROWS], values[MOST_COLUMNS];
+  duel here[MOST_ROWS][MOST_COLUMNS], predicted[MOST_ROWS][MOST_COLUMNS];
+} map;
+
+typedef struct {
+  bppsa_cli *cli;
+  const bppsa_device *device, *single; /* single: one thread, for c; NULL without --workers */
+  bppsa_bench_point point;
+  bppsa_bench_limits limits;
+  bppsa_bench_tally tally;
+  json_t *rows;
+  int64_t workers, done, all;
+  map maps[2];
+} crossover;
+
+static bool is_scan(bppsa_bench_method method) {
+  return method == BPPSA_BENCH_BLELLOCH || method == BPPSA_BENCH_CHUNKED;
+}
+
+static double ratio_of(const duel *d) {
+  return d->bp_s / d->scan_s;
+}
+
+/* ---- measuring ---- */
+
+static double predict(const bppsa_bench_row *row, int64_t workers) {
+  const double c = row->median_s / row->flops;
+  return c * fmax(row->critical_flops, row->flops / (double)workers);
+}
+
+/* workers 0: as measured. */
+static duel fight(const bppsa_bench_result *result, int64_t workers) {
+  const bppsa_bench_row *bp = &result->rows[BPPSA_BENCH_BP];
+  duel d = {.scan_s = INFINITY};
+  for (int m = 0; m < BPPSA_BENCH_METHODS; ++m) {
+    const bppsa_bench_row *row = &result->rows[m];
+    if (!is_scan((bppsa_bench_method)m) || !row->measured || !bp->measured) {
+      continue;
+    }
+    const double seconds = workers > 0 ? predict(row, workers) : row->median_s;
+    if (seconds < d.scan_s) {
+      d.scan_s = seconds;
+      d.scan = (bppsa_bench_method)m;
+    }
+    d.measured = true;
+    d.bp_s = workers > 0 ? predict(bp, workers) : bp->median_s;
+  }
+  return d;
+}
+
+static bppsa_status measure_on(crossover *x, const bppsa_bench_point *point, const bppsa_device *device,
+                               bppsa_bench_result *result) {
+  const bppsa_status status = bppsa_bench_measure(point, &x->limits, device, result);
+  bppsa_progress_clear(x->limits.line);
+  BPPSA_TRY(status);
+  bppsa_bench_tally_add(&x->tally, result);
+  return bppsa_bench_append(x->rows, point, result)
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
+}
+
+static bppsa_status measure_cell(crossover *x, map *m, int64_t row, int64_t column) {
+  bppsa_bench_point point = x->point;
+  bppsa_bench_result result;
+  char label[120];
+  point.config.seq_len = m->seq_lens[row];
+  *(strcmp(m->varied, "batch") == 0 ? &point.config.batch : &point.config.hidden) = m->values[column];
+  snprintf(label, sizeof label, "map %s, cell %" PRId64 " of %" PRId64, m->name, ++x->done, x->all);
+  x->limits.label = label;
+  BPPSA_TRY(measure_on(x, &point, x->device, &result));
+  m->here[row][column] = fight(&result, 0);
+  if (x->single != NULL) {
+    if (x->single != x->device) {
+      BPPSA_TRY(measure_on(x, &point, x->single, &result));
+    }
+    m->predicted[row][column] = fight(&result, x->workers);
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status measure_maps(crossover *x) {
+  for (int i = 0; i < 2; ++i) {
+    x->all += x->maps[i].rows * x->maps[i].columns;
+  }
+  for (int i = 0; i < 2; ++i) {
+    map *m = &x->maps[i];
+    for (int64_t r = 0; r < m->rows; ++r) {
+      for (int64_t c = 0; c < m->columns; ++c) {
+        BPPSA_TRY(measure_cell(x, m, r, c));
+      }
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* Powers of ten up to `most`, and `most` itself. */
+static void choose_lengths(map *m, int64_t most) {
+  m->rows = 0;
+  for (int64_t t = 10; t < most && m->rows < MOST_ROWS - 1; t *= 10) {
+    m->seq_lens[m->rows++] = t;
+  }
+  m->seq_lens[m->rows++] = most;
+}
+
+static void choose_cells(crossover *x, bool quick) {
+  static const int64_t batches[] = {1, 4, 16, 64, 256}, hiddens[] = {1, 2, 4, 8, 20, 64}, few[] = {1, 4, 16};
+  const bppsa_option_value *most = bppsa_cli_value(x->cli, BPPSA_OPTION_SEQ_LEN);
+  map *b = &x->maps[0], *h = &x->maps[1];
+  *b = (map){.name = "T x B", .varied = "batch", .letter = "B", .fixed = x->point.config.hidden, .fixed_letter = "H"};
+  *h = (map){.name = "T x H", .varied = "hidden", .letter = "H", .fixed = x->point.config.batch, .fixed_letter = "B"};
+  for (int i = 0; i < 2; ++i) {
+    choose_lengths(&x->maps[i], most->given ? most->integer : quick ? 1000 : 10000);
+  }
+  b->columns = quick ? 3 : 5;
+  h->columns = quick ? 3 : 6;
+  memcpy(b->values, quick ? few : batches, (size_t)b->columns * sizeof *b->values);
+  memcpy(h->values, quick ? few : hiddens, (size_t)h->columns * sizeof *h->values);
+}
+
+/* ---- JSON ---- */
+
+static json_t *cell_json(const duel *d) {
+  json_t *object = json_object();
+  bool ok = object != NULL;
+  if (!d->measured) {
+    ok = ok && bppsa_json_put_text(object, "winner", "");
+    return bppsa_json_finish(object, ok);
+  }
+  const char *scan = bppsa_bench_method_name(d->scan);
+  ok = ok && bppsa_json_put_text(object, "winner", ratio_of(d) > 1 ? scan : "bp");
+  ok = ok && bppsa_json_put_text(object, "scan", scan);
+  ok = ok && bppsa_json_put_real(object, "bp_s", d->bp_s);
+  ok = ok && bppsa_json_put_real(object, "scan_s", d->scan_s);
+  ok = ok && bppsa_json_put_real(object, "ratio", ratio_of(d));
+  return bppsa_json_finish(object, ok);
+}
+
+static json_t *grid_json(const map *m, const duel cells[MOST_ROWS][MOST_COLUMNS]) {
+  json_t *grid = json_array();
+  bool ok = grid != NULL;
+  for (int64_t r = 0; ok && r < m->rows; ++r) {
+    json_t *line = json_array();
+    bool filled = line != NULL;
+    for (int64_t c = 0; filled && c < m->columns; ++c) {
+      filled = json_array_append_new(line, cell_json(&cells[r][c])) == 0;
+    }
+    ok = json_array_append_new(grid, bppsa_json_finish(line, filled)) == 0;
+  }
+  return bppsa_json_finish(grid, ok);
+}
+
+static json_t *integers_json(int64_t count, const int64_t *values) {
+  json_t *array = json_array();
+  bool ok = array != NULL;
+  for (int64_t i = 0; ok && i < count; ++i) {
+    ok = json_array_append_new(array, json_integer(values[i])) == 0;
+  }
+  return bppsa_json_finish(array, ok);
+}
+
+static json_t *map_json(const crossover *x, const map *m) {
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_text(object, "map", m->name);
+  ok = ok && bppsa_json_put(object, "seq_len", integers_json(m->rows, m->seq_lens));
+  ok = ok && bppsa_json_put(object, m->varied, integers_json(m->columns, m->values));
+  ok = ok && bppsa_json_put_integer(object, strcmp(m->varied, "batch") == 0 ? "hidden" : "batch", m->fixed);
+  ok = ok && bppsa_json_put(object, "measured", grid_json(m, m->here));
+  if (x->single != NULL) {
+    ok = ok && bppsa_json_put(object, "predicted", grid_json(m, m->predicted));
+  }
+  return bppsa_json_finish(object, ok);
+}
+
+static bool fill_document(const crossover *x, json_t *document) {
+  json_t *maps = json_array();
+  bool ok = maps != NULL;
+  for (int i = 0; ok && i < 2; ++i) {
+    ok = json_array_append_new(maps, map_json(x, &x->maps[i])) == 0;
+  }
+  ok = bppsa_json_put(document, "maps", bppsa_json_finish(maps, ok));
+  if (x->single != NULL) {
+    ok = ok && bppsa_json_put_integer(document, "workers", x->workers);
+    ok = ok && bppsa_json_put_text(document, "model", model_text);
+  }
+  return ok;
+}
+
+/* ---- for people ---- */
+
+static bppsa_status show_grid(bppsa_cli *cli, const map *m, const duel cells[MOST_ROWS][MOST_COLUMNS]) {
+  BPPSA_TRY(bppsa_cli_print(cli, "  %9s", "T"));
+  for (int64_t c = 0; c < m->columns; ++c) {
+    BPPSA_TRY(bppsa_cli_print(cli, "%9s %-7" PRId64, m->letter, m->values[c]));
+  }
+  for (int64_t r = 0; r < m->rows; ++r) {
+    BPPSA_TRY(bppsa_cli_print(cli, "\n  %9" PRId64, m->seq_lens[r]));
+    for (int64_t c = 0; c < m->columns; ++c) {
+      const duel *d = &cells[r][c];
+      const char *winner = !d->measured ? "skipped" : ratio_of(d) > 1 ? bppsa_bench_method_name(d->scan) : "bp";
+      BPPSA_TRY(d->measured ? bppsa_cli_print(cli, "  %6.*f %-8s", ratio_of(d) < 9.995 ? 2 : 0, ratio_of(d), winner)
+                            : bppsa_cli_print(cli, "  %6s %-8s", "", winner));
+    }
+  }
+  return bppsa_cli_print(cli, "\n");
+}
+
+static bppsa_status show_maps(const crossover *x) {
+  bppsa_cli *cli = x->cli;
+  char vector[BPPSA_VECTOR_TEXT];
+  const int32_t threads = bppsa_device_get_threads(x->device);
+  BPPSA_TRY(bppsa_cli_print(cli,
+                            "rnn, backward pass, on %s, %d thread%s, %s\ncells: time of bp / time of the faster of blelloch and "
+                            "chunked, and the winner\n",
+                            bppsa_device_get_hardware(x->device), threads, threads == 1 ? "" : "s",
+                            bppsa_machine_vector(vector, sizeof vector)));
+  for (int i = 0; i < 2; ++i) {
+    const map *m = &x->maps[i];
+    BPPSA_TRY(bppsa_cli_print(cli, "\n%s at %s %" PRId64 ", measured\n", m->name, m->fixed_letter, m->fixed));
+    BPPSA_TRY(show_grid(cli, m, m->here));
+    if (x->single != NULL) {
+      BPPSA_TRY(bppsa_cli_print(cli, "\n%s at %s %" PRId64 ", predicted for %" PRId64 " workers\n", m->name, m->fixed_letter,
+                                m->fixed, x->workers));
+      BPPSA_TRY(show_grid(cli, m, m->predicted));
+    }
+  }
+  return x->single == NULL ? BPPSA_OK : bppsa_cli_print(cli, "\nThe model: %s.\n", model_text);
+}
+
+/* ---- the command ---- */
+
+static bppsa_status measure(crossover *x, json_t *document) {
+  bppsa_progress_line line = bppsa_progress_start(x->cli->err);
+  x->rows = json_object_get(document, "rows");
+  BPPSA_TRY(bppsa_bench_setup(x->cli, &x->point, &x->limits));
+  x->limits.line = &line;
+  x->limits.budget_s /= 4; /* a cell is a ratio of two rows */
+  x->point.wanted = is_scan;
+  choose_cells(x, bppsa_cli_value(x->cli, BPPSA_OPTION_QUICK)->given);
+  BPPSA_TRY(measure_maps(x));
+  const bppsa_status verdict = bppsa_bench_verdict(&x->tally, x->limits.memory_limit);
+  if (x->tally.measured == 0) {
+    return verdict;
+  }
+  if (!fill_document(x, document)) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
+  }
+  if (!x->cli->json) {
+    BPPSA_TRY(show_maps(x));
+  }
+  BPPSA_TRY(bppsa_bench_finish(x->cli, json_incref(document)));
+  return bppsa_bench_verdict(&x->tally, x->limits.memory_limit);
+}
+
+static bppsa_status run(bppsa_cli *cli) {
+  bppsa_device *device = NULL, *single = NULL;
+  const bppsa_option_value *workers = bppsa_cli_value(cli, BPPSA_OPTION_WORKERS);
+  BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_OUT));
+  BPPSA_TRY(bppsa_setup_device(cli, &device));
+  bppsa_status status = BPPSA_OK;
+  if (workers->given && bppsa_device_get_threads(device) > 1) {
+    status = bppsa_device_create(bppsa_device_get_name(device), 1, &single);
+  }
+  if (status == BPPSA_OK) {
+    crossover x = {.cli = cli,
+                   .device = device,
+                   .single = !workers->given  ? NULL
+                             : single != NULL ? single
+                                              : device,
+                   .point = {.config = bppsa_recurrent_config_default()},
+                   .workers = workers->integer};
+    bppsa_json_start();
+    json_t *document = bppsa_bench_document("crossover", device);
+    const bool ok = document != NULL && bppsa_json_put(document, "rows", json_array());
+    status = ok ? measure(&x, document) : bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
+    json_decref(document);
+  }
+  bppsa_device_destroy(single);
+  bppsa_device_destroy(device);
+  return status;
+}
+
+const bppsa_command bppsa_command_bench_crossover = {.verb = "bench",
+                                                     .object = "crossover",
+                                                     .summary = "Maps where the scan beats sequential BP, here and for P workers",
+                                                     .example = "bench crossover --quick --workers 1000",
+                                                     .notes = notes,
+                                                     .uses = uses,
+                                                     .run = run};

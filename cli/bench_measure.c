@@ -1,0 +1,345 @@
+/* One point: the reference, the models of all methods side by side, verification, then rounds A B C A B C .. of timing. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/bench.h"
+#include "core/alloc.h"
+#include "core/philox.h"
+#include "rnn/rnn.h"
+
+enum { LEAST_REPEATS = 3, MOST_REPEATS = 1001, HEAD_PARAMETERS = 2, SEED_STREAM = BPPSA_STREAM_TEST + 100 };
+
+typedef struct {
+  const bppsa_bench_point *point;
+  const bppsa_bench_limits *limits;
+  const bppsa_device *device;
+  bppsa_bench_result *result;
+  bppsa_dataset *data;
+  int64_t *indices;
+  void *x, *x64, *seed, *seed64;
+  double *gradients; /* of the layers' parameters, one behind the other */
+  double *logits;
+  double *times; /* [METHODS][repeats] */
+  bppsa_model *models[BPPSA_BENCH_METHODS];
+} session;
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static bool is_wanted(const session *s, bppsa_bench_method method) {
+  return method <= BPPSA_BENCH_BP || s->point->wanted == NULL || s->point->wanted(method);
+}
+
+/* ---- inputs ---- */
+
+static bppsa_view x_view(const session *s, bool wide) {
+  const bppsa_recurrent_config *c = &s->point->config;
+  return bppsa_view_make(wide ? s->x64 : s->x, wide ? BPPSA_F64 : c->dtype, 3, (int64_t[]){c->seq_len, c->batch, c->input});
+}
+
+/* The gradient of the last hidden states [B,H], or of all of them [T,B,H]. */
+static bppsa_view seed_view(const session *s, bool wide) {
+  const bppsa_recurrent_config *c = &s->point->config;
+  const int64_t all[] = {c->seq_len, c->batch, c->hidden};
+  return bppsa_view_make(wide ? s->seed64 : s->seed, wide ? BPPSA_F64 : c->dtype, c->loss_all ? 3 : 2,
+                         c->loss_all ? all : all + 1);
+}
+
+static bppsa_status reserve(bppsa_dtype dtype, int32_t ndim, const int64_t *shape, void **array) {
+  int64_t count;
+  size_t bytes;
+  BPPSA_TRY(bppsa_shape_bytes(dtype, ndim, shape, &count, &bytes));
+  *array = bppsa_alloc(bytes);
+  return *array == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+}
+
+/* The first B samples of the data, and a seed uniform in (-1, 1)/B; both also as float64, the same values. */
+static bppsa_status make_inputs(session *s) {
+  const bppsa_recurrent_config *c = &s->point->config;
+  const bppsa_view shape = seed_view(s, false), x_shape = x_view(s, false);
+  BPPSA_TRY(reserve(c->dtype, 3, x_shape.shape, &s->x));
+  BPPSA_TRY(reserve(BPPSA_F64, 3, x_shape.shape, &s->x64));
+  BPPSA_TRY(reserve(c->dtype, shape.ndim, shape.shape, &s->seed));
+  BPPSA_TRY(reserve(BPPSA_F64, shape.ndim, shape.shape, &s->seed64));
+  s->indices = bppsa_calloc(c->batch, sizeof *s->indices);
+  if (s->indices == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i < c->batch; ++i) {
+    s->indices[i] = i;
+  }
+  const bppsa_view x = x_view(s, false), wide = x_view(s, true), seed = seed_view(s, false), seed64 = seed_view(s, true);
+  BPPSA_TRY(bppsa_dataset_fill(s->data, s->device, c->batch, s->indices, &x, NULL));
+  BPPSA_TRY(bppsa_view_convert(&x, &wide));
+  for (int64_t i = 0; i < bppsa_view_count(&seed); ++i) {
+    const double uniform = bppsa_random_double(s->point->seed, SEED_STREAM, (uint64_t)i);
+    bppsa_view_set(&seed, i, (2 * uniform - 1) / (double)c->batch);
+  }
+  return bppsa_view_convert(&seed, &seed64);
+}
+
+/* ---- the reference ---- */
+
+/* Sequential BP in float64 on the weights as the dtype rounds them. */
+static bppsa_status run_reference(session *s, bppsa_model *model) {
+  const bppsa_view x = x_view(s, true), seed = seed_view(s, true);
+  BPPSA_TRY(bppsa_recurrent_init(model, s->point->init, s->point->seed));
+  int64_t total = 0;
+  for (int64_t p = 0; p < model->parameter_count; ++p) {
+    const bppsa_view *value = &model->parameters[p].value;
+    total += bppsa_view_count(value);
+    for (int64_t i = 0; s->point->config.dtype == BPPSA_F32 && i < bppsa_view_count(value); ++i) {
+      bppsa_view_set(value, i, (float)bppsa_view_get(value, i));
+    }
+  }
+  bppsa_view logits;
+  BPPSA_TRY(model->ops->forward(model, &x, NULL, &logits));
+  s->gradients = bppsa_calloc(total, sizeof *s->gradients);
+  s->logits = bppsa_calloc(bppsa_view_count(&logits), sizeof *s->logits);
+  if (s->gradients == NULL || s->logits == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  memcpy(s->logits, logits.data, bppsa_view_bytes(&logits));
+  BPPSA_TRY(bppsa_recurrent_forward_layers(model, &x, NULL));
+  BPPSA_TRY(bppsa_recurrent_backward_layers(model, &seed));
+  double *next = s->gradients;
+  for (int64_t p = 0; p < model->parameter_count - HEAD_PARAMETERS; ++p) {
+    const bppsa_view *gradient = &model->parameters[p].gradient;
+    memcpy(next, gradient->data, bppsa_view_bytes(gradient));
+    next += bppsa_view_count(gradient);
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status make_reference(session *s) {
+  bppsa_recurrent_config config = bppsa_bench_config(&s->point->config, BPPSA_BENCH_BP);
+  config.dtype = BPPSA_F64;
+  bppsa_model *model = NULL;
+  BPPSA_TRY(bppsa_rnn_create(&config, s->device, &model));
+  const bppsa_status status = run_reference(s, model);
+  bppsa_model_destroy(model);
+  return status;
+}
+
+/* ---- which methods fit ---- */
+
+/* Bytes a model needs at least: h of every layer, pre, g and the Jacobians' columns, and the products its plans hold. */
+static double least_memory(const bppsa_recurrent_config *c, double workspace) {
+  const bool scan = c->backward == BPPSA_BACKWARD_SCAN;
+  const double steps = (double)(c->layers + 2 + scan) * (double)c->hidden + (double)(c->loss_all ? c->classes : 0);
+  return (double)bppsa_dtype_size(c->dtype) * ((double)c->seq_len + 1) * (double)c->batch * steps + workspace;
+}
+
+static int64_t whole(double value) {
+  return value < 9e18 ? (int64_t)value : INT64_MAX;
+}
+
+static void refuse(bppsa_bench_row *row, double held, double limit) {
+  char bytes[BPPSA_SI_TEXT], beside[BPPSA_SI_TEXT], most[BPPSA_SI_TEXT];
+  snprintf(row->reason, sizeof row->reason, "needs %" PRId64 " bytes (%s) beside %s of other methods, the memory limit is %s",
+           row->memory, bppsa_cli_si((double)row->memory, "B", bytes, sizeof bytes),
+           bppsa_cli_si(held, "B", beside, sizeof beside), bppsa_cli_si(limit, "B", most, sizeof most));
+}
+
+/* Costs of every method, and whether it fits. The models are held side by side; forward and bp share one, and the reference, which
+ * is gone before the others come, must fit as well. */
+static bppsa_status admit(session *s) {
+  bppsa_recurrent_config reference = bppsa_bench_config(&s->point->config, BPPSA_BENCH_BP);
+  reference.dtype = BPPSA_F64;
+  const double limit = (double)s->limits->memory_limit, wide = least_memory(&reference, 0);
+  double held = 0;
+  for (int m = 0; m < BPPSA_BENCH_METHODS; ++m) {
+    bppsa_bench_row *row = &s->result->rows[m];
+    if (!is_wanted(s, (bppsa_bench_method)m)) {
+      continue;
+    }
+    const bppsa_recurrent_config config = bppsa_bench_config(&s->point->config, (bppsa_bench_method)m);
+    BPPSA_TRY(bppsa_bench_costs(&config, (bppsa_bench_method)m, row));
+    const double need = fmax(least_memory(&config, row->workspace), wide);
+    row->memory = whole(need);
+    row->measured = held + need <= limit;
+    if (!row->measured) {
+      refuse(row, held, limit);
+    } else if (m != BPPSA_BENCH_FORWARD) {
+      held += least_memory(&config, row->workspace);
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* ---- verification ---- */
+
+static bppsa_status pass(session *s, bppsa_model *model, double *forward_s, double *backward_s) {
+  const bppsa_view x = x_view(s, false), seed = seed_view(s, false);
+  const double start = now();
+  BPPSA_TRY(bppsa_recurrent_forward_layers(model, &x, NULL));
+  const double middle = now();
+  BPPSA_TRY(bppsa_recurrent_backward_layers(model, &seed));
+  *forward_s = middle - start;
+  *backward_s = now() - middle;
+  return BPPSA_OK;
+}
+
+static bppsa_status verify_backward(session *s, bppsa_bench_method method) {
+  bppsa_bench_row *row = &s->result->rows[method];
+  const bppsa_model *model = s->models[method];
+  double forward_s, backward_s;
+  BPPSA_TRY(pass(s, s->models[method], &forward_s, &backward_s));
+  bppsa_bench_count count = {0};
+  const double *reference = s->gradients;
+  for (int64_t p = 0; p < model->parameter_count - HEAD_PARAMETERS; ++p) {
+    const bppsa_view *gradient = &model->parameters[p].gradient;
+    row->residual = fmax(row->residual, bppsa_bench_residual(gradient, reference, s->point->config.seq_len));
+    reference += bppsa_view_count(gradient);
+    bppsa_bench_count_view(gradient, &count);
+  }
+  row->zeros = count.zeros / count.all;
+  row->subnormals = count.subnormals / count.all;
+  return BPPSA_OK;
+}
+
+static bppsa_status verify_forward(session *s) {
+  bppsa_model *model = s->models[BPPSA_BENCH_BP];
+  const bppsa_view x = x_view(s, false);
+  bppsa_view logits;
+  BPPSA_TRY(model->ops->forward(model, &x, NULL, &logits));
+  s->result->rows[BPPSA_BENCH_FORWARD].residual = bppsa_bench_residual(&logits, s->logits, s->point->config.seq_len);
+  return BPPSA_OK;
+}
+
+static bppsa_status make_models(session *s) {
+  for (int m = BPPSA_BENCH_BP; m < BPPSA_BENCH_METHODS; ++m) {
+    bppsa_bench_row *row = &s->result->rows[m];
+    if (!row->measured) {
+      continue;
+    }
+    const int64_t before = bppsa_alloc_live_bytes();
+    const bppsa_recurrent_config config = bppsa_bench_config(&s->point->config, (bppsa_bench_method)m);
+    BPPSA_TRY(bppsa_rnn_create(&config, s->device, &s->models[m]));
+    row->memory = bppsa_alloc_live_bytes() - before;
+    BPPSA_TRY(bppsa_recurrent_init(s->models[m], s->point->init, s->point->seed));
+    BPPSA_TRY(verify_backward(s, (bppsa_bench_method)m));
+  }
+  s->result->rows[BPPSA_BENCH_FORWARD].memory = s->result->rows[BPPSA_BENCH_BP].memory;
+  return verify_forward(s);
+}
+
+/* ---- timing ---- */
+
+/* A pass by every method in turn; its times go to column `repeat`, or nowhere when that is negative. */
+static bppsa_status round_of_all(session *s, int64_t repeats, int64_t repeat) {
+  for (int m = BPPSA_BENCH_BP; m < BPPSA_BENCH_METHODS; ++m) {
+    if (s->models[m] == NULL) {
+      continue;
+    }
+    double forward_s, backward_s;
+    BPPSA_TRY(pass(s, s->models[m], &forward_s, &backward_s));
+    if (repeat >= 0) {
+      s->times[m * repeats + repeat] = backward_s;
+    }
+    if (repeat >= 0 && m == BPPSA_BENCH_BP) {
+      s->times[repeat] = forward_s; /* row BPPSA_BENCH_FORWARD */
+    }
+  }
+  return BPPSA_OK;
+}
+
+static int compare(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static bppsa_status time_methods(session *s) {
+  const bppsa_bench_limits *limits = s->limits;
+  const double start = now();
+  BPPSA_TRY(round_of_all(s, 1, -1)); /* warm-up */
+  const double fits = limits->budget_s / fmax(now() - start, 1e-6);
+  const int64_t repeats = limits->repeats > 0    ? limits->repeats
+                          : fits < LEAST_REPEATS ? LEAST_REPEATS
+                          : fits > MOST_REPEATS  ? MOST_REPEATS
+                                                 : (int64_t)fits;
+  s->times = bppsa_calloc(BPPSA_BENCH_METHODS * repeats, sizeof *s->times);
+  if (s->times == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i < repeats; ++i) {
+    if (limits->line != NULL && bppsa_progress_due(limits->line)) {
+      bppsa_progress_show(limits->line, "%s: round %" PRId64 " of %" PRId64, limits->label, i + 1, repeats);
+    }
+    BPPSA_TRY(round_of_all(s, repeats, i));
+  }
+  for (int m = 0; m < BPPSA_BENCH_METHODS; ++m) {
+    bppsa_bench_row *row = &s->result->rows[m];
+    double *times = s->times + m * repeats;
+    if (row->measured) {
+      qsort(times, (size_t)repeats, sizeof *times, compare);
+      row->min_s = times[0];
+      row->max_s = times[repeats - 1];
+      row->median_s = 0.5 * (times[(repeats - 1) / 2] + times[repeats / 2]);
+      row->repeats = repeats;
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* ---- all of it ---- */
+
+static bppsa_status count_hidden(session *s) {
+  const bppsa_view x = x_view(s, false), seed = seed_view(s, false);
+  bppsa_bench_count count = {0};
+  BPPSA_TRY(bppsa_bench_hidden(s->point, s->device, &x, &seed, &count));
+  s->result->hidden_zeros = count.zeros / count.all;
+  s->result->hidden_subnormals = count.subnormals / count.all;
+  return BPPSA_OK;
+}
+
+static bppsa_status measure(session *s) {
+  const bppsa_recurrent_config *c = &s->point->config;
+  BPPSA_TRY(admit(s));
+  if (!s->result->rows[BPPSA_BENCH_FORWARD].measured) {
+    return BPPSA_OK;
+  }
+  if (s->limits->line != NULL) {
+    bppsa_progress_show(s->limits->line, "%s: verifying", s->limits->label);
+  }
+  bppsa_dataset_options options = bppsa_dataset_options_default();
+  options.samples = strcmp(s->point->data, "bitstream") == 0 ? c->batch : 0;
+  options.seq_len = c->seq_len;
+  options.seed = s->point->seed;
+  BPPSA_TRY(bppsa_cli_input(bppsa_dataset_create(s->point->data, &options, &s->data)));
+  if (s->data->samples < c->batch) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "--batch: %" PRId64 ", more than the %" PRId64 " samples of --data, expected at most that many", c->batch,
+                      s->data->samples);
+  }
+  BPPSA_TRY(make_inputs(s));
+  BPPSA_TRY(make_reference(s));
+  BPPSA_TRY(count_hidden(s));
+  BPPSA_TRY(make_models(s));
+  return time_methods(s);
+}
+
+bppsa_status bppsa_bench_measure(const bppsa_bench_point *point, const bppsa_bench_limits *limits, const bppsa_device *device,
+                                 bppsa_bench_result *result) {
+  bppsa_bench_result found = {.threads = bppsa_device_get_threads(device)};
+  session s = {.point = point, .limits = limits, .device = device, .result = &found};
+  const bppsa_status status = measure(&s);
+  for (int m = 0; m < BPPSA_BENCH_METHODS; ++m) {
+    bppsa_model_destroy(s.models[m]);
+  }
+  bppsa_dataset_destroy(s.data);
+  void *const blocks[] = {s.indices, s.x, s.x64, s.seed, s.seed64, s.gradients, s.logits, s.times};
+  for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; ++i) {
+    bppsa_free(blocks[i]);
+  }
+  if (status == BPPSA_OK) {
+    *result = found;
+  }
+  return status;
+}

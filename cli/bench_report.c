@@ -1,0 +1,228 @@
+/* Rows as JSON, rows for people, and what they amount to. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "bppsa_version.h"
+#include "cli/bench.h"
+#include "cli/machine.h"
+#include "cli/setup.h"
+#include "core/alloc.h"
+#include "core/file.h"
+
+static const char *phase_name(bppsa_bench_method method) {
+  return method == BPPSA_BENCH_FORWARD ? "forward" : "backward";
+}
+
+static const char *init_name(bppsa_init init) {
+  return init == BPPSA_INIT_ORTHOGONAL ? "orthogonal" : "default";
+}
+
+static bool is_right(const bppsa_bench_row *row) {
+  return row->residual < BPPSA_BENCH_RESIDUAL;
+}
+
+static bool is_absent(const bppsa_bench_row *row) {
+  return !row->measured && row->reason[0] == '\0';
+}
+
+/* ---- JSON ---- */
+
+/* An integer where it is one that JSON readers keep exactly. */
+static bool put_count(json_t *object, const char *key, double value) {
+  return fabs(value) < 9e15 ? bppsa_json_put_integer(object, key, (int64_t)value) : bppsa_json_put_real(object, key, value);
+}
+
+static bool put_point(json_t *object, const bppsa_bench_point *point, const bppsa_bench_result *result) {
+  const bppsa_recurrent_config *c = &point->config;
+  bool ok = object != NULL && bppsa_json_put_integer(object, "seq_len", c->seq_len);
+  ok = ok && bppsa_json_put_integer(object, "batch", c->batch);
+  ok = ok && bppsa_json_put_integer(object, "hidden", c->hidden);
+  ok = ok && bppsa_json_put_integer(object, "input", c->input);
+  ok = ok && bppsa_json_put_integer(object, "layers", c->layers);
+  ok = ok && bppsa_json_put_integer(object, "threads", result->threads);
+  ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(c->dtype));
+  ok = ok && bppsa_json_put_text(object, "init", init_name(point->init));
+  ok = ok && bppsa_json_put_text(object, "nonlinearity", bppsa_nonlinearity_name(c->nonlinearity));
+  return ok && bppsa_json_put_text(object, "loss", bppsa_loss_name(c->loss_all));
+}
+
+static bool put_plan(json_t *object, const bppsa_bench_row *row) {
+  bool ok = bppsa_json_put_text(object, "algorithm", bppsa_scan_algorithm_name(row->algorithm));
+  if (row->algorithm == BPPSA_SCAN_BLELLOCH) {
+    ok = ok && bppsa_json_put_integer(object, "up_levels", row->up_levels);
+  }
+  if (row->algorithm == BPPSA_SCAN_CHUNKED) {
+    ok = ok && bppsa_json_put_integer(object, "chunks", row->chunks);
+  }
+  ok = ok && put_count(object, "workspace_bytes", row->workspace);
+  return ok && put_count(object, "critical_flops", row->critical_flops);
+}
+
+static bool put_measurement(json_t *object, const bppsa_bench_row *row) {
+  const bool m = row->measured; /* bppsa_json_put_real writes null for NaN */
+  bool ok = bppsa_json_put_real(object, "median_s", m ? row->median_s : NAN);
+  ok = ok && bppsa_json_put_real(object, "min_s", m ? row->min_s : NAN);
+  ok = ok && bppsa_json_put_real(object, "max_s", m ? row->max_s : NAN);
+  ok = ok && bppsa_json_put_integer(object, "repeats", row->repeats);
+  ok = ok && bppsa_json_put_real(object, "residual", m ? row->residual : NAN);
+  ok = ok && bppsa_json_put_bool(object, "ok", m && is_right(row));
+  ok = ok && put_count(object, "flops", row->flops);
+  ok = ok && put_count(object, "bytes", row->bytes);
+  ok = ok && bppsa_json_put_integer(object, "memory_bytes", row->memory);
+  return m ? ok : ok && bppsa_json_put_text(object, "skipped", row->reason);
+}
+
+static json_t *row_json(const bppsa_bench_point *point, const bppsa_bench_result *result, bppsa_bench_method method) {
+  const bppsa_bench_row *row = &result->rows[method];
+  json_t *object = json_object();
+  bool ok = put_point(object, point, result);
+  ok = ok && bppsa_json_put_text(object, "method", bppsa_bench_method_name(method));
+  ok = ok && bppsa_json_put_text(object, "phase", phase_name(method));
+  ok = ok && put_measurement(object, row);
+  if (method != BPPSA_BENCH_FORWARD && row->measured) {
+    ok = ok && bppsa_json_put_real(object, "zeros", row->zeros);
+    ok = ok && bppsa_json_put_real(object, "subnormals", row->subnormals);
+    ok = ok && bppsa_json_put_real(object, "hidden_zeros", result->hidden_zeros);
+    ok = ok && bppsa_json_put_real(object, "hidden_subnormals", result->hidden_subnormals);
+  }
+  if (row->plan) {
+    ok = ok && put_plan(object, row);
+  }
+  return bppsa_json_finish(object, ok);
+}
+
+bool bppsa_bench_append(json_t *rows, const bppsa_bench_point *point, const bppsa_bench_result *result) {
+  bool ok = true;
+  for (int m = 0; ok && m < BPPSA_BENCH_METHODS; ++m) {
+    ok = is_absent(&result->rows[m]) || json_array_append_new(rows, row_json(point, result, (bppsa_bench_method)m)) == 0;
+  }
+  return ok;
+}
+
+json_t *bppsa_bench_document(const char *name, const bppsa_device *device) {
+  char date[BPPSA_DATE_TEXT];
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_text(object, "bench", name);
+  ok = ok && bppsa_json_put(object, "device", bppsa_machine_json(device));
+  ok = ok && bppsa_json_put_text(object, "version", BPPSA_VERSION);
+  ok = ok && bppsa_json_put_text(object, "commit", BPPSA_COMMIT);
+  ok = ok && bppsa_json_put_text(object, "date", bppsa_machine_date(date, sizeof date));
+  return bppsa_json_finish(object, ok);
+}
+
+static bppsa_status finish_text(bppsa_cli *cli, const char *text) {
+  const bppsa_option_value *out = bppsa_cli_value(cli, BPPSA_OPTION_OUT);
+  if (out->given) {
+    BPPSA_TRY(bppsa_file_write(out->text, text, strlen(text)));
+  }
+  return cli->json ? bppsa_cli_print_document(cli, text) : BPPSA_OK;
+}
+
+bppsa_status bppsa_bench_finish(bppsa_cli *cli, json_t *document) {
+  char *text = NULL;
+  BPPSA_TRY(bppsa_cli_render(document, &text));
+  const bppsa_status status = finish_text(cli, text);
+  bppsa_free(text);
+  return status;
+}
+
+/* ---- for people ---- */
+
+/* "0.123 ms": three digits and a unit that people read. */
+static const char *time_text(double seconds, char *text, size_t size) {
+  const double scale = seconds < 1e-3 ? 1e6 : seconds < 1 ? 1e3 : 1;
+  snprintf(text, size, "%.*f %s",
+           seconds * scale < 9.995   ? 2
+           : seconds * scale < 99.95 ? 1
+                                     : 0,
+           seconds * scale,
+           scale == 1e6   ? "us"
+           : scale == 1e3 ? "ms"
+                          : "s ");
+  return text;
+}
+
+/* "blelloch, 9 up-levels": how auto chose, or with how many levels or chunks a method ran. */
+static const char *how_text(const bppsa_bench_row *row, bppsa_bench_method method, char *text, size_t size) {
+  text[0] = '\0';
+  const char *name = method == BPPSA_BENCH_AUTO ? bppsa_scan_algorithm_name(row->algorithm) : "";
+  if (!row->plan) {
+    return text;
+  }
+  if (row->algorithm == BPPSA_SCAN_BLELLOCH) {
+    snprintf(text, size, "%s%s%" PRId64 " up-levels", name, name[0] != '\0' ? ", " : "", row->up_levels);
+  } else if (row->algorithm == BPPSA_SCAN_CHUNKED) {
+    snprintf(text, size, "%s%s%" PRId64 " chunks", name, name[0] != '\0' ? ", " : "", row->chunks);
+  } else {
+    snprintf(text, size, "%s", name);
+  }
+  return text;
+}
+
+static bppsa_status show_row(bppsa_cli *cli, const bppsa_bench_result *result, bppsa_bench_method method) {
+  const bppsa_bench_row *row = &result->rows[method];
+  char median[24], least[24], most[24], how[64], ratio[24] = "";
+  if (is_absent(row)) {
+    return BPPSA_OK;
+  }
+  if (!row->measured) {
+    return bppsa_cli_print(cli, "  %-9s%-10s skipped: %s\n", phase_name(method), bppsa_bench_method_name(method), row->reason);
+  }
+  if (method > BPPSA_BENCH_FORWARD) {
+    snprintf(ratio, sizeof ratio, "%.2f", row->median_s / result->rows[BPPSA_BENCH_BP].median_s);
+  }
+  return bppsa_cli_print(cli, "  %-9s%-10s%10s%10s%10s%5" PRId64 "%8s%9.2f%10.2f%11.2f%s  %s\n", phase_name(method),
+                         bppsa_bench_method_name(method), time_text(row->median_s, median, sizeof median),
+                         time_text(row->min_s, least, sizeof least), time_text(row->max_s, most, sizeof most), row->repeats,
+                         ratio, 1e-9 * row->flops / row->median_s, 1e-9 * row->bytes / row->median_s, row->residual,
+                         is_right(row) ? "     " : " FAIL", how_text(row, method, how, sizeof how));
+}
+
+bppsa_status bppsa_bench_show_table(bppsa_cli *cli, const bppsa_bench_point *point, const bppsa_bench_result *result) {
+  const bppsa_recurrent_config *c = &point->config;
+  BPPSA_TRY(bppsa_cli_print(cli, "\nT %" PRId64 "  B %" PRId64 "  H %" PRId64 "  I %" PRId64 "  layers %" PRId64 "  init %s\n",
+                            c->seq_len, c->batch, c->hidden, c->input, c->layers, init_name(point->init)));
+  BPPSA_TRY(
+      bppsa_cli_print(cli, "  phase    method        median       min       max    n    x bp   GFLOP/s      GB/s   residual\n"));
+  for (int m = 0; m < BPPSA_BENCH_METHODS; ++m) {
+    BPPSA_TRY(show_row(cli, result, (bppsa_bench_method)m));
+  }
+  const bppsa_bench_row *bp = &result->rows[BPPSA_BENCH_BP];
+  if (!bp->measured) {
+    return BPPSA_OK;
+  }
+  return bppsa_cli_print(
+      cli,
+      "  gradients of the hidden states: %.3g %% zeros, %.3g %% subnormals; of the parameters (bp): %.3g %% zeros, "
+      "%.3g %% subnormals\n",
+      100 * result->hidden_zeros, 100 * result->hidden_subnormals, 100 * bp->zeros, 100 * bp->subnormals);
+}
+
+/* ---- what it amounts to ---- */
+
+void bppsa_bench_tally_add(bppsa_bench_tally *tally, const bppsa_bench_result *result) {
+  for (int m = 0; m < BPPSA_BENCH_METHODS; ++m) {
+    const bppsa_bench_row *row = &result->rows[m];
+    if (row->measured) {
+      ++tally->measured;
+      tally->failed += !is_right(row);
+      tally->worst = fmax(tally->worst, row->residual);
+    } else if (!is_absent(row) && (tally->needed == 0 || row->memory < tally->needed)) {
+      tally->needed = row->memory;
+    }
+  }
+}
+
+bppsa_status bppsa_bench_verdict(const bppsa_bench_tally *tally, int64_t memory_limit) {
+  if (tally->failed > 0) {
+    return bppsa_fail(BPPSA_ERR_NUMERIC,
+                      "bench: %" PRId64 " of %" PRId64 " rows have a residual of %g or more, up to %g, expected less",
+                      tally->failed, tally->measured, BPPSA_BENCH_RESIDUAL, tally->worst);
+  }
+  if (tally->measured == 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--memory-limit: %" PRId64 " bytes, expected at least %" PRId64, memory_limit,
+                      tally->needed);
+  }
+  return BPPSA_OK;
+}

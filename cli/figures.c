@@ -1,0 +1,269 @@
+/* `bppsa figures`: tables 4 and 5, figures 1, 3, 7 and 8 as CSV, SVG, PNG and one page. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/bench.h"
+#include "cli/figures.h"
+#include "cli/plan_draw.h"
+#include "cli/setup.h"
+#include "core/alloc.h"
+#include "core/file.h"
+
+static const bppsa_option_use uses[] = {
+    {.option = BPPSA_OPTION_OUT, .required = true, .metavar = "DIR", .help = "the directory of the files, made when missing"},
+    {.option = BPPSA_OPTION_RESULTS},
+    {.option = BPPSA_OPTION_SEQ_LEN, .help = "one point instead of the sweep; of figure 7 too [1000]"},
+    {.option = BPPSA_OPTION_BATCH, .help = "one point instead of the sweep; of figure 7 too"},
+    {.option = BPPSA_OPTION_HIDDEN, .help = "one point instead of the sweep; of figure 7 too"},
+    {.option = BPPSA_OPTION_ITERATIONS, .help = "of figure 7's training [2000, quick 200]"},
+    {.option = BPPSA_OPTION_QUICK},
+    {.option = BPPSA_OPTION_REPEATS},
+    {.option = BPPSA_OPTION_MEMORY_LIMIT},
+    {.option = BPPSA_OPTION_SEED, .help = "of weights, data and seed gradients"},
+    {.option = BPPSA_OPTION_THREADS},
+    {.option = BPPSA_OPTION_JSON},
+    {.option = BPPSA_OPTION_HELP},
+    {.option = BPPSA_OPTION_COUNT}};
+
+static const char notes[] = "Writes table4.csv, table5.csv; figure1, figure3, figure7 and figure8 as .csv, .svg and .png (with "
+                            "the .gp scripts that drew them);\n"
+                            "results.json, what bench rnn measured; index.html, one page with everything beside the paper's "
+                            "numbers. gnuplot draws figures 7 and 8\n"
+                            "and all PNG files; without it they are left out and a line says so.\n";
+
+/* Figures 1 and 3: n of the paper's examples. */
+static const struct {
+  const char *name;
+  int64_t jacobians;
+} plans[] = {{"figure1", 7}, {"figure3", 21}};
+enum { PLANS = sizeof plans / sizeof plans[0] };
+
+/* What is made before anything is written. */
+typedef struct {
+  bppsa_text svg[PLANS], script[PLANS], csv[PLANS];
+  bppsa_text tables[2], figure7, figure8, trained, page;
+  char *results;
+} contents;
+
+static bppsa_status out_of_memory(void) {
+  return bppsa_fail(BPPSA_ERR_MEMORY, "figures: out of memory, expected room for the results");
+}
+
+/* ---- the plans ---- */
+
+static void plan_csv(const bppsa_scan_plan *plan, bppsa_text *text) {
+  bppsa_scan_iterator iterator = {0};
+  bppsa_scan_step step;
+  bppsa_text_add(text, "id,level,phase,op,left,right,out,flops,critical,dead\n");
+  while (bppsa_scan_plan_next(plan, &iterator, &step)) {
+    char operands[3][BPPSA_OPERAND_TEXT];
+    bppsa_scan_step_text(plan, &step, operands[0], operands[1], operands[2]);
+    bppsa_text_add(text, "%" PRId64 ",%d,%s,%s,%s,%s,%s,%" PRId64 ",%d,%d\n", step.id, (int)step.level->level,
+                   bppsa_scan_phase_name(step.level->phase), bppsa_scan_op_name(step.level->op), operands[0], operands[1],
+                   operands[2], step.flops, step.critical, step.level->dead);
+  }
+}
+
+static bppsa_status draw_plans(contents *c) {
+  for (int i = 0; i < PLANS; ++i) {
+    char png[32];
+    bppsa_scan_config config = bppsa_scan_config_default();
+    bppsa_scan_plan *plan = NULL;
+    config.jacobians = plans[i].jacobians;
+    config.element = BPPSA_ELEMENT_RECURRENT;
+    config.dim = 20;
+    snprintf(png, sizeof png, "%s.png", plans[i].name);
+    BPPSA_TRY(bppsa_scan_plan_create(&config, &plan));
+    bppsa_status status = bppsa_plan_draw(plan, NULL, &c->svg[i]);
+    status = status == BPPSA_OK ? bppsa_plan_draw(plan, png, &c->script[i]) : status;
+    plan_csv(plan, &c->csv[i]);
+    bppsa_scan_plan_destroy(plan);
+    BPPSA_TRY(status);
+  }
+  return BPPSA_OK;
+}
+
+/* ---- measurements ---- */
+
+/* A row as much as the tables need of it. */
+static bool is_row(const json_t *row) {
+  return json_is_integer(json_object_get(row, "seq_len")) && json_is_integer(json_object_get(row, "batch")) &&
+         json_is_string(json_object_get(row, "method")) && json_is_string(json_object_get(row, "phase"));
+}
+
+static bppsa_status load_results(bppsa_figures *f, const char *path) {
+  BPPSA_TRY(bppsa_cli_input(bppsa_json_load(path, &f->document)));
+  const json_t *rows = json_object_get(f->document, "rows");
+  if (!json_is_array(rows)) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "--results: %s: no array \"rows\", expected a document of bench rnn", path);
+  }
+  for (size_t i = 0; i < json_array_size(rows); ++i) {
+    if (!is_row(json_array_get(rows, i))) {
+      return bppsa_fail(BPPSA_ERR_FORMAT,
+                        "--results: %s: row %zu lacks seq_len, batch, method or phase, expected a row of bench rnn", path, i);
+    }
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status measure(bppsa_figures *f, const bppsa_device *device, bppsa_bench_tally *tally) {
+  const bppsa_option_value *results = bppsa_cli_value(f->cli, BPPSA_OPTION_RESULTS);
+  if (results->given) {
+    return load_results(f, results->text);
+  }
+  f->document = bppsa_bench_document("rnn", device);
+  if (f->document == NULL || !bppsa_json_put(f->document, "rows", json_array())) {
+    return out_of_memory();
+  }
+  return bppsa_bench_run(f->cli, device, NULL, json_object_get(f->document, "rows"), tally);
+}
+
+/* ---- files ---- */
+
+static bppsa_status make_contents(bppsa_figures *f, const bppsa_device *device, contents *c) {
+  const json_t *rows = json_object_get(f->document, "rows");
+  bppsa_progress_line line = bppsa_progress_start(f->cli->err);
+  BPPSA_TRY(draw_plans(c));
+  BPPSA_TRY(bppsa_figures_train(f, device, &line, &c->figure7, &c->trained));
+  bppsa_figures_table_csv(rows, 4, &c->tables[0]);
+  bppsa_figures_table_csv(rows, 5, &c->tables[1]);
+  bppsa_figures_figure8_csv(rows, &c->figure8);
+  BPPSA_TRY(bppsa_text_check(&c->trained));
+  return bppsa_cli_render(json_incref(f->document), &c->results);
+}
+
+static bppsa_status write_copy(bppsa_figures *f, const char *name, const char *words) {
+  bppsa_text copy = {0};
+  bppsa_text_add(&copy, "%s", words);
+  const bppsa_status status = bppsa_figures_write(f, name, &copy);
+  bppsa_text_free(&copy);
+  return status;
+}
+
+static bppsa_status write_plan(bppsa_figures *f, const contents *c, int i) {
+  char name[32];
+  snprintf(name, sizeof name, "%s.csv", plans[i].name);
+  BPPSA_TRY(bppsa_figures_write(f, name, &c->csv[i]));
+  snprintf(name, sizeof name, "%s.svg", plans[i].name);
+  BPPSA_TRY(bppsa_figures_write(f, name, &c->svg[i]));
+  snprintf(name, sizeof name, "%s.gp", plans[i].name);
+  BPPSA_TRY(bppsa_figures_write(f, name, &c->script[i]));
+  return bppsa_figures_plot(f, plans[i].name, "png");
+}
+
+static bppsa_status write_plot(bppsa_figures *f, const char *name, const bppsa_text *csv, const char *script) {
+  char file[32];
+  snprintf(file, sizeof file, "%s.csv", name);
+  BPPSA_TRY(bppsa_figures_write(f, file, csv));
+  snprintf(file, sizeof file, "%s.gp", name);
+  BPPSA_TRY(write_copy(f, file, script));
+  BPPSA_TRY(bppsa_figures_plot(f, name, "svg"));
+  return bppsa_figures_plot(f, name, "png");
+}
+
+static bppsa_status write_all(bppsa_figures *f, contents *c) {
+  if (mkdir(f->directory, 0777) != 0 && errno != EEXIST) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--out: %s: cannot be made (%s), expected a directory", f->directory, strerror(errno));
+  }
+  BPPSA_TRY(write_copy(f, "results.json", c->results));
+  BPPSA_TRY(bppsa_figures_write(f, "table4.csv", &c->tables[0]));
+  BPPSA_TRY(bppsa_figures_write(f, "table5.csv", &c->tables[1]));
+  for (int i = 0; i < PLANS; ++i) {
+    BPPSA_TRY(write_plan(f, c, i));
+  }
+  BPPSA_TRY(write_plot(f, "figure7", &c->figure7, bppsa_figure7_script));
+  BPPSA_TRY(write_plot(f, "figure8", &c->figure8, bppsa_figure8_script));
+  BPPSA_TRY(bppsa_figures_page(f, c->svg, c->trained.text, &c->page));
+  return bppsa_figures_write(f, "index.html", &c->page);
+}
+
+static json_t *files_json(const bppsa_figures *f) {
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_text(object, "out", f->directory);
+  ok = ok && bppsa_json_put_bool(object, "gnuplot", f->gnuplot);
+  ok = ok && bppsa_json_put(object, "files", json_incref(f->files));
+  return bppsa_json_finish(object, ok);
+}
+
+static bppsa_status print_files(const bppsa_figures *f) {
+  bppsa_text verdict = {0};
+  bppsa_figures_verdict(f->document, &verdict);
+  bppsa_status status = bppsa_text_check(&verdict);
+  if (status == BPPSA_OK) {
+    status = bppsa_cli_print(f->cli, "%s\n\n%zu files in %s; begin with %s/index.html\n", verdict.text, json_array_size(f->files),
+                             f->directory, f->directory);
+  }
+  bppsa_text_free(&verdict);
+  if (status == BPPSA_OK && !f->gnuplot) {
+    status = bppsa_cli_print(
+        f->cli, "gnuplot is not installed (package gnuplot-nox): figures 7 and 8 are CSV only, and there are no PNG files\n");
+  }
+  return status;
+}
+
+/* ---- the command ---- */
+
+/* The directory exists and can be written, or can be made where it should stand: before the work starts. */
+static bppsa_status check_directory(const bppsa_cli *cli) {
+  const char *path = bppsa_cli_value(cli, BPPSA_OPTION_OUT)->text;
+  struct stat found;
+  if (stat(path, &found) != 0) {
+    return bppsa_cli_check_output(cli, BPPSA_OPTION_OUT); /* the directory above */
+  }
+  return S_ISDIR(found.st_mode) ? BPPSA_OK
+                                : bppsa_fail(BPPSA_ERR_ARGUMENT, "--out: %s: not a directory, expected one or a new name", path);
+}
+
+static bppsa_status setup(bppsa_cli *cli, bppsa_figures *f) {
+  const bppsa_option_value *iterations = bppsa_cli_value(cli, BPPSA_OPTION_ITERATIONS);
+  f->cli = cli;
+  f->directory = bppsa_cli_value(cli, BPPSA_OPTION_OUT)->text;
+  f->gnuplot = true;
+  f->config = bppsa_recurrent_config_default();
+  BPPSA_TRY(bppsa_setup_config(cli, &f->config));
+  f->iterations = iterations->given ? iterations->integer : bppsa_cli_value(cli, BPPSA_OPTION_QUICK)->given ? 200 : 2000;
+  f->seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer;
+  f->files = json_array();
+  return f->files != NULL ? check_directory(cli) : out_of_memory();
+}
+
+static bppsa_status make(bppsa_figures *f, bppsa_device **device, contents *c) {
+  bppsa_bench_tally tally = {0};
+  BPPSA_TRY(bppsa_setup_device(f->cli, device));
+  BPPSA_TRY(measure(f, *device, &tally));
+  BPPSA_TRY(make_contents(f, *device, c));
+  BPPSA_TRY(write_all(f, c));
+  BPPSA_TRY(f->cli->json ? bppsa_cli_print_json(f->cli, files_json(f)) : print_files(f));
+  return tally.measured > 0 ? bppsa_bench_verdict(&tally, 0) : BPPSA_OK;
+}
+
+static bppsa_status run(bppsa_cli *cli) {
+  bppsa_figures f = {0};
+  bppsa_device *device = NULL;
+  contents c = {0};
+  bppsa_json_start();
+  bppsa_status status = setup(cli, &f);
+  if (status == BPPSA_OK) {
+    status = make(&f, &device, &c);
+  }
+  bppsa_text *const texts[] = {&c.svg[0],    &c.svg[1],    &c.script[0], &c.script[1], &c.csv[0],  &c.csv[1],
+                               &c.tables[0], &c.tables[1], &c.figure7,   &c.figure8,   &c.trained, &c.page};
+  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; ++i) {
+    bppsa_text_free(texts[i]);
+  }
+  bppsa_free(c.results);
+  json_decref(f.document);
+  json_decref(f.files);
+  bppsa_device_destroy(device);
+  return status;
+}
+
+const bppsa_command bppsa_command_figures = {
+    .verb = "figures",
+    .summary = "Regenerates tables 4 and 5 and figures 1, 3, 7 and 8, beside the paper's numbers",
+    .example = "figures --quick --out figures",
+    .notes = notes,
+    .uses = uses,
+    .run = run};

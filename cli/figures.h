@@ -1,0 +1,66 @@
+/* What the files of `bppsa figures` share. */
+#ifndef BPPSA_CLI_FIGURES_H
+#define BPPSA_CLI_FIGURES_H
+
+#include "cli/canvas.h"
+#include "cli/command.h"
+#include "cli/progress.h"
+#include "recurrent/recurrent.h"
+
+typedef struct {
+  bppsa_cli *cli;
+  const char *directory;
+  json_t *document; /* of bench rnn: "device", "commit", "date", "rows" */
+  json_t *files;    /* names written so far */
+  bool gnuplot;     /* is installed; false as soon as it turned out not to be */
+  /* figure 7 */
+  bppsa_recurrent_config config;
+  int64_t iterations;
+  uint64_t seed;
+} bppsa_figures;
+
+/* ---- the paper's numbers (figures_paper.c) ---- */
+
+/* A row of table 4 or 5: seconds an epoch of 32 000 samples on a V100; BP is PyTorch with cuDNN 7. */
+typedef struct {
+  int64_t seq_len, batch;
+  double forward_s, bp_s, bppsa_s;
+} bppsa_paper_row;
+
+/* Table 4 (T at B = 16) or 5 (B at T = 1000); *count rows. */
+const bppsa_paper_row *bppsa_paper_table(int table, int64_t *count);
+#define BPPSA_PAPER_SAMPLES 32000
+
+/* ---- tables and figure 8 from measured rows (figures_table.c) ---- */
+
+/* median_s of a row with default initialisation; NaN where there is none. method NULL: of phase forward. */
+double bppsa_figures_median(const json_t *rows, int64_t seq_len, int64_t batch, const char *method);
+void bppsa_figures_table_csv(const json_t *rows, int table, bppsa_text *text);
+void bppsa_figures_table_html(const json_t *rows, int table, bppsa_text *text);
+void bppsa_figures_figure8_csv(const json_t *rows, bppsa_text *text);
+/* What wins on the machine that measured, in sentences. */
+void bppsa_figures_verdict(const json_t *document, bppsa_text *text);
+
+/* ---- figure 7 (figures_train.c) ---- */
+
+/* Trains by BP and by the scan in lock step and appends the curves as CSV; `verdict` gets a sentence. */
+bppsa_status bppsa_figures_train(const bppsa_figures *figures, const bppsa_device *device, bppsa_progress_line *line,
+                                 bppsa_text *csv, bppsa_text *verdict);
+
+/* ---- files and drawings (figures_plot.c) ---- */
+
+/* Writes DIRECTORY/name and lists it. */
+bppsa_status bppsa_figures_write(bppsa_figures *figures, const char *name, const bppsa_text *text);
+/* Runs DIRECTORY/name.gp for one format, "svg" or "png", which writes DIRECTORY/name.format. Nothing without gnuplot. ERR_IO: it failed. */
+bppsa_status bppsa_figures_plot(bppsa_figures *figures, const char *name, const char *format);
+/* The scripts of figures 7 and 8, of CSV files of the same name. */
+extern const char bppsa_figure7_script[], bppsa_figure8_script[];
+/* Appends the <svg> element of DIRECTORY/name.svg, its ids made unique by `name`. */
+bppsa_status bppsa_figures_inline(const bppsa_figures *figures, const char *name, bppsa_text *text);
+
+/* ---- the page (figures_html.c) ---- */
+
+/* Appends the page. plans: the SVG of figures 1 and 3; trained: the verdict on figure 7. */
+bppsa_status bppsa_figures_page(const bppsa_figures *figures, const bppsa_text plans[2], const char *trained, bppsa_text *text);
+
+#endif
