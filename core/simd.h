@@ -19,7 +19,8 @@ extern "C" {
  * where init is NULL. init = c with init_row = ldc accumulates; init_row = 0 repeats one row, a bias.
  *   A(i, p) = a[i * a_row + p * a_step]   any strides: transposed operands need no copy
  *   B(p, j) = b[p * ldb + j],  C(i, j) = c[i * ldc + j]
- * n runs through the vector lanes; nothing beyond the given extents is read or written. */
+ * n runs through the vector lanes; nothing beyond the given extents is read or written, with one exception that saves masked loads: where
+ * b's rows are padded to a multiple of 64 bytes (ldb > n is that multiple and n needs it whole), the padding is read and not used. */
 #define BPPSA_SIMD_TYPE(real, suffix)                                                                                            \
   typedef struct {                                                                                                               \
     void (*gemm)(int64_t m, int64_t n, int64_t k, const real *a, int64_t a_row, int64_t a_step, const real *b, int64_t ldb,      \

@@ -13,13 +13,14 @@ typedef struct {
   int64_t steps, batch, hidden; /* T, b, H */
   int64_t first, samples;       /* the block: samples first .. first + samples - 1 */
   bppsa_nonlinearity nonlinearity;
-  const void *w_hh;   /* [G·H][H] */
-  const void *w_hh_t; /* [H][G·H], its transpose */
-  const void *b_hh;   /* [G·H] */
-  void *pre;          /* [T][b][G·H] in forward: x W_ihᵀ + b_ih (+ b_hh) on entry, the cell's to overwrite */
-  void *h;            /* [T+1][b][H], h_0 given */
-  void *saved;        /* [T][b][saved·H] what backward needs beside h; NULL when saved is 0 */
-  void *g;            /* [T+1][b][H] gradients; backward: g_T is the seed, and g_t holds u_t when injected */
+  const void *w_hh;       /* [G·H][w_row] */
+  const void *w_hh_t;     /* [H][w_row_t], its transpose */
+  int64_t w_row, w_row_t; /* H and G·H, padded to whole cache lines: the kernels then need no masks */
+  const void *b_hh;       /* [G·H] */
+  void *pre;              /* [T][b][G·H] in forward: x W_ihᵀ + b_ih (+ b_hh) on entry, the cell's to overwrite */
+  void *h;                /* [T+1][b][H], h_0 given */
+  void *saved;            /* [T][b][saved·H] what backward needs beside h; NULL when saved is 0 */
+  void *g;                /* [T+1][b][H] gradients; backward: g_T is the seed, and g_t holds u_t when injected */
   bool injected;
   bool input;    /* g_0 is wanted */
   void *delta_x; /* [T][b][G·H] gradient of x W_ihᵀ + b_ih */

@@ -23,7 +23,7 @@ typedef struct {
  *               g        [T+1][B][H]   gradients of one layer, then (as u) of the one below
  *               columns  K x [T][B][H], diagonal [T][B][H]   only with a scan
  *               logits   [B][C] or [T][B][C]
- *               bias [G·H], w_t (a transposed W_ih or W_lin), w_hh_t [H][G·H]   of the layer at hand
+ *               bias [G·H], w_t (a transposed W_ih or W_lin), w_hh and w_hh_t (padded rows)   of the layer at hand
  *               sums     partial sums of the weight gradients
  *               dx [T][B][I], dh0 [L][B][H]   only with input gradients
  */
@@ -40,12 +40,14 @@ typedef struct {
   recurrent_layer *layers; /* size config.layers */
   char (*names)[NAME_SIZE];
   void *values, *gradients; /* all parameters, one behind the other */
-  void *pre, *delta_h, *g, *diagonal, *logits, *sums, *dx, *dh0, *bias, *w_t, *w_hh_t;
+  void *pre, *delta_h, *g, *diagonal, *logits, *sums, *dx, *dh0, *bias, *w_t, *w_hh, *w_hh_t;
   void **columns; /* size K */
 } recurrent_network;
 
 /* Backward through layer l alone: g_T and u in n->g on entry, g_t there on return, deltas in n->pre (and n->delta_h). */
 bppsa_status bppsa_recurrent_layer_backward(recurrent_network *n, int64_t l);
+/* Row length that fills whole cache lines. */
+int64_t bppsa_recurrent_padded(const recurrent_network *n, int64_t width);
 /* The gradient of the logits -> g of the top layer. */
 void bppsa_recurrent_seed(recurrent_network *n);
 /* delta_x of layer l >= 1 -> u of the layer below, in n->g. */

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core/alloc.h"
 #include "core/flush.h"
 #include "recurrent/network_internal.h"
 
@@ -38,8 +39,10 @@ static void sweep(const recurrent_network *n, bppsa_cell_fn const functions[2], 
                                      .first = first,
                                      .samples = left < SAMPLE_BLOCK ? left : SAMPLE_BLOCK,
                                      .nonlinearity = n->config.nonlinearity,
-                                     .w_hh = parameter(n, l, W_HH)->value.data,
+                                     .w_hh = n->w_hh,
                                      .w_hh_t = n->w_hh_t,
+                                     .w_row = bppsa_recurrent_padded(n, n->config.hidden),
+                                     .w_row_t = bppsa_recurrent_padded(n, n->cell->gates * n->config.hidden),
                                      .b_hh = parameter(n, l, B_HH)->value.data,
                                      .pre = n->pre,
                                      .h = layer->h,
@@ -95,6 +98,19 @@ static int64_t head_rows(const recurrent_network *n, int64_t *first) {
   return (n->config.seq_len - t + 1) * n->batch;
 }
 
+/* Row length that fills whole cache lines. */
+int64_t bppsa_recurrent_padded(const recurrent_network *n, int64_t width) {
+  const int64_t line = BPPSA_ALIGNMENT / size_of(n);
+  return (width + line - 1) / line * line;
+}
+
+static void copy_padded(const recurrent_network *n, const void *from, int64_t rows, int64_t width, void *to) {
+  const int64_t row = bppsa_recurrent_padded(n, width);
+  for (int64_t r = 0; r < rows; ++r) {
+    memcpy(offset(n, to, r * row), (const char *)from + r * width * size_of(n), (size_t)(width * size_of(n)));
+  }
+}
+
 /* y = x wᵀ + bias */
 static void apply_linear(const recurrent_network *n, const bppsa_linear *l, const void *x, const void *w, const void *bias,
                          void *y) {
@@ -112,7 +128,8 @@ static void project_input(const recurrent_network *n, int64_t l, const void *x, 
   }
   const bppsa_linear from_x = linear(n, rows, n->layers[l].input, out), from_h = linear(n, 0, hidden, out);
   apply_linear(n, &from_x, x, parameter(n, l, W_IH)->value.data, n->bias, n->pre);
-  bppsa_linear_transpose(&from_h, parameter(n, l, W_HH)->value.data, n->w_hh_t);
+  bppsa_linear_transpose(&from_h, parameter(n, l, W_HH)->value.data, n->w_t);
+  copy_padded(n, n->w_t, hidden, out, n->w_hh_t);
 }
 
 bppsa_status bppsa_recurrent_forward_layers(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0) {
@@ -195,6 +212,7 @@ bppsa_status bppsa_recurrent_layer_backward(recurrent_network *n, int64_t l) {
   if (n->layers[l].scan != NULL) {
     return scan_layer(n, l);
   }
+  copy_padded(n, parameter(n, l, W_HH)->value.data, n->cell->gates * n->config.hidden, n->config.hidden, n->w_hh);
   sweep(n, n->cell->backward, l, is_injected(n, l));
   return BPPSA_OK;
 }

@@ -190,7 +190,8 @@ static bppsa_status reserve_all(recurrent_network *n, const bppsa_device *device
   const int64_t widest = c->input > c->hidden ? c->input : c->hidden, most = gates > c->classes ? gates : c->classes;
   BPPSA_TRY(reserve_weights(n, 1, gates, &n->bias));
   BPPSA_TRY(reserve_weights(n, widest, most, &n->w_t));
-  BPPSA_TRY(reserve_weights(n, c->hidden, gates, &n->w_hh_t));
+  BPPSA_TRY(reserve_weights(n, gates, bppsa_recurrent_padded(n, c->hidden), &n->w_hh));
+  BPPSA_TRY(reserve_weights(n, c->hidden, bppsa_recurrent_padded(n, gates), &n->w_hh_t));
   if (n->cell->split) {
     BPPSA_TRY(reserve(n, steps, gates, &n->delta_h));
   }
@@ -270,9 +271,16 @@ void bppsa_recurrent_destroy(bppsa_model *model) {
   for (int64_t k = 0; n->columns != NULL && k < n->cell->matrices; ++k) {
     bppsa_free(n->columns[k]);
   }
-  void *const blocks[] = {
-      n->layers,   n->base.parameters, n->names, n->columns, n->values, n->gradients, n->pre, n->delta_h, n->g,
-      n->diagonal, n->logits,          n->sums,  n->dx,      n->dh0,    n->bias,      n->w_t, n->w_hh_t,  n};
+  void *const blocks[] = {n->layers, n->base.parameters,
+                          n->names,  n->columns,
+                          n->values, n->gradients,
+                          n->pre,    n->delta_h,
+                          n->g,      n->diagonal,
+                          n->logits, n->sums,
+                          n->dx,     n->dh0,
+                          n->bias,   n->w_t,
+                          n->w_hh_t, n->w_hh,
+                          n};
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; ++i) {
     bppsa_free(blocks[i]);
   }

@@ -49,6 +49,7 @@ static void cpu_destroy(bppsa_scan_executor *executor) {
   bppsa_free(cpu->slots);
   bppsa_free(cpu->scratch);
   bppsa_free(cpu->exponents);
+  bppsa_free(cpu->weights);
   bppsa_free(cpu->norms);
   bppsa_free(cpu->growing);
   bppsa_free(cpu->growing_norms);
@@ -153,9 +154,18 @@ static bppsa_status cpu_allocate(bppsa_scan_cpu *cpu, const bppsa_scan_plan *pla
   if (!bppsa_mul(AREAS * cpu->area + cpu->factors, size * cpu->threads, &bytes)) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "scan: scratch for size %lld does not fit in 64 bits", (long long)dim);
   }
+  const int64_t line = BPPSA_ALIGNMENT / size,
+                matrices = plan->config.element == BPPSA_ELEMENT_RECURRENT ? plan->config.matrices : 0;
+  int64_t weights;
+  cpu->weight_row = (dim + line - 1) / line * line;
+  if (!bppsa_mul(matrices * cpu->weight_row, dim, &weights)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan: %lld matrices of size %lld do not fit in 64 bits", (long long)matrices,
+                      (long long)dim);
+  }
+  cpu->weights = bppsa_calloc(weights, (size_t)size);
   cpu->scratch = bppsa_alloc((size_t)bytes);
   cpu->slots = bppsa_alloc((size_t)plan->totals.workspace_bytes);
-  if (cpu->scratch == NULL || cpu->slots == NULL) {
+  if (cpu->weights == NULL || cpu->scratch == NULL || cpu->slots == NULL) {
     return BPPSA_ERR_MEMORY;
   }
   BPPSA_TRY(allocate_exponents(cpu, plan, rows, dim));

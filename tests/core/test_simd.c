@@ -29,7 +29,7 @@ static void with_each(void (*check)(const bppsa_simd *)) {
 /* Exact-size arrays: a sanitized build sees every access outside them. */
 static void check_gemm_case(const bppsa_simd *kernels, int64_t m, int64_t n, int64_t k, bool columns, bool add, int64_t pad) {
   const int64_t lda = columns ? m + pad : k + pad, a_size = columns ? (k - 1) * lda + m : (m - 1) * lda + k;
-  const int64_t ldb = n + pad, b_size = (k - 1) * ldb + n, ldc = n + pad, c_size = (m - 1) * ldc + n;
+  const int64_t ldb = n + pad, b_size = k * ldb, ldc = n + pad, c_size = (m - 1) * ldc + n;
   const int64_t a_row = columns ? 1 : lda, a_step = columns ? lda : 1;
   double *a = uniform(1, a_size > 0 ? a_size : 1, 1), *b = uniform(2, b_size > 0 ? b_size : 1, 1), *c = uniform(3, c_size, 1);
   float *af = rounded(BPPSA_F32, a, a_size), *bf = rounded(BPPSA_F32, b, b_size), *cf = rounded(BPPSA_F32, c, c_size);
@@ -69,7 +69,10 @@ static void check_gemm(const bppsa_simd *kernels) {
     for (size_t n = 0; n < sizeof ns / sizeof *ns; ++n) {
       for (size_t k = 0; k < sizeof ks / sizeof *ks; ++k) {
         const bool odd = (m + (int64_t)n + (int64_t)k) % 2 == 1;
-        check_gemm_case(kernels, m, ns[n], ks[k], odd, (m + (int64_t)n) % 3 == 0, m % 4 == 0 ? 3 : 0);
+        check_gemm_case(kernels, m, ns[n], ks[k], odd, (m + (int64_t)n) % 3 == 0,
+                        m % 4 == 0   ? 3
+                        : m % 4 == 1 ? (16 - ns[n] % 16) % 16
+                                     : 0);
       }
     }
   }

@@ -498,12 +498,12 @@ static void test_allocation_failure(void **state) {
   bppsa_device *device = cpu_device(2);
   assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_OK);
   const int64_t live = bppsa_alloc_live();
-  for (int64_t call = 1; call <= 11; ++call) {
+  for (int64_t call = 1; call <= 12; ++call) {
     bppsa_scan_executor *executor = NULL;
     bppsa_alloc_fail_at(call);
     const bppsa_status status = bppsa_scan_executor_create(plan, device, &executor);
     bppsa_alloc_fail_at(0);
-    assert_int_equal(status, call <= 10 ? BPPSA_ERR_MEMORY : BPPSA_OK);
+    assert_int_equal(status, call <= 11 ? BPPSA_ERR_MEMORY : BPPSA_OK);
     bppsa_scan_executor_destroy(executor);
     assert_int_equal(bppsa_alloc_live(), live);
   }
