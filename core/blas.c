@@ -134,6 +134,12 @@ static bool is_large(int64_t n, int64_t k) {
   return n >= 64 && n * k > (int64_t)1 << 18;
 }
 
+int64_t bppsa_sample_block(int64_t batch, int32_t threads, int64_t n, int64_t k) {
+  enum { LEAST = 8, MOST = 64 };
+  const int64_t share = (batch + threads - 1) / threads, block = (share + LEAST - 1) / LEAST * LEAST;
+  return is_large(n, k) || block < LEAST ? LEAST : block > MOST ? MOST : block;
+}
+
 void bppsa_matmul_f32(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_row, int64_t a_step, const float *b, int64_t ldb,
                       const float *init, int64_t init_row, float *c, int64_t ldc) {
   if (is_large(n, k)) {

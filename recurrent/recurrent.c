@@ -4,10 +4,9 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/blas.h"
 #include "core/flush.h"
 #include "recurrent/network_internal.h"
-
-enum { SAMPLE_BLOCK = 8 }; /* samples per task of a sweep; fixed, so that bits do not depend on the number of threads */
 
 static int64_t size_of(const recurrent_network *n) {
   return (int64_t)bppsa_dtype_size(n->config.dtype);
@@ -29,15 +28,17 @@ static const bppsa_parameter *parameter(const recurrent_network *n, int64_t laye
 static void sweep(const recurrent_network *n, bppsa_cell_fn const functions[2], int64_t l, bool injected) {
   const recurrent_layer *layer = &n->layers[l];
   const bppsa_cell_fn function = functions[n->config.dtype == BPPSA_F64];
-  const int64_t batch = n->batch, blocks = (batch + SAMPLE_BLOCK - 1) / SAMPLE_BLOCK;
+  const int64_t batch = n->batch,
+                block_size = bppsa_sample_block(batch, n->threads, n->cell->gates * n->config.hidden, n->config.hidden);
+  const int64_t blocks = (batch + block_size - 1) / block_size;
 #pragma omp parallel for num_threads(n->threads) schedule(static) if (blocks > 1)
   for (int64_t block = 0; block < blocks; ++block) {
-    const int64_t first = block * SAMPLE_BLOCK, left = batch - first;
+    const int64_t first = block * block_size, left = batch - first;
     const bppsa_cell_block arrays = {.steps = n->config.seq_len,
                                      .batch = batch,
                                      .hidden = n->config.hidden,
                                      .first = first,
-                                     .samples = left < SAMPLE_BLOCK ? left : SAMPLE_BLOCK,
+                                     .samples = left < block_size ? left : block_size,
                                      .nonlinearity = n->config.nonlinearity,
                                      .w_hh = n->w_hh,
                                      .w_hh_t = n->w_hh_t,

@@ -103,12 +103,12 @@ static int32_t useful_threads(const bppsa_scan_cpu *cpu, const bppsa_scan_plan *
   return most < threads ? (int32_t)most : threads;
 }
 
-/* Sizes of the blocks of work: functions of the plan alone. */
-static void choose_blocks(bppsa_scan_cpu *cpu, const bppsa_scan_plan *plan, int64_t rows) {
-  enum { MV_BLOCK = 8, MM_ROWS = 64, CHAIN_BYTES = 1 << 18 };
+/* Sizes of the blocks of work. Of products they depend on the plan alone. */
+static void choose_blocks(bppsa_scan_cpu *cpu, const bppsa_scan_plan *plan, int32_t threads, int64_t rows) {
+  enum { MOST_BLOCK = 8, MM_ROWS = 64, CHAIN_BYTES = 1 << 18 };
   const int64_t size = (int64_t)bppsa_dtype_size(plan->config.dtype), most = 64 / size; /* one cache line of samples */
-  cpu->mv_block = MV_BLOCK;
-  cpu->mm_block = rows >= MM_ROWS ? 1 : MM_ROWS / rows < MV_BLOCK ? MM_ROWS / rows : MV_BLOCK;
+  cpu->mv_block = bppsa_sample_block(plan->config.batch, threads, largest_dim(plan), largest_dim(plan));
+  cpu->mm_block = rows >= MM_ROWS ? 1 : MM_ROWS / rows < MOST_BLOCK ? MM_ROWS / rows : MOST_BLOCK;
   cpu->chain_block = 1;
   while (cpu->chain_block < most && cpu->chain_block < plan->config.batch &&
          2 * cpu->chain_block * rows * (rows + 1) * size <= CHAIN_BYTES) {
@@ -140,7 +140,7 @@ static bppsa_status cpu_allocate(bppsa_scan_cpu *cpu, const bppsa_scan_plan *pla
   enum { AREAS = 3 };
   const int64_t dim = largest_dim(plan), size = (int64_t)bppsa_dtype_size(plan->config.dtype);
   const int64_t rows = plan->config.element == BPPSA_ELEMENT_DIAGONAL ? 1 : dim;
-  choose_blocks(cpu, plan, rows);
+  choose_blocks(cpu, plan, threads, rows);
   cpu->threads = useful_threads(cpu, plan, threads);
   const bool products = plan->totals.mm > plan->totals.dead;
   const int64_t block = cpu->mm_block > cpu->chain_block ? cpu->mm_block : cpu->chain_block;

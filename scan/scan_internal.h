@@ -16,7 +16,7 @@ enum { REDONE_STRIDE = 8 }; /* a cache line each */
 typedef struct {
   bppsa_scan_executor base;
   int32_t threads;
-  int64_t mv_block, mm_block; /* samples per task: functions of the sizes alone, so that bits do not depend on threads */
+  int64_t mv_block, mm_block; /* samples per task; no choice of them changes a bit */
   int64_t chain_block;        /* samples per task of a recurrent chunk product, a power of two: its lanes */
   int64_t area, factors;
   int64_t *gradient_offsets; /* first real of g_t for one sample, size n + 2; NULL when uniform */
