@@ -91,44 +91,6 @@ static blasint row(int64_t length) {
   return length > 0 ? (blasint)length : 1;
 }
 
-void bppsa_gemm_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
-                    const float *b, int64_t ldb, float beta, float *c, int64_t ldc) {
-  if (m <= 0 || n <= 0) {
-    return;
-  }
-  if (k <= 0) {
-    for (int64_t i = 0; i < m; ++i) {
-      for (int64_t j = 0; j < n; ++j) {
-        c[i * ldc + j] = beta == 0 ? 0 : beta * c[i * ldc + j];
-      }
-    }
-    return;
-  }
-  const bool entered = enter();
-  cblas_sgemm(CblasRowMajor, op(trans_a), op(trans_b), (blasint)m, (blasint)n, (blasint)k, alpha, a, row(lda), b, row(ldb), beta,
-              c, row(ldc));
-  leave(entered);
-}
-
-void bppsa_gemm_f64(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda,
-                    const double *b, int64_t ldb, double beta, double *c, int64_t ldc) {
-  if (m <= 0 || n <= 0) {
-    return;
-  }
-  if (k <= 0) {
-    for (int64_t i = 0; i < m; ++i) {
-      for (int64_t j = 0; j < n; ++j) {
-        c[i * ldc + j] = beta == 0 ? 0 : beta * c[i * ldc + j];
-      }
-    }
-    return;
-  }
-  const bool entered = enter();
-  cblas_dgemm(CblasRowMajor, op(trans_a), op(trans_b), (blasint)m, (blasint)n, (blasint)k, alpha, a, row(lda), b, row(ldb), beta,
-              c, row(ldc));
-  leave(entered);
-}
-
 /* B beyond the second-level cache, and wide enough to be worth packing. */
 static bool is_large(int64_t n, int64_t k) {
   return n >= 64 && n * k > (int64_t)1 << 18;
@@ -140,28 +102,11 @@ int64_t bppsa_sample_block(int64_t batch, int32_t threads, int64_t n, int64_t k)
   return is_large(n, k) || block < LEAST ? LEAST : block > MOST ? MOST : block;
 }
 
-void bppsa_matmul_f32(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_row, int64_t a_step, const float *b, int64_t ldb,
-                      const float *init, int64_t init_row, float *c, int64_t ldc) {
-  if (is_large(n, k)) {
-    const bool transposed = a_step != 1;
-    for (int64_t i = 0; init != NULL && init != c && i < m; ++i) {
-      memcpy(c + i * ldc, init + i * init_row, (size_t)n * sizeof *c);
-    }
-    bppsa_gemm_f32(transposed, false, m, n, k, 1, a, transposed ? a_step : a_row, b, ldb, init != NULL ? 1 : 0, c, ldc);
-  } else {
-    bppsa_simd_get()->f32.gemm(m, n, k, a, a_row, a_step, b, ldb, init, init_row, c, ldc);
-  }
-}
-
-void bppsa_matmul_f64(int64_t m, int64_t n, int64_t k, const double *a, int64_t a_row, int64_t a_step, const double *b,
-                      int64_t ldb, const double *init, int64_t init_row, double *c, int64_t ldc) {
-  if (is_large(n, k)) {
-    const bool transposed = a_step != 1;
-    for (int64_t i = 0; init != NULL && init != c && i < m; ++i) {
-      memcpy(c + i * ldc, init + i * init_row, (size_t)n * sizeof *c);
-    }
-    bppsa_gemm_f64(transposed, false, m, n, k, 1, a, transposed ? a_step : a_row, b, ldb, init != NULL ? 1 : 0, c, ldc);
-  } else {
-    bppsa_simd_get()->f64.gemm(m, n, k, a, a_row, a_step, b, ldb, init, init_row, c, ldc);
-  }
-}
+#define BPPSA_REAL 32
+#define CBLAS_GEMM cblas_sgemm
+#include "core/blas.inc"
+#undef BPPSA_REAL
+#undef CBLAS_GEMM
+#define BPPSA_REAL 64
+#define CBLAS_GEMM cblas_dgemm
+#include "core/blas.inc"

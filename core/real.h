@@ -7,8 +7,6 @@
 
 #undef real
 #undef R
-#undef REAL_DTYPE
-#undef REAL_MIN
 #undef blas_gemm
 #undef matmul
 #undef real_bits
@@ -23,7 +21,6 @@
 #define REAL_LEAST_EXPONENT (-126)
 #define REAL_MOST_EXPONENT 127
 #define R(name) name##_f32
-#define REAL_DTYPE BPPSA_F32
 #define blas_gemm bppsa_gemm_f32
 #define matmul bppsa_matmul_f32
 #define KERNELS (&bppsa_simd_get()->f32)
@@ -34,7 +31,6 @@
 #define REAL_LEAST_EXPONENT (-1022)
 #define REAL_MOST_EXPONENT 1023
 #define R(name) name##_f64
-#define REAL_DTYPE BPPSA_F64
 #define blas_gemm bppsa_gemm_f64
 #define matmul bppsa_matmul_f64
 #define KERNELS (&bppsa_simd_get()->f64)

@@ -25,7 +25,7 @@ void bppsa_linear_input_gradient(const bppsa_linear *l, const void *dy, const vo
 /* dw [out, in] = dyᵀ x and db [out] = Σ rows dy, each optional (NULL). workspace holds bppsa_linear_workspace(l) bytes. */
 void bppsa_linear_weight_gradient(const bppsa_linear *l, const void *dy, const void *x, void *dw, void *db, void *workspace);
 
-/* Bytes of workspace; -1 when they do not fit in 64 bits. Grows with none of the extents beyond its first 2^12 rows or columns of dw. */
+/* Bytes of workspace; -1 when they do not fit in 64 bits. At most about 64 partial sums of 64 rows of dw, or one of all of them. */
 int64_t bppsa_linear_workspace(const bppsa_linear *l);
 
 #endif

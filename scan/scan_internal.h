@@ -5,14 +5,14 @@
 #include "scan/plan_internal.h"
 #include "scan/scan.h"
 
+enum { REDONE_STRIDE = 8 }; /* a cache line each */
+
 /* CPU backend: everything the passes over a plan need, sized when it is made.
  *
  *   slots    [slot][block][sample][rows + affine][cols]   held products, as their transposes: row j is the image of basis vector
  *                                                         j, and the affine row the image of 0
  *   scratch  per thread: three areas of `area` reals (two for products that grow, one for scaled rows) and one of `factors`
  */
-enum { REDONE_STRIDE = 8 }; /* a cache line each */
-
 typedef struct {
   bppsa_scan_executor base;
   int32_t threads;
