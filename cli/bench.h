@@ -56,6 +56,7 @@ typedef struct {
   double residual;
   double flops, bytes;
   double zeros, subnormals; /* fractions of the parameters' gradients */
+  int64_t redone;           /* products of the scans found useless in one pass and redone step by step */
   bool plan;                /* the following are set */
   bppsa_scan_algorithm algorithm;
   int64_t up_levels, chunks;

@@ -61,7 +61,9 @@ static bppsa_status add_plan(const bppsa_recurrent_config *config, int64_t layer
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_bench_costs(const bppsa_recurrent_config *config, bppsa_bench_method method, bppsa_bench_row *row) {
+bppsa_status bppsa_bench_costs(const bppsa_recurrent_config *asked, bppsa_bench_method method, bppsa_bench_row *row) {
+  bppsa_recurrent_config chosen, *config = &chosen;
+  BPPSA_TRY(bppsa_recurrent_choose(asked, 1, false, BPPSA_CPU, &chosen));
   const double rows = (double)config->seq_len * (double)config->batch, hidden = (double)config->hidden;
   const double size = (double)bppsa_dtype_size(config->dtype);
   for (int64_t l = 0; l < config->layers; ++l) {

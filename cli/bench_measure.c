@@ -201,6 +201,7 @@ static bppsa_status verify_backward(session *s, bppsa_bench_method method) {
   }
   row->zeros = count.zeros / count.all;
   row->subnormals = count.subnormals / count.all;
+  row->redone = model->redone;
   return BPPSA_OK;
 }
 

@@ -83,6 +83,7 @@ static json_t *row_json(const bppsa_bench_point *point, const bppsa_bench_result
   if (method != BPPSA_BENCH_FORWARD && row->measured) {
     ok = ok && bppsa_json_put_real(object, "zeros", row->zeros);
     ok = ok && bppsa_json_put_real(object, "subnormals", row->subnormals);
+    ok = ok && bppsa_json_put_integer(object, "redone", row->redone);
     ok = ok && bppsa_json_put_real(object, "hidden_zeros", result->hidden_zeros);
     ok = ok && bppsa_json_put_real(object, "hidden_subnormals", result->hidden_subnormals);
   }
@@ -143,7 +144,7 @@ static const char *time_text(double seconds, char *text, size_t size) {
   return text;
 }
 
-/* "blelloch, 9 up-levels": how auto chose, or with how many levels or chunks a method ran. */
+/* "blelloch, 9 up-levels, 3 redone": how auto chose, or with how many levels or chunks a method ran, and the products it redid. */
 static const char *how_text(const bppsa_bench_row *row, bppsa_bench_method method, char *text, size_t size) {
   text[0] = '\0';
   const char *name = method == BPPSA_BENCH_AUTO ? bppsa_scan_algorithm_name(row->algorithm) : "";
@@ -156,6 +157,10 @@ static const char *how_text(const bppsa_bench_row *row, bppsa_bench_method metho
     snprintf(text, size, "%s%s%" PRId64 " chunks", name, name[0] != '\0' ? ", " : "", row->chunks);
   } else {
     snprintf(text, size, "%s", name);
+  }
+  if (row->redone > 0) {
+    const size_t used = strlen(text);
+    snprintf(text + used, size - used, "%s%" PRId64 " redone", used > 0 ? ", " : "", row->redone);
   }
   return text;
 }

@@ -42,7 +42,8 @@ static const char notes[] =
     "below\n"
     "            without the input's\n"
     "  bytes     the least that has to move: x and h; the plan's operands and results; x, h and g for the weights' gradients\n"
-    "bp is the cell's own backward sweep; linear is the same recurrence run by the scan engine.\n";
+    "linear is the recurrence itself, run by the cell's own backward sweep: it is bp under another name.\n"
+    "redone: held products of a pass that cancellation made useless; their steps were run one by one.\n";
 
 static const int64_t seq_lens[] = {10, 30, 100, 300, 1000, 3000, 10000, 30000}, batches[] = {2, 4, 8, 16, 32, 64, 128, 256};
 static const int64_t quick_seq_lens[] = {10, 100, 1000, 3000}, quick_batches[] = {2, 16, 64};

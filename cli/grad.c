@@ -17,9 +17,11 @@ static const bppsa_option_use uses[] = {{.option = BPPSA_OPTION_LAYERS, .fallbac
                                         {.option = BPPSA_OPTION_ALGORITHM},
                                         {.option = BPPSA_OPTION_UP_LEVELS},
                                         {.option = BPPSA_OPTION_CHUNKS},
+                                        {.option = BPPSA_OPTION_PLAN},
                                         {.option = BPPSA_OPTION_DEVICE},
                                         {.option = BPPSA_OPTION_DTYPE, .fallback = ""},
                                         {.option = BPPSA_OPTION_THREADS},
+                                        {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP},
                                         {.option = BPPSA_OPTION_WEIGHTS, .required = true},
                                         {.option = BPPSA_OPTION_INPUT, .required = true},
                                         {.option = BPPSA_OPTION_LABELS, .required = true},
@@ -29,11 +31,14 @@ static const bppsa_option_use uses[] = {{.option = BPPSA_OPTION_LAYERS, .fallbac
                                         {.option = BPPSA_OPTION_HELP},
                                         {.option = BPPSA_OPTION_COUNT}};
 
+static const bppsa_network_kind kind = {"rnn", bppsa_rnn_create};
+
 enum { EXTRAS = 3 }; /* input, h0, loss */
 
 /* What one run holds. */
 typedef struct {
   bppsa_recurrent_config config;
+  bppsa_chosen chosen;
   bppsa_safetensors *file;
   bppsa_device *device;
   bppsa_model *model;
@@ -224,6 +229,8 @@ static bppsa_status compute(const bppsa_cli *cli, gradients *g) {
   BPPSA_TRY(bppsa_setup_weights(cli, &g->config, &g->file));
   BPPSA_TRY(load_batch(cli, g));
   g->config.input_gradients = true;
+  g->chosen = bppsa_planner_chooser(&g->config);
+  BPPSA_TRY(bppsa_planner_choose(cli, &kind, g->device, &g->config, &g->chosen));
   BPPSA_TRY(bppsa_rnn_create(&g->config, g->device, &g->model));
   BPPSA_TRY(bppsa_setup_model(cli, g->file, g->model));
   BPPSA_TRY(forward_backward(g));
@@ -254,7 +261,8 @@ static json_t *gradients_json(const gradients *g) {
   }
   ok = bppsa_json_put(object, "tensors", bppsa_json_finish(tensors, ok));
   ok = ok && bppsa_json_put_real(object, "loss", g->loss);
-  ok = ok && bppsa_setup_method_json(object, c, bppsa_recurrent_plan(g->model, c->layers - 1));
+  ok = ok && bppsa_setup_method_json(object, bppsa_recurrent_plan(g->model, c->layers - 1)) &&
+       bppsa_setup_chosen_json(object, g->chosen);
   ok = ok && bppsa_json_put_integer(object, "seq_len", c->seq_len);
   ok = ok && bppsa_json_put_integer(object, "batch", c->batch);
   ok = ok && bppsa_json_put_integer(object, "input", c->input);
@@ -273,7 +281,7 @@ static bppsa_status print_table(bppsa_cli *cli, const gradients *g) {
       cli, "rnn: T %" PRId64 ", B %" PRId64 ", I %" PRId64 ", H %" PRId64 ", layers %" PRId64 ", %s, loss %s, %s, %s\n\n",
       c->seq_len, c->batch, c->input, c->hidden, c->layers, bppsa_nonlinearity_name(c->nonlinearity),
       bppsa_loss_name(c->loss_all), bppsa_dtype_name(c->dtype),
-      bppsa_setup_method(c, bppsa_recurrent_plan(g->model, c->layers - 1), method, sizeof method)));
+      bppsa_setup_method(g->chosen, bppsa_recurrent_plan(g->model, c->layers - 1), method, sizeof method)));
   BPPSA_TRY(bppsa_cli_print(cli, "%-22s %-20s %s\n", "gradient of", "shape", "norm"));
   for (int64_t i = 0; i + 1 < g->count; ++i) { /* the loss comes last */
     const bppsa_view *view = &g->tensors[i].view;

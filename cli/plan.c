@@ -92,12 +92,21 @@ static json_t *layers_json(bppsa_scan_plan *const *plans, int64_t count) {
   for (int64_t i = 0; ok && i < count; ++i) {
     json_t *layer = json_object();
     bool filled = layer != NULL && bppsa_json_put_integer(layer, "layer", i);
-    filled = filled && bppsa_setup_method_json(layer, NULL, plans[i]);
+    filled = filled && bppsa_setup_method_json(layer, plans[i]);
     filled = filled && bppsa_json_put_bool(layer, "affine", bppsa_scan_plan_config(plans[i])->affine);
     filled = filled && bppsa_json_put(layer, "totals", totals_json(plans[i]));
     ok = json_array_append_new(layers, bppsa_json_finish(layer, filled)) == 0;
   }
   return bppsa_json_finish(layers, ok);
+}
+
+/* Seconds of all layers' scans by the cost model. */
+static double predicted_seconds(bppsa_scan_plan *const *plans, int64_t count) {
+  double seconds = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    seconds += bppsa_scan_plan_seconds(plans[i]);
+  }
+  return seconds;
 }
 
 /* The top layer in full, the others as totals. */
@@ -107,7 +116,9 @@ static json_t *plan_json(const bppsa_recurrent_config *config, bppsa_scan_plan *
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_text(object, "model", "rnn");
   ok = ok && bppsa_json_put_integer(object, "elements", bppsa_scan_plan_config(plan)->jacobians + 1);
-  ok = ok && bppsa_setup_method_json(object, config, plan);
+  ok = ok && bppsa_setup_method_json(object, plan);
+  ok = ok && bppsa_setup_chosen_json(object, bppsa_planner_chooser(config));
+  ok = ok && bppsa_json_put_real(object, "predicted_s", predicted_seconds(plans, config->layers));
   ok = ok && bppsa_json_put_integer(object, "seq_len", config->seq_len);
   ok = ok && bppsa_json_put_integer(object, "batch", config->batch);
   ok = ok && bppsa_json_put_integer(object, "hidden", config->hidden);
@@ -150,8 +161,8 @@ static bppsa_status print_layer(bppsa_cli *cli, const bppsa_recurrent_config *co
   const bppsa_scan_config *scan = bppsa_scan_plan_config(plan);
   char method[BPPSA_METHOD_TEXT], mm[BPPSA_SI_TEXT], mv[BPPSA_SI_TEXT], critical[BPPSA_SI_TEXT], bytes[BPPSA_SI_TEXT];
   BPPSA_TRY(bppsa_cli_print(cli, "%sLayer %" PRId64 ": %s, %" PRId64 " elements%s\n", layer == config->layers - 1 ? "" : "\n",
-                            layer, bppsa_setup_method(config, plan, method, sizeof method), scan->jacobians + 1,
-                            scan->affine ? ", affine (a gradient enters at every step)" : ""));
+                            layer, bppsa_setup_method(bppsa_planner_chooser(config), plan, method, sizeof method),
+                            scan->jacobians + 1, scan->affine ? ", affine (a gradient enters at every step)" : ""));
   BPPSA_TRY(print_records(cli, plan));
   return bppsa_cli_print(cli,
                          "\n  products           %" PRId64 " mat-mat (%" PRId64 " dead), %" PRId64 " mat-vec\n"
@@ -190,7 +201,9 @@ static bppsa_status print_plans(bppsa_cli *cli, const bppsa_recurrent_config *co
   return print_sentence(cli, plans[config->layers - 1]);
 }
 
-static bppsa_status make_plans(const bppsa_recurrent_config *config, bppsa_scan_plan **plans) {
+static bppsa_status make_plans(const bppsa_recurrent_config *asked, bppsa_scan_plan **plans) {
+  bppsa_recurrent_config chosen, *config = &chosen;
+  BPPSA_TRY(bppsa_recurrent_choose(asked, 1, false, BPPSA_CPU, &chosen));
   for (int64_t layer = 0; layer < config->layers; ++layer) {
     const bppsa_scan_config scan = bppsa_recurrent_scan_config(config, 1, false, layer);
     BPPSA_TRY(bppsa_scan_plan_create(&scan, &plans[layer]));

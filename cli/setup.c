@@ -209,39 +209,44 @@ bppsa_status bppsa_setup_match(const char *path, const bppsa_recurrent_config *c
   return BPPSA_OK;
 }
 
-const char *bppsa_setup_method(const bppsa_recurrent_config *config, const bppsa_scan_plan *plan, char *text, size_t size) {
+const char *bppsa_setup_method(bppsa_chosen chosen, const bppsa_scan_plan *plan, char *text, size_t size) {
   if (plan == NULL) {
     snprintf(text, size, "sequential BP");
     return text;
   }
   const bppsa_scan_config *scan = bppsa_scan_plan_config(plan);
-  const char *chosen = config->algorithm == BPPSA_SCAN_AUTO ? ", chosen by auto" : "";
+  char by[40] = "";
+  if (chosen != BPPSA_CHOSEN_BY_OPTION) {
+    snprintf(by, sizeof by, ", chosen by %s", bppsa_chosen_name(chosen));
+  }
   const char *name = bppsa_scan_algorithm_name(scan->algorithm);
   switch (scan->algorithm) {
   case BPPSA_SCAN_BLELLOCH:
-    snprintf(text, size, "scan, %s (%" PRId64 " up-levels)%s", name, scan->up_levels, chosen);
+    snprintf(text, size, "scan, %s (%" PRId64 " up-levels)%s", name, scan->up_levels, by);
     break;
   case BPPSA_SCAN_CHUNKED:
-    snprintf(text, size, "scan, %s (%" PRId64 " chunks)%s", name, scan->chunks, chosen);
+    snprintf(text, size, "scan, %s (%" PRId64 " chunks)%s", name, scan->chunks, by);
     break;
   case BPPSA_SCAN_AUTO:
   case BPPSA_SCAN_LINEAR:
-    snprintf(text, size, "scan, %s%s", name, chosen);
+    snprintf(text, size, "scan, %s%s", name, by);
     break;
   }
   return text;
 }
 
-bool bppsa_setup_method_json(json_t *object, const bppsa_recurrent_config *config, const bppsa_scan_plan *plan) {
+bool bppsa_setup_chosen_json(json_t *object, bppsa_chosen chosen) {
+  return bppsa_json_put_bool(object, "auto", chosen != BPPSA_CHOSEN_BY_OPTION) &&
+         bppsa_json_put_text(object, "chosen", bppsa_chosen_name(chosen));
+}
+
+bool bppsa_setup_method_json(json_t *object, const bppsa_scan_plan *plan) {
   if (plan == NULL) {
     return bppsa_json_put_text(object, "backward", "bp");
   }
   const bppsa_scan_config *scan = bppsa_scan_plan_config(plan);
   bool ok = bppsa_json_put_text(object, "backward", "scan") &&
             bppsa_json_put_text(object, "algorithm", bppsa_scan_algorithm_name(scan->algorithm));
-  if (config != NULL) {
-    ok = ok && bppsa_json_put_bool(object, "auto", config->algorithm == BPPSA_SCAN_AUTO);
-  }
   if (scan->algorithm == BPPSA_SCAN_BLELLOCH) {
     ok = ok && bppsa_json_put_integer(object, "up_levels", scan->up_levels);
   }

@@ -21,6 +21,7 @@ static const bppsa_option_use uses[] = {{.option = BPPSA_OPTION_LAYERS},
                                         {.option = BPPSA_OPTION_ALGORITHM},
                                         {.option = BPPSA_OPTION_UP_LEVELS},
                                         {.option = BPPSA_OPTION_CHUNKS},
+                                        {.option = BPPSA_OPTION_PLAN},
                                         {.option = BPPSA_OPTION_EPOCHS},
                                         {.option = BPPSA_OPTION_ITERATIONS},
                                         {.option = BPPSA_OPTION_OPTIMIZER},
@@ -31,6 +32,7 @@ static const bppsa_option_use uses[] = {{.option = BPPSA_OPTION_LAYERS},
                                         {.option = BPPSA_OPTION_DEVICE},
                                         {.option = BPPSA_OPTION_DTYPE},
                                         {.option = BPPSA_OPTION_THREADS},
+                                        {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP},
                                         {.option = BPPSA_OPTION_LOG},
                                         {.option = BPPSA_OPTION_WEIGHTS},
                                         {.option = BPPSA_OPTION_SAVE_WEIGHTS},
@@ -40,6 +42,8 @@ static const bppsa_option_use uses[] = {{.option = BPPSA_OPTION_LAYERS},
                                         {.option = BPPSA_OPTION_JSON},
                                         {.option = BPPSA_OPTION_HELP},
                                         {.option = BPPSA_OPTION_COUNT}};
+
+static const bppsa_network_kind kind = {"rnn", bppsa_rnn_create};
 
 /* ---- setting up ---- */
 
@@ -138,7 +142,9 @@ static bppsa_status setup(const bppsa_cli *cli, bppsa_train_run *run) {
     BPPSA_TRY(bppsa_setup_weights(cli, &run->config, &run->weights));
   }
   BPPSA_TRY(setup_data(cli, run));
-  BPPSA_TRY(bppsa_train_checkpoint_method(&run->train, &run->config));
+  run->chosen = bppsa_planner_chooser(&run->config);
+  BPPSA_TRY(bppsa_train_checkpoint_method(&run->train, &run->config, &run->chosen));
+  BPPSA_TRY(bppsa_planner_choose(cli, &kind, run->device, &run->config, &run->chosen));
   BPPSA_TRY(bppsa_rnn_create(&run->config, run->device, &run->model));
   if (run->weights != NULL) {
     return bppsa_setup_model(cli, run->weights, run->model);

@@ -10,6 +10,7 @@
 typedef struct {
   bppsa_cli *cli;
   bppsa_recurrent_config config;
+  bppsa_chosen chosen; /* who chose its algorithm */
   bppsa_train_config train;
   bppsa_safetensors *weights; /* --weights, or NULL */
   bppsa_device *device;

@@ -253,6 +253,10 @@ static bppsa_status backward_layers(recurrent_network *n) {
       bppsa_recurrent_pass_down(n, l);
     }
   }
+  n->base.redone = 0;
+  for (int64_t l = 0; l < n->config.layers; ++l) {
+    n->base.redone += n->layers[l].scan != NULL ? n->layers[l].scan->redone : 0;
+  }
   n->backward_done = true;
   return BPPSA_OK;
 }
