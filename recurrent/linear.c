@@ -14,6 +14,7 @@ enum {
 /* How dw is cut: `tiles` of OUT_TILE rows, each summed over `parts` runs of `length` rows of x. */
 typedef struct {
   int64_t tiles, parts, length;
+  bool bias; /* db is wanted */
 } split;
 
 static split split_rows(const bppsa_linear *l) {
@@ -24,12 +25,21 @@ static split split_rows(const bppsa_linear *l) {
   s.parts = s.parts < blocks ? s.parts : blocks;
   s.parts = s.parts < 1 ? 1 : s.parts;
   s.length = (l->rows + s.parts - 1) / s.parts;
+  s.bias = true;
   return s;
 }
 
 /* Inputs that would leave most vector lanes empty: dw is summed transposed, with the outputs as lanes. */
 static bool is_narrow(const bppsa_linear *l) {
   return l->in < 8;
+}
+
+/* Rows whose dy and x stay in the first-level cache together; long runs where BLAS would take the product. */
+static int64_t run_of(const bppsa_linear *l) {
+  enum { RUN_BYTES = 1 << 15, LEAST = 64 };
+  const int64_t out = l->out < OUT_TILE ? l->out : OUT_TILE, row = (out + l->in) * (int64_t)bppsa_dtype_size(l->dtype);
+  const int64_t run = RUN_BYTES / row;
+  return l->in >= 4 * LEAST ? INT64_MAX : run < LEAST ? LEAST : run;
 }
 
 int64_t bppsa_linear_workspace(const bppsa_linear *l) {

@@ -234,8 +234,12 @@ static void layer_gradients(recurrent_network *n, int64_t l) {
   const bppsa_linear from_x = linear(n, rows, n->layers[l].input, out), from_h = linear(n, rows, c->hidden, out);
   bppsa_linear_weight_gradient(&from_x, n->pre, input, parameter(n, l, W_IH)->gradient.data, parameter(n, l, B_IH)->gradient.data,
                                n->sums);
+  const bppsa_view *b_ih = &parameter(n, l, B_IH)->gradient, *b_hh = &parameter(n, l, B_HH)->gradient;
   bppsa_linear_weight_gradient(&from_h, delta_h, n->layers[l].h, parameter(n, l, W_HH)->gradient.data,
-                               parameter(n, l, B_HH)->gradient.data, n->sums);
+                               n->cell->split ? b_hh->data : NULL, n->sums);
+  if (!n->cell->split) { /* both biases add to the same sum */
+    memcpy(b_hh->data, b_ih->data, bppsa_view_bytes(b_hh));
+  }
   if (c->input_gradients) {
     memcpy(offset(n, n->dh0, l * state), n->g, (size_t)(state * size_of(n)));
     if (l == 0) {
