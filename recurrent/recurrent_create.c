@@ -166,18 +166,20 @@ static bppsa_status make_scan(recurrent_network *n, int64_t l, const bppsa_devic
   return bppsa_scan_executor_create(plan, device, &n->layers[l].scan);
 }
 
-static int64_t largest_workspace(const recurrent_network *n) {
+/* Bytes of the weight gradients' parts: of W_ih and W_lin, which take turns, or of W_hh. -1: not in 64 bits. */
+static int64_t sums_bytes(const recurrent_network *n, bool hidden) {
   const bppsa_recurrent_config *c = &n->config;
   const int64_t rows = c->seq_len * c->batch, out = n->cell->gates * c->hidden;
-  const bppsa_linear uses[] = {{c->dtype, 1, rows, c->input, out},
-                               {c->dtype, 1, rows, c->hidden, out},
-                               {c->dtype, 1, c->loss_all ? rows : c->batch, c->hidden, c->classes}};
+  const bppsa_linear from_h = {c->dtype, 1, rows, c->hidden, out, c->batch};
+  const bppsa_linear uses[] = {{c->dtype, 1, rows, c->input, out, c->batch},
+                               from_h, /* the input of the layers above the first */
+                               {c->dtype, 1, c->loss_all ? rows : c->batch, c->hidden, c->classes, c->batch}};
   int64_t most = 0;
-  for (size_t i = 0; i < sizeof uses / sizeof *uses; ++i) {
+  for (size_t i = 0; !hidden && i < sizeof uses / sizeof *uses; ++i) {
     const int64_t bytes = bppsa_linear_workspace(&uses[i]);
     most = bytes < 0 || most < 0 ? -1 : bytes > most ? bytes : most;
   }
-  return most;
+  return hidden ? bppsa_linear_workspace(&from_h) : most;
 }
 
 /* What is done with every array of the network: counted, or allocated. *bytes: Σ so far. */
@@ -210,8 +212,8 @@ static bppsa_status visit_arrays(recurrent_network *n, bool scans, visit_fn visi
   const bppsa_cell *cell = n->cell;
   const int64_t steps = c->seq_len, batch = c->batch, hidden = c->hidden, gates = cell->gates * hidden;
   const int64_t widest = c->input > hidden ? c->input : hidden, most = gates > c->classes ? gates : c->classes;
-  const int64_t sums = largest_workspace(n);
-  if (sums < 0) {
+  const int64_t sums = sums_bytes(n, false), hidden_sums = sums_bytes(n, true);
+  if (sums < 0 || hidden_sums < 0) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "%s: the weight gradients' partial sums do not fit in 64 bits", cell->name);
   }
   for (int64_t l = 0; l < c->layers; ++l) {
@@ -243,7 +245,8 @@ static bppsa_status visit_arrays(recurrent_network *n, bool scans, visit_fn visi
       BPPSA_TRY(visit_array(n, visit, arrays[i].steps, arrays[i].rows, arrays[i].width, arrays[i].array, bytes));
     }
   }
-  return visit(&n->sums, sums, bytes);
+  BPPSA_TRY(visit(&n->sums, sums, bytes));
+  return visit(&n->hidden_sums, hidden_sums, bytes);
 }
 
 /* Refuses a network beyond its memory limit before anything large is allocated. */
@@ -334,16 +337,9 @@ void bppsa_recurrent_destroy(bppsa_model *model) {
   for (int64_t k = 0; n->columns != NULL && k < n->cell->matrices; ++k) {
     bppsa_free(n->columns[k]);
   }
-  void *const blocks[] = {n->layers, n->base.parameters,
-                          n->names,  n->columns,
-                          n->values, n->gradients,
-                          n->pre,    n->delta_h,
-                          n->g,      n->diagonal,
-                          n->logits, n->sums,
-                          n->dx,     n->dh0,
-                          n->bias,   n->w_t,
-                          n->w_hh_t, n->w_hh,
-                          n};
+  void *const blocks[] = {n->layers, n->base.parameters, n->names,  n->columns, n->values,      n->gradients, n->pre, n->delta_h,
+                          n->g,      n->diagonal,        n->logits, n->sums,    n->hidden_sums, n->dx,        n->dh0, n->bias,
+                          n->w_t,    n->w_hh_t,          n->w_hh,   n};
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; ++i) {
     bppsa_free(blocks[i]);
   }
