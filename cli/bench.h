@@ -6,6 +6,8 @@
  *              2·T·B·G·H·H to the layer below; not the input's gradient
  *   bytes      what has to move at least: forward reads x and writes h; backward what the plan's products read and write, and x, h
  *              and g once for the weight gradients; weights and caches are left out
+ *   peak       FLOP/s of independent multiply-adds on the same threads, measured before every point; a row's share of it counts the FLOP
+ *              above, not what vectors that are partly empty waste
  *   residual   max over the parameters of ‖g - ref‖ / (‖ref‖·ε·√T) against float64 sequential BP on the same weights, inputs and seed;
  *              below 30 is right. A parameter whose ‖ref‖ is below (smallest normal)/ε is compared absolutely: ‖g - ref‖ / (smallest normal · √T).
  */
@@ -61,11 +63,13 @@ typedef struct {
   bppsa_scan_algorithm algorithm;
   int64_t up_levels, chunks;
   double total_flops, critical_flops; /* of the scans of all layers: the whole batch, one sample's longest chain */
+  int64_t critical_steps;             /* products on that chain */
   double workspace;                   /* bytes of products held */
 } bppsa_bench_row;
 
 typedef struct {
   int64_t threads;
+  double peak;                            /* FLOP/s of the threads (core/peak.h) */
   double hidden_zeros, hidden_subnormals; /* fractions of the gradients of the top layer's hidden states, by the recurrence */
   bppsa_bench_row rows[BPPSA_BENCH_METHODS];
 } bppsa_bench_result;
@@ -126,6 +130,13 @@ bppsa_status bppsa_bench_show_table(bppsa_cli *cli, const bppsa_bench_point *poi
 bppsa_status bppsa_bench_verdict(const bppsa_bench_tally *tally, int64_t memory_limit);
 /* Counts a point's rows. */
 void bppsa_bench_tally_add(bppsa_bench_tally *tally, const bppsa_bench_result *result);
+/* How time, memory and the critical path grow along the rows of one B, by initialisation and method: [{"init","phase","method","points",
+ * "from","to","time_exponent","time_r2","memory_exponent","critical_steps_per_doubling"}]. time_exponent: the slope of the least-squares line
+ * through (log T, log median_s) over T >= 100, 1 is linear; time_r2 its coefficient of determination; memory_exponent likewise of
+ * memory_bytes; critical_steps_per_doubling: the slope of critical_steps over log2 T. Methods with fewer than three such points are
+ * left out. NULL when out of memory. */
+json_t *bppsa_bench_growth(const json_t *rows, int64_t batch);
+bppsa_status bppsa_bench_show_growth(bppsa_cli *cli, const json_t *growth);
 /* Limits and point from the options. */
 bppsa_status bppsa_bench_setup(const bppsa_cli *cli, bppsa_bench_point *point, bppsa_bench_limits *limits);
 /* Writes the document to --out (atomically) and prints it with --json. Releases it; NULL: there was no memory. */

@@ -48,6 +48,7 @@ static bppsa_status add_plan(const bppsa_recurrent_config *config, int64_t layer
   const double batch = (double)config->batch, flops = batch * (double)(totals->mm_flops + totals->mv_flops);
   row->total_flops += flops;
   row->critical_flops += (double)totals->critical_flops;
+  row->critical_steps += totals->critical_steps;
   row->workspace += config->backward == BPPSA_BACKWARD_SCAN ? (double)totals->workspace_bytes : 0;
   row->plan = config->backward == BPPSA_BACKWARD_SCAN;
   row->algorithm = chosen->algorithm; /* of the top layer, which comes last */

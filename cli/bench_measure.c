@@ -1,4 +1,4 @@
-/* One point: the reference, the models of all methods side by side, verification, then rounds A B C A B C .. of timing. */
+/* One point: the reference, the models of all methods side by side, verification, then rounds of timing in which the methods take turns. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,6 +7,7 @@
 
 #include "cli/bench.h"
 #include "core/alloc.h"
+#include "core/peak.h"
 #include "core/philox.h"
 #include "rnn/rnn.h"
 
@@ -22,7 +23,8 @@ typedef struct {
   void *x, *x64, *seed, *seed64;
   double *gradients; /* of the layers' parameters, one behind the other */
   double *logits;
-  double *times; /* [METHODS][repeats] */
+  int64_t repeats[BPPSA_BENCH_METHODS], most; /* timed passes of each method, and of the fastest */
+  double *times;                              /* [METHODS][most] */
   bppsa_model *models[BPPSA_BENCH_METHODS];
 } session;
 
@@ -233,19 +235,18 @@ static bppsa_status make_models(session *s) {
 
 /* ---- timing ---- */
 
-/* A pass by every method in turn; its times go to column `repeat`, or nowhere when that is negative. */
-static bppsa_status round_of_all(session *s, int64_t repeats, int64_t repeat) {
+/* Round `round` of `most`: a pass by every method whose turn it is, so that all of them spread evenly over the rounds. */
+static bppsa_status run_round(session *s, int64_t round) {
   for (int m = BPPSA_BENCH_BP; m < BPPSA_BENCH_METHODS; ++m) {
-    if (s->models[m] == NULL) {
+    const int64_t before = round * s->repeats[m] / s->most, after = (round + 1) * s->repeats[m] / s->most;
+    double forward_s, backward_s;
+    if (s->models[m] == NULL || before == after) {
       continue;
     }
-    double forward_s, backward_s;
     BPPSA_TRY(pass(s, s->models[m], &forward_s, &backward_s));
-    if (repeat >= 0) {
-      s->times[m * repeats + repeat] = backward_s;
-    }
-    if (repeat >= 0 && m == BPPSA_BENCH_BP) {
-      s->times[repeat] = forward_s; /* row BPPSA_BENCH_FORWARD */
+    s->times[m * s->most + before] = backward_s;
+    if (m == BPPSA_BENCH_BP) {
+      s->times[before] = forward_s; /* row BPPSA_BENCH_FORWARD */
     }
   }
   return BPPSA_OK;
@@ -256,28 +257,46 @@ static int compare(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
+/* Every method gets an equal share of the time, judged by a pass that also warms it up. */
+static bppsa_status share_time(session *s) {
+  int64_t methods = 0;
+  for (int m = BPPSA_BENCH_BP; m < BPPSA_BENCH_METHODS; ++m) {
+    methods += s->models[m] != NULL;
+  }
+  for (int m = BPPSA_BENCH_BP; m < BPPSA_BENCH_METHODS; ++m) {
+    double forward_s, backward_s;
+    if (s->models[m] == NULL) {
+      continue;
+    }
+    BPPSA_TRY(pass(s, s->models[m], &forward_s, &backward_s));
+    const double fits = s->limits->budget_s / (double)methods / fmax(forward_s + backward_s, 1e-6);
+    s->repeats[m] = s->limits->repeats > 0 ? s->limits->repeats
+                    : fits < LEAST_REPEATS ? LEAST_REPEATS
+                    : fits > MOST_REPEATS  ? MOST_REPEATS
+                                           : (int64_t)fits;
+    s->most = s->repeats[m] > s->most ? s->repeats[m] : s->most;
+  }
+  s->repeats[BPPSA_BENCH_FORWARD] = s->repeats[BPPSA_BENCH_BP];
+  return BPPSA_OK;
+}
+
 static bppsa_status time_methods(session *s) {
   const bppsa_bench_limits *limits = s->limits;
-  const double start = now();
-  BPPSA_TRY(round_of_all(s, 1, -1)); /* warm-up */
-  const double fits = limits->budget_s / fmax(now() - start, 1e-6);
-  const int64_t repeats = limits->repeats > 0    ? limits->repeats
-                          : fits < LEAST_REPEATS ? LEAST_REPEATS
-                          : fits > MOST_REPEATS  ? MOST_REPEATS
-                                                 : (int64_t)fits;
-  s->times = bppsa_calloc(BPPSA_BENCH_METHODS * repeats, sizeof *s->times);
+  BPPSA_TRY(share_time(s));
+  s->times = bppsa_calloc(BPPSA_BENCH_METHODS * s->most, sizeof *s->times);
   if (s->times == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  for (int64_t i = 0; i < repeats; ++i) {
+  for (int64_t i = 0; i < s->most; ++i) {
     if (limits->line != NULL && bppsa_progress_due(limits->line)) {
-      bppsa_progress_show(limits->line, "%s: round %" PRId64 " of %" PRId64, limits->label, i + 1, repeats);
+      bppsa_progress_show(limits->line, "%s: round %" PRId64 " of %" PRId64, limits->label, i + 1, s->most);
     }
-    BPPSA_TRY(round_of_all(s, repeats, i));
+    BPPSA_TRY(run_round(s, i));
   }
   for (int m = 0; m < BPPSA_BENCH_METHODS; ++m) {
     bppsa_bench_row *row = &s->result->rows[m];
-    double *times = s->times + m * repeats;
+    const int64_t repeats = s->repeats[m];
+    double *times = s->times + m * s->most;
     if (row->measured) {
       qsort(times, (size_t)repeats, sizeof *times, compare);
       row->min_s = times[0];
@@ -323,6 +342,7 @@ static bppsa_status measure(session *s) {
   BPPSA_TRY(make_reference(s));
   BPPSA_TRY(count_hidden(s));
   BPPSA_TRY(make_models(s));
+  s->result->peak = bppsa_peak_measure(s->device, c->dtype);
   return time_methods(s);
 }
 

@@ -200,6 +200,13 @@ static bppsa_status measure(bppsa_cli *cli, const bppsa_device *device, json_t *
     BPPSA_TRY(print_head(cli, device));
   }
   BPPSA_TRY(bppsa_bench_run(cli, device, cli->json ? NULL : bppsa_bench_show_table, rows, &tally));
+  json_t *growth = bppsa_bench_growth(rows, bppsa_bench_get_sweep(false)->batch);
+  if (!bppsa_json_put(document, "growth", growth)) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
+  }
+  if (!cli->json) {
+    BPPSA_TRY(bppsa_bench_show_growth(cli, growth));
+  }
   BPPSA_TRY(bppsa_bench_finish(cli, json_incref(document)));
   return bppsa_bench_verdict(&tally, 0);
 }

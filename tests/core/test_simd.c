@@ -289,6 +289,28 @@ static void check_largest(const bppsa_simd *kernels) {
   bppsa_free(xf);
 }
 
+/* The peak is as many FLOPs as a product can never exceed. */
+static void check_peak(const bppsa_simd *kernels) {
+  float single = 1;
+  double wide = 1;
+  const int64_t flops = kernels->f32.multiply_adds(10, &single);
+  assert_true(flops > 0 && flops == 2 * kernels->f64.multiply_adds(10, &wide));
+  double expected = 0; /* Σ over 12 chains of x -> 0.999 x + 1, from 1 .. 12 */
+  for (int chain = 1; chain <= 12; ++chain) {
+    double x = chain;
+    for (int r = 0; r < 10; ++r) {
+      x = x * 0.999 + 1;
+    }
+    expected += x;
+  }
+  assert_true(fabs((double)single - expected) < 1e-3 && fabs(wide - expected) < 1e-10);
+}
+
+static void test_peak(void **state) {
+  (void)state;
+  with_each(check_peak);
+}
+
 static void test_largest(void **state) {
   (void)state;
   with_each(check_largest);
@@ -342,7 +364,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_gemm),        cmocka_unit_test(test_gemm_order), cmocka_unit_test(test_tanh),
       cmocka_unit_test(test_elementwise), cmocka_unit_test(test_lines),      cmocka_unit_test(test_transpose),
-      cmocka_unit_test(test_largest),     cmocka_unit_test(test_matmul),     cmocka_unit_test(test_select),
+      cmocka_unit_test(test_largest),     cmocka_unit_test(test_peak),       cmocka_unit_test(test_matmul),
+      cmocka_unit_test(test_select),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
