@@ -14,6 +14,7 @@
 #ifndef BPPSA_CLI_BENCH_H
 #define BPPSA_CLI_BENCH_H
 
+#include "cli/canvas.h"
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "recurrent/recurrent.h"
@@ -133,10 +134,12 @@ void bppsa_bench_tally_add(bppsa_bench_tally *tally, const bppsa_bench_result *r
 /* How time, memory and the critical path grow along the rows of one B, by initialisation and method: [{"init","phase","method","points",
  * "from","to","time_exponent","time_r2","memory_exponent","critical_steps_per_doubling"}]. time_exponent: the slope of the least-squares line
  * through (log T, log median_s) over T >= 100, 1 is linear; time_r2 its coefficient of determination; memory_exponent likewise of
- * memory_bytes; critical_steps_per_doubling: the slope of critical_steps over log2 T. Methods with fewer than three such points are
+ * memory_bytes, where rows have them; critical_steps_per_doubling: the slope of critical_steps over log2 T. Methods with fewer than three such points are
  * left out. NULL when out of memory. */
 json_t *bppsa_bench_growth(const json_t *rows, int64_t batch);
 bppsa_status bppsa_bench_show_growth(bppsa_cli *cli, const json_t *growth);
+void bppsa_bench_growth_csv(const json_t *growth, bppsa_text *text);
+void bppsa_bench_growth_html(const json_t *growth, bppsa_text *text);
 /* Limits and point from the options. */
 bppsa_status bppsa_bench_setup(const bppsa_cli *cli, bppsa_bench_point *point, bppsa_bench_limits *limits);
 /* Writes the document to --out (atomically) and prints it with --json. Releases it; NULL: there was no memory. */

@@ -117,7 +117,7 @@ def rows_of(rival, times, document):
     residual, rows = rival.residual(), []
     for phase, method, column in (("forward", "forward", 0), ("backward", "bp", 1)):
         row = dict(next(r for r in document["rows"] if r["method"] == method))
-        for key in ("memory_bytes", "zeros", "subnormals", "hidden_zeros", "hidden_subnormals", "skipped"):
+        for key in ("memory_bytes", "zeros", "subnormals", "hidden_zeros", "hidden_subnormals", "skipped", "redone", "peak_fraction"):
             row.pop(key, None)
         seconds = [t[column] for t in times]
         row.update(method="pytorch", phase=phase, median_s=statistics.median(seconds), min_s=min(seconds), max_s=max(seconds),
@@ -164,6 +164,7 @@ def main():
             whole = document
             whole["device"]["pytorch"] = torch.__version__
             whole["rows"] = []
+            whole.pop("growth", None)  # of one point; bppsa figures fits the whole sweep
         whole["rows"] += rows
     if o.out:
         with open(o.out + ".part", "w") as file:
