@@ -163,6 +163,48 @@ static void test_tanh(void **state) {
   with_each(check_tanh);
 }
 
+static long double exact_sigmoid(long double x) {
+  return x < 0 ? expl(x) / (1 + expl(x)) : 1 / (1 + expl(-x));
+}
+
+static void check_sigmoid(const bppsa_simd *kernels) {
+  double worst_single = 0, worst = 0;
+  for (int64_t i = 0; i < 400000; ++i) {
+    const double x = ((double)i - 200000) * (i % 2 == 0 ? 4.3e-4 : 1e-5); /* ±86 and ±2 */
+    const float single = (float)x;
+    float y;
+    double z;
+    kernels->f32.sigmoid(1, &single, &y);
+    kernels->f64.sigmoid(1, &x, &z);
+    worst_single = fmax(worst_single, ulps((double)y, exact_sigmoid((long double)single), true));
+    worst = fmax(worst, ulps(z, exact_sigmoid((long double)x), false));
+  }
+  assert_true(worst_single <= 4);
+  assert_true(worst <= 4);
+  const double wide[] = {-700, -300, 300, 700};
+  for (size_t i = 0; i < sizeof wide / sizeof *wide; ++i) {
+    double z;
+    kernels->f64.sigmoid(1, wide + i, &z);
+    assert_true(ulps(z, exact_sigmoid((long double)wide[i]), false) <= 4);
+  }
+  const float edges[] = {0.0f, -0.0f, 100.0f, -100.0f, 1e30f, -1e30f, (float)INFINITY, (float)-INFINITY, (float)NAN};
+  const double edges64[] = {0.0, -0.0, 800.0, -800.0, 1e300, -1e300, INFINITY, -INFINITY, NAN};
+  const double expected[] = {0.5, 0.5, 1, 0, 1, 0, 1, 0, NAN};
+  enum { EDGES = sizeof edges / sizeof *edges };
+  float y[EDGES];
+  double z[EDGES];
+  kernels->f32.sigmoid(EDGES, edges, y);
+  kernels->f64.sigmoid(EDGES, edges64, z);
+  for (int i = 0; i < EDGES; ++i) {
+    assert_true(isnan(expected[i]) ? isnan(y[i]) && isnan(z[i]) : (double)y[i] == expected[i] && z[i] == expected[i]);
+  }
+}
+
+static void test_sigmoid(void **state) {
+  (void)state;
+  with_each(check_sigmoid);
+}
+
 static void check_elementwise(const bppsa_simd *kernels) {
   for (int64_t count = 1; count <= 70; ++count) {
     double *a = uniform(11, count, 1), *b = uniform(12, count, 1), *y = uniform(13, count, 1);
@@ -362,10 +404,10 @@ static void test_select(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_gemm),        cmocka_unit_test(test_gemm_order), cmocka_unit_test(test_tanh),
-      cmocka_unit_test(test_elementwise), cmocka_unit_test(test_lines),      cmocka_unit_test(test_transpose),
-      cmocka_unit_test(test_largest),     cmocka_unit_test(test_peak),       cmocka_unit_test(test_matmul),
-      cmocka_unit_test(test_select),
+      cmocka_unit_test(test_gemm),      cmocka_unit_test(test_gemm_order),  cmocka_unit_test(test_tanh),
+      cmocka_unit_test(test_sigmoid),   cmocka_unit_test(test_elementwise), cmocka_unit_test(test_lines),
+      cmocka_unit_test(test_transpose), cmocka_unit_test(test_largest),     cmocka_unit_test(test_peak),
+      cmocka_unit_test(test_matmul),    cmocka_unit_test(test_select),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
