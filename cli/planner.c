@@ -108,7 +108,7 @@ static bppsa_status fill(bppsa_view *view, bppsa_dtype dtype, int32_t ndim, cons
 
 /* The cost model's candidates, and chunks as many as keep the threads busy. */
 static bppsa_status try_all(contest *c, const bppsa_recurrent_config *config, bppsa_progress_line *line) {
-  const bppsa_scan_config asked = bppsa_recurrent_scan_config(config, 1, false, 0);
+  const bppsa_scan_config asked = bppsa_network_scan(c->kind, config, 0);
   const int64_t threads = bppsa_device_get_threads(c->device), busy[] = {threads, 2 * threads, 4 * threads};
   bppsa_recurrent_config tried = *config;
   bppsa_scan_config candidate;

@@ -7,10 +7,7 @@
 #ifndef BPPSA_CLI_PLANNER_H
 #define BPPSA_CLI_PLANNER_H
 
-#include "cli/command.h"
-#include "core/device.h"
-#include "core/model.h"
-#include "recurrent/recurrent.h"
+#include "cli/network_kind.h"
 
 #define BPPSA_REFUSE_HELP "refuse a network that needs more; 1024's multiples as 500K, 64M, 2G [3/4 of available memory]"
 
@@ -25,12 +22,6 @@ typedef enum {
 } bppsa_chosen;
 
 const char *bppsa_chosen_name(bppsa_chosen chosen); /* "option", "estimate", "measurement", "cache", "checkpoint" */
-
-/* A kind of network: its name in messages and how it is made. */
-typedef struct {
-  const char *name;
-  bppsa_status (*create)(const bppsa_recurrent_config *config, const bppsa_device *device, bppsa_model **model);
-} bppsa_network_kind;
 
 /* Who chooses in a configuration as the options have it: ESTIMATE where it says AUTO, OPTION otherwise. */
 bppsa_chosen bppsa_planner_chooser(const bppsa_recurrent_config *config);

@@ -108,7 +108,7 @@ static bppsa_status check_text(const bppsa_cli *cli, bppsa_option option, const 
 static bppsa_status read_metadata(const bppsa_cli *cli, const char *path, const bppsa_safetensors *file,
                                   bppsa_recurrent_config *config) {
   const char *nonlinearity = bppsa_safetensors_metadata(file, "nonlinearity");
-  if (nonlinearity != NULL) {
+  if (nonlinearity != NULL && bppsa_network_kind_of(cli)->nonlinearity) {
     const bool relu = strcmp(nonlinearity, "relu") == 0;
     if (!relu && strcmp(nonlinearity, "tanh") != 0) {
       return bppsa_fail(BPPSA_ERR_FORMAT, "%s: metadata nonlinearity is '%s', expected tanh or relu", path, nonlinearity);
@@ -138,10 +138,11 @@ static bppsa_status list_tensors(const bppsa_safetensors *file, bppsa_named_view
 
 static bppsa_status describe_weights(const bppsa_cli *cli, const char *path, const bppsa_safetensors *file,
                                      bppsa_recurrent_config *config) {
+  const bppsa_network_kind *kind = bppsa_network_kind_of(cli);
   bppsa_named_view *tensors = NULL;
   int64_t count = 0;
   BPPSA_TRY(list_tensors(file, &tensors, &count));
-  const bppsa_status status = bppsa_recurrent_infer(path, "rnn", 1, count, tensors, config);
+  const bppsa_status status = bppsa_recurrent_infer(path, kind->name, kind->gates, count, tensors, config);
   bppsa_free(tensors);
   BPPSA_TRY(status);
   BPPSA_TRY(check_integer(cli, BPPSA_OPTION_LAYERS, config->layers, path));

@@ -103,12 +103,9 @@ static void progress(void *context, const bppsa_progress *p) {
 
 static bppsa_status print_header(bppsa_train_run *run, const bppsa_train_start *start) {
   const bppsa_recurrent_config *c = &run->config;
-  char method[BPPSA_METHOD_TEXT];
+  char method[BPPSA_METHOD_TEXT], network[BPPSA_NETWORK_TEXT];
   bppsa_cli *cli = run->cli;
-  BPPSA_TRY(bppsa_cli_print(
-      cli, "model      rnn: T %" PRId64 ", B %" PRId64 ", I %" PRId64 ", H %" PRId64 ", layers %" PRId64 ", %s, loss %s\n",
-      c->seq_len, c->batch, c->input, c->hidden, c->layers, bppsa_nonlinearity_name(c->nonlinearity),
-      bppsa_loss_name(c->loss_all)));
+  BPPSA_TRY(bppsa_cli_print(cli, "model      %s\n", bppsa_network_text(run->kind, c, network, sizeof network)));
   BPPSA_TRY(bppsa_cli_print(cli, "weights    %" PRId64 " parameters, %s, init %s, seed %" PRIu64 "\n",
                             parameter_total(run->model), bppsa_dtype_name(c->dtype), init_name(run), run->train.seed));
   BPPSA_TRY(bppsa_cli_print(cli, "data       %s: %" PRId64 " samples to train on, %" PRId64 " held out\n",
@@ -203,7 +200,9 @@ static json_t *config_json(const bppsa_train_run *run) {
   ok = ok && bppsa_json_put_integer(object, "hidden", c->hidden);
   ok = ok && bppsa_json_put_integer(object, "layers", c->layers);
   ok = ok && bppsa_json_put_integer(object, "classes", c->classes);
-  ok = ok && bppsa_json_put_text(object, "nonlinearity", bppsa_nonlinearity_name(c->nonlinearity));
+  if (run->kind->nonlinearity) {
+    ok = ok && bppsa_json_put_text(object, "nonlinearity", bppsa_nonlinearity_name(c->nonlinearity));
+  }
   ok = ok && bppsa_json_put_text(object, "loss", bppsa_loss_name(c->loss_all));
   ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(c->dtype));
   ok = ok && bppsa_json_put_text(object, "init", init_name(run));
@@ -250,7 +249,7 @@ static json_t *final_json(const bppsa_train_run *run) {
 
 json_t *bppsa_train_report_json(bppsa_train_run *run) {
   json_t *object = json_object();
-  bool ok = object != NULL && bppsa_json_put_text(object, "model", "rnn");
+  bool ok = object != NULL && bppsa_json_put_text(object, "model", run->kind->name);
   ok = ok && bppsa_json_put_integer(object, "parameters", parameter_total(run->model));
   ok = ok && bppsa_json_put(object, "config", config_json(run));
   ok = ok && bppsa_json_put_integer(object, "steps", run->result.steps);

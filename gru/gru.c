@@ -1,6 +1,7 @@
 /* The GRU cell: its table. */
 #include "gru/gru.h"
 
+#include "core/alloc.h"
 #include "recurrent/cell.h"
 
 #define BPPSA_REAL 32
