@@ -15,7 +15,7 @@
 #define BPPSA_CLI_BENCH_H
 
 #include "cli/canvas.h"
-#include "cli/command.h"
+#include "cli/network_kind.h"
 #include "cli/progress.h"
 #include "recurrent/recurrent.h"
 #include "train/dataset.h"
@@ -32,12 +32,13 @@ typedef enum {
 
 #define BPPSA_BENCH_RESIDUAL 30.0 /* a row is right below it */
 
-/* One network. The configuration's backward and algorithm are set per method; its up_levels and chunks serve blelloch and chunked. */
+/* One network of a kind. The configuration's backward and algorithm are set per method; its up_levels and chunks serve blelloch and chunked. */
 typedef struct {
+  const bppsa_network_kind *kind;
   bppsa_recurrent_config config;
   bppsa_init init;
   uint64_t seed;
-  const char *data;                          /* as --data */
+  const char *data;                          /* as --data; NULL: uniform noise of variance 1, of any input size */
   bool (*wanted)(bppsa_bench_method method); /* NULL: every method; forward and bp are always measured */
 } bppsa_bench_point;
 
@@ -55,6 +56,7 @@ typedef struct {
   char reason[160]; /* why it was skipped */
   int64_t memory;   /* bytes: held by the model when measured, otherwise what it would need at least */
   double median_s, min_s, max_s;
+  double forward_s; /* median of the forward passes in front of this method's backward passes */
   int64_t repeats;
   double residual;
   double flops, bytes;
@@ -92,12 +94,10 @@ void bppsa_bench_count_view(const bppsa_view *view, bppsa_bench_count *count);
 /* The residual of one tensor against `reference` (float64, as many values); infinite when a value is not finite. */
 double bppsa_bench_residual(const bppsa_view *found, const double *reference, int64_t steps);
 /* Adds FLOP and bytes, and for methods with a plan what is known of it. */
-bppsa_status bppsa_bench_costs(const bppsa_recurrent_config *config, bppsa_bench_method method, bppsa_bench_row *row);
+bppsa_status bppsa_bench_costs(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, bppsa_bench_method method,
+                               bppsa_bench_row *row);
 /* The configuration a method runs with. */
 bppsa_recurrent_config bppsa_bench_config(const bppsa_recurrent_config *config, bppsa_bench_method method);
-/* Gradients of the top layer's hidden states by the linear scan, counted. x: [T,B,I], seed as backward_layers takes it. */
-bppsa_status bppsa_bench_hidden(const bppsa_bench_point *point, const bppsa_device *device, const bppsa_view *x,
-                                const bppsa_view *seed, bppsa_bench_count *count);
 
 /* ---- sweeps, and what is printed (bench_report.c) ---- */
 
@@ -108,10 +108,10 @@ typedef struct {
   int64_t seq_len, batch; /* the T of the batches, the B of the lengths */
 } bppsa_bench_sweep;
 
-/* The points of tables 4 and 5, or a small sweep. */
+/* The points of tables 4 and 5 (RNN), or a small sweep. */
 const bppsa_bench_sweep *bppsa_bench_get_sweep(bool quick);
 
-/* Runs what the options of `bench rnn` ask for and appends a JSON object a row to `rows`; *failed counts the rows whose residual is
+/* Runs what the options of `bench rnn` or `bench gru` ask for and appends a JSON object a row to `rows`; *failed counts the rows whose residual is
  * not below 30, *measured those that were measured, *needed is the least memory any point needs. show is called after every point and may be NULL. */
 typedef struct {
   int64_t failed, measured, needed;

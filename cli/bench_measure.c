@@ -9,7 +9,6 @@
 #include "core/alloc.h"
 #include "core/peak.h"
 #include "core/philox.h"
-#include "rnn/rnn.h"
 
 enum { LEAST_REPEATS = 3, MOST_REPEATS = 1001, HEAD_PARAMETERS = 2, SEED_STREAM = BPPSA_STREAM_TEST + 100 };
 
@@ -24,7 +23,7 @@ typedef struct {
   double *gradients; /* of the layers' parameters, one behind the other */
   double *logits;
   int64_t repeats[BPPSA_BENCH_METHODS], most; /* timed passes of each method, and of the fastest */
-  double *times;                              /* [METHODS][most] */
+  double *times; /* [2][METHODS][most]: of the phase a row is of, and of the forward pass before it */
   bppsa_model *models[BPPSA_BENCH_METHODS];
 } session;
 
@@ -77,7 +76,12 @@ static bppsa_status make_inputs(session *s) {
     s->indices[i] = i;
   }
   const bppsa_view x = x_view(s, false), wide = x_view(s, true), seed = seed_view(s, false), seed64 = seed_view(s, true);
-  BPPSA_TRY(bppsa_dataset_fill(s->data, s->device, c->batch, s->indices, &x, NULL));
+  if (s->data != NULL) {
+    BPPSA_TRY(bppsa_dataset_fill(s->data, s->device, c->batch, s->indices, &x, NULL));
+  }
+  for (int64_t i = 0; s->data == NULL && i < bppsa_view_count(&x); ++i) {
+    bppsa_view_set(&x, i, sqrt(3) * (2 * bppsa_random_double(s->point->seed, SEED_STREAM + 1, (uint64_t)i) - 1));
+  }
   BPPSA_TRY(bppsa_view_convert(&x, &wide));
   for (int64_t i = 0; i < bppsa_view_count(&seed); ++i) {
     const double uniform = bppsa_random_double(s->point->seed, SEED_STREAM, (uint64_t)i);
@@ -123,7 +127,7 @@ static bppsa_status make_reference(session *s) {
   bppsa_recurrent_config config = bppsa_bench_config(&s->point->config, BPPSA_BENCH_BP);
   config.dtype = BPPSA_F64;
   bppsa_model *model = NULL;
-  BPPSA_TRY(bppsa_rnn_create(&config, s->device, &model));
+  BPPSA_TRY(s->point->kind->create(&config, s->device, &model));
   const bppsa_status status = run_reference(s, model);
   bppsa_model_destroy(model);
   return status;
@@ -132,9 +136,10 @@ static bppsa_status make_reference(session *s) {
 /* ---- which methods fit ---- */
 
 /* Bytes a model needs at least: h of every layer, pre, g and the Jacobians' columns, and the products its plans hold. */
-static double least_memory(const bppsa_recurrent_config *c, double workspace) {
+static double least_memory(const bppsa_network_kind *kind, const bppsa_recurrent_config *c, double workspace) {
   const bool scan = c->backward == BPPSA_BACKWARD_SCAN;
-  const double steps = (double)(c->layers + 2 + scan) * (double)c->hidden + (double)(c->loss_all ? c->classes : 0);
+  const int64_t vectors = c->layers + 1 + kind->gates + (scan ? kind->matrices + kind->diagonal : 0);
+  const double steps = (double)vectors * (double)c->hidden + (double)(c->loss_all ? c->classes : 0);
   return (double)bppsa_dtype_size(c->dtype) * ((double)c->seq_len + 1) * (double)c->batch * steps + workspace;
 }
 
@@ -154,7 +159,7 @@ static void refuse(bppsa_bench_row *row, double held, double limit) {
 static bppsa_status admit(session *s) {
   bppsa_recurrent_config reference = bppsa_bench_config(&s->point->config, BPPSA_BENCH_BP);
   reference.dtype = BPPSA_F64;
-  const double limit = (double)s->limits->memory_limit, wide = least_memory(&reference, 0);
+  const double limit = (double)s->limits->memory_limit, wide = least_memory(s->point->kind, &reference, 0);
   double held = 0;
   for (int m = 0; m < BPPSA_BENCH_METHODS; ++m) {
     bppsa_bench_row *row = &s->result->rows[m];
@@ -162,14 +167,14 @@ static bppsa_status admit(session *s) {
       continue;
     }
     const bppsa_recurrent_config config = bppsa_bench_config(&s->point->config, (bppsa_bench_method)m);
-    BPPSA_TRY(bppsa_bench_costs(&config, (bppsa_bench_method)m, row));
-    const double need = fmax(least_memory(&config, row->workspace), wide);
+    BPPSA_TRY(bppsa_bench_costs(s->point->kind, &config, (bppsa_bench_method)m, row));
+    const double need = fmax(least_memory(s->point->kind, &config, row->workspace), wide);
     row->memory = whole(need);
     row->measured = held + need <= limit;
     if (!row->measured) {
       refuse(row, held, limit);
     } else if (m != BPPSA_BENCH_FORWARD) {
-      held += least_memory(&config, row->workspace);
+      held += least_memory(s->point->kind, &config, row->workspace);
     }
   }
   return BPPSA_OK;
@@ -224,7 +229,7 @@ static bppsa_status make_models(session *s) {
     }
     const int64_t before = bppsa_alloc_live_bytes();
     const bppsa_recurrent_config config = bppsa_bench_config(&s->point->config, (bppsa_bench_method)m);
-    BPPSA_TRY(bppsa_rnn_create(&config, s->device, &s->models[m]));
+    BPPSA_TRY(s->point->kind->create(&config, s->device, &s->models[m]));
     row->memory = bppsa_alloc_live_bytes() - before;
     BPPSA_TRY(bppsa_recurrent_init(s->models[m], s->point->init, s->point->seed));
     BPPSA_TRY(verify_backward(s, (bppsa_bench_method)m));
@@ -245,6 +250,7 @@ static bppsa_status run_round(session *s, int64_t round) {
     }
     BPPSA_TRY(pass(s, s->models[m], &forward_s, &backward_s));
     s->times[m * s->most + before] = backward_s;
+    s->times[(BPPSA_BENCH_METHODS + m) * s->most + before] = forward_s;
     if (m == BPPSA_BENCH_BP) {
       s->times[before] = forward_s; /* row BPPSA_BENCH_FORWARD */
     }
@@ -255,6 +261,12 @@ static bppsa_status run_round(session *s, int64_t round) {
 static int compare(const void *a, const void *b) {
   const double x = *(const double *)a, y = *(const double *)b;
   return (x > y) - (x < y);
+}
+
+/* Sorts the times. */
+static double median(double *times, int64_t count) {
+  qsort(times, (size_t)count, sizeof *times, compare);
+  return 0.5 * (times[(count - 1) / 2] + times[count / 2]);
 }
 
 /* Every method gets an equal share of the time, judged by a pass that also warms it up. */
@@ -283,7 +295,7 @@ static bppsa_status share_time(session *s) {
 static bppsa_status time_methods(session *s) {
   const bppsa_bench_limits *limits = s->limits;
   BPPSA_TRY(share_time(s));
-  s->times = bppsa_calloc(BPPSA_BENCH_METHODS * s->most, sizeof *s->times);
+  s->times = bppsa_calloc(2 * BPPSA_BENCH_METHODS * s->most, sizeof *s->times);
   if (s->times == NULL) {
     return BPPSA_ERR_MEMORY;
   }
@@ -298,10 +310,10 @@ static bppsa_status time_methods(session *s) {
     const int64_t repeats = s->repeats[m];
     double *times = s->times + m * s->most;
     if (row->measured) {
-      qsort(times, (size_t)repeats, sizeof *times, compare);
+      row->median_s = median(times, repeats);
       row->min_s = times[0];
       row->max_s = times[repeats - 1];
-      row->median_s = 0.5 * (times[(repeats - 1) / 2] + times[repeats / 2]);
+      row->forward_s = m == BPPSA_BENCH_FORWARD ? row->median_s : median(s->times + (BPPSA_BENCH_METHODS + m) * s->most, repeats);
       row->repeats = repeats;
     }
   }
@@ -312,10 +324,33 @@ static bppsa_status time_methods(session *s) {
 
 static bppsa_status count_hidden(session *s) {
   const bppsa_view x = x_view(s, false), seed = seed_view(s, false);
+  bppsa_model *model = s->models[BPPSA_BENCH_BP];
   bppsa_bench_count count = {0};
-  BPPSA_TRY(bppsa_bench_hidden(s->point, s->device, &x, &seed, &count));
+  bppsa_view gradients;
+  BPPSA_TRY(bppsa_recurrent_forward_layers(model, &x, NULL));
+  BPPSA_TRY(bppsa_recurrent_hidden_gradients(model, &seed, &gradients));
+  bppsa_bench_count_view(&gradients, &count);
   s->result->hidden_zeros = count.zeros / count.all;
   s->result->hidden_subnormals = count.subnormals / count.all;
+  return BPPSA_OK;
+}
+
+/* The data set, unless the input is noise. */
+static bppsa_status open_data(session *s) {
+  const bppsa_recurrent_config *c = &s->point->config;
+  if (s->point->data == NULL) {
+    return BPPSA_OK;
+  }
+  bppsa_dataset_options options = bppsa_dataset_options_default();
+  options.samples = strcmp(s->point->data, "bitstream") == 0 ? c->batch : 0;
+  options.seq_len = c->seq_len;
+  options.seed = s->point->seed;
+  BPPSA_TRY(bppsa_cli_input(bppsa_dataset_create(s->point->data, &options, &s->data)));
+  if (s->data->samples < c->batch) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "--batch: %" PRId64 ", more than the %" PRId64 " samples of --data, expected at most that many", c->batch,
+                      s->data->samples);
+  }
   return BPPSA_OK;
 }
 
@@ -328,20 +363,11 @@ static bppsa_status measure(session *s) {
   if (s->limits->line != NULL) {
     bppsa_progress_show(s->limits->line, "%s: verifying", s->limits->label);
   }
-  bppsa_dataset_options options = bppsa_dataset_options_default();
-  options.samples = strcmp(s->point->data, "bitstream") == 0 ? c->batch : 0;
-  options.seq_len = c->seq_len;
-  options.seed = s->point->seed;
-  BPPSA_TRY(bppsa_cli_input(bppsa_dataset_create(s->point->data, &options, &s->data)));
-  if (s->data->samples < c->batch) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT,
-                      "--batch: %" PRId64 ", more than the %" PRId64 " samples of --data, expected at most that many", c->batch,
-                      s->data->samples);
-  }
+  BPPSA_TRY(open_data(s));
   BPPSA_TRY(make_inputs(s));
   BPPSA_TRY(make_reference(s));
-  BPPSA_TRY(count_hidden(s));
   BPPSA_TRY(make_models(s));
+  BPPSA_TRY(count_hidden(s));
   s->result->peak = bppsa_peak_measure(s->device, c->dtype);
   return time_methods(s);
 }

@@ -43,7 +43,9 @@ static bool put_point(json_t *object, const bppsa_bench_point *point, const bpps
   ok = ok && bppsa_json_put_integer(object, "threads", result->threads);
   ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(c->dtype));
   ok = ok && bppsa_json_put_text(object, "init", init_name(point->init));
-  ok = ok && bppsa_json_put_text(object, "nonlinearity", bppsa_nonlinearity_name(c->nonlinearity));
+  if (point->kind->nonlinearity) {
+    ok = ok && bppsa_json_put_text(object, "nonlinearity", bppsa_nonlinearity_name(c->nonlinearity));
+  }
   return ok && bppsa_json_put_text(object, "loss", bppsa_loss_name(c->loss_all));
 }
 
@@ -88,6 +90,9 @@ static json_t *row_json(const bppsa_bench_point *point, const bppsa_bench_result
     ok = ok && bppsa_json_put_integer(object, "redone", row->redone);
     ok = ok && bppsa_json_put_real(object, "hidden_zeros", result->hidden_zeros);
     ok = ok && bppsa_json_put_real(object, "hidden_subnormals", result->hidden_subnormals);
+  }
+  if (method != BPPSA_BENCH_FORWARD && row->measured) {
+    ok = ok && bppsa_json_put_real(object, "forward_s", row->forward_s);
   }
   if (row->plan) {
     ok = ok && put_plan(object, row);
@@ -200,6 +205,14 @@ bppsa_status bppsa_bench_show_table(bppsa_cli *cli, const bppsa_bench_point *poi
   if (!bp->measured) {
     return BPPSA_OK;
   }
+  BPPSA_TRY(bppsa_cli_print(cli, "  forward pass in front of each, over bp's:"));
+  for (int m = BPPSA_BENCH_BP + 1; m < BPPSA_BENCH_METHODS; ++m) {
+    if (result->rows[m].measured) {
+      BPPSA_TRY(bppsa_cli_print(cli, "  %s %+.1f %%", bppsa_bench_method_name((bppsa_bench_method)m),
+                                100 * (result->rows[m].forward_s / bp->forward_s - 1)));
+    }
+  }
+  BPPSA_TRY(bppsa_cli_print(cli, "\n"));
   return bppsa_cli_print(cli,
                          "  %% of the threads' peak of %.0f GFLOP/s, measured here; gradients of the hidden states: %.3g %% "
                          "zeros, %.3g %% subnormals; of the parameters (bp): %.3g %% zeros, "

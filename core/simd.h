@@ -43,7 +43,7 @@ extern "C" {
     void (*tanh_delta)(int64_t count, const real *h, const real *g, real *y); /* y = (1 - h²) g */                                  \
     void (*sigmoid)(int64_t count, const real *x, real *y); /* y = 1 / (1 + e^-x): at most 4 ulp, NaN stays NaN */                   \
     /* The elementwise part of a GRU's step (gru/gru.h), one pass over memory. pre, delta_x, delta_h [rows][3][n]; saved          \
-     * [rows][4][n]: on entry to forward the recurrent products of r, z and m, then r, z, m, n; the rest [rows][n]. */  \
+     * [rows][4][n]: on entry to forward the recurrent products of r, z and m, then r, 1 - z, m, n; the rest [rows][n]. */  \
     void (*gru_forward)(int64_t rows, int64_t n, const real *pre, const real *before, real *saved, real *h);                         \
     /* delta_x, delta_h from g; and unless carried is NULL z g into it, or added to it */                                            \
     void (*gru_backward)(int64_t rows, int64_t n, const real *saved, const real *before, const real *g, real *delta_x,               \

@@ -390,8 +390,8 @@ static bppsa_status backward(bppsa_model *model, const bppsa_view *seed) {
   return backward_layers(n);
 }
 
-bppsa_status bppsa_recurrent_backward_layers(bppsa_model *model, const bppsa_view *seed) {
-  recurrent_network *n = (recurrent_network *)model;
+/* The gradient of the top layer's last states, or of all of them, -> g of the top layer. */
+static bppsa_status seed_layers(recurrent_network *n, const bppsa_view *seed) {
   const bppsa_recurrent_config *c = &n->config;
   BPPSA_TRY(check_forward_was_run(n));
   const int64_t all[] = {c->seq_len, n->batch, c->hidden};
@@ -400,7 +400,23 @@ bppsa_status bppsa_recurrent_backward_layers(bppsa_model *model, const bppsa_vie
   const int64_t rows = head_rows(n, &first);
   memset(n->g, 0, (size_t)(n->batch * c->hidden * size_of(n))); /* u_0 = 0 */
   memcpy(offset(n, n->g, first), seed->data, (size_t)(rows * c->hidden * size_of(n)));
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_recurrent_backward_layers(bppsa_model *model, const bppsa_view *seed) {
+  recurrent_network *n = (recurrent_network *)model;
+  BPPSA_TRY(seed_layers(n, seed));
   return backward_layers(n);
+}
+
+bppsa_status bppsa_recurrent_hidden_gradients(bppsa_model *model, const bppsa_view *seed, bppsa_view *gradients) {
+  recurrent_network *n = (recurrent_network *)model;
+  const bppsa_recurrent_config *c = &n->config;
+  BPPSA_TRY(seed_layers(n, seed));
+  BPPSA_TRY(bppsa_recurrent_layer_backward(n, c->layers - 1));
+  const int64_t shape[] = {c->seq_len, n->batch, c->hidden};
+  *gradients = bppsa_view_make(offset(n, n->g, n->batch * c->hidden), c->dtype, 3, shape);
+  return BPPSA_OK;
 }
 
 static bppsa_status input_gradients(bppsa_model *model, bppsa_view *x, bppsa_view *h0) {

@@ -71,6 +71,9 @@ bppsa_scan_config bppsa_recurrent_scan_config(const bppsa_recurrent_config *conf
  * ERR_SHAPE; ERR_ARGUMENT: backward without forward. */
 bppsa_status bppsa_recurrent_forward_layers(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0);
 bppsa_status bppsa_recurrent_backward_layers(bppsa_model *model, const bppsa_view *seed);
+/* The gradients of the top layer's states h_1 .. h_T, *gradients [T,b,H] (borrowed, until the next pass), for a seed as above. Sets no parameter's
+ * gradient. ERR_SHAPE; ERR_ARGUMENT: no forward pass precedes it. */
+bppsa_status bppsa_recurrent_hidden_gradients(bppsa_model *model, const bppsa_view *seed, bppsa_view *gradients);
 
 /* Fills the parameters. DEFAULT: PyTorch's module defaults, U(-1/√H, 1/√H) everywhere. ORTHOGONAL: in addition each H x H block
  * of W_hh is a random orthogonal matrix. Deterministic in seed; the same numbers in f32 (rounded) and f64. ERR_MEMORY. */

@@ -174,7 +174,8 @@ static void test_memory_limit(void **state) {
 /* Rows that fail their check are marked, counted and end the program with 1. */
 static void test_failed_rows(void **state) {
   (void)state;
-  const bppsa_bench_point point = {.config = bppsa_recurrent_config_default(), .data = "bitstream"};
+  const bppsa_bench_point point = {
+      .kind = bppsa_network_kind_find("rnn"), .config = bppsa_recurrent_config_default(), .data = "bitstream"};
   bppsa_bench_result result = {.threads = 1};
   for (int m = 0; m < BPPSA_BENCH_METHODS; ++m) {
     result.rows[m] =
@@ -272,8 +273,8 @@ static void test_crossover(void **state) {
 
 static void test_wrong_requests(void **state) {
   (void)state;
-  assert_fails(2, "bench: benchmark missing, expected rnn or crossover", "bench");
-  assert_fails(2, "unknown benchmark 'rnm', expected rnn or crossover; did you mean rnn?", "bench rnm");
+  assert_fails(2, "bench: benchmark missing, expected rnn, gru or crossover", "bench");
+  assert_fails(2, "unknown benchmark 'rnm', expected rnn, gru or crossover; did you mean rnn?", "bench rnm");
   assert_fails(2, "--repeats: '0'", "bench rnn --repeats 0");
   assert_fails(2, "--memory-limit: '5X', expected a number of bytes", "bench rnn --memory-limit 5X");
   assert_fails(2, "--memory-limit: '0'", "bench rnn --memory-limit 0");

@@ -23,7 +23,7 @@ static void test_commands(void **state) {
   assert_fails(2, "train: model missing, expected rnn", "train");
   assert_fails(2, "train: model missing, expected rnn", "train --seq-len 5");
   assert_fails(2, "train: unknown model 'lstm', expected rnn or gru", "train lstm");
-  assert_fails(2, "train: unknown model 'rn', expected rnn; did you mean rnn?", "train rn");
+  assert_fails(2, "train: unknown model 'rn', expected rnn or gru; did you mean rnn?", "train rn");
   assert_fails(2, "data: unknown data set 'irmas', expected bitstream", "data irmas");
   assert_fails(2, "'rnn': unexpected argument of 'doctor'", "doctor rnn");
   assert_fails(2, "--hiden: unknown option, expected one that bppsa train rnn --help lists; did you mean --hidden?",
