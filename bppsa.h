@@ -2,6 +2,9 @@
 #ifndef BPPSA_H
 #define BPPSA_H
 
+#include "audio/audio.h"
+#include "audio/mfcc.h"
+#include "audio/wav.h"
 #include "core/alloc.h"
 #include "core/blas.h"
 #include "core/buffer.h"
