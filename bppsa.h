@@ -3,6 +3,8 @@
 #define BPPSA_H
 
 #include "audio/audio.h"
+#include "audio/features.h"
+#include "audio/instruments.h"
 #include "audio/mfcc.h"
 #include "audio/wav.h"
 #include "core/alloc.h"

@@ -13,6 +13,8 @@ static const bppsa_option_use uses[] = {{.option = BPPSA_OPTION_LAYERS},
                                         {.option = BPPSA_OPTION_LOSS},
                                         {.option = BPPSA_OPTION_INIT},
                                         {.option = BPPSA_OPTION_DATA},
+                                        {.option = BPPSA_OPTION_SET},
+                                        {.option = BPPSA_OPTION_PADDING},
                                         {.option = BPPSA_OPTION_SAMPLES},
                                         {.option = BPPSA_OPTION_SEQ_LEN},
                                         {.option = BPPSA_OPTION_BATCH},
@@ -112,7 +114,7 @@ static bppsa_status setup_training(const bppsa_cli *cli, bppsa_train_config *tra
 }
 
 static bppsa_status setup_data(const bppsa_cli *cli, bppsa_train_run *run) {
-  BPPSA_TRY(bppsa_setup_dataset(cli, run->config.loss_all, &run->dataset));
+  BPPSA_TRY(bppsa_setup_dataset(cli, run->device, run->config.loss_all, &run->dataset));
   BPPSA_TRY(bppsa_split_make(run->dataset->samples, run->train.validation, &run->split));
   if (run->train.batch > run->split.train) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
