@@ -5,8 +5,9 @@
 
 #include "audio/libraries.h"
 #include "core/alloc.h"
+#include "core/simd.h"
 
-enum { BANDS = BPPSA_MEL_BANDS };
+enum { BANDS = BPPSA_MEL_BANDS, GROUP = 4 }; /* GROUP: frames whose bands are summed side by side */
 #define LEAST_POWER 1e-10
 #define RANGE_DB 80.0
 #define NO_VARIANCE 1e-9 /* dB */
@@ -32,9 +33,10 @@ struct bppsa_mfcc_plan {
 
 struct bppsa_mfcc_workspace {
   bppsa_fft *fft;
+  double *signal;   /* samples, with half a window of padding at both ends */
   double *frame;    /* size n_fft */
   double *spectrum; /* [bins][2] */
-  double *power;    /* size bins */
+  double *power;    /* [GROUP][bins] */
   double *mel;      /* [frames][BANDS]: powers, then dB */
   double *cepstrum; /* [frames][features] */
   double *moments;  /* [2][features] */
@@ -167,14 +169,15 @@ bppsa_status bppsa_mfcc_workspace_create(const bppsa_mfcc_plan *plan, bppsa_mfcc
   if (made == NULL) {
     return BPPSA_ERR_MEMORY;
   }
+  made->signal = bppsa_calloc(plan->samples + plan->config.n_fft, sizeof(double));
   made->frame = bppsa_calloc(plan->config.n_fft, sizeof(double));
   made->spectrum = bppsa_calloc(2 * plan->bins, sizeof(double));
-  made->power = bppsa_calloc(plan->bins, sizeof(double));
+  made->power = bppsa_calloc(plan->bins * GROUP, sizeof(double));
   made->mel = bppsa_calloc(plan->frames * BANDS, sizeof(double));
   made->cepstrum = bppsa_calloc(plan->frames * plan->features, sizeof(double));
   made->moments = bppsa_calloc(2 * plan->features, sizeof(double));
-  const bool got = made->frame != NULL && made->spectrum != NULL && made->power != NULL && made->mel != NULL &&
-                   made->cepstrum != NULL && made->moments != NULL;
+  const bool got = made->signal != NULL && made->frame != NULL && made->spectrum != NULL && made->power != NULL &&
+                   made->mel != NULL && made->cepstrum != NULL && made->moments != NULL;
   const bppsa_status status = got ? bppsa_fft_create(plan->config.n_fft, &made->fft) : BPPSA_ERR_MEMORY;
   if (status != BPPSA_OK) {
     bppsa_mfcc_workspace_destroy(made);
@@ -187,6 +190,7 @@ bppsa_status bppsa_mfcc_workspace_create(const bppsa_mfcc_plan *plan, bppsa_mfcc
 void bppsa_mfcc_workspace_destroy(bppsa_mfcc_workspace *w) {
   if (w != NULL) {
     bppsa_fft_destroy(w->fft);
+    bppsa_free(w->signal);
     bppsa_free(w->frame);
     bppsa_free(w->spectrum);
     bppsa_free(w->power);
@@ -199,57 +203,47 @@ void bppsa_mfcc_workspace_destroy(bppsa_mfcc_workspace *w) {
 
 /* ---- execution ---- */
 
-/* Sample t of the padded signal, t from -n_fft/2 to samples + n_fft/2: more than half a window of samples makes one mirror enough. */
-static double padded(const bppsa_mfcc_plan *plan, const float *samples, int64_t stride, int64_t t) {
-  const int64_t n = plan->samples;
-  if (t >= 0 && t < n) {
-    return (double)samples[t * stride];
+/* The samples in float64, half a window of padding at both ends: more than half a window of samples makes one mirror enough. */
+static void pad_signal(const bppsa_mfcc_plan *plan, const float *samples, int64_t stride, double *signal) {
+  const int64_t n = plan->samples, half = plan->config.n_fft / 2;
+  for (int64_t t = 0; t < n; ++t) {
+    signal[half + t] = (double)samples[t * stride];
   }
-  if (plan->padding == BPPSA_PADDING_CONSTANT) {
-    return 0;
+  const bool reflect = plan->padding == BPPSA_PADDING_REFLECT;
+  for (int64_t i = 1; i <= half; ++i) {
+    signal[half - i] = reflect ? signal[half + i] : 0;
+    signal[half + n - 1 + i] = reflect ? signal[half + n - 1 - i] : 0;
   }
-  const int64_t mirrored = t < 0 ? -t : 2 * (n - 1) - t;
-  return (double)samples[mirrored * stride];
 }
 
-/* frame = window × samples first .. first+n_fft-1 */
-static void cut_frame(const bppsa_mfcc_plan *plan, const float *samples, int64_t stride, int64_t first, double *frame) {
+/* power[lane][k] = |FFT of window × the frame that begins at `from`|² */
+static void transform_frame(const bppsa_mfcc_plan *plan, bppsa_mfcc_workspace *w, const double *from, int lane) {
   const int64_t n = plan->config.n_fft;
-  if (first < 0 || first + n > plan->samples) {
-    for (int64_t i = 0; i < n; ++i) {
-      frame[i] = plan->window[i] * padded(plan, samples, stride, first + i);
-    }
-    return;
-  }
-  const float *from = samples + first * stride;
   for (int64_t i = 0; i < n; ++i) {
-    frame[i] = plan->window[i] * (double)from[i * stride];
+    w->frame[i] = plan->window[i] * from[i];
   }
-}
-
-/* Σ weights · power over a band, in four sums side by side. */
-static double band_power(const double *weights, const double *power, int32_t count) {
-  double sum[4] = {0};
-  int32_t i = 0;
-  for (; i + 4 <= count; i += 4) {
-    for (int lane = 0; lane < 4; ++lane) {
-      sum[lane] += weights[i + lane] * power[i + lane];
-    }
-  }
-  for (int lane = 0; i < count; ++i, ++lane) {
-    sum[lane] += weights[i] * power[i];
-  }
-  return (sum[0] + sum[1]) + (sum[2] + sum[3]);
-}
-
-static void mel_of_frame(const bppsa_mfcc_plan *plan, bppsa_mfcc_workspace *w, double *mel) {
+  bppsa_fft_execute(w->fft, w->frame, w->spectrum);
+  double *power = w->power + lane * plan->bins;
   for (int64_t k = 0; k < plan->bins; ++k) {
     const double re = w->spectrum[2 * k], im = w->spectrum[2 * k + 1];
-    w->power[k] = re * re + im * im;
+    power[k] = re * re + im * im;
   }
+}
+
+/* mel[lane][m] = Σ_k weight[m][k] power[lane][k], bins in ascending order. */
+static void sum_bands(const bppsa_mfcc_plan *plan, const double *power, int64_t lanes, double *mel) {
   for (int m = 0; m < BANDS; ++m) {
     const band *b = &plan->bands[m];
-    mel[m] = band_power(plan->weights + b->offset, w->power + b->first, b->count);
+    const double *weights = plan->weights + b->offset, *at = power + b->first;
+    double sum[GROUP] = {0};
+    for (int32_t k = 0; k < b->count; ++k) {
+      for (int lane = 0; lane < GROUP; ++lane) { /* four sums that do not wait for each other */
+        sum[lane] += weights[k] * at[lane * plan->bins + k];
+      }
+    }
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      mel[lane * BANDS + m] = sum[lane];
+    }
   }
 }
 
@@ -282,8 +276,11 @@ static double log10_of(double x) {
 
 /* Powers to dB, none more than 80 dB below the largest. */
 static void to_decibel(int64_t count, double *mel) {
+  for (int64_t i = 0; i < count; ++i) { /* a loop of its own: the next one then has no branches */
+    mel[i] = mel[i] > LEAST_POWER ? mel[i] : LEAST_POWER;
+  }
   for (int64_t i = 0; i < count; ++i) {
-    mel[i] = 10 * log10_of(mel[i] > LEAST_POWER ? mel[i] : LEAST_POWER);
+    mel[i] = 10 * log10_of(mel[i]);
   }
   double largest = mel[0];
   for (int64_t i = 1; i < count; ++i) {
@@ -297,17 +294,7 @@ static void to_decibel(int64_t count, double *mel) {
 /* cepstrum[f][k] = Σ_m mel[f][m] dct[m][k] */
 static void to_cepstrum(const bppsa_mfcc_plan *plan, const double *mel, double *cepstrum) {
   const int64_t n = plan->features;
-  memset(cepstrum, 0, (size_t)(plan->frames * n) * sizeof *cepstrum);
-  for (int64_t f = 0; f < plan->frames; ++f) {
-    double *row = cepstrum + f * n;
-    for (int64_t m = 0; m < BANDS; ++m) {
-      const double value = mel[f * BANDS + m];
-      const double *cosines = plan->dct + m * n;
-      for (int64_t k = 0; k < n; ++k) {
-        row[k] += value * cosines[k];
-      }
-    }
-  }
+  bppsa_simd_get()->f64.gemm(plan->frames, n, BANDS, mel, BANDS, 1, plan->dct, n, NULL, 0, cepstrum, n);
 }
 
 /* moments: the means, then 1 / deviation, 0 where there is no variance. */
@@ -338,10 +325,13 @@ static void find_moments(const bppsa_mfcc_plan *plan, const double *cepstrum, do
 void bppsa_mfcc_execute(const bppsa_mfcc_plan *plan, bppsa_mfcc_workspace *w, const float *samples, int64_t stride,
                         float *features, int64_t row) {
   const int64_t n = plan->features;
-  for (int64_t f = 0; f < plan->frames; ++f) {
-    cut_frame(plan, samples, stride, f * plan->config.hop - plan->config.n_fft / 2, w->frame);
-    bppsa_fft_execute(w->fft, w->frame, w->spectrum);
-    mel_of_frame(plan, w, w->mel + f * BANDS);
+  pad_signal(plan, samples, stride, w->signal);
+  for (int64_t first = 0; first < plan->frames; first += GROUP) {
+    const int64_t left = plan->frames - first, lanes = left < GROUP ? left : GROUP;
+    for (int lane = 0; lane < lanes; ++lane) {
+      transform_frame(plan, w, w->signal + (first + lane) * plan->config.hop, lane);
+    }
+    sum_bands(plan, w->power, lanes, w->mel + first * BANDS);
   }
   to_decibel(plan->frames * BANDS, w->mel);
   to_cepstrum(plan, w->mel, w->cepstrum);
