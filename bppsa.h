@@ -2,6 +2,11 @@
 #ifndef BPPSA_H
 #define BPPSA_H
 
+#include "audio/audio.h"
+#include "audio/features.h"
+#include "audio/instruments.h"
+#include "audio/mfcc.h"
+#include "audio/wav.h"
 #include "core/alloc.h"
 #include "core/blas.h"
 #include "core/buffer.h"

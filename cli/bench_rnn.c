@@ -93,7 +93,7 @@ bppsa_status bppsa_bench_setup(const bppsa_cli *cli, bppsa_bench_point *point, b
     return BPPSA_OK;
   }
   bppsa_dataset *dataset = NULL; /* its shape alone */
-  BPPSA_TRY(bppsa_setup_dataset(cli, point->config.loss_all, &dataset));
+  BPPSA_TRY(bppsa_setup_dataset(cli, NULL, point->config.loss_all, &dataset));
   point->config.input = dataset->input;
   point->config.classes = dataset->classes;
   point->config.seq_len = dataset->seq_len;

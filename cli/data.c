@@ -1,6 +1,8 @@
 /* `bppsa data bitstream`: writes the bitstream task as a pair of NPY files. */
 #include <inttypes.h>
 
+#include "cli/data.h"
+
 #include "cli/progress.h"
 #include "cli/setup.h"
 
@@ -35,7 +37,7 @@ static json_t *data_json(const bppsa_dataset *dataset, bppsa_dtype dtype) {
   return bppsa_json_finish(object, ok);
 }
 
-static bppsa_status write_data(bppsa_cli *cli, const bppsa_device *device, const bppsa_dataset *dataset, bppsa_dtype dtype) {
+bppsa_status bppsa_data_write(bppsa_cli *cli, const bppsa_device *device, const bppsa_dataset *dataset, bppsa_dtype dtype) {
   const char *x_path = bppsa_cli_value(cli, BPPSA_OPTION_OUT_X)->text;
   const char *y_path = bppsa_cli_value(cli, BPPSA_OPTION_OUT_Y)->text;
   bppsa_progress_line line = bppsa_progress_start(cli->err);
@@ -72,7 +74,7 @@ static bppsa_status run(bppsa_cli *cli) {
     status = bppsa_dataset_create("bitstream", &options, &dataset);
   }
   if (status == BPPSA_OK) {
-    status = write_data(cli, device, dataset, dtype);
+    status = bppsa_data_write(cli, device, dataset, dtype);
   }
   bppsa_dataset_destroy(dataset);
   bppsa_device_destroy(device);

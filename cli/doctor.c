@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "audio/audio.h"
 #include "bppsa_version.h"
 #include "cli/machine.h"
 #include "cli/setup.h"
@@ -33,6 +34,7 @@ typedef struct {
 
 #define NVIDIA "NVIDIA's Debian repository: "
 #define UNUSED "not used by this version"
+#define AUDIO_USE "needed to build audio: WAV files and MFCC features"
 
 static const backend backends[] = {
     {"CUDA toolkit", NVIDIA "cuda-toolkit-13-0", "needed to build the CUDA backend", true, {"nvcc"}},
@@ -41,9 +43,13 @@ static const backend backends[] = {
     {"cuDNN", NVIDIA "cudnn9-cuda-13", UNUSED, false, {"libcudnn.so.9"}},
     {"NCCL", NVIDIA "libnccl2", UNUSED, false, {"libnccl.so.2"}},
     {"OpenMPI", "openmpi-bin", UNUSED, true, {"mpirun"}},
-    {"libsndfile", "libsndfile1", UNUSED, false, {"libsndfile.so.1"}},
-    {"libsamplerate", "libsamplerate0", UNUSED, false, {"libsamplerate.so.0"}},
-    {"libavutil", "libavutil-dev", UNUSED, false, {"libavutil.so.60", "libavutil.so.59", "libavutil.so.58", "libavutil.so.57"}},
+    {"libsndfile", "libsndfile1-dev", AUDIO_USE, false, {"libsndfile.so.1"}},
+    {"libsamplerate", "libsamplerate0-dev", AUDIO_USE, false, {"libsamplerate.so.0"}},
+    {"libavutil",
+     "libavutil-dev",
+     AUDIO_USE,
+     false,
+     {"libavutil.so.60", "libavutil.so.59", "libavutil.so.58", "libavutil.so.57"}},
     {"gnuplot", "gnuplot-nox", "draws the figures of make demo and bppsa figures", true, {"gnuplot"}},
 };
 enum { BACKENDS = sizeof backends / sizeof backends[0] };
@@ -99,6 +105,7 @@ typedef struct {
   const char *blas;
   char blas_problem[512]; /* why BLAS cannot be used, or "" */
   bppsa_cuda_report cuda;
+  bppsa_audio_report audio;
   char found[BACKENDS][512];
 } report;
 
@@ -115,6 +122,7 @@ static void examine(report *r) {
   r->blas = bppsa_blas_description();
   bppsa_machine_vector(r->vector, sizeof r->vector);
   bppsa_cuda_probe(&r->cuda);
+  bppsa_audio_probe(&r->audio);
   for (int i = 0; i < BACKENDS; ++i) {
     find_backend(&backends[i], r->found[i], sizeof r->found[i]);
   }
@@ -132,6 +140,13 @@ static json_t *cuda_json(const bppsa_cuda_report *cuda) {
   ok = ok && bppsa_json_put_integer(object, "memory_bytes", cuda->memory);
   ok = ok && bppsa_json_put_bool(object, "self_test", cuda->kernel_checked);
   ok = ok && bppsa_json_put_text(object, "detail", cuda->detail);
+  return bppsa_json_finish(object, ok);
+}
+
+static json_t *audio_json(const bppsa_audio_report *audio) {
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_bool(object, "built", audio->built);
+  ok = ok && bppsa_json_put_text(object, "detail", audio->detail);
   return bppsa_json_finish(object, ok);
 }
 
@@ -163,6 +178,7 @@ static json_t *report_json(const report *r) {
   ok = ok && bppsa_json_put_text(object, "blas", r->blas);
   ok = ok && bppsa_json_put_text(object, "blas_problem", r->blas_problem);
   ok = ok && bppsa_json_put(object, "cuda", cuda_json(&r->cuda));
+  ok = ok && bppsa_json_put(object, "audio", audio_json(&r->audio));
   ok = ok && bppsa_json_put(object, "backends", backends_json(r));
   return bppsa_json_finish(object, ok);
 }
@@ -194,6 +210,7 @@ static bppsa_status print_report(bppsa_cli *cli, const report *r) {
   BPPSA_TRY(bppsa_cli_print(cli, "cores         %" PRId64 ", OpenMP threads by default %" PRId64 "\nBLAS          %s%s%s\n",
                             r->cores, r->threads, r->blas, r->blas_problem[0] != '\0' ? "; unusable: " : "", r->blas_problem));
   BPPSA_TRY(print_cuda(cli, &r->cuda));
+  BPPSA_TRY(bppsa_cli_print(cli, "audio         %s: %s\n", r->audio.built ? "built" : "not built", r->audio.detail));
   BPPSA_TRY(bppsa_cli_print(cli, "\nOptional\n"));
   for (int i = 0; i < BACKENDS; ++i) {
     const backend *b = &backends[i];

@@ -8,8 +8,9 @@
 #define USES(only)                                                                                                               \
   {                                                                                                                              \
     {.option = BPPSA_OPTION_LAYERS, .fallback = ""}, {.option = BPPSA_OPTION_HIDDEN, .fallback = ""},                            \
-        only{.option = BPPSA_OPTION_LOSS}, {.option = BPPSA_OPTION_DATA}, {.option = BPPSA_OPTION_SAMPLES},                      \
-        {.option = BPPSA_OPTION_SEQ_LEN}, {.option = BPPSA_OPTION_BATCH}, {.option = BPPSA_OPTION_VALIDATION},                   \
+        only{.option = BPPSA_OPTION_LOSS}, {.option = BPPSA_OPTION_DATA}, {.option = BPPSA_OPTION_SET},                          \
+        {.option = BPPSA_OPTION_PADDING}, {.option = BPPSA_OPTION_SAMPLES}, {.option = BPPSA_OPTION_SEQ_LEN},                    \
+        {.option = BPPSA_OPTION_BATCH}, {.option = BPPSA_OPTION_VALIDATION},                                                     \
         {.option = BPPSA_OPTION_SEED, .help = "of the data"}, {.option = BPPSA_OPTION_DEVICE},                                   \
         {.option = BPPSA_OPTION_DTYPE, .fallback = ""}, {.option = BPPSA_OPTION_THREADS},                                        \
         {.option = BPPSA_OPTION_WEIGHTS, .required = true}, {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {      \
@@ -34,7 +35,7 @@ static bppsa_status prepare(const bppsa_cli *cli, evaluation *e) {
   BPPSA_TRY(bppsa_setup_config(cli, &e->config));
   BPPSA_TRY(bppsa_setup_weights(cli, &e->config, &e->file));
   BPPSA_TRY(bppsa_setup_device(cli, &e->device));
-  BPPSA_TRY(bppsa_setup_dataset(cli, e->config.loss_all, &e->dataset));
+  BPPSA_TRY(bppsa_setup_dataset(cli, e->device, e->config.loss_all, &e->dataset));
   BPPSA_TRY(bppsa_split_make(e->dataset->samples, bppsa_cli_value(cli, BPPSA_OPTION_VALIDATION)->real, &e->split));
   BPPSA_TRY(bppsa_setup_match(path, &e->config, e->dataset));
   const int64_t count = e->split.validation > 0 ? e->split.validation : e->split.train;

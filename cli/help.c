@@ -69,7 +69,13 @@ static void print_option(FILE *out, const bppsa_option_use *use) {
 
 void bppsa_help_command(FILE *out, const bppsa_command *command) {
   char name[BPPSA_COMMAND_NAME];
-  fprintf(out, "Usage: bppsa %s [OPTION]...\n\n%s.\n", bppsa_command_name(command, name, sizeof name), command->summary);
+  fprintf(out, "Usage: bppsa %s", bppsa_command_name(command, name, sizeof name));
+  for (const bppsa_option_use *use = command->uses; use->option != BPPSA_OPTION_COUNT; ++use) {
+    if (use->operand) {
+      fprintf(out, " %s", bppsa_option_get(use->option)->metavar);
+    }
+  }
+  fprintf(out, " [OPTION]...\n\n%s.\n", command->summary);
   for (int group = 0; group < BPPSA_GROUP_COUNT; ++group) {
     bool titled = false;
     for (const bppsa_option_use *use = command->uses; use->option != BPPSA_OPTION_COUNT; ++use) {

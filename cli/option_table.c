@@ -14,6 +14,8 @@ static const char *const backwards[] = {"bp", "scan", NULL};
 static const char *const algorithms[] = {"auto", "linear", "blelloch", "chunked", NULL};
 static const char *const plans[] = {"estimate", "measure", NULL};
 static const char *const optimizers[] = {"adam", "sgd", NULL};
+static const char *const sets[] = {"S", "M", "L", NULL};
+static const char *const paddings[] = {"constant", "reflect", NULL};
 static const char *const dtypes[] = {"f32", "f64", NULL};
 
 static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
@@ -27,12 +29,23 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
                            .choices = losses},
     [BPPSA_OPTION_INIT] = {"--init", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "default",
                            "PyTorch's initialisation, or W_hh orthogonal besides", .choices = inits},
-    [BPPSA_OPTION_DATA] = {"--data", BPPSA_TEXT, BPPSA_GROUP_DATA, "bitstream|npy:X,Y", "bitstream",
-                           "made on the fly, or X [N,T,I] and Y [N] or [N,T]", "bitstream or npy:X,Y", .choices = NULL},
+    [BPPSA_OPTION_DATA] =
+        {"--data", BPPSA_TEXT, BPPSA_GROUP_DATA, "DATA", "bitstream",
+         "bitstream (made on the fly), npy:X,Y (X [N,T,I], Y [N] or [N,T]), irmas:DIR or instruments:DIR (WAV files)",
+         "bitstream, npy:X,Y, irmas:DIR or instruments:DIR", .choices = NULL},
+    [BPPSA_OPTION_SET] = {"--set", BPPSA_CHOICE, BPPSA_GROUP_DATA, NULL, "S",
+                          "features of WAV files: 259 steps of 38, 517 of 24, 1034 of 12", .choices = sets},
+    [BPPSA_OPTION_PADDING] = {"--padding", BPPSA_CHOICE, BPPSA_GROUP_DATA, NULL, "constant",
+                              "of WAV files at their ends: silence, or their mirror image", .choices = paddings},
+    [BPPSA_OPTION_DIRECTORY] = {"--directory", BPPSA_TEXT, BPPSA_GROUP_DATA, "DIR", NULL,
+                                "WAV files as DIR/CLASS/NAME.wav; the name of the option may be left out",
+                                "the path of a directory", .choices = NULL},
+    [BPPSA_OPTION_FILES] = {"--files", BPPSA_INTEGER, BPPSA_GROUP_DATA, "N", NULL, "files to write",
+                            "a whole number from 1 to 1000000", SPAN(1, 1000000)},
     [BPPSA_OPTION_SAMPLES] = {"--samples", BPPSA_INTEGER, BPPSA_GROUP_DATA, "N", NULL, "samples of the data set",
-                              COUNT32_EXPECTED, SPAN(1, INT32_MAX), .otherwise = "bitstream 32000, npy the files'"},
+                              COUNT32_EXPECTED, SPAN(1, INT32_MAX), .otherwise = "bitstream 32000, others the files'"},
     [BPPSA_OPTION_SEQ_LEN] = {"--seq-len", BPPSA_INTEGER, BPPSA_GROUP_DATA, "T", NULL, "time steps of a sample", COUNT_EXPECTED,
-                              SPAN(1, INT64_MAX), .otherwise = "bitstream 1000, npy the files'"},
+                              SPAN(1, INT64_MAX), .otherwise = "bitstream 1000, others the files'"},
     [BPPSA_OPTION_BATCH] = {"--batch", BPPSA_INTEGER, BPPSA_GROUP_DATA, "B", "16", "samples of a batch", COUNT32_EXPECTED,
                             SPAN(1, INT32_MAX)},
     [BPPSA_OPTION_VALIDATION] = {"--validation", BPPSA_REAL, BPPSA_GROUP_DATA, "FRACTION", "0",

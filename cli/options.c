@@ -183,6 +183,16 @@ static const bppsa_option_use *find_use(const bppsa_option_use *uses, const char
   return NULL;
 }
 
+/* The option that may stand without its name, or NULL. */
+static const bppsa_option_use *find_operand(const bppsa_option_use *uses) {
+  for (; uses->option != BPPSA_OPTION_COUNT; ++uses) {
+    if (uses->operand) {
+      return uses;
+    }
+  }
+  return NULL;
+}
+
 static bppsa_status unknown_option(const char *command, const bppsa_option_use *uses, const char *text, size_t length) {
   const char *names[BPPSA_OPTION_COUNT + 1] = {NULL};
   for (int i = 0; uses[i].option != BPPSA_OPTION_COUNT; ++i) {
@@ -198,6 +208,10 @@ static bppsa_status parse_argument(const char *command, const bppsa_option_use *
                                    bppsa_option_value *values) {
   const char *text = argv[*position];
   if (text[0] != '-' || text[1] == '\0') {
+    const bppsa_option_use *operand = find_operand(uses);
+    if (operand != NULL && !values[operand->option].given) {
+      return bppsa_option_parse(operand->option, text, &values[operand->option]);
+    }
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "'%s': unexpected argument of '%s', expected options such as --help", text, command);
   }
   const char *equals = strchr(text, '=');
@@ -247,7 +261,8 @@ bppsa_status bppsa_options_parse(const char *command, const bppsa_option_use *us
   for (const bppsa_option_use *use = uses; use->option != BPPSA_OPTION_COUNT; ++use) {
     if (use->required && !values[use->option].given) {
       const bppsa_option_info *info = bppsa_option_get(use->option);
-      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: option missing in '%s', expected %s", info->name, command, info->expected);
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s missing in '%s', expected %s", use->operand ? info->metavar : info->name,
+                        use->operand ? "argument" : "option", command, info->expected);
     }
   }
   return BPPSA_OK;

@@ -19,6 +19,10 @@ typedef enum {
   BPPSA_OPTION_LOSS,
   BPPSA_OPTION_INIT,
   BPPSA_OPTION_DATA,
+  BPPSA_OPTION_SET,
+  BPPSA_OPTION_PADDING,
+  BPPSA_OPTION_DIRECTORY,
+  BPPSA_OPTION_FILES,
   BPPSA_OPTION_SAMPLES,
   BPPSA_OPTION_SEQ_LEN,
   BPPSA_OPTION_BATCH,
@@ -96,6 +100,7 @@ typedef struct {
   const char *fallback; /* the command's own default; NULL: the table's; "": none */
   bool required;
   const char *metavar, *help; /* the command's own, and what the option means to it; NULL: the table's */
+  bool operand;               /* may also stand without its name */
 } bppsa_option_use;
 
 typedef struct {

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "cli/progress.h"
 #include "core/alloc.h"
 
 const char *bppsa_nonlinearity_name(bppsa_nonlinearity nonlinearity) {
@@ -189,13 +190,42 @@ bppsa_status bppsa_setup_device(const bppsa_cli *cli, bppsa_device **device) {
   return name->given && status != BPPSA_OK ? bppsa_fail_prefix(status, "--device") : status;
 }
 
-bppsa_status bppsa_setup_dataset(const bppsa_cli *cli, bool loss_all, bppsa_dataset **dataset) {
-  bppsa_dataset_options options = bppsa_dataset_options_default();
-  options.samples = bppsa_cli_value(cli, BPPSA_OPTION_SAMPLES)->integer; /* 0 where not given */
-  options.seq_len = bppsa_cli_value(cli, BPPSA_OPTION_SEQ_LEN)->integer;
-  options.seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer;
-  options.labels_per_step = loss_all;
-  return bppsa_cli_input(bppsa_dataset_create(bppsa_cli_value(cli, BPPSA_OPTION_DATA)->text, &options, dataset));
+bool bppsa_is_audio(const char *spec) {
+  return strncmp(spec, "irmas:", 6) == 0 || strncmp(spec, "instruments:", 12) == 0;
+}
+
+static void show_reading(void *context, int64_t done, int64_t total) {
+  bppsa_progress_line *line = context;
+  if (bppsa_progress_due(line)) {
+    bppsa_progress_show(line, "%" PRId64 " of %" PRId64 " files read", done, total);
+  }
+}
+
+bppsa_status bppsa_setup_dataset_of(const bppsa_cli *cli, const char *spec, const bppsa_device *device, bool loss_all,
+                                    bppsa_dataset **dataset) {
+  const bppsa_option_value *set = bppsa_cli_value(cli, BPPSA_OPTION_SET), *padding = bppsa_cli_value(cli, BPPSA_OPTION_PADDING);
+  if ((set->given || padding->given) && !bppsa_is_audio(spec)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given beside --data %s, expected --data irmas:DIR or instruments:DIR",
+                      set->given ? "--set" : "--padding", spec);
+  }
+  bppsa_progress_line line = bppsa_progress_start(cli->err);
+  const bppsa_dataset_audio audio = {.set = &bppsa_mfcc_sets[set->choice],
+                                     .padding = padding->choice == 1 ? BPPSA_PADDING_REFLECT : BPPSA_PADDING_CONSTANT,
+                                     .device = device,
+                                     .progress = show_reading,
+                                     .context = &line};
+  const bppsa_dataset_options options = {.samples = bppsa_cli_value(cli, BPPSA_OPTION_SAMPLES)->integer, /* 0 where not given */
+                                         .seq_len = bppsa_cli_value(cli, BPPSA_OPTION_SEQ_LEN)->integer,
+                                         .seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer,
+                                         .labels_per_step = loss_all,
+                                         .audio = &audio};
+  const bppsa_status status = bppsa_dataset_create(spec, &options, dataset);
+  bppsa_progress_clear(&line);
+  return bppsa_cli_input(status);
+}
+
+bppsa_status bppsa_setup_dataset(const bppsa_cli *cli, const bppsa_device *device, bool loss_all, bppsa_dataset **dataset) {
+  return bppsa_setup_dataset_of(cli, bppsa_cli_value(cli, BPPSA_OPTION_DATA)->text, device, loss_all, dataset);
 }
 
 bppsa_status bppsa_setup_match(const char *path, const bppsa_recurrent_config *config, const bppsa_dataset *dataset) {

@@ -20,8 +20,14 @@ bppsa_status bppsa_setup_model(const bppsa_cli *cli, const bppsa_safetensors *fi
 
 /* --device and --threads. */
 bppsa_status bppsa_setup_device(const bppsa_cli *cli, bppsa_device **device);
-/* --data, --samples, --seq-len, --seed, --loss. */
-bppsa_status bppsa_setup_dataset(const bppsa_cli *cli, bool loss_all, bppsa_dataset **dataset);
+/* --data, --samples, --seq-len, --seed, --loss; --set and --padding of WAV files, which are read on the device's threads (NULL: on one) with
+ * progress on a terminal. */
+bppsa_status bppsa_setup_dataset(const bppsa_cli *cli, const bppsa_device *device, bool loss_all, bppsa_dataset **dataset);
+/* The same for the data set `spec`, whatever --data says. */
+bppsa_status bppsa_setup_dataset_of(const bppsa_cli *cli, const char *spec, const bppsa_device *device, bool loss_all,
+                                    bppsa_dataset **dataset);
+/* Whether a data set's text names a directory of WAV files. */
+bool bppsa_is_audio(const char *spec);
 
 /* The data must have the weights' input size and no more classes than they. `path` names the weights. ERR_SHAPE. */
 bppsa_status bppsa_setup_match(const char *path, const bppsa_recurrent_config *config, const bppsa_dataset *dataset);

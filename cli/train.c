@@ -10,17 +10,18 @@
 #define USES(only, rate)                                                                                                         \
   {                                                                                                                              \
     {.option = BPPSA_OPTION_LAYERS}, {.option = BPPSA_OPTION_HIDDEN}, only{.option = BPPSA_OPTION_LOSS},                         \
-        {.option = BPPSA_OPTION_INIT}, {.option = BPPSA_OPTION_DATA}, {.option = BPPSA_OPTION_SAMPLES},                          \
-        {.option = BPPSA_OPTION_SEQ_LEN}, {.option = BPPSA_OPTION_BATCH}, {.option = BPPSA_OPTION_VALIDATION},                   \
-        {.option = BPPSA_OPTION_BACKWARD}, {.option = BPPSA_OPTION_ALGORITHM}, {.option = BPPSA_OPTION_UP_LEVELS},               \
-        {.option = BPPSA_OPTION_CHUNKS}, {.option = BPPSA_OPTION_PLAN}, {.option = BPPSA_OPTION_EPOCHS},                         \
-        {.option = BPPSA_OPTION_ITERATIONS}, {.option = BPPSA_OPTION_OPTIMIZER},                                                 \
-        {.option = BPPSA_OPTION_LR, .fallback = (rate)}, {.option = BPPSA_OPTION_MOMENTUM}, {.option = BPPSA_OPTION_CLIP_NORM},  \
-        {.option = BPPSA_OPTION_SEED}, {.option = BPPSA_OPTION_DEVICE}, {.option = BPPSA_OPTION_DTYPE},                          \
-        {.option = BPPSA_OPTION_THREADS}, {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP},                      \
-        {.option = BPPSA_OPTION_LOG}, {.option = BPPSA_OPTION_WEIGHTS}, {.option = BPPSA_OPTION_SAVE_WEIGHTS},                   \
-        {.option = BPPSA_OPTION_CHECKPOINT}, {.option = BPPSA_OPTION_CHECKPOINT_EVERY}, {.option = BPPSA_OPTION_RESUME},         \
-        {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {                                                          \
+        {.option = BPPSA_OPTION_INIT}, {.option = BPPSA_OPTION_DATA}, {.option = BPPSA_OPTION_SET},                              \
+        {.option = BPPSA_OPTION_PADDING}, {.option = BPPSA_OPTION_SAMPLES}, {.option = BPPSA_OPTION_SEQ_LEN},                    \
+        {.option = BPPSA_OPTION_BATCH}, {.option = BPPSA_OPTION_VALIDATION}, {.option = BPPSA_OPTION_BACKWARD},                  \
+        {.option = BPPSA_OPTION_ALGORITHM}, {.option = BPPSA_OPTION_UP_LEVELS}, {.option = BPPSA_OPTION_CHUNKS},                 \
+        {.option = BPPSA_OPTION_PLAN}, {.option = BPPSA_OPTION_EPOCHS}, {.option = BPPSA_OPTION_ITERATIONS},                     \
+        {.option = BPPSA_OPTION_OPTIMIZER}, {.option = BPPSA_OPTION_LR, .fallback = (rate)}, {.option = BPPSA_OPTION_MOMENTUM},  \
+        {.option = BPPSA_OPTION_CLIP_NORM}, {.option = BPPSA_OPTION_SEED}, {.option = BPPSA_OPTION_DEVICE},                      \
+        {.option = BPPSA_OPTION_DTYPE}, {.option = BPPSA_OPTION_THREADS},                                                        \
+        {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP}, {.option = BPPSA_OPTION_LOG},                          \
+        {.option = BPPSA_OPTION_WEIGHTS}, {.option = BPPSA_OPTION_SAVE_WEIGHTS}, {.option = BPPSA_OPTION_CHECKPOINT},            \
+        {.option = BPPSA_OPTION_CHECKPOINT_EVERY}, {.option = BPPSA_OPTION_RESUME}, {.option = BPPSA_OPTION_JSON},               \
+        {.option = BPPSA_OPTION_HELP}, {                                                                                         \
       .option = BPPSA_OPTION_COUNT                                                                                               \
     }                                                                                                                            \
   }
@@ -98,7 +99,7 @@ static bppsa_status setup_training(const bppsa_cli *cli, bppsa_train_config *tra
 }
 
 static bppsa_status setup_data(const bppsa_cli *cli, bppsa_train_run *run) {
-  BPPSA_TRY(bppsa_setup_dataset(cli, run->config.loss_all, &run->dataset));
+  BPPSA_TRY(bppsa_setup_dataset(cli, run->device, run->config.loss_all, &run->dataset));
   BPPSA_TRY(bppsa_split_make(run->dataset->samples, run->train.validation, &run->split));
   if (run->train.batch > run->split.train) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,

@@ -17,8 +17,24 @@ if(NOT BPPSA_OPENBLAS_LINKS)
   message(FATAL_ERROR "OpenBLAS: openblas_set_num_threads does not link, expected cblas.h and the library of libopenblas-dev")
 endif()
 
+# WAV files and MFCC features need all three: sets BPPSA_AUDIO to ON or OFF. libavutil has a float64 transform of real data from 57.28 on.
+set(BPPSA_AUDIO OFF)
+if(NOT BPPSA_WITH_AUDIO STREQUAL "OFF")
+  pkg_check_modules(AUDIO IMPORTED_TARGET sndfile>=1.0.28 samplerate>=0.1.9 libavutil>=57.28)
+  if(AUDIO_FOUND)
+    set(BPPSA_AUDIO ON)
+  elseif(BPPSA_WITH_AUDIO STREQUAL "ON")
+    message(FATAL_ERROR "BPPSA_WITH_AUDIO=ON: sndfile, samplerate or libavutil not found by pkg-config, expected all three "
+                        "(packages libsndfile1-dev libsamplerate0-dev libavutil-dev)")
+  endif()
+endif()
+message(STATUS "Audio: ${BPPSA_AUDIO}")
+
 add_library(bppsa_depends INTERFACE)
 target_link_libraries(bppsa_depends INTERFACE PkgConfig::JANSSON PkgConfig::OPENBLAS PkgConfig::ZLIB OpenMP::OpenMP_C Threads::Threads m)
+if(BPPSA_AUDIO)
+  target_link_libraries(bppsa_depends INTERFACE PkgConfig::AUDIO)
+endif()
 if(BPPSA_CUDA)
   # nvcc compiles C++: its stubs need the C++ runtime, whoever links.
   target_link_libraries(bppsa_depends INTERFACE CUDA::cudart_static stdc++)

@@ -18,7 +18,9 @@ enum {
   BPPSA_STREAM_LABELS = 2,
   BPPSA_STREAM_BITS = 3,
   BPPSA_STREAM_SHUFFLE = 4,
-  BPPSA_STREAM_TEST = 5
+  BPPSA_STREAM_TEST = 5,
+  BPPSA_STREAM_INSTRUMENTS = 6, /* + the file's number, shifted by 8 */
+  BPPSA_STREAM_SOUND = 7        /* likewise: its noises */
 };
 
 /* One block of four 32-bit numbers: 10 rounds on counter (c[0..3]) with key (k0, k1). */

@@ -14,7 +14,10 @@ typedef bppsa_status (*dataset_create)(const char *argument, const bppsa_dataset
 static const struct {
   const char *name;
   dataset_create create;
-} kinds[] = {{"bitstream", bppsa_dataset_bitstream}, {"npy", bppsa_dataset_npy}};
+} kinds[] = {{"bitstream", bppsa_dataset_bitstream},
+             {"npy", bppsa_dataset_npy},
+             {"irmas", bppsa_dataset_irmas},
+             {"instruments", bppsa_dataset_instruments}};
 
 bppsa_dataset_options bppsa_dataset_options_default(void) {
   return (bppsa_dataset_options){0};
@@ -41,7 +44,8 @@ bppsa_status bppsa_dataset_create(const char *spec, const bppsa_dataset_options 
       return kinds[i].create(colon == NULL ? NULL : colon + 1, options, dataset);
     }
   }
-  return bppsa_fail(BPPSA_ERR_ARGUMENT, "data set '%.100s': unknown kind, expected bitstream or npy:X,Y", spec);
+  return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                    "data set '%.100s': unknown kind, expected bitstream, npy:X,Y, irmas:DIR or instruments:DIR", spec);
 }
 
 void bppsa_dataset_destroy(bppsa_dataset *dataset) {

@@ -7,10 +7,15 @@
  *                 counter-based generator: 32 000 sequences of 30 000 bits occupy no memory. The first t steps of a
  *                 sample depend on the seed and the sample's index alone, not on T or N.
  *     npy:X,Y     X [N,T,I] f32 or f64, Y integers [N], or [N,T] when there is a label per step.
+ *     irmas:DIR, instruments:DIR
+ *                 WAV files DIR/CLASS/NAME.wav, CLASS one of IRMAS's eleven (audio/instruments.h), turned into MFCC features when the set is made
+ *                 (audio/features.h): T frames, I = 2 (n_mfcc - 1). Samples stand in an order that depends on the seed and the sorted
+ *                 names alone, in which every stretch has its share of every class, so that the last ones can be held out.
  */
 #ifndef BPPSA_TRAIN_DATASET_H
 #define BPPSA_TRAIN_DATASET_H
 
+#include "audio/mfcc.h"
 #include "core/device.h"
 #include "core/view.h"
 
@@ -41,18 +46,32 @@ struct bppsa_dataset {
   uint64_t identity;    /* two sets of one kind and shape with one identity hold the same values: a seed, or a checksum */
 };
 
+/* Called now and then with the samples done so far. */
+typedef void (*bppsa_dataset_progress)(void *context, int64_t done, int64_t total);
+
+/* How WAV files become features. */
 typedef struct {
-  int64_t samples;      /* 0: 32 000 for bitstream, the file's for npy */
-  int64_t seq_len;      /* 0: 1000 for bitstream, the file's for npy */
-  uint64_t seed;        /* bitstream only */
-  bool labels_per_step; /* a label for every step (loss all) */
+  const bppsa_mfcc_config *set; /* NULL: set S */
+  bppsa_mfcc_padding padding;
+  const bppsa_device *device;      /* gives the number of threads; NULL: one. Neither features nor order depend on it */
+  bppsa_dataset_progress progress; /* called while files are read; may be NULL */
+  void *context;
+} bppsa_dataset_audio;
+
+typedef struct {
+  int64_t samples;                  /* 0: 32 000 for bitstream, the files' for the others */
+  int64_t seq_len;                  /* 0: 1000 for bitstream, the files' for the others */
+  uint64_t seed;                    /* of the bits; of the order of WAV files */
+  bool labels_per_step;             /* a label for every step (loss all) */
+  const bppsa_dataset_audio *audio; /* WAV files only; NULL: a zeroed one */
 } bppsa_dataset_options;
 
 bppsa_dataset_options bppsa_dataset_options_default(void);
 
-/* spec: "bitstream" or "npy:X,Y". ERR_ARGUMENT: an unknown kind (the message lists the known), a count out of range or
+/* spec: "bitstream", "npy:X,Y", "irmas:DIR" or "instruments:DIR". ERR_ARGUMENT: an unknown kind (the message lists the known), a count out of range or
  * one that contradicts the files, a label out of range or a value that is not finite (the message gives its index).
- * ERR_SHAPE: files that disagree or are empty. ERR_UNSUPPORTED: a dtype. ERR_IO, ERR_FORMAT, ERR_MEMORY: as bppsa_npy_load. */
+ * ERR_SHAPE: files that disagree or are empty. ERR_UNSUPPORTED: a dtype, WAV files in a build without audio. ERR_FORMAT, ERR_UNSUPPORTED,
+ * ERR_IO of a WAV file: the message names the first bad one and says how many are good. ERR_IO, ERR_FORMAT, ERR_MEMORY: as bppsa_npy_load. */
 bppsa_status bppsa_dataset_create(const char *spec, const bppsa_dataset_options *options, bppsa_dataset **dataset);
 void bppsa_dataset_destroy(bppsa_dataset *dataset); /* NULL is legal */
 
@@ -61,9 +80,6 @@ void bppsa_dataset_destroy(bppsa_dataset *dataset); /* NULL is legal */
  * ERR_ARGUMENT, ERR_SHAPE. */
 bppsa_status bppsa_dataset_fill(const bppsa_dataset *dataset, const bppsa_device *device, int64_t count, const int64_t *indices,
                                 const bppsa_view *x, int64_t *labels);
-
-/* Called now and then with the samples written so far. */
-typedef void (*bppsa_dataset_progress)(void *context, int64_t done, int64_t total);
 
 /* Writes X [N,T,I] of `dtype` (f32 or f64) and Y int64 [N] or [N,T] as NPY files, a few samples at a time. Neither file
  * appears before both are complete. progress may be NULL. ERR_ARGUMENT, ERR_IO, ERR_MEMORY. */

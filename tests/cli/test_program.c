@@ -1,8 +1,9 @@
 /* The program as a whole: commands, help, exit codes, standard output. */
 #include "tests/cli/run_cli.h"
 
-static const char *const commands[] = {"train rnn", "eval rnn",        "grad rnn", "plan rnn", "data bitstream",
-                                       "bench rnn", "bench crossover", "figures",  "doctor"};
+static const char *const commands[] = {"train rnn",       "eval rnn",   "grad rnn",         "plan rnn",
+                                       "data bitstream",  "data irmas", "data instruments", "bench rnn",
+                                       "bench crossover", "bench mfcc", "figures",          "doctor"};
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
 static void test_commands(void **state) {
@@ -24,7 +25,8 @@ static void test_commands(void **state) {
   assert_fails(2, "train: model missing, expected rnn", "train --seq-len 5");
   assert_fails(2, "train: unknown model 'lstm', expected rnn or gru", "train lstm");
   assert_fails(2, "train: unknown model 'rn', expected rnn or gru; did you mean rnn?", "train rn");
-  assert_fails(2, "data: unknown data set 'irmas', expected bitstream", "data irmas");
+  assert_fails(2, "data: unknown data set 'irmass', expected bitstream, irmas or instruments; did you mean irmas?",
+               "data irmass");
   assert_fails(2, "'rnn': unexpected argument of 'doctor'", "doctor rnn");
   assert_fails(2, "--hiden: unknown option, expected one that bppsa train rnn --help lists; did you mean --hidden?",
                "train rnn --hiden 5");
@@ -72,7 +74,7 @@ static void test_help(void **state) {
     assert_non_null(last);
   }
   assert_non_null(strstr(train.out, "size of the hidden state [20]"));
-  assert_non_null(strstr(train.out, "time steps of a sample [bitstream 1000, npy the files']\n"));
+  assert_non_null(strstr(train.out, "time steps of a sample [bitstream 1000, others the files']\n"));
   assert_non_null(strstr(train.out, "of weights, data and shuffling [0]\n"));
   release(&train);
 }

@@ -13,7 +13,7 @@
 #include "train/dataset.h"
 
 static bppsa_dataset *bitstream(int64_t samples, int64_t seq_len, uint64_t seed, bool per_step) {
-  const bppsa_dataset_options options = {samples, seq_len, seed, per_step};
+  const bppsa_dataset_options options = {.samples = samples, .seq_len = seq_len, .seed = seed, .labels_per_step = per_step};
   bppsa_dataset *dataset = NULL;
   assert_int_equal(bppsa_dataset_create("bitstream", &options, &dataset), BPPSA_OK);
   return dataset;
@@ -125,8 +125,8 @@ static void bad_requests_are_named(void **state) {
     const char *spec;
     bppsa_dataset_options options;
     const char *says;
-  } cases[] = {{"bitsream", {0}, "expected bitstream or npy:X,Y"},
-               {"", {0}, "expected bitstream or npy:X,Y"},
+  } cases[] = {{"bitsream", {0}, "expected bitstream, npy:X,Y, irmas:DIR or instruments:DIR"},
+               {"", {0}, "expected bitstream, npy:X,Y, irmas:DIR or instruments:DIR"},
                {"bitstream:5", {0}, "bitstream takes nothing after a colon"},
                {"bitstream", {.samples = -1}, "the number of samples is -1"},
                {"bitstream", {.seq_len = INT64_MAX}, "the sequence length is 9223372036854775807"},

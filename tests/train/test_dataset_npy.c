@@ -25,7 +25,7 @@ static void save(const char *path, void *data, bppsa_dtype dtype, int32_t ndim, 
 }
 
 static bppsa_status create(int64_t samples, int64_t seq_len, bool per_step, bppsa_dataset **dataset) {
-  const bppsa_dataset_options options = {samples, seq_len, 0, per_step};
+  const bppsa_dataset_options options = {.samples = samples, .seq_len = seq_len, .labels_per_step = per_step};
   return bppsa_dataset_create(SPEC, &options, dataset);
 }
 
@@ -162,7 +162,7 @@ static void written_sets_read_back(void **state) {
   assert_int_equal(bppsa_device_create("cpu", 3, &device), BPPSA_OK);
   for (int per_step = 0; per_step < 2; ++per_step) {
     const int64_t n = 1500, steps = 1013, index = 1499, shape[3] = {1013, 1, 1};
-    const bppsa_dataset_options options = {n, steps, 5, per_step == 1};
+    const bppsa_dataset_options options = {.samples = n, .seq_len = steps, .seed = 5, .labels_per_step = per_step == 1};
     bppsa_dataset *made = NULL, *read = NULL;
     int64_t done = 0;
     assert_int_equal(bppsa_dataset_create("bitstream", &options, &made), BPPSA_OK);
@@ -187,7 +187,7 @@ static void written_sets_read_back(void **state) {
 
 static void failed_writes_leave_nothing(void **state) {
   (void)state;
-  const bppsa_dataset_options options = {3, 4, 0, false};
+  const bppsa_dataset_options options = {.samples = 3, .seq_len = 4};
   bppsa_dataset *dataset = NULL;
   (void)remove(X_PATH);
   (void)remove(Y_PATH);

@@ -74,7 +74,7 @@ static bppsa_train_config basic(void) {
 
 /* Trains a new model, which has only its initial weights. The outcome is filled where the run is good; it may be NULL. */
 static bppsa_status run(const bppsa_train_config *config, control *how, outcome *end) {
-  const bppsa_dataset_options options = {SAMPLES, SEQ_LEN, 2, false};
+  const bppsa_dataset_options options = {.samples = SAMPLES, .seq_len = SEQ_LEN, .seed = 2};
   bppsa_dataset *dataset = NULL;
   control none = {0};
   control *c = how != NULL ? how : &none;

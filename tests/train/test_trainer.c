@@ -20,7 +20,7 @@
 enum { SEQ_LEN = 40, CLASSES = 10, MAX_STEPS = 512 };
 
 static bppsa_dataset *bitstream(int64_t samples, bool per_step) {
-  const bppsa_dataset_options options = {samples, SEQ_LEN, 0, per_step};
+  const bppsa_dataset_options options = {.samples = samples, .seq_len = SEQ_LEN, .labels_per_step = per_step};
   bppsa_dataset *dataset = NULL;
   assert_int_equal(bppsa_dataset_create("bitstream", &options, &dataset), BPPSA_OK);
   return dataset;

@@ -1,0 +1,7 @@
+#include "audio/audio.h"
+
+bppsa_status bppsa_audio_check(void) {
+  bppsa_audio_report report;
+  bppsa_audio_probe(&report);
+  return report.built ? BPPSA_OK : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "audio: %s", report.detail);
+}

@@ -1,0 +1,28 @@
+/* Whether this build reads audio, and with what. */
+#ifndef BPPSA_AUDIO_AUDIO_H
+#define BPPSA_AUDIO_AUDIO_H
+
+#include <stdbool.h>
+
+#include "core/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define BPPSA_AUDIO_RATE 44100 /* Hz; everything is computed at this rate */
+
+typedef struct {
+  bool built;
+  char detail[256]; /* built: the libraries and their versions; otherwise what to install */
+} bppsa_audio_report;
+
+void bppsa_audio_probe(bppsa_audio_report *report);
+
+/* OK, or ERR_UNSUPPORTED with the packages that a build with audio needs. */
+bppsa_status bppsa_audio_check(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

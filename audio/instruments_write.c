@@ -1,0 +1,148 @@
+/* A directory of instruments, file by file. */
+#include <errno.h>
+#include <omp.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "audio/instruments.h"
+#include "audio/names.h"
+#include "audio/wav.h"
+#include "core/alloc.h"
+#include "core/directory.h"
+#include "core/file.h"
+#include "core/io.h"
+
+enum { MOST_FILES = 1000000 };
+
+typedef struct {
+  bppsa_instrument_workspace *workspace;
+  int16_t *samples; /* [BPPSA_INSTRUMENT_FRAMES][2] */
+  char *path;       /* of the present file */
+} worker;
+
+typedef struct {
+  const char *directory;
+  int64_t files;
+  uint64_t seed;
+  int32_t threads;
+  worker *workers; /* size threads */
+  size_t path_size;
+  int64_t done;
+  bppsa_status status; /* of the first failure */
+  char reason[400];    /* its message, which belongs to the thread that met it */
+} writing;
+
+static bppsa_status worker_create(worker *w, size_t path_size) {
+  w->samples = bppsa_calloc(2 * BPPSA_INSTRUMENT_FRAMES, sizeof *w->samples);
+  w->path = bppsa_alloc(path_size);
+  return w->samples == NULL || w->path == NULL ? BPPSA_ERR_MEMORY : bppsa_instrument_workspace_create(&w->workspace);
+}
+
+static void worker_free(worker *w) {
+  bppsa_instrument_workspace_destroy(w->workspace);
+  bppsa_free(w->samples);
+  bppsa_free(w->path);
+}
+
+static bppsa_status make_directory(const char *path) {
+  struct stat info;
+  if (bppsa_io_mkdir(path) != 0 && !(errno == EEXIST && stat(path, &info) == 0 && S_ISDIR(info.st_mode))) {
+    return bppsa_fail(BPPSA_ERR_IO, "%s: cannot make the directory: %s", path, strerror(errno));
+  }
+  return BPPSA_OK;
+}
+
+/* No WAV file stands in a folder yet. Temporary files of programs that were killed are removed. */
+static bppsa_status check_folder(const char *path) {
+  struct stat info;
+  if (stat(path, &info) != 0 && errno == ENOENT) {
+    return BPPSA_OK;
+  }
+  bppsa_directory list = {0};
+  BPPSA_TRY(bppsa_directory_list(path, &list));
+  bppsa_status status = BPPSA_OK;
+  for (int64_t i = 0; status == BPPSA_OK && i < list.count; ++i) {
+    if (bppsa_is_wav_name(list.names[i])) {
+      status =
+          bppsa_fail(BPPSA_ERR_ARGUMENT, "%s/%s: is there already, expected a directory without WAV files", path, list.names[i]);
+    }
+  }
+  bppsa_directory_free(&list);
+  return status == BPPSA_OK ? bppsa_file_clean(path) : status;
+}
+
+/* Every class folder is looked at before the first is made. */
+static bppsa_status prepare_folders(const writing *w, char *path) {
+  for (int i = 0; i < BPPSA_INSTRUMENTS; ++i) {
+    snprintf(path, w->path_size, "%s/%s", w->directory, bppsa_instrument_names[i]);
+    BPPSA_TRY(check_folder(path));
+  }
+  BPPSA_TRY(make_directory(w->directory));
+  for (int i = 0; i < BPPSA_INSTRUMENTS && i < w->files; ++i) {
+    snprintf(path, w->path_size, "%s/%s", w->directory, bppsa_instrument_names[i]);
+    BPPSA_TRY(make_directory(path));
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status write_file(const writing *w, worker *by, int64_t number) {
+  const char *name = bppsa_instrument_names[number % BPPSA_INSTRUMENTS];
+  snprintf(by->path, w->path_size, "%s/%s/%s_%06lld.wav", w->directory, name, name, (long long)number);
+  bppsa_instrument_play(by->workspace, w->seed, number, by->samples);
+  return bppsa_wav_write(by->path, BPPSA_INSTRUMENT_FRAMES, by->samples);
+}
+
+/* Stops at the first failure: a full disk does not empty itself. */
+static bppsa_status write_files(writing *w, bppsa_instruments_progress progress, void *context) {
+  atomic_bool stop = false;
+#pragma omp parallel for num_threads(w->threads) schedule(dynamic)
+  for (int64_t i = 0; i < w->files; ++i) {
+    if (atomic_load(&stop)) {
+      continue;
+    }
+    const bppsa_status status = write_file(w, &w->workers[omp_get_thread_num()], i);
+#pragma omp critical(bppsa_instruments)
+    {
+      if (status != BPPSA_OK && w->status == BPPSA_OK) {
+        w->status = status;
+        snprintf(w->reason, sizeof w->reason, "%s", bppsa_last_error());
+        atomic_store(&stop, true);
+      }
+      w->done += status == BPPSA_OK;
+      if (progress != NULL) {
+        progress(context, w->done, w->files);
+      }
+    }
+  }
+  return w->status == BPPSA_OK
+             ? BPPSA_OK
+             : bppsa_fail(w->status, "%s; %lld of %lld files are written", w->reason, (long long)w->done, (long long)w->files);
+}
+
+bppsa_status bppsa_instruments_write(const char *directory, int64_t files, uint64_t seed, int32_t threads,
+                                     bppsa_instruments_progress progress, void *context) {
+  if (directory == NULL || directory[0] == '\0' || files < 1 || files > MOST_FILES || threads < 1) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "instruments: %lld files on %d threads, expected 1 .. %d on 1 or more, and a directory",
+                      (long long)files, (int)threads, MOST_FILES);
+  }
+  writing w = {.directory = directory, .files = files, .seed = seed, .threads = threads < files ? threads : (int32_t)files};
+  w.path_size = strlen(directory) + 64;
+  w.workers = bppsa_calloc(w.threads, sizeof *w.workers);
+  bppsa_status status = w.workers == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+  for (int32_t i = 0; status == BPPSA_OK && i < w.threads; ++i) {
+    status = worker_create(&w.workers[i], w.path_size);
+  }
+  if (status == BPPSA_OK) {
+    status = prepare_folders(&w, w.workers[0].path);
+  }
+  if (status == BPPSA_OK) {
+    status = write_files(&w, progress, context);
+  }
+  for (int32_t i = 0; w.workers != NULL && i < w.threads; ++i) {
+    worker_free(&w.workers[i]);
+  }
+  bppsa_free(w.workers);
+  return status;
+}

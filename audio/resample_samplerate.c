@@ -1,0 +1,24 @@
+/* Rate conversion by libsamplerate.
+ *
+ * Its best converter, because the features reach to 22 050 Hz: it passes 97 % of the band (the medium one 90 %) at 144 dB, and a file is
+ * converted once, in tens of milliseconds.
+ */
+#include <samplerate.h>
+
+#include "audio/libraries.h"
+
+bppsa_status bppsa_resample(const char *path, int64_t channels, int64_t rate, int64_t frames, const float *from, int64_t most,
+                            float *to, int64_t *made) {
+  SRC_DATA data = {.data_in = from,
+                   .data_out = to,
+                   .input_frames = (long)frames,
+                   .output_frames = (long)most,
+                   .src_ratio = (double)BPPSA_AUDIO_RATE / (double)rate};
+  const int status = src_simple(&data, SRC_SINC_BEST_QUALITY, (int)channels);
+  if (status != 0) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: cannot convert %lld Hz to %d Hz: %s", path, (long long)rate, BPPSA_AUDIO_RATE,
+                      src_strerror(status));
+  }
+  *made = data.output_frames_gen;
+  return BPPSA_OK;
+}

@@ -1,0 +1,347 @@
+#include "audio/wav.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "audio/libraries.h"
+#include "core/alloc.h"
+#include "core/io.h"
+
+enum { LEAST_RATE = 4000, MOST_RATE = 384000, FORMAT_BYTES = 16, FULL_SCALE = 32768, CHANNELS = 2 };
+enum { FORMAT_PCM = 1, FORMAT_FLOAT = 3, FORMAT_EXTENSIBLE = 0xFFFE }; /* kinds whose frames have a fixed size */
+#define UNKNOWN_SIZE 0xFFFFFFFFu                                       /* RF64: the ds64 chunk says */
+
+/* What the walk over the chunks has found. */
+typedef struct {
+  bppsa_file_reader file;
+  bool big;                             /* RIFX: numbers have their high byte first */
+  bool wide;                            /* RF64 */
+  int64_t end;                          /* of the container: one past its last byte */
+  int64_t wide_data;                    /* the data chunk's size by the ds64 chunk; -1: none */
+  int64_t format_at;                    /* byte of the fmt chunk's content; 0: not met yet */
+  uint32_t kind, channels, rate, block; /* of fmt: block is the bytes of a frame */
+  int64_t data_at, data_bytes;          /* content of the data chunk; data_at 0: not met yet */
+} walk;
+
+/* ---- bytes ---- */
+
+/* An unsigned number of `bytes` bytes. */
+static uint64_t number(const walk *w, const unsigned char *at, int bytes) {
+  uint64_t value = 0;
+  for (int i = 0; i < bytes; ++i) {
+    value = value << 8 | at[w->big ? i : bytes - 1 - i];
+  }
+  return value;
+}
+
+/* Bytes at .. at+bytes-1; they must be there. */
+static bppsa_status read_at(walk *w, int64_t at, const char *what, void *data, int64_t bytes) {
+  if (at + bytes > w->file.size) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %lld: the file ends in %s, expected %lld more bytes", w->file.path,
+                      (long long)w->file.size, what, (long long)(at + bytes - w->file.size));
+  }
+  if (bppsa_io_seek(w->file.descriptor, at) < 0) {
+    return bppsa_fail(BPPSA_ERR_IO, "%s: cannot move to byte %lld", w->file.path, (long long)at);
+  }
+  w->file.offset = at;
+  return bppsa_file_reader_read(&w->file, data, bytes);
+}
+
+/* ---- the container ---- */
+
+/* "RIFF" size "WAVE": the container must lie within the file. RF64's size is in its first chunk. */
+static bppsa_status read_head(walk *w) {
+  unsigned char head[12];
+  BPPSA_TRY(read_at(w, 0, "the RIFF header", head, sizeof head));
+  w->big = memcmp(head, "RIFX", 4) == 0;
+  w->wide = memcmp(head, "RF64", 4) == 0;
+  if (!w->big && !w->wide && memcmp(head, "RIFF", 4) != 0) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte 0: no WAV file, expected RIFF, RIFX or RF64", w->file.path);
+  }
+  if (memcmp(head + 8, "WAVE", 4) != 0) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte 8: a RIFF file of another kind, expected WAVE", w->file.path);
+  }
+  w->end = 8 + (int64_t)number(w, head + 4, 4);
+  if (w->wide) {
+    unsigned char sizes[24]; /* "ds64", its size, the container's size, the data's size */
+    BPPSA_TRY(read_at(w, 12, "the ds64 chunk", sizes, sizeof sizes));
+    const uint64_t riff = number(w, sizes + 8, 8), data = number(w, sizes + 16, 8);
+    if (memcmp(sizes, "ds64", 4) != 0 || riff > INT64_MAX - 8 || data > INT64_MAX) {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte 12: no ds64 chunk with sizes below 2^63, expected one in RF64", w->file.path);
+    }
+    w->end = 8 + (int64_t)riff;
+    w->wide_data = (int64_t)data;
+  }
+  if (w->end > w->file.size) {
+    return bppsa_fail(BPPSA_ERR_FORMAT,
+                      "%s: byte 4: the RIFF header announces %lld bytes after it, but the file has %lld, expected at most that",
+                      w->file.path, (long long)w->end - 8, (long long)w->file.size - 8);
+  }
+  return BPPSA_OK;
+}
+
+/* wFormatTag, nChannels, nSamplesPerSec, nAvgBytesPerSec, nBlockAlign, wBitsPerSample. */
+static bppsa_status read_format(walk *w, int64_t at, int64_t bytes) {
+  unsigned char fields[FORMAT_BYTES];
+  if (bytes < FORMAT_BYTES || w->format_at != 0) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %lld: %s fmt chunk of %lld bytes, expected one of 16 or more", w->file.path,
+                      (long long)at - 8, w->format_at != 0 ? "a second" : "a", (long long)bytes);
+  }
+  BPPSA_TRY(read_at(w, at, "the fmt chunk", fields, sizeof fields));
+  w->format_at = at;
+  w->kind = (uint32_t)number(w, fields, 2);
+  w->channels = (uint32_t)number(w, fields + 2, 2);
+  w->rate = (uint32_t)number(w, fields + 4, 4);
+  w->block = (uint32_t)number(w, fields + 12, 2);
+  if (w->channels == 0) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %lld: 0 channels, expected 1 or 2", w->file.path, (long long)at + 2);
+  }
+  if (w->channels > CHANNELS) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
+                      "%s: byte %lld: %u channels, expected 1 or 2: of more it is not defined which are left and right",
+                      w->file.path, (long long)at + 2, (unsigned)w->channels);
+  }
+  if (w->rate < LEAST_RATE || w->rate > MOST_RATE) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: byte %lld: %u Hz, expected %d to %d", w->file.path, (long long)at + 4,
+                      (unsigned)w->rate, LEAST_RATE, MOST_RATE);
+  }
+  const uint32_t bits = (uint32_t)number(w, fields + 14, 2);
+  const bool fixed = w->kind == FORMAT_PCM || w->kind == FORMAT_FLOAT || w->kind == FORMAT_EXTENSIBLE;
+  if (w->block == 0 || (fixed && w->block != w->channels * ((bits + 7) / 8))) {
+    return bppsa_fail(BPPSA_ERR_FORMAT,
+                      "%s: byte %lld: frames of %u bytes for %u channels of %u bits, expected as many bytes as they need",
+                      w->file.path, (long long)at + 12, (unsigned)w->block, (unsigned)w->channels, (unsigned)bits);
+  }
+  return BPPSA_OK;
+}
+
+/* One chunk: its name, where its content begins, its bytes. */
+static bppsa_status read_chunk(walk *w, const unsigned char *name, int64_t at, int64_t bytes) {
+  if (memcmp(name, "fmt ", 4) == 0) {
+    return read_format(w, at, bytes);
+  }
+  if (memcmp(name, "data", 4) != 0) {
+    return BPPSA_OK;
+  }
+  if (w->format_at == 0 || w->data_at != 0) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %lld: %s, expected one data chunk after the fmt chunk", w->file.path,
+                      (long long)at - 8, w->data_at != 0 ? "a second data chunk" : "a data chunk before any fmt chunk");
+  }
+  w->data_at = at;
+  w->data_bytes = bytes;
+  return BPPSA_OK;
+}
+
+/* All chunks of the container, each with a byte of padding where its size is odd (which may be missing at the very end). */
+static bppsa_status read_chunks(walk *w) {
+  int64_t at = 12;
+  while (at + 8 <= w->end) {
+    unsigned char head[8];
+    BPPSA_TRY(read_at(w, at, "the head of a chunk", head, sizeof head));
+    int64_t bytes = (int64_t)number(w, head + 4, 4);
+    if (w->wide && bytes == UNKNOWN_SIZE && memcmp(head, "data", 4) == 0) {
+      bytes = w->wide_data;
+    }
+    if (bytes > w->end - at - 8) {
+      char name[5] = {0};
+      memcpy(name, head, 4);
+      return bppsa_fail(BPPSA_ERR_FORMAT,
+                        "%s: byte %lld: the chunk '%s' announces %lld bytes, but %lld are left, expected at most that",
+                        w->file.path, (long long)at + 4, name, (long long)bytes, (long long)(w->end - at - 8));
+    }
+    BPPSA_TRY(read_chunk(w, head, at + 8, bytes));
+    at += 8 + bytes + (bytes & 1);
+  }
+  if (w->format_at == 0 || w->data_at == 0) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %lld: the chunks end without a %s chunk, expected fmt and data", w->file.path,
+                      (long long)w->end, w->format_at == 0 ? "fmt" : "data");
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status check_data(const walk *w) {
+  if (w->data_bytes == 0) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %lld: the data chunk is empty, expected samples", w->file.path,
+                      (long long)w->data_at - 4);
+  }
+  if (w->data_bytes % w->block != 0) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %lld: %lld bytes of data, expected whole frames of %u bytes", w->file.path,
+                      (long long)w->data_at - 4, (long long)w->data_bytes, (unsigned)w->block);
+  }
+  return BPPSA_OK;
+}
+
+/* ---- samples ---- */
+
+/* [frames][1] at the array's beginning becomes [frames][2], from its end. */
+static void double_channel(int64_t frames, float *samples) {
+  for (int64_t i = frames - 1; i >= 0; --i) {
+    samples[2 * i] = samples[2 * i + 1] = samples[i];
+  }
+}
+
+/* Onto the scale of 16-bit integers; what is not finite is named. */
+static bppsa_status scale(const walk *w, int64_t frames, float *samples) {
+  for (int64_t i = 0; i < frames * w->channels; ++i) {
+    const float value = samples[i] * (float)FULL_SCALE;
+    if (!isfinite(value)) {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: frame %lld, channel %lld: the sample is %g, expected a finite value", w->file.path,
+                        (long long)(i / w->channels), (long long)(i % w->channels), (double)samples[i]);
+    }
+    samples[i] = value;
+  }
+  return BPPSA_OK;
+}
+
+/* Decodes what the wanted frames depend on, converts; *made frames of samples [wanted][channels] are written. The converter looks a few
+ * hundred frames ahead, so it gets a little more than the wanted length. */
+static bppsa_status convert(const walk *w, bppsa_decoder *decoder, int64_t frames, int64_t wanted, float *samples,
+                            int64_t *made) {
+  const double ratio = (double)w->rate / BPPSA_AUDIO_RATE;
+  const int64_t ahead = (int64_t)ceil((double)wanted * ratio + 512 * (1 + ratio)), count = frames < ahead ? frames : ahead;
+  float *from = bppsa_calloc(count * w->channels, sizeof *from);
+  if (from == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  bppsa_status status = bppsa_decoder_read(decoder, count, from);
+  if (status == BPPSA_OK) {
+    status = scale(w, count, from);
+  }
+  if (status == BPPSA_OK) {
+    status = bppsa_resample(w->file.path, w->channels, w->rate, count, from, wanted, samples, made);
+  }
+  bppsa_free(from);
+  return status;
+}
+
+static bppsa_status decode(const walk *w, bppsa_decoder *decoder, int64_t frames, int64_t wanted, float *samples, int64_t *made) {
+  if (w->rate != BPPSA_AUDIO_RATE) {
+    return convert(w, decoder, frames, wanted, samples, made);
+  }
+  *made = frames < wanted ? frames : wanted;
+  BPPSA_TRY(bppsa_decoder_read(decoder, *made, samples));
+  return scale(w, *made, samples);
+}
+
+static bppsa_status check_length(const walk *w, int64_t frames, int64_t least) {
+  const double seconds = (double)frames / w->rate, needed = (double)least / BPPSA_AUDIO_RATE;
+  if (frames == 0 || seconds < needed) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: %lld frames at %u Hz, %.4f s, expected at least %.4f s", w->file.path,
+                      (long long)frames, (unsigned)w->rate, seconds, needed);
+  }
+  return BPPSA_OK;
+}
+
+/* libsndfile's frames and channels must be those of the header. */
+static bppsa_status check_agreement(const walk *w, int64_t frames, int64_t channels, int64_t rate) {
+  const bool fixed = w->kind == FORMAT_PCM || w->kind == FORMAT_FLOAT;
+  if (channels != w->channels || rate != w->rate || (fixed && frames != w->data_bytes / w->block)) {
+    return bppsa_fail(BPPSA_ERR_FORMAT,
+                      "%s: libsndfile finds %lld frames, %lld channels, %lld Hz, expected %lld, %u and %u by its header",
+                      w->file.path, (long long)frames, (long long)channels, (long long)rate,
+                      (long long)(w->data_bytes / w->block), (unsigned)w->channels, (unsigned)w->rate);
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status read_samples(walk *w, int64_t least, int64_t wanted, float *samples, bppsa_wav_info *info) {
+  bppsa_decoder *decoder = NULL;
+  int64_t frames = 0, channels = 0, rate = 0, made = 0;
+  BPPSA_TRY(bppsa_decoder_create(&w->file, &decoder, &frames, &channels, &rate));
+  bppsa_status status = check_agreement(w, frames, channels, rate);
+  if (status == BPPSA_OK) {
+    status = check_length(w, frames, least);
+  }
+  if (status == BPPSA_OK) {
+    status = decode(w, decoder, frames, wanted, samples, &made);
+  }
+  bppsa_decoder_destroy(decoder);
+  BPPSA_TRY(status);
+  if (w->channels == 1) {
+    double_channel(made, samples);
+  }
+  memset(samples + CHANNELS * made, 0, (size_t)(CHANNELS * (wanted - made)) * sizeof *samples);
+  *info = (bppsa_wav_info){.channels = w->channels, .rate = w->rate, .frames = frames};
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_wav_read(const char *path, int64_t least, int64_t frames, float *samples, bppsa_wav_info *info) {
+  if (path == NULL || samples == NULL || frames < 1 || frames > INT32_MAX || least > frames) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "WAV file: %lld frames, at least %lld, expected 1 .. %d, and a path and an array",
+                      (long long)frames, (long long)least, INT32_MAX);
+  }
+  BPPSA_TRY(bppsa_audio_check());
+  walk w = {.wide_data = -1};
+  bppsa_wav_info found = {0};
+  BPPSA_TRY(bppsa_file_reader_open(path, &w.file));
+  bppsa_status status = read_head(&w);
+  if (status == BPPSA_OK) {
+    status = read_chunks(&w);
+  }
+  if (status == BPPSA_OK) {
+    status = check_data(&w);
+  }
+  if (status == BPPSA_OK) {
+    status = read_samples(&w, least, frames, samples, &found);
+  }
+  bppsa_file_reader_close(&w.file);
+  if (status == BPPSA_OK && info != NULL) {
+    *info = found;
+  }
+  return status;
+}
+
+/* ---- writing ---- */
+
+static void put(unsigned char *at, uint32_t value, int bytes) {
+  for (int i = 0; i < bytes; ++i) {
+    at[i] = (unsigned char)(value >> 8 * i);
+  }
+}
+
+/* The 44 bytes in front of `bytes` bytes of samples. */
+static void make_head(uint32_t bytes, unsigned char head[44]) {
+  memcpy(head, "RIFF", 4);
+  put(head + 4, 36 + bytes, 4);
+  memcpy(head + 8, "WAVEfmt ", 8);
+  put(head + 16, FORMAT_BYTES, 4);
+  put(head + 20, FORMAT_PCM, 2);
+  put(head + 22, CHANNELS, 2);
+  put(head + 24, BPPSA_AUDIO_RATE, 4);
+  put(head + 28, BPPSA_AUDIO_RATE * CHANNELS * 2, 4);
+  put(head + 32, CHANNELS * 2, 2);
+  put(head + 34, 16, 2);
+  memcpy(head + 36, "data", 4);
+  put(head + 40, bytes, 4);
+}
+
+static bppsa_status write_all(bppsa_file_writer *writer, int64_t frames, const int16_t *samples) {
+  enum { BLOCK = 4096 }; /* numbers */
+  unsigned char head[44], bytes[2 * BLOCK];
+  make_head((uint32_t)(frames * CHANNELS * 2), head);
+  BPPSA_TRY(bppsa_file_writer_write(writer, head, sizeof head));
+  for (int64_t first = 0; first < frames * CHANNELS; first += BLOCK) {
+    const int64_t left = frames * CHANNELS - first, count = left < BLOCK ? left : BLOCK;
+    for (int64_t i = 0; i < count; ++i) {
+      put(bytes + 2 * i, (uint16_t)samples[first + i], 2);
+    }
+    BPPSA_TRY(bppsa_file_writer_write(writer, bytes, (size_t)(2 * count)));
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_wav_write(const char *path, int64_t frames, const int16_t *samples) {
+  const int64_t most = (UINT32_MAX - 44) / (2 * CHANNELS);
+  if (path == NULL || samples == NULL || frames < 1 || frames > most) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "WAV file: %lld frames, expected 1 .. %lld, and a path and an array", (long long)frames,
+                      (long long)most);
+  }
+  bppsa_file_writer *writer = NULL;
+  BPPSA_TRY(bppsa_file_writer_create(path, &writer));
+  const bppsa_status status = write_all(writer, frames, samples);
+  if (status != BPPSA_OK) {
+    bppsa_file_writer_abort(writer);
+    return status;
+  }
+  return bppsa_file_writer_commit(writer);
+}

@@ -1,0 +1,362 @@
+/* `bppsa bench mfcc`: one channel of three seconds to features, on one thread. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "audio/features.h"
+#include "audio/instruments.h"
+#include "cli/bench.h"
+#include "cli/machine.h"
+#include "core/alloc.h"
+
+static const bppsa_option_use uses[] = {
+    {.option = BPPSA_OPTION_SET, .fallback = "", .help = "one set instead of all three"},
+    {.option = BPPSA_OPTION_PADDING},
+    {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"},
+    {.option = BPPSA_OPTION_REPEATS},
+    {.option = BPPSA_OPTION_SEED, .help = "of the sound: the left channel of the file that data instruments writes first"},
+    {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},
+    {.option = BPPSA_OPTION_JSON},
+    {.option = BPPSA_OPTION_HELP},
+    {.option = BPPSA_OPTION_COUNT}};
+
+static const char notes[] = "Features are checked first, against a plain version of the same definitions (a radix-2 transform, "
+                            "dense filters, the C library's\n"
+                            "logarithm): a largest difference of 1e-4 or more marks the row and exits 1. Then rounds of the "
+                            "whole and of its Fourier transforms alone.\n"
+                            "bench/rivals/mfcc_librosa.py adds librosa's rows.\n";
+
+enum { LEAST_REPEATS = 3, MOST_REPEATS = 10000, SAMPLES = BPPSA_FEATURES_SAMPLES, BANDS = BPPSA_MEL_BANDS };
+#define TOLERANCE 1e-4
+#define PI 3.14159265358979323846
+
+typedef struct {
+  const bppsa_mfcc_config *set;
+  bppsa_mfcc_padding padding;
+  int64_t frames, features, repeats;
+  double median_s, min_s, max_s;
+  double fft_s;      /* median of all frames' transforms alone */
+  double difference; /* largest, from the plain version */
+} mfcc_row;
+
+/* What a run holds. */
+typedef struct {
+  int16_t *sound; /* [SAMPLES][2] */
+  float *samples; /* the left channel */
+  bppsa_mfcc_plan *plan;
+  bppsa_mfcc_workspace *workspace;
+  float *features;   /* [frames][features] */
+  double *reference; /* likewise */
+  double *times;     /* [2][MOST_REPEATS] */
+} session;
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- the plain version ---- */
+
+/* x[n] complex, n a power of two, into its transform, in place: out of order first, then butterflies. */
+static void plain_fft(int64_t n, double *x) {
+  for (int64_t i = 0, j = 0; i < n; ++i) {
+    if (i < j) {
+      for (int part = 0; part < 2; ++part) {
+        const double moved = x[2 * i + part];
+        x[2 * i + part] = x[2 * j + part];
+        x[2 * j + part] = moved;
+      }
+    }
+    int64_t bit = n >> 1;
+    for (; j & bit; bit >>= 1) {
+      j ^= bit;
+    }
+    j ^= bit;
+  }
+  for (int64_t half = 1; half < n; half *= 2) {
+    for (int64_t k = 0; k < half; ++k) {
+      const double re = cos(PI * (double)k / (double)half), im = -sin(PI * (double)k / (double)half);
+      for (int64_t i = k; i < n; i += 2 * half) {
+        double *a = x + 2 * i, *b = x + 2 * (i + half);
+        const double tr = b[0] * re - b[1] * im, ti = b[0] * im + b[1] * re;
+        b[0] = a[0] - tr;
+        b[1] = a[1] - ti;
+        a[0] += tr;
+        a[1] += ti;
+      }
+    }
+  }
+}
+
+static double plain_hz(double mel) {
+  return mel < 15 ? mel * 200 / 3 : 1000 * pow(6.4, (mel - 15) / 27);
+}
+
+static double plain_weight(int64_t n_fft, int band, int64_t bin) {
+  const double step = (15 + 27 * log(22.05) / log(6.4)) / (BANDS + 1), hz = 44100.0 * (double)bin / (double)n_fft;
+  const double low = plain_hz(step * band), peak = plain_hz(step * (band + 1)), high = plain_hz(step * (band + 2));
+  return fmax(0, fmin((hz - low) / (peak - low), (high - hz) / (high - peak))) * 2 / (high - low);
+}
+
+static double plain_sample(const mfcc_row *row, const float *samples, int64_t t) {
+  if (t >= 0 && t < SAMPLES) {
+    return (double)samples[t];
+  }
+  return row->padding == BPPSA_PADDING_CONSTANT ? 0 : (double)samples[t < 0 ? -t : 2 * (SAMPLES - 1) - t];
+}
+
+/* mel [frames][BANDS] in dB, before the limit of 80; work: [n_fft][2], weights: [BANDS][n_fft / 2 + 1]. */
+static void plain_mel(const mfcc_row *row, const float *samples, double *work, const double *weights, double *mel) {
+  const int64_t n = row->set->n_fft, bins = n / 2 + 1;
+  for (int64_t f = 0; f < row->frames; ++f) {
+    for (int64_t i = 0; i < n; ++i) {
+      const double window = 0.5 - 0.5 * cos(2 * PI * (double)i / (double)n);
+      work[2 * i] = window * plain_sample(row, samples, f * row->set->hop - n / 2 + i);
+      work[2 * i + 1] = 0;
+    }
+    plain_fft(n, work);
+    for (int m = 0; m < BANDS; ++m) {
+      double sum = 0;
+      for (int64_t k = 0; k < bins; ++k) {
+        sum += weights[m * bins + k] * (work[2 * k] * work[2 * k] + work[2 * k + 1] * work[2 * k + 1]);
+      }
+      mel[f * BANDS + m] = 10 * log10(fmax(1e-10, sum));
+    }
+  }
+}
+
+/* reference[f][k]: the DCT of the limited mel, scaled. */
+static void plain_cepstrum(const mfcc_row *row, double *mel, double *reference) {
+  double largest = -INFINITY;
+  for (int64_t i = 0; i < row->frames * BANDS; ++i) {
+    largest = fmax(largest, mel[i]);
+  }
+  for (int64_t k = 0; k < row->features; ++k) {
+    double mean = 0, square = 0;
+    for (int64_t f = 0; f < row->frames; ++f) {
+      double sum = 0;
+      for (int64_t m = 0; m < BANDS; ++m) {
+        sum += sqrt(2.0 / BANDS) * cos(PI * (double)(k + 1) * (double)(2 * m + 1) / (2 * BANDS)) *
+               fmax(mel[f * BANDS + m], largest - 80);
+      }
+      reference[f * row->features + k] = sum;
+      mean += sum / (double)row->frames;
+    }
+    for (int64_t f = 0; f < row->frames; ++f) {
+      const double d = reference[f * row->features + k] - mean;
+      square += d * d / (double)row->frames;
+    }
+    for (int64_t f = 0; f < row->frames; ++f) {
+      double *value = &reference[f * row->features + k];
+      *value = sqrt(square) < 1e-9 ? 0 : (*value - mean) / sqrt(square);
+    }
+  }
+}
+
+static bppsa_status plain_features(const mfcc_row *row, const float *samples, double *reference) {
+  const int64_t bins = row->set->n_fft / 2 + 1;
+  double *work = bppsa_calloc(2 * row->set->n_fft, sizeof *work), *weights = bppsa_calloc(BANDS * bins, sizeof *weights);
+  double *mel = bppsa_calloc(row->frames * BANDS, sizeof *mel);
+  const bool got = work != NULL && weights != NULL && mel != NULL;
+  if (got) {
+    for (int m = 0; m < BANDS; ++m) {
+      for (int64_t k = 0; k < bins; ++k) {
+        weights[m * bins + k] = plain_weight(row->set->n_fft, m, k);
+      }
+    }
+    plain_mel(row, samples, work, weights, mel);
+    plain_cepstrum(row, mel, reference);
+  }
+  bppsa_free(work);
+  bppsa_free(weights);
+  bppsa_free(mel);
+  return got ? BPPSA_OK : BPPSA_ERR_MEMORY;
+}
+
+/* ---- one set ---- */
+
+static int compare_times(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static void release_set(session *s) {
+  bppsa_mfcc_workspace_destroy(s->workspace);
+  bppsa_mfcc_plan_destroy(s->plan);
+  bppsa_free(s->features);
+  bppsa_free(s->reference);
+  s->workspace = NULL;
+  s->plan = NULL;
+  s->features = NULL;
+  s->reference = NULL;
+}
+
+static bppsa_status verify(session *s, mfcc_row *row) {
+  BPPSA_TRY(bppsa_mfcc_plan_create(row->set, SAMPLES, row->padding, &s->plan));
+  BPPSA_TRY(bppsa_mfcc_workspace_create(s->plan, &s->workspace));
+  row->frames = bppsa_mfcc_frames(s->plan);
+  row->features = bppsa_mfcc_features(s->plan);
+  s->features = bppsa_calloc(row->frames * row->features, sizeof *s->features);
+  s->reference = bppsa_calloc(row->frames * row->features, sizeof *s->reference);
+  if (s->features == NULL || s->reference == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  BPPSA_TRY(plain_features(row, s->samples, s->reference));
+  bppsa_mfcc_execute(s->plan, s->workspace, s->samples, 1, s->features, row->features);
+  for (int64_t i = 0; i < row->frames * row->features; ++i) {
+    const double d = fabs((double)s->features[i] - s->reference[i]);
+    row->difference = d < row->difference ? row->difference : d; /* NaN stays */
+  }
+  return BPPSA_OK;
+}
+
+/* Rounds of the whole and of the transforms alone, until both the least number and the budget are spent. */
+static void measure(session *s, int64_t repeats, double budget_s, mfcc_row *row) {
+  const double start = now();
+  double *whole = s->times, *fft = s->times + MOST_REPEATS;
+  int64_t n = 0;
+  while (n < MOST_REPEATS && (repeats > 0 ? n < repeats : n < LEAST_REPEATS || now() - start < budget_s)) {
+    const double a = now();
+    bppsa_mfcc_execute(s->plan, s->workspace, s->samples, 1, s->features, row->features);
+    const double b = now();
+    bppsa_mfcc_transform(s->plan, s->workspace);
+    whole[n] = b - a;
+    fft[n++] = now() - b;
+  }
+  qsort(whole, (size_t)n, sizeof *whole, compare_times);
+  qsort(fft, (size_t)n, sizeof *fft, compare_times);
+  row->repeats = n;
+  row->min_s = whole[0];
+  row->max_s = whole[n - 1];
+  row->median_s = 0.5 * (whole[n / 2] + whole[(n - 1) / 2]);
+  row->fft_s = 0.5 * (fft[n / 2] + fft[(n - 1) / 2]);
+}
+
+/* ---- what is said ---- */
+
+static bool is_right(const mfcc_row *row) {
+  return row->difference < TOLERANCE;
+}
+
+static json_t *row_json(const mfcc_row *row) {
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_text(object, "set", row->set->name);
+  ok = ok && bppsa_json_put_text(object, "padding", row->padding == BPPSA_PADDING_REFLECT ? "reflect" : "constant");
+  ok = ok && bppsa_json_put_integer(object, "n_mfcc", row->set->n_mfcc);
+  ok = ok && bppsa_json_put_integer(object, "n_fft", row->set->n_fft);
+  ok = ok && bppsa_json_put_integer(object, "hop", row->set->hop);
+  ok = ok && bppsa_json_put_integer(object, "frames", row->frames);
+  ok = ok && bppsa_json_put_integer(object, "features", row->features);
+  ok = ok && bppsa_json_put_integer(object, "samples", SAMPLES);
+  ok = ok && bppsa_json_put_integer(object, "threads", 1);
+  ok = ok && bppsa_json_put_text(object, "method", "bppsa");
+  ok = ok && bppsa_json_put_real(object, "median_s", row->median_s);
+  ok = ok && bppsa_json_put_real(object, "min_s", row->min_s);
+  ok = ok && bppsa_json_put_real(object, "max_s", row->max_s);
+  ok = ok && bppsa_json_put_integer(object, "repeats", row->repeats);
+  ok = ok && bppsa_json_put_real(object, "fft_s", row->fft_s);
+  ok = ok && bppsa_json_put_real(object, "fft_share", row->fft_s / row->median_s);
+  ok = ok && bppsa_json_put_real(object, "difference", row->difference);
+  ok = ok && bppsa_json_put_bool(object, "ok", is_right(row));
+  return bppsa_json_finish(object, ok);
+}
+
+static bppsa_status print_head(bppsa_cli *cli, const bppsa_device *device) {
+  char vector[BPPSA_VECTOR_TEXT], date[BPPSA_DATE_TEXT];
+  return bppsa_cli_print(
+      cli,
+      "mfcc on %s, 1 thread, %s, %s\none channel of 3 s; milliseconds; fft: the transforms alone, and their share\n\n"
+      "  set  frames  features    median       min       max      n       fft   share   difference\n",
+      bppsa_device_get_hardware(device), bppsa_machine_vector(vector, sizeof vector), bppsa_machine_date(date, sizeof date));
+}
+
+static bppsa_status print_row(bppsa_cli *cli, const mfcc_row *row) {
+  return bppsa_cli_print(cli, "  %-5s%6" PRId64 "%10" PRId64 "%10.3f%10.3f%10.3f%7" PRId64 "%10.3f%7.0f%%%13.1e%s\n",
+                         row->set->name, row->frames, row->features, 1e3 * row->median_s, 1e3 * row->min_s, 1e3 * row->max_s,
+                         row->repeats, 1e3 * row->fft_s, 100 * row->fft_s / row->median_s, row->difference,
+                         is_right(row) ? "" : "  FAIL");
+}
+
+/* ---- the command ---- */
+
+static bppsa_status run_set(bppsa_cli *cli, session *s, const bppsa_mfcc_config *set, json_t *rows, int64_t *failed) {
+  mfcc_row row = {.set = set,
+                  .padding =
+                      bppsa_cli_value(cli, BPPSA_OPTION_PADDING)->choice == 1 ? BPPSA_PADDING_REFLECT : BPPSA_PADDING_CONSTANT};
+  BPPSA_TRY(verify(s, &row));
+  measure(s, bppsa_cli_value(cli, BPPSA_OPTION_REPEATS)->integer, bppsa_cli_value(cli, BPPSA_OPTION_QUICK)->given ? 0.2 : 2,
+          &row);
+  *failed += !is_right(&row);
+  if (json_array_append_new(rows, row_json(&row)) != 0) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
+  }
+  return cli->json ? BPPSA_OK : print_row(cli, &row);
+}
+
+static bppsa_status make_sound(session *s, uint64_t seed) {
+  bppsa_instrument_workspace *workspace = NULL;
+  s->sound = bppsa_calloc(2 * BPPSA_INSTRUMENT_FRAMES, sizeof *s->sound);
+  s->samples = bppsa_calloc(SAMPLES, sizeof *s->samples);
+  s->times = bppsa_calloc(2 * MOST_REPEATS, sizeof *s->times);
+  if (s->sound == NULL || s->samples == NULL || s->times == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  BPPSA_TRY(bppsa_instrument_workspace_create(&workspace));
+  bppsa_instrument_play(workspace, seed, 0, s->sound);
+  bppsa_instrument_workspace_destroy(workspace);
+  for (int64_t i = 0; i < SAMPLES; ++i) {
+    s->samples[i] = s->sound[2 * i];
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status run_sets(bppsa_cli *cli, const bppsa_device *device, session *s, json_t *document) {
+  const bppsa_option_value *set = bppsa_cli_value(cli, BPPSA_OPTION_SET);
+  json_t *rows = json_object_get(document, "rows");
+  int64_t failed = 0;
+  BPPSA_TRY(make_sound(s, (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer));
+  if (!cli->json) {
+    BPPSA_TRY(print_head(cli, device));
+  }
+  for (int i = 0; i < BPPSA_MFCC_SETS; ++i) {
+    if (!set->given || set->choice == i) {
+      const bppsa_status status = run_set(cli, s, &bppsa_mfcc_sets[i], rows, &failed);
+      release_set(s);
+      BPPSA_TRY(status);
+    }
+  }
+  BPPSA_TRY(bppsa_bench_finish(cli, json_incref(document)));
+  return failed == 0
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_NUMERIC, "bench: %" PRId64 " sets differ by %g or more, expected less", failed, TOLERANCE);
+}
+
+static bppsa_status run(bppsa_cli *cli) {
+  bppsa_device *device = NULL;
+  session s = {0};
+  BPPSA_TRY(bppsa_audio_check());
+  BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_OUT));
+  BPPSA_TRY(bppsa_device_create("cpu", 1, &device));
+  bppsa_json_start();
+  json_t *document = bppsa_bench_document("mfcc", device);
+  const bool ok = document != NULL && bppsa_json_put(document, "rows", json_array());
+  const bppsa_status status = ok ? run_sets(cli, device, &s, document)
+                                 : bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
+  json_decref(document);
+  bppsa_free(s.sound);
+  bppsa_free(s.samples);
+  bppsa_free(s.times);
+  bppsa_device_destroy(device);
+  return status;
+}
+
+const bppsa_command bppsa_command_bench_mfcc = {.verb = "bench",
+                                                .object = "mfcc",
+                                                .summary = "Verifies and times MFCC features of one channel on one thread",
+                                                .example = "bench mfcc --quick",
+                                                .notes = notes,
+                                                .uses = uses,
+                                                .run = run};

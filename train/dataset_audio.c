@@ -1,0 +1,356 @@
+/* WAV files in IRMAS's layout, DIR/CLASS/NAME.wav, held in memory as features [N,T,I] f32.
+ *
+ * Files are sorted by class and name, then spread: each class is shuffled by the seed, and its r-th of n files gets the place (2r + 1) / 2n. In that
+ * order every stretch of samples, the held-out end too, has its share of every class, to within one file.
+ */
+#include <omp.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <zlib.h>
+
+#include "audio/features.h"
+#include "audio/instruments.h"
+#include "audio/names.h"
+#include "core/alloc.h"
+#include "core/directory.h"
+#include "train/blocks.h"
+#include "train/dataset_kinds.h"
+
+#define CLASSES_TEXT "cel, cla, flu, gac, gel, org, pia, sax, tru, vio, voi"
+
+typedef struct {
+  char *path; /* owned */
+  int32_t label;
+  uint32_t checksum; /* of the samples the features come from */
+} audio_file;
+
+typedef struct {
+  bppsa_dataset base;
+  audio_file *files; /* size N, in the order of the samples */
+  int64_t capacity;  /* of files */
+  float *x;          /* [N, T, I] */
+} audio_dataset;
+
+/* ---- finding the files ---- */
+
+/* "DIRECTORY/NAME", owned, or NULL. */
+static char *join(const char *directory, const char *name) {
+  const size_t size = strlen(directory) + strlen(name) + 2;
+  char *path = bppsa_alloc(size);
+  if (path != NULL) {
+    snprintf(path, size, "%s/%s", directory, name);
+  }
+  return path;
+}
+
+static bppsa_status add_file(audio_dataset *self, const char *directory, const char *name, int32_t label) {
+  if (self->base.samples == BPPSA_MAX_SAMPLES) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: more than %lld WAV files, expected at most that", directory,
+                      (long long)BPPSA_MAX_SAMPLES);
+  }
+  if (self->base.samples == self->capacity) {
+    const int64_t capacity = 2 * self->capacity + 64;
+    audio_file *files = bppsa_realloc(self->files, (size_t)capacity * sizeof *files);
+    if (files == NULL) {
+      return BPPSA_ERR_MEMORY;
+    }
+    self->files = files;
+    self->capacity = capacity;
+  }
+  char *path = join(directory, name);
+  if (path == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  self->files[self->base.samples++] = (audio_file){.path = path, .label = label};
+  return BPPSA_OK;
+}
+
+/* The WAV files of one folder, whose name says their class. A folder of another name may hold anything but WAV files. */
+static bppsa_status add_folder(audio_dataset *self, const char *path, const char *name) {
+  const int32_t label = bppsa_instrument_find(name);
+  struct stat info;
+  if (name[0] == '.' || stat(path, &info) != 0 || !S_ISDIR(info.st_mode)) {
+    return BPPSA_OK;
+  }
+  bppsa_directory list = {0};
+  BPPSA_TRY(bppsa_directory_list(path, &list));
+  bppsa_status status = BPPSA_OK;
+  for (int64_t i = 0; status == BPPSA_OK && i < list.count; ++i) {
+    if (bppsa_is_wav_name(list.names[i])) {
+      status = label >= 0 ? add_file(self, path, list.names[i], label)
+                          : bppsa_fail(BPPSA_ERR_ARGUMENT,
+                                       "%s: WAV files in a folder that names no class, expected " CLASSES_TEXT, path);
+    }
+  }
+  bppsa_directory_free(&list);
+  return status;
+}
+
+static bppsa_status find_files(audio_dataset *self, const char *directory) {
+  bppsa_directory list = {0};
+  BPPSA_TRY(bppsa_directory_list(directory, &list));
+  bppsa_status status = BPPSA_OK;
+  for (int64_t i = 0; status == BPPSA_OK && i < list.count; ++i) {
+    char *path = join(directory, list.names[i]);
+    status = path == NULL ? BPPSA_ERR_MEMORY : add_folder(self, path, list.names[i]);
+    bppsa_free(path);
+  }
+  bppsa_directory_free(&list);
+  BPPSA_TRY(status);
+  if (self->base.samples == 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "%s: no WAV files in folders of IRMAS's classes, expected some in one or more of " CLASSES_TEXT, directory);
+  }
+  return BPPSA_OK;
+}
+
+/* ---- their order ---- */
+
+typedef struct {
+  int64_t numerator, denominator; /* the place among all: (2r + 1) / n */
+  int64_t position;               /* after the shuffle */
+  audio_file file;
+} place;
+
+static int compare_places(const void *a, const void *b) {
+  const place *x = a, *y = b;
+  const int64_t left = x->numerator * y->denominator,
+                right = y->numerator * x->denominator; /* below 2^63: both factors below 2^32, 2^31 */
+  if (left != right) {
+    return left < right ? -1 : 1;
+  }
+  return x->position < y->position ? -1 : 1;
+}
+
+static bppsa_status spread(audio_dataset *self, uint64_t seed) {
+  const int64_t n = self->base.samples;
+  int64_t counts[BPPSA_INSTRUMENTS] = {0}, ranks[BPPSA_INSTRUMENTS] = {0};
+  int64_t *order = bppsa_calloc(n, sizeof *order);
+  place *places = bppsa_calloc(n, sizeof *places);
+  if (order == NULL || places == NULL) {
+    bppsa_free(order);
+    bppsa_free(places);
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    ++counts[self->files[i].label];
+  }
+  bppsa_shuffle(seed, 0, n, order); /* training's epochs count from 1 */
+  for (int64_t i = 0; i < n; ++i) {
+    const audio_file file = self->files[order[i]];
+    places[i] = (place){2 * ranks[file.label]++ + 1, counts[file.label], i, file};
+  }
+  qsort(places, (size_t)n, sizeof *places, compare_places);
+  for (int64_t i = 0; i < n; ++i) {
+    self->files[i] = places[i].file;
+  }
+  bppsa_free(order);
+  bppsa_free(places);
+  return BPPSA_OK;
+}
+
+/* ---- reading them ---- */
+
+typedef struct {
+  bppsa_features **workers; /* size threads */
+  int32_t threads;
+  int64_t done, bad;   /* files */
+  const char *first;   /* path of a bad file: the first by name, or one there was no memory for */
+  bppsa_status status; /* its */
+  char reason[400];    /* its message, which belongs to the thread that met it */
+} reading;
+
+/* Keeps the failure of the first file by name, whatever thread meets it when; a lack of memory comes before the files' own. */
+static void keep_failure(reading *r, const char *path, bppsa_status status) {
+  ++r->bad;
+  if (status == BPPSA_ERR_MEMORY || r->first == NULL || (r->status != BPPSA_ERR_MEMORY && strcmp(path, r->first) < 0)) {
+    r->first = path;
+    r->status = status;
+    snprintf(r->reason, sizeof r->reason, "%s", bppsa_last_error());
+  }
+}
+
+static void read_all(audio_dataset *self, const bppsa_dataset_audio *audio, reading *r) {
+  const int64_t n = self->base.samples, size = self->base.seq_len * self->base.input;
+  atomic_bool stop = false; /* no memory: the other files would fare no better */
+#pragma omp parallel for num_threads(r->threads) schedule(dynamic)
+  for (int64_t i = 0; i < n; ++i) {
+    if (atomic_load(&stop)) {
+      continue;
+    }
+    audio_file *file = &self->files[i];
+    const bppsa_status status =
+        bppsa_features_read(r->workers[omp_get_thread_num()], file->path, self->x + i * size, &file->checksum);
+    if (status == BPPSA_ERR_MEMORY) {
+      atomic_store(&stop, true);
+    }
+#pragma omp critical(bppsa_dataset_audio)
+    {
+      if (status != BPPSA_OK) {
+        keep_failure(r, file->path, status);
+      }
+      ++r->done;
+      if (audio->progress != NULL) {
+        audio->progress(audio->context, r->done, n);
+      }
+    }
+  }
+}
+
+static bppsa_status read_with_workers(audio_dataset *self, const bppsa_dataset_audio *audio, const bppsa_mfcc_config *set,
+                                      const bppsa_mfcc_plan *plan, reading *r) {
+  for (int32_t t = 0; t < r->threads; ++t) {
+    BPPSA_TRY(bppsa_features_create(plan, set->n_fft, &r->workers[t]));
+  }
+  read_all(self, audio, r);
+  if (r->bad == 0) {
+    return BPPSA_OK;
+  }
+  if (r->status == BPPSA_ERR_MEMORY) {
+    return bppsa_fail(r->status, "%s", r->reason);
+  }
+  return bppsa_fail(r->status, "%s; %lld of %lld files are good", r->reason, (long long)(self->base.samples - r->bad),
+                    (long long)self->base.samples);
+}
+
+static bppsa_status read_files(audio_dataset *self, const bppsa_dataset_audio *audio, const bppsa_mfcc_config *set,
+                               const bppsa_mfcc_plan *plan) {
+  bppsa_dataset *base = &self->base;
+  base->seq_len = bppsa_mfcc_frames(plan);
+  base->input = 2 * bppsa_mfcc_features(plan);
+  int64_t size;
+  if (!bppsa_mul(base->samples, base->seq_len * base->input, &size)) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "%s: features of %lld files do not fit", base->ops->name, (long long)base->samples);
+  }
+  self->x = bppsa_calloc(size, sizeof *self->x);
+  reading r = {.threads = (int32_t)bppsa_min(bppsa_threads(audio->device), base->samples)};
+  r.workers = bppsa_calloc(r.threads, sizeof(bppsa_features *));
+  const bppsa_status status =
+      self->x != NULL && r.workers != NULL ? read_with_workers(self, audio, set, plan, &r) : BPPSA_ERR_MEMORY;
+  for (int32_t t = 0; r.workers != NULL && t < r.threads; ++t) {
+    bppsa_features_destroy(r.workers[t]);
+  }
+  bppsa_free(r.workers);
+  return status;
+}
+
+/* CRC-32 of the files' samples and labels in the upper half, of what turns them into features in the lower. */
+static uint64_t checksum(const audio_dataset *self, const bppsa_mfcc_config *set, bppsa_mfcc_padding padding) {
+  const uLong none = crc32_z(0, NULL, 0);
+  uLong files = none;
+  for (int64_t i = 0; i < self->base.samples; ++i) {
+    const uint32_t words[2] = {self->files[i].checksum, (uint32_t)self->files[i].label};
+    files = crc32_z(files, (const Bytef *)words, sizeof words);
+  }
+  const int64_t settings[4] = {set->n_mfcc, set->n_fft, set->hop, (int64_t)padding};
+  return (uint64_t)files << 32 | (uint64_t)crc32_z(none, (const Bytef *)settings, sizeof settings);
+}
+
+/* ---- the data set ---- */
+
+/* x[t, s, :] = features[indices[s], t, :] */
+static void audio_fill(const bppsa_dataset *dataset, int32_t threads, int64_t count, const int64_t *indices, const bppsa_view *x,
+                       int64_t *labels) {
+  const audio_dataset *self = (const audio_dataset *)dataset;
+  const int64_t steps = dataset->seq_len, input = dataset->input;
+  const int64_t label_steps = dataset->labels_per_step ? steps : 1;
+  for (int64_t t = 0; labels != NULL && t < label_steps; ++t) {
+    for (int64_t s = 0; s < count; ++s) {
+      labels[t * count + s] = self->files[indices[s]].label;
+    }
+  }
+  if (x == NULL) {
+    return;
+  }
+#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1 && steps * count * input > 65536)
+  for (int64_t t = 0; t < steps; ++t) {
+    for (int64_t s = 0; s < count; ++s) {
+      const float *from = self->x + (indices[s] * steps + t) * input;
+      for (int64_t i = 0; i < input; ++i) {
+        if (x->dtype == BPPSA_F32) {
+          ((float *)x->data)[(t * count + s) * input + i] = from[i];
+        } else {
+          ((double *)x->data)[(t * count + s) * input + i] = (double)from[i];
+        }
+      }
+    }
+  }
+}
+
+static void audio_destroy(bppsa_dataset *dataset) {
+  audio_dataset *self = (audio_dataset *)dataset;
+  for (int64_t i = 0; i < dataset->samples; ++i) {
+    bppsa_free(self->files[i].path);
+  }
+  bppsa_free(self->files);
+  bppsa_free(self->x);
+  bppsa_free(self);
+}
+
+static bppsa_status check_option(const char *directory, const char *name, int64_t asked, int64_t found) {
+  if (asked != 0 && asked != found) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s gives %lld %s, but %lld were asked for, expected that number or none", directory,
+                      (long long)found, name, (long long)asked);
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status load(audio_dataset *self, const char *directory, const bppsa_dataset_options *options) {
+  static const bppsa_dataset_audio none = {.set = NULL};
+  const bppsa_dataset_audio *audio = options->audio != NULL ? options->audio : &none;
+  const bppsa_mfcc_config *set = audio->set != NULL ? audio->set : &bppsa_mfcc_sets[0];
+  bppsa_mfcc_plan *plan = NULL;
+  BPPSA_TRY(bppsa_audio_check());
+  BPPSA_TRY(bppsa_mfcc_plan_create(set, BPPSA_FEATURES_SAMPLES, audio->padding, &plan));
+  bppsa_status status = check_option(directory, "time steps", options->seq_len, bppsa_mfcc_frames(plan));
+  if (status == BPPSA_OK) {
+    status = find_files(self, directory);
+  }
+  if (status == BPPSA_OK) {
+    status = check_option(directory, "samples", options->samples, self->base.samples);
+  }
+  if (status == BPPSA_OK) {
+    status = spread(self, options->seed);
+  }
+  if (status == BPPSA_OK) {
+    status = read_files(self, audio, set, plan);
+  }
+  if (status == BPPSA_OK) {
+    self->base.identity = checksum(self, set, audio->padding);
+  }
+  bppsa_mfcc_plan_destroy(plan);
+  return status;
+}
+
+static bppsa_status create(const bppsa_dataset_ops *ops, const char *directory, const bppsa_dataset_options *options,
+                           bppsa_dataset **dataset) {
+  if (directory == NULL || directory[0] == '\0') {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "data set '%s': directory missing, expected %s:DIR", ops->name, ops->name);
+  }
+  audio_dataset *made = bppsa_calloc(1, sizeof *made);
+  if (made == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  made->base = (bppsa_dataset){.ops = ops, .classes = BPPSA_INSTRUMENTS, .labels_per_step = options->labels_per_step};
+  const bppsa_status status = load(made, directory, options);
+  if (status != BPPSA_OK) {
+    audio_destroy(&made->base);
+    return status;
+  }
+  *dataset = &made->base;
+  return BPPSA_OK;
+}
+
+static const bppsa_dataset_ops irmas_ops = {"irmas", audio_fill, audio_destroy};
+static const bppsa_dataset_ops instruments_ops = {"instruments", audio_fill, audio_destroy};
+
+bppsa_status bppsa_dataset_irmas(const char *argument, const bppsa_dataset_options *options, bppsa_dataset **dataset) {
+  return create(&irmas_ops, argument, options, dataset);
+}
+
+bppsa_status bppsa_dataset_instruments(const char *argument, const bppsa_dataset_options *options, bppsa_dataset **dataset) {
+  return create(&instruments_ops, argument, options, dataset);
+}
