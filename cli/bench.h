@@ -6,13 +6,16 @@
  *              2·T·B·G·H·H to the layer below; not the input's gradient
  *   bytes      what has to move at least: forward reads x and writes h; backward what the plan's products read and write, and x, h
  *              and g once for the weight gradients; weights and caches are left out
+ *   peak       FLOP/s of independent multiply-adds on the same threads, measured before every point; a row's share of it counts the FLOP
+ *              above, not what vectors that are partly empty waste
  *   residual   max over the parameters of ‖g - ref‖ / (‖ref‖·ε·√T) against float64 sequential BP on the same weights, inputs and seed;
  *              below 30 is right. A parameter whose ‖ref‖ is below (smallest normal)/ε is compared absolutely: ‖g - ref‖ / (smallest normal · √T).
  */
 #ifndef BPPSA_CLI_BENCH_H
 #define BPPSA_CLI_BENCH_H
 
-#include "cli/command.h"
+#include "cli/canvas.h"
+#include "cli/network_kind.h"
 #include "cli/progress.h"
 #include "recurrent/recurrent.h"
 #include "train/dataset.h"
@@ -29,12 +32,13 @@ typedef enum {
 
 #define BPPSA_BENCH_RESIDUAL 30.0 /* a row is right below it */
 
-/* One network. The configuration's backward and algorithm are set per method; its up_levels and chunks serve blelloch and chunked. */
+/* One network of a kind. The configuration's backward and algorithm are set per method; its up_levels and chunks serve blelloch and chunked. */
 typedef struct {
+  const bppsa_network_kind *kind;
   bppsa_recurrent_config config;
   bppsa_init init;
   uint64_t seed;
-  const char *data;                          /* as --data */
+  const char *data;                          /* as --data; NULL: uniform noise of variance 1, of any input size */
   bool (*wanted)(bppsa_bench_method method); /* NULL: every method; forward and bp are always measured */
 } bppsa_bench_point;
 
@@ -52,19 +56,23 @@ typedef struct {
   char reason[160]; /* why it was skipped */
   int64_t memory;   /* bytes: held by the model when measured, otherwise what it would need at least */
   double median_s, min_s, max_s;
+  double forward_s; /* median of the forward passes in front of this method's backward passes */
   int64_t repeats;
   double residual;
   double flops, bytes;
   double zeros, subnormals; /* fractions of the parameters' gradients */
+  int64_t redone;           /* products of the scans found useless in one pass and redone step by step */
   bool plan;                /* the following are set */
   bppsa_scan_algorithm algorithm;
   int64_t up_levels, chunks;
   double total_flops, critical_flops; /* of the scans of all layers: the whole batch, one sample's longest chain */
+  int64_t critical_steps;             /* products on that chain */
   double workspace;                   /* bytes of products held */
 } bppsa_bench_row;
 
 typedef struct {
   int64_t threads;
+  double peak;                            /* FLOP/s of the threads (core/peak.h) */
   double hidden_zeros, hidden_subnormals; /* fractions of the gradients of the top layer's hidden states, by the recurrence */
   bppsa_bench_row rows[BPPSA_BENCH_METHODS];
 } bppsa_bench_result;
@@ -86,12 +94,10 @@ void bppsa_bench_count_view(const bppsa_view *view, bppsa_bench_count *count);
 /* The residual of one tensor against `reference` (float64, as many values); infinite when a value is not finite. */
 double bppsa_bench_residual(const bppsa_view *found, const double *reference, int64_t steps);
 /* Adds FLOP and bytes, and for methods with a plan what is known of it. */
-bppsa_status bppsa_bench_costs(const bppsa_recurrent_config *config, bppsa_bench_method method, bppsa_bench_row *row);
+bppsa_status bppsa_bench_costs(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, bppsa_bench_method method,
+                               bppsa_bench_row *row);
 /* The configuration a method runs with. */
 bppsa_recurrent_config bppsa_bench_config(const bppsa_recurrent_config *config, bppsa_bench_method method);
-/* Gradients of the top layer's hidden states by the linear scan, counted. x: [T,B,I], seed as backward_layers takes it. */
-bppsa_status bppsa_bench_hidden(const bppsa_bench_point *point, const bppsa_device *device, const bppsa_view *x,
-                                const bppsa_view *seed, bppsa_bench_count *count);
 
 /* ---- sweeps, and what is printed (bench_report.c) ---- */
 
@@ -102,10 +108,10 @@ typedef struct {
   int64_t seq_len, batch; /* the T of the batches, the B of the lengths */
 } bppsa_bench_sweep;
 
-/* The points of tables 4 and 5, or a small sweep. */
+/* The points of tables 4 and 5 (RNN), or a small sweep. */
 const bppsa_bench_sweep *bppsa_bench_get_sweep(bool quick);
 
-/* Runs what the options of `bench rnn` ask for and appends a JSON object a row to `rows`; *failed counts the rows whose residual is
+/* Runs what the options of `bench rnn` or `bench gru` ask for and appends a JSON object a row to `rows`; *failed counts the rows whose residual is
  * not below 30, *measured those that were measured, *needed is the least memory any point needs. show is called after every point and may be NULL. */
 typedef struct {
   int64_t failed, measured, needed;
@@ -125,6 +131,15 @@ bppsa_status bppsa_bench_show_table(bppsa_cli *cli, const bppsa_bench_point *poi
 bppsa_status bppsa_bench_verdict(const bppsa_bench_tally *tally, int64_t memory_limit);
 /* Counts a point's rows. */
 void bppsa_bench_tally_add(bppsa_bench_tally *tally, const bppsa_bench_result *result);
+/* How time, memory and the critical path grow along the rows of one B, by initialisation and method: [{"init","phase","method","points",
+ * "from","to","time_exponent","time_r2","memory_exponent","critical_steps_per_doubling"}]. time_exponent: the slope of the least-squares line
+ * through (log T, log median_s) over T >= 100, 1 is linear; time_r2 its coefficient of determination; memory_exponent likewise of
+ * memory_bytes, where rows have them; critical_steps_per_doubling: the slope of critical_steps over log2 T. Methods with fewer than three such points are
+ * left out. NULL when out of memory. */
+json_t *bppsa_bench_growth(const json_t *rows, int64_t batch);
+bppsa_status bppsa_bench_show_growth(bppsa_cli *cli, const json_t *growth);
+void bppsa_bench_growth_csv(const json_t *growth, bppsa_text *text);
+void bppsa_bench_growth_html(const json_t *growth, bppsa_text *text);
 /* Limits and point from the options. */
 bppsa_status bppsa_bench_setup(const bppsa_cli *cli, bppsa_bench_point *point, bppsa_bench_limits *limits);
 /* Writes the document to --out (atomically) and prints it with --json. Releases it; NULL: there was no memory. */

@@ -338,7 +338,7 @@ static bppsa_status run(bppsa_cli *cli) {
                    .single = !workers->given  ? NULL
                              : single != NULL ? single
                                               : device,
-                   .point = {.config = bppsa_recurrent_config_default()},
+                   .point = {.kind = bppsa_network_kind_of(cli), .config = bppsa_recurrent_config_default()},
                    .workers = workers->integer};
     bppsa_json_start();
     json_t *document = bppsa_bench_document("crossover", device);

@@ -1,4 +1,4 @@
-/* One point: the reference, the models of all methods side by side, verification, then rounds A B C A B C .. of timing. */
+/* One point: the reference, the models of all methods side by side, verification, then rounds of timing in which the methods take turns. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 
 #include "cli/bench.h"
 #include "core/alloc.h"
+#include "core/peak.h"
 #include "core/philox.h"
-#include "rnn/rnn.h"
 
 enum { LEAST_REPEATS = 3, MOST_REPEATS = 1001, HEAD_PARAMETERS = 2, SEED_STREAM = BPPSA_STREAM_TEST + 100 };
 
@@ -22,7 +22,8 @@ typedef struct {
   void *x, *x64, *seed, *seed64;
   double *gradients; /* of the layers' parameters, one behind the other */
   double *logits;
-  double *times; /* [METHODS][repeats] */
+  int64_t repeats[BPPSA_BENCH_METHODS], most; /* timed passes of each method, and of the fastest */
+  double *times; /* [2][METHODS][most]: of the phase a row is of, and of the forward pass before it */
   bppsa_model *models[BPPSA_BENCH_METHODS];
 } session;
 
@@ -75,7 +76,12 @@ static bppsa_status make_inputs(session *s) {
     s->indices[i] = i;
   }
   const bppsa_view x = x_view(s, false), wide = x_view(s, true), seed = seed_view(s, false), seed64 = seed_view(s, true);
-  BPPSA_TRY(bppsa_dataset_fill(s->data, s->device, c->batch, s->indices, &x, NULL));
+  if (s->data != NULL) {
+    BPPSA_TRY(bppsa_dataset_fill(s->data, s->device, c->batch, s->indices, &x, NULL));
+  }
+  for (int64_t i = 0; s->data == NULL && i < bppsa_view_count(&x); ++i) {
+    bppsa_view_set(&x, i, sqrt(3) * (2 * bppsa_random_double(s->point->seed, SEED_STREAM + 1, (uint64_t)i) - 1));
+  }
   BPPSA_TRY(bppsa_view_convert(&x, &wide));
   for (int64_t i = 0; i < bppsa_view_count(&seed); ++i) {
     const double uniform = bppsa_random_double(s->point->seed, SEED_STREAM, (uint64_t)i);
@@ -121,7 +127,7 @@ static bppsa_status make_reference(session *s) {
   bppsa_recurrent_config config = bppsa_bench_config(&s->point->config, BPPSA_BENCH_BP);
   config.dtype = BPPSA_F64;
   bppsa_model *model = NULL;
-  BPPSA_TRY(bppsa_rnn_create(&config, s->device, &model));
+  BPPSA_TRY(s->point->kind->create(&config, s->device, &model));
   const bppsa_status status = run_reference(s, model);
   bppsa_model_destroy(model);
   return status;
@@ -130,9 +136,10 @@ static bppsa_status make_reference(session *s) {
 /* ---- which methods fit ---- */
 
 /* Bytes a model needs at least: h of every layer, pre, g and the Jacobians' columns, and the products its plans hold. */
-static double least_memory(const bppsa_recurrent_config *c, double workspace) {
+static double least_memory(const bppsa_network_kind *kind, const bppsa_recurrent_config *c, double workspace) {
   const bool scan = c->backward == BPPSA_BACKWARD_SCAN;
-  const double steps = (double)(c->layers + 2 + scan) * (double)c->hidden + (double)(c->loss_all ? c->classes : 0);
+  const int64_t vectors = c->layers + 1 + kind->gates + (scan ? kind->matrices + kind->diagonal : 0);
+  const double steps = (double)vectors * (double)c->hidden + (double)(c->loss_all ? c->classes : 0);
   return (double)bppsa_dtype_size(c->dtype) * ((double)c->seq_len + 1) * (double)c->batch * steps + workspace;
 }
 
@@ -152,7 +159,7 @@ static void refuse(bppsa_bench_row *row, double held, double limit) {
 static bppsa_status admit(session *s) {
   bppsa_recurrent_config reference = bppsa_bench_config(&s->point->config, BPPSA_BENCH_BP);
   reference.dtype = BPPSA_F64;
-  const double limit = (double)s->limits->memory_limit, wide = least_memory(&reference, 0);
+  const double limit = (double)s->limits->memory_limit, wide = least_memory(s->point->kind, &reference, 0);
   double held = 0;
   for (int m = 0; m < BPPSA_BENCH_METHODS; ++m) {
     bppsa_bench_row *row = &s->result->rows[m];
@@ -160,14 +167,14 @@ static bppsa_status admit(session *s) {
       continue;
     }
     const bppsa_recurrent_config config = bppsa_bench_config(&s->point->config, (bppsa_bench_method)m);
-    BPPSA_TRY(bppsa_bench_costs(&config, (bppsa_bench_method)m, row));
-    const double need = fmax(least_memory(&config, row->workspace), wide);
+    BPPSA_TRY(bppsa_bench_costs(s->point->kind, &config, (bppsa_bench_method)m, row));
+    const double need = fmax(least_memory(s->point->kind, &config, row->workspace), wide);
     row->memory = whole(need);
     row->measured = held + need <= limit;
     if (!row->measured) {
       refuse(row, held, limit);
     } else if (m != BPPSA_BENCH_FORWARD) {
-      held += least_memory(&config, row->workspace);
+      held += least_memory(s->point->kind, &config, row->workspace);
     }
   }
   return BPPSA_OK;
@@ -201,6 +208,7 @@ static bppsa_status verify_backward(session *s, bppsa_bench_method method) {
   }
   row->zeros = count.zeros / count.all;
   row->subnormals = count.subnormals / count.all;
+  row->redone = model->redone;
   return BPPSA_OK;
 }
 
@@ -221,7 +229,7 @@ static bppsa_status make_models(session *s) {
     }
     const int64_t before = bppsa_alloc_live_bytes();
     const bppsa_recurrent_config config = bppsa_bench_config(&s->point->config, (bppsa_bench_method)m);
-    BPPSA_TRY(bppsa_rnn_create(&config, s->device, &s->models[m]));
+    BPPSA_TRY(s->point->kind->create(&config, s->device, &s->models[m]));
     row->memory = bppsa_alloc_live_bytes() - before;
     BPPSA_TRY(bppsa_recurrent_init(s->models[m], s->point->init, s->point->seed));
     BPPSA_TRY(verify_backward(s, (bppsa_bench_method)m));
@@ -232,19 +240,19 @@ static bppsa_status make_models(session *s) {
 
 /* ---- timing ---- */
 
-/* A pass by every method in turn; its times go to column `repeat`, or nowhere when that is negative. */
-static bppsa_status round_of_all(session *s, int64_t repeats, int64_t repeat) {
+/* Round `round` of `most`: a pass by every method whose turn it is, so that all of them spread evenly over the rounds. */
+static bppsa_status run_round(session *s, int64_t round) {
   for (int m = BPPSA_BENCH_BP; m < BPPSA_BENCH_METHODS; ++m) {
-    if (s->models[m] == NULL) {
+    const int64_t before = round * s->repeats[m] / s->most, after = (round + 1) * s->repeats[m] / s->most;
+    double forward_s, backward_s;
+    if (s->models[m] == NULL || before == after) {
       continue;
     }
-    double forward_s, backward_s;
     BPPSA_TRY(pass(s, s->models[m], &forward_s, &backward_s));
-    if (repeat >= 0) {
-      s->times[m * repeats + repeat] = backward_s;
-    }
-    if (repeat >= 0 && m == BPPSA_BENCH_BP) {
-      s->times[repeat] = forward_s; /* row BPPSA_BENCH_FORWARD */
+    s->times[m * s->most + before] = backward_s;
+    s->times[(BPPSA_BENCH_METHODS + m) * s->most + before] = forward_s;
+    if (m == BPPSA_BENCH_BP) {
+      s->times[before] = forward_s; /* row BPPSA_BENCH_FORWARD */
     }
   }
   return BPPSA_OK;
@@ -255,33 +263,57 @@ static int compare(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
+/* Sorts the times. */
+static double median(double *times, int64_t count) {
+  qsort(times, (size_t)count, sizeof *times, compare);
+  return 0.5 * (times[(count - 1) / 2] + times[count / 2]);
+}
+
+/* Every method gets an equal share of the time, judged by a pass that also warms it up. */
+static bppsa_status share_time(session *s) {
+  int64_t methods = 0;
+  for (int m = BPPSA_BENCH_BP; m < BPPSA_BENCH_METHODS; ++m) {
+    methods += s->models[m] != NULL;
+  }
+  for (int m = BPPSA_BENCH_BP; m < BPPSA_BENCH_METHODS; ++m) {
+    double forward_s, backward_s;
+    if (s->models[m] == NULL) {
+      continue;
+    }
+    BPPSA_TRY(pass(s, s->models[m], &forward_s, &backward_s));
+    const double fits = s->limits->budget_s / (double)methods / fmax(forward_s + backward_s, 1e-6);
+    s->repeats[m] = s->limits->repeats > 0 ? s->limits->repeats
+                    : fits < LEAST_REPEATS ? LEAST_REPEATS
+                    : fits > MOST_REPEATS  ? MOST_REPEATS
+                                           : (int64_t)fits;
+    s->most = s->repeats[m] > s->most ? s->repeats[m] : s->most;
+  }
+  s->repeats[BPPSA_BENCH_FORWARD] = s->repeats[BPPSA_BENCH_BP];
+  return BPPSA_OK;
+}
+
 static bppsa_status time_methods(session *s) {
   const bppsa_bench_limits *limits = s->limits;
-  const double start = now();
-  BPPSA_TRY(round_of_all(s, 1, -1)); /* warm-up */
-  const double fits = limits->budget_s / fmax(now() - start, 1e-6);
-  const int64_t repeats = limits->repeats > 0    ? limits->repeats
-                          : fits < LEAST_REPEATS ? LEAST_REPEATS
-                          : fits > MOST_REPEATS  ? MOST_REPEATS
-                                                 : (int64_t)fits;
-  s->times = bppsa_calloc(BPPSA_BENCH_METHODS * repeats, sizeof *s->times);
+  BPPSA_TRY(share_time(s));
+  s->times = bppsa_calloc(2 * BPPSA_BENCH_METHODS * s->most, sizeof *s->times);
   if (s->times == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  for (int64_t i = 0; i < repeats; ++i) {
+  for (int64_t i = 0; i < s->most; ++i) {
     if (limits->line != NULL && bppsa_progress_due(limits->line)) {
-      bppsa_progress_show(limits->line, "%s: round %" PRId64 " of %" PRId64, limits->label, i + 1, repeats);
+      bppsa_progress_show(limits->line, "%s: round %" PRId64 " of %" PRId64, limits->label, i + 1, s->most);
     }
-    BPPSA_TRY(round_of_all(s, repeats, i));
+    BPPSA_TRY(run_round(s, i));
   }
   for (int m = 0; m < BPPSA_BENCH_METHODS; ++m) {
     bppsa_bench_row *row = &s->result->rows[m];
-    double *times = s->times + m * repeats;
+    const int64_t repeats = s->repeats[m];
+    double *times = s->times + m * s->most;
     if (row->measured) {
-      qsort(times, (size_t)repeats, sizeof *times, compare);
+      row->median_s = median(times, repeats);
       row->min_s = times[0];
       row->max_s = times[repeats - 1];
-      row->median_s = 0.5 * (times[(repeats - 1) / 2] + times[repeats / 2]);
+      row->forward_s = m == BPPSA_BENCH_FORWARD ? row->median_s : median(s->times + (BPPSA_BENCH_METHODS + m) * s->most, repeats);
       row->repeats = repeats;
     }
   }
@@ -292,10 +324,33 @@ static bppsa_status time_methods(session *s) {
 
 static bppsa_status count_hidden(session *s) {
   const bppsa_view x = x_view(s, false), seed = seed_view(s, false);
+  bppsa_model *model = s->models[BPPSA_BENCH_BP];
   bppsa_bench_count count = {0};
-  BPPSA_TRY(bppsa_bench_hidden(s->point, s->device, &x, &seed, &count));
+  bppsa_view gradients;
+  BPPSA_TRY(bppsa_recurrent_forward_layers(model, &x, NULL));
+  BPPSA_TRY(bppsa_recurrent_hidden_gradients(model, &seed, &gradients));
+  bppsa_bench_count_view(&gradients, &count);
   s->result->hidden_zeros = count.zeros / count.all;
   s->result->hidden_subnormals = count.subnormals / count.all;
+  return BPPSA_OK;
+}
+
+/* The data set, unless the input is noise. */
+static bppsa_status open_data(session *s) {
+  const bppsa_recurrent_config *c = &s->point->config;
+  if (s->point->data == NULL) {
+    return BPPSA_OK;
+  }
+  bppsa_dataset_options options = bppsa_dataset_options_default();
+  options.samples = strcmp(s->point->data, "bitstream") == 0 ? c->batch : 0;
+  options.seq_len = c->seq_len;
+  options.seed = s->point->seed;
+  BPPSA_TRY(bppsa_cli_input(bppsa_dataset_create(s->point->data, &options, &s->data)));
+  if (s->data->samples < c->batch) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "--batch: %" PRId64 ", more than the %" PRId64 " samples of --data, expected at most that many", c->batch,
+                      s->data->samples);
+  }
   return BPPSA_OK;
 }
 
@@ -308,20 +363,12 @@ static bppsa_status measure(session *s) {
   if (s->limits->line != NULL) {
     bppsa_progress_show(s->limits->line, "%s: verifying", s->limits->label);
   }
-  bppsa_dataset_options options = bppsa_dataset_options_default();
-  options.samples = strcmp(s->point->data, "bitstream") == 0 ? c->batch : 0;
-  options.seq_len = c->seq_len;
-  options.seed = s->point->seed;
-  BPPSA_TRY(bppsa_cli_input(bppsa_dataset_create(s->point->data, &options, &s->data)));
-  if (s->data->samples < c->batch) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT,
-                      "--batch: %" PRId64 ", more than the %" PRId64 " samples of --data, expected at most that many", c->batch,
-                      s->data->samples);
-  }
+  BPPSA_TRY(open_data(s));
   BPPSA_TRY(make_inputs(s));
   BPPSA_TRY(make_reference(s));
-  BPPSA_TRY(count_hidden(s));
   BPPSA_TRY(make_models(s));
+  BPPSA_TRY(count_hidden(s));
+  s->result->peak = bppsa_peak_measure(s->device, c->dtype);
   return time_methods(s);
 }
 

@@ -43,7 +43,9 @@ static bool put_point(json_t *object, const bppsa_bench_point *point, const bpps
   ok = ok && bppsa_json_put_integer(object, "threads", result->threads);
   ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(c->dtype));
   ok = ok && bppsa_json_put_text(object, "init", init_name(point->init));
-  ok = ok && bppsa_json_put_text(object, "nonlinearity", bppsa_nonlinearity_name(c->nonlinearity));
+  if (point->kind->nonlinearity) {
+    ok = ok && bppsa_json_put_text(object, "nonlinearity", bppsa_nonlinearity_name(c->nonlinearity));
+  }
   return ok && bppsa_json_put_text(object, "loss", bppsa_loss_name(c->loss_all));
 }
 
@@ -56,7 +58,8 @@ static bool put_plan(json_t *object, const bppsa_bench_row *row) {
     ok = ok && bppsa_json_put_integer(object, "chunks", row->chunks);
   }
   ok = ok && put_count(object, "workspace_bytes", row->workspace);
-  return ok && put_count(object, "critical_flops", row->critical_flops);
+  ok = ok && put_count(object, "critical_flops", row->critical_flops);
+  return ok && bppsa_json_put_integer(object, "critical_steps", row->critical_steps);
 }
 
 static bool put_measurement(json_t *object, const bppsa_bench_row *row) {
@@ -80,11 +83,16 @@ static json_t *row_json(const bppsa_bench_point *point, const bppsa_bench_result
   ok = ok && bppsa_json_put_text(object, "method", bppsa_bench_method_name(method));
   ok = ok && bppsa_json_put_text(object, "phase", phase_name(method));
   ok = ok && put_measurement(object, row);
+  ok = ok && bppsa_json_put_real(object, "peak_fraction", row->measured ? row->flops / row->median_s / result->peak : NAN);
   if (method != BPPSA_BENCH_FORWARD && row->measured) {
     ok = ok && bppsa_json_put_real(object, "zeros", row->zeros);
     ok = ok && bppsa_json_put_real(object, "subnormals", row->subnormals);
+    ok = ok && bppsa_json_put_integer(object, "redone", row->redone);
     ok = ok && bppsa_json_put_real(object, "hidden_zeros", result->hidden_zeros);
     ok = ok && bppsa_json_put_real(object, "hidden_subnormals", result->hidden_subnormals);
+  }
+  if (method != BPPSA_BENCH_FORWARD && row->measured) {
+    ok = ok && bppsa_json_put_real(object, "forward_s", row->forward_s);
   }
   if (row->plan) {
     ok = ok && put_plan(object, row);
@@ -143,7 +151,7 @@ static const char *time_text(double seconds, char *text, size_t size) {
   return text;
 }
 
-/* "blelloch, 9 up-levels": how auto chose, or with how many levels or chunks a method ran. */
+/* "blelloch, 9 up-levels, 3 redone": how auto chose, or with how many levels or chunks a method ran, and the products it redid. */
 static const char *how_text(const bppsa_bench_row *row, bppsa_bench_method method, char *text, size_t size) {
   text[0] = '\0';
   const char *name = method == BPPSA_BENCH_AUTO ? bppsa_scan_algorithm_name(row->algorithm) : "";
@@ -156,6 +164,10 @@ static const char *how_text(const bppsa_bench_row *row, bppsa_bench_method metho
     snprintf(text, size, "%s%s%" PRId64 " chunks", name, name[0] != '\0' ? ", " : "", row->chunks);
   } else {
     snprintf(text, size, "%s", name);
+  }
+  if (row->redone > 0) {
+    const size_t used = strlen(text);
+    snprintf(text + used, size - used, "%s%" PRId64 " redone", used > 0 ? ", " : "", row->redone);
   }
   return text;
 }
@@ -172,19 +184,20 @@ static bppsa_status show_row(bppsa_cli *cli, const bppsa_bench_result *result, b
   if (method > BPPSA_BENCH_FORWARD) {
     snprintf(ratio, sizeof ratio, "%.2f", row->median_s / result->rows[BPPSA_BENCH_BP].median_s);
   }
-  return bppsa_cli_print(cli, "  %-9s%-10s%10s%10s%10s%5" PRId64 "%8s%9.2f%10.2f%11.2f%s  %s\n", phase_name(method),
+  return bppsa_cli_print(cli, "  %-9s%-10s%10s%10s%10s%5" PRId64 "%8s%9.2f%6.0f%10.2f%11.2f%s  %s\n", phase_name(method),
                          bppsa_bench_method_name(method), time_text(row->median_s, median, sizeof median),
                          time_text(row->min_s, least, sizeof least), time_text(row->max_s, most, sizeof most), row->repeats,
-                         ratio, 1e-9 * row->flops / row->median_s, 1e-9 * row->bytes / row->median_s, row->residual,
-                         is_right(row) ? "     " : " FAIL", how_text(row, method, how, sizeof how));
+                         ratio, 1e-9 * row->flops / row->median_s, 100 * row->flops / row->median_s / result->peak,
+                         1e-9 * row->bytes / row->median_s, row->residual, is_right(row) ? "     " : " FAIL",
+                         how_text(row, method, how, sizeof how));
 }
 
 bppsa_status bppsa_bench_show_table(bppsa_cli *cli, const bppsa_bench_point *point, const bppsa_bench_result *result) {
   const bppsa_recurrent_config *c = &point->config;
   BPPSA_TRY(bppsa_cli_print(cli, "\nT %" PRId64 "  B %" PRId64 "  H %" PRId64 "  I %" PRId64 "  layers %" PRId64 "  init %s\n",
                             c->seq_len, c->batch, c->hidden, c->input, c->layers, init_name(point->init)));
-  BPPSA_TRY(
-      bppsa_cli_print(cli, "  phase    method        median       min       max    n    x bp   GFLOP/s      GB/s   residual\n"));
+  BPPSA_TRY(bppsa_cli_print(
+      cli, "  phase    method        median       min       max    n    x bp  GFLOP/s    %%      GB/s   residual\n"));
   for (int m = 0; m < BPPSA_BENCH_METHODS; ++m) {
     BPPSA_TRY(show_row(cli, result, (bppsa_bench_method)m));
   }
@@ -192,11 +205,20 @@ bppsa_status bppsa_bench_show_table(bppsa_cli *cli, const bppsa_bench_point *poi
   if (!bp->measured) {
     return BPPSA_OK;
   }
-  return bppsa_cli_print(
-      cli,
-      "  gradients of the hidden states: %.3g %% zeros, %.3g %% subnormals; of the parameters (bp): %.3g %% zeros, "
-      "%.3g %% subnormals\n",
-      100 * result->hidden_zeros, 100 * result->hidden_subnormals, 100 * bp->zeros, 100 * bp->subnormals);
+  BPPSA_TRY(bppsa_cli_print(cli, "  forward pass in front of each, over bp's:"));
+  for (int m = BPPSA_BENCH_BP + 1; m < BPPSA_BENCH_METHODS; ++m) {
+    if (result->rows[m].measured) {
+      BPPSA_TRY(bppsa_cli_print(cli, "  %s %+.1f %%", bppsa_bench_method_name((bppsa_bench_method)m),
+                                100 * (result->rows[m].forward_s / bp->forward_s - 1)));
+    }
+  }
+  BPPSA_TRY(bppsa_cli_print(cli, "\n"));
+  return bppsa_cli_print(cli,
+                         "  %% of the threads' peak of %.0f GFLOP/s, measured here; gradients of the hidden states: %.3g %% "
+                         "zeros, %.3g %% subnormals; of the parameters (bp): %.3g %% zeros, "
+                         "%.3g %% subnormals\n",
+                         1e-9 * result->peak, 100 * result->hidden_zeros, 100 * result->hidden_subnormals, 100 * bp->zeros,
+                         100 * bp->subnormals);
 }
 
 /* ---- what it amounts to ---- */

@@ -1,4 +1,4 @@
-/* `bppsa bench rnn`: every method over the sweeps of tables 4 and 5, or at one point. */
+/* `bppsa bench rnn` and `bppsa bench gru`: every method over the sweeps of tables 4 and 5, or of table 6, or at one point. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -7,42 +7,51 @@
 #include "cli/setup.h"
 #include "core/alloc.h"
 
-static const bppsa_option_use uses[] = {
-    {.option = BPPSA_OPTION_LAYERS},
-    {.option = BPPSA_OPTION_HIDDEN},
-    {.option = BPPSA_OPTION_NONLINEARITY},
-    {.option = BPPSA_OPTION_LOSS, .help = "gradients enter at the last or at every step"},
-    {.option = BPPSA_OPTION_INIT, .fallback = "", .help = "[the sweep: both; one point: default]"},
-    {.option = BPPSA_OPTION_DATA},
-    {.option = BPPSA_OPTION_SEQ_LEN, .help = "one point instead of the sweep [1000, npy the files']"},
-    {.option = BPPSA_OPTION_BATCH},
-    {.option = BPPSA_OPTION_UP_LEVELS, .help = "of the rows of blelloch [all]"},
-    {.option = BPPSA_OPTION_CHUNKS, .help = "of the rows of chunked [from T]"},
-    {.option = BPPSA_OPTION_QUICK},
-    {.option = BPPSA_OPTION_REPEATS},
-    {.option = BPPSA_OPTION_MEMORY_LIMIT},
-    {.option = BPPSA_OPTION_SEED, .help = "of weights, data and seed gradients"},
-    {.option = BPPSA_OPTION_DEVICE},
-    {.option = BPPSA_OPTION_DTYPE},
-    {.option = BPPSA_OPTION_THREADS},
-    {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},
-    {.option = BPPSA_OPTION_JSON},
-    {.option = BPPSA_OPTION_HELP},
-    {.option = BPPSA_OPTION_COUNT}};
+/* What both kinds of network take; `only` is what one of them takes besides. */
+#define USES(only)                                                                                                               \
+  {                                                                                                                              \
+    {.option = BPPSA_OPTION_LAYERS}, {.option = BPPSA_OPTION_HIDDEN},                                                            \
+        only{.option = BPPSA_OPTION_LOSS, .help = "gradients enter at the last or at every step"},                               \
+        {.option = BPPSA_OPTION_INIT, .fallback = "", .help = "[the sweep: both; one point: default]"},                          \
+        {.option = BPPSA_OPTION_DATA},                                                                                           \
+        {.option = BPPSA_OPTION_SEQ_LEN, .help = "one point instead of the sweep [1000, npy the files']"},                       \
+        {.option = BPPSA_OPTION_BATCH}, {.option = BPPSA_OPTION_UP_LEVELS, .help = "of the rows of blelloch [all]"},             \
+        {.option = BPPSA_OPTION_CHUNKS, .help = "of the rows of chunked [from T]"}, {.option = BPPSA_OPTION_QUICK},              \
+        {.option = BPPSA_OPTION_REPEATS}, {.option = BPPSA_OPTION_MEMORY_LIMIT},                                                 \
+        {.option = BPPSA_OPTION_SEED, .help = "of weights, data and seed gradients"}, {.option = BPPSA_OPTION_DEVICE},           \
+        {.option = BPPSA_OPTION_DTYPE}, {.option = BPPSA_OPTION_THREADS},                                                        \
+        {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},                           \
+        {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {                                                          \
+      .option = BPPSA_OPTION_COUNT                                                                                               \
+    }                                                                                                                            \
+  }
+#define RNN_ONLY {.option = BPPSA_OPTION_NONLINEARITY},
+static const bppsa_option_use uses_rnn[] = USES(RNN_ONLY), uses_gru[] = USES();
 
-static const char notes[] =
-    "Without --seq-len, --batch and --hidden: T = 10 .. 30000 at B = 16 and B = 2 .. 256 at T = 1000, H = 20.\n"
-    "Every method's gradients are checked first, against sequential BP in float64 on the same weights and inputs: the residual "
-    "is the\n"
-    "largest of |g - ref| / (|ref| eps sqrt(T)) over the parameters (below the normal numbers: absolute). 30 or more marks the "
-    "row and exits 1.\n"
-    "Then a warm-up, and rounds in which each method makes one forward and one backward pass, one method after the other.\n"
-    "  forward   without head and loss         2 T B H (I + H) FLOP a layer\n"
-    "  backward  with the weights' gradients,  the plan's products over the batch + 2 T B H (I + H), + 2 T B H H to a layer "
-    "below\n"
-    "            without the input's\n"
-    "  bytes     the least that has to move: x and h; the plan's operands and results; x, h and g for the weights' gradients\n"
-    "bp is the cell's own backward sweep; linear is the same recurrence run by the scan engine.\n";
+#define SWEEP_RNN "Without --seq-len, --batch and --hidden: T = 10 .. 30000 at B = 16 and B = 2 .. 256 at T = 1000, H = 20.\n"
+#define SWEEP_GRU                                                                                                                \
+  "Without --seq-len, --batch and --hidden: the shapes of IRMAS's sets S (T 259, I 38), M (517, 24) and L (1034, 12), noise of " \
+  "variance 1,\nat B = 16, 32 and 64, H = 20.\n"
+#define NOTES(sweep)                                                                                                             \
+  sweep                                                                                                                          \
+                                                                                                                                 \
+      "Every method's gradients are checked first, against sequential BP in float64 on the same weights and inputs: the "        \
+      "residual "                                                                                                                \
+      "is the\n"                                                                                                                 \
+      "largest of |g - ref| / (|ref| eps sqrt(T)) over the parameters (below the normal numbers: absolute). 30 or more marks "   \
+      "the "                                                                                                                     \
+      "row and exits 1.\n"                                                                                                       \
+      "Then a warm-up, and rounds in which each method makes one forward and one backward pass, one method after the other.\n"   \
+      "  forward   without head and loss         2 T B G H (I + H) FLOP a layer (G gates: 1, GRU 3)\n"                           \
+      "  backward  with the weights' gradients,  the plan's products over the batch + 2 T B G H (I + H), + 2 T B G H H to a "    \
+      "layer "                                                                                                                   \
+      "below\n"                                                                                                                  \
+      "            without the input's\n"                                                                                        \
+      "  bytes     the least that has to move: x and h; the plan's operands and results; x, h and g for the weights' "           \
+      "gradients\n"                                                                                                              \
+      "linear is the recurrence itself, run by the cell's own backward sweep: it is bp under another name.\n"                    \
+      "redone: held products of a pass that cancellation made useless; their steps were run one by one.\n"
+static const char notes_rnn[] = NOTES(SWEEP_RNN), notes_gru[] = NOTES(SWEEP_GRU);
 
 static const int64_t seq_lens[] = {10, 30, 100, 300, 1000, 3000, 10000, 30000}, batches[] = {2, 4, 8, 16, 32, 64, 128, 256};
 static const int64_t quick_seq_lens[] = {10, 100, 1000, 3000}, quick_batches[] = {2, 16, 64};
@@ -72,6 +81,7 @@ static bppsa_status setup_config(const bppsa_cli *cli, bppsa_recurrent_config *c
 bppsa_status bppsa_bench_setup(const bppsa_cli *cli, bppsa_bench_point *point, bppsa_bench_limits *limits) {
   const bppsa_option_value *data = bppsa_cli_value(cli, BPPSA_OPTION_DATA),
                            *limit = bppsa_cli_value(cli, BPPSA_OPTION_MEMORY_LIMIT);
+  point->kind = bppsa_network_kind_of(cli);
   BPPSA_TRY(setup_config(cli, &point->config));
   point->init = bppsa_cli_value(cli, BPPSA_OPTION_INIT)->choice == 1 ? BPPSA_INIT_ORTHOGONAL : BPPSA_INIT_DEFAULT;
   point->seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer;
@@ -146,6 +156,22 @@ static bool is_in(int64_t value, int64_t count, const int64_t *values) {
   return false;
 }
 
+/* Table 6: the shapes of the features of IRMAS's three sets. */
+static bppsa_status run_sets(sweep_run *run, bppsa_bench_point point, bool quick) {
+  static const struct { int64_t seq_len, input; } sets[] = {{259, 38}, {517, 24}, {1034, 12}};
+  static const int64_t set_batches[] = {16, 32, 64};
+  const int64_t count = quick ? 1 : COUNT(set_batches);
+  run->all = COUNT(sets) * count * (run->both ? 2 : 1);
+  point.data = NULL;
+  for (int64_t i = 0; i < COUNT(sets); ++i) {
+    for (int64_t k = 0; k < count; ++k) {
+      point.config.input = sets[i].input;
+      BPPSA_TRY(run_inits(run, point, sets[i].seq_len, set_batches[k]));
+    }
+  }
+  return BPPSA_OK;
+}
+
 static bppsa_status run_sweep(sweep_run *run, const bppsa_bench_point *point, const bppsa_bench_sweep *sweep) {
   const bool common = is_in(sweep->seq_len, sweep->seq_len_count, sweep->seq_lens) &&
                       is_in(sweep->batch, sweep->batch_count, sweep->batches); /* measured once */
@@ -171,8 +197,13 @@ bppsa_status bppsa_bench_run(bppsa_cli *cli, const bppsa_device *device, bppsa_b
   const bool single = is_single(cli, &point);
   run.both = !single && !bppsa_cli_value(cli, BPPSA_OPTION_INIT)->given;
   run.all = 1;
-  BPPSA_TRY(single ? run_inits(&run, point, point.config.seq_len, point.config.batch)
-                   : run_sweep(&run, &point, bppsa_bench_get_sweep(bppsa_cli_value(cli, BPPSA_OPTION_QUICK)->given)));
+  const bool quick = bppsa_cli_value(cli, BPPSA_OPTION_QUICK)->given;
+  if (single) {
+    BPPSA_TRY(run_inits(&run, point, point.config.seq_len, point.config.batch));
+  } else {
+    BPPSA_TRY(strcmp(point.kind->name, "gru") == 0 ? run_sets(&run, point, quick)
+                                                   : run_sweep(&run, &point, bppsa_bench_get_sweep(quick)));
+  }
   const bppsa_status verdict = bppsa_bench_verdict(tally, run.limits.memory_limit);
   return tally->measured == 0 ? verdict : BPPSA_OK; /* failed rows are shown before they are an error */
 }
@@ -183,10 +214,11 @@ static bppsa_status print_head(bppsa_cli *cli, const bppsa_device *device) {
   char vector[BPPSA_VECTOR_TEXT], date[BPPSA_DATE_TEXT];
   return bppsa_cli_print(
       cli,
-      "rnn on %s, %d thread%s, %s, %s\n"
+      "%s on %s, %d thread%s, %s, %s\n"
       "forward without head and loss; backward with the weights' gradients, without the input's; x bp below 1 is faster\n",
-      bppsa_device_get_hardware(device), bppsa_device_get_threads(device), bppsa_device_get_threads(device) == 1 ? "" : "s",
-      bppsa_machine_vector(vector, sizeof vector), bppsa_machine_date(date, sizeof date));
+      cli->command->object, bppsa_device_get_hardware(device), bppsa_device_get_threads(device),
+      bppsa_device_get_threads(device) == 1 ? "" : "s", bppsa_machine_vector(vector, sizeof vector),
+      bppsa_machine_date(date, sizeof date));
 }
 
 static bppsa_status measure(bppsa_cli *cli, const bppsa_device *device, json_t *document) {
@@ -199,6 +231,14 @@ static bppsa_status measure(bppsa_cli *cli, const bppsa_device *device, json_t *
     BPPSA_TRY(print_head(cli, device));
   }
   BPPSA_TRY(bppsa_bench_run(cli, device, cli->json ? NULL : bppsa_bench_show_table, rows, &tally));
+  const bool one_shape = strcmp(cli->command->object, "rnn") == 0; /* the GRU's sets differ in more than T */
+  json_t *growth = one_shape ? bppsa_bench_growth(rows, bppsa_bench_get_sweep(false)->batch) : json_array();
+  if (!bppsa_json_put(document, "growth", growth)) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
+  }
+  if (!cli->json) {
+    BPPSA_TRY(bppsa_bench_show_growth(cli, growth));
+  }
   BPPSA_TRY(bppsa_bench_finish(cli, json_incref(document)));
   return bppsa_bench_verdict(&tally, 0);
 }
@@ -208,7 +248,7 @@ static bppsa_status run(bppsa_cli *cli) {
   BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_OUT));
   BPPSA_TRY(bppsa_setup_device(cli, &device));
   bppsa_json_start();
-  json_t *document = bppsa_bench_document("rnn", device);
+  json_t *document = bppsa_bench_document(cli->command->object, device);
   const bool ok = document != NULL && bppsa_json_put(document, "rows", json_array());
   const bppsa_status status =
       ok ? measure(cli, device, document) : bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
@@ -221,6 +261,14 @@ const bppsa_command bppsa_command_bench_rnn = {.verb = "bench",
                                                .object = "rnn",
                                                .summary = "Verifies and times forward, BP and every scan algorithm of an RNN",
                                                .example = "bench rnn --quick",
-                                               .notes = notes,
-                                               .uses = uses,
+                                               .notes = notes_rnn,
+                                               .uses = uses_rnn,
+                                               .run = run};
+
+const bppsa_command bppsa_command_bench_gru = {.verb = "bench",
+                                               .object = "gru",
+                                               .summary = "Verifies and times forward, BP and every scan algorithm of a GRU",
+                                               .example = "bench gru --quick",
+                                               .notes = notes_gru,
+                                               .uses = uses_gru,
                                                .run = run};

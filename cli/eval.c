@@ -1,29 +1,24 @@
-/* `bppsa eval rnn`: loss and accuracy of trained weights on a data set. */
+/* `bppsa eval MODEL`: loss and accuracy of trained weights on a data set. */
 #include <inttypes.h>
 
 #include "cli/setup.h"
-#include "rnn/rnn.h"
 #include "train/trainer.h"
 
-static const bppsa_option_use uses[] = {{.option = BPPSA_OPTION_LAYERS, .fallback = ""},
-                                        {.option = BPPSA_OPTION_HIDDEN, .fallback = ""},
-                                        {.option = BPPSA_OPTION_NONLINEARITY},
-                                        {.option = BPPSA_OPTION_LOSS},
-                                        {.option = BPPSA_OPTION_DATA},
-                                        {.option = BPPSA_OPTION_SET},
-                                        {.option = BPPSA_OPTION_PADDING},
-                                        {.option = BPPSA_OPTION_SAMPLES},
-                                        {.option = BPPSA_OPTION_SEQ_LEN},
-                                        {.option = BPPSA_OPTION_BATCH},
-                                        {.option = BPPSA_OPTION_VALIDATION},
-                                        {.option = BPPSA_OPTION_SEED, .help = "of the data"},
-                                        {.option = BPPSA_OPTION_DEVICE},
-                                        {.option = BPPSA_OPTION_DTYPE, .fallback = ""},
-                                        {.option = BPPSA_OPTION_THREADS},
-                                        {.option = BPPSA_OPTION_WEIGHTS, .required = true},
-                                        {.option = BPPSA_OPTION_JSON},
-                                        {.option = BPPSA_OPTION_HELP},
-                                        {.option = BPPSA_OPTION_COUNT}};
+/* What both kinds of network take; `only` is what one of them takes besides. */
+#define USES(only)                                                                                                               \
+  {                                                                                                                              \
+    {.option = BPPSA_OPTION_LAYERS, .fallback = ""}, {.option = BPPSA_OPTION_HIDDEN, .fallback = ""},                            \
+        only{.option = BPPSA_OPTION_LOSS}, {.option = BPPSA_OPTION_DATA}, {.option = BPPSA_OPTION_SET},                          \
+        {.option = BPPSA_OPTION_PADDING}, {.option = BPPSA_OPTION_SAMPLES}, {.option = BPPSA_OPTION_SEQ_LEN},                    \
+        {.option = BPPSA_OPTION_BATCH}, {.option = BPPSA_OPTION_VALIDATION},                                                     \
+        {.option = BPPSA_OPTION_SEED, .help = "of the data"}, {.option = BPPSA_OPTION_DEVICE},                                   \
+        {.option = BPPSA_OPTION_DTYPE, .fallback = ""}, {.option = BPPSA_OPTION_THREADS},                                        \
+        {.option = BPPSA_OPTION_WEIGHTS, .required = true}, {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {      \
+      .option = BPPSA_OPTION_COUNT                                                                                               \
+    }                                                                                                                            \
+  }
+#define RNN_ONLY {.option = BPPSA_OPTION_NONLINEARITY},
+static const bppsa_option_use uses_rnn[] = USES(RNN_ONLY), uses_gru[] = USES();
 
 /* What one run holds. */
 typedef struct {
@@ -47,7 +42,7 @@ static bppsa_status prepare(const bppsa_cli *cli, evaluation *e) {
   e->config.batch = e->config.batch < count ? e->config.batch : count;
   e->config.seq_len = e->dataset->seq_len;
   e->config.backward = BPPSA_BACKWARD_BP; /* no backward pass: spare the scan's workspace */
-  BPPSA_TRY(bppsa_rnn_create(&e->config, e->device, &e->model));
+  BPPSA_TRY(bppsa_network_kind_of(cli)->create(&e->config, e->device, &e->model));
   return bppsa_setup_model(cli, e->file, e->model);
 }
 
@@ -87,5 +82,12 @@ const bppsa_command bppsa_command_eval_rnn = {.verb = "eval",
                                               .object = "rnn",
                                               .summary = "Loss and accuracy of trained weights on a data set",
                                               .example = "eval rnn --weights W.safetensors --samples 1000 --seed 1",
-                                              .uses = uses,
+                                              .uses = uses_rnn,
+                                              .run = run};
+
+const bppsa_command bppsa_command_eval_gru = {.verb = "eval",
+                                              .object = "gru",
+                                              .summary = "Loss and accuracy of trained weights on a data set",
+                                              .example = "eval gru --weights W.safetensors --samples 1000 --seed 1",
+                                              .uses = uses_gru,
                                               .run = run};

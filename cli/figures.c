@@ -43,7 +43,7 @@ enum { PLANS = sizeof plans / sizeof plans[0] };
 /* What is made before anything is written. */
 typedef struct {
   bppsa_text svg[PLANS], script[PLANS], csv[PLANS];
-  bppsa_text tables[2], figure7, figure8, trained, page;
+  bppsa_text tables[2], figure7, figure8, trained, page, growth;
   char *results;
 } contents;
 
@@ -130,6 +130,12 @@ static bppsa_status make_contents(bppsa_figures *f, const bppsa_device *device, 
   bppsa_figures_table_csv(rows, 4, &c->tables[0]);
   bppsa_figures_table_csv(rows, 5, &c->tables[1]);
   bppsa_figures_figure8_csv(rows, &c->figure8);
+  json_t *growth = bppsa_figures_growth(f);
+  if (growth == NULL) {
+    return out_of_memory();
+  }
+  bppsa_bench_growth_csv(growth, &c->growth);
+  json_decref(growth);
   BPPSA_TRY(bppsa_text_check(&c->trained));
   return bppsa_cli_render(json_incref(f->document), &c->results);
 }
@@ -170,6 +176,7 @@ static bppsa_status write_all(bppsa_figures *f, contents *c) {
   BPPSA_TRY(write_copy(f, "results.json", c->results));
   BPPSA_TRY(bppsa_figures_write(f, "table4.csv", &c->tables[0]));
   BPPSA_TRY(bppsa_figures_write(f, "table5.csv", &c->tables[1]));
+  BPPSA_TRY(bppsa_figures_write(f, "growth.csv", &c->growth));
   for (int i = 0; i < PLANS; ++i) {
     BPPSA_TRY(write_plan(f, c, i));
   }
@@ -248,8 +255,8 @@ static bppsa_status run(bppsa_cli *cli) {
   if (status == BPPSA_OK) {
     status = make(&f, &device, &c);
   }
-  bppsa_text *const texts[] = {&c.svg[0],    &c.svg[1],    &c.script[0], &c.script[1], &c.csv[0],  &c.csv[1],
-                               &c.tables[0], &c.tables[1], &c.figure7,   &c.figure8,   &c.trained, &c.page};
+  bppsa_text *const texts[] = {&c.svg[0],    &c.svg[1],  &c.script[0], &c.script[1], &c.csv[0], &c.csv[1], &c.tables[0],
+                               &c.tables[1], &c.figure7, &c.figure8,   &c.trained,   &c.page,   &c.growth};
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; ++i) {
     bppsa_text_free(texts[i]);
   }

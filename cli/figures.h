@@ -38,6 +38,8 @@ double bppsa_figures_median(const json_t *rows, int64_t seq_len, int64_t batch, 
 void bppsa_figures_table_csv(const json_t *rows, int table, bppsa_text *text);
 void bppsa_figures_table_html(const json_t *rows, int table, bppsa_text *text);
 void bppsa_figures_figure8_csv(const json_t *rows, bppsa_text *text);
+/* The growth fitted to the rows of B = 16 (cli/bench.h). NULL when out of memory. */
+json_t *bppsa_figures_growth(const bppsa_figures *figures);
 /* What wins on the machine that measured, in sentences. */
 void bppsa_figures_verdict(const json_t *document, bppsa_text *text);
 

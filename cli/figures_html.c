@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "cli/bench.h"
 #include "cli/figures.h"
 
 static const char style[] =
@@ -61,9 +62,20 @@ static void add_tables(const bppsa_figures *f, bppsa_text *text) {
       "PyTorch "
       "with cuDNN 7). The columns measured here are the medians of one forward pass and one forward plus backward pass, times "
       "the "
-      "iterations of an epoch; head, loss, update and data are left out. <i>linear</i> is BP's own recurrence run by the scan "
-      "engine, "
+      "iterations of an epoch; head, loss, update and data are left out. <i>linear</i> is BP under another name, "
       "<i>auto</i> the planner's choice; the best scan is the faster of Blelloch and chunked. A dash was not measured.</p>\n");
+}
+
+static void add_growth(const bppsa_figures *f, bppsa_text *text) {
+  json_t *growth = bppsa_figures_growth(f);
+  text->failed |= growth == NULL;
+  bppsa_text_add(text, "<h2 id=\"growth\">Growth with T at B = 16</h2>\n");
+  bppsa_bench_growth_html(growth, text);
+  bppsa_text_add(text,
+                 "<p class=\"note\">Least squares over the logarithms of T from 100 on: an exponent of 1 is linear growth. The "
+                 "critical path is counted in the plans: for linear it doubles with T, for Blelloch a doubling adds two "
+                 "products.</p>\n");
+  json_decref(growth);
 }
 
 static void add_plan(bppsa_text *text, const char *id, const char *title, const char *caption, const bppsa_text *svg) {
@@ -88,6 +100,7 @@ static bppsa_status add_plot(const bppsa_figures *f, bppsa_text *text, const cha
 bppsa_status bppsa_figures_page(const bppsa_figures *f, const bppsa_text plans[2], const char *trained, bppsa_text *text) {
   add_head(f, text);
   add_tables(f, text);
+  add_growth(f, text);
   add_plan(
       text, "figure1", "Figure 1: back-propagation through 7 layers as a Blelloch scan",
       "Seven transposed Jacobians and the last layer's gradient, as in the paper's figure 1. A product stands in the column of "

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "cli/bench.h"
 #include "cli/figures.h"
 
 enum { FIXED_BATCH = 16, FIXED_SEQ_LEN = 1000, MOST_POINTS = 64 };
@@ -52,6 +53,10 @@ static double epoch(const json_t *rows, const bppsa_paper_row *at, const char *m
 
 static double best_scan(const json_t *rows, const bppsa_paper_row *at) {
   return fmin(epoch(rows, at, "blelloch"), epoch(rows, at, "chunked")); /* fmin passes over NaN */
+}
+
+json_t *bppsa_figures_growth(const bppsa_figures *figures) {
+  return bppsa_bench_growth(json_object_get(figures->document, "rows"), FIXED_BATCH);
 }
 
 /* The points of a table: the paper's, then those that were measured beside them. */

@@ -1,4 +1,4 @@
-/* `bppsa grad rnn`: the gradients of one batch, written as a safetensors file. */
+/* `bppsa grad MODEL`: the gradients of one batch, written as a safetensors file. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -6,34 +6,32 @@
 #include "cli/setup.h"
 #include "core/alloc.h"
 #include "core/npy.h"
-#include "rnn/rnn.h"
 #include "train/loss.h"
 
-static const bppsa_option_use uses[] = {{.option = BPPSA_OPTION_LAYERS, .fallback = ""},
-                                        {.option = BPPSA_OPTION_HIDDEN, .fallback = ""},
-                                        {.option = BPPSA_OPTION_NONLINEARITY},
-                                        {.option = BPPSA_OPTION_LOSS},
-                                        {.option = BPPSA_OPTION_BACKWARD},
-                                        {.option = BPPSA_OPTION_ALGORITHM},
-                                        {.option = BPPSA_OPTION_UP_LEVELS},
-                                        {.option = BPPSA_OPTION_CHUNKS},
-                                        {.option = BPPSA_OPTION_DEVICE},
-                                        {.option = BPPSA_OPTION_DTYPE, .fallback = ""},
-                                        {.option = BPPSA_OPTION_THREADS},
-                                        {.option = BPPSA_OPTION_WEIGHTS, .required = true},
-                                        {.option = BPPSA_OPTION_INPUT, .required = true},
-                                        {.option = BPPSA_OPTION_LABELS, .required = true},
-                                        {.option = BPPSA_OPTION_H0},
-                                        {.option = BPPSA_OPTION_OUT, .required = true},
-                                        {.option = BPPSA_OPTION_JSON},
-                                        {.option = BPPSA_OPTION_HELP},
-                                        {.option = BPPSA_OPTION_COUNT}};
+/* What both kinds of network take; `only` is what one of them takes besides. */
+#define USES(only)                                                                                                               \
+  {                                                                                                                              \
+    {.option = BPPSA_OPTION_LAYERS, .fallback = ""}, {.option = BPPSA_OPTION_HIDDEN, .fallback = ""},                            \
+        only{.option = BPPSA_OPTION_LOSS}, {.option = BPPSA_OPTION_BACKWARD}, {.option = BPPSA_OPTION_ALGORITHM},                \
+        {.option = BPPSA_OPTION_UP_LEVELS}, {.option = BPPSA_OPTION_CHUNKS}, {.option = BPPSA_OPTION_PLAN},                      \
+        {.option = BPPSA_OPTION_DEVICE}, {.option = BPPSA_OPTION_DTYPE, .fallback = ""}, {.option = BPPSA_OPTION_THREADS},       \
+        {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP}, {.option = BPPSA_OPTION_WEIGHTS, .required = true},    \
+        {.option = BPPSA_OPTION_INPUT, .required = true}, {.option = BPPSA_OPTION_LABELS, .required = true},                     \
+        {.option = BPPSA_OPTION_H0}, {.option = BPPSA_OPTION_OUT, .required = true}, {.option = BPPSA_OPTION_JSON},              \
+        {.option = BPPSA_OPTION_HELP}, {                                                                                         \
+      .option = BPPSA_OPTION_COUNT                                                                                               \
+    }                                                                                                                            \
+  }
+#define RNN_ONLY {.option = BPPSA_OPTION_NONLINEARITY},
+static const bppsa_option_use uses_rnn[] = USES(RNN_ONLY), uses_gru[] = USES();
 
 enum { EXTRAS = 3 }; /* input, h0, loss */
 
 /* What one run holds. */
 typedef struct {
   bppsa_recurrent_config config;
+  bppsa_chosen chosen;
+  const bppsa_network_kind *kind;
   bppsa_safetensors *file;
   bppsa_device *device;
   bppsa_model *model;
@@ -224,7 +222,9 @@ static bppsa_status compute(const bppsa_cli *cli, gradients *g) {
   BPPSA_TRY(bppsa_setup_weights(cli, &g->config, &g->file));
   BPPSA_TRY(load_batch(cli, g));
   g->config.input_gradients = true;
-  BPPSA_TRY(bppsa_rnn_create(&g->config, g->device, &g->model));
+  g->chosen = bppsa_planner_chooser(&g->config);
+  BPPSA_TRY(bppsa_planner_choose(cli, g->kind, g->device, &g->config, &g->chosen));
+  BPPSA_TRY(g->kind->create(&g->config, g->device, &g->model));
   BPPSA_TRY(bppsa_setup_model(cli, g->file, g->model));
   BPPSA_TRY(forward_backward(g));
   BPPSA_TRY(collect(g));
@@ -254,13 +254,17 @@ static json_t *gradients_json(const gradients *g) {
   }
   ok = bppsa_json_put(object, "tensors", bppsa_json_finish(tensors, ok));
   ok = ok && bppsa_json_put_real(object, "loss", g->loss);
-  ok = ok && bppsa_setup_method_json(object, c, bppsa_recurrent_plan(g->model, c->layers - 1));
+  ok = ok && bppsa_setup_method_json(object, bppsa_recurrent_plan(g->model, c->layers - 1)) &&
+       bppsa_setup_chosen_json(object, g->chosen);
   ok = ok && bppsa_json_put_integer(object, "seq_len", c->seq_len);
   ok = ok && bppsa_json_put_integer(object, "batch", c->batch);
   ok = ok && bppsa_json_put_integer(object, "input", c->input);
   ok = ok && bppsa_json_put_integer(object, "hidden", c->hidden);
   ok = ok && bppsa_json_put_integer(object, "layers", c->layers);
-  ok = ok && bppsa_json_put_text(object, "nonlinearity", bppsa_nonlinearity_name(c->nonlinearity));
+  ok = ok && bppsa_json_put_text(object, "model", g->kind->name);
+  if (g->kind->nonlinearity) {
+    ok = ok && bppsa_json_put_text(object, "nonlinearity", bppsa_nonlinearity_name(c->nonlinearity));
+  }
   ok = ok && bppsa_json_put_text(object, "loss_on", bppsa_loss_name(c->loss_all));
   ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(c->dtype));
   return bppsa_json_finish(object, ok);
@@ -268,12 +272,10 @@ static json_t *gradients_json(const gradients *g) {
 
 static bppsa_status print_table(bppsa_cli *cli, const gradients *g) {
   const bppsa_recurrent_config *c = &g->config;
-  char method[BPPSA_METHOD_TEXT], shape[BPPSA_SHAPE_TEXT];
-  BPPSA_TRY(bppsa_cli_print(
-      cli, "rnn: T %" PRId64 ", B %" PRId64 ", I %" PRId64 ", H %" PRId64 ", layers %" PRId64 ", %s, loss %s, %s, %s\n\n",
-      c->seq_len, c->batch, c->input, c->hidden, c->layers, bppsa_nonlinearity_name(c->nonlinearity),
-      bppsa_loss_name(c->loss_all), bppsa_dtype_name(c->dtype),
-      bppsa_setup_method(c, bppsa_recurrent_plan(g->model, c->layers - 1), method, sizeof method)));
+  char method[BPPSA_METHOD_TEXT], shape[BPPSA_SHAPE_TEXT], network[BPPSA_NETWORK_TEXT];
+  BPPSA_TRY(bppsa_cli_print(cli, "%s, %s, %s\n\n", bppsa_network_text(g->kind, c, network, sizeof network),
+                            bppsa_dtype_name(c->dtype),
+                            bppsa_setup_method(g->chosen, bppsa_recurrent_plan(g->model, c->layers - 1), method, sizeof method)));
   BPPSA_TRY(bppsa_cli_print(cli, "%-22s %-20s %s\n", "gradient of", "shape", "norm"));
   for (int64_t i = 0; i + 1 < g->count; ++i) { /* the loss comes last */
     const bppsa_view *view = &g->tensors[i].view;
@@ -304,7 +306,7 @@ static bppsa_status output(bppsa_cli *cli, const gradients *g) {
 }
 
 static bppsa_status run(bppsa_cli *cli) {
-  gradients g = {.config = bppsa_recurrent_config_default()};
+  gradients g = {.config = bppsa_recurrent_config_default(), .kind = bppsa_network_kind_of(cli)};
   bppsa_status status = compute(cli, &g);
   if (status == BPPSA_OK) {
     status = output(cli, &g);
@@ -325,5 +327,13 @@ const bppsa_command bppsa_command_grad_rnn = {
     .object = "rnn",
     .summary = "Gradients of one batch by BP or by the scan, for weights from PyTorch",
     .example = "grad rnn --weights W.safetensors --input X.npy --labels Y.npy --out G.safetensors",
-    .uses = uses,
+    .uses = uses_rnn,
+    .run = run};
+
+const bppsa_command bppsa_command_grad_gru = {
+    .verb = "grad",
+    .object = "gru",
+    .summary = "Gradients of one batch by BP or by the scan, for weights from PyTorch",
+    .example = "grad gru --weights W.safetensors --input X.npy --labels Y.npy --out G.safetensors",
+    .uses = uses_gru,
     .run = run};

@@ -12,6 +12,7 @@ static const char *const losses[] = {"last", "all", NULL};
 static const char *const inits[] = {"default", "orthogonal", NULL};
 static const char *const backwards[] = {"bp", "scan", NULL};
 static const char *const algorithms[] = {"auto", "linear", "blelloch", "chunked", NULL};
+static const char *const plans[] = {"estimate", "measure", NULL};
 static const char *const optimizers[] = {"adam", "sgd", NULL};
 static const char *const sets[] = {"S", "M", "L", NULL};
 static const char *const paddings[] = {"constant", "reflect", NULL};
@@ -53,12 +54,14 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
     [BPPSA_OPTION_BACKWARD] = {"--backward", BPPSA_CHOICE, BPPSA_GROUP_GRADIENTS, NULL, "scan",
                                "sequential back-propagation, or the scan", .choices = backwards},
     [BPPSA_OPTION_ALGORITHM] = {"--algorithm", BPPSA_CHOICE, BPPSA_GROUP_GRADIENTS, NULL, "auto",
-                                "of the scan; auto: the fewest FLOPs", .choices = algorithms},
+                                "of the scan; auto: the fastest, see --plan", .choices = algorithms},
     [BPPSA_OPTION_UP_LEVELS] = {"--up-levels", BPPSA_INTEGER, BPPSA_GROUP_GRADIENTS, "L", NULL,
                                 "up-sweep levels, then a linear middle; implies blelloch", "a whole number, 0 or more",
                                 SPAN(0, INT64_MAX), .otherwise = "all"},
     [BPPSA_OPTION_CHUNKS] = {"--chunks", BPPSA_INTEGER, BPPSA_GROUP_GRADIENTS, "P", NULL, "chunks of time; implies chunked",
                              COUNT_EXPECTED, SPAN(1, INT64_MAX), .otherwise = "from T"},
+    [BPPSA_OPTION_PLAN] = {"--plan", BPPSA_CHOICE, BPPSA_GROUP_GRADIENTS, NULL, "estimate",
+                           "how auto chooses: by the cost model, or by timing here (kept in a cache)", .choices = plans},
     [BPPSA_OPTION_INPUT_GRAD] = {"--input-grad", BPPSA_FLAG, BPPSA_GROUP_GRADIENTS, NULL, NULL,
                                  "list the step to the initial state's gradient too", NULL, .choices = NULL},
     [BPPSA_OPTION_EPOCHS] = {"--epochs", BPPSA_INTEGER, BPPSA_GROUP_TRAINING, "N", NULL, "passes over the training samples",
@@ -121,7 +124,7 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
                               "a whole number from 1 to 10000", SPAN(1, 10000)},
     [BPPSA_OPTION_WORKERS] = {"--workers", BPPSA_INTEGER, BPPSA_GROUP_MEASUREMENT, "P", NULL,
                               "predict the maps for P workers too", "a whole number, 1 or more", SPAN(1, INT32_MAX)},
-    [BPPSA_OPTION_MEMORY_LIMIT] = {"--memory-limit", BPPSA_SIZE, BPPSA_GROUP_MEASUREMENT, "BYTES", NULL,
+    [BPPSA_OPTION_MEMORY_LIMIT] = {"--memory-limit", BPPSA_SIZE, BPPSA_GROUP_MACHINE, "BYTES", NULL,
                                    "skip what needs more; 1024's multiples as 500K, 64M, 2G [3/4 of available memory]",
                                    "a number of bytes, 1 or more, such as 1000000, 500K, 64M or 2G", SPAN(1, INT64_MAX)},
     [BPPSA_OPTION_JSON] = {"--json", BPPSA_FLAG, BPPSA_GROUP_OUTPUT, NULL, NULL, "one JSON document on standard output", NULL,

@@ -1,4 +1,4 @@
-/* `bppsa plan rnn`: the scan plan of a model, as a table, as JSON, as a drawing. */
+/* `bppsa plan MODEL`: the scan plan of a model, as a table, as JSON, as a drawing. */
 #include <inttypes.h>
 
 #include "cli/plan_draw.h"
@@ -8,21 +8,19 @@
 
 #define STEP_LIMIT 10000 /* longer plans are given as totals and levels only */
 
-static const bppsa_option_use uses[] = {{.option = BPPSA_OPTION_LAYERS},
-                                        {.option = BPPSA_OPTION_HIDDEN},
-                                        {.option = BPPSA_OPTION_NONLINEARITY},
-                                        {.option = BPPSA_OPTION_LOSS},
-                                        {.option = BPPSA_OPTION_SEQ_LEN, .fallback = "1000"},
-                                        {.option = BPPSA_OPTION_BATCH},
-                                        {.option = BPPSA_OPTION_ALGORITHM},
-                                        {.option = BPPSA_OPTION_UP_LEVELS},
-                                        {.option = BPPSA_OPTION_CHUNKS},
-                                        {.option = BPPSA_OPTION_INPUT_GRAD},
-                                        {.option = BPPSA_OPTION_DTYPE},
-                                        {.option = BPPSA_OPTION_SVG},
-                                        {.option = BPPSA_OPTION_JSON},
-                                        {.option = BPPSA_OPTION_HELP},
-                                        {.option = BPPSA_OPTION_COUNT}};
+/* What both kinds of network take; `only` is what one of them takes besides. */
+#define USES(only)                                                                                                               \
+  {                                                                                                                              \
+    {.option = BPPSA_OPTION_LAYERS}, {.option = BPPSA_OPTION_HIDDEN}, only{.option = BPPSA_OPTION_LOSS},                         \
+        {.option = BPPSA_OPTION_SEQ_LEN, .fallback = "1000"}, {.option = BPPSA_OPTION_BATCH},                                    \
+        {.option = BPPSA_OPTION_ALGORITHM}, {.option = BPPSA_OPTION_UP_LEVELS}, {.option = BPPSA_OPTION_CHUNKS},                 \
+        {.option = BPPSA_OPTION_INPUT_GRAD}, {.option = BPPSA_OPTION_DTYPE}, {.option = BPPSA_OPTION_SVG},                       \
+        {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {                                                          \
+      .option = BPPSA_OPTION_COUNT                                                                                               \
+    }                                                                                                                            \
+  }
+#define RNN_ONLY {.option = BPPSA_OPTION_NONLINEARITY},
+static const bppsa_option_use uses_rnn[] = USES(RNN_ONLY), uses_gru[] = USES();
 
 /* ---- JSON ---- */
 
@@ -92,7 +90,7 @@ static json_t *layers_json(bppsa_scan_plan *const *plans, int64_t count) {
   for (int64_t i = 0; ok && i < count; ++i) {
     json_t *layer = json_object();
     bool filled = layer != NULL && bppsa_json_put_integer(layer, "layer", i);
-    filled = filled && bppsa_setup_method_json(layer, NULL, plans[i]);
+    filled = filled && bppsa_setup_method_json(layer, plans[i]);
     filled = filled && bppsa_json_put_bool(layer, "affine", bppsa_scan_plan_config(plans[i])->affine);
     filled = filled && bppsa_json_put(layer, "totals", totals_json(plans[i]));
     ok = json_array_append_new(layers, bppsa_json_finish(layer, filled)) == 0;
@@ -100,14 +98,25 @@ static json_t *layers_json(bppsa_scan_plan *const *plans, int64_t count) {
   return bppsa_json_finish(layers, ok);
 }
 
+/* Seconds of all layers' scans by the cost model. */
+static double predicted_seconds(bppsa_scan_plan *const *plans, int64_t count) {
+  double seconds = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    seconds += bppsa_scan_plan_seconds(plans[i]);
+  }
+  return seconds;
+}
+
 /* The top layer in full, the others as totals. */
-static json_t *plan_json(const bppsa_recurrent_config *config, bppsa_scan_plan *const *plans) {
+static json_t *plan_json(const char *model, const bppsa_recurrent_config *config, bppsa_scan_plan *const *plans) {
   const bppsa_scan_plan *plan = plans[config->layers - 1];
   const bppsa_scan_totals *totals = bppsa_scan_plan_totals(plan);
   json_t *object = json_object();
-  bool ok = object != NULL && bppsa_json_put_text(object, "model", "rnn");
+  bool ok = object != NULL && bppsa_json_put_text(object, "model", model);
   ok = ok && bppsa_json_put_integer(object, "elements", bppsa_scan_plan_config(plan)->jacobians + 1);
-  ok = ok && bppsa_setup_method_json(object, config, plan);
+  ok = ok && bppsa_setup_method_json(object, plan);
+  ok = ok && bppsa_setup_chosen_json(object, bppsa_planner_chooser(config));
+  ok = ok && bppsa_json_put_real(object, "predicted_s", predicted_seconds(plans, config->layers));
   ok = ok && bppsa_json_put_integer(object, "seq_len", config->seq_len);
   ok = ok && bppsa_json_put_integer(object, "batch", config->batch);
   ok = ok && bppsa_json_put_integer(object, "hidden", config->hidden);
@@ -150,8 +159,8 @@ static bppsa_status print_layer(bppsa_cli *cli, const bppsa_recurrent_config *co
   const bppsa_scan_config *scan = bppsa_scan_plan_config(plan);
   char method[BPPSA_METHOD_TEXT], mm[BPPSA_SI_TEXT], mv[BPPSA_SI_TEXT], critical[BPPSA_SI_TEXT], bytes[BPPSA_SI_TEXT];
   BPPSA_TRY(bppsa_cli_print(cli, "%sLayer %" PRId64 ": %s, %" PRId64 " elements%s\n", layer == config->layers - 1 ? "" : "\n",
-                            layer, bppsa_setup_method(config, plan, method, sizeof method), scan->jacobians + 1,
-                            scan->affine ? ", affine (a gradient enters at every step)" : ""));
+                            layer, bppsa_setup_method(bppsa_planner_chooser(config), plan, method, sizeof method),
+                            scan->jacobians + 1, scan->affine ? ", affine (a gradient enters at every step)" : ""));
   BPPSA_TRY(print_records(cli, plan));
   return bppsa_cli_print(cli,
                          "\n  products           %" PRId64 " mat-mat (%" PRId64 " dead), %" PRId64 " mat-vec\n"
@@ -181,18 +190,20 @@ static bppsa_status print_sentence(bppsa_cli *cli, const bppsa_scan_plan *plan) 
 }
 
 static bppsa_status print_plans(bppsa_cli *cli, const bppsa_recurrent_config *config, bppsa_scan_plan *const *plans) {
-  BPPSA_TRY(bppsa_cli_print(cli, "rnn: T %" PRId64 ", B %" PRId64 ", H %" PRId64 ", layers %" PRId64 ", loss %s, %s\n\n",
-                            config->seq_len, config->batch, config->hidden, config->layers, bppsa_loss_name(config->loss_all),
-                            bppsa_dtype_name(config->dtype)));
+  BPPSA_TRY(bppsa_cli_print(cli, "%s: T %" PRId64 ", B %" PRId64 ", H %" PRId64 ", layers %" PRId64 ", loss %s, %s\n\n",
+                            cli->command->object, config->seq_len, config->batch, config->hidden, config->layers,
+                            bppsa_loss_name(config->loss_all), bppsa_dtype_name(config->dtype)));
   for (int64_t layer = config->layers - 1; layer >= 0; --layer) { /* as they run */
     BPPSA_TRY(print_layer(cli, config, plans[layer], layer));
   }
   return print_sentence(cli, plans[config->layers - 1]);
 }
 
-static bppsa_status make_plans(const bppsa_recurrent_config *config, bppsa_scan_plan **plans) {
+static bppsa_status make_plans(const bppsa_network_kind *kind, const bppsa_recurrent_config *asked, bppsa_scan_plan **plans) {
+  bppsa_recurrent_config chosen, *config = &chosen;
+  BPPSA_TRY(bppsa_network_choose(kind, asked, &chosen));
   for (int64_t layer = 0; layer < config->layers; ++layer) {
-    const bppsa_scan_config scan = bppsa_recurrent_scan_config(config, 1, false, layer);
+    const bppsa_scan_config scan = bppsa_network_scan(kind, config, layer);
     BPPSA_TRY(bppsa_scan_plan_create(&scan, &plans[layer]));
   }
   return BPPSA_OK;
@@ -204,7 +215,7 @@ static bppsa_status show(bppsa_cli *cli, const bppsa_recurrent_config *config, b
   const bppsa_option_value *svg = bppsa_cli_value(cli, BPPSA_OPTION_SVG);
   if (cli->json) {
     bppsa_json_start();
-    BPPSA_TRY(bppsa_cli_render(plan_json(config, plans), document));
+    BPPSA_TRY(bppsa_cli_render(plan_json(cli->command->object, config, plans), document));
   }
   if (svg->given) {
     const bppsa_status drawn = bppsa_plan_draw(plans[config->layers - 1], NULL, drawing);
@@ -225,7 +236,7 @@ static bppsa_status run(bppsa_cli *cli) {
   if (plans == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  bppsa_status status = make_plans(&config, plans);
+  bppsa_status status = make_plans(bppsa_network_kind_of(cli), &config, plans);
   if (status == BPPSA_OK) {
     status = show(cli, &config, plans, &drawing, &document);
   }
@@ -242,5 +253,12 @@ const bppsa_command bppsa_command_plan_rnn = {.verb = "plan",
                                               .object = "rnn",
                                               .summary = "Shows the scan plan: levels, products, FLOPs, critical path",
                                               .example = "plan rnn --seq-len 1000 --algorithm blelloch",
-                                              .uses = uses,
+                                              .uses = uses_rnn,
+                                              .run = run};
+
+const bppsa_command bppsa_command_plan_gru = {.verb = "plan",
+                                              .object = "gru",
+                                              .summary = "Shows the scan plan: levels, products, FLOPs, critical path",
+                                              .example = "plan gru --seq-len 1000 --algorithm blelloch",
+                                              .uses = uses_gru,
                                               .run = run};

@@ -109,7 +109,7 @@ static bppsa_status check_text(const bppsa_cli *cli, bppsa_option option, const 
 static bppsa_status read_metadata(const bppsa_cli *cli, const char *path, const bppsa_safetensors *file,
                                   bppsa_recurrent_config *config) {
   const char *nonlinearity = bppsa_safetensors_metadata(file, "nonlinearity");
-  if (nonlinearity != NULL) {
+  if (nonlinearity != NULL && bppsa_network_kind_of(cli)->nonlinearity) {
     const bool relu = strcmp(nonlinearity, "relu") == 0;
     if (!relu && strcmp(nonlinearity, "tanh") != 0) {
       return bppsa_fail(BPPSA_ERR_FORMAT, "%s: metadata nonlinearity is '%s', expected tanh or relu", path, nonlinearity);
@@ -139,10 +139,11 @@ static bppsa_status list_tensors(const bppsa_safetensors *file, bppsa_named_view
 
 static bppsa_status describe_weights(const bppsa_cli *cli, const char *path, const bppsa_safetensors *file,
                                      bppsa_recurrent_config *config) {
+  const bppsa_network_kind *kind = bppsa_network_kind_of(cli);
   bppsa_named_view *tensors = NULL;
   int64_t count = 0;
   BPPSA_TRY(list_tensors(file, &tensors, &count));
-  const bppsa_status status = bppsa_recurrent_infer(path, "rnn", 1, count, tensors, config);
+  const bppsa_status status = bppsa_recurrent_infer(path, kind->name, kind->gates, count, tensors, config);
   bppsa_free(tensors);
   BPPSA_TRY(status);
   BPPSA_TRY(check_integer(cli, BPPSA_OPTION_LAYERS, config->layers, path));
@@ -239,39 +240,44 @@ bppsa_status bppsa_setup_match(const char *path, const bppsa_recurrent_config *c
   return BPPSA_OK;
 }
 
-const char *bppsa_setup_method(const bppsa_recurrent_config *config, const bppsa_scan_plan *plan, char *text, size_t size) {
+const char *bppsa_setup_method(bppsa_chosen chosen, const bppsa_scan_plan *plan, char *text, size_t size) {
   if (plan == NULL) {
     snprintf(text, size, "sequential BP");
     return text;
   }
   const bppsa_scan_config *scan = bppsa_scan_plan_config(plan);
-  const char *chosen = config->algorithm == BPPSA_SCAN_AUTO ? ", chosen by auto" : "";
+  char by[40] = "";
+  if (chosen != BPPSA_CHOSEN_BY_OPTION) {
+    snprintf(by, sizeof by, ", chosen by %s", bppsa_chosen_name(chosen));
+  }
   const char *name = bppsa_scan_algorithm_name(scan->algorithm);
   switch (scan->algorithm) {
   case BPPSA_SCAN_BLELLOCH:
-    snprintf(text, size, "scan, %s (%" PRId64 " up-levels)%s", name, scan->up_levels, chosen);
+    snprintf(text, size, "scan, %s (%" PRId64 " up-levels)%s", name, scan->up_levels, by);
     break;
   case BPPSA_SCAN_CHUNKED:
-    snprintf(text, size, "scan, %s (%" PRId64 " chunks)%s", name, scan->chunks, chosen);
+    snprintf(text, size, "scan, %s (%" PRId64 " chunks)%s", name, scan->chunks, by);
     break;
   case BPPSA_SCAN_AUTO:
   case BPPSA_SCAN_LINEAR:
-    snprintf(text, size, "scan, %s%s", name, chosen);
+    snprintf(text, size, "scan, %s%s", name, by);
     break;
   }
   return text;
 }
 
-bool bppsa_setup_method_json(json_t *object, const bppsa_recurrent_config *config, const bppsa_scan_plan *plan) {
+bool bppsa_setup_chosen_json(json_t *object, bppsa_chosen chosen) {
+  return bppsa_json_put_bool(object, "auto", chosen != BPPSA_CHOSEN_BY_OPTION) &&
+         bppsa_json_put_text(object, "chosen", bppsa_chosen_name(chosen));
+}
+
+bool bppsa_setup_method_json(json_t *object, const bppsa_scan_plan *plan) {
   if (plan == NULL) {
     return bppsa_json_put_text(object, "backward", "bp");
   }
   const bppsa_scan_config *scan = bppsa_scan_plan_config(plan);
   bool ok = bppsa_json_put_text(object, "backward", "scan") &&
             bppsa_json_put_text(object, "algorithm", bppsa_scan_algorithm_name(scan->algorithm));
-  if (config != NULL) {
-    ok = ok && bppsa_json_put_bool(object, "auto", config->algorithm == BPPSA_SCAN_AUTO);
-  }
   if (scan->algorithm == BPPSA_SCAN_BLELLOCH) {
     ok = ok && bppsa_json_put_integer(object, "up_levels", scan->up_levels);
   }

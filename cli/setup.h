@@ -2,7 +2,7 @@
 #ifndef BPPSA_CLI_SETUP_H
 #define BPPSA_CLI_SETUP_H
 
-#include "cli/command.h"
+#include "cli/planner.h"
 #include "core/device.h"
 #include "core/safetensors.h"
 #include "recurrent/recurrent.h"
@@ -32,11 +32,13 @@ bool bppsa_is_audio(const char *spec);
 /* The data must have the weights' input size and no more classes than they. `path` names the weights. ERR_SHAPE. */
 bppsa_status bppsa_setup_match(const char *path, const bppsa_recurrent_config *config, const bppsa_dataset *dataset);
 
-/* The gradient method in words, "scan, chunked (45 chunks)". Returns text. */
-const char *bppsa_setup_method(const bppsa_recurrent_config *config, const bppsa_scan_plan *plan, char *text, size_t size);
+/* The gradient method in words, "scan, chunked (45 chunks), chosen by estimate". Returns text. */
+const char *bppsa_setup_method(bppsa_chosen chosen, const bppsa_scan_plan *plan, char *text, size_t size);
 #define BPPSA_METHOD_TEXT 80
-/* backward, algorithm, up_levels or chunks, and (config not NULL) whether auto chose, as fields of a JSON object. */
-bool bppsa_setup_method_json(json_t *object, const bppsa_recurrent_config *config, const bppsa_scan_plan *plan);
+/* backward, algorithm, up_levels or chunks, as fields of a JSON object. */
+bool bppsa_setup_method_json(json_t *object, const bppsa_scan_plan *plan);
+/* Likewise whether auto chose ("auto"), and who ("chosen"). */
+bool bppsa_setup_chosen_json(json_t *object, bppsa_chosen chosen);
 
 /* For a result `what` that is not finite: ERR_NUMERIC with layer, step and sample of the first such value in the model's latest pass. */
 bppsa_status bppsa_setup_fail_nonfinite(bppsa_model *model, const char *what);

@@ -1,47 +1,32 @@
-/* `bppsa train rnn`: sets a run up, drives the training loop, saves the weights. What is shown is in train_report.c. */
+/* `bppsa train MODEL`: sets a run up, drives the training loop, saves the weights. What is shown is in train_report.c. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "cli/train_checkpoint.h"
 #include "cli/train_report.h"
 #include "core/alloc.h"
-#include "rnn/rnn.h"
 
-static const bppsa_option_use uses[] = {{.option = BPPSA_OPTION_LAYERS},
-                                        {.option = BPPSA_OPTION_HIDDEN},
-                                        {.option = BPPSA_OPTION_NONLINEARITY},
-                                        {.option = BPPSA_OPTION_LOSS},
-                                        {.option = BPPSA_OPTION_INIT},
-                                        {.option = BPPSA_OPTION_DATA},
-                                        {.option = BPPSA_OPTION_SET},
-                                        {.option = BPPSA_OPTION_PADDING},
-                                        {.option = BPPSA_OPTION_SAMPLES},
-                                        {.option = BPPSA_OPTION_SEQ_LEN},
-                                        {.option = BPPSA_OPTION_BATCH},
-                                        {.option = BPPSA_OPTION_VALIDATION},
-                                        {.option = BPPSA_OPTION_BACKWARD},
-                                        {.option = BPPSA_OPTION_ALGORITHM},
-                                        {.option = BPPSA_OPTION_UP_LEVELS},
-                                        {.option = BPPSA_OPTION_CHUNKS},
-                                        {.option = BPPSA_OPTION_EPOCHS},
-                                        {.option = BPPSA_OPTION_ITERATIONS},
-                                        {.option = BPPSA_OPTION_OPTIMIZER},
-                                        {.option = BPPSA_OPTION_LR},
-                                        {.option = BPPSA_OPTION_MOMENTUM},
-                                        {.option = BPPSA_OPTION_CLIP_NORM},
-                                        {.option = BPPSA_OPTION_SEED},
-                                        {.option = BPPSA_OPTION_DEVICE},
-                                        {.option = BPPSA_OPTION_DTYPE},
-                                        {.option = BPPSA_OPTION_THREADS},
-                                        {.option = BPPSA_OPTION_LOG},
-                                        {.option = BPPSA_OPTION_WEIGHTS},
-                                        {.option = BPPSA_OPTION_SAVE_WEIGHTS},
-                                        {.option = BPPSA_OPTION_CHECKPOINT},
-                                        {.option = BPPSA_OPTION_CHECKPOINT_EVERY},
-                                        {.option = BPPSA_OPTION_RESUME},
-                                        {.option = BPPSA_OPTION_JSON},
-                                        {.option = BPPSA_OPTION_HELP},
-                                        {.option = BPPSA_OPTION_COUNT}};
+/* What both kinds of network take; `only` is what one of them takes besides. */
+#define USES(only, rate)                                                                                                         \
+  {                                                                                                                              \
+    {.option = BPPSA_OPTION_LAYERS}, {.option = BPPSA_OPTION_HIDDEN}, only{.option = BPPSA_OPTION_LOSS},                         \
+        {.option = BPPSA_OPTION_INIT}, {.option = BPPSA_OPTION_DATA}, {.option = BPPSA_OPTION_SET},                              \
+        {.option = BPPSA_OPTION_PADDING}, {.option = BPPSA_OPTION_SAMPLES}, {.option = BPPSA_OPTION_SEQ_LEN},                    \
+        {.option = BPPSA_OPTION_BATCH}, {.option = BPPSA_OPTION_VALIDATION}, {.option = BPPSA_OPTION_BACKWARD},                  \
+        {.option = BPPSA_OPTION_ALGORITHM}, {.option = BPPSA_OPTION_UP_LEVELS}, {.option = BPPSA_OPTION_CHUNKS},                 \
+        {.option = BPPSA_OPTION_PLAN}, {.option = BPPSA_OPTION_EPOCHS}, {.option = BPPSA_OPTION_ITERATIONS},                     \
+        {.option = BPPSA_OPTION_OPTIMIZER}, {.option = BPPSA_OPTION_LR, .fallback = (rate)}, {.option = BPPSA_OPTION_MOMENTUM},  \
+        {.option = BPPSA_OPTION_CLIP_NORM}, {.option = BPPSA_OPTION_SEED}, {.option = BPPSA_OPTION_DEVICE},                      \
+        {.option = BPPSA_OPTION_DTYPE}, {.option = BPPSA_OPTION_THREADS},                                                        \
+        {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP}, {.option = BPPSA_OPTION_LOG},                          \
+        {.option = BPPSA_OPTION_WEIGHTS}, {.option = BPPSA_OPTION_SAVE_WEIGHTS}, {.option = BPPSA_OPTION_CHECKPOINT},            \
+        {.option = BPPSA_OPTION_CHECKPOINT_EVERY}, {.option = BPPSA_OPTION_RESUME}, {.option = BPPSA_OPTION_JSON},               \
+        {.option = BPPSA_OPTION_HELP}, {                                                                                         \
+      .option = BPPSA_OPTION_COUNT                                                                                               \
+    }                                                                                                                            \
+  }
+#define RNN_ONLY {.option = BPPSA_OPTION_NONLINEARITY},
+static const bppsa_option_use uses_rnn[] = USES(RNN_ONLY, "0.001"), uses_gru[] = USES(, "0.0003");
 
 /* ---- setting up ---- */
 
@@ -140,8 +125,10 @@ static bppsa_status setup(const bppsa_cli *cli, bppsa_train_run *run) {
     BPPSA_TRY(bppsa_setup_weights(cli, &run->config, &run->weights));
   }
   BPPSA_TRY(setup_data(cli, run));
-  BPPSA_TRY(bppsa_train_checkpoint_method(&run->train, &run->config));
-  BPPSA_TRY(bppsa_rnn_create(&run->config, run->device, &run->model));
+  run->chosen = bppsa_planner_chooser(&run->config);
+  BPPSA_TRY(bppsa_train_checkpoint_method(&run->train, &run->config, &run->chosen));
+  BPPSA_TRY(bppsa_planner_choose(cli, run->kind, run->device, &run->config, &run->chosen));
+  BPPSA_TRY(run->kind->create(&run->config, run->device, &run->model));
   if (run->weights != NULL) {
     return bppsa_setup_model(cli, run->weights, run->model);
   }
@@ -157,7 +144,7 @@ static bppsa_status save_weights(const bppsa_cli *cli, const bppsa_train_run *ru
     return BPPSA_OK;
   }
   const bppsa_model *model = run->model;
-  const bppsa_metadata metadata[] = {{"model", "rnn"},
+  const bppsa_metadata metadata[] = {{"model", run->kind->name},
                                      {"nonlinearity", bppsa_nonlinearity_name(run->config.nonlinearity)},
                                      {"loss", bppsa_loss_name(run->config.loss_all)}};
   bppsa_named_view *tensors = bppsa_calloc(model->parameter_count, sizeof *tensors);
@@ -204,7 +191,10 @@ static bppsa_status train(bppsa_cli *cli, bppsa_train_run *run) {
 }
 
 static bppsa_status run_train(bppsa_cli *cli) {
-  bppsa_train_run run = {.cli = cli, .config = bppsa_recurrent_config_default(), .train = bppsa_train_config_default()};
+  bppsa_train_run run = {.cli = cli,
+                         .kind = bppsa_network_kind_of(cli),
+                         .config = bppsa_recurrent_config_default(),
+                         .train = bppsa_train_config_default()};
   const bppsa_status status = train(cli, &run);
   json_decref(run.rows);
   bppsa_model_destroy(run.model);
@@ -218,5 +208,12 @@ const bppsa_command bppsa_command_train_rnn = {.verb = "train",
                                                .object = "rnn",
                                                .summary = "Trains an RNN by sequential BP or by the scan",
                                                .example = "train rnn --seq-len 100 --samples 3200 --epochs 3",
-                                               .uses = uses,
+                                               .uses = uses_rnn,
+                                               .run = run_train};
+
+const bppsa_command bppsa_command_train_gru = {.verb = "train",
+                                               .object = "gru",
+                                               .summary = "Trains a GRU by sequential BP or by the scan",
+                                               .example = "train gru --seq-len 100 --samples 3200 --epochs 3",
+                                               .uses = uses_gru,
                                                .run = run_train};

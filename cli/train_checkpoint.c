@@ -27,8 +27,6 @@ bppsa_status bppsa_train_checkpoint_options(const bppsa_cli *cli, bppsa_train_co
 
 /* ---- how gradients are computed ---- */
 
-#define BELOW "gradients_below" /* the layers under the top one, which all have one plan */
-
 static const char *method_text(const bppsa_scan_plan *plan, char *text, size_t size) {
   if (plan == NULL) {
     snprintf(text, size, "bp");
@@ -60,17 +58,16 @@ static void method_from_text(const char *text, bppsa_recurrent_config *config) {
   }
 }
 
-bppsa_status bppsa_train_checkpoint_method(const bppsa_train_config *train, bppsa_recurrent_config *config) {
-  if (!train->resume || config->backward != BPPSA_BACKWARD_SCAN || config->algorithm != BPPSA_SCAN_AUTO) {
+bppsa_status bppsa_train_checkpoint_method(const bppsa_train_config *train, bppsa_recurrent_config *config,
+                                           bppsa_chosen *chosen) {
+  if (!train->resume || *chosen != BPPSA_CHOSEN_BY_ESTIMATE) {
     return BPPSA_OK;
   }
-  static const char *const keys[] = {"gradients", BELOW};
-  char values[2][64];
-  BPPSA_TRY(bppsa_checkpoint_peek(train->checkpoint, 2, keys, values));
-  if (values[1][0] == '\0' ||
-      strcmp(values[0], values[1]) == 0) { /* different plans in one network: auto has to choose them again */
-    method_from_text(values[0], config);
-  }
+  static const char *const key = "gradients";
+  char value[64];
+  BPPSA_TRY(bppsa_checkpoint_peek(train->checkpoint, 1, &key, &value));
+  method_from_text(value, config);
+  *chosen = bppsa_planner_chooser(config) == BPPSA_CHOSEN_BY_OPTION ? BPPSA_CHOSEN_BY_CHECKPOINT : *chosen;
   return BPPSA_OK;
 }
 
@@ -86,9 +83,7 @@ void bppsa_train_checkpoint_fields(bppsa_train_run *run, bppsa_run_fields *f) {
   f->fields[count++] = (bppsa_metadata){"layers", text[1]};
   f->fields[count++] =
       (bppsa_metadata){"gradients", method_text(bppsa_recurrent_plan(run->model, c->layers - 1), text[2], sizeof text[2])};
-  if (c->layers > 1) {
-    f->fields[count++] = (bppsa_metadata){BELOW, method_text(bppsa_recurrent_plan(run->model, 0), text[3], sizeof text[3])};
-  }
+  run->train.gradients = text[2];
   run->train.fields = f->fields;
   run->train.field_count = count;
 }

@@ -4,7 +4,7 @@
 
 #include "cli/train_report.h"
 
-enum { BPPSA_RUN_FIELDS = 6, BPPSA_RUN_FIELD_TEXT = 64 };
+enum { BPPSA_RUN_FIELDS = 5, BPPSA_RUN_FIELD_TEXT = 64 };
 
 /* What the library cannot know of a run; config.fields points here. */
 typedef struct {
@@ -14,8 +14,9 @@ typedef struct {
 
 /* --checkpoint, --checkpoint-every and --resume into the configuration. ERR_ARGUMENT: one without the other, a directory that cannot be written. */
 bppsa_status bppsa_train_checkpoint_options(const bppsa_cli *cli, bppsa_train_config *train);
-/* A resumed run computes its gradients as it did, also where `auto` would choose otherwise today. ERR_ARGUMENT, ERR_FORMAT. */
-bppsa_status bppsa_train_checkpoint_method(const bppsa_train_config *train, bppsa_recurrent_config *config);
+/* A resumed run computes its gradients as it did, also where `auto` would choose otherwise today: *chosen is then the checkpoint. ERR_ARGUMENT,
+ * ERR_FORMAT. */
+bppsa_status bppsa_train_checkpoint_method(const bppsa_train_config *train, bppsa_recurrent_config *config, bppsa_chosen *chosen);
 /* The fields, once the model exists. */
 void bppsa_train_checkpoint_fields(bppsa_train_run *run, bppsa_run_fields *fields);
 

@@ -34,6 +34,7 @@ static json_t *record_json(const bppsa_train_record *record) {
   ok = ok && bppsa_json_put_real(object, "backward_s", record->backward_s);
   ok = ok && bppsa_json_put_real(object, "update_s", record->update_s);
   ok = ok && bppsa_json_put_real(object, "samples_per_s", record->samples_per_s);
+  ok = ok && bppsa_json_put_integer(object, "redone", record->redone);
   if (record->has_validation) {
     ok = ok && bppsa_json_put_real(object, "validation_loss", record->validation_loss);
     ok = ok && bppsa_json_put_real(object, "validation_accuracy", record->validation_accuracy);
@@ -102,17 +103,14 @@ static void progress(void *context, const bppsa_progress *p) {
 
 static bppsa_status print_header(bppsa_train_run *run, const bppsa_train_start *start) {
   const bppsa_recurrent_config *c = &run->config;
-  char method[BPPSA_METHOD_TEXT];
+  char method[BPPSA_METHOD_TEXT], network[BPPSA_NETWORK_TEXT];
   bppsa_cli *cli = run->cli;
-  BPPSA_TRY(bppsa_cli_print(
-      cli, "model      rnn: T %" PRId64 ", B %" PRId64 ", I %" PRId64 ", H %" PRId64 ", layers %" PRId64 ", %s, loss %s\n",
-      c->seq_len, c->batch, c->input, c->hidden, c->layers, bppsa_nonlinearity_name(c->nonlinearity),
-      bppsa_loss_name(c->loss_all)));
+  BPPSA_TRY(bppsa_cli_print(cli, "model      %s\n", bppsa_network_text(run->kind, c, network, sizeof network)));
   BPPSA_TRY(bppsa_cli_print(cli, "weights    %" PRId64 " parameters, %s, init %s, seed %" PRIu64 "\n",
                             parameter_total(run->model), bppsa_dtype_name(c->dtype), init_name(run), run->train.seed));
   BPPSA_TRY(bppsa_cli_print(cli, "data       %s: %" PRId64 " samples to train on, %" PRId64 " held out\n",
                             run->dataset->ops->name, run->split.train, run->split.validation));
-  BPPSA_TRY(bppsa_cli_print(cli, "gradients  %s\n", bppsa_setup_method(c, top_plan(run), method, sizeof method)));
+  BPPSA_TRY(bppsa_cli_print(cli, "gradients  %s\n", bppsa_setup_method(run->chosen, top_plan(run), method, sizeof method)));
   BPPSA_TRY(bppsa_cli_print(cli, "machine    %s, %d threads, %s\n", bppsa_device_get_name(run->device),
                             (int)bppsa_device_get_threads(run->device), bppsa_device_get_hardware(run->device)));
   if (start->resumed) {
@@ -182,6 +180,10 @@ bppsa_status bppsa_train_report_print(bppsa_train_run *run) {
     BPPSA_TRY(bppsa_cli_print(run->cli, "; validation loss %.6f, accuracy %.4f", last.validation_loss, last.validation_accuracy));
   }
   BPPSA_TRY(bppsa_cli_print(run->cli, "\n"));
+  if (r->redone > 0) {
+    BPPSA_TRY(bppsa_cli_print(run->cli, "%" PRId64 " products of the scan were useless (cancellation) and redone step by step\n",
+                              r->redone));
+  }
   const bppsa_option_value *saved = bppsa_cli_value(run->cli, BPPSA_OPTION_SAVE_WEIGHTS);
   return saved->given ? bppsa_cli_print(run->cli, "weights written to %s\n", saved->text) : BPPSA_OK;
 }
@@ -198,14 +200,17 @@ static json_t *config_json(const bppsa_train_run *run) {
   ok = ok && bppsa_json_put_integer(object, "hidden", c->hidden);
   ok = ok && bppsa_json_put_integer(object, "layers", c->layers);
   ok = ok && bppsa_json_put_integer(object, "classes", c->classes);
-  ok = ok && bppsa_json_put_text(object, "nonlinearity", bppsa_nonlinearity_name(c->nonlinearity));
+  if (run->kind->nonlinearity) {
+    ok = ok && bppsa_json_put_text(object, "nonlinearity", bppsa_nonlinearity_name(c->nonlinearity));
+  }
   ok = ok && bppsa_json_put_text(object, "loss", bppsa_loss_name(c->loss_all));
   ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(c->dtype));
   ok = ok && bppsa_json_put_text(object, "init", init_name(run));
   ok = ok && bppsa_json_put_text(object, "data", run->dataset->ops->name);
   ok = ok && bppsa_json_put_integer(object, "samples", run->dataset->samples);
   ok = ok && bppsa_json_put_real(object, "validation", t->validation);
-  ok = ok && bppsa_setup_method_json(object, c, top_plan(run));
+  ok = ok && bppsa_setup_method_json(object, top_plan(run));
+  ok = ok && bppsa_setup_chosen_json(object, run->chosen);
   ok = ok && bppsa_json_put_text(object, "optimizer", bppsa_optimizer_name(t->optimizer.kind));
   ok = ok && bppsa_json_put_real(object, "lr", t->optimizer.lr);
   ok = ok && bppsa_json_put_real(object, "momentum", t->optimizer.momentum);
@@ -244,12 +249,13 @@ static json_t *final_json(const bppsa_train_run *run) {
 
 json_t *bppsa_train_report_json(bppsa_train_run *run) {
   json_t *object = json_object();
-  bool ok = object != NULL && bppsa_json_put_text(object, "model", "rnn");
+  bool ok = object != NULL && bppsa_json_put_text(object, "model", run->kind->name);
   ok = ok && bppsa_json_put_integer(object, "parameters", parameter_total(run->model));
   ok = ok && bppsa_json_put(object, "config", config_json(run));
   ok = ok && bppsa_json_put_integer(object, "steps", run->result.steps);
   ok = ok && bppsa_json_put_integer(object, "epochs", run->result.epochs);
   ok = ok && bppsa_json_put_integer(object, "resumed", run->result.resumed);
+  ok = ok && bppsa_json_put_integer(object, "redone", run->result.redone);
   ok = ok && bppsa_json_put(object, "timing", timing_json(run));
   ok = ok && bppsa_json_put(object, "final", final_json(run));
   if (run->rows != NULL) {

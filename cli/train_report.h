@@ -9,7 +9,9 @@
 /* One run of `train`. */
 typedef struct {
   bppsa_cli *cli;
+  const bppsa_network_kind *kind;
   bppsa_recurrent_config config;
+  bppsa_chosen chosen; /* who chose its algorithm */
   bppsa_train_config train;
   bppsa_safetensors *weights; /* --weights, or NULL */
   bppsa_device *device;

@@ -63,6 +63,7 @@ struct bppsa_model {
   int64_t parameter_count;
   bppsa_parameter *parameters; /* size parameter_count, in PyTorch's order */
   int64_t classes;             /* C, the logits' last extent */
+  int64_t redone;              /* scan products found useless and redone step by step, since creation (scan/scan.h) */
 };
 
 /* Copies values into the parameters by name, converting f32 <-> f64. `where` names the source in messages.

@@ -11,6 +11,7 @@
 #undef matmul
 #undef real_bits
 #undef REAL_MANTISSA
+#undef REAL_LINE
 #undef REAL_LEAST_EXPONENT
 #undef REAL_MOST_EXPONENT
 #undef KERNELS
@@ -18,6 +19,7 @@
 #define real float
 #define real_bits uint32_t
 #define REAL_MANTISSA 23
+#define REAL_LINE 16 /* reals of a cache line */
 #define REAL_LEAST_EXPONENT (-126)
 #define REAL_MOST_EXPONENT 127
 #define R(name) name##_f32
@@ -28,6 +30,7 @@
 #define real double
 #define real_bits uint64_t
 #define REAL_MANTISSA 52
+#define REAL_LINE 8
 #define REAL_LEAST_EXPONENT (-1022)
 #define REAL_MOST_EXPONENT 1023
 #define R(name) name##_f64

@@ -21,20 +21,37 @@ extern "C" {
  *   B(p, j) = b[p * ldb + j],  C(i, j) = c[i * ldc + j]
  * n runs through the vector lanes; nothing beyond the given extents is read or written, with one exception that saves masked loads: where
  * b's rows are padded to a multiple of 64 bytes (ldb > n is that multiple and n needs it whole), the padding is read and not used. */
-#define BPPSA_SIMD_TYPE(real, suffix)                                                                                            \
-  typedef struct {                                                                                                               \
-    void (*gemm)(int64_t m, int64_t n, int64_t k, const real *a, int64_t a_row, int64_t a_step, const real *b, int64_t ldb,      \
-                 const real *init, int64_t init_row, real *c, int64_t ldc);                                                      \
-    /* y = tanh(x): at most 4 ulp, slope exactly 1 at 0, NaN stays NaN */                                                        \
-    void (*tanh)(int64_t count, const real *x, real *y);                                                                         \
-    void (*mul)(int64_t count, const real *a, const real *b, bool add, real *y); /* y = a b, or y += a b */                      \
-    /* y[i] = a[i] b[i mod period], or +=; period a power of two up to 16 */                                                     \
-    void (*mul_periodic)(int64_t count, int64_t period, const real *a, const real *b, bool add, real *y);                        \
-    /* y[r] = max |x[r][j]| of rows [rows][n], 0 for none; NaN where a row holds one */                                          \
-    void (*row_largest)(int64_t rows, int64_t n, const real *x, real *y);                                                        \
-    void (*keep_larger)(int64_t count, const real *x, real *y);               /* y = max(y, |x|); NaN in x is passed over */     \
-    void (*tanh_slope)(int64_t count, const real *h, real *y);                /* y = 1 - h² */                                  \
-    void (*tanh_delta)(int64_t count, const real *h, const real *g, real *y); /* y = (1 - h²) g */                              \
+#define BPPSA_SIMD_TYPE(real, suffix)                                                                                                \
+  typedef struct {                                                                                                                   \
+    void (*gemm)(int64_t m, int64_t n, int64_t k, const real *a, int64_t a_row, int64_t a_step, const real *b, int64_t ldb,          \
+                 const real *init, int64_t init_row, real *c, int64_t ldc);                                                          \
+    /* y = tanh(x): at most 4 ulp, slope exactly 1 at 0, NaN stays NaN */                                                            \
+    void (*tanh)(int64_t count, const real *x, real *y);                                                                             \
+    void (*mul)(int64_t count, const real *a, const real *b, bool add, real *y); /* y = a b, or y += a b */                          \
+    /* y[r][i] = a[r][i] d[r][i mod LINE], or +=, i < count; LINE is 64 bytes of reals, d [rows][LINE] */                            \
+    void (*mul_lines)(int64_t rows, int64_t count, const real *a, int64_t a_row, const real *d, bool add, real *y,                   \
+                      int64_t y_row);                                                                                                \
+    /* C = init + A (D ∘ B) with D(p, j) = d[p][j mod LINE] as above, A(i, p) = a[i + p * a_step] */                               \
+    void (*gemm_scaled)(int64_t m, int64_t n, int64_t k, const real *a, int64_t a_step, const real *b, int64_t ldb,                  \
+                        const real *d, const real *init, int64_t init_row, real *c, int64_t ldc);                                    \
+    void (*transpose)(int64_t rows, int64_t columns, const real *in, int64_t in_row, real *out, int64_t out_row);                    \
+    /* y[r] = max |x[r][j]| of rows [rows][n], 0 for none; NaN where a row holds one */                                              \
+    void (*row_largest)(int64_t rows, int64_t n, const real *x, real *y);                                                            \
+    /* y[i] = max over r of |x[r][i]|, 0 for none; NaN in x is passed over */                                                        \
+    void (*column_largest)(int64_t rows, int64_t count, const real *x, int64_t x_row, real *y);                                      \
+    void (*tanh_slope)(int64_t count, const real *h, real *y);                /* y = 1 - h² */                                      \
+    void (*tanh_delta)(int64_t count, const real *h, const real *g, real *y); /* y = (1 - h²) g */                                  \
+    void (*sigmoid)(int64_t count, const real *x, real *y); /* y = 1 / (1 + e^-x): at most 4 ulp, NaN stays NaN */                   \
+    /* The elementwise part of a GRU's step (gru/gru.h), one pass over memory. pre, delta_x, delta_h [rows][3][n]; saved          \
+     * [rows][4][n]: on entry to forward the recurrent products of r, z and m, then r, 1 - z, m, n; the rest [rows][n]. */  \
+    void (*gru_forward)(int64_t rows, int64_t n, const real *pre, const real *before, real *saved, real *h);                         \
+    /* delta_x, delta_h from g; and unless carried is NULL z g into it, or added to it */                                            \
+    void (*gru_backward)(int64_t rows, int64_t n, const real *saved, const real *before, const real *g, real *delta_x,               \
+                         real *delta_h, bool add, real *carried);                                                                    \
+    void (*gru_coefficients)(int64_t rows, int64_t n, const real *saved, const real *before, real *a, real *c, real *b,              \
+                             real *z);                                                                                               \
+    /* `rounds` of independent multiply-adds on y[0], as many as hide their latency; returns their FLOPs. For measuring the peak. */ \
+    int64_t (*multiply_adds)(int64_t rounds, real *y);                                                                               \
   } bppsa_simd_##suffix;
 
 BPPSA_SIMD_TYPE(float, f32)

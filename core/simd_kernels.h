@@ -23,6 +23,9 @@
 #define SATURATED 10.0f /* tanh rounds to 1 from here on */
 #define LOG2E 0x1.715476p+0f
 #define LN2 0x1.62e43p-1f
+#define LN2_HIGH 0x1.62e4p-1f /* times a whole number of 7 bits: exact */
+#define LN2_LOW 0x1.7f7d1cp-20f
+#define VANISHING 87.0f /* e^-87 is normal, less counts as 0 */
 /* e^r = 1 + r + r² Σ c_i r^i on |r| <= ln 2 / 2, relative error 3.3e-9; highest first */
 #define EXP_TERMS                                                                                                                \
   { 0x1.6a1a6ep-10f, 0x1.123fc6p-7f, 0x1.555916p-5f, 0x1.55548ap-3f, 0x1.fffffcp-2f }
@@ -41,6 +44,9 @@
 #undef SATURATED
 #undef LOG2E
 #undef LN2
+#undef LN2_HIGH
+#undef LN2_LOW
+#undef VANISHING
 #undef EXP_TERMS
 #undef TANH_P
 #undef TANH_Q
@@ -55,6 +61,9 @@
 #define SATURATED 20.0
 #define LOG2E 0x1.71547652b82fep+0
 #define LN2 0x1.62e42fefa39efp-1
+#define LN2_HIGH 0x1.62e42feep-1 /* times a whole number of 11 bits: exact */
+#define LN2_LOW 0x1.a39ef35793c76p-33
+#define VANISHING 708.0
 /* relative error 4e-18 */
 #define EXP_TERMS                                                                                                                \
   {                                                                                                                              \
@@ -70,9 +79,11 @@
 
 #define SIMD_FUNCTIONS(suffix)                                                                                                   \
   {                                                                                                                              \
-    .gemm = gemm_##suffix, .tanh = tanh_##suffix, .mul = mul_##suffix, .mul_periodic = mul_periodic_##suffix,                    \
-    .row_largest = row_largest_##suffix, .keep_larger = keep_larger_##suffix, .tanh_slope = tanh_slope_##suffix,                 \
-    .tanh_delta = tanh_delta_##suffix                                                                                            \
+    .gemm = gemm_##suffix, .tanh = tanh_##suffix, .mul = mul_##suffix, .mul_lines = mul_lines_##suffix,                          \
+    .gemm_scaled = gemm_scaled_##suffix, .transpose = transpose_##suffix, .row_largest = row_largest_##suffix,                   \
+    .column_largest = column_largest_##suffix, .tanh_slope = tanh_slope_##suffix, .tanh_delta = tanh_delta_##suffix,             \
+    .multiply_adds = multiply_adds_##suffix, .sigmoid = sigmoid_##suffix, .gru_forward = gru_forward_##suffix,                   \
+    .gru_backward = gru_backward_##suffix, .gru_coefficients = gru_coefficients_##suffix                                         \
   }
 
 extern const bppsa_simd SIMD_TABLE;

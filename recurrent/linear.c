@@ -11,20 +11,18 @@ enum {
   MOST_PARTIALS = 64 /* dw tasks: tiles x partial sums stay near this number */
 };
 
-/* How dw is cut: `tiles` of OUT_TILE rows, each summed over `parts` runs of `length` rows of x. */
-typedef struct {
-  int64_t tiles, parts, length;
-} split;
+static int64_t tiles_of(const bppsa_linear *l) {
+  return (l->out + OUT_TILE - 1) / OUT_TILE;
+}
 
-static split split_rows(const bppsa_linear *l) {
-  split s;
-  s.tiles = (l->out + OUT_TILE - 1) / OUT_TILE;
-  s.parts = s.tiles >= MOST_PARTIALS ? 1 : MOST_PARTIALS / s.tiles;
+bppsa_linear_cut bppsa_linear_cut_rows(const bppsa_linear *l) {
+  const int64_t tiles = tiles_of(l), units = (l->rows + l->unit - 1) / l->unit;
+  int64_t parts = tiles >= MOST_PARTIALS ? 1 : MOST_PARTIALS / tiles;
   const int64_t blocks = (l->rows + ROW_BLOCK - 1) / ROW_BLOCK;
-  s.parts = s.parts < blocks ? s.parts : blocks;
-  s.parts = s.parts < 1 ? 1 : s.parts;
-  s.length = (l->rows + s.parts - 1) / s.parts;
-  return s;
+  parts = parts < blocks ? parts : blocks;
+  parts = parts < 1 ? 1 : parts;
+  const int64_t together = units > parts ? (units + parts - 1) / parts : 1; /* units of a part */
+  return (bppsa_linear_cut){.parts = units < 1 ? 1 : (units + together - 1) / together, .length = together * l->unit};
 }
 
 /* Inputs that would leave most vector lanes empty: dw is summed transposed, with the outputs as lanes. */
@@ -32,9 +30,17 @@ static bool is_narrow(const bppsa_linear *l) {
   return l->in < 8;
 }
 
+/* Rows whose dy and x stay in the first-level cache together; long runs where BLAS would take the product. */
+static int64_t run_of(const bppsa_linear *l) {
+  enum { RUN_BYTES = 1 << 15, LEAST = 64 };
+  const int64_t out = l->out < OUT_TILE ? l->out : OUT_TILE, row = (out + l->in) * (int64_t)bppsa_dtype_size(l->dtype);
+  const int64_t run = RUN_BYTES / row;
+  return l->in >= 4 * LEAST ? INT64_MAX : run < LEAST ? LEAST : run;
+}
+
 int64_t bppsa_linear_workspace(const bppsa_linear *l) {
   int64_t reals, bytes;
-  if (!bppsa_mul(l->out, l->in + 1, &reals) || !bppsa_mul(reals, split_rows(l).parts, &reals) ||
+  if (!bppsa_mul(l->out, l->in + 1, &reals) || !bppsa_mul(reals, bppsa_linear_cut_rows(l).parts, &reals) ||
       !bppsa_mul(reals, (int64_t)bppsa_dtype_size(l->dtype), &bytes)) {
     return -1;
   }
@@ -60,6 +66,16 @@ void bppsa_linear_input_gradient(const bppsa_linear *l, const void *dy, const vo
   (l->dtype == BPPSA_F32 ? input_gradient_f32 : input_gradient_f64)(l, dy, w, dx);
 }
 
+void bppsa_linear_sum_parts(const bppsa_linear *l, int64_t first, int64_t count, const void *dy, const void *x, bool with_bias,
+                            void *workspace) {
+  (l->dtype == BPPSA_F32 ? sum_parts_f32 : sum_parts_f64)(l, first, count, dy, x, with_bias, workspace);
+}
+
+void bppsa_linear_finish(const bppsa_linear *l, void *dw, void *db, void *workspace) {
+  (l->dtype == BPPSA_F32 ? finish_f32 : finish_f64)(l, dw, db, workspace);
+}
+
 void bppsa_linear_weight_gradient(const bppsa_linear *l, const void *dy, const void *x, void *dw, void *db, void *workspace) {
-  (l->dtype == BPPSA_F32 ? weight_gradient_f32 : weight_gradient_f64)(l, dy, x, dw, db, workspace);
+  bppsa_linear_sum_parts(l, 0, bppsa_linear_cut_rows(l).parts, dy, x, db != NULL, workspace);
+  bppsa_linear_finish(l, dw, db, workspace);
 }

@@ -11,6 +11,7 @@ typedef struct {
   bppsa_dtype dtype;
   int32_t threads;
   int64_t rows, in, out;
+  int64_t unit; /* rows that stay together when rows are cut: a time step's */
 } bppsa_linear;
 
 /* wt [in, out] = wᵀ, w [out, in] */
@@ -22,7 +23,19 @@ void bppsa_linear_forward(const bppsa_linear *l, const void *x, const void *wt, 
 /* dx [rows, in] = dy [rows, out] w */
 void bppsa_linear_input_gradient(const bppsa_linear *l, const void *dy, const void *w, void *dx);
 
-/* dw [out, in] = dyᵀ x and db [out] = Σ rows dy, each optional (NULL). workspace holds bppsa_linear_workspace(l) bytes. */
+/* dw [out, in] = dyᵀ x and db [out] = Σ rows dy. The rows are cut into parts, each summed alone, and a fixed binary tree adds the parts up:
+ * whoever makes dy piece by piece can have parts summed while they are in the cache, with the same bits. workspace holds
+ * bppsa_linear_workspace(l) bytes; with_bias says whether db is wanted. */
+typedef struct {
+  int64_t parts, length; /* part p: rows p·length .. min((p + 1)·length, rows) - 1; length is a multiple of the unit */
+} bppsa_linear_cut;
+bppsa_linear_cut bppsa_linear_cut_rows(const bppsa_linear *l);
+/* Sums parts first .. first + count - 1. dy and x: where row first·length stands. */
+void bppsa_linear_sum_parts(const bppsa_linear *l, int64_t first, int64_t count, const void *dy, const void *x, bool with_bias,
+                            void *workspace);
+/* Adds all parts up, into dw and, unless NULL, db. */
+void bppsa_linear_finish(const bppsa_linear *l, void *dw, void *db, void *workspace);
+/* All of it. db NULL: not wanted. */
 void bppsa_linear_weight_gradient(const bppsa_linear *l, const void *dy, const void *x, void *dw, void *db, void *workspace);
 
 /* Bytes of workspace; -1 when they do not fit in 64 bits. At most about 64 partial sums of 64 rows of dw, or one of all of them. */

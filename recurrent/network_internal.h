@@ -24,7 +24,7 @@ typedef struct {
  *               columns  K x [T][B][H], diagonal [T][B][H]   only with a scan
  *               logits   [B][C] or [T][B][C]
  *               bias [G·H], w_t (a transposed W_ih or W_lin), w_hh and w_hh_t (padded rows)   of the layer at hand
- *               sums     partial sums of the weight gradients
+ *               sums, hidden_sums   parts of the weight gradients: of W_ih or W_lin, and of W_hh
  *               dx [T][B][I], dh0 [L][B][H]   only with input gradients
  */
 typedef struct {
@@ -40,7 +40,7 @@ typedef struct {
   recurrent_layer *layers; /* size config.layers */
   char (*names)[NAME_SIZE];
   void *values, *gradients; /* all parameters, one behind the other */
-  void *pre, *delta_h, *g, *diagonal, *logits, *sums, *dx, *dh0, *bias, *w_t, *w_hh, *w_hh_t;
+  void *pre, *delta_h, *g, *diagonal, *logits, *sums, *hidden_sums, *dx, *dh0, *bias, *w_t, *w_hh, *w_hh_t;
   void **columns; /* size K */
 } recurrent_network;
 

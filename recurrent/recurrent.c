@@ -12,29 +12,58 @@ static int64_t size_of(const recurrent_network *n) {
   return (int64_t)bppsa_dtype_size(n->config.dtype);
 }
 
-static void *offset(const recurrent_network *n, void *base, int64_t reals) {
+static void *offset(const recurrent_network *n, const void *base, int64_t reals) {
   return base == NULL ? NULL : (char *)base + reals * size_of(n);
 }
 
 static bppsa_linear linear(const recurrent_network *n, int64_t rows, int64_t in, int64_t out) {
-  return (bppsa_linear){n->config.dtype, n->threads, rows, in, out};
+  return (bppsa_linear){n->config.dtype, n->threads, rows, in, out, .unit = n->batch};
 }
 
 static const bppsa_parameter *parameter(const recurrent_network *n, int64_t layer, int64_t which) {
   return &n->base.parameters[layer * PARAMETERS_PER_LAYER + which];
 }
 
+/* ---- time in windows ----
+ *
+ * Sequential passes go window by window, so that what one pass writes and the next one reads stays in the second-level cache:
+ * pre-activations forward; gradients, deltas and the weight gradients' parts backward. No choice of windows changes a bit. */
+
+/* Steps first + 1 .. first + steps. */
+typedef struct {
+  int64_t first, steps;
+  void *pre, *delta_h; /* where step first + 1 stands */
+  void *g;             /* where g_first stands */
+  bool input;          /* g_first is wanted */
+} window;
+
+static window whole(const recurrent_network *n) {
+  return (window){.steps = n->config.seq_len,
+                  .pre = n->pre,
+                  .delta_h = n->cell->split ? n->delta_h : n->pre,
+                  .g = n->g,
+                  .input = n->config.input_gradients};
+}
+
+/* Steps of a window: 256 KiB of pre-activations, and enough rows to share among threads. */
+static int64_t window_steps(const recurrent_network *n) {
+  enum { BYTES = 1 << 18, LEAST_ROWS = 1024 };
+  const int64_t fitting = BYTES / (n->cell->gates * n->config.hidden * size_of(n)),
+                rows = fitting > LEAST_ROWS ? fitting : LEAST_ROWS;
+  return (rows + n->batch - 1) / n->batch;
+}
+
 /* Runs a cell function over all blocks of samples. */
-static void sweep(const recurrent_network *n, bppsa_cell_fn const functions[2], int64_t l, bool injected) {
+static void sweep(const recurrent_network *n, bppsa_cell_fn const functions[2], int64_t l, const window *w, bool injected) {
   const recurrent_layer *layer = &n->layers[l];
   const bppsa_cell_fn function = functions[n->config.dtype == BPPSA_F64];
   const int64_t batch = n->batch,
                 block_size = bppsa_sample_block(batch, n->threads, n->cell->gates * n->config.hidden, n->config.hidden);
-  const int64_t blocks = (batch + block_size - 1) / block_size;
+  const int64_t blocks = (batch + block_size - 1) / block_size, passed = w->first * batch * n->config.hidden;
 #pragma omp parallel for num_threads(n->threads) schedule(static) if (blocks > 1)
   for (int64_t block = 0; block < blocks; ++block) {
     const int64_t first = block * block_size, left = batch - first;
-    const bppsa_cell_block arrays = {.steps = n->config.seq_len,
+    const bppsa_cell_block arrays = {.steps = w->steps,
                                      .batch = batch,
                                      .hidden = n->config.hidden,
                                      .first = first,
@@ -45,14 +74,14 @@ static void sweep(const recurrent_network *n, bppsa_cell_fn const functions[2], 
                                      .w_row = bppsa_recurrent_padded(n, n->config.hidden),
                                      .w_row_t = bppsa_recurrent_padded(n, n->cell->gates * n->config.hidden),
                                      .b_hh = parameter(n, l, B_HH)->value.data,
-                                     .pre = n->pre,
-                                     .h = layer->h,
-                                     .saved = layer->saved,
-                                     .g = n->g,
+                                     .pre = w->pre,
+                                     .h = offset(n, layer->h, passed),
+                                     .saved = offset(n, layer->saved, passed * n->cell->saved),
+                                     .g = w->g,
                                      .injected = injected,
-                                     .input = n->config.input_gradients,
-                                     .delta_x = n->pre,
-                                     .delta_h = n->cell->split ? n->delta_h : n->pre,
+                                     .input = w->input,
+                                     .delta_x = w->pre,
+                                     .delta_h = w->delta_h,
                                      .columns = n->columns,
                                      .diagonal = n->diagonal};
     const unsigned mode = bppsa_flush_begin();
@@ -119,18 +148,31 @@ static void apply_linear(const recurrent_network *n, const bppsa_linear *l, cons
   bppsa_linear_forward(l, x, n->w_t, bias, y);
 }
 
-/* pre = x W_ihᵀ + b_ih (+ b_hh), and W_hhᵀ for the sweep. */
-static void project_input(const recurrent_network *n, int64_t l, const void *x, int64_t rows) {
+/* W_ihᵀ, W_hhᵀ and b_ih (+ b_hh) of the layer for its forward pass. */
+static void prepare_weights(const recurrent_network *n, int64_t l) {
   const int64_t hidden = n->config.hidden, out = n->cell->gates * hidden;
   const bppsa_view *b_ih = &parameter(n, l, B_IH)->value, *b_hh = &parameter(n, l, B_HH)->value;
   const bppsa_view bias = bppsa_view_make(n->bias, n->config.dtype, 1, &out);
   for (int64_t i = 0; i < out; ++i) {
     bppsa_view_set(&bias, i, bppsa_view_get(b_ih, i) + (n->cell->separate_bias ? 0 : bppsa_view_get(b_hh, i)));
   }
-  const bppsa_linear from_x = linear(n, rows, n->layers[l].input, out), from_h = linear(n, 0, hidden, out);
-  apply_linear(n, &from_x, x, parameter(n, l, W_IH)->value.data, n->bias, n->pre);
+  const bppsa_linear from_x = linear(n, 0, n->layers[l].input, out), from_h = linear(n, 0, hidden, out);
   bppsa_linear_transpose(&from_h, parameter(n, l, W_HH)->value.data, n->w_t);
   copy_padded(n, n->w_t, hidden, out, n->w_hh_t);
+  bppsa_linear_transpose(&from_x, parameter(n, l, W_IH)->value.data, n->w_t);
+}
+
+/* pre = x W_ihᵀ + b_ih (+ b_hh), then the cell, window by window. */
+static void forward_layer(const recurrent_network *n, int64_t l, const void *x) {
+  const int64_t steps = window_steps(n), all = n->config.seq_len, input = n->layers[l].input;
+  prepare_weights(n, l);
+  window w = whole(n);
+  for (w.first = 0; w.first < all; w.first += steps) {
+    w.steps = all - w.first < steps ? all - w.first : steps;
+    const bppsa_linear from_x = linear(n, w.steps * n->batch, input, n->cell->gates * n->config.hidden);
+    bppsa_linear_forward(&from_x, offset(n, x, w.first * n->batch * input), n->w_t, n->bias, w.pre);
+    sweep(n, n->cell->forward, l, &w, false);
+  }
 }
 
 bppsa_status bppsa_recurrent_forward_layers(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0) {
@@ -141,16 +183,15 @@ bppsa_status bppsa_recurrent_forward_layers(bppsa_model *model, const bppsa_view
   n->x = x->data;
   n->seed = NULL;
   n->backward_done = false;
-  const int64_t rows = c->seq_len * n->batch, state = n->batch * c->hidden;
+  const int64_t state = n->batch * c->hidden;
   const void *input = x->data;
   for (int64_t l = 0; l < c->layers; ++l) {
-    project_input(n, l, input, rows);
     if (h0 != NULL) {
       memcpy(n->layers[l].h, offset(n, h0->data, l * state), (size_t)(state * size_of(n)));
     } else {
       memset(n->layers[l].h, 0, (size_t)(state * size_of(n)));
     }
-    sweep(n, n->cell->forward, l, false);
+    forward_layer(n, l, input);
     input = offset(n, n->layers[l].h, state);
   }
   return BPPSA_OK;
@@ -197,7 +238,8 @@ static bppsa_status scan_layer(recurrent_network *n, int64_t l) {
   for (int64_t k = 0; k < n->cell->matrices; ++k) {
     weights[k] = offset(n, parameter(n, l, W_HH)->value.data, k * hidden * hidden);
   }
-  sweep(n, n->cell->coefficients, l, false);
+  const window all = whole(n);
+  sweep(n, n->cell->coefficients, l, &all, false);
   const bppsa_scan_operands operands = {.batch = n->batch,
                                         .weights = weights,
                                         .columns = (const void *const *)n->columns,
@@ -205,16 +247,22 @@ static bppsa_status scan_layer(recurrent_network *n, int64_t l) {
                                         .injected = is_injected(n, l) ? n->g : NULL,
                                         .gradients = n->g};
   BPPSA_TRY(n->layers[l].scan->execute(n->layers[l].scan, &operands));
-  sweep(n, n->cell->deltas, l, false);
+  sweep(n, n->cell->deltas, l, &all, false);
   return BPPSA_OK;
+}
+
+/* W_hh of the layer for its backward sweep. */
+static void prepare_backward(const recurrent_network *n, int64_t l) {
+  copy_padded(n, parameter(n, l, W_HH)->value.data, n->cell->gates * n->config.hidden, n->config.hidden, n->w_hh);
 }
 
 bppsa_status bppsa_recurrent_layer_backward(recurrent_network *n, int64_t l) {
   if (n->layers[l].scan != NULL) {
     return scan_layer(n, l);
   }
-  copy_padded(n, parameter(n, l, W_HH)->value.data, n->cell->gates * n->config.hidden, n->config.hidden, n->w_hh);
-  sweep(n, n->cell->backward, l, is_injected(n, l));
+  const window all = whole(n);
+  prepare_backward(n, l);
+  sweep(n, n->cell->backward, l, &all, is_injected(n, l));
   return BPPSA_OK;
 }
 
@@ -226,32 +274,102 @@ static void head_gradients(recurrent_network *n) {
                                parameter(n, c->layers, 0)->gradient.data, parameter(n, c->layers, 1)->gradient.data, n->sums);
 }
 
-static void layer_gradients(recurrent_network *n, int64_t l) {
+/* The two products a layer's weight gradients come from: with its input, and with its states before each step. */
+typedef struct {
+  bppsa_linear from_x, from_h;
+  const void *x;
+} layer_products;
+
+static layer_products products_of(const recurrent_network *n, int64_t l) {
+  const int64_t hidden = n->config.hidden, rows = n->config.seq_len * n->batch, out = n->cell->gates * hidden;
+  return (layer_products){linear(n, rows, n->layers[l].input, out), linear(n, rows, hidden, out),
+                          l == 0 ? n->x : offset(n, n->layers[l - 1].h, n->batch * hidden)};
+}
+
+/* Sums `count` parts of both from part `first` on; the window's deltas begin where that part does. */
+static void sum_parts(const recurrent_network *n, int64_t l, int64_t first, int64_t count, const window *w) {
+  const layer_products p = products_of(n, l);
+  const int64_t rows = w->first * n->batch;
+  bppsa_linear_sum_parts(&p.from_x, first, count, w->pre, offset(n, p.x, rows * p.from_x.in), true, n->sums);
+  bppsa_linear_sum_parts(&p.from_h, first, count, w->delta_h, offset(n, n->layers[l].h, rows * p.from_h.in), n->cell->split,
+                         n->hidden_sums);
+}
+
+static void finish_layer(const recurrent_network *n, int64_t l) {
+  const layer_products p = products_of(n, l);
+  const bppsa_view *b_ih = &parameter(n, l, B_IH)->gradient, *b_hh = &parameter(n, l, B_HH)->gradient;
+  bppsa_linear_finish(&p.from_x, parameter(n, l, W_IH)->gradient.data, b_ih->data, n->sums);
+  bppsa_linear_finish(&p.from_h, parameter(n, l, W_HH)->gradient.data, n->cell->split ? b_hh->data : NULL, n->hidden_sums);
+  if (!n->cell->split) { /* both biases enter the same sum */
+    memcpy(b_hh->data, b_ih->data, bppsa_view_bytes(b_hh));
+  }
+}
+
+/* Sequential BP and the parts of the weight gradients, from the last window to the first. What nobody needs afterwards is not kept: deltas
+ * stay where a layer below or the input's gradient asks for them, gradients of the states where some are injected; otherwise
+ * every window uses the same memory. g_0 is where it always is. */
+static void bp_layer(const recurrent_network *n, int64_t l) {
+  const int64_t state = n->batch * n->config.hidden, all = n->config.seq_len;
+  const bool injected = is_injected(n, l), keep = l > 0 || n->config.input_gradients;
+  const layer_products p = products_of(n, l);
+  const bppsa_linear_cut cut = bppsa_linear_cut_rows(&p.from_h); /* from_x is cut alike */
+  const int64_t part = cut.length / n->batch, fitting = window_steps(n) / part, parts = fitting > 1 ? fitting : 1;
+  const void *seed = offset(n, n->g, all * state);
+  window w = whole(n);
+  prepare_backward(n, l);
+  for (int64_t first = (cut.parts - 1) / parts * parts; first >= 0; first -= parts) {
+    const int64_t count = cut.parts - first < parts ? cut.parts - first : parts, end = (first + count) * part;
+    w.first = first * part;
+    w.steps = (end < all ? end : all) - w.first;
+    w.input = w.first > 0 || n->config.input_gradients;
+    if (keep) {
+      w.pre = offset(n, n->pre, w.first * n->cell->gates * state);
+      w.delta_h = n->cell->split ? n->delta_h : w.pre;
+    }
+    if (injected) {
+      w.g = offset(n, n->g, w.first * state);
+    } else {
+      memmove(offset(n, n->g, w.steps * state), seed, (size_t)(state * size_of(n)));
+      seed = n->g;
+    }
+    sweep(n, n->cell->backward, l, &w, injected);
+    sum_parts(n, l, first, count, &w);
+  }
+}
+
+static bppsa_status backward_layer(recurrent_network *n, int64_t l) {
   const bppsa_recurrent_config *c = &n->config;
-  const int64_t rows = c->seq_len * n->batch, state = n->batch * c->hidden, out = n->cell->gates * c->hidden;
-  const void *input = l == 0 ? n->x : offset(n, n->layers[l - 1].h, state);
-  const void *delta_h = n->cell->split ? n->delta_h : n->pre;
-  const bppsa_linear from_x = linear(n, rows, n->layers[l].input, out), from_h = linear(n, rows, c->hidden, out);
-  bppsa_linear_weight_gradient(&from_x, n->pre, input, parameter(n, l, W_IH)->gradient.data, parameter(n, l, B_IH)->gradient.data,
-                               n->sums);
-  bppsa_linear_weight_gradient(&from_h, delta_h, n->layers[l].h, parameter(n, l, W_HH)->gradient.data,
-                               parameter(n, l, B_HH)->gradient.data, n->sums);
+  const int64_t state = n->batch * c->hidden;
+  if (n->layers[l].scan != NULL) {
+    const window all = whole(n);
+    const layer_products p = products_of(n, l);
+    BPPSA_TRY(scan_layer(n, l));
+    sum_parts(n, l, 0, bppsa_linear_cut_rows(&p.from_h).parts, &all);
+  } else {
+    bp_layer(n, l);
+  }
+  finish_layer(n, l);
   if (c->input_gradients) {
     memcpy(offset(n, n->dh0, l * state), n->g, (size_t)(state * size_of(n)));
-    if (l == 0) {
-      bppsa_linear_input_gradient(&from_x, n->pre, parameter(n, 0, W_IH)->value.data, n->dx);
-    }
   }
+  if (c->input_gradients && l == 0) {
+    const layer_products p = products_of(n, 0);
+    bppsa_linear_input_gradient(&p.from_x, n->pre, parameter(n, 0, W_IH)->value.data, n->dx);
+  }
+  return BPPSA_OK;
 }
 
 /* All layers, from g_T and u of the top layer in n->g. */
 static bppsa_status backward_layers(recurrent_network *n) {
   for (int64_t l = n->config.layers - 1; l >= 0; --l) {
-    BPPSA_TRY(bppsa_recurrent_layer_backward(n, l));
-    layer_gradients(n, l);
+    BPPSA_TRY(backward_layer(n, l));
     if (l > 0) {
       bppsa_recurrent_pass_down(n, l);
     }
+  }
+  n->base.redone = 0;
+  for (int64_t l = 0; l < n->config.layers; ++l) {
+    n->base.redone += n->layers[l].scan != NULL ? n->layers[l].scan->redone : 0;
   }
   n->backward_done = true;
   return BPPSA_OK;
@@ -272,8 +390,8 @@ static bppsa_status backward(bppsa_model *model, const bppsa_view *seed) {
   return backward_layers(n);
 }
 
-bppsa_status bppsa_recurrent_backward_layers(bppsa_model *model, const bppsa_view *seed) {
-  recurrent_network *n = (recurrent_network *)model;
+/* The gradient of the top layer's last states, or of all of them, -> g of the top layer. */
+static bppsa_status seed_layers(recurrent_network *n, const bppsa_view *seed) {
   const bppsa_recurrent_config *c = &n->config;
   BPPSA_TRY(check_forward_was_run(n));
   const int64_t all[] = {c->seq_len, n->batch, c->hidden};
@@ -282,7 +400,23 @@ bppsa_status bppsa_recurrent_backward_layers(bppsa_model *model, const bppsa_vie
   const int64_t rows = head_rows(n, &first);
   memset(n->g, 0, (size_t)(n->batch * c->hidden * size_of(n))); /* u_0 = 0 */
   memcpy(offset(n, n->g, first), seed->data, (size_t)(rows * c->hidden * size_of(n)));
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_recurrent_backward_layers(bppsa_model *model, const bppsa_view *seed) {
+  recurrent_network *n = (recurrent_network *)model;
+  BPPSA_TRY(seed_layers(n, seed));
   return backward_layers(n);
+}
+
+bppsa_status bppsa_recurrent_hidden_gradients(bppsa_model *model, const bppsa_view *seed, bppsa_view *gradients) {
+  recurrent_network *n = (recurrent_network *)model;
+  const bppsa_recurrent_config *c = &n->config;
+  BPPSA_TRY(seed_layers(n, seed));
+  BPPSA_TRY(bppsa_recurrent_layer_backward(n, c->layers - 1));
+  const int64_t shape[] = {c->seq_len, n->batch, c->hidden};
+  *gradients = bppsa_view_make(offset(n, n->g, n->batch * c->hidden), c->dtype, 3, shape);
+  return BPPSA_OK;
 }
 
 static bppsa_status input_gradients(bppsa_model *model, bppsa_view *x, bppsa_view *h0) {

@@ -47,13 +47,20 @@ typedef struct {
   bppsa_scan_algorithm algorithm; /* with backward = SCAN */
   int64_t up_levels, chunks;      /* as in bppsa_scan_config */
   bool input_gradients;           /* also of x and h0 */
+  int64_t memory_limit;           /* bytes the network may hold; 0: no limit */
   bppsa_scan_factory factory;     /* zero: local */
 } bppsa_recurrent_config;
 
 /* The design's defaults: T 1000, B 16, I 1, H 20, 1 layer, 10 classes, last, f32, tanh, scan by auto (up_levels -1, chunks 0). */
 bppsa_recurrent_config bppsa_recurrent_config_default(void);
 
-/* The plan of layer l's scan (borrowed), or NULL when the model runs sequential BP. */
+/* AUTO resolved: the candidate with the least predicted time over all layers (bppsa_scan_plan_seconds), one for the whole network, which
+ * fits memory_limit; where none fits, linear. A configuration without AUTO comes back as it is. ERR_*: as of the plans. */
+bppsa_status bppsa_recurrent_choose(const bppsa_recurrent_config *config, int64_t matrices, bool diagonal,
+                                    bppsa_device_kind device, bppsa_recurrent_config *chosen);
+
+/* The plan of layer l's scan (borrowed), or NULL when the model runs sequential BP. A linear plan on the local device is executed by
+ * the cell's own sweep, which is sequential BP. */
 const bppsa_scan_plan *bppsa_recurrent_plan(const bppsa_model *model, int64_t layer);
 /* The scan configuration a layer would get; what `plan rnn` prints. matrices and diagonal come from the cell. */
 bppsa_scan_config bppsa_recurrent_scan_config(const bppsa_recurrent_config *config, int64_t matrices, bool diagonal,
@@ -64,6 +71,9 @@ bppsa_scan_config bppsa_recurrent_scan_config(const bppsa_recurrent_config *conf
  * ERR_SHAPE; ERR_ARGUMENT: backward without forward. */
 bppsa_status bppsa_recurrent_forward_layers(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0);
 bppsa_status bppsa_recurrent_backward_layers(bppsa_model *model, const bppsa_view *seed);
+/* The gradients of the top layer's states h_1 .. h_T, *gradients [T,b,H] (borrowed, until the next pass), for a seed as above. Sets no parameter's
+ * gradient. ERR_SHAPE; ERR_ARGUMENT: no forward pass precedes it. */
+bppsa_status bppsa_recurrent_hidden_gradients(bppsa_model *model, const bppsa_view *seed, bppsa_view *gradients);
 
 /* Fills the parameters. DEFAULT: PyTorch's module defaults, U(-1/√H, 1/√H) everywhere. ORTHOGONAL: in addition each H x H block
  * of W_hh is a random orthogonal matrix. Deterministic in seed; the same numbers in f32 (rounded) and f64. ERR_MEMORY. */

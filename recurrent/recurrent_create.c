@@ -128,89 +128,155 @@ static bppsa_status place_parameters(recurrent_network *n) {
 
 /* ---- memory ---- */
 
-static bppsa_status make_scan(recurrent_network *n, int64_t l, const bppsa_device *device) {
-  const bppsa_recurrent_config *c = &n->config;
-  if (c->backward == BPPSA_BACKWARD_BP) {
-    return BPPSA_OK;
-  }
-  const bppsa_scan_config scan = bppsa_recurrent_scan_config(c, n->cell->matrices, n->cell->diagonal, l);
-  BPPSA_TRY(bppsa_scan_plan_create(&scan, &n->layers[l].plan));
-  if (c->factory.create != NULL) {
-    return c->factory.create(c->factory.context, n->layers[l].plan, device, &n->layers[l].scan);
-  }
-  return bppsa_scan_executor_create(n->layers[l].plan, device, &n->layers[l].scan);
+/* The linear scan is sequential BP: without a scan of somebody else's the cell's sweep runs it. */
+static bool runs_scan(const recurrent_network *n, const bppsa_scan_plan *plan) {
+  return bppsa_scan_plan_config(plan)->algorithm != BPPSA_SCAN_LINEAR || n->config.factory.create != NULL;
 }
 
-static int64_t largest_workspace(const recurrent_network *n) {
+/* Plans of all layers. *held: bytes of the products their scans hold; *scans: whether any layer runs a scan. */
+static bppsa_status make_plans(recurrent_network *n, const bppsa_device *device, int64_t *held, bool *scans) {
+  bppsa_recurrent_config chosen;
+  *held = 0;
+  *scans = false;
+  if (n->config.backward == BPPSA_BACKWARD_BP) {
+    return BPPSA_OK;
+  }
+  const bppsa_device_kind kind = bppsa_device_get_kind(device);
+  BPPSA_TRY(bppsa_recurrent_choose(&n->config, n->cell->matrices, n->cell->diagonal, kind, &chosen));
+  for (int64_t l = 0; l < n->config.layers; ++l) {
+    bppsa_scan_config scan = bppsa_recurrent_scan_config(&chosen, n->cell->matrices, n->cell->diagonal, l);
+    scan.device = kind;
+    BPPSA_TRY(bppsa_scan_plan_create(&scan, &n->layers[l].plan));
+    if (__builtin_add_overflow(*held, bppsa_scan_plan_totals(n->layers[l].plan)->workspace_bytes, held)) {
+      return bppsa_fail(BPPSA_ERR_MEMORY, "network: the held products of its scans do not fit in 64 bits");
+    }
+    *scans = *scans || runs_scan(n, n->layers[l].plan);
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status make_scan(recurrent_network *n, int64_t l, const bppsa_device *device) {
+  const bppsa_scan_plan *plan = n->layers[l].plan;
+  if (plan == NULL || !runs_scan(n, plan)) {
+    return BPPSA_OK;
+  }
+  if (n->config.factory.create != NULL) {
+    return n->config.factory.create(n->config.factory.context, plan, device, &n->layers[l].scan);
+  }
+  return bppsa_scan_executor_create(plan, device, &n->layers[l].scan);
+}
+
+/* Bytes of the weight gradients' parts: of W_ih and W_lin, which take turns, or of W_hh. -1: not in 64 bits. */
+static int64_t sums_bytes(const recurrent_network *n, bool hidden) {
   const bppsa_recurrent_config *c = &n->config;
   const int64_t rows = c->seq_len * c->batch, out = n->cell->gates * c->hidden;
-  const bppsa_linear uses[] = {{c->dtype, 1, rows, c->input, out},
-                               {c->dtype, 1, rows, c->hidden, out},
-                               {c->dtype, 1, c->loss_all ? rows : c->batch, c->hidden, c->classes}};
+  const bppsa_linear from_h = {c->dtype, 1, rows, c->hidden, out, c->batch};
+  const bppsa_linear uses[] = {{c->dtype, 1, rows, c->input, out, c->batch},
+                               from_h, /* the input of the layers above the first */
+                               {c->dtype, 1, c->loss_all ? rows : c->batch, c->hidden, c->classes, c->batch}};
   int64_t most = 0;
-  for (size_t i = 0; i < sizeof uses / sizeof *uses; ++i) {
+  for (size_t i = 0; !hidden && i < sizeof uses / sizeof *uses; ++i) {
     const int64_t bytes = bppsa_linear_workspace(&uses[i]);
     most = bytes < 0 || most < 0 ? -1 : bytes > most ? bytes : most;
   }
-  return most;
+  return hidden ? bppsa_linear_workspace(&from_h) : most;
 }
 
-/* `rows` x width reals, for the weights of one layer at a time. */
-static bppsa_status reserve_weights(const recurrent_network *n, int64_t rows, int64_t width, void **array) {
-  int64_t count;
-  size_t bytes;
-  BPPSA_TRY(bppsa_shape_bytes(n->config.dtype, 2, (int64_t[]){rows, width}, &count, &bytes));
-  *array = bppsa_calloc((int64_t)bytes, 1);
+/* What is done with every array of the network: counted, or allocated. *bytes: Σ so far. */
+typedef bppsa_status (*visit_fn)(void **array, int64_t size, int64_t *bytes);
+
+static bppsa_status count_array(void **array, int64_t size, int64_t *bytes) {
+  (void)array;
+  return __builtin_add_overflow(*bytes, size, bytes) ? bppsa_fail(BPPSA_ERR_MEMORY, "network: its arrays do not fit in 64 bits")
+                                                     : BPPSA_OK;
+}
+
+static bppsa_status allocate_array(void **array, int64_t size, int64_t *bytes) {
+  *bytes += size;
+  *array = bppsa_calloc(size, 1);
   return *array == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
 }
 
-/* One array of `steps` x B x width reals. */
-static bppsa_status reserve(const recurrent_network *n, int64_t steps, int64_t width, void **array) {
+/* An array of steps x rows x width reals. */
+static bppsa_status visit_array(const recurrent_network *n, visit_fn visit, int64_t steps, int64_t rows, int64_t width,
+                                void **array, int64_t *bytes) {
   int64_t count;
-  size_t bytes;
-  BPPSA_TRY(bppsa_shape_bytes(n->config.dtype, 3, (int64_t[]){steps, n->config.batch, width}, &count, &bytes));
-  *array = bppsa_calloc((int64_t)bytes, 1);
-  return *array == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+  size_t size;
+  BPPSA_TRY(bppsa_shape_bytes(n->config.dtype, 3, (int64_t[]){steps, rows, width}, &count, &size));
+  return visit(array, (int64_t)size, bytes);
+}
+
+/* Every array but the parameters. */
+static bppsa_status visit_arrays(recurrent_network *n, bool scans, visit_fn visit, int64_t *bytes) {
+  const bppsa_recurrent_config *c = &n->config;
+  const bppsa_cell *cell = n->cell;
+  const int64_t steps = c->seq_len, batch = c->batch, hidden = c->hidden, gates = cell->gates * hidden;
+  const int64_t widest = c->input > hidden ? c->input : hidden, most = gates > c->classes ? gates : c->classes;
+  const int64_t sums = sums_bytes(n, false), hidden_sums = sums_bytes(n, true);
+  if (sums < 0 || hidden_sums < 0) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "%s: the weight gradients' partial sums do not fit in 64 bits", cell->name);
+  }
+  for (int64_t l = 0; l < c->layers; ++l) {
+    BPPSA_TRY(visit_array(n, visit, steps + 1, batch, hidden, &n->layers[l].h, bytes));
+    if (cell->saved > 0) {
+      BPPSA_TRY(visit_array(n, visit, steps, batch, cell->saved * hidden, &n->layers[l].saved, bytes));
+    }
+  }
+  for (int64_t k = 0; scans && k < cell->matrices; ++k) {
+    BPPSA_TRY(visit_array(n, visit, steps, batch, hidden, &n->columns[k], bytes));
+  }
+  const struct {
+    bool wanted;
+    int64_t steps, rows, width;
+    void **array;
+  } arrays[] = {{true, steps, batch, gates, &n->pre},
+                {true, steps + 1, batch, hidden, &n->g},
+                {true, c->loss_all ? steps : 1, batch, c->classes, &n->logits},
+                {true, 1, 1, gates, &n->bias},
+                {true, 1, widest, most, &n->w_t},
+                {true, 1, gates, bppsa_recurrent_padded(n, hidden), &n->w_hh},
+                {true, 1, hidden, bppsa_recurrent_padded(n, gates), &n->w_hh_t},
+                {cell->split, steps, batch, gates, &n->delta_h},
+                {scans && cell->diagonal, steps, batch, hidden, &n->diagonal},
+                {c->input_gradients, steps, batch, c->input, &n->dx},
+                {c->input_gradients, c->layers, batch, hidden, &n->dh0}};
+  for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) {
+    if (arrays[i].wanted) {
+      BPPSA_TRY(visit_array(n, visit, arrays[i].steps, arrays[i].rows, arrays[i].width, arrays[i].array, bytes));
+    }
+  }
+  BPPSA_TRY(visit(&n->sums, sums, bytes));
+  return visit(&n->hidden_sums, hidden_sums, bytes);
+}
+
+/* Refuses a network beyond its memory limit before anything large is allocated. */
+static bppsa_status check_memory(recurrent_network *n, bool scans, int64_t held) {
+  const int64_t limit = n->config.memory_limit;
+  int64_t bytes = 0;
+  if (limit == 0) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(visit_arrays(n, scans, count_array, &bytes));
+  BPPSA_TRY(count_array(NULL, held, &bytes));
+  if (bytes <= limit) {
+    return BPPSA_OK;
+  }
+  const bppsa_scan_plan *plan = n->layers[n->config.layers - 1].plan;
+  return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s needs at least %lld bytes, %lld of them for products held, expected at most %lld",
+                    n->cell->name, plan == NULL ? "BP" : bppsa_scan_algorithm_name(bppsa_scan_plan_config(plan)->algorithm),
+                    (long long)bytes, (long long)held, (long long)limit);
 }
 
 static bppsa_status reserve_all(recurrent_network *n, const bppsa_device *device) {
-  const bppsa_recurrent_config *c = &n->config;
-  const bool scan = c->backward == BPPSA_BACKWARD_SCAN;
-  const int64_t steps = c->seq_len, gates = n->cell->gates * c->hidden;
-  for (int64_t l = 0; l < c->layers; ++l) {
-    BPPSA_TRY(reserve(n, steps + 1, c->hidden, &n->layers[l].h));
-    if (n->cell->saved > 0) {
-      BPPSA_TRY(reserve(n, steps, n->cell->saved * c->hidden, &n->layers[l].saved));
-    }
+  int64_t held, bytes = 0;
+  bool scans;
+  BPPSA_TRY(make_plans(n, device, &held, &scans));
+  BPPSA_TRY(check_memory(n, scans, held));
+  BPPSA_TRY(visit_arrays(n, scans, allocate_array, &bytes));
+  for (int64_t l = 0; l < n->config.layers; ++l) {
     BPPSA_TRY(make_scan(n, l, device));
   }
-  BPPSA_TRY(reserve(n, steps, gates, &n->pre));
-  BPPSA_TRY(reserve(n, steps + 1, c->hidden, &n->g));
-  BPPSA_TRY(reserve(n, c->loss_all ? steps : 1, c->classes, &n->logits));
-  const int64_t widest = c->input > c->hidden ? c->input : c->hidden, most = gates > c->classes ? gates : c->classes;
-  BPPSA_TRY(reserve_weights(n, 1, gates, &n->bias));
-  BPPSA_TRY(reserve_weights(n, widest, most, &n->w_t));
-  BPPSA_TRY(reserve_weights(n, gates, bppsa_recurrent_padded(n, c->hidden), &n->w_hh));
-  BPPSA_TRY(reserve_weights(n, c->hidden, bppsa_recurrent_padded(n, gates), &n->w_hh_t));
-  if (n->cell->split) {
-    BPPSA_TRY(reserve(n, steps, gates, &n->delta_h));
-  }
-  for (int64_t k = 0; scan && k < n->cell->matrices; ++k) {
-    BPPSA_TRY(reserve(n, steps, c->hidden, &n->columns[k]));
-  }
-  if (scan && n->cell->diagonal) {
-    BPPSA_TRY(reserve(n, steps, c->hidden, &n->diagonal));
-  }
-  if (c->input_gradients) {
-    BPPSA_TRY(reserve(n, steps, c->input, &n->dx));
-    BPPSA_TRY(reserve(n, c->layers, c->hidden, &n->dh0));
-  }
-  const int64_t sums = largest_workspace(n);
-  if (sums < 0) {
-    return bppsa_fail(BPPSA_ERR_MEMORY, "%s: the weight gradients' partial sums do not fit in 64 bits", n->cell->name);
-  }
-  n->sums = bppsa_alloc((size_t)sums);
-  return n->sums == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+  return BPPSA_OK;
 }
 
 static bppsa_status build(recurrent_network *n, const bppsa_device *device) {
@@ -271,16 +337,9 @@ void bppsa_recurrent_destroy(bppsa_model *model) {
   for (int64_t k = 0; n->columns != NULL && k < n->cell->matrices; ++k) {
     bppsa_free(n->columns[k]);
   }
-  void *const blocks[] = {n->layers, n->base.parameters,
-                          n->names,  n->columns,
-                          n->values, n->gradients,
-                          n->pre,    n->delta_h,
-                          n->g,      n->diagonal,
-                          n->logits, n->sums,
-                          n->dx,     n->dh0,
-                          n->bias,   n->w_t,
-                          n->w_hh_t, n->w_hh,
-                          n};
+  void *const blocks[] = {n->layers, n->base.parameters, n->names,  n->columns, n->values,      n->gradients, n->pre, n->delta_h,
+                          n->g,      n->diagonal,        n->logits, n->sums,    n->hidden_sums, n->dx,        n->dh0, n->bias,
+                          n->w_t,    n->w_hh_t,          n->w_hh,   n};
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; ++i) {
     bppsa_free(blocks[i]);
   }

@@ -358,7 +358,7 @@ static bppsa_status place_slots(bppsa_scan_plan *plan) {
 
 static int64_t levels_of(int64_t n) { /* ⌈log₂(n+1)⌉ - 1, at least 0 */
   int64_t levels = 0;
-  while (((int64_t)2 << levels) < n + 1) {
+  while (levels < 61 && ((int64_t)2 << levels) <= n) {
     ++levels;
   }
   return levels;
@@ -473,27 +473,30 @@ static bppsa_status create_fixed(const bppsa_scan_config *config, bppsa_scan_pla
   return BPPSA_OK;
 }
 
-static bool better(const bppsa_scan_totals *a, const bppsa_scan_totals *b) {
-  const int64_t fa = a->mm_flops + a->mv_flops, fb = b->mm_flops + b->mv_flops;
-  return fa != fb ? fa < fb : a->critical_steps < b->critical_steps;
+bool bppsa_scan_candidate(const bppsa_scan_config *config, int64_t index, bppsa_scan_config *candidate) {
+  const int64_t most = levels_of(config->jacobians);
+  if (index < 0 || index > most + 1) {
+    return false;
+  }
+  *candidate = *config;
+  candidate->algorithm = index == 0 ? BPPSA_SCAN_LINEAR : index <= most ? BPPSA_SCAN_BLELLOCH : BPPSA_SCAN_CHUNKED;
+  candidate->up_levels = index;
+  candidate->chunks = 0;
+  return true;
 }
 
-/* The cheapest of linear, every number of up-levels, and chunked by the default number of chunks. */
+/* The fastest candidate by the cost model; among equals the first. */
 static bppsa_status create_auto(const bppsa_scan_config *config, bppsa_scan_plan **out) {
   bppsa_scan_plan *best = NULL;
-  const int64_t most = levels_of(config->jacobians);
-  for (int64_t candidate = 0; candidate <= most + 1; ++candidate) {
-    bppsa_scan_config c = *config;
-    c.algorithm = candidate == 0 ? BPPSA_SCAN_LINEAR : candidate <= most ? BPPSA_SCAN_BLELLOCH : BPPSA_SCAN_CHUNKED;
-    c.up_levels = candidate;
-    c.chunks = 0;
+  bppsa_scan_config candidate;
+  for (int64_t index = 0; bppsa_scan_candidate(config, index, &candidate); ++index) {
     bppsa_scan_plan *plan = NULL;
-    const bppsa_status status = create_fixed(&c, &plan);
+    const bppsa_status status = create_fixed(&candidate, &plan);
     if (status != BPPSA_OK) {
       bppsa_scan_plan_destroy(best);
       return status;
     }
-    if (best == NULL || better(&plan->totals, &best->totals)) {
+    if (best == NULL || bppsa_scan_plan_seconds(plan) < bppsa_scan_plan_seconds(best)) {
       bppsa_scan_plan *worse = best;
       best = plan;
       plan = worse;

@@ -28,7 +28,7 @@ extern "C" {
 #endif
 
 typedef enum {
-  BPPSA_SCAN_AUTO = 0, /* the fewest FLOPs; among equals the shortest critical path */
+  BPPSA_SCAN_AUTO = 0, /* the candidate that the cost model expects to be the fastest (scan/cost.c) */
   BPPSA_SCAN_LINEAR,   /* the recurrence itself */
   BPPSA_SCAN_BLELLOCH, /* BPPSA Algorithm 1; with up_levels = L its §5.3 form */
   BPPSA_SCAN_CHUNKED   /* P chunks: transitions at once, carry, mat-vecs at once */
@@ -45,18 +45,19 @@ typedef struct {
   int64_t up_levels; /* blelloch: number of up-levels; negative: all. More than there are is clamped. */
   int64_t chunks;    /* chunked: P >= 1; 0: ⌊√(2n)⌉, which minimises 2n/P + P. More than n is clamped. */
   bppsa_element element;
-  bppsa_dtype dtype;   /* f32, f64 */
-  int64_t jacobians;   /* n >= 0 */
-  int64_t batch;       /* B >= 1: samples, each with a chain of its own; FLOPs and bytes of steps are per sample */
-  int64_t dim;         /* size of every g_t, when dims is NULL */
-  const int64_t *dims; /* dense only: size of g_t for t = 0 .. n (copied), or NULL */
-  int64_t matrices;    /* recurrent: K >= 1 */
-  bool diagonal;       /* recurrent: e_t is present */
-  bool affine;         /* gradients u_t are injected */
-  bool input;          /* g_0 is wanted too */
+  bppsa_dtype dtype;        /* f32, f64 */
+  int64_t jacobians;        /* n >= 0 */
+  int64_t batch;            /* B >= 1: samples, each with a chain of its own; FLOPs and bytes of steps are per sample */
+  int64_t dim;              /* size of every g_t, when dims is NULL */
+  const int64_t *dims;      /* dense only: size of g_t for t = 0 .. n (copied), or NULL */
+  int64_t matrices;         /* recurrent: K >= 1 */
+  bool diagonal;            /* recurrent: e_t is present */
+  bool affine;              /* gradients u_t are injected */
+  bool input;               /* g_0 is wanted too */
+  bppsa_device_kind device; /* where it will run: for AUTO alone */
 } bppsa_scan_config;
 
-/* blelloch with all levels, n = 0, f32, B = 1, K = 1, everything else zero. */
+/* blelloch with all levels, n = 0, f32, B = 1, K = 1, cpu, everything else zero. */
 bppsa_scan_config bppsa_scan_config_default(void);
 
 typedef enum { BPPSA_PHASE_UP = 0, BPPSA_PHASE_MIDDLE, BPPSA_PHASE_DOWN, BPPSA_PHASE_INPUT } bppsa_scan_phase;
@@ -97,6 +98,12 @@ void bppsa_scan_plan_destroy(bppsa_scan_plan *plan); /* NULL is legal */
 /* The configuration with everything resolved: algorithm never AUTO, up_levels and chunks as clamped. dims borrows from the plan. */
 const bppsa_scan_config *bppsa_scan_plan_config(const bppsa_scan_plan *plan);
 const bppsa_scan_totals *bppsa_scan_plan_totals(const bppsa_scan_plan *plan);
+/* Seconds that executing the plan takes, as the cost model of its device predicts: a function of the plan alone, not of the number of
+ * threads. Its ratios are what is meant; scan/cost.c has the model. */
+double bppsa_scan_plan_seconds(const bppsa_scan_plan *plan);
+/* The candidates among which AUTO chooses: linear, blelloch with 1, 2, .. up-levels, chunked with its default number of chunks. Candidate
+ * `index` from 0 is *config with that algorithm; false when there are no more. */
+bool bppsa_scan_candidate(const bppsa_scan_config *config, int64_t index, bppsa_scan_config *candidate);
 /* The records, in execution order; *count of them. */
 const bppsa_scan_level *bppsa_scan_plan_records(const bppsa_scan_plan *plan, int64_t *count);
 /* Products per level in execution order: L up-levels, the middle as one entry, L down-levels; dead products included, a

@@ -116,6 +116,27 @@ static void choose_blocks(bppsa_scan_cpu *cpu, const bppsa_scan_plan *plan, int3
   }
 }
 
+/* Chains of recurrent products: a strip's rows in, scaled and out within 16 KiB, where W leaves room for that, in whole pairs of
+ * vectors; a segment's planes within 64 KiB, or one link's. */
+static bppsa_status choose_segment(bppsa_scan_cpu *cpu, const bppsa_scan_plan *plan, int64_t dim, bool products) {
+  enum { STRIP_BYTES = 1 << 14, SEGMENT_BYTES = 1 << 16, PAIR_BYTES = 128, WEIGHT_BYTES = 1 << 20, MOST_LINKS = 64 };
+  const bppsa_scan_config *c = &plan->config;
+  const int64_t size = (int64_t)bppsa_dtype_size(c->dtype), pair = PAIR_BYTES / size;
+  int64_t leaf;
+  if (c->element != BPPSA_ELEMENT_RECURRENT || !products) {
+    return BPPSA_OK;
+  }
+  if (!bppsa_mul((c->matrices + c->diagonal + c->affine) * dim, BPPSA_ALIGNMENT / size, &leaf)) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "scan: factors of %lld matrices of size %lld do not fit in 64 bits",
+                      (long long)c->matrices, (long long)dim);
+  }
+  const int64_t strip = STRIP_BYTES / (3 * dim * size) / pair * pair, links = SEGMENT_BYTES / (leaf * size);
+  cpu->strip = (double)dim * (double)dim * (double)size > WEIGHT_BYTES ? 0 : strip < pair ? pair : strip;
+  cpu->segment = links < 1 ? 1 : links > MOST_LINKS ? MOST_LINKS : links;
+  cpu->factors = (cpu->segment * leaf + 15) / 16 * 16;
+  return BPPSA_OK;
+}
+
 static bppsa_status allocate_exponents(bppsa_scan_cpu *cpu, const bppsa_scan_plan *plan, int64_t rows, int64_t dim) {
   const bool diagonal = plan->config.element == BPPSA_ELEMENT_DIAGONAL;
   const int64_t block = cpu->mm_block > cpu->chain_block ? cpu->mm_block : cpu->chain_block;
@@ -150,7 +171,7 @@ static bppsa_status cpu_allocate(bppsa_scan_cpu *cpu, const bppsa_scan_plan *pla
   }
   cpu->area = products && product > vectors ? product : vectors;
   cpu->area = (cpu->area + 15) / 16 * 16;
-  cpu->factors = products ? (dim * cpu->chain_block + 15) / 16 * 16 : 0;
+  BPPSA_TRY(choose_segment(cpu, plan, dim, products));
   if (!bppsa_mul(AREAS * cpu->area + cpu->factors, size * cpu->threads, &bytes)) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "scan: scratch for size %lld does not fit in 64 bits", (long long)dim);
   }

@@ -11,13 +11,17 @@ enum { REDONE_STRIDE = 8 }; /* a cache line each */
  *
  *   slots    [slot][block][sample][rows + affine][cols]   held products, as their transposes: row j is the image of basis vector
  *                                                         j, and the affine row the image of 0
- *   scratch  per thread: three areas of `area` reals (two for products that grow, one for scaled rows) and one of `factors`
+ *   scratch  per thread: three areas of `area` reals (two for products that grow, one for scaled rows) and one of `factors` for the
+ *            planes of a segment of a chain
  */
 typedef struct {
   bppsa_scan_executor base;
   int32_t threads;
   int64_t mv_block, mm_block; /* samples per task; no choice of them changes a bit */
   int64_t chain_block;        /* samples per task of a recurrent chunk product, a power of two: its lanes */
+  int64_t
+      strip; /* lanes that go through a segment together, as fit into the first-level cache; 0: all, W is too large for that */
+  int64_t segment; /* links of a chain whose factors are laid out together */
   int64_t area, factors;
   int64_t *gradient_offsets; /* first real of g_t for one sample, size n + 2; NULL when uniform */
   int64_t *jacobian_offsets; /* first real of J_{t+1}ᵀ for one sample, size n + 1; NULL when uniform */

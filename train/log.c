@@ -183,6 +183,10 @@ bppsa_status bppsa_log_write(bppsa_log *log, const bppsa_train_record *record) {
   add_real(&l, "backward_s", record->backward_s);
   add_real(&l, "update_s", record->update_s);
   add_real(&l, "samples_per_s", record->samples_per_s);
+  bppsa_line_add(&l, ",\"redone\":%lld", (long long)record->redone);
+  if (record->gradients != NULL) {
+    bppsa_line_add(&l, ",\"gradients\":\"%.60s\"", record->gradients); /* a method's name: nothing to escape */
+  }
   if (record->has_validation) {
     add_real(&l, "validation_loss", record->validation_loss);
     add_real(&l, "validation_accuracy", record->validation_accuracy);

@@ -13,16 +13,18 @@ extern "C" {
 
 /* What is known after a step, or after an epoch. */
 typedef struct {
-  int64_t step;         /* from 1; of an epoch: its last */
-  int64_t epoch;        /* from 1 */
-  double loss;          /* before the update; of an epoch: the mean over its terms */
-  double accuracy;      /* before the update, 0..1; of an epoch likewise */
-  double grad_norm;     /* before clipping; of an epoch: the mean over its steps; NaN where there was no backward pass */
-  double forward_s;     /* the model's forward pass, without making the batch; of an epoch: the sum over its steps */
-  double backward_s;    /* the model's backward pass, without the loss; sum likewise */
-  double update_s;      /* clipping and optimiser; sum likewise */
-  double samples_per_s; /* samples over the time of the whole step or of all steps of the epoch, without validation */
-  bool has_validation;  /* the following two are set */
+  int64_t step;      /* from 1; of an epoch: its last */
+  int64_t epoch;     /* from 1 */
+  double loss;       /* before the update; of an epoch: the mean over its terms */
+  double accuracy;   /* before the update, 0..1; of an epoch likewise */
+  double grad_norm;  /* before clipping; of an epoch: the mean over its steps; NaN where there was no backward pass */
+  double forward_s;  /* the model's forward pass, without making the batch; of an epoch: the sum over its steps */
+  double backward_s; /* the model's backward pass, without the loss; sum likewise */
+  double update_s;   /* clipping and optimiser; sum likewise */
+  int64_t redone;    /* scan products found useless and redone step by step (scan/scan.h); of an epoch: the sum over its steps */
+  const char *gradients; /* how they were computed, "chunked 44", borrowed; NULL: not known, and left out */
+  double samples_per_s;  /* samples over the time of the whole step or of all steps of the epoch, without validation */
+  bool has_validation;   /* the following two are set */
   double validation_loss;
   double validation_accuracy;
 } bppsa_train_record;

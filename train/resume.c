@@ -89,7 +89,7 @@ static bppsa_status list_tensors(bppsa_training *run, int64_t *count) {
     bppsa_dtype dtype;
     int64_t size;
   } arrays[STORED] = {{"train.cursor", s->cursor, BPPSA_I64, 4},
-                      {"train.epoch_counts", s->counts, BPPSA_I64, 4},
+                      {"train.epoch_counts", s->counts, BPPSA_I64, 5},
                       {"train.epoch_sums", s->sums, BPPSA_F64, 6},
                       {"train.last_step", s->last_step, BPPSA_F64, BPPSA_RECORD_NUMBERS},
                       {"train.last_epoch", s->last_epoch, BPPSA_F64, BPPSA_RECORD_NUMBERS},
@@ -142,7 +142,8 @@ static void pack_record(const bppsa_train_record *r, double *numbers) {
                                             r->update_s,
                                             r->samples_per_s,
                                             r->has_validation ? r->validation_loss : none,
-                                            r->has_validation ? r->validation_accuracy : none};
+                                            r->has_validation ? r->validation_accuracy : none,
+                                            (double)r->redone};
   memcpy(numbers, all, sizeof all);
 }
 
@@ -156,6 +157,7 @@ static bppsa_train_record unpack_record(const double *numbers) {
                               .forward_s = numbers[5],
                               .backward_s = numbers[6],
                               .update_s = numbers[7],
+                              .redone = (int64_t)numbers[11],
                               .samples_per_s = numbers[8],
                               .has_validation = validation,
                               .validation_loss = validation ? numbers[9] : 0.0,
@@ -171,7 +173,7 @@ static void pack(bppsa_training *run) {
   bppsa_stored *s = &run->stored;
   *s = (bppsa_stored){
       .cursor = {run->result.steps, run->cursor.epoch, run->cursor.position, bppsa_optimizer_get_state(run->optimizer)->step},
-      .counts = {e->correct, e->rows, e->steps, e->samples},
+      .counts = {e->correct, e->rows, e->steps, e->samples, e->redone},
       .sums = {e->loss, e->grad_norm, e->forward_s, e->backward_s, e->update_s, e->seconds},
       .log = {log.bytes, log.crc32}};
   pack_record(&run->result.last, s->last_step);
@@ -190,6 +192,7 @@ static void unpack(bppsa_training *run) {
                                   .grad_norm = s->sums[1],
                                   .steps = s->counts[2],
                                   .samples = s->counts[3],
+                                  .redone = s->counts[4],
                                   .forward_s = s->sums[2],
                                   .backward_s = s->sums[3],
                                   .update_s = s->sums[4],

@@ -96,8 +96,10 @@ static bppsa_status forward_backward(bppsa_training *run, bppsa_train_record *re
     return BPPSA_OK;
   }
   start = now();
+  const int64_t redone = run->model->redone;
   BPPSA_TRY(run->model->ops->backward(run->model, &run->batch.dlogits));
   record->backward_s = now() - start;
+  record->redone = run->model->redone - redone;
   record->grad_norm = bppsa_gradient_norm(run->model, run->device);
   if (!isfinite(record->grad_norm)) {
     bppsa_batch_describe_nonfinite(&run->batch, "gradient norm", &run->nonfinite);
@@ -127,6 +129,7 @@ static void add_to_epoch(bppsa_training *run, const bppsa_train_record *record, 
   sums->grad_norm += record->grad_norm;
   sums->steps += 1;
   sums->samples += run->batch.count;
+  sums->redone += record->redone;
   sums->forward_s += record->forward_s;
   sums->backward_s += record->backward_s;
   sums->update_s += record->update_s;
@@ -134,6 +137,7 @@ static void add_to_epoch(bppsa_training *run, const bppsa_train_record *record, 
   run->result.forward_s += record->forward_s;
   run->result.backward_s += record->backward_s;
   run->result.update_s += record->update_s;
+  run->result.redone += record->redone;
 }
 
 /* One step; `record` is complete also where something is not finite. */
@@ -141,7 +145,8 @@ static bppsa_status step(bppsa_training *run, bppsa_train_record *record) {
   bppsa_loss_result loss;
   const double start = now();
   BPPSA_TRY(next_batch(run));
-  *record = (bppsa_train_record){.step = run->result.steps + 1, .epoch = run->cursor.epoch, .grad_norm = (double)NAN};
+  *record = (bppsa_train_record){
+      .step = run->result.steps + 1, .epoch = run->cursor.epoch, .grad_norm = (double)NAN, .gradients = run->config->gradients};
   BPPSA_TRY(forward_backward(run, record, &loss));
   if (run->nonfinite.length == 0) {
     update(run, record);
@@ -190,6 +195,8 @@ static bppsa_status report_epoch(bppsa_training *run, bool complete) {
                                .forward_s = sums->forward_s,
                                .backward_s = sums->backward_s,
                                .update_s = sums->update_s,
+                               .redone = sums->redone,
+                               .gradients = run->config->gradients,
                                .samples_per_s = (double)sums->samples / sums->seconds};
   const bool by_epochs = run->config->epochs > 0;
   if (complete && by_epochs) {

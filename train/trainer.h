@@ -31,6 +31,7 @@ typedef struct {
   const char *checkpoint;           /* a directory (train/checkpoint.h), NULL: no checkpoints */
   int64_t checkpoint_every;         /* steps; 0: every epoch, or every 100 steps with iterations */
   bool resume;                      /* go on from the directory's checkpoint, which must be there; otherwise there must be none */
+  const char *gradients;            /* how they are computed, for the log: "chunked 44"; NULL: not said */
   int64_t field_count;
   const bppsa_metadata
       *fields; /* what a resumed run must agree with besides what is known here: how gradients are computed, .. */
@@ -78,6 +79,7 @@ typedef struct {
   bppsa_train_record first;               /* this call's first step */
   bppsa_train_record last;                /* the last step; has_validation with the final weights' where samples are held out */
   double forward_s, backward_s, update_s; /* sums over this call's steps */
+  int64_t redone;                         /* scan products redone by this call's steps */
   double seconds;                         /* this call's whole loop, validation and checkpoints included */
 } bppsa_train_result;
 

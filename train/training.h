@@ -11,17 +11,17 @@ typedef struct {
   double loss; /* Σ loss of a row */
   int64_t correct, rows;
   double grad_norm;
-  int64_t steps, samples;
+  int64_t steps, samples, redone;
   double forward_s, backward_s, update_s, seconds;
 } bppsa_epoch_sums;
 
-enum { BPPSA_RECORD_NUMBERS = 11, BPPSA_FIELD_TEXT = 32 };
+enum { BPPSA_RECORD_NUMBERS = 12, BPPSA_FIELD_TEXT = 32 };
 
 /* What a checkpoint holds besides the weights and the optimiser's state: these arrays, each a tensor. The seed is one of the fields; the
  * random numbers are counted by epoch and step, so that they need no state of their own. */
 typedef struct {
   int64_t cursor[4];                       /* train.cursor: step, epoch, position, optimiser's steps */
-  int64_t counts[4];                       /* train.epoch_counts: correct, rows, steps, samples */
+  int64_t counts[5];                       /* train.epoch_counts: correct, rows, steps, samples, redone */
   double sums[6];                          /* train.epoch_sums: loss, grad_norm, forward_s, backward_s, update_s, seconds */
   double last_step[BPPSA_RECORD_NUMBERS];  /* train.last_step: a record's fields; validation NaN where there is none */
   double last_epoch[BPPSA_RECORD_NUMBERS]; /* train.last_epoch: likewise */

@@ -31,6 +31,7 @@ static void check_row(const json_t *row) {
   assert_true(json_is_true(json_object_get(row, "ok")));
   assert_true(get_integer(row, "flops") > 0 && get_integer(row, "bytes") > 0 && get_integer(row, "memory_bytes") > 0);
   if (!forward) {
+    assert_true(get_integer(row, "redone") >= 0 && get_real(row, "peak_fraction") > 0 && get_real(row, "peak_fraction") < 1.2);
     const char *const fractions[] = {"zeros", "subnormals", "hidden_zeros", "hidden_subnormals"};
     for (size_t i = 0; i < sizeof fractions / sizeof fractions[0]; ++i) {
       assert_true(get_real(row, fractions[i]) >= 0 && get_real(row, fractions[i]) <= 1);
@@ -173,7 +174,8 @@ static void test_memory_limit(void **state) {
 /* Rows that fail their check are marked, counted and end the program with 1. */
 static void test_failed_rows(void **state) {
   (void)state;
-  const bppsa_bench_point point = {.config = bppsa_recurrent_config_default(), .data = "bitstream"};
+  const bppsa_bench_point point = {
+      .kind = bppsa_network_kind_find("rnn"), .config = bppsa_recurrent_config_default(), .data = "bitstream"};
   bppsa_bench_result result = {.threads = 1};
   for (int m = 0; m < BPPSA_BENCH_METHODS; ++m) {
     result.rows[m] =
@@ -271,8 +273,8 @@ static void test_crossover(void **state) {
 
 static void test_wrong_requests(void **state) {
   (void)state;
-  assert_fails(2, "bench: benchmark missing, expected rnn or crossover", "bench");
-  assert_fails(2, "unknown benchmark 'rnm', expected rnn or crossover; did you mean rnn?", "bench rnm");
+  assert_fails(2, "bench: benchmark missing, expected rnn, gru, crossover or mfcc", "bench");
+  assert_fails(2, "unknown benchmark 'rnm', expected rnn, gru, crossover or mfcc; did you mean rnn?", "bench rnm");
   assert_fails(2, "--repeats: '0'", "bench rnn --repeats 0");
   assert_fails(2, "--memory-limit: '5X', expected a number of bytes", "bench rnn --memory-limit 5X");
   assert_fails(2, "--memory-limit: '0'", "bench rnn --memory-limit 0");
@@ -284,11 +286,45 @@ static void test_wrong_requests(void **state) {
   assert_fails(2, "data set 'nothing:x'", "bench rnn --seq-len 5 --data nothing:x");
 }
 
+/* Rows that grow as T^1.5 in time, T in memory, 2 log2 T in steps give these numbers back. */
+static void test_growth(void **state) {
+  (void)state;
+  bppsa_json_start();
+  json_t *rows = json_array();
+  for (int64_t t = 10; t <= 6400; t *= 2) { /* below 100: left out */
+    for (int method = 0; method < 2; ++method) {
+      json_array_append_new(rows, json_pack("{s:I,s:I,s:s,s:s,s:s,s:f,s:I,s:f}", "seq_len", (json_int_t)t, "batch",
+                                            (json_int_t)16, "init", "default", "phase", method == 0 ? "forward" : "backward",
+                                            "method", method == 0 ? "forward" : "blelloch", "median_s",
+                                            t < 100 ? 1 : 1e-6 * pow((double)t, 1.5), "memory_bytes", (json_int_t)(40 * t),
+                                            "critical_steps", method == 0 ? 0 : 2 * log2((double)t)));
+    }
+  }
+  json_t *growth = bppsa_bench_growth(rows, 16), *none = bppsa_bench_growth(rows, 8);
+  assert_int_equal(json_array_size(none), 0);
+  assert_int_equal(json_array_size(growth), 2);
+  for (size_t i = 0; i < 2; ++i) {
+    const json_t *g = json_array_get(growth, i);
+    assert_string_equal(get_text(g, "method"), i == 0 ? "forward" : "blelloch");
+    assert_int_equal(get_integer(g, "points"), 6); /* 160 .. 5120 */
+    assert_int_equal(get_integer(g, "from"), 160);
+    assert_int_equal(get_integer(g, "to"), 5120);
+    assert_true(fabs(get_real(g, "time_exponent") - 1.5) < 1e-9);
+    assert_true(fabs(get_real(g, "memory_exponent") - 1) < 1e-9);
+    assert_true(fabs(get_real(g, "time_r2") - 1) < 1e-9);
+    assert_true(i == 0 ? json_object_get(g, "critical_steps_per_doubling") == NULL
+                       : fabs(get_real(g, "critical_steps_per_doubling") - 2) < 1e-9);
+  }
+  json_decref(rows);
+  json_decref(growth);
+  json_decref(none);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_point),          cmocka_unit_test(test_counts),
-                                     cmocka_unit_test(test_data_file),      cmocka_unit_test(test_sweep),
-                                     cmocka_unit_test(test_table_and_file), cmocka_unit_test(test_memory_limit),
-                                     cmocka_unit_test(test_failed_rows),    cmocka_unit_test(test_residual),
-                                     cmocka_unit_test(test_crossover),      cmocka_unit_test(test_wrong_requests)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_growth),       cmocka_unit_test(test_point),         cmocka_unit_test(test_counts),
+      cmocka_unit_test(test_data_file),    cmocka_unit_test(test_sweep),         cmocka_unit_test(test_table_and_file),
+      cmocka_unit_test(test_memory_limit), cmocka_unit_test(test_failed_rows),   cmocka_unit_test(test_residual),
+      cmocka_unit_test(test_crossover),    cmocka_unit_test(test_wrong_requests)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

@@ -136,7 +136,7 @@ static void test_tables(void **state) {
   assert_non_null(strstr(result.out, "\n       40  ")); /* the last iteration has its line */
   release(&result);
   result = run("train rnn " SMALL " --iterations 1");
-  assert_non_null(strstr(result.out, "scan, linear, chosen by auto"));
+  assert_non_null(strstr(result.out, "scan, linear, chosen by estimate"));
   release(&result);
 }
 

@@ -163,28 +163,53 @@ static void test_tanh(void **state) {
   with_each(check_tanh);
 }
 
+static long double exact_sigmoid(long double x) {
+  return x < 0 ? expl(x) / (1 + expl(x)) : 1 / (1 + expl(-x));
+}
+
+static void check_sigmoid(const bppsa_simd *kernels) {
+  double worst_single = 0, worst = 0;
+  for (int64_t i = 0; i < 400000; ++i) {
+    const double x = ((double)i - 200000) * (i % 2 == 0 ? 4.3e-4 : 1e-5); /* ±86 and ±2 */
+    const float single = (float)x;
+    float y;
+    double z;
+    kernels->f32.sigmoid(1, &single, &y);
+    kernels->f64.sigmoid(1, &x, &z);
+    worst_single = fmax(worst_single, ulps((double)y, exact_sigmoid((long double)single), true));
+    worst = fmax(worst, ulps(z, exact_sigmoid((long double)x), false));
+  }
+  assert_true(worst_single <= 4);
+  assert_true(worst <= 4);
+  const double wide[] = {-700, -300, 300, 700};
+  for (size_t i = 0; i < sizeof wide / sizeof *wide; ++i) {
+    double z;
+    kernels->f64.sigmoid(1, wide + i, &z);
+    assert_true(ulps(z, exact_sigmoid((long double)wide[i]), false) <= 4);
+  }
+  const float edges[] = {0.0f, -0.0f, 100.0f, -100.0f, 1e30f, -1e30f, (float)INFINITY, (float)-INFINITY, (float)NAN};
+  const double edges64[] = {0.0, -0.0, 800.0, -800.0, 1e300, -1e300, INFINITY, -INFINITY, NAN};
+  const double expected[] = {0.5, 0.5, 1, 0, 1, 0, 1, 0, NAN};
+  enum { EDGES = sizeof edges / sizeof *edges };
+  float y[EDGES];
+  double z[EDGES];
+  kernels->f32.sigmoid(EDGES, edges, y);
+  kernels->f64.sigmoid(EDGES, edges64, z);
+  for (int i = 0; i < EDGES; ++i) {
+    assert_true(isnan(expected[i]) ? isnan(y[i]) && isnan(z[i]) : (double)y[i] == expected[i] && z[i] == expected[i]);
+  }
+}
+
+static void test_sigmoid(void **state) {
+  (void)state;
+  with_each(check_sigmoid);
+}
+
 static void check_elementwise(const bppsa_simd *kernels) {
   for (int64_t count = 1; count <= 70; ++count) {
     double *a = uniform(11, count, 1), *b = uniform(12, count, 1), *y = uniform(13, count, 1);
     float *af = rounded(BPPSA_F32, a, count), *bf = rounded(BPPSA_F32, b, count), *yf = bppsa_calloc(count, sizeof *yf);
     double *yd = bppsa_calloc(count, sizeof *yd);
-    for (int64_t period = 1; period <= 16; period *= 2) {
-      if (count < period) {
-        break;
-      }
-      for (int add = 0; add < 2; ++add) {
-        for (int64_t i = 0; i < count; ++i) {
-          yd[i] = y[i];
-          yf[i] = (float)y[i];
-        }
-        kernels->f32.mul_periodic(count, period, af, bf, add == 1, yf);
-        kernels->f64.mul_periodic(count, period, a, b, add == 1, yd);
-        for (int64_t i = 0; i < count; ++i) {
-          const double exact = a[i] * b[i % period] + (add == 1 ? y[i] : 0);
-          assert_true(fabs((double)yf[i] - exact) < 1e-6 && fabs(yd[i] - exact) < 1e-15);
-        }
-      }
-    }
     kernels->f32.mul(count, af, bf, false, yf);
     kernels->f64.mul(count, a, b, false, yd);
     kernels->f64.mul(count, a, b, true, yd);
@@ -201,6 +226,136 @@ static void check_elementwise(const bppsa_simd *kernels) {
       bppsa_free(blocks[i]);
     }
   }
+}
+
+/* Columns multiplied by a pattern of one cache line: alone, added, and on the way into a product. */
+static void check_lines(const bppsa_simd *kernels) {
+  enum { ROWS = 13, K = 7, MOST = 70, F32_LINE = 16, F64_LINE = 8 };
+  double *a = uniform(31, ROWS * K, 1), *b = uniform(32, K * MOST, 1), *d = uniform(33, K * F32_LINE, 1),
+         *c = bppsa_calloc(ROWS * MOST, sizeof *c), *scaled = bppsa_calloc(K * MOST, sizeof *scaled);
+  float *af = rounded(BPPSA_F32, a, ROWS * K), *bf = rounded(BPPSA_F32, b, K * MOST), *df = rounded(BPPSA_F32, d, K * F32_LINE),
+        *cf = bppsa_calloc(ROWS * MOST, sizeof *cf), *sf = bppsa_calloc(K * MOST, sizeof *sf);
+  for (int64_t n = 1; n <= MOST; ++n) { /* a is [K][ROWS] */
+    kernels->f32.mul_lines(K, n, bf, MOST, df, false, sf, n);
+    kernels->f64.mul_lines(K, n, b, MOST, d, false, scaled, n);
+    kernels->f32.mul_lines(K, n, bf, MOST, df, true, sf, n);
+    kernels->f64.mul_lines(K, n, b, MOST, d, true, scaled, n);
+    kernels->f32.gemm_scaled(ROWS, n, K, af, ROWS, bf, MOST, df, cf, MOST, cf, MOST); /* accumulates over n */
+    kernels->f64.gemm_scaled(ROWS, n, K, a, ROWS, b, MOST, d, NULL, 0, c, MOST);
+    for (int64_t j = 0; j < n; ++j) {
+      for (int64_t p = 0; p < K; ++p) {
+        assert_true(fabs((double)sf[p * n + j] - 2 * b[p * MOST + j] * d[p * F32_LINE + j % F32_LINE]) < 1e-6);
+        assert_true(fabs(scaled[p * n + j] - 2 * b[p * MOST + j] * d[p * F64_LINE + j % F64_LINE]) < 1e-15);
+      }
+      for (int64_t i = 0; i < ROWS; ++i) {
+        double single = 0, sum = 0;
+        for (int64_t p = 0; p < K; ++p) {
+          single += a[p * ROWS + i] * b[p * MOST + j] * d[p * F32_LINE + j % F32_LINE];
+          sum += a[p * ROWS + i] * b[p * MOST + j] * d[p * F64_LINE + j % F64_LINE];
+        }
+        assert_true(fabs((double)cf[i * MOST + j] - (double)(n - j) * single) < 1e-3);
+        assert_true(fabs(c[i * MOST + j] - sum) < 1e-14);
+      }
+    }
+  }
+  void *const blocks[] = {a, b, d, c, scaled, af, bf, df, cf, sf};
+  for (size_t i = 0; i < sizeof blocks / sizeof *blocks; ++i) {
+    bppsa_free(blocks[i]);
+  }
+}
+
+static void test_lines(void **state) {
+  (void)state;
+  with_each(check_lines);
+}
+
+/* Every element arrives, and nothing around the result is touched. */
+static void check_transpose(const bppsa_simd *kernels) {
+  enum { MOST = 35 };
+  float in[MOST * MOST], out[MOST * MOST];
+  double wide_in[MOST * MOST], wide_out[MOST * MOST];
+  for (int i = 0; i < MOST * MOST; ++i) {
+    in[i] = (float)i + 1;
+    wide_in[i] = i + 1;
+  }
+  for (int64_t rows = 1; rows < MOST; ++rows) {
+    for (int64_t columns = 1; columns < MOST; ++columns) {
+      memset(out, 0, sizeof out);
+      memset(wide_out, 0, sizeof wide_out);
+      kernels->f32.transpose(rows, columns, in, MOST, out, MOST);
+      kernels->f64.transpose(rows, columns, wide_in, MOST, wide_out, MOST);
+      for (int64_t i = 0; i < MOST; ++i) {
+        for (int64_t j = 0; j < MOST; ++j) {
+          const double expected = i < columns && j < rows ? wide_in[j * MOST + i] : 0;
+          assert_true((double)out[i * MOST + j] == expected && wide_out[i * MOST + j] == expected);
+        }
+      }
+    }
+  }
+}
+
+static void test_transpose(void **state) {
+  (void)state;
+  with_each(check_transpose);
+}
+
+/* NaN passed over by column_largest, kept by row_largest. */
+static void check_largest(const bppsa_simd *kernels) {
+  enum { ROWS = 5, N = 37 };
+  double *x = uniform(41, ROWS * N, 3), rows[ROWS], columns[N];
+  float *xf = rounded(BPPSA_F32, x, ROWS * N), rows_f[ROWS], columns_f[N];
+  x[2 * N + 3] = NAN;
+  xf[2 * N + 3] = (float)NAN;
+  kernels->f32.column_largest(ROWS, N, xf, N, columns_f);
+  kernels->f64.column_largest(ROWS, N, x, N, columns);
+  kernels->f32.row_largest(ROWS, N, xf, rows_f);
+  kernels->f64.row_largest(ROWS, N, x, rows);
+  for (int j = 0; j < N; ++j) {
+    double most = 0, most_f = 0;
+    for (int r = 0; r < ROWS; ++r) {
+      most = fmax(most, fabs(x[r * N + j])); /* passes NaN over, too */
+      most_f = fmax(most_f, fabs((double)xf[r * N + j]));
+    }
+    assert_true(columns[j] == most && (double)columns_f[j] == most_f);
+  }
+  for (int r = 0; r < ROWS; ++r) {
+    double most = 0;
+    for (int j = 0; j < N; ++j) {
+      most = fmax(most, fabs(x[r * N + j]));
+    }
+    assert_true(r == 2 ? isnan(rows[r]) && isnan(rows_f[r]) : rows[r] == most);
+  }
+  kernels->f32.column_largest(0, N, xf, N, columns_f);
+  assert_true(columns_f[0] == 0 && columns_f[N - 1] == 0);
+  bppsa_free(x);
+  bppsa_free(xf);
+}
+
+/* The peak is as many FLOPs as a product can never exceed. */
+static void check_peak(const bppsa_simd *kernels) {
+  float single = 1;
+  double wide = 1;
+  const int64_t flops = kernels->f32.multiply_adds(10, &single);
+  assert_true(flops > 0 && flops == 2 * kernels->f64.multiply_adds(10, &wide));
+  double expected = 0; /* Σ over 12 chains of x -> 0.999 x + 1, from 1 .. 12 */
+  for (int chain = 1; chain <= 12; ++chain) {
+    double x = chain;
+    for (int r = 0; r < 10; ++r) {
+      x = x * 0.999 + 1;
+    }
+    expected += x;
+  }
+  assert_true(fabs((double)single - expected) < 1e-3 && fabs(wide - expected) < 1e-10);
+}
+
+static void test_peak(void **state) {
+  (void)state;
+  with_each(check_peak);
+}
+
+static void test_largest(void **state) {
+  (void)state;
+  with_each(check_largest);
 }
 
 static void test_elementwise(void **state) {
@@ -249,8 +404,10 @@ static void test_select(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_gemm),        cmocka_unit_test(test_gemm_order), cmocka_unit_test(test_tanh),
-      cmocka_unit_test(test_elementwise), cmocka_unit_test(test_matmul),     cmocka_unit_test(test_select),
+      cmocka_unit_test(test_gemm),      cmocka_unit_test(test_gemm_order),  cmocka_unit_test(test_tanh),
+      cmocka_unit_test(test_sigmoid),   cmocka_unit_test(test_elementwise), cmocka_unit_test(test_lines),
+      cmocka_unit_test(test_transpose), cmocka_unit_test(test_largest),     cmocka_unit_test(test_peak),
+      cmocka_unit_test(test_matmul),    cmocka_unit_test(test_select),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

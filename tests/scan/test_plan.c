@@ -291,10 +291,28 @@ static void test_totals_of_large_plans(void **state) {
   bppsa_scan_plan_destroy(plan);
 }
 
-static void test_auto_takes_the_fewest_flops(void **state) {
+static void test_auto_takes_the_least_predicted_time(void **state) {
   (void)state;
   bppsa_scan_plan *plan = make(BPPSA_SCAN_AUTO, 1000, 0, 0, false);
   assert_int_equal(bppsa_scan_plan_config(plan)->algorithm, BPPSA_SCAN_LINEAR);
+  bppsa_scan_plan_destroy(plan);
+  double best = 0;
+  int64_t tried = 0;
+  bppsa_scan_config asked = bppsa_scan_config_default(), candidate;
+  asked.element = BPPSA_ELEMENT_RECURRENT;
+  asked.jacobians = 777;
+  asked.dim = 12;
+  for (; bppsa_scan_candidate(&asked, tried, &candidate); ++tried) { /* linear, 9 numbers of up-levels, chunked */
+    assert_int_equal(bppsa_scan_plan_create(&candidate, &plan), BPPSA_OK);
+    const double seconds = bppsa_scan_plan_seconds(plan);
+    assert_true(seconds > 0);
+    best = tried == 0 || seconds < best ? seconds : best;
+    bppsa_scan_plan_destroy(plan);
+  }
+  assert_int_equal(tried, 11);
+  asked.algorithm = BPPSA_SCAN_AUTO;
+  assert_int_equal(bppsa_scan_plan_create(&asked, &plan), BPPSA_OK);
+  assert_true(bppsa_scan_plan_seconds(plan) == best);
   bppsa_scan_plan_destroy(plan);
   bppsa_scan_config c =
       bppsa_scan_config_default(); /* size 1: a product costs as much as a mat-vec; more of them still cost more */
@@ -305,6 +323,35 @@ static void test_auto_takes_the_fewest_flops(void **state) {
   assert_int_equal(t->mm_flops + t->mv_flops, 4);
   assert_int_equal(t->critical_steps, 2);
   bppsa_scan_plan_destroy(plan);
+}
+
+/* What the model says must move as the measurements it stands for do. */
+static void test_predicted_seconds(void **state) {
+  (void)state;
+  static const bppsa_scan_algorithm slower[] = {BPPSA_SCAN_LINEAR, BPPSA_SCAN_CHUNKED, BPPSA_SCAN_BLELLOCH};
+  bppsa_scan_config c = bppsa_scan_config_default();
+  c.element = BPPSA_ELEMENT_RECURRENT;
+  c.jacobians = 1000;
+  c.batch = 16;
+  c.dim = 20;
+  double before = 0;
+  for (size_t i = 0; i < sizeof slower / sizeof slower[0]; ++i) {
+    double seconds[4];
+    for (int variant = 0; variant < 4; ++variant) { /* as it is, f64, twice the batch, twice the length */
+      bppsa_scan_config v = c;
+      bppsa_scan_plan *plan = NULL;
+      v.algorithm = slower[i];
+      v.dtype = variant == 1 ? BPPSA_F64 : BPPSA_F32;
+      v.batch *= variant == 2 ? 2 : 1;
+      v.jacobians *= variant == 3 ? 2 : 1;
+      assert_int_equal(bppsa_scan_plan_create(&v, &plan), BPPSA_OK);
+      seconds[variant] = bppsa_scan_plan_seconds(plan);
+      bppsa_scan_plan_destroy(plan);
+      assert_true(variant == 0 || (seconds[variant] > 1.2 * seconds[0] && seconds[variant] < 2.2 * seconds[0]));
+    }
+    assert_true(seconds[0] > before);
+    before = seconds[0];
+  }
 }
 
 static void test_clamping(void **state) {
@@ -389,7 +436,8 @@ int main(void) {
       cmocka_unit_test(test_vgg11_counts),
       cmocka_unit_test(test_costs),
       cmocka_unit_test(test_totals_of_large_plans),
-      cmocka_unit_test(test_auto_takes_the_fewest_flops),
+      cmocka_unit_test(test_auto_takes_the_least_predicted_time),
+      cmocka_unit_test(test_predicted_seconds),
       cmocka_unit_test(test_clamping),
       cmocka_unit_test(test_refusals),
       cmocka_unit_test(test_allocation_failure),

@@ -25,6 +25,7 @@ static const bppsa_train_record record = {.step = 3,
                                           .forward_s = 0.25,
                                           .backward_s = 1.0 / 3.0,
                                           .update_s = 1e-6,
+                                          .redone = 7,
                                           .samples_per_s = 12345.678};
 
 static void lines_have_the_keys(void **state) {
@@ -37,6 +38,7 @@ static void lines_have_the_keys(void **state) {
   assert_int_equal(bppsa_log_create(PATH, &log), BPPSA_OK);
   bppsa_train_record with = record;
   with.has_validation = true;
+  with.gradients = "chunked 44";
   with.validation_loss = 0.75;
   with.validation_accuracy = 0.625;
   assert_int_equal(bppsa_log_write(log, &record), BPPSA_OK);
@@ -52,7 +54,10 @@ static void lines_have_the_keys(void **state) {
     assert_int_equal(json_integer_value(json_object_get(line, "step")), 3);
     assert_int_equal(json_integer_value(json_object_get(line, "epoch")), 2);
     const size_t reals = i == 0 ? 7 : 9;
-    assert_int_equal(json_object_size(line), 2 + reals);
+    assert_int_equal(json_integer_value(json_object_get(line, "redone")), 7);
+    const char *gradients = json_string_value(json_object_get(line, "gradients"));
+    assert_true(i == 0 ? gradients == NULL : strcmp(gradients, "chunked 44") == 0);
+    assert_int_equal(json_object_size(line), 3 + reals + i);
     for (size_t k = 0; k < reals; ++k) {
       assert_true(json_is_number(json_object_get(line, keys[k])));
       assert_true(json_number_value(json_object_get(line, keys[k])) == values[k]);

@@ -113,7 +113,7 @@ static tiny_model *tiny_create(bppsa_dtype dtype, int64_t steps, int64_t input, 
   }
   const int64_t rows = per_step ? steps * capacity : capacity;
   const int64_t shapes[6][2] = {{classes, input}, {classes, input}, {classes, 1}, {classes, 1}, {rows, input}, {rows, classes}};
-  m->base = (bppsa_model){&tiny_ops, dtype, 2, m->parameters, classes};
+  m->base = (bppsa_model){&tiny_ops, dtype, 2, m->parameters, classes, 0};
   m->per_step = per_step;
   m->steps = steps;
   m->input = input;

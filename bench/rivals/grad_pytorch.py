@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Compares `bppsa grad rnn` with PyTorch, tensor by tensor.
+"""Compares `bppsa grad rnn` or `bppsa grad gru` with PyTorch, tensor by tensor.
 
-    bench/rivals/grad_rnn_pytorch.py build/cpu/bppsa [--quick]
+    bench/rivals/grad_pytorch.py build/cpu/bppsa [rnn|gru] [--quick]
 
-For every case weights, input, labels and h0 are made by PyTorch, its gradients (nn.RNN, nn.Linear, cross_entropy, float64 autograd on the
+For every case weights, input, labels and h0 are made by PyTorch, its gradients (nn.RNN or nn.GRU, nn.Linear, cross_entropy, float64 autograd on the
 values as rounded to the dtype) are the reference, and every backward method of the program is held against them:
 normalised residual ||g - ref|| / (||ref|| eps sqrt(T)) below 30. With one or two hidden units a weight gradient is a handful of sums that may
 cancel to almost nothing, and no arithmetic of that precision can meet the bound then: for H <= 2 it is widened to what one eps more or less in
@@ -69,23 +69,38 @@ def load_safetensors(path):
 class Network(torch.nn.Module):
     def __init__(self, case):
         super().__init__()
-        self.rnn = torch.nn.RNN(case["I"], case["H"], case["L"], nonlinearity=case["f"])
+        self.model = case["model"]
+        if self.model == "rnn":
+            self.rnn = torch.nn.RNN(case["I"], case["H"], case["L"], nonlinearity=case["f"])
+        else:
+            self.gru = torch.nn.GRU(case["I"], case["H"], case["L"])
         self.linear = torch.nn.Linear(case["H"], case["C"])
 
+    @property
+    def layers(self):
+        return self.rnn if self.model == "rnn" else self.gru
+
+    def cell(self, px, ph, h):
+        if self.model == "rnn":
+            return (torch.tanh if self.rnn.nonlinearity == "tanh" else torch.relu)(px + ph)
+        (xr, xz, xn), (hr, hz, hn) = px.chunk(3, -1), ph.chunk(3, -1)
+        r, z = torch.sigmoid(xr + hr), torch.sigmoid(xz + hz)
+        n = torch.tanh(xn + r * hn)
+        return n + z * (h - n)
+
     def states(self, x, h0, eps):
-        """nn.RNN written out, every hidden state changed by one eps at random."""
-        f = torch.tanh if self.rnn.nonlinearity == "tanh" else torch.relu
-        for layer, (w_ih, w_hh, b_ih, b_hh) in enumerate(self.rnn.all_weights):
+        """The layers written out, every hidden state changed by one eps at random."""
+        for layer, (w_ih, w_hh, b_ih, b_hh) in enumerate(self.layers.all_weights):
             h, out = h0[layer], []
             for step in x:
-                h = f(step @ w_ih.T + b_ih + h @ w_hh.T + b_hh)
+                h = self.cell(step @ w_ih.T + b_ih, h @ w_hh.T + b_hh, h)
                 h = h * (1 + eps * (2 * torch.randint(2, h.shape) - 1).to(h.dtype))
                 out.append(h)
             x = torch.stack(out)
         return x
 
     def loss(self, x, h0, labels, every, eps):
-        h = self.rnn(x, h0)[0] if eps is None else self.states(x, h0, eps)
+        h = self.layers(x, h0)[0] if eps is None else self.states(x, h0, eps)
         logits = self.linear(h if every else h[-1])
         return torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), labels.reshape(-1))
 
@@ -113,9 +128,10 @@ def run_case(program, case, folder):
     every, dtype = case["loss"] == "all", getattr(torch, case["dtype"])
     net = Network(case).to(dtype)
     if case["init"] == "orthogonal":
-        for name, p in net.rnn.named_parameters():
+        for name, p in net.layers.named_parameters():
             if "weight_hh" in name:
-                torch.nn.init.orthogonal_(p)
+                for block in p.detach().split(case["H"]):
+                    torch.nn.init.orthogonal_(block)
     T, B = case["T"], case["B"]
     x = torch.randn(T, B, case["I"], dtype=dtype)
     h0 = 0.5 * torch.randn(case["L"], B, case["H"], dtype=dtype)
@@ -135,9 +151,9 @@ def run_case(program, case, folder):
     np.save(path("h.npy"), h0.numpy())
     worst, beyond = 0.0, 0
     for method in METHODS:
-        command = [program, "grad", "rnn", "--weights", path("w.safetensors"), "--input", path("x.npy"), "--labels", path("y.npy"),
-                   "--h0", path("h.npy"), "--loss", case["loss"], "--layers", str(case["L"]), "--nonlinearity", case["f"], "--out",
-                   path("g.safetensors")] + method
+        command = [program, "grad", case["model"], "--weights", path("w.safetensors"), "--input", path("x.npy"), "--labels", path("y.npy"),
+                   "--h0", path("h.npy"), "--loss", case["loss"], "--layers", str(case["L"]), "--out", path("g.safetensors")] + method
+        command += ["--nonlinearity", case["f"]] if case["model"] == "rnn" else []
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         got = load_safetensors(path("g.safetensors"))
         assert set(got) == set(reference), (set(got), set(reference))
@@ -152,7 +168,7 @@ def run_case(program, case, folder):
     return worst, beyond
 
 
-def cases(quick):
+def cases(model, quick):
     shapes = [(1, 3, 5), (2, 1, 1), (3, 4, 2), (10, 16, 20), (50, 2, 7), (64, 5, 20), (100, 3, 64), (257, 2, 33), (1000, 2, 20), (2000, 1, 10),
               (1999, 2, 5), (31, 2, 200), (300, 1, 200), (17, 33, 12)]
     seed = 0
@@ -162,7 +178,7 @@ def cases(quick):
                 for init in ("default", "orthogonal"):
                     for dtype in ("float32", "float64"):
                         seed += 1
-                        yield dict(T=T, B=B, H=H, L=layers, I=1 + seed % 3, C=10 if seed % 2 else 4, loss=loss, init=init, dtype=dtype,
+                        yield dict(model=model, T=T, B=B, H=H, L=layers, I=1 + seed % 3, C=10 if seed % 2 else 4, loss=loss, init=init, dtype=dtype,
                                    f="relu" if seed % 5 == 0 and T <= 100 else "tanh", seed=seed)
 
 
@@ -172,7 +188,7 @@ def main():
     torch.set_num_threads(1)
     worst, failed, count, widened = 0.0, 0, 0, 0
     with tempfile.TemporaryDirectory() as folder:
-        for case in cases("--quick" in sys.argv):
+        for case in cases("gru" if "gru" in sys.argv else "rnn", "--quick" in sys.argv):
             r, wide = run_case(os.path.abspath(sys.argv[1]), case, folder)
             widened += wide
             failed += r == math.inf

@@ -1,0 +1,45 @@
+#include "cli/network_kind.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "cli/setup.h"
+#include "gru/gru.h"
+#include "rnn/rnn.h"
+
+static const bppsa_network_kind kinds[] = {
+    {.name = "rnn", .gates = 1, .matrices = 1, .nonlinearity = true, .create = bppsa_rnn_create},
+    {.name = "gru", .gates = BPPSA_GRU_GATES, .matrices = BPPSA_GRU_MATRICES, .diagonal = true, .create = bppsa_gru_create},
+};
+
+const bppsa_network_kind *bppsa_network_kind_find(const char *name) {
+  for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; ++i) {
+    if (strcmp(kinds[i].name, name) == 0) {
+      return &kinds[i];
+    }
+  }
+  return NULL;
+}
+
+const bppsa_network_kind *bppsa_network_kind_of(const bppsa_cli *cli) {
+  const char *object = cli->command->object;
+  const bppsa_network_kind *kind = object != NULL ? bppsa_network_kind_find(object) : NULL;
+  return kind != NULL ? kind : &kinds[0];
+}
+
+bppsa_scan_config bppsa_network_scan(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, int64_t layer) {
+  return bppsa_recurrent_scan_config(config, kind->matrices, kind->diagonal, layer);
+}
+
+bppsa_status bppsa_network_choose(const bppsa_network_kind *kind, const bppsa_recurrent_config *config,
+                                  bppsa_recurrent_config *chosen) {
+  return bppsa_recurrent_choose(config, kind->matrices, kind->diagonal, BPPSA_CPU, chosen);
+}
+
+const char *bppsa_network_text(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, char *text, size_t size) {
+  const bppsa_recurrent_config *c = config;
+  snprintf(text, size, "%s: T %" PRId64 ", B %" PRId64 ", I %" PRId64 ", H %" PRId64 ", layers %" PRId64 "%s%s, loss %s",
+           kind->name, c->seq_len, c->batch, c->input, c->hidden, c->layers, kind->nonlinearity ? ", " : "",
+           kind->nonlinearity ? bppsa_nonlinearity_name(c->nonlinearity) : "", bppsa_loss_name(c->loss_all));
+  return text;
+}

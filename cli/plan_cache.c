@@ -1,0 +1,134 @@
+/* The cache of measured plans. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/planner.h"
+#include "core/alloc.h"
+#include "core/file.h"
+#include "core/io.h"
+
+enum { FORMAT = 1, MOST_PLANS = 1000, PATH_SIZE = 4096 };
+
+/* The directory in `path`; false where there is no home to put it in. With `make` it is made. */
+static bool find_directory(char *path, bool make) {
+  const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+  int length;
+  if (cache != NULL && cache[0] == '/') {
+    length = snprintf(path, PATH_SIZE, "%s", cache);
+  } else if (home != NULL && home[0] == '/') {
+    length = snprintf(path, PATH_SIZE, "%s/.cache", home);
+  } else {
+    return false;
+  }
+  if (length < 0 || length > PATH_SIZE - 32) {
+    return false;
+  }
+  if (make) {
+    (void)bppsa_io_mkdir(path);
+  }
+  memcpy(path + length, "/bppsa", sizeof "/bppsa");
+  return !make || bppsa_io_mkdir(path) == 0 || errno == EEXIST;
+}
+
+/* The file's plans (owned), or NULL where it has none that can be used. */
+static json_t *load_plans(const char *directory) {
+  char path[PATH_SIZE + 16];
+  json_t *document = NULL;
+  snprintf(path, sizeof path, "%s/plans.json", directory);
+  if (bppsa_json_load(path, &document) != BPPSA_OK) {
+    return NULL;
+  }
+  json_t *plans = json_object_get(document, "plans");
+  const bool good = json_integer_value(json_object_get(document, "format")) == FORMAT && json_is_array(plans);
+  json_t *found = good ? json_incref(plans) : NULL;
+  json_decref(document);
+  return found;
+}
+
+/* Position of the key, or -1. */
+static int64_t find_key(const json_t *plans, const char *key) {
+  for (size_t i = 0; i < json_array_size(plans); ++i) {
+    const char *found = json_string_value(json_object_get(json_array_get(plans, i), "key"));
+    if (found != NULL && strcmp(found, key) == 0) {
+      return (int64_t)i;
+    }
+  }
+  return -1;
+}
+
+/* An entry that this program could have written. */
+static bool read_plan(const json_t *plan, bppsa_recurrent_config *config) {
+  static const bppsa_scan_algorithm known[] = {BPPSA_SCAN_LINEAR, BPPSA_SCAN_BLELLOCH, BPPSA_SCAN_CHUNKED};
+  const char *name = json_string_value(json_object_get(plan, "algorithm"));
+  const json_t *up_levels = json_object_get(plan, "up_levels"), *chunks = json_object_get(plan, "chunks");
+  for (size_t i = 0; name != NULL && i < sizeof known / sizeof known[0]; ++i) {
+    if (strcmp(name, bppsa_scan_algorithm_name(known[i])) == 0) {
+      if ((known[i] == BPPSA_SCAN_BLELLOCH && json_integer_value(up_levels) < 1) ||
+          (known[i] == BPPSA_SCAN_CHUNKED && json_integer_value(chunks) < 1)) {
+        return false;
+      }
+      config->algorithm = known[i];
+      config->up_levels = known[i] == BPPSA_SCAN_BLELLOCH ? json_integer_value(up_levels) : -1;
+      config->chunks = known[i] == BPPSA_SCAN_CHUNKED ? json_integer_value(chunks) : 0;
+      return true;
+    }
+  }
+  return false;
+}
+
+bool bppsa_plan_cache_find(const char *key, bppsa_recurrent_config *config) {
+  char directory[PATH_SIZE];
+  json_t *plans = find_directory(directory, false) ? load_plans(directory) : NULL;
+  const int64_t at = plans != NULL ? find_key(plans, key) : -1;
+  const bool found = at >= 0 && read_plan(json_array_get(plans, (size_t)at), config);
+  json_decref(plans);
+  return found;
+}
+
+static json_t *plan_json(const char *key, const bppsa_recurrent_config *config, double median_s) {
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_text(object, "key", key);
+  ok = ok && bppsa_json_put_text(object, "algorithm", bppsa_scan_algorithm_name(config->algorithm));
+  if (config->algorithm == BPPSA_SCAN_BLELLOCH) {
+    ok = ok && bppsa_json_put_integer(object, "up_levels", config->up_levels);
+  }
+  if (config->algorithm == BPPSA_SCAN_CHUNKED) {
+    ok = ok && bppsa_json_put_integer(object, "chunks", config->chunks);
+  }
+  ok = ok && bppsa_json_put_real(object, "median_s", median_s);
+  return bppsa_json_finish(object, ok);
+}
+
+/* The document with the plan added: a new one under its key replaces the old, the oldest make room. Takes `plans`. */
+static json_t *document_with(json_t *plans, json_t *plan, const char *key) {
+  const int64_t old = plans != NULL ? find_key(plans, key) : -1;
+  if (old >= 0) {
+    json_array_remove(plans, (size_t)old);
+  }
+  while (json_array_size(plans) >= MOST_PLANS) {
+    json_array_remove(plans, 0);
+  }
+  json_t *document = json_object();
+  bool ok = json_array_append_new(plans, plan) == 0 && document != NULL;
+  ok = ok && bppsa_json_put_integer(document, "format", FORMAT);
+  ok = ok && bppsa_json_put(document, "plans", json_incref(plans));
+  json_decref(plans);
+  return bppsa_json_finish(document, ok);
+}
+
+bppsa_status bppsa_plan_cache_store(const char *key, const bppsa_recurrent_config *config, double median_s) {
+  char directory[PATH_SIZE], path[PATH_SIZE + 16];
+  if (!find_directory(directory, true)) {
+    return bppsa_fail(BPPSA_ERR_IO, "no cache directory, expected XDG_CACHE_HOME or HOME to name one that can be written");
+  }
+  snprintf(path, sizeof path, "%s/plans.json", directory);
+  bppsa_json_start();
+  json_t *plans = load_plans(directory);
+  plans = plans != NULL ? plans : json_array();
+  char *text = NULL;
+  BPPSA_TRY(bppsa_cli_render(document_with(plans, plan_json(key, config, median_s), key), &text));
+  const bppsa_status status = bppsa_file_write(path, text, strlen(text));
+  bppsa_free(text);
+  return status;
+}

@@ -1,0 +1,189 @@
+#include "cli/planner.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "bppsa_version.h"
+#include "cli/machine.h"
+#include "cli/progress.h"
+#include "core/alloc.h"
+#include "core/philox.h"
+#include "core/simd.h"
+
+enum { LEAST_REPEATS = 3, MOST_REPEATS = 25, KEY_SIZE = 640 };
+
+#define BUDGET_S 0.1       /* of one candidate's timed passes */
+#define HOPELESS_RATIO 2.0 /* a first pass this much slower than the best median ends a candidate */
+
+const char *bppsa_chosen_name(bppsa_chosen chosen) {
+  static const char *const names[BPPSA_CHOSEN_COUNT] = {"option", "estimate", "measurement", "cache", "checkpoint"};
+  return names[chosen];
+}
+
+bppsa_chosen bppsa_planner_chooser(const bppsa_recurrent_config *config) {
+  return config->backward == BPPSA_BACKWARD_SCAN && config->algorithm == BPPSA_SCAN_AUTO ? BPPSA_CHOSEN_BY_ESTIMATE
+                                                                                         : BPPSA_CHOSEN_BY_OPTION;
+}
+
+/* ---- one candidate ---- */
+
+typedef struct {
+  const bppsa_network_kind *kind;
+  const bppsa_device *device;
+  bppsa_view x, seed;
+  double best_s;
+  bppsa_recurrent_config best;
+} contest;
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int compare(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+/* Median seconds of the backward pass; of the first pass alone where that is hopeless already. */
+static bppsa_status time_model(const contest *c, bppsa_model *model, double *median_s) {
+  double times[MOST_REPEATS], spent = 0;
+  int repeats = 0;
+  BPPSA_TRY(bppsa_recurrent_init(model, BPPSA_INIT_DEFAULT, 0));
+  BPPSA_TRY(bppsa_recurrent_forward_layers(model, &c->x, NULL));
+  double start = now();
+  BPPSA_TRY(bppsa_recurrent_backward_layers(model, &c->seed)); /* warm-up */
+  *median_s = now() - start;
+  if (c->best_s > 0 && *median_s > HOPELESS_RATIO * c->best_s && *median_s > 1e-3) {
+    return BPPSA_OK;
+  }
+  while (repeats < LEAST_REPEATS || (repeats < MOST_REPEATS && spent < BUDGET_S)) {
+    start = now();
+    BPPSA_TRY(bppsa_recurrent_backward_layers(model, &c->seed));
+    times[repeats] = now() - start;
+    spent += times[repeats++];
+  }
+  qsort(times, (size_t)repeats, sizeof *times, compare);
+  *median_s = times[repeats / 2];
+  return BPPSA_OK;
+}
+
+/* Times one configuration and keeps it when it is the fastest so far. What the memory limit refuses is no candidate. */
+static bppsa_status try_candidate(contest *c, const bppsa_recurrent_config *config) {
+  bppsa_model *model = NULL;
+  double median_s;
+  bppsa_status status = c->kind->create(config, c->device, &model);
+  if (status == BPPSA_ERR_ARGUMENT && c->best_s > 0) { /* the first candidate, linear, had no other fault */
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(status);
+  status = time_model(c, model, &median_s);
+  bppsa_model_destroy(model);
+  BPPSA_TRY(status);
+  if (c->best_s == 0 || median_s < c->best_s) {
+    c->best_s = median_s;
+    c->best = *config;
+  }
+  return BPPSA_OK;
+}
+
+/* ---- all of them ---- */
+
+static bppsa_status fill(bppsa_view *view, bppsa_dtype dtype, int32_t ndim, const int64_t *shape, double scale) {
+  int64_t count;
+  size_t bytes;
+  BPPSA_TRY(bppsa_shape_bytes(dtype, ndim, shape, &count, &bytes));
+  *view = bppsa_view_make(bppsa_alloc(bytes), dtype, ndim, shape);
+  if (view->data == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    bppsa_view_set(view, i, scale * (2 * bppsa_random_double(0, BPPSA_STREAM_TEST, (uint64_t)i) - 1));
+  }
+  return BPPSA_OK;
+}
+
+/* The cost model's candidates, and chunks as many as keep the threads busy. */
+static bppsa_status try_all(contest *c, const bppsa_recurrent_config *config, bppsa_progress_line *line) {
+  const bppsa_scan_config asked = bppsa_network_scan(c->kind, config, 0);
+  const int64_t threads = bppsa_device_get_threads(c->device), busy[] = {threads, 2 * threads, 4 * threads};
+  bppsa_recurrent_config tried = *config;
+  bppsa_scan_config candidate;
+  for (int64_t index = 0; bppsa_scan_candidate(&asked, index, &candidate); ++index) {
+    tried.algorithm = candidate.algorithm;
+    tried.up_levels = candidate.up_levels;
+    tried.chunks = candidate.chunks;
+    bppsa_progress_show(line, "measuring plans: %s", bppsa_scan_algorithm_name(tried.algorithm));
+    BPPSA_TRY(try_candidate(c, &tried));
+  }
+  for (size_t i = 0; i < sizeof busy / sizeof busy[0]; ++i) {
+    tried.algorithm = BPPSA_SCAN_CHUNKED;
+    tried.chunks = busy[i];
+    bppsa_progress_show(line, "measuring plans: chunked, %" PRId64, busy[i]);
+    BPPSA_TRY(try_candidate(c, &tried));
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status measure(const bppsa_network_kind *kind, const bppsa_device *device, FILE *err, bppsa_recurrent_config *config,
+                            double *median_s) {
+  contest c = {.kind = kind, .device = device};
+  bppsa_progress_line line = bppsa_progress_start(err);
+  const int64_t x[] = {config->seq_len, config->batch, config->input}, h[] = {config->seq_len, config->batch, config->hidden};
+  bppsa_status status = fill(&c.x, config->dtype, 3, x, 1);
+  if (status == BPPSA_OK) {
+    status = fill(&c.seed, config->dtype, config->loss_all ? 3 : 2, config->loss_all ? h : h + 1, 1 / (double)config->batch);
+  }
+  if (status == BPPSA_OK) {
+    status = try_all(&c, config, &line);
+  }
+  bppsa_progress_clear(&line);
+  bppsa_free(c.x.data);
+  bppsa_free(c.seed.data);
+  if (status == BPPSA_OK) {
+    *config = c.best;
+    *median_s = c.best_s;
+  }
+  return status;
+}
+
+/* Everything a measurement depends on. */
+static void make_key(const bppsa_network_kind *kind, const bppsa_device *device, int64_t limit, const bppsa_recurrent_config *c,
+                     char *key) {
+  snprintf(key, KEY_SIZE,
+           "bppsa %s %s|%s|%s|%s|threads %d|%s|%s|T %" PRId64 " B %" PRId64 " I %" PRId64 " H %" PRId64 " layers %" PRId64
+           "|loss %s|input gradients %d|memory limit %" PRId64,
+           BPPSA_VERSION, BPPSA_COMMIT, bppsa_device_get_name(device), bppsa_device_get_hardware(device), bppsa_simd_get()->name,
+           (int)bppsa_device_get_threads(device), kind->name, bppsa_dtype_name(c->dtype), c->seq_len, c->batch, c->input,
+           c->hidden, c->layers, c->loss_all ? "all" : "last", (int)c->input_gradients, limit);
+}
+
+bppsa_status bppsa_planner_choose(const bppsa_cli *cli, const bppsa_network_kind *kind, const bppsa_device *device,
+                                  bppsa_recurrent_config *config, bppsa_chosen *chosen) {
+  const bppsa_option_value *limit = bppsa_cli_value(cli, BPPSA_OPTION_MEMORY_LIMIT);
+  const bool measured = strcmp(bppsa_cli_value(cli, BPPSA_OPTION_PLAN)->text, "measure") == 0;
+  char key[KEY_SIZE];
+  make_key(kind, device, limit->integer, config, key); /* the limit as given or 0: what is available changes all the time */
+  config->memory_limit = limit->given ? limit->integer : bppsa_machine_memory() / 4 * 3;
+  if (!measured || *chosen == BPPSA_CHOSEN_BY_CHECKPOINT) {
+    return BPPSA_OK;
+  }
+  if (*chosen != BPPSA_CHOSEN_BY_ESTIMATE) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--plan: measure beside a given %s, expected --backward scan and --algorithm auto",
+                      config->backward == BPPSA_BACKWARD_BP ? "--backward bp" : "algorithm");
+  }
+  if (bppsa_plan_cache_find(key, config)) {
+    *chosen = BPPSA_CHOSEN_BY_CACHE;
+    return BPPSA_OK;
+  }
+  double median_s;
+  BPPSA_TRY(measure(kind, device, cli->err, config, &median_s));
+  *chosen = BPPSA_CHOSEN_BY_MEASUREMENT;
+  if (bppsa_plan_cache_store(key, config, median_s) != BPPSA_OK) {
+    fprintf(cli->err, "bppsa: note: the measured plan is not kept: %s\n", bppsa_last_error());
+  }
+  return BPPSA_OK;
+}

@@ -1,0 +1,33 @@
+/* The GRU cell: its table. */
+#include "gru/gru.h"
+
+#include "core/alloc.h"
+#include "recurrent/cell.h"
+
+#define BPPSA_REAL 32
+#include "gru/gru.inc"
+#undef BPPSA_REAL
+#define BPPSA_REAL 64
+#include "gru/gru.inc"
+#undef BPPSA_REAL
+
+static const bppsa_cell gru_cell = {
+    .name = "gru",
+    .gates = BPPSA_GRU_GATES,
+    .matrices = BPPSA_GRU_MATRICES,
+    .diagonal = true,
+    .split = true,
+    .separate_bias = true,
+    .saved = 4,
+    .forward = {forward_f32, forward_f64},
+    .backward = {backward_f32, backward_f64},
+    .coefficients = {coefficients_f32, coefficients_f64},
+    .deltas = {deltas_f32, deltas_f64},
+};
+
+bppsa_status bppsa_gru_create(const bppsa_recurrent_config *config, const bppsa_device *device, bppsa_model **model) {
+  if (config->nonlinearity != BPPSA_NONLINEARITY_TANH) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "gru: nonlinearity %d, expected tanh: a GRU has no other", (int)config->nonlinearity);
+  }
+  return bppsa_recurrent_create(config, &gru_cell, device, model);
+}

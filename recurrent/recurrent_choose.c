@@ -1,0 +1,50 @@
+/* What `auto` means for a recurrent network: one algorithm for all its layers, by the cost model. */
+#include "core/alloc.h"
+#include "recurrent/recurrent.h"
+
+/* Predicted seconds and held products of all layers. */
+static bppsa_status cost(const bppsa_recurrent_config *config, int64_t matrices, bool diagonal, bppsa_device_kind device,
+                         double *seconds, int64_t *held) {
+  *seconds = 0;
+  *held = 0;
+  for (int64_t layer = config->layers > 1 ? config->layers - 2 : 0; layer < config->layers; ++layer) {
+    const int64_t times = layer + 1 < config->layers ? config->layers - 1 : 1; /* all below the top are alike */
+    bppsa_scan_config scan = bppsa_recurrent_scan_config(config, matrices, diagonal, layer);
+    bppsa_scan_plan *plan = NULL;
+    scan.device = device;
+    BPPSA_TRY(bppsa_scan_plan_create(&scan, &plan));
+    *seconds += (double)times * bppsa_scan_plan_seconds(plan);
+    int64_t part;
+    const bool fits =
+        bppsa_mul(times, bppsa_scan_plan_totals(plan)->workspace_bytes, &part) && !__builtin_add_overflow(*held, part, held);
+    bppsa_scan_plan_destroy(plan);
+    if (!fits) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "network: the held products of %lld layers do not fit in 64 bits",
+                        (long long)config->layers);
+    }
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_recurrent_choose(const bppsa_recurrent_config *config, int64_t matrices, bool diagonal,
+                                    bppsa_device_kind device, bppsa_recurrent_config *chosen) {
+  bppsa_recurrent_config best = *config, tried = *config;
+  bppsa_scan_config candidate = bppsa_recurrent_scan_config(config, matrices, diagonal, 0);
+  const bppsa_scan_config asked = candidate;
+  double best_seconds = 0;
+  const bool open = config->backward == BPPSA_BACKWARD_SCAN && config->algorithm == BPPSA_SCAN_AUTO;
+  for (int64_t index = 0; open && bppsa_scan_candidate(&asked, index, &candidate); ++index) {
+    double seconds;
+    int64_t held;
+    tried.algorithm = candidate.algorithm;
+    tried.up_levels = candidate.up_levels;
+    tried.chunks = candidate.chunks;
+    BPPSA_TRY(cost(&tried, matrices, diagonal, device, &seconds, &held));
+    if (index == 0 || (seconds < best_seconds && (config->memory_limit == 0 || held <= config->memory_limit))) {
+      best = tried;
+      best_seconds = seconds;
+    }
+  }
+  *chosen = best;
+  return BPPSA_OK;
+}

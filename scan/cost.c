@@ -1,0 +1,64 @@
+/* The cost model: what executing a plan takes on a kind of device, predicted from the plan alone.
+ *
+ *     seconds = Σ levels ( level + Σ records ⌈count·B / workers⌉ · length · (product + FLOPs · flop) )
+ *
+ * A record's products differ by what they apply, a leaf or a held product, and by what they apply it to, one vector or a matrix; every kind
+ * has its own `product` (seconds a product) and `flop` (seconds a FLOP). The constants of the CPU are for one worker: the choice
+ * of `auto`, and with it the bits of a gradient, must not depend on the number of threads.
+ */
+#include "scan/plan_internal.h"
+
+typedef struct {
+  double product, flop; /* seconds of one product, and of each of its FLOPs */
+} rate;
+
+typedef struct {
+  double level;   /* seconds between two levels: a barrier, or a launch */
+  double workers; /* products that run at once */
+  rate mv[2];     /* [the operand is a held product] */
+  rate mm[2];
+} costs;
+
+/* CPU: fitted to the backward passes of blelloch and chunked at H 2 .. 128, T 300 .. 1000 and B 16 on one thread of a Xeon with AVX-512
+ * (`bppsa bench rnn --threads 1`), which they give within 27 %; what counts is their ratios. f64 takes twice as long a FLOP. */
+static const costs table[] = {
+    [BPPSA_CPU] =
+        {
+            .level = 1e-6,
+            .workers = 1,
+            .mv = {{5e-9, 1.2e-11}, {20e-9, 1.8e-9}},
+            .mm = {{16e-9, 9.5e-12}, {180e-9, 6e-12}},
+        },
+};
+
+static double record_seconds(const bppsa_scan_plan *plan, const costs *c, int64_t record) {
+  const bppsa_scan_level *level = &plan->records[record];
+  bppsa_scan_iterator iterator = {.record = record};
+  bppsa_scan_step step;
+  if (level->dead) {
+    return 0;
+  }
+  const rate *rates = level->op == BPPSA_OP_MV ? c->mv : c->mm;
+  const rate *r = &rates[level->span > 1];
+  const double flop = plan->config.dtype == BPPSA_F64 ? 2 * r->flop : r->flop;
+  double item = 0; /* the first item stands for all, except where sizes differ */
+  const double items = (double)level->count * (double)plan->config.batch;
+  const int64_t looked_at = plan->dims != NULL ? level->count * level->length : 1;
+  for (int64_t i = 0; i < looked_at; ++i) {
+    bppsa_scan_plan_next(plan, &iterator, &step);
+    item += (r->product + flop * (double)step.flops) / (double)looked_at;
+  }
+  const double rounds = items > c->workers ? items / c->workers : 1;
+  return rounds * (double)level->length * item;
+}
+
+double bppsa_scan_plan_seconds(const bppsa_scan_plan *plan) {
+  const size_t kind = (size_t)plan->config.device;
+  const costs *c = &table[kind < sizeof table / sizeof table[0] ? kind : BPPSA_CPU];
+  double seconds = 0;
+  for (int64_t r = 0; r < plan->record_count; ++r) {
+    const bool last = r + 1 == plan->record_count || plan->records[r + 1].level != plan->records[r].level;
+    seconds += record_seconds(plan, c, r) + (last ? c->level : 0);
+  }
+  return seconds;
+}

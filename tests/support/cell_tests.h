@@ -1,0 +1,689 @@
+/* The tests of a recurrent cell, for one test program a cell: included after the program has defined
+ *
+ *     static const cell_reference cell = {..};
+ *
+ * Gradients of every algorithm are held against a float64 reference written as the textbook has it; the reference and the library
+ * against finite differences of the forward pass alone. (Longer than most: the reference network and all that is held against it.) */
+#ifndef BPPSA_TESTS_SUPPORT_CELL_TESTS_H
+#define BPPSA_TESTS_SUPPORT_CELL_TESTS_H
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "tests/support/cell_reference.h"
+#include "tests/support/support.h"
+
+enum { MOST_LAYERS = 3, TENSORS = 4 * MOST_LAYERS + 2 };
+
+/* A problem in float64. Parameters in the model's order; labels [rows]. */
+typedef struct {
+  bppsa_recurrent_config c;
+  int64_t count, sizes[TENSORS];
+  double *w[TENSORS], *dw[TENSORS], *magnitude[TENSORS]; /* magnitude: Σ |terms| of dw */
+  double *x, *dx, *h0, *dh0;
+  int64_t *labels;
+} problem;
+
+static int64_t in_of(const bppsa_recurrent_config *c, int64_t l) {
+  return l == 0 ? c->input : c->hidden;
+}
+
+static double *zeros(int64_t count) {
+  double *to = bppsa_calloc(count, sizeof *to);
+  assert_non_null(to);
+  return to;
+}
+
+/* W_ih x + b_ih and W_hh h + b_hh of one sample and step, each [G·H]. */
+static void pre_activations(const problem *p, int64_t l, const double *x, const double *h, double *px, double *ph) {
+  const int64_t I = in_of(&p->c, l), H = p->c.hidden;
+  double *const *w = p->w + 4 * l;
+  for (int64_t j = 0; j < cell.gates * H; ++j) {
+    px[j] = w[2][j];
+    ph[j] = w[3][j];
+    for (int64_t k = 0; k < I; ++k) {
+      px[j] += w[0][j * I + k] * x[k];
+    }
+    for (int64_t k = 0; k < H; ++k) {
+      ph[j] += w[1][j * H + k] * h[k];
+    }
+  }
+}
+
+/* h [L][T+1][B][H], logits: forward, one scalar at a time. Returns the mean cross-entropy. */
+static double reference_forward(const problem *p, double *h, double *probabilities) {
+  const bppsa_recurrent_config *c = &p->c;
+  const int64_t T = c->seq_len, B = c->batch, H = c->hidden, C = c->classes;
+  for (int64_t l = 0; l < c->layers; ++l) {
+    const int64_t I = in_of(c, l);
+    double *hl = h + l * (T + 1) * B * H;
+    const double *in = l == 0 ? p->x : h + (l - 1) * (T + 1) * B * H + B * H;
+    memcpy(hl, p->h0 + l * B * H, (size_t)(B * H) * sizeof *hl);
+    double *px = zeros(2 * cell.gates * H), *ph = px + cell.gates * H;
+    for (int64_t row = 0; row < T * B; ++row) {
+      pre_activations(p, l, in + row * I, hl + row * H, px, ph);
+      cell.forward(c, px, ph, hl + row * H, hl + (B + row) * H);
+    }
+    bppsa_free(px);
+  }
+  const double *top = h + (c->layers - 1) * (T + 1) * B * H, *const *head = (const double *const *)p->w + 4 * c->layers;
+  const int64_t rows = c->loss_all ? T * B : B;
+  double loss = 0;
+  for (int64_t r = 0; r < rows; ++r) {
+    const double *hr = top + (c->loss_all ? B * H : T * B * H) + r * H;
+    double *pr = probabilities + r * C, most = -INFINITY, sum = 0;
+    for (int64_t k = 0; k < C; ++k) {
+      pr[k] = head[1][k];
+      for (int64_t j = 0; j < H; ++j) {
+        pr[k] += head[0][k * H + j] * hr[j];
+      }
+      most = pr[k] > most ? pr[k] : most;
+    }
+    for (int64_t k = 0; k < C; ++k) {
+      sum += exp(pr[k] - most);
+    }
+    loss += (log(sum) + most - pr[p->labels[r]]) / (double)rows;
+    for (int64_t k = 0; k < C; ++k) {
+      pr[k] = (exp(pr[k] - most) / sum - (k == p->labels[r])) / (double)rows; /* the seed */
+    }
+  }
+  return loss;
+}
+
+/* dw[tensor][index] += term */
+static void accumulate(problem *p, int64_t tensor, int64_t index, double term) {
+  p->dw[tensor][index] += term;
+  p->magnitude[tensor][index] += fabs(term);
+}
+
+static void reference_backward(problem *p, const double *h, const double *seed) {
+  const bppsa_recurrent_config *c = &p->c;
+  const int64_t T = c->seq_len, B = c->batch, H = c->hidden, C = c->classes, L = c->layers;
+  const int64_t G = cell.gates * H;
+  double *g = zeros((T + 1) * B * H), *down = zeros((T + 1) * B * H), *px = zeros(4 * G + H), *ph = px + G;
+  double *dx = ph + G, *dh = dx + G, *carried = dh + G;
+  const double *top = h + (L - 1) * (T + 1) * B * H;
+  const int64_t from = c->loss_all ? 1 : T;
+  for (int64_t t = from; t <= T; ++t) {
+    for (int64_t b = 0; b < B; ++b) {
+      const double *s = seed + ((t - from) * B + b) * C, *hr = top + (t * B + b) * H;
+      for (int64_t k = 0; k < C; ++k) {
+        accumulate(p, 4 * L + 1, k, s[k]);
+        for (int64_t j = 0; j < H; ++j) {
+          accumulate(p, 4 * L, k * H + j, s[k] * hr[j]);
+          g[(t * B + b) * H + j] += s[k] * p->w[4 * L][k * H + j];
+        }
+      }
+    }
+  }
+  for (int64_t l = L - 1; l >= 0; --l) {
+    const int64_t I = in_of(c, l);
+    const double *hl = h + l * (T + 1) * B * H, *in = l == 0 ? p->x : h + (l - 1) * (T + 1) * B * H + B * H;
+    double *const *w = p->w + 4 * l, *din = l == 0 ? p->dx : down + B * H;
+    memset(down, 0, (size_t)((T + 1) * B * H) * sizeof *down);
+    for (int64_t t = T; t >= 1; --t) {
+      for (int64_t b = 0; b < B; ++b) {
+        const int64_t row = (t - 1) * B + b;
+        const double *gt = g + (t * B + b) * H, *ht = hl + (t * B + b) * H, *before = hl + row * H;
+        pre_activations(p, l, in + row * I, before, px, ph);
+        cell.backward(c, px, ph, before, ht, gt, dx, dh, carried);
+        for (int64_t j = 0; j < H; ++j) {
+          g[row * H + j] += carried[j];
+        }
+        for (int64_t j = 0; j < G; ++j) {
+          accumulate(p, 4 * l + 2, j, dx[j]);
+          accumulate(p, 4 * l + 3, j, dh[j]);
+          for (int64_t k = 0; k < I; ++k) {
+            accumulate(p, 4 * l, j * I + k, dx[j] * in[row * I + k]);
+            din[row * I + k] += dx[j] * w[0][j * I + k];
+          }
+          for (int64_t k = 0; k < H; ++k) {
+            accumulate(p, 4 * l + 1, j * H + k, dh[j] * before[k]);
+            g[row * H + k] += dh[j] * w[1][j * H + k];
+          }
+        }
+      }
+    }
+    memcpy(p->dh0 + l * B * H, g, (size_t)(B * H) * sizeof *g);
+    double *swap = g;
+    g = down;
+    down = swap;
+  }
+  bppsa_free(g);
+  bppsa_free(down);
+  bppsa_free(px);
+}
+
+static double *hidden_states(const problem *p) {
+  return zeros(p->c.layers * (p->c.seq_len + 1) * p->c.batch * p->c.hidden);
+}
+
+static int64_t logit_count(const bppsa_recurrent_config *c) {
+  return (c->loss_all ? c->seq_len : 1) * c->batch * c->classes;
+}
+
+static void reference(problem *p) {
+  double *h = hidden_states(p), *seed = zeros(logit_count(&p->c));
+  (void)reference_forward(p, h, seed);
+  reference_backward(p, h, seed);
+  bppsa_free(h);
+  bppsa_free(seed);
+}
+
+/* Random weights in PyTorch's default range, or orthogonal W_hh; everything rounded to the dtype. */
+static problem make_problem(const bppsa_recurrent_config *config, bool orthogonal_hh, uint64_t seed) {
+  problem p = {.c = *config, .count = 4 * config->layers + 2};
+  const int64_t H = config->hidden, rows = config->seq_len * config->batch;
+  for (int64_t i = 0; i < p.count; ++i) {
+    const int64_t l = i / 4, which = l == config->layers ? 4 + i % 4 : i % 4;
+    const int64_t G = cell.gates * H, sizes[] = {G * in_of(config, l), G * H, G, G, config->classes * H, config->classes};
+    p.sizes[i] = sizes[which];
+    p.w[i] = uniform(seed + (uint64_t)i, sizes[which], 1 / sqrt((double)H));
+    for (int64_t gate = 0; which == 1 && orthogonal_hh && gate < cell.gates; ++gate) {
+      double *block = orthogonal(seed + (uint64_t)(i + 100 * gate), H, 1);
+      memcpy(p.w[i] + gate * H * H, block, (size_t)(H * H) * sizeof *block);
+      bppsa_free(block);
+    }
+    p.dw[i] = zeros(sizes[which]);
+    p.magnitude[i] = zeros(sizes[which]);
+    bppsa_free(rounded(config->dtype, p.w[i], sizes[which]));
+  }
+  p.x = uniform(seed + 50, rows * config->input, 1);
+  bppsa_free(rounded(config->dtype, p.x, rows * config->input));
+  p.dx = zeros(rows * config->input);
+  p.h0 = uniform(seed + 51, config->layers * config->batch * H, 0.5);
+  bppsa_free(rounded(config->dtype, p.h0, config->layers * config->batch * H));
+  p.dh0 = zeros(config->layers * config->batch * H);
+  const int64_t labels = config->loss_all ? rows : config->batch;
+  p.labels = bppsa_calloc(labels, sizeof *p.labels);
+  assert_non_null(p.labels);
+  for (int64_t i = 0; i < labels; ++i) {
+    p.labels[i] = (int64_t)((seed + (uint64_t)(i * i + 3 * i)) % (uint64_t)config->classes);
+  }
+  return p;
+}
+
+static void free_problem(problem *p) {
+  for (int64_t i = 0; i < p->count; ++i) {
+    bppsa_free(p->w[i]);
+    bppsa_free(p->dw[i]);
+    bppsa_free(p->magnitude[i]);
+  }
+  bppsa_free(p->x);
+  bppsa_free(p->dx);
+  bppsa_free(p->h0);
+  bppsa_free(p->dh0);
+  bppsa_free(p->labels);
+}
+
+/* ---- the library ---- */
+
+typedef struct {
+  bppsa_model *model;
+  void *x, *h0, *seed;
+  double loss;
+} run;
+
+static void set_weights(bppsa_model *model, const problem *p) {
+  assert_int_equal(model->parameter_count, p->count);
+  for (int64_t i = 0; i < p->count; ++i) {
+    assert_int_equal(bppsa_view_count(&model->parameters[i].value), p->sizes[i]);
+    for (int64_t j = 0; j < p->sizes[i]; ++j) {
+      bppsa_view_set(&model->parameters[i].value, j, p->w[i][j]);
+    }
+  }
+}
+
+/* Forward, seed from the library's own logits in float64, backward. */
+static run run_model(problem *p, const bppsa_recurrent_config *config, const bppsa_device *device) {
+  run r = {0};
+  const int64_t T = config->seq_len, B = p->c.batch, L = config->layers, H = config->hidden, C = config->classes;
+  assert_int_equal(cell.create(config, device, &r.model), BPPSA_OK);
+  set_weights(r.model, p);
+  r.x = rounded(config->dtype, p->x, T * B * config->input);
+  r.h0 = rounded(config->dtype, p->h0, L * B * H);
+  const bppsa_view x = bppsa_view_make(r.x, config->dtype, 3, (int64_t[]){T, B, config->input});
+  const bppsa_view h0 = bppsa_view_make(r.h0, config->dtype, 3, (int64_t[]){L, B, H});
+  bppsa_view logits;
+  assert_int_equal(r.model->ops->forward(r.model, &x, &h0, &logits), BPPSA_OK);
+  const int64_t rows = bppsa_view_count(&logits) / C;
+  double *seed = zeros(rows * C);
+  for (int64_t i = 0; i < rows; ++i) {
+    double sum = 0;
+    for (int64_t k = 0; k < C; ++k) {
+      sum += exp(bppsa_view_get(&logits, i * C + k));
+    }
+    r.loss += (log(sum) - bppsa_view_get(&logits, i * C + p->labels[i])) / (double)rows;
+    for (int64_t k = 0; k < C; ++k) {
+      seed[i * C + k] = (exp(bppsa_view_get(&logits, i * C + k)) / sum - (k == p->labels[i])) / (double)rows;
+    }
+  }
+  r.seed = rounded(config->dtype, seed, rows * C);
+  bppsa_free(seed);
+  const bppsa_view seed_view = bppsa_view_make(r.seed, config->dtype, logits.ndim, logits.shape);
+  assert_int_equal(r.model->ops->backward(r.model, &seed_view), BPPSA_OK);
+  return r;
+}
+
+static void free_run(run *r) {
+  bppsa_model_destroy(r->model);
+  bppsa_free(r->x);
+  bppsa_free(r->h0);
+  bppsa_free(r->seed);
+}
+
+/* With a single hidden unit a weight gradient is one sum, which may cancel to nothing: there it is held against its terms. */
+static void check_tensor(const char *name, const bppsa_recurrent_config *c, const void *got, const double *expected,
+                         const double *magnitude, int64_t count) {
+  const double r =
+      residual_of_sum(c->dtype, got, expected, c->hidden == 1 ? magnitude : expected, count, sqrt((double)c->seq_len));
+  if (!(r < 30)) {
+    fail_msg("%s: residual %g (backward %d, algorithm %d, T=%lld B=%lld H=%lld L=%lld I=%lld, dtype %d, all %d)", name, r,
+             (int)c->backward, (int)c->algorithm, (long long)c->seq_len, (long long)c->batch, (long long)c->hidden,
+             (long long)c->layers, (long long)c->input, (int)c->dtype, (int)c->loss_all);
+  }
+}
+
+static void check_run(problem *p, const bppsa_recurrent_config *config, const bppsa_device *device) {
+  run r = run_model(p, config, device);
+  for (int64_t i = 0; i < p->count; ++i) {
+    check_tensor(r.model->parameters[i].name, config, r.model->parameters[i].gradient.data, p->dw[i], p->magnitude[i],
+                 p->sizes[i]);
+  }
+  bppsa_view dx, dh0;
+  assert_int_equal(r.model->ops->input_gradients(r.model, &dx, &dh0), BPPSA_OK);
+  check_tensor("input", config, dx.data, p->dx, p->dx, bppsa_view_count(&dx));
+  check_tensor("h0", config, dh0.data, p->dh0, p->dh0, bppsa_view_count(&dh0));
+  bppsa_nonfinite where;
+  assert_false(r.model->ops->find_nonfinite(r.model, &where));
+  free_run(&r);
+}
+
+static const struct {
+  bppsa_backward backward;
+  bppsa_scan_algorithm algorithm;
+  int64_t up_levels, chunks;
+} methods[] = {{BPPSA_BACKWARD_BP, BPPSA_SCAN_AUTO, -1, 0},      {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_AUTO, -1, 0},
+               {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_LINEAR, -1, 0},  {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_BLELLOCH, -1, 0},
+               {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_BLELLOCH, 2, 0}, {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_CHUNKED, -1, 0},
+               {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_CHUNKED, -1, 3}};
+
+enum { METHODS = sizeof methods / sizeof *methods };
+
+static bppsa_recurrent_config with_method(const bppsa_recurrent_config *base, size_t m) {
+  bppsa_recurrent_config c = *base;
+  c.backward = methods[m].backward;
+  c.algorithm = methods[m].algorithm;
+  c.up_levels = methods[m].up_levels;
+  c.chunks = methods[m].chunks;
+  return c;
+}
+
+static void check_all_methods(const bppsa_recurrent_config *config, bool orthogonal_hh, uint64_t seed,
+                              const bppsa_device *device) {
+  problem p = make_problem(config, orthogonal_hh, seed);
+  reference(&p);
+  for (size_t m = 0; m < METHODS; ++m) {
+    const bppsa_recurrent_config c = with_method(config, m);
+    check_run(&p, &c, device);
+  }
+  free_problem(&p);
+}
+
+static bppsa_recurrent_config small(void) {
+  bppsa_recurrent_config c = bppsa_recurrent_config_default();
+  c.input_gradients = true;
+  c.classes = 4;
+  return c;
+}
+
+static void test_small_shapes(void **state) {
+  (void)state;
+  static const int64_t lengths[] = {1, 2, 3, 5, 10, 50}, sizes[] = {1, 2, 7, 20}, batches[] = {1, 2, 9, 17}, inputs[] = {1, 3};
+  bppsa_device *device = cpu_device(2);
+  uint64_t seed = 1;
+  for (size_t t = 0; t < sizeof lengths / sizeof *lengths; ++t) {
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; ++s) {
+      for (unsigned bits = 0; bits < 16; ++bits, ++seed) {
+        if ((bits & 4) != 0 && !cell.relu) {
+          continue;
+        }
+        bppsa_recurrent_config c = small();
+        c.seq_len = lengths[t];
+        c.hidden = sizes[s];
+        c.batch = batches[seed % 4];
+        c.input = inputs[seed / 4 % 2];
+        /* stacked single units: a chain of scalar sums, each of which may cancel, so that no bound holds for the last */
+        c.layers = c.hidden == 1 ? 1 : 1 + (int64_t)(seed % 3);
+        c.dtype = (bits & 1) != 0 ? BPPSA_F64 : BPPSA_F32;
+        c.loss_all = (bits & 2) != 0;
+        c.nonlinearity = (bits & 4) != 0 ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
+        /* One relu unit with W_hh = -1 runs b, b - b, b, ..: exactly into the kink, where rounding decides. */
+        const bool kink = c.hidden == 1 && c.nonlinearity == BPPSA_NONLINEARITY_RELU;
+        check_all_methods(&c, (bits & 8) != 0 && !kink, 1000 * seed, device);
+      }
+    }
+  }
+  bppsa_device_destroy(device);
+}
+
+static void test_long_sequences(void **state) {
+  (void)state;
+  static const struct {
+    int64_t seq_len, batch, hidden, layers;
+    bool loss_all;
+  } cases[] = {
+      {2000, 2, 5, 1, false}, {1000, 3, 20, 1, false}, {777, 1, 6, 2, false}, {513, 2, 9, 1, true}, {301, 2, 8, 3, true}};
+  bppsa_device *device = cpu_device(2);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+    for (unsigned bits = 0; bits < 4; ++bits) {
+      bppsa_recurrent_config c = small();
+      c.seq_len = cases[i].seq_len;
+      c.batch = cases[i].batch;
+      c.hidden = cases[i].hidden;
+      c.layers = cases[i].layers;
+      c.loss_all = cases[i].loss_all;
+      c.dtype = (bits & 1) != 0 ? BPPSA_F64 : BPPSA_F32;
+      check_all_methods(&c, (bits & 2) != 0, 70 + i, device);
+    }
+  }
+  bppsa_device_destroy(device);
+}
+
+static void test_wide_layer(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(2);
+  for (int bits = 0; bits < 2; ++bits) {
+    bppsa_recurrent_config c = small();
+    c.seq_len = 13;
+    c.hidden = 200;
+    c.input = 70;
+    c.batch = 3;
+    c.layers = 2;
+    c.loss_all = true;
+    c.dtype = bits == 0 ? BPPSA_F32 : BPPSA_F64;
+    check_all_methods(&c, bits == 0, 5, device);
+  }
+  bppsa_device_destroy(device);
+}
+
+/* Central differences of the reference's forward pass, float64, for every parameter, the input and h0. */
+static double forward_loss(problem *p) {
+  double *h = hidden_states(p), *seed = zeros(logit_count(&p->c));
+  const double loss = reference_forward(p, h, seed);
+  bppsa_free(h);
+  bppsa_free(seed);
+  return loss;
+}
+
+static void check_differences(problem *p, double *values, const double *gradient, int64_t count) {
+  const double step = 1e-5;
+  for (int64_t i = 0; i < count; ++i) {
+    const double keep = values[i];
+    values[i] = keep + step;
+    const double above = forward_loss(p);
+    values[i] = keep - step;
+    const double below = forward_loss(p);
+    values[i] = keep;
+    assert_true(fabs((above - below) / (2 * step) - gradient[i]) < 1e-9);
+  }
+}
+
+static void test_finite_differences(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(1);
+  for (int all = 0; all < 2; ++all) {
+    bppsa_recurrent_config c = small();
+    c.seq_len = 6;
+    c.hidden = 4;
+    c.batch = 2;
+    c.input = 3;
+    c.layers = 2;
+    c.loss_all = all == 1;
+    c.dtype = BPPSA_F64;
+    c.backward = BPPSA_BACKWARD_SCAN;
+    c.algorithm = BPPSA_SCAN_BLELLOCH;
+    problem p = make_problem(&c, true, 11);
+    run r = run_model(&p, &c, device);
+    assert_true(fabs(r.loss - forward_loss(&p)) < 1e-13); /* the two forward passes agree */
+    bppsa_view dx, dh0;
+    assert_int_equal(r.model->ops->input_gradients(r.model, &dx, &dh0), BPPSA_OK);
+    for (int64_t i = 0; i < p.count; ++i) {
+      check_differences(&p, p.w[i], r.model->parameters[i].gradient.data, p.sizes[i]);
+    }
+    check_differences(&p, p.x, dx.data, c.seq_len * c.batch * c.input);
+    check_differences(&p, p.h0, dh0.data, c.layers * c.batch * c.hidden);
+    free_run(&r);
+    free_problem(&p);
+  }
+  bppsa_device_destroy(device);
+}
+
+static void assert_same_bits(const run *a, const run *b) {
+  for (int64_t i = 0; i < a->model->parameter_count; ++i) {
+    assert_memory_equal(a->model->parameters[i].gradient.data, b->model->parameters[i].gradient.data,
+                        bppsa_view_bytes(&a->model->parameters[i].gradient));
+  }
+  bppsa_view xa, xb, ha, hb;
+  assert_int_equal(a->model->ops->input_gradients(a->model, &xa, &ha), BPPSA_OK);
+  assert_int_equal(b->model->ops->input_gradients(b->model, &xb, &hb), BPPSA_OK);
+  assert_memory_equal(xa.data, xb.data, bppsa_view_bytes(&xa));
+  assert_memory_equal(ha.data, hb.data, bppsa_view_bytes(&ha));
+}
+
+static void test_bits_do_not_depend_on_threads(void **state) {
+  (void)state;
+  bppsa_device *devices[] = {cpu_device(1), cpu_device(2), cpu_device(7)};
+  for (size_t m = 0; m < METHODS; ++m) {
+    bppsa_recurrent_config c = small();
+    c.seq_len = 200;
+    c.batch = 27;
+    c.layers = 2;
+    c.loss_all = m % 2 == 0;
+    c = with_method(&c, m);
+    problem p = make_problem(&c, true, 21);
+    run first = run_model(&p, &c, devices[0]);
+    for (size_t d = 1; d < 3; ++d) {
+      run again = run_model(&p, &c, devices[d]);
+      assert_same_bits(&first, &again);
+      free_run(&again);
+    }
+    free_run(&first);
+    free_problem(&p);
+  }
+  for (size_t d = 0; d < 3; ++d) {
+    bppsa_device_destroy(devices[d]);
+  }
+}
+
+static void test_smaller_batch(void **state) { /* a partial batch gives the bits of a model made for it */
+  (void)state;
+  bppsa_device *device = cpu_device(2);
+  for (size_t m = 0; m < METHODS; ++m) {
+    bppsa_recurrent_config c = small();
+    c.seq_len = 33;
+    c.batch = 5;
+    c = with_method(&c, m);
+    problem p = make_problem(&c, true, 31);
+    bppsa_recurrent_config larger = c;
+    larger.batch = 16;
+    run exact = run_model(&p, &c, device), partial = run_model(&p, &larger, device);
+    assert_same_bits(&exact, &partial);
+    free_run(&exact);
+    free_run(&partial);
+    free_problem(&p);
+  }
+  bppsa_device_destroy(device);
+}
+
+static void test_passes_allocate_nothing(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(2);
+  bppsa_recurrent_config c = small();
+  c.seq_len = 20;
+  c.algorithm = BPPSA_SCAN_CHUNKED;
+  problem p = make_problem(&c, true, 41);
+  run r = run_model(&p, &c, device);
+  const bppsa_view x = bppsa_view_make(r.x, c.dtype, 3, (int64_t[]){c.seq_len, c.batch, c.input});
+  bppsa_view logits;
+  bppsa_alloc_fail_at(1);
+  const bppsa_status forward = r.model->ops->forward(r.model, &x, NULL, &logits);
+  const bppsa_view seed = bppsa_view_make(r.seed, c.dtype, 2, logits.shape);
+  const bppsa_status backward = r.model->ops->backward(r.model, &seed);
+  const int64_t calls = bppsa_alloc_calls();
+  bppsa_alloc_fail_at(0);
+  assert_int_equal(forward, BPPSA_OK);
+  assert_int_equal(backward, BPPSA_OK);
+  assert_int_equal(calls, 0);
+  free_run(&r);
+  free_problem(&p);
+  bppsa_device_destroy(device);
+}
+
+static void test_nonfinite_is_located(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(1);
+  bppsa_recurrent_config c = small();
+  c.seq_len = 9;
+  c.batch = 4;
+  c.layers = 2;
+  c.loss_all = true;
+  problem p = make_problem(&c, true, 51);
+  run r = run_model(&p, &c, device);
+  bppsa_nonfinite where;
+  const bppsa_view x = bppsa_view_make(r.x, c.dtype, 3, (int64_t[]){c.seq_len, c.batch, c.input});
+  bppsa_view logits;
+  /* a seed that is not finite at step 6, sample 2 */
+  ((float *)r.seed)[(5 * c.batch + 2) * c.classes + 1] = (float)INFINITY;
+  assert_int_equal(r.model->ops->forward(r.model, &x, NULL, &logits), BPPSA_OK);
+  const bppsa_view seed = bppsa_view_make(r.seed, c.dtype, 3, logits.shape);
+  assert_int_equal(r.model->ops->backward(r.model, &seed), BPPSA_OK);
+  assert_true(r.model->ops->find_nonfinite(r.model, &where));
+  assert_string_equal(where.what, "gradient of the hidden state");
+  assert_int_equal(where.layer, 1);
+  assert_int_equal(where.step, 6);
+  assert_int_equal(where.sample, 2);
+  /* an input that is not finite at step 4, sample 3 */
+  ((float *)r.x)[3 * c.batch + 3] = (float)NAN;
+  assert_int_equal(r.model->ops->forward(r.model, &x, NULL, &logits), BPPSA_OK);
+  assert_true(r.model->ops->find_nonfinite(r.model, &where));
+  assert_string_equal(where.what, "hidden state");
+  assert_int_equal(where.layer, 0);
+  assert_int_equal(where.step, 4);
+  assert_int_equal(where.sample, 3);
+  free_run(&r);
+  free_problem(&p);
+  bppsa_device_destroy(device);
+}
+
+static void assert_orthogonal(int64_t h, const double *w) {
+  for (int64_t r = 0; r < h; ++r) {
+    for (int64_t s = 0; s < h; ++s) {
+      double dot = 0;
+      for (int64_t k = 0; k < h; ++k) {
+        dot += w[r * h + k] * w[s * h + k];
+      }
+      assert_true(fabs(dot - (r == s)) < 1e-14);
+    }
+  }
+}
+
+static void test_init(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(1);
+  bppsa_recurrent_config c = small();
+  c.hidden = 31;
+  c.layers = 2;
+  bppsa_model *single = NULL, *twice = NULL;
+  assert_int_equal(cell.create(&c, device, &single), BPPSA_OK);
+  c.dtype = BPPSA_F64;
+  assert_int_equal(cell.create(&c, device, &twice), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_init(single, BPPSA_INIT_ORTHOGONAL, 3), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_init(twice, BPPSA_INIT_ORTHOGONAL, 3), BPPSA_OK);
+  for (int64_t i = 0; i < single->parameter_count; ++i) {
+    const bppsa_view *a = &single->parameters[i].value, *b = &twice->parameters[i].value;
+    double most = 0, sum = 0;
+    for (int64_t j = 0; j < bppsa_view_count(a); ++j) {
+      assert_true(bppsa_view_get(a, j) == (double)(float)bppsa_view_get(b, j));
+      most = fmax(most, fabs(bppsa_view_get(b, j)));
+      sum += bppsa_view_get(b, j);
+    }
+    if (strstr(single->parameters[i].name, "weight_hh") == NULL) {
+      const double bound = 1 / sqrt(31.0);
+      assert_true(most <= bound && most > bound * (1 - 20.0 / (double)bppsa_view_count(a)));
+      assert_true(fabs(sum) < 5 * bound * sqrt((double)bppsa_view_count(a) / 3));
+      continue;
+    }
+    for (int64_t gate = 0; gate < cell.gates; ++gate) {
+      assert_orthogonal(31, (const double *)b->data + gate * 31 * 31);
+    }
+  }
+  bppsa_model_destroy(single);
+  bppsa_model_destroy(twice);
+  bppsa_device_destroy(device);
+}
+
+static void test_refusals(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(1);
+  bppsa_model *model = NULL;
+  bppsa_recurrent_config c = small();
+  c.seq_len = 0;
+  assert_int_equal(cell.create(&c, device, &model), BPPSA_ERR_ARGUMENT);
+  c = small();
+  c.seq_len = c.hidden = c.batch = INT32_MAX;
+  assert_int_equal(cell.create(&c, device, &model), BPPSA_ERR_ARGUMENT);
+  c = small();
+  c.dtype = BPPSA_F16;
+  assert_int_equal(cell.create(&c, device, &model), BPPSA_ERR_UNSUPPORTED);
+  assert_null(model);
+  c = small();
+  c.seq_len = 5;
+  assert_int_equal(cell.create(&c, device, &model), BPPSA_OK);
+  float x[5 * 17] = {0};
+  bppsa_view logits, wrong = bppsa_view_make(x, BPPSA_F32, 3, (int64_t[]){5, 17, 1});
+  assert_int_equal(model->ops->forward(model, &wrong, NULL, &logits), BPPSA_ERR_SHAPE);
+  wrong = bppsa_view_make(x, BPPSA_F32, 3, (int64_t[]){4, 2, 1});
+  assert_int_equal(model->ops->forward(model, &wrong, NULL, &logits), BPPSA_ERR_SHAPE);
+  assert_string_equal(bppsa_last_error(), "x: f32 [4, 2, 1], expected f32 [5, 2, 1]");
+  wrong = bppsa_view_make(x, BPPSA_F32, 2, (int64_t[]){2, 4});
+  assert_int_equal(model->ops->backward(model, &wrong), BPPSA_ERR_ARGUMENT);
+  bppsa_model_destroy(model);
+  bppsa_device_destroy(device);
+}
+
+static void test_allocation_failure(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(1);
+  bppsa_recurrent_config c = small();
+  c.layers = 2;
+  c.algorithm = BPPSA_SCAN_CHUNKED;
+  const int64_t live = bppsa_alloc_live();
+  for (int64_t call = 1;; ++call) {
+    bppsa_model *model = NULL;
+    bppsa_alloc_fail_at(call);
+    const bppsa_status status = cell.create(&c, device, &model);
+    bppsa_alloc_fail_at(0);
+    if (status == BPPSA_OK) {
+      assert_true(call > 15);
+      bppsa_model_destroy(model);
+      break;
+    }
+    assert_int_equal(status, BPPSA_ERR_MEMORY);
+    assert_int_equal(bppsa_alloc_live(), live);
+  }
+  assert_int_equal(bppsa_alloc_live(), live);
+  bppsa_device_destroy(device);
+}
+
+/* All of the above. */
+#define SHARED_TESTS                                                                                                             \
+  cmocka_unit_test(test_small_shapes), cmocka_unit_test(test_long_sequences), cmocka_unit_test(test_wide_layer),                 \
+      cmocka_unit_test(test_finite_differences), cmocka_unit_test(test_bits_do_not_depend_on_threads),                           \
+      cmocka_unit_test(test_smaller_batch), cmocka_unit_test(test_passes_allocate_nothing),                                      \
+      cmocka_unit_test(test_nonfinite_is_located), cmocka_unit_test(test_init), cmocka_unit_test(test_refusals),                 \
+      cmocka_unit_test(test_allocation_failure)
+
+#endif
