@@ -18,8 +18,9 @@ void bppsa_audio_probe(bppsa_audio_report *report) {
   const unsigned version = avutil_version();
   memset(report, 0, sizeof *report);
   report->built = true;
-  snprintf(report->detail, sizeof report->detail, "%s, %.80s, libavutil-%u.%u.%u", sf_version_string(), src_get_version(),
-           AV_VERSION_MAJOR(version), AV_VERSION_MINOR(version), AV_VERSION_MICRO(version));
+  snprintf(report->detail, sizeof report->detail, "%s, %.*s, libavutil-%u.%u.%u", sf_version_string(),
+           (int)strcspn(src_get_version(), " "), src_get_version(), AV_VERSION_MAJOR(version), AV_VERSION_MINOR(version),
+           AV_VERSION_MICRO(version));
 }
 
 bppsa_status bppsa_fft_create(int64_t n, bppsa_fft **fft) {
