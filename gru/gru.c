@@ -17,6 +17,7 @@ static const bppsa_cell gru_cell = {
     .matrices = BPPSA_GRU_MATRICES,
     .diagonal = true,
     .split = true,
+    .split_from = 2, /* n */
     .separate_bias = true,
     .saved = 4,
     .forward = {forward_f32, forward_f64},

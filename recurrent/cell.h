@@ -37,6 +37,7 @@ typedef struct {
   int64_t matrices;   /* K */
   bool diagonal;      /* e is present */
   bool split;         /* delta_h differs from delta_x */
+  int64_t split_from; /* in the gates from this one on */
   bool separate_bias; /* b_hh is not simply added to pre */
   int64_t saved;      /* H-vectors kept per step and sample */
   /* [dtype]: f32, f64 */

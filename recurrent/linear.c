@@ -25,9 +25,15 @@ bppsa_linear_cut bppsa_linear_cut_rows(const bppsa_linear *l) {
   return (bppsa_linear_cut){.parts = units < 1 ? 1 : (units + together - 1) / together, .length = together * l->unit};
 }
 
-/* Inputs that would leave most vector lanes empty: dw is summed transposed, with the outputs as lanes. */
+/* How many lanes of whole cache lines a row of n numbers takes, over n. */
+static double waste(const bppsa_linear *l, int64_t n) {
+  const int64_t line = BPPSA_ALIGNMENT / (int64_t)bppsa_dtype_size(l->dtype);
+  return (double)((n + line - 1) / line * line) / (double)n;
+}
+
+/* dw is summed transposed, with the outputs as lanes, where that leaves fewer of them empty. */
 static bool is_narrow(const bppsa_linear *l) {
-  return l->in < 8;
+  return waste(l, l->out < OUT_TILE ? l->out : OUT_TILE) < waste(l, l->in);
 }
 
 /* Rows whose dy and x stay in the first-level cache together; long runs where BLAS would take the product. */
@@ -66,9 +72,9 @@ void bppsa_linear_input_gradient(const bppsa_linear *l, const void *dy, const vo
   (l->dtype == BPPSA_F32 ? input_gradient_f32 : input_gradient_f64)(l, dy, w, dx);
 }
 
-void bppsa_linear_sum_parts(const bppsa_linear *l, int64_t first, int64_t count, const void *dy, const void *x, bool with_bias,
+void bppsa_linear_sum_parts(const bppsa_linear *l, int64_t first, int64_t count, const void *dy, const void *x, int64_t bias_from,
                             void *workspace) {
-  (l->dtype == BPPSA_F32 ? sum_parts_f32 : sum_parts_f64)(l, first, count, dy, x, with_bias, workspace);
+  (l->dtype == BPPSA_F32 ? sum_parts_f32 : sum_parts_f64)(l, first, count, dy, x, bias_from, workspace);
 }
 
 void bppsa_linear_finish(const bppsa_linear *l, void *dw, void *db, void *workspace) {
@@ -76,6 +82,6 @@ void bppsa_linear_finish(const bppsa_linear *l, void *dw, void *db, void *worksp
 }
 
 void bppsa_linear_weight_gradient(const bppsa_linear *l, const void *dy, const void *x, void *dw, void *db, void *workspace) {
-  bppsa_linear_sum_parts(l, 0, bppsa_linear_cut_rows(l).parts, dy, x, db != NULL, workspace);
+  bppsa_linear_sum_parts(l, 0, bppsa_linear_cut_rows(l).parts, dy, x, db != NULL ? 0 : l->out, workspace);
   bppsa_linear_finish(l, dw, db, workspace);
 }

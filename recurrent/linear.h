@@ -25,15 +25,15 @@ void bppsa_linear_input_gradient(const bppsa_linear *l, const void *dy, const vo
 
 /* dw [out, in] = dyᵀ x and db [out] = Σ rows dy. The rows are cut into parts, each summed alone, and a fixed binary tree adds the parts up:
  * whoever makes dy piece by piece can have parts summed while they are in the cache, with the same bits. workspace holds
- * bppsa_linear_workspace(l) bytes; with_bias says whether db is wanted. */
+ * bppsa_linear_workspace(l) bytes. */
 typedef struct {
   int64_t parts, length; /* part p: rows p·length .. min((p + 1)·length, rows) - 1; length is a multiple of the unit */
 } bppsa_linear_cut;
 bppsa_linear_cut bppsa_linear_cut_rows(const bppsa_linear *l);
-/* Sums parts first .. first + count - 1. dy and x: where row first·length stands. */
-void bppsa_linear_sum_parts(const bppsa_linear *l, int64_t first, int64_t count, const void *dy, const void *x, bool with_bias,
+/* Sums parts first .. first + count - 1. dy and x: where row first·length stands. Of db the outputs from `bias_from` on; `out`: none. */
+void bppsa_linear_sum_parts(const bppsa_linear *l, int64_t first, int64_t count, const void *dy, const void *x, int64_t bias_from,
                             void *workspace);
-/* Adds all parts up, into dw and, unless NULL, db. */
+/* Adds all parts up, into dw and, unless NULL, db, whose outputs in front of bias_from are not defined. */
 void bppsa_linear_finish(const bppsa_linear *l, void *dw, void *db, void *workspace);
 /* All of it. db NULL: not wanted. */
 void bppsa_linear_weight_gradient(const bppsa_linear *l, const void *dy, const void *x, void *dw, void *db, void *workspace);

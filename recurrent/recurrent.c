@@ -290,8 +290,9 @@ static layer_products products_of(const recurrent_network *n, int64_t l) {
 static void sum_parts(const recurrent_network *n, int64_t l, int64_t first, int64_t count, const window *w) {
   const layer_products p = products_of(n, l);
   const int64_t rows = w->first * n->batch;
-  bppsa_linear_sum_parts(&p.from_x, first, count, w->pre, offset(n, p.x, rows * p.from_x.in), true, n->sums);
-  bppsa_linear_sum_parts(&p.from_h, first, count, w->delta_h, offset(n, n->layers[l].h, rows * p.from_h.in), n->cell->split,
+  const int64_t own_bias = n->cell->split ? n->cell->split_from * n->config.hidden : p.from_h.out; /* the others' is b_ih's */
+  bppsa_linear_sum_parts(&p.from_x, first, count, w->pre, offset(n, p.x, rows * p.from_x.in), 0, n->sums);
+  bppsa_linear_sum_parts(&p.from_h, first, count, w->delta_h, offset(n, n->layers[l].h, rows * p.from_h.in), own_bias,
                          n->hidden_sums);
 }
 
@@ -300,9 +301,8 @@ static void finish_layer(const recurrent_network *n, int64_t l) {
   const bppsa_view *b_ih = &parameter(n, l, B_IH)->gradient, *b_hh = &parameter(n, l, B_HH)->gradient;
   bppsa_linear_finish(&p.from_x, parameter(n, l, W_IH)->gradient.data, b_ih->data, n->sums);
   bppsa_linear_finish(&p.from_h, parameter(n, l, W_HH)->gradient.data, n->cell->split ? b_hh->data : NULL, n->hidden_sums);
-  if (!n->cell->split) { /* both biases enter the same sum */
-    memcpy(b_hh->data, b_ih->data, bppsa_view_bytes(b_hh));
-  }
+  const int64_t shared = n->cell->split ? n->cell->split_from * n->config.hidden : p.from_h.out;
+  memcpy(b_hh->data, b_ih->data, (size_t)(shared * size_of(n))); /* where both biases enter the same sum */
 }
 
 /* Sequential BP and the parts of the weight gradients, from the last window to the first. What nobody needs afterwards is not kept: deltas
