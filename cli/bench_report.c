@@ -59,6 +59,7 @@ static bool put_plan(json_t *object, const bppsa_bench_row *row) {
   }
   ok = ok && put_count(object, "workspace_bytes", row->workspace);
   ok = ok && put_count(object, "critical_flops", row->critical_flops);
+  ok = ok && put_count(object, "scan_flops", row->total_flops);
   return ok && bppsa_json_put_integer(object, "critical_steps", row->critical_steps);
 }
 
@@ -192,6 +193,24 @@ static bppsa_status show_row(bppsa_cli *cli, const bppsa_bench_result *result, b
                          how_text(row, method, how, sizeof how));
 }
 
+/* What the scans do for their shorter chains, and who wins all the same. */
+static bppsa_status show_work(bppsa_cli *cli, const bppsa_bench_result *result) {
+  const double recurrence = result->rows[BPPSA_BENCH_BP].total_flops;
+  int fastest = BPPSA_BENCH_BP;
+  BPPSA_TRY(bppsa_cli_print(cli, "  FLOP of the products, over the recurrence's (linear):"));
+  for (int m = BPPSA_BENCH_LINEAR; m < BPPSA_BENCH_AUTO; ++m) {
+    const bppsa_bench_row *row = &result->rows[m];
+    if (row->measured) {
+      BPPSA_TRY(bppsa_cli_print(cli, "  %s %.1f", bppsa_bench_method_name((bppsa_bench_method)m),
+                                recurrence > 0 ? row->total_flops / recurrence : 1));
+      fastest = row->median_s < result->rows[fastest].median_s ? m : fastest;
+    }
+  }
+  const bool is_scan = fastest == BPPSA_BENCH_BLELLOCH || fastest == BPPSA_BENCH_CHUNKED;
+  return bppsa_cli_print(cli, "; here %s wins\n",
+                         is_scan ? bppsa_bench_method_name((bppsa_bench_method)fastest) : "the recurrence (bp, linear)");
+}
+
 bppsa_status bppsa_bench_show_table(bppsa_cli *cli, const bppsa_bench_point *point, const bppsa_bench_result *result) {
   const bppsa_recurrent_config *c = &point->config;
   BPPSA_TRY(bppsa_cli_print(cli, "\nT %" PRId64 "  B %" PRId64 "  H %" PRId64 "  I %" PRId64 "  layers %" PRId64 "  init %s\n",
@@ -205,6 +224,7 @@ bppsa_status bppsa_bench_show_table(bppsa_cli *cli, const bppsa_bench_point *poi
   if (!bp->measured) {
     return BPPSA_OK;
   }
+  BPPSA_TRY(show_work(cli, result));
   BPPSA_TRY(bppsa_cli_print(cli, "  forward pass in front of each, over bp's:"));
   for (int m = BPPSA_BENCH_BP + 1; m < BPPSA_BENCH_METHODS; ++m) {
     if (result->rows[m].measured) {
