@@ -1,4 +1,4 @@
-/* `bppsa figures`: tables 4 and 5, figures 1, 3, 7 and 8 as CSV, SVG, PNG and one page. */
+/* `bppsa figures`: tables 4 and 5, figures 1, 3, 7 and 8, or of the GRU table 6 and figure 9, as CSV, SVG, PNG and one page. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -31,7 +31,8 @@ static const char notes[] = "Writes table4.csv, table5.csv; figure1, figure3, fi
                             "the .gp scripts that drew them);\n"
                             "results.json, what bench rnn measured; index.html, one page with everything beside the paper's "
                             "numbers. gnuplot draws figures 7 and 8\n"
-                            "and all PNG files; without it they are left out and a line says so.\n";
+                            "and all PNG files; without it they are left out and a line says so.\n"
+                            "With --results of bench gru: table6.csv, figure9 and a page of their own.\n";
 
 /* Figures 1 and 3: n of the paper's examples. */
 static const struct {
@@ -169,10 +170,15 @@ static bppsa_status write_plot(bppsa_figures *f, const char *name, const bppsa_t
   return bppsa_figures_plot(f, name, "png");
 }
 
-static bppsa_status write_all(bppsa_figures *f, contents *c) {
+static bppsa_status make_directory(const bppsa_figures *f) {
   if (mkdir(f->directory, 0777) != 0 && errno != EEXIST) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--out: %s: cannot be made (%s), expected a directory", f->directory, strerror(errno));
   }
+  return BPPSA_OK;
+}
+
+static bppsa_status write_all(bppsa_figures *f, contents *c) {
+  BPPSA_TRY(make_directory(f));
   BPPSA_TRY(write_copy(f, "results.json", c->results));
   BPPSA_TRY(bppsa_figures_write(f, "table4.csv", &c->tables[0]));
   BPPSA_TRY(bppsa_figures_write(f, "table5.csv", &c->tables[1]));
@@ -183,6 +189,26 @@ static bppsa_status write_all(bppsa_figures *f, contents *c) {
   BPPSA_TRY(write_plot(f, "figure7", &c->figure7, bppsa_figure7_script));
   BPPSA_TRY(write_plot(f, "figure8", &c->figure8, bppsa_figure8_script));
   BPPSA_TRY(bppsa_figures_page(f, c->svg, c->trained.text, &c->page));
+  return bppsa_figures_write(f, "index.html", &c->page);
+}
+
+/* What bench gru measured has a table and a figure of its own. */
+static bool is_gru(const bppsa_figures *f) {
+  const char *bench = json_string_value(json_object_get(f->document, "bench"));
+  return bench != NULL && strcmp(bench, "gru") == 0;
+}
+
+static bppsa_status make_gru(bppsa_figures *f, contents *c) {
+  const json_t *rows = json_object_get(f->document, "rows");
+  bppsa_figures_table6_csv(rows, &c->tables[0]);
+  bppsa_figures_figure9_csv(rows, &c->figure7);
+  BPPSA_TRY(bppsa_text_check(&c->tables[0]));
+  BPPSA_TRY(bppsa_cli_render(json_incref(f->document), &c->results));
+  BPPSA_TRY(make_directory(f));
+  BPPSA_TRY(write_copy(f, "results.json", c->results));
+  BPPSA_TRY(bppsa_figures_write(f, "table6.csv", &c->tables[0]));
+  BPPSA_TRY(write_plot(f, "figure9", &c->figure7, bppsa_figure9_script));
+  BPPSA_TRY(bppsa_figures_gru_page(f, &c->page));
   return bppsa_figures_write(f, "index.html", &c->page);
 }
 
@@ -240,8 +266,12 @@ static bppsa_status make(bppsa_figures *f, bppsa_device **device, contents *c) {
   bppsa_bench_tally tally = {0};
   BPPSA_TRY(bppsa_setup_device(f->cli, device));
   BPPSA_TRY(measure(f, *device, &tally));
-  BPPSA_TRY(make_contents(f, *device, c));
-  BPPSA_TRY(write_all(f, c));
+  if (is_gru(f)) {
+    BPPSA_TRY(make_gru(f, c));
+  } else {
+    BPPSA_TRY(make_contents(f, *device, c));
+    BPPSA_TRY(write_all(f, c));
+  }
   BPPSA_TRY(f->cli->json ? bppsa_cli_print_json(f->cli, files_json(f)) : print_files(f));
   return tally.measured > 0 ? bppsa_bench_verdict(&tally, 0) : BPPSA_OK;
 }

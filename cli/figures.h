@@ -60,7 +60,20 @@ extern const char bppsa_figure7_script[], bppsa_figure8_script[];
 /* Appends the <svg> element of DIRECTORY/name.svg, its ids made unique by `name`. */
 bppsa_status bppsa_figures_inline(const bppsa_figures *figures, const char *name, bppsa_text *text);
 
+/* ---- table 6 and figure 9, from rows of bench gru (figures_gru.c) ---- */
+
+void bppsa_figures_table6_csv(const json_t *rows, bppsa_text *text);
+void bppsa_figures_figure9_csv(const json_t *rows, bppsa_text *text);
+bppsa_status bppsa_figures_gru_page(const bppsa_figures *figures, bppsa_text *text);
+extern const char bppsa_figure9_script[];
+
 /* ---- the page (figures_html.c) ---- */
+
+/* Appends a page's head: title, machine, who wins. */
+void bppsa_figures_page_head(const bppsa_figures *figures, const char *title, bppsa_text *text);
+/* Appends a figure that gnuplot drew, or says that it is not there. */
+bppsa_status bppsa_figures_add_plot(const bppsa_figures *figures, bppsa_text *text, const char *id, const char *title,
+                                    const char *caption);
 
 /* Appends the page. plans: the SVG of figures 1 and 3; trained: the verdict on figure 7. */
 bppsa_status bppsa_figures_page(const bppsa_figures *figures, const bppsa_text plans[2], const char *trained, bppsa_text *text);

@@ -22,14 +22,14 @@ static void add_meta(bppsa_text *text, const char *name, const json_t *value) {
   }
 }
 
-static void add_head(const bppsa_figures *f, bppsa_text *text) {
+void bppsa_figures_page_head(const bppsa_figures *f, const char *title, bppsa_text *text) {
   const json_t *device = json_object_get(f->document, "device");
   bppsa_text_add(
       text,
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>bppsa: tables and figures</title>\n"
-      "<style>%s</style>\n</head>\n<body>\n<h1>Back-propagation as a parallel scan: tables 4 and 5, figures 1, 3, 7 and 8</h1>\n"
+      "<style>%s</style>\n</head>\n<body>\n<h1>%s</h1>\n"
       "<p class=\"note\">",
-      style);
+      style, title);
   add_meta(text, "measured on", json_object_get(device, "hardware"));
   bppsa_text_add(text, "threads %" PRId64 " &middot; ", (int64_t)json_integer_value(json_object_get(device, "threads")));
   add_meta(text, "vector units", json_object_get(device, "vector"));
@@ -84,7 +84,8 @@ static void add_plan(bppsa_text *text, const char *id, const char *title, const 
   bppsa_text_add(text, "<figcaption>%s</figcaption>\n</figure>\n", caption);
 }
 
-static bppsa_status add_plot(const bppsa_figures *f, bppsa_text *text, const char *id, const char *title, const char *caption) {
+bppsa_status bppsa_figures_add_plot(const bppsa_figures *f, bppsa_text *text, const char *id, const char *title,
+                                    const char *caption) {
   bppsa_text_add(text, "<h2 id=\"%s\">%s</h2>\n<figure>\n", id, title);
   if (f->gnuplot) {
     BPPSA_TRY(bppsa_figures_inline(f, id, text));
@@ -98,7 +99,7 @@ static bppsa_status add_plot(const bppsa_figures *f, bppsa_text *text, const cha
 }
 
 bppsa_status bppsa_figures_page(const bppsa_figures *f, const bppsa_text plans[2], const char *trained, bppsa_text *text) {
-  add_head(f, text);
+  bppsa_figures_page_head(f, "Back-propagation as a parallel scan: tables 4 and 5, figures 1, 3, 7 and 8", text);
   add_tables(f, text);
   add_growth(f, text);
   add_plan(
@@ -112,8 +113,8 @@ bppsa_status bppsa_figures_page(const bppsa_figures *f, const bppsa_text plans[2
            "where BP "
            "has 20. Levels of the paper's algorithm that only move data are kept as empty rows.",
            &plans[1]);
-  BPPSA_TRY(add_plot(f, text, "figure7", "Figure 7: training loss over wall-clock time", trained));
-  BPPSA_TRY(add_plot(
+  BPPSA_TRY(bppsa_figures_add_plot(f, text, "figure7", "Figure 7: training loss over wall-clock time", trained));
+  BPPSA_TRY(bppsa_figures_add_plot(
       f, text, "figure8", "Figure 8: sensitivity to T and B",
       "Default initialisation, H = 20. The grey curve is the paper's V100 from tables 4 and 5: backward time as total less "
       "forward, BP over BPPSA. Its BP is cuDNN 7; the BP here is this program's own sequential sweep on this machine."));

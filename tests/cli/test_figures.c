@@ -1,6 +1,8 @@
 /* `plan --svg` and `figures`: drawings that are XML with one node a product, files, and the page. */
 #include "tests/cli/run_cli.h"
 
+#include "core/json.h"
+
 /* ---- XML ---- */
 
 enum { MOST_OPEN = 32, NAME = 32 };
@@ -278,8 +280,48 @@ static void test_memory(void **state) {
   assert_int_equal(setenv("PATH", path, 1), 0);
 }
 
+/* Rows of bench gru: table 6 and figure 9 beside the paper's numbers. 2 ms forward and 3 ms by BP against 9 ms by the faster scan. */
+static void test_gru(void **state) {
+  (void)state;
+  const char *const phases[] = {"forward", "backward", "backward", "backward"};
+  const char *const methods[] = {"forward", "bp", "blelloch", "chunked"};
+  const double seconds[] = {0.002, 0.003, 0.02, 0.009};
+  bppsa_json_start();
+  json_t *rows = json_array();
+  for (int i = 0; i < 4; ++i) {
+    json_array_append_new(rows, json_pack("{s:i,s:i,s:s,s:s,s:s,s:f}", "seq_len", 517, "batch", 32, "init", "default", "phase",
+                                          phases[i], "method", methods[i], "median_s", seconds[i]));
+  }
+  json_t *given = json_pack("{s:s,s:o}", "bench", "gru", "rows", rows);
+  char *text = NULL;
+  assert_int_equal(bppsa_json_text(given, 0, 0, &text), BPPSA_OK);
+  write_bytes("G.json", text, strlen(text));
+  bppsa_free(text);
+  json_decref(given);
+  json_t *document = run_json("figures --results G.json --out GRU --json");
+  const json_t *files = json_object_get(document, "files");
+  for (size_t i = 0; i < json_array_size(files); ++i) {
+    char path[128];
+    snprintf(path, sizeof path, "GRU/%s", json_string_value(json_array_get(files, i)));
+    assert_true(file_exists(path));
+  }
+  assert_int_equal(json_array_size(files), has_gnuplot() ? 7 : 5);
+  json_decref(document);
+  char *table = read_text("GRU/table6.csv"), *bars = read_text("GRU/figure9.csv"), *page = read_text("GRU/index.html");
+  assert_int_equal(count(table, "\n"), 1 + 9);
+  assert_non_null(strstr(table, "\nM,32,1.73,1.83,3.3,2.22,1.486,2,3,,20,9,,,0.4545\n")); /* (2 + 3) / (2 + 9) */
+  assert_non_null(strstr(table, "\nL,64,1.64,2.13,3.19,2.33,1.369,,,,,,,,\n"));
+  assert_int_equal(count(bars, ",here,"), 1);
+  assert_non_null(strstr(bars, "\n4,M 32,here,0.4,0,1.8\n"));
+  assert_non_null(strstr(page, "id=\"table6\""));
+  free(table);
+  free(bars);
+  free(page);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_svg),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_gru),
+                                     cmocka_unit_test(test_svg),
                                      cmocka_unit_test(test_measured),
                                      cmocka_unit_test(test_results),
                                      cmocka_unit_test(test_without_gnuplot),

@@ -1,0 +1,150 @@
+/* Table 6 and figure 9: the GRU's runtimes over the shapes of IRMAS's sets, beside the paper's. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "cli/figures.h"
+
+/* Table 6: seconds an epoch on a V100. forward; with the overhead of the scan's Jacobians; all of it by BP (PyTorch with cuDNN 7) and
+ * by BPPSA. */
+typedef struct {
+  const char *set;
+  int64_t seq_len, batch;
+  double forward_s, overhead_s, bp_s, bppsa_s;
+} paper_row;
+
+static const paper_row paper[] = {
+    {"S", 259, 16, 1.66, 2.10, 3.71, 2.94},   {"S", 259, 32, 0.91, 1.09, 1.90, 1.48},  {"S", 259, 64, 0.52, 0.62, 1.00, 0.82},
+    {"M", 517, 16, 3.21, 3.52, 6.19, 4.20},   {"M", 517, 32, 1.73, 1.83, 3.30, 2.22},  {"M", 517, 64, 0.86, 1.18, 1.82, 1.20},
+    {"L", 1034, 16, 5.78, 6.06, 11.43, 6.91}, {"L", 1034, 32, 3.04, 3.23, 6.09, 3.57}, {"L", 1034, 64, 1.64, 2.13, 3.19, 2.33}};
+enum { POINTS = sizeof paper / sizeof paper[0] };
+
+static const char *const methods[] = {"bp", "linear", "blelloch", "chunked", "auto", "pytorch"};
+enum { METHODS = sizeof methods / sizeof methods[0] };
+
+static double forward_ms(const json_t *rows, const paper_row *at) {
+  return 1e3 * bppsa_figures_median(rows, at->seq_len, at->batch, NULL);
+}
+
+static double backward_ms(const json_t *rows, const paper_row *at, const char *method) {
+  return 1e3 * bppsa_figures_median(rows, at->seq_len, at->batch, method);
+}
+
+/* The faster of the two scans that break the chain. */
+static double scan_ms(const json_t *rows, const paper_row *at) {
+  return fmin(backward_ms(rows, at, "blelloch"), backward_ms(rows, at, "chunked")); /* fmin passes over NaN */
+}
+
+static void add_number(bppsa_text *text, const char *before, double value, const char *after) {
+  if (isfinite(value)) {
+    bppsa_text_add(text, "%s%.4g%s", before, value, after);
+  } else {
+    bppsa_text_add(text, "%s%s", before, after);
+  }
+}
+
+/* The numbers of a row: the paper's seconds and what they gain, then milliseconds measured here. */
+static void add_numbers(bppsa_text *text, const json_t *rows, const paper_row *at, const char *before, const char *after) {
+  const double here[] = {at->forward_s, at->overhead_s, at->bp_s, at->bppsa_s, at->bp_s / at->bppsa_s, forward_ms(rows, at)};
+  for (size_t i = 0; i < sizeof here / sizeof here[0]; ++i) {
+    add_number(text, before, here[i], after);
+  }
+  for (int m = 0; m < METHODS; ++m) {
+    add_number(text, before, backward_ms(rows, at, methods[m]), after);
+  }
+  const double forward = forward_ms(rows, at);
+  add_number(text, before, (forward + backward_ms(rows, at, "bp")) / (forward + scan_ms(rows, at)), after);
+}
+
+void bppsa_figures_table6_csv(const json_t *rows, bppsa_text *text) {
+  bppsa_text_add(text, "set,batch,paper_v100_forward_s,paper_v100_forward_overhead_s,paper_v100_bp_s,paper_v100_bppsa_s,"
+                       "paper_speedup,forward_ms");
+  for (int m = 0; m < METHODS; ++m) {
+    bppsa_text_add(text, ",backward_%s_ms", methods[m]);
+  }
+  bppsa_text_add(text, ",bp_over_best_scan\n");
+  for (int i = 0; i < POINTS; ++i) {
+    bppsa_text_add(text, "%s,%" PRId64, paper[i].set, paper[i].batch);
+    add_numbers(text, rows, &paper[i], ",", "");
+    bppsa_text_add(text, "\n");
+  }
+}
+
+static void add_table(const json_t *rows, bppsa_text *text) {
+  bppsa_text_add(text,
+                 "<h2 id=\"table6\">Table 6: a GRU over IRMAS's sets</h2>\n<table>\n<tr><th colspan=\"2\"></th>"
+                 "<th colspan=\"5\">paper, V100, seconds an epoch</th><th colspan=\"8\">here, milliseconds an iteration</th>"
+                 "</tr>\n<tr><th>set</th><th>B</th><th>forward</th><th>with overhead</th><th>BP, all</th><th>BPPSA, all</th>"
+                 "<th>BP / BPPSA</th><th>forward</th>");
+  for (int m = 0; m < METHODS; ++m) {
+    bppsa_text_add(text, "<th>%s</th>", methods[m]);
+  }
+  bppsa_text_add(text, "<th>BP / best scan, all</th></tr>\n");
+  for (int i = 0; i < POINTS; ++i) {
+    bppsa_text_add(text, "<tr><td>%s</td><td>%" PRId64 "</td>", paper[i].set, paper[i].batch);
+    add_numbers(text, rows, &paper[i], "<td>", "</td>");
+    bppsa_text_add(text, "</tr>\n");
+  }
+  bppsa_text_add(
+      text, "</table>\n<p class=\"note\">H = 20, default initialisation; S is T 259 with 38 features, M 517 with 24, L 1034 "
+            "with 12, here noise of variance 1. The paper's BP is PyTorch with cuDNN 7; its forward overhead is there because "
+            "cuDNN hides the gates. The forward pass here keeps them, for BP and for the scan alike: it has no such overhead. "
+            "Columns of methods are backward passes.</p>\n");
+}
+
+/* x, who, and the parts of a bar, each over forward + BP of the same machine. */
+void bppsa_figures_figure9_csv(const json_t *rows, bppsa_text *text) {
+  bppsa_text_add(text, "position,set,who,forward,overhead,backward\n");
+  for (int i = 0; i < POINTS; ++i) {
+    const paper_row *p = &paper[i];
+    const double forward = forward_ms(rows, p), all = forward + backward_ms(rows, p, "bp");
+    bppsa_text_add(text, "%d,%s %" PRId64 ",paper,%.4g,%.4g,%.4g\n", i, p->set, p->batch, p->forward_s / p->bp_s,
+                   (p->overhead_s - p->forward_s) / p->bp_s, (p->bppsa_s - p->overhead_s) / p->bp_s);
+    const double scan = scan_ms(rows, p);
+    if (isfinite(scan) && isfinite(all)) {
+      bppsa_text_add(text, "%d,%s %" PRId64 ",here,%.4g,0,%.4g\n", i, p->set, p->batch, forward / all, scan / all);
+    }
+  }
+}
+
+bppsa_status bppsa_figures_gru_page(const bppsa_figures *f, bppsa_text *text) {
+  bppsa_figures_page_head(f, "Back-propagation as a parallel scan: the GRU's table 6 and figure 9", text);
+  add_table(json_object_get(f->document, "rows"), text);
+  BPPSA_TRY(bppsa_figures_add_plot(
+      f, text, "figure9", "Figure 9: runtime of an iteration over that of forward and BP",
+      "Left bars: the paper's V100, its forward pass, the overhead of the Jacobians, and BPPSA's backward pass. Right bars: "
+      "forward "
+      "and the faster of Blelloch and chunked, measured here. A bar below 1 is a gain over BP on the same machine."));
+  bppsa_text_add(text, "</body>\n</html>\n");
+  return bppsa_text_check(text);
+}
+
+const char bppsa_figure9_script[] =
+    "# gnuplot -c figure9.gp svg|png: draws figure9.csv\n"
+    "data = 'figure9.csv'\n"
+    "set output 'figure9.' . ARG1\n"
+    "if (ARG1 eq 'svg') {\n"
+    "  set terminal svg size 1100,480 font 'DejaVu Sans,13' background rgb 'white' noenhanced\n"
+    "} else {\n"
+    "  set terminal pngcairo size 1100,480 font 'DejaVu Sans,10' background rgb 'white' noenhanced\n"
+    "}\n"
+    "set datafile separator ','\n"
+    "set grid ytics back lt 1 lw 1 lc rgb '#dddddd'\n"
+    "set border 3\n"
+    "set tics nomirror out\n"
+    "set style fill solid 0.9 noborder\n"
+    "set boxwidth 0.36\n"
+    "set yrange [0.1:*]\n"
+    "set logscale y\n"
+    "set xrange [-0.6:8.6]\n"
+    "set ylabel 'over forward + BP'\n"
+    "set xlabel 'set and batch'\n"
+    "set key top left\n"
+    "height(who, parts) = (stringcolumn(3) eq who ? column(4) + (parts > 1 ? column(5) : 0) + (parts > 2 ? column(6) : 0) : "
+    "NaN)\n"
+    "plot data using ($1 - 0.2):(height('paper', 3)):xtic(2) every ::1 with boxes lc rgb '#92c5de' title 'paper: BPPSA', \\\n"
+    "  data using ($1 - 0.2):(height('paper', 2)) every ::1 with boxes lc rgb '#f4a582' title 'paper: overhead', \\\n"
+    "  data using ($1 - 0.2):(height('paper', 1)) every ::1 with boxes lc rgb '#bababa' title 'paper: forward', \\\n"
+    "  data using ($1 + 0.2):(height('here', 3)) every ::1 with boxes lc rgb '#1b7837' title 'here: best scan', \\\n"
+    "  data using ($1 + 0.2):(height('here', 1)) every ::1 with boxes lc rgb '#7f7f7f' title 'here: forward', \\\n"
+    "  1 with lines lc rgb '#b2182b' lw 2 title 'BP'\n";
