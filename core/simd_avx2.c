@@ -4,4 +4,6 @@
 #define SIMD_NAME avx2
 #define SIMD_BYTES 32
 #define SIMD_ROWS 6 /* rows of a register tile */
+#define SIMD_SIDES 1
+#define SIMD_GRU_SIDES 1
 #include "core/simd_kernels.h"

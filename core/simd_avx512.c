@@ -4,4 +4,6 @@
 #define SIMD_NAME avx512
 #define SIMD_BYTES 64
 #define SIMD_ROWS 10 /* rows of a register tile */
+#define SIMD_SIDES 4
+#define SIMD_GRU_SIDES 2
 #include "core/simd_kernels.h"

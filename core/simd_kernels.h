@@ -11,6 +11,8 @@
 #define SIMD_TABLE SIMD_JOIN(bppsa_simd_, SIMD_NAME)
 #define SIMD_TEXT_(a) #a
 #define SIMD_TEXT(a) SIMD_TEXT_(a)
+#define SIMD_PRAGMA_(text) _Pragma(#text)
+#define SIMD_PRAGMA(text) SIMD_PRAGMA_(text)
 #define SIMD_INLINE static inline __attribute__((always_inline))
 
 /* ---- f32 ---- */
@@ -25,7 +27,7 @@
 #define LN2 0x1.62e43p-1f
 #define LN2_HIGH 0x1.62e4p-1f /* times a whole number of 7 bits: exact */
 #define LN2_LOW 0x1.7f7d1cp-20f
-#define VANISHING 87.0f /* e^-87 is normal, less counts as 0 */
+#define VANISHING 88.0f /* round(88 / ln 2) = EXPONENT_BIAS: 2^-127 is made of a zero exponent, and so is 0 */
 /* e^r = 1 + r + r² Σ c_i r^i on |r| <= ln 2 / 2, relative error 3.3e-9; highest first */
 #define EXP_TERMS                                                                                                                \
   { 0x1.6a1a6ep-10f, 0x1.123fc6p-7f, 0x1.555916p-5f, 0x1.55548ap-3f, 0x1.fffffcp-2f }
@@ -63,7 +65,7 @@
 #define LN2 0x1.62e42fefa39efp-1
 #define LN2_HIGH 0x1.62e42feep-1 /* times a whole number of 11 bits: exact */
 #define LN2_LOW 0x1.a39ef35793c76p-33
-#define VANISHING 708.0
+#define VANISHING 709.0
 /* relative error 4e-18 */
 #define EXP_TERMS                                                                                                                \
   {                                                                                                                              \
