@@ -18,6 +18,7 @@
 #include "core/alloc.h"
 
 static const bppsa_option_use uses[] = {
+    {.option = BPPSA_OPTION_MODEL},
     {.option = BPPSA_OPTION_LAYERS},
     {.option = BPPSA_OPTION_HIDDEN, .help = "of the map T x B"},
     {.option = BPPSA_OPTION_NONLINEARITY},
@@ -245,7 +246,7 @@ static json_t *map_json(const crossover *x, const map *m) {
 
 static bool fill_document(const crossover *x, json_t *document) {
   json_t *maps = json_array();
-  bool ok = maps != NULL;
+  bool ok = maps != NULL && bppsa_json_put_text(document, "network", x->point.kind->name);
   for (int i = 0; ok && i < 2; ++i) {
     ok = json_array_append_new(maps, map_json(x, &x->maps[i])) == 0;
   }
@@ -281,9 +282,9 @@ static bppsa_status show_maps(const crossover *x) {
   char vector[BPPSA_VECTOR_TEXT];
   const int32_t threads = bppsa_device_get_threads(x->device);
   BPPSA_TRY(bppsa_cli_print(cli,
-                            "rnn, backward pass, on %s, %d thread%s, %s\ncells: time of bp / time of the faster of blelloch and "
+                            "%s, backward pass, on %s, %d thread%s, %s\ncells: time of bp / time of the faster of blelloch and "
                             "chunked, and the winner\n",
-                            bppsa_device_get_hardware(x->device), threads, threads == 1 ? "" : "s",
+                            x->point.kind->name, bppsa_device_get_hardware(x->device), threads, threads == 1 ? "" : "s",
                             bppsa_machine_vector(vector, sizeof vector)));
   for (int i = 0; i < 2; ++i) {
     const map *m = &x->maps[i];
@@ -304,6 +305,9 @@ static bppsa_status measure(crossover *x, json_t *document) {
   bppsa_progress_line line = bppsa_progress_start(x->cli->err);
   x->rows = json_object_get(document, "rows");
   BPPSA_TRY(bppsa_bench_setup(x->cli, &x->point, &x->limits));
+  if (bppsa_cli_value(x->cli, BPPSA_OPTION_NONLINEARITY)->given && !x->point.kind->nonlinearity) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--nonlinearity: given beside --model %s, expected --model rnn", x->point.kind->name);
+  }
   x->limits.line = &line;
   x->limits.budget_s /= 4; /* a cell is a ratio of two rows */
   x->point.wanted = is_scan;

@@ -1,4 +1,4 @@
-/* `bppsa figures`: tables 4 and 5, figures 1, 3, 7 and 8, or of the GRU table 6 and figure 9, as CSV, SVG, PNG and one page. */
+/* `bppsa figures`: tables 4 and 5, figures 1, 3, 7 and 8, or of the GRU tables 3 and 6, figures 9 and 13, as CSV, SVG, PNG and one page. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -14,10 +14,15 @@
 static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_OUT, .required = true, .metavar = "DIR", .help = "the directory of the files, made when missing"},
     {.option = BPPSA_OPTION_RESULTS},
+    {.option = BPPSA_OPTION_MODEL},
+    {.option = BPPSA_OPTION_DATA, .fallback = "", .help = "what figure 13 trains on: npy:X,Y, irmas:DIR or instruments:DIR"},
+    {.option = BPPSA_OPTION_SET},
+    {.option = BPPSA_OPTION_PADDING},
+    {.option = BPPSA_OPTION_VALIDATION, .fallback = "0.15", .help = "of figure 13: fraction of the samples held out"},
     {.option = BPPSA_OPTION_SEQ_LEN, .help = "one point instead of the sweep; of figure 7 too [1000]"},
     {.option = BPPSA_OPTION_BATCH, .help = "one point instead of the sweep; of figure 7 too"},
     {.option = BPPSA_OPTION_HIDDEN, .help = "one point instead of the sweep; of figure 7 too"},
-    {.option = BPPSA_OPTION_ITERATIONS, .help = "of figure 7's training [2000, quick 200]"},
+    {.option = BPPSA_OPTION_ITERATIONS, .help = "of the training for figure 7 or 13 [2000, quick 200]"},
     {.option = BPPSA_OPTION_QUICK},
     {.option = BPPSA_OPTION_REPEATS},
     {.option = BPPSA_OPTION_MEMORY_LIMIT},
@@ -27,12 +32,14 @@ static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_HELP},
     {.option = BPPSA_OPTION_COUNT}};
 
-static const char notes[] = "Writes table4.csv, table5.csv; figure1, figure3, figure7 and figure8 as .csv, .svg and .png (with "
-                            "the .gp scripts that drew them);\n"
-                            "results.json, what bench rnn measured; index.html, one page with everything beside the paper's "
-                            "numbers. gnuplot draws figures 7 and 8\n"
-                            "and all PNG files; without it they are left out and a line says so.\n"
-                            "With --results of bench gru: table6.csv, figure9 and a page of their own.\n";
+static const char notes[] =
+    "Writes table4.csv, table5.csv; figure1, figure3, figure7 and figure8 as .csv, .svg and .png (with "
+    "the .gp scripts that drew them);\n"
+    "results.json, what bench rnn measured; index.html, one page with everything beside the paper's "
+    "numbers. gnuplot draws figures 7 and 8\n"
+    "and all PNG files; without it they are left out and a line says so.\n"
+    "With --model gru, or --results of bench gru: table3.csv, table6.csv, figure9 and a page of their own; "
+    "figure13 with --data.\n";
 
 /* Figures 1 and 3: n of the paper's examples. */
 static const struct {
@@ -44,7 +51,7 @@ enum { PLANS = sizeof plans / sizeof plans[0] };
 /* What is made before anything is written. */
 typedef struct {
   bppsa_text svg[PLANS], script[PLANS], csv[PLANS];
-  bppsa_text tables[2], figure7, figure8, trained, page, growth;
+  bppsa_text tables[2], figure7, figure8, figure13, trained, page, growth;
   char *results;
 } contents;
 
@@ -114,11 +121,13 @@ static bppsa_status measure(bppsa_figures *f, const bppsa_device *device, bppsa_
   if (results->given) {
     return load_results(f, results->text);
   }
-  f->document = bppsa_bench_document("rnn", device);
+  f->document = bppsa_bench_document(f->kind->name, device);
   if (f->document == NULL || !bppsa_json_put(f->document, "rows", json_array())) {
     return out_of_memory();
   }
-  return bppsa_bench_run(f->cli, device, NULL, json_object_get(f->document, "rows"), tally);
+  bppsa_cli sweep = *f->cli;
+  sweep.values[BPPSA_OPTION_DATA] = (bppsa_option_value){.given = false}; /* figure 13's */
+  return bppsa_bench_run(&sweep, device, NULL, json_object_get(f->document, "rows"), tally);
 }
 
 /* ---- files ---- */
@@ -192,23 +201,32 @@ static bppsa_status write_all(bppsa_figures *f, contents *c) {
   return bppsa_figures_write(f, "index.html", &c->page);
 }
 
-/* What bench gru measured has a table and a figure of its own. */
+/* What bench gru measured has tables and figures of its own. */
 static bool is_gru(const bppsa_figures *f) {
-  const char *bench = json_string_value(json_object_get(f->document, "bench"));
-  return bench != NULL && strcmp(bench, "gru") == 0;
+  return strcmp(f->kind->name, "gru") == 0;
 }
 
-static bppsa_status make_gru(bppsa_figures *f, contents *c) {
+static bppsa_status make_gru(bppsa_figures *f, const bppsa_device *device, contents *c) {
   const json_t *rows = json_object_get(f->document, "rows");
+  if (f->data != NULL) {
+    bppsa_progress_line line = bppsa_progress_start(f->cli->err);
+    BPPSA_TRY(bppsa_figures_train(f, device, &line, &c->figure13, &c->trained));
+    BPPSA_TRY(bppsa_text_check(&c->trained));
+  }
+  BPPSA_TRY(bppsa_figures_table3_csv(&c->tables[1]));
   bppsa_figures_table6_csv(rows, &c->tables[0]);
   bppsa_figures_figure9_csv(rows, &c->figure7);
   BPPSA_TRY(bppsa_text_check(&c->tables[0]));
   BPPSA_TRY(bppsa_cli_render(json_incref(f->document), &c->results));
   BPPSA_TRY(make_directory(f));
   BPPSA_TRY(write_copy(f, "results.json", c->results));
+  BPPSA_TRY(bppsa_figures_write(f, "table3.csv", &c->tables[1]));
   BPPSA_TRY(bppsa_figures_write(f, "table6.csv", &c->tables[0]));
   BPPSA_TRY(write_plot(f, "figure9", &c->figure7, bppsa_figure9_script));
-  BPPSA_TRY(bppsa_figures_gru_page(f, &c->page));
+  if (f->data != NULL) {
+    BPPSA_TRY(write_plot(f, "figure13", &c->figure13, bppsa_figure13_script));
+  }
+  BPPSA_TRY(bppsa_figures_gru_page(f, c->trained.text, &c->page));
   return bppsa_figures_write(f, "index.html", &c->page);
 }
 
@@ -258,16 +276,36 @@ static bppsa_status setup(bppsa_cli *cli, bppsa_figures *f) {
   BPPSA_TRY(bppsa_setup_config(cli, &f->config));
   f->iterations = iterations->given ? iterations->integer : bppsa_cli_value(cli, BPPSA_OPTION_QUICK)->given ? 200 : 2000;
   f->seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer;
+  f->kind = bppsa_network_kind_of(cli);
+  f->data = bppsa_cli_value(cli, BPPSA_OPTION_DATA)->text;
+  f->validation = f->data != NULL ? bppsa_cli_value(cli, BPPSA_OPTION_VALIDATION)->real : 0;
   f->files = json_array();
   return f->files != NULL ? check_directory(cli) : out_of_memory();
+}
+
+/* Of which network the results are, and whether the data set is any of its figures' business. */
+static bppsa_status check_data(bppsa_figures *f) {
+  const char *bench = json_string_value(json_object_get(f->document, "bench"));
+  const bppsa_network_kind *kind = bench != NULL ? bppsa_network_kind_find(bench) : NULL;
+  if (kind != NULL && kind != f->kind && bppsa_cli_value(f->cli, BPPSA_OPTION_MODEL)->given) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--model: %s, but --results are of bench %s, expected one network", f->kind->name,
+                      bench);
+  }
+  f->kind = kind != NULL ? kind : f->kind;
+  f->curves = is_gru(f) ? "figure13" : "figure7";
+  return f->data == NULL || is_gru(f)
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT,
+                          "--data: given for the rnn, whose figure 7 trains on bitstream, expected --model gru");
 }
 
 static bppsa_status make(bppsa_figures *f, bppsa_device **device, contents *c) {
   bppsa_bench_tally tally = {0};
   BPPSA_TRY(bppsa_setup_device(f->cli, device));
   BPPSA_TRY(measure(f, *device, &tally));
+  BPPSA_TRY(check_data(f));
   if (is_gru(f)) {
-    BPPSA_TRY(make_gru(f, c));
+    BPPSA_TRY(make_gru(f, *device, c));
   } else {
     BPPSA_TRY(make_contents(f, *device, c));
     BPPSA_TRY(write_all(f, c));
@@ -285,8 +323,8 @@ static bppsa_status run(bppsa_cli *cli) {
   if (status == BPPSA_OK) {
     status = make(&f, &device, &c);
   }
-  bppsa_text *const texts[] = {&c.svg[0],    &c.svg[1],  &c.script[0], &c.script[1], &c.csv[0], &c.csv[1], &c.tables[0],
-                               &c.tables[1], &c.figure7, &c.figure8,   &c.trained,   &c.page,   &c.growth};
+  bppsa_text *const texts[] = {&c.svg[0],    &c.svg[1],  &c.script[0], &c.script[1], &c.csv[0],  &c.csv[1], &c.tables[0],
+                               &c.tables[1], &c.figure7, &c.figure8,   &c.figure13,  &c.trained, &c.page,   &c.growth};
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; ++i) {
     bppsa_text_free(texts[i]);
   }
@@ -299,7 +337,7 @@ static bppsa_status run(bppsa_cli *cli) {
 
 const bppsa_command bppsa_command_figures = {
     .verb = "figures",
-    .summary = "Regenerates tables 4 and 5 and figures 1, 3, 7 and 8, beside the paper's numbers",
+    .summary = "Regenerates the tables and figures of training RNNs and GRUs, beside the paper's numbers",
     .example = "figures --quick --out figures",
     .notes = notes,
     .uses = uses,

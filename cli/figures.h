@@ -4,6 +4,7 @@
 
 #include "cli/canvas.h"
 #include "cli/command.h"
+#include "cli/network_kind.h"
 #include "cli/progress.h"
 #include "recurrent/recurrent.h"
 
@@ -13,7 +14,11 @@ typedef struct {
   json_t *document; /* of bench rnn: "device", "commit", "date", "rows" */
   json_t *files;    /* names written so far */
   bool gnuplot;     /* is installed; false as soon as it turned out not to be */
-  /* figure 7 */
+  const bppsa_network_kind *kind;
+  /* figure 7, or 13 */
+  const char *curves; /* "figure7" */
+  const char *data;   /* NULL: bitstream */
+  double validation;  /* the fraction of it that is held out */
   bppsa_recurrent_config config;
   int64_t iterations;
   uint64_t seed;
@@ -43,7 +48,7 @@ json_t *bppsa_figures_growth(const bppsa_figures *figures);
 /* What wins on the machine that measured, in sentences. */
 void bppsa_figures_verdict(const json_t *document, bppsa_text *text);
 
-/* ---- figure 7 (figures_train.c) ---- */
+/* ---- figures 7 and 13 (figures_train.c) ---- */
 
 /* Trains by BP and by the scan in lock step and appends the curves as CSV; `verdict` gets a sentence. */
 bppsa_status bppsa_figures_train(const bppsa_figures *figures, const bppsa_device *device, bppsa_progress_line *line,
@@ -55,16 +60,18 @@ bppsa_status bppsa_figures_train(const bppsa_figures *figures, const bppsa_devic
 bppsa_status bppsa_figures_write(bppsa_figures *figures, const char *name, const bppsa_text *text);
 /* Runs DIRECTORY/name.gp for one format, "svg" or "png", which writes DIRECTORY/name.format. Nothing without gnuplot. ERR_IO: it failed. */
 bppsa_status bppsa_figures_plot(bppsa_figures *figures, const char *name, const char *format);
-/* The scripts of figures 7 and 8, of CSV files of the same name. */
-extern const char bppsa_figure7_script[], bppsa_figure8_script[];
+/* The scripts of figures 7, 8 and 13, of CSV files of the same name. */
+extern const char bppsa_figure7_script[], bppsa_figure8_script[], bppsa_figure13_script[];
 /* Appends the <svg> element of DIRECTORY/name.svg, its ids made unique by `name`. */
 bppsa_status bppsa_figures_inline(const bppsa_figures *figures, const char *name, bppsa_text *text);
 
-/* ---- table 6 and figure 9, from rows of bench gru (figures_gru.c) ---- */
+/* ---- table 3, and table 6 and figure 9 from rows of bench gru (figures_gru.c) ---- */
 
+bppsa_status bppsa_figures_table3_csv(bppsa_text *text);
 void bppsa_figures_table6_csv(const json_t *rows, bppsa_text *text);
 void bppsa_figures_figure9_csv(const json_t *rows, bppsa_text *text);
-bppsa_status bppsa_figures_gru_page(const bppsa_figures *figures, bppsa_text *text);
+/* trained: the verdict on figure 13; NULL: it was not made. */
+bppsa_status bppsa_figures_gru_page(const bppsa_figures *figures, const char *trained, bppsa_text *text);
 extern const char bppsa_figure9_script[];
 
 /* ---- the page (figures_html.c) ---- */

@@ -1,9 +1,56 @@
-/* Table 6 and figure 9: the GRU's runtimes over the shapes of IRMAS's sets, beside the paper's. */
+/* Table 3: the features. Table 6 and figure 9: the GRU's runtimes over the shapes of IRMAS's sets, beside the paper's. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
+#include "audio/features.h"
 #include "cli/figures.h"
+
+/* ---- table 3 ---- */
+
+/* The paper's features, frames x coefficients of both channels; ours are worked out by the plan that computes them. */
+static const int64_t paper_features[BPPSA_MFCC_SETS][2] = {{259, 38}, {517, 24}, {1034, 12}};
+
+static bppsa_status features_of(int set, int64_t *frames, int64_t *features) {
+  bppsa_mfcc_plan *plan = NULL;
+  BPPSA_TRY(bppsa_mfcc_plan_create(&bppsa_mfcc_sets[set], BPPSA_FEATURES_SAMPLES, BPPSA_PADDING_CONSTANT, &plan));
+  *frames = bppsa_mfcc_frames(plan);
+  *features = 2 * bppsa_mfcc_features(plan);
+  bppsa_mfcc_plan_destroy(plan);
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_figures_table3_csv(bppsa_text *text) {
+  bppsa_text_add(text, "set,mfcc_coefficients,fft_window,hop,paper_frames,paper_features,frames,features\n");
+  for (int i = 0; i < BPPSA_MFCC_SETS; ++i) {
+    const bppsa_mfcc_config *c = &bppsa_mfcc_sets[i];
+    int64_t frames, features;
+    BPPSA_TRY(features_of(i, &frames, &features));
+    bppsa_text_add(text, "%s,%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 "\n", c->name,
+                   c->n_mfcc, c->n_fft, c->hop, paper_features[i][0], paper_features[i][1], frames, features);
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status add_table3(bppsa_text *text) {
+  bppsa_text_add(
+      text, "<h2 id=\"table3\">Table 3: the features of IRMAS's sets</h2>\n<table>\n<tr><th>set</th><th>MFCC coefficients</th>"
+            "<th>FFT window</th><th>hop</th><th>paper, frames × features</th><th>here</th></tr>\n");
+  for (int i = 0; i < BPPSA_MFCC_SETS; ++i) {
+    const bppsa_mfcc_config *c = &bppsa_mfcc_sets[i];
+    int64_t frames, features;
+    BPPSA_TRY(features_of(i, &frames, &features));
+    bppsa_text_add(text,
+                   "<tr><td>%s</td><td>%" PRId64 "</td><td>%" PRId64 "</td><td>%" PRId64 "</td><td>%" PRId64 " × %" PRId64
+                   "</td><td>%" PRId64 " × %" PRId64 "</td></tr>\n",
+                   c->name, c->n_mfcc, c->n_fft, c->hop, paper_features[i][0], paper_features[i][1], frames, features);
+  }
+  bppsa_text_add(text, "</table>\n<p class=\"note\">Three seconds of two channels at 44.1 kHz; the first coefficient is left "
+                       "out.</p>\n");
+  return BPPSA_OK;
+}
+
+/* ---- table 6 and figure 9 ---- */
 
 /* Table 6: seconds an epoch on a V100. forward; with the overhead of the scan's Jacobians; all of it by BP (PyTorch with cuDNN 7) and
  * by BPPSA. */
@@ -107,14 +154,21 @@ void bppsa_figures_figure9_csv(const json_t *rows, bppsa_text *text) {
   }
 }
 
-bppsa_status bppsa_figures_gru_page(const bppsa_figures *f, bppsa_text *text) {
-  bppsa_figures_page_head(f, "Back-propagation as a parallel scan: the GRU's table 6 and figure 9", text);
+bppsa_status bppsa_figures_gru_page(const bppsa_figures *f, const char *trained, bppsa_text *text) {
+  bppsa_figures_page_head(f, "Back-propagation as a parallel scan: the GRU's tables 3 and 6, figures 9 and 13", text);
+  BPPSA_TRY(add_table3(text));
   add_table(json_object_get(f->document, "rows"), text);
   BPPSA_TRY(bppsa_figures_add_plot(
       f, text, "figure9", "Figure 9: runtime of an iteration over that of forward and BP",
       "Left bars: the paper's V100, its forward pass, the overhead of the Jacobians, and BPPSA's backward pass. Right bars: "
       "forward "
       "and the faster of Blelloch and chunked, measured here. A bar below 1 is a gain over BP on the same machine."));
+  if (trained != NULL) {
+    BPPSA_TRY(bppsa_figures_add_plot(f, text, "figure13", "Figure 13: training loss over wall-clock time", trained));
+  } else {
+    bppsa_text_add(text, "<h2 id=\"figure13\">Figure 13: training loss over wall-clock time</h2>\n<p>Not made: it needs a data "
+                         "set, <code>--data instruments:DIR</code> or <code>irmas:DIR</code>.</p>\n");
+  }
   bppsa_text_add(text, "</body>\n</html>\n");
   return bppsa_text_check(text);
 }

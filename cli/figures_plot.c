@@ -10,7 +10,7 @@
 #include "core/alloc.h"
 #include "core/file.h"
 
-/* What both scripts begin with: `gnuplot -c figureN.gp svg|png`, run in the directory of the CSV file. The key of all panels is
+/* What all scripts begin with: `gnuplot -c figureN.gp svg|png`, run in the directory of the CSV file. The key of all panels is
  * drawn once, by a last plot without data below them. */
 #define HEAD(name, width, height)                                                                                                \
   "# gnuplot -c " name ".gp svg|png: draws " name ".csv\n"                                                                       \
@@ -45,29 +45,32 @@
   "set tmargin at screen 0.06\n"                                                                                                 \
   "set key center center horizontal maxrows 1\n"
 
-const char bppsa_figure7_script[] =
-    HEAD("figure7", "1100",
-         "480") "names = 'bp blelloch chunked'\n"
-                "titles = 'sequential BP|scan: Blelloch|scan: chunked'\n"
-                "array colours[3] = ['#b2182b', '#2166ac', '#1b7837']\n"
-                "array widths[3] = [7, 4, 1.5]\n"
-                "only(i, column) = (stringcolumn(1) eq word(names, i) ? column(column) : NaN)\n"
-                "set bmargin at screen 0.20\n"
-                "set tmargin at screen 0.91\n"
-                "set ylabel 'training loss, mean of 20 iterations'\n"
-                "set xrange [0:*]\n"
-                "set lmargin at screen 0.08\n"
-                "set rmargin at screen 0.47\n"
-                "set title 'Loss over wall-clock time'\n"
-                "set xlabel 'seconds of the method''s own work'\n"
-                "plot for [i = 1:3] data using (only(i, 3)):4 every ::1 with lines lc rgb colours[i] lw 2\n"
-                "set lmargin at screen 0.58\n"
-                "set rmargin at screen 0.97\n"
-                "set title 'Loss over iterations: the same curve'\n"
-                "set xlabel 'iterations'\n"
-                "plot for [i = 1:3] data using (only(i, 2)):4 every ::1 with lines lc rgb colours[i] lw widths[i]\n" KEY
-                "plot for [i = 1:3] NaN with lines lc rgb colours[i] lw 2 title title_of(i)\n"
-                "unset multiplot\n";
+#define CURVES(name)                                                                                                             \
+  HEAD(name, "1100", "480")                                                                                                      \
+  "names = 'bp blelloch chunked'\n"                                                                                              \
+  "titles = 'sequential BP|scan: Blelloch|scan: chunked'\n"                                                                      \
+  "array colours[3] = ['#b2182b', '#2166ac', '#1b7837']\n"                                                                       \
+  "array widths[3] = [7, 4, 1.5]\n"                                                                                              \
+  "only(i, column) = (stringcolumn(1) eq word(names, i) ? column(column) : NaN)\n"                                               \
+  "set bmargin at screen 0.20\n"                                                                                                 \
+  "set tmargin at screen 0.91\n"                                                                                                 \
+  "set ylabel 'training loss, mean of 20 iterations'\n"                                                                          \
+  "set xrange [0:*]\n"                                                                                                           \
+  "set lmargin at screen 0.08\n"                                                                                                 \
+  "set rmargin at screen 0.47\n"                                                                                                 \
+  "set title 'Loss over wall-clock time'\n"                                                                                      \
+  "set xlabel 'seconds of the method''s own work'\n"                                                                             \
+  "plot for [i = 1:3] data using (only(i, 3)):4 every ::1 with lines lc rgb colours[i] lw 2\n"                                   \
+  "set lmargin at screen 0.58\n"                                                                                                 \
+  "set rmargin at screen 0.97\n"                                                                                                 \
+  "set title 'Loss over iterations: the same curve'\n"                                                                           \
+  "set xlabel 'iterations'\n"                                                                                                    \
+  "plot for [i = 1:3] data using (only(i, 2)):4 every ::1 with lines lc rgb colours[i] lw widths[i]\n" KEY                       \
+  "plot for [i = 1:3] NaN with lines lc rgb colours[i] lw 2 title title_of(i)\n"                                                 \
+  "unset multiplot\n"
+
+const char bppsa_figure7_script[] = CURVES("figure7");
+const char bppsa_figure13_script[] = CURVES("figure13");
 
 const char bppsa_figure8_script[] =
     HEAD("figure8", "1180",

@@ -24,7 +24,7 @@ const bppsa_network_kind *bppsa_network_kind_find(const char *name) {
 const bppsa_network_kind *bppsa_network_kind_of(const bppsa_cli *cli) {
   const char *object = cli->command->object;
   const bppsa_network_kind *kind = object != NULL ? bppsa_network_kind_find(object) : NULL;
-  return kind != NULL ? kind : &kinds[0];
+  return kind != NULL ? kind : &kinds[bppsa_cli_value(cli, BPPSA_OPTION_MODEL)->choice];
 }
 
 bppsa_scan_config bppsa_network_scan(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, int64_t layer) {

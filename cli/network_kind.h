@@ -18,7 +18,7 @@ typedef struct {
 
 /* The kind of that name, or NULL. */
 const bppsa_network_kind *bppsa_network_kind_find(const char *name);
-/* The kind a command's object names; the first kind, rnn, where it names none. */
+/* The kind a command's object names, or --model where it names none; the first kind, rnn, without either. */
 const bppsa_network_kind *bppsa_network_kind_of(const bppsa_cli *cli);
 
 /* The scan configuration of a layer, `auto` as it stands. */

@@ -7,6 +7,7 @@
 #define COUNT_EXPECTED "a whole number, 1 or more"
 #define COUNT32_EXPECTED "a whole number from 1 to 2147483647"
 
+static const char *const models[] = {"rnn", "gru", NULL};
 static const char *const nonlinearities[] = {"tanh", "relu", NULL};
 static const char *const losses[] = {"last", "all", NULL};
 static const char *const inits[] = {"default", "orthogonal", NULL};
@@ -19,6 +20,7 @@ static const char *const paddings[] = {"constant", "reflect", NULL};
 static const char *const dtypes[] = {"f32", "f64", NULL};
 
 static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
+    [BPPSA_OPTION_MODEL] = {"--model", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "rnn", "the network", .choices = models},
     [BPPSA_OPTION_LAYERS] = {"--layers", BPPSA_INTEGER, BPPSA_GROUP_MODEL, "L", "1", "recurrent layers",
                              "a whole number from 1 to 1000", SPAN(1, 1000)},
     [BPPSA_OPTION_HIDDEN] = {"--hidden", BPPSA_INTEGER, BPPSA_GROUP_MODEL, "H", "20", "size of the hidden state",

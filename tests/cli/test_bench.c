@@ -230,6 +230,22 @@ static void check_cell(const json_t *cell) {
   assert_true(strcmp(get_text(cell, "scan"), "blelloch") == 0 || strcmp(get_text(cell, "scan"), "chunked") == 0);
 }
 
+static void test_crossover_gru(void **state) {
+  (void)state;
+  json_t *document =
+      run_json("bench crossover --model gru --quick --seq-len 10 --hidden 3 --batch 2 --repeats 1 --threads 1 --json");
+  const json_t *rows = json_object_get(document, "rows");
+  assert_string_equal(get_text(document, "network"), "gru");
+  assert_int_equal(json_array_size(rows), 2 * 3 * 4);
+  for (size_t i = 0; i < json_array_size(rows); ++i) {
+    check_row(json_array_get(rows, i));
+  }
+  check_cell(
+      json_array_get(json_array_get(json_object_get(json_array_get(json_object_get(document, "maps"), 0), "measured"), 0), 0));
+  json_decref(document);
+  assert_fails(2, "--nonlinearity: given beside --model gru", "bench crossover --model gru --nonlinearity relu");
+}
+
 static void test_crossover(void **state) {
   (void)state;
   json_t *document = run_json(
@@ -325,6 +341,6 @@ int main(void) {
       cmocka_unit_test(test_growth),       cmocka_unit_test(test_point),         cmocka_unit_test(test_counts),
       cmocka_unit_test(test_data_file),    cmocka_unit_test(test_sweep),         cmocka_unit_test(test_table_and_file),
       cmocka_unit_test(test_memory_limit), cmocka_unit_test(test_failed_rows),   cmocka_unit_test(test_residual),
-      cmocka_unit_test(test_crossover),    cmocka_unit_test(test_wrong_requests)};
+      cmocka_unit_test(test_crossover),    cmocka_unit_test(test_crossover_gru), cmocka_unit_test(test_wrong_requests)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

@@ -1,5 +1,5 @@
 /* `plan --svg` and `figures`: drawings that are XML with one node a product, files, and the page. */
-#include "tests/cli/run_cli.h"
+#include "tests/cli/batch_files.h"
 
 #include "core/json.h"
 
@@ -244,6 +244,8 @@ static void test_wrong_requests(void **state) {
   assert_fails(2, "cut.json", "figures --out D --results cut.json");
   assert_fails(2, "no array \"rows\"", "figures --out D --results list.json");
   assert_fails(2, "row 0 lacks", "figures --out D --results bad.json");
+  assert_fails(2, "--data: given for the rnn", "figures --results R.json --data npy:a,b --out D");
+  assert_fails(2, "--model: 'lstm', expected rnn or gru", "figures --model lstm --out D");
   assert_fails(2, "--iterations: '0'", "figures --out D --iterations 0");
   assert_fails(2, "--memory-limit: 10 bytes", "figures --out D --seq-len 5 --memory-limit 10");
 }
@@ -280,7 +282,7 @@ static void test_memory(void **state) {
   assert_int_equal(setenv("PATH", path, 1), 0);
 }
 
-/* Rows of bench gru: table 6 and figure 9 beside the paper's numbers. 2 ms forward and 3 ms by BP against 9 ms by the faster scan. */
+/* Rows of bench gru: table 3, table 6 and figure 9 beside the paper's numbers. 2 ms forward and 3 ms by BP against 9 ms by the faster scan. */
 static void test_gru(void **state) {
   (void)state;
   const char *const phases[] = {"forward", "backward", "backward", "backward"};
@@ -298,21 +300,35 @@ static void test_gru(void **state) {
   write_bytes("G.json", text, strlen(text));
   bppsa_free(text);
   json_decref(given);
-  json_t *document = run_json("figures --results G.json --out GRU --json");
+  write_reals("FX.npy", BPPSA_F32, 3, (int64_t[]){20, 9, 2}); /* [N,T,I] */
+  write_labels("FY.npy", 1, (int64_t[]){20}, -1, 0);
+  assert_fails(2, "--model: rnn, but --results are of bench gru", "figures --results G.json --model rnn --out GRU");
+  assert_fails(2, "--batch: 16, more than the 10 training samples",
+               "figures --results G.json --data npy:FX.npy,FY.npy --validation 0.5 --out GRU");
+  json_t *document = run_json("figures --results G.json --data npy:FX.npy,FY.npy --validation 0.25 --batch 5 --iterations 30 "
+                              "--threads 1 --out GRU --json");
   const json_t *files = json_object_get(document, "files");
   for (size_t i = 0; i < json_array_size(files); ++i) {
     char path[128];
     snprintf(path, sizeof path, "GRU/%s", json_string_value(json_array_get(files, i)));
     assert_true(file_exists(path));
   }
-  assert_int_equal(json_array_size(files), has_gnuplot() ? 7 : 5);
+  assert_int_equal(json_array_size(files), has_gnuplot() ? 12 : 8);
   json_decref(document);
   char *table = read_text("GRU/table6.csv"), *bars = read_text("GRU/figure9.csv"), *page = read_text("GRU/index.html");
+  char *features = read_text("GRU/table3.csv"), *curves = read_text("GRU/figure13.csv");
+  assert_non_null(strstr(features, "\nM,13,2048,256,517,24,517,24\n"));
+  assert_int_equal(count(curves, "\n"), 1 + 3 * 2); /* methods x windows of 20 */
+  assert_non_null(strstr(page, "GRU, T = 9, B = 5, H = 20"));
+  assert_non_null(strstr(page, " % of 5."));
+  free(features);
+  free(curves);
   assert_int_equal(count(table, "\n"), 1 + 9);
   assert_non_null(strstr(table, "\nM,32,1.73,1.83,3.3,2.22,1.486,2,3,,20,9,,,0.4545\n")); /* (2 + 3) / (2 + 9) */
   assert_non_null(strstr(table, "\nL,64,1.64,2.13,3.19,2.33,1.369,,,,,,,,\n"));
   assert_int_equal(count(bars, ",here,"), 1);
   assert_non_null(strstr(bars, "\n4,M 32,here,0.4,0,1.8\n"));
+  assert_non_null(strstr(page, "id=\"table3\""));
   assert_non_null(strstr(page, "id=\"table6\""));
   free(table);
   free(bars);
