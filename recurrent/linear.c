@@ -41,6 +41,9 @@ static int64_t run_of(const bppsa_linear *l) {
   enum { RUN_BYTES = 1 << 15, LEAST = 64 };
   const int64_t out = l->out < OUT_TILE ? l->out : OUT_TILE, row = (out + l->in) * (int64_t)bppsa_dtype_size(l->dtype);
   const int64_t run = RUN_BYTES / row;
+  if (l->run > 0) {
+    return l->run;
+  }
   return l->in >= 4 * LEAST ? INT64_MAX : run < LEAST ? LEAST : run;
 }
 
@@ -75,6 +78,12 @@ void bppsa_linear_input_gradient(const bppsa_linear *l, const void *dy, const vo
 void bppsa_linear_sum_parts(const bppsa_linear *l, int64_t first, int64_t count, const void *dy, const void *x, int64_t bias_from,
                             void *workspace) {
   (l->dtype == BPPSA_F32 ? sum_parts_f32 : sum_parts_f64)(l, first, count, dy, x, bias_from, workspace);
+}
+
+void bppsa_linear_sum_run(const bppsa_linear *l, int64_t part, int64_t part_rows, int64_t first, int64_t rows, const void *dy,
+                          const void *x, int64_t bias_from, void *workspace) {
+  const bool fresh = first + rows >= part_rows;
+  (l->dtype == BPPSA_F32 ? sum_run_f32 : sum_run_f64)(l, part, rows, fresh, dy, x, bias_from, workspace);
 }
 
 void bppsa_linear_finish(const bppsa_linear *l, void *dw, void *db, void *workspace) {

@@ -12,6 +12,7 @@ typedef struct {
   int32_t threads;
   int64_t rows, in, out;
   int64_t unit; /* rows that stay together when rows are cut: a time step's */
+  int64_t run;  /* rows whose dy and x stay in the first-level cache together, a multiple of the unit; 0: as many as fit */
 } bppsa_linear;
 
 /* wt [in, out] = wᵀ, w [out, in] */
@@ -33,6 +34,10 @@ bppsa_linear_cut bppsa_linear_cut_rows(const bppsa_linear *l);
 /* Sums parts first .. first + count - 1. dy and x: where row first·length stands. Of db the outputs from `bias_from` on; `out`: none. */
 void bppsa_linear_sum_parts(const bppsa_linear *l, int64_t first, int64_t count, const void *dy, const void *x, int64_t bias_from,
                             void *workspace);
+/* Sums rows first .. first + rows - 1 of a part of `part_rows` rows, one run of it, on the calling thread: runs are summed from a part's last
+ * to its first, which is what bppsa_linear_sum_parts does. dy and x: where the run stands. */
+void bppsa_linear_sum_run(const bppsa_linear *l, int64_t part, int64_t part_rows, int64_t first, int64_t rows, const void *dy,
+                          const void *x, int64_t bias_from, void *workspace);
 /* Adds all parts up, into dw and, unless NULL, db, whose outputs in front of bias_from are not defined. */
 void bppsa_linear_finish(const bppsa_linear *l, void *dw, void *db, void *workspace);
 /* All of it. db NULL: not wanted. */

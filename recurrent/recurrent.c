@@ -26,8 +26,9 @@ static const bppsa_parameter *parameter(const recurrent_network *n, int64_t laye
 
 /* ---- time in windows ----
  *
- * Sequential passes go window by window, so that what one pass writes and the next one reads stays in the second-level cache:
- * pre-activations forward; gradients, deltas and the weight gradients' parts backward. No choice of windows changes a bit. */
+ * Sequential passes go window by window, so that what one pass writes and the next one reads stays in a cache: pre-activations forward;
+ * gradients, deltas and the weight gradients' parts backward. One thread takes a run of steps that fits the first-level cache; several take as many as
+ * the second-level one holds, and share them. No choice of windows changes a bit. */
 
 /* Steps first + 1 .. first + steps. */
 typedef struct {
@@ -45,48 +46,68 @@ static window whole(const recurrent_network *n) {
                   .input = n->config.input_gradients};
 }
 
-/* Steps of a window: 256 KiB of pre-activations, and enough rows to share among threads. */
+/* Rows of a run, whole steps: a row's deltas, state and gradient; all of them where BLAS would take the products. */
+static int64_t run_rows(const recurrent_network *n) {
+  enum { BYTES = 1 << 15, LEAST_ROWS = 48, WIDE = 256 };
+  const int64_t row = ((n->cell->split ? 2 : 1) * n->cell->gates + 2) * n->config.hidden * size_of(n), fitting = BYTES / row;
+  const int64_t units = (fitting > LEAST_ROWS ? fitting : LEAST_ROWS) / n->batch;
+  return n->config.hidden >= WIDE ? INT64_MAX / 2 / n->batch * n->batch : (units > 1 ? units : 1) * n->batch;
+}
+
+/* Steps of a window: a run, or 256 KiB of pre-activations and enough rows to share among threads. */
 static int64_t window_steps(const recurrent_network *n) {
   enum { BYTES = 1 << 18, LEAST_ROWS = 1024 };
+  if (n->threads == 1 && run_rows(n) < LEAST_ROWS) {
+    return run_rows(n) / n->batch;
+  }
   const int64_t fitting = BYTES / (n->cell->gates * n->config.hidden * size_of(n)),
                 rows = fitting > LEAST_ROWS ? fitting : LEAST_ROWS;
   return (rows + n->batch - 1) / n->batch;
 }
 
+/* A cell function on one block of samples. */
+static void sweep_block(const recurrent_network *n, bppsa_cell_fn function, int64_t l, const window *w, bool injected,
+                        int64_t first, int64_t samples) {
+  const recurrent_layer *layer = &n->layers[l];
+  const int64_t batch = n->batch, passed = w->first * batch * n->config.hidden;
+  const bppsa_cell_block arrays = {.steps = w->steps,
+                                   .batch = batch,
+                                   .hidden = n->config.hidden,
+                                   .first = first,
+                                   .samples = samples,
+                                   .nonlinearity = n->config.nonlinearity,
+                                   .w_hh = n->w_hh,
+                                   .w_hh_t = n->w_hh_t,
+                                   .w_row = bppsa_recurrent_padded(n, n->config.hidden),
+                                   .w_row_t = bppsa_recurrent_padded(n, n->cell->gates * n->config.hidden),
+                                   .b_hh = parameter(n, l, B_HH)->value.data,
+                                   .pre = w->pre,
+                                   .h = offset(n, layer->h, passed),
+                                   .saved = offset(n, layer->saved, passed * n->cell->saved),
+                                   .g = w->g,
+                                   .injected = injected,
+                                   .input = w->input,
+                                   .delta_x = w->pre,
+                                   .delta_h = w->delta_h,
+                                   .columns = n->columns,
+                                   .diagonal = n->diagonal};
+  const unsigned mode = bppsa_flush_begin();
+  function(&arrays);
+  bppsa_flush_end(mode);
+}
+
 /* Runs a cell function over all blocks of samples. */
 static void sweep(const recurrent_network *n, bppsa_cell_fn const functions[2], int64_t l, const window *w, bool injected) {
-  const recurrent_layer *layer = &n->layers[l];
   const bppsa_cell_fn function = functions[n->config.dtype == BPPSA_F64];
   const int64_t batch = n->batch,
-                block_size = bppsa_sample_block(batch, n->threads, n->cell->gates * n->config.hidden, n->config.hidden);
-  const int64_t blocks = (batch + block_size - 1) / block_size, passed = w->first * batch * n->config.hidden;
-#pragma omp parallel for num_threads(n->threads) schedule(static) if (blocks > 1)
-  for (int64_t block = 0; block < blocks; ++block) {
-    const int64_t first = block * block_size, left = batch - first;
-    const bppsa_cell_block arrays = {.steps = w->steps,
-                                     .batch = batch,
-                                     .hidden = n->config.hidden,
-                                     .first = first,
-                                     .samples = left < block_size ? left : block_size,
-                                     .nonlinearity = n->config.nonlinearity,
-                                     .w_hh = n->w_hh,
-                                     .w_hh_t = n->w_hh_t,
-                                     .w_row = bppsa_recurrent_padded(n, n->config.hidden),
-                                     .w_row_t = bppsa_recurrent_padded(n, n->cell->gates * n->config.hidden),
-                                     .b_hh = parameter(n, l, B_HH)->value.data,
-                                     .pre = w->pre,
-                                     .h = offset(n, layer->h, passed),
-                                     .saved = offset(n, layer->saved, passed * n->cell->saved),
-                                     .g = w->g,
-                                     .injected = injected,
-                                     .input = w->input,
-                                     .delta_x = w->pre,
-                                     .delta_h = w->delta_h,
-                                     .columns = n->columns,
-                                     .diagonal = n->diagonal};
-    const unsigned mode = bppsa_flush_begin();
-    function(&arrays);
-    bppsa_flush_end(mode);
+                size = bppsa_sample_block(batch, n->threads, n->cell->gates * n->config.hidden, n->config.hidden);
+  if (size >= batch) { /* a short window: a team of threads would cost more than it */
+    sweep_block(n, function, l, w, injected, 0, batch);
+    return;
+  }
+#pragma omp parallel for num_threads(n->threads) schedule(static)
+  for (int64_t first = 0; first < batch; first += size) {
+    sweep_block(n, function, l, w, injected, first, batch - first < size ? batch - first : size);
   }
 }
 
@@ -282,17 +303,23 @@ typedef struct {
 
 static layer_products products_of(const recurrent_network *n, int64_t l) {
   const int64_t hidden = n->config.hidden, rows = n->config.seq_len * n->batch, out = n->cell->gates * hidden;
-  return (layer_products){linear(n, rows, n->layers[l].input, out), linear(n, rows, hidden, out),
-                          l == 0 ? n->x : offset(n, n->layers[l - 1].h, n->batch * hidden)};
+  layer_products p = {linear(n, rows, n->layers[l].input, out), linear(n, rows, hidden, out),
+                      l == 0 ? n->x : offset(n, n->layers[l - 1].h, n->batch * hidden)};
+  p.from_x.run = p.from_h.run = run_rows(n);
+  return p;
+}
+
+/* Outputs before this one have the bias gradient of b_ih in b_hh too. */
+static int64_t shared_bias(const recurrent_network *n) {
+  return (n->cell->split ? n->cell->split_from : n->cell->gates) * n->config.hidden;
 }
 
 /* Sums `count` parts of both from part `first` on; the window's deltas begin where that part does. */
 static void sum_parts(const recurrent_network *n, int64_t l, int64_t first, int64_t count, const window *w) {
   const layer_products p = products_of(n, l);
   const int64_t rows = w->first * n->batch;
-  const int64_t own_bias = n->cell->split ? n->cell->split_from * n->config.hidden : p.from_h.out; /* the others' is b_ih's */
   bppsa_linear_sum_parts(&p.from_x, first, count, w->pre, offset(n, p.x, rows * p.from_x.in), 0, n->sums);
-  bppsa_linear_sum_parts(&p.from_h, first, count, w->delta_h, offset(n, n->layers[l].h, rows * p.from_h.in), own_bias,
+  bppsa_linear_sum_parts(&p.from_h, first, count, w->delta_h, offset(n, n->layers[l].h, rows * p.from_h.in), shared_bias(n),
                          n->hidden_sums);
 }
 
@@ -301,40 +328,69 @@ static void finish_layer(const recurrent_network *n, int64_t l) {
   const bppsa_view *b_ih = &parameter(n, l, B_IH)->gradient, *b_hh = &parameter(n, l, B_HH)->gradient;
   bppsa_linear_finish(&p.from_x, parameter(n, l, W_IH)->gradient.data, b_ih->data, n->sums);
   bppsa_linear_finish(&p.from_h, parameter(n, l, W_HH)->gradient.data, n->cell->split ? b_hh->data : NULL, n->hidden_sums);
-  const int64_t shared = n->cell->split ? n->cell->split_from * n->config.hidden : p.from_h.out;
-  memcpy(b_hh->data, b_ih->data, (size_t)(shared * size_of(n))); /* where both biases enter the same sum */
+  memcpy(b_hh->data, b_ih->data, (size_t)(shared_bias(n) * size_of(n))); /* where both biases enter the same sum */
 }
 
-/* Sequential BP and the parts of the weight gradients, from the last window to the first. What nobody needs afterwards is not kept: deltas
- * stay where a layer below or the input's gradient asks for them, gradients of the states where some are injected; otherwise
- * every window uses the same memory. g_0 is where it always is. */
-static void bp_layer(const recurrent_network *n, int64_t l) {
-  const int64_t state = n->batch * n->config.hidden, all = n->config.seq_len;
-  const bool injected = is_injected(n, l), keep = l > 0 || n->config.input_gradients;
-  const layer_products p = products_of(n, l);
-  const bppsa_linear_cut cut = bppsa_linear_cut_rows(&p.from_h); /* from_x is cut alike */
-  const int64_t part = cut.length / n->batch, fitting = window_steps(n) / part, parts = fitting > 1 ? fitting : 1;
-  const void *seed = offset(n, n->g, all * state);
+/* Sequential BP, from the last window to the first. What nobody needs afterwards is not kept: deltas stay where a layer below or the input's
+ * gradient asks for them, gradients of the states where some are injected; otherwise every window uses the same memory. g_0 is where it always
+ * is. seed: where g behind the window stands. */
+static window bp_window(const recurrent_network *n, int64_t l, int64_t first, int64_t steps, const void *seed) {
+  const int64_t state = n->batch * n->config.hidden;
+  const bool injected = is_injected(n, l);
   window w = whole(n);
-  prepare_backward(n, l);
+  w.first = first;
+  w.steps = steps;
+  w.input = first > 0 || n->config.input_gradients;
+  if (l > 0 || n->config.input_gradients) {
+    w.pre = offset(n, n->pre, first * n->cell->gates * state);
+    w.delta_h = n->cell->split ? n->delta_h : w.pre;
+  }
+  if (injected) {
+    w.g = offset(n, n->g, first * state);
+  } else {
+    memmove(offset(n, n->g, steps * state), seed, (size_t)(state * size_of(n)));
+  }
+  sweep(n, n->cell->backward, l, &w, injected);
+  return w;
+}
+
+/* On one thread: run by run, its weight gradients while it is in the first-level cache. */
+static void bp_runs(const recurrent_network *n, int64_t l, bppsa_linear_cut cut) {
+  const layer_products p = products_of(n, l);
+  const int64_t run = p.from_h.run, rows = p.from_h.rows;
+  const void *seed = offset(n, n->g, n->config.seq_len * n->batch * n->config.hidden);
+  for (int64_t part = cut.parts - 1; part >= 0; --part) {
+    const int64_t start = part * cut.length, size = rows - start < cut.length ? rows - start : cut.length;
+    for (int64_t r = (size - 1) / run * run; r >= 0; r -= run) {
+      const int64_t count = size - r < run ? size - r : run, at = start + r;
+      const window w = bp_window(n, l, at / n->batch, count / n->batch, seed);
+      seed = n->g;
+      bppsa_linear_sum_run(&p.from_x, part, size, r, count, w.pre, offset(n, p.x, at * p.from_x.in), 0, n->sums);
+      bppsa_linear_sum_run(&p.from_h, part, size, r, count, w.delta_h, offset(n, n->layers[l].h, at * p.from_h.in),
+                           shared_bias(n), n->hidden_sums);
+    }
+  }
+}
+
+/* On several: window by window of whole parts, which they share. */
+static void bp_parts(const recurrent_network *n, int64_t l, bppsa_linear_cut cut) {
+  const int64_t all = n->config.seq_len, part = cut.length / n->batch, fitting = window_steps(n) / part,
+                parts = fitting > 1 ? fitting : 1;
+  const void *seed = offset(n, n->g, all * n->batch * n->config.hidden);
   for (int64_t first = (cut.parts - 1) / parts * parts; first >= 0; first -= parts) {
     const int64_t count = cut.parts - first < parts ? cut.parts - first : parts, end = (first + count) * part;
-    w.first = first * part;
-    w.steps = (end < all ? end : all) - w.first;
-    w.input = w.first > 0 || n->config.input_gradients;
-    if (keep) {
-      w.pre = offset(n, n->pre, w.first * n->cell->gates * state);
-      w.delta_h = n->cell->split ? n->delta_h : w.pre;
-    }
-    if (injected) {
-      w.g = offset(n, n->g, w.first * state);
-    } else {
-      memmove(offset(n, n->g, w.steps * state), seed, (size_t)(state * size_of(n)));
-      seed = n->g;
-    }
-    sweep(n, n->cell->backward, l, &w, injected);
+    const window w = bp_window(n, l, first * part, (end < all ? end : all) - first * part, seed);
+    seed = n->g;
     sum_parts(n, l, first, count, &w);
   }
+}
+
+/* Sequential BP and the parts of the weight gradients. */
+static void bp_layer(const recurrent_network *n, int64_t l) {
+  const layer_products p = products_of(n, l);
+  const bppsa_linear_cut cut = bppsa_linear_cut_rows(&p.from_h); /* from_x is cut alike */
+  prepare_backward(n, l);
+  (n->threads == 1 && p.from_h.run < cut.length ? bp_runs : bp_parts)(n, l, cut);
 }
 
 static bppsa_status backward_layer(recurrent_network *n, int64_t l) {
