@@ -14,6 +14,7 @@
 #ifndef BPPSA_CLI_BENCH_H
 #define BPPSA_CLI_BENCH_H
 
+#include "audio/mfcc.h"
 #include "cli/canvas.h"
 #include "cli/network_kind.h"
 #include "cli/progress.h"
@@ -39,6 +40,8 @@ typedef struct {
   bppsa_init init;
   uint64_t seed;
   const char *data;                          /* as --data; NULL: uniform noise of variance 1, of any input size */
+  int32_t set;                               /* of WAV files: position in bppsa_mfcc_sets */
+  bppsa_mfcc_padding padding;                /* of WAV files */
   bool (*wanted)(bppsa_bench_method method); /* NULL: every method; forward and bp are always measured */
 } bppsa_bench_point;
 

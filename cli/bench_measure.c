@@ -341,10 +341,12 @@ static bppsa_status open_data(session *s) {
   if (s->point->data == NULL) {
     return BPPSA_OK;
   }
+  const bppsa_dataset_audio audio = {.set = &bppsa_mfcc_sets[s->point->set], .padding = s->point->padding, .device = s->device};
   bppsa_dataset_options options = bppsa_dataset_options_default();
   options.samples = strcmp(s->point->data, "bitstream") == 0 ? c->batch : 0;
   options.seq_len = c->seq_len;
   options.seed = s->point->seed;
+  options.audio = &audio;
   BPPSA_TRY(bppsa_cli_input(bppsa_dataset_create(s->point->data, &options, &s->data)));
   if (s->data->samples < c->batch) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,

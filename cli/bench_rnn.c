@@ -13,7 +13,7 @@
     {.option = BPPSA_OPTION_LAYERS}, {.option = BPPSA_OPTION_HIDDEN},                                                            \
         only{.option = BPPSA_OPTION_LOSS, .help = "gradients enter at the last or at every step"},                               \
         {.option = BPPSA_OPTION_INIT, .fallback = "", .help = "[the sweep: both; one point: default]"},                          \
-        {.option = BPPSA_OPTION_DATA},                                                                                           \
+        {.option = BPPSA_OPTION_DATA}, {.option = BPPSA_OPTION_SET}, {.option = BPPSA_OPTION_PADDING},                           \
         {.option = BPPSA_OPTION_SEQ_LEN, .help = "one point instead of the sweep [1000, npy the files']"},                       \
         {.option = BPPSA_OPTION_BATCH}, {.option = BPPSA_OPTION_UP_LEVELS, .help = "of the rows of blelloch [all]"},             \
         {.option = BPPSA_OPTION_CHUNKS, .help = "of the rows of chunked [from T]"}, {.option = BPPSA_OPTION_QUICK},              \
@@ -86,6 +86,9 @@ bppsa_status bppsa_bench_setup(const bppsa_cli *cli, bppsa_bench_point *point, b
   point->init = bppsa_cli_value(cli, BPPSA_OPTION_INIT)->choice == 1 ? BPPSA_INIT_ORTHOGONAL : BPPSA_INIT_DEFAULT;
   point->seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer;
   point->data = data->present ? data->text : "bitstream";
+  point->set = bppsa_cli_value(cli, BPPSA_OPTION_SET)->choice;
+  point->padding = bppsa_cli_value(cli, BPPSA_OPTION_PADDING)->choice == 1 ? BPPSA_PADDING_REFLECT : BPPSA_PADDING_CONSTANT;
+  BPPSA_TRY(bppsa_setup_check_set(cli, point->data));
   limits->repeats = bppsa_cli_value(cli, BPPSA_OPTION_REPEATS)->integer; /* 0 when not given */
   limits->budget_s = bppsa_cli_value(cli, BPPSA_OPTION_QUICK)->given ? 0.4 : 2;
   limits->memory_limit = limit->given ? limit->integer : bppsa_machine_memory() / 4 * 3;

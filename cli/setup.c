@@ -201,13 +201,18 @@ static void show_reading(void *context, int64_t done, int64_t total) {
   }
 }
 
+bppsa_status bppsa_setup_check_set(const bppsa_cli *cli, const char *spec) {
+  const bppsa_option_value *set = bppsa_cli_value(cli, BPPSA_OPTION_SET), *padding = bppsa_cli_value(cli, BPPSA_OPTION_PADDING);
+  return (!set->given && !padding->given) || bppsa_is_audio(spec)
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given beside --data %s, expected --data irmas:DIR or instruments:DIR",
+                          set->given ? "--set" : "--padding", spec);
+}
+
 bppsa_status bppsa_setup_dataset_of(const bppsa_cli *cli, const char *spec, const bppsa_device *device, bool loss_all,
                                     bppsa_dataset **dataset) {
   const bppsa_option_value *set = bppsa_cli_value(cli, BPPSA_OPTION_SET), *padding = bppsa_cli_value(cli, BPPSA_OPTION_PADDING);
-  if ((set->given || padding->given) && !bppsa_is_audio(spec)) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given beside --data %s, expected --data irmas:DIR or instruments:DIR",
-                      set->given ? "--set" : "--padding", spec);
-  }
+  BPPSA_TRY(bppsa_setup_check_set(cli, spec));
   bppsa_progress_line line = bppsa_progress_start(cli->err);
   const bppsa_dataset_audio audio = {.set = &bppsa_mfcc_sets[set->choice],
                                      .padding = padding->choice == 1 ? BPPSA_PADDING_REFLECT : BPPSA_PADDING_CONSTANT,

@@ -26,6 +26,8 @@ bppsa_status bppsa_setup_dataset(const bppsa_cli *cli, const bppsa_device *devic
 /* The same for the data set `spec`, whatever --data says. */
 bppsa_status bppsa_setup_dataset_of(const bppsa_cli *cli, const char *spec, const bppsa_device *device, bool loss_all,
                                     bppsa_dataset **dataset);
+/* --set and --padding are of WAV files only. ERR_ARGUMENT where `spec` names others. */
+bppsa_status bppsa_setup_check_set(const bppsa_cli *cli, const char *spec);
 /* Whether a data set's text names a directory of WAV files. */
 bool bppsa_is_audio(const char *spec);
 

@@ -299,6 +299,7 @@ static void test_wrong_requests(void **state) {
   assert_fails(2, "--validation: unknown option", "bench rnn --validation 0.5");
   assert_fails(2, "--quick: 'yes', expected the flag", "bench rnn --quick=yes");
   assert_fails(2, "--out: no/such/R.json", "bench rnn --seq-len 5 --out no/such/R.json");
+  assert_fails(2, "--set: given beside --data bitstream", "bench gru --set L --seq-len 5");
   assert_fails(2, "data set 'nothing:x'", "bench rnn --seq-len 5 --data nothing:x");
 }
 
