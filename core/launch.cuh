@@ -1,16 +1,22 @@
-/* How kernels are launched: through BPPSA_LAUNCH and in no other way, so that a kernel file can also be compiled for the
- * host by whoever defines the macro first (the tests' SIMT emulation).
+/* How kernels are launched: through BPPSA_LAUNCH and in no other way, and how they reach their dynamic shared memory, so that a kernel file can
+ * also be compiled for the host: the tests' SIMT emulation defines both in its own <cuda_runtime.h>.
  *
- *     BPPSA_LAUNCH(kernel, blocks, threads, shared_bytes, stream, arguments ...);
+ *     BPPSA_LAUNCH(kernel, blocks, threads, shared_bytes, stream, arguments ...);     a template's instance in parentheses
  *     cudaError_t error = cudaGetLastError();
+ *
+ *     BPPSA_SHARED(float, tile);    in a kernel: float *tile, the launch's shared memory
  */
 #ifndef BPPSA_CORE_LAUNCH_CUH
 #define BPPSA_CORE_LAUNCH_CUH
 
-#ifndef BPPSA_LAUNCH
 #include <cuda_runtime.h>
+
+#ifndef BPPSA_LAUNCH
 #define BPPSA_LAUNCH(kernel, blocks, threads, shared_bytes, stream, ...)                                                         \
-  kernel<<<(blocks), (threads), (shared_bytes), (stream)>>>(__VA_ARGS__)
+  (kernel)<<<(blocks), (threads), (shared_bytes), (stream)>>>(__VA_ARGS__)
+#define BPPSA_SHARED(type, name)                                                                                                 \
+  extern __shared__ __align__(16) unsigned char bppsa_shared_memory[];                                                           \
+  type *name = reinterpret_cast<type *>(bppsa_shared_memory)
 #endif
 
 #endif

@@ -4,6 +4,10 @@
 
 #include "scan/plan.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct bppsa_scan_plan {
   bppsa_scan_config config; /* resolved; dims = the copy below */
   int64_t *dims;            /* size of g_t, size n + 1; NULL when uniform */
@@ -24,5 +28,9 @@ int64_t bppsa_scan_plan_dim(const bppsa_scan_plan *plan, int64_t y);
 int64_t bppsa_scan_plan_slot(const bppsa_scan_plan *plan, int64_t first, int64_t last);
 /* First real of a slot, counted for one sample (multiply by the batch). */
 int64_t bppsa_scan_plan_slot_offset(const bppsa_scan_plan *plan, int64_t slot);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

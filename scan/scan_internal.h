@@ -5,6 +5,10 @@
 #include "scan/plan_internal.h"
 #include "scan/scan.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum { REDONE_STRIDE = 8 }; /* a cache line each */
 
 /* CPU backend: everything the passes over a plan need, sized when it is made.
@@ -43,7 +47,14 @@ void bppsa_scan_cpu_run_f64(const bppsa_scan_cpu *cpu, const bppsa_scan_operands
 
 bppsa_status bppsa_scan_cpu_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor);
 
+/* GPU backend (scan_cuda.cu, or scan_nocuda.c in its place). */
+bppsa_status bppsa_scan_cuda_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor);
+
 /* ERR_ARGUMENT when an operand the plan needs is missing. */
 bppsa_status bppsa_scan_check_operands(const bppsa_scan_plan *plan, const bppsa_scan_operands *operands);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -2,8 +2,12 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "core/alloc.h"
+#include "core/memory.h"
 #include "core/philox.h"
 
 static double value_at(bppsa_dtype dtype, const void *array, int64_t i) {
@@ -82,4 +86,29 @@ bppsa_device *cpu_device(int64_t threads) {
   bppsa_device *device = NULL;
   assert_int_equal(bppsa_device_create("cpu", threads, &device), BPPSA_OK);
   return device;
+}
+
+bppsa_device *test_device(int64_t threads) {
+  const char *name = getenv("BPPSA_TEST_DEVICE");
+  bppsa_device *device = NULL;
+  const bppsa_status status = bppsa_device_create(name != NULL ? name : "cpu", threads, &device);
+  if (name != NULL && status == BPPSA_ERR_UNSUPPORTED) {
+    printf("skipped: %s\n", bppsa_last_error());
+    exit(77);
+  }
+  assert_int_equal(status, BPPSA_OK);
+  return device;
+}
+
+bool is_emulated(const bppsa_device *device) {
+  return strcmp(bppsa_device_get_hardware(device), "SIMT emulation") == 0;
+}
+
+void *on_device(const bppsa_device *device, const void *array, int64_t bytes) {
+  void *copy = NULL;
+  if (array != NULL) {
+    assert_int_equal(bppsa_memory_alloc(device, bytes, &copy), BPPSA_OK);
+    assert_int_equal(bppsa_memory_put(device, copy, array, bytes), BPPSA_OK);
+  }
+  return copy;
 }

@@ -29,5 +29,11 @@ double *uniform(uint64_t seed, int64_t count, double scale);
 double *orthogonal(uint64_t seed, int64_t h, double scale);
 
 bppsa_device *cpu_device(int64_t threads);
+/* The device named by BPPSA_TEST_DEVICE, which CTest sets; the processor without it. A device that is not there skips the test (77). */
+bppsa_device *test_device(int64_t threads);
+/* Whether it is the SIMT machine of tests/simt, a thousand times slower than a device: tests take a part of their cases. */
+bool is_emulated(const bppsa_device *device);
+/* A copy of a host array in the device's memory; NULL stays NULL. Free with bppsa_memory_free. */
+void *on_device(const bppsa_device *device, const void *array, int64_t bytes);
 
 #endif

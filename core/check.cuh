@@ -1,0 +1,18 @@
+/* From a CUDA error to a status. */
+#ifndef BPPSA_CORE_CHECK_CUH
+#define BPPSA_CORE_CHECK_CUH
+
+#include "core/launch.cuh"
+#include "core/status.h"
+
+/* ERR_MEMORY or ERR_CUDA with what was being done and the runtime's words. Errors that are not sticky end here. */
+static inline bppsa_status bppsa_cuda_check(cudaError_t error, const char *what) {
+  if (error == cudaSuccess) {
+    return BPPSA_OK;
+  }
+  (void)cudaGetLastError();
+  return bppsa_fail(error == cudaErrorMemoryAllocation ? BPPSA_ERR_MEMORY : BPPSA_ERR_CUDA, "%s: %s (%s), expected success", what,
+                    cudaGetErrorString(error), cudaGetErrorName(error));
+}
+
+#endif

@@ -1,0 +1,57 @@
+#include "core/memory.h"
+
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/memory_internal.h"
+
+static bool is_host(const bppsa_device *device) {
+  return device == NULL || bppsa_device_get_kind(device) == BPPSA_CPU;
+}
+
+bppsa_status bppsa_memory_alloc(const bppsa_device *device, int64_t bytes, void **data) {
+  if (!is_host(device)) {
+    return bppsa_cuda_alloc(bppsa_device_get_index(device), bytes, data);
+  }
+  void *made = bppsa_alloc((size_t)bytes);
+  if (made == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  *data = made;
+  return BPPSA_OK;
+}
+
+void bppsa_memory_free(const bppsa_device *device, void *data) {
+  if (data == NULL) {
+    return;
+  }
+  if (is_host(device)) {
+    bppsa_free(data);
+  } else {
+    bppsa_cuda_free(bppsa_device_get_index(device), data);
+  }
+}
+
+bppsa_status bppsa_memory_put(const bppsa_device *device, void *to, const void *from_host, int64_t bytes) {
+  if (!is_host(device)) {
+    return bppsa_cuda_put(bppsa_device_get_index(device), to, from_host, bytes);
+  }
+  memcpy(to, from_host, (size_t)bytes);
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_memory_get(const bppsa_device *device, void *to_host, const void *from, int64_t bytes) {
+  if (!is_host(device)) {
+    return bppsa_cuda_get(bppsa_device_get_index(device), to_host, from, bytes);
+  }
+  memcpy(to_host, from, (size_t)bytes);
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_memory_clear(const bppsa_device *device, void *data, int64_t bytes) {
+  if (!is_host(device)) {
+    return bppsa_cuda_clear(bppsa_device_get_index(device), data, bytes);
+  }
+  memset(data, 0, (size_t)bytes);
+  return BPPSA_OK;
+}

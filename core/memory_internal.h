@@ -1,0 +1,22 @@
+/* The GPU's side of core/memory.h. index: of the GPU. */
+#ifndef BPPSA_CORE_MEMORY_INTERNAL_H
+#define BPPSA_CORE_MEMORY_INTERNAL_H
+
+#include "core/status.h"
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+bppsa_status bppsa_cuda_alloc(int32_t index, int64_t bytes, void **data);
+void bppsa_cuda_free(int32_t index, void *data);
+bppsa_status bppsa_cuda_put(int32_t index, void *to, const void *from_host, int64_t bytes);
+bppsa_status bppsa_cuda_get(int32_t index, void *to_host, const void *from, int64_t bytes);
+bppsa_status bppsa_cuda_clear(int32_t index, void *data, int64_t bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

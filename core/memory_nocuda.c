@@ -1,0 +1,30 @@
+/* Without CUDA there is no GPU, and no device that could ask for its memory. */
+#include "core/memory_internal.h"
+
+static bppsa_status without(void) {
+  return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "GPU memory: this build has no CUDA; use device cpu");
+}
+
+bppsa_status bppsa_cuda_alloc(int32_t index, int64_t bytes, void **data) {
+  (void)index, (void)bytes, (void)data;
+  return without();
+}
+
+void bppsa_cuda_free(int32_t index, void *data) {
+  (void)index, (void)data;
+}
+
+bppsa_status bppsa_cuda_put(int32_t index, void *to, const void *from_host, int64_t bytes) {
+  (void)index, (void)to, (void)from_host, (void)bytes;
+  return without();
+}
+
+bppsa_status bppsa_cuda_get(int32_t index, void *to_host, const void *from, int64_t bytes) {
+  (void)index, (void)to_host, (void)from, (void)bytes;
+  return without();
+}
+
+bppsa_status bppsa_cuda_clear(int32_t index, void *data, int64_t bytes) {
+  (void)index, (void)data, (void)bytes;
+  return without();
+}

@@ -1,0 +1,554 @@
+/* CUDA kernels of the scan, for any size: one launch a level.
+ *
+ * Everything is in row-vector form as on the CPU (scan_cpu.inc): gᵀ_{t-1} = gᵀ_t J_t + uᵀ_{t-1}. A product is the sequential backward run on
+ * the rows of the identity, and where gradients are injected on one more row, from 0. So one kernel, bppsa_scan_carry, takes vectors through
+ * leaves and serves sequential steps, chunk transitions and the leaves' products; bppsa_scan_join multiplies products, bppsa_scan_apply takes a
+ * gradient through one. Diagonal elements have kernels of their own, a thread a number.
+ *
+ * Long products over- and underflow where sequential BP does not; how exponents mend that, and when a product is useless and its steps are
+ * redone, is told in scan_products.inc. Sums run in one fixed order: the bits do not change from run to run.
+ */
+#ifndef BPPSA_SCAN_SCAN_KERNELS_CUH
+#define BPPSA_SCAN_SCAN_KERNELS_CUH
+
+#include <math.h>
+#include <stdint.h>
+
+#include "core/launch.cuh"
+
+enum {
+  SCAN_MATRICES = 8,      /* at most, of a recurrent element */
+  SCAN_WINDOW = 24,       /* rows of products are rescaled outside 2^±WINDOW */
+  SCAN_RESCALE_LINKS = 4, /* links of a chain between two looks at the window */
+  SCAN_CANCELLATION = 256 /* Σ |v_r| ‖P_r‖ beyond this multiple of ‖v P‖ is useless */
+};
+
+enum scan_element { SCAN_DENSE, SCAN_DIAGONAL, SCAN_RECURRENT };
+
+/* The plan's sizes, the operands and the executor's memory. Pointers are the GPU's; what is NULL is not there. */
+template <typename real> struct scan_chain {
+  int64_t n, batch, planned, dim;
+  scan_element element;
+  int32_t matrices;
+  bool affine;
+  const real *jt, *weights[SCAN_MATRICES], *columns[SCAN_MATRICES], *diagonal, *injected;
+  real *gradients;
+  /* sizes that differ (dense): of g_t, size n + 1; first reals of g_t, of J_{t+1}ᵀ and of slots, for one sample */
+  const int64_t *dims, *gradient_offsets, *jacobian_offsets, *slot_offsets;
+  int64_t slot_reals, chunk_length; /* chunk_length 0: a tree */
+  real *slots,
+      *beside; /* held products [slot][sample][rows + affine][m]; beside: where a product is made before it replaces its operand */
+  int32_t *exponents; /* [slot][sample][exponent_rows] */
+  real *norms;        /* likewise */
+  int64_t exponent_rows;
+  unsigned long long *redone;
+};
+
+/* A level record (scan/plan.h). */
+struct scan_record {
+  int64_t first, stride, span, length;
+};
+
+template <typename real> __device__ inline int64_t scan_dim(const scan_chain<real> &c, int64_t y) {
+  return c.dims != NULL ? c.dims[c.n - y + 1] : c.dim;
+}
+
+template <typename real> __device__ inline int64_t scan_gradient_at(const scan_chain<real> &c, int64_t y, int64_t b) {
+  const int64_t t = c.n - y + 1, offset = c.gradient_offsets != NULL ? c.gradient_offsets[t] : t * c.dim;
+  return offset * c.batch + b * scan_dim(c, y);
+}
+
+template <typename real> __device__ inline int64_t scan_slot(const scan_chain<real> &c, int64_t first, int64_t last) {
+  return c.chunk_length > 0 ? (first - 1) / c.chunk_length - 1 : last >> 1;
+}
+
+/* First real of the product a[first:last] of sample b in `slots`, and in `beside`. */
+template <typename real>
+__device__ inline int64_t scan_product_at(const scan_chain<real> &c, int64_t first, int64_t last, int64_t b) {
+  const int64_t slot = scan_slot(c, first, last);
+  const int64_t offset = c.slot_offsets != NULL ? c.slot_offsets[slot] : slot * c.slot_reals;
+  const int64_t room = c.slot_offsets != NULL ? c.slot_offsets[slot + 1] - offset : c.slot_reals;
+  return offset * c.planned + b * room;
+}
+
+template <typename real>
+__device__ inline int64_t scan_exponents_at(const scan_chain<real> &c, int64_t first, int64_t last, int64_t b) {
+  return (scan_slot(c, first, last) * c.planned + b) * c.exponent_rows;
+}
+
+/* 2^exponent; 0 or infinity beyond the type's range. */
+template <typename real> __device__ inline real scan_power(int64_t exponent) {
+  const int64_t bounded = exponent < -4000 ? -4000 : exponent > 4000 ? 4000 : exponent;
+  return (real)ldexp((double)1, (int)bounded);
+}
+
+template <typename real> __device__ inline real scan_scaled(real x, int64_t exponent) {
+  return (real)ldexp((double)x, exponent < -4000 ? -4000 : exponent > 4000 ? 4000 : (int)exponent);
+}
+
+/* The power of two that brings `largest` near 1; 0 inside the window and for 0 and what is not finite. */
+template <typename real> __device__ inline int32_t scan_excess(real largest) {
+  const real top = (real)(1 << SCAN_WINDOW);
+  if ((largest >= 1 / top && largest < top) || !(largest > 0) || isinf(largest)) {
+    return 0;
+  }
+  int exponent;
+  (void)frexp((double)largest, &exponent);
+  return exponent > SCAN_WINDOW || exponent < -SCAN_WINDOW ? exponent : 0;
+}
+
+template <typename real> __device__ inline real scan_size(real x) {
+  return x < 0 ? -x : x;
+}
+
+/* max over the warp; NaN is passed over. All lanes of the warp take part. */
+template <typename real> __device__ inline real scan_warp_largest(real size) {
+  for (int other = warpSize / 2; other > 0; other /= 2) {
+    const real theirs = __shfl_xor_sync(0xffffffffu, size, other);
+    size = theirs > size ? theirs : size;
+  }
+  return size;
+}
+
+/* ---- vectors through leaves ---- */
+
+/* The vectors a block carries: rows [0, rows) of shared memory, `room` reals each. */
+template <typename real> struct scan_vectors {
+  int rows;
+  int64_t room;
+  real *in, *scaled, *out; /* [rows][room] */
+  const int64_t *samples;  /* [rows]: whose factors a row takes */
+};
+
+/* out = in · a[i] without what is injected. recurrent: Σ_k (in ∘ d_k) W_k + in ∘ e. All threads; ends with a barrier. */
+template <typename real> __device__ void scan_leaf(const scan_chain<real> &c, int64_t i, const scan_vectors<real> &v) {
+  const int64_t k = scan_dim(c, i), m = scan_dim(c, i + 1), step = c.n - i, threads = blockDim.x;
+  if (c.element == SCAN_DENSE) {
+    const int64_t offset = c.jacobian_offsets != NULL ? c.jacobian_offsets[step] : step * k * m;
+    for (int64_t at = threadIdx.x; at < v.rows * m; at += threads) {
+      const int64_t row = at / m, j = at % m;
+      const real *jt = c.jt + offset * c.batch + v.samples[row] * k * m + j * k, *x = v.in + row * v.room;
+      real sum = 0;
+      for (int64_t r = 0; r < k; ++r) {
+        sum += x[r] * jt[r];
+      }
+      v.out[row * v.room + j] = sum;
+    }
+    __syncthreads();
+    return;
+  }
+  for (int32_t q = 0; q < c.matrices; ++q) {
+    for (int64_t at = threadIdx.x; at < v.rows * k; at += threads) {
+      const int64_t row = at / k, r = at % k;
+      v.scaled[row * v.room + r] = v.in[row * v.room + r] * c.columns[q][(step * c.batch + v.samples[row]) * k + r];
+    }
+    __syncthreads();
+    for (int64_t at = threadIdx.x; at < v.rows * m; at += threads) {
+      const int64_t row = at / m, j = at % m;
+      const real *x = v.scaled + row * v.room, *w = c.weights[q] + j;
+      real sum = q > 0 ? v.out[row * v.room + j] : 0;
+      for (int64_t r = 0; r < k; ++r) {
+        sum += x[r] * w[r * m];
+      }
+      if (c.diagonal != NULL && q + 1 == c.matrices) {
+        sum += v.in[row * v.room + j] * c.diagonal[(step * c.batch + v.samples[row]) * m + j];
+      }
+      v.out[row * v.room + j] = sum;
+    }
+    __syncthreads();
+  }
+}
+
+/* One step of the recurrence for one gradient, which stands in v.in and goes to memory and to v.out. u may be the memory of the
+ * result: each of its numbers is read by the thread that writes there. Ends with a barrier. */
+template <typename real> __device__ void scan_step(const scan_chain<real> &c, int64_t i, int64_t b, const scan_vectors<real> &v) {
+  const int64_t m = scan_dim(c, i + 1), at = scan_gradient_at(c, i + 1, b);
+  scan_leaf(c, i, v);
+  for (int64_t j = threadIdx.x; j < m; j += blockDim.x) {
+    const real y = v.out[j] + (c.affine ? c.injected[at + j] : 0);
+    v.out[j] = y;
+    c.gradients[at + j] = y;
+  }
+  __syncthreads();
+}
+
+template <typename real> __device__ inline void scan_swap(scan_vectors<real> &v) {
+  real *in = v.in;
+  v.in = v.out;
+  v.out = in;
+}
+
+/* Gradients: y[i+1] = a[i] y[i], `length` times; block (item, sample). shared: 3 · room reals. */
+template <typename real> __global__ void bppsa_scan_walk(scan_chain<real> c, scan_record record, int64_t room) {
+  BPPSA_SHARED(real, memory);
+  const int64_t b = blockIdx.x % c.batch;
+  int64_t i = record.first + blockIdx.x / c.batch * record.stride;
+  scan_vectors<real> v = {1, room, memory, memory + room, memory + 2 * room, &b};
+  for (int64_t r = threadIdx.x; r < scan_dim(c, i); r += blockDim.x) {
+    v.in[r] = c.gradients[scan_gradient_at(c, i, b) + r];
+  }
+  __syncthreads();
+  for (int64_t link = 0; link < record.length; ++link, ++i) {
+    scan_step(c, i, b, v);
+    scan_swap(v);
+  }
+}
+
+/* Rows back into the window, their exponents e and largest entries along: a warp a row. Ends with a barrier. */
+template <typename real> __device__ void scan_rescale(int rows, int64_t room, int64_t m, real *y, int32_t *e, real *norms) {
+  const int lane = (int)threadIdx.x % warpSize;
+  for (int row = (int)threadIdx.x / warpSize; row < rows; row += (int)blockDim.x / warpSize) {
+    real largest = 0;
+    for (int64_t j = lane; j < m; j += warpSize) {
+      const real size = scan_size(y[row * room + j]);
+      largest = size > largest ? size : largest;
+    }
+    largest = scan_warp_largest(largest);
+    const int32_t excess = scan_excess(largest);
+    const real factor = excess != 0 ? scan_power<real>(-excess) : 1;
+    for (int64_t j = lane; excess != 0 && j < m; j += warpSize) {
+      y[row * room + j] *= factor;
+    }
+    if (lane == 0) {
+      e[row] += excess;
+      norms[row] = largest * factor;
+    }
+  }
+  __syncthreads();
+}
+
+/* Products a[i:i+length] = a[i] ⋄ .. ⋄ a[i+length] of leaves; block x: a tile of `tile` rows of all samples, block y .. : item. Threads:
+ * whole warps. shared: 3 · tile · room reals, then tile norms, tile samples and exponents. */
+template <typename real>
+__global__ void bppsa_scan_carry(scan_chain<real> c, scan_record record, int64_t tiles, int tile, int64_t room) {
+  BPPSA_SHARED(real, memory);
+  const int64_t item = blockIdx.x / tiles, first_row = blockIdx.x % tiles * tile, i = record.first + item * record.stride;
+  const int64_t size = scan_dim(c, i) + c.affine, all = size * c.batch;
+  const int rows = (int)(all - first_row < tile ? all - first_row : tile);
+  if (rows <= 0) { /* of an item smaller than the largest */
+    return;
+  }
+  real *norms = memory + 3 * tile * room;
+  int64_t *samples = (int64_t *)(norms + tile + tile % 2);
+  int32_t *e = (int32_t *)(samples + tile);
+  scan_vectors<real> v = {rows, room, memory, memory + tile * room, memory + 2 * tile * room, samples};
+  for (int row = (int)threadIdx.x; row < rows; row += (int)blockDim.x) {
+    samples[row] = (first_row + row) / size;
+    e[row] = 0;
+  }
+  for (int64_t at = threadIdx.x; at < rows * room; at += blockDim.x) { /* the identity; 0 for the affine row */
+    v.in[at] = (first_row + at / room) % size == at % room ? 1 : 0;
+  }
+  __syncthreads();
+  for (int64_t link = 0; link <= record.length; ++link) {
+    const int64_t m = scan_dim(c, i + link + 1);
+    scan_leaf(c, i + link, v);
+    for (int64_t at = threadIdx.x; c.affine && at < rows * m; at += blockDim.x) {
+      const int64_t row = at / m, j = at % m;
+      if ((first_row + row) % size == size - 1) {
+        v.out[row * room + j] += scan_scaled(c.injected[scan_gradient_at(c, i + link + 1, samples[row]) + j], -(int64_t)e[row]);
+      }
+    }
+    __syncthreads();
+    if (link % SCAN_RESCALE_LINKS == 0 || link == record.length) {
+      scan_rescale(rows, room, m, v.out, e, norms);
+    }
+    scan_swap(v);
+  }
+  const int64_t last = i + record.length, m = scan_dim(c, last + 1);
+  for (int64_t at = threadIdx.x; at < rows * m; at += blockDim.x) {
+    const int64_t row = at / m, r = (first_row + row) % size;
+    c.slots[scan_product_at(c, i, last, samples[row]) + r * m + at % m] = v.in[row * room + at % m];
+  }
+  for (int row = (int)threadIdx.x; row < rows; row += (int)blockDim.x) {
+    const int64_t at = scan_exponents_at(c, i, last, samples[row]) + (first_row + row) % size;
+    c.exponents[at] = e[row];
+    c.norms[at] = norms[row];
+  }
+}
+
+/* ---- products of products ---- */
+
+/* The exponents of `count` rows: the largest, and whether all lie so close that no stored entry can underflow beside it. */
+__device__ inline bool scan_close(int64_t count, const int32_t *e, int32_t *most) {
+  int32_t least = e[0];
+  *most = e[0];
+  for (int64_t r = 1; r < count; ++r) {
+    least = e[r] < least ? e[r] : least;
+    *most = e[r] > *most ? e[r] : *most;
+  }
+  return *most - least <= 2 * SCAN_WINDOW + 16;
+}
+
+/* The smallest exponent that keeps every x[r] 2^e[r] below 1 in size. */
+template <typename real>
+__device__ inline int64_t scan_common(int64_t count, const real *x, const int32_t *e, int64_t more, int64_t more_until) {
+  int64_t most = INT64_MIN;
+  for (int64_t r = 0; r < count; ++r) {
+    if (x[r] != 0 && isfinite(x[r])) {
+      int exponent;
+      (void)frexp((double)x[r], &exponent);
+      const int64_t here = exponent + e[r] + (r < more_until ? more : 0);
+      most = here > most ? here : most;
+    }
+  }
+  return most == INT64_MIN ? 0 : most;
+}
+
+/* a[i:r] = a[i:i+s-1] ⋄ a[i+s:r]; block (item, sample), threads whole warps. The product on the right lives in the result's slot: the result is made
+ * beside it, then moved. shared: room reals, then room exponents of the right product and of the result. */
+template <typename real> __global__ void bppsa_scan_join(scan_chain<real> c, scan_record record, int64_t room) {
+  BPPSA_SHARED(real, x);
+  int32_t *er = (int32_t *)(x + room), *e = er + room;
+  real *norms = (real *)(e + room);
+  const int64_t b = blockIdx.x % c.batch, i = record.first + blockIdx.x / c.batch * record.stride, split = i + record.span,
+                last = split + record.span - 1;
+  const int64_t rows = scan_dim(c, i) + c.affine, k = scan_dim(c, split), m = scan_dim(c, last + 1), count = k + c.affine;
+  const real *left = c.slots + scan_product_at(c, i, split - 1, b);
+  real *right = c.slots + scan_product_at(c, split, last, b), *out = c.beside + scan_product_at(c, i, last, b);
+  const int32_t *el = c.exponents + scan_exponents_at(c, i, split - 1, b);
+  const int64_t result = scan_exponents_at(c, i, last, b);
+  for (int64_t q = threadIdx.x; q < count; q += blockDim.x) {
+    er[q] = c.exponents[scan_exponents_at(c, split, last, b) + q];
+  }
+  __syncthreads();
+  int32_t most;
+  const bool together = scan_close(count, er, &most);
+  const bool close = together && (!c.affine || (el[rows - 1] <= SCAN_WINDOW && el[rows - 1] >= -SCAN_WINDOW));
+  for (int64_t r = 0; r < rows; ++r) { /* left's row, and 1 or 0 for right's affine row */
+    const bool affine_row = c.affine && r == rows - 1;
+    for (int64_t q = threadIdx.x; q < count; q += blockDim.x) {
+      const real entry = q < k ? left[r * k + q] : !affine_row ? 0 : close ? scan_power<real>(-(int64_t)el[r]) : 1;
+      x[q] = close ? entry * scan_power<real>(er[q] - most) : entry;
+    }
+    __syncthreads();
+    /* as terms of one row: left's entries are 2^el times what is stored, the 1 is not */
+    const int64_t common = close ? 0 : scan_common(count, x, er, el[r], k);
+    __syncthreads();
+    for (int64_t q = threadIdx.x; !close && q < count; q += blockDim.x) {
+      x[q] = scan_scaled(x[q], er[q] + (q < k ? el[r] : 0) - common);
+    }
+    __syncthreads();
+    for (int64_t j = threadIdx.x; j < m; j += blockDim.x) {
+      real sum = 0;
+      for (int64_t q = 0; q < count; ++q) {
+        sum += x[q] * right[q * m + j];
+      }
+      out[r * m + j] = sum;
+    }
+    if (threadIdx.x == 0) {
+      e[r] = close ? el[r] + most : (int32_t)common;
+    }
+    __syncthreads();
+  }
+  scan_rescale((int)rows, m, m, out, e, norms);
+  for (int64_t at = threadIdx.x; at < rows * m; at += blockDim.x) {
+    right[at] = out[at];
+  }
+  for (int64_t r = threadIdx.x; r < rows; r += blockDim.x) {
+    c.exponents[result + r] = e[r];
+    c.norms[result + r] = norms[r];
+  }
+}
+
+/* ---- a gradient through products ---- */
+
+/* y = x a[first:last] into v.out, x in v.in (overwritten). False, for all threads, when the product is useless. Ends with a barrier. */
+template <typename real>
+__device__ bool scan_try(const scan_chain<real> &c, int64_t first, int64_t last, int64_t b, const scan_vectors<real> &v) {
+  const int64_t k = scan_dim(c, first), m = scan_dim(c, last + 1), count = k + c.affine;
+  const int32_t *e = c.exponents + scan_exponents_at(c, first, last, b);
+  const real *norms = c.norms + scan_exponents_at(c, first, last, b), *product = c.slots + scan_product_at(c, first, last, b);
+  if (c.affine && threadIdx.x == 0) {
+    v.in[k] = 1;
+  }
+  __syncthreads();
+  int32_t most;
+  const bool close = scan_close(count, e, &most);
+  const int64_t common = close ? most : scan_common(count, v.in, e, 0, 0);
+  __syncthreads();
+  for (int64_t r = threadIdx.x; r < count; r += blockDim.x) {
+    v.in[r] = close ? v.in[r] * scan_power<real>(e[r] - common) : scan_scaled(v.in[r], e[r] - common);
+  }
+  __syncthreads();
+  for (int64_t j = threadIdx.x; j < m; j += blockDim.x) {
+    real sum = 0;
+    for (int64_t r = 0; r < count; ++r) {
+      sum += v.in[r] * product[r * m + j];
+    }
+    v.out[j] = sum;
+  }
+  __syncthreads();
+  real terms = 0, sum = 0;
+  for (int64_t r = 0; r < count; ++r) {
+    terms += scan_size(v.in[r]) * norms[r];
+  }
+  for (int64_t j = 0; j < m; ++j) {
+    sum += scan_size(v.out[j]);
+  }
+  const bool cancelled = !(terms <= (real)SCAN_CANCELLATION * sum); /* true for NaN */
+  __syncthreads();
+  bool infinite = false;
+  for (int64_t j = threadIdx.x; common != 0 && j < m; j += blockDim.x) {
+    v.out[j] = scan_scaled(v.out[j], common);
+    infinite = infinite || !isfinite(v.out[j]);
+  }
+  return __syncthreads_or(cancelled || infinite) == 0;
+}
+
+/* y[i+s] = a[i:i+s-1] y[i], `length` times, for held products; block (item, sample). Useless products are redone step by step: they need the
+ * injected gradients, which may be where the result belongs, so that it is written last. shared: 3 · room reals. */
+template <typename real> __global__ void bppsa_scan_apply(scan_chain<real> c, scan_record record, int64_t room) {
+  BPPSA_SHARED(real, memory);
+  const int64_t b = blockIdx.x % c.batch;
+  int64_t i = record.first + blockIdx.x / c.batch * record.stride;
+  scan_vectors<real> v = {1, room, memory, memory + room, memory + 2 * room, &b};
+  for (int64_t link = 0; link < record.length; ++link, i += record.span) {
+    const int64_t last = i + record.span - 1, m = scan_dim(c, last + 1);
+    for (int64_t r = threadIdx.x; r < scan_dim(c, i); r += blockDim.x) {
+      v.in[r] = c.gradients[scan_gradient_at(c, i, b) + r];
+    }
+    __syncthreads();
+    if (scan_try(c, i, last, b, v)) {
+      for (int64_t j = threadIdx.x; j < m; j += blockDim.x) {
+        c.gradients[scan_gradient_at(c, last + 1, b) + j] = v.out[j];
+      }
+      __syncthreads();
+      continue;
+    }
+    for (int64_t r = threadIdx.x; r < scan_dim(c, i); r += blockDim.x) {
+      v.in[r] = c.gradients[scan_gradient_at(c, i, b) + r];
+    }
+    __syncthreads();
+    for (int64_t leaf = i; leaf <= last; ++leaf) {
+      scan_leaf(c, leaf, v);
+      const int64_t at = scan_gradient_at(c, leaf + 1, b), size = scan_dim(c, leaf + 1);
+      for (int64_t j = threadIdx.x; j < size; j += blockDim.x) {
+        v.out[j] += c.affine ? c.injected[at + j] : 0;
+        if (leaf == last) {
+          c.gradients[at + j] = v.out[j];
+        }
+      }
+      __syncthreads();
+      scan_swap(v);
+    }
+    if (threadIdx.x == 0) {
+      (void)atomicAdd(c.redone, 1ull);
+    }
+  }
+}
+
+/* ---- diagonal elements: scalars, each with an exponent of its own ---- */
+
+template <typename real> __device__ inline real scan_factor(const scan_chain<real> &c, int64_t i, int64_t b, int64_t j) {
+  return c.jt[((c.n - i) * c.batch + b) * c.dim + j];
+}
+
+template <typename real> __device__ inline void scan_rescale_one(real *y, int32_t *e) {
+  const int32_t excess = scan_excess(scan_size(*y));
+  *y *= scan_power<real>(-excess);
+  *e += excess;
+}
+
+/* y[i+1] = a[i] y[i], `length` times; a thread an item, sample and number, `count` of them. */
+template <typename real> __global__ void bppsa_scan_diagonal_walk(scan_chain<real> c, scan_record record, int64_t count) {
+  const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, j = at % c.dim, b = at / c.dim % c.batch;
+  int64_t i = record.first + at / c.dim / c.batch * record.stride;
+  if (at >= count) {
+    return;
+  }
+  real y = c.gradients[scan_gradient_at(c, i, b) + j];
+  for (int64_t link = 0; link < record.length; ++link, ++i) {
+    const int64_t to = scan_gradient_at(c, i + 1, b) + j;
+    y = y * scan_factor(c, i, b, j) + (c.affine ? c.injected[to] : 0);
+    c.gradients[to] = y;
+  }
+}
+
+/* a[i:i+length] of leaves. */
+template <typename real> __global__ void bppsa_scan_diagonal_carry(scan_chain<real> c, scan_record record, int64_t count) {
+  const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, j = at % c.dim, b = at / c.dim % c.batch;
+  const int64_t i = record.first + at / c.dim / c.batch * record.stride, last = i + record.length;
+  if (at >= count) {
+    return;
+  }
+  real a = 1, u = 0;
+  int32_t ea = 0, eu = 0;
+  for (int64_t leaf = i; leaf <= last; ++leaf) {
+    const real factor = scan_factor(c, leaf, b, j);
+    a *= factor;
+    scan_rescale_one(&a, &ea);
+    if (c.affine) {
+      u = u * factor + scan_scaled(c.injected[scan_gradient_at(c, leaf + 1, b) + j], -(int64_t)eu);
+      scan_rescale_one(&u, &eu);
+    }
+  }
+  const int64_t product = scan_product_at(c, i, last, b) + j, exponents = scan_exponents_at(c, i, last, b) + j;
+  c.slots[product] = a;
+  c.exponents[exponents] = ea;
+  if (c.affine) {
+    c.slots[product + c.dim] = u;
+    c.exponents[exponents + c.dim] = eu;
+  }
+}
+
+/* a[i:r] = a[i:i+s-1] ⋄ a[i+s:r] */
+template <typename real> __global__ void bppsa_scan_diagonal_join(scan_chain<real> c, scan_record record, int64_t count) {
+  const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, j = at % c.dim, b = at / c.dim % c.batch, m = c.dim;
+  const int64_t i = record.first + at / c.dim / c.batch * record.stride, split = i + record.span, last = split + record.span - 1;
+  if (at >= count) {
+    return;
+  }
+  const real *left = c.slots + scan_product_at(c, i, split - 1, b);
+  real *right = c.slots + scan_product_at(c, split, last, b); /* the result's place */
+  const int32_t *el = c.exponents + scan_exponents_at(c, i, split - 1, b);
+  int32_t *er = c.exponents + scan_exponents_at(c, split, last, b);
+  if (c.affine) {
+    const int32_t carried = el[m + j] + er[j], most = carried > er[m + j] ? carried : er[m + j];
+    real u =
+        (real)(ldexp((double)left[m + j] * (double)right[j], carried - most) + ldexp((double)right[m + j], er[m + j] - most));
+    int32_t e = most;
+    scan_rescale_one(&u, &e);
+    right[m + j] = u;
+    er[m + j] = e;
+  }
+  real a = left[j] * right[j];
+  int32_t e = el[j] + er[j];
+  scan_rescale_one(&a, &e);
+  right[j] = a;
+  er[j] = e;
+}
+
+/* y[i+s] = a[i:i+s-1] y[i], `length` times; block (item, sample). What is not finite is redone step by step. */
+template <typename real> __global__ void bppsa_scan_diagonal_apply(scan_chain<real> c, scan_record record) {
+  const int64_t b = blockIdx.x % c.batch, m = c.dim;
+  int64_t i = record.first + blockIdx.x / c.batch * record.stride;
+  for (int64_t link = 0; link < record.length; ++link, i += record.span) {
+    const int64_t last = i + record.span - 1, from = scan_gradient_at(c, i, b), to = scan_gradient_at(c, last + 1, b);
+    const real *a = c.slots + scan_product_at(c, i, last, b);
+    const int32_t *e = c.exponents + scan_exponents_at(c, i, last, b);
+    bool infinite = false;
+    for (int64_t j = threadIdx.x; j < m; j += blockDim.x) {
+      const real y =
+          (real)(ldexp((double)c.gradients[from + j] * (double)a[j], e[j]) + (c.affine ? ldexp((double)a[m + j], e[m + j]) : 0));
+      infinite = infinite || !isfinite(y);
+    }
+    const bool redo = __syncthreads_or(infinite) != 0;
+    for (int64_t j = threadIdx.x; j < m; j += blockDim.x) {
+      real y = c.gradients[from + j];
+      if (!redo) {
+        y = (real)(ldexp((double)y * (double)a[j], e[j]) + (c.affine ? ldexp((double)a[m + j], e[m + j]) : 0));
+      }
+      for (int64_t leaf = i; redo && leaf <= last; ++leaf) {
+        y = y * scan_factor(c, leaf, b, j) + (c.affine ? c.injected[scan_gradient_at(c, leaf + 1, b) + j] : 0);
+      }
+      c.gradients[to + j] = y;
+    }
+    if (redo && threadIdx.x == 0) {
+      (void)atomicAdd(c.redone, 1ull);
+    }
+    __syncthreads();
+  }
+}
+
+#endif
