@@ -94,6 +94,8 @@ typedef struct {
 
 /* Runs the list: every lane in its order. `free_links`: SEND and RECV are instant, nothing is issued. Where operations wait for each other, done < count. */
 bppsa_status bppsa_schedule_execute(const bppsa_schedule *list, bool free_links, bppsa_schedule_run *run);
+/* The same in linear time, for `done` and an order alone. */
+bppsa_status bppsa_schedule_settle(const bppsa_schedule *list, bppsa_schedule_run *run);
 void bppsa_schedule_run_free(bppsa_schedule_run *run);
 
 /* Puts the operations of a derived list into the order in which workers take them that are never idle while something is ready, by priority (the smaller

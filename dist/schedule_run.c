@@ -12,6 +12,8 @@ typedef struct {
   const bppsa_schedule *list;
   bppsa_schedule_run *run;
   bool free_links;
+  bool untimed;  /* first come, first served: linear, and nothing but whether all can run */
+  int64_t taken; /* of an untimed queue */
   bppsa_events queue;
   int64_t *first;     /* of an operation's successors, size count + 1 */
   int32_t *successor; /* size dep_count */
@@ -118,16 +120,24 @@ static bppsa_status issue(engine *e) {
 
 /* ---- events ---- */
 
+static void put(engine *e, double time, int32_t id) {
+  if (e->untimed) {
+    e->queue.events[e->queue.count++] = (bppsa_event){.id = id};
+  } else {
+    bppsa_events_push(&e->queue, (bppsa_event){.time = time, .id = id});
+  }
+}
+
 static void become_ready(engine *e, int32_t id) {
   const int32_t group = e->list->ops[id].group;
   if (group < 0) {
-    bppsa_events_push(&e->queue, (bppsa_event){.time = e->ready[id], .id = id});
+    put(e, e->ready[id], id);
     return;
   }
   e->together[group] = fmax(e->together[group], e->ready[id]);
   e->members[group] -= 1;
   if (e->members[group] == 0) {
-    bppsa_events_push(&e->queue, (bppsa_event){.time = e->together[group], .id = e->member[group]});
+    put(e, e->together[group], e->member[group]);
   }
 }
 
@@ -178,8 +188,8 @@ static void loop(engine *e) {
       become_ready(e, id);
     }
   }
-  while (e->queue.count > 0) {
-    const bppsa_event now = bppsa_events_pop(&e->queue);
+  while (e->queue.count > e->taken) {
+    const bppsa_event now = e->untimed ? e->queue.events[e->taken++] : bppsa_events_pop(&e->queue);
     if (e->list->ops[now.id].group < 0) {
       begin(e, now.id, now.time);
     } else {
@@ -219,21 +229,31 @@ static bppsa_status prepare(engine *e) {
   return issue(e);
 }
 
-bppsa_status bppsa_schedule_execute(const bppsa_schedule *list, bool free_links, bppsa_schedule_run *run) {
-  *run = (bppsa_schedule_run){.count = list->count};
-  engine e = {.list = list, .run = run, .free_links = free_links};
-  const bppsa_status status = prepare(&e);
+static bppsa_status execute(engine *e) {
+  const bppsa_status status = prepare(e);
   if (status == BPPSA_OK) {
-    loop(&e);
+    loop(e);
   } else {
-    bppsa_schedule_run_free(run);
+    bppsa_schedule_run_free(e->run);
   }
-  void *const arrays[] = {e.queue.events, e.first,   e.successor, e.next,   e.waiting,
-                          e.ready,        e.members, e.together,  e.member, e.beside};
+  void *const arrays[] = {e->queue.events, e->first,   e->successor, e->next,   e->waiting,
+                          e->ready,        e->members, e->together,  e->member, e->beside};
   for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; ++i) {
     bppsa_free(arrays[i]);
   }
   return status;
+}
+
+bppsa_status bppsa_schedule_execute(const bppsa_schedule *list, bool free_links, bppsa_schedule_run *run) {
+  *run = (bppsa_schedule_run){.count = list->count};
+  engine e = {.list = list, .run = run, .free_links = free_links};
+  return execute(&e);
+}
+
+bppsa_status bppsa_schedule_settle(const bppsa_schedule *list, bppsa_schedule_run *run) {
+  *run = (bppsa_schedule_run){.count = list->count};
+  engine e = {.list = list, .run = run, .untimed = true};
+  return execute(&e);
 }
 
 void bppsa_schedule_run_free(bppsa_schedule_run *run) {
