@@ -246,12 +246,12 @@ typedef struct {
 bppsa_status bppsa_schedule_simulate(const bppsa_schedule *schedule, bppsa_schedule_times *times);
 void bppsa_schedule_times_free(bppsa_schedule_times *times);
 
-/* Activations on a worker over time: from `time` on `level` M_a. Owned (bppsa_free), *count of them. */
+/* Activations over time: from `time` on `level` M_a. Worker w's points are curves[first[w]] .. curves[first[w + 1] - 1]; both arrays are owned (bppsa_free). */
 typedef struct {
   double time, level;
 } bppsa_schedule_memory;
-bppsa_status bppsa_schedule_memory_curve(const bppsa_schedule *schedule, const bppsa_schedule_times *times, int64_t worker,
-                                         bppsa_schedule_memory **curve, int64_t *count);
+bppsa_status bppsa_schedule_memory_curves(const bppsa_schedule *schedule, const bppsa_schedule_times *times,
+                                          bppsa_schedule_memory **curves, int64_t **first);
 
 /* ---- SpecTrain and Chimera's model ---- */
 

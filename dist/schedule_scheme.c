@@ -122,6 +122,7 @@ const bppsa_schedule_scheme *bppsa_schedule_find(const char *id) {
 /* ---- what can be asked for ---- */
 
 #define MOST 1000000 /* of everything that is counted */
+#define MOST_PASSES (1 << 23)
 
 static bppsa_status check_counts(const bppsa_schedule_config *c) {
   const struct {
@@ -280,7 +281,7 @@ bppsa_status bppsa_schedule_create_empty(const char *scheme, const bppsa_schedul
   made.micros = c->micro_batches * made.rounds * (made.scheme->data_parallel ? made.replicas : c->width);
   BPPSA_TRY(check_costs(c));
   BPPSA_TRY(check_scheme(&made));
-  if (made.micros > INT32_MAX / made.stages || made.replicas > INT32_MAX / c->layers) {
+  if (made.micros > MOST_PASSES / made.stages || made.replicas > INT32_MAX / c->layers) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
                       "schedule: %" PRId64 " micro-batches through %" PRId64 " stages, expected fewer operations", made.micros,
                       made.stages);

@@ -93,29 +93,42 @@ static bppsa_status find_peaks(const bppsa_schedule *list, bppsa_schedule_times 
   return status;
 }
 
-bppsa_status bppsa_schedule_memory_curve(const bppsa_schedule *list, const bppsa_schedule_times *times, int64_t worker,
-                                         bppsa_schedule_memory **curve, int64_t *count) {
-  int64_t *first = NULL, points = 0;
+/* A point for each time at which something changes, and one at the beginning. */
+static int64_t draw_curve(const change *changes, int64_t count, bppsa_schedule_memory *curve) {
+  int64_t points = 1;
+  curve[0] = (bppsa_schedule_memory){0, 0};
+  for (int64_t i = 0; i < count; ++i) {
+    const double level = curve[points - 1].level + changes[i].activations;
+    points += changes[i].time > curve[points - 1].time;
+    curve[points - 1] = (bppsa_schedule_memory){changes[i].time, level};
+  }
+  return points;
+}
+
+bppsa_status bppsa_schedule_memory_curves(const bppsa_schedule *list, const bppsa_schedule_times *times,
+                                          bppsa_schedule_memory **curves, int64_t **first) {
+  int64_t *from = NULL, *to = NULL;
   change *changes = NULL;
   bppsa_schedule_memory *made = NULL;
-  bppsa_status status = list_changes(list, times, &first, &changes);
+  bppsa_status status = list_changes(list, times, &from, &changes);
   if (status == BPPSA_OK) {
-    made = bppsa_alloc((size_t)(first[worker + 1] - first[worker] + 1) * sizeof *made);
-    status = made != NULL ? BPPSA_OK : BPPSA_ERR_MEMORY;
+    made = bppsa_alloc((size_t)(from[list->workers] + list->workers) * sizeof *made);
+    to = bppsa_calloc(list->workers + 1, sizeof *to);
+    status = made != NULL && to != NULL ? BPPSA_OK : BPPSA_ERR_MEMORY;
   }
-  if (status == BPPSA_OK) {
-    made[points++] = (bppsa_schedule_memory){0, 0};
-    for (int64_t i = first[worker]; i < first[worker + 1]; ++i) {
-      const double level = made[points - 1].level + changes[i].activations;
-      points += changes[i].time > made[points - 1].time;
-      made[points - 1] = (bppsa_schedule_memory){changes[i].time, level};
-    }
-    *curve = made;
-    *count = points;
+  for (int64_t w = 0; w < list->workers && status == BPPSA_OK; ++w) {
+    to[w + 1] = to[w] + draw_curve(changes + from[w], from[w + 1] - from[w], made + to[w]);
   }
-  bppsa_free(first);
+  bppsa_free(from);
   bppsa_free(changes);
-  return status;
+  if (status != BPPSA_OK) {
+    bppsa_free(made);
+    bppsa_free(to);
+    return status;
+  }
+  *curves = made;
+  *first = to;
+  return BPPSA_OK;
 }
 
 /* ---- time ---- */
