@@ -26,7 +26,7 @@ typedef struct {
   int32_t *prepared;    /* the last PREDICT or STASH of [replica][layer] */
   int32_t *before;      /* size count */
   int32_t *reaches;     /* of scans: what made the gradient at [element] */
-  int32_t *holder;      /* of scans: the last CARRY that read the gradient at [element] and hands it on */
+  int32_t *carry;       /* of scans: the latest CARRY that begins at [element]; chained by `before` */
   int32_t *product;     /* of scans: the latest PRODUCT that begins at [element]; chained by `before` */
 } tables;
 
@@ -51,7 +51,7 @@ static bppsa_status make_tables(tables *t) {
               {&t->prepared, held},
               {&t->before, list->count},
               {&t->reaches, elements},
-              {&t->holder, elements},
+              {&t->carry, elements},
               {&t->product, elements}};
   for (size_t i = 0; i < sizeof made / sizeof made[0]; ++i) {
     *made[i].table = bppsa_alloc((size_t)made[i].count * sizeof(int32_t));
@@ -91,6 +91,8 @@ static void note_producers(const tables *t) {
       break;
     case BPPSA_KIND_CARRY:
       t->reaches[op->layer + op->layers] = (int32_t)id;
+      t->before[id] = t->carry[op->layer];
+      t->carry[op->layer] = (int32_t)id;
       break;
     case BPPSA_KIND_APPLY: /* gets there too, but later than a CARRY */
       if (t->reaches[op->layer + op->layers] < 0) {
@@ -215,6 +217,17 @@ static int32_t find_product(const tables *t, int64_t from, int64_t to) {
   return at;
 }
 
+/* Who has the gradient at `from` hands it down: of the CARRYs that begin there the shortest over more than `layers`, so that nobody sends to many; -1: none. */
+static int32_t find_holder(const tables *t, int64_t from, int32_t layers) {
+  int32_t best = -1;
+  for (int32_t at = t->carry[from]; at >= 0; at = t->before[at]) {
+    if (t->list->ops[at].layers > layers && (best < 0 || t->list->ops[at].layers < t->list->ops[best].layers)) {
+      best = at;
+    }
+  }
+  return best;
+}
+
 /* `part`, where a PRODUCT joins two, is the element at which the second begins. A CARRY uses a product; an APPLY multiplies one by one. */
 static bppsa_status need_segment(const tables *t, int64_t id) {
   const bppsa_schedule_op op = t->list->ops[id];
@@ -226,13 +239,11 @@ static bppsa_status need_segment(const tables *t, int64_t id) {
     BPPSA_TRY(need(t, id, find_product(t, from, op.part)));
     return need(t, id, find_product(t, op.part, to));
   }
-  BPPSA_TRY(need(t, id,
-                 t->holder[from] >= 0 ? t->holder[from]
-                                      : t->reaches[from])); /* from the worker that had it last: no one sends to many */
+  const int32_t holder = find_holder(t, from, op.kind == BPPSA_KIND_CARRY ? op.layers : 0);
+  BPPSA_TRY(need(t, id, holder >= 0 ? holder : t->reaches[from]));
   if (op.kind == BPPSA_KIND_APPLY) {
     return BPPSA_OK;
   }
-  t->holder[from] = (int32_t)id;
   return need(t, id, find_product(t, from, to));
 }
 
@@ -279,8 +290,8 @@ bppsa_status bppsa_schedule_derive(bppsa_schedule *list) {
     list->ops[id].dep_count = 0;
     status = needs(&t, id);
   }
-  int32_t *const made[] = {t.forward, t.gradient[0], t.gradient[1], t.again,   t.made,   t.synced,
-                           t.step,    t.prepared,    t.before,      t.reaches, t.holder, t.product};
+  int32_t *const made[] = {t.forward, t.gradient[0], t.gradient[1], t.again,   t.made,  t.synced,
+                           t.step,    t.prepared,    t.before,      t.reaches, t.carry, t.product};
   for (size_t i = 0; i < sizeof made / sizeof made[0]; ++i) {
     bppsa_free(made[i]);
   }

@@ -85,7 +85,7 @@ static void walk_updates(bppsa_checker *c, bool steps, bool *kept) {
           steps || all ||
           bppsa_checker_broken(c, id, "does not wait for all %d gradients since the last STEP, expected to", (int)gradient_count);
     } else {
-      const bool needs_sync = c->list->replicas > 1, enough = needs_sync ? sync_count > 0 : gradient_count > 0;
+      const bool needs_sync = c->list->replicas > 1, enough = sync_count > 0 || (!needs_sync && gradient_count > 0);
       const bool all = count_deps(c, op, syncs) >= sync_count && count_deps(c, op, gradients) >= gradient_count;
       *kept = !steps || (enough && all && !(needs_sync && gradient_count > 0)) ||
               bppsa_checker_broken(c, id, "does not wait for the %s of its layers, expected all of them, and some",
