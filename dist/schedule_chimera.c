@@ -69,11 +69,11 @@ static void write_backward(bppsa_writer *w, int64_t replica, int64_t micro, cons
   }
 }
 
-/* Stages in their order, so that all workers of a stage meet. eager-opt leaves the middle stages to the end: nothing idles behind their gradients.
+/* From the last stage on: its gradients are there first, and all workers of a stage meet. eager-opt leaves the middle stages to the end: nothing idles behind their gradients.
  * (section 3.2) */
 static void finish_worker(bppsa_writer *w, int64_t copy, int64_t worker) {
   const int64_t d = w->config->stages, pipelines = w->config->replicas;
-  for (int64_t stage = 0; stage < d; ++stage) {
+  for (int64_t stage = d - 1; stage >= 0; --stage) {
     const bool middle = stage == d / 2 - 1 || stage == d / 2;
     const bool eager = w->config->sync == BPPSA_SYNC_EAGER || (w->config->sync == BPPSA_SYNC_EAGER_OPT && !middle);
     for (int64_t p = 0; p < pipelines; ++p) {

@@ -175,8 +175,15 @@ static void find_aims(const bppsa_schedule *list, const bppsa_schedule_run *run,
   const int64_t stages = list->stages;
   for (int64_t i = 0, end; i < run->done; i = end) {
     const double now = run->end[run->order[i]];
-    for (end = i; end < run->done && run->end[run->order[end]] <= now; ++end) {
+    if (list->ops[run->order[i]].kind != BPPSA_KIND_STEP) {
+      end = i + 1;
+      continue;
+    }
+    for (end = i; end < run->done; ++end) { /* updates take no time: they end as they begin, and the order is one of beginnings */
       const bppsa_schedule_op *op = &list->ops[run->order[end]];
+      if (op->kind == BPPSA_KIND_STEP && run->end[run->order[end]] > now) {
+        break;
+      }
       updates[op->replica * stages + op->stage] += op->kind == BPPSA_KIND_STEP;
     }
     for (int64_t k = i; k < end; ++k) {
