@@ -27,12 +27,14 @@ static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_HELP},
     {.option = BPPSA_OPTION_COUNT}};
 
-static const char notes[] = "Writes table4.csv, table5.csv; figure1, figure3, figure7 and figure8 as .csv, .svg and .png (with "
-                            "the .gp scripts that drew them);\n"
-                            "results.json, what bench rnn measured; index.html, one page with everything beside the paper's "
-                            "numbers. gnuplot draws figures 7 and 8\n"
-                            "and all PNG files; without it they are left out and a line says so.\n"
-                            "With --results of bench gru: table6.csv, figure9 and a page of their own.\n";
+static const char notes[] =
+    "Writes table4.csv, table5.csv; figure1, figure3, figure7 and figure8 as .csv, .svg and .png (with "
+    "the .gp scripts that drew them);\n"
+    "results.json, what bench rnn measured; index.html, one page with everything beside the paper's "
+    "numbers. gnuplot draws figures 7 and 8\n"
+    "and all PNG files; without it they are left out and a line says so.\n"
+    "schedules.html: the papers' timelines and tables of schedules, computed, with their .svg and .csv files.\n"
+    "With --results of bench gru: table6.csv, figure9 and a page of their own.\n";
 
 /* Figures 1 and 3: n of the paper's examples. */
 static const struct {
@@ -271,6 +273,7 @@ static bppsa_status make(bppsa_figures *f, bppsa_device **device, contents *c) {
   } else {
     BPPSA_TRY(make_contents(f, *device, c));
     BPPSA_TRY(write_all(f, c));
+    BPPSA_TRY(bppsa_figures_schedules(f));
   }
   BPPSA_TRY(f->cli->json ? bppsa_cli_print_json(f->cli, files_json(f)) : print_files(f));
   return tally.measured > 0 ? bppsa_bench_verdict(&tally, 0) : BPPSA_OK;
