@@ -172,7 +172,7 @@ static bppsa_status take_scheme(const bppsa_cli *cli, const char *id, bppsa_sche
 
 static bppsa_status make(const bppsa_cli *cli, const char *id, bppsa_timed *timed) {
   bppsa_schedule_config config = bppsa_schedule_config_default();
-  double *costs[BPPSA_COST_COUNT] = {NULL};
+  double *costs[BPPSA_SCHEDULE_COST_ARRAYS] = {NULL};
   bppsa_schedule *list = NULL;
   BPPSA_TRY(take_options(cli, &config));
   BPPSA_TRY(take_scheme(cli, id, &config));
@@ -185,9 +185,10 @@ static bppsa_status make(const bppsa_cli *cli, const char *id, bppsa_timed *time
     for (int i = 0; i < BPPSA_COST_COUNT; ++i) {
       list->config.cost[i] = NULL; /* they end here: every operation has its own */
     }
+    list->config.profile = (bppsa_schedule_profile){0};
     status = bppsa_timed_create(list, timed);
   }
-  for (int i = 0; i < BPPSA_COST_COUNT; ++i) {
+  for (int i = 0; i < BPPSA_SCHEDULE_COST_ARRAYS; ++i) {
     bppsa_free(costs[i]);
   }
   return status;

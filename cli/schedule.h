@@ -17,9 +17,10 @@ typedef struct {
 bppsa_status bppsa_timed_create(bppsa_schedule *list, bppsa_timed *timed);
 void bppsa_timed_free(bppsa_timed *timed);
 
-/* Reads a file of costs into `config` and `costs`, which own the arrays: bppsa_free each. Arrays have a number a layer, or one a stage, which its layers share.
- * ERR_ARGUMENT, ERR_FORMAT name key and row. `stages`: as the file's arrays may count them. */
-bppsa_status bppsa_schedule_costs_load(const char *path, bppsa_schedule_config *config, double *costs[BPPSA_COST_COUNT]);
+/* Reads a file of costs into `config`, and into `arrays` what the config borrows: bppsa_free each, also on failure. Arrays have a number a layer, or one a stage, which
+ * its layers share; the last three are the profile's. ERR_ARGUMENT, ERR_FORMAT name key and row. */
+bppsa_status bppsa_schedule_costs_load(const char *path, bppsa_schedule_config *config, double *arrays[]);
+#define BPPSA_SCHEDULE_COST_ARRAYS (BPPSA_COST_COUNT + 3)
 
 /* The timeline: workers down, time across, kinds coloured, numbers of micro-batches (of layers, where each has an operation), activations below each worker.
  * ERR_ARGUMENT: more than BPPSA_SCHEDULE_DRAW_LIMIT operations. */

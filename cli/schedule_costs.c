@@ -1,4 +1,4 @@
-/* Files of costs: {"forward": 1, "weight_grad": [1, 2, ...], ...}. */
+/* Files of costs: {"forward": 1, "weight_grad": [1, 2, ...], ..., "profile": {...}}. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -42,12 +42,54 @@ static bppsa_status take_array(const char *path, const char *key, const json_t *
   return BPPSA_OK;
 }
 
-static bppsa_status take_costs(const char *path, const json_t *document, bppsa_schedule_config *c,
-                               double *costs[BPPSA_COST_COUNT]) {
+/* Numbers of a table row by row: [regions] or [regions][layers]. */
+static bppsa_status take_table(const char *path, const char *key, const json_t *rows, int64_t regions, int64_t columns,
+                               double *table) {
+  for (int64_t i = 0; i < regions * columns; ++i) {
+    const json_t *row = json_array_get(rows, (size_t)(i / columns));
+    const json_t *value = columns == 1 ? row : json_array_get(row, (size_t)(i % columns));
+    if (!good_number(value) || (columns > 1 && (int64_t)json_array_size(row) != columns)) {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "--costs: %s: profile, %s, row %" PRId64 ": expected %s%" PRId64 " number%s, 0 or more",
+                        path, key, i / columns, columns > 1 ? "an array of " : "", columns, columns > 1 ? "s" : "");
+    }
+    table[i] = json_number_value(value);
+  }
+  return BPPSA_OK;
+}
+
+/* Algorithm 1's profile: {"main": [R], "sub": [R][L], "speedup": [R][L]}. */
+static bppsa_status take_profile(const char *path, const json_t *profile, bppsa_schedule_config *c, double *tables[3]) {
+  static const char *const keys[] = {"main", "sub", "speedup"};
+  const int64_t regions = (int64_t)json_array_size(json_object_get(profile, "main")),
+                layers = c->layers > 0 ? c->layers : c->stages;
+  if (regions < 1 || regions > layers || json_object_size(profile) != 3) {
+    return bppsa_fail(BPPSA_ERR_FORMAT,
+                      "--costs: %s: profile: %" PRId64 " regions, expected main, sub and speedup of 1 to %" PRId64, path, regions,
+                      layers);
+  }
+  for (int i = 0; i < 3; ++i) {
+    const json_t *rows = json_object_get(profile, keys[i]);
+    const int64_t columns = i == 0 ? 1 : layers;
+    if ((int64_t)json_array_size(rows) != regions) {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "--costs: %s: profile, %s: %zu rows, expected %" PRId64 ", one a region", path, keys[i],
+                        json_array_size(rows), regions);
+    }
+    tables[i] = bppsa_calloc(regions * columns, sizeof *tables[i]);
+    BPPSA_TRY(tables[i] != NULL ? take_table(path, keys[i], rows, regions, columns, tables[i]) : BPPSA_ERR_MEMORY);
+  }
+  c->profile = (bppsa_schedule_profile){.regions = regions, .main = tables[0], .sub = tables[1], .speedup = tables[2]};
+  return BPPSA_OK;
+}
+
+static bppsa_status take_costs(const char *path, const json_t *document, bppsa_schedule_config *c, double *costs[]) {
   const char *key;
   json_t *value;
   json_object_foreach((json_t *)document, key, value) {
     int cost = 0;
+    if (strcmp(key, "profile") == 0) {
+      BPPSA_TRY(take_profile(path, value, c, &costs[BPPSA_COST_COUNT]));
+      continue;
+    }
     while (cost < BPPSA_COST_COUNT && strcmp(key, bppsa_schedule_cost_name(cost)) != 0) {
       ++cost;
     }
@@ -72,7 +114,7 @@ static bppsa_status take_costs(const char *path, const json_t *document, bppsa_s
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_schedule_costs_load(const char *path, bppsa_schedule_config *config, double *costs[BPPSA_COST_COUNT]) {
+bppsa_status bppsa_schedule_costs_load(const char *path, bppsa_schedule_config *config, double *costs[]) {
   json_t *document = NULL;
   BPPSA_TRY(bppsa_cli_input(bppsa_json_load(path, &document)));
   const bppsa_status status =

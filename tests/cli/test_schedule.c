@@ -219,6 +219,29 @@ static void test_costs(void **state) {
   check_makespan(4 * 4 + 3, "gpipe --costs C.json"); /* the first stage is the bottleneck */
 }
 
+/* Algorithm 1 by hand: two regions of two layers. Layer 3 gains most beside the second region, then layer 1; layer 2's gradient is not there when the first region begins. */
+static void test_profile(void **state) {
+  (void)state;
+  const char *costs = "{\"profile\": {\"main\": [4, 4], \"sub\": [[2, 2, 2, 2], [2, 2, 2, 2]], \"speedup\": [[1, 1, 1.5, 1.1], "
+                      "[1, 1.3, 1.2, 2]]}}";
+  const int64_t expected[] = {3, 1, 2, 0};
+  write_bytes("C.json", costs, strlen(costs));
+  json_t *document = run_json("schedule multi-stream --layers 4 --costs C.json --memory-cap 10 --json");
+  const json_t *ops = json_object_get(document, "ops");
+  size_t found = 0;
+  for (size_t i = 0; i < json_array_size(ops); ++i) {
+    const json_t *op = json_array_get(ops, i);
+    if (strcmp(get_text(op, "lane"), "gradient") == 0) {
+      assert_true(found < 4);
+      assert_int_equal(json_integer_value(json_array_get(json_object_get(op, "layers"), 0)), expected[found]);
+      assert_true(get_real(op, "cost") == (found < 2 ? 2 : 1));
+      ++found;
+    }
+  }
+  assert_int_equal(found, 4);
+  json_decref(document);
+}
+
 static void test_drawings(void **state) {
   (void)state;
   json_t *list = run_json("schedule --list --json");
@@ -304,12 +327,15 @@ static void test_memory(void **state) {
   (void)state;
   const char *const costs = "{\"forward\": [1, 2, 3, 4]}";
   write_bytes("C.json", costs, strlen(costs));
+  const char *const profile = "{\"profile\": {\"main\": [2], \"sub\": [[1, 1, 1, 1]], \"speedup\": [[1, 1, 1, 1]]}}";
+  write_bytes("P.json", profile, strlen(profile));
   assert_runs("schedule chimera --stages 2 --csv L.csv");
   const char *const lines[] = {"schedule chimera --stages 2 --micro-batches 2 --json --svg S.svg --trace T.json --csv O.csv",
                                "schedule --load L.csv",
                                "schedule modulo --micro-batches 2 --stages 2 --layers 4",
                                "schedule reverse-first-k --stages 2 --layers 4 --costs C.json",
                                "schedule multi-stream --layers 3 --json",
+                               "schedule multi-stream --layers 4 --costs P.json",
                                "schedule spectrain --stages 2 --micro-batches 2",
                                "schedule scan-blelloch",
                                "schedule --compare gems,zb-h1 --json",
@@ -333,10 +359,18 @@ static void test_memory(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_worked_numbers),   cmocka_unit_test(test_figure4), cmocka_unit_test(test_document),
-      cmocka_unit_test(test_list_and_compare), cmocka_unit_test(test_csv),     cmocka_unit_test(test_edited),
-      cmocka_unit_test(test_malformed),        cmocka_unit_test(test_costs),   cmocka_unit_test(test_drawings),
-      cmocka_unit_test(test_refused),          cmocka_unit_test(test_odd),     cmocka_unit_test(test_memory)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_worked_numbers),
+                                     cmocka_unit_test(test_figure4),
+                                     cmocka_unit_test(test_document),
+                                     cmocka_unit_test(test_list_and_compare),
+                                     cmocka_unit_test(test_csv),
+                                     cmocka_unit_test(test_edited),
+                                     cmocka_unit_test(test_malformed),
+                                     cmocka_unit_test(test_costs),
+                                     cmocka_unit_test(test_profile),
+                                     cmocka_unit_test(test_drawings),
+                                     cmocka_unit_test(test_refused),
+                                     cmocka_unit_test(test_odd),
+                                     cmocka_unit_test(test_memory)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }
