@@ -149,7 +149,7 @@ static bppsa_status check_cost(const bppsa_schedule_config *c, bppsa_schedule_co
     return BPPSA_OK;
   }
   return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s of layer %" PRId64 ": %g, expected a number, 0 or more",
-                    bppsa_schedule_cost_name(cost), layer, value);
+                    bppsa_schedule_cost_name((int32_t)cost), layer, value);
 }
 
 static bppsa_status check_costs(const bppsa_schedule_config *c) {

@@ -69,7 +69,7 @@ static int64_t smaller(int64_t a, int64_t b) {
 static void test_gpipe(void **state) {
   (void)state;
   for (int64_t d = 1; d <= MOST_D; ++d) {
-    for (int64_t n = 1; n <= MOST_N; n += n < 9 ? 1 : 11) {
+    for (int64_t n = 1; n <= MOST_N; ++n) {
       const bppsa_schedule_config config = sized(d, n);
       simulated s = simulate("gpipe", &config);
       check("gpipe", d, n, s.times.makespan, (double)(3 * (n + d - 1)));
@@ -87,7 +87,7 @@ static void test_gpipe(void **state) {
 static void test_1f1b(void **state) {
   (void)state;
   for (int64_t d = 1; d <= MOST_D; ++d) {
-    for (int64_t n = 1; n <= MOST_N; n += n < 40 ? 1 : 11) {
+    for (int64_t n = 1; n <= MOST_N; ++n) {
       const bppsa_schedule_config config = sized(d, n);
       simulated s = simulate("1f1b", &config);
       check("1f1b", d, n, s.times.makespan, (double)(3 * (n + d - 1)));
@@ -104,7 +104,7 @@ static void test_1f1b(void **state) {
 static void test_gems(void **state) {
   (void)state;
   for (int64_t d = 1; d <= MOST_D; ++d) {
-    for (int64_t n = 1; n <= MOST_N; n += n < 9 ? 1 : 11) {
+    for (int64_t n = 1; n <= MOST_N; ++n) {
       const bppsa_schedule_config config = sized(d, n);
       simulated s = simulate("gems", &config);
       check("gems", d, n, s.times.makespan, (double)(d + 2 * d * n + n - 1));
@@ -168,7 +168,7 @@ static void test_asynchronous(void **state) {
   (void)state;
   const char *const schemes[] = {"pipedream", "2bw", "vanilla", "spectrain"};
   for (int64_t d = 1; d <= MOST_D; ++d) {
-    for (int64_t n = d; n <= MOST_N; n += 13) {
+    for (int64_t n = d; n <= MOST_N; n += 5) {
       for (int i = 0; i < 4; ++i) {
         bppsa_schedule_config config = sized(d, n);
         config.iterations = 2;
