@@ -17,6 +17,9 @@ typedef struct {
 bppsa_status bppsa_timed_create(bppsa_schedule *list, bppsa_timed *timed);
 void bppsa_timed_free(bppsa_timed *timed);
 
+/* The document of --json; with `with_ops` its operations, where there are no more than 100 000. NULL when out of memory. */
+json_t *bppsa_timed_json(const bppsa_timed *timed, bool with_ops);
+
 /* Reads a file of costs into `config`, and into `arrays` what the config borrows: bppsa_free each, also on failure. Arrays have a number a layer, or one a stage, which
  * its layers share; the last three are the profile's. ERR_ARGUMENT, ERR_FORMAT name key and row. */
 bppsa_status bppsa_schedule_costs_load(const char *path, bppsa_schedule_config *config, double *arrays[]);
