@@ -19,6 +19,7 @@
 #include "core/safetensors.h"
 #include "core/status.h"
 #include "core/view.h"
+#include "dist/schedule.h"
 #include "gru/gru.h"
 #include "recurrent/recurrent.h"
 #include "rnn/rnn.h"

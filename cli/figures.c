@@ -38,6 +38,7 @@ static const char notes[] =
     "results.json, what bench rnn measured; index.html, one page with everything beside the paper's "
     "numbers. gnuplot draws figures 7 and 8\n"
     "and all PNG files; without it they are left out and a line says so.\n"
+    "schedules.html: the papers' timelines and tables of schedules, computed, with their .svg and .csv files.\n"
     "With --model gru, or --results of bench gru: table3.csv, table6.csv, figure9 and a page of their own; "
     "figure13 with --data.\n";
 
@@ -309,6 +310,7 @@ static bppsa_status make(bppsa_figures *f, bppsa_device **device, contents *c) {
   } else {
     BPPSA_TRY(make_contents(f, *device, c));
     BPPSA_TRY(write_all(f, c));
+    BPPSA_TRY(bppsa_figures_schedules(f));
   }
   BPPSA_TRY(f->cli->json ? bppsa_cli_print_json(f->cli, files_json(f)) : print_files(f));
   return tally.measured > 0 ? bppsa_bench_verdict(&tally, 0) : BPPSA_OK;

@@ -74,7 +74,15 @@ void bppsa_figures_figure9_csv(const json_t *rows, bppsa_text *text);
 bppsa_status bppsa_figures_gru_page(const bppsa_figures *figures, const char *trained, bppsa_text *text);
 extern const char bppsa_figure9_script[];
 
+/* ---- schedules (figures_schedule.c) ---- */
+
+/* Writes schedules.html and its files: the papers' timelines, Chimera's table 2, bubble ratios, memory against devices. */
+bppsa_status bppsa_figures_schedules(bppsa_figures *figures);
+
 /* ---- the page (figures_html.c) ---- */
+
+/* The style sheet of pages. */
+extern const char bppsa_figures_style[];
 
 /* Appends a page's head: title, machine, who wins. */
 void bppsa_figures_page_head(const bppsa_figures *figures, const char *title, bppsa_text *text);

@@ -5,7 +5,7 @@
 #include "cli/bench.h"
 #include "cli/figures.h"
 
-static const char style[] =
+const char bppsa_figures_style[] =
     "body{font-family:'DejaVu Sans',Helvetica,Arial,sans-serif;color:#222;max-width:1240px;margin:2em auto;padding:0 "
     "1em;line-height:1.45}"
     "h1{font-size:1.5em}h2{font-size:1.15em;margin-top:2.2em}table{border-collapse:collapse;font-size:.85em}"
@@ -29,7 +29,7 @@ void bppsa_figures_page_head(const bppsa_figures *f, const char *title, bppsa_te
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>bppsa: tables and figures</title>\n"
       "<style>%s</style>\n</head>\n<body>\n<h1>%s</h1>\n"
       "<p class=\"note\">",
-      style, title);
+      bppsa_figures_style, title);
   add_meta(text, "measured on", json_object_get(device, "hardware"));
   bppsa_text_add(text, "threads %" PRId64 " &middot; ", (int64_t)json_integer_value(json_object_get(device, "threads")));
   add_meta(text, "vector units", json_object_get(device, "vector"));
@@ -118,6 +118,7 @@ bppsa_status bppsa_figures_page(const bppsa_figures *f, const bppsa_text plans[2
       f, text, "figure8", "Figure 8: sensitivity to T and B",
       "Default initialisation, H = 20. The grey curve is the paper's V100 from tables 4 and 5: backward time as total less "
       "forward, BP over BPPSA. Its BP is cuDNN 7; the BP here is this program's own sequential sweep on this machine."));
-  bppsa_text_add(text, "</body>\n</html>\n");
+  bppsa_text_add(text, "<h2>Schedules</h2>\n<p><a href=\"schedules.html\">Timelines of pipelines, data parallelism and "
+                       "scans</a></p>\n</body>\n</html>\n");
   return bppsa_text_check(text);
 }

@@ -19,6 +19,16 @@ static const char *const sets[] = {"S", "M", "L", NULL};
 static const char *const paddings[] = {"constant", "reflect", NULL};
 static const char *const dtypes[] = {"f32", "f64", NULL};
 
+static const char *const splits[] = {"wi", "iw", NULL};
+static const char *const syncs[] = {"post", "eager", "eager-opt", NULL};
+static const char *const windows[] = {"iteration", "backward-forward", NULL};
+static const char *const contentions[] = {"port", "none", "network", NULL};
+
+#define MILLION_EXPECTED "a whole number from 1 to 1000000"
+#define COST_EXPECTED "a number from 0 to 1e15"
+#define COST(metavar_, fallback_, help_)                                                                                         \
+  BPPSA_REAL, BPPSA_GROUP_COSTS, metavar_, fallback_, help_, COST_EXPECTED, .low = 0, .high = 1e15
+
 static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
     [BPPSA_OPTION_MODEL] = {"--model", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "rnn", "the network", .choices = models},
     [BPPSA_OPTION_LAYERS] = {"--layers", BPPSA_INTEGER, BPPSA_GROUP_MODEL, "L", "1", "recurrent layers",
@@ -129,12 +139,81 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
     [BPPSA_OPTION_MEMORY_LIMIT] = {"--memory-limit", BPPSA_SIZE, BPPSA_GROUP_MACHINE, "BYTES", NULL,
                                    "skip what needs more; 1024's multiples as 500K, 64M, 2G [3/4 of available memory]",
                                    "a number of bytes, 1 or more, such as 1000000, 500K, 64M or 2G", SPAN(1, INT64_MAX)},
+    [BPPSA_OPTION_SCHEME] = {"--scheme", BPPSA_TEXT, BPPSA_GROUP_MODEL, "SCHEME", NULL,
+                             "an id of --list; the name of the option may be left out",
+                             "a scheme that bppsa schedule --list names", .choices = NULL},
+    [BPPSA_OPTION_STAGES] = {"--stages", BPPSA_INTEGER, BPPSA_GROUP_MODEL, "D", "4",
+                             "workers: stages, data-parallel copies, or shares", MILLION_EXPECTED, SPAN(1, 1000000)},
+    [BPPSA_OPTION_MICRO_BATCHES] = {"--micro-batches", BPPSA_INTEGER, BPPSA_GROUP_MODEL, "N", "4",
+                                    "of an iteration, of pipelines", MILLION_EXPECTED, SPAN(1, 1000000)},
+    [BPPSA_OPTION_MODEL_LAYERS] = {"--layers", BPPSA_INTEGER, BPPSA_GROUP_MODEL, "L", NULL,
+                                   "layers of the model, spread over the stages", MILLION_EXPECTED, SPAN(1, 1000000),
+                                   .otherwise = "one a stage"},
+    [BPPSA_OPTION_WIDTH] = {"--width", BPPSA_INTEGER, BPPSA_GROUP_MODEL, "W", "1", "data-parallel copies of it all",
+                            MILLION_EXPECTED, SPAN(1, 1000000)},
+    [BPPSA_OPTION_REPLICAS] = {"--replicas", BPPSA_INTEGER, BPPSA_GROUP_MODEL, "2F", "2", "pipelines of chimera, half of them up",
+                               MILLION_EXPECTED, SPAN(1, 1000000)},
+    [BPPSA_OPTION_REVERSE_K] = {"--reverse-k", BPPSA_INTEGER, BPPSA_GROUP_MODEL, "K", NULL, "of reverse-first-k",
+                                "a whole number from 0 to 1000000", SPAN(0, 1000000), .otherwise = "the best"},
+    [BPPSA_OPTION_ELEMENTS] = {"--elements", BPPSA_INTEGER, BPPSA_GROUP_MODEL, "N", NULL, "of scans: Jacobians and one gradient",
+                               "a whole number from 2 to 1000000", SPAN(2, 1000000), .otherwise = "16 Jacobians a worker"},
+    [BPPSA_OPTION_SPLIT_BACKWARD] = {"--split-backward", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, NULL,
+                                     "I and W apart, layer by layer, W or I first", .choices = splits, .otherwise = "one B"},
+    [BPPSA_OPTION_SKIP_FIRST_INPUT_GRAD] = {"--skip-first-input-grad", BPPSA_FLAG, BPPSA_GROUP_MODEL, NULL, NULL,
+                                            "no input gradient of layer 0", NULL, .choices = NULL},
+    [BPPSA_OPTION_RECOMPUTE] = {"--recompute", BPPSA_FLAG, BPPSA_GROUP_MODEL, NULL, NULL,
+                                "activations are made again for the backward pass", NULL, .choices = NULL},
+    [BPPSA_OPTION_SYNC] = {"--sync", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "eager-opt",
+                           "gradients of replicas: behind all passes, as they come, or but for the middle stages",
+                           .choices = syncs},
+    [BPPSA_OPTION_DOUBLING] = {"--doubling", BPPSA_FLAG, BPPSA_GROUP_MODEL, NULL, NULL,
+                               "chimera: forward passes over two micro-batches", NULL, .choices = NULL},
+    [BPPSA_OPTION_HALVING] = {"--halving", BPPSA_FLAG, BPPSA_GROUP_MODEL, NULL, NULL, "chimera: backward passes in two halves",
+                              NULL, .choices = NULL},
+    [BPPSA_OPTION_WINDOW] = {"--window", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, NULL, "what the makespan covers",
+                             .choices = windows, .otherwise = "iteration; data parallel: backward-forward"},
+    [BPPSA_OPTION_FORWARD_COST] = {"--forward", COST("F", "1", "time of F, a layer and micro-batch")},
+    [BPPSA_OPTION_INPUT_GRAD_COST] = {"--input-grad", COST("I", "1", "time of I")},
+    [BPPSA_OPTION_WEIGHT_GRAD_COST] = {"--weight-grad", COST("W", "1", "time of W; B = I + W")},
+    [BPPSA_OPTION_STEP_COST] = {"--step-cost", COST("T", "0", "time of a layer's update")},
+    [BPPSA_OPTION_SYNC_COST] = {"--sync-cost", COST("T", NULL, "time of a layer's SYNC"), .otherwise = "from the link"},
+    [BPPSA_OPTION_MESSAGE_SIZE] = {"--message", COST("WORDS", "1", "activations behind a layer; a product of scans")},
+    [BPPSA_OPTION_GRADIENT_SIZE] = {"--gradient", COST("WORDS", "1", "weight gradients of a layer")},
+    [BPPSA_OPTION_PRODUCT_COST] = {"--product", COST("T", "1", "of scans: two matrices")},
+    [BPPSA_OPTION_APPLY_COST] = {"--apply", COST("T", "1", "of scans: a matrix and a vector")},
+    [BPPSA_OPTION_COSTS] =
+        {"--costs", BPPSA_TEXT, BPPSA_GROUP_FILES, "F.json", NULL,
+         "costs a layer: forward, input_grad, weight_grad, sync, step, activation, message, gradient; product, apply",
+         "the path of a JSON file", .choices = NULL},
+    [BPPSA_OPTION_ALPHA] = {"--alpha", BPPSA_REAL, BPPSA_GROUP_MACHINE, "T", "0", "latency of a message", COST_EXPECTED, .low = 0,
+                            .high = 1e15},
+    [BPPSA_OPTION_BETA] = {"--beta", BPPSA_REAL, BPPSA_GROUP_MACHINE, "T", "0", "time of a word", COST_EXPECTED, .low = 0,
+                           .high = 1e15},
+    [BPPSA_OPTION_CONTENTION] = {"--contention", BPPSA_CHOICE, BPPSA_GROUP_MACHINE, NULL, "port",
+                                 "transfers wait for those of their worker, for none, or for all", .choices = contentions},
+    [BPPSA_OPTION_ISSUE_OVERHEAD] = {"--issue-overhead", BPPSA_REAL, BPPSA_GROUP_MACHINE, "T", "0", "time to issue a kernel",
+                                     COST_EXPECTED, .low = 0, .high = 1e15},
+    [BPPSA_OPTION_PRECOMPILED] = {"--precompiled", BPPSA_FLAG, BPPSA_GROUP_MACHINE, NULL, NULL,
+                                  "kernels are issued once, as one graph", NULL, .choices = NULL},
+    [BPPSA_OPTION_MEMORY_CAP] = {"--memory-cap", BPPSA_REAL, BPPSA_GROUP_MACHINE, "M", NULL,
+                                 "activations of a worker, M_a; of multi-stream times the conventional peak", "a number above 0",
+                                 .low = DBL_MIN, .high = 1e15, .otherwise = "none; multi-stream 1.1"},
+    [BPPSA_OPTION_LIST] = {"--list", BPPSA_FLAG, BPPSA_GROUP_OUTPUT, NULL, NULL, "all schemes, with their papers", NULL,
+                           .choices = NULL},
+    [BPPSA_OPTION_COMPARE] = {"--compare", BPPSA_TEXT, BPPSA_GROUP_OUTPUT, "A,B,C", NULL, "several schemes, a row each",
+                              "schemes with commas between", .choices = NULL},
+    [BPPSA_OPTION_TRACE] = {"--trace", BPPSA_TEXT, BPPSA_GROUP_FILES, "F.json", NULL, "a trace for Perfetto or chrome://tracing",
+                            "the path of the file to write", .choices = NULL},
+    [BPPSA_OPTION_CSV] = {"--csv", BPPSA_TEXT, BPPSA_GROUP_FILES, "F.csv", NULL, "the schedule, a row a worker",
+                          "the path of the file to write", .choices = NULL},
+    [BPPSA_OPTION_LOAD] = {"--load", BPPSA_TEXT, BPPSA_GROUP_FILES, "F.csv", NULL, "a schedule that --csv wrote, edited or not",
+                           "the path of a CSV file", .choices = NULL},
     [BPPSA_OPTION_JSON] = {"--json", BPPSA_FLAG, BPPSA_GROUP_OUTPUT, NULL, NULL, "one JSON document on standard output", NULL,
                            .choices = NULL},
     [BPPSA_OPTION_HELP] = {"--help", BPPSA_FLAG, BPPSA_GROUP_OUTPUT, NULL, NULL, "this text", NULL, .choices = NULL},
 };
 
-static const char *const titles[BPPSA_GROUP_COUNT] = {"Model",       "Data",    "Gradients", "Training",
+static const char *const titles[BPPSA_GROUP_COUNT] = {"Model",       "Data",    "Gradients", "Training", "Costs",
                                                       "Measurement", "Machine", "Files",     "Output"};
 
 const bppsa_option_info *bppsa_option_get(bppsa_option option) {

@@ -88,6 +88,28 @@ static char *read_text(const char *path) {
   return text;
 }
 
+/* Timelines are drawn, and their titles hold the papers' numbers. */
+static void check_schedules(const char *directory) {
+  char path[128];
+  snprintf(path, sizeof path, "%s/schedules.html", directory);
+  char *page = read_text(path);
+  const char *const parts[] = {
+      "model-parallel, D = 2, N = 1: makespan 23", "fast-forward, D = 2, N = 1: makespan 19", "modulo, D = 2, N = 1: makespan 16",
+      "gpipe, D = 4, N = 4: makespan 83",          "fast-forward, D = 4, N = 4: makespan 68", "modulo, D = 4, N = 4: makespan 51",
+      "reverse-first-k, D = 1: makespan 15",       "chimera, D = 4, N = 8: makespan 28",      "id=\"chimera_table2\""};
+  for (size_t i = 0; i < sizeof parts / sizeof parts[0]; ++i) {
+    if (strstr(page, parts[i]) == NULL) {
+      fail_msg("the page lacks '%s'", parts[i]);
+    }
+  }
+  free(page);
+  snprintf(path, sizeof path, "%s/schedule_memory.csv", directory);
+  page = read_text(path);
+  assert_non_null(strstr(page, "\n64,128,simulation,65\n"));
+  assert_non_null(strstr(page, "\n2048,2050,closed form,3\n"));
+  free(page);
+}
+
 static void test_svg(void **state) {
   (void)state;
   const char *const methods[] = {
@@ -157,8 +179,11 @@ static void check_page(const char *path, bool drawn) {
 }
 
 static void check_files(const json_t *document, const char *directory, bool drawn) {
-  const char *const always[] = {"results.json", "table4.csv",  "table5.csv", "figure1.csv", "figure1.svg", "figure3.csv",
-                                "figure3.svg",  "figure7.csv", "figure7.gp", "figure8.csv", "figure8.gp",  "index.html"};
+  const char *const always[] = {
+      "results.json",   "table4.csv",         "table5.csv",       "figure1.csv",         "figure1.svg", "figure3.csv",
+      "figure3.svg",    "figure7.csv",        "figure7.gp",       "figure8.csv",         "figure8.gp",  "index.html",
+      "schedules.html", "chimera_table2.csv", "bubble_ratio.csv", "schedule_memory.csv", "ooo_4c.svg",  "ooo_5c.svg",
+      "ooo_13c.svg",    "chimera_3.svg",      "chimera_8.svg",    "spectrain_7d.svg"};
   const char *const plotted[] = {"figure1.png", "figure3.png", "figure7.svg", "figure7.png", "figure8.svg", "figure8.png"};
   char path[128];
   for (size_t i = 0; i < sizeof always / sizeof always[0]; ++i) {
@@ -184,6 +209,7 @@ static void test_measured(void **state) {
   const bool drawn = has_gnuplot();
   json_t *document = run_json("figures --seq-len 12 --hidden 3 --repeats 1 --iterations 25 --threads 1 --out D --json");
   check_files(document, "D", drawn);
+  check_schedules("D");
   json_decref(document);
   char *table = read_text("D/table4.csv");
   assert_int_equal(count(table, "\n"), 1 + 8 + 1); /* the paper's points and this one */

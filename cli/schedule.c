@@ -1,0 +1,399 @@
+/* `bppsa schedule`: makes, validates, simulates, draws and compares schedules. */
+#include "cli/schedule.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "cli/command.h"
+#include "core/alloc.h"
+#include "core/file.h"
+
+enum { MOST_ROWS = 32, MOST_SCHEMES = 64, COMPARED = 1024 };
+
+static const bppsa_option_use uses[] = {
+    {.option = BPPSA_OPTION_SCHEME, .operand = true},
+    {.option = BPPSA_OPTION_STAGES},
+    {.option = BPPSA_OPTION_MICRO_BATCHES},
+    {.option = BPPSA_OPTION_MODEL_LAYERS},
+    {.option = BPPSA_OPTION_WIDTH},
+    {.option = BPPSA_OPTION_REPLICAS},
+    {.option = BPPSA_OPTION_CHUNKS, .fallback = "2", .metavar = "V", .help = "stages a worker holds, of interleaved"},
+    {.option = BPPSA_OPTION_ITERATIONS, .fallback = "1", .help = "one behind the other"},
+    {.option = BPPSA_OPTION_REVERSE_K},
+    {.option = BPPSA_OPTION_ELEMENTS},
+    {.option = BPPSA_OPTION_SPLIT_BACKWARD},
+    {.option = BPPSA_OPTION_SKIP_FIRST_INPUT_GRAD},
+    {.option = BPPSA_OPTION_RECOMPUTE},
+    {.option = BPPSA_OPTION_SYNC},
+    {.option = BPPSA_OPTION_DOUBLING},
+    {.option = BPPSA_OPTION_HALVING},
+    {.option = BPPSA_OPTION_WINDOW},
+    {.option = BPPSA_OPTION_FORWARD_COST},
+    {.option = BPPSA_OPTION_INPUT_GRAD_COST},
+    {.option = BPPSA_OPTION_WEIGHT_GRAD_COST},
+    {.option = BPPSA_OPTION_STEP_COST},
+    {.option = BPPSA_OPTION_SYNC_COST},
+    {.option = BPPSA_OPTION_MESSAGE_SIZE},
+    {.option = BPPSA_OPTION_GRADIENT_SIZE},
+    {.option = BPPSA_OPTION_PRODUCT_COST},
+    {.option = BPPSA_OPTION_APPLY_COST},
+    {.option = BPPSA_OPTION_ALPHA},
+    {.option = BPPSA_OPTION_BETA},
+    {.option = BPPSA_OPTION_CONTENTION},
+    {.option = BPPSA_OPTION_ISSUE_OVERHEAD},
+    {.option = BPPSA_OPTION_PRECOMPILED},
+    {.option = BPPSA_OPTION_MEMORY_CAP},
+    {.option = BPPSA_OPTION_COSTS},
+    {.option = BPPSA_OPTION_LOAD},
+    {.option = BPPSA_OPTION_SVG, .help = "a timeline: workers down, time across"},
+    {.option = BPPSA_OPTION_TRACE},
+    {.option = BPPSA_OPTION_CSV},
+    {.option = BPPSA_OPTION_LIST},
+    {.option = BPPSA_OPTION_COMPARE},
+    {.option = BPPSA_OPTION_JSON},
+    {.option = BPPSA_OPTION_HELP},
+    {.option = BPPSA_OPTION_COUNT}};
+
+static const char notes[] =
+    "bppsa schedule --list names the schemes. Time is in the unit of the costs; M_a are the activations of one micro-batch on "
+    "one stage,\n"
+    "M_theta the weights of one stage. Schemes that put I and W in an order of their own pay no heed to --split-backward.\n";
+
+/* ---- a schedule ---- */
+
+bppsa_status bppsa_timed_create(bppsa_schedule *list, bppsa_timed *timed) {
+  *timed = (bppsa_timed){.list = list};
+  bppsa_status status = bppsa_schedule_validate(list);
+  status = status == BPPSA_OK ? bppsa_schedule_simulate(list, &timed->times) : status;
+  if (status != BPPSA_OK) {
+    bppsa_timed_free(timed);
+  }
+  return status;
+}
+
+void bppsa_timed_free(bppsa_timed *timed) {
+  if (timed->list != NULL) {
+    bppsa_schedule_times_free(&timed->times);
+    bppsa_schedule_destroy(timed->list);
+  }
+  *timed = (bppsa_timed){0};
+}
+
+static int64_t integer(const bppsa_cli *cli, bppsa_option option) {
+  return bppsa_cli_value(cli, option)->integer;
+}
+
+static double real(const bppsa_cli *cli, bppsa_option option) {
+  return bppsa_cli_value(cli, option)->real;
+}
+
+static bool given(const bppsa_cli *cli, bppsa_option option) {
+  return bppsa_cli_value(cli, option)->given;
+}
+
+static void take_costs(const bppsa_cli *cli, bppsa_schedule_config *c) {
+  static const struct {
+    bppsa_schedule_cost cost;
+    bppsa_option option;
+  } costs[] = {{BPPSA_COST_FORWARD, BPPSA_OPTION_FORWARD_COST},
+               {BPPSA_COST_INPUT_GRAD, BPPSA_OPTION_INPUT_GRAD_COST},
+               {BPPSA_COST_WEIGHT_GRAD, BPPSA_OPTION_WEIGHT_GRAD_COST},
+               {BPPSA_COST_STEP, BPPSA_OPTION_STEP_COST},
+               {BPPSA_COST_SYNC, BPPSA_OPTION_SYNC_COST},
+               {BPPSA_COST_MESSAGE, BPPSA_OPTION_MESSAGE_SIZE},
+               {BPPSA_COST_GRADIENT, BPPSA_OPTION_GRADIENT_SIZE},
+               {BPPSA_COST_PRODUCT, BPPSA_OPTION_PRODUCT_COST},
+               {BPPSA_COST_APPLY, BPPSA_OPTION_APPLY_COST}};
+  for (size_t i = 0; i < sizeof costs / sizeof costs[0]; ++i) {
+    if (bppsa_cli_value(cli, costs[i].option)->present) {
+      c->uniform[costs[i].cost] = real(cli, costs[i].option);
+    }
+  }
+}
+
+static bppsa_status take_options(const bppsa_cli *cli, bppsa_schedule_config *c) {
+  if (given(cli, BPPSA_OPTION_DOUBLING) && given(cli, BPPSA_OPTION_HALVING)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--halving: given beside --doubling, expected one of the two");
+  }
+  c->stages = integer(cli, BPPSA_OPTION_STAGES);
+  c->micro_batches = integer(cli, BPPSA_OPTION_MICRO_BATCHES);
+  c->layers = given(cli, BPPSA_OPTION_MODEL_LAYERS) ? integer(cli, BPPSA_OPTION_MODEL_LAYERS) : 0;
+  c->width = integer(cli, BPPSA_OPTION_WIDTH);
+  c->replicas = integer(cli, BPPSA_OPTION_REPLICAS);
+  c->chunks = integer(cli, BPPSA_OPTION_CHUNKS);
+  c->iterations = integer(cli, BPPSA_OPTION_ITERATIONS);
+  c->reverse = given(cli, BPPSA_OPTION_REVERSE_K) ? integer(cli, BPPSA_OPTION_REVERSE_K) : -1;
+  c->split = given(cli, BPPSA_OPTION_SPLIT_BACKWARD)
+                 ? (bppsa_schedule_split)(BPPSA_SPLIT_WI + bppsa_cli_value(cli, BPPSA_OPTION_SPLIT_BACKWARD)->choice)
+                 : BPPSA_SPLIT_NONE;
+  c->sync = (bppsa_schedule_sync)bppsa_cli_value(cli, BPPSA_OPTION_SYNC)->choice;
+  c->scale = given(cli, BPPSA_OPTION_DOUBLING)  ? BPPSA_SCALE_DOUBLING
+             : given(cli, BPPSA_OPTION_HALVING) ? BPPSA_SCALE_HALVING
+                                                : BPPSA_SCALE_DIRECT;
+  c->skip_first_input_grad = given(cli, BPPSA_OPTION_SKIP_FIRST_INPUT_GRAD);
+  c->recompute = given(cli, BPPSA_OPTION_RECOMPUTE);
+  c->alpha = real(cli, BPPSA_OPTION_ALPHA);
+  c->beta = real(cli, BPPSA_OPTION_BETA);
+  c->contention = (bppsa_schedule_contention)bppsa_cli_value(cli, BPPSA_OPTION_CONTENTION)->choice;
+  c->issue_overhead = real(cli, BPPSA_OPTION_ISSUE_OVERHEAD);
+  c->precompiled = given(cli, BPPSA_OPTION_PRECOMPILED);
+  c->memory_cap = given(cli, BPPSA_OPTION_MEMORY_CAP) ? real(cli, BPPSA_OPTION_MEMORY_CAP) : 0;
+  take_costs(cli, c);
+  return BPPSA_OK;
+}
+
+/* What depends on the scheme: the window, the elements; a name nobody has is met with a suggestion. */
+static bppsa_status take_scheme(const bppsa_cli *cli, const char *id, bppsa_schedule_config *c) {
+  const bppsa_schedule_scheme *scheme = bppsa_schedule_find(id);
+  if (scheme == NULL) {
+    int64_t count = 0;
+    const bppsa_schedule_scheme *schemes = bppsa_schedule_schemes(&count);
+    const char *ids[MOST_SCHEMES] = {NULL};
+    char hint[96];
+    for (int64_t i = 0; i < count && i + 1 < MOST_SCHEMES; ++i) {
+      ids[i] = schemes[i].id;
+    }
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "schedule: unknown scheme '%s', expected one that bppsa schedule --list names%s", id,
+                      bppsa_suggestion(id, ids, hint, sizeof hint));
+  }
+  const bppsa_option_value *window = bppsa_cli_value(cli, BPPSA_OPTION_WINDOW);
+  const bool parallel = scheme->data_parallel && strcmp(id, "multi-stream") != 0;
+  c->window = window->given ? (bppsa_schedule_window)window->choice
+              : parallel    ? BPPSA_WINDOW_BACKWARD_FORWARD
+                            : BPPSA_WINDOW_ITERATION;
+  if (given(cli, BPPSA_OPTION_ELEMENTS) || !scheme->scan) {
+    c->elements = given(cli, BPPSA_OPTION_ELEMENTS) ? integer(cli, BPPSA_OPTION_ELEMENTS) : c->elements;
+  } else {
+    c->elements = c->stages * c->width * 16 + 1;
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status make(const bppsa_cli *cli, const char *id, bppsa_timed *timed) {
+  bppsa_schedule_config config = bppsa_schedule_config_default();
+  double *costs[BPPSA_SCHEDULE_COST_ARRAYS] = {NULL};
+  bppsa_schedule *list = NULL;
+  BPPSA_TRY(take_options(cli, &config));
+  BPPSA_TRY(take_scheme(cli, id, &config));
+  bppsa_status status = BPPSA_OK;
+  if (given(cli, BPPSA_OPTION_COSTS)) {
+    status = bppsa_schedule_costs_load(bppsa_cli_value(cli, BPPSA_OPTION_COSTS)->text, &config, costs);
+  }
+  status = status == BPPSA_OK ? bppsa_schedule_create(id, &config, &list) : status;
+  if (status == BPPSA_OK) {
+    for (int i = 0; i < BPPSA_COST_COUNT; ++i) {
+      list->config.cost[i] = NULL; /* they end here: every operation has its own */
+    }
+    list->config.profile = (bppsa_schedule_profile){0};
+    status = bppsa_timed_create(list, timed);
+  }
+  for (int i = 0; i < BPPSA_SCHEDULE_COST_ARRAYS; ++i) {
+    bppsa_free(costs[i]);
+  }
+  return status;
+}
+
+/* ---- for people ---- */
+
+static bppsa_status print_worker(bppsa_cli *cli, const bppsa_timed *timed, int64_t w) {
+  const bppsa_schedule_worker *worker = &timed->times.worker[w];
+  const double makespan = timed->times.makespan;
+  return bppsa_cli_print(cli, " %6" PRId64 "  %-12.6g  %5.1f %%  %-17.6g  %.6g\n", w, worker->busy,
+                         makespan > 0 ? 100 * worker->busy / makespan : 0, worker->peak_activations, worker->weight_versions);
+}
+
+static bppsa_status print_timed(bppsa_cli *cli, const bppsa_timed *timed) {
+  const bppsa_schedule *list = timed->list;
+  int64_t forward = 0, backward = 0;
+  double model = NAN;
+  BPPSA_TRY(bppsa_schedule_model(list, &model, &forward, &backward));
+  BPPSA_TRY(bppsa_cli_print(cli, "%s: D %" PRId64 ", N %" PRId64 ", %" PRId64 " workers, %" PRId64 " operations, valid\n\n",
+                            list->scheme->id, list->config.stages, list->config.micro_batches, list->workers, list->count));
+  BPPSA_TRY(bppsa_cli_print(cli, "  makespan      %.10g%s\n  bubble ratio  %.6g\n", timed->times.makespan,
+                            list->config.window == BPPSA_WINDOW_ITERATION
+                                ? ""
+                                : ", from the start of the backward pass to the end of the next forward pass",
+                            timed->times.bubble_ratio));
+  if (strcmp(list->scheme->id, "reverse-first-k") == 0) {
+    BPPSA_TRY(bppsa_cli_print(cli, "  k             %" PRId64 "\n", list->config.reverse));
+  }
+  if (!isnan(model)) {
+    BPPSA_TRY(bppsa_cli_print(cli, "  model         %.6g (C_f %" PRId64 ", C_b %" PRId64 ")\n", model, forward, backward));
+  }
+  BPPSA_TRY(bppsa_cli_print(cli, "\n worker  busy                  activations, M_a  weights, M_theta\n"));
+  for (int64_t w = 0; w < list->workers; ++w) {
+    if (list->workers <= MOST_ROWS || w < MOST_ROWS / 2 || w >= list->workers - MOST_ROWS / 2) {
+      BPPSA_TRY(print_worker(cli, timed, w));
+    } else if (w == MOST_ROWS / 2) {
+      BPPSA_TRY(bppsa_cli_print(cli, "    ...\n"));
+    }
+  }
+  return list->advice_text[0] != '\0' ? bppsa_cli_print(cli, "\nNote: %s.\n", list->advice_text) : BPPSA_OK;
+}
+
+/* ---- the three ways to be called ---- */
+
+static bppsa_status list_schemes(bppsa_cli *cli) {
+  int64_t count = 0;
+  const bppsa_schedule_scheme *schemes = bppsa_schedule_schemes(&count);
+  json_t *array = cli->json ? json_array() : NULL;
+  bool ok = array != NULL;
+  for (int64_t i = 0; i < count; ++i) {
+    if (cli->json) {
+      json_t *object = json_object();
+      bool made = object != NULL && bppsa_json_put_text(object, "id", schemes[i].id) &&
+                  bppsa_json_put_text(object, "summary", schemes[i].summary);
+      made = made && bppsa_json_put_text(object, "paper", schemes[i].paper);
+      object = bppsa_json_finish(object, made);
+      ok = ok && json_array_append_new(array, object) == 0;
+    } else {
+      BPPSA_TRY(bppsa_cli_print(cli, "%-16s %-68s %s\n", schemes[i].id, schemes[i].summary, schemes[i].paper));
+    }
+  }
+  return cli->json ? bppsa_cli_print_json(cli, bppsa_json_finish(array, ok)) : BPPSA_OK;
+}
+
+/* The least and the most any worker holds, for a row. */
+static void add_row(const bppsa_timed *timed, bppsa_text *text) {
+  double most = 0, least = INFINITY, weights = 0;
+  char activations[48];
+  for (int64_t w = 0; w < timed->list->workers; ++w) {
+    most = fmax(most, timed->times.worker[w].peak_activations);
+    least = fmin(least, timed->times.worker[w].peak_activations);
+    weights = fmax(weights, timed->times.worker[w].weight_versions);
+  }
+  snprintf(activations, sizeof activations, "[%.4g, %.4g]", least, most);
+  bppsa_text_add(text, " %-16s  %-10.6g  %-12.4g  %-16s  %.4g\n", timed->list->scheme->id, timed->times.makespan,
+                 timed->times.bubble_ratio, activations, weights);
+}
+
+static bppsa_status compare_one(const bppsa_cli *cli, const char *id, json_t *rows, bppsa_text *text) {
+  bppsa_timed timed;
+  BPPSA_TRY(make(cli, id, &timed));
+  add_row(&timed, text);
+  const bool kept = rows == NULL || json_array_append_new(rows, bppsa_timed_json(&timed, false)) == 0;
+  bppsa_timed_free(&timed);
+  return kept ? BPPSA_OK : bppsa_fail(BPPSA_ERR_MEMORY, "JSON document: out of memory, expected room for the results");
+}
+
+/* All rows before anything is printed: a wrong request prints nothing. */
+static bppsa_status compare(bppsa_cli *cli, const char *list) {
+  char ids[COMPARED], *rest = ids;
+  if (strlen(list) >= sizeof ids) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--compare: %zu characters, expected fewer than %d", strlen(list), COMPARED);
+  }
+  strcpy(ids, list);
+  json_t *rows = cli->json ? json_array() : NULL;
+  bppsa_text text = {0};
+  bppsa_status status = cli->json && rows == NULL
+                            ? bppsa_fail(BPPSA_ERR_MEMORY, "JSON document: out of memory, expected room for the results")
+                            : BPPSA_OK;
+  bppsa_text_add(&text, " scheme            makespan    bubble ratio  activations, M_a  weights, M_theta\n");
+  for (char *id = strtok_r(ids, ",", &rest); id != NULL && status == BPPSA_OK; id = strtok_r(NULL, ",", &rest)) {
+    status = compare_one(cli, id, rows, &text);
+  }
+  status = status == BPPSA_OK ? bppsa_text_check(&text) : status;
+  if (status == BPPSA_OK && cli->json) {
+    status = bppsa_cli_print_json(cli, rows);
+    rows = NULL;
+  } else if (status == BPPSA_OK) {
+    status = bppsa_cli_print(cli, "%s", text.text);
+  }
+  json_decref(rows);
+  bppsa_text_free(&text);
+  return status;
+}
+
+typedef bppsa_status (*writer)(const bppsa_timed *timed, bppsa_text *text);
+
+static bppsa_status write_files(const bppsa_cli *cli, const bppsa_timed *timed) {
+  static const struct {
+    bppsa_option option;
+    writer write;
+  } files[] = {{BPPSA_OPTION_SVG, bppsa_schedule_draw},
+               {BPPSA_OPTION_TRACE, bppsa_schedule_trace},
+               {BPPSA_OPTION_CSV, bppsa_schedule_csv_write}};
+  bppsa_text texts[3] = {{0}};
+  bppsa_status status = BPPSA_OK;
+  for (int i = 0; i < 3 && status == BPPSA_OK; ++i) { /* all texts first: what cannot be made leaves no file behind */
+    status = given(cli, files[i].option) ? files[i].write(timed, &texts[i]) : BPPSA_OK;
+  }
+  for (int i = 0; i < 3 && status == BPPSA_OK; ++i) {
+    const bppsa_option_value *path = bppsa_cli_value(cli, files[i].option);
+    status = path->given ? bppsa_file_write(path->text, texts[i].text, texts[i].size) : BPPSA_OK;
+  }
+  for (int i = 0; i < 3; ++i) {
+    bppsa_text_free(&texts[i]);
+  }
+  return status;
+}
+
+static bppsa_status show(bppsa_cli *cli, const bppsa_timed *timed) {
+  char *document = NULL;
+  if (cli->json) {
+    BPPSA_TRY(bppsa_cli_render(bppsa_timed_json(timed, true), &document));
+  }
+  bppsa_status status = write_files(cli, timed);
+  if (status == BPPSA_OK) {
+    status = cli->json ? bppsa_cli_print_document(cli, document) : print_timed(cli, timed);
+  }
+  bppsa_free(document);
+  return status;
+}
+
+/* A loaded schedule brings everything with it. */
+static bppsa_status load(const bppsa_cli *cli, const char *path, bppsa_timed *timed) {
+  bppsa_schedule *list = NULL;
+  for (const bppsa_option_use *use = uses; use->option != BPPSA_OPTION_COUNT; ++use) {
+    const bppsa_option_info *info = bppsa_option_get(use->option);
+    const bool output =
+        info->group == BPPSA_GROUP_OUTPUT || (info->group == BPPSA_GROUP_FILES && use->option != BPPSA_OPTION_COSTS);
+    if (!output && given(cli, use->option)) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given beside --load, expected in the file's first row", info->name);
+    }
+  }
+  BPPSA_TRY(bppsa_cli_input(bppsa_schedule_csv_load(path, &list)));
+  const bppsa_status status = bppsa_timed_create(list, timed);
+  return status == BPPSA_OK ? BPPSA_OK : bppsa_fail_prefix(status, "--load: %s", path);
+}
+
+static bppsa_status check_files(const bppsa_cli *cli) {
+  static const bppsa_option files[] = {BPPSA_OPTION_SVG, BPPSA_OPTION_TRACE, BPPSA_OPTION_CSV};
+  for (int i = 0; i < 3; ++i) {
+    BPPSA_TRY(bppsa_cli_check_output(cli, files[i]));
+    for (int k = i + 1; k < 3; ++k) {
+      BPPSA_TRY(bppsa_cli_check_distinct(cli, files[i], files[k]));
+    }
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status run(bppsa_cli *cli) {
+  const bppsa_option_value *scheme = bppsa_cli_value(cli, BPPSA_OPTION_SCHEME), *loaded = bppsa_cli_value(cli, BPPSA_OPTION_LOAD),
+                           *compared = bppsa_cli_value(cli, BPPSA_OPTION_COMPARE);
+  bppsa_json_start();
+  if (given(cli, BPPSA_OPTION_LIST)) {
+    return list_schemes(cli);
+  }
+  if (compared->given) {
+    return compare(cli, compared->text);
+  }
+  if (!scheme->given && !loaded->given) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "schedule: scheme missing, expected one that bppsa schedule --list names");
+  }
+  bppsa_timed timed;
+  BPPSA_TRY(check_files(cli));
+  BPPSA_TRY(loaded->given ? load(cli, loaded->text, &timed) : make(cli, scheme->text, &timed));
+  const bppsa_status status = show(cli, &timed);
+  bppsa_timed_free(&timed);
+  return status;
+}
+
+const bppsa_command bppsa_command_schedule = {
+    .verb = "schedule",
+    .summary = "Validates, simulates, draws and compares pipeline, data-parallel and scan schedules",
+    .example = "schedule chimera --stages 4 --micro-batches 4 --svg chimera.svg",
+    .notes = notes,
+    .uses = uses,
+    .run = run};
