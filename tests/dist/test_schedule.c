@@ -150,7 +150,7 @@ static void test_interleaved(void **state) {
 static void test_zb_h1(void **state) {
   (void)state;
   for (int64_t d = 1; d <= MOST_D; ++d) {
-    for (int64_t n = 2 * d; n <= 2 * d + 9; n += 3) {
+    for (int64_t n = 2 * d; n <= MOST_N; ++n) {
       const bppsa_schedule_config config = sized(d, n);
       simulated s = simulate("zb-h1", &config);
       check("zb-h1", d, n, s.times.makespan, (double)(3 * n + d - 1));
@@ -168,7 +168,7 @@ static void test_asynchronous(void **state) {
   (void)state;
   const char *const schemes[] = {"pipedream", "2bw", "vanilla", "spectrain"};
   for (int64_t d = 1; d <= MOST_D; ++d) {
-    for (int64_t n = d; n <= MOST_N; n += 5) {
+    for (int64_t n = d; n <= MOST_N; ++n) {
       for (int i = 0; i < 4; ++i) {
         bppsa_schedule_config config = sized(d, n);
         config.iterations = 2;

@@ -359,7 +359,8 @@ static int64_t check_recurrence(const problem *p, double most_allowed) {
   const int64_t n = p->config.jacobians, state = p->config.batch * p->config.dim;
   bppsa_device *device = test_device(2);
   int64_t redone = 0;
-  for (size_t v = 0; v < sizeof variants / sizeof *variants; ++v) {
+  const bool few = is_emulated(device); /* blelloch, chunked, chunked with 7 */
+  for (size_t v = few ? 2 : 0; v < sizeof variants / sizeof *variants; v += few ? 4 : 1) {
     bppsa_scan_config c = p->config;
     c.algorithm = variants[v].algorithm;
     c.up_levels = variants[v].up_levels;
@@ -401,7 +402,7 @@ static void test_growing_block(void **state) {
   (void)state;
   enum { MOST = 5000, H = 20, B = 3 };
   bppsa_device *device = test_device(1);
-  const int64_t n = is_emulated(device) ? 400 : MOST; /* 1.5^220 is beyond f32 as well */
+  const int64_t n = is_emulated(device) ? 250 : MOST; /* 1.5^240 is beyond f32 as well */
   bppsa_device_destroy(device);
   double *grow = orthogonal(1, 10, 1.5), *keep = orthogonal(2, 10, 1), *w = bppsa_calloc(H * H, sizeof *w);
   double *d = bppsa_calloc(n * B * H, sizeof *d), *seed = uniform(3, B * H, 1);
