@@ -211,6 +211,9 @@ std::string plain_name(const char *kernel) {
 struct checker {
   checker() { (void)launches(); } /* which therefore outlives it */
   ~checker() {
+    for (const fiber &f : fibers) {
+      free(f.stack);
+    }
     const char *expected = getenv("SIMT_KERNELS");
     std::string names(expected != nullptr ? expected : "");
     for (size_t at = 0; at < names.size();) {
