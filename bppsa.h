@@ -24,6 +24,7 @@
 #include "jacobian/jacobian.h"
 #include "jacobian/network.h"
 #include "jacobian/op.h"
+#include "jacobian/product.h"
 #include "recurrent/recurrent.h"
 #include "rnn/rnn.h"
 #include "scan/plan.h"
