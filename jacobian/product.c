@@ -70,7 +70,7 @@ static int64_t plan_bytes(const bppsa_product *p, bppsa_product_kind kind) {
 
 static bppsa_status check_limit(const bppsa_product *p, int64_t bytes) {
   return p->config.memory_limit > 0 && bytes > p->config.memory_limit
-             ? bppsa_fail(BPPSA_ERR_MEMORY, "product: %lld x %lld with %lld entries needs %lld bytes, the memory limit is %lld",
+             ? bppsa_fail(BPPSA_ERR_ARGUMENT, "product: %lld x %lld with %lld entries needs %lld bytes, the memory limit is %lld",
                           (long long)p->pattern.rows, (long long)p->pattern.cols, (long long)p->pattern.nnz, (long long)bytes,
                           (long long)p->config.memory_limit)
              : BPPSA_OK;
@@ -87,16 +87,29 @@ static int64_t widest_row(const bppsa_csr *c) {
   return widest;
 }
 
+/* Puts a copy with columns in the place of a factor that is known by its structure alone. */
+static bppsa_status spell_out(bppsa_product *p, const bppsa_csr **factor, bppsa_csr *own) {
+  if ((*factor)->row_ptr != NULL) {
+    return BPPSA_OK;
+  }
+  const int64_t bytes = 4 * (*factor)->nnz + 8 * ((*factor)->rows + 1), limit = p->config.memory_limit;
+  if (limit > 0 && bytes > limit) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "product: a factor with %lld entries needs %lld bytes, the memory limit is %lld",
+                      (long long)(*factor)->nnz, (long long)bytes, (long long)limit);
+  }
+  BPPSA_TRY(bppsa_csr_copy(*factor, own));
+  *factor = own;
+  return bppsa_csr_expand(own);
+}
+
 /* The number of pairs and of C's entries, its structure or its row_ptr: nothing of C's size yet. */
 static bppsa_status count(bppsa_product *p, bool *known) {
   BPPSA_TRY(bppsa_product_blocks(p->a, p->b, &p->pattern, &p->pairs, known));
   if (*known) {
     return BPPSA_OK;
   }
-  if (p->a->row_ptr == NULL || p->b->row_ptr == NULL) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
-                      "product: a pattern known by its structure alone, with which the other's does not fit");
-  }
+  BPPSA_TRY(spell_out(p, &p->a, &p->own_a));
+  BPPSA_TRY(spell_out(p, &p->b, &p->own_b));
   BPPSA_TRY(bppsa_product_count_pairs(p->a, p->b, &p->pairs));
   p->pattern.rows = p->a->rows;
   p->pattern.cols = p->b->cols;
@@ -246,6 +259,8 @@ void bppsa_product_destroy(bppsa_product *p) {
     return;
   }
   bppsa_csr_free(&p->pattern);
+  bppsa_csr_free(&p->own_a);
+  bppsa_csr_free(&p->own_b);
   bppsa_free(p->tasks);
   bppsa_free(p->slots16);
   bppsa_free(p->slots32);

@@ -54,8 +54,8 @@ typedef struct bppsa_product bppsa_product;
 bppsa_product_config bppsa_product_config_default(void);
 
 /* Plans C = A B, A m x k, B k x n. The patterns are borrowed and must outlive the plan. ERR_SHAPE: the inner extents differ; ERR_ARGUMENT: an
- * unknown kind; ERR_UNSUPPORTED: the kind does not apply, or a dtype other than f32 and f64; ERR_MEMORY: the limit (the message says what
- * is needed), or no memory. */
+ * unknown kind; ERR_UNSUPPORTED: the kind does not apply, or a dtype other than f32 and f64; ERR_ARGUMENT, also: beyond the limit (the message
+ * says what is needed); ERR_MEMORY. */
 bppsa_status bppsa_product_create(const bppsa_csr *a, const bppsa_csr *b, const bppsa_product_config *config,
                                   const bppsa_device *device, bppsa_product **product);
 void bppsa_product_destroy(bppsa_product *product); /* NULL is legal */

@@ -23,6 +23,7 @@ typedef struct {
 
 struct bppsa_product {
   const bppsa_csr *a, *b;
+  bppsa_csr own_a, own_b; /* copies with columns, where a or b have none and their structure is of no use */
   bppsa_csr pattern;
   bppsa_product_config config;
   bppsa_product_info info;

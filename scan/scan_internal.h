@@ -43,6 +43,8 @@ void bppsa_scan_cpu_run_f64(const bppsa_scan_cpu *cpu, const bppsa_scan_operands
 
 bppsa_status bppsa_scan_cpu_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor);
 
+bppsa_status bppsa_scan_csr_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor);
+
 /* ERR_ARGUMENT when an operand the plan needs is missing. */
 bppsa_status bppsa_scan_check_operands(const bppsa_scan_plan *plan, const bppsa_scan_operands *operands);
 
