@@ -8,18 +8,20 @@
 #define OBJECT_LIMIT 16 /* objects of one verb, and verbs */
 
 static const bppsa_command *const commands[] = {
-    &bppsa_command_train_rnn,  &bppsa_command_train_gru,        &bppsa_command_eval_rnn,
-    &bppsa_command_eval_gru,   &bppsa_command_grad_rnn,         &bppsa_command_grad_gru,
-    &bppsa_command_plan_rnn,   &bppsa_command_plan_gru,         &bppsa_command_data_bitstream,
-    &bppsa_command_data_irmas, &bppsa_command_data_instruments, &bppsa_command_bench_rnn,
-    &bppsa_command_bench_gru,  &bppsa_command_bench_crossover,  &bppsa_command_bench_mfcc,
-    &bppsa_command_figures,    &bppsa_command_doctor,           NULL};
+    &bppsa_command_train_rnn,      &bppsa_command_train_gru,       &bppsa_command_eval_rnn,         &bppsa_command_eval_gru,
+    &bppsa_command_grad_rnn,       &bppsa_command_grad_gru,        &bppsa_command_plan_rnn,         &bppsa_command_plan_gru,
+    &bppsa_command_data_bitstream, &bppsa_command_data_irmas,      &bppsa_command_data_instruments, &bppsa_command_bench_rnn,
+    &bppsa_command_bench_gru,      &bppsa_command_bench_crossover, &bppsa_command_bench_mfcc,       &bppsa_command_flops_vgg11,
+    &bppsa_command_flops_lenet5,   &bppsa_command_figures,         &bppsa_command_doctor,           NULL};
 
 const bppsa_command *const *bppsa_commands(void) {
   return commands;
 }
 
 const char *bppsa_object_noun(const char *verb) {
+  if (strcmp(verb, "jacobian") == 0 || strcmp(verb, "flops") == 0) {
+    return strcmp(verb, "flops") == 0 ? "network" : "operator";
+  }
   return strcmp(verb, "data") == 0 ? "data set" : strcmp(verb, "bench") == 0 ? "benchmark" : "model";
 }
 

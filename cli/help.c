@@ -22,7 +22,11 @@ void bppsa_help_program(FILE *out) {
 
 void bppsa_help_verb(FILE *out, const char *verb) {
   const char *noun = bppsa_object_noun(verb);
-  const char *word = strcmp(noun, "data set") == 0 ? "DATASET" : strcmp(noun, "model") == 0 ? "MODEL" : "BENCHMARK";
+  const char *word = strcmp(noun, "data set") == 0   ? "DATASET"
+                     : strcmp(noun, "model") == 0    ? "MODEL"
+                     : strcmp(noun, "operator") == 0 ? "OPERATOR"
+                     : strcmp(noun, "network") == 0  ? "NETWORK"
+                                                     : "BENCHMARK";
   fprintf(out, "Usage: bppsa %s %s [OPTION]...\n\n", verb, word);
   char name[BPPSA_COMMAND_NAME];
   const bppsa_command *first = NULL;
