@@ -21,6 +21,7 @@
 #include "core/view.h"
 #include "gru/gru.h"
 #include "jacobian/csr.h"
+#include "jacobian/file.h"
 #include "jacobian/jacobian.h"
 #include "jacobian/network.h"
 #include "jacobian/op.h"
