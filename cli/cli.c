@@ -22,6 +22,20 @@ static const bppsa_command *const commands[] = {&bppsa_command_train_rnn,
                                                 &bppsa_command_bench_gru,
                                                 &bppsa_command_bench_crossover,
                                                 &bppsa_command_bench_mfcc,
+                                                &bppsa_command_bench_product,
+                                                &bppsa_command_jacobian_conv2d,
+                                                &bppsa_command_jacobian_linear,
+                                                &bppsa_command_jacobian_relu,
+                                                &bppsa_command_jacobian_leaky_relu,
+                                                &bppsa_command_jacobian_tanh,
+                                                &bppsa_command_jacobian_sigmoid,
+                                                &bppsa_command_jacobian_maxpool2d,
+                                                &bppsa_command_jacobian_avgpool2d,
+                                                &bppsa_command_jacobian_flatten,
+                                                &bppsa_command_jacobian_rnn,
+                                                &bppsa_command_jacobian_gru,
+                                                &bppsa_command_flops_vgg11,
+                                                &bppsa_command_flops_lenet5,
                                                 &bppsa_command_figures,
                                                 &bppsa_command_schedule,
                                                 &bppsa_command_doctor,
@@ -32,6 +46,9 @@ const bppsa_command *const *bppsa_commands(void) {
 }
 
 const char *bppsa_object_noun(const char *verb) {
+  if (strcmp(verb, "jacobian") == 0 || strcmp(verb, "flops") == 0) {
+    return strcmp(verb, "flops") == 0 ? "network" : "operator";
+  }
   return strcmp(verb, "data") == 0 ? "data set" : strcmp(verb, "bench") == 0 ? "benchmark" : "model";
 }
 

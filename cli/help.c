@@ -12,7 +12,7 @@ void bppsa_help_program(FILE *out) {
         out);
   char name[BPPSA_COMMAND_NAME];
   for (const bppsa_command *const *command = bppsa_commands(); *command != NULL; ++command) {
-    fprintf(out, "  %-18s%s\n", bppsa_command_name(*command, name, sizeof name), (*command)->summary);
+    fprintf(out, "  %-21s%s\n", bppsa_command_name(*command, name, sizeof name), (*command)->summary);
   }
   fputs("\nOptions:\n  --help            this text; after a command, its own\n  --version         version and commit\n\n"
         "Exit code: 0 good; 2 the request was wrong; 1 it failed while running.\n\nExample:\n"
@@ -22,13 +22,17 @@ void bppsa_help_program(FILE *out) {
 
 void bppsa_help_verb(FILE *out, const char *verb) {
   const char *noun = bppsa_object_noun(verb);
-  const char *word = strcmp(noun, "data set") == 0 ? "DATASET" : strcmp(noun, "model") == 0 ? "MODEL" : "BENCHMARK";
+  const char *word = strcmp(noun, "data set") == 0   ? "DATASET"
+                     : strcmp(noun, "model") == 0    ? "MODEL"
+                     : strcmp(noun, "operator") == 0 ? "OPERATOR"
+                     : strcmp(noun, "network") == 0  ? "NETWORK"
+                                                     : "BENCHMARK";
   fprintf(out, "Usage: bppsa %s %s [OPTION]...\n\n", verb, word);
   char name[BPPSA_COMMAND_NAME];
   const bppsa_command *first = NULL;
   for (const bppsa_command *const *command = bppsa_commands(); *command != NULL; ++command) {
     if (strcmp((*command)->verb, verb) == 0) {
-      fprintf(out, "  bppsa %-18s%s\n", bppsa_command_name(*command, name, sizeof name), (*command)->summary);
+      fprintf(out, "  bppsa %-21s%s\n", bppsa_command_name(*command, name, sizeof name), (*command)->summary);
       first = first == NULL ? *command : first;
     }
   }

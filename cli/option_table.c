@@ -17,6 +17,8 @@ static const char *const plans[] = {"estimate", "measure", NULL};
 static const char *const optimizers[] = {"adam", "sgd", NULL};
 static const char *const sets[] = {"S", "M", "L", NULL};
 static const char *const paddings[] = {"constant", "reflect", NULL};
+static const char *const pool_patterns[] = {"window", "argmax", NULL};
+static const char *const flops_patterns[] = {"guaranteed", NULL};
 static const char *const dtypes[] = {"f32", "f64", NULL};
 
 static const char *const splits[] = {"wi", "iw", NULL};
@@ -208,6 +210,43 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
                           "the path of the file to write", .choices = NULL},
     [BPPSA_OPTION_LOAD] = {"--load", BPPSA_TEXT, BPPSA_GROUP_FILES, "F.csv", NULL, "a schedule that --csv wrote, edited or not",
                            "the path of a CSV file", .choices = NULL},
+    [BPPSA_OPTION_IN_SHAPE] = {"--in-shape", BPPSA_TEXT, BPPSA_GROUP_MODEL, "C,H,W", NULL,
+                               "shape of the input; without H,W they are 1", "one to three whole numbers such as 3,32,32",
+                               .choices = NULL},
+    [BPPSA_OPTION_OUT_CHANNELS] = {"--out-channels", BPPSA_INTEGER, BPPSA_GROUP_MODEL, "N", NULL,
+                                   "channels, or values, of the output", COUNT32_EXPECTED, SPAN(1, INT32_MAX),
+                                   .otherwise = "the weights'"},
+    [BPPSA_OPTION_KERNEL] = {"--kernel", BPPSA_TEXT, BPPSA_GROUP_MODEL, "K|H,W", NULL, "of a window",
+                             "one or two whole numbers such as 3 or 3,5", .otherwise = "the weights'; of pools 2"},
+    [BPPSA_OPTION_STRIDE] = {"--stride", BPPSA_TEXT, BPPSA_GROUP_MODEL, "S|H,W", NULL, "between windows",
+                             "one or two whole numbers such as 2 or 2,1", .otherwise = "1; of pools the kernel"},
+    [BPPSA_OPTION_PAD] = {"--padding", BPPSA_TEXT, BPPSA_GROUP_MODEL, "P|H,W|T,B,L,R", "0", "zeros around the input",
+                          "one, two or four whole numbers such as 1 or 0,1,0,1", .choices = NULL},
+    [BPPSA_OPTION_DILATION] = {"--dilation", BPPSA_TEXT, BPPSA_GROUP_MODEL, "D|H,W", "1", "between taps",
+                               "one or two whole numbers such as 1 or 2,1", .choices = NULL},
+    [BPPSA_OPTION_GROUPS] = {"--groups", BPPSA_INTEGER, BPPSA_GROUP_MODEL, "G", "1", "of channels", COUNT32_EXPECTED,
+                             SPAN(1, INT32_MAX)},
+    [BPPSA_OPTION_CEIL_MODE] = {"--ceil-mode", BPPSA_FLAG, BPPSA_GROUP_MODEL, NULL, NULL, "windows may end outside the input",
+                                NULL, .choices = NULL},
+    [BPPSA_OPTION_EXCLUDE_PAD] = {"--exclude-pad", BPPSA_FLAG, BPPSA_GROUP_MODEL, NULL, NULL, "the average leaves padding out",
+                                  NULL, .choices = NULL},
+    [BPPSA_OPTION_SLOPE] = {"--slope", BPPSA_REAL, BPPSA_GROUP_MODEL, "S", "0.01", "below 0", "a number", .low = -DBL_MAX,
+                            .high = DBL_MAX},
+    [BPPSA_OPTION_POOL_PATTERN] = {"--pattern", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "window",
+                                   "every value a window sees with 0 or 1, or each window's largest alone",
+                                   .choices = pool_patterns},
+    [BPPSA_OPTION_MASK] = {"--mask", BPPSA_TEXT, BPPSA_GROUP_FILES, "M.npy", NULL,
+                           "which weights stay: of their shape, 0 is left out of the pattern", "the path of an NPY file",
+                           .choices = NULL},
+    [BPPSA_OPTION_SPY] = {"--spy", BPPSA_TEXT, BPPSA_GROUP_FILES, "F.png", NULL, "a picture of the pattern (figure 5)",
+                          "the path of the file to write", .choices = NULL},
+    [BPPSA_OPTION_PRUNE] = {"--prune", BPPSA_REAL, BPPSA_GROUP_MODEL, "F", "0", "fraction of the weights left out",
+                            "0, the network as it is", .low = 0, .high = 0},
+    [BPPSA_OPTION_FLOPS_PATTERN] = {"--pattern", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "guaranteed",
+                                    "what is counted: the patterns that are known ahead of any input", .choices = flops_patterns},
+    [BPPSA_OPTION_LEVELS] = {"--up-levels", BPPSA_TEXT, BPPSA_GROUP_GRADIENTS, "L|auto", "auto",
+                             "up-sweep levels, then a linear middle; auto: the fewest FLOPs on the critical path",
+                             "a whole number, 0 or more, or auto", .choices = NULL},
     [BPPSA_OPTION_JSON] = {"--json", BPPSA_FLAG, BPPSA_GROUP_OUTPUT, NULL, NULL, "one JSON document on standard output", NULL,
                            .choices = NULL},
     [BPPSA_OPTION_HELP] = {"--help", BPPSA_FLAG, BPPSA_GROUP_OUTPUT, NULL, NULL, "this text", NULL, .choices = NULL},

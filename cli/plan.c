@@ -2,11 +2,10 @@
 #include <inttypes.h>
 
 #include "cli/plan_draw.h"
+#include "cli/plan_json.h"
 #include "cli/setup.h"
 #include "core/alloc.h"
 #include "core/file.h"
-
-#define STEP_LIMIT 10000 /* longer plans are given as totals and levels only */
 
 /* What both kinds of network take; `only` is what one of them takes besides. */
 #define USES(only)                                                                                                               \
@@ -32,7 +31,7 @@ static json_t *step_json(const bppsa_scan_plan *plan, const bppsa_scan_step *ste
   bool ok = object != NULL && bppsa_json_put_integer(object, "id", step->id);
   ok = ok && bppsa_json_put_integer(object, "level", level->level);
   ok = ok && bppsa_json_put_text(object, "phase", bppsa_scan_phase_name(level->phase));
-  ok = ok && bppsa_json_put_text(object, "op", bppsa_scan_op_name(level->op));
+  ok = ok && bppsa_json_put_text(object, "op", step->copy ? "copy" : bppsa_scan_op_name(level->op));
   ok = ok && bppsa_json_put_bool(object, "affine", bppsa_scan_plan_config(plan)->affine);
   ok = ok && bppsa_json_put_bool(object, "dead", level->dead);
   ok = ok && bppsa_json_put_text(object, "left", left);
@@ -48,7 +47,7 @@ static json_t *step_json(const bppsa_scan_plan *plan, const bppsa_scan_step *ste
   return bppsa_json_finish(object, ok);
 }
 
-static json_t *steps_json(const bppsa_scan_plan *plan) {
+json_t *bppsa_plan_steps_json(const bppsa_scan_plan *plan) {
   json_t *steps = json_array();
   bool ok = steps != NULL;
   bppsa_scan_iterator iterator = {0};
@@ -59,7 +58,7 @@ static json_t *steps_json(const bppsa_scan_plan *plan) {
   return bppsa_json_finish(steps, ok);
 }
 
-static json_t *levels_json(const bppsa_scan_plan *plan) {
+json_t *bppsa_plan_levels_json(const bppsa_scan_plan *plan) {
   int64_t count = 0;
   const int64_t *counts = bppsa_scan_plan_levels(plan, &count);
   json_t *levels = json_array();
@@ -70,7 +69,7 @@ static json_t *levels_json(const bppsa_scan_plan *plan) {
   return bppsa_json_finish(levels, ok);
 }
 
-static json_t *totals_json(const bppsa_scan_plan *plan) {
+json_t *bppsa_plan_totals_json(const bppsa_scan_plan *plan) {
   const bppsa_scan_totals *totals = bppsa_scan_plan_totals(plan);
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_integer(object, "mm", totals->mm);
@@ -92,7 +91,7 @@ static json_t *layers_json(bppsa_scan_plan *const *plans, int64_t count) {
     bool filled = layer != NULL && bppsa_json_put_integer(layer, "layer", i);
     filled = filled && bppsa_setup_method_json(layer, plans[i]);
     filled = filled && bppsa_json_put_bool(layer, "affine", bppsa_scan_plan_config(plans[i])->affine);
-    filled = filled && bppsa_json_put(layer, "totals", totals_json(plans[i]));
+    filled = filled && bppsa_json_put(layer, "totals", bppsa_plan_totals_json(plans[i]));
     ok = json_array_append_new(layers, bppsa_json_finish(layer, filled)) == 0;
   }
   return bppsa_json_finish(layers, ok);
@@ -122,11 +121,11 @@ static json_t *plan_json(const char *model, const bppsa_recurrent_config *config
   ok = ok && bppsa_json_put_integer(object, "hidden", config->hidden);
   ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(config->dtype));
   ok = ok && bppsa_json_put_integer(object, "layer", config->layers - 1);
-  ok = ok && bppsa_json_put(object, "levels", levels_json(plan));
-  if (totals->mm + totals->mv <= STEP_LIMIT) {
-    ok = ok && bppsa_json_put(object, "steps", steps_json(plan));
+  ok = ok && bppsa_json_put(object, "levels", bppsa_plan_levels_json(plan));
+  if (totals->mm + totals->mv <= BPPSA_PLAN_STEPS) {
+    ok = ok && bppsa_json_put(object, "steps", bppsa_plan_steps_json(plan));
   }
-  ok = ok && bppsa_json_put(object, "totals", totals_json(plan));
+  ok = ok && bppsa_json_put(object, "totals", bppsa_plan_totals_json(plan));
   ok = ok && bppsa_json_put(object, "layers", layers_json(plans, config->layers));
   return bppsa_json_finish(object, ok);
 }

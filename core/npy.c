@@ -325,6 +325,33 @@ bppsa_status bppsa_npy_load(const char *path, bppsa_buffer *array) {
   return status;
 }
 
+bppsa_status bppsa_npy_parse(const char *where, const void *data, int64_t size, bppsa_view *view) {
+  const unsigned char *bytes = data;
+  if (size < 10 || memcmp(bytes, "\x93NUMPY", 6) != 0 || bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte 0: not an array of NPY version 1.0, 2.0 or 3.0", where);
+  }
+  const int64_t start = bytes[6] > 1 ? 12 : 10;
+  int64_t length = bytes[8] | (int64_t)bytes[9] << 8;
+  length |= start == 12 && size >= 12 ? (int64_t)bytes[10] << 16 | (int64_t)bytes[11] << 24 : 0;
+  if (length > size - start || length > HEADER_LIMIT) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte 8: a header of %lld bytes, expected at most %lld", where, (long long)length,
+                      (long long)(size - start < HEADER_LIMIT ? size - start : HEADER_LIMIT));
+  }
+  cursor c = {.path = where, .text = (const char *)bytes + start, .size = length, .at = 0, .offset = start};
+  npy_header header = {0};
+  BPPSA_TRY(parse_dictionary(&c, &header));
+  size_t needed = 0;
+  if (bppsa_shape_bytes(header.dtype, header.ndim, header.shape, NULL, &needed) != BPPSA_OK) {
+    return bppsa_fail_prefix(BPPSA_ERR_FORMAT, "%s: byte %lld", where, (long long)header.shape_at);
+  }
+  if ((int64_t)needed != size - start - length) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %lld: the shape needs %zu bytes, there are %lld", where,
+                      (long long)(start + length), needed, (long long)(size - start - length));
+  }
+  *view = bppsa_view_make((char *)(uintptr_t)data + start + length, header.dtype, header.ndim, header.shape);
+  return BPPSA_OK;
+}
+
 /* ---- writing ---- */
 
 struct bppsa_npy_writer {
@@ -334,9 +361,8 @@ struct bppsa_npy_writer {
   size_t written;
 };
 
-/* Version 1.0: magic, length and dictionary, padded with spaces and a newline to a multiple of 64 bytes. */
-static bppsa_status write_header(bppsa_file_writer *file, const char *path, bppsa_dtype dtype, int32_t ndim,
-                                 const int64_t *shape) {
+bppsa_status bppsa_npy_header(const char *path, bppsa_dtype dtype, int32_t ndim, const int64_t *shape,
+                              char text[BPPSA_NPY_HEADER], size_t *size) {
   size_t code = 0;
   while (code < CODE_COUNT && codes[code].dtype != dtype) {
     ++code;
@@ -344,22 +370,31 @@ static bppsa_status write_header(bppsa_file_writer *file, const char *path, bpps
   if (code == CODE_COUNT) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: NPY files have no dtype for %s", path, bppsa_dtype_name(dtype));
   }
-  char text[512] = "\x93NUMPY\x01"; /* version 1.0: the 0 is there */
-  const size_t start = 10;
+  const size_t start = 10, room = BPPSA_NPY_HEADER;
+  memcpy(text, "\x93NUMPY\x01", 8); /* version 1.0: the 0 is there */
   size_t used = start;
-  used += (size_t)snprintf(text + used, sizeof text - used, "{'descr': '%c%s', 'fortran_order': False, 'shape': (",
+  used += (size_t)snprintf(text + used, room - used, "{'descr': '%c%s', 'fortran_order': False, 'shape': (",
                            bppsa_dtype_size(dtype) == 1 ? '|' : '<', codes[code].code);
   for (int32_t d = 0; d < ndim; ++d) {
-    used += (size_t)snprintf(text + used, sizeof text - used, "%s%lld%s", d > 0 ? " " : "", (long long)shape[d],
+    used += (size_t)snprintf(text + used, room - used, "%s%lld%s", d > 0 ? " " : "", (long long)shape[d],
                              ndim == 1 || d < ndim - 1 ? "," : "");
   }
-  used += (size_t)snprintf(text + used, sizeof text - used, "), }");
+  used += (size_t)snprintf(text + used, room - used, "), }");
   const size_t total = (used + 1 + 63) / 64 * 64;
   memset(text + used, ' ', total - used);
   text[total - 1] = '\n';
   text[8] = (char)((total - start) & 0xFF);
   text[9] = (char)((total - start) >> 8);
-  return bppsa_file_writer_write(file, text, total);
+  *size = total;
+  return BPPSA_OK;
+}
+
+static bppsa_status write_header(bppsa_file_writer *file, const char *path, bppsa_dtype dtype, int32_t ndim,
+                                 const int64_t *shape) {
+  char text[BPPSA_NPY_HEADER];
+  size_t size;
+  BPPSA_TRY(bppsa_npy_header(path, dtype, ndim, shape, text, &size));
+  return bppsa_file_writer_write(file, text, size);
 }
 
 static bppsa_status start_writer(const char *path, bppsa_dtype dtype, int32_t ndim, const int64_t *shape,

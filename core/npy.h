@@ -19,6 +19,15 @@ bppsa_status bppsa_npy_load(const char *path, bppsa_buffer *array);
 /* Saves a contiguous host view, atomically. */
 bppsa_status bppsa_npy_save(const char *path, const bppsa_view *view);
 
+/* An array in memory, header and elements, as archives hold them: a view of the elements, which lie wherever the header ends and are not
+ * aligned. `where` names the source in messages. ERR_FORMAT, ERR_UNSUPPORTED. */
+bppsa_status bppsa_npy_parse(const char *where, const void *data, int64_t size, bppsa_view *view);
+
+/* The bytes in front of an array's elements; `path` names it in messages. ERR_UNSUPPORTED: no such dtype in NPY files. */
+#define BPPSA_NPY_HEADER 512
+bppsa_status bppsa_npy_header(const char *path, bppsa_dtype dtype, int32_t ndim, const int64_t *shape,
+                              char text[BPPSA_NPY_HEADER], size_t *size);
+
 /* For arrays larger than memory: the header now, the elements in order in any number of pieces, then commit.
  * Commit fails with ERR_SHAPE unless exactly the announced number of bytes was written. */
 typedef struct bppsa_npy_writer bppsa_npy_writer;

@@ -61,7 +61,7 @@ static int64_t operand_reals(const bppsa_scan_plan *plan, int64_t first, int64_t
     return bppsa_scan_plan_dim(plan, first) * bppsa_scan_plan_dim(plan, last + 1) + injected;
   case BPPSA_ELEMENT_DIAGONAL:
     return c->dim + injected;
-  case BPPSA_ELEMENT_RECURRENT:
+  default:
     break;
   }
   return (c->matrices + c->diagonal) * c->dim + injected;
@@ -76,6 +76,12 @@ static void step_cost(const bppsa_scan_plan *plan, bppsa_scan_step *step) {
   step->m = bppsa_scan_plan_dim(plan, step->last + 1);
   step->k = bppsa_scan_plan_dim(plan, applied);
   step->n = mm ? bppsa_scan_plan_dim(plan, step->first) : 1;
+  step->copy = false;
+  step->product = NULL;
+  if (c->element == BPPSA_ELEMENT_CSR) {
+    bppsa_scan_csr_cost(plan, step);
+    return;
+  }
   const int64_t columns = mm ? (diagonal ? 1 : step->n) + c->affine : 1;
   const int64_t factor = c->element == BPPSA_ELEMENT_RECURRENT && applied == step->last ? c->matrices : 1;
   const int64_t pairs = diagonal ? step->m : step->m * step->k;
@@ -252,64 +258,74 @@ static void add_input(bppsa_scan_plan *plan) {
 
 /* ---- totals ---- */
 
-/* FLOPs of one item, summed over its links. */
-static int64_t item_flops(const bppsa_scan_plan *plan, const bppsa_scan_level *level, int64_t item) {
+/* FLOPs of one item, summed over its links; *copies of them are none. */
+static int64_t item_flops(const bppsa_scan_plan *plan, const bppsa_scan_level *level, int64_t item, int64_t *copies) {
   bppsa_scan_step step;
   int64_t flops = 0;
   const int64_t links = plan->dims != NULL ? level->length : 1;
+  *copies = 0;
   for (int64_t link = 0; link < links; ++link) {
     step_make(plan, level, item, link, &step);
     flops += step.flops;
+    *copies += step.copy;
   }
   return plan->dims != NULL ? flops : flops * level->length;
 }
 
-/* Adds the record to the totals. Returns its most expensive item and that item's FLOPs. */
-static int64_t add_totals(bppsa_scan_plan *plan, const bppsa_scan_level *level, int64_t *worst_flops) {
+/* What a record adds up to. */
+typedef struct {
+  int64_t products;           /* copies left out */
+  int64_t worst, worst_flops; /* its most expensive item */
+  int64_t worst_steps;        /* products of that item */
+} record_sum;
+
+static record_sum add_totals(bppsa_scan_plan *plan, const bppsa_scan_level *level) {
   bppsa_scan_totals *t = &plan->totals;
-  const int64_t products = level->count * level->length;
-  *(level->op == BPPSA_OP_MM ? &t->mm : &t->mv) += products;
-  t->dead += level->dead ? products : 0;
-  int64_t worst = 0, sum = 0;
-  *worst_flops = -1;
+  record_sum r = {.products = level->count * level->length, .worst_flops = -1};
+  int64_t sum = 0;
   const int64_t distinct = plan->dims != NULL ? level->count : 1; /* uniform sizes: every item costs the same */
   for (int64_t item = 0; item < distinct; ++item) {
-    const int64_t flops = item_flops(plan, level, item);
+    int64_t copies;
+    const int64_t flops = item_flops(plan, level, item, &copies);
     sum += flops;
-    if (flops > *worst_flops) {
-      *worst_flops = flops;
-      worst = item;
+    r.products -= copies;
+    if (flops > r.worst_flops) {
+      r.worst_flops = flops;
+      r.worst = item;
+      r.worst_steps = level->length - copies;
     }
   }
+  *(level->op == BPPSA_OP_MM ? &t->mm : &t->mv) += r.products;
+  t->dead += level->dead ? r.products : 0;
   sum = plan->dims != NULL ? sum : sum * level->count;
   if (!level->dead) {
     *(level->op == BPPSA_OP_MM ? &t->mm_flops : &t->mv_flops) += sum;
   }
-  return worst;
+  return r;
 }
 
 static void count_totals(bppsa_scan_plan *plan) {
-  int64_t best = -1, best_flops = -1;
+  int64_t best = -1, best_flops = -1, best_steps = 0;
   for (int64_t r = 0; r < plan->record_count; ++r) {
     bppsa_scan_level *level = &plan->records[r];
-    int64_t flops;
-    const int64_t worst = add_totals(plan, level, &flops);
+    const record_sum sum = add_totals(plan, level);
     if (level->phase == BPPSA_PHASE_INPUT) {
       continue;
     }
-    plan->levels[level->level] += level->count * level->length;
-    if (!level->dead && flops > best_flops) {
+    plan->levels[level->level] += sum.products;
+    if (!level->dead && sum.worst_flops > best_flops) {
       if (best >= 0) {
         plan->records[best].critical = -1;
       }
-      level->critical = worst;
+      level->critical = sum.worst;
       best = r;
-      best_flops = flops;
+      best_flops = sum.worst_flops;
+      best_steps = sum.worst_steps;
     }
     const bool last = r + 1 == plan->record_count || plan->records[r + 1].level != level->level;
     if (last && best >= 0) {
       plan->totals.critical_flops += best_flops;
-      plan->totals.critical_steps += plan->records[best].length;
+      plan->totals.critical_steps += best_steps;
       best = best_flops = -1;
     }
   }
@@ -320,6 +336,9 @@ static void count_totals(bppsa_scan_plan *plan) {
 /* Offsets of the slots, in reals of one sample; a slot is as large as the largest product that ever lives in it. */
 static bppsa_status place_slots(bppsa_scan_plan *plan) {
   int64_t total = 0;
+  if (plan->config.element == BPPSA_ELEMENT_CSR) { /* every product has a place of its own, see plan_csr.c */
+    return BPPSA_OK;
+  }
   if (plan->dims == NULL || plan->slot_count == 0) {
     plan->slot_reals = plan->slot_count > 0 ? product_reals(plan, 1, 1) : 0;
     if (!bppsa_mul(plan->slot_reals, plan->slot_count, &total)) {
@@ -373,7 +392,7 @@ static bppsa_status check_dim(int64_t dim, int64_t t) {
 }
 
 static bppsa_status check_config(const bppsa_scan_config *c) {
-  if ((unsigned)c->algorithm > BPPSA_SCAN_CHUNKED || (unsigned)c->element > BPPSA_ELEMENT_RECURRENT) {
+  if ((unsigned)c->algorithm > BPPSA_SCAN_CHUNKED || (unsigned)c->element > BPPSA_ELEMENT_CSR) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan plan: unknown algorithm %d or element %d", (int)c->algorithm, (int)c->element);
   }
   if (c->dtype != BPPSA_F32 && c->dtype != BPPSA_F64) {
@@ -389,6 +408,16 @@ static bppsa_status check_config(const bppsa_scan_config *c) {
   if (c->element == BPPSA_ELEMENT_RECURRENT && c->matrices < 1) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan plan: %lld shared matrices, expected at least 1", (long long)c->matrices);
   }
+  if (c->element == BPPSA_ELEMENT_CSR) {
+    if (c->algorithm == BPPSA_SCAN_CHUNKED || c->affine) {
+      return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
+                        "scan plan: sparse elements with %s, expected linear, blelloch or auto without them",
+                        c->affine ? "injected gradients" : "chunks");
+    }
+    return c->patterns == NULL || c->planner == NULL
+               ? bppsa_fail(BPPSA_ERR_ARGUMENT, "scan plan: sparse elements without patterns or without a device to plan them")
+               : BPPSA_OK;
+  }
   if (c->dims == NULL) {
     return check_dim(c->dim, 0);
   }
@@ -403,6 +432,9 @@ static bppsa_status check_config(const bppsa_scan_config *c) {
 
 /* FLOPs and bytes of the whole plan must fit in 62 bits: then no later sum can overflow. */
 static bppsa_status check_magnitude(const bppsa_scan_config *c) {
+  if (c->element == BPPSA_ELEMENT_CSR) { /* its products are counted with checks of their own */
+    return BPPSA_OK;
+  }
   double dim = (double)c->dim;
   for (int64_t t = 0; c->dims != NULL && t <= c->jacobians; ++t) {
     dim = t == 0 || (double)c->dims[t] > dim ? (double)c->dims[t] : dim;
@@ -443,7 +475,11 @@ static bppsa_status create_fixed(const bppsa_scan_config *config, bppsa_scan_pla
   plan->config = *config;
   plan->config.dims = NULL;
   bppsa_status status = BPPSA_OK;
-  if (config->dims != NULL) {
+  if (config->element == BPPSA_ELEMENT_CSR) {
+    status = bppsa_scan_csr_chain(plan, config);
+    plan->config.dims = plan->dims;
+    plan->config.patterns = plan->patterns;
+  } else if (config->dims != NULL) {
     plan->dims = bppsa_calloc(config->jacobians + 1, sizeof(int64_t));
     if (plan->dims != NULL) {
       memcpy(plan->dims, config->dims, (size_t)(config->jacobians + 1) * sizeof(int64_t));
@@ -453,15 +489,19 @@ static bppsa_status create_fixed(const bppsa_scan_config *config, bppsa_scan_pla
   resolve(plan);
   plan->records = bppsa_calloc(MAX_RECORDS, sizeof *plan->records);
   plan->levels = bppsa_calloc(MAX_RECORDS, sizeof *plan->levels);
-  if (plan->records == NULL || plan->levels == NULL || (config->dims != NULL && plan->dims == NULL)) {
+  if (status == BPPSA_OK && (plan->records == NULL || plan->levels == NULL || (config->dims != NULL && plan->dims == NULL))) {
     status = BPPSA_ERR_MEMORY;
-  } else {
+  }
+  if (status == BPPSA_OK) {
     if (plan->config.algorithm == BPPSA_SCAN_CHUNKED) {
       add_chunked(plan);
     } else {
       add_blelloch(plan); /* linear is Blelloch with no up-levels */
     }
     add_input(plan);
+    status = plan->config.element == BPPSA_ELEMENT_CSR ? bppsa_scan_csr_nodes(plan) : BPPSA_OK;
+  }
+  if (status == BPPSA_OK) {
     count_totals(plan);
     status = place_slots(plan);
   }
@@ -507,9 +547,46 @@ static bppsa_status create_auto(const bppsa_scan_config *config, bppsa_scan_plan
   return BPPSA_OK;
 }
 
+/* Sparse chains: the FLOPs of the critical path with every number of up-levels, counted first; then the best that fits into memory. A plan with
+ * more levels holds the products of one with fewer, so that the first that does not fit ends the search. */
+static bppsa_status create_auto_csr(const bppsa_scan_config *config, bppsa_scan_plan **out) {
+  int64_t flops[64], count = 0;
+  bppsa_scan_config candidate = *config;
+  candidate.algorithm = BPPSA_SCAN_BLELLOCH;
+  candidate.symbolic = true;
+  bppsa_status status = BPPSA_OK;
+  for (; status == BPPSA_OK && count <= levels_of(config->jacobians); ++count) {
+    bppsa_scan_plan *plan = NULL;
+    candidate.up_levels = count;
+    status = create_fixed(&candidate, &plan);
+    flops[count] = status == BPPSA_OK ? plan->totals.critical_flops : INT64_MAX;
+    bppsa_scan_plan_destroy(plan);
+  }
+  if (status != BPPSA_OK && (status != BPPSA_ERR_ARGUMENT || count == 1)) {
+    return status;
+  }
+  candidate.symbolic = config->symbolic;
+  for (;;) {
+    int64_t best = 0;
+    for (int64_t l = 1; l < count; ++l) {
+      best = flops[l] < flops[best] ? l : best;
+    }
+    candidate.up_levels = best;
+    candidate.algorithm = best == 0 ? BPPSA_SCAN_LINEAR : BPPSA_SCAN_BLELLOCH;
+    status = create_fixed(&candidate, out);
+    if (status != BPPSA_ERR_ARGUMENT || best == 0 || config->memory_limit == 0) {
+      return status;
+    }
+    flops[best] = INT64_MAX; /* its indices do not fit */
+  }
+}
+
 bppsa_status bppsa_scan_plan_create(const bppsa_scan_config *config, bppsa_scan_plan **plan) {
   BPPSA_TRY(check_config(config));
   BPPSA_TRY(check_magnitude(config));
+  if (config->element == BPPSA_ELEMENT_CSR && config->algorithm == BPPSA_SCAN_AUTO) {
+    return create_auto_csr(config, plan);
+  }
   return config->algorithm == BPPSA_SCAN_AUTO ? create_auto(config, plan) : create_fixed(config, plan);
 }
 
@@ -519,6 +596,7 @@ void bppsa_scan_plan_destroy(bppsa_scan_plan *plan) {
     bppsa_free(plan->records);
     bppsa_free(plan->levels);
     bppsa_free(plan->slot_offsets);
+    bppsa_scan_csr_free(plan);
     bppsa_free(plan);
   }
 }

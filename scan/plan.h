@@ -21,14 +21,18 @@
 #ifndef BPPSA_SCAN_PLAN_H
 #define BPPSA_SCAN_PLAN_H
 
+#include "core/device.h"
 #include "core/view.h"
+#include "jacobian/product.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 typedef enum {
-  BPPSA_SCAN_AUTO = 0, /* the candidate that the cost model expects to be the fastest (scan/cost.c) */
+  /* The candidate that the cost model expects to be the fastest (scan/cost.c); csr: the number of up-levels whose critical path has the
+   * fewest FLOPs, within the memory limit. */
+  BPPSA_SCAN_AUTO = 0,
   BPPSA_SCAN_LINEAR,   /* the recurrence itself */
   BPPSA_SCAN_BLELLOCH, /* BPPSA Algorithm 1; with up_levels = L its §5.3 form */
   BPPSA_SCAN_CHUNKED   /* P chunks: transitions at once, carry, mat-vecs at once */
@@ -37,7 +41,8 @@ typedef enum {
 typedef enum {
   BPPSA_ELEMENT_DENSE = 0, /* J_tᵀ [d_{t-1}, d_t], one a sample */
   BPPSA_ELEMENT_DIAGONAL,  /* J_tᵀ = diag(j_t) */
-  BPPSA_ELEMENT_RECURRENT  /* J_tᵀ = Σ_k W_kᵀ diag(d_{k,t}) + diag(e_t), never formed for all t */
+  BPPSA_ELEMENT_RECURRENT, /* J_tᵀ = Σ_k W_kᵀ diag(d_{k,t}) + diag(e_t), never formed for all t */
+  BPPSA_ELEMENT_CSR        /* J_tᵀ sparse [d_{t-1}, d_t], of differing shapes (BPPSA §3.3); scan/plan_csr.c */
 } bppsa_element;
 
 typedef struct {
@@ -55,6 +60,11 @@ typedef struct {
   bool affine;              /* gradients u_t are injected */
   bool input;               /* g_0 is wanted too */
   bppsa_device_kind device; /* where it will run: for AUTO alone */
+  /* csr */
+  const bppsa_csr *const *patterns; /* of J_1ᵀ .. J_nᵀ, borrowed by the plan; sizes of g_t follow from them */
+  const bppsa_device *planner;      /* whose threads plan the products, and compute them */
+  int64_t memory_limit;             /* bytes of held products and of their plans, 0: any number */
+  bool symbolic;                    /* count only: nothing can be executed */
 } bppsa_scan_config;
 
 /* blelloch with all levels, n = 0, f32, B = 1, K = 1, cpu, everything else zero. */
@@ -87,11 +97,14 @@ typedef struct {
   int64_t critical_flops;     /* Σ over levels of the most expensive item */
   int64_t critical_steps;     /* products on that path; the input phase is not counted in either */
   int64_t workspace_bytes;    /* held products of the whole batch */
+  int64_t plan_bytes;         /* csr: patterns, indices and scratch of the products' plans */
 } bppsa_scan_totals;
 
 typedef struct bppsa_scan_plan bppsa_scan_plan;
 
-/* ERR_ARGUMENT: a value out of range, or counts beyond 64 bits. ERR_SHAPE: an extent of 0, or above 2^31 - 1. ERR_MEMORY. */
+/* ERR_ARGUMENT: a value out of range, or counts beyond 64 bits. ERR_SHAPE: an extent of 0, or above 2^31 - 1, neighbours that do not fit.
+ * ERR_UNSUPPORTED: csr with chunks or injected gradients. ERR_ARGUMENT, also: beyond the memory limit;
+ * the message says what is needed. ERR_MEMORY. */
 bppsa_status bppsa_scan_plan_create(const bppsa_scan_config *config, bppsa_scan_plan **plan);
 void bppsa_scan_plan_destroy(bppsa_scan_plan *plan); /* NULL is legal */
 
@@ -120,7 +133,9 @@ typedef struct {
   int64_t m, k, n;
   int64_t nnz;   /* of the result */
   int64_t flops; /* 2 x matching pairs, per sample; an affine mm counts its mat-vec too */
-  int64_t bytes; /* operands read and result written, per sample; shared matrices are not counted */
+  int64_t bytes; /* operands read and result written, per sample; shared matrices are not counted; csr: with int32 columns */
+  bool copy;     /* csr: an operand is the identity, which is never multiplied: no FLOPs, and no product is counted */
+  const bppsa_product *product; /* csr, mm that is not dead: its plan */
 } bppsa_scan_step;
 
 /* Iterates over every product in execution order: start from a zeroed iterator; false after the last. */

@@ -8,6 +8,14 @@
 extern "C" {
 #endif
 
+/* csr: a product a[first:last] and its plan. */
+typedef struct {
+  int64_t first, last;
+  bppsa_product *product;
+  bool dead;          /* counted only */
+  int64_t nnz, flops; /* of the product */
+} bppsa_scan_node;
+
 struct bppsa_scan_plan {
   bppsa_scan_config config; /* resolved; dims = the copy below */
   int64_t *dims;            /* size of g_t, size n + 1; NULL when uniform */
@@ -20,6 +28,9 @@ struct bppsa_scan_plan {
   int64_t slot_reals;    /* reals per slot and sample when sizes are uniform */
   int64_t *slot_offsets; /* else: first real of each slot, size slot_count + 1 */
   bppsa_scan_totals totals;
+  const bppsa_csr **patterns; /* csr: copies of the pointers, size n */
+  int64_t node_count;
+  bppsa_scan_node *nodes; /* csr: every mat-mat, in execution order */
 };
 
 /* Size of y[i], i = 1 .. n + 1. */
@@ -28,6 +39,20 @@ int64_t bppsa_scan_plan_dim(const bppsa_scan_plan *plan, int64_t y);
 int64_t bppsa_scan_plan_slot(const bppsa_scan_plan *plan, int64_t first, int64_t last);
 /* First real of a slot, counted for one sample (multiply by the batch). */
 int64_t bppsa_scan_plan_slot_offset(const bppsa_scan_plan *plan, int64_t slot);
+
+/* ---- csr (plan_csr.c) ---- */
+
+/* dims and patterns from the configuration's. */
+bppsa_status bppsa_scan_csr_chain(bppsa_scan_plan *plan, const bppsa_scan_config *config);
+/* Plans the products of all records, and the bytes they take. */
+bppsa_status bppsa_scan_csr_nodes(bppsa_scan_plan *plan);
+void bppsa_scan_csr_free(bppsa_scan_plan *plan);
+/* Fills nnz, FLOPs, bytes of a step; zeros where its product is not planned yet. */
+void bppsa_scan_csr_cost(const bppsa_scan_plan *plan, bppsa_scan_step *step);
+/* The pattern of a[first:last]. */
+const bppsa_csr *bppsa_scan_csr_pattern(const bppsa_scan_plan *plan, int64_t first, int64_t last);
+/* The number of the node a[first:last], or -1. */
+int64_t bppsa_scan_csr_find(const bppsa_scan_plan *plan, int64_t first, int64_t last);
 
 #ifdef __cplusplus
 }

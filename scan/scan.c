@@ -6,14 +6,15 @@
 typedef bppsa_status (*create_fn)(const bppsa_scan_plan *, const bppsa_device *, bppsa_scan_executor **);
 
 /* [element][device] */
-static create_fn const table[3][2] = {
+static create_fn const table[4][2] = {
     [BPPSA_ELEMENT_DENSE] = {[BPPSA_CPU] = bppsa_scan_cpu_create, [BPPSA_CUDA] = bppsa_scan_cuda_create},
     [BPPSA_ELEMENT_DIAGONAL] = {[BPPSA_CPU] = bppsa_scan_cpu_create, [BPPSA_CUDA] = bppsa_scan_cuda_create},
     [BPPSA_ELEMENT_RECURRENT] = {[BPPSA_CPU] = bppsa_scan_cpu_create, [BPPSA_CUDA] = bppsa_scan_cuda_create},
+    [BPPSA_ELEMENT_CSR] = {[BPPSA_CPU] = bppsa_scan_csr_create},
 };
 
 bppsa_status bppsa_scan_executor_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor) {
-  static const char *const elements[] = {"dense", "diagonal", "recurrent"};
+  static const char *const elements[] = {"dense", "diagonal", "recurrent", "csr"};
   const bppsa_element element = bppsa_scan_plan_config(plan)->element;
   const create_fn create = table[element][bppsa_device_get_kind(device)];
   if (create == NULL) {
@@ -46,6 +47,11 @@ bppsa_status bppsa_scan_check_operands(const bppsa_scan_plan *plan, const bppsa_
       missing = o->weights[k] == NULL || o->columns[k] == NULL ? "a weight or column factor" : NULL;
     }
     missing = missing == NULL && c->diagonal && o->diagonal == NULL ? "diagonal" : missing;
+  } else if (c->element == BPPSA_ELEMENT_CSR) {
+    missing = o->values == NULL ? "values" : NULL;
+    for (int64_t t = 0; missing == NULL && t < c->jacobians; ++t) {
+      missing = o->values[t].data == NULL && !c->patterns[t]->identity ? "the values of an element" : NULL;
+    }
   } else if (o->jt == NULL) {
     missing = "transposed Jacobians";
   }

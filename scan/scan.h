@@ -20,9 +20,10 @@ typedef struct {
   /* dense: J_1ᵀ, .., J_nᵀ one behind the other, each [b][d_{t-1}][d_t]. diagonal: their diagonals [n][b][H]. */
   const void *jt;
   /* recurrent */
-  const void *const *weights; /* W_k, K pointers to [H][H] (rows: the cell's outputs) */
-  const void *const *columns; /* d_k, K pointers to [n][b][H] */
-  const void *diagonal;       /* e [n][b][H]; NULL unless planned */
+  const void *const *weights;     /* W_k, K pointers to [H][H] (rows: the cell's outputs) */
+  const void *const *columns;     /* d_k, K pointers to [n][b][H] */
+  const void *diagonal;           /* e [n][b][H]; NULL unless planned */
+  const bppsa_csr_values *values; /* csr: of J_1ᵀ .. J_nᵀ */
   /* u_0 .. u_{n-1}, laid out like gradients; NULL unless planned affine. May be the gradients array itself: each u_t is read before
    * g_t is written. (u_0 is read only when g_0 is wanted.) */
   const void *injected;

@@ -1,0 +1,261 @@
+/* `bppsa bench product`: planned products beside each other, and beside other libraries' where this program has any. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "cli/bench_sparse.h"
+#include "cli/machine.h"
+#include "cli/setup.h"
+#include "core/alloc.h"
+
+static const bppsa_product_rival *const no_rivals[] = {NULL};
+const bppsa_product_rival *const *bppsa_product_rivals = no_rivals;
+
+static const bppsa_option_use uses[] = {
+    {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"},
+    {.option = BPPSA_OPTION_REPEATS},
+    {.option = BPPSA_OPTION_SEED, .help = "of values and masks"},
+    {.option = BPPSA_OPTION_THREADS},
+    {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = "leave kinds out whose plan needs more [1/4 of available memory]"},
+    {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},
+    {.option = BPPSA_OPTION_JSON},
+    {.option = BPPSA_OPTION_HELP},
+    {.option = BPPSA_OPTION_COUNT}};
+
+static const char notes[] =
+    "C = A B in f32. Case A: conv3·conv4 of VGG-11 with 3 % of the weights. B: conv·relu·conv with 16 channels at 16 x 16. B64: "
+    "with 64.\n"
+    "Every result is first checked against float64: a largest |c - ref| / (eps sum |a b|) of 30 or more marks the row and exits "
+    "1.\n"
+    "floor: the larger of FLOP / measured peak and bytes / measured copy bandwidth. plan: planning time in numeric passes.\n"
+    "The program bppsa-rivals, built beside this one where the libraries are, adds SuiteSparse:GraphBLAS, LIBXSMM and PETSc to "
+    "the same run.\n";
+
+enum { WRONG = 30 };
+
+typedef struct {
+  const char *method, *phase;
+  bppsa_timing timing;
+  double plan_s, residual, flops, bytes, floor_s;
+  int64_t nnz;
+} product_row;
+
+typedef struct {
+  bppsa_cli *cli;
+  const bppsa_device *device;
+  bppsa_machine_limits limits;
+  json_t *rows;
+  int64_t failed, repeats, memory_limit;
+  double budget_s;
+  /* the case at hand */
+  bppsa_product_case c;
+  bppsa_csr pattern; /* of C, a copy */
+  double *sums, *magnitudes;
+  float *values; /* of C */
+} session;
+
+static double residual(const session *s) {
+  double worst = 0;
+  for (int64_t i = 0; i < s->pattern.nnz; ++i) {
+    const double r = fabs((double)s->values[i] - s->sums[i]) / (1.1920929e-7 * s->magnitudes[i] + 1e-37);
+    worst = r <= worst ? worst : r; /* NaN stays */
+  }
+  return worst;
+}
+
+/* ---- rows ---- */
+
+static json_t *row_json(const session *s, const product_row *row) {
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_text(object, "case", s->c.name);
+  ok = ok && bppsa_json_put_text(object, "method", row->method);
+  ok = ok && bppsa_json_put_text(object, "phase", row->phase);
+  ok = ok && bppsa_json_put_integer(object, "threads", bppsa_device_get_threads(s->device));
+  ok = ok && bppsa_json_put_text(object, "dtype", "f32");
+  ok = ok && bppsa_json_put_integer(object, "nnz", s->pattern.nnz);
+  ok = ok && bppsa_json_put_real(object, "median_s", row->timing.median_s);
+  ok = ok && bppsa_json_put_real(object, "min_s", row->timing.min_s);
+  ok = ok && bppsa_json_put_real(object, "max_s", row->timing.max_s);
+  ok = ok && bppsa_json_put_integer(object, "repeats", row->timing.repeats);
+  ok = ok && bppsa_json_put_real(object, "residual", row->residual);
+  ok = ok && bppsa_json_put_real(object, "flops", row->flops);
+  ok = ok && bppsa_json_put_real(object, "bytes", row->bytes);
+  ok = ok && bppsa_json_put_real(object, "flops_per_s", row->flops / row->timing.median_s);
+  ok = ok && bppsa_json_put_real(object, "floor_s", row->floor_s);
+  ok = ok && bppsa_json_put_real(object, "plan_s", row->plan_s);
+  ok = ok && bppsa_json_put_real(object, "plan_passes", row->plan_s / row->timing.median_s);
+  return bppsa_json_finish(object, ok);
+}
+
+static bppsa_status add_row(session *s, product_row *row) {
+  const double compute = row->flops / s->limits.peak, move = row->bytes / s->limits.copy_bytes;
+  row->floor_s = compute > move ? compute : move;
+  const bool wrong = !(row->residual < WRONG);
+  s->failed += wrong;
+  if (json_array_append_new(s->rows, row_json(s, row)) != 0) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
+  }
+  return s->cli->json ? BPPSA_OK
+                      : bppsa_cli_print(s->cli, "  %-5s%-22s%-9s%11.3f%11.3f%11.3f%7" PRId64 "%10.2f%8.0f%%  %-9s%9.1f%10.1f%s\n",
+                                        s->c.name, row->method, row->phase, 1e3 * row->timing.median_s, 1e3 * row->timing.min_s,
+                                        1e3 * row->timing.max_s, row->timing.repeats, 1e-9 * row->flops / row->timing.median_s,
+                                        100 * row->floor_s / row->timing.median_s, compute > move ? "FMA" : "bandwidth",
+                                        row->plan_s / row->timing.median_s, row->residual, wrong ? "  WRONG" : "");
+}
+
+/* ---- own kinds ---- */
+
+typedef struct {
+  const session *s;
+  bppsa_product *product;
+} pass;
+
+static bppsa_status run_pass(void *context) {
+  const pass *p = context;
+  return bppsa_product_execute(p->product, 1, (bppsa_csr_values){p->s->c.a_values, 0}, (bppsa_csr_values){p->s->c.b_values, 0},
+                               p->s->values);
+}
+
+static bppsa_status measure_kind(session *s, bppsa_product_kind kind) {
+  const bppsa_product_config config = {.kind = kind, .dtype = BPPSA_F32, .memory_limit = s->memory_limit};
+  pass p = {.s = s};
+  const double start = bppsa_bench_now();
+  const bppsa_status made = bppsa_product_create(s->c.a, s->c.b, &config, s->device, &p.product);
+  if (made == BPPSA_ERR_UNSUPPORTED || made == BPPSA_ERR_ARGUMENT) {
+    return BPPSA_OK; /* does not apply, or does not fit */
+  }
+  BPPSA_TRY(made);
+  product_row row = {.method = bppsa_product_kind_name(kind), .phase = "numeric", .plan_s = bppsa_bench_now() - start};
+  const bppsa_product_info *info = bppsa_product_get_info(p.product);
+  const int64_t indices = info->kind == BPPSA_PRODUCT_SLOTS ? info->plan_bytes - 4 * info->nnz - 8 * (s->c.a->rows + 1) : 0;
+  row.flops = (double)info->pair_flops;
+  row.bytes = 4.0 * (double)(s->c.a->nnz + s->c.b->nnz + info->nnz) + (double)indices;
+  bppsa_status status = bppsa_bench_time(run_pass, &p, s->repeats, s->budget_s, &row.timing);
+  bppsa_product_destroy(p.product);
+  row.residual = residual(s);
+  return status == BPPSA_OK ? add_row(s, &row) : status;
+}
+
+/* ---- rivals ---- */
+
+static bppsa_status measure_rival(session *s, const bppsa_product_rival *rival, double flops) {
+  void *state = NULL;
+  char method[64];
+  const double start = bppsa_bench_now();
+  const bppsa_status made = rival->create(&s->c, bppsa_device_get_threads(s->device), &state);
+  if (made == BPPSA_ERR_UNSUPPORTED) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(made);
+  snprintf(method, sizeof method, "%s", rival->name);
+  product_row row = {.method = method, .phase = rival->method, .plan_s = bppsa_bench_now() - start, .flops = flops};
+  row.bytes = 4.0 * (double)(s->c.a->nnz + s->c.b->nnz + s->pattern.nnz);
+  bppsa_status status = bppsa_bench_time(rival->run, state, s->repeats, s->budget_s, &row.timing);
+  if (status == BPPSA_OK) {
+    status = rival->read(state, &s->pattern, s->values);
+  }
+  rival->destroy(state);
+  row.residual = residual(s);
+  return status == BPPSA_OK ? add_row(s, &row) : status;
+}
+
+/* ---- a case ---- */
+
+static bppsa_status prepare(session *s, double *flops) {
+  const bppsa_product_config config = bppsa_product_config_default();
+  bppsa_product *product = NULL;
+  BPPSA_TRY(bppsa_product_create(s->c.a, s->c.b, &config, s->device, &product));
+  *flops = (double)bppsa_product_get_info(product)->pair_flops;
+  const bppsa_status status = bppsa_csr_copy(bppsa_product_pattern(product), &s->pattern);
+  bppsa_product_destroy(product);
+  BPPSA_TRY(status);
+  s->values = bppsa_calloc(s->pattern.nnz, sizeof *s->values);
+  return s->values == NULL ? BPPSA_ERR_MEMORY : bppsa_product_case_reference(&s->c, &s->pattern, &s->sums, &s->magnitudes);
+}
+
+static bppsa_status measure_case(session *s) {
+  double flops;
+  BPPSA_TRY(prepare(s, &flops));
+  for (int kind = BPPSA_PRODUCT_AUTO; kind < BPPSA_PRODUCT_KINDS; ++kind) {
+    BPPSA_TRY(measure_kind(s, (bppsa_product_kind)kind));
+  }
+  for (const bppsa_product_rival *const *rival = bppsa_product_rivals; *rival != NULL; ++rival) {
+    BPPSA_TRY(measure_rival(s, *rival, flops));
+  }
+  return BPPSA_OK;
+}
+
+static void release_case(session *s) {
+  bppsa_product_case_free(&s->c);
+  bppsa_csr_free(&s->pattern);
+  bppsa_free(s->sums);
+  bppsa_free(s->magnitudes);
+  bppsa_free(s->values);
+  s->sums = s->magnitudes = NULL;
+  s->values = NULL;
+}
+
+static bppsa_status print_head(session *s) {
+  char date[BPPSA_DATE_TEXT], peak[BPPSA_SI_TEXT], copy[BPPSA_SI_TEXT];
+  return bppsa_cli_print(s->cli,
+                         "products on %s, %d threads, %s; measured: %s, copy %s\n"
+                         "milliseconds; floor: share of the time that the limit beside it explains; plan: in numeric passes\n\n"
+                         "  case method                phase         median        min        max      n   GFLOP/s    floor  "
+                         "limit         plan  residual\n",
+                         bppsa_device_get_hardware(s->device), bppsa_device_get_threads(s->device),
+                         bppsa_machine_date(date, sizeof date), bppsa_cli_si(s->limits.peak, "FLOP/s", peak, sizeof peak),
+                         bppsa_cli_si(s->limits.copy_bytes, "B/s", copy, sizeof copy));
+}
+
+static bppsa_status measure(session *s, json_t *document) {
+  const bppsa_option_value *limit = bppsa_cli_value(s->cli, BPPSA_OPTION_MEMORY_LIMIT);
+  s->repeats = bppsa_cli_value(s->cli, BPPSA_OPTION_REPEATS)->integer;
+  s->budget_s = bppsa_cli_value(s->cli, BPPSA_OPTION_QUICK)->given ? 0.2 : 2;
+  s->memory_limit = limit->present ? limit->integer : bppsa_machine_memory() / 4;
+  BPPSA_TRY(bppsa_bench_limits_measure(s->device, &s->limits));
+  if (!bppsa_json_put_real(document, "peak_flops_per_s", s->limits.peak) ||
+      !bppsa_json_put_real(document, "copy_bytes_per_s", s->limits.copy_bytes)) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
+  }
+  if (!s->cli->json) {
+    BPPSA_TRY(print_head(s));
+  }
+  bool more = true;
+  for (int64_t i = 0; more; ++i) {
+    bppsa_status status =
+        bppsa_product_case_make(i, (uint64_t)bppsa_cli_value(s->cli, BPPSA_OPTION_SEED)->integer, s->device, &s->c, &more);
+    if (status == BPPSA_OK && more) {
+      status = measure_case(s);
+    }
+    release_case(s);
+    BPPSA_TRY(status);
+  }
+  BPPSA_TRY(bppsa_bench_finish(s->cli, json_incref(document)));
+  return s->failed == 0
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_NUMERIC, "bench: %" PRId64 " rows differ by %d or more, expected less", s->failed, WRONG);
+}
+
+static bppsa_status run(bppsa_cli *cli) {
+  bppsa_device *device = NULL;
+  const bppsa_option_value *threads = bppsa_cli_value(cli, BPPSA_OPTION_THREADS);
+  BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_OUT));
+  BPPSA_TRY(bppsa_device_create("cpu", threads->present ? threads->integer : 0, &device));
+  bppsa_json_start();
+  json_t *document = bppsa_bench_document("product", device);
+  const bool ok = document != NULL && bppsa_json_put(document, "rows", json_array());
+  session s = {.cli = cli, .device = device, .rows = json_object_get(document, "rows")};
+  const bppsa_status status =
+      ok ? measure(&s, document) : bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
+  json_decref(document);
+  bppsa_device_destroy(device);
+  return status;
+}
+
+const bppsa_command bppsa_command_bench_product = {.verb = "bench",
+                                                   .object = "product",
+                                                   .summary = "Verifies and times planned products of sparse Jacobians",
+                                                   .example = "bench product --quick",
+                                                   .notes = notes,
+                                                   .uses = uses,
+                                                   .run = run};

@@ -1,0 +1,225 @@
+#include "cli/bench_sparse.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
+#include "core/alloc.h"
+#include "core/peak.h"
+#include "core/philox.h"
+
+enum { LEAST_REPEATS = 3, MOST_REPEATS = 10001 };
+
+double bppsa_bench_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int compare(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+bppsa_status bppsa_bench_time(bppsa_status (*action)(void *context), void *context, int64_t repeats, double budget_s,
+                              bppsa_timing *timing) {
+  double *times = bppsa_calloc(MOST_REPEATS, sizeof *times);
+  if (times == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  bppsa_status status = action(context);
+  const double start = bppsa_bench_now();
+  int64_t n = 0;
+  while (status == BPPSA_OK && n < MOST_REPEATS &&
+         (repeats > 0 ? n < repeats : n < LEAST_REPEATS || bppsa_bench_now() - start < budget_s)) {
+    const double before = bppsa_bench_now();
+    status = action(context);
+    times[n++] = bppsa_bench_now() - before;
+  }
+  if (status == BPPSA_OK) {
+    qsort(times, (size_t)n, sizeof *times, compare);
+    *timing = (bppsa_timing){0.5 * (times[n / 2] + times[(n - 1) / 2]), times[0], times[n - 1], n};
+  }
+  bppsa_free(times);
+  return status;
+}
+
+/* ---- limits ---- */
+
+#define AREA ((int64_t)128 << 20) /* bytes */
+
+/* A thread's share of the area, written past the caches. */
+static void write_share(char *to, int64_t bytes) {
+#if defined(__x86_64__)
+  const __m128i ones = _mm_set1_epi32(1);
+  for (int64_t i = 0; i + 16 <= bytes; i += 16) {
+    _mm_stream_si128((__m128i *)(void *)(to + i), ones);
+  }
+  _mm_sfence();
+#else
+  memset(to, 1, (size_t)bytes);
+#endif
+}
+
+static double best_rate(char *area, int32_t threads, bool copy) {
+  double best = 0;
+  const int64_t share = AREA / threads / 64 * 64, bytes = copy ? share / 2 / 64 * 64 : share;
+  for (int run = 0; run < 7; ++run) {
+    const double start = bppsa_bench_now();
+#pragma omp parallel num_threads(threads)
+    {
+      char *mine = area + omp_get_thread_num() * share;
+      if (copy) {
+        memcpy(mine, mine + bytes, (size_t)bytes);
+      } else {
+        write_share(mine, bytes);
+      }
+    }
+    const double rate = (copy ? 2.0 : 1.0) * (double)(bytes * threads) / (bppsa_bench_now() - start);
+    best = rate > best ? rate : best;
+  }
+  return best;
+}
+
+bppsa_status bppsa_bench_limits_measure(const bppsa_device *device, bppsa_machine_limits *limits) {
+  char *area = bppsa_alloc((size_t)AREA);
+  if (area == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  memset(area, 0, (size_t)AREA);
+  const int32_t threads = bppsa_device_get_threads(device);
+  limits->write_bytes = best_rate(area, threads, false);
+  limits->copy_bytes = best_rate(area, threads, true);
+  limits->peak = bppsa_peak_measure(device, BPPSA_F32);
+  bppsa_free(area);
+  return BPPSA_OK;
+}
+
+/* ---- cases ---- */
+
+static const struct {
+  const char *name, *text;
+  int64_t channels[3], size;
+  double kept; /* fraction of the weights */
+  bool relu;
+} cases[] = {{"A", "conv3·conv4 of VGG-11, 3 % of the weights", {128, 256, 256}, 8, 0.03, false},
+             {"B", "conv·relu·conv, 16 channels at 16 x 16", {16, 16, 16}, 16, 1, true},
+             {"B64", "conv·relu·conv, 64 channels at 16 x 16", {64, 64, 64}, 16, 1, true}};
+
+static bppsa_op conv(const int64_t *channels, int64_t size) {
+  bppsa_op op = bppsa_op_default(BPPSA_OPERATOR_CONV2D);
+  memcpy(op.in, (int64_t[]){channels[0], size, size}, sizeof op.in);
+  op.out_channels = channels[1];
+  op.kernel[0] = op.kernel[1] = 3;
+  for (int i = 0; i < 4; ++i) {
+    op.padding[i] = 1;
+  }
+  return op;
+}
+
+/* Uniform in ±1; a fraction `kept` of them, chosen at random, is in the mask. */
+static bppsa_status make_factor(const bppsa_op *op, double kept, uint64_t seed, const bppsa_device *device, bppsa_jacobian **j,
+                                float **values) {
+  const int64_t count = bppsa_op_weights(op);
+  float *weights = bppsa_calloc(count, sizeof *weights);
+  uint8_t *mask = bppsa_calloc(count, 1);
+  bppsa_status status = weights == NULL || mask == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+  for (int64_t i = 0; status == BPPSA_OK && i < count; ++i) {
+    weights[i] = (float)(2 * bppsa_random_double(seed, BPPSA_STREAM_TEST + 200, (uint64_t)i) - 1);
+    mask[i] = bppsa_random_double(seed, BPPSA_STREAM_TEST + 201, (uint64_t)i) < kept;
+  }
+  if (status == BPPSA_OK) {
+    status = bppsa_jacobian_create(op, kept < 1 ? mask : NULL, false, device, j);
+  }
+  if (status == BPPSA_OK) {
+    *values = bppsa_alloc((size_t)bppsa_jacobian_pattern(*j)->nnz * sizeof **values);
+    const bppsa_jacobian_operands operands = {.batch = 1, .weights = weights};
+    status = *values == NULL ? BPPSA_ERR_MEMORY : bppsa_jacobian_fill(*j, BPPSA_F32, &operands, *values);
+  }
+  bppsa_free(weights);
+  bppsa_free(mask);
+  return status;
+}
+
+/* The left factor conv · relu: half of the slopes are 0. */
+static bppsa_status add_relu(const bppsa_op *op, uint64_t seed, const bppsa_device *device, bppsa_product_case *c) {
+  bppsa_op relu = bppsa_op_default(BPPSA_OPERATOR_RELU);
+  BPPSA_TRY(bppsa_op_shape(op, relu.in));
+  BPPSA_TRY(bppsa_jacobian_create(&relu, NULL, false, device, &c->jacobians[1]));
+  const bppsa_csr *diagonal = bppsa_jacobian_pattern(c->jacobians[1]);
+  const bppsa_product_config config = bppsa_product_config_default();
+  BPPSA_TRY(bppsa_product_create(c->a, diagonal, &config, device, &c->left));
+  float *slopes = bppsa_calloc(diagonal->nnz, sizeof *slopes);
+  float *scaled = bppsa_alloc((size_t)c->a->nnz * sizeof *scaled);
+  bppsa_status status = slopes == NULL || scaled == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+  for (int64_t i = 0; status == BPPSA_OK && i < diagonal->nnz; ++i) {
+    slopes[i] = bppsa_random_double(seed, BPPSA_STREAM_TEST + 202, (uint64_t)i) < 0.5 ? 0 : 1;
+  }
+  if (status == BPPSA_OK) {
+    status = bppsa_product_execute(c->left, 1, (bppsa_csr_values){c->a_values, 0}, (bppsa_csr_values){slopes, 0}, scaled);
+  }
+  bppsa_free(slopes);
+  bppsa_free(c->a_values);
+  c->a_values = scaled;
+  c->a = bppsa_product_pattern(c->left);
+  return status;
+}
+
+bppsa_status bppsa_product_case_make(int64_t index, uint64_t seed, const bppsa_device *device, bppsa_product_case *made,
+                                     bool *more) {
+  *made = (bppsa_product_case){0};
+  *more = index < (int64_t)(sizeof cases / sizeof cases[0]);
+  if (!*more) {
+    return BPPSA_OK;
+  }
+  made->name = cases[index].name;
+  made->text = cases[index].text;
+  const bppsa_op first = conv(cases[index].channels, cases[index].size),
+                 second = conv(cases[index].channels + 1, cases[index].size);
+  BPPSA_TRY(make_factor(&first, cases[index].kept, seed, device, &made->jacobians[0], &made->a_values));
+  BPPSA_TRY(make_factor(&second, cases[index].kept, seed + 1, device, &made->jacobians[2], &made->b_values));
+  made->a = bppsa_jacobian_pattern(made->jacobians[0]);
+  made->b = bppsa_jacobian_pattern(made->jacobians[2]);
+  return cases[index].relu ? add_relu(&first, seed, device, made) : BPPSA_OK;
+}
+
+void bppsa_product_case_free(bppsa_product_case *c) {
+  bppsa_product_destroy(c->left);
+  for (int i = 0; i < 3; ++i) {
+    bppsa_jacobian_destroy(c->jacobians[i]);
+  }
+  bppsa_free(c->a_values);
+  bppsa_free(c->b_values);
+  *c = (bppsa_product_case){0};
+}
+
+bppsa_status bppsa_product_case_reference(const bppsa_product_case *c, const bppsa_csr *pattern, double **sums,
+                                          double **magnitudes) {
+  double *row = bppsa_calloc(pattern->cols, sizeof *row), *most = bppsa_calloc(pattern->cols, sizeof *most);
+  *sums = bppsa_alloc((size_t)pattern->nnz * sizeof **sums);
+  *magnitudes = bppsa_alloc((size_t)pattern->nnz * sizeof **magnitudes);
+  const bool got = row != NULL && most != NULL && *sums != NULL && *magnitudes != NULL;
+  for (int64_t r = 0; got && r < pattern->rows; ++r) {
+    for (int64_t p = c->a->row_ptr[r]; p < c->a->row_ptr[r + 1]; ++p) {
+      for (int64_t q = c->b->row_ptr[c->a->col[p]]; q < c->b->row_ptr[c->a->col[p] + 1]; ++q) {
+        const double term = (double)c->a_values[p] * (double)c->b_values[q];
+        row[c->b->col[q]] += term;
+        most[c->b->col[q]] += fabs(term);
+      }
+    }
+    for (int64_t p = pattern->row_ptr[r]; p < pattern->row_ptr[r + 1]; ++p) {
+      (*sums)[p] = row[pattern->col[p]];
+      (*magnitudes)[p] = most[pattern->col[p]];
+      row[pattern->col[p]] = most[pattern->col[p]] = 0;
+    }
+  }
+  bppsa_free(row);
+  bppsa_free(most);
+  return got ? BPPSA_OK : BPPSA_ERR_MEMORY;
+}

@@ -1,0 +1,73 @@
+/* What the benchmarks of the sparse engine share: bench product, bench jacobian, bench scan.
+ *
+ *   floor     what a pass takes at least: the larger of its FLOPs over the measured peak and its bytes over the measured bandwidth, all threads
+ *   bytes     values and indices a pass reads, and values it writes, once each
+ *   plan      seconds of planning, and how many numeric passes they are
+ *   residual  max |c - ref| / (ε Σ |a b|) over the entries, against float64
+ */
+#ifndef BPPSA_CLI_BENCH_SPARSE_H
+#define BPPSA_CLI_BENCH_SPARSE_H
+
+#include "cli/bench.h"
+#include "jacobian/jacobian.h"
+#include "jacobian/product.h"
+
+/* ---- timing ---- */
+
+typedef struct {
+  double median_s, min_s, max_s;
+  int64_t repeats;
+} bppsa_timing;
+
+double bppsa_bench_now(void);
+/* Calls `action` until the budget is spent, at least three times or `repeats` times where that is not 0, after one call that is not timed. */
+bppsa_status bppsa_bench_time(bppsa_status (*action)(void *context), void *context, int64_t repeats, double budget_s,
+                              bppsa_timing *timing);
+
+/* ---- the machine's limits ---- */
+
+typedef struct {
+  double peak;                    /* FLOP/s */
+  double write_bytes, copy_bytes; /* bytes/s: written past the caches; read and written */
+} bppsa_machine_limits;
+
+/* Measures them on all threads, best of several runs. ERR_MEMORY. */
+bppsa_status bppsa_bench_limits_measure(const bppsa_device *device, bppsa_machine_limits *limits);
+
+/* ---- cases of products ---- */
+
+/* Two factors with values f32. */
+typedef struct {
+  const char *name, *text;
+  bppsa_jacobian *jacobians[3]; /* of conv, relu, conv; [1] NULL without a ReLU */
+  bppsa_product *left;          /* conv · relu, whose pattern is the left factor; NULL without a ReLU */
+  const bppsa_csr *a, *b;
+  float *a_values, *b_values;
+} bppsa_product_case;
+
+/* Case `index`: 0 is A (conv3·conv4 of VGG-11 with 3 % of the weights), 1 is B (16 -> 16 -> 16 channels at 16 x 16, conv·relu·conv), 2 is B with 64
+ * channels. *more is false past the last. Free with _free in every case. */
+bppsa_status bppsa_product_case_make(int64_t index, uint64_t seed, const bppsa_device *device, bppsa_product_case *made,
+                                     bool *more);
+void bppsa_product_case_free(bppsa_product_case *c);
+/* Σ a b and Σ |a b| for every entry of C's pattern in float64, [nnz] each (owned). */
+bppsa_status bppsa_product_case_reference(const bppsa_product_case *c, const bppsa_csr *pattern, double **sums,
+                                          double **magnitudes);
+
+/* ---- rivals: other libraries, in a program of their own (cli/rivals/) ---- */
+
+typedef struct {
+  const char *name;   /* "graphblas" */
+  const char *method; /* "full": pattern and values; "numeric": values on a planned pattern */
+  /* Takes over the case's matrices as the library wants them, and plans. ERR_UNSUPPORTED: not this case; the row is left out. */
+  bppsa_status (*create)(const bppsa_product_case *c, int32_t threads, void **state);
+  bppsa_status (*run)(void *state); /* the product that is timed */
+  /* After a run: C's values as [nnz], in the order of `pattern` (zeros where the library keeps no entry), to be verified. */
+  bppsa_status (*read)(void *state, const bppsa_csr *pattern, float *values);
+  void (*destroy)(void *state);
+} bppsa_product_rival;
+
+/* NULL-terminated; empty in the program bppsa. */
+extern const bppsa_product_rival *const *bppsa_product_rivals;
+
+#endif

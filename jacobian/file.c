@@ -1,0 +1,32 @@
+#include "jacobian/file.h"
+
+#include <string.h>
+
+#include "core/alloc.h"
+
+void bppsa_csr_matrix_free(bppsa_csr_matrix *matrix) {
+  bppsa_csr_free(&matrix->csr);
+  bppsa_free(matrix->values);
+  *matrix = (bppsa_csr_matrix){0};
+}
+
+static bool ends_with(const char *path, const char *ending) {
+  const size_t length = strlen(path), size = strlen(ending);
+  return length > size && strcmp(path + length - size, ending) == 0;
+}
+
+bppsa_status bppsa_csr_check_path(const char *path) {
+  return ends_with(path, ".npz") || ends_with(path, ".mtx")
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: the format is told by the name, expected one that ends in .npz or .mtx", path);
+}
+
+bppsa_status bppsa_csr_save(const char *path, const bppsa_csr *csr, bppsa_dtype dtype, const void *values) {
+  BPPSA_TRY(bppsa_csr_check_path(path));
+  return (ends_with(path, ".npz") ? bppsa_csr_save_npz : bppsa_csr_save_mtx)(path, csr, dtype, values);
+}
+
+bppsa_status bppsa_csr_load(const char *path, bppsa_csr_matrix *matrix) {
+  BPPSA_TRY(bppsa_csr_check_path(path));
+  return (ends_with(path, ".npz") ? bppsa_csr_load_npz : bppsa_csr_load_mtx)(path, matrix);
+}

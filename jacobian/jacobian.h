@@ -1,0 +1,57 @@
+/* Generators: from an operator straight to its transposed Jacobian in CSR (BPPSA §3.4, appendix D).
+ *
+ * A generator is planned once from the operator's attributes: the pattern, which the batch shares. Values are filled in any number of times,
+ * without allocating: those of a convolution, a linear operator or an average pool depend on the weights alone and are shared
+ * by the samples; the others are per sample. Patterns are exact: no column outside the image, no entry twice, columns increasing.
+ *
+ * Jᵀ has a row for every input and a column for every output, both in the order [C][H][W].
+ */
+#ifndef BPPSA_JACOBIAN_JACOBIAN_H
+#define BPPSA_JACOBIAN_JACOBIAN_H
+
+#include "core/device.h"
+#include "jacobian/csr.h"
+#include "jacobian/op.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct bppsa_jacobian bppsa_jacobian;
+
+/* What the values depend on; borrowed, contiguous, of the values' dtype. */
+typedef struct {
+  int64_t batch;       /* B >= 0: samples of input and output */
+  const void *weights; /* conv2d, linear, rnn (W_hh [H][H]), gru (W_hh [3H][H], gates r, z, n) */
+  const void *input;   /* [B][C][H][W]: relu, leaky_relu, maxpool2d, and tanh and sigmoid without output. rnn, gru: x [B][I] */
+  const void *output;  /* tanh, sigmoid: [B][C][H][W], or NULL */
+  /* rnn, gru: the step h = f(W_ih x + b_ih + W_hh h_{-1} + b_hh) */
+  int64_t inputs;                /* I >= 0 */
+  const void *state;             /* h_{-1} [B][H] */
+  const void *weights_ih;        /* [G H][I] */
+  const void *bias_ih, *bias_hh; /* [G H] */
+} bppsa_jacobian_operands;
+
+/* Plans a generator. mask: NULL, or a byte for every weight (bppsa_op_weights), in the weights' order: entries whose weights are masked with 0 are
+ * not in the pattern (gru: an entry is there where any of its gates is, and on the diagonal). `device`: for its number of threads.
+ * With symbolic the pattern is known by its structure alone (bppsa_csr.blocks; mask must be NULL) and no values can be filled: for counting.
+ * ERR_* of bppsa_op_shape; ERR_SHAPE: more columns than 2^31 - 1; ERR_ARGUMENT: a mask for an operator without weights; ERR_MEMORY. */
+bppsa_status bppsa_jacobian_create(const bppsa_op *op, const uint8_t *mask, bool symbolic, const bppsa_device *device,
+                                   bppsa_jacobian **jacobian);
+void bppsa_jacobian_destroy(bppsa_jacobian *jacobian); /* NULL is legal */
+
+const bppsa_op *bppsa_jacobian_op(const bppsa_jacobian *jacobian);
+const bppsa_csr *bppsa_jacobian_pattern(const bppsa_jacobian *jacobian);
+/* Do the samples share the values? */
+bool bppsa_jacobian_shared(const bppsa_jacobian *jacobian);
+
+/* Fills values: [nnz] when shared, else [B][nnz]. One fill at a time. Derivatives where there is none follow PyTorch: ReLU 0 at 0 and 1 at
+ * NaN, leaky ReLU its slope at 0 and NaN, a pool's first largest value, NaN counting as largest and the last of several. Padding
+ * is never a pool's largest. ERR_ARGUMENT: an operand is missing; ERR_UNSUPPORTED: a dtype other than f32 and f64. */
+bppsa_status bppsa_jacobian_fill(bppsa_jacobian *jacobian, bppsa_dtype dtype, const bppsa_jacobian_operands *operands,
+                                 void *values);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,60 @@
+/* Inside of a generator. */
+#ifndef BPPSA_JACOBIAN_JACOBIAN_INTERNAL_H
+#define BPPSA_JACOBIAN_JACOBIAN_INTERNAL_H
+
+#include "jacobian/jacobian.h"
+
+/* Which outputs an input position of one axis reaches: those X with x = s X + d t - p for a tap t. X increases, so that t falls. Positions
+ * that are reached through the same taps are of one class: a convolution's rows differ between classes only. */
+typedef struct {
+  int64_t in, out, kernel;
+  int64_t *ptr;    /* first entry of each input position, size in + 1 */
+  int32_t *output; /* X, size ptr[in] */
+  int32_t *tap;    /* t, likewise */
+  int64_t classes;
+  int32_t *class_of; /* of each input position, size in */
+  int32_t *member;   /* an input position of each class, size classes */
+} bppsa_axis;
+
+bppsa_status bppsa_axis_create(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t dilation, int64_t padding,
+                               bppsa_axis *axis);
+void bppsa_axis_free(bppsa_axis *axis);
+/* The pattern of positions of two axes: row (x0, x1) holds (X0, X1) for the X0 of x0 and the X1 of x1. */
+bppsa_status bppsa_axis_positions(const bppsa_axis axes[2], bppsa_csr *positions);
+
+struct bppsa_jacobian {
+  bppsa_op op;
+  int64_t out[3];
+  int32_t threads;
+  bool shared, symbolic;
+  bppsa_csr pattern;
+  bppsa_csr positions; /* of a pattern with axes */
+  bppsa_axis axes[2];  /* height, width: conv2d, pools; linear: a 1 x 1 convolution of C·H·W channels */
+  /* conv2d, linear: weights are [G][Co/G][Ci/G][T] */
+  int64_t groups, width, height, taps; /* width: Co/G, height: Ci/G, taps: T */
+  int64_t channel_block;               /* input channels of a task */
+  int64_t *class_ptr;                  /* first tap of every pair of classes, size classes + 1 */
+  int32_t *class_tap;                  /* its taps, t0·k1 + t1 */
+  int64_t *kept_ptr;                   /* with a mask: first kept weight of every input channel, size Ci + 1 */
+  int32_t *kept;                       /* with a mask: the channel's weights, c·T + t, c rising and t falling */
+  uint8_t *mask;                       /* rnn, gru: a copy */
+  void *scratch;                       /* per thread */
+  int64_t scratch_reals;               /* of one thread */
+};
+
+bppsa_status bppsa_jacobian_conv_create(bppsa_jacobian *j, const uint8_t *mask);
+bppsa_status bppsa_jacobian_pool_create(bppsa_jacobian *j);
+bppsa_status bppsa_jacobian_diagonal_create(bppsa_jacobian *j);
+bppsa_status bppsa_jacobian_step_create(bppsa_jacobian *j, const uint8_t *mask);
+bppsa_status bppsa_jacobian_reserve(bppsa_jacobian *j, int64_t reals); /* scratch for every thread */
+
+void bppsa_jacobian_conv_f32(const bppsa_jacobian *j, const bppsa_jacobian_operands *o, void *values);
+void bppsa_jacobian_conv_f64(const bppsa_jacobian *j, const bppsa_jacobian_operands *o, void *values);
+void bppsa_jacobian_pool_f32(const bppsa_jacobian *j, const bppsa_jacobian_operands *o, void *values);
+void bppsa_jacobian_pool_f64(const bppsa_jacobian *j, const bppsa_jacobian_operands *o, void *values);
+void bppsa_jacobian_diagonal_f32(const bppsa_jacobian *j, const bppsa_jacobian_operands *o, void *values);
+void bppsa_jacobian_diagonal_f64(const bppsa_jacobian *j, const bppsa_jacobian_operands *o, void *values);
+void bppsa_jacobian_step_f32(const bppsa_jacobian *j, const bppsa_jacobian_operands *o, void *values);
+void bppsa_jacobian_step_f64(const bppsa_jacobian *j, const bppsa_jacobian_operands *o, void *values);
+
+#endif

@@ -1,0 +1,219 @@
+/* Matrix Market files: a header line, comments, "rows cols entries", then "row column value" lines that count from 1. */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/file.h"
+#include "jacobian/file.h"
+
+#define FILE_LIMIT ((int64_t)1 << 36)
+
+/* ---- writing ---- */
+
+static bppsa_status write_entries(bppsa_file_writer *file, const bppsa_csr *csr, bppsa_dtype dtype, const void *values) {
+  char text[8192];
+  size_t used = (size_t)snprintf(text, sizeof text, "%%%%MatrixMarket matrix coordinate real general\n%lld %lld %lld\n",
+                                 (long long)csr->rows, (long long)csr->cols, (long long)csr->nnz);
+  for (int64_t r = 0; r < csr->rows; ++r) {
+    for (int64_t p = csr->row_ptr[r]; p < csr->row_ptr[r + 1]; ++p) {
+      const double value = dtype == BPPSA_F32 ? (double)((const float *)values)[p] : ((const double *)values)[p];
+      used += (size_t)snprintf(text + used, sizeof text - used, "%lld %lld %.*g\n", (long long)r + 1, (long long)csr->col[p] + 1,
+                               dtype == BPPSA_F32 ? 9 : 17, value);
+      if (used > sizeof text - 128) {
+        BPPSA_TRY(bppsa_file_writer_write(file, text, used));
+        used = 0;
+      }
+    }
+  }
+  return bppsa_file_writer_write(file, text, used);
+}
+
+bppsa_status bppsa_csr_save_mtx(const char *path, const bppsa_csr *csr, bppsa_dtype dtype, const void *values) {
+  bppsa_file_writer *file = NULL;
+  BPPSA_TRY(bppsa_file_writer_create(path, &file));
+  const bppsa_status status = write_entries(file, csr, dtype, values);
+  if (status != BPPSA_OK) {
+    bppsa_file_writer_abort(file);
+    return status;
+  }
+  return bppsa_file_writer_commit(file);
+}
+
+/* ---- reading ---- */
+
+typedef struct {
+  const char *path, *text; /* text ends with a 0 */
+  int64_t size, at, line;
+  bool pattern; /* entries have no values */
+} cursor;
+
+static bppsa_status unexpected(const cursor *c, const char *expected) {
+  return bppsa_fail(BPPSA_ERR_FORMAT, "%s: line %lld: expected %s", c->path, (long long)c->line, expected);
+}
+
+/* To the first character of the next line that is neither blank nor a comment; false at the end. */
+static bool next_line(cursor *c) {
+  while (c->at < c->size) {
+    const char *line = c->text + c->at;
+    const size_t blank = strspn(line, " \t\r");
+    if (line[blank] != '\n' && line[blank] != '%' && line[blank] != '\0') {
+      return true;
+    }
+    const char *end = memchr(line, '\n', (size_t)(c->size - c->at));
+    if (end == NULL) {
+      c->at = c->size;
+      return false;
+    }
+    c->at = end - c->text + 1;
+    ++c->line;
+  }
+  return false;
+}
+
+/* The rest of the line must be blank. */
+static bool end_line(cursor *c) {
+  c->at += (int64_t)strspn(c->text + c->at, " \t\r");
+  if (c->at < c->size && c->text[c->at] != '\n') {
+    return false;
+  }
+  c->at += c->at < c->size;
+  ++c->line;
+  return true;
+}
+
+static bool take_count(cursor *c, int64_t *value) {
+  c->at += (int64_t)strspn(c->text + c->at, " \t");
+  int64_t number = 0, digits = 0;
+  for (; isdigit((unsigned char)c->text[c->at]) && digits < 18; ++digits, ++c->at) {
+    number = 10 * number + (c->text[c->at] - '0');
+  }
+  *value = number;
+  return digits > 0 && !isdigit((unsigned char)c->text[c->at]);
+}
+
+static bool take_value(cursor *c, double *value) {
+  c->at += (int64_t)strspn(c->text + c->at, " \t");
+  char *end = NULL;
+  if (c->text[c->at] == '\n' || c->text[c->at] == '\r') { /* strtod would go on to the next line */
+    return false;
+  }
+  *value = strtod(c->text + c->at, &end);
+  const bool good = end != c->text + c->at && (*end == '\0' || strchr(" \t\r\n", *end) != NULL);
+  c->at = end - c->text;
+  return good;
+}
+
+static bppsa_status take_head(cursor *c, int64_t *rows, int64_t *cols, int64_t *nnz) {
+  static const char *const words[3] = {"real", "integer", "pattern"};
+  char field[16] = "", symmetry[24] = "";
+  bool known = false;
+  if (sscanf(c->text, "%%%%MatrixMarket matrix coordinate %15s %23s", field, symmetry) != 2) {
+    return unexpected(c, "%%MatrixMarket matrix coordinate real|integer|pattern general");
+  }
+  for (int i = 0; i < 3; ++i) {
+    known = known || strcmp(field, words[i]) == 0;
+  }
+  if (!known || strcmp(symmetry, "general") != 0) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: line 1: '%s %s', expected real, integer or pattern, and general", c->path,
+                      field, symmetry);
+  }
+  c->pattern = strcmp(field, "pattern") == 0;
+  if (!next_line(c) || !take_count(c, rows) || !take_count(c, cols) || !take_count(c, nnz) || !end_line(c)) {
+    return unexpected(c, "numbers of rows, columns and entries");
+  }
+  const int64_t left = (c->size - c->at) / 4 + 1; /* "1 1\n" is the shortest entry */
+  if (*nnz > left || *rows > INT32_MAX || *rows > 64 * c->size + (1 << 20)) {
+    return bppsa_fail(BPPSA_ERR_FORMAT,
+                      "%s: line %lld: %lld rows and %lld entries, more than the file of %lld bytes has room for", c->path,
+                      (long long)c->line - 1, (long long)*rows, (long long)*nnz, (long long)c->size);
+  }
+  return BPPSA_OK;
+}
+
+/* Entries as they come: row, column, value. */
+typedef struct {
+  int64_t row;
+  int32_t col;
+  double value;
+} entry;
+
+static bppsa_status take_entries(cursor *c, int64_t rows, int64_t cols, int64_t nnz, entry *entries) {
+  for (int64_t i = 0; i < nnz; ++i) {
+    int64_t row, col;
+    double value = 1;
+    if (!next_line(c)) {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: line %lld: the file ends after %lld entries, expected %lld", c->path,
+                        (long long)c->line, (long long)i, (long long)nnz);
+    }
+    if (!take_count(c, &row) || !take_count(c, &col) || (!c->pattern && !take_value(c, &value)) || !end_line(c)) {
+      return unexpected(c, c->pattern ? "a row and a column" : "a row, a column and a value");
+    }
+    if (row < 1 || row > rows || col < 1 || col > cols) {
+      --c->line;
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: line %lld: entry (%lld, %lld), expected 1 .. %lld and 1 .. %lld", c->path,
+                        (long long)c->line, (long long)row, (long long)col, (long long)rows, (long long)cols);
+    }
+    entries[i] = (entry){row - 1, (int32_t)(col - 1), value};
+  }
+  return next_line(c) ? unexpected(c, "the end of the file after the last entry") : BPPSA_OK;
+}
+
+static int compare_entries(const void *x, const void *y) {
+  const entry *a = x, *b = y;
+  return a->row != b->row ? (a->row > b->row) - (a->row < b->row) : (a->col > b->col) - (a->col < b->col);
+}
+
+static bppsa_status build(const cursor *c, const entry *entries, bppsa_csr_matrix *made) {
+  bppsa_csr *csr = &made->csr;
+  double *values = made->values;
+  for (int64_t i = 0; i < csr->nnz; ++i) {
+    if (i > 0 && compare_entries(&entries[i], &entries[i - 1]) == 0) {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: entry (%lld, %d) stands there twice, expected once", c->path,
+                        (long long)entries[i].row + 1, (int)entries[i].col + 1);
+    }
+    csr->row_ptr[entries[i].row + 1] = i + 1;
+    csr->col[i] = entries[i].col;
+    values[i] = entries[i].value;
+  }
+  for (int64_t r = 0; r < csr->rows; ++r) {
+    csr->row_ptr[r + 1] = csr->row_ptr[r + 1] > csr->row_ptr[r] ? csr->row_ptr[r + 1] : csr->row_ptr[r];
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status parse(cursor *c, bppsa_csr_matrix *made) {
+  int64_t rows, cols, nnz;
+  BPPSA_TRY(take_head(c, &rows, &cols, &nnz));
+  const bppsa_status room = bppsa_csr_create(rows, cols, nnz, &made->csr);
+  if (room != BPPSA_OK) {
+    return bppsa_fail_prefix(room == BPPSA_ERR_SHAPE ? BPPSA_ERR_FORMAT : room, "%s: line %lld", c->path, (long long)c->line - 1);
+  }
+  made->dtype = BPPSA_F64;
+  made->values = bppsa_calloc(nnz, sizeof(double));
+  entry *entries = bppsa_calloc(nnz, sizeof *entries);
+  bppsa_status status = made->values == NULL || entries == NULL ? BPPSA_ERR_MEMORY : take_entries(c, rows, cols, nnz, entries);
+  if (status == BPPSA_OK) {
+    qsort(entries, (size_t)nnz, sizeof *entries, compare_entries);
+    status = build(c, entries, made);
+  }
+  bppsa_free(entries);
+  return status;
+}
+
+bppsa_status bppsa_csr_load_mtx(const char *path, bppsa_csr_matrix *matrix) {
+  char *text = NULL;
+  cursor c = {.path = path, .line = 1};
+  BPPSA_TRY(bppsa_file_read(path, FILE_LIMIT, &text, &c.size));
+  c.text = text;
+  bppsa_csr_matrix made = {0};
+  const bppsa_status status = parse(&c, &made);
+  bppsa_free(text);
+  if (status != BPPSA_OK) {
+    bppsa_csr_matrix_free(&made);
+    return status;
+  }
+  *matrix = made;
+  return BPPSA_OK;
+}

@@ -1,0 +1,189 @@
+#include "jacobian/op.h"
+
+#include <string.h>
+
+#include "core/alloc.h"
+
+static const char *const names[BPPSA_OPERATOR_COUNT] = {
+    [BPPSA_OPERATOR_CONV2D] = "conv2d",
+    [BPPSA_OPERATOR_LINEAR] = "linear",
+    [BPPSA_OPERATOR_RELU] = "relu",
+    [BPPSA_OPERATOR_LEAKY_RELU] = "leaky_relu",
+    [BPPSA_OPERATOR_TANH] = "tanh",
+    [BPPSA_OPERATOR_SIGMOID] = "sigmoid",
+    [BPPSA_OPERATOR_MAXPOOL2D] = "maxpool2d",
+    [BPPSA_OPERATOR_AVGPOOL2D] = "avgpool2d",
+    [BPPSA_OPERATOR_FLATTEN] = "flatten",
+    [BPPSA_OPERATOR_RNN] = "rnn",
+    [BPPSA_OPERATOR_GRU] = "gru",
+};
+
+bppsa_op bppsa_op_default(bppsa_operator kind) {
+  return (bppsa_op){.kind = kind,
+                    .in = {1, 1, 1},
+                    .out_channels = 1,
+                    .kernel = {1, 1},
+                    .stride = {1, 1},
+                    .dilation = {1, 1},
+                    .groups = 1,
+                    .slope = 0.01};
+}
+
+const char *bppsa_operator_name(bppsa_operator kind) {
+  return names[kind];
+}
+
+bppsa_status bppsa_operator_parse(const char *name, bppsa_operator *kind) {
+  for (int i = 0; i < BPPSA_OPERATOR_COUNT; ++i) {
+    if (strcmp(name, names[i]) == 0) {
+      *kind = (bppsa_operator)i;
+      return BPPSA_OK;
+    }
+  }
+  return bppsa_fail(BPPSA_ERR_ARGUMENT, "operator '%s' is unknown, expected one such as conv2d, relu or maxpool2d", name);
+}
+
+static bool is_pool(bppsa_operator kind) {
+  return kind == BPPSA_OPERATOR_MAXPOOL2D || kind == BPPSA_OPERATOR_AVGPOOL2D;
+}
+
+/* The number of values, at most what an int32 column can name. */
+static bppsa_status check_count(const bppsa_op *op, const char *what, const int64_t shape[3]) {
+  int64_t plane, count;
+  if (!bppsa_mul(shape[1], shape[2], &plane) || !bppsa_mul(shape[0], plane, &count) || count > INT32_MAX) {
+    char text[BPPSA_SHAPE_TEXT];
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: %s %s, expected at most 2147483647 values", names[op->kind], what,
+                      bppsa_shape_text(3, shape, text, sizeof text));
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status check_attribute(const bppsa_op *op, const char *what, int64_t value, int64_t least) {
+  if (value < least || value > INT32_MAX) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s %lld, expected %lld .. 2147483647", names[op->kind], what, (long long)value,
+                      (long long)least);
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status check_window(const bppsa_op *op) {
+  if (op->kind == BPPSA_OPERATOR_AVGPOOL2D && (op->dilation[0] != 1 || op->dilation[1] != 1)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "avgpool2d: dilation %lld x %lld, expected 1 x 1", (long long)op->dilation[0],
+                      (long long)op->dilation[1]);
+  }
+  for (int axis = 0; axis < 2; ++axis) {
+    BPPSA_TRY(check_attribute(op, "kernel", op->kernel[axis], 1));
+    BPPSA_TRY(check_attribute(op, "stride", op->stride[axis], 1));
+    BPPSA_TRY(check_attribute(op, "dilation", op->dilation[axis], 1));
+    BPPSA_TRY(check_attribute(op, "padding", op->padding[2 * axis], 0));
+    BPPSA_TRY(check_attribute(op, "padding", op->padding[2 * axis + 1], 0));
+    for (int end = 0; end < 2 && is_pool(op->kind); ++end) {
+      if (op->padding[2 * axis + end] > op->kernel[axis] / 2) { /* a window would see nothing but padding */
+        return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: padding %lld, expected at most half the kernel of %lld", names[op->kind],
+                          (long long)op->padding[2 * axis + end], (long long)op->kernel[axis]);
+      }
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* floor((in + p + p' - d (k - 1) - 1) / s) + 1 positions; a pool with ceil_mode takes ceil, less a window that would begin behind the
+ * input and its padding in front. */
+static bppsa_status window_shape(const bppsa_op *op, int64_t out[3]) {
+  BPPSA_TRY(check_window(op));
+  const bool ceil_mode = op->ceil_mode && is_pool(op->kind);
+  for (int axis = 0; axis < 2; ++axis) {
+    const int64_t in = op->in[axis + 1], front = op->padding[2 * axis], s = op->stride[axis];
+    const int64_t room = in + front + op->padding[2 * axis + 1] - op->dilation[axis] * (op->kernel[axis] - 1) - 1;
+    const int64_t last = room + (ceil_mode ? s - 1 : 0); /* where the last window may begin, at most */
+    int64_t count = last < 0 ? 0 : last / s + 1;
+    if (ceil_mode && count > 0 && (count - 1) * s >= in + front) {
+      --count;
+    }
+    if (count < 1) {
+      return bppsa_fail(BPPSA_ERR_SHAPE,
+                        "%s: kernel %lld with dilation %lld covers more than the %lld positions and %lld of padding, "
+                        "expected an output position at least",
+                        names[op->kind], (long long)op->kernel[axis], (long long)op->dilation[axis], (long long)in,
+                        (long long)(front + op->padding[2 * axis + 1]));
+    }
+    out[axis + 1] = count;
+  }
+  return BPPSA_OK;
+}
+
+/* The weights can be counted. */
+static bppsa_status check_weights(const bppsa_op *op) {
+  int64_t taps, channels = op->in[0], weights;
+  if (op->kind == BPPSA_OPERATOR_CONV2D &&
+      (!bppsa_mul(op->kernel[0], op->kernel[1], &taps) || !bppsa_mul(taps, op->in[0] / op->groups, &channels) ||
+       !bppsa_mul(channels, op->out_channels, &weights) || weights > INT64_MAX / 16)) {
+    return bppsa_fail(BPPSA_ERR_SHAPE, "conv2d: kernels of %lld x %lld for %lld x %lld channels, expected at most 2^59 weights",
+                      (long long)op->kernel[0], (long long)op->kernel[1], (long long)op->in[0], (long long)op->out_channels);
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_op_shape(const bppsa_op *op, int64_t out[3]) {
+  int64_t shape[3] = {op->in[0], op->in[1], op->in[2]};
+  if (shape[0] < 1 || shape[1] < 1 || shape[2] < 1) {
+    char text[BPPSA_SHAPE_TEXT];
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: input %s, expected extents of 1 or more", names[op->kind],
+                      bppsa_shape_text(3, op->in, text, sizeof text));
+  }
+  BPPSA_TRY(check_count(op, "input", op->in));
+  switch (op->kind) {
+  case BPPSA_OPERATOR_CONV2D:
+    BPPSA_TRY(check_attribute(op, "output channels", op->out_channels, 1));
+    BPPSA_TRY(check_attribute(op, "groups", op->groups, 1));
+    if (op->in[0] % op->groups != 0 || op->out_channels % op->groups != 0) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                        "conv2d: %lld groups of %lld input and %lld output channels, expected a divisor of both",
+                        (long long)op->groups, (long long)op->in[0], (long long)op->out_channels);
+    }
+    shape[0] = op->out_channels;
+    BPPSA_TRY(window_shape(op, shape));
+    break;
+  case BPPSA_OPERATOR_MAXPOOL2D:
+  case BPPSA_OPERATOR_AVGPOOL2D:
+    BPPSA_TRY(window_shape(op, shape));
+    break;
+  case BPPSA_OPERATOR_LINEAR:
+    BPPSA_TRY(check_attribute(op, "output channels", op->out_channels, 1));
+    shape[0] = op->out_channels;
+    shape[1] = shape[2] = 1;
+    break;
+  case BPPSA_OPERATOR_FLATTEN:
+    shape[0] *= shape[1] * shape[2];
+    shape[1] = shape[2] = 1;
+    break;
+  default:
+    break;
+  }
+  BPPSA_TRY(check_count(op, "output", shape));
+  BPPSA_TRY(check_weights(op));
+  memcpy(out, shape, sizeof shape);
+  return BPPSA_OK;
+}
+
+int64_t bppsa_op_weights(const bppsa_op *op) {
+  switch (op->kind) {
+  case BPPSA_OPERATOR_CONV2D:
+    return op->out_channels * (op->in[0] / op->groups) * op->kernel[0] * op->kernel[1];
+  case BPPSA_OPERATOR_LINEAR:
+    return op->out_channels * op->in[0] * op->in[1] * op->in[2];
+  case BPPSA_OPERATOR_RNN:
+    return op->in[0] * op->in[0];
+  case BPPSA_OPERATOR_GRU:
+    return 3 * op->in[0] * op->in[0];
+  default:
+    return 0;
+  }
+}
+
+int64_t bppsa_op_baseline_flops(const bppsa_op *op, int64_t rows, int64_t cols, int64_t nnz) {
+  if (is_pool(op->kind)) {
+    return rows + cols;
+  }
+  return bppsa_op_weights(op) > 0 ? 2 * nnz : op->kind == BPPSA_OPERATOR_FLATTEN ? 0 : rows + nnz;
+}

@@ -1,0 +1,64 @@
+/* Operators of networks: attributes, shapes. One description for all of them.
+ *
+ * Images are [C][H][W]. An output position X of an axis sees the input positions x = s X + d t - p of its taps t = 0 .. k-1, where s is
+ * the stride, d the dilation and p the padding in front (BPPSA appendix D has k = 3, p = s = d = 1).
+ */
+#ifndef BPPSA_JACOBIAN_OP_H
+#define BPPSA_JACOBIAN_OP_H
+
+#include "core/view.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum {
+  BPPSA_OPERATOR_CONV2D = 0, /* weights [Co][Ci / groups][kh][kw] */
+  BPPSA_OPERATOR_LINEAR,     /* weights [Co][C H W] */
+  BPPSA_OPERATOR_RELU,
+  BPPSA_OPERATOR_LEAKY_RELU,
+  BPPSA_OPERATOR_TANH,
+  BPPSA_OPERATOR_SIGMOID,
+  BPPSA_OPERATOR_MAXPOOL2D,
+  BPPSA_OPERATOR_AVGPOOL2D,
+  BPPSA_OPERATOR_FLATTEN,
+  BPPSA_OPERATOR_RNN, /* one step h_{t-1} -> h_t of size C, by tanh or ReLU */
+  BPPSA_OPERATOR_GRU, /* likewise */
+  BPPSA_OPERATOR_COUNT
+} bppsa_operator;
+
+typedef struct {
+  bppsa_operator kind;
+  int64_t in[3];                             /* C, H, W; rnn, gru: H, 1, 1 */
+  int64_t out_channels;                      /* conv2d, linear */
+  int64_t kernel[2], stride[2], dilation[2]; /* of height and width: conv2d, pools */
+  int64_t padding[4];                        /* top, bottom, left, right */
+  int64_t groups;                            /* conv2d */
+  bool ceil_mode;                            /* pools: windows that begin inside count even where they end outside */
+  bool exclude_pad;                          /* avgpool2d: padding does not count in the divisor */
+  bool relu;                                 /* rnn: the cell's function is ReLU */
+  double slope;                              /* leaky_relu, below 0 */
+} bppsa_op;
+
+/* The operator with kernel, stride, dilation and groups 1, no padding, slope 0.01, shape 1 x 1 x 1. A pool's stride is what it says. */
+bppsa_op bppsa_op_default(bppsa_operator kind);
+
+/* "conv2d"; the names of the command line. */
+const char *bppsa_operator_name(bppsa_operator kind);
+bppsa_status bppsa_operator_parse(const char *name, bppsa_operator *kind); /* ERR_ARGUMENT */
+
+/* Checks every attribute and infers the output's shape [C][H][W]. ERR_ARGUMENT: a stride, kernel, dilation or group count of 0 or less, a negative
+ * padding, groups that do not divide the channels; ERR_SHAPE: an extent below 1, an output without positions, inputs or
+ * outputs beyond 2^31 - 1 values. */
+bppsa_status bppsa_op_shape(const bppsa_op *op, int64_t out[3]);
+
+/* Number of weights the Jacobian depends on: conv2d, linear, rnn, gru; 0 for the others. */
+int64_t bppsa_op_weights(const bppsa_op *op);
+/* FLOPs of the operator's backward pass for one sample, as BPPSA §5.3 counts the BP baseline: twice the Jacobian's entries where there are weights,
+ * rows + entries for elementwise operators, rows + columns for pools. nnz: the Jacobian's entries. */
+int64_t bppsa_op_baseline_flops(const bppsa_op *op, int64_t rows, int64_t cols, int64_t nnz);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

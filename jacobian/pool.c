@@ -1,0 +1,57 @@
+/* Pools. Row (c, x) of Jᵀ holds the windows (c, X) that see x: for the average 1 / divisor(X), for the maximum 1 where x is X's largest and
+ * else an explicit 0, so that the pattern does not depend on the sample.
+ */
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "jacobian/jacobian_internal.h"
+
+bppsa_status bppsa_jacobian_pool_create(bppsa_jacobian *j) {
+  const bppsa_op *op = &j->op;
+  j->shared = op->kind == BPPSA_OPERATOR_AVGPOOL2D;
+  for (int axis = 0; axis < 2; ++axis) {
+    BPPSA_TRY(bppsa_axis_create(op->in[axis + 1], j->out[axis + 1], op->kernel[axis], op->stride[axis], op->dilation[axis],
+                                op->padding[2 * axis], &j->axes[axis]));
+  }
+  bppsa_csr positions;
+  BPPSA_TRY(bppsa_axis_positions(j->axes, &positions));
+  BPPSA_TRY(bppsa_csr_from_blocks(op->in[0], op->in[0], op->in[0], &positions, &j->pattern));
+  return j->symbolic ? BPPSA_OK : bppsa_csr_expand(&j->pattern);
+}
+
+/* Input positions that window X of an axis covers, padding behind included, and of them those inside: PyTorch's two divisors. */
+static int64_t covered(const bppsa_op *op, int axis, int64_t X) {
+  const int64_t in = op->in[axis + 1], start = X * op->stride[axis] - op->padding[2 * axis];
+  const int64_t end = start + op->kernel[axis], most = in + op->padding[2 * axis + 1];
+  const int64_t stop = end < most ? end : most;
+  if (!op->exclude_pad) {
+    return stop - start;
+  }
+  return (stop < in ? stop : in) - (start > 0 ? start : 0);
+}
+
+/* Is every input in exactly one window of 2 x 2, with the pattern's entries in the order of the inputs? */
+static bool is_plain(const bppsa_op *op) {
+  bool plain = op->in[1] % 2 == 0 && op->in[2] % 2 == 0;
+  for (int axis = 0; axis < 2; ++axis) {
+    plain = plain && op->kernel[axis] == 2 && op->stride[axis] == 2 && op->dilation[axis] == 1 && op->padding[2 * axis] == 0 &&
+            op->padding[2 * axis + 1] == 0;
+  }
+  return plain;
+}
+
+/* The first and last tap of window X that lie inside the input; first > last: none. */
+static void inside(const bppsa_op *op, int axis, int64_t X, int64_t *first, int64_t *last) {
+  const int64_t start = X * op->stride[axis] - op->padding[2 * axis], d = op->dilation[axis];
+  *first = start < 0 ? (-start + d - 1) / d : 0;
+  *last = op->in[axis + 1] - 1 < start ? -1 : (op->in[axis + 1] - 1 - start) / d;
+  *last = *last < op->kernel[axis] - 1 ? *last : op->kernel[axis] - 1;
+}
+
+#define BPPSA_REAL 32
+#include "jacobian/pool.inc"
+#undef BPPSA_REAL
+#define BPPSA_REAL 64
+#include "jacobian/pool.inc"

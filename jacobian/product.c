@@ -1,0 +1,292 @@
+/* Product plans: arguments, the choice of a kind, the memory cap. */
+#include "jacobian/product.h"
+
+#include <string.h>
+
+#include "core/alloc.h"
+#include "jacobian/product_internal.h"
+
+static const char *const names[BPPSA_PRODUCT_KINDS] = {"auto", "identity", "diagonal", "slots", "dense", "conv"};
+
+bppsa_product_config bppsa_product_config_default(void) {
+  return (bppsa_product_config){.kind = BPPSA_PRODUCT_AUTO, .dtype = BPPSA_F32};
+}
+
+const char *bppsa_product_kind_name(bppsa_product_kind kind) {
+  return names[kind];
+}
+
+/* ---- which kinds apply ---- */
+
+/* At most one entry in every row: by structure, or looked at. */
+static bool is_scaling(const bppsa_csr *a) {
+  const bppsa_csr_blocks *k = a->blocks;
+  const bppsa_csr *m = k != NULL && k->groups == k->col_channels ? &k->positions : a;
+  for (int64_t r = 0; m->row_ptr != NULL && r < m->rows; ++r) {
+    if (m->row_ptr[r + 1] - m->row_ptr[r] > 1) {
+      return false;
+    }
+  }
+  return m->row_ptr != NULL;
+}
+
+static bool is_diagonal(const bppsa_csr *b) {
+  const bppsa_csr_blocks *k = b->blocks;
+  const bool diagonal_channels = k != NULL && k->groups == k->col_channels && k->groups == k->row_channels;
+  const bppsa_csr *m = diagonal_channels ? &k->positions : b;
+  bool diagonal = m->row_ptr != NULL && m->rows == m->cols && m->nnz == m->rows && is_scaling(m);
+  for (int64_t r = 0; diagonal && r < m->rows; ++r) {
+    diagonal = m->row_ptr[r + 1] > m->row_ptr[r] && m->col[m->row_ptr[r]] == r;
+  }
+  return diagonal;
+}
+
+/* Seconds of a pass on one thread, roughly: what counts is their order. Measured on a Xeon with AVX-512 (`bppsa bench product`). */
+static double predict(const bppsa_product *p, bppsa_product_kind kind) {
+  const double pairs = (double)p->pairs, written = (double)p->pattern.nnz;
+  switch (kind) {
+  case BPPSA_PRODUCT_SLOTS:
+    return 0.9e-9 * pairs + 0.5e-9 * written;
+  case BPPSA_PRODUCT_CONV:
+    return 2.2e-11 * pairs + 60e-9 * bppsa_product_conv_calls(p) + 0.6e-9 * (written + (double)p->b->nnz);
+  case BPPSA_PRODUCT_DENSE:
+    return 2e-11 * pairs + 0.5e-6 * (double)p->band_count + 0.3e-9 * written;
+  default:
+    return 0.4e-9 * written;
+  }
+}
+
+static int64_t slot_bytes(const bppsa_product *p) {
+  return p->widest <= UINT16_MAX + 1 ? 2 : 4;
+}
+
+/* What the plan will hold: pattern, indices, scratch. */
+static int64_t plan_bytes(const bppsa_product *p, bppsa_product_kind kind) {
+  const int64_t pattern = 8 * (p->pattern.rows + 1) + 4 * p->pattern.nnz;
+  return kind == BPPSA_PRODUCT_SLOTS  ? pattern + slot_bytes(p) * p->pairs
+         : kind == BPPSA_PRODUCT_CONV ? pattern + bppsa_product_conv_bytes(p)
+                                      : pattern;
+}
+
+static bppsa_status check_limit(const bppsa_product *p, int64_t bytes) {
+  return p->config.memory_limit > 0 && bytes > p->config.memory_limit
+             ? bppsa_fail(BPPSA_ERR_ARGUMENT, "product: %lld x %lld with %lld entries needs %lld bytes, the memory limit is %lld",
+                          (long long)p->pattern.rows, (long long)p->pattern.cols, (long long)p->pattern.nnz, (long long)bytes,
+                          (long long)p->config.memory_limit)
+             : BPPSA_OK;
+}
+
+/* ---- the pattern ---- */
+
+static int64_t widest_row(const bppsa_csr *c) {
+  int64_t widest = 0;
+  for (int64_t r = 0; r < c->rows; ++r) {
+    const int64_t count = c->row_ptr[r + 1] - c->row_ptr[r];
+    widest = count > widest ? count : widest;
+  }
+  return widest;
+}
+
+/* Puts a copy with columns in the place of a factor that is known by its structure alone. */
+static bppsa_status spell_out(bppsa_product *p, const bppsa_csr **factor, bppsa_csr *own) {
+  if ((*factor)->row_ptr != NULL) {
+    return BPPSA_OK;
+  }
+  const int64_t bytes = 4 * (*factor)->nnz + 8 * ((*factor)->rows + 1), limit = p->config.memory_limit;
+  if (limit > 0 && bytes > limit) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "product: a factor with %lld entries needs %lld bytes, the memory limit is %lld",
+                      (long long)(*factor)->nnz, (long long)bytes, (long long)limit);
+  }
+  BPPSA_TRY(bppsa_csr_copy(*factor, own));
+  *factor = own;
+  return bppsa_csr_expand(own);
+}
+
+/* The number of pairs and of C's entries, its structure or its row_ptr: nothing of C's size yet. */
+static bppsa_status count(bppsa_product *p, bool *known) {
+  BPPSA_TRY(bppsa_product_blocks(p->a, p->b, &p->pattern, &p->pairs, known));
+  if (*known) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(spell_out(p, &p->a, &p->own_a));
+  BPPSA_TRY(spell_out(p, &p->b, &p->own_b));
+  BPPSA_TRY(bppsa_product_count_pairs(p->a, p->b, &p->pairs));
+  p->pattern.rows = p->a->rows;
+  p->pattern.cols = p->b->cols;
+  p->pattern.row_ptr = bppsa_calloc(p->a->rows + 1, sizeof *p->pattern.row_ptr);
+  if (p->pattern.row_ptr == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  BPPSA_TRY(bppsa_product_count_rows(p->a, p->b, p->threads, p->pattern.row_ptr));
+  p->pattern.nnz = p->pattern.row_ptr[p->pattern.rows];
+  return BPPSA_OK;
+}
+
+/* The kinds that apply, in `applies`; identity and diagonal exclude the others. */
+static bppsa_status find_kinds(bppsa_product *p, bool known, bool applies[BPPSA_PRODUCT_KINDS]) {
+  const bool explicit = p->a->row_ptr != NULL && p->b->row_ptr != NULL;
+  applies[BPPSA_PRODUCT_IDENTITY] = p->a->identity || p->b->identity;
+  p->right = !is_scaling(p->a);
+  applies[BPPSA_PRODUCT_DIAGONAL] = !p->right || is_diagonal(p->b);
+  applies[BPPSA_PRODUCT_SLOTS] = explicit || p->config.symbolic;
+  applies[BPPSA_PRODUCT_CONV] = known;
+  if (!explicit || p->config.symbolic || applies[BPPSA_PRODUCT_IDENTITY] || applies[BPPSA_PRODUCT_DIAGONAL]) {
+    return BPPSA_OK;
+  }
+  return p->pattern.row_ptr == NULL ? BPPSA_OK : bppsa_product_find_bands(p, &applies[BPPSA_PRODUCT_DENSE]);
+}
+
+static bppsa_status choose(bppsa_product *p, const bool applies[BPPSA_PRODUCT_KINDS]) {
+  bppsa_product_kind best = p->config.kind;
+  if (best == BPPSA_PRODUCT_AUTO) {
+    best = applies[BPPSA_PRODUCT_IDENTITY] ? BPPSA_PRODUCT_IDENTITY : BPPSA_PRODUCT_DIAGONAL;
+    for (int k = BPPSA_PRODUCT_SLOTS; !applies[best] && k < BPPSA_PRODUCT_KINDS; ++k) {
+      best = applies[k] ? (bppsa_product_kind)k : best;
+    }
+    for (int k = BPPSA_PRODUCT_SLOTS; best >= BPPSA_PRODUCT_SLOTS && k < BPPSA_PRODUCT_KINDS; ++k) {
+      if (applies[k] && predict(p, (bppsa_product_kind)k) < predict(p, best)) {
+        best = (bppsa_product_kind)k;
+      }
+    }
+  }
+  if (!applies[best]) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "product: kind %s does not apply to these patterns, expected slots or auto",
+                      names[best]);
+  }
+  p->info.kind = best;
+  return BPPSA_OK;
+}
+
+/* ---- creation ---- */
+
+static bppsa_status plan_slots(bppsa_product *p) {
+  if (slot_bytes(p) == 2) {
+    p->slots16 = bppsa_alloc((size_t)p->pairs * sizeof *p->slots16);
+  } else {
+    p->slots32 = bppsa_alloc((size_t)p->pairs * sizeof *p->slots32);
+  }
+  p->scratch_reals = (p->widest + 15) / 16 * 16;
+  p->scratch = bppsa_alloc((size_t)(p->scratch_reals * p->threads) * bppsa_dtype_size(p->config.dtype));
+  if ((p->slots16 == NULL && p->slots32 == NULL) || p->scratch == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  return BPPSA_OK;
+}
+
+/* Columns and whatever the kind needs. */
+static bppsa_status fill(bppsa_product *p, bool known) {
+  const bool slots = p->info.kind == BPPSA_PRODUCT_SLOTS;
+  BPPSA_TRY(check_limit(p, plan_bytes(p, p->info.kind)));
+  if (known) {
+    BPPSA_TRY(bppsa_csr_expand(&p->pattern));
+  }
+  BPPSA_TRY(bppsa_product_cut(p));
+  p->widest = widest_row(&p->pattern);
+  if (slots) {
+    BPPSA_TRY(plan_slots(p));
+  }
+  if (p->pattern.col == NULL) {
+    p->pattern.col = bppsa_alloc((size_t)p->pattern.nnz * sizeof *p->pattern.col);
+    if (p->pattern.col == NULL) {
+      return BPPSA_ERR_MEMORY;
+    }
+    BPPSA_TRY(bppsa_product_fill_rows(p, slots));
+  } else if (slots) {
+    BPPSA_TRY(bppsa_product_fill_rows(p, true));
+  }
+  return p->info.kind == BPPSA_PRODUCT_CONV ? bppsa_product_plan_conv(p) : BPPSA_OK;
+}
+
+static bppsa_status plan(bppsa_product *p) {
+  bool known = false, applies[BPPSA_PRODUCT_KINDS] = {false};
+  BPPSA_TRY(count(p, &known));
+  p->pattern.identity = p->a->identity && p->b->identity;
+  if (p->pattern.row_ptr != NULL) {
+    p->widest = widest_row(&p->pattern);
+  }
+  BPPSA_TRY(find_kinds(p, known, applies));
+  BPPSA_TRY(choose(p, applies));
+  if (!p->config.symbolic) {
+    BPPSA_TRY(fill(p, known));
+  } else if (p->pattern.col == NULL && p->pattern.row_ptr != NULL) { /* further products look at its columns */
+    BPPSA_TRY(check_limit(p, plan_bytes(p, BPPSA_PRODUCT_DIAGONAL)));
+    BPPSA_TRY(bppsa_product_cut(p));
+    p->pattern.col = bppsa_alloc((size_t)p->pattern.nnz * sizeof *p->pattern.col);
+    BPPSA_TRY(p->pattern.col == NULL ? BPPSA_ERR_MEMORY : bppsa_product_fill_rows(p, false));
+  }
+  const bool identity = p->info.kind == BPPSA_PRODUCT_IDENTITY;
+  p->info.nnz = p->pattern.nnz;
+  p->info.pair_flops = p->info.executed_flops = identity ? 0 : 2 * p->pairs;
+  p->info.workspace_bytes =
+      (p->scratch_reals * p->threads + (p->packed != NULL ? p->b->nnz : 0)) * (int64_t)bppsa_dtype_size(p->config.dtype);
+  p->info.plan_bytes = plan_bytes(p, p->info.kind) - (p->packed != NULL ? bppsa_product_conv_bytes(p) : 0);
+  p->info.seconds = identity ? 0 : predict(p, p->info.kind);
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_product_create(const bppsa_csr *a, const bppsa_csr *b, const bppsa_product_config *config,
+                                  const bppsa_device *device, bppsa_product **product) {
+  if (a->cols != b->rows) {
+    return bppsa_fail(BPPSA_ERR_SHAPE,
+                      "product: %lld x %lld times %lld x %lld, expected as many rows on the right as columns on the left",
+                      (long long)a->rows, (long long)a->cols, (long long)b->rows, (long long)b->cols);
+  }
+  if ((unsigned)config->kind >= BPPSA_PRODUCT_KINDS || config->memory_limit < 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "product: unknown kind %d or a negative memory limit", (int)config->kind);
+  }
+  if (config->dtype != BPPSA_F32 && config->dtype != BPPSA_F64) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "product: dtype %s, expected f32 or f64", bppsa_dtype_name(config->dtype));
+  }
+  bppsa_product *p = bppsa_calloc(1, sizeof *p);
+  if (p == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  p->a = a;
+  p->b = b;
+  p->config = *config;
+  p->threads = bppsa_device_get_threads(device);
+  const bppsa_status status = plan(p);
+  if (status != BPPSA_OK) {
+    bppsa_product_destroy(p);
+    return status;
+  }
+  *product = p;
+  return BPPSA_OK;
+}
+
+void bppsa_product_destroy(bppsa_product *p) {
+  if (p == NULL) {
+    return;
+  }
+  bppsa_csr_free(&p->pattern);
+  bppsa_csr_free(&p->own_a);
+  bppsa_csr_free(&p->own_b);
+  bppsa_free(p->tasks);
+  bppsa_free(p->slots16);
+  bppsa_free(p->slots32);
+  bppsa_free(p->bands);
+  bppsa_free(p->run_ptr);
+  bppsa_free(p->runs);
+  bppsa_free(p->packed);
+  bppsa_free(p->scratch);
+  bppsa_free(p);
+}
+
+const bppsa_csr *bppsa_product_pattern(const bppsa_product *p) {
+  return &p->pattern;
+}
+
+const bppsa_product_info *bppsa_product_get_info(const bppsa_product *p) {
+  return &p->info;
+}
+
+bppsa_status bppsa_product_execute(bppsa_product *p, int64_t batch, bppsa_csr_values a, bppsa_csr_values b, void *c) {
+  if (p->config.symbolic || batch < 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "product: %s",
+                      p->config.symbolic ? "a symbolic plan, expected one with values"
+                                         : "a negative batch, expected 0 or more samples");
+  }
+  const int64_t samples = a.stride == 0 && b.stride == 0 ? (batch > 0) : batch;
+  (p->config.dtype == BPPSA_F32 ? bppsa_product_run_f32 : bppsa_product_run_f64)(p, samples, a, b, c);
+  return BPPSA_OK;
+}

@@ -1,0 +1,77 @@
+/* Inside of a product plan. */
+#ifndef BPPSA_JACOBIAN_PRODUCT_INTERNAL_H
+#define BPPSA_JACOBIAN_PRODUCT_INTERNAL_H
+
+#include "jacobian/product.h"
+
+/* Rows of C that one thread computes together. */
+typedef struct {
+  int64_t row, rows; /* first, number */
+  int64_t pair;      /* slots: pairs before its first row */
+} product_task;
+
+/* dense: C[rows, n] = A[rows, k] B[k, n], values contiguous, offsets of one sample */
+typedef struct {
+  int64_t rows, k, n;
+  int64_t a, b, c;
+} product_band;
+
+/* conv: entries f .. f + length - 1 of S_B's row y (y: column of entry e of S_A's row x) are entries slot .. of S_C's row x */
+typedef struct {
+  int32_t e, f, length, slot;
+} product_run;
+
+struct bppsa_product {
+  const bppsa_csr *a, *b;
+  bppsa_csr own_a, own_b; /* copies with columns, where a or b have none and their structure is of no use */
+  bppsa_csr pattern;
+  bppsa_product_config config;
+  bppsa_product_info info;
+  int32_t threads;
+  int64_t pairs;
+  bool right; /* diagonal: B is, not A */
+  int64_t task_count;
+  product_task *tasks;
+  uint16_t *slots16; /* slots: entry of the row of C, a pair each; one of the two */
+  int32_t *slots32;
+  int64_t widest; /* most entries of a row of C */
+  int64_t band_count;
+  product_band *bands;
+  int64_t *run_ptr; /* conv: first run of every position x, size S_A.rows + 1 */
+  product_run *runs;
+  int64_t row_block; /* conv: row channels of a task */
+  void *packed;      /* conv: B's values as [y][channel][f][column channel] */
+  void *scratch;     /* per thread */
+  int64_t scratch_reals;
+};
+
+/* ---- symbolic (product_symbolic.c) ---- */
+
+/* Matching pairs of all rows; ERR_MEMORY beyond 64 bits. */
+bppsa_status bppsa_product_count_pairs(const bppsa_csr *a, const bppsa_csr *b, int64_t *pairs);
+/* Entries of every row of C into row_ptr [rows + 1]. */
+bppsa_status bppsa_product_count_rows(const bppsa_csr *a, const bppsa_csr *b, int32_t threads, int64_t *row_ptr);
+/* C's columns, row_ptr being there; with slots (16 or 32) their positions pair by pair. tasks: see struct. */
+bppsa_status bppsa_product_fill_rows(bppsa_product *p, bool slots);
+/* Cuts the rows into tasks of about equal numbers of pairs. */
+bppsa_status bppsa_product_cut(bppsa_product *p);
+
+/* ---- structure (product_blocks.c) ---- */
+
+/* C = A B as K ⊗ S, known by structure alone, and its number of pairs. *known = false where the two structures do not fit. */
+bppsa_status bppsa_product_blocks(const bppsa_csr *a, const bppsa_csr *b, bppsa_csr *c, int64_t *pairs, bool *known);
+/* Is every row of A one of a band whose columns follow each other, and B's rows of a band equal? Then the bands. */
+bppsa_status bppsa_product_find_bands(bppsa_product *p, bool *found);
+/* Runs, blocking and scratch of a convolution-structured plan; pattern and its blocks are there. */
+bppsa_status bppsa_product_plan_conv(bppsa_product *p);
+/* Bytes of its scratch for all threads. */
+int64_t bppsa_product_conv_bytes(const bppsa_product *p);
+/* Calls of GEMM in a pass. */
+double bppsa_product_conv_calls(const bppsa_product *p);
+
+/* ---- numeric (product_cpu.c) ---- */
+
+void bppsa_product_run_f32(const bppsa_product *p, int64_t batch, bppsa_csr_values a, bppsa_csr_values b, void *c);
+void bppsa_product_run_f64(const bppsa_product *p, int64_t batch, bppsa_csr_values a, bppsa_csr_values b, void *c);
+
+#endif

@@ -1,0 +1,207 @@
+/* The pattern of C = A B by Gustavson's algorithm: row i of C is the union of the rows k of B with a_ik in A's pattern.
+ *
+ * The columns of a row are marked as bits and read off in order; a row with few pairs among many columns is sorted instead, so that nothing is
+ * ever proportional to rows times columns.
+ */
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "jacobian/product_internal.h"
+
+#define MOST_MARKED ((int64_t)1 << 24) /* columns that are marked: beyond it all rows are sorted */
+
+/* What a thread needs for a row. */
+typedef struct {
+  uint64_t *bits;    /* a bit a column, all 0 between rows; NULL: every row is sorted */
+  int32_t *position; /* of each column in the row of C, where it is marked */
+  int32_t *columns;  /* of one row: pairs sorted, then the distinct ones */
+} workspace;
+
+static int64_t row_pairs(const bppsa_csr *a, const bppsa_csr *b, int64_t row) {
+  int64_t pairs = 0;
+  for (int64_t p = a->row_ptr[row]; p < a->row_ptr[row + 1]; ++p) {
+    pairs += b->row_ptr[a->col[p] + 1] - b->row_ptr[a->col[p]];
+  }
+  return pairs;
+}
+
+bppsa_status bppsa_product_count_pairs(const bppsa_csr *a, const bppsa_csr *b, int64_t *pairs) {
+  int64_t sum = 0;
+  for (int64_t p = 0; p < a->nnz; ++p) {
+    const int64_t count = b->row_ptr[a->col[p] + 1] - b->row_ptr[a->col[p]];
+    if (sum > INT64_MAX / 16 - count) {
+      return bppsa_fail(BPPSA_ERR_MEMORY, "product: more than 2^59 matching pairs");
+    }
+    sum += count;
+  }
+  *pairs = sum;
+  return BPPSA_OK;
+}
+
+static void free_workspaces(workspace *spaces, int32_t threads) {
+  for (int32_t t = 0; spaces != NULL && t < threads; ++t) {
+    bppsa_free(spaces[t].bits);
+    bppsa_free(spaces[t].position);
+    bppsa_free(spaces[t].columns);
+  }
+  bppsa_free(spaces);
+}
+
+static workspace *make_workspaces(const bppsa_csr *a, const bppsa_csr *b, int32_t threads) {
+  int64_t most = 0;
+  for (int64_t r = 0; r < a->rows; ++r) {
+    const int64_t pairs = row_pairs(a, b, r);
+    most = pairs > most ? pairs : most;
+  }
+  const bool marked = b->cols <= MOST_MARKED;
+  const int64_t listed =
+      !marked || most < b->cols ? most : b->cols; /* marked rows hold distinct columns only, sorted ones few pairs */
+  workspace *spaces = bppsa_calloc(threads, sizeof *spaces);
+  for (int32_t t = 0; spaces != NULL && t < threads; ++t) {
+    spaces[t].columns = bppsa_calloc(listed + 1, sizeof(int32_t));
+    spaces[t].bits = marked ? bppsa_calloc(b->cols / 64 + 1, sizeof(uint64_t)) : NULL;
+    spaces[t].position = marked ? bppsa_calloc(b->cols, sizeof(int32_t)) : NULL;
+    if (spaces[t].columns == NULL || (marked && (spaces[t].bits == NULL || spaces[t].position == NULL))) {
+      free_workspaces(spaces, threads);
+      return NULL;
+    }
+  }
+  return spaces;
+}
+
+static int compare_columns(const void *x, const void *y) {
+  const int32_t a = *(const int32_t *)x, b = *(const int32_t *)y;
+  return (a > b) - (a < b);
+}
+
+static int64_t collect_sorted(const bppsa_csr *a, const bppsa_csr *b, int64_t row, int32_t *columns) {
+  int64_t count = 0, distinct = 0;
+  for (int64_t p = a->row_ptr[row]; p < a->row_ptr[row + 1]; ++p) {
+    const int64_t from = b->row_ptr[a->col[p]], to = b->row_ptr[a->col[p] + 1];
+    memcpy(columns + count, b->col + from, (size_t)(to - from) * sizeof *columns);
+    count += to - from;
+  }
+  qsort(columns, (size_t)count, sizeof *columns, compare_columns);
+  for (int64_t i = 0; i < count; ++i) {
+    if (i == 0 || columns[i] != columns[i - 1]) {
+      columns[distinct++] = columns[i];
+    }
+  }
+  return distinct;
+}
+
+static int64_t collect_marked(const bppsa_csr *a, const bppsa_csr *b, int64_t row, const workspace *w) {
+  int64_t least = b->cols / 64, most = -1, distinct = 0;
+  for (int64_t p = a->row_ptr[row]; p < a->row_ptr[row + 1]; ++p) {
+    const int64_t from = b->row_ptr[a->col[p]], to = b->row_ptr[a->col[p] + 1];
+    for (int64_t q = from; q < to; ++q) {
+      w->bits[b->col[q] >> 6] |= (uint64_t)1 << (b->col[q] & 63);
+    }
+    if (to > from) {
+      least = b->col[from] >> 6 < least ? b->col[from] >> 6 : least;
+      most = b->col[to - 1] >> 6 > most ? b->col[to - 1] >> 6 : most;
+    }
+  }
+  for (int64_t word = least; word <= most; ++word) {
+    for (uint64_t bits = w->bits[word]; bits != 0; bits &= bits - 1) {
+      const int32_t column = (int32_t)(64 * word + __builtin_ctzll(bits));
+      w->position[column] = (int32_t)distinct;
+      w->columns[distinct++] = column;
+    }
+    w->bits[word] = 0;
+  }
+  return distinct;
+}
+
+/* The columns of one row of C, in order; *sorted: without positions. */
+static int64_t collect(const bppsa_csr *a, const bppsa_csr *b, int64_t row, const workspace *w, bool *sorted) {
+  *sorted = w->bits == NULL || row_pairs(a, b, row) * 16 < b->cols / 64;
+  return *sorted ? collect_sorted(a, b, row, w->columns) : collect_marked(a, b, row, w);
+}
+
+bppsa_status bppsa_product_count_rows(const bppsa_csr *a, const bppsa_csr *b, int32_t threads, int64_t *row_ptr) {
+  workspace *spaces = make_workspaces(a, b, threads);
+  if (spaces == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 64)
+  for (int64_t r = 0; r < a->rows; ++r) {
+    bool sorted;
+    row_ptr[r + 1] = collect(a, b, r, &spaces[omp_get_thread_num()], &sorted);
+  }
+  free_workspaces(spaces, threads);
+  row_ptr[0] = 0;
+  for (int64_t r = 0; r < a->rows; ++r) {
+    row_ptr[r + 1] += row_ptr[r];
+  }
+  return BPPSA_OK;
+}
+
+/* Where a column stands among `count` sorted ones that hold it. */
+static int32_t find(const int32_t *columns, int64_t count, int32_t column) {
+  int64_t low = 0, high = count - 1;
+  while (low < high) {
+    const int64_t middle = (low + high) / 2;
+    if (columns[middle] < column) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return (int32_t)low;
+}
+
+static int64_t fill_row(bppsa_product *p, int64_t row, const workspace *w, int64_t pair, bool slots) {
+  bool sorted;
+  const int64_t count = collect(p->a, p->b, row, w, &sorted);
+  memcpy(p->pattern.col + p->pattern.row_ptr[row], w->columns, (size_t)count * sizeof(int32_t));
+  for (int64_t i = p->a->row_ptr[row]; slots && i < p->a->row_ptr[row + 1]; ++i) {
+    const int64_t k = p->a->col[i];
+    for (int64_t q = p->b->row_ptr[k]; q < p->b->row_ptr[k + 1]; ++q, ++pair) {
+      const int32_t column = p->b->col[q], slot = sorted ? find(w->columns, count, column) : w->position[column];
+      if (p->slots16 != NULL) {
+        p->slots16[pair] = (uint16_t)slot;
+      } else {
+        p->slots32[pair] = slot;
+      }
+    }
+  }
+  return pair;
+}
+
+bppsa_status bppsa_product_fill_rows(bppsa_product *p, bool slots) {
+  workspace *spaces = make_workspaces(p->a, p->b, p->threads);
+  if (spaces == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+#pragma omp parallel for num_threads(p->threads) schedule(dynamic)
+  for (int64_t t = 0; t < p->task_count; ++t) {
+    int64_t pair = p->tasks[t].pair;
+    for (int64_t r = p->tasks[t].row; r < p->tasks[t].row + p->tasks[t].rows; ++r) {
+      pair = fill_row(p, r, &spaces[omp_get_thread_num()], pair, slots);
+    }
+  }
+  free_workspaces(spaces, p->threads);
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_product_cut(bppsa_product *p) {
+  enum { TASKS = 256 };
+  const int64_t rows = p->a->rows, goal = (p->pairs + rows) / TASKS + 1;
+  p->tasks = bppsa_calloc(TASKS + 1, sizeof *p->tasks);
+  if (p->tasks == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  int64_t pairs = 0, before = 0, from = 0;
+  for (int64_t r = 0; r < rows; ++r) {
+    pairs += row_pairs(p->a, p->b, r);
+    if (pairs - before + (r + 1 - from) >= goal || r + 1 == rows) {
+      p->tasks[p->task_count++] = (product_task){from, r + 1 - from, before};
+      from = r + 1;
+      before = pairs;
+    }
+  }
+  return BPPSA_OK;
+}

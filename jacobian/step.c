@@ -1,0 +1,68 @@
+/* One step of a recurrent cell, h_{t-1} -> h_t, as a Jacobian of its own (BPPSA appendix E):
+ *
+ *     Jᵀ = Σ_k W_kᵀ diag(d_k) + diag(e)        RNN: d = 1 - h² (ReLU: 1 where h > 0), no e
+ *                                              GRU: d_r = (1-z)(1-n²) m r (1-r), d_z = (h_{-1}-n) z (1-z), d_n = (1-z)(1-n²) r, e = z
+ *
+ * with r, z = σ(W_i x + b_i + W_h h_{-1} + b_h), m = W_hn h_{-1} + b_hn, n = tanh(W_in x + b_in + r m).
+ */
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "jacobian/jacobian_internal.h"
+
+static int64_t gates_of(const bppsa_op *op) {
+  return op->kind == BPPSA_OPERATOR_GRU ? 3 : 1;
+}
+
+/* Is entry (i, j) of Jᵀ in the pattern? It holds W_k[j][i]. */
+static bool is_kept(const bppsa_op *op, const uint8_t *mask, int64_t i, int64_t j) {
+  const int64_t h = op->in[0];
+  bool kept = mask == NULL || (gates_of(op) == 3 && i == j);
+  for (int64_t k = 0; !kept && k < gates_of(op); ++k) {
+    kept = mask[(k * h + j) * h + i] != 0;
+  }
+  return kept;
+}
+
+bppsa_status bppsa_jacobian_step_create(bppsa_jacobian *j, const uint8_t *mask) {
+  const int64_t h = j->op.in[0], weights = bppsa_op_weights(&j->op);
+  if (j->op.in[1] != 1 || j->op.in[2] != 1) {
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: state %lld x %lld x %lld, expected a vector H, 1, 1", bppsa_operator_name(j->op.kind),
+                      (long long)h, (long long)j->op.in[1], (long long)j->op.in[2]);
+  }
+  int64_t nnz = 0;
+  for (int64_t i = 0; mask != NULL && i < h * h; ++i) {
+    nnz += is_kept(&j->op, mask, i / h, i % h);
+  }
+  if (mask == NULL) {
+    bppsa_csr one;
+    BPPSA_TRY(bppsa_csr_create(1, 1, 1, &one));
+    one.col[0] = 0;
+    one.row_ptr[1] = 1;
+    BPPSA_TRY(bppsa_csr_from_blocks(1, h, h, &one, &j->pattern));
+    BPPSA_TRY(j->symbolic ? BPPSA_OK : bppsa_csr_expand(&j->pattern));
+  } else {
+    BPPSA_TRY(bppsa_csr_create(h, h, nnz, &j->pattern));
+    j->mask = bppsa_alloc((size_t)weights);
+    if (j->mask == NULL) {
+      return BPPSA_ERR_MEMORY;
+    }
+    memcpy(j->mask, mask, (size_t)weights);
+    int64_t at = 0;
+    for (int64_t i = 0; i < h * h; ++i) {
+      if (is_kept(&j->op, mask, i / h, i % h)) {
+        j->pattern.col[at++] = (int32_t)(i % h);
+      }
+      j->pattern.row_ptr[i / h + 1] = at;
+    }
+  }
+  return j->symbolic ? BPPSA_OK : bppsa_jacobian_reserve(j, 4 * h);
+}
+
+#define BPPSA_REAL 32
+#include "jacobian/step.inc"
+#undef BPPSA_REAL
+#define BPPSA_REAL 64
+#include "jacobian/step.inc"

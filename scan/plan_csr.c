@@ -1,0 +1,142 @@
+/* Sparse elements: a product plan for every mat-mat of a scan plan, in the order in which they run, so that a product's operands are there.
+ *
+ * With C = A B the product a[i:m-1] ⋄ a[m:j] of elements is a[m:j] · a[i:m-1]. A product with the identity is the other operand: nothing is
+ * multiplied and nothing is held. Dead products are counted: their patterns stay, because further dead products are made of them.
+ */
+#include <string.h>
+
+#include "core/alloc.h"
+#include "scan/plan_internal.h"
+
+bppsa_status bppsa_scan_csr_chain(bppsa_scan_plan *plan, const bppsa_scan_config *config) {
+  const int64_t n = config->jacobians;
+  plan->patterns = bppsa_calloc(n, sizeof *plan->patterns);
+  plan->dims = bppsa_calloc(n + 1, sizeof *plan->dims);
+  if (plan->patterns == NULL || plan->dims == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  plan->dims[0] = n == 0 ? config->dim : config->patterns[0]->rows;
+  for (int64_t t = 1; t <= n; ++t) {
+    const bppsa_csr *jt = config->patterns[t - 1];
+    plan->patterns[t - 1] = jt;
+    plan->dims[t] = jt->cols;
+    if (jt->rows != plan->dims[t - 1] || jt->rows < 1 || jt->cols < 1 || jt->rows > INT32_MAX) {
+      return bppsa_fail(BPPSA_ERR_SHAPE, "scan plan: element %lld is %lld x %lld, expected %lld rows and at least one column",
+                        (long long)t, (long long)jt->rows, (long long)jt->cols, (long long)plan->dims[t - 1]);
+    }
+  }
+  return BPPSA_OK;
+}
+
+int64_t bppsa_scan_csr_find(const bppsa_scan_plan *plan, int64_t first, int64_t last) {
+  for (int64_t i = 0; i < plan->node_count; ++i) {
+    if (plan->nodes[i].first == first && plan->nodes[i].last == last) {
+      return i;
+    }
+  }
+  return -1;
+}
+
+const bppsa_csr *bppsa_scan_csr_pattern(const bppsa_scan_plan *plan, int64_t first, int64_t last) {
+  if (first == last) {
+    return plan->patterns[plan->config.jacobians - first];
+  }
+  const int64_t node = bppsa_scan_csr_find(plan, first, last);
+  return node < 0 ? NULL : bppsa_product_pattern(plan->nodes[node].product);
+}
+
+void bppsa_scan_csr_cost(const bppsa_scan_plan *plan, bppsa_scan_step *step) {
+  const int64_t size = (int64_t)bppsa_dtype_size(plan->config.dtype), entry = size + (int64_t)sizeof(int32_t);
+  step->nnz = step->flops = step->bytes = 0;
+  if (step->level->op == BPPSA_OP_MV) {
+    const bppsa_csr *applied = bppsa_scan_csr_pattern(plan, step->first, step->last);
+    step->copy = applied != NULL && applied->identity;
+    step->nnz = step->m;
+    step->flops = applied == NULL || step->copy ? 0 : 2 * applied->nnz;
+    step->bytes = (applied == NULL || step->copy ? 0 : applied->nnz * entry) + size * (step->m + step->k);
+    return;
+  }
+  const int64_t index = bppsa_scan_csr_find(plan, step->first, step->last);
+  if (index < 0) {
+    return;
+  }
+  const bppsa_scan_node *node = &plan->nodes[index];
+  const bppsa_csr *left = bppsa_scan_csr_pattern(plan, step->first, step->split - 1);
+  const bppsa_csr *right = bppsa_scan_csr_pattern(plan, step->split, step->last);
+  step->product = node->dead ? NULL : node->product;
+  step->copy = left->identity || right->identity;
+  step->nnz = node->nnz;
+  step->flops = node->flops;
+  step->bytes = step->copy ? 0 : entry * (left->nnz + right->nnz + node->nnz);
+}
+
+/* What is held so far, and may it be? */
+static bppsa_status add_bytes(bppsa_scan_plan *plan, const bppsa_product_info *info) {
+  bppsa_scan_totals *t = &plan->totals;
+  int64_t held;
+  if (!bppsa_mul(info->nnz, (int64_t)bppsa_dtype_size(plan->config.dtype), &held) ||
+      !bppsa_mul(held, plan->config.batch, &held) || held > INT64_MAX / 64 - t->workspace_bytes) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan plan: the held products of batch %lld do not fit in 64 bits",
+                      (long long)plan->config.batch);
+  }
+  t->workspace_bytes += info->kind == BPPSA_PRODUCT_IDENTITY ? 0 : held;
+  t->plan_bytes += info->plan_bytes + info->workspace_bytes;
+  const int64_t limit = plan->config.memory_limit, bytes = t->workspace_bytes + (plan->config.symbolic ? 0 : t->plan_bytes);
+  return limit > 0 && bytes > limit
+             ? bppsa_fail(BPPSA_ERR_ARGUMENT,
+                          "scan plan: the products up to a[%lld:%lld] need %lld bytes, the memory limit is %lld",
+                          (long long)plan->nodes[plan->node_count - 1].first, (long long)plan->nodes[plan->node_count - 1].last,
+                          (long long)bytes, (long long)limit)
+             : BPPSA_OK;
+}
+
+static bppsa_status add_node(bppsa_scan_plan *plan, const bppsa_scan_step *step) {
+  const bppsa_scan_config *c = &plan->config;
+  const bppsa_csr *left = bppsa_scan_csr_pattern(plan, step->split, step->last);
+  const bppsa_csr *right = bppsa_scan_csr_pattern(plan, step->first, step->split - 1);
+  const bool dead = step->level->dead;
+  bppsa_product_config config = {.dtype = c->dtype, .symbolic = c->symbolic || dead};
+  if (c->memory_limit > 0 && !dead) { /* at least a byte: a limit of 0 is none */
+    const int64_t room = c->memory_limit - plan->totals.workspace_bytes - plan->totals.plan_bytes;
+    config.memory_limit = c->symbolic ? 0 : room > 0 ? room : 1;
+  }
+  bppsa_scan_node *node = &plan->nodes[plan->node_count];
+  *node = (bppsa_scan_node){.first = step->first, .last = step->last};
+  BPPSA_TRY(bppsa_product_create(left, right, &config, c->planner, &node->product));
+  ++plan->node_count;
+  const bppsa_product_info *info = bppsa_product_get_info(node->product);
+  node->nnz = info->nnz;
+  node->flops = info->pair_flops;
+  node->dead = dead;
+  return dead ? BPPSA_OK : add_bytes(plan, info);
+}
+
+bppsa_status bppsa_scan_csr_nodes(bppsa_scan_plan *plan) {
+  bppsa_scan_iterator it = {0};
+  bppsa_scan_step step;
+  int64_t count = 0;
+  double flops = 0;
+  while (bppsa_scan_plan_next(plan, &it, &step)) {
+    count += step.level->op == BPPSA_OP_MM;
+  }
+  plan->nodes = bppsa_calloc(count, sizeof *plan->nodes);
+  if (plan->nodes == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  it = (bppsa_scan_iterator){0};
+  while (bppsa_scan_plan_next(plan, &it, &step)) {
+    if (step.level->op == BPPSA_OP_MM) {
+      BPPSA_TRY(add_node(plan, &step));
+      flops += (double)plan->nodes[plan->node_count - 1].flops;
+    }
+  }
+  return flops < 0x1p62 ? BPPSA_OK : bppsa_fail(BPPSA_ERR_ARGUMENT, "scan plan: %.3g FLOPs do not fit in 64 bits", flops);
+}
+
+void bppsa_scan_csr_free(bppsa_scan_plan *plan) {
+  for (int64_t i = plan->node_count - 1; i >= 0; --i) { /* later plans borrow the patterns of earlier ones */
+    bppsa_product_destroy(plan->nodes[i].product);
+  }
+  bppsa_free(plan->nodes);
+  bppsa_free(plan->patterns);
+}

@@ -1,0 +1,114 @@
+/* Forward operators in float64 as textbooks have them: the reference for Jacobians. They know nothing of sparsity and share no code
+ * with the library. */
+#ifndef BPPSA_TESTS_JACOBIAN_FORWARD_H
+#define BPPSA_TESTS_JACOBIAN_FORWARD_H
+
+#include <math.h>
+
+#include "jacobian/op.h"
+
+/* Everything a forward pass needs besides x. */
+typedef struct {
+  bppsa_op op;
+  int64_t out[3];
+  const double *weights, *weights_ih, *bias_ih, *bias_hh, *x; /* x [inputs]: a cell's other input */
+  int64_t inputs;
+} forward_op;
+
+static inline void forward_window(const forward_op *f, const double *in, double *out) {
+  const bppsa_op *o = &f->op;
+  const int64_t H = o->in[1], W = o->in[2], group_in = o->in[0] / o->groups, group_out = f->out[0] / o->groups;
+  const bool conv = o->kind == BPPSA_OPERATOR_CONV2D, most = o->kind == BPPSA_OPERATOR_MAXPOOL2D;
+  for (int64_t c = 0; c < f->out[0]; ++c) {
+    for (int64_t Y = 0; Y < f->out[1]; ++Y) {
+      for (int64_t X = 0; X < f->out[2]; ++X) {
+        double sum = 0, largest = -INFINITY;
+        int64_t inside = 0, all = 0;
+        for (int64_t a = 0; a < o->kernel[0]; ++a) {
+          for (int64_t b = 0; b < o->kernel[1]; ++b) {
+            const int64_t y = Y * o->stride[0] + a * o->dilation[0] - o->padding[0];
+            const int64_t x = X * o->stride[1] + b * o->dilation[1] - o->padding[2];
+            all += y < H + o->padding[1] && x < W + o->padding[3];
+            if (y < 0 || y >= H || x < 0 || x >= W) {
+              continue;
+            }
+            ++inside;
+            for (int64_t i = 0; conv && i < group_in; ++i) {
+              const double w = f->weights[((c * group_in + i) * o->kernel[0] + a) * o->kernel[1] + b];
+              sum += w * in[((c / group_out * group_in + i) * H + y) * W + x];
+            }
+            if (!conv) {
+              const double v = in[(c * H + y) * W + x];
+              sum += v;
+              largest = v > largest || v != v ? v : largest;
+            }
+          }
+        }
+        const double mean = sum / (double)(o->exclude_pad ? inside : all);
+        out[(c * f->out[1] + Y) * f->out[2] + X] = conv ? sum : most ? largest : mean;
+      }
+    }
+  }
+}
+
+static inline double forward_dot(const double *w, const double *v, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    sum += w[i] * v[i];
+  }
+  return sum;
+}
+
+static inline double forward_sigmoid(double x) {
+  return 1 / (1 + exp(-x));
+}
+
+static inline void forward_cell(const forward_op *f, const double *h, double *out) {
+  const int64_t n = f->op.in[0];
+  for (int64_t i = 0; i < n; ++i) {
+    double px[3] = {0}, ph[3] = {0};
+    for (int64_t k = 0; k < (f->op.kind == BPPSA_OPERATOR_GRU ? 3 : 1); ++k) {
+      const int64_t row = k * n + i;
+      px[k] = f->bias_ih[row] + forward_dot(f->weights_ih + row * f->inputs, f->x, f->inputs);
+      ph[k] = f->bias_hh[row] + forward_dot(f->weights + row * n, h, n);
+    }
+    if (f->op.kind == BPPSA_OPERATOR_RNN) {
+      out[i] = f->op.relu ? fmax(0, px[0] + ph[0]) : tanh(px[0] + ph[0]);
+      continue;
+    }
+    const double r = forward_sigmoid(px[0] + ph[0]), z = forward_sigmoid(px[1] + ph[1]), m = tanh(px[2] + r * ph[2]);
+    out[i] = (1 - z) * m + z * h[i];
+  }
+}
+
+static inline void forward_run(const forward_op *f, const double *in, double *out) {
+  const int64_t n = f->op.in[0] * f->op.in[1] * f->op.in[2];
+  switch (f->op.kind) {
+  case BPPSA_OPERATOR_CONV2D:
+  case BPPSA_OPERATOR_MAXPOOL2D:
+  case BPPSA_OPERATOR_AVGPOOL2D:
+    forward_window(f, in, out);
+    return;
+  case BPPSA_OPERATOR_LINEAR:
+    for (int64_t i = 0; i < f->out[0]; ++i) {
+      out[i] = forward_dot(f->weights + i * n, in, n);
+    }
+    return;
+  case BPPSA_OPERATOR_RNN:
+  case BPPSA_OPERATOR_GRU:
+    forward_cell(f, in, out);
+    return;
+  default:
+    break;
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    const double v = in[i];
+    out[i] = f->op.kind == BPPSA_OPERATOR_RELU         ? fmax(0, v)
+             : f->op.kind == BPPSA_OPERATOR_LEAKY_RELU ? (v > 0 ? v : f->op.slope * v)
+             : f->op.kind == BPPSA_OPERATOR_TANH       ? tanh(v)
+             : f->op.kind == BPPSA_OPERATOR_SIGMOID    ? forward_sigmoid(v)
+                                                       : v;
+  }
+}
+
+#endif

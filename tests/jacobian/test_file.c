@@ -1,0 +1,216 @@
+/* Sparse matrices in files: what is written is read again, by SciPy too; what lies is refused. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "jacobian/file.h"
+#include "tests/core/helpers.h"
+#include "tests/support/io_fault.h"
+#include "tests/support/support.h"
+
+#define DIR BPPSA_TEST_TMP_DIR "/"
+#define NPZ DIR "matrix.npz"
+#define MTX DIR "matrix.mtx"
+
+/* 4 x 5 with an empty row. */
+static const int64_t row_ptr[] = {0, 2, 2, 5, 6};
+static const int32_t columns[] = {0, 3, 1, 2, 4, 4};
+static const double wide[] = {1.5, -2, 0, 1e-300, 0.1, 12345678901234567.0};
+static const float single[] = {1.5f, -2, 0, 1e-30f, 0.1f, 16777216};
+
+static bppsa_csr matrix(void) {
+  return (bppsa_csr){
+      .rows = 4, .cols = 5, .nnz = 6, .row_ptr = (int64_t *)(uintptr_t)row_ptr, .col = (int32_t *)(uintptr_t)columns};
+}
+
+static void round_trip(const char *path, bppsa_dtype dtype, bppsa_dtype read_as) {
+  const bppsa_csr csr = matrix();
+  const bool is_wide = dtype == BPPSA_F64;
+  assert_int_equal(bppsa_csr_save(path, &csr, dtype, is_wide ? (const void *)wide : single), BPPSA_OK);
+  bppsa_csr_matrix read = {0};
+  assert_int_equal(bppsa_csr_load(path, &read), BPPSA_OK);
+  assert_true(bppsa_csr_same(&csr, &read.csr));
+  assert_int_equal(read.dtype, read_as);
+  for (int64_t i = 0; i < 6; ++i) {
+    const double value = read_as == BPPSA_F32 ? (double)((const float *)read.values)[i] : ((const double *)read.values)[i];
+    assert_true((is_wide ? wide[i] : (double)single[i]) == value || (!is_wide && (float)value == single[i]));
+  }
+  bppsa_csr_matrix_free(&read);
+}
+
+static void test_round_trip(void **state) {
+  (void)state;
+  round_trip(NPZ, BPPSA_F32, BPPSA_F32);
+  round_trip(NPZ, BPPSA_F64, BPPSA_F64);
+  round_trip(MTX, BPPSA_F32, BPPSA_F64);
+  round_trip(MTX, BPPSA_F64, BPPSA_F64);
+  const bppsa_csr empty = {.rows = 3, .cols = 0, .row_ptr = (int64_t[]){0, 0, 0, 0}, .col = (int32_t[]){0}};
+  for (int i = 0; i < 2; ++i) {
+    bppsa_csr_matrix read = {0};
+    assert_int_equal(bppsa_csr_save(i == 0 ? NPZ : MTX, &empty, BPPSA_F64, wide), BPPSA_OK);
+    assert_int_equal(bppsa_csr_load(i == 0 ? NPZ : MTX, &read), BPPSA_OK);
+    assert_true(bppsa_csr_same(&empty, &read.csr));
+    bppsa_csr_matrix_free(&read);
+  }
+  bppsa_csr_matrix read;
+  assert_int_equal(bppsa_csr_load("matrix.csv", &read), BPPSA_ERR_ARGUMENT);
+}
+
+/* SciPy reads both, and writes what is read here: compressed and with int64 indices. */
+static void test_scipy(void **state) {
+  (void)state;
+  if (system("/usr/bin/python3 -c 'import scipy.sparse' >/dev/null 2>&1") != 0) {
+    print_message("no SciPy (package python3-scipy)\n");
+    skip();
+  }
+  const bppsa_csr csr = matrix();
+  assert_int_equal(bppsa_csr_save(NPZ, &csr, BPPSA_F64, wide), BPPSA_OK);
+  assert_int_equal(bppsa_csr_save(MTX, &csr, BPPSA_F64, wide), BPPSA_OK);
+  static const char script[] =
+      "/usr/bin/python3 -c \"import numpy as n, scipy.sparse as s, scipy.io as io\n"
+      "a = s.load_npz('" NPZ "'); b = s.csr_matrix(io.mmread('" MTX "'))\n"
+      "assert a.has_sorted_indices and a.shape == (4, 5) and a.nnz == 6 and a.dtype == n.float64\n"
+      "assert n.array_equal(a.toarray(), b.toarray()) and a[3, 4] == 12345678901234567.0\n"
+      "s.save_npz('" DIR "packed.npz', a); a.indices = a.indices.astype(n.int64); a.indptr = a.indptr.astype(n.int64)\n"
+      "s.save_npz('" DIR "plain.npz', a, compressed=False); io.mmwrite('" DIR "scipy.mtx', a, precision=17)\n\"";
+  assert_int_equal(system(script), 0);
+  static const char *const paths[] = {DIR "packed.npz", DIR "plain.npz", DIR "scipy.mtx"};
+  for (size_t i = 0; i < 3; ++i) {
+    bppsa_csr_matrix read = {0};
+    assert_int_equal(bppsa_csr_load(paths[i], &read), BPPSA_OK);
+    assert_true(bppsa_csr_same(&csr, &read.csr));
+    assert_memory_equal(read.values, wide, sizeof wide);
+    bppsa_csr_matrix_free(&read);
+    assert_int_equal(remove(paths[i]), 0);
+  }
+}
+
+static void refused(const char *path, const char *text, const char *message) {
+  bppsa_csr_matrix read = {0};
+  put_file(path, text, strlen(text));
+  const bppsa_status status = bppsa_csr_load(path, &read);
+  if (status != BPPSA_ERR_FORMAT && status != BPPSA_ERR_UNSUPPORTED) {
+    fail_msg("status %d for \"%s\"", (int)status, text);
+  }
+  assert_message(message);
+}
+
+#define HEAD "%%MatrixMarket matrix coordinate real general\n"
+
+static void test_bad_mtx(void **state) {
+  (void)state;
+  refused(MTX, "", "line 1: expected %%MatrixMarket");
+  refused(MTX, "1 1 1\n1 1 1\n", "line 1: expected %%MatrixMarket");
+  refused(MTX, "%%MatrixMarket matrix coordinate complex general\n1 1 0\n", "line 1: 'complex general'");
+  refused(MTX, "%%MatrixMarket matrix coordinate real symmetric\n1 1 0\n", "line 1: 'real symmetric'");
+  refused(MTX, HEAD, "expected numbers of rows, columns and entries");
+  refused(MTX, HEAD "% note\n2 2\n", "line 3: expected numbers of rows");
+  refused(MTX, HEAD "2 2 1 1\n", "expected numbers of rows");
+  refused(MTX, HEAD "2 2 99999999\n1 1 1\n", "99999999 entries, more than the file");
+  refused(MTX, HEAD "9999999999 2 0\n", "9999999999 rows");
+  refused(MTX, HEAD "2 9999999999 0\n", "line 2: sparse matrix: 9999999999 columns, expected at most 2147483647");
+  refused(MTX, HEAD "2 2 99999999999999999999999\n", "expected numbers of rows");
+  refused(MTX, HEAD "2 2 2\n1 1 1\n", "line 4: the file ends after 1 entries, expected 2");
+  refused(MTX, HEAD "2 2 1\n1 1 1\n1 2 1\n", "expected the end of the file");
+  refused(MTX, HEAD "2 2 1\n1 3 1\n", "line 3: entry (1, 3), expected 1 .. 2 and 1 .. 2");
+  refused(MTX, HEAD "2 2 1\n0 1 1\n", "line 3: entry (0, 1)");
+  refused(MTX, HEAD "2 2 1\n-1 1 1\n", "line 3: expected a row, a column and a value");
+  refused(MTX, HEAD "2 2 1\n1 1\n", "line 3: expected a row, a column and a value");
+  refused(MTX, HEAD "2 2 1\n1 1 x\n", "line 3: expected a row, a column and a value");
+  refused(MTX, HEAD "2 2 1\n1 1 1 1\n", "line 3: expected a row, a column and a value");
+  refused(MTX, HEAD "2 2 2\n1 1 1\n1 1 2\n", "entry (1, 1) stands there twice");
+  bppsa_csr_matrix read = {0};
+  put_file(MTX, HEAD "%a\n\n 2 2 3 \n2 2 nan\n\n1 2 -inf\n%b\n1 1 1e3",
+           sizeof(HEAD "%a\n\n 2 2 3 \n2 2 nan\n\n1 2 -inf\n%b\n1 1 1e3") - 1);
+  assert_int_equal(bppsa_csr_load(MTX, &read), BPPSA_OK); /* any order, comments, blanks */
+  assert_int_equal(read.csr.col[1], 1);
+  assert_true(((const double *)read.values)[0] == 1000 && ((const double *)read.values)[2] != ((const double *)read.values)[2]);
+  bppsa_csr_matrix_free(&read);
+  static const char pattern[] = "%%MatrixMarket matrix coordinate pattern general\n2 2 1\n2 1\n";
+  put_file(MTX, pattern, sizeof pattern - 1);
+  assert_int_equal(bppsa_csr_load(MTX, &read), BPPSA_OK);
+  assert_true(((const double *)read.values)[0] == 1);
+  bppsa_csr_matrix_free(&read);
+}
+
+/* Every file that differs from a good one in one byte, or ends early, is read as some matrix or refused with a message: never more. */
+static void test_bad_npz(void **state) {
+  (void)state;
+  static char good[8192], bad[8192];
+  const bppsa_csr csr = matrix();
+  assert_int_equal(bppsa_csr_save(NPZ, &csr, BPPSA_F32, single), BPPSA_OK);
+  const long size = get_file(NPZ, good, sizeof good);
+  assert_in_range(size, 500, 4000);
+  int64_t refusals = 0;
+  for (long at = 0; at < size; ++at) {
+    for (int change = 0; change < 3; ++change) {
+      static const unsigned char flips[] = {0x01, 0x80, 0xFF};
+      memcpy(bad, good, (size_t)size);
+      bad[at] = (char)(bad[at] ^ flips[change]);
+      put_file(NPZ, bad, (size_t)size);
+      bppsa_csr_matrix read = {0};
+      const bppsa_status status = bppsa_csr_load(NPZ, &read);
+      assert_true(status == BPPSA_OK || status == BPPSA_ERR_FORMAT || status == BPPSA_ERR_UNSUPPORTED);
+      if (status == BPPSA_OK) {
+        assert_int_equal(bppsa_csr_check(&read.csr), BPPSA_OK);
+        bppsa_csr_matrix_free(&read);
+      } else {
+        ++refusals;
+        assert_message(NPZ);
+      }
+    }
+  }
+  assert_true(refusals > 2 * size); /* some bytes mean nothing: dates, versions */
+  for (long length = 0; length < size; length += length < 100 ? 1 : 37) {
+    put_file(NPZ, good, (size_t)length);
+    bppsa_csr_matrix read = {0};
+    assert_int_equal(bppsa_csr_load(NPZ, &read), BPPSA_ERR_FORMAT);
+  }
+  assert_message("the archive ends without its directory");
+}
+
+static bppsa_status write_and_read(void *argument) {
+  const char *path = argument;
+  const bppsa_csr csr = matrix();
+  bppsa_csr_matrix read = {0};
+  BPPSA_TRY(bppsa_csr_save(path, &csr, BPPSA_F64, wide));
+  const bppsa_status status = bppsa_csr_load(path, &read);
+  bppsa_csr_matrix_free(&read);
+  return status;
+}
+
+static void test_memory(void **state) {
+  (void)state;
+  assert_true(walk_allocations(write_and_read, (void *)(uintptr_t)NPZ) > 10);
+  assert_true(walk_allocations(write_and_read, (void *)(uintptr_t)MTX) > 5);
+}
+
+/* Every call to the operating system fails once, and from then on. */
+static void test_io(void **state) {
+  (void)state;
+  static const char *const paths[] = {NPZ, MTX};
+  for (size_t i = 0; i < 4; ++i) {
+    const char *path = paths[i / 2];
+    const bool onwards = i % 2 == 1;
+    bool succeeded = false;
+    for (int64_t call = 1; !succeeded; ++call) {
+      io_fault fault;
+      io_fault_set(&fault, call, onwards, EIO);
+      const bppsa_status status = write_and_read((void *)(uintptr_t)path);
+      io_fault_clear();
+      assert_int_equal(bppsa_io_open_count(), 0);
+      succeeded = fault.failed == 0;
+      assert_true(status == BPPSA_OK || (fault.failed > 0 && status == BPPSA_ERR_IO));
+      assert_true(call < 200);
+    }
+  }
+  assert_int_equal(remove(NPZ), 0);
+  assert_int_equal(remove(MTX), 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_round_trip), cmocka_unit_test(test_scipy),
+                                     cmocka_unit_test(test_bad_mtx),    cmocka_unit_test(test_bad_npz),
+                                     cmocka_unit_test(test_memory),     cmocka_unit_test(test_io)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,489 @@
+/* Products against SciPy's, and against a dense float64 reference over kinds, dtypes, batches and structures. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/philox.h"
+#include "jacobian/jacobian.h"
+#include "jacobian/product.h"
+#include "tests/core/helpers.h"
+#include "tests/support/support.h"
+
+enum { PAIRS = 1400 };
+
+static uint64_t counter;
+
+static int64_t below(int64_t bound) {
+  return (int64_t)bppsa_random_below(5, 99, counter++, (uint64_t)bound);
+}
+
+/* A row's columns: each with probability density; increasing. */
+static bppsa_csr random_pattern(int64_t rows, int64_t cols, double density, bool full_rows) {
+  const int64_t room = rows * cols < 4000000 ? rows * cols : 4000000;
+  int32_t *kept = bppsa_calloc(room + 1, sizeof *kept);
+  int64_t *ptr = bppsa_calloc(rows + 1, sizeof *ptr), nnz = 0;
+  for (int64_t r = 0; r < rows; ++r) {
+    const double chance = full_rows && below(5) == 0 ? 1 : below(4) == 0 ? 0 : density;
+    const double skip = chance > 0 && chance < 1 ? log(1 - chance) : 0;
+    for (int64_t c = 0; chance > 0 && c < cols && nnz < room; ++c) {
+      const double u = bppsa_random_double(6, 99, counter++);
+      c += skip < 0 ? (int64_t)fmin(log(1 - u) / skip, (double)cols) : 0; /* geometric: hyper-sparse rows are cheap */
+      if (c < cols) {
+        kept[nnz++] = (int32_t)c;
+      }
+    }
+    ptr[r + 1] = nnz;
+  }
+  bppsa_csr csr;
+  assert_int_equal(bppsa_csr_create(rows, cols, nnz, &csr), BPPSA_OK);
+  memcpy(csr.row_ptr, ptr, (size_t)(rows + 1) * sizeof *ptr);
+  memcpy(csr.col, kept, (size_t)nnz * sizeof *kept);
+  bppsa_free(kept);
+  bppsa_free(ptr);
+  assert_int_equal(bppsa_csr_check(&csr), BPPSA_OK);
+  return csr;
+}
+
+/* Numbers in ±1, with zeros, and with NaN and infinities where `odd`. */
+static double *random_values(int64_t count, bool odd) {
+  static const double special[] = {NAN, INFINITY, -INFINITY, 1e150, 0};
+  double *v = uniform(1000 + counter++, count, 1);
+  for (int64_t i = 0; i < count; ++i) {
+    v[i] = below(10) == 0 ? 0 : odd && below(12) == 0 ? special[below(5)] : v[i];
+  }
+  return v;
+}
+
+static void put_matrix(FILE *file, const bppsa_csr *csr, const double *values) {
+  assert_int_equal(fwrite(csr->row_ptr, sizeof *csr->row_ptr, (size_t)csr->rows + 1, file), csr->rows + 1);
+  assert_int_equal(fwrite(csr->col, sizeof *csr->col, (size_t)csr->nnz, file), csr->nnz);
+  assert_int_equal(fwrite(values, sizeof *values, (size_t)csr->nnz, file), csr->nnz);
+}
+
+static void put_pair(FILE *file, bppsa_csr *a, bppsa_csr *b, bool odd, bppsa_product_kind kind, const bppsa_device *device,
+                     int64_t *kinds) {
+  bppsa_product_config config = bppsa_product_config_default();
+  config.dtype = BPPSA_F64;
+  config.kind = kind;
+  bppsa_product *p = NULL;
+  assert_int_equal(bppsa_product_create(a, b, &config, device, &p), BPPSA_OK);
+  const bppsa_csr *c = bppsa_product_pattern(p);
+  assert_int_equal(bppsa_csr_check(c), BPPSA_OK);
+  kinds[bppsa_product_get_info(p)->kind] += 1;
+  double *x = random_values(a->nnz, odd), *y = random_values(b->nnz, odd), *z = uniform(1, c->nnz, 1);
+  assert_int_equal(bppsa_product_execute(p, 1, (bppsa_csr_values){x, 0}, (bppsa_csr_values){y, 0}, z), BPPSA_OK);
+  const int64_t head[6] = {a->rows, a->cols, b->cols, a->nnz, b->nnz, c->nnz};
+  assert_int_equal(fwrite(head, sizeof *head, 6, file), 6);
+  put_matrix(file, a, x);
+  put_matrix(file, b, y);
+  put_matrix(file, c, z);
+  bppsa_free(x);
+  bppsa_free(y);
+  bppsa_free(z);
+  bppsa_product_destroy(p);
+}
+
+static bppsa_csr diagonal_pattern(int64_t n) {
+  bppsa_csr csr;
+  assert_int_equal(bppsa_csr_create(n, n, n, &csr), BPPSA_OK);
+  for (int64_t i = 0; i < n; ++i) {
+    csr.col[i] = (int32_t)i;
+    csr.row_ptr[i + 1] = i + 1;
+  }
+  return csr;
+}
+
+/* Block diagonal: `blocks` full blocks of the same shape. */
+static bppsa_csr block_pattern(int64_t blocks, int64_t rows, int64_t cols) {
+  bppsa_csr csr;
+  assert_int_equal(bppsa_csr_create(blocks * rows, blocks * cols, blocks * rows * cols, &csr), BPPSA_OK);
+  for (int64_t r = 0; r < csr.rows; ++r) {
+    for (int64_t c = 0; c < cols; ++c) {
+      csr.col[r * cols + c] = (int32_t)(r / rows * cols + c);
+    }
+    csr.row_ptr[r + 1] = (r + 1) * cols;
+  }
+  return csr;
+}
+
+/* The i-th pair: shapes from 0 up, patterns from empty to full, hyper-sparse ones with many columns, diagonals. */
+static void make_pair(int64_t i, bppsa_csr *a, bppsa_csr *b) {
+  static const double densities[] = {0, 0.02, 0.1, 0.4, 1};
+  const int64_t m = below(40), k = below(40), n = below(40);
+  const double left = densities[below(5)], right = densities[below(5)];
+  if (i % 10 == 9) { /* hyper-sparse; also more than 2^16 entries in a row, and more columns than are marked */
+    const int64_t wide = i % 700 == 99 ? (int64_t)1 << 25 : 100000;
+    *a = random_pattern(500, 3000, 0.001, false);
+    *b = random_pattern(3000, wide, i % 100 == 49 ? 0.02 : 20 / (double)wide, false);
+  } else if (i % 10 == 8) {
+    *a = i % 20 == 8 ? diagonal_pattern(k) : random_pattern(m, k, left, true);
+    *b = i % 20 == 8 ? random_pattern(k, n, right, true) : diagonal_pattern(k);
+  } else if (i % 10 == 7) {
+    const int64_t blocks = 1 + below(3), middle = 2 + below(20);
+    *a = block_pattern(blocks, 1 + m, middle);
+    *b = block_pattern(blocks, middle, 1 + n);
+  } else {
+    *a = random_pattern(m, k, left, below(2) == 0);
+    *b = random_pattern(k, n, right, below(2) == 0);
+  }
+}
+
+static const char *find_python(void) {
+  static const char *const names[] = {"/usr/bin/python3", "python3"};
+  for (size_t i = 0; i < 2; ++i) {
+    char command[128];
+    snprintf(command, sizeof command, "%s -c 'import scipy.sparse' >/dev/null 2>&1", names[i]);
+    if (system(command) == 0) {
+      return names[i];
+    }
+  }
+  return NULL;
+}
+
+static void test_scipy(void **state) {
+  (void)state;
+  const char *python = find_python();
+  if (python == NULL) {
+    print_message("no SciPy (package python3-scipy)\n");
+    skip();
+  }
+  bppsa_device *device = cpu_device(2);
+  const char *path = BPPSA_TEST_TMP_DIR "/products.bin";
+  FILE *file = fopen(path, "wb");
+  assert_non_null(file);
+  int64_t kinds[BPPSA_PRODUCT_KINDS] = {0};
+  for (int64_t i = 0; i < PAIRS; ++i) {
+    bppsa_csr a, b;
+    make_pair(i, &a, &b);
+    put_pair(file, &a, &b, i % 3 == 0, i % 4 < 3 ? BPPSA_PRODUCT_AUTO : BPPSA_PRODUCT_SLOTS, device, kinds);
+    bppsa_csr_free(&a);
+    bppsa_csr_free(&b);
+  }
+  assert_int_equal(fclose(file), 0);
+  assert_true(kinds[BPPSA_PRODUCT_SLOTS] > 500 && kinds[BPPSA_PRODUCT_DIAGONAL] > 50 && kinds[BPPSA_PRODUCT_DENSE] > 10);
+  char command[512], answer[200] = "";
+  snprintf(command, sizeof command, "%s %s/jacobian/products_scipy.py %s", python, BPPSA_TEST_DATA_DIR, path);
+  FILE *out = popen(command, "r");
+  assert_non_null(out);
+  assert_non_null(fgets(answer, sizeof answer, out));
+  const int code = pclose(out);
+  if (code != 0 || atoi(answer) != PAIRS) {
+    fail_msg("SciPy says %d: %s", code, answer);
+  }
+  assert_int_equal(remove(path), 0);
+  bppsa_device_destroy(device);
+}
+
+/* ---- structures, batches, dtypes ---- */
+
+/* One factor: a pattern with its values of every sample. */
+typedef struct {
+  bppsa_jacobian *j;
+  const bppsa_csr *csr;
+  bool shared;
+  double *wide;
+  void *typed;
+} factor;
+
+static factor make_factor(const bppsa_op *op, int64_t batch, bppsa_dtype dtype, const bppsa_device *device) {
+  factor f = {0};
+  assert_int_equal(bppsa_jacobian_create(op, NULL, false, device, &f.j), BPPSA_OK);
+  f.csr = bppsa_jacobian_pattern(f.j);
+  f.shared = bppsa_jacobian_shared(f.j);
+  f.wide = uniform(7000 + counter++, f.csr->nnz * (f.shared ? 1 : batch), 1);
+  f.typed = rounded(dtype, f.wide, f.csr->nnz * (f.shared ? 1 : batch));
+  return f;
+}
+
+static void free_factor(factor *f) {
+  bppsa_jacobian_destroy(f->j);
+  bppsa_free(f->wide);
+  bppsa_free(f->typed);
+}
+
+/* |C|: the sums of the terms' magnitudes too. */
+static void reference(const bppsa_csr *a, const double *x, const bppsa_csr *b, const double *y, double *c, double *most) {
+  memset(c, 0, (size_t)(a->rows * b->cols) * sizeof *c);
+  memset(most, 0, (size_t)(a->rows * b->cols) * sizeof *most);
+  for (int64_t r = 0; r < a->rows; ++r) {
+    for (int64_t p = a->row_ptr[r]; p < a->row_ptr[r + 1]; ++p) {
+      for (int64_t q = b->row_ptr[a->col[p]]; q < b->row_ptr[a->col[p] + 1]; ++q) {
+        c[r * b->cols + b->col[q]] += x[p] * y[q];
+        most[r * b->cols + b->col[q]] += fabs(x[p] * y[q]);
+      }
+    }
+  }
+}
+
+static void check_values(const bppsa_csr *c, bppsa_dtype dtype, const char *values, int64_t sample, const double *dense,
+                         const double *most) {
+  const double eps = dtype == BPPSA_F32 ? 1.2e-7 : 2.3e-16;
+  for (int64_t r = 0; r < c->rows; ++r) {
+    for (int64_t p = c->row_ptr[r]; p < c->row_ptr[r + 1]; ++p) {
+      const int64_t at = sample * c->nnz + p, d = r * c->cols + c->col[p];
+      const double got =
+          dtype == BPPSA_F32 ? (double)((const float *)(const void *)values)[at] : ((const double *)(const void *)values)[at];
+      assert_true(fabs(got - dense[d]) <= 30 * eps * most[d] + 1e-37);
+    }
+  }
+}
+
+static void check_product(const factor *a, const factor *b, int64_t batch, bppsa_dtype dtype, bppsa_product_kind kind) {
+  bppsa_product_config config = {.kind = kind, .dtype = dtype};
+  const bool shared = a->shared && b->shared;
+  const int64_t samples = shared ? 1 : batch;
+  char *first = NULL;
+  for (int threads = 1; threads <= 3; threads += 2) { /* the bits are the same */
+    bppsa_device *device = cpu_device(threads);
+    bppsa_product *p = NULL;
+    assert_int_equal(bppsa_product_create(a->csr, b->csr, &config, device, &p), BPPSA_OK);
+    const bppsa_csr *c = bppsa_product_pattern(p);
+    assert_int_equal(bppsa_csr_check(c), BPPSA_OK);
+    const size_t bytes = (size_t)(c->nnz * samples) * bppsa_dtype_size(dtype);
+    char *z = bppsa_alloc(bytes + 8);
+    for (int pass = 0; pass < 2; ++pass) {
+      memset(z, 0x7F, bytes);
+      assert_int_equal(bppsa_product_execute(p, batch, (bppsa_csr_values){a->typed, a->shared ? 0 : a->csr->nnz},
+                                             (bppsa_csr_values){b->typed, b->shared ? 0 : b->csr->nnz}, z),
+                       BPPSA_OK);
+    }
+    double *dense = uniform(1, c->rows * c->cols, 1), *most = uniform(1, c->rows * c->cols, 1);
+    for (int64_t s = 0; s < samples; ++s) {
+      reference(a->csr, a->wide + (a->shared ? 0 : s * a->csr->nnz), b->csr, b->wide + (b->shared ? 0 : s * b->csr->nnz), dense,
+                most);
+      check_values(c, dtype, z, s, dense, most);
+    }
+    bppsa_free(dense);
+    bppsa_free(most);
+    if (threads == 1) {
+      first = z;
+    } else {
+      assert_memory_equal(first, z, bytes);
+      bppsa_free(z);
+    }
+    bppsa_product_destroy(p);
+    bppsa_device_destroy(device);
+  }
+  bppsa_free(first);
+}
+
+static bppsa_op window_op(bppsa_operator kind, int64_t channels, int64_t out_channels, int64_t h, int64_t w) {
+  bppsa_op op = bppsa_op_default(kind);
+  memcpy(op.in, (int64_t[]){channels, h, w}, sizeof op.in);
+  op.out_channels = out_channels;
+  const bool conv = kind == BPPSA_OPERATOR_CONV2D;
+  for (int i = 0; i < 2; ++i) {
+    op.kernel[i] = conv ? 1 + below(3) : 2;
+    op.stride[i] = conv ? 1 + (below(4) == 0) : 1 + below(2);
+    op.dilation[i] = conv ? 1 + (below(4) == 0) : 1;
+    for (int end = 0; end < 2; ++end) {
+      op.padding[2 * i + end] = conv ? below(3) : 0;
+    }
+  }
+  return op;
+}
+
+/* A random operator that takes the shape `in`. */
+static bppsa_op next_op(const int64_t in[3]) {
+  static const bppsa_operator kinds[] = {BPPSA_OPERATOR_CONV2D,    BPPSA_OPERATOR_CONV2D, BPPSA_OPERATOR_RELU,
+                                         BPPSA_OPERATOR_MAXPOOL2D, BPPSA_OPERATOR_LINEAR, BPPSA_OPERATOR_AVGPOOL2D};
+  int64_t out[3];
+  for (;;) {
+    bppsa_op op = window_op(kinds[below(6)], in[0], in[0] * (1 + below(3)), in[1], in[2]);
+    if (op.kind == BPPSA_OPERATOR_CONV2D && below(2) == 0) { /* groups that divide the channels */
+      op.groups = 1 + below(in[0]);
+    }
+    op.out_channels = op.groups > 1 ? op.groups * (1 + below(2)) : op.out_channels;
+    if (bppsa_op_shape(&op, out) == BPPSA_OK) {
+      return op;
+    }
+  }
+}
+
+static void test_structures(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(2);
+  int64_t conv = 0;
+  for (int i = 0; i < 300; ++i) {
+    const int64_t in[3] = {1 + below(12), 1 + below(6), 1 + below(6)}, batch = 1 + below(3);
+    const bppsa_dtype dtype = i % 2 == 0 ? BPPSA_F32 : BPPSA_F64;
+    const bppsa_op first = next_op(in);
+    int64_t mid[3];
+    assert_int_equal(bppsa_op_shape(&first, mid), BPPSA_OK);
+    const bppsa_op second = next_op(mid);
+    factor a = make_factor(&first, batch, dtype, device), b = make_factor(&second, batch, dtype, device);
+    check_product(&a, &b, batch, dtype, BPPSA_PRODUCT_AUTO);
+    check_product(&a, &b, batch, dtype, BPPSA_PRODUCT_SLOTS);
+    bppsa_product *p = NULL, *symbolic = NULL, *slots = NULL;
+    bppsa_product_config config = {.kind = BPPSA_PRODUCT_CONV, .dtype = dtype};
+    if (bppsa_product_create(a.csr, b.csr, &config, device, &p) == BPPSA_OK) { /* the structures fit */
+      ++conv;
+      check_product(&a, &b, batch, dtype, BPPSA_PRODUCT_CONV);
+      config = (bppsa_product_config){.kind = BPPSA_PRODUCT_AUTO, .dtype = dtype, .symbolic = true};
+      assert_int_equal(bppsa_product_create(a.csr, b.csr, &config, device, &symbolic), BPPSA_OK);
+      bppsa_csr plain_a = *a.csr, plain_b = *b.csr;
+      plain_a.blocks = plain_b.blocks = NULL; /* the same without knowing the structure */
+      config = (bppsa_product_config){.kind = BPPSA_PRODUCT_SLOTS, .dtype = dtype};
+      assert_int_equal(bppsa_product_create(&plain_a, &plain_b, &config, device, &slots), BPPSA_OK);
+      assert_true(bppsa_csr_same(bppsa_product_pattern(slots), bppsa_product_pattern(p)));
+      assert_int_equal(bppsa_product_get_info(slots)->pair_flops, bppsa_product_get_info(p)->pair_flops);
+      assert_int_equal(bppsa_product_get_info(slots)->pair_flops, bppsa_product_get_info(symbolic)->pair_flops);
+      assert_int_equal(bppsa_product_get_info(slots)->nnz, bppsa_product_get_info(symbolic)->nnz);
+      assert_null(bppsa_product_pattern(symbolic)->row_ptr);
+    }
+    bppsa_product_destroy(p);
+    bppsa_product_destroy(symbolic);
+    bppsa_product_destroy(slots);
+    free_factor(&a);
+    free_factor(&b);
+  }
+  assert_true(conv > 200);
+  bppsa_device_destroy(device);
+}
+
+/* Channels beyond a task's rows and a kernel's tile. */
+static void test_wide(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(1);
+  bppsa_op first = window_op(BPPSA_OPERATOR_CONV2D, 40, 60, 5, 4);
+  for (int i = 0; i < 2; ++i) {
+    first.kernel[i] = 3;
+    first.stride[i] = first.dilation[i] = 1;
+    first.padding[2 * i] = first.padding[2 * i + 1] = 1;
+  }
+  bppsa_op second = first;
+  second.in[0] = 60;
+  second.out_channels = 70;
+  factor a = make_factor(&first, 2, BPPSA_F32, device), b = make_factor(&second, 2, BPPSA_F32, device);
+  check_product(&a, &b, 2, BPPSA_F32, BPPSA_PRODUCT_CONV);
+  a.shared = false; /* other values for every sample */
+  bppsa_free(a.wide);
+  bppsa_free(a.typed);
+  a.wide = uniform(1, 2 * a.csr->nnz, 1);
+  a.typed = rounded(BPPSA_F32, a.wide, 2 * a.csr->nnz);
+  check_product(&a, &b, 2, BPPSA_F32, BPPSA_PRODUCT_CONV);
+  free_factor(&a);
+  free_factor(&b);
+  bppsa_device_destroy(device);
+}
+
+/* ---- requests ---- */
+
+static void test_identity(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(1);
+  bppsa_op op = bppsa_op_default(BPPSA_OPERATOR_FLATTEN), linear = bppsa_op_default(BPPSA_OPERATOR_LINEAR);
+  memcpy(op.in, (int64_t[]){2, 3, 1}, sizeof op.in);
+  linear.in[0] = 6;
+  linear.out_channels = 4;
+  factor a = make_factor(&op, 1, BPPSA_F64, device), b = make_factor(&linear, 1, BPPSA_F64, device);
+  assert_true(a.csr->identity && a.shared);
+  const bppsa_product_config config = {.dtype = BPPSA_F64};
+  bppsa_product *p = NULL;
+  assert_int_equal(bppsa_product_create(a.csr, b.csr, &config, device, &p), BPPSA_OK);
+  assert_int_equal(bppsa_product_get_info(p)->kind, BPPSA_PRODUCT_IDENTITY);
+  assert_int_equal(bppsa_product_get_info(p)->pair_flops, 0);
+  double c[24];
+  assert_int_equal(bppsa_product_execute(p, 1, (bppsa_csr_values){a.typed, 0}, (bppsa_csr_values){b.typed, 0}, c), BPPSA_OK);
+  assert_memory_equal(c, b.typed, sizeof c);
+  bppsa_product_destroy(p);
+  free_factor(&a);
+  free_factor(&b);
+  bppsa_device_destroy(device);
+}
+
+static void test_requests(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(1);
+  bppsa_csr a = random_pattern(30, 40, 0.3, false), b = random_pattern(40, 50, 0.3, false), huge;
+  bppsa_product_config config = bppsa_product_config_default();
+  bppsa_product *p = NULL;
+  assert_int_equal(bppsa_product_create(&a, &a, &config, device, &p), BPPSA_ERR_SHAPE);
+  assert_message("30 x 40 times 30 x 40, expected as many rows on the right as columns on the left");
+  config.kind = BPPSA_PRODUCT_CONV;
+  assert_int_equal(bppsa_product_create(&a, &b, &config, device, &p), BPPSA_ERR_UNSUPPORTED);
+  assert_message("kind conv does not apply");
+  config = (bppsa_product_config){.dtype = BPPSA_I64};
+  assert_int_equal(bppsa_product_create(&a, &b, &config, device, &p), BPPSA_ERR_UNSUPPORTED);
+  config = (bppsa_product_config){.dtype = BPPSA_F32, .memory_limit = 1000};
+  assert_int_equal(bppsa_product_create(&a, &b, &config, device, &p), BPPSA_ERR_ARGUMENT);
+  assert_message("bytes, the memory limit is 1000");
+  config = (bppsa_product_config){.dtype = BPPSA_F32, .symbolic = true};
+  assert_int_equal(bppsa_product_create(&a, &b, &config, device, &p), BPPSA_OK);
+  assert_int_equal(bppsa_product_execute(p, 1, (bppsa_csr_values){0}, (bppsa_csr_values){0}, NULL), BPPSA_ERR_ARGUMENT);
+  bppsa_product_destroy(p);
+  assert_int_equal(bppsa_csr_create(1, (int64_t)1 << 31, 0, &huge), BPPSA_ERR_SHAPE);
+  assert_message("2147483648 columns, expected at most 2147483647");
+  /* the cap comes before the allocation: the unpruned conv3·conv4 in slots needs 64 GB */
+  bppsa_op op = bppsa_op_default(BPPSA_OPERATOR_CONV2D);
+  memcpy(op.in, (int64_t[]){64, 8, 8}, sizeof op.in);
+  op.out_channels = 64;
+  op.kernel[0] = op.kernel[1] = 3;
+  op.padding[0] = op.padding[1] = op.padding[2] = op.padding[3] = 1;
+  bppsa_jacobian *j = NULL;
+  assert_int_equal(bppsa_jacobian_create(&op, NULL, false, device, &j), BPPSA_OK);
+  config = (bppsa_product_config){.kind = BPPSA_PRODUCT_SLOTS, .dtype = BPPSA_F32, .memory_limit = (int64_t)64 << 20};
+  const int64_t before = bppsa_alloc_live_bytes();
+  assert_int_equal(bppsa_product_create(bppsa_jacobian_pattern(j), bppsa_jacobian_pattern(j), &config, device, &p),
+                   BPPSA_ERR_ARGUMENT);
+  assert_int_equal(bppsa_alloc_live_bytes(), before);
+  config.kind = BPPSA_PRODUCT_AUTO; /* where a structured plan fits */
+  assert_int_equal(bppsa_product_create(bppsa_jacobian_pattern(j), bppsa_jacobian_pattern(j), &config, device, &p), BPPSA_OK);
+  assert_int_equal(bppsa_product_get_info(p)->kind, BPPSA_PRODUCT_CONV);
+  bppsa_product_destroy(p);
+  bppsa_jacobian_destroy(j);
+  bppsa_csr_free(&a);
+  bppsa_csr_free(&b);
+  bppsa_device_destroy(device);
+}
+
+typedef struct {
+  const bppsa_csr *a, *b;
+  bppsa_product_kind kind;
+  const bppsa_device *device;
+} creation;
+
+static bppsa_status create_once(void *argument) {
+  const creation *c = argument;
+  const bppsa_product_config config = {.kind = c->kind, .dtype = BPPSA_F32};
+  bppsa_product *p = NULL;
+  const bppsa_status status = bppsa_product_create(c->a, c->b, &config, c->device, &p);
+  bppsa_product_destroy(p);
+  return status;
+}
+
+static void test_memory(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(2);
+  const bppsa_op op = {.kind = BPPSA_OPERATOR_CONV2D,
+                       .in = {2, 3, 3},
+                       .out_channels = 2,
+                       .kernel = {2, 2},
+                       .stride = {1, 1},
+                       .dilation = {1, 1},
+                       .padding = {1, 0, 1, 0},
+                       .groups = 1};
+  factor f = make_factor(&op, 1, BPPSA_F32, device);
+  bppsa_csr dense = random_pattern(3, 3, 1, true);
+  for (int64_t r = 0; r < 3; ++r) { /* random_pattern leaves rows empty */
+    dense.row_ptr[r + 1] = 0;
+  }
+  dense.nnz = 0;
+  creation cases[] = {{f.csr, f.csr, BPPSA_PRODUCT_SLOTS, device},
+                      {f.csr, f.csr, BPPSA_PRODUCT_CONV, device},
+                      {&dense, &dense, BPPSA_PRODUCT_AUTO, device}};
+  for (size_t i = 0; i < 3; ++i) {
+    assert_true(walk_allocations(create_once, &cases[i]) > 3);
+  }
+  free_factor(&f);
+  bppsa_csr_free(&dense);
+  bppsa_device_destroy(device);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_scipy),    cmocka_unit_test(test_structures),
+                                     cmocka_unit_test(test_wide),     cmocka_unit_test(test_identity),
+                                     cmocka_unit_test(test_requests), cmocka_unit_test(test_memory)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,351 @@
+/* Scans of sparse chains: every algorithm against the recurrence over dense matrices, and the plan of VGG-11. */
+#include <math.h>
+#include <string.h>
+
+#include "core/philox.h"
+#include "jacobian/jacobian.h"
+#include "jacobian/network.h"
+#include "scan/scan.h"
+#include "tests/core/helpers.h"
+#include "tests/support/support.h"
+
+enum { LONGEST = 24 };
+
+static uint64_t counter;
+
+static int64_t below(int64_t bound) {
+  return (int64_t)bppsa_random_below(8, 99, counter++, (uint64_t)bound);
+}
+
+/* A chain of operators, J_1ᵀ first, with its values and the recurrence's gradients. */
+typedef struct {
+  int64_t n, batch;
+  bppsa_dtype dtype;
+  bppsa_jacobian *j[LONGEST];
+  bppsa_csr plain[LONGEST]; /* the pattern, with its structure or without */
+  const bppsa_csr *patterns[LONGEST];
+  double *wide[LONGEST];
+  void *typed[LONGEST];
+  bppsa_csr_values values[LONGEST];
+  int64_t offsets[LONGEST + 2]; /* of g_t, one sample */
+  double *g;                    /* reference [g_0 .. g_n][batch][.] */
+  void *seed;                   /* typed, the seed in g_n, 0 elsewhere */
+} chain;
+
+static bool random_op(const int64_t in[3], bool last, bppsa_op *op, int64_t out[3]) {
+  static const bppsa_operator kinds[] = {BPPSA_OPERATOR_CONV2D,    BPPSA_OPERATOR_CONV2D,   BPPSA_OPERATOR_RELU,
+                                         BPPSA_OPERATOR_MAXPOOL2D, BPPSA_OPERATOR_RELU,     BPPSA_OPERATOR_FLATTEN,
+                                         BPPSA_OPERATOR_LINEAR,    BPPSA_OPERATOR_AVGPOOL2D};
+  *op = bppsa_op_default(kinds[below(last ? 8 : 6)]);
+  memcpy(op->in, in, sizeof op->in);
+  op->groups = op->kind == BPPSA_OPERATOR_CONV2D && below(3) == 0 ? in[0] : 1;
+  op->out_channels = op->groups * (1 + below(op->groups > 1 ? 2 : 5));
+  for (int i = 0; i < 2; ++i) {
+    op->kernel[i] = 1 + below(3);
+    op->stride[i] = 1 + below(2);
+    op->padding[2 * i] = op->kind == BPPSA_OPERATOR_CONV2D ? below(2) : 0;
+  }
+  return bppsa_op_shape(op, out) == BPPSA_OK;
+}
+
+/* g_{t-1} = J_tᵀ g_t, in float64. */
+static void recur(chain *c) {
+  for (int64_t t = c->n; t >= 1; --t) {
+    const bppsa_csr *jt = c->patterns[t - 1];
+    for (int64_t b = 0; b < c->batch; ++b) {
+      const double *in = c->g + c->offsets[t] * c->batch + b * jt->cols, *v = c->wide[t - 1] + b * c->values[t - 1].stride;
+      double *out = c->g + c->offsets[t - 1] * c->batch + b * jt->rows;
+      for (int64_t r = 0; r < jt->rows; ++r) {
+        out[r] = 0;
+        for (int64_t p = jt->row_ptr[r]; p < jt->row_ptr[r + 1]; ++p) {
+          out[r] += (jt->identity ? 1 : v[p]) * in[jt->col[p]];
+        }
+      }
+    }
+  }
+}
+
+static void set_values(chain *c, int64_t t, bool shared) {
+  const bppsa_csr *jt = c->patterns[t];
+  const int64_t count = jt->nnz * (shared ? 1 : c->batch);
+  c->wide[t] = uniform(100 + counter++, count, 1.5 / sqrt((double)(jt->nnz + 1) / (double)jt->rows));
+  c->typed[t] = rounded(c->dtype, c->wide[t], count);
+  c->values[t] = (bppsa_csr_values){jt->identity ? NULL : c->typed[t], shared ? 0 : jt->nnz};
+}
+
+static void make_seed(chain *c) {
+  c->offsets[0] = 0;
+  for (int64_t t = 0; t <= c->n; ++t) {
+    c->offsets[t + 1] = c->offsets[t] + (t == 0 ? c->patterns[0]->rows : c->patterns[t - 1]->cols);
+  }
+  const int64_t all = c->offsets[c->n + 1] * c->batch, last = c->offsets[c->n] * c->batch;
+  c->g = uniform(100 + counter++, all, 1);
+  memset(c->g, 0, (size_t)last * sizeof *c->g);
+  c->seed = rounded(c->dtype, c->g, all);
+  recur(c);
+}
+
+static chain make_chain(int64_t n, bppsa_dtype dtype, const bppsa_device *device) {
+  chain c = {.n = n, .batch = 1 + below(3), .dtype = dtype};
+  int64_t shape[3] = {1 + below(4), 2 + below(6), 2 + below(6)}, out[3];
+  for (int64_t t = 0; t < n; ++t) {
+    bppsa_op op;
+    while (!random_op(shape, n - t < 3, &op, out)) {
+    }
+    assert_int_equal(bppsa_jacobian_create(&op, NULL, false, device, &c.j[t]), BPPSA_OK);
+    c.plain[t] = *bppsa_jacobian_pattern(c.j[t]);
+    c.plain[t].blocks = below(4) == 0 ? NULL : c.plain[t].blocks;
+    c.patterns[t] = &c.plain[t];
+    set_values(&c, t, bppsa_jacobian_shared(c.j[t]));
+    memcpy(shape, out, sizeof shape);
+  }
+  make_seed(&c);
+  return c;
+}
+
+static void free_chain(chain *c) {
+  for (int64_t t = 0; t < c->n; ++t) {
+    bppsa_jacobian_destroy(c->j[t]);
+    bppsa_free(c->wide[t]);
+    bppsa_free(c->typed[t]);
+  }
+  bppsa_free(c->g);
+  bppsa_free(c->seed);
+}
+
+static bppsa_scan_config config_of(const chain *c, bppsa_scan_algorithm algorithm, int64_t levels, const bppsa_device *device) {
+  bppsa_scan_config config = bppsa_scan_config_default();
+  config.element = BPPSA_ELEMENT_CSR;
+  config.algorithm = algorithm;
+  config.up_levels = levels;
+  config.dtype = c->dtype;
+  config.jacobians = c->n;
+  config.batch = c->batch;
+  config.input = true;
+  config.patterns = c->patterns;
+  config.planner = device;
+  return config;
+}
+
+static void check_scan(const chain *c, bppsa_scan_algorithm algorithm, int64_t levels, const bppsa_device *device) {
+  const bppsa_scan_config config = config_of(c, algorithm, levels, device);
+  bppsa_scan_plan *plan = NULL;
+  bppsa_scan_executor *executor = NULL;
+  assert_int_equal(bppsa_scan_plan_create(&config, &plan), BPPSA_OK);
+  assert_int_equal(bppsa_scan_executor_create(plan, device, &executor), BPPSA_OK);
+  const int64_t all = c->offsets[c->n + 1] * c->batch;
+  void *g = bppsa_alloc((size_t)all * sizeof(double));
+  for (int pass = 0; pass < 2; ++pass) {
+    memcpy(g, c->seed, (size_t)all * bppsa_dtype_size(c->dtype));
+    const bppsa_scan_operands operands = {.batch = c->batch, .values = c->values, .gradients = g};
+    bppsa_alloc_fail_at(1); /* executing allocates nothing */
+    assert_int_equal(executor->execute(executor, &operands), BPPSA_OK);
+    bppsa_alloc_fail_at(0);
+  }
+  for (int64_t t = 0; t < c->n; ++t) { /* g_0 is asked for too */
+    const int64_t from = c->offsets[t] * c->batch, count = (c->offsets[t + 1] - c->offsets[t]) * c->batch;
+    const char *got = (const char *)g + (size_t)from * bppsa_dtype_size(c->dtype);
+    assert_true(residual(c->dtype, got, c->g + from, count, sqrt((double)c->n)) < 30);
+  }
+  bppsa_free(g);
+  bppsa_scan_executor_destroy(executor);
+  bppsa_scan_plan_destroy(plan);
+}
+
+static void test_chains(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(2);
+  for (int i = 0; i < 120; ++i) {
+    const int64_t n = i < 20 ? 1 + i : 1 + below(22);
+    chain c = make_chain(n, i % 2 == 0 ? BPPSA_F32 : BPPSA_F64, device);
+    check_scan(&c, BPPSA_SCAN_LINEAR, 0, device);
+    check_scan(&c, BPPSA_SCAN_AUTO, 0, device);
+    for (int64_t levels = -1; levels <= 4; ++levels) {
+      check_scan(&c, BPPSA_SCAN_BLELLOCH, levels, device);
+    }
+    free_chain(&c);
+  }
+  bppsa_device_destroy(device);
+}
+
+/* ---- plans ---- */
+
+static chain network(const char *name, const bppsa_device *device) {
+  chain c = {.batch = 1, .dtype = BPPSA_F32};
+  bppsa_named_op ops[BPPSA_NETWORK_OPS];
+  assert_int_equal(bppsa_network_table(name, ops, &c.n), BPPSA_OK);
+  for (int64_t t = 0; t < c.n; ++t) {
+    assert_int_equal(bppsa_jacobian_create(&ops[t].op, NULL, true, device, &c.j[t]), BPPSA_OK);
+    c.patterns[t] = bppsa_jacobian_pattern(c.j[t]);
+  }
+  return c;
+}
+
+/* VGG-11 with two up-levels: 22 elements, 14 mat-mat of which conv1·relu1 is dead, 20 mat-vec, levels 11, 5, 4, 10 and a middle of 4. */
+static void test_vgg11(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(1);
+  chain c = network("vgg11", device);
+  assert_int_equal(c.n, 21);
+  bppsa_scan_config config = config_of(&c, BPPSA_SCAN_BLELLOCH, 2, device);
+  config.symbolic = true;
+  config.input = false;
+  bppsa_scan_plan *plan = NULL;
+  assert_int_equal(bppsa_scan_plan_create(&config, &plan), BPPSA_OK);
+  const bppsa_scan_totals *totals = bppsa_scan_plan_totals(plan);
+  assert_int_equal(totals->mm, 14);
+  assert_int_equal(totals->dead, 1);
+  assert_int_equal(totals->mv, 20);
+  assert_int_equal(totals->critical_steps, 8);
+  int64_t count = 0;
+  const int64_t *levels = bppsa_scan_plan_levels(plan, &count), expected[] = {11, 5, 4, 4, 10};
+  assert_int_equal(count, 5);
+  assert_memory_equal(levels, expected, sizeof expected);
+  bppsa_scan_iterator it = {0};
+  bppsa_scan_step step;
+  int64_t mm_flops = 0, dominant = 0;
+  while (bppsa_scan_plan_next(plan, &it, &step)) {
+    if (step.level->op != BPPSA_OP_MM) {
+      continue;
+    }
+    if (step.level->dead) { /* conv1 · relu1: 3072 x 65536 · 65536² */
+      assert_int_equal(step.first, 20);
+      assert_int_equal(step.flops, 2 * 1696512);
+      assert_int_equal(step.nnz, 1696512);
+      continue;
+    }
+    mm_flops += step.flops;
+    if (step.first == 14 && step.last == 15) { /* conv3 · relu3 keeps conv3's entries */
+      assert_int_equal(step.nnz, 15859712);
+    }
+    if (step.first == 12 && step.last == 15) { /* 5 x 5 stencils on 8 x 8: (8·5 - 6)² positions */
+      assert_int_equal(step.nnz, 128 * 256 * 34 * 34);
+      /* Σ over rows, columns and middles: a 3 x 3 stencil squared has Σ_x Σ_{y~x} |N(y)| = (4·2 + 4·3 ...)² */
+      int64_t line = 0;
+      for (int64_t x = 0; x < 8; ++x) {
+        for (int64_t y = x > 0 ? x - 1 : 0; y <= x + 1 && y < 8; ++y) {
+          line += y == 0 || y == 7 ? 2 : 3;
+        }
+      }
+      assert_int_equal(step.flops, 2LL * 128 * 256 * 256 * line * line);
+    }
+    dominant = step.flops > dominant ? step.flops : dominant;
+  }
+  assert_int_equal(mm_flops, totals->mm_flops);
+  assert_true(dominant > 6e10); /* 3.2e10 multiply-adds and more */
+  bppsa_scan_plan_destroy(plan);
+  /* auto: as few FLOPs on the critical path as any number of up-levels has */
+  int64_t best = INT64_MAX;
+  for (int64_t l = 0; l <= 4; ++l) {
+    config.up_levels = l;
+    assert_int_equal(bppsa_scan_plan_create(&config, &plan), BPPSA_OK);
+    const int64_t flops = bppsa_scan_plan_totals(plan)->critical_flops;
+    best = flops < best ? flops : best;
+    bppsa_scan_plan_destroy(plan);
+  }
+  config.algorithm = BPPSA_SCAN_AUTO;
+  assert_int_equal(bppsa_scan_plan_create(&config, &plan), BPPSA_OK);
+  assert_int_equal(bppsa_scan_plan_totals(plan)->critical_flops, best);
+  bppsa_scan_plan_destroy(plan);
+  free_chain(&c);
+  bppsa_device_destroy(device);
+}
+
+/* Everything is an identity: nothing is multiplied, and copies are no products. */
+static void test_identity(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(1);
+  chain c = {.n = 7, .batch = 2, .dtype = BPPSA_F64};
+  bppsa_op op = bppsa_op_default(BPPSA_OPERATOR_FLATTEN);
+  memcpy(op.in, (int64_t[]){1, 2, 3}, sizeof op.in);
+  for (int64_t t = 0; t < c.n; ++t) {
+    assert_int_equal(bppsa_jacobian_create(&op, NULL, false, device, &c.j[t]), BPPSA_OK);
+    c.patterns[t] = bppsa_jacobian_pattern(c.j[t]);
+    set_values(&c, t, true);
+  }
+  make_seed(&c);
+  check_scan(&c, BPPSA_SCAN_BLELLOCH, -1, device);
+  const bppsa_scan_config config = config_of(&c, BPPSA_SCAN_BLELLOCH, -1, device);
+  bppsa_scan_plan *plan = NULL;
+  assert_int_equal(bppsa_scan_plan_create(&config, &plan), BPPSA_OK);
+  const bppsa_scan_totals *totals = bppsa_scan_plan_totals(plan);
+  assert_int_equal(totals->mm + totals->mv + totals->mm_flops + totals->mv_flops + totals->workspace_bytes, 0);
+  assert_int_equal(totals->critical_steps, 0);
+  bppsa_scan_plan_destroy(plan);
+  free_chain(&c);
+  bppsa_device_destroy(device);
+}
+
+static void test_requests(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(1);
+  chain c = make_chain(9, BPPSA_F32, device);
+  bppsa_scan_plan *plan = NULL;
+  bppsa_scan_executor *executor = NULL;
+  bppsa_scan_config config = config_of(&c, BPPSA_SCAN_CHUNKED, 0, device);
+  assert_int_equal(bppsa_scan_plan_create(&config, &plan), BPPSA_ERR_UNSUPPORTED);
+  assert_message("scan plan: sparse elements with chunks");
+  config = config_of(&c, BPPSA_SCAN_BLELLOCH, 0, device);
+  config.affine = true;
+  assert_int_equal(bppsa_scan_plan_create(&config, &plan), BPPSA_ERR_UNSUPPORTED);
+  config = config_of(&c, BPPSA_SCAN_BLELLOCH, -1, NULL);
+  assert_int_equal(bppsa_scan_plan_create(&config, &plan), BPPSA_ERR_ARGUMENT);
+  const bppsa_csr *swapped[2] = {&(bppsa_csr){.rows = 3, .cols = 4}, &(bppsa_csr){.rows = 5, .cols = 2}};
+  config = config_of(&c, BPPSA_SCAN_BLELLOCH, -1, device);
+  config.patterns = swapped;
+  config.jacobians = 2;
+  assert_int_equal(bppsa_scan_plan_create(&config, &plan), BPPSA_ERR_SHAPE);
+  assert_message("element 2 is 5 x 2, expected 4 rows");
+  config = config_of(&c, BPPSA_SCAN_BLELLOCH, -1, device);
+  config.memory_limit = 100;
+  assert_int_equal(bppsa_scan_plan_create(&config, &plan), BPPSA_ERR_ARGUMENT);
+  assert_message("the memory limit is");
+  config.algorithm = BPPSA_SCAN_AUTO; /* without products nothing is held */
+  assert_int_equal(bppsa_scan_plan_create(&config, &plan), BPPSA_OK);
+  assert_int_equal(bppsa_scan_plan_config(plan)->algorithm, BPPSA_SCAN_LINEAR);
+  assert_int_equal(bppsa_scan_executor_create(plan, device, &executor), BPPSA_OK);
+  assert_int_equal(executor->execute(executor, &(bppsa_scan_operands){.batch = 1, .gradients = c.seed}), BPPSA_ERR_ARGUMENT);
+  assert_message("operand 'values' is missing");
+  bppsa_scan_executor_destroy(executor);
+  bppsa_scan_plan_destroy(plan);
+  config = config_of(&c, BPPSA_SCAN_BLELLOCH, -1, device);
+  config.symbolic = true;
+  assert_int_equal(bppsa_scan_plan_create(&config, &plan), BPPSA_OK);
+  assert_int_equal(bppsa_scan_executor_create(plan, device, &executor), BPPSA_ERR_ARGUMENT);
+  bppsa_scan_plan_destroy(plan);
+  free_chain(&c);
+  bppsa_device_destroy(device);
+}
+
+typedef struct {
+  const chain *c;
+  const bppsa_device *device;
+} creation;
+
+static bppsa_status create_once(void *argument) {
+  const creation *made = argument;
+  const bppsa_scan_config config = config_of(made->c, BPPSA_SCAN_AUTO, 0, made->device);
+  bppsa_scan_plan *plan = NULL;
+  bppsa_scan_executor *executor = NULL;
+  BPPSA_TRY(bppsa_scan_plan_create(&config, &plan));
+  const bppsa_status status = bppsa_scan_executor_create(plan, made->device, &executor);
+  bppsa_scan_executor_destroy(executor);
+  bppsa_scan_plan_destroy(plan);
+  return status;
+}
+
+static void test_memory(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(1);
+  chain c = make_chain(7, BPPSA_F32, device);
+  creation made = {&c, device};
+  assert_true(walk_allocations(create_once, &made) > 20);
+  free_chain(&c);
+  bppsa_device_destroy(device);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_chains), cmocka_unit_test(test_vgg11), cmocka_unit_test(test_identity),
+                                     cmocka_unit_test(test_requests), cmocka_unit_test(test_memory)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
