@@ -110,7 +110,7 @@ static const struct {
   bool relu;
 } cases[] = {{"A", "conv3·conv4 of VGG-11, 3 % of the weights", {128, 256, 256}, 8, 0.03, false},
              {"B", "conv·relu·conv, 16 channels at 16 x 16", {16, 16, 16}, 16, 1, true},
-             {"B64", "conv·relu·conv, 64 channels at 16 x 16", {64, 64, 64}, 16, 1, true}};
+             {"B64", "conv·relu·conv, 64 channels at 8 x 8", {64, 64, 64}, 8, 1, true}};
 
 static bppsa_op conv(const int64_t *channels, int64_t size) {
   bppsa_op op = bppsa_op_default(BPPSA_OPERATOR_CONV2D);

@@ -46,7 +46,7 @@ typedef struct {
 } bppsa_product_case;
 
 /* Case `index`: 0 is A (conv3·conv4 of VGG-11 with 3 % of the weights), 1 is B (16 -> 16 -> 16 channels at 16 x 16, conv·relu·conv), 2 is B with 64
- * channels. *more is false past the last. Free with _free in every case. */
+ * channels at 8 x 8. *more is false past the last. Free with _free in every case. */
 bppsa_status bppsa_product_case_make(int64_t index, uint64_t seed, const bppsa_device *device, bppsa_product_case *made,
                                      bool *more);
 void bppsa_product_case_free(bppsa_product_case *c);
