@@ -36,6 +36,34 @@ static void test_product(void **state) {
   json_decref(document);
 }
 
+static void put_text(const char *path, const char *text) {
+  write_bytes(path, text, strlen(text));
+}
+
+/* Factors from files; files that lie, and shapes that disagree, exit 2 with one line. */
+static void test_files(void **state) {
+  (void)state;
+#define HEAD "%%MatrixMarket matrix coordinate real general\n"
+  put_text("A.mtx", HEAD "2 3 3\n1 1 2\n1 3 1\n2 2 5\n");
+  put_text("B.mtx", HEAD "3 2 3\n1 2 7\n2 1 1\n3 2 -1\n");
+  json_t *document = run_json("bench product --left A.mtx --right B.mtx --repeats 1 --json");
+  const json_t *rows = rows_of(document, "product");
+  assert_string_equal(get_text(json_array_get(rows, 0), "case"), "files");
+  assert_int_equal(get_integer(json_array_get(rows, 0), "nnz"), 2);
+  assert_true(get_real(json_array_get(rows, 0), "flops") == 6);
+  json_decref(document);
+  assert_fails(2, "--left: given without --right", "bench product --left A.mtx");
+  assert_fails(2, "--right: A.mtx: 2 rows, expected the 3 columns of A.mtx", "bench product --left A.mtx --right A.mtx");
+  put_text("C.mtx", HEAD "2 3 1\n1 4 2\n");
+  assert_fails(2, "C.mtx: line 3: entry (1, 4), expected 1 .. 2 and 1 .. 3", "bench product --left C.mtx --right B.mtx");
+  put_text("C.npz", "PK\x03\x04 and nothing");
+  assert_fails(2, "C.npz: byte", "bench product --left C.npz --right B.mtx");
+  put_text("C.mtx", HEAD "2 3000000000 1\n1 4 2\n");
+  assert_fails(2, "3000000000 columns, expected at most 2147483647", "bench product --left C.mtx --right B.mtx");
+  assert_fails(2, "none.npz: cannot open", "bench product --left none.npz --right B.mtx");
+  assert_fails(2, "expected one that ends in .npz or .mtx", "bench product --left A.csv --right B.mtx");
+}
+
 static void test_jacobian(void **state) {
   (void)state;
   json_t *document = run_json("bench jacobian --repeats 1 --json");
@@ -81,7 +109,8 @@ static void test_memory(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_product), cmocka_unit_test(test_jacobian), cmocka_unit_test(test_scan),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_product),  cmocka_unit_test(test_files),
+                                     cmocka_unit_test(test_jacobian), cmocka_unit_test(test_scan),
                                      cmocka_unit_test(test_requests), cmocka_unit_test(test_memory)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }
