@@ -220,8 +220,12 @@ static bppsa_status measure(session *s, json_t *document) {
   if (!s->cli->json) {
     BPPSA_TRY(print_head(s));
   }
+  const bool files = bppsa_cli_value(s->cli, BPPSA_OPTION_LEFT)->present;
   bool more = true;
-  for (int64_t i = 0; more; ++i) {
+  if (files) {
+    BPPSA_TRY(measure_case(s)); /* which has been read */
+  }
+  for (int64_t i = 0; !files && more; ++i) {
     bppsa_status status =
         bppsa_product_case_make(i, (uint64_t)bppsa_cli_value(s->cli, BPPSA_OPTION_SEED)->integer, s->device, &s->c, &more);
     if (status == BPPSA_OK && more) {
@@ -236,6 +240,24 @@ static bppsa_status measure(session *s, json_t *document) {
              : bppsa_fail(BPPSA_ERR_NUMERIC, "bench: %" PRId64 " rows differ by %d or more, expected less", s->failed, WRONG);
 }
 
+/* --left and --right, read before anything is printed. */
+static bppsa_status read_files(session *s) {
+  const bppsa_option_value *left = bppsa_cli_value(s->cli, BPPSA_OPTION_LEFT),
+                           *right = bppsa_cli_value(s->cli, BPPSA_OPTION_RIGHT);
+  if (left->present != right->present) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given without %s, expected both factors", left->present ? "--left" : "--right",
+                      left->present ? "--right" : "--left");
+  }
+  if (!left->present) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_product_case_load(left->text, right->text, &s->c));
+  return s->c.a->cols == s->c.b->rows
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_SHAPE, "--right: %s: %" PRId64 " rows, expected the %" PRId64 " columns of %s", right->text,
+                          s->c.b->rows, s->c.a->cols, left->text);
+}
+
 static bppsa_status run(bppsa_cli *cli) {
   bppsa_device *device = NULL;
   const bppsa_option_value *threads = bppsa_cli_value(cli, BPPSA_OPTION_THREADS);
@@ -245,8 +267,11 @@ static bppsa_status run(bppsa_cli *cli) {
   json_t *document = bppsa_bench_document("product", device);
   const bool ok = document != NULL && bppsa_json_put(document, "rows", json_array());
   session s = {.cli = cli, .device = device, .rows = json_object_get(document, "rows")};
-  const bppsa_status status =
-      ok ? measure(&s, document) : bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
+  bppsa_status status = ok ? read_files(&s) : bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
+  if (status == BPPSA_OK) {
+    status = measure(&s, document);
+  }
+  release_case(&s);
   json_decref(document);
   bppsa_device_destroy(device);
   return status;

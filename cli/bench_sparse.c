@@ -10,6 +10,7 @@
 #include <emmintrin.h>
 #endif
 
+#include "cli/command.h"
 #include "core/alloc.h"
 #include "core/peak.h"
 #include "core/philox.h"
@@ -110,7 +111,7 @@ static const struct {
   bool relu;
 } cases[] = {{"A", "conv3·conv4 of VGG-11, 3 % of the weights", {128, 256, 256}, 8, 0.03, false},
              {"B", "conv·relu·conv, 16 channels at 16 x 16", {16, 16, 16}, 16, 1, true},
-             {"B64", "conv·relu·conv, 64 channels at 16 x 16", {64, 64, 64}, 16, 1, true}};
+             {"B64", "conv·relu·conv, 64 channels at 8 x 8", {64, 64, 64}, 8, 1, true}};
 
 static bppsa_op conv(const int64_t *channels, int64_t size) {
   bppsa_op op = bppsa_op_default(BPPSA_OPERATOR_CONV2D);
@@ -189,6 +190,25 @@ bppsa_status bppsa_product_case_make(int64_t index, uint64_t seed, const bppsa_d
   return cases[index].relu ? add_relu(&first, seed, device, made) : BPPSA_OK;
 }
 
+/* One factor, its values rounded to f32. */
+static bppsa_status load_factor(const char *path, bppsa_csr_matrix *file, const bppsa_csr **csr, float **values) {
+  BPPSA_TRY(bppsa_cli_input(bppsa_csr_load(path, file)));
+  const bppsa_view from = bppsa_view_make(file->values, file->dtype, 1, &file->csr.nnz);
+  *csr = &file->csr;
+  *values = bppsa_alloc((size_t)file->csr.nnz * sizeof **values);
+  if (*values == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  const bppsa_view to = bppsa_view_make(*values, BPPSA_F32, 1, &file->csr.nnz);
+  return bppsa_view_convert(&from, &to);
+}
+
+bppsa_status bppsa_product_case_load(const char *left, const char *right, bppsa_product_case *made) {
+  *made = (bppsa_product_case){.name = "files", .text = "factors from files"};
+  BPPSA_TRY(load_factor(left, &made->files[0], &made->a, &made->a_values));
+  return load_factor(right, &made->files[1], &made->b, &made->b_values);
+}
+
 void bppsa_product_case_free(bppsa_product_case *c) {
   bppsa_product_destroy(c->left);
   for (int i = 0; i < 3; ++i) {
@@ -196,6 +216,8 @@ void bppsa_product_case_free(bppsa_product_case *c) {
   }
   bppsa_free(c->a_values);
   bppsa_free(c->b_values);
+  bppsa_csr_matrix_free(&c->files[0]);
+  bppsa_csr_matrix_free(&c->files[1]);
   *c = (bppsa_product_case){0};
 }
 

@@ -9,6 +9,7 @@
 #define BPPSA_CLI_BENCH_SPARSE_H
 
 #include "cli/bench.h"
+#include "jacobian/file.h"
 #include "jacobian/jacobian.h"
 #include "jacobian/product.h"
 
@@ -43,12 +44,15 @@ typedef struct {
   bppsa_product *left;          /* conv · relu, whose pattern is the left factor; NULL without a ReLU */
   const bppsa_csr *a, *b;
   float *a_values, *b_values;
+  bppsa_csr_matrix files[2]; /* of factors that were read */
 } bppsa_product_case;
 
 /* Case `index`: 0 is A (conv3·conv4 of VGG-11 with 3 % of the weights), 1 is B (16 -> 16 -> 16 channels at 16 x 16, conv·relu·conv), 2 is B with 64
- * channels. *more is false past the last. Free with _free in every case. */
+ * channels at 8 x 8. *more is false past the last. Free with _free in every case. */
 bppsa_status bppsa_product_case_make(int64_t index, uint64_t seed, const bppsa_device *device, bppsa_product_case *made,
                                      bool *more);
+/* The case "files": factors from NPZ or Matrix Market files, as f32. ERR_* of bppsa_csr_load; ERR_ARGUMENT: a file cannot be read. Free likewise. */
+bppsa_status bppsa_product_case_load(const char *left, const char *right, bppsa_product_case *made);
 void bppsa_product_case_free(bppsa_product_case *c);
 /* Σ a b and Σ |a b| for every entry of C's pattern in float64, [nnz] each (owned). */
 bppsa_status bppsa_product_case_reference(const bppsa_product_case *c, const bppsa_csr *pattern, double **sums,

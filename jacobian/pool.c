@@ -7,6 +7,7 @@
 
 #include "core/alloc.h"
 #include "jacobian/jacobian_internal.h"
+#include "jacobian/kernels.h"
 
 bppsa_status bppsa_jacobian_pool_create(bppsa_jacobian *j) {
   const bppsa_op *op = &j->op;
@@ -50,8 +51,11 @@ static void inside(const bppsa_op *op, int axis, int64_t X, int64_t *first, int6
   *last = *last < op->kernel[axis] - 1 ? *last : op->kernel[axis] - 1;
 }
 
+#define JACOBIAN_KERNELS (&bppsa_jacobian_kernels_get()->f32)
 #define BPPSA_REAL 32
 #include "jacobian/pool.inc"
 #undef BPPSA_REAL
+#undef JACOBIAN_KERNELS
+#define JACOBIAN_KERNELS (&bppsa_jacobian_kernels_get()->f64)
 #define BPPSA_REAL 64
 #include "jacobian/pool.inc"

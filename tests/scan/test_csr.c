@@ -85,22 +85,21 @@ static void make_seed(chain *c) {
   recur(c);
 }
 
-static chain make_chain(int64_t n, bppsa_dtype dtype, const bppsa_device *device) {
-  chain c = {.n = n, .batch = 1 + below(3), .dtype = dtype};
+static void make_chain(chain *c, int64_t n, bppsa_dtype dtype, const bppsa_device *device) {
+  *c = (chain){.n = n, .batch = 1 + below(3), .dtype = dtype};
   int64_t shape[3] = {1 + below(4), 2 + below(6), 2 + below(6)}, out[3];
   for (int64_t t = 0; t < n; ++t) {
     bppsa_op op;
     while (!random_op(shape, n - t < 3, &op, out)) {
     }
-    assert_int_equal(bppsa_jacobian_create(&op, NULL, false, device, &c.j[t]), BPPSA_OK);
-    c.plain[t] = *bppsa_jacobian_pattern(c.j[t]);
-    c.plain[t].blocks = below(4) == 0 ? NULL : c.plain[t].blocks;
-    c.patterns[t] = &c.plain[t];
-    set_values(&c, t, bppsa_jacobian_shared(c.j[t]));
+    assert_int_equal(bppsa_jacobian_create(&op, NULL, false, device, &c->j[t]), BPPSA_OK);
+    c->plain[t] = *bppsa_jacobian_pattern(c->j[t]);
+    c->plain[t].blocks = below(4) == 0 ? NULL : c->plain[t].blocks;
+    c->patterns[t] = &c->plain[t];
+    set_values(c, t, bppsa_jacobian_shared(c->j[t]));
     memcpy(shape, out, sizeof shape);
   }
-  make_seed(&c);
-  return c;
+  make_seed(c);
 }
 
 static void free_chain(chain *c) {
@@ -157,7 +156,8 @@ static void test_chains(void **state) {
   bppsa_device *device = cpu_device(2);
   for (int i = 0; i < 120; ++i) {
     const int64_t n = i < 20 ? 1 + i : 1 + below(22);
-    chain c = make_chain(n, i % 2 == 0 ? BPPSA_F32 : BPPSA_F64, device);
+    chain c;
+    make_chain(&c, n, i % 2 == 0 ? BPPSA_F32 : BPPSA_F64, device);
     check_scan(&c, BPPSA_SCAN_LINEAR, 0, device);
     check_scan(&c, BPPSA_SCAN_AUTO, 0, device);
     for (int64_t levels = -1; levels <= 4; ++levels) {
@@ -279,7 +279,8 @@ static void test_identity(void **state) {
 static void test_requests(void **state) {
   (void)state;
   bppsa_device *device = cpu_device(1);
-  chain c = make_chain(9, BPPSA_F32, device);
+  chain c;
+  make_chain(&c, 9, BPPSA_F32, device);
   bppsa_scan_plan *plan = NULL;
   bppsa_scan_executor *executor = NULL;
   bppsa_scan_config config = config_of(&c, BPPSA_SCAN_CHUNKED, 0, device);
@@ -337,7 +338,8 @@ static bppsa_status create_once(void *argument) {
 static void test_memory(void **state) {
   (void)state;
   bppsa_device *device = cpu_device(1);
-  chain c = make_chain(7, BPPSA_F32, device);
+  chain c;
+  make_chain(&c, 7, BPPSA_F32, device);
   creation made = {&c, device};
   assert_true(walk_allocations(create_once, &made) > 20);
   free_chain(&c);

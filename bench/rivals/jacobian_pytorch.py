@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""PyTorch's autograd, one column at a time, beside `bppsa bench jacobian`: the first convolution, ReLU and pool of VGG-11, in one run.
+
+    bench/rivals/jacobian_pytorch.py --program build/cpu/bppsa [--out F.json] [--quick] [--threads N] [--columns N]
+
+A column of the dense transposed Jacobian is one backward pass from a unit vector. Columns are alike: --columns of them are timed, spread evenly over the
+matrix, half before the program runs and half behind it, and the row's time is the median column times the number of columns ("measured_columns" says
+how many were timed). The columns are compared with those of the operator's own backward pass from another code path (the product of the Jacobian with the
+vector of all ones); a relative difference of 1e-5 fails. Prints a table with the speedup of the program's values on a planned pattern and of its
+full CSR; --out writes the program's document with rows of method "pytorch-columns" added. Needs PyTorch and exits 77 without it.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+try:
+    import torch
+    import torch.nn.functional as F
+except ImportError as missing:
+    print(f"jacobian_pytorch: skipped, {missing} (package python3-torch)")
+    sys.exit(77)
+
+
+def parse():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--program", required=True, help="the bppsa program")
+    p.add_argument("--out", help="where the JSON document goes")
+    p.add_argument("--quick", action="store_true", help="a tenth of the program's time")
+    p.add_argument("--threads", type=int, default=0, help="of both [all]")
+    p.add_argument("--columns", type=int, default=400, help="columns to time [400]")
+    return p.parse_args()
+
+
+def cases():
+    torch.manual_seed(0)
+    weight = torch.randn(64, 3, 3, 3)
+    return {"conv1": (torch.randn(1, 3, 32, 32), lambda x: F.conv2d(x, weight, padding=1)),
+            "relu1": (torch.randn(1, 64, 32, 32), F.relu),
+            "pool1": (torch.randn(1, 64, 32, 32), lambda x: F.max_pool2d(x, 2))}
+
+
+def measure(x, f, columns):
+    """Seconds of single columns, and whether columns add up to the backward pass of all ones over those outputs."""
+    x = x.requires_grad_()
+    y = f(x)
+    count = y.numel()
+    chosen = [i * count // columns for i in range(columns)]
+    seed, total, mask, times = torch.zeros_like(y), torch.zeros_like(x), torch.zeros_like(y), []
+    for i in chosen:
+        start = time.perf_counter()
+        seed.view(-1)[i] = 1
+        (column,) = torch.autograd.grad(y, x, seed, retain_graph=True)
+        seed.view(-1)[i] = 0
+        times.append(time.perf_counter() - start)
+        total += column
+        mask.view(-1)[i] = 1
+    (expected,) = torch.autograd.grad(y, x, mask)
+    return times, count, ((total - expected).norm() / expected.norm()).item()
+
+
+def main():
+    o = parse()
+    if o.threads:
+        torch.set_num_threads(o.threads)
+    half = max(1, o.columns // 2)
+    before = {name: measure(x, f, half) for name, (x, f) in cases().items()}
+    words = [os.path.abspath(o.program), "bench", "jacobian", "--json"] + (["--quick"] if o.quick else [])
+    words += ["--threads", str(o.threads)] if o.threads else []
+    done = subprocess.run(words, stdout=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        sys.exit(done.returncode)
+    document = json.loads(done.stdout)
+    own = {(row["operator"], row["phase"]): row["median_s"] for row in document["rows"]}
+    failed = False
+    print(f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads, autograd one column at a time\n")
+    print("  operator   columns   seconds     us a column   over values   over csr   difference")
+    for name, (x, f) in cases().items():
+        times, count, difference = measure(x, f, half)
+        times += before[name][0]
+        difference = max(difference, before[name][2])
+        median = statistics.median(times) * count
+        row = {"operator": name, "method": "pytorch-columns", "phase": "dense", "threads": torch.get_num_threads(), "dtype": "f32",
+               "rows": x.numel(), "cols": count, "median_s": median, "min_s": min(times) * count, "max_s": max(times) * count,
+               "repeats": 1, "measured_columns": len(times), "residual": difference, "flops": 0, "bytes": 4 * x.numel() * count}
+        document["rows"].append(row)
+        wrong = not difference < 1e-5
+        failed = failed or wrong
+        print(f"  {name:10}{count:8}{median:10.2f}{1e6 * median / count:16.1f}{median / own[name, 'values']:14.3g}"
+              f"{median / own[name, 'csr']:11.3g}{difference:13.1e}{'  WRONG' if wrong else ''}")
+    if o.out:
+        with open(o.out, "w", encoding="utf-8") as file:
+            json.dump(document, file)
+            file.write("\n")
+    sys.exit(1 if failed else 0)
+
+
+main()

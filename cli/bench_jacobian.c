@@ -1,0 +1,236 @@
+/* `bppsa bench jacobian`: generating sparse transposed Jacobians (BPPSA table 1). */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "cli/bench_sparse.h"
+#include "cli/machine.h"
+#include "core/alloc.h"
+#include "core/philox.h"
+#include "jacobian/network.h"
+
+static const bppsa_option_use uses[] = {
+    {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"},
+    {.option = BPPSA_OPTION_REPEATS},
+    {.option = BPPSA_OPTION_SEED, .help = "of inputs and weights"},
+    {.option = BPPSA_OPTION_THREADS},
+    {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},
+    {.option = BPPSA_OPTION_JSON},
+    {.option = BPPSA_OPTION_HELP},
+    {.option = BPPSA_OPTION_COUNT}};
+
+static const char notes[] =
+    "Operators of VGG-11 on 3 x 32 x 32 in f32, one sample. values: on a planned pattern; csr: pattern and values.\n"
+    "Every Jacobian is first applied to the input, in float64, and held against the forward operator: f(x) = J x for all of "
+    "them. A largest\n"
+    "difference of 1e-5 or more, relative to the largest output, marks the row and exits 1.\n"
+    "bench/rivals/jacobian_pytorch.py adds PyTorch's autograd, one column at a time.\n";
+
+#define TOLERANCE 1e-5
+
+static const char *const cases[] = {"conv1", "relu1", "pool1", "conv2", "conv3", "conv4", "conv5", "conv6", "conv7"};
+
+typedef struct {
+  const bppsa_device *device;
+  bppsa_op op;
+  bppsa_jacobian *j;
+  float *x, *weights, *values;
+  bppsa_jacobian_operands operands;
+} pass;
+
+/* ---- verification ---- */
+
+static double window_value(const pass *p, int64_t c, int64_t Y, int64_t X) {
+  const bppsa_op *o = &p->op;
+  const bool conv = o->kind == BPPSA_OPERATOR_CONV2D;
+  double sum = 0, most = -INFINITY;
+  for (int64_t i = conv ? 0 : c; i < (conv ? o->in[0] : c + 1); ++i) {
+    for (int64_t t = 0; t < o->kernel[0] * o->kernel[1]; ++t) {
+      const int64_t a = t / o->kernel[1], b = t % o->kernel[1];
+      const int64_t y = Y * o->stride[0] + a - o->padding[0], x = X * o->stride[1] + b - o->padding[2];
+      if (y < 0 || y >= o->in[1] || x < 0 || x >= o->in[2]) {
+        continue;
+      }
+      const double v = (double)p->x[(i * o->in[1] + y) * o->in[2] + x];
+      most = v > most ? v : most;
+      sum += conv ? v * (double)p->weights[(c * o->in[0] + i) * o->kernel[0] * o->kernel[1] + t] : 0;
+    }
+  }
+  return conv ? sum : most;
+}
+
+/* max |J x - f(x)| / max |f(x)| */
+static bppsa_status verify(const pass *p, double *difference) {
+  const bppsa_csr *csr = bppsa_jacobian_pattern(p->j);
+  int64_t out[3];
+  BPPSA_TRY(bppsa_op_shape(&p->op, out));
+  double *sum = bppsa_calloc(csr->cols, sizeof *sum), worst = 0, largest = 0;
+  if (sum == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t r = 0; r < csr->rows; ++r) {
+    for (int64_t i = csr->row_ptr[r]; i < csr->row_ptr[r + 1]; ++i) {
+      sum[csr->col[i]] += (double)p->values[i] * (double)p->x[r];
+    }
+  }
+  for (int64_t k = 0; k < csr->cols; ++k) {
+    const double f = p->op.kind == BPPSA_OPERATOR_RELU ? fmax(0, (double)p->x[k])
+                                                       : window_value(p, k / (out[1] * out[2]), k / out[2] % out[1], k % out[2]);
+    const double d = fabs(sum[k] - f);
+    worst = d <= worst ? worst : d; /* NaN stays */
+    largest = fmax(largest, fabs(f));
+  }
+  *difference = worst / largest;
+  bppsa_free(sum);
+  return BPPSA_OK;
+}
+
+/* ---- a case ---- */
+
+static bppsa_status run_values(void *context) {
+  pass *p = context;
+  return bppsa_jacobian_fill(p->j, BPPSA_F32, &p->operands, p->values);
+}
+
+static bppsa_status run_csr(void *context) {
+  pass *p = context;
+  bppsa_jacobian *j = NULL;
+  BPPSA_TRY(bppsa_jacobian_create(&p->op, NULL, false, p->device, &j));
+  const bppsa_status status = bppsa_jacobian_fill(j, BPPSA_F32, &p->operands, p->values);
+  bppsa_jacobian_destroy(j);
+  return status;
+}
+
+static bppsa_status prepare(pass *p, uint64_t seed) {
+  const int64_t count = p->op.in[0] * p->op.in[1] * p->op.in[2], weights = bppsa_op_weights(&p->op);
+  BPPSA_TRY(bppsa_jacobian_create(&p->op, NULL, false, p->device, &p->j));
+  p->x = bppsa_calloc(count, sizeof *p->x);
+  p->weights = bppsa_calloc(weights, sizeof *p->weights);
+  p->values = bppsa_calloc(bppsa_jacobian_pattern(p->j)->nnz, sizeof *p->values);
+  if (p->x == NULL || p->weights == NULL || p->values == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    p->x[i] = (float)(2 * bppsa_random_double(seed, BPPSA_STREAM_TEST + 210, (uint64_t)i) - 1);
+  }
+  for (int64_t i = 0; i < weights; ++i) {
+    p->weights[i] = (float)(2 * bppsa_random_double(seed, BPPSA_STREAM_TEST + 211, (uint64_t)i) - 1);
+  }
+  p->operands = (bppsa_jacobian_operands){.batch = 1, .weights = p->weights, .input = p->x};
+  return run_values(p);
+}
+
+typedef struct {
+  bppsa_cli *cli;
+  const bppsa_device *device;
+  bppsa_machine_limits limits;
+  json_t *rows;
+  int64_t failed;
+} session;
+
+/* One row. bytes: what is written; share: of the measured write bandwidth. */
+static bppsa_status add_row(session *s, const char *name, const char *phase, const bppsa_csr *csr, const bppsa_timing *t,
+                            double difference) {
+  const bool values = strcmp(phase, "values") == 0;
+  const double bytes = values ? 4.0 * (double)csr->nnz : 8.0 * (double)csr->nnz + 8.0 * (double)(csr->rows + 1);
+  const double share = bytes / t->median_s / s->limits.write_bytes;
+  const bool wrong = !(difference < TOLERANCE);
+  s->failed += wrong;
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_text(object, "operator", name);
+  ok = ok && bppsa_json_put_text(object, "method", "bppsa") && bppsa_json_put_text(object, "phase", phase);
+  ok = ok && bppsa_json_put_integer(object, "threads", bppsa_device_get_threads(s->device));
+  ok = ok && bppsa_json_put_text(object, "dtype", "f32");
+  ok = ok && bppsa_json_put_integer(object, "rows", csr->rows) && bppsa_json_put_integer(object, "cols", csr->cols);
+  ok = ok && bppsa_json_put_integer(object, "nnz", csr->nnz);
+  ok = ok && bppsa_json_put_real(object, "median_s", t->median_s) && bppsa_json_put_real(object, "min_s", t->min_s);
+  ok = ok && bppsa_json_put_real(object, "max_s", t->max_s) && bppsa_json_put_integer(object, "repeats", t->repeats);
+  ok = ok && bppsa_json_put_real(object, "residual", difference) && bppsa_json_put_real(object, "flops", 0);
+  ok = ok && bppsa_json_put_real(object, "bytes", bytes) && bppsa_json_put_real(object, "bytes_per_s", bytes / t->median_s);
+  ok = ok && bppsa_json_put_real(object, "write_share", share);
+  if (json_array_append_new(s->rows, bppsa_json_finish(object, ok)) != 0) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
+  }
+  return s->cli->json ? BPPSA_OK
+                      : bppsa_cli_print(s->cli, "  %-8s%-8s%12" PRId64 "%12.4f%12.4f%12.4f%8" PRId64 "%10.2f%8.0f%%%12.1e%s\n",
+                                        name, phase, csr->nnz, 1e3 * t->median_s, 1e3 * t->min_s, 1e3 * t->max_s, t->repeats,
+                                        1e-9 * bytes / t->median_s, 100 * share, difference, wrong ? "  WRONG" : "");
+}
+
+static bppsa_status measure_case(session *s, const char *name, pass *p) {
+  const int64_t repeats = bppsa_cli_value(s->cli, BPPSA_OPTION_REPEATS)->integer;
+  const double budget = bppsa_cli_value(s->cli, BPPSA_OPTION_QUICK)->given ? 0.1 : 1;
+  double difference;
+  bppsa_timing timing;
+  BPPSA_TRY(prepare(p, (uint64_t)bppsa_cli_value(s->cli, BPPSA_OPTION_SEED)->integer));
+  BPPSA_TRY(verify(p, &difference));
+  BPPSA_TRY(bppsa_bench_time(run_values, p, repeats, budget, &timing));
+  BPPSA_TRY(add_row(s, name, "values", bppsa_jacobian_pattern(p->j), &timing, difference));
+  BPPSA_TRY(bppsa_bench_time(run_csr, p, repeats, budget, &timing));
+  return add_row(s, name, "csr", bppsa_jacobian_pattern(p->j), &timing, difference);
+}
+
+static bppsa_status print_head(session *s) {
+  char date[BPPSA_DATE_TEXT], write[BPPSA_SI_TEXT];
+  return bppsa_cli_print(
+      s->cli,
+      "Jacobians on %s, %d threads, %s; measured write bandwidth %s\n"
+      "milliseconds; share: of that bandwidth, counting what is written\n\n"
+      "  operator phase           nnz      median         min         max       n      GB/s   share  difference\n",
+      bppsa_device_get_hardware(s->device), bppsa_device_get_threads(s->device), bppsa_machine_date(date, sizeof date),
+      bppsa_cli_si(s->limits.write_bytes, "B/s", write, sizeof write));
+}
+
+static bppsa_status measure(session *s, json_t *document) {
+  bppsa_named_op ops[BPPSA_NETWORK_OPS];
+  int64_t count;
+  BPPSA_TRY(bppsa_network_table("vgg11", ops, &count));
+  BPPSA_TRY(bppsa_bench_limits_measure(s->device, &s->limits));
+  if (!bppsa_json_put_real(document, "write_bytes_per_s", s->limits.write_bytes)) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
+  }
+  if (!s->cli->json) {
+    BPPSA_TRY(print_head(s));
+  }
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+    int64_t k = 0;
+    while (strcmp(ops[k].name, cases[i]) != 0) {
+      ++k;
+    }
+    pass p = {.device = s->device, .op = ops[k].op};
+    const bppsa_status status = measure_case(s, cases[i], &p);
+    bppsa_jacobian_destroy(p.j);
+    bppsa_free(p.x);
+    bppsa_free(p.weights);
+    bppsa_free(p.values);
+    BPPSA_TRY(status);
+  }
+  BPPSA_TRY(bppsa_bench_finish(s->cli, json_incref(document)));
+  return s->failed == 0
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_NUMERIC, "bench: %" PRId64 " rows differ by %g or more, expected less", s->failed, TOLERANCE);
+}
+
+static bppsa_status run(bppsa_cli *cli) {
+  bppsa_device *device = NULL;
+  const bppsa_option_value *threads = bppsa_cli_value(cli, BPPSA_OPTION_THREADS);
+  BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_OUT));
+  BPPSA_TRY(bppsa_device_create("cpu", threads->present ? threads->integer : 0, &device));
+  bppsa_json_start();
+  json_t *document = bppsa_bench_document("jacobian", device);
+  const bool ok = document != NULL && bppsa_json_put(document, "rows", json_array());
+  session s = {.cli = cli, .device = device, .rows = json_object_get(document, "rows")};
+  const bppsa_status status =
+      ok ? measure(&s, document) : bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
+  json_decref(document);
+  bppsa_device_destroy(device);
+  return status;
+}
+
+const bppsa_command bppsa_command_bench_jacobian = {.verb = "bench",
+                                                    .object = "jacobian",
+                                                    .summary = "Verifies and times the generation of sparse Jacobians",
+                                                    .example = "bench jacobian --quick",
+                                                    .notes = notes,
+                                                    .uses = uses,
+                                                    .run = run};

@@ -1,0 +1,261 @@
+/* `bppsa bench scan`: the sparse scan of LeNet-5's operators, executed, beside the recurrence. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "cli/bench_sparse.h"
+#include "cli/machine.h"
+#include "core/alloc.h"
+#include "core/philox.h"
+#include "jacobian/network.h"
+#include "scan/scan.h"
+
+static const bppsa_option_use uses[] = {
+    {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"},
+    {.option = BPPSA_OPTION_REPEATS},
+    {.option = BPPSA_OPTION_BATCH, .fallback = "1", .help = "samples"},
+    {.option = BPPSA_OPTION_SEED, .help = "of values and of the seed gradient"},
+    {.option = BPPSA_OPTION_THREADS},
+    {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = "of held products and their plans [1/2 of available memory]"},
+    {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},
+    {.option = BPPSA_OPTION_JSON},
+    {.option = BPPSA_OPTION_HELP},
+    {.option = BPPSA_OPTION_COUNT}};
+
+static const char notes[] = "The chain of LeNet-5's ten operators on 3 x 32 x 32 in f32 with random values: convolutions and "
+                            "linear operators shared by the\n"
+                            "samples, ReLUs and pools per sample. Every result is first held against the recurrence in float64: "
+                            "a residual of 30 or more\n"
+                            "marks the row and exits 1.\n";
+
+enum { METHODS = 6, WRONG = 30 };
+
+static const struct {
+  const char *name;
+  bppsa_scan_algorithm algorithm;
+  int64_t levels;
+} methods[METHODS] = {{"linear", BPPSA_SCAN_LINEAR, 0},        {"up_levels 1", BPPSA_SCAN_BLELLOCH, 1},
+                      {"up_levels 2", BPPSA_SCAN_BLELLOCH, 2}, {"up_levels 3", BPPSA_SCAN_BLELLOCH, 3},
+                      {"blelloch", BPPSA_SCAN_BLELLOCH, -1},   {"auto", BPPSA_SCAN_AUTO, 0}};
+
+typedef struct {
+  bppsa_cli *cli;
+  const bppsa_device *device;
+  bppsa_machine_limits limits;
+  json_t *rows;
+  int64_t failed, n, batch;
+  bppsa_jacobian *jacobians[BPPSA_NETWORK_OPS];
+  const bppsa_csr *patterns[BPPSA_NETWORK_OPS];
+  bppsa_csr_values values[BPPSA_NETWORK_OPS];
+  float *owned[BPPSA_NETWORK_OPS];
+  int64_t offsets[BPPSA_NETWORK_OPS + 2]; /* of g_t of one sample */
+  float *gradients;
+  double *reference;
+  bppsa_scan_executor *executor;
+} session;
+
+/* ---- the chain ---- */
+
+/* Values of variance such that gradients neither vanish nor explode; ReLUs are 0 or 1, pools a 1 a window. */
+static bppsa_status make_values(session *s, int64_t t, bppsa_operator kind, uint64_t seed) {
+  const bppsa_csr *jt = s->patterns[t];
+  const bool shared = bppsa_jacobian_shared(s->jacobians[t]);
+  const int64_t count = jt->nnz * (shared ? 1 : s->batch);
+  const double scale = sqrt(3.0 * (double)jt->rows / (double)jt->nnz);
+  s->owned[t] = bppsa_alloc((size_t)count * sizeof *s->owned[t]);
+  if (s->owned[t] == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    const double u = bppsa_random_double(seed, BPPSA_STREAM_TEST + 220 + (uint64_t)t, (uint64_t)i);
+    s->owned[t][i] = (float)(bppsa_op_weights(bppsa_jacobian_op(s->jacobians[t])) > 0 ? scale * (2 * u - 1)
+                             : kind == BPPSA_OPERATOR_RELU                            ? u < 0.5
+                                                                                      : u < 0.25);
+  }
+  s->values[t] = (bppsa_csr_values){s->owned[t], shared ? 0 : jt->nnz};
+  return BPPSA_OK;
+}
+
+static bppsa_status make_chain(session *s, uint64_t seed) {
+  bppsa_named_op ops[BPPSA_NETWORK_OPS];
+  BPPSA_TRY(bppsa_network_table("lenet5", ops, &s->n));
+  for (int64_t t = 0; t < s->n; ++t) {
+    BPPSA_TRY(bppsa_jacobian_create(&ops[t].op, NULL, false, s->device, &s->jacobians[t]));
+    s->patterns[t] = bppsa_jacobian_pattern(s->jacobians[t]);
+    BPPSA_TRY(make_values(s, t, ops[t].op.kind, seed));
+    s->offsets[t + 1] = s->offsets[t] + s->patterns[t]->rows;
+  }
+  const int64_t seeds = s->patterns[s->n - 1]->cols, all = (s->offsets[s->n] + seeds) * s->batch,
+                last = s->offsets[s->n] * s->batch;
+  s->offsets[s->n + 1] = s->offsets[s->n] + seeds;
+  s->gradients = bppsa_calloc(all, sizeof *s->gradients);
+  s->reference = bppsa_calloc(all, sizeof *s->reference);
+  if (s->gradients == NULL || s->reference == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = last; i < all; ++i) {
+    s->gradients[i] = (float)(2 * bppsa_random_double(seed, BPPSA_STREAM_TEST + 219, (uint64_t)i) - 1);
+    s->reference[i] = (double)s->gradients[i];
+  }
+  for (int64_t t = s->n; t >= 1; --t) { /* g_{t-1} = J_tᵀ g_t */
+    const bppsa_csr *jt = s->patterns[t - 1];
+    for (int64_t r = 0; r < jt->rows * s->batch; ++r) {
+      const int64_t b = r / jt->rows, row = r % jt->rows;
+      const float *v = s->owned[t - 1] + b * s->values[t - 1].stride;
+      double sum = 0;
+      for (int64_t p = jt->row_ptr[row]; p < jt->row_ptr[row + 1]; ++p) {
+        sum += (double)v[p] * s->reference[s->offsets[t] * s->batch + b * jt->cols + jt->col[p]];
+      }
+      s->reference[s->offsets[t - 1] * s->batch + r] = sum;
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* ---- a method ---- */
+
+static bppsa_status run_scan(void *context) {
+  const session *s = context;
+  const bppsa_scan_operands operands = {.batch = s->batch, .values = s->values, .gradients = s->gradients};
+  return s->executor->execute(s->executor, &operands);
+}
+
+static double worst_residual(const session *s) {
+  double worst = 0;
+  for (int64_t t = 1; t < s->n; ++t) {
+    const int64_t from = s->offsets[t] * s->batch;
+    const bppsa_view view =
+        bppsa_view_make(s->gradients + from, BPPSA_F32, 1, (int64_t[]){(s->offsets[t + 1] - s->offsets[t]) * s->batch});
+    const double r = bppsa_bench_residual(&view, s->reference + from, s->n);
+    worst = r <= worst ? worst : r; /* NaN stays */
+  }
+  return worst;
+}
+
+static bppsa_status add_row(session *s, const char *name, const bppsa_scan_plan *plan, const bppsa_timing *t, double plan_s) {
+  const bppsa_scan_totals *totals = bppsa_scan_plan_totals(plan);
+  const double flops = (double)s->batch * (double)(totals->mm_flops + totals->mv_flops), residual = worst_residual(s);
+  const double floor_s = flops / s->limits.peak;
+  const bool wrong = !(residual < WRONG);
+  s->failed += wrong;
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_text(object, "network", "lenet5") && bppsa_json_put_text(object, "method", name);
+  ok = ok && bppsa_json_put_text(object, "phase", "scan") && bppsa_json_put_integer(object, "batch", s->batch);
+  ok = ok && bppsa_json_put_integer(object, "threads", bppsa_device_get_threads(s->device));
+  ok = ok && bppsa_json_put_integer(object, "up_levels", bppsa_scan_plan_config(plan)->up_levels);
+  ok = ok && bppsa_json_put_real(object, "median_s", t->median_s) && bppsa_json_put_real(object, "min_s", t->min_s);
+  ok = ok && bppsa_json_put_real(object, "max_s", t->max_s) && bppsa_json_put_integer(object, "repeats", t->repeats);
+  ok = ok && bppsa_json_put_real(object, "residual", residual) && bppsa_json_put_real(object, "flops", flops);
+  ok = ok && bppsa_json_put_integer(object, "bytes", totals->workspace_bytes) && bppsa_json_put_real(object, "floor_s", floor_s);
+  ok = ok && bppsa_json_put_integer(object, "critical_flops", totals->critical_flops);
+  ok = ok && bppsa_json_put_integer(object, "critical_steps", totals->critical_steps);
+  ok = ok && bppsa_json_put_real(object, "plan_s", plan_s);
+  if (json_array_append_new(s->rows, bppsa_json_finish(object, ok)) != 0) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
+  }
+  char text[3][BPPSA_SI_TEXT];
+  return s->cli->json
+             ? BPPSA_OK
+             : bppsa_cli_print(
+                   s->cli, "  %-12s%11.3f%11.3f%11.3f%7" PRId64 "  %-9s%8.2f%7.0f%%  %-9s%6" PRId64 "  %-9s%10.1f%10.2f%s\n",
+                   name, 1e3 * t->median_s, 1e3 * t->min_s, 1e3 * t->max_s, t->repeats,
+                   bppsa_cli_si(flops, "FLOP", text[0], sizeof text[0]), 1e-9 * flops / t->median_s, 100 * floor_s / t->median_s,
+                   bppsa_cli_si((double)totals->critical_flops, "FLOP", text[1], sizeof text[1]), totals->critical_steps,
+                   bppsa_cli_si((double)totals->workspace_bytes, "B", text[2], sizeof text[2]), 1e3 * plan_s, residual,
+                   wrong ? "  WRONG" : "");
+}
+
+static bppsa_status measure_method(session *s, int method) {
+  const bppsa_option_value *limit = bppsa_cli_value(s->cli, BPPSA_OPTION_MEMORY_LIMIT);
+  bppsa_scan_config config = bppsa_scan_config_default();
+  config.element = BPPSA_ELEMENT_CSR;
+  config.algorithm = methods[method].algorithm;
+  config.up_levels = methods[method].levels;
+  config.jacobians = s->n;
+  config.batch = s->batch;
+  config.patterns = s->patterns;
+  config.planner = s->device;
+  config.memory_limit = limit->present ? limit->integer : bppsa_machine_memory() / 2;
+  bppsa_scan_plan *plan = NULL;
+  bppsa_timing timing;
+  const double start = bppsa_bench_now();
+  bppsa_status status = bppsa_scan_plan_create(&config, &plan);
+  const double plan_s = bppsa_bench_now() - start;
+  if (status == BPPSA_ERR_ARGUMENT) { /* beyond the limit: left out, and said */
+    return s->cli->json ? BPPSA_OK : bppsa_cli_print(s->cli, "  %-12s left out: %s\n", methods[method].name, bppsa_last_error());
+  }
+  if (status == BPPSA_OK) {
+    status = bppsa_scan_executor_create(plan, s->device, &s->executor);
+  }
+  if (status == BPPSA_OK) {
+    status = bppsa_bench_time(run_scan, s, bppsa_cli_value(s->cli, BPPSA_OPTION_REPEATS)->integer,
+                              bppsa_cli_value(s->cli, BPPSA_OPTION_QUICK)->given ? 0.2 : 2, &timing);
+  }
+  if (status == BPPSA_OK) {
+    status = add_row(s, methods[method].name, plan, &timing, plan_s);
+  }
+  bppsa_scan_executor_destroy(s->executor);
+  s->executor = NULL;
+  bppsa_scan_plan_destroy(plan);
+  return status;
+}
+
+static bppsa_status measure(session *s) {
+  char date[BPPSA_DATE_TEXT], peak[BPPSA_SI_TEXT];
+  BPPSA_TRY(bppsa_bench_limits_measure(s->device, &s->limits));
+  if (!s->cli->json) {
+    BPPSA_TRY(bppsa_cli_print(s->cli,
+                              "sparse scan of lenet5 on %s, %d threads, B = %" PRId64 ", %s; measured peak %s\n"
+                              "milliseconds; peak: share of it; critical: FLOPs of a sample and products on the critical path\n\n"
+                              "  method           median        min        max      n  work       GFLOP/s   peak  critical    n  "
+                              "held       plan ms  residual\n",
+                              bppsa_device_get_hardware(s->device), bppsa_device_get_threads(s->device), s->batch,
+                              bppsa_machine_date(date, sizeof date), bppsa_cli_si(s->limits.peak, "FLOP/s", peak, sizeof peak)));
+  }
+  for (int i = 0; i < METHODS; ++i) {
+    BPPSA_TRY(measure_method(s, i));
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status run_session(session *s, json_t *document) {
+  BPPSA_TRY(make_chain(s, (uint64_t)bppsa_cli_value(s->cli, BPPSA_OPTION_SEED)->integer));
+  BPPSA_TRY(measure(s));
+  BPPSA_TRY(bppsa_bench_finish(s->cli, json_incref(document)));
+  return s->failed == 0
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_NUMERIC, "bench: %" PRId64 " rows differ by %d or more, expected less", s->failed, WRONG);
+}
+
+static bppsa_status run(bppsa_cli *cli) {
+  bppsa_device *device = NULL;
+  const bppsa_option_value *threads = bppsa_cli_value(cli, BPPSA_OPTION_THREADS);
+  BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_OUT));
+  BPPSA_TRY(bppsa_device_create("cpu", threads->present ? threads->integer : 0, &device));
+  bppsa_json_start();
+  json_t *document = bppsa_bench_document("scan", device);
+  const bool ok = document != NULL && bppsa_json_put(document, "rows", json_array());
+  session s = {.cli = cli,
+               .device = device,
+               .rows = json_object_get(document, "rows"),
+               .batch = bppsa_cli_value(cli, BPPSA_OPTION_BATCH)->integer};
+  const bppsa_status status =
+      ok ? run_session(&s, document) : bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
+  for (int64_t t = 0; t < BPPSA_NETWORK_OPS; ++t) {
+    bppsa_jacobian_destroy(s.jacobians[t]);
+    bppsa_free(s.owned[t]);
+  }
+  bppsa_free(s.gradients);
+  bppsa_free(s.reference);
+  json_decref(document);
+  bppsa_device_destroy(device);
+  return status;
+}
+
+const bppsa_command bppsa_command_bench_scan = {.verb = "bench",
+                                                .object = "scan",
+                                                .summary = "Verifies and times the sparse scan of LeNet-5's operators",
+                                                .example = "bench scan --quick",
+                                                .notes = notes,
+                                                .uses = uses,
+                                                .run = run};

@@ -1,0 +1,116 @@
+/* `bench product`, `bench jacobian`, `bench scan`: documents, wrong requests. */
+#include "tests/cli/run_cli.h"
+
+static json_t *rows_of(json_t *document, const char *name) {
+  assert_string_equal(get_text(document, "bench"), name);
+  json_t *rows = json_object_get(document, "rows");
+  assert_true(json_array_size(rows) > 0);
+  for (size_t i = 0; i < json_array_size(rows); ++i) {
+    const json_t *row = json_array_get(rows, i);
+    assert_true(get_real(row, "min_s") > 0 && get_real(row, "min_s") <= get_real(row, "median_s"));
+    assert_true(get_real(row, "median_s") <= get_real(row, "max_s"));
+    assert_int_equal(get_integer(row, "repeats"), 1);
+    assert_true(get_real(row, "residual") < 30);
+    assert_true(get_real(row, "bytes") >= 0 && get_real(row, "flops") >= 0);
+  }
+  return rows;
+}
+
+static void test_product(void **state) {
+  (void)state;
+  json_t *document = run_json("bench product --repeats 1 --memory-limit 300M --out F.json --json");
+  const json_t *rows = rows_of(document, "product");
+  int64_t cases[2] = {0};
+  for (size_t i = 0; i < json_array_size(rows); ++i) {
+    const json_t *row = json_array_get(rows, i);
+    const int b = strcmp(get_text(row, "case"), "B") == 0;
+    cases[b] += 1;
+    if (b) {
+      assert_true(2.0 * 16 * 16 * 16 * 134 * 134 == get_real(row, "flops"));
+    }
+  }
+  assert_true(cases[0] >= 2 && cases[1] == 3); /* auto, slots, conv */
+  json_t *written = json_load_file("F.json", 0, NULL);
+  assert_true(json_equal(written, document));
+  json_decref(written);
+  json_decref(document);
+}
+
+static void put_text(const char *path, const char *text) {
+  write_bytes(path, text, strlen(text));
+}
+
+/* Factors from files; files that lie, and shapes that disagree, exit 2 with one line. */
+static void test_files(void **state) {
+  (void)state;
+#define HEAD "%%MatrixMarket matrix coordinate real general\n"
+  put_text("A.mtx", HEAD "2 3 3\n1 1 2\n1 3 1\n2 2 5\n");
+  put_text("B.mtx", HEAD "3 2 3\n1 2 7\n2 1 1\n3 2 -1\n");
+  json_t *document = run_json("bench product --left A.mtx --right B.mtx --repeats 1 --json");
+  const json_t *rows = rows_of(document, "product");
+  assert_string_equal(get_text(json_array_get(rows, 0), "case"), "files");
+  assert_int_equal(get_integer(json_array_get(rows, 0), "nnz"), 2);
+  assert_true(get_real(json_array_get(rows, 0), "flops") == 6);
+  json_decref(document);
+  assert_fails(2, "--left: given without --right", "bench product --left A.mtx");
+  assert_fails(2, "--right: A.mtx: 2 rows, expected the 3 columns of A.mtx", "bench product --left A.mtx --right A.mtx");
+  put_text("C.mtx", HEAD "2 3 1\n1 4 2\n");
+  assert_fails(2, "C.mtx: line 3: entry (1, 4), expected 1 .. 2 and 1 .. 3", "bench product --left C.mtx --right B.mtx");
+  put_text("C.npz", "PK\x03\x04 and nothing");
+  assert_fails(2, "C.npz: byte", "bench product --left C.npz --right B.mtx");
+  put_text("C.mtx", HEAD "2 3000000000 1\n1 4 2\n");
+  assert_fails(2, "3000000000 columns, expected at most 2147483647", "bench product --left C.mtx --right B.mtx");
+  assert_fails(2, "none.npz: cannot open", "bench product --left none.npz --right B.mtx");
+  assert_fails(2, "expected one that ends in .npz or .mtx", "bench product --left A.csv --right B.mtx");
+}
+
+static void test_jacobian(void **state) {
+  (void)state;
+  json_t *document = run_json("bench jacobian --repeats 1 --json");
+  const json_t *rows = rows_of(document, "jacobian");
+  assert_int_equal(json_array_size(rows), 18);
+  assert_int_equal(get_integer(json_array_get(rows, 0), "nnz"), 1696512);
+  json_decref(document);
+}
+
+static void test_scan(void **state) {
+  (void)state;
+  json_t *document = run_json("bench scan --repeats 1 --batch 2 --json");
+  const json_t *rows = rows_of(document, "scan");
+  assert_int_equal(json_array_size(rows), 6);
+  assert_string_equal(get_text(json_array_get(rows, 0), "method"), "linear");
+  assert_true(get_real(json_array_get(rows, 2), "flops") > get_real(json_array_get(rows, 0), "flops"));
+  json_decref(document);
+  assert_runs("bench scan --repeats 1 --memory-limit 1M"); /* what does not fit is left out, and said */
+}
+
+static void test_requests(void **state) {
+  (void)state;
+  assert_fails(2, "--repeats: '0'", "bench product --repeats 0");
+  assert_fails(2, "--out: missing/F.json: cannot write", "bench jacobian --out missing/F.json");
+  assert_fails(2, "--batch: '0'", "bench scan --batch 0");
+}
+
+static void test_memory(void **state) {
+  (void)state;
+  int code = 1;
+  for (int64_t call = 1; code != 0; call += call < 100 ? 7 : 37) {
+    bppsa_alloc_fail_at(call);
+    run_result result = run("bench scan --repeats 1 --threads 1 --json");
+    bppsa_alloc_fail_at(0);
+    code = result.code;
+    assert_true(code == 0 || code == 1);
+    if (code != 0) {
+      assert_one_error(&result, "");
+    }
+    release(&result);
+    assert_true(call < 5000);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_product),  cmocka_unit_test(test_files),
+                                     cmocka_unit_test(test_jacobian), cmocka_unit_test(test_scan),
+                                     cmocka_unit_test(test_requests), cmocka_unit_test(test_memory)};
+  return cmocka_run_group_tests(tests, enter_directory, leave_directory);
+}
