@@ -15,6 +15,8 @@ static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"},
     {.option = BPPSA_OPTION_REPEATS},
     {.option = BPPSA_OPTION_SEED, .help = "of values and masks"},
+    {.option = BPPSA_OPTION_LEFT},
+    {.option = BPPSA_OPTION_RIGHT},
     {.option = BPPSA_OPTION_THREADS},
     {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = "leave kinds out whose plan needs more [1/4 of available memory]"},
     {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},
