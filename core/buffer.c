@@ -1,24 +1,25 @@
 #include "core/buffer.h"
 
-#include "core/alloc.h"
+#include "core/memory.h"
 
 bppsa_status bppsa_buffer_create(const bppsa_device *device, bppsa_dtype dtype, int32_t ndim, const int64_t *shape,
                                  bppsa_buffer *buffer) {
   size_t bytes = 0;
+  void *data = NULL;
   BPPSA_TRY(bppsa_shape_bytes(dtype, ndim, shape, NULL, &bytes));
-  if (device != NULL && bppsa_device_get_kind(device) != BPPSA_CPU) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "device %s: buffers live in host memory only; use device cpu",
-                      bppsa_device_get_name(device));
+  BPPSA_TRY(bppsa_memory_alloc(device, (int64_t)bytes, &data));
+  const bppsa_status status = bppsa_memory_clear(device, data, (int64_t)bytes);
+  if (status != BPPSA_OK) {
+    bppsa_memory_free(device, data);
+    return status;
   }
-  void *data = bppsa_calloc((int64_t)bytes, 1);
-  if (data == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
+  buffer->device = device;
   buffer->view = bppsa_view_make(data, dtype, ndim, shape);
+  buffer->view.device = device == NULL ? BPPSA_CPU : bppsa_device_get_kind(device);
   return BPPSA_OK;
 }
 
 void bppsa_buffer_free(bppsa_buffer *buffer) {
-  bppsa_free(buffer->view.data);
+  bppsa_memory_free(buffer->device, buffer->view.data);
   *buffer = (bppsa_buffer){0};
 }

@@ -10,11 +10,12 @@ extern "C" {
 #endif
 
 typedef struct {
-  bppsa_view view; /* view.data is owned */
+  bppsa_view view;            /* view.data is owned */
+  const bppsa_device *device; /* where it lives, borrowed; NULL: the host */
 } bppsa_buffer;
 
 /* Zeroed memory on the device (NULL: the host). The caller frees it with bppsa_buffer_free.
- * ERR_SHAPE, ERR_MEMORY; ERR_UNSUPPORTED for a device without buffers. */
+ * The device must outlive it. ERR_SHAPE, ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_buffer_create(const bppsa_device *device, bppsa_dtype dtype, int32_t ndim, const int64_t *shape,
                                  bppsa_buffer *buffer);
 /* Releases and empties the buffer. A zeroed or already freed buffer is legal. */

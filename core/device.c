@@ -10,11 +10,13 @@
 
 #include "core/alloc.h"
 #include "core/blas.h"
+#include "core/memory_internal.h"
 
 struct bppsa_device {
   bppsa_device_kind kind;
   int32_t index;
   int32_t threads;
+  void *stream; /* GPU only */
   char name[24];
   char hardware[128];
 };
@@ -124,6 +126,11 @@ bppsa_status bppsa_device_create(const char *name, int64_t threads, bppsa_device
   if (result == NULL) {
     return BPPSA_ERR_MEMORY;
   }
+  const bppsa_status status = made.kind == BPPSA_CUDA ? bppsa_cuda_stream_create(made.index, &made.stream) : BPPSA_OK;
+  if (status != BPPSA_OK) {
+    bppsa_free(result);
+    return status;
+  }
   *result = made;
   bppsa_blas_register(made.threads);
   *device = result;
@@ -133,6 +140,9 @@ bppsa_status bppsa_device_create(const char *name, int64_t threads, bppsa_device
 void bppsa_device_destroy(bppsa_device *device) {
   if (device != NULL) {
     bppsa_blas_register(-device->threads);
+    if (device->kind == BPPSA_CUDA) {
+      bppsa_cuda_stream_destroy(device->index, device->stream);
+    }
   }
   bppsa_free(device);
 }
@@ -155,4 +165,12 @@ const char *bppsa_device_get_name(const bppsa_device *device) {
 
 const char *bppsa_device_get_hardware(const bppsa_device *device) {
   return device->hardware;
+}
+
+void *bppsa_device_get_stream(const bppsa_device *device) {
+  return device->stream;
+}
+
+bppsa_status bppsa_device_wait(const bppsa_device *device) {
+  return device->kind == BPPSA_CUDA ? bppsa_cuda_wait(device->index, device->stream) : BPPSA_OK;
 }

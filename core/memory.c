@@ -34,7 +34,7 @@ void bppsa_memory_free(const bppsa_device *device, void *data) {
 
 bppsa_status bppsa_memory_put(const bppsa_device *device, void *to, const void *from_host, int64_t bytes) {
   if (!is_host(device)) {
-    return bppsa_cuda_put(bppsa_device_get_index(device), to, from_host, bytes);
+    return bppsa_cuda_put(bppsa_device_get_index(device), bppsa_device_get_stream(device), to, from_host, bytes);
   }
   memcpy(to, from_host, (size_t)bytes);
   return BPPSA_OK;
@@ -42,7 +42,7 @@ bppsa_status bppsa_memory_put(const bppsa_device *device, void *to, const void *
 
 bppsa_status bppsa_memory_get(const bppsa_device *device, void *to_host, const void *from, int64_t bytes) {
   if (!is_host(device)) {
-    return bppsa_cuda_get(bppsa_device_get_index(device), to_host, from, bytes);
+    return bppsa_cuda_get(bppsa_device_get_index(device), bppsa_device_get_stream(device), to_host, from, bytes);
   }
   memcpy(to_host, from, (size_t)bytes);
   return BPPSA_OK;
@@ -50,7 +50,7 @@ bppsa_status bppsa_memory_get(const bppsa_device *device, void *to_host, const v
 
 bppsa_status bppsa_memory_clear(const bppsa_device *device, void *data, int64_t bytes) {
   if (!is_host(device)) {
-    return bppsa_cuda_clear(bppsa_device_get_index(device), data, bytes);
+    return bppsa_cuda_clear(bppsa_device_get_index(device), bppsa_device_get_stream(device), data, bytes);
   }
   memset(data, 0, (size_t)bytes);
   return BPPSA_OK;

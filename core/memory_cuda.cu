@@ -21,21 +21,41 @@ extern "C" void bppsa_cuda_free(int32_t index, void *data) {
   }
 }
 
-static bppsa_status copy(int32_t index, void *to, const void *from, int64_t bytes, cudaMemcpyKind kind) {
+extern "C" bppsa_status bppsa_cuda_wait(int32_t index, void *stream) {
+  BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(index), "wait"));
+  return bppsa_cuda_check(cudaStreamSynchronize((cudaStream_t)stream), "GPU work");
+}
+
+static bppsa_status copy(int32_t index, void *stream, void *to, const void *from, int64_t bytes, cudaMemcpyKind kind) {
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(index), "copy"));
-  return bppsa_cuda_check(cudaMemcpy(to, from, (size_t)bytes, kind), "copy");
+  BPPSA_TRY(bppsa_cuda_check(cudaMemcpyAsync(to, from, (size_t)bytes, kind, (cudaStream_t)stream), "copy"));
+  return bppsa_cuda_wait(index, stream);
 }
 
-extern "C" bppsa_status bppsa_cuda_put(int32_t index, void *to, const void *from_host, int64_t bytes) {
-  return copy(index, to, from_host, bytes, cudaMemcpyHostToDevice);
+extern "C" bppsa_status bppsa_cuda_put(int32_t index, void *stream, void *to, const void *from_host, int64_t bytes) {
+  return copy(index, stream, to, from_host, bytes, cudaMemcpyHostToDevice);
 }
 
-extern "C" bppsa_status bppsa_cuda_get(int32_t index, void *to_host, const void *from, int64_t bytes) {
-  return copy(index, to_host, from, bytes, cudaMemcpyDeviceToHost);
+extern "C" bppsa_status bppsa_cuda_get(int32_t index, void *stream, void *to_host, const void *from, int64_t bytes) {
+  return copy(index, stream, to_host, from, bytes, cudaMemcpyDeviceToHost);
 }
 
-extern "C" bppsa_status bppsa_cuda_clear(int32_t index, void *data, int64_t bytes) {
+extern "C" bppsa_status bppsa_cuda_clear(int32_t index, void *stream, void *data, int64_t bytes) {
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(index), "clear"));
-  BPPSA_TRY(bppsa_cuda_check(cudaMemset(data, 0, (size_t)bytes), "clear"));
-  return bppsa_cuda_check(cudaDeviceSynchronize(), "clear");
+  BPPSA_TRY(bppsa_cuda_check(cudaMemsetAsync(data, 0, (size_t)bytes, (cudaStream_t)stream), "clear"));
+  return bppsa_cuda_wait(index, stream);
+}
+
+extern "C" bppsa_status bppsa_cuda_stream_create(int32_t index, void **stream) {
+  cudaStream_t made;
+  BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(index), "stream"));
+  BPPSA_TRY(bppsa_cuda_check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "stream"));
+  *stream = made;
+  return BPPSA_OK;
+}
+
+extern "C" void bppsa_cuda_stream_destroy(int32_t index, void *stream) {
+  if (cudaSetDevice(index) == cudaSuccess) {
+    (void)cudaStreamDestroy((cudaStream_t)stream);
+  }
 }

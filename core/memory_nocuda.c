@@ -14,17 +14,31 @@ void bppsa_cuda_free(int32_t index, void *data) {
   (void)index, (void)data;
 }
 
-bppsa_status bppsa_cuda_put(int32_t index, void *to, const void *from_host, int64_t bytes) {
-  (void)index, (void)to, (void)from_host, (void)bytes;
+bppsa_status bppsa_cuda_put(int32_t index, void *stream, void *to, const void *from_host, int64_t bytes) {
+  (void)index, (void)stream, (void)to, (void)from_host, (void)bytes;
   return without();
 }
 
-bppsa_status bppsa_cuda_get(int32_t index, void *to_host, const void *from, int64_t bytes) {
-  (void)index, (void)to_host, (void)from, (void)bytes;
+bppsa_status bppsa_cuda_get(int32_t index, void *stream, void *to_host, const void *from, int64_t bytes) {
+  (void)index, (void)stream, (void)to_host, (void)from, (void)bytes;
   return without();
 }
 
-bppsa_status bppsa_cuda_clear(int32_t index, void *data, int64_t bytes) {
-  (void)index, (void)data, (void)bytes;
+bppsa_status bppsa_cuda_clear(int32_t index, void *stream, void *data, int64_t bytes) {
+  (void)index, (void)stream, (void)data, (void)bytes;
+  return without();
+}
+
+bppsa_status bppsa_cuda_stream_create(int32_t index, void **stream) {
+  (void)index, (void)stream;
+  return without();
+}
+
+void bppsa_cuda_stream_destroy(int32_t index, void *stream) {
+  (void)index, (void)stream;
+}
+
+bppsa_status bppsa_cuda_wait(int32_t index, void *stream) {
+  (void)index, (void)stream;
   return without();
 }

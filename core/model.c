@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/memory.h"
+
 static const bppsa_view *find_value(int64_t count, const bppsa_named_view *values, const char *name) {
   for (int64_t i = 0; i < count; ++i) {
     if (strcmp(values[i].name, name) == 0) {
@@ -41,7 +43,27 @@ bppsa_status bppsa_model_set(bppsa_model *model, const char *where, int64_t coun
     const bppsa_parameter *parameter = &model->parameters[p];
     BPPSA_TRY(bppsa_view_convert(find_value(count, values, parameter->name), &parameter->value));
   }
-  return BPPSA_OK;
+  return bppsa_model_push(model);
+}
+
+bppsa_status bppsa_model_push(bppsa_model *model) {
+  return model->device == NULL ? BPPSA_OK
+                               : bppsa_memory_put(model->device, model->device_values, model->parameters[0].value.data,
+                                                  model->reals * (int64_t)bppsa_dtype_size(model->dtype));
+}
+
+bppsa_status bppsa_model_count(bppsa_model *model) {
+  return model->ops->count == NULL ? BPPSA_OK : model->ops->count(model);
+}
+
+bppsa_status bppsa_model_pull(bppsa_model *model, bool gradients) {
+  if (model->device == NULL) {
+    return BPPSA_OK;
+  }
+  const bppsa_parameter *first = &model->parameters[0];
+  return bppsa_memory_get(model->device, gradients ? first->gradient.data : first->value.data,
+                          gradients ? model->device_gradients : model->device_values,
+                          model->reals * (int64_t)bppsa_dtype_size(model->dtype));
 }
 
 /* K of a name that ends in _lK, as PyTorch's recurrent layers do; -1 without. */

@@ -30,6 +30,10 @@ void bppsa_scan_executor_destroy(bppsa_scan_executor *executor) {
   }
 }
 
+bppsa_status bppsa_scan_executor_count(bppsa_scan_executor *executor) {
+  return executor->count_redone == NULL ? BPPSA_OK : executor->count_redone(executor);
+}
+
 bppsa_status bppsa_scan_check_operands(const bppsa_scan_plan *plan, const bppsa_scan_operands *o) {
   const bppsa_scan_config *c = bppsa_scan_plan_config(plan);
   if (o->batch < 1 || o->batch > c->batch) {

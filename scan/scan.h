@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* Operands, borrowed, of the plan's dtype, on the executor's device, contiguous. b is `batch`, T the plan's n; array
+/* Operands, borrowed, of the plan's dtype, on the executor's device, contiguous; a GPU's work is queued on its stream, and they are borrowed until it is done. b is `batch`, T the plan's n; array
  * index j holds step t = j + 1 for Jacobians and t = j for gradients. */
 typedef struct {
   int64_t batch; /* b: 1 .. the plan's batch */
@@ -37,7 +37,8 @@ struct bppsa_scan_executor {
   /* ERR_ARGUMENT: a missing operand or a batch beyond the plan's. */
   bppsa_status (*execute)(bppsa_scan_executor *executor, const bppsa_scan_operands *operands);
   void (*destroy)(bppsa_scan_executor *executor);
-  const bppsa_scan_plan *plan; /* borrowed; must outlive the executor */
+  bppsa_status (*count_redone)(bppsa_scan_executor *executor); /* NULL where `redone` is always up to date */
+  const bppsa_scan_plan *plan;                                 /* borrowed; must outlive the executor */
   int64_t redone; /* held products that were useless (see scan_products.inc) and were redone step by step, per sample,
                                 * since the executor was made */
 };
@@ -46,6 +47,8 @@ struct bppsa_scan_executor {
  * ERR_MEMORY; ERR_UNSUPPORTED for a device without this kind of scan. */
 bppsa_status bppsa_scan_executor_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor);
 void bppsa_scan_executor_destroy(bppsa_scan_executor *executor); /* NULL is legal */
+/* Brings executor->redone up to date; waits for a GPU's work. ERR_CUDA. */
+bppsa_status bppsa_scan_executor_count(bppsa_scan_executor *executor);
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,7 @@
 /* The scan on a GPU: memory when the executor is made, then one launch a record of the plan. */
 #include "core/alloc.h"
 #include "core/check.cuh"
-#include "core/memory.h"
+#include "core/memory_internal.h"
 #include "scan/scan_internal.h"
 #include "scan/scan_kernels.cuh"
 
@@ -12,6 +12,7 @@ enum { MOST_THREADS = 256, WARP = 32, SHARED_BYTES = 96 * 1024, MOST_TILE = 16, 
 struct cuda_executor {
   bppsa_scan_executor base;
   int32_t index;
+  cudaStream_t stream;
   int64_t dim;  /* the largest */
   int64_t room; /* reals of a vector in shared memory, the affine row's factor included; even */
   int tile;     /* rows of products a block carries */
@@ -77,17 +78,17 @@ int threads_for(int64_t numbers) {
 }
 
 template <typename real>
-void launch_diagonal(const scan_chain<real> &c, const bppsa_scan_level *level, const scan_record &record) {
+void launch_diagonal(cudaStream_t stream, const scan_chain<real> &c, const bppsa_scan_level *level, const scan_record &record) {
   const int64_t count = level->count * c.batch * c.dim;
   const int threads = threads_for(count), blocks = (int)((count + threads - 1) / threads);
   if (level->op == BPPSA_OP_MV && level->span == 1) {
-    BPPSA_LAUNCH(bppsa_scan_diagonal_walk<real>, blocks, threads, 0, 0, c, record, count);
+    BPPSA_LAUNCH(bppsa_scan_diagonal_walk<real>, blocks, threads, 0, stream, c, record, count);
   } else if (level->op == BPPSA_OP_MV) {
-    BPPSA_LAUNCH(bppsa_scan_diagonal_apply<real>, (int)(level->count * c.batch), threads_for(c.dim), 0, 0, c, record);
+    BPPSA_LAUNCH(bppsa_scan_diagonal_apply<real>, (int)(level->count * c.batch), threads_for(c.dim), 0, stream, c, record);
   } else if (level->span == 1) {
-    BPPSA_LAUNCH(bppsa_scan_diagonal_carry<real>, blocks, threads, 0, 0, c, record, count);
+    BPPSA_LAUNCH(bppsa_scan_diagonal_carry<real>, blocks, threads, 0, stream, c, record, count);
   } else {
-    BPPSA_LAUNCH(bppsa_scan_diagonal_join<real>, blocks, threads, 0, 0, c, record, count);
+    BPPSA_LAUNCH(bppsa_scan_diagonal_join<real>, blocks, threads, 0, stream, c, record, count);
   }
 }
 
@@ -97,17 +98,17 @@ void launch_matrices(const cuda_executor *x, const scan_chain<real> &c, const bp
   const int items = (int)(level->count * c.batch), threads = threads_for(x->dim);
   const size_t vectors = 3 * (size_t)x->room * sizeof(real);
   if (level->op == BPPSA_OP_MV && level->span == 1) {
-    BPPSA_LAUNCH(bppsa_scan_walk<real>, items, threads, vectors, 0, c, record, x->room);
+    BPPSA_LAUNCH(bppsa_scan_walk<real>, items, threads, vectors, x->stream, c, record, x->room);
   } else if (level->op == BPPSA_OP_MV) {
-    BPPSA_LAUNCH(bppsa_scan_apply<real>, items, threads, vectors, 0, c, record, x->room);
+    BPPSA_LAUNCH(bppsa_scan_apply<real>, items, threads, vectors, x->stream, c, record, x->room);
   } else if (level->span == 1) {
     const int64_t rows = (x->dim + c.affine) * c.batch, tiles = (rows + x->tile - 1) / x->tile;
     const size_t shared = (size_t)x->tile * (vectors + sizeof(real) + sizeof(int64_t) + sizeof(int32_t)) + sizeof(real);
-    BPPSA_LAUNCH(bppsa_scan_carry<real>, (int)(level->count * tiles), threads_for(x->dim * x->tile), shared, 0, c, record, tiles,
-                 x->tile, x->room);
+    BPPSA_LAUNCH(bppsa_scan_carry<real>, (int)(level->count * tiles), threads_for(x->dim * x->tile), shared, x->stream, c, record,
+                 tiles, x->tile, x->room);
   } else {
     const size_t shared = (size_t)x->room * (2 * sizeof(real) + 2 * sizeof(int32_t));
-    BPPSA_LAUNCH(bppsa_scan_join<real>, items, threads, shared, 0, c, record, x->room);
+    BPPSA_LAUNCH(bppsa_scan_join<real>, items, threads, shared, x->stream, c, record, x->room);
   }
 }
 
@@ -121,7 +122,7 @@ template <typename real> bppsa_status run(const cuda_executor *x, const bppsa_sc
       continue;
     }
     if (c.element == SCAN_DIAGONAL) {
-      launch_diagonal(c, level, record);
+      launch_diagonal(x->stream, c, level, record);
     } else {
       launch_matrices(x, c, level, record);
     }
@@ -132,11 +133,15 @@ template <typename real> bppsa_status run(const cuda_executor *x, const bppsa_sc
 
 bppsa_status execute(bppsa_scan_executor *executor, const bppsa_scan_operands *operands) {
   cuda_executor *x = (cuda_executor *)executor;
-  unsigned long long redone = 0;
   BPPSA_TRY(bppsa_scan_check_operands(executor->plan, operands));
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(x->index), "scan"));
-  BPPSA_TRY(executor->plan->config.dtype == BPPSA_F32 ? run<float>(x, operands) : run<double>(x, operands));
-  BPPSA_TRY(bppsa_cuda_check(cudaMemcpy(&redone, x->redone, sizeof redone, cudaMemcpyDeviceToHost), "scan"));
+  return executor->plan->config.dtype == BPPSA_F32 ? run<float>(x, operands) : run<double>(x, operands);
+}
+
+bppsa_status count_redone(bppsa_scan_executor *executor) {
+  const cuda_executor *x = (const cuda_executor *)executor;
+  unsigned long long redone = 0;
+  BPPSA_TRY(bppsa_cuda_get(x->index, x->stream, &redone, x->redone, sizeof redone));
   executor->redone = (int64_t)redone;
   return BPPSA_OK;
 }
@@ -208,8 +213,8 @@ void place_all(cuda_executor *x, const bppsa_scan_plan *plan, layout *l) {
   }
 }
 
-bppsa_status put(int64_t *to, const int64_t *from, int64_t count) {
-  return bppsa_cuda_check(cudaMemcpy(to, from, (size_t)count * sizeof *from, cudaMemcpyHostToDevice), "scan");
+bppsa_status put(const cuda_executor *x, int64_t *to, const int64_t *from, int64_t count) {
+  return bppsa_cuda_put(x->index, x->stream, to, from, count * (int64_t)sizeof *from);
 }
 
 /* Sizes that differ, and where they put things. */
@@ -227,11 +232,11 @@ bppsa_status put_offsets(cuda_executor *x, const bppsa_scan_plan *plan) {
     gradients[t + 1] = gradients[t] + plan->dims[t];
     jacobians[t + 1] = jacobians[t] + (t < n ? plan->dims[t] * plan->dims[t + 1] : 0);
   }
-  bppsa_status status = put(x->dims, plan->dims, n + 1);
-  status = status == BPPSA_OK ? put(x->gradient_offsets, gradients, n + 2) : status;
-  status = status == BPPSA_OK ? put(x->jacobian_offsets, jacobians, n + 1) : status;
+  bppsa_status status = put(x, x->dims, plan->dims, n + 1);
+  status = status == BPPSA_OK ? put(x, x->gradient_offsets, gradients, n + 2) : status;
+  status = status == BPPSA_OK ? put(x, x->jacobian_offsets, jacobians, n + 1) : status;
   if (status == BPPSA_OK && plan->slot_offsets != NULL) {
-    status = put(x->slot_offsets, plan->slot_offsets, plan->slot_count + 1);
+    status = put(x, x->slot_offsets, plan->slot_offsets, plan->slot_count + 1);
   }
   bppsa_free(sums);
   return status;
@@ -256,7 +261,7 @@ bppsa_status allocate(cuda_executor *x, const bppsa_scan_plan *plan) {
   if (plan->slot_offsets == NULL) {
     x->slot_offsets = NULL;
   }
-  BPPSA_TRY(bppsa_cuda_check(cudaMemset(x->redone, 0, sizeof *x->redone), "scan"));
+  BPPSA_TRY(bppsa_cuda_clear(x->index, x->stream, x->redone, sizeof *x->redone));
   return put_offsets(x, plan);
 }
 
@@ -286,7 +291,9 @@ extern "C" bppsa_status bppsa_scan_cuda_create(const bppsa_scan_plan *plan, cons
   x->base.execute = execute;
   x->base.destroy = destroy;
   x->base.plan = plan;
+  x->base.count_redone = count_redone;
   x->index = bppsa_device_get_index(device);
+  x->stream = (cudaStream_t)bppsa_device_get_stream(device);
   x->dim = largest_dim(plan);
   x->room = (x->dim + 2) / 2 * 2;
   x->exponent_rows = plan->config.element == BPPSA_ELEMENT_DIAGONAL ? 2 * x->dim : x->dim + 1;

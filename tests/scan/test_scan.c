@@ -387,6 +387,7 @@ static int64_t check_recurrence(const problem *p, double most_allowed) {
                  (long long)c.chunks, (long long)t, r);
       }
     }
+    assert_int_equal(bppsa_scan_executor_count(executor), BPPSA_OK);
     redone += executor->redone;
     bppsa_free(g);
     bppsa_scan_executor_destroy(executor);
