@@ -102,7 +102,11 @@ static void tiny_destroy(bppsa_model *model) {
   bppsa_free(m);
 }
 
-static const bppsa_model_ops tiny_ops = {"tiny", tiny_forward, tiny_backward, NULL, tiny_find_nonfinite, tiny_destroy};
+static const bppsa_model_ops tiny_ops = {.name = "tiny",
+                                         .forward = tiny_forward,
+                                         .backward = tiny_backward,
+                                         .find_nonfinite = tiny_find_nonfinite,
+                                         .destroy = tiny_destroy};
 
 /* Weights are small and fixed. NULL when out of memory. */
 static tiny_model *tiny_create(bppsa_dtype dtype, int64_t steps, int64_t input, int64_t classes, int64_t capacity,
@@ -113,7 +117,8 @@ static tiny_model *tiny_create(bppsa_dtype dtype, int64_t steps, int64_t input, 
   }
   const int64_t rows = per_step ? steps * capacity : capacity;
   const int64_t shapes[6][2] = {{classes, input}, {classes, input}, {classes, 1}, {classes, 1}, {rows, input}, {rows, classes}};
-  m->base = (bppsa_model){&tiny_ops, dtype, 2, m->parameters, classes, 0};
+  m->base =
+      (bppsa_model){.ops = &tiny_ops, .dtype = dtype, .parameter_count = 2, .parameters = m->parameters, .classes = classes};
   m->per_step = per_step;
   m->steps = steps;
   m->input = input;
