@@ -22,7 +22,8 @@ typedef struct bppsa_mark bppsa_mark;
 
 /* ERR_CUDA: a recording is under way. */
 bppsa_status bppsa_graph_begin(const bppsa_device *device);
-/* Ends the recording in every case. ERR_CUDA: something in it was not allowed. ERR_MEMORY. */
+/* Ends the recording in every case. ERR_CUDA: something in it was not allowed. ERR_MEMORY. graph NULL throws it away, without an error of its own:
+ * what was to be recorded has failed. */
 bppsa_status bppsa_graph_end(const bppsa_device *device, bppsa_graph **graph);
 bppsa_status bppsa_graph_launch(const bppsa_device *device, const bppsa_graph *graph); /* ERR_CUDA */
 void bppsa_graph_destroy(const bppsa_device *device, bppsa_graph *graph);              /* NULL is legal */

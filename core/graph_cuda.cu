@@ -31,7 +31,13 @@ extern "C" bppsa_status bppsa_graph_begin(const bppsa_device *device) {
 extern "C" bppsa_status bppsa_graph_end(const bppsa_device *device, bppsa_graph **graph) {
   cudaGraph_t captured = NULL;
   BPPSA_TRY(select_gpu(device, "recording"));
-  BPPSA_TRY(bppsa_cuda_check(cudaStreamEndCapture(stream_of(device), &captured), "recording"));
+  const cudaError_t error = cudaStreamEndCapture(stream_of(device), &captured);
+  if (graph == NULL) {
+    (void)cudaGetLastError();
+    (void)(captured != NULL ? cudaGraphDestroy(captured) : cudaSuccess);
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_cuda_check(error, "recording"));
   bppsa_graph *made = (bppsa_graph *)bppsa_alloc(sizeof *made);
   bppsa_status status = made == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
   if (status == BPPSA_OK) {

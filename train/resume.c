@@ -231,6 +231,8 @@ static bppsa_status resume(bppsa_training *run) {
   BPPSA_TRY(bppsa_checkpoint_load(run->checkpoint, notice));
   BPPSA_TRY(check_stored(run));
   unpack(run);
+  BPPSA_TRY(bppsa_model_push(run->model));
+  BPPSA_TRY(bppsa_optimizer_push(run->optimizer));
   if (run->cursor.position > 0) {
     bppsa_shuffle(run->config->seed, run->cursor.epoch, run->split.train, run->order);
   }
@@ -276,6 +278,8 @@ bppsa_status bppsa_training_save(bppsa_training *run, bool epoch_complete, bool 
   if (run->log != NULL) { /* the lines the checkpoint counts must not be lost before it */
     BPPSA_TRY(bppsa_log_sync(run->log));
   }
+  BPPSA_TRY(bppsa_model_pull(run->model, false));
+  BPPSA_TRY(bppsa_optimizer_pull(run->optimizer));
   pack(run);
   BPPSA_TRY(bppsa_checkpoint_save(run->checkpoint));
   run->checkpoint_step = run->result.steps;
