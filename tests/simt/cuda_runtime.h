@@ -76,6 +76,7 @@ template <typename T> T atomicAdd(T *at, T value) { /* fibers do not interrupt e
 /* The launch's dynamic shared memory. */
 void *simt_shared();
 #define BPPSA_SHARED(type, name) type *name = (type *)simt_shared()
+#define BPPSA_UNROLL
 
 using std::max;
 using std::min;
