@@ -1,5 +1,5 @@
-/* The SIMT machine of tests/simt/cuda_runtime.h: fibers, barriers, shuffles, and a device in host memory. */
-#include "cuda_runtime.h"
+/* The SIMT machine of tests/simt/cuda_runtime.h: fibers, barriers, shuffles. Memory, streams and graphs are in runtime.cc. */
+#include "tests/simt/simt.h"
 
 #include <stdio.h>
 #include <ucontext.h>
@@ -46,13 +46,12 @@ struct fiber {
 };
 
 const char *kernel_name = "";
-simt_call *body;
+const std::function<void()> *body;
 std::vector<fiber> fibers;
 jump scheduler;
 fiber *current;
 int current_index, any;
 char *shared_memory;
-cudaError_t last_error = cudaSuccess;
 #ifdef SIMT_ASAN
 const void *scheduler_stack;
 size_t scheduler_size;
@@ -96,7 +95,7 @@ void live() {
   __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack, &scheduler_size);
 #endif
   for (;;) {
-    body->run();
+    (*body)();
     current->where = DONE;
     leave();
   }
@@ -230,16 +229,17 @@ struct checker {
 
 } // namespace
 
-void simt_launch(const char *kernel, dim3 grid, dim3 block, size_t shared, simt_call &call) {
+bool simt_launch_is_valid(const char *kernel, dim3 grid, dim3 block, size_t shared) {
   static checker at_end;
   const size_t threads = (size_t)block.x * block.y * block.z;
   ++launches()[plain_name(kernel)];
-  if (threads < 1 || threads > MOST_THREADS || shared > MOST_SHARED || grid.x < 1 || grid.y < 1 || grid.y > 65535) {
-    last_error = cudaErrorInvalidConfiguration;
-    return;
-  }
+  return threads >= 1 && threads <= MOST_THREADS && shared <= MOST_SHARED && grid.x >= 1 && grid.y >= 1 && grid.y <= 65535;
+}
+
+void simt_run(const char *kernel, dim3 grid, dim3 block, size_t shared, const std::function<void()> &thread) {
+  const size_t threads = (size_t)block.x * block.y * block.z;
   kernel_name = kernel;
-  body = &call;
+  body = &thread;
   blockDim = block;
   gridDim = grid;
   fibers.reserve(MOST_THREADS); /* fibers do not move */
@@ -305,81 +305,4 @@ unsigned simt_ballot(unsigned mask, int predicate) {
   }
   __syncwarp(mask);
   return votes;
-}
-
-/* ---- the runtime ---- */
-
-cudaError_t cudaMalloc(void **data, size_t bytes) {
-  *data = malloc(bytes > 0 ? bytes : 1);
-  if (*data == nullptr) {
-    last_error = cudaErrorMemoryAllocation;
-    return last_error;
-  }
-  memset(*data, 0xff, bytes > 0 ? bytes : 1);
-  return cudaSuccess;
-}
-
-cudaError_t cudaFree(void *data) {
-  free(data);
-  return cudaSuccess;
-}
-
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind, cudaStream_t) {
-  if (bytes > 0) {
-    memmove(to, from, bytes);
-  }
-  return cudaSuccess;
-}
-
-cudaError_t cudaMemsetAsync(void *data, int value, size_t bytes, cudaStream_t) {
-  if (bytes > 0) {
-    memset(data, value, bytes);
-  }
-  return cudaSuccess;
-}
-
-cudaError_t cudaGetLastError() {
-  const cudaError_t error = last_error;
-  last_error = cudaSuccess;
-  return error;
-}
-
-const char *cudaGetErrorString(cudaError_t error) {
-  return error == cudaSuccess ? "no error" : error == cudaErrorMemoryAllocation ? "out of memory" : "invalid launch";
-}
-
-const char *cudaGetErrorName(cudaError_t error) {
-  return error == cudaSuccess ? "cudaSuccess" : error == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "cudaErrorInvalidConfiguration";
-}
-
-cudaError_t cudaGetDeviceCount(int *count) {
-  *count = 1;
-  return cudaSuccess;
-}
-
-cudaError_t cudaGetDevice(int *device) {
-  *device = 0;
-  return cudaSuccess;
-}
-
-cudaError_t cudaSetDevice(int device) {
-  return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
-}
-
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int) {
-  *properties = cudaDeviceProp();
-  snprintf(properties->name, sizeof properties->name, "SIMT emulation");
-  properties->totalGlobalMem = (size_t)1 << 30;
-  properties->multiProcessorCount = 4;
-  return cudaSuccess;
-}
-
-cudaError_t cudaRuntimeGetVersion(int *version) {
-  *version = 13000;
-  return cudaSuccess;
-}
-
-cudaError_t cudaDriverGetVersion(int *version) {
-  *version = 13000;
-  return cudaSuccess;
 }
