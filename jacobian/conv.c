@@ -177,7 +177,7 @@ static bppsa_status make_pattern(bppsa_jacobian *j, const uint8_t *mask) {
   bppsa_csr positions;
   BPPSA_TRY(op->kind == BPPSA_OPERATOR_LINEAR ? linear_positions(op, &positions) : bppsa_csr_copy(&j->positions, &positions));
   BPPSA_TRY(bppsa_csr_from_blocks(j->groups, op->in[0], j->out[0], &positions, &j->pattern));
-  return j->symbolic ? BPPSA_OK : bppsa_csr_expand(&j->pattern);
+  return j->symbolic ? BPPSA_OK : bppsa_csr_expand(&j->pattern, j->threads);
 }
 
 bppsa_status bppsa_jacobian_conv_create(bppsa_jacobian *j, const uint8_t *mask) {

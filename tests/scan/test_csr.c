@@ -232,7 +232,7 @@ static void test_vgg11(void **state) {
     dominant = step.flops > dominant ? step.flops : dominant;
   }
   assert_int_equal(mm_flops, totals->mm_flops);
-  assert_true(dominant > 6e10); /* 3.2e10 multiply-adds and more */
+  assert_true((double)dominant > 6e10); /* 3.2e10 multiply-adds and more */
   bppsa_scan_plan_destroy(plan);
   /* auto: as few FLOPs on the critical path as any number of up-levels has */
   int64_t best = INT64_MAX;
