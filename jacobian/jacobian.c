@@ -103,7 +103,7 @@ void bppsa_jacobian_destroy(bppsa_jacobian *j) {
   bppsa_axis_free(&j->axes[0]);
   bppsa_axis_free(&j->axes[1]);
   bppsa_free(j->class_ptr);
-  bppsa_free(j->class_tap);
+  bppsa_free(j->class_from);
   bppsa_free(j->kept_ptr);
   bppsa_free(j->kept);
   bppsa_free(j->mask);

@@ -37,7 +37,7 @@ static bppsa_op random_op(stream *s) {
   }
   for (int i = 0; i < 2; ++i) {
     op.in[i + 1] = cell ? 1 : between(s, 1, 8);
-    op.kernel[i] = below(s, 6) == 0 ? 1 : between(s, 1, 4);
+    op.kernel[i] = below(s, 6) == 0 ? 1 : below(s, 6) == 0 ? between(s, 5, 8) : between(s, 1, 4);
     op.stride[i] = between(s, 1, 4); /* beyond the kernel: rows stay empty */
     op.dilation[i] = op.kind == BPPSA_OPERATOR_AVGPOOL2D ? 1 : between(s, 1, 3);
     for (int end = 0; end < 2; ++end) {
@@ -269,7 +269,7 @@ static outline check_problem(problem *p, const bppsa_device *device) {
 static void test_random(void **state) {
   (void)state;
   bppsa_device *device = cpu_device(2);
-  int64_t kinds[BPPSA_OPERATOR_COUNT] = {0}, no_batch = 0, one_value = 0, empty_rows = 0, no_entries = 0;
+  int64_t kinds[BPPSA_OPERATOR_COUNT] = {0}, no_batch = 0, one_value = 0, empty_rows = 0, no_entries = 0, many_taps = 0;
   for (uint64_t i = 0; i < CONFIGURATIONS; ++i) {
     stream s = {.seed = 1000 + i};
     problem p = make_problem(&s);
@@ -279,12 +279,14 @@ static void test_random(void **state) {
     one_value += p.ins == 1 || p.outs == 1;
     empty_rows += o.empty_rows > 0;
     no_entries += o.nnz == 0;
+    many_taps += p.f.op.kind == BPPSA_OPERATOR_CONV2D && p.mask == NULL && p.f.op.kernel[0] * p.f.op.kernel[1] > 32;
     free_problem(&p);
   }
   for (int k = 0; k < BPPSA_OPERATOR_COUNT; ++k) {
     assert_true(kinds[k] > 100);
   }
-  assert_true(no_batch > 400 && one_value > 100 && empty_rows > 300 && no_entries > 50); /* the degenerate ones were there */
+  assert_true(no_batch > 400 && one_value > 100 && empty_rows > 300 && no_entries > 50 &&
+              many_taps > 2); /* the degenerate ones were there */
   bppsa_device_destroy(device);
 }
 
@@ -463,6 +465,14 @@ static void test_requests(void **state) {
   bad = op;
   bad.kernel[0] = 3;
   refused(bad, BPPSA_ERR_SHAPE, "conv2d: kernel 3 with dilation 1 covers more than the 1 positions and 0 of padding");
+  bad = op; /* more taps than the generator names */
+  bad.kernel[0] = bad.kernel[1] = 10000;
+  bad.padding[0] = bad.padding[2] = 10000;
+  bppsa_jacobian *none = NULL;
+  bppsa_device *single = cpu_device(1);
+  assert_int_equal(bppsa_jacobian_create(&bad, NULL, false, single, &none), BPPSA_ERR_SHAPE);
+  assert_message("conv2d: 100000000 taps, expected at most 67108864");
+  bppsa_device_destroy(single);
   bad = op;
   bad.in[0] = 0;
   refused(bad, BPPSA_ERR_SHAPE, "conv2d: input [0, 1, 1], expected extents of 1 or more");
