@@ -5,6 +5,7 @@
  *     cudaError_t error = cudaGetLastError();
  *
  *     BPPSA_SHARED(float, tile);    in a kernel: float *tile, the launch's shared memory, on a multiple of 16 bytes
+ *     BPPSA_UNROLL_BY(n)            before a loop of which n rounds are to be unrolled
  *     BPPSA_UNROLL                  before a loop whose array indices must be constants, so that the arrays live in registers
  */
 #ifndef BPPSA_CORE_LAUNCH_CUH
@@ -19,6 +20,8 @@
   extern __shared__ __align__(16) unsigned char bppsa_shared_memory[];                                                           \
   type *name = reinterpret_cast<type *>(bppsa_shared_memory)
 #define BPPSA_UNROLL _Pragma("unroll")
+#define BPPSA_UNROLL_BY(n) BPPSA_PRAGMA(unroll n)
+#define BPPSA_PRAGMA(text) _Pragma(#text)
 #endif
 
 #endif

@@ -35,10 +35,10 @@ template <typename real> struct rnn_unit {
   };      /* as many gates as matrices */
   real h; /* of step t */
 
-  /* What the backward step t of unit j of sample b reads. */
-  __device__ static inline rnn_unit load(const layer_arrays<real> &c, int64_t t, int64_t b, int64_t j) {
+  /* What the backward step t of unit j reads; its h_{t-1} stands at h[past], h_t `state` behind it. */
+  __device__ static inline rnn_unit load(const layer_arrays<real> &c, int64_t past, int64_t state, int64_t) {
     rnn_unit unit;
-    unit.h = c.h[(t * c.batch + b) * c.hidden + j];
+    unit.h = c.h[past + state];
     return unit;
   }
   /* h_{t-1}; `earlier` is the unit of step t - 1. */
@@ -67,11 +67,10 @@ template <typename real> struct gru_unit {
   enum { MATRICES = 3, SAVED = 4, DIAGONAL = 1, SPLIT = 1, AHEAD = sizeof(real) == 4 ? 4 : 2, EARLIER = 0 };
   real r, u, m, n, h; /* h of step t - 1 */
 
-  __device__ static inline gru_unit load(const layer_arrays<real> &c, int64_t t, int64_t b, int64_t j) {
+  __device__ static inline gru_unit load(const layer_arrays<real> &c, int64_t past, int64_t, int64_t j) {
     gru_unit unit;
-    const int64_t state = ((t - 1) * c.batch + b) * c.hidden;
-    const real *saved = c.saved + 4 * state + j;
-    unit.h = c.h[state + j];
+    const real *saved = c.saved + 4 * past - 3 * j;
+    unit.h = c.h[past];
     unit.r = saved[0];
     unit.u = saved[c.hidden];
     unit.m = saved[2 * c.hidden];
@@ -111,10 +110,10 @@ template <typename real> __device__ inline real cell_carried(const gru_unit<real
 /* d_k and e of all steps, for a scan of a recurrent element. */
 template <typename real, template <typename> class cell>
 __global__ void bppsa_recurrent_coefficients(layer_arrays<real> c, int64_t count) {
-  const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, row = at / c.hidden;
+  const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
   if (at < count) {
     real d[cell<real>::MATRICES], e, d_x;
-    cell<real>::load(c, row / c.batch + 1, row % c.batch, at % c.hidden).factors(c.relu, d, &e, &d_x);
+    cell<real>::load(c, at, c.batch * c.hidden, at % c.hidden).factors(c.relu, d, &e, &d_x);
     BPPSA_UNROLL
     for (int k = 0; k < cell<real>::MATRICES; ++k) {
       c.columns[k][at] = d[k];
@@ -132,7 +131,7 @@ __global__ void bppsa_recurrent_deltas(layer_arrays<real> c, int64_t count) {
   if (at < count) {
     enum { K = cell<real>::MATRICES };
     real d[K], e, d_x;
-    cell<real>::load(c, row / c.batch + 1, row % c.batch, j).factors(c.relu, d, &e, &d_x);
+    cell<real>::load(c, at, c.batch * c.hidden, j).factors(c.relu, d, &e, &d_x);
     const real g = c.g[at + c.batch * c.hidden];
     BPPSA_UNROLL
     for (int k = 0; k < K; ++k) {

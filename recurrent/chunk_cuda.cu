@@ -58,8 +58,8 @@ bppsa_status launch_carry(cudaStream_t stream, const layer_arrays<real> &c, cons
   BPPSA_LAUNCH((bppsa_recurrent_transition<real, cell, HP, rows_of<real, HP>::V>), (unsigned)blocks, CHUNK_THREADS,
                (size_t)shape::SHARED, stream, c, s);
   BPPSA_TRY(launched("products of chunks: launch"));
-  BPPSA_LAUNCH((bppsa_recurrent_carry<real, cell, HP>), (unsigned)c.batch, WARP_LANES, (size_t)(shape::K * HP) * sizeof(real),
-               stream, c, s);
+  BPPSA_LAUNCH((bppsa_recurrent_carry<real, cell, HP>), (unsigned)c.batch, WARP_LANES,
+               (size_t)((shape::K > 2 ? shape::K : 2) * HP) * sizeof(real), stream, c, s);
   return launched("gradients between chunks: launch");
 }
 
@@ -76,6 +76,10 @@ template <typename real, template <typename> class cell, int HP> bppsa_status al
 
 METHOD(bool, sums)(int64_t hidden) {
   return padded(hidden, [](auto hp) { return (bool)fits<real, cell, hp.value>::SUM; });
+}
+
+METHOD(int64_t, padded_hidden)(int64_t hidden) {
+  return padded(hidden, [](auto hp) { return (int64_t)hp.value; });
 }
 
 METHOD(int64_t, blocks)(int64_t chunks, int64_t batch) {

@@ -11,6 +11,7 @@ enum { CHUNK_HIDDEN = 32 }; /* the largest H */
 template <typename real, template <typename> class cell> struct chunk_launch {
   /* Whether a walk can sum weight gradients: they fit into registers. */
   static bool sums(int64_t hidden);
+  static int64_t padded_hidden(int64_t hidden); /* HP */
   /* Blocks of a walk over `chunks` chunks, which are the parts of its partial sums. */
   static int64_t blocks(int64_t chunks, int64_t batch);
   /* Items that all multiprocessors work on at once, a warp a scheduler: chunks times samples of a transition should be a multiple of it. */

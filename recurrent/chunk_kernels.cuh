@@ -20,7 +20,7 @@ enum { WARP_LANES = 32, CHUNK_THREADS = 128 };
 
 template <typename real> struct chunk_arrays {
   int64_t chunks, length; /* P, L */
-  real *products;         /* [P-1][b][H][H]: row r is the image of basis vector r, times 2^exponents[r] */
+  real *products;         /* [P-1][b][HP][HP]: row r is the image of basis vector r, times 2^exponents[r] */
   int32_t *exponents;     /* [P-1][b][H] */
   real *norms;            /* likewise: a row's largest entry */
   real *offsets;          /* [P-1][b][H]: the walk from 0; NULL unless gradients are injected */
@@ -57,6 +57,68 @@ template <typename real, template <typename> class cell, int HP, int V> struct t
   };
 };
 
+/* V rows, x [HP][V][threads], through one step: x = Σ_k (x ∘ d_k) W_k + x ∘ e. With `rescale` they are brought back into the window. */
+template <typename real, template <typename> class cell, int HP, int V>
+__device__ __forceinline__ void transition_step(const real *w, const real *d, real *x, bool rescale, int32_t e[V],
+                                                real norms[V]) {
+  enum { K = cell<real>::MATRICES, Q = quad<real>::SIZE };
+  real y[V][HP] = {};
+  BPPSA_UNROLL_BY(2)
+  for (int r = 0; r < HP; ++r) {
+    real in[V];
+    BPPSA_UNROLL
+    for (int v = 0; v < V; ++v) {
+      in[v] = x[(r * V + v) * CHUNK_THREADS];
+    }
+    BPPSA_UNROLL
+    for (int k = 0; k < K; ++k) {
+      const quad<real> *row = (const quad<real> *)(w + (k * HP + r) * HP);
+      real scaled[V];
+      BPPSA_UNROLL
+      for (int v = 0; v < V; ++v) {
+        scaled[v] = in[v] * d[k * HP + r];
+      }
+      BPPSA_UNROLL
+      for (int q = 0; q < HP / Q; ++q) {
+        const quad<real> part = row[q];
+        BPPSA_UNROLL
+        for (int at = 0; at < Q * V; ++at) {
+          y[at % V][q * Q + at / V] += scaled[at % V] * part.v[at / V];
+        }
+      }
+    }
+  }
+  BPPSA_UNROLL
+  for (int at = 0; cell<real>::DIAGONAL && at < HP * V; ++at) {
+    y[at % V][at / V] += x[at * CHUNK_THREADS] * d[K * HP + at / V];
+  }
+  if (rescale) {
+    BPPSA_UNROLL
+    for (int v = 0; v < V; ++v) {
+      real largest = 0;
+      BPPSA_UNROLL
+      for (int j = 0; j < HP; ++j) {
+        largest = scan_larger(largest, scan_size(y[v][j]));
+      }
+      const int32_t excess = scan_excess(largest);
+      norms[v] = largest;
+      if (excess != 0) {
+        const real factor = scan_power<real>(-excess);
+        e[v] += excess;
+        norms[v] *= factor;
+        BPPSA_UNROLL
+        for (int j = 0; j < HP; ++j) {
+          y[v][j] *= factor;
+        }
+      }
+    }
+  }
+  BPPSA_UNROLL
+  for (int at = 0; at < HP * V; ++at) {
+    x[at * CHUNK_THREADS] = y[at % V][at / V];
+  }
+}
+
 template <typename real, template <typename> class cell, int HP, int V>
 __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_transition(layer_arrays<real> c, chunk_arrays<real> s) {
   typedef transition_shape<real, cell, HP, V> shape;
@@ -77,6 +139,8 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_transition(laye
   int32_t e[V];
   real norms[V];
   cell<real> mine[shape::MINE] = {};
+  const int64_t state = c.batch * hidden;
+  int64_t past = (start - 1) * state + b * hidden + group; /* of the unit `group` */
   BPPSA_UNROLL
   for (int v = 0; v < V; ++v) {
     e[v] = 0;
@@ -86,13 +150,16 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_transition(laye
   }
   BPPSA_UNROLL
   for (int i = 0; i < shape::MINE; ++i) {
-    if (active && group + i * shape::GROUPS < hidden) {
-      mine[i] = cell<real>::load(c, start, b, group + i * shape::GROUPS);
+    const int r = group + i * shape::GROUPS;
+    if (active && r < hidden) {
+      mine[i] = cell<real>::load(c, past + i * shape::GROUPS, state, r);
     }
   }
   __syncthreads();
-  for (int64_t link = 0; link < s.length; ++link) {
+  const int length = (int)s.length;
+  for (int link = 0; link < length; ++link) {
     real *d = factors + link % 2 * shape::D_REALS; /* [K, then e][HP] */
+    past -= state;
     BPPSA_UNROLL
     for (int i = 0; i < shape::MINE; ++i) {
       const int r = group + i * shape::GROUPS;
@@ -109,68 +176,33 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_transition(laye
       if (cell<real>::DIAGONAL && active && r < HP) {
         d[K * HP + r] = diagonal;
       }
-      if (active && r < hidden && link + 1 < s.length) {
-        mine[i] = cell<real>::load(c, start - link - 1, b, r);
+      if (active && r < hidden && link + 1 < length) {
+        mine[i] = cell<real>::load(c, past + i * shape::GROUPS, state, r);
       }
     }
     __syncwarp();
     if (active) {
-      real y[V][HP] = {};
-      for (int r = 0; r < HP; ++r) {
-        real in[V];
-        BPPSA_UNROLL
-        for (int v = 0; v < V; ++v) {
-          in[v] = x[(r * V + v) * CHUNK_THREADS];
-        }
-        BPPSA_UNROLL
-        for (int k = 0; k < K; ++k) {
-          const quad<real> *row = (const quad<real> *)(w + (k * HP + r) * HP);
-          real scaled[V];
-          BPPSA_UNROLL
-          for (int v = 0; v < V; ++v) {
-            scaled[v] = in[v] * d[k * HP + r];
-          }
-          BPPSA_UNROLL
-          for (int q = 0; q < HP / Q; ++q) {
-            const quad<real> part = row[q];
-            BPPSA_UNROLL
-            for (int at = 0; at < Q * V; ++at) {
-              y[at % V][q * Q + at / V] += scaled[at % V] * part.v[at / V];
-            }
-          }
-        }
-      }
-      BPPSA_UNROLL
-      for (int v = 0; v < V; ++v) {
-        real largest = 0;
-        BPPSA_UNROLL
-        for (int j = 0; j < HP; ++j) {
-          if (cell<real>::DIAGONAL) {
-            y[v][j] += x[(j * V + v) * CHUNK_THREADS] * d[K * HP + j];
-          }
-          const real size = scan_size(y[v][j]);
-          largest = size > largest ? size : largest;
-        }
-        const int32_t excess = link % SCAN_RESCALE_LINKS == 0 || link + 1 == s.length ? scan_excess(largest) : 0;
-        const real factor = excess != 0 ? scan_power<real>(-excess) : 1;
-        e[v] += excess;
-        norms[v] = largest * factor;
-        BPPSA_UNROLL
-        for (int j = 0; j < HP; ++j) {
-          x[(j * V + v) * CHUNK_THREADS] = y[v][j] * factor;
-        }
-      }
+      transition_step<real, cell, HP, V>(w, d, x, link % SCAN_RESCALE_LINKS == 0 || link + 1 == length, e, norms);
     }
   }
   BPPSA_UNROLL
   for (int v = 0; v < V; ++v) {
-    const int64_t row = group * V + v, at = item * hidden + row;
-    if (active && row < hidden) {
-      s.exponents[at] = e[v];
-      s.norms[at] = norms[v];
-      for (int64_t j = 0; j < hidden; ++j) {
-        s.products[at * hidden + j] = x[(j * V + v) * CHUNK_THREADS];
+    const int row = group * V + v;
+    if (active && row < HP) {
+      quad<real> *to = (quad<real> *)(s.products + (item * HP + row) * HP);
+      BPPSA_UNROLL
+      for (int q = 0; q < HP / Q; ++q) {
+        quad<real> part;
+        BPPSA_UNROLL
+        for (int l = 0; l < Q; ++l) {
+          part.v[l] = x[((q * Q + l) * V + v) * CHUNK_THREADS];
+        }
+        to[q] = part;
       }
+    }
+    if (active && row < hidden) {
+      s.exponents[item * hidden + row] = e[v];
+      s.norms[item * hidden + row] = norms[v];
     }
   }
 }
@@ -190,13 +222,14 @@ __device__ real step_back(const layer_arrays<real> &c, int64_t t, int64_t b, int
   enum { K = cell<real>::MATRICES };
   real sum = 0;
   if (lane < c.hidden) {
-    const cell<real> unit = cell<real>::load(c, t, b, lane);
+    const int64_t past = ((t - 1) * c.batch + b) * c.hidden + lane;
+    const cell<real> unit = cell<real>::load(c, past, c.batch * c.hidden, lane);
     real d[K], e, d_x;
     unit.factors(c.relu, d, &e, &d_x);
     for (int k = 0; k < K; ++k) {
       shared[k * c.hidden + lane] = d[k] * g;
     }
-    sum = cell_carried(unit, g) + (c.injected ? c.g[((t - 1) * c.batch + b) * c.hidden + lane] : 0);
+    sum = cell_carried(unit, g) + (c.injected ? c.g[past] : 0);
   }
   __syncwarp();
   for (int64_t r = 0; lane < c.hidden && r < K * c.hidden; ++r) {
@@ -226,80 +259,131 @@ template <typename real> __device__ inline real carry_scaled(real v, int32_t e, 
   return scan_scaled(v, e - *common);
 }
 
-/* carried[p + 1] = carried[p] · product of chunk p + offset, a warp a sample. The next product is on its way while one is applied. */
+/* A lane's part of what a chunk's carry takes. */
+template <typename real, int HP> struct carry_product {
+  real m[HP], norm, offset; /* column of the lane's unit; of its row; of the unit */
+  int32_t e;                /* of its row */
+  bool scaled;              /* some row has an exponent: the same for all lanes */
+};
+
+template <typename real, int HP>
+__device__ __forceinline__ void carry_fetch(const layer_arrays<real> &c, const chunk_arrays<real> &s, int64_t p, int64_t b,
+                                            int lane, carry_product<real, HP> *to) {
+  const bool unit = lane < c.hidden;
+  const int64_t item = p * c.batch + b, at = item * c.hidden + lane;
+  const real *product = s.products + item * HP * HP + lane;
+  BPPSA_UNROLL
+  for (int r = 0; r < HP; ++r) {
+    to->m[r] = unit ? product[r * HP] : 0;
+  }
+  to->norm = unit ? s.norms[at] : 0;
+  to->e = unit ? s.exponents[at] : 0;
+  to->offset = unit && s.offsets != NULL ? s.offsets[at] : 0;
+}
+
+/* v · product + offset; *terms and *size: the lane's part of what says whether it is useless. shared: 2 · HP reals, used in turn. */
+template <typename real, int HP>
+__device__ __forceinline__ real carry_apply(real v, const carry_product<real, HP> &product, int lane, real *shared, real *terms,
+                                            real *size) {
+  int64_t common = 0;
+  const real scaled = product.scaled ? carry_scaled(v, product.e, &common) : v;
+  if (lane < HP) {
+    shared[lane] = scaled;
+  }
+  __syncwarp();
+  real part[4] = {common == 0 ? product.offset : scan_scaled(product.offset, -common), 0, 0, 0};
+  *terms = scan_size(scaled) * product.norm + scan_size(part[0]);
+  BPPSA_UNROLL
+  for (int r = 0; r < HP; ++r) {
+    part[r % 4] += shared[r] * product.m[r];
+  }
+  const real sum = (part[0] + part[1]) + (part[2] + part[3]);
+  *size = scan_size(sum);
+  return common == 0 ? sum : scan_scaled(sum, common);
+}
+
+/* carried[p + 1] = carried[p] · product of chunk p + offset, a warp a sample. The next product is on its way while one is applied, and whether
+ * one was useless comes out while the next is applied, in vain if it was: the chain from gradient to gradient has neither in it. */
 template <typename real, template <typename> class cell, int HP>
 __global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_carry(layer_arrays<real> c, chunk_arrays<real> s) {
-  BPPSA_SHARED(real, x); /* [MATRICES][HP] */
+  BPPSA_SHARED(real, shared); /* [max(2, MATRICES)][HP] */
+  const unsigned all = 0xffffffffu;
   const int lane = (int)threadIdx.x;
-  const int64_t b = blockIdx.x, hidden = c.hidden;
+  const int64_t b = blockIdx.x, hidden = c.hidden, last = s.chunks - 1;
   const bool unit = lane < hidden;
-  real v = unit ? c.g[(c.steps * c.batch + b) * hidden + lane] : 0, m[HP], next[HP] = {}, norm = 0, offset = 0;
-  int32_t e = 0;
-  if (unit) {
-    s.carried[b * hidden + lane] = v;
-  }
-  for (int64_t p = -1; p + 1 < s.chunks; ++p) { /* p = -1 only fetches */
-    const int64_t after = ((p + 1) * c.batch + b) * hidden;
-    const bool more = unit && p + 2 < s.chunks;
-    const real own_norm = norm, own_offset = offset;
-    const int32_t own_e = e;
-    BPPSA_UNROLL
-    for (int r = 0; r < HP; ++r) {
-      m[r] = next[r];
-      next[r] = more && r < hidden ? s.products[(after + r) * hidden + lane] : 0;
+  real v = unit ? c.g[(c.steps * c.batch + b) * hidden + lane] : 0, before = 0, terms = 0, size = 0;
+  carry_product<real, HP> now, next = {};
+  bool open = false, finite = true; /* is the product of chunk p - 1 still to be judged? */
+  carry_fetch(c, s, 0, b, lane, &next);
+  for (int64_t p = 0; p < last || open;) {
+    real result = 0, new_terms = 0, new_size = 0;
+    now = next;
+    now.scaled = __any_sync(all, now.e != 0) != 0;
+    if (p + 1 < last) {
+      carry_fetch(c, s, p + 1, b, lane, &next);
     }
-    norm = more ? s.norms[after + lane] : 0;
-    e = more ? s.exponents[after + lane] : 0;
-    offset = more && s.offsets != NULL ? s.offsets[after + lane] : 0;
-    if (p < 0) {
-      continue;
+    if (p < last) {
+      result = carry_apply(v, now, lane, shared + p % 2 * HP, &new_terms, &new_size);
     }
-    int64_t common;
-    const real scaled = carry_scaled(v, own_e, &common);
-    if (lane < HP) {
-      x[lane] = scaled;
-    }
-    __syncwarp();
-    real sum = common == 0 ? own_offset : scan_scaled(own_offset, -common);
-    real terms = scan_size(scaled) * own_norm + scan_size(sum);
-    BPPSA_UNROLL
-    for (int r = 0; r < HP; ++r) {
-      sum += x[r] * m[r];
-    }
-    __syncwarp();
-    terms = warp_sum(terms);
-    const real size = warp_sum(scan_size(sum));
-    real result = common == 0 ? sum : scan_scaled(sum, common);
-    const bool useless = !(terms <= (real)SCAN_CANCELLATION * size); /* true for NaN */
-    if (__any_sync(0xffffffffu, useless || !isfinite(result))) {
-      result = v;
-      for (int64_t t = c.steps - p * s.length; t > c.steps - (p + 1) * s.length; --t) {
-        result = step_back<real, cell>(c, t, b, lane, result, x);
+    const bool cancelled = !(warp_sum(terms) <= (real)SCAN_CANCELLATION * warp_sum(size)); /* true for NaN */
+    if (open && __any_sync(all, cancelled || !finite)) {
+      v = before;
+      for (int64_t t = c.steps - (p - 1) * s.length; t > c.steps - p * s.length; --t) {
+        v = step_back<real, cell>(c, t, b, lane, v, shared);
+      }
+      if (unit) {
+        s.carried[(p * c.batch + b) * hidden + lane] = v;
       }
       if (lane == 0) {
         (void)atomicAdd(s.redone, 1ull);
       }
+      open = false;
+      if (p < last) { /* again, from the right gradient */
+        carry_fetch(c, s, p, b, lane, &next);
+      }
+      continue;
     }
-    v = result;
-    if (unit) {
-      s.carried[after + lane] = v;
+    open = p < last;
+    if (open) {
+      before = v;
+      v = result;
+      terms = new_terms;
+      size = new_size;
+      finite = isfinite(result);
+      ++p;
+      if (unit) {
+        s.carried[(p * c.batch + b) * hidden + lane] = v;
+      }
     }
+  }
+  if (unit) {
+    s.carried[b * hidden + lane] = c.g[(c.steps * c.batch + b) * hidden + lane];
   }
 }
 
 /* ---- phase 3, and sequential BP ---- */
 
-/* What a lane reads of a step. */
+/* What a lane reads of a step; where the next one to be read stands: h_{t-1} of the lane's unit, and x. */
 template <typename real, template <typename> class cell> struct walk_step {
   cell<real> unit;
   real u, x;
 };
+struct walk_cursor {
+  int64_t past, state, row, batch;
+};
 
 template <typename real, template <typename> class cell, bool SUM>
-__device__ inline void walk_load(const layer_arrays<real> &c, int64_t t, int64_t b, int j, bool step, walk_step<real, cell> *to) {
-  to->unit = cell<real>::load(c, t, b, j);
-  to->u = step && c.injected ? c.g[((t - 1) * c.batch + b) * c.hidden + j] : 0;
-  to->x = SUM && step && c.input == 1 ? c.x[(t - 1) * c.batch + b] : 0;
+__device__ __forceinline__ void walk_load(const layer_arrays<real> &c, bool step, int j, walk_cursor *at,
+                                          walk_step<real, cell> *to) {
+  to->unit = cell<real>::load(c, at->past, at->state, j);
+  if (step && c.injected) {
+    to->u = c.g[at->past];
+  }
+  if (SUM && step && c.input == 1) {
+    to->x = c.x[at->row];
+  }
+  at->past -= at->state;
+  at->row -= at->batch;
 }
 
 /* A warp's sums of weight gradients: lane j has column j of dW_hh, and unit j of the rest. */
@@ -349,11 +433,15 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_walk(layer_arra
   const int lane = (int)threadIdx.x % WARP_LANES, warp = (int)threadIdx.x / WARP_LANES, warps = (int)blockDim.x / WARP_LANES;
   const int64_t hidden = c.hidden, item = (int64_t)blockIdx.x * warps + warp, p = item / c.batch, b = item % c.batch;
   const bool works = p < s.chunks - s.from_zero, unit = lane < hidden;
-  const int64_t start = works ? c.steps - p * s.length : 0, count = start < s.length ? start : s.length;
+  const int64_t start = works ? c.steps - p * s.length : 0;
+  const int count = (int)(start < s.length ? start : s.length), j = unit ? lane : 0; /* other lanes read along */
   real *delta = shared + warp * 2 * K * HP, w[K][HP], g = 0;
   walk_sums<real, K, SUMS_HP> sums = {};
   walk_step<real, cell> now[AHEAD], next[AHEAD] = {};
-  const int j = unit ? lane : 0; /* other lanes read along */
+  walk_cursor at = {((start - 1) * c.batch + b) * hidden + j, c.batch * hidden, (start - 1) * c.batch + b, c.batch};
+  int64_t past = at.past; /* of the step at hand */
+  const bool stores_x = unit && c.delta_x != NULL && !s.from_zero, stores_g = unit && c.store_g && !s.from_zero,
+             stores_h = cell<real>::SPLIT && unit && c.delta_h != NULL && !s.from_zero;
   BPPSA_UNROLL
   for (int k = 0; k < K; ++k) {
     BPPSA_UNROLL
@@ -367,39 +455,38 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_walk(layer_arra
   BPPSA_UNROLL
   for (int i = 0; i < AHEAD; ++i) {
     if (i < count + cell<real>::EARLIER && works) {
-      walk_load<real, cell, SUM>(c, start - i, b, j, i < count, &next[i]);
+      walk_load<real, cell, SUM>(c, i < count, j, &at, &next[i]);
     }
   }
-  for (int64_t first = 0; first < count; first += AHEAD) {
+  for (int first = 0; first < count; first += AHEAD) {
     BPPSA_UNROLL
     for (int i = 0; i < AHEAD; ++i) {
       now[i] = next[i];
     }
     BPPSA_UNROLL
     for (int i = 0; i < AHEAD; ++i) {
-      const int64_t link = first + AHEAD + i;
+      const int link = first + AHEAD + i;
       if (link < count + cell<real>::EARLIER) {
-        walk_load<real, cell, SUM>(c, start - link, b, j, link < count, &next[i]);
+        walk_load<real, cell, SUM>(c, link < count, j, &at, &next[i]);
       }
     }
     BPPSA_UNROLL
     for (int i = 0; i < AHEAD; ++i) {
       if (first + i < count) {
-        const int64_t t = start - first - i, row = (t - 1) * c.batch + b;
         real d[K], e, d_x, *own = delta + i % 2 * K * HP;
         now[i].unit.factors(c.relu, d, &e, &d_x);
-        const real before = unit ? now[i].unit.before(i + 1 < AHEAD ? now[(i + 1) % AHEAD].unit : next[0].unit) : 0;
+        const real before = now[i].unit.before(i + 1 < AHEAD ? now[(i + 1) % AHEAD].unit : next[0].unit);
         BPPSA_UNROLL
         for (int k = 0; k < K; ++k) {
-          const real to_h = unit ? d[k] * g : 0, to_x = unit ? (k + 1 == K ? d_x : d[k]) * g : 0;
+          const real to_h = unit ? d[k] * g : 0, to_x = (k + 1 == K ? d_x : d[k]) * g; /* other lanes' products may be NaN */
           if (lane < HP) {
             own[k * HP + lane] = to_h;
           }
-          if (unit && c.delta_x != NULL && !s.from_zero) {
-            c.delta_x[(row * K + k) * hidden + lane] = to_x;
+          if (stores_x) {
+            c.delta_x[K * (past - lane) + k * hidden + lane] = to_x;
           }
-          if (cell<real>::SPLIT && unit && c.delta_h != NULL && !s.from_zero) {
-            c.delta_h[(row * K + k) * hidden + lane] = to_h;
+          if (stores_h) {
+            c.delta_h[K * (past - lane) + k * hidden + lane] = to_h;
           }
           if (SUM) {
             sums.b_hh[k] += to_h;
@@ -424,11 +511,15 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_walk(layer_arra
           }
         }
         g = (part[0] + part[1]) + (part[2] + part[3]);
-        if (unit && !s.from_zero && (t > 1 ? c.store_g : c.want_input)) {
-          c.g[row * hidden + lane] = g;
+        if (stores_g && past >= at.state) {
+          c.g[past] = g;
         }
+        past -= at.state;
       }
     }
+  }
+  if (unit && works && c.want_input && !s.from_zero && start == count) { /* g_0 */
+    c.g[past + at.state] = g;
   }
   if (s.from_zero && works && unit) {
     s.offsets[item * hidden + lane] = g;

@@ -350,12 +350,12 @@ extern "C" bppsa_status bppsa_recurrent_cuda_visit(recurrent_network *n, bppsa_r
   const bool fused = bppsa_recurrent_cuda_fused(n);
   set_chunks(n);
   gpu->sums = fused && LAUNCH(n, sums, hidden);
-  const int64_t held = fused ? gpu->chunks - 1 : 0;
+  const int64_t held = fused ? gpu->chunks - 1 : 0, padded = fused ? LAUNCH(n, padded_hidden, hidden) : 0;
   const bool wants_pre = c->layers > 1 || !is_one(n) || wants_delta_x(n, 0);
   n->base.reals = 0;
   for (int64_t i = 0; i < n->base.parameter_count; ++i) {
-    const int64_t padded = ((int64_t)bppsa_view_bytes(&n->base.parameters[i].value) + BPPSA_ALIGNMENT - 1) / BPPSA_ALIGNMENT;
-    n->base.reals += padded * BPPSA_ALIGNMENT / size_of(n);
+    n->base.reals +=
+        divide_up((int64_t)bppsa_view_bytes(&n->base.parameters[i].value), BPPSA_ALIGNMENT) * BPPSA_ALIGNMENT / size_of(n);
   }
   for (int64_t l = 0; l < c->layers; ++l) {
     BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps + 1, batch, hidden, &n->layers[l].h, bytes));
@@ -379,7 +379,7 @@ extern "C" bppsa_status bppsa_recurrent_cuda_visit(recurrent_network *n, bppsa_r
                 {!fused && cell->diagonal, steps, batch, hidden, &n->diagonal},
                 {c->input_gradients, steps, batch, c->input, &n->dx},
                 {c->input_gradients, c->layers, batch, hidden, &n->dh0},
-                {held > 0, held, batch, hidden * hidden, &gpu->products},
+                {held > 0, held, batch, padded * padded, &gpu->products},
                 {held > 0, held, batch, hidden, &gpu->norms},
                 {held > 0, held, batch, hidden, &gpu->exponents},
                 {held > 0 && (c->loss_all || c->layers > 1), held, batch, hidden, &gpu->offsets},

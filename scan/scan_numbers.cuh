@@ -35,7 +35,15 @@ template <typename real> __device__ inline int32_t scan_excess(real largest) {
 }
 
 template <typename real> __device__ inline real scan_size(real x) {
-  return x < 0 ? -x : x;
+  return (real)fabs(x);
+}
+
+/* The larger one; NaN is passed over. */
+__device__ inline float scan_larger(float a, float b) {
+  return fmaxf(a, b);
+}
+__device__ inline double scan_larger(double a, double b) {
+  return fmax(a, b);
 }
 
 #endif

@@ -77,6 +77,7 @@ template <typename T> T atomicAdd(T *at, T value) { /* fibers do not interrupt e
 void *simt_shared();
 #define BPPSA_SHARED(type, name) type *name = (type *)simt_shared()
 #define BPPSA_UNROLL
+#define BPPSA_UNROLL_BY(n)
 
 using std::max;
 using std::min;
