@@ -18,6 +18,7 @@
 #include "cli/canvas.h"
 #include "cli/network_kind.h"
 #include "cli/progress.h"
+#include "core/peak.h"
 #include "recurrent/recurrent.h"
 #include "train/dataset.h"
 
@@ -75,7 +76,7 @@ typedef struct {
 
 typedef struct {
   int64_t threads;
-  double peak;                            /* FLOP/s of the threads (core/peak.h) */
+  bppsa_peak peak;                        /* of the device */
   double hidden_zeros, hidden_subnormals; /* fractions of the gradients of the top layer's hidden states, by the recurrence */
   bppsa_bench_row rows[BPPSA_BENCH_METHODS];
 } bppsa_bench_result;

@@ -370,7 +370,7 @@ static bppsa_status measure(session *s) {
   BPPSA_TRY(make_reference(s));
   BPPSA_TRY(make_models(s));
   BPPSA_TRY(count_hidden(s));
-  s->result->peak = bppsa_peak_measure(s->device, c->dtype);
+  BPPSA_TRY(bppsa_peak_measure(s->device, c->dtype, &s->result->peak));
   return time_methods(s);
 }
 

@@ -84,7 +84,7 @@ static json_t *row_json(const bppsa_bench_point *point, const bppsa_bench_result
   ok = ok && bppsa_json_put_text(object, "method", bppsa_bench_method_name(method));
   ok = ok && bppsa_json_put_text(object, "phase", phase_name(method));
   ok = ok && put_measurement(object, row);
-  ok = ok && bppsa_json_put_real(object, "peak_fraction", row->measured ? row->flops / row->median_s / result->peak : NAN);
+  ok = ok && bppsa_json_put_real(object, "peak_fraction", row->measured ? row->flops / row->median_s / result->peak.flops : NAN);
   if (method != BPPSA_BENCH_FORWARD && row->measured) {
     ok = ok && bppsa_json_put_real(object, "zeros", row->zeros);
     ok = ok && bppsa_json_put_real(object, "subnormals", row->subnormals);
@@ -188,7 +188,7 @@ static bppsa_status show_row(bppsa_cli *cli, const bppsa_bench_result *result, b
   return bppsa_cli_print(cli, "  %-9s%-10s%10s%10s%10s%5" PRId64 "%8s%9.2f%6.0f%10.2f%11.2f%s  %s\n", phase_name(method),
                          bppsa_bench_method_name(method), time_text(row->median_s, median, sizeof median),
                          time_text(row->min_s, least, sizeof least), time_text(row->max_s, most, sizeof most), row->repeats,
-                         ratio, 1e-9 * row->flops / row->median_s, 100 * row->flops / row->median_s / result->peak,
+                         ratio, 1e-9 * row->flops / row->median_s, 100 * row->flops / row->median_s / result->peak.flops,
                          1e-9 * row->bytes / row->median_s, row->residual, is_right(row) ? "     " : " FAIL",
                          how_text(row, method, how, sizeof how));
 }
@@ -237,7 +237,7 @@ bppsa_status bppsa_bench_show_table(bppsa_cli *cli, const bppsa_bench_point *poi
                          "  %% of the threads' peak of %.0f GFLOP/s, measured here; gradients of the hidden states: %.3g %% "
                          "zeros, %.3g %% subnormals; of the parameters (bp): %.3g %% zeros, "
                          "%.3g %% subnormals\n",
-                         1e-9 * result->peak, 100 * result->hidden_zeros, 100 * result->hidden_subnormals, 100 * bp->zeros,
+                         1e-9 * result->peak.flops, 100 * result->hidden_zeros, 100 * result->hidden_subnormals, 100 * bp->zeros,
                          100 * bp->subnormals);
 }
 

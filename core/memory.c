@@ -55,3 +55,10 @@ bppsa_status bppsa_memory_clear(const bppsa_device *device, void *data, int64_t 
   memset(data, 0, (size_t)bytes);
   return BPPSA_OK;
 }
+
+bppsa_status bppsa_memory_available(const bppsa_device *device, int64_t *bytes) {
+  if (is_host(device)) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "available memory: expected a GPU, not device cpu");
+  }
+  return bppsa_cuda_available(bppsa_device_get_index(device), bytes);
+}

@@ -29,6 +29,11 @@ bppsa_status bppsa_cuda_clear(int32_t index, void *stream, void *data, int64_t b
   return without();
 }
 
+bppsa_status bppsa_cuda_available(int32_t index, int64_t *bytes) {
+  (void)index, (void)bytes;
+  return without();
+}
+
 bppsa_status bppsa_cuda_stream_create(int32_t index, void **stream) {
   (void)index, (void)stream;
   return without();

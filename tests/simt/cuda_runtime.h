@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include <algorithm>
+#include <functional>
 
 #define __global__ static
 #define __device__
@@ -83,6 +84,8 @@ struct simt_call {
   virtual void run() = 0;
 };
 void simt_launch(const char *kernel, dim3 grid, dim3 block, size_t shared, simt_call &call);
+/* Work of a stream: done at once, or kept where the stream is being captured. */
+void simt_queue(const std::function<void()> &work);
 template <typename F> void simt_launch_of(const char *kernel, dim3 grid, dim3 block, size_t shared, F function) {
   struct bound : simt_call {
     F &f;
@@ -90,8 +93,11 @@ template <typename F> void simt_launch_of(const char *kernel, dim3 grid, dim3 bl
     void run() {
       f();
     }
-  } call(function);
-  simt_launch(kernel, grid, block, shared, call);
+  };
+  simt_queue([=]() mutable {
+    bound call(function);
+    simt_launch(kernel, grid, block, shared, call);
+  });
 }
 #define BPPSA_LAUNCH(kernel, blocks, threads, shared_bytes, stream, ...)                                                         \
   ((void)(stream), simt_launch_of(#kernel, (blocks), (threads), (shared_bytes), [=]() { (kernel)(__VA_ARGS__); }))
@@ -103,7 +109,9 @@ enum cudaError_t {
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
   cudaErrorInvalidConfiguration = 9,
-  cudaErrorInvalidDevice = 101
+  cudaErrorInvalidDevice = 101,
+  cudaErrorStreamCaptureUnsupported = 900,
+  cudaErrorStreamCaptureInvalidated = 901
 };
 enum cudaMemcpyKind { cudaMemcpyHostToHost = 0, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
@@ -140,12 +148,32 @@ inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned) {
 inline cudaError_t cudaStreamDestroy(cudaStream_t) {
   return cudaSuccess;
 }
-inline cudaError_t cudaStreamSynchronize(cudaStream_t) {
-  return cudaSuccess;
-}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 inline cudaError_t cudaDeviceSynchronize() {
-  return cudaSuccess;
+  return cudaStreamSynchronize(nullptr);
 }
+cudaError_t cudaMemGetInfo(size_t *available, size_t *all);
+
+/* Events: the time at which they are recorded. */
+typedef struct simt_event *cudaEvent_t;
+cudaError_t cudaEventCreate(cudaEvent_t *event);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEvent_t to);
+
+/* Graphs: while the stream is captured its work is kept instead of done; to wait or to allocate then spoils the capture. */
+typedef struct simt_graph *cudaGraph_t;
+typedef struct simt_graph *cudaGraphExec_t;
+typedef struct simt_node *cudaGraphNode_t;
+enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal = 0, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed };
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *made, cudaGraph_t graph, unsigned long long flags);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph);
 template <typename F> cudaError_t cudaFuncSetAttribute(F, cudaFuncAttribute, int) {
   return cudaSuccess;
 }

@@ -2,6 +2,7 @@
 #include "cuda_runtime.h"
 
 #include <stdio.h>
+#include <time.h>
 #include <ucontext.h>
 
 #include <map>
@@ -307,34 +308,183 @@ unsigned simt_ballot(unsigned mask, int predicate) {
   return votes;
 }
 
+/* ---- streams and graphs ---- */
+
+struct simt_graph {
+  std::vector<std::function<void()>> work;
+};
+
+namespace {
+
+simt_graph *capture; /* of the one stream, or NULL */
+bool spoilt;         /* that capture */
+
+/* What a captured stream does not allow. */
+cudaError_t forbidden() {
+  if (capture == nullptr) {
+    return cudaSuccess;
+  }
+  spoilt = true;
+  last_error = cudaErrorStreamCaptureUnsupported;
+  return last_error;
+}
+
+} // namespace
+
+void simt_queue(const std::function<void()> &work) {
+  if (capture != nullptr) {
+    capture->work.push_back(work);
+  } else {
+    work();
+  }
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t) {
+  return forbidden();
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
+  const cudaError_t error = forbidden();
+  if (error == cudaSuccess) {
+    capture = new simt_graph();
+    spoilt = false;
+  }
+  return error;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t *graph) {
+  if (capture == nullptr || spoilt) {
+    delete capture;
+    capture = nullptr;
+    *graph = nullptr;
+    last_error = cudaErrorStreamCaptureInvalidated;
+    return last_error;
+  }
+  *graph = capture;
+  capture = nullptr;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *, size_t *count) {
+  *count = graph->work.size();
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *made, cudaGraph_t graph, unsigned long long) {
+  *made = new simt_graph(*graph);
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t) {
+  for (const std::function<void()> &work : graph->work) {
+    work();
+  }
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  delete graph;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
+  return cudaGraphDestroy(graph);
+}
+
+struct simt_event {
+  double seconds;
+  bool recorded;
+};
+
+cudaError_t cudaEventCreate(cudaEvent_t *event) {
+  *event = new simt_event();
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  event->seconds = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+  event->recorded = true;
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t) {
+  return forbidden();
+}
+
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEvent_t to) {
+  if (!from->recorded || !to->recorded) {
+    last_error = cudaErrorInvalidValue;
+    return last_error;
+  }
+  *milliseconds = (float)(1e3 * (to->seconds - from->seconds));
+  return cudaSuccess;
+}
+
 /* ---- the runtime ---- */
 
+namespace {
+
+const size_t memory_bytes = (size_t)1 << 30;
+
+std::map<void *, size_t> &held() {
+  static std::map<void *, size_t> map;
+  return map;
+}
+
+} // namespace
+
 cudaError_t cudaMalloc(void **data, size_t bytes) {
+  if (forbidden() != cudaSuccess) {
+    return last_error;
+  }
   *data = malloc(bytes > 0 ? bytes : 1);
   if (*data == nullptr) {
     last_error = cudaErrorMemoryAllocation;
     return last_error;
   }
   memset(*data, 0xff, bytes > 0 ? bytes : 1);
+  held()[*data] = bytes;
   return cudaSuccess;
 }
 
 cudaError_t cudaFree(void *data) {
+  held().erase(data);
   free(data);
   return cudaSuccess;
 }
 
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind, cudaStream_t) {
-  if (bytes > 0) {
-    memmove(to, from, bytes);
+cudaError_t cudaMemGetInfo(size_t *available, size_t *all) {
+  size_t used = 0;
+  for (const auto &block : held()) {
+    used += block.second;
   }
+  *all = memory_bytes;
+  *available = used < memory_bytes ? memory_bytes - used : 0;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind, cudaStream_t) {
+  simt_queue([=]() {
+    if (bytes > 0) {
+      memmove(to, from, bytes);
+    }
+  });
   return cudaSuccess;
 }
 
 cudaError_t cudaMemsetAsync(void *data, int value, size_t bytes, cudaStream_t) {
-  if (bytes > 0) {
-    memset(data, value, bytes);
-  }
+  simt_queue([=]() {
+    if (bytes > 0) {
+      memset(data, value, bytes);
+    }
+  });
   return cudaSuccess;
 }
 
@@ -344,12 +494,36 @@ cudaError_t cudaGetLastError() {
   return error;
 }
 
+namespace {
+
+const struct {
+  cudaError_t error;
+  const char *name, *text;
+} errors[] = {{cudaSuccess, "cudaSuccess", "no error"},
+              {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
+              {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+              {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"},
+              {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated", "operation failed due to a previous error during capture"},
+              {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration", "invalid launch"}};
+
+} // namespace
+
 const char *cudaGetErrorString(cudaError_t error) {
-  return error == cudaSuccess ? "no error" : error == cudaErrorMemoryAllocation ? "out of memory" : "invalid launch";
+  for (const auto &known : errors) {
+    if (known.error == error) {
+      return known.text;
+    }
+  }
+  return "unknown error";
 }
 
 const char *cudaGetErrorName(cudaError_t error) {
-  return error == cudaSuccess ? "cudaSuccess" : error == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "cudaErrorInvalidConfiguration";
+  for (const auto &known : errors) {
+    if (known.error == error) {
+      return known.name;
+    }
+  }
+  return "cudaErrorUnknown";
 }
 
 cudaError_t cudaGetDeviceCount(int *count) {
@@ -369,7 +543,7 @@ cudaError_t cudaSetDevice(int device) {
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int) {
   *properties = cudaDeviceProp();
   snprintf(properties->name, sizeof properties->name, "SIMT emulation");
-  properties->totalGlobalMem = (size_t)1 << 30;
+  properties->totalGlobalMem = memory_bytes;
   properties->multiProcessorCount = 4;
   return cudaSuccess;
 }
