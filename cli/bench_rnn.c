@@ -6,6 +6,7 @@
 #include "cli/machine.h"
 #include "cli/setup.h"
 #include "core/alloc.h"
+#include "core/memory.h"
 
 /* What both kinds of network take; `only` is what one of them takes besides. */
 #define USES(only)                                                                                                               \
@@ -50,6 +51,13 @@ static const bppsa_option_use uses_rnn[] = USES(RNN_ONLY), uses_gru[] = USES();
       "  bytes     the least that has to move: x and h; the plan's operands and results; x, h and g for the weights' "           \
       "gradients\n"                                                                                                              \
       "linear is the recurrence itself, run by the cell's own backward sweep: it is bp under another name.\n"                    \
+      "On a GPU (--device cuda) passes are timed in its queue; each is measured as a CUDA graph too (_graph), and so are "       \
+      "cuDNN's algorithms "                                                                                                      \
+      "(cudnn_), of\n"                                                                                                           \
+      "which those that refuse the shape are listed with its words. cudnn_standard_tf32's residuals are in units of TF32. "      \
+      "floor is the larger "                                                                                                     \
+      "of FLOP\n"                                                                                                                \
+      "over measured multiply-adds and bytes over a measured copy.\n"                                                            \
       "redone: held products of a pass that cancellation made useless; their steps were run one by one.\n"
 static const char notes_rnn[] = NOTES(SWEEP_RNN), notes_gru[] = NOTES(SWEEP_GRU);
 
@@ -78,7 +86,18 @@ static bppsa_status setup_config(const bppsa_cli *cli, bppsa_recurrent_config *c
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_bench_setup(const bppsa_cli *cli, bppsa_bench_point *point, bppsa_bench_limits *limits) {
+/* 3/4 of what is available where the network runs. */
+static bppsa_status limit_memory(const bppsa_device *device, int64_t *bytes) {
+  int64_t available = bppsa_machine_memory();
+  if (bppsa_device_get_kind(device) == BPPSA_CUDA) {
+    BPPSA_TRY(bppsa_memory_available(device, &available));
+  }
+  *bytes = available / 4 * 3;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_bench_setup(const bppsa_cli *cli, const bppsa_device *device, bppsa_bench_point *point,
+                               bppsa_bench_limits *limits) {
   const bppsa_option_value *data = bppsa_cli_value(cli, BPPSA_OPTION_DATA),
                            *limit = bppsa_cli_value(cli, BPPSA_OPTION_MEMORY_LIMIT);
   point->kind = bppsa_network_kind_of(cli);
@@ -91,7 +110,8 @@ bppsa_status bppsa_bench_setup(const bppsa_cli *cli, bppsa_bench_point *point, b
   BPPSA_TRY(bppsa_setup_check_set(cli, point->data));
   limits->repeats = bppsa_cli_value(cli, BPPSA_OPTION_REPEATS)->integer; /* 0 when not given */
   limits->budget_s = bppsa_cli_value(cli, BPPSA_OPTION_QUICK)->given ? 0.4 : 2;
-  limits->memory_limit = limit->given ? limit->integer : bppsa_machine_memory() / 4 * 3;
+  limits->memory_limit = limit->integer;
+  BPPSA_TRY(limit->given ? BPPSA_OK : limit_memory(device, &limits->memory_limit));
   if (strcmp(point->data, "bitstream") == 0) {
     return BPPSA_OK;
   }
@@ -195,8 +215,9 @@ bppsa_status bppsa_bench_run(bppsa_cli *cli, const bppsa_device *device, bppsa_b
   bppsa_progress_line line = bppsa_progress_start(cli->err);
   bppsa_bench_point point = {.config = bppsa_recurrent_config_default()};
   sweep_run run = {.cli = cli, .device = device, .show = show, .rows = rows, .tally = tally};
-  BPPSA_TRY(bppsa_bench_setup(cli, &point, &run.limits));
+  BPPSA_TRY(bppsa_bench_setup(cli, device, &point, &run.limits));
   run.limits.line = &line;
+  point.rivals = true;
   const bool single = is_single(cli, &point);
   run.both = !single && !bppsa_cli_value(cli, BPPSA_OPTION_INIT)->given;
   run.all = 1;
@@ -230,7 +251,7 @@ static bppsa_status measure(bppsa_cli *cli, const bppsa_device *device, json_t *
   bppsa_bench_limits limits;
   json_t *rows = json_object_get(document, "rows");
   if (!cli->json) {
-    BPPSA_TRY(bppsa_bench_setup(cli, &point, &limits)); /* a wrong request prints nothing */
+    BPPSA_TRY(bppsa_bench_setup(cli, device, &point, &limits)); /* a wrong request prints nothing */
     BPPSA_TRY(print_head(cli, device));
   }
   BPPSA_TRY(bppsa_bench_run(cli, device, cli->json ? NULL : bppsa_bench_show_table, rows, &tally));

@@ -47,12 +47,6 @@ static bppsa_status use_device(const bppsa_cudnn_network *n) {
   return check_cuda(cudaSetDevice(bppsa_device_get_index(n->device)), "device");
 }
 
-const char *bppsa_cudnn_algorithm_name(bppsa_cudnn_algorithm algorithm) {
-  static const char *const names[BPPSA_CUDNN_ALGORITHMS] = {"standard", "persist_static", "persist_dynamic",
-                                                            "persist_static_small_h", "standard_tf32"};
-  return names[algorithm];
-}
-
 /* ---- creation ---- */
 
 static cudnnDataType_t type_of(const bppsa_cudnn_network *n) {
