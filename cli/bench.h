@@ -60,6 +60,7 @@ typedef struct {
   int64_t repeats;      /* 0: as many as fit into budget_s, at least 3 */
   double budget_s;      /* of timed rounds */
   int64_t memory_limit; /* bytes */
+  double deadline;      /* of the monotonic clock, after which no further point begins; 0: none */
   bppsa_progress_line *line;
   const char *label; /* in front of the progress */
 } bppsa_bench_limits;
@@ -139,6 +140,7 @@ const bppsa_bench_sweep *bppsa_bench_get_sweep(bool quick);
  * not below 30, *measured those that were measured, *needed is the least memory any point needs. show is called after every point and may be NULL. */
 typedef struct {
   int64_t failed, measured, needed;
+  int64_t left_out; /* points, by the deadline */
   double worst;     /* residual */
   char reason[320]; /* of the first row that was skipped for another reason than memory */
 } bppsa_bench_tally;
@@ -154,6 +156,10 @@ bool bppsa_bench_append(json_t *rows, const bppsa_bench_point *point, const bpps
 bppsa_status bppsa_bench_show_table(bppsa_cli *cli, const bppsa_bench_point *point, const bppsa_bench_result *result);
 /* OK, or ERR_NUMERIC when rows failed, or ERR_ARGUMENT when the memory limit left nothing to measure. */
 bppsa_status bppsa_bench_verdict(const bppsa_bench_tally *tally, int64_t memory_limit);
+/* Whether the deadline is over, once a first point is done. Counts a point that is left out. */
+bool bppsa_bench_out_of_time(const bppsa_bench_limits *limits, bppsa_bench_tally *tally);
+/* "points_left_out" of the document where there is a deadline, and a line for people. ERR_MEMORY, ERR_IO. */
+bppsa_status bppsa_bench_report_left_out(bppsa_cli *cli, const bppsa_bench_tally *tally, json_t *document);
 /* Counts a point's rows. */
 void bppsa_bench_tally_add(bppsa_bench_tally *tally, const bppsa_bench_result *result);
 /* How time, memory and the critical path grow along the rows of one B, by initialisation and method: [{"init","phase","method","points",

@@ -1,6 +1,7 @@
 /* `bppsa bench rnn` and `bppsa bench gru`: every method over the sweeps of tables 4 and 5, or of table 6, or at one point. */
 #include <inttypes.h>
 #include <string.h>
+#include <time.h>
 
 #include "cli/bench.h"
 #include "cli/machine.h"
@@ -18,7 +19,7 @@
         {.option = BPPSA_OPTION_SEQ_LEN, .help = "one point instead of the sweep [1000, npy the files']"},                       \
         {.option = BPPSA_OPTION_BATCH}, {.option = BPPSA_OPTION_UP_LEVELS, .help = "of the rows of blelloch [all]"},             \
         {.option = BPPSA_OPTION_CHUNKS, .help = "of the rows of chunked [from T]"}, {.option = BPPSA_OPTION_QUICK},              \
-        {.option = BPPSA_OPTION_REPEATS}, {.option = BPPSA_OPTION_MEMORY_LIMIT},                                                 \
+        {.option = BPPSA_OPTION_REPEATS}, {.option = BPPSA_OPTION_TIME_LIMIT}, {.option = BPPSA_OPTION_MEMORY_LIMIT},            \
         {.option = BPPSA_OPTION_SEED, .help = "of weights, data and seed gradients"}, {.option = BPPSA_OPTION_DEVICE},           \
         {.option = BPPSA_OPTION_DTYPE}, {.option = BPPSA_OPTION_THREADS},                                                        \
         {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},                           \
@@ -86,6 +87,30 @@ static bppsa_status setup_config(const bppsa_cli *cli, bppsa_recurrent_config *c
   return BPPSA_OK;
 }
 
+static double monotonic(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+bool bppsa_bench_out_of_time(const bppsa_bench_limits *limits, bppsa_bench_tally *tally) {
+  const bool over = limits->deadline > 0 && tally->measured > 0 && monotonic() >= limits->deadline;
+  tally->left_out += over;
+  return over;
+}
+
+bppsa_status bppsa_bench_report_left_out(bppsa_cli *cli, const bppsa_bench_tally *tally, json_t *document) {
+  if (!bppsa_cli_value(cli, BPPSA_OPTION_TIME_LIMIT)->given) {
+    return BPPSA_OK;
+  }
+  if (!bppsa_json_put_integer(document, "points_left_out", tally->left_out)) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
+  }
+  return cli->json || tally->left_out == 0
+             ? BPPSA_OK
+             : bppsa_cli_print(cli, "\n%" PRId64 " points left out: --time-limit was over\n", tally->left_out);
+}
+
 /* 3/4 of what is available where the network runs. */
 static bppsa_status limit_memory(const bppsa_device *device, int64_t *bytes) {
   int64_t available = bppsa_machine_memory();
@@ -110,6 +135,8 @@ bppsa_status bppsa_bench_setup(const bppsa_cli *cli, const bppsa_device *device,
   BPPSA_TRY(bppsa_setup_check_set(cli, point->data));
   limits->repeats = bppsa_cli_value(cli, BPPSA_OPTION_REPEATS)->integer; /* 0 when not given */
   limits->budget_s = bppsa_cli_value(cli, BPPSA_OPTION_QUICK)->given ? 0.4 : 2;
+  const bppsa_option_value *seconds = bppsa_cli_value(cli, BPPSA_OPTION_TIME_LIMIT);
+  limits->deadline = seconds->given ? monotonic() + (double)seconds->integer : 0;
   limits->memory_limit = limit->integer;
   BPPSA_TRY(limit->given ? BPPSA_OK : limit_memory(device, &limits->memory_limit));
   if (strcmp(point->data, "bitstream") == 0) {
@@ -145,6 +172,9 @@ typedef struct {
 static bppsa_status run_point(sweep_run *run, bppsa_bench_point point, bppsa_init init) {
   char label[120];
   bppsa_bench_result result;
+  if (bppsa_bench_out_of_time(&run->limits, run->tally)) {
+    return BPPSA_OK;
+  }
   point.init = init;
   snprintf(label, sizeof label, "point %" PRId64 " of %" PRId64 ", T %" PRId64 ", B %" PRId64 ", H %" PRId64, run->done + 1,
            run->all, point.config.seq_len, point.config.batch, point.config.hidden);
@@ -263,6 +293,7 @@ static bppsa_status measure(bppsa_cli *cli, const bppsa_device *device, json_t *
   if (!cli->json) {
     BPPSA_TRY(bppsa_bench_show_growth(cli, growth));
   }
+  BPPSA_TRY(bppsa_bench_report_left_out(cli, &tally, document));
   BPPSA_TRY(bppsa_bench_finish(cli, json_incref(document)));
   return bppsa_bench_verdict(&tally, 0);
 }
