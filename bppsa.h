@@ -9,6 +9,7 @@
 #include "audio/wav.h"
 #include "core/alloc.h"
 #include "core/blas.h"
+#include "core/both.h"
 #include "core/buffer.h"
 #include "core/device.h"
 #include "core/file.h"

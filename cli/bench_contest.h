@@ -1,11 +1,12 @@
 /* Those who are timed at a point of `bench rnn` and `bench gru`, side by side: the project's methods and, on a GPU, each of them as a CUDA graph
- * and cuDNN's algorithms. All make the same two passes; what a pass takes is the time between marks in the device's queue (core/queue.h).
+ * and cuDNN's algorithms. All make the same two passes; what a pass takes is the time between marks in the device's queue (core/timeline.h).
  */
 #ifndef BPPSA_CLI_BENCH_CONTEST_H
 #define BPPSA_CLI_BENCH_CONTEST_H
 
 #include "cli/bench.h"
-#include "core/queue.h"
+#include "core/graph.h"
+#include "core/timeline.h"
 #include "recurrent/recurrent_cudnn.h"
 
 typedef struct {

@@ -13,8 +13,7 @@ bppsa_status bppsa_buffer_create(const bppsa_device *device, bppsa_dtype dtype, 
     bppsa_memory_free(device, data);
     return status;
   }
-  buffer->device = device;
-  buffer->view = bppsa_view_make(data, dtype, ndim, shape);
+  *buffer = (bppsa_buffer){.view = bppsa_view_make(data, dtype, ndim, shape), .device = device};
   buffer->view.device = device == NULL ? BPPSA_CPU : bppsa_device_get_kind(device);
   return BPPSA_OK;
 }

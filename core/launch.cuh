@@ -4,7 +4,9 @@
  *     BPPSA_LAUNCH(kernel, blocks, threads, shared_bytes, stream, arguments ...);     a template's instance in parentheses
  *     cudaError_t error = cudaGetLastError();
  *
- *     BPPSA_SHARED(float, tile);    in a kernel: float *tile, the launch's shared memory
+ *     BPPSA_SHARED(float, tile);    in a kernel: float *tile, the launch's shared memory, on a multiple of 16 bytes
+ *     BPPSA_UNROLL_BY(n)            before a loop of which n rounds are to be unrolled
+ *     BPPSA_UNROLL                  before a loop whose array indices must be constants, so that the arrays live in registers
  */
 #ifndef BPPSA_CORE_LAUNCH_CUH
 #define BPPSA_CORE_LAUNCH_CUH
@@ -17,6 +19,9 @@
 #define BPPSA_SHARED(type, name)                                                                                                 \
   extern __shared__ __align__(16) unsigned char bppsa_shared_memory[];                                                           \
   type *name = reinterpret_cast<type *>(bppsa_shared_memory)
+#define BPPSA_UNROLL _Pragma("unroll")
+#define BPPSA_UNROLL_BY(n) BPPSA_PRAGMA(unroll n)
+#define BPPSA_PRAGMA(text) _Pragma(#text)
 #endif
 
 #endif

@@ -62,3 +62,28 @@ bppsa_status bppsa_memory_available(const bppsa_device *device, int64_t *bytes) 
   }
   return bppsa_cuda_available(bppsa_device_get_index(device), bytes);
 }
+
+bppsa_status bppsa_memory_alloc_staging(const bppsa_device *device, int64_t bytes, void **data) {
+  return is_host(device) ? bppsa_memory_alloc(device, bytes, data)
+                         : bppsa_cuda_alloc_staging(bppsa_device_get_index(device), bytes, data);
+}
+
+void bppsa_memory_free_staging(const bppsa_device *device, void *data) {
+  if (is_host(device)) {
+    bppsa_free(data);
+  } else if (data != NULL) {
+    bppsa_cuda_free_staging(bppsa_device_get_index(device), data);
+  }
+}
+
+bppsa_status bppsa_memory_queue_put(const bppsa_device *device, void *to, const void *from_staging, int64_t bytes) {
+  return is_host(device)
+             ? bppsa_memory_put(device, to, from_staging, bytes)
+             : bppsa_cuda_queue_put(bppsa_device_get_index(device), bppsa_device_get_stream(device), to, from_staging, bytes);
+}
+
+bppsa_status bppsa_memory_queue_get(const bppsa_device *device, void *to_staging, const void *from, int64_t bytes) {
+  return is_host(device)
+             ? bppsa_memory_get(device, to_staging, from, bytes)
+             : bppsa_cuda_queue_get(bppsa_device_get_index(device), bppsa_device_get_stream(device), to_staging, from, bytes);
+}

@@ -34,6 +34,22 @@ bppsa_status bppsa_cuda_available(int32_t index, int64_t *bytes) {
   return without();
 }
 
+bppsa_status bppsa_cuda_alloc_staging(int32_t index, int64_t bytes, void **data) {
+  return bppsa_cuda_alloc(index, bytes, data);
+}
+
+void bppsa_cuda_free_staging(int32_t index, void *data) {
+  bppsa_cuda_free(index, data);
+}
+
+bppsa_status bppsa_cuda_queue_put(int32_t index, void *stream, void *to, const void *from_staging, int64_t bytes) {
+  return bppsa_cuda_put(index, stream, to, from_staging, bytes);
+}
+
+bppsa_status bppsa_cuda_queue_get(int32_t index, void *stream, void *to_staging, const void *from, int64_t bytes) {
+  return bppsa_cuda_get(index, stream, to_staging, from, bytes);
+}
+
 bppsa_status bppsa_cuda_stream_create(int32_t index, void **stream) {
   (void)index, (void)stream;
   return without();

@@ -313,7 +313,7 @@ static bppsa_status read_array(bppsa_file_reader *reader, bppsa_buffer *array) {
     bppsa_free(data);
     return status;
   }
-  array->view = bppsa_view_make(data, header.dtype, header.ndim, header.shape);
+  *array = (bppsa_buffer){.view = bppsa_view_make(data, header.dtype, header.ndim, header.shape)};
   return BPPSA_OK;
 }
 

@@ -4,7 +4,7 @@
 #include "core/memory.h"
 #include "core/peak_internal.h"
 #include "core/peak_kernels.cuh"
-#include "core/queue.h"
+#include "core/timeline.h"
 
 namespace {
 

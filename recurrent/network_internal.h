@@ -5,6 +5,10 @@
 #include "recurrent/cell.h"
 #include "recurrent/linear.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum { PARAMETERS_PER_LAYER = 4, W_IH = 0, W_HH, B_IH, B_HH, NAME_SIZE = 40 };
 
 typedef struct {
@@ -27,12 +31,15 @@ typedef struct {
  *               sums, hidden_sums   parts of the weight gradients: of W_ih or W_lin, and of W_hh
  *               dx [T][B][I], dh0 [L][B][H]   only with input gradients
  */
+typedef struct recurrent_gpu recurrent_gpu;
+
 typedef struct {
   bppsa_model base;
   bppsa_model_ops ops; /* the shared functions under the cell's name */
   bppsa_recurrent_config config;
   const bppsa_cell *cell;
   int32_t threads;
+  recurrent_gpu *gpu;      /* NULL: the host. Otherwise arrays are in GPU memory, and those it has no use for are NULL */
   int64_t batch;           /* b of the latest forward */
   const void *x;           /* of the latest forward, borrowed */
   const void *seed;        /* of the latest backward through the head, borrowed; NULL before it */
@@ -49,12 +56,50 @@ bppsa_status bppsa_recurrent_layer_backward(recurrent_network *n, int64_t l);
 /* Row length that fills whole cache lines. */
 int64_t bppsa_recurrent_padded(const recurrent_network *n, int64_t width);
 /* The gradient of the logits -> g of the top layer. */
-void bppsa_recurrent_seed(recurrent_network *n);
+bppsa_status bppsa_recurrent_seed(recurrent_network *n);
 /* delta_x of layer l >= 1 -> u of the layer below, in n->g. */
-void bppsa_recurrent_pass_down(recurrent_network *n, int64_t l);
+bppsa_status bppsa_recurrent_pass_down(recurrent_network *n, int64_t l);
+/* With a loss on the last step only g_T is set, and nothing is injected into the top layer. */
+bool bppsa_recurrent_injected(const recurrent_network *n, int64_t l);
+/* Rows the head sees and where they begin in the top layer's h: all of h_1 .. h_T, or h_T. */
+int64_t bppsa_recurrent_head_rows(const recurrent_network *n, int64_t *first);
+
+/* What is done with every array of the network: counted, or given memory. *bytes: Σ so far, or where memory goes on. */
+typedef bppsa_status (*bppsa_recurrent_visit)(void **array, int64_t size, int64_t *bytes);
+/* An array of steps x rows x width reals. */
+bppsa_status bppsa_recurrent_visit_array(const recurrent_network *n, bppsa_recurrent_visit visit, int64_t steps, int64_t rows,
+                                         int64_t width, void **array, int64_t *bytes);
+
+/* ---- on a GPU (recurrent_cuda.cu, or recurrent_nocuda.c in its place); all work is queued on the device's stream ---- */
+
+/* Whether kernels of its own make the layers' products of steps, without a scan executor. Of the configuration and the plans alone. */
+bool bppsa_recurrent_cuda_fused(const recurrent_network *n);
+bppsa_status bppsa_recurrent_cuda_create(recurrent_network *n, const bppsa_device *device);
+/* Every array: of GPU memory. */
+bppsa_status bppsa_recurrent_cuda_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
+/* Takes `bytes` in one piece. *address: where it begins. */
+bppsa_status bppsa_recurrent_cuda_reserve(recurrent_network *n, int64_t bytes, int64_t *address);
+void bppsa_recurrent_cuda_destroy(recurrent_network *n);
+/* h of all layers; h0 NULL: 0. */
+bppsa_status bppsa_recurrent_cuda_forward(recurrent_network *n, const void *h0);
+bppsa_status bppsa_recurrent_cuda_logits(recurrent_network *n);
+/* Gradients of the head's parameters, from n->seed; of the layers', from g_T and u in n->g. */
+bppsa_status bppsa_recurrent_cuda_head_gradients(recurrent_network *n);
+bppsa_status bppsa_recurrent_cuda_backward(recurrent_network *n);
+/* As the functions above without _cuda. seed_layers: the gradients of the top layer's states, or of the last ones -> g. */
+bppsa_status bppsa_recurrent_cuda_seed(recurrent_network *n);
+bppsa_status bppsa_recurrent_cuda_seed_layers(recurrent_network *n, const void *seed);
+bppsa_status bppsa_recurrent_cuda_layer_backward(recurrent_network *n, int64_t l);
+bppsa_status bppsa_recurrent_cuda_pass_down(recurrent_network *n, int64_t l);
+/* Of the fused kernels. Waits. */
+bppsa_status bppsa_recurrent_cuda_count(recurrent_network *n, int64_t *redone);
 
 extern const bppsa_model_ops bppsa_recurrent_ops;
 bool bppsa_recurrent_find_nonfinite(bppsa_model *model, bppsa_nonfinite *where);
 void bppsa_recurrent_destroy(bppsa_model *model);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

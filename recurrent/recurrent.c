@@ -113,7 +113,9 @@ static void sweep(const recurrent_network *n, bppsa_cell_fn const functions[2], 
 
 /* ---- forward ---- */
 
-static bppsa_status check_view(const char *what, const bppsa_view *view, bppsa_dtype dtype, int32_t ndim, const int64_t *shape) {
+static bppsa_status check_view(const recurrent_network *n, const char *what, const bppsa_view *view, int32_t ndim,
+                               const int64_t *shape) {
+  const bppsa_dtype dtype = n->config.dtype;
   char found[BPPSA_SHAPE_TEXT], expected[BPPSA_SHAPE_TEXT];
   if (view->dtype != dtype || view->ndim != ndim || memcmp(view->shape, shape, (size_t)ndim * sizeof *shape) != 0) {
     return bppsa_fail(BPPSA_ERR_SHAPE, "%s: %s %s, expected %s %s", what, bppsa_dtype_name(view->dtype),
@@ -122,6 +124,10 @@ static bppsa_status check_view(const char *what, const bppsa_view *view, bppsa_d
   }
   if (!bppsa_view_contiguous(view)) {
     return bppsa_fail(BPPSA_ERR_SHAPE, "%s: not contiguous, expected row-major without gaps", what);
+  }
+  if ((view->device == BPPSA_CUDA) != (n->gpu != NULL)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: in the memory of %s, expected that of the network's device, %s", what,
+                      n->gpu != NULL ? "the host" : "a GPU", n->gpu != NULL ? bppsa_device_get_name(n->base.device) : "the host");
   }
   return BPPSA_OK;
 }
@@ -132,18 +138,24 @@ static bppsa_status check_inputs(const recurrent_network *n, const bppsa_view *x
   if (x->ndim == 3 && (batch < 1 || batch > c->batch)) {
     return bppsa_fail(BPPSA_ERR_SHAPE, "x: batch %lld, expected 1 .. %lld", (long long)batch, (long long)c->batch);
   }
-  BPPSA_TRY(check_view("x", x, c->dtype, 3, (int64_t[]){c->seq_len, batch > 0 ? batch : c->batch, c->input}));
-  return h0 == NULL ? BPPSA_OK : check_view("h0", h0, c->dtype, 3, (int64_t[]){c->layers, batch, c->hidden});
+  BPPSA_TRY(check_view(n, "x", x, 3, (int64_t[]){c->seq_len, batch > 0 ? batch : c->batch, c->input}));
+  return h0 == NULL ? BPPSA_OK : check_view(n, "h0", h0, 3, (int64_t[]){c->layers, batch, c->hidden});
+}
+
+/* Of the network's memory. */
+static bppsa_view view_of(const recurrent_network *n, void *data, int32_t ndim, const int64_t *shape) {
+  bppsa_view view = bppsa_view_make(data, n->config.dtype, ndim, shape);
+  view.device = n->gpu != NULL ? BPPSA_CUDA : BPPSA_CPU;
+  return view;
 }
 
 static bppsa_view logits_view(const recurrent_network *n) {
   const int64_t all[] = {n->config.seq_len, n->batch, n->config.classes};
   const bool every = n->config.loss_all;
-  return bppsa_view_make(n->logits, n->config.dtype, every ? 3 : 2, every ? all : all + 1);
+  return view_of(n, n->logits, every ? 3 : 2, every ? all : all + 1);
 }
 
-/* Rows the head sees and where they begin in the top layer's h: all of h_1 .. h_T, or h_T. */
-static int64_t head_rows(const recurrent_network *n, int64_t *first) {
+int64_t bppsa_recurrent_head_rows(const recurrent_network *n, int64_t *first) {
   const int64_t t = n->config.loss_all ? 1 : n->config.seq_len;
   *first = t * n->batch * n->config.hidden;
   return (n->config.seq_len - t + 1) * n->batch;
@@ -204,6 +216,9 @@ bppsa_status bppsa_recurrent_forward_layers(bppsa_model *model, const bppsa_view
   n->x = x->data;
   n->seed = NULL;
   n->backward_done = false;
+  if (n->gpu != NULL) {
+    return bppsa_recurrent_cuda_forward(n, h0 != NULL ? h0->data : NULL);
+  }
   const int64_t state = n->batch * c->hidden;
   const void *input = x->data;
   for (int64_t l = 0; l < c->layers; ++l) {
@@ -222,34 +237,44 @@ static bppsa_status forward(bppsa_model *model, const bppsa_view *x, const bppsa
   recurrent_network *n = (recurrent_network *)model;
   const bppsa_recurrent_config *c = &n->config;
   BPPSA_TRY(bppsa_recurrent_forward_layers(model, x, h0));
+  *logits = logits_view(n);
+  if (n->gpu != NULL) {
+    return bppsa_recurrent_cuda_logits(n);
+  }
   int64_t first;
-  const bppsa_linear head = linear(n, head_rows(n, &first), c->hidden, c->classes);
+  const bppsa_linear head = linear(n, bppsa_recurrent_head_rows(n, &first), c->hidden, c->classes);
   apply_linear(n, &head, offset(n, n->layers[c->layers - 1].h, first), parameter(n, c->layers, 0)->value.data,
                parameter(n, c->layers, 1)->value.data, n->logits);
-  *logits = logits_view(n);
   return BPPSA_OK;
 }
 
 /* ---- backward ---- */
 
-/* With a loss on the last step only g_T is set, and nothing is injected into the top layer. */
-static bool is_injected(const recurrent_network *n, int64_t l) {
+bool bppsa_recurrent_injected(const recurrent_network *n, int64_t l) {
   return n->config.loss_all || l + 1 < n->config.layers;
 }
 
-void bppsa_recurrent_seed(recurrent_network *n) {
+bppsa_status bppsa_recurrent_seed(recurrent_network *n) {
   const bppsa_recurrent_config *c = &n->config;
+  if (n->gpu != NULL) {
+    return bppsa_recurrent_cuda_seed(n);
+  }
   int64_t first;
-  const bppsa_linear head = linear(n, head_rows(n, &first), c->hidden, c->classes);
+  const bppsa_linear head = linear(n, bppsa_recurrent_head_rows(n, &first), c->hidden, c->classes);
   memset(n->g, 0, (size_t)(n->batch * c->hidden * size_of(n))); /* u_0 = 0 */
   bppsa_linear_input_gradient(&head, n->seed, parameter(n, c->layers, 0)->value.data, offset(n, n->g, first));
+  return BPPSA_OK;
 }
 
-void bppsa_recurrent_pass_down(recurrent_network *n, int64_t l) {
+bppsa_status bppsa_recurrent_pass_down(recurrent_network *n, int64_t l) {
   const bppsa_recurrent_config *c = &n->config;
+  if (n->gpu != NULL) {
+    return bppsa_recurrent_cuda_pass_down(n, l);
+  }
   const bppsa_linear project = linear(n, c->seq_len * n->batch, n->layers[l].input, n->cell->gates * c->hidden);
   memset(n->g, 0, (size_t)(n->batch * c->hidden * size_of(n)));
   bppsa_linear_input_gradient(&project, n->pre, parameter(n, l, W_IH)->value.data, offset(n, n->g, n->batch * c->hidden));
+  return BPPSA_OK;
 }
 
 static bppsa_status scan_layer(recurrent_network *n, int64_t l) {
@@ -265,7 +290,7 @@ static bppsa_status scan_layer(recurrent_network *n, int64_t l) {
                                         .weights = weights,
                                         .columns = (const void *const *)n->columns,
                                         .diagonal = n->diagonal,
-                                        .injected = is_injected(n, l) ? n->g : NULL,
+                                        .injected = bppsa_recurrent_injected(n, l) ? n->g : NULL,
                                         .gradients = n->g};
   BPPSA_TRY(n->layers[l].scan->execute(n->layers[l].scan, &operands));
   sweep(n, n->cell->deltas, l, &all, false);
@@ -278,19 +303,22 @@ static void prepare_backward(const recurrent_network *n, int64_t l) {
 }
 
 bppsa_status bppsa_recurrent_layer_backward(recurrent_network *n, int64_t l) {
+  if (n->gpu != NULL) {
+    return bppsa_recurrent_cuda_layer_backward(n, l);
+  }
   if (n->layers[l].scan != NULL) {
     return scan_layer(n, l);
   }
   const window all = whole(n);
   prepare_backward(n, l);
-  sweep(n, n->cell->backward, l, &all, is_injected(n, l));
+  sweep(n, n->cell->backward, l, &all, bppsa_recurrent_injected(n, l));
   return BPPSA_OK;
 }
 
 static void head_gradients(recurrent_network *n) {
   const bppsa_recurrent_config *c = &n->config;
   int64_t first;
-  const bppsa_linear head = linear(n, head_rows(n, &first), c->hidden, c->classes);
+  const bppsa_linear head = linear(n, bppsa_recurrent_head_rows(n, &first), c->hidden, c->classes);
   bppsa_linear_weight_gradient(&head, n->seed, offset(n, n->layers[c->layers - 1].h, first),
                                parameter(n, c->layers, 0)->gradient.data, parameter(n, c->layers, 1)->gradient.data, n->sums);
 }
@@ -336,7 +364,7 @@ static void finish_layer(const recurrent_network *n, int64_t l) {
  * is. seed: where g behind the window stands. */
 static window bp_window(const recurrent_network *n, int64_t l, int64_t first, int64_t steps, const void *seed) {
   const int64_t state = n->batch * n->config.hidden;
-  const bool injected = is_injected(n, l);
+  const bool injected = bppsa_recurrent_injected(n, l);
   window w = whole(n);
   w.first = first;
   w.steps = steps;
@@ -415,20 +443,35 @@ static bppsa_status backward_layer(recurrent_network *n, int64_t l) {
   return BPPSA_OK;
 }
 
+static bppsa_status count(bppsa_model *model) {
+  recurrent_network *n = (recurrent_network *)model;
+  int64_t redone = 0;
+  if (n->gpu != NULL) {
+    BPPSA_TRY(bppsa_recurrent_cuda_count(n, &redone));
+  }
+  for (int64_t l = 0; l < n->config.layers; ++l) {
+    if (n->layers[l].scan != NULL) {
+      BPPSA_TRY(bppsa_scan_executor_count(n->layers[l].scan));
+      redone += n->layers[l].scan->redone;
+    }
+  }
+  model->redone = redone;
+  return BPPSA_OK;
+}
+
 /* All layers, from g_T and u of the top layer in n->g. */
 static bppsa_status backward_layers(recurrent_network *n) {
+  n->backward_done = true;
+  if (n->gpu != NULL) {
+    return bppsa_recurrent_cuda_backward(n);
+  }
   for (int64_t l = n->config.layers - 1; l >= 0; --l) {
     BPPSA_TRY(backward_layer(n, l));
     if (l > 0) {
-      bppsa_recurrent_pass_down(n, l);
+      BPPSA_TRY(bppsa_recurrent_pass_down(n, l));
     }
   }
-  n->base.redone = 0;
-  for (int64_t l = 0; l < n->config.layers; ++l) {
-    n->base.redone += n->layers[l].scan != NULL ? n->layers[l].scan->redone : 0;
-  }
-  n->backward_done = true;
-  return BPPSA_OK;
+  return count(&n->base);
 }
 
 static bppsa_status check_forward_was_run(const recurrent_network *n) {
@@ -439,10 +482,14 @@ static bppsa_status backward(bppsa_model *model, const bppsa_view *seed) {
   recurrent_network *n = (recurrent_network *)model;
   BPPSA_TRY(check_forward_was_run(n));
   const bppsa_view logits = logits_view(n);
-  BPPSA_TRY(check_view("seed", seed, n->config.dtype, logits.ndim, logits.shape));
+  BPPSA_TRY(check_view(n, "seed", seed, logits.ndim, logits.shape));
   n->seed = seed->data;
-  bppsa_recurrent_seed(n);
-  head_gradients(n);
+  BPPSA_TRY(bppsa_recurrent_seed(n));
+  if (n->gpu != NULL) {
+    BPPSA_TRY(bppsa_recurrent_cuda_head_gradients(n));
+  } else {
+    head_gradients(n);
+  }
   return backward_layers(n);
 }
 
@@ -451,9 +498,12 @@ static bppsa_status seed_layers(recurrent_network *n, const bppsa_view *seed) {
   const bppsa_recurrent_config *c = &n->config;
   BPPSA_TRY(check_forward_was_run(n));
   const int64_t all[] = {c->seq_len, n->batch, c->hidden};
-  BPPSA_TRY(check_view("seed", seed, c->dtype, c->loss_all ? 3 : 2, c->loss_all ? all : all + 1));
+  BPPSA_TRY(check_view(n, "seed", seed, c->loss_all ? 3 : 2, c->loss_all ? all : all + 1));
+  if (n->gpu != NULL) {
+    return bppsa_recurrent_cuda_seed_layers(n, seed->data);
+  }
   int64_t first;
-  const int64_t rows = head_rows(n, &first);
+  const int64_t rows = bppsa_recurrent_head_rows(n, &first);
   memset(n->g, 0, (size_t)(n->batch * c->hidden * size_of(n))); /* u_0 = 0 */
   memcpy(offset(n, n->g, first), seed->data, (size_t)(rows * c->hidden * size_of(n)));
   return BPPSA_OK;
@@ -471,7 +521,7 @@ bppsa_status bppsa_recurrent_hidden_gradients(bppsa_model *model, const bppsa_vi
   BPPSA_TRY(seed_layers(n, seed));
   BPPSA_TRY(bppsa_recurrent_layer_backward(n, c->layers - 1));
   const int64_t shape[] = {c->seq_len, n->batch, c->hidden};
-  *gradients = bppsa_view_make(offset(n, n->g, n->batch * c->hidden), c->dtype, 3, shape);
+  *gradients = view_of(n, offset(n, n->g, n->batch * c->hidden), 3, shape);
   return BPPSA_OK;
 }
 
@@ -485,10 +535,10 @@ static bppsa_status input_gradients(bppsa_model *model, bppsa_view *x, bppsa_vie
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "input gradients: no backward pass precedes them");
   }
   if (x != NULL) {
-    *x = bppsa_view_make(n->dx, c->dtype, 3, (int64_t[]){c->seq_len, n->batch, c->input});
+    *x = view_of(n, n->dx, 3, (int64_t[]){c->seq_len, n->batch, c->input});
   }
   if (h0 != NULL) {
-    *h0 = bppsa_view_make(n->dh0, c->dtype, 3, (int64_t[]){c->layers, n->batch, c->hidden});
+    *h0 = view_of(n, n->dh0, 3, (int64_t[]){c->layers, n->batch, c->hidden});
   }
   return BPPSA_OK;
 }
@@ -498,4 +548,5 @@ const bppsa_model_ops bppsa_recurrent_ops = {.name = "recurrent",
                                              .backward = backward,
                                              .input_gradients = input_gradients,
                                              .find_nonfinite = bppsa_recurrent_find_nonfinite,
-                                             .destroy = bppsa_recurrent_destroy};
+                                             .destroy = bppsa_recurrent_destroy,
+                                             .count = count};

@@ -30,6 +30,7 @@ bppsa_status bppsa_recurrent_choose(const bppsa_recurrent_config *config, int64_
                                     bppsa_device_kind device, bppsa_recurrent_config *chosen) {
   bppsa_recurrent_config best = *config, tried = *config;
   bppsa_scan_config candidate = bppsa_recurrent_scan_config(config, matrices, diagonal, 0);
+  candidate.device = device;
   const bppsa_scan_config asked = candidate;
   double best_seconds = 0;
   const bool open = config->backward == BPPSA_BACKWARD_SCAN && config->algorithm == BPPSA_SCAN_AUTO;

@@ -36,7 +36,7 @@ bppsa_scan_config bppsa_recurrent_scan_config(const bppsa_recurrent_config *conf
 
 const bppsa_scan_plan *bppsa_recurrent_plan(const bppsa_model *model, int64_t layer) {
   const recurrent_network *n = (const recurrent_network *)model;
-  return layer >= 0 && layer < n->config.layers ? n->layers[layer].plan : NULL;
+  return layer >= 0 && layer < n->config.layers && n->config.backward == BPPSA_BACKWARD_SCAN ? n->layers[layer].plan : NULL;
 }
 
 /* ---- checks ---- */
@@ -128,9 +128,10 @@ static bppsa_status place_parameters(recurrent_network *n) {
 
 /* ---- memory ---- */
 
-/* The linear scan is sequential BP: without a scan of somebody else's the cell's sweep runs it. */
+/* The linear scan is sequential BP: without a scan of somebody else's the cell's sweep runs it, or, on a GPU, kernels of the layer's own. */
 static bool runs_scan(const recurrent_network *n, const bppsa_scan_plan *plan) {
-  return bppsa_scan_plan_config(plan)->algorithm != BPPSA_SCAN_LINEAR || n->config.factory.create != NULL;
+  return n->gpu != NULL ? !bppsa_recurrent_cuda_fused(n)
+                        : bppsa_scan_plan_config(plan)->algorithm != BPPSA_SCAN_LINEAR || n->config.factory.create != NULL;
 }
 
 /* Plans of all layers. *held: bytes of the products their scans hold; *scans: whether any layer runs a scan. */
@@ -138,13 +139,14 @@ static bppsa_status make_plans(recurrent_network *n, const bppsa_device *device,
   bppsa_recurrent_config chosen;
   *held = 0;
   *scans = false;
-  if (n->config.backward == BPPSA_BACKWARD_BP) {
+  if (n->config.backward == BPPSA_BACKWARD_BP && (n->gpu == NULL || bppsa_recurrent_cuda_fused(n))) {
     return BPPSA_OK;
   }
   const bppsa_device_kind kind = bppsa_device_get_kind(device);
   BPPSA_TRY(bppsa_recurrent_choose(&n->config, n->cell->matrices, n->cell->diagonal, kind, &chosen));
   for (int64_t l = 0; l < n->config.layers; ++l) {
     bppsa_scan_config scan = bppsa_recurrent_scan_config(&chosen, n->cell->matrices, n->cell->diagonal, l);
+    scan.algorithm = n->config.backward == BPPSA_BACKWARD_BP ? BPPSA_SCAN_LINEAR : scan.algorithm;
     scan.device = kind;
     BPPSA_TRY(bppsa_scan_plan_create(&scan, &n->layers[l].plan));
     if (__builtin_add_overflow(*held, bppsa_scan_plan_totals(n->layers[l].plan)->workspace_bytes, held)) {
@@ -182,9 +184,6 @@ static int64_t sums_bytes(const recurrent_network *n, bool hidden) {
   return hidden ? bppsa_linear_workspace(&from_h) : most;
 }
 
-/* What is done with every array of the network: counted, or allocated. *bytes: Σ so far. */
-typedef bppsa_status (*visit_fn)(void **array, int64_t size, int64_t *bytes);
-
 static bppsa_status count_array(void **array, int64_t size, int64_t *bytes) {
   (void)array;
   return __builtin_add_overflow(*bytes, size, bytes) ? bppsa_fail(BPPSA_ERR_MEMORY, "network: its arrays do not fit in 64 bits")
@@ -197,9 +196,8 @@ static bppsa_status allocate_array(void **array, int64_t size, int64_t *bytes) {
   return *array == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
 }
 
-/* An array of steps x rows x width reals. */
-static bppsa_status visit_array(const recurrent_network *n, visit_fn visit, int64_t steps, int64_t rows, int64_t width,
-                                void **array, int64_t *bytes) {
+bppsa_status bppsa_recurrent_visit_array(const recurrent_network *n, bppsa_recurrent_visit visit, int64_t steps, int64_t rows,
+                                         int64_t width, void **array, int64_t *bytes) {
   int64_t count;
   size_t size;
   BPPSA_TRY(bppsa_shape_bytes(n->config.dtype, 3, (int64_t[]){steps, rows, width}, &count, &size));
@@ -207,9 +205,12 @@ static bppsa_status visit_array(const recurrent_network *n, visit_fn visit, int6
 }
 
 /* Every array but the parameters. */
-static bppsa_status visit_arrays(recurrent_network *n, bool scans, visit_fn visit, int64_t *bytes) {
+static bppsa_status visit_arrays(recurrent_network *n, bool scans, bppsa_recurrent_visit visit, int64_t *bytes) {
   const bppsa_recurrent_config *c = &n->config;
   const bppsa_cell *cell = n->cell;
+  if (n->gpu != NULL) {
+    return bppsa_recurrent_cuda_visit(n, visit, bytes);
+  }
   const int64_t steps = c->seq_len, batch = c->batch, hidden = c->hidden, gates = cell->gates * hidden;
   const int64_t widest = c->input > hidden ? c->input : hidden, most = gates > c->classes ? gates : c->classes;
   const int64_t sums = sums_bytes(n, false), hidden_sums = sums_bytes(n, true);
@@ -217,13 +218,13 @@ static bppsa_status visit_arrays(recurrent_network *n, bool scans, visit_fn visi
     return bppsa_fail(BPPSA_ERR_MEMORY, "%s: the weight gradients' partial sums do not fit in 64 bits", cell->name);
   }
   for (int64_t l = 0; l < c->layers; ++l) {
-    BPPSA_TRY(visit_array(n, visit, steps + 1, batch, hidden, &n->layers[l].h, bytes));
+    BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps + 1, batch, hidden, &n->layers[l].h, bytes));
     if (cell->saved > 0) {
-      BPPSA_TRY(visit_array(n, visit, steps, batch, cell->saved * hidden, &n->layers[l].saved, bytes));
+      BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps, batch, cell->saved * hidden, &n->layers[l].saved, bytes));
     }
   }
   for (int64_t k = 0; scans && k < cell->matrices; ++k) {
-    BPPSA_TRY(visit_array(n, visit, steps, batch, hidden, &n->columns[k], bytes));
+    BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps, batch, hidden, &n->columns[k], bytes));
   }
   const struct {
     bool wanted;
@@ -242,11 +243,31 @@ static bppsa_status visit_arrays(recurrent_network *n, bool scans, visit_fn visi
                 {c->input_gradients, c->layers, batch, hidden, &n->dh0}};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) {
     if (arrays[i].wanted) {
-      BPPSA_TRY(visit_array(n, visit, arrays[i].steps, arrays[i].rows, arrays[i].width, arrays[i].array, bytes));
+      BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, arrays[i].steps, arrays[i].rows, arrays[i].width, arrays[i].array, bytes));
     }
   }
   BPPSA_TRY(visit(&n->sums, sums, bytes));
   return visit(&n->hidden_sums, hidden_sums, bytes);
+}
+
+/* On a GPU arrays stand one behind the other, each on a multiple of 256 bytes. */
+static bppsa_status measure_array(void **array, int64_t size, int64_t *bytes) {
+  return count_array(array, size > INT64_MAX - 255 ? INT64_MAX : (size + 255) / 256 * 256, bytes);
+}
+
+static bppsa_status place_array(void **array, int64_t size, int64_t *bytes) {
+  *array = (void *)(intptr_t)*bytes;
+  return measure_array(array, size, bytes);
+}
+
+static bppsa_status allocate_arrays(recurrent_network *n, bool scans) {
+  int64_t bytes = 0, address;
+  if (n->gpu == NULL) {
+    return visit_arrays(n, scans, allocate_array, &bytes);
+  }
+  BPPSA_TRY(visit_arrays(n, scans, measure_array, &bytes));
+  BPPSA_TRY(bppsa_recurrent_cuda_reserve(n, bytes, &address));
+  return visit_arrays(n, scans, place_array, &address);
 }
 
 /* Refuses a network beyond its memory limit before anything large is allocated. */
@@ -268,11 +289,11 @@ static bppsa_status check_memory(recurrent_network *n, bool scans, int64_t held)
 }
 
 static bppsa_status reserve_all(recurrent_network *n, const bppsa_device *device) {
-  int64_t held, bytes = 0;
+  int64_t held;
   bool scans;
   BPPSA_TRY(make_plans(n, device, &held, &scans));
-  BPPSA_TRY(check_memory(n, scans, held));
-  BPPSA_TRY(visit_arrays(n, scans, allocate_array, &bytes));
+  BPPSA_TRY(check_memory(n, scans, n->gpu != NULL && !scans ? 0 : held)); /* a GPU's own products are among its arrays */
+  BPPSA_TRY(allocate_arrays(n, scans));
   for (int64_t l = 0; l < n->config.layers; ++l) {
     BPPSA_TRY(make_scan(n, l, device));
   }
@@ -294,16 +315,15 @@ static bppsa_status build(recurrent_network *n, const bppsa_device *device) {
   }
   describe_parameters(n);
   BPPSA_TRY(place_parameters(n));
+  if (bppsa_device_get_kind(device) == BPPSA_CUDA) {
+    BPPSA_TRY(bppsa_recurrent_cuda_create(n, device));
+  }
   return reserve_all(n, device);
 }
 
 bppsa_status bppsa_recurrent_create(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
                                     bppsa_model **model) {
   BPPSA_TRY(check_config(config));
-  if (bppsa_device_get_kind(device) != BPPSA_CPU) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: no kernels for device %s, expected cpu", cell->name,
-                      bppsa_device_get_name(device));
-  }
   recurrent_network *n = bppsa_calloc(1, sizeof *n);
   if (n == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -328,18 +348,23 @@ bppsa_status bppsa_recurrent_create(const bppsa_recurrent_config *config, const 
 
 void bppsa_recurrent_destroy(bppsa_model *model) {
   recurrent_network *n = (recurrent_network *)model;
+  const bool arrays = n->gpu == NULL; /* a GPU's are one piece */
   for (int64_t l = 0; n->layers != NULL && l < n->config.layers; ++l) {
     bppsa_scan_executor_destroy(n->layers[l].scan);
     bppsa_scan_plan_destroy(n->layers[l].plan);
-    bppsa_free(n->layers[l].h);
-    bppsa_free(n->layers[l].saved);
+    bppsa_free(arrays ? n->layers[l].h : NULL);
+    bppsa_free(arrays ? n->layers[l].saved : NULL);
   }
-  for (int64_t k = 0; n->columns != NULL && k < n->cell->matrices; ++k) {
+  for (int64_t k = 0; arrays && n->columns != NULL && k < n->cell->matrices; ++k) {
     bppsa_free(n->columns[k]);
   }
-  void *const blocks[] = {n->layers, n->base.parameters, n->names,  n->columns, n->values,      n->gradients, n->pre, n->delta_h,
-                          n->g,      n->diagonal,        n->logits, n->sums,    n->hidden_sums, n->dx,        n->dh0, n->bias,
-                          n->w_t,    n->w_hh_t,          n->w_hh,   n};
+  void *const own[] = {n->pre, n->delta_h, n->g,    n->diagonal, n->logits, n->sums, n->hidden_sums,
+                       n->dx,  n->dh0,     n->bias, n->w_t,      n->w_hh_t, n->w_hh};
+  for (size_t i = 0; arrays && i < sizeof own / sizeof *own; ++i) {
+    bppsa_free(own[i]);
+  }
+  bppsa_recurrent_cuda_destroy(n);
+  void *const blocks[] = {n->layers, n->base.parameters, n->names, n->columns, n->values, n->gradients, n};
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; ++i) {
     bppsa_free(blocks[i]);
   }

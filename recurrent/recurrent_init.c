@@ -77,7 +77,7 @@ bppsa_status bppsa_recurrent_init(bppsa_model *model, bppsa_init init, uint64_t 
       bppsa_view_set(value, i, bound * (2 * bppsa_random_double(seed, stream_of(p, false), (uint64_t)i) - 1));
     }
   }
-  return BPPSA_OK;
+  return bppsa_model_push(model);
 }
 
 /* ---- the architecture in a file ---- */

@@ -3,25 +3,40 @@
  * backward pass is run again, a layer at a time: this happens once, when training has failed. */
 #include <math.h>
 
+#include "core/alloc.h"
+#include "core/memory.h"
 #include "recurrent/network_internal.h"
 
-static bool finite_at(const recurrent_network *n, const void *base, int64_t i) {
-  return n->config.dtype == BPPSA_F32 ? isfinite(((const float *)base)[i]) : isfinite(((const double *)base)[i]);
+/* First value that is not finite of a step [b][width], fetched to `copy` from a GPU; -1: none, or it cannot be fetched. */
+static int64_t find_in_step(const recurrent_network *n, const void *step, int64_t count, void *copy) {
+  const int64_t size = (int64_t)bppsa_dtype_size(n->config.dtype);
+  if (copy != NULL && bppsa_memory_get(n->base.device, copy, step, count * size) != BPPSA_OK) {
+    return -1;
+  }
+  const void *values = copy != NULL ? copy : step;
+  for (int64_t i = 0; i < count; ++i) {
+    if (!(n->config.dtype == BPPSA_F32 ? isfinite(((const float *)values)[i]) : isfinite(((const double *)values)[i]))) {
+      return i;
+    }
+  }
+  return -1;
 }
 
 /* First non-finite value among steps from, from + by, .. to of an array [step][b][width]. */
 static bool find_in(const recurrent_network *n, const void *base, int64_t width, int64_t from, int64_t to, int64_t by,
                     bppsa_nonfinite *where) {
-  for (int64_t t = from; t != to + by; t += by) {
-    for (int64_t i = 0; i < n->batch * width; ++i) {
-      if (!finite_at(n, base, t * n->batch * width + i)) {
-        where->step = t;
-        where->sample = i / width;
-        return true;
-      }
+  const int64_t count = n->batch * width, size = (int64_t)bppsa_dtype_size(n->config.dtype);
+  void *copy = n->gpu != NULL ? bppsa_calloc(count, (size_t)size) : NULL;
+  int64_t found = -1;
+  for (int64_t t = from; found < 0 && t != to + by && (copy != NULL || n->gpu == NULL); t += by) {
+    found = find_in_step(n, (const char *)base + t * count * size, count, copy);
+    if (found >= 0) {
+      where->step = t;
+      where->sample = found / width;
     }
   }
-  return false;
+  bppsa_free(copy);
+  return found >= 0;
 }
 
 static bool find_forward(const recurrent_network *n, bppsa_nonfinite *where) {
@@ -43,7 +58,9 @@ static bool find_forward(const recurrent_network *n, bppsa_nonfinite *where) {
 
 static bool find_backward(recurrent_network *n, bppsa_nonfinite *where) {
   const bppsa_recurrent_config *c = &n->config;
-  bppsa_recurrent_seed(n);
+  if (bppsa_recurrent_seed(n) != BPPSA_OK) {
+    return false;
+  }
   for (int64_t l = c->layers - 1; l >= 0; --l) {
     if (bppsa_recurrent_layer_backward(n, l) != BPPSA_OK) {
       return false;
@@ -53,8 +70,8 @@ static bool find_backward(recurrent_network *n, bppsa_nonfinite *where) {
       where->layer = l;
       return true;
     }
-    if (l > 0) {
-      bppsa_recurrent_pass_down(n, l);
+    if (l > 0 && bppsa_recurrent_pass_down(n, l) != BPPSA_OK) {
+      return false;
     }
   }
   return false;
@@ -67,5 +84,5 @@ bool bppsa_recurrent_find_nonfinite(bppsa_model *model, bppsa_nonfinite *where) 
     return false;
   }
   return find_forward(n, where) || (n->seed != NULL && find_backward(n, where)) ||
-         bppsa_model_parameter_nonfinite(model, n->seed != NULL, where);
+         (bppsa_model_pull(model, n->seed != NULL) == BPPSA_OK && bppsa_model_parameter_nonfinite(model, n->seed != NULL, where));
 }

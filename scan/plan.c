@@ -514,14 +514,16 @@ static bppsa_status create_fixed(const bppsa_scan_config *config, bppsa_scan_pla
 }
 
 bool bppsa_scan_candidate(const bppsa_scan_config *config, int64_t index, bppsa_scan_config *candidate) {
-  const int64_t most = levels_of(config->jacobians);
-  if (index < 0 || index > most + 1) {
+  enum { FEWEST = 2, DOUBLINGS = 12 }; /* a GPU's chunks: 2 << k */
+  const int64_t most = levels_of(config->jacobians), doubling = index - most - 2;
+  if (index < 0 || index > most + 1 + (config->device == BPPSA_CUDA ? DOUBLINGS : 0) ||
+      (doubling >= 0 && FEWEST << doubling >= config->jacobians)) {
     return false;
   }
   *candidate = *config;
   candidate->algorithm = index == 0 ? BPPSA_SCAN_LINEAR : index <= most ? BPPSA_SCAN_BLELLOCH : BPPSA_SCAN_CHUNKED;
   candidate->up_levels = index;
-  candidate->chunks = 0;
+  candidate->chunks = doubling >= 0 ? FEWEST << doubling : 0;
   return true;
 }
 

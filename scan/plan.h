@@ -114,7 +114,8 @@ const bppsa_scan_totals *bppsa_scan_plan_totals(const bppsa_scan_plan *plan);
 /* Seconds that executing the plan takes, as the cost model of its device predicts: a function of the plan alone, not of the number of
  * threads. Its ratios are what is meant; scan/cost.c has the model. */
 double bppsa_scan_plan_seconds(const bppsa_scan_plan *plan);
-/* The candidates among which AUTO chooses: linear, blelloch with 1, 2, .. up-levels, chunked with its default number of chunks. Candidate
+/* The candidates among which AUTO chooses: linear, blelloch with 1, 2, .. up-levels, chunked with its default number of chunks, and on a GPU, which
+ * needs enough of them to be filled, with 2, 4, 8, .. chunks. Candidate
  * `index` from 0 is *config with that algorithm; false when there are no more. */
 bool bppsa_scan_candidate(const bppsa_scan_config *config, int64_t index, bppsa_scan_config *candidate);
 /* The records, in execution order; *count of them. */

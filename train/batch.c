@@ -1,6 +1,7 @@
 #include "train/batch.h"
 
 #include "core/alloc.h"
+#include "core/memory.h"
 #include "train/blocks.h"
 
 static bppsa_status create_buffers(bppsa_batch *b, bool gradients) {
@@ -12,9 +13,12 @@ static bppsa_status create_buffers(bppsa_batch *b, bool gradients) {
   if (!bppsa_mul(rows, b->capacity, &labels)) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "batch: %lld labels of %lld steps are too many", (long long)b->capacity, (long long)rows);
   }
-  BPPSA_TRY(bppsa_buffer_create(NULL, b->model->dtype, 3, x_shape, &b->x));
+  BPPSA_TRY(bppsa_buffer_create(b->model->device, b->model->dtype, 3, x_shape, &b->x));
   if (gradients) {
-    BPPSA_TRY(bppsa_buffer_create(NULL, b->model->dtype, 3, seed_shape, &b->seed));
+    BPPSA_TRY(bppsa_buffer_create(b->model->device, b->model->dtype, 3, seed_shape, &b->seed));
+  }
+  if (b->model->device != NULL) {
+    return bppsa_batch_gpu_create(b, labels);
   }
   b->labels = bppsa_calloc(labels, sizeof *b->labels);
   b->indices = bppsa_calloc(b->capacity, sizeof *b->indices);
@@ -30,6 +34,11 @@ bppsa_status bppsa_batch_create(bppsa_model *model, const bppsa_dataset *dataset
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "data set: labels reach %lld, expected 0 .. %lld: the model has %lld classes",
                       (long long)dataset->classes - 1, (long long)model->classes - 1, (long long)model->classes);
   }
+  const bool elsewhere = device != NULL && bppsa_device_get_kind(device) == BPPSA_CUDA;
+  if (elsewhere != (model->device != NULL)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "model: in %s memory, expected it on the device %s", elsewhere ? "host" : "GPU",
+                      device == NULL ? "cpu" : bppsa_device_get_name(device));
+  }
   bppsa_batch made = {.model = model, .dataset = dataset, .device = device, .capacity = capacity};
   const bppsa_status status = create_buffers(&made, gradients);
   if (status != BPPSA_OK) {
@@ -43,16 +52,30 @@ bppsa_status bppsa_batch_create(bppsa_model *model, const bppsa_dataset *dataset
 void bppsa_batch_free(bppsa_batch *batch) {
   bppsa_buffer_free(&batch->x);
   bppsa_buffer_free(&batch->seed);
-  bppsa_free(batch->labels);
-  bppsa_free(batch->indices);
+  if (batch->gpu.device != NULL) {
+    bppsa_batch_gpu_free(batch);
+  } else {
+    bppsa_free(batch->labels);
+    bppsa_free(batch->indices);
+  }
   *batch = (bppsa_batch){0};
 }
 
-bppsa_status bppsa_batch_fill(bppsa_batch *batch, int64_t count) {
+static bppsa_view placed(bppsa_view view, bppsa_device_kind kind) {
+  view.device = kind;
+  return view;
+}
+
+bppsa_status bppsa_batch_stage(bppsa_batch *batch, int64_t count) {
   const int64_t shape[3] = {batch->dataset->seq_len, count, batch->dataset->input};
   batch->count = count;
-  batch->x_view = bppsa_view_make(batch->x.view.data, batch->model->dtype, 3, shape);
-  return bppsa_dataset_fill(batch->dataset, batch->device, count, batch->indices, &batch->x_view, batch->labels);
+  batch->x_view = placed(bppsa_view_make(batch->x.view.data, batch->model->dtype, 3, shape), batch->x.view.device);
+  if (batch->gpu.device != NULL && batch->dataset->ops->queue != NULL) {
+    return BPPSA_OK;
+  }
+  const bool staged = batch->gpu.device != NULL;
+  const bppsa_view host = bppsa_view_make(batch->gpu.x_staging.data, batch->model->dtype, 3, shape);
+  return bppsa_dataset_fill(batch->dataset, batch->device, count, batch->indices, staged ? &host : &batch->x_view, batch->labels);
 }
 
 bppsa_status bppsa_batch_forward(bppsa_batch *batch) {
@@ -68,13 +91,21 @@ bppsa_status bppsa_batch_forward(bppsa_batch *batch) {
                       bppsa_shape_text(expected.ndim, expected.shape, expected_text, sizeof expected_text),
                       per_step ? "step" : "sample");
   }
-  batch->dlogits = expected;
+  batch->dlogits = placed(expected, batch->x.view.device);
   batch->dlogits.data = batch->seed.view.data;
   return BPPSA_OK;
 }
 
 bppsa_status bppsa_batch_loss(bppsa_batch *batch, bppsa_loss_result *result) {
   const bppsa_view *seed = batch->dlogits.data == NULL ? NULL : &batch->dlogits;
+  const bppsa_batch_gpu *gpu = &batch->gpu;
+  if (gpu->device != NULL) {
+    BPPSA_TRY(bppsa_batch_queue_loss(batch));
+    BPPSA_TRY(bppsa_memory_queue_get(gpu->device, gpu->result, gpu->result_there, sizeof *gpu->result));
+    BPPSA_TRY(bppsa_device_wait(gpu->device));
+    *result = (bppsa_loss_result){gpu->result->loss, gpu->result->correct, bppsa_batch_rows(batch)};
+    return BPPSA_OK;
+  }
   return bppsa_cross_entropy(batch->device, &batch->logits, batch->labels, seed, result);
 }
 

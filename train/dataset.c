@@ -54,36 +54,48 @@ void bppsa_dataset_destroy(bppsa_dataset *dataset) {
   }
 }
 
-/* x is [T, count, I], contiguous, on the host, f32 or f64. */
-static bppsa_status check_x(const bppsa_dataset *dataset, int64_t count, const bppsa_view *x) {
+/* count samples into x [T, count, I], contiguous, where it is said to be, f32 or f64. */
+static bppsa_status check_batch(const bppsa_dataset *dataset, bppsa_device_kind kind, int64_t count, const bppsa_view *x) {
   char found[BPPSA_SHAPE_TEXT];
+  if (count < 1) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "batch: %lld samples, expected at least 1", (long long)count);
+  }
+  if (x == NULL) {
+    return BPPSA_OK;
+  }
   if (x->ndim != 3 || x->shape[0] != dataset->seq_len || x->shape[1] != count || x->shape[2] != dataset->input) {
     return bppsa_fail(BPPSA_ERR_SHAPE, "batch input: shape %s, expected [%lld, %lld, %lld]",
                       bppsa_shape_text(x->ndim, x->shape, found, sizeof found), (long long)dataset->seq_len, (long long)count,
                       (long long)dataset->input);
   }
-  if ((x->dtype != BPPSA_F32 && x->dtype != BPPSA_F64) || x->device != BPPSA_CPU || !bppsa_view_contiguous(x)) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "batch input: expected a contiguous host array of f32 or f64");
+  if ((x->dtype != BPPSA_F32 && x->dtype != BPPSA_F64) || x->device != kind || !bppsa_view_contiguous(x)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "batch input: expected a contiguous array of f32 or f64 in %s memory",
+                      kind == BPPSA_CPU ? "host" : "GPU");
   }
   return BPPSA_OK;
 }
 
 bppsa_status bppsa_dataset_fill(const bppsa_dataset *dataset, const bppsa_device *device, int64_t count, const int64_t *indices,
                                 const bppsa_view *x, int64_t *labels) {
-  if (count < 1) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "batch: %lld samples, expected at least 1", (long long)count);
-  }
+  BPPSA_TRY(check_batch(dataset, BPPSA_CPU, count, x));
   for (int64_t i = 0; i < count; ++i) {
     if (indices[i] < 0 || indices[i] >= dataset->samples) {
       return bppsa_fail(BPPSA_ERR_ARGUMENT, "batch: data set index %lld at position %lld, expected 0 .. %lld",
                         (long long)indices[i], (long long)i, (long long)dataset->samples - 1);
     }
   }
-  if (x != NULL) {
-    BPPSA_TRY(check_x(dataset, count, x));
-  }
   dataset->ops->fill(dataset, bppsa_threads(device), count, indices, x, labels);
   return BPPSA_OK;
+}
+
+bppsa_status bppsa_dataset_queue(const bppsa_dataset *dataset, const bppsa_device *device, int64_t count, const int64_t *indices,
+                                 const bppsa_view *x, int64_t *labels) {
+  BPPSA_TRY(check_batch(dataset, BPPSA_CUDA, count, x));
+  if (dataset->ops->queue == NULL || bppsa_device_get_kind(device) != BPPSA_CUDA) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "batch: %s on device %s is made on the host", dataset->ops->name,
+                      bppsa_device_get_name(device));
+  }
+  return dataset->ops->queue(dataset, device, count, indices, x, labels);
 }
 
 bppsa_status bppsa_split_make(int64_t samples, double fraction, bppsa_split *split) {

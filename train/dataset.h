@@ -34,6 +34,9 @@ typedef struct {
   void (*fill)(const bppsa_dataset *dataset, int32_t threads, int64_t count, const int64_t *indices, const bppsa_view *x,
                int64_t *labels);
   void (*destroy)(bppsa_dataset *dataset);
+  /* As bppsa_dataset_queue; the arguments have been checked. NULL: batches are made on the host. */
+  bppsa_status (*queue)(const bppsa_dataset *dataset, const bppsa_device *device, int64_t count, const int64_t *indices,
+                        const bppsa_view *x, int64_t *labels);
 } bppsa_dataset_ops;
 
 struct bppsa_dataset {
@@ -80,6 +83,11 @@ void bppsa_dataset_destroy(bppsa_dataset *dataset); /* NULL is legal */
  * ERR_ARGUMENT, ERR_SHAPE. */
 bppsa_status bppsa_dataset_fill(const bppsa_dataset *dataset, const bppsa_device *device, int64_t count, const int64_t *indices,
                                 const bppsa_view *x, int64_t *labels);
+
+/* The same batch, made on a GPU from indices in its memory into x and labels there; queued (core/device.h), and may be recorded. The indices are the
+ * caller's to check. ERR_UNSUPPORTED: the data set makes its batches on the host (ops->queue is NULL). ERR_ARGUMENT, ERR_SHAPE, ERR_CUDA. */
+bppsa_status bppsa_dataset_queue(const bppsa_dataset *dataset, const bppsa_device *device, int64_t count, const int64_t *indices,
+                                 const bppsa_view *x, int64_t *labels);
 
 /* Writes X [N,T,I] of `dtype` (f32 or f64) and Y int64 [N] or [N,T] as NPY files, a few samples at a time. Neither file
  * appears before both are complete. progress may be NULL. ERR_ARGUMENT, ERR_IO, ERR_MEMORY. */

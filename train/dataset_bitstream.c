@@ -1,30 +1,22 @@
-/* The bitstream task, BPPSA eq. 8.
- *
- * Sample s has class c = number s of the label stream, uniform in 0..9. Its bit t is lane t % 4 of block (s, t / 4) of the
- * bit stream, compared with (0.05 + 0.1 c) 2^32, rounded down.
- */
+/* The bitstream task, BPPSA eq. 8. Its numbers are in bitstream.h. */
 #include "core/alloc.h"
-#include "core/philox.h"
+#include "train/bitstream.h"
 #include "train/blocks.h"
 #include "train/dataset_kinds.h"
 
-enum { CLASSES = 10, DEFAULT_SAMPLES = 32000, DEFAULT_SEQ_LEN = 1000, STEPS_PER_TASK = 256 };
+enum { DEFAULT_SAMPLES = 32000, DEFAULT_SEQ_LEN = 1000, STEPS_PER_TASK = 256 };
 
 typedef struct {
   bppsa_dataset base;
   uint64_t seed;
 } bitstream;
 
-static int64_t sample_class(uint64_t seed, int64_t sample) {
-  return (int64_t)bppsa_random_below(seed, BPPSA_STREAM_LABELS, (uint64_t)sample, CLASSES);
-}
-
 /* Bits first .. end-1 of one sample into x[t * stride]; first is a multiple of 4. */
 static void sample_bits(uint64_t seed, int64_t sample, int64_t first, int64_t end, bppsa_dtype dtype, void *x, int64_t stride) {
-  const uint32_t threshold = (uint32_t)((uint64_t)(1 + 2 * sample_class(seed, sample)) * (UINT64_C(1) << 32) / 20);
+  const uint32_t threshold = bppsa_bitstream_threshold(bppsa_bitstream_class(seed, sample));
   for (int64_t t = first; t < end; t += 4) {
     uint32_t random[4];
-    bppsa_random_block(seed, BPPSA_STREAM_BITS, (uint64_t)sample << 32 | (uint64_t)t >> 2, random);
+    bppsa_bitstream_random(seed, sample, t, random);
     for (int64_t lane = 0; lane < 4 && t + lane < end; ++lane) {
       const bool bit = random[lane] < threshold;
       if (dtype == BPPSA_F32) {
@@ -44,7 +36,7 @@ static void bitstream_fill(const bppsa_dataset *dataset, int32_t threads, int64_
   if (labels != NULL) {
     const int64_t rows = dataset->labels_per_step ? steps : 1;
     for (int64_t s = 0; s < count; ++s) {
-      labels[s] = sample_class(seed, indices[s]);
+      labels[s] = bppsa_bitstream_class(seed, indices[s]);
     }
     for (int64_t i = count; i < rows * count; ++i) {
       labels[i] = labels[i - count];
@@ -69,7 +61,12 @@ static void bitstream_destroy(bppsa_dataset *dataset) {
   bppsa_free(dataset);
 }
 
-static const bppsa_dataset_ops bitstream_ops = {"bitstream", bitstream_fill, bitstream_destroy};
+static bppsa_status bitstream_queue(const bppsa_dataset *dataset, const bppsa_device *device, int64_t count,
+                                    const int64_t *indices, const bppsa_view *x, int64_t *labels) {
+  return bppsa_bitstream_queue(dataset, device, ((const bitstream *)dataset)->seed, count, indices, x, labels);
+}
+
+static const bppsa_dataset_ops bitstream_ops = {"bitstream", bitstream_fill, bitstream_destroy, bitstream_queue};
 
 bppsa_status bppsa_dataset_bitstream(const char *argument, const bppsa_dataset_options *options, bppsa_dataset **dataset) {
   if (argument != NULL) {
@@ -84,7 +81,7 @@ bppsa_status bppsa_dataset_bitstream(const char *argument, const bppsa_dataset_o
                                .samples = options->samples == 0 ? DEFAULT_SAMPLES : options->samples,
                                .seq_len = options->seq_len == 0 ? DEFAULT_SEQ_LEN : options->seq_len,
                                .input = 1,
-                               .classes = CLASSES,
+                               .classes = BPPSA_BITSTREAM_CLASSES,
                                .labels_per_step = options->labels_per_step,
                                .identity = options->seed};
   made->seed = options->seed;

@@ -4,10 +4,22 @@
 
 #include "train/dataset.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* `argument` is what follows "KIND:" in the spec, NULL where there is no colon. */
 bppsa_status bppsa_dataset_bitstream(const char *argument, const bppsa_dataset_options *options, bppsa_dataset **dataset);
 bppsa_status bppsa_dataset_irmas(const char *argument, const bppsa_dataset_options *options, bppsa_dataset **dataset);
 bppsa_status bppsa_dataset_instruments(const char *argument, const bppsa_dataset_options *options, bppsa_dataset **dataset);
 bppsa_status bppsa_dataset_npy(const char *argument, const bppsa_dataset_options *options, bppsa_dataset **dataset);
+
+/* The bitstream's part of bppsa_dataset_queue. */
+bppsa_status bppsa_bitstream_queue(const bppsa_dataset *dataset, const bppsa_device *device, uint64_t seed, int64_t count,
+                                   const int64_t *indices, const bppsa_view *x, int64_t *labels);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

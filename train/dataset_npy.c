@@ -93,7 +93,7 @@ static void npy_destroy(bppsa_dataset *dataset) {
   bppsa_free(self);
 }
 
-static const bppsa_dataset_ops npy_ops = {"npy", npy_fill, npy_destroy};
+static const bppsa_dataset_ops npy_ops = {"npy", npy_fill, npy_destroy, NULL};
 
 /* X is [N >= 1, T >= 1, I >= 1], finite f32 or f64. */
 static bppsa_status check_x(const char *path, const bppsa_view *x) {

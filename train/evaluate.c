@@ -12,7 +12,8 @@ bppsa_status bppsa_batch_evaluate(bppsa_batch *batch, int64_t first, int64_t cou
       batch->indices[i] = first + done + i;
     }
     bppsa_loss_result part;
-    BPPSA_TRY(bppsa_batch_fill(batch, size));
+    BPPSA_TRY(bppsa_batch_stage(batch, size));
+    BPPSA_TRY(bppsa_batch_queue_fill(batch));
     BPPSA_TRY(bppsa_batch_forward(batch));
     BPPSA_TRY(bppsa_batch_loss(batch, &part));
     if (!isfinite(part.loss)) {

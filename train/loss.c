@@ -4,7 +4,10 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "core/both.h"
+#include "core/memory.h"
 #include "train/blocks.h"
+#include "train/loss_internal.h"
 
 #define BPPSA_REAL 32
 #include "train/loss.inc"
@@ -13,17 +16,20 @@
 #include "train/loss.inc"
 #undef BPPSA_REAL
 
-enum { ROWS_PER_BLOCK = 16 };
+enum { ROWS_PER_BLOCK = 16, LINE = 256 /* bytes between parts of GPU memory */ };
 
-static bppsa_status check(const bppsa_view *logits, const int64_t *labels, const bppsa_view *seed, int64_t *rows) {
+static bppsa_status check(const bppsa_device *device, const bppsa_view *logits, const int64_t *labels, const bppsa_view *seed,
+                          int64_t *rows) {
+  const bppsa_device_kind kind = device == NULL ? BPPSA_CPU : bppsa_device_get_kind(device);
   char found[BPPSA_SHAPE_TEXT], expected[BPPSA_SHAPE_TEXT];
   bppsa_shape_text(logits->ndim, logits->shape, expected, sizeof expected);
   if ((logits->ndim != 2 && logits->ndim != 3) || bppsa_view_count(logits) < 1) {
     return bppsa_fail(BPPSA_ERR_SHAPE, "logits: shape %s, expected [samples, classes] or [steps, samples, classes]", expected);
   }
-  if ((logits->dtype != BPPSA_F32 && logits->dtype != BPPSA_F64) || logits->device != BPPSA_CPU ||
-      !bppsa_view_contiguous(logits)) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "logits: expected a contiguous host array of f32 or f64");
+  if ((logits->dtype != BPPSA_F32 && logits->dtype != BPPSA_F64) || logits->device != kind ||
+      (seed != NULL && seed->device != kind) || !bppsa_view_contiguous(logits)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "logits: expected a contiguous array of f32 or f64 in %s memory",
+                      kind == BPPSA_CPU ? "host" : "GPU");
   }
   if (seed != NULL && (!bppsa_view_same_shape(seed, logits) || seed->dtype != logits->dtype || !bppsa_view_contiguous(seed))) {
     return bppsa_fail(BPPSA_ERR_SHAPE, "seed gradient: %s %s, expected %s %s as the logits", bppsa_dtype_name(seed->dtype),
@@ -45,10 +51,8 @@ static bppsa_status check(const bppsa_view *logits, const int64_t *labels, const
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_cross_entropy(const bppsa_device *device, const bppsa_view *logits, const int64_t *labels,
-                                 const bppsa_view *seed, bppsa_loss_result *result) {
-  int64_t rows;
-  BPPSA_TRY(check(logits, labels, seed, &rows));
+static bppsa_status on_cpu(const bppsa_device *device, const bppsa_view *logits, const int64_t *labels, const bppsa_view *seed,
+                           int64_t rows, bppsa_loss_result *result) {
   const int64_t size = bppsa_block_terms(rows, ROWS_PER_BLOCK), blocks = (rows - 1) / size + 1;
   double losses[BPPSA_BLOCKS];
   int64_t corrects[BPPSA_BLOCKS];
@@ -68,4 +72,32 @@ bppsa_status bppsa_cross_entropy(const bppsa_device *device, const bppsa_view *l
   total.loss /= (double)rows;
   *result = total;
   return BPPSA_OK;
+}
+
+/* The labels and what the kernels need, in memory of its own for the while. */
+static bppsa_status on_gpu(const bppsa_device *device, const bppsa_view *logits, const int64_t *labels, const bppsa_view *seed,
+                           int64_t rows, bppsa_loss_result *result) {
+  const int64_t label_bytes = rows * (int64_t)sizeof *labels, scratch = (LINE + label_bytes + LINE - 1) / LINE * LINE;
+  bppsa_gpu_result found = {0};
+  void *memory;
+  BPPSA_TRY(bppsa_memory_alloc(device, scratch + bppsa_loss_scratch(rows), &memory));
+  char *at = memory;
+  bppsa_status status = bppsa_memory_put(device, at + LINE, labels, label_bytes);
+  if (status == BPPSA_OK) {
+    status = bppsa_loss_queue(device, logits, (const int64_t *)(at + LINE), seed, rows, at + scratch, memory);
+  }
+  if (status == BPPSA_OK) {
+    status = bppsa_memory_get(device, &found, memory, sizeof found);
+  }
+  bppsa_memory_free(device, memory);
+  BPPSA_TRY(status);
+  *result = (bppsa_loss_result){.loss = found.loss, .correct = found.correct, .rows = rows};
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_cross_entropy(const bppsa_device *device, const bppsa_view *logits, const int64_t *labels,
+                                 const bppsa_view *seed, bppsa_loss_result *result) {
+  int64_t rows;
+  BPPSA_TRY(check(device, logits, labels, seed, &rows));
+  return (logits->device == BPPSA_CPU ? on_cpu : on_gpu)(device, logits, labels, seed, rows, result);
 }

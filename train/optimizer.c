@@ -6,10 +6,13 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/both.h"
 #include "core/buffer.h"
+#include "core/memory.h"
 #include "train/blocks.h"
+#include "train/optimizer_internal.h"
 
-enum { PARALLEL_COUNT = 1 << 15, ELEMENTS_PER_BLOCK = 1024, SLOTS = 2 };
+enum { PARALLEL_COUNT = 1 << 15, ELEMENTS_PER_BLOCK = 1024, SLOTS = 2, LINE = 256 /* bytes between parts of GPU memory */ };
 
 #define BPPSA_REAL 32
 #include "train/optimizer.inc"
@@ -31,6 +34,8 @@ struct bppsa_optimizer {
   bppsa_buffer *buffers; /* the state, size parameters * slots */
   char **names;          /* likewise */
   bppsa_optimizer_state state;
+  char *
+      device_memory; /* of a GPU model: result, factors, sums, then the state, a slot after the other as the model's values; else NULL */
 };
 
 bppsa_status bppsa_optimizer_parse(const char *text, bppsa_optimizer_kind *kind) {
@@ -105,6 +110,32 @@ static bppsa_status add_state(bppsa_optimizer *o) {
   return BPPSA_OK;
 }
 
+static int64_t slot_bytes(const bppsa_optimizer *o) {
+  return o->model->reals * (int64_t)bppsa_dtype_size(o->model->dtype);
+}
+
+static char *device_slot(const bppsa_optimizer *o, int64_t slot) {
+  return o->device_memory + 2 * LINE + bppsa_update_scratch() + slot * slot_bytes(o);
+}
+
+/* GPU memory for a model that lives there, all 0. */
+static bppsa_status add_device_state(bppsa_optimizer *o) {
+  const bppsa_device *device = o->model->device;
+  void *memory = NULL;
+  int64_t bytes;
+  if (device == NULL) {
+    return BPPSA_OK;
+  }
+  if (!bppsa_mul(slot_bytes(o), SLOTS, &bytes) || bytes > INT64_MAX / 2) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "optimizer: the state of %lld parameters does not fit in 64 bits",
+                      (long long)o->model->reals);
+  }
+  bytes = 2 * LINE + bppsa_update_scratch() + o->slots * slot_bytes(o);
+  BPPSA_TRY(bppsa_memory_alloc(device, bytes, &memory));
+  o->device_memory = memory;
+  return bppsa_memory_clear(device, memory, bytes);
+}
+
 bppsa_status bppsa_optimizer_create(const bppsa_optimizer_config *config, bppsa_model *model, bppsa_optimizer **optimizer) {
   BPPSA_TRY(check_config(config));
   bppsa_optimizer *made = bppsa_calloc(1, sizeof *made);
@@ -113,7 +144,8 @@ bppsa_status bppsa_optimizer_create(const bppsa_optimizer_config *config, bppsa_
   }
   made->config = *config;
   made->model = model;
-  const bppsa_status status = add_state(made);
+  bppsa_status status = add_state(made);
+  status = status == BPPSA_OK ? add_device_state(made) : status;
   if (status != BPPSA_OK) {
     bppsa_optimizer_destroy(made);
     return status;
@@ -130,6 +162,7 @@ void bppsa_optimizer_destroy(bppsa_optimizer *optimizer) {
     bppsa_buffer_free(&optimizer->buffers[i]);
     bppsa_free(optimizer->names[i]);
   }
+  bppsa_memory_free(optimizer->model->device, optimizer->device_memory);
   bppsa_free(optimizer->buffers);
   bppsa_free(optimizer->names);
   bppsa_free(optimizer->state.tensors);
@@ -140,10 +173,22 @@ bppsa_optimizer_state *bppsa_optimizer_get_state(bppsa_optimizer *optimizer) {
   return &optimizer->state;
 }
 
+/* ---- the update ---- */
+
+bppsa_adam_factors bppsa_optimizer_begin(bppsa_optimizer *optimizer) {
+  const bppsa_optimizer_config *c = &optimizer->config;
+  const double step = (double)++optimizer->state.step;
+  return (bppsa_adam_factors){.size = c->lr / (1.0 - pow(c->beta1, step)), .correction = sqrt(1.0 - pow(c->beta2, step))};
+}
+
+void bppsa_optimizer_cancel(bppsa_optimizer *optimizer) {
+  optimizer->state.step -= 1;
+}
+
 void bppsa_optimizer_step(bppsa_optimizer *optimizer, const bppsa_device *device) {
   const bppsa_optimizer_config *config = &optimizer->config;
   const int32_t threads = bppsa_threads(device);
-  const int64_t step = ++optimizer->state.step;
+  const bppsa_adam_factors factors = bppsa_optimizer_begin(optimizer);
   for (int64_t i = 0; i < optimizer->model->parameter_count; ++i) {
     const bppsa_parameter *parameter = &optimizer->model->parameters[i];
     const int64_t n = bppsa_view_count(&parameter->value);
@@ -153,9 +198,9 @@ void bppsa_optimizer_step(bppsa_optimizer *optimizer, const bppsa_device *device
       state[slot] = optimizer->buffers[i * optimizer->slots + slot].view.data;
     }
     if (config->kind == BPPSA_ADAM && parameter->value.dtype == BPPSA_F32) {
-      adam_f32(config, threads, step, n, g, state[0], state[1], p);
+      adam_f32(config, threads, &factors, n, g, state[0], state[1], p);
     } else if (config->kind == BPPSA_ADAM) {
-      adam_f64(config, threads, step, n, g, state[0], state[1], p);
+      adam_f64(config, threads, &factors, n, g, state[0], state[1], p);
     } else if (parameter->value.dtype == BPPSA_F32) {
       sgd_f32(config, threads, n, g, state[0], p);
     } else {
@@ -163,6 +208,73 @@ void bppsa_optimizer_step(bppsa_optimizer *optimizer, const bppsa_device *device
     }
   }
 }
+
+bppsa_status bppsa_optimizer_queue(bppsa_optimizer *o, double clip_norm, const bppsa_adam_factors *factors,
+                                   bppsa_gpu_result *result) {
+  const bppsa_update_arena arena = {.config = &o->config,
+                                    .dtype = o->model->dtype,
+                                    .reals = o->model->reals,
+                                    .values = o->model->device_values,
+                                    .slots = {o->slots > 0 ? device_slot(o, 0) : NULL, o->slots > 1 ? device_slot(o, 1) : NULL},
+                                    .gradients = o->model->device_gradients,
+                                    .scratch = o->device_memory + 2 * LINE};
+  return bppsa_update_queue(o->model->device, &arena, clip_norm, factors, result);
+}
+
+static bppsa_status update_on_gpu(bppsa_optimizer *o, double clip_norm, double *norm) {
+  const bppsa_device *device = o->model->device;
+  bppsa_gpu_result found = {0};
+  const bppsa_adam_factors factors = bppsa_optimizer_begin(o);
+  void *result = o->device_memory, *there = o->device_memory + LINE;
+  bppsa_status status = bppsa_memory_put(device, there, &factors, sizeof factors);
+  status = status == BPPSA_OK ? bppsa_memory_clear(device, result, sizeof found) : status;
+  status = status == BPPSA_OK ? bppsa_optimizer_queue(o, clip_norm, there, result) : status;
+  status = status == BPPSA_OK ? bppsa_memory_get(device, &found, result, sizeof found) : status;
+  if (status != BPPSA_OK || !isfinite(found.norm)) {
+    bppsa_optimizer_cancel(o);
+  }
+  BPPSA_TRY(status);
+  *norm = found.norm;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_optimizer_update(bppsa_optimizer *optimizer, const bppsa_device *device, double clip_norm, double *norm) {
+  if (optimizer->model->device != NULL) {
+    return update_on_gpu(optimizer, clip_norm, norm);
+  }
+  *norm = bppsa_gradient_norm(optimizer->model, device);
+  if (isfinite(*norm)) {
+    if (clip_norm > 0.0) {
+      bppsa_gradient_clip(optimizer->model, device, *norm, clip_norm);
+    }
+    bppsa_optimizer_step(optimizer, device);
+  }
+  return BPPSA_OK;
+}
+
+/* Every state tensor, to the GPU or from it: it lies where its parameter lies among the values. */
+static bppsa_status move_state(bppsa_optimizer *o, bool push) {
+  const bppsa_model *model = o->model;
+  for (int64_t at = 0; model->device != NULL && at < o->state.count; ++at) {
+    const bppsa_view *host = &o->state.tensors[at].view;
+    const char *value = model->parameters[at / o->slots].value.data;
+    char *there = device_slot(o, at % o->slots) + (value - (const char *)model->parameters[0].value.data);
+    const int64_t bytes = (int64_t)bppsa_view_bytes(host);
+    BPPSA_TRY(push ? bppsa_memory_put(model->device, there, host->data, bytes)
+                   : bppsa_memory_get(model->device, host->data, there, bytes));
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_optimizer_push(bppsa_optimizer *optimizer) {
+  return move_state(optimizer, true);
+}
+
+bppsa_status bppsa_optimizer_pull(bppsa_optimizer *optimizer) {
+  return move_state(optimizer, false);
+}
+
+/* ---- the norm ---- */
 
 /* Σ (g / unit)² of one tensor, in blocks fixed by its size. */
 static double tensor_squares(const bppsa_view *gradient, int32_t threads, double unit) {

@@ -59,7 +59,7 @@ static bppsa_status describe(bppsa_training *run, int64_t *count) {
       {"epsilon", NULL, true, adam ? o->epsilon : 0, 0},
   };
   const int64_t n = (int64_t)(sizeof own / sizeof own[0]) - (adam ? 0 : 2);
-  run->fields = bppsa_calloc(config->field_count + n, sizeof *run->fields);
+  run->fields = bppsa_calloc(config->field_count + n + 1, sizeof *run->fields);
   run->texts = bppsa_calloc(n, sizeof *run->texts);
   if (run->fields == NULL || run->texts == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -76,6 +76,9 @@ static bppsa_status describe(bppsa_training *run, int64_t *count) {
     run->fields[config->field_count + i] = (bppsa_metadata){own[i].key, own[i].text != NULL ? own[i].text : run->texts[i]};
   }
   *count = config->field_count + n;
+  if (run->model->device != NULL) {
+    run->fields[(*count)++] = (bppsa_metadata){"device", "cuda"};
+  }
   return BPPSA_OK;
 }
 
@@ -220,6 +223,20 @@ static bppsa_status check_stored(const bppsa_training *run) {
   return BPPSA_OK;
 }
 
+/* Checkpoints of a GPU say so, and runs on one expect it: the bits of another device would differ. */
+static bppsa_status check_device(const bppsa_training *run) {
+  static const char *const key = "device";
+  char value[64];
+  if (run->model->device != NULL) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_checkpoint_peek(run->config->checkpoint, 1, &key, &value));
+  return value[0] == '\0' ? BPPSA_OK
+                          : bppsa_fail(BPPSA_ERR_ARGUMENT,
+                                       "checkpoint in %s: device %s contradicts this run, which has cpu, expected the same",
+                                       run->config->checkpoint, value);
+}
+
 static bppsa_status report_start(const bppsa_training *run, const char *notice) {
   const bppsa_train_start start = {
       .resumed = run->config->resume, .step = run->result.steps, .epoch = run->last_epoch, .notice = notice};
@@ -230,7 +247,10 @@ static bppsa_status resume(bppsa_training *run) {
   char notice[BPPSA_CHECKPOINT_NOTICE];
   BPPSA_TRY(bppsa_checkpoint_load(run->checkpoint, notice));
   BPPSA_TRY(check_stored(run));
+  BPPSA_TRY(check_device(run));
   unpack(run);
+  BPPSA_TRY(bppsa_model_push(run->model));
+  BPPSA_TRY(bppsa_optimizer_push(run->optimizer));
   if (run->cursor.position > 0) {
     bppsa_shuffle(run->config->seed, run->cursor.epoch, run->split.train, run->order);
   }
@@ -276,6 +296,8 @@ bppsa_status bppsa_training_save(bppsa_training *run, bool epoch_complete, bool 
   if (run->log != NULL) { /* the lines the checkpoint counts must not be lost before it */
     BPPSA_TRY(bppsa_log_sync(run->log));
   }
+  BPPSA_TRY(bppsa_model_pull(run->model, false));
+  BPPSA_TRY(bppsa_optimizer_pull(run->optimizer));
   pack(run);
   BPPSA_TRY(bppsa_checkpoint_save(run->checkpoint));
   run->checkpoint_step = run->result.steps;

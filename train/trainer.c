@@ -1,19 +1,10 @@
-#define _POSIX_C_SOURCE 200809L
-
 #include "train/trainer.h"
 
 #include <math.h>
-#include <time.h>
 
 #include "core/alloc.h"
 #include "train/blocks.h"
 #include "train/training.h"
-
-static double now(void) {
-  struct timespec time;
-  (void)clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 bppsa_train_config bppsa_train_config_default(void) {
   return (bppsa_train_config){.batch = 16, .optimizer = bppsa_optimizer_config_default()};
@@ -65,6 +56,11 @@ static bppsa_status training_prepare(bppsa_training *run) {
   if (run->order == NULL) {
     return BPPSA_ERR_MEMORY;
   }
+  if (run->model->device != NULL) {
+    BPPSA_TRY(bppsa_gpu_steps_create(run->model->device, &run->gpu));
+  }
+  BPPSA_TRY(bppsa_model_count(run->model));
+  run->redone = run->model->redone;
   return bppsa_training_open_files(run);
 }
 
@@ -80,45 +76,19 @@ static bppsa_status next_batch(bppsa_training *run) {
     run->batch.indices[i] = run->order[run->cursor.position + i];
   }
   run->cursor.position += count;
-  return bppsa_batch_fill(&run->batch, count);
+  return bppsa_batch_stage(&run->batch, count);
 }
 
-/* Forward pass, loss, backward pass. Stops where the loss or the gradient is not finite: run->nonfinite then says what. */
-static bppsa_status forward_backward(bppsa_training *run, bppsa_train_record *record, bppsa_loss_result *loss) {
-  double start = now();
-  BPPSA_TRY(bppsa_batch_forward(&run->batch));
-  record->forward_s = now() - start;
-  BPPSA_TRY(bppsa_batch_loss(&run->batch, loss));
-  record->loss = loss->loss;
-  record->accuracy = (double)loss->correct / (double)loss->rows;
-  if (!isfinite(loss->loss)) {
-    bppsa_batch_describe_nonfinite(&run->batch, "loss", &run->nonfinite);
-    return BPPSA_OK;
-  }
-  start = now();
-  const int64_t redone = run->model->redone;
-  BPPSA_TRY(run->model->ops->backward(run->model, &run->batch.dlogits));
-  record->backward_s = now() - start;
-  record->redone = run->model->redone - redone;
-  record->grad_norm = bppsa_gradient_norm(run->model, run->device);
-  if (!isfinite(record->grad_norm)) {
-    bppsa_batch_describe_nonfinite(&run->batch, "gradient norm", &run->nonfinite);
+/* Scan products redone since they were counted last. To count them on a GPU is to wait: it is done where somebody may look. */
+static bppsa_status count_redone(bppsa_training *run, bppsa_train_record *record) {
+  const bool looked_at =
+      run->config->iterations > 0 || run->checkpoint != NULL || run->cursor.position == run->split.train || run->gpu == NULL;
+  if (looked_at) {
+    BPPSA_TRY(bppsa_model_count(run->model));
+    record->redone = run->model->redone - run->redone;
+    run->redone = run->model->redone;
   }
   return BPPSA_OK;
-}
-
-static void update(bppsa_training *run, bppsa_train_record *record) {
-  const double start = now();
-  if (run->config->clip_norm > 0.0) {
-    bppsa_gradient_clip(run->model, run->device, record->grad_norm, run->config->clip_norm);
-  }
-  bppsa_optimizer_step(run->optimizer, run->device);
-  record->update_s = now() - start;
-  bppsa_nonfinite found;
-  if (bppsa_model_parameter_nonfinite(run->model, false, &found)) {
-    bppsa_batch_describe(&run->batch, &found, &run->nonfinite);
-    bppsa_line_add(&run->nonfinite, " after the update");
-  }
 }
 
 static void add_to_epoch(bppsa_training *run, const bppsa_train_record *record, const bppsa_loss_result *loss, double seconds) {
@@ -143,15 +113,13 @@ static void add_to_epoch(bppsa_training *run, const bppsa_train_record *record, 
 /* One step; `record` is complete also where something is not finite. */
 static bppsa_status step(bppsa_training *run, bppsa_train_record *record) {
   bppsa_loss_result loss;
-  const double start = now();
+  const double start = bppsa_now();
   BPPSA_TRY(next_batch(run));
   *record = (bppsa_train_record){
       .step = run->result.steps + 1, .epoch = run->cursor.epoch, .grad_norm = (double)NAN, .gradients = run->config->gradients};
-  BPPSA_TRY(forward_backward(run, record, &loss));
-  if (run->nonfinite.length == 0) {
-    update(run, record);
-  }
-  const double seconds = now() - start;
+  BPPSA_TRY(bppsa_step(run, record, &loss));
+  BPPSA_TRY(count_redone(run, record));
+  const double seconds = bppsa_now() - start;
   record->samples_per_s = (double)run->batch.count / seconds;
   add_to_epoch(run, record, &loss, seconds);
   run->result.steps += 1;
@@ -219,7 +187,7 @@ static void report_progress(const bppsa_training *run) {
   if (run->callbacks.progress == NULL) {
     return;
   }
-  const double elapsed = now() - run->start;
+  const double elapsed = bppsa_now() - run->start;
   const double left = (double)(run->total_steps - run->result.steps);
   const int64_t done = run->result.steps - run->result.resumed;
   const bppsa_progress progress = {.step = run->result.steps,
@@ -244,7 +212,7 @@ static bppsa_status stop_nonfinite(bppsa_training *run, const bppsa_train_record
 }
 
 static bppsa_status training_loop(bppsa_training *run) {
-  run->start = now();
+  run->start = bppsa_now();
   while (run->result.steps < run->total_steps && !run->result.stopped) {
     bppsa_train_record record;
     BPPSA_TRY(step(run, &record));
@@ -265,7 +233,7 @@ static bppsa_status training_loop(bppsa_training *run) {
   if (run->config->iterations > 0 && !run->result.stopped) {
     BPPSA_TRY(validate(run, &run->result.last));
   }
-  run->result.seconds = now() - run->start;
+  run->result.seconds = bppsa_now() - run->start;
   return BPPSA_OK;
 }
 
@@ -278,7 +246,10 @@ bppsa_status bppsa_train(const bppsa_train_config *config, bppsa_model *model, c
   bppsa_status status = training_prepare(&run);
   if (status == BPPSA_OK) {
     status = training_loop(&run);
+    const bppsa_status pulled = status == BPPSA_ERR_CUDA ? status : bppsa_model_pull(model, false); /* as far as they came */
+    status = status == BPPSA_OK ? pulled : status;
   }
+  bppsa_gpu_steps_destroy(model->device, run.gpu);
   bppsa_batch_free(&run.batch);
   bppsa_optimizer_destroy(run.optimizer);
   bppsa_training_close_checkpoint(&run);

@@ -2,6 +2,8 @@
 #ifndef BPPSA_TRAIN_TRAINING_H
 #define BPPSA_TRAIN_TRAINING_H
 
+#include <time.h>
+
 #include "train/batch.h"
 #include "train/checkpoint.h"
 #include "train/trainer.h"
@@ -28,6 +30,8 @@ typedef struct {
   int64_t log[2];                          /* train.log: bytes (-1: no log), crc32 */
 } bppsa_stored;
 
+typedef struct bppsa_gpu_steps bppsa_gpu_steps; /* train/step_gpu.c */
+
 typedef struct {
   const bppsa_train_config *config;
   bppsa_train_callbacks callbacks;
@@ -38,7 +42,9 @@ typedef struct {
   bppsa_batch batch;
   int64_t *order; /* the epoch's permutation, size split.train */
   bppsa_optimizer *optimizer;
-  bppsa_log *log; /* NULL: none */
+  bppsa_gpu_steps *gpu; /* NULL: the model is in host memory */
+  int64_t redone;       /* of the model, as far as they have been counted */
+  bppsa_log *log;       /* NULL: none */
   bppsa_batch_cursor cursor;
   int64_t total_steps;
   double start;
@@ -56,6 +62,22 @@ typedef struct {
   bppsa_metadata *fields;    /* the caller's and the training's own */
   char (*texts)[BPPSA_FIELD_TEXT];
 } bppsa_training;
+
+/* A step of the batch that has been staged: forward pass, loss, backward pass, update. Fills the record's loss, accuracy, norm and times. Where something is
+ * not finite it stops there, nothing is updated, and run->nonfinite says what. On a GPU all of it is queued, from the second batch of a size
+ * on as a recording, and waited for once. */
+bppsa_status bppsa_step(bppsa_training *run, bppsa_train_record *record, bppsa_loss_result *loss);
+
+/* Those of a GPU, for step.c and trainer.c. */
+bppsa_status bppsa_gpu_steps_create(const bppsa_device *device, bppsa_gpu_steps **steps); /* ERR_CUDA, ERR_MEMORY */
+void bppsa_gpu_steps_destroy(const bppsa_device *device, bppsa_gpu_steps *steps);         /* NULL is legal */
+bppsa_status bppsa_step_gpu(bppsa_training *run, bppsa_train_record *record, bppsa_loss_result *loss);
+
+static inline double bppsa_now(void) {
+  struct timespec time;
+  (void)clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
 
 /* Opens the checkpoint directory and the log: saves the first checkpoint of a new run, restores a resumed one. Everything else is prepared. */
 bppsa_status bppsa_training_open_files(bppsa_training *run);

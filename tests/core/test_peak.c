@@ -3,7 +3,7 @@
 
 #include "core/memory.h"
 #include "core/peak.h"
-#include "core/queue.h"
+#include "core/timeline.h"
 #include "tests/core/helpers.h"
 #include "tests/support/support.h"
 
@@ -76,51 +76,7 @@ static void marks(void **state) {
   bppsa_device_destroy(device);
 }
 
-/* ---- graphs ---- */
-
-typedef struct {
-  const bppsa_device *device;
-  void *memory;
-  int calls;
-} waiting;
-
-static bppsa_status wait_within(void *context) {
-  waiting *w = context;
-  ++w->calls;
-  return bppsa_memory_clear(w->device, w->memory, 64);
-}
-
-static bppsa_status fail_within(void *context) {
-  (void)context;
-  return bppsa_fail(BPPSA_ERR_SHAPE, "x: too long");
-}
-
-/* Work that waits cannot be captured, and the stream works afterwards; graphs that replay are in tests/scan/test_graph.c. */
-static void refused_captures(void **state) {
-  (void)state;
-  bppsa_device *device = test_device(1);
-  bppsa_graph *graph = NULL;
-  waiting w = {.device = device};
-  if (bppsa_device_get_kind(device) == BPPSA_CPU) {
-    assert_int_equal(bppsa_graph_capture(device, fail_within, NULL, &graph), BPPSA_ERR_UNSUPPORTED);
-    assert_message("device cpu");
-  } else {
-    assert_int_equal(bppsa_memory_alloc(device, 64, &w.memory), BPPSA_OK);
-    assert_int_equal(bppsa_graph_capture(device, wait_within, &w, &graph), BPPSA_ERR_CUDA);
-    assert_int_equal(w.calls, 1);
-    assert_message("graph");
-    assert_int_equal(bppsa_graph_capture(device, fail_within, NULL, &graph), BPPSA_ERR_SHAPE);
-    assert_message("graph: x: too long");
-    assert_int_equal(wait_within(&w), BPPSA_OK);
-    bppsa_memory_free(device, w.memory);
-  }
-  assert_null(graph);
-  bppsa_graph_destroy(NULL);
-  bppsa_device_destroy(device);
-}
-
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(ceilings), cmocka_unit_test(no_memory), cmocka_unit_test(marks),
-                                     cmocka_unit_test(refused_captures)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(ceilings), cmocka_unit_test(no_memory), cmocka_unit_test(marks)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -325,6 +325,33 @@ static void test_auto_takes_the_least_predicted_time(void **state) {
   bppsa_scan_plan_destroy(plan);
 }
 
+/* A GPU has room for chunks: more than on the processor, more of them for longer chains, fewer for larger batches, none for a short chain or a batch
+ * that fills it. */
+static void test_auto_on_a_gpu(void **state) {
+  (void)state;
+  static const struct {
+    int64_t steps, batch;
+    bool chunked;
+  } cases[] = {{10, 16, false}, {1000, 16, true}, {30000, 16, true}, {30000, 64, true}, {1000, 2048, false}};
+  int64_t chunks[5];
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+    bppsa_scan_config c = bppsa_scan_config_default();
+    bppsa_scan_plan *plan = NULL;
+    c.algorithm = BPPSA_SCAN_AUTO;
+    c.element = BPPSA_ELEMENT_RECURRENT;
+    c.jacobians = cases[i].steps;
+    c.batch = cases[i].batch;
+    c.dim = 20;
+    c.device = BPPSA_CUDA;
+    assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_OK);
+    assert_int_equal(bppsa_scan_plan_config(plan)->algorithm, cases[i].chunked ? BPPSA_SCAN_CHUNKED : BPPSA_SCAN_LINEAR);
+    chunks[i] = bppsa_scan_plan_config(plan)->chunks;
+    bppsa_scan_plan_destroy(plan);
+  }
+  assert_true(chunks[1] > 45); /* √2000 */
+  assert_true(chunks[2] > chunks[1] && chunks[3] < chunks[2]);
+}
+
 /* What the model says must move as the measurements it stands for do. */
 static void test_predicted_seconds(void **state) {
   (void)state;
@@ -437,6 +464,7 @@ int main(void) {
       cmocka_unit_test(test_costs),
       cmocka_unit_test(test_totals_of_large_plans),
       cmocka_unit_test(test_auto_takes_the_least_predicted_time),
+      cmocka_unit_test(test_auto_on_a_gpu),
       cmocka_unit_test(test_predicted_seconds),
       cmocka_unit_test(test_clamping),
       cmocka_unit_test(test_refusals),

@@ -5,6 +5,9 @@
  * descending order after every other barrier: what depends on an order shows. Shared memory has exactly the launch's size, and so has
  * every allocation; both begin poisoned (all bits set: NaN). A barrier that some threads of a block miss by ending, or a shuffle whose mask names a
  * thread that does not come, ends the program with the kernel's name.
+ *
+ * Streams are lazy: what is queued on one runs when somebody waits for it and not before, so that a wait that is missing shows. While a stream is
+ * captured its work is recorded instead, and whatever would wait or allocate fails and spoils the capture, as on a device.
  */
 #ifndef BPPSA_TESTS_SIMT_CUDA_RUNTIME_H
 #define BPPSA_TESTS_SIMT_CUDA_RUNTIME_H
@@ -73,6 +76,8 @@ template <typename T> T atomicAdd(T *at, T value) { /* fibers do not interrupt e
 /* The launch's dynamic shared memory. */
 void *simt_shared();
 #define BPPSA_SHARED(type, name) type *name = (type *)simt_shared()
+#define BPPSA_UNROLL
+#define BPPSA_UNROLL_BY(n)
 
 using std::max;
 using std::min;
@@ -80,27 +85,27 @@ using std::min;
 /* ---- launches ---- */
 
 typedef struct simt_stream *cudaStream_t;
-struct simt_call {
-  virtual void run() = 0;
+void simt_launch(const char *kernel, dim3 grid, dim3 block, size_t shared, cudaStream_t stream, std::function<void()> thread);
+
+/* A launch whose arguments come next: they are evaluated now, as the kernel's parameters, whenever it runs. */
+template <typename... P> struct simt_prepared {
+  const char *name;
+  dim3 grid, block;
+  size_t shared;
+  cudaStream_t stream;
+  void (*kernel)(P...);
+  void operator()(P... arguments) const {
+    void (*const function)(P...) = kernel;
+    simt_launch(name, grid, block, shared, stream, [function, arguments...]() { function(arguments...); });
+  }
 };
-void simt_launch(const char *kernel, dim3 grid, dim3 block, size_t shared, simt_call &call);
-/* Work of a stream: done at once, or kept where the stream is being captured. */
-void simt_queue(const std::function<void()> &work);
-template <typename F> void simt_launch_of(const char *kernel, dim3 grid, dim3 block, size_t shared, F function) {
-  struct bound : simt_call {
-    F &f;
-    explicit bound(F &f_) : f(f_) {}
-    void run() {
-      f();
-    }
-  };
-  simt_queue([=]() mutable {
-    bound call(function);
-    simt_launch(kernel, grid, block, shared, call);
-  });
+template <typename... P>
+simt_prepared<P...> simt_prepare(const char *name, dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
+                                 void (*kernel)(P...)) {
+  return {name, grid, block, shared, stream, kernel};
 }
 #define BPPSA_LAUNCH(kernel, blocks, threads, shared_bytes, stream, ...)                                                         \
-  ((void)(stream), simt_launch_of(#kernel, (blocks), (threads), (shared_bytes), [=]() { (kernel)(__VA_ARGS__); }))
+  simt_prepare(#kernel, (blocks), (threads), (shared_bytes), (stream), kernel)(__VA_ARGS__)
 
 /* ---- the runtime, as far as it is used ---- */
 
@@ -110,6 +115,8 @@ enum cudaError_t {
   cudaErrorMemoryAllocation = 2,
   cudaErrorInvalidConfiguration = 9,
   cudaErrorInvalidDevice = 101,
+  cudaErrorInvalidResourceHandle = 400,
+  cudaErrorIllegalState = 401,
   cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorStreamCaptureInvalidated = 901
 };
@@ -122,15 +129,14 @@ struct cudaDeviceProp {
 };
 
 cudaError_t cudaMalloc(void **data, size_t bytes);
+cudaError_t cudaMemGetInfo(size_t *available, size_t *all); /* of 1 GiB */
 cudaError_t cudaFree(void *data);
+cudaError_t cudaMallocHost(void **data, size_t bytes);
+cudaError_t cudaFreeHost(void *data);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
-inline cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind) {
-  return cudaMemcpyAsync(to, from, bytes, kind, 0);
-}
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind);
 cudaError_t cudaMemsetAsync(void *data, int value, size_t bytes, cudaStream_t stream);
-inline cudaError_t cudaMemset(void *data, int value, size_t bytes) {
-  return cudaMemsetAsync(data, value, bytes, 0);
-}
+cudaError_t cudaMemset(void *data, int value, size_t bytes);
 cudaError_t cudaGetLastError();
 const char *cudaGetErrorString(cudaError_t error);
 const char *cudaGetErrorName(cudaError_t error);
@@ -140,40 +146,41 @@ cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device);
 cudaError_t cudaRuntimeGetVersion(int *version);
 cudaError_t cudaDriverGetVersion(int *version);
-enum { cudaStreamNonBlocking = 1 };
-inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned) {
-  *stream = nullptr;
-  return cudaSuccess;
-}
-inline cudaError_t cudaStreamDestroy(cudaStream_t) {
-  return cudaSuccess;
-}
-cudaError_t cudaStreamSynchronize(cudaStream_t stream);
-inline cudaError_t cudaDeviceSynchronize() {
-  return cudaStreamSynchronize(nullptr);
-}
-cudaError_t cudaMemGetInfo(size_t *available, size_t *all);
 
-/* Events: the time at which they are recorded. */
+enum { cudaStreamNonBlocking = 1 };
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaDeviceSynchronize();
+
 typedef struct simt_event *cudaEvent_t;
+enum { cudaEventRecordDefault = 0, cudaEventRecordExternal = 1 };
 cudaError_t cudaEventCreate(cudaEvent_t *event);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
-cudaError_t cudaEventSynchronize(cudaEvent_t event);
-cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEvent_t to);
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags);
+inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
+}
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t first, cudaEvent_t second);
 
-/* Graphs: while the stream is captured its work is kept instead of done; to wait or to allocate then spoils the capture. */
 typedef struct simt_graph *cudaGraph_t;
-typedef struct simt_graph *cudaGraphExec_t;
-typedef struct simt_node *cudaGraphNode_t;
+typedef struct simt_graph_exec *cudaGraphExec_t;
 enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal = 0, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed };
+enum cudaStreamCaptureStatus {
+  cudaStreamCaptureStatusNone = 0,
+  cudaStreamCaptureStatusActive,
+  cudaStreamCaptureStatusInvalidated
+};
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
-cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count);
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t *made, cudaGraph_t graph, unsigned long long flags);
-cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream);
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *status);
+typedef struct simt_node *cudaGraphNode_t;
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count); /* their number alone */
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
+
 template <typename F> cudaError_t cudaFuncSetAttribute(F, cudaFuncAttribute, int) {
   return cudaSuccess;
 }

@@ -1,8 +1,7 @@
-/* The SIMT machine of tests/simt/cuda_runtime.h: fibers, barriers, shuffles, and a device in host memory. */
-#include "cuda_runtime.h"
+/* The SIMT machine of tests/simt/cuda_runtime.h: fibers, barriers, shuffles. Memory, streams and graphs are in runtime.cc. */
+#include "tests/simt/simt.h"
 
 #include <stdio.h>
-#include <time.h>
 #include <ucontext.h>
 
 #include <map>
@@ -47,13 +46,12 @@ struct fiber {
 };
 
 const char *kernel_name = "";
-simt_call *body;
+const std::function<void()> *body;
 std::vector<fiber> fibers;
 jump scheduler;
 fiber *current;
 int current_index, any;
 char *shared_memory;
-cudaError_t last_error = cudaSuccess;
 #ifdef SIMT_ASAN
 const void *scheduler_stack;
 size_t scheduler_size;
@@ -97,7 +95,7 @@ void live() {
   __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack, &scheduler_size);
 #endif
   for (;;) {
-    body->run();
+    (*body)();
     current->where = DONE;
     leave();
   }
@@ -231,16 +229,17 @@ struct checker {
 
 } // namespace
 
-void simt_launch(const char *kernel, dim3 grid, dim3 block, size_t shared, simt_call &call) {
+bool simt_launch_is_valid(const char *kernel, dim3 grid, dim3 block, size_t shared) {
   static checker at_end;
   const size_t threads = (size_t)block.x * block.y * block.z;
   ++launches()[plain_name(kernel)];
-  if (threads < 1 || threads > MOST_THREADS || shared > MOST_SHARED || grid.x < 1 || grid.y < 1 || grid.y > 65535) {
-    last_error = cudaErrorInvalidConfiguration;
-    return;
-  }
+  return threads >= 1 && threads <= MOST_THREADS && shared <= MOST_SHARED && grid.x >= 1 && grid.y >= 1 && grid.y <= 65535;
+}
+
+void simt_run(const char *kernel, dim3 grid, dim3 block, size_t shared, const std::function<void()> &thread) {
+  const size_t threads = (size_t)block.x * block.y * block.z;
   kernel_name = kernel;
-  body = &call;
+  body = &thread;
   blockDim = block;
   gridDim = grid;
   fibers.reserve(MOST_THREADS); /* fibers do not move */
@@ -306,254 +305,4 @@ unsigned simt_ballot(unsigned mask, int predicate) {
   }
   __syncwarp(mask);
   return votes;
-}
-
-/* ---- streams and graphs ---- */
-
-struct simt_graph {
-  std::vector<std::function<void()>> work;
-};
-
-namespace {
-
-simt_graph *capture; /* of the one stream, or NULL */
-bool spoilt;         /* that capture */
-
-/* What a captured stream does not allow. */
-cudaError_t forbidden() {
-  if (capture == nullptr) {
-    return cudaSuccess;
-  }
-  spoilt = true;
-  last_error = cudaErrorStreamCaptureUnsupported;
-  return last_error;
-}
-
-} // namespace
-
-void simt_queue(const std::function<void()> &work) {
-  if (capture != nullptr) {
-    capture->work.push_back(work);
-  } else {
-    work();
-  }
-}
-
-cudaError_t cudaStreamSynchronize(cudaStream_t) {
-  return forbidden();
-}
-
-cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
-  const cudaError_t error = forbidden();
-  if (error == cudaSuccess) {
-    capture = new simt_graph();
-    spoilt = false;
-  }
-  return error;
-}
-
-cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t *graph) {
-  if (capture == nullptr || spoilt) {
-    delete capture;
-    capture = nullptr;
-    *graph = nullptr;
-    last_error = cudaErrorStreamCaptureInvalidated;
-    return last_error;
-  }
-  *graph = capture;
-  capture = nullptr;
-  return cudaSuccess;
-}
-
-cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *, size_t *count) {
-  *count = graph->work.size();
-  return cudaSuccess;
-}
-
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t *made, cudaGraph_t graph, unsigned long long) {
-  *made = new simt_graph(*graph);
-  return cudaSuccess;
-}
-
-cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t) {
-  for (const std::function<void()> &work : graph->work) {
-    work();
-  }
-  return cudaSuccess;
-}
-
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  delete graph;
-  return cudaSuccess;
-}
-
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
-  return cudaGraphDestroy(graph);
-}
-
-struct simt_event {
-  double seconds;
-  bool recorded;
-};
-
-cudaError_t cudaEventCreate(cudaEvent_t *event) {
-  *event = new simt_event();
-  return cudaSuccess;
-}
-
-cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  delete event;
-  return cudaSuccess;
-}
-
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
-  timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  event->seconds = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-  event->recorded = true;
-  return cudaSuccess;
-}
-
-cudaError_t cudaEventSynchronize(cudaEvent_t) {
-  return forbidden();
-}
-
-cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEvent_t to) {
-  if (!from->recorded || !to->recorded) {
-    last_error = cudaErrorInvalidValue;
-    return last_error;
-  }
-  *milliseconds = (float)(1e3 * (to->seconds - from->seconds));
-  return cudaSuccess;
-}
-
-/* ---- the runtime ---- */
-
-namespace {
-
-const size_t memory_bytes = (size_t)1 << 30;
-
-std::map<void *, size_t> &held() {
-  static std::map<void *, size_t> map;
-  return map;
-}
-
-} // namespace
-
-cudaError_t cudaMalloc(void **data, size_t bytes) {
-  if (forbidden() != cudaSuccess) {
-    return last_error;
-  }
-  *data = malloc(bytes > 0 ? bytes : 1);
-  if (*data == nullptr) {
-    last_error = cudaErrorMemoryAllocation;
-    return last_error;
-  }
-  memset(*data, 0xff, bytes > 0 ? bytes : 1);
-  held()[*data] = bytes;
-  return cudaSuccess;
-}
-
-cudaError_t cudaFree(void *data) {
-  held().erase(data);
-  free(data);
-  return cudaSuccess;
-}
-
-cudaError_t cudaMemGetInfo(size_t *available, size_t *all) {
-  size_t used = 0;
-  for (const auto &block : held()) {
-    used += block.second;
-  }
-  *all = memory_bytes;
-  *available = used < memory_bytes ? memory_bytes - used : 0;
-  return cudaSuccess;
-}
-
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind, cudaStream_t) {
-  simt_queue([=]() {
-    if (bytes > 0) {
-      memmove(to, from, bytes);
-    }
-  });
-  return cudaSuccess;
-}
-
-cudaError_t cudaMemsetAsync(void *data, int value, size_t bytes, cudaStream_t) {
-  simt_queue([=]() {
-    if (bytes > 0) {
-      memset(data, value, bytes);
-    }
-  });
-  return cudaSuccess;
-}
-
-cudaError_t cudaGetLastError() {
-  const cudaError_t error = last_error;
-  last_error = cudaSuccess;
-  return error;
-}
-
-namespace {
-
-const struct {
-  cudaError_t error;
-  const char *name, *text;
-} errors[] = {{cudaSuccess, "cudaSuccess", "no error"},
-              {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
-              {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
-              {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"},
-              {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated", "operation failed due to a previous error during capture"},
-              {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration", "invalid launch"}};
-
-} // namespace
-
-const char *cudaGetErrorString(cudaError_t error) {
-  for (const auto &known : errors) {
-    if (known.error == error) {
-      return known.text;
-    }
-  }
-  return "unknown error";
-}
-
-const char *cudaGetErrorName(cudaError_t error) {
-  for (const auto &known : errors) {
-    if (known.error == error) {
-      return known.name;
-    }
-  }
-  return "cudaErrorUnknown";
-}
-
-cudaError_t cudaGetDeviceCount(int *count) {
-  *count = 1;
-  return cudaSuccess;
-}
-
-cudaError_t cudaGetDevice(int *device) {
-  *device = 0;
-  return cudaSuccess;
-}
-
-cudaError_t cudaSetDevice(int device) {
-  return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
-}
-
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int) {
-  *properties = cudaDeviceProp();
-  snprintf(properties->name, sizeof properties->name, "SIMT emulation");
-  properties->totalGlobalMem = memory_bytes;
-  properties->multiProcessorCount = 4;
-  return cudaSuccess;
-}
-
-cudaError_t cudaRuntimeGetVersion(int *version) {
-  *version = 13000;
-  return cudaSuccess;
-}
-
-cudaError_t cudaDriverGetVersion(int *version) {
-  *version = 13000;
-  return cudaSuccess;
 }

@@ -1,4 +1,4 @@
-/* The bitstream task, the split, the order of the samples. */
+/* The bitstream task, also made on test_device(), the split, the order of the samples. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,6 +10,8 @@
 #include <cmocka.h>
 
 #include "core/alloc.h"
+#include "core/memory.h"
+#include "tests/support/support.h"
 #include "train/dataset.h"
 
 static bppsa_dataset *bitstream(int64_t samples, int64_t seq_len, uint64_t seed, bool per_step) {
@@ -117,6 +119,54 @@ static void samples_depend_on_seed_and_index_alone(void **state) {
   bppsa_dataset_destroy(dataset);
   bppsa_dataset_destroy(shorter);
   bppsa_dataset_destroy(other);
+}
+
+/* Batches made on a GPU are the processor's bit for bit, and nothing beyond them is written. */
+static void gpu_batches_are_the_hosts(void **state) {
+  (void)state;
+  static const int64_t steps[] = {1, 3, 4, 6, 257, 1000}, counts[] = {1, 2, 7, 16};
+  bppsa_device *device = test_device(1);
+  for (int k = 0; k < 6 * 4 * 4; ++k) {
+    const int64_t T = steps[k / 16], B = counts[k / 4 % 4], shape[3] = {T, B, 1}, rows = k % 2 == 1 ? T : 1;
+    const bppsa_dtype dtype = k % 4 < 2 ? BPPSA_F32 : BPPSA_F64;
+    const int64_t x_bytes = T * B * (int64_t)bppsa_dtype_size(dtype), label_bytes = rows * B * 8, beyond = 24;
+    bppsa_dataset *dataset = bitstream(5000, T, (uint64_t)k, k % 2 == 1);
+    char *host = malloc((size_t)(x_bytes + label_bytes)), *there = malloc((size_t)(x_bytes + label_bytes + beyond));
+    int64_t indices[16], *labels = calloc((size_t)(rows * B), sizeof *labels);
+    for (int64_t i = 0; i < B; ++i) {
+      indices[i] = (i * 1234 + k * 77) % 5000;
+    }
+    memset(there, 0xff, (size_t)(x_bytes + label_bytes + beyond)); /* poison */
+    void *gpu = on_device(device, there, x_bytes + label_bytes + beyond), *order = on_device(device, indices, B * 8);
+    const bppsa_view x = bppsa_view_make(host, dtype, 3, shape);
+    bppsa_view out = bppsa_view_make((char *)gpu + label_bytes, dtype, 3, shape);
+    out.device = BPPSA_CUDA;
+    assert_int_equal(bppsa_dataset_fill(dataset, NULL, B, indices, &x, labels), BPPSA_OK);
+    if (bppsa_device_get_kind(device) == BPPSA_CPU) {
+      assert_int_equal(bppsa_dataset_queue(dataset, device, B, order, &out, gpu), BPPSA_ERR_UNSUPPORTED);
+      assert_non_null(strstr(bppsa_last_error(), "bitstream on device cpu is made on the host"));
+    } else {
+      assert_int_equal(bppsa_dataset_queue(dataset, device, B, order, &out, gpu), BPPSA_OK);
+      assert_int_equal(bppsa_memory_get(device, there, gpu, x_bytes + label_bytes + beyond), BPPSA_OK);
+      assert_memory_equal(there, labels, (size_t)label_bytes);
+      assert_memory_equal(there + label_bytes, host, (size_t)x_bytes);
+      for (int64_t i = 0; i < beyond; ++i) {
+        assert_int_equal((unsigned char)there[x_bytes + label_bytes + i], 0xff);
+      }
+      assert_int_equal(bppsa_dataset_queue(dataset, device, B, order, NULL, gpu), BPPSA_OK); /* labels alone, x alone */
+      assert_int_equal(bppsa_dataset_queue(dataset, device, B, order, &out, NULL), BPPSA_OK);
+      assert_int_equal(bppsa_dataset_queue(dataset, device, B + 1, order, &out, NULL), BPPSA_ERR_SHAPE);
+      assert_int_equal(bppsa_device_wait(device), BPPSA_OK);
+    }
+    assert_int_equal(bppsa_dataset_queue(dataset, device, B, order, &x, gpu), BPPSA_ERR_ARGUMENT); /* host memory */
+    bppsa_memory_free(device, gpu);
+    bppsa_memory_free(device, order);
+    free(host);
+    free(there);
+    free(labels);
+    bppsa_dataset_destroy(dataset);
+  }
+  bppsa_device_destroy(device);
 }
 
 static void bad_requests_are_named(void **state) {
@@ -227,6 +277,7 @@ int main(void) {
       cmocka_unit_test(defaults),
       cmocka_unit_test(bits_have_the_classes_rate),
       cmocka_unit_test(samples_depend_on_seed_and_index_alone),
+      cmocka_unit_test(gpu_batches_are_the_hosts),
       cmocka_unit_test(bad_requests_are_named),
       cmocka_unit_test(bad_batches_are_refused),
       cmocka_unit_test(split_holds_out_the_last),

@@ -1,4 +1,4 @@
-/* Softmax cross-entropy against PyTorch, finite differences and itself with other threads. */
+/* Softmax cross-entropy against PyTorch, finite differences, the processor and itself with other threads; on test_device(). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,13 +9,42 @@
 
 #include <cmocka.h>
 
+#include "core/alloc.h"
+#include "core/memory.h"
 #include "core/philox.h"
+#include "tests/support/support.h"
 #include "train/loss.h"
+
+static bppsa_device *device;
+
+static bppsa_view to_device(const bppsa_view *view) {
+  bppsa_view copy = *view;
+  copy.data = on_device(device, view->data, (int64_t)bppsa_view_bytes(view));
+  copy.device = bppsa_device_get_kind(device);
+  return copy;
+}
+
+/* The loss of host arrays, through the device's memory. */
+static bppsa_status try_loss(const bppsa_view *logits, const int64_t *labels, const bppsa_view *seed, bppsa_loss_result *result) {
+  const bppsa_view there = to_device(logits), out = to_device(seed != NULL ? seed : logits);
+  const bppsa_status status = bppsa_cross_entropy(device, &there, labels, seed != NULL ? &out : NULL, result);
+  if (seed != NULL) {
+    assert_int_equal(bppsa_memory_get(device, seed->data, out.data, (int64_t)bppsa_view_bytes(seed)), BPPSA_OK);
+  }
+  bppsa_memory_free(device, there.data);
+  bppsa_memory_free(device, out.data);
+  return status;
+}
 
 static bppsa_loss_result loss_of(const bppsa_view *logits, const int64_t *labels, const bppsa_view *seed) {
   bppsa_loss_result result = {0};
-  assert_int_equal(bppsa_cross_entropy(NULL, logits, labels, seed, &result), BPPSA_OK);
+  assert_int_equal(try_loss(logits, labels, seed, &result), BPPSA_OK);
   return result;
+}
+
+/* A GPU's functions may be an ulp or two off. */
+static double ulps(void) {
+  return bppsa_device_get_kind(device) == BPPSA_CPU || is_emulated(device) ? 1 : 4;
 }
 
 /* torch.nn.functional.cross_entropy and its gradient, PyTorch 1.13, float64. */
@@ -33,12 +62,12 @@ static void agrees_with_pytorch(void **state) {
   const bppsa_view view = bppsa_view_make(logits, BPPSA_F64, 2, shape), out = bppsa_view_make(seed, BPPSA_F64, 2, shape);
   const bppsa_view view32 = bppsa_view_make(logits32, BPPSA_F32, 2, shape), out32 = bppsa_view_make(seed32, BPPSA_F32, 2, shape);
   const bppsa_loss_result wide = loss_of(&view, labels, &out), narrow = loss_of(&view32, labels, &out32);
-  assert_true(fabs(wide.loss - 1.436420648100225) < 1e-15);
+  assert_true(fabs(wide.loss - 1.436420648100225) < 1e-15 * ulps());
   assert_true(narrow.loss == wide.loss); /* the logits are exact in f32 and the sums are in double */
   assert_int_equal(wide.correct, 2);     /* rows 0 and 1; the tie of row 3 goes to class 0 */
   assert_int_equal(wide.rows, 4);
   for (int i = 0; i < 12; ++i) {
-    assert_true(fabs(seed[i] - gradient[i]) < 1e-16);
+    assert_true(fabs(seed[i] - gradient[i]) < 1e-16 * ulps());
     assert_true(seed32[i] == (float)seed[i]);
   }
 }
@@ -118,13 +147,60 @@ static void labels_out_of_range_are_named(void **state) {
   bppsa_loss_result result = {.rows = 77};
   const bppsa_view view = bppsa_view_make(logits, BPPSA_F32, 2, flat), out = bppsa_view_make(seed, BPPSA_F32, 2, flat);
   const bppsa_view steps = bppsa_view_make(logits, BPPSA_F32, 3, deep), wrong = bppsa_view_make(seed, BPPSA_F32, 2, other);
-  assert_int_equal(bppsa_cross_entropy(NULL, &view, labels, &out, &result), BPPSA_ERR_ARGUMENT);
+  assert_int_equal(try_loss(&view, labels, &out, &result), BPPSA_ERR_ARGUMENT);
   assert_non_null(strstr(bppsa_last_error(), "label 3 at sample 3 of the batch, expected 0 .. 2"));
   labels[2] = -1;
-  assert_int_equal(bppsa_cross_entropy(NULL, &steps, labels, NULL, &result), BPPSA_ERR_ARGUMENT);
+  assert_int_equal(try_loss(&steps, labels, NULL, &result), BPPSA_ERR_ARGUMENT);
   assert_non_null(strstr(bppsa_last_error(), "label -1 at sample 0 of the batch, time step 2, expected 0 .. 2"));
-  assert_int_equal(bppsa_cross_entropy(NULL, &view, labels, &wrong, &result), BPPSA_ERR_SHAPE);
+  assert_int_equal(try_loss(&view, labels, &wrong, &result), BPPSA_ERR_SHAPE);
   assert_true(seed[0] == 7.0f && result.rows == 77);
+  bppsa_view elsewhere = view;
+  elsewhere.device = bppsa_device_get_kind(device) == BPPSA_CPU ? BPPSA_CUDA : BPPSA_CPU;
+  assert_int_equal(bppsa_cross_entropy(device, &elsewhere, labels, NULL, &result), BPPSA_ERR_ARGUMENT);
+  assert_non_null(strstr(bppsa_last_error(), "logits: expected a contiguous array of f32 or f64 in "));
+}
+
+/* The processor's loss, seed and count, at every number of rows around a block's, with and without a seed; and the same bits again. */
+static void devices_agree(void **state) {
+  (void)state;
+  static const int64_t sizes[][3] = {{1, 1, 1}, {1, 16, 10}, {127, 1, 3}, {32, 4, 2}, {43, 3, 7}, {5, 200, 11}, {9, 1853, 3}};
+  for (size_t k = 0; k < 2 * sizeof sizes / sizeof sizes[0]; ++k) {
+    const int64_t *shape = sizes[k / 2], rows = shape[0] * shape[1], count = rows * shape[2];
+    const bppsa_dtype dtype = k % 2 == 0 ? BPPSA_F32 : BPPSA_F64;
+    double *values = uniform(k, count, 6);
+    void *logits = rounded(dtype, values, count), *seeds[3];
+    int64_t *labels = malloc(sizeof *labels * (size_t)rows);
+    bppsa_loss_result host = {0};
+    const bppsa_view view = bppsa_view_make(logits, dtype, 3, shape);
+    for (int64_t r = 0; r < rows; ++r) {
+      labels[r] = (r * 5 + r / 7) % shape[2];
+    }
+    for (int i = 0; i < 3; ++i) { /* poisoned: all bits set */
+      seeds[i] = malloc(bppsa_view_bytes(&view));
+      memset(seeds[i], 0xff, bppsa_view_bytes(&view));
+    }
+    const bppsa_view out[3] = {bppsa_view_make(seeds[0], dtype, 3, shape), bppsa_view_make(seeds[1], dtype, 3, shape),
+                               bppsa_view_make(seeds[2], dtype, 3, shape)};
+    assert_int_equal(bppsa_cross_entropy(NULL, &view, labels, &out[0], &host), BPPSA_OK);
+    const bppsa_loss_result first = loss_of(&view, labels, &out[1]), again = loss_of(&view, labels, &out[2]);
+    assert_true(fabs(first.loss - host.loss) <= 1e-14 * fabs(host.loss));
+    assert_int_equal(first.correct, host.correct);
+    assert_int_equal(first.rows, rows);
+    for (int64_t i = 0; i < count; ++i) {
+      const double scale = 1 / (double)rows, error = bppsa_view_get(&out[1], i) - bppsa_view_get(&out[0], i);
+      assert_true(fabs(error) <= (dtype == BPPSA_F32 ? 1.2e-7 : 1e-15) * scale);
+    }
+    assert_memory_equal(&first.loss, &again.loss, sizeof first.loss);
+    assert_memory_equal(seeds[1], seeds[2], bppsa_view_bytes(&view));
+    const bppsa_loss_result without = loss_of(&view, labels, NULL);
+    assert_memory_equal(&first.loss, &without.loss, sizeof first.loss);
+    for (int i = 0; i < 3; ++i) {
+      free(seeds[i]);
+    }
+    free(labels);
+    bppsa_free(logits);
+    bppsa_free(values);
+  }
 }
 
 /* 1, 2 and 7 threads give the same bits. */
@@ -144,12 +220,11 @@ static void bits_do_not_depend_on_threads(void **state) {
   }
   const bppsa_view view = bppsa_view_make(logits, BPPSA_F32, 2, shape);
   for (int k = 0; k < 3; ++k) {
-    bppsa_device *device = NULL;
-    assert_int_equal(bppsa_device_create("cpu", threads[k], &device), BPPSA_OK);
+    bppsa_device *cpu = cpu_device(threads[k]);
     seeds[k] = malloc(sizeof(float) * ROWS * C);
     const bppsa_view out = bppsa_view_make(seeds[k], BPPSA_F32, 2, shape);
-    assert_int_equal(bppsa_cross_entropy(device, &view, labels, &out, &results[k]), BPPSA_OK);
-    bppsa_device_destroy(device);
+    assert_int_equal(bppsa_cross_entropy(cpu, &view, labels, &out, &results[k]), BPPSA_OK);
+    bppsa_device_destroy(cpu);
     assert_memory_equal(&results[k].loss, &results[0].loss, sizeof(double));
     assert_int_equal(results[k].correct, results[0].correct);
     assert_memory_equal(seeds[k], seeds[0], sizeof(float) * ROWS * C);
@@ -165,7 +240,11 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(agrees_with_pytorch),           cmocka_unit_test(gradient_is_the_difference_quotient),
       cmocka_unit_test(large_logits_are_stable),       cmocka_unit_test(nonfinite_logits_give_a_nonfinite_loss),
-      cmocka_unit_test(labels_out_of_range_are_named), cmocka_unit_test(bits_do_not_depend_on_threads),
+      cmocka_unit_test(labels_out_of_range_are_named), cmocka_unit_test(devices_agree),
+      cmocka_unit_test(bits_do_not_depend_on_threads),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  device = test_device(1);
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  bppsa_device_destroy(device);
+  return failed;
 }

@@ -1,4 +1,4 @@
-/* Adam, SGD and clipping against PyTorch's trajectories. */
+/* Adam, SGD and clipping against PyTorch's trajectories, on test_device(). */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -11,21 +11,55 @@
 #include <cmocka.h>
 
 #include "core/alloc.h"
-#include "train/optimizer.h"
+#include "core/memory.h"
+#include "tests/support/support.h"
+#include "train/optimizer_internal.h"
+
+static bppsa_device *device;
+
+static bool on_gpu(void) {
+  return bppsa_device_get_kind(device) == BPPSA_CUDA;
+}
 
 /* Parameters a [2,3] and b [4] without a network. */
 typedef struct {
   bppsa_model model;
   bppsa_parameter parameters[2];
-  double storage[4][6]; /* a, its gradient, b, its gradient; as f32 or f64 */
+  double storage[4][8]; /* a, b, their gradients; as f32 or f64. What is beyond them is a gap */
 } parameters;
+
+/* Gives a model of host memory, whose tensors lie `reals` apart in all, arrays of the test's GPU. */
+static void to_gpu(bppsa_model *model, int64_t reals) {
+  if (!on_gpu()) {
+    return;
+  }
+  const int64_t bytes = reals * (int64_t)bppsa_dtype_size(model->dtype);
+  model->device = device;
+  model->reals = reals;
+  assert_int_equal(bppsa_memory_alloc(device, bytes, &model->device_values), BPPSA_OK);
+  assert_int_equal(bppsa_memory_alloc(device, bytes, &model->device_gradients), BPPSA_OK);
+  assert_int_equal(bppsa_model_push(model), BPPSA_OK);
+}
+
+static void from_gpu(bppsa_model *model) {
+  bppsa_memory_free(model->device, model->device_values);
+  bppsa_memory_free(model->device, model->device_gradients);
+}
+
+static void push_gradients(const bppsa_model *model) {
+  if (model->device != NULL) {
+    assert_int_equal(bppsa_memory_put(device, model->device_gradients, model->parameters[0].gradient.data,
+                                      model->reals * (int64_t)bppsa_dtype_size(model->dtype)),
+                     BPPSA_OK);
+  }
+}
 
 static void parameters_init(parameters *p, bppsa_dtype dtype) {
   static const int64_t a_shape[2] = {2, 3}, b_shape[1] = {4};
   memset(p, 0, sizeof *p);
   p->parameters[0] = (bppsa_parameter){"a", bppsa_view_make(p->storage[0], dtype, 2, a_shape),
-                                       bppsa_view_make(p->storage[1], dtype, 2, a_shape)};
-  p->parameters[1] = (bppsa_parameter){"b", bppsa_view_make(p->storage[2], dtype, 1, b_shape),
+                                       bppsa_view_make(p->storage[2], dtype, 2, a_shape)};
+  p->parameters[1] = (bppsa_parameter){"b", bppsa_view_make(p->storage[1], dtype, 1, b_shape),
                                        bppsa_view_make(p->storage[3], dtype, 1, b_shape)};
   p->model = (bppsa_model){.dtype = dtype, .parameter_count = 2, .parameters = p->parameters, .classes = 1};
   for (int64_t i = 0; i < 6; ++i) {
@@ -34,6 +68,7 @@ static void parameters_init(parameters *p, bppsa_dtype dtype) {
   for (int64_t i = 0; i < 4; ++i) {
     bppsa_view_set(&p->parameters[1].value, i, (double)i * -0.4 + 0.7);
   }
+  to_gpu(&p->model, 8 * (int64_t)(sizeof(double) / bppsa_dtype_size(dtype)) + 4);
 }
 
 /* Gradients of step k: multiples of 1/8. */
@@ -43,6 +78,7 @@ static void set_gradients(parameters *p, int64_t k) {
       bppsa_view_set(&p->parameters[j].gradient, i, (double)((i * 7 + k * 5 + j * 3) % 23 - 11) / 8.0);
     }
   }
+  push_gradients(&p->model);
 }
 
 typedef struct {
@@ -76,26 +112,40 @@ static const trajectory trajectories[] = {
      {-0.5226894568656872, -0.5119990871377755, -0.10740438076649603, 0.28154977780260937, 0.385779970760347, 0.5156162123566026,
       0.7631097597649892, 0.20733597755707914, -0.1842584537230581, -0.45508046908243527}}};
 
+/* Step k; the processor's, piece by piece. */
+static void step(parameters *p, bppsa_optimizer *optimizer, const trajectory *expected, int64_t k) {
+  double norm = 0.0;
+  set_gradients(p, k);
+  if (on_gpu()) {
+    assert_int_equal(bppsa_optimizer_update(optimizer, device, expected->clip, &norm), BPPSA_OK);
+  } else if (expected->clip > 0.0) {
+    norm = bppsa_gradient_norm(&p->model, NULL);
+    bppsa_gradient_clip(&p->model, NULL, norm, expected->clip);
+    assert_true(fabs(bppsa_gradient_norm(&p->model, NULL) - expected->clip) < 2e-6);
+  }
+  if (!on_gpu()) {
+    bppsa_optimizer_step(optimizer, NULL);
+  }
+  if (expected->clip > 0.0) {
+    assert_true(fabs(norm - expected->norms[k - 1]) < 1e-15 * 8);
+  }
+}
+
 static void follow(const trajectory *expected, bppsa_dtype dtype, double tolerance) {
   parameters p;
   bppsa_optimizer *optimizer = NULL;
   parameters_init(&p, dtype);
   assert_int_equal(bppsa_optimizer_create(&expected->config, &p.model, &optimizer), BPPSA_OK);
   for (int64_t k = 1; k <= 5; ++k) {
-    set_gradients(&p, k);
-    if (expected->clip > 0.0) {
-      const double norm = bppsa_gradient_norm(&p.model, NULL);
-      assert_true(fabs(norm - expected->norms[k - 1]) < 1e-15 * 8);
-      bppsa_gradient_clip(&p.model, NULL, norm, expected->clip);
-      assert_true(fabs(bppsa_gradient_norm(&p.model, NULL) - expected->clip) < 2e-6);
-    }
-    bppsa_optimizer_step(optimizer, NULL);
+    step(&p, optimizer, expected, k);
   }
+  assert_int_equal(bppsa_model_pull(&p.model, false), BPPSA_OK);
   for (int64_t i = 0; i < 10; ++i) {
     const double value = i < 6 ? bppsa_view_get(&p.parameters[0].value, i) : bppsa_view_get(&p.parameters[1].value, i - 6);
     assert_true(fabs(value - expected->values[i]) < tolerance);
   }
   bppsa_optimizer_destroy(optimizer);
+  from_gpu(&p.model);
 }
 
 static void trajectories_are_pytorchs(void **state) {
@@ -116,10 +166,13 @@ static void state_continues_a_run(void **state) {
   parameters_init(&q, BPPSA_F64);
   assert_int_equal(bppsa_optimizer_create(&config, &p.model, &first), BPPSA_OK);
   assert_int_equal(bppsa_optimizer_create(&config, &q.model, &second), BPPSA_OK);
+  double norm;
   for (int64_t k = 1; k <= 3; ++k) {
     set_gradients(&p, k);
-    bppsa_optimizer_step(first, NULL);
+    assert_int_equal(bppsa_optimizer_update(first, device, 0.0, &norm), BPPSA_OK);
   }
+  assert_int_equal(bppsa_optimizer_pull(first), BPPSA_OK);
+  assert_int_equal(bppsa_model_pull(&p.model, false), BPPSA_OK);
   bppsa_optimizer_state *from = bppsa_optimizer_get_state(first), *to = bppsa_optimizer_get_state(second);
   assert_int_equal(from->step, 3);
   assert_int_equal(from->count, 4);
@@ -131,42 +184,232 @@ static void state_continues_a_run(void **state) {
   }
   to->step = from->step;
   memcpy(q.storage, p.storage, sizeof q.storage);
+  assert_int_equal(bppsa_optimizer_push(second), BPPSA_OK);
+  assert_int_equal(bppsa_model_push(&q.model), BPPSA_OK);
   for (int64_t k = 4; k <= 6; ++k) {
     set_gradients(&p, k);
     set_gradients(&q, k);
-    bppsa_optimizer_step(first, NULL);
-    bppsa_optimizer_step(second, NULL);
+    assert_int_equal(bppsa_optimizer_update(first, device, 0.0, &norm), BPPSA_OK);
+    assert_int_equal(bppsa_optimizer_update(second, device, 0.0, &norm), BPPSA_OK);
   }
+  assert_int_equal(bppsa_model_pull(&p.model, false), BPPSA_OK);
+  assert_int_equal(bppsa_model_pull(&q.model, false), BPPSA_OK);
   assert_memory_equal(p.storage, q.storage, sizeof p.storage);
   bppsa_optimizer_destroy(first);
   bppsa_optimizer_destroy(second);
+  from_gpu(&p.model);
+  from_gpu(&q.model);
+}
+
+/* Of a GPU: what its update finds. */
+static double norm_of(parameters *p) {
+  const bppsa_optimizer_config config = {BPPSA_SGD, 1e-3, 0.0, 0.0, 0.0, 0.0};
+  bppsa_optimizer *optimizer = NULL;
+  double norm;
+  if (!on_gpu()) {
+    return bppsa_gradient_norm(&p->model, NULL);
+  }
+  push_gradients(&p->model);
+  assert_int_equal(bppsa_optimizer_create(&config, &p->model, &optimizer), BPPSA_OK);
+  assert_int_equal(bppsa_optimizer_update(optimizer, device, 0.0, &norm), BPPSA_OK);
+  assert_int_equal(bppsa_optimizer_get_state(optimizer)->step, isfinite(norm) ? 1 : 0);
+  bppsa_optimizer_destroy(optimizer);
+  return norm;
 }
 
 static void norm_neither_over_nor_underflows(void **state) {
   (void)state;
   parameters p;
   parameters_init(&p, BPPSA_F64);
-  assert_true(bppsa_gradient_norm(&p.model, NULL) == 0.0);
+  assert_true(norm_of(&p) == 0.0);
   bppsa_view_set(&p.parameters[0].gradient, 2, 3e200);
   bppsa_view_set(&p.parameters[1].gradient, 1, -4e200);
-  assert_true(fabs(bppsa_gradient_norm(&p.model, NULL) / 5e200 - 1.0) < 1e-15);
+  assert_true(fabs(norm_of(&p) / 5e200 - 1.0) < 1e-15);
   bppsa_view_set(&p.parameters[0].gradient, 2, 3e-200);
   bppsa_view_set(&p.parameters[1].gradient, 1, -4e-200);
-  assert_true(fabs(bppsa_gradient_norm(&p.model, NULL) / 5e-200 - 1.0) < 1e-15);
+  assert_true(fabs(norm_of(&p) / 5e-200 - 1.0) < 1e-15);
+  bppsa_view_set(&p.parameters[0].gradient, 2, 3 * 0x1p-1070);
+  bppsa_view_set(&p.parameters[1].gradient, 1, 0x1p-1068);
+  assert_true(norm_of(&p) == 5 * 0x1p-1070);
+  bppsa_view_set(&p.parameters[0].gradient, 2, DBL_MAX / 2);
+  bppsa_view_set(&p.parameters[1].gradient, 1, DBL_MAX / 2);
+  assert_true(fabs(norm_of(&p) / (sqrt(0.5) * DBL_MAX) - 1.0) < 1e-15);
+  bppsa_view_set(&p.parameters[1].gradient, 1, DBL_MAX);
+  assert_true(isinf(norm_of(&p)));
   bppsa_view_set(&p.parameters[1].gradient, 1, (double)NAN);
-  assert_true(isnan(bppsa_gradient_norm(&p.model, NULL)));
+  assert_true(isnan(norm_of(&p)));
   bppsa_view_set(&p.parameters[1].gradient, 1, -(double)INFINITY);
-  assert_true(isinf(bppsa_gradient_norm(&p.model, NULL)));
+  assert_true(isinf(norm_of(&p)));
+  from_gpu(&p.model);
 }
 
 static void small_gradients_are_not_clipped(void **state) {
   (void)state;
   parameters p, q;
+  double norm;
+  bppsa_optimizer *plain = NULL, *clipped = NULL;
+  const bppsa_optimizer_config config = bppsa_optimizer_config_default();
   parameters_init(&p, BPPSA_F32);
+  parameters_init(&q, BPPSA_F32);
   set_gradients(&p, 1);
-  q = p;
-  bppsa_gradient_clip(&p.model, NULL, bppsa_gradient_norm(&p.model, NULL), 100.0);
+  set_gradients(&q, 1);
+  assert_int_equal(bppsa_optimizer_create(&config, &p.model, &plain), BPPSA_OK);
+  assert_int_equal(bppsa_optimizer_create(&config, &q.model, &clipped), BPPSA_OK);
+  assert_int_equal(bppsa_optimizer_update(plain, device, 0.0, &norm), BPPSA_OK);
+  assert_int_equal(bppsa_optimizer_update(clipped, device, 100.0, &norm), BPPSA_OK);
+  assert_int_equal(bppsa_model_pull(&p.model, false), BPPSA_OK);
+  assert_int_equal(bppsa_model_pull(&q.model, false), BPPSA_OK);
   assert_memory_equal(p.storage, q.storage, sizeof p.storage);
+  bppsa_optimizer_destroy(plain);
+  bppsa_optimizer_destroy(clipped);
+  from_gpu(&p.model);
+  from_gpu(&q.model);
+}
+
+/* ---- the test's device and the processor ---- */
+
+enum { GAP = 5 };
+
+/* A tensor of two thirds of n, a gap, and one of the rest. */
+typedef struct {
+  bppsa_model model;
+  bppsa_parameter parameters[2];
+  char *values, *gradients;
+  bppsa_optimizer *optimizer;
+} pair;
+
+static void pair_make(pair *p, const bppsa_optimizer_config *config, bppsa_dtype dtype, int64_t n, bool gpu) {
+  const int64_t second = n / 3, first = n - second, size = (int64_t)bppsa_dtype_size(dtype), at = (first + GAP) * size;
+  memset(p, 0, sizeof *p);
+  p->values = calloc((size_t)(n + GAP), (size_t)size);
+  p->gradients = calloc((size_t)(n + GAP), (size_t)size);
+  p->parameters[0] =
+      (bppsa_parameter){"a", bppsa_view_make(p->values, dtype, 1, &first), bppsa_view_make(p->gradients, dtype, 1, &first)};
+  p->parameters[1] = (bppsa_parameter){"b", bppsa_view_make(p->values + at, dtype, 1, &second),
+                                       bppsa_view_make(p->gradients + at, dtype, 1, &second)};
+  p->model = (bppsa_model){.dtype = dtype, .parameter_count = second > 0 ? 2 : 1, .parameters = p->parameters, .classes = 1};
+  for (int64_t i = 0; i < n; ++i) {
+    bppsa_view_set(&p->parameters[i < first ? 0 : 1].value, i < first ? i : i - first, sin((double)i));
+  }
+  if (gpu) {
+    to_gpu(&p->model, second > 0 ? n + GAP : n);
+  }
+  assert_int_equal(bppsa_optimizer_create(config, &p->model, &p->optimizer), BPPSA_OK);
+}
+
+static void pair_step(pair *p, int64_t k, double scale, double clip, double *norm) {
+  for (int64_t j = 0; j < p->model.parameter_count; ++j) {
+    for (int64_t i = 0; i < bppsa_view_count(&p->parameters[j].gradient); ++i) {
+      bppsa_view_set(&p->parameters[j].gradient, i, scale * cos((double)(i * 3 + j + 7 * k)));
+    }
+  }
+  push_gradients(&p->model);
+  assert_int_equal(bppsa_optimizer_update(p->optimizer, device, clip, norm), BPPSA_OK);
+  assert_int_equal(bppsa_model_pull(&p->model, false), BPPSA_OK);
+  assert_int_equal(bppsa_optimizer_pull(p->optimizer), BPPSA_OK);
+}
+
+static void pair_free(pair *p) {
+  bppsa_optimizer_destroy(p->optimizer);
+  from_gpu(&p->model);
+  free(p->values);
+  free(p->gradients);
+}
+
+static void assert_same_tensors(const pair *a, const pair *b) {
+  const bppsa_optimizer_state *left = bppsa_optimizer_get_state(a->optimizer), *right = bppsa_optimizer_get_state(b->optimizer);
+  for (int64_t j = 0; j < a->model.parameter_count; ++j) {
+    assert_memory_equal(a->parameters[j].value.data, b->parameters[j].value.data, bppsa_view_bytes(&a->parameters[j].value));
+  }
+  for (int64_t t = 0; t < left->count; ++t) {
+    assert_memory_equal(left->tensors[t].view.data, right->tensors[t].view.data, bppsa_view_bytes(&left->tensors[t].view));
+  }
+  assert_int_equal(left->step, right->step);
+}
+
+/* Unclipped, equal gradients give the processor's bits; clipped, they follow the norm's last place; and both the same bits again. */
+static void devices_agree(void **state) {
+  (void)state;
+  static const struct {
+    bppsa_optimizer_config config;
+    double clip;
+  } cases[] = {{{BPPSA_ADAM, 0.01, 0.0, 0.9, 0.999, 1e-8}, 0.0},
+               {{BPPSA_ADAM, 0.01, 0.0, 0.9, 0.999, 0.0}, 0.25},
+               {{BPPSA_SGD, 0.1, 0.0, 0.0, 0.0, 0.0}, 0.0},
+               {{BPPSA_SGD, 0.1, 0.9, 0.0, 0.0, 0.0}, 0.5}};
+  static const int64_t sizes[] = {1, 31, 256, 2048 - GAP, 2049, 7000, 131073};
+  for (size_t k = 0; k < sizeof sizes / sizeof sizes[0] * 4 * 2; ++k) {
+    const int64_t n = sizes[k / 8];
+    const bppsa_dtype dtype = k % 2 == 0 ? BPPSA_F32 : BPPSA_F64;
+    const bppsa_optimizer_config *config = &cases[k / 2 % 4].config;
+    const double clip = cases[k / 2 % 4].clip, scale = dtype == BPPSA_F64 && k % 3 == 0 ? 0x1p-490 : 1.0;
+    pair host, here, again;
+    double norms[3];
+    if (n > 10000 && k % 8 != 0 && k % 8 != 7 && is_emulated(device)) {
+      continue;
+    }
+    pair_make(&host, config, dtype, n, false);
+    pair_make(&here, config, dtype, n, true);
+    pair_make(&again, config, dtype, n, true);
+    for (int64_t s = 1; s <= 2; ++s) {
+      pair_step(&host, s, scale, clip, &norms[0]);
+      pair_step(&here, s, scale, clip, &norms[1]);
+      pair_step(&again, s, scale, clip, &norms[2]);
+      assert_true(fabs(norms[1] / norms[0] - 1.0) < 1e-13);
+      assert_memory_equal(&norms[1], &norms[2], sizeof norms[1]);
+      assert_same_tensors(&here, &again);
+      if (clip == 0.0) {
+        assert_same_tensors(&host, &here);
+      }
+      for (int64_t i = 0; i < GAP && here.model.parameter_count == 2; ++i) { /* gaps stay 0 */
+        assert_true(bppsa_view_get(&(bppsa_view){.data = here.values, .dtype = dtype}, n - n / 3 + i) == 0.0);
+      }
+      for (int64_t i = 0; i < bppsa_view_count(&host.parameters[0].value); ++i) {
+        const double error = bppsa_view_get(&host.parameters[0].value, i) - bppsa_view_get(&here.parameters[0].value, i);
+        assert_true(fabs(error) < (dtype == BPPSA_F32 ? 3e-7 : 3e-15));
+      }
+    }
+    pair_free(&host);
+    pair_free(&here);
+    pair_free(&again);
+  }
+}
+
+/* A queued update leaves everything alone where the loss is not finite, and reports values that are not. */
+static void queued_updates_look_at_loss_and_values(void **state) {
+  (void)state;
+  if (!on_gpu()) {
+    return;
+  }
+  for (int64_t n = 40; n <= 4000; n *= 100) {
+    for (int what = 0; what < 3; ++what) { /* a good step, a bad loss, a step too long */
+      bppsa_optimizer_config config = {BPPSA_SGD, what == 2 ? 1e39 : 0.1, 0.0, 0.0, 0.0, 0.0};
+      const bppsa_gpu_result before = {.loss = what == 1 ? (double)NAN : 1.0, .nonfinite = 7};
+      bppsa_gpu_result after = {0};
+      bppsa_adam_factors factors;
+      pair p, untouched;
+      double norm;
+      pair_make(&p, &config, BPPSA_F32, n, true);
+      config.lr = 0.1;
+      pair_make(&untouched, &config, BPPSA_F32, n, true);
+      pair_step(&untouched, 1, 1.0, 0.0, &norm); /* fills its gradients */
+      memcpy(p.gradients, untouched.gradients, sizeof(float) * (size_t)(n + GAP));
+      push_gradients(&p.model);
+      void *result = on_device(device, &before, sizeof before);
+      factors = bppsa_optimizer_begin(p.optimizer);
+      void *there = on_device(device, &factors, sizeof factors);
+      assert_int_equal(bppsa_optimizer_queue(p.optimizer, 0.0, there, result), BPPSA_OK);
+      assert_int_equal(bppsa_memory_get(device, &after, result, sizeof after), BPPSA_OK);
+      assert_int_equal(bppsa_model_pull(&p.model, false), BPPSA_OK);
+      assert_true(after.norm == norm);
+      assert_int_equal(after.nonfinite, what == 2 ? 1 : 0);
+      assert_true((bppsa_view_get(&p.parameters[0].value, 5) == (double)sinf(5.0f)) == (what == 1));
+      bppsa_memory_free(device, result);
+      bppsa_memory_free(device, there);
+      pair_free(&p);
+      pair_free(&untouched);
+    }
+  }
 }
 
 /* A large tensor, so that threads share it: norm, clip and both optimisers give the same bits. */
@@ -183,18 +426,17 @@ static void bits_do_not_depend_on_threads(void **state) {
                                    bppsa_view_make(gradient, BPPSA_F32, 1, shape)};
       bppsa_model model = {.dtype = BPPSA_F32, .parameter_count = 1, .parameters = &parameter, .classes = 1};
       bppsa_optimizer *optimizer = NULL;
-      bppsa_device *device = NULL;
+      bppsa_device *cpu = cpu_device(threads[k]);
       config.kind = (bppsa_optimizer_kind)kind;
       config.momentum = 0.5;
       for (int i = 0; i < N; ++i) {
         value[i] = sinf((float)i);
         gradient[i] = cosf((float)i * 0.7f);
       }
-      assert_int_equal(bppsa_device_create("cpu", threads[k], &device), BPPSA_OK);
       assert_int_equal(bppsa_optimizer_create(&config, &model, &optimizer), BPPSA_OK);
-      const double norm = bppsa_gradient_norm(&model, device);
-      bppsa_gradient_clip(&model, device, norm, 1.0);
-      bppsa_optimizer_step(optimizer, device);
+      const double norm = bppsa_gradient_norm(&model, cpu);
+      bppsa_gradient_clip(&model, cpu, norm, 1.0);
+      bppsa_optimizer_step(optimizer, cpu);
       if (k == 0) {
         first_norm = norm;
         memcpy(first, value, sizeof(float) * N);
@@ -202,7 +444,7 @@ static void bits_do_not_depend_on_threads(void **state) {
       assert_memory_equal(&norm, &first_norm, sizeof norm);
       assert_memory_equal(value, first, sizeof(float) * N);
       bppsa_optimizer_destroy(optimizer);
-      bppsa_device_destroy(device);
+      bppsa_device_destroy(cpu);
     }
   }
   free(value);
@@ -236,12 +478,14 @@ static void bad_settings_are_named(void **state) {
   assert_string_equal(bppsa_optimizer_name(kind), "sgd");
   assert_int_equal(bppsa_optimizer_parse("adamw", &kind), BPPSA_ERR_ARGUMENT);
   assert_non_null(strstr(bppsa_last_error(), "'adamw': unknown, expected adam or sgd"));
+  from_gpu(&p.model);
 }
 
 static void out_of_memory_leaks_nothing(void **state) {
   (void)state;
   parameters p;
   parameters_init(&p, BPPSA_F64);
+  set_gradients(&p, 1);
   const int64_t live = bppsa_alloc_live();
   const bppsa_optimizer_config config = bppsa_optimizer_config_default();
   bppsa_optimizer *optimizer = NULL;
@@ -260,21 +504,31 @@ static void out_of_memory_leaks_nothing(void **state) {
     assert_true(call < 100);
   }
   assert_true(failures >= 4 + 2 * 4); /* the object, three tables, and a buffer and a name per tensor */
+  double norm;
   bppsa_alloc_fail_at(1);
-  bppsa_optimizer_step(optimizer, NULL); /* needs no memory */
+  assert_int_equal(bppsa_optimizer_update(optimizer, device, 1.0, &norm), BPPSA_OK); /* needs no memory */
   assert_int_equal(bppsa_alloc_calls(), 0);
   bppsa_alloc_fail_at(0);
   bppsa_optimizer_destroy(optimizer);
   bppsa_optimizer_destroy(NULL);
   assert_int_equal(bppsa_alloc_live(), live);
+  from_gpu(&p.model);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(trajectories_are_pytorchs),        cmocka_unit_test(state_continues_a_run),
-      cmocka_unit_test(norm_neither_over_nor_underflows), cmocka_unit_test(small_gradients_are_not_clipped),
-      cmocka_unit_test(bits_do_not_depend_on_threads),    cmocka_unit_test(bad_settings_are_named),
+      cmocka_unit_test(trajectories_are_pytorchs),
+      cmocka_unit_test(state_continues_a_run),
+      cmocka_unit_test(norm_neither_over_nor_underflows),
+      cmocka_unit_test(small_gradients_are_not_clipped),
+      cmocka_unit_test(devices_agree),
+      cmocka_unit_test(queued_updates_look_at_loss_and_values),
+      cmocka_unit_test(bits_do_not_depend_on_threads),
+      cmocka_unit_test(bad_settings_are_named),
       cmocka_unit_test(out_of_memory_leaks_nothing),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  device = test_device(1);
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  bppsa_device_destroy(device);
+  return failed;
 }

@@ -1,4 +1,4 @@
-/* Runs that are interrupted and resumed end with the bits of runs that are not. */
+/* Runs that are interrupted and resumed end with the bits of runs that are not; on a processor, or on the test's GPU. */
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
@@ -15,6 +15,7 @@
 #include <jansson.h>
 
 #include "tests/support/io_fault.h"
+#include "tests/support/support.h"
 #include "tests/train/tiny_model.h"
 #include "train/checkpoint.h"
 #include "train/trainer.h"
@@ -25,6 +26,8 @@
 #define LATEST CHECKPOINT "/checkpoint.safetensors"
 
 enum { SEQ_LEN = 12, CLASSES = 10, SAMPLES = 50, BATCH = 8, WEIGHTS = CLASSES + CLASSES, MAX_LINES = 64 };
+
+static bppsa_device *device; /* NULL: a processor */
 
 /* What must be the same, whether a run was interrupted or not. */
 typedef struct {
@@ -83,7 +86,7 @@ static bppsa_status run(const bppsa_train_config *config, control *how, outcome 
   BPPSA_TRY(bppsa_dataset_create("bitstream", &options, &dataset));
   tiny_model *model = tiny_create(BPPSA_F32, SEQ_LEN, 1, CLASSES, BATCH, false);
   const bppsa_status status =
-      model == NULL ? BPPSA_ERR_MEMORY : bppsa_train(config, &model->base, dataset, NULL, &callbacks, &result);
+      model == NULL ? BPPSA_ERR_MEMORY : bppsa_train(config, &model->base, dataset, device, &callbacks, &result);
   if (status == BPPSA_OK && end != NULL) {
     end->result = result;
     for (int64_t i = 0; i < WEIGHTS; ++i) {
@@ -177,7 +180,7 @@ static void resumed_runs_have_the_bits_of_whole_ones(void **state) {
     must_run(&config, NULL, &whole);
     assert_int_equal(whole.result.steps, 18);
     assert_int_equal(whole.lines, epochs ? 3 : 18);
-    for (int64_t at = 1; at <= 18; ++at) {
+    for (int64_t at = 1; at <= 18; at += device == NULL ? 1 : 3) {
       fresh();
       control cut = {.fail_at = at};
       config.checkpoint = CHECKPOINT;
@@ -439,6 +442,30 @@ static void out_of_memory_leaks_nothing(void **state) {
   }
 }
 
+/* The bits of another device would differ: a run goes on where it began. */
+static void devices_are_not_exchanged(void **state) {
+  (void)state;
+  static outcome end;
+  bppsa_device *const own = device;
+  bppsa_train_config config = basic();
+  config.iterations = 2;
+  config.checkpoint = CHECKPOINT;
+  for (int first = 0; first < 2; ++first) { /* begun on the processor, and on the GPU */
+    fresh();
+    tiny_device = device = first == 0 ? NULL : own;
+    config.resume = false;
+    must_run(&config, NULL, &end);
+    tiny_device = device = first == 0 ? own : NULL;
+    config.resume = true;
+    config.iterations = 4;
+    assert_error(run(&config, NULL, NULL), BPPSA_ERR_ARGUMENT,
+                 first == 0 ? "device missing contradicts this run, which has cuda"
+                            : "device cuda contradicts this run, which has cpu");
+    config.iterations = 2;
+  }
+  tiny_device = device = own;
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(resumed_runs_have_the_bits_of_whole_ones, setup, teardown),
@@ -450,5 +477,19 @@ int main(void) {
       cmocka_unit_test_setup_teardown(no_failure_loses_a_run, setup, teardown),
       cmocka_unit_test_setup_teardown(out_of_memory_leaks_nothing, setup, teardown),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  /* What follows the GPU's steps; the rest is the same wherever they run. */
+  const struct CMUnitTest on_gpu[] = {
+      cmocka_unit_test_setup_teardown(resumed_runs_have_the_bits_of_whole_ones, setup, teardown),
+      cmocka_unit_test_setup_teardown(a_run_can_be_trained_further, setup, teardown),
+      cmocka_unit_test_setup_teardown(a_stopped_run_has_a_checkpoint, setup, teardown),
+      cmocka_unit_test_setup_teardown(devices_are_not_exchanged, setup, teardown),
+      cmocka_unit_test_setup_teardown(out_of_memory_leaks_nothing, setup, teardown),
+  };
+  if (getenv("BPPSA_TEST_DEVICE") == NULL) {
+    return cmocka_run_group_tests(tests, NULL, NULL);
+  }
+  tiny_device = device = test_device(1);
+  const int failed = cmocka_run_group_tests(on_gpu, NULL, NULL);
+  bppsa_device_destroy(device);
+  return failed;
 }

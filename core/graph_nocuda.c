@@ -1,0 +1,49 @@
+/* Without CUDA every device does its work at once. */
+#include "core/graph.h"
+
+static bppsa_status without(const bppsa_device *device, const char *what) {
+  return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: device %s does its work at once, expected a GPU", what,
+                    bppsa_device_get_name(device));
+}
+
+bppsa_status bppsa_graph_begin(const bppsa_device *device) {
+  return without(device, "recording");
+}
+
+bppsa_status bppsa_graph_end(const bppsa_device *device, bppsa_graph **graph) {
+  (void)graph;
+  return without(device, "recording");
+}
+
+bppsa_status bppsa_graph_launch(const bppsa_device *device, const bppsa_graph *graph) {
+  (void)graph;
+  return without(device, "replay");
+}
+
+int64_t bppsa_graph_nodes(const bppsa_graph *graph) {
+  (void)graph;
+  return 0;
+}
+
+void bppsa_graph_destroy(const bppsa_device *device, bppsa_graph *graph) {
+  (void)device, (void)graph;
+}
+
+bppsa_status bppsa_mark_create(const bppsa_device *device, bppsa_mark **mark) {
+  (void)mark;
+  return without(device, "mark");
+}
+
+void bppsa_mark_destroy(const bppsa_device *device, bppsa_mark *mark) {
+  (void)device, (void)mark;
+}
+
+bppsa_status bppsa_mark_set(const bppsa_device *device, bppsa_mark *mark) {
+  (void)mark;
+  return without(device, "mark");
+}
+
+bppsa_status bppsa_mark_seconds(const bppsa_device *device, const bppsa_mark *first, const bppsa_mark *second, double *seconds) {
+  (void)first, (void)second, (void)seconds;
+  return without(device, "mark");
+}

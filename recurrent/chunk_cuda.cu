@@ -1,0 +1,166 @@
+/* Launches of the kernels of one recurrent layer. */
+#include "recurrent/chunk_cuda.cuh"
+
+#include <type_traits>
+
+namespace {
+
+enum { SHARED_BYTES = 224 * 1024, WIDE_THREADS = 256, UNIT_THREADS = 256 };
+
+/* Rows of a product that a thread carries. One W entry is read from shared memory for so many multiply-adds; their sums are registers. */
+template <typename real, int HP> struct rows_of {
+  enum { V = sizeof(real) == 4 ? (HP == 20 ? 5 : HP == 32 ? 4 : 8) : (HP > 16 ? 2 : 4) };
+};
+
+/* Calls f with H padded as a constant. */
+template <typename F> auto padded(int64_t hidden, F f) {
+  return hidden <= 8    ? f(std::integral_constant<int, 8>())
+         : hidden <= 16 ? f(std::integral_constant<int, 16>())
+         : hidden <= 20 ? f(std::integral_constant<int, 20>())
+                        : f(std::integral_constant<int, 32>());
+}
+
+template <typename real, template <typename> class cell, int HP>
+using shape_of = transition_shape<real, cell, HP, rows_of<real, HP>::V>;
+
+template <typename real, template <typename> class cell, int HP> struct fits {
+  enum { SUM = cell<real>::MATRICES * HP * (int)sizeof(real) <= 60 * 4 };
+};
+
+int64_t divide_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+/* Warps of a walk's block: one where there are few, so that they spread over the multiprocessors. */
+int64_t walk_warps(int64_t items) {
+  return items <= 128 ? 1 : CHUNK_THREADS / WARP_LANES;
+}
+
+bppsa_status launched(const char *what) {
+  return bppsa_cuda_check(cudaGetLastError(), what);
+}
+
+template <typename real, template <typename> class cell, int HP, bool SUM>
+bppsa_status launch_walk(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s) {
+  enum { K = cell<real>::MATRICES };
+  const int64_t items = (s.chunks - s.from_zero) * c.batch, warps = walk_warps(items), all = K * c.hidden;
+  const int64_t walking = warps * 2 * K * HP, part = SUM ? all * c.hidden + 3 * all : 0;
+  const size_t shared = (size_t)(walking > part ? walking : part) * sizeof(real);
+  BPPSA_LAUNCH((bppsa_recurrent_walk<real, cell, HP, SUM>), (unsigned)divide_up(items, warps), (unsigned)(warps * WARP_LANES),
+               shared, stream, c, s);
+  return launched("backward pass of chunks: launch");
+}
+
+template <typename real, template <typename> class cell, int HP>
+bppsa_status launch_carry(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s) {
+  typedef shape_of<real, cell, HP> shape;
+  const int64_t blocks = divide_up((s.chunks - 1) * c.batch, (int64_t)shape::ITEMS * shape::WARPS);
+  BPPSA_LAUNCH((bppsa_recurrent_transition<real, cell, HP, rows_of<real, HP>::V>), (unsigned)blocks, CHUNK_THREADS,
+               (size_t)shape::SHARED, stream, c, s);
+  BPPSA_TRY(launched("products of chunks: launch"));
+  BPPSA_LAUNCH((bppsa_recurrent_carry<real, cell, HP>), (unsigned)c.batch, WARP_LANES,
+               (size_t)((shape::K > 2 ? shape::K : 2) * HP) * sizeof(real), stream, c, s);
+  return launched("gradients between chunks: launch");
+}
+
+template <typename real, template <typename> class cell, int HP> bppsa_status allow_shared() {
+  const cudaError_t error =
+      cudaFuncSetAttribute(bppsa_recurrent_transition<real, cell, HP, rows_of<real, HP>::V>,
+                           cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shape_of<real, cell, HP>::SHARED);
+  return bppsa_cuda_check(error, "products of chunks: shared memory");
+}
+
+} // namespace
+
+#define METHOD(type, name) template <typename real, template <typename> class cell> type chunk_launch<real, cell>::name
+
+METHOD(bool, sums)(int64_t hidden) {
+  return padded(hidden, [](auto hp) { return (bool)fits<real, cell, hp.value>::SUM; });
+}
+
+METHOD(int64_t, padded_hidden)(int64_t hidden) {
+  return padded(hidden, [](auto hp) { return (int64_t)hp.value; });
+}
+
+METHOD(int64_t, blocks)(int64_t chunks, int64_t batch) {
+  return divide_up(chunks * batch, walk_warps(chunks * batch));
+}
+
+METHOD(int64_t, items)(int64_t hidden, int64_t processors) {
+  enum { SCHEDULERS = 4 };
+  return processors * SCHEDULERS * padded(hidden, [](auto hp) { return (int64_t)shape_of<real, cell, hp.value>::ITEMS; });
+}
+
+METHOD(bppsa_status, prepare)(int64_t hidden) {
+  if (hidden > CHUNK_HIDDEN) {
+    return bppsa_cuda_check(
+        cudaFuncSetAttribute(bppsa_recurrent_forward_wide<real, cell>, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES),
+        "forward pass: shared memory");
+  }
+  return padded(hidden, [](auto hp) { return allow_shared<real, cell, hp.value>(); });
+}
+
+METHOD(bppsa_status, forward)(cudaStream_t stream, const layer_arrays<real> &c) {
+  return padded(c.hidden, [&](auto hp) {
+    const size_t shared = 2 * hp.value * sizeof(real);
+    if (c.pre == NULL) {
+      BPPSA_LAUNCH((bppsa_recurrent_forward<real, cell, hp.value, true>), (unsigned)c.batch, WARP_LANES, shared, stream, c);
+    } else {
+      BPPSA_LAUNCH((bppsa_recurrent_forward<real, cell, hp.value, false>), (unsigned)c.batch, WARP_LANES, shared, stream, c);
+    }
+    return launched("forward pass: launch");
+  });
+}
+
+METHOD(bppsa_status, forward_wide)(cudaStream_t stream, const layer_arrays<real> &c, real *w_t) {
+  const int64_t rows = cell<real>::MATRICES * c.hidden, count = rows * c.hidden,
+                copied = (count + 2 * c.hidden) * (int64_t)sizeof(real);
+  const bool fits_shared = copied <= SHARED_BYTES;
+  const size_t shared = fits_shared ? (size_t)copied : 2 * (size_t)c.hidden * sizeof(real);
+  const int64_t warps = divide_up(c.hidden, WARP_LANES);
+  const unsigned threads = (unsigned)(warps * WARP_LANES < WIDE_THREADS ? warps * WARP_LANES : (int64_t)WIDE_THREADS);
+  BPPSA_LAUNCH(bppsa_recurrent_transpose<real>, (unsigned)divide_up(count, UNIT_THREADS), UNIT_THREADS, 0, stream, c.w_hh, rows,
+               c.hidden, w_t);
+  BPPSA_TRY(launched("forward pass: launch"));
+  BPPSA_LAUNCH((bppsa_recurrent_forward_wide<real, cell>), (unsigned)c.batch, threads, shared, stream, c, w_t, fits_shared);
+  return launched("forward pass: launch");
+}
+
+METHOD(bppsa_status, walk)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s) {
+  return padded(c.hidden, [&](auto hp) {
+    if constexpr (fits<real, cell, hp.value>::SUM) {
+      if (s.partials != NULL) {
+        return launch_walk<real, cell, hp.value, true>(stream, c, s);
+      }
+    }
+    return launch_walk<real, cell, hp.value, false>(stream, c, s);
+  });
+}
+
+METHOD(bppsa_status, carry)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s) {
+  if (c.injected) {
+    chunk_arrays<real> zero = s;
+    zero.from_zero = true;
+    zero.partials = NULL;
+    BPPSA_TRY(walk(stream, c, zero));
+  }
+  return padded(c.hidden, [&](auto hp) { return launch_carry<real, cell, hp.value>(stream, c, s); });
+}
+
+METHOD(bppsa_status, coefficients)(cudaStream_t stream, const layer_arrays<real> &c) {
+  const int64_t count = c.steps * c.batch * c.hidden;
+  BPPSA_LAUNCH((bppsa_recurrent_coefficients<real, cell>), (unsigned)divide_up(count, UNIT_THREADS), UNIT_THREADS, 0, stream, c,
+               count);
+  return launched("factors of Jacobians: launch");
+}
+
+METHOD(bppsa_status, deltas)(cudaStream_t stream, const layer_arrays<real> &c) {
+  const int64_t count = c.steps * c.batch * c.hidden;
+  BPPSA_LAUNCH((bppsa_recurrent_deltas<real, cell>), (unsigned)divide_up(count, UNIT_THREADS), UNIT_THREADS, 0, stream, c, count);
+  return launched("deltas: launch");
+}
+
+template struct chunk_launch<float, rnn_unit>;
+template struct chunk_launch<double, rnn_unit>;
+template struct chunk_launch<float, gru_unit>;
+template struct chunk_launch<double, gru_unit>;

@@ -1,0 +1,656 @@
+/* The fused kernels of a recurrent layer, H <= 32: the sequential backward pass of a chunk of steps, and what makes chunks independent.
+ *
+ *     transition   products of chunks: the sequential backward on the rows of the identity (phase 1)
+ *     carry        the gradient from chunk to chunk through the products (phase 2)
+ *     walk         all chunks at once, from what was carried; weight gradients on the way (phase 3)
+ *
+ * Chunk p is the steps T - pL .. T - (p+1)L + 1, in that order; one chunk is sequential BP. Jacobians are never stored: their factors are made of
+ * what the forward pass kept. Injected gradients enter a chunk as one more vector, the walk from 0.
+ *
+ * Everything is in row-vector form, gᵀ_{t-1} = Σ_k (gᵀ_t ∘ d_k) W_k + gᵀ_t ∘ e + uᵀ_{t-1}. HP: H padded; W_k has rows and columns of 0 there.
+ * Exponents of products, and when one is useless and its steps are redone: scan/scan_products.inc. All sums run in one fixed order.
+ */
+#ifndef BPPSA_RECURRENT_CHUNK_KERNELS_CUH
+#define BPPSA_RECURRENT_CHUNK_KERNELS_CUH
+
+#include "recurrent/cell_kernels.cuh"
+#include "scan/scan_numbers.cuh"
+
+enum { WARP_LANES = 32, CHUNK_THREADS = 128 };
+
+template <typename real> struct chunk_arrays {
+  int64_t chunks, length; /* P, L */
+  real *products;         /* [P-1][b][HP][HP]: row r is the image of basis vector r, times 2^exponents[r] */
+  int32_t *exponents;     /* [P-1][b][H] */
+  real *norms;            /* likewise: a row's largest entry */
+  real *offsets;          /* [P-1][b][H]: the walk from 0; NULL unless gradients are injected */
+  real *carried;          /* [P][b][H]: g where chunk p begins */
+  bool from_zero;         /* walk: from 0 to `offsets`, and nothing else is written */
+  real *
+      partials; /* [blocks][G·H·H + 2 G·H + (I = 1 ? G·H : 0)]: dW_hh, db_hh, db_ih, dW_ih of a block's warps; NULL: not wanted */
+  unsigned long long *redone;
+};
+
+/* 16 bytes at once. */
+template <typename real> struct alignas(16) quad {
+  enum { SIZE = 16 / (int)sizeof(real) };
+  real v[SIZE];
+};
+
+/* ---- phase 1 ---- */
+
+/* A thread carries V rows of the product of one chunk and sample, an item; GROUPS threads of a warp one item. The rows stand in shared memory, so
+ * that the loop over their entries need not be unrolled, sums in registers; W_k's rows are read by all lanes at once. Factors are made once an
+ * item, a step ahead of their use. shared: see transition_reals. */
+template <typename real, template <typename> class cell, int HP, int V> struct transition_shape {
+  enum {
+    K = cell<real>::MATRICES,
+    E = K + cell<real>::DIAGONAL,
+    GROUPS = (HP + V - 1) / V,
+    ITEMS = WARP_LANES / GROUPS, /* of a warp */
+    MINE = (HP + GROUPS - 1) / GROUPS,
+    WARPS = CHUNK_THREADS / WARP_LANES,
+    W_REALS = K * HP * HP,
+    X_REALS = HP * V * CHUNK_THREADS,
+    D_REALS = E * HP,
+    SHARED = (W_REALS + X_REALS + 2 * WARPS * ITEMS * D_REALS) * (int)sizeof(real)
+  };
+};
+
+/* V rows, x [HP][V][threads], through one step: x = Σ_k (x ∘ d_k) W_k + x ∘ e. With `rescale` they are brought back into the window. */
+template <typename real, template <typename> class cell, int HP, int V>
+__device__ __forceinline__ void transition_step(const real *w, const real *d, real *x, bool rescale, int32_t e[V],
+                                                real norms[V]) {
+  enum { K = cell<real>::MATRICES, Q = quad<real>::SIZE };
+  real y[V][HP] = {};
+  BPPSA_UNROLL_BY(2)
+  for (int r = 0; r < HP; ++r) {
+    real in[V];
+    BPPSA_UNROLL
+    for (int v = 0; v < V; ++v) {
+      in[v] = x[(r * V + v) * CHUNK_THREADS];
+    }
+    BPPSA_UNROLL
+    for (int k = 0; k < K; ++k) {
+      const quad<real> *row = (const quad<real> *)(w + (k * HP + r) * HP);
+      real scaled[V];
+      BPPSA_UNROLL
+      for (int v = 0; v < V; ++v) {
+        scaled[v] = in[v] * d[k * HP + r];
+      }
+      BPPSA_UNROLL
+      for (int q = 0; q < HP / Q; ++q) {
+        const quad<real> part = row[q];
+        BPPSA_UNROLL
+        for (int at = 0; at < Q * V; ++at) {
+          y[at % V][q * Q + at / V] += scaled[at % V] * part.v[at / V];
+        }
+      }
+    }
+  }
+  BPPSA_UNROLL
+  for (int at = 0; cell<real>::DIAGONAL && at < HP * V; ++at) {
+    y[at % V][at / V] += x[at * CHUNK_THREADS] * d[K * HP + at / V];
+  }
+  if (rescale) {
+    BPPSA_UNROLL
+    for (int v = 0; v < V; ++v) {
+      real largest = 0;
+      BPPSA_UNROLL
+      for (int j = 0; j < HP; ++j) {
+        largest = scan_larger(largest, scan_size(y[v][j]));
+      }
+      const int32_t excess = scan_excess(largest);
+      norms[v] = largest;
+      if (excess != 0) {
+        const real factor = scan_power<real>(-excess);
+        e[v] += excess;
+        norms[v] *= factor;
+        BPPSA_UNROLL
+        for (int j = 0; j < HP; ++j) {
+          y[v][j] *= factor;
+        }
+      }
+    }
+  }
+  BPPSA_UNROLL
+  for (int at = 0; at < HP * V; ++at) {
+    x[at * CHUNK_THREADS] = y[at % V][at / V];
+  }
+}
+
+template <typename real, template <typename> class cell, int HP, int V>
+__global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_transition(layer_arrays<real> c, chunk_arrays<real> s) {
+  typedef transition_shape<real, cell, HP, V> shape;
+  enum { K = shape::K, Q = quad<real>::SIZE };
+  BPPSA_SHARED(real, w);
+  const int thread = (int)threadIdx.x, lane = thread % WARP_LANES, warp = thread / WARP_LANES;
+  const int place = lane / shape::GROUPS, group = lane % shape::GROUPS;
+  real *x = w + shape::W_REALS + thread; /* [HP][V][threads] */
+  real *factors = w + shape::W_REALS + shape::X_REALS + (warp * shape::ITEMS + place) * 2 * shape::D_REALS;
+  const int64_t hidden = c.hidden, items = (s.chunks - 1) * c.batch;
+  const int64_t item = ((int64_t)blockIdx.x * shape::WARPS + warp) * shape::ITEMS + place;
+  const bool active = place < shape::ITEMS && item < items;
+  const int64_t b = active ? item % c.batch : 0, start = active ? c.steps - item / c.batch * s.length : s.length;
+  for (int at = thread; at < shape::W_REALS; at += CHUNK_THREADS) {
+    const int64_t j = at % HP, r = at / HP % HP, k = at / (HP * HP);
+    w[at] = r < hidden && j < hidden ? c.w_hh[(k * hidden + r) * hidden + j] : 0;
+  }
+  int32_t e[V];
+  real norms[V];
+  cell<real> mine[shape::MINE] = {};
+  const int64_t state = c.batch * hidden;
+  int64_t past = (start - 1) * state + b * hidden + group; /* of the unit `group` */
+  BPPSA_UNROLL
+  for (int v = 0; v < V; ++v) {
+    e[v] = 0;
+    for (int r = 0; r < HP; ++r) {
+      x[(r * V + v) * CHUNK_THREADS] = group * V + v == r ? 1 : 0;
+    }
+  }
+  BPPSA_UNROLL
+  for (int i = 0; i < shape::MINE; ++i) {
+    const int r = group + i * shape::GROUPS;
+    if (active && r < hidden) {
+      mine[i] = cell<real>::load(c, past + i * shape::GROUPS, state, r);
+    }
+  }
+  __syncthreads();
+  const int length = (int)s.length;
+  for (int link = 0; link < length; ++link) {
+    real *d = factors + link % 2 * shape::D_REALS; /* [K, then e][HP] */
+    past -= state;
+    BPPSA_UNROLL
+    for (int i = 0; i < shape::MINE; ++i) {
+      const int r = group + i * shape::GROUPS;
+      real own[K] = {}, diagonal = 0, unused;
+      if (active && r < hidden) {
+        mine[i].factors(c.relu, own, &diagonal, &unused);
+      }
+      BPPSA_UNROLL
+      for (int k = 0; k < K; ++k) {
+        if (active && r < HP) {
+          d[k * HP + r] = own[k];
+        }
+      }
+      if (cell<real>::DIAGONAL && active && r < HP) {
+        d[K * HP + r] = diagonal;
+      }
+      if (active && r < hidden && link + 1 < length) {
+        mine[i] = cell<real>::load(c, past + i * shape::GROUPS, state, r);
+      }
+    }
+    __syncwarp();
+    if (active) {
+      transition_step<real, cell, HP, V>(w, d, x, link % SCAN_RESCALE_LINKS == 0 || link + 1 == length, e, norms);
+    }
+  }
+  BPPSA_UNROLL
+  for (int v = 0; v < V; ++v) {
+    const int row = group * V + v;
+    if (active && row < HP) {
+      quad<real> *to = (quad<real> *)(s.products + (item * HP + row) * HP);
+      BPPSA_UNROLL
+      for (int q = 0; q < HP / Q; ++q) {
+        quad<real> part;
+        BPPSA_UNROLL
+        for (int l = 0; l < Q; ++l) {
+          part.v[l] = x[((q * Q + l) * V + v) * CHUNK_THREADS];
+        }
+        to[q] = part;
+      }
+    }
+    if (active && row < hidden) {
+      s.exponents[item * hidden + row] = e[v];
+      s.norms[item * hidden + row] = norms[v];
+    }
+  }
+}
+
+/* ---- phase 2 ---- */
+
+template <typename real> __device__ inline real warp_sum(real x) {
+  for (int other = WARP_LANES / 2; other > 0; other /= 2) {
+    x += __shfl_xor_sync(0xffffffffu, x, other);
+  }
+  return x;
+}
+
+/* A step's g_{t-1} from g_t, a unit a lane, slowly: for chunks that are redone. shared: [K][H] reals. */
+template <typename real, template <typename> class cell>
+__device__ real step_back(const layer_arrays<real> &c, int64_t t, int64_t b, int lane, real g, real *shared) {
+  enum { K = cell<real>::MATRICES };
+  real sum = 0;
+  if (lane < c.hidden) {
+    const int64_t past = ((t - 1) * c.batch + b) * c.hidden + lane;
+    const cell<real> unit = cell<real>::load(c, past, c.batch * c.hidden, lane);
+    real d[K], e, d_x;
+    unit.factors(c.relu, d, &e, &d_x);
+    for (int k = 0; k < K; ++k) {
+      shared[k * c.hidden + lane] = d[k] * g;
+    }
+    sum = cell_carried(unit, g) + (c.injected ? c.g[past] : 0);
+  }
+  __syncwarp();
+  for (int64_t r = 0; lane < c.hidden && r < K * c.hidden; ++r) {
+    sum += shared[r] * c.w_hh[r * c.hidden + lane];
+  }
+  __syncwarp();
+  return sum;
+}
+
+/* v 2^e, e a lane's own, with one common power of two left out of all lanes; 0 where no exponent is set, the usual case. */
+template <typename real> __device__ inline real carry_scaled(real v, int32_t e, int64_t *common) {
+  *common = 0;
+  if (!__any_sync(0xffffffffu, e != 0)) {
+    return v;
+  }
+  const int none = -(1 << 30);
+  int most = none;
+  if (v != 0 && isfinite(v)) {
+    (void)frexp((double)v, &most);
+    most += e;
+  }
+  for (int other = WARP_LANES / 2; other > 0; other /= 2) {
+    const int theirs = __shfl_xor_sync(0xffffffffu, most, other);
+    most = theirs > most ? theirs : most;
+  }
+  *common = most == none ? 0 : most;
+  return scan_scaled(v, e - *common);
+}
+
+/* A lane's part of what a chunk's carry takes. */
+template <typename real, int HP> struct carry_product {
+  real m[HP], norm, offset; /* column of the lane's unit; of its row; of the unit */
+  int32_t e;                /* of its row */
+  bool scaled;              /* some row has an exponent: the same for all lanes */
+};
+
+template <typename real, int HP>
+__device__ __forceinline__ void carry_fetch(const layer_arrays<real> &c, const chunk_arrays<real> &s, int64_t p, int64_t b,
+                                            int lane, carry_product<real, HP> *to) {
+  const bool unit = lane < c.hidden;
+  const int64_t item = p * c.batch + b, at = item * c.hidden + lane;
+  const real *product = s.products + item * HP * HP + lane;
+  BPPSA_UNROLL
+  for (int r = 0; r < HP; ++r) {
+    to->m[r] = unit ? product[r * HP] : 0;
+  }
+  to->norm = unit ? s.norms[at] : 0;
+  to->e = unit ? s.exponents[at] : 0;
+  to->offset = unit && s.offsets != NULL ? s.offsets[at] : 0;
+}
+
+/* v · product + offset; *terms and *size: the lane's part of what says whether it is useless. shared: 2 · HP reals, used in turn. */
+template <typename real, int HP>
+__device__ __forceinline__ real carry_apply(real v, const carry_product<real, HP> &product, int lane, real *shared, real *terms,
+                                            real *size) {
+  int64_t common = 0;
+  const real scaled = product.scaled ? carry_scaled(v, product.e, &common) : v;
+  if (lane < HP) {
+    shared[lane] = scaled;
+  }
+  __syncwarp();
+  real part[4] = {common == 0 ? product.offset : scan_scaled(product.offset, -common), 0, 0, 0};
+  *terms = scan_size(scaled) * product.norm + scan_size(part[0]);
+  BPPSA_UNROLL
+  for (int r = 0; r < HP; ++r) {
+    part[r % 4] += shared[r] * product.m[r];
+  }
+  const real sum = (part[0] + part[1]) + (part[2] + part[3]);
+  *size = scan_size(sum);
+  return common == 0 ? sum : scan_scaled(sum, common);
+}
+
+/* carried[p + 1] = carried[p] · product of chunk p + offset, a warp a sample. The next product is on its way while one is applied, and whether
+ * one was useless comes out while the next is applied, in vain if it was: the chain from gradient to gradient has neither in it. */
+template <typename real, template <typename> class cell, int HP>
+__global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_carry(layer_arrays<real> c, chunk_arrays<real> s) {
+  BPPSA_SHARED(real, shared); /* [max(2, MATRICES)][HP] */
+  const unsigned all = 0xffffffffu;
+  const int lane = (int)threadIdx.x;
+  const int64_t b = blockIdx.x, hidden = c.hidden, last = s.chunks - 1;
+  const bool unit = lane < hidden;
+  real v = unit ? c.g[(c.steps * c.batch + b) * hidden + lane] : 0, before = 0, terms = 0, size = 0;
+  carry_product<real, HP> now, next = {};
+  bool open = false, finite = true; /* is the product of chunk p - 1 still to be judged? */
+  carry_fetch(c, s, 0, b, lane, &next);
+  for (int64_t p = 0; p < last || open;) {
+    real result = 0, new_terms = 0, new_size = 0;
+    now = next;
+    now.scaled = __any_sync(all, now.e != 0) != 0;
+    if (p + 1 < last) {
+      carry_fetch(c, s, p + 1, b, lane, &next);
+    }
+    if (p < last) {
+      result = carry_apply(v, now, lane, shared + p % 2 * HP, &new_terms, &new_size);
+    }
+    const bool cancelled = !(warp_sum(terms) <= (real)SCAN_CANCELLATION * warp_sum(size)); /* true for NaN */
+    if (open && __any_sync(all, cancelled || !finite)) {
+      v = before;
+      for (int64_t t = c.steps - (p - 1) * s.length; t > c.steps - p * s.length; --t) {
+        v = step_back<real, cell>(c, t, b, lane, v, shared);
+      }
+      if (unit) {
+        s.carried[(p * c.batch + b) * hidden + lane] = v;
+      }
+      if (lane == 0) {
+        (void)atomicAdd(s.redone, 1ull);
+      }
+      open = false;
+      if (p < last) { /* again, from the right gradient */
+        carry_fetch(c, s, p, b, lane, &next);
+      }
+      continue;
+    }
+    open = p < last;
+    if (open) {
+      before = v;
+      v = result;
+      terms = new_terms;
+      size = new_size;
+      finite = isfinite(result);
+      ++p;
+      if (unit) {
+        s.carried[(p * c.batch + b) * hidden + lane] = v;
+      }
+    }
+  }
+  if (unit) {
+    s.carried[b * hidden + lane] = c.g[(c.steps * c.batch + b) * hidden + lane];
+  }
+}
+
+/* ---- phase 3, and sequential BP ---- */
+
+/* What a lane reads of a step; where the next one to be read stands: h_{t-1} of the lane's unit, and x. */
+template <typename real, template <typename> class cell> struct walk_step {
+  cell<real> unit;
+  real u, x;
+};
+struct walk_cursor {
+  int64_t past, state, row, batch;
+};
+
+template <typename real, template <typename> class cell, bool SUM>
+__device__ __forceinline__ void walk_load(const layer_arrays<real> &c, bool step, int j, walk_cursor *at,
+                                          walk_step<real, cell> *to) {
+  to->unit = cell<real>::load(c, at->past, at->state, j);
+  if (step && c.injected) {
+    to->u = c.g[at->past];
+  }
+  if (SUM && step && c.input == 1) {
+    to->x = c.x[at->row];
+  }
+  at->past -= at->state;
+  at->row -= at->batch;
+}
+
+/* A warp's sums of weight gradients: lane j has column j of dW_hh, and unit j of the rest. */
+template <typename real, int K, int HP> struct walk_sums { real w_hh[K][HP], b_hh[K], b_ih[K], w_ih[K]; };
+
+/* Adds the sums of all warps of a block, in order, and hands them to the block's part. shared: as many reals as a part has. */
+template <typename real, int K, int HP>
+__device__ void walk_finish(const layer_arrays<real> &c, const chunk_arrays<real> &s, const walk_sums<real, K, HP> &sums,
+                            bool works, real *shared) {
+  const int lane = (int)threadIdx.x % WARP_LANES, warp = (int)threadIdx.x / WARP_LANES, warps = (int)blockDim.x / WARP_LANES;
+  const int64_t hidden = c.hidden, all = K * hidden, count = all * hidden + (c.input == 1 ? 3 : 2) * all;
+  for (int64_t at = threadIdx.x; at < count; at += blockDim.x) {
+    shared[at] = 0;
+  }
+  __syncthreads();
+  for (int turn = 0; turn < warps; ++turn) {
+    if (turn == warp && works && lane < hidden) {
+      BPPSA_UNROLL
+      for (int k = 0; k < K; ++k) {
+        BPPSA_UNROLL
+        for (int r = 0; r < HP; ++r) {
+          if (r < hidden) {
+            shared[(k * hidden + r) * hidden + lane] += sums.w_hh[k][r];
+          }
+        }
+        real *units = shared + all * hidden + k * hidden + lane;
+        units[0] += sums.b_hh[k];
+        units[all] += sums.b_ih[k];
+        if (c.input == 1) {
+          units[2 * all] += sums.w_ih[k];
+        }
+      }
+    }
+    __syncthreads();
+  }
+  for (int64_t at = threadIdx.x; at < count; at += blockDim.x) {
+    s.partials[blockIdx.x * count + at] = shared[at];
+  }
+}
+
+/* A warp a chunk and sample, a lane a unit. W_k's column of the unit is in registers, as are, with SUM, the sums of its weight gradients. Loads
+ * are AHEAD steps ahead of their use. shared: 2 · K · HP reals a warp; with SUM at least a part. */
+template <typename real, template <typename> class cell, int HP, bool SUM>
+__global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_walk(layer_arrays<real> c, chunk_arrays<real> s) {
+  enum { K = cell<real>::MATRICES, AHEAD = cell<real>::AHEAD, SUMS_HP = SUM ? HP : 1, Q = quad<real>::SIZE };
+  BPPSA_SHARED(real, shared);
+  const int lane = (int)threadIdx.x % WARP_LANES, warp = (int)threadIdx.x / WARP_LANES, warps = (int)blockDim.x / WARP_LANES;
+  const int64_t hidden = c.hidden, item = (int64_t)blockIdx.x * warps + warp, p = item / c.batch, b = item % c.batch;
+  const bool works = p < s.chunks - s.from_zero, unit = lane < hidden;
+  const int64_t start = works ? c.steps - p * s.length : 0;
+  const int count = (int)(start < s.length ? start : s.length), j = unit ? lane : 0; /* other lanes read along */
+  real *delta = shared + warp * 2 * K * HP, w[K][HP], g = 0;
+  walk_sums<real, K, SUMS_HP> sums = {};
+  walk_step<real, cell> now[AHEAD], next[AHEAD] = {};
+  walk_cursor at = {((start - 1) * c.batch + b) * hidden + j, c.batch * hidden, (start - 1) * c.batch + b, c.batch};
+  int64_t past = at.past; /* of the step at hand */
+  const bool stores_x = unit && c.delta_x != NULL && !s.from_zero, stores_g = unit && c.store_g && !s.from_zero,
+             stores_h = cell<real>::SPLIT && unit && c.delta_h != NULL && !s.from_zero;
+  BPPSA_UNROLL
+  for (int k = 0; k < K; ++k) {
+    BPPSA_UNROLL
+    for (int r = 0; r < HP; ++r) {
+      w[k][r] = unit && r < hidden ? c.w_hh[(k * hidden + r) * hidden + lane] : 0;
+    }
+  }
+  if (works && unit && !s.from_zero) {
+    g = s.chunks > 1 ? s.carried[item * hidden + lane] : c.g[(c.steps * c.batch + b) * hidden + lane];
+  }
+  BPPSA_UNROLL
+  for (int i = 0; i < AHEAD; ++i) {
+    if (i < count + cell<real>::EARLIER && works) {
+      walk_load<real, cell, SUM>(c, i < count, j, &at, &next[i]);
+    }
+  }
+  for (int first = 0; first < count; first += AHEAD) {
+    BPPSA_UNROLL
+    for (int i = 0; i < AHEAD; ++i) {
+      now[i] = next[i];
+    }
+    BPPSA_UNROLL
+    for (int i = 0; i < AHEAD; ++i) {
+      const int link = first + AHEAD + i;
+      if (link < count + cell<real>::EARLIER) {
+        walk_load<real, cell, SUM>(c, link < count, j, &at, &next[i]);
+      }
+    }
+    BPPSA_UNROLL
+    for (int i = 0; i < AHEAD; ++i) {
+      if (first + i < count) {
+        real d[K], e, d_x, *own = delta + i % 2 * K * HP;
+        now[i].unit.factors(c.relu, d, &e, &d_x);
+        const real before = now[i].unit.before(i + 1 < AHEAD ? now[(i + 1) % AHEAD].unit : next[0].unit);
+        BPPSA_UNROLL
+        for (int k = 0; k < K; ++k) {
+          const real to_h = unit ? d[k] * g : 0, to_x = (k + 1 == K ? d_x : d[k]) * g; /* other lanes' products may be NaN */
+          if (lane < HP) {
+            own[k * HP + lane] = to_h;
+          }
+          if (stores_x) {
+            c.delta_x[K * (past - lane) + k * hidden + lane] = to_x;
+          }
+          if (stores_h) {
+            c.delta_h[K * (past - lane) + k * hidden + lane] = to_h;
+          }
+          if (SUM) {
+            sums.b_hh[k] += to_h;
+            sums.b_ih[k] += to_x;
+            sums.w_ih[k] += to_x * now[i].x;
+          }
+        }
+        __syncwarp();
+        real part[4] = {cell_carried(now[i].unit, g) + now[i].u, 0, 0, 0};
+        BPPSA_UNROLL
+        for (int k = 0; k < K; ++k) {
+          BPPSA_UNROLL
+          for (int q = 0; q < HP / Q; ++q) {
+            const quad<real> rows = ((const quad<real> *)(own + k * HP))[q];
+            BPPSA_UNROLL
+            for (int l = 0; l < Q; ++l) {
+              part[(q * Q + l) % 4] += rows.v[l] * w[k][q * Q + l];
+              if (SUM) {
+                sums.w_hh[k][(q * Q + l) % SUMS_HP] += rows.v[l] * before;
+              }
+            }
+          }
+        }
+        g = (part[0] + part[1]) + (part[2] + part[3]);
+        if (stores_g && past >= at.state) {
+          c.g[past] = g;
+        }
+        past -= at.state;
+      }
+    }
+  }
+  if (unit && works && c.want_input && !s.from_zero && start == count) { /* g_0 */
+    c.g[past + at.state] = g;
+  }
+  if (s.from_zero && works && unit) {
+    s.offsets[item * hidden + lane] = g;
+  }
+  if (SUM) {
+    __syncthreads();
+    walk_finish<real, K, SUMS_HP>(c, s, sums, works, shared);
+  }
+}
+
+/* ---- forward ---- */
+
+/* h_1 .. h_T, a warp a sample, a lane a unit, its rows of W_hh in registers; ONE: an input of size 1, whose products are made on the way.
+ * shared: 2 · HP reals. */
+template <typename real, template <typename> class cell, int HP, bool ONE>
+__global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_forward(layer_arrays<real> c) {
+  enum { K = cell<real>::MATRICES, AHEAD = cell<real>::AHEAD, GIVEN = ONE ? 1 : K, Q = quad<real>::SIZE };
+  BPPSA_SHARED(real, shared);
+  const int lane = (int)threadIdx.x;
+  const int64_t b = blockIdx.x, hidden = c.hidden, state = c.batch * hidden;
+  const bool unit = lane < hidden;
+  const int64_t j = unit ? lane : 0; /* other lanes read along */
+  real w[K][HP], w_x[K], b_x[K], b_h[K], now[AHEAD][GIVEN], next[AHEAD][GIVEN] = {};
+  BPPSA_UNROLL
+  for (int k = 0; k < K; ++k) {
+    BPPSA_UNROLL
+    for (int r = 0; r < HP; ++r) {
+      w[k][r] = unit && r < hidden ? c.w_hh[(k * hidden + lane) * hidden + r] : 0;
+    }
+    b_h[k] = c.b_hh[k * hidden + j];
+    w_x[k] = ONE ? c.w_ih[k * hidden + j] : 0;
+    b_x[k] = ONE ? c.b_ih[k * hidden + j] : 0;
+  }
+  real h = unit ? c.h[b * hidden + lane] : 0;
+  for (int64_t first = -AHEAD; first < c.steps; first += AHEAD) { /* the first round only fetches */
+    BPPSA_UNROLL
+    for (int i = 0; i < AHEAD * GIVEN; ++i) {
+      const int64_t step = first + AHEAD + i / GIVEN, row = step * c.batch + b;
+      now[i / GIVEN][i % GIVEN] = next[i / GIVEN][i % GIVEN];
+      if (step < c.steps) {
+        next[i / GIVEN][i % GIVEN] = ONE ? c.x[row] : c.pre[(row * K + i % GIVEN) * hidden + j];
+      }
+    }
+    BPPSA_UNROLL
+    for (int i = 0; i < AHEAD; ++i) {
+      const int64_t t = first + i;
+      if (first >= 0 && t < c.steps) {
+        real *in = shared + i % 2 * HP, product[K], pre[K], saved[4] = {};
+        if (lane < HP) {
+          in[lane] = h;
+        }
+        __syncwarp();
+        BPPSA_UNROLL
+        for (int k = 0; k < K; ++k) {
+          real part[4] = {b_h[k], 0, 0, 0};
+          BPPSA_UNROLL
+          for (int q = 0; q < HP / Q; ++q) {
+            const quad<real> rows = ((const quad<real> *)in)[q];
+            BPPSA_UNROLL
+            for (int l = 0; l < Q; ++l) {
+              part[(q * Q + l) % 4] += rows.v[l] * w[k][q * Q + l];
+            }
+          }
+          product[k] = (part[0] + part[1]) + (part[2] + part[3]);
+          pre[k] = ONE ? b_x[k] + w_x[k] * now[i][0] : now[i][k % GIVEN];
+        }
+        const real fresh = cell<real>::forward(c.relu, pre, product, h, saved);
+        h = unit ? fresh : 0;
+        if (unit) {
+          c.h[(t + 1) * state + b * hidden + lane] = h;
+          BPPSA_UNROLL
+          for (int v = 0; v < cell<real>::SAVED; ++v) {
+            c.saved[((t * c.batch + b) * 4 + v) * hidden + lane] = saved[v];
+          }
+        }
+      }
+    }
+  }
+}
+
+/* Any H: a block a sample, units shared among its threads. w_t [H][G·H]: W_hhᵀ; in shared memory where it fits. shared: 2 · H reals, and those of
+ * w_t where it fits. */
+template <typename real, template <typename> class cell>
+__global__ void bppsa_recurrent_forward_wide(layer_arrays<real> c, const real *w_t, bool fits) {
+  enum { K = cell<real>::MATRICES };
+  BPPSA_SHARED(real, shared);
+  const int64_t b = blockIdx.x, hidden = c.hidden, state = c.batch * hidden;
+  real *in = shared, *out = shared + hidden, *copy = shared + 2 * hidden;
+  for (int64_t at = threadIdx.x; fits && at < hidden * K * hidden; at += blockDim.x) {
+    copy[at] = w_t[at];
+  }
+  for (int64_t j = threadIdx.x; j < hidden; j += blockDim.x) {
+    in[j] = c.h[b * hidden + j];
+  }
+  const real *w = fits ? copy : w_t;
+  __syncthreads();
+  for (int64_t t = 0; t < c.steps; ++t) {
+    const int64_t row = t * c.batch + b;
+    for (int64_t j = threadIdx.x; j < hidden; j += blockDim.x) {
+      real product[K], pre[K], saved[4];
+      BPPSA_UNROLL
+      for (int k = 0; k < K; ++k) {
+        product[k] = c.b_hh[k * hidden + j];
+        pre[k] = c.pre[(row * K + k) * hidden + j];
+      }
+      for (int64_t r = 0; r < hidden; ++r) {
+        BPPSA_UNROLL
+        for (int k = 0; k < K; ++k) {
+          product[k] += in[r] * w[(r * K + k) * hidden + j];
+        }
+      }
+      out[j] = cell<real>::forward(c.relu, pre, product, in[j], saved);
+      c.h[(t + 1) * state + b * hidden + j] = out[j];
+      BPPSA_UNROLL
+      for (int v = 0; v < cell<real>::SAVED; ++v) {
+        c.saved[(row * 4 + v) * hidden + j] = saved[v];
+      }
+    }
+    __syncthreads();
+    real *swap = in;
+    in = out;
+    out = swap;
+  }
+}
+
+/* to [columns][rows] = the transpose of from [rows][columns]. */
+template <typename real> __global__ void bppsa_recurrent_transpose(const real *from, int64_t rows, int64_t columns, real *to) {
+  const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+  if (at < rows * columns) {
+    to[at % columns * rows + at / columns] = from[at];
+  }
+}
+
+#endif

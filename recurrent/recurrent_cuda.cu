@@ -1,0 +1,503 @@
+/* Recurrent networks on a GPU: memory, and the order of launches.
+ *
+ * Up to H = 32 (CHUNK_HIDDEN) the kernels of chunk_kernels.cuh run the layers: sequential BP is one chunk, the chunked scan many, and weight
+ * gradients are summed on the way where they fit into registers. Otherwise, and for tree scans, factors of Jacobians are written, a scan executor
+ * makes the gradients, and products of matrices the rest.
+ */
+#include "core/alloc.h"
+#include "core/check.cuh"
+#include "core/memory_internal.h"
+#include "recurrent/chunk_cuda.cuh"
+#include "recurrent/network_internal.h"
+#include "recurrent/product_kernels.cuh"
+
+enum { PART_ROWS = 1024, MOST_PARTS = 512, MOST_BLOCKS = INT32_MAX };
+
+struct recurrent_gpu {
+  const bppsa_device *device;
+  int32_t index, processors;
+  cudaStream_t stream;
+  void *memory;
+  int64_t chunks, length; /* fused: P, L; 1, T for BP */
+  bool sums;              /* the walk sums weight gradients */
+  void *products, *norms, *offsets, *carried, *partials, *w_t, *exponents, *redone;
+};
+
+namespace {
+
+int64_t divide_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+int64_t size_of(const recurrent_network *n) {
+  return (int64_t)bppsa_dtype_size(n->config.dtype);
+}
+
+void *offset(const recurrent_network *n, const void *base, int64_t reals) {
+  return base == NULL ? NULL : (char *)base + reals * size_of(n);
+}
+
+bool is_gru(const recurrent_network *n) {
+  return n->cell->gates > 1;
+}
+
+/* Calls a member of chunk_launch for the network's type and cell. */
+#define LAUNCH(n, name, ...)                                                                                                     \
+  ((n)->config.dtype == BPPSA_F32                                                                                                \
+       ? (is_gru(n) ? chunk_launch<float, gru_unit>::name(__VA_ARGS__) : chunk_launch<float, rnn_unit>::name(__VA_ARGS__))       \
+       : (is_gru(n) ? chunk_launch<double, gru_unit>::name(__VA_ARGS__) : chunk_launch<double, rnn_unit>::name(__VA_ARGS__)))
+
+/* Calls f<real>(..), and f<real, cell>(..). */
+#define OF_TYPE(n, f, ...) ((n)->config.dtype == BPPSA_F32 ? f<float>(__VA_ARGS__) : f<double>(__VA_ARGS__))
+#define OF_CELL(n, f, ...)                                                                                                       \
+  ((n)->config.dtype == BPPSA_F32 ? (is_gru(n) ? f<float, gru_unit>(__VA_ARGS__) : f<float, rnn_unit>(__VA_ARGS__))              \
+                                  : (is_gru(n) ? f<double, gru_unit>(__VA_ARGS__) : f<double, rnn_unit>(__VA_ARGS__)))
+
+/* A parameter's value or gradient in GPU memory. */
+void *place_of(const recurrent_network *n, int64_t layer, int64_t which, bool gradient) {
+  const bppsa_parameter *first = n->base.parameters, *p = first + layer * PARAMETERS_PER_LAYER + which;
+  const int64_t distance = (char *)p->value.data - (char *)first->value.data;
+  return (char *)(gradient ? n->base.device_gradients : n->base.device_values) + distance;
+}
+
+/* Is the first layer's input so small that its products are made inside the sweeps? */
+bool is_one(const recurrent_network *n) {
+  return n->config.input == 1 && n->config.hidden <= CHUNK_HIDDEN;
+}
+
+/* Does somebody read delta_x of layer l? */
+bool wants_delta_x(const recurrent_network *n, int64_t l) {
+  return !n->gpu->sums || l > 0 || n->config.input > 1 || n->config.input_gradients;
+}
+
+/* ---- products of matrices ---- */
+
+template <typename real> bppsa_status product(const recurrent_network *n, product_operands<real> p, int64_t parts) {
+  const int64_t rows = divide_up(p.m, PRODUCT_TILE), columns = divide_up(p.n + p.ones, PRODUCT_TILE);
+  if (columns * parts > 65535) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "product on a GPU: %lld columns, expected at most %d", (long long)p.n,
+                      65535 / (int)parts * PRODUCT_TILE);
+  }
+  p.k_part = divide_up(p.k, parts);
+  BPPSA_LAUNCH(bppsa_recurrent_product<real>, dim3((unsigned)rows, (unsigned)(columns * parts)), PRODUCT_THREADS,
+               2 * PRODUCT_DEPTH * (PRODUCT_TILE + 1) * sizeof(real), n->gpu->stream, p, (int)columns);
+  return bppsa_cuda_check(cudaGetLastError(), "product: launch");
+}
+
+/* y [rows][out] = x [rows][in] wᵀ + bias, w [out][in] */
+template <typename real>
+bppsa_status apply_linear(const recurrent_network *n, int64_t rows, int64_t in, int64_t out, const void *x, const void *w,
+                          const void *bias, void *y) {
+  product_operands<real> p = {};
+  p.m = rows;
+  p.n = out;
+  p.k = p.b_column = p.a_row = in;
+  p.a = (const real *)x;
+  p.b = (const real *)w;
+  p.a_column = p.b_row = 1;
+  p.bias = (const real *)bias;
+  p.c = (real *)y;
+  return product(n, p, 1);
+}
+
+/* dx [rows][in] = dy [rows][out] w */
+template <typename real>
+bppsa_status input_gradient(const recurrent_network *n, int64_t rows, int64_t in, int64_t out, const void *dy, const void *w,
+                            void *dx) {
+  product_operands<real> p = {};
+  p.m = rows;
+  p.n = p.b_row = in;
+  p.k = p.a_row = out;
+  p.a = (const real *)dy;
+  p.b = (const real *)w;
+  p.a_column = p.b_column = 1;
+  p.c = (real *)dx;
+  return product(n, p, 1);
+}
+
+/* Parts that the rows of a weight gradient are summed in. */
+int64_t parts_of(int64_t rows) {
+  const int64_t parts = divide_up(rows, PART_ROWS);
+  return parts < MOST_PARTS ? parts : (int64_t)MOST_PARTS;
+}
+
+template <typename real>
+bppsa_status sum_up(const recurrent_network *n, int64_t parts, int64_t count, const sum_targets<real> &targets) {
+  BPPSA_LAUNCH(bppsa_recurrent_sum<real>, (unsigned)divide_up(count, SUM_LANES), SUM_THREADS, SUM_THREADS * sizeof(real),
+               n->gpu->stream, (const real *)n->gpu->partials, parts, count, targets);
+  return bppsa_cuda_check(cudaGetLastError(), "sums: launch");
+}
+
+/* dw [out][in] = dyᵀ x and db [out] = Σ rows dy */
+template <typename real>
+bppsa_status weight_gradient(const recurrent_network *n, int64_t rows, int64_t in, int64_t out, const void *dy, const void *x,
+                             void *dw, void *db) {
+  const int64_t parts = parts_of(rows), row = in + 1;
+  product_operands<real> p = {};
+  p.m = p.a_column = out;
+  p.n = p.b_row = in;
+  p.k = rows;
+  p.a = (const real *)dy;
+  p.b = (const real *)x;
+  p.a_row = p.b_column = 1;
+  p.ones = true;
+  p.c = (real *)n->gpu->partials;
+  BPPSA_TRY(product(n, p, parts));
+  sum_targets<real> to = {};
+  to.targets = 2;
+  to.target[0] = {0, out * row, row, 0, in, (real *)dw};
+  to.target[1] = {0, out * row, row, in, 1, (real *)db};
+  return sum_up(n, parts, out * row, to);
+}
+
+/* ---- a layer ---- */
+
+template <typename real> layer_arrays<real> arrays_of(const recurrent_network *n, int64_t l) {
+  layer_arrays<real> c = {};
+  const bppsa_recurrent_config *config = &n->config;
+  c.steps = config->seq_len;
+  c.batch = n->batch;
+  c.hidden = config->hidden;
+  c.input = n->layers[l].input;
+  c.relu = config->nonlinearity == BPPSA_NONLINEARITY_RELU;
+  c.w_ih = (const real *)place_of(n, l, W_IH, false);
+  c.w_hh = (const real *)place_of(n, l, W_HH, false);
+  c.b_ih = (const real *)place_of(n, l, B_IH, false);
+  c.b_hh = (const real *)place_of(n, l, B_HH, false);
+  c.x = (const real *)(l == 0 ? n->x : offset(n, n->layers[l - 1].h, n->batch * config->hidden));
+  c.pre = l == 0 && is_one(n) ? NULL : (real *)n->pre;
+  c.h = (real *)n->layers[l].h;
+  c.saved = (real *)n->layers[l].saved;
+  c.g = (real *)n->g;
+  c.injected = bppsa_recurrent_injected(n, l);
+  c.want_input = config->input_gradients;
+  c.store_g = true;
+  c.delta_x = (real *)n->pre;
+  c.delta_h = (real *)n->delta_h;
+  for (int64_t k = 0; k < n->cell->matrices; ++k) {
+    c.columns[k] = (real *)n->columns[k];
+  }
+  c.diagonal = (real *)n->diagonal;
+  return c;
+}
+
+template <typename real> chunk_arrays<real> chunks_of(const recurrent_network *n) {
+  const recurrent_gpu *gpu = n->gpu;
+  chunk_arrays<real> s = {};
+  s.chunks = gpu->chunks;
+  s.length = gpu->length;
+  s.products = (real *)gpu->products;
+  s.exponents = (int32_t *)gpu->exponents;
+  s.norms = (real *)gpu->norms;
+  s.offsets = (real *)gpu->offsets;
+  s.carried = (real *)gpu->carried;
+  s.redone = (unsigned long long *)gpu->redone;
+  return s;
+}
+
+template <typename real, template <typename> class cell> bppsa_status forward_layer(recurrent_network *n, int64_t l) {
+  const layer_arrays<real> c = arrays_of<real>(n, l);
+  if (c.pre != NULL) {
+    BPPSA_TRY(apply_linear<real>(n, c.steps * c.batch, c.input, cell<real>::MATRICES * c.hidden, c.x, c.w_ih, c.b_ih, c.pre));
+  }
+  return c.hidden <= CHUNK_HIDDEN ? chunk_launch<real, cell>::forward(n->gpu->stream, c)
+                                  : chunk_launch<real, cell>::forward_wide(n->gpu->stream, c, (real *)n->gpu->w_t);
+}
+
+/* Where the sums of a walk go. */
+template <typename real> bppsa_status finish_walk(const recurrent_network *n, int64_t l, const layer_arrays<real> &c) {
+  const int64_t all = n->cell->gates * c.hidden, w_hh = all * c.hidden;
+  const int64_t parts = LAUNCH(n, blocks, n->gpu->chunks, c.batch), count = w_hh + (c.input == 1 ? 3 : 2) * all;
+  sum_targets<real> to = {};
+  to.targets = c.input == 1 ? 4 : 3;
+  to.target[0] = {0, w_hh, w_hh, 0, w_hh, (real *)place_of(n, l, W_HH, true)};
+  to.target[1] = {w_hh, all, all, 0, all, (real *)place_of(n, l, B_HH, true)};
+  to.target[2] = {w_hh + all, all, all, 0, all, (real *)place_of(n, l, B_IH, true)};
+  to.target[3] = {w_hh + 2 * all, all, all, 0, all, (real *)place_of(n, l, W_IH, true)};
+  return sum_up(n, parts, count, to);
+}
+
+/* Gradients of the states; with `sum` also deltas and what of the weight gradients is summed on the way. keep: g_1 .. g_T are wanted. */
+template <typename real, template <typename> class cell>
+bppsa_status run_chunks(recurrent_network *n, int64_t l, bool sum, bool keep) {
+  layer_arrays<real> c = arrays_of<real>(n, l);
+  chunk_arrays<real> s = chunks_of<real>(n);
+  const cudaStream_t stream = n->gpu->stream;
+  s.offsets = c.injected ? s.offsets : NULL; /* otherwise they are another layer's */
+  c.store_g = keep;
+  c.delta_x = sum && wants_delta_x(n, l) ? c.delta_x : NULL;
+  c.delta_h = sum && !n->gpu->sums ? c.delta_h : NULL;
+  if (s.chunks > 1) {
+    BPPSA_TRY((chunk_launch<real, cell>::carry(stream, c, s)));
+  }
+  s.partials = sum && n->gpu->sums ? (real *)n->gpu->partials : NULL;
+  BPPSA_TRY((chunk_launch<real, cell>::walk(stream, c, s)));
+  return s.partials != NULL ? finish_walk(n, l, c) : BPPSA_OK;
+}
+
+template <typename real, template <typename> class cell> bppsa_status run_scan(recurrent_network *n, int64_t l) {
+  enum { MOST_MATRICES = 8 };
+  const void *weights[MOST_MATRICES];
+  const layer_arrays<real> c = arrays_of<real>(n, l);
+  for (int64_t k = 0; k < n->cell->matrices; ++k) {
+    weights[k] = c.w_hh + k * c.hidden * c.hidden;
+  }
+  BPPSA_TRY((chunk_launch<real, cell>::coefficients(n->gpu->stream, c)));
+  bppsa_scan_operands operands = {};
+  operands.batch = n->batch;
+  operands.weights = weights;
+  operands.columns = (const void *const *)n->columns;
+  operands.diagonal = n->diagonal;
+  operands.injected = c.injected ? n->g : NULL;
+  operands.gradients = n->g;
+  BPPSA_TRY(n->layers[l].scan->execute(n->layers[l].scan, &operands));
+  return chunk_launch<real, cell>::deltas(n->gpu->stream, c);
+}
+
+template <typename real, template <typename> class cell> bppsa_status backward_layer(recurrent_network *n, int64_t l) {
+  const bool fused = n->layers[l].scan == NULL, sums = fused && n->gpu->sums;
+  const layer_arrays<real> c = arrays_of<real>(n, l);
+  const int64_t rows = c.steps * c.batch, out = cell<real>::MATRICES * c.hidden;
+  BPPSA_TRY((fused ? run_chunks<real, cell>(n, l, true, false) : run_scan<real, cell>(n, l)));
+  if (!sums) {
+    const void *delta_h = cell<real>::SPLIT ? n->delta_h : n->pre;
+    BPPSA_TRY(
+        weight_gradient<real>(n, rows, c.hidden, out, delta_h, c.h, place_of(n, l, W_HH, true), place_of(n, l, B_HH, true)));
+  }
+  if (!sums || c.input > 1) {
+    BPPSA_TRY(weight_gradient<real>(n, rows, c.input, out, n->pre, c.x, place_of(n, l, W_IH, true), place_of(n, l, B_IH, true)));
+  }
+  if (n->config.input_gradients) {
+    const int64_t state = n->batch * c.hidden;
+    BPPSA_TRY(bppsa_cuda_check(cudaMemcpyAsync(offset(n, n->dh0, l * state), n->g, (size_t)(state * size_of(n)),
+                                               cudaMemcpyDeviceToDevice, n->gpu->stream),
+                               "gradient of h0"));
+  }
+  return n->config.input_gradients && l == 0 ? input_gradient<real>(n, rows, c.input, out, n->pre, c.w_ih, n->dx) : BPPSA_OK;
+}
+
+/* ---- memory ---- */
+
+/* Chunks of the fused kernels: those of the plan. */
+void set_chunks(recurrent_network *n) {
+  recurrent_gpu *gpu = n->gpu;
+  const bppsa_scan_plan *plan = n->layers[0].plan;
+  const bppsa_scan_config *config = plan == NULL ? NULL : bppsa_scan_plan_config(plan);
+  const int64_t chunks = config != NULL && config->algorithm == BPPSA_SCAN_CHUNKED ? config->chunks : 1,
+                steps = n->config.seq_len;
+  gpu->length = divide_up(steps, chunks);
+  gpu->chunks = divide_up(steps, gpu->length);
+}
+
+int64_t largest(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+
+/* Reals of the parts of any weight gradient. */
+int64_t partial_reals(const recurrent_network *n, bool fused) {
+  const bppsa_recurrent_config *c = &n->config;
+  const int64_t out = n->cell->gates * c->hidden, rows = c->seq_len * c->batch;
+  const int64_t widest = largest(c->input, c->hidden) + 1;
+  const int64_t products = parts_of(rows) * out * widest,
+                head = parts_of(c->loss_all ? rows : c->batch) * c->classes * (c->hidden + 1);
+  const int64_t walk = fused && n->gpu->sums ? LAUNCH(n, blocks, n->gpu->chunks, c->batch) * (out * c->hidden + 3 * out) : 0;
+  return largest(largest(products, head), walk);
+}
+
+/* Sizes that a launch can have, checked once. */
+bppsa_status check_sizes(const recurrent_network *n) {
+  const bppsa_recurrent_config *c = &n->config;
+  int64_t units;
+  if (!bppsa_mul(c->seq_len, c->batch, &units) || !bppsa_mul(units, c->hidden, &units) || units > (int64_t)MOST_BLOCKS * 32) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
+                      "%s on a GPU: %lld steps of batch %lld and size %lld, expected a product of at most 2^36", n->cell->name,
+                      (long long)c->seq_len, (long long)c->batch, (long long)c->hidden);
+  }
+  return BPPSA_OK;
+}
+
+} // namespace
+
+extern "C" bool bppsa_recurrent_cuda_fused(const recurrent_network *n) {
+  const bppsa_recurrent_config *c = &n->config;
+  const bppsa_scan_plan *plan = n->layers[0].plan;
+  const bool tree = plan != NULL && bppsa_scan_plan_config(plan)->algorithm == BPPSA_SCAN_BLELLOCH;
+  return c->hidden <= CHUNK_HIDDEN && c->factory.create == NULL && !tree;
+}
+
+extern "C" bppsa_status bppsa_recurrent_cuda_create(recurrent_network *n, const bppsa_device *device) {
+  recurrent_gpu *gpu = (recurrent_gpu *)bppsa_calloc(1, sizeof *gpu);
+  cudaDeviceProp properties;
+  if (gpu == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  n->gpu = gpu;
+  n->base.device = device;
+  gpu->device = device;
+  gpu->index = bppsa_device_get_index(device);
+  gpu->stream = (cudaStream_t)bppsa_device_get_stream(device);
+  BPPSA_TRY(check_sizes(n));
+  BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(gpu->index), "network"));
+  BPPSA_TRY(bppsa_cuda_check(cudaGetDeviceProperties(&properties, gpu->index), "network"));
+  gpu->processors = properties.multiProcessorCount;
+  return LAUNCH(n, prepare, n->config.hidden);
+}
+
+extern "C" bppsa_status bppsa_recurrent_cuda_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes) {
+  const bppsa_recurrent_config *c = &n->config;
+  recurrent_gpu *gpu = n->gpu;
+  const bppsa_cell *cell = n->cell;
+  const int64_t steps = c->seq_len, batch = c->batch, hidden = c->hidden, gates = cell->gates * hidden;
+  const bool fused = bppsa_recurrent_cuda_fused(n);
+  set_chunks(n);
+  gpu->sums = fused && LAUNCH(n, sums, hidden);
+  const int64_t held = fused ? gpu->chunks - 1 : 0, padded = fused ? LAUNCH(n, padded_hidden, hidden) : 0;
+  const bool wants_pre = c->layers > 1 || !is_one(n) || wants_delta_x(n, 0);
+  n->base.reals = 0;
+  for (int64_t i = 0; i < n->base.parameter_count; ++i) {
+    n->base.reals +=
+        divide_up((int64_t)bppsa_view_bytes(&n->base.parameters[i].value), BPPSA_ALIGNMENT) * BPPSA_ALIGNMENT / size_of(n);
+  }
+  for (int64_t l = 0; l < c->layers; ++l) {
+    BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps + 1, batch, hidden, &n->layers[l].h, bytes));
+    if (cell->saved > 0) {
+      BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps, batch, cell->saved * hidden, &n->layers[l].saved, bytes));
+    }
+  }
+  for (int64_t k = 0; !fused && k < cell->matrices; ++k) {
+    BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps, batch, hidden, &n->columns[k], bytes));
+  }
+  const struct {
+    bool wanted;
+    int64_t steps, rows, width;
+    void **array;
+  } arrays[] = {{true, 1, 1, n->base.reals, &n->base.device_values},
+                {true, 1, 1, n->base.reals, &n->base.device_gradients},
+                {wants_pre, steps, batch, gates, &n->pre},
+                {true, steps + 1, batch, hidden, &n->g},
+                {true, c->loss_all ? steps : 1, batch, c->classes, &n->logits},
+                {cell->split && !gpu->sums, steps, batch, gates, &n->delta_h},
+                {!fused && cell->diagonal, steps, batch, hidden, &n->diagonal},
+                {c->input_gradients, steps, batch, c->input, &n->dx},
+                {c->input_gradients, c->layers, batch, hidden, &n->dh0},
+                {held > 0, held, batch, padded * padded, &gpu->products},
+                {held > 0, held, batch, hidden, &gpu->norms},
+                {held > 0, held, batch, hidden, &gpu->exponents},
+                {held > 0 && (c->loss_all || c->layers > 1), held, batch, hidden, &gpu->offsets},
+                {held > 0, held + 1, batch, hidden, &gpu->carried},
+                {hidden > CHUNK_HIDDEN, 1, gates, hidden, &gpu->w_t},
+                {true, 1, 1, partial_reals(n, fused), &gpu->partials}};
+  for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) {
+    if (arrays[i].wanted) {
+      BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, arrays[i].steps, arrays[i].rows, arrays[i].width, arrays[i].array, bytes));
+    }
+  }
+  return visit(&gpu->redone, sizeof(unsigned long long), bytes);
+}
+
+extern "C" bppsa_status bppsa_recurrent_cuda_reserve(recurrent_network *n, int64_t bytes, int64_t *address) {
+  BPPSA_TRY(bppsa_cuda_alloc(n->gpu->index, bytes, &n->gpu->memory));
+  BPPSA_TRY(bppsa_cuda_clear(n->gpu->index, n->gpu->stream, n->gpu->memory, bytes));
+  *address = (int64_t)(intptr_t)n->gpu->memory;
+  return BPPSA_OK;
+}
+
+extern "C" void bppsa_recurrent_cuda_destroy(recurrent_network *n) {
+  if (n->gpu != NULL) {
+    bppsa_cuda_free(n->gpu->index, n->gpu->memory);
+    bppsa_free(n->gpu);
+  }
+}
+
+/* ---- passes ---- */
+
+extern "C" bppsa_status bppsa_recurrent_cuda_forward(recurrent_network *n, const void *h0) {
+  const int64_t bytes = n->batch * n->config.hidden * size_of(n);
+  BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(n->gpu->index), "forward pass"));
+  for (int64_t l = 0; l < n->config.layers; ++l) {
+    void *first = n->layers[l].h;
+    const cudaError_t error =
+        h0 != NULL ? cudaMemcpyAsync(first, (const char *)h0 + l * bytes, (size_t)bytes, cudaMemcpyDeviceToDevice, n->gpu->stream)
+                   : cudaMemsetAsync(first, 0, (size_t)bytes, n->gpu->stream);
+    BPPSA_TRY(bppsa_cuda_check(error, "h0"));
+    BPPSA_TRY(OF_CELL(n, forward_layer, n, l));
+  }
+  return BPPSA_OK;
+}
+
+/* The states that the head sees. */
+static const void *head_input(const recurrent_network *n, int64_t *rows) {
+  int64_t first;
+  *rows = bppsa_recurrent_head_rows(n, &first);
+  return offset(n, n->layers[n->config.layers - 1].h, first);
+}
+
+extern "C" bppsa_status bppsa_recurrent_cuda_logits(recurrent_network *n) {
+  const bppsa_recurrent_config *c = &n->config;
+  int64_t rows;
+  const void *h = head_input(n, &rows);
+  return OF_TYPE(n, apply_linear, n, rows, c->hidden, c->classes, h, place_of(n, c->layers, 0, false),
+                 place_of(n, c->layers, 1, false), n->logits);
+}
+
+extern "C" bppsa_status bppsa_recurrent_cuda_head_gradients(recurrent_network *n) {
+  const bppsa_recurrent_config *c = &n->config;
+  int64_t rows;
+  const void *h = head_input(n, &rows);
+  return OF_TYPE(n, weight_gradient, n, rows, c->hidden, c->classes, n->seed, h, place_of(n, c->layers, 0, true),
+                 place_of(n, c->layers, 1, true));
+}
+
+/* u_0 = 0 */
+static bppsa_status clear_first(recurrent_network *n) {
+  BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(n->gpu->index), "backward pass"));
+  return bppsa_cuda_check(cudaMemsetAsync(n->g, 0, (size_t)(n->batch * n->config.hidden * size_of(n)), n->gpu->stream),
+                          "gradients");
+}
+
+extern "C" bppsa_status bppsa_recurrent_cuda_seed(recurrent_network *n) {
+  const bppsa_recurrent_config *c = &n->config;
+  int64_t first;
+  const int64_t rows = bppsa_recurrent_head_rows(n, &first);
+  BPPSA_TRY(clear_first(n));
+  return OF_TYPE(n, input_gradient, n, rows, c->hidden, c->classes, n->seed, place_of(n, c->layers, 0, false),
+                 offset(n, n->g, first));
+}
+
+extern "C" bppsa_status bppsa_recurrent_cuda_seed_layers(recurrent_network *n, const void *seed) {
+  int64_t first;
+  const int64_t rows = bppsa_recurrent_head_rows(n, &first);
+  BPPSA_TRY(clear_first(n));
+  return bppsa_cuda_check(cudaMemcpyAsync(offset(n, n->g, first), seed, (size_t)(rows * n->config.hidden * size_of(n)),
+                                          cudaMemcpyDeviceToDevice, n->gpu->stream),
+                          "seed");
+}
+
+extern "C" bppsa_status bppsa_recurrent_cuda_layer_backward(recurrent_network *n, int64_t l) {
+  return n->layers[l].scan != NULL ? OF_CELL(n, run_scan, n, l) : OF_CELL(n, run_chunks, n, l, l > 0, true);
+}
+
+extern "C" bppsa_status bppsa_recurrent_cuda_pass_down(recurrent_network *n, int64_t l) {
+  const bppsa_recurrent_config *c = &n->config;
+  BPPSA_TRY(clear_first(n));
+  return OF_TYPE(n, input_gradient, n, c->seq_len * n->batch, n->layers[l].input, n->cell->gates * c->hidden, n->pre,
+                 place_of(n, l, W_IH, false), offset(n, n->g, n->batch * c->hidden));
+}
+
+extern "C" bppsa_status bppsa_recurrent_cuda_backward(recurrent_network *n) {
+  BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(n->gpu->index), "backward pass"));
+  for (int64_t l = n->config.layers - 1; l >= 0; --l) {
+    BPPSA_TRY(OF_CELL(n, backward_layer, n, l));
+    if (l > 0) {
+      BPPSA_TRY(bppsa_recurrent_cuda_pass_down(n, l));
+    }
+  }
+  return BPPSA_OK;
+}
+
+extern "C" bppsa_status bppsa_recurrent_cuda_count(recurrent_network *n, int64_t *redone) {
+  unsigned long long count = 0;
+  BPPSA_TRY(bppsa_cuda_get(n->gpu->index, n->gpu->stream, &count, n->gpu->redone, sizeof count));
+  *redone = (int64_t)count;
+  return BPPSA_OK;
+}

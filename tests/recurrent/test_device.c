@@ -1,0 +1,305 @@
+/* Recurrent networks on a device against the processor's sequential BP in float64: logits, gradients of every parameter, of the input, of h0,
+ * for every way a device computes them. BPPSA_TEST_DEVICE names the device. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/memory.h"
+#include "gru/gru.h"
+#include "rnn/rnn.h"
+#include "tests/support/support.h"
+
+static bppsa_device *device, *host;
+
+typedef struct {
+  bppsa_backward backward;
+  bppsa_scan_algorithm algorithm;
+  int64_t chunks;
+} way;
+
+static const way ways[] = {{BPPSA_BACKWARD_BP, BPPSA_SCAN_AUTO, 0},      {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_CHUNKED, 0},
+                           {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_CHUNKED, 3}, {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_BLELLOCH, 0},
+                           {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_LINEAR, 0},  {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_CHUNKED, 1000},
+                           {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_AUTO, 0}};
+
+/* One problem, and what both networks are given and gave. */
+typedef struct {
+  bppsa_recurrent_config config;
+  bool gru, state; /* state: h0 is given */
+  int64_t batch;   /* of the pass, at most the configuration's */
+  double *x, *h0, *seed;
+  bppsa_model *reference;
+  bppsa_view logits;
+} problem;
+
+static bppsa_status create(const problem *p, const bppsa_recurrent_config *config, const bppsa_device *on, bppsa_model **model) {
+  return (p->gru ? bppsa_gru_create : bppsa_rnn_create)(config, on, model);
+}
+
+/* A view of an array's copy on a device; free its data with bppsa_memory_free. */
+static bppsa_view put(const bppsa_device *on, bppsa_dtype dtype, const double *values, int32_t ndim, const int64_t *shape) {
+  bppsa_view view = bppsa_view_make(NULL, dtype, ndim, shape);
+  const int64_t count = bppsa_view_count(&view);
+  double *copy = bppsa_calloc(count, sizeof *copy);
+  assert_non_null(copy);
+  memcpy(copy, values, (size_t)count * sizeof *copy);
+  void *typed = rounded(dtype, copy, count);
+  view.data = on_device(on, typed, (int64_t)bppsa_view_bytes(&view));
+  view.device = bppsa_device_get_kind(on);
+  bppsa_free(typed);
+  bppsa_free(copy);
+  return view;
+}
+
+/* A device's array against the host's float64. */
+static void check(const problem *p, const way *w, const char *what, const bppsa_view *got, const double *expected) {
+  const int64_t count = bppsa_view_count(got);
+  void *copy = bppsa_alloc(bppsa_view_bytes(got));
+  assert_non_null(copy);
+  assert_int_equal(bppsa_memory_get(got->device == BPPSA_CUDA ? device : NULL, copy, got->data, (int64_t)bppsa_view_bytes(got)),
+                   BPPSA_OK);
+  const double r = residual(got->dtype, copy, expected, count, sqrt((double)p->config.seq_len));
+  if (!(r < 30)) {
+    const bppsa_recurrent_config *c = &p->config;
+    fail_msg("%s %s: T %lld, B %lld of %lld, I %lld, H %lld, L %lld, %s, %s; backward %d, algorithm %d, chunks %lld: residual %g",
+             p->gru ? "gru" : "rnn", what, (long long)c->seq_len, (long long)p->batch, (long long)c->batch, (long long)c->input,
+             (long long)c->hidden, (long long)c->layers, bppsa_dtype_name(c->dtype), c->loss_all ? "all" : "last",
+             (int)w->backward, (int)w->algorithm, (long long)w->chunks, r);
+  }
+  bppsa_free(copy);
+}
+
+/* Both networks get the weights of the device's, rounded to its type. */
+static void share_weights(problem *p, bppsa_model *model) {
+  bppsa_named_view values[64];
+  for (int64_t i = 0; i < model->parameter_count; ++i) {
+    values[i] = (bppsa_named_view){model->parameters[i].name, model->parameters[i].value};
+  }
+  assert_int_equal(bppsa_model_set(p->reference, "test", model->parameter_count, values), BPPSA_OK);
+}
+
+/* A forward and a backward pass. Shapes: x [T, b, I], h0 [L, b, H], seed [b, C] or [T, b, C]. */
+static void pass(const problem *p, bppsa_model *model, const bppsa_device *on, bppsa_view *logits, bppsa_view held[3]) {
+  const bppsa_recurrent_config *c = &p->config;
+  const int64_t x[] = {c->seq_len, p->batch, c->input}, h0[] = {c->layers, p->batch, c->hidden},
+                seed[] = {c->seq_len, p->batch, c->classes};
+  held[0] = put(on, model->dtype, p->x, 3, x);
+  held[1] = put(on, model->dtype, p->h0, 3, h0);
+  held[2] = put(on, model->dtype, p->seed, c->loss_all ? 3 : 2, c->loss_all ? seed : seed + 1);
+  assert_int_equal(model->ops->forward(model, &held[0], p->state ? &held[1] : NULL, logits), BPPSA_OK);
+  assert_int_equal(model->ops->backward(model, &held[2]), BPPSA_OK);
+}
+
+static void drop(const bppsa_device *on, bppsa_view held[3]) {
+  for (int i = 0; i < 3; ++i) {
+    bppsa_memory_free(on, held[i].data);
+  }
+}
+
+static void check_way(problem *p, const way *w) {
+  bppsa_recurrent_config c = p->config, exact = p->config;
+  bppsa_model *model = NULL;
+  bppsa_view logits, expected_logits, held[3], expected_held[3], got[2], expected[2];
+  c.backward = w->backward;
+  c.algorithm = w->algorithm;
+  c.chunks = w->chunks;
+  exact.dtype = BPPSA_F64;
+  exact.backward = BPPSA_BACKWARD_BP;
+  assert_int_equal(create(p, &c, device, &model), BPPSA_OK);
+  assert_int_equal(create(p, &exact, host, &p->reference), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_init(model, BPPSA_INIT_ORTHOGONAL, (uint64_t)c.seq_len), BPPSA_OK);
+  share_weights(p, model);
+  pass(p, p->reference, host, &expected_logits, expected_held);
+  for (int again = 0; again < 2; ++again) { /* a second pass gives the same */
+    pass(p, model, device, &logits, held);
+    check(p, w, "logits", &logits, expected_logits.data);
+    assert_int_equal(bppsa_model_pull(model, true), BPPSA_OK);
+    for (int64_t i = 0; i < model->parameter_count; ++i) {
+      check(p, w, model->parameters[i].name, &model->parameters[i].gradient, p->reference->parameters[i].gradient.data);
+    }
+    if (c.input_gradients) {
+      assert_int_equal(model->ops->input_gradients(model, &got[0], &got[1]), BPPSA_OK);
+      assert_int_equal(p->reference->ops->input_gradients(p->reference, &expected[0], &expected[1]), BPPSA_OK);
+      check(p, w, "gradient of x", &got[0], expected[0].data);
+      check(p, w, "gradient of h0", &got[1], expected[1].data);
+    }
+    drop(device, held);
+  }
+  drop(host, expected_held);
+  bppsa_model_destroy(model);
+  bppsa_model_destroy(p->reference);
+}
+
+static void make_numbers(problem *p, uint64_t seed) {
+  const bppsa_recurrent_config *c = &p->config;
+  p->x = uniform(seed, c->seq_len * p->batch * c->input, 1);
+  p->h0 = uniform(seed + 1, c->layers * p->batch * c->hidden, 0.5);
+  p->seed = uniform(seed + 2, (c->loss_all ? c->seq_len : 1) * p->batch * c->classes, 1);
+  bppsa_free(rounded(c->dtype, p->x, c->seq_len * p->batch * c->input)); /* rounds the array itself, too */
+  bppsa_free(rounded(c->dtype, p->h0, c->layers * p->batch * c->hidden));
+  bppsa_free(rounded(c->dtype, p->seed, (c->loss_all ? c->seq_len : 1) * p->batch * c->classes));
+}
+
+static void check_problem(problem p, uint64_t seed, size_t first_way, size_t stride) {
+  make_numbers(&p, seed);
+  for (size_t w = first_way; w < sizeof ways / sizeof *ways; w += stride) {
+    check_way(&p, &ways[w]);
+  }
+  bppsa_free(p.x);
+  bppsa_free(p.h0);
+  bppsa_free(p.seed);
+}
+
+/* T, B planned, b, I, H, L, loss all, input gradients, relu */
+static const struct {
+  int64_t steps, planned, batch, input, hidden, layers;
+  bool all, input_gradients, relu, state;
+} shapes[] = {{1, 1, 1, 1, 1, 1, false, false, false, false},   {2, 3, 2, 1, 20, 1, false, false, false, true},
+              {41, 2, 2, 1, 20, 1, false, false, false, false}, {37, 3, 3, 5, 8, 1, true, true, false, true},
+              {23, 2, 1, 1, 7, 3, false, false, true, true},    {30, 2, 2, 2, 32, 2, true, false, false, false},
+              {19, 5, 4, 1, 16, 1, true, true, true, true},     {26, 1, 1, 3, 13, 2, false, true, false, true},
+              {12, 2, 2, 1, 25, 1, false, false, false, true},  {9, 2, 2, 3, 40, 2, true, true, false, true},
+              {5, 1, 1, 1, 70, 1, false, false, false, false}};
+
+static void check_shapes(bool gru, bppsa_dtype dtype) {
+  const bool few = is_emulated(device); /* two ways each, all ways over all shapes */
+  for (size_t s = 0; s < sizeof shapes / sizeof *shapes; ++s) {
+    problem p = {.config = bppsa_recurrent_config_default(), .gru = gru, .state = shapes[s].state, .batch = shapes[s].batch};
+    p.config.seq_len = shapes[s].steps;
+    p.config.batch = shapes[s].planned;
+    p.config.input = shapes[s].input;
+    p.config.hidden = shapes[s].hidden;
+    p.config.layers = shapes[s].layers;
+    p.config.classes = 3;
+    p.config.dtype = dtype;
+    p.config.loss_all = shapes[s].all;
+    p.config.input_gradients = shapes[s].input_gradients;
+    p.config.nonlinearity = shapes[s].relu && !gru ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
+    check_problem(p, 10 * s, few ? s % 4 : 0, few ? 4 : 1);
+  }
+}
+
+static void test_rnn_f32(void **state) {
+  (void)state;
+  check_shapes(false, BPPSA_F32);
+}
+
+static void test_rnn_f64(void **state) {
+  (void)state;
+  check_shapes(false, BPPSA_F64);
+}
+
+static void test_gru_f32(void **state) {
+  (void)state;
+  check_shapes(true, BPPSA_F32);
+}
+
+static void test_gru_f64(void **state) {
+  (void)state;
+  check_shapes(true, BPPSA_F64);
+}
+
+/* Gradients of all states in a network whose states are 0, so that Jᵀ = Wᵀ (RNN) or Wᵀ_hn / 4 + I / 2 (GRU): with W = Q diag(e) Qᵀ / scale the
+ * eigenvalues are e. The seed is in the directions of eigenvalue `decay`; other directions grow by 3 a step, or stay. */
+static double *hidden_gradients(bool gru, const bppsa_device *on, bppsa_dtype dtype, const way *w, int64_t steps, int64_t hidden,
+                                double growth, bool rotated, int64_t *redone) {
+  const double decay = 0.9;
+  bppsa_recurrent_config c = bppsa_recurrent_config_default();
+  bppsa_model *model = NULL;
+  bppsa_view logits, gradients;
+  c.seq_len = steps;
+  c.batch = 1;
+  c.hidden = hidden;
+  c.dtype = dtype;
+  c.backward = w->backward;
+  c.algorithm = w->algorithm;
+  c.chunks = w->chunks;
+  assert_int_equal((gru ? bppsa_gru_create : bppsa_rnn_create)(&c, on, &model), BPPSA_OK);
+  double *q = orthogonal(5, hidden, 1), *seed = bppsa_calloc(hidden, sizeof *seed);
+  const bppsa_view *w_hh = &model->parameters[1].value;
+  for (int64_t i = 0; i < hidden; ++i) {
+    for (int64_t j = 0; j < hidden; ++j) {
+      double sum = 0;
+      for (int64_t k = 0; k < hidden; ++k) {
+        const double e = k % 2 == 0 ? growth : decay;
+        sum += (rotated ? q[k * hidden + i] * q[k * hidden + j] : (double)(i == k && j == k)) * (gru ? 4 * e - 2 : e);
+      }
+      bppsa_view_set(w_hh, (gru ? 2 * hidden * hidden : 0) + i * hidden + j, sum);
+    }
+    seed[i] = rotated ? q[hidden + i] : (double)(i % 2);
+  }
+  assert_int_equal(bppsa_model_push(model), BPPSA_OK);
+  double *x = bppsa_calloc(steps, sizeof *x), *result = bppsa_calloc(steps * hidden, sizeof *result);
+  bppsa_view in = put(on, dtype, x, 3, (int64_t[]){steps, 1, 1}), from = put(on, dtype, seed, 2, (int64_t[]){1, hidden});
+  assert_int_equal(model->ops->forward(model, &in, NULL, &logits), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_hidden_gradients(model, &from, &gradients), BPPSA_OK);
+  bppsa_view wide = bppsa_view_make(result, BPPSA_F64, 3, gradients.shape),
+             typed = bppsa_view_make(NULL, dtype, 3, gradients.shape);
+  typed.data = bppsa_alloc(bppsa_view_bytes(&typed));
+  assert_int_equal(bppsa_memory_get(on, typed.data, gradients.data, (int64_t)bppsa_view_bytes(&typed)), BPPSA_OK);
+  assert_int_equal(bppsa_view_convert(&typed, &wide), BPPSA_OK);
+  assert_int_equal(bppsa_model_count(model), BPPSA_OK);
+  *redone = model->redone;
+  void *const all[] = {typed.data, x, seed, q};
+  for (size_t i = 0; i < sizeof all / sizeof *all; ++i) {
+    bppsa_free(all[i]);
+  }
+  bppsa_memory_free(on, in.data);
+  bppsa_memory_free(on, from.data);
+  bppsa_model_destroy(model);
+  return result;
+}
+
+/* Products whose rows grow beyond the type's range: gradients that do not are right all the same, step by step. */
+static void test_growth(void **state) {
+  (void)state;
+  enum { STEPS = 300, HIDDEN = 10 };
+  const way bp = {BPPSA_BACKWARD_BP, BPPSA_SCAN_AUTO, 0}, chunked = {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_CHUNKED, 3};
+  for (int gru = 0; gru < 2; ++gru) {
+    int64_t redone;
+    double *expected = hidden_gradients(gru, host, BPPSA_F64, &bp, STEPS, HIDDEN, 3, false, &redone);
+    double *got = hidden_gradients(gru, device, BPPSA_F32, &chunked, STEPS, HIDDEN, 3, false, &redone);
+    float narrow[HIDDEN];
+    for (int64_t t = 0; t < STEPS; ++t) {
+      for (int64_t j = 0; j < HIDDEN; ++j) {
+        narrow[j] = (float)got[t * HIDDEN + j];
+      }
+      assert_true(residual(BPPSA_F32, narrow, expected + t * HIDDEN, HIDDEN, sqrt(STEPS)) < 30);
+    }
+    assert_int_equal(redone, 0);
+    bppsa_free(expected);
+    bppsa_free(got);
+  }
+}
+
+/* A gradient that the larger directions cancel out of: the product is useless, its steps are redone, and counted. */
+static void test_cancellation(void **state) {
+  (void)state;
+  enum { STEPS = 240, HIDDEN = 12 };
+  const way bp = {BPPSA_BACKWARD_BP, BPPSA_SCAN_AUTO, 0}, chunked = {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_CHUNKED, 3};
+  for (int gru = 0; gru < 2; ++gru) {
+    int64_t redone, none;
+    double *expected = hidden_gradients(gru, device, BPPSA_F32, &bp, STEPS, HIDDEN, 1, true, &none);
+    double *got = hidden_gradients(gru, device, BPPSA_F32, &chunked, STEPS, HIDDEN, 1, true, &redone);
+    assert_true(redone > 0);
+    assert_int_equal(none, 0);
+    for (int64_t i = 0; i < STEPS * HIDDEN; ++i) { /* rounding alone may grow by 0.9^-STEPS */
+      assert_true(fabs(got[i] - expected[i]) < 1e-5);
+    }
+    bppsa_free(expected);
+    bppsa_free(got);
+  }
+}
+
+int main(void) {
+  device = test_device(2);
+  host = cpu_device(2);
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_rnn_f32), cmocka_unit_test(test_rnn_f64),
+                                     cmocka_unit_test(test_gru_f32), cmocka_unit_test(test_gru_f64),
+                                     cmocka_unit_test(test_growth),  cmocka_unit_test(test_cancellation)};
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  bppsa_device_destroy(device);
+  bppsa_device_destroy(host);
+  return failed;
+}

@@ -1,0 +1,86 @@
+/* A batch of a GPU model: its memory, and what is queued of it. */
+#include "core/alloc.h"
+#include "core/memory.h"
+#include "train/batch.h"
+#include "train/loss_internal.h"
+
+enum { LINE = 256 /* bytes between parts */ };
+
+/* The parts of one allocation, in order; the first pass, from NULL, adds them up, the second places them. */
+typedef struct {
+  char *base;
+  int64_t bytes;
+  bool fits;
+} layout;
+
+static void *place(layout *l, int64_t count, int64_t size) {
+  int64_t bytes = 0;
+  void *at = l->base == NULL ? NULL : l->base + l->bytes;
+  l->fits = l->fits && bppsa_mul(count, size, &bytes) && bytes < INT64_MAX / 2 - l->bytes;
+  l->bytes += l->fits ? (bytes + LINE - 1) / LINE * LINE : 0;
+  return at;
+}
+
+static int64_t input_bytes(int64_t count) {
+  return (int64_t)sizeof(bppsa_gpu_input) + count * (int64_t)sizeof(int64_t);
+}
+
+static void place_memory(bppsa_batch *b, int64_t labels, layout *l) {
+  b->gpu.result_there = place(l, 1, sizeof(bppsa_gpu_result));
+  b->gpu.input_there = place(l, input_bytes(b->capacity), 1);
+  b->gpu.labels_there = place(l, labels, sizeof(int64_t));
+  b->gpu.loss_scratch = place(l, bppsa_loss_scratch(labels), 1);
+}
+
+static void place_staging(bppsa_batch *b, int64_t labels, layout *l) {
+  b->gpu.result = place(l, 1, sizeof(bppsa_gpu_result));
+  b->gpu.input = place(l, input_bytes(b->capacity), 1);
+  if (b->dataset->ops->queue == NULL) {
+    b->labels = place(l, labels, sizeof(int64_t));
+    b->gpu.x_staging = b->x.view;
+    b->gpu.x_staging.data = place(l, (int64_t)bppsa_view_bytes(&b->x.view), 1);
+  }
+}
+
+bppsa_status bppsa_batch_gpu_create(bppsa_batch *b, int64_t labels) {
+  layout memory = {NULL, 0, true}, staging = {NULL, 0, true};
+  const bppsa_device *device = b->model->device;
+  place_memory(b, labels, &memory);
+  place_staging(b, labels, &staging);
+  if (!memory.fits || !staging.fits) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "batch: %lld samples do not fit in 64 bits", (long long)b->capacity);
+  }
+  b->gpu.device = device;
+  BPPSA_TRY(bppsa_memory_alloc(device, memory.bytes, (void **)&b->gpu.memory));
+  BPPSA_TRY(bppsa_memory_alloc_staging(device, staging.bytes, (void **)&b->gpu.staging));
+  memory = (layout){b->gpu.memory, 0, true};
+  staging = (layout){b->gpu.staging, 0, true};
+  place_memory(b, labels, &memory);
+  place_staging(b, labels, &staging);
+  b->indices = b->gpu.input->indices;
+  return BPPSA_OK;
+}
+
+void bppsa_batch_gpu_free(bppsa_batch *b) {
+  bppsa_memory_free(b->gpu.device, b->gpu.memory);
+  bppsa_memory_free_staging(b->gpu.device, b->gpu.staging);
+}
+
+bppsa_status bppsa_batch_queue_fill(bppsa_batch *b) {
+  const bppsa_batch_gpu *g = &b->gpu;
+  if (g->device == NULL) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_memory_queue_put(g->device, g->input_there, g->input, input_bytes(b->count)));
+  if (b->dataset->ops->queue != NULL) {
+    return bppsa_dataset_queue(b->dataset, g->device, b->count, g->input_there->indices, &b->x_view, g->labels_there);
+  }
+  BPPSA_TRY(bppsa_memory_queue_put(g->device, b->x_view.data, g->x_staging.data, (int64_t)bppsa_view_bytes(&b->x_view)));
+  return bppsa_memory_queue_put(g->device, g->labels_there, b->labels, bppsa_batch_rows(b) * (int64_t)sizeof *b->labels);
+}
+
+bppsa_status bppsa_batch_queue_loss(bppsa_batch *b) {
+  const bppsa_view *seed = b->dlogits.data == NULL ? NULL : &b->dlogits;
+  return bppsa_loss_queue(b->gpu.device, &b->logits, b->gpu.labels_there, seed, bppsa_batch_rows(b), b->gpu.loss_scratch,
+                          b->gpu.result_there);
+}

@@ -1,0 +1,25 @@
+/* What the kernels of training share with the host. Internal.
+ *
+ * A step on a GPU is a row of launches that never waits. What it needs to know of the step is copied there before, what it found is
+ * copied back after: one small structure each.
+ */
+#ifndef BPPSA_TRAIN_GPU_H
+#define BPPSA_TRAIN_GPU_H
+
+#include <stdint.h>
+
+/* Written by the loss and by the update, each its own fields. */
+typedef struct {
+  double loss; /* mean over the rows */
+  int64_t correct;
+  double norm;       /* of all gradients, before clipping */
+  int64_t nonfinite; /* 1: a parameter was not finite after the update */
+} bppsa_gpu_result;
+
+/* Adam's factors that change from step to step. */
+typedef struct {
+  double size;       /* lr / (1 - β1^k) */
+  double correction; /* √(1 - β2^k) */
+} bppsa_adam_factors;
+
+#endif

@@ -1,0 +1,177 @@
+/* CUDA kernels of the update: the norm of all gradients, clipping, and Adam or SGD over all parameters at once.
+ *
+ * The norm never over- or underflows: beside Σ g², Σ (g 2^-600)² and Σ (g 2^600)² are summed, and of the three the one is taken that is in range.
+ * Sums run in one order, fixed by the number of parameters: a thread's own, its warp's by shuffles, the warps', the blocks'.
+ */
+#ifndef BPPSA_TRAIN_OPTIMIZER_KERNELS_CUH
+#define BPPSA_TRAIN_OPTIMIZER_KERNELS_CUH
+
+#include <float.h>
+#include <math.h>
+#include <stdint.h>
+
+#include "core/both.h"
+#include "core/launch.cuh"
+#include "train/gpu.h"
+
+#define real float
+#define R(name) name##_f32
+#include "train/optimizer_element.inc"
+#undef real
+#undef R
+#define real double
+#define R(name) name##_f64
+#include "train/optimizer_element.inc"
+#undef real
+#undef R
+
+enum { UPDATE_THREADS = 256, UPDATE_WARP = 32, UPDATE_BLOCKS = 64 /* that sum squares; at most UPDATE_THREADS */ };
+
+enum update_kind { UPDATE_ADAM, UPDATE_SGD };
+
+struct update_rule {
+  update_kind kind;
+  double lr, momentum, beta1, beta2, epsilon, clip_norm; /* clip_norm 0: none */
+};
+
+struct update_squares {
+  double plain, large, small; /* Σ g², Σ (g 2^-600)², Σ (g 2^600)² */
+};
+
+template <typename real> struct update_reals {
+  int64_t count;
+  real *values;
+  const real *gradients;
+  real *first, *second; /* moments; velocity, or NULL */
+};
+
+/* ---- the norm ---- */
+
+/* The sum over a block's threads, in every thread. own: shared, a number a warp. */
+__device__ inline double update_block_sum(double x, double *own) {
+  for (int other = UPDATE_WARP / 2; other > 0; other /= 2) {
+    x += __shfl_xor_sync(0xffffffffu, x, other);
+  }
+  __syncthreads(); /* nobody reads the sums before any more */
+  if (threadIdx.x % UPDATE_WARP == 0) {
+    own[threadIdx.x / UPDATE_WARP] = x;
+  }
+  __syncthreads();
+  double sum = 0.0;
+  for (int w = 0; w < UPDATE_THREADS / UPDATE_WARP; ++w) {
+    sum += own[w];
+  }
+  return sum;
+}
+
+__device__ inline update_squares update_block_squares(const update_squares &s, double *own) {
+  update_squares sum;
+  sum.plain = update_block_sum(s.plain, own);
+  sum.large = update_block_sum(s.large, own);
+  sum.small = update_block_sum(s.small, own);
+  return sum;
+}
+
+/* Of gradients first .. end-1, by one block. */
+template <typename real>
+__device__ update_squares update_sum_squares(const real *gradients, int64_t first, int64_t end, double *own) {
+  update_squares s = {0.0, 0.0, 0.0};
+  for (int64_t i = first + threadIdx.x; i < end; i += UPDATE_THREADS) {
+    const double g = (double)gradients[i], large = g * 0x1p-600, small = g * 0x1p600;
+    s.plain += g * g;
+    s.large += large * large;
+    s.small += small * small;
+  }
+  return update_block_squares(s, own);
+}
+
+__device__ inline double update_norm(const update_squares &s) {
+  if (isinf(s.plain)) {
+    return sqrt(s.large) * 0x1p600;
+  }
+  return s.plain <= DBL_MIN / DBL_EPSILON ? sqrt(s.small) * 0x1p-600 : sqrt(s.plain); /* NaN stays NaN */
+}
+
+/* Block k sums the squares of gradients k size .. */
+template <typename real>
+__global__ void bppsa_update_squares(int64_t count, int64_t size, const real *gradients, update_squares *sums,
+                                     bppsa_gpu_result *result) {
+  BPPSA_SHARED(double, own);
+  const int64_t first = blockIdx.x * size, end = first + size < count ? first + size : count;
+  const update_squares s = update_sum_squares(gradients, first, end, own);
+  if (threadIdx.x == 0) {
+    sums[blockIdx.x] = s;
+    if (blockIdx.x == 0) {
+      result->nonfinite = 0; /* before the launch that may set it */
+    }
+  }
+}
+
+/* ---- the update ---- */
+
+__device__ inline void update_adam(const update_rule &r, const bppsa_adam_factors &f, float g, float *m, float *v, float *p) {
+  const adam_numbers_f32 a = adam_round_f32(r.beta1, r.beta2, r.epsilon, f.size, f.correction);
+  adam_element_f32(&a, g, m, v, p);
+}
+
+__device__ inline void update_adam(const update_rule &r, const bppsa_adam_factors &f, double g, double *m, double *v, double *p) {
+  const adam_numbers_f64 a = adam_round_f64(r.beta1, r.beta2, r.epsilon, f.size, f.correction);
+  adam_element_f64(&a, g, m, v, p);
+}
+
+__device__ inline void update_sgd(const update_rule &r, float g, float *velocity, float *p) {
+  sgd_element_f32((float)r.momentum, (float)r.lr, g, velocity, p);
+}
+
+__device__ inline void update_sgd(const update_rule &r, double g, double *velocity, double *p) {
+  sgd_element_f64(r.momentum, r.lr, g, velocity, p);
+}
+
+/* Parameter i; returns whether it is finite then. What holds nothing but zeros keeps them, also with ε = 0: gaps between tensors do. */
+template <typename real>
+__device__ bool update_one(const update_reals<real> &a, const update_rule &r, const bppsa_adam_factors &f, int64_t i, real g) {
+  if (r.kind == UPDATE_SGD) {
+    update_sgd(r, g, a.first == nullptr ? nullptr : &a.first[i], &a.values[i]);
+  } else if (!(g == 0 && a.values[i] == 0 && a.first[i] == 0 && a.second[i] == 0)) {
+    update_adam(r, f, g, &a.first[i], &a.second[i], &a.values[i]);
+  }
+  return isfinite(a.values[i]);
+}
+
+/* Every block adds the sums of squares up for itself; the only block of a launch without sums makes them. */
+template <typename real>
+__global__ void bppsa_update_apply(update_reals<real> a, update_rule rule, const update_squares *sums, int64_t blocks,
+                                   const bppsa_adam_factors *factors, bppsa_gpu_result *result) {
+  BPPSA_SHARED(double, own);
+  update_squares s = {0.0, 0.0, 0.0};
+  if (sums == nullptr) {
+    s = update_sum_squares(a.gradients, 0, a.count, own);
+  } else {
+    if (threadIdx.x < blocks) {
+      s = sums[threadIdx.x];
+    }
+    s = update_block_squares(s, own);
+  }
+  const double norm = update_norm(s);
+  if (blockIdx.x == 0 && threadIdx.x == 0) {
+    result->norm = norm;
+    if (sums == nullptr) {
+      result->nonfinite = 0;
+    }
+  }
+  __syncthreads();
+  if (!isfinite(norm) || !isfinite(result->loss)) {
+    return;
+  }
+  const double factor = rule.clip_norm > 0.0 ? rule.clip_norm / (norm + 1e-6) : 1.0;
+  bool finite = true;
+  for (int64_t i = (int64_t)blockIdx.x * UPDATE_THREADS + threadIdx.x; i < a.count; i += (int64_t)gridDim.x * UPDATE_THREADS) {
+    const real g = factor < 1.0 ? a.gradients[i] * (real)factor : a.gradients[i];
+    finite = update_one(a, rule, *factors, i, g) && finite;
+  }
+  if (!finite) {
+    result->nonfinite = 1;
+  }
+}
+
+#endif

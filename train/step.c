@@ -1,0 +1,51 @@
+/* One training step, on the processor or, by step_gpu.c, on a GPU. */
+#include <math.h>
+
+#include "train/training.h"
+
+/* Forward pass, loss, backward pass. Stops where the loss or the gradient is not finite: run->nonfinite then says what. */
+static bppsa_status forward_backward(bppsa_training *run, bppsa_train_record *record, bppsa_loss_result *loss) {
+  double start = bppsa_now();
+  BPPSA_TRY(bppsa_batch_forward(&run->batch));
+  record->forward_s = bppsa_now() - start;
+  BPPSA_TRY(bppsa_batch_loss(&run->batch, loss));
+  record->loss = loss->loss;
+  record->accuracy = (double)loss->correct / (double)loss->rows;
+  if (!isfinite(loss->loss)) {
+    bppsa_batch_describe_nonfinite(&run->batch, "loss", &run->nonfinite);
+    return BPPSA_OK;
+  }
+  start = bppsa_now();
+  BPPSA_TRY(run->model->ops->backward(run->model, &run->batch.dlogits));
+  record->backward_s = bppsa_now() - start;
+  record->grad_norm = bppsa_gradient_norm(run->model, run->device);
+  if (!isfinite(record->grad_norm)) {
+    bppsa_batch_describe_nonfinite(&run->batch, "gradient norm", &run->nonfinite);
+  }
+  return BPPSA_OK;
+}
+
+static void update(bppsa_training *run, bppsa_train_record *record) {
+  const double start = bppsa_now();
+  if (run->config->clip_norm > 0.0) {
+    bppsa_gradient_clip(run->model, run->device, record->grad_norm, run->config->clip_norm);
+  }
+  bppsa_optimizer_step(run->optimizer, run->device);
+  record->update_s = bppsa_now() - start;
+  bppsa_nonfinite found;
+  if (bppsa_model_parameter_nonfinite(run->model, false, &found)) {
+    bppsa_batch_describe(&run->batch, &found, &run->nonfinite);
+    bppsa_line_add(&run->nonfinite, " after the update");
+  }
+}
+
+bppsa_status bppsa_step(bppsa_training *run, bppsa_train_record *record, bppsa_loss_result *loss) {
+  if (run->gpu != NULL) {
+    return bppsa_step_gpu(run, record, loss);
+  }
+  BPPSA_TRY(forward_backward(run, record, loss));
+  if (run->nonfinite.length == 0) {
+    update(run, record);
+  }
+  return BPPSA_OK;
+}

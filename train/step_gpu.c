@@ -1,0 +1,154 @@
+/* One training step on a GPU: indices there; fill, forward, loss, backward, norm, clip, update; what was found back.
+ *
+ * The first batch of a size is queued piece by piece, which lets everybody set up what they set up on first use. The second is recorded, and from
+ * then on a step is one replay and one wait.
+ */
+#include <math.h>
+
+#include "core/alloc.h"
+#include "core/graph.h"
+#include "core/memory.h"
+#include "train/optimizer_internal.h"
+#include "train/training.h"
+
+enum { FORWARD_BEGIN, FORWARD_END, BACKWARD_BEGIN, BACKWARD_END, UPDATE_END, MARKS };
+enum { SIZES = 2 }; /* an epoch has full batches, and a last one */
+
+struct bppsa_gpu_steps {
+  bppsa_mark *marks[MARKS];
+  struct {
+    int64_t count; /* samples; 0: free */
+    bppsa_graph *graph;
+  } sizes[SIZES];
+};
+
+bppsa_status bppsa_gpu_steps_create(const bppsa_device *device, bppsa_gpu_steps **steps) {
+  bppsa_gpu_steps *made = bppsa_calloc(1, sizeof *made);
+  bppsa_status status = made == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+  for (int i = 0; i < MARKS && status == BPPSA_OK; ++i) {
+    status = bppsa_mark_create(device, &made->marks[i]);
+  }
+  if (status != BPPSA_OK) {
+    bppsa_gpu_steps_destroy(device, made);
+    return status;
+  }
+  *steps = made;
+  return BPPSA_OK;
+}
+
+void bppsa_gpu_steps_destroy(const bppsa_device *device, bppsa_gpu_steps *steps) {
+  if (steps == NULL) {
+    return;
+  }
+  for (int i = 0; i < MARKS; ++i) {
+    bppsa_mark_destroy(device, steps->marks[i]);
+  }
+  for (int i = 0; i < SIZES; ++i) {
+    bppsa_graph_destroy(device, steps->sizes[i].graph);
+  }
+  bppsa_free(steps);
+}
+
+/* ---- queued ---- */
+
+static bppsa_status forward_to_backward(bppsa_training *run) {
+  const bppsa_device *device = run->model->device;
+  bppsa_mark *const *marks = run->gpu->marks;
+  BPPSA_TRY(bppsa_mark_set(device, marks[FORWARD_BEGIN]));
+  BPPSA_TRY(bppsa_batch_forward(&run->batch));
+  BPPSA_TRY(bppsa_mark_set(device, marks[FORWARD_END]));
+  BPPSA_TRY(bppsa_batch_queue_loss(&run->batch));
+  BPPSA_TRY(bppsa_mark_set(device, marks[BACKWARD_BEGIN]));
+  BPPSA_TRY(run->model->ops->backward(run->model, &run->batch.dlogits));
+  return bppsa_mark_set(device, marks[BACKWARD_END]);
+}
+
+static bppsa_status queue_step(bppsa_training *run) {
+  const bppsa_batch_gpu *g = &run->batch.gpu;
+  BPPSA_TRY(bppsa_batch_queue_fill(&run->batch));
+  BPPSA_TRY(forward_to_backward(run));
+  BPPSA_TRY(bppsa_optimizer_queue(run->optimizer, run->config->clip_norm, &g->input_there->factors, g->result_there));
+  BPPSA_TRY(bppsa_mark_set(g->device, run->gpu->marks[UPDATE_END]));
+  return bppsa_memory_queue_get(g->device, g->result, g->result_there, sizeof *g->result);
+}
+
+static bppsa_status record_step(bppsa_training *run, bppsa_graph **graph) {
+  const bppsa_device *device = run->model->device;
+  BPPSA_TRY(bppsa_graph_begin(device));
+  const bppsa_status status = queue_step(run);
+  if (status != BPPSA_OK) {
+    (void)bppsa_graph_end(device, NULL);
+    return status;
+  }
+  return bppsa_graph_end(device, graph);
+}
+
+static bppsa_status run_step(bppsa_training *run) {
+  const bppsa_device *device = run->model->device;
+  for (int i = 0; i < SIZES; ++i) {
+    if (run->gpu->sizes[i].count == run->batch.count) {
+      bppsa_graph **graph = &run->gpu->sizes[i].graph;
+      if (*graph == NULL) {
+        BPPSA_TRY(record_step(run, graph));
+      }
+      BPPSA_TRY(bppsa_graph_launch(device, *graph));
+      return bppsa_device_wait(device);
+    }
+    if (run->gpu->sizes[i].count == 0) {
+      run->gpu->sizes[i].count = run->batch.count;
+      break;
+    }
+  }
+  BPPSA_TRY(queue_step(run));
+  return bppsa_device_wait(device);
+}
+
+/* ---- what was found ---- */
+
+static bppsa_status seconds(const bppsa_training *run, int first, int second, double *s) {
+  return bppsa_mark_seconds(run->model->device, run->gpu->marks[first], run->gpu->marks[second], s);
+}
+
+/* The passes once more, by themselves: the model then knows what batch its activations are of, and parameters have not moved. */
+static bppsa_status describe_again(bppsa_training *run, bool backward, const char *otherwise) {
+  if (backward) {
+    BPPSA_TRY(forward_to_backward(run));
+    BPPSA_TRY(bppsa_model_pull(run->model, true));
+  } else {
+    BPPSA_TRY(bppsa_batch_forward(&run->batch));
+  }
+  BPPSA_TRY(bppsa_device_wait(run->model->device));
+  bppsa_batch_describe_nonfinite(&run->batch, otherwise, &run->nonfinite);
+  return BPPSA_OK;
+}
+
+static bppsa_status describe_parameters(bppsa_training *run) {
+  bppsa_nonfinite found = {.what = "parameter", .layer = -1, .step = -1, .sample = -1};
+  BPPSA_TRY(bppsa_model_pull(run->model, false));
+  (void)bppsa_model_parameter_nonfinite(run->model, false, &found);
+  bppsa_batch_describe(&run->batch, &found, &run->nonfinite);
+  bppsa_line_add(&run->nonfinite, " after the update");
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_step_gpu(bppsa_training *run, bppsa_train_record *record, bppsa_loss_result *loss) {
+  const bppsa_gpu_result *found = run->batch.gpu.result;
+  run->batch.gpu.input->factors = bppsa_optimizer_begin(run->optimizer);
+  BPPSA_TRY(run_step(run));
+  *loss = (bppsa_loss_result){found->loss, found->correct, bppsa_batch_rows(&run->batch)};
+  record->loss = loss->loss;
+  record->accuracy = (double)loss->correct / (double)loss->rows;
+  BPPSA_TRY(seconds(run, FORWARD_BEGIN, FORWARD_END, &record->forward_s));
+  if (!isfinite(loss->loss)) {
+    bppsa_optimizer_cancel(run->optimizer);
+    return describe_again(run, false, "loss");
+  }
+  record->grad_norm = found->norm;
+  BPPSA_TRY(seconds(run, BACKWARD_BEGIN, BACKWARD_END, &record->backward_s));
+  if (!isfinite(found->norm)) {
+    bppsa_optimizer_cancel(run->optimizer);
+    return describe_again(run, true, "gradient norm");
+  }
+  BPPSA_TRY(seconds(run, BACKWARD_END, UPDATE_END, &record->update_s));
+  return found->nonfinite != 0 ? describe_parameters(run) : BPPSA_OK;
+}
