@@ -38,8 +38,7 @@ enum { WRONG = 30 };
 typedef struct {
   const char *method, *phase;
   bppsa_timing timing;
-  double plan_s, residual, flops, bytes, floor_s;
-  int64_t nnz;
+  double plan_s, residual, flops, executed_flops, bytes, floor_s; /* flops: of matching pairs; executed: 0 where nobody says */
 } product_row;
 
 typedef struct {
@@ -81,6 +80,10 @@ static json_t *row_json(const session *s, const product_row *row) {
   ok = ok && bppsa_json_put_integer(object, "repeats", row->timing.repeats);
   ok = ok && bppsa_json_put_real(object, "residual", row->residual);
   ok = ok && bppsa_json_put_real(object, "flops", row->flops);
+  ok = ok && bppsa_json_put_real(object, "pair_flops", row->flops);
+  if (row->executed_flops > 0) {
+    ok = ok && bppsa_json_put_real(object, "executed_flops", row->executed_flops);
+  }
   ok = ok && bppsa_json_put_real(object, "bytes", row->bytes);
   ok = ok && bppsa_json_put_real(object, "flops_per_s", row->flops / row->timing.median_s);
   ok = ok && bppsa_json_put_real(object, "floor_s", row->floor_s);
@@ -131,6 +134,7 @@ static bppsa_status measure_kind(session *s, bppsa_product_kind kind) {
   const bppsa_product_info *info = bppsa_product_get_info(p.product);
   const int64_t indices = info->kind == BPPSA_PRODUCT_SLOTS ? info->plan_bytes - 4 * info->nnz - 8 * (s->c.a->rows + 1) : 0;
   row.flops = (double)info->pair_flops;
+  row.executed_flops = (double)info->executed_flops;
   row.bytes = 4.0 * (double)(s->c.a->nnz + s->c.b->nnz + info->nnz) + (double)indices;
   bppsa_status status = bppsa_bench_time(run_pass, &p, s->repeats, s->budget_s, &row.timing);
   bppsa_product_destroy(p.product);

@@ -42,6 +42,12 @@ static json_t *step_json(const bppsa_scan_plan *plan, const bppsa_scan_step *ste
   ok = ok && bppsa_json_put_integer(object, "n", step->n);
   ok = ok && bppsa_json_put_integer(object, "nnz", step->nnz);
   ok = ok && bppsa_json_put_integer(object, "flops", step->flops);
+  if (step->product != NULL) {
+    const bppsa_product_info *info = bppsa_product_get_info(step->product);
+    ok = ok && bppsa_json_put_text(object, "kind", bppsa_product_kind_name(info->kind));
+    ok = ok && bppsa_json_put_integer(object, "pair_flops", info->pair_flops);
+    ok = ok && bppsa_json_put_integer(object, "executed_flops", info->executed_flops);
+  }
   ok = ok && bppsa_json_put_integer(object, "bytes", step->bytes);
   ok = ok && bppsa_json_put_bool(object, "critical", step->critical);
   return bppsa_json_finish(object, ok);

@@ -7,11 +7,13 @@
 
 #include "core/alloc.h"
 #include "jacobian/jacobian_internal.h"
+#include "jacobian/kernels.h"
 
 #if defined(__x86_64__)
 #include <emmintrin.h>
 #endif
 
+#define AHEAD 16                        /* rows of weights that are fetched ahead: each lies in a page of its own */
 #define STREAM_BYTES ((int64_t)8 << 20) /* results beyond the caches are written past them */
 
 /* Where tap t stands among a class's taps of an axis, or -1. They fall in equal steps. */
@@ -37,6 +39,28 @@ static int64_t class_of(const bppsa_jacobian *j, int64_t x) {
   return h->class_of[x / w->in] * w->classes + w->class_of[x % w->in];
 }
 
+/* Entry `at` of class c is tap t: where it lies for every lane. The class's entries of one channel stand together. */
+static void fetch_entry(bppsa_jacobian *j, int64_t c, int64_t at, int64_t t) {
+  const int64_t first = j->class_ptr[c], count = j->class_ptr[c + 1] - first;
+  for (int64_t lane = 0; lane < j->lanes; ++lane) {
+    j->class_from[j->lanes * first + lane * count + at - first] = (int32_t)(lane * j->stride + t);
+  }
+}
+
+/* Channels whose weights lie together fill cache lines: 64 reals of every output channel are fetched at once. Entries of few taps are fetched for
+ * 16 output channels together. */
+static bppsa_status choose_blocks(bppsa_jacobian *j) {
+  enum { MOST_TAPS = 1 << 26 };
+  if (j->taps > MOST_TAPS) {
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: %lld taps, expected at most %d", bppsa_operator_name(j->op.kind), (long long)j->taps,
+                      (int)MOST_TAPS);
+  }
+  j->channel_block = 64 / j->taps < 1 ? 1 : 64 / j->taps < j->height ? 64 / j->taps : j->height;
+  j->lanes = j->taps <= 32 ? 16 : 1;
+  j->stride = j->taps == 1 ? 1 : j->channel_block * j->taps;
+  return BPPSA_OK;
+}
+
 static bppsa_status make_classes(bppsa_jacobian *j) {
   const bppsa_axis *h = &j->axes[0], *w = &j->axes[1];
   const int64_t classes = h->classes * w->classes;
@@ -51,13 +75,13 @@ static bppsa_status make_classes(bppsa_jacobian *j) {
       for (int64_t p = h->ptr[m0]; p < h->ptr[m0 + 1]; ++p) {
         for (int64_t q = w->ptr[m1]; q < w->ptr[m1 + 1]; ++q, ++at) {
           if (pass == 1) {
-            j->class_tap[at] = (int32_t)(h->tap[p] * w->kernel) + w->tap[q];
+            fetch_entry(j, c, at, h->tap[p] * w->kernel + w->tap[q]);
           }
         }
       }
       j->class_ptr[c + 1] = at;
     }
-    if (pass == 0 && (j->class_tap = bppsa_calloc(at, sizeof *j->class_tap)) == NULL) {
+    if (pass == 0 && (j->class_from = bppsa_calloc(j->lanes * at, sizeof *j->class_from)) == NULL) {
       return BPPSA_ERR_MEMORY;
     }
   }
@@ -177,7 +201,7 @@ static bppsa_status make_pattern(bppsa_jacobian *j, const uint8_t *mask) {
   bppsa_csr positions;
   BPPSA_TRY(op->kind == BPPSA_OPERATOR_LINEAR ? linear_positions(op, &positions) : bppsa_csr_copy(&j->positions, &positions));
   BPPSA_TRY(bppsa_csr_from_blocks(j->groups, op->in[0], j->out[0], &positions, &j->pattern));
-  return j->symbolic ? BPPSA_OK : bppsa_csr_expand(&j->pattern);
+  return j->symbolic ? BPPSA_OK : bppsa_csr_expand(&j->pattern, j->threads);
 }
 
 bppsa_status bppsa_jacobian_conv_create(bppsa_jacobian *j, const uint8_t *mask) {
@@ -188,14 +212,13 @@ bppsa_status bppsa_jacobian_conv_create(bppsa_jacobian *j, const uint8_t *mask) 
   j->width = op->out_channels / j->groups;
   j->height = linear ? op->in[0] * op->in[1] * op->in[2] : op->in[0] / j->groups;
   j->taps = linear ? 1 : op->kernel[0] * op->kernel[1];
+  BPPSA_TRY(choose_blocks(j));
   BPPSA_TRY(make_axes(j));
   BPPSA_TRY(make_classes(j));
   BPPSA_TRY(make_pattern(j, mask));
   if (j->symbolic) {
     return BPPSA_OK;
   }
-  /* Channels whose weights lie together fill cache lines: 64 reals of every output channel are fetched at once. */
-  j->channel_block = 64 / j->taps < 1 ? 1 : 64 / j->taps < j->height ? 64 / j->taps : j->height;
   int64_t packed, templates;
   if (!bppsa_mul(j->channel_block * j->width, j->taps, &packed) ||
       !bppsa_mul(j->width, j->class_ptr[j->axes[0].classes * j->axes[1].classes], &templates)) {
@@ -231,8 +254,11 @@ static inline void store_end(void) {
 #endif
 }
 
+#define JACOBIAN_KERNELS (&bppsa_jacobian_kernels_get()->f32)
 #define BPPSA_REAL 32
 #include "jacobian/conv.inc"
 #undef BPPSA_REAL
+#undef JACOBIAN_KERNELS
+#define JACOBIAN_KERNELS (&bppsa_jacobian_kernels_get()->f64)
 #define BPPSA_REAL 64
 #include "jacobian/conv.inc"

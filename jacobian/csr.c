@@ -108,7 +108,7 @@ bppsa_status bppsa_csr_from_blocks(int64_t groups, int64_t row_channels, int64_t
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_csr_expand(bppsa_csr *csr) {
+bppsa_status bppsa_csr_expand(bppsa_csr *csr, int32_t threads) {
   if (csr->row_ptr != NULL) {
     return BPPSA_OK;
   }
@@ -117,7 +117,7 @@ bppsa_status bppsa_csr_expand(bppsa_csr *csr) {
   const bppsa_csr_blocks *k = csr->blocks;
   const bppsa_csr *s = &k->positions;
   const int64_t width = k->col_channels / k->groups, height = k->row_channels / k->groups;
-#pragma omp parallel for schedule(static) if (made.nnz > 1 << 16)
+#pragma omp parallel for num_threads(threads) schedule(static) if (made.nnz > 1 << 16)
   for (int64_t r = 0; r < k->row_channels; ++r) {
     const int64_t first = r / height * width;
     for (int64_t x = 0; x < s->rows; ++x) {

@@ -51,7 +51,7 @@ bppsa_status bppsa_csr_copy(const bppsa_csr *from, bppsa_csr *to);
 bppsa_status bppsa_csr_from_blocks(int64_t groups, int64_t row_channels, int64_t col_channels, bppsa_csr *positions,
                                    bppsa_csr *csr);
 /* Gives a pattern that is known by its structure alone its row_ptr and columns. */
-bppsa_status bppsa_csr_expand(bppsa_csr *csr);
+bppsa_status bppsa_csr_expand(bppsa_csr *csr, int32_t threads);
 
 /* ERR_FORMAT, naming the row, where the pattern is not one: offsets that fall or leave the array, columns out of range or not
  * increasing. */

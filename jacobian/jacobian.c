@@ -50,7 +50,7 @@ bppsa_status bppsa_jacobian_diagonal_create(bppsa_jacobian *j) {
   BPPSA_TRY(bppsa_csr_from_blocks(in[0], in[0], in[0], &identity, &j->pattern));
   j->pattern.identity = j->op.kind == BPPSA_OPERATOR_FLATTEN;
   j->shared = j->pattern.identity;
-  return j->symbolic ? BPPSA_OK : bppsa_csr_expand(&j->pattern);
+  return j->symbolic ? BPPSA_OK : bppsa_csr_expand(&j->pattern, j->threads);
 }
 
 static bppsa_status create_family(bppsa_jacobian *j, const uint8_t *mask) {
@@ -103,7 +103,7 @@ void bppsa_jacobian_destroy(bppsa_jacobian *j) {
   bppsa_axis_free(&j->axes[0]);
   bppsa_axis_free(&j->axes[1]);
   bppsa_free(j->class_ptr);
-  bppsa_free(j->class_tap);
+  bppsa_free(j->class_from);
   bppsa_free(j->kept_ptr);
   bppsa_free(j->kept);
   bppsa_free(j->mask);

@@ -34,7 +34,8 @@ struct bppsa_jacobian {
   int64_t groups, width, height, taps; /* width: Co/G, height: Ci/G, taps: T */
   int64_t channel_block;               /* input channels of a task */
   int64_t *class_ptr;                  /* first tap of every pair of classes, size classes + 1 */
-  int32_t *class_tap;                  /* its taps, t0·k1 + t1 */
+  int64_t lanes, stride;               /* output channels whose entries are fetched together; packed weights between them */
+  int32_t *class_from;                 /* of the classes' entries of so many output channels: c·stride + tap t0·k1 + t1 */
   int64_t *kept_ptr;                   /* with a mask: first kept weight of every input channel, size Ci + 1 */
   int32_t *kept;                       /* with a mask: the channel's weights, c·T + t, c rising and t falling */
   uint8_t *mask;                       /* rnn, gru: a copy */

@@ -15,6 +15,8 @@
     /* sum[slot[j]] += a b[j], j < n; the slots differ */                                                                        \
     void (*scatter16)(int64_t n, real a, const real *b, const uint16_t *slot, real *sum);                                        \
     void (*scatter32)(int64_t n, real a, const real *b, const int32_t *slot, real *sum);                                         \
+    /* y[i] = x[from[i]], i < n */                                                                                               \
+    void (*gather)(int64_t n, const real *x, const int32_t *from, real *y);                                                      \
   } bppsa_jacobian_##suffix;
 
 BPPSA_JACOBIAN_KERNELS(float, f32)

@@ -1,4 +1,8 @@
 /* Both widths and the table of one instruction set: TABLE names it. */
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
 #include "jacobian/kernels.h"
 
 #define real float
@@ -12,5 +16,5 @@
 #undef real
 #undef R
 
-const bppsa_jacobian_kernels TABLE = {.f32 = {relu_f32, pairs_f32, scatter16_f32, scatter32_f32},
-                                      .f64 = {relu_f64, pairs_f64, scatter16_f64, scatter32_f64}};
+const bppsa_jacobian_kernels TABLE = {.f32 = {relu_f32, pairs_f32, scatter16_f32, scatter32_f32, gather_f32},
+                                      .f64 = {relu_f64, pairs_f64, scatter16_f64, scatter32_f64, gather_f64}};

@@ -19,7 +19,7 @@ bppsa_status bppsa_jacobian_pool_create(bppsa_jacobian *j) {
   bppsa_csr positions;
   BPPSA_TRY(bppsa_axis_positions(j->axes, &positions));
   BPPSA_TRY(bppsa_csr_from_blocks(op->in[0], op->in[0], op->in[0], &positions, &j->pattern));
-  return j->symbolic ? BPPSA_OK : bppsa_csr_expand(&j->pattern);
+  return j->symbolic ? BPPSA_OK : bppsa_csr_expand(&j->pattern, j->threads);
 }
 
 /* Input positions that window X of an axis covers, padding behind included, and of them those inside: PyTorch's two divisors. */

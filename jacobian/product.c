@@ -56,16 +56,33 @@ static double predict(const bppsa_product *p, bppsa_product_kind kind) {
   }
 }
 
+/* Bytes of a slot, and the reals of a thread: a row of C. */
 static int64_t slot_bytes(const bppsa_product *p) {
   return p->widest <= UINT16_MAX + 1 ? 2 : 4;
 }
 
-/* What the plan will hold: pattern, indices, scratch. */
+static int64_t slot_scratch(const bppsa_product *p) {
+  return (p->widest + 15) / 16 * 16;
+}
+
+static int64_t csr_bytes(const bppsa_csr *csr) {
+  return csr->row_ptr == NULL ? 0 : 8 * (csr->rows + 1) + 4 * csr->nnz;
+}
+
+/* What the plan will hold besides scratch: C's pattern, the factors' where they had to be spelled out, and the kind's indices. */
 static int64_t plan_bytes(const bppsa_product *p, bppsa_product_kind kind) {
-  const int64_t pattern = 8 * (p->pattern.rows + 1) + 4 * p->pattern.nnz;
-  return kind == BPPSA_PRODUCT_SLOTS  ? pattern + slot_bytes(p) * p->pairs
-         : kind == BPPSA_PRODUCT_CONV ? pattern + bppsa_product_conv_bytes(p)
-                                      : pattern;
+  const int64_t patterns = 8 * (p->pattern.rows + 1) + 4 * p->pattern.nnz + csr_bytes(&p->own_a) + csr_bytes(&p->own_b);
+  return patterns + (kind == BPPSA_PRODUCT_SLOTS   ? slot_bytes(p) * p->pairs
+                     : kind == BPPSA_PRODUCT_CONV  ? bppsa_product_conv_index_bytes(p)
+                     : kind == BPPSA_PRODUCT_DENSE ? (p->band_count + 1) * (int64_t)sizeof *p->bands
+                                                   : 0);
+}
+
+/* And its scratch, of all threads. */
+static int64_t scratch_bytes(const bppsa_product *p, bppsa_product_kind kind) {
+  return kind == BPPSA_PRODUCT_CONV    ? bppsa_product_conv_scratch_bytes(p)
+         : kind == BPPSA_PRODUCT_SLOTS ? slot_scratch(p) * p->threads * (int64_t)bppsa_dtype_size(p->config.dtype)
+                                       : 0;
 }
 
 static bppsa_status check_limit(const bppsa_product *p, int64_t bytes) {
@@ -93,13 +110,13 @@ static bppsa_status spell_out(bppsa_product *p, const bppsa_csr **factor, bppsa_
     return BPPSA_OK;
   }
   const int64_t bytes = 4 * (*factor)->nnz + 8 * ((*factor)->rows + 1), limit = p->config.memory_limit;
-  if (limit > 0 && bytes > limit) {
+  if (limit > 0 && bytes > limit - csr_bytes(&p->own_a)) { /* which comes first */
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "product: a factor with %lld entries needs %lld bytes, the memory limit is %lld",
                       (long long)(*factor)->nnz, (long long)bytes, (long long)limit);
   }
   BPPSA_TRY(bppsa_csr_copy(*factor, own));
   *factor = own;
-  return bppsa_csr_expand(own);
+  return bppsa_csr_expand(own, p->threads);
 }
 
 /* The number of pairs and of C's entries, its structure or its row_ptr: nothing of C's size yet. */
@@ -113,6 +130,8 @@ static bppsa_status count(bppsa_product *p, bool *known) {
   BPPSA_TRY(bppsa_product_count_pairs(p->a, p->b, &p->pairs));
   p->pattern.rows = p->a->rows;
   p->pattern.cols = p->b->cols;
+  const bool slots = p->config.kind == BPPSA_PRODUCT_SLOTS && !p->config.symbolic;
+  BPPSA_TRY(check_limit(p, plan_bytes(p, BPPSA_PRODUCT_DIAGONAL) + (slots ? 2 * p->pairs : 0))); /* so much at least */
   p->pattern.row_ptr = bppsa_calloc(p->a->rows + 1, sizeof *p->pattern.row_ptr);
   if (p->pattern.row_ptr == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -165,7 +184,7 @@ static bppsa_status plan_slots(bppsa_product *p) {
   } else {
     p->slots32 = bppsa_alloc((size_t)p->pairs * sizeof *p->slots32);
   }
-  p->scratch_reals = (p->widest + 15) / 16 * 16;
+  p->scratch_reals = slot_scratch(p);
   p->scratch = bppsa_alloc((size_t)(p->scratch_reals * p->threads) * bppsa_dtype_size(p->config.dtype));
   if ((p->slots16 == NULL && p->slots32 == NULL) || p->scratch == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -176,12 +195,11 @@ static bppsa_status plan_slots(bppsa_product *p) {
 /* Columns and whatever the kind needs. */
 static bppsa_status fill(bppsa_product *p, bool known) {
   const bool slots = p->info.kind == BPPSA_PRODUCT_SLOTS;
-  BPPSA_TRY(check_limit(p, plan_bytes(p, p->info.kind)));
+  BPPSA_TRY(check_limit(p, plan_bytes(p, p->info.kind) + scratch_bytes(p, p->info.kind)));
   if (known) {
-    BPPSA_TRY(bppsa_csr_expand(&p->pattern));
+    BPPSA_TRY(bppsa_csr_expand(&p->pattern, p->threads));
   }
   BPPSA_TRY(bppsa_product_cut(p));
-  p->widest = widest_row(&p->pattern);
   if (slots) {
     BPPSA_TRY(plan_slots(p));
   }
@@ -201,9 +219,7 @@ static bppsa_status plan(bppsa_product *p) {
   bool known = false, applies[BPPSA_PRODUCT_KINDS] = {false};
   BPPSA_TRY(count(p, &known));
   p->pattern.identity = p->a->identity && p->b->identity;
-  if (p->pattern.row_ptr != NULL) {
-    p->widest = widest_row(&p->pattern);
-  }
+  p->widest = known ? bppsa_product_widest(&p->pattern) : widest_row(&p->pattern);
   BPPSA_TRY(find_kinds(p, known, applies));
   BPPSA_TRY(choose(p, applies));
   if (!p->config.symbolic) {
@@ -216,10 +232,10 @@ static bppsa_status plan(bppsa_product *p) {
   }
   const bool identity = p->info.kind == BPPSA_PRODUCT_IDENTITY;
   p->info.nnz = p->pattern.nnz;
-  p->info.pair_flops = p->info.executed_flops = identity ? 0 : 2 * p->pairs;
-  p->info.workspace_bytes =
-      (p->scratch_reals * p->threads + (p->packed != NULL ? p->b->nnz : 0)) * (int64_t)bppsa_dtype_size(p->config.dtype);
-  p->info.plan_bytes = plan_bytes(p, p->info.kind) - (p->packed != NULL ? bppsa_product_conv_bytes(p) : 0);
+  p->info.pair_flops = identity ? 0 : 2 * p->pairs;
+  p->info.executed_flops = p->info.kind == BPPSA_PRODUCT_DIAGONAL ? p->pairs : p->info.pair_flops; /* nothing is added */
+  p->info.workspace_bytes = p->config.symbolic ? 0 : scratch_bytes(p, p->info.kind);
+  p->info.plan_bytes = plan_bytes(p, p->info.kind);
   p->info.seconds = identity ? 0 : predict(p, p->info.kind);
   return BPPSA_OK;
 }

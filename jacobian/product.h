@@ -34,16 +34,17 @@ typedef enum {
 typedef struct {
   bppsa_product_kind kind; /* AUTO, or the one to use: ERR_UNSUPPORTED where it does not apply */
   bppsa_dtype dtype;       /* f32, f64 */
-  int64_t memory_limit;    /* bytes the plan may take, 0: any number. Checked before anything of that size is allocated */
-  bool symbolic;           /* count only: patterns known by their structure alone stay so, and no numeric pass can follow */
+  int64_t
+      memory_limit; /* bytes the plan and its scratch may take, 0: any number. Checked before anything of that size is allocated */
+  bool symbolic;    /* count only: patterns known by their structure alone stay so, and no numeric pass can follow */
 } bppsa_product_config;
 
 typedef struct {
   bppsa_product_kind kind;
   int64_t nnz;             /* of C */
   int64_t pair_flops;      /* 2 x matching pairs a_ik b_kj; 0 with an identity */
-  int64_t executed_flops;  /* of a pass over one sample, padding included */
-  int64_t plan_bytes;      /* pattern and indices held */
+  int64_t executed_flops;  /* of a pass over one sample: a diagonal product only multiplies; no kind pads */
+  int64_t plan_bytes;      /* patterns and indices held */
   int64_t workspace_bytes; /* scratch held, for any batch */
   double seconds;          /* of a pass on one thread, by the cost model */
 } bppsa_product_info;

@@ -160,15 +160,21 @@ static int64_t runs_of(const bppsa_product *p, int64_t x, product_run *to) {
   return count;
 }
 
+/* Matching pairs of positions: as many runs at most. */
+static int64_t position_pairs(const bppsa_product *p) {
+  const bppsa_csr *x = &p->a->blocks->positions, *y = &p->b->blocks->positions;
+  int64_t pairs = 0;
+  for (int64_t e = 0; e < x->nnz; ++e) {
+    pairs += y->row_ptr[x->col[e] + 1] - y->row_ptr[x->col[e]];
+  }
+  return pairs;
+}
+
 double bppsa_product_conv_calls(const bppsa_product *p) {
   const bppsa_csr_blocks *x = p->a->blocks, *y = p->b->blocks;
-  double pairs = 0;
-  for (int64_t e = 0; e < x->positions.nnz; ++e) {
-    const int64_t k = x->positions.col[e];
-    pairs += (double)(y->positions.row_ptr[k + 1] - y->positions.row_ptr[k]);
-  }
   const double groups = (double)(x->groups > y->groups ? x->groups : y->groups);
-  return pairs * groups * (y->groups > x->groups ? 1 : 0.4); /* runs of two or three where B's groups are not finer */
+  return (double)position_pairs(p) * groups *
+         (y->groups > x->groups ? 1 : 0.4); /* runs of two or three where B's groups are not finer */
 }
 
 static int64_t widest_positions(const bppsa_csr *s) {
@@ -180,20 +186,28 @@ static int64_t widest_positions(const bppsa_csr *s) {
   return widest;
 }
 
+int64_t bppsa_product_widest(const bppsa_csr *csr) {
+  return csr->blocks->col_channels / csr->blocks->groups * widest_positions(&csr->blocks->positions);
+}
+
 /* Channels of a row of C times its positions, at most; and the row channels whose results fit into the second-level cache, a multiple of 8. */
 static void choose_block(const bppsa_product *p, int64_t *row_reals, int64_t *row_block) {
   const bppsa_csr_blocks *c = p->pattern.blocks;
   const int64_t rows = c->row_channels / c->groups, room = 65536;
-  *row_reals = widest_positions(&c->positions) * (c->col_channels / c->groups);
+  *row_reals = bppsa_product_widest(&p->pattern);
   int64_t block = *row_reals > 0 ? room / *row_reals / 8 * 8 : rows;
   block = block < 8 ? 8 : block;
   *row_block = block < rows ? block : rows;
 }
 
-int64_t bppsa_product_conv_bytes(const bppsa_product *p) {
+int64_t bppsa_product_conv_index_bytes(const bppsa_product *p) {
+  return 8 * (p->a->blocks->positions.rows + 1) + (int64_t)sizeof(product_run) * position_pairs(p);
+}
+
+int64_t bppsa_product_conv_scratch_bytes(const bppsa_product *p) {
   int64_t row_reals, row_block;
   choose_block(p, &row_reals, &row_block);
-  return (int64_t)bppsa_dtype_size(p->config.dtype) * (p->b->nnz + (row_reals * row_block + 16) * p->threads);
+  return (int64_t)bppsa_dtype_size(p->config.dtype) * (p->b->nnz + (row_reals * row_block + 15) / 16 * 16 * p->threads);
 }
 
 bppsa_status bppsa_product_plan_conv(bppsa_product *p) {

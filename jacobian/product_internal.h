@@ -64,8 +64,11 @@ bppsa_status bppsa_product_blocks(const bppsa_csr *a, const bppsa_csr *b, bppsa_
 bppsa_status bppsa_product_find_bands(bppsa_product *p, bool *found);
 /* Runs, blocking and scratch of a convolution-structured plan; pattern and its blocks are there. */
 bppsa_status bppsa_product_plan_conv(bppsa_product *p);
-/* Bytes of its scratch for all threads. */
-int64_t bppsa_product_conv_bytes(const bppsa_product *p);
+/* Bytes of its runs, at most, and of its scratch for all threads. */
+int64_t bppsa_product_conv_index_bytes(const bppsa_product *p);
+int64_t bppsa_product_conv_scratch_bytes(const bppsa_product *p);
+/* Most entries of a row of a pattern with structure. */
+int64_t bppsa_product_widest(const bppsa_csr *csr);
 /* Calls of GEMM in a pass. */
 double bppsa_product_conv_calls(const bppsa_product *p);
 

@@ -42,7 +42,7 @@ bppsa_status bppsa_jacobian_step_create(bppsa_jacobian *j, const uint8_t *mask) 
     one.col[0] = 0;
     one.row_ptr[1] = 1;
     BPPSA_TRY(bppsa_csr_from_blocks(1, h, h, &one, &j->pattern));
-    BPPSA_TRY(j->symbolic ? BPPSA_OK : bppsa_csr_expand(&j->pattern));
+    BPPSA_TRY(j->symbolic ? BPPSA_OK : bppsa_csr_expand(&j->pattern, j->threads));
   } else {
     BPPSA_TRY(bppsa_csr_create(h, h, nnz, &j->pattern));
     j->mask = bppsa_alloc((size_t)weights);

@@ -6,12 +6,13 @@
 
 namespace {
 
-enum { PER_BLOCK = 8 * UPDATE_THREADS /* parameters, at least */, MOST_BLOCKS = 1024 };
+/* Parameters of a block, at least, where squares are summed and where parameters are updated. */
+enum { SUMMED = 8 * UPDATE_THREADS, UPDATED = 4 * UPDATE_THREADS, MOST_BLOCKS = 1024 };
 
 /* Parameters of a block that sums squares. */
 int64_t stretch_of(int64_t reals) {
   const int64_t size = (reals + UPDATE_BLOCKS - 1) / UPDATE_BLOCKS;
-  return size < PER_BLOCK ? (int64_t)PER_BLOCK : size;
+  return size < SUMMED ? (int64_t)SUMMED : size;
 }
 
 template <typename real>
@@ -20,7 +21,7 @@ void launch(cudaStream_t stream, const bppsa_update_arena *arena, const update_r
   const update_reals<real> a = {arena->reals, (real *)arena->values, (const real *)arena->gradients, (real *)arena->slots[0],
                                 (real *)arena->slots[1]};
   const int64_t size = stretch_of(a.count), blocks = (a.count + size - 1) / size;
-  const int64_t wide = bppsa_min((a.count + UPDATE_THREADS - 1) / UPDATE_THREADS, MOST_BLOCKS);
+  const int64_t wide = bppsa_min((a.count + UPDATED - 1) / UPDATED, MOST_BLOCKS);
   const size_t shared = UPDATE_THREADS / UPDATE_WARP * sizeof(double);
   update_squares *sums = blocks > 1 ? (update_squares *)arena->scratch : NULL;
   if (blocks > 1) {

