@@ -19,20 +19,20 @@ struct alignas(16) peak_line {
 /* out[i] = Σ_c s_c, s_c = c and then `rounds` · PEAK_UNROLL times s_c = s_c · factor + term; out: one real a thread */
 template <typename real> __global__ void bppsa_peak_multiply_adds(int64_t rounds, real factor, real term, real *out) {
   real sums[PEAK_CHAINS], total = 0;
-#pragma unroll
+  BPPSA_UNROLL
   for (int c = 0; c < PEAK_CHAINS; ++c) {
     sums[c] = (real)c;
   }
   for (int64_t r = 0; r < rounds; ++r) {
-#pragma unroll
+    BPPSA_UNROLL
     for (int u = 0; u < PEAK_UNROLL; ++u) {
-#pragma unroll
+      BPPSA_UNROLL
       for (int c = 0; c < PEAK_CHAINS; ++c) {
         sums[c] = sums[c] * factor + term;
       }
     }
   }
-#pragma unroll
+  BPPSA_UNROLL
   for (int c = 0; c < PEAK_CHAINS; ++c) {
     total += sums[c];
   }

@@ -223,6 +223,7 @@ bppsa_status run_chunks(recurrent_network *n, int64_t l, bool sum, bool keep) {
   layer_arrays<real> c = arrays_of<real>(n, l);
   chunk_arrays<real> s = chunks_of<real>(n);
   const cudaStream_t stream = n->gpu->stream;
+  s.offsets = c.injected ? s.offsets : NULL; /* otherwise they are another layer's */
   c.store_g = keep;
   c.delta_x = sum && wants_delta_x(n, l) ? c.delta_x : NULL;
   c.delta_h = sum && !n->gpu->sums ? c.delta_h : NULL;

@@ -15,9 +15,12 @@ struct simt_stream {
   bool capturing, spoilt;
   simt_work captured;
 };
-struct simt_event {
+struct simt_moment {
   bool recorded, inside_capture;
   std::chrono::steady_clock::time_point time;
+};
+struct simt_event {
+  std::shared_ptr<simt_moment> moment; /* records that are queued keep it */
 };
 struct simt_graph {
   simt_work work;
@@ -27,8 +30,6 @@ struct simt_graph_exec {
 };
 
 namespace {
-
-const size_t memory_bytes = (size_t)1 << 30;
 
 cudaError_t last_error = cudaSuccess;
 simt_stream default_stream;
@@ -73,12 +74,6 @@ cudaError_t queue(cudaStream_t stream, std::function<void()> one) {
   return cudaSuccess;
 }
 
-/* What is held, and its bytes. */
-std::map<void *, size_t> &held() {
-  static std::map<void *, size_t> map;
-  return map;
-}
-
 cudaError_t allocate(void **data, size_t bytes) {
   if (!may_wait()) {
     return fail(cudaErrorStreamCaptureUnsupported);
@@ -88,8 +83,15 @@ cudaError_t allocate(void **data, size_t bytes) {
     return fail(cudaErrorMemoryAllocation);
   }
   memset(*data, 0xff, bytes > 0 ? bytes : 1);
-  held()[*data] = bytes;
   return cudaSuccess;
+}
+
+const size_t memory_bytes = (size_t)1 << 30;
+
+/* Of the device, by address. */
+std::map<void *, size_t> &held() {
+  static std::map<void *, size_t> map;
+  return map;
 }
 
 cudaError_t release(void *data) {
@@ -97,7 +99,6 @@ cudaError_t release(void *data) {
     return fail(cudaErrorStreamCaptureUnsupported);
   }
   run_all();
-  held().erase(data);
   free(data);
   return cudaSuccess;
 }
@@ -128,7 +129,19 @@ void simt_launch(const char *kernel, dim3 grid, dim3 block, size_t shared, cudaS
 /* ---- memory ---- */
 
 cudaError_t cudaMalloc(void **data, size_t bytes) {
-  return allocate(data, bytes);
+  const cudaError_t error = allocate(data, bytes);
+  if (error == cudaSuccess) {
+    held()[*data] = bytes;
+  }
+  return error;
+}
+
+cudaError_t cudaFree(void *data) {
+  const cudaError_t error = release(data);
+  if (error == cudaSuccess) {
+    held().erase(data);
+  }
+  return error;
 }
 
 cudaError_t cudaMemGetInfo(size_t *available, size_t *all) {
@@ -139,10 +152,6 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *all) {
   *all = memory_bytes;
   *available = used < memory_bytes ? memory_bytes - used : 0;
   return cudaSuccess;
-}
-
-cudaError_t cudaFree(void *data) {
-  return release(data);
 }
 
 cudaError_t cudaMallocHost(void **data, size_t bytes) {
@@ -212,7 +221,7 @@ cudaError_t cudaDeviceSynchronize() {
 /* ---- events ---- */
 
 cudaError_t cudaEventCreate(cudaEvent_t *event) {
-  *event = new simt_event();
+  *event = new simt_event{std::make_shared<simt_moment>()};
   return cudaSuccess;
 }
 
@@ -226,18 +235,20 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
   if (external && !capturing) {
     return fail(cudaErrorInvalidValue);
   }
-  event->inside_capture = capturing && !external; /* then it only orders the graph's work */
-  return queue(stream, [=]() {
-    event->recorded = true;
-    event->time = std::chrono::steady_clock::now();
+  const std::shared_ptr<simt_moment> moment = event->moment;
+  moment->inside_capture = capturing && !external; /* then it only orders the graph's work */
+  return queue(stream, [moment]() {
+    moment->recorded = true;
+    moment->time = std::chrono::steady_clock::now();
   });
 }
 
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t first, cudaEvent_t second) {
-  if (!first->recorded || !second->recorded || first->inside_capture || second->inside_capture) {
+  const simt_moment &from = *first->moment, &to = *second->moment;
+  if (!from.recorded || !to.recorded || from.inside_capture || to.inside_capture) {
     return fail(cudaErrorInvalidResourceHandle);
   }
-  *milliseconds = std::chrono::duration<float, std::milli>(second->time - first->time).count();
+  *milliseconds = std::chrono::duration<float, std::milli>(to.time - from.time).count();
   return cudaSuccess;
 }
 
