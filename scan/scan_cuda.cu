@@ -8,6 +8,8 @@
 namespace {
 
 enum { MOST_THREADS = 256, WARP = 32, SHARED_BYTES = 96 * 1024, MOST_TILE = 16, MOST_BLOCKS = INT32_MAX };
+/* A chain of numbers gets a warp where there are too few of them for a thread each to fill a GPU, and steps to share. */
+enum { FEW_NUMBERS = 4096, LONG_CHAIN = 64 };
 
 struct cuda_executor {
   bppsa_scan_executor base;
@@ -81,7 +83,10 @@ template <typename real>
 void launch_diagonal(cudaStream_t stream, const scan_chain<real> &c, const bppsa_scan_level *level, const scan_record &record) {
   const int64_t count = level->count * c.batch * c.dim;
   const int threads = threads_for(count), blocks = (int)((count + threads - 1) / threads);
-  if (level->op == BPPSA_OP_MV && level->span == 1) {
+  if (level->op == BPPSA_OP_MV && level->span == 1 && count <= FEW_NUMBERS && level->length >= LONG_CHAIN) {
+    const int warps = MOST_THREADS / WARP;
+    BPPSA_LAUNCH(bppsa_scan_diagonal_warp<real>, (int)((count + warps - 1) / warps), MOST_THREADS, 0, stream, c, record, count);
+  } else if (level->op == BPPSA_OP_MV && level->span == 1) {
     BPPSA_LAUNCH(bppsa_scan_diagonal_walk<real>, blocks, threads, 0, stream, c, record, count);
   } else if (level->op == BPPSA_OP_MV) {
     BPPSA_LAUNCH(bppsa_scan_diagonal_apply<real>, (int)(level->count * c.batch), threads_for(c.dim), 0, stream, c, record);

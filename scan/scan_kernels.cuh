@@ -14,7 +14,10 @@
 #include "core/launch.cuh"
 #include "scan/scan_numbers.cuh"
 
-enum { SCAN_MATRICES = 8 /* at most, of a recurrent element */ };
+enum {
+  SCAN_MATRICES = 8,  /* at most, of a recurrent element */
+  SCAN_LANE_STEPS = 4 /* of a diagonal chain that a lane takes at once */
+};
 
 enum scan_element { SCAN_DENSE, SCAN_DIAGONAL, SCAN_RECURRENT };
 
@@ -430,6 +433,78 @@ template <typename real> __global__ void bppsa_scan_diagonal_walk(scan_chain<rea
     const int64_t to = scan_gradient_at(c, i + 1, b) + j;
     y = y * scan_factor(c, i, b, j) + (c.affine ? c.injected[to] : 0);
     c.gradients[to] = y;
+  }
+}
+
+/* What some steps do to a number: y -> y a 2^e + u. */
+template <typename real> struct scan_steps {
+  real a, u;
+  int32_t e;
+};
+
+template <typename real> __device__ inline real scan_through(const scan_steps<real> &s, real y) {
+  return (s.e == 0 ? y * s.a : scan_scaled(y * s.a, s.e)) + s.u;
+}
+
+/* The same, few numbers and many steps: a warp a number. Each lane takes SCAN_LANE_STEPS steps in a row, lanes find where they begin by
+ * an inclusive scan of what their steps do, then every lane takes its steps; `count` numbers, threads whole warps. Where that is
+ * not finite, as a part of the steps may be beyond the type's range where the whole is not, the lanes go one after the other. */
+template <typename real> __global__ void bppsa_scan_diagonal_warp(scan_chain<real> c, scan_record record, int64_t count) {
+  enum { S = SCAN_LANE_STEPS };
+  const unsigned all = 0xffffffffu;
+  const int lane = (int)threadIdx.x % warpSize;
+  const int64_t at = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / warpSize, j = at % c.dim, b = at / c.dim % c.batch;
+  const int64_t first = record.first + at / c.dim / c.batch * record.stride;
+  if (at >= count) {
+    return;
+  }
+  real y = c.gradients[scan_gradient_at(c, first, b) + j];
+  for (int64_t done = 0; done < record.length; done += warpSize * S) {
+    real a[S], u[S];
+    scan_steps<real> mine = {1, 0, 0};
+    BPPSA_UNROLL
+    for (int s = 0; s < S; ++s) {
+      const int64_t link = done + lane * S + s;
+      const bool there = link < record.length;
+      a[s] = there ? scan_factor(c, first + link, b, j) : 1;
+      u[s] = there && c.affine ? c.injected[scan_gradient_at(c, first + link + 1, b) + j] : 0;
+      mine.u = mine.u * a[s] + u[s];
+      mine.a *= a[s];
+      scan_rescale_one(&mine.a, &mine.e);
+    }
+    for (int off = 1; off < warpSize; off *= 2) {
+      scan_steps<real> before = {__shfl_up_sync(all, mine.a, off), __shfl_up_sync(all, mine.u, off),
+                                 __shfl_up_sync(all, mine.e, off)};
+      if (lane >= off) {
+        mine.u = scan_through(mine, before.u);
+        mine.a *= before.a;
+        mine.e += before.e;
+        scan_rescale_one(&mine.a, &mine.e);
+      }
+    }
+    const scan_steps<real> before = {__shfl_up_sync(all, mine.a, 1), __shfl_up_sync(all, mine.u, 1),
+                                     __shfl_up_sync(all, mine.e, 1)};
+    real start = lane == 0 ? y : scan_through(before, y);
+    if (__any_sync(all, !isfinite(start))) {
+      for (int turn = 0; turn < warpSize; ++turn) {
+        start = lane == turn ? y : start;
+        real end = y;
+        BPPSA_UNROLL
+        for (int s = 0; s < S; ++s) {
+          end = end * a[s] + u[s];
+        }
+        y = __shfl_sync(all, end, turn);
+      }
+    }
+    BPPSA_UNROLL
+    for (int s = 0; s < S; ++s) {
+      const int64_t link = done + lane * S + s;
+      start = start * a[s] + u[s];
+      if (link < record.length) {
+        c.gradients[scan_gradient_at(c, first + link + 1, b) + j] = start;
+      }
+    }
+    y = __shfl_sync(all, start, warpSize - 1);
   }
 }
 

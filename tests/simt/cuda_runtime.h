@@ -56,6 +56,12 @@ template <typename T> T __shfl_sync(unsigned mask, T value, int lane, int width 
   simt_exchange(mask, &value, &result, sizeof value, first + (lane & (width - 1)));
   return result;
 }
+template <typename T> T __shfl_up_sync(unsigned mask, T value, unsigned by, int width = 32) {
+  T result;
+  const int lane = simt_lane() % width < (int)by ? simt_lane() : simt_lane() - (int)by;
+  simt_exchange(mask, &value, &result, sizeof value, lane);
+  return result;
+}
 template <typename T> T __shfl_xor_sync(unsigned mask, T value, int other, int width = 32) {
   T result;
   const int lane = simt_lane() ^ other;
