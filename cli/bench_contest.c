@@ -29,9 +29,9 @@ static bppsa_status queue_backward(const bppsa_contest *contest, const bppsa_con
 bppsa_status bppsa_contest_pass(bppsa_contest *contest, int which, double *forward_s, double *backward_s) {
   const bppsa_contestant *who = &contest->list[which];
   BPPSA_TRY(bppsa_timeline_mark(contest->timeline, 0));
-  BPPSA_TRY(who->graphs[0] != NULL ? bppsa_graph_launch(contest->device, who->graphs[0]) : queue_forward(contest, who));
+  BPPSA_TRY(who->graphs[0] != NULL ? bppsa_graph_launch(contest->device, who->graphs[0]) : queue_forward(&t));
   BPPSA_TRY(bppsa_timeline_mark(contest->timeline, 1));
-  BPPSA_TRY(who->graphs[1] != NULL ? bppsa_graph_launch(contest->device, who->graphs[1]) : queue_backward(contest, who));
+  BPPSA_TRY(who->graphs[1] != NULL ? bppsa_graph_launch(contest->device, who->graphs[1]) : queue_backward(&t));
   BPPSA_TRY(bppsa_timeline_mark(contest->timeline, 2));
   BPPSA_TRY(bppsa_timeline_seconds(contest->timeline, 0, 1, forward_s));
   return bppsa_timeline_seconds(contest->timeline, 1, 2, backward_s);

@@ -35,8 +35,9 @@ typedef struct {
   bppsa_safetensors *file;
   bppsa_device *device;
   bppsa_model *model;
-  bppsa_buffer x, labels, h0; /* [T,B,I], int64 [B] or [T,B], [L,B,H] (empty without --h0) */
+  bppsa_buffer x, labels, h0; /* [T,B,I], int64 [B] or [T,B] (on the host), [L,B,H] (empty without --h0) */
   bppsa_buffer seed;          /* like the logits */
+  bppsa_buffer dx, dh0;       /* gradients of x and h0, on the host */
   double loss;
   float loss_f32;
   int64_t count;             /* tensors of the result */
@@ -147,14 +148,19 @@ static bppsa_status forward_backward(gradients *g) {
   bppsa_view logits;
   bppsa_loss_result result;
   const bppsa_view *h0 = g->h0.view.data != NULL ? &g->h0.view : NULL;
+  BPPSA_TRY(bppsa_buffer_move(g->device, &g->x));
+  if (h0 != NULL) {
+    BPPSA_TRY(bppsa_buffer_move(g->device, &g->h0));
+  }
   BPPSA_TRY(g->model->ops->forward(g->model, &g->x.view, h0, &logits));
-  BPPSA_TRY(bppsa_buffer_create(NULL, logits.dtype, logits.ndim, logits.shape, &g->seed));
+  BPPSA_TRY(bppsa_buffer_create(g->device, logits.dtype, logits.ndim, logits.shape, &g->seed));
   BPPSA_TRY(bppsa_cross_entropy(g->device, &logits, g->labels.view.data, &g->seed.view, &result));
   g->loss = result.loss;
   if (!isfinite(g->loss)) {
     return bppsa_setup_fail_nonfinite(g->model, "loss");
   }
-  return g->model->ops->backward(g->model, &g->seed.view);
+  BPPSA_TRY(g->model->ops->backward(g->model, &g->seed.view));
+  return bppsa_model_pull(g->model, true);
 }
 
 /* The result: every parameter's gradient, input, h0, loss. Views borrow from the model and from g. */
@@ -162,6 +168,10 @@ static bppsa_status collect(gradients *g) {
   const bppsa_model *model = g->model;
   bppsa_view input, h0;
   BPPSA_TRY(model->ops->input_gradients(g->model, &input, &h0));
+  BPPSA_TRY(bppsa_buffer_fetch(g->device, &input, &g->dx));
+  if (g->h0.view.data != NULL) {
+    BPPSA_TRY(bppsa_buffer_fetch(g->device, &h0, &g->dh0));
+  }
   g->tensors = bppsa_calloc(model->parameter_count + EXTRAS, sizeof *g->tensors);
   if (g->tensors == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -169,9 +179,9 @@ static bppsa_status collect(gradients *g) {
   for (int64_t i = 0; i < model->parameter_count; ++i) {
     g->tensors[g->count++] = (bppsa_named_view){model->parameters[i].name, model->parameters[i].gradient};
   }
-  g->tensors[g->count++] = (bppsa_named_view){"input", input};
+  g->tensors[g->count++] = (bppsa_named_view){"input", g->dx.view};
   if (g->h0.view.data != NULL) {
-    g->tensors[g->count++] = (bppsa_named_view){"h0", h0};
+    g->tensors[g->count++] = (bppsa_named_view){"h0", g->dh0.view};
   }
   g->loss_f32 = (float)g->loss;
   void *loss = model->dtype == BPPSA_F32 ? (void *)&g->loss_f32 : (void *)&g->loss;
@@ -312,6 +322,8 @@ static bppsa_status run(bppsa_cli *cli) {
     status = output(cli, &g);
   }
   bppsa_free(g.tensors);
+  bppsa_buffer_free(&g.dx);
+  bppsa_buffer_free(&g.dh0);
   bppsa_buffer_free(&g.seed);
   bppsa_buffer_free(&g.h0);
   bppsa_buffer_free(&g.labels);

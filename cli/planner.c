@@ -8,7 +8,8 @@
 #include "bppsa_version.h"
 #include "cli/machine.h"
 #include "cli/progress.h"
-#include "core/alloc.h"
+#include "core/buffer.h"
+#include "core/graph.h"
 #include "core/philox.h"
 #include "core/simd.h"
 
@@ -32,7 +33,7 @@ bppsa_chosen bppsa_planner_chooser(const bppsa_recurrent_config *config) {
 typedef struct {
   const bppsa_network_kind *kind;
   const bppsa_device *device;
-  bppsa_view x, seed;
+  bppsa_buffer x, seed;
   double best_s;
   bppsa_recurrent_config best;
 } contest;
@@ -48,27 +49,57 @@ static int compare(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Median seconds of the backward pass; of the first pass alone where that is hopeless already. */
-static bppsa_status time_model(const contest *c, bppsa_model *model, double *median_s) {
+static bool is_gpu(const bppsa_device *device) {
+  return bppsa_device_get_kind(device) == BPPSA_CUDA;
+}
+
+/* Seconds of one backward pass; on a GPU of a replay, as in training, where there is one. */
+static bppsa_status time_pass(const contest *c, bppsa_model *model, const bppsa_graph *graph, double *seconds) {
+  BPPSA_TRY(bppsa_device_wait(c->device));
+  const double start = now();
+  BPPSA_TRY(graph != NULL ? bppsa_graph_launch(c->device, graph) : bppsa_recurrent_backward_layers(model, &c->seed.view));
+  BPPSA_TRY(bppsa_device_wait(c->device));
+  *seconds = now() - start;
+  return BPPSA_OK;
+}
+
+static bppsa_status record_pass(const contest *c, bppsa_model *model, bppsa_graph **graph) {
+  BPPSA_TRY(bppsa_graph_begin(c->device));
+  const bppsa_status status = bppsa_recurrent_backward_layers(model, &c->seed.view);
+  if (status != BPPSA_OK) {
+    (void)bppsa_graph_end(c->device, NULL);
+    return status;
+  }
+  return bppsa_graph_end(c->device, graph);
+}
+
+static bppsa_status time_passes(const contest *c, bppsa_model *model, const bppsa_graph *graph, double *median_s) {
   double times[MOST_REPEATS], spent = 0;
   int repeats = 0;
-  BPPSA_TRY(bppsa_recurrent_init(model, BPPSA_INIT_DEFAULT, 0));
-  BPPSA_TRY(bppsa_recurrent_forward_layers(model, &c->x, NULL));
-  double start = now();
-  BPPSA_TRY(bppsa_recurrent_backward_layers(model, &c->seed)); /* warm-up */
-  *median_s = now() - start;
-  if (c->best_s > 0 && *median_s > HOPELESS_RATIO * c->best_s && *median_s > 1e-3) {
-    return BPPSA_OK;
-  }
   while (repeats < LEAST_REPEATS || (repeats < MOST_REPEATS && spent < BUDGET_S)) {
-    start = now();
-    BPPSA_TRY(bppsa_recurrent_backward_layers(model, &c->seed));
-    times[repeats] = now() - start;
+    BPPSA_TRY(time_pass(c, model, graph, &times[repeats]));
     spent += times[repeats++];
   }
   qsort(times, (size_t)repeats, sizeof *times, compare);
   *median_s = times[repeats / 2];
   return BPPSA_OK;
+}
+
+/* Median seconds of the backward pass; of the first pass alone where that is hopeless already. */
+static bppsa_status time_model(const contest *c, bppsa_model *model, double *median_s) {
+  bppsa_graph *graph = NULL;
+  BPPSA_TRY(bppsa_recurrent_init(model, BPPSA_INIT_DEFAULT, 0));
+  BPPSA_TRY(bppsa_recurrent_forward_layers(model, &c->x.view, NULL));
+  BPPSA_TRY(time_pass(c, model, NULL, median_s)); /* warm-up */
+  if (c->best_s > 0 && *median_s > HOPELESS_RATIO * c->best_s && *median_s > 1e-3) {
+    return BPPSA_OK;
+  }
+  if (is_gpu(c->device)) {
+    BPPSA_TRY(record_pass(c, model, &graph));
+  }
+  const bppsa_status status = time_passes(c, model, graph, median_s);
+  bppsa_graph_destroy(c->device, graph);
+  return status;
 }
 
 /* Times one configuration and keeps it when it is the fastest so far. What the memory limit refuses is no candidate. */
@@ -92,26 +123,24 @@ static bppsa_status try_candidate(contest *c, const bppsa_recurrent_config *conf
 
 /* ---- all of them ---- */
 
-static bppsa_status fill(bppsa_view *view, bppsa_dtype dtype, int32_t ndim, const int64_t *shape, double scale) {
-  int64_t count;
-  size_t bytes;
-  BPPSA_TRY(bppsa_shape_bytes(dtype, ndim, shape, &count, &bytes));
-  *view = bppsa_view_make(bppsa_alloc(bytes), dtype, ndim, shape);
-  if (view->data == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
+/* Random numbers in the device's memory. */
+static bppsa_status fill(const bppsa_device *device, bppsa_buffer *buffer, bppsa_dtype dtype, int32_t ndim, const int64_t *shape,
+                         double scale) {
+  BPPSA_TRY(bppsa_buffer_create(NULL, dtype, ndim, shape, buffer));
+  const int64_t count = bppsa_view_count(&buffer->view);
   for (int64_t i = 0; i < count; ++i) {
-    bppsa_view_set(view, i, scale * (2 * bppsa_random_double(0, BPPSA_STREAM_TEST, (uint64_t)i) - 1));
+    bppsa_view_set(&buffer->view, i, scale * (2 * bppsa_random_double(0, BPPSA_STREAM_TEST, (uint64_t)i) - 1));
   }
-  return BPPSA_OK;
+  return bppsa_buffer_move(device, buffer);
 }
 
-/* The cost model's candidates, and chunks as many as keep the threads busy. */
+/* The cost model's candidates, and on a processor chunks as many as keep the threads busy. */
 static bppsa_status try_all(contest *c, const bppsa_recurrent_config *config, bppsa_progress_line *line) {
-  const bppsa_scan_config asked = bppsa_network_scan(c->kind, config, 0);
+  bppsa_scan_config asked = bppsa_network_scan(c->kind, config, 0);
   const int64_t threads = bppsa_device_get_threads(c->device), busy[] = {threads, 2 * threads, 4 * threads};
   bppsa_recurrent_config tried = *config;
   bppsa_scan_config candidate;
+  asked.device = bppsa_device_get_kind(c->device);
   for (int64_t index = 0; bppsa_scan_candidate(&asked, index, &candidate); ++index) {
     tried.algorithm = candidate.algorithm;
     tried.up_levels = candidate.up_levels;
@@ -119,7 +148,7 @@ static bppsa_status try_all(contest *c, const bppsa_recurrent_config *config, bp
     bppsa_progress_show(line, "measuring plans: %s", bppsa_scan_algorithm_name(tried.algorithm));
     BPPSA_TRY(try_candidate(c, &tried));
   }
-  for (size_t i = 0; i < sizeof busy / sizeof busy[0]; ++i) {
+  for (size_t i = 0; i < sizeof busy / sizeof busy[0] && !is_gpu(c->device); ++i) {
     tried.algorithm = BPPSA_SCAN_CHUNKED;
     tried.chunks = busy[i];
     bppsa_progress_show(line, "measuring plans: chunked, %" PRId64, busy[i]);
@@ -133,16 +162,17 @@ static bppsa_status measure(const bppsa_network_kind *kind, const bppsa_device *
   contest c = {.kind = kind, .device = device};
   bppsa_progress_line line = bppsa_progress_start(err);
   const int64_t x[] = {config->seq_len, config->batch, config->input}, h[] = {config->seq_len, config->batch, config->hidden};
-  bppsa_status status = fill(&c.x, config->dtype, 3, x, 1);
+  bppsa_status status = fill(device, &c.x, config->dtype, 3, x, 1);
   if (status == BPPSA_OK) {
-    status = fill(&c.seed, config->dtype, config->loss_all ? 3 : 2, config->loss_all ? h : h + 1, 1 / (double)config->batch);
+    status =
+        fill(device, &c.seed, config->dtype, config->loss_all ? 3 : 2, config->loss_all ? h : h + 1, 1 / (double)config->batch);
   }
   if (status == BPPSA_OK) {
     status = try_all(&c, config, &line);
   }
   bppsa_progress_clear(&line);
-  bppsa_free(c.x.data);
-  bppsa_free(c.seed.data);
+  bppsa_buffer_free(&c.x);
+  bppsa_buffer_free(&c.seed);
   if (status == BPPSA_OK) {
     *config = c.best;
     *median_s = c.best_s;
@@ -161,13 +191,23 @@ static void make_key(const bppsa_network_kind *kind, const bppsa_device *device,
            c->hidden, c->layers, c->loss_all ? "all" : "last", (int)c->input_gradients, limit);
 }
 
+/* Bytes a network may hold where the user does not say: three quarters of what the machine or the GPU has. */
+static int64_t memory_of(const bppsa_device *device) {
+  bppsa_cuda_report report = {0};
+  if (!is_gpu(device)) {
+    return bppsa_machine_memory() / 4 * 3;
+  }
+  bppsa_cuda_probe(&report);
+  return report.memory / 4 * 3;
+}
+
 bppsa_status bppsa_planner_choose(const bppsa_cli *cli, const bppsa_network_kind *kind, const bppsa_device *device,
                                   bppsa_recurrent_config *config, bppsa_chosen *chosen) {
   const bppsa_option_value *limit = bppsa_cli_value(cli, BPPSA_OPTION_MEMORY_LIMIT);
   const bool measured = strcmp(bppsa_cli_value(cli, BPPSA_OPTION_PLAN)->text, "measure") == 0;
   char key[KEY_SIZE];
   make_key(kind, device, limit->integer, config, key); /* the limit as given or 0: what is available changes all the time */
-  config->memory_limit = limit->given ? limit->integer : bppsa_machine_memory() / 4 * 3;
+  config->memory_limit = limit->given ? limit->integer : memory_of(device);
   if (!measured || *chosen == BPPSA_CHOSEN_BY_CHECKPOINT) {
     return BPPSA_OK;
   }

@@ -18,6 +18,33 @@ bppsa_status bppsa_buffer_create(const bppsa_device *device, bppsa_dtype dtype, 
   return BPPSA_OK;
 }
 
+bppsa_status bppsa_buffer_move(const bppsa_device *device, bppsa_buffer *buffer) {
+  bppsa_buffer there;
+  const bppsa_view *view = &buffer->view;
+  if (device == NULL || bppsa_device_get_kind(device) == BPPSA_CPU) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_buffer_create(device, view->dtype, view->ndim, view->shape, &there));
+  const bppsa_status status = bppsa_memory_put(device, there.view.data, view->data, (int64_t)bppsa_view_bytes(view));
+  bppsa_buffer_free(status == BPPSA_OK ? buffer : &there);
+  if (status == BPPSA_OK) {
+    *buffer = there;
+  }
+  return status;
+}
+
+bppsa_status bppsa_buffer_fetch(const bppsa_device *device, const bppsa_view *view, bppsa_buffer *copy) {
+  bppsa_buffer made;
+  BPPSA_TRY(bppsa_buffer_create(NULL, view->dtype, view->ndim, view->shape, &made));
+  const bppsa_status status = bppsa_memory_get(device, made.view.data, view->data, (int64_t)bppsa_view_bytes(view));
+  if (status != BPPSA_OK) {
+    bppsa_buffer_free(&made);
+    return status;
+  }
+  *copy = made;
+  return BPPSA_OK;
+}
+
 void bppsa_buffer_free(bppsa_buffer *buffer) {
   bppsa_memory_free(buffer->device, buffer->view.data);
   *buffer = (bppsa_buffer){0};

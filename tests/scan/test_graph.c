@@ -23,7 +23,7 @@ static void run(const bppsa_device *device, const scan *s, const bppsa_graph *gr
   double *g = uniform(seed, REALS, 1);
   memset(g, 0xff, (size_t)(STEPS * BATCH * DIM) * sizeof *g);
   assert_int_equal(bppsa_memory_put(device, s->operands.gradients, g, BYTES), BPPSA_OK);
-  assert_int_equal(graph != NULL ? bppsa_graph_launch(device, graph) : execute(s), BPPSA_OK);
+  assert_int_equal(graph != NULL ? bppsa_graph_launch(device, graph) : execute((void *)s), BPPSA_OK);
   assert_int_equal(bppsa_memory_get(device, found, s->operands.gradients, BYTES), BPPSA_OK);
   bppsa_free(g);
 }

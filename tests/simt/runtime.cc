@@ -31,6 +31,8 @@ struct simt_graph_exec {
 
 namespace {
 
+const size_t memory_bytes = (size_t)1 << 30;
+
 cudaError_t last_error = cudaSuccess;
 simt_stream default_stream;
 std::vector<simt_stream *> streams = {&default_stream};
@@ -74,6 +76,12 @@ cudaError_t queue(cudaStream_t stream, std::function<void()> one) {
   return cudaSuccess;
 }
 
+/* What is held, and its bytes. */
+std::map<void *, size_t> &held() {
+  static std::map<void *, size_t> map;
+  return map;
+}
+
 cudaError_t allocate(void **data, size_t bytes) {
   if (!may_wait()) {
     return fail(cudaErrorStreamCaptureUnsupported);
@@ -83,6 +91,7 @@ cudaError_t allocate(void **data, size_t bytes) {
     return fail(cudaErrorMemoryAllocation);
   }
   memset(*data, 0xff, bytes > 0 ? bytes : 1);
+  held()[*data] = bytes;
   return cudaSuccess;
 }
 
@@ -99,6 +108,7 @@ cudaError_t release(void *data) {
     return fail(cudaErrorStreamCaptureUnsupported);
   }
   run_all();
+  held().erase(data);
   free(data);
   return cudaSuccess;
 }
@@ -134,6 +144,16 @@ cudaError_t cudaMalloc(void **data, size_t bytes) {
     held()[*data] = bytes;
   }
   return error;
+}
+
+cudaError_t cudaMemGetInfo(size_t *available, size_t *all) {
+  size_t used = 0;
+  for (const auto &block : held()) {
+    used += block.second;
+  }
+  *all = memory_bytes;
+  *available = used < memory_bytes ? memory_bytes - used : 0;
+  return cudaSuccess;
 }
 
 cudaError_t cudaFree(void *data) {

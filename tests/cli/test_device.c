@@ -1,0 +1,133 @@
+/* `grad`, `train` and `eval` with --device: the same files and curves as on the processor. The device is BPPSA_TEST_DEVICE. */
+#include "tests/cli/batch_files.h"
+
+#include <math.h>
+
+#include "tests/support/support.h"
+
+#define SMALL "--seq-len 20 --samples 40 --hidden 6 --dtype f64"
+
+static const char *device; /* "--device cuda" */
+
+static const char *const kinds[] = {"rnn", "gru"};
+
+/* Every tensor of two files, within `bound` of the larger one's norm. */
+static void assert_same_files(const char *a, const char *b, double bound) {
+  bppsa_safetensors *left = NULL, *right = NULL;
+  assert_int_equal(bppsa_safetensors_load(a, &left), BPPSA_OK);
+  assert_int_equal(bppsa_safetensors_load(b, &right), BPPSA_OK);
+  assert_int_equal(bppsa_safetensors_count(left), bppsa_safetensors_count(right));
+  for (int64_t i = 0; i < bppsa_safetensors_count(left); ++i) {
+    const bppsa_named_view *tensor = bppsa_safetensors_get(left, i);
+    const bppsa_view *other = bppsa_safetensors_find(right, tensor->name);
+    double sum = 0, norm = 0;
+    assert_non_null(other);
+    assert_true(bppsa_view_same_shape(&tensor->view, other));
+    for (int64_t k = 0; k < bppsa_view_count(other); ++k) {
+      sum += pow(bppsa_view_get(&tensor->view, k) - bppsa_view_get(other, k), 2);
+      norm += pow(bppsa_view_get(other, k), 2);
+    }
+    if (!(norm > 0 && sqrt(sum / norm) < bound)) {
+      fail_msg("%s: %g of %g", tensor->name, sqrt(sum), sqrt(norm));
+    }
+  }
+  bppsa_safetensors_destroy(left);
+  bppsa_safetensors_destroy(right);
+}
+
+static void assert_same_rows(const json_t *a, const json_t *b, const char *key, double bound) {
+  const json_t *left = json_object_get(a, "rows"), *right = json_object_get(b, "rows");
+  assert_true(json_array_size(left) > 0 && json_array_size(left) == json_array_size(right));
+  for (size_t i = 0; i < json_array_size(left); ++i) {
+    assert_true(fabs(get_real(json_array_get(left, i), key) - get_real(json_array_get(right, i), key)) < bound);
+  }
+}
+
+static void test_grad(void **state) {
+  (void)state;
+  static const char *const batches[] = {"--input X.npy --labels Y.npy", "--input X.npy --labels YT.npy --loss all --h0 H0.npy"};
+  for (int k = 0; k < 4; ++k) {
+    const char *kind = kinds[k / 2], *batch = batches[k % 2];
+    assert_runs("train %s --seq-len 5 --samples 32 --iterations 1 --hidden 4 --dtype f64 --save-weights K.safetensors", kind);
+    assert_runs("grad %s --weights K.safetensors %s --backward bp --out C.safetensors", kind, batch);
+    assert_runs("grad %s --weights K.safetensors %s --backward bp --out D.safetensors %s", kind, batch, device);
+    assert_same_files("C.safetensors", "D.safetensors", 1e-12);
+    assert_runs("grad %s --weights K.safetensors %s --chunks 3 --out D.safetensors %s", kind, batch, device);
+    assert_same_files("C.safetensors", "D.safetensors", 1e-12);
+  }
+}
+
+/* An explosion is reported as on the processor. */
+static void test_nonfinite(void **state) {
+  (void)state;
+  run_result here =
+      run("train rnn --seq-len 20 --samples 40 --hidden 6 --nonlinearity relu --optimizer sgd --lr 1e30 --iterations 9");
+  run_result there = run(
+      "train rnn --seq-len 20 --samples 40 --hidden 6 --nonlinearity relu --optimizer sgd --lr 1e30 --iterations 9 %s", device);
+  assert_int_equal(here.code, 1);
+  assert_int_equal(there.code, 1);
+  assert_one_error(&here, "non-finite");
+  assert_string_equal(here.err, there.err);
+  release(&here);
+  release(&there);
+}
+
+static void test_train_and_eval(void **state) {
+  (void)state;
+  for (int k = 0; k < 2; ++k) {
+    const char *line = k == 0 ? "train rnn " SMALL " --epochs 2 --validation 0.25 --clip-norm 0.5 --json"
+                              : "train gru " SMALL " --iterations 5 --loss all --layers 2 --chunks 3 --optimizer sgd --json";
+    json_t *here = run_json("%s --save-weights C.safetensors", line);
+    json_t *there = run_json("%s --save-weights D.safetensors %s", line, device);
+    assert_same_rows(here, there, "loss", 1e-10);
+    assert_same_rows(here, there, "accuracy", 1e-10);
+    assert_same_rows(here, there, "grad_norm", 1e-9);
+    assert_same_files("C.safetensors", "D.safetensors", 1e-9);
+    const char *loss = k == 0 ? "--validation 0.25" : "--loss all";
+    json_t *mine = run_json("eval %s --weights D.safetensors --seq-len 20 --samples 40 %s --json", kinds[k], loss);
+    json_t *its = run_json("eval %s --weights D.safetensors --seq-len 20 --samples 40 %s --json %s", kinds[k], loss, device);
+    assert_true(fabs(get_real(mine, "loss") - get_real(its, "loss")) < 1e-12);
+    assert_true(get_real(mine, "accuracy") == get_real(its, "accuracy"));
+    json_decref(mine);
+    json_decref(its);
+    json_decref(here);
+    json_decref(there);
+  }
+}
+
+/* The first steps of a run by iterations, interrupted and resumed, with the bits of the whole. */
+static void test_resume(void **state) {
+  (void)state;
+  const char *line = "train gru " SMALL " --batch 16 --checkpoint-every 2 --clip-norm 1";
+  assert_runs("%s --iterations 7 --checkpoint whole --save-weights C.safetensors %s", line, device);
+  assert_runs("%s --iterations 4 --checkpoint parts %s", line, device);
+  assert_runs("%s --iterations 7 --checkpoint parts --resume --save-weights D.safetensors %s", line, device);
+  assert_same_files("C.safetensors", "D.safetensors", 1e-300);
+}
+
+static void test_measured_plan(void **state) {
+  (void)state;
+  char directory[4096]; /* of measured plans; an absolute path */
+  assert_non_null(getcwd(directory, sizeof directory - 8));
+  strcat(directory, "/cache");
+  assert_int_equal(setenv("XDG_CACHE_HOME", directory, 1), 0);
+  run_result result = run("train rnn " SMALL " --iterations 2 --plan measure --json %s", device);
+  assert_int_equal(result.code, 0);
+  json_t *document = json_loads(result.out, 0, NULL);
+  assert_non_null(document);
+  assert_string_equal(get_text(json_object_get(document, "config"), "chosen"), "measurement");
+  json_decref(document);
+  release(&result);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_grad), cmocka_unit_test(test_nonfinite),
+                                     cmocka_unit_test(test_train_and_eval), cmocka_unit_test(test_resume),
+                                     cmocka_unit_test(test_measured_plan)};
+  const char *name = getenv("BPPSA_TEST_DEVICE");
+  static char text[64];
+  bppsa_device_destroy(test_device(1)); /* skips the test where it is not there */
+  snprintf(text, sizeof text, "--device %s", name != NULL ? name : "cpu");
+  device = text;
+  return cmocka_run_group_tests(tests, enter_with_batch, leave_directory);
+}

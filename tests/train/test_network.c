@@ -1,0 +1,154 @@
+/* RNN and GRU in the training loop on test_device(): curves as on a processor, the same bits from run to run, and where a NaN appeared. On a GPU 300
+ * iterations of the main job; elsewhere a small one. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "gru/gru.h"
+#include "rnn/rnn.h"
+#include "tests/support/support.h"
+#include "train/trainer.h"
+
+enum { MOST_ITERATIONS = 300, BATCH = 16 };
+
+static bppsa_device *device;
+
+typedef bppsa_status (*create_fn)(const bppsa_recurrent_config *config, const bppsa_device *device, bppsa_model **model);
+
+/* How a network is trained. */
+typedef struct {
+  create_fn create;
+  bppsa_dtype dtype;
+  int64_t hidden, layers, chunks; /* chunks 0: sequential BP */
+  bool loss_all;
+} job;
+
+typedef struct {
+  double losses[MOST_ITERATIONS];
+  int64_t steps;
+  bppsa_model *model;
+} curve;
+
+static bool is_large(void) {
+  return bppsa_device_get_kind(device) == BPPSA_CUDA && !is_emulated(device);
+}
+
+static bppsa_status keep_loss(void *context, const bppsa_train_record *record) {
+  curve *c = context;
+  c->losses[c->steps++] = record->loss;
+  return BPPSA_OK;
+}
+
+static bppsa_model *make(const job *j, const bppsa_device *where, int64_t seq_len) {
+  bppsa_recurrent_config config = bppsa_recurrent_config_default();
+  bppsa_model *model = NULL;
+  config.seq_len = seq_len;
+  config.batch = BATCH;
+  config.dtype = j->dtype;
+  config.hidden = j->hidden;
+  config.layers = j->layers;
+  config.loss_all = j->loss_all;
+  config.backward = j->chunks > 0 ? BPPSA_BACKWARD_SCAN : BPPSA_BACKWARD_BP;
+  config.algorithm = BPPSA_SCAN_CHUNKED;
+  config.chunks = j->chunks;
+  assert_int_equal(j->create(&config, where, &model), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_init(model, BPPSA_INIT_DEFAULT, 0), BPPSA_OK);
+  return model;
+}
+
+static bppsa_dataset *bitstream(int64_t samples, int64_t seq_len, bool loss_all) {
+  const bppsa_dataset_options options = {.samples = samples, .seq_len = seq_len, .labels_per_step = loss_all};
+  bppsa_dataset *data = NULL;
+  assert_int_equal(bppsa_dataset_create("bitstream", &options, &data), BPPSA_OK);
+  return data;
+}
+
+static curve train(const job *j, const bppsa_device *where) {
+  const int64_t seq_len = is_large() ? 1000 : 23;
+  bppsa_dataset *data = bitstream(is_large() ? 32000 : 40, seq_len, j->loss_all); /* 40: batches of 16, 16 and 8 */
+  curve c = {.model = make(j, where, seq_len)};
+  const bppsa_train_callbacks callbacks = {.context = &c, .on_step = keep_loss};
+  bppsa_train_config config = bppsa_train_config_default();
+  bppsa_train_result result;
+  config.iterations = is_large() ? MOST_ITERATIONS : 8;
+  config.batch = BATCH;
+  config.optimizer.lr = 3e-4;
+  assert_int_equal(bppsa_train(&config, c.model, data, where, &callbacks, &result), BPPSA_OK);
+  assert_int_equal(c.steps, config.iterations);
+  assert_true(result.forward_s > 0 && result.backward_s > 0 && result.update_s > 0);
+  bppsa_dataset_destroy(data);
+  return c;
+}
+
+static const job jobs[] = {{bppsa_rnn_create, BPPSA_F32, 20, 1, 0, false}, {bppsa_rnn_create, BPPSA_F32, 20, 1, 4, false},
+                           {bppsa_rnn_create, BPPSA_F64, 7, 2, 3, true},   {bppsa_gru_create, BPPSA_F32, 20, 1, 0, false},
+                           {bppsa_gru_create, BPPSA_F32, 20, 1, 4, false}, {bppsa_gru_create, BPPSA_F64, 7, 2, 3, true}};
+
+static void curves_are_the_processors(void **state) {
+  (void)state;
+  bppsa_device *cpu = cpu_device(2);
+  for (size_t k = 0; k < sizeof jobs / sizeof jobs[0]; ++k) {
+    const curve host = train(&jobs[k], cpu), here = train(&jobs[k], device), again = train(&jobs[k], device);
+    const double bound = jobs[k].dtype == BPPSA_F32 ? 1e-3 : 1e-9;
+    for (int64_t i = 0; i < host.steps; ++i) {
+      if (!(fabs(here.losses[i] - host.losses[i]) < bound)) {
+        fail_msg("job %d, iteration %d: loss %.17g, the processor's %.17g", (int)k, (int)i + 1, here.losses[i], host.losses[i]);
+      }
+    }
+    assert_memory_equal(here.losses, again.losses, sizeof here.losses);
+    for (int64_t p = 0; p < here.model->parameter_count; ++p) {
+      const bppsa_view *value = &here.model->parameters[p].value;
+      assert_memory_equal(value->data, again.model->parameters[p].value.data, bppsa_view_bytes(value));
+    }
+    bppsa_model_destroy(host.model);
+    bppsa_model_destroy(here.model);
+    bppsa_model_destroy(again.model);
+  }
+  bppsa_device_destroy(cpu);
+}
+
+/* Overwrites a weight after step 4. */
+static bppsa_status spoil(void *context, const bppsa_train_record *record) {
+  bppsa_model *model = context;
+  if (record->step == 4) {
+    BPPSA_TRY(bppsa_model_pull(model, false));
+    bppsa_view_set(&model->parameters[0].value, 2, (double)NAN);
+    return bppsa_model_push(model);
+  }
+  return BPPSA_OK;
+}
+
+/* Step 5 is a full batch and replayed on a GPU, where the pass before that the host took part in was step 3, a smaller one. */
+static void a_nan_is_found_where_it_appeared(void **state) {
+  (void)state;
+  for (size_t k = 0; k < sizeof jobs / sizeof jobs[0]; ++k) {
+    char says[256];
+    int64_t order[40];
+    bppsa_dataset *data = bitstream(40, 23, jobs[k].loss_all);
+    bppsa_model *model = make(&jobs[k], device, 23);
+    const bppsa_train_callbacks callbacks = {.context = model, .on_step = spoil};
+    bppsa_train_config config = bppsa_train_config_default();
+    bppsa_train_result result;
+    config.epochs = 3;
+    config.batch = BATCH;
+    bppsa_shuffle(0, 2, 40, order);
+    snprintf(
+        says, sizeof says,
+        "training step 5 (epoch 2): non-finite hidden state in layer 0, time step 1, sample 0 of the batch (data set index %d)",
+        (int)order[16]);
+    assert_int_equal(bppsa_train(&config, model, data, device, &callbacks, &result), BPPSA_ERR_NUMERIC);
+    assert_string_equal(bppsa_last_error(), says);
+    bppsa_model_destroy(model);
+    bppsa_dataset_destroy(data);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(curves_are_the_processors),
+                                     cmocka_unit_test(a_nan_is_found_where_it_appeared)};
+  device = test_device(2);
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  bppsa_device_destroy(device);
+  return failed;
+}
