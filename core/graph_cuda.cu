@@ -67,10 +67,6 @@ extern "C" bppsa_status bppsa_graph_launch(const bppsa_device *device, const bpp
   return bppsa_cuda_check(cudaGraphLaunch(graph->exec, stream_of(device)), "replay");
 }
 
-extern "C" int64_t bppsa_graph_nodes(const bppsa_graph *graph) {
-  return (int64_t)graph->nodes;
-}
-
 extern "C" void bppsa_graph_destroy(const bppsa_device *device, bppsa_graph *graph) {
   if (graph != NULL && select_gpu(device, "recording") == BPPSA_OK) {
     (void)cudaGraphExecDestroy(graph->exec);

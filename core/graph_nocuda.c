@@ -25,11 +25,6 @@ bppsa_status bppsa_graph_launch(const bppsa_device *device, const bppsa_graph *g
   return without(device, "replay");
 }
 
-int64_t bppsa_graph_nodes(const bppsa_graph *graph) {
-  (void)graph;
-  return 0;
-}
-
 void bppsa_graph_destroy(const bppsa_device *device, bppsa_graph *graph) {
   (void)device, (void)graph;
 }

@@ -59,7 +59,6 @@ static void check_row(const json_t *row) {
 
 /* ---- a network that refuses one of its ways ---- */
 
-/* The GPU's networks but for one. */
 static bppsa_status refuse_blelloch(const bppsa_recurrent_config *config, const bppsa_device *given, bppsa_model **model) {
   if (config->backward == BPPSA_BACKWARD_SCAN && config->algorithm == BPPSA_SCAN_BLELLOCH) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "no kernels for this");
@@ -69,6 +68,9 @@ static bppsa_status refuse_blelloch(const bppsa_recurrent_config *config, const 
 
 static void refused_way(void **state) {
   (void)state;
+  if (!is_emulated(device)) {
+    skip();
+  }
   bppsa_network_kind kind = *bppsa_network_kind_find("rnn");
   bppsa_bench_point point = {.kind = &kind, .config = bppsa_recurrent_config_default(), .data = "bitstream", .rivals = true};
   const bppsa_bench_limits limits = {.repeats = 2, .memory_limit = INT64_C(1) << 28};
@@ -97,6 +99,7 @@ static void refused_way(void **state) {
     assert_int_equal(get_integer(graph, "repeats"), 2);
   }
   assert_string_equal(get_text(find(rows, "backward", "blelloch"), "skipped"), "no kernels for this");
+  assert_non_null(strstr(get_text(find(rows, "backward", "cudnn_standard"), "skipped"), "cuDNN"));
   json_decref(rows);
   char *out = NULL;
   size_t size = 0;
@@ -115,7 +118,12 @@ static void refused_way(void **state) {
 /* Every row of a method is right, and its graph's. */
 static void program(void **state) {
   (void)state;
-  const char *const variants[] = {"", "--init orthogonal --dtype f64", "--layers 2 --loss all"};
+  const char *const variants[] = {"rnn",
+                                  "rnn --init orthogonal --dtype f64",
+                                  "rnn --layers 2 --loss all --nonlinearity relu",
+                                  "rnn --layers 2",
+                                  "gru --layers 2",
+                                  "gru --loss all --dtype f64"};
   for (size_t v = 0; v < sizeof variants / sizeof variants[0]; ++v) {
     json_t *document =
         run_json("bench %s --json --device cuda --seq-len 40 --batch 3 --hidden 4 --repeats 2 --threads 1", variants[v]);

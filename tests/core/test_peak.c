@@ -121,6 +121,7 @@ static void refused_captures(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(ceilings), cmocka_unit_test(no_memory), cmocka_unit_test(marks)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(ceilings), cmocka_unit_test(no_memory), cmocka_unit_test(marks),
+                                     cmocka_unit_test(refused_captures)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,11 +3,7 @@
 set -eu
 cd "$1"
 written=$(cat */*.cu */*.cuh tests/*/*.cu | tr '\n' ' ' | sed 's|__launch_bounds__([A-Z_]*)||g' | grep -o '__global__ [^(;{]*(' | sed 's/ *($//; s/.*[ *]//' | sort)
-<<<<<<< HEAD
-listed=$(sed '/^[#-]/d; s/ .*//' tests/simt/kernels.txt | sort)
-=======
-listed=$(sed '/^#/d; s/ .*//' tests/simt/kernels.txt | sort -u)
->>>>>>> train
+listed=$(sed '/^[#-]/d; s/ .*//' tests/simt/kernels.txt | sort -u)
 if [ -z "$written" ]; then
   echo "check_kernels: no kernel found in $1/*/*.cu and *.cuh, expected some"
   exit 1

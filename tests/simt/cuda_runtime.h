@@ -129,7 +129,6 @@ struct cudaDeviceProp {
 };
 
 cudaError_t cudaMalloc(void **data, size_t bytes);
-cudaError_t cudaMemGetInfo(size_t *available, size_t *all); /* of 1 GiB */
 cudaError_t cudaFree(void *data);
 cudaError_t cudaMemGetInfo(size_t *available, size_t *all);
 cudaError_t cudaMallocHost(void **data, size_t bytes);

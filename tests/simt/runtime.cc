@@ -95,14 +95,6 @@ cudaError_t allocate(void **data, size_t bytes) {
   return cudaSuccess;
 }
 
-const size_t memory_bytes = (size_t)1 << 30;
-
-/* Of the device, by address. */
-std::map<void *, size_t> &held() {
-  static std::map<void *, size_t> map;
-  return map;
-}
-
 cudaError_t release(void *data) {
   if (!may_wait()) {
     return fail(cudaErrorStreamCaptureUnsupported);
@@ -139,11 +131,7 @@ void simt_launch(const char *kernel, dim3 grid, dim3 block, size_t shared, cudaS
 /* ---- memory ---- */
 
 cudaError_t cudaMalloc(void **data, size_t bytes) {
-  const cudaError_t error = allocate(data, bytes);
-  if (error == cudaSuccess) {
-    held()[*data] = bytes;
-  }
-  return error;
+  return allocate(data, bytes);
 }
 
 cudaError_t cudaMemGetInfo(size_t *available, size_t *all) {
@@ -157,21 +145,7 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *all) {
 }
 
 cudaError_t cudaFree(void *data) {
-  const cudaError_t error = release(data);
-  if (error == cudaSuccess) {
-    held().erase(data);
-  }
-  return error;
-}
-
-cudaError_t cudaMemGetInfo(size_t *available, size_t *all) {
-  size_t used = 0;
-  for (const auto &block : held()) {
-    used += block.second;
-  }
-  *all = memory_bytes;
-  *available = used < memory_bytes ? memory_bytes - used : 0;
-  return cudaSuccess;
+  return release(data);
 }
 
 cudaError_t cudaMallocHost(void **data, size_t bytes) {
