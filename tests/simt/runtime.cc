@@ -369,3 +369,26 @@ cudaError_t cudaDriverGetVersion(int *version) {
   *version = 13000;
   return cudaSuccess;
 }
+
+/* ---- for C files (cudnn/cuda_runtime_api.h) ---- */
+
+extern "C" int simt_set_device(int device) {
+  return cudaSetDevice(device);
+}
+
+extern "C" int simt_memset(void *data, int value, size_t bytes, cudaStream_t stream) {
+  return cudaMemsetAsync(data, value, bytes, stream);
+}
+
+extern "C" int simt_memcpy(void *to, const void *from, size_t bytes, cudaStream_t stream) {
+  return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream);
+}
+
+extern "C" const char *simt_error_text(int error) {
+  return cudaGetErrorString((cudaError_t)error);
+}
+
+extern "C" void simt_host_function(cudaStream_t stream, void (*function)(const void *context), const void *context, size_t bytes) {
+  const std::vector<char> copy((const char *)context, (const char *)context + bytes);
+  (void)queue(stream, [=]() { function(copy.data()); });
+}
