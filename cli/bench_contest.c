@@ -16,44 +16,42 @@ bppsa_status bppsa_contest_begin(const bppsa_device *device, bppsa_contest *cont
 
 /* ---- passes ---- */
 
-static bppsa_status queue_forward(const bppsa_contest *contest, const bppsa_contestant *who) {
-  return who->rival != NULL ? bppsa_cudnn_forward(who->rival, &contest->x)
-                            : bppsa_recurrent_forward_layers(who->model, &contest->x, NULL);
+/* Queues a pass: the argument of a capture, too. */
+typedef struct {
+  const bppsa_contest *contest;
+  const bppsa_contestant *who;
+} turn;
+
+static bppsa_status queue_forward(void *context) {
+  const turn *t = context;
+  return t->who->rival != NULL ? bppsa_cudnn_forward(t->who->rival, &t->contest->x)
+                               : bppsa_recurrent_forward_layers(t->who->model, &t->contest->x, NULL);
 }
 
-static bppsa_status queue_backward(const bppsa_contest *contest, const bppsa_contestant *who) {
-  return who->rival != NULL ? bppsa_cudnn_backward(who->rival, &contest->seed)
-                            : bppsa_recurrent_backward_layers(who->model, &contest->seed);
+static bppsa_status queue_backward(void *context) {
+  const turn *t = context;
+  return t->who->rival != NULL ? bppsa_cudnn_backward(t->who->rival, &t->contest->seed)
+                               : bppsa_recurrent_backward_layers(t->who->model, &t->contest->seed);
 }
 
 bppsa_status bppsa_contest_pass(bppsa_contest *contest, int which, double *forward_s, double *backward_s) {
   const bppsa_contestant *who = &contest->list[which];
+  turn t = {contest, who};
   BPPSA_TRY(bppsa_timeline_mark(contest->timeline, 0));
-  BPPSA_TRY(who->graphs[0] != NULL ? bppsa_graph_launch(contest->device, who->graphs[0]) : queue_forward(contest, who));
+  BPPSA_TRY(who->graphs[0] != NULL ? bppsa_graph_launch(contest->device, who->graphs[0]) : queue_forward(&t));
   BPPSA_TRY(bppsa_timeline_mark(contest->timeline, 1));
-  BPPSA_TRY(who->graphs[1] != NULL ? bppsa_graph_launch(contest->device, who->graphs[1]) : queue_backward(contest, who));
+  BPPSA_TRY(who->graphs[1] != NULL ? bppsa_graph_launch(contest->device, who->graphs[1]) : queue_backward(&t));
   BPPSA_TRY(bppsa_timeline_mark(contest->timeline, 2));
   BPPSA_TRY(bppsa_timeline_seconds(contest->timeline, 0, 1, forward_s));
   return bppsa_timeline_seconds(contest->timeline, 1, 2, backward_s);
 }
 
-static bppsa_status record(const bppsa_contest *contest, const bppsa_contestant *who,
-                           bppsa_status (*queue)(const bppsa_contest *contest, const bppsa_contestant *who),
-                           bppsa_graph **graph) {
-  BPPSA_TRY(bppsa_graph_begin(contest->device));
-  const bppsa_status status = queue(contest, who);
-  if (status != BPPSA_OK) {
-    (void)bppsa_graph_end(contest->device, NULL);
-    return status;
-  }
-  return bppsa_graph_end(contest->device, graph);
-}
-
 bppsa_status bppsa_contest_add_graph(bppsa_contest *contest, int plain, int forward, int backward) {
   const bppsa_contestant *same = &contest->list[plain];
   bppsa_contestant made = {.forward = forward, .backward = backward, .plain = plain, .model = same->model, .rival = same->rival};
-  BPPSA_TRY(record(contest, same, queue_forward, &made.graphs[0]));
-  const bppsa_status status = record(contest, same, queue_backward, &made.graphs[1]);
+  turn t = {contest, same};
+  BPPSA_TRY(bppsa_graph_capture(contest->device, queue_forward, &t, &made.graphs[0]));
+  const bppsa_status status = bppsa_graph_capture(contest->device, queue_backward, &t, &made.graphs[1]);
   if (status != BPPSA_OK) {
     bppsa_graph_destroy(contest->device, made.graphs[0]);
     return status;

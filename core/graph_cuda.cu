@@ -5,7 +5,7 @@
 
 struct bppsa_graph {
   cudaGraphExec_t exec;
-  size_t nodes;
+  int64_t nodes;
 };
 
 struct bppsa_mark {
@@ -42,7 +42,9 @@ extern "C" bppsa_status bppsa_graph_end(const bppsa_device *device, bppsa_graph 
   bppsa_graph *made = (bppsa_graph *)bppsa_alloc(sizeof *made);
   bppsa_status status = made == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
   if (status == BPPSA_OK) {
-    status = bppsa_cuda_check(cudaGraphGetNodes(captured, NULL, &made->nodes), "recording");
+    size_t nodes = 0;
+    status = bppsa_cuda_check(cudaGraphGetNodes(captured, NULL, &nodes), "recording");
+    made->nodes = (int64_t)nodes;
   }
   if (status == BPPSA_OK) {
     status = bppsa_cuda_check(cudaGraphInstantiate(&made->exec, captured, 0), "recording");
@@ -56,13 +58,13 @@ extern "C" bppsa_status bppsa_graph_end(const bppsa_device *device, bppsa_graph 
   return BPPSA_OK;
 }
 
+extern "C" int64_t bppsa_graph_nodes(const bppsa_graph *graph) {
+  return graph->nodes;
+}
+
 extern "C" bppsa_status bppsa_graph_launch(const bppsa_device *device, const bppsa_graph *graph) {
   BPPSA_TRY(select_gpu(device, "replay"));
   return bppsa_cuda_check(cudaGraphLaunch(graph->exec, stream_of(device)), "replay");
-}
-
-extern "C" int64_t bppsa_graph_nodes(const bppsa_graph *graph) {
-  return (int64_t)graph->nodes;
 }
 
 extern "C" void bppsa_graph_destroy(const bppsa_device *device, bppsa_graph *graph) {

@@ -15,14 +15,14 @@ bppsa_status bppsa_graph_end(const bppsa_device *device, bppsa_graph **graph) {
   return without(device, "recording");
 }
 
-bppsa_status bppsa_graph_launch(const bppsa_device *device, const bppsa_graph *graph) {
-  (void)graph;
-  return without(device, "replay");
-}
-
 int64_t bppsa_graph_nodes(const bppsa_graph *graph) {
   (void)graph;
   return 0;
+}
+
+bppsa_status bppsa_graph_launch(const bppsa_device *device, const bppsa_graph *graph) {
+  (void)graph;
+  return without(device, "replay");
 }
 
 void bppsa_graph_destroy(const bppsa_device *device, bppsa_graph *graph) {

@@ -29,11 +29,6 @@ bppsa_status bppsa_cuda_clear(int32_t index, void *stream, void *data, int64_t b
   return without();
 }
 
-bppsa_status bppsa_cuda_available(int32_t index, int64_t *bytes) {
-  (void)index, (void)bytes;
-  return without();
-}
-
 bppsa_status bppsa_cuda_alloc_staging(int32_t index, int64_t bytes, void **data) {
   return bppsa_cuda_alloc(index, bytes, data);
 }
@@ -48,6 +43,11 @@ bppsa_status bppsa_cuda_queue_put(int32_t index, void *stream, void *to, const v
 
 bppsa_status bppsa_cuda_queue_get(int32_t index, void *stream, void *to_staging, const void *from, int64_t bytes) {
   return bppsa_cuda_get(index, stream, to_staging, from, bytes);
+}
+
+bppsa_status bppsa_cuda_available(int32_t index, int64_t *bytes) {
+  (void)index, (void)bytes;
+  return without();
 }
 
 bppsa_status bppsa_cuda_stream_create(int32_t index, void **stream) {

@@ -5,42 +5,18 @@
 #include "core/alloc.h"
 #include "core/graph.h"
 
-typedef union {
+typedef struct {
   bppsa_mark *queued; /* GPU */
-  double seconds;     /* CPU; 0: not set */
+  double seconds;     /* CPU */
+  bool set;
 } mark;
 
 struct bppsa_timeline {
   const bppsa_device *device;
+  bool gpu;
   int64_t count;
   mark *marks; /* size count */
 };
-
-static bool is_gpu(const bppsa_device *device) {
-  return bppsa_device_get_kind(device) == BPPSA_CUDA;
-}
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static bppsa_status make_marks(bppsa_timeline *timeline, int64_t count) {
-  timeline->marks = bppsa_calloc(count, sizeof *timeline->marks);
-  if (timeline->marks == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
-  for (; timeline->count < count; ++timeline->count) {
-    mark *made = &timeline->marks[timeline->count];
-    if (is_gpu(timeline->device)) {
-      BPPSA_TRY(bppsa_mark_create(timeline->device, &made->queued));
-    } else {
-      made->seconds = 0;
-    }
-  }
-  return BPPSA_OK;
-}
 
 bppsa_status bppsa_timeline_create(const bppsa_device *device, int64_t count, bppsa_timeline **timeline) {
   bppsa_timeline *made = bppsa_calloc(1, sizeof *made);
@@ -48,7 +24,13 @@ bppsa_status bppsa_timeline_create(const bppsa_device *device, int64_t count, bp
     return BPPSA_ERR_MEMORY;
   }
   made->device = device;
-  const bppsa_status status = make_marks(made, count);
+  made->gpu = bppsa_device_get_kind(device) == BPPSA_CUDA;
+  made->marks = bppsa_calloc(count, sizeof *made->marks);
+  made->count = made->marks != NULL ? count : 0;
+  bppsa_status status = made->marks != NULL ? BPPSA_OK : BPPSA_ERR_MEMORY;
+  for (int64_t i = 0; status == BPPSA_OK && made->gpu && i < count; ++i) {
+    status = bppsa_mark_create(device, &made->marks[i].queued);
+  }
   if (status != BPPSA_OK) {
     bppsa_timeline_destroy(made);
     return status;
@@ -58,33 +40,36 @@ bppsa_status bppsa_timeline_create(const bppsa_device *device, int64_t count, bp
 }
 
 void bppsa_timeline_destroy(bppsa_timeline *timeline) {
-  if (timeline == NULL) {
-    return;
-  }
-  for (int64_t i = 0; is_gpu(timeline->device) && i < timeline->count; ++i) {
+  for (int64_t i = 0; timeline != NULL && i < timeline->count; ++i) {
     bppsa_mark_destroy(timeline->device, timeline->marks[i].queued);
   }
-  bppsa_free(timeline->marks);
+  if (timeline != NULL) {
+    bppsa_free(timeline->marks);
+  }
   bppsa_free(timeline);
 }
 
 bppsa_status bppsa_timeline_mark(bppsa_timeline *timeline, int64_t index) {
   mark *at = &timeline->marks[index];
-  if (is_gpu(timeline->device)) {
+  struct timespec now;
+  at->set = true;
+  if (timeline->gpu) {
     return bppsa_mark_set(timeline->device, at->queued);
   }
-  at->seconds = now();
+  (void)clock_gettime(CLOCK_MONOTONIC, &now);
+  at->seconds = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
   return BPPSA_OK;
 }
 
 bppsa_status bppsa_timeline_seconds(const bppsa_timeline *timeline, int64_t from, int64_t to, double *seconds) {
   const mark *first = &timeline->marks[from], *last = &timeline->marks[to];
-  if (is_gpu(timeline->device)) {
+  if (!first->set || !last->set) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "timeline: mark %lld was never set, expected both marks",
+                      (long long)(first->set ? to : from));
+  }
+  if (timeline->gpu) {
     BPPSA_TRY(bppsa_device_wait(timeline->device));
     return bppsa_mark_seconds(timeline->device, first->queued, last->queued, seconds);
-  }
-  if (first->seconds == 0 || last->seconds == 0) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "timeline: mark %lld or %lld was never set", (long long)from, (long long)to);
   }
   *seconds = last->seconds - first->seconds;
   return BPPSA_OK;

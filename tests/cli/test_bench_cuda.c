@@ -1,4 +1,4 @@
-/* The benchmarks on a GPU. */
+/* The benchmarks on a GPU: rows, their floors, their graphs. */
 #include "tests/cli/batch_files.h"
 
 #include <math.h>
@@ -57,9 +57,8 @@ static void check_row(const json_t *row) {
   assert_int_equal(get_integer(row, "peak_device_bytes"), get_integer(row, "memory_bytes"));
 }
 
-/* ---- what is refused ---- */
+/* ---- a network that refuses one of its ways ---- */
 
-/* The GPU's networks but for one. */
 static bppsa_status refuse_blelloch(const bppsa_recurrent_config *config, const bppsa_device *given, bppsa_model **model) {
   if (config->backward == BPPSA_BACKWARD_SCAN && config->algorithm == BPPSA_SCAN_BLELLOCH) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "no kernels for this");
@@ -67,8 +66,11 @@ static bppsa_status refuse_blelloch(const bppsa_recurrent_config *config, const 
   return bppsa_rnn_create(config, given, model);
 }
 
-static void refused(void **state) {
+static void refused_way(void **state) {
   (void)state;
+  if (!is_emulated(device)) {
+    skip();
+  }
   bppsa_network_kind kind = *bppsa_network_kind_find("rnn");
   bppsa_bench_point point = {.kind = &kind, .config = bppsa_recurrent_config_default(), .data = "bitstream", .rivals = true};
   const bppsa_bench_limits limits = {.repeats = 2, .memory_limit = INT64_C(1) << 28};
@@ -80,12 +82,30 @@ static void refused(void **state) {
   point.config.hidden = 4;
   assert_int_equal(bppsa_bench_measure(&point, &limits, device, result), BPPSA_OK);
   bppsa_bench_tally_add(&tally, result);
+  assert_int_equal(tally.measured, 2 * 5 + 4 * 4); /* and four of the algorithms of the stand-in for cuDNN */
   assert_int_equal(tally.failed, 0);
   bppsa_json_start();
   json_t *rows = json_array();
   assert_true(bppsa_bench_append(rows, &point, result));
-  check_row(find(rows, "backward", "bp"));
+  const char *const methods[] = {"bp", "linear", "chunked", "auto"}, *const graphs[] = {"bp_graph", "linear_graph",
+                                                                                        "chunked_graph", "auto_graph"};
+  check_row(find(rows, "forward", "forward"));
+  for (size_t m = 0; m < 4; ++m) {
+    const json_t *plain = find(rows, "backward", methods[m]), *graph = find(rows, "backward", graphs[m]);
+    check_row(plain);
+    assert_true(json_is_true(json_object_get(plain, "ok")) && json_is_false(json_object_get(plain, "graph")));
+    assert_true(json_is_true(json_object_get(graph, "ok")) && json_is_true(json_object_get(graph, "graph")));
+    assert_true(get_integer(graph, "graph_nodes") > 0);
+    assert_int_equal(get_integer(graph, "repeats"), 2);
+  }
   assert_string_equal(get_text(find(rows, "backward", "blelloch"), "skipped"), "no kernels for this");
+  const char *const rivals[] = {"cudnn_standard", "cudnn_persist_dynamic_graph", "cudnn_standard_tf32"};
+  for (size_t r = 0; r < sizeof rivals / sizeof rivals[0]; ++r) {
+    check_row(find(rows, "forward", rivals[r]));
+    check_row(find(rows, "backward", rivals[r]));
+    assert_true(json_is_true(json_object_get(find(rows, "backward", rivals[r]), "ok")));
+  }
+  assert_non_null(strstr(get_text(find(rows, "backward", "cudnn_persist_static"), "skipped"), "no shape is static enough"));
   json_decref(rows);
   char *out = NULL;
   size_t size = 0;
@@ -95,6 +115,7 @@ static void refused(void **state) {
   assert_non_null(strstr(out, "x floor"));
   assert_non_null(strstr(out, "skipped: no kernels for this"));
   assert_non_null(strstr(out, "chunked_graph"));
+  assert_non_null(strstr(out, "cuDNN's best"));
   free(out);
   free(result);
 }
@@ -138,7 +159,7 @@ int main(void) {
     puts(bppsa_last_error());
     return 77;
   }
-  const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(refused), cmocka_unit_test(program)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(refused_way), cmocka_unit_test(program)};
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   bppsa_device_destroy(device);
   return failed;

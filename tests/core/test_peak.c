@@ -1,6 +1,7 @@
 /* Ceilings, and the marks that time them. */
 #include <time.h>
 
+#include "core/graph.h"
 #include "core/memory.h"
 #include "core/peak.h"
 #include "core/timeline.h"
@@ -67,16 +68,60 @@ static void marks(void **state) {
   nanosleep(&pause, NULL);
   assert_int_equal(bppsa_timeline_mark(timeline, 1), BPPSA_OK);
   assert_int_equal(bppsa_timeline_seconds(timeline, 0, 1, &forward), BPPSA_OK);
-  assert_true(forward >= 0.015 && forward < 20);
-  assert_int_equal(bppsa_timeline_mark(timeline, 0), BPPSA_OK); /* moved behind the other */
+  assert_true(forward >= (is_emulated(device) ? 0 : 0.015) && forward < 20); /* emulated work waits until it is waited for */
+  assert_int_equal(bppsa_timeline_mark(timeline, 0), BPPSA_OK);              /* moved behind the other */
   assert_int_equal(bppsa_timeline_seconds(timeline, 1, 0, &backward), BPPSA_OK);
-  assert_true(backward >= 0 && backward < forward);
+  assert_true(backward >= 0 && (backward < forward || is_emulated(device)));
   bppsa_timeline_destroy(timeline);
   bppsa_timeline_destroy(NULL);
   bppsa_device_destroy(device);
 }
 
+/* ---- graphs ---- */
+
+typedef struct {
+  const bppsa_device *device;
+  void *memory;
+  int calls;
+} waiting;
+
+static bppsa_status wait_within(void *context) {
+  waiting *w = context;
+  ++w->calls;
+  return bppsa_memory_clear(w->device, w->memory, 64);
+}
+
+static bppsa_status fail_within(void *context) {
+  (void)context;
+  return bppsa_fail(BPPSA_ERR_SHAPE, "x: too long");
+}
+
+/* Work that waits cannot be captured, and the stream works afterwards; graphs that replay are in tests/scan/test_graph.c. */
+static void refused_captures(void **state) {
+  (void)state;
+  bppsa_device *device = test_device(1);
+  bppsa_graph *graph = NULL;
+  waiting w = {.device = device};
+  if (bppsa_device_get_kind(device) == BPPSA_CPU) {
+    assert_int_equal(bppsa_graph_capture(device, fail_within, NULL, &graph), BPPSA_ERR_UNSUPPORTED);
+    assert_message("device cpu");
+  } else {
+    assert_int_equal(bppsa_memory_alloc(device, 64, &w.memory), BPPSA_OK);
+    assert_int_equal(bppsa_graph_capture(device, wait_within, &w, &graph), BPPSA_ERR_CUDA);
+    assert_int_equal(w.calls, 1);
+    assert_message("recording");
+    assert_int_equal(bppsa_graph_capture(device, fail_within, NULL, &graph), BPPSA_ERR_SHAPE);
+    assert_message("recording: x: too long");
+    assert_int_equal(wait_within(&w), BPPSA_OK);
+    bppsa_memory_free(device, w.memory);
+  }
+  assert_null(graph);
+  bppsa_graph_destroy(device, NULL);
+  bppsa_device_destroy(device);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(ceilings), cmocka_unit_test(no_memory), cmocka_unit_test(marks)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(ceilings), cmocka_unit_test(no_memory), cmocka_unit_test(marks),
+                                     cmocka_unit_test(refused_captures)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,6 +31,8 @@ struct simt_graph_exec {
 
 namespace {
 
+const size_t memory_bytes = (size_t)1 << 30;
+
 cudaError_t last_error = cudaSuccess;
 simt_stream default_stream;
 std::vector<simt_stream *> streams = {&default_stream};
@@ -74,6 +76,12 @@ cudaError_t queue(cudaStream_t stream, std::function<void()> one) {
   return cudaSuccess;
 }
 
+/* What is held, and its bytes. */
+std::map<void *, size_t> &held() {
+  static std::map<void *, size_t> map;
+  return map;
+}
+
 cudaError_t allocate(void **data, size_t bytes) {
   if (!may_wait()) {
     return fail(cudaErrorStreamCaptureUnsupported);
@@ -83,15 +91,8 @@ cudaError_t allocate(void **data, size_t bytes) {
     return fail(cudaErrorMemoryAllocation);
   }
   memset(*data, 0xff, bytes > 0 ? bytes : 1);
+  held()[*data] = bytes;
   return cudaSuccess;
-}
-
-const size_t memory_bytes = (size_t)1 << 30;
-
-/* Of the device, by address. */
-std::map<void *, size_t> &held() {
-  static std::map<void *, size_t> map;
-  return map;
 }
 
 cudaError_t release(void *data) {
@@ -99,6 +100,7 @@ cudaError_t release(void *data) {
     return fail(cudaErrorStreamCaptureUnsupported);
   }
   run_all();
+  held().erase(data);
   free(data);
   return cudaSuccess;
 }
@@ -129,19 +131,7 @@ void simt_launch(const char *kernel, dim3 grid, dim3 block, size_t shared, cudaS
 /* ---- memory ---- */
 
 cudaError_t cudaMalloc(void **data, size_t bytes) {
-  const cudaError_t error = allocate(data, bytes);
-  if (error == cudaSuccess) {
-    held()[*data] = bytes;
-  }
-  return error;
-}
-
-cudaError_t cudaFree(void *data) {
-  const cudaError_t error = release(data);
-  if (error == cudaSuccess) {
-    held().erase(data);
-  }
-  return error;
+  return allocate(data, bytes);
 }
 
 cudaError_t cudaMemGetInfo(size_t *available, size_t *all) {
@@ -152,6 +142,10 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *all) {
   *all = memory_bytes;
   *available = used < memory_bytes ? memory_bytes - used : 0;
   return cudaSuccess;
+}
+
+cudaError_t cudaFree(void *data) {
+  return release(data);
 }
 
 cudaError_t cudaMallocHost(void **data, size_t bytes) {
@@ -374,4 +368,27 @@ cudaError_t cudaRuntimeGetVersion(int *version) {
 cudaError_t cudaDriverGetVersion(int *version) {
   *version = 13000;
   return cudaSuccess;
+}
+
+/* ---- for C files (cudnn/cuda_runtime_api.h) ---- */
+
+extern "C" int simt_set_device(int device) {
+  return cudaSetDevice(device);
+}
+
+extern "C" int simt_memset(void *data, int value, size_t bytes, cudaStream_t stream) {
+  return cudaMemsetAsync(data, value, bytes, stream);
+}
+
+extern "C" int simt_memcpy(void *to, const void *from, size_t bytes, cudaStream_t stream) {
+  return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream);
+}
+
+extern "C" const char *simt_error_text(int error) {
+  return cudaGetErrorString((cudaError_t)error);
+}
+
+extern "C" void simt_host_function(cudaStream_t stream, void (*function)(const void *context), const void *context, size_t bytes) {
+  const std::vector<char> copy((const char *)context, (const char *)context + bytes);
+  (void)queue(stream, [=]() { function(copy.data()); });
 }
