@@ -1,6 +1,6 @@
 # The two commands are `make demo` and `make test`. CMake does the work; see CMakePresets.json.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test install format clean
+.PHONY: help setup build demo test gpu-bundle install format clean
 SHELL := /bin/sh
 PREFIX ?= /usr/local
 # CMake runs its own build tool: it must not inherit this make's job server.
@@ -11,6 +11,7 @@ help:
 	@echo "make test              build and run all tests, then again under the sanitizers"
 	@echo "make build             build the program: build/cpu/bppsa"
 	@echo "make install PREFIX=P  install program, library and headers under P (default $(PREFIX))"
+	@echo "make gpu-bundle        build what bench/gpu.sh runs on a machine with a GPU: build/gpu/bundle"
 	@echo "make setup             install the packages that are missing (as root), or name them"
 	@echo "make format            clang-format 14 over all sources"
 	@echo "make clean             remove build/"
@@ -27,6 +28,9 @@ demo: setup
 
 test: setup
 	@tools/run_tests
+
+gpu-bundle: setup
+	@tools/gpu_bundle
 
 install: build
 	@cmake --install build/cpu --prefix "$(PREFIX)"

@@ -6,8 +6,10 @@
  *              2·T·B·G·H·H to the layer below; not the input's gradient
  *   bytes      what has to move at least: forward reads x and writes h; backward what the plan's products read and write, and x, h
  *              and g once for the weight gradients; weights and caches are left out
- *   peak       FLOP/s of independent multiply-adds on the same threads, measured before every point; a row's share of it counts the FLOP
- *              above, not what vectors that are partly empty waste
+ *   peak       FLOP/s of independent multiply-adds on the same threads, or on the GPU, measured before every point; a row's share of it counts the
+ *              FLOP above, not what vectors that are partly empty waste
+ *   floor      of a GPU: the larger of FLOP / peak and bytes / the bandwidth of a copy, measured likewise
+ *   memory     bytes: on a CPU what the model holds; on a GPU what its going (and a graph's) freed, all of which is taken at creation and held
  *   residual   max over the parameters of ‖g - ref‖ / (‖ref‖·ε·√T) against float64 sequential BP on the same weights, inputs and seed;
  *              below 30 is right. A parameter whose ‖ref‖ is below (smallest normal)/ε is compared absolutely: ‖g - ref‖ / (smallest normal · √T).
  */
@@ -18,7 +20,8 @@
 #include "cli/canvas.h"
 #include "cli/network_kind.h"
 #include "cli/progress.h"
-#include "recurrent/recurrent.h"
+#include "core/peak.h"
+#include "recurrent/recurrent_cudnn.h"
 #include "train/dataset.h"
 
 typedef enum {
@@ -30,6 +33,13 @@ typedef enum {
   BPPSA_BENCH_AUTO,
   BPPSA_BENCH_METHODS
 } bppsa_bench_method;
+
+/* A point's rows: the methods; on a GPU the same under CUDA graphs, and cuDNN's algorithms, forward and backward, queued and under graphs. */
+enum {
+  BPPSA_BENCH_GRAPHS = BPPSA_BENCH_METHODS,     /* + method */
+  BPPSA_BENCH_RIVALS = 2 * BPPSA_BENCH_METHODS, /* + 4 algorithm + 2 (graph) + 1 (backward) */
+  BPPSA_BENCH_ROWS = BPPSA_BENCH_RIVALS + 4 * BPPSA_CUDNN_ALGORITHMS
+};
 
 #define BPPSA_BENCH_RESIDUAL 30.0 /* a row is right below it */
 
@@ -43,12 +53,14 @@ typedef struct {
   int32_t set;                               /* of WAV files: position in bppsa_mfcc_sets */
   bppsa_mfcc_padding padding;                /* of WAV files */
   bool (*wanted)(bppsa_bench_method method); /* NULL: every method; forward and bp are always measured */
+  bool rivals;                               /* on a GPU: graphs and cuDNN too */
 } bppsa_bench_point;
 
 typedef struct {
   int64_t repeats;      /* 0: as many as fit into budget_s, at least 3 */
   double budget_s;      /* of timed rounds */
   int64_t memory_limit; /* bytes */
+  double deadline;      /* of the monotonic clock, after which no further point begins; 0: none */
   bppsa_progress_line *line;
   const char *label; /* in front of the progress */
 } bppsa_bench_limits;
@@ -56,7 +68,7 @@ typedef struct {
 /* One row: a phase by a method. */
 typedef struct {
   bool measured;
-  char reason[160]; /* why it was skipped */
+  char reason[320]; /* why it was skipped */
   int64_t memory;   /* bytes: held by the model when measured, otherwise what it would need at least */
   double median_s, min_s, max_s;
   double forward_s; /* median of the forward passes in front of this method's backward passes */
@@ -64,6 +76,7 @@ typedef struct {
   double residual;
   double flops, bytes;
   double zeros, subnormals; /* fractions of the parameters' gradients */
+  int64_t nodes;            /* of a graph: kernels, copies and fills of the pass */
   int64_t redone;           /* products of the scans found useless in one pass and redone step by step */
   bool plan;                /* the following are set */
   bppsa_scan_algorithm algorithm;
@@ -75,12 +88,21 @@ typedef struct {
 
 typedef struct {
   int64_t threads;
-  double peak;                            /* FLOP/s of the threads (core/peak.h) */
-  double hidden_zeros, hidden_subnormals; /* fractions of the gradients of the top layer's hidden states, by the recurrence */
-  bppsa_bench_row rows[BPPSA_BENCH_METHODS];
+  bppsa_peak peak; /* of the device */
+  bool gpu;
+  double hidden_zeros,
+      hidden_subnormals; /* of a CPU: fractions of the gradients of the top layer's hidden states, by the recurrence */
+  bppsa_bench_row rows[BPPSA_BENCH_ROWS];
 } bppsa_bench_result;
 
 const char *bppsa_bench_method_name(bppsa_bench_method method); /* "bp" */
+/* "bp", "chunked_graph", "cudnn_persist_static_graph". Returns text. */
+const char *bppsa_bench_row_name(int row, char *text, size_t size);
+#define BPPSA_BENCH_NAME 48
+bool bppsa_bench_row_backward(int row); /* or forward */
+bool bppsa_bench_row_graph(int row);
+/* s: what the row takes at least on the result's GPU. */
+double bppsa_bench_floor(const bppsa_bench_result *result, const bppsa_bench_row *row);
 
 /* Verifies and times one point. A row that does not fit into memory is not measured and says why. ERR_* of the model. */
 bppsa_status bppsa_bench_measure(const bppsa_bench_point *point, const bppsa_bench_limits *limits, const bppsa_device *device,
@@ -98,7 +120,7 @@ void bppsa_bench_count_view(const bppsa_view *view, bppsa_bench_count *count);
 double bppsa_bench_residual(const bppsa_view *found, const double *reference, int64_t steps);
 /* Adds FLOP and bytes, and for methods with a plan what is known of it. */
 bppsa_status bppsa_bench_costs(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, bppsa_bench_method method,
-                               bppsa_bench_row *row);
+                               bppsa_device_kind device, bppsa_bench_row *row);
 /* The configuration a method runs with. */
 bppsa_recurrent_config bppsa_bench_config(const bppsa_recurrent_config *config, bppsa_bench_method method);
 
@@ -118,7 +140,9 @@ const bppsa_bench_sweep *bppsa_bench_get_sweep(bool quick);
  * not below 30, *measured those that were measured, *needed is the least memory any point needs. show is called after every point and may be NULL. */
 typedef struct {
   int64_t failed, measured, needed;
-  double worst; /* residual */
+  int64_t left_out; /* points, by the deadline */
+  double worst;     /* residual */
+  char reason[320]; /* of the first row that was skipped for another reason than memory */
 } bppsa_bench_tally;
 typedef bppsa_status (*bppsa_bench_show)(bppsa_cli *cli, const bppsa_bench_point *point, const bppsa_bench_result *result);
 bppsa_status bppsa_bench_run(bppsa_cli *cli, const bppsa_device *device, bppsa_bench_show show, json_t *rows,
@@ -132,6 +156,10 @@ bool bppsa_bench_append(json_t *rows, const bppsa_bench_point *point, const bpps
 bppsa_status bppsa_bench_show_table(bppsa_cli *cli, const bppsa_bench_point *point, const bppsa_bench_result *result);
 /* OK, or ERR_NUMERIC when rows failed, or ERR_ARGUMENT when the memory limit left nothing to measure. */
 bppsa_status bppsa_bench_verdict(const bppsa_bench_tally *tally, int64_t memory_limit);
+/* Whether the deadline is over, once a first point is done. Counts a point that is left out. */
+bool bppsa_bench_out_of_time(const bppsa_bench_limits *limits, bppsa_bench_tally *tally);
+/* "points_left_out" of the document where there is a deadline, and a line for people. ERR_MEMORY, ERR_IO. */
+bppsa_status bppsa_bench_report_left_out(bppsa_cli *cli, const bppsa_bench_tally *tally, json_t *document);
 /* Counts a point's rows. */
 void bppsa_bench_tally_add(bppsa_bench_tally *tally, const bppsa_bench_result *result);
 /* How time, memory and the critical path grow along the rows of one B, by initialisation and method: [{"init","phase","method","points",
@@ -144,7 +172,8 @@ bppsa_status bppsa_bench_show_growth(bppsa_cli *cli, const json_t *growth);
 void bppsa_bench_growth_csv(const json_t *growth, bppsa_text *text);
 void bppsa_bench_growth_html(const json_t *growth, bppsa_text *text);
 /* Limits and point from the options. */
-bppsa_status bppsa_bench_setup(const bppsa_cli *cli, bppsa_bench_point *point, bppsa_bench_limits *limits);
+bppsa_status bppsa_bench_setup(const bppsa_cli *cli, const bppsa_device *device, bppsa_bench_point *point,
+                               bppsa_bench_limits *limits);
 /* Writes the document to --out (atomically) and prints it with --json. Releases it; NULL: there was no memory. */
 bppsa_status bppsa_bench_finish(bppsa_cli *cli, json_t *document);
 

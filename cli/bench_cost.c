@@ -10,6 +10,26 @@ const char *bppsa_bench_method_name(bppsa_bench_method method) {
   return names[method];
 }
 
+bool bppsa_bench_row_backward(int row) {
+  return row >= BPPSA_BENCH_RIVALS ? (row - BPPSA_BENCH_RIVALS) % 2 == 1 : row % BPPSA_BENCH_METHODS != BPPSA_BENCH_FORWARD;
+}
+
+bool bppsa_bench_row_graph(int row) {
+  return row >= BPPSA_BENCH_RIVALS ? (row - BPPSA_BENCH_RIVALS) % 4 >= 2 : row >= BPPSA_BENCH_GRAPHS;
+}
+
+const char *bppsa_bench_row_name(int row, char *text, size_t size) {
+  const bool rival = row >= BPPSA_BENCH_RIVALS;
+  const char *name = rival ? bppsa_cudnn_algorithm_name((bppsa_cudnn_algorithm)((row - BPPSA_BENCH_RIVALS) / 4))
+                           : bppsa_bench_method_name((bppsa_bench_method)(row % BPPSA_BENCH_METHODS));
+  snprintf(text, size, "%s%s%s", rival ? "cudnn_" : "", name, bppsa_bench_row_graph(row) ? "_graph" : "");
+  return text;
+}
+
+double bppsa_bench_floor(const bppsa_bench_result *result, const bppsa_bench_row *row) {
+  return fmax(row->flops / result->peak.flops, row->bytes / result->peak.bytes);
+}
+
 bppsa_recurrent_config bppsa_bench_config(const bppsa_recurrent_config *config, bppsa_bench_method method) {
   static const bppsa_scan_algorithm algorithms[BPPSA_BENCH_METHODS] = {
       [BPPSA_BENCH_FORWARD] = BPPSA_SCAN_LINEAR,  [BPPSA_BENCH_BP] = BPPSA_SCAN_LINEAR,
@@ -37,8 +57,9 @@ static double plan_bytes(const bppsa_scan_plan *plan) {
 }
 
 static bppsa_status add_plan(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, int64_t layer, bool costs,
-                             bppsa_bench_row *row) {
-  const bppsa_scan_config scan = bppsa_network_scan(kind, config, layer);
+                             bppsa_device_kind device, bppsa_bench_row *row) {
+  bppsa_scan_config scan = bppsa_network_scan(kind, config, layer);
+  scan.device = device;
   bppsa_scan_plan *plan = NULL;
   BPPSA_TRY(bppsa_scan_plan_create(&scan, &plan));
   const bppsa_scan_totals *totals = bppsa_scan_plan_totals(plan);
@@ -61,9 +82,9 @@ static bppsa_status add_plan(const bppsa_network_kind *kind, const bppsa_recurre
 }
 
 bppsa_status bppsa_bench_costs(const bppsa_network_kind *kind, const bppsa_recurrent_config *asked, bppsa_bench_method method,
-                               bppsa_bench_row *row) {
+                               bppsa_device_kind device, bppsa_bench_row *row) {
   bppsa_recurrent_config chosen, *config = &chosen;
-  BPPSA_TRY(bppsa_network_choose(kind, asked, &chosen));
+  BPPSA_TRY(bppsa_recurrent_choose(asked, kind->matrices, kind->diagonal, device, &chosen));
   const double rows = (double)config->seq_len * (double)config->batch, hidden = (double)config->hidden,
                gates = (double)kind->gates * hidden;
   const double size = (double)bppsa_dtype_size(config->dtype);
@@ -76,7 +97,7 @@ bppsa_status bppsa_bench_costs(const bppsa_network_kind *kind, const bppsa_recur
       row->flops += 2 * rows * gates * hidden;
       row->bytes += size * rows * 2 * hidden;
     }
-    BPPSA_TRY(add_plan(kind, config, l, method != BPPSA_BENCH_FORWARD, row));
+    BPPSA_TRY(add_plan(kind, config, l, method != BPPSA_BENCH_FORWARD, device, row));
   }
   return BPPSA_OK;
 }

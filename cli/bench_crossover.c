@@ -30,6 +30,7 @@ static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_SEQ_LEN, .help = "the largest T of the maps [10000, quick 1000]"},
     {.option = BPPSA_OPTION_QUICK},
     {.option = BPPSA_OPTION_REPEATS},
+    {.option = BPPSA_OPTION_TIME_LIMIT},
     {.option = BPPSA_OPTION_WORKERS},
     {.option = BPPSA_OPTION_MEMORY_LIMIT},
     {.option = BPPSA_OPTION_SEED, .help = "of weights, data and seed gradients"},
@@ -136,6 +137,9 @@ static bppsa_status measure_cell(crossover *x, map *m, int64_t row, int64_t colu
   bppsa_bench_point point = x->point;
   bppsa_bench_result result;
   char label[120];
+  if (bppsa_bench_out_of_time(&x->limits, &x->tally)) {
+    return BPPSA_OK;
+  }
   point.config.seq_len = m->seq_lens[row];
   *(strcmp(m->varied, "batch") == 0 ? &point.config.batch : &point.config.hidden) = m->values[column];
   snprintf(label, sizeof label, "map %s, cell %" PRId64 " of %" PRId64, m->name, ++x->done, x->all);
@@ -304,7 +308,7 @@ static bppsa_status show_maps(const crossover *x) {
 static bppsa_status measure(crossover *x, json_t *document) {
   bppsa_progress_line line = bppsa_progress_start(x->cli->err);
   x->rows = json_object_get(document, "rows");
-  BPPSA_TRY(bppsa_bench_setup(x->cli, &x->point, &x->limits));
+  BPPSA_TRY(bppsa_bench_setup(x->cli, x->device, &x->point, &x->limits));
   if (bppsa_cli_value(x->cli, BPPSA_OPTION_NONLINEARITY)->given && !x->point.kind->nonlinearity) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--nonlinearity: given beside --model %s, expected --model rnn", x->point.kind->name);
   }
@@ -323,6 +327,7 @@ static bppsa_status measure(crossover *x, json_t *document) {
   if (!x->cli->json) {
     BPPSA_TRY(show_maps(x));
   }
+  BPPSA_TRY(bppsa_bench_report_left_out(x->cli, &x->tally, document));
   BPPSA_TRY(bppsa_bench_finish(x->cli, json_incref(document)));
   return bppsa_bench_verdict(&x->tally, x->limits.memory_limit);
 }

@@ -10,8 +10,8 @@
 #include "core/alloc.h"
 #include "core/file.h"
 
-static const char *phase_name(bppsa_bench_method method) {
-  return method == BPPSA_BENCH_FORWARD ? "forward" : "backward";
+static const char *phase_name(int row) {
+  return bppsa_bench_row_backward(row) ? "backward" : "forward";
 }
 
 static const char *init_name(bppsa_init init) {
@@ -63,11 +63,12 @@ static bool put_plan(json_t *object, const bppsa_bench_row *row) {
   return ok && bppsa_json_put_integer(object, "critical_steps", row->critical_steps);
 }
 
-static bool put_measurement(json_t *object, const bppsa_bench_row *row) {
+static bool put_measurement(json_t *object, const bppsa_bench_point *point, const bppsa_bench_row *row) {
   const bool m = row->measured; /* bppsa_json_put_real writes null for NaN */
   bool ok = bppsa_json_put_real(object, "median_s", m ? row->median_s : NAN);
   ok = ok && bppsa_json_put_real(object, "min_s", m ? row->min_s : NAN);
   ok = ok && bppsa_json_put_real(object, "max_s", m ? row->max_s : NAN);
+  ok = ok && bppsa_json_put_real(object, "step_s", m ? row->median_s / (double)point->config.seq_len : NAN);
   ok = ok && bppsa_json_put_integer(object, "repeats", row->repeats);
   ok = ok && bppsa_json_put_real(object, "residual", m ? row->residual : NAN);
   ok = ok && bppsa_json_put_bool(object, "ok", m && is_right(row));
@@ -77,23 +78,44 @@ static bool put_measurement(json_t *object, const bppsa_bench_row *row) {
   return m ? ok : ok && bppsa_json_put_text(object, "skipped", row->reason);
 }
 
-static json_t *row_json(const bppsa_bench_point *point, const bppsa_bench_result *result, bppsa_bench_method method) {
-  const bppsa_bench_row *row = &result->rows[method];
-  json_t *object = json_object();
-  bool ok = put_point(object, point, result);
-  ok = ok && bppsa_json_put_text(object, "method", bppsa_bench_method_name(method));
-  ok = ok && bppsa_json_put_text(object, "phase", phase_name(method));
-  ok = ok && put_measurement(object, row);
-  ok = ok && bppsa_json_put_real(object, "peak_fraction", row->measured ? row->flops / row->median_s / result->peak : NAN);
-  if (method != BPPSA_BENCH_FORWARD && row->measured) {
-    ok = ok && bppsa_json_put_real(object, "zeros", row->zeros);
-    ok = ok && bppsa_json_put_real(object, "subnormals", row->subnormals);
-    ok = ok && bppsa_json_put_integer(object, "redone", row->redone);
+/* Against the ceilings; of a GPU also the floor they make, and what is in a graph. */
+static bool put_ceilings(json_t *object, const bppsa_bench_result *result, const bppsa_bench_row *row, bool graph) {
+  const bool m = row->measured;
+  bool ok = bppsa_json_put_real(object, "peak_fraction", m ? row->flops / row->median_s / result->peak.flops : NAN);
+  if (!result->gpu || !m) {
+    return ok;
+  }
+  ok = ok && bppsa_json_put_integer(object, "peak_device_bytes", row->memory);
+  ok = ok && bppsa_json_put_real(object, "peak_flops_per_s", result->peak.flops);
+  ok = ok && bppsa_json_put_real(object, "copy_bytes_per_s", result->peak.bytes);
+  ok = ok && bppsa_json_put_real(object, "floor_s", bppsa_bench_floor(result, row));
+  ok = ok && bppsa_json_put_real(object, "over_floor", row->median_s / bppsa_bench_floor(result, row));
+  ok = ok && bppsa_json_put_bool(object, "graph", graph);
+  return graph ? ok && bppsa_json_put_integer(object, "graph_nodes", row->nodes) : ok;
+}
+
+static bool put_gradients(json_t *object, const bppsa_bench_result *result, const bppsa_bench_row *row) {
+  bool ok = bppsa_json_put_real(object, "zeros", row->zeros);
+  ok = ok && bppsa_json_put_real(object, "subnormals", row->subnormals);
+  ok = ok && bppsa_json_put_integer(object, "redone", row->redone);
+  if (!result->gpu) {
     ok = ok && bppsa_json_put_real(object, "hidden_zeros", result->hidden_zeros);
     ok = ok && bppsa_json_put_real(object, "hidden_subnormals", result->hidden_subnormals);
   }
-  if (method != BPPSA_BENCH_FORWARD && row->measured) {
-    ok = ok && bppsa_json_put_real(object, "forward_s", row->forward_s);
+  return ok && bppsa_json_put_real(object, "forward_s", row->forward_s);
+}
+
+static json_t *row_json(const bppsa_bench_point *point, const bppsa_bench_result *result, int index) {
+  char name[BPPSA_BENCH_NAME];
+  const bppsa_bench_row *row = &result->rows[index];
+  json_t *object = json_object();
+  bool ok = put_point(object, point, result);
+  ok = ok && bppsa_json_put_text(object, "method", bppsa_bench_row_name(index, name, sizeof name));
+  ok = ok && bppsa_json_put_text(object, "phase", phase_name(index));
+  ok = ok && put_measurement(object, point, row);
+  ok = ok && put_ceilings(object, result, row, bppsa_bench_row_graph(index));
+  if (bppsa_bench_row_backward(index) && row->measured) {
+    ok = ok && put_gradients(object, result, row);
   }
   if (row->plan) {
     ok = ok && put_plan(object, row);
@@ -103,8 +125,8 @@ static json_t *row_json(const bppsa_bench_point *point, const bppsa_bench_result
 
 bool bppsa_bench_append(json_t *rows, const bppsa_bench_point *point, const bppsa_bench_result *result) {
   bool ok = true;
-  for (int m = 0; ok && m < BPPSA_BENCH_METHODS; ++m) {
-    ok = is_absent(&result->rows[m]) || json_array_append_new(rows, row_json(point, result, (bppsa_bench_method)m)) == 0;
+  for (int i = 0; ok && i < BPPSA_BENCH_ROWS; ++i) {
+    ok = is_absent(&result->rows[i]) || json_array_append_new(rows, row_json(point, result, i)) == 0;
   }
   return ok;
 }
@@ -153,9 +175,9 @@ static const char *time_text(double seconds, char *text, size_t size) {
 }
 
 /* "blelloch, 9 up-levels, 3 redone": how auto chose, or with how many levels or chunks a method ran, and the products it redid. */
-static const char *how_text(const bppsa_bench_row *row, bppsa_bench_method method, char *text, size_t size) {
+static const char *how_text(const bppsa_bench_row *row, bool chosen, char *text, size_t size) {
   text[0] = '\0';
-  const char *name = method == BPPSA_BENCH_AUTO ? bppsa_scan_algorithm_name(row->algorithm) : "";
+  const char *name = chosen ? bppsa_scan_algorithm_name(row->algorithm) : "";
   if (!row->plan) {
     return text;
   }
@@ -173,24 +195,49 @@ static const char *how_text(const bppsa_bench_row *row, bppsa_bench_method metho
   return text;
 }
 
-static bppsa_status show_row(bppsa_cli *cli, const bppsa_bench_result *result, bppsa_bench_method method) {
-  const bppsa_bench_row *row = &result->rows[method];
-  char median[24], least[24], most[24], how[64], ratio[24] = "";
+/* Of the names' column: cuDNN's are long. */
+static int name_width(const bppsa_bench_result *result) {
+  int width = 9;
+  for (int i = 0; i < BPPSA_BENCH_ROWS; ++i) {
+    char name[BPPSA_BENCH_NAME];
+    const int length = (int)strlen(bppsa_bench_row_name(i, name, sizeof name));
+    width = !is_absent(&result->rows[i]) && length > width ? length : width;
+  }
+  return width + 1;
+}
+
+/* What a GPU's row takes over its floor, and the memory it holds. "" for a CPU. */
+static const char *floor_text(const bppsa_bench_result *result, const bppsa_bench_row *row, char *text, size_t size) {
+  char floor[24], memory[BPPSA_SI_TEXT];
+  text[0] = '\0';
+  if (result->gpu) {
+    snprintf(text, size, "%10s%9.1f%10s", time_text(bppsa_bench_floor(result, row), floor, sizeof floor),
+             row->median_s / bppsa_bench_floor(result, row), bppsa_cli_si((double)row->memory, "B", memory, sizeof memory));
+  }
+  return text;
+}
+
+static bppsa_status show_row(bppsa_cli *cli, const bppsa_bench_result *result, int index) {
+  const bppsa_bench_row *row = &result->rows[index];
+  char name[BPPSA_BENCH_NAME], median[24], least[24], most[24], how[64], floor[80], ratio[24] = "";
   if (is_absent(row)) {
     return BPPSA_OK;
   }
+  bppsa_bench_row_name(index, name, sizeof name);
   if (!row->measured) {
-    return bppsa_cli_print(cli, "  %-9s%-10s skipped: %s\n", phase_name(method), bppsa_bench_method_name(method), row->reason);
+    return bppsa_cli_print(cli, "  %-9s%-*s skipped: %s\n", phase_name(index), name_width(result), name, row->reason);
   }
-  if (method > BPPSA_BENCH_FORWARD) {
-    snprintf(ratio, sizeof ratio, "%.2f", row->median_s / result->rows[BPPSA_BENCH_BP].median_s);
+  const bppsa_bench_row *other = &result->rows[bppsa_bench_row_backward(index) ? BPPSA_BENCH_BP : BPPSA_BENCH_FORWARD];
+  if (index != BPPSA_BENCH_FORWARD && other->measured) {
+    snprintf(ratio, sizeof ratio, "%.2f", row->median_s / other->median_s);
   }
-  return bppsa_cli_print(cli, "  %-9s%-10s%10s%10s%10s%5" PRId64 "%8s%9.2f%6.0f%10.2f%11.2f%s  %s\n", phase_name(method),
-                         bppsa_bench_method_name(method), time_text(row->median_s, median, sizeof median),
-                         time_text(row->min_s, least, sizeof least), time_text(row->max_s, most, sizeof most), row->repeats,
-                         ratio, 1e-9 * row->flops / row->median_s, 100 * row->flops / row->median_s / result->peak,
-                         1e-9 * row->bytes / row->median_s, row->residual, is_right(row) ? "     " : " FAIL",
-                         how_text(row, method, how, sizeof how));
+  return bppsa_cli_print(
+      cli, "  %-9s%-*s%10s%10s%10s%5" PRId64 "%8s%9.2f%6.0f%10.2f%11.2f%s%s  %s\n", phase_name(index), name_width(result), name,
+      time_text(row->median_s, median, sizeof median), time_text(row->min_s, least, sizeof least),
+      time_text(row->max_s, most, sizeof most), row->repeats, ratio, 1e-9 * row->flops / row->median_s,
+      100 * row->flops / row->median_s / result->peak.flops, 1e-9 * row->bytes / row->median_s, row->residual,
+      is_right(row) ? "     " : " FAIL", floor_text(result, row, floor, sizeof floor),
+      how_text(row, index % BPPSA_BENCH_METHODS == BPPSA_BENCH_AUTO && index < BPPSA_BENCH_RIVALS, how, sizeof how));
 }
 
 /* What the scans do for their shorter chains, and who wins all the same. */
@@ -211,20 +258,8 @@ static bppsa_status show_work(bppsa_cli *cli, const bppsa_bench_result *result) 
                          is_scan ? bppsa_bench_method_name((bppsa_bench_method)fastest) : "the recurrence (bp, linear)");
 }
 
-bppsa_status bppsa_bench_show_table(bppsa_cli *cli, const bppsa_bench_point *point, const bppsa_bench_result *result) {
-  const bppsa_recurrent_config *c = &point->config;
-  BPPSA_TRY(bppsa_cli_print(cli, "\nT %" PRId64 "  B %" PRId64 "  H %" PRId64 "  I %" PRId64 "  layers %" PRId64 "  init %s\n",
-                            c->seq_len, c->batch, c->hidden, c->input, c->layers, init_name(point->init)));
-  BPPSA_TRY(bppsa_cli_print(
-      cli, "  phase    method        median       min       max    n    x bp  GFLOP/s    %%      GB/s   residual\n"));
-  for (int m = 0; m < BPPSA_BENCH_METHODS; ++m) {
-    BPPSA_TRY(show_row(cli, result, (bppsa_bench_method)m));
-  }
+static bppsa_status show_forward(bppsa_cli *cli, const bppsa_bench_result *result) {
   const bppsa_bench_row *bp = &result->rows[BPPSA_BENCH_BP];
-  if (!bp->measured) {
-    return BPPSA_OK;
-  }
-  BPPSA_TRY(show_work(cli, result));
   BPPSA_TRY(bppsa_cli_print(cli, "  forward pass in front of each, over bp's:"));
   for (int m = BPPSA_BENCH_BP + 1; m < BPPSA_BENCH_METHODS; ++m) {
     if (result->rows[m].measured) {
@@ -232,25 +267,80 @@ bppsa_status bppsa_bench_show_table(bppsa_cli *cli, const bppsa_bench_point *poi
                                 100 * (result->rows[m].forward_s / bp->forward_s - 1)));
     }
   }
-  BPPSA_TRY(bppsa_cli_print(cli, "\n"));
+  return bppsa_cli_print(cli, "\n");
+}
+
+/* The fastest backward pass of the project's and of cuDNN's; TF32, which is less exact, is left out. */
+static bppsa_status show_duel(bppsa_cli *cli, const bppsa_bench_result *result) {
+  int best[2] = {-1, -1}; /* the project's, cuDNN's */
+  char names[2][BPPSA_BENCH_NAME], times[2][24];
+  double seconds[2] = {INFINITY, INFINITY};
+  for (int i = 0; i < BPPSA_BENCH_ROWS; ++i) {
+    const bppsa_bench_row *row = &result->rows[i];
+    const int side = i >= BPPSA_BENCH_RIVALS;
+    const bool exact = i < BPPSA_BENCH_RIVALS + 4 * BPPSA_CUDNN_STANDARD_TF32;
+    if (exact && row->measured && is_right(row) && bppsa_bench_row_backward(i) && row->median_s < seconds[side]) {
+      seconds[side] = row->median_s;
+      best[side] = i;
+    }
+  }
+  for (int side = 0; side < 2; ++side) {
+    if (best[side] < 0) {
+      return BPPSA_OK;
+    }
+    bppsa_bench_row_name(best[side], names[side], sizeof names[side]);
+    time_text(seconds[side], times[side], sizeof times[side]);
+  }
+  return bppsa_cli_print(cli, "  backward: %s %s, cuDNN's best, %s, %s: %.2f times as long\n", names[0], times[0], names[1],
+                         times[1], seconds[1] / seconds[0]);
+}
+
+static bppsa_status show_ceilings(bppsa_cli *cli, const bppsa_bench_result *result) {
+  char flops[BPPSA_SI_TEXT], bytes[BPPSA_SI_TEXT];
+  const bppsa_bench_row *bp = &result->rows[BPPSA_BENCH_BP];
+  if (result->gpu) {
+    return bppsa_cli_print(cli, "  floor: the larger of FLOP over %s and bytes over %s, both measured here; memory of the GPU\n",
+                           bppsa_cli_si(result->peak.flops, "FLOP/s", flops, sizeof flops),
+                           bppsa_cli_si(result->peak.bytes, "B/s", bytes, sizeof bytes));
+  }
   return bppsa_cli_print(cli,
                          "  %% of the threads' peak of %.0f GFLOP/s, measured here; gradients of the hidden states: %.3g %% "
                          "zeros, %.3g %% subnormals; of the parameters (bp): %.3g %% zeros, "
                          "%.3g %% subnormals\n",
-                         1e-9 * result->peak, 100 * result->hidden_zeros, 100 * result->hidden_subnormals, 100 * bp->zeros,
+                         1e-9 * result->peak.flops, 100 * result->hidden_zeros, 100 * result->hidden_subnormals, 100 * bp->zeros,
                          100 * bp->subnormals);
+}
+
+bppsa_status bppsa_bench_show_table(bppsa_cli *cli, const bppsa_bench_point *point, const bppsa_bench_result *result) {
+  const bppsa_recurrent_config *c = &point->config;
+  BPPSA_TRY(bppsa_cli_print(cli, "\nT %" PRId64 "  B %" PRId64 "  H %" PRId64 "  I %" PRId64 "  layers %" PRId64 "  init %s\n",
+                            c->seq_len, c->batch, c->hidden, c->input, c->layers, init_name(point->init)));
+  BPPSA_TRY(bppsa_cli_print(cli,
+                            "  phase    %-*s    median       min       max    n    x bp  GFLOP/s    %%      GB/s   residual%s\n",
+                            name_width(result), "method", result->gpu ? "          floor  x floor    memory" : ""));
+  for (int i = 0; i < BPPSA_BENCH_ROWS; ++i) {
+    BPPSA_TRY(show_row(cli, result, i));
+  }
+  if (result->rows[BPPSA_BENCH_BP].measured) {
+    BPPSA_TRY(show_work(cli, result));
+    BPPSA_TRY(show_forward(cli, result));
+  }
+  BPPSA_TRY(result->gpu ? show_duel(cli, result) : BPPSA_OK);
+  return result->gpu || result->rows[BPPSA_BENCH_BP].measured ? show_ceilings(cli, result) : BPPSA_OK;
 }
 
 /* ---- what it amounts to ---- */
 
 void bppsa_bench_tally_add(bppsa_bench_tally *tally, const bppsa_bench_result *result) {
-  for (int m = 0; m < BPPSA_BENCH_METHODS; ++m) {
-    const bppsa_bench_row *row = &result->rows[m];
+  for (int i = 0; i < BPPSA_BENCH_ROWS; ++i) {
+    const bppsa_bench_row *row = &result->rows[i];
     if (row->measured) {
       ++tally->measured;
       tally->failed += !is_right(row);
       tally->worst = fmax(tally->worst, row->residual);
-    } else if (!is_absent(row) && (tally->needed == 0 || row->memory < tally->needed)) {
+    } else if (!is_absent(row) && row->memory == 0 && tally->reason[0] == '\0') {
+      memcpy(tally->reason, row->reason, sizeof tally->reason);
+    } else if (!is_absent(row) && row->memory > 0 && (tally->needed == 0 || row->memory < tally->needed)) {
       tally->needed = row->memory;
     }
   }
@@ -261,6 +351,9 @@ bppsa_status bppsa_bench_verdict(const bppsa_bench_tally *tally, int64_t memory_
     return bppsa_fail(BPPSA_ERR_NUMERIC,
                       "bench: %" PRId64 " of %" PRId64 " rows have a residual of %g or more, up to %g, expected less",
                       tally->failed, tally->measured, BPPSA_BENCH_RESIDUAL, tally->worst);
+  }
+  if (tally->measured == 0 && tally->needed == 0) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "bench: nothing could be measured: %s", tally->reason);
   }
   if (tally->measured == 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--memory-limit: %" PRId64 " bytes, expected at least %" PRId64, memory_limit,

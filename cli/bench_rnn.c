@@ -1,11 +1,13 @@
 /* `bppsa bench rnn` and `bppsa bench gru`: every method over the sweeps of tables 4 and 5, or of table 6, or at one point. */
 #include <inttypes.h>
 #include <string.h>
+#include <time.h>
 
 #include "cli/bench.h"
 #include "cli/machine.h"
 #include "cli/setup.h"
 #include "core/alloc.h"
+#include "core/memory.h"
 
 /* What both kinds of network take; `only` is what one of them takes besides. */
 #define USES(only)                                                                                                               \
@@ -17,7 +19,7 @@
         {.option = BPPSA_OPTION_SEQ_LEN, .help = "one point instead of the sweep [1000, npy the files']"},                       \
         {.option = BPPSA_OPTION_BATCH}, {.option = BPPSA_OPTION_UP_LEVELS, .help = "of the rows of blelloch [all]"},             \
         {.option = BPPSA_OPTION_CHUNKS, .help = "of the rows of chunked [from T]"}, {.option = BPPSA_OPTION_QUICK},              \
-        {.option = BPPSA_OPTION_REPEATS}, {.option = BPPSA_OPTION_MEMORY_LIMIT},                                                 \
+        {.option = BPPSA_OPTION_REPEATS}, {.option = BPPSA_OPTION_TIME_LIMIT}, {.option = BPPSA_OPTION_MEMORY_LIMIT},            \
         {.option = BPPSA_OPTION_SEED, .help = "of weights, data and seed gradients"}, {.option = BPPSA_OPTION_DEVICE},           \
         {.option = BPPSA_OPTION_DTYPE}, {.option = BPPSA_OPTION_THREADS},                                                        \
         {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},                           \
@@ -50,6 +52,13 @@ static const bppsa_option_use uses_rnn[] = USES(RNN_ONLY), uses_gru[] = USES();
       "  bytes     the least that has to move: x and h; the plan's operands and results; x, h and g for the weights' "           \
       "gradients\n"                                                                                                              \
       "linear is the recurrence itself, run by the cell's own backward sweep: it is bp under another name.\n"                    \
+      "On a GPU (--device cuda) passes are timed in its queue; each is measured as a CUDA graph too (_graph), and so are "       \
+      "cuDNN's algorithms "                                                                                                      \
+      "(cudnn_), of\n"                                                                                                           \
+      "which those that refuse the shape are listed with its words. cudnn_standard_tf32's residuals are in units of TF32. "      \
+      "floor is the larger "                                                                                                     \
+      "of FLOP\n"                                                                                                                \
+      "over measured multiply-adds and bytes over a measured copy.\n"                                                            \
       "redone: held products of a pass that cancellation made useless; their steps were run one by one.\n"
 static const char notes_rnn[] = NOTES(SWEEP_RNN), notes_gru[] = NOTES(SWEEP_GRU);
 
@@ -78,7 +87,42 @@ static bppsa_status setup_config(const bppsa_cli *cli, bppsa_recurrent_config *c
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_bench_setup(const bppsa_cli *cli, bppsa_bench_point *point, bppsa_bench_limits *limits) {
+static double monotonic(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+bool bppsa_bench_out_of_time(const bppsa_bench_limits *limits, bppsa_bench_tally *tally) {
+  const bool over = limits->deadline > 0 && tally->measured > 0 && monotonic() >= limits->deadline;
+  tally->left_out += over;
+  return over;
+}
+
+bppsa_status bppsa_bench_report_left_out(bppsa_cli *cli, const bppsa_bench_tally *tally, json_t *document) {
+  if (!bppsa_cli_value(cli, BPPSA_OPTION_TIME_LIMIT)->given) {
+    return BPPSA_OK;
+  }
+  if (!bppsa_json_put_integer(document, "points_left_out", tally->left_out)) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
+  }
+  return cli->json || tally->left_out == 0
+             ? BPPSA_OK
+             : bppsa_cli_print(cli, "\n%" PRId64 " points left out: --time-limit was over\n", tally->left_out);
+}
+
+/* 3/4 of what is available where the network runs. */
+static bppsa_status limit_memory(const bppsa_device *device, int64_t *bytes) {
+  int64_t available = bppsa_machine_memory();
+  if (bppsa_device_get_kind(device) == BPPSA_CUDA) {
+    BPPSA_TRY(bppsa_memory_available(device, &available));
+  }
+  *bytes = available / 4 * 3;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_bench_setup(const bppsa_cli *cli, const bppsa_device *device, bppsa_bench_point *point,
+                               bppsa_bench_limits *limits) {
   const bppsa_option_value *data = bppsa_cli_value(cli, BPPSA_OPTION_DATA),
                            *limit = bppsa_cli_value(cli, BPPSA_OPTION_MEMORY_LIMIT);
   point->kind = bppsa_network_kind_of(cli);
@@ -91,7 +135,10 @@ bppsa_status bppsa_bench_setup(const bppsa_cli *cli, bppsa_bench_point *point, b
   BPPSA_TRY(bppsa_setup_check_set(cli, point->data));
   limits->repeats = bppsa_cli_value(cli, BPPSA_OPTION_REPEATS)->integer; /* 0 when not given */
   limits->budget_s = bppsa_cli_value(cli, BPPSA_OPTION_QUICK)->given ? 0.4 : 2;
-  limits->memory_limit = limit->given ? limit->integer : bppsa_machine_memory() / 4 * 3;
+  const bppsa_option_value *seconds = bppsa_cli_value(cli, BPPSA_OPTION_TIME_LIMIT);
+  limits->deadline = seconds->given ? monotonic() + (double)seconds->integer : 0;
+  limits->memory_limit = limit->integer;
+  BPPSA_TRY(limit->given ? BPPSA_OK : limit_memory(device, &limits->memory_limit));
   if (strcmp(point->data, "bitstream") == 0) {
     return BPPSA_OK;
   }
@@ -125,6 +172,9 @@ typedef struct {
 static bppsa_status run_point(sweep_run *run, bppsa_bench_point point, bppsa_init init) {
   char label[120];
   bppsa_bench_result result;
+  if (bppsa_bench_out_of_time(&run->limits, run->tally)) {
+    return BPPSA_OK;
+  }
   point.init = init;
   snprintf(label, sizeof label, "point %" PRId64 " of %" PRId64 ", T %" PRId64 ", B %" PRId64 ", H %" PRId64, run->done + 1,
            run->all, point.config.seq_len, point.config.batch, point.config.hidden);
@@ -195,8 +245,9 @@ bppsa_status bppsa_bench_run(bppsa_cli *cli, const bppsa_device *device, bppsa_b
   bppsa_progress_line line = bppsa_progress_start(cli->err);
   bppsa_bench_point point = {.config = bppsa_recurrent_config_default()};
   sweep_run run = {.cli = cli, .device = device, .show = show, .rows = rows, .tally = tally};
-  BPPSA_TRY(bppsa_bench_setup(cli, &point, &run.limits));
+  BPPSA_TRY(bppsa_bench_setup(cli, device, &point, &run.limits));
   run.limits.line = &line;
+  point.rivals = true;
   const bool single = is_single(cli, &point);
   run.both = !single && !bppsa_cli_value(cli, BPPSA_OPTION_INIT)->given;
   run.all = 1;
@@ -230,7 +281,7 @@ static bppsa_status measure(bppsa_cli *cli, const bppsa_device *device, json_t *
   bppsa_bench_limits limits;
   json_t *rows = json_object_get(document, "rows");
   if (!cli->json) {
-    BPPSA_TRY(bppsa_bench_setup(cli, &point, &limits)); /* a wrong request prints nothing */
+    BPPSA_TRY(bppsa_bench_setup(cli, device, &point, &limits)); /* a wrong request prints nothing */
     BPPSA_TRY(print_head(cli, device));
   }
   BPPSA_TRY(bppsa_bench_run(cli, device, cli->json ? NULL : bppsa_bench_show_table, rows, &tally));
@@ -242,6 +293,7 @@ static bppsa_status measure(bppsa_cli *cli, const bppsa_device *device, json_t *
   if (!cli->json) {
     BPPSA_TRY(bppsa_bench_show_growth(cli, growth));
   }
+  BPPSA_TRY(bppsa_bench_report_left_out(cli, &tally, document));
   BPPSA_TRY(bppsa_bench_finish(cli, json_incref(document)));
   return bppsa_bench_verdict(&tally, 0);
 }

@@ -95,11 +95,13 @@ bppsa_status bppsa_bench_limits_measure(const bppsa_device *device, bppsa_machin
   }
   memset(area, 0, (size_t)AREA);
   const int32_t threads = bppsa_device_get_threads(device);
+  bppsa_peak peak = {0};
+  const bppsa_status status = bppsa_peak_measure(device, BPPSA_F32, &peak);
   limits->write_bytes = best_rate(area, threads, false);
   limits->copy_bytes = best_rate(area, threads, true);
-  limits->peak = bppsa_peak_measure(device, BPPSA_F32);
+  limits->peak = peak.flops;
   bppsa_free(area);
-  return BPPSA_OK;
+  return status;
 }
 
 /* ---- cases ---- */

@@ -11,6 +11,7 @@
 #include "cli/setup.h"
 #include "core/blas.h"
 #include "core/simd.h"
+#include "recurrent/recurrent_cudnn.h"
 
 static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {.option = BPPSA_OPTION_COUNT}};
@@ -40,7 +41,7 @@ static const backend backends[] = {
     {"CUDA toolkit", NVIDIA "cuda-toolkit-13-0", "needed to build the CUDA backend", true, {"nvcc"}},
     {"cuBLAS", NVIDIA "libcublas-13-0", UNUSED, false, {"libcublas.so.13", "libcublas.so.12"}},
     {"cuSPARSE", NVIDIA "libcusparse-13-0", UNUSED, false, {"libcusparse.so.12", "libcusparse.so.13"}},
-    {"cuDNN", NVIDIA "cudnn9-cuda-13", UNUSED, false, {"libcudnn.so.9"}},
+    {"cuDNN", NVIDIA "cudnn9-cuda-13", "the baseline of bench rnn and gru on a GPU", false, {"libcudnn.so.9"}},
     {"NCCL", NVIDIA "libnccl2", UNUSED, false, {"libnccl.so.2"}},
     {"OpenMPI", "openmpi-bin", UNUSED, true, {"mpirun"}},
     {"libsndfile", "libsndfile1-dev", AUDIO_USE, false, {"libsndfile.so.1"}},
@@ -105,6 +106,7 @@ typedef struct {
   const char *blas;
   char blas_problem[512]; /* why BLAS cannot be used, or "" */
   bppsa_cuda_report cuda;
+  bppsa_cudnn_report cudnn;
   bppsa_audio_report audio;
   char found[BACKENDS][512];
 } report;
@@ -122,6 +124,7 @@ static void examine(report *r) {
   r->blas = bppsa_blas_description();
   bppsa_machine_vector(r->vector, sizeof r->vector);
   bppsa_cuda_probe(&r->cuda);
+  bppsa_cudnn_probe(&r->cudnn);
   bppsa_audio_probe(&r->audio);
   for (int i = 0; i < BACKENDS; ++i) {
     find_backend(&backends[i], r->found[i], sizeof r->found[i]);
@@ -140,6 +143,14 @@ static json_t *cuda_json(const bppsa_cuda_report *cuda) {
   ok = ok && bppsa_json_put_integer(object, "memory_bytes", cuda->memory);
   ok = ok && bppsa_json_put_bool(object, "self_test", cuda->kernel_checked);
   ok = ok && bppsa_json_put_text(object, "detail", cuda->detail);
+  return bppsa_json_finish(object, ok);
+}
+
+static json_t *cudnn_json(const bppsa_cudnn_report *cudnn) {
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_bool(object, "built", cudnn->built);
+  ok = ok && bppsa_json_put_integer(object, "version", cudnn->version);
+  ok = ok && bppsa_json_put_text(object, "detail", cudnn->detail);
   return bppsa_json_finish(object, ok);
 }
 
@@ -178,6 +189,7 @@ static json_t *report_json(const report *r) {
   ok = ok && bppsa_json_put_text(object, "blas", r->blas);
   ok = ok && bppsa_json_put_text(object, "blas_problem", r->blas_problem);
   ok = ok && bppsa_json_put(object, "cuda", cuda_json(&r->cuda));
+  ok = ok && bppsa_json_put(object, "cudnn", cudnn_json(&r->cudnn));
   ok = ok && bppsa_json_put(object, "audio", audio_json(&r->audio));
   ok = ok && bppsa_json_put(object, "backends", backends_json(r));
   return bppsa_json_finish(object, ok);
@@ -202,6 +214,14 @@ static bppsa_status print_cuda(bppsa_cli *cli, const bppsa_cuda_report *cuda) {
                          cuda->kernel_checked ? "right" : "failed", cuda->detail[0] != '\0' ? ": " : "", cuda->detail);
 }
 
+static bppsa_status print_cudnn(bppsa_cli *cli, const bppsa_cudnn_report *cudnn) {
+  if (cudnn->version > 0) {
+    return bppsa_cli_print(cli, "cuDNN         built, library %" PRId64 ".%" PRId64 ".%" PRId64 "\n", cudnn->version / 10000,
+                           cudnn->version / 100 % 100, cudnn->version % 100);
+  }
+  return bppsa_cli_print(cli, "cuDNN         %s: %s\n", cudnn->built ? "built, but not found" : "not built", cudnn->detail);
+}
+
 static bppsa_status print_report(bppsa_cli *cli, const report *r) {
   BPPSA_TRY(bppsa_cli_print(cli, "bppsa         %s%s%s\ncompiler      %s\nprocessor     %s\nvector units  %s; kernels: %s\n",
                             r->version, r->commit[0] != '\0' ? ", commit " : "", r->commit, r->compiler,
@@ -210,6 +230,7 @@ static bppsa_status print_report(bppsa_cli *cli, const report *r) {
   BPPSA_TRY(bppsa_cli_print(cli, "cores         %" PRId64 ", OpenMP threads by default %" PRId64 "\nBLAS          %s%s%s\n",
                             r->cores, r->threads, r->blas, r->blas_problem[0] != '\0' ? "; unusable: " : "", r->blas_problem));
   BPPSA_TRY(print_cuda(cli, &r->cuda));
+  BPPSA_TRY(print_cudnn(cli, &r->cudnn));
   BPPSA_TRY(bppsa_cli_print(cli, "audio         %s: %s\n", r->audio.built ? "built" : "not built", r->audio.detail));
   BPPSA_TRY(bppsa_cli_print(cli, "\nOptional\n"));
   for (int i = 0; i < BACKENDS; ++i) {

@@ -25,6 +25,10 @@ bppsa_status bppsa_graph_begin(const bppsa_device *device);
 /* Ends the recording in every case. ERR_CUDA: something in it was not allowed. ERR_MEMORY. graph NULL throws it away, without an error of its own:
  * what was to be recorded has failed. */
 bppsa_status bppsa_graph_end(const bppsa_device *device, bppsa_graph **graph);
+/* Records what work(context) queues. ERR_* of the above, and what `work` failed with. */
+typedef bppsa_status (*bppsa_queued_work)(void *context);
+bppsa_status bppsa_graph_capture(const bppsa_device *device, bppsa_queued_work work, void *context, bppsa_graph **graph);
+int64_t bppsa_graph_nodes(const bppsa_graph *graph); /* kernels, copies, fills and marks in it */
 bppsa_status bppsa_graph_launch(const bppsa_device *device, const bppsa_graph *graph); /* ERR_CUDA */
 void bppsa_graph_destroy(const bppsa_device *device, bppsa_graph *graph);              /* NULL is legal */
 

@@ -5,6 +5,7 @@
 
 struct bppsa_graph {
   cudaGraphExec_t exec;
+  int64_t nodes;
 };
 
 struct bppsa_mark {
@@ -41,6 +42,11 @@ extern "C" bppsa_status bppsa_graph_end(const bppsa_device *device, bppsa_graph 
   bppsa_graph *made = (bppsa_graph *)bppsa_alloc(sizeof *made);
   bppsa_status status = made == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
   if (status == BPPSA_OK) {
+    size_t nodes = 0;
+    status = bppsa_cuda_check(cudaGraphGetNodes(captured, NULL, &nodes), "recording");
+    made->nodes = (int64_t)nodes;
+  }
+  if (status == BPPSA_OK) {
     status = bppsa_cuda_check(cudaGraphInstantiate(&made->exec, captured, 0), "recording");
   }
   (void)cudaGraphDestroy(captured);
@@ -50,6 +56,10 @@ extern "C" bppsa_status bppsa_graph_end(const bppsa_device *device, bppsa_graph 
   }
   *graph = made;
   return BPPSA_OK;
+}
+
+extern "C" int64_t bppsa_graph_nodes(const bppsa_graph *graph) {
+  return graph->nodes;
 }
 
 extern "C" bppsa_status bppsa_graph_launch(const bppsa_device *device, const bppsa_graph *graph) {

@@ -80,3 +80,10 @@ bppsa_status bppsa_memory_queue_get(const bppsa_device *device, void *to_staging
              ? bppsa_memory_get(device, to_staging, from, bytes)
              : bppsa_cuda_queue_get(bppsa_device_get_index(device), bppsa_device_get_stream(device), to_staging, from, bytes);
 }
+
+bppsa_status bppsa_memory_available(const bppsa_device *device, int64_t *bytes) {
+  if (is_host(device)) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "available memory: expected a GPU, not device cpu");
+  }
+  return bppsa_cuda_available(bppsa_device_get_index(device), bytes);
+}

@@ -21,6 +21,8 @@ bppsa_status bppsa_memory_put(const bppsa_device *device, void *to, const void *
 bppsa_status bppsa_memory_get(const bppsa_device *device, void *to_host, const void *from, int64_t bytes);
 /* All bytes 0. ERR_CUDA. */
 bppsa_status bppsa_memory_clear(const bppsa_device *device, void *data, int64_t bytes);
+/* Bytes of a GPU's memory that nobody holds. ERR_UNSUPPORTED: a CPU. ERR_CUDA. */
+bppsa_status bppsa_memory_available(const bppsa_device *device, int64_t *bytes);
 
 /* Host memory for the copies below, which a GPU reads and writes by itself (pinned); ordinary memory for a CPU. Not initialised. ERR_MEMORY,
  * ERR_CUDA. */

@@ -69,6 +69,14 @@ extern "C" bppsa_status bppsa_cuda_clear(int32_t index, void *stream, void *data
   return bppsa_cuda_wait(index, stream);
 }
 
+extern "C" bppsa_status bppsa_cuda_available(int32_t index, int64_t *bytes) {
+  size_t available = 0, all = 0;
+  BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(index), "available memory"));
+  BPPSA_TRY(bppsa_cuda_check(cudaMemGetInfo(&available, &all), "available memory"));
+  *bytes = (int64_t)available;
+  return BPPSA_OK;
+}
+
 extern "C" bppsa_status bppsa_cuda_stream_create(int32_t index, void **stream) {
   cudaStream_t made;
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(index), "stream"));

@@ -45,6 +45,11 @@ bppsa_status bppsa_cuda_queue_get(int32_t index, void *stream, void *to_staging,
   return bppsa_cuda_get(index, stream, to_staging, from, bytes);
 }
 
+bppsa_status bppsa_cuda_available(int32_t index, int64_t *bytes) {
+  (void)index, (void)bytes;
+  return without();
+}
+
 bppsa_status bppsa_cuda_stream_create(int32_t index, void **stream) {
   (void)index, (void)stream;
   return without();

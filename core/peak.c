@@ -3,6 +3,7 @@
 #include <omp.h>
 #include <time.h>
 
+#include "core/peak_internal.h"
 #include "core/simd.h"
 
 static double now(void) {
@@ -29,13 +30,17 @@ static double run(int32_t threads, bppsa_dtype dtype, int64_t rounds, int64_t *f
   return slowest;
 }
 
-double bppsa_peak_measure(const bppsa_device *device, bppsa_dtype dtype) {
+bppsa_status bppsa_peak_measure(const bppsa_device *device, bppsa_dtype dtype, bppsa_peak *peak) {
   enum { RUNS = 9, ROUNDS = 100000 };
-  double best = 0;
+  if (bppsa_device_get_kind(device) == BPPSA_CUDA) {
+    return bppsa_peak_cuda(device, dtype, peak);
+  }
+  bppsa_peak best = {0};
   for (int i = 0; i < RUNS; ++i) {
     int64_t flops;
     const double seconds = run(bppsa_device_get_threads(device), dtype, ROUNDS, &flops), rate = (double)flops / seconds;
-    best = rate > best ? rate : best;
+    best.flops = rate > best.flops ? rate : best.flops;
   }
-  return best;
+  *peak = best;
+  return BPPSA_OK;
 }

@@ -1,14 +1,16 @@
 #!/usr/bin/python3
-"""PyTorch's nn.RNN or nn.GRU on the CPU beside `bppsa bench rnn` or `bench gru`: same shapes, same threads, in one run.
+"""PyTorch's nn.RNN or nn.GRU on the CPU or a GPU beside `bppsa bench rnn` or `bench gru`: same shapes, same threads, in one run.
 
-    bench/rivals/bench_pytorch.py --program build/cpu/bppsa [--model rnn|gru] [--out F.json] [--quick] [--threads N]
-                                [--seq-len T] [--batch B] [--hidden H] [--init default|orthogonal] [--repeats N]
+    bench/rivals/bench_pytorch.py --program build/cpu/bppsa [--model rnn|gru] [--out F.json] [--quick] [--threads N] [--device cpu|cuda]
+                                [--seq-len T] [--batch B] [--hidden H] [--init default|orthogonal] [--repeats N] [--time-limit S]
 
 At every point PyTorch runs half of its repeats, then the program runs, then PyTorch runs the other half, so that both see the
 same machine. Forward is the layers without head and loss; backward is autograd from a gradient of the last hidden state to the
 gradients of all weights, without the input's. PyTorch's gradients are checked against its own float64 ones (the residual of the
 program's rows). Prints a table of milliseconds and ratios; --out writes the program's JSON document with rows of method "pytorch"
-added. Needs PyTorch (Debian: python3-torch) and exits 77 without it; exits 1 when a row failed its check.
+added. On a GPU, where PyTorch runs cuDNN without TF32, passes are timed by events in the stream, and rows of method "pytorch_graph" are the same
+passes replayed as CUDA graphs, where capture is not refused. Needs PyTorch (Debian: python3-torch), with CUDA for a GPU, and exits 77 without;
+exits 1 when a row failed its check.
 """
 import argparse
 import json
@@ -44,6 +46,8 @@ def parse():
     p.add_argument("--batch", type=int, help="one point instead of the sweep")
     p.add_argument("--hidden", type=int, help="one point instead of the sweep")
     p.add_argument("--init", choices=["default", "orthogonal"], help="[the sweep: both; one point: default]")
+    p.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="of both [cpu]")
+    p.add_argument("--time-limit", type=float, help="begin no further point after that many seconds [none]")
     p.add_argument("--repeats", type=int, help="timed repeats of every row [as a time budget allows, at least 4]")
     return p.parse_args()
 
@@ -67,39 +71,90 @@ def points(o):
 class Rival:
     """One nn.RNN or nn.GRU with its input; pass_() gives the seconds of a forward and of a backward pass."""
 
-    def __init__(self, model, T, B, H, I, init):
+    method = "pytorch"
+
+    def __init__(self, model, T, B, H, I, init, device):
         torch.manual_seed(0)
+        self.device = device
         self.kind = {"rnn": torch.nn.RNN, "gru": torch.nn.GRU}[model]
-        self.rnn = self.kind(I, H)
+        rnn = self.kind(I, H)
         if init == "orthogonal":
-            for block in self.rnn.weight_hh_l0.split(H):
+            for block in rnn.weight_hh_l0.split(H):
                 torch.nn.init.orthogonal_(block)
         share = 0.05 + 0.1 * torch.randint(10, (1, B, 1))
-        self.x = torch.bernoulli(share.expand(T, B, 1)) if I == 1 else torch.randn(T, B, I)
-        self.seed = (2 * torch.rand(1, B, H) - 1) / B
+        self.x = (torch.bernoulli(share.expand(T, B, 1)) if I == 1 else torch.randn(T, B, I)).to(device)
+        self.seed = ((2 * torch.rand(1, B, H) - 1) / B).to(device)
+        self.rnn = rnn.to(device)
+
+    def forward(self):
+        self.h = self.rnn(self.x)[1]
+
+    def backward(self):
+        self.gradients = torch.autograd.grad(self.h, list(self.rnn.parameters()), self.seed)
 
     def pass_(self):
-        self.rnn.zero_grad()
+        if self.device == "cuda":
+            marks = [torch.cuda.Event(enable_timing=True) for _ in range(3)]
+            marks[0].record()
+            self.forward()
+            marks[1].record()
+            self.backward()
+            marks[2].record()
+            torch.cuda.synchronize()
+            return 1e-3 * marks[0].elapsed_time(marks[1]), 1e-3 * marks[1].elapsed_time(marks[2])
         start = time.perf_counter()
-        _, h = self.rnn(self.x)
+        self.forward()
         middle = time.perf_counter()
-        h.backward(self.seed)
+        self.backward()
         return middle - start, time.perf_counter() - middle
 
     def residual(self):
-        """Largest over the parameters of |g - ref| / (|ref| eps sqrt(T)), ref in float64."""
+        """Largest over the parameters of |g - ref| / (|ref| eps sqrt(T)), ref in float64 on the CPU."""
         wide = self.kind(self.rnn.input_size, self.rnn.hidden_size).double()
-        wide.load_state_dict({k: v.double() for k, v in self.rnn.state_dict().items()})
-        wide(self.x.double())[1].backward(self.seed.double())
+        wide.load_state_dict({k: v.double().cpu() for k, v in self.rnn.state_dict().items()})
+        wide(self.x.double().cpu())[1].backward(self.seed.double().cpu())
         self.pass_()
         info, worst = np.finfo(np.float32), 0.0
-        for mine, reference in zip(self.rnn.parameters(), wide.parameters()):
-            got, ref = mine.grad.double().numpy(), reference.grad.numpy()
+        for mine, reference in zip(self.gradients, wide.parameters()):
+            got, ref = mine.double().cpu().numpy(), reference.grad.numpy()
             norm = float(np.linalg.norm(ref))
             unit = float(info.tiny) if norm < float(info.tiny) / float(info.eps) else norm * float(info.eps)
             r = float(np.linalg.norm(got - ref)) / (unit * math.sqrt(len(self.x)))
             worst = max(worst, r if math.isfinite(r) else math.inf)
         return worst
+
+
+class Replay(Rival):
+    """The passes of a rival as CUDA graphs."""
+
+    method = "pytorch_graph"
+
+    def __init__(self, plain):
+        self.__dict__.update(plain.__dict__)
+        plain.pass_()
+        self.forward_graph, self.backward_graph = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.forward_graph):
+            super().forward()
+        with torch.cuda.graph(self.backward_graph, pool=self.forward_graph.pool()):
+            super().backward()
+
+    def forward(self):
+        self.forward_graph.replay()
+
+    def backward(self):
+        self.backward_graph.replay()
+
+
+def rivals_of(o, T, B, H, I, init):
+    """The network, and on a GPU its graphs unless their capture is refused."""
+    rivals = [Rival(o.model, T, B, H, I, init, o.device)]
+    if o.device == "cuda":
+        try:
+            rivals.append(Replay(rivals[0]))
+        except RuntimeError as refused:
+            torch.cuda.synchronize()
+            print(f"pytorch_graph: skipped at T {T}, B {B}: {str(refused).splitlines()[0]}")
+    return rivals
 
 
 def measure_half(rival, repeats, budget):
@@ -111,7 +166,7 @@ def measure_half(rival, repeats, budget):
 
 
 def run_program(o, arguments):
-    command = [os.path.abspath(o.program), "bench", o.model, "--json", "--threads", o.threads, *arguments]
+    command = [os.path.abspath(o.program), "bench", o.model, "--json", "--threads", o.threads, "--device", o.device, *arguments]
     command += (["--repeats", o.repeats] if o.repeats else []) + (["--quick"] if o.quick else [])
     done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, text=True)
     if done.returncode not in (0, 1) or not done.stdout:
@@ -129,16 +184,18 @@ def program_rows(o, sweep, T, B, H, I, init):
     return dict(sweep, rows=same)
 
 
+KEPT = ("seq_len", "batch", "hidden", "input", "layers", "threads", "dtype", "init", "nonlinearity", "loss", "flops", "bytes")
+
+
 def rows_of(rival, times, document):
     """Rows like the program's forward and bp rows, with PyTorch's times."""
     residual, rows = rival.residual(), []
     for phase, method, column in (("forward", "forward", 0), ("backward", "bp", 1)):
-        row = dict(next(r for r in document["rows"] if r["method"] == method))
-        for key in ("memory_bytes", "zeros", "subnormals", "hidden_zeros", "hidden_subnormals", "skipped", "redone", "peak_fraction"):
-            row.pop(key, None)
+        program = next(r for r in document["rows"] if r["method"] == method)
+        row = {key: program[key] for key in KEPT if key in program}
         seconds = [t[column] for t in times]
-        row.update(method="pytorch", phase=phase, median_s=statistics.median(seconds), min_s=min(seconds), max_s=max(seconds),
-                   repeats=len(seconds), residual=residual, ok=residual < RESIDUAL)
+        row.update(method=rival.method, phase=phase, median_s=statistics.median(seconds), min_s=min(seconds), max_s=max(seconds),
+                   step_s=statistics.median(seconds) / row["seq_len"], repeats=len(seconds), residual=residual, ok=residual < RESIDUAL)
         rows.append(row)
     return rows
 
@@ -159,22 +216,43 @@ def show(T, B, H, init, rows):
     print("".join(cells) + f"{(rival_forward + rival_backward) / auto:10.1f}x", flush=True)
 
 
-def main():
-    o = parse()
-    torch.set_num_threads(o.threads)
-    print(f"PyTorch {torch.__version__}, {o.threads} thread{'s' if o.threads != 1 else ''}; milliseconds, and PyTorch's over the program's")
+def run_point(o, sweep, T, B, H, I, init):
+    """The program's document of a point, PyTorch's rows added."""
+    rivals = rivals_of(o, T, B, H, I, init)
+    half, budget = (o.repeats + 1) // 2 if o.repeats else None, 0.2 if o.quick else 1.0
+    for rival in rivals:
+        rival.pass_()
+    times = [measure_half(rival, half, budget) for rival in rivals]
+    document = program_rows(o, sweep, T, B, H, I, init)
+    rows = list(document["rows"])
+    for rival, first in zip(rivals, times):
+        rows += rows_of(rival, first + measure_half(rival, half, budget), document)
+    return dict(document, rows=rows)
+
+
+def print_head(o):
+    print(f"PyTorch {torch.__version__}, {torch.cuda.get_device_name() if o.device == 'cuda' else 'CPU'}, {o.threads} "
+          f"thread{'s' if o.threads != 1 else ''}; milliseconds, and PyTorch's over the program's")
     print(f"{'':27s} -------- forward --------  {'-' * 42} backward {'-' * 42}  both, auto")
     print(f"{'T':>7s}{'B':>5s}{'H':>4s} {'init':11s}{'PyTorch':>10s}{'bppsa':>9s}{'':8s}{'PyTorch':>12s}" +
           "".join(f"{m:>10s}{'':8s}" for m in ("bp", "linear", "blelloch", "chunked", "auto")))
-    whole, failed, sweep = None, 0, {}
+
+
+def main():
+    o = parse()
+    if o.device == "cuda" and not torch.cuda.is_available():
+        print(f"bench_pytorch: skipped, PyTorch {torch.__version__} has no CUDA here")
+        return 77
+    torch.set_num_threads(o.threads)
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    print_head(o)
+    whole, failed, sweep, start = None, 0, {}, time.perf_counter()
     for T, B, H, I, init in points(o):
-        rival = Rival(o.model, T, B, H, I, init)
-        rival.pass_()
-        half, budget = (o.repeats + 1) // 2 if o.repeats else None, 0.2 if o.quick else 1.0
-        times = measure_half(rival, half, budget)
-        document = program_rows(o, sweep, T, B, H, I, init)
-        times += measure_half(rival, half, budget)
-        rows = document["rows"] + rows_of(rival, times, document)
+        if o.time_limit and whole and time.perf_counter() - start > o.time_limit:
+            print(f"T {T}, B {B}, {init}: left out, --time-limit was over")
+            continue
+        document = run_point(o, sweep, T, B, H, I, init)
+        rows = document["rows"]
         failed += sum(not r["ok"] and "skipped" not in r for r in rows)
         show(T, B, H, init, rows)
         if whole is None:

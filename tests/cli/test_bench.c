@@ -148,6 +148,21 @@ static void test_sweep(void **state) {
   assert_true(quick->seq_len_count < full->seq_len_count && quick->batch_count < full->batch_count);
 }
 
+/* A limit of one second, which the first point of a sweep of many does not leave: that point is there, the others are counted. */
+static void test_time_limit(void **state) {
+  (void)state;
+  json_t *document = run_json("bench crossover --quick --seq-len 3000 --threads 1 --time-limit 1 --json");
+  const int64_t left_out = get_integer(document, "points_left_out");
+  const int64_t rows = (int64_t)json_array_size(json_object_get(document, "rows"));
+  assert_true(rows >= 4 && left_out >= 1);
+  assert_int_equal(rows / 4 + left_out, 2 * 4 * 3); /* T 10, 100, 1000, 3000 */
+  json_decref(document);
+  document = run_json("bench rnn --json --seq-len 5 --batch 2 --hidden 3 --repeats 1 --threads 1 --time-limit 1000");
+  assert_int_equal(get_integer(document, "points_left_out"), 0);
+  json_decref(document);
+  assert_fails(2, "--time-limit: '0'", "bench rnn --time-limit 0");
+}
+
 static void test_memory_limit(void **state) {
   (void)state;
   const char *line = "bench rnn --seq-len 400 --batch 4 --hidden 20 --repeats 1 --threads 2 --memory-limit 2400K";
@@ -340,9 +355,10 @@ static void test_growth(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_growth),       cmocka_unit_test(test_point),         cmocka_unit_test(test_counts),
-      cmocka_unit_test(test_data_file),    cmocka_unit_test(test_sweep),         cmocka_unit_test(test_table_and_file),
-      cmocka_unit_test(test_memory_limit), cmocka_unit_test(test_failed_rows),   cmocka_unit_test(test_residual),
-      cmocka_unit_test(test_crossover),    cmocka_unit_test(test_crossover_gru), cmocka_unit_test(test_wrong_requests)};
+      cmocka_unit_test(test_growth),        cmocka_unit_test(test_point),        cmocka_unit_test(test_counts),
+      cmocka_unit_test(test_data_file),     cmocka_unit_test(test_sweep),        cmocka_unit_test(test_table_and_file),
+      cmocka_unit_test(test_time_limit),    cmocka_unit_test(test_memory_limit), cmocka_unit_test(test_failed_rows),
+      cmocka_unit_test(test_residual),      cmocka_unit_test(test_crossover),    cmocka_unit_test(test_crossover_gru),
+      cmocka_unit_test(test_wrong_requests)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

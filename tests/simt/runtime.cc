@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -26,6 +27,8 @@ struct simt_graph_exec {
 };
 
 namespace {
+
+const size_t memory_bytes = (size_t)1 << 30;
 
 cudaError_t last_error = cudaSuccess;
 simt_stream default_stream;
@@ -70,6 +73,12 @@ cudaError_t queue(cudaStream_t stream, std::function<void()> one) {
   return cudaSuccess;
 }
 
+/* What is held, and its bytes. */
+std::map<void *, size_t> &held() {
+  static std::map<void *, size_t> map;
+  return map;
+}
+
 cudaError_t allocate(void **data, size_t bytes) {
   if (!may_wait()) {
     return fail(cudaErrorStreamCaptureUnsupported);
@@ -79,6 +88,7 @@ cudaError_t allocate(void **data, size_t bytes) {
     return fail(cudaErrorMemoryAllocation);
   }
   memset(*data, 0xff, bytes > 0 ? bytes : 1);
+  held()[*data] = bytes;
   return cudaSuccess;
 }
 
@@ -87,6 +97,7 @@ cudaError_t release(void *data) {
     return fail(cudaErrorStreamCaptureUnsupported);
   }
   run_all();
+  held().erase(data);
   free(data);
   return cudaSuccess;
 }
@@ -118,6 +129,16 @@ void simt_launch(const char *kernel, dim3 grid, dim3 block, size_t shared, cudaS
 
 cudaError_t cudaMalloc(void **data, size_t bytes) {
   return allocate(data, bytes);
+}
+
+cudaError_t cudaMemGetInfo(size_t *available, size_t *all) {
+  size_t used = 0;
+  for (const auto &block : held()) {
+    used += block.second;
+  }
+  *all = memory_bytes;
+  *available = used < memory_bytes ? memory_bytes - used : 0;
+  return cudaSuccess;
 }
 
 cudaError_t cudaFree(void *data) {
@@ -257,6 +278,11 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *
   return cudaSuccess;
 }
 
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *, size_t *count) {
+  *count = graph->work.size();
+  return cudaSuccess;
+}
+
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long) {
   *exec = new simt_graph_exec{std::make_shared<const simt_work>(graph->work)};
   return cudaSuccess;
@@ -324,7 +350,7 @@ cudaError_t cudaSetDevice(int device) {
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int) {
   *properties = cudaDeviceProp();
   snprintf(properties->name, sizeof properties->name, "SIMT emulation");
-  properties->totalGlobalMem = (size_t)1 << 30;
+  properties->totalGlobalMem = memory_bytes;
   properties->multiProcessorCount = 4;
   return cudaSuccess;
 }

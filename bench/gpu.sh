@@ -1,0 +1,183 @@
+#!/bin/sh
+# bench/gpu.sh RESULTS [BUNDLE]: on a machine with a GPU, its driver and the CUDA toolkit, verifies everything and measures everything within nine minutes.
+# BUNDLE is what tools/gpu_bundle made, the directory or its .tar.gz [build/gpu/bundle or build/gpu/bundle.tar.gz].
+#
+# In this order, each part within a time of its own, and what is skipped is said: the GPU's tests; compute-sanitizer's memcheck and racecheck on small
+# cases; bench rnn (tables 4 and 5), gru (table 6), T = 100000, crossover; PyTorch where python3 has it with CUDA. RESULTS gets log.txt, a JSON document
+# a benchmark, and roofline.md. Exits 1 when a test, a sanitizer or a row's check failed, 2 when there is no GPU.
+set -u
+SECONDS_IN_ALL=${SECONDS_IN_ALL:-530}
+start=$(date +%s)
+root=$(cd "$(dirname "$0")/.." && pwd)
+if [ $# -lt 1 ] || [ $# -gt 2 ]; then
+  echo "gpu.sh: $# arguments, expected RESULTS [BUNDLE]"
+  exit 2
+fi
+mkdir -p "$1" || exit 2
+results=$(cd "$1" && pwd)
+bundle=${2:-$root/build/gpu/bundle}
+if [ ! -e "$bundle" ]; then
+  bundle=$bundle.tar.gz
+fi
+log=$results/log.txt
+: >"$log"
+scratch=$(mktemp -d) || exit 2
+trap 'rm -rf "$scratch"' EXIT
+failed=""
+skipped=""
+
+say() { printf '%s\n' "$*" | tee -a "$log"; }
+elapsed() { echo $(($(date +%s) - start)); }
+left() { echo $((SECONDS_IN_ALL - $(elapsed))); }
+
+skip() { # skip WHAT WHY
+  say "skipped: $1: $2"
+  skipped="$skipped; $1: $2"
+}
+
+# part NAME SECONDS COMMAND ...: its output goes to the log. Sets `code`: of the command; 124 when its time was over; 77 when it was skipped. A test
+# that does not end in its time failed; anything else was skipped.
+part() {
+  name=$1
+  most=$2
+  shift 2
+  if [ "$(left)" -lt "$most" ]; then
+    most=$(left)
+  fi
+  if [ "$most" -lt 5 ]; then
+    code=77
+    skip "$name" "no time left"
+    return
+  fi
+  say "== $name ($(elapsed) s, at most $most s)"
+  began=$(date +%s)
+  timeout -k 5 "$most" "$@" >"$scratch/out" 2>&1
+  code=$?
+  cat "$scratch/out" >>"$log"
+  took=$(($(date +%s) - began))
+  case $code in
+  0) say "   passed, $took s" ;;
+  77) skip "$name" "$(tail -n 1 "$scratch/out")" ;;
+  124 | 137)
+    case $name in
+    test_*) failed="$failed $name" ;;
+    esac
+    skip "$name" "its $most s were over"
+    ;;
+  *)
+    say "   FAILED, exit code $code, $took s: $(tail -n 1 "$scratch/out")"
+    failed="$failed $name"
+    ;;
+  esac
+}
+
+# ---- what is here ----
+
+if [ -f "$bundle" ]; then
+  mkdir "$scratch/bundle"
+  tar -C "$scratch/bundle" -xzf "$bundle" || exit 2
+  bundle=$scratch/bundle
+fi
+bundle=$(cd "$bundle" 2>/dev/null && pwd)
+program=$bundle/bppsa
+if [ ! -x "$program" ]; then
+  echo "gpu.sh: no program in $bundle, expected what tools/gpu_bundle makes"
+  exit 2
+fi
+# CUDA's own libraries, then those that came as Python packages (cuDNN often does).
+LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}:/usr/local/cuda/lib64
+if command -v python3 >/dev/null 2>&1; then
+  packages=$(python3 -c 'import nvidia; print(list(nvidia.__path__)[0])' 2>/dev/null || true)
+  if [ -n "$packages" ]; then
+    for folder in $(find "$packages" -name 'lib*.so*' -exec dirname {} + 2>/dev/null | sort -u); do
+      LD_LIBRARY_PATH=$LD_LIBRARY_PATH:$folder
+    done
+  fi
+fi
+export LD_LIBRARY_PATH OMP_WAIT_POLICY=passive BPPSA_TEST_DEVICE=cuda
+cd "$scratch" || exit 2
+part doctor 30 "$program" doctor
+nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv >>"$log" 2>&1 || true
+if ! "$program" bench rnn --device cuda --seq-len 2 --batch 1 --hidden 2 --repeats 1 >"$scratch/out" 2>&1; then
+  cat "$scratch/out" >>"$log"
+  if grep -q 'no CUDA device\|has no CUDA' "$scratch/out"; then
+    say "gpu.sh: $(tail -n 1 "$scratch/out")"
+    exit 2
+  fi
+fi
+
+# ---- verification ----
+
+while read -r test; do
+  part "$test" 60 "$bundle/$test"
+done <"$bundle/tests.txt"
+
+sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
+small="--device cuda --quick --seq-len 12 --hidden 3 --batch 2 --repeats 1 --threads 2"
+sanitize() { # sanitize TOOL WHAT COMMAND ...
+  tool=$1
+  what=$2
+  shift 2
+  if [ -z "$sanitizer" ]; then
+    skip "$tool $what" "no compute-sanitizer"
+    return
+  fi
+  before=$failed
+  part "$tool $what" 40 "$sanitizer" --tool "$tool" --error-exitcode 9 "$@"
+  if [ "$code" -ne 0 ] && grep -q 'Device not supported' "$scratch/out"; then
+    failed=$before
+    skip "$tool $what" "compute-sanitizer does not support this device"
+  fi
+}
+for tool in memcheck racecheck; do
+  for model in rnn gru; do
+    # shellcheck disable=SC2086
+    sanitize "$tool" "$model" "$program" bench crossover --model "$model" $small
+  done
+  sanitize "$tool" scan "$bundle/test_scan_graph"
+done
+
+# ---- benchmarks ----
+
+bench() { # bench FILE SECONDS COMMAND ...
+  file=$1
+  most=$2
+  shift 2
+  part "$file" "$most" "$program" "$@" --device cuda --time-limit $((most * 2 / 3)) --out "$results/$file.json"
+  grep 'left out' "$scratch/out"
+}
+bench rnn 180 bench rnn
+bench gru 75 bench gru
+bench long 45 bench rnn --seq-len 100000 --batch 16 --hidden 20 --repeats 3
+bench crossover 30 bench crossover --quick --seq-len 10000
+for model in rnn gru; do
+  if [ -x "$root/bench/rivals/bench_pytorch.py" ] && command -v python3 >/dev/null 2>&1; then
+    part "pytorch_$model" 45 python3 "$root/bench/rivals/bench_pytorch.py" --program "$program" --model "$model" --device cuda --quick \
+      --init default --time-limit 30 --out "$results/pytorch_$model.json"
+  else
+    skip "pytorch_$model" "no python3"
+  fi
+done
+
+# ---- tables ----
+
+documents=""
+for file in rnn gru long; do
+  if [ -f "$results/$file.json" ]; then
+    documents="$documents $results/$file.json"
+  fi
+done
+if [ -n "$documents" ]; then
+  # shellcheck disable=SC2086
+  sh "$root/bench/roofline.sh" $documents >"$results/roofline.md" || failed="$failed roofline"
+else
+  skip roofline "no documents"
+fi
+say "== $(elapsed) s in all"
+skipped=${skipped#; }
+say "skipped: ${skipped:-nothing}"
+if [ -n "$failed" ]; then
+  say "FAILED:$failed"
+  exit 1
+fi
+say "nothing failed"

@@ -1,0 +1,179 @@
+#include "cli/bench_contest.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/alloc.h"
+#include "core/memory.h"
+
+enum { LEAST_REPEATS = 3, MOST_REPEATS = 1001, MARKS = 3 };
+
+bppsa_status bppsa_contest_begin(const bppsa_device *device, bppsa_contest *contest) {
+  *contest = (bppsa_contest){.device = device};
+  return bppsa_timeline_create(device, MARKS, &contest->timeline);
+}
+
+/* ---- passes ---- */
+
+/* Queues a pass: the argument of a capture, too. */
+typedef struct {
+  const bppsa_contest *contest;
+  const bppsa_contestant *who;
+} turn;
+
+static bppsa_status queue_forward(void *context) {
+  const turn *t = context;
+  return t->who->rival != NULL ? bppsa_cudnn_forward(t->who->rival, &t->contest->x)
+                               : bppsa_recurrent_forward_layers(t->who->model, &t->contest->x, NULL);
+}
+
+static bppsa_status queue_backward(void *context) {
+  const turn *t = context;
+  return t->who->rival != NULL ? bppsa_cudnn_backward(t->who->rival, &t->contest->seed)
+                               : bppsa_recurrent_backward_layers(t->who->model, &t->contest->seed);
+}
+
+bppsa_status bppsa_contest_pass(bppsa_contest *contest, int which, double *forward_s, double *backward_s) {
+  const bppsa_contestant *who = &contest->list[which];
+  turn t = {contest, who};
+  BPPSA_TRY(bppsa_timeline_mark(contest->timeline, 0));
+  BPPSA_TRY(who->graphs[0] != NULL ? bppsa_graph_launch(contest->device, who->graphs[0]) : queue_forward(&t));
+  BPPSA_TRY(bppsa_timeline_mark(contest->timeline, 1));
+  BPPSA_TRY(who->graphs[1] != NULL ? bppsa_graph_launch(contest->device, who->graphs[1]) : queue_backward(&t));
+  BPPSA_TRY(bppsa_timeline_mark(contest->timeline, 2));
+  BPPSA_TRY(bppsa_timeline_seconds(contest->timeline, 0, 1, forward_s));
+  return bppsa_timeline_seconds(contest->timeline, 1, 2, backward_s);
+}
+
+bppsa_status bppsa_contest_add_graph(bppsa_contest *contest, int plain, int forward, int backward) {
+  const bppsa_contestant *same = &contest->list[plain];
+  bppsa_contestant made = {.forward = forward, .backward = backward, .plain = plain, .model = same->model, .rival = same->rival};
+  turn t = {contest, same};
+  BPPSA_TRY(bppsa_graph_capture(contest->device, queue_forward, &t, &made.graphs[0]));
+  const bppsa_status status = bppsa_graph_capture(contest->device, queue_backward, &t, &made.graphs[1]);
+  if (status != BPPSA_OK) {
+    bppsa_graph_destroy(contest->device, made.graphs[0]);
+    return status;
+  }
+  contest->list[contest->count++] = made;
+  return BPPSA_OK;
+}
+
+/* ---- timing ---- */
+
+/* Everyone gets an equal share of the time, judged by a pass that also warms up. *most: the most repeats of anyone. */
+static bppsa_status share_time(bppsa_contest *contest, const bppsa_bench_limits *limits, int64_t *most) {
+  for (int i = 0; i < contest->count; ++i) {
+    bppsa_contestant *who = &contest->list[i];
+    double forward_s, backward_s;
+    BPPSA_TRY(bppsa_contest_pass(contest, i, &forward_s, &backward_s));
+    const double fits = limits->budget_s / (double)contest->count / fmax(forward_s + backward_s, 1e-6);
+    who->repeats = limits->repeats > 0    ? limits->repeats
+                   : fits < LEAST_REPEATS ? LEAST_REPEATS
+                   : fits > MOST_REPEATS  ? MOST_REPEATS
+                                          : (int64_t)fits;
+    *most = who->repeats > *most ? who->repeats : *most;
+    for (int phase = 0; phase < 2; ++phase) {
+      who->times[phase] = bppsa_calloc(who->repeats, sizeof(double));
+      if (who->times[phase] == NULL) {
+        return BPPSA_ERR_MEMORY;
+      }
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* Round `round` of `most`: a pass by everyone whose turn it is, so that all of them spread evenly over the rounds. */
+static bppsa_status run_round(bppsa_contest *contest, int64_t round, int64_t most) {
+  for (int i = 0; i < contest->count; ++i) {
+    bppsa_contestant *who = &contest->list[i];
+    const int64_t before = round * who->repeats / most, after = (round + 1) * who->repeats / most;
+    if (before != after) {
+      BPPSA_TRY(bppsa_contest_pass(contest, i, &who->times[0][before], &who->times[1][before]));
+    }
+  }
+  return BPPSA_OK;
+}
+
+static int compare(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static double median(const double *sorted, int64_t count) {
+  return 0.5 * (sorted[(count - 1) / 2] + sorted[count / 2]);
+}
+
+/* Of sorted times. */
+static void set_times(bppsa_bench_row *row, const double *times, int64_t repeats, double forward_s) {
+  row->median_s = median(times, repeats);
+  row->min_s = times[0];
+  row->max_s = times[repeats - 1];
+  row->repeats = repeats;
+  row->forward_s = forward_s;
+}
+
+bppsa_status bppsa_contest_time(bppsa_contest *contest, const bppsa_bench_limits *limits, bppsa_bench_result *result) {
+  int64_t most = 0;
+  BPPSA_TRY(share_time(contest, limits, &most));
+  for (int64_t i = 0; i < most; ++i) {
+    if (limits->line != NULL && bppsa_progress_due(limits->line)) {
+      bppsa_progress_show(limits->line, "%s: round %" PRId64 " of %" PRId64, limits->label, i + 1, most);
+    }
+    BPPSA_TRY(run_round(contest, i, most));
+  }
+  for (int i = 0; i < contest->count; ++i) {
+    const bppsa_contestant *who = &contest->list[i];
+    qsort(who->times[0], (size_t)who->repeats, sizeof(double), compare);
+    qsort(who->times[1], (size_t)who->repeats, sizeof(double), compare);
+    const double forward_s = median(who->times[0], who->repeats);
+    if (who->forward >= 0) {
+      set_times(&result->rows[who->forward], who->times[0], who->repeats, forward_s);
+    }
+    set_times(&result->rows[who->backward], who->times[1], who->repeats, forward_s);
+  }
+  return BPPSA_OK;
+}
+
+/* ---- the end ---- */
+
+static void free_contestant(const bppsa_device *device, bppsa_contestant *who) {
+  bppsa_graph_destroy(device, who->graphs[0]);
+  bppsa_graph_destroy(device, who->graphs[1]);
+  if (who->plain < 0) {
+    bppsa_model_destroy(who->model);
+    bppsa_cudnn_destroy(who->rival);
+  }
+  bppsa_free(who->times[0]);
+  bppsa_free(who->times[1]);
+}
+
+/* Bytes nobody holds on a GPU; 0 on a CPU, and where it does not say. */
+static int64_t available(const bppsa_device *device) {
+  int64_t bytes = 0;
+  return bppsa_device_get_kind(device) == BPPSA_CUDA && bppsa_memory_available(device, &bytes) == BPPSA_OK ? bytes : 0;
+}
+
+static void set_memory(bppsa_bench_result *result, const bppsa_contestant *who, int64_t bytes) {
+  if (who->forward >= 0) {
+    result->rows[who->forward].memory = bytes;
+  }
+  result->rows[who->backward].memory = bytes;
+}
+
+/* Graphs go before those whose passes they hold, whose memory they use as well. */
+void bppsa_contest_end(bppsa_contest *contest, bppsa_bench_result *result) {
+  int64_t freed[BPPSA_BENCH_ROWS];
+  for (int i = contest->count - 1; i >= 0; --i) {
+    const int64_t before = available(contest->device);
+    free_contestant(contest->device, &contest->list[i]);
+    freed[i] = available(contest->device) - before;
+  }
+  for (int i = 0; contest->device != NULL && bppsa_device_get_kind(contest->device) == BPPSA_CUDA && i < contest->count; ++i) {
+    const bppsa_contestant *who = &contest->list[i];
+    set_memory(result, who, freed[i] + (who->plain >= 0 ? freed[who->plain] : 0));
+  }
+  bppsa_timeline_destroy(contest->timeline);
+  *contest = (bppsa_contest){0};
+}

@@ -1,0 +1,236 @@
+/* Who takes part at a point: made, verified against the reference, and added to the contest. */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "cli/bench_session.h"
+#include "core/alloc.h"
+#include "core/memory.h"
+
+/* ---- verification ---- */
+
+/* The residual of a model's gradients, and what they are made of. Views in host memory. */
+static void judge(const bppsa_bench_session *s, const bppsa_model *model, bppsa_bench_row *row) {
+  bppsa_bench_count count = {0};
+  const double *reference = s->gradients;
+  for (int64_t p = 0; p < model->parameter_count - BPPSA_HEAD_PARAMETERS; ++p) {
+    const bppsa_view *gradient = &model->parameters[p].gradient;
+    row->residual = fmax(row->residual, bppsa_bench_residual(gradient, reference, s->point->config.seq_len));
+    reference += bppsa_view_count(gradient);
+    bppsa_bench_count_view(gradient, &count);
+  }
+  row->zeros = count.zeros / count.all;
+  row->subnormals = count.subnormals / count.all;
+}
+
+/* The gradients a contestant's pass just made, judged for its row. */
+static bppsa_status judge_pass(bppsa_bench_session *s, int which) {
+  const bppsa_contestant *who = &s->contest.list[which];
+  bppsa_bench_row *row = &s->result->rows[who->backward];
+  if (who->rival != NULL) {
+    BPPSA_TRY(bppsa_cudnn_pull(who->rival, s->point->kind->name, s->holder));
+    judge(s, s->holder, row);
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_model_pull(who->model, true));
+  BPPSA_TRY(bppsa_model_count(who->model));
+  judge(s, who->model, row);
+  row->redone = who->plain < 0 ? who->model->redone : row->redone; /* a graph's are its plain one's, of the first pass */
+  return BPPSA_OK;
+}
+
+/* A forward pass with the head, against the reference's logits. */
+static bppsa_status verify_logits(bppsa_bench_session *s, bppsa_model *model, bppsa_bench_row *row) {
+  bppsa_view logits;
+  BPPSA_TRY(model->ops->forward(model, &s->contest.x, NULL, &logits));
+  void *copy = bppsa_alloc(bppsa_view_bytes(&logits));
+  if (copy == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  const bppsa_status status = bppsa_memory_get(s->device, copy, logits.data, (int64_t)bppsa_view_bytes(&logits));
+  if (status == BPPSA_OK) {
+    const bppsa_view found = bppsa_view_make(copy, logits.dtype, logits.ndim, logits.shape);
+    row->residual = bppsa_bench_residual(&found, s->logits, s->point->config.seq_len);
+  }
+  bppsa_free(copy);
+  return status;
+}
+
+/* What a row shares with another, whose work is the same by other means. */
+static void take_costs(bppsa_bench_session *s, int row, int from) {
+  bppsa_bench_row *to = &s->result->rows[row];
+  const bppsa_bench_row *other = &s->result->rows[from];
+  to->measured = true;
+  to->flops = other->flops;
+  to->bytes = other->bytes;
+  to->total_flops = other->total_flops;
+}
+
+static void skip_row(bppsa_bench_session *s, int row) {
+  bppsa_bench_row *to = &s->result->rows[row];
+  to->measured = false;
+  to->memory = 0; /* not for want of it */
+  snprintf(to->reason, sizeof to->reason, "%.*s", (int)sizeof to->reason - 1, bppsa_last_error());
+}
+
+/* The seed's gradients are made 0 by a pass with a seed of 0, so that a graph that does nothing shows. */
+static bppsa_status verify_graph(bppsa_bench_session *s, int plain, int graph) {
+  const int64_t bytes = (int64_t)bppsa_view_bytes(&s->contest.seed);
+  double forward_s, backward_s;
+  BPPSA_TRY(bppsa_memory_put(s->device, s->device_seed, s->zeros, bytes));
+  BPPSA_TRY(bppsa_contest_pass(&s->contest, plain, &forward_s, &backward_s));
+  BPPSA_TRY(bppsa_memory_put(s->device, s->device_seed, s->seed, bytes));
+  BPPSA_TRY(bppsa_contest_pass(&s->contest, graph, &forward_s, &backward_s));
+  return judge_pass(s, graph);
+}
+
+/* The passes of a contestant as graphs, for rows `graph` (and `forward`, unless -1) beside its own. A refused capture is a row that says so. */
+static bppsa_status add_graph(bppsa_bench_session *s, int plain, int forward, int backward) {
+  const bppsa_contestant *same = &s->contest.list[plain];
+  if (bppsa_contest_add_graph(&s->contest, plain, forward, backward) != BPPSA_OK) {
+    skip_row(s, backward);
+    return BPPSA_OK;
+  }
+  const bppsa_contestant *made = &s->contest.list[s->contest.count - 1];
+  if (forward >= 0) {
+    s->result->rows[forward] = s->result->rows[same->forward];
+    s->result->rows[forward].nodes = bppsa_graph_nodes(made->graphs[0]);
+  }
+  s->result->rows[backward] = s->result->rows[same->backward];
+  s->result->rows[backward].residual = 0;
+  s->result->rows[backward].nodes = bppsa_graph_nodes(made->graphs[1]);
+  return verify_graph(s, plain, s->contest.count - 1);
+}
+
+/* ---- the project's methods ---- */
+
+static bppsa_status add_method(bppsa_bench_session *s, bppsa_bench_method method) {
+  const bppsa_recurrent_config config = bppsa_bench_config(&s->point->config, method);
+  const int64_t before = bppsa_alloc_live_bytes();
+  const bool first = method == BPPSA_BENCH_BP;
+  double forward_s, backward_s;
+  bppsa_model *model = NULL;
+  const bppsa_status status = s->point->kind->create(&config, s->device, &model);
+  if (status == BPPSA_ERR_UNSUPPORTED) {
+    skip_row(s, method);
+    s->result->rows[BPPSA_BENCH_FORWARD].measured = s->result->rows[BPPSA_BENCH_FORWARD].measured && !first;
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(status);
+  s->plain[method] = s->contest.count;
+  s->contest.list[s->contest.count++] =
+      (bppsa_contestant){.forward = first ? BPPSA_BENCH_FORWARD : -1, .backward = (int)method, .plain = -1, .model = model};
+  s->result->rows[method].memory = bppsa_alloc_live_bytes() - before;
+  BPPSA_TRY(bppsa_recurrent_init(model, s->point->init, s->point->seed));
+  BPPSA_TRY(bppsa_model_push(model));
+  BPPSA_TRY(bppsa_contest_pass(&s->contest, s->plain[method], &forward_s, &backward_s));
+  BPPSA_TRY(judge_pass(s, s->plain[method]));
+  if (first) {
+    s->result->rows[BPPSA_BENCH_FORWARD].memory = s->result->rows[method].memory;
+    BPPSA_TRY(verify_logits(s, model, &s->result->rows[BPPSA_BENCH_FORWARD]));
+  }
+  const int forward = first ? BPPSA_BENCH_GRAPHS + BPPSA_BENCH_FORWARD : -1;
+  return bppsa_bench_on_gpu(s) && s->point->rivals ? add_graph(s, s->plain[method], forward, BPPSA_BENCH_GRAPHS + (int)method)
+                                                   : BPPSA_OK;
+}
+
+bppsa_status bppsa_bench_add_methods(bppsa_bench_session *s) {
+  for (int m = BPPSA_BENCH_BP; m < BPPSA_BENCH_METHODS; ++m) {
+    s->plain[m] = -1;
+    if (s->result->rows[m].measured) {
+      BPPSA_TRY(add_method(s, (bppsa_bench_method)m));
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* ---- cuDNN ---- */
+
+/* The residual of the last step's logits, made of the last states with the holder's head, in float64. */
+static bppsa_status verify_states(bppsa_bench_session *s, const bppsa_cudnn_network *rival, bppsa_bench_row *row) {
+  const bppsa_recurrent_config *c = &s->point->config;
+  const bppsa_parameter *head = &s->holder->parameters[s->holder->parameter_count - BPPSA_HEAD_PARAMETERS];
+  const bppsa_view states = bppsa_view_make(NULL, c->dtype, 2, (int64_t[]){c->batch, c->hidden});
+  const int64_t logits = c->batch * c->classes;
+  char *block = bppsa_alloc((size_t)logits * sizeof(double) + bppsa_view_bytes(&states));
+  if (block == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  bppsa_view found = bppsa_view_make(block, c->dtype, 1, &logits), h = states;
+  h.data = block + (size_t)logits * sizeof(double);
+  const bppsa_status status = bppsa_cudnn_last_states(rival, h.data);
+  for (int64_t i = 0; status == BPPSA_OK && i < logits; ++i) {
+    const int64_t b = i / c->classes, k = i % c->classes;
+    double sum = bppsa_view_get(&head[1].value, k);
+    for (int64_t j = 0; j < c->hidden; ++j) {
+      sum += bppsa_view_get(&h, b * c->hidden + j) * bppsa_view_get(&head[0].value, k * c->hidden + j);
+    }
+    bppsa_view_set(&found, i, sum);
+  }
+  const double *last = s->logits + (c->loss_all ? (c->seq_len - 1) * logits : 0);
+  row->residual = status == BPPSA_OK ? bppsa_bench_residual(&found, last, c->seq_len) : 0;
+  bppsa_free(block);
+  return status;
+}
+
+/* TF32 keeps 10 bits of a number: its residuals are in units of that. */
+static void widen(bppsa_bench_row *row) {
+  row->residual *= (double)FLT_EPSILON * 1024;
+}
+
+static bppsa_status run_rival(bppsa_bench_session *s, bppsa_cudnn_algorithm algorithm, int first) {
+  double forward_s, backward_s;
+  bppsa_contestant *who = &s->contest.list[s->contest.count - 1];
+  BPPSA_TRY(bppsa_cudnn_set(who->rival, s->point->kind->name, s->holder));
+  BPPSA_TRY(bppsa_contest_pass(&s->contest, s->contest.count - 1, &forward_s, &backward_s));
+  BPPSA_TRY(verify_states(s, who->rival, &s->result->rows[first]));
+  BPPSA_TRY(judge_pass(s, s->contest.count - 1));
+  if (algorithm == BPPSA_CUDNN_STANDARD_TF32) {
+    widen(&s->result->rows[first]);
+    widen(&s->result->rows[first + 1]);
+  }
+  return BPPSA_OK;
+}
+
+/* An algorithm that refuses the shape is a row with cuDNN's words. */
+static bppsa_status add_rival(bppsa_bench_session *s, bppsa_cudnn_algorithm algorithm) {
+  const int first = BPPSA_BENCH_RIVALS + 4 * (int)algorithm;
+  bppsa_contestant made = {.forward = first, .backward = first + 1, .plain = -1};
+  take_costs(s, first, BPPSA_BENCH_FORWARD);
+  take_costs(s, first + 1, BPPSA_BENCH_BP);
+  bppsa_status status = bppsa_cudnn_create(&s->point->config, s->point->kind->gates, algorithm, s->device, &made.rival);
+  if (status == BPPSA_OK) {
+    s->contest.list[s->contest.count++] = made;
+    status = run_rival(s, algorithm, first);
+  }
+  if (status != BPPSA_OK) {
+    skip_row(s, first);
+    skip_row(s, first + 1);
+    s->contest.count -= made.rival != NULL;
+    bppsa_cudnn_destroy(made.rival);
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(add_graph(s, s->contest.count - 1, first + 2, first + 3));
+  if (algorithm == BPPSA_CUDNN_STANDARD_TF32) {
+    widen(&s->result->rows[first + 3]);
+  }
+  return BPPSA_OK;
+}
+
+/* The parameters alone: a network of one step. */
+static bppsa_status make_holder(bppsa_bench_session *s) {
+  bppsa_recurrent_config config = bppsa_bench_config(&s->point->config, BPPSA_BENCH_BP);
+  config.seq_len = config.batch = 1;
+  BPPSA_TRY(s->point->kind->create(&config, s->host, &s->holder));
+  return bppsa_recurrent_init(s->holder, s->point->init, s->point->seed);
+}
+
+bppsa_status bppsa_bench_add_rivals(bppsa_bench_session *s) {
+  bppsa_cudnn_report report;
+  bppsa_cudnn_probe(&report);
+  BPPSA_TRY(make_holder(s));
+  for (int a = 0; a < (report.version > 0 ? BPPSA_CUDNN_ALGORITHMS : 1); ++a) { /* without a library, one row says so */
+    BPPSA_TRY(add_rival(s, (bppsa_cudnn_algorithm)a));
+  }
+  return BPPSA_OK;
+}

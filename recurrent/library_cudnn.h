@@ -1,0 +1,31 @@
+/* The cuDNN library, loaded when it is first needed: every function that is called, by its own name. */
+#ifndef BPPSA_RECURRENT_LIBRARY_CUDNN_H
+#define BPPSA_RECURRENT_LIBRARY_CUDNN_H
+
+#include <cudnn.h>
+
+#include "core/status.h"
+
+/* The functions that are called: a member of the table below each, and a look-up. */
+#define CUDNN_FUNCTIONS(with)                                                                                                    \
+  with(cudnnGetVersion) with(cudnnGetErrorString) with(cudnnGetLastErrorString) with(cudnnCreate) with(cudnnDestroy)             \
+      with(cudnnSetStream) with(cudnnCreateDropoutDescriptor) with(cudnnDestroyDropoutDescriptor)                                \
+          with(cudnnSetDropoutDescriptor) with(cudnnCreateTensorDescriptor) with(cudnnDestroyTensorDescriptor)                   \
+              with(cudnnSetTensorNdDescriptor) with(cudnnGetTensorNdDescriptor) with(cudnnCreateRNNDescriptor)                   \
+                  with(cudnnDestroyRNNDescriptor) with(cudnnSetRNNDescriptor_v8) with(cudnnCreateRNNDataDescriptor)              \
+                      with(cudnnDestroyRNNDataDescriptor) with(cudnnSetRNNDataDescriptor) with(cudnnBuildRNNDynamic)             \
+                          with(cudnnGetRNNTempSpaceSizes) with(cudnnGetRNNWeightSpaceSize) with(cudnnGetRNNWeightParams)         \
+                              with(cudnnRNNForward) with(cudnnRNNBackwardData_v8) with(cudnnRNNBackwardWeights_v8)
+
+#define CUDNN_MEMBER(function) __typeof__(function) *function;
+typedef struct {
+  CUDNN_FUNCTIONS(CUDNN_MEMBER)
+} cudnn_library;
+
+/* The library, the same at every call. ERR_UNSUPPORTED: it is not there, or not of the version it was built for; the loader's words. */
+bppsa_status bppsa_cudnn_load(const cudnn_library **library);
+
+/* ERR_UNSUPPORTED where cuDNN refuses a request, ERR_MEMORY, ERR_CUDA otherwise, in its words. */
+bppsa_status bppsa_cudnn_check(const cudnn_library *library, cudnnStatus_t status, const char *what);
+
+#endif

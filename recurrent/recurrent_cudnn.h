@@ -1,0 +1,61 @@
+/* cuDNN's recurrent layers, the baseline of benchmarks on a GPU: RNN (tanh, relu) and GRU, the layers without a head, of equal-length sequences.
+ *
+ * cuDNN's equations are PyTorch's, and so are its weights' layouts, gate by gate: r, z (cuDNN's i), n, two biases, reset after the product. It has
+ * several algorithms; which shapes each takes it says when asked. The library is loaded when it is first needed, so that a program built with it
+ * runs without.
+ */
+#ifndef BPPSA_RECURRENT_RECURRENT_CUDNN_H
+#define BPPSA_RECURRENT_RECURRENT_CUDNN_H
+
+#include "recurrent/recurrent.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum {
+  BPPSA_CUDNN_STANDARD = 0,
+  BPPSA_CUDNN_PERSIST_STATIC,
+  BPPSA_CUDNN_PERSIST_DYNAMIC,
+  BPPSA_CUDNN_PERSIST_STATIC_SMALL_H,
+  BPPSA_CUDNN_STANDARD_TF32, /* the standard algorithm with cuDNN's default mathematics, which may round f32 operands to TF32 */
+  BPPSA_CUDNN_ALGORITHMS
+} bppsa_cudnn_algorithm;
+
+const char *bppsa_cudnn_algorithm_name(bppsa_cudnn_algorithm algorithm); /* "persist_static" */
+
+typedef struct {
+  bool built;       /* compiled with cuDNN's headers */
+  int64_t version;  /* of the library that was found, 91900 = 9.19.0; 0 without */
+  char detail[256]; /* why not, in words */
+} bppsa_cudnn_report;
+
+/* Never fails: what is missing is in the report. */
+void bppsa_cudnn_probe(bppsa_cudnn_report *report);
+
+typedef struct bppsa_cudnn_network bppsa_cudnn_network;
+
+/* Layers of the configuration's sizes, dtype and nonlinearity; gates: 1 (RNN) or 3 (GRU). All memory is taken here. The device must outlive
+ * the network. ERR_UNSUPPORTED: no cuDNN, not a GPU, or cuDNN refuses the algorithm for this shape, in its words. ERR_ARGUMENT, ERR_MEMORY, ERR_CUDA. */
+bppsa_status bppsa_cudnn_create(const bppsa_recurrent_config *config, int64_t gates, bppsa_cudnn_algorithm algorithm,
+                                const bppsa_device *device, bppsa_cudnn_network **network);
+void bppsa_cudnn_destroy(bppsa_cudnn_network *network); /* NULL is legal */
+
+/* Takes the values of a model's parameters, by PyTorch's names (PREFIX.weight_ih_lK and so on; the head's are not looked for), and gives it its own
+ * gradients. The model is in host memory and of the same dtype. Both wait. ERR_SHAPE: a parameter is missing or of another size. ERR_CUDA. */
+bppsa_status bppsa_cudnn_set(bppsa_cudnn_network *network, const char *prefix, const bppsa_model *model);
+bppsa_status bppsa_cudnn_pull(const bppsa_cudnn_network *network, const char *prefix, const bppsa_model *model);
+
+/* As bppsa_recurrent_forward_layers and _backward_layers of a GPU's model, for the whole batch and zero initial states: queued on the device's stream.
+ * x [T,B,I]; the seed is [B,H], or [T,B,H] with loss_all. Both borrow their views until they are done, the backward pass the x of the forward one
+ * too. cuDNN computes the gradient of x besides. ERR_SHAPE; ERR_ARGUMENT: backward without forward; ERR_UNSUPPORTED, ERR_CUDA: as cuDNN says. */
+bppsa_status bppsa_cudnn_forward(bppsa_cudnn_network *network, const bppsa_view *x);
+bppsa_status bppsa_cudnn_backward(bppsa_cudnn_network *network, const bppsa_view *seed);
+
+/* The top layer's last states [B,H] of the latest forward pass into host memory. Waits. ERR_CUDA. */
+bppsa_status bppsa_cudnn_last_states(const bppsa_cudnn_network *network, void *states);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,109 @@
+#!/bin/sh
+# test_gpu_script.sh SOURCE SCRATCH: bench/gpu.sh and bench/roofline.sh with programs that only pretend: what passes, fails, is skipped or takes too long
+# is said, the exit code says whether anything failed, and the table's ratios are right.
+set -eu
+source=$1
+scratch=$2
+rm -rf "$scratch"
+mkdir -p "$scratch/bundle"
+cd "$scratch"
+
+check() { # check WHAT COMMAND ...
+  what=$1
+  shift
+  if ! "$@" >/dev/null; then
+    echo "test_gpu_script: $what"
+    cat results/log.txt 2>/dev/null || true
+    exit 1
+  fi
+}
+program() { # program NAME: a script from standard input
+  { echo '#!/bin/sh' && cat; } >"bundle/$1"
+  chmod +x "bundle/$1"
+}
+run() { # run EXPECTED-CODE: of bench/gpu.sh
+  code=0
+  SECONDS_IN_ALL=${limit:-530} PATH="$scratch/bin:$PATH" "$source/bench/gpu.sh" results bundle >out.txt 2>&1 || code=$?
+  check "exit code $code, expected $1: $(tail -n 1 out.txt)" [ "$code" -eq "$1" ]
+}
+
+# No Python here: PyTorch's part is skipped by name.
+mkdir bin
+printf '#!/bin/sh\necho "no PyTorch"\nexit 77\n' >bin/python3
+chmod +x bin/python3
+
+# A program that writes the document it is asked for.
+cat >rows.json <<'END'
+{"bench": "rnn", "device": {"name": "cuda:0"}, "rows": [
+ {"seq_len": 10, "batch": 2, "hidden": 3, "input": 1, "init": "default", "method": "bp", "phase": "backward", "median_s": 2e-5, "step_s": 2e-6,
+  "ok": true, "flops": 4000000, "bytes": 8000, "peak_device_bytes": 3000000, "peak_flops_per_s": 5e13, "copy_bytes_per_s": 4e12, "floor_s": 1e-7},
+ {"seq_len": 10, "batch": 2, "hidden": 3, "input": 1, "init": "default", "method": "cudnn_standard", "phase": "backward", "median_s": 5e-5,
+  "step_s": 5e-6, "ok": true, "flops": 4000000, "bytes": 8000, "floor_s": 1e-7},
+ {"seq_len": 10, "batch": 2, "hidden": 3, "input": 1, "init": "default", "method": "cudnn_persist_static", "phase": "backward", "median_s": 1e-6,
+  "step_s": 1e-7, "ok": false, "flops": 4000000, "bytes": 8000, "floor_s": 1e-7},
+ {"seq_len": 10, "batch": 2, "hidden": 3, "input": 1, "init": "default", "method": "cudnn_persist_dynamic", "phase": "backward", "median_s": null,
+  "ok": false, "flops": 4000000, "bytes": 8000, "skipped": "cuDNN: layers: CUDNN_STATUS_NOT_SUPPORTED"}]}
+END
+tr -d '\n' <rows.json >bundle/rows.json
+program bppsa <<'END'
+here=$(dirname "$0")
+while [ $# -gt 0 ]; do
+  if [ "$1" = --out ]; then
+    cp "$here/rows.json" "$2"
+  fi
+  shift
+done
+echo fine
+END
+printf 'test_one\ntest_two\n' >bundle/tests.txt
+echo 'exit 0' | program test_one
+echo 'exit 0' | program test_two
+echo 'exit 0' | program test_scan_graph
+# The sanitizer runs what it is given.
+printf '#!/bin/sh\nwhile [ "${1#--}" != "$1" ]; do shift 2; done\nexec "$@"\n' >bin/compute-sanitizer
+chmod +x bin/compute-sanitizer
+
+run 0
+check "no word that nothing failed" grep -q 'nothing failed' results/log.txt
+check "no word of a test" grep -q '== test_two' results/log.txt
+check "no word of the sanitizer" grep -q '== racecheck gru' results/log.txt
+check "PyTorch is not skipped by name" grep -q 'skipped: pytorch_rnn: no PyTorch' results/log.txt
+for file in rnn gru long crossover; do
+  check "no document $file.json" [ -s "results/$file.json" ]
+done
+check "a row of the table is wrong" grep -q '| bp | 20 us | 2 us | 0.2 | 0.0004 | 0.1 us | 200.0 | 3.0 | 2.50 |$' results/roofline.md
+check "a wrong row is not marked" grep -q 'cudnn_persist_static | 1 us .*|  | \*\*wrong\*\*' results/roofline.md
+check "a refused algorithm is not listed" grep -q 'cudnn_persist_dynamic | skipped: cuDNN: layers: CUDNN_STATUS_NOT_SUPPORTED' results/roofline.md
+
+echo 'echo no such kernel; exit 3' | program test_two
+run 1
+check "a failed test is not named" grep -q '^FAILED:.* test_two' results/log.txt
+check "its last line is missing" grep -q 'no such kernel' out.txt
+
+echo 'echo not here; exit 77' | program test_two
+run 0
+check "a skipped test is not said" grep -q 'skipped: test_two: not here' results/log.txt
+
+printf '#!/bin/sh\necho "Error: Device not supported"\nexit 9\n' >bin/compute-sanitizer
+run 0
+check "a sanitizer that cannot is not said" grep -q 'skipped: memcheck gru: compute-sanitizer does not support this device' results/log.txt
+
+echo 'sleep 60' | program test_two
+limit=9
+run 1
+limit=
+check "a test that does not end is not named" grep -q 'FAILED:.* test_two' results/log.txt
+check "what had no time left is not said" grep -q 'skipped: gru: no time left' results/log.txt
+
+rm bundle/bppsa
+run 2
+echo 'echo "bppsa: error: device cuda: no CUDA device found"; exit 2' | program bppsa
+run 2
+code=0
+"$source/bench/roofline.sh" none.json >out.txt || code=$?
+check "roofline.sh without a document: $code, expected 2" [ "$code" -eq 2 ]
+echo '{}' >empty.json
+code=0
+"$source/bench/roofline.sh" empty.json >out.txt || code=$?
+check "roofline.sh of no rows: $code, expected 2" [ "$code" -eq 2 ]
+echo "test_gpu_script: fine"

@@ -1,0 +1,150 @@
+/* The benchmarks on a GPU: rows, their floors, their graphs. */
+#include "tests/cli/batch_files.h"
+
+#include <math.h>
+
+#include "cli/bench.h"
+#include "rnn/rnn.h"
+#include "tests/support/support.h"
+
+static bppsa_device *device;
+
+/* ---- rows ---- */
+
+static void names(void **state) {
+  (void)state;
+  static const struct {
+    int row;
+    const char *name;
+    bool backward, graph;
+  } expected[] = {
+      {BPPSA_BENCH_FORWARD, "forward", false, false},
+      {BPPSA_BENCH_AUTO, "auto", true, false},
+      {BPPSA_BENCH_GRAPHS + BPPSA_BENCH_FORWARD, "forward_graph", false, true},
+      {BPPSA_BENCH_GRAPHS + BPPSA_BENCH_CHUNKED, "chunked_graph", true, true},
+      {BPPSA_BENCH_RIVALS, "cudnn_standard", false, false},
+      {BPPSA_BENCH_RIVALS + 1, "cudnn_standard", true, false},
+      {BPPSA_BENCH_RIVALS + 4 * BPPSA_CUDNN_PERSIST_STATIC_SMALL_H + 2, "cudnn_persist_static_small_h_graph", false, true},
+      {BPPSA_BENCH_ROWS - 1, "cudnn_standard_tf32_graph", true, true}};
+  for (size_t i = 0; i < sizeof expected / sizeof expected[0]; ++i) {
+    char name[BPPSA_BENCH_NAME];
+    assert_string_equal(bppsa_bench_row_name(expected[i].row, name, sizeof name), expected[i].name);
+    assert_int_equal(bppsa_bench_row_backward(expected[i].row), expected[i].backward);
+    assert_int_equal(bppsa_bench_row_graph(expected[i].row), expected[i].graph);
+  }
+}
+
+static const json_t *find(const json_t *rows, const char *phase, const char *method) {
+  for (size_t i = 0; i < json_array_size(rows); ++i) {
+    const json_t *row = json_array_get(rows, i);
+    if (strcmp(get_text(row, "phase"), phase) == 0 && strcmp(get_text(row, "method"), method) == 0) {
+      return row;
+    }
+  }
+  fail_msg("no %s row of %s", phase, method);
+  return NULL;
+}
+
+/* Floor and ceilings agree with each other, and with FLOP, bytes and time. */
+static void check_row(const json_t *row) {
+  const double seconds = get_real(row, "median_s"), flops = get_real(row, "peak_flops_per_s"),
+               bytes = get_real(row, "copy_bytes_per_s");
+  const double floor = fmax((double)get_integer(row, "flops") / flops, (double)get_integer(row, "bytes") / bytes);
+  assert_true(seconds >= 0 && get_integer(row, "flops") > 0 && get_integer(row, "bytes") > 0);
+  assert_true(fabs(get_real(row, "floor_s") / floor - 1) < 1e-9);
+  assert_true(fabs(get_real(row, "over_floor") * floor - seconds) <= 1e-9 * seconds);
+  assert_true(fabs(get_real(row, "step_s") * (double)get_integer(row, "seq_len") - seconds) <= 1e-9 * seconds);
+  assert_int_equal(get_integer(row, "peak_device_bytes"), get_integer(row, "memory_bytes"));
+}
+
+/* ---- a network that refuses one of its ways ---- */
+
+static bppsa_status refuse_blelloch(const bppsa_recurrent_config *config, const bppsa_device *given, bppsa_model **model) {
+  if (config->backward == BPPSA_BACKWARD_SCAN && config->algorithm == BPPSA_SCAN_BLELLOCH) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "no kernels for this");
+  }
+  return bppsa_rnn_create(config, given, model);
+}
+
+static void refused_way(void **state) {
+  (void)state;
+  if (!is_emulated(device)) {
+    skip();
+  }
+  bppsa_network_kind kind = *bppsa_network_kind_find("rnn");
+  bppsa_bench_point point = {.kind = &kind, .config = bppsa_recurrent_config_default(), .data = "bitstream", .rivals = true};
+  const bppsa_bench_limits limits = {.repeats = 2, .memory_limit = INT64_C(1) << 28};
+  bppsa_bench_result *result = calloc(1, sizeof *result);
+  bppsa_bench_tally tally = {0};
+  kind.create = refuse_blelloch;
+  point.config.seq_len = 30;
+  point.config.batch = 3;
+  point.config.hidden = 4;
+  assert_int_equal(bppsa_bench_measure(&point, &limits, device, result), BPPSA_OK);
+  bppsa_bench_tally_add(&tally, result);
+  assert_int_equal(tally.measured, 2 * 5);
+  assert_int_equal(tally.failed, 0);
+  bppsa_json_start();
+  json_t *rows = json_array();
+  assert_true(bppsa_bench_append(rows, &point, result));
+  const char *const methods[] = {"bp", "linear", "chunked", "auto"}, *const graphs[] = {"bp_graph", "linear_graph",
+                                                                                        "chunked_graph", "auto_graph"};
+  check_row(find(rows, "forward", "forward"));
+  for (size_t m = 0; m < 4; ++m) {
+    const json_t *plain = find(rows, "backward", methods[m]), *graph = find(rows, "backward", graphs[m]);
+    check_row(plain);
+    assert_true(json_is_true(json_object_get(plain, "ok")) && json_is_false(json_object_get(plain, "graph")));
+    assert_true(json_is_true(json_object_get(graph, "ok")) && json_is_true(json_object_get(graph, "graph")));
+    assert_true(get_integer(graph, "graph_nodes") > 0);
+    assert_int_equal(get_integer(graph, "repeats"), 2);
+  }
+  assert_string_equal(get_text(find(rows, "backward", "blelloch"), "skipped"), "no kernels for this");
+  assert_non_null(strstr(get_text(find(rows, "backward", "cudnn_standard"), "skipped"), "cuDNN"));
+  json_decref(rows);
+  char *out = NULL;
+  size_t size = 0;
+  bppsa_cli cli = {.out = open_memstream(&out, &size)};
+  assert_int_equal(bppsa_bench_show_table(&cli, &point, result), BPPSA_OK);
+  fclose(cli.out);
+  assert_non_null(strstr(out, "x floor"));
+  assert_non_null(strstr(out, "skipped: no kernels for this"));
+  assert_non_null(strstr(out, "chunked_graph"));
+  free(out);
+  free(result);
+}
+
+/* ---- the program ---- */
+
+/* Every row of a method is right, and its graph's. */
+static void program(void **state) {
+  (void)state;
+  const char *const variants[] = {"", "--init orthogonal --dtype f64", "--layers 2 --loss all"};
+  for (size_t v = 0; v < sizeof variants / sizeof variants[0]; ++v) {
+    json_t *document =
+        run_json("bench rnn --json --device cuda --seq-len 40 --batch 3 --hidden 4 --repeats 2 --threads 1 %s", variants[v]);
+    const json_t *rows = json_object_get(document, "rows");
+    const char *const methods[] = {"bp", "linear", "blelloch", "chunked", "auto"};
+    check_row(find(rows, "forward", "forward"));
+    check_row(find(rows, "forward", "forward_graph"));
+    for (size_t m = 0; m < 5; ++m) {
+      char graph[40];
+      snprintf(graph, sizeof graph, "%s_graph", methods[m]);
+      check_row(find(rows, "backward", methods[m]));
+      check_row(find(rows, "backward", graph));
+      assert_true(json_is_true(json_object_get(find(rows, "backward", graph), "ok")));
+      assert_true(get_integer(find(rows, "backward", graph), "graph_nodes") > 0);
+    }
+    json_decref(document);
+  }
+}
+
+int main(void) {
+  if (bppsa_device_create("cuda", 1, &device) != BPPSA_OK) {
+    puts(bppsa_last_error());
+    return 77;
+  }
+  const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(refused_way), cmocka_unit_test(program)};
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  bppsa_device_destroy(device);
+  return failed;
+}
