@@ -53,31 +53,33 @@ static bool is_gpu(const bppsa_device *device) {
   return bppsa_device_get_kind(device) == BPPSA_CUDA;
 }
 
-/* Seconds of one backward pass; on a GPU of a replay, as in training, where there is one. */
-static bppsa_status time_pass(const contest *c, bppsa_model *model, const bppsa_graph *graph, double *seconds) {
-  BPPSA_TRY(bppsa_device_wait(c->device));
+/* A backward pass of a candidate. */
+typedef struct {
+  const contest *contest;
+  bppsa_model *model;
+} pass;
+
+static bppsa_status queue_pass(void *context) {
+  const pass *p = context;
+  return bppsa_recurrent_backward_layers(p->model, &p->contest->seed.view);
+}
+
+/* Its seconds; on a GPU of a replay, as in training, where there is one. */
+static bppsa_status time_pass(pass *p, const bppsa_graph *graph, double *seconds) {
+  const bppsa_device *device = p->contest->device;
+  BPPSA_TRY(bppsa_device_wait(device));
   const double start = now();
-  BPPSA_TRY(graph != NULL ? bppsa_graph_launch(c->device, graph) : bppsa_recurrent_backward_layers(model, &c->seed.view));
-  BPPSA_TRY(bppsa_device_wait(c->device));
+  BPPSA_TRY(graph != NULL ? bppsa_graph_launch(device, graph) : queue_pass(p));
+  BPPSA_TRY(bppsa_device_wait(device));
   *seconds = now() - start;
   return BPPSA_OK;
 }
 
-static bppsa_status record_pass(const contest *c, bppsa_model *model, bppsa_graph **graph) {
-  BPPSA_TRY(bppsa_graph_begin(c->device));
-  const bppsa_status status = bppsa_recurrent_backward_layers(model, &c->seed.view);
-  if (status != BPPSA_OK) {
-    (void)bppsa_graph_end(c->device, NULL);
-    return status;
-  }
-  return bppsa_graph_end(c->device, graph);
-}
-
-static bppsa_status time_passes(const contest *c, bppsa_model *model, const bppsa_graph *graph, double *median_s) {
+static bppsa_status time_passes(pass *p, const bppsa_graph *graph, double *median_s) {
   double times[MOST_REPEATS], spent = 0;
   int repeats = 0;
   while (repeats < LEAST_REPEATS || (repeats < MOST_REPEATS && spent < BUDGET_S)) {
-    BPPSA_TRY(time_pass(c, model, graph, &times[repeats]));
+    BPPSA_TRY(time_pass(p, graph, &times[repeats]));
     spent += times[repeats++];
   }
   qsort(times, (size_t)repeats, sizeof *times, compare);
@@ -88,16 +90,17 @@ static bppsa_status time_passes(const contest *c, bppsa_model *model, const bpps
 /* Median seconds of the backward pass; of the first pass alone where that is hopeless already. */
 static bppsa_status time_model(const contest *c, bppsa_model *model, double *median_s) {
   bppsa_graph *graph = NULL;
+  pass p = {c, model};
   BPPSA_TRY(bppsa_recurrent_init(model, BPPSA_INIT_DEFAULT, 0));
   BPPSA_TRY(bppsa_recurrent_forward_layers(model, &c->x.view, NULL));
-  BPPSA_TRY(time_pass(c, model, NULL, median_s)); /* warm-up */
+  BPPSA_TRY(time_pass(&p, NULL, median_s)); /* warm-up */
   if (c->best_s > 0 && *median_s > HOPELESS_RATIO * c->best_s && *median_s > 1e-3) {
     return BPPSA_OK;
   }
   if (is_gpu(c->device)) {
-    BPPSA_TRY(record_pass(c, model, &graph));
+    BPPSA_TRY(bppsa_graph_capture(c->device, queue_pass, &p, &graph));
   }
-  const bppsa_status status = time_passes(c, model, graph, median_s);
+  const bppsa_status status = time_passes(&p, graph, median_s);
   bppsa_graph_destroy(c->device, graph);
   return status;
 }

@@ -63,7 +63,9 @@ static bppsa_status forward_to_backward(bppsa_training *run) {
   return bppsa_mark_set(device, marks[BACKWARD_END]);
 }
 
-static bppsa_status queue_step(bppsa_training *run) {
+/* context: the training. */
+static bppsa_status queue_step(void *context) {
+  bppsa_training *run = context;
   const bppsa_batch_gpu *g = &run->batch.gpu;
   BPPSA_TRY(bppsa_batch_queue_fill(&run->batch));
   BPPSA_TRY(forward_to_backward(run));
@@ -72,24 +74,13 @@ static bppsa_status queue_step(bppsa_training *run) {
   return bppsa_memory_queue_get(g->device, g->result, g->result_there, sizeof *g->result);
 }
 
-static bppsa_status record_step(bppsa_training *run, bppsa_graph **graph) {
-  const bppsa_device *device = run->model->device;
-  BPPSA_TRY(bppsa_graph_begin(device));
-  const bppsa_status status = queue_step(run);
-  if (status != BPPSA_OK) {
-    (void)bppsa_graph_end(device, NULL);
-    return status;
-  }
-  return bppsa_graph_end(device, graph);
-}
-
 static bppsa_status run_step(bppsa_training *run) {
   const bppsa_device *device = run->model->device;
   for (int i = 0; i < SIZES; ++i) {
     if (run->gpu->sizes[i].count == run->batch.count) {
       bppsa_graph **graph = &run->gpu->sizes[i].graph;
       if (*graph == NULL) {
-        BPPSA_TRY(record_step(run, graph));
+        BPPSA_TRY(bppsa_graph_capture(device, queue_step, run, graph));
       }
       BPPSA_TRY(bppsa_graph_launch(device, *graph));
       return bppsa_device_wait(device);
