@@ -7,6 +7,8 @@
 #include "audio/instruments.h"
 #include "audio/mfcc.h"
 #include "audio/wav.h"
+#include "cnn/cnn.h"
+#include "cnn/network.h"
 #include "core/alloc.h"
 #include "core/blas.h"
 #include "core/buffer.h"
