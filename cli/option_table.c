@@ -47,7 +47,7 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
     [BPPSA_OPTION_DATA] =
         {"--data", BPPSA_TEXT, BPPSA_GROUP_DATA, "DATA", "bitstream",
          "bitstream (made on the fly), npy:X,Y (X [N,T,I], Y [N] or [N,T]), irmas:DIR or instruments:DIR (WAV files)",
-         "bitstream, npy:X,Y, irmas:DIR or instruments:DIR", .choices = NULL},
+         "bitstream, npy:X,Y, irmas:DIR, instruments:DIR or cifar10:DIR", .choices = NULL},
     [BPPSA_OPTION_SET] = {"--set", BPPSA_CHOICE, BPPSA_GROUP_DATA, NULL, "S",
                           "features of WAV files: 259 steps of 38, 517 of 24, 1034 of 12", .choices = sets},
     [BPPSA_OPTION_PADDING] = {"--padding", BPPSA_CHOICE, BPPSA_GROUP_DATA, NULL, "constant",

@@ -47,7 +47,7 @@ typedef struct {
 } bppsa_cnn_layer;
 
 typedef struct {
-  char name[BPPSA_CNN_NAME]; /* "lenet5"; "file" */
+  char name[BPPSA_CNN_NAME]; /* "lenet5"; of a file "network" */
   int64_t in[3];             /* C, H, W */
   int64_t count;             /* layers, the head included; at least 1 */
   bppsa_cnn_layer *layers;   /* size count, owned */

@@ -224,7 +224,7 @@ static bppsa_status read_network(const char *where, json_t *root, bppsa_cnn_netw
 
 /* Takes over the root. */
 static bppsa_status make_network(const char *where, json_t *root, bppsa_cnn_network *network) {
-  bppsa_cnn_network made = {.name = "file"};
+  bppsa_cnn_network made = {.name = "network"};
   const bppsa_status status = read_network(where, root, &made);
   json_decref(root);
   if (status != BPPSA_OK) {

@@ -56,13 +56,13 @@ static void test_bad_requests(void **state) {
   assert_fails(2, "expected linear, blelloch or auto", "grad net.json " GRAD " --algorithm chunked");
   assert_fails(2, "--dtype: f64 contradicts the weights", "grad net.json " GRAD " --dtype f64");
   assert_fails(2, "grad FILE.json --help lists", "grad net.json " GRAD " --chunks 3");
-  assert_fails(2, "memory limit", "grad net.json " GRAD " --algorithm blelloch --memory-limit 70K");
+  assert_fails(2, "memory limit", "grad net.json " GRAD " --algorithm blelloch --threads 1 --memory-limit 50K");
   assert_fails(2, "needs at least ", "grad net.json " GRAD " --algorithm blelloch --memory-limit 1K");
   put_images("x.npy", "y.npy", (int64_t[]){2, 2, 5, 6}, 3);
   assert_fails(2, "x.npy: shape [2, 2, 5, 6], expected [B, C, H, W] = [2, 2, 6, 5]", "grad net.json " GRAD);
   assert_fails(2, "npy: images of [2, 5, 6], expected [2, 6, 5]", "train net.json --data npy:x.npy,y.npy --batch 2");
   assert_fails(2, "npy: images, expected sequences for rnn", "train rnn --data npy:x.npy,y.npy --batch 2");
-  assert_fails(2, "--data: missing", "train lenet5");
+  assert_fails(2, "--data: option missing", "train lenet5");
   assert_fails(2, "bitstream: sequences, expected images for lenet5", "train lenet5 --data bitstream");
   assert_fails(2, "--synthetic: missing", "data cifar10 --out d");
 }

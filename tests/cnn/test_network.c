@@ -62,7 +62,7 @@ static void test_every_member(void **state) {
             &n),
       BPPSA_OK);
   assert_int_equal(n.count, 8);
-  assert_string_equal(n.name, "file");
+  assert_string_equal(n.name, "network");
   assert_shape(n.in, 3, 8, 6);
   assert_shape(n.layers[0].out, 6, 4, 7);
   assert_false(n.layers[0].bias);
