@@ -9,15 +9,25 @@
 
 static const bppsa_command *const commands[] = {&bppsa_command_train_rnn,
                                                 &bppsa_command_train_gru,
+                                                &bppsa_command_train_lenet5,
+                                                &bppsa_command_train_vgg11,
+                                                &bppsa_command_train_file,
                                                 &bppsa_command_eval_rnn,
                                                 &bppsa_command_eval_gru,
+                                                &bppsa_command_eval_lenet5,
+                                                &bppsa_command_eval_vgg11,
+                                                &bppsa_command_eval_file,
                                                 &bppsa_command_grad_rnn,
                                                 &bppsa_command_grad_gru,
+                                                &bppsa_command_grad_lenet5,
+                                                &bppsa_command_grad_vgg11,
+                                                &bppsa_command_grad_file,
                                                 &bppsa_command_plan_rnn,
                                                 &bppsa_command_plan_gru,
                                                 &bppsa_command_data_bitstream,
                                                 &bppsa_command_data_irmas,
                                                 &bppsa_command_data_instruments,
+                                                &bppsa_command_data_cifar10,
                                                 &bppsa_command_bench_rnn,
                                                 &bppsa_command_bench_gru,
                                                 &bppsa_command_bench_crossover,
@@ -38,6 +48,7 @@ static const bppsa_command *const commands[] = {&bppsa_command_train_rnn,
                                                 &bppsa_command_jacobian_gru,
                                                 &bppsa_command_flops_vgg11,
                                                 &bppsa_command_flops_lenet5,
+                                                &bppsa_command_prune,
                                                 &bppsa_command_figures,
                                                 &bppsa_command_schedule,
                                                 &bppsa_command_doctor,
@@ -95,6 +106,14 @@ static bool is_help(const char *text) {
   return strcmp(text, "--help") == 0 || strcmp(text, "-h") == 0;
 }
 
+/* Does a command with this object take the word? */
+static bool is_object(const char *object, const char *word) {
+  static const char suffix[] = ".json";
+  const size_t length = strlen(word), end = sizeof suffix - 1;
+  return strcmp(object, BPPSA_FILE_OBJECT) == 0 ? length > end && strcmp(word + length - end, suffix) == 0
+                                                : strcmp(object, word) == 0;
+}
+
 /* The command of argv[1] and argv[2]; *used arguments name it. *command stays NULL when help was printed instead. */
 static bppsa_status find_command(int argc, char **argv, FILE *out, const bppsa_command **command, int *used) {
   const char *words[OBJECT_LIMIT + 1];
@@ -116,7 +135,7 @@ static bppsa_status find_command(int argc, char **argv, FILE *out, const bppsa_c
                       join_words(words, text, sizeof text));
   }
   for (const bppsa_command *const *each = commands; *each != NULL; ++each) {
-    if (strcmp((*each)->verb, verb) == 0 && ((*each)->object == NULL || strcmp((*each)->object, argv[2]) == 0)) {
+    if (strcmp((*each)->verb, verb) == 0 && ((*each)->object == NULL || is_object((*each)->object, argv[2]))) {
       *command = *each;
       *used = (*each)->object == NULL ? 2 : 3;
       return BPPSA_OK;
@@ -126,9 +145,9 @@ static bppsa_status find_command(int argc, char **argv, FILE *out, const bppsa_c
                     join_words(words, text, sizeof text), bppsa_suggestion(argv[2], words, hint, sizeof hint));
 }
 
-static bppsa_status run_command(const bppsa_command *command, int argc, char **argv, FILE *out, FILE *err) {
+static bppsa_status run_command(const bppsa_command *command, const char *object, int argc, char **argv, FILE *out, FILE *err) {
   char name[BPPSA_COMMAND_NAME];
-  bppsa_cli cli = {.command = command, .out = out, .err = err};
+  bppsa_cli cli = {.command = command, .object = object, .out = out, .err = err};
   BPPSA_TRY(bppsa_options_parse(bppsa_command_name(command, name, sizeof name), command->uses, argc, argv, cli.values));
   if (cli.values[BPPSA_OPTION_HELP].given) {
     bppsa_help_command(out, command);
@@ -157,7 +176,7 @@ static bppsa_status run(int argc, char **argv, FILE *out, FILE *err) {
   const bppsa_command *command = NULL;
   int used = 0;
   BPPSA_TRY(find_command(argc, argv, out, &command, &used));
-  return command == NULL ? BPPSA_OK : run_command(command, argc - used, argv + used, out, err);
+  return command == NULL ? BPPSA_OK : run_command(command, used > 2 ? argv[2] : NULL, argc - used, argv + used, out, err);
 }
 
 static int exit_code(bppsa_status status) {

@@ -13,14 +13,17 @@ typedef struct bppsa_command bppsa_command;
 /* One run of a command. */
 typedef struct {
   const bppsa_command *command;
+  const char *object; /* as typed: the command's, or the path of a network file; NULL without */
   FILE *out, *err;
   bool json;
   bppsa_option_value values[BPPSA_OPTION_COUNT];
 } bppsa_cli;
 
+#define BPPSA_FILE_OBJECT "FILE.json" /* stands for every path that ends in .json */
+
 struct bppsa_command {
   const char *verb;   /* "train" */
-  const char *object; /* "rnn"; NULL: the verb alone */
+  const char *object; /* "rnn", or BPPSA_FILE_OBJECT; NULL: the verb alone */
   const char *summary;
   const char *example;          /* a command line without "bppsa " */
   const char *notes;            /* lines below the options in the help, or NULL */
@@ -36,7 +39,9 @@ extern const bppsa_command bppsa_command_train_gru, bppsa_command_eval_gru, bpps
     bppsa_command_flops_lenet5, bppsa_command_jacobian_conv2d, bppsa_command_jacobian_linear, bppsa_command_jacobian_relu,
     bppsa_command_jacobian_leaky_relu, bppsa_command_jacobian_tanh, bppsa_command_jacobian_sigmoid,
     bppsa_command_jacobian_maxpool2d, bppsa_command_jacobian_avgpool2d, bppsa_command_jacobian_flatten,
-    bppsa_command_jacobian_rnn, bppsa_command_jacobian_gru;
+    bppsa_command_jacobian_rnn, bppsa_command_jacobian_gru, bppsa_command_train_lenet5, bppsa_command_train_vgg11,
+    bppsa_command_train_file, bppsa_command_eval_lenet5, bppsa_command_eval_vgg11, bppsa_command_eval_file,
+    bppsa_command_grad_lenet5, bppsa_command_grad_vgg11, bppsa_command_grad_file, bppsa_command_data_cifar10, bppsa_command_prune;
 
 /* All commands, NULL-terminated, those of one verb together. */
 const bppsa_command *const *bppsa_commands(void);
@@ -73,6 +78,7 @@ bool bppsa_json_put(json_t *object, const char *key, json_t *value);
 bool bppsa_json_put_integer(json_t *object, const char *key, int64_t value);
 bool bppsa_json_put_real(json_t *object, const char *key, double value);
 bool bppsa_json_put_text(json_t *object, const char *key, const char *value);
+bool bppsa_json_put_shape(json_t *object, const char *key, int32_t ndim, const int64_t *shape); /* a list of numbers */
 bool bppsa_json_put_bool(json_t *object, const char *key, bool value);
 /* The object when ok, otherwise NULL after releasing it. */
 json_t *bppsa_json_finish(json_t *object, bool ok);

@@ -20,8 +20,23 @@
 #define RNN_ONLY {.option = BPPSA_OPTION_NONLINEARITY},
 static const bppsa_option_use uses_rnn[] = USES(RNN_ONLY), uses_gru[] = USES();
 
+/* What convolutional networks take. */
+static const bppsa_option_use uses_cnn[] = {
+    {.option = BPPSA_OPTION_DATA, .fallback = "", .required = true, .help = BPPSA_IMAGES_HELP},
+    {.option = BPPSA_OPTION_SAMPLES, .help = "images in front of those held out"},
+    {.option = BPPSA_OPTION_BATCH, .fallback = "256"},
+    {.option = BPPSA_OPTION_VALIDATION, .help = BPPSA_IMAGES_VALIDATION_HELP},
+    {.option = BPPSA_OPTION_DEVICE},
+    {.option = BPPSA_OPTION_DTYPE, .fallback = ""},
+    {.option = BPPSA_OPTION_THREADS},
+    {.option = BPPSA_OPTION_WEIGHTS, .required = true},
+    {.option = BPPSA_OPTION_JSON},
+    {.option = BPPSA_OPTION_HELP},
+    {.option = BPPSA_OPTION_COUNT}};
+
 /* What one run holds. */
 typedef struct {
+  bppsa_network network;
   bppsa_recurrent_config config;
   bppsa_safetensors *file;
   bppsa_device *device;
@@ -32,17 +47,19 @@ typedef struct {
 
 static bppsa_status prepare(const bppsa_cli *cli, evaluation *e) {
   const char *path = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text;
+  BPPSA_TRY(bppsa_network_open(cli, &e->network));
+  e->config = bppsa_network_config_default(&e->network);
   BPPSA_TRY(bppsa_setup_config(cli, &e->config));
-  BPPSA_TRY(bppsa_setup_weights(cli, &e->config, &e->file));
+  BPPSA_TRY(bppsa_setup_weights(cli, &e->network, &e->config, &e->file));
   BPPSA_TRY(bppsa_setup_device(cli, &e->device));
   BPPSA_TRY(bppsa_setup_dataset(cli, e->device, e->config.loss_all, &e->dataset));
-  BPPSA_TRY(bppsa_split_make(e->dataset->samples, bppsa_cli_value(cli, BPPSA_OPTION_VALIDATION)->real, &e->split));
-  BPPSA_TRY(bppsa_setup_match(path, &e->config, e->dataset));
+  BPPSA_TRY(bppsa_dataset_split(e->dataset, bppsa_cli_value(cli, BPPSA_OPTION_VALIDATION)->real, &e->split));
+  BPPSA_TRY(bppsa_setup_match(path, &e->network, &e->config, e->dataset));
   const int64_t count = e->split.validation > 0 ? e->split.validation : e->split.train;
   e->config.batch = e->config.batch < count ? e->config.batch : count;
   e->config.seq_len = e->dataset->seq_len;
   e->config.backward = BPPSA_BACKWARD_BP; /* no backward pass: spare the scan's workspace */
-  BPPSA_TRY(bppsa_network_kind_of(cli)->create(&e->config, e->device, &e->model));
+  BPPSA_TRY(bppsa_network_create(&e->network, &e->config, e->device, &e->model));
   return bppsa_setup_model(cli, e->file, e->model);
 }
 
@@ -69,12 +86,13 @@ static bppsa_status evaluate(bppsa_cli *cli, evaluation *e) {
 }
 
 static bppsa_status run(bppsa_cli *cli) {
-  evaluation e = {.config = bppsa_recurrent_config_default()};
+  evaluation e = {0};
   const bppsa_status status = evaluate(cli, &e);
   bppsa_model_destroy(e.model);
   bppsa_dataset_destroy(e.dataset);
   bppsa_device_destroy(e.device);
   bppsa_safetensors_destroy(e.file);
+  bppsa_network_close(&e.network);
   return status;
 }
 
@@ -91,3 +109,24 @@ const bppsa_command bppsa_command_eval_gru = {.verb = "eval",
                                               .example = "eval gru --weights W.safetensors --samples 1000 --seed 1",
                                               .uses = uses_gru,
                                               .run = run};
+
+const bppsa_command bppsa_command_eval_lenet5 = {.verb = "eval",
+                                                 .object = "lenet5",
+                                                 .summary = "Loss and accuracy of trained weights on images",
+                                                 .example = "eval lenet5 --weights W.safetensors --data cifar10:cifar",
+                                                 .uses = uses_cnn,
+                                                 .run = run};
+
+const bppsa_command bppsa_command_eval_vgg11 = {.verb = "eval",
+                                                .object = "vgg11",
+                                                .summary = "Loss and accuracy of trained weights on images",
+                                                .example = "eval vgg11 --weights W.safetensors --data cifar10:cifar",
+                                                .uses = uses_cnn,
+                                                .run = run};
+
+const bppsa_command bppsa_command_eval_file = {.verb = "eval",
+                                               .object = BPPSA_FILE_OBJECT,
+                                               .summary = "Loss and accuracy of trained weights on images",
+                                               .example = "eval net.json --weights W.safetensors --data cifar10:cifar",
+                                               .uses = uses_cnn,
+                                               .run = run};

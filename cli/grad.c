@@ -25,17 +25,35 @@
 #define RNN_ONLY {.option = BPPSA_OPTION_NONLINEARITY},
 static const bppsa_option_use uses_rnn[] = USES(RNN_ONLY), uses_gru[] = USES();
 
+/* What convolutional networks take. */
+static const bppsa_option_use uses_cnn[] = {{.option = BPPSA_OPTION_MASK, .metavar = "M.safetensors", .help = BPPSA_MASK_HELP},
+                                            {.option = BPPSA_OPTION_BACKWARD},
+                                            {.option = BPPSA_OPTION_ALGORITHM},
+                                            {.option = BPPSA_OPTION_UP_LEVELS},
+                                            {.option = BPPSA_OPTION_PLAN},
+                                            {.option = BPPSA_OPTION_DEVICE},
+                                            {.option = BPPSA_OPTION_DTYPE, .fallback = ""},
+                                            {.option = BPPSA_OPTION_THREADS},
+                                            {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP},
+                                            {.option = BPPSA_OPTION_WEIGHTS, .required = true},
+                                            {.option = BPPSA_OPTION_INPUT, .required = true, .help = "input [B,C,H,W]"},
+                                            {.option = BPPSA_OPTION_LABELS, .required = true, .help = "int64 labels [B]"},
+                                            {.option = BPPSA_OPTION_OUT, .required = true},
+                                            {.option = BPPSA_OPTION_JSON},
+                                            {.option = BPPSA_OPTION_HELP},
+                                            {.option = BPPSA_OPTION_COUNT}};
+
 enum { EXTRAS = 3 }; /* input, h0, loss */
 
 /* What one run holds. */
 typedef struct {
   bppsa_recurrent_config config;
   bppsa_chosen chosen;
-  const bppsa_network_kind *kind;
+  bppsa_network network;
   bppsa_safetensors *file;
   bppsa_device *device;
   bppsa_model *model;
-  bppsa_buffer x, labels, h0; /* [T,B,I], int64 [B] or [T,B] (on the host), [L,B,H] (empty without --h0) */
+  bppsa_buffer x, labels, h0; /* [T,B,I] or [B,C,H,W], int64 [B] or [T,B] (on the host), [L,B,H] (empty without --h0) */
   bppsa_buffer seed;          /* like the logits */
   bppsa_buffer dx, dh0;       /* gradients of x and h0, on the host */
   double loss;
@@ -89,10 +107,22 @@ static bppsa_status check_shape(const char *path, const bppsa_view *view, const 
                            bppsa_shape_text(ndim, shape, expected, sizeof expected));
 }
 
+/* [B,C,H,W] as the network has it. */
+static bppsa_status take_images(const char *path, gradients *g) {
+  const bppsa_view *x = &g->x.view;
+  const int64_t *in = g->network.layers.in, batch = x->ndim > 0 ? x->shape[0] : 0, shape[] = {batch, in[0], in[1], in[2]};
+  BPPSA_TRY(check_shape(path, x, "[B, C, H, W]", 4, shape));
+  g->config.batch = batch;
+  return batch > 0 ? BPPSA_OK : bppsa_fail(BPPSA_ERR_SHAPE, "%s: no sample, expected at least one", path);
+}
+
 static bppsa_status load_input(const bppsa_cli *cli, gradients *g) {
   const char *path = bppsa_cli_value(cli, BPPSA_OPTION_INPUT)->text;
   BPPSA_TRY(load_reals(path, g->config.dtype, &g->x));
   const bppsa_view *x = &g->x.view;
+  if (g->network.kind->convolutional) {
+    return take_images(path, g);
+  }
   if (x->ndim != 3 || x->shape[0] < 1 || x->shape[1] < 1 || x->shape[2] != g->config.input) {
     char found[BPPSA_SHAPE_TEXT];
     return bppsa_fail(BPPSA_ERR_SHAPE,
@@ -223,18 +253,21 @@ static bppsa_status check_finite(const gradients *g) {
 }
 
 static bppsa_status compute(const bppsa_cli *cli, gradients *g) {
+  BPPSA_TRY(bppsa_network_open(cli, &g->network));
+  g->config = bppsa_network_config_default(&g->network);
   BPPSA_TRY(bppsa_setup_config(cli, &g->config));
   BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_OUT));
   for (bppsa_option input = BPPSA_OPTION_WEIGHTS; input <= BPPSA_OPTION_H0; ++input) {
     BPPSA_TRY(bppsa_cli_check_distinct(cli, input, BPPSA_OPTION_OUT));
   }
+  BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_MASK, BPPSA_OPTION_OUT));
   BPPSA_TRY(bppsa_setup_device(cli, &g->device));
-  BPPSA_TRY(bppsa_setup_weights(cli, &g->config, &g->file));
+  BPPSA_TRY(bppsa_setup_weights(cli, &g->network, &g->config, &g->file));
   BPPSA_TRY(load_batch(cli, g));
   g->config.input_gradients = true;
   g->chosen = bppsa_planner_chooser(&g->config);
-  BPPSA_TRY(bppsa_planner_choose(cli, g->kind, g->device, &g->config, &g->chosen));
-  BPPSA_TRY(g->kind->create(&g->config, g->device, &g->model));
+  BPPSA_TRY(bppsa_planner_choose(cli, &g->network, g->device, &g->config, &g->chosen));
+  BPPSA_TRY(bppsa_network_create(&g->network, &g->config, g->device, &g->model));
   BPPSA_TRY(bppsa_setup_model(cli, g->file, g->model));
   BPPSA_TRY(forward_backward(g));
   BPPSA_TRY(collect(g));
@@ -244,12 +277,8 @@ static bppsa_status compute(const bppsa_cli *cli, gradients *g) {
 /* ---- output ---- */
 
 static json_t *tensor_json(const bppsa_named_view *tensor) {
-  json_t *object = json_object(), *shape = json_array();
-  bool ok = shape != NULL;
-  for (int32_t d = 0; ok && d < tensor->view.ndim; ++d) {
-    ok = json_array_append_new(shape, json_integer(tensor->view.shape[d])) == 0;
-  }
-  ok = bppsa_json_put(object, "shape", bppsa_json_finish(shape, ok));
+  json_t *object = json_object();
+  bool ok = bppsa_json_put_shape(object, "shape", tensor->view.ndim, tensor->view.shape);
   ok = ok && bppsa_json_put_text(object, "name", tensor->name);
   ok = ok && bppsa_json_put_real(object, "norm", norm_of(&tensor->view));
   return bppsa_json_finish(object, ok);
@@ -264,17 +293,10 @@ static json_t *gradients_json(const gradients *g) {
   }
   ok = bppsa_json_put(object, "tensors", bppsa_json_finish(tensors, ok));
   ok = ok && bppsa_json_put_real(object, "loss", g->loss);
-  ok = ok && bppsa_setup_method_json(object, bppsa_recurrent_plan(g->model, c->layers - 1)) &&
+  ok = ok && bppsa_setup_method_json(object, bppsa_network_plan(&g->network, c, g->model)) &&
        bppsa_setup_chosen_json(object, g->chosen);
-  ok = ok && bppsa_json_put_integer(object, "seq_len", c->seq_len);
-  ok = ok && bppsa_json_put_integer(object, "batch", c->batch);
-  ok = ok && bppsa_json_put_integer(object, "input", c->input);
-  ok = ok && bppsa_json_put_integer(object, "hidden", c->hidden);
-  ok = ok && bppsa_json_put_integer(object, "layers", c->layers);
-  ok = ok && bppsa_json_put_text(object, "model", g->kind->name);
-  if (g->kind->nonlinearity) {
-    ok = ok && bppsa_json_put_text(object, "nonlinearity", bppsa_nonlinearity_name(c->nonlinearity));
-  }
+  ok = ok && bppsa_network_json(&g->network, c, object);
+  ok = ok && bppsa_json_put_text(object, "model", g->network.kind->name);
   ok = ok && bppsa_json_put_text(object, "loss_on", bppsa_loss_name(c->loss_all));
   ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(c->dtype));
   return bppsa_json_finish(object, ok);
@@ -283,9 +305,9 @@ static json_t *gradients_json(const gradients *g) {
 static bppsa_status print_table(bppsa_cli *cli, const gradients *g) {
   const bppsa_recurrent_config *c = &g->config;
   char method[BPPSA_METHOD_TEXT], shape[BPPSA_SHAPE_TEXT], network[BPPSA_NETWORK_TEXT];
-  BPPSA_TRY(bppsa_cli_print(cli, "%s, %s, %s\n\n", bppsa_network_text(g->kind, c, network, sizeof network),
+  BPPSA_TRY(bppsa_cli_print(cli, "%s, %s, %s\n\n", bppsa_network_describe(&g->network, c, network, sizeof network),
                             bppsa_dtype_name(c->dtype),
-                            bppsa_setup_method(g->chosen, bppsa_recurrent_plan(g->model, c->layers - 1), method, sizeof method)));
+                            bppsa_setup_method(g->chosen, bppsa_network_plan(&g->network, c, g->model), method, sizeof method)));
   BPPSA_TRY(bppsa_cli_print(cli, "%-22s %-20s %s\n", "gradient of", "shape", "norm"));
   for (int64_t i = 0; i + 1 < g->count; ++i) { /* the loss comes last */
     const bppsa_view *view = &g->tensors[i].view;
@@ -316,7 +338,7 @@ static bppsa_status output(bppsa_cli *cli, const gradients *g) {
 }
 
 static bppsa_status run(bppsa_cli *cli) {
-  gradients g = {.config = bppsa_recurrent_config_default(), .kind = bppsa_network_kind_of(cli)};
+  gradients g = {0};
   bppsa_status status = compute(cli, &g);
   if (status == BPPSA_OK) {
     status = output(cli, &g);
@@ -331,6 +353,7 @@ static bppsa_status run(bppsa_cli *cli) {
   bppsa_model_destroy(g.model);
   bppsa_device_destroy(g.device);
   bppsa_safetensors_destroy(g.file);
+  bppsa_network_close(&g.network);
   return status;
 }
 
@@ -348,4 +371,28 @@ const bppsa_command bppsa_command_grad_gru = {
     .summary = "Gradients of one batch by BP or by the scan, for weights from PyTorch",
     .example = "grad gru --weights W.safetensors --input X.npy --labels Y.npy --out G.safetensors",
     .uses = uses_gru,
+    .run = run};
+
+const bppsa_command bppsa_command_grad_lenet5 = {
+    .verb = "grad",
+    .object = "lenet5",
+    .summary = "Gradients of one batch by BP or by the sparse scan, for weights from PyTorch",
+    .example = "grad lenet5 --weights W.safetensors --input X.npy --labels Y.npy --out G.safetensors",
+    .uses = uses_cnn,
+    .run = run};
+
+const bppsa_command bppsa_command_grad_vgg11 = {
+    .verb = "grad",
+    .object = "vgg11",
+    .summary = "Gradients of one batch by BP or by the sparse scan, for weights from PyTorch",
+    .example = "grad vgg11 --weights W.safetensors --input X.npy --labels Y.npy --out G.safetensors",
+    .uses = uses_cnn,
+    .run = run};
+
+const bppsa_command bppsa_command_grad_file = {
+    .verb = "grad",
+    .object = BPPSA_FILE_OBJECT,
+    .summary = "Gradients of one batch by BP or by the sparse scan, for weights from PyTorch",
+    .example = "grad net.json --weights W.safetensors --input X.npy --labels Y.npy --out G.safetensors",
+    .uses = uses_cnn,
     .run = run};

@@ -8,12 +8,13 @@
 #include "recurrent/recurrent.h"
 
 typedef struct {
-  const char *name;  /* "rnn": the command's word, and the prefix of its weights' names */
-  int64_t gates;     /* G */
-  int64_t matrices;  /* K of Jᵀ = Σ W_kᵀ diag(d_k) + diag(e) */
-  bool diagonal;     /* e is there */
-  bool nonlinearity; /* the cell's function can be chosen */
-  bppsa_status (*create)(const bppsa_recurrent_config *config, const bppsa_device *device, bppsa_model **model);
+  const char *name;   /* "rnn": the command's word, and the prefix of its weights' names */
+  int64_t gates;      /* G */
+  int64_t matrices;   /* K of Jᵀ = Σ W_kᵀ diag(d_k) + diag(e) */
+  bool diagonal;      /* e is there */
+  bool nonlinearity;  /* the cell's function can be chosen */
+  bool convolutional; /* layers of its own (cli/network.h); what stands above says nothing then */
+  bppsa_status (*create)(const bppsa_recurrent_config *config, const bppsa_device *device, bppsa_model **model); /* recurrent */
 } bppsa_network_kind;
 
 /* The kind of that name, or NULL. */

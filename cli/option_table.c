@@ -19,6 +19,7 @@ static const char *const sets[] = {"S", "M", "L", NULL};
 static const char *const paddings[] = {"constant", "reflect", NULL};
 static const char *const pool_patterns[] = {"window", "argmax", NULL};
 static const char *const flops_patterns[] = {"guaranteed", NULL};
+static const char *const prune_methods[] = {"class-blind", "class-uniform", "class-distribution", NULL};
 static const char *const dtypes[] = {"f32", "f64", NULL};
 
 static const char *const splits[] = {"wi", "iw", NULL};
@@ -46,7 +47,7 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
     [BPPSA_OPTION_DATA] =
         {"--data", BPPSA_TEXT, BPPSA_GROUP_DATA, "DATA", "bitstream",
          "bitstream (made on the fly), npy:X,Y (X [N,T,I], Y [N] or [N,T]), irmas:DIR or instruments:DIR (WAV files)",
-         "bitstream, npy:X,Y, irmas:DIR or instruments:DIR", .choices = NULL},
+         "bitstream, npy:X,Y, irmas:DIR, instruments:DIR or cifar10:DIR", .choices = NULL},
     [BPPSA_OPTION_SET] = {"--set", BPPSA_CHOICE, BPPSA_GROUP_DATA, NULL, "S",
                           "features of WAV files: 259 steps of 38, 517 of 24, 1034 of 12", .choices = sets},
     [BPPSA_OPTION_PADDING] = {"--padding", BPPSA_CHOICE, BPPSA_GROUP_DATA, NULL, "constant",
@@ -250,6 +251,12 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
     [BPPSA_OPTION_LEVELS] = {"--up-levels", BPPSA_TEXT, BPPSA_GROUP_GRADIENTS, "L|auto", "auto",
                              "up-sweep levels, then a linear middle; auto: the fewest FLOPs on the critical path",
                              "a whole number, 0 or more, or auto", .choices = NULL},
+    [BPPSA_OPTION_FRACTION] = {"--fraction", BPPSA_REAL, BPPSA_GROUP_MODEL, "F", NULL, "of the weights that goes",
+                               "a fraction from 0 to 1", .low = 0, .high = 1},
+    [BPPSA_OPTION_METHOD] = {"--method", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "class-uniform", "whose threshold it is",
+                             .choices = prune_methods},
+    [BPPSA_OPTION_SYNTHETIC] = {"--synthetic", BPPSA_FLAG, BPPSA_GROUP_DATA, NULL, NULL, "drawn by the program; needed", NULL,
+                                .choices = NULL},
     [BPPSA_OPTION_LEFT] = {"--left", BPPSA_TEXT, BPPSA_GROUP_FILES, "A.npz|A.mtx", NULL,
                            "the left factor, instead of the cases; with --right", "the path of an NPZ or Matrix Market file",
                            .choices = NULL},

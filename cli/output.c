@@ -24,8 +24,9 @@ bppsa_status bppsa_cli_print(bppsa_cli *cli, const char *format, ...) {
 }
 
 bppsa_status bppsa_cli_flush(FILE *out) {
+  const int before = ferror(out) ? errno : 0; /* of a long text a part was written, or lost, before */
   errno = 0;
-  return fflush(out) != 0 || ferror(out) ? write_failed(errno != 0 ? errno : EIO) : BPPSA_OK;
+  return fflush(out) != 0 || ferror(out) ? write_failed(errno != 0 ? errno : before != 0 ? before : EIO) : BPPSA_OK;
 }
 
 bppsa_status bppsa_cli_render(json_t *document, char **text) {
@@ -69,6 +70,15 @@ bool bppsa_json_put_text(json_t *object, const char *key, const char *value) {
 
 bool bppsa_json_put_bool(json_t *object, const char *key, bool value) {
   return bppsa_json_put(object, key, json_boolean(value));
+}
+
+bool bppsa_json_put_shape(json_t *object, const char *key, int32_t ndim, const int64_t *shape) {
+  json_t *array = json_array();
+  bool ok = array != NULL;
+  for (int32_t d = 0; ok && d < ndim; ++d) {
+    ok = json_array_append_new(array, json_integer(shape[d])) == 0;
+  }
+  return bppsa_json_put(object, key, bppsa_json_finish(array, ok));
 }
 
 json_t *bppsa_json_finish(json_t *object, bool ok) {

@@ -31,7 +31,7 @@ bppsa_chosen bppsa_planner_chooser(const bppsa_recurrent_config *config) {
 /* ---- one candidate ---- */
 
 typedef struct {
-  const bppsa_network_kind *kind;
+  const bppsa_network *network;
   const bppsa_device *device;
   bppsa_buffer x, seed;
   double best_s;
@@ -53,6 +53,13 @@ static bool is_gpu(const bppsa_device *device) {
   return bppsa_device_get_kind(device) == BPPSA_CUDA;
 }
 
+/* The passes that are timed: of a recurrent network without its head. */
+static bppsa_status forward(const contest *c, bppsa_model *model) {
+  bppsa_view logits;
+  return c->network->kind->convolutional ? model->ops->forward(model, &c->x.view, NULL, &logits)
+                                         : bppsa_recurrent_forward_layers(model, &c->x.view, NULL);
+}
+
 /* A backward pass of a candidate. */
 typedef struct {
   const contest *contest;
@@ -61,7 +68,8 @@ typedef struct {
 
 static bppsa_status queue_pass(void *context) {
   const pass *p = context;
-  return bppsa_recurrent_backward_layers(p->model, &p->contest->seed.view);
+  return p->contest->network->kind->convolutional ? p->model->ops->backward(p->model, &p->contest->seed.view)
+                                                  : bppsa_recurrent_backward_layers(p->model, &p->contest->seed.view);
 }
 
 /* Its seconds; on a GPU of a replay, as in training, where there is one. */
@@ -91,8 +99,8 @@ static bppsa_status time_passes(pass *p, const bppsa_graph *graph, double *media
 static bppsa_status time_model(const contest *c, bppsa_model *model, double *median_s) {
   bppsa_graph *graph = NULL;
   pass p = {c, model};
-  BPPSA_TRY(bppsa_recurrent_init(model, BPPSA_INIT_DEFAULT, 0));
-  BPPSA_TRY(bppsa_recurrent_forward_layers(model, &c->x.view, NULL));
+  BPPSA_TRY(bppsa_network_init(c->network, model, BPPSA_INIT_DEFAULT, 0));
+  BPPSA_TRY(forward(c, model));
   BPPSA_TRY(time_pass(&p, NULL, median_s)); /* warm-up */
   if (c->best_s > 0 && *median_s > HOPELESS_RATIO * c->best_s && *median_s > 1e-3) {
     return BPPSA_OK;
@@ -109,7 +117,7 @@ static bppsa_status time_model(const contest *c, bppsa_model *model, double *med
 static bppsa_status try_candidate(contest *c, const bppsa_recurrent_config *config) {
   bppsa_model *model = NULL;
   double median_s;
-  bppsa_status status = c->kind->create(config, c->device, &model);
+  bppsa_status status = bppsa_network_create(c->network, config, c->device, &model);
   if (status == BPPSA_ERR_ARGUMENT && c->best_s > 0) { /* the first candidate, linear, had no other fault */
     return BPPSA_OK;
   }
@@ -137,21 +145,32 @@ static bppsa_status fill(const bppsa_device *device, bppsa_buffer *buffer, bppsa
   return bppsa_buffer_move(device, buffer);
 }
 
+/* A candidate, by number; false when there are no more. A sparse scan has no chunks. */
+static bool next_candidate(const contest *c, const bppsa_recurrent_config *config, int64_t index, bppsa_scan_config *candidate) {
+  if (!c->network->kind->convolutional) {
+    bppsa_scan_config asked = bppsa_network_scan(c->network->kind, config, 0);
+    asked.device = bppsa_device_get_kind(c->device);
+    return bppsa_scan_candidate(&asked, index, candidate);
+  }
+  bppsa_scan_config asked = bppsa_scan_config_default();
+  asked.jacobians = c->network->layers.count - 1;
+  return bppsa_scan_candidate(&asked, index, candidate) && candidate->algorithm != BPPSA_SCAN_CHUNKED;
+}
+
 /* The cost model's candidates, and on a processor chunks as many as keep the threads busy. */
 static bppsa_status try_all(contest *c, const bppsa_recurrent_config *config, bppsa_progress_line *line) {
-  bppsa_scan_config asked = bppsa_network_scan(c->kind, config, 0);
   const int64_t threads = bppsa_device_get_threads(c->device), busy[] = {threads, 2 * threads, 4 * threads};
+  const bool chunks = !c->network->kind->convolutional && !is_gpu(c->device);
   bppsa_recurrent_config tried = *config;
   bppsa_scan_config candidate;
-  asked.device = bppsa_device_get_kind(c->device);
-  for (int64_t index = 0; bppsa_scan_candidate(&asked, index, &candidate); ++index) {
+  for (int64_t index = 0; next_candidate(c, config, index, &candidate); ++index) {
     tried.algorithm = candidate.algorithm;
     tried.up_levels = candidate.up_levels;
     tried.chunks = candidate.chunks;
     bppsa_progress_show(line, "measuring plans: %s", bppsa_scan_algorithm_name(tried.algorithm));
     BPPSA_TRY(try_candidate(c, &tried));
   }
-  for (size_t i = 0; i < sizeof busy / sizeof busy[0] && !is_gpu(c->device); ++i) {
+  for (size_t i = 0; chunks && i < sizeof busy / sizeof busy[0]; ++i) {
     tried.algorithm = BPPSA_SCAN_CHUNKED;
     tried.chunks = busy[i];
     bppsa_progress_show(line, "measuring plans: chunked, %" PRId64, busy[i]);
@@ -160,16 +179,25 @@ static bppsa_status try_all(contest *c, const bppsa_recurrent_config *config, bp
   return BPPSA_OK;
 }
 
-static bppsa_status measure(const bppsa_network_kind *kind, const bppsa_device *device, FILE *err, bppsa_recurrent_config *config,
-                            double *median_s) {
-  contest c = {.kind = kind, .device = device};
-  bppsa_progress_line line = bppsa_progress_start(err);
-  const int64_t x[] = {config->seq_len, config->batch, config->input}, h[] = {config->seq_len, config->batch, config->hidden};
-  bppsa_status status = fill(device, &c.x, config->dtype, 3, x, 1);
-  if (status == BPPSA_OK) {
-    status =
-        fill(device, &c.seed, config->dtype, config->loss_all ? 3 : 2, config->loss_all ? h : h + 1, 1 / (double)config->batch);
+/* A batch of inputs and a seed of the timed passes' shapes. */
+static bppsa_status fill_operands(const bppsa_recurrent_config *config, contest *c) {
+  const int64_t b = config->batch, *in = c->network->layers.in;
+  const int64_t images[] = {b, in[0], in[1], in[2]}, logits[] = {b, config->classes};
+  const int64_t steps[] = {config->seq_len, b, config->input}, states[] = {config->seq_len, b, config->hidden};
+  if (c->network->kind->convolutional) {
+    BPPSA_TRY(fill(c->device, &c->x, config->dtype, 4, images, 1));
+    return fill(c->device, &c->seed, config->dtype, 2, logits, 1 / (double)b);
   }
+  BPPSA_TRY(fill(c->device, &c->x, config->dtype, 3, steps, 1));
+  return fill(c->device, &c->seed, config->dtype, config->loss_all ? 3 : 2, config->loss_all ? states : states + 1,
+              1 / (double)b);
+}
+
+static bppsa_status measure(const bppsa_network *network, const bppsa_device *device, FILE *err, bppsa_recurrent_config *config,
+                            double *median_s) {
+  contest c = {.network = network, .device = device};
+  bppsa_progress_line line = bppsa_progress_start(err);
+  bppsa_status status = fill_operands(config, &c);
   if (status == BPPSA_OK) {
     status = try_all(&c, config, &line);
   }
@@ -184,14 +212,16 @@ static bppsa_status measure(const bppsa_network_kind *kind, const bppsa_device *
 }
 
 /* Everything a measurement depends on. */
-static void make_key(const bppsa_network_kind *kind, const bppsa_device *device, int64_t limit, const bppsa_recurrent_config *c,
+static void make_key(const bppsa_network *network, const bppsa_device *device, int64_t limit, const bppsa_recurrent_config *c,
                      char *key) {
+  char identity[32];
   snprintf(key, KEY_SIZE,
            "bppsa %s %s|%s|%s|%s|threads %d|%s|%s|T %" PRId64 " B %" PRId64 " I %" PRId64 " H %" PRId64 " layers %" PRId64
-           "|loss %s|input gradients %d|memory limit %" PRId64,
+           "|loss %s|input gradients %d|memory limit %" PRId64 "|%s",
            BPPSA_VERSION, BPPSA_COMMIT, bppsa_device_get_name(device), bppsa_device_get_hardware(device), bppsa_simd_get()->name,
-           (int)bppsa_device_get_threads(device), kind->name, bppsa_dtype_name(c->dtype), c->seq_len, c->batch, c->input,
-           c->hidden, c->layers, c->loss_all ? "all" : "last", (int)c->input_gradients, limit);
+           (int)bppsa_device_get_threads(device), network->kind->name, bppsa_dtype_name(c->dtype), c->seq_len, c->batch, c->input,
+           c->hidden, c->layers, c->loss_all ? "all" : "last", (int)c->input_gradients, limit,
+           network->kind->convolutional ? bppsa_network_identity(network, identity, sizeof identity) : "");
 }
 
 /* Bytes a network may hold where the user does not say: three quarters of what the machine or the GPU has. */
@@ -204,12 +234,12 @@ static int64_t memory_of(const bppsa_device *device) {
   return report.memory / 4 * 3;
 }
 
-bppsa_status bppsa_planner_choose(const bppsa_cli *cli, const bppsa_network_kind *kind, const bppsa_device *device,
+bppsa_status bppsa_planner_choose(const bppsa_cli *cli, const bppsa_network *network, const bppsa_device *device,
                                   bppsa_recurrent_config *config, bppsa_chosen *chosen) {
   const bppsa_option_value *limit = bppsa_cli_value(cli, BPPSA_OPTION_MEMORY_LIMIT);
   const bool measured = strcmp(bppsa_cli_value(cli, BPPSA_OPTION_PLAN)->text, "measure") == 0;
   char key[KEY_SIZE];
-  make_key(kind, device, limit->integer, config, key); /* the limit as given or 0: what is available changes all the time */
+  make_key(network, device, limit->integer, config, key); /* the limit as given or 0: what is available changes all the time */
   config->memory_limit = limit->given ? limit->integer : memory_of(device);
   if (!measured || *chosen == BPPSA_CHOSEN_BY_CHECKPOINT) {
     return BPPSA_OK;
@@ -223,7 +253,7 @@ bppsa_status bppsa_planner_choose(const bppsa_cli *cli, const bppsa_network_kind
     return BPPSA_OK;
   }
   double median_s;
-  BPPSA_TRY(measure(kind, device, cli->err, config, &median_s));
+  BPPSA_TRY(measure(network, device, cli->err, config, &median_s));
   *chosen = BPPSA_CHOSEN_BY_MEASUREMENT;
   if (bppsa_plan_cache_store(key, config, median_s) != BPPSA_OK) {
     fprintf(cli->err, "bppsa: note: the measured plan is not kept: %s\n", bppsa_last_error());

@@ -7,7 +7,7 @@
 #ifndef BPPSA_CLI_PLANNER_H
 #define BPPSA_CLI_PLANNER_H
 
-#include "cli/network_kind.h"
+#include "cli/network.h"
 
 #define BPPSA_REFUSE_HELP "refuse a network that needs more; 1024's multiples as 500K, 64M, 2G [3/4 of available memory]"
 
@@ -29,7 +29,7 @@ bppsa_chosen bppsa_planner_chooser(const bppsa_recurrent_config *config);
 /* Puts the memory limit (3/4 of what is available where none is given) and, with --plan measure and `auto`, the fastest algorithm into the
  * configuration, whose sizes are final. *chosen: who chose so far (a checkpoint's choice stays), and who did then. ERR_ARGUMENT: --plan measure
  * where the algorithm is given. */
-bppsa_status bppsa_planner_choose(const bppsa_cli *cli, const bppsa_network_kind *kind, const bppsa_device *device,
+bppsa_status bppsa_planner_choose(const bppsa_cli *cli, const bppsa_network *network, const bppsa_device *device,
                                   bppsa_recurrent_config *config, bppsa_chosen *chosen);
 
 /* ---- the cache of measurements (plan_cache.c) ----

@@ -124,26 +124,28 @@ static bppsa_status read_metadata(const bppsa_cli *cli, const char *path, const 
   return BPPSA_OK;
 }
 
-/* A contiguous copy of the file's list of tensors (owned). */
-static bppsa_status list_tensors(const bppsa_safetensors *file, bppsa_named_view **tensors, int64_t *count) {
-  *count = bppsa_safetensors_count(file);
-  *tensors = bppsa_calloc(*count, sizeof **tensors);
-  if (*tensors == NULL) {
+bppsa_status bppsa_setup_tensors(const bppsa_safetensors *file, bppsa_named_view **tensors, int64_t *count) {
+  const int64_t size = bppsa_safetensors_count(file);
+  bppsa_named_view *list = bppsa_calloc(size, sizeof *list);
+  if (list == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  for (int64_t i = 0; i < *count; ++i) {
-    (*tensors)[i] = *bppsa_safetensors_get(file, i);
+  for (int64_t i = 0; i < size; ++i) {
+    list[i] = *bppsa_safetensors_get(file, i);
   }
+  *count = size;
+  *tensors = list;
   return BPPSA_OK;
 }
 
-static bppsa_status describe_weights(const bppsa_cli *cli, const char *path, const bppsa_safetensors *file,
-                                     bppsa_recurrent_config *config) {
-  const bppsa_network_kind *kind = bppsa_network_kind_of(cli);
+static bppsa_status describe_weights(const bppsa_cli *cli, const bppsa_network *network, const char *path,
+                                     const bppsa_safetensors *file, bppsa_recurrent_config *config) {
+  const bppsa_network_kind *kind = network->kind;
   bppsa_named_view *tensors = NULL;
   int64_t count = 0;
-  BPPSA_TRY(list_tensors(file, &tensors, &count));
-  const bppsa_status status = bppsa_recurrent_infer(path, kind->name, kind->gates, count, tensors, config);
+  BPPSA_TRY(bppsa_setup_tensors(file, &tensors, &count));
+  const bppsa_status status = kind->convolutional ? bppsa_cnn_infer(path, &network->layers, count, tensors, &config->dtype)
+                                                  : bppsa_recurrent_infer(path, kind->name, kind->gates, count, tensors, config);
   bppsa_free(tensors);
   BPPSA_TRY(status);
   BPPSA_TRY(check_integer(cli, BPPSA_OPTION_LAYERS, config->layers, path));
@@ -152,12 +154,13 @@ static bppsa_status describe_weights(const bppsa_cli *cli, const char *path, con
   return read_metadata(cli, path, file, config);
 }
 
-bppsa_status bppsa_setup_weights(const bppsa_cli *cli, bppsa_recurrent_config *config, bppsa_safetensors **file) {
+bppsa_status bppsa_setup_weights(const bppsa_cli *cli, const bppsa_network *network, bppsa_recurrent_config *config,
+                                 bppsa_safetensors **file) {
   const char *path = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text;
   bppsa_safetensors *loaded = NULL;
   bppsa_recurrent_config described = *config;
   BPPSA_TRY(bppsa_cli_input(bppsa_safetensors_load(path, &loaded)));
-  const bppsa_status status = describe_weights(cli, path, loaded, &described);
+  const bppsa_status status = describe_weights(cli, network, path, loaded, &described);
   if (status != BPPSA_OK) {
     bppsa_safetensors_destroy(loaded);
     return status;
@@ -171,7 +174,7 @@ bppsa_status bppsa_setup_model(const bppsa_cli *cli, const bppsa_safetensors *fi
   const char *path = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text;
   bppsa_named_view *tensors = NULL;
   int64_t count = 0;
-  BPPSA_TRY(list_tensors(file, &tensors, &count));
+  BPPSA_TRY(bppsa_setup_tensors(file, &tensors, &count));
   const bppsa_status status = bppsa_model_set(model, path, count, tensors);
   bppsa_free(tensors);
   BPPSA_TRY(status);
@@ -233,14 +236,31 @@ bppsa_status bppsa_setup_dataset(const bppsa_cli *cli, const bppsa_device *devic
   return bppsa_setup_dataset_of(cli, bppsa_cli_value(cli, BPPSA_OPTION_DATA)->text, device, loss_all, dataset);
 }
 
-bppsa_status bppsa_setup_match(const char *path, const bppsa_recurrent_config *config, const bppsa_dataset *dataset) {
-  if (config->input != dataset->input) {
+static bppsa_status match_images(const bppsa_network *network, const bppsa_dataset *dataset) {
+  const int64_t *in = network->layers.in, *image = dataset->image;
+  char found[BPPSA_SHAPE_TEXT], expected[BPPSA_SHAPE_TEXT];
+  return in[0] == image[0] && in[1] == image[1] && in[2] == image[2]
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_SHAPE, "%s: images of %s, expected %s, the network's input", dataset->ops->name,
+                          bppsa_shape_text(3, image, found, sizeof found), bppsa_shape_text(3, in, expected, sizeof expected));
+}
+
+bppsa_status bppsa_setup_match(const char *path, const bppsa_network *network, const bppsa_recurrent_config *config,
+                               const bppsa_dataset *dataset) {
+  const bool images = dataset->image[0] > 0, convolutional = network->kind->convolutional;
+  if (images != convolutional) {
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: %s, expected %s for %s", dataset->ops->name, images ? "images" : "sequences",
+                      images ? "sequences" : "images", network->kind->name);
+  }
+  if (convolutional) {
+    BPPSA_TRY(match_images(network, dataset));
+  } else if (path != NULL && config->input != dataset->input) {
     return bppsa_fail(BPPSA_ERR_SHAPE, "%s: weights for input size %" PRId64 ", expected %" PRId64 " as in the data", path,
                       config->input, dataset->input);
   }
-  if (config->classes < dataset->classes) {
-    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: weights for %" PRId64 " classes, expected at least %" PRId64 " as in the data", path,
-                      config->classes, dataset->classes);
+  if ((path != NULL || convolutional) && config->classes < dataset->classes) {
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: weights for %" PRId64 " classes, expected at least %" PRId64 " as in the data",
+                      path != NULL ? path : network->kind->name, config->classes, dataset->classes);
   }
   return BPPSA_OK;
 }

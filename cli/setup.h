@@ -2,6 +2,7 @@
 #ifndef BPPSA_CLI_SETUP_H
 #define BPPSA_CLI_SETUP_H
 
+#include "cli/network.h"
 #include "cli/planner.h"
 #include "core/device.h"
 #include "core/safetensors.h"
@@ -14,7 +15,10 @@ bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_recurrent_config *co
 
 /* Loads --weights and fills the architecture they describe: input, hidden, layers, classes, dtype, and the nonlinearity and loss
  * their metadata name where no option does. ERR_ARGUMENT: an option or the metadata contradict. The caller destroys *file. */
-bppsa_status bppsa_setup_weights(const bppsa_cli *cli, bppsa_recurrent_config *config, bppsa_safetensors **file);
+bppsa_status bppsa_setup_weights(const bppsa_cli *cli, const bppsa_network *network, bppsa_recurrent_config *config,
+                                 bppsa_safetensors **file);
+/* A list of a file's tensors (owned, bppsa_free), whose views borrow from it. ERR_MEMORY. */
+bppsa_status bppsa_setup_tensors(const bppsa_safetensors *file, bppsa_named_view **tensors, int64_t *count);
 /* Copies the file's tensors into a model and checks that they are finite. */
 bppsa_status bppsa_setup_model(const bppsa_cli *cli, const bppsa_safetensors *file, bppsa_model *model);
 
@@ -31,8 +35,10 @@ bppsa_status bppsa_setup_check_set(const bppsa_cli *cli, const char *spec);
 /* Whether a data set's text names a directory of WAV files. */
 bool bppsa_is_audio(const char *spec);
 
-/* The data must have the weights' input size and no more classes than they. `path` names the weights. ERR_SHAPE. */
-bppsa_status bppsa_setup_match(const char *path, const bppsa_recurrent_config *config, const bppsa_dataset *dataset);
+/* The data must be of the network's kind, sequences or images, with its input size, and have no more classes. The sizes of a recurrent network are its
+ * weights', `path` names them; NULL: it has none yet. ERR_SHAPE. */
+bppsa_status bppsa_setup_match(const char *path, const bppsa_network *network, const bppsa_recurrent_config *config,
+                               const bppsa_dataset *dataset);
 
 /* The gradient method in words, "scan, chunked (45 chunks), chosen by estimate". Returns text. */
 const char *bppsa_setup_method(bppsa_chosen chosen, const bppsa_scan_plan *plan, char *text, size_t size);

@@ -28,6 +28,38 @@
 #define RNN_ONLY {.option = BPPSA_OPTION_NONLINEARITY},
 static const bppsa_option_use uses_rnn[] = USES(RNN_ONLY, "0.001"), uses_gru[] = USES(, "0.0003");
 
+/* What convolutional networks take. */
+static const bppsa_option_use uses_cnn[] = {
+    {.option = BPPSA_OPTION_MASK, .metavar = "M.safetensors", .help = BPPSA_MASK_HELP},
+    {.option = BPPSA_OPTION_DATA, .fallback = "", .required = true, .help = BPPSA_IMAGES_HELP},
+    {.option = BPPSA_OPTION_SAMPLES, .help = "images to train on, the first ones"},
+    {.option = BPPSA_OPTION_BATCH, .fallback = "256"},
+    {.option = BPPSA_OPTION_VALIDATION, .help = BPPSA_IMAGES_VALIDATION_HELP},
+    {.option = BPPSA_OPTION_BACKWARD},
+    {.option = BPPSA_OPTION_ALGORITHM},
+    {.option = BPPSA_OPTION_UP_LEVELS},
+    {.option = BPPSA_OPTION_PLAN},
+    {.option = BPPSA_OPTION_EPOCHS},
+    {.option = BPPSA_OPTION_ITERATIONS},
+    {.option = BPPSA_OPTION_OPTIMIZER, .fallback = "sgd"},
+    {.option = BPPSA_OPTION_LR, .fallback = "0.001"},
+    {.option = BPPSA_OPTION_MOMENTUM, .fallback = "0.9"},
+    {.option = BPPSA_OPTION_CLIP_NORM},
+    {.option = BPPSA_OPTION_SEED, .help = "of weights and shuffling"},
+    {.option = BPPSA_OPTION_DEVICE},
+    {.option = BPPSA_OPTION_DTYPE},
+    {.option = BPPSA_OPTION_THREADS},
+    {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP},
+    {.option = BPPSA_OPTION_LOG},
+    {.option = BPPSA_OPTION_WEIGHTS},
+    {.option = BPPSA_OPTION_SAVE_WEIGHTS},
+    {.option = BPPSA_OPTION_CHECKPOINT},
+    {.option = BPPSA_OPTION_CHECKPOINT_EVERY},
+    {.option = BPPSA_OPTION_RESUME},
+    {.option = BPPSA_OPTION_JSON},
+    {.option = BPPSA_OPTION_HELP},
+    {.option = BPPSA_OPTION_COUNT}};
+
 /* ---- setting up ---- */
 
 static const bppsa_option outputs[] = {BPPSA_OPTION_LOG, BPPSA_OPTION_SAVE_WEIGHTS};
@@ -66,6 +98,8 @@ static bppsa_status check_files(const bppsa_cli *cli) {
   BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_SAVE_WEIGHTS));
   BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_LOG, BPPSA_OPTION_SAVE_WEIGHTS));
   BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_WEIGHTS, BPPSA_OPTION_LOG));
+  BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_MASK, BPPSA_OPTION_LOG));
+  BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_MASK, BPPSA_OPTION_SAVE_WEIGHTS));
   BPPSA_TRY(check_data(cli));
   BPPSA_TRY(check_checkpoint(cli));
   if (bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->given && bppsa_cli_value(cli, BPPSA_OPTION_INIT)->given) {
@@ -90,7 +124,7 @@ static bppsa_status setup_training(const bppsa_cli *cli, bppsa_train_config *tra
   }
   train->batch = bppsa_cli_value(cli, BPPSA_OPTION_BATCH)->integer;
   train->optimizer.lr = bppsa_cli_value(cli, BPPSA_OPTION_LR)->real;
-  train->optimizer.momentum = momentum->real;
+  train->optimizer.momentum = train->optimizer.kind == BPPSA_SGD ? momentum->real : 0;
   train->clip_norm = bppsa_cli_value(cli, BPPSA_OPTION_CLIP_NORM)->real;
   train->seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer;
   train->validation = bppsa_cli_value(cli, BPPSA_OPTION_VALIDATION)->real;
@@ -100,15 +134,17 @@ static bppsa_status setup_training(const bppsa_cli *cli, bppsa_train_config *tra
 
 static bppsa_status setup_data(const bppsa_cli *cli, bppsa_train_run *run) {
   BPPSA_TRY(bppsa_setup_dataset(cli, run->device, run->config.loss_all, &run->dataset));
-  BPPSA_TRY(bppsa_split_make(run->dataset->samples, run->train.validation, &run->split));
+  BPPSA_TRY(bppsa_dataset_split(run->dataset, run->train.validation, &run->split));
   if (run->train.batch > run->split.train) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
                       "--batch: %" PRId64 ", more than the %" PRId64 " training samples, expected at most that many",
                       run->train.batch, run->split.train);
   }
-  if (run->weights != NULL) {
-    BPPSA_TRY(bppsa_setup_match(bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text, &run->config, run->dataset));
-  } else {
+  BPPSA_TRY(bppsa_setup_match(bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text, &run->network, &run->config, run->dataset));
+  if (run->network.kind->convolutional) {
+    return BPPSA_OK;
+  }
+  if (run->weights == NULL) {
     run->config.input = run->dataset->input;
     run->config.classes = run->dataset->classes;
   }
@@ -117,23 +153,25 @@ static bppsa_status setup_data(const bppsa_cli *cli, bppsa_train_run *run) {
 }
 
 static bppsa_status setup(const bppsa_cli *cli, bppsa_train_run *run) {
+  BPPSA_TRY(bppsa_network_open(cli, &run->network));
+  run->config = bppsa_network_config_default(&run->network);
   BPPSA_TRY(bppsa_setup_config(cli, &run->config));
   BPPSA_TRY(setup_training(cli, &run->train));
   BPPSA_TRY(check_files(cli));
   BPPSA_TRY(bppsa_setup_device(cli, &run->device));
   if (bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->given) {
-    BPPSA_TRY(bppsa_setup_weights(cli, &run->config, &run->weights));
+    BPPSA_TRY(bppsa_setup_weights(cli, &run->network, &run->config, &run->weights));
   }
   BPPSA_TRY(setup_data(cli, run));
   run->chosen = bppsa_planner_chooser(&run->config);
   BPPSA_TRY(bppsa_train_checkpoint_method(&run->train, &run->config, &run->chosen));
-  BPPSA_TRY(bppsa_planner_choose(cli, run->kind, run->device, &run->config, &run->chosen));
-  BPPSA_TRY(run->kind->create(&run->config, run->device, &run->model));
+  BPPSA_TRY(bppsa_planner_choose(cli, &run->network, run->device, &run->config, &run->chosen));
+  BPPSA_TRY(bppsa_network_create(&run->network, &run->config, run->device, &run->model));
   if (run->weights != NULL) {
     return bppsa_setup_model(cli, run->weights, run->model);
   }
   const bool orthogonal = bppsa_cli_value(cli, BPPSA_OPTION_INIT)->choice == 1;
-  return bppsa_recurrent_init(run->model, orthogonal ? BPPSA_INIT_ORTHOGONAL : BPPSA_INIT_DEFAULT, run->train.seed);
+  return bppsa_network_init(&run->network, run->model, orthogonal ? BPPSA_INIT_ORTHOGONAL : BPPSA_INIT_DEFAULT, run->train.seed);
 }
 
 /* ---- results ---- */
@@ -144,9 +182,10 @@ static bppsa_status save_weights(const bppsa_cli *cli, const bppsa_train_run *ru
     return BPPSA_OK;
   }
   const bppsa_model *model = run->model;
-  const bppsa_metadata metadata[] = {{"model", run->kind->name},
+  const bppsa_metadata metadata[] = {{"model", run->network.kind->name},
                                      {"nonlinearity", bppsa_nonlinearity_name(run->config.nonlinearity)},
                                      {"loss", bppsa_loss_name(run->config.loss_all)}};
+  const int64_t known = run->network.kind->convolutional ? 1 : (int64_t)(sizeof metadata / sizeof metadata[0]);
   bppsa_named_view *tensors = bppsa_calloc(model->parameter_count, sizeof *tensors);
   if (tensors == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -154,8 +193,7 @@ static bppsa_status save_weights(const bppsa_cli *cli, const bppsa_train_run *ru
   for (int64_t i = 0; i < model->parameter_count; ++i) {
     tensors[i] = (bppsa_named_view){model->parameters[i].name, model->parameters[i].value};
   }
-  const bppsa_status status =
-      bppsa_safetensors_save(path->text, model->parameter_count, tensors, sizeof metadata / sizeof metadata[0], metadata);
+  const bppsa_status status = bppsa_safetensors_save(path->text, model->parameter_count, tensors, known, metadata);
   bppsa_free(tensors);
   return status;
 }
@@ -191,16 +229,14 @@ static bppsa_status train(bppsa_cli *cli, bppsa_train_run *run) {
 }
 
 static bppsa_status run_train(bppsa_cli *cli) {
-  bppsa_train_run run = {.cli = cli,
-                         .kind = bppsa_network_kind_of(cli),
-                         .config = bppsa_recurrent_config_default(),
-                         .train = bppsa_train_config_default()};
+  bppsa_train_run run = {.cli = cli, .train = bppsa_train_config_default()};
   const bppsa_status status = train(cli, &run);
   json_decref(run.rows);
   bppsa_model_destroy(run.model);
   bppsa_dataset_destroy(run.dataset);
   bppsa_device_destroy(run.device);
   bppsa_safetensors_destroy(run.weights);
+  bppsa_network_close(&run.network);
   return status;
 }
 
@@ -217,3 +253,32 @@ const bppsa_command bppsa_command_train_gru = {.verb = "train",
                                                .example = "train gru --seq-len 100 --samples 3200 --epochs 3",
                                                .uses = uses_gru,
                                                .run = run_train};
+
+static const char cnn_notes[] = "A mask keeps weights at 0 (bppsa prune makes one): they are 0 from the first step on, and the "
+                                "scan's patterns leave them out.\n"
+                                "Sparse scans know linear, blelloch and auto, which takes the number of up-levels with the "
+                                "fewest FLOPs on the critical path.\n";
+
+const bppsa_command bppsa_command_train_lenet5 = {.verb = "train",
+                                                  .object = "lenet5",
+                                                  .summary = "Trains LeNet-5 by sequential BP or by the sparse scan",
+                                                  .example = "train lenet5 --data cifar10:cifar --lr 0.01 --epochs 3",
+                                                  .notes = cnn_notes,
+                                                  .uses = uses_cnn,
+                                                  .run = run_train};
+
+const bppsa_command bppsa_command_train_vgg11 = {.verb = "train",
+                                                 .object = "vgg11",
+                                                 .summary = "Trains VGG-11 by sequential BP or by the sparse scan",
+                                                 .example = "train vgg11 --data cifar10:cifar --backward bp --lr 0.01",
+                                                 .notes = cnn_notes,
+                                                 .uses = uses_cnn,
+                                                 .run = run_train};
+
+const bppsa_command bppsa_command_train_file = {.verb = "train",
+                                                .object = BPPSA_FILE_OBJECT,
+                                                .summary = "Trains a network of a file of operators (docs/networks.md)",
+                                                .example = "train net.json --data cifar10:cifar --lr 0.01 --epochs 3",
+                                                .notes = cnn_notes,
+                                                .uses = uses_cnn,
+                                                .run = run_train};

@@ -71,19 +71,33 @@ bppsa_status bppsa_train_checkpoint_method(const bppsa_train_config *train, bpps
   return BPPSA_OK;
 }
 
+/* Field `count` with a text that is made. */
+static int64_t add_field(bppsa_run_fields *f, int64_t count, const char *key, const char *text) {
+  snprintf(f->texts[count], sizeof f->texts[count], "%s", text);
+  f->fields[count] = (bppsa_metadata){key, f->texts[count]};
+  return count + 1;
+}
+
+static int64_t add_number(bppsa_run_fields *f, int64_t count, const char *key, int64_t number) {
+  char text[24];
+  snprintf(text, sizeof text, "%" PRId64, number);
+  return add_field(f, count, key, text);
+}
+
 void bppsa_train_checkpoint_fields(bppsa_train_run *run, bppsa_run_fields *f) {
   const bppsa_recurrent_config *c = &run->config;
+  char text[BPPSA_RUN_FIELD_TEXT];
   int64_t count = 0;
-  char(*text)[BPPSA_RUN_FIELD_TEXT] = f->texts;
-  f->fields[count++] = (bppsa_metadata){"nonlinearity", bppsa_nonlinearity_name(c->nonlinearity)};
-  f->fields[count++] = (bppsa_metadata){"loss", bppsa_loss_name(c->loss_all)};
-  snprintf(text[0], sizeof text[0], "%" PRId64, c->hidden);
-  f->fields[count++] = (bppsa_metadata){"hidden", text[0]};
-  snprintf(text[1], sizeof text[1], "%" PRId64, c->layers);
-  f->fields[count++] = (bppsa_metadata){"layers", text[1]};
-  f->fields[count++] =
-      (bppsa_metadata){"gradients", method_text(bppsa_recurrent_plan(run->model, c->layers - 1), text[2], sizeof text[2])};
-  run->train.gradients = text[2];
+  if (run->network.kind->convolutional) {
+    count = add_field(f, count, "network", bppsa_network_identity(&run->network, text, sizeof text));
+  } else {
+    count = add_field(f, count, "nonlinearity", bppsa_nonlinearity_name(c->nonlinearity));
+    count = add_field(f, count, "loss", bppsa_loss_name(c->loss_all));
+    count = add_number(f, count, "hidden", c->hidden);
+    count = add_number(f, count, "layers", c->layers);
+  }
+  run->train.gradients = f->texts[count];
+  count = add_field(f, count, "gradients", method_text(bppsa_network_plan(&run->network, c, run->model), text, sizeof text));
   run->train.fields = f->fields;
   run->train.field_count = count;
 }

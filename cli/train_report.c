@@ -14,11 +14,12 @@ static int64_t parameter_total(const bppsa_model *model) {
 }
 
 static const bppsa_scan_plan *top_plan(const bppsa_train_run *run) {
-  return bppsa_recurrent_plan(run->model, run->config.layers - 1);
+  return bppsa_network_plan(&run->network, &run->config, run->model);
 }
 
 static const char *init_name(const bppsa_train_run *run) {
-  return run->weights != NULL ? "from weights" : bppsa_cli_value(run->cli, BPPSA_OPTION_INIT)->text;
+  const char *chosen = bppsa_cli_value(run->cli, BPPSA_OPTION_INIT)->text; /* NULL: there is no choice */
+  return run->weights != NULL ? "from weights" : chosen != NULL ? chosen : "default";
 }
 
 /* ---- JSON rows ---- */
@@ -105,7 +106,7 @@ static bppsa_status print_header(bppsa_train_run *run, const bppsa_train_start *
   const bppsa_recurrent_config *c = &run->config;
   char method[BPPSA_METHOD_TEXT], network[BPPSA_NETWORK_TEXT];
   bppsa_cli *cli = run->cli;
-  BPPSA_TRY(bppsa_cli_print(cli, "model      %s\n", bppsa_network_text(run->kind, c, network, sizeof network)));
+  BPPSA_TRY(bppsa_cli_print(cli, "model      %s\n", bppsa_network_describe(&run->network, c, network, sizeof network)));
   BPPSA_TRY(bppsa_cli_print(cli, "weights    %" PRId64 " parameters, %s, init %s, seed %" PRIu64 "\n",
                             parameter_total(run->model), bppsa_dtype_name(c->dtype), init_name(run), run->train.seed));
   BPPSA_TRY(bppsa_cli_print(cli, "data       %s: %" PRId64 " samples to train on, %" PRId64 " held out\n",
@@ -194,15 +195,7 @@ static json_t *config_json(const bppsa_train_run *run) {
   const bppsa_recurrent_config *c = &run->config;
   const bppsa_train_config *t = &run->train;
   json_t *object = json_object();
-  bool ok = object != NULL && bppsa_json_put_integer(object, "seq_len", c->seq_len);
-  ok = ok && bppsa_json_put_integer(object, "batch", c->batch);
-  ok = ok && bppsa_json_put_integer(object, "input", c->input);
-  ok = ok && bppsa_json_put_integer(object, "hidden", c->hidden);
-  ok = ok && bppsa_json_put_integer(object, "layers", c->layers);
-  ok = ok && bppsa_json_put_integer(object, "classes", c->classes);
-  if (run->kind->nonlinearity) {
-    ok = ok && bppsa_json_put_text(object, "nonlinearity", bppsa_nonlinearity_name(c->nonlinearity));
-  }
+  bool ok = object != NULL && bppsa_network_json(&run->network, c, object);
   ok = ok && bppsa_json_put_text(object, "loss", bppsa_loss_name(c->loss_all));
   ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(c->dtype));
   ok = ok && bppsa_json_put_text(object, "init", init_name(run));
@@ -249,7 +242,7 @@ static json_t *final_json(const bppsa_train_run *run) {
 
 json_t *bppsa_train_report_json(bppsa_train_run *run) {
   json_t *object = json_object();
-  bool ok = object != NULL && bppsa_json_put_text(object, "model", run->kind->name);
+  bool ok = object != NULL && bppsa_json_put_text(object, "model", run->network.kind->name);
   ok = ok && bppsa_json_put_integer(object, "parameters", parameter_total(run->model));
   ok = ok && bppsa_json_put(object, "config", config_json(run));
   ok = ok && bppsa_json_put_integer(object, "steps", run->result.steps);

@@ -9,7 +9,7 @@
 /* One run of `train`. */
 typedef struct {
   bppsa_cli *cli;
-  const bppsa_network_kind *kind;
+  bppsa_network network;
   bppsa_recurrent_config config;
   bppsa_chosen chosen; /* who chose its algorithm */
   bppsa_train_config train;

@@ -22,7 +22,8 @@ enum {
   BPPSA_STREAM_SHUFFLE = 4,
   BPPSA_STREAM_TEST = 5,
   BPPSA_STREAM_INSTRUMENTS = 6, /* + the file's number, shifted by 8 */
-  BPPSA_STREAM_SOUND = 7        /* likewise: its noises */
+  BPPSA_STREAM_SOUND = 7,       /* likewise: its noises */
+  BPPSA_STREAM_IMAGES = 8       /* + the image's number, shifted by 8 */
 };
 
 /* One block of four 32-bit numbers: 10 rounds on counter (c[0..3]) with key (k0, k1). */

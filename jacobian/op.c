@@ -166,6 +166,23 @@ bppsa_status bppsa_op_shape(const bppsa_op *op, int64_t out[3]) {
   return BPPSA_OK;
 }
 
+void bppsa_op_taps(const bppsa_op *op, int axis, int64_t X, int64_t *first, int64_t *last) {
+  const int64_t start = X * op->stride[axis] - op->padding[2 * axis], d = op->dilation[axis];
+  *first = start < 0 ? (-start + d - 1) / d : 0;
+  *last = op->in[axis + 1] - 1 < start ? -1 : (op->in[axis + 1] - 1 - start) / d;
+  *last = *last < op->kernel[axis] - 1 ? *last : op->kernel[axis] - 1;
+}
+
+int64_t bppsa_op_pool_extent(const bppsa_op *op, int axis, int64_t X) {
+  const int64_t in = op->in[axis + 1], start = X * op->stride[axis] - op->padding[2 * axis];
+  const int64_t end = start + op->kernel[axis], most = in + op->padding[2 * axis + 1];
+  const int64_t stop = end < most ? end : most;
+  if (!op->exclude_pad) {
+    return stop - start;
+  }
+  return (stop < in ? stop : in) - (start > 0 ? start : 0);
+}
+
 int64_t bppsa_op_weights(const bppsa_op *op) {
   switch (op->kind) {
   case BPPSA_OPERATOR_CONV2D:

@@ -52,6 +52,11 @@ bppsa_status bppsa_operator_parse(const char *name, bppsa_operator *kind); /* ER
  * outputs beyond 2^31 - 1 values. */
 bppsa_status bppsa_op_shape(const bppsa_op *op, int64_t out[3]);
 
+/* Of output X of an axis (0: height, 1: width), conv2d and pools: the first and the last tap that lie inside the input; first > last: none. */
+void bppsa_op_taps(const bppsa_op *op, int axis, int64_t X, int64_t *first, int64_t *last);
+/* Input positions that a pool's window X covers along an axis, for an average's divisor: padding behind the input included, unless exclude_pad. */
+int64_t bppsa_op_pool_extent(const bppsa_op *op, int axis, int64_t X);
+
 /* Number of weights the Jacobian depends on: conv2d, linear, rnn, gru; 0 for the others. */
 int64_t bppsa_op_weights(const bppsa_op *op);
 /* FLOPs of the operator's backward pass for one sample, as BPPSA §5.3 counts the BP baseline: twice the Jacobian's entries where there are weights,

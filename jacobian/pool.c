@@ -22,17 +22,6 @@ bppsa_status bppsa_jacobian_pool_create(bppsa_jacobian *j) {
   return j->symbolic ? BPPSA_OK : bppsa_csr_expand(&j->pattern, j->threads);
 }
 
-/* Input positions that window X of an axis covers, padding behind included, and of them those inside: PyTorch's two divisors. */
-static int64_t covered(const bppsa_op *op, int axis, int64_t X) {
-  const int64_t in = op->in[axis + 1], start = X * op->stride[axis] - op->padding[2 * axis];
-  const int64_t end = start + op->kernel[axis], most = in + op->padding[2 * axis + 1];
-  const int64_t stop = end < most ? end : most;
-  if (!op->exclude_pad) {
-    return stop - start;
-  }
-  return (stop < in ? stop : in) - (start > 0 ? start : 0);
-}
-
 /* Is every input in exactly one window of 2 x 2, with the pattern's entries in the order of the inputs? */
 static bool is_plain(const bppsa_op *op) {
   bool plain = op->in[1] % 2 == 0 && op->in[2] % 2 == 0;
@@ -41,14 +30,6 @@ static bool is_plain(const bppsa_op *op) {
             op->padding[2 * axis + 1] == 0;
   }
   return plain;
-}
-
-/* The first and last tap of window X that lie inside the input; first > last: none. */
-static void inside(const bppsa_op *op, int axis, int64_t X, int64_t *first, int64_t *last) {
-  const int64_t start = X * op->stride[axis] - op->padding[2 * axis], d = op->dilation[axis];
-  *first = start < 0 ? (-start + d - 1) / d : 0;
-  *last = op->in[axis + 1] - 1 < start ? -1 : (op->in[axis + 1] - 1 - start) / d;
-  *last = *last < op->kernel[axis] - 1 ? *last : op->kernel[axis] - 1;
 }
 
 #define JACOBIAN_KERNELS (&bppsa_jacobian_kernels_get()->f32)

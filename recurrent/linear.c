@@ -11,6 +11,10 @@ enum {
   MOST_PARTIALS = 64 /* dw tasks: tiles x partial sums stay near this number */
 };
 
+static int64_t row_block(const bppsa_linear *l) {
+  return l->block > 0 ? l->block : ROW_BLOCK;
+}
+
 static int64_t tiles_of(const bppsa_linear *l) {
   return (l->out + OUT_TILE - 1) / OUT_TILE;
 }

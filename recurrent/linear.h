@@ -11,8 +11,9 @@ typedef struct {
   bppsa_dtype dtype;
   int32_t threads;
   int64_t rows, in, out;
-  int64_t unit; /* rows that stay together when rows are cut: a time step's */
-  int64_t run;  /* rows whose dy and x stay in the first-level cache together, a multiple of the unit; 0: as many as fit */
+  int64_t unit;  /* rows that stay together when rows are cut: a time step's */
+  int64_t run;   /* rows whose dy and x stay in the first-level cache together, a multiple of the unit; 0: as many as fit */
+  int64_t block; /* rows of a task, forward and of the input's gradient; 0: 256 */
 } bppsa_linear;
 
 /* wt [in, out] = wᵀ, w [out, in] */

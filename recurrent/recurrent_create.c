@@ -172,10 +172,10 @@ static bppsa_status make_scan(recurrent_network *n, int64_t l, const bppsa_devic
 static int64_t sums_bytes(const recurrent_network *n, bool hidden) {
   const bppsa_recurrent_config *c = &n->config;
   const int64_t rows = c->seq_len * c->batch, out = n->cell->gates * c->hidden;
-  const bppsa_linear from_h = {c->dtype, 1, rows, c->hidden, out, c->batch, 0};
-  const bppsa_linear uses[] = {{c->dtype, 1, rows, c->input, out, c->batch, 0},
+  const bppsa_linear from_h = {c->dtype, 1, rows, c->hidden, out, c->batch, 0, 0};
+  const bppsa_linear uses[] = {{c->dtype, 1, rows, c->input, out, c->batch, 0, 0},
                                from_h, /* the input of the layers above the first */
-                               {c->dtype, 1, c->loss_all ? rows : c->batch, c->hidden, c->classes, c->batch, 0}};
+                               {c->dtype, 1, c->loss_all ? rows : c->batch, c->hidden, c->classes, c->batch, 0, 0}};
   int64_t most = 0;
   for (size_t i = 0; !hidden && i < sizeof uses / sizeof *uses; ++i) {
     const int64_t bytes = bppsa_linear_workspace(&uses[i]);

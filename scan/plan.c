@@ -549,19 +549,34 @@ static bppsa_status create_auto(const bppsa_scan_config *config, bppsa_scan_plan
   return BPPSA_OK;
 }
 
+/* FLOPs that the critical path of a plan with more up-levels has at least: those of this one's up-levels. */
+static int64_t up_flops(const bppsa_scan_plan *plan) {
+  bppsa_scan_iterator it = {0};
+  bppsa_scan_step step;
+  int64_t flops = 0;
+  while (bppsa_scan_plan_next(plan, &it, &step)) {
+    flops += step.critical && step.level->phase == BPPSA_PHASE_UP ? step.flops : 0;
+  }
+  return flops;
+}
+
 /* Sparse chains: the FLOPs of the critical path with every number of up-levels, counted first; then the best that fits into memory. A plan with
- * more levels holds the products of one with fewer, so that the first that does not fit ends the search. */
+ * more levels has the products of one with fewer, so that the first that does not fit ends the search, and so does one whose up-levels
+ * alone have more FLOPs than the best. */
 static bppsa_status create_auto_csr(const bppsa_scan_config *config, bppsa_scan_plan **out) {
-  int64_t flops[64], count = 0;
+  int64_t flops[64], count = 0, least = INT64_MAX;
+  bool hopeless = false;
   bppsa_scan_config candidate = *config;
   candidate.algorithm = BPPSA_SCAN_BLELLOCH;
   candidate.symbolic = true;
   bppsa_status status = BPPSA_OK;
-  for (; status == BPPSA_OK && count <= levels_of(config->jacobians); ++count) {
+  for (; status == BPPSA_OK && !hopeless && count <= levels_of(config->jacobians); ++count) {
     bppsa_scan_plan *plan = NULL;
     candidate.up_levels = count;
     status = create_fixed(&candidate, &plan);
     flops[count] = status == BPPSA_OK ? plan->totals.critical_flops : INT64_MAX;
+    least = flops[count] < least ? flops[count] : least;
+    hopeless = status == BPPSA_OK && up_flops(plan) > least;
     bppsa_scan_plan_destroy(plan);
   }
   if (status != BPPSA_OK && (status != BPPSA_ERR_ARGUMENT || count == 1)) {

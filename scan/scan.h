@@ -23,7 +23,7 @@ typedef struct {
   const void *const *weights;     /* W_k, K pointers to [H][H] (rows: the cell's outputs) */
   const void *const *columns;     /* d_k, K pointers to [n][b][H] */
   const void *diagonal;           /* e [n][b][H]; NULL unless planned */
-  const bppsa_csr_values *values; /* csr: of J_1ᵀ .. J_nᵀ */
+  const bppsa_csr_values *values; /* csr: of J_1ᵀ .. J_nᵀ; without g_0 J_1ᵀ has no use */
   /* u_0 .. u_{n-1}, laid out like gradients; NULL unless planned affine. May be the gradients array itself: each u_t is read before
    * g_t is written. (u_0 is read only when g_0 is wanted.) */
   const void *injected;

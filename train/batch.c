@@ -7,13 +7,14 @@
 static bppsa_status create_buffers(bppsa_batch *b, bool gradients) {
   const bppsa_dataset *dataset = b->dataset;
   const int64_t rows = dataset->labels_per_step ? dataset->seq_len : 1;
-  const int64_t x_shape[3] = {dataset->seq_len, b->capacity, dataset->input};
+  int64_t x_shape[4];
+  const int32_t x_dims = bppsa_dataset_shape(dataset, b->capacity, x_shape);
   const int64_t seed_shape[3] = {rows, b->capacity, b->model->classes};
   int64_t labels;
   if (!bppsa_mul(rows, b->capacity, &labels)) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "batch: %lld labels of %lld steps are too many", (long long)b->capacity, (long long)rows);
   }
-  BPPSA_TRY(bppsa_buffer_create(b->model->device, b->model->dtype, 3, x_shape, &b->x));
+  BPPSA_TRY(bppsa_buffer_create(b->model->device, b->model->dtype, x_dims, x_shape, &b->x));
   if (gradients) {
     BPPSA_TRY(bppsa_buffer_create(b->model->device, b->model->dtype, 3, seed_shape, &b->seed));
   }
@@ -67,14 +68,15 @@ static bppsa_view placed(bppsa_view view, bppsa_device_kind kind) {
 }
 
 bppsa_status bppsa_batch_stage(bppsa_batch *batch, int64_t count) {
-  const int64_t shape[3] = {batch->dataset->seq_len, count, batch->dataset->input};
+  int64_t shape[4];
+  const int32_t ndim = bppsa_dataset_shape(batch->dataset, count, shape);
   batch->count = count;
-  batch->x_view = placed(bppsa_view_make(batch->x.view.data, batch->model->dtype, 3, shape), batch->x.view.device);
+  batch->x_view = placed(bppsa_view_make(batch->x.view.data, batch->model->dtype, ndim, shape), batch->x.view.device);
   if (batch->gpu.device != NULL && batch->dataset->ops->queue != NULL) {
     return BPPSA_OK;
   }
   const bool staged = batch->gpu.device != NULL;
-  const bppsa_view host = bppsa_view_make(batch->gpu.x_staging.data, batch->model->dtype, 3, shape);
+  const bppsa_view host = bppsa_view_make(batch->gpu.x_staging.data, batch->model->dtype, ndim, shape);
   return bppsa_dataset_fill(batch->dataset, batch->device, count, batch->indices, staged ? &host : &batch->x_view, batch->labels);
 }
 

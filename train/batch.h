@@ -33,7 +33,7 @@ typedef struct {
   const bppsa_device *device;
   int64_t capacity;   /* samples */
   int64_t count;      /* samples of the present batch */
-  bppsa_buffer x;     /* [T, capacity, I], the model's dtype */
+  bppsa_buffer x;     /* [T, capacity, I] or [capacity, C, H, W], the model's dtype */
   bppsa_buffer seed;  /* [T or 1, capacity, C]; empty without gradients */
   int64_t *labels;    /* [T or 1, capacity], on the host; NULL where a GPU makes them */
   int64_t *indices;   /* of the present batch, size capacity, on the host */

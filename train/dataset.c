@@ -17,7 +17,8 @@ static const struct {
 } kinds[] = {{"bitstream", bppsa_dataset_bitstream},
              {"npy", bppsa_dataset_npy},
              {"irmas", bppsa_dataset_irmas},
-             {"instruments", bppsa_dataset_instruments}};
+             {"instruments", bppsa_dataset_instruments},
+             {"cifar10", bppsa_dataset_cifar10}};
 
 bppsa_dataset_options bppsa_dataset_options_default(void) {
   return (bppsa_dataset_options){0};
@@ -45,7 +46,8 @@ bppsa_status bppsa_dataset_create(const char *spec, const bppsa_dataset_options 
     }
   }
   return bppsa_fail(BPPSA_ERR_ARGUMENT,
-                    "data set '%.100s': unknown kind, expected bitstream, npy:X,Y, irmas:DIR or instruments:DIR", spec);
+                    "data set '%.100s': unknown kind, expected bitstream, npy:X,Y, irmas:DIR, instruments:DIR or cifar10:DIR",
+                    spec);
 }
 
 void bppsa_dataset_destroy(bppsa_dataset *dataset) {
@@ -54,19 +56,29 @@ void bppsa_dataset_destroy(bppsa_dataset *dataset) {
   }
 }
 
-/* count samples into x [T, count, I], contiguous, where it is said to be, f32 or f64. */
+int32_t bppsa_dataset_shape(const bppsa_dataset *dataset, int64_t count, int64_t shape[4]) {
+  const bool images = dataset->image[0] > 0;
+  const int64_t *image = dataset->image;
+  const int64_t image_shape[4] = {count, image[0], image[1], image[2]}, steps[4] = {dataset->seq_len, count, dataset->input, 0};
+  memcpy(shape, images ? image_shape : steps, sizeof steps);
+  return images ? 4 : 3;
+}
+
+/* count samples into x of the batch's shape, contiguous, where it is said to be, f32 or f64. */
 static bppsa_status check_batch(const bppsa_dataset *dataset, bppsa_device_kind kind, int64_t count, const bppsa_view *x) {
-  char found[BPPSA_SHAPE_TEXT];
+  char found[BPPSA_SHAPE_TEXT], wanted[BPPSA_SHAPE_TEXT];
+  int64_t shape[4];
   if (count < 1) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "batch: %lld samples, expected at least 1", (long long)count);
   }
   if (x == NULL) {
     return BPPSA_OK;
   }
-  if (x->ndim != 3 || x->shape[0] != dataset->seq_len || x->shape[1] != count || x->shape[2] != dataset->input) {
-    return bppsa_fail(BPPSA_ERR_SHAPE, "batch input: shape %s, expected [%lld, %lld, %lld]",
-                      bppsa_shape_text(x->ndim, x->shape, found, sizeof found), (long long)dataset->seq_len, (long long)count,
-                      (long long)dataset->input);
+  const bppsa_view expected = bppsa_view_make(NULL, BPPSA_F32, bppsa_dataset_shape(dataset, count, shape), shape);
+  if (!bppsa_view_same_shape(x, &expected)) {
+    return bppsa_fail(BPPSA_ERR_SHAPE, "batch input: shape %s, expected %s",
+                      bppsa_shape_text(x->ndim, x->shape, found, sizeof found),
+                      bppsa_shape_text(expected.ndim, expected.shape, wanted, sizeof wanted));
   }
   if ((x->dtype != BPPSA_F32 && x->dtype != BPPSA_F64) || x->device != kind || !bppsa_view_contiguous(x)) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "batch input: expected a contiguous array of f32 or f64 in %s memory",
@@ -112,6 +124,12 @@ bppsa_status bppsa_split_make(int64_t samples, double fraction, bppsa_split *spl
                       fraction, (long long)samples, validation == 0 ? "validation" : "training");
   }
   *split = (bppsa_split){.train = samples - validation, .validation = validation};
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_dataset_split(const bppsa_dataset *dataset, double fraction, bppsa_split *split) {
+  BPPSA_TRY(bppsa_split_make(dataset->samples - dataset->held_out, fraction, split));
+  split->validation = fraction > 0.0 ? split->validation : dataset->held_out;
   return BPPSA_OK;
 }
 

@@ -1,4 +1,4 @@
-/* Data sets of labelled sequences.
+/* Data sets of labelled sequences and images.
  *
  * A data set is a table of functions and a few numbers. Samples are made or copied into a batch's buffers when they are
  * asked for; any sample can be had at any time, by any thread, and is the same every time.
@@ -6,7 +6,9 @@
  *     bitstream   BPPSA eq. 8: class c uniform in 0..9, x_t ~ Bernoulli(0.05 + 0.1 c), I = 1. Made on the fly from the
  *                 counter-based generator: 32 000 sequences of 30 000 bits occupy no memory. The first t steps of a
  *                 sample depend on the seed and the sample's index alone, not on T or N.
- *     npy:X,Y     X [N,T,I] f32 or f64, Y integers [N], or [N,T] when there is a label per step.
+ *     npy:X,Y     X [N,T,I] or, images, [N,C,H,W], f32 or f64, Y integers [N], or [N,T] when there is a label per step.
+ *     cifar10:DIR CIFAR-10's binary version: DIR/data_batch_1.bin .. data_batch_5.bin, as many of them as there are, to train on, and
+ *                 DIR/test_batch.bin, where it is there, held out. Records of a label and 3 x 32 x 32 bytes, made (x / 255 - 0.5) / 0.25.
  *     irmas:DIR, instruments:DIR
  *                 WAV files DIR/CLASS/NAME.wav, CLASS one of IRMAS's eleven (audio/instruments.h), turned into MFCC features when the set is made
  *                 (audio/features.h): T frames, I = 2 (n_mfcc - 1). Samples stand in an order that depends on the seed and the sorted
@@ -44,6 +46,8 @@ struct bppsa_dataset {
   int64_t samples;      /* N >= 1 */
   int64_t seq_len;      /* T >= 1 */
   int64_t input;        /* I >= 1 */
+  int64_t image[3];     /* C, H, W of images, which have T = 1 and I = C H W; 0 of sequences */
+  int64_t held_out;     /* samples, the last ones, that are there to be evaluated on; 0: none in particular */
   int64_t classes;      /* C: every label is in 0 .. C - 1 */
   bool labels_per_step; /* labels are [T, b], otherwise [b] */
   uint64_t identity;    /* two sets of one kind and shape with one identity hold the same values: a seed, or a checksum */
@@ -62,23 +66,26 @@ typedef struct {
 } bppsa_dataset_audio;
 
 typedef struct {
-  int64_t samples;                  /* 0: 32 000 for bitstream, the files' for the others */
-  int64_t seq_len;                  /* 0: 1000 for bitstream, the files' for the others */
-  uint64_t seed;                    /* of the bits; of the order of WAV files */
-  bool labels_per_step;             /* a label for every step (loss all) */
+  int64_t samples;      /* 0: 32 000 for bitstream, the files' for the others; cifar10: the first so many of those trained on */
+  int64_t seq_len;      /* 0: 1000 for bitstream, the files' for the others */
+  uint64_t seed;        /* of the bits; of the order of WAV files */
+  bool labels_per_step; /* a label for every step (loss all) */
   const bppsa_dataset_audio *audio; /* WAV files only; NULL: a zeroed one */
 } bppsa_dataset_options;
 
 bppsa_dataset_options bppsa_dataset_options_default(void);
 
-/* spec: "bitstream", "npy:X,Y", "irmas:DIR" or "instruments:DIR". ERR_ARGUMENT: an unknown kind (the message lists the known), a count out of range or
+/* spec: "bitstream", "npy:X,Y", "irmas:DIR", "instruments:DIR" or "cifar10:DIR". ERR_ARGUMENT: an unknown kind (the message lists the known), a count out of range or
  * one that contradicts the files, a label out of range or a value that is not finite (the message gives its index).
  * ERR_SHAPE: files that disagree or are empty. ERR_UNSUPPORTED: a dtype, WAV files in a build without audio. ERR_FORMAT, ERR_UNSUPPORTED,
  * ERR_IO of a WAV file: the message names the first bad one and says how many are good. ERR_IO, ERR_FORMAT, ERR_MEMORY: as bppsa_npy_load. */
 bppsa_status bppsa_dataset_create(const char *spec, const bppsa_dataset_options *options, bppsa_dataset **dataset);
 void bppsa_dataset_destroy(bppsa_dataset *dataset); /* NULL is legal */
 
-/* Fills a batch: x [T, count, I] f32 or f64, labels [count] or [T, count]. Either may be NULL. indices: size count >= 1,
+/* The shape of a batch's x, [T, count, I] or [count, C, H, W]; returns the number of extents. */
+int32_t bppsa_dataset_shape(const bppsa_dataset *dataset, int64_t count, int64_t shape[4]);
+
+/* Fills a batch: x as bppsa_dataset_shape has it, f32 or f64, labels [count] or [T, count]. Either may be NULL. indices: size count >= 1,
  * each in 0 .. N-1. device gives the number of threads (NULL: one); the values do not depend on it. Allocates nothing.
  * ERR_ARGUMENT, ERR_SHAPE. */
 bppsa_status bppsa_dataset_fill(const bppsa_dataset *dataset, const bppsa_device *device, int64_t count, const int64_t *indices,
@@ -89,7 +96,7 @@ bppsa_status bppsa_dataset_fill(const bppsa_dataset *dataset, const bppsa_device
 bppsa_status bppsa_dataset_queue(const bppsa_dataset *dataset, const bppsa_device *device, int64_t count, const int64_t *indices,
                                  const bppsa_view *x, int64_t *labels);
 
-/* Writes X [N,T,I] of `dtype` (f32 or f64) and Y int64 [N] or [N,T] as NPY files, a few samples at a time. Neither file
+/* Writes X [N,T,I] or [N,C,H,W] of `dtype` (f32 or f64) and Y int64 [N] or [N,T] as NPY files, a few samples at a time. Neither file
  * appears before both are complete. progress may be NULL. ERR_ARGUMENT, ERR_IO, ERR_MEMORY. */
 bppsa_status bppsa_dataset_write(const bppsa_dataset *dataset, const bppsa_device *device, bppsa_dtype dtype, const char *x_path,
                                  const char *y_path, bppsa_dataset_progress progress, void *context);
@@ -103,6 +110,10 @@ typedef struct {
 /* Holds out the last round(samples * fraction). fraction in [0, 1). ERR_ARGUMENT: out of range, or one of the two parts
  * would be empty although fraction > 0. */
 bppsa_status bppsa_split_make(int64_t samples, double fraction, bppsa_split *split);
+
+/* The split of a data set: where it has samples held out and fraction is 0, those; otherwise a fraction of the samples in front of them, which
+ * then are not used. ERR_ARGUMENT as above. */
+bppsa_status bppsa_dataset_split(const bppsa_dataset *dataset, double fraction, bppsa_split *split);
 
 /* The order in which epoch `epoch` (from 1) visits samples 0 .. count-1: Fisher-Yates with numbers keyed by (seed, epoch).
  * order: size count, overwritten. */

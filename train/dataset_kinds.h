@@ -12,6 +12,7 @@ extern "C" {
 bppsa_status bppsa_dataset_bitstream(const char *argument, const bppsa_dataset_options *options, bppsa_dataset **dataset);
 bppsa_status bppsa_dataset_irmas(const char *argument, const bppsa_dataset_options *options, bppsa_dataset **dataset);
 bppsa_status bppsa_dataset_instruments(const char *argument, const bppsa_dataset_options *options, bppsa_dataset **dataset);
+bppsa_status bppsa_dataset_cifar10(const char *argument, const bppsa_dataset_options *options, bppsa_dataset **dataset);
 bppsa_status bppsa_dataset_npy(const char *argument, const bppsa_dataset_options *options, bppsa_dataset **dataset);
 
 /* The bitstream's part of bppsa_dataset_queue. */

@@ -1,4 +1,4 @@
-/* A pair of NPY files, held in memory as they are: X [N,T,I] f32 or f64 and Y [N] or [N,T], converted to int64. */
+/* A pair of NPY files, held in memory as they are: X [N,T,I] or [N,C,H,W], f32 or f64, and Y [N] or [N,T], converted to int64. */
 #include <math.h>
 #include <string.h>
 #include <zlib.h>
@@ -10,7 +10,7 @@
 
 typedef struct {
   bppsa_dataset base;
-  bppsa_buffer x; /* [N, T, I] */
+  bppsa_buffer x; /* [N, T, I]; images, too, lie like that, with T = 1 */
   bppsa_buffer y; /* [N] or [N, T], as in the file */
 } npy_dataset;
 
@@ -95,29 +95,33 @@ static void npy_destroy(bppsa_dataset *dataset) {
 
 static const bppsa_dataset_ops npy_ops = {"npy", npy_fill, npy_destroy, NULL};
 
-/* X is [N >= 1, T >= 1, I >= 1], finite f32 or f64. */
+/* X is [N >= 1, T >= 1, I >= 1] or [N >= 1, C >= 1, H >= 1, W >= 1], finite f32 or f64. */
 static bppsa_status check_x(const char *path, const bppsa_view *x) {
   char text[BPPSA_SHAPE_TEXT];
   bppsa_shape_text(x->ndim, x->shape, text, sizeof text);
   if (x->dtype != BPPSA_F32 && x->dtype != BPPSA_F64) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: dtype %s, expected f32 or f64", path, bppsa_dtype_name(x->dtype));
   }
-  if (x->ndim != 3) {
-    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: shape %s, expected [samples, steps, inputs]", path, text);
+  if (x->ndim != 3 && x->ndim != 4) {
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: shape %s, expected [samples, steps, inputs] or [samples, channels, height, width]",
+                      path, text);
   }
-  for (int32_t d = 0; d < 3; ++d) {
+  for (int32_t d = 0; d < x->ndim; ++d) {
     if (x->shape[d] < 1 || (d < 2 && x->shape[d] > BPPSA_MAX_SAMPLES)) {
-      return bppsa_fail(BPPSA_ERR_SHAPE, "%s: shape %s is %s, expected [samples, steps, inputs], each at least 1", path, text,
-                        x->shape[d] < 1 ? "empty" : "too large");
+      return bppsa_fail(BPPSA_ERR_SHAPE, "%s: shape %s is %s, expected [samples, %s], each at least 1", path, text,
+                        x->shape[d] < 1 ? "empty" : "too large", x->ndim == 4 ? "channels, height, width" : "steps, inputs");
     }
   }
   const int64_t count = bppsa_view_count(x);
   for (int64_t i = 0; i < count; ++i) {
     const double value = x->dtype == BPPSA_F32 ? (double)((const float *)x->data)[i] : ((const double *)x->data)[i];
     if (!isfinite(value)) {
-      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: value %g at [%lld, %lld, %lld], expected finite values", path, value,
-                        (long long)(i / x->shape[2] / x->shape[1]), (long long)(i / x->shape[2] % x->shape[1]),
-                        (long long)(i % x->shape[2]));
+      int64_t index[4], rest = i;
+      for (int32_t d = x->ndim - 1; d >= 0; rest /= x->shape[d--]) {
+        index[d] = rest % x->shape[d];
+      }
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: value %g at %s, expected finite values", path, value,
+                        bppsa_shape_text(x->ndim, index, text, sizeof text));
     }
   }
   return BPPSA_OK;
@@ -130,6 +134,9 @@ static bppsa_status check_y_shape(const char *path, const bppsa_view *y, const b
   if (y->dtype == BPPSA_BOOL || y->dtype == BPPSA_F32 || y->dtype == BPPSA_F64 || y->dtype == BPPSA_F16 ||
       y->dtype == BPPSA_BF16) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: dtype %s, expected integer labels", path, bppsa_dtype_name(y->dtype));
+  }
+  if (per_step && x->ndim == 4) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: a label for every step of images, expected the loss on the last step", path);
   }
   if (y->ndim != (per_step ? 2 : 1)) {
     return bppsa_fail(BPPSA_ERR_SHAPE, "%s: shape %s, expected %s", path, text,
@@ -185,9 +192,14 @@ static bppsa_status npy_load(npy_dataset *self, const char *x_path, const char *
   BPPSA_TRY(bppsa_npy_load(y_path, &self->y));
   BPPSA_TRY(check_y_shape(y_path, &self->y.view, &self->x.view, options->labels_per_step));
   BPPSA_TRY(check_labels(y_path, &self->y.view, &base->classes));
-  base->samples = self->x.view.shape[0];
-  base->seq_len = self->x.view.shape[1];
-  base->input = self->x.view.shape[2];
+  const int64_t *shape = self->x.view.shape;
+  const bool images = self->x.view.ndim == 4;
+  base->samples = shape[0];
+  base->seq_len = images ? 1 : shape[1];
+  base->input = images ? shape[1] * shape[2] * shape[3] : shape[2];
+  if (images) {
+    memcpy(base->image, shape + 1, sizeof base->image);
+  }
   base->labels_per_step = options->labels_per_step;
   base->identity = checksum(self);
   BPPSA_TRY(check_option(x_path, "samples", options->samples, base->samples));

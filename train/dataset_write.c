@@ -65,10 +65,12 @@ static bppsa_status write_all(const bppsa_dataset *dataset, bppsa_dtype dtype, i
 /* Opens both files, writes, commits; aborts what is not committed. */
 static bppsa_status write_files(const bppsa_dataset *dataset, bppsa_dtype dtype, int32_t threads, chunk *c, const char *x_path,
                                 const char *y_path, bppsa_dataset_progress progress, void *context) {
-  const int64_t x_shape[3] = {dataset->samples, dataset->seq_len, dataset->input};
+  const bool images = dataset->image[0] > 0;
+  const int64_t *image = dataset->image, x_shape[4] = {dataset->samples, images ? image[0] : dataset->seq_len,
+                                                       images ? image[1] : dataset->input, image[2]};
   const int64_t y_shape[2] = {dataset->samples, dataset->seq_len};
   bppsa_npy_writer *x = NULL, *y = NULL;
-  bppsa_status status = bppsa_npy_writer_create(x_path, dtype, 3, x_shape, &x);
+  bppsa_status status = bppsa_npy_writer_create(x_path, dtype, images ? 4 : 3, x_shape, &x);
   if (status == BPPSA_OK) {
     status = bppsa_npy_writer_create(y_path, BPPSA_I64, dataset->labels_per_step ? 2 : 1, y_shape, &y);
   }

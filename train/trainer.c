@@ -36,7 +36,7 @@ static bppsa_status training_prepare(bppsa_training *run) {
   const bppsa_train_config *config = run->config;
   bppsa_nonfinite found;
   BPPSA_TRY(check_config(config));
-  BPPSA_TRY(bppsa_split_make(run->dataset->samples, config->validation, &run->split));
+  BPPSA_TRY(bppsa_dataset_split(run->dataset, config->validation, &run->split));
   const int64_t steps_per_epoch = (run->split.train - 1) / config->batch + 1;
   if (config->iterations > 0) {
     run->total_steps = config->iterations;

@@ -65,7 +65,8 @@ static void test_values(void **state) {
   assert_fails(2, "--lr: 'nan', expected a number above 0", "train rnn --lr nan");
   assert_fails(2, "--nonlinearity: 'tanhh', expected tanh or relu; did you mean tanh?", "train rnn --nonlinearity tanhh");
   assert_fails(2, "--dtype: 'f16', expected f32 or f64", "train rnn --dtype f16");
-  assert_fails(2, "unknown kind, expected bitstream, npy:X,Y, irmas:DIR or instruments:DIR", "train rnn --data bitsream");
+  assert_fails(2, "unknown kind, expected bitstream, npy:X,Y, irmas:DIR, instruments:DIR or cifar10:DIR",
+               "train rnn --data bitsream");
 }
 
 static void test_train(void **state) {

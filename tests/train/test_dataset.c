@@ -175,8 +175,8 @@ static void bad_requests_are_named(void **state) {
     const char *spec;
     bppsa_dataset_options options;
     const char *says;
-  } cases[] = {{"bitsream", {0}, "expected bitstream, npy:X,Y, irmas:DIR or instruments:DIR"},
-               {"", {0}, "expected bitstream, npy:X,Y, irmas:DIR or instruments:DIR"},
+  } cases[] = {{"bitsream", {0}, "expected bitstream, npy:X,Y, irmas:DIR, instruments:DIR or cifar10:DIR"},
+               {"", {0}, "expected bitstream, npy:X,Y, irmas:DIR, instruments:DIR or cifar10:DIR"},
                {"bitstream:5", {0}, "bitstream takes nothing after a colon"},
                {"bitstream", {.samples = -1}, "the number of samples is -1"},
                {"bitstream", {.seq_len = INT64_MAX}, "the sequence length is 9223372036854775807"},

@@ -1,0 +1,151 @@
+#include "cli/network.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <zlib.h>
+
+#include "cli/setup.h"
+#include "core/alloc.h"
+
+/* ---- layers and mask ---- */
+
+static bppsa_status open_layers(const bppsa_cli *cli, bppsa_cnn_network *layers) {
+  const bool file = strcmp(cli->command->object, BPPSA_FILE_OBJECT) == 0;
+  return file ? bppsa_cli_input(bppsa_cnn_network_load(cli->object, layers))
+              : bppsa_cnn_network_builtin(cli->command->object, layers);
+}
+
+static bppsa_status open_mask(const bppsa_cli *cli, bppsa_network *network) {
+  const bppsa_option_value *path = bppsa_cli_value(cli, BPPSA_OPTION_MASK);
+  if (!path->given) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_cli_input(bppsa_safetensors_load(path->text, &network->mask)));
+  return bppsa_setup_tensors(network->mask, &network->masks, &network->mask_count);
+}
+
+bppsa_status bppsa_network_open(const bppsa_cli *cli, bppsa_network *network) {
+  bppsa_network opened = {.kind = bppsa_network_kind_of(cli)};
+  if (opened.kind->convolutional) {
+    bppsa_status status = open_layers(cli, &opened.layers);
+    status = status == BPPSA_OK ? open_mask(cli, &opened) : status;
+    if (status != BPPSA_OK) {
+      bppsa_network_close(&opened);
+      return status;
+    }
+  }
+  *network = opened;
+  return BPPSA_OK;
+}
+
+void bppsa_network_close(bppsa_network *network) {
+  bppsa_cnn_network_free(&network->layers);
+  bppsa_safetensors_destroy(network->mask);
+  bppsa_free(network->masks);
+  *network = (bppsa_network){0};
+}
+
+/* ---- models ---- */
+
+bppsa_recurrent_config bppsa_network_config_default(const bppsa_network *network) {
+  bppsa_recurrent_config config = bppsa_recurrent_config_default();
+  const bppsa_cnn_network *layers = &network->layers;
+  if (network->kind->convolutional) {
+    config.batch = bppsa_cnn_config_default().batch;
+    config.seq_len = 1;
+    config.input = bppsa_cnn_size(layers, 0);
+    config.classes = bppsa_cnn_size(layers, layers->count);
+  }
+  return config;
+}
+
+bppsa_cnn_config bppsa_network_cnn_config(const bppsa_network *network, const bppsa_recurrent_config *config) {
+  return (bppsa_cnn_config){.batch = config->batch,
+                            .dtype = config->dtype,
+                            .backward = config->backward,
+                            .algorithm = config->algorithm,
+                            .up_levels = config->up_levels,
+                            .input_gradients = config->input_gradients,
+                            .memory_limit = config->memory_limit,
+                            .mask_count = network->mask_count,
+                            .masks = network->masks};
+}
+
+bppsa_status bppsa_network_create(const bppsa_network *network, const bppsa_recurrent_config *config, const bppsa_device *device,
+                                  bppsa_model **model) {
+  if (!network->kind->convolutional) {
+    return network->kind->create(config, device, model);
+  }
+  const bppsa_cnn_config cnn = bppsa_network_cnn_config(network, config);
+  return bppsa_cnn_create(&network->layers, &cnn, device, model);
+}
+
+bppsa_status bppsa_network_init(const bppsa_network *network, bppsa_model *model, bppsa_init init, uint64_t seed) {
+  if (!network->kind->convolutional) {
+    return bppsa_recurrent_init(model, init, seed);
+  }
+  bppsa_cnn_init(model, seed);
+  return BPPSA_OK;
+}
+
+const bppsa_scan_plan *bppsa_network_plan(const bppsa_network *network, const bppsa_recurrent_config *config,
+                                          const bppsa_model *model) {
+  return network->kind->convolutional ? bppsa_cnn_plan(model) : bppsa_recurrent_plan(model, config->layers - 1);
+}
+
+/* ---- words and numbers ---- */
+
+const char *bppsa_network_describe(const bppsa_network *network, const bppsa_recurrent_config *config, char *text, size_t size) {
+  if (!network->kind->convolutional) {
+    return bppsa_network_text(network->kind, config, text, size);
+  }
+  char shape[BPPSA_SHAPE_TEXT];
+  snprintf(text, size, "%.60s: B %" PRId64 ", %" PRId64 " layers, %s to %" PRId64 " classes%s", network->kind->name,
+           config->batch, network->layers.count, bppsa_shape_text(3, network->layers.in, shape, sizeof shape), config->classes,
+           network->mask != NULL ? ", masked" : "");
+  return text;
+}
+
+bool bppsa_network_json(const bppsa_network *network, const bppsa_recurrent_config *c, json_t *object) {
+  if (network->kind->convolutional) {
+    return bppsa_json_put_shape(object, "input", 3, network->layers.in) &&
+           bppsa_json_put_integer(object, "layers", network->layers.count) &&
+           bppsa_json_put_integer(object, "classes", c->classes) && bppsa_json_put_integer(object, "batch", c->batch) &&
+           bppsa_json_put_bool(object, "masked", network->mask != NULL);
+  }
+  bool ok = bppsa_json_put_integer(object, "seq_len", c->seq_len) && bppsa_json_put_integer(object, "batch", c->batch);
+  ok = ok && bppsa_json_put_integer(object, "input", c->input) && bppsa_json_put_integer(object, "hidden", c->hidden);
+  ok = ok && bppsa_json_put_integer(object, "layers", c->layers) && bppsa_json_put_integer(object, "classes", c->classes);
+  if (network->kind->nonlinearity) {
+    ok = ok && bppsa_json_put_text(object, "nonlinearity", bppsa_nonlinearity_name(c->nonlinearity));
+  }
+  return ok;
+}
+
+/* Continues a checksum over integers, however structs are padded. */
+static uLong checksum(uLong sum, int64_t count, const int64_t *numbers) {
+  return crc32_z(sum, (const Bytef *)numbers, (size_t)count * sizeof *numbers);
+}
+
+static uLong layer_checksum(uLong sum, const bppsa_cnn_layer *layer) {
+  const bppsa_op *o = &layer->op;
+  const int64_t flags[] = {(int64_t)o->kind, o->out_channels, o->groups, o->ceil_mode, o->exclude_pad, layer->bias};
+  sum = checksum(sum, (int64_t)(sizeof flags / sizeof flags[0]), flags);
+  sum = checksum(checksum(sum, 2, o->kernel), 2, o->stride);
+  sum = checksum(checksum(sum, 2, o->dilation), 4, o->padding);
+  sum = crc32_z(sum, (const Bytef *)&o->slope, sizeof o->slope);
+  return crc32_z(sum, (const Bytef *)layer->prefix, strlen(layer->prefix) + 1);
+}
+
+const char *bppsa_network_identity(const bppsa_network *network, char *text, size_t size) {
+  uLong layers = checksum(crc32_z(0, NULL, 0), 3, network->layers.in), masks = crc32_z(0, NULL, 0);
+  for (int64_t i = 0; i < network->layers.count; ++i) {
+    layers = layer_checksum(layers, &network->layers.layers[i]);
+  }
+  for (int64_t i = 0; i < network->mask_count; ++i) {
+    const bppsa_named_view *m = &network->masks[i];
+    masks = crc32_z(crc32_z(masks, (const Bytef *)m->name, strlen(m->name)), m->view.data, bppsa_view_bytes(&m->view));
+  }
+  snprintf(text, size, "%08lx %08lx", layers, masks);
+  return text;
+}

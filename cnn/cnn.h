@@ -1,0 +1,63 @@
+/* Convolutional networks as a bppsa_model: forward, sequential BP or BP through the CSR scan, gradients of all parameters (BPPSA §3.5, 4.3).
+ *
+ *     x_0 = x [b][C][H][W],  x_t = f_t(x_{t-1}; θ_t)  for the operators t = 1 .. n,  logits [b][classes] = head(x_n)
+ *
+ * Backward: g_n = W_headᵀ seed, then g_{t-1} = J_tᵀ g_t, by the operators' own backward passes (BP) or by a scan over the transposed Jacobians in CSR;
+ * then every weight's gradient from g_t and x_{t-1}. Convolutions run by columns (im2col) and matrix products.
+ *
+ * Parameters carry PyTorch's names and layouts, NAME.weight [Co][Ci/G][kh][kw] or [Co][Ci] and NAME.bias [Co], in the order of the layers.
+ *
+ * A mask keeps some of a layer's weights at 0 (static sparsity): they are 0 in every pass, their gradient is 0, and the scan's patterns leave
+ * them out. What a ReLU or a pool makes 0 (dynamic sparsity) stays in the patterns as an explicit 0.
+ */
+#ifndef BPPSA_CNN_CNN_H
+#define BPPSA_CNN_CNN_H
+
+#include "cnn/network.h"
+#include "core/device.h"
+#include "core/model.h"
+#include "recurrent/recurrent.h"
+#include "scan/scan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct {
+  int64_t batch;     /* B >= 1, the largest batch */
+  bppsa_dtype dtype; /* f32, f64 */
+  bppsa_backward backward;
+  bppsa_scan_algorithm algorithm; /* with backward = SCAN: auto, linear, blelloch */
+  int64_t up_levels;              /* blelloch; negative: all */
+  bool input_gradients;           /* also of x */
+  int64_t memory_limit;           /* bytes the network may hold; 0: no limit */
+  int64_t mask_count;
+  const bppsa_named_view
+      *masks; /* of weights, by their names: the weight's shape, 0 where it is kept at 0. Any dtype but f16 and bf16 */
+  bppsa_scan_factory factory; /* zero: local */
+} bppsa_cnn_config;
+
+/* B 256, f32, scan by auto, no limit, no masks. */
+bppsa_cnn_config bppsa_cnn_config_default(void);
+
+/* A model of the network (copied), parameters 0 until set or initialised. The device must outlive it. Destroy with bppsa_model_destroy.
+ * ERR_ARGUMENT: a size out of range, a mask of no weight of the network, more bytes than the limit (the message says how many), chunks;
+ * ERR_SHAPE: a mask's; ERR_UNSUPPORTED: a dtype, a device, a chunked scan; ERR_MEMORY. */
+bppsa_status bppsa_cnn_create(const bppsa_cnn_network *network, const bppsa_cnn_config *config, const bppsa_device *device,
+                              bppsa_model **model);
+/* PyTorch's defaults of conv2d and linear: U(-1/√k, 1/√k), k the inputs of an output value, weights and biases. Deterministic in seed; the
+ * same numbers in f32 (rounded) and f64. */
+void bppsa_cnn_init(bppsa_model *model, uint64_t seed);
+/* The scan's plan (borrowed), or NULL where the model runs sequential BP. */
+const bppsa_scan_plan *bppsa_cnn_plan(const bppsa_model *model);
+/* The network that a model made by bppsa_cnn_create runs (borrowed). */
+const bppsa_cnn_network *bppsa_cnn_get_network(const bppsa_model *model);
+/* The dtype of the network's weights among named tensors. ERR_FORMAT: one is missing; ERR_UNSUPPORTED: not f32 or f64, or they differ. `where`
+ * names the source. */
+bppsa_status bppsa_cnn_infer(const char *where, const bppsa_cnn_network *network, int64_t count, const bppsa_named_view *tensors,
+                             bppsa_dtype *dtype);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

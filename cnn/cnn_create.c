@@ -1,0 +1,450 @@
+/* Convolutional networks: configuration, parameters, masks, memory, the scan's plan. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cnn/cnn_internal.h"
+#include "core/alloc.h"
+#include "core/philox.h"
+
+bppsa_cnn_config bppsa_cnn_config_default(void) {
+  return (bppsa_cnn_config){
+      .batch = 256, .dtype = BPPSA_F32, .backward = BPPSA_BACKWARD_SCAN, .algorithm = BPPSA_SCAN_AUTO, .up_levels = -1};
+}
+
+const bppsa_scan_plan *bppsa_cnn_plan(const bppsa_model *model) {
+  return ((const cnn *)model)->plan;
+}
+
+const bppsa_cnn_network *bppsa_cnn_get_network(const bppsa_model *model) {
+  return &((const cnn *)model)->network;
+}
+
+static bppsa_status check_config(const bppsa_cnn_network *network, const bppsa_cnn_config *c) {
+  if (network->count < 1 || network->layers[network->count - 1].op.kind != BPPSA_OPERATOR_LINEAR) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "network: no linear operator at its end, expected one");
+  }
+  if (c->batch < 1 || c->batch > INT32_MAX) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "batch is %lld, expected 1 .. 2147483647", (long long)c->batch);
+  }
+  if (c->dtype != BPPSA_F32 && c->dtype != BPPSA_F64) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "dtype is %s, expected f32 or f64", bppsa_dtype_name(c->dtype));
+  }
+  if ((unsigned)c->backward > BPPSA_BACKWARD_SCAN || c->memory_limit < 0 || c->mask_count < 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "unknown backward %d, or a negative memory limit or number of masks", (int)c->backward);
+  }
+  return BPPSA_OK;
+}
+
+/* ---- layers and parameters ---- */
+
+static bppsa_status describe_layers(cnn *n) {
+  int64_t parameter = 0;
+  for (int64_t i = 0; i < n->network.count; ++i) {
+    cnn_layer *layer = &n->layers[i];
+    layer->about = &n->network.layers[i];
+    layer->in = bppsa_cnn_size(&n->network, i);
+    layer->out = bppsa_cnn_size(&n->network, i + 1);
+    layer->weight = -1;
+    if (bppsa_cnn_has_weights(layer->about)) {
+      layer->weight = parameter;
+      parameter += layer->about->bias ? 2 : 1;
+    }
+    if (layer->about->op.kind == BPPSA_OPERATOR_CONV2D) {
+      BPPSA_TRY(bppsa_conv_plan(&layer->about->op, n->config.dtype, n->threads, n->config.batch, &layer->conv));
+    }
+    if (i < n->elements) {
+      int64_t size;
+      n->offsets[i + 1] = n->offsets[i] + layer->in;
+      if (!bppsa_mul(n->offsets[i + 1] + layer->out, n->config.batch, &size) || size > INT64_MAX / 64) {
+        return bppsa_fail(BPPSA_ERR_MEMORY, "%s: the gradients of %lld samples do not fit in 64 bits", layer->about->name,
+                          (long long)n->config.batch);
+      }
+    }
+  }
+  n->offsets[n->elements + 1] = n->offsets[n->elements] + n->layers[n->elements].in;
+  n->base.parameter_count = parameter;
+  return BPPSA_OK;
+}
+
+static void describe_parameters(cnn *n) {
+  for (int64_t i = 0; i < n->network.count; ++i) {
+    const cnn_layer *layer = &n->layers[i];
+    int64_t shape[4];
+    for (int64_t p = layer->weight; p >= 0 && p < layer->weight + 1 + layer->about->bias; ++p) {
+      const bool bias = p > layer->weight;
+      const int32_t ndim = bias ? 1 : bppsa_cnn_weight_shape(layer->about, shape);
+      snprintf(n->names[p], BPPSA_CNN_PARAMETER, "%s.%s", layer->about->prefix, bias ? "bias" : "weight");
+      n->base.parameters[p].name = n->names[p];
+      n->base.parameters[p].value = n->base.parameters[p].gradient = bppsa_view_make(NULL, n->config.dtype, ndim, shape);
+    }
+  }
+}
+
+/* Places every parameter in one array for values and one for gradients; returns their bytes. */
+static int64_t place_parameters(cnn *n) {
+  int64_t place = 0;
+  for (int64_t i = 0; i < n->base.parameter_count; ++i) {
+    bppsa_parameter *p = &n->base.parameters[i];
+    p->value.data = n->parameter_values == NULL ? NULL : (char *)n->parameter_values + place;
+    p->gradient.data = n->parameter_gradients == NULL ? NULL : (char *)n->parameter_gradients + place;
+    place += ((int64_t)bppsa_view_bytes(&p->value) + BPPSA_ALIGNMENT - 1) / BPPSA_ALIGNMENT * BPPSA_ALIGNMENT;
+  }
+  return place;
+}
+
+/* ---- masks ---- */
+
+static const bppsa_named_view *mask_named(const bppsa_cnn_config *c, const char *name) {
+  for (int64_t i = 0; i < c->mask_count; ++i) {
+    if (strcmp(c->masks[i].name, name) == 0) {
+      return &c->masks[i];
+    }
+  }
+  return NULL;
+}
+
+/* Every byte of the element 0, or a float's -0. */
+static bool is_zero(const bppsa_view *view, int64_t i) {
+  if (view->dtype == BPPSA_F32 || view->dtype == BPPSA_F64) {
+    return bppsa_view_get(view, i) == 0;
+  }
+  const size_t size = bppsa_dtype_size(view->dtype);
+  bool zero = true;
+  for (size_t k = 0; k < size; ++k) {
+    zero = zero && ((const uint8_t *)view->data)[(size_t)i * size + k] == 0;
+  }
+  return zero;
+}
+
+static bppsa_status take_mask(cnn_layer *layer, const bppsa_view *weight, const bppsa_named_view *mask) {
+  char found[BPPSA_SHAPE_TEXT], expected[BPPSA_SHAPE_TEXT];
+  if (!bppsa_view_same_shape(&mask->view, weight)) {
+    return bppsa_fail(BPPSA_ERR_SHAPE, "mask '%s': shape %s, expected %s", mask->name,
+                      bppsa_shape_text(mask->view.ndim, mask->view.shape, found, sizeof found),
+                      bppsa_shape_text(weight->ndim, weight->shape, expected, sizeof expected));
+  }
+  if (mask->view.dtype == BPPSA_F16 || mask->view.dtype == BPPSA_BF16 || !bppsa_view_contiguous(&mask->view)) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "mask '%s': dtype %s, expected a contiguous array of bool, integers, f32 or f64",
+                      mask->name, bppsa_dtype_name(mask->view.dtype));
+  }
+  const int64_t count = bppsa_view_count(weight);
+  layer->mask = bppsa_alloc((size_t)count);
+  if (layer->mask == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    layer->mask[i] = !is_zero(&mask->view, i);
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status take_masks(cnn *n) {
+  int64_t taken = 0;
+  for (int64_t i = 0; i < n->network.count; ++i) {
+    cnn_layer *layer = &n->layers[i];
+    const bppsa_named_view *mask = layer->weight < 0 ? NULL : mask_named(&n->config, n->names[layer->weight]);
+    if (mask != NULL) {
+      BPPSA_TRY(take_mask(layer, &n->base.parameters[layer->weight].value, mask));
+      ++taken;
+    }
+  }
+  for (int64_t m = 0; taken < n->config.mask_count && m < n->config.mask_count; ++m) {
+    bool known = false;
+    for (int64_t i = 0; !known && i < n->network.count; ++i) {
+      known = n->layers[i].weight >= 0 && strcmp(n->names[n->layers[i].weight], n->config.masks[m].name) == 0;
+    }
+    if (!known) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "mask '%s': no weight of the network, expected one such as '%s'",
+                        n->config.masks[m].name, n->names[n->layers[n->elements].weight]);
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* ---- memory ---- */
+
+/* What is done with every array: counted, or allocated. *bytes: Σ so far. */
+typedef bppsa_status (*visit_fn)(void *array, int64_t bytes, int64_t *sum);
+
+static bppsa_status count_array(void *array, int64_t bytes, int64_t *sum) {
+  (void)array;
+  return bytes < 0 || __builtin_add_overflow(*sum, bytes, sum)
+             ? bppsa_fail(BPPSA_ERR_MEMORY, "network: its arrays do not fit in 64 bits")
+             : BPPSA_OK;
+}
+
+static bppsa_status allocate_array(void *array, int64_t bytes, int64_t *sum) {
+  *sum += bytes;
+  void *made = bppsa_calloc(bytes, 1);
+  memcpy(array, &made, sizeof made); /* the pointer's type varies */
+  return made == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+}
+
+/* `count` values of a sample for the whole batch, and a cache line that kernels may read behind them. */
+static int64_t batch_bytes(const cnn *n, int64_t count, int64_t size) {
+  int64_t bytes;
+  return bppsa_mul(count * size, n->config.batch, &bytes) && bytes < INT64_MAX / 2 ? bytes + BPPSA_ALIGNMENT : -1;
+}
+
+static int64_t larger(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+
+/* Everything but patterns, their values and what the scan holds. */
+static bppsa_status visit_arrays(cnn *n, visit_fn visit, int64_t *sum) {
+  const int64_t size = (int64_t)bppsa_dtype_size(n->config.dtype);
+  int64_t scratch = 0, sums = 0, transposed = 0;
+  for (int64_t i = 0; i < n->network.count; ++i) {
+    cnn_layer *layer = &n->layers[i];
+    const bppsa_linear l = bppsa_cnn_linear(n, layer, n->config.batch);
+    BPPSA_TRY(visit(&layer->y, batch_bytes(n, layer->out, size), sum));
+    if (layer->about->op.kind == BPPSA_OPERATOR_MAXPOOL2D) {
+      BPPSA_TRY(visit(&layer->places, batch_bytes(n, layer->out, (int64_t)sizeof *layer->places), sum));
+    } else if (layer->about->op.kind == BPPSA_OPERATOR_CONV2D) {
+      scratch = larger(scratch, size * bppsa_conv_scratch(&layer->conv));
+      sums = larger(sums, size * bppsa_conv_sums(&layer->conv));
+    } else if (layer->about->op.kind == BPPSA_OPERATOR_LINEAR) {
+      const int64_t workspace = bppsa_linear_workspace(&l);
+      BPPSA_TRY(count_array(NULL, workspace, &(int64_t){0})); /* -1: beyond 64 bits */
+      sums = larger(sums, workspace);
+      transposed = larger(transposed, size * layer->in * layer->out);
+    }
+  }
+  BPPSA_TRY(visit(&n->g, batch_bytes(n, n->offsets[n->elements + 1], size), sum));
+  BPPSA_TRY(visit(&n->scratch, scratch, sum));
+  BPPSA_TRY(visit(&n->sums, sums, sum));
+  BPPSA_TRY(visit(&n->transposed, transposed, sum));
+  const int64_t parameters = place_parameters(n);
+  BPPSA_TRY(visit(&n->parameter_values, parameters, sum));
+  return visit(&n->parameter_gradients, parameters, sum);
+}
+
+/* ---- the scan ---- */
+
+/* Entries of J_tᵀ, at most: by its structure, or the weights a mask leaves times the output's positions. */
+static bppsa_status bound_entries(const cnn *n, const cnn_layer *layer, int64_t *entries) {
+  bppsa_jacobian *symbolic = NULL;
+  BPPSA_TRY(bppsa_jacobian_create(&layer->about->op, NULL, true, n->device, &symbolic));
+  *entries = bppsa_jacobian_pattern(symbolic)->nnz;
+  bppsa_jacobian_destroy(symbolic);
+  if (layer->mask != NULL) {
+    int64_t kept = 0;
+    for (int64_t i = 0; i < bppsa_op_weights(&layer->about->op); ++i) {
+      kept += layer->mask[i] != 0;
+    }
+    kept *= layer->about->out[1] * layer->about->out[2];
+    *entries = kept < *entries ? kept : *entries;
+  }
+  return BPPSA_OK;
+}
+
+/* Are J_tᵀ's values used? Those of J_1ᵀ only where the input's gradient is wanted; the identity's never. */
+static bool uses_values(const cnn *n, int64_t t) {
+  return n->layers[t - 1].about->op.kind != BPPSA_OPERATOR_FLATTEN && (t > 1 || n->config.input_gradients);
+}
+
+static bool is_shared(const cnn_layer *layer) {
+  return bppsa_cnn_has_weights(layer->about) || layer->about->op.kind == BPPSA_OPERATOR_AVGPOOL2D ||
+         layer->about->op.kind == BPPSA_OPERATOR_FLATTEN;
+}
+
+/* Bytes of all patterns and their values. */
+static bppsa_status count_patterns(const cnn *n, int64_t *bytes) {
+  const int64_t size = (int64_t)bppsa_dtype_size(n->config.dtype);
+  for (int64_t t = 1; t <= n->elements; ++t) {
+    const cnn_layer *layer = &n->layers[t - 1];
+    int64_t entries, values = 0;
+    BPPSA_TRY(bound_entries(n, layer, &entries));
+    if (uses_values(n, t) && !bppsa_mul(entries * size, is_shared(layer) ? 1 : n->config.batch, &values)) {
+      values = -1;
+    }
+    BPPSA_TRY(count_array(NULL, values, bytes));
+    BPPSA_TRY(count_array(NULL, entries * (int64_t)sizeof(int32_t) + (layer->in + 1) * (int64_t)sizeof(int64_t), bytes));
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status make_patterns(cnn *n) {
+  const int64_t size = (int64_t)bppsa_dtype_size(n->config.dtype);
+  for (int64_t t = 1; t <= n->elements; ++t) {
+    cnn_layer *layer = &n->layers[t - 1];
+    BPPSA_TRY(bppsa_jacobian_create(&layer->about->op, layer->mask, false, n->device, &layer->jt));
+    n->patterns[t - 1] = bppsa_jacobian_pattern(layer->jt);
+    if (uses_values(n, t)) {
+      layer->values = bppsa_calloc(n->patterns[t - 1]->nnz * (is_shared(layer) ? 1 : n->config.batch), (size_t)size);
+      if (layer->values == NULL) {
+        return BPPSA_ERR_MEMORY;
+      }
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* Patterns, the plan and its executor, within what the limit leaves after `bytes` of other arrays. */
+static bppsa_status make_scan(cnn *n, int64_t bytes) {
+  const bppsa_cnn_config *c = &n->config;
+  BPPSA_TRY(make_patterns(n));
+  bppsa_scan_config scan = bppsa_scan_config_default();
+  scan.algorithm = c->algorithm;
+  scan.up_levels = c->up_levels;
+  scan.element = BPPSA_ELEMENT_CSR;
+  scan.dtype = c->dtype;
+  scan.jacobians = n->elements;
+  scan.batch = c->batch;
+  scan.dim = n->layers[n->elements].in;
+  scan.input = c->input_gradients;
+  scan.patterns = n->patterns;
+  scan.planner = n->device;
+  scan.memory_limit = c->memory_limit > 0 ? c->memory_limit - bytes : 0;
+  BPPSA_TRY(bppsa_scan_plan_create(&scan, &n->plan));
+  return c->factory.create != NULL ? c->factory.create(c->factory.context, n->plan, n->device, &n->scan)
+                                   : bppsa_scan_executor_create(n->plan, n->device, &n->scan);
+}
+
+/* ---- creation ---- */
+
+/* Refuses a network beyond its limit before anything large is allocated. */
+static bppsa_status check_memory(cnn *n, int64_t *bytes) {
+  const int64_t limit = n->config.memory_limit;
+  *bytes = 0;
+  BPPSA_TRY(visit_arrays(n, count_array, bytes));
+  const int64_t arrays = *bytes;
+  if (n->config.backward == BPPSA_BACKWARD_SCAN) {
+    BPPSA_TRY(count_patterns(n, bytes));
+  }
+  return limit > 0 && *bytes >= limit
+             ? bppsa_fail(BPPSA_ERR_ARGUMENT,
+                          "%s: needs at least %lld bytes, %lld of them for transposed Jacobians, expected fewer than %lld",
+                          n->network.name, (long long)*bytes, (long long)(*bytes - arrays), (long long)limit)
+             : BPPSA_OK;
+}
+
+static bppsa_status build(cnn *n) {
+  const int64_t count = n->network.count;
+  int64_t bytes, allocated = 0;
+  n->layers = bppsa_calloc(count, sizeof *n->layers);
+  n->offsets = bppsa_calloc(count + 1, sizeof *n->offsets);
+  n->base.parameters = bppsa_calloc(2 * count, sizeof *n->base.parameters);
+  n->names = bppsa_calloc(2 * count, sizeof *n->names);
+  n->patterns = bppsa_calloc(count, sizeof *n->patterns);
+  n->csr_values = bppsa_calloc(count, sizeof *n->csr_values);
+  if (n->layers == NULL || n->offsets == NULL || n->base.parameters == NULL || n->names == NULL || n->patterns == NULL ||
+      n->csr_values == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  BPPSA_TRY(describe_layers(n));
+  describe_parameters(n);
+  BPPSA_TRY(take_masks(n));
+  BPPSA_TRY(check_memory(n, &bytes));
+  BPPSA_TRY(visit_arrays(n, allocate_array, &allocated));
+  place_parameters(n);
+  if (n->config.backward == BPPSA_BACKWARD_BP) {
+    return BPPSA_OK;
+  }
+  const bppsa_status status = make_scan(n, bytes);
+  return status == BPPSA_OK || status == BPPSA_ERR_MEMORY ? status : bppsa_fail_prefix(status, "%s", n->network.name);
+}
+
+static bppsa_status copy_network(const bppsa_cnn_network *from, bppsa_cnn_network *to) {
+  *to = *from;
+  to->layers = bppsa_calloc(from->count, sizeof *to->layers);
+  if (to->layers == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  memcpy(to->layers, from->layers, (size_t)from->count * sizeof *to->layers);
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_cnn_create(const bppsa_cnn_network *network, const bppsa_cnn_config *config, const bppsa_device *device,
+                              bppsa_model **model) {
+  BPPSA_TRY(check_config(network, config));
+  if (bppsa_device_get_kind(device) != BPPSA_CPU) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: no kernels for device %s, expected cpu", network->name,
+                      bppsa_device_get_name(device));
+  }
+  cnn *n = bppsa_calloc(1, sizeof *n);
+  if (n == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  n->base.ops = &bppsa_cnn_ops;
+  n->base.dtype = config->dtype;
+  n->base.classes = network->layers[network->count - 1].op.out_channels;
+  n->config = *config;
+  n->device = device;
+  n->threads = bppsa_device_get_threads(device);
+  n->elements = network->count - 1;
+  bppsa_status status = copy_network(network, &n->network);
+  status = status == BPPSA_OK ? build(n) : status;
+  if (status != BPPSA_OK) {
+    bppsa_cnn_destroy(&n->base);
+    return status;
+  }
+  n->config.masks = NULL; /* copied */
+  *model = &n->base;
+  return BPPSA_OK;
+}
+
+void bppsa_cnn_destroy(bppsa_model *model) {
+  cnn *n = (cnn *)model;
+  bppsa_scan_executor_destroy(n->scan);
+  bppsa_scan_plan_destroy(n->plan);
+  for (int64_t i = 0; n->layers != NULL && i < n->network.count; ++i) {
+    bppsa_jacobian_destroy(n->layers[i].jt);
+    bppsa_free(n->layers[i].values);
+    bppsa_free(n->layers[i].y);
+    bppsa_free(n->layers[i].places);
+    bppsa_free(n->layers[i].mask);
+  }
+  void *const blocks[] = {n->layers,     n->offsets,          n->base.parameters,
+                          n->names,      (void *)n->patterns, n->csr_values,
+                          n->g,          n->scratch,          n->sums,
+                          n->transposed, n->parameter_values, n->parameter_gradients};
+  for (size_t i = 0; i < sizeof blocks / sizeof *blocks; ++i) {
+    bppsa_free(blocks[i]);
+  }
+  bppsa_cnn_network_free(&n->network);
+  bppsa_free(n);
+}
+
+/* ---- weights ---- */
+
+void bppsa_cnn_init(bppsa_model *model, uint64_t seed) {
+  const cnn *n = (const cnn *)model;
+  for (int64_t i = 0; i < n->network.count; ++i) {
+    const cnn_layer *layer = &n->layers[i];
+    for (int64_t p = layer->weight; p >= 0 && p < layer->weight + 1 + layer->about->bias; ++p) {
+      const bppsa_view *value = &model->parameters[p].value, *weight = &model->parameters[layer->weight].value;
+      const double bound = 1 / sqrt((double)bppsa_view_count(weight) / (double)weight->shape[0]);
+      const uint64_t stream = (uint64_t)BPPSA_STREAM_WEIGHTS + ((uint64_t)p << 8);
+      for (int64_t k = 0; k < bppsa_view_count(value); ++k) {
+        bppsa_view_set(value, k, bound * (2 * bppsa_random_double(seed, stream, (uint64_t)k) - 1));
+      }
+    }
+  }
+}
+
+bppsa_status bppsa_cnn_infer(const char *where, const bppsa_cnn_network *network, int64_t count, const bppsa_named_view *tensors,
+                             bppsa_dtype *dtype) {
+  const bppsa_view *first = NULL;
+  for (int64_t i = 0; i < network->count; ++i) {
+    for (int k = 0; bppsa_cnn_has_weights(&network->layers[i]) && k < 1 + network->layers[i].bias; ++k) {
+      char name[BPPSA_CNN_PARAMETER];
+      const bppsa_view *found = NULL;
+      snprintf(name, sizeof name, "%s.%s", network->layers[i].prefix, k == 0 ? "weight" : "bias");
+      for (int64_t t = 0; found == NULL && t < count; ++t) {
+        found = strcmp(tensors[t].name, name) == 0 ? &tensors[t].view : NULL;
+      }
+      if (found == NULL) {
+        return bppsa_fail(BPPSA_ERR_FORMAT, "%s: tensor '%s' is missing", where, name);
+      }
+      first = first == NULL ? found : first;
+      if ((found->dtype != BPPSA_F32 && found->dtype != BPPSA_F64) || found->dtype != first->dtype) {
+        return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: tensor '%s' is %s, expected %s", where, name,
+                          bppsa_dtype_name(found->dtype), first == found ? "f32 or f64" : bppsa_dtype_name(first->dtype));
+      }
+    }
+  }
+  *dtype = first->dtype; /* the head has weights */
+  return BPPSA_OK;
+}

@@ -1,0 +1,93 @@
+#include "cnn/network.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "cnn/network_internal.h"
+#include "core/alloc.h"
+#include "jacobian/network.h"
+
+static const struct {
+  const char *name;
+  const char *head, *prefix; /* the head's name, and its parameters' */
+  int64_t classes;
+  bool numbered; /* parameters are features.K, K the operator's position */
+} builtins[] = {{"lenet5", "fc3", "fc3", 10, false}, {"vgg11", "classifier", "classifier", 10, true}};
+
+int64_t bppsa_cnn_size(const bppsa_cnn_network *network, int64_t i) {
+  const int64_t *shape = i == 0 ? network->in : network->layers[i - 1].out;
+  return shape[0] * shape[1] * shape[2];
+}
+
+int32_t bppsa_cnn_weight_shape(const bppsa_cnn_layer *layer, int64_t shape[4]) {
+  const bppsa_op *op = &layer->op;
+  shape[0] = op->out_channels;
+  if (op->kind == BPPSA_OPERATOR_LINEAR) {
+    shape[1] = op->in[0] * op->in[1] * op->in[2];
+    return 2;
+  }
+  shape[1] = op->in[0] / op->groups;
+  shape[2] = op->kernel[0];
+  shape[3] = op->kernel[1];
+  return 4;
+}
+
+bppsa_status bppsa_cnn_network_reserve(int64_t layers, bppsa_cnn_network *network) {
+  network->layers = bppsa_calloc(layers, sizeof *network->layers);
+  return network->layers == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+}
+
+bppsa_status bppsa_cnn_network_add(bppsa_cnn_network *network, bppsa_cnn_layer *layer) {
+  const int64_t *in = network->count == 0 ? network->in : network->layers[network->count - 1].out;
+  memcpy(layer->op.in, in, sizeof layer->op.in);
+  BPPSA_TRY(bppsa_op_shape(&layer->op, layer->out));
+  network->layers[network->count++] = *layer;
+  return BPPSA_OK;
+}
+
+void bppsa_cnn_network_free(bppsa_cnn_network *network) {
+  bppsa_free(network->layers);
+  *network = (bppsa_cnn_network){0};
+}
+
+/* The table's operators, then the head. */
+static bppsa_status add_builtin(size_t which, const bppsa_named_op *ops, int64_t count, bppsa_cnn_network *made) {
+  for (int64_t i = 0; i < count; ++i) {
+    bppsa_cnn_layer layer = {.op = ops[i].op};
+    layer.bias = bppsa_cnn_has_weights(&layer);
+    memcpy(layer.name, ops[i].name, sizeof ops[i].name);
+    memcpy(layer.prefix, ops[i].name, sizeof ops[i].name);
+    if (builtins[which].numbered) {
+      snprintf(layer.prefix, sizeof layer.prefix, "features.%lld", (long long)i);
+    }
+    BPPSA_TRY(bppsa_cnn_network_add(made, &layer));
+  }
+  bppsa_cnn_layer head = {.op = bppsa_op_default(BPPSA_OPERATOR_LINEAR), .bias = true};
+  head.op.out_channels = builtins[which].classes;
+  snprintf(head.name, sizeof head.name, "%s", builtins[which].head);
+  snprintf(head.prefix, sizeof head.prefix, "%s", builtins[which].prefix);
+  return bppsa_cnn_network_add(made, &head);
+}
+
+bppsa_status bppsa_cnn_network_builtin(const char *name, bppsa_cnn_network *network) {
+  for (size_t i = 0; i < sizeof builtins / sizeof builtins[0]; ++i) {
+    if (strcmp(builtins[i].name, name) != 0) {
+      continue;
+    }
+    bppsa_named_op ops[BPPSA_NETWORK_OPS];
+    int64_t count;
+    bppsa_cnn_network made = {0};
+    BPPSA_TRY(bppsa_network_table(name, ops, &count));
+    snprintf(made.name, sizeof made.name, "%s", name);
+    memcpy(made.in, ops[0].op.in, sizeof made.in);
+    bppsa_status status = bppsa_cnn_network_reserve(count + 1, &made);
+    status = status == BPPSA_OK ? add_builtin(i, ops, count, &made) : status;
+    if (status != BPPSA_OK) {
+      bppsa_cnn_network_free(&made);
+      return status;
+    }
+    *network = made;
+    return BPPSA_OK;
+  }
+  return bppsa_fail(BPPSA_ERR_ARGUMENT, "network '%s' is unknown, expected lenet5 or vgg11", name);
+}

@@ -1,0 +1,248 @@
+/* Network files. cnn/network.h has the format. */
+#include <string.h>
+
+#include "cnn/network_internal.h"
+#include "core/json.h"
+
+/* Which operators have a member: a bit each. */
+#define OF(kind) (1u << BPPSA_OPERATOR_##kind)
+#define WEIGHTED (OF(CONV2D) | OF(LINEAR))
+#define POOLS (OF(MAXPOOL2D) | OF(AVGPOOL2D))
+#define WINDOWS (OF(CONV2D) | POOLS)
+#define NETWORKS (WEIGHTED | POOLS | OF(RELU) | OF(LEAKY_RELU) | OF(TANH) | OF(SIGMOID) | OF(FLATTEN))
+
+/* Reads one member into the layer; false where its type is another. */
+typedef bool (*read_fn)(const json_t *value, bppsa_cnn_layer *layer);
+
+static bool read_numbers(const json_t *value, int64_t count, int64_t *numbers) {
+  if (!json_is_array(value) || json_array_size(value) != (size_t)count) {
+    return false;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    const json_t *number = json_array_get(value, (size_t)i);
+    if (!json_is_integer(number)) {
+      return false;
+    }
+    numbers[i] = json_integer_value(number);
+  }
+  return true;
+}
+
+static bool read_integer(const json_t *value, int64_t *number) {
+  *number = json_integer_value(value);
+  return json_is_integer(value);
+}
+
+static bool read_bool(const json_t *value, bool *flag) {
+  *flag = json_is_true(value);
+  return json_is_boolean(value);
+}
+
+static bool read_out(const json_t *value, bppsa_cnn_layer *layer) {
+  return read_integer(value, &layer->op.out_channels);
+}
+
+static bool read_kernel(const json_t *value, bppsa_cnn_layer *layer) {
+  return read_numbers(value, 2, layer->op.kernel);
+}
+
+static bool read_stride(const json_t *value, bppsa_cnn_layer *layer) {
+  return read_numbers(value, 2, layer->op.stride);
+}
+
+static bool read_padding(const json_t *value, bppsa_cnn_layer *layer) {
+  return read_numbers(value, 4, layer->op.padding);
+}
+
+static bool read_dilation(const json_t *value, bppsa_cnn_layer *layer) {
+  return read_numbers(value, 2, layer->op.dilation);
+}
+
+static bool read_groups(const json_t *value, bppsa_cnn_layer *layer) {
+  return read_integer(value, &layer->op.groups);
+}
+
+static bool read_bias(const json_t *value, bppsa_cnn_layer *layer) {
+  return read_bool(value, &layer->bias);
+}
+
+static bool read_ceil_mode(const json_t *value, bppsa_cnn_layer *layer) {
+  return read_bool(value, &layer->op.ceil_mode);
+}
+
+static bool read_exclude_pad(const json_t *value, bppsa_cnn_layer *layer) {
+  return read_bool(value, &layer->op.exclude_pad);
+}
+
+static bool read_slope(const json_t *value, bppsa_cnn_layer *layer) {
+  layer->op.slope = json_number_value(value);
+  return json_is_number(value);
+}
+
+static const struct {
+  const char *name;
+  unsigned of, needed; /* operators that have it, and that must have it */
+  const char *expected;
+  read_fn read; /* NULL: read before all others */
+} members[] = {
+    {"name", NETWORKS, NETWORKS, "a text", NULL},
+    {"op", NETWORKS, NETWORKS, "a text", NULL},
+    {"out", WEIGHTED, WEIGHTED, "a whole number", read_out},
+    {"kernel", WINDOWS, WINDOWS, "two whole numbers, [height, width]", read_kernel},
+    {"stride", WINDOWS, 0, "two whole numbers, [height, width]", read_stride},
+    {"padding", WINDOWS, 0, "four whole numbers, [top, bottom, left, right]", read_padding},
+    {"dilation", OF(CONV2D) | OF(MAXPOOL2D), 0, "two whole numbers, [height, width]", read_dilation},
+    {"groups", OF(CONV2D), 0, "a whole number", read_groups},
+    {"bias", WEIGHTED, 0, "true or false", read_bias},
+    {"ceil_mode", POOLS, 0, "true or false", read_ceil_mode},
+    {"exclude_pad", OF(AVGPOOL2D), 0, "true or false", read_exclude_pad},
+    {"slope", OF(LEAKY_RELU), 0, "a number", read_slope},
+};
+enum { MEMBERS = sizeof members / sizeof members[0] };
+
+/* Every member of the object is known and the operator's. */
+static bppsa_status check_members(json_t *object, bppsa_operator kind) {
+  const char *key;
+  json_t *value;
+  json_object_foreach(object, key, value) {
+    size_t m = 0;
+    while (m < MEMBERS && strcmp(members[m].name, key) != 0) {
+      ++m;
+    }
+    if (m == MEMBERS || (members[m].of >> kind & 1u) == 0) {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "member \"%.40s\" is unknown of %s, expected one of its own", key,
+                        bppsa_operator_name(kind));
+    }
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status read_members(json_t *object, bppsa_cnn_layer *layer) {
+  const bppsa_operator kind = layer->op.kind;
+  BPPSA_TRY(check_members(object, kind));
+  for (size_t m = 0; m < MEMBERS; ++m) {
+    const json_t *value = json_object_get(object, members[m].name);
+    if (members[m].read == NULL || (value == NULL && (members[m].needed >> kind & 1u) == 0)) {
+      continue;
+    }
+    if (value == NULL || !members[m].read(value, layer)) {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\" %s, expected %s", bppsa_operator_name(kind), members[m].name,
+                        value == NULL ? "is missing" : "has another type", members[m].expected);
+    }
+    if (members[m].read == read_kernel && (POOLS >> kind & 1u) != 0) {
+      memcpy(layer->op.stride, layer->op.kernel, sizeof layer->op.stride); /* unless the next member says otherwise */
+    }
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status read_operator(json_t *object, bppsa_cnn_layer *layer) {
+  const char *word = json_string_value(json_object_get(object, "op"));
+  bppsa_operator kind;
+  if (word == NULL) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "\"op\" is missing or no text, expected an operator's name");
+  }
+  if (bppsa_operator_parse(word, &kind) != BPPSA_OK || (NETWORKS >> kind & 1u) == 0) {
+    return bppsa_fail(
+        BPPSA_ERR_FORMAT,
+        "unknown operator '%.40s', expected conv2d, linear, relu, leaky_relu, tanh, sigmoid, maxpool2d, avgpool2d or "
+        "flatten",
+        word);
+  }
+  layer->op = bppsa_op_default(kind);
+  layer->bias = bppsa_cnn_has_weights(layer);
+  return read_members(object, layer);
+}
+
+/* The layer's name; messages about the others begin with it. */
+static bppsa_status read_name(const char *where, const bppsa_cnn_network *network, json_t *object, bppsa_cnn_layer *layer) {
+  const char *name = json_string_value(json_object_get(object, "name"));
+  static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
+  const size_t length = name != NULL ? strspn(name, letters) : 0;
+  if (length < 1 || length >= BPPSA_CNN_NAME || name[length] != '\0') {
+    return bppsa_fail(BPPSA_ERR_FORMAT,
+                      "%s: layer %lld: \"name\" is missing or no name, expected 1 to %d letters, digits, dots, dashes and _",
+                      where, (long long)network->count, BPPSA_CNN_NAME - 1);
+  }
+  for (int64_t i = 0; i < network->count; ++i) {
+    if (strcmp(network->layers[i].name, name) == 0) {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: layer '%s': the name of layer %lld too, expected different names", where, name,
+                        (long long)i);
+    }
+  }
+  memcpy(layer->name, name, length + 1);
+  memcpy(layer->prefix, name, length + 1);
+  return BPPSA_OK;
+}
+
+static bppsa_status add_layer(const char *where, json_t *object, bppsa_cnn_network *network) {
+  bppsa_cnn_layer layer = {0};
+  if (!json_is_object(object)) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: layer %lld is no object", where, (long long)network->count);
+  }
+  BPPSA_TRY(read_name(where, network, object, &layer));
+  bppsa_status status = read_operator(object, &layer);
+  status = status == BPPSA_OK ? bppsa_cnn_network_add(network, &layer) : status;
+  return status == BPPSA_OK ? BPPSA_OK : bppsa_fail_prefix(status, "%s: layer '%s'", where, layer.name);
+}
+
+/* The input's shape and the list of layers. */
+static bppsa_status read_root(const char *where, json_t *root, bppsa_cnn_network *network, json_t **layers) {
+  const char *key;
+  json_t *value;
+  if (!json_is_object(root)) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: no JSON object, expected {\"input\": [C, H, W], \"layers\": [..]}", where);
+  }
+  json_object_foreach(root, key, value) {
+    if (strcmp(key, "input") != 0 && strcmp(key, "layers") != 0) {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: member \"%.40s\" is unknown, expected input and layers", where, key);
+    }
+  }
+  if (!read_numbers(json_object_get(root, "input"), 3, network->in)) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"input\" is missing or not three whole numbers, expected [C, H, W]", where);
+  }
+  *layers = json_object_get(root, "layers");
+  const size_t count = json_array_size(*layers); /* 0 of anything else */
+  if (count < 1 || count > BPPSA_CNN_MOST_LAYERS) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"layers\" is missing, empty or longer than %d", where, BPPSA_CNN_MOST_LAYERS);
+  }
+  return bppsa_cnn_network_reserve((int64_t)count, network);
+}
+
+static bppsa_status read_network(const char *where, json_t *root, bppsa_cnn_network *network) {
+  json_t *layers = NULL;
+  BPPSA_TRY(read_root(where, root, network, &layers));
+  for (size_t i = 0; i < json_array_size(layers); ++i) {
+    BPPSA_TRY(add_layer(where, json_array_get(layers, i), network));
+  }
+  const bppsa_cnn_layer *head = &network->layers[network->count - 1];
+  return head->op.kind == BPPSA_OPERATOR_LINEAR
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: layer '%s': %s is the last, expected a linear operator there, the head", where,
+                          head->name, bppsa_operator_name(head->op.kind));
+}
+
+/* Takes over the root. */
+static bppsa_status make_network(const char *where, json_t *root, bppsa_cnn_network *network) {
+  bppsa_cnn_network made = {.name = "network"};
+  const bppsa_status status = read_network(where, root, &made);
+  json_decref(root);
+  if (status != BPPSA_OK) {
+    bppsa_cnn_network_free(&made);
+    return status;
+  }
+  *network = made;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_cnn_network_parse(const char *where, const char *text, int64_t size, bppsa_cnn_network *network) {
+  json_t *root = NULL;
+  BPPSA_TRY(bppsa_json_parse(where, text, size, &root));
+  return make_network(where, root, network);
+}
+
+bppsa_status bppsa_cnn_network_load(const char *path, bppsa_cnn_network *network) {
+  json_t *root = NULL;
+  BPPSA_TRY(bppsa_json_load(path, &root));
+  return make_network(path, root, network);
+}

@@ -1,0 +1,42 @@
+/* Pruning by magnitude (See et al. 2016; BPPSA §4.3): which weights of a network stay.
+ *
+ *   class-blind         one threshold over all layers
+ *   class-uniform       the same fraction of every layer
+ *   class-distribution  a threshold λσ a layer, σ the standard deviation of its weights, λ as the fraction asks
+ *
+ * Exactly round(fraction · weights) weights go, of all layers together or of each; among equals the first ones.
+ */
+#ifndef BPPSA_CNN_PRUNE_H
+#define BPPSA_CNN_PRUNE_H
+
+#include "core/view.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum {
+  BPPSA_PRUNE_CLASS_BLIND = 0,
+  BPPSA_PRUNE_CLASS_UNIFORM,
+  BPPSA_PRUNE_CLASS_DISTRIBUTION,
+  BPPSA_PRUNE_METHODS
+} bppsa_prune_method;
+
+typedef struct {
+  int64_t weights, kept;
+  int64_t rows, empty; /* output channels, and those that keep no weight */
+  double threshold;    /* the largest magnitude that went; 0 where none did */
+} bppsa_prune_layer;
+
+const char *bppsa_prune_method_name(bppsa_prune_method method); /* "class-blind" */
+
+/* masks[i], size of weights[i]: 1 where a weight stays, else 0. weights: contiguous f32 or f64 in host memory, [rows, ..]. layers [count] may be
+ * NULL. ERR_ARGUMENT: a fraction outside [0, 1], an unknown method, a weight that is not finite (the message gives tensor and
+ * element), ERR_UNSUPPORTED: a dtype; ERR_MEMORY. Masks are written only on success. */
+bppsa_status bppsa_prune(bppsa_prune_method method, double fraction, int64_t count, const bppsa_named_view *weights,
+                         uint8_t *const *masks, bppsa_prune_layer *layers);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,187 @@
+/* Convolutional networks on the command line: grad, train, eval, prune, data cifar10. */
+#include <math.h>
+
+#include "tests/cli/cnn_files.h"
+
+static const char *const methods[] = {"--algorithm linear", "--algorithm blelloch", "--algorithm auto", "--up-levels 1",
+                                      "--up-levels 2"};
+enum { METHODS = sizeof methods / sizeof methods[0] };
+
+/* By every method what BP says, in the dtype of the weights. */
+static void check_grad(const char *network, bppsa_dtype dtype, const int64_t shape[4], int64_t classes) {
+  put_weights("w.safetensors", network, dtype, 2);
+  put_images("x.npy", "y.npy", shape, classes);
+  assert_runs("grad %s --weights w.safetensors --input x.npy --labels y.npy --backward bp --out bp.safetensors", network);
+  for (size_t i = 0; i < METHODS; ++i) {
+    json_t *document = run_json("grad %s --weights w.safetensors --input x.npy --labels y.npy %s --out g.safetensors --json",
+                                network, methods[i]);
+    assert_string_equal(get_text(document, "dtype"), dtype == BPPSA_F32 ? "f32" : "f64");
+    assert_string_equal(get_text(document, "backward"), "scan");
+    assert_int_equal(get_integer(document, "batch"), shape[0]);
+    json_decref(document);
+    assert_true(file_difference("g.safetensors", "bp.safetensors") < (dtype == BPPSA_F32 ? 1e-5 : 1e-13));
+  }
+}
+
+static void test_grad(void **state) {
+  (void)state;
+  put_text("net.json", SMALL_NETWORK);
+  check_grad("net.json", BPPSA_F32, (int64_t[]){3, 2, 6, 5}, 3);
+  check_grad("net.json", BPPSA_F64, (int64_t[]){1, 2, 6, 5}, 3);
+  check_grad("lenet5", BPPSA_F32, (int64_t[]){2, 3, 32, 32}, 10);
+  run_result table = run("grad lenet5 --weights w.safetensors --input x.npy --labels y.npy --out g.safetensors");
+  assert_int_equal(table.code, 0);
+  assert_non_null(strstr(table.out, "lenet5: B 2, 11 layers, [3, 32, 32] to 10 classes"));
+  assert_non_null(strstr(table.out, "conv2.weight"));
+  release(&table);
+}
+
+#define GRAD "--weights w.safetensors --input x.npy --labels y.npy --out g.safetensors"
+
+static void test_bad_requests(void **state) {
+  (void)state;
+  put_text("net.json", SMALL_NETWORK);
+  put_weights("w.safetensors", "net.json", BPPSA_F32, 2);
+  put_images("x.npy", "y.npy", (int64_t[]){2, 2, 6, 5}, 3);
+  assert_fails(2, "absent.json", "grad absent.json " GRAD);
+  put_text("bad.json", "{\"input\": [2, 6, 5], \"layers\": [{\"name\": \"q\", \"op\": \"conv3d\"}]}");
+  assert_fails(2, "bad.json: layer 'q': unknown operator 'conv3d'", "grad bad.json " GRAD);
+  put_text("bad.json",
+           "{\"input\": [2, 6, 5], \"layers\": [{\"name\": \"q\", \"op\": \"relu\"}, {\"name\": \"q\", \"op\": \"relu\"}]}");
+  assert_fails(2, "bad.json: layer 'q': the name of layer 0 too", "train bad.json --data npy:x.npy,y.npy");
+  put_text("bad.json",
+           "{\"input\": [2, 6, 5], \"layers\": [{\"name\": \"q\", \"op\": \"conv2d\", \"out\": 3, \"kernel\": [7, 7]}]}");
+  assert_fails(2, "bad.json: layer 'q': conv2d: kernel 7", "eval bad.json --weights w.safetensors --data npy:x.npy,y.npy");
+  assert_fails(2, "w.safetensors: tensor 'conv1.weight' is missing", "grad lenet5 " GRAD);
+  assert_fails(2, "expected linear, blelloch or auto", "grad net.json " GRAD " --algorithm chunked");
+  assert_fails(2, "--dtype: f64 contradicts the weights", "grad net.json " GRAD " --dtype f64");
+  assert_fails(2, "grad FILE.json --help lists", "grad net.json " GRAD " --chunks 3");
+  assert_fails(2, "memory limit", "grad net.json " GRAD " --algorithm blelloch --threads 1 --memory-limit 50K");
+  assert_fails(2, "needs at least ", "grad net.json " GRAD " --algorithm blelloch --memory-limit 1K");
+  put_images("x.npy", "y.npy", (int64_t[]){2, 2, 5, 6}, 3);
+  assert_fails(2, "x.npy: shape [2, 2, 5, 6], expected [B, C, H, W] = [2, 2, 6, 5]", "grad net.json " GRAD);
+  assert_fails(2, "npy: images of [2, 5, 6], expected [2, 6, 5]", "train net.json --data npy:x.npy,y.npy --batch 2");
+  assert_fails(2, "npy: images, expected sequences for rnn", "train rnn --data npy:x.npy,y.npy --batch 2");
+  assert_fails(2, "--data: option missing", "train lenet5");
+  assert_fails(2, "bitstream: sequences, expected images for lenet5", "train lenet5 --data bitstream");
+  assert_fails(2, "--synthetic: missing", "data cifar10 --out d");
+}
+
+/* Trained by BP and by the scan from the same weights: the same losses; evaluated; resumed with the same bits. */
+static void test_train(void **state) {
+  (void)state;
+  assert_runs("data cifar10 --synthetic --samples 60 --seed 3 --out cifar");
+  assert_fails(2, "cifar/data_batch_1.bin: is there already", "data cifar10 --synthetic --samples 60 --out cifar");
+  json_t *made = run_json("data cifar10 --synthetic --samples 20 --out other --json");
+  assert_int_equal(get_integer(made, "held_out"), 4);
+  json_decref(made);
+  json_t *documents[2];
+  for (int i = 0; i < 2; ++i) {
+    documents[i] = run_json("train lenet5 --data cifar10:cifar --batch 16 --epochs 2 --lr 0.05 --dtype f64 --json --save-weights "
+                            "w%d.safetensors --backward %s",
+                            i, i == 0 ? "bp" : "scan --up-levels 2");
+    assert_string_equal(get_text(documents[i], "model"), "lenet5");
+    assert_int_equal(get_integer(documents[i], "parameters"), 62006);
+    assert_int_equal(get_integer(documents[i], "steps"), 8);
+  }
+  const json_t *a = json_object_get(documents[0], "final"), *b = json_object_get(documents[1], "final");
+  assert_true(fabs(get_real(a, "validation_loss") - get_real(b, "validation_loss")) < 1e-9);
+  assert_true(file_difference("w0.safetensors", "w1.safetensors") < 1e-9);
+  json_t *evaluated = run_json("eval lenet5 --weights w0.safetensors --data cifar10:cifar --json");
+  assert_int_equal(get_integer(evaluated, "samples"), 12);
+  assert_true(fabs(get_real(evaluated, "loss") - get_real(a, "validation_loss")) < 1e-12);
+  json_decref(evaluated);
+  json_decref(documents[0]);
+  json_decref(documents[1]);
+  assert_runs("train lenet5 --data cifar10:cifar --batch 16 --epochs 1 --lr 0.05 --dtype f64 --backward bp --checkpoint run");
+  assert_runs(
+      "train lenet5 --data cifar10:cifar --batch 16 --epochs 2 --lr 0.05 --dtype f64 --backward bp --checkpoint run --resume "
+      "--save-weights again.safetensors");
+  assert_true(file_difference("again.safetensors", "w0.safetensors") == 0);
+  assert_fails(2, "lr",
+               "train lenet5 --data cifar10:cifar --batch 16 --epochs 3 --dtype f64 --backward bp --checkpoint run --resume");
+}
+
+/* Weights that a mask keeps at 0 stay 0 through training; a resumed run knows its mask. */
+static void test_masks(void **state) {
+  (void)state;
+  put_weights("w.safetensors", "lenet5", BPPSA_F32, 2);
+  assert_runs("data cifar10 --synthetic --samples 40 --out set");
+  json_t *pruned = run_json("prune --weights w.safetensors --fraction 0.9 --method class-uniform --out m.safetensors --json");
+  assert_int_equal(get_integer(pruned, "weights"), 61770);
+  assert_int_equal(get_integer(pruned, "kept"), 6177);
+  json_decref(pruned);
+  static const char *const backward[] = {"--backward bp", "--up-levels 2", "--algorithm auto"};
+  for (size_t i = 0; i < sizeof backward / sizeof backward[0]; ++i) {
+    assert_runs(
+        "train lenet5 --data cifar10:set --batch 8 --iterations 6 --lr 0.05 --weights w.safetensors --mask m.safetensors %s "
+        "--save-weights t%d.safetensors",
+        backward[i], (int)i);
+    bppsa_safetensors *trained = NULL, *mask = NULL;
+    char path[32];
+    snprintf(path, sizeof path, "t%d.safetensors", (int)i);
+    assert_int_equal(bppsa_safetensors_load(path, &trained), BPPSA_OK);
+    assert_int_equal(bppsa_safetensors_load("m.safetensors", &mask), BPPSA_OK);
+    int64_t zeros = 0;
+    for (int64_t k = 0; k < bppsa_safetensors_count(mask); ++k) {
+      const bppsa_named_view *m = bppsa_safetensors_get(mask, k);
+      const bppsa_view *w = bppsa_safetensors_find(trained, m->name);
+      for (int64_t e = 0; e < bppsa_view_count(w); ++e) {
+        const bool kept = ((const uint8_t *)m->view.data)[e] != 0;
+        assert_true(kept || bppsa_view_get(w, e) == 0);
+        zeros += !kept;
+      }
+    }
+    assert_int_equal(zeros, 61770 - 6177);
+    bppsa_safetensors_destroy(trained);
+    bppsa_safetensors_destroy(mask);
+    assert_true(file_difference(path, "t0.safetensors") < 1e-3);
+  }
+  assert_runs("train lenet5 --data cifar10:set --batch 8 --iterations 2 --mask m.safetensors --checkpoint masked");
+  assert_fails(2, "network", "train lenet5 --data cifar10:set --batch 8 --iterations 4 --checkpoint masked --resume");
+  put_images("x.npy", "y.npy", (int64_t[]){2, 2, 6, 5}, 3);
+  assert_fails(2, "mask 'w.x': no weight of the network",
+               "train net.json --data npy:x.npy,y.npy --batch 1 --mask wrong.safetensors");
+}
+
+/* A file with masks for test_masks, of a network that has none of them. */
+static int with_files(void **state) {
+  const int entered = enter_directory(state);
+  uint8_t one = 1;
+  const bppsa_named_view mask = {"w.x", bppsa_view_make(&one, BPPSA_BOOL, 1, (int64_t[]){1})};
+  put_text("net.json", SMALL_NETWORK);
+  return entered != 0 || bppsa_safetensors_save("wrong.safetensors", 1, &mask, 0, NULL) != BPPSA_OK ? -1 : 0;
+}
+
+static void test_prune(void **state) {
+  (void)state;
+  put_weights("w.safetensors", "lenet5", BPPSA_F32, 2);
+  run_result table = run("prune --weights w.safetensors --fraction 0.97 --method class-blind --out m.safetensors");
+  assert_int_equal(table.code, 0);
+  assert_non_null(strstr(table.out, "fc1.weight"));
+  assert_non_null(strstr(table.out, "all "));
+  release(&table);
+  json_t *document =
+      run_json("prune --weights w.safetensors --fraction 0.97 --method class-distribution --out m.safetensors --json");
+  assert_int_equal(get_integer(document, "kept"), 61770 - 59917); /* 0.97 · 61770 = 59916.9 */
+  assert_int_equal(json_array_size(json_object_get(document, "layers")), 5);
+  json_decref(document);
+  assert_fails(2, "--fraction: '1.5'", "prune --weights w.safetensors --fraction 1.5 --out m.safetensors");
+  assert_fails(2, "--method: 'random'", "prune --weights w.safetensors --fraction 0.5 --method random --out m.safetensors");
+  assert_fails(2, "absent.safetensors", "prune --weights absent.safetensors --fraction 0.5 --out m.safetensors");
+  assert_fails(2, "two different files", "prune --weights w.safetensors --fraction 0.5 --out w.safetensors");
+  float numbers[4] = {1, 2, NAN, 4};
+  bppsa_named_view tensor = {"a.weight", bppsa_view_make(numbers, BPPSA_F32, 2, (int64_t[]){2, 2})};
+  assert_int_equal(bppsa_safetensors_save("n.safetensors", 1, &tensor, 0, NULL), BPPSA_OK);
+  assert_fails(2, "n.safetensors: prune: element 2 of a.weight is not finite",
+               "prune --weights n.safetensors --fraction 0.5 --out m.safetensors");
+  tensor.name = "a.bias";
+  assert_int_equal(bppsa_safetensors_save("n.safetensors", 1, &tensor, 0, NULL), BPPSA_OK);
+  assert_fails(2, "n.safetensors: no tensor NAME.weight", "prune --weights n.safetensors --fraction 0.5 --out m.safetensors");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_grad), cmocka_unit_test(test_bad_requests),
+                                     cmocka_unit_test(test_train), cmocka_unit_test(test_masks), cmocka_unit_test(test_prune)};
+  return cmocka_run_group_tests(tests, with_files, leave_directory);
+}

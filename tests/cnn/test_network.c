@@ -1,0 +1,206 @@
+/* Networks: the built-in ones, and files, good and bad. */
+#include "cnn/cnn.h"
+#include "tests/core/helpers.h"
+
+#define LAYERS(...) "{\"input\": [3, 8, 6], \"layers\": [" __VA_ARGS__ "]}"
+#define HEAD "{\"name\": \"head\", \"op\": \"linear\", \"out\": 10}"
+
+static void assert_shape(const int64_t shape[3], int64_t c, int64_t h, int64_t w) {
+  assert_int_equal(shape[0], c);
+  assert_int_equal(shape[1], h);
+  assert_int_equal(shape[2], w);
+}
+
+static void test_builtins(void **state) {
+  (void)state;
+  bppsa_cnn_network network;
+  assert_int_equal(bppsa_cnn_network_builtin("vgg11", &network), BPPSA_OK);
+  assert_int_equal(network.count, 22);
+  assert_string_equal(network.layers[0].prefix, "features.0");
+  assert_string_equal(network.layers[3].name, "conv2");
+  static const int convs[] = {0, 3, 6, 8, 11, 13, 16, 18}; /* torchvision's */
+  for (size_t i = 0; i < sizeof convs / sizeof convs[0]; ++i) {
+    char expected[32];
+    snprintf(expected, sizeof expected, "features.%d", convs[i]);
+    assert_int_equal(network.layers[convs[i]].op.kind, BPPSA_OPERATOR_CONV2D);
+    assert_string_equal(network.layers[convs[i]].prefix, expected);
+  }
+  assert_string_equal(network.layers[21].prefix, "classifier");
+  assert_shape(network.layers[20].out, 512, 1, 1);
+  assert_int_equal(bppsa_cnn_size(&network, 22), 10);
+  int64_t shape[4];
+  assert_int_equal(bppsa_cnn_weight_shape(&network.layers[3], shape), 4);
+  assert_int_equal(shape[0] * 1000 + shape[1], 128064);
+  bppsa_cnn_network_free(&network);
+  assert_int_equal(bppsa_cnn_network_builtin("lenet5", &network), BPPSA_OK);
+  assert_int_equal(network.count, 11);
+  assert_string_equal(network.layers[10].name, "fc3");
+  assert_int_equal(bppsa_cnn_weight_shape(&network.layers[6], shape), 2);
+  assert_int_equal(shape[0] * 1000 + shape[1], 120400);
+  bppsa_cnn_network_free(&network);
+  bppsa_cnn_network_free(&network);
+  assert_int_equal(bppsa_cnn_network_builtin("alexnet", &network), BPPSA_ERR_ARGUMENT);
+  assert_message("network 'alexnet' is unknown, expected lenet5 or vgg11");
+}
+
+static bppsa_status parse(const char *text, bppsa_cnn_network *network) {
+  return bppsa_cnn_network_parse("N.json", text, (int64_t)strlen(text), network);
+}
+
+static void test_every_member(void **state) {
+  (void)state;
+  bppsa_cnn_network n;
+  assert_int_equal(
+      parse(LAYERS("{\"name\": \"c\", \"op\": \"conv2d\", \"out\": 6, \"kernel\": [3, 2], \"stride\": [2, 1],"
+                   " \"padding\": [1, 0, 2, 1], \"dilation\": [1, 2], \"groups\": 3, \"bias\": false},"
+                   "{\"name\": \"a\", \"op\": \"avgpool2d\", \"kernel\": [2, 2], \"stride\": [1, 1], \"padding\": [1, 1, 0, 0],"
+                   " \"ceil_mode\": true, \"exclude_pad\": true},"
+                   "{\"name\": \"m\", \"op\": \"maxpool2d\", \"kernel\": [2, 3]},"
+                   "{\"name\": \"l\", \"op\": \"leaky_relu\", \"slope\": 0.25},"
+                   "{\"name\": \"f\", \"op\": \"flatten\"}, {\"name\": \"t\", \"op\": \"tanh\"}, {\"name\": \"s.1-_\", \"op\": "
+                   "\"sigmoid\"}," HEAD),
+            &n),
+      BPPSA_OK);
+  assert_int_equal(n.count, 8);
+  assert_string_equal(n.name, "network");
+  assert_shape(n.in, 3, 8, 6);
+  assert_shape(n.layers[0].out, 6, 4, 7);
+  assert_false(n.layers[0].bias);
+  assert_true(n.layers[7].bias);
+  assert_int_equal(n.layers[0].op.groups, 3);
+  assert_int_equal(n.layers[0].op.padding[2], 2);
+  assert_int_equal(n.layers[0].op.dilation[1], 2);
+  assert_true(n.layers[1].op.ceil_mode && n.layers[1].op.exclude_pad);
+  assert_int_equal(n.layers[1].op.stride[0], 1);
+  assert_int_equal(n.layers[2].op.stride[0], 2); /* the kernel's */
+  assert_int_equal(n.layers[2].op.stride[1], 3);
+  assert_true(n.layers[3].op.slope == 0.25);
+  assert_shape(n.layers[4].out, bppsa_cnn_size(&n, 4), 1, 1);
+  assert_string_equal(n.layers[6].prefix, "s.1-_");
+  bppsa_cnn_network_free(&n);
+}
+
+/* What is wrong, the line's end, and the status. */
+static const struct {
+  const char *text, *message;
+  bppsa_status status;
+} bad[] = {
+    {"[", "N.json: ", BPPSA_ERR_FORMAT},
+    {"[]", "N.json: no JSON object", BPPSA_ERR_FORMAT},
+    {"{\"input\": [1, 2, 3], \"layers\": [" HEAD "], \"batch\": 3}", "member \"batch\" is unknown", BPPSA_ERR_FORMAT},
+    {"{\"layers\": [" HEAD "]}", "\"input\" is missing or not three whole numbers", BPPSA_ERR_FORMAT},
+    {"{\"input\": [1, 2], \"layers\": [" HEAD "]}", "\"input\" is missing or not three whole numbers", BPPSA_ERR_FORMAT},
+    {"{\"input\": [1, 2, 3.5], \"layers\": [" HEAD "]}", "\"input\" is missing or not three whole numbers", BPPSA_ERR_FORMAT},
+    {"{\"input\": [0, 2, 3], \"layers\": [" HEAD "]}", "layer 'head': linear: input [0, 2, 3]", BPPSA_ERR_SHAPE},
+    {"{\"input\": [1, 2, 3]}", "\"layers\" is missing, empty or longer", BPPSA_ERR_FORMAT},
+    {"{\"input\": [1, 2, 3], \"layers\": []}", "\"layers\" is missing, empty or longer", BPPSA_ERR_FORMAT},
+    {"{\"input\": [1, 2, 3], \"layers\": {}}", "\"layers\" is missing, empty or longer", BPPSA_ERR_FORMAT},
+    {LAYERS("3"), "layer 0 is no object", BPPSA_ERR_FORMAT},
+    {LAYERS("{\"op\": \"relu\"}"), "layer 0: \"name\" is missing", BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"a b\", \"op\": \"relu\"}"), "layer 0: \"name\" is missing or no name", BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz\", \"op\": \"relu\"}"),
+     "layer 0: \"name\" is missing or no name, expected 1 to 47", BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"r\", \"op\": \"relu\"}, {\"name\": \"r\", \"op\": \"tanh\"}"),
+     "layer 'r': the name of layer 0 too, expected different names", BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"r\"}"), "layer 'r': \"op\" is missing", BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"r\", \"op\": \"softmax\"}"), "layer 'r': unknown operator 'softmax', expected conv2d",
+     BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"r\", \"op\": \"gru\"}"), "layer 'r': unknown operator 'gru', expected conv2d", BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"r\", \"op\": \"relu\", \"kernel\": [1, 1]}"), "layer 'r': member \"kernel\" is unknown of relu",
+     BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"r\", \"op\": \"relu\", \"colour\": 1}"), "layer 'r': member \"colour\" is unknown of relu",
+     BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"c\", \"op\": \"conv2d\", \"kernel\": [1, 1]}"), "layer 'c': conv2d: \"out\" is missing",
+     BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"c\", \"op\": \"conv2d\", \"out\": \"6\", \"kernel\": [1, 1]}"),
+     "layer 'c': conv2d: \"out\" has another type, expected a whole number", BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"c\", \"op\": \"conv2d\", \"out\": 6, \"kernel\": 3}"),
+     "layer 'c': conv2d: \"kernel\" has another type, expected two whole numbers", BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"c\", \"op\": \"conv2d\", \"out\": 6, \"kernel\": [3, 9]}"),
+     "layer 'c': conv2d: kernel 9 with dilation 1 covers more than the 6 positions", BPPSA_ERR_SHAPE},
+    {LAYERS("{\"name\": \"c\", \"op\": \"conv2d\", \"out\": 6, \"kernel\": [3, 3], \"stride\": [0, 1]}"),
+     "layer 'c': conv2d: stride 0, expected 1 ..", BPPSA_ERR_ARGUMENT},
+    {LAYERS("{\"name\": \"c\", \"op\": \"conv2d\", \"out\": 6, \"kernel\": [3, 3], \"groups\": 2}"),
+     "layer 'c': conv2d: 2 groups of 3 input and 6 output channels", BPPSA_ERR_ARGUMENT},
+    {LAYERS("{\"name\": \"p\", \"op\": \"maxpool2d\", \"kernel\": [4, 4]}, {\"name\": \"p2\", \"op\": \"maxpool2d\", \"kernel\": "
+            "[4, 4]}," HEAD),
+     "layer 'p2': maxpool2d: kernel 4 with dilation 1 covers more than the 2 positions", BPPSA_ERR_SHAPE},
+    {LAYERS(HEAD ", {\"name\": \"r\", \"op\": \"relu\"}"), "layer 'r': relu is the last, expected a linear operator there",
+     BPPSA_ERR_ARGUMENT},
+    {LAYERS("{\"name\": \"x\", \"op\": \"linear\", \"out\": 0}"), "layer 'x': linear: output channels 0", BPPSA_ERR_ARGUMENT},
+};
+
+static void test_bad_files(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; ++i) {
+    bppsa_cnn_network network = {.count = 77};
+    const int64_t live = bppsa_alloc_live();
+    const bppsa_status status = parse(bad[i].text, &network);
+    if (status != bad[i].status || strchr(bppsa_last_error(), '\n') != NULL) {
+      fail_msg("case %d: status %d, message '%s'", (int)i, (int)status, bppsa_last_error());
+    }
+    assert_message(bad[i].message);
+    assert_message("N.json: ");
+    assert_int_equal(network.count, 77); /* untouched */
+    assert_int_equal(bppsa_alloc_live(), live);
+  }
+  bppsa_cnn_network network;
+  assert_int_equal(bppsa_cnn_network_load("absent.json", &network), BPPSA_ERR_IO);
+  assert_message("absent.json");
+}
+
+static bppsa_status load_file(void *argument) {
+  bppsa_cnn_network network;
+  BPPSA_TRY(bppsa_cnn_network_load(argument, &network));
+  bppsa_cnn_network_free(&network);
+  return BPPSA_OK;
+}
+
+static bppsa_status make_builtin(void *argument) {
+  bppsa_cnn_network network;
+  BPPSA_TRY(bppsa_cnn_network_builtin(argument, &network));
+  bppsa_cnn_network_free(&network);
+  return BPPSA_OK;
+}
+
+static void test_memory(void **state) {
+  (void)state;
+  static const char text[] = LAYERS("{\"name\": \"c\", \"op\": \"conv2d\", \"out\": 6, \"kernel\": [3, 2]}, " HEAD);
+  char path[] = "cnn_network.json", name[] = "vgg11";
+  put_file(path, text, sizeof text - 1);
+  assert_true(walk_allocations(load_file, path) > 1);
+  assert_int_equal(walk_allocations(make_builtin, name), 1);
+  remove(path);
+}
+
+static void test_infer(void **state) {
+  (void)state;
+  bppsa_cnn_network n;
+  bppsa_dtype dtype = BPPSA_I8;
+  assert_int_equal(
+      parse(LAYERS("{\"name\": \"c\", \"op\": \"conv2d\", \"out\": 6, \"kernel\": [3, 2], \"bias\": false}, " HEAD), &n),
+      BPPSA_OK);
+  const int64_t shape[4] = {1, 1, 1, 1};
+  double numbers[1] = {0};
+  bppsa_named_view tensors[3] = {{"head.weight", bppsa_view_make(numbers, BPPSA_F64, 2, shape)},
+                                 {"c.weight", bppsa_view_make(numbers, BPPSA_F64, 4, shape)},
+                                 {"head.bias", bppsa_view_make(numbers, BPPSA_F64, 1, shape)}};
+  assert_int_equal(bppsa_cnn_infer("W", &n, 3, tensors, &dtype), BPPSA_OK);
+  assert_int_equal(dtype, BPPSA_F64);
+  assert_int_equal(bppsa_cnn_infer("W", &n, 2, tensors, &dtype), BPPSA_ERR_FORMAT);
+  assert_message("W: tensor 'head.bias' is missing");
+  tensors[2].view.dtype = BPPSA_F32;
+  assert_int_equal(bppsa_cnn_infer("W", &n, 3, tensors, &dtype), BPPSA_ERR_UNSUPPORTED);
+  assert_message("W: tensor 'head.bias' is f32, expected f64");
+  tensors[1].view.dtype = BPPSA_I64;
+  assert_int_equal(bppsa_cnn_infer("W", &n, 3, tensors, &dtype), BPPSA_ERR_UNSUPPORTED);
+  assert_message("W: tensor 'c.weight' is i64, expected f32 or f64");
+  bppsa_cnn_network_free(&n);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_builtins), cmocka_unit_test(test_every_member),
+                                     cmocka_unit_test(test_bad_files), cmocka_unit_test(test_memory),
+                                     cmocka_unit_test(test_infer)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

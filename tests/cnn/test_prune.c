@@ -1,0 +1,224 @@
+/* Pruning by magnitude, against sorting; masks in a model. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "cnn/prune.h"
+#include "tests/cnn/chains.h"
+
+enum { TENSORS = 4 };
+
+typedef struct {
+  double key;
+  int64_t place; /* among all weights */
+} sorted;
+
+static int compare(const void *a, const void *b) {
+  const sorted *x = a, *y = b;
+  return x->key != y->key ? (x->key > y->key) - (x->key < y->key) : (x->place > y->place) - (x->place < y->place);
+}
+
+typedef struct {
+  int64_t size[TENSORS], all;
+  double *values[TENSORS];
+  void *typed[TENSORS];
+  bppsa_named_view views[TENSORS];
+  uint8_t *masks[TENSORS];
+} weights;
+
+static void make_weights(weights *w) {
+  *w = (weights){.size = {60, 7, 1, 200}};
+  for (int t = 0; t < TENSORS; ++t) {
+    const bppsa_dtype dtype = t % 2 == 0 ? BPPSA_F32 : BPPSA_F64;
+    w->values[t] = uniform((uint64_t)t, w->size[t], 0.1 * (t + 1));
+    for (int64_t i = 0; i < w->size[t]; i += 5) {
+      w->values[t][i] = i % 10 == 0 ? 0.0 : -0.05; /* ties, zeros */
+    }
+    w->typed[t] = rounded(dtype, w->values[t], w->size[t]);
+    w->views[t] = (bppsa_named_view){"w", bppsa_view_make(w->typed[t], dtype, 1, &w->size[t])};
+    w->masks[t] = bppsa_alloc((size_t)w->size[t]);
+    w->all += w->size[t];
+  }
+}
+
+static void free_weights(weights *w) {
+  for (int t = 0; t < TENSORS; ++t) {
+    bppsa_free(w->values[t]);
+    bppsa_free(w->typed[t]);
+    bppsa_free(w->masks[t]);
+  }
+}
+
+static double spread(const double *v, int64_t n) {
+  double mean = 0, sum = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    mean += v[i] / (double)n;
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    sum += (v[i] - mean) * (v[i] - mean) / (double)n;
+  }
+  return sqrt(sum);
+}
+
+/* Tensors from .. to-1 share a threshold: those at the front of the sorted list must be gone, and no others. */
+static void check_group(const weights *w, int from, int to, bool scaled, double fraction) {
+  int64_t all = 0;
+  for (int t = from; t < to; ++t) {
+    all += w->size[t];
+  }
+  sorted *list = malloc((size_t)all * sizeof *list);
+  const uint8_t **mask = malloc((size_t)all * sizeof *mask);
+  int64_t at = 0;
+  for (int t = from; t < to; ++t) {
+    const double scale = scaled ? spread(w->values[t], w->size[t]) : 1;
+    for (int64_t i = 0; i < w->size[t]; ++i, ++at) {
+      const double magnitude = fabs(w->values[t][i]);
+      list[at] = (sorted){magnitude == 0 ? 0 : magnitude / scale, at};
+      mask[at] = &w->masks[t][i];
+    }
+  }
+  qsort(list, (size_t)all, sizeof *list, compare);
+  const int64_t gone = llround(fraction * (double)all);
+  for (int64_t i = 0; i < all; ++i) {
+    assert_int_equal(*mask[list[i].place], i >= gone);
+  }
+  free(list);
+  free(mask);
+}
+
+static void test_methods(void **state) {
+  (void)state;
+  static const double fractions[] = {0, 0.01, 0.25, 0.5, 0.97, 1};
+  weights w;
+  make_weights(&w);
+  for (size_t f = 0; f < sizeof fractions / sizeof fractions[0]; ++f) {
+    bppsa_prune_layer layers[TENSORS];
+    assert_int_equal(bppsa_prune(BPPSA_PRUNE_CLASS_BLIND, fractions[f], TENSORS, w.views, w.masks, layers), BPPSA_OK);
+    check_group(&w, 0, TENSORS, false, fractions[f]);
+    int64_t kept = 0;
+    for (int t = 0; t < TENSORS; ++t) {
+      kept += layers[t].kept;
+      assert_int_equal(layers[t].weights, w.size[t]);
+      assert_int_equal(layers[t].empty, w.size[t] - layers[t].kept); /* rows of one weight */
+    }
+    assert_int_equal(kept, w.all - llround(fractions[f] * (double)w.all));
+    assert_int_equal(bppsa_prune(BPPSA_PRUNE_CLASS_UNIFORM, fractions[f], TENSORS, w.views, w.masks, NULL), BPPSA_OK);
+    for (int t = 0; t < TENSORS; ++t) {
+      check_group(&w, t, t + 1, false, fractions[f]);
+    }
+    assert_int_equal(bppsa_prune(BPPSA_PRUNE_CLASS_DISTRIBUTION, fractions[f], TENSORS, w.views, w.masks, NULL), BPPSA_OK);
+    check_group(&w, 0, TENSORS, true, fractions[f]);
+  }
+  free_weights(&w);
+}
+
+static bppsa_status prune_once(void *argument) {
+  weights *w = argument;
+  return bppsa_prune(BPPSA_PRUNE_CLASS_BLIND, 0.5, TENSORS, w->views, w->masks, NULL);
+}
+
+static void test_errors(void **state) {
+  (void)state;
+  weights w;
+  make_weights(&w);
+  assert_int_equal(walk_allocations(prune_once, &w), 2);
+  assert_int_equal(bppsa_prune(BPPSA_PRUNE_CLASS_BLIND, 1.5, TENSORS, w.views, w.masks, NULL), BPPSA_ERR_ARGUMENT);
+  assert_int_equal(bppsa_prune(BPPSA_PRUNE_CLASS_BLIND, NAN, TENSORS, w.views, w.masks, NULL), BPPSA_ERR_ARGUMENT);
+  assert_int_equal(bppsa_prune(BPPSA_PRUNE_METHODS, 0.5, TENSORS, w.views, w.masks, NULL), BPPSA_ERR_ARGUMENT);
+  bppsa_view_set(&w.views[1].view, 3, INFINITY);
+  assert_int_equal(bppsa_prune(BPPSA_PRUNE_CLASS_BLIND, 0.5, TENSORS, w.views, w.masks, NULL), BPPSA_ERR_ARGUMENT);
+  assert_message("element 3 of w is not finite");
+  w.views[1].view.dtype = BPPSA_I64;
+  assert_int_equal(bppsa_prune(BPPSA_PRUNE_CLASS_BLIND, 0.5, TENSORS, w.views, w.masks, NULL), BPPSA_ERR_UNSUPPORTED);
+  free_weights(&w);
+}
+
+/* ---- masks in a network ---- */
+
+/* A masked model is the dense model with those weights at 0, and its gradient there is 0; by BP and by every scan. One filter keeps nothing. */
+static void test_masked_models(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(2);
+  bppsa_cnn_network network;
+  assert_int_equal(bppsa_cnn_network_builtin("lenet5", &network), BPPSA_OK);
+  enum { BATCH = 4, WEIGHTS = 5 };
+  bppsa_cnn_config config = bppsa_cnn_config_default();
+  config.batch = BATCH;
+  config.dtype = BPPSA_F64;
+  config.backward = BPPSA_BACKWARD_BP;
+  bppsa_model *dense = NULL;
+  assert_int_equal(bppsa_cnn_create(&network, &config, device, &dense), BPPSA_OK);
+  bppsa_cnn_init(dense, 4);
+  bppsa_named_view weights_[WEIGHTS], masks[WEIGHTS];
+  uint8_t *bytes[WEIGHTS];
+  for (int i = 0; i < WEIGHTS; ++i) {
+    const bppsa_parameter *p = &dense->parameters[2 * i];
+    bytes[i] = bppsa_alloc((size_t)bppsa_view_count(&p->value));
+    weights_[i] = (bppsa_named_view){p->name, p->value};
+    masks[i] = (bppsa_named_view){p->name, bppsa_view_make(bytes[i], BPPSA_BOOL, p->value.ndim, p->value.shape)};
+  }
+  assert_int_equal(bppsa_prune(BPPSA_PRUNE_CLASS_UNIFORM, 0.8, WEIGHTS, weights_, bytes, NULL), BPPSA_OK);
+  memset(bytes[1] + 2 * 150, 0, 150); /* conv2's filter 2 */
+  double *x = uniform(9, BATCH * 3072, 1), *seed = uniform(8, BATCH * 10, 1);
+  const bppsa_view x_view = bppsa_view_make(x, BPPSA_F64, 4, (int64_t[]){BATCH, 3, 32, 32});
+  const bppsa_view seed_view = bppsa_view_make(seed, BPPSA_F64, 2, (int64_t[]){BATCH, 10});
+  for (int i = 0; i < WEIGHTS; ++i) {
+    for (int64_t k = 0; k < bppsa_view_count(&weights_[i].view); ++k) {
+      if (bytes[i][k] == 0) {
+        bppsa_view_set(&weights_[i].view, k, 0);
+      }
+    }
+  }
+  bppsa_view logits, masked_logits;
+  assert_int_equal(dense->ops->forward(dense, &x_view, NULL, &logits), BPPSA_OK);
+  assert_int_equal(dense->ops->backward(dense, &seed_view), BPPSA_OK);
+  config.masks = masks;
+  config.mask_count = WEIGHTS;
+  for (int64_t levels = -3; levels <= 3; ++levels) { /* BP, auto, all, linear, .. */
+    bppsa_model *masked = NULL;
+    config.backward = levels == -3 ? BPPSA_BACKWARD_BP : BPPSA_BACKWARD_SCAN;
+    config.algorithm = levels == -2 ? BPPSA_SCAN_AUTO : levels == 0 ? BPPSA_SCAN_LINEAR : BPPSA_SCAN_BLELLOCH;
+    config.up_levels = levels < -1 ? -1 : levels;
+    assert_int_equal(bppsa_cnn_create(&network, &config, device, &masked), BPPSA_OK);
+    bppsa_cnn_init(masked, 4); /* not yet masked: the pass does that */
+    assert_int_equal(masked->ops->forward(masked, &x_view, NULL, &masked_logits), BPPSA_OK);
+    assert_memory_equal(masked_logits.data, logits.data, BATCH * 10 * sizeof(double));
+    assert_int_equal(masked->ops->backward(masked, &seed_view), BPPSA_OK);
+    for (int64_t p = 0; p < dense->parameter_count; ++p) {
+      const bppsa_view *got = &masked->parameters[p].gradient, *expected = &dense->parameters[p].gradient;
+      double difference = 0, norm = 0;
+      for (int64_t k = 0; k < bppsa_view_count(got); ++k) {
+        const bool kept = p % 2 == 1 || bytes[p / 2][k] != 0;
+        const double reference = kept ? bppsa_view_get(expected, k) : 0, value = bppsa_view_get(got, k);
+        assert_true(kept || (value == 0 && bppsa_view_get(&masked->parameters[p].value, k) == 0));
+        difference = hypot(difference, value - reference);
+        norm = hypot(norm, reference);
+      }
+      assert_true(norm > 0 && difference < 1e-13 * norm);
+    }
+    bppsa_model_destroy(masked);
+  }
+  masks[1].view.shape[0] = 15;
+  bppsa_model *model = NULL;
+  assert_int_equal(bppsa_cnn_create(&network, &config, device, &model), BPPSA_ERR_SHAPE);
+  assert_message("mask 'conv2.weight': shape [15, 6, 5, 5], expected [16, 6, 5, 5]");
+  masks[1].view.shape[0] = 16;
+  masks[1].view.dtype = BPPSA_F16;
+  assert_int_equal(bppsa_cnn_create(&network, &config, device, &model), BPPSA_ERR_UNSUPPORTED);
+  masks[1].name = "conv7.weight";
+  assert_int_equal(bppsa_cnn_create(&network, &config, device, &model), BPPSA_ERR_ARGUMENT);
+  assert_message("mask 'conv7.weight': no weight of the network");
+  for (int i = 0; i < WEIGHTS; ++i) {
+    bppsa_free(bytes[i]);
+  }
+  bppsa_free(x);
+  bppsa_free(seed);
+  bppsa_model_destroy(dense);
+  bppsa_cnn_network_free(&network);
+  bppsa_device_destroy(device);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_methods), cmocka_unit_test(test_errors),
+                                     cmocka_unit_test(test_masked_models)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
