@@ -34,9 +34,9 @@ bppsa_scan_config bppsa_network_scan(const bppsa_network_kind *kind, const bppsa
   return bppsa_recurrent_scan_config(config, kind->matrices, kind->diagonal, layer);
 }
 
-bppsa_status bppsa_network_choose(const bppsa_network_kind *kind, const bppsa_recurrent_config *config,
+bppsa_status bppsa_network_choose(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, bppsa_device_kind device,
                                   bppsa_recurrent_config *chosen) {
-  return bppsa_recurrent_choose(config, kind->matrices, kind->diagonal, BPPSA_CPU, chosen);
+  return bppsa_recurrent_choose(config, kind->matrices, kind->diagonal, device, chosen);
 }
 
 const char *bppsa_network_text(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, char *text, size_t size) {

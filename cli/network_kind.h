@@ -25,7 +25,7 @@ const bppsa_network_kind *bppsa_network_kind_of(const bppsa_cli *cli);
 /* The scan configuration of a layer, `auto` as it stands. */
 bppsa_scan_config bppsa_network_scan(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, int64_t layer);
 /* `auto` resolved by the cost model (bppsa_recurrent_choose). */
-bppsa_status bppsa_network_choose(const bppsa_network_kind *kind, const bppsa_recurrent_config *config,
+bppsa_status bppsa_network_choose(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, bppsa_device_kind device,
                                   bppsa_recurrent_config *chosen);
 /* "rnn: T 1000, B 16, I 1, H 20, layers 1, tanh, loss last". Returns text. */
 const char *bppsa_network_text(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, char *text, size_t size);

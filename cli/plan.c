@@ -13,7 +13,8 @@
     {.option = BPPSA_OPTION_LAYERS}, {.option = BPPSA_OPTION_HIDDEN}, only{.option = BPPSA_OPTION_LOSS},                         \
         {.option = BPPSA_OPTION_SEQ_LEN, .fallback = "1000"}, {.option = BPPSA_OPTION_BATCH},                                    \
         {.option = BPPSA_OPTION_ALGORITHM}, {.option = BPPSA_OPTION_UP_LEVELS}, {.option = BPPSA_OPTION_CHUNKS},                 \
-        {.option = BPPSA_OPTION_INPUT_GRAD}, {.option = BPPSA_OPTION_DTYPE}, {.option = BPPSA_OPTION_SVG},                       \
+        {.option = BPPSA_OPTION_INPUT_GRAD}, {.option = BPPSA_OPTION_DTYPE},                                                     \
+        {.option = BPPSA_OPTION_DEVICE, .help = "what auto chooses for; it need not be there"}, {.option = BPPSA_OPTION_SVG},    \
         {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {                                                          \
       .option = BPPSA_OPTION_COUNT                                                                                               \
     }                                                                                                                            \
@@ -204,11 +205,13 @@ static bppsa_status print_plans(bppsa_cli *cli, const bppsa_recurrent_config *co
   return print_sentence(cli, plans[config->layers - 1]);
 }
 
-static bppsa_status make_plans(const bppsa_network_kind *kind, const bppsa_recurrent_config *asked, bppsa_scan_plan **plans) {
+static bppsa_status make_plans(const bppsa_network_kind *kind, const bppsa_recurrent_config *asked, bppsa_device_kind device,
+                               bppsa_scan_plan **plans) {
   bppsa_recurrent_config chosen, *config = &chosen;
-  BPPSA_TRY(bppsa_network_choose(kind, asked, &chosen));
+  BPPSA_TRY(bppsa_network_choose(kind, asked, device, &chosen));
   for (int64_t layer = 0; layer < config->layers; ++layer) {
-    const bppsa_scan_config scan = bppsa_network_scan(kind, config, layer);
+    bppsa_scan_config scan = bppsa_network_scan(kind, config, layer);
+    scan.device = device;
     BPPSA_TRY(bppsa_scan_plan_create(&scan, &plans[layer]));
   }
   return BPPSA_OK;
@@ -234,14 +237,17 @@ static bppsa_status run(bppsa_cli *cli) {
   bppsa_recurrent_config config = bppsa_recurrent_config_default();
   bppsa_text drawing = {0};
   char *document = NULL;
+  bppsa_device_kind device;
+  int32_t index;
   BPPSA_TRY(bppsa_setup_config(cli, &config));
+  BPPSA_TRY(bppsa_device_parse(bppsa_cli_value(cli, BPPSA_OPTION_DEVICE)->text, &device, &index));
   BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_SVG));
   config.input_gradients = bppsa_cli_value(cli, BPPSA_OPTION_INPUT_GRAD)->given;
   bppsa_scan_plan **plans = bppsa_calloc(config.layers, sizeof *plans);
   if (plans == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  bppsa_status status = make_plans(bppsa_network_kind_of(cli), &config, plans);
+  bppsa_status status = make_plans(bppsa_network_kind_of(cli), &config, device, plans);
   if (status == BPPSA_OK) {
     status = show(cli, &config, plans, &drawing, &document);
   }

@@ -54,8 +54,7 @@ static void processor_name(char *text, size_t size) {
   fclose(file);
 }
 
-/* "cpu", "cuda" or "cuda:K" into kind and index. */
-static bppsa_status parse_name(const char *name, bppsa_device_kind *kind, int32_t *index) {
+bppsa_status bppsa_device_parse(const char *name, bppsa_device_kind *kind, int32_t *index) {
   if (strcmp(name, "cpu") == 0) {
     *kind = BPPSA_CPU;
     *index = 0;
@@ -108,7 +107,7 @@ static bppsa_status find_gpu(const char *name, int32_t index, char *hardware, si
 
 bppsa_status bppsa_device_create(const char *name, int64_t threads, bppsa_device **device) {
   bppsa_device made = {0};
-  BPPSA_TRY(parse_name(name, &made.kind, &made.index));
+  BPPSA_TRY(bppsa_device_parse(name, &made.kind, &made.index));
   if (threads < 0 || threads > BPPSA_MAX_THREADS) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "threads %lld: expected 1 .. %d, or 0 for all cores", (long long)threads,
                       BPPSA_MAX_THREADS);

@@ -19,6 +19,8 @@ typedef struct bppsa_device bppsa_device;
  * Starts BLAS on first use (core/blas.h). */
 bppsa_status bppsa_device_create(const char *name, int64_t threads, bppsa_device **device);
 void bppsa_device_destroy(bppsa_device *device);
+/* "cpu", "cuda" or "cuda:K" into kind and index, whether or not it is there. ERR_ARGUMENT. */
+bppsa_status bppsa_device_parse(const char *name, bppsa_device_kind *kind, int32_t *index);
 
 bppsa_device_kind bppsa_device_get_kind(const bppsa_device *device);
 int32_t bppsa_device_get_index(const bppsa_device *device);

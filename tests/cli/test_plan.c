@@ -164,6 +164,18 @@ static void test_contradictions(void **state) {
 }
 
 /* What does not fit in 64 bits is a wrong request. */
+/* auto chooses for the device it is asked for, which need not be there. */
+static void test_device(void **state) {
+  (void)state;
+  json_t *cpu = run_json("plan rnn --json --device cpu"), *gpu = run_json("plan rnn --json --device cuda:3");
+  assert_string_equal(get_text(cpu, "algorithm"), "linear");
+  assert_string_equal(get_text(gpu, "algorithm"), "chunked");
+  assert_true(critical_steps(gpu) < critical_steps(cpu) / 2);
+  json_decref(cpu);
+  json_decref(gpu);
+  assert_fails(2, "device \"gpu\": expected cpu, cuda or cuda:K", "plan rnn --device gpu");
+}
+
 static void test_too_large(void **state) {
   (void)state;
   assert_fails(2, "do not fit in 64 bits", "plan rnn --hidden 100000000");
@@ -173,9 +185,9 @@ static void test_too_large(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_blelloch),       cmocka_unit_test(test_up_levels),
-                                     cmocka_unit_test(test_documents),      cmocka_unit_test(test_input_phase),
-                                     cmocka_unit_test(test_layers),         cmocka_unit_test(test_large),
-                                     cmocka_unit_test(test_contradictions), cmocka_unit_test(test_too_large)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_blelloch),       cmocka_unit_test(test_up_levels), cmocka_unit_test(test_documents),
+      cmocka_unit_test(test_input_phase),    cmocka_unit_test(test_layers),    cmocka_unit_test(test_large),
+      cmocka_unit_test(test_contradictions), cmocka_unit_test(test_device),    cmocka_unit_test(test_too_large)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
