@@ -79,6 +79,8 @@ bppsa_status bppsa_recurrent_cuda_create(recurrent_network *n, const bppsa_devic
 bppsa_status bppsa_recurrent_cuda_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
 /* Takes `bytes` in one piece. *address: where it begins. */
 bppsa_status bppsa_recurrent_cuda_reserve(recurrent_network *n, int64_t bytes, int64_t *address);
+/* What must begin as 0: parameters, gradients and the gaps between them, counts. The rest is written before it is read. */
+bppsa_status bppsa_recurrent_cuda_clear(recurrent_network *n);
 void bppsa_recurrent_cuda_destroy(recurrent_network *n);
 /* h of all layers; h0 NULL: 0. */
 bppsa_status bppsa_recurrent_cuda_forward(recurrent_network *n, const void *h0);

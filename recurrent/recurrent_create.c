@@ -267,7 +267,8 @@ static bppsa_status allocate_arrays(recurrent_network *n, bool scans) {
   }
   BPPSA_TRY(visit_arrays(n, scans, measure_array, &bytes));
   BPPSA_TRY(bppsa_recurrent_cuda_reserve(n, bytes, &address));
-  return visit_arrays(n, scans, place_array, &address);
+  BPPSA_TRY(visit_arrays(n, scans, place_array, &address));
+  return bppsa_recurrent_cuda_clear(n);
 }
 
 /* Refuses a network beyond its memory limit before anything large is allocated. */

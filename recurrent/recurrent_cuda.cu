@@ -397,9 +397,16 @@ extern "C" bppsa_status bppsa_recurrent_cuda_visit(recurrent_network *n, bppsa_r
 
 extern "C" bppsa_status bppsa_recurrent_cuda_reserve(recurrent_network *n, int64_t bytes, int64_t *address) {
   BPPSA_TRY(bppsa_cuda_alloc(n->gpu->index, bytes, &n->gpu->memory));
-  BPPSA_TRY(bppsa_cuda_clear(n->gpu->index, n->gpu->stream, n->gpu->memory, bytes));
   *address = (int64_t)(intptr_t)n->gpu->memory;
   return BPPSA_OK;
+}
+
+extern "C" bppsa_status bppsa_recurrent_cuda_clear(recurrent_network *n) {
+  const recurrent_gpu *gpu = n->gpu;
+  const int64_t bytes = n->base.reals * size_of(n);
+  BPPSA_TRY(bppsa_cuda_clear(gpu->index, gpu->stream, n->base.device_values, bytes));
+  BPPSA_TRY(bppsa_cuda_clear(gpu->index, gpu->stream, n->base.device_gradients, bytes));
+  return bppsa_cuda_clear(gpu->index, gpu->stream, gpu->redone, sizeof(unsigned long long));
 }
 
 extern "C" void bppsa_recurrent_cuda_destroy(recurrent_network *n) {

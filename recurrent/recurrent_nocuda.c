@@ -25,6 +25,11 @@ bppsa_status bppsa_recurrent_cuda_reserve(recurrent_network *n, int64_t bytes, i
   return without();
 }
 
+bppsa_status bppsa_recurrent_cuda_clear(recurrent_network *n) {
+  (void)n;
+  return without();
+}
+
 void bppsa_recurrent_cuda_destroy(recurrent_network *n) {
   (void)n;
 }
