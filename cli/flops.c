@@ -37,7 +37,7 @@ static const char notes[] = "Three kinds of patterns. Without --prune and --weig
                             "dead ReLUs and pools drop at real inputs too, as the published figure does; nothing could be "
                             "planned with those ahead of time.\n";
 
-enum { NAME_TEXT = 200 };
+enum { NAME_TEXT = 200, CONCLUSION_TEXT = 320 };
 
 static const char *pattern_name(const bppsa_flops *f) {
   return f->values ? "value" : "guaranteed";
@@ -79,6 +79,18 @@ static void dominant_text(const bppsa_flops *net, char *text, size_t size) {
 static bppsa_csr counted_pattern(const bppsa_flops *net, int64_t i) {
   const bppsa_flops_operator *o = &net->operators[i];
   return (bppsa_csr){.rows = o->rows, .cols = o->cols, .nnz = llround(o->nnz)};
+}
+
+/* What the count supports: the critical path beside BP, and whether a plan made ahead can have it. */
+static const char *conclusion_text(const bppsa_flops *net, char *text, size_t size) {
+  const double critical = (double)net->totals.critical_flops, own = (double)bppsa_flops_baseline_sum(net);
+  const double whole = (double)net->unpruned;
+  snprintf(text, size, "the critical path has %.3g times the FLOPs of BP here and %.3g times those of unpruned BP (%.3g): %s; %s",
+           own > 0 ? critical / own : 0, whole > 0 ? critical / whole : 0, whole,
+           critical < whole ? "below it, as figure 10 has it" : "above it, against figure 10",
+           net->values ? "these patterns are known after the forward pass only, no plan made ahead has them"
+                       : "these patterns hold for any input, a plan made ahead executes them");
+  return text;
 }
 
 /* ---- JSON ---- */
@@ -127,7 +139,7 @@ static const char *weights_name(const bppsa_cli *cli, const bppsa_flops *net) {
 }
 
 static json_t *flops_json(const bppsa_cli *cli, const bppsa_flops *net) {
-  char dominant[3 * NAME_TEXT];
+  char dominant[3 * NAME_TEXT], conclusion[CONCLUSION_TEXT];
   const bppsa_scan_config *config = bppsa_scan_plan_config(net->plan);
   dominant_text(net, dominant, sizeof dominant);
   json_t *object = json_object();
@@ -148,7 +160,9 @@ static json_t *flops_json(const bppsa_cli *cli, const bppsa_flops *net) {
   ok = ok && bppsa_json_put(object, "steps", steps_json(net));
   ok = ok && bppsa_json_put(object, "totals", bppsa_plan_totals_json(&net->totals));
   ok = ok && bppsa_json_put_integer(object, "baseline_flops", bppsa_flops_baseline_sum(net));
+  ok = ok && bppsa_json_put_integer(object, "unpruned_baseline_flops", net->unpruned);
   ok = ok && bppsa_json_put_text(object, "dominant", dominant);
+  ok = ok && bppsa_json_put_text(object, "conclusion", conclusion_text(net, conclusion, sizeof conclusion));
   ok = ok && bppsa_json_put(object, "auto", automatic_json(net));
   return bppsa_json_finish(object, ok);
 }
@@ -192,15 +206,6 @@ static bppsa_status print_steps(bppsa_cli *cli, const bppsa_flops *net) {
   return BPPSA_OK;
 }
 
-/* What the other kind of pattern would say. */
-static bppsa_status print_conclusion(bppsa_cli *cli, const bppsa_flops *net) {
-  return bppsa_cli_print(cli, "  %s\n",
-                         net->values
-                             ? "these patterns are known after the forward pass only: what they save, no plan made ahead can"
-                         : net->pruned ? "these patterns hold for any input: a plan made ahead executes exactly this"
-                                       : "every weight counts: the structure of the operators, unpruned");
-}
-
 static bppsa_status print_network(bppsa_cli *cli, const bppsa_flops *net) {
   const bppsa_scan_totals *t = &net->totals;
   char dominant[3 * NAME_TEXT], text[6][BPPSA_SI_TEXT];
@@ -225,7 +230,8 @@ static bppsa_status print_network(bppsa_cli *cli, const bppsa_flops *net) {
                             t->critical_steps, bppsa_cli_si(critical, "FLOP", text[3], sizeof text[3]), critical / sum,
                             bppsa_cli_si((double)t->workspace_bytes, "B", text[4], sizeof text[4]),
                             bppsa_scan_plan_config(net->plan)->batch, dominant));
-  BPPSA_TRY(print_conclusion(cli, net));
+  char conclusion[CONCLUSION_TEXT];
+  BPPSA_TRY(bppsa_cli_print(cli, "  conclusion         %s\n", conclusion_text(net, conclusion, sizeof conclusion)));
   return net->automatic == NULL ? BPPSA_OK
                                 : bppsa_cli_print(cli, "  auto would take    %" PRId64 " up-levels: %s on the critical path\n",
                                                   bppsa_scan_plan_config(net->automatic)->up_levels,

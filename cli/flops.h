@@ -29,6 +29,7 @@ typedef struct {
   int64_t step_count;
   bppsa_scan_step *steps; /* counts and critical path as counted: with values means over the samples */
   bppsa_scan_totals totals;
+  int64_t unpruned; /* FLOPs of BP with all weights */
 } bppsa_flops;
 
 /* Opens the network and counts. The caller frees it in every case. */

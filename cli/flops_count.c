@@ -327,6 +327,21 @@ static bppsa_status count_values(const bppsa_cli *cli, const bppsa_model *weight
 
 /* ---- all of it ---- */
 
+/* BP of the network with all its weights. */
+static bppsa_status unpruned_baseline(const bppsa_flops *f, int64_t *sum) {
+  int64_t all = 0;
+  for (int64_t i = 0; i < f->count; ++i) {
+    const bppsa_op *op = &f->network.layers.layers[i].op;
+    bppsa_jacobian *whole = NULL;
+    BPPSA_TRY(bppsa_jacobian_create(op, NULL, true, f->device, &whole));
+    const bppsa_csr *c = bppsa_jacobian_pattern(whole);
+    all += bppsa_op_baseline_flops(op, c->rows, c->cols, c->nnz);
+    bppsa_jacobian_destroy(whole);
+  }
+  *sum = all;
+  return BPPSA_OK;
+}
+
 static bppsa_status count_network(const bppsa_cli *cli, bppsa_flops *f, bppsa_model **weights) {
   const bool weighted =
       f->values || bppsa_cli_value(cli, BPPSA_OPTION_PRUNE)->real > 0 || bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->given;
@@ -335,6 +350,7 @@ static bppsa_status count_network(const bppsa_cli *cli, bppsa_flops *f, bppsa_mo
     BPPSA_TRY(make_masks(cli, *weights, f));
   }
   BPPSA_TRY(make_patterns(f));
+  BPPSA_TRY(unpruned_baseline(f, &f->unpruned));
   return f->values ? count_values(cli, *weights, f) : count_patterns(cli, NULL, f);
 }
 
