@@ -79,6 +79,9 @@ json_t *bppsa_plan_totals_json(const bppsa_scan_totals *totals) {
   ok = ok && bppsa_json_put_integer(object, "critical_flops", totals->critical_flops);
   ok = ok && bppsa_json_put_integer(object, "critical_steps", totals->critical_steps);
   ok = ok && bppsa_json_put_integer(object, "workspace_bytes", totals->workspace_bytes);
+  if (totals->executed_flops > 0) {
+    ok = ok && bppsa_json_put_integer(object, "executed_flops", totals->executed_flops);
+  }
   return bppsa_json_finish(object, ok);
 }
 
