@@ -64,61 +64,18 @@ typedef struct {
 
 /* ---- the batch ---- */
 
-/* Loads an array of reals, converts it to `dtype`, and checks that its values are finite in it. */
-static bppsa_status load_reals(const char *path, bppsa_dtype dtype, bppsa_buffer *array) {
-  bppsa_buffer loaded = {0}, converted = {0};
-  BPPSA_TRY(bppsa_cli_input(bppsa_npy_load(path, &loaded)));
-  bppsa_status status = BPPSA_OK;
-  if (loaded.view.dtype != BPPSA_F32 && loaded.view.dtype != BPPSA_F64) {
-    status = bppsa_fail(BPPSA_ERR_FORMAT, "%s: dtype %s, expected f32 or f64", path, bppsa_dtype_name(loaded.view.dtype));
-  }
-  if (status == BPPSA_OK) {
-    status = bppsa_buffer_create(NULL, dtype, loaded.view.ndim, loaded.view.shape, &converted);
-  }
-  if (status == BPPSA_OK) {
-    status = bppsa_view_convert(&loaded.view, &converted.view);
-  }
-  const int64_t count = status == BPPSA_OK ? bppsa_view_count(&converted.view) : 0;
-  for (int64_t i = 0; status == BPPSA_OK && i < count; ++i) {
-    if (!isfinite(bppsa_view_get(&converted.view, i))) {
-      status = bppsa_fail(BPPSA_ERR_FORMAT, "%s: element %" PRId64 " is not finite in %s, expected finite values", path, i,
-                          bppsa_dtype_name(dtype));
-    }
-  }
-  bppsa_buffer_free(&loaded);
-  if (status != BPPSA_OK) {
-    bppsa_buffer_free(&converted);
-    return status;
-  }
-  *array = converted;
-  return BPPSA_OK;
-}
-
-/* shape is what was expected, in words and numbers. */
-static bppsa_status check_shape(const char *path, const bppsa_view *view, const char *words, int32_t ndim, const int64_t *shape) {
-  bool same = view->ndim == ndim;
-  for (int32_t d = 0; same && d < ndim; ++d) {
-    same = view->shape[d] == shape[d];
-  }
-  char found[BPPSA_SHAPE_TEXT], expected[BPPSA_SHAPE_TEXT];
-  return same ? BPPSA_OK
-              : bppsa_fail(BPPSA_ERR_SHAPE, "%s: shape %s, expected %s = %s", path,
-                           bppsa_shape_text(view->ndim, view->shape, found, sizeof found), words,
-                           bppsa_shape_text(ndim, shape, expected, sizeof expected));
-}
-
 /* [B,C,H,W] as the network has it. */
 static bppsa_status take_images(const char *path, gradients *g) {
   const bppsa_view *x = &g->x.view;
   const int64_t *in = g->network.layers.in, batch = x->ndim > 0 ? x->shape[0] : 0, shape[] = {batch, in[0], in[1], in[2]};
-  BPPSA_TRY(check_shape(path, x, "[B, C, H, W]", 4, shape));
+  BPPSA_TRY(bppsa_setup_shape(path, x, "[B, C, H, W]", 4, shape));
   g->config.batch = batch;
   return batch > 0 ? BPPSA_OK : bppsa_fail(BPPSA_ERR_SHAPE, "%s: no sample, expected at least one", path);
 }
 
 static bppsa_status load_input(const bppsa_cli *cli, gradients *g) {
   const char *path = bppsa_cli_value(cli, BPPSA_OPTION_INPUT)->text;
-  BPPSA_TRY(load_reals(path, g->config.dtype, &g->x));
+  BPPSA_TRY(bppsa_setup_reals(path, g->config.dtype, &g->x));
   const bppsa_view *x = &g->x.view;
   if (g->network.kind->convolutional) {
     return take_images(path, g);
@@ -143,7 +100,7 @@ static bppsa_status load_labels(const bppsa_cli *cli, gradients *g) {
   if (labels->dtype != BPPSA_I64) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: dtype %s, expected i64", path, bppsa_dtype_name(labels->dtype));
   }
-  BPPSA_TRY(check_shape(path, labels, all ? "[T, B]" : "[B]", all ? 2 : 1, all ? shape : shape + 1));
+  BPPSA_TRY(bppsa_setup_shape(path, labels, all ? "[T, B]" : "[B]", all ? 2 : 1, all ? shape : shape + 1));
   const int64_t count = bppsa_view_count(labels), *values = labels->data;
   for (int64_t i = 0; i < count; ++i) {
     if (values[i] < 0 || values[i] >= g->config.classes) {
@@ -162,8 +119,8 @@ static bppsa_status load_h0(const bppsa_cli *cli, gradients *g) {
     return BPPSA_OK;
   }
   const int64_t shape[3] = {g->config.layers, g->config.batch, g->config.hidden};
-  BPPSA_TRY(load_reals(path->text, g->config.dtype, &g->h0));
-  return check_shape(path->text, &g->h0.view, "[L, B, H]", 3, shape);
+  BPPSA_TRY(bppsa_setup_reals(path->text, g->config.dtype, &g->h0));
+  return bppsa_setup_shape(path->text, &g->h0.view, "[L, B, H]", 3, shape);
 }
 
 static bppsa_status load_batch(const bppsa_cli *cli, gradients *g) {

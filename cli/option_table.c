@@ -18,7 +18,7 @@ static const char *const optimizers[] = {"adam", "sgd", NULL};
 static const char *const sets[] = {"S", "M", "L", NULL};
 static const char *const paddings[] = {"constant", "reflect", NULL};
 static const char *const pool_patterns[] = {"window", "argmax", NULL};
-static const char *const flops_patterns[] = {"guaranteed", NULL};
+static const char *const flops_patterns[] = {"guaranteed", "value", NULL};
 static const char *const prune_methods[] = {"class-blind", "class-uniform", "class-distribution", NULL};
 static const char *const dtypes[] = {"f32", "f64", NULL};
 
@@ -245,9 +245,10 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
     [BPPSA_OPTION_SPY] = {"--spy", BPPSA_TEXT, BPPSA_GROUP_FILES, "F.png", NULL, "a picture of the pattern (figure 5)",
                           "the path of the file to write", .choices = NULL},
     [BPPSA_OPTION_PRUNE] = {"--prune", BPPSA_REAL, BPPSA_GROUP_MODEL, "F", "0", "fraction of the weights left out",
-                            "0, the network as it is", .low = 0, .high = 0},
+                            "a fraction from 0 to 1", .low = 0, .high = 1},
     [BPPSA_OPTION_FLOPS_PATTERN] = {"--pattern", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "guaranteed",
-                                    "what is counted: the patterns that are known ahead of any input", .choices = flops_patterns},
+                                    "what is counted: patterns known ahead of any input, or those of a batch's values",
+                                    .choices = flops_patterns},
     [BPPSA_OPTION_LEVELS] = {"--up-levels", BPPSA_TEXT, BPPSA_GROUP_GRADIENTS, "L|auto", "auto",
                              "up-sweep levels, then a linear middle; auto: the fewest FLOPs on the critical path",
                              "a whole number, 0 or more, or auto", .choices = NULL},

@@ -24,7 +24,7 @@ static const bppsa_option_use uses_rnn[] = USES(RNN_ONLY), uses_gru[] = USES();
 
 /* ---- JSON ---- */
 
-static json_t *step_json(const bppsa_scan_plan *plan, const bppsa_scan_step *step) {
+json_t *bppsa_plan_step_json(const bppsa_scan_plan *plan, const bppsa_scan_step *step) {
   char left[BPPSA_OPERAND_TEXT], right[BPPSA_OPERAND_TEXT], out[BPPSA_OPERAND_TEXT];
   const bppsa_scan_level *level = step->level;
   bppsa_scan_step_text(plan, step, left, right, out);
@@ -60,7 +60,7 @@ json_t *bppsa_plan_steps_json(const bppsa_scan_plan *plan) {
   bppsa_scan_iterator iterator = {0};
   bppsa_scan_step step;
   while (ok && bppsa_scan_plan_next(plan, &iterator, &step)) {
-    ok = json_array_append_new(steps, step_json(plan, &step)) == 0;
+    ok = json_array_append_new(steps, bppsa_plan_step_json(plan, &step)) == 0;
   }
   return bppsa_json_finish(steps, ok);
 }
@@ -76,8 +76,7 @@ json_t *bppsa_plan_levels_json(const bppsa_scan_plan *plan) {
   return bppsa_json_finish(levels, ok);
 }
 
-json_t *bppsa_plan_totals_json(const bppsa_scan_plan *plan) {
-  const bppsa_scan_totals *totals = bppsa_scan_plan_totals(plan);
+json_t *bppsa_plan_totals_json(const bppsa_scan_totals *totals) {
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_integer(object, "mm", totals->mm);
   ok = ok && bppsa_json_put_integer(object, "mv", totals->mv);
@@ -87,6 +86,9 @@ json_t *bppsa_plan_totals_json(const bppsa_scan_plan *plan) {
   ok = ok && bppsa_json_put_integer(object, "critical_flops", totals->critical_flops);
   ok = ok && bppsa_json_put_integer(object, "critical_steps", totals->critical_steps);
   ok = ok && bppsa_json_put_integer(object, "workspace_bytes", totals->workspace_bytes);
+  if (totals->executed_flops > 0) {
+    ok = ok && bppsa_json_put_integer(object, "executed_flops", totals->executed_flops);
+  }
   return bppsa_json_finish(object, ok);
 }
 
@@ -98,7 +100,7 @@ static json_t *layers_json(bppsa_scan_plan *const *plans, int64_t count) {
     bool filled = layer != NULL && bppsa_json_put_integer(layer, "layer", i);
     filled = filled && bppsa_setup_method_json(layer, plans[i]);
     filled = filled && bppsa_json_put_bool(layer, "affine", bppsa_scan_plan_config(plans[i])->affine);
-    filled = filled && bppsa_json_put(layer, "totals", bppsa_plan_totals_json(plans[i]));
+    filled = filled && bppsa_json_put(layer, "totals", bppsa_plan_totals_json(bppsa_scan_plan_totals(plans[i])));
     ok = json_array_append_new(layers, bppsa_json_finish(layer, filled)) == 0;
   }
   return bppsa_json_finish(layers, ok);
@@ -132,7 +134,7 @@ static json_t *plan_json(const char *model, const bppsa_recurrent_config *config
   if (totals->mm + totals->mv <= BPPSA_PLAN_STEPS) {
     ok = ok && bppsa_json_put(object, "steps", bppsa_plan_steps_json(plan));
   }
-  ok = ok && bppsa_json_put(object, "totals", bppsa_plan_totals_json(plan));
+  ok = ok && bppsa_json_put(object, "totals", bppsa_plan_totals_json(bppsa_scan_plan_totals(plan)));
   ok = ok && bppsa_json_put(object, "layers", layers_json(plans, config->layers));
   return bppsa_json_finish(object, ok);
 }

@@ -10,6 +10,8 @@
 /* "steps", "levels", "totals" of the design's JSON; NULL when out of memory. */
 json_t *bppsa_plan_steps_json(const bppsa_scan_plan *plan);
 json_t *bppsa_plan_levels_json(const bppsa_scan_plan *plan);
-json_t *bppsa_plan_totals_json(const bppsa_scan_plan *plan);
+json_t *bppsa_plan_totals_json(const bppsa_scan_totals *totals);
+/* An entry of "steps"; the step's counts may be other than the plan's. */
+json_t *bppsa_plan_step_json(const bppsa_scan_plan *plan, const bppsa_scan_step *step);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "cli/network.h"
 #include "cli/planner.h"
+#include "core/buffer.h"
 #include "core/device.h"
 #include "core/safetensors.h"
 #include "recurrent/recurrent.h"
@@ -50,6 +51,13 @@ bool bppsa_setup_chosen_json(json_t *object, bppsa_chosen chosen);
 
 /* For a result `what` that is not finite: ERR_NUMERIC with layer, step and sample of the first such value in the model's latest pass. */
 bppsa_status bppsa_setup_fail_nonfinite(bppsa_model *model, const char *what);
+
+/* ---- arrays given as files (arrays.c) ---- */
+
+/* An NPY file of reals, converted to `dtype`; its values must be finite in it. ERR_ARGUMENT, ERR_FORMAT. */
+bppsa_status bppsa_setup_reals(const char *path, bppsa_dtype dtype, bppsa_buffer *array);
+/* The file's array must have this shape, `words` in letters. ERR_SHAPE. */
+bppsa_status bppsa_setup_shape(const char *path, const bppsa_view *view, const char *words, int32_t ndim, const int64_t *shape);
 
 const char *bppsa_nonlinearity_name(bppsa_nonlinearity nonlinearity);
 const char *bppsa_loss_name(bool loss_all);

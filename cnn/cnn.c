@@ -58,6 +58,17 @@ static bppsa_status check_view(const char *what, const bppsa_view *view, bppsa_d
                     bppsa_shape_text(ndim, shape, wanted, sizeof wanted));
 }
 
+bppsa_status bppsa_cnn_activation(const bppsa_model *model, int64_t i, bppsa_view *activation) {
+  const cnn *n = (const cnn *)model;
+  if (i < -1 || i >= n->network.count || n->batch == 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "activation of layer %lld, expected -1 .. %lld after a forward pass", (long long)i,
+                      (long long)n->network.count - 1);
+  }
+  const int64_t *s = i < 0 ? n->network.in : n->network.layers[i].out;
+  *activation = bppsa_view_make((void *)input_of(n, i + 1), n->config.dtype, 4, (int64_t[]){n->batch, s[0], s[1], s[2]});
+  return BPPSA_OK;
+}
+
 /* ---- masks ---- */
 
 /* What a mask keeps at 0 is 0: weights before a pass, gradients after it. */

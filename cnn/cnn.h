@@ -50,6 +50,8 @@ bppsa_status bppsa_cnn_create(const bppsa_cnn_network *network, const bppsa_cnn_
 void bppsa_cnn_init(bppsa_model *model, uint64_t seed);
 /* The scan's plan (borrowed), or NULL where the model runs sequential BP. */
 const bppsa_scan_plan *bppsa_cnn_plan(const bppsa_model *model);
+/* What layer i gave in the latest forward pass, [b][C][H][W] (borrowed, until the next); i = -1: the input. ERR_ARGUMENT: no such layer, no pass. */
+bppsa_status bppsa_cnn_activation(const bppsa_model *model, int64_t i, bppsa_view *activation);
 /* The network that a model made by bppsa_cnn_create runs (borrowed). */
 const bppsa_cnn_network *bppsa_cnn_get_network(const bppsa_model *model);
 /* The dtype of the network's weights among named tensors. ERR_FORMAT: one is missing; ERR_UNSUPPORTED: not f32 or f64, or they differ. `where`

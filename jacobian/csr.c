@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "jacobian/counted.h"
 
 static bppsa_status check_shape(int64_t rows, int64_t cols, int64_t nnz) {
   if (rows < 0 || cols < 0 || nnz < 0 || rows > INT64_MAX / 16 || nnz > INT64_MAX / 16) {
@@ -214,6 +215,7 @@ enum { ROWS = 256 }; /* rows of a task */
       real sum = 0;                                                                                                              \
       for (int64_t p = csr->row_ptr[r]; p < csr->row_ptr[r + 1]; ++p) {                                                          \
         sum += a[p] * x[csr->col[p]];                                                                                            \
+        COUNT_MULTIPLY_ADD();                                                                                                    \
       }                                                                                                                          \
       y[r] = sum;                                                                                                                \
     }                                                                                                                            \

@@ -503,6 +503,9 @@ static bppsa_status create_fixed(const bppsa_scan_config *config, bppsa_scan_pla
   }
   if (status == BPPSA_OK) {
     count_totals(plan);
+    if (plan->config.element == BPPSA_ELEMENT_CSR) {
+      bppsa_scan_csr_executed(plan);
+    }
     status = place_slots(plan);
   }
   if (status != BPPSA_OK) {

@@ -97,6 +97,7 @@ typedef struct {
   int64_t critical_flops;     /* Σ over levels of the most expensive item */
   int64_t critical_steps;     /* products on that path; the input phase is not counted in either */
   int64_t workspace_bytes;    /* held products of the whole batch */
+  int64_t executed_flops;     /* csr: of what runs, per sample, padding of blocked products included */
   int64_t plan_bytes;         /* csr: patterns, indices and scratch of the products' plans */
 } bppsa_scan_totals;
 

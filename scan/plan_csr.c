@@ -133,6 +133,16 @@ bppsa_status bppsa_scan_csr_nodes(bppsa_scan_plan *plan) {
   return flops < 0x1p62 ? BPPSA_OK : bppsa_fail(BPPSA_ERR_ARGUMENT, "scan plan: %.3g FLOPs do not fit in 64 bits", flops);
 }
 
+void bppsa_scan_csr_executed(bppsa_scan_plan *plan) {
+  bppsa_scan_iterator it = {0};
+  bppsa_scan_step step;
+  while (bppsa_scan_plan_next(plan, &it, &step)) {
+    const bool mm = step.level->op == BPPSA_OP_MM;
+    const int64_t product = step.product != NULL ? bppsa_product_get_info(step.product)->executed_flops : 0;
+    plan->totals.executed_flops += step.level->dead ? 0 : mm ? product : step.flops;
+  }
+}
+
 void bppsa_scan_csr_free(bppsa_scan_plan *plan) {
   for (int64_t i = plan->node_count - 1; i >= 0; --i) { /* later plans borrow the patterns of earlier ones */
     bppsa_product_destroy(plan->nodes[i].product);

@@ -46,6 +46,8 @@ int64_t bppsa_scan_plan_slot_offset(const bppsa_scan_plan *plan, int64_t slot);
 bppsa_status bppsa_scan_csr_chain(bppsa_scan_plan *plan, const bppsa_scan_config *config);
 /* Plans the products of all records, and the bytes they take. */
 bppsa_status bppsa_scan_csr_nodes(bppsa_scan_plan *plan);
+/* Adds up what executing the plan computes. */
+void bppsa_scan_csr_executed(bppsa_scan_plan *plan);
 void bppsa_scan_csr_free(bppsa_scan_plan *plan);
 /* Fills nnz, FLOPs, bytes of a step; zeros where its product is not planned yet. */
 void bppsa_scan_csr_cost(const bppsa_scan_plan *plan, bppsa_scan_step *step);

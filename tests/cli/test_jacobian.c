@@ -221,7 +221,7 @@ static void test_flops(void **state) {
   assert_fails(2, "--up-levels: 'two', expected a whole number, 0 or more, or auto", "flops vgg11 --up-levels two");
   assert_fails(2, "bytes, the memory limit is 1048576", "flops vgg11 --up-levels 2 --memory-limit 1M");
   assert_runs("flops vgg11 --memory-limit 1M");
-  assert_fails(2, "--prune: '0.5'", "flops vgg11 --prune 0.5");
+  assert_fails(2, "--prune: '1.5'", "flops vgg11 --prune 1.5");
   assert_fails(2, "unknown network 'vgg12'", "flops vgg12");
 }
 

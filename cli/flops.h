@@ -1,0 +1,42 @@
+/* What `flops` counts: a network's transposed Jacobians and the steps of their scan (flops_count.c), and how it is shown (flops.c). */
+#ifndef BPPSA_CLI_FLOPS_H
+#define BPPSA_CLI_FLOPS_H
+
+#include "cli/network.h"
+#include "cli/prune.h"
+#include "jacobian/jacobian.h"
+
+/* An operator's transposed Jacobian; with values the mean over samples. */
+typedef struct {
+  int64_t rows, cols;
+  double nnz;
+} bppsa_flops_operator;
+
+typedef struct {
+  bppsa_network network;
+  bppsa_device *device;
+  int64_t count; /* operators in front of the head */
+  bool pruned;   /* some weights are left out of the patterns */
+  bool values;   /* patterns of a batch's values are counted */
+  int64_t samples;
+  bppsa_masks masks; /* of all weights; empty where the patterns are known by structure alone */
+  bppsa_jacobian **jacobians;
+  const bppsa_csr **patterns; /* known ahead of any input */
+  bppsa_flops_operator *operators;
+  bppsa_scan_plan *plan;      /* as asked, over those patterns or, with values, over the first sample's */
+  bppsa_scan_plan *automatic; /* what auto would choose, over those known ahead */
+  bppsa_csr *compact;         /* values: the sample's patterns that are smaller, size count */
+  int64_t step_count;
+  bppsa_scan_step *steps; /* counts and critical path as counted: with values means over the samples */
+  bppsa_scan_totals totals;
+  int64_t unpruned; /* FLOPs of BP with all weights */
+} bppsa_flops;
+
+/* Opens the network and counts. The caller frees it in every case. */
+bppsa_status bppsa_flops_count(const bppsa_cli *cli, bppsa_flops *flops);
+void bppsa_flops_free(bppsa_flops *flops);
+/* FLOPs of operator i's backward pass by BP (bppsa_op_baseline_flops), and of all. */
+int64_t bppsa_flops_baseline(const bppsa_flops *flops, int64_t i);
+int64_t bppsa_flops_baseline_sum(const bppsa_flops *flops);
+
+#endif

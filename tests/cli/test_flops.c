@@ -1,0 +1,118 @@
+/* `flops` of pruned networks: guaranteed and value patterns, network files, wrong requests. */
+#include "tests/cli/cnn_files.h"
+
+static json_t *part(const json_t *document, const char *key) {
+  json_t *found = json_object_get(document, key);
+  assert_non_null(found);
+  return found;
+}
+
+/* Totals follow from steps. */
+static void check_sums(const json_t *document) {
+  const json_t *steps = part(document, "steps"), *totals = part(document, "totals");
+  int64_t mm = 0, mv = 0, critical = 0, baseline = 0;
+  for (size_t i = 0; i < json_array_size(steps); ++i) {
+    const json_t *step = json_array_get(steps, i);
+    const bool dead = json_is_true(json_object_get(step, "dead"));
+    const bool input = strcmp(get_text(step, "phase"), "input") == 0;
+    *(strcmp(get_text(step, "op"), "mm") == 0 ? &mm : &mv) += dead ? 0 : get_integer(step, "flops");
+    critical += json_is_true(json_object_get(step, "critical")) ? get_integer(step, "flops") : 0;
+    assert_false((dead || input) && json_is_true(json_object_get(step, "critical")));
+  }
+  const json_t *operators = part(document, "operators");
+  for (size_t i = 0; i < json_array_size(operators); ++i) {
+    baseline += get_integer(json_array_get(operators, i), "baseline_flops");
+  }
+  assert_int_equal(mm, get_integer(totals, "mm_flops"));
+  assert_int_equal(mv, get_integer(totals, "mv_flops"));
+  assert_int_equal(critical, get_integer(totals, "critical_flops"));
+  assert_int_equal(baseline, get_integer(document, "baseline_flops"));
+}
+
+/* The facts' order of magnitude for 3 % of VGG-11's weights, seed 0: guaranteed 4e8 in mat-mat products and 5e8 on the critical path, above unpruned
+ * BP's 2.3e8; by values 6e7 and below it. */
+static void test_vgg11(void **state) {
+  (void)state;
+  json_t *guaranteed = run_json("flops vgg11 --prune 0.97 --method class-uniform --seed 0 --up-levels 2 --json");
+  json_t *value = run_json("flops vgg11 --prune 0.97 --method class-uniform --seed 0 --up-levels 2 --pattern value --json");
+  check_sums(guaranteed);
+  check_sums(value);
+  const json_t *g = part(guaranteed, "totals"), *v = part(value, "totals");
+  assert_int_equal(get_integer(g, "mm"), 14);
+  assert_int_equal(get_integer(v, "mv"), 20);
+  assert_true(get_integer(g, "mm_flops") > 360000000 && get_integer(g, "mm_flops") < 440000000);
+  assert_true(get_integer(g, "critical_flops") > 480000000 && get_integer(g, "critical_flops") < 580000000);
+  assert_true(get_integer(v, "mm_flops") > 30000000 && get_integer(v, "mm_flops") < 120000000);
+  assert_true(get_integer(v, "critical_flops") > 25000000 && get_integer(v, "critical_flops") < 120000000);
+  assert_int_equal(get_integer(guaranteed, "unpruned_baseline_flops") / 1000000, 229);
+  assert_non_null(strstr(get_text(guaranteed, "dominant"), "[pool3·conv5]·[relu5·conv6]"));
+  assert_non_null(strstr(get_text(guaranteed, "conclusion"), "above it, against figure 10"));
+  assert_non_null(strstr(get_text(value, "conclusion"), "below it, as figure 10 has it"));
+  assert_int_equal(get_integer(part(guaranteed, "auto"), "up_levels"), 0);
+  json_decref(guaranteed);
+  json_decref(value);
+}
+
+/* One image of values: an operator's entries are what its values are not 0 in; a batch gives the mean. */
+static void test_values(void **state) {
+  (void)state;
+  put_text("net.json", SMALL_NETWORK);
+  put_weights("w.safetensors", "net.json", BPPSA_F64, 2);
+  put_images("x.npy", "y.npy", (int64_t[]){4, 2, 6, 5}, 3);
+  json_t *guaranteed = run_json("flops net.json --weights w.safetensors --up-levels 2 --json");
+  json_t *value = run_json("flops net.json --weights w.safetensors --pattern value --input x.npy --labels y.npy --up-levels 2 "
+                           "--input-grad --json");
+  check_sums(guaranteed);
+  check_sums(value);
+  assert_int_equal(get_integer(value, "samples"), 4);
+  const json_t *a = part(guaranteed, "operators"), *b = part(value, "operators");
+  assert_int_equal(json_array_size(a), 6);
+  for (size_t i = 0; i < 6; ++i) {
+    const int64_t all = get_integer(json_array_get(a, i), "nnz"), some = get_integer(json_array_get(b, i), "nnz");
+    const bool dynamic = i == 1 || i == 2; /* the ReLU, the pool */
+    assert_true(dynamic ? some < all : some == all);
+  }
+  /* every window of the pool that sees a largest value keeps one entry: 4 x 5 x 4 of them */
+  assert_int_equal(get_integer(json_array_get(b, 2), "nnz"), 80);
+  json_decref(guaranteed);
+  json_decref(value);
+  assert_runs("flops net.json --prune 0.5 --method class-blind");
+  assert_runs("flops lenet5 --prune 1");
+}
+
+/* Weights that are 0 in the file are left out, as pruned ones are. */
+static void test_zero_weights(void **state) {
+  (void)state;
+  put_weights("w.safetensors", "lenet5", BPPSA_F32, 0);
+  assert_runs("data cifar10 --synthetic --samples 20 --out set");
+  assert_runs("prune --weights w.safetensors --fraction 0.9 --out m.safetensors");
+  assert_runs("train lenet5 --data cifar10:set --batch 10 --iterations 1 --lr 1e-30 --backward bp --weights w.safetensors "
+              "--mask m.safetensors --save-weights p.safetensors");
+  json_t *pruned = run_json("flops lenet5 --prune 0.9 --seed 0 --up-levels 3 --json");
+  json_t *saved = run_json("flops lenet5 --weights p.safetensors --up-levels 3 --json");
+  assert_true(json_equal(part(pruned, "totals"), part(saved, "totals")));
+  assert_true(json_equal(part(pruned, "operators"), part(saved, "operators")));
+  json_decref(pruned);
+  json_decref(saved);
+}
+
+static void test_bad_requests(void **state) {
+  (void)state;
+  put_text("net.json", SMALL_NETWORK);
+  put_images("x.npy", "y.npy", (int64_t[]){4, 2, 6, 5}, 3);
+  assert_fails(2, "--prune: '2'", "flops vgg11 --prune 2");
+  assert_fails(2, "--method: 'best'", "flops vgg11 --method best");
+  assert_fails(2, "expected --pattern value", "flops net.json --input x.npy");
+  assert_fails(2, "x.npy: shape [4, 2, 6, 5], expected [B, C, H, W] = [4, 3, 32, 32]",
+               "flops lenet5 --pattern value --input x.npy");
+  put_images("x2.npy", "y2.npy", (int64_t[]){3, 2, 6, 5}, 3);
+  assert_fails(2, "y2.npy: shape [3], expected [B] = [4]", "flops net.json --pattern value --input x.npy --labels y2.npy");
+  assert_fails(2, "absent.safetensors", "flops net.json --weights absent.safetensors");
+  assert_fails(2, "no.json", "flops no.json");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_vgg11), cmocka_unit_test(test_values),
+                                     cmocka_unit_test(test_zero_weights), cmocka_unit_test(test_bad_requests)};
+  return cmocka_run_group_tests(tests, enter_directory, leave_directory);
+}

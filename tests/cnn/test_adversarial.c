@@ -1,0 +1,97 @@
+/* NaN, infinities and ties through functions and pools: PyTorch 1.13's own numbers, by BP and by the scan. */
+#include <math.h>
+
+#include "tests/cnn/chains.h"
+
+enum { MOST = 16 };
+
+/* Equal, both NaN, or a zero of either sign. */
+static void assert_number(double got, double expected) {
+  if (!(got == expected || (isnan(got) && isnan(expected)) || fabs(got - expected) < 1e-15)) {
+    fail_msg("found %g, expected %g", got, expected);
+  }
+}
+
+/* The input's gradient of layers in front of a head of one class whose weights are 1, 2, .. (or all 1); y: what the last of them gives. */
+static void check(const char *text, const double *x, int64_t size, bool counting, const double *y, int64_t out,
+                  const double *dx) {
+  bppsa_device *device = cpu_device(1);
+  bppsa_cnn_network network;
+  assert_int_equal(bppsa_cnn_network_parse("chain", text, (int64_t)strlen(text), &network), BPPSA_OK);
+  for (int64_t levels = -1; levels <= 1; ++levels) { /* BP, linear, blelloch */
+    bppsa_cnn_config config = bppsa_cnn_config_default();
+    config.batch = 1;
+    config.dtype = BPPSA_F64;
+    config.input_gradients = true;
+    config.backward = levels < 0 ? BPPSA_BACKWARD_BP : BPPSA_BACKWARD_SCAN;
+    config.algorithm = levels == 0 ? BPPSA_SCAN_LINEAR : BPPSA_SCAN_BLELLOCH;
+    bppsa_model *model = NULL;
+    assert_int_equal(bppsa_cnn_create(&network, &config, device, &model), BPPSA_OK);
+    for (int64_t k = 0; k < out; ++k) {
+      bppsa_view_set(&model->parameters[0].value, k, counting ? (double)(k + 1) : 1);
+    }
+    double copy[MOST], one = 1;
+    memcpy(copy, x, (size_t)size * sizeof *x);
+    const int64_t *in = network.in, x_shape[] = {1, in[0], in[1], in[2]}, seed_shape[] = {1, 1};
+    const bppsa_view x_view = bppsa_view_make(copy, BPPSA_F64, 4, x_shape),
+                     seed = bppsa_view_make(&one, BPPSA_F64, 2, seed_shape);
+    bppsa_view logits, view;
+    assert_int_equal(model->ops->forward(model, &x_view, NULL, &logits), BPPSA_OK);
+    assert_int_equal(bppsa_cnn_activation(model, network.count - 2, &view), BPPSA_OK);
+    for (int64_t k = 0; k < out; ++k) {
+      assert_number(bppsa_view_get(&view, k), y[k]);
+    }
+    assert_int_equal(model->ops->backward(model, &seed), BPPSA_OK);
+    assert_int_equal(model->ops->input_gradients(model, &view, NULL), BPPSA_OK);
+    for (int64_t k = 0; k < size; ++k) {
+      assert_number(bppsa_view_get(&view, k), dx[k]);
+    }
+    bppsa_nonfinite where;
+    assert_true(model->ops->find_nonfinite(model, &where));
+    assert_string_equal(where.what, "input");
+    bppsa_model_destroy(model);
+  }
+  bppsa_cnn_network_free(&network);
+  bppsa_device_destroy(device);
+}
+
+#define HEAD "{\"name\": \"h\", \"op\": \"linear\", \"out\": 1, \"bias\": false}]}"
+#define FUNCTION(op) "{\"input\": [7, 1, 1], \"layers\": [{\"name\": \"f\", \"op\": \"" op "\"}, " HEAD
+
+static void test_functions(void **state) {
+  (void)state;
+  const double x[7] = {NAN, INFINITY, -INFINITY, 0.0, -0.0, 2, -2};
+  const double relu[7] = {NAN, INFINITY, 0, 0, 0, 2, 0}, relu_slope[7] = {1, 1, 0, 0, 0, 1, 0};
+  const double leaky[7] = {NAN, INFINITY, -INFINITY, 0, 0, 2, -0.02}, leaky_slope[7] = {0.01, 1, 0.01, 0.01, 0.01, 1, 0.01};
+  const double tanhs[7] = {NAN, 1, -1, 0, 0, 0.9640275800758169, -0.9640275800758169};
+  const double tanh_slope[7] = {NAN, 0, 0, 1, 1, 0.07065082485316443, 0.07065082485316443};
+  const double sigmoid[7] = {NAN, 1, 0, 0.5, 0.5, 0.8807970779778823, 0.11920292202211755};
+  const double sigmoid_slope[7] = {NAN, 0, 0, 0.25, 0.25, 0.10499358540350662, 0.1049935854035065};
+  check(FUNCTION("relu"), x, 7, false, relu, 7, relu_slope);
+  check(FUNCTION("leaky_relu"), x, 7, false, leaky, 7, leaky_slope);
+  check(FUNCTION("tanh"), x, 7, false, tanhs, 7, tanh_slope);
+  check(FUNCTION("sigmoid"), x, 7, false, sigmoid, 7, sigmoid_slope);
+}
+
+/* ReLU and an overlapping pool: the first of equal values, the last NaN. */
+static void test_pools(void **state) {
+  (void)state;
+  const double x[16] = {1, 1, -1, NAN, 1, NAN, INFINITY, -INFINITY, -2, -0.0, 0, INFINITY, 3, 3, -5, NAN};
+  const double y[9] = {NAN, NAN, NAN, NAN, NAN, INFINITY, 3, 3, NAN};
+  const double dx[16] = {0, 0, 0, 3, 0, 12, 6, 0, 0, 0, 0, 0, 7, 8, 0, 9};
+  check("{\"input\": [1, 4, 4], \"layers\": [{\"name\": \"r\", \"op\": \"relu\"}, {\"name\": \"p\", \"op\": \"maxpool2d\", "
+        "\"kernel\": [2, 2], \"stride\": [1, 1]}, " HEAD,
+        x, 16, true, y, 9, dx);
+  const double ties[16] = {2, 2, NAN, NAN, 2, 2, 1, NAN, 5, 1, 0, 0, 1, 5, 0, 0}; /* windows beside each other: the fast path */
+  const double ties_y[4] = {2, NAN, 5, 0}, ties_dx[16] = {1, 0, 0, 0, 0, 0, 0, 2, 3, 0, 4, 0, 0, 0, 0, 0};
+  check("{\"input\": [1, 4, 4], \"layers\": [{\"name\": \"p\", \"op\": \"maxpool2d\", \"kernel\": [2, 2]}, " HEAD, ties, 16, true,
+        ties_y, 4, ties_dx);
+  const double means[4] = {1, NAN, INFINITY, 2}, mean_y[1] = {NAN}, mean_dx[4] = {0.25, 0.25, 0.25, 0.25};
+  check("{\"input\": [1, 2, 2], \"layers\": [{\"name\": \"p\", \"op\": \"avgpool2d\", \"kernel\": [2, 2]}, " HEAD, means, 4,
+        false, mean_y, 1, mean_dx);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_functions), cmocka_unit_test(test_pools)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
