@@ -84,6 +84,11 @@ static bool is_pointwise(const bppsa_op *op) {
 /* Of tap t of an axis: the first output inside the input and the one behind the last, among outputs 0 .. count - 1. */
 static void span(const bppsa_op *op, int axis, int64_t t, int64_t count, int64_t *from, int64_t *to) {
   const int64_t start = t * op->dilation[axis] - op->padding[2 * axis], s = op->stride[axis];
+  if (s == 1) { /* divisions would take longer than the copying */
+    *from = least(count, start < 0 ? -start : 0);
+    *to = most(*from, least(count, op->in[axis + 1] - start));
+    return;
+  }
   *from = least(count, start < 0 ? (-start + s - 1) / s : 0);
   *to = most(*from, least(count, op->in[axis + 1] - 1 < start ? 0 : (op->in[axis + 1] - 1 - start) / s + 1));
 }

@@ -5,7 +5,10 @@
 
 #include "core/flush.h"
 
-enum { BLOCK = 4096 }; /* values of an elementwise task */
+enum {
+  BLOCK = 4096, /* values of an elementwise task */
+  STRIP = 64    /* windows of a pool at once */
+};
 
 static int64_t volume(const int64_t shape[3]) {
   return shape[0] * shape[1] * shape[2];

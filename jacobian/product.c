@@ -233,7 +233,7 @@ static bppsa_status plan(bppsa_product *p) {
   const bool identity = p->info.kind == BPPSA_PRODUCT_IDENTITY;
   p->info.nnz = p->pattern.nnz;
   p->info.pair_flops = identity ? 0 : 2 * p->pairs;
-  p->info.executed_flops = p->info.kind == BPPSA_PRODUCT_DIAGONAL ? p->pairs : p->info.pair_flops; /* nothing is added */
+  p->info.executed_flops = p->info.pair_flops;
   p->info.workspace_bytes = p->config.symbolic ? 0 : scratch_bytes(p, p->info.kind);
   p->info.plan_bytes = plan_bytes(p, p->info.kind);
   p->info.seconds = identity ? 0 : predict(p, p->info.kind);

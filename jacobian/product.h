@@ -43,7 +43,7 @@ typedef struct {
   bppsa_product_kind kind;
   int64_t nnz;             /* of C */
   int64_t pair_flops;      /* 2 x matching pairs a_ik b_kj; 0 with an identity */
-  int64_t executed_flops;  /* of a pass over one sample: a diagonal product only multiplies; no kind pads */
+  int64_t executed_flops;  /* of a pass over one sample, 2 a multiplication, padding included, which no kind has */
   int64_t plan_bytes;      /* patterns and indices held */
   int64_t workspace_bytes; /* scratch held, for any batch */
   double seconds;          /* of a pass on one thread, by the cost model */

@@ -304,9 +304,10 @@ static void test_crossover(void **state) {
 
 static void test_wrong_requests(void **state) {
   (void)state;
-  assert_fails(2, "bench: benchmark missing, expected rnn, gru, crossover, mfcc, jacobian, product or scan", "bench");
-  assert_fails(2, "unknown benchmark 'rnm', expected rnn, gru, crossover, mfcc, jacobian, product or scan; did you mean rnn?",
-               "bench rnm");
+  assert_fails(2, "bench: benchmark missing, expected rnn, gru, crossover, mfcc, jacobian, product, scan or lenet5", "bench");
+  assert_fails(
+      2, "unknown benchmark 'rnm', expected rnn, gru, crossover, mfcc, jacobian, product, scan or lenet5; did you mean rnn?",
+      "bench rnm");
   assert_fails(2, "--repeats: '0'", "bench rnn --repeats 0");
   assert_fails(2, "--memory-limit: '5X', expected a number of bytes", "bench rnn --memory-limit 5X");
   assert_fails(2, "--memory-limit: '0'", "bench rnn --memory-limit 0");

@@ -180,8 +180,31 @@ static void test_prune(void **state) {
   assert_fails(2, "n.safetensors: no tensor NAME.weight", "prune --weights n.safetensors --fraction 0.5 --out m.safetensors");
 }
 
+/* Every method is verified and has a row; ratios stand beside BP's. */
+static void test_bench(void **state) {
+  (void)state;
+  json_t *document = run_json("bench lenet5 --batch 2 --repeats 1 --threads 1 --out b.json --json");
+  const json_t *rows = json_object_get(document, "rows");
+  static const char *const names[] = {"forward", "bp", "linear", "up_levels 1", "up_levels 2", "blelloch", "auto"};
+  assert_int_equal(json_array_size(rows), sizeof names / sizeof names[0]);
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i) {
+    const json_t *row = json_array_get(rows, i);
+    assert_string_equal(get_text(row, "method"), names[i]);
+    assert_true(get_real(row, "median_s") > 0 && get_real(row, "residual") < 30 && get_real(row, "flops") > 0);
+    assert_true(i == 0 || get_real(row, "time_of_bp") > 0);
+  }
+  assert_true(get_real(json_array_get(rows, 1), "flops_of_bp") == 1);
+  assert_true(get_real(json_array_get(rows, 5), "flops_of_bp") > 50); /* conv2·relu2 times pool2·fc1 */
+  json_decref(document);
+  document = run_json("bench lenet5 --batch 2 --repeats 1 --threads 1 --memory-limit 8M --json");
+  assert_true(json_array_size(json_object_get(document, "rows")) <
+              sizeof names / sizeof names[0]); /* what does not fit is left out */
+  json_decref(document);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_grad), cmocka_unit_test(test_bad_requests),
-                                     cmocka_unit_test(test_train), cmocka_unit_test(test_masks), cmocka_unit_test(test_prune)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_grad),  cmocka_unit_test(test_bad_requests),
+                                     cmocka_unit_test(test_train), cmocka_unit_test(test_masks),
+                                     cmocka_unit_test(test_prune), cmocka_unit_test(test_bench)};
   return cmocka_run_group_tests(tests, with_files, leave_directory);
 }

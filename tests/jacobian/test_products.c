@@ -518,7 +518,7 @@ static void test_limit(void **state) {
     const int64_t held = bppsa_alloc_live_bytes() - before, bytes = info->plan_bytes + info->workspace_bytes;
     assert_in_range(held, 1, bytes + 16384);
     assert_true(info->kind != BPPSA_PRODUCT_SLOTS || held > 10 * (bytes - held)); /* and no more than it says */
-    assert_int_equal(info->executed_flops, info->kind == BPPSA_PRODUCT_DIAGONAL ? info->pair_flops / 2 : info->pair_flops);
+    assert_int_equal(info->executed_flops, info->pair_flops);
     config.kind = info->kind;
     bppsa_product_destroy(p);
     p = NULL;
