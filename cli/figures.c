@@ -15,7 +15,10 @@ static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_OUT, .required = true, .metavar = "DIR", .help = "the directory of the files, made when missing"},
     {.option = BPPSA_OPTION_RESULTS},
     {.option = BPPSA_OPTION_MODEL},
-    {.option = BPPSA_OPTION_DATA, .fallback = "", .help = "what figure 13 trains on: npy:X,Y, irmas:DIR or instruments:DIR"},
+    {.option = BPPSA_OPTION_CNN},
+    {.option = BPPSA_OPTION_DATA,
+     .fallback = "",
+     .help = "what figure 13 trains on: npy:X,Y, irmas:DIR or instruments:DIR; with --cnn figure 6"},
     {.option = BPPSA_OPTION_SET},
     {.option = BPPSA_OPTION_PADDING},
     {.option = BPPSA_OPTION_VALIDATION, .fallback = "0.15", .help = "of figure 13: fraction of the samples held out"},
@@ -40,7 +43,9 @@ static const char notes[] =
     "and all PNG files; without it they are left out and a line says so.\n"
     "schedules.html: the papers' timelines and tables of schedules, computed, with their .svg and .csv files.\n"
     "With --model gru, or --results of bench gru: table3.csv, table6.csv, figure9 and a page of their own; "
-    "figure13 with --data.\n";
+    "figure13 with --data.\n"
+    "With --cnn: table1.csv, figure5, figure6 and figure10 and networks.html; figure 6 trains on synthetic images in DIR/cifar "
+    "without --data.\n";
 
 /* Figures 1 and 3: n of the paper's examples. */
 static const struct {
@@ -239,20 +244,24 @@ static json_t *files_json(const bppsa_figures *f) {
   return bppsa_json_finish(object, ok);
 }
 
+/* How many files there are, the page among them, and what gnuplot would have drawn. */
+static bppsa_status print_count(const bppsa_figures *f, const char *page) {
+  BPPSA_TRY(bppsa_cli_print(f->cli, "%zu files in %s; begin with %s/%s\n", json_array_size(f->files), f->directory, f->directory,
+                            page));
+  return f->gnuplot ? BPPSA_OK
+                    : bppsa_cli_print(f->cli, "gnuplot is not installed (package gnuplot-nox): figures that are plotted are CSV "
+                                              "only, and there are no PNG files of them\n");
+}
+
 static bppsa_status print_files(const bppsa_figures *f) {
   bppsa_text verdict = {0};
   bppsa_figures_verdict(f->document, &verdict);
   bppsa_status status = bppsa_text_check(&verdict);
   if (status == BPPSA_OK) {
-    status = bppsa_cli_print(f->cli, "%s\n\n%zu files in %s; begin with %s/index.html\n", verdict.text, json_array_size(f->files),
-                             f->directory, f->directory);
+    status = bppsa_cli_print(f->cli, "%s\n\n", verdict.text);
   }
   bppsa_text_free(&verdict);
-  if (status == BPPSA_OK && !f->gnuplot) {
-    status = bppsa_cli_print(
-        f->cli, "gnuplot is not installed (package gnuplot-nox): figures 7 and 8 are CSV only, and there are no PNG files\n");
-  }
-  return status;
+  return status == BPPSA_OK ? print_count(f, "index.html") : status;
 }
 
 /* ---- the command ---- */
@@ -302,6 +311,10 @@ static bppsa_status check_data(bppsa_figures *f) {
 
 static bppsa_status make(bppsa_figures *f, bppsa_device **device, contents *c) {
   bppsa_bench_tally tally = {0};
+  if (bppsa_cli_value(f->cli, BPPSA_OPTION_CNN)->given) {
+    BPPSA_TRY(bppsa_figures_cnn(f));
+    return f->cli->json ? bppsa_cli_print_json(f->cli, files_json(f)) : print_count(f, "networks.html");
+  }
   BPPSA_TRY(bppsa_setup_device(f->cli, device));
   BPPSA_TRY(measure(f, *device, &tally));
   BPPSA_TRY(check_data(f));

@@ -79,6 +79,11 @@ extern const char bppsa_figure9_script[];
 /* Writes schedules.html and its files: the papers' timelines, Chimera's table 2, bubble ratios, memory against devices. */
 bppsa_status bppsa_figures_schedules(bppsa_figures *figures);
 
+/* ---- convolutional networks (figures_cnn.c) ---- */
+
+/* Writes networks.html and its files: table 1, figures 5, 6 and 10. */
+bppsa_status bppsa_figures_cnn(bppsa_figures *figures);
+
 /* ---- the page (figures_html.c) ---- */
 
 /* The style sheet of pages. */

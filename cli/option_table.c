@@ -256,6 +256,8 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
                                "a fraction from 0 to 1", .low = 0, .high = 1},
     [BPPSA_OPTION_METHOD] = {"--method", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "class-uniform", "whose threshold it is",
                              .choices = prune_methods},
+    [BPPSA_OPTION_CNN] = {"--cnn", BPPSA_FLAG, BPPSA_GROUP_MODEL, NULL, NULL,
+                          "convolutional networks instead: table 1, figures 5, 6 and 10", NULL, .choices = NULL},
     [BPPSA_OPTION_SYNTHETIC] = {"--synthetic", BPPSA_FLAG, BPPSA_GROUP_DATA, NULL, NULL, "drawn by the program; needed", NULL,
                                 .choices = NULL},
     [BPPSA_OPTION_LEFT] = {"--left", BPPSA_TEXT, BPPSA_GROUP_FILES, "A.npz|A.mtx", NULL,

@@ -1,0 +1,396 @@
+/* Table 1 and figures 5, 6 and 10: convolutional networks and their sparse Jacobians. Numbers come from the program's own commands, run in this process. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/bench_sparse.h"
+#include "cli/figures.h"
+#include "cli/setup.h"
+#include "cnn/conv.h"
+#include "cnn/layers.h"
+#include "core/alloc.h"
+#include "core/io.h"
+
+enum { WORDS = 32, PATH_SIZE = 4096 };
+
+/* ---- commands ---- */
+
+/* The document a command prints with --json; `line` as it would be typed, tabs between words: paths may hold blanks. */
+static bppsa_status run_command(const bppsa_figures *f, const bppsa_command *command, const char *line, json_t **document) {
+  char words[2 * PATH_SIZE], *argv[WORDS], *rest = NULL, *text = NULL;
+  int argc = 0;
+  size_t size = 0;
+  snprintf(words, sizeof words, "%s\t--json", line);
+  for (char *word = strtok_r(words, "\t", &rest); word != NULL && argc < WORDS; word = strtok_r(NULL, "\t", &rest)) {
+    argv[argc++] = word;
+  }
+  bppsa_cli cli = {.command = command, .object = command->object, .err = f->cli->err, .json = true};
+  BPPSA_TRY(bppsa_options_parse(command->verb, command->uses, argc, argv, cli.values));
+  cli.out = open_memstream(&text, &size);
+  if (cli.out == NULL) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "figures: out of memory, expected room for the results");
+  }
+  bppsa_status status = command->run(&cli);
+  const bool written = fclose(cli.out) == 0;
+  if (status == BPPSA_OK) {
+    status = written ? bppsa_json_parse(command->verb, text, (int64_t)size, document)
+                     : bppsa_fail(BPPSA_ERR_MEMORY, "figures: out of memory, expected room for the results");
+  }
+  free(text);
+  return status;
+}
+
+static double number_of(const json_t *object, const char *key) {
+  return json_number_value(json_object_get(object, key));
+}
+
+static const char *text_of(const json_t *object, const char *key) {
+  const char *text = json_string_value(json_object_get(object, key));
+  return text != NULL ? text : "";
+}
+
+/* NAME.csv, NAME.gp, and what gnuplot draws of them. */
+static bppsa_status write_figure(bppsa_figures *f, const char *name, const bppsa_text *csv, const char *script) {
+  char file[64];
+  bppsa_text lines = {0};
+  snprintf(file, sizeof file, "%s.csv", name);
+  bppsa_status status = bppsa_figures_write(f, file, csv);
+  snprintf(file, sizeof file, "%s.gp", name);
+  bppsa_text_add(&lines, "%s", script);
+  status = status == BPPSA_OK ? bppsa_figures_write(f, file, &lines) : status;
+  status = status == BPPSA_OK ? bppsa_figures_plot(f, name, "svg") : status;
+  status = status == BPPSA_OK ? bppsa_figures_plot(f, name, "png") : status;
+  bppsa_text_free(&lines);
+  return status;
+}
+
+/* ---- table 1 ---- */
+
+static const struct {
+  const char *name;
+  int layer;    /* of VGG-11 */
+  double paper; /* speedup over autograd, a column at a time */
+} operators[] = {{"conv1", 0, 8.3e3}, {"relu1", 1, 1.2e6}, {"pool1", 2, 1.5e5}};
+
+/* What one column of reverse mode takes. */
+typedef struct {
+  const bppsa_cnn_layer *layer;
+  bppsa_conv conv;
+  float *x, *y, *dy, *dx, *weights, *scratch;
+  int32_t *places;
+  int64_t column;
+} reverse;
+
+/* Column X of Jᵀ: the operator's backward pass for the gradient that is 1 at output X. */
+static bppsa_status one_column(void *context) {
+  reverse *r = context;
+  const int64_t outputs = r->layer->out[0] * r->layer->out[1] * r->layer->out[2];
+  const bppsa_layer_call call = {.op = &r->layer->op, .out = r->layer->out, .dtype = BPPSA_F32, .threads = 1, .batch = 1};
+  r->dy[r->column] = 0;
+  r->column = (r->column + 7919) % outputs; /* columns all over the image */
+  r->dy[r->column] = 1;
+  if (r->layer->op.kind == BPPSA_OPERATOR_CONV2D) {
+    bppsa_conv_input_gradient(&r->conv, 1, r->dy, r->weights, r->scratch, r->dx);
+  } else {
+    bppsa_layer_backward(&call, r->dy, r->x, r->y, r->places, r->dx);
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status time_columns(const bppsa_cnn_layer *layer, double *seconds) {
+  reverse r = {.layer = layer};
+  const int64_t in = layer->op.in[0] * layer->op.in[1] * layer->op.in[2], out = layer->out[0] * layer->out[1] * layer->out[2];
+  const bool conv = layer->op.kind == BPPSA_OPERATOR_CONV2D;
+  const bppsa_layer_call call = {.op = &layer->op, .out = layer->out, .dtype = BPPSA_F32, .threads = 1, .batch = 1};
+  bppsa_timing timing;
+  bppsa_status status = conv ? bppsa_conv_plan(&layer->op, BPPSA_F32, 1, 1, &r.conv) : BPPSA_OK;
+  BPPSA_TRY(status);
+  r.x = bppsa_calloc(in + 16, sizeof *r.x);
+  r.y = bppsa_calloc(out + 16, sizeof *r.y);
+  r.dy = bppsa_calloc(out + 16, sizeof *r.dy);
+  r.dx = bppsa_calloc(in + 16, sizeof *r.dx);
+  r.places = bppsa_calloc(out, sizeof *r.places);
+  r.weights = bppsa_calloc(bppsa_op_weights(&layer->op) + 1, sizeof *r.weights);
+  r.scratch = bppsa_calloc(conv ? bppsa_conv_scratch(&r.conv) : 1, sizeof *r.scratch);
+  if (r.x == NULL || r.y == NULL || r.dy == NULL || r.dx == NULL || r.places == NULL || r.weights == NULL || r.scratch == NULL) {
+    status = BPPSA_ERR_MEMORY;
+  }
+  if (status == BPPSA_OK && !conv) {
+    bppsa_layer_forward(&call, r.x, r.places, r.y);
+  }
+  status = status == BPPSA_OK ? bppsa_bench_time(one_column, &r, 0, 0.2, &timing) : status;
+  *seconds = status == BPPSA_OK ? (double)out * timing.median_s : 0;
+  void *const blocks[] = {r.x, r.y, r.dy, r.dx, r.places, r.weights, r.scratch};
+  for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; ++i) {
+    bppsa_free(blocks[i]);
+  }
+  return status;
+}
+
+/* Median seconds of making an operator's CSR, on one thread. */
+static double generation_of(const json_t *document, const char *name) {
+  const json_t *rows = json_object_get(document, "rows");
+  for (size_t i = 0; i < json_array_size(rows); ++i) {
+    const json_t *row = json_array_get(rows, i);
+    if (strcmp(text_of(row, "operator"), name) == 0 && strcmp(text_of(row, "phase"), "values") == 0 &&
+        strcmp(text_of(row, "method"), "bppsa") == 0) {
+      return number_of(row, "median_s");
+    }
+  }
+  return 0;
+}
+
+static bppsa_status make_table1(bppsa_figures *f, bppsa_text *html) {
+  json_t *document = NULL;
+  bppsa_cnn_network vgg = {0};
+  bppsa_text csv = {0};
+  bppsa_status status = run_command(f, &bppsa_command_bench_jacobian, "--quick\t--threads\t1", &document);
+  status = status == BPPSA_OK ? bppsa_cnn_network_builtin("vgg11", &vgg) : status;
+  bppsa_text_add(&csv, "operator,columns_s,generated_s,speedup,paper_speedup\n");
+  bppsa_text_add(
+      html,
+      "<h2 id=\"table1\">Table 1: making transposed Jacobians</h2>\n<table>\n<tr><th>operator</th><th>reverse mode, a column at "
+      "a time (s)</th><th>generated, values (s)</th><th>speedup</th><th>the paper's, over autograd</th></tr>\n");
+  for (size_t i = 0; status == BPPSA_OK && i < sizeof operators / sizeof operators[0]; ++i) {
+    double columns = 0;
+    const double generated = generation_of(document, operators[i].name);
+    status = time_columns(&vgg.layers[operators[i].layer], &columns);
+    const double ratio = generated > 0 ? columns / generated : 0;
+    bppsa_text_add(&csv, "%s,%.6g,%.6g,%.4g,%.4g\n", operators[i].name, columns, generated, ratio, operators[i].paper);
+    bppsa_text_add(html, "<tr><td>%s</td><td>%.3g</td><td>%.3g</td><td>%.3g</td><td>%.3g</td></tr>\n", operators[i].name, columns,
+                   generated, ratio, operators[i].paper);
+  }
+  bppsa_text_add(html,
+                 "</table>\n<p class=\"note\">One thread. The reverse mode is this program's own backward pass, timed on columns "
+                 "all over the "
+                 "image and multiplied by their number; bench/rivals/jacobian_pytorch.py does it with PyTorch's autograd.</p>\n");
+  status = status == BPPSA_OK ? bppsa_figures_write(f, "table1.csv", &csv) : status;
+  bppsa_text_free(&csv);
+  bppsa_cnn_network_free(&vgg);
+  json_decref(document);
+  return status;
+}
+
+/* ---- figure 5 ---- */
+
+static bppsa_status make_figure5(bppsa_figures *f, bppsa_text *html) {
+  static const struct {
+    const bppsa_command *command;
+    const char *name, *line;
+  } pictures[] = {
+      {&bppsa_command_jacobian_conv2d, "figure5_conv1", "--in-shape\t3,32,32\t--out-channels\t64\t--kernel\t3\t--padding\t1"},
+      {&bppsa_command_jacobian_relu, "figure5_relu1", "--in-shape\t64,32,32"},
+      {&bppsa_command_jacobian_maxpool2d, "figure5_pool1", "--in-shape\t64,32,32\t--kernel\t2"}};
+  bppsa_text_add(html, "<h2 id=\"figure5\">Figure 5: patterns of VGG-11's first operators</h2>\n<figure>\n");
+  for (size_t i = 0; i < sizeof pictures / sizeof pictures[0]; ++i) {
+    char line[PATH_SIZE];
+    json_t *document = NULL;
+    snprintf(line, sizeof line, "%s\t--out\t%.1800s/%s.npz\t--spy\t%.1800s/%s.png", pictures[i].line, f->directory,
+             pictures[i].name, f->directory, pictures[i].name);
+    BPPSA_TRY(run_command(f, pictures[i].command, line, &document));
+    json_decref(document);
+    for (int k = 0; k < 2; ++k) {
+      snprintf(line, sizeof line, "%s.%s", pictures[i].name, k == 0 ? "png" : "npz");
+      if (json_array_append_new(f->files, json_string(line)) != 0) {
+        return bppsa_fail(BPPSA_ERR_MEMORY, "figures: out of memory, expected room for the results");
+      }
+    }
+    bppsa_text_add(html, "<img src=\"%s.png\" alt=\"%s\" width=\"300\">\n", pictures[i].name, pictures[i].name);
+  }
+  bppsa_text_add(html, "<figcaption>Yellow: not 0; cyan: possibly 0; purple: guaranteed zeros.</figcaption>\n</figure>\n");
+  return BPPSA_OK;
+}
+
+/* ---- figure 6 ---- */
+
+static const char figure6_script[] =
+    "# gnuplot -c figure6.gp svg|png: draws figure6.csv\n"
+    "set output 'figure6.' . ARG1\n"
+    "if (ARG1 eq 'svg') {\n"
+    "  set terminal svg size 1000,420 font 'DejaVu Sans,13' background rgb 'white' noenhanced\n"
+    "} else {\n"
+    "  set terminal pngcairo size 1000,420 font 'DejaVu Sans,10' background rgb 'white' noenhanced\n"
+    "}\n"
+    "set datafile separator ','\n"
+    "set grid back lt 1 lw 1 lc rgb '#dddddd'\n"
+    "set border 3\n"
+    "set tics nomirror out\n"
+    "set xlabel 'epoch'\n"
+    "set ylabel 'loss'\n"
+    "at(rate, who, column_) = (strcol(1) eq rate && strcol(2) eq who ? column(column_) : NaN)\n"
+    "set multiplot layout 1,2\n"
+    "do for [rate in '0.001 0.01'] {\n"
+    "  set title 'learning rate '.rate\n"
+    "  plot 'figure6.csv' using 3:(at(rate, 'bp', 4)) every ::1 with lines lw 3 lc rgb '#999999' title 'BP, training', \\\n"
+    "       '' using 3:(at(rate, 'scan', 4)) every ::1 with points pt 7 ps 0.6 lc rgb '#c0392b' title 'scan, training', \\\n"
+    "       '' using 3:(at(rate, 'bp', 5)) every ::1 with lines lw 3 dt 2 lc rgb '#555555' title 'BP, test', \\\n"
+    "       '' using 3:(at(rate, 'scan', 5)) every ::1 with points pt 6 ps 0.9 lc rgb '#2c6fbb' title 'scan, test'\n"
+    "}\n"
+    "unset multiplot\n";
+
+/* The data set: --data, or a synthetic one in the directory. */
+static bppsa_status find_images(bppsa_figures *f, char *spec, size_t size) {
+  if (f->data != NULL) {
+    snprintf(spec, size, "%s", f->data);
+    return BPPSA_OK;
+  }
+  char line[2 * PATH_SIZE];
+  json_t *document = NULL;
+  snprintf(spec, size, "cifar10:%.3000s/cifar", f->directory);
+  snprintf(line, sizeof line, "%s/test_batch.bin", spec + strlen("cifar10:"));
+  FILE *made = fopen(line, "rb");
+  if (made != NULL) {
+    fclose(made);
+    return BPPSA_OK;
+  }
+  snprintf(line, sizeof line, "--synthetic\t--seed\t1\t--out\t%s%s", spec + strlen("cifar10:"),
+           bppsa_cli_value(f->cli, BPPSA_OPTION_QUICK)->given ? "\t--samples\t512" : "");
+  BPPSA_TRY(run_command(f, &bppsa_command_data_cifar10, line, &document));
+  json_decref(document);
+  return BPPSA_OK;
+}
+
+/* One curve: a line an epoch. *last: its final loss. */
+static bppsa_status add_curve(bppsa_figures *f, const char *spec, const char *rate, const char *who, bppsa_text *csv,
+                              double *last) {
+  char line[2 * PATH_SIZE];
+  json_t *document = NULL;
+  snprintf(line, sizeof line, "--data\t%s\t--lr\t%s\t--epochs\t%d\t--seed\t%" PRIu64 "\t%s", spec, rate,
+           bppsa_cli_value(f->cli, BPPSA_OPTION_QUICK)->given ? 2 : 20, f->seed,
+           strcmp(who, "bp") == 0 ? "--backward\tbp" : "--up-levels\t1");
+  BPPSA_TRY(run_command(f, &bppsa_command_train_lenet5, line, &document));
+  const json_t *rows = json_object_get(document, "rows");
+  for (size_t i = 0; i < json_array_size(rows); ++i) {
+    const json_t *row = json_array_get(rows, i);
+    bppsa_text_add(csv, "%s,%s,%.0f,%.9g,%.9g,%.6g\n", rate, who, number_of(row, "epoch"), number_of(row, "loss"),
+                   number_of(row, "validation_loss"), number_of(row, "validation_accuracy"));
+    *last = number_of(row, "loss");
+  }
+  json_decref(document);
+  return BPPSA_OK;
+}
+
+static bppsa_status make_figure6(bppsa_figures *f, bppsa_text *html) {
+  static const char *const rates[] = {"0.001", "0.01"}, *const methods[] = {"bp", "scan"};
+  char spec[PATH_SIZE], caption[400];
+  double last[2][2] = {{0}};
+  bppsa_text csv = {0};
+  bppsa_text_add(&csv, "lr,method,epoch,training_loss,test_loss,test_accuracy\n");
+  bppsa_status status = find_images(f, spec, sizeof spec);
+  for (int i = 0; status == BPPSA_OK && i < 4; ++i) {
+    status = add_curve(f, spec, rates[i / 2], methods[i % 2], &csv, &last[i / 2][i % 2]);
+  }
+  status = status == BPPSA_OK ? write_figure(f, "figure6", &csv, figure6_script) : status;
+  bppsa_text_free(&csv);
+  BPPSA_TRY(status);
+  snprintf(caption, sizeof caption,
+           "LeNet-5, B = 256, SGD with momentum 0.9, one seed, by BP and by the scan with one up-level, float32, %s. Training "
+           "losses of the last "
+           "epoch: %.4f and %.4f at the paper's 0.001, %.4f and %.4f at 0.01.",
+           f->data != NULL ? f->data : "synthetic images", last[0][0], last[0][1], last[1][0], last[1][1]);
+  return bppsa_figures_add_plot(f, html, "figure6", "Figure 6: convergence of LeNet-5", caption);
+}
+
+/* ---- figure 10 ---- */
+
+static const char figure10_script[] =
+    "# gnuplot -c figure10.gp svg|png: draws figure10.csv\n"
+    "set output 'figure10.' . ARG1\n"
+    "if (ARG1 eq 'svg') {\n"
+    "  set terminal svg size 1000,460 font 'DejaVu Sans,13' background rgb 'white' noenhanced\n"
+    "} else {\n"
+    "  set terminal pngcairo size 1000,460 font 'DejaVu Sans,10' background rgb 'white' noenhanced\n"
+    "}\n"
+    "set datafile separator ','\n"
+    "set grid back lt 1 lw 1 lc rgb '#dddddd'\n"
+    "set border 3\n"
+    "set tics nomirror out\n"
+    "set logscale xy\n"
+    "set xlabel 'm k n'\n"
+    "set ylabel 'FLOP'\n"
+    "set key bottom right\n"
+    "of(pattern, op, critical) = (strcol(1) eq pattern && strcol(3) eq op && column(6) == critical && column(5) > 0 ? column(5) "
+    ": NaN)\n"
+    "set multiplot layout 1,2\n"
+    "do for [pattern in 'value guaranteed'] {\n"
+    "  set title pattern.' patterns'\n"
+    "  plot 'figure10.csv' using 4:(of(pattern, 'mm', 0)) every ::1 with points pt 7 lc rgb '#8fb8de' title 'mat-mat', \\\n"
+    "       '' using 4:(of(pattern, 'mm', 1)) every ::1 with points pt 7 ps 1.4 lc rgb '#c0392b' title 'mat-mat, critical', \\\n"
+    "       '' using 4:(of(pattern, 'mv', 0)) every ::1 with points pt 5 lc rgb '#b7d7a8' title 'mat-vec', \\\n"
+    "       '' using 4:(of(pattern, 'mv', 1)) every ::1 with points pt 5 ps 1.4 lc rgb '#e67e22' title 'mat-vec, critical', \\\n"
+    "       '' using 4:(of(pattern, 'bp', 0)) every ::1 with points pt 2 lc rgb '#333333' title 'BP, unpruned'\n"
+    "}\n"
+    "unset multiplot\n";
+
+/* The steps of one kind of pattern, and the baseline of the unpruned network's operators. */
+static void add_steps(const json_t *document, const json_t *unpruned, const char *pattern, bppsa_text *csv) {
+  const json_t *steps = json_object_get(document, "steps"), *ops = json_object_get(unpruned, "operators");
+  for (size_t i = 0; i < json_array_size(steps); ++i) {
+    const json_t *s = json_array_get(steps, i);
+    if (!json_is_true(json_object_get(s, "dead"))) {
+      bppsa_text_add(csv, "%s,%s,%s,%.0f,%.0f,%d,%s\n", pattern, text_of(s, "phase"), text_of(s, "op"),
+                     number_of(s, "m") * number_of(s, "k") * number_of(s, "n"), number_of(s, "flops"),
+                     json_is_true(json_object_get(s, "critical")), text_of(s, "out"));
+    }
+  }
+  for (size_t i = 0; i < json_array_size(ops); ++i) {
+    const json_t *o = json_array_get(ops, i);
+    bppsa_text_add(csv, "%s,bp,bp,%.0f,%.0f,0,%s\n", pattern, number_of(o, "rows") * number_of(o, "cols"),
+                   number_of(o, "baseline_flops"), text_of(o, "name"));
+  }
+}
+
+static bppsa_status make_figure10(bppsa_figures *f, bppsa_text *html) {
+  static const char *const patterns[] = {"value", "guaranteed"};
+  json_t *unpruned = NULL, *counted[2] = {NULL, NULL};
+  char line[200], caption[1500];
+  bppsa_text csv = {0};
+  bppsa_text_add(&csv, "pattern,phase,op,mkn,flops,critical,result\n");
+  bppsa_status status = run_command(f, &bppsa_command_flops_vgg11, "--up-levels\t2", &unpruned);
+  for (int i = 0; status == BPPSA_OK && i < 2; ++i) {
+    snprintf(line, sizeof line, "--prune\t0.97\t--method\tclass-uniform\t--seed\t%" PRIu64 "\t--up-levels\t2\t--pattern\t%s",
+             f->seed, patterns[i]);
+    status = run_command(f, &bppsa_command_flops_vgg11, line, &counted[i]);
+    if (status == BPPSA_OK) {
+      add_steps(counted[i], unpruned, patterns[i], &csv);
+    }
+  }
+  status = status == BPPSA_OK ? write_figure(f, "figure10", &csv, figure10_script) : status;
+  if (status == BPPSA_OK) {
+    snprintf(caption, sizeof caption,
+             "VGG-11 with 3 %% of its weights (class-uniform, PyTorch's initialisation, seed %" PRIu64
+             "), two up-levels. By values: %s. Guaranteed: %s. The dominating steps: %s; %s.",
+             f->seed, text_of(counted[0], "conclusion"), text_of(counted[1], "conclusion"), text_of(counted[0], "dominant"),
+             text_of(counted[1], "dominant"));
+    status = bppsa_figures_add_plot(f, html, "figure10", "Figure 10: FLOPs of every step of a pruned VGG-11", caption);
+  }
+  bppsa_text_free(&csv);
+  json_decref(unpruned);
+  json_decref(counted[0]);
+  json_decref(counted[1]);
+  return status;
+}
+
+/* ---- all of it ---- */
+
+bppsa_status bppsa_figures_cnn(bppsa_figures *f) {
+  bppsa_text html = {0};
+  if (bppsa_io_mkdir(f->directory) != 0 && errno != EEXIST) {
+    return bppsa_fail(BPPSA_ERR_IO, "%s: cannot make the directory (%s)", f->directory, strerror(errno));
+  }
+  bppsa_text_add(
+      &html,
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>bppsa: convolutional networks</title>\n"
+      "<style>%s</style>\n</head>\n<body>\n<h1>Convolutional networks: table 1, figures 5, 6 and 10</h1>\n",
+      bppsa_figures_style);
+  bppsa_status status = make_table1(f, &html);
+  status = status == BPPSA_OK ? make_figure5(f, &html) : status;
+  status = status == BPPSA_OK ? make_figure6(f, &html) : status;
+  status = status == BPPSA_OK ? make_figure10(f, &html) : status;
+  bppsa_text_add(&html, "</body>\n</html>\n");
+  status = status == BPPSA_OK ? bppsa_figures_write(f, "networks.html", &html) : status;
+  bppsa_text_free(&html);
+  return status;
+}
