@@ -130,9 +130,11 @@ static void free_result(result *r) {
   bppsa_free(r->logits);
 }
 
-/* Every tensor of a against b, the reference. */
-static void compare(const problem *p, bppsa_dtype dtype, const result *a, const result *b, int number) {
+/* The largest residual of a's tensors against b, the reference; of tensor *which. */
+static double worst(const problem *p, bppsa_dtype dtype, const result *a, const result *b, int64_t *which) {
   const double k = sqrt((double)p->network.count);
+  double most = 0;
+  *which = 0;
   for (int64_t i = 0; i <= p->count; ++i) {
     if (a->values[i] == NULL) {
       continue;
@@ -141,11 +143,22 @@ static void compare(const problem *p, bppsa_dtype dtype, const result *a, const 
     memcpy(copy, a->values[i], (size_t)a->count[i] * sizeof *copy);
     void *typed = rounded(dtype, copy, a->count[i]);
     const double r = residual(dtype, typed, b->values[i], b->count[i], k);
-    if (!(r < 30)) {
-      fail_msg("chain %d, tensor %d of %d: residual %g", number, (int)i, (int)p->count, r);
+    if (!(r <= most)) {
+      most = r;
+      *which = i;
     }
     bppsa_free(typed);
     bppsa_free(copy);
+  }
+  return most;
+}
+
+/* Every tensor of a against b, the reference. */
+static void compare(const problem *p, bppsa_dtype dtype, const result *a, const result *b, int number) {
+  int64_t which;
+  const double r = worst(p, dtype, a, b, &which);
+  if (!(r < 30)) {
+    fail_msg("chain %d, tensor %d of %d: residual %g", number, (int)which, (int)p->count, r);
   }
 }
 
@@ -219,7 +232,7 @@ static void test_chains(void **state) {
   (void)state;
   bppsa_device *device = cpu_device(2);
   uint64_t counter = 0;
-  int64_t live = -1;
+  int64_t live = -1, otherwise = 0; /* chains in which a ReLU or a pool decides otherwise in f32, as rounding has it */
   for (int number = 0; number < CHAINS; ++number) {
     problem p;
     const uint64_t from = counter; /* the file's text follows from it */
@@ -236,18 +249,24 @@ static void test_chains(void **state) {
       free_result(&r);
     }
     if (number % 2 == 0) {
-      for (int method = 0; method < 3; ++method) { /* BP, blelloch, linear */
-        const bppsa_cnn_config narrow =
-            config_of(&p, BPPSA_F32, method == 0 ? BPPSA_BACKWARD_BP : BPPSA_BACKWARD_SCAN, method == 1 ? -1 : 0);
-        result r = compute(&p, &narrow, device);
-        compare(&p, BPPSA_F32, &r, &reference, number);
+      const bppsa_cnn_config narrow = config_of(&p, BPPSA_F32, BPPSA_BACKWARD_BP, 0);
+      result bp = compute(&p, &narrow, device);
+      int64_t which;
+      const bool same = worst(&p, BPPSA_F32, &bp, &reference, &which) < 30;
+      otherwise += !same;
+      for (int64_t levels = -1; levels <= 0; ++levels) { /* blelloch, linear */
+        const bppsa_cnn_config scan = config_of(&p, BPPSA_F32, BPPSA_BACKWARD_SCAN, levels);
+        result r = compute(&p, &scan, device);
+        compare(&p, BPPSA_F32, &r, same ? &reference : &bp, number);
         free_result(&r);
       }
+      free_result(&bp);
     }
     free_result(&reference);
     free_problem(&p);
     live = live < 0 ? bppsa_alloc_live() : live;
     assert_int_equal(bppsa_alloc_live(), live);
+    assert_true(otherwise <= CHAINS / 100);
   }
   bppsa_device_destroy(device);
 }
