@@ -130,35 +130,24 @@ static void free_result(result *r) {
   bppsa_free(r->logits);
 }
 
-/* The largest residual of a's tensors against b, the reference; of tensor *which. */
-static double worst(const problem *p, bppsa_dtype dtype, const result *a, const result *b, int64_t *which) {
-  const double k = sqrt((double)p->network.count);
-  double most = 0;
-  *which = 0;
-  for (int64_t i = 0; i <= p->count; ++i) {
-    if (a->values[i] == NULL) {
-      continue;
-    }
-    double *copy = bppsa_alloc((size_t)a->count[i] * sizeof *copy);
-    memcpy(copy, a->values[i], (size_t)a->count[i] * sizeof *copy);
-    void *typed = rounded(dtype, copy, a->count[i]);
-    const double r = residual(dtype, typed, b->values[i], b->count[i], k);
-    if (!(r <= most)) {
-      most = r;
-      *which = i;
-    }
-    bppsa_free(typed);
-    bppsa_free(copy);
-  }
-  return most;
+/* The residual of tensor i of a, which has values of the dtype, against b. */
+static double residual_at(const problem *p, bppsa_dtype dtype, const result *a, const result *b, int64_t i) {
+  double *copy = bppsa_alloc((size_t)a->count[i] * sizeof *copy);
+  memcpy(copy, a->values[i], (size_t)a->count[i] * sizeof *copy);
+  void *typed = rounded(dtype, copy, a->count[i]);
+  const double r = residual(dtype, typed, b->values[i], b->count[i], sqrt((double)p->network.count));
+  bppsa_free(typed);
+  bppsa_free(copy);
+  return r;
 }
 
 /* Every tensor of a against b, the reference. */
 static void compare(const problem *p, bppsa_dtype dtype, const result *a, const result *b, int number) {
-  int64_t which;
-  const double r = worst(p, dtype, a, b, &which);
-  if (!(r < 30)) {
-    fail_msg("chain %d, tensor %d of %d: residual %g", number, (int)which, (int)p->count, r);
+  for (int64_t i = 0; i <= p->count; ++i) {
+    const double r = a->values[i] == NULL ? 0 : residual_at(p, dtype, a, b, i);
+    if (!(r < 30)) {
+      fail_msg("chain %d, tensor %d of %d: residual %g", number, (int)i, (int)p->count, r);
+    }
   }
 }
 
@@ -228,11 +217,60 @@ static void check_differences(const problem *p, const result *r, uint64_t from, 
   }
 }
 
+/* What one ε of the dtype more or less in every parameter, input and seed does to float64 BP's gradient of tensor i, as a residual: the largest of
+ * eight random changes. Gradients through a bottleneck of one or two values can cancel to almost nothing: there no arithmetic of that precision
+ * meets the bound. */
+static double sensitivity(problem *p, bppsa_dtype dtype, const result *reference, int64_t i, const bppsa_device *device) {
+  const double epsilon = dtype == BPPSA_F32 ? 0x1p-23 : 0x1p-52;
+  const bppsa_cnn_config wide = config_of(p, BPPSA_F64, BPPSA_BACKWARD_BP, 0);
+  double *const x = p->x, *const seed = p->seed, *kept[MOST_PARAMETERS], largest = 0;
+  memcpy(kept, p->parameters, sizeof kept);
+  for (uint64_t change = 0; change < 8; ++change) {
+    for (int64_t t = 0; t < p->count + 2; ++t) {
+      const double *from = t < p->count ? kept[t] : t == p->count ? x : seed;
+      const int64_t values = bppsa_cnn_size(&p->network, t == p->count ? 0 : p->network.count);
+      const int64_t size = t < p->count ? size_of_parameter(&p->network, t) : p->batch * values;
+      double *nudged = uniform(7000 + 100 * change + (uint64_t)t, size, 1);
+      for (int64_t k = 0; k < size; ++k) {
+        nudged[k] = from[k] * (1 + (nudged[k] > 0 ? epsilon : -epsilon));
+      }
+      *(t < p->count ? &p->parameters[t] : t == p->count ? &p->x : &p->seed) = nudged;
+    }
+    result r = compute(p, &wide, device);
+    largest = fmax(largest, residual_at(p, BPPSA_F64, &r, reference, i) * 0x1p-52 / epsilon);
+    free_result(&r);
+    for (int64_t t = 0; t < p->count; ++t) {
+      bppsa_free(p->parameters[t]);
+    }
+    bppsa_free(p->x);
+    bppsa_free(p->seed);
+    memcpy(p->parameters, kept, sizeof kept);
+    p->x = x;
+    p->seed = seed;
+  }
+  return largest;
+}
+
+/* As compare; where the bound is missed the tensor must be within twice its sensitivity. Returns how many were. */
+static int compare_conditioned(problem *p, bppsa_dtype dtype, const result *a, const result *b, const bppsa_device *device,
+                               int number) {
+  int beyond = 0;
+  for (int64_t i = 0; i <= p->count; ++i) {
+    const double r = a->values[i] == NULL ? 0 : residual_at(p, dtype, a, b, i);
+    if (!(r < 30) && !(r < 2 * sensitivity(p, dtype, b, i, device))) {
+      fail_msg("chain %d, tensor %d of %d: residual %g", number, (int)i, (int)p->count, r);
+    }
+    beyond += !(r < 30);
+  }
+  return beyond;
+}
+
 static void test_chains(void **state) {
   (void)state;
+  int beyond = 0; /* tensors within their sensitivity only */
   bppsa_device *device = cpu_device(2);
   uint64_t counter = 0;
-  int64_t live = -1, otherwise = 0; /* chains in which a ReLU or a pool decides otherwise in f32, as rounding has it */
+  int64_t live = -1;
   for (int number = 0; number < CHAINS; ++number) {
     problem p;
     const uint64_t from = counter; /* the file's text follows from it */
@@ -249,25 +287,20 @@ static void test_chains(void **state) {
       free_result(&r);
     }
     if (number % 2 == 0) {
-      const bppsa_cnn_config narrow = config_of(&p, BPPSA_F32, BPPSA_BACKWARD_BP, 0);
-      result bp = compute(&p, &narrow, device);
-      int64_t which;
-      const bool same = worst(&p, BPPSA_F32, &bp, &reference, &which) < 30;
-      otherwise += !same;
-      for (int64_t levels = -1; levels <= 0; ++levels) { /* blelloch, linear */
-        const bppsa_cnn_config scan = config_of(&p, BPPSA_F32, BPPSA_BACKWARD_SCAN, levels);
-        result r = compute(&p, &scan, device);
-        compare(&p, BPPSA_F32, &r, same ? &reference : &bp, number);
+      for (int method = 0; method < 3; ++method) { /* BP, blelloch, linear */
+        const bppsa_cnn_config narrow =
+            config_of(&p, BPPSA_F32, method == 0 ? BPPSA_BACKWARD_BP : BPPSA_BACKWARD_SCAN, method == 1 ? -1 : 0);
+        result r = compute(&p, &narrow, device);
+        beyond += compare_conditioned(&p, BPPSA_F32, &r, &reference, device, number);
         free_result(&r);
       }
-      free_result(&bp);
     }
     free_result(&reference);
     free_problem(&p);
     live = live < 0 ? bppsa_alloc_live() : live;
     assert_int_equal(bppsa_alloc_live(), live);
-    assert_true(otherwise <= CHAINS / 100);
   }
+  assert_true(beyond < 30); /* of some 4000 tensors */
   bppsa_device_destroy(device);
 }
 
