@@ -112,7 +112,7 @@ static bppsa_status add_method(bppsa_bench_session *s, bppsa_bench_method method
   bppsa_model *model = NULL;
   const bppsa_status status = s->point->kind->create(&config, s->device, &model);
   if (status == BPPSA_ERR_UNSUPPORTED) {
-    skip_row(s, method);
+    skip_row(s, (int)method);
     s->result->rows[BPPSA_BENCH_FORWARD].measured = s->result->rows[BPPSA_BENCH_FORWARD].measured && !first;
     return BPPSA_OK;
   }
