@@ -177,4 +177,15 @@ bppsa_status bppsa_bench_setup(const bppsa_cli *cli, const bppsa_device *device,
 /* Writes the document to --out (atomically) and prints it with --json. Releases it; NULL: there was no memory. */
 bppsa_status bppsa_bench_finish(bppsa_cli *cli, json_t *document);
 
+/* What a benchmark with rows of its own works on. */
+typedef struct {
+  bppsa_cli *cli;
+  bppsa_device *device;    /* of --device and --threads */
+  json_t *document, *rows; /* rows: the document's, empty */
+} bppsa_bench_output;
+/* Checks --out first. On failure nothing is held. ERR_*: of the device, ERR_MEMORY. */
+bppsa_status bppsa_bench_open(bppsa_cli *cli, const char *name, bppsa_bench_output *output);
+/* Releases it. Where the status is OK the document is finished first, and rows that `failed`, by `bound` or more, are ERR_NUMERIC. */
+bppsa_status bppsa_bench_close(bppsa_bench_output *output, bppsa_status status, int64_t failed, double bound);
+
 #endif

@@ -245,24 +245,11 @@ static bppsa_status measure(session *s) {
   return BPPSA_OK;
 }
 
-static bppsa_status run_session(session *s, json_t *document) {
-  BPPSA_TRY(measure(s));
-  BPPSA_TRY(bppsa_bench_finish(s->cli, json_incref(document)));
-  return s->failed == 0
-             ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_NUMERIC, "bench: %" PRId64 " rows differ by %d or more, expected less", s->failed, WRONG);
-}
-
 static bppsa_status run(bppsa_cli *cli) {
-  bppsa_device *device = NULL;
-  BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_OUT));
-  BPPSA_TRY(bppsa_setup_device(cli, &device));
-  bppsa_json_start();
-  json_t *document = bppsa_bench_document("cnn", device);
-  const bool ok = document != NULL && bppsa_json_put(document, "rows", json_array());
-  session s = {.cli = cli, .device = device, .rows = json_object_get(document, "rows")};
-  const bppsa_status status =
-      ok ? run_session(&s, document) : bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
+  bppsa_bench_output output;
+  BPPSA_TRY(bppsa_bench_open(cli, "cnn", &output));
+  session s = {.cli = cli, .device = output.device, .rows = output.rows};
+  const bppsa_status status = measure(&s);
   bppsa_model_destroy(s.model);
   bppsa_model_destroy(s.reference);
   for (int i = 0; i < 2; ++i) {
@@ -270,9 +257,7 @@ static bppsa_status run(bppsa_cli *cli) {
     bppsa_buffer_free(&s.seed[i]);
   }
   bppsa_network_close(&s.network);
-  json_decref(document);
-  bppsa_device_destroy(device);
-  return status;
+  return bppsa_bench_close(&output, status, s.failed, WRONG);
 }
 
 const bppsa_command bppsa_command_bench_lenet5 = {.verb = "bench",

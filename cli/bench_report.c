@@ -158,6 +158,33 @@ bppsa_status bppsa_bench_finish(bppsa_cli *cli, json_t *document) {
   return status;
 }
 
+bppsa_status bppsa_bench_open(bppsa_cli *cli, const char *name, bppsa_bench_output *output) {
+  bppsa_device *device = NULL;
+  BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_OUT));
+  BPPSA_TRY(bppsa_setup_device(cli, &device));
+  bppsa_json_start();
+  json_t *document = bppsa_bench_document(name, device);
+  if (document == NULL || !bppsa_json_put(document, "rows", json_array())) {
+    json_decref(document);
+    bppsa_device_destroy(device);
+    return bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
+  }
+  *output = (bppsa_bench_output){.cli = cli, .device = device, .document = document, .rows = json_object_get(document, "rows")};
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_bench_close(bppsa_bench_output *output, bppsa_status status, int64_t failed, double bound) {
+  if (status == BPPSA_OK) {
+    status = bppsa_bench_finish(output->cli, json_incref(output->document));
+  }
+  if (status == BPPSA_OK && failed > 0) {
+    status = bppsa_fail(BPPSA_ERR_NUMERIC, "bench: %" PRId64 " rows differ by %g or more, expected less", failed, bound);
+  }
+  json_decref(output->document);
+  bppsa_device_destroy(output->device);
+  return status;
+}
+
 /* ---- for people ---- */
 
 /* "0.123 ms": three digits and a unit that people read. */

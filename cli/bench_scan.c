@@ -218,38 +218,20 @@ static bppsa_status measure(session *s) {
   return BPPSA_OK;
 }
 
-static bppsa_status run_session(session *s, json_t *document) {
-  BPPSA_TRY(make_chain(s, (uint64_t)bppsa_cli_value(s->cli, BPPSA_OPTION_SEED)->integer));
-  BPPSA_TRY(measure(s));
-  BPPSA_TRY(bppsa_bench_finish(s->cli, json_incref(document)));
-  return s->failed == 0
-             ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_NUMERIC, "bench: %" PRId64 " rows differ by %d or more, expected less", s->failed, WRONG);
-}
-
 static bppsa_status run(bppsa_cli *cli) {
-  bppsa_device *device = NULL;
-  const bppsa_option_value *threads = bppsa_cli_value(cli, BPPSA_OPTION_THREADS);
-  BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_OUT));
-  BPPSA_TRY(bppsa_device_create("cpu", threads->present ? threads->integer : 0, &device));
-  bppsa_json_start();
-  json_t *document = bppsa_bench_document("scan", device);
-  const bool ok = document != NULL && bppsa_json_put(document, "rows", json_array());
-  session s = {.cli = cli,
-               .device = device,
-               .rows = json_object_get(document, "rows"),
-               .batch = bppsa_cli_value(cli, BPPSA_OPTION_BATCH)->integer};
-  const bppsa_status status =
-      ok ? run_session(&s, document) : bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
+  bppsa_bench_output output;
+  BPPSA_TRY(bppsa_bench_open(cli, "scan", &output));
+  session s = {
+      .cli = cli, .device = output.device, .rows = output.rows, .batch = bppsa_cli_value(cli, BPPSA_OPTION_BATCH)->integer};
+  bppsa_status status = make_chain(&s, (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer);
+  status = status == BPPSA_OK ? measure(&s) : status;
   for (int64_t t = 0; t < BPPSA_NETWORK_OPS; ++t) {
     bppsa_jacobian_destroy(s.jacobians[t]);
     bppsa_free(s.owned[t]);
   }
   bppsa_free(s.gradients);
   bppsa_free(s.reference);
-  json_decref(document);
-  bppsa_device_destroy(device);
-  return status;
+  return bppsa_bench_close(&output, status, s.failed, WRONG);
 }
 
 const bppsa_command bppsa_command_bench_scan = {.verb = "bench",
