@@ -21,6 +21,8 @@ typedef struct {
   bppsa_safetensors *mask;  /* --mask, or NULL */
   int64_t mask_count;
   bppsa_named_view *masks; /* its tensors, size mask_count */
+  int64_t known_count;     /* for bppsa_network_create: arrays of an equal network's plan (cnn/cnn.h); otherwise 0 */
+  const bppsa_product_arrays *known;
 } bppsa_network;
 
 /* The network the command's object names, its file and --mask read. ERR_* of bppsa_cnn_network_load and bppsa_safetensors_load. */

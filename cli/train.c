@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/train_checkpoint.h"
+#include "cli/train_plan.h"
 #include "cli/train_report.h"
 #include "core/alloc.h"
 
@@ -56,6 +57,7 @@ static const bppsa_option_use uses_cnn[] = {
     {.option = BPPSA_OPTION_CHECKPOINT},
     {.option = BPPSA_OPTION_CHECKPOINT_EVERY},
     {.option = BPPSA_OPTION_RESUME},
+    {.option = BPPSA_OPTION_CACHE_PLAN},
     {.option = BPPSA_OPTION_JSON},
     {.option = BPPSA_OPTION_HELP},
     {.option = BPPSA_OPTION_COUNT}};
@@ -79,13 +81,14 @@ static bppsa_status check_data(const bppsa_cli *cli) {
   return BPPSA_OK;
 }
 
-/* Nor is it one of the checkpoint's files: those train/checkpoint.h names. */
+/* Nor is it one of the checkpoint's files: those train/checkpoint.h names, and the plan's. */
 static bppsa_status check_checkpoint(const bppsa_cli *cli) {
-  static const char *const names[] = {"checkpoint", "checkpoint.previous", "checkpoint.new"};
+  static const char *const names[] = {"checkpoint.safetensors", "checkpoint.previous.safetensors", "checkpoint.new.safetensors",
+                                      BPPSA_PLAN_FILE};
   const bppsa_option_value *directory = bppsa_cli_value(cli, BPPSA_OPTION_CHECKPOINT);
   char path[4200];
   for (size_t i = 0; directory->given && i < sizeof names / sizeof names[0]; ++i) {
-    snprintf(path, sizeof path, "%.4095s/%s.safetensors", directory->text, names[i]);
+    snprintf(path, sizeof path, "%.4095s/%s", directory->text, names[i]);
     for (size_t k = 0; k < sizeof outputs / sizeof outputs[0]; ++k) {
       BPPSA_TRY(bppsa_cli_check_other(cli, path, "--checkpoint", outputs[k]));
     }
@@ -166,7 +169,7 @@ static bppsa_status setup(const bppsa_cli *cli, bppsa_train_run *run) {
   run->chosen = bppsa_planner_chooser(&run->config);
   BPPSA_TRY(bppsa_train_checkpoint_method(&run->train, &run->config, &run->chosen));
   BPPSA_TRY(bppsa_planner_choose(cli, &run->network, run->device, &run->config, &run->chosen));
-  BPPSA_TRY(bppsa_network_create(&run->network, &run->config, run->device, &run->model));
+  BPPSA_TRY(bppsa_train_plan_create(run));
   if (run->weights != NULL) {
     return bppsa_setup_model(cli, run->weights, run->model);
   }

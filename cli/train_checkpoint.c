@@ -27,7 +27,7 @@ bppsa_status bppsa_train_checkpoint_options(const bppsa_cli *cli, bppsa_train_co
 
 /* ---- how gradients are computed ---- */
 
-static const char *method_text(const bppsa_scan_plan *plan, char *text, size_t size) {
+const char *bppsa_train_checkpoint_text(const bppsa_scan_plan *plan, char *text, size_t size) {
   if (plan == NULL) {
     snprintf(text, size, "bp");
     return text;
@@ -42,8 +42,7 @@ static const char *method_text(const bppsa_scan_plan *plan, char *text, size_t s
   return text;
 }
 
-/* Back from the text; a text that is no scan leaves the configuration alone. */
-static void method_from_text(const char *text, bppsa_recurrent_config *config) {
+void bppsa_train_checkpoint_parse(const char *text, bppsa_recurrent_config *config) {
   static const bppsa_scan_algorithm known[] = {BPPSA_SCAN_LINEAR, BPPSA_SCAN_BLELLOCH, BPPSA_SCAN_CHUNKED};
   for (size_t i = 0; i < sizeof known / sizeof known[0]; ++i) {
     const char *name = bppsa_scan_algorithm_name(known[i]);
@@ -66,7 +65,7 @@ bppsa_status bppsa_train_checkpoint_method(const bppsa_train_config *train, bpps
   static const char *const key = "gradients";
   char value[64];
   BPPSA_TRY(bppsa_checkpoint_peek(train->checkpoint, 1, &key, &value));
-  method_from_text(value, config);
+  bppsa_train_checkpoint_parse(value, config);
   *chosen = bppsa_planner_chooser(config) == BPPSA_CHOSEN_BY_OPTION ? BPPSA_CHOSEN_BY_CHECKPOINT : *chosen;
   return BPPSA_OK;
 }
@@ -97,7 +96,8 @@ void bppsa_train_checkpoint_fields(bppsa_train_run *run, bppsa_run_fields *f) {
     count = add_number(f, count, "layers", c->layers);
   }
   run->train.gradients = f->texts[count];
-  count = add_field(f, count, "gradients", method_text(bppsa_network_plan(&run->network, c, run->model), text, sizeof text));
+  count = add_field(f, count, "gradients",
+                    bppsa_train_checkpoint_text(bppsa_network_plan(&run->network, c, run->model), text, sizeof text));
   run->train.fields = f->fields;
   run->train.field_count = count;
 }
