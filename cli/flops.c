@@ -123,7 +123,7 @@ static json_t *automatic_json(const bppsa_flops *net) {
   return bppsa_json_finish(object, ok);
 }
 
-static json_t *steps_json(const bppsa_flops *net) {
+json_t *bppsa_flops_steps_json(const bppsa_flops *net) {
   json_t *array = json_array();
   bool ok = array != NULL;
   for (int64_t i = 0; ok && i < net->step_count; ++i) {
@@ -157,7 +157,7 @@ static json_t *flops_json(const bppsa_cli *cli, const bppsa_flops *net) {
   ok = ok && bppsa_json_put_integer(object, "batch", config->batch);
   ok = ok && bppsa_json_put(object, "operators", operators_json(net));
   ok = ok && bppsa_json_put(object, "levels", bppsa_plan_levels_json(net->plan));
-  ok = ok && bppsa_json_put(object, "steps", steps_json(net));
+  ok = ok && bppsa_json_put(object, "steps", bppsa_flops_steps_json(net));
   ok = ok && bppsa_json_put(object, "totals", bppsa_plan_totals_json(&net->totals));
   ok = ok && bppsa_json_put_integer(object, "baseline_flops", bppsa_flops_baseline_sum(net));
   ok = ok && bppsa_json_put_integer(object, "unpruned_baseline_flops", net->unpruned);
@@ -183,7 +183,7 @@ static bppsa_status print_operators(bppsa_cli *cli, const bppsa_flops *net) {
   return BPPSA_OK;
 }
 
-static bppsa_status print_steps(bppsa_cli *cli, const bppsa_flops *net) {
+bppsa_status bppsa_flops_print_steps(bppsa_cli *cli, const bppsa_flops *net) {
   char left[NAME_TEXT], right[NAME_TEXT], shape[80], nnz[BPPSA_SI_TEXT], flops[BPPSA_SI_TEXT];
   BPPSA_TRY(bppsa_cli_print(cli, "\n level  phase   op    m x k x n                nnz       FLOP      product\n"));
   for (int64_t i = 0; i < net->step_count; ++i) {
@@ -216,7 +216,7 @@ static bppsa_status print_network(bppsa_cli *cli, const bppsa_flops *net) {
                             net->pruned ? bppsa_cli_value(cli, BPPSA_OPTION_METHOD)->text : "",
                             bppsa_scan_plan_config(net->plan)->up_levels, net->samples > 1 ? ", the mean" : ""));
   BPPSA_TRY(print_operators(cli, net));
-  BPPSA_TRY(print_steps(cli, net));
+  BPPSA_TRY(bppsa_flops_print_steps(cli, net));
   const double mm = (double)t->mm_flops, mv = (double)t->mv_flops, critical = (double)t->critical_flops;
   const double sum = (double)bppsa_flops_baseline_sum(net);
   BPPSA_TRY(bppsa_cli_print(cli,

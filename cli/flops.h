@@ -38,5 +38,8 @@ void bppsa_flops_free(bppsa_flops *flops);
 /* FLOPs of operator i's backward pass by BP (bppsa_op_baseline_flops), and of all. */
 int64_t bppsa_flops_baseline(const bppsa_flops *flops, int64_t i);
 int64_t bppsa_flops_baseline_sum(const bppsa_flops *flops);
+/* The steps as counted, by the names of their operators: a table, and "steps" of the design's JSON (NULL when out of memory). */
+bppsa_status bppsa_flops_print_steps(bppsa_cli *cli, const bppsa_flops *flops);
+json_t *bppsa_flops_steps_json(const bppsa_flops *flops);
 
 #endif

@@ -357,7 +357,8 @@ static bppsa_status count_network(const bppsa_cli *cli, bppsa_flops *f, bppsa_mo
 bppsa_status bppsa_flops_count(const bppsa_cli *cli, bppsa_flops *f) {
   BPPSA_TRY(bppsa_network_open(cli, &f->network));
   f->count = f->network.layers.count - 1;
-  f->values = strcmp(bppsa_cli_value(cli, BPPSA_OPTION_FLOPS_PATTERN)->text, "value") == 0;
+  const char *pattern = bppsa_cli_value(cli, BPPSA_OPTION_FLOPS_PATTERN)->text; /* NULL: the command has no choice */
+  f->values = pattern != NULL && strcmp(pattern, "value") == 0;
   f->samples = 1;
   if (!f->values && (bppsa_cli_value(cli, BPPSA_OPTION_INPUT)->given || bppsa_cli_value(cli, BPPSA_OPTION_LABELS)->given)) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--input: given beside --pattern guaranteed, expected --pattern value");

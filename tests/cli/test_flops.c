@@ -96,6 +96,38 @@ static void test_zero_weights(void **state) {
   json_decref(saved);
 }
 
+/* A network's plan is what its FLOPs are counted by. */
+static void test_plan(void **state) {
+  (void)state;
+  put_text("net.json", SMALL_NETWORK);
+  static const char *const networks[] = {"lenet5", "vgg11", "net.json"};
+  for (size_t i = 0; i < sizeof networks / sizeof networks[0]; ++i) {
+    json_t *flops = run_json("flops %s --up-levels 2 --batch 4 --input-grad --json", networks[i]);
+    json_t *plan = run_json("plan %s --up-levels 2 --batch 4 --input-grad --json --svg p.svg", networks[i]);
+    assert_true(json_equal(part(flops, "totals"), part(plan, "totals")));
+    assert_true(json_equal(part(flops, "steps"), part(plan, "steps")));
+    assert_true(json_equal(part(flops, "levels"), part(plan, "levels")));
+    assert_int_equal(get_integer(plan, "elements"), get_integer(flops, "elements"));
+    assert_int_equal(get_integer(plan, "batch"), 4);
+    assert_true(file_exists("p.svg"));
+    json_decref(flops);
+    json_decref(plan);
+  }
+  json_t *plan = run_json("plan lenet5 --prune 0.9 --json");
+  assert_true(json_is_true(part(plan, "pruned")));
+  assert_string_equal(get_text(plan, "backward"), "scan");
+  json_decref(plan);
+  run_result table = run("plan lenet5 --up-levels 2");
+  assert_int_equal(table.code, 0);
+  assert_non_null(strstr(table.out, "lenet5: scan, blelloch (2 up-levels), 11 elements, all weights, B 256, f32"));
+  assert_non_null(strstr(table.out, "[conv2·relu2]·[pool2·fc1]  critical"));
+  release(&table);
+  assert_fails(2, "memory limit", "plan vgg11 --up-levels 2 --memory-limit 1G");
+  assert_fails(2, "--up-levels: 'x'", "plan vgg11 --up-levels x");
+  assert_fails(2, "absent.safetensors", "plan net.json --weights absent.safetensors");
+  assert_fails(2, "--svg", "plan lenet5 --svg absent/p.svg");
+}
+
 static void test_bad_requests(void **state) {
   (void)state;
   put_text("net.json", SMALL_NETWORK);
@@ -113,6 +145,7 @@ static void test_bad_requests(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_vgg11), cmocka_unit_test(test_values),
-                                     cmocka_unit_test(test_zero_weights), cmocka_unit_test(test_bad_requests)};
+                                     cmocka_unit_test(test_zero_weights), cmocka_unit_test(test_plan),
+                                     cmocka_unit_test(test_bad_requests)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

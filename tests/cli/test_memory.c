@@ -1,41 +1,6 @@
 /* Out of memory at every single allocation of a command: one clear line, exit 1, nothing leaked, no file half-written. */
 #include "tests/cli/batch_files.h"
-
-enum { CALL_LIMIT = 100000 };
-
-typedef void (*inject)(int64_t call);
-
-/* Fails allocation 1, 2, 3, .. of the line until it succeeds. `product` is the file it writes, or NULL. */
-static void walk(inject fail_call, const char *line, const char *product, int least) {
-  int64_t call = 1;
-  const int files = count_files();
-  for (bool done = false; !done; ++call) {
-    assert_true(call < CALL_LIMIT);
-    fail_call(call);
-    run_result result = run("%s", line); /* checks that nothing is left alive */
-    const bool reached = bppsa_alloc_calls() >= call;
-    bppsa_alloc_fail_at(0);
-    done = result.code == 0 && !reached;
-    if (done) {
-      assert_string_equal(result.err, "");
-    } else {
-      assert_int_equal(result.code, 1); /* no failure may go unnoticed */
-      assert_one_error(&result, "out of memory");
-      assert_int_equal(count_files(), files);
-    }
-    release(&result);
-  }
-  assert_true(call > least); /* the walk was a real one */
-  if (product != NULL) {
-    assert_true(file_exists(product));
-    assert_int_equal(remove(product), 0);
-  }
-}
-
-static void walk_both(const char *line, const char *product, int least) {
-  walk(bppsa_alloc_fail_at, line, product, least);
-  walk(bppsa_alloc_fail_once, line, product, least);
-}
+#include "tests/cli/memory_walk.h"
 
 static void test_grad(void **state) {
   (void)state;
