@@ -86,11 +86,6 @@ METHOD(int64_t, blocks)(int64_t chunks, int64_t batch) {
   return divide_up(chunks * batch, walk_warps(chunks * batch));
 }
 
-METHOD(int64_t, items)(int64_t hidden, int64_t processors) {
-  enum { SCHEDULERS = 4 };
-  return processors * SCHEDULERS * padded(hidden, [](auto hp) { return (int64_t)shape_of<real, cell, hp.value>::ITEMS; });
-}
-
 METHOD(bppsa_status, prepare)(int64_t hidden) {
   if (hidden > CHUNK_HIDDEN) {
     return bppsa_cuda_check(

@@ -5,6 +5,7 @@
 
 #include "core/check.cuh"
 #include "recurrent/chunk_kernels.cuh"
+#include "recurrent/forward_kernels.cuh"
 
 enum { CHUNK_HIDDEN = 32 }; /* the largest H */
 
@@ -14,8 +15,6 @@ template <typename real, template <typename> class cell> struct chunk_launch {
   static int64_t padded_hidden(int64_t hidden); /* HP */
   /* Blocks of a walk over `chunks` chunks, which are the parts of its partial sums. */
   static int64_t blocks(int64_t chunks, int64_t batch);
-  /* Items that all multiprocessors work on at once, a warp a scheduler: chunks times samples of a transition should be a multiple of it. */
-  static int64_t items(int64_t hidden, int64_t processors);
 
   static bppsa_status forward(cudaStream_t stream, const layer_arrays<real> &c);
   static bppsa_status forward_wide(cudaStream_t stream, const layer_arrays<real> &c, real *w_t);

@@ -75,6 +75,8 @@ bppsa_status bppsa_recurrent_visit_array(const recurrent_network *n, bppsa_recur
 /* Whether kernels of its own make the layers' products of steps, without a scan executor. Of the configuration and the plans alone. */
 bool bppsa_recurrent_cuda_fused(const recurrent_network *n);
 bppsa_status bppsa_recurrent_cuda_create(recurrent_network *n, const bppsa_device *device);
+/* What the plans decide: chunks, what a walk sums, the parameters' size. Before the first visit. */
+void bppsa_recurrent_cuda_choose(recurrent_network *n);
 /* Every array: of GPU memory. */
 bppsa_status bppsa_recurrent_cuda_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
 /* Takes `bytes` in one piece. *address: where it begins. */

@@ -162,7 +162,7 @@ static bppsa_status make_scan(recurrent_network *n, int64_t l, const bppsa_devic
   if (plan == NULL || !runs_scan(n, plan)) {
     return BPPSA_OK;
   }
-  if (n->config.factory.create != NULL) {
+  if (n->config.backward == BPPSA_BACKWARD_SCAN && n->config.factory.create != NULL) {
     return n->config.factory.create(n->config.factory.context, plan, device, &n->layers[l].scan);
   }
   return bppsa_scan_executor_create(plan, device, &n->layers[l].scan);
@@ -293,6 +293,9 @@ static bppsa_status reserve_all(recurrent_network *n, const bppsa_device *device
   int64_t held;
   bool scans;
   BPPSA_TRY(make_plans(n, device, &held, &scans));
+  if (n->gpu != NULL) {
+    bppsa_recurrent_cuda_choose(n);
+  }
   BPPSA_TRY(check_memory(n, scans, n->gpu != NULL && !scans ? 0 : held)); /* a GPU's own products are among its arrays */
   BPPSA_TRY(allocate_arrays(n, scans));
   for (int64_t l = 0; l < n->config.layers; ++l) {

@@ -15,7 +15,7 @@ enum { PART_ROWS = 1024, MOST_PARTS = 512, MOST_BLOCKS = INT32_MAX };
 
 struct recurrent_gpu {
   const bppsa_device *device;
-  int32_t index, processors;
+  int32_t index;
   cudaStream_t stream;
   void *memory;
   int64_t chunks, length; /* fused: P, L; 1, T for BP */
@@ -278,15 +278,13 @@ template <typename real, template <typename> class cell> bppsa_status backward_l
 
 /* ---- memory ---- */
 
-/* Chunks of the fused kernels: those of the plan. */
-void set_chunks(recurrent_network *n) {
-  recurrent_gpu *gpu = n->gpu;
-  const bppsa_scan_plan *plan = n->layers[0].plan;
-  const bppsa_scan_config *config = plan == NULL ? NULL : bppsa_scan_plan_config(plan);
-  const int64_t chunks = config != NULL && config->algorithm == BPPSA_SCAN_CHUNKED ? config->chunks : 1,
-                steps = n->config.seq_len;
-  gpu->length = divide_up(steps, chunks);
-  gpu->chunks = divide_up(steps, gpu->length);
+/* Reals of all parameters, gaps included. */
+int64_t parameter_reals(const recurrent_network *n) {
+  int64_t reals = 0;
+  for (int64_t i = 0; i < n->base.parameter_count; ++i) {
+    reals += divide_up((int64_t)bppsa_view_bytes(&n->base.parameters[i].value), BPPSA_ALIGNMENT) * BPPSA_ALIGNMENT / size_of(n);
+  }
+  return reals;
 }
 
 int64_t largest(int64_t a, int64_t b) {
@@ -322,12 +320,12 @@ extern "C" bool bppsa_recurrent_cuda_fused(const recurrent_network *n) {
   const bppsa_recurrent_config *c = &n->config;
   const bppsa_scan_plan *plan = n->layers[0].plan;
   const bool tree = plan != NULL && bppsa_scan_plan_config(plan)->algorithm == BPPSA_SCAN_BLELLOCH;
-  return c->hidden <= CHUNK_HIDDEN && c->factory.create == NULL && !tree;
+  const bool others = c->backward == BPPSA_BACKWARD_SCAN && c->factory.create != NULL; /* somebody else's scan */
+  return c->hidden <= CHUNK_HIDDEN && !others && !tree;
 }
 
 extern "C" bppsa_status bppsa_recurrent_cuda_create(recurrent_network *n, const bppsa_device *device) {
   recurrent_gpu *gpu = (recurrent_gpu *)bppsa_calloc(1, sizeof *gpu);
-  cudaDeviceProp properties;
   if (gpu == NULL) {
     return BPPSA_ERR_MEMORY;
   }
@@ -338,9 +336,19 @@ extern "C" bppsa_status bppsa_recurrent_cuda_create(recurrent_network *n, const 
   gpu->stream = (cudaStream_t)bppsa_device_get_stream(device);
   BPPSA_TRY(check_sizes(n));
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(gpu->index), "network"));
-  BPPSA_TRY(bppsa_cuda_check(cudaGetDeviceProperties(&properties, gpu->index), "network"));
-  gpu->processors = properties.multiProcessorCount;
   return LAUNCH(n, prepare, n->config.hidden);
+}
+
+extern "C" void bppsa_recurrent_cuda_choose(recurrent_network *n) {
+  recurrent_gpu *gpu = n->gpu;
+  const bppsa_scan_plan *plan = n->layers[0].plan;
+  const bppsa_scan_config *config = plan == NULL ? NULL : bppsa_scan_plan_config(plan);
+  const int64_t chunks = config != NULL && config->algorithm == BPPSA_SCAN_CHUNKED ? config->chunks : 1,
+                steps = n->config.seq_len;
+  gpu->length = divide_up(steps, chunks);
+  gpu->chunks = divide_up(steps, gpu->length);
+  gpu->sums = bppsa_recurrent_cuda_fused(n) && LAUNCH(n, sums, n->config.hidden);
+  n->base.reals = parameter_reals(n);
 }
 
 extern "C" bppsa_status bppsa_recurrent_cuda_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes) {
@@ -349,15 +357,8 @@ extern "C" bppsa_status bppsa_recurrent_cuda_visit(recurrent_network *n, bppsa_r
   const bppsa_cell *cell = n->cell;
   const int64_t steps = c->seq_len, batch = c->batch, hidden = c->hidden, gates = cell->gates * hidden;
   const bool fused = bppsa_recurrent_cuda_fused(n);
-  set_chunks(n);
-  gpu->sums = fused && LAUNCH(n, sums, hidden);
   const int64_t held = fused ? gpu->chunks - 1 : 0, padded = fused ? LAUNCH(n, padded_hidden, hidden) : 0;
   const bool wants_pre = c->layers > 1 || !is_one(n) || wants_delta_x(n, 0);
-  n->base.reals = 0;
-  for (int64_t i = 0; i < n->base.parameter_count; ++i) {
-    n->base.reals +=
-        divide_up((int64_t)bppsa_view_bytes(&n->base.parameters[i].value), BPPSA_ALIGNMENT) * BPPSA_ALIGNMENT / size_of(n);
-  }
   for (int64_t l = 0; l < c->layers; ++l) {
     BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps + 1, batch, hidden, &n->layers[l].h, bytes));
     if (cell->saved > 0) {

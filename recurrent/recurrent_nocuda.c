@@ -15,6 +15,10 @@ bppsa_status bppsa_recurrent_cuda_create(recurrent_network *n, const bppsa_devic
   return without();
 }
 
+void bppsa_recurrent_cuda_choose(recurrent_network *n) {
+  (void)n;
+}
+
 bppsa_status bppsa_recurrent_cuda_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes) {
   (void)n, (void)visit, (void)bytes;
   return without();
