@@ -16,6 +16,8 @@ static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_SEED, .help = "of inputs and weights"},
     {.option = BPPSA_OPTION_DEVICE},
     {.option = BPPSA_OPTION_THREADS},
+    {.option = BPPSA_OPTION_MEMORY_LIMIT,
+     .help = "leave operators out whose pattern and values need more [3/4 of available memory]"},
     {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},
     {.option = BPPSA_OPTION_JSON},
     {.option = BPPSA_OPTION_HELP},
@@ -254,6 +256,22 @@ static bppsa_status print_head(session *s) {
       bppsa_cli_si(s->limits.write_bytes, "B/s", write, sizeof write));
 }
 
+/* Whether pattern and values are within --memory-limit, counted before they are made; says it where they are not. */
+static bppsa_status fits(const session *s, const char *name, const bppsa_op *op, bool *fit) {
+  const bppsa_option_value *limit = bppsa_cli_value(s->cli, BPPSA_OPTION_MEMORY_LIMIT);
+  const int64_t most = limit->present ? limit->integer : bppsa_machine_memory() / 4 * 3;
+  bppsa_jacobian *counted = NULL;
+  BPPSA_TRY(bppsa_jacobian_create(op, NULL, true, s->host, &counted));
+  const bppsa_csr *csr = bppsa_jacobian_pattern(counted);
+  const int64_t bytes = bppsa_csr_bytes(csr, BPPSA_F32) + 4 * (csr->rows + 1); /* with offsets of 8 bytes */
+  bppsa_jacobian_destroy(counted);
+  *fit = bytes <= most;
+  return *fit || s->cli->json
+             ? BPPSA_OK
+             : bppsa_cli_print(s->cli, "  %-8sleft out: needs %" PRId64 " bytes, the memory limit is %" PRId64 "\n", name, bytes,
+                               most);
+}
+
 static bppsa_status measure(session *s, json_t *document) {
   bppsa_named_op ops[BPPSA_NETWORK_OPS];
   int64_t count;
@@ -271,7 +289,9 @@ static bppsa_status measure(session *s, json_t *document) {
       ++k;
     }
     pass p = {.device = s->device, .host = s->host, .op = ops[k].op};
-    const bppsa_status status = measure_case(s, cases[i], &p);
+    bool fit;
+    BPPSA_TRY(fits(s, cases[i], &p.op, &fit));
+    const bppsa_status status = fit ? measure_case(s, cases[i], &p) : BPPSA_OK;
     release(&p);
     BPPSA_TRY(status);
   }

@@ -154,15 +154,16 @@ static void program(void **state) {
   json_decref(document);
 }
 
-/* All values are the processor's, and the share is of the measured bandwidth. */
+/* All values are the processor's, and the share is of the measured bandwidth. conv1 and conv7, ReLU and pool are enough for an emulation. */
 static void generators(void **state) {
   (void)state;
-  json_t *document = run_json("bench jacobian --json --device cuda --repeats 1 --threads 1");
+  json_t *document =
+      run_json("bench jacobian --json --device cuda --repeats 1 --threads 1%s", is_emulated(device) ? " --memory-limit 80M" : "");
   const json_t *rows = json_object_get(document, "rows");
   const double bandwidth = get_real(document, "write_bytes_per_s");
-  assert_int_equal(json_array_size(rows), 18);
+  assert_int_equal(json_array_size(rows), is_emulated(device) ? 8 : 18);
   assert_true(bandwidth > 1e6);
-  for (size_t i = 0; i < 18; ++i) {
+  for (size_t i = 0; i < json_array_size(rows); ++i) {
     const json_t *row = json_array_get(rows, i);
     const double bytes = get_real(row, "bytes"), seconds = get_real(row, "median_s");
     assert_int_equal(get_integer(row, "differing"), 0);
