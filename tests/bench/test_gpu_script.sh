@@ -59,6 +59,7 @@ printf 'test_one\ntest_two\n' >bundle/tests.txt
 echo 'exit 0' | program test_one
 echo 'exit 0' | program test_two
 echo 'exit 0' | program test_scan_graph
+echo 'exit 0' | program test_jacobian_fills
 # The sanitizer runs what it is given.
 printf '#!/bin/sh\nwhile [ "${1#--}" != "$1" ]; do shift 2; done\nexec "$@"\n' >bin/compute-sanitizer
 chmod +x bin/compute-sanitizer
@@ -71,6 +72,7 @@ check "PyTorch is not skipped by name" grep -q 'skipped: pytorch_rnn: no PyTorch
 for file in rnn gru long crossover; do
   check "no document $file.json" [ -s "results/$file.json" ]
 done
+check "no document jacobian.json" [ -s results/jacobian.json ]
 check "a row of the table is wrong" grep -q '| bp | 20 us | 2 us | 0.2 | 0.0004 | 0.1 us | 200.0 | 3.0 | 2.50 |$' results/roofline.md
 check "a wrong row is not marked" grep -q 'cudnn_persist_static | 1 us .*|  | \*\*wrong\*\*' results/roofline.md
 check "a refused algorithm is not listed" grep -q 'cudnn_persist_dynamic | skipped: cuDNN: layers: CUDNN_STATUS_NOT_SUPPORTED' results/roofline.md

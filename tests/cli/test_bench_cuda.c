@@ -154,12 +154,32 @@ static void program(void **state) {
   json_decref(document);
 }
 
+/* All values are the processor's, and the share is of the measured bandwidth. conv1 and conv7, ReLU and pool are enough for an emulation. */
+static void generators(void **state) {
+  (void)state;
+  json_t *document =
+      run_json("bench jacobian --json --device cuda --repeats 1 --threads 1%s", is_emulated(device) ? " --memory-limit 80M" : "");
+  const json_t *rows = json_object_get(document, "rows");
+  const double bandwidth = get_real(document, "write_bytes_per_s");
+  assert_int_equal(json_array_size(rows), is_emulated(device) ? 8 : 18);
+  assert_true(bandwidth > 1e6);
+  for (size_t i = 0; i < json_array_size(rows); ++i) {
+    const json_t *row = json_array_get(rows, i);
+    const double bytes = get_real(row, "bytes"), seconds = get_real(row, "median_s");
+    assert_int_equal(get_integer(row, "differing"), 0);
+    assert_true(get_real(row, "residual") < 1e-5);
+    assert_true(fabs(get_real(row, "write_share") * bandwidth * seconds - bytes) <= 1e-9 * bytes);
+  }
+  json_decref(document);
+}
+
 int main(void) {
   if (bppsa_device_create("cuda", 1, &device) != BPPSA_OK) {
     puts(bppsa_last_error());
     return 77;
   }
-  const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(refused_way), cmocka_unit_test(program)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(refused_way), cmocka_unit_test(program),
+                                     cmocka_unit_test(generators)};
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   bppsa_device_destroy(device);
   return failed;
