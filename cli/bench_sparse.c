@@ -14,6 +14,7 @@
 #include "core/alloc.h"
 #include "core/peak.h"
 #include "core/philox.h"
+#include "core/timeline.h"
 
 enum { LEAST_REPEATS = 3, MOST_REPEATS = 10001 };
 
@@ -28,26 +29,55 @@ static int compare(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-bppsa_status bppsa_bench_time(bppsa_status (*action)(void *context), void *context, int64_t repeats, double budget_s,
-                              bppsa_timing *timing) {
-  double *times = bppsa_calloc(MOST_REPEATS, sizeof *times);
+/* One timed call. */
+static bppsa_status time_once(bppsa_timeline *timeline, bppsa_status (*action)(void *context), void *context, double *seconds) {
+  if (timeline == NULL) {
+    const double before = bppsa_bench_now();
+    BPPSA_TRY(action(context));
+    *seconds = bppsa_bench_now() - before;
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_timeline_mark(timeline, 0));
+  BPPSA_TRY(action(context));
+  BPPSA_TRY(bppsa_timeline_mark(timeline, 1));
+  return bppsa_timeline_seconds(timeline, 0, 1, seconds);
+}
+
+static bppsa_status time_by(bppsa_timeline *timeline, bppsa_status (*action)(void *context), void *context, int64_t repeats,
+                            double budget_s, bppsa_timing *timing) {
+  double *times = bppsa_calloc(MOST_REPEATS, sizeof *times), warm;
   if (times == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  bppsa_status status = action(context);
+  bppsa_status status = time_once(timeline, action, context, &warm);
   const double start = bppsa_bench_now();
   int64_t n = 0;
   while (status == BPPSA_OK && n < MOST_REPEATS &&
          (repeats > 0 ? n < repeats : n < LEAST_REPEATS || bppsa_bench_now() - start < budget_s)) {
-    const double before = bppsa_bench_now();
-    status = action(context);
-    times[n++] = bppsa_bench_now() - before;
+    status = time_once(timeline, action, context, &times[n++]);
   }
   if (status == BPPSA_OK) {
     qsort(times, (size_t)n, sizeof *times, compare);
     *timing = (bppsa_timing){0.5 * (times[n / 2] + times[(n - 1) / 2]), times[0], times[n - 1], n};
   }
   bppsa_free(times);
+  return status;
+}
+
+bppsa_status bppsa_bench_time(bppsa_status (*action)(void *context), void *context, int64_t repeats, double budget_s,
+                              bppsa_timing *timing) {
+  return time_by(NULL, action, context, repeats, budget_s, timing);
+}
+
+bppsa_status bppsa_bench_time_on(const bppsa_device *device, bppsa_status (*action)(void *context), void *context,
+                                 int64_t repeats, double budget_s, bppsa_timing *timing) {
+  bppsa_timeline *timeline = NULL;
+  if (bppsa_device_get_kind(device) == BPPSA_CPU) {
+    return bppsa_bench_time(action, context, repeats, budget_s, timing);
+  }
+  BPPSA_TRY(bppsa_timeline_create(device, 2, &timeline));
+  const bppsa_status status = time_by(timeline, action, context, repeats, budget_s, timing);
+  bppsa_timeline_destroy(timeline);
   return status;
 }
 
@@ -89,6 +119,12 @@ static double best_rate(char *area, int32_t threads, bool copy) {
 }
 
 bppsa_status bppsa_bench_limits_measure(const bppsa_device *device, bppsa_machine_limits *limits) {
+  if (bppsa_device_get_kind(device) == BPPSA_CUDA) {
+    bppsa_peak gpu = {0};
+    BPPSA_TRY(bppsa_peak_measure(device, BPPSA_F32, &gpu));
+    *limits = (bppsa_machine_limits){.peak = gpu.flops, .copy_bytes = gpu.bytes};
+    return BPPSA_OK;
+  }
   char *area = bppsa_alloc((size_t)AREA);
   if (area == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -113,7 +149,8 @@ static const struct {
   bool relu;
 } cases[] = {{"A", "conv3·conv4 of VGG-11, 3 % of the weights", {128, 256, 256}, 8, 0.03, false},
              {"B", "conv·relu·conv, 16 channels at 16 x 16", {16, 16, 16}, 16, 1, true},
-             {"B64", "conv·relu·conv, 64 channels at 8 x 8", {64, 64, 64}, 8, 1, true}};
+             {"B64", "conv·relu·conv, 64 channels at 8 x 8", {64, 64, 64}, 8, 1, true},
+             {"V", "conv5·relu·conv6 of VGG-11, 3 % of the weights", {256, 512, 512}, 4, 0.03, true}};
 
 static bppsa_op conv(const int64_t *channels, int64_t size) {
   bppsa_op op = bppsa_op_default(BPPSA_OPERATOR_CONV2D);
