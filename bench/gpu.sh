@@ -159,12 +159,16 @@ bench() { # bench FILE SECONDS COMMAND ...
 }
 bench rnn 180 bench rnn
 bench gru 75 bench gru
-sparse() { # sparse NAME SECONDS: bench NAME, cuSPARSE beside it where it has rows of its own
-  part "$1" "$2" "$program" bench "$1" --device cuda --quick --out "$results/$1.json"
+sparse() { # sparse FILE SECONDS ARGUMENTS ...: cuSPARSE beside the products
+  file=$1
+  most=$2
+  shift 2
+  part "$file" "$most" "$program" bench "$@" --device cuda --quick --out "$results/$file.json"
   grep 'left out' "$scratch/out"
 }
-sparse product 60
-sparse scan 15
+sparse product 45 product
+sparse product_vgg11 45 product --up-levels 2
+sparse scan 15 scan
 bench long 45 bench rnn --seq-len 100000 --batch 16 --hidden 20 --repeats 3
 bench crossover 30 bench crossover --quick --seq-len 10000
 for model in rnn gru; do

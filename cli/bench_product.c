@@ -18,6 +18,7 @@ static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_SEED, .help = "of values and masks"},
     {.option = BPPSA_OPTION_LEFT},
     {.option = BPPSA_OPTION_RIGHT},
+    {.option = BPPSA_OPTION_UP_LEVELS, .help = "VGG-11's scan with so many, 3 % of the weights: its products are the cases"},
     {.option = BPPSA_OPTION_DEVICE},
     {.option = BPPSA_OPTION_THREADS},
     {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = "leave kinds out whose plan needs more [1/4 of available memory]"},
@@ -29,7 +30,7 @@ static const bppsa_option_use uses[] = {
 static const char notes[] =
     "C = A B in f32. Case A: conv3·conv4 of VGG-11 with 3 % of the weights. B: conv·relu·conv with 16 channels at 16 x 16. B64: "
     "with 64.\n"
-    "V: conv·relu·conv of VGG-11's last 4 x 4 layers, with 3 % of the weights.\n"
+    "--up-levels: the products of a pruned VGG-11's scan in their place, a[i:j] of its elements.\n"
     "Every result is first checked against float64: a largest |c - ref| / (eps sum |a b|) of 30 or more marks the row and exits "
     "1.\n"
     "floor: the larger of FLOP / measured peak and bytes / measured copy bandwidth. plan: planning time in numeric passes.\n"
@@ -39,6 +40,7 @@ static const char notes[] =
     "the same run.\n";
 
 enum { WRONG = 30 };
+#define KEPT 0.03 /* of the weights of VGG-11's scan */
 
 typedef struct {
   const char *method, *phase;
@@ -111,7 +113,7 @@ static bppsa_status add_row(session *s, product_row *row) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
   }
   return s->cli->json ? BPPSA_OK
-                      : bppsa_cli_print(s->cli, "  %-6s%-21s%-9s%11.3f%11.3f%11.3f%7" PRId64 "%10.2f%8.0f%%  %-9s%9.1f%10.1f%s\n",
+                      : bppsa_cli_print(s->cli, "  %-9s%-21s%-9s%11.3f%11.3f%11.3f%7" PRId64 "%10.2f%8.0f%%  %-9s%9.1f%10.1f%s\n",
                                         s->c.name, row->method, row->phase, 1e3 * row->timing.median_s, 1e3 * row->timing.min_s,
                                         1e3 * row->timing.max_s, row->timing.repeats, 1e-9 * row->flops / row->timing.median_s,
                                         100 * row->floor_s / row->timing.median_s, compute > move ? "FMA" : "bandwidth",
@@ -159,7 +161,7 @@ static bppsa_status measure_kind(session *s, bppsa_product_kind kind) {
 /* Not this case: for people a GPU's rival says why. */
 static bppsa_status leave_out(session *s, const bppsa_product_rival *rival) {
   return s->cli->json || !on_gpu(s) ? BPPSA_OK
-                                    : bppsa_cli_print(s->cli, "  %-6s%-21s%-9sleft out: %s\n", s->c.name, rival->name,
+                                    : bppsa_cli_print(s->cli, "  %-9s%-21s%-9sleft out: %s\n", s->c.name, rival->name,
                                                       rival->method, bppsa_last_error());
 }
 
@@ -253,11 +255,41 @@ static bppsa_status print_head(session *s) {
   return bppsa_cli_print(s->cli,
                          "products on %s, %d threads, %s; measured: %s, copy %s\n"
                          "milliseconds; floor: share of the time that the limit beside it explains; plan: in numeric passes\n\n"
-                         "  case  method               phase         median        min        max      n   GFLOP/s    floor  "
+                         "  case     method               phase         median        min        max      n   GFLOP/s    floor  "
                          "limit         plan  residual\n",
                          bppsa_device_get_hardware(s->device), bppsa_device_get_threads(s->device),
                          bppsa_machine_date(date, sizeof date), bppsa_cli_si(s->limits.peak, "FLOP/s", peak, sizeof peak),
                          bppsa_cli_si(s->limits.copy_bytes, "B/s", copy, sizeof copy));
+}
+
+static bppsa_status measure_cases(session *s) {
+  bool more = true;
+  for (int64_t i = 0; more; ++i) {
+    bppsa_status status =
+        bppsa_product_case_make(i, (uint64_t)bppsa_cli_value(s->cli, BPPSA_OPTION_SEED)->integer, s->host, &s->c, &more);
+    if (status == BPPSA_OK && more) {
+      status = measure_case(s);
+    }
+    release_case(s);
+    BPPSA_TRY(status);
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status measure_chain(session *s, int64_t up_levels) {
+  const uint64_t seed = (uint64_t)bppsa_cli_value(s->cli, BPPSA_OPTION_SEED)->integer;
+  bppsa_product_chain *chain = NULL;
+  bool more = true;
+  bppsa_status status = bppsa_product_chain_create(up_levels, KEPT, seed, s->host, &chain);
+  while (status == BPPSA_OK && more) {
+    status = bppsa_product_chain_next(chain, &s->c, &more);
+    if (status == BPPSA_OK && more) {
+      status = measure_case(s);
+    }
+    release_case(s);
+  }
+  bppsa_product_chain_destroy(chain);
+  return status;
 }
 
 static bppsa_status measure(session *s, json_t *document) {
@@ -277,21 +309,11 @@ static bppsa_status measure(session *s, json_t *document) {
   if (!s->cli->json) {
     BPPSA_TRY(print_head(s));
   }
-  const bool files = bppsa_cli_value(s->cli, BPPSA_OPTION_LEFT)->present;
-  bool more = true;
-  if (files) {
-    BPPSA_TRY(measure_case(s)); /* which has been read */
+  const bppsa_option_value *up_levels = bppsa_cli_value(s->cli, BPPSA_OPTION_UP_LEVELS);
+  if (bppsa_cli_value(s->cli, BPPSA_OPTION_LEFT)->present) {
+    return measure_case(s); /* which has been read */
   }
-  for (int64_t i = 0; !files && more; ++i) {
-    bppsa_status status =
-        bppsa_product_case_make(i, (uint64_t)bppsa_cli_value(s->cli, BPPSA_OPTION_SEED)->integer, s->host, &s->c, &more);
-    if (status == BPPSA_OK && more) {
-      status = measure_case(s);
-    }
-    release_case(s);
-    BPPSA_TRY(status);
-  }
-  return BPPSA_OK;
+  return up_levels->present ? measure_chain(s, up_levels->integer) : measure_cases(s);
 }
 
 /* --left and --right, read before anything is printed. */

@@ -52,12 +52,25 @@ typedef struct {
 } bppsa_product_case;
 
 /* Case `index`: 0 is A (conv3·conv4 of VGG-11 with 3 % of the weights), 1 is B (16 -> 16 -> 16 channels at 16 x 16, conv·relu·conv), 2 is B with 64
- * channels at 8 x 8, 3 is V (conv5·relu·conv6 of VGG-11 with 3 % of the weights). *more is false past the last. Free with _free in every case. */
+ * channels at 8 x 8. *more is false past the last. Free with _free in every case. */
 bppsa_status bppsa_product_case_make(int64_t index, uint64_t seed, const bppsa_device *device, bppsa_product_case *made,
                                      bool *more);
 /* The case "files": factors from NPZ or Matrix Market files, as f32. ERR_* of bppsa_csr_load; ERR_ARGUMENT: a file cannot be read. Free likewise. */
 bppsa_status bppsa_product_case_load(const char *left, const char *right, bppsa_product_case *made);
 void bppsa_product_case_free(bppsa_product_case *c);
+/* An operator's Jacobian with values: weights uniform in ±1, of which a fraction `kept`, chosen at random, is in the pattern; where there are none, 1 for a
+ * quarter (pools) or half (functions) of the entries, 0 for the others. Both are the caller's, also after a failure. */
+bppsa_status bppsa_bench_factor(const bppsa_op *op, double kept, uint64_t seed, const bppsa_device *device, bppsa_jacobian **j,
+                                float **values);
+
+/* The products of the scan of VGG-11's operators with so many up-levels, a fraction `kept` of its weights left, in the order in which they run (bench_chain.c).
+ * _next computes the product too, as an operand of later ones; *more is false past the last. Cases are freed before the chain. */
+typedef struct bppsa_product_chain bppsa_product_chain;
+bppsa_status bppsa_product_chain_create(int64_t up_levels, double kept, uint64_t seed, const bppsa_device *device,
+                                        bppsa_product_chain **chain);
+bppsa_status bppsa_product_chain_next(bppsa_product_chain *chain, bppsa_product_case *made, bool *more);
+void bppsa_product_chain_destroy(bppsa_product_chain *chain); /* NULL is legal */
+
 /* Σ a b and Σ |a b| for every entry of C's pattern in float64, [nnz] each (owned). */
 bppsa_status bppsa_product_case_reference(const bppsa_product_case *c, const bppsa_csr *pattern, double **sums,
                                           double **magnitudes);

@@ -69,7 +69,7 @@ check "no word of a test" grep -q '== test_two' results/log.txt
 check "no word of the sanitizer" grep -q '== racecheck gru' results/log.txt
 check "no word of sparse scans in the sanitizer" grep -q '== memcheck sparse' results/log.txt
 check "PyTorch is not skipped by name" grep -q 'skipped: pytorch_rnn: no PyTorch' results/log.txt
-for file in rnn gru product scan long crossover; do
+for file in rnn gru product product_vgg11 scan long crossover; do
   check "no document $file.json" [ -s "results/$file.json" ]
 done
 check "a row of the table is wrong" grep -q '| bp | 20 us | 2 us | 0.2 | 0.0004 | 0.1 us | 200.0 | 3.0 | 2.50 |$' results/roofline.md
