@@ -355,7 +355,7 @@ static bppsa_status put_conv(bppsa_product *p) {
 
 /* ---- plans ---- */
 
-/* Blocks in the first extent of a launch, and rows, which the order numbers with 32 bits. */
+/* Blocks in the first extent of a launch, and what kernels number with 32 bits: rows, positions, terms. */
 static bppsa_status check_blocks(const bppsa_product *p) {
   int64_t blocks = p->pattern.rows;
   if (p->info.kind == BPPSA_PRODUCT_CONV) {
@@ -364,13 +364,15 @@ static bppsa_status check_blocks(const bppsa_product *p) {
     const int64_t packing = tiles_of(s.rows, 32) * tiles_of(bppsa_product_widest(p->a), 32);
     blocks = most_of(each * most_of(p->pattern.blocks->positions.nnz, 1), p->b->rows);
     blocks = most_of(blocks, p->a->blocks->groups * packing * p->a->blocks->positions.rows);
-    blocks = most_of(blocks, most_of(p->a->blocks->positions.nnz, p->b->blocks->positions.nnz)); /* which are numbered likewise */
+    blocks = most_of(blocks, most_of(p->a->blocks->positions.nnz, p->b->blocks->positions.nnz)); /* numbered with 32 bits, as */
+    blocks = most_of(blocks, meetings_of(p) * s.depth);                                          /* the terms of a sum */
   }
   return blocks <= INT32_MAX
              ? BPPSA_OK
              : bppsa_fail(BPPSA_ERR_UNSUPPORTED,
-                          "product on a GPU: %lld blocks for %lld x %lld of kind %s, expected fewer than 2^31", (long long)blocks,
-                          (long long)p->pattern.rows, (long long)p->pattern.cols, bppsa_product_kind_name(p->info.kind));
+                          "product on a GPU: %lld blocks or terms for %lld x %lld of kind %s, expected fewer than 2^31",
+                          (long long)blocks, (long long)p->pattern.rows, (long long)p->pattern.cols,
+                          bppsa_product_kind_name(p->info.kind));
 }
 
 bppsa_status bppsa_product_gpu_plan(bppsa_product *p) {

@@ -291,7 +291,8 @@ static void check_product(const factor *a, const factor *b, int64_t batch, bppsa
       const bppsa_product_config same = {.kind = used, .dtype = dtype};
       check_processor(a, b, batch, &same, z, (int64_t)bytes);
     }
-    double *dense = uniform(1, c->rows * c->cols, 1), *most = uniform(1, c->rows * c->cols, 1);
+    double *dense = bppsa_calloc(c->rows * c->cols, sizeof *dense), *most = bppsa_calloc(c->rows * c->cols, sizeof *most);
+    assert_true(dense != NULL && most != NULL);
     for (int64_t s = 0; s < samples; ++s) {
       reference(a->csr, a->wide + (a->shared ? 0 : s * a->csr->nnz), b->csr, b->wide + (b->shared ? 0 : s * b->csr->nnz), dense,
                 most);
