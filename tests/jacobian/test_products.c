@@ -418,6 +418,55 @@ static void test_wide(void **state) {
 
 /* ---- requests ---- */
 
+static factor random_factor(const bppsa_csr *csr, int64_t batch, bool shared, bppsa_dtype dtype) {
+  factor f = {.csr = csr, .shared = shared};
+  const int64_t count = csr->nnz * (shared ? 1 : batch);
+  f.wide = uniform(9000 + counter++, count, 1);
+  f.typed = rounded(dtype, f.wide, count);
+  return f;
+}
+
+/* Bands and channels of all sizes that a GPU's tiles have, whole and not: depths that a stage divides and others; more samples than are packed together. */
+static void test_tiles(void **state) {
+  (void)state;
+  static const int64_t bands[][3] = {{9, 5, 14}, {12, 16, 70}, {28, 33, 20}, {50, 20, 65}, {70, 64, 64}};
+  static const int64_t channels[][3] = {{10, 16, 9}, {20, 32, 28}, {17, 24, 30}, {33, 48, 40}, {64, 16, 64}};
+  bppsa_device *device = cpu_device(1);
+  for (int i = 0; i < 10; ++i) {
+    const bppsa_dtype dtype = i % 2 == 0 ? BPPSA_F32 : BPPSA_F64;
+    const int64_t *n = i < 5 ? bands[i] : channels[i - 5], batch = i == 5 ? 19 : 2;
+    bppsa_csr a, b;
+    bppsa_jacobian *j[2] = {NULL, NULL};
+    if (i < 5) {
+      a = block_pattern(2, n[0], n[1]);
+      b = block_pattern(2, n[1], n[2]);
+    } else {
+      for (int k = 0; k < 2; ++k) {
+        bppsa_op op = bppsa_op_default(BPPSA_OPERATOR_CONV2D);
+        memcpy(op.in, (int64_t[]){n[k], 2, 2}, sizeof op.in);
+        op.out_channels = n[k + 1];
+        op.kernel[0] = 3;
+        op.padding[0] = op.padding[1] = 1;
+        assert_int_equal(bppsa_jacobian_create(&op, NULL, false, device, &j[k]), BPPSA_OK);
+      }
+    }
+    for (int which = 0; which < 4; ++which) {
+      factor left = random_factor(i < 5 ? &a : bppsa_jacobian_pattern(j[0]), batch, (which + i) % 2 == 0, dtype);
+      factor right = random_factor(i < 5 ? &b : bppsa_jacobian_pattern(j[1]), batch, which / 2 == 1, dtype);
+      check_product(&left, &right, batch, dtype, i < 5 ? BPPSA_PRODUCT_DENSE : BPPSA_PRODUCT_CONV);
+      free_factor(&left);
+      free_factor(&right);
+    }
+    if (i < 5) {
+      bppsa_csr_free(&a);
+      bppsa_csr_free(&b);
+    }
+    bppsa_jacobian_destroy(j[0]);
+    bppsa_jacobian_destroy(j[1]);
+  }
+  bppsa_device_destroy(device);
+}
+
 /* Rows of 3000 entries to 90000: on a GPU one of every class of shared memory, and one that has no room there; 16 and 32 bits a slot. */
 static void test_wide_rows(void **state) {
   (void)state;
@@ -686,9 +735,10 @@ static void test_memory(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_scipy),     cmocka_unit_test(test_structures), cmocka_unit_test(test_wide),
-      cmocka_unit_test(test_wide_rows), cmocka_unit_test(test_identity),   cmocka_unit_test(test_requests),
-      cmocka_unit_test(test_limit),     cmocka_unit_test(test_gpu_memory), cmocka_unit_test(test_memory)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_scipy),      cmocka_unit_test(test_structures),
+                                     cmocka_unit_test(test_wide),       cmocka_unit_test(test_tiles),
+                                     cmocka_unit_test(test_wide_rows),  cmocka_unit_test(test_identity),
+                                     cmocka_unit_test(test_requests),   cmocka_unit_test(test_limit),
+                                     cmocka_unit_test(test_gpu_memory), cmocka_unit_test(test_memory)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
