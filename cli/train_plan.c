@@ -215,6 +215,10 @@ bppsa_status bppsa_train_plan_create(bppsa_train_run *run) {
   if (cached && run->config.backward == BPPSA_BACKWARD_BP) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--cache-plan: given beside --backward bp, expected --backward scan");
   }
+  if (cached && bppsa_device_get_kind(run->device) != BPPSA_CPU) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "--cache-plan: plans of %s are in its memory alone, expected --device cpu",
+                      bppsa_device_get_name(run->device));
+  }
   make_request(run, asked, sizeof asked);
   if (cached) {
     BPPSA_TRY(create_kept(run));

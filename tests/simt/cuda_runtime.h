@@ -6,8 +6,10 @@
  * every allocation; both begin poisoned (all bits set: NaN). A barrier that some threads of a block miss by ending, or a shuffle whose mask names a
  * thread that does not come, ends the program with the kernel's name.
  *
- * Streams are lazy: what is queued on one runs when somebody waits for it and not before, so that a wait that is missing shows. While a stream is
- * captured its work is recorded instead, and whatever would wait or allocate fails and spoils the capture, as on a device.
+ * Streams are lazy: what is queued on one runs when somebody waits for it (every other time: for any of them) and not before, so that a wait that is
+ * missing shows. While a stream is captured its work is recorded instead, with what it comes after, and whatever would wait or allocate fails and spoils
+ * the capture, as on a device; streams join a capture by an event, and must have come back when it ends. A graph's work runs in the order in which
+ * it was queued and, every other time, in one as far from it as its events allow.
  */
 #ifndef BPPSA_TESTS_SIMT_CUDA_RUNTIME_H
 #define BPPSA_TESTS_SIMT_CUDA_RUNTIME_H
@@ -79,6 +81,13 @@ template <typename T> T atomicAdd(T *at, T value) { /* fibers do not interrupt e
   *at = before + value;
   return before;
 }
+/* Products that no compiler may fuse with a sum. */
+inline float __fmul_rn(float a, float b) {
+  return a * b;
+}
+inline double __dmul_rn(double a, double b) {
+  return a * b;
+}
 /* The launch's dynamic shared memory. */
 void *simt_shared();
 #define BPPSA_SHARED(type, name) type *name = (type *)simt_shared()
@@ -124,7 +133,8 @@ enum cudaError_t {
   cudaErrorInvalidResourceHandle = 400,
   cudaErrorIllegalState = 401,
   cudaErrorStreamCaptureUnsupported = 900,
-  cudaErrorStreamCaptureInvalidated = 901
+  cudaErrorStreamCaptureInvalidated = 901,
+  cudaErrorStreamCaptureUnjoined = 904
 };
 enum cudaMemcpyKind { cudaMemcpyHostToHost = 0, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
@@ -155,6 +165,8 @@ cudaError_t cudaDriverGetVersion(int *version);
 
 enum { cudaStreamNonBlocking = 1 };
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority);
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaDeviceSynchronize();
@@ -162,6 +174,9 @@ cudaError_t cudaDeviceSynchronize();
 typedef struct simt_event *cudaEvent_t;
 enum { cudaEventRecordDefault = 0, cudaEventRecordExternal = 1 };
 cudaError_t cudaEventCreate(cudaEvent_t *event);
+enum { cudaEventDisableTiming = 2 };
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags);
 inline cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {

@@ -1,7 +1,9 @@
 /* The runtime of the SIMT machine: a device in host memory, lazy streams, events, captured graphs. */
 #include <stdio.h>
 
+#include <algorithm>
 #include <chrono>
+#include <deque>
 #include <map>
 #include <memory>
 #include <vector>
@@ -10,28 +12,44 @@
 
 typedef std::vector<std::function<void()>> simt_work;
 
+/* Work that is recorded: what each piece comes after. Pieces stand in the order in which they were queued. */
+struct simt_captured {
+  std::function<void()> work;
+  std::vector<size_t> after;
+};
+struct simt_capture {
+  std::vector<simt_captured> pieces;
+  bool spoilt;
+};
 struct simt_stream {
-  simt_work queue;
-  bool capturing, spoilt;
-  simt_work captured;
+  std::deque<std::function<void()>> queue;
+  std::shared_ptr<simt_capture> capture; /* NULL: none is going on */
+  bool origin;                           /* it began the capture; others joined it */
+  std::vector<size_t> last;              /* of a capture: what the stream's next piece comes after */
 };
 struct simt_moment {
   bool recorded, inside_capture;
   std::chrono::steady_clock::time_point time;
+  simt_stream *stream;                   /* of the latest record outside of captures, */
+  int64_t set, reached;                  /* how many there were, and the latest that was reached */
+  std::shared_ptr<simt_capture> capture; /* of the latest record inside one, */
+  std::vector<size_t> last;              /* and what it comes after */
 };
 struct simt_event {
   std::shared_ptr<simt_moment> moment; /* records that are queued keep it */
 };
 struct simt_graph {
-  simt_work work;
+  std::vector<simt_captured> pieces;
 };
 struct simt_graph_exec {
-  std::shared_ptr<const simt_work> work; /* launches that are queued keep it */
+  std::shared_ptr<const simt_work>
+      orders[2]; /* that of queueing, and one as far from it as the pieces allow. Launches that are queued keep it */
+  int launches;
 };
 
 namespace {
 
-const size_t memory_bytes = (size_t)1 << 30;
+const size_t memory_bytes = (size_t)1 << 30, most_poisoned = (size_t)1 << 28;
 
 cudaError_t last_error = cudaSuccess;
 simt_stream default_stream;
@@ -46,10 +64,11 @@ simt_stream *stream_of(cudaStream_t stream) {
   return stream == nullptr ? &default_stream : stream;
 }
 
+/* One piece after the other: a piece that waits for an event runs what stands before it on the event's stream. */
 void run(simt_stream *s) {
-  const simt_work work = std::move(s->queue);
-  s->queue.clear();
-  for (const auto &one : work) {
+  while (!s->queue.empty()) {
+    const std::function<void()> one = std::move(s->queue.front());
+    s->queue.pop_front();
     one();
   }
 }
@@ -60,19 +79,49 @@ void run_all() {
   }
 }
 
+/* Somebody waits for a stream. Every other time the other streams run first, as far as events let them: of two streams' orders both extremes happen. */
+void run_for(simt_stream *s) {
+  static bool others_first = false;
+  if (others_first) {
+    run_all();
+  }
+  others_first = !others_first;
+  run(s);
+}
+
+/* Until record `set` of the event is reached. */
+void run_until(const std::shared_ptr<simt_moment> &moment, simt_stream *s, int64_t set) {
+  while (moment->reached < set && !s->queue.empty()) {
+    const std::function<void()> one = std::move(s->queue.front());
+    s->queue.pop_front();
+    one();
+  }
+  if (moment->reached < set) {
+    fprintf(stderr, "simt: two streams wait for each other\n");
+    abort();
+  }
+}
+
 /* What may wait for a device spoils every capture that is going on. */
 bool may_wait() {
   bool may = true;
   for (simt_stream *s : streams) {
-    s->spoilt = s->spoilt || s->capturing;
-    may = may && !s->capturing;
+    if (s->capture != nullptr) {
+      s->capture->spoilt = true;
+      may = false;
+    }
   }
   return may;
 }
 
 cudaError_t queue(cudaStream_t stream, std::function<void()> one) {
   simt_stream *s = stream_of(stream);
-  (s->capturing ? s->captured : s->queue).push_back(std::move(one));
+  if (s->capture == nullptr) {
+    s->queue.push_back(std::move(one));
+    return cudaSuccess;
+  }
+  s->capture->pieces.push_back({std::move(one), s->last});
+  s->last = {s->capture->pieces.size() - 1};
   return cudaSuccess;
 }
 
@@ -86,11 +135,13 @@ cudaError_t allocate(void **data, size_t bytes) {
   if (!may_wait()) {
     return fail(cudaErrorStreamCaptureUnsupported);
   }
-  *data = malloc(bytes > 0 ? bytes : 1);
+  size_t available, all;
+  (void)cudaMemGetInfo(&available, &all);
+  *data = bytes > available ? nullptr : malloc(bytes > 0 ? bytes : 1);
   if (*data == nullptr) {
     return fail(cudaErrorMemoryAllocation);
   }
-  memset(*data, 0xff, bytes > 0 ? bytes : 1);
+  memset(*data, 0xff, std::min(std::max(bytes, (size_t)1), most_poisoned));
   held()[*data] = bytes;
   return cudaSuccess;
 }
@@ -108,15 +159,17 @@ cudaError_t release(void *data) {
 const struct {
   cudaError_t error;
   const char *name, *text;
-} errors[] = {{cudaSuccess, "cudaSuccess", "no error"},
-              {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
-              {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
-              {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration", "invalid launch"},
-              {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
-              {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
-              {cudaErrorIllegalState, "cudaErrorIllegalState", "not permitted in this state"},
-              {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported", "not permitted while a stream is capturing"},
-              {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated", "the capture failed earlier"}};
+} errors[] = {
+    {cudaSuccess, "cudaSuccess", "no error"},
+    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
+    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+    {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration", "invalid launch"},
+    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
+    {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
+    {cudaErrorIllegalState, "cudaErrorIllegalState", "not permitted in this state"},
+    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported", "not permitted while a stream is capturing"},
+    {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated", "the capture failed earlier"},
+    {cudaErrorStreamCaptureUnjoined, "cudaErrorStreamCaptureUnjoined", "a stream that joined the capture has work behind it"}};
 
 } // namespace
 
@@ -189,8 +242,18 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned) {
   return cudaSuccess;
 }
 
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int) {
+  return cudaStreamCreateWithFlags(stream, flags);
+}
+
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
+  *least = 0;
+  *greatest = -5;
+  return cudaSuccess;
+}
+
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  run(stream);
+  run_for(stream);
   streams.erase(std::find(streams.begin(), streams.end(), stream));
   delete stream;
   return cudaSuccess;
@@ -200,7 +263,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (!may_wait()) {
     return fail(cudaErrorStreamCaptureUnsupported);
   }
-  run(stream_of(stream));
+  run_for(stream_of(stream));
   return cudaSuccess;
 }
 
@@ -219,22 +282,57 @@ cudaError_t cudaEventCreate(cudaEvent_t *event) {
   return cudaSuccess;
 }
 
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned) {
+  return cudaEventCreate(event);
+}
+
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   delete event;
   return cudaSuccess;
 }
 
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
-  const bool capturing = stream_of(stream)->capturing, external = flags == cudaEventRecordExternal;
+  simt_stream *s = stream_of(stream);
+  const bool capturing = s->capture != nullptr, external = flags == cudaEventRecordExternal;
   if (external && !capturing) {
     return fail(cudaErrorInvalidValue);
   }
   const std::shared_ptr<simt_moment> moment = event->moment;
   moment->inside_capture = capturing && !external; /* then it only orders the graph's work */
-  return queue(stream, [moment]() {
+  moment->capture = moment->inside_capture ? s->capture : nullptr;
+  if (moment->inside_capture) {
+    moment->last = s->last;
+    return cudaSuccess;
+  }
+  const int64_t set = capturing ? 0 : ++moment->set;
+  moment->stream = capturing ? moment->stream : s;
+  return queue(stream, [moment, set]() {
     moment->recorded = true;
+    moment->reached = std::max(moment->reached, set);
     moment->time = std::chrono::steady_clock::now();
   });
+}
+
+/* Inside a capture the waiting stream joins it; an event that was never recorded holds nobody up. */
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  simt_stream *s = stream_of(stream);
+  const std::shared_ptr<simt_moment> moment = event->moment;
+  if (moment->inside_capture) {
+    const bool over = std::none_of(streams.begin(), streams.end(), [&](simt_stream *o) { return o->capture == moment->capture; });
+    if (over || (s->capture != nullptr && s->capture != moment->capture)) {
+      return fail(cudaErrorInvalidValue);
+    }
+    s->capture = moment->capture;
+    s->last.insert(s->last.end(), moment->last.begin(), moment->last.end());
+    return cudaSuccess;
+  }
+  if (s->capture != nullptr && moment->set > 0) {
+    s->capture->spoilt = true;
+    return fail(cudaErrorStreamCaptureUnsupported);
+  }
+  simt_stream *from = moment->stream;
+  const int64_t set = moment->set;
+  return set == 0 ? cudaSuccess : queue(stream, [moment, from, set]() { run_until(moment, from, set); });
 }
 
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t first, cudaEvent_t second) {
@@ -248,53 +346,101 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t first, cudaEve
 
 /* ---- graphs ---- */
 
+namespace {
+
+/* Everybody leaves the capture. Whether the pieces of all streams come before what the origin queues next. */
+bool leave(const std::shared_ptr<simt_capture> &capture) {
+  const std::vector<simt_captured> &pieces = capture->pieces;
+  std::vector<bool> joined(pieces.size(), false);
+  for (simt_stream *s : streams) {
+    if (s->capture == capture) {
+      for (const size_t piece : s->last) {
+        joined[piece] = joined[piece] || s->origin;
+      }
+      s->capture = nullptr;
+      s->origin = false;
+      s->last.clear();
+    }
+  }
+  bool all = true;
+  for (size_t i = pieces.size(); i-- > 0;) {
+    all = all && joined[i];
+    for (const size_t before : pieces[i].after) {
+      joined[before] = joined[before] || joined[i];
+    }
+  }
+  return all;
+}
+
+/* Always the latest piece whose predecessors are done. */
+simt_work far_order(const std::vector<simt_captured> &pieces) {
+  std::vector<bool> done(pieces.size(), false);
+  simt_work work;
+  while (work.size() < pieces.size()) {
+    size_t next = pieces.size();
+    for (size_t i = pieces.size(); next == pieces.size() && i-- > 0;) {
+      const bool ready = std::all_of(pieces[i].after.begin(), pieces[i].after.end(), [&](size_t k) { return done[k]; });
+      next = !done[i] && ready ? i : next;
+    }
+    done[next] = true;
+    work.push_back(pieces[next].work);
+  }
+  return work;
+}
+
+} // namespace
+
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   if (stream == nullptr) {
     return fail(cudaErrorStreamCaptureUnsupported);
   }
-  if (stream->capturing) {
+  if (stream->capture != nullptr) {
     return fail(cudaErrorIllegalState);
   }
-  stream->capturing = true;
-  stream->spoilt = false;
-  stream->captured.clear();
+  stream->capture = std::make_shared<simt_capture>();
+  stream->origin = true;
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
-  if (!stream->capturing) {
+  const std::shared_ptr<simt_capture> capture = stream->capture;
+  if (capture == nullptr || !stream->origin) {
     return fail(cudaErrorInvalidValue);
   }
-  stream->capturing = false;
   *graph = nullptr;
-  if (stream->spoilt) {
-    return fail(cudaErrorStreamCaptureInvalidated);
+  const bool joined = leave(capture);
+  if (capture->spoilt || !joined) {
+    return fail(capture->spoilt ? cudaErrorStreamCaptureInvalidated : cudaErrorStreamCaptureUnjoined);
   }
-  *graph = new simt_graph{std::move(stream->captured)};
-  stream->captured.clear();
+  *graph = new simt_graph{std::move(capture->pieces)};
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *status) {
   const simt_stream *s = stream_of(stream);
-  *status = !s->capturing ? cudaStreamCaptureStatusNone
-            : s->spoilt   ? cudaStreamCaptureStatusInvalidated
-                          : cudaStreamCaptureStatusActive;
+  *status = s->capture == nullptr ? cudaStreamCaptureStatusNone
+            : s->capture->spoilt  ? cudaStreamCaptureStatusInvalidated
+                                  : cudaStreamCaptureStatusActive;
   return cudaSuccess;
 }
 
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *, size_t *count) {
-  *count = graph->work.size();
+  *count = graph->pieces.size();
   return cudaSuccess;
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long) {
-  *exec = new simt_graph_exec{std::make_shared<const simt_work>(graph->work)};
+  simt_work near;
+  for (const simt_captured &piece : graph->pieces) {
+    near.push_back(piece.work);
+  }
+  *exec = new simt_graph_exec{
+      {std::make_shared<const simt_work>(near), std::make_shared<const simt_work>(far_order(graph->pieces))}, 0};
   return cudaSuccess;
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
-  const std::shared_ptr<const simt_work> work = exec->work;
+  const std::shared_ptr<const simt_work> work = exec->orders[exec->launches++ % 2];
   return queue(stream, [work]() {
     for (const auto &one : *work) {
       one();
@@ -388,7 +534,8 @@ extern "C" const char *simt_error_text(int error) {
   return cudaGetErrorString((cudaError_t)error);
 }
 
-extern "C" void simt_host_function(cudaStream_t stream, void (*function)(const void *context), const void *context, size_t bytes) {
+extern "C" void simt_host_function(cudaStream_t stream, void (*function)(const void *context), const void *context,
+                                   size_t bytes) {
   const std::vector<char> copy((const char *)context, (const char *)context + bytes);
   (void)queue(stream, [=]() { function(copy.data()); });
 }
