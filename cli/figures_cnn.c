@@ -310,7 +310,7 @@ static const char figure10_script[] =
     "set logscale xy\n"
     "set xlabel 'm k n'\n"
     "set ylabel 'FLOP'\n"
-    "set key bottom right\n"
+    "set key below\n"
     "of(pattern, op, critical) = (strcol(1) eq pattern && strcol(3) eq op && column(6) == critical && column(5) > 0 ? column(5) "
     ": NaN)\n"
     "set multiplot layout 1,2\n"
