@@ -92,8 +92,7 @@ static bppsa_status make_model(session *s, int method, bppsa_dtype dtype, bppsa_
   config.up_levels = methods[method].levels;
   config.memory_limit = limit->present ? limit->integer : bppsa_machine_memory() / 2;
   BPPSA_TRY(bppsa_cnn_create(&s->network.layers, &config, s->device, model));
-  bppsa_cnn_init(*model, (uint64_t)bppsa_cli_value(s->cli, BPPSA_OPTION_SEED)->integer);
-  return BPPSA_OK;
+  return bppsa_cnn_init(*model, (uint64_t)bppsa_cli_value(s->cli, BPPSA_OPTION_SEED)->integer);
 }
 
 static bppsa_status run_forward(void *context) {

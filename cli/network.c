@@ -84,8 +84,7 @@ bppsa_status bppsa_network_init(const bppsa_network *network, bppsa_model *model
   if (!network->kind->convolutional) {
     return bppsa_recurrent_init(model, init, seed);
   }
-  bppsa_cnn_init(model, seed);
-  return BPPSA_OK;
+  return bppsa_cnn_init(model, seed);
 }
 
 const bppsa_scan_plan *bppsa_network_plan(const bppsa_network *network, const bppsa_recurrent_config *config,
