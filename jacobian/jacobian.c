@@ -33,6 +33,9 @@ bppsa_status bppsa_jacobian_reserve(bppsa_jacobian *j, int64_t reals) {
   if (reals > INT64_MAX / 64 || !bppsa_mul((reals + line - 1) / line * line, (int64_t)sizeof(double) * j->threads, &bytes)) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "Jacobian: scratch of %lld values does not fit in 64 bits", (long long)reals);
   }
+  if (j->on_gpu) {
+    return BPPSA_OK;
+  }
   j->scratch_reals = (reals + line - 1) / line * line;
   j->scratch = bppsa_alloc((size_t)bytes);
   return j->scratch == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
@@ -84,8 +87,12 @@ bppsa_status bppsa_jacobian_create(const bppsa_op *op, const uint8_t *mask, bool
   j->op = *op;
   j->symbolic = symbolic;
   j->threads = bppsa_device_get_threads(device);
+  j->on_gpu = bppsa_device_get_kind(device) == BPPSA_CUDA;
   memcpy(j->out, out, sizeof out);
-  const bppsa_status status = create_family(j, mask);
+  bppsa_status status = create_family(j, mask);
+  if (status == BPPSA_OK && j->on_gpu && !symbolic) {
+    status = bppsa_jacobian_cuda_create(j, device);
+  }
   if (status != BPPSA_OK) {
     bppsa_jacobian_destroy(j);
     return status;
@@ -98,6 +105,7 @@ void bppsa_jacobian_destroy(bppsa_jacobian *j) {
   if (j == NULL) {
     return;
   }
+  bppsa_jacobian_cuda_destroy(j->gpu);
   bppsa_csr_free(&j->pattern);
   bppsa_csr_free(&j->positions);
   bppsa_axis_free(&j->axes[0]);
@@ -151,6 +159,9 @@ bppsa_status bppsa_jacobian_fill(bppsa_jacobian *j, bppsa_dtype dtype, const bpp
   const char *missing = operands->batch > 0 || j->shared ? missing_operand(j, operands) : NULL;
   if (missing != NULL) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: operand '%s' is missing", name, missing);
+  }
+  if (j->on_gpu) {
+    return bppsa_jacobian_cuda_fill(j, dtype, operands, values);
   }
   fills[families[j->op.kind]][dtype == BPPSA_F64](j, operands, values);
   return BPPSA_OK;

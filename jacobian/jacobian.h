@@ -4,6 +4,9 @@
  * without allocating: those of a convolution, a linear operator or an average pool depend on the weights alone and are shared
  * by the samples; the others are per sample. Patterns are exact: no column outside the image, no entry twice, columns increasing.
  *
+ * On a GPU the pattern stays in host memory; operands and values are the GPU's, a fill is queued on the device's stream and returns, and may be
+ * recorded (core/graph.h). The values' bits are the CPU's; where a value is NaN its payload is the processor's.
+ *
  * Jᵀ has a row for every input and a column for every output, both in the order [C][H][W].
  */
 #ifndef BPPSA_JACOBIAN_JACOBIAN_H
@@ -19,7 +22,7 @@ extern "C" {
 
 typedef struct bppsa_jacobian bppsa_jacobian;
 
-/* What the values depend on; borrowed, contiguous, of the values' dtype. */
+/* What the values depend on; borrowed, contiguous, of the values' dtype, in the device's memory. */
 typedef struct {
   int64_t batch;       /* B >= 0: samples of input and output */
   const void *weights; /* conv2d, linear, rnn (W_hh [H][H]), gru (W_hh [3H][H], gates r, z, n) */
@@ -33,9 +36,11 @@ typedef struct {
 } bppsa_jacobian_operands;
 
 /* Plans a generator. mask: NULL, or a byte for every weight (bppsa_op_weights), in the weights' order: entries whose weights are masked with 0 are
- * not in the pattern (gru: an entry is there where any of its gates is, and on the diagonal). `device`: for its number of threads.
+ * not in the pattern (gru: an entry is there where any of its gates is, and on the diagonal). `device`: what fills the values, and its number of
+ * threads; on a GPU it must outlive the generator.
  * With symbolic the pattern is known by its structure alone (bppsa_csr.blocks; mask must be NULL) and no values can be filled: for counting.
- * ERR_* of bppsa_op_shape; ERR_SHAPE: more columns than 2^31 - 1; ERR_ARGUMENT: a mask for an operator without weights; ERR_MEMORY. */
+ * ERR_* of bppsa_op_shape; ERR_SHAPE: more columns than 2^31 - 1; ERR_ARGUMENT: a mask for an operator without weights; ERR_MEMORY, also of
+ * a GPU, with the bytes; ERR_CUDA; ERR_UNSUPPORTED: a masked operator's entries or weights beyond 31 bits on a GPU. */
 bppsa_status bppsa_jacobian_create(const bppsa_op *op, const uint8_t *mask, bool symbolic, const bppsa_device *device,
                                    bppsa_jacobian **jacobian);
 void bppsa_jacobian_destroy(bppsa_jacobian *jacobian); /* NULL is legal */
@@ -47,7 +52,8 @@ bool bppsa_jacobian_shared(const bppsa_jacobian *jacobian);
 
 /* Fills values: [nnz] when shared, else [B][nnz]. One fill at a time. Derivatives where there is none follow PyTorch: ReLU 0 at 0 and 1 at
  * NaN, leaky ReLU its slope at 0 and NaN, a pool's first largest value, NaN counting as largest and the last of several. Padding
- * is never a pool's largest. ERR_ARGUMENT: an operand is missing; ERR_UNSUPPORTED: a dtype other than f32 and f64. */
+ * is never a pool's largest. ERR_ARGUMENT: an operand is missing; ERR_UNSUPPORTED: a dtype other than f32 and f64. On a
+ * GPU all work queued before on its stream comes first; ERR_CUDA. */
 bppsa_status bppsa_jacobian_fill(bppsa_jacobian *jacobian, bppsa_dtype dtype, const bppsa_jacobian_operands *operands,
                                  void *values);
 

@@ -4,6 +4,10 @@
 
 #include "jacobian/jacobian.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Which outputs an input position of one axis reaches: those X with x = s X + d t - p for a tap t. X increases, so that t falls. Positions
  * that are reached through the same taps are of one class: a convolution's rows differ between classes only. */
 typedef struct {
@@ -41,13 +45,17 @@ struct bppsa_jacobian {
   uint8_t *mask;                       /* rnn, gru: a copy */
   void *scratch;                       /* per thread */
   int64_t scratch_reals;               /* of one thread */
+  bool on_gpu;                         /* values are filled by one: no scratch */
+  struct bppsa_jacobian_gpu *gpu;      /* its index arrays; NULL on a CPU, and of a symbolic generator */
 };
 
 bppsa_status bppsa_jacobian_conv_create(bppsa_jacobian *j, const uint8_t *mask);
 bppsa_status bppsa_jacobian_pool_create(bppsa_jacobian *j);
 bppsa_status bppsa_jacobian_diagonal_create(bppsa_jacobian *j);
 bppsa_status bppsa_jacobian_step_create(bppsa_jacobian *j, const uint8_t *mask);
-bppsa_status bppsa_jacobian_reserve(bppsa_jacobian *j, int64_t reals); /* scratch for every thread */
+bppsa_status bppsa_jacobian_reserve(bppsa_jacobian *j, int64_t reals); /* scratch for every thread, none on a GPU */
+/* Is every input in exactly one window of 2 x 2, with the pattern's entries in the order of the inputs? */
+bool bppsa_jacobian_pool_is_plain(const bppsa_op *op);
 
 void bppsa_jacobian_conv_f32(const bppsa_jacobian *j, const bppsa_jacobian_operands *o, void *values);
 void bppsa_jacobian_conv_f64(const bppsa_jacobian *j, const bppsa_jacobian_operands *o, void *values);
@@ -58,4 +66,16 @@ void bppsa_jacobian_diagonal_f64(const bppsa_jacobian *j, const bppsa_jacobian_o
 void bppsa_jacobian_step_f32(const bppsa_jacobian *j, const bppsa_jacobian_operands *o, void *values);
 void bppsa_jacobian_step_f64(const bppsa_jacobian *j, const bppsa_jacobian_operands *o, void *values);
 
+/* ---- on a GPU (jacobian_cuda.cu) ---- */
+
+/* Makes j->gpu, everything else being there: the index arrays of its kernels in the GPU's memory. ERR_MEMORY with the bytes, ERR_CUDA,
+ * ERR_UNSUPPORTED: indices beyond 31 bits. */
+bppsa_status bppsa_jacobian_cuda_create(bppsa_jacobian *j, const bppsa_device *device);
+void bppsa_jacobian_cuda_destroy(struct bppsa_jacobian_gpu *gpu); /* NULL is legal */
+/* Queues a fill; operands, which have been checked, and values are the GPU's. ERR_CUDA, ERR_UNSUPPORTED likewise. */
+bppsa_status bppsa_jacobian_cuda_fill(const bppsa_jacobian *j, bppsa_dtype dtype, const bppsa_jacobian_operands *o, void *values);
+
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -1,5 +1,5 @@
-/* The loops of this folder that gain from wide vectors, compiled per instruction set and chosen like those of core/simd.h. They compare, select
- * and, in `scatter`, multiply and add with two roundings: the bits are the same everywhere. Internal.
+/* The loops of this folder that gain from wide vectors, compiled per instruction set and chosen like those of core/simd.h. They compare, select,
+ * and multiply and add with two roundings: the bits are the same everywhere, on a GPU too. Internal.
  */
 #ifndef BPPSA_JACOBIAN_KERNELS_H
 #define BPPSA_JACOBIAN_KERNELS_H
@@ -10,6 +10,9 @@
   typedef struct {                                                                                                               \
     /* y[i] = 0 where x[i] <= 0, else 1: NaN gives 1 */                                                                          \
     void (*relu)(int64_t count, const real *x, real *y);                                                                         \
+    /* y[i] = 1 - tanh(x[i])², and s (1 - s) of the logistic function s (core/squash.h) */                                      \
+    void (*tanh_slope)(int64_t count, const real *x, real *y);                                                                   \
+    void (*sigmoid_slope)(int64_t count, const real *x, real *y);                                                                \
     /* Two input rows a, b of windows of 2 x 2: 1 at each window's largest value, 0 beside it (jacobian.h has the ties) */       \
     void (*pairs)(int64_t windows, const real *a, const real *b, real *ya, real *yb);                                            \
     /* sum[slot[j]] += a b[j], j < n; the slots differ */                                                                        \

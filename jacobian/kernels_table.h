@@ -3,6 +3,7 @@
 #include <immintrin.h>
 #endif
 
+#include "core/squash.h"
 #include "jacobian/kernels.h"
 
 #define real float
@@ -16,5 +17,10 @@
 #undef real
 #undef R
 
-const bppsa_jacobian_kernels TABLE = {.f32 = {relu_f32, pairs_f32, scatter16_f32, scatter32_f32, gather_f32},
-                                      .f64 = {relu_f64, pairs_f64, scatter16_f64, scatter32_f64, gather_f64}};
+#define FUNCTIONS(suffix)                                                                                                        \
+  {                                                                                                                              \
+    .relu = relu_##suffix, .tanh_slope = tanh_slope_##suffix, .sigmoid_slope = sigmoid_slope_##suffix, .pairs = pairs_##suffix,  \
+    .scatter16 = scatter16_##suffix, .scatter32 = scatter32_##suffix, .gather = gather_##suffix                                  \
+  }
+
+const bppsa_jacobian_kernels TABLE = {.f32 = FUNCTIONS(f32), .f64 = FUNCTIONS(f64)};

@@ -22,8 +22,7 @@ bppsa_status bppsa_jacobian_pool_create(bppsa_jacobian *j) {
   return j->symbolic ? BPPSA_OK : bppsa_csr_expand(&j->pattern, j->threads);
 }
 
-/* Is every input in exactly one window of 2 x 2, with the pattern's entries in the order of the inputs? */
-static bool is_plain(const bppsa_op *op) {
+bool bppsa_jacobian_pool_is_plain(const bppsa_op *op) {
   bool plain = op->in[1] % 2 == 0 && op->in[2] % 2 == 0;
   for (int axis = 0; axis < 2; ++axis) {
     plain = plain && op->kernel[axis] == 2 && op->stride[axis] == 2 && op->dilation[axis] == 1 && op->padding[2 * axis] == 0 &&

@@ -3,13 +3,14 @@
  *     Jᵀ = Σ_k W_kᵀ diag(d_k) + diag(e)        RNN: d = 1 - h² (ReLU: 1 where h > 0), no e
  *                                              GRU: d_r = (1-z)(1-n²) m r (1-r), d_z = (h_{-1}-n) z (1-z), d_n = (1-z)(1-n²) r, e = z
  *
- * with r, z = σ(W_i x + b_i + W_h h_{-1} + b_h), m = W_hn h_{-1} + b_hn, n = tanh(W_in x + b_in + r m).
+ * with r, z = σ(W_i x + b_i + W_h h_{-1} + b_h), m = W_hn h_{-1} + b_hn, n = tanh(W_in x + b_in + r m). σ and tanh are computed in float64 and
+ * rounded to the values' type; sums run in order, every product and every sum rounded: a GPU's bits are the same (jacobian_kernels.cuh).
  */
-#include <math.h>
 #include <omp.h>
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/squash.h"
 #include "jacobian/jacobian_internal.h"
 
 static int64_t gates_of(const bppsa_op *op) {

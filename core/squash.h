@@ -1,0 +1,51 @@
+/* tanh and 1 / (1 + e^-x), one number at a time, with the same bits on every processor and GPU: multiplications, additions and divisions, each of them
+ * rounded, and no library's function. At most 4 ulp; NaN stays NaN. What includes this is compiled without contraction of a·b + c, as
+ * all C files outside core/simd_*.c are; a .cu file needs --fmad=false.
+ *
+ * The kernels of core/simd.h are faster, but their bits depend on the instruction set.
+ */
+#ifndef BPPSA_CORE_SQUASH_H
+#define BPPSA_CORE_SQUASH_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "core/both.h"
+
+#define real float
+#define bits uint32_t
+#define R(name) name##_f32
+#define BPPSA_REAL 32
+#include "core/squash_terms.inc"
+
+#include "core/squash.inc"
+#undef real
+#undef bits
+#undef R
+#undef BPPSA_REAL
+#define real double
+#define bits uint64_t
+#define R(name) name##_f64
+#define BPPSA_REAL 64
+#include "core/squash_terms.inc"
+
+#include "core/squash.inc"
+#undef real
+#undef bits
+#undef R
+#undef BPPSA_REAL
+
+#undef MANTISSA
+#undef EXPONENT_BIAS
+#undef ROUNDING
+#undef SATURATED
+#undef LOG2E
+#undef LN2
+#undef LN2_HIGH
+#undef LN2_LOW
+#undef VANISHING
+#undef EXP_TERMS
+#undef TANH_P
+#undef TANH_Q
+
+#endif

@@ -1,0 +1,459 @@
+/* The generators' kernels: a family of operators each (jacobian.h). A fill's work is its writes, nnz · size bytes, so that every kernel writes values in
+ * their order, a warp's beside each other, from registers that were made once for as many rows, planes or samples as can be.
+ *
+ * The bits are the processor's (conv.inc, pool.inc, diagonal.inc, step.inc): the same operations in the same order, none contracted
+ * (--fmad=false), none of a library. Only which NaN stands where there is one is each processor's own.
+ */
+#ifndef BPPSA_JACOBIAN_JACOBIAN_KERNELS_CUH
+#define BPPSA_JACOBIAN_JACOBIAN_KERNELS_CUH
+
+#include <math.h>
+#include <stdint.h>
+
+#include "core/launch.cuh"
+#include "core/squash.h"
+
+/* N reals that one instruction moves. */
+template <typename real, int N> struct alignas(N * sizeof(real)) jacobian_pack { real v[N]; };
+
+__device__ inline int64_t jacobian_least(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+
+/* ---- convolutions and linear operators ----
+ *
+ * Row (ci, x) is a template of ci and of x's class: for every co of the group, in order, its taps of the class (jacobian_internal.h). Positions are sorted
+ * by class. A block has `channels` input channels, `cols` output channels and a segment of the sorted positions; it stages its weights in shared
+ * memory, by lines of about 128 bytes. Its threads are `across` x (threads / across): a thread makes N entries of a template (one division, N loads
+ * of a tap and of a weight) and stores them to all rows of that class that are its own: per row a load of its start, which the warp shares, a
+ * multiply-add and a store of 16 bytes. For VGG-11's second convolution, 64 channels of 16 x 16 to 128: 69 MB of values in 64 · 16 blocks, in which
+ * a thread stores its entries to 8 rows; weights are read 16 times, 5 MB, from the second-level cache.
+ *
+ * Masked: the template of channel and class is a list of weights; N = 1, one block has one channel and all of its columns.
+ */
+template <typename real> struct conv_fill {
+  const real *weights; /* [G][width][height][taps] */
+  real *values;
+  int64_t height, width, taps;              /* Ci/G, Co/G, T */
+  int64_t plane, entries;                   /* positions, and entries of S */
+  int64_t blocks, chunks, segments, length; /* of channels in a group, of columns; of positions and their length */
+  int channels, cols, across;
+  int64_t
+      line; /* reals from one co to the next in the staged weights, odd: lanes of different co meet different banks; 0: not staged */
+  const int32_t *class_of;  /* of sorted positions [plane] */
+  const int32_t *class_end; /* behind the last sorted position of each class */
+  const int64_t *start;     /* unmasked: S's first entry of each sorted position [plane]; masked: the value's place [Ci][plane] */
+  const int64_t *list;      /* first item of every class; masked: of every channel and class [Ci][classes] */
+  const int32_t *items;     /* taps; masked: c·height·taps + t */
+  int64_t classes;
+};
+
+/* What a block works on. */
+struct conv_block {
+  int64_t group, first, channels; /* input channels of the group */
+  int64_t co, cols;               /* its output channels */
+  int64_t position, positions;    /* sorted */
+};
+
+template <typename real> __device__ inline conv_block conv_block_of(const conv_fill<real> &f) {
+  conv_block b;
+  const int64_t segment = blockIdx.x % f.segments, rest = blockIdx.x / f.segments;
+  const int64_t chunk = rest % f.chunks, block = rest / f.chunks;
+  b.group = block / f.blocks;
+  b.first = block % f.blocks * f.channels;
+  b.channels = jacobian_least(f.channels, f.height - b.first);
+  b.co = chunk * f.cols;
+  b.cols = jacobian_least(f.cols, f.width - b.co);
+  b.position = segment * f.length;
+  b.positions = jacobian_least(f.length, f.plane - b.position);
+  return b;
+}
+
+/* The block's weights, [cols][channels][taps] with `line` between columns. */
+template <typename real> __device__ inline void conv_stage(const conv_fill<real> &f, const conv_block &b, real *staged) {
+  const int lane = (int)(threadIdx.x & 31), warp = (int)(threadIdx.x >> 5), warps = (int)(blockDim.x >> 5);
+  const int count = (int)(b.channels * f.taps), cols = (int)b.cols;
+  const real *from = f.weights + ((b.group * f.width + b.co) * f.height + b.first) * f.taps;
+  for (int co = warp; co < cols; co += warps) {
+    for (int i = lane; i < count; i += 32) {
+      staged[co * (int)f.line + i] = from[(int64_t)co * f.height * f.taps + i];
+    }
+  }
+}
+
+/* `rows` rows of a class from `position` on, of the block's channel c: entries made once, stored to all of them. */
+template <typename real, int N>
+__device__ inline void conv_rows(const conv_fill<real> &f, const conv_block &b, const real *staged, int64_t c, int64_t position,
+                                 int rows) {
+  const int32_t k = f.class_of[position];
+  const int32_t *tap = f.items + f.list[k];
+  const int count = (int)(f.list[k + 1] - f.list[k]), across = f.across, all = (int)b.cols * count;
+  const int64_t channel = b.group * f.height + b.first + c;
+  const int64_t *__restrict__ start = f.start + position;
+  real *__restrict__ to = f.values + f.width * (channel * f.entries) + b.co * count;
+  const int64_t apart = f.line > 0 ? f.line : f.height * f.taps;
+  const real *w = f.line > 0 ? staged + c * f.taps : f.weights + ((b.group * f.width + b.co) * f.height + b.first + c) * f.taps;
+  for (int i = (int)(threadIdx.x & (unsigned)(across - 1)) * N; i < all; i += across * N) {
+    jacobian_pack<real, N> pack;
+    int co = i / count, e = i - co * count;
+    BPPSA_UNROLL
+    for (int n = 0; n < N; ++n) {
+      pack.v[n] = w[co * apart + tap[e]];
+      const bool next = ++e == count;
+      e = next ? 0 : e;
+      co += next;
+    }
+    BPPSA_UNROLL_BY(4)
+    for (int r = 0; r < rows; ++r) {
+      *(jacobian_pack<real, N> *)(void *)(to + f.width * start[r] + i) = pack;
+    }
+  }
+}
+
+template <typename real>
+__device__ inline void conv_masked_rows(const conv_fill<real> &f, const conv_block &b, int64_t c, int64_t position, int rows) {
+  const int64_t channel = b.group * f.height + b.first + c, at = channel * f.classes + f.class_of[position];
+  const int32_t *item = f.items + f.list[at];
+  const int all = (int)(f.list[at + 1] - f.list[at]);
+  const int64_t *__restrict__ start = f.start + channel * f.plane + position;
+  real *__restrict__ values = f.values;
+  const real *w = f.weights + (b.group * f.width * f.height + b.first + c) * f.taps;
+  for (int64_t i = threadIdx.x & (unsigned)(f.across - 1); i < all; i += f.across) {
+    const real value = w[item[i]];
+    BPPSA_UNROLL_BY(4)
+    for (int r = 0; r < rows; ++r) {
+      values[start[r] + i] = value;
+    }
+  }
+}
+
+/* Rows of a block's channels, in order of channel and sorted position, are dealt to its lines of threads in equal runs. */
+template <typename real, int N, bool MASKED> __global__ void bppsa_jacobian_conv(conv_fill<real> f) {
+  BPPSA_SHARED(real, staged);
+  const conv_block b = conv_block_of(f);
+  if (f.line > 0) {
+    conv_stage(f, b, staged);
+    __syncthreads();
+  }
+  const int64_t lines = blockDim.x / (unsigned)f.across, rows = b.channels * b.positions, each = (rows + lines - 1) / lines;
+  const int64_t mine = threadIdx.x / (unsigned)f.across * each, end = jacobian_least(mine + each, rows);
+  int64_t c = mine / b.positions, p = mine % b.positions;
+  for (int64_t row = mine; row < end;) {
+    const int64_t position = b.position + p, same = f.class_end[f.class_of[position]] - position;
+    const int64_t some = jacobian_least(jacobian_least(same, b.positions - p), end - row);
+    if (MASKED) {
+      conv_masked_rows(f, b, c, position, (int)some);
+    } else {
+      conv_rows<real, N>(f, b, staged, c, position, (int)some);
+    }
+    row += some;
+    p += some;
+    if (p == b.positions) {
+      p = 0;
+      ++c;
+    }
+  }
+}
+
+/* ---- elementwise operators: one read and one write of N reals ---- */
+
+enum diagonal_slope { SLOPE_ONE, SLOPE_RELU, SLOPE_LEAKY, SLOPE_TANH, SLOPE_TANH_OUTPUT, SLOPE_SIGMOID, SLOPE_SIGMOID_OUTPUT };
+
+__device__ inline float jacobian_tanh(float x) {
+  return bppsa_squash_tanh_f32(x);
+}
+__device__ inline double jacobian_tanh(double x) {
+  return bppsa_squash_tanh_f64(x);
+}
+__device__ inline float jacobian_sigmoid(float x) {
+  return bppsa_squash_sigmoid_f32(x);
+}
+__device__ inline double jacobian_sigmoid(double x) {
+  return bppsa_squash_sigmoid_f64(x);
+}
+
+/* x: the input; the output where the kind says so. The kind is the same for all threads. */
+template <typename real> __device__ inline real diagonal_value(diagonal_slope kind, real slope, real x) {
+  switch (kind) {
+  case SLOPE_RELU:
+    return x <= 0 ? (real)0 : (real)1;
+  case SLOPE_LEAKY:
+    return x > 0 ? (real)1 : slope;
+  case SLOPE_TANH: {
+    const real h = jacobian_tanh(x);
+    return 1 - h * h;
+  }
+  case SLOPE_TANH_OUTPUT:
+    return 1 - x * x;
+  case SLOPE_SIGMOID: {
+    const real s = jacobian_sigmoid(x);
+    return s * (1 - s);
+  }
+  case SLOPE_SIGMOID_OUTPUT:
+    return x * (1 - x);
+  default:
+    return 1;
+  }
+}
+
+/* from: NULL where nothing is read. What is left behind the packs is fewer than N. */
+template <typename real, int N>
+__global__ void bppsa_jacobian_diagonal(diagonal_slope kind, real slope, int64_t count, const real *from, real *values) {
+  typedef jacobian_pack<real, N> pack;
+  const int64_t first = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, threads = (int64_t)gridDim.x * blockDim.x;
+  const int64_t packs = count / N;
+  for (int64_t i = first; i < packs; i += threads) {
+    pack p = {};
+    if (from != NULL) {
+      p = ((const pack *)(const void *)from)[i];
+    }
+    BPPSA_UNROLL
+    for (int n = 0; n < N; ++n) {
+      p.v[n] = diagonal_value(kind, slope, p.v[n]);
+    }
+    ((pack *)(void *)values)[i] = p;
+  }
+  if (first < count - packs * N) {
+    const int64_t i = packs * N + first;
+    values[i] = diagonal_value(kind, slope, from != NULL ? from[i] : (real)0);
+  }
+}
+
+/* ---- pools ---- */
+
+/* values [C][entries]: a thread divides once and writes its entry of every plane. */
+template <typename real>
+__global__ void bppsa_jacobian_average(int64_t entries, int64_t planes, const int64_t *divisors, real *values) {
+  const int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+  if (e < entries) {
+    const real value = 1 / (real)divisors[e];
+    for (int64_t p = blockIdx.y; p < planes; p += gridDim.y) {
+      values[p * entries + e] = value;
+    }
+  }
+}
+
+struct pool_shape {
+  int64_t in[2], out; /* H, W; windows across */
+  int64_t kernel[2], stride[2], dilation[2], front[2];
+};
+
+/* The input positions of a window along an axis: first, behind the last, and their distance. */
+struct pool_span {
+  int64_t first, end, step;
+};
+
+__device__ inline pool_span pool_span_of(const pool_shape &s, int axis, int64_t X) {
+  const int64_t start = X * s.stride[axis] - s.front[axis], d = s.dilation[axis];
+  pool_span span;
+  span.first = start < 0 ? start + (-start + d - 1) / d * d : start;
+  span.end = jacobian_least(s.in[axis], start + d * (s.kernel[axis] - 1) + 1);
+  span.step = d;
+  return span;
+}
+
+/* values [B·C][entries]: a thread has an entry, input position row[e] in window col[e], of every plane, and looks for the window's largest value
+ * itself: neighbours share most of what they read. 1 where that is row[e], else 0. NaN is larger than everything, the first of
+ * equals wins, and the last NaN. */
+template <typename real>
+__global__ void bppsa_jacobian_largest(pool_shape s, int64_t entries, int64_t planes, const int32_t *rows, const int32_t *cols,
+                                       const real *input, real *values) {
+  const int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+  if (e >= entries) {
+    return;
+  }
+  const int64_t row = rows[e], window = cols[e];
+  const pool_span down = pool_span_of(s, 0, window / s.out), across = pool_span_of(s, 1, window % s.out);
+  for (int64_t p = blockIdx.y; p < planes; p += gridDim.y) {
+    const real *plane = input + p * s.in[0] * s.in[1];
+    int64_t best = -1;
+    real most = 0;
+    for (int64_t y = down.first; y < down.end; y += down.step) {
+      for (int64_t x = across.first; x < across.end; x += across.step) {
+        const real v = plane[y * s.in[1] + x];
+        const bool larger = best < 0 || v > most || v != v;
+        best = larger ? y * s.in[1] + x : best;
+        most = larger ? v : most;
+      }
+    }
+    values[p * entries + e] = best == row ? (real)1 : (real)0;
+  }
+}
+
+/* Windows of 2 x 2 that cover the planes: entries stand where the inputs do. pairs: pairs of rows, half: windows in one. A thread
+ * reads a window as two pairs of reals, and writes it so. */
+template <typename real>
+__global__ void bppsa_jacobian_largest_pairs(int64_t pairs, int64_t half, int across, const real *input, real *values) {
+  typedef jacobian_pack<real, 2> pack;
+  const int64_t lines = blockDim.x / (unsigned)across;
+  const pack *from = (const pack *)(const void *)input;
+  pack *to = (pack *)(void *)values;
+  for (int64_t r = blockIdx.x * lines + threadIdx.x / (unsigned)across; r < pairs; r += gridDim.x * lines) {
+    for (int64_t X = threadIdx.x & (unsigned)(across - 1); X < half; X += across) {
+      const int64_t above = 2 * r * half + X, below = above + half;
+      const pack a = from[above], b = from[below];
+      const real v[4] = {a.v[0], a.v[1], b.v[0], b.v[1]};
+      int best = 0;
+      real most = v[0];
+      BPPSA_UNROLL
+      for (int n = 1; n < 4; ++n) {
+        const bool larger = v[n] > most || v[n] != v[n];
+        best = larger ? n : best;
+        most = larger ? v[n] : most;
+      }
+      const pack first = {{(real)(best == 0), (real)(best == 1)}}, second = {{(real)(best == 2), (real)(best == 3)}};
+      to[above] = first;
+      to[below] = second;
+    }
+  }
+}
+
+/* ---- recurrent steps (step.c has the mathematics): column factors of some samples, then their values ---- */
+
+enum { STEP_TILE = 32, STEP_ROWS = 8 }; /* a block is as many threads as both together */
+
+template <typename real> struct step_fill {
+  int64_t units, inputs, batch; /* H, I; samples of this launch */
+  bool relu;
+  const real *weights, *weights_ih, *bias_ih, *bias_hh;
+  const real *input, *state; /* [batch][I], [batch][H] */
+  const uint8_t *mask;       /* as the weights, or NULL */
+  const int32_t *entry;      /* with a mask: of (i, c) [H][H], -1: there is none */
+  int64_t nnz;
+  real *factors; /* [batch][4][H] */
+  real *values;  /* [batch][nnz] */
+};
+
+/* sums[k] += (W v)[k·H + unit] in the order of v, for the thread's unit (its lane) and sample (its row): tiles of W and of the samples' vectors pass through shared
+ * memory, [K·32][33] and [8][33]; keep: with a mask the tile's bytes. */
+template <typename real, int K>
+__device__ inline void step_affine(const step_fill<real> &s, const real *w, const uint8_t *mask, const real *vectors, int64_t n,
+                                   real *tile, real *vector, uint8_t *keep, real sums[K]) {
+  const int lane = (int)(threadIdx.x & 31), row = (int)(threadIdx.x >> 5), pitch = STEP_TILE + 1;
+  const int64_t unit = (int64_t)blockIdx.x * STEP_TILE, sample = (int64_t)blockIdx.y * STEP_ROWS + row;
+  for (int64_t from = 0; from < n; from += STEP_TILE) {
+    const int some = (int)jacobian_least(STEP_TILE, n - from);
+    __syncthreads();
+    for (int r = row; lane < some && r < K * STEP_TILE; r += STEP_ROWS) {
+      const int64_t u = unit + r % STEP_TILE, at = ((r / STEP_TILE) * s.units + u) * n + from + lane;
+      if (u < s.units) {
+        tile[r * pitch + lane] = w[at];
+        if (mask != NULL) {
+          keep[r * pitch + lane] = mask[at];
+        }
+      }
+    }
+    if (lane < some && sample < s.batch) {
+      vector[row * pitch + lane] = vectors[sample * n + from + lane];
+    }
+    __syncthreads();
+    for (int i = 0; unit + lane < s.units && sample < s.batch && i < some; ++i) {
+      BPPSA_UNROLL
+      for (int k = 0; k < K; ++k) {
+        const int at = (k * STEP_TILE + lane) * pitch + i;
+        if (mask == NULL || keep[at] != 0) {
+          sums[k] += tile[at] * vector[row * pitch + i];
+        }
+      }
+    }
+  }
+}
+
+/* d_k of a unit from its gates, x: W_ih x + b_ih, h: W_hh h_{-1} + b_hh; the GRU's e behind them. */
+template <typename real> __device__ inline void step_rnn_factors(bool relu, const real x[1], const real h[1], real d[1]) {
+  const real y = x[0] + h[0], t = (real)bppsa_squash_tanh_f64((double)y);
+  d[0] = relu ? (y <= 0 ? (real)0 : (real)1) : 1 - t * t;
+}
+
+template <typename real> __device__ inline void step_gru_factors(const real x[3], const real h[3], real before, real d[4]) {
+  const real r = (real)bppsa_squash_sigmoid_f64((double)(x[0] + h[0])), z = (real)bppsa_squash_sigmoid_f64((double)(x[1] + h[1]));
+  const real m = h[2], n = (real)bppsa_squash_tanh_f64((double)(x[2] + r * m)), inner = (1 - z) * (1 - n * n);
+  d[0] = inner * m * r * (1 - r);
+  d[1] = (before - n) * z * (1 - z);
+  d[2] = inner * r;
+  d[3] = z;
+}
+
+/* A block: 32 units of 8 samples. K: 1 RNN, 3 GRU. */
+template <typename real, int K> __global__ void bppsa_jacobian_step_factors(step_fill<real> s) {
+  BPPSA_SHARED(real, tile);
+  real *vector = tile + K * STEP_TILE * (STEP_TILE + 1);
+  uint8_t *keep = (uint8_t *)(vector + STEP_ROWS * (STEP_TILE + 1));
+  const int64_t unit = (int64_t)blockIdx.x * STEP_TILE + (threadIdx.x & 31);
+  const int64_t sample = (int64_t)blockIdx.y * STEP_ROWS + (threadIdx.x >> 5);
+  const bool there = unit < s.units && sample < s.batch;
+  real x[K], h[K], d[4] = {0, 0, 0, 0};
+  BPPSA_UNROLL
+  for (int k = 0; k < K; ++k) {
+    x[k] = there ? s.bias_ih[k * s.units + unit] : (real)0;
+    h[k] = there ? s.bias_hh[k * s.units + unit] : (real)0;
+  }
+  step_affine<real, K>(s, s.weights_ih, NULL, s.input, s.inputs, tile, vector, keep, x);
+  step_affine<real, K>(s, s.weights, s.mask, s.state, s.units, tile, vector, keep, h);
+  if (!there) {
+    return;
+  }
+  const real before = s.state[sample * s.units + unit];
+  if constexpr (K == 1) {
+    step_rnn_factors(s.relu, x, h, d);
+  } else {
+    step_gru_factors(x, h, before, d);
+  }
+  for (int k = 0; k < (K == 1 ? 1 : 4); ++k) {
+    s.factors[(sample * 4 + k) * s.units + unit] = d[k];
+  }
+}
+
+/* values(i, c) = e_i [i = c] + Σ_k W_k[c][i] d_k[c]. A block turns a tile of 32 x 32 weights over once, through shared memory into registers, and
+ * writes it for every sample that is its own; lanes are columns c. */
+template <typename real, int K> __global__ void bppsa_jacobian_step_values(step_fill<real> s) {
+  enum { ROWS = STEP_TILE / STEP_ROWS };
+  BPPSA_SHARED(real, tile);
+  uint8_t *keep = (uint8_t *)(tile + STEP_TILE * (STEP_TILE + 1));
+  const int lane = (int)(threadIdx.x & 31), row = (int)(threadIdx.x >> 5), pitch = STEP_TILE + 1;
+  const int64_t tiles = (s.units + STEP_TILE - 1) / STEP_TILE;
+  const int64_t i0 = blockIdx.x / tiles * STEP_TILE, c0 = blockIdx.x % tiles * STEP_TILE, c = c0 + lane;
+  real weights[K][ROWS];
+  unsigned kept = 0; /* bit k·ROWS + n */
+  BPPSA_UNROLL
+  for (int k = 0; k < K; ++k) {
+    __syncthreads();
+    for (int n = 0; n < ROWS; ++n) {
+      const int64_t u = c0 + row + n * STEP_ROWS, at = (k * s.units + u) * s.units + i0 + lane;
+      const bool there = u < s.units && i0 + lane < s.units;
+      tile[(row + n * STEP_ROWS) * pitch + lane] = there ? s.weights[at] : (real)0;
+      keep[(row + n * STEP_ROWS) * pitch + lane] = there && (s.mask == NULL || s.mask[at] != 0);
+    }
+    __syncthreads();
+    BPPSA_UNROLL
+    for (int n = 0; n < ROWS; ++n) {
+      weights[k][n] = tile[lane * pitch + row + n * STEP_ROWS];
+      kept |= (unsigned)(keep[lane * pitch + row + n * STEP_ROWS] != 0) << (k * ROWS + n);
+    }
+  }
+  for (int64_t b = blockIdx.y; c < s.units && b < s.batch; b += gridDim.y) {
+    const real *d = s.factors + b * 4 * s.units + c;
+    real factor[K];
+    BPPSA_UNROLL
+    for (int k = 0; k < K; ++k) {
+      factor[k] = d[k * s.units];
+    }
+    BPPSA_UNROLL
+    for (int n = 0; n < ROWS; ++n) {
+      const int64_t i = i0 + row + n * STEP_ROWS;
+      const int64_t at = i >= s.units ? -1 : s.entry == NULL ? i * s.units + c : s.entry[i * s.units + c];
+      real sum = K == 3 && i == c ? d[3 * s.units] : (real)0;
+      BPPSA_UNROLL
+      for (int k = 0; k < K; ++k) {
+        if ((kept >> (k * ROWS + n) & 1) != 0) {
+          sum += weights[k][n] * factor[k];
+        }
+      }
+      if (at >= 0) {
+        s.values[b * s.nnz + at] = sum;
+      }
+    }
+  }
+}
+
+#endif

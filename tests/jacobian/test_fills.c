@@ -1,0 +1,348 @@
+/* Fills against fills: the values of every operator have the same bits on the device under test as on one thread of a processor of any instruction set.
+ * Where a value is NaN both have one. test_generators.c says what they should be. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/graph.h"
+#include "core/memory.h"
+#include "core/simd.h"
+#include "tests/core/helpers.h"
+#include "tests/jacobian/problems.h"
+#include "tests/support/support.h"
+
+static double get(bppsa_dtype dtype, const void *values, int64_t i) {
+  return dtype == BPPSA_F32 ? (double)((const float *)values)[i] : ((const double *)values)[i];
+}
+
+static void put(bppsa_dtype dtype, void *values, int64_t i, double value) {
+  if (dtype == BPPSA_F32) {
+    ((float *)values)[i] = (float)value;
+  } else {
+    ((double *)values)[i] = value;
+  }
+}
+
+/* ---- one fill ---- */
+
+/* The operands of a problem in the device's memory. */
+typedef struct {
+  void *arrays[8];
+  bppsa_jacobian_operands o;
+} moved;
+
+static moved move(const problem *p, const bppsa_device *device, const bppsa_jacobian_operands *o) {
+  const int64_t size = (int64_t)bppsa_dtype_size(p->dtype), gates = p->f.op.kind == BPPSA_OPERATOR_GRU ? 3 : 1, h = p->f.op.in[0];
+  const int64_t inputs = p->batch * (is_cell(&p->f.op) ? p->f.inputs : p->ins);
+  moved m = {.o = *o};
+  m.o.weights = m.arrays[0] = on_device(device, o->weights, p->weights * size);
+  m.o.input = m.arrays[1] = on_device(device, o->input, inputs * size);
+  m.o.output = m.arrays[2] = on_device(device, o->output, p->batch * p->ins * size);
+  m.o.state = m.arrays[3] = on_device(device, o->state, p->batch * p->ins * size);
+  m.o.weights_ih = m.arrays[4] = on_device(device, o->weights_ih, gates * h * p->f.inputs * size);
+  m.o.bias_ih = m.arrays[5] = on_device(device, o->bias_ih, gates * h * size);
+  m.o.bias_hh = m.arrays[6] = on_device(device, o->bias_hh, gates * h * size);
+  return m;
+}
+
+static void free_moved(moved *m, const bppsa_device *device) {
+  for (int i = 0; i < 7; ++i) {
+    bppsa_memory_free(device, m->arrays[i]);
+  }
+}
+
+static void assert_same_values(const problem *p, int64_t count, const void *found, const void *expected) {
+  const size_t size = bppsa_dtype_size(p->dtype);
+  for (int64_t i = 0; i < count; ++i) {
+    const double a = get(p->dtype, found, i), b = get(p->dtype, expected, i);
+    if (memcmp((const char *)found + (size_t)i * size, (const char *)expected + (size_t)i * size, size) != 0 &&
+        !(isnan(a) && isnan(b))) {
+      fail_msg("%s %s: value %lld of %lld is %a, expected %a", bppsa_operator_name(p->f.op.kind), bppsa_dtype_name(p->dtype),
+               (long long)i, (long long)count, a, b);
+    }
+  }
+}
+
+/* Fills on the device, `shift` reals behind the beginning of its memory, and compares; what is beside the values stays. */
+static void check_fill(const problem *p, const bppsa_device *device, bool from_output, int64_t shift, const void *expected,
+                       int64_t count) {
+  const int64_t size = (int64_t)bppsa_dtype_size(p->dtype), room = count + shift + 1;
+  bppsa_jacobian *j = NULL;
+  assert_int_equal(bppsa_jacobian_create(&p->f.op, p->weights > 0 ? p->mask : NULL, false, device, &j), BPPSA_OK);
+  const bppsa_jacobian_operands operands = operands_of(p, from_output);
+  moved m = move(p, device, &operands);
+  char *host = bppsa_calloc(room, (size_t)size), *values = NULL;
+  memset(host, 0x5a, (size_t)(room * size));
+  values = on_device(device, host, room * size);
+  const int64_t calls = bppsa_alloc_live();
+  assert_int_equal(bppsa_jacobian_fill(j, p->dtype, &m.o, values + shift * size), BPPSA_OK);
+  assert_int_equal(bppsa_alloc_live(), calls);
+  assert_int_equal(bppsa_memory_get(device, host, values, room * size), BPPSA_OK);
+  assert_same_values(p, count, host + shift * size, expected);
+  for (int64_t i = 0; i < room * size; ++i) {
+    assert_true((i >= shift * size && i < (shift + count) * size) || host[i] == 0x5a);
+  }
+  bppsa_free(host);
+  bppsa_memory_free(device, values);
+  free_moved(&m, device);
+  bppsa_jacobian_destroy(j);
+}
+
+/* Values by one thread with the portable kernels, and then by the device. */
+static void check_problem(const problem *p, const bppsa_device *one, const bppsa_device *device, bool from_output,
+                          int64_t shift) {
+  bppsa_jacobian *j = NULL;
+  assert_int_equal(bppsa_jacobian_create(&p->f.op, p->weights > 0 ? p->mask : NULL, false, one, &j), BPPSA_OK);
+  const int64_t count = bppsa_jacobian_pattern(j)->nnz * (bppsa_jacobian_shared(j) ? 1 : p->batch);
+  void *expected = bppsa_calloc(count, sizeof(double));
+  const bppsa_jacobian_operands operands = operands_of(p, from_output);
+  assert_int_equal(bppsa_simd_select("portable"), BPPSA_OK);
+  assert_int_equal(bppsa_jacobian_fill(j, p->dtype, &operands, expected), BPPSA_OK);
+  static const char *const names[] = {"auto", "avx2"};
+  for (int i = 0; i < (bppsa_device_get_kind(device) == BPPSA_CPU ? 2 : 1); ++i) {
+    if (bppsa_simd_select(names[i]) == BPPSA_OK) {
+      check_fill(p, device, from_output, shift, expected, count);
+    }
+  }
+  assert_int_equal(bppsa_simd_select("auto"), BPPSA_OK);
+  bppsa_free(expected);
+  bppsa_jacobian_destroy(j);
+}
+
+/* ---- random operators ---- */
+
+/* One in `rare` of an array's values becomes special: NaN, infinities, zeros, its neighbour, tiny and huge ones. */
+static void make_special(stream *s, problem *p, void *array, int64_t count, int64_t rare) {
+  const double special[] = {NAN, INFINITY, -INFINITY, 0, -0.0, 0, 1e-310, 1e-41, 1e30, -30};
+  for (int64_t i = 0; i < count; ++i) {
+    if (below(s, rare) == 0) {
+      const int64_t k = below(s, 10);
+      put(p->dtype, array, i, k == 5 && i > 0 ? get(p->dtype, array, i - 1) : special[k]);
+    }
+  }
+}
+
+static void test_random(void **state) {
+  (void)state;
+  bppsa_device *one = cpu_device(1), *device = test_device(2);
+  const uint64_t configurations = is_emulated(device) ? 2000 : 4000;
+  int64_t kinds[BPPSA_OPERATOR_COUNT] = {0}, no_batch = 0, masked = 0;
+  for (uint64_t i = 0; i < configurations; ++i) {
+    stream s = {.seed = 5000 + i};
+    problem p = make_problem(&s);
+    const bool smooth = p.f.op.kind == BPPSA_OPERATOR_TANH || p.f.op.kind == BPPSA_OPERATOR_SIGMOID;
+    if (i % 3 == 0) {
+      make_special(&s, &p, p.typed[5], p.batch * p.ins, 4);
+      make_special(&s, &p, p.typed[0], p.weights, 8);
+      make_special(&s, &p, p.typed[4], p.batch * p.f.inputs, 8);
+    }
+    check_problem(&p, one, device, smooth && i % 2 == 0, below(&s, 3));
+    kinds[p.f.op.kind] += 1;
+    no_batch += p.batch == 0;
+    masked += p.weights > 0 && p.mask != NULL;
+    free_problem(&p);
+  }
+  for (int k = 0; k < BPPSA_OPERATOR_COUNT; ++k) {
+    assert_true(kinds[k] > (int64_t)configurations / 30);
+  }
+  assert_true(no_batch > (int64_t)configurations / 6 && masked > (int64_t)configurations / 6);
+  bppsa_device_destroy(one);
+  bppsa_device_destroy(device);
+}
+
+/* ---- chosen operators ---- */
+
+typedef struct {
+  bppsa_operator kind;
+  int64_t in[3], out, kernel, stride, dilation, padding, groups, batch;
+  int mask; /* one of so many weights is kept; 0: no mask */
+} shape;
+
+static problem problem_of(stream *s, const shape *c, bppsa_dtype dtype) {
+  problem p = {.batch = c->batch, .dtype = dtype};
+  bppsa_op *op = &p.f.op;
+  *op = bppsa_op_default(c->kind);
+  memcpy(op->in, c->in, sizeof op->in);
+  op->out_channels = c->out;
+  op->groups = c->groups;
+  for (int i = 0; i < 2; ++i) {
+    op->kernel[i] = c->kernel;
+    op->stride[i] = c->stride;
+    op->dilation[i] = c->dilation;
+    op->padding[2 * i] = op->padding[2 * i + 1] = c->padding;
+  }
+  assert_int_equal(bppsa_op_shape(op, p.f.out), BPPSA_OK);
+  p.ins = op->in[0] * op->in[1] * op->in[2];
+  p.outs = p.f.out[0] * p.f.out[1] * p.f.out[2];
+  p.x = make_input(s, op, p.batch, p.ins);
+  p.typed[5] = rounded(dtype, p.x, p.batch * p.ins);
+  make_weights(s, &p);
+  bppsa_free(p.mask);
+  p.mask = c->mask > 0 ? bppsa_calloc(p.weights, 1) : NULL;
+  for (int64_t i = 0; p.mask != NULL && i < p.weights; ++i) {
+    p.mask[i] = below(s, c->mask) == 0;
+  }
+  return p;
+}
+
+/* What random operators are too small for: every way in which blocks of a convolution are chosen, several tiles of a step, planes and packs that do
+ * not fill the last block. */
+static const shape shapes[] = {
+    /* rows of 36 values and several segments of 17 x 16 positions; with a mask */
+    {BPPSA_OPERATOR_CONV2D, {12, 17, 16}, 12, 3, 1, 1, 1, 1, 1, 0},
+    {BPPSA_OPERATOR_CONV2D, {12, 17, 16}, 12, 3, 1, 1, 1, 1, 1, 3},
+    /* 7 x 7 with stride: four classes in the middle; 301 columns: more than one chunk, no packs */
+    {BPPSA_OPERATOR_CONV2D, {2, 15, 14}, 301, 7, 2, 1, 3, 1, 1, 0},
+    /* chunks of packs; groups; dilation */
+    {BPPSA_OPERATOR_CONV2D, {6, 5, 6}, 600, 3, 1, 2, 2, 2, 1, 0},
+    {BPPSA_OPERATOR_CONV2D, {6, 5, 6}, 600, 3, 1, 2, 2, 2, 1, 30},
+    {BPPSA_OPERATOR_CONV2D, {16, 9, 9}, 32, 5, 1, 1, 2, 16, 1, 0}, /* depthwise */
+    {BPPSA_OPERATOR_CONV2D, {2, 3, 3}, 8, 56, 1, 1, 40, 1, 1, 0},  /* too many taps to stage */
+    {BPPSA_OPERATOR_CONV2D, {130, 2, 2}, 140, 3, 1, 1, 1, 1, 1, 0},
+    {BPPSA_OPERATOR_CONV2D, {130, 2, 2}, 140, 3, 1, 1, 1, 1, 1, 2},
+    {BPPSA_OPERATOR_LINEAR, {700, 1, 1}, 132, 1, 1, 1, 0, 1, 1, 0},
+    {BPPSA_OPERATOR_LINEAR, {70, 3, 1}, 301, 1, 1, 1, 0, 1, 1, 0},
+    {BPPSA_OPERATOR_LINEAR, {70, 3, 1}, 301, 1, 1, 1, 0, 1, 1, 5},
+    {BPPSA_OPERATOR_MAXPOOL2D, {5, 20, 34}, 1, 2, 2, 1, 0, 1, 3, 0},
+    {BPPSA_OPERATOR_MAXPOOL2D, {5, 21, 33}, 1, 3, 2, 1, 1, 1, 3, 0},
+    {BPPSA_OPERATOR_AVGPOOL2D, {7, 21, 33}, 1, 3, 2, 1, 1, 1, 3, 0},
+    {BPPSA_OPERATOR_TANH, {31, 7, 11}, 1, 1, 1, 1, 0, 1, 3, 0},
+    {BPPSA_OPERATOR_RNN, {70, 1, 1}, 1, 1, 1, 1, 0, 1, 11, 0},
+    {BPPSA_OPERATOR_GRU, {70, 1, 1}, 1, 1, 1, 1, 0, 1, 11, 0},
+    {BPPSA_OPERATOR_GRU, {70, 1, 1}, 1, 1, 1, 1, 0, 1, 3, 6},
+    {BPPSA_OPERATOR_RNN, {40, 1, 1}, 1, 1, 1, 1, 0, 1, 3300, 9}, /* more samples than there is room for factors of */
+};
+
+static void test_shapes(void **state) {
+  (void)state;
+  bppsa_device *one = cpu_device(1), *device = test_device(2);
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; ++i) {
+    for (int64_t shift = 0; shift < 2; ++shift) {
+      stream s = {.seed = 90 + i};
+      problem p = problem_of(&s, &shapes[i], (i + (size_t)shift) % 2 == 0 ? BPPSA_F32 : BPPSA_F64);
+      check_problem(&p, one, device, false, shift);
+      free_problem(&p);
+    }
+  }
+  bppsa_device_destroy(one);
+  bppsa_device_destroy(device);
+}
+
+/* ---- recorded ---- */
+
+typedef struct {
+  bppsa_jacobian *j;
+  bppsa_jacobian_operands o;
+  void *values;
+} recorded;
+
+static bppsa_status fill_recorded(void *context) {
+  const recorded *r = context;
+  return bppsa_jacobian_fill(r->j, BPPSA_F32, &r->o, r->values);
+}
+
+/* Fills are recorded, read their operands when they are replayed, and every replay gives the same. */
+static void test_graph(void **state) {
+  (void)state;
+  bppsa_device *device = test_device(1), *one = cpu_device(1);
+  for (size_t i = 0; bppsa_device_get_kind(device) == BPPSA_CUDA && i < sizeof shapes / sizeof *shapes; i += 3) {
+    stream s = {.seed = 200 + i};
+    problem p = problem_of(&s, &shapes[i], BPPSA_F32);
+    const bppsa_jacobian_operands operands = operands_of(&p, false);
+    moved m = move(&p, device, &operands);
+    recorded r = {.o = m.o}, host = {.o = operands};
+    bppsa_graph *graph = NULL;
+    assert_int_equal(bppsa_jacobian_create(&p.f.op, p.weights > 0 ? p.mask : NULL, false, device, &r.j), BPPSA_OK);
+    assert_int_equal(bppsa_jacobian_create(&p.f.op, p.weights > 0 ? p.mask : NULL, false, one, &host.j), BPPSA_OK);
+    const int64_t count = bppsa_jacobian_pattern(r.j)->nnz * (bppsa_jacobian_shared(r.j) ? 1 : p.batch);
+    assert_int_equal(bppsa_memory_alloc(device, 4 * count, &r.values), BPPSA_OK);
+    assert_int_equal(bppsa_graph_capture(device, fill_recorded, &r, &graph), BPPSA_OK);
+    assert_true(bppsa_graph_nodes(graph) >= 1 && bppsa_graph_nodes(graph) <= 4);
+    host.values = bppsa_calloc(count, 4);
+    float *found = bppsa_calloc(count, 4);
+    for (int replay = 0; replay < 2; ++replay) { /* with other inputs and weights the second time */
+      make_special(&s, &p, p.typed[5], p.batch * p.ins, replay == 0 ? 1000 : 2);
+      make_special(&s, &p, p.typed[0], p.weights, replay == 0 ? 1000 : 2);
+      assert_int_equal(bppsa_memory_put(device, is_cell(&p.f.op) ? m.arrays[3] : m.arrays[1], p.typed[5], 4 * p.batch * p.ins),
+                       BPPSA_OK);
+      assert_int_equal(bppsa_memory_put(device, m.arrays[0], p.typed[0], 4 * p.weights), BPPSA_OK);
+      assert_int_equal(fill_recorded(&host), BPPSA_OK);
+      assert_int_equal(bppsa_graph_launch(device, graph), BPPSA_OK);
+      assert_int_equal(bppsa_memory_get(device, found, r.values, 4 * count), BPPSA_OK);
+      assert_same_values(&p, count, found, host.values);
+    }
+    bppsa_graph_destroy(device, graph);
+    bppsa_free(found);
+    bppsa_free(host.values);
+    bppsa_memory_free(device, r.values);
+    free_moved(&m, device);
+    bppsa_jacobian_destroy(r.j);
+    bppsa_jacobian_destroy(host.j);
+    free_problem(&p);
+  }
+  bppsa_device_destroy(one);
+  bppsa_device_destroy(device);
+}
+
+/* ---- memory, wrong requests ---- */
+
+typedef struct {
+  bppsa_op op;
+  const uint8_t *mask;
+  const bppsa_device *device;
+} creation;
+
+static bppsa_status create_once(void *argument) {
+  const creation *c = argument;
+  bppsa_jacobian *j = NULL;
+  BPPSA_TRY(bppsa_jacobian_create(&c->op, c->mask, false, c->device, &j));
+  bppsa_jacobian_destroy(j);
+  return BPPSA_OK;
+}
+
+static void test_memory(void **state) {
+  (void)state;
+  bppsa_device *device = test_device(1);
+  const bool gpu = bppsa_device_get_kind(device) == BPPSA_CUDA;
+  const uint8_t mask[27] = {1, 0, 1};
+  int64_t before = 0, after = 0;
+  assert_true(!gpu || bppsa_memory_available(device, &before) == BPPSA_OK);
+  for (int k = 0; k < BPPSA_OPERATOR_COUNT; ++k) {
+    for (int masked = 0; masked < 2; ++masked) {
+      creation c = {.op = bppsa_op_default((bppsa_operator)k), .device = device};
+      c.op.in[1] = c.op.in[2] = k >= BPPSA_OPERATOR_RNN ? 1 : 3;
+      c.mask = masked && bppsa_op_weights(&c.op) > 0 ? mask : NULL;
+      assert_true(walk_allocations(create_once, &c) > 3);
+    }
+  }
+  if (gpu && is_emulated(device)) { /* elsewhere others may use the GPU */
+    assert_int_equal(bppsa_memory_available(device, &after), BPPSA_OK);
+    assert_int_equal(after, before);
+  }
+  bppsa_device_destroy(device);
+}
+
+static void test_requests(void **state) {
+  (void)state;
+  bppsa_device *device = test_device(1);
+  bppsa_op op = bppsa_op_default(BPPSA_OPERATOR_TANH);
+  bppsa_jacobian *j = NULL;
+  float value;
+  assert_int_equal(bppsa_jacobian_create(&op, NULL, false, device, &j), BPPSA_OK);
+  assert_int_equal(bppsa_jacobian_fill(j, BPPSA_F32, &(bppsa_jacobian_operands){.batch = 1}, &value), BPPSA_ERR_ARGUMENT);
+  assert_message("tanh: operand 'input' is missing");
+  assert_int_equal(bppsa_jacobian_fill(j, BPPSA_I64, &(bppsa_jacobian_operands){.batch = 1}, &value), BPPSA_ERR_UNSUPPORTED);
+  assert_int_equal(bppsa_jacobian_fill(j, BPPSA_F32, &(bppsa_jacobian_operands){.batch = 0}, NULL), BPPSA_OK);
+  bppsa_jacobian_destroy(j);
+  j = NULL;
+  assert_int_equal(bppsa_jacobian_create(&op, NULL, true, device, &j), BPPSA_OK);
+  assert_int_equal(bppsa_jacobian_fill(j, BPPSA_F32, &(bppsa_jacobian_operands){.batch = 0}, NULL), BPPSA_ERR_ARGUMENT);
+  assert_message("a symbolic generator");
+  bppsa_jacobian_destroy(j);
+  bppsa_device_destroy(device);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_random), cmocka_unit_test(test_shapes), cmocka_unit_test(test_graph),
+                                     cmocka_unit_test(test_memory), cmocka_unit_test(test_requests)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
