@@ -25,6 +25,7 @@
 #include "core/view.h"
 #include "dist/schedule.h"
 #include "gru/gru.h"
+#include "jacobian/apply.h"
 #include "jacobian/csr.h"
 #include "jacobian/file.h"
 #include "jacobian/jacobian.h"

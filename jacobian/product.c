@@ -43,6 +43,9 @@ static bool is_diagonal(const bppsa_csr *b) {
 
 /* Seconds of a pass on one thread, roughly: what counts is their order. Measured on a Xeon with AVX-512 (`bppsa bench product`). */
 static double predict(const bppsa_product *p, bppsa_product_kind kind) {
+  if (p->on_gpu) {
+    return bppsa_product_gpu_predict(p, kind);
+  }
   const double pairs = (double)p->pairs, written = (double)p->pattern.nnz;
   switch (kind) {
   case BPPSA_PRODUCT_SLOTS:
@@ -69,9 +72,13 @@ static int64_t csr_bytes(const bppsa_csr *csr) {
   return csr->row_ptr == NULL ? 0 : 8 * (csr->rows + 1) + 4 * csr->nnz;
 }
 
-/* What the plan will hold besides scratch: C's pattern, the factors' where they had to be spelled out, and the kind's indices. */
+/* What the plan will hold besides scratch: C's pattern, the factors' where they had to be spelled out, and the kind's indices, here and on a GPU. */
 static int64_t plan_bytes(const bppsa_product *p, bppsa_product_kind kind) {
   const int64_t patterns = 8 * (p->pattern.rows + 1) + 4 * p->pattern.nnz + csr_bytes(&p->own_a) + csr_bytes(&p->own_b);
+  if (p->on_gpu) {
+    const int64_t bands = kind == BPPSA_PRODUCT_DENSE ? (p->band_count + 1) * (int64_t)sizeof *p->bands : 0;
+    return patterns + bands + bppsa_product_gpu_index_bytes(p, kind);
+  }
   return patterns + (kind == BPPSA_PRODUCT_SLOTS   ? slot_bytes(p) * p->pairs
                      : kind == BPPSA_PRODUCT_CONV  ? bppsa_product_conv_index_bytes(p)
                      : kind == BPPSA_PRODUCT_DENSE ? (p->band_count + 1) * (int64_t)sizeof *p->bands
@@ -80,6 +87,9 @@ static int64_t plan_bytes(const bppsa_product *p, bppsa_product_kind kind) {
 
 /* And its scratch, of all threads. */
 static int64_t scratch_bytes(const bppsa_product *p, bppsa_product_kind kind) {
+  if (p->on_gpu) {
+    return bppsa_product_gpu_scratch_bytes(p, kind);
+  }
   return kind == BPPSA_PRODUCT_CONV    ? bppsa_product_conv_scratch_bytes(p)
          : kind == BPPSA_PRODUCT_SLOTS ? slot_scratch(p) * p->threads * (int64_t)bppsa_dtype_size(p->config.dtype)
                                        : 0;
@@ -184,12 +194,15 @@ static bppsa_status plan_slots(bppsa_product *p) {
   } else {
     p->slots32 = bppsa_alloc((size_t)p->pairs * sizeof *p->slots32);
   }
-  p->scratch_reals = slot_scratch(p);
-  p->scratch = bppsa_alloc((size_t)(p->scratch_reals * p->threads) * bppsa_dtype_size(p->config.dtype));
-  if ((p->slots16 == NULL && p->slots32 == NULL) || p->scratch == NULL) {
+  if (p->slots16 == NULL && p->slots32 == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  return BPPSA_OK;
+  if (p->on_gpu) {
+    return BPPSA_OK;
+  }
+  p->scratch_reals = slot_scratch(p);
+  p->scratch = bppsa_alloc((size_t)(p->scratch_reals * p->threads) * bppsa_dtype_size(p->config.dtype));
+  return p->scratch == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
 }
 
 /* Columns and whatever the kind needs. */
@@ -212,6 +225,9 @@ static bppsa_status fill(bppsa_product *p, bool known) {
   } else if (slots) {
     BPPSA_TRY(bppsa_product_fill_rows(p, true));
   }
+  if (p->on_gpu) {
+    return bppsa_product_gpu_plan(p);
+  }
   return p->info.kind == BPPSA_PRODUCT_CONV ? bppsa_product_plan_conv(p) : BPPSA_OK;
 }
 
@@ -233,7 +249,7 @@ static bppsa_status plan(bppsa_product *p) {
   const bool identity = p->info.kind == BPPSA_PRODUCT_IDENTITY;
   p->info.nnz = p->pattern.nnz;
   p->info.pair_flops = identity ? 0 : 2 * p->pairs;
-  p->info.executed_flops = p->info.pair_flops;
+  p->info.executed_flops = p->on_gpu && !p->config.symbolic ? bppsa_product_gpu_flops(p, p->info.kind) : p->info.pair_flops;
   p->info.workspace_bytes = p->config.symbolic ? 0 : scratch_bytes(p, p->info.kind);
   p->info.plan_bytes = plan_bytes(p, p->info.kind);
   p->info.seconds = identity ? 0 : predict(p, p->info.kind);
@@ -261,6 +277,9 @@ bppsa_status bppsa_product_create(const bppsa_csr *a, const bppsa_csr *b, const 
   p->b = b;
   p->config = *config;
   p->threads = bppsa_device_get_threads(device);
+  p->on_gpu = bppsa_device_get_kind(device) == BPPSA_CUDA;
+  p->gpu.index = bppsa_device_get_index(device);
+  p->gpu.stream = bppsa_device_get_stream(device);
   const bppsa_status status = plan(p);
   if (status != BPPSA_OK) {
     bppsa_product_destroy(p);
@@ -274,6 +293,7 @@ void bppsa_product_destroy(bppsa_product *p) {
   if (p == NULL) {
     return;
   }
+  bppsa_product_gpu_free(p);
   bppsa_csr_free(&p->pattern);
   bppsa_csr_free(&p->own_a);
   bppsa_csr_free(&p->own_b);
@@ -297,12 +317,19 @@ const bppsa_product_info *bppsa_product_get_info(const bppsa_product *p) {
 }
 
 bppsa_status bppsa_product_execute(bppsa_product *p, int64_t batch, bppsa_csr_values a, bppsa_csr_values b, void *c) {
+  return bppsa_product_queue(p, p->gpu.stream, batch, a, b, c);
+}
+
+bppsa_status bppsa_product_queue(bppsa_product *p, void *stream, int64_t batch, bppsa_csr_values a, bppsa_csr_values b, void *c) {
   if (p->config.symbolic || batch < 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "product: %s",
                       p->config.symbolic ? "a symbolic plan, expected one with values"
                                          : "a negative batch, expected 0 or more samples");
   }
   const int64_t samples = a.stride == 0 && b.stride == 0 ? (batch > 0) : batch;
+  if (p->on_gpu) {
+    return bppsa_product_cuda_run(p, stream, samples, a, b, c);
+  }
   (p->config.dtype == BPPSA_F32 ? bppsa_product_run_f32 : bppsa_product_run_f64)(p, samples, a, b, c);
   return BPPSA_OK;
 }

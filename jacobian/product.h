@@ -4,6 +4,8 @@
  * by one thread, so that the bits do not depend on the number of threads. Entries of C that come out as zero stay, and zeros of A and B
  * are multiplied like other values: NaN and infinities arrive where they should.
  *
+ * On a CUDA device a plan's indices lie in its memory, values are its memory's, and a pass is queued on its stream. Patterns stay in host memory.
+ *
  *   kind       when                                             a pass
  *   identity   a factor is the identity                         copies; a scan does not even do that
  *   diagonal   A has at most one entry a row, or B is diagonal  scales rows of B, or columns of A
@@ -43,10 +45,10 @@ typedef struct {
   bppsa_product_kind kind;
   int64_t nnz;             /* of C */
   int64_t pair_flops;      /* 2 x matching pairs a_ik b_kj; 0 with an identity */
-  int64_t executed_flops;  /* of a pass over one sample, 2 a multiplication, padding included, which no kind has */
-  int64_t plan_bytes;      /* patterns and indices held */
+  int64_t executed_flops;  /* of a pass over one sample, 2 a multiplication, padding included, which only a GPU's tiles have */
+  int64_t plan_bytes;      /* patterns and indices held; of a GPU also those in its memory */
   int64_t workspace_bytes; /* scratch held, for any batch */
-  double seconds;          /* of a pass on one thread, by the cost model */
+  double seconds;          /* of a pass on one thread, or on a GPU, by the cost model */
 } bppsa_product_info;
 
 typedef struct bppsa_product bppsa_product;
@@ -56,7 +58,7 @@ bppsa_product_config bppsa_product_config_default(void);
 
 /* Plans C = A B, A m x k, B k x n. The patterns are borrowed and must outlive the plan. ERR_SHAPE: the inner extents differ; ERR_ARGUMENT: an
  * unknown kind; ERR_UNSUPPORTED: the kind does not apply, or a dtype other than f32 and f64; ERR_ARGUMENT, also: beyond the limit (the message
- * says what is needed); ERR_MEMORY. */
+ * says what is needed); ERR_MEMORY; ERR_CUDA. */
 bppsa_status bppsa_product_create(const bppsa_csr *a, const bppsa_csr *b, const bppsa_product_config *config,
                                   const bppsa_device *device, bppsa_product **product);
 void bppsa_product_destroy(bppsa_product *product); /* NULL is legal */
@@ -68,6 +70,9 @@ const char *bppsa_product_kind_name(bppsa_product_kind kind); /* "slots" */
 /* One pass for `batch` samples: c [batch][nnz], or [nnz] where both operands' values are shared. One pass of a plan at a time.
  * ERR_ARGUMENT: a symbolic plan or a negative batch. */
 bppsa_status bppsa_product_execute(bppsa_product *product, int64_t batch, bppsa_csr_values a, bppsa_csr_values b, void *c);
+/* The same on another stream of the plan's GPU; a processor has none. ERR_CUDA. */
+bppsa_status bppsa_product_queue(bppsa_product *product, void *stream, int64_t batch, bppsa_csr_values a, bppsa_csr_values b,
+                                 void *c);
 
 #ifdef __cplusplus
 }

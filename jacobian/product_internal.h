@@ -4,6 +4,10 @@
 
 #include "jacobian/product.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Rows of C that one thread computes together. */
 typedef struct {
   int64_t row, rows; /* first, number */
@@ -20,6 +24,60 @@ typedef struct {
 typedef struct {
   int32_t e, f, length, slot;
 } product_run;
+
+/* ---- on a GPU ---- */
+
+/* slots: an entry of A: where its row of B begins, and its first pair. The row is as long as it is far to the next entry's pair. */
+typedef struct {
+  int64_t b, pair;
+} product_link;
+
+/* slots: rows of C of about a width, which are launched together: `rows` of them from place `first` of the order on */
+typedef struct {
+  int64_t first, rows, width; /* width: of the widest */
+  int32_t threads;            /* of a block, as B's rows are long */
+} product_class;
+enum { PRODUCT_CLASSES = 6 };
+
+/* diagonal: row r of C is a[a] times the row of B that begins at b */
+typedef struct {
+  int64_t a, b;
+} product_scale;
+
+/* conv: an entry of S_C: its meetings begin at `first` and end where the next entry's begin; its row of S_C begins at `start` and has `positions`
+ * entries. A meeting: the entries of S_A and of S_B whose product lands there, in the order of S_A's. */
+typedef struct {
+  int64_t first;
+  int32_t start, positions;
+} product_place;
+typedef struct {
+  int32_t left, right;
+} product_meeting;
+
+/* What a pass on a GPU is given: one allocation there, and what a launch needs to know here. */
+typedef struct {
+  int32_t index;                  /* the GPU */
+  void *stream;                   /* of the device the plan was made for */
+  void *memory;                   /* NULL: nothing is there (yet) */
+  int64_t *a_ptr, *b_ptr, *c_ptr; /* slots, diagonal: row pointers of A and C; conv: of S_A and S_B */
+  int32_t *order;                 /* slots: C's rows that have entries, class by class */
+  product_link *links;            /* size nnz of A + 1 */
+  void *slots;                    /* 2 or 4 bytes a pair */
+  int32_t *columns;               /* diagonal on the right: of A */
+  product_scale *scales;          /* diagonal on the left */
+  product_band *bands;            /* dense */
+  int64_t *tile_ptr;              /* dense: first tile of every band, size band_count + 1 */
+  product_place *places;          /* conv: size nnz of S_C + 1 */
+  product_meeting *meetings;
+  void *left,
+      *right; /* conv: A's values as [e][mid channel][row channel], B's as [f][mid channel][column channel], of `samples` samples */
+  int64_t left_reals, right_reals; /* of a sample, to the next one's */
+  int64_t samples;
+  int32_t class_count;
+  product_class classes[PRODUCT_CLASSES];
+  int32_t tile;  /* dense, conv: rows and columns that a block computes */
+  int64_t tiles; /* dense: in all; conv: of one entry of S_C */
+} product_gpu;
 
 struct bppsa_product {
   const bppsa_csr *a, *b;
@@ -43,6 +101,8 @@ struct bppsa_product {
   void *packed;      /* conv: B's values as [y][channel][f][column channel] */
   void *scratch;     /* per thread */
   int64_t scratch_reals;
+  bool on_gpu;
+  product_gpu gpu;
 };
 
 /* ---- symbolic (product_symbolic.c) ---- */
@@ -76,5 +136,27 @@ double bppsa_product_conv_calls(const bppsa_product *p);
 
 void bppsa_product_run_f32(const bppsa_product *p, int64_t batch, bppsa_csr_values a, bppsa_csr_values b, void *c);
 void bppsa_product_run_f64(const bppsa_product *p, int64_t batch, bppsa_csr_values a, bppsa_csr_values b, void *c);
+
+/* ---- on a GPU (product_gpu.c: plans; product_cuda.cu or product_nocuda.c: passes) ---- */
+
+/* GPU memory: indices, and scratch. 2 for every multiplication of a pass. Seconds it takes, roughly. */
+int64_t bppsa_product_gpu_index_bytes(const bppsa_product *p, bppsa_product_kind kind);
+int64_t bppsa_product_gpu_scratch_bytes(const bppsa_product *p, bppsa_product_kind kind);
+int64_t bppsa_product_gpu_flops(const bppsa_product *p, bppsa_product_kind kind);
+double bppsa_product_gpu_predict(const bppsa_product *p, bppsa_product_kind kind);
+/* Takes the memory and fills it. Patterns, slots and bands are there; slots are released. ERR_MEMORY with the bytes; ERR_UNSUPPORTED: more blocks than a
+ * launch has; ERR_CUDA. */
+bppsa_status bppsa_product_gpu_plan(bppsa_product *p);
+void bppsa_product_gpu_free(bppsa_product *p);
+
+/* Lets the kernels of the plan's kind have the shared memory they need. ERR_CUDA. */
+bppsa_status bppsa_product_cuda_prepare(const bppsa_product *p);
+/* Queues a pass over `samples` samples. ERR_CUDA. */
+bppsa_status bppsa_product_cuda_run(const bppsa_product *p, void *stream, int64_t samples, bppsa_csr_values a, bppsa_csr_values b,
+                                    void *c);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

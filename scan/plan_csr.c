@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "jacobian/apply.h"
 #include "scan/plan_internal.h"
 
 bppsa_status bppsa_scan_csr_chain(bppsa_scan_plan *plan, const bppsa_scan_config *config) {
@@ -15,6 +16,8 @@ bppsa_status bppsa_scan_csr_chain(bppsa_scan_plan *plan, const bppsa_scan_config
   if (plan->patterns == NULL || plan->dims == NULL) {
     return BPPSA_ERR_MEMORY;
   }
+  plan->planner_kind = bppsa_device_get_kind(config->planner);
+  plan->planner_index = bppsa_device_get_index(config->planner);
   plan->dims[0] = n == 0 ? config->dim : config->patterns[0]->rows;
   for (int64_t t = 1; t <= n; ++t) {
     const bppsa_csr *jt = config->patterns[t - 1];
@@ -111,6 +114,44 @@ static bppsa_status add_node(bppsa_scan_plan *plan, const bppsa_scan_step *step)
   return dead ? BPPSA_OK : add_bytes(plan, info);
 }
 
+bppsa_status bppsa_scan_csr_apply_bytes(const bppsa_scan_plan *plan, const bppsa_device *device, int64_t *bytes) {
+  const int64_t n = plan->config.jacobians;
+  bool *seen = bppsa_calloc(n + plan->node_count + 1, sizeof *seen);
+  bppsa_scan_iterator it = {0};
+  bppsa_scan_step step;
+  if (seen == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  *bytes = 0;
+  while (bppsa_scan_plan_next(plan, &it, &step)) {
+    if (step.level->op != BPPSA_OP_MV) {
+      continue;
+    }
+    const int64_t at = step.first == step.last ? n - step.first : n + bppsa_scan_csr_find(plan, step.first, step.last);
+    *bytes += seen[at] ? 0 : bppsa_apply_bytes(bppsa_scan_csr_pattern(plan, step.first, step.last), device);
+    seen[at] = true;
+  }
+  bppsa_free(seen);
+  return BPPSA_OK;
+}
+
+/* The patterns that a GPU's mat-vecs read, beside the products. */
+static bppsa_status add_patterns(bppsa_scan_plan *plan) {
+  bppsa_scan_totals *t = &plan->totals;
+  int64_t bytes = 0;
+  if (plan->config.symbolic || plan->planner_kind == BPPSA_CPU) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_scan_csr_apply_bytes(plan, plan->config.planner, &bytes));
+  t->plan_bytes += bytes;
+  const int64_t limit = plan->config.memory_limit, all = t->workspace_bytes + t->plan_bytes;
+  return limit > 0 && all > limit
+             ? bppsa_fail(BPPSA_ERR_ARGUMENT,
+                          "scan plan: the products and %lld bytes of patterns need %lld bytes, the memory limit is %lld",
+                          (long long)bytes, (long long)all, (long long)limit)
+             : BPPSA_OK;
+}
+
 bppsa_status bppsa_scan_csr_nodes(bppsa_scan_plan *plan) {
   bppsa_scan_iterator it = {0};
   bppsa_scan_step step;
@@ -130,6 +171,7 @@ bppsa_status bppsa_scan_csr_nodes(bppsa_scan_plan *plan) {
       flops += (double)plan->nodes[plan->node_count - 1].flops;
     }
   }
+  BPPSA_TRY(add_patterns(plan));
   return flops < 0x1p62 ? BPPSA_OK : bppsa_fail(BPPSA_ERR_ARGUMENT, "scan plan: %.3g FLOPs do not fit in 64 bits", flops);
 }
 

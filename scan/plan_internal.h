@@ -30,7 +30,9 @@ struct bppsa_scan_plan {
   bppsa_scan_totals totals;
   const bppsa_csr **patterns; /* csr: copies of the pointers, size n */
   int64_t node_count;
-  bppsa_scan_node *nodes; /* csr: every mat-mat, in execution order */
+  bppsa_scan_node *nodes;         /* csr: every mat-mat, in execution order */
+  bppsa_device_kind planner_kind; /* csr: of the device the products are planned for */
+  int32_t planner_index;
 };
 
 /* Size of y[i], i = 1 .. n + 1. */
@@ -53,6 +55,8 @@ void bppsa_scan_csr_free(bppsa_scan_plan *plan);
 void bppsa_scan_csr_cost(const bppsa_scan_plan *plan, bppsa_scan_step *step);
 /* The pattern of a[first:last]. */
 const bppsa_csr *bppsa_scan_csr_pattern(const bppsa_scan_plan *plan, int64_t first, int64_t last);
+/* GPU memory of the patterns of its mat-vecs, each once; 0 for a processor. ERR_MEMORY. */
+bppsa_status bppsa_scan_csr_apply_bytes(const bppsa_scan_plan *plan, const bppsa_device *device, int64_t *bytes);
 /* The number of the node a[first:last], or -1. */
 int64_t bppsa_scan_csr_find(const bppsa_scan_plan *plan, int64_t first, int64_t last);
 

@@ -10,7 +10,7 @@ static create_fn const table[4][2] = {
     [BPPSA_ELEMENT_DENSE] = {[BPPSA_CPU] = bppsa_scan_cpu_create, [BPPSA_CUDA] = bppsa_scan_cuda_create},
     [BPPSA_ELEMENT_DIAGONAL] = {[BPPSA_CPU] = bppsa_scan_cpu_create, [BPPSA_CUDA] = bppsa_scan_cuda_create},
     [BPPSA_ELEMENT_RECURRENT] = {[BPPSA_CPU] = bppsa_scan_cpu_create, [BPPSA_CUDA] = bppsa_scan_cuda_create},
-    [BPPSA_ELEMENT_CSR] = {[BPPSA_CPU] = bppsa_scan_csr_create},
+    [BPPSA_ELEMENT_CSR] = {[BPPSA_CPU] = bppsa_scan_csr_create, [BPPSA_CUDA] = bppsa_scan_csr_cuda_create},
 };
 
 bppsa_status bppsa_scan_executor_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor) {

@@ -99,10 +99,19 @@ static bppsa_status allocate(scan_csr *s, const bppsa_scan_plan *plan) {
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_scan_csr_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor) {
+bppsa_status bppsa_scan_csr_check(const bppsa_scan_plan *plan, const bppsa_device *device) {
   if (plan->config.symbolic) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan: a plan that only counts, expected one with product plans");
   }
+  return plan->planner_kind == bppsa_device_get_kind(device) &&
+                 (plan->planner_kind == BPPSA_CPU || plan->planner_index == bppsa_device_get_index(device))
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "scan: products planned for a %s, expected them for device %s, as the planner",
+                          plan->planner_kind == BPPSA_CPU ? "processor" : "GPU", bppsa_device_get_name(device));
+}
+
+bppsa_status bppsa_scan_csr_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor) {
+  BPPSA_TRY(bppsa_scan_csr_check(plan, device));
   scan_csr *s = bppsa_calloc(1, sizeof *s);
   if (s == NULL) {
     return BPPSA_ERR_MEMORY;

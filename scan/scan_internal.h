@@ -49,7 +49,12 @@ bppsa_status bppsa_scan_cpu_create(const bppsa_scan_plan *plan, const bppsa_devi
 
 /* GPU backend (scan_cuda.cu, or scan_nocuda.c in its place). */
 bppsa_status bppsa_scan_cuda_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor);
+
+/* Sparse elements (scan_csr.c; scan_csr_cuda.cu, or scan_csr_nocuda.c in its place). */
 bppsa_status bppsa_scan_csr_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor);
+bppsa_status bppsa_scan_csr_cuda_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor);
+/* ERR_ARGUMENT: a plan that only counts, or one whose products were planned for another device. */
+bppsa_status bppsa_scan_csr_check(const bppsa_scan_plan *plan, const bppsa_device *device);
 
 /* ERR_ARGUMENT when an operand the plan needs is missing. */
 bppsa_status bppsa_scan_check_operands(const bppsa_scan_plan *plan, const bppsa_scan_operands *operands);

@@ -1,16 +1,18 @@
-/* Products against SciPy's, and against a dense float64 reference over kinds, dtypes, batches and structures. */
+/* On the device that CTest names: products against SciPy's, against a dense float64 reference over kinds, dtypes, batches and structures, and a GPU's
+ * against the processor's. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/memory.h"
 #include "core/philox.h"
 #include "jacobian/jacobian.h"
 #include "jacobian/product.h"
 #include "tests/core/helpers.h"
 #include "tests/support/support.h"
 
-enum { PAIRS = 1400 };
+enum { PAIRS = 1400, FEW_PAIRS = 200 };
 
 static uint64_t counter;
 
@@ -45,6 +47,22 @@ static bppsa_csr random_pattern(int64_t rows, int64_t cols, double density, bool
   return csr;
 }
 
+/* A pass over values in host memory, which allocates nothing. c: host memory too. */
+static void execute(bppsa_product *p, const bppsa_device *device, int64_t batch, bppsa_csr_values a, int64_t a_count,
+                    bppsa_csr_values b, int64_t b_count, void *c, int64_t c_count, bppsa_dtype dtype) {
+  const int64_t size = (int64_t)bppsa_dtype_size(dtype);
+  void *left = on_device(device, a.data, a_count * size), *right = on_device(device, b.data, b_count * size),
+       *out = on_device(device, c, c_count * size);
+  bppsa_alloc_fail_at(1);
+  assert_int_equal(bppsa_product_execute(p, batch, (bppsa_csr_values){left, a.stride}, (bppsa_csr_values){right, b.stride}, out),
+                   BPPSA_OK);
+  bppsa_alloc_fail_at(0);
+  assert_int_equal(bppsa_memory_get(device, c, out, c_count * size), BPPSA_OK);
+  bppsa_memory_free(device, left);
+  bppsa_memory_free(device, right);
+  bppsa_memory_free(device, out);
+}
+
 /* Numbers in ±1, with zeros, and with NaN and infinities where `odd`. */
 static double *random_values(int64_t count, bool odd) {
   static const double special[] = {NAN, INFINITY, -INFINITY, 1e150, 0};
@@ -72,7 +90,7 @@ static void put_pair(FILE *file, bppsa_csr *a, bppsa_csr *b, bool odd, bppsa_pro
   assert_int_equal(bppsa_csr_check(c), BPPSA_OK);
   kinds[bppsa_product_get_info(p)->kind] += 1;
   double *x = random_values(a->nnz, odd), *y = random_values(b->nnz, odd), *z = uniform(1, c->nnz, 1);
-  assert_int_equal(bppsa_product_execute(p, 1, (bppsa_csr_values){x, 0}, (bppsa_csr_values){y, 0}, z), BPPSA_OK);
+  execute(p, device, 1, (bppsa_csr_values){x, 0}, a->nnz, (bppsa_csr_values){y, 0}, b->nnz, z, c->nnz, BPPSA_F64);
   const int64_t head[6] = {a->rows, a->cols, b->cols, a->nnz, b->nnz, c->nnz};
   assert_int_equal(fwrite(head, sizeof *head, 6, file), 6);
   put_matrix(file, a, x);
@@ -148,12 +166,13 @@ static void test_scipy(void **state) {
     print_message("no SciPy (package python3-scipy)\n");
     skip();
   }
-  bppsa_device *device = cpu_device(2);
-  const char *path = BPPSA_TEST_TMP_DIR "/products.bin";
+  bppsa_device *device = test_device(2);
+  const int64_t pairs = is_emulated(device) ? FEW_PAIRS : PAIRS;
+  const char *path = "products.bin"; /* of the directory the test runs in */
   FILE *file = fopen(path, "wb");
   assert_non_null(file);
   int64_t kinds[BPPSA_PRODUCT_KINDS] = {0};
-  for (int64_t i = 0; i < PAIRS; ++i) {
+  for (int64_t i = 0; i < pairs; ++i) {
     bppsa_csr a, b;
     make_pair(i, &a, &b);
     put_pair(file, &a, &b, i % 3 == 0, i % 4 < 3 ? BPPSA_PRODUCT_AUTO : BPPSA_PRODUCT_SLOTS, device, kinds);
@@ -161,14 +180,15 @@ static void test_scipy(void **state) {
     bppsa_csr_free(&b);
   }
   assert_int_equal(fclose(file), 0);
-  assert_true(kinds[BPPSA_PRODUCT_SLOTS] > 500 && kinds[BPPSA_PRODUCT_DIAGONAL] > 50 && kinds[BPPSA_PRODUCT_DENSE] > 10);
+  assert_true(kinds[BPPSA_PRODUCT_SLOTS] > pairs / 3 && kinds[BPPSA_PRODUCT_DIAGONAL] > pairs / 28 &&
+              kinds[BPPSA_PRODUCT_DENSE] > pairs / 140);
   char command[512], answer[200] = "";
   snprintf(command, sizeof command, "%s %s/jacobian/products_scipy.py %s", python, BPPSA_TEST_DATA_DIR, path);
   FILE *out = popen(command, "r");
   assert_non_null(out);
   assert_non_null(fgets(answer, sizeof answer, out));
   const int code = pclose(out);
-  if (code != 0 || atoi(answer) != PAIRS) {
+  if (code != 0 || atoi(answer) != pairs) {
     fail_msg("SciPy says %d: %s", code, answer);
   }
   assert_int_equal(remove(path), 0);
@@ -229,24 +249,46 @@ static void check_values(const bppsa_csr *c, bppsa_dtype dtype, const char *valu
   }
 }
 
+/* c on the processor, by the same kind: the bits are a GPU's where the order of the sums is. */
+static void check_processor(const factor *a, const factor *b, int64_t batch, const bppsa_product_config *config, const void *c,
+                            int64_t bytes) {
+  bppsa_device *device = cpu_device(2);
+  bppsa_product *p = NULL;
+  char *z = bppsa_alloc((size_t)bytes + 8);
+  assert_int_equal(bppsa_product_create(a->csr, b->csr, config, device, &p), BPPSA_OK);
+  assert_int_equal(bppsa_product_execute(p, batch, (bppsa_csr_values){a->typed, a->shared ? 0 : a->csr->nnz},
+                                         (bppsa_csr_values){b->typed, b->shared ? 0 : b->csr->nnz}, z),
+                   BPPSA_OK);
+  assert_memory_equal(c, z, (size_t)bytes);
+  bppsa_free(z);
+  bppsa_product_destroy(p);
+  bppsa_device_destroy(device);
+}
+
 static void check_product(const factor *a, const factor *b, int64_t batch, bppsa_dtype dtype, bppsa_product_kind kind) {
   bppsa_product_config config = {.kind = kind, .dtype = dtype};
   const bool shared = a->shared && b->shared;
   const int64_t samples = shared ? 1 : batch;
   char *first = NULL;
   for (int threads = 1; threads <= 3; threads += 2) { /* the bits are the same */
-    bppsa_device *device = cpu_device(threads);
+    bppsa_device *device = test_device(threads);
     bppsa_product *p = NULL;
     assert_int_equal(bppsa_product_create(a->csr, b->csr, &config, device, &p), BPPSA_OK);
     const bppsa_csr *c = bppsa_product_pattern(p);
     assert_int_equal(bppsa_csr_check(c), BPPSA_OK);
     const size_t bytes = (size_t)(c->nnz * samples) * bppsa_dtype_size(dtype);
     char *z = bppsa_alloc(bytes + 8);
-    for (int pass = 0; pass < 2; ++pass) {
+    for (int pass = 0; pass < (is_emulated(device) ? 1 : 2); ++pass) {
       memset(z, 0x7F, bytes);
-      assert_int_equal(bppsa_product_execute(p, batch, (bppsa_csr_values){a->typed, a->shared ? 0 : a->csr->nnz},
-                                             (bppsa_csr_values){b->typed, b->shared ? 0 : b->csr->nnz}, z),
-                       BPPSA_OK);
+      execute(p, device, batch, (bppsa_csr_values){a->typed, a->shared ? 0 : a->csr->nnz}, a->csr->nnz * (a->shared ? 1 : batch),
+              (bppsa_csr_values){b->typed, b->shared ? 0 : b->csr->nnz}, b->csr->nnz * (b->shared ? 1 : batch), z,
+              c->nnz * samples, dtype);
+    }
+    const bppsa_product_kind used = bppsa_product_get_info(p)->kind;
+    if (bppsa_device_get_kind(device) == BPPSA_CUDA && threads == 1 &&
+        (used == BPPSA_PRODUCT_IDENTITY || used == BPPSA_PRODUCT_DIAGONAL || used == BPPSA_PRODUCT_SLOTS)) {
+      const bppsa_product_config same = {.kind = used, .dtype = dtype};
+      check_processor(a, b, batch, &same, z, (int64_t)bytes);
     }
     double *dense = uniform(1, c->rows * c->cols, 1), *most = uniform(1, c->rows * c->cols, 1);
     for (int64_t s = 0; s < samples; ++s) {
@@ -303,10 +345,13 @@ static bppsa_op next_op(const int64_t in[3]) {
 
 static void test_structures(void **state) {
   (void)state;
-  bppsa_device *device = cpu_device(2);
+  bppsa_device *device = test_device(2);
+  const bool emulated = is_emulated(device);
+  const int cases = emulated ? 40 : 300;
   int64_t conv = 0;
-  for (int i = 0; i < 300; ++i) {
-    const int64_t in[3] = {1 + below(12), 1 + below(6), 1 + below(6)}, batch = 1 + below(3);
+  for (int i = 0; i < cases; ++i) {
+    const int64_t in[3] = {1 + below(12), 1 + below(emulated ? 4 : 6), 1 + below(emulated ? 4 : 6)},
+                  batch = 1 + below(i % 4 == 0 ? 6 : 3);
     const bppsa_dtype dtype = i % 2 == 0 ? BPPSA_F32 : BPPSA_F64;
     const bppsa_op first = next_op(in);
     int64_t mid[3];
@@ -338,15 +383,16 @@ static void test_structures(void **state) {
     free_factor(&a);
     free_factor(&b);
   }
-  assert_true(conv > 200);
+  assert_true(conv > cases * 2 / 3);
   bppsa_device_destroy(device);
 }
 
 /* Channels beyond a task's rows and a kernel's tile. */
 static void test_wide(void **state) {
   (void)state;
-  bppsa_device *device = cpu_device(1);
-  bppsa_op first = window_op(BPPSA_OPERATOR_CONV2D, 40, 60, 5, 4);
+  bppsa_device *device = test_device(1);
+  const bool emulated = is_emulated(device);
+  bppsa_op first = window_op(BPPSA_OPERATOR_CONV2D, 40, 60, emulated ? 2 : 5, emulated ? 3 : 4);
   for (int i = 0; i < 2; ++i) {
     first.kernel[i] = 3;
     first.stride[i] = first.dilation[i] = 1;
@@ -370,9 +416,46 @@ static void test_wide(void **state) {
 
 /* ---- requests ---- */
 
+/* Rows of 3000 entries to 90000: on a GPU one of every class of shared memory, and one that has no room there; 16 and 32 bits a slot. */
+static void test_wide_rows(void **state) {
+  (void)state;
+  enum { ROWS = 7, MIDDLE = 40, WIDE = 200000, BATCH = 5 };
+  static const int64_t entries[ROWS] = {1, 0, 2, 4, 6, 9, 30};
+  bppsa_csr a, b;
+  assert_int_equal(bppsa_csr_create(ROWS, MIDDLE, 52, &a), BPPSA_OK);
+  assert_int_equal(bppsa_csr_create(MIDDLE, WIDE, 3000 * MIDDLE, &b), BPPSA_OK);
+  for (int64_t r = 0; r < ROWS; ++r) {
+    a.row_ptr[r + 1] = a.row_ptr[r] + entries[r];
+    for (int64_t i = 0; i < entries[r]; ++i) {
+      a.col[a.row_ptr[r] + i] = (int32_t)(i + r);
+    }
+  }
+  for (int64_t i = 0; i < b.nnz; ++i) {
+    b.col[i] = (int32_t)(i % 3000 * 66 + below(66));
+    b.row_ptr[i / 3000 + 1] = i + 1;
+  }
+  for (int shorter = 0; shorter < 2; ++shorter) { /* without the last row 16 bits do */
+    for (int which = 0; which < 4; ++which) {
+      factor left = {.csr = &a, .shared = which % 2 == 0}, right = {.csr = &b, .shared = which / 2 == 0};
+      const bppsa_dtype dtype = which % 3 == 0 ? BPPSA_F32 : BPPSA_F64;
+      left.wide = uniform(1, a.nnz * BATCH, 1);
+      right.wide = uniform(2, b.nnz * BATCH, 1);
+      left.typed = rounded(dtype, left.wide, a.nnz * BATCH);
+      right.typed = rounded(dtype, right.wide, b.nnz * BATCH);
+      check_product(&left, &right, BATCH, dtype, BPPSA_PRODUCT_SLOTS);
+      free_factor(&left);
+      free_factor(&right);
+    }
+    a.rows = ROWS - 1;
+    a.nnz = a.row_ptr[a.rows];
+  }
+  bppsa_csr_free(&a);
+  bppsa_csr_free(&b);
+}
+
 static void test_identity(void **state) {
   (void)state;
-  bppsa_device *device = cpu_device(1);
+  bppsa_device *device = test_device(1);
   bppsa_op op = bppsa_op_default(BPPSA_OPERATOR_FLATTEN), linear = bppsa_op_default(BPPSA_OPERATOR_LINEAR);
   memcpy(op.in, (int64_t[]){2, 3, 1}, sizeof op.in);
   linear.in[0] = 6;
@@ -384,8 +467,8 @@ static void test_identity(void **state) {
   assert_int_equal(bppsa_product_create(a.csr, b.csr, &config, device, &p), BPPSA_OK);
   assert_int_equal(bppsa_product_get_info(p)->kind, BPPSA_PRODUCT_IDENTITY);
   assert_int_equal(bppsa_product_get_info(p)->pair_flops, 0);
-  double c[24];
-  assert_int_equal(bppsa_product_execute(p, 1, (bppsa_csr_values){a.typed, 0}, (bppsa_csr_values){b.typed, 0}, c), BPPSA_OK);
+  double c[24] = {0};
+  execute(p, device, 1, (bppsa_csr_values){a.typed, 0}, 6, (bppsa_csr_values){b.typed, 0}, 24, c, 24, BPPSA_F64);
   assert_memory_equal(c, b.typed, sizeof c);
   bppsa_product_destroy(p);
   free_factor(&a);
@@ -395,7 +478,7 @@ static void test_identity(void **state) {
 
 static void test_requests(void **state) {
   (void)state;
-  bppsa_device *device = cpu_device(1);
+  bppsa_device *device = test_device(1);
   bppsa_csr a = random_pattern(30, 40, 0.3, false), b = random_pattern(40, 50, 0.3, false), huge;
   bppsa_product_config config = bppsa_product_config_default();
   bppsa_product *p = NULL;
@@ -502,23 +585,37 @@ static void free_kind_cases(kind_cases *k) {
   }
 }
 
+/* Bytes of an emulated GPU's memory that are held; 0 of other devices, where nobody can tell exactly. */
+static int64_t gpu_bytes(const bppsa_device *device) {
+  int64_t available = 0;
+  if (is_emulated(device)) {
+    assert_int_equal(bppsa_memory_available(device, &available), BPPSA_OK);
+  }
+  return -available;
+}
+
 /* The limit is what a plan holds, to a few blocks of bookkeeping: so much is enough, a byte less is refused, and nothing is left of it. */
 static void test_limit(void **state) {
   (void)state;
-  bppsa_device *device = cpu_device(2);
+  bppsa_device *device = test_device(2);
   kind_cases k;
   make_kind_cases(&k, device);
   for (int i = 0; i < KIND_CASES; ++i) {
     const creation *c = &k.cases[i];
     bppsa_product_config config = {.kind = c->kind, .dtype = BPPSA_F64};
     bppsa_product *p = NULL;
-    const int64_t before = bppsa_alloc_live_bytes();
+    const int64_t before = bppsa_alloc_live_bytes(), on_gpu = gpu_bytes(device);
     assert_int_equal(bppsa_product_create(c->a, c->b, &config, device, &p), BPPSA_OK);
     const bppsa_product_info *info = bppsa_product_get_info(p);
-    const int64_t held = bppsa_alloc_live_bytes() - before, bytes = info->plan_bytes + info->workspace_bytes;
+    const int64_t held = bppsa_alloc_live_bytes() - before + gpu_bytes(device) - on_gpu,
+                  bytes = info->plan_bytes + info->workspace_bytes;
     assert_in_range(held, 1, bytes + 16384);
     assert_true(info->kind != BPPSA_PRODUCT_SLOTS || held > 10 * (bytes - held)); /* and no more than it says */
-    assert_int_equal(info->executed_flops, info->pair_flops);
+    if (bppsa_device_get_kind(device) == BPPSA_CPU) {
+      assert_int_equal(info->executed_flops, info->pair_flops);
+    } else {
+      assert_true(info->executed_flops >= info->pair_flops); /* tiles have edges */
+    }
     config.kind = info->kind;
     bppsa_product_destroy(p);
     p = NULL;
@@ -531,6 +628,7 @@ static void test_limit(void **state) {
     assert_null(p);
     assert_message("the memory limit is");
     assert_int_equal(bppsa_alloc_live_bytes(), before);
+    assert_int_equal(gpu_bytes(device), on_gpu);
     config.memory_limit = 1; /* before anything but the plan's own struct */
     bppsa_alloc_fail_at(c->a->blocks != NULL && c->b->blocks != NULL ? 100 : 2);
     assert_int_equal(bppsa_product_create(c->a, c->b, &config, device, &p), BPPSA_ERR_ARGUMENT);
@@ -540,9 +638,42 @@ static void test_limit(void **state) {
   bppsa_device_destroy(device);
 }
 
+/* A GPU without room: the bytes are said, and nothing is left behind. */
+static void test_gpu_memory(void **state) {
+  (void)state;
+  bppsa_device *device = test_device(2);
+  if (!is_emulated(device)) { /* others may hold memory of a real one */
+    bppsa_device_destroy(device);
+    skip();
+  }
+  kind_cases k;
+  make_kind_cases(&k, device);
+  void *most = NULL;
+  int64_t available = 0;
+  assert_int_equal(bppsa_memory_available(device, &available), BPPSA_OK);
+  assert_int_equal(bppsa_memory_alloc(device, available - 4096, &most), BPPSA_OK);
+  for (int i = 0; i < KIND_CASES; ++i) {
+    const creation *c = &k.cases[i];
+    const int64_t before = bppsa_alloc_live_bytes(), on_gpu = gpu_bytes(device);
+    const bppsa_status status = create_once((void *)c);
+    if (c->kind == BPPSA_PRODUCT_IDENTITY || c->kind == BPPSA_PRODUCT_DENSE || c->a->nnz == 0) {
+      assert_int_equal(status, BPPSA_OK); /* nothing to hold, or one band */
+    } else {
+      assert_int_equal(status, BPPSA_ERR_MEMORY);
+      assert_message("bytes could not be had");
+      assert_message(", kind ");
+    }
+    assert_int_equal(bppsa_alloc_live_bytes(), before);
+    assert_int_equal(gpu_bytes(device), on_gpu);
+  }
+  bppsa_memory_free(device, most);
+  free_kind_cases(&k);
+  bppsa_device_destroy(device);
+}
+
 static void test_memory(void **state) {
   (void)state;
-  bppsa_device *device = cpu_device(2);
+  bppsa_device *device = test_device(2);
   kind_cases k;
   make_kind_cases(&k, device);
   for (int i = 0; i < KIND_CASES; ++i) {
@@ -553,9 +684,9 @@ static void test_memory(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_scipy),    cmocka_unit_test(test_structures),
-                                     cmocka_unit_test(test_wide),     cmocka_unit_test(test_identity),
-                                     cmocka_unit_test(test_requests), cmocka_unit_test(test_limit),
-                                     cmocka_unit_test(test_memory)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_scipy),     cmocka_unit_test(test_structures), cmocka_unit_test(test_wide),
+      cmocka_unit_test(test_wide_rows), cmocka_unit_test(test_identity),   cmocka_unit_test(test_requests),
+      cmocka_unit_test(test_limit),     cmocka_unit_test(test_gpu_memory), cmocka_unit_test(test_memory)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

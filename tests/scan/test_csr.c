@@ -1,8 +1,11 @@
-/* Scans of sparse chains: every algorithm against the recurrence over dense matrices, and the plan of VGG-11. */
+/* On the device that CTest names: scans of sparse chains, every algorithm against the recurrence, and the plan of VGG-11. */
 #include <math.h>
 #include <string.h>
 
+#include "core/graph.h"
+#include "core/memory.h"
 #include "core/philox.h"
+#include "jacobian/apply.h"
 #include "jacobian/jacobian.h"
 #include "jacobian/network.h"
 #include "scan/scan.h"
@@ -126,6 +129,21 @@ static bppsa_scan_config config_of(const chain *c, bppsa_scan_algorithm algorith
   return config;
 }
 
+/* Values in the device's memory, in the place of those in the host's. */
+static void move_values(const chain *c, const bppsa_device *device, bppsa_csr_values *moved) {
+  for (int64_t t = 0; t < c->n; ++t) {
+    const int64_t count = c->patterns[t]->nnz * (c->values[t].stride == 0 ? 1 : c->batch);
+    moved[t].stride = c->values[t].stride;
+    moved[t].data = on_device(device, c->values[t].data, count * (int64_t)bppsa_dtype_size(c->dtype));
+  }
+}
+
+static void free_values(const chain *c, const bppsa_device *device, bppsa_csr_values *moved) {
+  for (int64_t t = 0; t < c->n; ++t) {
+    bppsa_memory_free(device, (void *)moved[t].data);
+  }
+}
+
 /* All gradients by one algorithm, typed (owned), after two executions. */
 static void *run_scan(const chain *c, bppsa_scan_algorithm algorithm, int64_t levels, const bppsa_device *device) {
   const bppsa_scan_config config = config_of(c, algorithm, levels, device);
@@ -134,14 +152,20 @@ static void *run_scan(const chain *c, bppsa_scan_algorithm algorithm, int64_t le
   assert_int_equal(bppsa_scan_plan_create(&config, &plan), BPPSA_OK);
   assert_int_equal(bppsa_scan_executor_create(plan, device, &executor), BPPSA_OK);
   const int64_t all = c->offsets[c->n + 1] * c->batch;
-  void *g = bppsa_alloc((size_t)all * sizeof(double));
+  const int64_t bytes = all * (int64_t)bppsa_dtype_size(c->dtype);
+  void *g = bppsa_alloc((size_t)all * sizeof(double)), *gradients = on_device(device, g, bytes);
+  bppsa_csr_values values[LONGEST];
+  move_values(c, device, values);
   for (int pass = 0; pass < 2; ++pass) {
-    memcpy(g, c->seed, (size_t)all * bppsa_dtype_size(c->dtype));
-    const bppsa_scan_operands operands = {.batch = c->batch, .values = c->values, .gradients = g};
+    assert_int_equal(bppsa_memory_put(device, gradients, c->seed, bytes), BPPSA_OK);
+    const bppsa_scan_operands operands = {.batch = c->batch, .values = values, .gradients = gradients};
     bppsa_alloc_fail_at(1); /* executing allocates nothing */
     assert_int_equal(executor->execute(executor, &operands), BPPSA_OK);
     bppsa_alloc_fail_at(0);
   }
+  assert_int_equal(bppsa_memory_get(device, g, gradients, bytes), BPPSA_OK);
+  bppsa_memory_free(device, gradients);
+  free_values(c, device, values);
   bppsa_scan_executor_destroy(executor);
   bppsa_scan_plan_destroy(plan);
   return g;
@@ -163,7 +187,7 @@ static void check_scan(const chain *c, bppsa_scan_algorithm algorithm, int64_t l
 
 static void test_chains(void **state) {
   (void)state;
-  bppsa_device *device = cpu_device(2), *other = cpu_device(3);
+  bppsa_device *device = test_device(2), *other = test_device(3);
   for (int i = 0; i < 120; ++i) {
     const int64_t n = i < 20 ? 1 + i : 1 + below(22);
     chain c;
@@ -195,7 +219,7 @@ static chain network(const char *name, const bppsa_device *device) {
 /* VGG-11 with two up-levels: 22 elements, 14 mat-mat of which conv1·relu1 is dead, 20 mat-vec, levels 11, 5, 4, 10 and a middle of 4. */
 static void test_vgg11(void **state) {
   (void)state;
-  bppsa_device *device = cpu_device(1);
+  bppsa_device *device = test_device(1);
   chain c = network("vgg11", device);
   assert_int_equal(c.n, 21);
   bppsa_scan_config config = config_of(&c, BPPSA_SCAN_BLELLOCH, 2, device);
@@ -265,7 +289,7 @@ static void test_vgg11(void **state) {
 /* Everything is an identity: nothing is multiplied, and copies are no products. */
 static void test_identity(void **state) {
   (void)state;
-  bppsa_device *device = cpu_device(1);
+  bppsa_device *device = test_device(1);
   chain c = {.n = 7, .batch = 2, .dtype = BPPSA_F64};
   bppsa_op op = bppsa_op_default(BPPSA_OPERATOR_FLATTEN);
   memcpy(op.in, (int64_t[]){1, 2, 3}, sizeof op.in);
@@ -287,9 +311,18 @@ static void test_identity(void **state) {
   bppsa_device_destroy(device);
 }
 
+/* What a plan without products holds. */
+static int64_t linear_bytes(const chain *c, const bppsa_device *device) {
+  int64_t bytes = 0;
+  for (int64_t t = 0; t < c->n; ++t) {
+    bytes += bppsa_apply_bytes(c->patterns[t], device);
+  }
+  return bytes;
+}
+
 static void test_requests(void **state) {
   (void)state;
-  bppsa_device *device = cpu_device(1);
+  bppsa_device *device = test_device(1);
   chain c;
   make_chain(&c, 9, BPPSA_F32, device);
   bppsa_scan_plan *plan = NULL;
@@ -312,7 +345,8 @@ static void test_requests(void **state) {
   config.memory_limit = 100;
   assert_int_equal(bppsa_scan_plan_create(&config, &plan), BPPSA_ERR_ARGUMENT);
   assert_message("the memory limit is");
-  config.algorithm = BPPSA_SCAN_AUTO; /* without products nothing is held */
+  config.algorithm = BPPSA_SCAN_AUTO; /* without products nothing is held, but a GPU's patterns */
+  config.memory_limit += linear_bytes(&c, device);
   assert_int_equal(bppsa_scan_plan_create(&config, &plan), BPPSA_OK);
   assert_int_equal(bppsa_scan_plan_config(plan)->algorithm, BPPSA_SCAN_LINEAR);
   assert_int_equal(bppsa_scan_executor_create(plan, device, &executor), BPPSA_OK);
@@ -348,7 +382,7 @@ static bppsa_status create_once(void *argument) {
 
 static void test_memory(void **state) {
   (void)state;
-  bppsa_device *device = cpu_device(1);
+  bppsa_device *device = test_device(1);
   chain c;
   make_chain(&c, 7, BPPSA_F32, device);
   creation made = {&c, device};
@@ -357,8 +391,189 @@ static void test_memory(void **state) {
   bppsa_device_destroy(device);
 }
 
+/* ---- on a GPU ---- */
+
+typedef struct {
+  bppsa_scan_executor *executor;
+  bppsa_scan_operands operands;
+} scan;
+
+static bppsa_status execute(void *context) {
+  scan *s = context;
+  return s->executor->execute(s->executor, &s->operands);
+}
+
+/* New values and a new seed at the same addresses. */
+static void renew(chain *c, const bppsa_device *device, const bppsa_csr_values *moved, void *gradients) {
+  const int64_t size = (int64_t)bppsa_dtype_size(c->dtype), all = c->offsets[c->n + 1] * c->batch;
+  for (int64_t t = 0; t < c->n; ++t) {
+    const int64_t count = c->patterns[t]->nnz * (moved[t].stride == 0 ? 1 : c->batch);
+    bppsa_free(c->wide[t]);
+    bppsa_free(c->typed[t]);
+    set_values(c, t, moved[t].stride == 0);
+    if (moved[t].data != NULL) {
+      assert_int_equal(bppsa_memory_put(device, (void *)moved[t].data, c->typed[t], count * size), BPPSA_OK);
+    }
+  }
+  bppsa_free(c->g);
+  bppsa_free(c->seed);
+  make_seed(c);
+  assert_int_equal(bppsa_memory_put(device, gradients, c->seed, all * size), BPPSA_OK);
+}
+
+/* A recording of all streams, replayed with values that came later: in the order of queueing and in others that its events allow. */
+static void test_recording(void **state) {
+  (void)state;
+  bppsa_device *device = test_device(2);
+  if (bppsa_device_get_kind(device) == BPPSA_CPU) {
+    bppsa_device_destroy(device);
+    skip();
+  }
+  for (int i = 0; i < 6; ++i) {
+    chain c;
+    make_chain(&c, 12 + i, i % 2 == 0 ? BPPSA_F32 : BPPSA_F64, device);
+    const bppsa_scan_config config = config_of(&c, BPPSA_SCAN_BLELLOCH, i % 3 == 0 ? -1 : i % 3, device);
+    const int64_t all = c.offsets[c.n + 1] * c.batch, bytes = all * (int64_t)bppsa_dtype_size(c.dtype);
+    bppsa_csr_values values[LONGEST];
+    bppsa_scan_plan *plan = NULL;
+    bppsa_graph *graph = NULL;
+    scan s = {.operands = {.batch = c.batch, .values = values}};
+    move_values(&c, device, values);
+    assert_int_equal(bppsa_scan_plan_create(&config, &plan), BPPSA_OK);
+    assert_int_equal(bppsa_scan_executor_create(plan, device, &s.executor), BPPSA_OK);
+    s.operands.gradients = on_device(device, c.seed, bytes);
+    char *g = bppsa_alloc((size_t)bytes), *again = bppsa_alloc((size_t)bytes);
+    assert_int_equal(bppsa_graph_capture(device, execute, &s, &graph), BPPSA_OK);
+    assert_true(bppsa_graph_nodes(graph) > 0);
+    for (int pass = 0; pass < 4; ++pass) {
+      renew(&c, device, values, s.operands.gradients);
+      assert_int_equal(bppsa_graph_launch(device, graph), BPPSA_OK);
+      assert_int_equal(bppsa_memory_get(device, g, s.operands.gradients, bytes), BPPSA_OK);
+      assert_int_equal(bppsa_memory_put(device, s.operands.gradients, c.seed, bytes), BPPSA_OK);
+      assert_int_equal(execute(&s), BPPSA_OK);
+      assert_int_equal(bppsa_memory_get(device, again, s.operands.gradients, bytes), BPPSA_OK);
+      assert_memory_equal(g, again, (size_t)bytes);
+      assert_true(residual(c.dtype, g, c.g, c.offsets[c.n] * c.batch, sqrt((double)c.n)) < 30);
+    }
+    bppsa_free(g);
+    bppsa_free(again);
+    bppsa_graph_destroy(device, graph);
+    bppsa_scan_executor_destroy(s.executor);
+    bppsa_scan_plan_destroy(plan);
+    bppsa_memory_free(device, s.operands.gradients);
+    free_values(&c, device, values);
+    free_chain(&c);
+  }
+  bppsa_device_destroy(device);
+}
+
+/* The limit is what the plan says it holds, to the byte, and it holds that; a GPU without room says how much was wanted. */
+static void test_limit(void **state) {
+  (void)state;
+  bppsa_device *device = test_device(1), *host = cpu_device(1);
+  chain c;
+  make_chain(&c, 11, BPPSA_F64, device);
+  bppsa_scan_config config = config_of(&c, BPPSA_SCAN_BLELLOCH, -1, device);
+  bppsa_scan_plan *plan = NULL;
+  bppsa_scan_executor *executor = NULL;
+  assert_int_equal(bppsa_scan_plan_create(&config, &plan), BPPSA_OK);
+  const bppsa_scan_totals totals = *bppsa_scan_plan_totals(plan);
+  bppsa_scan_plan_destroy(plan);
+  config.memory_limit = totals.workspace_bytes + totals.plan_bytes - 1;
+  assert_int_equal(bppsa_scan_plan_create(&config, &plan), BPPSA_ERR_ARGUMENT);
+  assert_message("the memory limit is");
+  config.memory_limit += 1;
+  int64_t before = 0, after = 0;
+  if (is_emulated(device)) {
+    assert_int_equal(bppsa_memory_available(device, &before), BPPSA_OK);
+  }
+  assert_int_equal(bppsa_scan_plan_create(&config, &plan), BPPSA_OK);
+  if (is_emulated(device)) { /* others may hold memory of a real one */
+    void *most = NULL;
+    assert_int_equal(bppsa_scan_executor_create(plan, device, &executor), BPPSA_OK);
+    assert_int_equal(bppsa_memory_available(device, &after), BPPSA_OK);
+    assert_in_range(before - after, 1, totals.workspace_bytes + totals.plan_bytes + 256 * c.n);
+    bppsa_scan_executor_destroy(executor);
+    assert_int_equal(bppsa_memory_available(device, &after), BPPSA_OK);
+    assert_int_equal(bppsa_memory_alloc(device, after - 1000, &most), BPPSA_OK);
+    assert_int_equal(bppsa_scan_executor_create(plan, device, &executor), BPPSA_ERR_MEMORY);
+    assert_message("bytes of GPU memory for held products and patterns, expected at most the 1000 available");
+    bppsa_memory_free(device, most);
+  }
+  if (bppsa_device_get_kind(device) == BPPSA_CUDA) {
+    assert_int_equal(bppsa_scan_executor_create(plan, host, &executor), BPPSA_ERR_ARGUMENT);
+    assert_message("products planned for a GPU, expected them for device cpu");
+    bppsa_scan_plan_destroy(plan);
+    config.planner = host;
+    assert_int_equal(bppsa_scan_plan_create(&config, &plan), BPPSA_OK);
+    assert_int_equal(bppsa_scan_executor_create(plan, device, &executor), BPPSA_ERR_ARGUMENT);
+    assert_message("products planned for a processor, expected them for device cuda:0");
+  }
+  bppsa_scan_plan_destroy(plan);
+  free_chain(&c);
+  bppsa_device_destroy(device);
+  bppsa_device_destroy(host);
+}
+
+/* Mat-vecs alone: rows from none to many entries, shared and own values, more samples than one block takes. */
+static void test_apply(void **state) {
+  (void)state;
+  enum { ROWS = 37, COLS = 300, BATCH = 6 };
+  bppsa_device *device = test_device(2);
+  for (int which = 0; which < 12; ++which) {
+    const bppsa_dtype dtype = which % 2 == 0 ? BPPSA_F32 : BPPSA_F64;
+    const int64_t batch = which < 4 ? 1 : BATCH, most = which % 3 == 0 ? 4 : which % 3 == 1 ? 40 : COLS;
+    const bool shared = which % 4 < 2;
+    bppsa_csr csr;
+    assert_int_equal(bppsa_csr_create(ROWS, COLS, ROWS * most, &csr), BPPSA_OK);
+    csr.nnz = 0;
+    for (int64_t r = 0; r < ROWS; ++r) {
+      const int64_t count = below(4) == 0 ? 0 : below(most + 1), first = below(COLS - count + 1);
+      for (int64_t i = 0; i < count; ++i) {
+        csr.col[csr.nnz++] = (int32_t)(first + i);
+      }
+      csr.row_ptr[r + 1] = csr.nnz;
+    }
+    double *v = uniform(40, csr.nnz * batch + 1, 1), *x = uniform(41, COLS * batch, 1), *y = uniform(42, ROWS * batch, 1),
+           *sizes = uniform(43, ROWS * batch, 1);
+    void *values = rounded(dtype, v, csr.nnz * batch), *in = rounded(dtype, x, COLS * batch),
+         *out = rounded(dtype, y, ROWS * batch);
+    for (int64_t i = 0; i < ROWS * batch; ++i) {
+      const int64_t r = i % ROWS, b = i / ROWS;
+      y[i] = sizes[i] = 0;
+      for (int64_t p = csr.row_ptr[r]; p < csr.row_ptr[r + 1]; ++p) {
+        y[i] += v[(shared ? 0 : b * csr.nnz) + p] * x[b * COLS + csr.col[p]];
+        sizes[i] += fabs(v[(shared ? 0 : b * csr.nnz) + p] * x[b * COLS + csr.col[p]]);
+      }
+    }
+    bppsa_apply *apply = NULL;
+    const int64_t size = (int64_t)bppsa_dtype_size(dtype);
+    void *there[3] = {on_device(device, values, csr.nnz * batch * size), on_device(device, in, COLS * batch * size),
+                      on_device(device, out, ROWS * batch * size)};
+    assert_int_equal(bppsa_apply_create(&csr, dtype, device, &apply), BPPSA_OK);
+    assert_int_equal(bppsa_apply_execute(apply, batch, (bppsa_csr_values){there[0], shared ? 0 : csr.nnz}, there[1], there[2]),
+                     BPPSA_OK);
+    assert_int_equal(bppsa_memory_get(device, out, there[2], ROWS * batch * size), BPPSA_OK);
+    assert_true(residual_of_sum(dtype, out, y, sizes, ROWS * batch, 1) < 30);
+    for (int i = 0; i < 3; ++i) {
+      bppsa_memory_free(device, there[i]);
+    }
+    bppsa_apply_destroy(apply);
+    void *const blocks[] = {v, x, y, sizes, values, in, out};
+    for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; ++i) {
+      bppsa_free(blocks[i]);
+    }
+    bppsa_csr_free(&csr);
+  }
+  bppsa_apply *apply = NULL;
+  assert_int_equal(bppsa_apply_create(&(bppsa_csr){.rows = 1, .cols = 1}, BPPSA_I64, device, &apply), BPPSA_ERR_UNSUPPORTED);
+  bppsa_device_destroy(device);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_chains), cmocka_unit_test(test_vgg11), cmocka_unit_test(test_identity),
-                                     cmocka_unit_test(test_requests), cmocka_unit_test(test_memory)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_chains),   cmocka_unit_test(test_vgg11),
+                                     cmocka_unit_test(test_identity), cmocka_unit_test(test_requests),
+                                     cmocka_unit_test(test_memory),   cmocka_unit_test(test_recording),
+                                     cmocka_unit_test(test_limit),    cmocka_unit_test(test_apply)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,6 +81,13 @@ template <typename T> T atomicAdd(T *at, T value) { /* fibers do not interrupt e
   *at = before + value;
   return before;
 }
+/* Products that no compiler may fuse with a sum. */
+inline float __fmul_rn(float a, float b) {
+  return a * b;
+}
+inline double __dmul_rn(double a, double b) {
+  return a * b;
+}
 /* The launch's dynamic shared memory. */
 void *simt_shared();
 #define BPPSA_SHARED(type, name) type *name = (type *)simt_shared()

@@ -49,7 +49,7 @@ struct simt_graph_exec {
 
 namespace {
 
-const size_t memory_bytes = (size_t)1 << 30;
+const size_t memory_bytes = (size_t)1 << 30, most_poisoned = (size_t)1 << 28;
 
 cudaError_t last_error = cudaSuccess;
 simt_stream default_stream;
@@ -135,11 +135,13 @@ cudaError_t allocate(void **data, size_t bytes) {
   if (!may_wait()) {
     return fail(cudaErrorStreamCaptureUnsupported);
   }
-  *data = malloc(bytes > 0 ? bytes : 1);
+  size_t available, all;
+  (void)cudaMemGetInfo(&available, &all);
+  *data = bytes > available ? nullptr : malloc(bytes > 0 ? bytes : 1);
   if (*data == nullptr) {
     return fail(cudaErrorMemoryAllocation);
   }
-  memset(*data, 0xff, bytes > 0 ? bytes : 1);
+  memset(*data, 0xff, std::min(std::max(bytes, (size_t)1), most_poisoned));
   held()[*data] = bytes;
   return cudaSuccess;
 }

@@ -1,0 +1,90 @@
+/* Mat-vecs: arguments, memory, dispatch. */
+#include "jacobian/apply.h"
+
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/memory_internal.h"
+#include "jacobian/apply_internal.h"
+
+static int64_t pointer_bytes(const bppsa_csr *csr) {
+  return (csr->rows + 1) * (int64_t)sizeof *csr->row_ptr;
+}
+
+int64_t bppsa_apply_bytes(const bppsa_csr *csr, const bppsa_device *device) {
+  return bppsa_device_get_kind(device) == BPPSA_CPU || csr->identity ? 0
+                                                                     : pointer_bytes(csr) + csr->nnz * (int64_t)sizeof *csr->col;
+}
+
+/* The pattern goes to the GPU. A row gets as many threads as have about four entries of it each. */
+static bppsa_status move_pattern(bppsa_apply *a, const bppsa_device *device) {
+  const bppsa_csr *csr = a->csr;
+  void *memory = NULL;
+  if (csr->rows > (int64_t)INT32_MAX) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "mat-vec on a GPU: %lld rows, expected fewer than 2^31", (long long)csr->rows);
+  }
+  for (a->lanes = 1; a->lanes < 32 && 4 * a->lanes * csr->rows < csr->nnz;) {
+    a->lanes *= 2;
+  }
+  if (csr->identity) {
+    return BPPSA_OK;
+  }
+  const bppsa_status had = bppsa_cuda_alloc(a->index, bppsa_apply_bytes(csr, device), &memory);
+  if (had != BPPSA_OK) {
+    return bppsa_fail_prefix(had, "mat-vec %lld x %lld", (long long)csr->rows, (long long)csr->cols);
+  }
+  a->row_ptr = memory;
+  a->col = (int32_t *)(void *)((char *)memory + pointer_bytes(csr));
+  BPPSA_TRY(bppsa_cuda_put(a->index, a->stream, a->row_ptr, csr->row_ptr, pointer_bytes(csr)));
+  return csr->nnz == 0 ? BPPSA_OK : bppsa_cuda_put(a->index, a->stream, a->col, csr->col, csr->nnz * (int64_t)sizeof *csr->col);
+}
+
+bppsa_status bppsa_apply_create(const bppsa_csr *csr, bppsa_dtype dtype, const bppsa_device *device, bppsa_apply **apply) {
+  if (dtype != BPPSA_F32 && dtype != BPPSA_F64) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "mat-vec: dtype %s, expected f32 or f64", bppsa_dtype_name(dtype));
+  }
+  bppsa_apply *a = bppsa_calloc(1, sizeof *a);
+  if (a == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  *a = (bppsa_apply){.csr = csr,
+                     .dtype = dtype,
+                     .threads = bppsa_device_get_threads(device),
+                     .on_gpu = bppsa_device_get_kind(device) == BPPSA_CUDA,
+                     .index = bppsa_device_get_index(device),
+                     .stream = bppsa_device_get_stream(device)};
+  const bppsa_status status = a->on_gpu ? move_pattern(a, device) : BPPSA_OK;
+  if (status != BPPSA_OK) {
+    bppsa_apply_destroy(a);
+    return status;
+  }
+  *apply = a;
+  return BPPSA_OK;
+}
+
+void bppsa_apply_destroy(bppsa_apply *a) {
+  if (a != NULL && a->row_ptr != NULL) {
+    bppsa_cuda_free(a->index, a->row_ptr);
+  }
+  bppsa_free(a);
+}
+
+bppsa_status bppsa_apply_queue(const bppsa_apply *a, void *stream, int64_t batch, bppsa_csr_values values, const void *x,
+                               void *y) {
+  if (batch < 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "mat-vec: a negative batch, expected 0 or more samples");
+  }
+  if (a->on_gpu) {
+    return batch == 0 ? BPPSA_OK : bppsa_apply_cuda_run(a, stream, batch, values, x, y);
+  }
+  if (a->csr->identity) {
+    memcpy(y, x, (size_t)(a->csr->rows * batch) * bppsa_dtype_size(a->dtype));
+  } else {
+    bppsa_csr_apply(a->csr, a->dtype, a->threads, batch, values, x, y);
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_apply_execute(const bppsa_apply *a, int64_t batch, bppsa_csr_values values, const void *x, void *y) {
+  return bppsa_apply_queue(a, a->stream, batch, values, x, y);
+}

@@ -1,0 +1,30 @@
+/* Inside of a mat-vec's plan. */
+#ifndef BPPSA_JACOBIAN_APPLY_INTERNAL_H
+#define BPPSA_JACOBIAN_APPLY_INTERNAL_H
+
+#include "jacobian/apply.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct bppsa_apply {
+  const bppsa_csr *csr;
+  bppsa_dtype dtype;
+  int32_t threads; /* of a processor */
+  bool on_gpu;
+  int32_t index;    /* the GPU */
+  void *stream;     /* of the device the plan was made for */
+  int32_t lanes;    /* threads a row, a power of two */
+  int64_t *row_ptr; /* GPU memory, one allocation with: */
+  int32_t *col;
+};
+
+/* Queues a pass (apply_cuda.cu, or apply_nocuda.c in its place). ERR_CUDA. */
+bppsa_status bppsa_apply_cuda_run(const bppsa_apply *a, void *stream, int64_t batch, bppsa_csr_values values, const void *x,
+                                  void *y);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,48 @@
+/* Mat-vecs on a GPU. */
+#ifndef BPPSA_JACOBIAN_APPLY_KERNELS_CUH
+#define BPPSA_JACOBIAN_APPLY_KERNELS_CUH
+
+#include <stdint.h>
+
+#include "core/launch.cuh"
+
+template <typename real> struct apply_operands {
+  int64_t rows, cols, samples;
+  const int64_t *row_ptr;
+  const int32_t *col;
+  const real *values; /* sample s's at values + s * stride */
+  int64_t stride;
+  const real *x; /* [samples][cols] */
+  real *y;       /* [samples][rows] */
+};
+
+/* y_s = A_s x_s: `lanes` threads a row, a power of two up to a warp, and SAMPLES samples, so that a column, and a value that samples share, is read once for
+ * them. blocks (rows, samples / SAMPLES); every thread stays until the sums are added. */
+template <typename real, int SAMPLES> __global__ void bppsa_apply_rows(apply_operands<real> o, int lanes) {
+  const int64_t r = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / lanes, s0 = (int64_t)blockIdx.y * SAMPLES;
+  const int64_t count = o.samples - s0 < SAMPLES ? o.samples - s0 : (int64_t)SAMPLES;
+  const int lane = (int)threadIdx.x % lanes;
+  const int64_t from = r < o.rows ? o.row_ptr[r] : 0, to = r < o.rows ? o.row_ptr[r + 1] : 0;
+  real sum[SAMPLES] = {};
+  for (int64_t p = from + lane; p < to; p += lanes) {
+    const int32_t c = o.col[p];
+    const real shared = o.values[s0 * o.stride + p];
+    BPPSA_UNROLL
+    for (int s = 0; s < SAMPLES; ++s) {
+      if (s < count) {
+        sum[s] += (o.stride == 0 ? shared : o.values[(s0 + s) * o.stride + p]) * o.x[(s0 + s) * o.cols + c];
+      }
+    }
+  }
+  BPPSA_UNROLL
+  for (int s = 0; s < SAMPLES; ++s) {
+    for (int other = lanes / 2; other > 0; other /= 2) {
+      sum[s] += __shfl_xor_sync(0xffffffffu, sum[s], other);
+    }
+    if (lane == 0 && r < o.rows && s < count) {
+      o.y[(s0 + s) * o.rows + r] = sum[s];
+    }
+  }
+}
+
+#endif

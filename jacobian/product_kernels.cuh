@@ -1,0 +1,334 @@
+/* Numeric passes of planned products on a GPU: one launch a pass, or one a class of rows (slots), or packing and one more (conv).
+ *
+ * Every sum runs in one fixed order, and its products are rounded before they are added where the processor rounds them too (slots, diagonal): those kinds have
+ * the processor's bits, besides subnormal numbers, which it takes for 0. Nothing is multiplied by a padding that could meet an infinity: what tiles hold
+ * beyond the matrices' edges ends in sums that are thrown away, and beyond the depth both factors are 0.
+ */
+#ifndef BPPSA_JACOBIAN_PRODUCT_KERNELS_CUH
+#define BPPSA_JACOBIAN_PRODUCT_KERNELS_CUH
+
+#include "core/launch.cuh"
+#include "jacobian/product_internal.h"
+
+/* Values of samples: sample s's begin at data + s * stride. */
+template <typename real> struct product_values {
+  const real *data;
+  int64_t stride;
+};
+
+__device__ inline float product_rounded(float a, float b) {
+  return __fmul_rn(a, b);
+}
+__device__ inline double product_rounded(double a, double b) {
+  return __dmul_rn(a, b);
+}
+
+/* ---- identity, diagonal: blocks (entries, or rows; samples) ---- */
+
+template <typename real> __global__ void bppsa_product_copy(int64_t count, product_values<real> from, real *to) {
+  const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, s = blockIdx.y;
+  if (i < count) {
+    to[s * count + i] = from.data[s * from.stride + i];
+  }
+}
+
+/* c_ij = a_ij b_jj: a thread an entry */
+template <typename real>
+__global__ void bppsa_product_scale_columns(int64_t count, const int32_t *columns, product_values<real> a, product_values<real> b,
+                                            real *c) {
+  const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, s = blockIdx.y;
+  if (i < count) {
+    c[s * count + i] = product_rounded(a.data[s * a.stride + i], b.data[s * b.stride + columns[i]]);
+  }
+}
+
+/* C[i, :] = a_i B[k, :]: `lanes` threads a row, a power of two */
+template <typename real>
+__global__ void bppsa_product_scale_rows(int64_t rows, int lanes, const int64_t *c_ptr, const product_scale *scales,
+                                         product_values<real> a, product_values<real> b, int64_t nnz, real *c) {
+  const int64_t r = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / lanes, s = blockIdx.y;
+  const int lane = (int)threadIdx.x % lanes;
+  if (r >= rows || c_ptr[r + 1] == c_ptr[r]) {
+    return;
+  }
+  const int64_t from = c_ptr[r], count = c_ptr[r + 1] - from;
+  const real factor = a.data[s * a.stride + scales[r].a], *row = b.data + s * b.stride + scales[r].b;
+  for (int64_t j = lane; j < count; j += lanes) {
+    c[s * nnz + from + j] = product_rounded(factor, row[j]);
+  }
+}
+
+/* ---- slots ---- */
+
+template <typename real, typename slot_type> struct product_slots {
+  const int32_t *order; /* of the class */
+  const int64_t *a_ptr, *c_ptr;
+  const product_link *links;
+  const slot_type *slots;
+  product_values<real> a, b;
+  int64_t samples, nnz;
+  int64_t room; /* reals of shared memory that a sample's row has; 0: it is summed in C */
+  real *c;
+};
+
+/* c[slot] += a b, A's entries one after the other, as on a processor: the columns of one row of B differ, so its pairs are added at once. A block takes
+ * SAMPLES samples of one row of C, so that a slot is read once for them.
+ *
+ * An entry's pairs wait for memory three times: for its link, for B's row and the slots, for shared memory. Of 4 / SAMPLES entries the first two are
+ * done at once, into registers, before the first of them is added; of each the first 2 pairs a thread. blocks (rows of the class, samples / SAMPLES) */
+template <typename real, typename slot_type, int SAMPLES>
+__global__ void bppsa_product_slots_rows(product_slots<real, slot_type> o) {
+  enum { AHEAD = 4 / SAMPLES, PAIRS = 2 };
+  BPPSA_SHARED(real, shared);
+  const int64_t row = o.order[blockIdx.x], from = o.c_ptr[row], width = o.c_ptr[row + 1] - from;
+  const int64_t s0 = (int64_t)blockIdx.y * SAMPLES, count = o.samples - s0 < SAMPLES ? o.samples - s0 : (int64_t)SAMPLES;
+  const int64_t threads = blockDim.x, me = threadIdx.x;
+  const int64_t room = o.room > 0 ? o.room : o.nnz;
+  real *sums = o.room > 0 ? shared : o.c + s0 * o.nnz + from;
+  for (int64_t s = 0; s < count; ++s) {
+    for (int64_t j = me; j < width; j += threads) {
+      sums[s * room + j] = 0;
+    }
+  }
+  __syncthreads();
+  for (int64_t i = o.a_ptr[row]; i < o.a_ptr[row + 1]; i += AHEAD) {
+    const int64_t left = o.a_ptr[row + 1] - i;
+    real term[AHEAD][PAIRS][SAMPLES];
+    int32_t slot[AHEAD][PAIRS], pairs[AHEAD];
+    BPPSA_UNROLL
+    for (int e = 0; e < AHEAD; ++e) {
+      const product_link link = o.links[e < left ? i + e : i];
+      pairs[e] = e < left ? (int32_t)(o.links[i + e + 1].pair - link.pair) : 0;
+      BPPSA_UNROLL
+      for (int v = 0; v < PAIRS; ++v) {
+        const int64_t j = me + v * threads;
+        slot[e][v] = j < pairs[e] ? (int32_t)o.slots[link.pair + j] : -1;
+        BPPSA_UNROLL
+        for (int s = 0; s < SAMPLES; ++s) {
+          term[e][v][s] = j < pairs[e] && s < count ? product_rounded(o.a.data[(s0 + s) * o.a.stride + i + e],
+                                                                      o.b.data[(s0 + s) * o.b.stride + link.b + j])
+                                                    : (real)0;
+        }
+      }
+    }
+    BPPSA_UNROLL
+    for (int e = 0; e < AHEAD; ++e) {
+      if (e >= left) {
+        break;
+      }
+      BPPSA_UNROLL
+      for (int v = 0; v < PAIRS; ++v) {
+        BPPSA_UNROLL
+        for (int s = 0; s < SAMPLES; ++s) {
+          if (slot[e][v] >= 0 && s < count) {
+            sums[s * room + slot[e][v]] += term[e][v][s];
+          }
+        }
+      }
+      for (int64_t j = me + PAIRS * threads; j < pairs[e]; j += threads) {
+        const product_link link = o.links[i + e];
+        const int64_t at = (int64_t)o.slots[link.pair + j];
+        for (int64_t s = 0; s < count; ++s) {
+          sums[s * room + at] +=
+              product_rounded(o.a.data[(s0 + s) * o.a.stride + i + e], o.b.data[(s0 + s) * o.b.stride + link.b + j]);
+        }
+      }
+      __syncthreads();
+    }
+  }
+  for (int64_t s = 0; o.room > 0 && s < count; ++s) {
+    for (int64_t j = me; j < width; j += threads) {
+      o.c[(s0 + s) * o.nnz + from + j] = sums[s * room + j];
+    }
+  }
+}
+
+/* ---- tiles out of shared memory ---- */
+
+enum { TILE_DEPTH = 16 };
+
+/* A block of (TILE / SIDE)² threads, SIDE x SIDE sums each. A stage has two areas of [TILE_DEPTH][TILE + SIDE]; a thread reads SIDE neighbours of each in one
+ * go: 4 + 4 numbers for 16 multiply-adds, of which the left ones are the same for half a warp. */
+template <typename real, int SIDE> struct alignas(SIDE * sizeof(real) < 16 ? SIDE * sizeof(real) : 16) product_side {
+  real v[SIDE];
+};
+
+template <typename real, int TILE, int SIDE> struct product_tile {
+  enum { ROW = TILE + SIDE, THREADS = (TILE / SIDE) * (TILE / SIDE), AREA = TILE_DEPTH * ROW };
+
+  __device__ static void add(const real *left, const real *right, real (&sum)[SIDE][SIDE]) {
+    const int i = (int)threadIdx.x / (TILE / SIDE) * SIDE, j = (int)threadIdx.x % (TILE / SIDE) * SIDE;
+    BPPSA_UNROLL
+    for (int k = 0; k < TILE_DEPTH; ++k) {
+      const product_side<real, SIDE> a = *reinterpret_cast<const product_side<real, SIDE> *>(left + k * ROW + i);
+      const product_side<real, SIDE> b = *reinterpret_cast<const product_side<real, SIDE> *>(right + k * ROW + j);
+      BPPSA_UNROLL
+      for (int s = 0; s < SIDE * SIDE; ++s) {
+        sum[s / SIDE][s % SIDE] += a.v[s / SIDE] * b.v[s % SIDE];
+      }
+    }
+  }
+};
+
+/* ---- dense: blocks (tiles of all bands, samples) ---- */
+
+template <typename real> struct product_bands {
+  const product_band *bands;
+  const int64_t *tile_ptr;
+  int64_t count, nnz;
+  product_values<real> a, b;
+  real *c;
+};
+
+template <typename real, int TILE, int SIDE> __global__ void bppsa_product_bands(product_bands<real> o) {
+  typedef product_tile<real, TILE, SIDE> tile;
+  BPPSA_SHARED(real, left);
+  real *right = left + tile::AREA;
+  int64_t low = 0, high = o.count - 1;
+  while (low < high) { /* the last band that begins at this tile or before */
+    const int64_t middle = (low + high + 1) / 2;
+    if (o.tile_ptr[middle] <= (int64_t)blockIdx.x) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  const product_band band = o.bands[low];
+  const int64_t number = (int64_t)blockIdx.x - o.tile_ptr[low], across = (band.n + TILE - 1) / TILE, s = blockIdx.y;
+  const int64_t i0 = number / across * TILE, j0 = number % across * TILE;
+  const real *a = o.a.data + s * o.a.stride + band.a, *b = o.b.data + s * o.b.stride + band.b;
+  real *c = o.c + s * o.nnz + band.c;
+  const int me = (int)threadIdx.x;
+  real sum[SIDE][SIDE] = {};
+  for (int64_t k0 = 0; k0 < band.k; k0 += TILE_DEPTH) {
+    for (int at = me; at < TILE * TILE_DEPTH; at += tile::THREADS) {
+      const int64_t ak = at % TILE_DEPTH, ai = at / TILE_DEPTH, bk = at / TILE, bj = at % TILE; /* as neighbours lie */
+      left[ak * tile::ROW + ai] = i0 + ai < band.rows && k0 + ak < band.k ? a[(i0 + ai) * band.k + k0 + ak] : (real)0;
+      right[bk * tile::ROW + bj] = k0 + bk < band.k && j0 + bj < band.n ? b[(k0 + bk) * band.n + j0 + bj] : (real)0;
+    }
+    __syncthreads();
+    tile::add(left, right, sum);
+    __syncthreads();
+  }
+  const int64_t i = i0 + me / (TILE / SIDE) * SIDE, j = j0 + me % (TILE / SIDE) * SIDE;
+  BPPSA_UNROLL
+  for (int q = 0; q < SIDE * SIDE; ++q) {
+    if (i + q / SIDE < band.rows && j + q % SIDE < band.n) {
+      c[(i + q / SIDE) * band.n + j + q % SIDE] = sum[q / SIDE][q % SIDE];
+    }
+  }
+}
+
+/* ---- convolution-structured ---- */
+
+enum { PACK_TILE = 32, PACK_THREADS = 256 };
+
+/* A's rows of position x and group g, [r][m][e], to [e][m][r]: tiles of 32 rows and 32 values are turned over in shared memory.
+ * blocks (x, group, tile of values, tile of rows; samples) */
+template <typename real>
+__global__ void bppsa_product_pack_left(const int64_t *s_ptr, int64_t s_nnz, int64_t s_rows, int64_t groups, int64_t rows,
+                                        int64_t columns, int row_tiles, product_values<real> from, real *to, int64_t to_stride) {
+  enum { ROW = PACK_TILE + 1 };
+  BPPSA_SHARED(real, held); /* [32][ROW] */
+  int64_t block = blockIdx.x;
+  const int64_t r0 = block % row_tiles * PACK_TILE;
+  block /= row_tiles;
+  const int64_t x = block % s_rows, g = block / s_rows % groups, q0 = block / s_rows / groups * PACK_TILE, s = blockIdx.y;
+  const int64_t start = s_ptr[x], taps = s_ptr[x + 1] - start, values = columns * taps;
+  if (q0 >= values) {
+    return; /* all of the block: this position has fewer taps than others */
+  }
+  const real *in = from.data + s * from.stride + columns * (g * rows * s_nnz + start);
+  for (int at = (int)threadIdx.x; at < PACK_TILE * PACK_TILE; at += PACK_THREADS) {
+    const int64_t r = at / PACK_TILE, q = at % PACK_TILE;
+    if (r0 + r < rows && q0 + q < values) {
+      held[r * ROW + q] = in[(r0 + r) * columns * s_nnz + q0 + q];
+    }
+  }
+  __syncthreads();
+  real *out = to + s * to_stride;
+  for (int at = (int)threadIdx.x; at < PACK_TILE * PACK_TILE; at += PACK_THREADS) {
+    const int64_t q = at / PACK_TILE, r = at % PACK_TILE, m = (q0 + q) / taps, e = (q0 + q) % taps;
+    if (r0 + r < rows && q0 + q < values) {
+      out[((start + e) * groups * columns + g * columns + m) * rows + r0 + r] = held[r * ROW + q];
+    }
+  }
+}
+
+/* B's row of mid channel m and position y, [c][f], to [f][m][c]: reads `width` apart, whose sectors the block reads whole.
+ * blocks (m, y; samples) */
+template <typename real>
+__global__ void bppsa_product_pack_right(const int64_t *s_ptr, int64_t s_nnz, int64_t s_rows, int64_t channels, int64_t columns,
+                                         product_values<real> from, real *to, int64_t to_stride) {
+  const int64_t y = blockIdx.x % s_rows, m = blockIdx.x / s_rows, s = blockIdx.y;
+  const int64_t start = s_ptr[y], width = s_ptr[y + 1] - start;
+  const real *in = from.data + s * from.stride + columns * (m * s_nnz + start);
+  real *out = to + s * to_stride + (start * channels + m) * columns;
+  for (int64_t at = threadIdx.x; at < width * columns; at += blockDim.x) {
+    const int64_t f = at / columns, c = at % columns;
+    out[f * channels * columns + c] = in[c * width + f];
+  }
+}
+
+/* left [e][m][r] and right [f][m][c], see product_gpu.c. A part: the mid channels that one group of A and one of B share. */
+template <typename real> struct product_conv {
+  const real *left, *right;
+  int64_t left_stride, right_stride; /* reals from sample to sample; 0: shared */
+  const product_place *places;
+  const product_meeting *meetings;
+  int64_t place_count, parts, rows, columns, depth;
+  int64_t a_groups, b_groups, c_groups, mid; /* mid: channels of all groups */
+  int64_t c_columns;                         /* channels of a group of C */
+  int64_t s_nnz, nnz;                        /* of S_C, of C */
+  real *c;
+};
+
+/* C[r, x][c, z] = Σ over meetings, mid channels: a block a tile of row and column channels of one part and one entry of S_C. Entries of a row of S_C
+ * follow each other, for their numbers lie side by side in C: parts of a sector meet in the second-level cache.
+ * blocks (entry of S_C, tile of columns, tile of rows, part; samples) */
+template <typename real, int TILE, int SIDE> __global__ void bppsa_product_meetings(product_conv<real> o) {
+  typedef product_tile<real, TILE, SIDE> tile;
+  BPPSA_SHARED(real, left);
+  real *right = left + tile::AREA;
+  const int64_t across = (o.columns + TILE - 1) / TILE, down = (o.rows + TILE - 1) / TILE, s = blockIdx.y;
+  int64_t block = blockIdx.x;
+  const int64_t q = block % o.place_count;
+  block /= o.place_count;
+  const int64_t j0 = block % across * TILE, i0 = block / across % down * TILE, part = block / across / down;
+  const product_place place = o.places[q];
+  const int64_t depth = (o.places[q + 1].first - place.first) * o.depth, m0 = part * o.depth;
+  const bool whole = o.depth % TILE_DEPTH == 0; /* then a stage lies within one meeting */
+  const real *a = o.left + s * o.left_stride, *b = o.right + s * o.right_stride;
+  const int me = (int)threadIdx.x;
+  real sum[SIDE][SIDE] = {};
+  for (int64_t k0 = 0; k0 < depth; k0 += TILE_DEPTH) {
+    const int64_t first = place.first + k0 / o.depth, within = k0 % o.depth;
+    for (int at = me; at < TILE * TILE_DEPTH; at += tile::THREADS) {
+      const int64_t k = at / TILE, i = at % TILE;
+      real x = 0, y = 0;
+      if (k0 + k < depth) {
+        const product_meeting meeting = o.meetings[whole ? first : place.first + (k0 + k) / o.depth];
+        const int64_t m = m0 + (whole ? within + k : (k0 + k) % o.depth);
+        x = i0 + i < o.rows ? a[(meeting.left * o.mid + m) * o.rows + i0 + i] : (real)0;
+        y = j0 + i < o.columns ? b[(meeting.right * o.mid + m) * o.columns + j0 + i] : (real)0;
+      }
+      left[k * tile::ROW + i] = x;
+      right[k * tile::ROW + i] = y;
+    }
+    __syncthreads();
+    tile::add(left, right, sum);
+    __syncthreads();
+  }
+  const int64_t finest = o.parts, ga = part * o.a_groups / finest, gb = part * o.b_groups / finest,
+                g = part * o.c_groups / finest;
+  const int64_t i = i0 + me / (TILE / SIDE) * SIDE, j = j0 + me % (TILE / SIDE) * SIDE, slot = q - place.start;
+  BPPSA_UNROLL
+  for (int n = 0; n < SIDE * SIDE; ++n) {
+    const int64_t r = ga * o.rows + i + n / SIDE, column = gb * o.columns - g * o.c_columns + j + n % SIDE;
+    if (i + n / SIDE < o.rows && j + n % SIDE < o.columns) {
+      o.c[s * o.nnz + o.c_columns * (r * o.s_nnz + place.start) + column * place.positions + slot] = sum[n / SIDE][n % SIDE];
+    }
+  }
+}
+
+#endif
