@@ -1,4 +1,4 @@
-/* The cuDNN library, loaded when it is first needed: every function that is called, by its own name. */
+/* The cuDNN library, loaded when it is first needed: every function that is called, of recurrent layers and of convolutions, by its own name. */
 #ifndef BPPSA_RECURRENT_LIBRARY_CUDNN_H
 #define BPPSA_RECURRENT_LIBRARY_CUDNN_H
 

@@ -208,14 +208,6 @@ static inline bppsa_cnn_config config_of(const problem *p, bppsa_dtype dtype, bp
   return config;
 }
 
-/* Whether the device has the scan of this configuration; BP is always there. */
-static inline bool has_scan(const bppsa_device *device, const bppsa_cnn_network *network, const bppsa_cnn_config *config) {
-  bppsa_model *model = NULL;
-  const bppsa_status status = bppsa_cnn_create(network, config, device, &model);
-  bppsa_model_destroy(model);
-  return status != BPPSA_ERR_UNSUPPORTED || config->backward == BPPSA_BACKWARD_BP;
-}
-
 /* What one ε of the dtype more or less in every parameter, input and seed does to float64 BP's gradient of tensor i, as a residual: the largest of
  * eight random changes. Gradients through a bottleneck of one or two values can cancel to almost nothing: there no arithmetic of that precision
  * meets the bound. */
