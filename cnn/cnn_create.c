@@ -1,12 +1,10 @@
 /* Convolutional networks: configuration, parameters, masks, memory, the scan's plan. */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cnn/cnn_internal.h"
 #include "core/alloc.h"
 #include "core/memory.h"
-#include "core/philox.h"
 
 bppsa_cnn_config bppsa_cnn_config_default(void) {
   return (bppsa_cnn_config){
@@ -57,7 +55,10 @@ static bool is_gpu(const cnn *n) {
   return bppsa_device_get_kind(n->device) == BPPSA_CUDA;
 }
 
+/* A scan wants g_0 .. g_n one behind the other; cuDNN likes arrays that begin at round addresses. */
 static bppsa_status describe_layers(cnn *n) {
+  enum { LINE = 64 };
+  const bool packed = !is_gpu(n) || n->config.backward == BPPSA_BACKWARD_SCAN;
   int64_t parameter = 0;
   for (int64_t i = 0; i < n->network.count; ++i) {
     cnn_layer *layer = &n->layers[i];
@@ -74,7 +75,7 @@ static bppsa_status describe_layers(cnn *n) {
     }
     if (i < n->elements) {
       int64_t size;
-      n->offsets[i + 1] = n->offsets[i] + layer->in;
+      n->offsets[i + 1] = n->offsets[i] + (packed ? layer->in : (layer->in + LINE - 1) / LINE * LINE);
       if (!bppsa_mul(n->offsets[i + 1] + layer->out, n->config.batch, &size) || size > INT64_MAX / 64) {
         return bppsa_fail(BPPSA_ERR_MEMORY, "%s: the gradients of %lld samples do not fit in 64 bits", layer->about->name,
                           (long long)n->config.batch);
@@ -501,47 +502,4 @@ void bppsa_cnn_destroy(bppsa_model *model) {
   }
   bppsa_cnn_network_free(&n->network);
   bppsa_free(n);
-}
-
-/* ---- weights ---- */
-
-bppsa_status bppsa_cnn_init(bppsa_model *model, uint64_t seed) {
-  const cnn *n = (const cnn *)model;
-  for (int64_t i = 0; i < n->network.count; ++i) {
-    const cnn_layer *layer = &n->layers[i];
-    for (int64_t p = layer->weight; p >= 0 && p < layer->weight + 1 + layer->about->bias; ++p) {
-      const bppsa_view *value = &model->parameters[p].value, *weight = &model->parameters[layer->weight].value;
-      const double bound = 1 / sqrt((double)bppsa_view_count(weight) / (double)weight->shape[0]);
-      const uint64_t stream = (uint64_t)BPPSA_STREAM_WEIGHTS + ((uint64_t)p << 8);
-      for (int64_t k = 0; k < bppsa_view_count(value); ++k) {
-        bppsa_view_set(value, k, bound * (2 * bppsa_random_double(seed, stream, (uint64_t)k) - 1));
-      }
-    }
-  }
-  return bppsa_model_push(model);
-}
-
-bppsa_status bppsa_cnn_infer(const char *where, const bppsa_cnn_network *network, int64_t count, const bppsa_named_view *tensors,
-                             bppsa_dtype *dtype) {
-  const bppsa_view *first = NULL;
-  for (int64_t i = 0; i < network->count; ++i) {
-    for (int k = 0; bppsa_cnn_has_weights(&network->layers[i]) && k < 1 + network->layers[i].bias; ++k) {
-      char name[BPPSA_CNN_PARAMETER];
-      const bppsa_view *found = NULL;
-      snprintf(name, sizeof name, "%s.%s", network->layers[i].prefix, k == 0 ? "weight" : "bias");
-      for (int64_t t = 0; found == NULL && t < count; ++t) {
-        found = strcmp(tensors[t].name, name) == 0 ? &tensors[t].view : NULL;
-      }
-      if (found == NULL) {
-        return bppsa_fail(BPPSA_ERR_FORMAT, "%s: tensor '%s' is missing", where, name);
-      }
-      first = first == NULL ? found : first;
-      if ((found->dtype != BPPSA_F32 && found->dtype != BPPSA_F64) || found->dtype != first->dtype) {
-        return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: tensor '%s' is %s, expected %s", where, name,
-                          bppsa_dtype_name(found->dtype), first == found ? "f32 or f64" : bppsa_dtype_name(first->dtype));
-      }
-    }
-  }
-  *dtype = first->dtype; /* the head has weights */
-  return BPPSA_OK;
 }

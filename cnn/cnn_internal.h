@@ -41,7 +41,7 @@ typedef struct {
   bool backward_done;
   cnn_layer *layers;                 /* size network.count; the last is the head, the others are t = 1 .. n */
   int64_t elements;                  /* n */
-  int64_t *offsets;                  /* of g_t for one sample, size n + 2 */
+  int64_t *offsets;                  /* of g_t for one sample, size n + 2; more than its values apart on a GPU by BP */
   void *g;                           /* g_0 .. g_n one behind the other, each [b][size] */
   void *scratch, *sums, *transposed; /* of the layer at hand; transposed: a linear operator's weights */
   char (*names)[BPPSA_CNN_PARAMETER];
