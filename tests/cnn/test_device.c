@@ -68,7 +68,7 @@ static void check_way(problem *p, bppsa_dtype dtype, const way *w, const result 
 
 static void test_chains(void **state) {
   (void)state;
-  const int chains = is_emulated(device) ? 120 : 300;
+  const int chains = is_emulated(device) ? 80 : 300;
   uint64_t counter = 5000;
   for (int number = 0; number < chains; ++number) {
     problem p;
@@ -89,7 +89,7 @@ static void test_chains(void **state) {
 
 static void test_lenet(void **state) {
   (void)state;
-  for (bppsa_dtype dtype = BPPSA_F32; dtype <= BPPSA_F64; ++dtype) {
+  for (bppsa_dtype dtype = BPPSA_F32; dtype <= (is_emulated(device) ? BPPSA_F32 : BPPSA_F64); ++dtype) {
     problem p;
     lenet_problem(is_emulated(device) ? 2 : 64, dtype, &p);
     const bppsa_cnn_config wide = config_of(&p, BPPSA_F64, BPPSA_BACKWARD_BP, 0);
