@@ -3,7 +3,7 @@
 # BUNDLE is what tools/gpu_bundle made, the directory or its .tar.gz [build/gpu/bundle or build/gpu/bundle.tar.gz].
 #
 # In this order, each part within a time of its own, and what is skipped is said: the GPU's tests; compute-sanitizer's memcheck and racecheck on small
-# cases; LeNet-5 and VGG-11, bench rnn (tables 4 and 5), gru (table 6), T = 100000, crossover; PyTorch where python3 has it with CUDA. RESULTS gets log.txt, a
+# cases; LeNet-5 and VGG-11, bench rnn (tables 4 and 5), gru (table 6), T = 100000, crossover, jacobian; PyTorch where python3 has it with CUDA. RESULTS gets log.txt, a
 # JSON document a benchmark, and roofline.md. Exits 1 when a test, a sanitizer or a row's check failed, 2 when there is no GPU.
 set -u
 SECONDS_IN_ALL=${SECONDS_IN_ALL:-530}
@@ -146,6 +146,7 @@ for tool in memcheck racecheck; do
   done
   sanitize "$tool" scan "$bundle/test_scan_graph"
   sanitize "$tool" cnn "$bundle/test_cnn_adversarial"
+  sanitize "$tool" jacobian "$bundle/test_jacobian_fills"
 done
 
 # ---- benchmarks ----
@@ -163,6 +164,7 @@ bench rnn 150 bench rnn
 bench gru 75 bench gru
 bench long 45 bench rnn --seq-len 100000 --batch 16 --hidden 20 --repeats 3
 bench crossover 30 bench crossover --quick --seq-len 10000
+part jacobian 30 "$program" bench jacobian --device cuda --quick --out "$results/jacobian.json"
 for model in rnn gru; do
   if [ -x "$root/bench/rivals/bench_pytorch.py" ] && command -v python3 >/dev/null 2>&1; then
     part "pytorch_$model" 45 python3 "$root/bench/rivals/bench_pytorch.py" --program "$program" --model "$model" --device cuda --quick \

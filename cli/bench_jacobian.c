@@ -6,6 +6,7 @@
 #include "cli/bench_sparse.h"
 #include "cli/machine.h"
 #include "core/alloc.h"
+#include "core/memory.h"
 #include "core/philox.h"
 #include "jacobian/network.h"
 
@@ -13,7 +14,10 @@ static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"},
     {.option = BPPSA_OPTION_REPEATS},
     {.option = BPPSA_OPTION_SEED, .help = "of inputs and weights"},
+    {.option = BPPSA_OPTION_DEVICE},
     {.option = BPPSA_OPTION_THREADS},
+    {.option = BPPSA_OPTION_MEMORY_LIMIT,
+     .help = "leave operators out whose pattern and values need more [3/4 of available memory]"},
     {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},
     {.option = BPPSA_OPTION_JSON},
     {.option = BPPSA_OPTION_HELP},
@@ -24,19 +28,33 @@ static const char notes[] =
     "Every Jacobian is first applied to the input, in float64, and held against the forward operator: f(x) = J x for all of "
     "them. A largest\n"
     "difference of 1e-5 or more, relative to the largest output, marks the row and exits 1.\n"
-    "bench/rivals/jacobian_pytorch.py adds PyTorch's autograd, one column at a time.\n";
+    "On a GPU all values must be those of the processor, bit for bit; a fill is then recorded and replayed, timed in the GPU's "
+    "queue. "
+    "csr is\n"
+    "the pattern on the host, what the kernels need of it sent to the GPU, and the values there, timed by the host. What fits "
+    "into "
+    "the GPU's\n"
+    "cache may be written faster than its memory, which is what the share is of.\n"
+    "bench/rivals/jacobian_pytorch.py adds PyTorch's autograd, one column at a time, on the processor.\n";
 
 #define TOLERANCE 1e-5
 
 static const char *const cases[] = {"conv1", "relu1", "pool1", "conv2", "conv3", "conv4", "conv5", "conv6", "conv7"};
 
 typedef struct {
-  const bppsa_device *device;
+  const bppsa_device *device, *host; /* host: where the values are verified; the same unless the device is a GPU */
   bppsa_op op;
-  bppsa_jacobian *j;
-  float *x, *weights, *values;
+  bppsa_jacobian *j, *reference; /* reference: on the host; j unless the device is a GPU */
+  float *x, *weights, *values;   /* of the host */
   bppsa_jacobian_operands operands;
+  void *moved[3]; /* x, weights and values of a GPU */
+  bppsa_jacobian_operands moved_operands;
+  int64_t differing; /* values of the GPU that are not the host's */
 } pass;
+
+static bool on_gpu(const pass *p) {
+  return bppsa_device_get_kind(p->device) == BPPSA_CUDA;
+}
 
 /* ---- verification ---- */
 
@@ -61,7 +79,7 @@ static double window_value(const pass *p, int64_t c, int64_t Y, int64_t X) {
 
 /* max |J x - f(x)| / max |f(x)| */
 static bppsa_status verify(const pass *p, double *difference) {
-  const bppsa_csr *csr = bppsa_jacobian_pattern(p->j);
+  const bppsa_csr *csr = bppsa_jacobian_pattern(p->reference);
   int64_t out[3];
   BPPSA_TRY(bppsa_op_shape(&p->op, out));
   double *sum = bppsa_calloc(csr->cols, sizeof *sum), worst = 0, largest = 0;
@@ -87,26 +105,31 @@ static bppsa_status verify(const pass *p, double *difference) {
 
 /* ---- a case ---- */
 
+static bppsa_status fill(pass *p, bppsa_jacobian *j) {
+  return on_gpu(p) ? bppsa_jacobian_fill(j, BPPSA_F32, &p->moved_operands, p->moved[2])
+                   : bppsa_jacobian_fill(j, BPPSA_F32, &p->operands, p->values);
+}
+
 static bppsa_status run_values(void *context) {
   pass *p = context;
-  return bppsa_jacobian_fill(p->j, BPPSA_F32, &p->operands, p->values);
+  return fill(p, p->j);
 }
 
 static bppsa_status run_csr(void *context) {
   pass *p = context;
   bppsa_jacobian *j = NULL;
   BPPSA_TRY(bppsa_jacobian_create(&p->op, NULL, false, p->device, &j));
-  const bppsa_status status = bppsa_jacobian_fill(j, BPPSA_F32, &p->operands, p->values);
+  bppsa_status status = fill(p, j);
+  status = status == BPPSA_OK ? bppsa_device_wait(p->device) : status;
   bppsa_jacobian_destroy(j);
   return status;
 }
 
-static bppsa_status prepare(pass *p, uint64_t seed) {
+static bppsa_status make_operands(pass *p, uint64_t seed) {
   const int64_t count = p->op.in[0] * p->op.in[1] * p->op.in[2], weights = bppsa_op_weights(&p->op);
-  BPPSA_TRY(bppsa_jacobian_create(&p->op, NULL, false, p->device, &p->j));
   p->x = bppsa_calloc(count, sizeof *p->x);
   p->weights = bppsa_calloc(weights, sizeof *p->weights);
-  p->values = bppsa_calloc(bppsa_jacobian_pattern(p->j)->nnz, sizeof *p->values);
+  p->values = bppsa_calloc(bppsa_jacobian_pattern(p->reference)->nnz, sizeof *p->values);
   if (p->x == NULL || p->weights == NULL || p->values == NULL) {
     return BPPSA_ERR_MEMORY;
   }
@@ -117,24 +140,74 @@ static bppsa_status prepare(pass *p, uint64_t seed) {
     p->weights[i] = (float)(2 * bppsa_random_double(seed, BPPSA_STREAM_TEST + 211, (uint64_t)i) - 1);
   }
   p->operands = (bppsa_jacobian_operands){.batch = 1, .weights = p->weights, .input = p->x};
-  return run_values(p);
+  return bppsa_jacobian_fill(p->reference, BPPSA_F32, &p->operands, p->values);
+}
+
+/* Operands on a GPU, values filled there, and how many of them differ from the host's. */
+static bppsa_status move(pass *p) {
+  const int64_t counts[3] = {p->op.in[0] * p->op.in[1] * p->op.in[2], bppsa_op_weights(&p->op),
+                             bppsa_jacobian_pattern(p->j)->nnz};
+  const float *const from[2] = {p->x, p->weights};
+  for (int i = 0; i < 3; ++i) {
+    BPPSA_TRY(bppsa_memory_alloc(p->device, counts[i] * (int64_t)sizeof(float), &p->moved[i]));
+    if (i < 2) {
+      BPPSA_TRY(bppsa_memory_put(p->device, p->moved[i], from[i], counts[i] * (int64_t)sizeof(float)));
+    }
+  }
+  p->moved_operands = (bppsa_jacobian_operands){.batch = 1, .weights = p->moved[1], .input = p->moved[0]};
+  BPPSA_TRY(run_values(p));
+  float *found = bppsa_calloc(counts[2], sizeof *found);
+  if (found == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  const bppsa_status status = bppsa_memory_get(p->device, found, p->moved[2], counts[2] * (int64_t)sizeof *found);
+  for (int64_t i = 0; status == BPPSA_OK && i < counts[2]; ++i) {
+    p->differing += memcmp(&found[i], &p->values[i], sizeof *found) != 0;
+  }
+  bppsa_free(found);
+  return status;
+}
+
+static bppsa_status prepare(pass *p, uint64_t seed) {
+  BPPSA_TRY(bppsa_jacobian_create(&p->op, NULL, false, p->device, &p->j));
+  if (!on_gpu(p)) {
+    p->reference = p->j;
+    return make_operands(p, seed);
+  }
+  BPPSA_TRY(bppsa_jacobian_create(&p->op, NULL, false, p->host, &p->reference));
+  BPPSA_TRY(make_operands(p, seed));
+  return move(p);
+}
+
+static void release(pass *p) {
+  for (int i = 0; i < 3; ++i) {
+    bppsa_memory_free(p->device, p->moved[i]);
+  }
+  if (p->reference != p->j) {
+    bppsa_jacobian_destroy(p->reference);
+  }
+  bppsa_jacobian_destroy(p->j);
+  bppsa_free(p->x);
+  bppsa_free(p->weights);
+  bppsa_free(p->values);
 }
 
 typedef struct {
   bppsa_cli *cli;
-  const bppsa_device *device;
+  const bppsa_device *device, *host;
   bppsa_machine_limits limits;
   json_t *rows;
   int64_t failed;
 } session;
 
 /* One row. bytes: what is written; share: of the measured write bandwidth. */
-static bppsa_status add_row(session *s, const char *name, const char *phase, const bppsa_csr *csr, const bppsa_timing *t,
+static bppsa_status add_row(session *s, const char *name, const char *phase, const pass *p, const bppsa_timing *t,
                             double difference) {
+  const bppsa_csr *csr = bppsa_jacobian_pattern(p->j);
   const bool values = strcmp(phase, "values") == 0;
   const double bytes = values ? 4.0 * (double)csr->nnz : 8.0 * (double)csr->nnz + 8.0 * (double)(csr->rows + 1);
   const double share = bytes / t->median_s / s->limits.write_bytes;
-  const bool wrong = !(difference < TOLERANCE);
+  const bool wrong = !(difference < TOLERANCE) || p->differing > 0;
   s->failed += wrong;
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_text(object, "operator", name);
@@ -148,6 +221,7 @@ static bppsa_status add_row(session *s, const char *name, const char *phase, con
   ok = ok && bppsa_json_put_real(object, "residual", difference) && bppsa_json_put_real(object, "flops", 0);
   ok = ok && bppsa_json_put_real(object, "bytes", bytes) && bppsa_json_put_real(object, "bytes_per_s", bytes / t->median_s);
   ok = ok && bppsa_json_put_real(object, "write_share", share);
+  ok = ok && (!on_gpu(p) || bppsa_json_put_integer(object, "differing", p->differing));
   if (json_array_append_new(s->rows, bppsa_json_finish(object, ok)) != 0) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
   }
@@ -164,10 +238,11 @@ static bppsa_status measure_case(session *s, const char *name, pass *p) {
   bppsa_timing timing;
   BPPSA_TRY(prepare(p, (uint64_t)bppsa_cli_value(s->cli, BPPSA_OPTION_SEED)->integer));
   BPPSA_TRY(verify(p, &difference));
-  BPPSA_TRY(bppsa_bench_time(run_values, p, repeats, budget, &timing));
-  BPPSA_TRY(add_row(s, name, "values", bppsa_jacobian_pattern(p->j), &timing, difference));
+  BPPSA_TRY(on_gpu(p) ? bppsa_bench_time_queued(p->device, run_values, p, repeats, budget, &timing)
+                      : bppsa_bench_time(run_values, p, repeats, budget, &timing));
+  BPPSA_TRY(add_row(s, name, "values", p, &timing, difference));
   BPPSA_TRY(bppsa_bench_time(run_csr, p, repeats, budget, &timing));
-  return add_row(s, name, "csr", bppsa_jacobian_pattern(p->j), &timing, difference);
+  return add_row(s, name, "csr", p, &timing, difference);
 }
 
 static bppsa_status print_head(session *s) {
@@ -179,6 +254,22 @@ static bppsa_status print_head(session *s) {
       "  operator phase           nnz      median         min         max       n      GB/s   share  difference\n",
       bppsa_device_get_hardware(s->device), bppsa_device_get_threads(s->device), bppsa_machine_date(date, sizeof date),
       bppsa_cli_si(s->limits.write_bytes, "B/s", write, sizeof write));
+}
+
+/* Whether pattern and values are within --memory-limit, counted before they are made; says it where they are not. */
+static bppsa_status fits(const session *s, const char *name, const bppsa_op *op, bool *fit) {
+  const bppsa_option_value *limit = bppsa_cli_value(s->cli, BPPSA_OPTION_MEMORY_LIMIT);
+  const int64_t most = limit->present ? limit->integer : bppsa_machine_memory() / 4 * 3;
+  bppsa_jacobian *counted = NULL;
+  BPPSA_TRY(bppsa_jacobian_create(op, NULL, true, s->host, &counted));
+  const bppsa_csr *csr = bppsa_jacobian_pattern(counted);
+  const int64_t bytes = bppsa_csr_bytes(csr, BPPSA_F32) + 4 * (csr->rows + 1); /* with offsets of 8 bytes */
+  bppsa_jacobian_destroy(counted);
+  *fit = bytes <= most;
+  return *fit || s->cli->json
+             ? BPPSA_OK
+             : bppsa_cli_print(s->cli, "  %-8sleft out: needs %" PRId64 " bytes, the memory limit is %" PRId64 "\n", name, bytes,
+                               most);
 }
 
 static bppsa_status measure(session *s, json_t *document) {
@@ -197,12 +288,11 @@ static bppsa_status measure(session *s, json_t *document) {
     while (strcmp(ops[k].name, cases[i]) != 0) {
       ++k;
     }
-    pass p = {.device = s->device, .op = ops[k].op};
-    const bppsa_status status = measure_case(s, cases[i], &p);
-    bppsa_jacobian_destroy(p.j);
-    bppsa_free(p.x);
-    bppsa_free(p.weights);
-    bppsa_free(p.values);
+    pass p = {.device = s->device, .host = s->host, .op = ops[k].op};
+    bool fit;
+    BPPSA_TRY(fits(s, cases[i], &p.op, &fit));
+    const bppsa_status status = fit ? measure_case(s, cases[i], &p) : BPPSA_OK;
+    release(&p);
     BPPSA_TRY(status);
   }
   return BPPSA_OK;
@@ -211,8 +301,15 @@ static bppsa_status measure(session *s, json_t *document) {
 static bppsa_status run(bppsa_cli *cli) {
   bppsa_bench_output output;
   BPPSA_TRY(bppsa_bench_open(cli, "jacobian", &output));
-  session s = {.cli = cli, .device = output.device, .rows = output.rows};
-  const bppsa_status status = measure(&s, output.document);
+  session s = {.cli = cli, .device = output.device, .host = output.device, .rows = output.rows};
+  bppsa_device *host = NULL;
+  bppsa_status status = BPPSA_OK;
+  if (bppsa_device_get_kind(output.device) == BPPSA_CUDA) {
+    status = bppsa_device_create("cpu", bppsa_device_get_threads(output.device), &host);
+    s.host = host;
+  }
+  status = status == BPPSA_OK ? measure(&s, output.document) : status;
+  bppsa_device_destroy(host);
   return bppsa_bench_close(&output, status, s.failed, TOLERANCE);
 }
 

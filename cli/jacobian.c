@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "cli/command.h"
+#include "cli/jacobian_fill.h"
 #include "cli/machine.h"
 #include "cli/setup.h"
 #include "cli/spy.h"
@@ -15,8 +16,9 @@
 
 #define COMMON                                                                                                                   \
   {.option = BPPSA_OPTION_OUT, .metavar = "J.npz|J.mtx", .help = "where the matrix goes: SciPy's sparse NPZ, or Matrix Market"}, \
-      {.option = BPPSA_OPTION_SPY}, {.option = BPPSA_OPTION_DTYPE}, {.option = BPPSA_OPTION_THREADS},                            \
-      {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {                                                            \
+      {.option = BPPSA_OPTION_SPY}, {.option = BPPSA_OPTION_DEVICE, .help = "where the values are computed"},                    \
+      {.option = BPPSA_OPTION_DTYPE}, {.option = BPPSA_OPTION_THREADS}, {.option = BPPSA_OPTION_JSON},                           \
+      {.option = BPPSA_OPTION_HELP}, {                                                                                           \
     .option = BPPSA_OPTION_COUNT                                                                                                 \
   }
 #define SHAPE                                                                                                                    \
@@ -377,13 +379,8 @@ static bppsa_status make_values(session *s) {
   for (int64_t i = 0; !s->filled && i < csr->nnz; ++i) {
     bppsa_view_set(&view, i, 1);
   }
-  const double start = now();
   s->operands.batch = 1;
-  if (s->filled) {
-    BPPSA_TRY(bppsa_jacobian_fill(s->j, s->dtype, &s->operands, s->values));
-  }
-  s->fill_s = now() - start;
-  return BPPSA_OK;
+  return s->filled ? bppsa_cli_jacobian_fill(s->device, s->j, s->dtype, &s->operands, s->values, &s->fill_s) : BPPSA_OK;
 }
 
 /* --pattern argmax: without the entries that are 0. */
@@ -509,11 +506,10 @@ static bppsa_status check_outputs(const bppsa_cli *cli) {
 static bppsa_status run(bppsa_cli *cli) {
   session s = {0};
   bppsa_operator kind;
-  const bppsa_option_value *threads = bppsa_cli_value(cli, BPPSA_OPTION_THREADS);
   BPPSA_TRY(check_outputs(cli));
   BPPSA_TRY(bppsa_operator_parse(cli->command->object, &kind));
   BPPSA_TRY(bppsa_dtype_parse(bppsa_cli_value(cli, BPPSA_OPTION_DTYPE)->text, &s.dtype));
-  BPPSA_TRY(bppsa_device_create("cpu", threads->present ? threads->integer : 0, &s.device));
+  BPPSA_TRY(bppsa_setup_device(cli, &s.device));
   s.op = bppsa_op_default(kind);
   bppsa_status status = make(&s, cli);
   if (status == BPPSA_OK) {

@@ -1,4 +1,4 @@
-/* The kernels behind a GPU's ceilings (core/peak_cuda.cu): multiply-adds with nothing else to do, and a copy. */
+/* The kernels behind a GPU's ceilings (core/peak_cuda.cu): multiply-adds with nothing else to do, writes, and a copy. */
 #ifndef BPPSA_CORE_PEAK_KERNELS_CUH
 #define BPPSA_CORE_PEAK_KERNELS_CUH
 

@@ -67,7 +67,10 @@ bppsa_status send(bppsa_jacobian_gpu *gpu, part *parts, int count) {
   for (int i = 0; i < count; ++i) {
     bytes += parts_of(parts[i].bytes, 256) * 256;
   }
-  BPPSA_TRY(bppsa_cuda_alloc(gpu->index, bytes, &gpu->memory));
+  const bppsa_status status = bppsa_cuda_alloc(gpu->index, bytes, &gpu->memory);
+  if (status != BPPSA_OK) {
+    return bppsa_fail_prefix(status, "Jacobian");
+  }
   char *at = (char *)gpu->memory;
   for (int i = 0; i < count; ++i) {
     parts[i].to = at;
@@ -83,172 +86,30 @@ template <typename T> part part_of(const T *from, int64_t count) {
   return {from, count * (int64_t)sizeof(T), NULL};
 }
 
-/* ---- convolutions and linear operators: arrays ---- */
+/* ---- arrays of the families ---- */
 
-/* What is sent, in host memory. */
-struct conv_arrays {
-  int64_t plane, classes, channels;
-  int32_t *class_of, *class_end, *items, *taps; /* taps: of every class, one behind the other, at class_ptr */
-  int64_t *order, *start, *list, *cursor;       /* order: positions, sorted by class */
-  uint8_t *in_class;                            /* of every tap */
-  int64_t item_count;
-};
-
-void free_arrays(conv_arrays *a) {
-  void *const blocks[] = {a->class_of, a->class_end, a->items, a->taps, a->order, a->start, a->list, a->cursor, a->in_class};
-  for (void *block : blocks) {
-    bppsa_free(block);
-  }
-}
-
-bppsa_status sort_positions(const bppsa_jacobian *j, conv_arrays *a) {
-  const bppsa_axis *h = &j->axes[0], *w = &j->axes[1];
-  a->plane = h->in * w->in;
-  a->classes = h->classes * w->classes;
-  a->channels = j->groups * j->height;
-  a->class_of = (int32_t *)bppsa_calloc(a->plane, sizeof *a->class_of);
-  a->class_end = (int32_t *)bppsa_calloc(a->classes, sizeof *a->class_end);
-  a->order = (int64_t *)bppsa_calloc(a->plane, sizeof *a->order);
-  if (a->class_of == NULL || a->class_end == NULL || a->order == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
-  for (int64_t x = 0; x < a->plane; ++x) {
-    a->class_end[h->class_of[x / w->in] * w->classes + w->class_of[x % w->in]] += 1;
-  }
-  int32_t before = 0; /* class_end: where each class begins, which then moves to its end */
-  for (int64_t k = 0; k < a->classes; ++k) {
-    const int32_t count = a->class_end[k];
-    a->class_end[k] = before;
-    before += count;
-  }
-  for (int64_t x = 0; x < a->plane; ++x) {
-    const int64_t k = h->class_of[x / w->in] * w->classes + w->class_of[x % w->in];
-    a->class_of[a->class_end[k]] = (int32_t)k;
-    a->order[a->class_end[k]++] = x;
-  }
-  return BPPSA_OK;
-}
-
-/* The taps of every class. */
-bppsa_status list_taps(const bppsa_jacobian *j, conv_arrays *a) {
-  const bppsa_axis *h = &j->axes[0], *w = &j->axes[1];
-  a->taps = (int32_t *)bppsa_calloc(j->class_ptr[a->classes], sizeof *a->taps);
-  if (a->taps == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
-  int32_t *to = a->taps;
-  for (int64_t k = 0; k < a->classes; ++k) {
-    const int64_t m0 = h->member[k / w->classes], m1 = w->member[k % w->classes];
-    for (int64_t p = h->ptr[m0]; p < h->ptr[m0 + 1]; ++p) {
-      for (int64_t q = w->ptr[m1]; q < w->ptr[m1 + 1]; ++q) {
-        *to++ = (int32_t)(h->tap[p] * w->kernel + w->tap[q]);
-      }
-    }
-  }
-  return BPPSA_OK;
-}
-
-bppsa_status plain_lists(const bppsa_jacobian *j, conv_arrays *a) {
-  a->start = (int64_t *)bppsa_calloc(a->plane, sizeof *a->start);
-  a->list = (int64_t *)bppsa_calloc(a->classes + 1, sizeof *a->list);
-  if (a->start == NULL || a->list == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
-  for (int64_t p = 0; p < a->plane; ++p) {
-    a->start[p] = j->positions.row_ptr[a->order[p]];
-  }
-  for (int64_t k = 0; k <= a->classes; ++k) {
-    a->list[k] = j->class_ptr[k];
-  }
-  a->items = a->taps;
-  a->taps = NULL;
-  a->item_count = j->class_ptr[a->classes];
-  return BPPSA_OK;
-}
-
-/* Kept weights of class k that belong to channel ci, counted, or with `fill` written behind its cursor. */
-void list_kept(const bppsa_jacobian *j, conv_arrays *a, int64_t k, bool fill) {
-  for (int64_t e = j->class_ptr[k]; e < j->class_ptr[k + 1]; ++e) {
-    a->in_class[a->taps[e]] = 1;
-  }
-  for (int64_t ci = 0; ci < a->channels; ++ci) {
-    int64_t *at = &a->cursor[ci * a->classes + k];
-    for (int64_t p = j->kept_ptr[ci]; p < j->kept_ptr[ci + 1]; ++p) {
-      const int64_t c = j->kept[p] / j->taps, t = j->kept[p] % j->taps;
-      if (a->in_class[t] != 0 && fill) {
-        a->items[*at] = (int32_t)(c * j->height * j->taps + t);
-      }
-      *at += a->in_class[t];
-    }
-  }
-  for (int64_t e = j->class_ptr[k]; e < j->class_ptr[k + 1]; ++e) {
-    a->in_class[a->taps[e]] = 0;
-  }
-}
-
-bppsa_status masked_lists(const bppsa_jacobian *j, conv_arrays *a) {
-  const int64_t lists = a->channels * a->classes;
-  if (j->width * j->height * j->taps > INT32_MAX) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "Jacobian on a GPU: a mask of %lld weights in a group, expected at most 2147483647",
-                      (long long)(j->width * j->height * j->taps));
-  }
-  a->start = (int64_t *)bppsa_calloc(a->channels * a->plane, sizeof *a->start);
-  a->list = (int64_t *)bppsa_calloc(lists + 1, sizeof *a->list);
-  a->cursor = (int64_t *)bppsa_calloc(lists, sizeof *a->cursor);
-  a->in_class = (uint8_t *)bppsa_calloc(j->taps, 1);
-  if (a->start == NULL || a->list == NULL || a->cursor == NULL || a->in_class == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
-  for (int64_t i = 0; i < a->channels * a->plane; ++i) {
-    a->start[i] = j->pattern.row_ptr[i / a->plane * a->plane + a->order[i % a->plane]];
-  }
-  for (int64_t k = 0; k < a->classes; ++k) {
-    list_kept(j, a, k, false);
-  }
-  for (int64_t i = 0; i < lists; ++i) {
-    a->list[i + 1] = a->list[i] + a->cursor[i];
-    a->cursor[i] = a->list[i];
-  }
-  a->item_count = a->list[lists];
-  a->items = (int32_t *)bppsa_calloc(a->item_count, sizeof *a->items);
-  if (a->items == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
-  for (int64_t k = 0; k < a->classes; ++k) {
-    list_kept(j, a, k, true);
-  }
-  return BPPSA_OK;
-}
-
-bppsa_status send_conv(const bppsa_jacobian *j, bppsa_jacobian_gpu *gpu, conv_arrays *a) {
-  const bool masked = j->kept != NULL;
-  BPPSA_TRY(sort_positions(j, a));
-  BPPSA_TRY(list_taps(j, a));
-  BPPSA_TRY(masked ? masked_lists(j, a) : plain_lists(j, a));
-  const int64_t lists = masked ? a->channels * a->classes : a->classes;
-  for (int64_t i = 0; i < lists; ++i) {
-    gpu->most = most(gpu->most, a->list[i + 1] - a->list[i]);
-  }
-  part parts[] = {part_of(a->class_of, a->plane), part_of(a->class_end, a->classes),
-                  part_of(a->start, masked ? a->channels * a->plane : a->plane), part_of(a->list, lists + 1),
-                  part_of(a->items, a->item_count)};
+bppsa_status send_lists(const bppsa_jacobian_lists *a, bppsa_jacobian_gpu *gpu) {
+  part parts[] = {part_of(a->class_of, a->plane), part_of(a->class_end, a->classes), part_of(a->start, a->start_count),
+                  part_of(a->list, a->list_count + 1), part_of(a->items, a->list[a->list_count])};
   BPPSA_TRY(send(gpu, parts, 5));
   gpu->class_of = (const int32_t *)parts[0].to;
   gpu->class_end = (const int32_t *)parts[1].to;
   gpu->start = (const int64_t *)parts[2].to;
   gpu->list = (const int64_t *)parts[3].to;
   gpu->items = (const int32_t *)parts[4].to;
+  for (int64_t i = 0; i < a->list_count; ++i) {
+    gpu->most = most(gpu->most, a->list[i + 1] - a->list[i]);
+  }
   return BPPSA_OK;
 }
 
 bppsa_status create_conv(const bppsa_jacobian *j, bppsa_jacobian_gpu *gpu) {
-  conv_arrays arrays = {};
-  const bppsa_status status = send_conv(j, gpu, &arrays);
-  free_arrays(&arrays);
+  bppsa_jacobian_lists lists = {};
+  bppsa_status status = bppsa_jacobian_lists_create(j, &lists);
+  status = status == BPPSA_OK ? send_lists(&lists, gpu) : status;
+  bppsa_jacobian_lists_free(&lists);
   return status;
 }
-
-/* ---- pools and steps: arrays ---- */
 
 bppsa_status create_average(const bppsa_jacobian *j, bppsa_jacobian_gpu *gpu) {
   const bppsa_csr *s = &j->pattern.blocks->positions;
@@ -330,71 +191,77 @@ template <typename real> bool lies_on(const void *p, int reals) {
 }
 
 /* Channels, columns and staging of a block: about a line of weights of each column, fewer where the blocks would be. */
-template <typename real> void choose_blocks(const bppsa_jacobian *j, const bppsa_jacobian_gpu *gpu, conv_fill<real> *f) {
+template <typename real> conv_source choose_blocks(const bppsa_jacobian *j, const bppsa_jacobian_gpu *gpu, conv_fill<real> *f) {
   const int64_t size = (int64_t)sizeof(real), bytes = j->pattern.nnz * size;
-  int64_t channels = least(most(LINE_BYTES / size / j->taps, 1), j->height), cols = j->width;
-  f->line = 0;
-  if (j->kept == NULL && 4 * (j->taps + 1) * size > STAGED_BYTES) {
-    channels = 1;
-    cols = least(j->width, most(least((1 << 28) / gpu->most, MOST_COLS) / 4 * 4, 1));
+  const bool staged = j->kept == NULL && 4 * (j->taps + 1) * size <= STAGED_BYTES;
+  int64_t channels = staged ? least(most(LINE_BYTES / size / j->taps, 1), j->height) : 1, cols = j->width, line = 0;
+  if (j->kept == NULL && !staged) {
+    cols = least(j->width, most(least((1 << 28) / gpu->most, MOST_COLS), 1));
   }
-  for (bool chosen = j->kept != NULL || 4 * (j->taps + 1) * size > STAGED_BYTES; !chosen;) {
-    f->line = channels * j->taps | 1;
-    const int64_t fit = least(STAGED_BYTES / (f->line * size), MOST_COLS);
+  for (bool chosen = !staged; !chosen;) {
+    line = channels * j->taps | 1;
+    const int64_t fit = least(STAGED_BYTES / (line * size), MOST_COLS);
     cols = least(j->width, fit >= 128 ? fit / 128 * 128 : fit / 4 * 4);
     const int64_t blocks = j->groups * parts_of(j->height, channels) * parts_of(j->width, cols);
     chosen = channels == 1 || blocks >= FEW_BLOCKS || bytes / blocks < LEAST_BYTES;
     channels = chosen ? channels : parts_of(channels, 2);
   }
-  f->channels = (int)(j->kept != NULL ? 1 : channels);
+  f->line = (int)line;
+  f->channels = (int)channels;
   f->cols = (int)cols;
-  f->blocks = parts_of(j->height, f->channels);
-  f->chunks = parts_of(j->width, cols);
+  f->blocks = (int)parts_of(j->height, channels);
+  f->chunks = (int)parts_of(j->width, cols);
+  return staged ? CONV_STAGED : j->kept != NULL ? CONV_MASKED : CONV_DIRECT;
 }
 
-/* Segments of positions, and threads: `across` of them along a row. Returns the number of threads. */
-template <typename real> int choose_threads(const bppsa_jacobian *j, const bppsa_jacobian_gpu *gpu, int n, conv_fill<real> *f) {
-  const int64_t blocks = j->groups * f->blocks * f->chunks, bytes = j->pattern.nnz * (int64_t)sizeof(real) / blocks;
-  const int64_t segments = least(least(parts_of(MANY_BLOCKS / 2, blocks), most(bytes / LEAST_BYTES, 1)), f->plane);
-  f->length = parts_of(f->plane, segments);
-  f->segments = parts_of(f->plane, f->length);
+/* Segments of positions, and threads: `across` of them along a row. Returns the number of threads; *blocks: of the launch. */
+template <typename real>
+int choose_threads(const bppsa_jacobian *j, const bppsa_jacobian_gpu *gpu, int n, conv_fill<real> *f, int64_t *blocks) {
+  const int64_t parts = j->groups * f->blocks * f->chunks, bytes = j->pattern.nnz * (int64_t)sizeof(real) / parts;
+  const int64_t segments = least(parts_of(MANY_BLOCKS / 2, parts), most(bytes / LEAST_BYTES, 1));
+  const int64_t length = least(parts_of(f->plane, segments), INT32_MAX / 2 / f->channels);
   const int64_t packs = j->kept != NULL ? gpu->most : parts_of(f->cols * gpu->most, n);
+  f->length = (int)length;
+  f->segments = (int)parts_of(f->plane, length);
   f->across = power_for(packs, MOST_ACROSS);
-  const int threads = f->across * power_for(f->channels * f->length, THREADS / f->across);
+  *blocks = parts * f->segments;
+  const int threads = f->across * power_for(f->channels * length, THREADS / f->across);
   return threads < WARP ? (int)WARP : threads;
 }
 
 template <typename real> bppsa_status fill_conv(const bppsa_jacobian *j, const bppsa_jacobian_operands *o, real *values) {
+  enum { WIDE = 16 / sizeof(real) };
   const bppsa_jacobian_gpu *gpu = j->gpu;
-  const int wide = 16 / (int)sizeof(real);
-  const bool packed = j->kept == NULL && j->width % wide == 0 && lies_on<real>(values, wide);
   conv_fill<real> f = {};
+  int64_t blocks;
   f.weights = (const real *)o->weights;
   f.values = values;
-  f.height = j->height;
-  f.width = j->width;
-  f.taps = j->taps;
-  f.plane = j->axes[0].in * j->axes[1].in;
+  f.height = (int)j->height;
+  f.width = (int)j->width;
+  f.taps = (int)j->taps;
+  f.plane = (int)(j->axes[0].in * j->axes[1].in);
+  f.classes = (int)(j->axes[0].classes * j->axes[1].classes);
   f.entries = j->positions.nnz;
   f.class_of = gpu->class_of;
   f.class_end = gpu->class_end;
   f.start = gpu->start;
   f.list = gpu->list;
   f.items = gpu->items;
-  f.classes = j->axes[0].classes * j->axes[1].classes;
-  choose_blocks(j, gpu, &f);
-  const int threads = choose_threads(j, gpu, packed ? wide : 1, &f);
-  const int64_t blocks = j->groups * f.blocks * f.chunks * f.segments;
-  const size_t shared = (size_t)(f.line * f.cols) * sizeof(real);
+  const conv_source source = choose_blocks(j, gpu, &f);
+  const bool packed = source == CONV_STAGED && j->width % WIDE == 0 && lies_on<real>(values, WIDE);
+  const int threads = choose_threads(j, gpu, packed ? (int)WIDE : 1, &f, &blocks);
+  const size_t shared = (size_t)f.line * (size_t)f.cols * sizeof(real);
   if (blocks > INT32_MAX) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "Jacobian on a GPU: %lld blocks, expected at most 2147483647", (long long)blocks);
   }
-  if (j->kept != NULL) {
-    BPPSA_LAUNCH((bppsa_jacobian_conv<real, 1, true>), (unsigned)blocks, threads, shared, gpu->stream, f);
-  } else if (packed) {
-    BPPSA_LAUNCH((bppsa_jacobian_conv<real, 16 / sizeof(real), false>), (unsigned)blocks, threads, shared, gpu->stream, f);
+  if (packed) {
+    BPPSA_LAUNCH((bppsa_jacobian_conv<real, WIDE, CONV_STAGED>), (unsigned)blocks, threads, shared, gpu->stream, f);
+  } else if (source == CONV_STAGED) {
+    BPPSA_LAUNCH((bppsa_jacobian_conv<real, 1, CONV_STAGED>), (unsigned)blocks, threads, shared, gpu->stream, f);
+  } else if (source == CONV_DIRECT) {
+    BPPSA_LAUNCH((bppsa_jacobian_conv<real, 1, CONV_DIRECT>), (unsigned)blocks, threads, 0, gpu->stream, f);
   } else {
-    BPPSA_LAUNCH((bppsa_jacobian_conv<real, 1, false>), (unsigned)blocks, threads, shared, gpu->stream, f);
+    BPPSA_LAUNCH((bppsa_jacobian_conv<real, 1, CONV_MASKED>), (unsigned)blocks, threads, 0, gpu->stream, f);
   }
   return launched();
 }

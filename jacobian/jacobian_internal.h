@@ -66,7 +66,26 @@ void bppsa_jacobian_diagonal_f64(const bppsa_jacobian *j, const bppsa_jacobian_o
 void bppsa_jacobian_step_f32(const bppsa_jacobian *j, const bppsa_jacobian_operands *o, void *values);
 void bppsa_jacobian_step_f64(const bppsa_jacobian *j, const bppsa_jacobian_operands *o, void *values);
 
-/* ---- on a GPU (jacobian_cuda.cu) ---- */
+/* ---- on a GPU (jacobian_gpu.c, jacobian_cuda.cu) ---- */
+
+/* A convolution's positions, sorted by class, and what their rows are made of: taps of every class, or with a mask the kept weights of every channel
+ * and class. Of the host. */
+typedef struct {
+  int64_t plane, classes, channels; /* positions, classes of positions, input channels of all groups */
+  int32_t *class_of;                /* of sorted positions, size plane */
+  int32_t *class_end;               /* behind each class's last sorted position, size classes */
+  int64_t start_count, list_count;  /* plane and classes; with a mask times the channels */
+  int64_t *start;                   /* S's first entry of each sorted position; with a mask the value's place */
+  int64_t *list;                    /* first item of each class, size list_count + 1 */
+  int32_t *items;                   /* taps; with a mask c·height·taps + t, size list[list_count] */
+  int32_t *taps;                    /* while they are made, as are the following: of every class */
+  int64_t *order, *cursor;          /* positions, sorted; the next item of each list */
+  uint8_t *in_class;                /* of every tap */
+} bppsa_jacobian_lists;
+
+/* ERR_MEMORY; ERR_UNSUPPORTED: a mask of weights beyond 31 bits. */
+bppsa_status bppsa_jacobian_lists_create(const bppsa_jacobian *j, bppsa_jacobian_lists *lists);
+void bppsa_jacobian_lists_free(bppsa_jacobian_lists *lists); /* a zeroed one is legal */
 
 /* Makes j->gpu, everything else being there: the index arrays of its kernels in the GPU's memory. ERR_MEMORY with the bytes, ERR_CUDA,
  * ERR_UNSUPPORTED: indices beyond 31 bits. */

@@ -34,68 +34,77 @@ __device__ inline int64_t jacobian_least(int64_t a, int64_t b) {
 template <typename real> struct conv_fill {
   const real *weights; /* [G][width][height][taps] */
   real *values;
-  int64_t height, width, taps;              /* Ci/G, Co/G, T */
-  int64_t plane, entries;                   /* positions, and entries of S */
-  int64_t blocks, chunks, segments, length; /* of channels in a group, of columns; of positions and their length */
-  int channels, cols, across;
-  int64_t
-      line; /* reals from one co to the next in the staged weights, odd: lanes of different co meet different banks; 0: not staged */
+  int64_t entries;          /* of S */
+  int height, width, taps;  /* Ci/G, Co/G, T */
+  int plane, classes;       /* positions, and their classes */
+  int blocks, chunks;       /* of channels in a group; of columns */
+  int segments, length;     /* of positions; channels · length is an int */
+  int channels, cols;       /* of a block, at most */
+  int across;               /* a power of two */
+  int line;                 /* staged: reals from one co to the next, odd, so that lanes of different co meet different banks */
   const int32_t *class_of;  /* of sorted positions [plane] */
   const int32_t *class_end; /* behind the last sorted position of each class */
-  const int64_t *start;     /* unmasked: S's first entry of each sorted position [plane]; masked: the value's place [Ci][plane] */
+  const int64_t *start;     /* S's first entry of each sorted position [plane]; masked: the value's place [Ci][plane] */
   const int64_t *list;      /* first item of every class; masked: of every channel and class [Ci][classes] */
   const int32_t *items;     /* taps; masked: c·height·taps + t */
-  int64_t classes;
 };
+
+/* Where a template's weights come from: shared memory; the weights themselves, where there are too many taps; a list. */
+enum conv_source { CONV_STAGED, CONV_DIRECT, CONV_MASKED };
 
 /* What a block works on. */
 struct conv_block {
-  int64_t group, first, channels; /* input channels of the group */
-  int64_t co, cols;               /* its output channels */
-  int64_t position, positions;    /* sorted */
+  int group, first, channels; /* input channels of the group */
+  int co, cols;               /* its output channels */
+  int position, positions;    /* sorted */
 };
 
 template <typename real> __device__ inline conv_block conv_block_of(const conv_fill<real> &f) {
+  const unsigned segments = (unsigned)f.segments, chunks = (unsigned)f.chunks, blocks = (unsigned)f.blocks;
+  const unsigned segment = blockIdx.x % segments, rest = blockIdx.x / segments, chunk = rest % chunks, block = rest / chunks;
   conv_block b;
-  const int64_t segment = blockIdx.x % f.segments, rest = blockIdx.x / f.segments;
-  const int64_t chunk = rest % f.chunks, block = rest / f.chunks;
-  b.group = block / f.blocks;
-  b.first = block % f.blocks * f.channels;
-  b.channels = jacobian_least(f.channels, f.height - b.first);
-  b.co = chunk * f.cols;
-  b.cols = jacobian_least(f.cols, f.width - b.co);
-  b.position = segment * f.length;
-  b.positions = jacobian_least(f.length, f.plane - b.position);
+  b.group = (int)(block / blocks);
+  b.first = (int)(block % blocks) * f.channels;
+  b.channels = min(f.channels, f.height - b.first);
+  b.co = (int)chunk * f.cols;
+  b.cols = min(f.cols, f.width - b.co);
+  b.position = (int)segment * f.length;
+  b.positions = min(f.length, f.plane - b.position);
   return b;
 }
 
-/* The block's weights, [cols][channels][taps] with `line` between columns. */
+/* The block's first weight. */
+template <typename real> __device__ inline const real *conv_weights(const conv_fill<real> &f, const conv_block &b) {
+  return f.weights + (((int64_t)b.group * f.width + b.co) * f.height + b.first) * f.taps;
+}
+
+/* The block's weights, [cols][channels][taps] with `line` between columns: a warp a column, eight columns under way. */
 template <typename real> __device__ inline void conv_stage(const conv_fill<real> &f, const conv_block &b, real *staged) {
-  const int lane = (int)(threadIdx.x & 31), warp = (int)(threadIdx.x >> 5), warps = (int)(blockDim.x >> 5);
-  const int count = (int)(b.channels * f.taps), cols = (int)b.cols;
-  const real *from = f.weights + ((b.group * f.width + b.co) * f.height + b.first) * f.taps;
-  for (int co = warp; co < cols; co += warps) {
-    for (int i = lane; i < count; i += 32) {
-      staged[co * (int)f.line + i] = from[(int64_t)co * f.height * f.taps + i];
+  const int warp = (int)(threadIdx.x >> 5), warps = (int)(blockDim.x >> 5), count = b.channels * f.taps;
+  const real *from = conv_weights(f, b);
+  const int64_t apart = (int64_t)f.height * f.taps;
+  for (int i = (int)(threadIdx.x & 31); i < count; i += 32) {
+    BPPSA_UNROLL_BY(8)
+    for (int co = warp; co < b.cols; co += warps) {
+      staged[co * f.line + i] = from[co * apart + i];
     }
   }
 }
 
-/* `rows` rows of a class from `position` on, of the block's channel c: entries made once, stored to all of them. */
-template <typename real, int N>
-__device__ inline void conv_rows(const conv_fill<real> &f, const conv_block &b, const real *staged, int64_t c, int64_t position,
+/* `rows` rows of a class from `position` on, of the block's channel c: entries made once, stored to all of them. w: the channel's
+ * weights, `apart` between columns. */
+template <typename real, int N, typename offset>
+__device__ inline void conv_rows(const conv_fill<real> &f, const conv_block &b, const real *w, offset apart, int c, int position,
                                  int rows) {
   const int32_t k = f.class_of[position];
   const int32_t *tap = f.items + f.list[k];
-  const int count = (int)(f.list[k + 1] - f.list[k]), across = f.across, all = (int)b.cols * count;
-  const int64_t channel = b.group * f.height + b.first + c;
+  const int count = (int)(f.list[k + 1] - f.list[k]), all = b.cols * count;
+  const int64_t channel = (int64_t)b.group * f.height + b.first + c, width = f.width;
   const int64_t *__restrict__ start = f.start + position;
-  real *__restrict__ to = f.values + f.width * (channel * f.entries) + b.co * count;
-  const int64_t apart = f.line > 0 ? f.line : f.height * f.taps;
-  const real *w = f.line > 0 ? staged + c * f.taps : f.weights + ((b.group * f.width + b.co) * f.height + b.first + c) * f.taps;
-  for (int i = (int)(threadIdx.x & (unsigned)(across - 1)) * N; i < all; i += across * N) {
+  real *__restrict__ to = f.values + width * (channel * f.entries) + (int64_t)b.co * count;
+  for (int i = (int)(threadIdx.x & (unsigned)(f.across - 1)) * N; i < all; i += f.across * N) {
     jacobian_pack<real, N> pack;
-    int co = i / count, e = i - co * count;
+    int co = (int)((unsigned)i / (unsigned)count), e = i - co * count;
     BPPSA_UNROLL
     for (int n = 0; n < N; ++n) {
       pack.v[n] = w[co * apart + tap[e]];
@@ -105,19 +114,19 @@ __device__ inline void conv_rows(const conv_fill<real> &f, const conv_block &b, 
     }
     BPPSA_UNROLL_BY(4)
     for (int r = 0; r < rows; ++r) {
-      *(jacobian_pack<real, N> *)(void *)(to + f.width * start[r] + i) = pack;
+      *(jacobian_pack<real, N> *)(void *)(to + width * start[r] + i) = pack;
     }
   }
 }
 
 template <typename real>
-__device__ inline void conv_masked_rows(const conv_fill<real> &f, const conv_block &b, int64_t c, int64_t position, int rows) {
-  const int64_t channel = b.group * f.height + b.first + c, at = channel * f.classes + f.class_of[position];
+__device__ inline void conv_masked_rows(const conv_fill<real> &f, const conv_block &b, int c, int position, int rows) {
+  const int64_t channel = (int64_t)b.group * f.height + b.first + c, at = channel * f.classes + f.class_of[position];
   const int32_t *item = f.items + f.list[at];
-  const int all = (int)(f.list[at + 1] - f.list[at]);
+  const int64_t all = f.list[at + 1] - f.list[at];
   const int64_t *__restrict__ start = f.start + channel * f.plane + position;
   real *__restrict__ values = f.values;
-  const real *w = f.weights + (b.group * f.width * f.height + b.first + c) * f.taps;
+  const real *w = conv_weights(f, b) + (int64_t)c * f.taps;
   for (int64_t i = threadIdx.x & (unsigned)(f.across - 1); i < all; i += f.across) {
     const real value = w[item[i]];
     BPPSA_UNROLL_BY(4)
@@ -128,23 +137,26 @@ __device__ inline void conv_masked_rows(const conv_fill<real> &f, const conv_blo
 }
 
 /* Rows of a block's channels, in order of channel and sorted position, are dealt to its lines of threads in equal runs. */
-template <typename real, int N, bool MASKED> __global__ void bppsa_jacobian_conv(conv_fill<real> f) {
+template <typename real, int N, conv_source SOURCE> __global__ void bppsa_jacobian_conv(conv_fill<real> f) {
   BPPSA_SHARED(real, staged);
   const conv_block b = conv_block_of(f);
-  if (f.line > 0) {
+  if (SOURCE == CONV_STAGED) {
     conv_stage(f, b, staged);
     __syncthreads();
   }
-  const int64_t lines = blockDim.x / (unsigned)f.across, rows = b.channels * b.positions, each = (rows + lines - 1) / lines;
-  const int64_t mine = threadIdx.x / (unsigned)f.across * each, end = jacobian_least(mine + each, rows);
-  int64_t c = mine / b.positions, p = mine % b.positions;
-  for (int64_t row = mine; row < end;) {
-    const int64_t position = b.position + p, same = f.class_end[f.class_of[position]] - position;
-    const int64_t some = jacobian_least(jacobian_least(same, b.positions - p), end - row);
-    if (MASKED) {
-      conv_masked_rows(f, b, c, position, (int)some);
+  const unsigned across = (unsigned)f.across;
+  const int lines = (int)(blockDim.x / across), all = b.channels * b.positions, each = (all + lines - 1) / lines;
+  const int mine = (int)(threadIdx.x / across) * each, end = min(mine + each, all);
+  int c = mine / b.positions, p = mine % b.positions;
+  for (int row = mine; row < end;) {
+    const int position = b.position + p, same = f.class_end[f.class_of[position]] - position;
+    const int some = min(min(same, b.positions - p), end - row);
+    if (SOURCE == CONV_STAGED) {
+      conv_rows<real, N, int>(f, b, staged + c * f.taps, f.line, c, position, some);
+    } else if (SOURCE == CONV_DIRECT) {
+      conv_rows<real, N, int64_t>(f, b, conv_weights(f, b) + (int64_t)c * f.taps, (int64_t)f.height * f.taps, c, position, some);
     } else {
-      conv_rows<real, N>(f, b, staged, c, position, (int)some);
+      conv_masked_rows(f, b, c, position, some);
     }
     row += some;
     p += some;

@@ -60,6 +60,7 @@ echo 'exit 0' | program test_one
 echo 'exit 0' | program test_two
 echo 'exit 0' | program test_scan_graph
 echo 'exit 0' | program test_cnn_adversarial
+echo 'exit 0' | program test_jacobian_fills
 # The sanitizer runs what it is given.
 printf '#!/bin/sh\nwhile [ "${1#--}" != "$1" ]; do shift 2; done\nexec "$@"\n' >bin/compute-sanitizer
 chmod +x bin/compute-sanitizer
@@ -69,7 +70,7 @@ check "no word that nothing failed" grep -q 'nothing failed' results/log.txt
 check "no word of a test" grep -q '== test_two' results/log.txt
 check "no word of the sanitizer" grep -q '== racecheck gru' results/log.txt
 check "PyTorch is not skipped by name" grep -q 'skipped: pytorch_rnn: no PyTorch' results/log.txt
-for file in lenet5 vgg11 rnn gru long crossover; do
+for file in lenet5 vgg11 rnn gru long crossover jacobian; do
   check "no document $file.json" [ -s "results/$file.json" ]
 done
 check "a row of the table is wrong" grep -q '| bp | 20 us | 2 us | 0.2 | 0.0004 | 0.1 us | 200.0 | 3.0 | 2.50 |$' results/roofline.md

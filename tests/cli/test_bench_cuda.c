@@ -154,25 +154,22 @@ static void program(void **state) {
   json_decref(document);
 }
 
-/* LeNet-5: every row verified, BP also with the second stream, each as a graph beside BP's graph. */
-static void convolutions(void **state) {
+/* All values are the processor's, and the share is of the measured bandwidth. conv1 and conv7, ReLU and pool are enough for an emulation. */
+static void generators(void **state) {
   (void)state;
-  json_t *document = run_json("bench lenet5 --json --device cuda --batch 1 --repeats 1 --threads 1");
+  json_t *document =
+      run_json("bench jacobian --json --device cuda --repeats 1 --threads 1%s", is_emulated(device) ? " --memory-limit 80M" : "");
   const json_t *rows = json_object_get(document, "rows");
-  static const char *const names[] = {"forward", "forward_graph", "bp", "bp_graph", "bp_second_stream", "bp_second_stream_graph"};
-  for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i) {
-    const json_t *row = find(rows, i < 2 ? "forward" : "backward", names[i]);
-    assert_true(get_real(row, "residual") < 30 && get_real(row, "flops") > 0 && get_integer(row, "repeats") == 1);
-    assert_true(i % 2 == 0 || (get_integer(row, "graph_nodes") > 0 && json_is_true(json_object_get(row, "graph"))));
-    assert_true(i < 2 || (get_real(row, "time_of_bp") > 0 && get_real(row, "flops_of_bp") == 1));
-  }
-  assert_int_equal(get_integer(find(rows, "backward", "bp_graph"), "graph_nodes"),
-                   get_integer(find(rows, "backward", "bp_second_stream_graph"), "graph_nodes"));
+  const double bandwidth = get_real(document, "write_bytes_per_s");
+  assert_int_equal(json_array_size(rows), is_emulated(device) ? 8 : 18);
+  assert_true(bandwidth > 1e6);
   for (size_t i = 0; i < json_array_size(rows); ++i) {
-    assert_true(get_real(json_array_get(rows, i), "residual") < 30);
+    const json_t *row = json_array_get(rows, i);
+    const double bytes = get_real(row, "bytes"), seconds = get_real(row, "median_s");
+    assert_int_equal(get_integer(row, "differing"), 0);
+    assert_true(get_real(row, "residual") < 1e-5);
+    assert_true(fabs(get_real(row, "write_share") * bandwidth * seconds - bytes) <= 1e-9 * bytes);
   }
-  assert_int_equal(json_array_size(rows), 2 * 8); /* the five scans, too */
-  assert_int_equal(json_array_size(json_object_get(document, "left_out")), 0);
   json_decref(document);
 }
 
@@ -182,7 +179,7 @@ int main(void) {
     return 77;
   }
   const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(refused_way), cmocka_unit_test(program),
-                                     cmocka_unit_test(convolutions)};
+                                     cmocka_unit_test(generators)};
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   bppsa_device_destroy(device);
   return failed;

@@ -71,6 +71,7 @@ static void test_jacobian(void **state) {
   assert_int_equal(json_array_size(rows), 18);
   assert_int_equal(get_integer(json_array_get(rows, 0), "nnz"), 1696512);
   json_decref(document);
+  assert_runs("bench jacobian --repeats 1 --memory-limit 1M"); /* what does not fit is left out, and said */
 }
 
 static void test_scan(void **state) {

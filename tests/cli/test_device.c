@@ -1,4 +1,4 @@
-/* `grad`, `train` and `eval` with --device: the same files and curves as on the processor. The device is BPPSA_TEST_DEVICE. */
+/* `grad`, `train`, `eval` and `jacobian` with --device: the same files and curves as on the processor. The device is BPPSA_TEST_DEVICE. */
 #include "tests/cli/batch_files.h"
 
 #include <math.h>
@@ -105,6 +105,42 @@ static void test_resume(void **state) {
   assert_same_files("C.safetensors", "D.safetensors", 1e-300);
 }
 
+static void put_array(const char *path, int32_t ndim, const int64_t *shape, uint64_t seed) {
+  int64_t count = 1;
+  for (int i = 0; i < ndim; ++i) {
+    count *= shape[i];
+  }
+  double *values = uniform(seed, count, 1);
+  const bppsa_view view = bppsa_view_make(values, BPPSA_F64, ndim, shape);
+  assert_int_equal(bppsa_npy_save(path, &view), BPPSA_OK);
+  bppsa_free(values);
+}
+
+/* The same bytes in the files. */
+static void test_jacobian(void **state) {
+  (void)state;
+  put_array("jx.npy", 3, (int64_t[]){4, 6, 6}, 1);
+  put_array("jw.npy", 4, (int64_t[]){8, 2, 3, 3}, 2);
+  put_array("js.npy", 1, (int64_t[]){1}, 3);
+  assert_runs("train gru --seq-len 5 --samples 32 --iterations 1 --hidden 4 --save-weights J.safetensors");
+  static const char *const lines[] = {"conv2d --in-shape 4,6,6 --groups 2 --weights jw.npy --padding 1",
+                                      "conv2d --in-shape 4,6,6 --groups 2 --weights jw.npy --mask jw.npy --stride 2 --dtype f64",
+                                      "maxpool2d --input jx.npy --kernel 3 --stride 2 --pattern argmax",
+                                      "avgpool2d --input jx.npy",
+                                      "tanh --input jx.npy --dtype f64",
+                                      "linear --in-shape 2 --out-channels 3",
+                                      "gru --weights J.safetensors --input js.npy"};
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; ++i) {
+    static char here[1 << 20], there[1 << 20];
+    assert_runs("jacobian %s --out H.mtx", lines[i]);
+    assert_runs("jacobian %s --out T.mtx %s", lines[i], device);
+    const long bytes = get_file("H.mtx", here, sizeof here);
+    assert_true(bytes > 0 && bytes < (long)sizeof here);
+    assert_int_equal(get_file("T.mtx", there, sizeof there), bytes);
+    assert_memory_equal(here, there, (size_t)bytes);
+  }
+}
+
 static void test_measured_plan(void **state) {
   (void)state;
   char directory[4096]; /* of measured plans; an absolute path */
@@ -207,10 +243,10 @@ static void test_cnn_requests(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_grad),           cmocka_unit_test(test_nonfinite),
-                                     cmocka_unit_test(test_train_and_eval), cmocka_unit_test(test_resume),
-                                     cmocka_unit_test(test_measured_plan),  cmocka_unit_test(test_cnn),
-                                     cmocka_unit_test(test_cnn_resume),     cmocka_unit_test(test_cnn_requests)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_grad),       cmocka_unit_test(test_nonfinite),     cmocka_unit_test(test_train_and_eval),
+      cmocka_unit_test(test_resume),     cmocka_unit_test(test_measured_plan), cmocka_unit_test(test_cnn),
+      cmocka_unit_test(test_cnn_resume), cmocka_unit_test(test_cnn_requests),  cmocka_unit_test(test_jacobian)};
   const char *name = getenv("BPPSA_TEST_DEVICE");
   static char text[64];
   bppsa_device_destroy(test_device(1)); /* skips the test where it is not there */

@@ -17,13 +17,14 @@ static void ceilings(void **state) {
   for (size_t d = 0; d < 2; ++d) {
     const int64_t blocks = bppsa_alloc_live();
     int64_t before = 0, after = 0;
-    bppsa_peak peak = {-1, -1};
+    bppsa_peak peak = {-1, -1, -1};
     if (gpu) {
       assert_int_equal(bppsa_memory_available(device, &before), BPPSA_OK);
     }
     assert_int_equal(bppsa_peak_measure(device, dtypes[d], &peak), BPPSA_OK);
     assert_true(peak.flops > 1e6 && peak.flops < 1e16);
     assert_true(gpu ? peak.bytes > 1e6 && peak.bytes < 1e14 : peak.bytes == 0);
+    assert_true(gpu ? peak.written > 1e6 && peak.written < 1e14 : peak.written == 0);
     assert_int_equal(bppsa_alloc_live(), blocks);
     if (gpu && is_emulated(device)) { /* elsewhere kernels are loaded on their first use, and others may use the GPU */
       assert_int_equal(bppsa_memory_available(device, &after), BPPSA_OK);
@@ -38,7 +39,7 @@ static void no_memory(void **state) {
   bppsa_device *device = test_device(1);
   if (bppsa_device_get_kind(device) == BPPSA_CUDA) {
     int64_t call = 0;
-    bppsa_peak peak = {-1, -1};
+    bppsa_peak peak = {-1, -1, -1};
     bppsa_status status;
     do {
       bppsa_alloc_fail_at(++call);

@@ -124,7 +124,7 @@ static void make_special(stream *s, problem *p, void *array, int64_t count, int6
 static void test_random(void **state) {
   (void)state;
   bppsa_device *one = cpu_device(1), *device = test_device(2);
-  const uint64_t configurations = is_emulated(device) ? 2000 : 4000;
+  const uint64_t configurations = is_emulated(device) ? 1000 : 2000;
   int64_t kinds[BPPSA_OPERATOR_COUNT] = {0}, no_batch = 0, masked = 0;
   for (uint64_t i = 0; i < configurations; ++i) {
     stream s = {.seed = 5000 + i};
