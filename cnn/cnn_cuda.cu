@@ -24,12 +24,16 @@ struct work_queue {
   bppsa_cudnn_queue *cudnn; /* NULL in a network without convolutions */
 };
 
+/* Batches a convolution is described for: the planned one, and the latest others. Training and validation have a smaller last batch each. */
+enum { BATCHES = 4 };
+
 /* A convolution as cuDNN gets it: padding that differs from side to side is written into its input. */
 struct gpu_conv {
   bppsa_op op;
   bool framed;
   cnn_frame frame;
-  bppsa_cudnn_conv *of[2]; /* for the planned batch, and for the latest other one */
+  bppsa_cudnn_conv *of[BATCHES]; /* the first: for the planned batch */
+  int next;                      /* of the others, to be described anew */
 };
 
 } // namespace
@@ -144,13 +148,18 @@ bppsa_status linear_weight_gradient(const cnn *n, const cnn_layer *layer, const 
 
 /* The convolution for the batch at hand. Of another batch than the planned one it is described when that comes first. */
 bppsa_status conv_for(const cnn *n, const cnn_layer *layer, const bppsa_cudnn_conv **conv) {
-  const gpu_conv *c = &n->gpu->convs[layer - n->layers];
-  bppsa_cudnn_conv *found = c->of[n->batch != n->config.batch];
-  if (bppsa_cudnn_conv_batch(found) != n->batch) {
-    bppsa_cudnn_bytes used;
-    BPPSA_TRY(bppsa_cudnn_conv_describe(found, &c->op, n->batch, n->gpu->work_size, &used));
+  gpu_conv *c = &n->gpu->convs[layer - n->layers];
+  for (const bppsa_cudnn_conv *known : c->of) {
+    if (bppsa_cudnn_conv_batch(known) == n->batch) {
+      *conv = known;
+      return BPPSA_OK;
+    }
   }
-  *conv = found;
+  bppsa_cudnn_conv *other = c->of[1 + c->next];
+  bppsa_cudnn_bytes used;
+  BPPSA_TRY(bppsa_cudnn_conv_describe(other, &c->op, n->batch, n->gpu->work_size, &used));
+  c->next = (c->next + 1) % (BATCHES - 1);
+  *conv = other;
   return BPPSA_OK;
 }
 
@@ -498,8 +507,9 @@ extern "C" void bppsa_cnn_cuda_destroy(cnn *n) {
   }
   (void)cudaSetDevice(gpu->index);
   for (int64_t i = 0; gpu->convs != NULL && i < n->network.count; ++i) {
-    bppsa_cudnn_conv_destroy(gpu->convs[i].of[0]);
-    bppsa_cudnn_conv_destroy(gpu->convs[i].of[1]);
+    for (bppsa_cudnn_conv *conv : gpu->convs[i].of) {
+      bppsa_cudnn_conv_destroy(conv);
+    }
   }
   if (gpu->side.stream != gpu->main.stream) {
     bppsa_cudnn_queue_destroy(gpu->side.cudnn);

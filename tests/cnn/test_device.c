@@ -186,10 +186,10 @@ static void test_captures(void **state) {
 /* Batches of several sizes one after the other, each as of a model of its own. */
 static void test_sizes(void **state) {
   (void)state;
-  static const int64_t sizes[] = {4, 1, 4, 3, 1};
+  static const int64_t sizes[] = {6, 1, 6, 3, 1, 2, 4, 5, 1, 3, 6}; /* more than are kept */
   for (int w = 0; w < BP_WAYS; ++w) {
     problem whole;
-    mixed_problem(4, BPPSA_F64, &whole);
+    mixed_problem(6, BPPSA_F64, &whole);
     const bppsa_cnn_config config = config_for(&whole, BPPSA_F64, &ways[w]);
     bppsa_model *model = make_model(&whole, &config, device);
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; ++i) {
