@@ -140,13 +140,13 @@ sanitize() { # sanitize TOOL WHAT COMMAND ...
   fi
 }
 for tool in memcheck racecheck; do
+  sanitize "$tool" jacobian "$bundle/test_jacobian_fills"
   for model in rnn gru; do
     # shellcheck disable=SC2086
     sanitize "$tool" "$model" "$program" bench crossover --model "$model" $small
   done
   sanitize "$tool" scan "$bundle/test_scan_graph"
   sanitize "$tool" cnn "$bundle/test_cnn_adversarial"
-  sanitize "$tool" jacobian "$bundle/test_jacobian_fills"
 done
 
 # ---- benchmarks ----
@@ -164,6 +164,7 @@ bench rnn 150 bench rnn
 bench gru 75 bench gru
 bench long 45 bench rnn --seq-len 100000 --batch 16 --hidden 20 --repeats 3
 bench crossover 30 bench crossover --quick --seq-len 10000
+# Generators of sparse Jacobians, their values held against the write bandwidth.
 part jacobian 30 "$program" bench jacobian --device cuda --quick --out "$results/jacobian.json"
 for model in rnn gru; do
   if [ -x "$root/bench/rivals/bench_pytorch.py" ] && command -v python3 >/dev/null 2>&1; then

@@ -12,10 +12,8 @@
 
 #include "cli/command.h"
 #include "core/alloc.h"
-#include "core/graph.h"
 #include "core/peak.h"
 #include "core/philox.h"
-#include "core/timeline.h"
 
 enum { LEAST_REPEATS = 3, MOST_REPEATS = 10001 };
 
@@ -30,79 +28,26 @@ static int compare(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* Seconds of one run. */
-typedef bppsa_status (*timed)(void *context, double *seconds);
-
-/* Runs once without counting it, then until the budget is spent. */
-static bppsa_status collect(timed run, void *context, int64_t repeats, double budget_s, bppsa_timing *timing) {
-  double *times = bppsa_calloc(MOST_REPEATS, sizeof *times), first;
+bppsa_status bppsa_bench_time(bppsa_status (*action)(void *context), void *context, int64_t repeats, double budget_s,
+                              bppsa_timing *timing) {
+  double *times = bppsa_calloc(MOST_REPEATS, sizeof *times);
   if (times == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  bppsa_status status = run(context, &first);
+  bppsa_status status = action(context);
   const double start = bppsa_bench_now();
   int64_t n = 0;
   while (status == BPPSA_OK && n < MOST_REPEATS &&
          (repeats > 0 ? n < repeats : n < LEAST_REPEATS || bppsa_bench_now() - start < budget_s)) {
-    status = run(context, &times[n++]);
+    const double before = bppsa_bench_now();
+    status = action(context);
+    times[n++] = bppsa_bench_now() - before;
   }
   if (status == BPPSA_OK) {
     qsort(times, (size_t)n, sizeof *times, compare);
     *timing = (bppsa_timing){0.5 * (times[n / 2] + times[(n - 1) / 2]), times[0], times[n - 1], n};
   }
   bppsa_free(times);
-  return status;
-}
-
-typedef struct {
-  bppsa_status (*action)(void *context);
-  void *context;
-} called;
-
-static bppsa_status call(void *context, double *seconds) {
-  const called *c = context;
-  const double before = bppsa_bench_now();
-  const bppsa_status status = c->action(c->context);
-  *seconds = bppsa_bench_now() - before;
-  return status;
-}
-
-bppsa_status bppsa_bench_time(bppsa_status (*action)(void *context), void *context, int64_t repeats, double budget_s,
-                              bppsa_timing *timing) {
-  called c = {action, context};
-  return collect(call, &c, repeats, budget_s, timing);
-}
-
-typedef struct {
-  called work;
-  const bppsa_device *device;
-  bppsa_timeline *timeline; /* two marks */
-  bppsa_graph *graph;
-} queued;
-
-static bppsa_status queue(void *context) {
-  const queued *q = context;
-  BPPSA_TRY(bppsa_timeline_mark(q->timeline, 0));
-  BPPSA_TRY(q->work.action(q->work.context));
-  return bppsa_timeline_mark(q->timeline, 1);
-}
-
-static bppsa_status replay(void *context, double *seconds) {
-  const queued *q = context;
-  BPPSA_TRY(bppsa_graph_launch(q->device, q->graph));
-  return bppsa_timeline_seconds(q->timeline, 0, 1, seconds);
-}
-
-bppsa_status bppsa_bench_time_queued(const bppsa_device *device, bppsa_status (*action)(void *context), void *context,
-                                     int64_t repeats, double budget_s, bppsa_timing *timing) {
-  queued q = {.work = {action, context}, .device = device};
-  BPPSA_TRY(bppsa_timeline_create(device, 2, &q.timeline));
-  bppsa_status status = bppsa_graph_capture(device, queue, &q, &q.graph);
-  if (status == BPPSA_OK) {
-    status = collect(replay, &q, repeats, budget_s, timing);
-  }
-  bppsa_graph_destroy(device, q.graph);
-  bppsa_timeline_destroy(q.timeline);
   return status;
 }
 
@@ -144,12 +89,6 @@ static double best_rate(char *area, int32_t threads, bool copy) {
 }
 
 bppsa_status bppsa_bench_limits_measure(const bppsa_device *device, bppsa_machine_limits *limits) {
-  if (bppsa_device_get_kind(device) == BPPSA_CUDA) {
-    bppsa_peak measured;
-    BPPSA_TRY(bppsa_peak_measure(device, BPPSA_F32, &measured));
-    *limits = (bppsa_machine_limits){measured.flops, measured.written, measured.bytes};
-    return BPPSA_OK;
-  }
   char *area = bppsa_alloc((size_t)AREA);
   if (area == NULL) {
     return BPPSA_ERR_MEMORY;

@@ -24,10 +24,6 @@ double bppsa_bench_now(void);
 /* Calls `action` until the budget is spent, at least three times or `repeats` times where that is not 0, after one call that is not timed. */
 bppsa_status bppsa_bench_time(bppsa_status (*action)(void *context), void *context, int64_t repeats, double budget_s,
                               bppsa_timing *timing);
-/* The same of work that a GPU takes into its queue: it is recorded between two marks and replayed, and the times are the queue's, so that no
- * launch waits for the host within one. ERR_CUDA also: the work cannot be recorded. */
-bppsa_status bppsa_bench_time_queued(const bppsa_device *device, bppsa_status (*action)(void *context), void *context,
-                                     int64_t repeats, double budget_s, bppsa_timing *timing);
 
 /* ---- the machine's limits ---- */
 
@@ -36,7 +32,7 @@ typedef struct {
   double write_bytes, copy_bytes; /* bytes/s: written past the caches; read and written */
 } bppsa_machine_limits;
 
-/* Measures them on all threads, or on a GPU, best of several runs. ERR_MEMORY, ERR_CUDA. */
+/* Measures them on all threads, best of several runs. ERR_MEMORY. */
 bppsa_status bppsa_bench_limits_measure(const bppsa_device *device, bppsa_machine_limits *limits);
 
 /* ---- cases of products ---- */
