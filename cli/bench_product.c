@@ -7,6 +7,7 @@
 #include "cli/machine.h"
 #include "cli/setup.h"
 #include "core/alloc.h"
+#include "core/memory.h"
 
 static const bppsa_product_rival *const no_rivals[] = {NULL};
 const bppsa_product_rival *const *bppsa_product_rivals = no_rivals;
@@ -17,6 +18,8 @@ static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_SEED, .help = "of values and masks"},
     {.option = BPPSA_OPTION_LEFT},
     {.option = BPPSA_OPTION_RIGHT},
+    {.option = BPPSA_OPTION_UP_LEVELS, .help = "VGG-11's scan with so many, 3 % of the weights: its products are the cases"},
+    {.option = BPPSA_OPTION_DEVICE},
     {.option = BPPSA_OPTION_THREADS},
     {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = "leave kinds out whose plan needs more [1/4 of available memory]"},
     {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},
@@ -27,13 +30,17 @@ static const bppsa_option_use uses[] = {
 static const char notes[] =
     "C = A B in f32. Case A: conv3·conv4 of VGG-11 with 3 % of the weights. B: conv·relu·conv with 16 channels at 16 x 16. B64: "
     "with 64.\n"
+    "--up-levels: the products of a pruned VGG-11's scan in their place, a[i:j] of its elements.\n"
     "Every result is first checked against float64: a largest |c - ref| / (eps sum |a b|) of 30 or more marks the row and exits "
     "1.\n"
     "floor: the larger of FLOP / measured peak and bytes / measured copy bandwidth. plan: planning time in numeric passes.\n"
+    "On a GPU beside cuSPARSE, where it is: SpGEMM as a whole (full) and what SpGEMMreuse computes once its structure is known "
+    "(numeric).\n"
     "The program bppsa-rivals, built beside this one where the libraries are, adds SuiteSparse:GraphBLAS, LIBXSMM and PETSc to "
     "the same run.\n";
 
 enum { WRONG = 30 };
+#define KEPT 0.03 /* of the weights of VGG-11's scan */
 
 typedef struct {
   const char *method, *phase;
@@ -43,7 +50,7 @@ typedef struct {
 
 typedef struct {
   bppsa_cli *cli;
-  const bppsa_device *device;
+  const bppsa_device *device, *host; /* host: whose threads make the cases */
   bppsa_machine_limits limits;
   json_t *rows;
   int64_t failed, repeats, memory_limit;
@@ -52,8 +59,13 @@ typedef struct {
   bppsa_product_case c;
   bppsa_csr pattern; /* of C, a copy */
   double *sums, *magnitudes;
-  float *values; /* of C */
+  float *values;            /* of C */
+  void *left, *right, *out; /* values of A, B and C on the device; a processor's are the case's */
 } session;
+
+static bool on_gpu(const session *s) {
+  return bppsa_device_get_kind(s->device) == BPPSA_CUDA;
+}
 
 static double residual(const session *s) {
   double worst = 0;
@@ -101,7 +113,7 @@ static bppsa_status add_row(session *s, product_row *row) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
   }
   return s->cli->json ? BPPSA_OK
-                      : bppsa_cli_print(s->cli, "  %-5s%-22s%-9s%11.3f%11.3f%11.3f%7" PRId64 "%10.2f%8.0f%%  %-9s%9.1f%10.1f%s\n",
+                      : bppsa_cli_print(s->cli, "  %-9s%-21s%-9s%11.3f%11.3f%11.3f%7" PRId64 "%10.2f%8.0f%%  %-9s%9.1f%10.1f%s\n",
                                         s->c.name, row->method, row->phase, 1e3 * row->timing.median_s, 1e3 * row->timing.min_s,
                                         1e3 * row->timing.max_s, row->timing.repeats, 1e-9 * row->flops / row->timing.median_s,
                                         100 * row->floor_s / row->timing.median_s, compute > move ? "FMA" : "bandwidth",
@@ -117,8 +129,7 @@ typedef struct {
 
 static bppsa_status run_pass(void *context) {
   const pass *p = context;
-  return bppsa_product_execute(p->product, 1, (bppsa_csr_values){p->s->c.a_values, 0}, (bppsa_csr_values){p->s->c.b_values, 0},
-                               p->s->values);
+  return bppsa_product_execute(p->product, 1, (bppsa_csr_values){p->s->left, 0}, (bppsa_csr_values){p->s->right, 0}, p->s->out);
 }
 
 static bppsa_status measure_kind(session *s, bppsa_product_kind kind) {
@@ -136,7 +147,10 @@ static bppsa_status measure_kind(session *s, bppsa_product_kind kind) {
   row.flops = (double)info->pair_flops;
   row.executed_flops = (double)info->executed_flops;
   row.bytes = 4.0 * (double)(s->c.a->nnz + s->c.b->nnz + info->nnz) + (double)indices;
-  bppsa_status status = bppsa_bench_time(run_pass, &p, s->repeats, s->budget_s, &row.timing);
+  const int64_t bytes = s->pattern.nnz * (int64_t)sizeof *s->values;
+  bppsa_status status = bppsa_memory_clear(s->device, s->out, bytes);
+  status = status == BPPSA_OK ? bppsa_bench_time_on(s->device, run_pass, &p, s->repeats, s->budget_s, &row.timing) : status;
+  status = status == BPPSA_OK && on_gpu(s) ? bppsa_memory_get(s->device, s->values, s->out, bytes) : status;
   bppsa_product_destroy(p.product);
   row.residual = residual(s);
   return status == BPPSA_OK ? add_row(s, &row) : status;
@@ -144,39 +158,68 @@ static bppsa_status measure_kind(session *s, bppsa_product_kind kind) {
 
 /* ---- rivals ---- */
 
+/* Not this case: for people a GPU's rival says why. */
+static bppsa_status leave_out(session *s, const bppsa_product_rival *rival) {
+  return s->cli->json || !on_gpu(s) ? BPPSA_OK
+                                    : bppsa_cli_print(s->cli, "  %-9s%-21s%-9sleft out: %s\n", s->c.name, rival->name,
+                                                      rival->method, bppsa_last_error());
+}
+
 static bppsa_status measure_rival(session *s, const bppsa_product_rival *rival, double flops) {
   void *state = NULL;
   char method[64];
   const double start = bppsa_bench_now();
   const bppsa_status made = rival->create(&s->c, bppsa_device_get_threads(s->device), &state);
   if (made == BPPSA_ERR_UNSUPPORTED) {
-    return BPPSA_OK;
+    return leave_out(s, rival);
   }
   BPPSA_TRY(made);
   snprintf(method, sizeof method, "%s", rival->name);
   product_row row = {.method = method, .phase = rival->method, .plan_s = bppsa_bench_now() - start, .flops = flops};
   row.bytes = 4.0 * (double)(s->c.a->nnz + s->c.b->nnz + s->pattern.nnz);
-  bppsa_status status = bppsa_bench_time(rival->run, state, s->repeats, s->budget_s, &row.timing);
+  bppsa_status status = bppsa_bench_time_on(s->device, rival->run, state, s->repeats, s->budget_s, &row.timing);
   if (status == BPPSA_OK) {
     status = rival->read(state, &s->pattern, s->values);
   }
   rival->destroy(state);
   row.residual = residual(s);
-  return status == BPPSA_OK ? add_row(s, &row) : status;
+  return status == BPPSA_OK ? add_row(s, &row) : status == BPPSA_ERR_UNSUPPORTED ? leave_out(s, rival) : status;
 }
 
 /* ---- a case ---- */
 
+static bppsa_status move_factor(const session *s, const float *values, int64_t count, void **to) {
+  BPPSA_TRY(bppsa_memory_alloc(s->device, count * (int64_t)sizeof *values, to));
+  return count == 0 ? BPPSA_OK : bppsa_memory_put(s->device, *to, values, count * (int64_t)sizeof *values);
+}
+
+static bppsa_status move_values(session *s) {
+  s->c.device = s->device;
+  if (!on_gpu(s)) {
+    s->left = s->c.a_values;
+    s->right = s->c.b_values;
+    s->out = s->values;
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(move_factor(s, s->c.a_values, s->c.a->nnz, &s->left));
+  BPPSA_TRY(move_factor(s, s->c.b_values, s->c.b->nnz, &s->right));
+  return bppsa_memory_alloc(s->device, s->pattern.nnz * (int64_t)sizeof *s->values, &s->out);
+}
+
 static bppsa_status prepare(session *s, double *flops) {
   const bppsa_product_config config = bppsa_product_config_default();
   bppsa_product *product = NULL;
-  BPPSA_TRY(bppsa_product_create(s->c.a, s->c.b, &config, s->device, &product));
+  BPPSA_TRY(bppsa_product_create(s->c.a, s->c.b, &config, s->host, &product));
   *flops = (double)bppsa_product_get_info(product)->pair_flops;
   const bppsa_status status = bppsa_csr_copy(bppsa_product_pattern(product), &s->pattern);
   bppsa_product_destroy(product);
   BPPSA_TRY(status);
   s->values = bppsa_calloc(s->pattern.nnz, sizeof *s->values);
-  return s->values == NULL ? BPPSA_ERR_MEMORY : bppsa_product_case_reference(&s->c, &s->pattern, &s->sums, &s->magnitudes);
+  if (s->values == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  BPPSA_TRY(move_values(s));
+  return bppsa_product_case_reference(&s->c, &s->pattern, &s->sums, &s->magnitudes);
 }
 
 static bppsa_status measure_case(session *s) {
@@ -185,13 +228,19 @@ static bppsa_status measure_case(session *s) {
   for (int kind = BPPSA_PRODUCT_AUTO; kind < BPPSA_PRODUCT_KINDS; ++kind) {
     BPPSA_TRY(measure_kind(s, (bppsa_product_kind)kind));
   }
-  for (const bppsa_product_rival *const *rival = bppsa_product_rivals; *rival != NULL; ++rival) {
+  for (const bppsa_product_rival *const *rival = on_gpu(s) ? bppsa_product_gpu_rivals : bppsa_product_rivals; *rival != NULL;
+       ++rival) {
     BPPSA_TRY(measure_rival(s, *rival, flops));
   }
   return BPPSA_OK;
 }
 
 static void release_case(session *s) {
+  void *const there[] = {s->left, s->right, s->out};
+  for (int i = 0; on_gpu(s) && i < 3; ++i) {
+    bppsa_memory_free(s->device, there[i]);
+  }
+  s->left = s->right = s->out = NULL;
   bppsa_product_case_free(&s->c);
   bppsa_csr_free(&s->pattern);
   bppsa_free(s->sums);
@@ -206,18 +255,52 @@ static bppsa_status print_head(session *s) {
   return bppsa_cli_print(s->cli,
                          "products on %s, %d threads, %s; measured: %s, copy %s\n"
                          "milliseconds; floor: share of the time that the limit beside it explains; plan: in numeric passes\n\n"
-                         "  case method                phase         median        min        max      n   GFLOP/s    floor  "
+                         "  case     method               phase         median        min        max      n   GFLOP/s    floor  "
                          "limit         plan  residual\n",
                          bppsa_device_get_hardware(s->device), bppsa_device_get_threads(s->device),
                          bppsa_machine_date(date, sizeof date), bppsa_cli_si(s->limits.peak, "FLOP/s", peak, sizeof peak),
                          bppsa_cli_si(s->limits.copy_bytes, "B/s", copy, sizeof copy));
 }
 
+static bppsa_status measure_cases(session *s) {
+  bool more = true;
+  for (int64_t i = 0; more; ++i) {
+    bppsa_status status =
+        bppsa_product_case_make(i, (uint64_t)bppsa_cli_value(s->cli, BPPSA_OPTION_SEED)->integer, s->host, &s->c, &more);
+    if (status == BPPSA_OK && more) {
+      status = measure_case(s);
+    }
+    release_case(s);
+    BPPSA_TRY(status);
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status measure_chain(session *s, int64_t up_levels) {
+  const uint64_t seed = (uint64_t)bppsa_cli_value(s->cli, BPPSA_OPTION_SEED)->integer;
+  bppsa_product_chain *chain = NULL;
+  bool more = true;
+  bppsa_status status = bppsa_product_chain_create(up_levels, KEPT, seed, s->host, &chain);
+  while (status == BPPSA_OK && more) {
+    status = bppsa_product_chain_next(chain, &s->c, &more);
+    if (status == BPPSA_OK && more) {
+      status = measure_case(s);
+    }
+    release_case(s);
+  }
+  bppsa_product_chain_destroy(chain);
+  return status;
+}
+
 static bppsa_status measure(session *s, json_t *document) {
   const bppsa_option_value *limit = bppsa_cli_value(s->cli, BPPSA_OPTION_MEMORY_LIMIT);
   s->repeats = bppsa_cli_value(s->cli, BPPSA_OPTION_REPEATS)->integer;
   s->budget_s = bppsa_cli_value(s->cli, BPPSA_OPTION_QUICK)->given ? 0.2 : 2;
-  s->memory_limit = limit->present ? limit->integer : bppsa_machine_memory() / 4;
+  int64_t available = bppsa_machine_memory();
+  if (on_gpu(s)) {
+    BPPSA_TRY(bppsa_memory_available(s->device, &available));
+  }
+  s->memory_limit = limit->present ? limit->integer : available / 4;
   BPPSA_TRY(bppsa_bench_limits_measure(s->device, &s->limits));
   if (!bppsa_json_put_real(document, "peak_flops_per_s", s->limits.peak) ||
       !bppsa_json_put_real(document, "copy_bytes_per_s", s->limits.copy_bytes)) {
@@ -226,21 +309,11 @@ static bppsa_status measure(session *s, json_t *document) {
   if (!s->cli->json) {
     BPPSA_TRY(print_head(s));
   }
-  const bool files = bppsa_cli_value(s->cli, BPPSA_OPTION_LEFT)->present;
-  bool more = true;
-  if (files) {
-    BPPSA_TRY(measure_case(s)); /* which has been read */
+  const bppsa_option_value *up_levels = bppsa_cli_value(s->cli, BPPSA_OPTION_UP_LEVELS);
+  if (bppsa_cli_value(s->cli, BPPSA_OPTION_LEFT)->present) {
+    return measure_case(s); /* which has been read */
   }
-  for (int64_t i = 0; !files && more; ++i) {
-    bppsa_status status =
-        bppsa_product_case_make(i, (uint64_t)bppsa_cli_value(s->cli, BPPSA_OPTION_SEED)->integer, s->device, &s->c, &more);
-    if (status == BPPSA_OK && more) {
-      status = measure_case(s);
-    }
-    release_case(s);
-    BPPSA_TRY(status);
-  }
-  return BPPSA_OK;
+  return up_levels->present ? measure_chain(s, up_levels->integer) : measure_cases(s);
 }
 
 /* --left and --right, read before anything is printed. */
@@ -265,9 +338,13 @@ static bppsa_status run(bppsa_cli *cli) {
   bppsa_bench_output output;
   BPPSA_TRY(bppsa_bench_open(cli, "product", &output));
   session s = {.cli = cli, .device = output.device, .rows = output.rows};
-  bppsa_status status = read_files(&s);
+  bppsa_device *host = NULL;
+  bppsa_status status = bppsa_device_create("cpu", bppsa_device_get_threads(output.device), &host);
+  s.host = host;
+  status = status == BPPSA_OK ? read_files(&s) : status;
   status = status == BPPSA_OK ? measure(&s, output.document) : status;
   release_case(&s);
+  bppsa_device_destroy(host);
   return bppsa_bench_close(&output, status, s.failed, WRONG);
 }
 

@@ -6,6 +6,8 @@
 #include "cli/bench_sparse.h"
 #include "cli/machine.h"
 #include "core/alloc.h"
+#include "core/graph.h"
+#include "core/memory.h"
 #include "core/philox.h"
 #include "jacobian/network.h"
 #include "scan/scan.h"
@@ -15,6 +17,7 @@ static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_REPEATS},
     {.option = BPPSA_OPTION_BATCH, .fallback = "1", .help = "samples"},
     {.option = BPPSA_OPTION_SEED, .help = "of values and of the seed gradient"},
+    {.option = BPPSA_OPTION_DEVICE},
     {.option = BPPSA_OPTION_THREADS},
     {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = "of held products and their plans [1/2 of available memory]"},
     {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},
@@ -26,7 +29,7 @@ static const char notes[] = "The chain of LeNet-5's ten operators on 3 x 32 x 32
                             "linear operators shared by the\n"
                             "samples, ReLUs and pools per sample. Every result is first held against the recurrence in float64: "
                             "a residual of 30 or more\n"
-                            "marks the row and exits 1.\n";
+                            "marks the row and exits 1. On a GPU every method runs queued and, marked graph, as a recording.\n";
 
 enum { METHODS = 6, WRONG = 30 };
 
@@ -40,19 +43,25 @@ static const struct {
 
 typedef struct {
   bppsa_cli *cli;
-  const bppsa_device *device;
+  const bppsa_device *device, *host; /* host: whose threads make the chain */
   bppsa_machine_limits limits;
   json_t *rows;
-  int64_t failed, n, batch;
+  int64_t failed, n, batch, memory_limit;
   bppsa_jacobian *jacobians[BPPSA_NETWORK_OPS];
   const bppsa_csr *patterns[BPPSA_NETWORK_OPS];
-  bppsa_csr_values values[BPPSA_NETWORK_OPS];
+  bppsa_csr_values values[BPPSA_NETWORK_OPS]; /* on the device */
   float *owned[BPPSA_NETWORK_OPS];
   int64_t offsets[BPPSA_NETWORK_OPS + 2]; /* of g_t of one sample */
-  float *gradients;
+  float *gradients;                       /* the seed, and what a scan made of it */
+  void *there;                            /* gradients on the device; a processor's are those */
   double *reference;
   bppsa_scan_executor *executor;
+  bppsa_graph *graph; /* a GPU's recording, or NULL: queued */
 } session;
+
+static bool on_gpu(const session *s) {
+  return bppsa_device_get_kind(s->device) == BPPSA_CUDA;
+}
 
 /* ---- the chain ---- */
 
@@ -73,14 +82,26 @@ static bppsa_status make_values(session *s, int64_t t, bppsa_operator kind, uint
                                                                                       : u < 0.25);
   }
   s->values[t] = (bppsa_csr_values){s->owned[t], shared ? 0 : jt->nnz};
+  if (on_gpu(s)) {
+    void *moved = NULL;
+    const int64_t bytes = count * (int64_t)sizeof *s->owned[t];
+    s->values[t].data = NULL;
+    BPPSA_TRY(bppsa_memory_alloc(s->device, bytes, &moved));
+    s->values[t].data = moved;
+    return bppsa_memory_put(s->device, moved, s->owned[t], bytes);
+  }
   return BPPSA_OK;
+}
+
+static int64_t gradient_bytes(const session *s) {
+  return s->offsets[s->n + 1] * s->batch * (int64_t)sizeof *s->gradients;
 }
 
 static bppsa_status make_chain(session *s, uint64_t seed) {
   bppsa_named_op ops[BPPSA_NETWORK_OPS];
   BPPSA_TRY(bppsa_network_table("lenet5", ops, &s->n));
   for (int64_t t = 0; t < s->n; ++t) {
-    BPPSA_TRY(bppsa_jacobian_create(&ops[t].op, NULL, false, s->device, &s->jacobians[t]));
+    BPPSA_TRY(bppsa_jacobian_create(&ops[t].op, NULL, false, s->host, &s->jacobians[t]));
     s->patterns[t] = bppsa_jacobian_pattern(s->jacobians[t]);
     BPPSA_TRY(make_values(s, t, ops[t].op.kind, seed));
     s->offsets[t + 1] = s->offsets[t] + s->patterns[t]->rows;
@@ -109,15 +130,25 @@ static bppsa_status make_chain(session *s, uint64_t seed) {
       s->reference[s->offsets[t - 1] * s->batch + r] = sum;
     }
   }
-  return BPPSA_OK;
+  if (!on_gpu(s)) {
+    s->there = s->gradients;
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_memory_alloc(s->device, gradient_bytes(s), &s->there));
+  return bppsa_memory_put(s->device, s->there, s->gradients, gradient_bytes(s));
 }
 
 /* ---- a method ---- */
 
+static bppsa_status queue_scan(void *context) {
+  const session *s = context;
+  const bppsa_scan_operands operands = {.batch = s->batch, .values = s->values, .gradients = s->there};
+  return s->executor->execute(s->executor, &operands);
+}
+
 static bppsa_status run_scan(void *context) {
   const session *s = context;
-  const bppsa_scan_operands operands = {.batch = s->batch, .values = s->values, .gradients = s->gradients};
-  return s->executor->execute(s->executor, &operands);
+  return s->graph != NULL ? bppsa_graph_launch(s->device, s->graph) : queue_scan(context);
 }
 
 static double worst_residual(const session *s) {
@@ -157,7 +188,7 @@ static bppsa_status add_row(session *s, const char *name, const bppsa_scan_plan 
   return s->cli->json
              ? BPPSA_OK
              : bppsa_cli_print(
-                   s->cli, "  %-12s%11.3f%11.3f%11.3f%7" PRId64 "  %-9s%8.2f%7.0f%%  %-9s%6" PRId64 "  %-9s%10.1f%10.2f%s\n",
+                   s->cli, "  %-18s%11.3f%11.3f%11.3f%7" PRId64 "  %-9s%8.2f%7.0f%%  %-9s%6" PRId64 "  %-9s%10.1f%10.2f%s\n",
                    name, 1e3 * t->median_s, 1e3 * t->min_s, 1e3 * t->max_s, t->repeats,
                    bppsa_cli_si(flops, "FLOP", text[0], sizeof text[0]), 1e-9 * flops / t->median_s, 100 * floor_s / t->median_s,
                    bppsa_cli_si((double)totals->critical_flops, "FLOP", text[1], sizeof text[1]), totals->critical_steps,
@@ -165,8 +196,30 @@ static bppsa_status add_row(session *s, const char *name, const bppsa_scan_plan 
                    wrong ? "  WRONG" : "");
 }
 
+/* All but the seed is made 0 before. */
+static bppsa_status time_scan(session *s, const char *name, const bppsa_scan_plan *plan, double plan_s) {
+  bppsa_timing timing;
+  BPPSA_TRY(bppsa_memory_clear(s->device, s->there, s->offsets[s->n] * s->batch * (int64_t)sizeof *s->gradients));
+  BPPSA_TRY(bppsa_bench_time_on(s->device, run_scan, s, bppsa_cli_value(s->cli, BPPSA_OPTION_REPEATS)->integer,
+                                bppsa_cli_value(s->cli, BPPSA_OPTION_QUICK)->given ? 0.2 : 2, &timing));
+  if (on_gpu(s)) {
+    BPPSA_TRY(bppsa_memory_get(s->device, s->gradients, s->there, gradient_bytes(s)));
+  }
+  return add_row(s, name, plan, &timing, plan_s);
+}
+
+/* A GPU's scan once more, as a recording. */
+static bppsa_status time_graph(session *s, const char *name, const bppsa_scan_plan *plan, double plan_s) {
+  char text[64];
+  snprintf(text, sizeof text, "%s graph", name);
+  BPPSA_TRY(bppsa_graph_capture(s->device, queue_scan, s, &s->graph));
+  const bppsa_status status = time_scan(s, text, plan, plan_s);
+  bppsa_graph_destroy(s->device, s->graph);
+  s->graph = NULL;
+  return status;
+}
+
 static bppsa_status measure_method(session *s, int method) {
-  const bppsa_option_value *limit = bppsa_cli_value(s->cli, BPPSA_OPTION_MEMORY_LIMIT);
   bppsa_scan_config config = bppsa_scan_config_default();
   config.element = BPPSA_ELEMENT_CSR;
   config.algorithm = methods[method].algorithm;
@@ -175,24 +228,22 @@ static bppsa_status measure_method(session *s, int method) {
   config.batch = s->batch;
   config.patterns = s->patterns;
   config.planner = s->device;
-  config.memory_limit = limit->present ? limit->integer : bppsa_machine_memory() / 2;
+  config.memory_limit = s->memory_limit;
   bppsa_scan_plan *plan = NULL;
-  bppsa_timing timing;
   const double start = bppsa_bench_now();
   bppsa_status status = bppsa_scan_plan_create(&config, &plan);
   const double plan_s = bppsa_bench_now() - start;
   if (status == BPPSA_ERR_ARGUMENT) { /* beyond the limit: left out, and said */
-    return s->cli->json ? BPPSA_OK : bppsa_cli_print(s->cli, "  %-12s left out: %s\n", methods[method].name, bppsa_last_error());
+    return s->cli->json ? BPPSA_OK : bppsa_cli_print(s->cli, "  %-18s left out: %s\n", methods[method].name, bppsa_last_error());
   }
   if (status == BPPSA_OK) {
     status = bppsa_scan_executor_create(plan, s->device, &s->executor);
   }
   if (status == BPPSA_OK) {
-    status = bppsa_bench_time(run_scan, s, bppsa_cli_value(s->cli, BPPSA_OPTION_REPEATS)->integer,
-                              bppsa_cli_value(s->cli, BPPSA_OPTION_QUICK)->given ? 0.2 : 2, &timing);
+    status = time_scan(s, methods[method].name, plan, plan_s);
   }
-  if (status == BPPSA_OK) {
-    status = add_row(s, methods[method].name, plan, &timing, plan_s);
+  if (status == BPPSA_OK && on_gpu(s)) {
+    status = time_graph(s, methods[method].name, plan, plan_s);
   }
   bppsa_scan_executor_destroy(s->executor);
   s->executor = NULL;
@@ -201,16 +252,23 @@ static bppsa_status measure_method(session *s, int method) {
 }
 
 static bppsa_status measure(session *s) {
+  const bppsa_option_value *limit = bppsa_cli_value(s->cli, BPPSA_OPTION_MEMORY_LIMIT);
   char date[BPPSA_DATE_TEXT], peak[BPPSA_SI_TEXT];
+  int64_t available = bppsa_machine_memory();
+  if (on_gpu(s)) {
+    BPPSA_TRY(bppsa_memory_available(s->device, &available));
+  }
+  s->memory_limit = limit->present ? limit->integer : available / 2;
   BPPSA_TRY(bppsa_bench_limits_measure(s->device, &s->limits));
   if (!s->cli->json) {
-    BPPSA_TRY(bppsa_cli_print(s->cli,
-                              "sparse scan of lenet5 on %s, %d threads, B = %" PRId64 ", %s; measured peak %s\n"
-                              "milliseconds; peak: share of it; critical: FLOPs of a sample and products on the critical path\n\n"
-                              "  method           median        min        max      n  work       GFLOP/s   peak  critical    n  "
-                              "held       plan ms  residual\n",
-                              bppsa_device_get_hardware(s->device), bppsa_device_get_threads(s->device), s->batch,
-                              bppsa_machine_date(date, sizeof date), bppsa_cli_si(s->limits.peak, "FLOP/s", peak, sizeof peak)));
+    BPPSA_TRY(
+        bppsa_cli_print(s->cli,
+                        "sparse scan of lenet5 on %s, %d threads, B = %" PRId64 ", %s; measured peak %s\n"
+                        "milliseconds; peak: share of it; critical: FLOPs of a sample and products on the critical path\n\n"
+                        "  method                 median        min        max      n  work       GFLOP/s   peak  critical    n  "
+                        "held       plan ms  residual\n",
+                        bppsa_device_get_hardware(s->device), bppsa_device_get_threads(s->device), s->batch,
+                        bppsa_machine_date(date, sizeof date), bppsa_cli_si(s->limits.peak, "FLOP/s", peak, sizeof peak)));
   }
   for (int i = 0; i < METHODS; ++i) {
     BPPSA_TRY(measure_method(s, i));
@@ -223,14 +281,24 @@ static bppsa_status run(bppsa_cli *cli) {
   BPPSA_TRY(bppsa_bench_open(cli, "scan", &output));
   session s = {
       .cli = cli, .device = output.device, .rows = output.rows, .batch = bppsa_cli_value(cli, BPPSA_OPTION_BATCH)->integer};
-  bppsa_status status = make_chain(&s, (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer);
+  bppsa_device *host = NULL;
+  bppsa_status status = bppsa_device_create("cpu", bppsa_device_get_threads(output.device), &host);
+  s.host = host;
+  status = status == BPPSA_OK ? make_chain(&s, (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer) : status;
   status = status == BPPSA_OK ? measure(&s) : status;
   for (int64_t t = 0; t < BPPSA_NETWORK_OPS; ++t) {
     bppsa_jacobian_destroy(s.jacobians[t]);
+    if (on_gpu(&s)) {
+      bppsa_memory_free(s.device, (void *)s.values[t].data);
+    }
     bppsa_free(s.owned[t]);
+  }
+  if (on_gpu(&s)) {
+    bppsa_memory_free(s.device, s.there);
   }
   bppsa_free(s.gradients);
   bppsa_free(s.reference);
+  bppsa_device_destroy(host);
   return bppsa_bench_close(&output, status, s.failed, WRONG);
 }
 

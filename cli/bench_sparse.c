@@ -14,6 +14,7 @@
 #include "core/alloc.h"
 #include "core/peak.h"
 #include "core/philox.h"
+#include "core/timeline.h"
 
 enum { LEAST_REPEATS = 3, MOST_REPEATS = 10001 };
 
@@ -28,26 +29,55 @@ static int compare(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-bppsa_status bppsa_bench_time(bppsa_status (*action)(void *context), void *context, int64_t repeats, double budget_s,
-                              bppsa_timing *timing) {
-  double *times = bppsa_calloc(MOST_REPEATS, sizeof *times);
+/* One timed call. */
+static bppsa_status time_once(bppsa_timeline *timeline, bppsa_status (*action)(void *context), void *context, double *seconds) {
+  if (timeline == NULL) {
+    const double before = bppsa_bench_now();
+    BPPSA_TRY(action(context));
+    *seconds = bppsa_bench_now() - before;
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_timeline_mark(timeline, 0));
+  BPPSA_TRY(action(context));
+  BPPSA_TRY(bppsa_timeline_mark(timeline, 1));
+  return bppsa_timeline_seconds(timeline, 0, 1, seconds);
+}
+
+static bppsa_status time_by(bppsa_timeline *timeline, bppsa_status (*action)(void *context), void *context, int64_t repeats,
+                            double budget_s, bppsa_timing *timing) {
+  double *times = bppsa_calloc(MOST_REPEATS, sizeof *times), warm;
   if (times == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  bppsa_status status = action(context);
+  bppsa_status status = time_once(timeline, action, context, &warm);
   const double start = bppsa_bench_now();
   int64_t n = 0;
   while (status == BPPSA_OK && n < MOST_REPEATS &&
          (repeats > 0 ? n < repeats : n < LEAST_REPEATS || bppsa_bench_now() - start < budget_s)) {
-    const double before = bppsa_bench_now();
-    status = action(context);
-    times[n++] = bppsa_bench_now() - before;
+    status = time_once(timeline, action, context, &times[n++]);
   }
   if (status == BPPSA_OK) {
     qsort(times, (size_t)n, sizeof *times, compare);
     *timing = (bppsa_timing){0.5 * (times[n / 2] + times[(n - 1) / 2]), times[0], times[n - 1], n};
   }
   bppsa_free(times);
+  return status;
+}
+
+bppsa_status bppsa_bench_time(bppsa_status (*action)(void *context), void *context, int64_t repeats, double budget_s,
+                              bppsa_timing *timing) {
+  return time_by(NULL, action, context, repeats, budget_s, timing);
+}
+
+bppsa_status bppsa_bench_time_on(const bppsa_device *device, bppsa_status (*action)(void *context), void *context,
+                                 int64_t repeats, double budget_s, bppsa_timing *timing) {
+  bppsa_timeline *timeline = NULL;
+  if (bppsa_device_get_kind(device) == BPPSA_CPU) {
+    return bppsa_bench_time(action, context, repeats, budget_s, timing);
+  }
+  BPPSA_TRY(bppsa_timeline_create(device, 2, &timeline));
+  const bppsa_status status = time_by(timeline, action, context, repeats, budget_s, timing);
+  bppsa_timeline_destroy(timeline);
   return status;
 }
 
@@ -89,6 +119,12 @@ static double best_rate(char *area, int32_t threads, bool copy) {
 }
 
 bppsa_status bppsa_bench_limits_measure(const bppsa_device *device, bppsa_machine_limits *limits) {
+  if (bppsa_device_get_kind(device) == BPPSA_CUDA) {
+    bppsa_peak gpu = {0};
+    BPPSA_TRY(bppsa_peak_measure(device, BPPSA_F32, &gpu));
+    *limits = (bppsa_machine_limits){.peak = gpu.flops, .copy_bytes = gpu.bytes};
+    return BPPSA_OK;
+  }
   char *area = bppsa_alloc((size_t)AREA);
   if (area == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -126,10 +162,28 @@ static bppsa_op conv(const int64_t *channels, int64_t size) {
   return op;
 }
 
-/* Uniform in ±1; a fraction `kept` of them, chosen at random, is in the mask. */
-static bppsa_status make_factor(const bppsa_op *op, double kept, uint64_t seed, const bppsa_device *device, bppsa_jacobian **j,
+/* Of an operator without weights. */
+static bppsa_status make_plain_factor(const bppsa_op *op, uint64_t seed, const bppsa_device *device, bppsa_jacobian **j,
+                                      float **values) {
+  const double ones = op->kind == BPPSA_OPERATOR_MAXPOOL2D || op->kind == BPPSA_OPERATOR_AVGPOOL2D ? 0.25 : 0.5;
+  BPPSA_TRY(bppsa_jacobian_create(op, NULL, false, device, j));
+  const int64_t count = bppsa_jacobian_pattern(*j)->nnz;
+  *values = bppsa_alloc((size_t)count * sizeof **values);
+  if (*values == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    (*values)[i] = bppsa_random_double(seed, BPPSA_STREAM_TEST + 202, (uint64_t)i) < ones ? 1 : 0;
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_bench_factor(const bppsa_op *op, double kept, uint64_t seed, const bppsa_device *device, bppsa_jacobian **j,
                                 float **values) {
   const int64_t count = bppsa_op_weights(op);
+  if (count == 0) {
+    return make_plain_factor(op, seed, device, j, values);
+  }
   float *weights = bppsa_calloc(count, sizeof *weights);
   uint8_t *mask = bppsa_calloc(count, 1);
   bppsa_status status = weights == NULL || mask == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
@@ -185,8 +239,8 @@ bppsa_status bppsa_product_case_make(int64_t index, uint64_t seed, const bppsa_d
   made->text = cases[index].text;
   const bppsa_op first = conv(cases[index].channels, cases[index].size),
                  second = conv(cases[index].channels + 1, cases[index].size);
-  BPPSA_TRY(make_factor(&first, cases[index].kept, seed, device, &made->jacobians[0], &made->a_values));
-  BPPSA_TRY(make_factor(&second, cases[index].kept, seed + 1, device, &made->jacobians[2], &made->b_values));
+  BPPSA_TRY(bppsa_bench_factor(&first, cases[index].kept, seed, device, &made->jacobians[0], &made->a_values));
+  BPPSA_TRY(bppsa_bench_factor(&second, cases[index].kept, seed + 1, device, &made->jacobians[2], &made->b_values));
   made->a = bppsa_jacobian_pattern(made->jacobians[0]);
   made->b = bppsa_jacobian_pattern(made->jacobians[2]);
   return cases[index].relu ? add_relu(&first, seed, device, made) : BPPSA_OK;

@@ -24,6 +24,9 @@ double bppsa_bench_now(void);
 /* Calls `action` until the budget is spent, at least three times or `repeats` times where that is not 0, after one call that is not timed. */
 bppsa_status bppsa_bench_time(bppsa_status (*action)(void *context), void *context, int64_t repeats, double budget_s,
                               bppsa_timing *timing);
+/* The same for what `action` queues on a device: on a GPU a call takes the time between an event before it and one behind it. ERR_CUDA. */
+bppsa_status bppsa_bench_time_on(const bppsa_device *device, bppsa_status (*action)(void *context), void *context,
+                                 int64_t repeats, double budget_s, bppsa_timing *timing);
 
 /* ---- the machine's limits ---- */
 
@@ -32,7 +35,7 @@ typedef struct {
   double write_bytes, copy_bytes; /* bytes/s: written past the caches; read and written */
 } bppsa_machine_limits;
 
-/* Measures them on all threads, best of several runs. ERR_MEMORY. */
+/* Measures them on all threads, best of several runs; of a GPU all but write_bytes, which are 0. ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_bench_limits_measure(const bppsa_device *device, bppsa_machine_limits *limits);
 
 /* ---- cases of products ---- */
@@ -44,7 +47,8 @@ typedef struct {
   bppsa_product *left;          /* conv · relu, whose pattern is the left factor; NULL without a ReLU */
   const bppsa_csr *a, *b;
   float *a_values, *b_values;
-  bppsa_csr_matrix files[2]; /* of factors that were read */
+  bppsa_csr_matrix files[2];  /* of factors that were read */
+  const bppsa_device *device; /* where it is measured, for rivals; the case itself lies in host memory */
 } bppsa_product_case;
 
 /* Case `index`: 0 is A (conv3·conv4 of VGG-11 with 3 % of the weights), 1 is B (16 -> 16 -> 16 channels at 16 x 16, conv·relu·conv), 2 is B with 64
@@ -54,11 +58,24 @@ bppsa_status bppsa_product_case_make(int64_t index, uint64_t seed, const bppsa_d
 /* The case "files": factors from NPZ or Matrix Market files, as f32. ERR_* of bppsa_csr_load; ERR_ARGUMENT: a file cannot be read. Free likewise. */
 bppsa_status bppsa_product_case_load(const char *left, const char *right, bppsa_product_case *made);
 void bppsa_product_case_free(bppsa_product_case *c);
+/* An operator's Jacobian with values: weights uniform in ±1, of which a fraction `kept`, chosen at random, is in the pattern; where there are none, 1 for a
+ * quarter (pools) or half (functions) of the entries, 0 for the others. Both are the caller's, also after a failure. */
+bppsa_status bppsa_bench_factor(const bppsa_op *op, double kept, uint64_t seed, const bppsa_device *device, bppsa_jacobian **j,
+                                float **values);
+
+/* The products of the scan of VGG-11's operators with so many up-levels, a fraction `kept` of its weights left, in the order in which they run (bench_chain.c).
+ * _next computes the product too, as an operand of later ones; *more is false past the last. Cases are freed before the chain. */
+typedef struct bppsa_product_chain bppsa_product_chain;
+bppsa_status bppsa_product_chain_create(int64_t up_levels, double kept, uint64_t seed, const bppsa_device *device,
+                                        bppsa_product_chain **chain);
+bppsa_status bppsa_product_chain_next(bppsa_product_chain *chain, bppsa_product_case *made, bool *more);
+void bppsa_product_chain_destroy(bppsa_product_chain *chain); /* NULL is legal */
+
 /* Σ a b and Σ |a b| for every entry of C's pattern in float64, [nnz] each (owned). */
 bppsa_status bppsa_product_case_reference(const bppsa_product_case *c, const bppsa_csr *pattern, double **sums,
                                           double **magnitudes);
 
-/* ---- rivals: other libraries, in a program of their own (cli/rivals/) ---- */
+/* ---- rivals: other libraries, in a program of their own (cli/rivals/); on a GPU cuSPARSE (product_cusparse.c), which is loaded where it is ---- */
 
 typedef struct {
   const char *name;   /* "graphblas" */
@@ -73,5 +90,6 @@ typedef struct {
 
 /* NULL-terminated; empty in the program bppsa. */
 extern const bppsa_product_rival *const *bppsa_product_rivals;
+extern const bppsa_product_rival *const bppsa_product_gpu_rivals[];
 
 #endif

@@ -40,7 +40,7 @@ typedef struct {
 static const backend backends[] = {
     {"CUDA toolkit", NVIDIA "cuda-toolkit-13-0", "needed to build the CUDA backend", true, {"nvcc"}},
     {"cuBLAS", NVIDIA "libcublas-13-0", UNUSED, false, {"libcublas.so.13", "libcublas.so.12"}},
-    {"cuSPARSE", NVIDIA "libcusparse-13-0", UNUSED, false, {"libcusparse.so.12", "libcusparse.so.13"}},
+    {"cuSPARSE", NVIDIA "libcusparse-13-0", "the baseline of bench product on a GPU", false, {"libcusparse.so.12"}},
     {"cuDNN",
      NVIDIA "cudnn9-cuda-13",
      "convolutions on a GPU, and the baseline of bench rnn and gru there",

@@ -249,7 +249,11 @@ static bppsa_status plan(bppsa_product *p) {
   const bool identity = p->info.kind == BPPSA_PRODUCT_IDENTITY;
   p->info.nnz = p->pattern.nnz;
   p->info.pair_flops = identity ? 0 : 2 * p->pairs;
-  p->info.executed_flops = p->on_gpu && !p->config.symbolic ? bppsa_product_gpu_flops(p, p->info.kind) : p->info.pair_flops;
+  p->info.executed_flops = p->info.pair_flops;
+  if (p->on_gpu && !p->config.symbolic) {
+    const double executed = bppsa_product_gpu_flops(p, p->info.kind);
+    p->info.executed_flops = executed < 0x1p62 ? (int64_t)executed : INT64_MAX / 2;
+  }
   p->info.workspace_bytes = p->config.symbolic ? 0 : scratch_bytes(p, p->info.kind);
   p->info.plan_bytes = plan_bytes(p, p->info.kind);
   p->info.seconds = identity ? 0 : predict(p, p->info.kind);

@@ -34,10 +34,10 @@ void scale_rows(const bppsa_product *p, cudaStream_t stream, int64_t samples, pr
 
 /* ---- slots ---- */
 
-template <typename real, typename slot_type, int SAMPLES>
+template <typename real, typename slot_type, int SAMPLES, bool SHARED>
 void launch_rows(const product_class *k, cudaStream_t stream, const product_slots<real, slot_type> &o) {
-  BPPSA_LAUNCH((bppsa_product_slots_rows<real, slot_type, SAMPLES>), grid(k->rows, pieces(o.samples, SAMPLES)), k->threads,
-               (size_t)(SAMPLES * o.room) * sizeof(real), stream, o);
+  BPPSA_LAUNCH((bppsa_product_slots_rows<real, slot_type, SAMPLES, SHARED>), grid(k->rows, pieces(o.samples, SAMPLES)),
+               k->threads, (size_t)(SAMPLES * o.room) * sizeof(real), stream, o);
 }
 
 /* As many samples together as there are and as keep four blocks on a multiprocessor. */
@@ -52,12 +52,14 @@ void run_slots(const bppsa_product *p, cudaStream_t stream, int64_t samples, pro
     const int64_t bytes = k->width * (int64_t)sizeof(real);
     o.order = g->order + k->first;
     o.room = bytes <= WIDEST_SHARED ? k->width : 0;
-    if (o.room > 0 && samples > 2 && 4 * bytes <= SHARED_OF_SAMPLES) {
-      launch_rows<real, slot_type, 4>(k, stream, o);
-    } else if (o.room > 0 && samples > 1 && 2 * bytes <= SHARED_OF_SAMPLES) {
-      launch_rows<real, slot_type, 2>(k, stream, o);
+    if (bytes > WIDEST_SHARED) {
+      launch_rows<real, slot_type, 1, false>(k, stream, o);
+    } else if (samples > 2 && 4 * bytes <= SHARED_OF_SAMPLES) {
+      launch_rows<real, slot_type, 4, true>(k, stream, o);
+    } else if (samples > 1 && 2 * bytes <= SHARED_OF_SAMPLES) {
+      launch_rows<real, slot_type, 2, true>(k, stream, o);
     } else {
-      launch_rows<real, slot_type, 1>(k, stream, o);
+      launch_rows<real, slot_type, 1, true>(k, stream, o);
     }
   }
 }
@@ -65,9 +67,11 @@ void run_slots(const bppsa_product *p, cudaStream_t stream, int64_t samples, pro
 /* More shared memory than 48 KiB must be asked for. */
 template <typename real, typename slot_type> bppsa_status allow_shared() {
   const cudaFuncAttribute size = cudaFuncAttributeMaxDynamicSharedMemorySize;
-  cudaError_t error = cudaFuncSetAttribute(bppsa_product_slots_rows<real, slot_type, 1>, size, WIDEST_SHARED);
-  error = error == cudaSuccess ? cudaFuncSetAttribute(bppsa_product_slots_rows<real, slot_type, 2>, size, WIDEST_SHARED) : error;
-  error = error == cudaSuccess ? cudaFuncSetAttribute(bppsa_product_slots_rows<real, slot_type, 4>, size, WIDEST_SHARED) : error;
+  cudaError_t error = cudaFuncSetAttribute(bppsa_product_slots_rows<real, slot_type, 1, true>, size, WIDEST_SHARED);
+  error = error == cudaSuccess ? cudaFuncSetAttribute(bppsa_product_slots_rows<real, slot_type, 2, true>, size, WIDEST_SHARED)
+                               : error;
+  error = error == cudaSuccess ? cudaFuncSetAttribute(bppsa_product_slots_rows<real, slot_type, 4, true>, size, WIDEST_SHARED)
+                               : error;
   return bppsa_cuda_check(error, "product: shared memory");
 }
 

@@ -79,21 +79,23 @@ int64_t bppsa_product_gpu_scratch_bytes(const bppsa_product *p, bppsa_product_ki
   return kind == BPPSA_PRODUCT_CONV ? conv_samples(p) * packed_bytes(p) : 0;
 }
 
-int64_t bppsa_product_gpu_flops(const bppsa_product *p, bppsa_product_kind kind) {
-  int64_t flops = 0;
+/* 2 a multiplication; those of what a tile has beyond the edges too. */
+double bppsa_product_gpu_flops(const bppsa_product *p, bppsa_product_kind kind) {
+  double multiplications = kind == BPPSA_PRODUCT_IDENTITY ? 0 : (double)p->pairs;
   if (kind == BPPSA_PRODUCT_CONV) {
     const conv_shape s = shape_of(p);
     const int64_t t = tile_for(s.rows, s.columns);
-    return 2 * meetings_of(p) * s.parts * s.depth * tiles_of(s.rows, t) * t * tiles_of(s.columns, t) * t;
-  }
-  if (kind == BPPSA_PRODUCT_DENSE) {
+    const double area = (double)(tiles_of(s.rows, t) * t) * (double)(tiles_of(s.columns, t) * t);
+    multiplications = (double)meetings_of(p) * (double)(s.parts * s.depth) * area;
+  } else if (kind == BPPSA_PRODUCT_DENSE) {
     const int64_t t = band_tile(p);
+    multiplications = 0;
     for (int64_t i = 0; i < p->band_count; ++i) {
-      flops += 2 * tiles_of(p->bands[i].rows, t) * t * tiles_of(p->bands[i].n, t) * t * p->bands[i].k;
+      const product_band *band = &p->bands[i];
+      multiplications += (double)(tiles_of(band->rows, t) * t) * (double)(tiles_of(band->n, t) * t) * (double)band->k;
     }
-    return flops;
   }
-  return kind == BPPSA_PRODUCT_IDENTITY ? 0 : 2 * p->pairs;
+  return 2 * multiplications;
 }
 
 /* Seconds of a pass. Counted on paper for an H100 or H200, not measured: 4e12 bytes/s; 2.5e13 multiply-adds/s of tiles out of shared memory, where a quarter
@@ -107,10 +109,10 @@ double bppsa_product_gpu_predict(const bppsa_product *p, bppsa_product_kind kind
   case BPPSA_PRODUCT_SLOTS:
     return launch + (double)p->pairs / pairs_s + (written + read + 2 * (double)p->pairs) / bytes_s;
   case BPPSA_PRODUCT_CONV:
-    return 3 * launch + 0.5 * (double)bppsa_product_gpu_flops(p, kind) / tiled_s +
+    return 3 * launch + 0.5 * bppsa_product_gpu_flops(p, kind) / tiled_s +
            (2 * read + 0.25 * sector * (double)p->pattern.nnz) / bytes_s;
   case BPPSA_PRODUCT_DENSE:
-    return launch + 0.5 * (double)bppsa_product_gpu_flops(p, kind) / tiled_s + (written + read) / bytes_s;
+    return launch + 0.5 * bppsa_product_gpu_flops(p, kind) / tiled_s + (written + read) / bytes_s;
   default:
     return launch + (written + read) / bytes_s;
   }
@@ -353,7 +355,7 @@ static bppsa_status put_conv(bppsa_product *p) {
 
 /* ---- plans ---- */
 
-/* Blocks in the first extent of a launch, and rows, which the order numbers with 32 bits. */
+/* Blocks in the first extent of a launch, and what kernels number with 32 bits: rows, positions, terms. */
 static bppsa_status check_blocks(const bppsa_product *p) {
   int64_t blocks = p->pattern.rows;
   if (p->info.kind == BPPSA_PRODUCT_CONV) {
@@ -362,13 +364,15 @@ static bppsa_status check_blocks(const bppsa_product *p) {
     const int64_t packing = tiles_of(s.rows, 32) * tiles_of(bppsa_product_widest(p->a), 32);
     blocks = most_of(each * most_of(p->pattern.blocks->positions.nnz, 1), p->b->rows);
     blocks = most_of(blocks, p->a->blocks->groups * packing * p->a->blocks->positions.rows);
-    blocks = most_of(blocks, most_of(p->a->blocks->positions.nnz, p->b->blocks->positions.nnz)); /* which are numbered likewise */
+    blocks = most_of(blocks, most_of(p->a->blocks->positions.nnz, p->b->blocks->positions.nnz)); /* numbered with 32 bits, as */
+    blocks = most_of(blocks, meetings_of(p) * s.depth);                                          /* the terms of a sum */
   }
   return blocks <= INT32_MAX
              ? BPPSA_OK
              : bppsa_fail(BPPSA_ERR_UNSUPPORTED,
-                          "product on a GPU: %lld blocks for %lld x %lld of kind %s, expected fewer than 2^31", (long long)blocks,
-                          (long long)p->pattern.rows, (long long)p->pattern.cols, bppsa_product_kind_name(p->info.kind));
+                          "product on a GPU: %lld blocks or terms for %lld x %lld of kind %s, expected fewer than 2^31",
+                          (long long)blocks, (long long)p->pattern.rows, (long long)p->pattern.cols,
+                          bppsa_product_kind_name(p->info.kind));
 }
 
 bppsa_status bppsa_product_gpu_plan(bppsa_product *p) {

@@ -142,7 +142,7 @@ void bppsa_product_run_f64(const bppsa_product *p, int64_t batch, bppsa_csr_valu
 /* GPU memory: indices, and scratch. 2 for every multiplication of a pass. Seconds it takes, roughly. */
 int64_t bppsa_product_gpu_index_bytes(const bppsa_product *p, bppsa_product_kind kind);
 int64_t bppsa_product_gpu_scratch_bytes(const bppsa_product *p, bppsa_product_kind kind);
-int64_t bppsa_product_gpu_flops(const bppsa_product *p, bppsa_product_kind kind);
+double bppsa_product_gpu_flops(const bppsa_product *p, bppsa_product_kind kind);
 double bppsa_product_gpu_predict(const bppsa_product *p, bppsa_product_kind kind);
 /* Takes the memory and fills it. Patterns, slots and bands are there; slots are released. ERR_MEMORY with the bytes; ERR_UNSUPPORTED: more blocks than a
  * launch has; ERR_CUDA. */

@@ -67,7 +67,7 @@ template <typename real, typename slot_type> struct product_slots {
   const slot_type *slots;
   product_values<real> a, b;
   int64_t samples, nnz;
-  int64_t room; /* reals of shared memory that a sample's row has; 0: it is summed in C */
+  int64_t room; /* reals of shared memory that a sample's row has */
   real *c;
 };
 
@@ -75,16 +75,17 @@ template <typename real, typename slot_type> struct product_slots {
  * SAMPLES samples of one row of C, so that a slot is read once for them.
  *
  * An entry's pairs wait for memory three times: for its link, for B's row and the slots, for shared memory. Of 4 / SAMPLES entries the first two are
- * done at once, into registers, before the first of them is added; of each the first 2 pairs a thread. blocks (rows of the class, samples / SAMPLES) */
-template <typename real, typename slot_type, int SAMPLES>
+ * done at once, into registers, before the first of them is added; of each the first 2 pairs a thread. Without SHARED the row is summed in C.
+ * blocks (rows of the class, samples / SAMPLES) */
+template <typename real, typename slot_type, int SAMPLES, bool SHARED>
 __global__ void bppsa_product_slots_rows(product_slots<real, slot_type> o) {
   enum { AHEAD = 4 / SAMPLES, PAIRS = 2 };
   BPPSA_SHARED(real, shared);
   const int64_t row = o.order[blockIdx.x], from = o.c_ptr[row], width = o.c_ptr[row + 1] - from;
   const int64_t s0 = (int64_t)blockIdx.y * SAMPLES, count = o.samples - s0 < SAMPLES ? o.samples - s0 : (int64_t)SAMPLES;
   const int64_t threads = blockDim.x, me = threadIdx.x;
-  const int64_t room = o.room > 0 ? o.room : o.nnz;
-  real *sums = o.room > 0 ? shared : o.c + s0 * o.nnz + from;
+  const int64_t room = SHARED ? o.room : o.nnz;
+  real *sums = SHARED ? shared : o.c + s0 * o.nnz + from;
   for (int64_t s = 0; s < count; ++s) {
     for (int64_t j = me; j < width; j += threads) {
       sums[s * room + j] = 0;
@@ -136,7 +137,7 @@ __global__ void bppsa_product_slots_rows(product_slots<real, slot_type> o) {
       __syncthreads();
     }
   }
-  for (int64_t s = 0; o.room > 0 && s < count; ++s) {
+  for (int64_t s = 0; SHARED && s < count; ++s) {
     for (int64_t j = me; j < width; j += threads) {
       o.c[(s0 + s) * o.nnz + from + j] = sums[s * room + j];
     }
@@ -296,24 +297,32 @@ template <typename real, int TILE, int SIDE> __global__ void bppsa_product_meeti
   block /= o.place_count;
   const int64_t j0 = block % across * TILE, i0 = block / across % down * TILE, part = block / across / down;
   const product_place place = o.places[q];
-  const int64_t depth = (o.places[q + 1].first - place.first) * o.depth, m0 = part * o.depth;
-  const bool whole = o.depth % TILE_DEPTH == 0; /* then a stage lies within one meeting */
+  const uint32_t each = (uint32_t)o.depth, depth = (uint32_t)(o.places[q + 1].first - place.first) * each;
+  const bool whole = each % TILE_DEPTH == 0; /* then a stage lies within one meeting, and nothing is divided */
   const real *a = o.left + s * o.left_stride, *b = o.right + s * o.right_stride;
+  const int64_t m0 = part * o.depth;
+  const product_meeting *meetings = o.meetings + place.first;
   const int me = (int)threadIdx.x;
+  uint32_t first = 0, within = 0; /* the stage's meeting, and where in it the stage begins */
   real sum[SIDE][SIDE] = {};
-  for (int64_t k0 = 0; k0 < depth; k0 += TILE_DEPTH) {
-    const int64_t first = place.first + k0 / o.depth, within = k0 % o.depth;
+  for (uint32_t k0 = 0; k0 < depth; k0 += TILE_DEPTH) {
     for (int at = me; at < TILE * TILE_DEPTH; at += tile::THREADS) {
-      const int64_t k = at / TILE, i = at % TILE;
+      const uint32_t k = (uint32_t)(at / TILE);
+      const int i = at % TILE;
       real x = 0, y = 0;
       if (k0 + k < depth) {
-        const product_meeting meeting = o.meetings[whole ? first : place.first + (k0 + k) / o.depth];
-        const int64_t m = m0 + (whole ? within + k : (k0 + k) % o.depth);
+        const product_meeting meeting = meetings[whole ? first : (k0 + k) / each];
+        const int64_t m = m0 + (whole ? within + k : (k0 + k) % each);
         x = i0 + i < o.rows ? a[(meeting.left * o.mid + m) * o.rows + i0 + i] : (real)0;
         y = j0 + i < o.columns ? b[(meeting.right * o.mid + m) * o.columns + j0 + i] : (real)0;
       }
       left[k * tile::ROW + i] = x;
       right[k * tile::ROW + i] = y;
+    }
+    within += TILE_DEPTH;
+    if (whole && within == each) {
+      within = 0;
+      ++first;
     }
     __syncthreads();
     tile::add(left, right, sum);

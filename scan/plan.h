@@ -62,9 +62,9 @@ typedef struct {
   bppsa_device_kind device; /* where it will run: for AUTO alone */
   /* csr */
   const bppsa_csr *const *patterns; /* of J_1ᵀ .. J_nᵀ, borrowed by the plan; sizes of g_t follow from them */
-  const bppsa_device *planner;      /* whose threads plan the products, and compute them */
-  int64_t memory_limit;             /* bytes of held products and of their plans, 0: any number */
-  bool symbolic;                    /* count only: nothing can be executed */
+  const bppsa_device *planner;      /* where the scan will run: its threads plan the products, and they are computed there */
+  int64_t memory_limit; /* bytes of held products and of their plans, on a GPU of the mat-vecs' patterns too; 0: any number */
+  bool symbolic;        /* count only: nothing can be executed */
 } bppsa_scan_config;
 
 /* blelloch with all levels, n = 0, f32, B = 1, K = 1, cpu, everything else zero. */
@@ -98,7 +98,7 @@ typedef struct {
   int64_t critical_steps;     /* products on that path; the input phase is not counted in either */
   int64_t workspace_bytes;    /* held products of the whole batch */
   int64_t executed_flops;     /* csr: of what runs, per sample, padding of blocked products included */
-  int64_t plan_bytes;         /* csr: patterns, indices and scratch of the products' plans */
+  int64_t plan_bytes;         /* csr: patterns, indices and scratch of the products' plans, and a GPU's patterns of mat-vecs */
 } bppsa_scan_totals;
 
 typedef struct bppsa_scan_plan bppsa_scan_plan;

@@ -69,8 +69,9 @@ run 0
 check "no word that nothing failed" grep -q 'nothing failed' results/log.txt
 check "no word of a test" grep -q '== test_two' results/log.txt
 check "no word of the sanitizer" grep -q '== racecheck gru' results/log.txt
+check "no word of sparse scans in the sanitizer" grep -q '== memcheck sparse' results/log.txt
 check "PyTorch is not skipped by name" grep -q 'skipped: pytorch_rnn: no PyTorch' results/log.txt
-for file in lenet5 vgg11 rnn gru long crossover; do
+for file in lenet5 vgg11 rnn gru product product_vgg11 scan long crossover; do
   check "no document $file.json" [ -s "results/$file.json" ]
 done
 check "no document jacobian.json" [ -s results/jacobian.json ]

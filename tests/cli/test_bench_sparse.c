@@ -36,6 +36,23 @@ static void test_product(void **state) {
   json_decref(document);
 }
 
+/* The products of VGG-11's scan with one up-level: ten pairs of operators, of which nine go on and conv1·relu1 is dead. */
+static void test_chain(void **state) {
+  (void)state;
+  json_t *document = run_json("bench product --up-levels 1 --repeats 1 --json");
+  const json_t *rows = rows_of(document, "product");
+  const char *before = "";
+  int64_t cases = 0;
+  for (size_t i = 0; i < json_array_size(rows); ++i) {
+    const json_t *row = json_array_get(rows, i);
+    cases += strcmp(get_text(row, "case"), before) != 0;
+    before = get_text(row, "case");
+    assert_string_not_equal(before, "a[20:21]");
+  }
+  assert_int_equal(cases, 9);
+  json_decref(document);
+}
+
 static void put_text(const char *path, const char *text) {
   write_bytes(path, text, strlen(text));
 }
@@ -110,8 +127,9 @@ static void test_memory(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_product),  cmocka_unit_test(test_files),
-                                     cmocka_unit_test(test_jacobian), cmocka_unit_test(test_scan),
-                                     cmocka_unit_test(test_requests), cmocka_unit_test(test_memory)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_product), cmocka_unit_test(test_files),
+                                     cmocka_unit_test(test_chain),   cmocka_unit_test(test_jacobian),
+                                     cmocka_unit_test(test_scan),    cmocka_unit_test(test_requests),
+                                     cmocka_unit_test(test_memory)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

@@ -1,0 +1,103 @@
+/* `bench product` and `bench scan` on a GPU: every kind that applies, cuSPARSE beside them, queued scans and recordings. */
+#include "tests/cli/run_cli.h"
+#include "tests/support/support.h"
+
+#include "core/philox.h"
+
+static bppsa_device *device;
+
+/* A random matrix file, `each` entries a row. */
+static void put_matrix(const char *path, int rows, int cols, int each, uint64_t seed) {
+  FILE *file = fopen(path, "w");
+  assert_non_null(file);
+  fprintf(file, "%%%%MatrixMarket matrix coordinate real general\n%d %d %d\n", rows, cols, rows * each);
+  for (int i = 0; i < rows * each; ++i) {
+    const int strip = cols / each, column = i % each * strip + (int)bppsa_random_below(seed, 99, (uint64_t)i, (uint64_t)strip);
+    fprintf(file, "%d %d %.9g\n", i / each + 1, column + 1, 2 * bppsa_random_double(seed, 98, (uint64_t)i) - 1);
+  }
+  assert_int_equal(fclose(file), 0);
+}
+
+static const json_t *find(const json_t *rows, const char *method, const char *phase) {
+  for (size_t i = 0; i < json_array_size(rows); ++i) {
+    const json_t *row = json_array_get(rows, i);
+    if (strcmp(get_text(row, "method"), method) == 0 && strcmp(get_text(row, "phase"), phase) == 0) {
+      return row;
+    }
+  }
+  return NULL;
+}
+
+static void check_row(const json_t *row) {
+  assert_non_null(row);
+  assert_true(get_real(row, "residual") < 30 && get_real(row, "median_s") > 0 && get_real(row, "floor_s") >= 0);
+}
+
+static void products(void **state) {
+  (void)state;
+  put_matrix("L.mtx", 90, 80, 7, 1);
+  put_matrix("R.mtx", 80, 120, 9, 2);
+  json_t *document = run_json("bench product --device cuda --left L.mtx --right R.mtx --repeats 2 --threads 1 --json");
+  const json_t *rows = json_object_get(document, "rows");
+  check_row(find(rows, "auto", "numeric"));
+  check_row(find(rows, "slots", "numeric"));
+  assert_null(find(rows, "conv", "numeric")); /* a file has no channels */
+  if (is_emulated(device)) {
+    assert_int_equal(json_array_size(rows), 4);
+    check_row(find(rows, "cusparse-reuse", "numeric"));
+    check_row(find(rows, "cusparse", "full"));
+  }
+  json_decref(document);
+  put_matrix("L.mtx", 2000, 80, 1, 3); /* too much for the stand-in: left out, and said; scaled rows besides */
+  run_result result = run("bench product --device cuda --left L.mtx --right R.mtx --repeats 1 --threads 1");
+  assert_int_equal(result.code, 0);
+  assert_non_null(strstr(result.out, "diagonal"));
+  if (is_emulated(device)) {
+    assert_non_null(strstr(result.out, "left out: cuSPARSE: SpGEMMreuse: work estimation: insufficient resources"));
+  }
+  release(&result);
+}
+
+/* Wherever the host's memory runs out: an error, or a rival that is left out, and nothing is left behind. */
+static void memory(void **state) {
+  (void)state;
+  int64_t failed = 0;
+  put_matrix("L.mtx", 20, 30, 3, 1);
+  put_matrix("R.mtx", 30, 40, 4, 2);
+  for (int64_t call = 1; call < 400; call += is_emulated(device) ? 9 : 41) {
+    bppsa_alloc_fail_at(call);
+    run_result result = run("bench product --device cuda --left L.mtx --right R.mtx --repeats 1 --threads 1 --json");
+    bppsa_alloc_fail_at(0);
+    assert_in_range(result.code, 0, 1);
+    failed += result.code;
+    release(&result);
+  }
+  assert_true(failed > 3 || !is_emulated(device));
+}
+
+static void scans(void **state) {
+  (void)state;
+  const char *limit = is_emulated(device) ? "--memory-limit 16M" : ""; /* leaves out the products that take long there */
+  json_t *document = run_json("bench scan --device cuda --repeats 1 --batch 1 --threads 1 --json %s", limit);
+  const json_t *rows = json_object_get(document, "rows");
+  assert_int_equal(json_array_size(rows), is_emulated(device) ? 6 : 12);
+  check_row(find(rows, "linear", "scan"));
+  check_row(find(rows, "linear graph", "scan"));
+  check_row(find(rows, "up_levels 1 graph", "scan"));
+  json_decref(document);
+  run_result result = run("bench scan --device cuda --repeats 1 --threads 1 --memory-limit 4M");
+  assert_int_equal(result.code, 0);
+  assert_non_null(strstr(result.out, "left out: scan plan: the products up to"));
+  release(&result);
+}
+
+int main(void) {
+  if (bppsa_device_create("cuda", 1, &device) != BPPSA_OK) {
+    puts(bppsa_last_error());
+    return 77;
+  }
+  const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(memory), cmocka_unit_test(scans)};
+  const int failed = cmocka_run_group_tests(tests, enter_directory, leave_directory);
+  bppsa_device_destroy(device);
+  return failed;
+}
