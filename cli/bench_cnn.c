@@ -2,7 +2,6 @@
  * them also as a CUDA graph, and BP with the gradients of weights on a second stream besides. */
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/bench_sparse.h"
@@ -13,7 +12,6 @@
 #include "core/graph.h"
 #include "core/memory.h"
 #include "core/philox.h"
-#include "core/timeline.h"
 #include "jacobian/jacobian.h"
 
 #define USES(batch, fraction)                                                                                                    \
@@ -41,7 +39,7 @@ static const char notes[] =
     "named _graph are replays of the captured pass, and second_stream has the weights' gradients beside the others.\n"
     "bench/rivals/bench_cnn_pytorch.py times PyTorch in the same run.\n";
 
-enum { WRONG = 30, LEAST_REPEATS = 3, MOST_REPEATS = 10001, REASON = 320 };
+enum { WRONG = 30, REASON = 320 };
 
 typedef struct {
   const char *name;
@@ -76,9 +74,8 @@ typedef struct {
   bppsa_model *reference;     /* f64, BP, on the host */
   bppsa_view reference_logits;
   bppsa_model *model; /* the one that is timed */
-  bppsa_timeline *timeline;
-  double baseline; /* FLOPs of BP's input gradients of one sample, the first operator's left out */
-  double bp_s[2];  /* of BP, queued and as a graph; 0: not measured */
+  double baseline;    /* FLOPs of BP's input gradients of one sample, the first operator's left out */
+  double bp_s[2];     /* of BP, queued and as a graph; 0: not measured */
 } session;
 
 static bool on_gpu(const session *s) {
@@ -225,39 +222,23 @@ static bppsa_status judge_backward(const session *s, double *residual) {
 
 /* ---- timing ---- */
 
-static int compare(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
+/* A pass: queued, or a graph's replay. */
+typedef struct {
+  session *s;
+  bppsa_queued_work work;
+  const bppsa_graph *graph;
+} pass;
 
-/* Seconds of one pass: queued, or a graph's replay. */
-static bppsa_status time_once(session *s, bppsa_queued_work work, const bppsa_graph *graph, double *seconds) {
-  BPPSA_TRY(bppsa_timeline_mark(s->timeline, 0));
-  BPPSA_TRY(graph != NULL ? bppsa_graph_launch(s->device, graph) : work(s));
-  BPPSA_TRY(bppsa_timeline_mark(s->timeline, 1));
-  return bppsa_timeline_seconds(s->timeline, 0, 1, seconds);
+static bppsa_status run_pass(void *context) {
+  const pass *p = context;
+  return p->graph != NULL ? bppsa_graph_launch(p->s->device, p->graph) : p->work(p->s);
 }
 
 static bppsa_status time_pass(session *s, bppsa_queued_work work, const bppsa_graph *graph, bppsa_timing *timing) {
   const int64_t repeats = bppsa_cli_value(s->cli, BPPSA_OPTION_REPEATS)->integer;
   const double budget = bppsa_cli_value(s->cli, BPPSA_OPTION_QUICK)->given ? 0.2 : 2;
-  double *times = bppsa_calloc(MOST_REPEATS, sizeof *times), warm;
-  if (times == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
-  bppsa_status status = time_once(s, work, graph, &warm);
-  const double start = bppsa_bench_now();
-  int64_t n = 0;
-  while (status == BPPSA_OK && n < MOST_REPEATS &&
-         (repeats > 0 ? n < repeats : n < LEAST_REPEATS || bppsa_bench_now() - start < budget)) {
-    status = time_once(s, work, graph, &times[n++]);
-  }
-  if (status == BPPSA_OK) {
-    qsort(times, (size_t)n, sizeof *times, compare);
-    *timing = (bppsa_timing){0.5 * (times[n / 2] + times[(n - 1) / 2]), times[0], times[n - 1], n};
-  }
-  bppsa_free(times);
-  return status;
+  pass p = {s, work, graph};
+  return bppsa_bench_time_on(s->device, run_pass, &p, repeats, budget, timing);
 }
 
 /* ---- rows ---- */
@@ -448,7 +429,6 @@ static bppsa_status prepare(session *s) {
   BPPSA_TRY(set_limits(s));
   BPPSA_TRY(bppsa_network_open(s->cli, &s->network));
   BPPSA_TRY(bppsa_device_create("cpu", bppsa_device_get_threads(s->device), &s->host));
-  BPPSA_TRY(bppsa_timeline_create(s->device, 2, &s->timeline));
   const int64_t *in = s->network.layers.in, x_shape[] = {batch, in[0], in[1], in[2]};
   const int64_t seed_shape[] = {batch, bppsa_cnn_size(&s->network.layers, s->network.layers.count)};
   BPPSA_TRY(fill_pair(s, s->x, 4, x_shape, 230, 2));
@@ -483,7 +463,6 @@ static bppsa_status run(bppsa_cli *cli) {
   bppsa_model_destroy(s.reference);
   bppsa_masks_free(&s.masks);
   bppsa_model_destroy(s.holder);
-  bppsa_timeline_destroy(s.timeline);
   for (int i = 0; i < 2; ++i) {
     bppsa_buffer_free(&s.x[i]);
     bppsa_buffer_free(&s.seed[i]);
