@@ -41,10 +41,12 @@ static void products(void **state) {
   const json_t *rows = json_object_get(document, "rows");
   check_row(find(rows, "auto", "numeric"));
   check_row(find(rows, "slots", "numeric"));
+  check_row(find(rows, "slots", "graph"));
   assert_null(find(rows, "conv", "numeric")); /* a file has no channels */
   if (is_emulated(device)) {
-    assert_int_equal(json_array_size(rows), 4);
+    assert_int_equal(json_array_size(rows), 7);
     check_row(find(rows, "cusparse-reuse", "numeric"));
+    check_row(find(rows, "cusparse-reuse", "graph"));
     check_row(find(rows, "cusparse", "full"));
   }
   json_decref(document);
