@@ -3,8 +3,9 @@
 # BUNDLE is what tools/gpu_bundle made, the directory or its .tar.gz [build/gpu/bundle or build/gpu/bundle.tar.gz].
 #
 # In this order, each part within a time of its own, and what is skipped is said: the GPU's tests; compute-sanitizer's memcheck and racecheck on small
-# cases; bench rnn (tables 4 and 5), gru (table 6), sparse products and scans, T = 100000, crossover; PyTorch where python3 has it with CUDA. RESULTS gets log.txt, a JSON document
-# a benchmark, and roofline.md. Exits 1 when a test, a sanitizer or a row's check failed, 2 when there is no GPU.
+# cases; LeNet-5 and VGG-11, bench rnn (tables 4 and 5), gru (table 6), sparse products and scans, T = 100000, crossover, jacobian; PyTorch where python3 has it with
+# CUDA. RESULTS gets log.txt, a JSON document a benchmark, and roofline.md. Exits 1 when a test, a sanitizer or a row's check failed, 2 when there is no
+# GPU.
 set -u
 SECONDS_IN_ALL=${SECONDS_IN_ALL:-530}
 start=$(date +%s)
@@ -146,6 +147,7 @@ for tool in memcheck racecheck; do
     sanitize "$tool" "$model" "$program" bench crossover --model "$model" $small
   done
   sanitize "$tool" scan "$bundle/test_scan_graph"
+  sanitize "$tool" cnn "$bundle/test_cnn_adversarial"
   sanitize "$tool" sparse "$program" bench scan --device cuda --quick --repeats 1 --threads 2
 done
 
@@ -158,7 +160,9 @@ bench() { # bench FILE SECONDS COMMAND ...
   part "$file" "$most" "$program" "$@" --device cuda --time-limit $((most * 2 / 3)) --out "$results/$file.json"
   grep 'left out' "$scratch/out"
 }
-bench rnn 180 bench rnn
+bench lenet5 25 bench lenet5 --quick
+bench vgg11 25 bench vgg11 --quick
+bench rnn 110 bench rnn
 bench gru 75 bench gru
 sparse() { # sparse FILE SECONDS ARGUMENTS ...: cuSPARSE beside the products
   file=$1

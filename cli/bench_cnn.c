@@ -1,80 +1,106 @@
-/* `bench lenet5`: a convolutional network's forward pass, sequential BP and the scan with every number of up-levels, verified and timed in one run. */
+/* `bench lenet5`, `bench vgg11`: a convolutional network's forward pass, sequential BP and the scan, verified and timed in one run. On a GPU each of
+ * them also as a CUDA graph, and BP with the gradients of weights on a second stream besides. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
 #include "cli/bench_sparse.h"
 #include "cli/machine.h"
-#include "cli/setup.h"
+#include "cli/prune.h"
 #include "core/alloc.h"
+#include "core/buffer.h"
+#include "core/graph.h"
+#include "core/memory.h"
 #include "core/philox.h"
 #include "jacobian/jacobian.h"
 
-static const bppsa_option_use uses[] = {
-    {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"},
-    {.option = BPPSA_OPTION_REPEATS},
-    {.option = BPPSA_OPTION_BATCH, .fallback = "256", .help = "samples"},
-    {.option = BPPSA_OPTION_SEED, .help = "of weights, images and the logits' gradient"},
-    {.option = BPPSA_OPTION_THREADS},
-    {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = "what needs more is left out [1/2 of available memory]"},
-    {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},
-    {.option = BPPSA_OPTION_JSON},
-    {.option = BPPSA_OPTION_HELP},
-    {.option = BPPSA_OPTION_COUNT}};
+#define USES(batch, fraction)                                                                                                    \
+  {                                                                                                                              \
+    {.option = BPPSA_OPTION_PRUNE, .fallback = (fraction)}, {.option = BPPSA_OPTION_METHOD},                                     \
+        {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"}, {.option = BPPSA_OPTION_REPEATS},                         \
+        {.option = BPPSA_OPTION_TIME_LIMIT, .help = "begin no further row after that time; those left out are named [none]"},    \
+        {.option = BPPSA_OPTION_BATCH, .fallback = (batch), .help = "samples"},                                                  \
+        {.option = BPPSA_OPTION_SEED, .help = "of weights, images and the logits' gradient"}, {.option = BPPSA_OPTION_DEVICE},   \
+        {.option = BPPSA_OPTION_THREADS},                                                                                        \
+        {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = "what needs more is left out [1/2 of available memory]"},                  \
+        {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},                           \
+        {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {                                                          \
+      .option = BPPSA_OPTION_COUNT                                                                                               \
+    }                                                                                                                            \
+  }
+static const bppsa_option_use uses_lenet5[] = USES("256", "0"), uses_vgg11[] = USES("1", "0.97");
 
-static const char notes[] = "f32. forward is the pass to the logits; the other rows are backward passes, weight gradients "
-                            "included, the input's not. FLOP: of the "
-                            "gradients\n"
-                            "of the layers' inputs alone, by the BP baseline of `bppsa flops`, or the scan's plan; 'of BP' are "
-                            "both ratios. Every gradient is first "
-                            "held against\n"
-                            "BP in float64: a residual of 30 or more marks the row and exits 1. "
-                            "bench/rivals/bench_cnn_pytorch.py times PyTorch in the same run.\n";
+static const char notes[] =
+    "f32. forward is the pass to the logits; the other rows are backward passes, weight gradients included, the input's not.\n"
+    "FLOP: of the gradients of the layers' inputs alone, by the BP baseline of `bppsa flops` (pruned weights, which BP\n"
+    "multiplies like others, included), or the scan's plan; path: of its longest chain of products. The ratios are to BP's, of\n"
+    "graphs to the graph of BP. Logits and gradients of every row are first held against BP in float64 on the processor: a\n"
+    "residual of 30 or more marks the row and exits 1. On a GPU BP is cuDNN's, times are between marks in its queue, rows\n"
+    "named _graph are replays of the captured pass, and second_stream has the weights' gradients beside the others.\n"
+    "bench/rivals/bench_cnn_pytorch.py times PyTorch in the same run.\n";
 
-enum { METHODS = 6, WRONG = 30 };
+enum { WRONG = 30, REASON = 320 };
 
-static const struct {
+typedef struct {
   const char *name;
   bppsa_backward backward;
   bppsa_scan_algorithm algorithm;
   int64_t levels;
-} methods[METHODS] = {{"bp", BPPSA_BACKWARD_BP, BPPSA_SCAN_LINEAR, 0},
-                      {"linear", BPPSA_BACKWARD_SCAN, BPPSA_SCAN_LINEAR, 0},
-                      {"up_levels 1", BPPSA_BACKWARD_SCAN, BPPSA_SCAN_BLELLOCH, 1},
-                      {"up_levels 2", BPPSA_BACKWARD_SCAN, BPPSA_SCAN_BLELLOCH, 2},
-                      {"blelloch", BPPSA_BACKWARD_SCAN, BPPSA_SCAN_BLELLOCH, -1},
-                      {"auto", BPPSA_BACKWARD_SCAN, BPPSA_SCAN_AUTO, 0}};
+  bppsa_weight_gradients order; /* the second stream: on a GPU */
+  bool all_levels;              /* products of whole networks: not of VGG-11 */
+} method;
+
+static const method methods[] = {
+    {"bp", BPPSA_BACKWARD_BP, BPPSA_SCAN_LINEAR, 0, BPPSA_WEIGHT_GRADIENTS_IN_ORDER, false},
+    {"bp_second_stream", BPPSA_BACKWARD_BP, BPPSA_SCAN_LINEAR, 0, BPPSA_WEIGHT_GRADIENTS_SECOND_STREAM, false},
+    {"linear", BPPSA_BACKWARD_SCAN, BPPSA_SCAN_LINEAR, 0, BPPSA_WEIGHT_GRADIENTS_IN_ORDER, false},
+    {"up_levels 1", BPPSA_BACKWARD_SCAN, BPPSA_SCAN_BLELLOCH, 1, BPPSA_WEIGHT_GRADIENTS_IN_ORDER, false},
+    {"up_levels 2", BPPSA_BACKWARD_SCAN, BPPSA_SCAN_BLELLOCH, 2, BPPSA_WEIGHT_GRADIENTS_IN_ORDER, false},
+    {"blelloch", BPPSA_BACKWARD_SCAN, BPPSA_SCAN_BLELLOCH, -1, BPPSA_WEIGHT_GRADIENTS_IN_ORDER, true},
+    {"auto", BPPSA_BACKWARD_SCAN, BPPSA_SCAN_AUTO, 0, BPPSA_WEIGHT_GRADIENTS_IN_ORDER, false}};
+enum { METHODS = sizeof methods / sizeof methods[0] };
 
 typedef struct {
   bppsa_cli *cli;
   const bppsa_device *device;
+  bppsa_device *host; /* of the reference */
   bppsa_network network;
-  json_t *rows;
-  int64_t failed;
-  bppsa_buffer x[2], seed[2]; /* f32, f64: the same numbers */
-  bppsa_model *reference;     /* f64, BP */
-  bppsa_model *model;         /* the one that is timed */
-  double baseline;            /* FLOPs of BP's input gradients of one sample, the first operator's left out */
-  double bp_s;
+  bppsa_masks masks; /* of pruned weights, by the holder's names */
+  json_t *rows, *left_out;
+  int64_t failed, memory_limit;
+  double deadline;            /* s; 0: none */
+  bppsa_buffer x[2], seed[2]; /* f32 where the device has it, f64 on the host: the same numbers */
+  bppsa_model *holder;        /* of the weights, f32 */
+  bppsa_model *reference;     /* f64, BP, on the host */
+  bppsa_view reference_logits;
+  bppsa_model *model; /* the one that is timed */
+  double baseline;    /* FLOPs of BP's input gradients of one sample, the first operator's left out */
+  double bp_s[2];     /* of BP, queued and as a graph; 0: not measured */
 } session;
+
+static bool on_gpu(const session *s) {
+  return bppsa_device_get_kind(s->device) == BPPSA_CUDA;
+}
 
 /* ---- operands ---- */
 
-static bppsa_status fill_pair(bppsa_buffer pair[2], int32_t ndim, const int64_t *shape, uint64_t seed, uint64_t stream,
+static bppsa_status fill_pair(const session *s, bppsa_buffer pair[2], int32_t ndim, const int64_t *shape, uint64_t stream,
                               double scale) {
+  const uint64_t seed = (uint64_t)bppsa_cli_value(s->cli, BPPSA_OPTION_SEED)->integer;
   BPPSA_TRY(bppsa_buffer_create(NULL, BPPSA_F32, ndim, shape, &pair[0]));
   BPPSA_TRY(bppsa_buffer_create(NULL, BPPSA_F64, ndim, shape, &pair[1]));
   for (int64_t i = 0; i < bppsa_view_count(&pair[0].view); ++i) {
     bppsa_view_set(&pair[0].view, i, scale * (2 * bppsa_random_double(seed, BPPSA_STREAM_TEST + stream, (uint64_t)i) - 1));
   }
-  return bppsa_view_convert(&pair[0].view, &pair[1].view);
+  BPPSA_TRY(bppsa_view_convert(&pair[0].view, &pair[1].view));
+  return bppsa_buffer_move(s->device, &pair[0]);
 }
 
 static bppsa_status count_baseline(session *s) {
   for (int64_t i = 1; i + 1 < s->network.layers.count; ++i) {
     const bppsa_op *op = &s->network.layers.layers[i].op;
     bppsa_jacobian *whole = NULL;
-    BPPSA_TRY(bppsa_jacobian_create(op, NULL, true, s->device, &whole));
+    BPPSA_TRY(bppsa_jacobian_create(op, NULL, true, s->host, &whole));
     const bppsa_csr *c = bppsa_jacobian_pattern(whole);
     s->baseline += (double)bppsa_op_baseline_flops(op, c->rows, c->cols, c->nnz);
     bppsa_jacobian_destroy(whole);
@@ -82,95 +108,205 @@ static bppsa_status count_baseline(session *s) {
   return BPPSA_OK;
 }
 
-static bppsa_status make_model(session *s, int method, bppsa_dtype dtype, bppsa_model **model) {
-  const bppsa_option_value *limit = bppsa_cli_value(s->cli, BPPSA_OPTION_MEMORY_LIMIT);
-  bppsa_cnn_config config = bppsa_cnn_config_default();
-  config.batch = s->x[0].view.shape[0];
-  config.dtype = dtype;
-  config.backward = methods[method].backward;
-  config.algorithm = methods[method].algorithm;
-  config.up_levels = methods[method].levels;
-  config.memory_limit = limit->present ? limit->integer : bppsa_machine_memory() / 2;
-  BPPSA_TRY(bppsa_cnn_create(&s->network.layers, &config, s->device, model));
-  bppsa_cnn_init(*model, (uint64_t)bppsa_cli_value(s->cli, BPPSA_OPTION_SEED)->integer);
+/* ---- models ---- */
+
+/* The holder's parameters, named. Owned. */
+static bppsa_named_view *holder_tensors(const session *s) {
+  bppsa_named_view *tensors = bppsa_calloc(s->holder->parameter_count, sizeof *tensors);
+  for (int64_t p = 0; tensors != NULL && p < s->holder->parameter_count; ++p) {
+    tensors[p] = (bppsa_named_view){s->holder->parameters[p].name, s->holder->parameters[p].value};
+  }
+  return tensors;
+}
+
+/* A model with the holder's weights, pruned like all others. */
+static bppsa_status make_model(const session *s, const bppsa_cnn_config *config, const bppsa_device *device,
+                               bppsa_model **model) {
+  bppsa_cnn_config masked = *config;
+  bppsa_model *made = NULL;
+  masked.masks = s->masks.masks;
+  masked.mask_count = s->masks.count;
+  BPPSA_TRY(bppsa_cnn_create(&s->network.layers, &masked, device, &made));
+  bppsa_named_view *tensors = holder_tensors(s);
+  const bppsa_status status =
+      tensors == NULL ? BPPSA_ERR_MEMORY : bppsa_model_set(made, "bench", s->holder->parameter_count, tensors);
+  bppsa_free(tensors);
+  if (status != BPPSA_OK) {
+    bppsa_model_destroy(made);
+    return status;
+  }
+  *model = made;
   return BPPSA_OK;
 }
 
-static bppsa_status run_forward(void *context) {
+static bppsa_cnn_config config_of(const session *s, const method *m, bppsa_dtype dtype) {
+  bppsa_cnn_config config = bppsa_cnn_config_default();
+  config.batch = s->x[0].view.shape[0];
+  config.dtype = dtype;
+  config.backward = m->backward;
+  config.algorithm = m->algorithm;
+  config.up_levels = m->levels;
+  config.weight_gradients = m->order;
+  config.memory_limit = s->memory_limit;
+  return config;
+}
+
+/* Weights by --seed, and which of them stay. */
+static bppsa_status make_holder(session *s) {
+  const double fraction = bppsa_cli_value(s->cli, BPPSA_OPTION_PRUNE)->real;
+  bppsa_cnn_config config = bppsa_cnn_config_default();
+  config.batch = 1;
+  config.backward = BPPSA_BACKWARD_BP;
+  BPPSA_TRY(bppsa_cnn_create(&s->network.layers, &config, s->host, &s->holder));
+  BPPSA_TRY(bppsa_cnn_init(s->holder, (uint64_t)bppsa_cli_value(s->cli, BPPSA_OPTION_SEED)->integer));
+  if (fraction == 0) {
+    return BPPSA_OK;
+  }
+  bppsa_named_view *tensors = holder_tensors(s);
+  const bppsa_status status = tensors == NULL
+                                  ? BPPSA_ERR_MEMORY
+                                  : bppsa_masks_make((bppsa_prune_method)bppsa_cli_value(s->cli, BPPSA_OPTION_METHOD)->choice,
+                                                     fraction, s->holder->parameter_count, tensors, &s->masks);
+  bppsa_free(tensors);
+  return status;
+}
+
+static bppsa_status make_reference(session *s) {
+  bppsa_cnn_config config = config_of(s, &methods[0], BPPSA_F64);
+  config.memory_limit = 0;
+  BPPSA_TRY(make_model(s, &config, s->host, &s->reference));
+  BPPSA_TRY(s->reference->ops->forward(s->reference, &s->x[1].view, NULL, &s->reference_logits));
+  return s->reference->ops->backward(s->reference, &s->seed[1].view);
+}
+
+/* ---- passes ---- */
+
+static bppsa_status queue_forward(void *context) {
   const session *s = context;
   bppsa_view logits;
   return s->model->ops->forward(s->model, &s->x[0].view, NULL, &logits);
 }
 
-static bppsa_status run_backward(void *context) {
+static bppsa_status queue_backward(void *context) {
   const session *s = context;
   return s->model->ops->backward(s->model, &s->seed[0].view);
 }
 
-/* The reference's weights are the f32 model's, rounded to f32. */
-static bppsa_status make_reference(session *s) {
-  bppsa_model *narrow = NULL;
-  bppsa_view logits;
-  BPPSA_TRY(make_model(s, 0, BPPSA_F64, &s->reference));
-  BPPSA_TRY(make_model(s, 0, BPPSA_F32, &narrow));
-  bppsa_status status = BPPSA_OK;
-  for (int64_t p = 0; status == BPPSA_OK && p < narrow->parameter_count; ++p) {
-    status = bppsa_view_convert(&narrow->parameters[p].value, &s->reference->parameters[p].value);
-  }
-  bppsa_model_destroy(narrow);
-  BPPSA_TRY(status);
-  BPPSA_TRY(s->reference->ops->forward(s->reference, &s->x[1].view, NULL, &logits));
-  return s->reference->ops->backward(s->reference, &s->seed[1].view);
+/* The larger one; NaN stays. */
+static double worse(double a, double b) {
+  return b <= a ? a : b;
 }
 
-static double worst_residual(const session *s) {
+/* The residual of a forward pass's logits. */
+static bppsa_status judge_forward(session *s, double *residual) {
+  bppsa_view logits;
+  bppsa_buffer copy;
+  BPPSA_TRY(s->model->ops->forward(s->model, &s->x[0].view, NULL, &logits));
+  BPPSA_TRY(bppsa_buffer_fetch(s->device, &logits, &copy));
+  *residual = bppsa_bench_residual(&copy.view, s->reference_logits.data, s->network.layers.count);
+  bppsa_buffer_free(&copy);
+  return BPPSA_OK;
+}
+
+/* The worst residual of the latest backward pass's gradients. */
+static bppsa_status judge_backward(const session *s, double *residual) {
   double worst = 0;
+  BPPSA_TRY(bppsa_model_pull(s->model, true));
   for (int64_t p = 0; p < s->model->parameter_count; ++p) {
-    const double r = bppsa_bench_residual(&s->model->parameters[p].gradient, s->reference->parameters[p].gradient.data,
-                                          s->network.layers.count);
-    worst = r <= worst ? worst : r; /* NaN stays */
+    worst = worse(worst, bppsa_bench_residual(&s->model->parameters[p].gradient, s->reference->parameters[p].gradient.data,
+                                              s->network.layers.count));
   }
-  return worst;
+  *residual = worst;
+  return BPPSA_OK;
+}
+
+/* ---- timing ---- */
+
+/* A pass: queued, or a graph's replay. */
+typedef struct {
+  session *s;
+  bppsa_queued_work work;
+  const bppsa_graph *graph;
+} pass;
+
+static bppsa_status run_pass(void *context) {
+  const pass *p = context;
+  return p->graph != NULL ? bppsa_graph_launch(p->s->device, p->graph) : p->work(p->s);
+}
+
+static bppsa_status time_pass(session *s, bppsa_queued_work work, const bppsa_graph *graph, bppsa_timing *timing) {
+  const int64_t repeats = bppsa_cli_value(s->cli, BPPSA_OPTION_REPEATS)->integer;
+  const double budget = bppsa_cli_value(s->cli, BPPSA_OPTION_QUICK)->given ? 0.2 : 2;
+  pass p = {s, work, graph};
+  return bppsa_bench_time_on(s->device, run_pass, &p, repeats, budget, timing);
 }
 
 /* ---- rows ---- */
 
 typedef struct {
-  const char *method, *phase;
+  const char *method;
+  bool backward, graph;
   bppsa_timing time;
-  double residual, flops, plan_s; /* flops of one sample */
-  int64_t held;
+  double residual, flops, path, plan_s; /* flops of one sample, path: of its longest chain of products */
+  int64_t held, steps, nodes;           /* steps: products on that chain; nodes: of a graph */
 } row;
 
-static bppsa_status add_row(session *s, const row *r) {
+static bool put_row(const session *s, const row *r, const char *name, double time_ratio, json_t *object) {
   const int64_t batch = s->x[0].view.shape[0];
-  const bool wrong = !(r->residual < WRONG), backward = strcmp(r->phase, "backward") == 0;
-  const double time_ratio = backward && s->bp_s > 0 ? r->time.median_s / s->bp_s : 0,
-               flop_ratio = backward ? r->flops / s->baseline : 0;
-  s->failed += wrong;
-  json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_text(object, "network", s->network.kind->name);
-  ok = ok && bppsa_json_put_text(object, "method", r->method) && bppsa_json_put_text(object, "phase", r->phase);
+  ok = ok && bppsa_json_put_text(object, "method", name) &&
+       bppsa_json_put_text(object, "phase", r->backward ? "backward" : "forward");
   ok = ok && bppsa_json_put_integer(object, "batch", batch) && bppsa_json_put_text(object, "dtype", "f32");
+  ok = ok && bppsa_json_put_real(object, "prune", bppsa_cli_value(s->cli, BPPSA_OPTION_PRUNE)->real);
   ok = ok && bppsa_json_put_integer(object, "threads", bppsa_device_get_threads(s->device));
+  ok = ok && bppsa_json_put_bool(object, "graph", r->graph) && bppsa_json_put_integer(object, "graph_nodes", r->nodes);
   ok = ok && bppsa_json_put_real(object, "median_s", r->time.median_s) && bppsa_json_put_real(object, "min_s", r->time.min_s);
   ok = ok && bppsa_json_put_real(object, "max_s", r->time.max_s) && bppsa_json_put_integer(object, "repeats", r->time.repeats);
   ok = ok && bppsa_json_put_real(object, "residual", r->residual) &&
        bppsa_json_put_real(object, "flops", (double)batch * r->flops);
   ok = ok && bppsa_json_put_integer(object, "bytes", r->held) && bppsa_json_put_real(object, "plan_s", r->plan_s);
-  if (backward) {
-    ok = ok && bppsa_json_put_real(object, "time_of_bp", time_ratio) && bppsa_json_put_real(object, "flops_of_bp", flop_ratio);
+  if (r->backward) {
+    ok = ok && bppsa_json_put_real(object, "time_of_bp", time_ratio) &&
+         bppsa_json_put_real(object, "flops_of_bp", r->flops / s->baseline);
+    ok = ok && bppsa_json_put_real(object, "critical_flops_of_bp", r->path / s->baseline) &&
+         bppsa_json_put_integer(object, "critical_steps", r->steps);
   }
-  if (json_array_append_new(s->rows, bppsa_json_finish(object, ok)) != 0) {
+  return ok;
+}
+
+static bppsa_status print_row(const session *s, const row *r, const char *name, double time_ratio) {
+  char text[2][BPPSA_SI_TEXT];
+  const double batch = (double)s->x[0].view.shape[0];
+  return bppsa_cli_print(s->cli, "  %-23s%11.3f%11.3f%11.3f%6" PRId64 "  %-10s%9.2f%9.2f%9.2f  %-9s%9.1f%10.2f%s\n", name,
+                         1e3 * r->time.median_s, 1e3 * r->time.min_s, 1e3 * r->time.max_s, r->time.repeats,
+                         bppsa_cli_si(batch * r->flops, "FLOP", text[0], sizeof text[0]), time_ratio,
+                         r->backward ? r->flops / s->baseline : 0, r->backward ? r->path / s->baseline : 0,
+                         bppsa_cli_si((double)r->held, "B", text[1], sizeof text[1]), 1e3 * r->plan_s, r->residual,
+                         r->residual < WRONG ? "" : "  WRONG");
+}
+
+static bppsa_status add_row(session *s, const row *r) {
+  char name[40];
+  const double bp_s = s->bp_s[r->graph], ratio = r->backward && bp_s > 0 ? r->time.median_s / bp_s : 0;
+  snprintf(name, sizeof name, "%s%s", r->method, r->graph ? "_graph" : "");
+  s->failed += !(r->residual < WRONG);
+  json_t *object = json_object();
+  if (json_array_append_new(s->rows, bppsa_json_finish(object, put_row(s, r, name, ratio, object))) != 0) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
   }
-  char text[2][BPPSA_SI_TEXT];
-  return s->cli->json ? BPPSA_OK
-                      : bppsa_cli_print(s->cli, "  %-12s%11.3f%11.3f%11.3f%6" PRId64 "  %-10s%9.2f%9.2f  %-9s%9.1f%10.2f%s\n",
-                                        r->method, 1e3 * r->time.median_s, 1e3 * r->time.min_s, 1e3 * r->time.max_s,
-                                        r->time.repeats, bppsa_cli_si((double)batch * r->flops, "FLOP", text[0], sizeof text[0]),
-                                        time_ratio, flop_ratio, bppsa_cli_si((double)r->held, "B", text[1], sizeof text[1]),
-                                        1e3 * r->plan_s, r->residual, wrong ? "  WRONG" : "");
+  return s->cli->json ? BPPSA_OK : print_row(s, r, name, ratio);
+}
+
+/* A method that cannot run here, or comes too late: named with the reason. */
+static bppsa_status leave_out(session *s, const char *name, const char *why) {
+  char reason[REASON];
+  snprintf(reason, sizeof reason, "%s", why);
+  json_t *object = json_object();
+  const bool ok = object != NULL && bppsa_json_put_text(object, "method", name) && bppsa_json_put_text(object, "reason", reason);
+  if (json_array_append_new(s->left_out, bppsa_json_finish(object, ok)) != 0) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
+  }
+  return s->cli->json ? BPPSA_OK : bppsa_cli_print(s->cli, "  %-23s left out: %s\n", name, reason);
 }
 
 /* FLOPs of the forward pass of one sample: of the products with weights. */
@@ -184,63 +320,134 @@ static double forward_flops(const session *s) {
   return flops;
 }
 
-static bppsa_status time_rows(session *s, int method, double plan_s) {
-  const int64_t repeats = bppsa_cli_value(s->cli, BPPSA_OPTION_REPEATS)->integer;
-  const double budget = bppsa_cli_value(s->cli, BPPSA_OPTION_QUICK)->given ? 0.2 : 2;
-  const bppsa_scan_plan *plan = bppsa_cnn_plan(s->model);
-  row forward = {.method = "forward", .phase = "forward", .flops = forward_flops(s)};
-  row backward = {.method = methods[method].name, .phase = "backward", .flops = s->baseline, .plan_s = plan_s};
-  if (method == 0) {
-    BPPSA_TRY(bppsa_bench_time(run_forward, s, repeats, budget, &forward.time));
-    BPPSA_TRY(add_row(s, &forward));
+/* The pass as a graph, timed and judged again: a replay's results are results. */
+static bppsa_status add_graph_row(session *s, row r) {
+  const bppsa_queued_work work = r.backward ? queue_backward : queue_forward;
+  bppsa_graph *graph = NULL;
+  if (!on_gpu(s)) {
+    return BPPSA_OK;
   }
-  BPPSA_TRY(run_forward(s));
-  BPPSA_TRY(bppsa_bench_time(run_backward, s, repeats, budget, &backward.time));
-  backward.residual = worst_residual(s);
-  s->bp_s = method == 0 ? backward.time.median_s : s->bp_s;
+  const bppsa_status captured = bppsa_graph_capture(s->device, work, s, &graph);
+  if (captured != BPPSA_OK) {
+    char name[40];
+    snprintf(name, sizeof name, "%s_graph", r.method);
+    return captured == BPPSA_ERR_MEMORY ? captured : leave_out(s, name, bppsa_last_error());
+  }
+  r.graph = true;
+  r.nodes = bppsa_graph_nodes(graph);
+  bppsa_status status = time_pass(s, work, graph, &r.time);
+  if (status == BPPSA_OK && r.backward) {
+    status = judge_backward(s, &r.residual);
+    s->bp_s[1] = r.method == methods[0].name ? r.time.median_s : s->bp_s[1];
+  }
+  bppsa_graph_destroy(s->device, graph);
+  return status == BPPSA_OK ? add_row(s, &r) : status;
+}
+
+static bppsa_status time_rows(session *s, const method *m, double plan_s) {
+  const bppsa_scan_plan *plan = bppsa_cnn_plan(s->model);
+  row forward = {.method = "forward", .flops = forward_flops(s)};
+  row backward = {.method = m->name,
+                  .backward = true,
+                  .flops = s->baseline,
+                  .path = s->baseline,
+                  .plan_s = plan_s,
+                  .steps = s->network.layers.count - 2};
+  BPPSA_TRY(judge_forward(s, &forward.residual));
+  if (m == methods) {
+    BPPSA_TRY(time_pass(s, queue_forward, NULL, &forward.time));
+    BPPSA_TRY(add_row(s, &forward));
+    BPPSA_TRY(add_graph_row(s, forward));
+  }
+  BPPSA_TRY(queue_backward(s));
+  BPPSA_TRY(judge_backward(s, &backward.residual));
+  BPPSA_TRY(time_pass(s, queue_backward, NULL, &backward.time));
+  s->bp_s[0] = m == methods ? backward.time.median_s : s->bp_s[0];
   if (plan != NULL) {
     const bppsa_scan_totals *t = bppsa_scan_plan_totals(plan);
     backward.flops = (double)(t->mm_flops + t->mv_flops);
+    backward.path = (double)t->critical_flops;
+    backward.steps = t->critical_steps;
     backward.held = t->workspace_bytes;
   }
-  return add_row(s, &backward);
+  backward.residual = worse(backward.residual, forward.residual);
+  BPPSA_TRY(add_row(s, &backward));
+  return add_graph_row(s, backward);
 }
 
-static bppsa_status measure_method(session *s, int method) {
+/* What is beyond the limit, and of a GPU what has no kernels there, is left out; without BP there is nothing to measure. */
+static bppsa_status measure_method(session *s, const method *m) {
   const double start = bppsa_bench_now();
-  bppsa_status status = make_model(s, method, BPPSA_F32, &s->model);
-  if (status == BPPSA_ERR_ARGUMENT) { /* beyond the limit: left out, and said */
-    return s->cli->json ? BPPSA_OK : bppsa_cli_print(s->cli, "  %-12s left out: %s\n", methods[method].name, bppsa_last_error());
+  if (s->deadline > 0 && start > s->deadline) {
+    return leave_out(s, m->name, "--time-limit was over");
+  }
+  const bppsa_cnn_config config = config_of(s, m, BPPSA_F32);
+  bppsa_status status = make_model(s, &config, s->device, &s->model);
+  if (status == BPPSA_ERR_ARGUMENT || (status == BPPSA_ERR_UNSUPPORTED && m != methods)) {
+    return leave_out(s, m->name, bppsa_last_error());
   }
   BPPSA_TRY(status);
-  status = time_rows(s, method, bppsa_bench_now() - start);
+  status = time_rows(s, m, bppsa_bench_now() - start);
   bppsa_model_destroy(s->model);
   s->model = NULL;
   return status;
 }
 
-static bppsa_status measure(session *s) {
-  const uint64_t seed = (uint64_t)bppsa_cli_value(s->cli, BPPSA_OPTION_SEED)->integer;
+/* ---- all of it ---- */
+
+static bppsa_status print_head(const session *s) {
+  char date[BPPSA_DATE_TEXT], pruned[40] = "";
+  const double fraction = bppsa_cli_value(s->cli, BPPSA_OPTION_PRUNE)->real;
+  if (fraction > 0) {
+    snprintf(pruned, sizeof pruned, ", %.4g %% pruned", 100 * fraction);
+  }
+  return bppsa_cli_print(s->cli,
+                         "%s%s on %s, %d threads, B = %" PRId64 ", f32, %s\n"
+                         "milliseconds; backward passes beside BP's, in time and in FLOPs of the gradients between layers\n\n"
+                         "  method                      median        min        max     n  work           time     FLOP     "
+                         "path  held       plan ms  "
+                         "residual\n",
+                         s->network.kind->name, pruned, bppsa_device_get_hardware(s->device), bppsa_device_get_threads(s->device),
+                         s->x[0].view.shape[0], bppsa_machine_date(date, sizeof date));
+}
+
+/* Half of what is available where the network runs. */
+static bppsa_status set_limits(session *s) {
+  const bppsa_option_value *limit = bppsa_cli_value(s->cli, BPPSA_OPTION_MEMORY_LIMIT),
+                           *seconds = bppsa_cli_value(s->cli, BPPSA_OPTION_TIME_LIMIT);
+  int64_t available = bppsa_machine_memory();
+  if (on_gpu(s)) {
+    BPPSA_TRY(bppsa_memory_available(s->device, &available));
+  }
+  s->memory_limit = limit->present ? limit->integer : available / 2;
+  s->deadline = seconds->given ? bppsa_bench_now() + (double)seconds->integer : 0;
+  return BPPSA_OK;
+}
+
+static bppsa_status prepare(session *s) {
   const int64_t batch = bppsa_cli_value(s->cli, BPPSA_OPTION_BATCH)->integer;
+  BPPSA_TRY(set_limits(s));
   BPPSA_TRY(bppsa_network_open(s->cli, &s->network));
+  BPPSA_TRY(bppsa_device_create("cpu", bppsa_device_get_threads(s->device), &s->host));
   const int64_t *in = s->network.layers.in, x_shape[] = {batch, in[0], in[1], in[2]};
   const int64_t seed_shape[] = {batch, bppsa_cnn_size(&s->network.layers, s->network.layers.count)};
-  BPPSA_TRY(fill_pair(s->x, 4, x_shape, seed, 230, 2));
-  BPPSA_TRY(fill_pair(s->seed, 2, seed_shape, seed, 231, 1 / (double)batch));
+  BPPSA_TRY(fill_pair(s, s->x, 4, x_shape, 230, 2));
+  BPPSA_TRY(fill_pair(s, s->seed, 2, seed_shape, 231, 1 / (double)batch));
   BPPSA_TRY(count_baseline(s));
-  BPPSA_TRY(make_reference(s));
+  BPPSA_TRY(make_holder(s));
+  return make_reference(s);
+}
+
+static bppsa_status measure(session *s) {
+  BPPSA_TRY(prepare(s));
   if (!s->cli->json) {
-    char date[BPPSA_DATE_TEXT];
-    BPPSA_TRY(bppsa_cli_print(
-        s->cli,
-        "%s on %s, %d threads, B = %" PRId64 ", f32, %s\n"
-        "milliseconds; backward passes beside BP's, in time and in FLOPs of the gradients between layers\n\n"
-        "  method           median        min        max     n  work           time     FLOP  held       plan ms  residual\n",
-        s->network.kind->name, bppsa_device_get_hardware(s->device), bppsa_device_get_threads(s->device), batch,
-        bppsa_machine_date(date, sizeof date)));
+    BPPSA_TRY(print_head(s));
   }
-  for (int method = 0; method < METHODS; ++method) {
-    BPPSA_TRY(measure_method(s, method));
+  for (const method *m = methods; m < methods + METHODS; ++m) {
+    const bool small = strcmp(s->network.kind->name, "vgg11") != 0;
+    if ((m->order == BPPSA_WEIGHT_GRADIENTS_IN_ORDER || on_gpu(s)) && (!m->all_levels || small)) {
+      BPPSA_TRY(measure_method(s, m));
+    }
   }
   return BPPSA_OK;
 }
@@ -248,15 +455,20 @@ static bppsa_status measure(session *s) {
 static bppsa_status run(bppsa_cli *cli) {
   bppsa_bench_output output;
   BPPSA_TRY(bppsa_bench_open(cli, "cnn", &output));
-  session s = {.cli = cli, .device = output.device, .rows = output.rows};
-  const bppsa_status status = measure(&s);
+  session s = {.cli = cli, .device = output.device, .rows = output.rows, .left_out = json_array()};
+  bppsa_status status = bppsa_json_put(output.document, "left_out", s.left_out)
+                            ? measure(&s)
+                            : bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
   bppsa_model_destroy(s.model);
   bppsa_model_destroy(s.reference);
+  bppsa_masks_free(&s.masks);
+  bppsa_model_destroy(s.holder);
   for (int i = 0; i < 2; ++i) {
     bppsa_buffer_free(&s.x[i]);
     bppsa_buffer_free(&s.seed[i]);
   }
   bppsa_network_close(&s.network);
+  bppsa_device_destroy(s.host);
   return bppsa_bench_close(&output, status, s.failed, WRONG);
 }
 
@@ -265,5 +477,13 @@ const bppsa_command bppsa_command_bench_lenet5 = {.verb = "bench",
                                                   .summary = "Verifies and times LeNet-5: forward, BP and every sparse scan",
                                                   .example = "bench lenet5 --quick",
                                                   .notes = notes,
-                                                  .uses = uses,
+                                                  .uses = uses_lenet5,
                                                   .run = run};
+
+const bppsa_command bppsa_command_bench_vgg11 = {.verb = "bench",
+                                                 .object = "vgg11",
+                                                 .summary = "Verifies and times the pruned VGG-11: forward, BP and sparse scans",
+                                                 .example = "bench vgg11 --quick",
+                                                 .notes = notes,
+                                                 .uses = uses_vgg11,
+                                                 .run = run};

@@ -43,7 +43,7 @@ extern const bppsa_command bppsa_command_train_gru, bppsa_command_eval_gru, bpps
     bppsa_command_jacobian_rnn, bppsa_command_jacobian_gru, bppsa_command_train_lenet5, bppsa_command_train_vgg11,
     bppsa_command_train_file, bppsa_command_eval_lenet5, bppsa_command_eval_vgg11, bppsa_command_eval_file,
     bppsa_command_grad_lenet5, bppsa_command_grad_vgg11, bppsa_command_grad_file, bppsa_command_data_cifar10, bppsa_command_prune,
-    bppsa_command_bench_lenet5;
+    bppsa_command_bench_lenet5, bppsa_command_bench_vgg11;
 
 /* All commands, NULL-terminated, those of one verb together. */
 const bppsa_command *const *bppsa_commands(void);

@@ -31,6 +31,7 @@ static const bppsa_option_use uses_cnn[] = {{.option = BPPSA_OPTION_MASK, .metav
                                             {.option = BPPSA_OPTION_ALGORITHM},
                                             {.option = BPPSA_OPTION_UP_LEVELS},
                                             {.option = BPPSA_OPTION_PLAN},
+                                            {.option = BPPSA_OPTION_WEIGHT_GRADIENTS},
                                             {.option = BPPSA_OPTION_DEVICE},
                                             {.option = BPPSA_OPTION_DTYPE, .fallback = ""},
                                             {.option = BPPSA_OPTION_THREADS},

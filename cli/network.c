@@ -24,11 +24,32 @@ static bppsa_status open_mask(const bppsa_cli *cli, bppsa_network *network) {
   return bppsa_setup_tensors(network->mask, &network->masks, &network->mask_count);
 }
 
+/* A second stream is of BP, and of a GPU. */
+static bppsa_status read_order(const bppsa_cli *cli, bppsa_network *network) {
+  const bppsa_option_value *order = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHT_GRADIENTS),
+                           *backward = bppsa_cli_value(cli, BPPSA_OPTION_BACKWARD),
+                           *device = bppsa_cli_value(cli, BPPSA_OPTION_DEVICE);
+  if (!order->present || order->choice == 0) {
+    return BPPSA_OK;
+  }
+  if (strcmp(backward->text, "bp") != 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--weight-gradients: %s beside --backward %s, expected --backward bp", order->text,
+                      backward->text);
+  }
+  if (strncmp(device->text, "cuda", 4) != 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--weight-gradients: %s beside --device %s, expected --device cuda", order->text,
+                      device->text);
+  }
+  network->weight_gradients = BPPSA_WEIGHT_GRADIENTS_SECOND_STREAM;
+  return BPPSA_OK;
+}
+
 bppsa_status bppsa_network_open(const bppsa_cli *cli, bppsa_network *network) {
   bppsa_network opened = {.kind = bppsa_network_kind_of(cli)};
   if (opened.kind->convolutional) {
     bppsa_status status = open_layers(cli, &opened.layers);
     status = status == BPPSA_OK ? open_mask(cli, &opened) : status;
+    status = status == BPPSA_OK ? read_order(cli, &opened) : status;
     if (status != BPPSA_OK) {
       bppsa_network_close(&opened);
       return status;
@@ -65,6 +86,7 @@ bppsa_cnn_config bppsa_network_cnn_config(const bppsa_network *network, const bp
                             .backward = config->backward,
                             .algorithm = config->algorithm,
                             .up_levels = config->up_levels,
+                            .weight_gradients = network->weight_gradients,
                             .input_gradients = config->input_gradients,
                             .memory_limit = config->memory_limit,
                             .mask_count = network->mask_count,
@@ -86,8 +108,7 @@ bppsa_status bppsa_network_init(const bppsa_network *network, bppsa_model *model
   if (!network->kind->convolutional) {
     return bppsa_recurrent_init(model, init, seed);
   }
-  bppsa_cnn_init(model, seed);
-  return BPPSA_OK;
+  return bppsa_cnn_init(model, seed);
 }
 
 const bppsa_scan_plan *bppsa_network_plan(const bppsa_network *network, const bppsa_recurrent_config *config,

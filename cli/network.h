@@ -23,9 +23,11 @@ typedef struct {
   bppsa_named_view *masks; /* its tensors, size mask_count */
   int64_t known_count;     /* for bppsa_network_create: arrays of an equal network's plan (cnn/cnn.h); otherwise 0 */
   const bppsa_product_arrays *known;
+  bppsa_weight_gradients weight_gradients;
 } bppsa_network;
 
-/* The network the command's object names, its file and --mask read. ERR_* of bppsa_cnn_network_load and bppsa_safetensors_load. */
+/* The network the command's object names, its file, --mask and --weight-gradients read. ERR_ARGUMENT: a second stream beside a scan or a
+ * processor; ERR_* of bppsa_cnn_network_load and bppsa_safetensors_load. */
 bppsa_status bppsa_network_open(const bppsa_cli *cli, bppsa_network *network);
 void bppsa_network_close(bppsa_network *network); /* a zeroed one is legal */
 

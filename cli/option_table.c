@@ -14,6 +14,7 @@ static const char *const inits[] = {"default", "orthogonal", NULL};
 static const char *const backwards[] = {"bp", "scan", NULL};
 static const char *const algorithms[] = {"auto", "linear", "blelloch", "chunked", NULL};
 static const char *const plans[] = {"estimate", "measure", NULL};
+static const char *const weight_gradients[] = {"in-order", "second-stream", NULL};
 static const char *const optimizers[] = {"adam", "sgd", NULL};
 static const char *const sets[] = {"S", "M", "L", NULL};
 static const char *const paddings[] = {"constant", "reflect", NULL};
@@ -77,6 +78,9 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
                              COUNT_EXPECTED, SPAN(1, INT64_MAX), .otherwise = "from T"},
     [BPPSA_OPTION_PLAN] = {"--plan", BPPSA_CHOICE, BPPSA_GROUP_GRADIENTS, NULL, "estimate",
                            "how auto chooses: by the cost model, or by timing here (kept in a cache)", .choices = plans},
+    [BPPSA_OPTION_WEIGHT_GRADIENTS] = {"--weight-gradients", BPPSA_CHOICE, BPPSA_GROUP_GRADIENTS, NULL, "in-order",
+                                       "of BP on a GPU: each in its turn, or beside the gradients between layers",
+                                       .choices = weight_gradients},
     [BPPSA_OPTION_INPUT_GRAD] = {"--input-grad", BPPSA_FLAG, BPPSA_GROUP_GRADIENTS, NULL, NULL,
                                  "list the step to the initial state's gradient too", NULL, .choices = NULL},
     [BPPSA_OPTION_EPOCHS] = {"--epochs", BPPSA_INTEGER, BPPSA_GROUP_TRAINING, "N", NULL, "passes over the training samples",

@@ -40,6 +40,7 @@ static const bppsa_option_use uses_cnn[] = {
     {.option = BPPSA_OPTION_ALGORITHM},
     {.option = BPPSA_OPTION_UP_LEVELS},
     {.option = BPPSA_OPTION_PLAN},
+    {.option = BPPSA_OPTION_WEIGHT_GRADIENTS},
     {.option = BPPSA_OPTION_EPOCHS},
     {.option = BPPSA_OPTION_ITERATIONS},
     {.option = BPPSA_OPTION_OPTIMIZER, .fallback = "sgd"},

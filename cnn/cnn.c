@@ -5,24 +5,32 @@
 #include <string.h>
 
 #include "cnn/cnn_internal.h"
+#include "core/buffer.h"
 
 static void *at(const cnn *n, void *array, int64_t reals) {
   return (char *)array + reals * (int64_t)bppsa_dtype_size(n->config.dtype);
 }
 
-/* g_t of the present batch */
-static void *gradient(const cnn *n, int64_t t) {
+void *bppsa_cnn_gradient(const cnn *n, int64_t t) {
   return at(n, n->g, n->offsets[t] * n->batch);
 }
 
-static void *weight_of(const cnn *n, const cnn_layer *layer, bool gradient_of) {
-  const bppsa_parameter *p = &n->base.parameters[layer->weight];
-  return gradient_of ? p->gradient.data : p->value.data;
+/* A parameter's value or gradient. A GPU has them as far apart as their views are. */
+static void *parameter_of(const cnn *n, int64_t index, bool gradient) {
+  const bppsa_parameter *first = n->base.parameters, *p = first + index;
+  if (n->gpu == NULL) {
+    return gradient ? p->gradient.data : p->value.data;
+  }
+  return (char *)(gradient ? n->base.device_gradients : n->base.device_values) +
+         ((const char *)p->value.data - (const char *)first->value.data);
 }
 
-static void *bias_of(const cnn *n, const cnn_layer *layer, bool gradient_of) {
-  const bppsa_parameter *p = &n->base.parameters[layer->weight + 1];
-  return !layer->about->bias ? NULL : gradient_of ? p->gradient.data : p->value.data;
+void *bppsa_cnn_weight(const cnn *n, const cnn_layer *layer, bool gradient) {
+  return parameter_of(n, layer->weight, gradient);
+}
+
+void *bppsa_cnn_bias(const cnn *n, const cnn_layer *layer, bool gradient) {
+  return layer->about->bias ? parameter_of(n, layer->weight + 1, gradient) : NULL;
 }
 
 bppsa_linear bppsa_cnn_linear(const cnn *n, const cnn_layer *layer, int64_t batch) {
@@ -41,21 +49,28 @@ static bppsa_layer_call call_of(const cnn *n, const cnn_layer *layer) {
       .op = &layer->about->op, .out = layer->about->out, .dtype = n->config.dtype, .threads = n->threads, .batch = n->batch};
 }
 
-/* The input of layer i. */
-static const void *input_of(const cnn *n, int64_t i) {
+const void *bppsa_cnn_input(const cnn *n, int64_t i) {
   return i == 0 ? n->x : n->layers[i - 1].y;
 }
 
-static bppsa_status check_view(const char *what, const bppsa_view *view, bppsa_dtype dtype, int32_t ndim, const int64_t *shape) {
-  const bppsa_view expected = bppsa_view_make(NULL, dtype, ndim, shape);
-  if (view->dtype == dtype && bppsa_view_same_shape(view, &expected) && bppsa_view_contiguous(view) &&
-      view->device == BPPSA_CPU) {
+/* A view of an array where the network's arrays are. */
+static bppsa_view view_of(const cnn *n, const void *data, int32_t ndim, const int64_t *shape) {
+  bppsa_view view = bppsa_view_make((void *)(uintptr_t)data, n->config.dtype, ndim, shape);
+  view.device = bppsa_device_get_kind(n->device);
+  return view;
+}
+
+static bppsa_status check_view(const cnn *n, const char *what, const bppsa_view *view, int32_t ndim, const int64_t *shape) {
+  const bppsa_view expected = view_of(n, NULL, ndim, shape);
+  if (view->dtype == expected.dtype && bppsa_view_same_shape(view, &expected) && bppsa_view_contiguous(view) &&
+      view->device == expected.device) {
     return BPPSA_OK;
   }
   char found[BPPSA_SHAPE_TEXT], wanted[BPPSA_SHAPE_TEXT];
-  return bppsa_fail(BPPSA_ERR_SHAPE, "%s: %s %s, expected contiguous %s %s in host memory", what, bppsa_dtype_name(view->dtype),
-                    bppsa_shape_text(view->ndim, view->shape, found, sizeof found), bppsa_dtype_name(dtype),
-                    bppsa_shape_text(ndim, shape, wanted, sizeof wanted));
+  return bppsa_fail(BPPSA_ERR_SHAPE, "%s: %s %s%s, expected contiguous %s %s in %s memory", what, bppsa_dtype_name(view->dtype),
+                    bppsa_shape_text(view->ndim, view->shape, found, sizeof found),
+                    view->device == expected.device ? "" : " elsewhere", bppsa_dtype_name(expected.dtype),
+                    bppsa_shape_text(ndim, shape, wanted, sizeof wanted), n->gpu == NULL ? "host" : "the GPU's");
 }
 
 bppsa_status bppsa_cnn_activation(const bppsa_model *model, int64_t i, bppsa_view *activation) {
@@ -65,7 +80,7 @@ bppsa_status bppsa_cnn_activation(const bppsa_model *model, int64_t i, bppsa_vie
                       (long long)n->network.count - 1);
   }
   const int64_t *s = i < 0 ? n->network.in : n->network.layers[i].out;
-  *activation = bppsa_view_make((void *)input_of(n, i + 1), n->config.dtype, 4, (int64_t[]){n->batch, s[0], s[1], s[2]});
+  *activation = view_of(n, bppsa_cnn_input(n, i + 1), 4, (int64_t[]){n->batch, s[0], s[1], s[2]});
   return BPPSA_OK;
 }
 
@@ -79,7 +94,7 @@ static void apply_masks(const cnn *n, bool gradients) {
       continue;
     }
     const int64_t count = bppsa_view_count(&n->base.parameters[layer->weight].value);
-    void *w = weight_of(n, layer, gradients);
+    void *w = bppsa_cnn_weight(n, layer, gradients);
     for (int64_t k = 0; k < count; ++k) {
       if (layer->mask[k] == 0 && n->config.dtype == BPPSA_F32) {
         ((float *)w)[k] = 0;
@@ -95,12 +110,13 @@ static void apply_masks(const cnn *n, bool gradients) {
 static void forward_layer(const cnn *n, const cnn_layer *layer, const void *x) {
   switch (layer->about->op.kind) {
   case BPPSA_OPERATOR_CONV2D:
-    bppsa_conv_forward(&layer->conv, n->batch, x, weight_of(n, layer, false), bias_of(n, layer, false), n->scratch, layer->y);
+    bppsa_conv_forward(&layer->conv, n->batch, x, bppsa_cnn_weight(n, layer, false), bppsa_cnn_bias(n, layer, false), n->scratch,
+                       layer->y);
     break;
   case BPPSA_OPERATOR_LINEAR: {
     const bppsa_linear l = bppsa_cnn_linear(n, layer, n->batch);
-    bppsa_linear_transpose(&l, weight_of(n, layer, false), n->transposed);
-    bppsa_linear_forward(&l, x, n->transposed, bias_of(n, layer, false), layer->y);
+    bppsa_linear_transpose(&l, bppsa_cnn_weight(n, layer, false), n->transposed);
+    bppsa_linear_forward(&l, x, n->transposed, bppsa_cnn_bias(n, layer, false), layer->y);
     break;
   }
   default: {
@@ -110,13 +126,20 @@ static void forward_layer(const cnn *n, const cnn_layer *layer, const void *x) {
   }
 }
 
+static void forward_here(const cnn *n) {
+  apply_masks(n, false);
+  for (int64_t i = 0; i < n->network.count; ++i) {
+    forward_layer(n, &n->layers[i], bppsa_cnn_input(n, i));
+  }
+}
+
 static bppsa_status forward(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, bppsa_view *logits) {
   cnn *n = (cnn *)model;
   const int64_t *in = n->network.in, shape[] = {x->ndim > 0 ? x->shape[0] : 0, in[0], in[1], in[2]};
   if (h0 != NULL) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: an initial state, expected none", n->network.name);
   }
-  BPPSA_TRY(check_view("input", x, n->config.dtype, 4, shape));
+  BPPSA_TRY(check_view(n, "input", x, 4, shape));
   if (shape[0] < 1 || shape[0] > n->config.batch) {
     return bppsa_fail(BPPSA_ERR_SHAPE, "input: %lld samples, expected 1 .. %lld", (long long)shape[0],
                       (long long)n->config.batch);
@@ -125,11 +148,12 @@ static bppsa_status forward(bppsa_model *model, const bppsa_view *x, const bppsa
   n->batch = shape[0];
   n->seed = NULL;
   n->backward_done = false;
-  apply_masks(n, false);
-  for (int64_t i = 0; i < n->network.count; ++i) {
-    forward_layer(n, &n->layers[i], input_of(n, i));
+  if (n->gpu != NULL) {
+    BPPSA_TRY(bppsa_cnn_cuda_forward(n));
+  } else {
+    forward_here(n);
   }
-  *logits = bppsa_view_make(n->layers[n->elements].y, n->config.dtype, 2, (int64_t[]){n->batch, n->base.classes});
+  *logits = view_of(n, n->layers[n->elements].y, 2, (int64_t[]){n->batch, n->base.classes});
   return BPPSA_OK;
 }
 
@@ -138,19 +162,20 @@ static bppsa_status forward(bppsa_model *model, const bppsa_view *x, const bppsa
 /* g_{t-1} = J_tᵀ g_t by operator t itself. */
 static void backward_layer(const cnn *n, int64_t t) {
   const cnn_layer *layer = &n->layers[t - 1];
-  const void *dy = gradient(n, t);
+  const void *dy = bppsa_cnn_gradient(n, t);
   switch (layer->about->op.kind) {
   case BPPSA_OPERATOR_CONV2D:
-    bppsa_conv_input_gradient(&layer->conv, n->batch, dy, weight_of(n, layer, false), n->scratch, gradient(n, t - 1));
+    bppsa_conv_input_gradient(&layer->conv, n->batch, dy, bppsa_cnn_weight(n, layer, false), n->scratch,
+                              bppsa_cnn_gradient(n, t - 1));
     break;
   case BPPSA_OPERATOR_LINEAR: {
     const bppsa_linear l = bppsa_cnn_linear(n, layer, n->batch);
-    bppsa_linear_input_gradient(&l, dy, weight_of(n, layer, false), gradient(n, t - 1));
+    bppsa_linear_input_gradient(&l, dy, bppsa_cnn_weight(n, layer, false), bppsa_cnn_gradient(n, t - 1));
     break;
   }
   default: {
     const bppsa_layer_call call = call_of(n, layer);
-    bppsa_layer_backward(&call, dy, input_of(n, t - 1), layer->y, layer->places, gradient(n, t - 1));
+    bppsa_layer_backward(&call, dy, bppsa_cnn_input(n, t - 1), layer->y, layer->places, bppsa_cnn_gradient(n, t - 1));
   }
   }
 }
@@ -159,7 +184,7 @@ static void weight_gradient(const cnn *n, const cnn_layer *layer, const void *dy
   if (layer->weight < 0) {
     return;
   }
-  void *dw = weight_of(n, layer, true), *db = bias_of(n, layer, true);
+  void *dw = bppsa_cnn_weight(n, layer, true), *db = bppsa_cnn_bias(n, layer, true);
   if (layer->about->op.kind == BPPSA_OPERATOR_CONV2D) {
     bppsa_conv_weight_gradient(&layer->conv, n->batch, dy, x, n->scratch, n->sums, dw, db);
   } else {
@@ -172,14 +197,14 @@ static void weight_gradient(const cnn *n, const cnn_layer *layer, const void *dy
 static bppsa_status fill_values(cnn *n, int64_t t) {
   cnn_layer *layer = &n->layers[t - 1];
   const bppsa_jacobian_operands operands = {.batch = n->batch,
-                                            .weights = layer->weight >= 0 ? weight_of(n, layer, false) : NULL,
-                                            .input = input_of(n, t - 1),
+                                            .weights = layer->weight >= 0 ? bppsa_cnn_weight(n, layer, false) : NULL,
+                                            .input = bppsa_cnn_input(n, t - 1),
                                             .output = layer->y};
   n->csr_values[t - 1] = (bppsa_csr_values){layer->values, bppsa_jacobian_shared(layer->jt) ? 0 : n->patterns[t - 1]->nnz};
   return layer->values == NULL ? BPPSA_OK : bppsa_jacobian_fill(layer->jt, n->config.dtype, &operands, layer->values);
 }
 
-static bppsa_status run_scan(cnn *n) {
+bppsa_status bppsa_cnn_run_scan(cnn *n) {
   for (int64_t t = 1; t <= n->elements; ++t) {
     BPPSA_TRY(fill_values(n, t));
   }
@@ -187,29 +212,34 @@ static bppsa_status run_scan(cnn *n) {
   return n->scan->execute(n->scan, &operands);
 }
 
-static bppsa_status backward(bppsa_model *model, const bppsa_view *seed) {
-  cnn *n = (cnn *)model;
-  if (n->batch == 0) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "backward: no forward pass precedes it");
-  }
+static bppsa_status backward_here(cnn *n) {
   const cnn_layer *head = &n->layers[n->elements];
-  BPPSA_TRY(check_view("seed", seed, n->config.dtype, 2, (int64_t[]){n->batch, n->base.classes}));
-  n->seed = seed->data;
   const bppsa_linear l = bppsa_cnn_linear(n, head, n->batch);
   if (n->elements > 0 || n->config.input_gradients) {
-    bppsa_linear_input_gradient(&l, n->seed, weight_of(n, head, false), gradient(n, n->elements));
+    bppsa_linear_input_gradient(&l, n->seed, bppsa_cnn_weight(n, head, false), bppsa_cnn_gradient(n, n->elements));
   }
-  weight_gradient(n, head, n->seed, input_of(n, n->elements));
+  weight_gradient(n, head, n->seed, bppsa_cnn_input(n, n->elements));
   if (n->scan != NULL) {
-    BPPSA_TRY(run_scan(n));
+    BPPSA_TRY(bppsa_cnn_run_scan(n));
   }
   for (int64_t t = n->elements; t >= 1; --t) {
     if (n->scan == NULL && (t > 1 || n->config.input_gradients)) {
       backward_layer(n, t);
     }
-    weight_gradient(n, &n->layers[t - 1], gradient(n, t), input_of(n, t - 1));
+    weight_gradient(n, &n->layers[t - 1], bppsa_cnn_gradient(n, t), bppsa_cnn_input(n, t - 1));
   }
   apply_masks(n, true);
+  return BPPSA_OK;
+}
+
+static bppsa_status backward(bppsa_model *model, const bppsa_view *seed) {
+  cnn *n = (cnn *)model;
+  if (n->batch == 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "backward: no forward pass precedes it");
+  }
+  BPPSA_TRY(check_view(n, "seed", seed, 2, (int64_t[]){n->batch, n->base.classes}));
+  n->seed = seed->data;
+  BPPSA_TRY(n->gpu != NULL ? bppsa_cnn_cuda_backward(n) : backward_here(n));
   n->base.redone = n->scan != NULL ? n->scan->redone : 0;
   n->backward_done = true;
   return BPPSA_OK;
@@ -225,25 +255,33 @@ static bppsa_status input_gradients(bppsa_model *model, bppsa_view *x, bppsa_vie
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "input gradients: no backward pass precedes them");
   }
   if (x != NULL) {
-    *x = bppsa_view_make(gradient(n, 0), n->config.dtype, 4, (int64_t[]){n->batch, in[0], in[1], in[2]});
+    *x = view_of(n, bppsa_cnn_gradient(n, 0), 4, (int64_t[]){n->batch, in[0], in[1], in[2]});
   }
   if (h0 != NULL) { /* there is no state */
-    *h0 = bppsa_view_make(NULL, n->config.dtype, 1, (int64_t[]){0});
+    *h0 = view_of(n, NULL, 1, (int64_t[]){0});
   }
   return BPPSA_OK;
 }
 
 /* ---- what is not finite ---- */
 
+/* Values of a GPU are fetched; those that cannot be are passed over. */
 static bool find_in(const cnn *n, const char *what, const char *name, const void *values, int64_t size, bppsa_nonfinite *where) {
-  const bppsa_view view = bppsa_view_make((void *)values, n->config.dtype, 2, (int64_t[]){n->batch, size});
-  for (int64_t i = 0; i < n->batch * size; ++i) {
+  bppsa_view view = view_of(n, values, 2, (int64_t[]){n->batch, size});
+  bppsa_buffer copy = {0};
+  if (n->gpu != NULL && bppsa_buffer_fetch(n->device, &view, &copy) != BPPSA_OK) {
+    return false;
+  }
+  view = n->gpu != NULL ? copy.view : view;
+  bool found = false;
+  for (int64_t i = 0; !found && i < n->batch * size; ++i) {
     if (!isfinite(bppsa_view_get(&view, i))) {
       *where = (bppsa_nonfinite){.what = what, .name = name, .layer = -1, .step = -1, .sample = i / size};
-      return true;
+      found = true;
     }
   }
-  return false;
+  bppsa_buffer_free(&copy);
+  return found;
 }
 
 static bool find_nonfinite(bppsa_model *model, bppsa_nonfinite *where) {
@@ -265,7 +303,7 @@ static bool find_nonfinite(bppsa_model *model, bppsa_nonfinite *where) {
   }
   for (int64_t t = n->elements; n->backward_done && t >= 1; --t) {
     const cnn_layer *layer = &n->layers[t - 1];
-    if (find_in(n, "gradient of the output of", layer->about->name, gradient(n, t), layer->out, where)) {
+    if (find_in(n, "gradient of the output of", layer->about->name, bppsa_cnn_gradient(n, t), layer->out, where)) {
       return true;
     }
   }

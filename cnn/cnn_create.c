@@ -1,11 +1,10 @@
 /* Convolutional networks: configuration, parameters, masks, memory, the scan's plan. */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cnn/cnn_internal.h"
 #include "core/alloc.h"
-#include "core/philox.h"
+#include "core/memory.h"
 
 bppsa_cnn_config bppsa_cnn_config_default(void) {
   return (bppsa_cnn_config){
@@ -20,7 +19,21 @@ const bppsa_cnn_network *bppsa_cnn_get_network(const bppsa_model *model) {
   return &((const cnn *)model)->network;
 }
 
-static bppsa_status check_config(const bppsa_cnn_network *network, const bppsa_cnn_config *c) {
+static bppsa_status check_order(const bppsa_cnn_config *c, const bppsa_device *device) {
+  if ((unsigned)c->weight_gradients > BPPSA_WEIGHT_GRADIENTS_SECOND_STREAM) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "unknown order of weight gradients %d", (int)c->weight_gradients);
+  }
+  if (c->weight_gradients == BPPSA_WEIGHT_GRADIENTS_SECOND_STREAM && c->backward != BPPSA_BACKWARD_BP) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "weight gradients on a second stream beside a scan, expected sequential BP");
+  }
+  return c->weight_gradients == BPPSA_WEIGHT_GRADIENTS_IN_ORDER || bppsa_device_get_kind(device) == BPPSA_CUDA
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_UNSUPPORTED,
+                          "weight gradients on a second stream: device %s does its work at once, expected a GPU",
+                          bppsa_device_get_name(device));
+}
+
+static bppsa_status check_config(const bppsa_cnn_network *network, const bppsa_cnn_config *c, const bppsa_device *device) {
   if (network->count < 1 || network->layers[network->count - 1].op.kind != BPPSA_OPERATOR_LINEAR) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "network: no linear operator at its end, expected one");
   }
@@ -33,12 +46,19 @@ static bppsa_status check_config(const bppsa_cnn_network *network, const bppsa_c
   if ((unsigned)c->backward > BPPSA_BACKWARD_SCAN || c->memory_limit < 0 || c->mask_count < 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "unknown backward %d, or a negative memory limit or number of masks", (int)c->backward);
   }
-  return BPPSA_OK;
+  return check_order(c, device);
 }
 
 /* ---- layers and parameters ---- */
 
+static bool is_gpu(const cnn *n) {
+  return bppsa_device_get_kind(n->device) == BPPSA_CUDA;
+}
+
+/* A scan wants g_0 .. g_n one behind the other; cuDNN likes arrays that begin at round addresses. */
 static bppsa_status describe_layers(cnn *n) {
+  enum { LINE = 64 };
+  const bool packed = !is_gpu(n) || n->config.backward == BPPSA_BACKWARD_SCAN;
   int64_t parameter = 0;
   for (int64_t i = 0; i < n->network.count; ++i) {
     cnn_layer *layer = &n->layers[i];
@@ -50,12 +70,12 @@ static bppsa_status describe_layers(cnn *n) {
       layer->weight = parameter;
       parameter += layer->about->bias ? 2 : 1;
     }
-    if (layer->about->op.kind == BPPSA_OPERATOR_CONV2D) {
+    if (layer->about->op.kind == BPPSA_OPERATOR_CONV2D && !is_gpu(n)) {
       BPPSA_TRY(bppsa_conv_plan(&layer->about->op, n->config.dtype, n->threads, n->config.batch, &layer->conv));
     }
     if (i < n->elements) {
       int64_t size;
-      n->offsets[i + 1] = n->offsets[i] + layer->in;
+      n->offsets[i + 1] = n->offsets[i] + (packed ? layer->in : (layer->in + LINE - 1) / LINE * LINE);
       if (!bppsa_mul(n->offsets[i + 1] + layer->out, n->config.batch, &size) || size > INT64_MAX / 64) {
         return bppsa_fail(BPPSA_ERR_MEMORY, "%s: the gradients of %lld samples do not fit in 64 bits", layer->about->name,
                           (long long)n->config.batch);
@@ -164,9 +184,6 @@ static bppsa_status take_masks(cnn *n) {
 
 /* ---- memory ---- */
 
-/* What is done with every array: counted, or allocated. *bytes: Σ so far. */
-typedef bppsa_status (*visit_fn)(void *array, int64_t bytes, int64_t *sum);
-
 static bppsa_status count_array(void *array, int64_t bytes, int64_t *sum) {
   (void)array;
   return bytes < 0 || __builtin_add_overflow(*sum, bytes, sum)
@@ -181,6 +198,18 @@ static bppsa_status allocate_array(void *array, int64_t bytes, int64_t *sum) {
   return made == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
 }
 
+/* Arrays of a GPU's one allocation begin at multiples of 256 bytes. */
+static bppsa_status count_there(void *array, int64_t bytes, int64_t *sum) {
+  enum { LINE = 256 };
+  return count_array(array, bytes < 0 || bytes > INT64_MAX - LINE ? -1 : (bytes + LINE - 1) / LINE * LINE, sum);
+}
+
+static bppsa_status place_there(void *array, int64_t bytes, int64_t *address) {
+  void *place = (void *)(intptr_t)*address; /* NOLINT: what follows stays inside the allocation */
+  memcpy(array, &place, sizeof place);
+  return count_there(array, bytes, address);
+}
+
 /* `count` values of a sample for the whole batch, and a cache line that kernels may read behind them. */
 static int64_t batch_bytes(const cnn *n, int64_t count, int64_t size) {
   int64_t bytes;
@@ -191,17 +220,27 @@ static int64_t larger(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
-/* Everything but patterns, their values and what the scan holds. */
-static bppsa_status visit_arrays(cnn *n, visit_fn visit, int64_t *sum) {
+/* What passes give, on a processor and on a GPU. */
+static bppsa_status visit_passes(cnn *n, bppsa_cnn_visit visit, int64_t *sum) {
+  const int64_t size = (int64_t)bppsa_dtype_size(n->config.dtype);
+  for (int64_t i = 0; i < n->network.count; ++i) {
+    cnn_layer *layer = &n->layers[i];
+    BPPSA_TRY(visit(&layer->y, batch_bytes(n, layer->out, size), sum));
+    if (layer->about->op.kind == BPPSA_OPERATOR_MAXPOOL2D) {
+      BPPSA_TRY(visit(&layer->places, batch_bytes(n, layer->out, (int64_t)sizeof *layer->places), sum));
+    }
+  }
+  return visit(&n->g, batch_bytes(n, n->offsets[n->elements + 1], size), sum);
+}
+
+/* A processor's scratch. */
+static bppsa_status visit_scratch(cnn *n, bppsa_cnn_visit visit, int64_t *sum) {
   const int64_t size = (int64_t)bppsa_dtype_size(n->config.dtype);
   int64_t scratch = 0, sums = 0, transposed = 0;
   for (int64_t i = 0; i < n->network.count; ++i) {
     cnn_layer *layer = &n->layers[i];
     const bppsa_linear l = bppsa_cnn_linear(n, layer, n->config.batch);
-    BPPSA_TRY(visit(&layer->y, batch_bytes(n, layer->out, size), sum));
-    if (layer->about->op.kind == BPPSA_OPERATOR_MAXPOOL2D) {
-      BPPSA_TRY(visit(&layer->places, batch_bytes(n, layer->out, (int64_t)sizeof *layer->places), sum));
-    } else if (layer->about->op.kind == BPPSA_OPERATOR_CONV2D) {
+    if (layer->about->op.kind == BPPSA_OPERATOR_CONV2D) {
       scratch = larger(scratch, size * bppsa_conv_scratch(&layer->conv));
       sums = larger(sums, size * bppsa_conv_sums(&layer->conv));
     } else if (layer->about->op.kind == BPPSA_OPERATOR_LINEAR) {
@@ -211,13 +250,47 @@ static bppsa_status visit_arrays(cnn *n, visit_fn visit, int64_t *sum) {
       transposed = larger(transposed, size * layer->in * layer->out);
     }
   }
-  BPPSA_TRY(visit(&n->g, batch_bytes(n, n->offsets[n->elements + 1], size), sum));
   BPPSA_TRY(visit(&n->scratch, scratch, sum));
   BPPSA_TRY(visit(&n->sums, sums, sum));
-  BPPSA_TRY(visit(&n->transposed, transposed, sum));
+  return visit(&n->transposed, transposed, sum);
+}
+
+/* The parameters' views are on the host. */
+static bppsa_status visit_parameters(cnn *n, bppsa_cnn_visit visit, int64_t *sum) {
   const int64_t parameters = place_parameters(n);
+  n->base.reals = parameters / (int64_t)bppsa_dtype_size(n->config.dtype);
   BPPSA_TRY(visit(&n->parameter_values, parameters, sum));
   return visit(&n->parameter_gradients, parameters, sum);
+}
+
+/* Everything but patterns, their values and what the scan holds. */
+static bppsa_status count_arrays(cnn *n, int64_t *sum) {
+  BPPSA_TRY(visit_parameters(n, count_array, sum));
+  BPPSA_TRY(visit_passes(n, is_gpu(n) ? count_there : count_array, sum));
+  return is_gpu(n) ? bppsa_cnn_cuda_visit(n, count_there, sum) : visit_scratch(n, count_array, sum);
+}
+
+static bppsa_status allocate_there(cnn *n) {
+  int64_t bytes = 0;
+  BPPSA_TRY(visit_passes(n, count_there, &bytes));
+  BPPSA_TRY(bppsa_cnn_cuda_visit(n, count_there, &bytes));
+  BPPSA_TRY(bppsa_memory_alloc(n->device, bytes, &n->memory));
+  int64_t address = (int64_t)(intptr_t)n->memory;
+  BPPSA_TRY(visit_passes(n, place_there, &address));
+  BPPSA_TRY(bppsa_cnn_cuda_visit(n, place_there, &address));
+  return bppsa_cnn_cuda_start(n);
+}
+
+static bppsa_status allocate_arrays(cnn *n) {
+  int64_t allocated = 0;
+  BPPSA_TRY(visit_parameters(n, allocate_array, &allocated));
+  place_parameters(n);
+  if (is_gpu(n)) {
+    return allocate_there(n);
+  }
+  n->base.reals = 0; /* which are a GPU's */
+  BPPSA_TRY(visit_passes(n, allocate_array, &allocated));
+  return visit_scratch(n, allocate_array, &allocated);
 }
 
 /* ---- the scan ---- */
@@ -271,8 +344,11 @@ static bppsa_status make_patterns(cnn *n) {
     cnn_layer *layer = &n->layers[t - 1];
     BPPSA_TRY(bppsa_jacobian_create(&layer->about->op, layer->mask, false, n->device, &layer->jt));
     n->patterns[t - 1] = bppsa_jacobian_pattern(layer->jt);
-    if (uses_values(n, t)) {
-      layer->values = bppsa_calloc(n->patterns[t - 1]->nnz * (is_shared(layer) ? 1 : n->config.batch), (size_t)size);
+    const int64_t samples = is_shared(layer) ? 1 : n->config.batch, values = n->patterns[t - 1]->nnz * samples;
+    if (uses_values(n, t) && is_gpu(n)) {
+      BPPSA_TRY(bppsa_memory_alloc(n->device, values * size, &layer->values));
+    } else if (uses_values(n, t)) {
+      layer->values = bppsa_calloc(values, (size_t)size);
       if (layer->values == NULL) {
         return BPPSA_ERR_MEMORY;
       }
@@ -310,7 +386,7 @@ static bppsa_status make_scan(cnn *n, int64_t bytes) {
 static bppsa_status check_memory(cnn *n, int64_t *bytes) {
   const int64_t limit = n->config.memory_limit;
   *bytes = 0;
-  BPPSA_TRY(visit_arrays(n, count_array, bytes));
+  BPPSA_TRY(count_arrays(n, bytes));
   const int64_t arrays = *bytes;
   if (n->config.backward == BPPSA_BACKWARD_SCAN) {
     BPPSA_TRY(count_patterns(n, bytes));
@@ -322,9 +398,16 @@ static bppsa_status check_memory(cnn *n, int64_t *bytes) {
              : BPPSA_OK;
 }
 
+/* cuDNN's workspaces get a quarter each of what the limit leaves. */
+static bppsa_status choose_algorithms(cnn *n, int64_t *bytes) {
+  const int64_t most = (int64_t)1 << 30, left = (n->config.memory_limit - *bytes) / 4;
+  BPPSA_TRY(bppsa_cnn_cuda_choose(n, n->config.memory_limit > 0 && left < most ? left : most));
+  return check_memory(n, bytes);
+}
+
 static bppsa_status build(cnn *n) {
   const int64_t count = n->network.count;
-  int64_t bytes, allocated = 0;
+  int64_t bytes;
   n->layers = bppsa_calloc(count, sizeof *n->layers);
   n->offsets = bppsa_calloc(count + 1, sizeof *n->offsets);
   n->base.parameters = bppsa_calloc(2 * count, sizeof *n->base.parameters);
@@ -338,9 +421,14 @@ static bppsa_status build(cnn *n) {
   BPPSA_TRY(describe_layers(n));
   describe_parameters(n);
   BPPSA_TRY(take_masks(n));
+  if (is_gpu(n)) {
+    BPPSA_TRY(bppsa_cnn_cuda_create(n));
+  }
   BPPSA_TRY(check_memory(n, &bytes));
-  BPPSA_TRY(visit_arrays(n, allocate_array, &allocated));
-  place_parameters(n);
+  if (is_gpu(n)) {
+    BPPSA_TRY(choose_algorithms(n, &bytes));
+  }
+  BPPSA_TRY(allocate_arrays(n));
   if (n->config.backward == BPPSA_BACKWARD_BP) {
     return BPPSA_OK;
   }
@@ -360,11 +448,7 @@ static bppsa_status copy_network(const bppsa_cnn_network *from, bppsa_cnn_networ
 
 bppsa_status bppsa_cnn_create(const bppsa_cnn_network *network, const bppsa_cnn_config *config, const bppsa_device *device,
                               bppsa_model **model) {
-  BPPSA_TRY(check_config(network, config));
-  if (bppsa_device_get_kind(device) != BPPSA_CPU) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: no kernels for device %s, expected cpu", network->name,
-                      bppsa_device_get_name(device));
-  }
+  BPPSA_TRY(check_config(network, config, device));
   cnn *n = bppsa_calloc(1, sizeof *n);
   if (n == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -392,62 +476,33 @@ void bppsa_cnn_destroy(bppsa_model *model) {
   cnn *n = (cnn *)model;
   bppsa_scan_executor_destroy(n->scan);
   bppsa_scan_plan_destroy(n->plan);
+  const bool there = is_gpu(n); /* then passes point into one allocation */
   for (int64_t i = 0; n->layers != NULL && i < n->network.count; ++i) {
     bppsa_jacobian_destroy(n->layers[i].jt);
-    bppsa_free(n->layers[i].values);
-    bppsa_free(n->layers[i].y);
-    bppsa_free(n->layers[i].places);
+    bppsa_memory_free(n->device, n->layers[i].values);
+    bppsa_free(there ? NULL : n->layers[i].y);
+    bppsa_free(there ? NULL : n->layers[i].places);
     bppsa_free(n->layers[i].mask);
   }
-  void *const blocks[] = {n->layers,     n->offsets,          n->base.parameters,
-                          n->names,      (void *)n->patterns, n->csr_values,
-                          n->g,          n->scratch,          n->sums,
-                          n->transposed, n->parameter_values, n->parameter_gradients};
+  if (there) {
+    bppsa_cnn_cuda_destroy(n);
+    bppsa_memory_free(n->device, n->memory);
+  }
+  void *const blocks[] = {n->layers,
+                          n->offsets,
+                          n->base.parameters,
+                          n->names,
+                          (void *)n->patterns,
+                          n->csr_values,
+                          there ? NULL : n->g,
+                          n->scratch,
+                          n->sums,
+                          n->transposed,
+                          n->parameter_values,
+                          n->parameter_gradients};
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; ++i) {
     bppsa_free(blocks[i]);
   }
   bppsa_cnn_network_free(&n->network);
   bppsa_free(n);
-}
-
-/* ---- weights ---- */
-
-void bppsa_cnn_init(bppsa_model *model, uint64_t seed) {
-  const cnn *n = (const cnn *)model;
-  for (int64_t i = 0; i < n->network.count; ++i) {
-    const cnn_layer *layer = &n->layers[i];
-    for (int64_t p = layer->weight; p >= 0 && p < layer->weight + 1 + layer->about->bias; ++p) {
-      const bppsa_view *value = &model->parameters[p].value, *weight = &model->parameters[layer->weight].value;
-      const double bound = 1 / sqrt((double)bppsa_view_count(weight) / (double)weight->shape[0]);
-      const uint64_t stream = (uint64_t)BPPSA_STREAM_WEIGHTS + ((uint64_t)p << 8);
-      for (int64_t k = 0; k < bppsa_view_count(value); ++k) {
-        bppsa_view_set(value, k, bound * (2 * bppsa_random_double(seed, stream, (uint64_t)k) - 1));
-      }
-    }
-  }
-}
-
-bppsa_status bppsa_cnn_infer(const char *where, const bppsa_cnn_network *network, int64_t count, const bppsa_named_view *tensors,
-                             bppsa_dtype *dtype) {
-  const bppsa_view *first = NULL;
-  for (int64_t i = 0; i < network->count; ++i) {
-    for (int k = 0; bppsa_cnn_has_weights(&network->layers[i]) && k < 1 + network->layers[i].bias; ++k) {
-      char name[BPPSA_CNN_PARAMETER];
-      const bppsa_view *found = NULL;
-      snprintf(name, sizeof name, "%s.%s", network->layers[i].prefix, k == 0 ? "weight" : "bias");
-      for (int64_t t = 0; found == NULL && t < count; ++t) {
-        found = strcmp(tensors[t].name, name) == 0 ? &tensors[t].view : NULL;
-      }
-      if (found == NULL) {
-        return bppsa_fail(BPPSA_ERR_FORMAT, "%s: tensor '%s' is missing", where, name);
-      }
-      first = first == NULL ? found : first;
-      if ((found->dtype != BPPSA_F32 && found->dtype != BPPSA_F64) || found->dtype != first->dtype) {
-        return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: tensor '%s' is %s, expected %s", where, name,
-                          bppsa_dtype_name(found->dtype), first == found ? "f32 or f64" : bppsa_dtype_name(first->dtype));
-      }
-    }
-  }
-  *dtype = first->dtype; /* the head has weights */
-  return BPPSA_OK;
 }

@@ -8,6 +8,10 @@
 #include "jacobian/jacobian.h"
 #include "recurrent/linear.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* One operator. Arrays are of the planned batch; a smaller one packs its samples more tightly. */
 typedef struct {
   const bppsa_cnn_layer *about;
@@ -21,22 +25,27 @@ typedef struct {
   void *values;       /* scan: of its transposed Jacobian, [nnz] or [B][nnz]; NULL: they are not used */
 } cnn_layer;
 
+typedef struct cnn_gpu cnn_gpu; /* cnn_cuda.cu */
+
 typedef struct {
   bppsa_model base;
   bppsa_cnn_config config;
   bppsa_cnn_network network;
   const bppsa_device *device;
+  cnn_gpu *gpu; /* NULL: on the processor */
+  void *
+      memory; /* of a GPU: one allocation, which what is there points into: y, places, g, and parameters and scratch of its own */
   int32_t threads;
   int64_t batch;        /* b of the latest forward; 0 before it */
   const void *x, *seed; /* borrowed; seed NULL before a backward pass */
   bool backward_done;
   cnn_layer *layers;                 /* size network.count; the last is the head, the others are t = 1 .. n */
   int64_t elements;                  /* n */
-  int64_t *offsets;                  /* of g_t for one sample, size n + 2 */
+  int64_t *offsets;                  /* of g_t for one sample, size n + 2; more than its values apart on a GPU by BP */
   void *g;                           /* g_0 .. g_n one behind the other, each [b][size] */
   void *scratch, *sums, *transposed; /* of the layer at hand; transposed: a linear operator's weights */
   char (*names)[BPPSA_CNN_PARAMETER];
-  void *parameter_values, *parameter_gradients; /* all parameters, one behind the other */
+  void *parameter_values, *parameter_gradients; /* all parameters, one behind the other, on the host */
   bppsa_scan_plan *plan;
   bppsa_scan_executor *scan;
   const bppsa_csr **patterns;   /* of J_1ᵀ .. J_nᵀ, size n */
@@ -45,7 +54,33 @@ typedef struct {
 
 extern const bppsa_model_ops bppsa_cnn_ops;
 void bppsa_cnn_destroy(bppsa_model *model);
+/* A layer's weight or bias, or its gradient, where the passes have it; bias: NULL where there is none. */
+void *bppsa_cnn_weight(const cnn *n, const cnn_layer *layer, bool gradient);
+void *bppsa_cnn_bias(const cnn *n, const cnn_layer *layer, bool gradient);
+const void *bppsa_cnn_input(const cnn *n, int64_t i); /* of layer i */
+void *bppsa_cnn_gradient(const cnn *n, int64_t t);    /* g_t of the present batch */
+/* g_{n-1} .. g_1, and g_0 where it is wanted, from g_n. */
+bppsa_status bppsa_cnn_run_scan(cnn *n);
 /* y = x Wᵀ + b of a linear operator for b samples. */
 bppsa_linear bppsa_cnn_linear(const cnn *n, const cnn_layer *layer, int64_t batch);
+
+/* ---- a GPU's part (cnn_cuda.cu) ---- */
+
+/* What is done with every array of a device: counted, or placed. `array` points to the pointer; *sum: of all bytes, or the next address. */
+typedef bppsa_status (*bppsa_cnn_visit)(void *array, int64_t bytes, int64_t *sum);
+
+/* Streams, events, convolutions, once layers, parameters and masks are described. ERR_UNSUPPORTED: no cuDNN for a network with convolutions. */
+bppsa_status bppsa_cnn_cuda_create(cnn *n);
+/* Algorithms, with workspaces of at most so many bytes each. ERR_UNSUPPORTED: there is none. */
+bppsa_status bppsa_cnn_cuda_choose(cnn *n, int64_t most);
+bppsa_status bppsa_cnn_cuda_visit(cnn *n, bppsa_cnn_visit visit, int64_t *sum); /* arrays that are a GPU's alone */
+bppsa_status bppsa_cnn_cuda_start(cnn *n);                                      /* parameters 0, masks: once there is memory */
+void bppsa_cnn_cuda_destroy(cnn *n);
+bppsa_status bppsa_cnn_cuda_forward(cnn *n);
+bppsa_status bppsa_cnn_cuda_backward(cnn *n);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

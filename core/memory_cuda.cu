@@ -79,8 +79,10 @@ extern "C" bppsa_status bppsa_cuda_available(int32_t index, int64_t *bytes) {
 
 extern "C" bppsa_status bppsa_cuda_stream_create(int32_t index, void **stream) {
   cudaStream_t made;
+  int least = 0, greatest = 0;
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(index), "stream"));
-  BPPSA_TRY(bppsa_cuda_check(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking), "stream"));
+  BPPSA_TRY(bppsa_cuda_check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "stream"));
+  BPPSA_TRY(bppsa_cuda_check(cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, greatest), "stream"));
   *stream = made;
   return BPPSA_OK;
 }

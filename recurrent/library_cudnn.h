@@ -1,4 +1,4 @@
-/* The cuDNN library, loaded when it is first needed: every function that is called, by its own name. */
+/* The cuDNN library, loaded when it is first needed: every function that is called, of recurrent layers and of convolutions, by its own name. */
 #ifndef BPPSA_RECURRENT_LIBRARY_CUDNN_H
 #define BPPSA_RECURRENT_LIBRARY_CUDNN_H
 
@@ -7,15 +7,26 @@
 #include "core/status.h"
 
 /* The functions that are called: a member of the table below each, and a look-up. */
-#define CUDNN_FUNCTIONS(with)                                                                                                    \
+#define CUDNN_COMMON_FUNCTIONS(with)                                                                                             \
   with(cudnnGetVersion) with(cudnnGetErrorString) with(cudnnGetLastErrorString) with(cudnnCreate) with(cudnnDestroy)             \
-      with(cudnnSetStream) with(cudnnCreateDropoutDescriptor) with(cudnnDestroyDropoutDescriptor)                                \
-          with(cudnnSetDropoutDescriptor) with(cudnnCreateTensorDescriptor) with(cudnnDestroyTensorDescriptor)                   \
-              with(cudnnSetTensorNdDescriptor) with(cudnnGetTensorNdDescriptor) with(cudnnCreateRNNDescriptor)                   \
-                  with(cudnnDestroyRNNDescriptor) with(cudnnSetRNNDescriptor_v8) with(cudnnCreateRNNDataDescriptor)              \
-                      with(cudnnDestroyRNNDataDescriptor) with(cudnnSetRNNDataDescriptor) with(cudnnBuildRNNDynamic)             \
-                          with(cudnnGetRNNTempSpaceSizes) with(cudnnGetRNNWeightSpaceSize) with(cudnnGetRNNWeightParams)         \
-                              with(cudnnRNNForward) with(cudnnRNNBackwardData_v8) with(cudnnRNNBackwardWeights_v8)
+      with(cudnnSetStream) with(cudnnCreateTensorDescriptor) with(cudnnDestroyTensorDescriptor)
+#define CUDNN_RNN_FUNCTIONS(with)                                                                                                \
+  with(cudnnCreateDropoutDescriptor) with(cudnnDestroyDropoutDescriptor) with(cudnnSetDropoutDescriptor)                         \
+      with(cudnnSetTensorNdDescriptor) with(cudnnGetTensorNdDescriptor) with(cudnnCreateRNNDescriptor)                           \
+          with(cudnnDestroyRNNDescriptor) with(cudnnSetRNNDescriptor_v8) with(cudnnCreateRNNDataDescriptor)                      \
+              with(cudnnDestroyRNNDataDescriptor) with(cudnnSetRNNDataDescriptor) with(cudnnBuildRNNDynamic)                     \
+                  with(cudnnGetRNNTempSpaceSizes) with(cudnnGetRNNWeightSpaceSize) with(cudnnGetRNNWeightParams)                 \
+                      with(cudnnRNNForward) with(cudnnRNNBackwardData_v8) with(cudnnRNNBackwardWeights_v8)
+#define CUDNN_CONVOLUTION_FUNCTIONS(with)                                                                                        \
+  with(cudnnSetTensor4dDescriptor) with(cudnnCreateFilterDescriptor) with(cudnnDestroyFilterDescriptor)                          \
+      with(cudnnSetFilter4dDescriptor) with(cudnnCreateConvolutionDescriptor) with(cudnnDestroyConvolutionDescriptor)            \
+          with(cudnnSetConvolution2dDescriptor) with(cudnnSetConvolutionGroupCount) with(cudnnSetConvolutionMathType)            \
+              with(cudnnGetConvolutionForwardAlgorithm_v7) with(cudnnGetConvolutionBackwardDataAlgorithm_v7)                     \
+                  with(cudnnGetConvolutionBackwardFilterAlgorithm_v7) with(cudnnGetConvolutionForwardWorkspaceSize)              \
+                      with(cudnnGetConvolutionBackwardDataWorkspaceSize) with(cudnnGetConvolutionBackwardFilterWorkspaceSize)    \
+                          with(cudnnConvolutionForward) with(cudnnConvolutionBackwardData) with(cudnnConvolutionBackwardFilter)  \
+                              with(cudnnConvolutionBackwardBias) with(cudnnAddTensor)
+#define CUDNN_FUNCTIONS(with) CUDNN_COMMON_FUNCTIONS(with) CUDNN_RNN_FUNCTIONS(with) CUDNN_CONVOLUTION_FUNCTIONS(with)
 
 #define CUDNN_MEMBER(function) __typeof__(function) *function;
 typedef struct {

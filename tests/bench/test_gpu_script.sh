@@ -59,6 +59,7 @@ printf 'test_one\ntest_two\n' >bundle/tests.txt
 echo 'exit 0' | program test_one
 echo 'exit 0' | program test_two
 echo 'exit 0' | program test_scan_graph
+echo 'exit 0' | program test_cnn_adversarial
 echo 'exit 0' | program test_jacobian_fills
 # The sanitizer runs what it is given.
 printf '#!/bin/sh\nwhile [ "${1#--}" != "$1" ]; do shift 2; done\nexec "$@"\n' >bin/compute-sanitizer
@@ -70,7 +71,7 @@ check "no word of a test" grep -q '== test_two' results/log.txt
 check "no word of the sanitizer" grep -q '== racecheck gru' results/log.txt
 check "no word of sparse scans in the sanitizer" grep -q '== memcheck sparse' results/log.txt
 check "PyTorch is not skipped by name" grep -q 'skipped: pytorch_rnn: no PyTorch' results/log.txt
-for file in rnn gru product product_vgg11 scan long crossover; do
+for file in lenet5 vgg11 rnn gru product product_vgg11 scan long crossover; do
   check "no document $file.json" [ -s "results/$file.json" ]
 done
 check "no document jacobian.json" [ -s results/jacobian.json ]

@@ -198,7 +198,14 @@ static void test_bench(void **state) {
   json_decref(document);
   document = run_json("bench lenet5 --batch 2 --repeats 1 --threads 1 --memory-limit 8M --json");
   assert_true(json_array_size(json_object_get(document, "rows")) <
-              sizeof names / sizeof names[0]); /* what does not fit is left out */
+              sizeof names / sizeof names[0]); /* what does not fit is left out, and named */
+  assert_non_null(strstr(get_text(json_array_get(json_object_get(document, "left_out"), 0), "reason"), "lenet5: "));
+  json_decref(document);
+  document = run_json("bench lenet5 --batch 1 --repeats 1 --threads 1 --prune 0.9 --json");
+  const json_t *linear = json_array_get(json_object_get(document, "rows"), 2);
+  assert_true(get_real(linear, "flops_of_bp") < 0.5 &&
+              get_real(linear, "critical_flops_of_bp") == get_real(linear, "flops_of_bp"));
+  assert_int_equal(get_integer(linear, "critical_steps"), 9);
   json_decref(document);
 }
 

@@ -3,8 +3,7 @@
 
 #include <math.h>
 
-#include "tests/core/helpers.h"
-#include "tests/support/support.h"
+#include "tests/cli/cnn_files.h"
 
 #define SMALL "--seq-len 20 --samples 40 --hidden 6 --dtype f64"
 
@@ -157,10 +156,97 @@ static void test_measured_plan(void **state) {
   release(&result);
 }
 
+/* ---- convolutional networks ---- */
+
+#define IMAGE_DATA "--data npy:images.npy,classes.npy --batch 10"
+#define IMAGES IMAGE_DATA " --lr 0.05"
+
+static void put_cnn_files(void) {
+  put_text("net.json", SMALL_NETWORK);
+  put_images("images.npy", "classes.npy", (int64_t[]){26, 2, 6, 5}, 3);
+}
+
+/* Batches of 10, 10 and 6: curves, weights and gradients as on the processor, in float32 within 1e-3. */
+static void test_cnn(void **state) {
+  (void)state;
+  put_cnn_files();
+  const bool gpu = strstr(device, "cuda") != NULL;
+  const char *const methods[] = {"--backward bp", gpu ? "--backward bp --weight-gradients second-stream" : "--backward bp",
+                                 "--algorithm linear", "--up-levels 1"};
+  json_t *here = run_json("train net.json " IMAGES " --dtype f64 --epochs 3 --backward bp --json --save-weights C.safetensors");
+  json_t *narrow = run_json("train net.json " IMAGES " --iterations 12 --backward bp --json");
+  assert_runs("grad net.json --weights C.safetensors --input images.npy --labels classes.npy --backward bp --out E.safetensors");
+  for (size_t m = 0; m < sizeof methods / sizeof methods[0]; ++m) {
+    json_t *there = run_json("train net.json " IMAGES " --dtype f64 --epochs 3 --json --save-weights D%d.safetensors %s %s",
+                             (int)m, methods[m], device);
+    assert_same_rows(here, there, "loss", 1e-10);
+    assert_same_rows(here, there, "grad_norm", 1e-9);
+    char file[32];
+    snprintf(file, sizeof file, "D%d.safetensors", (int)m);
+    assert_same_files("C.safetensors", file, 1e-9);
+    json_decref(there);
+    there = run_json("train net.json " IMAGES " --iterations 12 --json %s %s", methods[m], device);
+    assert_same_rows(narrow, there, "loss", 1e-3);
+    json_decref(there);
+    assert_runs("grad net.json --weights C.safetensors --input images.npy --labels classes.npy --out F.safetensors %s %s",
+                methods[m], device);
+    assert_same_files("E.safetensors", "F.safetensors", 1e-12);
+  }
+  assert_true(file_difference("D0.safetensors", "D1.safetensors") == 0); /* streams change no bit */
+  json_t *mine = run_json("eval net.json --weights C.safetensors " IMAGE_DATA " --json");
+  json_t *its = run_json("eval net.json --weights C.safetensors " IMAGE_DATA " --json %s", device);
+  assert_true(fabs(get_real(mine, "loss") - get_real(its, "loss")) < 1e-12);
+  assert_true(get_real(mine, "accuracy") == get_real(its, "accuracy"));
+  json_decref(mine);
+  json_decref(its);
+  json_decref(here);
+  json_decref(narrow);
+}
+
+/* Interrupted and resumed, with the bits of the whole; a mask stays. */
+static void test_cnn_resume(void **state) {
+  (void)state;
+  put_cnn_files();
+  put_weights("w.safetensors", "net.json", BPPSA_F32, 4);
+  assert_runs("prune --weights w.safetensors --fraction 0.5 --out m.safetensors");
+  const char *line = "train net.json " IMAGES " --backward bp --weights w.safetensors --mask m.safetensors --checkpoint-every 2";
+  assert_runs("%s --iterations 7 --checkpoint cnn_whole --save-weights C.safetensors %s", line, device);
+  assert_runs("%s --iterations 4 --checkpoint cnn_parts %s", line, device);
+  assert_runs("%s --iterations 7 --checkpoint cnn_parts --resume --save-weights D.safetensors %s", line, device);
+  assert_true(file_difference("C.safetensors", "D.safetensors") == 0);
+  bppsa_safetensors *file = NULL, *mask = NULL;
+  assert_int_equal(bppsa_safetensors_load("C.safetensors", &file), BPPSA_OK);
+  assert_int_equal(bppsa_safetensors_load("m.safetensors", &mask), BPPSA_OK);
+  const bppsa_view *w = bppsa_safetensors_find(file, "c.weight"), *kept = bppsa_safetensors_find(mask, "c.weight");
+  for (int64_t i = 0; i < bppsa_view_count(w); ++i) {
+    assert_true((((const uint8_t *)kept->data)[i] == 0) == (bppsa_view_get(w, i) == 0));
+  }
+  bppsa_safetensors_destroy(file);
+  bppsa_safetensors_destroy(mask);
+}
+
+static void test_cnn_requests(void **state) {
+  (void)state;
+  put_cnn_files();
+  assert_fails(2, "--weight-gradients: second-stream beside --backward scan, expected --backward bp",
+               "train net.json " IMAGES " --weight-gradients second-stream --device cuda");
+  assert_fails(2, "--weight-gradients: second-stream beside --device cpu, expected --device cuda",
+               "train net.json " IMAGES " --backward bp --weight-gradients second-stream");
+  assert_fails(2, "--weight-gradients: 'third'", "train net.json " IMAGES " --weight-gradients third");
+  run_result here = run("train net.json " IMAGES " --backward bp --lr 3e38 --iterations 9");
+  run_result there = run("train net.json " IMAGES " --backward bp --lr 3e38 --iterations 9 %s", device);
+  assert_int_equal(here.code, 1);
+  assert_int_equal(there.code, 1);
+  assert_string_equal(here.err, there.err);
+  release(&here);
+  release(&there);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_grad),           cmocka_unit_test(test_nonfinite),
-                                     cmocka_unit_test(test_train_and_eval), cmocka_unit_test(test_resume),
-                                     cmocka_unit_test(test_measured_plan),  cmocka_unit_test(test_jacobian)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_grad),       cmocka_unit_test(test_nonfinite),     cmocka_unit_test(test_train_and_eval),
+      cmocka_unit_test(test_resume),     cmocka_unit_test(test_measured_plan), cmocka_unit_test(test_cnn),
+      cmocka_unit_test(test_cnn_resume), cmocka_unit_test(test_cnn_requests),  cmocka_unit_test(test_jacobian)};
   const char *name = getenv("BPPSA_TEST_DEVICE");
   static char text[64];
   bppsa_device_destroy(test_device(1)); /* skips the test where it is not there */

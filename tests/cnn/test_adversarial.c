@@ -1,7 +1,5 @@
-/* NaN, infinities and ties through functions and pools: PyTorch 1.13's own numbers, by BP and by the scan. */
-#include <math.h>
-
-#include "tests/cnn/chains.h"
+/* NaN, infinities and ties through functions and pools: PyTorch 1.13's own numbers, by BP and by the scan. BPPSA_TEST_DEVICE names the device. */
+#include "tests/cnn/problems.h"
 
 enum { MOST = 16 };
 
@@ -15,7 +13,7 @@ static void assert_number(double got, double expected) {
 /* The input's gradient of layers in front of a head of one class whose weights are 1, 2, .. (or all 1); y: what the last of them gives. */
 static void check(const char *text, const double *x, int64_t size, bool counting, const double *y, int64_t out,
                   const double *dx) {
-  bppsa_device *device = cpu_device(1);
+  bppsa_device *device = test_device(1);
   bppsa_cnn_network network;
   assert_int_equal(bppsa_cnn_network_parse("chain", text, (int64_t)strlen(text), &network), BPPSA_OK);
   for (int64_t levels = -1; levels <= 1; ++levels) { /* BP, linear, blelloch */
@@ -30,26 +28,29 @@ static void check(const char *text, const double *x, int64_t size, bool counting
     for (int64_t k = 0; k < out; ++k) {
       bppsa_view_set(&model->parameters[0].value, k, counting ? (double)(k + 1) : 1);
     }
+    assert_int_equal(bppsa_model_push(model), BPPSA_OK);
     double copy[MOST], one = 1;
     memcpy(copy, x, (size_t)size * sizeof *x);
-    const int64_t *in = network.in, x_shape[] = {1, in[0], in[1], in[2]}, seed_shape[] = {1, 1};
-    const bppsa_view x_view = bppsa_view_make(copy, BPPSA_F64, 4, x_shape),
-                     seed = bppsa_view_make(&one, BPPSA_F64, 2, seed_shape);
+    inputs held = put_inputs(&(problem){.network = network, .batch = 1, .x = copy, .seed = &one}, BPPSA_F64, device);
     bppsa_view logits, view;
-    assert_int_equal(model->ops->forward(model, &x_view, NULL, &logits), BPPSA_OK);
+    run_model(model, &held, &logits);
     assert_int_equal(bppsa_cnn_activation(model, network.count - 2, &view), BPPSA_OK);
+    double *values = widened(device, &view);
     for (int64_t k = 0; k < out; ++k) {
-      assert_number(bppsa_view_get(&view, k), y[k]);
+      assert_number(values[k], y[k]);
     }
-    assert_int_equal(model->ops->backward(model, &seed), BPPSA_OK);
+    bppsa_free(values);
     assert_int_equal(model->ops->input_gradients(model, &view, NULL), BPPSA_OK);
+    values = widened(device, &view);
     for (int64_t k = 0; k < size; ++k) {
-      assert_number(bppsa_view_get(&view, k), dx[k]);
+      assert_number(values[k], dx[k]);
     }
+    bppsa_free(values);
     bppsa_nonfinite where;
     assert_true(model->ops->find_nonfinite(model, &where));
     assert_string_equal(where.what, "input");
     bppsa_model_destroy(model);
+    drop_inputs(&held);
   }
   bppsa_cnn_network_free(&network);
   bppsa_device_destroy(device);

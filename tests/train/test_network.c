@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cnn/cnn.h"
 #include "core/alloc.h"
 #include "gru/gru.h"
 #include "rnn/rnn.h"
@@ -144,9 +145,31 @@ static void a_nan_is_found_where_it_appeared(void **state) {
   }
 }
 
+/* This program is not linked with the stand-in for cuDNN: on the SIMT machine there are no convolutions, but there are the other operators. */
+static void convolutions_need_cudnn(void **state) {
+  (void)state;
+  static const char linear[] = "{\"input\": [4, 1, 1], \"layers\": [{\"name\": \"h\", \"op\": \"linear\", \"out\": 2}]}";
+  bppsa_cnn_network network;
+  bppsa_model *model = NULL;
+  bppsa_cnn_config config = bppsa_cnn_config_default();
+  config.batch = 1;
+  if (!is_emulated(device)) {
+    skip();
+  }
+  assert_int_equal(bppsa_cnn_network_builtin("lenet5", &network), BPPSA_OK);
+  assert_int_equal(bppsa_cnn_create(&network, &config, device, &model), BPPSA_ERR_UNSUPPORTED);
+  assert_non_null(strstr(bppsa_last_error(), "convolutions on a GPU: this build has no cuDNN; install it"));
+  bppsa_cnn_network_free(&network);
+  assert_int_equal(bppsa_cnn_network_parse("linear", linear, (int64_t)sizeof linear - 1, &network), BPPSA_OK);
+  assert_int_equal(bppsa_cnn_create(&network, &config, device, &model), BPPSA_OK);
+  bppsa_model_destroy(model);
+  bppsa_cnn_network_free(&network);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(curves_are_the_processors),
-                                     cmocka_unit_test(a_nan_is_found_where_it_appeared)};
+                                     cmocka_unit_test(a_nan_is_found_where_it_appeared),
+                                     cmocka_unit_test(convolutions_need_cudnn)};
   device = test_device(2);
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   bppsa_device_destroy(device);

@@ -11,9 +11,19 @@
 #define CUDNN_STATUS_CATEGORY(status) ((status) / 1000 * 1000)
 #define CUDNN_RNN_PADDED_IO_ENABLED 1u
 
-typedef enum { CUDNN_STATUS_SUCCESS = 0, CUDNN_STATUS_BAD_PARAM = 2000, CUDNN_STATUS_NOT_SUPPORTED = 3000 } cudnnStatus_t;
+typedef enum {
+  CUDNN_STATUS_SUCCESS = 0,
+  CUDNN_STATUS_BAD_PARAM = 2000,
+  CUDNN_STATUS_NOT_SUPPORTED = 3000,
+  CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED = 4003
+} cudnnStatus_t;
 typedef enum { CUDNN_DATA_FLOAT = 0, CUDNN_DATA_DOUBLE } cudnnDataType_t;
-typedef enum { CUDNN_DEFAULT_MATH = 0, CUDNN_FMA_MATH = 3 } cudnnMathType_t;
+typedef enum {
+  CUDNN_DEFAULT_MATH = 0,
+  CUDNN_TENSOR_OP_MATH,
+  CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION,
+  CUDNN_FMA_MATH
+} cudnnMathType_t;
 typedef enum {
   CUDNN_RNN_ALGO_STANDARD = 0,
   CUDNN_RNN_ALGO_PERSIST_STATIC,
@@ -28,8 +38,28 @@ typedef enum { CUDNN_FWD_MODE_TRAINING = 1 } cudnnForwardMode_t;
 typedef enum { CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED = 0 } cudnnRNNDataLayout_t;
 typedef enum { CUDNN_WGRAD_MODE_ADD = 0 } cudnnWgradMode_t;
 
+typedef enum { CUDNN_TENSOR_NCHW = 0 } cudnnTensorFormat_t;
+typedef enum { CUDNN_CONVOLUTION = 0, CUDNN_CROSS_CORRELATION } cudnnConvolutionMode_t;
+typedef enum { CUDNN_NON_DETERMINISTIC = 0, CUDNN_DETERMINISTIC } cudnnDeterminism_t;
+typedef enum { CUDNN_CONVOLUTION_FWD_ALGO_COUNT = 8 } cudnnConvolutionFwdAlgo_t;
+typedef enum { CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT = 6 } cudnnConvolutionBwdDataAlgo_t;
+typedef enum { CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT = 7 } cudnnConvolutionBwdFilterAlgo_t;
+
+#define CUDNN_STAND_IN_CHOICE(name, type)                                                                                        \
+  typedef struct {                                                                                                               \
+    type algo;                                                                                                                   \
+    cudnnStatus_t status;                                                                                                        \
+    float time;                                                                                                                  \
+    size_t memory;                                                                                                               \
+    cudnnDeterminism_t determinism;                                                                                              \
+    cudnnMathType_t mathType;                                                                                                    \
+  } name;
+CUDNN_STAND_IN_CHOICE(cudnnConvolutionFwdAlgoPerf_t, cudnnConvolutionFwdAlgo_t)
+CUDNN_STAND_IN_CHOICE(cudnnConvolutionBwdDataAlgoPerf_t, cudnnConvolutionBwdDataAlgo_t)
+CUDNN_STAND_IN_CHOICE(cudnnConvolutionBwdFilterAlgoPerf_t, cudnnConvolutionBwdFilterAlgo_t)
+
 typedef struct stand_in *cudnnHandle_t, *cudnnDropoutDescriptor_t, *cudnnRNNDescriptor_t, *cudnnRNNDataDescriptor_t,
-    *cudnnTensorDescriptor_t;
+    *cudnnTensorDescriptor_t, *cudnnFilterDescriptor_t, *cudnnConvolutionDescriptor_t;
 
 size_t cudnnGetVersion(void);
 const char *cudnnGetErrorString(cudnnStatus_t status);
@@ -81,5 +111,66 @@ cudnnStatus_t cudnnRNNBackwardWeights_v8(cudnnHandle_t handle, cudnnRNNDescripto
                                          cudnnTensorDescriptor_t h_shape, const void *hx, cudnnRNNDataDescriptor_t y_shape,
                                          const void *y, size_t weight_bytes, void *gradients, size_t work_bytes, void *work,
                                          size_t reserve_bytes, void *reserve);
+
+/* ---- convolutions ---- */
+
+cudnnStatus_t cudnnSetTensor4dDescriptor(cudnnTensorDescriptor_t tensor, cudnnTensorFormat_t format, cudnnDataType_t type, int n,
+                                         int c, int h, int w);
+cudnnStatus_t cudnnCreateFilterDescriptor(cudnnFilterDescriptor_t *made);
+cudnnStatus_t cudnnDestroyFilterDescriptor(cudnnFilterDescriptor_t filter);
+cudnnStatus_t cudnnSetFilter4dDescriptor(cudnnFilterDescriptor_t filter, cudnnDataType_t type, cudnnTensorFormat_t format, int k,
+                                         int c, int h, int w);
+cudnnStatus_t cudnnCreateConvolutionDescriptor(cudnnConvolutionDescriptor_t *made);
+cudnnStatus_t cudnnDestroyConvolutionDescriptor(cudnnConvolutionDescriptor_t convolution);
+cudnnStatus_t cudnnSetConvolution2dDescriptor(cudnnConvolutionDescriptor_t convolution, int pad_h, int pad_w, int u, int v,
+                                              int dilation_h, int dilation_w, cudnnConvolutionMode_t mode, cudnnDataType_t type);
+cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescriptor_t convolution, int groups);
+cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t convolution, cudnnMathType_t math);
+cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t handle, const cudnnTensorDescriptor_t x,
+                                                     const cudnnFilterDescriptor_t w, const cudnnConvolutionDescriptor_t conv,
+                                                     const cudnnTensorDescriptor_t y, const int most, int *count,
+                                                     cudnnConvolutionFwdAlgoPerf_t *choices);
+cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnnHandle_t handle, const cudnnFilterDescriptor_t w,
+                                                          const cudnnTensorDescriptor_t dy,
+                                                          const cudnnConvolutionDescriptor_t conv,
+                                                          const cudnnTensorDescriptor_t dx, const int most, int *count,
+                                                          cudnnConvolutionBwdDataAlgoPerf_t *choices);
+cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnnHandle_t handle, const cudnnTensorDescriptor_t x,
+                                                            const cudnnTensorDescriptor_t dy,
+                                                            const cudnnConvolutionDescriptor_t conv,
+                                                            const cudnnFilterDescriptor_t dw, const int most, int *count,
+                                                            cudnnConvolutionBwdFilterAlgoPerf_t *choices);
+cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t handle, const cudnnTensorDescriptor_t x,
+                                                      const cudnnFilterDescriptor_t w, const cudnnConvolutionDescriptor_t conv,
+                                                      const cudnnTensorDescriptor_t y, cudnnConvolutionFwdAlgo_t algo,
+                                                      size_t *bytes);
+cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t handle, const cudnnFilterDescriptor_t w,
+                                                           const cudnnTensorDescriptor_t dy,
+                                                           const cudnnConvolutionDescriptor_t conv,
+                                                           const cudnnTensorDescriptor_t dx, cudnnConvolutionBwdDataAlgo_t algo,
+                                                           size_t *bytes);
+cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t handle, const cudnnTensorDescriptor_t x,
+                                                             const cudnnTensorDescriptor_t dy,
+                                                             const cudnnConvolutionDescriptor_t conv,
+                                                             const cudnnFilterDescriptor_t dw,
+                                                             cudnnConvolutionBwdFilterAlgo_t algo, size_t *bytes);
+cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void *alpha, const cudnnTensorDescriptor_t x_shape,
+                                      const void *x, const cudnnFilterDescriptor_t w_shape, const void *w,
+                                      const cudnnConvolutionDescriptor_t conv, cudnnConvolutionFwdAlgo_t algo, void *work,
+                                      size_t work_bytes, const void *beta, const cudnnTensorDescriptor_t y_shape, void *y);
+cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void *alpha, const cudnnFilterDescriptor_t w_shape,
+                                           const void *w, const cudnnTensorDescriptor_t dy_shape, const void *dy,
+                                           const cudnnConvolutionDescriptor_t conv, cudnnConvolutionBwdDataAlgo_t algo,
+                                           void *work, size_t work_bytes, const void *beta,
+                                           const cudnnTensorDescriptor_t dx_shape, void *dx);
+cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void *alpha, const cudnnTensorDescriptor_t x_shape,
+                                             const void *x, const cudnnTensorDescriptor_t dy_shape, const void *dy,
+                                             const cudnnConvolutionDescriptor_t conv, cudnnConvolutionBwdFilterAlgo_t algo,
+                                             void *work, size_t work_bytes, const void *beta,
+                                             const cudnnFilterDescriptor_t dw_shape, void *dw);
+cudnnStatus_t cudnnConvolutionBackwardBias(cudnnHandle_t handle, const void *alpha, const cudnnTensorDescriptor_t dy_shape,
+                                           const void *dy, const void *beta, const cudnnTensorDescriptor_t db_shape, void *db);
+cudnnStatus_t cudnnAddTensor(cudnnHandle_t handle, const void *alpha, const cudnnTensorDescriptor_t b_shape, const void *b,
+                             const void *beta, const cudnnTensorDescriptor_t y_shape, void *y);
 
 #endif

@@ -1,4 +1,5 @@
-/* A stand-in for cuDNN on the SIMT machine: its documented equations, one number at a time in float64, with a weight space laid out unlike anybody's. It
+/* A stand-in for cuDNN on the SIMT machine: its documented equations, one number at a time in float64, with a weight space laid out unlike anybody's.
+ * Recurrent layers stand here, convolutions in stand_in_conv.c. It
  * shows that recurrent/recurrent_cudnn.c asks for what it needs and puts everything where it belongs; not what the real library does.
  *
  *   RNN   h_t = f(W_0 x_t + R_1 h_{t-1} + b_W0 + b_R1)                                linear 0: input, 1: recurrent
@@ -14,35 +15,27 @@
 #include "core/alloc.h"
 #include "recurrent/library_cudnn.h"
 #include "recurrent/recurrent_cudnn.h"
+#include "tests/simt/cudnn/stand_in.h"
 
 enum { GAP = 3, GATES = 3 };
 
-struct stand_in {
-  cudaStream_t stream;              /* handle */
-  cudnnDataType_t type;             /* the rest: descriptors */
-  int dims, extents[CUDNN_DIM_MAX]; /* tensor */
-  int steps, batch, width;          /* data */
-  cudnnRNNAlgo_t algorithm;         /* layers */
-  cudnnRNNMode_t mode;
-  int input, hidden, layers, gates;
-};
-
 static const char *last_words = "";
 
-static cudnnStatus_t answer(cudnnStatus_t status, const char *words) {
+cudnnStatus_t stand_in_answer(cudnnStatus_t status, const char *words) {
   last_words = words;
   return status;
 }
 
-static cudnnStatus_t check(int fine, const char *words) {
-  return fine ? CUDNN_STATUS_SUCCESS : answer(CUDNN_STATUS_BAD_PARAM, words);
+cudnnStatus_t stand_in_check(int fine, const char *words) {
+  return fine ? CUDNN_STATUS_SUCCESS : stand_in_answer(CUDNN_STATUS_BAD_PARAM, words);
 }
 
 /* ---- objects ---- */
 
 static cudnnStatus_t make(struct stand_in **made) {
   *made = bppsa_calloc(1, sizeof **made);
-  return check(*made != NULL, "no memory");
+  return *made != NULL ? CUDNN_STATUS_SUCCESS
+                       : stand_in_answer(CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED, "out of memory");
 }
 
 static cudnnStatus_t destroy(struct stand_in *object) {
@@ -60,6 +53,8 @@ static cudnnStatus_t destroy(struct stand_in *object) {
 OBJECT()
 OBJECT(DropoutDescriptor)
 OBJECT(TensorDescriptor)
+OBJECT(FilterDescriptor)
+OBJECT(ConvolutionDescriptor)
 OBJECT(RNNDescriptor)
 OBJECT(RNNDataDescriptor)
 
@@ -68,7 +63,9 @@ size_t cudnnGetVersion(void) {
 }
 
 const char *cudnnGetErrorString(cudnnStatus_t status) {
-  return status == CUDNN_STATUS_NOT_SUPPORTED ? "CUDNN_STATUS_NOT_SUPPORTED" : "CUDNN_STATUS_BAD_PARAM";
+  return status == CUDNN_STATUS_NOT_SUPPORTED ? "CUDNN_STATUS_NOT_SUPPORTED"
+         : status == CUDNN_STATUS_BAD_PARAM   ? "CUDNN_STATUS_BAD_PARAM"
+                                              : "CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED";
 }
 
 void cudnnGetLastErrorString(char *message, size_t size) {
@@ -77,13 +74,13 @@ void cudnnGetLastErrorString(char *message, size_t size) {
 
 cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream) {
   handle->stream = stream;
-  return check(stream != NULL, "no stream");
+  return stand_in_check(stream != NULL, "no stream");
 }
 
 cudnnStatus_t cudnnSetDropoutDescriptor(cudnnDropoutDescriptor_t dropout, cudnnHandle_t handle, float rate, void *states,
                                         size_t bytes, unsigned long long seed) {
   (void)dropout, (void)handle, (void)states, (void)bytes, (void)seed;
-  return check(rate == 0, "dropout is not wanted");
+  return stand_in_check(rate == 0, "dropout is not wanted");
 }
 
 cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t tensor, cudnnDataType_t type, int dims, const int extents[],
@@ -91,7 +88,8 @@ cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t tensor, cudnnDa
   tensor->type = type;
   tensor->dims = dims;
   memcpy(tensor->extents, extents, (size_t)dims * sizeof(int));
-  return check(dims == 3 && strides[2] == 1 && strides[1] == extents[2] && strides[0] == extents[1] * extents[2], "strides");
+  return stand_in_check(dims == 3 && strides[2] == 1 && strides[1] == extents[2] && strides[0] == extents[1] * extents[2],
+                        "strides");
 }
 
 cudnnStatus_t cudnnGetTensorNdDescriptor(const cudnnTensorDescriptor_t tensor, int most, cudnnDataType_t *type, int *dims,
@@ -100,7 +98,7 @@ cudnnStatus_t cudnnGetTensorNdDescriptor(const cudnnTensorDescriptor_t tensor, i
   *type = tensor->type;
   *dims = tensor->dims;
   memcpy(extents, tensor->extents, (size_t)tensor->dims * sizeof(int));
-  return check(most >= tensor->dims, "room");
+  return stand_in_check(most >= tensor->dims, "room");
 }
 
 cudnnStatus_t cudnnSetRNNDescriptor_v8(cudnnRNNDescriptor_t rnn, cudnnRNNAlgo_t algorithm, cudnnRNNMode_t mode,
@@ -112,12 +110,12 @@ cudnnStatus_t cudnnSetRNNDescriptor_v8(cudnnRNNDescriptor_t rnn, cudnnRNNAlgo_t 
       (struct stand_in){.type = type, .algorithm = algorithm, .mode = mode, .input = input, .hidden = hidden, .layers = layers};
   rnn->gates = mode == CUDNN_GRU ? GATES : 1;
   if (algorithm == CUDNN_RNN_ALGO_PERSIST_STATIC) {
-    return answer(CUDNN_STATUS_NOT_SUPPORTED, "no shape is static enough");
+    return stand_in_answer(CUDNN_STATUS_NOT_SUPPORTED, "no shape is static enough");
   }
-  return check(bias == CUDNN_RNN_DOUBLE_BIAS && direction == CUDNN_UNIDIRECTIONAL && input_mode == CUDNN_LINEAR_INPUT &&
-                   precision == type && projection == hidden && dropout != NULL && flags == CUDNN_RNN_PADDED_IO_ENABLED &&
-                   (math == CUDNN_FMA_MATH || math == CUDNN_DEFAULT_MATH),
-               "layers");
+  return stand_in_check(bias == CUDNN_RNN_DOUBLE_BIAS && direction == CUDNN_UNIDIRECTIONAL && input_mode == CUDNN_LINEAR_INPUT &&
+                            precision == type && projection == hidden && dropout != NULL &&
+                            flags == CUDNN_RNN_PADDED_IO_ENABLED && (math == CUDNN_FMA_MATH || math == CUDNN_DEFAULT_MATH),
+                        "layers");
 }
 
 cudnnStatus_t cudnnSetRNNDataDescriptor(cudnnRNNDataDescriptor_t data, cudnnDataType_t type, cudnnRNNDataLayout_t layout,
@@ -127,12 +125,12 @@ cudnnStatus_t cudnnSetRNNDataDescriptor(cudnnRNNDataDescriptor_t data, cudnnData
   for (int b = 0; b < batch; ++b) {
     equal = equal && lengths[b] == steps;
   }
-  return check(equal, "lengths");
+  return stand_in_check(equal, "lengths");
 }
 
 cudnnStatus_t cudnnBuildRNNDynamic(cudnnHandle_t handle, cudnnRNNDescriptor_t rnn, int batch) {
   (void)handle, (void)rnn;
-  return batch > 1 ? CUDNN_STATUS_SUCCESS : answer(CUDNN_STATUS_NOT_SUPPORTED, "one sample is not dynamic");
+  return batch > 1 ? CUDNN_STATUS_SUCCESS : stand_in_answer(CUDNN_STATUS_NOT_SUPPORTED, "one sample is not dynamic");
 }
 
 /* ---- the weight space ---- */
@@ -177,7 +175,8 @@ cudnnStatus_t cudnnGetRNNWeightParams(cudnnHandle_t handle, cudnnRNNDescriptor_t
   *bias = (struct stand_in){.type = rnn->type, .dims = 3, .extents = {1, rnn->hidden, 1}};
   *matrix_at = (char *)(uintptr_t)weights + place(rnn, layer, linear, 0) * size_of(rnn);
   *bias_at = (char *)(uintptr_t)weights + place(rnn, layer, linear, 1) * size_of(rnn);
-  return check((int64_t)bytes == weights_in_all(rnn) * size_of(rnn) && linear < 2 * rnn->gates && layer < rnn->layers, "weights");
+  return stand_in_check((int64_t)bytes == weights_in_all(rnn) * size_of(rnn) && linear < 2 * rnn->gates && layer < rnn->layers,
+                        "weights");
 }
 
 /* ---- passes ---- */
@@ -198,7 +197,7 @@ cudnnStatus_t cudnnGetRNNTempSpaceSizes(cudnnHandle_t handle, cudnnRNNDescriptor
   const int64_t states = (int64_t)rnn->layers * (x->steps + 1) * x->batch * rnn->hidden;
   *work = 0;
   *reserve = (size_t)(1 + states + weights_in_all(rnn)) * sizeof(double);
-  return check(mode == CUDNN_FWD_MODE_TRAINING && x->width == rnn->input, "sizes");
+  return stand_in_check(mode == CUDNN_FWD_MODE_TRAINING && x->width == rnn->input, "sizes");
 }
 
 static double get(const struct stand_in *r, const void *array, int64_t i) {
@@ -372,7 +371,7 @@ cudnnStatus_t cudnnRNNForward(cudnnHandle_t handle, cudnnRNNDescriptor_t rnn, cu
   p.x = x;
   p.y = y;
   if (mode != CUDNN_FWD_MODE_TRAINING || !is_complete(rnn, lengths, x_shape, y_shape, h_shape, reserve_bytes, hx)) {
-    return answer(CUDNN_STATUS_BAD_PARAM, "forward");
+    return stand_in_answer(CUDNN_STATUS_BAD_PARAM, "forward");
   }
   return run(handle, forward, &p);
 }
@@ -389,7 +388,7 @@ cudnnStatus_t cudnnRNNBackwardData_v8(cudnnHandle_t handle, cudnnRNNDescriptor_t
   p.dx = dx;
   if (dhy != NULL || y == NULL || dy == NULL || dx == NULL ||
       !is_complete(rnn, lengths, x_shape, y_shape, h_shape, reserve_bytes, hx)) {
-    return answer(CUDNN_STATUS_BAD_PARAM, "backward");
+    return stand_in_answer(CUDNN_STATUS_BAD_PARAM, "backward");
   }
   return run(handle, backward_data, &p);
 }
@@ -404,7 +403,7 @@ cudnnStatus_t cudnnRNNBackwardWeights_v8(cudnnHandle_t handle, cudnnRNNDescripto
   p.gradients = gradients;
   if (mode != CUDNN_WGRAD_MODE_ADD || x == NULL || y == NULL ||
       !is_complete(rnn, lengths, x_shape, y_shape, h_shape, reserve_bytes, hx)) {
-    return answer(CUDNN_STATUS_BAD_PARAM, "weight gradients");
+    return stand_in_answer(CUDNN_STATUS_BAD_PARAM, "weight gradients");
   }
   return run(handle, backward_weights, &p);
 }
@@ -428,5 +427,6 @@ bppsa_status bppsa_cudnn_check(const cudnn_library *library, cudnnStatus_t statu
   library->cudnnGetLastErrorString(words, sizeof words);
   return status == CUDNN_STATUS_SUCCESS
              ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "cuDNN: %s: %s: %s", what, cudnnGetErrorString(status), words);
+             : bppsa_fail(status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ? BPPSA_ERR_MEMORY : BPPSA_ERR_UNSUPPORTED,
+                          "cuDNN: %s: %s: %s", what, cudnnGetErrorString(status), words);
 }

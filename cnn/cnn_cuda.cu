@@ -1,0 +1,534 @@
+/* Convolutional networks on a GPU: streams, memory, and the order of launches. Convolutions are cuDNN's (conv_cudnn.h), linear operators products of the
+ * kernels of recurrent layers, the rest the kernels of layer_kernels.cuh.
+ *
+ * Out-of-order weight gradients (ooo-backprop §4.1): the gradients of weights need g_t, and nothing in the backward pass needs them. On a second stream of lower
+ * priority they fill what the chain of input gradients, the critical path, leaves free; an event tells that stream when g_t is there, and one tells
+ * the first when they are done. */
+#include "cnn/cnn_internal.h"
+#include "cnn/conv_cudnn.h"
+#include "cnn/layer_kernels.cuh"
+#include "core/alloc.h"
+#include "core/check.cuh"
+#include "core/memory.h"
+#include "recurrent/product_kernels.cuh"
+
+/* Parts that the samples of a linear operator's weight gradient are summed in: as many as fill a GPU of some 130 processors twice, of no fewer samples
+ * than these. */
+enum { FULL_BLOCKS = 264, LEAST_SAMPLES = 32, MOST_BLOCKS_Y = 65535 };
+
+namespace {
+
+/* Where work goes. */
+struct work_queue {
+  cudaStream_t stream;
+  bppsa_cudnn_queue *cudnn; /* NULL in a network without convolutions */
+};
+
+/* Batches a convolution is described for: the planned one, and the latest others. Training and validation have a smaller last batch each. */
+enum { BATCHES = 4 };
+
+/* A convolution as cuDNN gets it: padding that differs from side to side is written into its input. */
+struct gpu_conv {
+  bppsa_op op;
+  bool framed;
+  cnn_frame frame;
+  bppsa_cudnn_conv *of[BATCHES]; /* the first: for the planned batch */
+  int next;                      /* of the others, to be described anew */
+};
+
+} // namespace
+
+struct cnn_gpu {
+  int32_t index;
+  work_queue main, side; /* side: the same as main where weight gradients come in order */
+  cudaEvent_t ready, done;
+  gpu_conv *convs;             /* size: layers; empty where there is no convolution */
+  bppsa_cudnn_bytes work_size; /* of each workspace */
+  int64_t framed_reals;        /* of one sample */
+  void *work, *weight_work, *framed_x, *framed_dx, *partials;
+  uint8_t *kept; /* for every real of the parameters whether its mask keeps it; NULL: no masks */
+};
+
+namespace {
+
+int64_t divide_up(int64_t a, int64_t b) {
+  return (a + b - 1) / b;
+}
+
+int64_t larger(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+
+bool is_conv(const cnn_layer *layer) {
+  return layer->about->op.kind == BPPSA_OPERATOR_CONV2D;
+}
+
+/* Calls f<real>(..). */
+#define OF_TYPE(n, f, ...) ((n)->config.dtype == BPPSA_F32 ? f<float>(__VA_ARGS__) : f<double>(__VA_ARGS__))
+
+bppsa_status launched(const char *what) {
+  return bppsa_cuda_check(cudaGetLastError(), what);
+}
+
+unsigned blocks_of(int64_t count, int rounds) {
+  return (unsigned)divide_up(count, CNN_THREADS * rounds);
+}
+
+/* ---- linear operators ---- */
+
+template <typename real> bppsa_status product(cudaStream_t stream, product_operands<real> p, int64_t parts) {
+  const int64_t rows = divide_up(p.m, PRODUCT_TILE), columns = divide_up(p.n + p.ones, PRODUCT_TILE);
+  if (columns * parts > MOST_BLOCKS_Y) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "linear operator on a GPU: %lld inputs or outputs, expected at most %lld",
+                      (long long)p.n, (long long)MOST_BLOCKS_Y / parts * PRODUCT_TILE);
+  }
+  p.k_part = divide_up(p.k, parts);
+  BPPSA_LAUNCH(bppsa_recurrent_product<real>, dim3((unsigned)rows, (unsigned)(columns * parts)), PRODUCT_THREADS,
+               2 * PRODUCT_DEPTH * (PRODUCT_TILE + 1) * sizeof(real), stream, p, (int)columns);
+  return launched("linear operator: launch");
+}
+
+/* y [b][out] = x [b][in] Wᵀ + bias, W [out][in] */
+template <typename real> bppsa_status linear_forward(const cnn *n, const cnn_layer *layer, const void *x) {
+  product_operands<real> p = {};
+  p.m = n->batch;
+  p.n = layer->out;
+  p.k = p.b_column = p.a_row = layer->in;
+  p.a = (const real *)x;
+  p.b = (const real *)bppsa_cnn_weight(n, layer, false);
+  p.a_column = p.b_row = 1;
+  p.bias = (const real *)bppsa_cnn_bias(n, layer, false);
+  p.c = (real *)layer->y;
+  return product(n->gpu->main.stream, p, 1);
+}
+
+/* dx [b][in] = dy [b][out] W */
+template <typename real> bppsa_status linear_input_gradient(const cnn *n, const cnn_layer *layer, const void *dy, void *dx) {
+  product_operands<real> p = {};
+  p.m = n->batch;
+  p.n = p.b_row = layer->in;
+  p.k = p.a_row = layer->out;
+  p.a = (const real *)dy;
+  p.b = (const real *)bppsa_cnn_weight(n, layer, false);
+  p.a_column = p.b_column = 1;
+  p.c = (real *)dx;
+  return product(n->gpu->main.stream, p, 1);
+}
+
+int64_t parts_of(const cnn_layer *layer, int64_t batch) {
+  const int64_t tiles = divide_up(layer->out, PRODUCT_TILE) * divide_up(layer->in + 1, PRODUCT_TILE),
+                wanted = divide_up(FULL_BLOCKS, tiles), most = divide_up(batch, LEAST_SAMPLES);
+  return wanted < most ? wanted : most;
+}
+
+/* dW [out][in] = dyᵀ x and db [out] = Σ dy over the samples */
+template <typename real>
+bppsa_status linear_weight_gradient(const cnn *n, const cnn_layer *layer, const work_queue *to, const void *dy, const void *x) {
+  const int64_t parts = parts_of(layer, n->batch), in = layer->in, out = layer->out, row = in + layer->about->bias;
+  product_operands<real> p = {};
+  p.m = p.a_column = out;
+  p.n = p.b_row = in;
+  p.k = n->batch;
+  p.a = (const real *)dy;
+  p.b = (const real *)x;
+  p.a_row = p.b_column = 1;
+  p.ones = layer->about->bias;
+  p.c = (real *)n->gpu->partials;
+  BPPSA_TRY(product(to->stream, p, parts));
+  sum_targets<real> sums = {};
+  sums.targets = 1 + layer->about->bias;
+  sums.target[0] = {0, out * row, row, 0, in, (real *)bppsa_cnn_weight(n, layer, true)};
+  sums.target[1] = {0, out * row, row, in, 1, (real *)bppsa_cnn_bias(n, layer, true)};
+  BPPSA_LAUNCH(bppsa_recurrent_sum<real>, (unsigned)divide_up(out * row, SUM_LANES), SUM_THREADS, SUM_THREADS * sizeof(real),
+               to->stream, (const real *)n->gpu->partials, parts, out * row, sums);
+  return launched("linear operator's weights: launch");
+}
+
+/* ---- convolutions ---- */
+
+/* The convolution for the batch at hand. Of another batch than the planned one it is described when that comes first. */
+bppsa_status conv_for(const cnn *n, const cnn_layer *layer, const bppsa_cudnn_conv **conv) {
+  gpu_conv *c = &n->gpu->convs[layer - n->layers];
+  for (const bppsa_cudnn_conv *known : c->of) {
+    if (bppsa_cudnn_conv_batch(known) == n->batch) {
+      *conv = known;
+      return BPPSA_OK;
+    }
+  }
+  bppsa_cudnn_conv *other = c->of[1 + c->next];
+  bppsa_cudnn_bytes used;
+  BPPSA_TRY(bppsa_cudnn_conv_describe(other, &c->op, n->batch, n->gpu->work_size, &used));
+  c->next = (c->next + 1) % (BATCHES - 1);
+  *conv = other;
+  return BPPSA_OK;
+}
+
+/* x as cuDNN gets it. */
+template <typename real>
+bppsa_status frame_input(const cnn *n, const cnn_layer *layer, cudaStream_t stream, const void *x, const void **framed) {
+  const gpu_conv *c = &n->gpu->convs[layer - n->layers];
+  *framed = x;
+  if (!c->framed) {
+    return BPPSA_OK;
+  }
+  const int64_t count = n->batch * c->op.in[0] * c->op.in[1] * c->op.in[2];
+  BPPSA_LAUNCH(bppsa_cnn_pad<real>, blocks_of(count, 1), CNN_THREADS, 0, stream, c->frame, count, (const real *)x,
+               (real *)n->gpu->framed_x);
+  *framed = n->gpu->framed_x;
+  return launched("padding: launch");
+}
+
+template <typename real> bppsa_status conv_forward(const cnn *n, const cnn_layer *layer, const void *x) {
+  const cnn_gpu *gpu = n->gpu;
+  const bppsa_cudnn_conv *conv;
+  BPPSA_TRY(conv_for(n, layer, &conv));
+  BPPSA_TRY(frame_input<real>(n, layer, gpu->main.stream, x, &x));
+  return bppsa_cudnn_conv_forward(conv, gpu->main.cudnn, x, bppsa_cnn_weight(n, layer, false), bppsa_cnn_bias(n, layer, false),
+                                  gpu->work, layer->y);
+}
+
+template <typename real> bppsa_status conv_input_gradient(const cnn *n, const cnn_layer *layer, const void *dy, void *dx) {
+  const cnn_gpu *gpu = n->gpu;
+  const gpu_conv *c = &gpu->convs[layer - n->layers];
+  const bppsa_cudnn_conv *conv;
+  BPPSA_TRY(conv_for(n, layer, &conv));
+  BPPSA_TRY(bppsa_cudnn_conv_input_gradient(conv, gpu->main.cudnn, dy, bppsa_cnn_weight(n, layer, false), gpu->work,
+                                            c->framed ? gpu->framed_dx : dx));
+  if (!c->framed) {
+    return BPPSA_OK;
+  }
+  const int64_t count = n->batch * layer->in;
+  BPPSA_LAUNCH(bppsa_cnn_crop<real>, blocks_of(count, 1), CNN_THREADS, 0, gpu->main.stream, c->frame, count,
+               (const real *)gpu->framed_dx, (real *)dx);
+  return launched("padding: launch");
+}
+
+template <typename real>
+bppsa_status conv_weight_gradient(const cnn *n, const cnn_layer *layer, const work_queue *to, const void *dy, const void *x) {
+  const bppsa_cudnn_conv *conv;
+  BPPSA_TRY(conv_for(n, layer, &conv));
+  BPPSA_TRY(frame_input<real>(n, layer, to->stream, x, &x));
+  return bppsa_cudnn_conv_weight_gradient(conv, to->cudnn, dy, x, n->gpu->weight_work, bppsa_cnn_weight(n, layer, true),
+                                          bppsa_cnn_bias(n, layer, true));
+}
+
+/* ---- operators without weights ---- */
+
+cnn_pool pool_of(const cnn_layer *layer) {
+  const bppsa_op *op = &layer->about->op;
+  cnn_pool p = {};
+  for (int i = 0; i < 2; ++i) {
+    p.axis[i] = {(int)op->in[i + 1],   (int)layer->about->out[i + 1], (int)op->kernel[i],         (int)op->stride[i],
+                 (int)op->dilation[i], (int)op->padding[2 * i],       (int)op->padding[2 * i + 1]};
+  }
+  p.exclude_pad = op->exclude_pad;
+  return p;
+}
+
+bool is_pool(const cnn_layer *layer) {
+  return layer->about->op.kind == BPPSA_OPERATOR_MAXPOOL2D || layer->about->op.kind == BPPSA_OPERATOR_AVGPOOL2D;
+}
+
+bppsa_status copy(const cnn *n, int64_t reals, const void *from, void *to) {
+  return bppsa_cuda_check(
+      cudaMemcpyAsync(to, from, (size_t)reals * bppsa_dtype_size(n->config.dtype), cudaMemcpyDeviceToDevice, n->gpu->main.stream),
+      "flatten");
+}
+
+template <typename real> bppsa_status function_forward(const cnn *n, const cnn_layer *layer, const void *x) {
+  const bppsa_op *op = &layer->about->op;
+  const int64_t count = n->batch * layer->out;
+  if (op->kind == BPPSA_OPERATOR_FLATTEN) {
+    return copy(n, count, x, layer->y);
+  }
+  if (is_pool(layer)) {
+    BPPSA_LAUNCH(bppsa_cnn_pool<real>, blocks_of(count, 1), CNN_THREADS, 0, n->gpu->main.stream, pool_of(layer), count,
+                 (const real *)x, layer->places, (real *)layer->y);
+  } else {
+    BPPSA_LAUNCH(bppsa_cnn_function<real>, blocks_of(count, CNN_ROUNDS), CNN_THREADS, 0, n->gpu->main.stream, (int)op->kind,
+                 (real)op->slope, count, (const real *)x, (real *)layer->y);
+  }
+  return launched("operator: launch");
+}
+
+template <typename real>
+bppsa_status function_gradient(const cnn *n, const cnn_layer *layer, const void *x, const void *dy, void *dx) {
+  const bppsa_op *op = &layer->about->op;
+  const int64_t count = n->batch * layer->in;
+  if (op->kind == BPPSA_OPERATOR_FLATTEN) {
+    return copy(n, count, dy, dx);
+  }
+  if (is_pool(layer)) {
+    BPPSA_LAUNCH(bppsa_cnn_pool_gradient<real>, blocks_of(count, 1), CNN_THREADS, 0, n->gpu->main.stream, pool_of(layer), count,
+                 (const int32_t *)layer->places, (const real *)dy, (real *)dx);
+  } else {
+    BPPSA_LAUNCH(bppsa_cnn_slope<real>, blocks_of(count, CNN_ROUNDS), CNN_THREADS, 0, n->gpu->main.stream, (int)op->kind,
+                 (real)op->slope, count, (const real *)x, (const real *)layer->y, (const real *)dy, (real *)dx);
+  }
+  return launched("operator's gradient: launch");
+}
+
+/* ---- passes ---- */
+
+template <typename real> bppsa_status apply_masks(const cnn *n, bool gradients) {
+  if (n->gpu->kept == NULL) {
+    return BPPSA_OK;
+  }
+  BPPSA_LAUNCH(bppsa_cnn_mask<real>, blocks_of(n->base.reals, CNN_ROUNDS), CNN_THREADS, 0, n->gpu->main.stream, n->base.reals,
+               (const uint8_t *)n->gpu->kept, (real *)(gradients ? n->base.device_gradients : n->base.device_values));
+  return launched("masks: launch");
+}
+
+template <typename real> bppsa_status forward(const cnn *n) {
+  BPPSA_TRY(apply_masks<real>(n, false));
+  for (int64_t i = 0; i < n->network.count; ++i) {
+    const cnn_layer *layer = &n->layers[i];
+    const void *x = bppsa_cnn_input(n, i);
+    BPPSA_TRY(is_conv(layer)       ? conv_forward<real>(n, layer, x)
+              : layer->weight >= 0 ? linear_forward<real>(n, layer, x)
+                                   : function_forward<real>(n, layer, x));
+  }
+  return BPPSA_OK;
+}
+
+/* What is queued on the main stream is done before what is queued on the side stream from here on; and the other way round. */
+bppsa_status side_follows(const cnn_gpu *gpu) {
+  if (gpu->side.stream == gpu->main.stream) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_cuda_check(cudaEventRecord(gpu->ready, gpu->main.stream), "gradients: event"));
+  return bppsa_cuda_check(cudaStreamWaitEvent(gpu->side.stream, gpu->ready, 0), "gradients: event");
+}
+
+bppsa_status main_follows(const cnn_gpu *gpu) {
+  if (gpu->side.stream == gpu->main.stream) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_cuda_check(cudaEventRecord(gpu->done, gpu->side.stream), "gradients of weights: event"));
+  return bppsa_cuda_check(cudaStreamWaitEvent(gpu->main.stream, gpu->done, 0), "gradients of weights: event");
+}
+
+template <typename real> bppsa_status weight_gradient(const cnn *n, int64_t i, const void *dy) {
+  const cnn_layer *layer = &n->layers[i];
+  const void *x = bppsa_cnn_input(n, i);
+  return is_conv(layer)       ? conv_weight_gradient<real>(n, layer, &n->gpu->side, dy, x)
+         : layer->weight >= 0 ? linear_weight_gradient<real>(n, layer, &n->gpu->side, dy, x)
+                              : BPPSA_OK;
+}
+
+/* g_{t-1} = J_tᵀ g_t by operator t itself. */
+template <typename real> bppsa_status input_gradient(const cnn *n, int64_t t) {
+  const cnn_layer *layer = &n->layers[t - 1];
+  const void *dy = bppsa_cnn_gradient(n, t);
+  void *dx = bppsa_cnn_gradient(n, t - 1);
+  return is_conv(layer)       ? conv_input_gradient<real>(n, layer, dy, dx)
+         : layer->weight >= 0 ? linear_input_gradient<real>(n, layer, dy, dx)
+                              : function_gradient<real>(n, layer, bppsa_cnn_input(n, t - 1), dy, dx);
+}
+
+/* The critical path's work is queued before the weight gradients that may run beside it. */
+template <typename real> bppsa_status backward(cnn *n) {
+  const cnn_gpu *gpu = n->gpu;
+  BPPSA_TRY(side_follows(gpu));
+  if (n->elements > 0 || n->config.input_gradients) {
+    BPPSA_TRY(linear_input_gradient<real>(n, &n->layers[n->elements], n->seed, bppsa_cnn_gradient(n, n->elements)));
+  }
+  BPPSA_TRY(weight_gradient<real>(n, n->elements, n->seed));
+  if (n->scan != NULL) {
+    BPPSA_TRY(bppsa_cnn_run_scan(n));
+  }
+  for (int64_t t = n->elements; t >= 1; --t) {
+    if (n->layers[t - 1].weight >= 0) {
+      BPPSA_TRY(side_follows(gpu));
+    }
+    if (n->scan == NULL && (t > 1 || n->config.input_gradients)) {
+      BPPSA_TRY(input_gradient<real>(n, t));
+    }
+    BPPSA_TRY(weight_gradient<real>(n, t - 1, bppsa_cnn_gradient(n, t)));
+  }
+  BPPSA_TRY(main_follows(gpu));
+  return apply_masks<real>(n, true);
+}
+
+/* ---- creation ---- */
+
+void describe_conv(const cnn_layer *layer, gpu_conv *c) {
+  const int64_t *pad = layer->about->op.padding, *in = layer->about->op.in;
+  c->op = layer->about->op;
+  c->framed = pad[0] != pad[1] || pad[2] != pad[3];
+  if (c->framed) {
+    c->op.in[1] += pad[0] + pad[1];
+    c->op.in[2] += pad[2] + pad[3];
+    c->frame = {(int)in[1], (int)in[2], (int)pad[0], (int)pad[2], (int)c->op.in[1], (int)c->op.in[2]};
+    for (int64_t &side : c->op.padding) {
+      side = 0;
+    }
+  }
+}
+
+bppsa_status make_convs(cnn *n) {
+  cnn_gpu *gpu = n->gpu;
+  for (int64_t i = 0; i < n->network.count; ++i) {
+    if (!is_conv(&n->layers[i])) {
+      continue;
+    }
+    gpu_conv *c = &gpu->convs[i];
+    describe_conv(&n->layers[i], c);
+    if (gpu->main.cudnn == NULL) {
+      BPPSA_TRY(bppsa_cudnn_queue_create(n->device, gpu->main.stream, &gpu->main.cudnn));
+    }
+    for (bppsa_cudnn_conv *&conv : c->of) {
+      BPPSA_TRY(bppsa_cudnn_conv_create(gpu->main.cudnn, n->config.dtype, &conv));
+    }
+    gpu->framed_reals = c->framed ? larger(gpu->framed_reals, c->op.in[0] * c->op.in[1] * c->op.in[2]) : gpu->framed_reals;
+  }
+  return BPPSA_OK;
+}
+
+/* Of the lowest priority: the chain of input gradients goes first where both have work. */
+bppsa_status make_side(cnn *n) {
+  cnn_gpu *gpu = n->gpu;
+  int least = 0, greatest = 0;
+  gpu->side = gpu->main;
+  if (n->config.weight_gradients == BPPSA_WEIGHT_GRADIENTS_IN_ORDER) {
+    return BPPSA_OK;
+  }
+  gpu->side.cudnn = NULL;
+  BPPSA_TRY(bppsa_cuda_check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "second stream"));
+  BPPSA_TRY(bppsa_cuda_check(cudaStreamCreateWithPriority(&gpu->side.stream, cudaStreamNonBlocking, least), "second stream"));
+  BPPSA_TRY(bppsa_cuda_check(cudaEventCreateWithFlags(&gpu->ready, cudaEventDisableTiming), "second stream"));
+  BPPSA_TRY(bppsa_cuda_check(cudaEventCreateWithFlags(&gpu->done, cudaEventDisableTiming), "second stream"));
+  return gpu->main.cudnn == NULL ? BPPSA_OK : bppsa_cudnn_queue_create(n->device, gpu->side.stream, &gpu->side.cudnn);
+}
+
+bppsa_status put_masks(cnn *n) {
+  if (n->gpu->kept == NULL) {
+    return BPPSA_OK;
+  }
+  uint8_t *kept = (uint8_t *)bppsa_alloc((size_t)n->base.reals);
+  if (kept == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  memset(kept, 1, (size_t)n->base.reals);
+  const char *first = (const char *)n->base.parameters[0].value.data;
+  for (int64_t i = 0; i < n->network.count; ++i) {
+    if (n->layers[i].mask != NULL) {
+      const bppsa_view *value = &n->base.parameters[n->layers[i].weight].value;
+      const int64_t at = ((const char *)value->data - first) / (int64_t)bppsa_dtype_size(n->config.dtype);
+      memcpy(kept + at, n->layers[i].mask, (size_t)bppsa_view_count(value));
+    }
+  }
+  const bppsa_status status = bppsa_memory_put(n->device, n->gpu->kept, kept, n->base.reals);
+  bppsa_free(kept);
+  return status;
+}
+
+} // namespace
+
+extern "C" bppsa_status bppsa_cnn_cuda_create(cnn *n) {
+  cnn_gpu *gpu = (cnn_gpu *)bppsa_calloc(1, sizeof *gpu);
+  if (gpu == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  n->gpu = gpu;
+  n->base.device = n->device;
+  gpu->index = bppsa_device_get_index(n->device);
+  gpu->main.stream = gpu->side.stream = (cudaStream_t)bppsa_device_get_stream(n->device);
+  gpu->convs = (gpu_conv *)bppsa_calloc(n->network.count, sizeof *gpu->convs);
+  if (gpu->convs == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(gpu->index), "network"));
+  BPPSA_TRY(make_convs(n));
+  return make_side(n);
+}
+
+extern "C" bppsa_status bppsa_cnn_cuda_choose(cnn *n, int64_t most) {
+  const bppsa_cudnn_bytes each = {most, most};
+  for (int64_t i = 0; i < n->network.count; ++i) {
+    const gpu_conv *c = &n->gpu->convs[i];
+    if (c->of[0] != NULL) {
+      bppsa_cudnn_bytes used;
+      const bppsa_status status = bppsa_cudnn_conv_describe(c->of[0], &c->op, n->config.batch, each, &used);
+      if (status != BPPSA_OK) {
+        return status == BPPSA_ERR_MEMORY ? status : bppsa_fail_prefix(status, "%s", n->layers[i].about->name);
+      }
+      n->gpu->work_size.passes = larger(n->gpu->work_size.passes, used.passes);
+      n->gpu->work_size.weights = larger(n->gpu->work_size.weights, used.weights);
+    }
+  }
+  return BPPSA_OK;
+}
+
+extern "C" bppsa_status bppsa_cnn_cuda_visit(cnn *n, bppsa_cnn_visit visit, int64_t *sum) {
+  cnn_gpu *gpu = n->gpu;
+  const int64_t size = (int64_t)bppsa_dtype_size(n->config.dtype), parameters = n->base.reals * size;
+  int64_t partials = 0, framed;
+  bool masked = false;
+  for (int64_t i = 0; i < n->network.count; ++i) {
+    const cnn_layer *layer = &n->layers[i];
+    masked = masked || layer->mask != NULL;
+    if (layer->weight >= 0 && !is_conv(layer)) {
+      partials = larger(partials, parts_of(layer, n->config.batch) * layer->out * (layer->in + 1) * size);
+    }
+  }
+  framed = bppsa_mul(gpu->framed_reals * size, n->config.batch, &framed) ? framed : -1;
+  const struct {
+    bool wanted;
+    void *array;
+    int64_t bytes;
+  } arrays[] = {{true, &n->base.device_values, parameters},
+                {true, &n->base.device_gradients, parameters},
+                {partials > 0, &gpu->partials, partials},
+                {gpu->work_size.passes > 0, &gpu->work, gpu->work_size.passes},
+                {gpu->work_size.weights > 0, &gpu->weight_work, gpu->work_size.weights},
+                {framed != 0, &gpu->framed_x, framed},
+                {framed != 0, &gpu->framed_dx, framed},
+                {masked, &gpu->kept, n->base.reals}};
+  for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) {
+    if (arrays[i].wanted) {
+      BPPSA_TRY(visit(arrays[i].array, arrays[i].bytes, sum));
+    }
+  }
+  return BPPSA_OK;
+}
+
+extern "C" bppsa_status bppsa_cnn_cuda_start(cnn *n) {
+  const int64_t bytes = n->base.reals * (int64_t)bppsa_dtype_size(n->config.dtype);
+  BPPSA_TRY(bppsa_memory_clear(n->device, n->base.device_values, bytes));
+  BPPSA_TRY(bppsa_memory_clear(n->device, n->base.device_gradients, bytes));
+  return put_masks(n);
+}
+
+extern "C" void bppsa_cnn_cuda_destroy(cnn *n) {
+  cnn_gpu *gpu = n->gpu;
+  if (gpu == NULL) {
+    return;
+  }
+  (void)cudaSetDevice(gpu->index);
+  for (int64_t i = 0; gpu->convs != NULL && i < n->network.count; ++i) {
+    for (bppsa_cudnn_conv *conv : gpu->convs[i].of) {
+      bppsa_cudnn_conv_destroy(conv);
+    }
+  }
+  if (gpu->side.stream != gpu->main.stream) {
+    bppsa_cudnn_queue_destroy(gpu->side.cudnn);
+    (void)cudaStreamDestroy(gpu->side.stream);
+  }
+  bppsa_cudnn_queue_destroy(gpu->main.cudnn);
+  for (const cudaEvent_t event : {gpu->ready, gpu->done}) {
+    (void)(event != NULL ? cudaEventDestroy(event) : cudaSuccess);
+  }
+  bppsa_free(gpu->convs);
+  bppsa_free(gpu);
+}
+
+extern "C" bppsa_status bppsa_cnn_cuda_forward(cnn *n) {
+  BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(n->gpu->index), "forward pass"));
+  return OF_TYPE(n, forward, n);
+}
+
+extern "C" bppsa_status bppsa_cnn_cuda_backward(cnn *n) {
+  BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(n->gpu->index), "backward pass"));
+  return OF_TYPE(n, backward, n);
+}

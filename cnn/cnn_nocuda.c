@@ -1,0 +1,40 @@
+/* Without CUDA there is no GPU, and no network on one. */
+#include "cnn/cnn_internal.h"
+
+static bppsa_status without(void) {
+  return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "network on a GPU: this build has no CUDA; use device cpu");
+}
+
+bppsa_status bppsa_cnn_cuda_create(cnn *n) {
+  (void)n;
+  return without();
+}
+
+bppsa_status bppsa_cnn_cuda_choose(cnn *n, int64_t most) {
+  (void)n, (void)most;
+  return without();
+}
+
+bppsa_status bppsa_cnn_cuda_visit(cnn *n, bppsa_cnn_visit visit, int64_t *sum) {
+  (void)n, (void)visit, (void)sum;
+  return without();
+}
+
+bppsa_status bppsa_cnn_cuda_start(cnn *n) {
+  (void)n;
+  return without();
+}
+
+void bppsa_cnn_cuda_destroy(cnn *n) {
+  (void)n;
+}
+
+bppsa_status bppsa_cnn_cuda_forward(cnn *n) {
+  (void)n;
+  return without();
+}
+
+bppsa_status bppsa_cnn_cuda_backward(cnn *n) {
+  (void)n;
+  return without();
+}

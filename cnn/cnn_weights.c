@@ -1,0 +1,48 @@
+/* Weights of convolutional networks: initial ones, and what a file's say. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cnn/cnn_internal.h"
+#include "core/philox.h"
+
+bppsa_status bppsa_cnn_init(bppsa_model *model, uint64_t seed) {
+  const cnn *n = (const cnn *)model;
+  for (int64_t i = 0; i < n->network.count; ++i) {
+    const cnn_layer *layer = &n->layers[i];
+    for (int64_t p = layer->weight; p >= 0 && p < layer->weight + 1 + layer->about->bias; ++p) {
+      const bppsa_view *value = &model->parameters[p].value, *weight = &model->parameters[layer->weight].value;
+      const double bound = 1 / sqrt((double)bppsa_view_count(weight) / (double)weight->shape[0]);
+      const uint64_t stream = (uint64_t)BPPSA_STREAM_WEIGHTS + ((uint64_t)p << 8);
+      for (int64_t k = 0; k < bppsa_view_count(value); ++k) {
+        bppsa_view_set(value, k, bound * (2 * bppsa_random_double(seed, stream, (uint64_t)k) - 1));
+      }
+    }
+  }
+  return bppsa_model_push(model);
+}
+
+bppsa_status bppsa_cnn_infer(const char *where, const bppsa_cnn_network *network, int64_t count, const bppsa_named_view *tensors,
+                             bppsa_dtype *dtype) {
+  const bppsa_view *first = NULL;
+  for (int64_t i = 0; i < network->count; ++i) {
+    for (int k = 0; bppsa_cnn_has_weights(&network->layers[i]) && k < 1 + network->layers[i].bias; ++k) {
+      char name[BPPSA_CNN_PARAMETER];
+      const bppsa_view *found = NULL;
+      snprintf(name, sizeof name, "%s.%s", network->layers[i].prefix, k == 0 ? "weight" : "bias");
+      for (int64_t t = 0; found == NULL && t < count; ++t) {
+        found = strcmp(tensors[t].name, name) == 0 ? &tensors[t].view : NULL;
+      }
+      if (found == NULL) {
+        return bppsa_fail(BPPSA_ERR_FORMAT, "%s: tensor '%s' is missing", where, name);
+      }
+      first = first == NULL ? found : first;
+      if ((found->dtype != BPPSA_F32 && found->dtype != BPPSA_F64) || found->dtype != first->dtype) {
+        return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: tensor '%s' is %s, expected %s", where, name,
+                          bppsa_dtype_name(found->dtype), first == found ? "f32 or f64" : bppsa_dtype_name(first->dtype));
+      }
+    }
+  }
+  *dtype = first->dtype; /* the head has weights */
+  return BPPSA_OK;
+}

@@ -1,0 +1,230 @@
+/* Operators without weights on a GPU, padding and masks. Values, derivatives where there is none, and the order of sums are the processor's
+ * (cnn/layers.h). Every kernel is bound by memory: neighbouring threads take neighbouring values, each read and written once. */
+#ifndef BPPSA_CNN_LAYER_KERNELS_CUH
+#define BPPSA_CNN_LAYER_KERNELS_CUH
+
+#include <math.h>
+#include <stdint.h>
+
+#include "core/launch.cuh"
+#include "jacobian/op.h"
+
+/* A thread takes CNN_ROUNDS values, CNN_THREADS apart: that many loads are on their way at once. */
+enum { CNN_THREADS = 256, CNN_ROUNDS = 4 };
+
+/* The index of round r of this thread. */
+__device__ inline int64_t cnn_index(int r) {
+  return (int64_t)blockIdx.x * (CNN_THREADS * CNN_ROUNDS) + r * CNN_THREADS + threadIdx.x;
+}
+
+/* ---- elementwise ---- */
+
+/* y = f(x) */
+template <typename real> __device__ inline real cnn_function(int kind, real slope, real x) {
+  switch (kind) {
+  case BPPSA_OPERATOR_RELU:
+    return x <= 0 ? (real)0 : x;
+  case BPPSA_OPERATOR_LEAKY_RELU:
+    return x > 0 ? x : slope * x;
+  case BPPSA_OPERATOR_TANH:
+    return (real)tanh(x);
+  default: /* sigmoid */
+    return 1 / (1 + (real)exp(-x));
+  }
+}
+
+/* dx = f'(x) dy with y = f(x) */
+template <typename real> __device__ inline real cnn_slope(int kind, real slope, real x, real y, real dy) {
+  switch (kind) {
+  case BPPSA_OPERATOR_RELU:
+    return x <= 0 ? (real)0 : dy;
+  case BPPSA_OPERATOR_LEAKY_RELU:
+    return x > 0 ? dy : slope * dy;
+  case BPPSA_OPERATOR_TANH:
+    return (1 - y * y) * dy;
+  default:
+    return dy * (y * (1 - y));
+  }
+}
+
+template <typename real>
+__global__ void bppsa_cnn_function(int kind, real slope, int64_t count, const real *__restrict__ x, real *__restrict__ y) {
+  BPPSA_UNROLL
+  for (int r = 0; r < CNN_ROUNDS; ++r) {
+    const int64_t i = cnn_index(r);
+    if (i < count) {
+      y[i] = cnn_function(kind, slope, x[i]);
+    }
+  }
+}
+
+/* x is read where the slope depends on it (ReLU, leaky ReLU), y where it depends on that. */
+template <typename real>
+__global__ void bppsa_cnn_slope(int kind, real slope, int64_t count, const real *__restrict__ x, const real *__restrict__ y,
+                                const real *__restrict__ dy, real *__restrict__ dx) {
+  const bool by_x = kind == BPPSA_OPERATOR_RELU || kind == BPPSA_OPERATOR_LEAKY_RELU;
+  BPPSA_UNROLL
+  for (int r = 0; r < CNN_ROUNDS; ++r) {
+    const int64_t i = cnn_index(r);
+    if (i < count) {
+      dx[i] = cnn_slope(kind, slope, by_x ? x[i] : (real)0, by_x ? (real)0 : y[i], dy[i]);
+    }
+  }
+}
+
+/* ---- pools ---- */
+
+/* Along an axis: positions of input and output, window, and an average's way to count. */
+struct cnn_axis {
+  int in, out, kernel, stride, dilation, front, back;
+};
+struct cnn_pool {
+  cnn_axis axis[2]; /* height, width */
+  bool exclude_pad;
+};
+
+/* Window X: where it begins, and its taps first .. last inside the input. */
+struct cnn_taps {
+  int start, first, last;
+};
+__device__ inline cnn_taps cnn_taps_of(const cnn_axis &a, int X) {
+  cnn_taps t;
+  t.start = X * a.stride - a.front;
+  t.first = t.start < 0 ? (-t.start + a.dilation - 1) / a.dilation : 0;
+  t.last = a.in - 1 < t.start ? -1 : (a.in - 1 - t.start) / a.dilation;
+  t.last = t.last < a.kernel - 1 ? t.last : a.kernel - 1;
+  return t;
+}
+
+/* Positions that window X covers along an axis (bppsa_op_pool_extent). */
+__device__ inline int cnn_extent(const cnn_axis &a, bool exclude_pad, int X) {
+  const int start = X * a.stride - a.front, end = start + a.kernel, most = a.in + a.back, stop = end < most ? end : most;
+  return exclude_pad ? (stop < a.in ? stop : a.in) - (start > 0 ? start : 0) : stop - start;
+}
+
+__device__ inline int cnn_divisor(const cnn_pool &p, int X0, int X1) {
+  return cnn_extent(p.axis[0], p.exclude_pad, X0) * cnn_extent(p.axis[1], p.exclude_pad, X1);
+}
+
+/* One window of plane x: its first largest value, NaN being larger than everything and the last NaN winning; its place, -1 for none. */
+template <typename real> __device__ inline real cnn_largest(const cnn_pool &p, const real *x, int X0, int X1, int32_t *place) {
+  const cnn_taps a = cnn_taps_of(p.axis[0], X0), b = cnn_taps_of(p.axis[1], X1);
+  real largest = -(real)INFINITY;
+  int best = -1;
+  for (int s = a.first; s <= a.last; ++s) {
+    for (int t = b.first; t <= b.last; ++t) {
+      const int at = (a.start + s * p.axis[0].dilation) * p.axis[1].in + b.start + t * p.axis[1].dilation;
+      const real v = x[at];
+      if (best < 0 || v > largest || v != v) {
+        best = at;
+        largest = v;
+      }
+    }
+  }
+  *place = best;
+  return largest;
+}
+
+template <typename real> __device__ inline real cnn_mean(const cnn_pool &p, const real *x, int X0, int X1) {
+  const cnn_taps a = cnn_taps_of(p.axis[0], X0), b = cnn_taps_of(p.axis[1], X1);
+  real sum = 0;
+  for (int s = a.first; s <= a.last; ++s) {
+    for (int t = b.first; t <= b.last; ++t) {
+      sum += x[(a.start + s) * p.axis[1].in + b.start + t];
+    }
+  }
+  return sum / (real)cnn_divisor(p, X0, X1);
+}
+
+/* A thread a window: count = planes · windows. places NULL: averages. */
+template <typename real>
+__global__ void bppsa_cnn_pool(cnn_pool p, int64_t count, const real *__restrict__ x, int32_t *__restrict__ places,
+                               real *__restrict__ y) {
+  const int64_t i = (int64_t)blockIdx.x * CNN_THREADS + threadIdx.x;
+  if (i >= count) {
+    return;
+  }
+  const int windows = p.axis[0].out * p.axis[1].out, X = (int)(i % windows), X0 = X / p.axis[1].out, X1 = X % p.axis[1].out;
+  const real *plane = x + i / windows * ((int64_t)p.axis[0].in * p.axis[1].in);
+  y[i] = places != NULL ? cnn_largest(p, plane, X0, X1, &places[i]) : cnn_mean(p, plane, X0, X1);
+}
+
+/* Windows first .. last of an axis may see position x; with a dilation not all of them do. */
+__device__ inline void cnn_windows(const cnn_axis &a, int x, int *first, int *last) {
+  const int behind = x + a.front, reach = (a.kernel - 1) * a.dilation;
+  *first = behind <= reach ? 0 : (behind - reach + a.stride - 1) / a.stride;
+  *last = behind / a.stride < a.out - 1 ? behind / a.stride : a.out - 1;
+}
+
+/* A thread an input position, which adds up what its windows give, in their order: no two threads write to one place. count = planes · positions. */
+template <typename real>
+__global__ void bppsa_cnn_pool_gradient(cnn_pool p, int64_t count, const int32_t *__restrict__ places,
+                                        const real *__restrict__ dy, real *__restrict__ dx) {
+  const int64_t i = (int64_t)blockIdx.x * CNN_THREADS + threadIdx.x;
+  if (i >= count) {
+    return;
+  }
+  const int size = p.axis[0].in * p.axis[1].in, x = (int)(i % size);
+  const int64_t plane = i / size * ((int64_t)p.axis[0].out * p.axis[1].out);
+  int first[2], last[2];
+  cnn_windows(p.axis[0], x / p.axis[1].in, &first[0], &last[0]);
+  cnn_windows(p.axis[1], x % p.axis[1].in, &first[1], &last[1]);
+  real sum = 0;
+  for (int X0 = first[0]; X0 <= last[0]; ++X0) {
+    for (int X1 = first[1]; X1 <= last[1]; ++X1) {
+      const int64_t X = plane + X0 * p.axis[1].out + X1;
+      if (places == NULL) {
+        sum += dy[X] / (real)cnn_divisor(p, X0, X1);
+      } else if (places[X] == x) {
+        sum += dy[X];
+      }
+    }
+  }
+  dx[i] = sum;
+}
+
+/* ---- padding that is not the same on both sides ---- */
+
+/* Planes inside larger ones: rows top .. top + height - 1 and columns left .. left + width - 1. */
+struct cnn_frame {
+  int height, width, top, left, outer_height, outer_width;
+};
+
+/* Zeros around every plane: a thread a value of the larger ones, count in all. */
+template <typename real>
+__global__ void bppsa_cnn_pad(cnn_frame f, int64_t count, const real *__restrict__ inner, real *__restrict__ outer) {
+  const int64_t i = (int64_t)blockIdx.x * CNN_THREADS + threadIdx.x;
+  if (i < count) {
+    const int size = f.outer_height * f.outer_width, at = (int)(i % size);
+    const int row = at / f.outer_width - f.top, column = at % f.outer_width - f.left;
+    const bool inside = row >= 0 && row < f.height && column >= 0 && column < f.width;
+    outer[i] = inside ? inner[(i / size * f.height + row) * f.width + column] : (real)0;
+  }
+}
+
+/* The opposite: a thread a value of the smaller planes. */
+template <typename real>
+__global__ void bppsa_cnn_crop(cnn_frame f, int64_t count, const real *__restrict__ outer, real *__restrict__ inner) {
+  const int64_t i = (int64_t)blockIdx.x * CNN_THREADS + threadIdx.x;
+  if (i < count) {
+    const int size = f.height * f.width, at = (int)(i % size);
+    const int row = at / f.width + f.top, column = at % f.width + f.left;
+    inner[i] = outer[(i / size * f.outer_height + row) * f.outer_width + column];
+  }
+}
+
+/* ---- masks ---- */
+
+/* Weights whose byte is 0 become 0: of all parameters, one behind the other. */
+template <typename real>
+__global__ void bppsa_cnn_mask(int64_t count, const uint8_t *__restrict__ kept, real *__restrict__ values) {
+  BPPSA_UNROLL
+  for (int r = 0; r < CNN_ROUNDS; ++r) {
+    const int64_t i = cnn_index(r);
+    if (i < count && kept[i] == 0) {
+      values[i] = 0;
+    }
+  }
+}
+
+#endif
