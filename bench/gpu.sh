@@ -2,18 +2,30 @@
 # bench/gpu.sh RESULTS [BUNDLE]: on a machine with a GPU, its driver and the CUDA toolkit, verifies everything and measures everything within nine minutes.
 # BUNDLE is what tools/gpu_bundle made, the directory or its .tar.gz [build/gpu/bundle or build/gpu/bundle.tar.gz].
 #
-# In this order, each part within a time of its own, and what is skipped is said: the GPU's tests; compute-sanitizer's memcheck and racecheck on small
-# cases; LeNet-5 and VGG-11, bench rnn (tables 4 and 5), gru (table 6), sparse products and scans, T = 100000, crossover, jacobian; PyTorch where python3 has it with
-# CUDA. RESULTS gets log.txt, a JSON document a benchmark, and roofline.md. Exits 1 when a test, a sanitizer or a row's check failed, 2 when there is no
-# GPU.
+# In this order, each step within a time of its own, and what is skipped is said:
+#   verify      the GPU's tests; compute-sanitizer's memcheck and racecheck on small cases
+#   recurrent   bench rnn (tables 4 and 5), gru (table 6), T = 100000, crossover; PyTorch where python3 has it with CUDA
+#   sparse      LeNet-5 and VGG-11, sparse products and scans, Jacobians
+# PARTS="recurrent sparse" runs some of these alone: all together have to hurry. RESULTS gets log.txt, a JSON document a benchmark, and roofline.md. Exits 1
+# when a test, a sanitizer or a row's check failed, 2 when there is no GPU.
 set -u
 SECONDS_IN_ALL=${SECONDS_IN_ALL:-530}
+PARTS=${PARTS:-verify recurrent sparse}
 start=$(date +%s)
 root=$(cd "$(dirname "$0")/.." && pwd)
 if [ $# -lt 1 ] || [ $# -gt 2 ]; then
   echo "gpu.sh: $# arguments, expected RESULTS [BUNDLE]"
   exit 2
 fi
+for name in $PARTS; do
+  case $name in
+  verify | recurrent | sparse) ;;
+  *)
+    echo "gpu.sh: PARTS: '$name', expected verify, recurrent or sparse"
+    exit 2
+    ;;
+  esac
+done
 mkdir -p "$1" || exit 2
 results=$(cd "$1" && pwd)
 bundle=${2:-$root/build/gpu/bundle}
@@ -27,6 +39,12 @@ trap 'rm -rf "$scratch"' EXIT
 failed=""
 skipped=""
 
+wants() { # wants PART
+  case " $PARTS " in
+  *" $1 "*) return 0 ;;
+  esac
+  return 1
+}
 say() { printf '%s\n' "$*" | tee -a "$log"; }
 elapsed() { echo $(($(date +%s) - start)); }
 left() { echo $((SECONDS_IN_ALL - $(elapsed))); }
@@ -109,16 +127,21 @@ fi
 
 # ---- verification ----
 
-# late SECONDS WHAT: the benchmarks need the rest of the time; what comes too late is skipped.
+# late SECONDS WHAT: the benchmarks, where there are any, need the rest of the time; what comes too late is skipped.
 late() {
+  if [ "$PARTS" = verify ]; then
+    return 1
+  fi
   if [ "$(elapsed)" -lt "$1" ]; then
     return 1
   fi
   skip "$2" "not begun within $1 s"
 }
-while read -r test; do
-  late 150 "$test" || part "$test" 60 "$bundle/$test" </dev/null
-done <"$bundle/tests.txt"
+run_tests() {
+  while read -r test; do
+    late 150 "$test" || part "$test" 60 "$bundle/$test" </dev/null
+  done <"$bundle/tests.txt"
+}
 
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
 small="--device cuda --quick --seq-len 12 --hidden 3 --batch 2 --repeats 1 --threads 2"
@@ -140,16 +163,22 @@ sanitize() { # sanitize TOOL WHAT COMMAND ...
     skip "$tool $what" "compute-sanitizer does not support this device"
   fi
 }
-for tool in memcheck racecheck; do
-  sanitize "$tool" jacobian "$bundle/test_jacobian_fills"
-  for model in rnn gru; do
-    # shellcheck disable=SC2086
-    sanitize "$tool" "$model" "$program" bench crossover --model "$model" $small
+run_sanitizers() {
+  for tool in memcheck racecheck; do
+    sanitize "$tool" jacobian "$bundle/test_jacobian_fills"
+    for model in rnn gru; do
+      # shellcheck disable=SC2086
+      sanitize "$tool" "$model" "$program" bench crossover --model "$model" $small
+    done
+    sanitize "$tool" scan "$bundle/test_scan_graph"
+    sanitize "$tool" cnn "$bundle/test_cnn_adversarial"
+    sanitize "$tool" sparse "$program" bench scan --device cuda --quick --repeats 1 --threads 2
   done
-  sanitize "$tool" scan "$bundle/test_scan_graph"
-  sanitize "$tool" cnn "$bundle/test_cnn_adversarial"
-  sanitize "$tool" sparse "$program" bench scan --device cuda --quick --repeats 1 --threads 2
-done
+}
+if wants verify; then
+  run_tests
+  run_sanitizers
+fi
 
 # ---- benchmarks ----
 
@@ -160,10 +189,6 @@ bench() { # bench FILE SECONDS COMMAND ...
   part "$file" "$most" "$program" "$@" --device cuda --time-limit $((most * 2 / 3)) --out "$results/$file.json"
   grep 'left out' "$scratch/out"
 }
-bench lenet5 25 bench lenet5 --quick
-bench vgg11 25 bench vgg11 --quick
-bench rnn 110 bench rnn
-bench gru 75 bench gru
 sparse() { # sparse FILE SECONDS ARGUMENTS ...: cuSPARSE beside the products
   file=$1
   most=$2
@@ -171,21 +196,31 @@ sparse() { # sparse FILE SECONDS ARGUMENTS ...: cuSPARSE beside the products
   part "$file" "$most" "$program" bench "$@" --device cuda --quick --out "$results/$file.json"
   grep 'left out' "$scratch/out"
 }
-sparse product 45 product
-sparse product_vgg11 45 product --up-levels 2
-sparse scan 15 scan
-bench long 45 bench rnn --seq-len 100000 --batch 16 --hidden 20 --repeats 3
-bench crossover 30 bench crossover --quick --seq-len 10000
-# Generators of sparse Jacobians, their values held against the write bandwidth.
-part jacobian 30 "$program" bench jacobian --device cuda --quick --out "$results/jacobian.json"
-for model in rnn gru; do
+pytorch() { # pytorch MODEL
   if [ -x "$root/bench/rivals/bench_pytorch.py" ] && command -v python3 >/dev/null 2>&1; then
-    part "pytorch_$model" 45 python3 "$root/bench/rivals/bench_pytorch.py" --program "$program" --model "$model" --device cuda --quick \
-      --init default --time-limit 30 --out "$results/pytorch_$model.json"
+    part "pytorch_$1" 45 python3 "$root/bench/rivals/bench_pytorch.py" --program "$program" --model "$1" --device cuda --quick \
+      --init default --time-limit 30 --out "$results/pytorch_$1.json"
   else
-    skip "pytorch_$model" "no python3"
+    skip "pytorch_$1" "no python3"
   fi
-done
+}
+if wants sparse; then
+  bench lenet5 25 bench lenet5 --quick
+  bench vgg11 25 bench vgg11 --quick
+  sparse product 45 product
+  sparse product_vgg11 45 product --up-levels 2
+  sparse scan 15 scan
+  # Generators of sparse Jacobians, their values held against the write bandwidth.
+  part jacobian 30 "$program" bench jacobian --device cuda --quick --out "$results/jacobian.json"
+fi
+if wants recurrent; then
+  bench rnn 150 bench rnn
+  bench gru 75 bench gru
+  bench long 45 bench rnn --seq-len 100000 --batch 16 --hidden 20 --repeats 3
+  bench crossover 30 bench crossover --quick --seq-len 10000
+  pytorch rnn
+  pytorch gru
+fi
 
 # ---- tables ----
 

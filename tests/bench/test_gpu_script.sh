@@ -79,6 +79,18 @@ check "a row of the table is wrong" grep -q '| bp | 20 us | 2 us | 0.2 | 0.0004 
 check "a wrong row is not marked" grep -q 'cudnn_persist_static | 1 us .*|  | \*\*wrong\*\*' results/roofline.md
 check "a refused algorithm is not listed" grep -q 'cudnn_persist_dynamic | skipped: cuDNN: layers: CUDNN_STATUS_NOT_SUPPORTED' results/roofline.md
 
+rm -rf results
+PARTS=sparse
+export PARTS
+run 0
+check "a part that was not asked for has run" [ ! -e results/rnn.json ]
+check "tests that were not asked for have run" [ "$(grep -c '== test_' results/log.txt)" -eq 0 ]
+check "the part that was asked for has not run" [ -s results/product.json ]
+PARTS=all
+run 2
+check "an unknown part is not named" grep -q "PARTS: 'all', expected" out.txt
+unset PARTS
+
 echo 'echo no such kernel; exit 3' | program test_two
 run 1
 check "a failed test is not named" grep -q '^FAILED:.* test_two' results/log.txt
