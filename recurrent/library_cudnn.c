@@ -1,10 +1,10 @@
 #include "recurrent/library_cudnn.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "core/library.h"
 #include "recurrent/recurrent_cudnn.h"
 
 #define TEXT_OF(value) #value
@@ -14,28 +14,11 @@
 static cudnn_library loaded;
 static char problem[256]; /* "": it is loaded */
 
-/* The loader looks first, then CUDA's own directory, which is often not in its list. What was loaded stays. */
 static void load(void) {
-  void *file = dlopen(FILE_NAME, RTLD_NOW | RTLD_LOCAL);
-  if (file == NULL) {
-    snprintf(problem, sizeof problem, "%s", dlerror());
-    file = dlopen("/usr/local/cuda/lib64/" FILE_NAME, RTLD_NOW | RTLD_LOCAL);
-  }
-  if (file == NULL) {
-    return;
-  }
-  problem[0] = '\0';
 #define LOOK_UP(function) {#function, (void **)(void *)&loaded.function},
-  const struct {
-    const char *name;
-    void **at;
-  } functions[] = {CUDNN_FUNCTIONS(LOOK_UP)};
-  for (size_t i = 0; i < sizeof functions / sizeof functions[0]; ++i) {
-    *functions[i].at = dlsym(file, functions[i].name);
-    if (*functions[i].at == NULL) {
-      snprintf(problem, sizeof problem, FILE_NAME ": has no function %s", functions[i].name);
-      return;
-    }
+  const bppsa_library_function functions[] = {CUDNN_FUNCTIONS(LOOK_UP)};
+  if (bppsa_library_load(FILE_NAME, sizeof functions / sizeof functions[0], functions, problem, sizeof problem)) {
+    problem[0] = '\0';
   }
 }
 
