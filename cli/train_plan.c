@@ -46,7 +46,7 @@ static void make_request(const bppsa_train_run *run, char *text, size_t size) {
   const bppsa_recurrent_config *c = &run->config;
   const bppsa_option_value *limit = bppsa_cli_value(run->cli, BPPSA_OPTION_MEMORY_LIMIT);
   if (c->algorithm == BPPSA_SCAN_AUTO) {
-    snprintf(text, size, "auto, memory limit %" PRId64, limit->given ? limit->integer : 0);
+    snprintf(text, size, "auto, B %" PRId64 ", memory limit %" PRId64, c->batch, limit->given ? limit->integer : 0);
   } else if (c->algorithm == BPPSA_SCAN_BLELLOCH) {
     snprintf(text, size, "blelloch %" PRId64, c->up_levels);
   } else {

@@ -361,6 +361,13 @@ static bppsa_status make_patterns(cnn *n) {
 static bppsa_status make_scan(cnn *n, int64_t bytes) {
   const bppsa_cnn_config *c = &n->config;
   BPPSA_TRY(make_patterns(n));
+  for (int64_t t = 0; t < n->elements; ++t) {
+    bytes += bppsa_jacobian_device_bytes(n->layers[t].jt);
+  }
+  if (c->memory_limit > 0 && bytes >= c->memory_limit) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "needs at least %lld bytes with its transposed Jacobians, expected fewer than %lld",
+                      (long long)bytes, (long long)c->memory_limit);
+  }
   bppsa_scan_config scan = bppsa_scan_config_default();
   scan.algorithm = c->algorithm;
   scan.up_levels = c->up_levels;

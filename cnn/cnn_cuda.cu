@@ -15,6 +15,8 @@
 /* Parts that the samples of a linear operator's weight gradient are summed in: as many as fill a GPU of some 130 processors twice, of no fewer samples
  * than these. */
 enum { FULL_BLOCKS = 264, LEAST_SAMPLES = 32, MOST_BLOCKS_Y = 65535 };
+/* Of a workspace: other batches than the planned one may want algorithms with larger ones. */
+enum { LEAST_WORK = 1 << 20 };
 
 namespace {
 
@@ -57,6 +59,12 @@ int64_t divide_up(int64_t a, int64_t b) {
 
 int64_t larger(int64_t a, int64_t b) {
   return a > b ? a : b;
+}
+
+/* Bytes of a workspace of which the planned batch uses some: twice as many, within the limit. */
+int64_t roomy(int64_t used, int64_t most) {
+  const int64_t wanted = larger(2 * used, LEAST_WORK);
+  return wanted < most ? wanted : most;
 }
 
 bool is_conv(const cnn_layer *layer) {
@@ -147,6 +155,11 @@ bppsa_status linear_weight_gradient(const cnn *n, const cnn_layer *layer, const 
 /* ---- convolutions ---- */
 
 /* The convolution for the batch at hand. Of another batch than the planned one it is described when that comes first. */
+/* Does cuDNN make the gradient of the layer's input? */
+bool layer_chain(const cnn *n, const cnn_layer *layer) {
+  return n->config.backward == BPPSA_BACKWARD_BP && (layer != n->layers || n->config.input_gradients);
+}
+
 bppsa_status conv_for(const cnn *n, const cnn_layer *layer, const bppsa_cudnn_conv **conv) {
   gpu_conv *c = &n->gpu->convs[layer - n->layers];
   for (const bppsa_cudnn_conv *known : c->of) {
@@ -157,7 +170,11 @@ bppsa_status conv_for(const cnn *n, const cnn_layer *layer, const bppsa_cudnn_co
   }
   bppsa_cudnn_conv *other = c->of[1 + c->next];
   bppsa_cudnn_bytes used;
-  BPPSA_TRY(bppsa_cudnn_conv_describe(other, &c->op, n->batch, n->gpu->work_size, &used));
+  const bppsa_status status = bppsa_cudnn_conv_describe(other, &c->op, n->batch, layer_chain(n, layer), n->gpu->work_size, &used);
+  if (status != BPPSA_OK) {
+    return status == BPPSA_ERR_MEMORY ? status
+                                      : bppsa_fail_prefix(status, "%s, %lld samples", layer->about->name, (long long)n->batch);
+  }
   c->next = (c->next + 1) % (BATCHES - 1);
   *conv = other;
   return BPPSA_OK;
@@ -449,12 +466,13 @@ extern "C" bppsa_status bppsa_cnn_cuda_choose(cnn *n, int64_t most) {
     const gpu_conv *c = &n->gpu->convs[i];
     if (c->of[0] != NULL) {
       bppsa_cudnn_bytes used;
-      const bppsa_status status = bppsa_cudnn_conv_describe(c->of[0], &c->op, n->config.batch, each, &used);
+      const bppsa_status status =
+          bppsa_cudnn_conv_describe(c->of[0], &c->op, n->config.batch, layer_chain(n, &n->layers[i]), each, &used);
       if (status != BPPSA_OK) {
         return status == BPPSA_ERR_MEMORY ? status : bppsa_fail_prefix(status, "%s", n->layers[i].about->name);
       }
-      n->gpu->work_size.passes = larger(n->gpu->work_size.passes, used.passes);
-      n->gpu->work_size.weights = larger(n->gpu->work_size.weights, used.weights);
+      n->gpu->work_size.passes = larger(n->gpu->work_size.passes, roomy(used.passes, most));
+      n->gpu->work_size.weights = larger(n->gpu->work_size.weights, roomy(used.weights, most));
     }
   }
   return BPPSA_OK;

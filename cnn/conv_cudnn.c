@@ -220,7 +220,7 @@ static bppsa_status choose_weight_gradient(const bppsa_cudnn_queue *q, bppsa_cud
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_cudnn_conv_describe(bppsa_cudnn_conv *c, const bppsa_op *op, int64_t batch, bppsa_cudnn_bytes most,
+bppsa_status bppsa_cudnn_conv_describe(bppsa_cudnn_conv *c, const bppsa_op *op, int64_t batch, bool chain, bppsa_cudnn_bytes most,
                                        bppsa_cudnn_bytes *used) {
   const bppsa_cudnn_queue *q = c->queue;
   int64_t out[3];
@@ -233,7 +233,8 @@ bppsa_status bppsa_cudnn_conv_describe(bppsa_cudnn_conv *c, const bppsa_op *op, 
   c->batch = 0;
   BPPSA_TRY(describe_shapes(q, c, op, out, batch));
   BPPSA_TRY(choose_forward(q, c, most.passes));
-  BPPSA_TRY(choose_input_gradient(q, c, most.passes));
+  c->bytes[1] = 0;
+  BPPSA_TRY(chain ? choose_input_gradient(q, c, most.passes) : BPPSA_OK);
   BPPSA_TRY(choose_weight_gradient(q, c, most.weights));
   c->batch = batch;
   used->passes = (int64_t)(c->bytes[0] > c->bytes[1] ? c->bytes[0] : c->bytes[1]);

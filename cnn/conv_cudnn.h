@@ -29,9 +29,10 @@ void bppsa_cudnn_conv_destroy(bppsa_cudnn_conv *conv); /* NULL is legal */
 typedef struct {
   int64_t passes, weights;
 } bppsa_cudnn_bytes;
-/* Shapes and algorithms for a batch, of workspaces within `most`. Allocates nothing. `used` is what they need. */
-bppsa_status bppsa_cudnn_conv_describe(bppsa_cudnn_conv *conv, const bppsa_op *op, int64_t batch, bppsa_cudnn_bytes most,
-                                       bppsa_cudnn_bytes *used);
+/* Shapes and algorithms for a batch, of workspaces within `most`; chain: also for the input's gradient. Allocates nothing. `used` is what they
+ * need. */
+bppsa_status bppsa_cudnn_conv_describe(bppsa_cudnn_conv *conv, const bppsa_op *op, int64_t batch, bool chain,
+                                       bppsa_cudnn_bytes most, bppsa_cudnn_bytes *used);
 int64_t bppsa_cudnn_conv_batch(const bppsa_cudnn_conv *conv); /* that it is described for; 0: none */
 
 /* y [b][Co][X] of x [b][Ci][H][W], weights [Co][Ci/G][kh][kw], bias [Co] or NULL; workspace of `passes` bytes */

@@ -25,9 +25,9 @@ void bppsa_cudnn_conv_destroy(bppsa_cudnn_conv *conv) {
   (void)conv;
 }
 
-bppsa_status bppsa_cudnn_conv_describe(bppsa_cudnn_conv *conv, const bppsa_op *op, int64_t batch, bppsa_cudnn_bytes most,
-                                       bppsa_cudnn_bytes *used) {
-  (void)conv, (void)op, (void)batch, (void)most, (void)used;
+bppsa_status bppsa_cudnn_conv_describe(bppsa_cudnn_conv *conv, const bppsa_op *op, int64_t batch, bool chain,
+                                       bppsa_cudnn_bytes most, bppsa_cudnn_bytes *used) {
+  (void)conv, (void)op, (void)batch, (void)chain, (void)most, (void)used;
   return without();
 }
 

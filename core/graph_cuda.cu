@@ -47,7 +47,8 @@ extern "C" bppsa_status bppsa_graph_end(const bppsa_device *device, bppsa_graph 
     made->nodes = (int64_t)nodes;
   }
   if (status == BPPSA_OK) {
-    status = bppsa_cuda_check(cudaGraphInstantiate(&made->exec, captured, 0), "recording");
+    /* without the flag everything would have the priority of the stream it is replayed on */
+    status = bppsa_cuda_check(cudaGraphInstantiate(&made->exec, captured, cudaGraphInstantiateFlagUseNodePriority), "recording");
   }
   (void)cudaGraphDestroy(captured);
   if (status != BPPSA_OK) {

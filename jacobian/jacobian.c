@@ -127,6 +127,10 @@ const bppsa_csr *bppsa_jacobian_pattern(const bppsa_jacobian *j) {
   return &j->pattern;
 }
 
+int64_t bppsa_jacobian_device_bytes(const bppsa_jacobian *j) {
+  return j->gpu == NULL ? 0 : bppsa_jacobian_cuda_bytes(j->gpu);
+}
+
 bool bppsa_jacobian_shared(const bppsa_jacobian *j) {
   return j->shared;
 }

@@ -49,6 +49,8 @@ const bppsa_op *bppsa_jacobian_op(const bppsa_jacobian *jacobian);
 const bppsa_csr *bppsa_jacobian_pattern(const bppsa_jacobian *jacobian);
 /* Do the samples share the values? */
 bool bppsa_jacobian_shared(const bppsa_jacobian *jacobian);
+/* Bytes of GPU memory that it holds: what its fills look up. 0 on a CPU. */
+int64_t bppsa_jacobian_device_bytes(const bppsa_jacobian *jacobian);
 
 /* Fills values: [nnz] when shared, else [B][nnz]. One fill at a time. Derivatives where there is none follow PyTorch: ReLU 0 at 0 and 1 at
  * NaN, leaky ReLU its slope at 0 and NaN, a pool's first largest value, NaN counting as largest and the last of several. Padding

@@ -10,6 +10,7 @@ struct bppsa_jacobian_gpu {
   int32_t index;
   cudaStream_t stream;
   void *memory;
+  int64_t bytes; /* of it */
   /* conv2d, linear (conv_fill): */
   const int32_t *class_of, *class_end, *items;
   const int64_t *start, *list;
@@ -71,6 +72,7 @@ bppsa_status send(bppsa_jacobian_gpu *gpu, part *parts, int count) {
   if (status != BPPSA_OK) {
     return bppsa_fail_prefix(status, "Jacobian");
   }
+  gpu->bytes = bytes;
   char *at = (char *)gpu->memory;
   for (int i = 0; i < count; ++i) {
     parts[i].to = at;
@@ -419,6 +421,10 @@ extern "C" bppsa_status bppsa_jacobian_cuda_create(bppsa_jacobian *j, const bpps
   j->gpu->index = bppsa_device_get_index(device);
   j->gpu->stream = (cudaStream_t)bppsa_device_get_stream(device);
   return create(j, j->gpu);
+}
+
+extern "C" int64_t bppsa_jacobian_cuda_bytes(const bppsa_jacobian_gpu *gpu) {
+  return gpu->bytes;
 }
 
 extern "C" void bppsa_jacobian_cuda_destroy(bppsa_jacobian_gpu *gpu) {

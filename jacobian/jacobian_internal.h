@@ -91,6 +91,7 @@ void bppsa_jacobian_lists_free(bppsa_jacobian_lists *lists); /* a zeroed one is 
  * ERR_UNSUPPORTED: indices beyond 31 bits. */
 bppsa_status bppsa_jacobian_cuda_create(bppsa_jacobian *j, const bppsa_device *device);
 void bppsa_jacobian_cuda_destroy(struct bppsa_jacobian_gpu *gpu); /* NULL is legal */
+int64_t bppsa_jacobian_cuda_bytes(const struct bppsa_jacobian_gpu *gpu);
 /* Queues a fill; operands, which have been checked, and values are the GPU's. ERR_CUDA, ERR_UNSUPPORTED likewise. */
 bppsa_status bppsa_jacobian_cuda_fill(const bppsa_jacobian *j, bppsa_dtype dtype, const bppsa_jacobian_operands *o, void *values);
 

@@ -4,12 +4,7 @@
 
 namespace {
 
-enum {
-  THREADS = 256,
-  MOST_SAMPLES = 65535 /* of a launch: its second extent */,
-  WIDEST_SHARED = 96 * 1024,
-  SHARED_OF_SAMPLES = 56 * 1024
-};
+enum { THREADS = 256, MOST_SAMPLES = 65535 /* of a launch: its second extent */, SHARED_OF_SAMPLES = 56 * 1024 };
 
 dim3 grid(int64_t blocks, int64_t samples) {
   return dim3((unsigned)blocks, (unsigned)samples);
@@ -51,8 +46,8 @@ void run_slots(const bppsa_product *p, cudaStream_t stream, int64_t samples, pro
     const product_class *k = &g->classes[i];
     const int64_t bytes = k->width * (int64_t)sizeof(real);
     o.order = g->order + k->first;
-    o.room = bytes <= WIDEST_SHARED ? k->width : 0;
-    if (bytes > WIDEST_SHARED) {
+    o.room = bytes <= PRODUCT_WIDEST_SHARED ? k->width : 0;
+    if (bytes > PRODUCT_WIDEST_SHARED) {
       launch_rows<real, slot_type, 1, false>(k, stream, o);
     } else if (samples > 2 && 4 * bytes <= SHARED_OF_SAMPLES) {
       launch_rows<real, slot_type, 4, true>(k, stream, o);
@@ -67,11 +62,13 @@ void run_slots(const bppsa_product *p, cudaStream_t stream, int64_t samples, pro
 /* More shared memory than 48 KiB must be asked for. */
 template <typename real, typename slot_type> bppsa_status allow_shared() {
   const cudaFuncAttribute size = cudaFuncAttributeMaxDynamicSharedMemorySize;
-  cudaError_t error = cudaFuncSetAttribute(bppsa_product_slots_rows<real, slot_type, 1, true>, size, WIDEST_SHARED);
-  error = error == cudaSuccess ? cudaFuncSetAttribute(bppsa_product_slots_rows<real, slot_type, 2, true>, size, WIDEST_SHARED)
-                               : error;
-  error = error == cudaSuccess ? cudaFuncSetAttribute(bppsa_product_slots_rows<real, slot_type, 4, true>, size, WIDEST_SHARED)
-                               : error;
+  cudaError_t error = cudaFuncSetAttribute(bppsa_product_slots_rows<real, slot_type, 1, true>, size, PRODUCT_WIDEST_SHARED);
+  error = error == cudaSuccess
+              ? cudaFuncSetAttribute(bppsa_product_slots_rows<real, slot_type, 2, true>, size, PRODUCT_WIDEST_SHARED)
+              : error;
+  error = error == cudaSuccess
+              ? cudaFuncSetAttribute(bppsa_product_slots_rows<real, slot_type, 4, true>, size, PRODUCT_WIDEST_SHARED)
+              : error;
   return bppsa_cuda_check(error, "product: shared memory");
 }
 

@@ -13,7 +13,7 @@
 #include "core/memory_internal.h"
 #include "jacobian/product_internal.h"
 
-enum { WIDEST_SHARED = 96 * 1024, MOST_CONV_SAMPLES = 16 };
+enum { MOST_CONV_SAMPLES = 16 };
 #define CONV_ROOM ((int64_t)32 << 20) /* bytes of packed values: samples are packed together as they fit */
 
 /* ---- sizes ---- */
@@ -180,7 +180,7 @@ static bppsa_status put(const product_gpu *g, void *to, const void *from, int64_
 
 /* The class of a row: by the shared memory its sums take. */
 static int class_of(int64_t bytes) {
-  static const int64_t most[PRODUCT_CLASSES - 1] = {7 << 10, 14 << 10, 28 << 10, 56 << 10, WIDEST_SHARED};
+  static const int64_t most[PRODUCT_CLASSES - 1] = {7 << 10, 14 << 10, 28 << 10, 56 << 10, PRODUCT_WIDEST_SHARED};
   int c = 0;
   while (c < PRODUCT_CLASSES - 1 && bytes > most[c]) {
     ++c;
@@ -365,7 +365,7 @@ static bppsa_status check_blocks(const bppsa_product *p) {
     blocks = most_of(each * most_of(p->pattern.blocks->positions.nnz, 1), p->b->rows);
     blocks = most_of(blocks, p->a->blocks->groups * packing * p->a->blocks->positions.rows);
     blocks = most_of(blocks, most_of(p->a->blocks->positions.nnz, p->b->blocks->positions.nnz)); /* numbered with 32 bits, as */
-    blocks = most_of(blocks, meetings_of(p) * s.depth);                                          /* the terms of a sum */
+    blocks = most_of(blocks, bppsa_product_widest(p->a));                                        /* the terms of a sum, at most */
   }
   return blocks <= INT32_MAX
              ? BPPSA_OK

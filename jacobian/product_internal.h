@@ -4,6 +4,8 @@
 
 #include "jacobian/product.h"
 
+enum { PRODUCT_WIDEST_SHARED = 96 * 1024 }; /* a GPU sums rows of up to so many bytes in shared memory */
+
 #ifdef __cplusplus
 extern "C" {
 #endif

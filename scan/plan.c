@@ -594,10 +594,11 @@ static bppsa_status create_auto_csr(const bppsa_scan_config *config, bppsa_scan_
     candidate.up_levels = best;
     candidate.algorithm = best == 0 ? BPPSA_SCAN_LINEAR : BPPSA_SCAN_BLELLOCH;
     status = create_fixed(&candidate, out);
-    if (status != BPPSA_ERR_ARGUMENT || best == 0 || config->memory_limit == 0) {
+    const bool too_large = status == BPPSA_ERR_ARGUMENT && config->memory_limit > 0;
+    if (best == 0 || (!too_large && status != BPPSA_ERR_UNSUPPORTED)) {
       return status;
     }
-    flops[best] = INT64_MAX; /* its indices do not fit */
+    flops[best] = INT64_MAX; /* its indices do not fit, or a GPU has not so many blocks */
   }
 }
 

@@ -246,15 +246,16 @@ bppsa_status allocate_lists(csr_executor *x) {
   return BPPSA_OK;
 }
 
-/* As many streams as the widest level takes. */
+/* As many streams as the widest level takes, of the priority that the device's own has: a level's items are alike. */
 bppsa_status make_streams(csr_executor *x) {
-  int lanes = 1;
+  int lanes = 1, least = 0, greatest = 0;
   for (int64_t i = 0; i < x->level_count; ++i) {
     lanes = x->levels[i].lanes > lanes ? x->levels[i].lanes : lanes;
   }
   cudaError_t error = lanes > 1 ? cudaEventCreateWithFlags(&x->begun, cudaEventDisableTiming) : cudaSuccess;
+  error = error == cudaSuccess ? cudaDeviceGetStreamPriorityRange(&least, &greatest) : error;
   for (int lane = 1; error == cudaSuccess && lane < lanes; ++lane) {
-    error = cudaStreamCreateWithFlags(&x->side[lane - 1], cudaStreamNonBlocking);
+    error = cudaStreamCreateWithPriority(&x->side[lane - 1], cudaStreamNonBlocking, greatest);
     error = error == cudaSuccess ? cudaEventCreateWithFlags(&x->done[lane - 1], cudaEventDisableTiming) : error;
   }
   return bppsa_cuda_check(error, "scan: streams");

@@ -100,7 +100,8 @@ using std::min;
 /* ---- launches ---- */
 
 typedef struct simt_stream *cudaStream_t;
-void simt_launch(const char *kernel, dim3 grid, dim3 block, size_t shared, cudaStream_t stream, std::function<void()> thread);
+void simt_launch(const char *kernel, const void *function, dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
+                 std::function<void()> thread);
 
 /* A launch whose arguments come next: they are evaluated now, as the kernel's parameters, whenever it runs. */
 template <typename... P> struct simt_prepared {
@@ -111,7 +112,8 @@ template <typename... P> struct simt_prepared {
   void (*kernel)(P...);
   void operator()(P... arguments) const {
     void (*const function)(P...) = kernel;
-    simt_launch(name, grid, block, shared, stream, [function, arguments...]() { function(arguments...); });
+    simt_launch(name, (const void *)function, grid, block, shared, stream,
+                [function, arguments...]() { function(arguments...); });
   }
 };
 template <typename... P>
@@ -197,12 +199,16 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *status);
 typedef struct simt_node *cudaGraphNode_t;
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count); /* the count alone */
+enum { cudaGraphInstantiateFlagUseNodePriority = 8 };
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 
-template <typename F> cudaError_t cudaFuncSetAttribute(F, cudaFuncAttribute, int) {
+/* Launches with more than 48 KiB of shared memory are refused unless the instance was allowed it. */
+void simt_allow_shared(const void *function, int bytes);
+template <typename F> cudaError_t cudaFuncSetAttribute(F function, cudaFuncAttribute, int bytes) {
+  simt_allow_shared((const void *)function, bytes);
   return cudaSuccess;
 }
 

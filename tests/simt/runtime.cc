@@ -171,10 +171,27 @@ const struct {
     {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated", "the capture failed earlier"},
     {cudaErrorStreamCaptureUnjoined, "cudaErrorStreamCaptureUnjoined", "a stream that joined the capture has work behind it"}};
 
+/* What instances of kernels may take of shared memory. */
+std::map<const void *, size_t> &allowed() {
+  static std::map<const void *, size_t> bytes;
+  return bytes;
+}
+
+bool may_share(const void *function, size_t bytes) {
+  enum { UNASKED = 48 * 1024 };
+  const auto found = allowed().find(function);
+  return bytes <= UNASKED || (found != allowed().end() && bytes <= found->second);
+}
+
 } // namespace
 
-void simt_launch(const char *kernel, dim3 grid, dim3 block, size_t shared, cudaStream_t stream, std::function<void()> thread) {
-  if (!simt_launch_is_valid(kernel, grid, block, shared)) {
+void simt_allow_shared(const void *function, int bytes) {
+  allowed()[function] = (size_t)bytes;
+}
+
+void simt_launch(const char *kernel, const void *function, dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
+                 std::function<void()> thread) {
+  if (!simt_launch_is_valid(kernel, grid, block, shared) || !may_share(function, shared)) {
     (void)fail(cudaErrorInvalidConfiguration);
     return;
   }

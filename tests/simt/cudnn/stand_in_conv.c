@@ -13,6 +13,11 @@
 #define CHOSEN 1 /* the algorithm, of three types */
 enum { OFFERED = 4, WORK_BYTES = 200 };
 
+/* The workspace of a batch: the smaller, the more. */
+static size_t work_of(const struct stand_in *x) {
+  return WORK_BYTES + (size_t)(1 << 16) / (size_t)x->extents[0];
+}
+
 /* ---- descriptors ---- */
 
 static cudnnStatus_t describe(struct stand_in *shape, cudnnDataType_t type, int a, int b, int c, int d) {
@@ -63,12 +68,12 @@ static int agrees(const struct stand_in *x, const struct stand_in *w, const stru
 
 /* ---- algorithms ---- */
 
-#define OFFER(type, list)                                                                                                        \
+#define OFFER(type, list, x)                                                                                                     \
   const type all[OFFERED] = {                                                                                                    \
       {.algo = 0, .determinism = CUDNN_NON_DETERMINISTIC, .mathType = CUDNN_FMA_MATH},                                           \
       {.algo = 2, .memory = (size_t)1 << 50, .determinism = CUDNN_DETERMINISTIC, .mathType = CUDNN_FMA_MATH},                    \
       {.algo = 3, .determinism = CUDNN_DETERMINISTIC, .mathType = CUDNN_TENSOR_OP_MATH},                                         \
-      {.algo = CHOSEN, .memory = WORK_BYTES, .determinism = CUDNN_DETERMINISTIC, .mathType = CUDNN_FMA_MATH}};                   \
+      {.algo = CHOSEN, .memory = work_of(x), .determinism = CUDNN_DETERMINISTIC, .mathType = CUDNN_FMA_MATH}};                   \
   *count = most < OFFERED ? most : OFFERED;                                                                                      \
   memcpy(list, all, (size_t)*count * sizeof *(list))
 
@@ -77,7 +82,7 @@ cudnnStatus_t cudnnGetConvolutionForwardAlgorithm_v7(cudnnHandle_t handle, const
                                                      const cudnnTensorDescriptor_t y, const int most, int *count,
                                                      cudnnConvolutionFwdAlgoPerf_t *choices) {
   (void)handle;
-  OFFER(cudnnConvolutionFwdAlgoPerf_t, choices);
+  OFFER(cudnnConvolutionFwdAlgoPerf_t, choices, x);
   return stand_in_check(agrees(x, w, conv, y), "shapes");
 }
 
@@ -87,7 +92,7 @@ cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(cudnnHandle_t handle, 
                                                           const cudnnTensorDescriptor_t dx, const int most, int *count,
                                                           cudnnConvolutionBwdDataAlgoPerf_t *choices) {
   (void)handle;
-  OFFER(cudnnConvolutionBwdDataAlgoPerf_t, choices);
+  OFFER(cudnnConvolutionBwdDataAlgoPerf_t, choices, dx);
   return stand_in_check(agrees(dx, w, conv, dy), "shapes");
 }
 
@@ -97,12 +102,12 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(cudnnHandle_t handle
                                                             const cudnnFilterDescriptor_t dw, const int most, int *count,
                                                             cudnnConvolutionBwdFilterAlgoPerf_t *choices) {
   (void)handle;
-  OFFER(cudnnConvolutionBwdFilterAlgoPerf_t, choices);
+  OFFER(cudnnConvolutionBwdFilterAlgoPerf_t, choices, x);
   return stand_in_check(agrees(x, dw, conv, dy), "shapes");
 }
 
-static cudnnStatus_t work_bytes_of(int algorithm, size_t *bytes) {
-  *bytes = algorithm == CHOSEN ? WORK_BYTES : (size_t)1 << 50;
+static cudnnStatus_t work_bytes_of(int algorithm, const struct stand_in *x, size_t *bytes) {
+  *bytes = algorithm == CHOSEN ? work_of(x) : (size_t)1 << 50;
   return stand_in_check(algorithm != 0, "not deterministic");
 }
 
@@ -110,8 +115,8 @@ cudnnStatus_t cudnnGetConvolutionForwardWorkspaceSize(cudnnHandle_t handle, cons
                                                       const cudnnFilterDescriptor_t w, const cudnnConvolutionDescriptor_t conv,
                                                       const cudnnTensorDescriptor_t y, cudnnConvolutionFwdAlgo_t algo,
                                                       size_t *bytes) {
-  (void)handle, (void)x, (void)w, (void)conv, (void)y;
-  return work_bytes_of((int)algo, bytes);
+  (void)handle, (void)w, (void)conv, (void)y;
+  return work_bytes_of((int)algo, x, bytes);
 }
 
 cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t handle, const cudnnFilterDescriptor_t w,
@@ -119,8 +124,8 @@ cudnnStatus_t cudnnGetConvolutionBackwardDataWorkspaceSize(cudnnHandle_t handle,
                                                            const cudnnConvolutionDescriptor_t conv,
                                                            const cudnnTensorDescriptor_t dx, cudnnConvolutionBwdDataAlgo_t algo,
                                                            size_t *bytes) {
-  (void)handle, (void)w, (void)dy, (void)conv, (void)dx;
-  return work_bytes_of((int)algo, bytes);
+  (void)handle, (void)w, (void)dy, (void)conv;
+  return work_bytes_of((int)algo, dx, bytes);
 }
 
 cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t handle, const cudnnTensorDescriptor_t x,
@@ -128,8 +133,8 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t handl
                                                              const cudnnConvolutionDescriptor_t conv,
                                                              const cudnnFilterDescriptor_t dw,
                                                              cudnnConvolutionBwdFilterAlgo_t algo, size_t *bytes) {
-  (void)handle, (void)x, (void)dy, (void)conv, (void)dw;
-  return work_bytes_of((int)algo, bytes);
+  (void)handle, (void)dy, (void)conv, (void)dw;
+  return work_bytes_of((int)algo, x, bytes);
 }
 
 /* ---- passes ---- */
@@ -192,7 +197,7 @@ static void multiply(const void *context) {
   const pass *p = context;
   const int64_t count = volume(p->kind == FORWARD ? &p->y : p->kind == DATA ? &p->x : &p->w);
   double *sums = bppsa_calloc(count, sizeof *sums);
-  memset(p->work, 0xab, WORK_BYTES);
+  memset(p->work, 0xab, work_of(&p->x));
   add_products(p, sums);
   for (int64_t i = 0; i < count; ++i) {
     set(p, p->to, i, sums[i]);
@@ -227,7 +232,7 @@ static int is_scale(const struct stand_in *shape, const void *factor, double exp
 
 static cudnnStatus_t run_conv(cudnnHandle_t handle, const pass *p, const void *alpha, const void *beta, int algorithm,
                               size_t work_bytes) {
-  if (!agrees(&p->x, &p->w, &p->conv, &p->y) || algorithm != CHOSEN || work_bytes < WORK_BYTES || p->work == NULL ||
+  if (!agrees(&p->x, &p->w, &p->conv, &p->y) || algorithm != CHOSEN || work_bytes < work_of(&p->x) || p->work == NULL ||
       !is_scale(&p->y, alpha, 1) || !is_scale(&p->y, beta, 0)) {
     return stand_in_answer(CUDNN_STATUS_BAD_PARAM, "convolution");
   }
