@@ -3,11 +3,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "cli/bench_sparse.h"
+#include "cli/bench_queued.h"
 #include "cli/machine.h"
 #include "cli/setup.h"
 #include "core/alloc.h"
-#include "core/graph.h"
 #include "core/memory.h"
 
 static const bppsa_product_rival *const no_rivals[] = {NULL};
@@ -134,41 +133,32 @@ static bppsa_status leave_out(session *s, const char *method, const char *phase)
 /* What computes C on the device, and brings its values to s->values. */
 typedef struct {
   bppsa_status (*run)(void *context);
+  bppsa_status (*clear)(void *context); /* C's values, where an earlier run may have left them: 0 again */
   bppsa_status (*fetch)(session *s, void *context);
   void *context;
 } contender;
 
 static bppsa_status measure_queued(session *s, const contender *who, product_row *row) {
+  BPPSA_TRY(who->clear(who->context));
   BPPSA_TRY(bppsa_bench_time_on(s->device, who->run, who->context, s->repeats, s->budget_s, &row->timing));
   BPPSA_TRY(who->fetch(s, who->context));
   row->residual = residual(s);
   return add_row(s, row);
 }
 
-typedef struct {
-  const bppsa_device *device;
-  bppsa_graph *graph;
-} recording;
-
-static bppsa_status replay(void *context) {
-  const recording *r = context;
-  return bppsa_graph_launch(r->device, r->graph);
-}
-
 /* A GPU's pass once more as a recording, in which no launch waits for the host. What cannot be recorded is left out. */
 static bppsa_status measure_graph(session *s, const contender *who, product_row *row) {
-  recording r = {.device = s->device};
+  bppsa_bench_recording recording;
   row->phase = "graph";
-  const bppsa_status recorded = bppsa_graph_capture(s->device, who->run, who->context, &r.graph);
+  const bppsa_status recorded = bppsa_bench_record(s->device, who->run, who->clear, who->context, &recording);
   if (recorded == BPPSA_ERR_CUDA || recorded == BPPSA_ERR_UNSUPPORTED) {
     return leave_out(s, row->method, row->phase);
   }
   BPPSA_TRY(recorded);
-  memset(s->values, 0, (size_t)s->pattern.nnz * sizeof *s->values);
-  bppsa_status status = bppsa_bench_time_on(s->device, replay, &r, s->repeats, s->budget_s, &row->timing);
-  bppsa_graph_destroy(s->device, r.graph);
+  bppsa_status status = bppsa_bench_replay(&recording, s->repeats, s->budget_s, &row->timing);
+  bppsa_bench_recording_free(&recording);
   status = status == BPPSA_OK ? who->fetch(s, who->context) : status;
-  row->residual = residual(s);
+  row->residual = status == BPPSA_OK ? residual(s) : INFINITY;
   return status == BPPSA_OK ? add_row(s, row) : status;
 }
 
@@ -184,21 +174,20 @@ static bppsa_status run_pass(void *context) {
   return bppsa_product_execute(p->product, 1, (bppsa_csr_values){p->s->left, 0}, (bppsa_csr_values){p->s->right, 0}, p->s->out);
 }
 
-/* A GPU's C is 0 again behind this. */
+static bppsa_status clear_pass(void *context) {
+  const pass *p = context;
+  return bppsa_memory_clear(p->s->device, p->s->out, p->s->pattern.nnz * (int64_t)sizeof *p->s->values);
+}
+
 static bppsa_status fetch_pass(session *s, void *context) {
   (void)context;
-  const int64_t bytes = s->pattern.nnz * (int64_t)sizeof *s->values;
-  if (!on_gpu(s)) {
-    return BPPSA_OK;
-  }
-  BPPSA_TRY(bppsa_memory_get(s->device, s->values, s->out, bytes));
-  return bppsa_memory_clear(s->device, s->out, bytes);
+  return on_gpu(s) ? bppsa_memory_get(s->device, s->values, s->out, s->pattern.nnz * (int64_t)sizeof *s->values) : BPPSA_OK;
 }
 
 static bppsa_status measure_kind(session *s, bppsa_product_kind kind) {
   const bppsa_product_config config = {.kind = kind, .dtype = BPPSA_F32, .memory_limit = s->memory_limit};
   pass p = {.s = s};
-  const contender who = {run_pass, fetch_pass, &p};
+  const contender who = {run_pass, clear_pass, fetch_pass, &p};
   const double start = bppsa_bench_now();
   const bppsa_status made = bppsa_product_create(s->c.a, s->c.b, &config, s->device, &p.product);
   if (made == BPPSA_ERR_UNSUPPORTED || made == BPPSA_ERR_ARGUMENT) {
@@ -211,8 +200,7 @@ static bppsa_status measure_kind(session *s, bppsa_product_kind kind) {
   row.flops = (double)info->pair_flops;
   row.executed_flops = (double)info->executed_flops;
   row.bytes = 4.0 * (double)(s->c.a->nnz + s->c.b->nnz + info->nnz) + (double)indices;
-  bppsa_status status = bppsa_memory_clear(s->device, s->out, s->pattern.nnz * (int64_t)sizeof *s->values);
-  status = status == BPPSA_OK ? measure_queued(s, &who, &row) : status;
+  bppsa_status status = measure_queued(s, &who, &row);
   status = status == BPPSA_OK && on_gpu(s) ? measure_graph(s, &who, &row) : status;
   bppsa_product_destroy(p.product);
   return status;
@@ -222,6 +210,7 @@ static bppsa_status measure_kind(session *s, bppsa_product_kind kind) {
 
 typedef struct {
   const bppsa_product_rival *rival;
+  const bppsa_product_gpu_rival *gpu; /* the same where it is a GPU's, or NULL */
   void *state;
 } rival_run;
 
@@ -230,14 +219,19 @@ static bppsa_status run_rival(void *context) {
   return r->rival->run(r->state);
 }
 
+static bppsa_status clear_rival(void *context) {
+  const rival_run *r = context;
+  return r->gpu == NULL ? BPPSA_OK : r->gpu->clear(r->state);
+}
+
 static bppsa_status fetch_rival(session *s, void *context) {
   const rival_run *r = context;
   return r->rival->read(r->state, &s->pattern, s->values);
 }
 
 static bppsa_status measure_rival(session *s, const bppsa_product_rival *rival, double flops) {
-  rival_run r = {.rival = rival};
-  const contender who = {run_rival, fetch_rival, &r};
+  rival_run r = {rival, on_gpu(s) ? (const bppsa_product_gpu_rival *)rival : NULL, NULL};
+  const contender who = {run_rival, clear_rival, fetch_rival, &r};
   const double start = bppsa_bench_now();
   const bppsa_status made = rival->create(&s->c, bppsa_device_get_threads(s->device), &r.state);
   if (made == BPPSA_ERR_UNSUPPORTED) {

@@ -21,10 +21,14 @@ typedef struct {
 } bppsa_timing;
 
 double bppsa_bench_now(void);
-/* Calls `action` until the budget is spent, at least three times or `repeats` times where that is not 0, after one call that is not timed. */
+typedef bppsa_status (*bppsa_timed_call)(void *context, double *seconds);
+/* Calls `once` until the budget is spent, at least three times or `repeats` times where that is not 0, after one call that is not counted. */
+bppsa_status bppsa_bench_collect(bppsa_timed_call once, void *context, int64_t repeats, double budget_s, bppsa_timing *timing);
+/* The same for `action`, by the host's clock. */
 bppsa_status bppsa_bench_time(bppsa_status (*action)(void *context), void *context, int64_t repeats, double budget_s,
                               bppsa_timing *timing);
-/* The same for what `action` queues on a device: on a GPU a call takes the time between an event before it and one behind it. ERR_CUDA. */
+/* The same for what `action` queues on a device: on a GPU a call takes the time between an event before it and one behind it, the launches' waits for
+ * the host included; bench_queued.h times without them. ERR_CUDA. */
 bppsa_status bppsa_bench_time_on(const bppsa_device *device, bppsa_status (*action)(void *context), void *context,
                                  int64_t repeats, double budget_s, bppsa_timing *timing);
 
@@ -87,6 +91,12 @@ typedef struct {
   bppsa_status (*read)(void *state, const bppsa_csr *pattern, float *values);
   void (*destroy)(void *state);
 } bppsa_product_rival;
+
+/* A GPU's rival has all that and more: lists for GPUs point to these, by their first member. */
+typedef struct {
+  bppsa_product_rival rival;
+  bppsa_status (*clear)(void *state); /* C's values that an earlier run left are 0 again */
+} bppsa_product_gpu_rival;
 
 /* NULL-terminated; empty in the program bppsa. */
 extern const bppsa_product_rival *const *bppsa_product_rivals;

@@ -182,6 +182,12 @@ static bool scatter(const bppsa_csr *pattern, const int32_t *offsets, const int3
   return true;
 }
 
+static bppsa_status clear_result(void *state) {
+  const rival *r = state;
+  const room *values = &r->rooms[C_VALUES];
+  return values->data == NULL ? BPPSA_OK : bppsa_memory_clear(r->device, values->data, values->bytes);
+}
+
 static bppsa_status read_result(void *state, const bppsa_csr *pattern, float *values) {
   const rival *r = state;
   int32_t *offsets = bppsa_calloc(r->rows + 1, sizeof *offsets), *columns = bppsa_calloc(r->nnz, sizeof *columns);
@@ -234,7 +240,7 @@ static bppsa_status run_full(void *state) {
 #undef PRODUCT
 }
 
-static const bppsa_product_rival full = {"cusparse", "full", create_full, run_full, read_result, destroy};
+static const bppsa_product_gpu_rival full = {{"cusparse", "full", create_full, run_full, read_result, destroy}, clear_result};
 
 /* ---- cusparseSpGEMMreuse ---- */
 
@@ -278,9 +284,10 @@ static bppsa_status run_reuse(void *state) {
       "SpGEMMreuse: computation");
 }
 
-static const bppsa_product_rival reuse = {"cusparse-reuse", "numeric", create_reuse, run_reuse, read_result, destroy};
+static const bppsa_product_gpu_rival reuse = {{"cusparse-reuse", "numeric", create_reuse, run_reuse, read_result, destroy},
+                                              clear_result};
 
-const bppsa_product_rival *const bppsa_product_gpu_rivals[] = {&reuse, &full, NULL};
+const bppsa_product_rival *const bppsa_product_gpu_rivals[] = {&reuse.rival, &full.rival, NULL};
 #else
-const bppsa_product_rival *const bppsa_product_gpu_rivals[] = {&full, NULL};
+const bppsa_product_rival *const bppsa_product_gpu_rivals[] = {&full.rival, NULL};
 #endif
