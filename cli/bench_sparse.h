@@ -84,7 +84,8 @@ bppsa_status bppsa_product_case_reference(const bppsa_product_case *c, const bpp
 typedef struct {
   const char *name;   /* "graphblas" */
   const char *method; /* "full": pattern and values; "numeric": values on a planned pattern */
-  /* Takes over the case's matrices as the library wants them, and plans. ERR_UNSUPPORTED: not this case; the row is left out. */
+  /* Takes over the case's matrices as the library wants them, and plans, unless a plan is made apart. ERR_UNSUPPORTED: not this case; the row is left
+   * out. */
   bppsa_status (*create)(const bppsa_product_case *c, int32_t threads, void **state);
   bppsa_status (*run)(void *state); /* the product that is timed */
   /* After a run: C's values as [nnz], in the order of `pattern` (zeros where the library keeps no entry), to be verified. */
@@ -95,11 +96,13 @@ typedef struct {
 /* A GPU's rival has all that and more: lists for GPUs point to these, by their first member. */
 typedef struct {
   bppsa_product_rival rival;
+  bppsa_status (*plan)(void *state);  /* behind create; it has happened on return. NULL: there is none. ERR_* as there */
   bppsa_status (*clear)(void *state); /* C's values that an earlier run left are 0 again */
 } bppsa_product_gpu_rival;
 
 /* NULL-terminated; empty in the program bppsa. */
 extern const bppsa_product_rival *const *bppsa_product_rivals;
 extern const bppsa_product_rival *const bppsa_product_gpu_rivals[];
+extern const bppsa_product_rival *const *bppsa_product_rivals_on_gpu; /* that list, unless a test has another */
 
 #endif

@@ -87,6 +87,49 @@ static void idle_recordings(void **state) {
   bppsa_bench_record_nothing(false);
 }
 
+/* ---- a rival that is slow to open ---- */
+
+enum { SLOW_US = 300000 };
+static int64_t opened, planned;
+
+static const bppsa_product_gpu_rival *real_rival(void) {
+  return (const bppsa_product_gpu_rival *)bppsa_product_gpu_rivals[0];
+}
+
+static bppsa_status create_slowly(const bppsa_product_case *c, int32_t threads, void **rival) {
+  ++opened;
+  usleep(SLOW_US);
+  return real_rival()->rival.create(c, threads, rival);
+}
+
+static bppsa_status plan_slowly_once(void *rival) {
+  usleep(planned++ == 0 ? SLOW_US : 1000);
+  return real_rival()->plan(rival);
+}
+
+/* Neither opening a rival nor what only its first plan takes is in plan_s. */
+static void plans(void **state) {
+  (void)state;
+  if (!is_emulated(device)) {
+    skip();
+  }
+  bppsa_product_gpu_rival slow = *real_rival();
+  const bppsa_product_rival *const list[] = {&slow.rival, NULL};
+  slow.rival.name = "slow";
+  slow.rival.create = create_slowly;
+  slow.plan = plan_slowly_once;
+  put_matrix("L.mtx", 20, 30, 3, 1);
+  put_matrix("R.mtx", 30, 40, 4, 2);
+  bppsa_product_rivals_on_gpu = list;
+  json_t *document = run_json("bench product --device cuda --left L.mtx --right R.mtx --repeats 1 --threads 1 --json");
+  bppsa_product_rivals_on_gpu = bppsa_product_gpu_rivals;
+  const json_t *row = find(json_object_get(document, "rows"), "slow", "numeric");
+  check_row(row);
+  assert_true(get_real(row, "plan_s") >= 1e-3 && get_real(row, "plan_s") < 1e-6 * SLOW_US);
+  assert_true(opened == 2 && planned == 2);
+  json_decref(document);
+}
+
 /* ---- the timer of recordings ---- */
 
 static int64_t calls[2]; /* of work and clear */
@@ -173,8 +216,9 @@ int main(void) {
     puts(bppsa_last_error());
     return 77;
   }
-  const struct CMUnitTest tests[] = {cmocka_unit_test(products),   cmocka_unit_test(memory),          cmocka_unit_test(scans),
-                                     cmocka_unit_test(recordings), cmocka_unit_test(idle_recordings), cmocka_unit_test(budgets)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(memory),     cmocka_unit_test(scans),
+                                     cmocka_unit_test(plans),    cmocka_unit_test(recordings), cmocka_unit_test(idle_recordings),
+                                     cmocka_unit_test(budgets)};
   const int failed = cmocka_run_group_tests(tests, enter_directory, leave_directory);
   bppsa_device_destroy(device);
   return failed;
