@@ -38,7 +38,7 @@ static const char notes[] =
     "named _graph are replays of the captured pass, and second_stream has the weights' gradients beside the others.\n"
     "bench/rivals/bench_cnn_pytorch.py times PyTorch in the same run.\n";
 
-enum { WRONG = 30, REASON = 320 };
+enum { WRONG = 30 };
 
 typedef struct {
   const char *name;
@@ -300,14 +300,8 @@ static bppsa_status add_row(session *s, const row *r) {
 
 /* A method that cannot run here, or comes too late: named with the reason. */
 static bppsa_status leave_out(session *s, const char *name, const char *why) {
-  char reason[REASON];
-  snprintf(reason, sizeof reason, "%s", why);
-  json_t *object = json_object();
-  const bool ok = object != NULL && bppsa_json_put_text(object, "method", name) && bppsa_json_put_text(object, "reason", reason);
-  if (json_array_append_new(s->left_out, bppsa_json_finish(object, ok)) != 0) {
-    return bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
-  }
-  return s->cli->json ? BPPSA_OK : bppsa_cli_print(s->cli, "  %-23s left out: %s\n", name, reason);
+  BPPSA_TRY(bppsa_bench_leave_out(s->left_out, (const char *const[]){"method", name, NULL}, why));
+  return s->cli->json ? BPPSA_OK : bppsa_cli_print(s->cli, "  %-23s left out: %s\n", name, why);
 }
 
 /* FLOPs of the forward pass of one sample: of the products with weights. */
@@ -457,10 +451,9 @@ static bppsa_status measure(session *s) {
 static bppsa_status run(bppsa_cli *cli) {
   bppsa_bench_output output;
   BPPSA_TRY(bppsa_bench_open(cli, "cnn", &output));
-  session s = {.cli = cli, .device = output.device, .rows = output.rows, .left_out = json_array()};
-  bppsa_status status = bppsa_json_put(output.document, "left_out", s.left_out)
-                            ? measure(&s)
-                            : bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
+  session s = {.cli = cli, .device = output.device, .rows = output.rows};
+  bppsa_status status = bppsa_bench_list_left_out(&output, &s.left_out);
+  status = status == BPPSA_OK ? measure(&s) : status;
   bppsa_model_destroy(s.model);
   bppsa_model_destroy(s.reference);
   bppsa_masks_free(&s.masks);

@@ -223,7 +223,7 @@ typedef struct {
   bppsa_cli *cli;
   const bppsa_device *device, *host;
   bppsa_machine_limits limits;
-  json_t *rows;
+  json_t *rows, *left_out;
   int64_t failed;
 } session;
 
@@ -292,10 +292,13 @@ static bppsa_status fits(const session *s, const char *name, const bppsa_op *op,
   const int64_t bytes = bppsa_csr_bytes(csr, BPPSA_F32) + 4 * (csr->rows + 1); /* with offsets of 8 bytes */
   bppsa_jacobian_destroy(counted);
   *fit = bytes <= most;
-  return *fit || s->cli->json
-             ? BPPSA_OK
-             : bppsa_cli_print(s->cli, "  %-8sleft out: needs %" PRId64 " bytes, the memory limit is %" PRId64 "\n", name, bytes,
-                               most);
+  if (*fit) {
+    return BPPSA_OK;
+  }
+  char why[80];
+  snprintf(why, sizeof why, "needs %" PRId64 " bytes, the memory limit is %" PRId64, bytes, most);
+  BPPSA_TRY(bppsa_bench_leave_out(s->left_out, (const char *const[]){"operator", name, NULL}, why));
+  return s->cli->json ? BPPSA_OK : bppsa_cli_print(s->cli, "  %-8sleft out: %s\n", name, why);
 }
 
 /* The bandwidth that writes are held against. */
@@ -340,8 +343,8 @@ static bppsa_status run(bppsa_cli *cli) {
   BPPSA_TRY(bppsa_bench_open(cli, "jacobian", &output));
   session s = {.cli = cli, .device = output.device, .host = output.device, .rows = output.rows};
   bppsa_device *host = NULL;
-  bppsa_status status = BPPSA_OK;
-  if (bppsa_device_get_kind(output.device) == BPPSA_CUDA) {
+  bppsa_status status = bppsa_bench_list_left_out(&output, &s.left_out);
+  if (status == BPPSA_OK && bppsa_device_get_kind(output.device) == BPPSA_CUDA) {
     status = bppsa_device_create("cpu", bppsa_device_get_threads(output.device), &host);
     s.host = host;
   }

@@ -54,7 +54,7 @@ typedef struct {
   bppsa_cli *cli;
   const bppsa_device *device, *host; /* host: whose threads make the cases */
   bppsa_machine_limits limits;
-  json_t *rows;
+  json_t *rows, *left_out;
   int64_t failed, repeats, memory_limit;
   double budget_s;
   /* the case at hand */
@@ -122,11 +122,11 @@ static bppsa_status add_row(session *s, product_row *row) {
                                         row->plan_s / row->timing.median_s, row->residual, wrong ? "  WRONG" : "");
 }
 
-/* Left out: for people a GPU's rows say why. */
+/* Not measured, by the last error. */
 static bppsa_status leave_out(session *s, const char *method, const char *phase) {
-  return s->cli->json || !on_gpu(s)
-             ? BPPSA_OK
-             : bppsa_cli_print(s->cli, "  %-9s%-21s%-9sleft out: %s\n", s->c.name, method, phase, bppsa_last_error());
+  const char *const names[] = {"case", s->c.name, "method", method, "phase", phase, NULL}, *why = bppsa_last_error();
+  BPPSA_TRY(bppsa_bench_leave_out(s->left_out, names, why));
+  return s->cli->json ? BPPSA_OK : bppsa_cli_print(s->cli, "  %-9s%-21s%-9sleft out: %s\n", s->c.name, method, phase, why);
 }
 
 /* ---- timing ---- */
@@ -192,7 +192,7 @@ static bppsa_status measure_kind(session *s, bppsa_product_kind kind) {
   const double start = bppsa_bench_now();
   const bppsa_status made = bppsa_product_create(s->c.a, s->c.b, &config, s->device, &p.product);
   if (made == BPPSA_ERR_UNSUPPORTED || made == BPPSA_ERR_ARGUMENT) {
-    return BPPSA_OK; /* does not apply, or does not fit */
+    return leave_out(s, bppsa_product_kind_name(kind), "numeric"); /* does not apply, or does not fit */
   }
   BPPSA_TRY(made);
   product_row row = {.method = bppsa_product_kind_name(kind), .phase = "numeric", .plan_s = bppsa_bench_now() - start};
@@ -233,6 +233,8 @@ static bppsa_status fetch_rival(session *s, void *context) {
 /* Ready to run; *plan_s of a GPU's rival is its plan alone: loading the library and sending the factors come before. */
 static bppsa_status open_rival(const session *s, rival_run *r, double *plan_s) {
   double start = bppsa_bench_now();
+  (void)bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: not for this case",
+                   r->rival->name); /* what a rival says that refuses without words */
   BPPSA_TRY(r->rival->create(&s->c, bppsa_device_get_threads(s->device), &r->state));
   if (r->gpu != NULL) {
     start = bppsa_bench_now();
@@ -412,6 +414,9 @@ static bppsa_status read_files(session *s) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given without %s, expected both factors", left->present ? "--left" : "--right",
                       left->present ? "--right" : "--left");
   }
+  if (left->present && bppsa_cli_value(s->cli, BPPSA_OPTION_UP_LEVELS)->present) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--up-levels: given with --left and --right, expected a scan's products or the files'");
+  }
   if (!left->present) {
     return BPPSA_OK;
   }
@@ -427,7 +432,8 @@ static bppsa_status run(bppsa_cli *cli) {
   BPPSA_TRY(bppsa_bench_open(cli, "product", &output));
   session s = {.cli = cli, .device = output.device, .rows = output.rows};
   bppsa_device *host = NULL;
-  bppsa_status status = bppsa_device_create("cpu", bppsa_device_get_threads(output.device), &host);
+  bppsa_status status = bppsa_bench_list_left_out(&output, &s.left_out);
+  status = status == BPPSA_OK ? bppsa_device_create("cpu", bppsa_device_get_threads(output.device), &host) : status;
   s.host = host;
   status = status == BPPSA_OK ? read_files(&s) : status;
   status = status == BPPSA_OK ? measure(&s, output.document) : status;

@@ -44,7 +44,7 @@ typedef struct {
   bppsa_cli *cli;
   const bppsa_device *device, *host; /* host: whose threads make the chain */
   bppsa_machine_limits limits;
-  json_t *rows;
+  json_t *rows, *left_out;
   int64_t failed, n, batch, memory_limit;
   bppsa_jacobian *jacobians[BPPSA_NETWORK_OPS];
   const bppsa_csr *patterns[BPPSA_NETWORK_OPS];
@@ -246,7 +246,9 @@ static bppsa_status measure_method(session *s, int method) {
   bppsa_status status = bppsa_scan_plan_create(&config, &plan);
   const double plan_s = bppsa_bench_now() - start;
   if (status == BPPSA_ERR_ARGUMENT) { /* beyond the limit: left out, and said */
-    return s->cli->json ? BPPSA_OK : bppsa_cli_print(s->cli, "  %-18s left out: %s\n", methods[method].name, bppsa_last_error());
+    const char *name = methods[method].name, *why = bppsa_last_error();
+    BPPSA_TRY(bppsa_bench_leave_out(s->left_out, (const char *const[]){"method", name, NULL}, why));
+    return s->cli->json ? BPPSA_OK : bppsa_cli_print(s->cli, "  %-18s left out: %s\n", name, why);
   }
   if (status == BPPSA_OK) {
     status = bppsa_scan_executor_create(plan, s->device, &s->executor);
@@ -294,7 +296,8 @@ static bppsa_status run(bppsa_cli *cli) {
   session s = {
       .cli = cli, .device = output.device, .rows = output.rows, .batch = bppsa_cli_value(cli, BPPSA_OPTION_BATCH)->integer};
   bppsa_device *host = NULL;
-  bppsa_status status = bppsa_device_create("cpu", bppsa_device_get_threads(output.device), &host);
+  bppsa_status status = bppsa_bench_list_left_out(&output, &s.left_out);
+  status = status == BPPSA_OK ? bppsa_device_create("cpu", bppsa_device_get_threads(output.device), &host) : status;
   s.host = host;
   status = status == BPPSA_OK ? make_chain(&s, (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer) : status;
   status = status == BPPSA_OK ? measure(&s) : status;

@@ -148,6 +148,30 @@ bppsa_status bppsa_bench_limits_measure(const bppsa_device *device, bppsa_machin
   return status;
 }
 
+/* ---- what has no row ---- */
+
+static bppsa_status no_room(void) {
+  return bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
+}
+
+bppsa_status bppsa_bench_list_left_out(const bppsa_bench_output *output, json_t **left_out) {
+  if (!bppsa_json_put(output->document, "left_out", json_array())) {
+    return no_room();
+  }
+  *left_out = json_object_get(output->document, "left_out");
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_bench_leave_out(json_t *left_out, const char *const *names, const char *reason) {
+  json_t *object = json_object();
+  bool ok = object != NULL;
+  for (; ok && *names != NULL; names += 2) {
+    ok = bppsa_json_put_text(object, names[0], names[1]);
+  }
+  ok = ok && bppsa_json_put_text(object, "reason", reason);
+  return json_array_append_new(left_out, bppsa_json_finish(object, ok)) == 0 ? BPPSA_OK : no_room();
+}
+
 /* ---- cases ---- */
 
 static const struct {

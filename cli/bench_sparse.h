@@ -42,6 +42,13 @@ typedef struct {
 /* Measures them on all threads, best of several runs; of a GPU all but write_bytes, which are 0. ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_bench_limits_measure(const bppsa_device *device, bppsa_machine_limits *limits);
 
+/* ---- what has no row ---- */
+
+/* The document's left_out: a list, empty. ERR_MEMORY. */
+bppsa_status bppsa_bench_list_left_out(const bppsa_bench_output *output, json_t **left_out);
+/* One more: names (a key, its text, ..., NULL) and the reason. ERR_MEMORY. */
+bppsa_status bppsa_bench_leave_out(json_t *left_out, const char *const *names, const char *reason);
+
 /* ---- cases of products ---- */
 
 /* Two factors with values f32. */

@@ -44,6 +44,7 @@ static void products(void **state) {
   check_row(find(rows, "slots", "numeric"));
   check_row(find(rows, "slots", "graph"));
   assert_null(find(rows, "conv", "numeric")); /* a file has no channels */
+  assert_non_null(find(json_object_get(document, "left_out"), "conv", "numeric"));
   if (is_emulated(device)) {
     assert_int_equal(json_array_size(rows), 7);
     check_row(find(rows, "cusparse-reuse", "numeric"));
