@@ -7,7 +7,6 @@
 #include "cli/machine.h"
 #include "core/alloc.h"
 #include "core/memory.h"
-#include "core/peak.h"
 #include "core/philox.h"
 #include "jacobian/network.h"
 
@@ -301,22 +300,11 @@ static bppsa_status fits(const session *s, const char *name, const bppsa_op *op,
   return s->cli->json ? BPPSA_OK : bppsa_cli_print(s->cli, "  %-8sleft out: %s\n", name, why);
 }
 
-/* The bandwidth that writes are held against. */
-static bppsa_status measure_limits(session *s) {
-  bppsa_peak peak;
-  if (bppsa_device_get_kind(s->device) == BPPSA_CPU) {
-    return bppsa_bench_limits_measure(s->device, &s->limits);
-  }
-  BPPSA_TRY(bppsa_peak_measure(s->device, BPPSA_F32, &peak));
-  s->limits = (bppsa_machine_limits){peak.flops, peak.written, peak.bytes};
-  return BPPSA_OK;
-}
-
 static bppsa_status measure(session *s, json_t *document) {
   bppsa_named_op ops[BPPSA_NETWORK_OPS];
   int64_t count;
   BPPSA_TRY(bppsa_network_table("vgg11", ops, &count));
-  BPPSA_TRY(measure_limits(s));
+  BPPSA_TRY(bppsa_bench_limits_measure(s->device, &s->limits));
   if (!bppsa_json_put_real(document, "write_bytes_per_s", s->limits.write_bytes)) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
   }

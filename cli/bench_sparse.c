@@ -130,7 +130,7 @@ bppsa_status bppsa_bench_limits_measure(const bppsa_device *device, bppsa_machin
   if (bppsa_device_get_kind(device) == BPPSA_CUDA) {
     bppsa_peak gpu = {0};
     BPPSA_TRY(bppsa_peak_measure(device, BPPSA_F32, &gpu));
-    *limits = (bppsa_machine_limits){.peak = gpu.flops, .copy_bytes = gpu.bytes};
+    *limits = (bppsa_machine_limits){.peak = gpu.flops, .write_bytes = gpu.written, .copy_bytes = gpu.bytes};
     return BPPSA_OK;
   }
   char *area = bppsa_alloc((size_t)AREA);

@@ -39,7 +39,7 @@ typedef struct {
   double write_bytes, copy_bytes; /* bytes/s: written past the caches; read and written */
 } bppsa_machine_limits;
 
-/* Measures them on all threads, best of several runs; of a GPU all but write_bytes, which are 0. ERR_MEMORY, ERR_CUDA. */
+/* Measures them on all threads, or of a GPU (core/peak.h), best of several runs. ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_bench_limits_measure(const bppsa_device *device, bppsa_machine_limits *limits);
 
 /* ---- what has no row ---- */

@@ -88,6 +88,14 @@ static void idle_recordings(void **state) {
   bppsa_bench_record_nothing(false);
 }
 
+/* Every limit of a GPU is measured. */
+static void limits(void **state) {
+  (void)state;
+  bppsa_machine_limits found = {0};
+  assert_int_equal(bppsa_bench_limits_measure(device, &found), BPPSA_OK);
+  assert_true(found.peak > 0 && found.write_bytes > 0 && found.copy_bytes > 0);
+}
+
 /* ---- a rival that is slow to open ---- */
 
 enum { SLOW_US = 300000 };
@@ -219,7 +227,7 @@ int main(void) {
   }
   const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(memory),     cmocka_unit_test(scans),
                                      cmocka_unit_test(plans),    cmocka_unit_test(recordings), cmocka_unit_test(idle_recordings),
-                                     cmocka_unit_test(budgets)};
+                                     cmocka_unit_test(budgets),  cmocka_unit_test(limits)};
   const int failed = cmocka_run_group_tests(tests, enter_directory, leave_directory);
   bppsa_device_destroy(device);
   return failed;
