@@ -4,12 +4,11 @@
 #include <math.h>
 #include <string.h>
 
-#include "cli/bench_sparse.h"
+#include "cli/bench_queued.h"
 #include "cli/machine.h"
 #include "cli/prune.h"
 #include "core/alloc.h"
 #include "core/buffer.h"
-#include "core/graph.h"
 #include "core/memory.h"
 #include "core/philox.h"
 #include "jacobian/jacobian.h"
@@ -39,7 +38,7 @@ static const char notes[] =
     "named _graph are replays of the captured pass, and second_stream has the weights' gradients beside the others.\n"
     "bench/rivals/bench_cnn_pytorch.py times PyTorch in the same run.\n";
 
-enum { WRONG = 30, REASON = 320 };
+enum { WRONG = 30 };
 
 typedef struct {
   const char *name;
@@ -74,6 +73,7 @@ typedef struct {
   bppsa_model *reference;     /* f64, BP, on the host */
   bppsa_view reference_logits;
   bppsa_model *model; /* the one that is timed */
+  bppsa_view logits;  /* of its latest forward pass */
   double baseline;    /* FLOPs of BP's input gradients of one sample, the first operator's left out */
   double bp_s[2];     /* of BP, queued and as a graph; 0: not measured */
 } session;
@@ -182,9 +182,8 @@ static bppsa_status make_reference(session *s) {
 /* ---- passes ---- */
 
 static bppsa_status queue_forward(void *context) {
-  const session *s = context;
-  bppsa_view logits;
-  return s->model->ops->forward(s->model, &s->x[0].view, NULL, &logits);
+  session *s = context;
+  return s->model->ops->forward(s->model, &s->x[0].view, NULL, &s->logits);
 }
 
 static bppsa_status queue_backward(void *context) {
@@ -192,17 +191,26 @@ static bppsa_status queue_backward(void *context) {
   return s->model->ops->backward(s->model, &s->seed[0].view);
 }
 
+/* On a GPU: the results of such a pass are 0 again. */
+static bppsa_status clear_forward(void *context) {
+  const session *s = context;
+  return bppsa_memory_clear(s->device, s->logits.data, (int64_t)bppsa_view_bytes(&s->logits));
+}
+
+static bppsa_status clear_backward(void *context) {
+  const bppsa_model *model = ((const session *)context)->model;
+  return bppsa_memory_clear(model->device, model->device_gradients, model->reals * (int64_t)bppsa_dtype_size(model->dtype));
+}
+
 /* The larger one; NaN stays. */
 static double worse(double a, double b) {
   return b <= a ? a : b;
 }
 
-/* The residual of a forward pass's logits. */
-static bppsa_status judge_forward(session *s, double *residual) {
-  bppsa_view logits;
+/* The residual of the latest forward pass's logits. */
+static bppsa_status judge_forward(const session *s, double *residual) {
   bppsa_buffer copy;
-  BPPSA_TRY(s->model->ops->forward(s->model, &s->x[0].view, NULL, &logits));
-  BPPSA_TRY(bppsa_buffer_fetch(s->device, &logits, &copy));
+  BPPSA_TRY(bppsa_buffer_fetch(s->device, &s->logits, &copy));
   *residual = bppsa_bench_residual(&copy.view, s->reference_logits.data, s->network.layers.count);
   bppsa_buffer_free(&copy);
   return BPPSA_OK;
@@ -222,23 +230,16 @@ static bppsa_status judge_backward(const session *s, double *residual) {
 
 /* ---- timing ---- */
 
-/* A pass: queued, or a graph's replay. */
-typedef struct {
-  session *s;
-  bppsa_queued_work work;
-  const bppsa_graph *graph;
-} pass;
-
-static bppsa_status run_pass(void *context) {
-  const pass *p = context;
-  return p->graph != NULL ? bppsa_graph_launch(p->s->device, p->graph) : p->work(p->s);
+static int64_t repeats(const session *s) {
+  return bppsa_cli_value(s->cli, BPPSA_OPTION_REPEATS)->integer;
 }
 
-static bppsa_status time_pass(session *s, bppsa_queued_work work, const bppsa_graph *graph, bppsa_timing *timing) {
-  const int64_t repeats = bppsa_cli_value(s->cli, BPPSA_OPTION_REPEATS)->integer;
-  const double budget = bppsa_cli_value(s->cli, BPPSA_OPTION_QUICK)->given ? 0.2 : 2;
-  pass p = {s, work, graph};
-  return bppsa_bench_time_on(s->device, run_pass, &p, repeats, budget, timing);
+static double budget(const session *s) {
+  return bppsa_cli_value(s->cli, BPPSA_OPTION_QUICK)->given ? 0.2 : 2;
+}
+
+static bppsa_status time_pass(session *s, bppsa_queued_work work, bppsa_timing *timing) {
+  return bppsa_bench_time_on(s->device, work, s, repeats(s), budget(s), timing);
 }
 
 /* ---- rows ---- */
@@ -299,14 +300,8 @@ static bppsa_status add_row(session *s, const row *r) {
 
 /* A method that cannot run here, or comes too late: named with the reason. */
 static bppsa_status leave_out(session *s, const char *name, const char *why) {
-  char reason[REASON];
-  snprintf(reason, sizeof reason, "%s", why);
-  json_t *object = json_object();
-  const bool ok = object != NULL && bppsa_json_put_text(object, "method", name) && bppsa_json_put_text(object, "reason", reason);
-  if (json_array_append_new(s->left_out, bppsa_json_finish(object, ok)) != 0) {
-    return bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
-  }
-  return s->cli->json ? BPPSA_OK : bppsa_cli_print(s->cli, "  %-23s left out: %s\n", name, reason);
+  BPPSA_TRY(bppsa_bench_leave_out(s->left_out, (const char *const[]){"method", name, NULL}, why));
+  return s->cli->json ? BPPSA_OK : bppsa_cli_print(s->cli, "  %-23s left out: %s\n", name, why);
 }
 
 /* FLOPs of the forward pass of one sample: of the products with weights. */
@@ -320,27 +315,27 @@ static double forward_flops(const session *s) {
   return flops;
 }
 
-/* The pass as a graph, timed and judged again: a replay's results are results. */
+/* The pass as a graph, timed and judged again: its results are the replays' alone. */
 static bppsa_status add_graph_row(session *s, row r) {
-  const bppsa_queued_work work = r.backward ? queue_backward : queue_forward;
-  bppsa_graph *graph = NULL;
+  bppsa_bench_recording recording;
   if (!on_gpu(s)) {
     return BPPSA_OK;
   }
-  const bppsa_status captured = bppsa_graph_capture(s->device, work, s, &graph);
-  if (captured != BPPSA_OK) {
+  const bppsa_status recorded = r.backward ? bppsa_bench_record(s->device, queue_backward, clear_backward, s, &recording)
+                                           : bppsa_bench_record(s->device, queue_forward, clear_forward, s, &recording);
+  if (recorded != BPPSA_OK) {
     char name[40];
     snprintf(name, sizeof name, "%s_graph", r.method);
-    return captured == BPPSA_ERR_MEMORY ? captured : leave_out(s, name, bppsa_last_error());
+    return recorded == BPPSA_ERR_MEMORY ? recorded : leave_out(s, name, bppsa_last_error());
   }
   r.graph = true;
-  r.nodes = bppsa_graph_nodes(graph);
-  bppsa_status status = time_pass(s, work, graph, &r.time);
-  if (status == BPPSA_OK && r.backward) {
-    status = judge_backward(s, &r.residual);
-    s->bp_s[1] = r.method == methods[0].name ? r.time.median_s : s->bp_s[1];
+  r.nodes = recording.nodes;
+  bppsa_status status = bppsa_bench_replay(&recording, repeats(s), budget(s), &r.time);
+  bppsa_bench_recording_free(&recording);
+  if (status == BPPSA_OK) {
+    status = r.backward ? judge_backward(s, &r.residual) : judge_forward(s, &r.residual);
   }
-  bppsa_graph_destroy(s->device, graph);
+  s->bp_s[1] = status == BPPSA_OK && r.method == methods[0].name ? r.time.median_s : s->bp_s[1];
   return status == BPPSA_OK ? add_row(s, &r) : status;
 }
 
@@ -353,15 +348,16 @@ static bppsa_status time_rows(session *s, const method *m, double plan_s) {
                   .path = s->baseline,
                   .plan_s = plan_s,
                   .steps = s->network.layers.count - 2};
+  BPPSA_TRY(queue_forward(s));
   BPPSA_TRY(judge_forward(s, &forward.residual));
   if (m == methods) {
-    BPPSA_TRY(time_pass(s, queue_forward, NULL, &forward.time));
+    BPPSA_TRY(time_pass(s, queue_forward, &forward.time));
     BPPSA_TRY(add_row(s, &forward));
     BPPSA_TRY(add_graph_row(s, forward));
   }
   BPPSA_TRY(queue_backward(s));
   BPPSA_TRY(judge_backward(s, &backward.residual));
-  BPPSA_TRY(time_pass(s, queue_backward, NULL, &backward.time));
+  BPPSA_TRY(time_pass(s, queue_backward, &backward.time));
   s->bp_s[0] = m == methods ? backward.time.median_s : s->bp_s[0];
   if (plan != NULL) {
     const bppsa_scan_totals *t = bppsa_scan_plan_totals(plan);
@@ -455,10 +451,9 @@ static bppsa_status measure(session *s) {
 static bppsa_status run(bppsa_cli *cli) {
   bppsa_bench_output output;
   BPPSA_TRY(bppsa_bench_open(cli, "cnn", &output));
-  session s = {.cli = cli, .device = output.device, .rows = output.rows, .left_out = json_array()};
-  bppsa_status status = bppsa_json_put(output.document, "left_out", s.left_out)
-                            ? measure(&s)
-                            : bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
+  session s = {.cli = cli, .device = output.device, .rows = output.rows};
+  bppsa_status status = bppsa_bench_list_left_out(&output, &s.left_out);
+  status = status == BPPSA_OK ? measure(&s) : status;
   bppsa_model_destroy(s.model);
   bppsa_model_destroy(s.reference);
   bppsa_masks_free(&s.masks);

@@ -7,7 +7,6 @@
 #include "cli/machine.h"
 #include "core/alloc.h"
 #include "core/memory.h"
-#include "core/peak.h"
 #include "core/philox.h"
 #include "jacobian/network.h"
 
@@ -50,7 +49,7 @@ typedef struct {
   bppsa_jacobian_operands operands;
   void *moved[3]; /* x, weights and values of a GPU */
   bppsa_jacobian_operands moved_operands;
-  int64_t differing; /* values of the GPU that are not the host's */
+  int64_t differing; /* values of the GPU that are not the host's: the most of a fill */
 } pass;
 
 static bool on_gpu(const pass *p) {
@@ -116,6 +115,41 @@ static bppsa_status run_values(void *context) {
   return fill(p, p->j);
 }
 
+static int64_t value_bytes(const pass *p) {
+  return bppsa_jacobian_pattern(p->j)->nnz * (int64_t)sizeof *p->values;
+}
+
+static bppsa_status clear_values(void *context) {
+  const pass *p = context;
+  return bppsa_memory_clear(p->device, p->moved[2], value_bytes(p));
+}
+
+/* How many values on the GPU, those of the latest fill, differ from the host's. */
+static bppsa_status compare_values(pass *p) {
+  const int64_t count = bppsa_jacobian_pattern(p->j)->nnz;
+  int64_t differing = 0;
+  float *found = bppsa_calloc(count, sizeof *found);
+  if (found == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  const bppsa_status status = bppsa_memory_get(p->device, found, p->moved[2], value_bytes(p));
+  for (int64_t i = 0; status == BPPSA_OK && i < count; ++i) {
+    differing += memcmp(&found[i], &p->values[i], sizeof *found) != 0;
+  }
+  bppsa_free(found);
+  p->differing = differing > p->differing ? differing : p->differing;
+  return status;
+}
+
+/* A GPU's fill as a recording, whose values are held against the host's again. */
+static bppsa_status time_recorded(pass *p, int64_t repeats, double budget, bppsa_timing *timing) {
+  bppsa_bench_recording recording;
+  BPPSA_TRY(bppsa_bench_record(p->device, run_values, clear_values, p, &recording));
+  const bppsa_status status = bppsa_bench_replay(&recording, repeats, budget, timing);
+  bppsa_bench_recording_free(&recording);
+  return status == BPPSA_OK ? compare_values(p) : status;
+}
+
 static bppsa_status run_csr(void *context) {
   pass *p = context;
   bppsa_jacobian *j = NULL;
@@ -144,7 +178,7 @@ static bppsa_status make_operands(pass *p, uint64_t seed) {
   return bppsa_jacobian_fill(p->reference, BPPSA_F32, &p->operands, p->values);
 }
 
-/* Operands on a GPU, values filled there, and how many of them differ from the host's. */
+/* Operands on a GPU, and values filled there. */
 static bppsa_status move(pass *p) {
   const int64_t counts[3] = {p->op.in[0] * p->op.in[1] * p->op.in[2], bppsa_op_weights(&p->op),
                              bppsa_jacobian_pattern(p->j)->nnz};
@@ -157,16 +191,7 @@ static bppsa_status move(pass *p) {
   }
   p->moved_operands = (bppsa_jacobian_operands){.batch = 1, .weights = p->moved[1], .input = p->moved[0]};
   BPPSA_TRY(run_values(p));
-  float *found = bppsa_calloc(counts[2], sizeof *found);
-  if (found == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
-  const bppsa_status status = bppsa_memory_get(p->device, found, p->moved[2], counts[2] * (int64_t)sizeof *found);
-  for (int64_t i = 0; status == BPPSA_OK && i < counts[2]; ++i) {
-    p->differing += memcmp(&found[i], &p->values[i], sizeof *found) != 0;
-  }
-  bppsa_free(found);
-  return status;
+  return compare_values(p);
 }
 
 static bppsa_status prepare(pass *p, uint64_t seed) {
@@ -197,7 +222,7 @@ typedef struct {
   bppsa_cli *cli;
   const bppsa_device *device, *host;
   bppsa_machine_limits limits;
-  json_t *rows;
+  json_t *rows, *left_out;
   int64_t failed;
 } session;
 
@@ -239,8 +264,7 @@ static bppsa_status measure_case(session *s, const char *name, pass *p) {
   bppsa_timing timing;
   BPPSA_TRY(prepare(p, (uint64_t)bppsa_cli_value(s->cli, BPPSA_OPTION_SEED)->integer));
   BPPSA_TRY(verify(p, &difference));
-  BPPSA_TRY(on_gpu(p) ? bppsa_bench_time_queued(p->device, run_values, p, repeats, budget, &timing)
-                      : bppsa_bench_time(run_values, p, repeats, budget, &timing));
+  BPPSA_TRY(on_gpu(p) ? time_recorded(p, repeats, budget, &timing) : bppsa_bench_time(run_values, p, repeats, budget, &timing));
   BPPSA_TRY(add_row(s, name, "values", p, &timing, difference));
   BPPSA_TRY(bppsa_bench_time(run_csr, p, repeats, budget, &timing));
   return add_row(s, name, "csr", p, &timing, difference);
@@ -267,28 +291,20 @@ static bppsa_status fits(const session *s, const char *name, const bppsa_op *op,
   const int64_t bytes = bppsa_csr_bytes(csr, BPPSA_F32) + 4 * (csr->rows + 1); /* with offsets of 8 bytes */
   bppsa_jacobian_destroy(counted);
   *fit = bytes <= most;
-  return *fit || s->cli->json
-             ? BPPSA_OK
-             : bppsa_cli_print(s->cli, "  %-8sleft out: needs %" PRId64 " bytes, the memory limit is %" PRId64 "\n", name, bytes,
-                               most);
-}
-
-/* The bandwidth that writes are held against. */
-static bppsa_status measure_limits(session *s) {
-  bppsa_peak peak;
-  if (bppsa_device_get_kind(s->device) == BPPSA_CPU) {
-    return bppsa_bench_limits_measure(s->device, &s->limits);
+  if (*fit) {
+    return BPPSA_OK;
   }
-  BPPSA_TRY(bppsa_peak_measure(s->device, BPPSA_F32, &peak));
-  s->limits = (bppsa_machine_limits){peak.flops, peak.written, peak.bytes};
-  return BPPSA_OK;
+  char why[80];
+  snprintf(why, sizeof why, "needs %" PRId64 " bytes, the memory limit is %" PRId64, bytes, most);
+  BPPSA_TRY(bppsa_bench_leave_out(s->left_out, (const char *const[]){"operator", name, NULL}, why));
+  return s->cli->json ? BPPSA_OK : bppsa_cli_print(s->cli, "  %-8sleft out: %s\n", name, why);
 }
 
 static bppsa_status measure(session *s, json_t *document) {
   bppsa_named_op ops[BPPSA_NETWORK_OPS];
   int64_t count;
   BPPSA_TRY(bppsa_network_table("vgg11", ops, &count));
-  BPPSA_TRY(measure_limits(s));
+  BPPSA_TRY(bppsa_bench_limits_measure(s->device, &s->limits));
   if (!bppsa_json_put_real(document, "write_bytes_per_s", s->limits.write_bytes)) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
   }
@@ -315,8 +331,8 @@ static bppsa_status run(bppsa_cli *cli) {
   BPPSA_TRY(bppsa_bench_open(cli, "jacobian", &output));
   session s = {.cli = cli, .device = output.device, .host = output.device, .rows = output.rows};
   bppsa_device *host = NULL;
-  bppsa_status status = BPPSA_OK;
-  if (bppsa_device_get_kind(output.device) == BPPSA_CUDA) {
+  bppsa_status status = bppsa_bench_list_left_out(&output, &s.left_out);
+  if (status == BPPSA_OK && bppsa_device_get_kind(output.device) == BPPSA_CUDA) {
     status = bppsa_device_create("cpu", bppsa_device_get_threads(output.device), &host);
     s.host = host;
   }

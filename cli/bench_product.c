@@ -3,15 +3,15 @@
 #include <math.h>
 #include <string.h>
 
-#include "cli/bench_sparse.h"
+#include "cli/bench_queued.h"
 #include "cli/machine.h"
 #include "cli/setup.h"
 #include "core/alloc.h"
-#include "core/graph.h"
 #include "core/memory.h"
 
 static const bppsa_product_rival *const no_rivals[] = {NULL};
 const bppsa_product_rival *const *bppsa_product_rivals = no_rivals;
+const bppsa_product_rival *const *bppsa_product_rivals_on_gpu = bppsa_product_gpu_rivals;
 
 static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"},
@@ -54,7 +54,7 @@ typedef struct {
   bppsa_cli *cli;
   const bppsa_device *device, *host; /* host: whose threads make the cases */
   bppsa_machine_limits limits;
-  json_t *rows;
+  json_t *rows, *left_out;
   int64_t failed, repeats, memory_limit;
   double budget_s;
   /* the case at hand */
@@ -122,11 +122,11 @@ static bppsa_status add_row(session *s, product_row *row) {
                                         row->plan_s / row->timing.median_s, row->residual, wrong ? "  WRONG" : "");
 }
 
-/* Left out: for people a GPU's rows say why. */
+/* Not measured, by the last error. */
 static bppsa_status leave_out(session *s, const char *method, const char *phase) {
-  return s->cli->json || !on_gpu(s)
-             ? BPPSA_OK
-             : bppsa_cli_print(s->cli, "  %-9s%-21s%-9sleft out: %s\n", s->c.name, method, phase, bppsa_last_error());
+  const char *const names[] = {"case", s->c.name, "method", method, "phase", phase, NULL}, *why = bppsa_last_error();
+  BPPSA_TRY(bppsa_bench_leave_out(s->left_out, names, why));
+  return s->cli->json ? BPPSA_OK : bppsa_cli_print(s->cli, "  %-9s%-21s%-9sleft out: %s\n", s->c.name, method, phase, why);
 }
 
 /* ---- timing ---- */
@@ -134,41 +134,32 @@ static bppsa_status leave_out(session *s, const char *method, const char *phase)
 /* What computes C on the device, and brings its values to s->values. */
 typedef struct {
   bppsa_status (*run)(void *context);
+  bppsa_status (*clear)(void *context); /* C's values, where an earlier run may have left them: 0 again */
   bppsa_status (*fetch)(session *s, void *context);
   void *context;
 } contender;
 
 static bppsa_status measure_queued(session *s, const contender *who, product_row *row) {
+  BPPSA_TRY(who->clear(who->context));
   BPPSA_TRY(bppsa_bench_time_on(s->device, who->run, who->context, s->repeats, s->budget_s, &row->timing));
   BPPSA_TRY(who->fetch(s, who->context));
   row->residual = residual(s);
   return add_row(s, row);
 }
 
-typedef struct {
-  const bppsa_device *device;
-  bppsa_graph *graph;
-} recording;
-
-static bppsa_status replay(void *context) {
-  const recording *r = context;
-  return bppsa_graph_launch(r->device, r->graph);
-}
-
 /* A GPU's pass once more as a recording, in which no launch waits for the host. What cannot be recorded is left out. */
 static bppsa_status measure_graph(session *s, const contender *who, product_row *row) {
-  recording r = {.device = s->device};
+  bppsa_bench_recording recording;
   row->phase = "graph";
-  const bppsa_status recorded = bppsa_graph_capture(s->device, who->run, who->context, &r.graph);
+  const bppsa_status recorded = bppsa_bench_record(s->device, who->run, who->clear, who->context, &recording);
   if (recorded == BPPSA_ERR_CUDA || recorded == BPPSA_ERR_UNSUPPORTED) {
     return leave_out(s, row->method, row->phase);
   }
   BPPSA_TRY(recorded);
-  memset(s->values, 0, (size_t)s->pattern.nnz * sizeof *s->values);
-  bppsa_status status = bppsa_bench_time_on(s->device, replay, &r, s->repeats, s->budget_s, &row->timing);
-  bppsa_graph_destroy(s->device, r.graph);
+  bppsa_status status = bppsa_bench_replay(&recording, s->repeats, s->budget_s, &row->timing);
+  bppsa_bench_recording_free(&recording);
   status = status == BPPSA_OK ? who->fetch(s, who->context) : status;
-  row->residual = residual(s);
+  row->residual = status == BPPSA_OK ? residual(s) : INFINITY;
   return status == BPPSA_OK ? add_row(s, row) : status;
 }
 
@@ -184,25 +175,24 @@ static bppsa_status run_pass(void *context) {
   return bppsa_product_execute(p->product, 1, (bppsa_csr_values){p->s->left, 0}, (bppsa_csr_values){p->s->right, 0}, p->s->out);
 }
 
-/* A GPU's C is 0 again behind this. */
+static bppsa_status clear_pass(void *context) {
+  const pass *p = context;
+  return bppsa_memory_clear(p->s->device, p->s->out, p->s->pattern.nnz * (int64_t)sizeof *p->s->values);
+}
+
 static bppsa_status fetch_pass(session *s, void *context) {
   (void)context;
-  const int64_t bytes = s->pattern.nnz * (int64_t)sizeof *s->values;
-  if (!on_gpu(s)) {
-    return BPPSA_OK;
-  }
-  BPPSA_TRY(bppsa_memory_get(s->device, s->values, s->out, bytes));
-  return bppsa_memory_clear(s->device, s->out, bytes);
+  return on_gpu(s) ? bppsa_memory_get(s->device, s->values, s->out, s->pattern.nnz * (int64_t)sizeof *s->values) : BPPSA_OK;
 }
 
 static bppsa_status measure_kind(session *s, bppsa_product_kind kind) {
   const bppsa_product_config config = {.kind = kind, .dtype = BPPSA_F32, .memory_limit = s->memory_limit};
   pass p = {.s = s};
-  const contender who = {run_pass, fetch_pass, &p};
+  const contender who = {run_pass, clear_pass, fetch_pass, &p};
   const double start = bppsa_bench_now();
   const bppsa_status made = bppsa_product_create(s->c.a, s->c.b, &config, s->device, &p.product);
   if (made == BPPSA_ERR_UNSUPPORTED || made == BPPSA_ERR_ARGUMENT) {
-    return BPPSA_OK; /* does not apply, or does not fit */
+    return leave_out(s, bppsa_product_kind_name(kind), "numeric"); /* does not apply, or does not fit */
   }
   BPPSA_TRY(made);
   product_row row = {.method = bppsa_product_kind_name(kind), .phase = "numeric", .plan_s = bppsa_bench_now() - start};
@@ -211,8 +201,7 @@ static bppsa_status measure_kind(session *s, bppsa_product_kind kind) {
   row.flops = (double)info->pair_flops;
   row.executed_flops = (double)info->executed_flops;
   row.bytes = 4.0 * (double)(s->c.a->nnz + s->c.b->nnz + info->nnz) + (double)indices;
-  bppsa_status status = bppsa_memory_clear(s->device, s->out, s->pattern.nnz * (int64_t)sizeof *s->values);
-  status = status == BPPSA_OK ? measure_queued(s, &who, &row) : status;
+  bppsa_status status = measure_queued(s, &who, &row);
   status = status == BPPSA_OK && on_gpu(s) ? measure_graph(s, &who, &row) : status;
   bppsa_product_destroy(p.product);
   return status;
@@ -222,6 +211,7 @@ static bppsa_status measure_kind(session *s, bppsa_product_kind kind) {
 
 typedef struct {
   const bppsa_product_rival *rival;
+  const bppsa_product_gpu_rival *gpu; /* the same where it is a GPU's, or NULL */
   void *state;
 } rival_run;
 
@@ -230,21 +220,52 @@ static bppsa_status run_rival(void *context) {
   return r->rival->run(r->state);
 }
 
+static bppsa_status clear_rival(void *context) {
+  const rival_run *r = context;
+  return r->gpu == NULL ? BPPSA_OK : r->gpu->clear(r->state);
+}
+
 static bppsa_status fetch_rival(session *s, void *context) {
   const rival_run *r = context;
   return r->rival->read(r->state, &s->pattern, s->values);
 }
 
+/* Ready to run; *plan_s of a GPU's rival is its plan alone: loading the library and sending the factors come before. */
+static bppsa_status open_rival(const session *s, rival_run *r, double *plan_s) {
+  double start = bppsa_bench_now();
+  (void)bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: not for this case",
+                   r->rival->name); /* what a rival says that refuses without words */
+  BPPSA_TRY(r->rival->create(&s->c, bppsa_device_get_threads(s->device), &r->state));
+  if (r->gpu != NULL) {
+    start = bppsa_bench_now();
+    const bppsa_status planned = r->gpu->plan != NULL ? r->gpu->plan(r->state) : BPPSA_OK;
+    if (planned != BPPSA_OK) {
+      r->rival->destroy(r->state);
+      return planned;
+    }
+  }
+  *plan_s = bppsa_bench_now() - start;
+  return BPPSA_OK;
+}
+
+/* The same on a GPU once more, thrown away, before: a first plan loads kernels. */
+static bppsa_status open_warm(const session *s, rival_run *r, double *plan_s) {
+  if (r->gpu != NULL && r->gpu->plan != NULL) {
+    BPPSA_TRY(open_rival(s, r, plan_s));
+    r->rival->destroy(r->state);
+  }
+  return open_rival(s, r, plan_s);
+}
+
 static bppsa_status measure_rival(session *s, const bppsa_product_rival *rival, double flops) {
-  rival_run r = {.rival = rival};
-  const contender who = {run_rival, fetch_rival, &r};
-  const double start = bppsa_bench_now();
-  const bppsa_status made = rival->create(&s->c, bppsa_device_get_threads(s->device), &r.state);
+  rival_run r = {rival, on_gpu(s) ? (const bppsa_product_gpu_rival *)rival : NULL, NULL};
+  const contender who = {run_rival, clear_rival, fetch_rival, &r};
+  product_row row = {.method = rival->name, .phase = rival->method, .flops = flops};
+  const bppsa_status made = open_warm(s, &r, &row.plan_s);
   if (made == BPPSA_ERR_UNSUPPORTED) {
     return leave_out(s, rival->name, rival->method);
   }
   BPPSA_TRY(made);
-  product_row row = {.method = rival->name, .phase = rival->method, .plan_s = bppsa_bench_now() - start, .flops = flops};
   row.bytes = 4.0 * (double)(s->c.a->nnz + s->c.b->nnz + s->pattern.nnz);
   bppsa_status status = measure_queued(s, &who, &row);
   if (status == BPPSA_OK && on_gpu(s) &&
@@ -297,7 +318,7 @@ static bppsa_status measure_case(session *s) {
   for (int kind = BPPSA_PRODUCT_AUTO; kind < BPPSA_PRODUCT_KINDS; ++kind) {
     BPPSA_TRY(measure_kind(s, (bppsa_product_kind)kind));
   }
-  for (const bppsa_product_rival *const *rival = on_gpu(s) ? bppsa_product_gpu_rivals : bppsa_product_rivals; *rival != NULL;
+  for (const bppsa_product_rival *const *rival = on_gpu(s) ? bppsa_product_rivals_on_gpu : bppsa_product_rivals; *rival != NULL;
        ++rival) {
     BPPSA_TRY(measure_rival(s, *rival, flops));
   }
@@ -393,6 +414,9 @@ static bppsa_status read_files(session *s) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given without %s, expected both factors", left->present ? "--left" : "--right",
                       left->present ? "--right" : "--left");
   }
+  if (left->present && bppsa_cli_value(s->cli, BPPSA_OPTION_UP_LEVELS)->present) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--up-levels: given with --left and --right, expected a scan's products or the files'");
+  }
   if (!left->present) {
     return BPPSA_OK;
   }
@@ -408,7 +432,8 @@ static bppsa_status run(bppsa_cli *cli) {
   BPPSA_TRY(bppsa_bench_open(cli, "product", &output));
   session s = {.cli = cli, .device = output.device, .rows = output.rows};
   bppsa_device *host = NULL;
-  bppsa_status status = bppsa_device_create("cpu", bppsa_device_get_threads(output.device), &host);
+  bppsa_status status = bppsa_bench_list_left_out(&output, &s.left_out);
+  status = status == BPPSA_OK ? bppsa_device_create("cpu", bppsa_device_get_threads(output.device), &host) : status;
   s.host = host;
   status = status == BPPSA_OK ? read_files(&s) : status;
   status = status == BPPSA_OK ? measure(&s, output.document) : status;

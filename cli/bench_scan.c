@@ -3,10 +3,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "cli/bench_sparse.h"
+#include "cli/bench_queued.h"
 #include "cli/machine.h"
 #include "core/alloc.h"
-#include "core/graph.h"
 #include "core/memory.h"
 #include "core/philox.h"
 #include "jacobian/network.h"
@@ -45,7 +44,7 @@ typedef struct {
   bppsa_cli *cli;
   const bppsa_device *device, *host; /* host: whose threads make the chain */
   bppsa_machine_limits limits;
-  json_t *rows;
+  json_t *rows, *left_out;
   int64_t failed, n, batch, memory_limit;
   bppsa_jacobian *jacobians[BPPSA_NETWORK_OPS];
   const bppsa_csr *patterns[BPPSA_NETWORK_OPS];
@@ -56,7 +55,6 @@ typedef struct {
   void *there;                            /* gradients on the device; a processor's are those */
   double *reference;
   bppsa_scan_executor *executor;
-  bppsa_graph *graph; /* a GPU's recording, or NULL: queued */
 } session;
 
 static bool on_gpu(const session *s) {
@@ -146,9 +144,10 @@ static bppsa_status queue_scan(void *context) {
   return s->executor->execute(s->executor, &operands);
 }
 
-static bppsa_status run_scan(void *context) {
+/* All gradients but the seed: 0. */
+static bppsa_status clear_scan(void *context) {
   const session *s = context;
-  return s->graph != NULL ? bppsa_graph_launch(s->device, s->graph) : queue_scan(context);
+  return bppsa_memory_clear(s->device, s->there, s->offsets[s->n] * s->batch * (int64_t)sizeof *s->gradients);
 }
 
 static double worst_residual(const session *s) {
@@ -196,27 +195,40 @@ static bppsa_status add_row(session *s, const char *name, const bppsa_scan_plan 
                    wrong ? "  WRONG" : "");
 }
 
-/* All but the seed is made 0 before. */
-static bppsa_status time_scan(session *s, const char *name, const bppsa_scan_plan *plan, double plan_s) {
-  bppsa_timing timing;
-  BPPSA_TRY(bppsa_memory_clear(s->device, s->there, s->offsets[s->n] * s->batch * (int64_t)sizeof *s->gradients));
-  BPPSA_TRY(bppsa_bench_time_on(s->device, run_scan, s, bppsa_cli_value(s->cli, BPPSA_OPTION_REPEATS)->integer,
-                                bppsa_cli_value(s->cli, BPPSA_OPTION_QUICK)->given ? 0.2 : 2, &timing));
+static int64_t repeats(const session *s) {
+  return bppsa_cli_value(s->cli, BPPSA_OPTION_REPEATS)->integer;
+}
+
+static double budget(const session *s) {
+  return bppsa_cli_value(s->cli, BPPSA_OPTION_QUICK)->given ? 0.2 : 2;
+}
+
+/* A scan that was timed, with what it left in the gradients. */
+static bppsa_status finish_scan(session *s, const char *name, const bppsa_scan_plan *plan, const bppsa_timing *timing,
+                                double plan_s) {
   if (on_gpu(s)) {
     BPPSA_TRY(bppsa_memory_get(s->device, s->gradients, s->there, gradient_bytes(s)));
   }
-  return add_row(s, name, plan, &timing, plan_s);
+  return add_row(s, name, plan, timing, plan_s);
+}
+
+static bppsa_status time_scan(session *s, const char *name, const bppsa_scan_plan *plan, double plan_s) {
+  bppsa_timing timing;
+  BPPSA_TRY(clear_scan(s));
+  BPPSA_TRY(bppsa_bench_time_on(s->device, queue_scan, s, repeats(s), budget(s), &timing));
+  return finish_scan(s, name, plan, &timing, plan_s);
 }
 
 /* A GPU's scan once more, as a recording. */
 static bppsa_status time_graph(session *s, const char *name, const bppsa_scan_plan *plan, double plan_s) {
   char text[64];
+  bppsa_bench_recording recording;
+  bppsa_timing timing;
   snprintf(text, sizeof text, "%s graph", name);
-  BPPSA_TRY(bppsa_graph_capture(s->device, queue_scan, s, &s->graph));
-  const bppsa_status status = time_scan(s, text, plan, plan_s);
-  bppsa_graph_destroy(s->device, s->graph);
-  s->graph = NULL;
-  return status;
+  BPPSA_TRY(bppsa_bench_record(s->device, queue_scan, clear_scan, s, &recording));
+  const bppsa_status status = bppsa_bench_replay(&recording, repeats(s), budget(s), &timing);
+  bppsa_bench_recording_free(&recording);
+  return status == BPPSA_OK ? finish_scan(s, text, plan, &timing, plan_s) : status;
 }
 
 static bppsa_status measure_method(session *s, int method) {
@@ -234,7 +246,9 @@ static bppsa_status measure_method(session *s, int method) {
   bppsa_status status = bppsa_scan_plan_create(&config, &plan);
   const double plan_s = bppsa_bench_now() - start;
   if (status == BPPSA_ERR_ARGUMENT) { /* beyond the limit: left out, and said */
-    return s->cli->json ? BPPSA_OK : bppsa_cli_print(s->cli, "  %-18s left out: %s\n", methods[method].name, bppsa_last_error());
+    const char *name = methods[method].name, *why = bppsa_last_error();
+    BPPSA_TRY(bppsa_bench_leave_out(s->left_out, (const char *const[]){"method", name, NULL}, why));
+    return s->cli->json ? BPPSA_OK : bppsa_cli_print(s->cli, "  %-18s left out: %s\n", name, why);
   }
   if (status == BPPSA_OK) {
     status = bppsa_scan_executor_create(plan, s->device, &s->executor);
@@ -282,7 +296,8 @@ static bppsa_status run(bppsa_cli *cli) {
   session s = {
       .cli = cli, .device = output.device, .rows = output.rows, .batch = bppsa_cli_value(cli, BPPSA_OPTION_BATCH)->integer};
   bppsa_device *host = NULL;
-  bppsa_status status = bppsa_device_create("cpu", bppsa_device_get_threads(output.device), &host);
+  bppsa_status status = bppsa_bench_list_left_out(&output, &s.left_out);
+  status = status == BPPSA_OK ? bppsa_device_create("cpu", bppsa_device_get_threads(output.device), &host) : status;
   s.host = host;
   status = status == BPPSA_OK ? make_chain(&s, (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer) : status;
   status = status == BPPSA_OK ? measure(&s) : status;

@@ -29,32 +29,17 @@ static int compare(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* One timed call. */
-static bppsa_status time_once(bppsa_timeline *timeline, bppsa_status (*action)(void *context), void *context, double *seconds) {
-  if (timeline == NULL) {
-    const double before = bppsa_bench_now();
-    BPPSA_TRY(action(context));
-    *seconds = bppsa_bench_now() - before;
-    return BPPSA_OK;
-  }
-  BPPSA_TRY(bppsa_timeline_mark(timeline, 0));
-  BPPSA_TRY(action(context));
-  BPPSA_TRY(bppsa_timeline_mark(timeline, 1));
-  return bppsa_timeline_seconds(timeline, 0, 1, seconds);
-}
-
-static bppsa_status time_by(bppsa_timeline *timeline, bppsa_status (*action)(void *context), void *context, int64_t repeats,
-                            double budget_s, bppsa_timing *timing) {
+bppsa_status bppsa_bench_collect(bppsa_timed_call once, void *context, int64_t repeats, double budget_s, bppsa_timing *timing) {
   double *times = bppsa_calloc(MOST_REPEATS, sizeof *times), warm;
   if (times == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  bppsa_status status = time_once(timeline, action, context, &warm);
+  bppsa_status status = once(context, &warm);
   const double start = bppsa_bench_now();
   int64_t n = 0;
   while (status == BPPSA_OK && n < MOST_REPEATS &&
          (repeats > 0 ? n < repeats : n < LEAST_REPEATS || bppsa_bench_now() - start < budget_s)) {
-    status = time_once(timeline, action, context, &times[n++]);
+    status = once(context, &times[n++]);
   }
   if (status == BPPSA_OK) {
     qsort(times, (size_t)n, sizeof *times, compare);
@@ -64,20 +49,43 @@ static bppsa_status time_by(bppsa_timeline *timeline, bppsa_status (*action)(voi
   return status;
 }
 
+typedef struct {
+  bppsa_status (*action)(void *context);
+  void *context;
+  bppsa_timeline *timeline; /* of a GPU */
+} timed;
+
+static bppsa_status call_once(void *context, double *seconds) {
+  const timed *t = context;
+  const double before = bppsa_bench_now();
+  BPPSA_TRY(t->action(t->context));
+  *seconds = bppsa_bench_now() - before;
+  return BPPSA_OK;
+}
+
+static bppsa_status queue_once(void *context, double *seconds) {
+  const timed *t = context;
+  BPPSA_TRY(bppsa_timeline_mark(t->timeline, 0));
+  BPPSA_TRY(t->action(t->context));
+  BPPSA_TRY(bppsa_timeline_mark(t->timeline, 1));
+  return bppsa_timeline_seconds(t->timeline, 0, 1, seconds);
+}
+
 bppsa_status bppsa_bench_time(bppsa_status (*action)(void *context), void *context, int64_t repeats, double budget_s,
                               bppsa_timing *timing) {
-  return time_by(NULL, action, context, repeats, budget_s, timing);
+  timed t = {action, context, NULL};
+  return bppsa_bench_collect(call_once, &t, repeats, budget_s, timing);
 }
 
 bppsa_status bppsa_bench_time_on(const bppsa_device *device, bppsa_status (*action)(void *context), void *context,
                                  int64_t repeats, double budget_s, bppsa_timing *timing) {
-  bppsa_timeline *timeline = NULL;
+  timed t = {action, context, NULL};
   if (bppsa_device_get_kind(device) == BPPSA_CPU) {
     return bppsa_bench_time(action, context, repeats, budget_s, timing);
   }
-  BPPSA_TRY(bppsa_timeline_create(device, 2, &timeline));
-  const bppsa_status status = time_by(timeline, action, context, repeats, budget_s, timing);
-  bppsa_timeline_destroy(timeline);
+  BPPSA_TRY(bppsa_timeline_create(device, 2, &t.timeline));
+  const bppsa_status status = bppsa_bench_collect(queue_once, &t, repeats, budget_s, timing);
+  bppsa_timeline_destroy(t.timeline);
   return status;
 }
 
@@ -122,7 +130,7 @@ bppsa_status bppsa_bench_limits_measure(const bppsa_device *device, bppsa_machin
   if (bppsa_device_get_kind(device) == BPPSA_CUDA) {
     bppsa_peak gpu = {0};
     BPPSA_TRY(bppsa_peak_measure(device, BPPSA_F32, &gpu));
-    *limits = (bppsa_machine_limits){.peak = gpu.flops, .copy_bytes = gpu.bytes};
+    *limits = (bppsa_machine_limits){.peak = gpu.flops, .write_bytes = gpu.written, .copy_bytes = gpu.bytes};
     return BPPSA_OK;
   }
   char *area = bppsa_alloc((size_t)AREA);
@@ -138,6 +146,30 @@ bppsa_status bppsa_bench_limits_measure(const bppsa_device *device, bppsa_machin
   limits->peak = peak.flops;
   bppsa_free(area);
   return status;
+}
+
+/* ---- what has no row ---- */
+
+static bppsa_status no_room(void) {
+  return bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
+}
+
+bppsa_status bppsa_bench_list_left_out(const bppsa_bench_output *output, json_t **left_out) {
+  if (!bppsa_json_put(output->document, "left_out", json_array())) {
+    return no_room();
+  }
+  *left_out = json_object_get(output->document, "left_out");
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_bench_leave_out(json_t *left_out, const char *const *names, const char *reason) {
+  json_t *object = json_object();
+  bool ok = object != NULL;
+  for (; ok && *names != NULL; names += 2) {
+    ok = bppsa_json_put_text(object, names[0], names[1]);
+  }
+  ok = ok && bppsa_json_put_text(object, "reason", reason);
+  return json_array_append_new(left_out, bppsa_json_finish(object, ok)) == 0 ? BPPSA_OK : no_room();
 }
 
 /* ---- cases ---- */

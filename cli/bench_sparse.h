@@ -21,10 +21,14 @@ typedef struct {
 } bppsa_timing;
 
 double bppsa_bench_now(void);
-/* Calls `action` until the budget is spent, at least three times or `repeats` times where that is not 0, after one call that is not timed. */
+typedef bppsa_status (*bppsa_timed_call)(void *context, double *seconds);
+/* Calls `once` until the budget is spent, at least three times or `repeats` times where that is not 0, after one call that is not counted. */
+bppsa_status bppsa_bench_collect(bppsa_timed_call once, void *context, int64_t repeats, double budget_s, bppsa_timing *timing);
+/* The same for `action`, by the host's clock. */
 bppsa_status bppsa_bench_time(bppsa_status (*action)(void *context), void *context, int64_t repeats, double budget_s,
                               bppsa_timing *timing);
-/* The same for what `action` queues on a device: on a GPU a call takes the time between an event before it and one behind it. ERR_CUDA. */
+/* The same for what `action` queues on a device: on a GPU a call takes the time between an event before it and one behind it, the launches' waits for
+ * the host included; bench_queued.h times without them. ERR_CUDA. */
 bppsa_status bppsa_bench_time_on(const bppsa_device *device, bppsa_status (*action)(void *context), void *context,
                                  int64_t repeats, double budget_s, bppsa_timing *timing);
 
@@ -35,8 +39,15 @@ typedef struct {
   double write_bytes, copy_bytes; /* bytes/s: written past the caches; read and written */
 } bppsa_machine_limits;
 
-/* Measures them on all threads, best of several runs; of a GPU all but write_bytes, which are 0. ERR_MEMORY, ERR_CUDA. */
+/* Measures them on all threads, or of a GPU (core/peak.h), best of several runs. ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_bench_limits_measure(const bppsa_device *device, bppsa_machine_limits *limits);
+
+/* ---- what has no row ---- */
+
+/* The document's left_out: a list, empty. ERR_MEMORY. */
+bppsa_status bppsa_bench_list_left_out(const bppsa_bench_output *output, json_t **left_out);
+/* One more: names (a key, its text, ..., NULL) and the reason. ERR_MEMORY. */
+bppsa_status bppsa_bench_leave_out(json_t *left_out, const char *const *names, const char *reason);
 
 /* ---- cases of products ---- */
 
@@ -80,7 +91,8 @@ bppsa_status bppsa_product_case_reference(const bppsa_product_case *c, const bpp
 typedef struct {
   const char *name;   /* "graphblas" */
   const char *method; /* "full": pattern and values; "numeric": values on a planned pattern */
-  /* Takes over the case's matrices as the library wants them, and plans. ERR_UNSUPPORTED: not this case; the row is left out. */
+  /* Takes over the case's matrices as the library wants them, and plans, unless a plan is made apart. ERR_UNSUPPORTED: not this case; the row is left
+   * out. */
   bppsa_status (*create)(const bppsa_product_case *c, int32_t threads, void **state);
   bppsa_status (*run)(void *state); /* the product that is timed */
   /* After a run: C's values as [nnz], in the order of `pattern` (zeros where the library keeps no entry), to be verified. */
@@ -88,8 +100,16 @@ typedef struct {
   void (*destroy)(void *state);
 } bppsa_product_rival;
 
+/* A GPU's rival has all that and more: lists for GPUs point to these, by their first member. */
+typedef struct {
+  bppsa_product_rival rival;
+  bppsa_status (*plan)(void *state);  /* behind create; it has happened on return. NULL: there is none. ERR_* as there */
+  bppsa_status (*clear)(void *state); /* C's values that an earlier run left are 0 again */
+} bppsa_product_gpu_rival;
+
 /* NULL-terminated; empty in the program bppsa. */
 extern const bppsa_product_rival *const *bppsa_product_rivals;
 extern const bppsa_product_rival *const bppsa_product_gpu_rivals[];
+extern const bppsa_product_rival *const *bppsa_product_rivals_on_gpu; /* that list, unless a test has another */
 
 #endif

@@ -148,14 +148,15 @@ static bppsa_status take_entries(rival *r) {
       "pointers");
 }
 
-static bppsa_status create(const bppsa_product_case *c, bppsa_status (*plan)(rival *r), void **state) {
+/* Everything but a plan. */
+static bppsa_status create(const bppsa_product_case *c, int32_t threads, void **state) {
+  (void)threads;
   rival *r = bppsa_calloc(1, sizeof *r);
   if (r == NULL) {
     return BPPSA_ERR_MEMORY;
   }
   r->device = c->device;
-  bppsa_status status = open_rival(c, r);
-  status = status == BPPSA_OK && plan != NULL ? plan(r) : status;
+  const bppsa_status status = open_rival(c, r);
   if (status != BPPSA_OK) {
     destroy(r);
     return status;
@@ -180,6 +181,12 @@ static bool scatter(const bppsa_csr *pattern, const int32_t *offsets, const int3
     }
   }
   return true;
+}
+
+static bppsa_status clear_result(void *state) {
+  const rival *r = state;
+  const room *values = &r->rooms[C_VALUES];
+  return values->data == NULL ? BPPSA_OK : bppsa_memory_clear(r->device, values->data, values->bytes);
 }
 
 static bppsa_status read_result(void *state, const bppsa_csr *pattern, float *values) {
@@ -208,11 +215,6 @@ static bppsa_status read_result(void *state, const bppsa_csr *pattern, float *va
 
 /* ---- cusparseSpGEMM ---- */
 
-static bppsa_status create_full(const bppsa_product_case *c, int32_t threads, void **state) {
-  (void)threads;
-  return create(c, NULL, state);
-}
-
 static bppsa_status run_full(void *state) {
   rival *r = state;
   const cusparse_library *l = r->l;
@@ -234,13 +236,14 @@ static bppsa_status run_full(void *state) {
 #undef PRODUCT
 }
 
-static const bppsa_product_rival full = {"cusparse", "full", create_full, run_full, read_result, destroy};
+static const bppsa_product_gpu_rival full = {{"cusparse", "full", create, run_full, read_result, destroy}, NULL, clear_result};
 
 /* ---- cusparseSpGEMMreuse ---- */
 
 #if BPPSA_CUSPARSE_REUSE
 /* Work estimation, the number of entries, C's columns: buffers 1 to 3 are of no use behind that. */
-static bppsa_status plan_reuse(rival *r) {
+static bppsa_status plan_reuse(void *state) {
+  rival *r = state;
   const cusparse_library *l = r->l;
   size_t sizes[BUFFERS] = {0};
 #define PRODUCT r->handle, OPERATION, r->a, r->b, r->c, ALGORITHM, r->work
@@ -266,11 +269,6 @@ static bppsa_status plan_reuse(rival *r) {
 #undef PRODUCT
 }
 
-static bppsa_status create_reuse(const bppsa_product_case *c, int32_t threads, void **state) {
-  (void)threads;
-  return create(c, plan_reuse, state);
-}
-
 static bppsa_status run_reuse(void *state) {
   rival *r = state;
   return check(
@@ -278,9 +276,10 @@ static bppsa_status run_reuse(void *state) {
       "SpGEMMreuse: computation");
 }
 
-static const bppsa_product_rival reuse = {"cusparse-reuse", "numeric", create_reuse, run_reuse, read_result, destroy};
+static const bppsa_product_gpu_rival reuse = {
+    {"cusparse-reuse", "numeric", create, run_reuse, read_result, destroy}, plan_reuse, clear_result};
 
-const bppsa_product_rival *const bppsa_product_gpu_rivals[] = {&reuse, &full, NULL};
+const bppsa_product_rival *const bppsa_product_gpu_rivals[] = {&reuse.rival, &full.rival, NULL};
 #else
-const bppsa_product_rival *const bppsa_product_gpu_rivals[] = {&full, NULL};
+const bppsa_product_rival *const bppsa_product_gpu_rivals[] = {&full.rival, NULL};
 #endif

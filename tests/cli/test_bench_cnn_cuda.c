@@ -2,6 +2,8 @@
 #include "tests/cli/run_cli.h"
 #include "tests/support/support.h"
 
+#include "cli/bench_queued.h"
+
 static const json_t *find(const json_t *rows, const char *method) {
   for (size_t i = 0; i < json_array_size(rows); ++i) {
     if (strcmp(get_text(json_array_get(rows, i), "method"), method) == 0) {
@@ -63,8 +65,28 @@ static void without_room(void **state) {
   json_decref(document);
 }
 
+/* A graph that does nothing is found wrong, though the pass before it left the right results. */
+static void idle_graphs(void **state) {
+  (void)state;
+  bppsa_bench_record_nothing(true);
+  run_result result = run("bench lenet5 --json --device cuda --batch 1 --repeats 1 --threads 1 --prune 0.5 --memory-limit 2M");
+  bppsa_bench_record_nothing(false);
+  assert_int_equal(result.code, 1);
+  json_t *document = json_loads(result.out, 0, NULL);
+  const json_t *rows = json_object_get(document, "rows");
+  for (size_t i = 0; i < json_array_size(rows); ++i) {
+    const json_t *row = json_array_get(rows, i);
+    assert_int_equal(get_real(row, "residual") < 30, !json_is_true(json_object_get(row, "graph")));
+  }
+  assert_int_equal(get_integer(find(rows, "forward_graph"), "graph_nodes"), 0); /* without marks */
+  assert_int_equal(get_integer(find(rows, "bp_graph"), "graph_nodes"), 0);
+  json_decref(document);
+  release(&result);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(rows_of_lenet5), cmocka_unit_test(without_room)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(rows_of_lenet5), cmocka_unit_test(without_room),
+                                     cmocka_unit_test(idle_graphs)};
   bppsa_device *device = NULL;
   if (bppsa_device_create("cuda", 1, &device) != BPPSA_OK) {
     puts(bppsa_last_error());

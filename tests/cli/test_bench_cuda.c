@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "cli/bench.h"
+#include "cli/bench_queued.h"
 #include "rnn/rnn.h"
 #include "tests/support/support.h"
 
@@ -173,13 +173,30 @@ static void generators(void **state) {
   json_decref(document);
 }
 
+/* A recorded fill that writes nothing marks its row, though the fill before it was right. */
+static void idle_fills(void **state) {
+  (void)state;
+  bppsa_bench_record_nothing(true);
+  run_result result = run("bench jacobian --json --device cuda --repeats 1 --threads 1 --memory-limit 2M");
+  bppsa_bench_record_nothing(false);
+  assert_int_equal(result.code, 1);
+  json_t *document = json_loads(result.out, 0, NULL);
+  const json_t *rows = json_object_get(document, "rows");
+  assert_true(json_array_size(rows) > 0);
+  for (size_t i = 0; i < json_array_size(rows); ++i) {
+    assert_true(get_integer(json_array_get(rows, i), "differing") > 0);
+  }
+  json_decref(document);
+  release(&result);
+}
+
 int main(void) {
   if (bppsa_device_create("cuda", 1, &device) != BPPSA_OK) {
     puts(bppsa_last_error());
     return 77;
   }
   const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(refused_way), cmocka_unit_test(program),
-                                     cmocka_unit_test(generators)};
+                                     cmocka_unit_test(generators), cmocka_unit_test(idle_fills)};
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   bppsa_device_destroy(device);
   return failed;

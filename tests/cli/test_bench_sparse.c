@@ -1,6 +1,8 @@
 /* `bench product`, `bench jacobian`, `bench scan`: documents, wrong requests. */
 #include "tests/cli/run_cli.h"
 
+#include "jacobian/product.h"
+
 static json_t *rows_of(json_t *document, const char *name) {
   assert_string_equal(get_text(document, "bench"), name);
   json_t *rows = json_object_get(document, "rows");
@@ -16,6 +18,23 @@ static json_t *rows_of(json_t *document, const char *name) {
   return rows;
 }
 
+/* Everything in left_out has its names (NULL-terminated) and a reason. */
+static int64_t check_left_out(const json_t *document, const char *const *names, const char *reason) {
+  const json_t *list = json_object_get(document, "left_out");
+  assert_true(json_is_array(list));
+  for (size_t i = 0; i < json_array_size(list); ++i) {
+    const json_t *entry = json_array_get(list, i);
+    for (const char *const *name = names; *name != NULL; ++name) {
+      assert_string_not_equal(get_text(entry, *name), "");
+    }
+    assert_non_null(strstr(get_text(entry, "reason"), reason));
+  }
+  return (int64_t)json_array_size(list);
+}
+
+static const char *const product_names[] = {"case", "method", "phase", NULL}, *const method_names[] = {"method", NULL},
+                         *const operator_names[] = {"operator", NULL};
+
 static void test_product(void **state) {
   (void)state;
   json_t *document = run_json("bench product --repeats 1 --memory-limit 300M --out F.json --json");
@@ -29,7 +48,9 @@ static void test_product(void **state) {
       assert_true(2.0 * 16 * 16 * 16 * 134 * 134 == get_real(row, "flops"));
     }
   }
-  assert_true(cases[0] >= 2 && cases[1] == 3); /* auto, slots, conv */
+  assert_true(cases[0] >= 2 && cases[1] == 3);                                                            /* auto, slots, conv */
+  assert_int_equal(check_left_out(document, product_names, "product: ") + (int64_t)json_array_size(rows), /* A, B, B64 */
+                   3 * BPPSA_PRODUCT_KINDS);
   json_t *written = json_load_file("F.json", 0, NULL);
   assert_true(json_equal(written, document));
   json_decref(written);
@@ -68,7 +89,13 @@ static void test_files(void **state) {
   assert_string_equal(get_text(json_array_get(rows, 0), "case"), "files");
   assert_int_equal(get_integer(json_array_get(rows, 0), "nnz"), 2);
   assert_true(get_real(json_array_get(rows, 0), "flops") == 6);
+  assert_true(check_left_out(document, product_names, "does not apply to these patterns") >= 2); /* identity, conv */
   json_decref(document);
+  run_result result = run("bench product --left A.mtx --right B.mtx --repeats 1");
+  assert_int_equal(result.code, 0);
+  assert_non_null(strstr(result.out, "left out: product: kind identity does not apply"));
+  release(&result);
+  assert_fails(2, "--up-levels: given with --left and --right", "bench product --left A.mtx --right B.mtx --up-levels 2");
   assert_fails(2, "--left: given without --right", "bench product --left A.mtx");
   assert_fails(2, "--right: A.mtx: 2 rows, expected the 3 columns of A.mtx", "bench product --left A.mtx --right A.mtx");
   put_text("C.mtx", HEAD "2 3 1\n1 4 2\n");
@@ -87,8 +114,15 @@ static void test_jacobian(void **state) {
   const json_t *rows = rows_of(document, "jacobian");
   assert_int_equal(json_array_size(rows), 18);
   assert_int_equal(get_integer(json_array_get(rows, 0), "nnz"), 1696512);
+  assert_int_equal(check_left_out(document, operator_names, ""), 0);
   json_decref(document);
-  assert_runs("bench jacobian --repeats 1 --memory-limit 1M"); /* what does not fit is left out, and said */
+  document = run_json("bench jacobian --repeats 1 --memory-limit 2M --json"); /* what does not fit is left out, and said */
+  assert_int_equal(2 * check_left_out(document, operator_names, "the memory limit is 2") +
+                       (int64_t)json_array_size(json_object_get(document, "rows")),
+                   18);
+  assert_true(json_array_size(json_object_get(document, "left_out")) > 0);
+  json_decref(document);
+  assert_runs("bench jacobian --repeats 1 --memory-limit 1M");
 }
 
 static void test_scan(void **state) {
@@ -98,6 +132,11 @@ static void test_scan(void **state) {
   assert_int_equal(json_array_size(rows), 6);
   assert_string_equal(get_text(json_array_get(rows, 0), "method"), "linear");
   assert_true(get_real(json_array_get(rows, 2), "flops") > get_real(json_array_get(rows, 0), "flops"));
+  assert_int_equal(check_left_out(document, method_names, ""), 0);
+  json_decref(document);
+  document = run_json("bench scan --repeats 1 --memory-limit 4M --json");
+  const int64_t left_out = check_left_out(document, method_names, "the memory limit is ");
+  assert_true(left_out > 0 && left_out + (int64_t)json_array_size(json_object_get(document, "rows")) == 6);
   json_decref(document);
   assert_runs("bench scan --repeats 1 --memory-limit 1M"); /* what does not fit is left out, and said */
 }

@@ -2,6 +2,7 @@
 #include "tests/cli/run_cli.h"
 #include "tests/support/support.h"
 
+#include "cli/bench_queued.h"
 #include "core/philox.h"
 
 static bppsa_device *device;
@@ -43,6 +44,7 @@ static void products(void **state) {
   check_row(find(rows, "slots", "numeric"));
   check_row(find(rows, "slots", "graph"));
   assert_null(find(rows, "conv", "numeric")); /* a file has no channels */
+  assert_non_null(find(json_object_get(document, "left_out"), "conv", "numeric"));
   if (is_emulated(device)) {
     assert_int_equal(json_array_size(rows), 7);
     check_row(find(rows, "cusparse-reuse", "numeric"));
@@ -58,6 +60,131 @@ static void products(void **state) {
     assert_non_null(strstr(result.out, "left out: cuSPARSE: SpGEMMreuse: work estimation: insufficient resources"));
   }
   release(&result);
+}
+
+/* A recording that does nothing is found wrong in every row of one, though the pass before it was right, and no other row is. */
+static void idle_recordings(void **state) {
+  (void)state;
+  static const char *const lines[] = {"product --left L.mtx --right R.mtx", "scan --memory-limit 4M"};
+  put_matrix("L.mtx", 20, 30, 3, 1);
+  put_matrix("R.mtx", 30, 40, 4, 2);
+  bppsa_bench_record_nothing(true);
+  for (int i = 0; i < 2; ++i) {
+    run_result result = run("bench %s --device cuda --repeats 1 --threads 1 --json", lines[i]);
+    assert_int_equal(result.code, 1);
+    json_t *document = json_loads(result.out, 0, NULL);
+    const json_t *rows = json_object_get(document, "rows");
+    int64_t recorded = 0;
+    for (size_t k = 0; k < json_array_size(rows); ++k) {
+      const json_t *row = json_array_get(rows, k);
+      const bool graph = strstr(get_text(row, i == 0 ? "phase" : "method"), "graph") != NULL;
+      assert_int_equal(!(get_real(row, "residual") < 30), graph);
+      recorded += graph;
+    }
+    assert_true(recorded >= (i == 1 ? 1 : is_emulated(device) ? 3 : 2)); /* auto, slots, cuSPARSE */
+    json_decref(document);
+    release(&result);
+  }
+  bppsa_bench_record_nothing(false);
+}
+
+/* Every limit of a GPU is measured. */
+static void limits(void **state) {
+  (void)state;
+  bppsa_machine_limits found = {0};
+  assert_int_equal(bppsa_bench_limits_measure(device, &found), BPPSA_OK);
+  assert_true(found.peak > 0 && found.write_bytes > 0 && found.copy_bytes > 0);
+}
+
+/* ---- a rival that is slow to open ---- */
+
+enum { SLOW_US = 300000 };
+static int64_t opened, planned;
+
+static const bppsa_product_gpu_rival *real_rival(void) {
+  return (const bppsa_product_gpu_rival *)bppsa_product_gpu_rivals[0];
+}
+
+static bppsa_status create_slowly(const bppsa_product_case *c, int32_t threads, void **rival) {
+  ++opened;
+  usleep(SLOW_US);
+  return real_rival()->rival.create(c, threads, rival);
+}
+
+static bppsa_status plan_slowly_once(void *rival) {
+  usleep(planned++ == 0 ? SLOW_US : 1000);
+  return real_rival()->plan(rival);
+}
+
+/* Neither opening a rival nor what only its first plan takes is in plan_s. */
+static void plans(void **state) {
+  (void)state;
+  if (!is_emulated(device)) {
+    skip();
+  }
+  bppsa_product_gpu_rival slow = *real_rival();
+  const bppsa_product_rival *const list[] = {&slow.rival, NULL};
+  slow.rival.name = "slow";
+  slow.rival.create = create_slowly;
+  slow.plan = plan_slowly_once;
+  put_matrix("L.mtx", 20, 30, 3, 1);
+  put_matrix("R.mtx", 30, 40, 4, 2);
+  bppsa_product_rivals_on_gpu = list;
+  json_t *document = run_json("bench product --device cuda --left L.mtx --right R.mtx --repeats 1 --threads 1 --json");
+  bppsa_product_rivals_on_gpu = bppsa_product_gpu_rivals;
+  const json_t *row = find(json_object_get(document, "rows"), "slow", "numeric");
+  check_row(row);
+  assert_true(get_real(row, "plan_s") >= 1e-3 && get_real(row, "plan_s") < 1e-6 * SLOW_US);
+  assert_true(opened == 2 && planned == 2);
+  json_decref(document);
+}
+
+/* ---- the timer of recordings ---- */
+
+static int64_t calls[2]; /* of work and clear */
+
+static bppsa_status wait_and_count(void *context) {
+  (void)context;
+  ++calls[0];
+  usleep(200000);
+  return BPPSA_OK;
+}
+
+static bppsa_status count_clear(void *context) {
+  (void)context;
+  ++calls[1];
+  return BPPSA_OK;
+}
+
+/* What the host takes before a launch is in no time of a recording: its action is called once, and only replays are timed. */
+static void recordings(void **state) {
+  (void)state;
+  bppsa_bench_recording recording;
+  bppsa_timing timing;
+  calls[0] = calls[1] = 0;
+  assert_int_equal(bppsa_bench_record(device, wait_and_count, count_clear, NULL, &recording), BPPSA_OK);
+  assert_int_equal(recording.nodes, 0); /* the marks are not counted */
+  assert_int_equal(calls[1], 0);
+  assert_int_equal(bppsa_bench_replay(&recording, 4, 0, &timing), BPPSA_OK);
+  assert_int_equal(timing.repeats, 4);
+  assert_true(calls[0] == 1 && calls[1] == 1 && timing.median_s < 0.2);
+  bppsa_bench_recording_free(&recording);
+}
+
+static bppsa_status first_is_slow(void *context, double *seconds) {
+  int64_t *count = context;
+  usleep(*count == 0 ? 200000 : 1000);
+  *seconds = (double)++*count;
+  return BPPSA_OK;
+}
+
+/* The call that warms up is neither counted nor paid from the budget. */
+static void budgets(void **state) {
+  (void)state;
+  int64_t count = 0;
+  bppsa_timing timing;
+  assert_int_equal(bppsa_bench_collect(first_is_slow, &count, 0, 0.1, &timing), BPPSA_OK);
+  assert_true(timing.repeats > 3 && timing.repeats == count - 1 && timing.min_s == 2);
 }
 
 /* Wherever the host's memory runs out: an error, or a rival that is left out, and nothing is left behind. */
@@ -98,7 +225,9 @@ int main(void) {
     puts(bppsa_last_error());
     return 77;
   }
-  const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(memory), cmocka_unit_test(scans)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(memory),     cmocka_unit_test(scans),
+                                     cmocka_unit_test(plans),    cmocka_unit_test(recordings), cmocka_unit_test(idle_recordings),
+                                     cmocka_unit_test(budgets),  cmocka_unit_test(limits)};
   const int failed = cmocka_run_group_tests(tests, enter_directory, leave_directory);
   bppsa_device_destroy(device);
   return failed;
