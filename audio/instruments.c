@@ -8,6 +8,7 @@
  *     swell: higher partials come later and go earlier than the note (brass).
  *
  * The notes of a phrase are added up in two channels, which then go through distortion (electric guitar), a room, and background noise.
+ * (Longer than most: eleven instruments as one table, and the one synthesis that its columns are the arguments of.)
  */
 #include "audio/instruments.h"
 

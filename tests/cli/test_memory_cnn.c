@@ -1,4 +1,4 @@
-/* Out of memory at every single allocation of the commands of convolutional networks. */
+/* Out of memory at every single allocation of the commands of convolutional networks. memory_walk.h asserts it. */
 #include "tests/cli/cnn_files.h"
 #include "tests/cli/memory_walk.h"
 

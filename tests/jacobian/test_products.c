@@ -1,5 +1,6 @@
 /* On the device that CTest names: products against SciPy's, against a dense float64 reference over kinds, dtypes, batches and structures, and a GPU's
- * against the processor's. */
+ * against the processor's.
+ * (Longer than most: every kind is made, executed and refused with the same factors and references.) */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
