@@ -69,22 +69,34 @@ void bppsa_apply_destroy(bppsa_apply *a) {
   bppsa_free(a);
 }
 
-bppsa_status bppsa_apply_queue(const bppsa_apply *a, void *stream, int64_t batch, bppsa_csr_values values, const void *x,
-                               void *y) {
+static void apply_on_cpu(const bppsa_apply_pass *w, int64_t batch) {
+  const bppsa_apply *a = w->apply;
+  if (a->csr->identity) {
+    memcpy(w->y, w->x, (size_t)(a->csr->rows * batch) * bppsa_dtype_size(a->dtype));
+  } else {
+    bppsa_csr_apply(a->csr, a->dtype, a->threads, batch, w->values, w->x, w->y);
+  }
+}
+
+bppsa_status bppsa_apply_queue(const bppsa_apply_pass *passes, int64_t count, int64_t batch, void *stream) {
   if (batch < 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "mat-vec: a negative batch, expected 0 or more samples");
   }
-  if (a->on_gpu) {
-    return batch == 0 ? BPPSA_OK : bppsa_apply_cuda_run(a, stream, batch, values, x, y);
+  for (int64_t i = 0; i < count; ++i) {
+    const bppsa_apply *a = passes[i].apply, *first = passes[0].apply;
+    if (a->dtype != first->dtype || a->on_gpu != first->on_gpu || a->index != first->index) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "mat-vec: plans of differing dtypes or devices, expected one of both");
+    }
   }
-  if (a->csr->identity) {
-    memcpy(y, x, (size_t)(a->csr->rows * batch) * bppsa_dtype_size(a->dtype));
-  } else {
-    bppsa_csr_apply(a->csr, a->dtype, a->threads, batch, values, x, y);
+  if (count > 0 && passes[0].apply->on_gpu) {
+    return bppsa_apply_cuda_run(passes, count, batch, stream);
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    apply_on_cpu(&passes[i], batch);
   }
   return BPPSA_OK;
 }
 
 bppsa_status bppsa_apply_execute(const bppsa_apply *a, int64_t batch, bppsa_csr_values values, const void *x, void *y) {
-  return bppsa_apply_queue(a, a->stream, batch, values, x, y);
+  return bppsa_apply_queue(&(bppsa_apply_pass){a, values, x, y}, 1, batch, a->stream);
 }

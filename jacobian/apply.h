@@ -21,9 +21,17 @@ int64_t bppsa_apply_bytes(const bppsa_csr *csr, const bppsa_device *device);
 /* x [batch][cols], y [batch][rows]. An identity's values are not looked at: y = x. On a processor a row is summed in the order of its entries; on a GPU by up
  * to 32 threads, each in the order of its entries, whose sums are added in a fixed order. ERR_ARGUMENT: a negative batch; ERR_CUDA. */
 bppsa_status bppsa_apply_execute(const bppsa_apply *apply, int64_t batch, bppsa_csr_values values, const void *x, void *y);
-/* The same on another stream of the plan's GPU; a processor has none. */
-bppsa_status bppsa_apply_queue(const bppsa_apply *apply, void *stream, int64_t batch, bppsa_csr_values values, const void *x,
-                               void *y);
+
+typedef struct {
+  const bppsa_apply *apply;
+  bppsa_csr_values values;
+  const void *x;
+  void *y;
+} bppsa_apply_pass;
+
+/* Several mat-vecs of plans of one dtype for one device, none of which needs another's result: on a GPU they share launches. They are queued on `stream` of
+ * the GPU; a processor has none. ERR_ARGUMENT, also: plans of differing dtypes or devices. */
+bppsa_status bppsa_apply_queue(const bppsa_apply_pass *passes, int64_t count, int64_t batch, void *stream);
 
 #ifdef __cplusplus
 }

@@ -5,48 +5,42 @@
 
 namespace {
 
-enum { THREADS = 128, MOST_GROUPS = 65535 /* of samples, in a launch: its second extent */ };
+enum { THREADS = 128 };
 
-template <typename real, int SAMPLES> void launch(const bppsa_apply *a, cudaStream_t stream, apply_operands<real> o) {
-  const int64_t blocks = (o.rows * a->lanes + THREADS - 1) / THREADS, all = o.samples;
-  for (int64_t from = 0; from < all; from += (int64_t)MOST_GROUPS * SAMPLES) {
-    o.samples = all - from < (int64_t)MOST_GROUPS * SAMPLES ? all - from : (int64_t)MOST_GROUPS * SAMPLES;
-    BPPSA_LAUNCH((bppsa_apply_rows<real, SAMPLES>), dim3((unsigned)blocks, (unsigned)((o.samples + SAMPLES - 1) / SAMPLES)),
-                 THREADS, 0, stream, o, a->lanes);
-    o.values += o.samples * o.stride;
-    o.x += o.samples * o.cols;
-    o.y += o.samples * o.rows;
+template <typename real, int SAMPLES>
+void run(const bppsa_apply_pass *passes, int64_t count, int64_t batch, cudaStream_t stream) {
+  typedef apply_operands<real> item;
+  const auto launch = [&](const auto &g, auto most) {
+    BPPSA_LAUNCH((bppsa_apply_rows<real, SAMPLES, most()>), launch_blocks(g), THREADS, 0, stream, g);
+  };
+  launch_group<item> group;
+  group.count = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const bppsa_apply *a = passes[i].apply;
+    const bppsa_csr_values values = passes[i].values;
+    const item o = {a->csr->rows,
+                    a->csr->cols,
+                    batch,
+                    a->row_ptr,
+                    a->col,
+                    (const real *)values.data,
+                    values.stride,
+                    (const real *)passes[i].x,
+                    (real *)passes[i].y,
+                    a->lanes};
+    launch_add(&group, o, (o.rows * o.lanes + THREADS - 1) / THREADS, (batch + SAMPLES - 1) / SAMPLES, launch);
   }
+  launch_flush(&group, launch);
 }
 
-template <typename real>
-void run(const bppsa_apply *a, cudaStream_t stream, int64_t batch, bppsa_csr_values values, const void *x, void *y) {
-  const apply_operands<real> o = {a->csr->rows,  a->csr->cols,    batch,    a->row_ptr, a->col, (const real *)values.data,
-                                  values.stride, (const real *)x, (real *)y};
-  if (batch > 1) {
-    launch<real, 4>(a, stream, o);
-  } else {
-    launch<real, 1>(a, stream, o);
-  }
+template <typename real> void run_some(const bppsa_apply_pass *passes, int64_t count, int64_t batch, cudaStream_t stream) {
+  (batch > 1 ? run<real, 4> : run<real, 1>)(passes, count, batch, stream);
 }
 
 } // namespace
 
-extern "C" bppsa_status bppsa_apply_cuda_run(const bppsa_apply *a, void *stream, int64_t batch, bppsa_csr_values values,
-                                             const void *x, void *y) {
-  const cudaStream_t on = (cudaStream_t)stream;
-  BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(a->index), "mat-vec"));
-  if (a->csr->identity) {
-    const size_t bytes = (size_t)(a->csr->rows * batch) * bppsa_dtype_size(a->dtype);
-    return bppsa_cuda_check(cudaMemcpyAsync(y, x, bytes, cudaMemcpyDeviceToDevice, on), "mat-vec: copy");
-  }
-  if (a->csr->rows == 0) {
-    return BPPSA_OK;
-  }
-  if (a->dtype == BPPSA_F32) {
-    run<float>(a, on, batch, values, x, y);
-  } else {
-    run<double>(a, on, batch, values, x, y);
-  }
+extern "C" bppsa_status bppsa_apply_cuda_run(const bppsa_apply_pass *passes, int64_t count, int64_t batch, void *stream) {
+  BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(passes[0].apply->index), "mat-vec"));
+  (passes[0].apply->dtype == BPPSA_F32 ? run_some<float> : run_some<double>)(passes, count, batch, (cudaStream_t)stream);
   return bppsa_cuda_check(cudaGetLastError(), "mat-vec: launch");
 }

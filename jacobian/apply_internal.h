@@ -16,13 +16,12 @@ struct bppsa_apply {
   int32_t index;    /* the GPU */
   void *stream;     /* of the device the plan was made for */
   int32_t lanes;    /* threads a row, a power of two */
-  int64_t *row_ptr; /* GPU memory, one allocation with: */
+  int64_t *row_ptr; /* GPU memory, one allocation with the columns; NULL: the identity */
   int32_t *col;
 };
 
-/* Queues a pass (apply_cuda.cu, or apply_nocuda.c in its place). ERR_CUDA. */
-bppsa_status bppsa_apply_cuda_run(const bppsa_apply *a, void *stream, int64_t batch, bppsa_csr_values values, const void *x,
-                                  void *y);
+/* Queues passes of plans of one dtype on one GPU, one at least (apply_cuda.cu, or apply_nocuda.c in its place). ERR_CUDA. */
+bppsa_status bppsa_apply_cuda_run(const bppsa_apply_pass *passes, int64_t count, int64_t batch, void *stream);
 
 #ifdef __cplusplus
 }

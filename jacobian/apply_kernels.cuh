@@ -4,27 +4,37 @@
 
 #include <stdint.h>
 
-#include "core/launch.cuh"
+#include "core/launch_group.cuh"
 
 template <typename real> struct apply_operands {
   int64_t rows, cols, samples;
-  const int64_t *row_ptr;
+  const int64_t *row_ptr; /* NULL: the identity */
   const int32_t *col;
   const real *values; /* sample s's at values + s * stride */
   int64_t stride;
   const real *x; /* [samples][cols] */
   real *y;       /* [samples][rows] */
+  int32_t lanes; /* threads a row, a power of two up to a warp */
 };
 
-/* y_s = A_s x_s: `lanes` threads a row, a power of two up to a warp, and SAMPLES samples, so that a column, and a value that samples share, is read once for
- * them. blocks (rows, samples / SAMPLES); every thread stays until the sums are added. */
-template <typename real, int SAMPLES> __global__ void bppsa_apply_rows(apply_operands<real> o, int lanes) {
-  const int64_t r = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / lanes, s0 = (int64_t)blockIdx.y * SAMPLES;
+/* y_s = A_s x_s: `lanes` threads a row and SAMPLES samples, so that a column, and a value that samples share, is read once for them. blocks (rows; samples /
+ * SAMPLES) of an item; every thread stays until the sums are added. */
+template <typename real, int SAMPLES, int MOST>
+__global__ void bppsa_apply_rows(BPPSA_GRID_CONSTANT(launch_group<apply_operands<real>, MOST>) g) {
+  const launch_place at = launch_find(g);
+  const apply_operands<real> o = g.items[at.item];
+  const int64_t r = ((int64_t)at.x * blockDim.x + threadIdx.x) / o.lanes, s0 = at.unit * SAMPLES;
   const int64_t count = o.samples - s0 < SAMPLES ? o.samples - s0 : (int64_t)SAMPLES;
-  const int lane = (int)threadIdx.x % lanes;
+  const int lane = (int)threadIdx.x % o.lanes;
+  if (o.row_ptr == NULL) {
+    for (int64_t s = s0; r < o.rows && s < s0 + count; ++s) {
+      o.y[s * o.rows + r] = o.x[s * o.rows + r];
+    }
+    return; /* all of the block */
+  }
   const int64_t from = r < o.rows ? o.row_ptr[r] : 0, to = r < o.rows ? o.row_ptr[r + 1] : 0;
   real sum[SAMPLES] = {};
-  for (int64_t p = from + lane; p < to; p += lanes) {
+  for (int64_t p = from + lane; p < to; p += o.lanes) {
     const int32_t c = o.col[p];
     const real shared = o.values[s0 * o.stride + p];
     BPPSA_UNROLL
@@ -36,7 +46,7 @@ template <typename real, int SAMPLES> __global__ void bppsa_apply_rows(apply_ope
   }
   BPPSA_UNROLL
   for (int s = 0; s < SAMPLES; ++s) {
-    for (int other = lanes / 2; other > 0; other /= 2) {
+    for (int other = o.lanes / 2; other > 0; other /= 2) {
       sum[s] += __shfl_xor_sync(0xffffffffu, sum[s], other);
     }
     if (lane == 0 && r < o.rows && s < count) {

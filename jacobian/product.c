@@ -327,19 +327,33 @@ const bppsa_product_info *bppsa_product_get_info(const bppsa_product *p) {
 }
 
 bppsa_status bppsa_product_execute(bppsa_product *p, int64_t batch, bppsa_csr_values a, bppsa_csr_values b, void *c) {
-  return bppsa_product_queue(p, p->gpu.stream, batch, a, b, c);
+  return bppsa_product_queue(&(bppsa_product_pass){p, a, b, c}, 1, batch, p->gpu.stream);
 }
 
-bppsa_status bppsa_product_queue(bppsa_product *p, void *stream, int64_t batch, bppsa_csr_values a, bppsa_csr_values b, void *c) {
-  if (p->config.symbolic || batch < 0) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "product: %s",
-                      p->config.symbolic ? "a symbolic plan, expected one with values"
-                                         : "a negative batch, expected 0 or more samples");
+static bppsa_status check_pass(const bppsa_product *p, const bppsa_product *first) {
+  if (p->config.symbolic) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "product: a symbolic plan, expected one with values");
   }
-  const int64_t samples = a.stride == 0 && b.stride == 0 ? (batch > 0) : batch;
-  if (p->on_gpu) {
-    return bppsa_product_cuda_run(p, stream, samples, a, b, c);
+  return p->config.dtype == first->config.dtype && p->on_gpu == first->on_gpu && p->gpu.index == first->gpu.index
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "product: plans of differing dtypes or devices, expected one of both");
+}
+
+bppsa_status bppsa_product_queue(const bppsa_product_pass *passes, int64_t count, int64_t batch, void *stream) {
+  if (batch < 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "product: a negative batch, expected 0 or more samples");
   }
-  (p->config.dtype == BPPSA_F32 ? bppsa_product_run_f32 : bppsa_product_run_f64)(p, samples, a, b, c);
+  for (int64_t i = 0; i < count; ++i) {
+    BPPSA_TRY(check_pass(passes[i].product, passes[0].product));
+  }
+  if (count > 0 && passes[0].product->on_gpu) {
+    return bppsa_product_cuda_run(passes, count, batch, stream);
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    const bppsa_product_pass *w = &passes[i];
+    const int64_t samples = w->a.stride == 0 && w->b.stride == 0 ? batch > 0 : batch;
+    (w->product->config.dtype == BPPSA_F32 ? bppsa_product_run_f32 : bppsa_product_run_f64)(w->product, samples, w->a, w->b,
+                                                                                            w->c);
+  }
   return BPPSA_OK;
 }

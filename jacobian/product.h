@@ -80,9 +80,16 @@ const char *bppsa_product_kind_name(bppsa_product_kind kind); /* "slots" */
 /* One pass for `batch` samples: c [batch][nnz], or [nnz] where both operands' values are shared. One pass of a plan at a time.
  * ERR_ARGUMENT: a symbolic plan or a negative batch. */
 bppsa_status bppsa_product_execute(bppsa_product *product, int64_t batch, bppsa_csr_values a, bppsa_csr_values b, void *c);
-/* The same on another stream of the plan's GPU; a processor has none. ERR_CUDA. */
-bppsa_status bppsa_product_queue(bppsa_product *product, void *stream, int64_t batch, bppsa_csr_values a, bppsa_csr_values b,
-                                 void *c);
+
+typedef struct {
+  bppsa_product *product;
+  bppsa_csr_values a, b;
+  void *c;
+} bppsa_product_pass;
+
+/* Several passes, of different plans of one dtype for one device, none of which needs another's result: on a GPU those of a kind share launches. They are
+ * queued on `stream` of the GPU; a processor has none. ERR_ARGUMENT, also: plans of differing dtypes or devices; ERR_CUDA. */
+bppsa_status bppsa_product_queue(const bppsa_product_pass *passes, int64_t count, int64_t batch, void *stream);
 
 #ifdef __cplusplus
 }

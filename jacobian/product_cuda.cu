@@ -1,136 +1,310 @@
-/* Passes of planned products on a GPU: launches. What they are given is laid out by product_gpu.c. */
+/* Passes of planned products on a GPU: launches. What they are given is laid out by product_gpu.c.
+ *
+ * Passes that are queued together do not depend on each other: those of one kernel with the same shape of blocks are items of one launch, as far as a launch
+ * holds them (core/launch_group.cuh). So a level of a scan is a launch a kind, or few more: slots have classes of rows, conv packs before.
+ */
 #include "core/check.cuh"
 #include "jacobian/product_kernels.cuh"
 
 namespace {
 
-enum { THREADS = 256, MOST_SAMPLES = 65535 /* of a launch: its second extent */, SHARED_OF_SAMPLES = 56 * 1024 };
+enum { THREADS = 256, TOGETHER = 32 /* passes that are looked at together */, SHARED_OF_SAMPLES = 56 * 1024 };
 
-dim3 grid(int64_t blocks, int64_t samples) {
-  return dim3((unsigned)blocks, (unsigned)samples);
-}
+struct passes {
+  const bppsa_product_pass *first;
+  int64_t count, batch;
+  cudaStream_t stream;
+};
+
+/* Blocks of an item: `across` for each of its units; none: the pass has no such item. */
+struct extent {
+  int64_t across, units;
+};
+const extent NONE = {0, 0};
 
 int64_t pieces(int64_t count, int64_t piece) {
   return (count + piece - 1) / piece;
 }
 
+/* Values that both operands' samples share make one sample. */
+int64_t samples_of(const passes &w, const bppsa_product_pass &pass) {
+  return pass.a.stride == 0 && pass.b.stride == 0 ? w.batch > 0 : w.batch;
+}
+
+template <typename real> product_values<real> values_of(bppsa_csr_values values, int64_t from = 0) {
+  return {(const real *)values.data + from * values.stride, values.stride};
+}
+
+/* The items that `fill(pass, &item)` makes, in as few launches as hold them. */
+template <typename item, typename filler, typename launcher>
+void launch_all(const passes &w, const filler &fill, const launcher &launch) {
+  launch_group<item> group;
+  group.count = 0;
+  for (int64_t i = 0; i < w.count; ++i) {
+    item o = {};
+    const extent e = fill(w.first[i], &o);
+    launch_add(&group, o, e.across, e.units, launch);
+  }
+  launch_flush(&group, launch);
+}
+
 /* ---- identity, diagonal ---- */
 
-template <typename real>
-void scale_rows(const bppsa_product *p, cudaStream_t stream, int64_t samples, product_values<real> a, product_values<real> b,
-                real *c) {
-  int lanes = 1;
-  while (lanes < 32 && lanes * p->pattern.rows < p->pattern.nnz) {
-    lanes *= 2;
-  }
-  BPPSA_LAUNCH(bppsa_product_scale_rows<real>, grid(pieces(p->pattern.rows * lanes, THREADS), samples), THREADS, 0, stream,
-               p->pattern.rows, lanes, p->gpu.c_ptr, p->gpu.scales, a, b, p->pattern.nnz, c);
+template <typename real> void copy_values(const passes &w) {
+  typedef product_copies<real> item;
+  const auto fill = [&](const bppsa_product_pass &pass, item *o) {
+    const bppsa_product *p = pass.product;
+    *o = {p->pattern.nnz, values_of<real>(p->a->identity ? pass.b : pass.a), (real *)pass.c};
+    return p->info.kind == BPPSA_PRODUCT_IDENTITY ? extent{pieces(p->pattern.nnz, THREADS), samples_of(w, pass)} : NONE;
+  };
+  launch_all<item>(w, fill, [&](const auto &g, auto most) {
+    BPPSA_LAUNCH((bppsa_product_copy<real, most()>), launch_blocks(g), THREADS, 0, w.stream, g);
+  });
+}
+
+template <typename real> void scale_columns(const passes &w) {
+  typedef product_columns<real> item;
+  const auto fill = [&](const bppsa_product_pass &pass, item *o) {
+    const bppsa_product *p = pass.product;
+    *o = {p->pattern.nnz, p->gpu.columns, values_of<real>(pass.a), values_of<real>(pass.b), (real *)pass.c};
+    return p->info.kind == BPPSA_PRODUCT_DIAGONAL && p->right ? extent{pieces(p->pattern.nnz, THREADS), samples_of(w, pass)}
+                                                              : NONE;
+  };
+  launch_all<item>(w, fill, [&](const auto &g, auto most) {
+    BPPSA_LAUNCH((bppsa_product_scale_columns<real, most()>), launch_blocks(g), THREADS, 0, w.stream, g);
+  });
+}
+
+template <typename real> void scale_rows(const passes &w) {
+  typedef product_rows<real> item;
+  const auto fill = [&](const bppsa_product_pass &pass, item *o) {
+    const bppsa_product *p = pass.product;
+    const int64_t rows = p->pattern.rows, nnz = p->pattern.nnz;
+    int32_t lanes = 1;
+    while (lanes < 32 && lanes * rows < nnz) {
+      lanes *= 2;
+    }
+    *o = {rows, nnz, p->gpu.c_ptr, p->gpu.scales, values_of<real>(pass.a), values_of<real>(pass.b), (real *)pass.c, lanes};
+    return p->info.kind == BPPSA_PRODUCT_DIAGONAL && !p->right && nnz > 0
+               ? extent{pieces(rows * lanes, THREADS), samples_of(w, pass)}
+               : NONE;
+  };
+  launch_all<item>(w, fill, [&](const auto &g, auto most) {
+    BPPSA_LAUNCH((bppsa_product_scale_rows<real, most()>), launch_blocks(g), THREADS, 0, w.stream, g);
+  });
 }
 
 /* ---- slots ---- */
 
-template <typename real, typename slot_type, int SAMPLES, bool SHARED>
-void launch_rows(const product_class *k, cudaStream_t stream, const product_slots<real, slot_type> &o) {
-  BPPSA_LAUNCH((bppsa_product_slots_rows<real, slot_type, SAMPLES, SHARED>), grid(k->rows, pieces(o.samples, SAMPLES)),
-               k->threads, (size_t)(SAMPLES * o.room) * sizeof(real), stream, o);
+/* What the rows of a launch have in common: as many samples together as there are and as keep four blocks on a multiprocessor. */
+struct slots_shape {
+  int32_t number, threads, samples; /* number: of the class */
+  bool wide, shared;                /* slots of 4 bytes; sums in shared memory */
+};
+
+template <typename real> slots_shape shape_of(const bppsa_product *p, const product_class *k, int64_t samples) {
+  const int64_t bytes = k->width * (int64_t)sizeof(real);
+  slots_shape s = {k->number, k->threads, 1, p->widest > UINT16_MAX + 1, bytes <= PRODUCT_WIDEST_SHARED};
+  if (s.shared && samples > 2 && 4 * bytes <= SHARED_OF_SAMPLES) {
+    s.samples = 4;
+  } else if (s.shared && samples > 1 && 2 * bytes <= SHARED_OF_SAMPLES) {
+    s.samples = 2;
+  }
+  return s;
 }
 
-/* As many samples together as there are and as keep four blocks on a multiprocessor. */
-template <typename real, typename slot_type>
-void run_slots(const bppsa_product *p, cudaStream_t stream, int64_t samples, product_values<real> a, product_values<real> b,
-               real *c) {
-  const product_gpu *g = &p->gpu;
-  product_slots<real, slot_type> o = {NULL,    g->a_ptr,       g->c_ptr, g->links, (const slot_type *)g->slots, a, b,
-                                      samples, p->pattern.nnz, 0,        c};
-  for (int32_t i = 0; i < g->class_count; ++i) {
-    const product_class *k = &g->classes[i];
-    const int64_t bytes = k->width * (int64_t)sizeof(real);
-    o.order = g->order + k->first;
-    o.room = bytes <= PRODUCT_WIDEST_SHARED ? k->width : 0;
-    if (bytes > PRODUCT_WIDEST_SHARED) {
-      launch_rows<real, slot_type, 1, false>(k, stream, o);
-    } else if (samples > 2 && 4 * bytes <= SHARED_OF_SAMPLES) {
-      launch_rows<real, slot_type, 4, true>(k, stream, o);
-    } else if (samples > 1 && 2 * bytes <= SHARED_OF_SAMPLES) {
-      launch_rows<real, slot_type, 2, true>(k, stream, o);
-    } else {
-      launch_rows<real, slot_type, 1, true>(k, stream, o);
+bool same(const slots_shape &a, const slots_shape &b) {
+  return a.number == b.number && a.threads == b.threads && a.samples == b.samples && a.wide == b.wide && a.shared == b.shared;
+}
+
+/* The rows of such a shape that the pass has, or NULL. */
+template <typename real> const product_class *find_class(const bppsa_product *p, const slots_shape &s, int64_t samples) {
+  for (int32_t i = 0; p->info.kind == BPPSA_PRODUCT_SLOTS && i < p->gpu.class_count; ++i) {
+    if (same(shape_of<real>(p, &p->gpu.classes[i], samples), s)) {
+      return &p->gpu.classes[i];
+    }
+  }
+  return NULL;
+}
+
+template <typename real, typename slot_type, int SAMPLES, bool SHARED>
+void launch_rows(const passes &w, const slots_shape &shape) {
+  typedef product_slots<real, slot_type> item;
+  const auto fill = [&](const bppsa_product_pass &pass, item *o) {
+    const bppsa_product *p = pass.product;
+    const product_gpu *gpu = &p->gpu;
+    const int64_t samples = samples_of(w, pass);
+    const product_class *k = find_class<real>(p, shape, samples);
+    if (k == NULL) {
+      return NONE;
+    }
+    *o = {gpu->order + k->first,
+          gpu->a_ptr,
+          gpu->c_ptr,
+          gpu->links,
+          (const slot_type *)gpu->slots,
+          values_of<real>(pass.a),
+          values_of<real>(pass.b),
+          samples,
+          p->pattern.nnz,
+          SHARED ? k->width : 0,
+          (real *)pass.c};
+    return extent{k->rows, pieces(samples, SAMPLES)};
+  };
+  launch_all<item>(w, fill, [&](const auto &g, auto most) {
+    int64_t room = 0;
+    for (int32_t i = 0; i < g.count; ++i) {
+      room = g.items[i].room > room ? g.items[i].room : room;
+    }
+    BPPSA_LAUNCH((bppsa_product_slots_rows<real, slot_type, SAMPLES, SHARED, most()>), launch_blocks(g), (unsigned)shape.threads,
+                 (size_t)(SAMPLES * room) * sizeof(real), w.stream, g);
+  });
+}
+
+template <typename real, typename slot_type> void launch_shape(const passes &w, const slots_shape &shape) {
+  if (!shape.shared) {
+    launch_rows<real, slot_type, 1, false>(w, shape);
+  } else if (shape.samples == 4) {
+    launch_rows<real, slot_type, 4, true>(w, shape);
+  } else if (shape.samples == 2) {
+    launch_rows<real, slot_type, 2, true>(w, shape);
+  } else {
+    launch_rows<real, slot_type, 1, true>(w, shape);
+  }
+}
+
+/* Every shape once: with the first pass that has it. */
+template <typename real> void run_slots(const passes &w) {
+  for (int64_t i = 0; i < w.count; ++i) {
+    const bppsa_product *p = w.first[i].product;
+    for (int32_t k = 0; p->info.kind == BPPSA_PRODUCT_SLOTS && k < p->gpu.class_count; ++k) {
+      const slots_shape shape = shape_of<real>(p, &p->gpu.classes[k], samples_of(w, w.first[i]));
+      int64_t earlier = 0;
+      while (find_class<real>(w.first[earlier].product, shape, samples_of(w, w.first[earlier])) == NULL) {
+        ++earlier;
+      }
+      if (earlier == i) {
+        (shape.wide ? launch_shape<real, int32_t> : launch_shape<real, uint16_t>)(w, shape);
+      }
     }
   }
 }
 
-/* More shared memory than 48 KiB must be asked for. */
-template <typename real, typename slot_type> bppsa_status allow_shared() {
+/* More shared memory than 48 KiB must be asked for, of a group of one too. */
+template <typename real, typename slot_type, int SAMPLES> cudaError_t allow_rows() {
   const cudaFuncAttribute size = cudaFuncAttributeMaxDynamicSharedMemorySize;
-  cudaError_t error = cudaFuncSetAttribute(bppsa_product_slots_rows<real, slot_type, 1, true>, size, PRODUCT_WIDEST_SHARED);
-  error = error == cudaSuccess
-              ? cudaFuncSetAttribute(bppsa_product_slots_rows<real, slot_type, 2, true>, size, PRODUCT_WIDEST_SHARED)
-              : error;
-  error = error == cudaSuccess
-              ? cudaFuncSetAttribute(bppsa_product_slots_rows<real, slot_type, 4, true>, size, PRODUCT_WIDEST_SHARED)
-              : error;
+  constexpr int most = launch_most<product_slots<real, slot_type>>();
+  const cudaError_t error =
+      cudaFuncSetAttribute(bppsa_product_slots_rows<real, slot_type, SAMPLES, true, 1>, size, PRODUCT_WIDEST_SHARED);
+  return error != cudaSuccess
+             ? error
+             : cudaFuncSetAttribute(bppsa_product_slots_rows<real, slot_type, SAMPLES, true, most>, size, PRODUCT_WIDEST_SHARED);
+}
+
+template <typename real, typename slot_type> bppsa_status allow_shared() {
+  cudaError_t error = allow_rows<real, slot_type, 1>();
+  error = error == cudaSuccess ? allow_rows<real, slot_type, 2>() : error;
+  error = error == cudaSuccess ? allow_rows<real, slot_type, 4>() : error;
   return bppsa_cuda_check(error, "product: shared memory");
 }
 
 /* ---- dense ---- */
 
-template <typename real, int TILE, int SIDE>
-void launch_bands(const bppsa_product *p, cudaStream_t stream, int64_t samples, const product_bands<real> &o) {
+template <typename real, int TILE, int SIDE> void run_bands(const passes &w) {
   typedef product_tile<real, TILE, SIDE> tile;
-  BPPSA_LAUNCH((bppsa_product_bands<real, TILE, SIDE>), grid(p->gpu.tiles, samples), tile::THREADS, 2 * tile::AREA * sizeof(real),
-               stream, o);
-}
-
-template <typename real>
-void run_bands(const bppsa_product *p, cudaStream_t stream, int64_t samples, product_values<real> a, product_values<real> b,
-               real *c) {
-  const product_bands<real> o = {p->gpu.bands, p->gpu.tile_ptr, p->band_count, p->pattern.nnz, a, b, c};
-  if (p->gpu.tiles == 0) {
-    return;
-  }
-  if (p->gpu.tile == 64) {
-    launch_bands<real, 64, 4>(p, stream, samples, o);
-  } else if (p->gpu.tile == 32) {
-    launch_bands<real, 32, 4>(p, stream, samples, o);
-  } else {
-    launch_bands<real, 16, 2>(p, stream, samples, o);
-  }
+  typedef product_bands<real> item;
+  const auto fill = [&](const bppsa_product_pass &pass, item *o) {
+    const bppsa_product *p = pass.product;
+    *o = {p->gpu.bands,  p->gpu.tile_ptr, p->band_count, p->pattern.nnz, values_of<real>(pass.a), values_of<real>(pass.b),
+          (real *)pass.c};
+    return p->info.kind == BPPSA_PRODUCT_DENSE && p->gpu.tile == TILE ? extent{p->gpu.tiles, samples_of(w, pass)} : NONE;
+  };
+  launch_all<item>(w, fill, [&](const auto &g, auto most) {
+    BPPSA_LAUNCH((bppsa_product_bands<real, TILE, SIDE, most()>), launch_blocks(g), tile::THREADS, 2 * tile::AREA * sizeof(real),
+                 w.stream, g);
+  });
 }
 
 /* ---- convolution-structured ---- */
 
-template <typename real> void pack_left(const bppsa_product *p, cudaStream_t stream, int64_t samples, product_values<real> from) {
-  const bppsa_csr_blocks *k = p->a->blocks;
-  const bppsa_csr *s = &k->positions;
-  const int64_t rows = k->row_channels / k->groups, columns = k->col_channels / k->groups, row_tiles = pieces(rows, PACK_TILE);
-  const int64_t blocks = row_tiles * s->rows * k->groups * pieces(bppsa_product_widest(p->a), PACK_TILE);
-  BPPSA_LAUNCH(bppsa_product_pack_left<real>, grid(blocks, samples), PACK_THREADS, PACK_TILE * (PACK_TILE + 1) * sizeof(real),
-               stream, p->gpu.a_ptr, s->nnz, s->rows, k->groups, rows, columns, (int)row_tiles, from, (real *)p->gpu.left,
-               p->gpu.left_reals);
+/* As many samples at once as are packed together: a round takes the next ones of every pass. Those of this pass: *from, and how many. 0: it is of
+ * another kind, or done. */
+int64_t round_of(const passes &w, int64_t round, const bppsa_product_pass &pass, int64_t *from) {
+  const bppsa_product *p = pass.product;
+  if (p->info.kind != BPPSA_PRODUCT_CONV || p->pattern.nnz == 0) {
+    return 0;
+  }
+  *from = round * p->gpu.samples;
+  const int64_t left = samples_of(w, pass) - *from;
+  return left < 0 ? 0 : left < p->gpu.samples ? left : p->gpu.samples;
+}
+
+/* Shared values are packed once. */
+int64_t packed_units(bppsa_csr_values values, int64_t from, int64_t count) {
+  return values.stride != 0 ? count : from == 0;
 }
 
 template <typename real>
-void pack_right(const bppsa_product *p, cudaStream_t stream, int64_t samples, product_values<real> from) {
-  const bppsa_csr_blocks *k = p->b->blocks;
-  const bppsa_csr *s = &k->positions;
-  BPPSA_LAUNCH(bppsa_product_pack_right<real>, grid(k->row_channels * s->rows, samples), THREADS / 2, 0, stream, p->gpu.b_ptr,
-               s->nnz, s->rows, k->row_channels, k->col_channels / k->groups, from, (real *)p->gpu.right, p->gpu.right_reals);
+product_packing<real> make_packing(const bppsa_csr_blocks *k, const int64_t *s_ptr, product_values<real> from, void *to,
+                                   int64_t to_stride) {
+  product_packing<real> o = {};
+  o.s_ptr = s_ptr;
+  o.s_nnz = k->positions.nnz;
+  o.s_rows = k->positions.rows;
+  o.groups = k->groups;
+  o.rows = k->row_channels / k->groups;
+  o.columns = k->col_channels / k->groups;
+  o.row_tiles = pieces(o.rows, PACK_TILE);
+  o.from = from;
+  o.to = (real *)to;
+  o.to_stride = to_stride;
+  return o;
 }
 
-template <typename real, int TILE, int SIDE>
-void launch_meetings(const product_gpu *g, cudaStream_t stream, int64_t samples, const product_conv<real> &o) {
-  typedef product_tile<real, TILE, SIDE> tile;
-  BPPSA_LAUNCH((bppsa_product_meetings<real, TILE, SIDE>), grid(o.place_count * g->tiles, samples), tile::THREADS,
-               2 * tile::AREA * sizeof(real), stream, o);
+template <typename real> void pack_left(const passes &w, int64_t round) {
+  typedef product_packing<real> item;
+  const auto fill = [&](const bppsa_product_pass &pass, item *o) {
+    const bppsa_product *p = pass.product;
+    int64_t from;
+    const int64_t count = round_of(w, round, pass, &from);
+    if (count == 0) {
+      return NONE;
+    }
+    *o = make_packing(p->a->blocks, p->gpu.a_ptr, values_of<real>(pass.a, from), p->gpu.left, p->gpu.left_reals);
+    return extent{o->row_tiles * o->s_rows * o->groups * pieces(bppsa_product_widest(p->a), PACK_TILE),
+                  packed_units(pass.a, from, count)};
+  };
+  launch_all<item>(w, fill, [&](const auto &g, auto most) {
+    BPPSA_LAUNCH((bppsa_product_pack_left<real, most()>), launch_blocks(g), PACK_THREADS,
+                 PACK_TILE * (PACK_TILE + 1) * sizeof(real), w.stream, g);
+  });
 }
 
-template <typename real> product_conv<real> make_conv(const bppsa_product *p, bool a_shared, bool b_shared, real *c) {
+template <typename real> void pack_right(const passes &w, int64_t round) {
+  typedef product_packing<real> item;
+  const auto fill = [&](const bppsa_product_pass &pass, item *o) {
+    const bppsa_product *p = pass.product;
+    int64_t from;
+    const int64_t count = round_of(w, round, pass, &from);
+    if (count == 0) {
+      return NONE;
+    }
+    *o = make_packing(p->b->blocks, p->gpu.b_ptr, values_of<real>(pass.b, from), p->gpu.right, p->gpu.right_reals);
+    return extent{o->groups * o->rows * o->s_rows, packed_units(pass.b, from, count)};
+  };
+  launch_all<item>(w, fill, [&](const auto &g, auto most) {
+    BPPSA_LAUNCH((bppsa_product_pack_right<real, most()>), launch_blocks(g), THREADS / 2, 0, w.stream, g);
+  });
+}
+
+template <typename real> product_conv<real> make_conv(const bppsa_product_pass &pass, int64_t from) {
+  const bppsa_product *p = pass.product;
   const bppsa_csr_blocks *ka = p->a->blocks, *kb = p->b->blocks, *kc = p->pattern.blocks;
   product_conv<real> o = {};
   o.left = (const real *)p->gpu.left;
   o.right = (const real *)p->gpu.right;
-  o.left_stride = a_shared ? 0 : p->gpu.left_reals;
-  o.right_stride = b_shared ? 0 : p->gpu.right_reals;
+  o.left_stride = pass.a.stride == 0 ? 0 : p->gpu.left_reals;
+  o.right_stride = pass.b.stride == 0 ? 0 : p->gpu.right_reals;
   o.places = p->gpu.places;
   o.meetings = p->gpu.meetings;
   o.place_count = kc->positions.nnz;
@@ -145,73 +319,60 @@ template <typename real> product_conv<real> make_conv(const bppsa_product *p, bo
   o.c_columns = kc->col_channels / kc->groups;
   o.s_nnz = kc->positions.nnz;
   o.nnz = p->pattern.nnz;
-  o.c = c;
+  o.c = (real *)pass.c + from * p->pattern.nnz;
   return o;
 }
 
-/* As many samples at once as are packed together. Shared values are packed once. */
-template <typename real>
-void run_conv(const bppsa_product *p, cudaStream_t stream, int64_t samples, product_values<real> a, product_values<real> b,
-              real *c) {
-  const product_gpu *g = &p->gpu;
-  if (p->pattern.nnz == 0) {
-    return;
+template <typename real, int TILE, int SIDE> void run_meetings(const passes &w, int64_t round) {
+  typedef product_tile<real, TILE, SIDE> tile;
+  typedef product_conv<real> item;
+  const auto fill = [&](const bppsa_product_pass &pass, item *o) {
+    int64_t from;
+    const int64_t count = round_of(w, round, pass, &from);
+    if (count == 0 || pass.product->gpu.tile != TILE) {
+      return NONE;
+    }
+    *o = make_conv<real>(pass, from);
+    return extent{o->place_count * pass.product->gpu.tiles, count};
+  };
+  launch_all<item>(w, fill, [&](const auto &g, auto most) {
+    BPPSA_LAUNCH((bppsa_product_meetings<real, TILE, SIDE, most()>), launch_blocks(g), tile::THREADS,
+                 2 * tile::AREA * sizeof(real), w.stream, g);
+  });
+}
+
+template <typename real> void run_conv(const passes &w) {
+  int64_t rounds = 0, from;
+  for (int64_t i = 0; i < w.count; ++i) {
+    while (round_of(w, rounds, w.first[i], &from) > 0) {
+      ++rounds;
+    }
   }
-  for (int64_t from = 0; from < samples; from += g->samples) {
-    const int64_t count = samples - from < g->samples ? samples - from : g->samples;
-    const product_values<real> left = {a.data + from * a.stride, a.stride}, right = {b.data + from * b.stride, b.stride};
-    if (from == 0 || a.stride != 0) {
-      pack_left(p, stream, a.stride != 0 ? count : 1, left);
-    }
-    if (from == 0 || b.stride != 0) {
-      pack_right(p, stream, b.stride != 0 ? count : 1, right);
-    }
-    const product_conv<real> o = make_conv<real>(p, a.stride == 0, b.stride == 0, c + from * p->pattern.nnz);
-    if (g->tile == 64) {
-      launch_meetings<real, 64, 4>(g, stream, count, o);
-    } else if (g->tile == 32) {
-      launch_meetings<real, 32, 4>(g, stream, count, o);
-    } else {
-      launch_meetings<real, 16, 2>(g, stream, count, o);
-    }
+  for (int64_t round = 0; round < rounds; ++round) {
+    pack_left<real>(w, round);
+    pack_right<real>(w, round);
+    run_meetings<real, 64, 4>(w, round);
+    run_meetings<real, 32, 4>(w, round);
+    run_meetings<real, 16, 2>(w, round);
   }
 }
 
-/* ---- a pass ---- */
+/* ---- passes ---- */
 
-template <typename real>
-void run_some(const bppsa_product *p, cudaStream_t stream, int64_t samples, product_values<real> a, product_values<real> b,
-              real *c) {
-  const int64_t nnz = p->pattern.nnz, blocks = pieces(nnz, THREADS);
-  if (nnz == 0) {
-    return;
+template <typename real> void run(const passes &all) {
+  passes w = all;
+  for (int64_t from = 0; from < all.count; from += TOGETHER) {
+    w.first = all.first + from;
+    w.count = all.count - from < TOGETHER ? all.count - from : (int64_t)TOGETHER;
+    copy_values<real>(w);
+    scale_columns<real>(w);
+    scale_rows<real>(w);
+    run_slots<real>(w);
+    run_bands<real, 64, 4>(w);
+    run_bands<real, 32, 4>(w);
+    run_bands<real, 16, 2>(w);
+    run_conv<real>(w);
   }
-  if (p->info.kind == BPPSA_PRODUCT_IDENTITY) {
-    BPPSA_LAUNCH(bppsa_product_copy<real>, grid(blocks, samples), THREADS, 0, stream, nnz, p->a->identity ? b : a, c);
-  } else if (p->info.kind == BPPSA_PRODUCT_DIAGONAL && p->right) {
-    BPPSA_LAUNCH(bppsa_product_scale_columns<real>, grid(blocks, samples), THREADS, 0, stream, nnz, p->gpu.columns, a, b, c);
-  } else if (p->info.kind == BPPSA_PRODUCT_DIAGONAL) {
-    scale_rows(p, stream, samples, a, b, c);
-  } else if (p->info.kind == BPPSA_PRODUCT_DENSE) {
-    run_bands(p, stream, samples, a, b, c);
-  } else if (p->info.kind == BPPSA_PRODUCT_CONV) {
-    run_conv(p, stream, samples, a, b, c);
-  } else if (p->widest <= UINT16_MAX + 1) {
-    run_slots<real, uint16_t>(p, stream, samples, a, b, c);
-  } else {
-    run_slots<real, int32_t>(p, stream, samples, a, b, c);
-  }
-}
-
-template <typename real>
-bppsa_status run(const bppsa_product *p, cudaStream_t stream, int64_t samples, bppsa_csr_values a, bppsa_csr_values b, void *c) {
-  for (int64_t from = 0; from < samples; from += MOST_SAMPLES) {
-    const product_values<real> left = {(const real *)a.data + from * a.stride, a.stride},
-                               right = {(const real *)b.data + from * b.stride, b.stride};
-    const int64_t count = samples - from < MOST_SAMPLES ? samples - from : (int64_t)MOST_SAMPLES;
-    run_some(p, stream, count, left, right, (real *)c + from * p->pattern.nnz);
-  }
-  return bppsa_cuda_check(cudaGetLastError(), "product: launch");
 }
 
 } // namespace
@@ -228,9 +389,13 @@ extern "C" bppsa_status bppsa_product_cuda_prepare(const bppsa_product *p) {
   return narrow ? allow_shared<double, uint16_t>() : allow_shared<double, int32_t>();
 }
 
-extern "C" bppsa_status bppsa_product_cuda_run(const bppsa_product *p, void *stream, int64_t samples, bppsa_csr_values a,
-                                               bppsa_csr_values b, void *c) {
-  BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(p->gpu.index), "product"));
-  return p->config.dtype == BPPSA_F32 ? run<float>(p, (cudaStream_t)stream, samples, a, b, c)
-                                      : run<double>(p, (cudaStream_t)stream, samples, a, b, c);
+extern "C" bppsa_status bppsa_product_cuda_run(const bppsa_product_pass *first, int64_t count, int64_t batch, void *stream) {
+  const passes w = {first, count, batch, (cudaStream_t)stream};
+  BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(first->product->gpu.index), "product"));
+  if (first->product->config.dtype == BPPSA_F32) {
+    run<float>(w);
+  } else {
+    run<double>(w);
+  }
+  return bppsa_cuda_check(cudaGetLastError(), "product: launch");
 }

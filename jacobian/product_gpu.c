@@ -193,7 +193,7 @@ static void sort_rows(bppsa_product *p, const product_link *links, int32_t *orde
   const int64_t size = (int64_t)bppsa_dtype_size(p->config.dtype);
   int64_t placed = 0;
   for (int c = 0; c < PRODUCT_CLASSES; ++c) {
-    product_class made = {.first = placed};
+    product_class made = {.first = placed, .number = c};
     int64_t entries = 0, pairs = 0;
     for (int64_t r = 0; r < p->pattern.rows; ++r) {
       const int64_t width = p->pattern.row_ptr[r + 1] - p->pattern.row_ptr[r];

@@ -37,6 +37,7 @@ typedef struct {
 /* slots: rows of C of about a width, which are launched together: `rows` of them from place `first` of the order on */
 typedef struct {
   int64_t first, rows, width; /* width: of the widest */
+  int32_t number;             /* of the class: rows of other plans' have the same bounds */
   int32_t threads;            /* of a block, as B's rows are long */
 } product_class;
 enum { PRODUCT_CLASSES = 6 };
@@ -159,9 +160,8 @@ void bppsa_product_gpu_free(bppsa_product *p);
 
 /* Lets the kernels of the plan's kind have the shared memory they need. ERR_CUDA. */
 bppsa_status bppsa_product_cuda_prepare(const bppsa_product *p);
-/* Queues a pass over `samples` samples. ERR_CUDA. */
-bppsa_status bppsa_product_cuda_run(const bppsa_product *p, void *stream, int64_t samples, bppsa_csr_values a, bppsa_csr_values b,
-                                    void *c);
+/* Queues passes of plans of one dtype on one GPU, one at least. ERR_CUDA. */
+bppsa_status bppsa_product_cuda_run(const bppsa_product_pass *first, int64_t count, int64_t batch, void *stream);
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,5 @@
-/* Numeric passes of planned products on a GPU: one launch a pass, or one a class of rows (slots), or packing and one more (conv).
+/* Numeric passes of planned products on a GPU: one launch a pass, or one a class of rows (slots), or packing and one more (conv). Passes that are
+ * queued together share their launches; what a kernel says of its blocks holds for those of an item (core/launch_group.cuh), whose units are samples.
  *
  * Every sum runs in one fixed order, and its products are rounded before they are added where the processor rounds them too (slots, diagonal): those kinds have
  * the processor's bits, besides subnormal numbers, which it takes for 0. Nothing is multiplied by a padding that could meet an infinity: what tiles hold
@@ -7,7 +8,7 @@
 #ifndef BPPSA_JACOBIAN_PRODUCT_KERNELS_CUH
 #define BPPSA_JACOBIAN_PRODUCT_KERNELS_CUH
 
-#include "core/launch.cuh"
+#include "core/launch_group.cuh"
 #include "jacobian/product_internal.h"
 
 /* Values of samples: sample s's begin at data + s * stride. */
@@ -25,36 +26,64 @@ __device__ inline double product_rounded(double a, double b) {
 
 /* ---- identity, diagonal: blocks (entries, or rows; samples) ---- */
 
-template <typename real> __global__ void bppsa_product_copy(int64_t count, product_values<real> from, real *to) {
-  const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, s = blockIdx.y;
-  if (i < count) {
-    to[s * count + i] = from.data[s * from.stride + i];
+template <typename real> struct product_copies {
+  int64_t count;
+  product_values<real> from;
+  real *to;
+};
+
+template <typename real, int MOST>
+__global__ void bppsa_product_copy(BPPSA_GRID_CONSTANT(launch_group<product_copies<real>, MOST>) g) {
+  const launch_place at = launch_find(g);
+  const product_copies<real> &o = g.items[at.item];
+  const int64_t i = (int64_t)at.x * blockDim.x + threadIdx.x, s = at.unit;
+  if (i < o.count) {
+    o.to[s * o.count + i] = o.from.data[s * o.from.stride + i];
   }
 }
+
+template <typename real> struct product_columns {
+  int64_t count;
+  const int32_t *columns;
+  product_values<real> a, b;
+  real *c;
+};
 
 /* c_ij = a_ij b_jj: a thread an entry */
-template <typename real>
-__global__ void bppsa_product_scale_columns(int64_t count, const int32_t *columns, product_values<real> a, product_values<real> b,
-                                            real *c) {
-  const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, s = blockIdx.y;
-  if (i < count) {
-    c[s * count + i] = product_rounded(a.data[s * a.stride + i], b.data[s * b.stride + columns[i]]);
+template <typename real, int MOST>
+__global__ void bppsa_product_scale_columns(BPPSA_GRID_CONSTANT(launch_group<product_columns<real>, MOST>) g) {
+  const launch_place at = launch_find(g);
+  const product_columns<real> &o = g.items[at.item];
+  const int64_t i = (int64_t)at.x * blockDim.x + threadIdx.x, s = at.unit;
+  if (i < o.count) {
+    o.c[s * o.count + i] = product_rounded(o.a.data[s * o.a.stride + i], o.b.data[s * o.b.stride + o.columns[i]]);
   }
 }
 
-/* C[i, :] = a_i B[k, :]: `lanes` threads a row, a power of two */
-template <typename real>
-__global__ void bppsa_product_scale_rows(int64_t rows, int lanes, const int64_t *c_ptr, const product_scale *scales,
-                                         product_values<real> a, product_values<real> b, int64_t nnz, real *c) {
-  const int64_t r = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / lanes, s = blockIdx.y;
-  const int lane = (int)threadIdx.x % lanes;
-  if (r >= rows || c_ptr[r + 1] == c_ptr[r]) {
+template <typename real> struct product_rows {
+  int64_t rows, nnz;
+  const int64_t *c_ptr;
+  const product_scale *scales;
+  product_values<real> a, b;
+  real *c;
+  int32_t lanes; /* threads a row, a power of two */
+};
+
+/* C[i, :] = a_i B[k, :] */
+template <typename real, int MOST>
+__global__ void bppsa_product_scale_rows(BPPSA_GRID_CONSTANT(launch_group<product_rows<real>, MOST>) g) {
+  const launch_place at = launch_find(g);
+  const product_rows<real> &o = g.items[at.item];
+  const int lanes = o.lanes, lane = (int)threadIdx.x % lanes;
+  const int64_t r = ((int64_t)at.x * blockDim.x + threadIdx.x) / lanes, s = at.unit;
+  if (r >= o.rows || o.c_ptr[r + 1] == o.c_ptr[r]) {
     return;
   }
-  const int64_t from = c_ptr[r], count = c_ptr[r + 1] - from;
-  const real factor = a.data[s * a.stride + scales[r].a], *row = b.data + s * b.stride + scales[r].b;
+  const int64_t from = o.c_ptr[r], count = o.c_ptr[r + 1] - from;
+  const real factor = o.a.data[s * o.a.stride + o.scales[r].a], *row = o.b.data + s * o.b.stride + o.scales[r].b;
+  real *out = o.c + s * o.nnz + from;
   for (int64_t j = lane; j < count; j += lanes) {
-    c[s * nnz + from + j] = product_rounded(factor, row[j]);
+    out[j] = product_rounded(factor, row[j]);
   }
 }
 
@@ -77,44 +106,48 @@ template <typename real, typename slot_type> struct product_slots {
  * An entry's pairs wait for memory three times: for its link, for B's row and the slots, for shared memory. Of 4 / SAMPLES entries the first two are
  * done at once, into registers, before the first of them is added; of each the first 2 pairs a thread. Without SHARED the row is summed in C.
  * blocks (rows of the class, samples / SAMPLES) */
-template <typename real, typename slot_type, int SAMPLES, bool SHARED>
-__global__ void bppsa_product_slots_rows(product_slots<real, slot_type> o) {
+template <typename real, typename slot_type, int SAMPLES, bool SHARED, int MOST>
+__global__ void bppsa_product_slots_rows(BPPSA_GRID_CONSTANT(launch_group<product_slots<real, slot_type>, MOST>) g) {
   enum { AHEAD = 4 / SAMPLES, PAIRS = 2 };
   BPPSA_SHARED(real, shared);
-  const int64_t row = o.order[blockIdx.x], from = o.c_ptr[row], width = o.c_ptr[row + 1] - from;
-  const int64_t s0 = (int64_t)blockIdx.y * SAMPLES, count = o.samples - s0 < SAMPLES ? o.samples - s0 : (int64_t)SAMPLES;
-  const int64_t threads = blockDim.x, me = threadIdx.x;
-  const int64_t room = SHARED ? o.room : o.nnz;
+  const launch_place at = launch_find(g);
+  const product_slots<real, slot_type> &o = g.items[at.item];
+  const int64_t row = o.order[at.x], from = o.c_ptr[row], first = o.a_ptr[row], s0 = at.unit * SAMPLES;
+  const int width = (int)(o.c_ptr[row + 1] - from), entries = (int)(o.a_ptr[row + 1] - first), threads = (int)blockDim.x,
+            me = (int)threadIdx.x, count = o.samples - s0 < SAMPLES ? (int)(o.samples - s0) : SAMPLES;
+  const product_link *links = o.links + first;
+  const slot_type *slots = o.slots;
+  const int64_t room = SHARED ? o.room : o.nnz, a_stride = o.a.stride, b_stride = o.b.stride;
+  const real *a = o.a.data + s0 * a_stride + first, *b = o.b.data + s0 * b_stride;
   real *sums = SHARED ? shared : o.c + s0 * o.nnz + from;
-  for (int64_t s = 0; s < count; ++s) {
-    for (int64_t j = me; j < width; j += threads) {
+  for (int s = 0; s < count; ++s) {
+    for (int j = me; j < width; j += threads) {
       sums[s * room + j] = 0;
     }
   }
   __syncthreads();
-  for (int64_t i = o.a_ptr[row]; i < o.a_ptr[row + 1]; i += AHEAD) {
-    const int64_t left = o.a_ptr[row + 1] - i;
+  for (int i = 0; i < entries; i += AHEAD) {
     real term[AHEAD][PAIRS][SAMPLES];
     int32_t slot[AHEAD][PAIRS], pairs[AHEAD];
     BPPSA_UNROLL
     for (int e = 0; e < AHEAD; ++e) {
-      const product_link link = o.links[e < left ? i + e : i];
-      pairs[e] = e < left ? (int32_t)(o.links[i + e + 1].pair - link.pair) : 0;
+      const bool there = i + e < entries;
+      const product_link link = links[there ? i + e : i];
+      pairs[e] = there ? (int32_t)(links[i + e + 1].pair - link.pair) : 0;
       BPPSA_UNROLL
       for (int v = 0; v < PAIRS; ++v) {
-        const int64_t j = me + v * threads;
-        slot[e][v] = j < pairs[e] ? (int32_t)o.slots[link.pair + j] : -1;
+        const int j = me + v * threads;
+        slot[e][v] = j < pairs[e] ? (int32_t)slots[link.pair + j] : -1;
         BPPSA_UNROLL
         for (int s = 0; s < SAMPLES; ++s) {
-          term[e][v][s] = j < pairs[e] && s < count ? product_rounded(o.a.data[(s0 + s) * o.a.stride + i + e],
-                                                                      o.b.data[(s0 + s) * o.b.stride + link.b + j])
-                                                    : (real)0;
+          term[e][v][s] =
+              j < pairs[e] && s < count ? product_rounded(a[s * a_stride + i + e], b[s * b_stride + link.b + j]) : (real)0;
         }
       }
     }
     BPPSA_UNROLL
     for (int e = 0; e < AHEAD; ++e) {
-      if (e >= left) {
+      if (i + e >= entries) {
         break;
       }
       BPPSA_UNROLL
@@ -126,19 +159,18 @@ __global__ void bppsa_product_slots_rows(product_slots<real, slot_type> o) {
           }
         }
       }
-      for (int64_t j = me + PAIRS * threads; j < pairs[e]; j += threads) {
-        const product_link link = o.links[i + e];
-        const int64_t at = (int64_t)o.slots[link.pair + j];
-        for (int64_t s = 0; s < count; ++s) {
-          sums[s * room + at] +=
-              product_rounded(o.a.data[(s0 + s) * o.a.stride + i + e], o.b.data[(s0 + s) * o.b.stride + link.b + j]);
+      for (int j = me + PAIRS * threads; j < pairs[e]; j += threads) {
+        const product_link link = links[i + e];
+        const int64_t to = (int64_t)slots[link.pair + j];
+        for (int s = 0; s < count; ++s) {
+          sums[s * room + to] += product_rounded(a[s * a_stride + i + e], b[s * b_stride + link.b + j]);
         }
       }
       __syncthreads();
     }
   }
-  for (int64_t s = 0; SHARED && s < count; ++s) {
-    for (int64_t j = me; j < width; j += threads) {
+  for (int s = 0; SHARED && s < count; ++s) {
+    for (int j = me; j < width; j += threads) {
       o.c[(s0 + s) * o.nnz + from + j] = sums[s * room + j];
     }
   }
@@ -181,21 +213,24 @@ template <typename real> struct product_bands {
   real *c;
 };
 
-template <typename real, int TILE, int SIDE> __global__ void bppsa_product_bands(product_bands<real> o) {
+template <typename real, int TILE, int SIDE, int MOST>
+__global__ void bppsa_product_bands(BPPSA_GRID_CONSTANT(launch_group<product_bands<real>, MOST>) g) {
   typedef product_tile<real, TILE, SIDE> tile;
   BPPSA_SHARED(real, left);
   real *right = left + tile::AREA;
+  const launch_place here = launch_find(g);
+  const product_bands<real> &o = g.items[here.item];
   int64_t low = 0, high = o.count - 1;
   while (low < high) { /* the last band that begins at this tile or before */
     const int64_t middle = (low + high + 1) / 2;
-    if (o.tile_ptr[middle] <= (int64_t)blockIdx.x) {
+    if (o.tile_ptr[middle] <= (int64_t)here.x) {
       low = middle;
     } else {
       high = middle - 1;
     }
   }
   const product_band band = o.bands[low];
-  const int64_t number = (int64_t)blockIdx.x - o.tile_ptr[low], across = (band.n + TILE - 1) / TILE, s = blockIdx.y;
+  const int64_t number = (int64_t)here.x - o.tile_ptr[low], across = (band.n + TILE - 1) / TILE, s = here.unit;
   const int64_t i0 = number / across * TILE, j0 = number % across * TILE;
   const real *a = o.a.data + s * o.a.stride + band.a, *b = o.b.data + s * o.b.stride + band.b;
   real *c = o.c + s * o.nnz + band.c;
@@ -224,50 +259,62 @@ template <typename real, int TILE, int SIDE> __global__ void bppsa_product_bands
 
 enum { PACK_TILE = 32, PACK_THREADS = 256 };
 
-/* A's rows of position x and group g, [r][m][e], to [e][m][r]: tiles of 32 rows and 32 values are turned over in shared memory.
+template <typename real> struct product_packing {
+  const int64_t *s_ptr;
+  int64_t s_nnz, s_rows;
+  int64_t groups, rows, columns; /* of channels; channels of a group */
+  int64_t row_tiles;
+  product_values<real> from;
+  real *to;
+  int64_t to_stride;
+};
+
+/* A's rows of position x and a group, [r][m][e], to [e][m][r]: tiles of 32 rows and 32 values are turned over in shared memory.
  * blocks (x, group, tile of values, tile of rows; samples) */
-template <typename real>
-__global__ void bppsa_product_pack_left(const int64_t *s_ptr, int64_t s_nnz, int64_t s_rows, int64_t groups, int64_t rows,
-                                        int64_t columns, int row_tiles, product_values<real> from, real *to, int64_t to_stride) {
+template <typename real, int MOST>
+__global__ void bppsa_product_pack_left(BPPSA_GRID_CONSTANT(launch_group<product_packing<real>, MOST>) g) {
   enum { ROW = PACK_TILE + 1 };
   BPPSA_SHARED(real, held); /* [32][ROW] */
-  int64_t block = blockIdx.x;
-  const int64_t r0 = block % row_tiles * PACK_TILE;
-  block /= row_tiles;
-  const int64_t x = block % s_rows, g = block / s_rows % groups, q0 = block / s_rows / groups * PACK_TILE, s = blockIdx.y;
-  const int64_t start = s_ptr[x], taps = s_ptr[x + 1] - start, values = columns * taps;
+  const launch_place here = launch_find(g);
+  const product_packing<real> &o = g.items[here.item];
+  const int64_t rows = o.rows, columns = o.columns, s = here.unit, r0 = here.x % o.row_tiles * PACK_TILE;
+  const int64_t block = here.x / o.row_tiles, x = block % o.s_rows, group = block / o.s_rows % o.groups,
+                q0 = block / o.s_rows / o.groups * PACK_TILE;
+  const int64_t start = o.s_ptr[x], taps = o.s_ptr[x + 1] - start, values = columns * taps;
   if (q0 >= values) {
     return; /* all of the block: this position has fewer taps than others */
   }
-  const real *in = from.data + s * from.stride + columns * (g * rows * s_nnz + start);
+  const real *in = o.from.data + s * o.from.stride + columns * (group * rows * o.s_nnz + start);
   for (int at = (int)threadIdx.x; at < PACK_TILE * PACK_TILE; at += PACK_THREADS) {
     const int64_t r = at / PACK_TILE, q = at % PACK_TILE;
     if (r0 + r < rows && q0 + q < values) {
-      held[r * ROW + q] = in[(r0 + r) * columns * s_nnz + q0 + q];
+      held[r * ROW + q] = in[(r0 + r) * columns * o.s_nnz + q0 + q];
     }
   }
   __syncthreads();
-  real *out = to + s * to_stride;
+  real *out = o.to + s * o.to_stride;
   for (int at = (int)threadIdx.x; at < PACK_TILE * PACK_TILE; at += PACK_THREADS) {
     const int64_t q = at / PACK_TILE, r = at % PACK_TILE, m = (q0 + q) / taps, e = (q0 + q) % taps;
     if (r0 + r < rows && q0 + q < values) {
-      out[((start + e) * groups * columns + g * columns + m) * rows + r0 + r] = held[r * ROW + q];
+      out[((start + e) * o.groups * columns + group * columns + m) * rows + r0 + r] = held[r * ROW + q];
     }
   }
 }
 
 /* B's row of mid channel m and position y, [c][f], to [f][m][c]: reads `width` apart, whose sectors the block reads whole.
  * blocks (m, y; samples) */
-template <typename real>
-__global__ void bppsa_product_pack_right(const int64_t *s_ptr, int64_t s_nnz, int64_t s_rows, int64_t channels, int64_t columns,
-                                         product_values<real> from, real *to, int64_t to_stride) {
-  const int64_t y = blockIdx.x % s_rows, m = blockIdx.x / s_rows, s = blockIdx.y;
-  const int64_t start = s_ptr[y], width = s_ptr[y + 1] - start;
-  const real *in = from.data + s * from.stride + columns * (m * s_nnz + start);
-  real *out = to + s * to_stride + (start * channels + m) * columns;
+template <typename real, int MOST>
+__global__ void bppsa_product_pack_right(BPPSA_GRID_CONSTANT(launch_group<product_packing<real>, MOST>) g) {
+  const launch_place here = launch_find(g);
+  const product_packing<real> &o = g.items[here.item];
+  const int64_t columns = o.columns, y = here.x % o.s_rows, m = here.x / o.s_rows, s = here.unit;
+  const int64_t start = o.s_ptr[y], width = o.s_ptr[y + 1] - start;
+  const real *in = o.from.data + s * o.from.stride + columns * (m * o.s_nnz + start);
+  const int64_t apart = o.groups * o.rows * columns;
+  real *out = o.to + s * o.to_stride + start * apart + m * columns;
   for (int64_t at = threadIdx.x; at < width * columns; at += blockDim.x) {
     const int64_t f = at / columns, c = at % columns;
-    out[f * channels * columns + c] = in[c * width + f];
+    out[f * apart + c] = in[c * width + f];
   }
 }
 
@@ -287,12 +334,15 @@ template <typename real> struct product_conv {
 /* C[r, x][c, z] = Σ over meetings, mid channels: a block a tile of row and column channels of one part and one entry of S_C. Entries of a row of S_C
  * follow each other, for their numbers lie side by side in C: parts of a sector meet in the second-level cache.
  * blocks (entry of S_C, tile of columns, tile of rows, part; samples) */
-template <typename real, int TILE, int SIDE> __global__ void bppsa_product_meetings(product_conv<real> o) {
+template <typename real, int TILE, int SIDE, int MOST>
+__global__ void bppsa_product_meetings(BPPSA_GRID_CONSTANT(launch_group<product_conv<real>, MOST>) group) {
   typedef product_tile<real, TILE, SIDE> tile;
   BPPSA_SHARED(real, left);
   real *right = left + tile::AREA;
-  const int64_t across = (o.columns + TILE - 1) / TILE, down = (o.rows + TILE - 1) / TILE, s = blockIdx.y;
-  int64_t block = blockIdx.x;
+  const launch_place here = launch_find(group);
+  const product_conv<real> o = group.items[here.item];
+  const int64_t across = (o.columns + TILE - 1) / TILE, down = (o.rows + TILE - 1) / TILE, s = here.unit;
+  int64_t block = here.x;
   const int64_t q = block % o.place_count;
   block /= o.place_count;
   const int64_t j0 = block % across * TILE, i0 = block / across % down * TILE, part = block / across / down;

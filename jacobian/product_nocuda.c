@@ -6,8 +6,7 @@ bppsa_status bppsa_product_cuda_prepare(const bppsa_product *p) {
   return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "product: this build has no CUDA; use device cpu");
 }
 
-bppsa_status bppsa_product_cuda_run(const bppsa_product *p, void *stream, int64_t samples, bppsa_csr_values a, bppsa_csr_values b,
-                                    void *c) {
-  (void)stream, (void)samples, (void)a, (void)b, (void)c;
-  return bppsa_product_cuda_prepare(p);
+bppsa_status bppsa_product_cuda_run(const bppsa_product_pass *first, int64_t count, int64_t batch, void *stream) {
+  (void)count, (void)batch, (void)stream;
+  return bppsa_product_cuda_prepare(first->product);
 }

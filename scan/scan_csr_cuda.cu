@@ -1,11 +1,12 @@
 /* Executes scans of sparse elements on a GPU.
  *
- * What runs is worked out when the executor is made: a list of products and mat-vecs, level by level. Those of a level are independent of each other: they are
- * dealt out to LANES streams, each item to the one with the least work so far. The device's own stream is the first of them; the others wait for an
- * event on it where the level begins, and it waits for theirs where the level ends, so that for anybody else the scan's work stands on the device's stream,
- * and a recording holds one graph of it. A product that fills the GPU gains nothing by company; late in the up-sweep, and in every down-sweep, items are
- * small. All memory is had when the executor is made.
+ * What runs is worked out when the executor is made: a list of products and mat-vecs, level by level, and of a level kind by kind. Those of a level are
+ * independent of each other. A kind's are queued together and share launches, the largest first; kinds are dealt out to LANES streams, each to the
+ * one with the least work so far. The device's own stream is the first of them; the others wait for an event on it where the level begins, and it waits
+ * for theirs where the level ends, so that for anybody else the scan's work stands on the device's stream, and a recording holds one graph of it. All
+ * memory is had when the executor is made.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/alloc.h"
@@ -18,18 +19,28 @@ namespace {
 
 enum { LANES = 4 };
 
+/* What runs together: products of a kind, mat-vecs; or nothing has to: ALIAS, a product with the identity is the other operand, `left`. */
+enum { ALIAS = BPPSA_PRODUCT_AUTO, MATVEC = BPPSA_PRODUCT_KINDS }; /* and the kinds of products between them */
+
 /* One product or mat-vec. Operands: a node's number, or -t for J_tᵀ. */
 struct csr_work {
-  bool mm;
-  bool alias; /* mm with an identity: the result is the other operand, `left` */
-  int lane;
-  int64_t node;        /* mm: of the result */
-  int64_t left, right; /* mm: result = left · right; mv: the matrix is `left` */
-  bppsa_apply *apply;  /* mv */
-  int64_t in, out;     /* mv: first reals of the gradients, for one sample */
+  int64_t level; /* its place among the levels; links of a chain are levels of their own */
+  int family;
+  double weight;
+  int64_t number;      /* in the plan's order */
+  int64_t node;        /* product: of the result */
+  int64_t left, right; /* product: result = left · right; mat-vec: the matrix is `left` */
+  bppsa_apply *apply;  /* mat-vec */
+  int64_t in, out;     /* mat-vec: first reals of the gradients, for one sample */
 };
 
-/* Works [first, end); `lanes` streams take part. */
+/* Works [first, end), of one family. */
+struct csr_group {
+  int64_t first, end;
+  int lane;
+};
+
+/* Groups [first, end); `lanes` streams take part. */
 struct csr_level {
   int64_t first, end;
   int lanes;
@@ -40,14 +51,17 @@ struct csr_executor {
   int32_t index;
   cudaStream_t stream, side[LANES - 1]; /* side: of lanes 1, 2, .. */
   cudaEvent_t begun, done[LANES - 1];
-  int64_t work_count, level_count;
+  int64_t work_count, group_count, level_count;
   csr_work *works;
+  csr_group *groups;
   csr_level *levels;
-  bppsa_apply **applies;    /* of J_1ᵀ .. J_nᵀ, then of the nodes; NULL where none is applied */
-  int64_t *offsets;         /* first real of g_t of one sample, size n + 2 */
-  bppsa_csr_values *values; /* of every node, set by an execution */
-  void **held;              /* where the nodes' values lie, NULL where they are another's */
-  void *memory;             /* all of them */
+  bppsa_product_pass *products; /* of the group that is being queued */
+  bppsa_apply_pass *matvecs;    /* likewise */
+  bppsa_apply **applies;        /* of J_1ᵀ .. J_nᵀ, then of the nodes; NULL where none is applied */
+  int64_t *offsets;             /* first real of g_t of one sample, size n + 2 */
+  bppsa_csr_values *values;     /* of every node, set by an execution */
+  void **held;                  /* where the nodes' values lie, NULL where they are another's */
+  void *memory;                 /* all of them */
 };
 
 /* ---- execution ---- */
@@ -56,27 +70,42 @@ bppsa_csr_values operand(const csr_executor *x, const bppsa_scan_operands *o, in
   return which < 0 ? o->values[-which - 1] : x->values[which];
 }
 
-bppsa_status run_work(csr_executor *x, const bppsa_scan_operands *o, const csr_work *w) {
-  const bppsa_scan_plan *plan = x->base.plan;
-  const cudaStream_t stream = w->lane == 0 ? x->stream : x->side[w->lane - 1];
-  const bppsa_csr_values left = operand(x, o, w->left);
-  if (!w->mm) {
-    const int64_t size = (int64_t)bppsa_dtype_size(plan->config.dtype);
-    char *gradients = (char *)o->gradients;
-    return bppsa_apply_queue(w->apply, stream, o->batch, left, gradients + w->in * o->batch * size,
-                             gradients + w->out * o->batch * size);
-  }
-  if (w->alias) {
-    x->values[w->node] = left;
-    return BPPSA_OK;
-  }
-  const bppsa_csr_values right = operand(x, o, w->right);
+bppsa_product_pass product_of(csr_executor *x, const bppsa_scan_operands *o, const csr_work *w) {
+  const bppsa_scan_node *node = &x->base.plan->nodes[w->node];
+  const bppsa_csr_values left = operand(x, o, w->left), right = operand(x, o, w->right);
   x->values[w->node].data = x->held[w->node];
-  x->values[w->node].stride = left.stride == 0 && right.stride == 0 ? 0 : plan->nodes[w->node].nnz;
-  return bppsa_product_queue(plan->nodes[w->node].product, stream, o->batch, left, right, x->held[w->node]);
+  x->values[w->node].stride = left.stride == 0 && right.stride == 0 ? 0 : node->nnz;
+  return {node->product, left, right, x->held[w->node]};
 }
 
-/* Forks, runs a level's works, joins: also when one of them failed, for a recording must not end with streams that are still away. */
+bppsa_apply_pass matvec_of(const csr_executor *x, const bppsa_scan_operands *o, const csr_work *w) {
+  const int64_t size = (int64_t)bppsa_dtype_size(x->base.plan->config.dtype);
+  char *gradients = (char *)o->gradients;
+  return {w->apply, operand(x, o, w->left), gradients + w->in * o->batch * size, gradients + w->out * o->batch * size};
+}
+
+bppsa_status run_group(csr_executor *x, const bppsa_scan_operands *o, const csr_group *group) {
+  const cudaStream_t stream = group->lane == 0 ? x->stream : x->side[group->lane - 1];
+  const int family = x->works[group->first].family;
+  const int64_t count = group->end - group->first;
+  for (int64_t i = 0; i < count; ++i) {
+    const csr_work *w = &x->works[group->first + i];
+    if (family == ALIAS) {
+      x->values[w->node] = operand(x, o, w->left);
+    } else if (family == MATVEC) {
+      x->matvecs[i] = matvec_of(x, o, w);
+    } else {
+      x->products[i] = product_of(x, o, w);
+    }
+  }
+  if (family == ALIAS) {
+    return BPPSA_OK;
+  }
+  return family == MATVEC ? bppsa_apply_queue(x->matvecs, count, o->batch, stream)
+                          : bppsa_product_queue(x->products, count, o->batch, stream);
+}
+
+/* Forks, runs a level's groups, joins: also when one of them failed, for a recording must not end with streams that are still away. */
 bppsa_status run_level(csr_executor *x, const bppsa_scan_operands *o, const csr_level *level) {
   cudaError_t error = level->lanes > 1 ? cudaEventRecord(x->begun, x->stream) : cudaSuccess;
   for (int lane = 1; error == cudaSuccess && lane < level->lanes; ++lane) {
@@ -84,7 +113,7 @@ bppsa_status run_level(csr_executor *x, const bppsa_scan_operands *o, const csr_
   }
   bppsa_status status = bppsa_cuda_check(error, "scan: fork");
   for (int64_t i = level->first; status == BPPSA_OK && i < level->end; ++i) {
-    status = run_work(x, o, &x->works[i]);
+    status = run_group(x, o, &x->groups[i]);
   }
   for (int lane = 1; error == cudaSuccess && lane < level->lanes; ++lane) {
     error = cudaEventRecord(x->done[lane - 1], x->side[lane - 1]);
@@ -110,64 +139,90 @@ int64_t name_of(const bppsa_scan_plan *plan, int64_t first, int64_t last) {
   return first == last ? -(plan->config.jacobians - first + 1) : bppsa_scan_csr_find(plan, first, last);
 }
 
+/* Work of a step in bytes, as its kernels read them; ten FLOPs take about as long as a byte. */
+double weight_of(const bppsa_scan_step *step) {
+  return (double)step->bytes + 0.1 * (double)step->flops + 1;
+}
+
 csr_work make_work(const csr_executor *x, const bppsa_scan_step *step) {
   const bppsa_scan_plan *plan = x->base.plan;
   const int64_t n = plan->config.jacobians;
   csr_work w = {};
-  w.mm = step->level->op == BPPSA_OP_MM;
-  if (!w.mm) {
+  w.weight = weight_of(step);
+  if (step->level->op == BPPSA_OP_MV) {
+    w.family = MATVEC;
     w.left = name_of(plan, step->first, step->last);
     w.apply = x->applies[w.left < 0 ? -w.left - 1 : n + w.left];
     w.in = x->offsets[n - step->first + 1];
     w.out = x->offsets[n - step->split + 1];
     return w;
   }
+  w.family = step->copy ? (int)ALIAS : (int)bppsa_product_get_info(step->product)->kind;
   w.node = name_of(plan, step->first, step->last);
   w.left = name_of(plan, step->split, step->last);
   w.right = name_of(plan, step->first, step->split - 1);
-  w.alias = step->copy;
-  if (w.alias && bppsa_scan_csr_pattern(plan, step->split, step->last)->identity) {
+  if (step->copy && bppsa_scan_csr_pattern(plan, step->split, step->last)->identity) {
     w.left = w.right;
   }
   return w;
 }
 
-/* Work of a step in bytes, as its kernels read them; ten FLOPs take about as long as a byte. */
-double weight_of(const bppsa_scan_step *step) {
-  return (double)step->bytes + 0.1 * (double)step->flops + 1;
+int compare_works(const void *a, const void *b) {
+  const csr_work *x = (const csr_work *)a, *y = (const csr_work *)b;
+  if (x->level != y->level) {
+    return x->level < y->level ? -1 : 1;
+  }
+  if (x->family != y->family) {
+    return x->family < y->family ? -1 : 1;
+  }
+  if (x->weight != y->weight) {
+    return x->weight > y->weight ? -1 : 1;
+  }
+  return x->number < y->number ? -1 : 1;
 }
 
-/* Lists the works of all levels; an item's links follow each other on one stream. */
+/* Lists the works of all levels, in the order in which they are queued. */
 void list_works(csr_executor *x) {
-  const bppsa_scan_plan *plan = x->base.plan;
   bppsa_scan_iterator it = {};
   bppsa_scan_step step;
-  double load[LANES] = {};
-  int lane = 0;
+  int64_t next = 0, first = 0; /* levels: the next free one, the first of the plan's level at hand */
   int32_t level = -1;
-  for (int64_t link = it.link; bppsa_scan_plan_next(plan, &it, &step); link = it.link) {
+  for (int64_t link = it.link; bppsa_scan_plan_next(x->base.plan, &it, &step); link = it.link) {
     if (step.level->dead) {
       continue;
     }
-    if (step.level->level != level) {
-      level = step.level->level;
-      memset(load, 0, sizeof load);
-      x->levels[x->level_count] = {x->work_count, x->work_count, 1};
-      ++x->level_count;
-    }
-    csr_level *current = &x->levels[x->level_count - 1];
+    first = step.level->level != level ? next : first;
+    level = step.level->level;
     csr_work w = make_work(x, &step);
-    if (link == 0) {
-      lane = 0;
-      for (int other = 1; other < LANES; ++other) {
-        lane = load[other] < load[lane] ? other : lane;
-      }
-    }
-    w.lane = w.alias ? 0 : lane;
-    load[lane] += w.alias ? 0 : weight_of(&step);
-    current->lanes = w.lane + 1 > current->lanes ? w.lane + 1 : current->lanes;
+    w.level = first + link;
+    w.number = x->work_count;
+    next = w.level >= next ? w.level + 1 : next;
     x->works[x->work_count++] = w;
-    current->end = x->work_count;
+  }
+  qsort(x->works, (size_t)x->work_count, sizeof *x->works, compare_works);
+}
+
+/* Cuts the list into groups and levels, and deals a level's groups out. */
+void deal_groups(csr_executor *x) {
+  double load[LANES] = {};
+  for (int64_t i = 0; i < x->work_count;) {
+    const csr_work *w = &x->works[i];
+    if (i == 0 || w->level != w[-1].level) {
+      memset(load, 0, sizeof load);
+      x->levels[x->level_count++] = {x->group_count, x->group_count, 1};
+    }
+    csr_level *level = &x->levels[x->level_count - 1];
+    csr_group group = {i, i, 0};
+    for (int lane = 1; w->family != ALIAS && lane < LANES; ++lane) {
+      group.lane = load[lane] < load[group.lane] ? lane : group.lane;
+    }
+    for (; i < x->work_count && x->works[i].level == w->level && x->works[i].family == w->family; ++i) {
+      load[group.lane] += w->family == ALIAS ? 0 : x->works[i].weight;
+    }
+    group.end = i;
+    x->groups[x->group_count++] = group;
+    level->end = x->group_count;
+    level->lanes = group.lane + 1 > level->lanes ? group.lane + 1 : level->lanes;
   }
 }
 
@@ -236,8 +291,12 @@ bppsa_status allocate_lists(csr_executor *x) {
   x->held = (void **)bppsa_calloc(plan->node_count, sizeof *x->held);
   x->applies = (bppsa_apply **)bppsa_calloc(n + plan->node_count, sizeof *x->applies);
   x->works = (csr_work *)bppsa_calloc(count, sizeof *x->works);
+  x->groups = (csr_group *)bppsa_calloc(count, sizeof *x->groups);
   x->levels = (csr_level *)bppsa_calloc(count, sizeof *x->levels);
-  if (x->offsets == NULL || x->values == NULL || x->held == NULL || x->applies == NULL || x->works == NULL || x->levels == NULL) {
+  x->products = (bppsa_product_pass *)bppsa_calloc(count, sizeof *x->products);
+  x->matvecs = (bppsa_apply_pass *)bppsa_calloc(count, sizeof *x->matvecs);
+  if (x->offsets == NULL || x->values == NULL || x->held == NULL || x->applies == NULL || x->works == NULL || x->groups == NULL ||
+      x->levels == NULL || x->products == NULL || x->matvecs == NULL) {
     return BPPSA_ERR_MEMORY;
   }
   for (int64_t t = 0; t <= n; ++t) {
@@ -278,7 +337,10 @@ void destroy(bppsa_scan_executor *executor) {
   }
   bppsa_free(x->applies);
   bppsa_free(x->works);
+  bppsa_free(x->groups);
   bppsa_free(x->levels);
+  bppsa_free(x->products);
+  bppsa_free(x->matvecs);
   bppsa_free(x->offsets);
   bppsa_free(x->values);
   bppsa_free(x->held);
@@ -291,6 +353,7 @@ bppsa_status fill(csr_executor *x, const bppsa_device *device) {
   BPPSA_TRY(allocate_held(x, device));
   BPPSA_TRY(make_applies(x, device));
   list_works(x);
+  deal_groups(x);
   return make_streams(x);
 }
 

@@ -467,6 +467,65 @@ static void test_recording(void **state) {
   bppsa_device_destroy(device);
 }
 
+/* Records the scan of a chain of LONGEST full matrices; *expected: a launch for a level's products, and one for its mat-vecs. */
+static int64_t recorded_launches(int64_t levels, const bppsa_device *device, int64_t *expected) {
+  chain c = {.n = LONGEST, .batch = 2, .dtype = BPPSA_F32};
+  for (int64_t t = 0; t < c.n; ++t) {
+    bppsa_op op = bppsa_op_default(BPPSA_OPERATOR_LINEAR);
+    op.in[0] = 3 + t % 2;
+    op.out_channels = 3 + (t + 1) % 2;
+    assert_int_equal(bppsa_jacobian_create(&op, NULL, false, device, &c.j[t]), BPPSA_OK);
+    c.plain[t] = *bppsa_jacobian_pattern(c.j[t]);
+    c.plain[t].blocks = NULL; /* kind dense */
+    c.patterns[t] = &c.plain[t];
+    set_values(&c, t, false);
+  }
+  make_seed(&c);
+  const bppsa_scan_config config = config_of(&c, BPPSA_SCAN_BLELLOCH, levels, device);
+  bppsa_csr_values values[LONGEST];
+  bppsa_scan_plan *plan = NULL;
+  bppsa_graph *graph = NULL;
+  scan s = {.operands = {.batch = c.batch, .values = values}};
+  move_values(&c, device, values);
+  assert_int_equal(bppsa_scan_plan_create(&config, &plan), BPPSA_OK);
+  int64_t records, runs[64][2] = {{0}};
+  const bppsa_scan_level *record = bppsa_scan_plan_records(plan, &records);
+  for (; records > 0; --records, ++record) {
+    runs[record->level][record->op] |= record->dead || record->count == 0 ? 0 : record->length;
+  }
+  *expected = 0;
+  for (int i = 0; i < 64; ++i) {
+    *expected += runs[i][BPPSA_OP_MM] + runs[i][BPPSA_OP_MV];
+  }
+  assert_int_equal(bppsa_scan_executor_create(plan, device, &s.executor), BPPSA_OK);
+  s.operands.gradients = on_device(device, c.seed, c.offsets[c.n + 1] * c.batch * (int64_t)sizeof(float));
+  assert_int_equal(bppsa_graph_capture(device, execute, &s, &graph), BPPSA_OK);
+  const int64_t nodes = bppsa_graph_nodes(graph);
+  bppsa_graph_destroy(device, graph);
+  bppsa_scan_executor_destroy(s.executor);
+  bppsa_scan_plan_destroy(plan);
+  bppsa_memory_free(device, s.operands.gradients);
+  free_values(&c, device, values);
+  free_chain(&c);
+  return nodes;
+}
+
+static void test_launches(void **state) {
+  (void)state;
+  bppsa_device *device = test_device(1);
+  if (bppsa_device_get_kind(device) == BPPSA_CPU) {
+    bppsa_device_destroy(device);
+    skip();
+  }
+  for (int64_t levels = -1; levels < 4; ++levels) {
+    int64_t expected;
+    const int64_t nodes = recorded_launches(levels, device, &expected);
+    assert_true(expected >= 8 && expected <= LONGEST + 1);
+    assert_int_equal(nodes, expected);
+  }
+  bppsa_device_destroy(device);
+}
+
 /* The limit is what the plan says it holds, to the byte, and it holds that; a GPU without room says how much was wanted. */
 static void test_limit(void **state) {
   (void)state;
@@ -571,9 +630,9 @@ static void test_apply(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_chains),   cmocka_unit_test(test_vgg11),
-                                     cmocka_unit_test(test_identity), cmocka_unit_test(test_requests),
-                                     cmocka_unit_test(test_memory),   cmocka_unit_test(test_recording),
-                                     cmocka_unit_test(test_limit),    cmocka_unit_test(test_apply)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_chains),   cmocka_unit_test(test_vgg11),  cmocka_unit_test(test_identity),
+      cmocka_unit_test(test_requests), cmocka_unit_test(test_memory), cmocka_unit_test(test_recording),
+      cmocka_unit_test(test_launches), cmocka_unit_test(test_limit),  cmocka_unit_test(test_apply)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

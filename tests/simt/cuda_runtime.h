@@ -93,6 +93,9 @@ void *simt_shared();
 #define BPPSA_SHARED(type, name) type *name = (type *)simt_shared()
 #define BPPSA_UNROLL
 #define BPPSA_UNROLL_BY(n)
+/* Of groups of launches (core/launch_group.cuh); a small device, so that what it has no room for shows. */
+#define BPPSA_GRID_CONSTANT(...) const __VA_ARGS__ &
+#define BPPSA_MOST_BLOCKS 300
 
 using std::max;
 using std::min;
