@@ -54,16 +54,16 @@ bppsa_status bppsa_bench_leave_out(json_t *left_out, const char *const *names, c
 /* Two factors with values f32. */
 typedef struct {
   const char *name, *text;
-  bppsa_jacobian *jacobians[3]; /* of conv, relu, conv; [1] NULL without a ReLU */
-  bppsa_product *left;          /* conv · relu, whose pattern is the left factor; NULL without a ReLU */
+  bppsa_jacobian *jacobians[3]; /* of two operators with weights and a ReLU between them; [1] NULL without it */
+  bppsa_product *left;          /* of the first and the ReLU, whose pattern is the left factor; NULL without a ReLU */
   const bppsa_csr *a, *b;
   float *a_values, *b_values;
   bppsa_csr_matrix files[2];  /* of factors that were read */
   const bppsa_device *device; /* where it is measured, for rivals; the case itself lies in host memory */
 } bppsa_product_case;
 
-/* Case `index`: 0 is A (conv3·conv4 of VGG-11 with 3 % of the weights), 1 is B (16 -> 16 -> 16 channels at 16 x 16, conv·relu·conv), 2 is B with 64
- * channels at 8 x 8. *more is false past the last. Free with _free in every case. */
+/* Case `index`: A (conv3·conv4 of VGG-11 with 3 % of the weights), B (16 -> 16 -> 16 channels at 16 x 16, conv·relu·conv), B with 64 channels at 8 x 8, D
+ * (fc1·relu·fc2 of LeNet-5, two full factors), D with 1024 x 1024 each. *more is false past the last. Free with _free in every case. */
 bppsa_status bppsa_product_case_make(int64_t index, uint64_t seed, const bppsa_device *device, bppsa_product_case *made,
                                      bool *more);
 /* The case "files": factors from NPZ or Matrix Market files, as f32. ERR_* of bppsa_csr_load; ERR_ARGUMENT: a file cannot be read. Free likewise. */
