@@ -86,7 +86,9 @@ void bppsa_product_chain_destroy(bppsa_product_chain *chain); /* NULL is legal *
 bppsa_status bppsa_product_case_reference(const bppsa_product_case *c, const bppsa_csr *pattern, double **sums,
                                           double **magnitudes);
 
-/* ---- rivals: other libraries, in a program of their own (cli/rivals/); on a GPU cuSPARSE (product_cusparse.c), which is loaded where it is ---- */
+/* ---- rivals: other libraries ----
+ *
+ * Of processors in a program of their own (cli/rivals/); of GPUs cuSPARSE and cuBLAS (product_cusparse.c, product_cublas.c), which are loaded where they are. */
 
 typedef struct {
   const char *name;   /* "graphblas" */
@@ -107,9 +109,11 @@ typedef struct {
   bppsa_status (*clear)(void *state); /* C's values that an earlier run left are 0 again */
 } bppsa_product_gpu_rival;
 
-/* NULL-terminated; empty in the program bppsa. */
-extern const bppsa_product_rival *const *bppsa_product_rivals;
-extern const bppsa_product_rival *const bppsa_product_gpu_rivals[];
-extern const bppsa_product_rival *const *bppsa_product_rivals_on_gpu; /* that list, unless a test has another */
+typedef const bppsa_product_rival *const *bppsa_product_rival_list; /* NULL-terminated */
+extern bppsa_product_rival_list bppsa_product_rivals;               /* empty in the program bppsa */
+/* Of GPUs, a library each; empty in a build without its header. */
+extern const bppsa_product_rival *const bppsa_product_cusparse_rivals[];
+extern const bppsa_product_rival *const bppsa_product_cublas_rivals[];
+extern bppsa_product_rival_list bppsa_product_rivals_on_gpu[]; /* those lists, unless a test has others; NULL-terminated */
 
 #endif
