@@ -204,7 +204,7 @@ bench() { # bench FILE SECONDS COMMAND ...
   part "$file" "$most" "$program" "$@" --device cuda --time-limit $((most * 2 / 3)) --out "$results/$file.json"
   left_out
 }
-sparse() { # sparse FILE SECONDS ARGUMENTS ...: cuSPARSE beside the products
+sparse() { # sparse FILE SECONDS ARGUMENTS ...: cuSPARSE and cuBLAS beside the products
   file=$1
   most=$2
   shift 2
@@ -230,7 +230,7 @@ fi
 if wants sparse; then
   bench lenet5 25 bench lenet5 --quick
   bench vgg11 25 bench vgg11 --quick
-  sparse product 45 product
+  sparse product 60 product
   sparse product_vgg11 45 product --up-levels 2
   sparse scan 15 scan
   # Generators of sparse Jacobians, their values held against the write bandwidth.

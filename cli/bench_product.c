@@ -10,8 +10,8 @@
 #include "core/memory.h"
 
 static const bppsa_product_rival *const no_rivals[] = {NULL};
-const bppsa_product_rival *const *bppsa_product_rivals = no_rivals;
-const bppsa_product_rival *const *bppsa_product_rivals_on_gpu = bppsa_product_gpu_rivals;
+bppsa_product_rival_list bppsa_product_rivals = no_rivals;
+bppsa_product_rival_list bppsa_product_rivals_on_gpu[] = {bppsa_product_cusparse_rivals, bppsa_product_cublas_rivals, NULL};
 
 static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"},
@@ -31,13 +31,14 @@ static const bppsa_option_use uses[] = {
 static const char notes[] =
     "C = A B in f32. Case A: conv3·conv4 of VGG-11 with 3 % of the weights. B: conv·relu·conv with 16 channels at 16 x 16. B64: "
     "with 64.\n"
+    "D: fc1·relu·fc2 of LeNet-5, two full factors. D1024: 1024 x 1024 each.\n"
     "--up-levels: the products of a pruned VGG-11's scan in their place, a[i:j] of its elements.\n"
     "Every result is first checked against float64: a largest |c - ref| / (eps sum |a b|) of 30 or more marks the row and exits "
     "1.\n"
     "floor: the larger of FLOP / measured peak and bytes / measured copy bandwidth. plan: planning time in numeric passes.\n"
     "On a GPU passes are queued and, phase graph, replayed as recordings, beside cuSPARSE, where it is: SpGEMM as a whole "
     "(full)\n"
-    "and what SpGEMMreuse computes once its structure is known (numeric).\n"
+    "and what SpGEMMreuse computes once its structure is known (numeric); and, where both factors are full, beside cuBLAS.\n"
     "The program bppsa-rivals, built beside this one where the libraries are, adds SuiteSparse:GraphBLAS, LIBXSMM and PETSc to "
     "the same run.\n";
 
@@ -276,6 +277,13 @@ static bppsa_status measure_rival(session *s, const bppsa_product_rival *rival, 
   return status == BPPSA_ERR_UNSUPPORTED ? leave_out(s, rival->name, rival->method) : status;
 }
 
+static bppsa_status measure_rivals(session *s, bppsa_product_rival_list rivals, double flops) {
+  for (; *rivals != NULL; ++rivals) {
+    BPPSA_TRY(measure_rival(s, *rivals, flops));
+  }
+  return BPPSA_OK;
+}
+
 /* ---- a case ---- */
 
 static bppsa_status move_factor(const session *s, const float *values, int64_t count, void **to) {
@@ -318,9 +326,11 @@ static bppsa_status measure_case(session *s) {
   for (int kind = BPPSA_PRODUCT_AUTO; kind < BPPSA_PRODUCT_KINDS; ++kind) {
     BPPSA_TRY(measure_kind(s, (bppsa_product_kind)kind));
   }
-  for (const bppsa_product_rival *const *rival = on_gpu(s) ? bppsa_product_rivals_on_gpu : bppsa_product_rivals; *rival != NULL;
-       ++rival) {
-    BPPSA_TRY(measure_rival(s, *rival, flops));
+  if (!on_gpu(s)) {
+    return measure_rivals(s, bppsa_product_rivals, flops);
+  }
+  for (bppsa_product_rival_list *library = bppsa_product_rivals_on_gpu; *library != NULL; ++library) {
+    BPPSA_TRY(measure_rivals(s, *library, flops));
   }
   return BPPSA_OK;
 }

@@ -174,19 +174,27 @@ bppsa_status bppsa_bench_leave_out(json_t *left_out, const char *const *names, c
 
 /* ---- cases ---- */
 
+/* Convolutions of 3 x 3 keep the size of their images; of linear operators the first alone sees images. */
 static const struct {
   const char *name, *text;
+  bppsa_operator kind;
   int64_t channels[3], size;
   double kept; /* fraction of the weights */
   bool relu;
-} cases[] = {{"A", "conv3·conv4 of VGG-11, 3 % of the weights", {128, 256, 256}, 8, 0.03, false},
-             {"B", "conv·relu·conv, 16 channels at 16 x 16", {16, 16, 16}, 16, 1, true},
-             {"B64", "conv·relu·conv, 64 channels at 8 x 8", {64, 64, 64}, 8, 1, true}};
+} cases[] = {
+    {"A", "conv3·conv4 of VGG-11, 3 % of the weights", BPPSA_OPERATOR_CONV2D, {128, 256, 256}, 8, 0.03, false},
+    {"B", "conv·relu·conv, 16 channels at 16 x 16", BPPSA_OPERATOR_CONV2D, {16, 16, 16}, 16, 1, true},
+    {"B64", "conv·relu·conv, 64 channels at 8 x 8", BPPSA_OPERATOR_CONV2D, {64, 64, 64}, 8, 1, true},
+    {"D", "fc1·relu·fc2 of LeNet-5", BPPSA_OPERATOR_LINEAR, {16, 120, 84}, 5, 1, true},
+    {"D1024", "fc·relu·fc, 1024 x 1024 each", BPPSA_OPERATOR_LINEAR, {1024, 1024, 1024}, 1, 1, true},
+};
 
-static bppsa_op conv(const int64_t *channels, int64_t size) {
-  bppsa_op op = bppsa_op_default(BPPSA_OPERATOR_CONV2D);
-  memcpy(op.in, (int64_t[]){channels[0], size, size}, sizeof op.in);
-  op.out_channels = channels[1];
+/* Operator 0 or 1 of a case. */
+static bppsa_op make_op(int64_t index, int which) {
+  bppsa_op op = bppsa_op_default(cases[index].kind);
+  const int64_t size = which == 1 && op.kind == BPPSA_OPERATOR_LINEAR ? 1 : cases[index].size;
+  memcpy(op.in, (int64_t[]){cases[index].channels[which], size, size}, sizeof op.in);
+  op.out_channels = cases[index].channels[which + 1];
   op.kernel[0] = op.kernel[1] = 3;
   for (int i = 0; i < 4; ++i) {
     op.padding[i] = 1;
@@ -236,7 +244,7 @@ bppsa_status bppsa_bench_factor(const bppsa_op *op, double kept, uint64_t seed, 
   return status;
 }
 
-/* The left factor conv · relu: half of the slopes are 0. */
+/* The left factor, the operator's times a ReLU's: half of the slopes are 0. */
 static bppsa_status add_relu(const bppsa_op *op, uint64_t seed, const bppsa_device *device, bppsa_product_case *c) {
   bppsa_op relu = bppsa_op_default(BPPSA_OPERATOR_RELU);
   BPPSA_TRY(bppsa_op_shape(op, relu.in));
@@ -269,8 +277,7 @@ bppsa_status bppsa_product_case_make(int64_t index, uint64_t seed, const bppsa_d
   }
   made->name = cases[index].name;
   made->text = cases[index].text;
-  const bppsa_op first = conv(cases[index].channels, cases[index].size),
-                 second = conv(cases[index].channels + 1, cases[index].size);
+  const bppsa_op first = make_op(index, 0), second = make_op(index, 1);
   BPPSA_TRY(bppsa_bench_factor(&first, cases[index].kept, seed, device, &made->jacobians[0], &made->a_values));
   BPPSA_TRY(bppsa_bench_factor(&second, cases[index].kept, seed + 1, device, &made->jacobians[2], &made->b_values));
   made->a = bppsa_jacobian_pattern(made->jacobians[0]);

@@ -54,16 +54,16 @@ bppsa_status bppsa_bench_leave_out(json_t *left_out, const char *const *names, c
 /* Two factors with values f32. */
 typedef struct {
   const char *name, *text;
-  bppsa_jacobian *jacobians[3]; /* of conv, relu, conv; [1] NULL without a ReLU */
-  bppsa_product *left;          /* conv · relu, whose pattern is the left factor; NULL without a ReLU */
+  bppsa_jacobian *jacobians[3]; /* of two operators with weights and a ReLU between them; [1] NULL without it */
+  bppsa_product *left;          /* of the first and the ReLU, whose pattern is the left factor; NULL without a ReLU */
   const bppsa_csr *a, *b;
   float *a_values, *b_values;
   bppsa_csr_matrix files[2];  /* of factors that were read */
   const bppsa_device *device; /* where it is measured, for rivals; the case itself lies in host memory */
 } bppsa_product_case;
 
-/* Case `index`: 0 is A (conv3·conv4 of VGG-11 with 3 % of the weights), 1 is B (16 -> 16 -> 16 channels at 16 x 16, conv·relu·conv), 2 is B with 64
- * channels at 8 x 8. *more is false past the last. Free with _free in every case. */
+/* Case `index`: A (conv3·conv4 of VGG-11 with 3 % of the weights), B (16 -> 16 -> 16 channels at 16 x 16, conv·relu·conv), B with 64 channels at 8 x 8, D
+ * (fc1·relu·fc2 of LeNet-5, two full factors), D with 1024 x 1024 each. *more is false past the last. Free with _free in every case. */
 bppsa_status bppsa_product_case_make(int64_t index, uint64_t seed, const bppsa_device *device, bppsa_product_case *made,
                                      bool *more);
 /* The case "files": factors from NPZ or Matrix Market files, as f32. ERR_* of bppsa_csr_load; ERR_ARGUMENT: a file cannot be read. Free likewise. */
@@ -86,7 +86,9 @@ void bppsa_product_chain_destroy(bppsa_product_chain *chain); /* NULL is legal *
 bppsa_status bppsa_product_case_reference(const bppsa_product_case *c, const bppsa_csr *pattern, double **sums,
                                           double **magnitudes);
 
-/* ---- rivals: other libraries, in a program of their own (cli/rivals/); on a GPU cuSPARSE (product_cusparse.c), which is loaded where it is ---- */
+/* ---- rivals: other libraries ----
+ *
+ * Of processors in a program of their own (cli/rivals/); of GPUs cuSPARSE and cuBLAS (product_cusparse.c, product_cublas.c), which are loaded where they are. */
 
 typedef struct {
   const char *name;   /* "graphblas" */
@@ -107,9 +109,11 @@ typedef struct {
   bppsa_status (*clear)(void *state); /* C's values that an earlier run left are 0 again */
 } bppsa_product_gpu_rival;
 
-/* NULL-terminated; empty in the program bppsa. */
-extern const bppsa_product_rival *const *bppsa_product_rivals;
-extern const bppsa_product_rival *const bppsa_product_gpu_rivals[];
-extern const bppsa_product_rival *const *bppsa_product_rivals_on_gpu; /* that list, unless a test has another */
+typedef const bppsa_product_rival *const *bppsa_product_rival_list; /* NULL-terminated */
+extern bppsa_product_rival_list bppsa_product_rivals;               /* empty in the program bppsa */
+/* Of GPUs, a library each; empty in a build without its header. */
+extern const bppsa_product_rival *const bppsa_product_cusparse_rivals[];
+extern const bppsa_product_rival *const bppsa_product_cublas_rivals[];
+extern bppsa_product_rival_list bppsa_product_rivals_on_gpu[]; /* those lists, unless a test has others; NULL-terminated */
 
 #endif

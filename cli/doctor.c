@@ -39,7 +39,11 @@ typedef struct {
 
 static const backend backends[] = {
     {"CUDA toolkit", NVIDIA "cuda-toolkit-13-0", "needed to build the CUDA backend", true, {"nvcc"}},
-    {"cuBLAS", NVIDIA "libcublas-13-0", UNUSED, false, {"libcublas.so.13", "libcublas.so.12"}},
+    {"cuBLAS",
+     NVIDIA "libcublas-13-0",
+     "the baseline of bench product on a GPU where both factors are full",
+     false,
+     {"libcublas.so.13", "libcublas.so.12"}},
     {"cuSPARSE", NVIDIA "libcusparse-13-0", "the baseline of bench product on a GPU", false, {"libcusparse.so.12"}},
     {"cuDNN",
      NVIDIA "cudnn9-cuda-13",

@@ -39,18 +39,24 @@ static void test_product(void **state) {
   (void)state;
   json_t *document = run_json("bench product --repeats 1 --memory-limit 300M --out F.json --json");
   const json_t *rows = rows_of(document, "product");
-  int64_t cases[2] = {0};
+  int64_t b = 0, d = 0, d1024 = 0;
   for (size_t i = 0; i < json_array_size(rows); ++i) {
     const json_t *row = json_array_get(rows, i);
-    const int b = strcmp(get_text(row, "case"), "B") == 0;
-    cases[b] += 1;
-    if (b) {
+    if (strcmp(get_text(row, "case"), "B") == 0) {
+      ++b;
       assert_true(2.0 * 16 * 16 * 16 * 134 * 134 == get_real(row, "flops"));
+    } else if (strcmp(get_text(row, "case"), "D") == 0) {
+      ++d;
+      assert_true(2.0 * 400 * 120 * 84 == get_real(row, "flops"));
+      assert_int_equal(get_integer(row, "nnz"), 400 * 84);
+    } else if (strcmp(get_text(row, "case"), "D1024") == 0) {
+      ++d1024;
+      assert_true(2.0 * 1024 * 1024 * 1024 == get_real(row, "flops"));
     }
   }
-  assert_true(cases[0] >= 2 && cases[1] == 3);                                                            /* auto, slots, conv */
-  assert_int_equal(check_left_out(document, product_names, "product: ") + (int64_t)json_array_size(rows), /* A, B, B64 */
-                   3 * BPPSA_PRODUCT_KINDS);
+  assert_true(b == 3 && d == 3 && d1024 == 2); /* auto, conv; slots, where they fit */
+  assert_int_equal(check_left_out(document, product_names, "product: ") + (int64_t)json_array_size(rows),
+                   5 * BPPSA_PRODUCT_KINDS); /* A, B, B64, D, D1024 */
   json_t *written = json_load_file("F.json", 0, NULL);
   assert_true(json_equal(written, document));
   json_decref(written);

@@ -1,4 +1,4 @@
-/* `bench product` and `bench scan` on a GPU: every kind that applies, cuSPARSE beside them, queued scans and recordings. */
+/* `bench product` and `bench scan` on a GPU: every kind that applies, cuSPARSE and cuBLAS beside them, queued scans and recordings. */
 #include "tests/cli/run_cli.h"
 #include "tests/support/support.h"
 
@@ -50,6 +50,8 @@ static void products(void **state) {
     check_row(find(rows, "cusparse-reuse", "numeric"));
     check_row(find(rows, "cusparse-reuse", "graph"));
     check_row(find(rows, "cusparse", "full"));
+    const json_t *left_out = find(json_object_get(document, "left_out"), "cublas", "numeric");
+    assert_non_null(strstr(get_text(left_out, "reason"), "cuBLAS: a factor with gaps"));
   }
   json_decref(document);
   put_matrix("L.mtx", 2000, 80, 1, 3); /* too much for the stand-in: left out, and said; scaled rows besides */
@@ -60,6 +62,88 @@ static void products(void **state) {
     assert_non_null(strstr(result.out, "left out: cuSPARSE: SpGEMMreuse: work estimation: insufficient resources"));
   }
   release(&result);
+}
+
+static void put_full_factors(void) {
+  put_matrix("L.mtx", 12, 7, 7, 1);
+  put_matrix("R.mtx", 7, 9, 9, 2);
+}
+
+#define FULL_PRODUCT "bench product --device cuda --left L.mtx --right R.mtx --repeats 2 --threads 1"
+
+/* Factors without a gap go to cuBLAS too, in both of its modes, queued and recorded. */
+static void full_products(void **state) {
+  (void)state;
+  put_full_factors();
+  json_t *document = run_json(FULL_PRODUCT " --json");
+  const json_t *rows = json_object_get(document, "rows");
+  check_row(find(rows, "dense", "numeric"));
+  if (is_emulated(device)) {
+    check_row(find(rows, "cublas", "numeric"));
+    check_row(find(rows, "cublas", "graph"));
+    check_row(find(rows, "cublas-default", "numeric"));
+    check_row(find(rows, "cublas-default", "graph"));
+  }
+  json_decref(document);
+}
+
+/* Without the library, or refused by it, cuBLAS is left out by name; a product in TF32 marks its rows, and them alone. */
+static void cublas_fails(void **state) {
+  (void)state;
+  if (!is_emulated(device)) {
+    skip();
+  }
+  static const char *const asked[][2] = {{"missing", "left out: cuBLAS: libcublas.so.13: cannot open"},
+                                         {"refuses", "left out: cuBLAS: Sgemm: not supported"}};
+  put_full_factors();
+  for (int i = 0; i < 2; ++i) {
+    setenv("STAND_IN_CUBLAS", asked[i][0], 1);
+    run_result result = run(FULL_PRODUCT);
+    assert_int_equal(result.code, 0);
+    assert_non_null(strstr(result.out, asked[i][1]));
+    assert_non_null(strstr(result.out, "cublas-default"));
+    assert_null(strstr(result.out, "cublas               graph"));
+    release(&result);
+  }
+  setenv("STAND_IN_CUBLAS", "tf32", 1);
+  run_result result = run(FULL_PRODUCT " --json");
+  unsetenv("STAND_IN_CUBLAS");
+  assert_int_equal(result.code, 1);
+  json_t *document = json_loads(result.out, 0, NULL);
+  const json_t *rows = json_object_get(document, "rows");
+  for (size_t i = 0; i < json_array_size(rows); ++i) {
+    const json_t *row = json_array_get(rows, i);
+    assert_int_equal(!(get_real(row, "residual") < 30), strcmp(get_text(row, "method"), "cublas-default") == 0);
+  }
+  assert_non_null(find(rows, "cublas-default", "graph"));
+  json_decref(document);
+  release(&result);
+}
+
+/* Wherever the host's memory runs out in opening it, cuBLAS gives all back. */
+static void cublas_memory(void **state) {
+  (void)state;
+  if (!is_emulated(device)) {
+    skip();
+  }
+  bppsa_product_case c;
+  put_full_factors();
+  assert_int_equal(bppsa_product_case_load("L.mtx", "R.mtx", &c), BPPSA_OK);
+  c.device = device;
+  const int64_t live = bppsa_alloc_live();
+  bppsa_status status = BPPSA_ERR_MEMORY;
+  void *rival = NULL;
+  int64_t call = 0;
+  while (status != BPPSA_OK) {
+    assert_int_equal(bppsa_alloc_live(), live);
+    bppsa_alloc_fail_at(++call);
+    status = bppsa_product_cublas_rivals[0]->create(&c, 1, &rival);
+    bppsa_alloc_fail_at(0);
+    assert_true(status == BPPSA_OK || status == BPPSA_ERR_MEMORY || status == BPPSA_ERR_UNSUPPORTED);
+  }
+  assert_true(call > 2); /* itself, the handle */
+  bppsa_product_cublas_rivals[0]->destroy(rival);
+  bppsa_product_case_free(&c);
 }
 
 /* A recording that does nothing is found wrong in every row of one, though the pass before it was right, and no other row is. */
@@ -102,7 +186,7 @@ enum { SLOW_US = 300000 };
 static int64_t opened, planned;
 
 static const bppsa_product_gpu_rival *real_rival(void) {
-  return (const bppsa_product_gpu_rival *)bppsa_product_gpu_rivals[0];
+  return (const bppsa_product_gpu_rival *)bppsa_product_cusparse_rivals[0];
 }
 
 static bppsa_status create_slowly(const bppsa_product_case *c, int32_t threads, void **rival) {
@@ -129,9 +213,9 @@ static void plans(void **state) {
   slow.plan = plan_slowly_once;
   put_matrix("L.mtx", 20, 30, 3, 1);
   put_matrix("R.mtx", 30, 40, 4, 2);
-  bppsa_product_rivals_on_gpu = list;
+  bppsa_product_rivals_on_gpu[0] = list;
   json_t *document = run_json("bench product --device cuda --left L.mtx --right R.mtx --repeats 1 --threads 1 --json");
-  bppsa_product_rivals_on_gpu = bppsa_product_gpu_rivals;
+  bppsa_product_rivals_on_gpu[0] = bppsa_product_cusparse_rivals;
   const json_t *row = find(json_object_get(document, "rows"), "slow", "numeric");
   check_row(row);
   assert_true(get_real(row, "plan_s") >= 1e-3 && get_real(row, "plan_s") < 1e-6 * SLOW_US);
@@ -225,9 +309,11 @@ int main(void) {
     puts(bppsa_last_error());
     return 77;
   }
-  const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(memory),     cmocka_unit_test(scans),
-                                     cmocka_unit_test(plans),    cmocka_unit_test(recordings), cmocka_unit_test(idle_recordings),
-                                     cmocka_unit_test(budgets),  cmocka_unit_test(limits)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(products),      cmocka_unit_test(full_products), cmocka_unit_test(cublas_fails),
+      cmocka_unit_test(cublas_memory), cmocka_unit_test(memory),        cmocka_unit_test(scans),
+      cmocka_unit_test(plans),         cmocka_unit_test(recordings),    cmocka_unit_test(idle_recordings),
+      cmocka_unit_test(budgets),       cmocka_unit_test(limits)};
   const int failed = cmocka_run_group_tests(tests, enter_directory, leave_directory);
   bppsa_device_destroy(device);
   return failed;

@@ -131,14 +131,16 @@ std::map<void *, size_t> &held() {
   return map;
 }
 
+const size_t allocation_alignment = 256; /* bytes; a GPU's is no less */
+
 cudaError_t allocate(void **data, size_t bytes) {
   if (!may_wait()) {
     return fail(cudaErrorStreamCaptureUnsupported);
   }
   size_t available, all;
   (void)cudaMemGetInfo(&available, &all);
-  *data = bytes > available ? nullptr : malloc(bytes > 0 ? bytes : 1);
-  if (*data == nullptr) {
+  if (bytes > available || posix_memalign(data, allocation_alignment, bytes > 0 ? bytes : 1) != 0) {
+    *data = nullptr;
     return fail(cudaErrorMemoryAllocation);
   }
   memset(*data, 0xff, std::min(std::max(bytes, (size_t)1), most_poisoned));
