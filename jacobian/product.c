@@ -154,16 +154,14 @@ static bppsa_status count(bppsa_product *p, bool *known) {
 
 /* The kinds that apply, in `applies`; identity and diagonal exclude the others. */
 static bppsa_status find_kinds(bppsa_product *p, bool known, bool applies[BPPSA_PRODUCT_KINDS]) {
-  const bool explicit = p->a->row_ptr != NULL && p->b->row_ptr != NULL;
   applies[BPPSA_PRODUCT_IDENTITY] = p->a->identity || p->b->identity;
   p->right = !is_scaling(p->a);
   applies[BPPSA_PRODUCT_DIAGONAL] = !p->right || is_diagonal(p->b);
-  applies[BPPSA_PRODUCT_SLOTS] = explicit || p->config.symbolic;
+  applies[BPPSA_PRODUCT_SLOTS] = (p->a->row_ptr != NULL && p->b->row_ptr != NULL) || p->config.symbolic;
   applies[BPPSA_PRODUCT_CONV] = known;
-  if (!explicit || p->config.symbolic || applies[BPPSA_PRODUCT_IDENTITY] || applies[BPPSA_PRODUCT_DIAGONAL]) {
-    return BPPSA_OK;
-  }
-  return p->pattern.row_ptr == NULL ? BPPSA_OK : bppsa_product_find_bands(p, &applies[BPPSA_PRODUCT_DENSE]);
+  return p->config.symbolic || applies[BPPSA_PRODUCT_IDENTITY] || applies[BPPSA_PRODUCT_DIAGONAL]
+             ? BPPSA_OK
+             : bppsa_product_find_bands(p, &applies[BPPSA_PRODUCT_DENSE]);
 }
 
 static bppsa_status choose(bppsa_product *p, const bool applies[BPPSA_PRODUCT_KINDS]) {

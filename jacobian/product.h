@@ -9,7 +9,8 @@
  *   kind       when                                             a pass
  *   identity   a factor is the identity                         copies; a scan does not even do that
  *   diagonal   A has at most one entry a row, or B is diagonal  scales rows of B, or columns of A
- *   dense      bands of rows of A with the same columns         a GEMM a band
+ *   dense      full factors, or bands of rows of A with the
+ *              same columns where no structure is known         a GEMM a band
  *   conv       both have channel structure K ⊗ S (csr.h)        a GEMM over channels for each pair of positions; no index is stored a multiply-add
  *   slots      everything else (Gustavson)                      c[slot[t++]] += a b: one index a multiply-add, 2 or 4 bytes
  */

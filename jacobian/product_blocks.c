@@ -103,9 +103,28 @@ static bool band_at(const bppsa_product *p, int64_t r, int64_t *b_checked, produ
   return true;
 }
 
+static bool is_full(const bppsa_csr *csr) {
+  return csr->nnz == csr->rows * csr->cols && csr->nnz > 0;
+}
+
+/* The product of full matrices is one band, whose patterns nobody needs to look at. */
+static bppsa_status take_band(bppsa_product *p) {
+  p->bands = bppsa_calloc(1, sizeof *p->bands);
+  if (p->bands == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  p->bands[0] = (product_band){.rows = p->a->rows, .k = p->a->cols, .n = p->b->cols};
+  p->band_count = 1;
+  return BPPSA_OK;
+}
+
 bppsa_status bppsa_product_find_bands(bppsa_product *p, bool *found) {
   int64_t b_checked[2] = {-1, -1};
-  *found = true;
+  *found = is_full(p->a) && is_full(p->b);
+  if (*found) {
+    return take_band(p);
+  }
+  *found = p->a->row_ptr != NULL && p->b->row_ptr != NULL && p->pattern.row_ptr != NULL;
   for (int pass = 0; pass < 2 && *found; ++pass) { /* count, then keep */
     p->band_count = 0;
     product_band band = {0};

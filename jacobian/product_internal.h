@@ -129,7 +129,8 @@ bppsa_status bppsa_product_take_slots(bppsa_product *p, bool columns);
 
 /* C = A B as K ⊗ S, known by structure alone, and its number of pairs. *known = false where the two structures do not fit. */
 bppsa_status bppsa_product_blocks(const bppsa_csr *a, const bppsa_csr *b, bppsa_csr *c, int64_t *pairs, bool *known);
-/* Is every row of A one of a band whose columns follow each other, and B's rows of a band equal? Then the bands. */
+/* Is every row of A one of a band whose columns follow each other, and B's rows of a band equal? Then the bands. Of patterns that are known by
+ * structure alone only full ones are bands. */
 bppsa_status bppsa_product_find_bands(bppsa_product *p, bool *found);
 /* Runs, blocking and scratch of a convolution-structured plan; pattern and its blocks are there. */
 bppsa_status bppsa_product_plan_conv(bppsa_product *p);
