@@ -34,10 +34,11 @@ static const char notes[] =
     "--up-levels: the products of a pruned VGG-11's scan in their place, a[i:j] of its elements.\n"
     "Every result is first checked against float64: a largest |c - ref| / (eps sum |a b|) of 30 or more marks the row and exits "
     "1.\n"
-    "floor: the larger of FLOP / measured peak and bytes / measured copy bandwidth. plan: planning time in numeric passes.\n"
-    "On a GPU passes are queued and, phase graph, replayed as recordings, beside cuSPARSE, where it is: SpGEMM as a whole "
-    "(full)\n"
-    "and what SpGEMMreuse computes once its structure is known (numeric).\n"
+    "floor: the larger of FLOP / measured peak and bytes / measured copy bandwidth. plan: planning time in numeric "
+    "passes.\n" BPPSA_BENCH_QUEUED_NOTE
+    "There cuSPARSE is beside them, where it is: SpGEMM as a whole (full) and what SpGEMMreuse computes once its structure is "
+    "known\n"
+    "(numeric).\n"
     "The program bppsa-rivals, built beside this one where the libraries are, adds SuiteSparse:GraphBLAS, LIBXSMM and PETSc to "
     "the same run.\n";
 
@@ -152,7 +153,7 @@ static bppsa_status measure_graph(session *s, const contender *who, product_row 
   bppsa_bench_recording recording;
   row->phase = "graph";
   const bppsa_status recorded = bppsa_bench_record(s->device, who->run, who->clear, who->context, &recording);
-  if (recorded == BPPSA_ERR_CUDA || recorded == BPPSA_ERR_UNSUPPORTED) {
+  if (recorded == BPPSA_ERR_UNSUPPORTED) {
     return leave_out(s, row->method, row->phase);
   }
   BPPSA_TRY(recorded);

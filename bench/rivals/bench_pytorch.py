@@ -9,8 +9,8 @@ same machine. Forward is the layers without head and loss; backward is autograd 
 gradients of all weights, without the input's. PyTorch's gradients are checked against its own float64 ones (the residual of the
 program's rows). Prints a table of milliseconds and ratios; --out writes the program's JSON document with rows of method "pytorch"
 added. On a GPU, where PyTorch runs cuDNN without TF32, passes are timed by events in the stream, and rows of method "pytorch_graph" are the same
-passes replayed as CUDA graphs, where capture is not refused. Needs PyTorch (Debian: python3-torch), with CUDA for a GPU, and exits 77 without;
-exits 1 when a row failed its check.
+passes replayed as CUDA graphs, where capture is not refused: their events are around the replays, so that the launch of a graph counts, which it does not
+in the program's rows. Needs PyTorch (Debian: python3-torch), with CUDA for a GPU, and exits 77 without; exits 1 when a row failed its check.
 """
 import argparse
 import json

@@ -138,6 +138,7 @@ static void program(void **state) {
     const char *const methods[] = {"bp", "linear", "blelloch", "chunked", "auto"};
     check_row(find(rows, "forward", "forward"));
     check_row(find(rows, "forward", "forward_graph"));
+    assert_true(json_is_true(json_object_get(find(rows, "forward", "forward_graph"), "ok")));
     for (size_t m = 0; m < 5; ++m) {
       char graph[40];
       snprintf(graph, sizeof graph, "%s_graph", methods[m]);
@@ -152,6 +153,60 @@ static void program(void **state) {
       run_json("bench crossover --json --device cuda --quick --seq-len 20 --hidden 3 --batch 2 --repeats 1 --threads 1");
   assert_int_equal(json_array_size(json_object_get(document, "rows")), 2 * 2 * 3 * 4); /* no graphs, no rivals */
   json_decref(document);
+}
+
+static const char *const small[] = {"rnn", "gru --layers 2 --loss all"};
+
+/* Graphs that do nothing are found wrong, forward and backward, the project's and cuDNN's, though the passes before them were right; nobody else is. */
+static void idle_graphs(void **state) {
+  (void)state;
+  for (size_t v = 0; v < sizeof small / sizeof small[0]; ++v) {
+    int64_t graphs[2] = {0, 0};
+    bppsa_bench_record_nothing(true);
+    run_result result = run("bench %s --json --device cuda --seq-len 20 --batch 3 --hidden 4 --repeats 2 --threads 1", small[v]);
+    bppsa_bench_record_nothing(false);
+    assert_int_equal(result.code, 1);
+    json_t *document = json_loads(result.out, 0, NULL);
+    const json_t *rows = json_object_get(document, "rows");
+    for (size_t i = 0; i < json_array_size(rows); ++i) {
+      const json_t *row = json_array_get(rows, i);
+      if (json_is_string(json_object_get(row, "skipped"))) {
+        continue;
+      }
+      const bool graph = json_is_true(json_object_get(row, "graph"));
+      assert_int_equal(json_is_true(json_object_get(row, "ok")), !graph);
+      assert_true(!graph || get_integer(row, "graph_nodes") == 0); /* without marks */
+      graphs[strcmp(get_text(row, "phase"), "backward") == 0] += graph;
+    }
+    assert_true(graphs[0] >= (is_emulated(device) ? 5 : 1)); /* bp's, and four of the stand-in for cuDNN */
+    assert_true(graphs[1] >= (is_emulated(device) ? 9 : 5));
+    json_decref(document);
+    release(&result);
+  }
+}
+
+/* What cannot be recorded are rows that say so, and the others stay. */
+static void refused_graphs(void **state) {
+  (void)state;
+  for (size_t v = 0; v < sizeof small / sizeof small[0]; ++v) {
+    bppsa_bench_record_waits(true);
+    json_t *document =
+        run_json("bench %s --json --device cuda --seq-len 20 --batch 3 --hidden 4 --repeats 2 --threads 1", small[v]);
+    bppsa_bench_record_waits(false);
+    const json_t *rows = json_object_get(document, "rows");
+    const char *const graphs[] = {"bp_graph", "linear_graph", "blelloch_graph", "chunked_graph", "auto_graph"};
+    assert_non_null(strstr(get_text(find(rows, "forward", "forward_graph"), "skipped"), "recording: "));
+    for (size_t m = 0; m < sizeof graphs / sizeof graphs[0]; ++m) {
+      assert_non_null(strstr(get_text(find(rows, "backward", graphs[m]), "skipped"), "recording: "));
+    }
+    check_row(find(rows, "forward", "forward"));
+    check_row(find(rows, "backward", "chunked"));
+    if (is_emulated(device)) {
+      assert_non_null(strstr(get_text(find(rows, "forward", "cudnn_standard_graph"), "skipped"), "recording: "));
+      check_row(find(rows, "backward", "cudnn_standard"));
+    }
+    json_decref(document);
+  }
 }
 
 /* All values are the processor's, and the share is of the measured bandwidth. conv1 and conv7, ReLU and pool are enough for an emulation. */
@@ -195,8 +250,9 @@ int main(void) {
     puts(bppsa_last_error());
     return 77;
   }
-  const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(refused_way), cmocka_unit_test(program),
-                                     cmocka_unit_test(generators), cmocka_unit_test(idle_fills)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(names),          cmocka_unit_test(refused_way), cmocka_unit_test(program),   cmocka_unit_test(idle_graphs),
+      cmocka_unit_test(refused_graphs), cmocka_unit_test(generators),  cmocka_unit_test(idle_fills)};
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   bppsa_device_destroy(device);
   return failed;

@@ -88,6 +88,34 @@ static void idle_recordings(void **state) {
   bppsa_bench_record_nothing(false);
 }
 
+/* Recordings that are refused are left out, and said; the queued passes are there. */
+static void refused_recordings(void **state) {
+  (void)state;
+  static const char *const lines[] = {"product --left L.mtx --right R.mtx", "scan --memory-limit 4M"};
+  put_matrix("L.mtx", 20, 30, 3, 1);
+  put_matrix("R.mtx", 30, 40, 4, 2);
+  bppsa_bench_record_waits(true);
+  for (int i = 0; i < 2; ++i) {
+    json_t *document = run_json("bench %s --device cuda --repeats 1 --threads 1 --json", lines[i]);
+    const json_t *rows = json_object_get(document, "rows"), *left_out = json_object_get(document, "left_out");
+    int64_t refused = 0;
+    for (size_t k = 0; k < json_array_size(left_out); ++k) {
+      const json_t *one = json_array_get(left_out, k);
+      const bool graph = strstr(get_text(one, i == 0 ? "phase" : "method"), "graph") != NULL;
+      assert_int_equal(strstr(get_text(one, "reason"), "recording: ") != NULL, graph);
+      refused += graph;
+    }
+    assert_true(refused >= (i == 1 ? 1 : is_emulated(device) ? 3 : 2)); /* auto, slots, cuSPARSE */
+    assert_true(json_array_size(rows) > 0);
+    for (size_t k = 0; k < json_array_size(rows); ++k) {
+      check_row(json_array_get(rows, k));
+      assert_null(strstr(get_text(json_array_get(rows, k), i == 0 ? "phase" : "method"), "graph"));
+    }
+    json_decref(document);
+  }
+  bppsa_bench_record_waits(false);
+}
+
 /* Every limit of a GPU is measured. */
 static void limits(void **state) {
   (void)state;
@@ -225,9 +253,15 @@ int main(void) {
     puts(bppsa_last_error());
     return 77;
   }
-  const struct CMUnitTest tests[] = {cmocka_unit_test(products), cmocka_unit_test(memory),     cmocka_unit_test(scans),
-                                     cmocka_unit_test(plans),    cmocka_unit_test(recordings), cmocka_unit_test(idle_recordings),
-                                     cmocka_unit_test(budgets),  cmocka_unit_test(limits)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(products),
+                                     cmocka_unit_test(memory),
+                                     cmocka_unit_test(scans),
+                                     cmocka_unit_test(plans),
+                                     cmocka_unit_test(recordings),
+                                     cmocka_unit_test(idle_recordings),
+                                     cmocka_unit_test(refused_recordings),
+                                     cmocka_unit_test(budgets),
+                                     cmocka_unit_test(limits)};
   const int failed = cmocka_run_group_tests(tests, enter_directory, leave_directory);
   bppsa_device_destroy(device);
   return failed;
