@@ -141,7 +141,7 @@ static bppsa_status create_slowly(const bppsa_product_case *c, int32_t threads, 
 
 static bppsa_status plan_slowly_once(void *rival) {
   usleep(planned++ == 0 ? SLOW_US : 1000);
-  return real_rival()->plan(rival);
+  return real_rival()->rival.plan(rival);
 }
 
 /* Neither opening a rival nor what only its first plan takes is in plan_s. */
@@ -154,7 +154,7 @@ static void plans(void **state) {
   const bppsa_product_rival *const list[] = {&slow.rival, NULL};
   slow.rival.name = "slow";
   slow.rival.create = create_slowly;
-  slow.plan = plan_slowly_once;
+  slow.rival.plan = plan_slowly_once;
   put_matrix("L.mtx", 20, 30, 3, 1);
   put_matrix("R.mtx", 30, 40, 4, 2);
   bppsa_product_rivals_on_gpu = list;
