@@ -11,7 +11,7 @@
  *   floor      of a GPU: the larger of FLOP / peak and bytes / the bandwidth of a copy, measured likewise
  *   memory     bytes: on a CPU what the model holds; on a GPU what its going (and a graph's) freed, all of which is taken at creation and held
  *   residual   max over the parameters of ‖g - ref‖ / (‖ref‖·ε·√T) against float64 sequential BP on the same weights, inputs and seed;
- *              below 30 is right. A parameter whose ‖ref‖ is below (smallest normal)/ε is compared absolutely: ‖g - ref‖ / (smallest normal · √T).
+ *              below 30 is right. Of a graph's forward pass: of the gradients that the queued backward pass makes of it. A parameter whose ‖ref‖ is below (smallest normal)/ε is compared absolutely: ‖g - ref‖ / (smallest normal · √T).
  */
 #ifndef BPPSA_CLI_BENCH_H
 #define BPPSA_CLI_BENCH_H

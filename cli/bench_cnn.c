@@ -34,9 +34,8 @@ static const char notes[] =
     "FLOP: of the gradients of the layers' inputs alone, by the BP baseline of `bppsa flops` (pruned weights, which BP\n"
     "multiplies like others, included), or the scan's plan; path: of its longest chain of products. The ratios are to BP's, of\n"
     "graphs to the graph of BP. Logits and gradients of every row are first held against BP in float64 on the processor: a\n"
-    "residual of 30 or more marks the row and exits 1. On a GPU BP is cuDNN's, times are between marks in its queue, rows\n"
-    "named _graph are replays of the captured pass, and second_stream has the weights' gradients beside the others.\n"
-    "bench/rivals/bench_cnn_pytorch.py times PyTorch in the same run.\n";
+    "residual of 30 or more marks the row and exits 1. On a GPU BP is cuDNN's, and second_stream has the weights' gradients\n"
+    "beside the others. " BPPSA_BENCH_QUEUED_NOTE "bench/rivals/bench_cnn_pytorch.py times PyTorch in the same run.\n";
 
 enum { WRONG = 30 };
 
@@ -323,11 +322,12 @@ static bppsa_status add_graph_row(session *s, row r) {
   }
   const bppsa_status recorded = r.backward ? bppsa_bench_record(s->device, queue_backward, clear_backward, s, &recording)
                                            : bppsa_bench_record(s->device, queue_forward, clear_forward, s, &recording);
-  if (recorded != BPPSA_OK) {
+  if (recorded == BPPSA_ERR_UNSUPPORTED) {
     char name[40];
     snprintf(name, sizeof name, "%s_graph", r.method);
-    return recorded == BPPSA_ERR_MEMORY ? recorded : leave_out(s, name, bppsa_last_error());
+    return leave_out(s, name, bppsa_last_error());
   }
+  BPPSA_TRY(recorded);
   r.graph = true;
   r.nodes = recording.nodes;
   bppsa_status status = bppsa_bench_replay(&recording, repeats(s), budget(s), &r.time);

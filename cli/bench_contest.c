@@ -16,7 +16,7 @@ bppsa_status bppsa_contest_begin(const bppsa_device *device, bppsa_contest *cont
 
 /* ---- passes ---- */
 
-/* Queues a pass: the argument of a capture, too. */
+/* Queues a pass: the argument of a recording, too. */
 typedef struct {
   const bppsa_contest *contest;
   const bppsa_contestant *who;
@@ -34,26 +34,32 @@ static bppsa_status queue_backward(void *context) {
                                : bppsa_recurrent_backward_layers(t->who->model, &t->contest->seed);
 }
 
-bppsa_status bppsa_contest_pass(bppsa_contest *contest, int which, double *forward_s, double *backward_s) {
-  const bppsa_contestant *who = &contest->list[which];
-  turn t = {contest, who};
+static const bppsa_queued_work queue[2] = {queue_forward, queue_backward};
+
+/* A plain one queues both passes before anybody waits: the backward pass does not begin on an idle GPU. */
+bppsa_status bppsa_contest_pass(bppsa_contest *contest, int forward, int backward, double seconds[2]) {
+  const bppsa_contestant *who[2] = {&contest->list[forward], &contest->list[backward]};
   BPPSA_TRY(bppsa_timeline_mark(contest->timeline, 0));
-  BPPSA_TRY(who->graphs[0] != NULL ? bppsa_graph_launch(contest->device, who->graphs[0]) : queue_forward(&t));
-  BPPSA_TRY(bppsa_timeline_mark(contest->timeline, 1));
-  BPPSA_TRY(who->graphs[1] != NULL ? bppsa_graph_launch(contest->device, who->graphs[1]) : queue_backward(&t));
-  BPPSA_TRY(bppsa_timeline_mark(contest->timeline, 2));
-  BPPSA_TRY(bppsa_timeline_seconds(contest->timeline, 0, 1, forward_s));
-  return bppsa_timeline_seconds(contest->timeline, 1, 2, backward_s);
+  for (int phase = 0; phase < 2; ++phase) {
+    turn t = {contest, who[phase]};
+    BPPSA_TRY(who[phase]->plain < 0 ? queue[phase](&t) : bppsa_bench_replay_queue(&who[phase]->recordings[phase]));
+    BPPSA_TRY(bppsa_timeline_mark(contest->timeline, phase + 1));
+  }
+  for (int phase = 0; phase < 2; ++phase) {
+    BPPSA_TRY(who[phase]->plain < 0 ? bppsa_timeline_seconds(contest->timeline, phase, phase + 1, &seconds[phase])
+                                    : bppsa_bench_replay_seconds(&who[phase]->recordings[phase], &seconds[phase]));
+  }
+  return BPPSA_OK;
 }
 
 bppsa_status bppsa_contest_add_graph(bppsa_contest *contest, int plain, int forward, int backward) {
   const bppsa_contestant *same = &contest->list[plain];
   bppsa_contestant made = {.forward = forward, .backward = backward, .plain = plain, .model = same->model, .rival = same->rival};
   turn t = {contest, same};
-  BPPSA_TRY(bppsa_graph_capture(contest->device, queue_forward, &t, &made.graphs[0]));
-  const bppsa_status status = bppsa_graph_capture(contest->device, queue_backward, &t, &made.graphs[1]);
+  BPPSA_TRY(bppsa_bench_record(contest->device, queue_forward, NULL, &t, &made.recordings[0]));
+  const bppsa_status status = bppsa_bench_record(contest->device, queue_backward, NULL, &t, &made.recordings[1]);
   if (status != BPPSA_OK) {
-    bppsa_graph_destroy(contest->device, made.graphs[0]);
+    bppsa_bench_recording_free(&made.recordings[0]);
     return status;
   }
   contest->list[contest->count++] = made;
@@ -66,9 +72,9 @@ bppsa_status bppsa_contest_add_graph(bppsa_contest *contest, int plain, int forw
 static bppsa_status share_time(bppsa_contest *contest, const bppsa_bench_limits *limits, int64_t *most) {
   for (int i = 0; i < contest->count; ++i) {
     bppsa_contestant *who = &contest->list[i];
-    double forward_s, backward_s;
-    BPPSA_TRY(bppsa_contest_pass(contest, i, &forward_s, &backward_s));
-    const double fits = limits->budget_s / (double)contest->count / fmax(forward_s + backward_s, 1e-6);
+    double seconds[2];
+    BPPSA_TRY(bppsa_contest_pass(contest, i, i, seconds));
+    const double fits = limits->budget_s / (double)contest->count / fmax(seconds[0] + seconds[1], 1e-6);
     who->repeats = limits->repeats > 0    ? limits->repeats
                    : fits < LEAST_REPEATS ? LEAST_REPEATS
                    : fits > MOST_REPEATS  ? MOST_REPEATS
@@ -89,8 +95,11 @@ static bppsa_status run_round(bppsa_contest *contest, int64_t round, int64_t mos
   for (int i = 0; i < contest->count; ++i) {
     bppsa_contestant *who = &contest->list[i];
     const int64_t before = round * who->repeats / most, after = (round + 1) * who->repeats / most;
+    double seconds[2];
     if (before != after) {
-      BPPSA_TRY(bppsa_contest_pass(contest, i, &who->times[0][before], &who->times[1][before]));
+      BPPSA_TRY(bppsa_contest_pass(contest, i, i, seconds));
+      who->times[0][before] = seconds[0];
+      who->times[1][before] = seconds[1];
     }
   }
   return BPPSA_OK;
@@ -138,9 +147,9 @@ bppsa_status bppsa_contest_time(bppsa_contest *contest, const bppsa_bench_limits
 
 /* ---- the end ---- */
 
-static void free_contestant(const bppsa_device *device, bppsa_contestant *who) {
-  bppsa_graph_destroy(device, who->graphs[0]);
-  bppsa_graph_destroy(device, who->graphs[1]);
+static void free_contestant(bppsa_contestant *who) {
+  bppsa_bench_recording_free(&who->recordings[0]);
+  bppsa_bench_recording_free(&who->recordings[1]);
   if (who->plain < 0) {
     bppsa_model_destroy(who->model);
     bppsa_cudnn_destroy(who->rival);
@@ -167,7 +176,7 @@ void bppsa_contest_end(bppsa_contest *contest, bppsa_bench_result *result) {
   int64_t freed[BPPSA_BENCH_ROWS];
   for (int i = contest->count - 1; i >= 0; --i) {
     const int64_t before = available(contest->device);
-    free_contestant(contest->device, &contest->list[i]);
+    free_contestant(&contest->list[i]);
     freed[i] = available(contest->device) - before;
   }
   for (int i = 0; contest->device != NULL && bppsa_device_get_kind(contest->device) == BPPSA_CUDA && i < contest->count; ++i) {

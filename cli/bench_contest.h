@@ -1,22 +1,21 @@
 /* Those who are timed at a point of `bench rnn` and `bench gru`, side by side: the project's methods and, on a GPU, each of them as a CUDA graph
- * and cuDNN's algorithms. All make the same two passes; what a pass takes is the time between marks in the device's queue (core/timeline.h).
+ * and cuDNN's algorithms. All make the same two passes; what a pass takes is the time between marks in the device's queue (core/timeline.h), which a graph
+ * has inside (bench_queued.h).
  */
 #ifndef BPPSA_CLI_BENCH_CONTEST_H
 #define BPPSA_CLI_BENCH_CONTEST_H
 
-#include "cli/bench.h"
-#include "core/graph.h"
-#include "core/timeline.h"
+#include "cli/bench_queued.h"
 #include "recurrent/recurrent_cudnn.h"
 
 typedef struct {
-  int forward, backward;      /* rows of the result; forward -1: the pass is no row of its own */
-  int plain;                  /* of a graph: who runs the same without it; -1 otherwise */
-  bppsa_model *model;         /* the project's, or */
-  bppsa_cudnn_network *rival; /* cuDNN's; a graph's are its plain one's */
-  bppsa_graph *graphs[2];     /* forward, backward; NULL: queued anew for every pass */
-  int64_t repeats;            /* timed passes */
-  double *times[2];           /* [repeats] s of forward and backward passes */
+  int forward, backward;               /* rows of the result; forward -1: the pass is no row of its own */
+  int plain;                           /* of a graph: who runs the same without it; -1 otherwise */
+  bppsa_model *model;                  /* the project's, or */
+  bppsa_cudnn_network *rival;          /* cuDNN's; a graph's are its plain one's */
+  bppsa_bench_recording recordings[2]; /* of a graph: forward, backward */
+  int64_t repeats;                     /* timed passes */
+  double *times[2];                    /* [repeats] s of forward and backward passes */
 } bppsa_contestant;
 
 typedef struct {
@@ -32,9 +31,9 @@ bppsa_status bppsa_contest_begin(const bppsa_device *device, bppsa_contest *cont
 /* Destroys everything; on a GPU, writes what each contestant's going freed into the memory of its rows. */
 void bppsa_contest_end(bppsa_contest *contest, bppsa_bench_result *result);
 
-/* One pass each way. ERR_* of the contestant. */
-bppsa_status bppsa_contest_pass(bppsa_contest *contest, int which, double *forward_s, double *backward_s);
-/* Another contestant: the passes of `plain` as graphs, for the rows given. ERR_*: the capture was refused, and nobody is added. */
+/* One pass each way, by the same contestant, or one of them by a graph and the other by its plain one. seconds: forward, backward. ERR_* of the contestants. */
+bppsa_status bppsa_contest_pass(bppsa_contest *contest, int forward, int backward, double seconds[2]);
+/* Another contestant: the passes of `plain` as graphs, for the rows given. On failure nobody is added. ERR_*: of bppsa_bench_record. */
 bppsa_status bppsa_contest_add_graph(bppsa_contest *contest, int plain, int forward, int backward);
 
 /* Rounds in which everyone whose turn it is makes a pass, after one pass of everyone that warms up and tells how many repeats the budget holds; fills the

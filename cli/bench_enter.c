@@ -23,10 +23,8 @@ static void judge(const bppsa_bench_session *s, const bppsa_model *model, bppsa_
   row->subnormals = count.subnormals / count.all;
 }
 
-/* The gradients a contestant's pass just made, judged for its row. */
-static bppsa_status judge_pass(bppsa_bench_session *s, int which) {
-  const bppsa_contestant *who = &s->contest.list[which];
-  bppsa_bench_row *row = &s->result->rows[who->backward];
+/* The gradients a contestant's pass just made, judged for a row. */
+static bppsa_status judge_pass(bppsa_bench_session *s, const bppsa_contestant *who, bppsa_bench_row *row) {
   if (who->rival != NULL) {
     BPPSA_TRY(bppsa_cudnn_pull(who->rival, s->point->kind->name, s->holder));
     judge(s, s->holder, row);
@@ -73,33 +71,47 @@ static void skip_row(bppsa_bench_session *s, int row) {
   snprintf(to->reason, sizeof to->reason, "%.*s", (int)sizeof to->reason - 1, bppsa_last_error());
 }
 
-/* The seed's gradients are made 0 by a pass with a seed of 0, so that a graph that does nothing shows. */
-static bppsa_status verify_graph(bppsa_bench_session *s, int plain, int graph) {
-  const int64_t bytes = (int64_t)bppsa_view_bytes(&s->contest.seed);
-  double forward_s, backward_s;
-  BPPSA_TRY(bppsa_memory_put(s->device, s->device_seed, s->zeros, bytes));
-  BPPSA_TRY(bppsa_contest_pass(&s->contest, plain, &forward_s, &backward_s));
-  BPPSA_TRY(bppsa_memory_put(s->device, s->device_seed, s->seed, bytes));
-  BPPSA_TRY(bppsa_contest_pass(&s->contest, graph, &forward_s, &backward_s));
-  return judge_pass(s, graph);
+/* States and gradients that are not those of the inputs, left by a pass without any: a graph that does nothing shows. */
+static bppsa_status clear_results(bppsa_bench_session *s, int plain) {
+  const int64_t x_bytes = (int64_t)bppsa_view_bytes(&s->contest.x), seed_bytes = (int64_t)bppsa_view_bytes(&s->contest.seed);
+  double seconds[2];
+  BPPSA_TRY(bppsa_memory_clear(s->device, s->device_x, x_bytes));
+  BPPSA_TRY(bppsa_memory_clear(s->device, s->device_seed, seed_bytes));
+  BPPSA_TRY(bppsa_contest_pass(&s->contest, plain, plain, seconds));
+  BPPSA_TRY(bppsa_memory_put(s->device, s->device_x, s->x, x_bytes));
+  return bppsa_memory_put(s->device, s->device_seed, s->seed, seed_bytes);
 }
 
-/* The passes of a contestant as graphs, for rows `graph` (and `forward`, unless -1) beside its own. A refused capture is a row that says so. */
+/* One of a graph's passes, the other one being its plain contestant's: by the gradients that both make. */
+static bppsa_status verify_graph(bppsa_bench_session *s, int graph, bool backward) {
+  const bppsa_contestant *who = &s->contest.list[graph];
+  const int index = backward ? who->backward : who->forward, from = backward ? who->plain : graph,
+            to = backward ? graph : who->plain;
+  const bppsa_contestant *same = &s->contest.list[who->plain];
+  bppsa_bench_row *row = &s->result->rows[index];
+  double seconds[2];
+  *row = s->result->rows[backward ? same->backward : same->forward];
+  row->residual = 0;
+  row->nodes = who->recordings[backward].nodes;
+  BPPSA_TRY(clear_results(s, who->plain));
+  BPPSA_TRY(bppsa_contest_pass(&s->contest, from, to, seconds));
+  return judge_pass(s, who, row);
+}
+
+/* The passes of a contestant as graphs, for rows `backward` (and `forward`, unless -1) beside its own. What cannot be recorded is rows that say so. */
 static bppsa_status add_graph(bppsa_bench_session *s, int plain, int forward, int backward) {
-  const bppsa_contestant *same = &s->contest.list[plain];
-  if (bppsa_contest_add_graph(&s->contest, plain, forward, backward) != BPPSA_OK) {
+  const bppsa_status status = bppsa_contest_add_graph(&s->contest, plain, forward, backward);
+  if (status == BPPSA_ERR_UNSUPPORTED) {
     skip_row(s, backward);
+    if (forward >= 0) {
+      skip_row(s, forward);
+    }
     return BPPSA_OK;
   }
-  const bppsa_contestant *made = &s->contest.list[s->contest.count - 1];
-  if (forward >= 0) {
-    s->result->rows[forward] = s->result->rows[same->forward];
-    s->result->rows[forward].nodes = bppsa_graph_nodes(made->graphs[0]);
-  }
-  s->result->rows[backward] = s->result->rows[same->backward];
-  s->result->rows[backward].residual = 0;
-  s->result->rows[backward].nodes = bppsa_graph_nodes(made->graphs[1]);
-  return verify_graph(s, plain, s->contest.count - 1);
+  BPPSA_TRY(status);
+  const int graph = s->contest.count - 1;
+  BPPSA_TRY(forward >= 0 ? verify_graph(s, graph, false) : BPPSA_OK);
+  return verify_graph(s, graph, true);
 }
 
 /* ---- the project's methods ---- */
@@ -108,7 +120,7 @@ static bppsa_status add_method(bppsa_bench_session *s, bppsa_bench_method method
   const bppsa_recurrent_config config = bppsa_bench_config(&s->point->config, method);
   const int64_t before = bppsa_alloc_live_bytes();
   const bool first = method == BPPSA_BENCH_BP;
-  double forward_s, backward_s;
+  double seconds[2];
   bppsa_model *model = NULL;
   const bppsa_status status = s->point->kind->create(&config, s->device, &model);
   if (status == BPPSA_ERR_UNSUPPORTED) {
@@ -123,8 +135,8 @@ static bppsa_status add_method(bppsa_bench_session *s, bppsa_bench_method method
   s->result->rows[method].memory = bppsa_alloc_live_bytes() - before;
   BPPSA_TRY(bppsa_recurrent_init(model, s->point->init, s->point->seed));
   BPPSA_TRY(bppsa_model_push(model));
-  BPPSA_TRY(bppsa_contest_pass(&s->contest, s->plain[method], &forward_s, &backward_s));
-  BPPSA_TRY(judge_pass(s, s->plain[method]));
+  BPPSA_TRY(bppsa_contest_pass(&s->contest, s->plain[method], s->plain[method], seconds));
+  BPPSA_TRY(judge_pass(s, &s->contest.list[s->plain[method]], &s->result->rows[method]));
   if (first) {
     s->result->rows[BPPSA_BENCH_FORWARD].memory = s->result->rows[method].memory;
     BPPSA_TRY(verify_logits(s, model, &s->result->rows[BPPSA_BENCH_FORWARD]));
@@ -179,12 +191,13 @@ static void widen(bppsa_bench_row *row) {
 }
 
 static bppsa_status run_rival(bppsa_bench_session *s, bppsa_cudnn_algorithm algorithm, int first) {
-  double forward_s, backward_s;
-  bppsa_contestant *who = &s->contest.list[s->contest.count - 1];
+  const int last = s->contest.count - 1;
+  const bppsa_contestant *who = &s->contest.list[last];
+  double seconds[2];
   BPPSA_TRY(bppsa_cudnn_set(who->rival, s->point->kind->name, s->holder));
-  BPPSA_TRY(bppsa_contest_pass(&s->contest, s->contest.count - 1, &forward_s, &backward_s));
+  BPPSA_TRY(bppsa_contest_pass(&s->contest, last, last, seconds));
   BPPSA_TRY(verify_states(s, who->rival, &s->result->rows[first]));
-  BPPSA_TRY(judge_pass(s, s->contest.count - 1));
+  BPPSA_TRY(judge_pass(s, who, &s->result->rows[first + 1]));
   if (algorithm == BPPSA_CUDNN_STANDARD_TF32) {
     widen(&s->result->rows[first]);
     widen(&s->result->rows[first + 1]);
@@ -212,6 +225,7 @@ static bppsa_status add_rival(bppsa_bench_session *s, bppsa_cudnn_algorithm algo
   }
   BPPSA_TRY(add_graph(s, s->contest.count - 1, first + 2, first + 3));
   if (algorithm == BPPSA_CUDNN_STANDARD_TF32) {
+    widen(&s->result->rows[first + 2]);
     widen(&s->result->rows[first + 3]);
   }
   return BPPSA_OK;

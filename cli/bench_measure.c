@@ -86,10 +86,6 @@ static bppsa_status begin_contest(bppsa_bench_session *s) {
   if (!bppsa_bench_on_gpu(s)) {
     return BPPSA_OK;
   }
-  s->zeros = bppsa_calloc((int64_t)bppsa_view_bytes(&seed), 1);
-  if (s->zeros == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
   BPPSA_TRY(move(s, &x, &s->device_x, &s->contest.x));
   return move(s, &seed, &s->device_seed, &s->contest.seed);
 }
@@ -265,7 +261,7 @@ bppsa_status bppsa_bench_measure(const bppsa_bench_point *point, const bppsa_ben
   bppsa_dataset_destroy(s.data);
   bppsa_memory_free(device, s.device_x);
   bppsa_memory_free(device, s.device_seed);
-  void *const blocks[] = {s.indices, s.x, s.x64, s.seed, s.seed64, s.zeros, s.gradients, s.logits};
+  void *const blocks[] = {s.indices, s.x, s.x64, s.seed, s.seed64, s.gradients, s.logits};
   for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; ++i) {
     bppsa_free(blocks[i]);
   }

@@ -35,10 +35,12 @@ static const char notes[] =
     "--up-levels: the products of a pruned VGG-11's scan in their place, a[i:j] of its elements.\n"
     "Every result is first checked against float64: a largest |c - ref| / (eps sum |a b|) of 30 or more marks the row and exits "
     "1.\n"
-    "floor: the larger of FLOP / measured peak and bytes / measured copy bandwidth. plan: planning time in numeric passes.\n"
-    "On a GPU passes are queued and, phase graph, replayed as recordings, beside cuSPARSE, where it is: SpGEMM as a whole "
-    "(full)\n"
-    "and what SpGEMMreuse computes once its structure is known (numeric); and, where both factors are full, beside cuBLAS.\n"
+    "floor: the larger of FLOP / measured peak and bytes / measured copy bandwidth. plan: planning time in numeric passes; of "
+    "other libraries\n"
+    "without taking over the factors, and 0 where every pass does all of it (full).\n" BPPSA_BENCH_QUEUED_NOTE
+    "There cuSPARSE is beside them, where it is: SpGEMM as a whole (full) and what SpGEMMreuse computes once its structure is "
+    "known\n"
+    "(numeric); and, where both factors are full, cuBLAS.\n"
     "The program bppsa-rivals, built beside this one where the libraries are, adds SuiteSparse:GraphBLAS, LIBXSMM and PETSc to "
     "the same run.\n";
 
@@ -153,7 +155,7 @@ static bppsa_status measure_graph(session *s, const contender *who, product_row 
   bppsa_bench_recording recording;
   row->phase = "graph";
   const bppsa_status recorded = bppsa_bench_record(s->device, who->run, who->clear, who->context, &recording);
-  if (recorded == BPPSA_ERR_CUDA || recorded == BPPSA_ERR_UNSUPPORTED) {
+  if (recorded == BPPSA_ERR_UNSUPPORTED) {
     return leave_out(s, row->method, row->phase);
   }
   BPPSA_TRY(recorded);
@@ -231,27 +233,24 @@ static bppsa_status fetch_rival(session *s, void *context) {
   return r->rival->read(r->state, &s->pattern, s->values);
 }
 
-/* Ready to run; *plan_s of a GPU's rival is its plan alone: loading the library and sending the factors come before. */
+/* Ready to run; *plan_s is the plan alone: loading the library and taking over the factors come before. */
 static bppsa_status open_rival(const session *s, rival_run *r, double *plan_s) {
-  double start = bppsa_bench_now();
   (void)bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: not for this case",
                    r->rival->name); /* what a rival says that refuses without words */
   BPPSA_TRY(r->rival->create(&s->c, bppsa_device_get_threads(s->device), &r->state));
-  if (r->gpu != NULL) {
-    start = bppsa_bench_now();
-    const bppsa_status planned = r->gpu->plan != NULL ? r->gpu->plan(r->state) : BPPSA_OK;
-    if (planned != BPPSA_OK) {
-      r->rival->destroy(r->state);
-      return planned;
-    }
+  const double start = bppsa_bench_now();
+  const bppsa_status planned = r->rival->plan != NULL ? r->rival->plan(r->state) : BPPSA_OK;
+  if (planned != BPPSA_OK) {
+    r->rival->destroy(r->state);
+    return planned;
   }
-  *plan_s = bppsa_bench_now() - start;
+  *plan_s = r->rival->plan != NULL ? bppsa_bench_now() - start : 0;
   return BPPSA_OK;
 }
 
 /* The same on a GPU once more, thrown away, before: a first plan loads kernels. */
 static bppsa_status open_warm(const session *s, rival_run *r, double *plan_s) {
-  if (r->gpu != NULL && r->gpu->plan != NULL) {
+  if (r->gpu != NULL && r->rival->plan != NULL) {
     BPPSA_TRY(open_rival(s, r, plan_s));
     r->rival->destroy(r->state);
   }

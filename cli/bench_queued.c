@@ -2,16 +2,21 @@
 
 enum { MARKS = 2 };
 
-static bool records_nothing;
+static bool records_nothing, records_waits;
 
 void bppsa_bench_record_nothing(bool on) {
   records_nothing = on;
+}
+
+void bppsa_bench_record_waits(bool on) {
+  records_waits = on;
 }
 
 static bppsa_status queue(void *context) {
   const bppsa_bench_recording *r = context;
   BPPSA_TRY(bppsa_timeline_mark(r->timeline, 0));
   BPPSA_TRY(records_nothing ? BPPSA_OK : r->action(r->context));
+  BPPSA_TRY(records_waits ? bppsa_device_wait(r->device) : BPPSA_OK);
   return bppsa_timeline_mark(r->timeline, 1);
 }
 
@@ -22,17 +27,25 @@ bppsa_status bppsa_bench_record(const bppsa_device *device, bppsa_queued_work ac
   const bppsa_status status = bppsa_graph_capture(device, queue, &r, &r.graph);
   if (status != BPPSA_OK) {
     bppsa_timeline_destroy(r.timeline);
-    return status;
+    return status == BPPSA_ERR_CUDA ? BPPSA_ERR_UNSUPPORTED : status;
   }
   r.nodes = bppsa_graph_nodes(r.graph) - MARKS;
   *made = r;
   return BPPSA_OK;
 }
 
+bppsa_status bppsa_bench_replay_queue(const bppsa_bench_recording *recording) {
+  return bppsa_graph_launch(recording->device, recording->graph);
+}
+
+bppsa_status bppsa_bench_replay_seconds(const bppsa_bench_recording *recording, double *seconds) {
+  return bppsa_timeline_seconds(recording->timeline, 0, 1, seconds);
+}
+
 static bppsa_status replay_once(void *context, double *seconds) {
   const bppsa_bench_recording *r = context;
-  BPPSA_TRY(bppsa_graph_launch(r->device, r->graph));
-  return bppsa_timeline_seconds(r->timeline, 0, 1, seconds);
+  BPPSA_TRY(bppsa_bench_replay_queue(r));
+  return bppsa_bench_replay_seconds(r, seconds);
 }
 
 bppsa_status bppsa_bench_replay(bppsa_bench_recording *recording, int64_t repeats, double budget_s, bppsa_timing *timing) {

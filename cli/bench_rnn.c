@@ -3,7 +3,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "cli/bench.h"
+#include "cli/bench_queued.h"
 #include "cli/machine.h"
 #include "cli/setup.h"
 #include "core/alloc.h"
@@ -51,14 +51,13 @@ static const bppsa_option_use uses_rnn[] = USES(RNN_ONLY), uses_gru[] = USES();
       "            without the input's\n"                                                                                        \
       "  bytes     the least that has to move: x and h; the plan's operands and results; x, h and g for the weights' "           \
       "gradients\n"                                                                                                              \
-      "linear is the recurrence itself, run by the cell's own backward sweep: it is bp under another name.\n"                    \
-      "On a GPU (--device cuda) passes are timed in its queue; each is measured as a CUDA graph too (_graph), and so are "       \
-      "cuDNN's algorithms "                                                                                                      \
-      "(cudnn_), of\n"                                                                                                           \
-      "which those that refuse the shape are listed with its words. cudnn_standard_tf32's residuals are in units of TF32. "      \
-      "floor is the larger "                                                                                                     \
-      "of FLOP\n"                                                                                                                \
-      "over measured multiply-adds and bytes over a measured copy.\n"                                                            \
+      "linear is the recurrence itself, run by the cell's own backward sweep: it is bp under another "                           \
+      "name.\n" BPPSA_BENCH_QUEUED_NOTE                                                                                          \
+      "Every method is measured both ways there (_graph), and so are cuDNN's algorithms (cudnn_), of which those that refuse "   \
+      "the shape are\n"                                                                                                          \
+      "listed with its words. cudnn_standard_tf32's residuals are in units of TF32. floor is the larger of FLOP over measured "  \
+      "multiply-adds\n"                                                                                                          \
+      "and bytes over a measured copy.\n"                                                                                        \
       "redone: held products of a pass that cancellation made useless; their steps were run one by one.\n"
 static const char notes_rnn[] = NOTES(SWEEP_RNN), notes_gru[] = NOTES(SWEEP_GRU);
 

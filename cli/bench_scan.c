@@ -28,7 +28,7 @@ static const char notes[] = "The chain of LeNet-5's ten operators on 3 x 32 x 32
                             "linear operators shared by the\n"
                             "samples, ReLUs and pools per sample. Every result is first held against the recurrence in float64: "
                             "a residual of 30 or more\n"
-                            "marks the row and exits 1. On a GPU every method runs queued and, marked graph, as a recording.\n";
+                            "marks the row and exits 1. " BPPSA_BENCH_QUEUED_NOTE;
 
 enum { METHODS = 6, WRONG = 30 };
 
@@ -219,13 +219,23 @@ static bppsa_status time_scan(session *s, const char *name, const bppsa_scan_pla
   return finish_scan(s, name, plan, &timing, plan_s);
 }
 
-/* A GPU's scan once more, as a recording. */
+static bppsa_status leave_out(const session *s, const char *name) {
+  const char *why = bppsa_last_error();
+  BPPSA_TRY(bppsa_bench_leave_out(s->left_out, (const char *const[]){"method", name, NULL}, why));
+  return s->cli->json ? BPPSA_OK : bppsa_cli_print(s->cli, "  %-18s left out: %s\n", name, why);
+}
+
+/* A GPU's scan once more, as a recording. What cannot be recorded is left out. */
 static bppsa_status time_graph(session *s, const char *name, const bppsa_scan_plan *plan, double plan_s) {
   char text[64];
   bppsa_bench_recording recording;
   bppsa_timing timing;
   snprintf(text, sizeof text, "%s graph", name);
-  BPPSA_TRY(bppsa_bench_record(s->device, queue_scan, clear_scan, s, &recording));
+  const bppsa_status recorded = bppsa_bench_record(s->device, queue_scan, clear_scan, s, &recording);
+  if (recorded == BPPSA_ERR_UNSUPPORTED) {
+    return leave_out(s, text);
+  }
+  BPPSA_TRY(recorded);
   const bppsa_status status = bppsa_bench_replay(&recording, repeats(s), budget(s), &timing);
   bppsa_bench_recording_free(&recording);
   return status == BPPSA_OK ? finish_scan(s, text, plan, &timing, plan_s) : status;
@@ -245,10 +255,8 @@ static bppsa_status measure_method(session *s, int method) {
   const double start = bppsa_bench_now();
   bppsa_status status = bppsa_scan_plan_create(&config, &plan);
   const double plan_s = bppsa_bench_now() - start;
-  if (status == BPPSA_ERR_ARGUMENT) { /* beyond the limit: left out, and said */
-    const char *name = methods[method].name, *why = bppsa_last_error();
-    BPPSA_TRY(bppsa_bench_leave_out(s->left_out, (const char *const[]){"method", name, NULL}, why));
-    return s->cli->json ? BPPSA_OK : bppsa_cli_print(s->cli, "  %-18s left out: %s\n", name, why);
+  if (status == BPPSA_ERR_ARGUMENT || status == BPPSA_ERR_UNSUPPORTED) { /* beyond the limit, or what a GPU can count */
+    return leave_out(s, methods[method].name);
   }
   if (status == BPPSA_OK) {
     status = bppsa_scan_executor_create(plan, s->device, &s->executor);

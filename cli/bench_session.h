@@ -13,8 +13,8 @@ typedef struct {
   bppsa_bench_result *result;
   bppsa_dataset *data;
   int64_t *indices;
-  void *x, *x64, *seed, *seed64, *zeros; /* zeros: as large as the seed */
-  double *gradients;                     /* of the layers' parameters, one behind the other */
+  void *x, *x64, *seed, *seed64;
+  double *gradients; /* of the layers' parameters, one behind the other */
   double *logits;
   bppsa_model *holder;            /* the parameters of cuDNN's networks, in host memory */
   void *device_x, *device_seed;   /* GPU */

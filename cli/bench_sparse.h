@@ -2,7 +2,7 @@
  *
  *   floor     what a pass takes at least: the larger of its FLOPs over the measured peak and its bytes over the measured bandwidth, all threads
  *   bytes     values and indices a pass reads, and values it writes, once each
- *   plan      seconds of planning, and how many numeric passes they are
+ *   plan      seconds of planning, and how many numeric passes they are; of rivals without taking over the factors
  *   residual  max |c - ref| / (ε Σ |a b|) over the entries, against float64
  */
 #ifndef BPPSA_CLI_BENCH_SPARSE_H
@@ -93,9 +93,10 @@ bppsa_status bppsa_product_case_reference(const bppsa_product_case *c, const bpp
 typedef struct {
   const char *name;   /* "graphblas" */
   const char *method; /* "full": pattern and values; "numeric": values on a planned pattern */
-  /* Takes over the case's matrices as the library wants them, and plans, unless a plan is made apart. ERR_UNSUPPORTED: not this case; the row is left
-   * out. */
+  /* Takes over the case's matrices as the library wants them. ERR_UNSUPPORTED: not this case; the row is left out. */
   bppsa_status (*create)(const bppsa_product_case *c, int32_t threads, void **state);
+  bppsa_status (*plan)(
+      void *state);                 /* behind create; it has happened on return. NULL: every run does all of it. ERR_* as there */
   bppsa_status (*run)(void *state); /* the product that is timed */
   /* After a run: C's values as [nnz], in the order of `pattern` (zeros where the library keeps no entry), to be verified. */
   bppsa_status (*read)(void *state, const bppsa_csr *pattern, float *values);
@@ -105,7 +106,6 @@ typedef struct {
 /* A GPU's rival has all that and more: lists for GPUs point to these, by their first member. */
 typedef struct {
   bppsa_product_rival rival;
-  bppsa_status (*plan)(void *state);  /* behind create; it has happened on return. NULL: there is none. ERR_* as there */
   bppsa_status (*clear)(void *state); /* C's values that an earlier run left are 0 again */
 } bppsa_product_gpu_rival;
 

@@ -132,9 +132,9 @@ static bppsa_status clear_result(void *state) {
   return bppsa_memory_clear(r->device, r->parts[C], bytes_of(r->rows, r->cols));
 }
 
-static const bppsa_product_gpu_rival pedantic = {
-    {"cublas", "numeric", create_pedantic, run, read_result, destroy}, NULL, clear_result};
-static const bppsa_product_gpu_rival by_default = {
-    {"cublas-default", "numeric", create_default, run, read_result, destroy}, NULL, clear_result};
+static const bppsa_product_gpu_rival pedantic = {{"cublas", "numeric", create_pedantic, NULL, run, read_result, destroy},
+                                                 clear_result};
+static const bppsa_product_gpu_rival by_default = {{"cublas-default", "numeric", create_default, NULL, run, read_result, destroy},
+                                                   clear_result};
 
 const bppsa_product_rival *const bppsa_product_cublas_rivals[] = {&pedantic.rival, &by_default.rival, NULL};

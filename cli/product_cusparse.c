@@ -148,7 +148,6 @@ static bppsa_status take_entries(rival *r) {
       "pointers");
 }
 
-/* Everything but a plan. */
 static bppsa_status create(const bppsa_product_case *c, int32_t threads, void **state) {
   (void)threads;
   rival *r = bppsa_calloc(1, sizeof *r);
@@ -236,7 +235,7 @@ static bppsa_status run_full(void *state) {
 #undef PRODUCT
 }
 
-static const bppsa_product_gpu_rival full = {{"cusparse", "full", create, run_full, read_result, destroy}, NULL, clear_result};
+static const bppsa_product_gpu_rival full = {{"cusparse", "full", create, NULL, run_full, read_result, destroy}, clear_result};
 
 /* ---- cusparseSpGEMMreuse ---- */
 
@@ -276,8 +275,8 @@ static bppsa_status run_reuse(void *state) {
       "SpGEMMreuse: computation");
 }
 
-static const bppsa_product_gpu_rival reuse = {
-    {"cusparse-reuse", "numeric", create, run_reuse, read_result, destroy}, plan_reuse, clear_result};
+static const bppsa_product_gpu_rival reuse = {{"cusparse-reuse", "numeric", create, plan_reuse, run_reuse, read_result, destroy},
+                                              clear_result};
 
 const bppsa_product_rival *const bppsa_product_cusparse_rivals[] = {&reuse.rival, &full.rival, NULL};
 #else

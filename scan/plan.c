@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/memory.h"
 #include "scan/plan_internal.h"
 
 enum { MAX_RECORDS = 4 * 64 };
@@ -563,15 +564,31 @@ static int64_t up_flops(const bppsa_scan_plan *plan) {
   return flops;
 }
 
+/* The limit for plans with products; 0: none. Of a GPU it is no more than is free there: a plan that does not fit is passed over like one beyond the caller's
+ * limit, before anything is taken, and memory that runs out on the host remains a failure. */
+static bppsa_status limit_of(const bppsa_scan_config *config, int64_t *limit) {
+  int64_t available = 0;
+  *limit = config->memory_limit;
+  if (config->symbolic || bppsa_device_get_kind(config->planner) == BPPSA_CPU) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_memory_available(config->planner, &available));
+  available = available > 0 ? available : 1;
+  *limit = *limit > 0 && *limit < available ? *limit : available;
+  return BPPSA_OK;
+}
+
 /* Sparse chains: the FLOPs of the critical path with every number of up-levels, counted first; then the best that fits into memory. A plan with
  * more levels has the products of one with fewer, so that the first that does not fit ends the search, and so does one whose up-levels
  * alone have more FLOPs than the best. */
 static bppsa_status create_auto_csr(const bppsa_scan_config *config, bppsa_scan_plan **out) {
-  int64_t flops[64], count = 0, least = INT64_MAX;
+  int64_t flops[64], count = 0, least = INT64_MAX, limit = 0;
   bool hopeless = false;
   bppsa_scan_config candidate = *config;
+  BPPSA_TRY(limit_of(config, &limit));
   candidate.algorithm = BPPSA_SCAN_BLELLOCH;
   candidate.symbolic = true;
+  candidate.memory_limit = limit;
   bppsa_status status = BPPSA_OK;
   for (; status == BPPSA_OK && !hopeless && count <= levels_of(config->jacobians); ++count) {
     bppsa_scan_plan *plan = NULL;
@@ -593,8 +610,12 @@ static bppsa_status create_auto_csr(const bppsa_scan_config *config, bppsa_scan_
     }
     candidate.up_levels = best;
     candidate.algorithm = best == 0 ? BPPSA_SCAN_LINEAR : BPPSA_SCAN_BLELLOCH;
+    candidate.memory_limit = best == 0 ? config->memory_limit : limit; /* the last resort fails in the caller's words */
     status = create_fixed(&candidate, out);
-    const bool too_large = status == BPPSA_ERR_ARGUMENT && config->memory_limit > 0;
+    const bool too_large = status == BPPSA_ERR_ARGUMENT && limit > 0;
+    if (status == BPPSA_OK) {
+      (*out)->config.memory_limit = config->memory_limit;
+    }
     if (best == 0 || (!too_large && status != BPPSA_ERR_UNSUPPORTED)) {
       return status;
     }

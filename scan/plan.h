@@ -31,7 +31,7 @@ extern "C" {
 
 typedef enum {
   /* The candidate that the cost model expects to be the fastest (scan/cost.c); csr: the number of up-levels whose critical path has the
-   * fewest FLOPs, within the memory limit. */
+   * fewest FLOPs, within the memory limit and what the planner's GPU has free. */
   BPPSA_SCAN_AUTO = 0,
   BPPSA_SCAN_LINEAR,   /* the recurrence itself */
   BPPSA_SCAN_BLELLOCH, /* BPPSA Algorithm 1; with up_levels = L its §5.3 form */

@@ -114,7 +114,7 @@ static bppsa_status read_result(void *state, const bppsa_csr *pattern, float *va
   return status;
 }
 
-const bppsa_product_rival rival_graphblas = {"graphblas", "full", create_default, run, read_result, destroy};
-const bppsa_product_rival rival_graphblas_gustavson = {"graphblas-gustavson", "full", create_gustavson, run,
+const bppsa_product_rival rival_graphblas = {"graphblas", "full", create_default, NULL, run, read_result, destroy};
+const bppsa_product_rival rival_graphblas_gustavson = {"graphblas-gustavson", "full", create_gustavson, NULL, run,
                                                        read_result,           destroy};
-const bppsa_product_rival rival_graphblas_hash = {"graphblas-hash", "full", create_hash, run, read_result, destroy};
+const bppsa_product_rival rival_graphblas_hash = {"graphblas-hash", "full", create_hash, NULL, run, read_result, destroy};

@@ -78,20 +78,19 @@ static void list_pairs(rival *s, int64_t x) {
   s->row_first[x + 1] = s->blocks;
 }
 
-static bppsa_status fill(rival *s, const bppsa_product_case *c) {
-  const bppsa_csr *sa = &c->a->blocks->positions, *sb = &c->b->blocks->positions;
+/* Lists the pairs, makes room for C, has the kernel made. */
+static bppsa_status plan(void *state) {
+  rival *s = state;
+  const bppsa_csr *sa = &s->a->blocks->positions, *sb = &s->b->blocks->positions;
   int64_t most = 0;
   for (int64_t e = 0; e < sa->nnz; ++e) {
     most += sb->row_ptr[sa->col[e] + 1] - sb->row_ptr[sa->col[e]];
   }
-  s->a_blocks = make_blocks(c->a, c->a_values);
-  s->b_blocks = make_blocks(c->b, c->b_values);
   s->first = bppsa_calloc(most + 1, sizeof *s->first);
   s->row_first = bppsa_calloc(sa->rows + 1, sizeof *s->row_first);
   s->left = bppsa_calloc(most, sizeof *s->left);
   s->right = bppsa_calloc(most, sizeof *s->right);
-  if (s->a_blocks == NULL || s->b_blocks == NULL || s->first == NULL || s->row_first == NULL || s->left == NULL ||
-      s->right == NULL) {
+  if (s->first == NULL || s->row_first == NULL || s->left == NULL || s->right == NULL) {
     return BPPSA_ERR_MEMORY;
   }
   for (int64_t x = 0; x < sa->rows; ++x) {
@@ -123,10 +122,11 @@ static bppsa_status create(const bppsa_product_case *c, int32_t threads, void **
   *s =
       (rival){.a = c->a, .b = c->b, .rows = x->row_channels, .mid = x->col_channels, .cols = y->col_channels, .threads = threads};
   libxsmm_init();
-  const bppsa_status status = fill(s, c);
-  if (status != BPPSA_OK) {
+  s->a_blocks = make_blocks(c->a, c->a_values);
+  s->b_blocks = make_blocks(c->b, c->b_values);
+  if (s->a_blocks == NULL || s->b_blocks == NULL) {
     destroy(s);
-    return status;
+    return BPPSA_ERR_MEMORY;
   }
   *state = s;
   return BPPSA_OK;
@@ -161,4 +161,4 @@ static bppsa_status read_result(void *state, const bppsa_csr *pattern, float *va
   return BPPSA_OK;
 }
 
-const bppsa_product_rival rival_libxsmm = {"libxsmm-blocks", "numeric", create, run, read_result, destroy};
+const bppsa_product_rival rival_libxsmm = {"libxsmm-blocks", "numeric", create, plan, run, read_result, destroy};

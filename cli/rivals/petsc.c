@@ -48,7 +48,8 @@ static void destroy(void *state) {
   bppsa_free(p);
 }
 
-static bppsa_status plan(petsc *p) {
+static bppsa_status plan(void *state) {
+  petsc *p = state;
   BPPSA_TRY(check(MatProductCreate(p->a, p->b, NULL, &p->c), "MatProductCreate"));
   BPPSA_TRY(check(MatProductSetType(p->c, MATPRODUCT_AB), "MatProductSetType"));
   BPPSA_TRY(check(MatProductSetFromOptions(p->c), "MatProductSetFromOptions"));
@@ -62,8 +63,7 @@ static bppsa_status fill(const bppsa_product_case *c, petsc *p) {
     BPPSA_TRY(check(PetscInitializeNoArguments(), "PetscInitialize"));
   }
   BPPSA_TRY(import(p, 0, c->a, c->a_values, &p->a));
-  BPPSA_TRY(import(p, 1, c->b, c->b_values, &p->b));
-  return plan(p);
+  return import(p, 1, c->b, c->b_values, &p->b);
 }
 
 static bppsa_status create(const bppsa_product_case *c, int32_t threads, void **state) {
@@ -115,5 +115,5 @@ static bppsa_status read_result(void *state, const bppsa_csr *pattern, float *va
   return BPPSA_OK;
 }
 
-const bppsa_product_rival rival_petsc = {"petsc-f64-1thread", "numeric", create, run_numeric, read_result, destroy};
-const bppsa_product_rival rival_petsc_full = {"petsc-f64-1thread", "full", create, run_full, read_result, destroy};
+const bppsa_product_rival rival_petsc = {"petsc-f64-1thread", "numeric", create, plan, run_numeric, read_result, destroy};
+const bppsa_product_rival rival_petsc_full = {"petsc-f64-1thread", "full", create, NULL, run_full, read_result, destroy};

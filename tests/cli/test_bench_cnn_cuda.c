@@ -84,9 +84,23 @@ static void idle_graphs(void **state) {
   release(&result);
 }
 
+/* Graphs that cannot be recorded are named, and the queued passes are there. */
+static void refused_graphs(void **state) {
+  (void)state;
+  bppsa_bench_record_waits(true);
+  json_t *document =
+      run_json("bench lenet5 --json --device cuda --batch 1 --repeats 1 --threads 1 --prune 0.5 --memory-limit 2M");
+  bppsa_bench_record_waits(false);
+  const json_t *rows = json_object_get(document, "rows"), *left_out = json_object_get(document, "left_out");
+  assert_true(get_real(find(rows, "forward"), "residual") < 30 && get_real(find(rows, "bp"), "residual") < 30);
+  assert_non_null(strstr(get_text(find(left_out, "forward_graph"), "reason"), "recording: "));
+  assert_non_null(strstr(get_text(find(left_out, "bp_graph"), "reason"), "recording: "));
+  json_decref(document);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(rows_of_lenet5), cmocka_unit_test(without_room),
-                                     cmocka_unit_test(idle_graphs)};
+                                     cmocka_unit_test(idle_graphs), cmocka_unit_test(refused_graphs)};
   bppsa_device *device = NULL;
   if (bppsa_device_create("cuda", 1, &device) != BPPSA_OK) {
     puts(bppsa_last_error());

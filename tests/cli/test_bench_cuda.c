@@ -138,6 +138,7 @@ static void program(void **state) {
     const char *const methods[] = {"bp", "linear", "blelloch", "chunked", "auto"};
     check_row(find(rows, "forward", "forward"));
     check_row(find(rows, "forward", "forward_graph"));
+    assert_true(json_is_true(json_object_get(find(rows, "forward", "forward_graph"), "ok")));
     for (size_t m = 0; m < 5; ++m) {
       char graph[40];
       snprintf(graph, sizeof graph, "%s_graph", methods[m]);
@@ -154,11 +155,65 @@ static void program(void **state) {
   json_decref(document);
 }
 
+static const char *const small[] = {"rnn", "gru --layers 2 --loss all"};
+
+/* Graphs that do nothing are found wrong, forward and backward, the project's and cuDNN's, though the passes before them were right; nobody else is. */
+static void idle_graphs(void **state) {
+  (void)state;
+  for (size_t v = 0; v < sizeof small / sizeof small[0]; ++v) {
+    int64_t graphs[2] = {0, 0};
+    bppsa_bench_record_nothing(true);
+    run_result result = run("bench %s --json --device cuda --seq-len 20 --batch 3 --hidden 4 --repeats 2 --threads 1", small[v]);
+    bppsa_bench_record_nothing(false);
+    assert_int_equal(result.code, 1);
+    json_t *document = json_loads(result.out, 0, NULL);
+    const json_t *rows = json_object_get(document, "rows");
+    for (size_t i = 0; i < json_array_size(rows); ++i) {
+      const json_t *row = json_array_get(rows, i);
+      if (json_is_string(json_object_get(row, "skipped"))) {
+        continue;
+      }
+      const bool graph = json_is_true(json_object_get(row, "graph"));
+      assert_int_equal(json_is_true(json_object_get(row, "ok")), !graph);
+      assert_true(!graph || get_integer(row, "graph_nodes") == 0); /* without marks */
+      graphs[strcmp(get_text(row, "phase"), "backward") == 0] += graph;
+    }
+    assert_true(graphs[0] >= (is_emulated(device) ? 5 : 1)); /* bp's, and four of the stand-in for cuDNN */
+    assert_true(graphs[1] >= (is_emulated(device) ? 9 : 5));
+    json_decref(document);
+    release(&result);
+  }
+}
+
+/* What cannot be recorded are rows that say so, and the others stay. */
+static void refused_graphs(void **state) {
+  (void)state;
+  for (size_t v = 0; v < sizeof small / sizeof small[0]; ++v) {
+    bppsa_bench_record_waits(true);
+    json_t *document =
+        run_json("bench %s --json --device cuda --seq-len 20 --batch 3 --hidden 4 --repeats 2 --threads 1", small[v]);
+    bppsa_bench_record_waits(false);
+    const json_t *rows = json_object_get(document, "rows");
+    const char *const graphs[] = {"bp_graph", "linear_graph", "blelloch_graph", "chunked_graph", "auto_graph"};
+    assert_non_null(strstr(get_text(find(rows, "forward", "forward_graph"), "skipped"), "recording: "));
+    for (size_t m = 0; m < sizeof graphs / sizeof graphs[0]; ++m) {
+      assert_non_null(strstr(get_text(find(rows, "backward", graphs[m]), "skipped"), "recording: "));
+    }
+    check_row(find(rows, "forward", "forward"));
+    check_row(find(rows, "backward", "chunked"));
+    if (is_emulated(device)) {
+      assert_non_null(strstr(get_text(find(rows, "forward", "cudnn_standard_graph"), "skipped"), "recording: "));
+      check_row(find(rows, "backward", "cudnn_standard"));
+    }
+    json_decref(document);
+  }
+}
+
 /* All values are the processor's, and the share is of the measured bandwidth. conv1 and conv7, ReLU and pool are enough for an emulation. */
 static void generators(void **state) {
   (void)state;
   json_t *document =
-      run_json("bench jacobian --json --device cuda --repeats 1 --threads 1%s", is_emulated(device) ? " --memory-limit 80M" : "");
+      run_json("bench jacobian --json --device cuda --repeats 1 --threads 1%s", is_emulated(device) ? " --memory-limit 40M" : "");
   const json_t *rows = json_object_get(document, "rows");
   const double bandwidth = get_real(document, "write_bytes_per_s");
   assert_int_equal(json_array_size(rows), is_emulated(device) ? 8 : 18);
@@ -190,13 +245,72 @@ static void idle_fills(void **state) {
   release(&result);
 }
 
+/* A fill that cannot be recorded is left out, and said; the time of the whole is there. */
+static void refused_fills(void **state) {
+  (void)state;
+  bppsa_bench_record_waits(true);
+  json_t *document = run_json("bench jacobian --json --device cuda --repeats 1 --threads 1 --memory-limit 2M");
+  bppsa_bench_record_waits(false);
+  const json_t *rows = json_object_get(document, "rows"), *left_out = json_object_get(document, "left_out");
+  size_t refused = 0;
+  for (size_t i = 0; i < json_array_size(left_out); ++i) {
+    const json_t *one = json_array_get(left_out, i);
+    refused += strstr(get_text(one, "reason"), "recording: ") != NULL && strcmp(get_text(one, "phase"), "values") == 0;
+  }
+  assert_true(refused > 0 && refused == json_array_size(rows));
+  for (size_t i = 0; i < json_array_size(rows); ++i) {
+    assert_string_equal(get_text(json_array_get(rows, i), "phase"), "csr");
+  }
+  json_decref(document);
+}
+
+/* The bytes that conv1 is left out for, by the reason; 0: it is measured. */
+static int64_t conv1_needs(int64_t limit) {
+  json_t *document =
+      run_json("bench jacobian --json --device cuda --repeats 1 --threads 1 --memory-limit %lld", (long long)limit);
+  const json_t *rows = json_object_get(document, "rows"), *left_out = json_object_get(document, "left_out");
+  long long bytes = 0, most = 0;
+  for (size_t i = 0; i < json_array_size(left_out); ++i) {
+    const json_t *one = json_array_get(left_out, i);
+    if (strcmp(get_text(one, "operator"), "conv1") == 0) {
+      assert_int_equal(sscanf(get_text(one, "reason"), "needs %lld bytes, the memory limit is %lld", &bytes, &most), 2);
+      assert_int_equal(most, limit);
+    }
+  }
+  assert_int_equal(strcmp(get_text(json_array_get(rows, 0), "operator"), "conv1") == 0, bytes == 0);
+  json_decref(document);
+  return bytes;
+}
+
+/* A GPU's limit is of what is taken there, to the byte: x, weights and values, and twice what a generator's kernels look up. */
+static void limit_of_fills(void **state) {
+  (void)state;
+  bppsa_op op = bppsa_op_default(BPPSA_OPERATOR_CONV2D);
+  bppsa_jacobian *j = NULL;
+  memcpy(op.in, (int64_t[]){3, 32, 32}, sizeof op.in);
+  op.out_channels = 64;
+  for (int i = 0; i < 2; ++i) {
+    op.kernel[i] = 3;
+    op.padding[2 * i] = op.padding[2 * i + 1] = 1;
+  }
+  assert_int_equal(bppsa_jacobian_create(&op, NULL, false, device, &j), BPPSA_OK);
+  const int64_t arrays = 4 * (3 * 32 * 32 + 64 * 27 + bppsa_jacobian_pattern(j)->nnz), lists = bppsa_jacobian_device_bytes(j);
+  bppsa_jacobian_destroy(j);
+  assert_true(lists > 0);
+  assert_int_equal(conv1_needs(arrays), arrays + 2 * lists);
+  assert_int_equal(conv1_needs(arrays + 2 * lists - 1), arrays + 2 * lists);
+  assert_int_equal(conv1_needs(arrays + 2 * lists), 0);
+}
+
 int main(void) {
   if (bppsa_device_create("cuda", 1, &device) != BPPSA_OK) {
     puts(bppsa_last_error());
     return 77;
   }
-  const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(refused_way), cmocka_unit_test(program),
-                                     cmocka_unit_test(generators), cmocka_unit_test(idle_fills)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(names),       cmocka_unit_test(refused_way),    cmocka_unit_test(program),
+      cmocka_unit_test(idle_graphs), cmocka_unit_test(refused_graphs), cmocka_unit_test(generators),
+      cmocka_unit_test(idle_fills),  cmocka_unit_test(refused_fills),  cmocka_unit_test(limit_of_fills)};
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   bppsa_device_destroy(device);
   return failed;

@@ -172,6 +172,34 @@ static void idle_recordings(void **state) {
   bppsa_bench_record_nothing(false);
 }
 
+/* Recordings that are refused are left out, and said; the queued passes are there. */
+static void refused_recordings(void **state) {
+  (void)state;
+  static const char *const lines[] = {"product --left L.mtx --right R.mtx", "scan --memory-limit 4M"};
+  put_matrix("L.mtx", 20, 30, 3, 1);
+  put_matrix("R.mtx", 30, 40, 4, 2);
+  bppsa_bench_record_waits(true);
+  for (int i = 0; i < 2; ++i) {
+    json_t *document = run_json("bench %s --device cuda --repeats 1 --threads 1 --json", lines[i]);
+    const json_t *rows = json_object_get(document, "rows"), *left_out = json_object_get(document, "left_out");
+    int64_t refused = 0;
+    for (size_t k = 0; k < json_array_size(left_out); ++k) {
+      const json_t *one = json_array_get(left_out, k);
+      const bool graph = strstr(get_text(one, i == 0 ? "phase" : "method"), "graph") != NULL;
+      assert_int_equal(strstr(get_text(one, "reason"), "recording: ") != NULL, graph);
+      refused += graph;
+    }
+    assert_true(refused >= (i == 1 ? 1 : is_emulated(device) ? 3 : 2)); /* auto, slots, cuSPARSE */
+    assert_true(json_array_size(rows) > 0);
+    for (size_t k = 0; k < json_array_size(rows); ++k) {
+      check_row(json_array_get(rows, k));
+      assert_null(strstr(get_text(json_array_get(rows, k), i == 0 ? "phase" : "method"), "graph"));
+    }
+    json_decref(document);
+  }
+  bppsa_bench_record_waits(false);
+}
+
 /* Every limit of a GPU is measured. */
 static void limits(void **state) {
   (void)state;
@@ -197,7 +225,7 @@ static bppsa_status create_slowly(const bppsa_product_case *c, int32_t threads, 
 
 static bppsa_status plan_slowly_once(void *rival) {
   usleep(planned++ == 0 ? SLOW_US : 1000);
-  return real_rival()->plan(rival);
+  return real_rival()->rival.plan(rival);
 }
 
 /* Neither opening a rival nor what only its first plan takes is in plan_s. */
@@ -210,7 +238,7 @@ static void plans(void **state) {
   const bppsa_product_rival *const list[] = {&slow.rival, NULL};
   slow.rival.name = "slow";
   slow.rival.create = create_slowly;
-  slow.plan = plan_slowly_once;
+  slow.rival.plan = plan_slowly_once;
   put_matrix("L.mtx", 20, 30, 3, 1);
   put_matrix("R.mtx", 30, 40, 4, 2);
   bppsa_product_rivals_on_gpu[0] = list;
@@ -309,11 +337,12 @@ int main(void) {
     puts(bppsa_last_error());
     return 77;
   }
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(products),      cmocka_unit_test(full_products), cmocka_unit_test(cublas_fails),
-      cmocka_unit_test(cublas_memory), cmocka_unit_test(memory),        cmocka_unit_test(scans),
-      cmocka_unit_test(plans),         cmocka_unit_test(recordings),    cmocka_unit_test(idle_recordings),
-      cmocka_unit_test(budgets),       cmocka_unit_test(limits)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(products),        cmocka_unit_test(full_products),
+                                     cmocka_unit_test(cublas_fails),    cmocka_unit_test(cublas_memory),
+                                     cmocka_unit_test(memory),          cmocka_unit_test(scans),
+                                     cmocka_unit_test(plans),           cmocka_unit_test(recordings),
+                                     cmocka_unit_test(idle_recordings), cmocka_unit_test(refused_recordings),
+                                     cmocka_unit_test(budgets),         cmocka_unit_test(limits)};
   const int failed = cmocka_run_group_tests(tests, enter_directory, leave_directory);
   bppsa_device_destroy(device);
   return failed;

@@ -1,4 +1,5 @@
-/* On the device that CTest names: scans of sparse chains, every algorithm against the recurrence, and the plan of VGG-11. */
+/* On the device that CTest names: scans of sparse chains, every algorithm against the recurrence, and the plan of VGG-11. (One file although it is long: its
+ * tests share the random chains.) */
 #include <math.h>
 #include <string.h>
 
@@ -574,6 +575,67 @@ static void test_limit(void **state) {
   bppsa_device_destroy(host);
 }
 
+/* A chain whose AUTO has products; its bytes and those of the recurrence. */
+static void make_worthwhile(chain *c, const bppsa_device *device, int64_t *most, int64_t *least) {
+  bppsa_scan_plan *plan = NULL;
+  for (bool found = false; !found;) {
+    make_chain(c, 9, BPPSA_F32, device);
+    const bppsa_scan_config config = config_of(c, BPPSA_SCAN_AUTO, 0, device);
+    assert_int_equal(bppsa_scan_plan_create(&config, &plan), BPPSA_OK);
+    const bppsa_scan_totals *t = bppsa_scan_plan_totals(plan);
+    *most = t->workspace_bytes + t->plan_bytes;
+    *least = linear_bytes(c, device);
+    found = bppsa_scan_plan_config(plan)->algorithm != BPPSA_SCAN_LINEAR && *most > *least;
+    bppsa_scan_plan_destroy(plan);
+    if (!found) {
+      free_chain(c);
+    }
+  }
+}
+
+/* AUTO passes over what a GPU has no room for, given a limit or none, and takes the recurrence in the end; what runs out on the host is an error all the
+ * same. Where there is no room for that either, the executor says so. */
+static void test_room(void **state) {
+  (void)state;
+  bppsa_device *device = test_device(1);
+  if (!is_emulated(device)) { /* others may use a real one */
+    bppsa_device_destroy(device);
+    skip();
+  }
+  for (int i = 0; i < 8; ++i) {
+    chain c;
+    int64_t most, least, available;
+    void *taken = NULL;
+    bppsa_scan_plan *plan = NULL;
+    bppsa_scan_executor *executor = NULL;
+    make_worthwhile(&c, device, &most, &least);
+    bppsa_scan_config config = config_of(&c, BPPSA_SCAN_AUTO, 0, device);
+    config.memory_limit = i % 2 == 0 ? 0 : most;
+    assert_int_equal(bppsa_memory_available(device, &available), BPPSA_OK);
+    assert_int_equal(bppsa_memory_alloc(device, available - (i < 4 ? most - 1 : least), &taken), BPPSA_OK);
+    assert_int_equal(bppsa_scan_plan_create(&config, &plan), BPPSA_OK);
+    const bppsa_scan_totals *t = bppsa_scan_plan_totals(plan);
+    assert_true(t->workspace_bytes + t->plan_bytes <= (i < 4 ? most - 1 : least));
+    assert_true(i < 4 || bppsa_scan_plan_config(plan)->algorithm == BPPSA_SCAN_LINEAR);
+    assert_int_equal(bppsa_scan_plan_config(plan)->memory_limit, config.memory_limit);
+    if (i >= 4) {
+      assert_int_equal(bppsa_scan_executor_create(plan, device, &executor), BPPSA_OK);
+      bppsa_scan_executor_destroy(executor);
+      assert_true(walk_allocations(create_once, &(creation){&c, device}) > 20);
+    }
+    bppsa_scan_plan_destroy(plan);
+    bppsa_memory_free(device, taken);
+    if (i == 7) {
+      assert_int_equal(bppsa_memory_alloc(device, available - least + 1, &taken), BPPSA_OK);
+      assert_int_equal(create_once(&(creation){&c, device}), BPPSA_ERR_MEMORY);
+      assert_message("bytes of GPU memory for held products and patterns");
+      bppsa_memory_free(device, taken);
+    }
+    free_chain(&c);
+  }
+  bppsa_device_destroy(device);
+}
+
 /* Mat-vecs alone: rows from none to many entries, shared and own values, more samples than one block takes. */
 static void test_apply(void **state) {
   (void)state;
@@ -630,9 +692,10 @@ static void test_apply(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_chains),   cmocka_unit_test(test_vgg11),  cmocka_unit_test(test_identity),
-      cmocka_unit_test(test_requests), cmocka_unit_test(test_memory), cmocka_unit_test(test_recording),
-      cmocka_unit_test(test_launches), cmocka_unit_test(test_limit),  cmocka_unit_test(test_apply)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_chains),   cmocka_unit_test(test_vgg11),
+                                     cmocka_unit_test(test_identity), cmocka_unit_test(test_requests),
+                                     cmocka_unit_test(test_memory),   cmocka_unit_test(test_recording),
+                                     cmocka_unit_test(test_launches), cmocka_unit_test(test_limit),
+                                     cmocka_unit_test(test_room),     cmocka_unit_test(test_apply)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
