@@ -1,6 +1,7 @@
 /* On the device that CTest names: products and mat-vecs queued together have the bits that they have alone. */
 #include <string.h>
 
+#include "core/graph.h"
 #include "core/memory.h"
 #include "core/philox.h"
 #include "jacobian/apply.h"
@@ -8,7 +9,7 @@
 #include "tests/core/helpers.h"
 #include "tests/support/support.h"
 
-enum { MOST = 96, BATCH = 7 };
+enum { MOST = 96, BATCH = 19 /* more than a convolution packs together */, FEW = 2 };
 
 static uint64_t counter;
 
@@ -148,7 +149,7 @@ static void free_product(product_case *c, const bppsa_device *device) {
   bppsa_free(c->alone);
 }
 
-/* More than one launch holds of any kind, in any order. */
+/* All kinds, in any order, more than are looked at together. */
 static void test_products(void **state) {
   (void)state;
   bppsa_device *device = test_device(2);
@@ -171,6 +172,54 @@ static void test_products(void **state) {
       bppsa_free(c);
       free_product(&cases[i], device);
     }
+  }
+  bppsa_device_destroy(device);
+}
+
+typedef struct {
+  const bppsa_product_pass *passes;
+  int64_t count;
+  const bppsa_device *device;
+} queueing;
+
+static bppsa_status queue_few(void *context) {
+  const queueing *q = context;
+  return bppsa_product_queue(q->passes, q->count, FEW, bppsa_device_get_stream(q->device));
+}
+
+static int64_t launches_of(const bppsa_product_pass *passes, int64_t count, const bppsa_device *device) {
+  queueing q = {passes, count, device};
+  bppsa_graph *graph = NULL;
+  assert_int_equal(bppsa_graph_capture(device, queue_few, &q, &graph), BPPSA_OK);
+  const int64_t launches = bppsa_graph_nodes(graph);
+  bppsa_graph_destroy(device, graph);
+  return launches;
+}
+
+/* Plans of the same factors have the same shapes of blocks: they take as many launches as one of them. Recorded, not run. */
+static void test_launches(void **state) {
+  (void)state;
+  enum { PLANS = 3 };
+  bppsa_device *device = test_device(1);
+  if (bppsa_device_get_kind(device) == BPPSA_CPU) {
+    bppsa_device_destroy(device);
+    skip();
+  }
+  for (int64_t which = 0; which < 24; ++which) {
+    product_case c;
+    make_product(&c, which, BPPSA_F32, device);
+    const bppsa_product_config config = {.kind = bppsa_product_get_info(c.pass.product)->kind, .dtype = BPPSA_F32};
+    bppsa_product_pass passes[PLANS] = {c.pass, c.pass, c.pass};
+    for (int i = 1; i < PLANS; ++i) {
+      assert_int_equal(bppsa_product_create(&c.a, &c.b, &config, device, &passes[i].product), BPPSA_OK);
+    }
+    const int64_t alone = launches_of(passes, 1, device);
+    assert_true(config.kind == BPPSA_PRODUCT_SLOTS ? alone >= 1 : alone == (config.kind == BPPSA_PRODUCT_CONV ? 3 : 1));
+    assert_int_equal(launches_of(passes, PLANS, device), alone);
+    for (int i = 1; i < PLANS; ++i) {
+      bppsa_product_destroy(passes[i].product);
+    }
+    free_product(&c, device);
   }
   bppsa_device_destroy(device);
 }
@@ -274,7 +323,7 @@ static void test_applies(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_products), cmocka_unit_test(test_requests),
-                                     cmocka_unit_test(test_applies)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_products), cmocka_unit_test(test_launches),
+                                     cmocka_unit_test(test_requests), cmocka_unit_test(test_applies)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

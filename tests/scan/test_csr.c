@@ -468,16 +468,18 @@ static void test_recording(void **state) {
   bppsa_device_destroy(device);
 }
 
-/* Records the scan of a chain of LONGEST full matrices; *expected: a launch for a level's products, and one for its mat-vecs. */
+/* Records the scan of a chain of LONGEST growing matrices, every fourth of them diagonal: the first level's products are of two kinds, the
+ * later ones' of one. *expected: a launch for each kind of a level's products, and one for its mat-vecs. */
 static int64_t recorded_launches(int64_t levels, const bppsa_device *device, int64_t *expected) {
   chain c = {.n = LONGEST, .batch = 2, .dtype = BPPSA_F32};
-  for (int64_t t = 0; t < c.n; ++t) {
-    bppsa_op op = bppsa_op_default(BPPSA_OPERATOR_LINEAR);
-    op.in[0] = 3 + t % 2;
-    op.out_channels = 3 + (t + 1) % 2;
+  for (int64_t t = 0, size = 3; t < c.n; ++t) {
+    bppsa_op op = bppsa_op_default(t % 4 == 1 ? BPPSA_OPERATOR_RELU : BPPSA_OPERATOR_LINEAR);
+    op.in[0] = size;
+    size += t % 2 == 0; /* up to 15: all products have tiles of 16 */
+    op.out_channels = size;
     assert_int_equal(bppsa_jacobian_create(&op, NULL, false, device, &c.j[t]), BPPSA_OK);
     c.plain[t] = *bppsa_jacobian_pattern(c.j[t]);
-    c.plain[t].blocks = NULL; /* kind dense */
+    c.plain[t].blocks = NULL; /* kinds diagonal and dense, a launch each */
     c.patterns[t] = &c.plain[t];
     set_values(&c, t, false);
   }
@@ -489,14 +491,20 @@ static int64_t recorded_launches(int64_t levels, const bppsa_device *device, int
   scan s = {.operands = {.batch = c.batch, .values = values}};
   move_values(&c, device, values);
   assert_int_equal(bppsa_scan_plan_create(&config, &plan), BPPSA_OK);
-  int64_t records, runs[64][2] = {{0}};
-  const bppsa_scan_level *record = bppsa_scan_plan_records(plan, &records);
-  for (; records > 0; --records, ++record) {
-    runs[record->level][record->op] |= record->dead || record->count == 0 ? 0 : record->length;
+  int64_t runs[64][BPPSA_PRODUCT_KINDS] = {{0}}; /* of a level: launches of a kind; of mat-vecs, in the place of `auto` */
+  bppsa_scan_iterator it = {0};
+  bppsa_scan_step step;
+  while (bppsa_scan_plan_next(plan, &it, &step)) {
+    if (!step.level->dead) {
+      const bool mm = step.level->op == BPPSA_OP_MM;
+      const bppsa_product_kind kind = mm ? bppsa_product_get_info(step.product)->kind : BPPSA_PRODUCT_AUTO;
+      assert_true(!mm || kind == BPPSA_PRODUCT_DIAGONAL || kind == BPPSA_PRODUCT_DENSE);
+      runs[step.level->level][kind] = step.level->length;
+    }
   }
   *expected = 0;
-  for (int i = 0; i < 64; ++i) {
-    *expected += runs[i][BPPSA_OP_MM] + runs[i][BPPSA_OP_MV];
+  for (int i = 0; i < 64 * BPPSA_PRODUCT_KINDS; ++i) {
+    *expected += runs[i / BPPSA_PRODUCT_KINDS][i % BPPSA_PRODUCT_KINDS];
   }
   assert_int_equal(bppsa_scan_executor_create(plan, device, &s.executor), BPPSA_OK);
   s.operands.gradients = on_device(device, c.seed, c.offsets[c.n + 1] * c.batch * (int64_t)sizeof(float));
