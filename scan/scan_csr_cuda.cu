@@ -178,7 +178,7 @@ int compare_works(const void *a, const void *b) {
   if (x->weight != y->weight) {
     return x->weight > y->weight ? -1 : 1;
   }
-  return x->number < y->number ? -1 : 1;
+  return (x->number > y->number) - (x->number < y->number);
 }
 
 /* Lists the works of all levels, in the order in which they are queued. */
