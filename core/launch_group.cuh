@@ -6,7 +6,8 @@
  *       const launch_place at = launch_find(g);      at.x instead of blockIdx.x, at.unit instead of blockIdx.y
  *       const item &o = g.items[at.item];
  *
- * A group of one is a type of its own: its arguments lie at fixed places, which instructions read without a register for the address. An item is `across` blocks for each of `units`, samples mostly; units that a launch has no room for go to the next one.
+ * A group of one is a type of its own: its arguments lie at fixed places, which instructions read without a register for the address. An item is
+ * `across` blocks for each of `units`, samples mostly; units that a launch has no room for go to the next one.
  */
 #ifndef BPPSA_CORE_LAUNCH_GROUP_CUH
 #define BPPSA_CORE_LAUNCH_GROUP_CUH
@@ -37,6 +38,9 @@ template <typename item, int MOST = launch_most<item>()> struct launch_group {
   uint32_t first[MOST + 1]; /* block of each item, and behind the last */
   int32_t count;
 };
+
+/* An item as a kernel holds it that needs few registers: that of a group of one where it lies, one of several as a copy. */
+template <typename item, int MOST> using launch_item = typename std::conditional<MOST == 1, const item &, item>::type;
 
 struct launch_place {
   int64_t unit;

@@ -219,7 +219,7 @@ __global__ void bppsa_product_bands(BPPSA_GRID_CONSTANT(launch_group<product_ban
   BPPSA_SHARED(real, left);
   real *right = left + tile::AREA;
   const launch_place here = launch_find(g);
-  const product_bands<real> &o = g.items[here.item];
+  const launch_item<product_bands<real>, MOST> o = g.items[here.item];
   int64_t low = 0, high = o.count - 1;
   while (low < high) { /* the last band that begins at this tile or before */
     const int64_t middle = (low + high + 1) / 2;
