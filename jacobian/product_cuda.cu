@@ -8,7 +8,7 @@
 
 namespace {
 
-enum { THREADS = 256, TOGETHER = 32 /* passes that are looked at together */, SHARED_OF_SAMPLES = 56 * 1024 };
+enum { THREADS = 256, TOGETHER = 64 /* passes that are looked at together */, SHARED_OF_SAMPLES = 56 * 1024 };
 
 struct passes {
   const bppsa_product_pass *first;
@@ -96,25 +96,28 @@ template <typename real> void scale_rows(const passes &w) {
 
 /* ---- slots ---- */
 
-/* What the rows of a launch have in common: as many samples together as there are and as keep four blocks on a multiprocessor. */
+/* What the rows of a launch have in common. Blocks of up to FEW threads go together, with as many as the largest of them; so do rows of which
+ * any multiprocessor takes all the blocks it can have. */
+enum { FEW = 128, NARROW = (7 << 10) / 4 /* bytes */ };
 struct slots_shape {
-  int32_t number, threads, samples; /* number: of the class */
-  bool wide, shared;                /* slots of 4 bytes; sums in shared memory */
+  int32_t number, samples; /* number: of the class; samples that a block takes together */
+  bool many, narrow, wide; /* threads, rows; slots of 4 bytes */
 };
 
+/* As many samples together as there are and as keep four blocks on a multiprocessor. */
 template <typename real> slots_shape shape_of(const bppsa_product *p, const product_class *k, int64_t samples) {
   const int64_t bytes = k->width * (int64_t)sizeof(real);
-  slots_shape s = {k->number, k->threads, 1, p->widest > UINT16_MAX + 1, bytes <= PRODUCT_WIDEST_SHARED};
-  if (s.shared && samples > 2 && 4 * bytes <= SHARED_OF_SAMPLES) {
+  slots_shape s = {k->number, 1, k->threads > FEW, bytes <= NARROW, p->widest > UINT16_MAX + 1};
+  if (samples > 2 && 4 * bytes <= SHARED_OF_SAMPLES) {
     s.samples = 4;
-  } else if (s.shared && samples > 1 && 2 * bytes <= SHARED_OF_SAMPLES) {
+  } else if (samples > 1 && 2 * bytes <= SHARED_OF_SAMPLES) {
     s.samples = 2;
   }
   return s;
 }
 
 bool same(const slots_shape &a, const slots_shape &b) {
-  return a.number == b.number && a.threads == b.threads && a.samples == b.samples && a.wide == b.wide && a.shared == b.shared;
+  return a.number == b.number && a.samples == b.samples && a.many == b.many && a.narrow == b.narrow && a.wide == b.wide;
 }
 
 /* The rows of such a shape that the pass has, or NULL. */
@@ -130,6 +133,7 @@ template <typename real> const product_class *find_class(const bppsa_product *p,
 template <typename real, typename slot_type, int SAMPLES, bool SHARED>
 void launch_rows(const passes &w, const slots_shape &shape) {
   typedef product_slots<real, slot_type> item;
+  int32_t threads = 32;
   const auto fill = [&](const bppsa_product_pass &pass, item *o) {
     const bppsa_product *p = pass.product;
     const product_gpu *gpu = &p->gpu;
@@ -138,6 +142,7 @@ void launch_rows(const passes &w, const slots_shape &shape) {
     if (k == NULL) {
       return NONE;
     }
+    threads = k->threads > threads ? k->threads : threads;
     *o = {gpu->order + k->first,
           gpu->a_ptr,
           gpu->c_ptr,
@@ -156,13 +161,13 @@ void launch_rows(const passes &w, const slots_shape &shape) {
     for (int32_t i = 0; i < g.count; ++i) {
       room = g.items[i].room > room ? g.items[i].room : room;
     }
-    BPPSA_LAUNCH((bppsa_product_slots_rows<real, slot_type, SAMPLES, SHARED, most()>), launch_blocks(g), (unsigned)shape.threads,
+    BPPSA_LAUNCH((bppsa_product_slots_rows<real, slot_type, SAMPLES, SHARED, most()>), launch_blocks(g), (unsigned)threads,
                  (size_t)(SAMPLES * room) * sizeof(real), w.stream, g);
   });
 }
 
 template <typename real, typename slot_type> void launch_shape(const passes &w, const slots_shape &shape) {
-  if (!shape.shared) {
+  if (shape.number == PRODUCT_CLASSES - 1) { /* too wide for shared memory */
     launch_rows<real, slot_type, 1, false>(w, shape);
   } else if (shape.samples == 4) {
     launch_rows<real, slot_type, 4, true>(w, shape);

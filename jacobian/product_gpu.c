@@ -1,6 +1,6 @@
 /* Product plans for a GPU: what its passes read besides values, laid out in one allocation.
  *
- *   slots     a block a row of C. Rows are launched in classes of about a width, since a block's shared memory holds the row's sums: with 7 KiB a row 32
+ *   slots     a block a row of C. Rows are launched in classes of about a width, since a block's shared memory holds the row's sums: with 7 KiB a block 32
  *             blocks share a multiprocessor, with 96 KiB two do. A wider row is summed in C itself.
  *   dense     a block a tile of a band's product
  *   conv      a block a tile of one entry of S_C: C[r, x][c, z] for row channels r and column channels c is Σ over the meetings (e, f) of x and z of GEMMs
@@ -366,6 +366,13 @@ static bppsa_status check_blocks(const bppsa_product *p) {
     blocks = most_of(blocks, p->a->blocks->groups * packing * p->a->blocks->positions.rows);
     blocks = most_of(blocks, most_of(p->a->blocks->positions.nnz, p->b->blocks->positions.nnz)); /* numbered with 32 bits, as */
     blocks = most_of(blocks, bppsa_product_widest(p->a));                                        /* the terms of a sum, at most */
+  } else if (p->info.kind == BPPSA_PRODUCT_DENSE) {
+    const int64_t t = band_tile(p);
+    int64_t tiles = 0;
+    for (int64_t i = 0; i < p->band_count; ++i) {
+      tiles += tiles_of(p->bands[i].rows, t) * tiles_of(p->bands[i].n, t);
+    }
+    blocks = most_of(blocks, tiles);
   }
   return blocks <= INT32_MAX
              ? BPPSA_OK

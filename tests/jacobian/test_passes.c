@@ -7,6 +7,7 @@
 #include "jacobian/apply.h"
 #include "jacobian/product.h"
 #include "tests/core/helpers.h"
+#include "tests/jacobian/patterns.h"
 #include "tests/support/support.h"
 
 enum { MOST = 96, BATCH = 19 /* more than a convolution packs together */, FEW = 2 };
@@ -29,16 +30,6 @@ static bppsa_csr random_pattern(int64_t rows, int64_t cols, int64_t rarity) {
       }
     }
     csr.row_ptr[r + 1] = csr.nnz;
-  }
-  return csr;
-}
-
-static bppsa_csr diagonal_pattern(int64_t n) {
-  bppsa_csr csr;
-  assert_int_equal(bppsa_csr_create(n, n, n, &csr), BPPSA_OK);
-  for (int64_t i = 0; i < n; ++i) {
-    csr.col[i] = (int32_t)i;
-    csr.row_ptr[i + 1] = i + 1;
   }
   return csr;
 }

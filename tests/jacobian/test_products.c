@@ -12,6 +12,7 @@
 #include "jacobian/jacobian.h"
 #include "jacobian/product.h"
 #include "tests/core/helpers.h"
+#include "tests/jacobian/patterns.h"
 #include "tests/support/support.h"
 
 enum { PAIRS = 1400, FEW_PAIRS = 200 };
@@ -102,16 +103,6 @@ static void put_pair(FILE *file, bppsa_csr *a, bppsa_csr *b, bool odd, bppsa_pro
   bppsa_free(y);
   bppsa_free(z);
   bppsa_product_destroy(p);
-}
-
-static bppsa_csr diagonal_pattern(int64_t n) {
-  bppsa_csr csr;
-  assert_int_equal(bppsa_csr_create(n, n, n, &csr), BPPSA_OK);
-  for (int64_t i = 0; i < n; ++i) {
-    csr.col[i] = (int32_t)i;
-    csr.row_ptr[i + 1] = i + 1;
-  }
-  return csr;
 }
 
 /* Block diagonal: `blocks` full blocks of the same shape. */
