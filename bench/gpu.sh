@@ -176,7 +176,9 @@ run_sanitizers() {
     done
     sanitize "$tool" scan "$bundle/test_scan_graph"
     sanitize "$tool" products "$bundle/test_jacobian_products"
+    sanitize "$tool" passes "$bundle/test_jacobian_passes"
     sanitize "$tool" csr "$bundle/test_scan_csr"
+    sanitize "$tool" recordings "$bundle/test_scan_csr_recording"
     sanitize "$tool" cnn "$bundle/test_cnn_adversarial"
     sanitize "$tool" streams "$bundle/test_cnn_device"
     sanitize "$tool" sparse "$program" bench scan --device cuda --quick --repeats 1 --threads 2
