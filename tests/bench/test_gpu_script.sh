@@ -62,7 +62,9 @@ echo 'exit 0' | program test_scan_graph
 echo 'exit 0' | program test_cnn_adversarial
 echo 'exit 0' | program test_cnn_device
 echo 'exit 0' | program test_jacobian_products
+echo 'exit 0' | program test_jacobian_passes
 echo 'exit 0' | program test_scan_csr
+echo 'exit 0' | program test_scan_csr_recording
 echo 'exit 0' | program test_jacobian_fills
 # The sanitizer runs what it is given.
 printf '#!/bin/sh\nwhile [ "${1#--}" != "$1" ]; do shift 2; done\nexec "$@"\n' >bin/compute-sanitizer
