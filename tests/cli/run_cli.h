@@ -107,6 +107,17 @@ static inline json_t *parse_document(run_result result) {
   return document;
 }
 
+/* Likewise of a line that exits with 1, because of rows in the document; json_decref it. */
+#define run_json_wrong(...) parse_wrong(run(__VA_ARGS__))
+
+static inline json_t *parse_wrong(run_result result) {
+  assert_int_equal(result.code, 1);
+  json_t *document = json_loads(result.out, 0, NULL);
+  assert_non_null(document);
+  release(&result);
+  return document;
+}
+
 static inline int64_t get_integer(const json_t *object, const char *key) {
   const json_t *value = json_object_get(object, key);
   if (!json_is_integer(value)) {

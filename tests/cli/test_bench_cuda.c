@@ -163,10 +163,9 @@ static void idle_graphs(void **state) {
   for (size_t v = 0; v < sizeof small / sizeof small[0]; ++v) {
     int64_t graphs[2] = {0, 0};
     bppsa_bench_record_nothing(true);
-    run_result result = run("bench %s --json --device cuda --seq-len 20 --batch 3 --hidden 4 --repeats 2 --threads 1", small[v]);
+    json_t *document =
+        run_json_wrong("bench %s --json --device cuda --seq-len 20 --batch 3 --hidden 4 --repeats 2 --threads 1", small[v]);
     bppsa_bench_record_nothing(false);
-    assert_int_equal(result.code, 1);
-    json_t *document = json_loads(result.out, 0, NULL);
     const json_t *rows = json_object_get(document, "rows");
     for (size_t i = 0; i < json_array_size(rows); ++i) {
       const json_t *row = json_array_get(rows, i);
@@ -181,7 +180,6 @@ static void idle_graphs(void **state) {
     assert_true(graphs[0] >= (is_emulated(device) ? 5 : 1)); /* bp's, and four of the stand-in for cuDNN */
     assert_true(graphs[1] >= (is_emulated(device) ? 9 : 5));
     json_decref(document);
-    release(&result);
   }
 }
 
@@ -232,17 +230,14 @@ static void generators(void **state) {
 static void idle_fills(void **state) {
   (void)state;
   bppsa_bench_record_nothing(true);
-  run_result result = run("bench jacobian --json --device cuda --repeats 1 --threads 1 --memory-limit 2M");
+  json_t *document = run_json_wrong("bench jacobian --json --device cuda --repeats 1 --threads 1 --memory-limit 2M");
   bppsa_bench_record_nothing(false);
-  assert_int_equal(result.code, 1);
-  json_t *document = json_loads(result.out, 0, NULL);
   const json_t *rows = json_object_get(document, "rows");
   assert_true(json_array_size(rows) > 0);
   for (size_t i = 0; i < json_array_size(rows); ++i) {
     assert_true(get_integer(json_array_get(rows, i), "differing") > 0);
   }
   json_decref(document);
-  release(&result);
 }
 
 /* A fill that cannot be recorded is left out, and said; the time of the whole is there. */
