@@ -44,12 +44,6 @@ static void destroy(void *state) {
   bppsa_free(r);
 }
 
-/* Has it an entry everywhere, and one at least? */
-static bool is_full(const bppsa_csr *csr) {
-  int64_t entries;
-  return csr->nnz > 0 && bppsa_mul(csr->rows, csr->cols, &entries) && csr->nnz == entries;
-}
-
 static int64_t bytes_of(int rows, int cols) {
   return (int64_t)sizeof(float) * rows * cols;
 }
@@ -70,7 +64,7 @@ static bppsa_status take_memory(rival *r, const bppsa_product_case *c) {
 
 static bppsa_status open_rival(const bppsa_product_case *c, cublasMath_t math, rival *r) {
   BPPSA_TRY(bppsa_cublas_load(&r->l));
-  if (!is_full(c->a) || !is_full(c->b)) {
+  if (!bppsa_csr_is_full(c->a) || !bppsa_csr_is_full(c->b)) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "cuBLAS: a factor with gaps, expected an entry everywhere in both");
   }
   if (c->a->rows > INT32_MAX) { /* columns are no more anyway, and A's are B's rows */

@@ -169,6 +169,11 @@ int64_t bppsa_csr_bytes(const bppsa_csr *csr, bppsa_dtype dtype) {
   return csr->nnz * (int64_t)(sizeof(int32_t) + bppsa_dtype_size(dtype)) + 4 * (csr->rows + 1);
 }
 
+bool bppsa_csr_is_full(const bppsa_csr *csr) {
+  int64_t all;
+  return csr->nnz > 0 && bppsa_mul(csr->rows, csr->cols, &all) && csr->nnz == all;
+}
+
 double bppsa_csr_sparsity(const bppsa_csr *csr) {
   const double all = (double)csr->rows * (double)csr->cols;
   return all > 0 ? 1 - (double)csr->nnz / all : 0;

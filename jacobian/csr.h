@@ -57,6 +57,7 @@ bppsa_status bppsa_csr_expand(bppsa_csr *csr, int32_t threads);
  * increasing. */
 bppsa_status bppsa_csr_check(const bppsa_csr *csr);
 bool bppsa_csr_same(const bppsa_csr *a, const bppsa_csr *b); /* shape and pattern */
+bool bppsa_csr_is_full(const bppsa_csr *csr);                /* an entry everywhere, and one at least */
 
 /* Bytes of pattern and values of one sample as CSR files and other libraries hold them: int32 offsets and columns. */
 int64_t bppsa_csr_bytes(const bppsa_csr *csr, bppsa_dtype dtype);

@@ -103,10 +103,6 @@ static bool band_at(const bppsa_product *p, int64_t r, int64_t *b_checked, produ
   return true;
 }
 
-static bool is_full(const bppsa_csr *csr) {
-  return csr->nnz == csr->rows * csr->cols && csr->nnz > 0;
-}
-
 /* The product of full matrices is one band, whose patterns nobody needs to look at. */
 static bppsa_status take_band(bppsa_product *p) {
   p->bands = bppsa_calloc(1, sizeof *p->bands);
@@ -120,7 +116,7 @@ static bppsa_status take_band(bppsa_product *p) {
 
 bppsa_status bppsa_product_find_bands(bppsa_product *p, bool *found) {
   int64_t b_checked[2] = {-1, -1};
-  *found = is_full(p->a) && is_full(p->b);
+  *found = bppsa_csr_is_full(p->a) && bppsa_csr_is_full(p->b);
   if (*found) {
     return take_band(p);
   }
