@@ -31,7 +31,7 @@ static bppsa_status judge_pass(bppsa_bench_session *s, const bppsa_contestant *w
     return BPPSA_OK;
   }
   BPPSA_TRY(bppsa_model_pull(who->model, true));
-  BPPSA_TRY(bppsa_model_count(who->model));
+  BPPSA_TRY(bppsa_model_update_redone(who->model));
   judge(s, who->model, row);
   row->redone = who->plain < 0 ? who->model->redone : row->redone; /* a graph's are its plain one's, of the first pass */
   return BPPSA_OK;

@@ -52,7 +52,7 @@ bppsa_status bppsa_model_push(bppsa_model *model) {
                                                   model->reals * (int64_t)bppsa_dtype_size(model->dtype));
 }
 
-bppsa_status bppsa_model_count(bppsa_model *model) {
+bppsa_status bppsa_model_update_redone(bppsa_model *model) {
   return model->ops->count == NULL ? BPPSA_OK : model->ops->count(model);
 }
 

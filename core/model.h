@@ -70,7 +70,7 @@ struct bppsa_model {
   bppsa_parameter *parameters; /* size parameter_count, in PyTorch's order */
   int64_t classes;             /* C, the logits' last extent */
   int64_t
-      redone; /* scan products found useless and redone step by step, since creation (scan/scan.h); bppsa_model_count brings it up to date */
+      redone; /* scan products found useless and redone step by step since creation (scan/scan.h); kept by bppsa_model_update_redone */
 
   const bppsa_device *device; /* NULL: the host; the rest is then 0 */
   void *device_values,
@@ -82,7 +82,7 @@ struct bppsa_model {
 /* Models of a GPU; nothing to do for others. ERR_CUDA. */
 bppsa_status bppsa_model_push(bppsa_model *model);                 /* values from the views to the GPU */
 bppsa_status bppsa_model_pull(bppsa_model *model, bool gradients); /* from the GPU to the views: values, or gradients */
-bppsa_status bppsa_model_count(bppsa_model *model);                /* brings model->redone up to date */
+bppsa_status bppsa_model_update_redone(bppsa_model *model);        /* brings model->redone up to date */
 
 /* Copies values into the parameters by name, converting f32 <-> f64. `where` names the source in messages.
  * ERR_FORMAT: a parameter is missing or not f32/f64; ERR_SHAPE: its shape disagrees. Nothing is changed on failure. Pushes them to a GPU: ERR_CUDA. Names the model does not

@@ -59,7 +59,7 @@ static bppsa_status training_prepare(bppsa_training *run) {
   if (run->model->device != NULL) {
     BPPSA_TRY(bppsa_gpu_steps_create(run->model->device, &run->gpu));
   }
-  BPPSA_TRY(bppsa_model_count(run->model));
+  BPPSA_TRY(bppsa_model_update_redone(run->model));
   run->redone = run->model->redone;
   return bppsa_training_open_files(run);
 }
@@ -84,7 +84,7 @@ static bppsa_status count_redone(bppsa_training *run, bppsa_train_record *record
   const bool looked_at =
       run->config->iterations > 0 || run->checkpoint != NULL || run->cursor.position == run->split.train || run->gpu == NULL;
   if (looked_at) {
-    BPPSA_TRY(bppsa_model_count(run->model));
+    BPPSA_TRY(bppsa_model_update_redone(run->model));
     record->redone = run->model->redone - run->redone;
     run->redone = run->model->redone;
   }
