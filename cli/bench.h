@@ -22,7 +22,7 @@
 #include "cli/progress.h"
 #include "core/peak.h"
 #include "recurrent/recurrent_cudnn.h"
-#include "train/dataset.h"
+#include "train/data/dataset.h"
 
 typedef enum {
   BPPSA_BENCH_FORWARD = 0,

@@ -4,7 +4,7 @@
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "cli/setup.h"
-#include "train/cifar10.h"
+#include "train/data/cifar10.h"
 
 static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_SYNTHETIC},

@@ -8,7 +8,7 @@
 #include "cli/figures.h"
 #include "cli/setup.h"
 #include "core/alloc.h"
-#include "train/dataset.h"
+#include "train/data/dataset.h"
 #include "train/loss.h"
 #include "train/optimizer.h"
 #include "train/trainer.h"

@@ -8,7 +8,7 @@
 #include "core/device.h"
 #include "core/safetensors.h"
 #include "recurrent/recurrent.h"
-#include "train/dataset.h"
+#include "train/data/dataset.h"
 
 /* Model and gradient options into a configuration; those the command does not take keep the defaults. ERR_ARGUMENT: gradient
  * options that contradict each other. */

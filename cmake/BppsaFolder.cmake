@@ -1,13 +1,20 @@
-# bppsa_add_folder(NAME): every *.c of the folder (and every *.cu with CUDA) becomes the object library bppsa_NAME, which
-# ends up in libbppsa. X_cuda.cu and X_nocuda.c stand for each other: one of the two is built; so do X_cudnn.c and X_nocudnn.c. EXCLUDE REGEX leaves files out.
+# bppsa_add_folder(NAME [INNER ...]): every *.c of the folder and of the inner folders named (and every *.cu with CUDA) becomes the object
+# library bppsa_NAME, which ends up in libbppsa. X_cuda.cu and X_nocuda.c stand for each other: one of the two is built; so do X_cudnn.c
+# and X_nocudnn.c. EXCLUDE REGEX leaves files out.
 function(bppsa_add_folder name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "EXCLUDE" "")
-  file(GLOB sources CONFIGURE_DEPENDS "*.c")
+  set(sources "")
+  set(cuda_sources "")
+  foreach(folder IN ITEMS . LISTS arg_UNPARSED_ARGUMENTS)
+    file(GLOB found CONFIGURE_DEPENDS "${folder}/*.c")
+    file(GLOB cuda_found CONFIGURE_DEPENDS "${folder}/*.cu")
+    list(APPEND sources ${found})
+    list(APPEND cuda_sources ${cuda_found})
+  endforeach()
   if(arg_EXCLUDE)
     list(FILTER sources EXCLUDE REGEX "${arg_EXCLUDE}")
   endif()
   if(BPPSA_CUDA)
-    file(GLOB cuda_sources CONFIGURE_DEPENDS "*.cu")
     list(APPEND sources ${cuda_sources})
     list(FILTER sources EXCLUDE REGEX "_nocuda\\.c$")
   endif()

@@ -14,7 +14,7 @@
 
 #include "core/device.h"
 #include "rnn/rnn.h"
-#include "train/dataset.h"
+#include "train/data/dataset.h"
 #include "train/loss.h"
 #include "train/optimizer.h"
 

@@ -4,7 +4,7 @@
 
 #include "core/buffer.h"
 #include "core/model.h"
-#include "train/dataset.h"
+#include "train/data/dataset.h"
 #include "train/gpu.h"
 #include "train/line.h"
 #include "train/loss.h"

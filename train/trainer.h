@@ -12,7 +12,7 @@
 #include "core/device.h"
 #include "core/model.h"
 #include "core/safetensors.h"
-#include "train/dataset.h"
+#include "train/data/dataset.h"
 #include "train/log.h"
 #include "train/optimizer.h"
 

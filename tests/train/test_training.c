@@ -7,7 +7,7 @@
 #include "gru/gru.h"
 #include "rnn/rnn.h"
 #include "tests/support/support.h"
-#include "train/dataset.h"
+#include "train/data/dataset.h"
 #include "train/loss.h"
 #include "train/optimizer.h"
 

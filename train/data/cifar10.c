@@ -1,6 +1,6 @@
 #define _POSIX_C_SOURCE 200809L
 
-#include "train/cifar10.h"
+#include "train/data/cifar10.h"
 
 #include <errno.h>
 #include <math.h>

@@ -3,8 +3,8 @@
  * Sample s has class c = number s of the label stream, uniform in 0..9. Its bit t is lane t % 4 of block (s, t / 4) of the
  * bit stream, compared with (0.05 + 0.1 c) 2^32, rounded down.
  */
-#ifndef BPPSA_TRAIN_BITSTREAM_H
-#define BPPSA_TRAIN_BITSTREAM_H
+#ifndef BPPSA_TRAIN_DATA_BITSTREAM_H
+#define BPPSA_TRAIN_DATA_BITSTREAM_H
 
 #include "core/philox.h"
 

@@ -6,7 +6,7 @@
 #include "core/alloc.h"
 #include "core/npy.h"
 #include "train/blocks.h"
-#include "train/dataset_kinds.h"
+#include "train/data/dataset_kinds.h"
 
 typedef struct {
   bppsa_dataset base;

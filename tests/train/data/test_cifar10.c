@@ -6,8 +6,8 @@
 
 #include "tests/core/helpers.h"
 #include "tests/support/support.h"
-#include "train/cifar10.h"
-#include "train/dataset.h"
+#include "train/data/cifar10.h"
+#include "train/data/dataset.h"
 
 #define FOLDER "cifar10_test"
 

@@ -4,7 +4,7 @@
 #include "core/alloc.h"
 #include "core/npy.h"
 #include "train/blocks.h"
-#include "train/dataset.h"
+#include "train/data/dataset.h"
 
 enum { CHUNK_BYTES = 4 << 20 };
 

@@ -1,4 +1,4 @@
-#include "train/dataset.h"
+#include "train/data/dataset.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include "core/alloc.h"
 #include "core/philox.h"
 #include "train/blocks.h"
-#include "train/dataset_kinds.h"
+#include "train/data/dataset_kinds.h"
 
 typedef bppsa_status (*dataset_create)(const char *argument, const bppsa_dataset_options *options, bppsa_dataset **dataset);
 

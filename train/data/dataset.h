@@ -14,8 +14,8 @@
  *                 (audio/features.h): T frames, I = 2 (n_mfcc - 1). Samples stand in an order that depends on the seed and the sorted
  *                 names alone, in which every stretch has its share of every class, so that the last ones can be held out.
  */
-#ifndef BPPSA_TRAIN_DATASET_H
-#define BPPSA_TRAIN_DATASET_H
+#ifndef BPPSA_TRAIN_DATA_DATASET_H
+#define BPPSA_TRAIN_DATA_DATASET_H
 
 #include "audio/mfcc.h"
 #include "core/device.h"

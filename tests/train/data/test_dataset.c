@@ -12,7 +12,7 @@
 #include "core/alloc.h"
 #include "core/memory.h"
 #include "tests/support/support.h"
-#include "train/dataset.h"
+#include "train/data/dataset.h"
 
 static bppsa_dataset *bitstream(int64_t samples, int64_t seq_len, uint64_t seed, bool per_step) {
   const bppsa_dataset_options options = {.samples = samples, .seq_len = seq_len, .seed = seed, .labels_per_step = per_step};

@@ -17,7 +17,7 @@
 #include "core/alloc.h"
 #include "core/directory.h"
 #include "train/blocks.h"
-#include "train/dataset_kinds.h"
+#include "train/data/dataset_kinds.h"
 
 #define CLASSES_TEXT "cel, cla, flu, gac, gel, org, pia, sax, tru, vio, voi"
 

@@ -9,8 +9,8 @@
 #include "core/alloc.h"
 #include "core/file.h"
 #include "train/blocks.h"
-#include "train/cifar10.h"
-#include "train/dataset_kinds.h"
+#include "train/data/cifar10.h"
+#include "train/data/dataset_kinds.h"
 
 enum { TEST_FILE = BPPSA_CIFAR10_FILES - 1 };
 

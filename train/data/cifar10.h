@@ -2,8 +2,8 @@
  *
  * A file is a list of records: a byte with the label 0 .. 9, then 3 x 32 x 32 bytes, red, green, blue, each plane row by row.
  */
-#ifndef BPPSA_TRAIN_CIFAR10_H
-#define BPPSA_TRAIN_CIFAR10_H
+#ifndef BPPSA_TRAIN_DATA_CIFAR10_H
+#define BPPSA_TRAIN_DATA_CIFAR10_H
 
 #include <stdint.h>
 

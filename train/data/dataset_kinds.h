@@ -1,8 +1,8 @@
 /* The kinds of data sets: one constructor each, called by bppsa_dataset_create with checked options. Internal. */
-#ifndef BPPSA_TRAIN_DATASET_KINDS_H
-#define BPPSA_TRAIN_DATASET_KINDS_H
+#ifndef BPPSA_TRAIN_DATA_DATASET_KINDS_H
+#define BPPSA_TRAIN_DATA_DATASET_KINDS_H
 
-#include "train/dataset.h"
+#include "train/data/dataset.h"
 
 #ifdef __cplusplus
 extern "C" {

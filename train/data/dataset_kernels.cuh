@@ -1,11 +1,11 @@
 /* CUDA kernels that make batches. */
-#ifndef BPPSA_TRAIN_DATASET_KERNELS_CUH
-#define BPPSA_TRAIN_DATASET_KERNELS_CUH
+#ifndef BPPSA_TRAIN_DATA_DATASET_KERNELS_CUH
+#define BPPSA_TRAIN_DATA_DATASET_KERNELS_CUH
 
 #include <stdint.h>
 
 #include "core/launch.cuh"
-#include "train/bitstream.h"
+#include "train/data/bitstream.h"
 
 /* Thread i: four steps of sample i % count, from 4 (i / count) on. x: [steps][count]; labels: [count], or [steps][count]; either may be NULL. */
 template <typename real>

@@ -13,7 +13,7 @@
 #include "tests/audio/wav_bytes.h"
 #include "tests/support/io_fault.h"
 #include "tests/support/support.h"
-#include "train/dataset.h"
+#include "train/data/dataset.h"
 
 #define PLACE "dataset_audio_test"
 enum { FILES = 44, STEPS = 259, INPUT = 38 };

@@ -1,8 +1,8 @@
 /* The bitstream task, BPPSA eq. 8. Its numbers are in bitstream.h. */
 #include "core/alloc.h"
-#include "train/bitstream.h"
 #include "train/blocks.h"
-#include "train/dataset_kinds.h"
+#include "train/data/bitstream.h"
+#include "train/data/dataset_kinds.h"
 
 enum { DEFAULT_SAMPLES = 32000, DEFAULT_SEQ_LEN = 1000, STEPS_PER_TASK = 256 };
 

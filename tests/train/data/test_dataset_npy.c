@@ -13,7 +13,7 @@
 
 #include "core/alloc.h"
 #include "core/npy.h"
-#include "train/dataset.h"
+#include "train/data/dataset.h"
 
 #define X_PATH "train_dataset_x.npy"
 #define Y_PATH "train_dataset_y.npy"
