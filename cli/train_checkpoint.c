@@ -1,11 +1,10 @@
 #include "cli/train_checkpoint.h"
 
 #include <inttypes.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
+#include "cli/interrupt.h"
 #include "train/checkpoint.h"
 
 /* ---- options ---- */
@@ -104,40 +103,21 @@ void bppsa_train_checkpoint_fields(bppsa_train_run *run, bppsa_run_fields *f) {
 
 /* ---- signals ---- */
 
-static volatile sig_atomic_t caught; /* the signal's number */
-static struct sigaction before[2];
-static const int signals[2] = {SIGINT, SIGTERM};
-
-/* The first one is kept; the same again does what it did before the run. */
-static void catch_signal(int number) {
-  caught = number;
-  (void)sigaction(number, &before[number == signals[0] ? 0 : 1], NULL);
-}
-
 static bool stop(void *context) {
   (void)context;
-  return caught != 0;
+  return bppsa_interrupt_pending();
 }
 
 void bppsa_train_catch_signals(const bppsa_train_run *run, bppsa_train_callbacks *callbacks) {
-  if (run->train.checkpoint == NULL) {
-    return;
-  }
-  struct sigaction action = {.sa_handler = catch_signal, .sa_flags = SA_RESTART};
-  sigemptyset(&action.sa_mask);
-  caught = 0;
-  callbacks->stop = stop;
-  for (int i = 0; i < 2; ++i) {
-    sigaction(signals[i], NULL, &before[i]); /* known before catch_signal can run */
-    if (before[i].sa_handler != SIG_IGN) {   /* as under nohup */
-      sigaction(signals[i], &action, NULL);
-    }
+  if (run->train.checkpoint != NULL) {
+    callbacks->stop = stop;
+    bppsa_interrupt_catch();
   }
 }
 
 void bppsa_train_release_signals(const bppsa_train_run *run) {
-  for (int i = 0; i < 2 && run->train.checkpoint != NULL; ++i) {
-    sigaction(signals[i], &before[i], NULL);
+  if (run->train.checkpoint != NULL) {
+    bppsa_interrupt_release();
   }
 }
 
@@ -145,6 +125,6 @@ bppsa_status bppsa_train_check_stopped(const bppsa_train_run *run) {
   return !run->result.stopped
              ? BPPSA_OK
              : bppsa_fail(BPPSA_ERR_IO,
-                          "stopped by SIG%s after step %" PRId64 ", its checkpoint is in %s, expected --resume to go on",
-                          caught == SIGINT ? "INT" : "TERM", run->result.steps, run->train.checkpoint);
+                          "stopped by %s after step %" PRId64 ", its checkpoint is in %s, expected --resume to go on",
+                          bppsa_interrupt_name(), run->result.steps, run->train.checkpoint);
 }

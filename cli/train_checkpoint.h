@@ -23,7 +23,7 @@ void bppsa_train_checkpoint_parse(const char *text, bppsa_recurrent_config *conf
 /* The fields, once the model exists. */
 void bppsa_train_checkpoint_fields(bppsa_train_run *run, bppsa_run_fields *fields);
 
-/* With checkpoints, SIGINT and SIGTERM end the run after its step; the second one at once. catch before, release after. */
+/* With checkpoints, SIGINT and SIGTERM end the run after its step; the second one at once (cli/interrupt.h). catch before, release after. */
 void bppsa_train_catch_signals(const bppsa_train_run *run, bppsa_train_callbacks *callbacks);
 void bppsa_train_release_signals(const bppsa_train_run *run);
 /* ERR_IO where the run was stopped. */
