@@ -90,9 +90,7 @@ bppsa_cnn_config bppsa_network_cnn_config(const bppsa_network *network, const bp
                             .input_gradients = config->input_gradients,
                             .memory_limit = config->memory_limit,
                             .mask_count = network->mask_count,
-                            .masks = network->masks,
-                            .known_count = network->known_count,
-                            .known = network->known};
+                            .masks = network->masks};
 }
 
 bppsa_status bppsa_network_create(const bppsa_network *network, const bppsa_recurrent_config *config, const bppsa_device *device,

@@ -21,8 +21,6 @@ typedef struct {
   bppsa_safetensors *mask;  /* --mask, or NULL */
   int64_t mask_count;
   bppsa_named_view *masks; /* its tensors, size mask_count */
-  int64_t known_count;     /* for bppsa_network_create: arrays of an equal network's plan (cnn/cnn.h); otherwise 0 */
-  const bppsa_product_arrays *known;
   bppsa_weight_gradients weight_gradients;
 } bppsa_network;
 

@@ -3,12 +3,12 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "bppsa_version.h"
 #include "cli/machine.h"
 #include "cli/progress.h"
 #include "core/buffer.h"
+#include "core/clock.h"
 #include "core/graph.h"
 #include "core/philox.h"
 #include "core/simd.h"
@@ -37,12 +37,6 @@ typedef struct {
   double best_s;
   bppsa_recurrent_config best;
 } contest;
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static int compare(const void *a, const void *b) {
   const double x = *(const double *)a, y = *(const double *)b;
@@ -76,10 +70,10 @@ static bppsa_status queue_pass(void *context) {
 static bppsa_status time_pass(pass *p, const bppsa_graph *graph, double *seconds) {
   const bppsa_device *device = p->contest->device;
   BPPSA_TRY(bppsa_device_wait(device));
-  const double start = now();
+  const double start = bppsa_now();
   BPPSA_TRY(graph != NULL ? bppsa_graph_launch(device, graph) : queue_pass(p));
   BPPSA_TRY(bppsa_device_wait(device));
-  *seconds = now() - start;
+  *seconds = bppsa_now() - start;
   return BPPSA_OK;
 }
 

@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "cli/train_checkpoint.h"
-#include "cli/train_plan.h"
 #include "cli/train_report.h"
 #include "core/alloc.h"
+#include "core/clock.h"
 
 /* What both kinds of network take; `only` is what one of them takes besides. */
 #define USES(only, rate)                                                                                                         \
@@ -58,7 +58,6 @@ static const bppsa_option_use uses_cnn[] = {
     {.option = BPPSA_OPTION_CHECKPOINT},
     {.option = BPPSA_OPTION_CHECKPOINT_EVERY},
     {.option = BPPSA_OPTION_RESUME},
-    {.option = BPPSA_OPTION_CACHE_PLAN},
     {.option = BPPSA_OPTION_JSON},
     {.option = BPPSA_OPTION_HELP},
     {.option = BPPSA_OPTION_COUNT}};
@@ -82,10 +81,9 @@ static bppsa_status check_data(const bppsa_cli *cli) {
   return BPPSA_OK;
 }
 
-/* Nor is it one of the checkpoint's files: those train/checkpoint.h names, and the plan's. */
+/* Nor is it one of the checkpoint's files, which train/checkpoint.h names. */
 static bppsa_status check_checkpoint(const bppsa_cli *cli) {
-  static const char *const names[] = {"checkpoint.safetensors", "checkpoint.previous.safetensors", "checkpoint.new.safetensors",
-                                      BPPSA_PLAN_FILE};
+  static const char *const names[] = {"checkpoint.safetensors", "checkpoint.previous.safetensors", "checkpoint.new.safetensors"};
   const bppsa_option_value *directory = bppsa_cli_value(cli, BPPSA_OPTION_CHECKPOINT);
   char path[4200];
   for (size_t i = 0; directory->given && i < sizeof names / sizeof names[0]; ++i) {
@@ -156,6 +154,13 @@ static bppsa_status setup_data(const bppsa_cli *cli, bppsa_train_run *run) {
   return BPPSA_OK;
 }
 
+static bppsa_status create_model(bppsa_train_run *run) {
+  const double start = bppsa_now();
+  BPPSA_TRY(bppsa_network_create(&run->network, &run->config, run->device, &run->model));
+  run->plan_s = bppsa_now() - start;
+  return BPPSA_OK;
+}
+
 static bppsa_status setup(const bppsa_cli *cli, bppsa_train_run *run) {
   BPPSA_TRY(bppsa_network_open(cli, &run->network));
   run->config = bppsa_network_config_default(&run->network);
@@ -170,7 +175,7 @@ static bppsa_status setup(const bppsa_cli *cli, bppsa_train_run *run) {
   run->chosen = bppsa_planner_chooser(&run->config);
   BPPSA_TRY(bppsa_train_checkpoint_method(&run->train, &run->config, &run->chosen));
   BPPSA_TRY(bppsa_planner_choose(cli, &run->network, run->device, &run->config, &run->chosen));
-  BPPSA_TRY(bppsa_train_plan_create(run));
+  BPPSA_TRY(create_model(run));
   if (run->weights != NULL) {
     return bppsa_setup_model(cli, run->weights, run->model);
   }

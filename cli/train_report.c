@@ -113,8 +113,7 @@ static bppsa_status print_header(bppsa_train_run *run, const bppsa_train_start *
                             run->dataset->ops->name, run->split.train, run->split.validation));
   BPPSA_TRY(bppsa_cli_print(cli, "gradients  %s\n", bppsa_setup_method(run->chosen, top_plan(run), method, sizeof method)));
   if (run->network.kind->convolutional && top_plan(run) != NULL) {
-    BPPSA_TRY(bppsa_cli_print(cli, "plan       %s in %.3g s\n", run->plan_kept ? "taken from the checkpoints' directory" : "made",
-                              run->plan_s));
+    BPPSA_TRY(bppsa_cli_print(cli, "plan       made in %.3g s\n", run->plan_s));
   }
   BPPSA_TRY(bppsa_cli_print(cli, "machine    %s, %d threads, %s\n", bppsa_device_get_name(run->device),
                             (int)bppsa_device_get_threads(run->device), bppsa_device_get_hardware(run->device)));
@@ -231,7 +230,6 @@ static json_t *timing_json(const bppsa_train_run *run) {
   ok = ok && bppsa_json_put_real(object, "seconds", r->seconds);
   if (run->network.kind->convolutional) {
     ok = ok && bppsa_json_put_real(object, "plan_s", run->plan_s);
-    ok = ok && bppsa_json_put_bool(object, "plan_kept", run->plan_kept);
   }
   return bppsa_json_finish(object, ok);
 }

@@ -18,8 +18,7 @@ typedef struct {
   bppsa_dataset *dataset;
   bppsa_split split;
   bppsa_model *model;
-  double plan_s;  /* seconds its creation took: of a sparse scan, planning */
-  bool plan_kept; /* from the plan beside the checkpoints */
+  double plan_s; /* seconds its creation took: of a sparse scan, planning */
   bppsa_train_result result;
 
   /* the report's own */

@@ -40,9 +40,6 @@ typedef struct {
   int64_t mask_count;
   const bppsa_named_view
       *masks; /* of weights, by their names: the weight's shape, 0 where it is kept at 0. Any dtype but f16 and bf16 */
-  int64_t
-      known_count; /* arrays of the products of an equal network's plan (bppsa_scan_plan_product), borrowed for the creation; 0: none */
-  const bppsa_product_arrays *known;
   bppsa_scan_factory factory; /* zero: local */
 } bppsa_cnn_config;
 

@@ -379,8 +379,6 @@ static bppsa_status make_scan(cnn *n, int64_t bytes) {
   scan.input = c->input_gradients;
   scan.patterns = n->patterns;
   scan.planner = n->device;
-  scan.known_count = c->known_count;
-  scan.known = c->known;
   scan.memory_limit = c->memory_limit > 0 ? c->memory_limit - bytes : 0;
   BPPSA_TRY(bppsa_scan_plan_create(&scan, &n->plan));
   return c->factory.create != NULL ? c->factory.create(c->factory.context, n->plan, n->device, &n->scan)
@@ -473,8 +471,7 @@ bppsa_status bppsa_cnn_create(const bppsa_cnn_network *network, const bppsa_cnn_
     bppsa_cnn_destroy(&n->base);
     return status;
   }
-  n->config.masks = NULL; /* copied, as are: */
-  n->config.known = NULL;
+  n->config.masks = NULL; /* copied */
   *model = &n->base;
   return BPPSA_OK;
 }

@@ -146,8 +146,7 @@ static bppsa_status count(bppsa_product *p, bool *known) {
   if (p->pattern.row_ptr == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  BPPSA_TRY(p->config.known != NULL ? bppsa_product_take_rows(p)
-                                    : bppsa_product_count_rows(p->a, p->b, p->threads, p->pattern.row_ptr));
+  BPPSA_TRY(bppsa_product_count_rows(p->a, p->b, p->threads, p->pattern.row_ptr));
   p->pattern.nnz = p->pattern.row_ptr[p->pattern.rows];
   return BPPSA_OK;
 }
@@ -221,7 +220,7 @@ static bppsa_status fill(bppsa_product *p, bool known) {
     BPPSA_TRY(p->pattern.col == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK);
   }
   if (columns || slots) {
-    BPPSA_TRY(p->config.known != NULL ? bppsa_product_take_slots(p, columns) : bppsa_product_fill_rows(p, slots));
+    BPPSA_TRY(bppsa_product_fill_rows(p, slots));
   }
   if (p->on_gpu) {
     return bppsa_product_gpu_plan(p);
@@ -236,10 +235,6 @@ static bppsa_status plan(bppsa_product *p) {
   p->widest = known ? bppsa_product_widest(&p->pattern) : widest_row(&p->pattern);
   BPPSA_TRY(find_kinds(p, known, applies));
   BPPSA_TRY(choose(p, applies));
-  if (p->config.known != NULL && (p->info.kind != BPPSA_PRODUCT_SLOTS || p->config.symbolic)) {
-    return bppsa_fail(BPPSA_ERR_FORMAT, "product: the arrays kept of another plan are of kind slots, this one is %s",
-                      p->config.symbolic ? "symbolic" : names[p->info.kind]);
-  }
   if (!p->config.symbolic) {
     BPPSA_TRY(fill(p, known));
   } else if (p->pattern.col == NULL && p->pattern.row_ptr != NULL) { /* further products look at its columns */
@@ -282,7 +277,6 @@ bppsa_status bppsa_product_create(const bppsa_csr *a, const bppsa_csr *b, const 
   p->a = a;
   p->b = b;
   p->config = *config;
-  p->config.known = config->known != NULL && config->known->slots.data != NULL ? config->known : NULL;
   p->threads = bppsa_device_get_threads(device);
   p->on_gpu = bppsa_device_get_kind(device) == BPPSA_CUDA;
   p->gpu.index = bppsa_device_get_index(device);
@@ -292,7 +286,6 @@ bppsa_status bppsa_product_create(const bppsa_csr *a, const bppsa_csr *b, const 
     bppsa_product_destroy(p);
     return status;
   }
-  p->config.known = NULL; /* copied */
   *product = p;
   return BPPSA_OK;
 }

@@ -34,21 +34,12 @@ typedef enum {
   BPPSA_PRODUCT_KINDS
 } bppsa_product_kind;
 
-/* What takes long to find of a plan of kind slots: C's row_ptr (i64 [rows + 1]), columns (i32 [nnz]) and its slots (u16 or i32 [pairs]), in host
- * memory. Borrowed. Of other kinds no data. */
-typedef struct {
-  bppsa_view row_ptr, col, slots;
-} bppsa_product_arrays;
-
 typedef struct {
   bppsa_product_kind kind; /* AUTO, or the one to use: ERR_UNSUPPORTED where it does not apply */
   bppsa_dtype dtype;       /* f32, f64 */
   int64_t
       memory_limit; /* bytes the plan and its scratch may take, 0: any number. Checked before anything of that size is allocated */
-  const bppsa_product_arrays
-      *known;    /* those of the same product, planned before: copied, and every entry is checked against the factors.
-                                      * NULL, or without data: they are found */
-  bool symbolic; /* count only: patterns known by their structure alone stay so, and no numeric pass can follow */
+  bool symbolic;    /* count only: patterns known by their structure alone stay so, and no numeric pass can follow */
 } bppsa_product_config;
 
 typedef struct {
@@ -68,14 +59,13 @@ bppsa_product_config bppsa_product_config_default(void);
 
 /* Plans C = A B, A m x k, B k x n. The patterns are borrowed and must outlive the plan. ERR_SHAPE: the inner extents differ; ERR_ARGUMENT: an
  * unknown kind; ERR_UNSUPPORTED: the kind does not apply, or a dtype other than f32 and f64; ERR_ARGUMENT, also: beyond the limit (the message
- * says what is needed); ERR_FORMAT: known arrays of another product; ERR_MEMORY; ERR_CUDA. */
+ * says what is needed); ERR_MEMORY; ERR_CUDA. */
 bppsa_status bppsa_product_create(const bppsa_csr *a, const bppsa_csr *b, const bppsa_product_config *config,
                                   const bppsa_device *device, bppsa_product **product);
 void bppsa_product_destroy(bppsa_product *product); /* NULL is legal */
 
 const bppsa_csr *bppsa_product_pattern(const bppsa_product *product);
 const bppsa_product_info *bppsa_product_get_info(const bppsa_product *product);
-void bppsa_product_get_arrays(const bppsa_product *product, bppsa_product_arrays *arrays);
 const char *bppsa_product_kind_name(bppsa_product_kind kind); /* "slots" */
 
 /* One pass for `batch` samples: c [batch][nnz], or [nnz] where both operands' values are shared. One pass of a plan at a time.

@@ -119,12 +119,6 @@ bppsa_status bppsa_product_fill_rows(bppsa_product *p, bool slots);
 /* Cuts the rows into tasks of about equal numbers of pairs. */
 bppsa_status bppsa_product_cut(bppsa_product *p);
 
-/* ---- arrays of an earlier plan (product_arrays.c) ---- */
-
-/* C's row_ptr from config.known; its columns (unless they are there) and its slots. ERR_FORMAT: they are not those of A and B. */
-bppsa_status bppsa_product_take_rows(bppsa_product *p);
-bppsa_status bppsa_product_take_slots(bppsa_product *p, bool columns);
-
 /* ---- structure (product_blocks.c) ---- */
 
 /* C = A B as K ⊗ S, known by structure alone, and its number of pairs. *known = false where the two structures do not fit. */

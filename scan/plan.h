@@ -65,9 +65,6 @@ typedef struct {
   const bppsa_device *planner;      /* where the scan will run: its threads plan the products, and they are computed there */
   int64_t memory_limit; /* bytes of held products and of their plans, on a GPU of the mat-vecs' patterns too; 0: any number */
   bool symbolic;        /* count only: nothing can be executed */
-  int64_t
-      known_count; /* arrays of the products of an equal plan, bppsa_scan_plan_product's, borrowed until this one is made; 0: none */
-  const bppsa_product_arrays *known;
 } bppsa_scan_config;
 
 /* blelloch with all levels, n = 0, f32, B = 1, K = 1, cpu, everything else zero. */
@@ -108,7 +105,7 @@ typedef struct bppsa_scan_plan bppsa_scan_plan;
 
 /* ERR_ARGUMENT: a value out of range, or counts beyond 64 bits. ERR_SHAPE: an extent of 0, or above 2^31 - 1, neighbours that do not fit.
  * ERR_UNSUPPORTED: csr with chunks or injected gradients. ERR_ARGUMENT, also: beyond the memory limit;
- * the message says what is needed. ERR_FORMAT: known arrays of another plan. ERR_MEMORY. */
+ * the message says what is needed. ERR_MEMORY. */
 bppsa_status bppsa_scan_plan_create(const bppsa_scan_config *config, bppsa_scan_plan **plan);
 void bppsa_scan_plan_destroy(bppsa_scan_plan *plan); /* NULL is legal */
 
@@ -127,9 +124,6 @@ const bppsa_scan_level *bppsa_scan_plan_records(const bppsa_scan_plan *plan, int
 /* Products per level in execution order: L up-levels, the middle as one entry, L down-levels; dead products included, a
  * level that only copies is 0, the input phase left out. *count entries. */
 const int64_t *bppsa_scan_plan_levels(const bppsa_scan_plan *plan, int64_t *count);
-
-/* csr: the arrays of product `index`, from 0 in execution order (borrowed); false when there are no more. */
-bool bppsa_scan_plan_product(const bppsa_scan_plan *plan, int64_t index, bppsa_product_arrays *arrays);
 
 /* One product. m, k, n: result m x n from (m x k)(k x n); n = 1 for mv. */
 typedef struct {

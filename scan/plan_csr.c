@@ -103,7 +103,6 @@ static bppsa_status add_node(bppsa_scan_plan *plan, const bppsa_scan_step *step)
     const int64_t room = c->memory_limit - plan->totals.workspace_bytes - plan->totals.plan_bytes;
     config.memory_limit = c->symbolic ? 0 : room > 0 ? room : 1;
   }
-  config.known = !config.symbolic && plan->node_count < c->known_count ? &c->known[plan->node_count] : NULL;
   bppsa_scan_node *node = &plan->nodes[plan->node_count];
   *node = (bppsa_scan_node){.first = step->first, .last = step->last};
   BPPSA_TRY(bppsa_product_create(left, right, &config, c->planner, &node->product));
@@ -172,18 +171,8 @@ bppsa_status bppsa_scan_csr_nodes(bppsa_scan_plan *plan) {
       flops += (double)plan->nodes[plan->node_count - 1].flops;
     }
   }
-  plan->config.known = NULL; /* copied */
-  plan->config.known_count = 0;
   BPPSA_TRY(add_patterns(plan));
   return flops < 0x1p62 ? BPPSA_OK : bppsa_fail(BPPSA_ERR_ARGUMENT, "scan plan: %.3g FLOPs do not fit in 64 bits", flops);
-}
-
-bool bppsa_scan_plan_product(const bppsa_scan_plan *plan, int64_t index, bppsa_product_arrays *arrays) {
-  if (index < 0 || index >= plan->node_count) {
-    return false;
-  }
-  bppsa_product_get_arrays(plan->nodes[index].product, arrays);
-  return true;
 }
 
 void bppsa_scan_csr_executed(bppsa_scan_plan *plan) {

@@ -2,8 +2,7 @@
 #ifndef BPPSA_TRAIN_TRAINING_H
 #define BPPSA_TRAIN_TRAINING_H
 
-#include <time.h>
-
+#include "core/clock.h"
 #include "train/batch.h"
 #include "train/checkpoint.h"
 #include "train/trainer.h"
@@ -72,12 +71,6 @@ bppsa_status bppsa_step(bppsa_training *run, bppsa_train_record *record, bppsa_l
 bppsa_status bppsa_gpu_steps_create(const bppsa_device *device, bppsa_gpu_steps **steps); /* ERR_CUDA, ERR_MEMORY */
 void bppsa_gpu_steps_destroy(const bppsa_device *device, bppsa_gpu_steps *steps);         /* NULL is legal */
 bppsa_status bppsa_step_gpu(bppsa_training *run, bppsa_train_record *record, bppsa_loss_result *loss);
-
-static inline double bppsa_now(void) {
-  struct timespec time;
-  (void)clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 /* Opens the checkpoint directory and the log: saves the first checkpoint of a new run, restores a resumed one. Everything else is prepared. */
 bppsa_status bppsa_training_open_files(bppsa_training *run);

@@ -105,6 +105,27 @@ static void test_resume(void **state) {
   json_decref(document);
 }
 
+/* A resumed network of operators computes its gradients by the scan that auto chose when it began; its plan is made again, and no file keeps it. */
+static void test_resume_network(void **state) {
+  (void)state;
+  const char *train = "train lenet5 --data cifar10:set --samples 16 --batch 8 --algorithm auto --json --checkpoint q";
+  assert_runs("data cifar10 --synthetic --samples 40 --out set");
+  json_t *document = run_json("%s --iterations 1", train);
+  const json_t *config = json_object_get(document, "config");
+  char algorithm[16];
+  assert_string_equal(get_text(config, "chosen"), "estimate");
+  snprintf(algorithm, sizeof algorithm, "%s", get_text(config, "algorithm"));
+  json_decref(document);
+  document = run_json("%s --iterations 2 --resume", train);
+  config = json_object_get(document, "config");
+  assert_string_equal(get_text(config, "chosen"), "checkpoint");
+  assert_string_equal(get_text(config, "algorithm"), algorithm);
+  assert_true(get_real(json_object_get(document, "timing"), "plan_s") > 0);
+  json_decref(document);
+  assert_int_equal(access("q/plan.safetensors", F_OK), -1);
+  assert_fails(2, "--cache-plan", SMALL " --checkpoint q --cache-plan");
+}
+
 static void test_refusals(void **state) {
   (void)state;
   assert_fails(2, "--plan: measure beside a given algorithm, expected --backward scan and --algorithm auto",
@@ -129,8 +150,9 @@ static void test_limited_measurement(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup(test_choosers, start), cmocka_unit_test_setup(test_cache, start),
-      cmocka_unit_test_setup(test_no_cache, start), cmocka_unit_test_setup(test_resume, start),
-      cmocka_unit_test_setup(test_refusals, start), cmocka_unit_test_setup(test_limited_measurement, start)};
+      cmocka_unit_test_setup(test_choosers, start),           cmocka_unit_test_setup(test_cache, start),
+      cmocka_unit_test_setup(test_no_cache, start),           cmocka_unit_test_setup(test_resume, start),
+      cmocka_unit_test_setup(test_resume_network, start),     cmocka_unit_test_setup(test_refusals, start),
+      cmocka_unit_test_setup(test_limited_measurement, start)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }
