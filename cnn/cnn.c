@@ -115,7 +115,7 @@ static void forward_layer(const cnn *n, const cnn_layer *layer, const void *x) {
     break;
   case BPPSA_OPERATOR_LINEAR: {
     const bppsa_linear l = bppsa_cnn_linear(n, layer, n->batch);
-    bppsa_linear_transpose(&l, bppsa_cnn_weight(n, layer, false), n->transposed);
+    bppsa_linear_transpose(&l, bppsa_cnn_weight(n, layer, false), n->transposed, l.out);
     bppsa_linear_forward(&l, x, n->transposed, bppsa_cnn_bias(n, layer, false), layer->y);
     break;
   }

@@ -22,11 +22,6 @@ static int64_t most(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
-static int64_t lines(int64_t reals, bppsa_dtype dtype) {
-  const int64_t line = BPPSA_ALIGNMENT / (int64_t)bppsa_dtype_size(dtype);
-  return (reals + line - 1) / line * line;
-}
-
 bppsa_status bppsa_conv_plan(const bppsa_op *op, bppsa_dtype dtype, int32_t threads, int64_t batch, bppsa_conv *conv) {
   bppsa_conv c = {.op = *op, .dtype = dtype, .threads = threads};
   BPPSA_TRY(bppsa_op_shape(op, c.out));
@@ -37,7 +32,7 @@ bppsa_status bppsa_conv_plan(const bppsa_op *op, bppsa_dtype dtype, int32_t thre
   c.samples = c.width >= positions ? 1 : least(most(1, positions / c.width), batch);
   c.rows = c.width <= positions ? c.out[1] : most(1, positions / c.out[2]);
   c.chunks = (c.out[1] + c.rows - 1) / c.rows;
-  c.row_reals = lines(c.taps + 1, dtype);
+  c.row_reals = bppsa_dtype_padded(dtype, c.taps + 1);
   const int64_t block = c.samples * c.rows * c.out[2];
   int64_t columns, rows, gathered, weights, blocks;
   if (!bppsa_mul(c.taps, block, &columns) || !bppsa_mul(c.row_reals, block, &rows) || !bppsa_mul(c.height, block, &gathered) ||
@@ -47,7 +42,7 @@ bppsa_status bppsa_conv_plan(const bppsa_op *op, bppsa_dtype dtype, int32_t thre
     return bppsa_fail(BPPSA_ERR_MEMORY, "conv2d: columns of %lld taps at %lld positions do not fit in 64 bits", (long long)c.taps,
                       (long long)block);
   }
-  c.scratch_reals = lines(columns, dtype) + lines(rows, dtype) + lines(gathered, dtype);
+  c.scratch_reals = bppsa_dtype_padded(dtype, columns) + bppsa_dtype_padded(dtype, rows) + bppsa_dtype_padded(dtype, gathered);
   c.most_parts = least(least(MOST_PARTS, blocks), most(1, PART_REALS / weights));
   *conv = c;
   return BPPSA_OK;

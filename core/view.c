@@ -23,6 +23,11 @@ size_t bppsa_dtype_size(bppsa_dtype dtype) {
   return dtype_known(dtype) ? dtypes[dtype].size : 0;
 }
 
+int64_t bppsa_dtype_padded(bppsa_dtype dtype, int64_t width) {
+  const int64_t line = dtype_known(dtype) ? BPPSA_ALIGNMENT / (int64_t)bppsa_dtype_size(dtype) : 1;
+  return (width + line - 1) / line * line;
+}
+
 const char *bppsa_dtype_name(bppsa_dtype dtype) {
   return dtype_known(dtype) ? dtypes[dtype].name : "unknown";
 }

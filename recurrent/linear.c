@@ -31,8 +31,7 @@ bppsa_linear_cut bppsa_linear_cut_rows(const bppsa_linear *l) {
 
 /* How many lanes of whole cache lines a row of n numbers takes, over n. */
 static double waste(const bppsa_linear *l, int64_t n) {
-  const int64_t line = BPPSA_ALIGNMENT / (int64_t)bppsa_dtype_size(l->dtype);
-  return (double)((n + line - 1) / line * line) / (double)n;
+  return (double)bppsa_dtype_padded(l->dtype, n) / (double)n;
 }
 
 /* dw is summed transposed, with the outputs as lanes, where that leaves fewer of them empty. */
@@ -67,8 +66,8 @@ int64_t bppsa_linear_workspace(const bppsa_linear *l) {
 #include "recurrent/linear.inc"
 #undef BPPSA_REAL
 
-void bppsa_linear_transpose(const bppsa_linear *l, const void *w, void *wt) {
-  (l->dtype == BPPSA_F32 ? transpose_f32 : transpose_f64)(l, w, wt);
+void bppsa_linear_transpose(const bppsa_linear *l, const void *w, void *wt, int64_t row) {
+  (l->dtype == BPPSA_F32 ? transpose_f32 : transpose_f64)(l, w, wt, row);
 }
 
 void bppsa_linear_forward(const bppsa_linear *l, const void *x, const void *wt, const void *bias, void *y) {

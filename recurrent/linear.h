@@ -16,8 +16,8 @@ typedef struct {
   int64_t block; /* rows of a task, forward and of the input's gradient; 0: 256 */
 } bppsa_linear;
 
-/* wt [in, out] = wᵀ, w [out, in] */
-void bppsa_linear_transpose(const bppsa_linear *l, const void *w, void *wt);
+/* wt [in][row], its first `out` columns: wᵀ, w [out][in] */
+void bppsa_linear_transpose(const bppsa_linear *l, const void *w, void *wt, int64_t row);
 
 /* y [rows, out] = x [rows, in] wt + bias; wt [in, out], bias [out] or NULL. */
 void bppsa_linear_forward(const bppsa_linear *l, const void *x, const void *wt, const void *bias, void *y);

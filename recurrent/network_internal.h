@@ -53,8 +53,6 @@ typedef struct {
 
 /* Backward through layer l alone: g_T and u in n->g on entry, g_t there on return, deltas in n->pre (and n->delta_h). */
 bppsa_status bppsa_recurrent_layer_backward(recurrent_network *n, int64_t l);
-/* Row length that fills whole cache lines. */
-int64_t bppsa_recurrent_padded(const recurrent_network *n, int64_t width);
 /* The gradient of the logits -> g of the top layer. */
 bppsa_status bppsa_recurrent_seed(recurrent_network *n);
 /* delta_x of layer l >= 1 -> u of the layer below, in n->g. */

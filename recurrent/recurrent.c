@@ -78,8 +78,8 @@ static void sweep_block(const recurrent_network *n, bppsa_cell_fn function, int6
                                    .nonlinearity = n->config.nonlinearity,
                                    .w_hh = n->w_hh,
                                    .w_hh_t = n->w_hh_t,
-                                   .w_row = bppsa_recurrent_padded(n, n->config.hidden),
-                                   .w_row_t = bppsa_recurrent_padded(n, n->cell->gates * n->config.hidden),
+                                   .w_row = bppsa_dtype_padded(n->config.dtype, n->config.hidden),
+                                   .w_row_t = bppsa_dtype_padded(n->config.dtype, n->cell->gates * n->config.hidden),
                                    .b_hh = parameter(n, l, B_HH)->value.data,
                                    .pre = w->pre,
                                    .h = offset(n, layer->h, passed),
@@ -161,23 +161,10 @@ int64_t bppsa_recurrent_head_rows(const recurrent_network *n, int64_t *first) {
   return (n->config.seq_len - t + 1) * n->batch;
 }
 
-/* Row length that fills whole cache lines. */
-int64_t bppsa_recurrent_padded(const recurrent_network *n, int64_t width) {
-  const int64_t line = BPPSA_ALIGNMENT / size_of(n);
-  return (width + line - 1) / line * line;
-}
-
-static void copy_padded(const recurrent_network *n, const void *from, int64_t rows, int64_t width, void *to) {
-  const int64_t row = bppsa_recurrent_padded(n, width);
-  for (int64_t r = 0; r < rows; ++r) {
-    memcpy(offset(n, to, r * row), (const char *)from + r * width * size_of(n), (size_t)(width * size_of(n)));
-  }
-}
-
 /* y = x wᵀ + bias */
 static void apply_linear(const recurrent_network *n, const bppsa_linear *l, const void *x, const void *w, const void *bias,
                          void *y) {
-  bppsa_linear_transpose(l, w, n->w_t);
+  bppsa_linear_transpose(l, w, n->w_t, l->out);
   bppsa_linear_forward(l, x, n->w_t, bias, y);
 }
 
@@ -190,9 +177,8 @@ static void prepare_weights(const recurrent_network *n, int64_t l) {
     bppsa_view_set(&bias, i, bppsa_view_get(b_ih, i) + (n->cell->separate_bias ? 0 : bppsa_view_get(b_hh, i)));
   }
   const bppsa_linear from_x = linear(n, 0, n->layers[l].input, out), from_h = linear(n, 0, hidden, out);
-  bppsa_linear_transpose(&from_h, parameter(n, l, W_HH)->value.data, n->w_t);
-  copy_padded(n, n->w_t, hidden, out, n->w_hh_t);
-  bppsa_linear_transpose(&from_x, parameter(n, l, W_IH)->value.data, n->w_t);
+  bppsa_linear_transpose(&from_h, parameter(n, l, W_HH)->value.data, n->w_hh_t, bppsa_dtype_padded(n->config.dtype, out));
+  bppsa_linear_transpose(&from_x, parameter(n, l, W_IH)->value.data, n->w_t, out);
 }
 
 /* pre = x W_ihᵀ + b_ih (+ b_hh), then the cell, window by window. */
@@ -277,17 +263,28 @@ bppsa_status bppsa_recurrent_pass_down(recurrent_network *n, int64_t l) {
   return BPPSA_OK;
 }
 
+/* W_hh of the layer with padded rows, for its backward pass: a cell's sweep and a scan read it alike. */
+static void pad_weights(const recurrent_network *n, int64_t l) {
+  const int64_t hidden = n->config.hidden, row = bppsa_dtype_padded(n->config.dtype, hidden);
+  const void *w_hh = parameter(n, l, W_HH)->value.data;
+  for (int64_t r = 0; r < n->cell->gates * hidden; ++r) {
+    memcpy(offset(n, n->w_hh, r * row), offset(n, w_hh, r * hidden), (size_t)(hidden * size_of(n)));
+  }
+}
+
 static bppsa_status scan_layer(recurrent_network *n, int64_t l) {
   enum { MOST_MATRICES = 8 };
   const void *weights[MOST_MATRICES];
-  const int64_t hidden = n->config.hidden;
+  const int64_t hidden = n->config.hidden, row = bppsa_dtype_padded(n->config.dtype, hidden);
+  pad_weights(n, l);
   for (int64_t k = 0; k < n->cell->matrices; ++k) {
-    weights[k] = offset(n, parameter(n, l, W_HH)->value.data, k * hidden * hidden);
+    weights[k] = offset(n, n->w_hh, k * hidden * row);
   }
   const window all = whole(n);
   sweep(n, n->cell->coefficients, l, &all, false);
   const bppsa_scan_operands operands = {.batch = n->batch,
                                         .weights = weights,
+                                        .weight_row = row,
                                         .columns = (const void *const *)n->columns,
                                         .diagonal = n->diagonal,
                                         .injected = bppsa_recurrent_injected(n, l) ? n->g : NULL,
@@ -295,11 +292,6 @@ static bppsa_status scan_layer(recurrent_network *n, int64_t l) {
   BPPSA_TRY(n->layers[l].scan->execute(n->layers[l].scan, &operands));
   sweep(n, n->cell->deltas, l, &all, false);
   return BPPSA_OK;
-}
-
-/* W_hh of the layer for its backward sweep. */
-static void prepare_backward(const recurrent_network *n, int64_t l) {
-  copy_padded(n, parameter(n, l, W_HH)->value.data, n->cell->gates * n->config.hidden, n->config.hidden, n->w_hh);
 }
 
 bppsa_status bppsa_recurrent_layer_backward(recurrent_network *n, int64_t l) {
@@ -310,7 +302,7 @@ bppsa_status bppsa_recurrent_layer_backward(recurrent_network *n, int64_t l) {
     return scan_layer(n, l);
   }
   const window all = whole(n);
-  prepare_backward(n, l);
+  pad_weights(n, l);
   sweep(n, n->cell->backward, l, &all, bppsa_recurrent_injected(n, l));
   return BPPSA_OK;
 }
@@ -417,7 +409,7 @@ static void bp_parts(const recurrent_network *n, int64_t l, bppsa_linear_cut cut
 static void bp_layer(const recurrent_network *n, int64_t l) {
   const layer_products p = products_of(n, l);
   const bppsa_linear_cut cut = bppsa_linear_cut_rows(&p.from_h); /* from_x is cut alike */
-  prepare_backward(n, l);
+  pad_weights(n, l);
   (n->threads == 1 && p.from_h.run < cut.length ? bp_runs : bp_parts)(n, l, cut);
 }
 

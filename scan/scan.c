@@ -59,6 +59,10 @@ bppsa_status bppsa_scan_check_operands(const bppsa_scan_plan *plan, const bppsa_
   } else if (o->jt == NULL) {
     missing = "transposed Jacobians";
   }
+  if (c->element == BPPSA_ELEMENT_RECURRENT && o->weight_row != 0 && o->weight_row < c->dim) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan: rows of weights %lld elements apart, expected 0 or at least %lld",
+                      (long long)o->weight_row, (long long)c->dim);
+  }
   if (missing != NULL && c->jacobians > 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan: operand '%s' is missing", missing);
   }

@@ -20,7 +20,8 @@ typedef struct {
   /* dense: J_1ᵀ, .., J_nᵀ one behind the other, each [b][d_{t-1}][d_t]. diagonal: their diagonals [n][b][H]. */
   const void *jt;
   /* recurrent */
-  const void *const *weights;     /* W_k, K pointers to [H][H] (rows: the cell's outputs) */
+  const void *const *weights;     /* W_k, K pointers to [H][weight_row] (rows: the cell's outputs) */
+  int64_t weight_row;             /* elements from one row of W_k to the next; 0: H */
   const void *const *columns;     /* d_k, K pointers to [n][b][H] */
   const void *diagonal;           /* e [n][b][H]; NULL unless planned */
   const bppsa_csr_values *values; /* csr: of J_1ᵀ .. J_nᵀ; without g_0 J_1ᵀ has no use */

@@ -175,10 +175,9 @@ static bppsa_status cpu_allocate(bppsa_scan_cpu *cpu, const bppsa_scan_plan *pla
   if (!bppsa_mul(AREAS * cpu->area + cpu->factors, size * cpu->threads, &bytes)) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "scan: scratch for size %lld does not fit in 64 bits", (long long)dim);
   }
-  const int64_t line = BPPSA_ALIGNMENT / size,
-                matrices = plan->config.element == BPPSA_ELEMENT_RECURRENT ? plan->config.matrices : 0;
+  const int64_t matrices = plan->config.element == BPPSA_ELEMENT_RECURRENT ? plan->config.matrices : 0;
   int64_t weights;
-  cpu->weight_row = (dim + line - 1) / line * line;
+  cpu->weight_row = bppsa_dtype_padded(plan->config.dtype, dim);
   if (!bppsa_mul(matrices * cpu->weight_row, dim, &weights)) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan: %lld matrices of size %lld do not fit in 64 bits", (long long)matrices,
                       (long long)dim);

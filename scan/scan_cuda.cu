@@ -51,6 +51,7 @@ template <typename real> scan_chain<real> make_chain(const cuda_executor *x, con
   c.jt = (const real *)o->jt;
   if (c.element == SCAN_RECURRENT) {
     c.matrices = (int32_t)config->matrices;
+    c.weight_row = o->weight_row != 0 ? o->weight_row : config->dim;
     for (int32_t q = 0; q < c.matrices; ++q) {
       c.weights[q] = (const real *)o->weights[q];
       c.columns[q] = (const real *)o->columns[q];

@@ -31,6 +31,7 @@ template <typename real> struct scan_chain {
   real *gradients;
   /* sizes that differ (dense): of g_t, size n + 1; first reals of g_t, of J_{t+1}ᵀ and of slots, for one sample */
   const int64_t *dims, *gradient_offsets, *jacobian_offsets, *slot_offsets;
+  int64_t weight_row;               /* reals from one row of a weight to the next */
   int64_t slot_reals, chunk_length; /* chunk_length 0: a tree */
   real *slots,
       *beside; /* held products [slot][sample][rows + affine][m]; beside: where a product is made before it replaces its operand */
@@ -119,7 +120,7 @@ template <typename real> __device__ void scan_leaf(const scan_chain<real> &c, in
       const real *x = v.scaled + row * v.room, *w = c.weights[q] + j;
       real sum = q > 0 ? v.out[row * v.room + j] : 0;
       for (int64_t r = 0; r < k; ++r) {
-        sum += x[r] * w[r * m];
+        sum += x[r] * w[r * c.weight_row];
       }
       if (c.diagonal != NULL && q + 1 == c.matrices) {
         sum += v.in[row * v.room + j] * c.diagonal[(step * c.batch + v.samples[row]) * m + j];

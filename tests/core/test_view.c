@@ -20,6 +20,11 @@ static void dtypes(void **state) {
     assert_string_equal(bppsa_dtype_name(expected[i].dtype), expected[i].name);
   }
   assert_int_equal(bppsa_dtype_size((bppsa_dtype)99), 0);
+  assert_int_equal(bppsa_dtype_padded(BPPSA_F32, 0), 0);
+  assert_int_equal(bppsa_dtype_padded(BPPSA_F32, 1), 16);
+  assert_int_equal(bppsa_dtype_padded(BPPSA_F32, 16), 16);
+  assert_int_equal(bppsa_dtype_padded(BPPSA_F64, 9), 16);
+  assert_int_equal(bppsa_dtype_padded((bppsa_dtype)99, 7), 7);
   assert_string_equal(bppsa_dtype_name((bppsa_dtype)-1), "unknown");
   bppsa_dtype dtype = BPPSA_U8;
   assert_int_equal(bppsa_dtype_parse("f64", &dtype), BPPSA_OK);

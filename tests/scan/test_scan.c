@@ -15,7 +15,8 @@ typedef struct {
   double *g, *u; /* reference gradients and injections, laid out as the executor's */
   void *typed_jt, *typed_u, *typed_e;
   void *weights[3], *columns[3];
-  void *seed; /* typed copy of g before the scan: the seed, zeros elsewhere */
+  int64_t weight_row; /* elements between rows of weights on the device; 0: H */
+  void *seed;         /* typed copy of g before the scan: the seed, zeros elsewhere */
 } problem;
 
 static int64_t g_at(const problem *p, int64_t t) {
@@ -139,6 +140,23 @@ typedef struct {
   void *jt, *u, *e, *weights[3], *columns[3], *gradients;
 } operand_copies;
 
+/* W_k [H][H] with its rows `row` elements apart, on the device; NaN between them. row 0: packed. */
+static void *copy_weight(const problem *p, const bppsa_device *device, int64_t k) {
+  const int64_t h = p->config.dim, width = (int64_t)bppsa_dtype_size(p->config.dtype), row = p->weight_row;
+  if (row == 0) {
+    return on_device(device, p->weights[k], h * h * width);
+  }
+  char *apart = bppsa_alloc((size_t)(h * row * width));
+  assert_non_null(apart);
+  memset(apart, 0xff, (size_t)(h * row * width));
+  for (int64_t r = 0; r < h; ++r) {
+    memcpy(apart + r * row * width, (const char *)p->weights[k] + r * h * width, (size_t)(h * width));
+  }
+  void *copy = on_device(device, apart, h * row * width);
+  bppsa_free(apart);
+  return copy;
+}
+
 static operand_copies copy_operands(const problem *p, const bppsa_device *device) {
   const bppsa_scan_config *c = &p->config;
   const int64_t n = c->jacobians, width = (int64_t)bppsa_dtype_size(c->dtype), size = g_at(p, n + 1) * width;
@@ -150,7 +168,7 @@ static operand_copies copy_operands(const problem *p, const bppsa_device *device
                       .e = on_device(device, p->typed_e, factors),
                       .gradients = on_device(device, p->seed, size)};
   for (int64_t k = 0; c->element == BPPSA_ELEMENT_RECURRENT && k < c->matrices; ++k) {
-    d.weights[k] = on_device(device, p->weights[k], c->dim * c->dim * width);
+    d.weights[k] = copy_weight(p, device, k);
     d.columns[k] = on_device(device, p->columns[k], factors);
   }
   return d;
@@ -160,6 +178,7 @@ static bppsa_scan_operands operands_of(const problem *p, const operand_copies *d
   return (bppsa_scan_operands){.batch = p->config.batch,
                                .jt = d->jt,
                                .weights = (const void *const *)d->weights,
+                               .weight_row = p->weight_row,
                                .columns = (const void *const *)d->columns,
                                .diagonal = d->e,
                                .injected = !p->config.affine ? NULL
@@ -514,6 +533,64 @@ static void test_bits(void **state) {
   }
 }
 
+/* Rows of weights may be any distance apart, at least H: the bits are the same, and nothing between the rows is used. */
+static void test_rows_of_weights(void **state) {
+  (void)state;
+  bppsa_device *device = test_device(2);
+  for (size_t v = 0; v < sizeof variants / sizeof *variants; ++v) {
+    bppsa_scan_config c = bppsa_scan_config_default();
+    c.algorithm = variants[v].algorithm;
+    c.up_levels = variants[v].up_levels;
+    c.chunks = variants[v].chunks;
+    c.element = BPPSA_ELEMENT_RECURRENT;
+    c.dtype = v % 2 == 0 ? BPPSA_F32 : BPPSA_F64;
+    c.matrices = 2;
+    c.diagonal = c.input = true;
+    c.jacobians = 20;
+    c.dim = 5;
+    c.batch = 2;
+    problem p = make_problem(&c, 9);
+    bppsa_scan_plan *plan = NULL;
+    assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_OK);
+    void *packed = run(&p, plan, device, false, 1);
+    const int64_t rows[] = {c.dim, bppsa_dtype_padded(c.dtype, c.dim), c.dim + 2};
+    for (size_t r = 0; r < sizeof rows / sizeof *rows; ++r) {
+      p.weight_row = rows[r];
+      void *apart = run(&p, plan, device, false, 1);
+      assert_memory_equal(packed, apart, (size_t)g_at(&p, c.jacobians + 1) * bppsa_dtype_size(c.dtype));
+      bppsa_free(apart);
+    }
+    bppsa_free(packed);
+    bppsa_scan_plan_destroy(plan);
+    free_problem(&p);
+  }
+  bppsa_device_destroy(device);
+}
+
+static void test_rows_too_near(void **state) {
+  (void)state;
+  bppsa_scan_config c = bppsa_scan_config_default();
+  c.element = BPPSA_ELEMENT_RECURRENT;
+  c.jacobians = 4;
+  c.dim = 5;
+  problem p = make_problem(&c, 9);
+  bppsa_device *device = test_device(1);
+  bppsa_scan_plan *plan = NULL;
+  bppsa_scan_executor *executor = NULL;
+  assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_OK);
+  assert_int_equal(bppsa_scan_executor_create(plan, device, &executor), BPPSA_OK);
+  operand_copies copies = copy_operands(&p, device);
+  bppsa_scan_operands operands = operands_of(&p, &copies, false);
+  operands.weight_row = 4;
+  assert_int_equal(executor->execute(executor, &operands), BPPSA_ERR_ARGUMENT);
+  assert_string_equal(bppsa_last_error(), "scan: rows of weights 4 elements apart, expected 0 or at least 5");
+  free_operands(&copies);
+  bppsa_scan_executor_destroy(executor);
+  bppsa_scan_plan_destroy(plan);
+  bppsa_device_destroy(device);
+  free_problem(&p);
+}
+
 static void test_execute_allocates_nothing(void **state) {
   (void)state;
   bppsa_scan_config c = bppsa_scan_config_default();
@@ -581,6 +658,8 @@ int main(void) {
       cmocka_unit_test(test_dense_growth),
       cmocka_unit_test(test_cancellation_is_redone),
       cmocka_unit_test(test_bits),
+      cmocka_unit_test(test_rows_of_weights),
+      cmocka_unit_test(test_rows_too_near),
       cmocka_unit_test(test_execute_allocates_nothing),
       cmocka_unit_test(test_allocation_failure),
   };
