@@ -1,7 +1,9 @@
 /* Printing, JSON documents, and checks of files. */
 #include <errno.h>
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -105,26 +107,48 @@ static bool directory_of(const char *path, char *text, size_t size) {
   return true;
 }
 
+/* What is wrong with a path at which something is to be written, "" where nothing is: a link must lead somewhere, a name must be one that the file system
+ * takes, and what is there must have the type `type` (S_IFREG, S_IFDIR). */
+static const char *wrong_path(const char *path, mode_t type) {
+  struct stat found;
+  if (lstat(path, &found) != 0) {
+    return errno == ENOENT ? "" : strerror(errno);
+  }
+  if (stat(path, &found) != 0) {
+    return errno == ENOENT ? "a symbolic link that leads nowhere" : strerror(errno);
+  }
+  if ((found.st_mode & S_IFMT) != type) {
+    return type == S_IFDIR ? "not a directory" : "not a regular file";
+  }
+  return access(path, W_OK) == 0 ? "" : strerror(errno);
+}
+
+static bppsa_status check_writable(const char *name, const char *path, const char *directory) {
+  struct stat found;
+  if (stat(directory, &found) == 0 && S_ISDIR(found.st_mode) && access(directory, W_OK | X_OK) == 0) {
+    return BPPSA_OK;
+  }
+  return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s: cannot write into directory '%s', expected one that exists and is writable",
+                    name, path, directory);
+}
+
 bppsa_status bppsa_cli_check_output(const bppsa_cli *cli, bppsa_option option) {
   const bppsa_option_value *value = bppsa_cli_value(cli, option);
   if (!value->present) {
     return BPPSA_OK;
   }
-  const char *name = bppsa_option_get(option)->name;
-  char directory[4096];
-  struct stat found;
-  if (!directory_of(value->text, directory, sizeof directory)) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: a path of %zu characters, expected at most 4095", name, strlen(value->text));
+  const char *name = bppsa_option_get(option)->name, *path = value->text;
+  char directory[PATH_MAX], target[PATH_MAX];
+  if (!directory_of(path, directory, sizeof directory)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: a path of %zu characters, expected at most 4095", name, strlen(path));
   }
-  if (stat(directory, &found) != 0 || !S_ISDIR(found.st_mode) || access(directory, W_OK | X_OK) != 0) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s: cannot write into directory '%s', expected one that exists and is writable",
-                      name, value->text, directory);
+  BPPSA_TRY(check_writable(name, path, directory));
+  const char *wrong = path[strlen(path) - 1] == '/' ? "not a regular file" : wrong_path(path, S_IFREG);
+  if (wrong[0] != '\0') {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s: %s, expected the path of a new or a regular file", name, path, wrong);
   }
-  if (value->text[strlen(value->text) - 1] == '/' || (stat(value->text, &found) == 0 && !S_ISREG(found.st_mode))) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s: not a regular file, expected the path of a new or a regular file", name,
-                      value->text);
-  }
-  return BPPSA_OK;
+  const bool linked = realpath(path, target) != NULL && directory_of(target, directory, sizeof directory);
+  return linked ? check_writable(name, path, directory) : BPPSA_OK; /* the new file is made beside the one it replaces */
 }
 
 bppsa_status bppsa_cli_check_directory(const bppsa_cli *cli, bppsa_option option) {
@@ -132,21 +156,18 @@ bppsa_status bppsa_cli_check_directory(const bppsa_cli *cli, bppsa_option option
   if (!value->present) {
     return BPPSA_OK;
   }
-  const char *name = bppsa_option_get(option)->name;
-  char parent[4096];
+  const char *name = bppsa_option_get(option)->name, *path = value->text;
+  char above[PATH_MAX];
   struct stat found;
-  const bool there = stat(value->text, &found) == 0;
-  if (there && !S_ISDIR(found.st_mode)) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s: not a directory, expected the path of one", name, value->text);
+  if (path[0] == '\0' || !directory_of(path, above, sizeof above)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: a path of %zu characters, expected 1 to 4095", name, strlen(path));
   }
-  if (value->text[0] == '\0' || !directory_of(value->text, parent, sizeof parent)) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: a path of %zu characters, expected 1 to 4095", name, strlen(value->text));
+  if (stat(path, &found) == 0 && S_ISDIR(found.st_mode)) {
+    return check_writable(name, path, path);
   }
-  if (access(there ? value->text : parent, W_OK | X_OK) != 0) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s: cannot write into directory '%s', expected one that exists and is writable",
-                      name, value->text, there ? value->text : parent);
-  }
-  return BPPSA_OK;
+  const char *wrong = wrong_path(path, S_IFDIR);
+  return wrong[0] != '\0' ? bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s: %s, expected the path of a directory", name, path, wrong)
+                          : check_writable(name, path, above);
 }
 
 static bool same_inode(const char *a, const char *b) {
