@@ -1,16 +1,12 @@
-#ifndef _GNU_SOURCE
-#define _GNU_SOURCE /* sched_getaffinity */
-#endif
 #include "core/device.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/alloc.h"
 #include "core/blas.h"
 #include "core/memory_internal.h"
+#include "core/pool.h"
 
 struct bppsa_device {
   bppsa_device_kind kind;
@@ -20,18 +16,6 @@ struct bppsa_device {
   char name[24];
   char hardware[128];
 };
-
-/* CPUs this process may run on, at least 1 and at most BPPSA_MAX_THREADS. */
-static int32_t usable_cpus(void) {
-  cpu_set_t sets[2 * BPPSA_MAX_THREADS / CPU_SETSIZE]; /* room beyond the 1024 CPUs of one cpu_set_t */
-  long cpus = 0;
-  if (sched_getaffinity(0, sizeof sets, sets) == 0) {
-    cpus = CPU_COUNT_S(sizeof sets, sets);
-  } else {
-    cpus = sysconf(_SC_NPROCESSORS_ONLN);
-  }
-  return cpus < 1 ? 1 : cpus > BPPSA_MAX_THREADS ? BPPSA_MAX_THREADS : (int32_t)cpus;
-}
 
 /* The value of the first "model name" (x86), "Model" or "cpu" (others) line of /proc/cpuinfo; text stays "" without one. */
 static void processor_name(char *text, size_t size) {
@@ -112,7 +96,7 @@ bppsa_status bppsa_device_create(const char *name, int64_t threads, bppsa_device
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "threads %lld: expected 1 .. %d, or 0 for all cores", (long long)threads,
                       BPPSA_MAX_THREADS);
   }
-  made.threads = threads == 0 ? usable_cpus() : (int32_t)threads;
+  made.threads = threads == 0 ? bppsa_pool_cpus() : (int32_t)threads;
   if (made.kind == BPPSA_CPU) {
     snprintf(made.name, sizeof made.name, "cpu");
     processor_name(made.hardware, sizeof made.hardware);

@@ -1,0 +1,404 @@
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* sched_getaffinity, RUSAGE_THREAD */
+#endif
+#include "core/pool.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/device.h"
+
+/* Nanoseconds. */
+enum {
+  LEAST_SHARE = 5000,   /* of work for every thread that takes part: several times what it takes to meet one that spins */
+  WORTH_WAKING = 25000, /* of a loop's work: below it nobody who sleeps is woken, which takes the caller some 5000 */
+  PIECE = 5000,         /* of work in a piece, claiming which takes some 100 */
+  LONGEST_SPIN =
+      50000, /* longer than the stretches between two loops of a training step, shorter than the system's time slices */
+  SHORTEST_SPIN = 2000,   /* what going to sleep and being woken cost in any case */
+  CROWDED_FOR = 20000000, /* after a thread has lost its processor to another program's, nobody spins for so long */
+  RETRY = 1000000000      /* after the system has refused a thread, none is asked for for so long */
+};
+
+enum { PIECES_PER_THREAD = 32 /* at most */ };
+
+/* ---- one loop ---- */
+
+typedef struct worker worker;
+
+typedef struct {
+  bppsa_loop_body body;
+  const void *context;
+  int64_t pieces, length, longer; /* the first `longer` pieces have length + 1 indices, the others `length` */
+  double work;
+  bool spins;                /* the caller may spin: those at work do not outnumber the processors */
+  worker *workers;           /* who was given the loop, linked by next */
+  atomic_int_least64_t next; /* the first piece nobody has claimed */
+} loop;
+
+static _Thread_local bool inside; /* this thread computes a piece of a shared loop */
+
+static int64_t first_of(const loop *l, int64_t piece) {
+  return piece * l->length + (piece < l->longer ? piece : l->longer);
+}
+
+static void take_part(loop *l, int32_t number) {
+  int64_t piece;
+  inside = true;
+  while ((piece = atomic_fetch_add_explicit(&l->next, 1, memory_order_relaxed)) < l->pieces) {
+    l->body(l->context, number, first_of(l, piece), first_of(l, piece + 1));
+  }
+  inside = false;
+}
+
+/* Threads that the loop's work pays for. */
+static int64_t worthwhile(int64_t threads, int64_t count, double work) {
+  const int64_t most = threads < count ? threads : count;
+  return work >= (double)most * LEAST_SHARE ? most : (int64_t)(work / LEAST_SHARE);
+}
+
+static void cut(loop *l, int64_t threads, int64_t count) {
+  const double worth = l->work / PIECE, most = (double)(threads * PIECES_PER_THREAD);
+  l->pieces = worth >= most ? threads * PIECES_PER_THREAD : (int64_t)worth;
+  l->pieces = l->pieces < threads ? threads : l->pieces;
+  l->pieces = l->pieces < count ? l->pieces : count;
+  l->length = count / l->pieces;
+  l->longer = count % l->pieces;
+}
+
+/* ---- waiting ---- */
+
+static int64_t now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static atomic_int_least64_t crowded_until; /* the time until which nobody spins */
+
+/* Whether this thread may spin: no other program's thread took its processor lately. */
+static bool is_calm(void) {
+  static _Thread_local long switches = -1; /* of this thread against its will, so far */
+  const int64_t time = now();
+  bool calm = atomic_load_explicit(&crowded_until, memory_order_relaxed) <= time;
+#ifdef RUSAGE_THREAD
+  struct rusage usage;
+  if (getrusage(RUSAGE_THREAD, &usage) == 0) {
+    if (switches >= 0 && usage.ru_nivcsw > switches) {
+      atomic_store_explicit(&crowded_until, time + CROWDED_FOR, memory_order_relaxed);
+      calm = false;
+    }
+    switches = usage.ru_nivcsw;
+  }
+#endif
+  return calm;
+}
+
+static inline void pause_processor(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ __volatile__("yield");
+#endif
+}
+
+/* Spins while *word is `value`, for `limit` nanoseconds; whether it is another then. */
+static bool spin_while(const atomic_int *word, int value, int64_t limit) {
+  enum { POLLS = 32 };
+  const int64_t begun = limit > 0 ? now() : 0;
+  bool calm = false;
+  for (int64_t spent = 0; spent < limit; spent = now() - begun) {
+    for (int i = 0; i < POLLS; ++i) {
+      if (atomic_load_explicit(word, memory_order_acquire) != value) {
+        return true;
+      }
+      pause_processor();
+    }
+    if (spent > SHORTEST_SPIN && !calm) {
+      calm = is_calm();
+      limit = calm ? limit : 0;
+    }
+  }
+  return atomic_load_explicit(word, memory_order_acquire) != value;
+}
+
+/* Where threads sleep until a word changes. */
+typedef struct {
+  pthread_mutex_t mutex;
+  pthread_cond_t changed;
+} bed;
+
+static void sleep_while(bed *b, const atomic_int *word, int value) {
+  pthread_mutex_lock(&b->mutex);
+  while (atomic_load(word) == value) {
+    pthread_cond_wait(&b->changed, &b->mutex);
+  }
+  pthread_mutex_unlock(&b->mutex);
+}
+
+/* After the word has changed. */
+static void wake(bed *b) {
+  pthread_mutex_lock(&b->mutex);
+  pthread_cond_broadcast(&b->changed);
+  pthread_mutex_unlock(&b->mutex);
+}
+
+/* ---- threads ---- */
+
+/* A thread's states. Its caller makes IDLE and SLEEPING into GIVEN, and GIVEN into IDLE again when all is done before the thread has
+ * come. The thread makes IDLE into SLEEPING, GIVEN into RUNNING, and RUNNING into IDLE. AWAITED: running, and its caller sleeps. */
+enum { IDLE = 0, SLEEPING, GIVEN, RUNNING, AWAITED, ENDED };
+
+struct worker {
+  _Alignas(128) atomic_int state;
+  int32_t number; /* in the loop given to it */
+  loop *given;    /* read when RUNNING */
+  worker *next;   /* of the idle ones, or of those of a loop */
+  bool may_spin;  /* there is a processor for it beside the caller and the threads in front of it */
+  bed bed;
+  pthread_t thread;
+};
+
+/* Memory of a program's own, for the number of live blocks is what callers make of it. */
+static worker workers[BPPSA_MAX_THREADS];
+
+static struct {
+  pthread_mutex_t mutex;
+  worker *idle;    /* those in front were created first, or were at work last */
+  int32_t created; /* workers[0 .. created - 1] */
+  int32_t cpus;
+  int32_t busy;     /* callers and workers within loops */
+  int64_t retry_at; /* when the system may be asked for a thread again */
+  bool ended;       /* the program ends: all loops run on their callers */
+} pool = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static pthread_once_t started = PTHREAD_ONCE_INIT;
+static atomic_bool refused; /* by a test */
+
+int32_t bppsa_pool_cpus(void) {
+  cpu_set_t sets[2 * BPPSA_MAX_THREADS / CPU_SETSIZE]; /* room beyond the 1024 CPUs of one cpu_set_t */
+  long cpus = 0;
+  if (sched_getaffinity(0, sizeof sets, sets) == 0) {
+    cpus = CPU_COUNT_S(sizeof sets, sets);
+  } else {
+    cpus = sysconf(_SC_NPROCESSORS_ONLN);
+  }
+  return cpus < 1 ? 1 : cpus > BPPSA_MAX_THREADS ? BPPSA_MAX_THREADS : (int32_t)cpus;
+}
+
+static void *live(void *self) {
+  worker *w = self;
+  int64_t spin = LONGEST_SPIN;
+  for (;;) {
+    int state = GIVEN;
+    if (atomic_compare_exchange_strong(&w->state, &state, RUNNING)) {
+      take_part(w->given, w->number);
+      if (atomic_exchange(&w->state, IDLE) == AWAITED) {
+        wake(&w->bed);
+      }
+      spin = LONGEST_SPIN;
+    } else if (state == ENDED) {
+      return NULL;
+    }
+    if (spin_while(&w->state, IDLE, w->may_spin ? spin : 0)) {
+      continue;
+    }
+    spin /= 2; /* until a loop comes: waiting did not pay */
+    state = IDLE;
+    if (atomic_compare_exchange_strong(&w->state, &state, SLEEPING)) {
+      sleep_while(&w->bed, &w->state, SLEEPING);
+    }
+  }
+}
+
+/* Signals are for the program's own threads; those that a fault of this thread raises, and a profiler's, come to it. */
+static void block_signals(sigset_t *before) {
+  static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS, SIGPROF};
+  sigset_t set;
+  sigfillset(&set);
+  for (size_t i = 0; i < sizeof own / sizeof own[0]; ++i) {
+    sigdelset(&set, own[i]);
+  }
+  pthread_sigmask(SIG_SETMASK, &set, before);
+}
+
+/* One thread more; NULL where there is none to be had. The pool is locked. */
+static worker *create(void) {
+  if (pool.created == BPPSA_MAX_THREADS || (pool.retry_at != 0 && now() < pool.retry_at)) {
+    return NULL;
+  }
+  worker *w = &workers[pool.created];
+  sigset_t before;
+  atomic_store(&w->state, IDLE);
+  w->next = NULL;
+  w->may_spin = pool.created + 1 < pool.cpus;
+  pthread_mutex_init(&w->bed.mutex, NULL);
+  pthread_cond_init(&w->bed.changed, NULL);
+  block_signals(&before);
+  const bool made = !atomic_load(&refused) && pthread_create(&w->thread, NULL, live, w) == 0;
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (!made) {
+    pool.retry_at = now() + RETRY;
+    return NULL;
+  }
+  ++pool.created;
+  return w;
+}
+
+/* At the end of the program, or where the library is unloaded: ends the threads that are idle. */
+static void end(void) {
+  pthread_mutex_lock(&pool.mutex);
+  worker *w = pool.idle;
+  pool.idle = NULL;
+  pool.ended = true;
+  pthread_mutex_unlock(&pool.mutex);
+  for (; w != NULL; w = w->next) {
+    if (atomic_exchange(&w->state, ENDED) == SLEEPING) {
+      wake(&w->bed);
+    }
+    pthread_join(w->thread, NULL);
+  }
+}
+
+static void before_fork(void) {
+  pthread_mutex_lock(&pool.mutex);
+}
+
+static void after_fork(void) {
+  pthread_mutex_unlock(&pool.mutex);
+}
+
+/* The child has the calling thread alone. */
+static void begin_again(void) {
+  pthread_mutex_init(&pool.mutex, NULL);
+  pool.idle = NULL;
+  pool.created = pool.busy = 0;
+  pool.retry_at = 0;
+}
+
+static void start(void) {
+  pool.cpus = bppsa_pool_cpus();
+  pthread_atfork(before_fork, after_fork, begin_again);
+  atexit(end);
+}
+
+/* ---- a loop's threads ---- */
+
+/* How many may be had beside the caller: one alone gets what it asks for; several share the processors. The pool is locked. */
+static int64_t allowance(int64_t wanted) {
+  const int64_t free = pool.cpus - pool.busy - 1;
+  if (pool.ended) {
+    return 0;
+  }
+  return pool.busy == 0 || wanted < free ? wanted : free < 0 ? 0 : free;
+}
+
+/* An idle thread, or one more, for a loop; NULL where there is none, or none worth waking. The pool is locked. */
+static worker *take(const loop *l) {
+  worker *w = pool.idle;
+  if (w == NULL) {
+    return create();
+  }
+  if (l->work < WORTH_WAKING && atomic_load_explicit(&w->state, memory_order_relaxed) == SLEEPING) {
+    return NULL;
+  }
+  pool.idle = w->next;
+  w->next = NULL;
+  return w;
+}
+
+/* Threads for a loop, up to `wanted`. */
+static void gather(loop *l, int64_t wanted) {
+  worker **last = &l->workers;
+  pthread_mutex_lock(&pool.mutex);
+  wanted = allowance(wanted);
+  ++pool.busy;
+  for (int32_t number = 1; number <= wanted && (*last = take(l)) != NULL; ++number) {
+    (*last)->number = number;
+    last = &(*last)->next;
+    ++pool.busy;
+  }
+  l->spins = pool.busy <= pool.cpus;
+  pthread_mutex_unlock(&pool.mutex);
+}
+
+static void give(loop *l) {
+  for (worker *w = l->workers; w != NULL; w = w->next) {
+    w->given = l;
+    if (atomic_exchange(&w->state, GIVEN) == SLEEPING) {
+      wake(&w->bed);
+    }
+  }
+}
+
+/* Until the thread has left the loop; one that has not come is not waited for. */
+static void recall(worker *w, bool spins) {
+  int state = GIVEN;
+  if (atomic_compare_exchange_strong(&w->state, &state, IDLE) || spin_while(&w->state, RUNNING, spins ? LONGEST_SPIN : 0)) {
+    return;
+  }
+  state = RUNNING;
+  if (atomic_compare_exchange_strong(&w->state, &state, AWAITED)) {
+    sleep_while(&w->bed, &w->state, AWAITED);
+  }
+}
+
+/* Gives the threads back, in the order in which they were taken. */
+static void dismiss(const loop *l) {
+  int32_t count = 1;
+  worker *last = NULL;
+  for (worker *w = l->workers; w != NULL; w = w->next) {
+    recall(w, l->spins);
+    last = w;
+    ++count;
+  }
+  pthread_mutex_lock(&pool.mutex);
+  pool.busy -= count;
+  if (last != NULL) {
+    last->next = pool.idle;
+    pool.idle = l->workers;
+  }
+  pthread_mutex_unlock(&pool.mutex);
+}
+
+void bppsa_parallel_for(int32_t threads, int64_t count, double work, bppsa_loop_body body, const void *context) {
+  const int64_t sharing = inside ? 1 : worthwhile(threads, count, work);
+  if (count <= 0) {
+    return;
+  }
+  if (sharing <= 1) {
+    body(context, 0, 0, count);
+    return;
+  }
+  loop l = {.body = body, .context = context, .work = work};
+  pthread_once(&started, start);
+  cut(&l, sharing, count);
+  gather(&l, sharing - 1);
+  if (l.workers == NULL) {
+    body(context, 0, 0, count);
+  } else {
+    give(&l);
+    take_part(&l, 0);
+  }
+  dismiss(&l);
+}
+
+int32_t bppsa_pool_size(void) {
+  pthread_mutex_lock(&pool.mutex);
+  const int32_t size = pool.created;
+  pthread_mutex_unlock(&pool.mutex);
+  return size;
+}
+
+void bppsa_pool_refuse_threads(bool refuse) {
+  pthread_mutex_lock(&pool.mutex);
+  atomic_store(&refused, refuse);
+  pool.retry_at = 0;
+  pthread_mutex_unlock(&pool.mutex);
+}
