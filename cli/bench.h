@@ -17,10 +17,10 @@
 #define BPPSA_CLI_BENCH_H
 
 #include "audio/mfcc.h"
-#include "cli/canvas.h"
 #include "cli/network_kind.h"
 #include "cli/progress.h"
 #include "core/peak.h"
+#include "draw/canvas.h"
 #include "recurrent/recurrent_cudnn.h"
 #include "train/data/dataset.h"
 

@@ -75,16 +75,6 @@ bppsa_status bppsa_cli_print_document(bppsa_cli *cli, const char *text);
 /* Both at once. */
 bppsa_status bppsa_cli_print_json(bppsa_cli *cli, json_t *document);
 
-/* Sets object[key] and takes over the value; false when there was no memory, for the value or for the entry. */
-bool bppsa_json_put(json_t *object, const char *key, json_t *value);
-bool bppsa_json_put_integer(json_t *object, const char *key, int64_t value);
-bool bppsa_json_put_real(json_t *object, const char *key, double value);
-bool bppsa_json_put_text(json_t *object, const char *key, const char *value);
-bool bppsa_json_put_shape(json_t *object, const char *key, int32_t ndim, const int64_t *shape); /* a list of numbers */
-bool bppsa_json_put_bool(json_t *object, const char *key, bool value);
-/* The object when ok, otherwise NULL after releasing it. */
-json_t *bppsa_json_finish(json_t *object, bool ok);
-
 /* A file that cannot be read as given is a wrong request: turns ERR_IO into ERR_ARGUMENT. */
 bppsa_status bppsa_cli_input(bppsa_status status);
 /* Checks, before the work starts, that the file named by an option can be written: its directory exists and is writable, its name is one

@@ -2,10 +2,10 @@
 #ifndef BPPSA_CLI_FIGURES_H
 #define BPPSA_CLI_FIGURES_H
 
-#include "cli/canvas.h"
 #include "cli/command.h"
 #include "cli/network_kind.h"
 #include "cli/progress.h"
+#include "draw/canvas.h"
 #include "recurrent/recurrent.h"
 
 typedef struct {

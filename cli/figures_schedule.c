@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "cli/figures.h"
-#include "cli/schedule.h"
 #include "core/alloc.h"
+#include "schedule/timed.h"
 
 /* ---- timelines ---- */
 

@@ -8,9 +8,9 @@
 #include "cli/jacobian_fill.h"
 #include "cli/machine.h"
 #include "cli/setup.h"
-#include "cli/spy.h"
 #include "core/alloc.h"
 #include "core/npy.h"
+#include "draw/spy.h"
 #include "jacobian/file.h"
 #include "jacobian/jacobian.h"
 
@@ -484,7 +484,7 @@ static bppsa_status finish(bppsa_cli *cli, const session *s) {
   }
   bppsa_status status = file->present ? bppsa_csr_save(file->text, s->csr, s->dtype, s->values) : BPPSA_OK;
   if (status == BPPSA_OK && spy->present) {
-    status = bppsa_spy_save(spy->text, s->csr, s->dtype, s->values);
+    status = bppsa_spy_save(spy->text, s->csr->rows, s->csr->cols, s->csr->row_ptr, s->csr->col, s->dtype, s->values);
   }
   if (status == BPPSA_OK) {
     status = cli->json ? bppsa_cli_print_document(cli, text) : print(cli, s, out);

@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WORD_LIMIT 40 /* longer words get no suggestion */
-
 static bool parse_integer(const char *text, int64_t *value) {
   const char *digits = text[0] == '-' ? text + 1 : text;
   if (digits[0] == '\0' || strspn(digits, "0123456789") != strlen(digits)) {
@@ -106,72 +104,6 @@ bppsa_status bppsa_option_parse(bppsa_option option, const char *text, bppsa_opt
   return BPPSA_OK;
 }
 
-/* Optimal string alignment: insertions, deletions, substitutions and swaps of neighbours. */
-static size_t edit_distance(const char *a, const char *b) {
-  const size_t m = strlen(a), n = strlen(b);
-  size_t rows[3][WORD_LIMIT + 1];
-  size_t *before = rows[0], *last = rows[1], *row = rows[2];
-  for (size_t j = 0; j <= n; ++j) {
-    last[j] = j;
-  }
-  for (size_t i = 1; i <= m; ++i) {
-    row[0] = i;
-    for (size_t j = 1; j <= n; ++j) {
-      const size_t change = last[j - 1] + (a[i - 1] != b[j - 1]);
-      size_t best = last[j] + 1 < row[j - 1] + 1 ? last[j] + 1 : row[j - 1] + 1;
-      best = change < best ? change : best;
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && before[j - 2] + 1 < best) {
-        best = before[j - 2] + 1;
-      }
-      row[j] = best;
-    }
-    size_t *oldest = before;
-    before = last;
-    last = row;
-    row = oldest;
-  }
-  return last[n];
-}
-
-const char *bppsa_suggest(const char *word, const char *const *candidates) {
-  const char *best = NULL;
-  const char *bare = word + strspn(word, "-"); /* "-json" means --json */
-  const size_t length = strlen(bare);
-  if (length == 0 || length > WORD_LIMIT) {
-    return NULL;
-  }
-  size_t limit = length < 3 ? 1 : 1 + length / 4;
-  for (int i = 0; candidates[i] != NULL; ++i) {
-    const char *candidate = candidates[i] + strspn(candidates[i], "-");
-    if (strlen(candidate) > WORD_LIMIT) {
-      continue;
-    }
-    const size_t distance = edit_distance(bare, candidate);
-    if (distance <= limit && distance < strlen(candidate)) {
-      best = candidates[i];
-      limit = distance == 0 ? 0 : distance - 1; /* strictly better from here on */
-      if (distance == 0) {
-        return best;
-      }
-    }
-  }
-  for (int i = 0; best == NULL && length >= 3 && candidates[i] != NULL; ++i) { /* a word cut short */
-    if (strncmp(bare, candidates[i] + strspn(candidates[i], "-"), length) == 0) {
-      best = candidates[i];
-    }
-  }
-  return best;
-}
-
-const char *bppsa_suggestion(const char *word, const char *const *candidates, char *text, size_t size) {
-  const char *best = bppsa_suggest(word, candidates);
-  text[0] = '\0';
-  if (best != NULL) {
-    snprintf(text, size, "; did you mean %s?", best);
-  }
-  return text;
-}
-
 /* The option of a command that has this name (the first `length` characters of text), or NULL. */
 static const bppsa_option_use *find_use(const bppsa_option_use *uses, const char *text, size_t length) {
   for (; uses->option != BPPSA_OPTION_COUNT; ++uses) {
@@ -198,7 +130,7 @@ static bppsa_status unknown_option(const char *command, const bppsa_option_use *
   for (int i = 0; uses[i].option != BPPSA_OPTION_COUNT; ++i) {
     names[i] = bppsa_option_get(uses[i].option)->name;
   }
-  char word[WORD_LIMIT + 8], hint[96];
+  char word[BPPSA_SUGGESTION_LIMIT + 8], hint[96];
   snprintf(word, sizeof word, "%.*s", (int)(length < sizeof word ? length : sizeof word - 1), text);
   return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: unknown option, expected one that bppsa %s --help lists%s", word, command,
                     bppsa_suggestion(word, names, hint, sizeof hint));

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "core/status.h"
+#include "core/text.h"
 
 typedef enum {
   BPPSA_OPTION_MODEL = 0,
@@ -186,10 +187,5 @@ bppsa_status bppsa_option_parse(bppsa_option option, const char *text, bppsa_opt
  * checked. ERR_ARGUMENT: unknown (with a suggestion), without a value, missing. `command` names the command in messages. */
 bppsa_status bppsa_options_parse(const char *command, const bppsa_option_use *uses, int argc, char **argv,
                                  bppsa_option_value *values);
-
-/* The candidate a mistyped word most likely meant, or NULL. candidates: NULL-terminated. */
-const char *bppsa_suggest(const char *word, const char *const *candidates);
-/* "; did you mean CANDIDATE?" or "". Returns text. */
-const char *bppsa_suggestion(const char *word, const char *const *candidates, char *text, size_t size);
 
 #endif

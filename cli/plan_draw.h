@@ -7,7 +7,7 @@
 #ifndef BPPSA_CLI_PLAN_DRAW_H
 #define BPPSA_CLI_PLAN_DRAW_H
 
-#include "cli/canvas.h"
+#include "draw/canvas.h"
 #include "scan/plan.h"
 
 #define BPPSA_DRAW_LIMIT 10000 /* products */

@@ -1,5 +1,4 @@
 /* `bppsa schedule`: makes, validates, simulates, draws and compares schedules. */
-#include "cli/schedule.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -8,6 +7,7 @@
 #include "cli/command.h"
 #include "core/alloc.h"
 #include "core/file.h"
+#include "schedule/timed.h"
 
 enum { MOST_ROWS = 32, MOST_SCHEMES = 64, COMPARED = 1024 };
 
@@ -61,24 +61,6 @@ static const char notes[] =
     "M_theta the weights of one stage. Schemes that put I and W in an order of their own pay no heed to --split-backward.\n";
 
 /* ---- a schedule ---- */
-
-bppsa_status bppsa_timed_create(bppsa_schedule *list, bppsa_timed *timed) {
-  *timed = (bppsa_timed){.list = list};
-  bppsa_status status = bppsa_schedule_validate(list);
-  status = status == BPPSA_OK ? bppsa_schedule_simulate(list, &timed->times) : status;
-  if (status != BPPSA_OK) {
-    bppsa_timed_free(timed);
-  }
-  return status;
-}
-
-void bppsa_timed_free(bppsa_timed *timed) {
-  if (timed->list != NULL) {
-    bppsa_schedule_times_free(&timed->times);
-    bppsa_schedule_destroy(timed->list);
-  }
-  *timed = (bppsa_timed){0};
-}
 
 static int64_t integer(const bppsa_cli *cli, bppsa_option option) {
   return bppsa_cli_value(cli, option)->integer;
@@ -179,6 +161,7 @@ static bppsa_status make(const bppsa_cli *cli, const char *id, bppsa_timed *time
   bppsa_status status = BPPSA_OK;
   if (given(cli, BPPSA_OPTION_COSTS)) {
     status = bppsa_schedule_costs_load(bppsa_cli_value(cli, BPPSA_OPTION_COSTS)->text, &config, costs);
+    status = status == BPPSA_OK ? status : bppsa_fail_prefix(bppsa_cli_input(status), "--costs");
   }
   status = status == BPPSA_OK ? bppsa_schedule_create(id, &config, &list) : status;
   if (status == BPPSA_OK) {
@@ -318,6 +301,7 @@ static bppsa_status write_files(const bppsa_cli *cli, const bppsa_timed *timed) 
   bppsa_status status = BPPSA_OK;
   for (int i = 0; i < 3 && status == BPPSA_OK; ++i) { /* all texts first: what cannot be made leaves no file behind */
     status = given(cli, files[i].option) ? files[i].write(timed, &texts[i]) : BPPSA_OK;
+    status = status == BPPSA_ERR_ARGUMENT ? bppsa_fail_prefix(status, "%s", bppsa_option_get(files[i].option)->name) : status;
   }
   for (int i = 0; i < 3 && status == BPPSA_OK; ++i) {
     const bppsa_option_value *path = bppsa_cli_value(cli, files[i].option);
@@ -353,7 +337,10 @@ static bppsa_status load(const bppsa_cli *cli, const char *path, bppsa_timed *ti
       return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given beside --load, expected in the file's first row", info->name);
     }
   }
-  BPPSA_TRY(bppsa_cli_input(bppsa_schedule_csv_load(path, &list)));
+  const bppsa_status read = bppsa_schedule_csv_load(path, &list);
+  if (read != BPPSA_OK) {
+    return bppsa_fail_prefix(bppsa_cli_input(read), "--load");
+  }
   const bppsa_status status = bppsa_timed_create(list, timed);
   return status == BPPSA_OK ? BPPSA_OK : bppsa_fail_prefix(status, "--load: %s", path);
 }

@@ -158,3 +158,40 @@ json_t *bppsa_json_real(double value) {
   bppsa_json_start();
   return isfinite(value) ? json_real(value) : json_null();
 }
+
+bool bppsa_json_put(json_t *object, const char *key, json_t *value) {
+  return json_object_set_new(object, key, value) == 0;
+}
+
+bool bppsa_json_put_integer(json_t *object, const char *key, int64_t value) {
+  return bppsa_json_put(object, key, json_integer(value));
+}
+
+bool bppsa_json_put_real(json_t *object, const char *key, double value) {
+  return bppsa_json_put(object, key, bppsa_json_real(value));
+}
+
+bool bppsa_json_put_text(json_t *object, const char *key, const char *value) {
+  return bppsa_json_put(object, key, json_string(value));
+}
+
+bool bppsa_json_put_bool(json_t *object, const char *key, bool value) {
+  return bppsa_json_put(object, key, json_boolean(value));
+}
+
+bool bppsa_json_put_shape(json_t *object, const char *key, int32_t ndim, const int64_t *shape) {
+  json_t *array = json_array();
+  bool ok = array != NULL;
+  for (int32_t d = 0; ok && d < ndim; ++d) {
+    ok = json_array_append_new(array, json_integer(shape[d])) == 0;
+  }
+  return bppsa_json_put(object, key, bppsa_json_finish(array, ok));
+}
+
+json_t *bppsa_json_finish(json_t *object, bool ok) {
+  if (ok) {
+    return object;
+  }
+  json_decref(object); /* NULL is legal */
+  return NULL;
+}

@@ -35,6 +35,16 @@ bool bppsa_json_out_of_memory(void);
 /* A real, or null where JSON has no word for it (NaN and the infinities). NULL when out of memory. */
 json_t *bppsa_json_real(double value);
 
+/* Sets object[key] and takes over the value; false when there was no memory, for the value or for the entry. */
+bool bppsa_json_put(json_t *object, const char *key, json_t *value);
+bool bppsa_json_put_integer(json_t *object, const char *key, int64_t value);
+bool bppsa_json_put_real(json_t *object, const char *key, double value);
+bool bppsa_json_put_text(json_t *object, const char *key, const char *value);
+bool bppsa_json_put_shape(json_t *object, const char *key, int32_t ndim, const int64_t *shape); /* a list of numbers */
+bool bppsa_json_put_bool(json_t *object, const char *key, bool value);
+/* The object when ok, otherwise NULL after releasing it. */
+json_t *bppsa_json_finish(json_t *object, bool ok);
+
 #ifdef __cplusplus
 }
 #endif

@@ -106,24 +106,6 @@ static void test_choices(void **state) {
   assert_int_equal(parse(BPPSA_OPTION_LOSS, "Last", &value), BPPSA_ERR_ARGUMENT);
 }
 
-static void test_suggestions(void **state) {
-  (void)state;
-  const char *const names[] = {"--seq-len", "--batch", "--hidden", "--json", "--lr", "--loss", "--log", NULL};
-  assert_string_equal(bppsa_suggest("--seqlen", names), "--seq-len");
-  assert_string_equal(bppsa_suggest("--seq-eln", names), "--seq-len"); /* a swap counts once */
-  assert_string_equal(bppsa_suggest("-json", names), "--json");
-  assert_string_equal(bppsa_suggest("--hiden", names), "--hidden");
-  assert_string_equal(bppsa_suggest("--hid", names), "--hidden"); /* cut short */
-  assert_string_equal(bppsa_suggest("--los", names), "--loss");
-  assert_null(bppsa_suggest("--quux", names));
-  assert_null(bppsa_suggest("--", names));
-  assert_null(bppsa_suggest("", names));
-  char longest[400];
-  memset(longest, 'a', sizeof longest);
-  longest[sizeof longest - 1] = '\0';
-  assert_null(bppsa_suggest(longest, names));
-}
-
 static const bppsa_option_use uses[] = {{.option = BPPSA_OPTION_SEQ_LEN, .fallback = "5"},
                                         {.option = BPPSA_OPTION_LR},
                                         {.option = BPPSA_OPTION_HIDDEN, .fallback = ""},
@@ -181,9 +163,9 @@ static void test_bad_lines(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_table),       cmocka_unit_test(test_names), cmocka_unit_test(test_integers),
-      cmocka_unit_test(test_sizes),       cmocka_unit_test(test_reals), cmocka_unit_test(test_choices),
-      cmocka_unit_test(test_suggestions), cmocka_unit_test(test_lines), cmocka_unit_test(test_bad_lines)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_table),    cmocka_unit_test(test_names),
+                                     cmocka_unit_test(test_integers), cmocka_unit_test(test_sizes),
+                                     cmocka_unit_test(test_reals),    cmocka_unit_test(test_choices),
+                                     cmocka_unit_test(test_lines),    cmocka_unit_test(test_bad_lines)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -153,10 +153,45 @@ static void allocation_failures(void **state) {
   assert_false(bppsa_json_out_of_memory());
 }
 
+static bppsa_status put_all(void *argument) {
+  json_t **made = argument;
+  const int64_t shape[] = {2, 3};
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_integer(object, "i", -7) && bppsa_json_put_real(object, "r", 0.5);
+  ok = ok && bppsa_json_put_real(object, "n", NAN) && bppsa_json_put_text(object, "t", "x");
+  ok = ok && bppsa_json_put_bool(object, "b", true) && bppsa_json_put_shape(object, "s", 2, shape);
+  ok = ok && bppsa_json_put(object, "a", json_array());
+  *made = bppsa_json_finish(object, ok);
+  return *made != NULL ? BPPSA_OK : bppsa_fail(BPPSA_ERR_MEMORY, "out of memory");
+}
+
+static bppsa_status put_and_release(void *argument) {
+  (void)argument;
+  json_t *made = NULL;
+  const bppsa_status status = put_all(&made);
+  json_decref(made);
+  return status;
+}
+
+/* Members put one by one; what no memory was left for makes the whole object NULL and loses nothing. */
+static void members(void **state) {
+  (void)state;
+  json_t *made = NULL;
+  char *text = NULL;
+  assert_int_equal(put_all(&made), BPPSA_OK);
+  assert_int_equal(bppsa_json_text(made, 0, 0, &text), BPPSA_OK);
+  assert_string_equal(text, "{\"i\": -7, \"r\": 0.5, \"n\": null, \"t\": \"x\", \"b\": true, \"s\": [2, 3], \"a\": []}");
+  bppsa_free(text);
+  json_decref(made);
+  assert_null(bppsa_json_finish(NULL, false));
+  assert_true(walk_allocations(put_and_release, NULL) > 10);
+}
+
 int main(void) {
   bppsa_json_start();
-  const struct CMUnitTest tests[] = {cmocka_unit_test(round_trip),         cmocka_unit_test(reals), cmocka_unit_test(bad_texts),
-                                     cmocka_unit_test(truncations),        cmocka_unit_test(files), cmocka_unit_test(unwritable),
-                                     cmocka_unit_test(allocation_failures)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(round_trip), cmocka_unit_test(reals),
+                                     cmocka_unit_test(bad_texts),  cmocka_unit_test(truncations),
+                                     cmocka_unit_test(files),      cmocka_unit_test(unwritable),
+                                     cmocka_unit_test(members),    cmocka_unit_test(allocation_failures)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

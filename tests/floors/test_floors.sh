@@ -8,7 +8,8 @@ failures=0
 
 plant() { # plant FILE: writes standard input to the file of a fresh tree
   rm -rf "$tree"
-  mkdir -p "$tree/core" "$tree/scan" "$tree/rnn" "$tree/cli" "$tree/tests/cli"
+  mkdir -p "$tree/core" "$tree/scan" "$tree/rnn" "$tree/gru" "$tree/train" "$tree/cli" "$tree/bench" "$tree/tests/cli" "$tree/tools"
+  printf '%s\n' '# comment' 'core 0' 'scan 2' 'rnn 4' 'gru 4' 'train 5' 'cli 11' 'bench 11' 'tests 12' >"$tree/tools/floors"
   printf '%s\n' '#include <stdio.h>' '#include "core/status.h"' '/* printf(1) and "free(2)" */' \
     'void f(void) { snprintf(0, 0, "exit(1)"); table->free(0); table.abort(1); bppsa_free(0); }' >"$tree/core/good.c"
   printf '%s\n' '#include <stdlib.h>' 'void *g(void) { return malloc(1); }' >"$tree/core/alloc.c"
@@ -46,6 +47,15 @@ printf 'void *f(void) { return calloc(1, 1); }\n' | plant scan/c.c && expect 1 '
 printf 'void f(void) { g(x), free(x); }\n' | plant scan/f.c && expect 1 'scan/f.c:1: the library calls free'
 printf 'int f(void) { return t->read(0) + rename("a", "b"); }\n' | plant core/r.c && expect 1 'core/r.c:1: the library calls rename'
 printf 'int f(void) { return open("a", 0); }\n' | plant core/io.c && expect 0 ""
+printf '#include "scan/circle.h"\n' | plant scan/circle.h && expect 1 'circle: scan/circle.h -> scan/circle.h'
+printf '#include "core/good.h"\n#include <scan/b.h>\n' | plant scan/a.h && printf '#include "scan/c.h"\n' >"$tree/scan/b.h" &&
+  printf '#include "scan/a.h"\n' >"$tree/scan/c.h" && printf '#include "scan/a.h"\n' >"$tree/scan/a.c" &&
+  expect 1 'circle: scan/a.h -> scan/b.h -> scan/c.h -> scan/a.h'
+printf '#include "scan/b.h"\n' | plant scan/a.h && printf '#include "scan/c.h"\n' >"$tree/scan/b.h" &&
+  printf '#include "core/x.h"\n' >"$tree/scan/c.h" && expect 0 ""
+plant core/nothing.h </dev/null && echo 'oracle 8' >>"$tree/tools/floors" && expect 1 'tools/floors: oracle: no such folder'
+printf 'int x;\n' | plant new/x.c && expect 1 'new/x.c:1: the folder new has no floor'
+plant core/nothing.h </dev/null && rm "$tree/tools/floors" && expect 1 'tools/floors is missing'
 rm -rf "$tree" && mkdir "$tree" && expect 1 'no source files'
 
 if [ "$failures" -ne 0 ]; then

@@ -1,0 +1,135 @@
+#include "core/text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+
+static bool reserve(bppsa_text *text, size_t more) {
+  if (text->failed) {
+    return false;
+  }
+  if (text->size + more + 1 > text->room) {
+    const size_t room = 2 * (text->size + more) + 256;
+    char *grown = bppsa_realloc(text->text, room);
+    if (grown == NULL) {
+      text->failed = true;
+      return false;
+    }
+    text->text = grown;
+    text->room = room;
+  }
+  return true;
+}
+
+void bppsa_text_add(bppsa_text *text, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  const int length = vsnprintf(NULL, 0, format, arguments);
+  va_end(arguments);
+  if (length < 0 || !reserve(text, (size_t)length)) {
+    return;
+  }
+  va_start(arguments, format);
+  vsnprintf(text->text + text->size, (size_t)length + 1, format, arguments);
+  va_end(arguments);
+  text->size += (size_t)length;
+}
+
+void bppsa_text_add_escaped(bppsa_text *text, const char *words) {
+  for (; *words != '\0'; ++words) {
+    switch (*words) {
+    case '&':
+      bppsa_text_add(text, "&amp;");
+      break;
+    case '<':
+      bppsa_text_add(text, "&lt;");
+      break;
+    case '>':
+      bppsa_text_add(text, "&gt;");
+      break;
+    case '"':
+      bppsa_text_add(text, "&quot;");
+      break;
+    default:
+      bppsa_text_add(text, "%c", *words);
+      break;
+    }
+  }
+}
+
+void bppsa_text_free(bppsa_text *text) {
+  bppsa_free(text->text);
+  *text = (bppsa_text){0};
+}
+
+bppsa_status bppsa_text_check(const bppsa_text *text) {
+  return text->failed ? BPPSA_ERR_MEMORY : BPPSA_OK; /* the allocator has set the error */
+}
+
+/* Optimal string alignment: insertions, deletions, substitutions and swaps of neighbours. */
+static size_t edit_distance(const char *a, const char *b) {
+  const size_t m = strlen(a), n = strlen(b);
+  size_t rows[3][BPPSA_SUGGESTION_LIMIT + 1];
+  size_t *before = rows[0], *last = rows[1], *row = rows[2];
+  for (size_t j = 0; j <= n; ++j) {
+    last[j] = j;
+  }
+  for (size_t i = 1; i <= m; ++i) {
+    row[0] = i;
+    for (size_t j = 1; j <= n; ++j) {
+      const size_t change = last[j - 1] + (a[i - 1] != b[j - 1]);
+      size_t best = last[j] + 1 < row[j - 1] + 1 ? last[j] + 1 : row[j - 1] + 1;
+      best = change < best ? change : best;
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && before[j - 2] + 1 < best) {
+        best = before[j - 2] + 1;
+      }
+      row[j] = best;
+    }
+    size_t *oldest = before;
+    before = last;
+    last = row;
+    row = oldest;
+  }
+  return last[n];
+}
+
+const char *bppsa_suggest(const char *word, const char *const *candidates) {
+  const char *best = NULL;
+  const char *bare = word + strspn(word, "-"); /* "-json" means --json */
+  const size_t length = strlen(bare);
+  if (length == 0 || length > BPPSA_SUGGESTION_LIMIT) {
+    return NULL;
+  }
+  size_t limit = length < 3 ? 1 : 1 + length / 4;
+  for (int i = 0; candidates[i] != NULL; ++i) {
+    const char *candidate = candidates[i] + strspn(candidates[i], "-");
+    if (strlen(candidate) > BPPSA_SUGGESTION_LIMIT) {
+      continue;
+    }
+    const size_t distance = edit_distance(bare, candidate);
+    if (distance <= limit && distance < strlen(candidate)) {
+      best = candidates[i];
+      limit = distance == 0 ? 0 : distance - 1; /* strictly better from here on */
+      if (distance == 0) {
+        return best;
+      }
+    }
+  }
+  for (int i = 0; best == NULL && length >= 3 && candidates[i] != NULL; ++i) { /* a word cut short */
+    if (strncmp(bare, candidates[i] + strspn(candidates[i], "-"), length) == 0) {
+      best = candidates[i];
+    }
+  }
+  return best;
+}
+
+const char *bppsa_suggestion(const char *word, const char *const *candidates, char *text, size_t size) {
+  const char *best = bppsa_suggest(word, candidates);
+  text[0] = '\0';
+  if (best != NULL) {
+    snprintf(text, size, "; did you mean %s?", best);
+  }
+  return text;
+}

@@ -1,0 +1,35 @@
+/* A few shapes, drawn as SVG or as a gnuplot script (which makes the PNG). Coordinates in pixels, y downwards. */
+#ifndef BPPSA_DRAW_CANVAS_H
+#define BPPSA_DRAW_CANVAS_H
+
+#include <stdbool.h>
+
+#include "core/text.h"
+
+typedef struct {
+  const char *colour; /* "#rrggbb" of lines and outlines */
+  const char *fill;   /* of shapes; NULL: none */
+  double width;       /* of lines */
+  bool dashed;
+} bppsa_stroke;
+
+typedef struct bppsa_canvas bppsa_canvas;
+struct bppsa_canvas {
+  bppsa_text *text;
+  double width, height;
+  const char *png; /* the file the gnuplot script writes; NULL: SVG */
+};
+
+void bppsa_canvas_begin(bppsa_canvas *canvas, const char *title);
+void bppsa_canvas_end(bppsa_canvas *canvas);
+/* A named group with a tooltip; SVG only. */
+void bppsa_canvas_open(bppsa_canvas *canvas, const char *name, const char *tooltip);
+void bppsa_canvas_close(bppsa_canvas *canvas);
+/* A line; bent by `bend` pixels to the left at its middle. */
+void bppsa_canvas_line(bppsa_canvas *canvas, double x0, double y0, double x1, double y1, double bend, bppsa_stroke stroke);
+void bppsa_canvas_square(bppsa_canvas *canvas, double x, double y, double half, bppsa_stroke stroke);
+void bppsa_canvas_circle(bppsa_canvas *canvas, double x, double y, double radius, bppsa_stroke stroke);
+/* anchor: -1 the text begins at x, 0 its middle is there, 1 it ends there; y is its middle. */
+void bppsa_canvas_words(bppsa_canvas *canvas, double x, double y, int anchor, double size, const char *colour, const char *words);
+
+#endif

@@ -1,0 +1,125 @@
+/* Files of costs: {"forward": 1, "weight_grad": [1, 2, ...], ..., "profile": {...}}. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/json.h"
+#include "core/text.h"
+#include "schedule/timed.h"
+
+static bppsa_status wrong_number(const char *path, const char *key, int64_t row) {
+  return row < 0 ? bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s: expected a number, 0 or more, or an array of them", path, key)
+                 : bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s, row %" PRId64 ": expected a number, 0 or more", path, key, row);
+}
+
+static bool good_number(const json_t *value) {
+  return json_is_number(value) && isfinite(json_number_value(value)) && json_number_value(value) >= 0;
+}
+
+/* Rows are layers, or stages whose layers share them. */
+static bppsa_status take_array(const char *path, const char *key, const json_t *rows, const bppsa_schedule_config *c,
+                               double **made) {
+  const int64_t count = (int64_t)json_array_size(rows), layers = c->layers > 0 ? c->layers : c->stages;
+  if (count != layers && count != c->stages) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s: %" PRId64 " rows, expected %" PRId64 ", one a layer%s", path, key, count, layers,
+                      layers != c->stages ? ", or one a stage" : "");
+  }
+  double *costs = bppsa_calloc(layers, sizeof *costs);
+  if (costs == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t layer = 0, row = 0; layer < layers; ++layer) {
+    const int64_t rest = layers % count, small = layers / count; /* as stages hold layers: the first ones one more */
+    row = layer < rest * (small + 1) ? layer / (small + 1) : rest + (layer - rest * (small + 1)) / small;
+    const json_t *value = json_array_get(rows, (size_t)row);
+    if (!good_number(value)) {
+      bppsa_free(costs);
+      return wrong_number(path, key, row);
+    }
+    costs[layer] = json_number_value(value) / (double)(small + (row < rest));
+  }
+  *made = costs;
+  return BPPSA_OK;
+}
+
+/* Numbers of a table row by row: [regions] or [regions][layers]. */
+static bppsa_status take_table(const char *path, const char *key, const json_t *rows, int64_t regions, int64_t columns,
+                               double *table) {
+  for (int64_t i = 0; i < regions * columns; ++i) {
+    const json_t *row = json_array_get(rows, (size_t)(i / columns));
+    const json_t *value = columns == 1 ? row : json_array_get(row, (size_t)(i % columns));
+    if (!good_number(value) || (columns > 1 && (int64_t)json_array_size(row) != columns)) {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: profile, %s, row %" PRId64 ": expected %s%" PRId64 " number%s, 0 or more", path,
+                        key, i / columns, columns > 1 ? "an array of " : "", columns, columns > 1 ? "s" : "");
+    }
+    table[i] = json_number_value(value);
+  }
+  return BPPSA_OK;
+}
+
+/* Algorithm 1's profile: {"main": [R], "sub": [R][L], "speedup": [R][L]}. */
+static bppsa_status take_profile(const char *path, const json_t *profile, bppsa_schedule_config *c, double *tables[3]) {
+  static const char *const keys[] = {"main", "sub", "speedup"};
+  const int64_t regions = (int64_t)json_array_size(json_object_get(profile, "main")),
+                layers = c->layers > 0 ? c->layers : c->stages;
+  if (regions < 1 || regions > layers || json_object_size(profile) != 3) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: profile: %" PRId64 " regions, expected main, sub and speedup of 1 to %" PRId64, path,
+                      regions, layers);
+  }
+  for (int i = 0; i < 3; ++i) {
+    const json_t *rows = json_object_get(profile, keys[i]);
+    const int64_t columns = i == 0 ? 1 : layers;
+    if ((int64_t)json_array_size(rows) != regions) {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: profile, %s: %zu rows, expected %" PRId64 ", one a region", path, keys[i],
+                        json_array_size(rows), regions);
+    }
+    tables[i] = bppsa_calloc(regions * columns, sizeof *tables[i]);
+    BPPSA_TRY(tables[i] != NULL ? take_table(path, keys[i], rows, regions, columns, tables[i]) : BPPSA_ERR_MEMORY);
+  }
+  c->profile = (bppsa_schedule_profile){.regions = regions, .main = tables[0], .sub = tables[1], .speedup = tables[2]};
+  return BPPSA_OK;
+}
+
+static bppsa_status take_costs(const char *path, const json_t *document, bppsa_schedule_config *c, double *costs[]) {
+  const char *key;
+  json_t *value;
+  json_object_foreach((json_t *)document, key, value) {
+    int cost = 0;
+    if (strcmp(key, "profile") == 0) {
+      BPPSA_TRY(take_profile(path, value, c, &costs[BPPSA_COST_COUNT]));
+      continue;
+    }
+    while (cost < BPPSA_COST_COUNT && strcmp(key, bppsa_schedule_cost_name(cost)) != 0) {
+      ++cost;
+    }
+    if (cost == BPPSA_COST_COUNT) {
+      const char *names[BPPSA_COST_COUNT + 1] = {NULL};
+      char hint[96];
+      for (int i = 0; i < BPPSA_COST_COUNT; ++i) {
+        names[i] = bppsa_schedule_cost_name(i);
+      }
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: unknown key '%.40s', expected forward, input_grad, weight_grad, ...%s", path, key,
+                        bppsa_suggestion(key, names, hint, sizeof hint));
+    }
+    if (json_is_array(value) && cost < BPPSA_COST_PRODUCT) {
+      BPPSA_TRY(take_array(path, key, value, c, &costs[cost]));
+      c->cost[cost] = costs[cost];
+    } else if (good_number(value)) {
+      c->uniform[cost] = json_number_value(value);
+    } else {
+      return wrong_number(path, key, -1);
+    }
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_schedule_costs_load(const char *path, bppsa_schedule_config *config, double *costs[]) {
+  json_t *document = NULL;
+  BPPSA_TRY(bppsa_json_load(path, &document));
+  const bppsa_status status = json_is_object(document)
+                                  ? take_costs(path, document, config, costs)
+                                  : bppsa_fail(BPPSA_ERR_FORMAT, "%s: no object, expected {\"forward\": ..., ...}", path);
+  json_decref(document);
+  return status;
+}

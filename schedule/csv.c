@@ -1,0 +1,422 @@
+/* Schedules as CSV. The first row has what the schedule was made from, as name=value. Every further row is a worker: its number, then its operations in order, without
+ * transfers, which follow from them. An operation is its kind, its micro-batch where it has one, and marks:
+ *
+ *     F3@2v0      F of micro-batch 3, stage 2, weights of version 0
+ *     +2          over two micro-batches          .1   second half; slice of a SYNC; of scans, where the second factor begins
+ *     /1          replica 1                       :8   first layer, where it is not the stage's    x2   two layers, where it is not all
+ *     =1.5        a cost of its own               ~-1  a change of memory of its own               %4   a lane that is not compute
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/file.h"
+#include "schedule/timed.h"
+
+#define FILE_LIMIT ((int64_t)1 << 30)
+
+/* ---- the first row ---- */
+
+typedef enum { WHOLE, ENUM, FLAG, REAL } field_kind;
+
+typedef struct {
+  const char *name;
+  field_kind kind;
+  size_t offset;
+  int64_t least, most;
+} field;
+
+#define AT(member) offsetof(bppsa_schedule_config, member)
+static const field fields[] = {{"stages", WHOLE, AT(stages), 1, 1000000},
+                               {"micro-batches", WHOLE, AT(micro_batches), 1, 1000000},
+                               {"layers", WHOLE, AT(layers), 1, 1000000},
+                               {"width", WHOLE, AT(width), 1, 1000000},
+                               {"replicas", WHOLE, AT(replicas), 0, 1000000},
+                               {"chunks", WHOLE, AT(chunks), 1, 1000000},
+                               {"iterations", WHOLE, AT(iterations), 1, 1000000},
+                               {"reverse-k", WHOLE, AT(reverse), -1, 1000000},
+                               {"elements", WHOLE, AT(elements), 2, 1000000},
+                               {"split", ENUM, AT(split), 0, BPPSA_SPLIT_IW},
+                               {"sync", ENUM, AT(sync), 0, BPPSA_SYNC_EAGER_OPT},
+                               {"scale", ENUM, AT(scale), 0, BPPSA_SCALE_HALVING},
+                               {"window", ENUM, AT(window), 0, BPPSA_WINDOW_BACKWARD_FORWARD},
+                               {"contention", ENUM, AT(contention), 0, BPPSA_CONTENTION_NETWORK},
+                               {"skip-first-input-grad", FLAG, AT(skip_first_input_grad), 0, 1},
+                               {"recompute", FLAG, AT(recompute), 0, 1},
+                               {"precompiled", FLAG, AT(precompiled), 0, 1},
+                               {"alpha", REAL, AT(alpha), 0, 0},
+                               {"beta", REAL, AT(beta), 0, 0},
+                               {"issue-overhead", REAL, AT(issue_overhead), 0, 0},
+                               {"memory-cap", REAL, AT(memory_cap), 0, 0},
+                               {"forward", REAL, AT(uniform[BPPSA_COST_FORWARD]), 0, 0},
+                               {"input-grad", REAL, AT(uniform[BPPSA_COST_INPUT_GRAD]), 0, 0},
+                               {"weight-grad", REAL, AT(uniform[BPPSA_COST_WEIGHT_GRAD]), 0, 0},
+                               {"sync-cost", REAL, AT(uniform[BPPSA_COST_SYNC]), 0, 0},
+                               {"step-cost", REAL, AT(uniform[BPPSA_COST_STEP]), 0, 0},
+                               {"message", REAL, AT(uniform[BPPSA_COST_MESSAGE]), 0, 0},
+                               {"gradient", REAL, AT(uniform[BPPSA_COST_GRADIENT]), 0, 0},
+                               {"product", REAL, AT(uniform[BPPSA_COST_PRODUCT]), 0, 0},
+                               {"apply", REAL, AT(uniform[BPPSA_COST_APPLY]), 0, 0}};
+enum { FIELDS = sizeof fields / sizeof fields[0] };
+
+static void write_fields(const bppsa_schedule *list, bppsa_text *text) {
+  bppsa_text_add(text, "scheme=%s", list->scheme->id);
+  for (int i = 0; i < FIELDS; ++i) {
+    const char *at = (const char *)&list->config + fields[i].offset;
+    switch (fields[i].kind) {
+    case WHOLE:
+      bppsa_text_add(text, ",%s=%" PRId64, fields[i].name, *(const int64_t *)at);
+      break;
+    case ENUM:
+      bppsa_text_add(text, ",%s=%d", fields[i].name, *(const int *)at);
+      break;
+    case FLAG:
+      bppsa_text_add(text, ",%s=%d", fields[i].name, *(const bool *)at);
+      break;
+    case REAL:
+      bppsa_text_add(text, ",%s=%.17g", fields[i].name, *(const double *)at);
+      break;
+    }
+  }
+  bppsa_text_add(text, "\n");
+}
+
+/* Decimal and complete. */
+static bool read_real(const char *text, char **end, double *value) {
+  *value = strtod(text, end);
+  return *end != text && isfinite(*value);
+}
+
+static bool set_field(const field *f, const char *text, bppsa_schedule_config *c) {
+  char *at = (char *)c + f->offset, *end = NULL;
+  double value = 0;
+  if (!read_real(text, &end, &value) || *end != '\0') {
+    return false;
+  }
+  if (f->kind == REAL) {
+    *(double *)at = value;
+    return true;
+  }
+  const int64_t whole = value >= -2 && value <= 1e7 ? (int64_t)value : -2;
+  if ((double)whole != value || whole < f->least || whole > f->most) {
+    return false;
+  }
+  if (f->kind == WHOLE) {
+    *(int64_t *)at = whole;
+  } else if (f->kind == ENUM) {
+    *(int *)at = (int)whole;
+  } else {
+    *(bool *)at = whole != 0;
+  }
+  return true;
+}
+
+/* ---- operations ---- */
+
+static bool differs(double a, double b) {
+  return fabs(a - b) > 1e-12 * fmax(1, fabs(b));
+}
+
+static int64_t first_layer(const bppsa_schedule *list, int64_t stage) { /* as the library cuts layers into stages */
+  const int64_t rest = list->config.layers % list->stages;
+  return stage * (list->config.layers / list->stages) + (stage < rest ? stage : rest);
+}
+
+static void write_op(const bppsa_schedule *list, const bppsa_schedule_op *op, bppsa_text *text) {
+  const int64_t first = list->scheme->scan ? 0 : first_layer(list, op->stage),
+                all = list->scheme->scan ? -1 : first_layer(list, op->stage + 1) - first;
+  bppsa_schedule_op priced = *op;
+  priced.cost = priced.memory_delta = NAN;
+  bppsa_schedule_price(list, &priced);
+  bppsa_text_add(text, ",%s", bppsa_schedule_kind_name(op->kind));
+  if (op->micro >= 0) {
+    bppsa_text_add(text, "%d", (int)op->micro);
+  }
+  bppsa_text_add(text, "@%d", (int)op->stage);
+  const struct {
+    char mark;
+    int64_t value;
+    bool wanted;
+  } marks[] = {{'+', op->micros, op->micros != (op->micro >= 0)},
+               {'.', op->part, op->part >= 0},
+               {'/', op->replica, op->replica > 0},
+               {':', op->layer, op->layer != first || list->scheme->scan},
+               {'x', op->layers, op->layers != all},
+               {'v', op->weight_version, op->weight_version >= 0},
+               {'%', op->lane, op->lane != BPPSA_LANE_COMPUTE}};
+  for (size_t i = 0; i < sizeof marks / sizeof marks[0]; ++i) {
+    if (marks[i].wanted) {
+      bppsa_text_add(text, "%c%" PRId64, marks[i].mark, marks[i].value);
+    }
+  }
+  if (differs(op->cost, priced.cost)) {
+    bppsa_text_add(text, "=%.17g", op->cost);
+  }
+  if (differs(op->memory_delta, priced.memory_delta)) {
+    bppsa_text_add(text, "~%.17g", op->memory_delta);
+  }
+}
+
+/* Operations of each worker as chains: the list is in the order of time. */
+bppsa_status bppsa_schedule_csv_write(const bppsa_timed *timed, bppsa_text *text) {
+  const bppsa_schedule *list = timed->list;
+  int32_t *next = bppsa_alloc((size_t)list->count * sizeof *next), *first = bppsa_alloc((size_t)list->workers * sizeof *first);
+  const bool room = next != NULL && first != NULL;
+  for (int64_t w = 0; room && w < list->workers; ++w) {
+    first[w] = -1;
+  }
+  for (int64_t id = list->count - 1; room && id >= 0; --id) {
+    next[id] = first[list->ops[id].worker];
+    first[list->ops[id].worker] = (int32_t)id;
+  }
+  if (room) {
+    write_fields(list, text);
+  }
+  for (int64_t w = 0; room && w < list->workers; ++w) {
+    bppsa_text_add(text, "%" PRId64, w);
+    for (int32_t id = first[w]; id >= 0; id = next[id]) {
+      if (list->ops[id].kind != BPPSA_KIND_SEND && list->ops[id].kind != BPPSA_KIND_RECV) {
+        write_op(list, &list->ops[id], text);
+      }
+    }
+    bppsa_text_add(text, "\n");
+  }
+  bppsa_free(next);
+  bppsa_free(first);
+  return room ? bppsa_text_check(text) : BPPSA_ERR_MEMORY;
+}
+
+/* ---- reading ---- */
+
+typedef struct {
+  const char *path;
+  int64_t row, cell; /* from 1 */
+} place;
+
+static bppsa_status bad_cell(const place *at, const char *cell, const char *expected) {
+  return bppsa_fail(BPPSA_ERR_FORMAT, "%s: row %" PRId64 ", cell %" PRId64 ": '%.40s', expected %s", at->path, at->row, at->cell,
+                    cell, expected);
+}
+
+/* The next cell of a row, terminated in place; NULL behind the last. */
+static char *next_cell(char **rest) {
+  char *cell = *rest;
+  if (cell == NULL) {
+    return NULL;
+  }
+  char *comma = strchr(cell, ',');
+  *rest = comma != NULL ? comma + 1 : NULL;
+  if (comma != NULL) {
+    *comma = '\0';
+  }
+  return cell;
+}
+
+static bppsa_status read_fields(place *at, char *row, const char **scheme, bppsa_schedule_config *c) {
+  char *rest = row;
+  for (char *cell = next_cell(&rest); cell != NULL; cell = next_cell(&rest)) {
+    char *equals = strchr(cell, '=');
+    int which = 0;
+    at->cell += 1;
+    if (equals == NULL) {
+      return bad_cell(at, cell, "name=value");
+    }
+    *equals = '\0';
+    if (strcmp(cell, "scheme") == 0) {
+      *scheme = equals + 1;
+      continue;
+    }
+    while (which < FIELDS && strcmp(fields[which].name, cell) != 0) {
+      ++which;
+    }
+    if (which == FIELDS) {
+      return bad_cell(at, cell, "a name that --csv writes, such as stages");
+    }
+    if (!set_field(&fields[which], equals + 1, c)) {
+      return bad_cell(at, equals + 1, "a number in the range of its option");
+    }
+  }
+  return *scheme != NULL && bppsa_schedule_find(*scheme) != NULL
+             ? BPPSA_OK
+             : bad_cell(at, *scheme != NULL ? *scheme : "", "scheme=ID of a scheme that --list names");
+}
+
+/* A whole number of at most nine digits, with a sign where there is one. */
+static bool read_whole(const char **at, int32_t *value) {
+  const bool negative = **at == '-';
+  const char *digits = *at + negative;
+  const size_t count = strspn(digits, "0123456789");
+  if (count == 0 || count > 9) {
+    return false;
+  }
+  *value = (int32_t)strtol(digits, NULL, 10) * (negative ? -1 : 1);
+  *at = digits + count;
+  return true;
+}
+
+static bool read_kind(const char **at, bppsa_schedule_op *op) {
+  size_t length = 0;
+  for (int kind = 0; kind < BPPSA_KIND_COUNT; ++kind) { /* the longest name that fits: STEP and not S */
+    const char *name = bppsa_schedule_kind_name(kind);
+    if (strlen(name) > length && strncmp(*at, name, strlen(name)) == 0) {
+      length = strlen(name);
+      op->kind = (uint8_t)kind;
+    }
+  }
+  *at += length;
+  return length > 0 && op->kind != BPPSA_KIND_SEND && op->kind != BPPSA_KIND_RECV;
+}
+
+static bool read_mark(const char **at, bppsa_schedule_op *op, bool *layers_given) {
+  const char mark = *(*at)++;
+  double *const real = mark == '=' ? &op->cost : mark == '~' ? &op->memory_delta : NULL;
+  int32_t lane = 0;
+  if (real != NULL) {
+    char *end = NULL;
+    const bool good = read_real(*at, &end, real);
+    *at = end;
+    return good;
+  }
+  *layers_given = *layers_given || mark == 'x';
+  switch (mark) {
+  case '@':
+    return read_whole(at, &op->stage);
+  case '+':
+    return read_whole(at, &op->micros);
+  case '.':
+    return read_whole(at, &op->part);
+  case '/':
+    return read_whole(at, &op->replica);
+  case ':':
+    return read_whole(at, &op->layer);
+  case 'x':
+    return read_whole(at, &op->layers);
+  case 'v':
+    return read_whole(at, &op->weight_version);
+  case '%':
+    if (!read_whole(at, &lane) || lane < 0 || lane >= BPPSA_LANE_COUNT) {
+      return false;
+    }
+    op->lane = (uint8_t)lane;
+    return true;
+  default:
+    return false;
+  }
+}
+
+static bool in_range(const bppsa_schedule *list, const bppsa_schedule_op *op) {
+  const bool scan = list->scheme->scan, global = op->kind == BPPSA_KIND_SYNC || op->kind == BPPSA_KIND_STEP;
+  const int64_t layers = scan ? list->config.elements - 1 : list->config.layers, micros = scan ? INT32_MAX : list->micros;
+  const bool micro = global ? op->micro == -1 : op->micro >= 0 && op->micros >= 0 && (int64_t)op->micro + op->micros <= micros;
+  const bool kind = (op->kind >= BPPSA_KIND_PRODUCT) == scan;
+  return kind && micro && op->stage >= 0 && op->stage < (scan ? list->workers : list->stages) && op->replica >= 0 &&
+         op->replica < list->replicas && op->layer >= 0 && op->layers >= 1 && (int64_t)op->layer + op->layers <= layers &&
+         op->part >= -1 && op->part <= layers;
+}
+
+static bppsa_status read_op(place *at, const char *cell, bppsa_schedule *list, int64_t worker) {
+  bppsa_schedule_op op = {.cost = NAN,
+                          .memory_delta = NAN,
+                          .worker = (int32_t)worker,
+                          .micro = -1,
+                          .layer = -1,
+                          .layers = -1,
+                          .part = -1,
+                          .stage = -1,
+                          .weight_version = -1,
+                          .group = -1};
+  const char *rest = cell;
+  bool layers = false, good = read_kind(&rest, &op);
+  if (good && *rest >= '0' && *rest <= '9') {
+    good = read_whole(&rest, &op.micro);
+    op.micros = 1;
+  }
+  while (good && *rest != '\0') {
+    good = read_mark(&rest, &op, &layers);
+  }
+  if (good && !list->scheme->scan && op.stage >= 0 && op.stage < list->stages) {
+    op.layer = op.layer < 0 ? (int32_t)first_layer(list, op.stage) : op.layer;
+    op.layers = op.layers < 0 ? (int32_t)(first_layer(list, op.stage + 1) - first_layer(list, op.stage)) : op.layers;
+  }
+  if (!good || !in_range(list, &op)) {
+    return bad_cell(at, cell,
+                    good ? "micro-batch, stage, replica and layers that the first row has" : "an operation such as F3@2v0");
+  }
+  return bppsa_schedule_append(list, &op);
+}
+
+static bppsa_status read_worker(place *at, char *row, bppsa_schedule *list, bool *seen) {
+  char *rest = row, *cell = next_cell(&rest);
+  const char *digits = cell;
+  int32_t worker = -1;
+  at->cell = 1;
+  if (!read_whole(&digits, &worker) || *digits != '\0' || worker < 0 || worker >= list->workers || seen[worker]) {
+    return bad_cell(at, cell, "the number of a worker, each once");
+  }
+  seen[worker] = true;
+  for (cell = next_cell(&rest); cell != NULL; cell = next_cell(&rest)) {
+    at->cell += 1;
+    if (cell[0] != '\0') { /* spreadsheets fill rows up */
+      BPPSA_TRY(read_op(at, cell, list, worker));
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* The next line, terminated in place, without a carriage return; NULL behind the last. */
+static char *next_row(char **rest) {
+  char *row = *rest;
+  if (row == NULL || *row == '\0') {
+    return NULL;
+  }
+  char *end = row + strcspn(row, "\n");
+  *rest = *end == '\n' ? end + 1 : NULL;
+  *end = '\0';
+  if (end > row && end[-1] == '\r') {
+    end[-1] = '\0';
+  }
+  return row;
+}
+
+static bppsa_status read_rows(place *at, char *text, bppsa_schedule **made) {
+  bppsa_schedule_config config = bppsa_schedule_config_default();
+  const char *scheme = NULL;
+  char *rest = text, *row = next_row(&rest);
+  at->row = 1;
+  BPPSA_TRY(row != NULL ? read_fields(at, row, &scheme, &config)
+                        : bad_cell(at, "", "scheme=... and what the schedule was made from"));
+  const bppsa_status status = bppsa_schedule_create_empty(scheme, &config, made);
+  if (status != BPPSA_OK) {
+    return bppsa_fail_prefix(status, "%s: row 1", at->path);
+  }
+  bool *seen = bppsa_calloc((*made)->workers, sizeof *seen);
+  bppsa_status read = seen != NULL ? BPPSA_OK : BPPSA_ERR_MEMORY;
+  for (row = next_row(&rest); row != NULL && read == BPPSA_OK; row = next_row(&rest)) {
+    at->row += 1;
+    read = row[0] != '\0' ? read_worker(at, row, *made, seen) : BPPSA_OK;
+  }
+  bppsa_free(seen);
+  return read;
+}
+
+bppsa_status bppsa_schedule_csv_load(const char *path, bppsa_schedule **list) {
+  char *text = NULL;
+  int64_t size = 0;
+  bppsa_schedule *made = NULL;
+  place at = {.path = path};
+  BPPSA_TRY(bppsa_file_read(path, FILE_LIMIT, &text, &size));
+  bppsa_status status = (int64_t)strlen(text) == size
+                            ? read_rows(&at, text, &made)
+                            : bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %zu: 0, expected text", path, strlen(text));
+  status = status == BPPSA_OK ? bppsa_schedule_connect(made) : status;
+  bppsa_free(text);
+  if (status != BPPSA_OK) {
+    bppsa_schedule_destroy(made);
+    return status;
+  }
+  *list = made;
+  return BPPSA_OK;
+}

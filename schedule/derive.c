@@ -1,0 +1,299 @@
+/* Dependencies from the data flow: what each operation reads, from what it is (kind, replica, layers, micro-batch) and its place in its worker's order.
+ *
+ *     F of layer l       F of layer l - 1; the last STEP of its layers
+ *     I, B of layer l    the gradient behind layer l, from I or B of layer l + 1 (behind the last layer: from its F, the loss); its own F
+ *     W of layer l       the same
+ *     RECOMPUTE          the same: it begins when the gradient is there, so that what it makes does not lie around (Chimera: B_t = 3 F_t)
+ *     SYNC, STEP         what made the gradients of its layers since the last STEP; STEP waits for their SYNC where there is one
+ *     PRODUCT            the products it joins; CARRY, APPLY: the gradient in front of their elements, and the product they use
+ */
+#include <string.h>
+
+#include "core/alloc.h"
+#include "schedule/schedule_internal.h"
+
+#define TABLE_LIMIT ((int64_t)1 << 27)
+
+typedef struct {
+  bppsa_schedule *list;
+  int64_t layers;
+  int32_t *forward;     /* F of [micro][layer] */
+  int32_t *gradient[2]; /* I or B of [micro][layer]; of its second half */
+  int32_t *again;       /* RECOMPUTE of [micro][layer] */
+  int32_t *made;        /* gradients of [replica][layer] not yet synchronised: the latest; chained by `before` */
+  int32_t *synced;      /* SYNC of [replica][layer] since the last STEP: the latest; chained by `before` */
+  int32_t *step;        /* the last STEP of [replica][layer] */
+  int32_t *prepared;    /* the last PREDICT or STASH of [replica][layer] */
+  int32_t *before;      /* size count */
+  int32_t *reaches;     /* of scans: what made the gradient at [element] */
+  int32_t *carry;       /* of scans: the latest CARRY that begins at [element]; chained by `before` */
+  int32_t *product;     /* of scans: the latest PRODUCT that begins at [element]; chained by `before` */
+} tables;
+
+static bool halves(const bppsa_schedule *list) {
+  return list->config.scale == BPPSA_SCALE_HALVING;
+}
+
+static bppsa_status make_tables(tables *t) {
+  const bppsa_schedule *list = t->list;
+  const int64_t cells = list->scheme->scan ? 0 : list->micros * t->layers, held = list->replicas * t->layers;
+  const int64_t elements = list->scheme->scan ? list->config.elements + 1 : 0;
+  const struct {
+    int32_t **table;
+    int64_t count;
+  } made[] = {{&t->forward, cells},
+              {&t->gradient[0], cells},
+              {&t->gradient[1], halves(list) ? cells : 0},
+              {&t->again, list->config.recompute ? cells : 0},
+              {&t->made, held},
+              {&t->synced, held},
+              {&t->step, held},
+              {&t->prepared, held},
+              {&t->before, list->count},
+              {&t->reaches, elements},
+              {&t->carry, elements},
+              {&t->product, elements}};
+  for (size_t i = 0; i < sizeof made / sizeof made[0]; ++i) {
+    *made[i].table = bppsa_alloc((size_t)made[i].count * sizeof(int32_t));
+    if (*made[i].table == NULL) {
+      return BPPSA_ERR_MEMORY;
+    }
+    memset(*made[i].table, 0xff, (size_t)made[i].count * sizeof(int32_t)); /* -1 */
+  }
+  return BPPSA_OK;
+}
+
+/* ---- who makes what ---- */
+
+static void note(const tables *t, int32_t *table, const bppsa_schedule_op *op, int64_t id) {
+  for (int64_t micro = op->micro; micro < op->micro + op->micros; ++micro) {
+    for (int64_t layer = op->layer; layer < op->layer + op->layers; ++layer) {
+      table[micro * t->layers + layer] = (int32_t)id;
+    }
+  }
+}
+
+static void note_producers(const tables *t) {
+  for (int64_t id = 0; id < t->list->count; ++id) {
+    const bppsa_schedule_op *op = &t->list->ops[id];
+    switch ((bppsa_schedule_kind)op->kind) {
+    case BPPSA_KIND_F:
+      note(t, t->forward, op, id);
+      break;
+    case BPPSA_KIND_I:
+    case BPPSA_KIND_B:
+      note(t, t->gradient[op->part == 1 && halves(t->list)], op, id);
+      break;
+    case BPPSA_KIND_RECOMPUTE:
+      if (t->list->config.recompute) {
+        note(t, t->again, op, id);
+      }
+      break;
+    case BPPSA_KIND_CARRY:
+      t->reaches[op->layer + op->layers] = (int32_t)id;
+      t->before[id] = t->carry[op->layer];
+      t->carry[op->layer] = (int32_t)id;
+      break;
+    case BPPSA_KIND_APPLY: /* gets there too, but later than a CARRY */
+      if (t->reaches[op->layer + op->layers] < 0) {
+        t->reaches[op->layer + op->layers] = (int32_t)id;
+      }
+      break;
+    case BPPSA_KIND_PRODUCT:
+      t->before[id] = t->product[op->layer];
+      t->product[op->layer] = (int32_t)id;
+      break;
+    default:
+      break;
+    }
+  }
+}
+
+/* ---- who reads what ---- */
+
+/* Once; of itself and of what is missing, none: the validator says what is missing. */
+static bppsa_status need(const tables *t, int64_t id, int32_t dep) {
+  const bppsa_schedule_op *op = &t->list->ops[id];
+  const int32_t recent = op->dep_count < 4 ? op->dep_count : 4;
+  bool known = dep < 0 || dep == id;
+  for (int32_t i = 1; i <= recent && !known; ++i) {
+    known = t->list->deps[t->list->dep_count - i] == dep;
+  }
+  return known ? BPPSA_OK : bppsa_schedule_add_dep(t->list, id, dep);
+}
+
+static bppsa_status need_table(const tables *t, int64_t id, const int32_t *table, int64_t layer) {
+  const bppsa_schedule_op op = t->list->ops[id];
+  for (int64_t micro = op.micro; micro < op.micro + op.micros; ++micro) {
+    BPPSA_TRY(need(t, id, table[micro * t->layers + layer]));
+  }
+  return BPPSA_OK;
+}
+
+/* The gradient behind the operation's last layer, and its own F. */
+static bppsa_status need_gradient(const tables *t, int64_t id) {
+  const bppsa_schedule_op op = t->list->ops[id];
+  const int64_t last = op.layer + op.layers - 1;
+  BPPSA_TRY(need_table(t, id, t->forward, last));
+  if (last + 1 == t->layers) {
+    return BPPSA_OK;
+  }
+  const int32_t second = halves(t->list) ? t->gradient[1][op.micro * t->layers + last + 1] : -1;
+  if (op.part != 1 || second < 0) {
+    BPPSA_TRY(need_table(t, id, t->gradient[0], last + 1));
+  }
+  return op.part == 0 ? BPPSA_OK : need(t, id, second);
+}
+
+static bppsa_status need_chain(const tables *t, int64_t id, int32_t *head) {
+  int32_t at = *head;
+  while (at >= 0) {
+    const int32_t next = t->before[at];
+    BPPSA_TRY(need(t, id, at));
+    at = next;
+  }
+  *head = -1;
+  return BPPSA_OK;
+}
+
+static bppsa_status need_gradients(const tables *t, int64_t id) {
+  const bppsa_schedule_op op = t->list->ops[id];
+  const int64_t key = op.replica * t->layers + op.layer;
+  if (op.kind == BPPSA_KIND_SYNC && op.part > 0) { /* a later slice of one transfer */
+    BPPSA_TRY(need(t, id, t->synced[key]));
+  }
+  for (int64_t i = 0; i < op.layers; ++i) {
+    if (op.kind == BPPSA_KIND_STEP) {
+      BPPSA_TRY(need_chain(t, id, &t->synced[key + i]));
+      t->step[key + i] = (int32_t)id;
+    }
+    BPPSA_TRY(need_chain(t, id, &t->made[key + i]));
+  }
+  if (op.kind == BPPSA_KIND_SYNC) {
+    t->before[id] = t->synced[key];
+    t->synced[key] = (int32_t)id;
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status need_preparation(const tables *t, int64_t id) {
+  const bppsa_schedule_op op = t->list->ops[id];
+  const int32_t prepared = t->prepared[op.replica * t->layers + op.layer];
+  return prepared >= 0 && t->list->ops[prepared].micro == op.micro ? need(t, id, prepared) : BPPSA_OK;
+}
+
+static bppsa_status need_forward(const tables *t, int64_t id) {
+  const bppsa_schedule_op op = t->list->ops[id];
+  if (op.layer > 0) {
+    BPPSA_TRY(need_table(t, id, t->forward, op.layer - 1));
+  }
+  for (int64_t i = 0; i < op.layers; ++i) {
+    BPPSA_TRY(need(t, id, t->step[op.replica * t->layers + op.layer + i]));
+  }
+  return need_preparation(t, id);
+}
+
+static bppsa_status need_backward(const tables *t, int64_t id) {
+  const bppsa_schedule_op op = t->list->ops[id];
+  const int64_t key = op.replica * t->layers + op.layer;
+  BPPSA_TRY(need_gradient(t, id));
+  BPPSA_TRY(need_preparation(t, id));
+  if (op.kind != BPPSA_KIND_RECOMPUTE && t->list->config.recompute) {
+    BPPSA_TRY(need_table(t, id, t->again, op.layer));
+  }
+  if (op.kind == BPPSA_KIND_W || op.kind == BPPSA_KIND_B) {
+    t->before[id] = t->made[key];
+    t->made[key] = (int32_t)id;
+  }
+  return BPPSA_OK;
+}
+
+/* The product over exactly the elements from .. to, or -1. */
+static int32_t find_product(const tables *t, int64_t from, int64_t to) {
+  int32_t at = t->product[from];
+  while (at >= 0 && t->list->ops[at].layer + t->list->ops[at].layers != to) {
+    at = t->before[at];
+  }
+  return at;
+}
+
+/* Who has the gradient at `from` hands it down: of the CARRYs that begin there the shortest over more than `layers`, so that nobody sends to many; -1: none. */
+static int32_t find_holder(const tables *t, int64_t from, int32_t layers) {
+  int32_t best = -1;
+  for (int32_t at = t->carry[from]; at >= 0; at = t->before[at]) {
+    if (t->list->ops[at].layers > layers && (best < 0 || t->list->ops[at].layers < t->list->ops[best].layers)) {
+      best = at;
+    }
+  }
+  return best;
+}
+
+/* `part`, where a PRODUCT joins two, is the element at which the second begins. A CARRY uses a product; an APPLY multiplies one by one. */
+static bppsa_status need_segment(const tables *t, int64_t id) {
+  const bppsa_schedule_op op = t->list->ops[id];
+  const int64_t from = op.layer, to = from + op.layers;
+  if (op.kind == BPPSA_KIND_PRODUCT) {
+    if (op.part < 0) {
+      return BPPSA_OK;
+    }
+    BPPSA_TRY(need(t, id, find_product(t, from, op.part)));
+    return need(t, id, find_product(t, op.part, to));
+  }
+  const int32_t holder = find_holder(t, from, op.kind == BPPSA_KIND_CARRY ? op.layers : 0);
+  BPPSA_TRY(need(t, id, holder >= 0 ? holder : t->reaches[from]));
+  if (op.kind == BPPSA_KIND_APPLY) {
+    return BPPSA_OK;
+  }
+  return need(t, id, find_product(t, from, to));
+}
+
+static bppsa_status needs(const tables *t, int64_t id) {
+  const bppsa_schedule_op op = t->list->ops[id];
+  const int64_t key = op.replica * t->layers + op.layer;
+  switch ((bppsa_schedule_kind)op.kind) {
+  case BPPSA_KIND_F:
+    return need_forward(t, id);
+  case BPPSA_KIND_I:
+  case BPPSA_KIND_W:
+  case BPPSA_KIND_B:
+  case BPPSA_KIND_RECOMPUTE:
+    return need_backward(t, id);
+  case BPPSA_KIND_SYNC:
+  case BPPSA_KIND_STEP:
+    return need_gradients(t, id);
+  case BPPSA_KIND_PREDICT:
+  case BPPSA_KIND_STASH:
+    t->prepared[key] = (int32_t)id;
+    return need(t, id, t->step[key]);
+  case BPPSA_KIND_PRODUCT:
+  case BPPSA_KIND_CARRY:
+  case BPPSA_KIND_APPLY:
+    return need_segment(t, id);
+  default:
+    return BPPSA_OK;
+  }
+}
+
+bppsa_status bppsa_schedule_derive(bppsa_schedule *list) {
+  tables t = {.list = list, .layers = list->config.layers};
+  if (!list->scheme->scan && list->micros > TABLE_LIMIT / t.layers) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "schedule: %lld micro-batches through %lld layers, expected a product of at most %lld",
+                      (long long)list->micros, (long long)t.layers, (long long)TABLE_LIMIT);
+  }
+  list->dep_count = 0;
+  bppsa_status status = make_tables(&t);
+  if (status == BPPSA_OK) {
+    note_producers(&t);
+  }
+  for (int64_t id = 0; id < list->count && status == BPPSA_OK; ++id) {
+    list->ops[id].deps = list->dep_count;
+    list->ops[id].dep_count = 0;
+    status = needs(&t, id);
+  }
+  int32_t *const made[] = {t.forward, t.gradient[0], t.gradient[1], t.again,   t.made,  t.synced,
+                           t.step,    t.prepared,    t.before,      t.reaches, t.carry, t.product};
+  for (size_t i = 0; i < sizeof made / sizeof made[0]; ++i) {
+    bppsa_free(made[i]);
+  }
+  return status;
+}

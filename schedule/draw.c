@@ -1,0 +1,214 @@
+/* The timeline of a schedule as SVG. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "draw/canvas.h"
+#include "schedule/timed.h"
+
+enum { LEFT = 92, RIGHT = 24, TOP = 84, BOTTOM = 34, LANE = 22, CURVE = 18, GAP = 10, FONT = 11, WIDEST = 1500 };
+
+static const char black[] = "#222222", grey[] = "#8a8a8a", rule[] = "#e4e4e4", area[] = "#dfe8ef", edge[] = "#7a94a8";
+
+/* How a kind is drawn; a kind without a fill is not. */
+typedef struct {
+  const char *fill, *words;
+} look;
+
+static const look looks[BPPSA_KIND_COUNT] = {
+    [BPPSA_KIND_F] = {"#a6cee3", "forward"},           [BPPSA_KIND_I] = {"#b2df8a", "input gradient"},
+    [BPPSA_KIND_W] = {"#fdbf6f", "weight gradient"},   [BPPSA_KIND_B] = {"#b8d98c", "backward"},
+    [BPPSA_KIND_RECOMPUTE] = {"#d9d9d9", "recompute"}, [BPPSA_KIND_SEND] = {"#cab2d6", "send"},
+    [BPPSA_KIND_SYNC] = {"#f4a6a0", "synchronise"},    [BPPSA_KIND_STEP] = {"#8c96c6", "update"},
+    [BPPSA_KIND_PRODUCT] = {"#a6cee3", "product"},     [BPPSA_KIND_CARRY] = {"#f4a6a0", "carry"},
+    [BPPSA_KIND_APPLY] = {"#b8d98c", "apply"}};
+
+typedef struct {
+  const bppsa_timed *timed;
+  bppsa_text *text;
+  bppsa_canvas canvas;
+  double unit;                     /* pixels of a unit of time */
+  double lane_y[BPPSA_LANE_COUNT]; /* of each lane below its worker's top; below 0: not drawn */
+  double worker_height, most;      /* most: activations any worker holds */
+  bool used[BPPSA_KIND_COUNT];
+} drawing;
+
+static double x_of(const drawing *d, double time) {
+  return LEFT + time * d->unit;
+}
+
+static double top_of(const drawing *d, int64_t worker) {
+  return TOP + (double)worker * d->worker_height;
+}
+
+static double width_of(const char *words) {
+  return 0.64 * FONT * (double)strlen(words);
+}
+
+/* ---- layout ---- */
+
+/* What takes no time is not drawn. */
+static bool drawn(const drawing *d, int64_t id) {
+  const bppsa_schedule_op *op = &d->timed->list->ops[id];
+  return looks[op->kind].fill != NULL && d->timed->times.end[id] > d->timed->times.start[id];
+}
+
+/* Numbers of micro-batches, two of a doubled pass; of layers where each has an operation and there is one micro-batch; a second half has a mark. */
+static void label_of(const drawing *d, const bppsa_schedule_op *op, char *text, size_t size) {
+  const bppsa_schedule *list = d->timed->list;
+  text[0] = '\0';
+  if (list->scheme->scan || op->kind == BPPSA_KIND_STEP || op->kind == BPPSA_KIND_SEND) {
+    return;
+  }
+  if (op->kind == BPPSA_KIND_SYNC || (list->config.split != BPPSA_SPLIT_NONE && list->config.micro_batches == 1)) {
+    snprintf(text, size, "%d", (int)op->layer + 1);
+  } else if (op->micros > 1) {
+    snprintf(text, size, "%d,%d", (int)op->micro, (int)op->micro + 1);
+  } else {
+    snprintf(text, size, "%d%s", (int)op->micro, op->part == 1 ? "'" : "");
+  }
+}
+
+/* A unit of time is as wide as the shortest labelled operation needs, as long as the whole stays readable on a page. */
+static void lay_out(drawing *d) {
+  const bppsa_schedule *list = d->timed->list;
+  bool lanes[BPPSA_LANE_COUNT] = {[BPPSA_LANE_COMPUTE] = true};
+  double end = 0, wanted = 0, y = 0;
+  for (int64_t id = 0; id < list->count; ++id) {
+    const bppsa_schedule_op *op = &list->ops[id];
+    char label[32];
+    end = fmax(end, d->timed->times.end[id]);
+    if (drawn(d, id)) {
+      label_of(d, op, label, sizeof label);
+      lanes[op->lane] = true;
+      d->used[op->kind] = true;
+      wanted = fmax(wanted, (width_of(label) + 5) / (d->timed->times.end[id] - d->timed->times.start[id]));
+    }
+  }
+  const double widest = fmax(WIDEST, fmin(6000, 18 * end));
+  d->unit = end > 0 ? fmin(wanted, widest / end) : 1;
+  d->unit = end > 0 ? fmax(d->unit, 560 / end) : d->unit;
+  for (int lane = 0; lane < BPPSA_LANE_COUNT; ++lane) {
+    d->lane_y[lane] = lanes[lane] ? y : -1;
+    y += lanes[lane] ? (lane == BPPSA_LANE_COMPUTE ? LANE : LANE - 5) : 0;
+  }
+  for (int64_t w = 0; w < list->workers; ++w) {
+    d->most = fmax(d->most, d->timed->times.worker[w].peak_activations);
+  }
+  d->worker_height = y + CURVE + GAP;
+  d->canvas = (bppsa_canvas){.text = d->text,
+                             .width = fmax(x_of(d, end) + RIGHT, 760),
+                             .height = TOP + (double)list->workers * d->worker_height + BOTTOM};
+}
+
+/* ---- shapes ---- */
+
+static void add_box(drawing *d, double x, double y, double width, double height, const char *fill, const char *line) {
+  bppsa_text_add(d->text,
+                 "<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"%s\" stroke=\"%s\" stroke-width=\"0.8\"/>\n",
+                 x, y, width, height, fill, line);
+}
+
+static void draw_title(drawing *d) {
+  const bppsa_schedule *list = d->timed->list;
+  char title[200];
+  snprintf(title, sizeof title, "%s, D = %" PRId64 "%s%.0" PRId64 ": makespan %.6g, bubble ratio %.3g", list->scheme->id,
+           list->config.stages, list->scheme->data_parallel || list->scheme->scan ? "" : ", N = ",
+           list->scheme->data_parallel || list->scheme->scan ? 0 : list->config.micro_batches, d->timed->times.makespan,
+           d->timed->times.bubble_ratio);
+  bppsa_canvas_begin(&d->canvas, title);
+  bppsa_canvas_words(&d->canvas, 16, 20, -1, 15, black, title);
+  double x = 16;
+  for (int kind = 0; kind < BPPSA_KIND_COUNT; ++kind) {
+    if (d->used[kind]) {
+      add_box(d, x, 38, 13, 13, looks[kind].fill, grey);
+      bppsa_canvas_words(&d->canvas, x + 19, 45, -1, 12, black, looks[kind].words);
+      x += 19 + 0.62 * 12 * (double)strlen(looks[kind].words) + 18;
+    }
+  }
+  add_box(d, x, 38, 13, 13, area, edge);
+  char words[64];
+  snprintf(words, sizeof words, "activations, up to %.4g %s", d->most, list->scheme->scan ? "Jacobians" : "M_a");
+  bppsa_canvas_words(&d->canvas, x + 19, 45, -1, 12, black, words);
+}
+
+/* A tick every 1, 2, 5, 10, ... units, far enough apart for its number. */
+static void draw_axis(drawing *d) {
+  const double end = (d->canvas.width - LEFT - RIGHT) / d->unit, bottom = d->canvas.height - BOTTOM + 6;
+  double step = pow(10, floor(log10(60 / d->unit)));
+  step *= step * d->unit >= 60 ? 1 : 2 * step * d->unit >= 60 ? 2 : 5 * step * d->unit >= 60 ? 5 : 10;
+  for (int64_t i = 0; (double)i * step <= end * (1 + 1e-9); ++i) {
+    char words[32];
+    const double x = x_of(d, (double)i * step);
+    snprintf(words, sizeof words, "%.6g", (double)i * step);
+    bppsa_canvas_line(&d->canvas, x, TOP - 8, x, bottom, 0, (bppsa_stroke){rule, NULL, 1, false});
+    bppsa_canvas_words(&d->canvas, x, bottom + 10, 0, FONT, grey, words);
+  }
+}
+
+static void draw_curve(drawing *d, int64_t worker, const bppsa_schedule_memory *points, int64_t count, double end) {
+  const double base = top_of(d, worker) + d->worker_height - GAP, scale = d->most > 0 ? (CURVE - 3) / d->most : 0;
+  bppsa_text_add(d->text, "<path class=\"memory\" d=\"M%.2f %.2f", x_of(d, 0), base);
+  for (int64_t i = 0; i < count; ++i) {
+    bppsa_text_add(d->text, "H%.2fV%.2f", x_of(d, points[i].time), base - scale * points[i].level);
+  }
+  bppsa_text_add(d->text, "H%.2fV%.2fZ\" fill=\"%s\" stroke=\"%s\" stroke-width=\"0.8\"/>\n", x_of(d, end), base, area, edge);
+}
+
+static bppsa_status draw_workers(drawing *d) {
+  const bppsa_schedule *list = d->timed->list;
+  bppsa_schedule_memory *curves = NULL;
+  int64_t *first = NULL;
+  const double end = d->timed->times.begin + d->timed->times.makespan;
+  BPPSA_TRY(bppsa_schedule_memory_curves(list, &d->timed->times, &curves, &first));
+  for (int64_t w = 0; w < list->workers; ++w) {
+    char words[32];
+    snprintf(words, sizeof words, "worker %" PRId64, w);
+    bppsa_canvas_words(&d->canvas, LEFT - 10, top_of(d, w) + LANE / 2.0, 1, 12, black, words);
+    bppsa_canvas_line(&d->canvas, LEFT, top_of(d, w) + d->worker_height - GAP, x_of(d, end),
+                      top_of(d, w) + d->worker_height - GAP, 0, (bppsa_stroke){rule, NULL, 1, false});
+    draw_curve(d, w, curves + first[w], first[w + 1] - first[w], end);
+  }
+  bppsa_free(curves);
+  bppsa_free(first);
+  return BPPSA_OK;
+}
+
+static void draw_op(drawing *d, int64_t id) {
+  const bppsa_schedule_op *op = &d->timed->list->ops[id];
+  const double start = d->timed->times.start[id], end = d->timed->times.end[id], width = (end - start) * d->unit;
+  const double height = (op->lane == BPPSA_LANE_COMPUTE ? LANE : LANE - 5) - 2, y = top_of(d, op->worker) + d->lane_y[op->lane];
+  char label[32], tooltip[160], name[32];
+  label_of(d, op, label, sizeof label);
+  snprintf(name, sizeof name, "op %s", bppsa_schedule_kind_name(op->kind));
+  snprintf(tooltip, sizeof tooltip, "%s, micro-batch %d, stage %d, replica %d, layers %d to %d, version %d: %.6g to %.6g",
+           bppsa_schedule_kind_name(op->kind), (int)op->micro, (int)op->stage, (int)op->replica, (int)op->layer,
+           (int)(op->layer + op->layers - 1), (int)op->weight_version, start, end);
+  bppsa_canvas_open(&d->canvas, name, tooltip);
+  add_box(d, x_of(d, start), y, width, height, looks[op->kind].fill, op->replica % 2 == 0 ? grey : black);
+  if (label[0] != '\0' && width_of(label) + 2 <= width) {
+    bppsa_canvas_words(&d->canvas, x_of(d, (start + end) / 2), y + height / 2, 0, FONT, black, label);
+  }
+  bppsa_canvas_close(&d->canvas);
+}
+
+bppsa_status bppsa_schedule_draw(const bppsa_timed *timed, bppsa_text *text) {
+  if (timed->list->count > BPPSA_SCHEDULE_DRAW_LIMIT) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "timeline: %" PRId64 " operations, expected at most %d", timed->list->count,
+                      BPPSA_SCHEDULE_DRAW_LIMIT);
+  }
+  drawing d = {.timed = timed, .text = text};
+  lay_out(&d);
+  draw_title(&d);
+  draw_axis(&d);
+  BPPSA_TRY(draw_workers(&d));
+  for (int64_t id = 0; id < timed->list->count; ++id) {
+    if (drawn(&d, id)) {
+      draw_op(&d, id);
+    }
+  }
+  bppsa_canvas_end(&d.canvas);
+  return bppsa_text_check(text);
+}

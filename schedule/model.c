@@ -1,0 +1,106 @@
+/* What is read off a simulated schedule: SpecTrain's version differences, Chimera's performance model. */
+#include <math.h>
+
+#include "core/alloc.h"
+#include "schedule/schedule_internal.h"
+
+/* ---- SpecTrain ---- */
+
+int64_t bppsa_schedule_ahead(const bppsa_schedule *list, const bppsa_schedule_times *times, int64_t micro, int64_t stage,
+                             bool forward) {
+  double from = NAN, to = NAN;
+  int64_t updates = 0, replica = -1;
+  for (int64_t i = 0; i < list->count; ++i) {
+    const bppsa_schedule_op *op = &list->ops[i];
+    if (op->micro != micro || op->kind > BPPSA_KIND_B) {
+      continue;
+    }
+    if (op->stage == stage && (op->kind == BPPSA_KIND_F) == forward && !(from <= times->start[i])) {
+      from = times->start[i];
+      replica = op->replica;
+    }
+    if (op->stage == 0 && op->kind != BPPSA_KIND_F) {
+      to = fmax(to, times->end[i]); /* fmax passes over NaN */
+    }
+  }
+  if (isnan(from) || isnan(to)) {
+    return -1;
+  }
+  for (int64_t i = 0; i < list->count; ++i) {
+    const bppsa_schedule_op *op = &list->ops[i];
+    const bool own = op->kind == BPPSA_KIND_STEP && op->stage == stage && op->replica == replica;
+    updates += own && times->end[i] > from && times->end[i] <= to;
+  }
+  return updates - 1;
+}
+
+/* ---- Chimera ---- */
+
+/* What an operation waited for to the end: a dependency, or what stood before it in its lane. -1: nothing. */
+static int64_t waited_for(const bppsa_schedule *list, const bppsa_schedule_run *run, const int32_t *previous, int64_t id) {
+  const bppsa_schedule_op *op = &list->ops[id];
+  int64_t latest = previous[id];
+  if (op->kind == BPPSA_KIND_RECV) {
+    return id - 1; /* its SEND */
+  }
+  for (int32_t k = 0; k < op->dep_count; ++k) {
+    const int32_t dep = list->deps[op->deps + k];
+    latest = latest < 0 || run->end[dep] > run->end[latest] ? dep : latest;
+  }
+  return latest;
+}
+
+/* C_f and C_b: passes on the way back from what ends last. */
+static bppsa_status count_critical(const bppsa_schedule *list, const bppsa_schedule_run *run, int64_t *forward,
+                                   int64_t *backward) {
+  int32_t *last = bppsa_alloc((size_t)(list->workers * BPPSA_LANE_COUNT) * sizeof *last),
+          *previous = bppsa_alloc((size_t)list->count * sizeof *previous);
+  const bool room = last != NULL && previous != NULL;
+  int64_t at = -1;
+  *forward = *backward = 0;
+  for (int64_t i = 0; room && i < list->workers * BPPSA_LANE_COUNT; ++i) {
+    last[i] = -1;
+  }
+  for (int64_t i = 0; room && i < list->count; ++i) {
+    int32_t *before = &last[(int64_t)list->ops[i].worker * BPPSA_LANE_COUNT + list->ops[i].lane];
+    previous[i] = *before;
+    *before = (int32_t)i;
+    at = list->ops[i].kind <= BPPSA_KIND_B && (at < 0 || run->end[i] > run->end[at]) ? i : at;
+  }
+  while (room && at >= 0) {
+    *forward += list->ops[at].kind == BPPSA_KIND_F;
+    *backward += list->ops[at].kind == BPPSA_KIND_B;
+    at = waited_for(list, run, previous, at);
+  }
+  bppsa_free(last);
+  bppsa_free(previous);
+  return room ? BPPSA_OK : BPPSA_ERR_MEMORY;
+}
+
+static double end_of(const bppsa_schedule *list, const bppsa_schedule_run *run, bool syncs) {
+  double end = 0;
+  for (int64_t i = 0; i < list->count; ++i) {
+    end = syncs || list->ops[i].kind <= BPPSA_KIND_RECOMPUTE ? fmax(end, run->end[i]) : end;
+  }
+  return end;
+}
+
+bppsa_status bppsa_schedule_model(const bppsa_schedule *list, double *time, int64_t *forward, int64_t *backward) {
+  const bppsa_schedule_config *c = &list->config;
+  if (list->scheme->generate != bppsa_schedule_chimera || c->split != BPPSA_SPLIT_NONE || c->scale != BPPSA_SCALE_DIRECT ||
+      c->iterations > 1) {
+    *time = NAN;
+    *forward = *backward = 0;
+    return BPPSA_OK;
+  }
+  bppsa_schedule_run run;
+  BPPSA_TRY(bppsa_schedule_run_simulate(list, true, &run));
+  bppsa_status status = count_critical(list, &run, forward, backward);
+  const double per_stage = (double)c->layers / (double)c->stages, p2p = c->alpha + c->beta * c->uniform[BPPSA_COST_MESSAGE];
+  const double f = c->uniform[BPPSA_COST_FORWARD] * per_stage;
+  const double b = (c->uniform[BPPSA_COST_INPUT_GRAD] + c->uniform[BPPSA_COST_WEIGHT_GRAD]) * per_stage + (c->recompute ? f : 0);
+  const double unoverlapped = end_of(list, &run, true) - end_of(list, &run, false);
+  bppsa_schedule_run_free(&run);
+  *time = (f + p2p) * (double)*forward + (b + p2p) * (double)*backward + unoverlapped;
+  return status;
+}

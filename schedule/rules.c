@@ -1,0 +1,425 @@
+/* The validator's rules of completeness, order and transfers, and those of scans. */
+#include <string.h>
+
+#include "core/alloc.h"
+#include "schedule/check.h"
+
+static int64_t larger(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+
+bppsa_status bppsa_checker_prepare(bppsa_checker *c) {
+  const bppsa_schedule *list = c->list;
+  const bool scan = list->scheme->scan;
+  const int64_t passes = scan ? 0 : list->micros * list->config.layers, held = list->replicas * list->config.layers;
+  c->cells = larger(larger(passes, held),
+                    larger(list->workers * list->workers <= list->count ? list->workers * list->workers : list->workers,
+                           larger(list->groups, scan ? list->config.elements + 1 : 1)));
+  c->send = bppsa_alloc((size_t)list->groups * sizeof *c->send);
+  c->recv = bppsa_alloc((size_t)list->groups * sizeof *c->recv);
+  c->first = bppsa_alloc((size_t)c->cells * sizeof *c->first);
+  c->second = bppsa_alloc((size_t)c->cells * sizeof *c->second);
+  if (c->send == NULL || c->recv == NULL || c->first == NULL || c->second == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  bppsa_checker_fill(c->send, list->groups, -1);
+  bppsa_checker_fill(c->recv, list->groups, -1);
+  for (int64_t id = list->count - 1; id >= 0; --id) {
+    const bppsa_schedule_op *op = &list->ops[id];
+    if (c->sane[id] && op->group >= 0) {
+      *(op->kind == BPPSA_KIND_RECV ? &c->recv[op->group] : &c->send[op->group]) = (int32_t)id;
+    }
+  }
+  return BPPSA_OK;
+}
+
+void bppsa_checker_free(bppsa_checker *c) {
+  bppsa_free(c->send);
+  bppsa_free(c->recv);
+  bppsa_free(c->first);
+  bppsa_free(c->second);
+}
+
+void bppsa_checker_fill(int32_t *cells, int64_t count, int32_t value) {
+  for (int64_t i = 0; i < count; ++i) {
+    cells[i] = value;
+  }
+}
+
+int64_t bppsa_checker_source(const bppsa_checker *c, int64_t dep) {
+  const bppsa_schedule_op *op = &c->list->ops[dep];
+  if (!c->sane[dep] || op->kind != BPPSA_KIND_RECV) {
+    return c->sane[dep] ? dep : -1;
+  }
+  const int32_t send = c->send[op->group];
+  return send >= 0 && c->list->ops[send].dep_count > 0 ? c->list->deps[c->list->ops[send].deps] : -1;
+}
+
+static bool is_backward(const bppsa_schedule_op *op) {
+  return op->kind >= BPPSA_KIND_I && op->kind <= BPPSA_KIND_RECOMPUTE;
+}
+
+static bool covers(const bppsa_schedule_op *op, int64_t micro, int64_t layer) {
+  return micro >= op->micro && micro < op->micro + op->micros && layer >= op->layer && layer < op->layer + op->layers;
+}
+
+/* ---- each once, and all ---- */
+
+static bppsa_status placement(bppsa_checker *c, bool *kept) {
+  const int64_t stages = c->list->stages;
+  bppsa_checker_fill(c->first, c->cells, -1);
+  for (int64_t id = 0; id < c->list->count && *kept && !c->list->scheme->scan; ++id) {
+    const bppsa_schedule_op *op = &c->list->ops[id];
+    int32_t *worker = &c->first[op->replica * stages + op->stage];
+    if (!c->sane[id] || op->kind == BPPSA_KIND_RECV) { /* which runs where its reader is */
+      continue;
+    }
+    *worker = *worker < 0 ? op->worker : *worker;
+    *kept = *worker == op->worker ||
+            bppsa_checker_broken(c, id, "expected worker %d, which has the stage's other operations", (int)*worker);
+  }
+  return BPPSA_OK;
+}
+
+/* Bits of a cell of [micro][layer]: which halves of which gradients are made. */
+static int32_t bits_of(const bppsa_schedule_op *op) {
+  const int32_t halves = op->part < 0 ? 3 : op->part == 0 ? 1 : 2;
+  switch ((bppsa_schedule_kind)op->kind) {
+  case BPPSA_KIND_F:
+    return 1 << 8;
+  case BPPSA_KIND_RECOMPUTE:
+    return halves;
+  case BPPSA_KIND_I:
+    return halves << 2;
+  case BPPSA_KIND_W:
+    return halves << 4;
+  case BPPSA_KIND_B:
+    return halves << 2 | halves << 4;
+  default:
+    return 0;
+  }
+}
+
+/* What has been made of each pass, into c->first. `once`: refuses to make anything again. */
+static bool mark_passes(bppsa_checker *c, bool once) {
+  const int64_t layers = c->list->config.layers;
+  bppsa_checker_fill(c->first, c->list->scheme->scan ? 0 : c->list->micros * layers, 0);
+  for (int64_t id = 0; id < c->list->count; ++id) {
+    const bppsa_schedule_op *op = &c->list->ops[id];
+    const int32_t bits = c->sane[id] && !c->list->scheme->scan ? bits_of(op) : 0;
+    for (int64_t micro = op->micro; bits != 0 && micro < op->micro + op->micros; ++micro) {
+      for (int64_t layer = op->layer; layer < op->layer + op->layers; ++layer) {
+        int32_t *cell = &c->first[micro * layers + layer];
+        if (once && (*cell & bits) != 0) {
+          return bppsa_checker_broken(c, id, "expected once, found a second of micro-batch %d, layer %d", (int)micro, (int)layer);
+        }
+        *cell |= bits;
+      }
+    }
+  }
+  return true;
+}
+
+static bppsa_status once(bppsa_checker *c, bool *kept) {
+  *kept = mark_passes(c, true);
+  return BPPSA_OK;
+}
+
+/* Micro-batches of the round behind the last iteration only pass forward. */
+static bool comes_back(const bppsa_schedule *list, int64_t micro) {
+  return micro / list->config.micro_batches % list->rounds < list->config.iterations;
+}
+
+static bool complete(bppsa_checker *c, int32_t bits, const char *what) {
+  const int64_t layers = c->list->scheme->scan ? 0 : c->list->config.layers;
+  (void)mark_passes(c, false);
+  for (int64_t micro = 0; micro < c->list->micros; ++micro) {
+    for (int64_t layer = 0; layer < layers; ++layer) {
+      const bool wanted = bits == 1 << 8 ||
+                          (comes_back(c->list, micro) && (bits != 3 << 2 || layer > 0 || !c->list->config.skip_first_input_grad));
+      if (wanted && (c->first[micro * layers + layer] & bits) != bits) {
+        return bppsa_checker_broken(c, -1, "micro-batch %d, layer %d: no %s, expected one", (int)micro, (int)layer, what);
+      }
+    }
+  }
+  return true;
+}
+
+static bppsa_status complete_forward(bppsa_checker *c, bool *kept) {
+  *kept = complete(c, 1 << 8, "forward pass");
+  return BPPSA_OK;
+}
+
+static bppsa_status complete_gradient(bppsa_checker *c, bool *kept) {
+  *kept = complete(c, 3 << 2, "input gradient");
+  return BPPSA_OK;
+}
+
+static bppsa_status complete_weights(bppsa_checker *c, bool *kept) {
+  *kept = complete(c, 3 << 4, "weight gradient");
+  return BPPSA_OK;
+}
+
+/* ---- order ---- */
+
+/* Does the operation wait for one of `kinds` (bits) that covers micro-batch and layer, of its own half? */
+static bool waits_for(const bppsa_checker *c, const bppsa_schedule_op *op, uint32_t kinds, int64_t micro, int64_t layer) {
+  int32_t halves = 0;
+  for (int32_t k = 0; k < op->dep_count; ++k) {
+    const int64_t source = bppsa_checker_source(c, c->list->deps[op->deps + k]);
+    const bppsa_schedule_op *made = source >= 0 && c->sane[source] ? &c->list->ops[source] : NULL;
+    if (made != NULL && (kinds >> made->kind & 1) != 0 && covers(made, micro, layer)) {
+      halves |= made->part < 0 || op->part == made->part ? 3 : 1 << made->part;
+    }
+  }
+  return halves == 3;
+}
+
+#define KIND(name) (1U << BPPSA_KIND_##name)
+
+static bppsa_status order_forward(bppsa_checker *c, bool *kept) {
+  for (int64_t id = 0; id < c->list->count && *kept; ++id) {
+    const bppsa_schedule_op *op = &c->list->ops[id];
+    for (int64_t m = op->micro; c->sane[id] && op->kind == BPPSA_KIND_F && op->layer > 0 && m < op->micro + op->micros && *kept;
+         ++m) {
+      *kept = waits_for(c, op, KIND(F), m, op->layer - 1) ||
+              bppsa_checker_broken(c, id, "waits for no F of micro-batch %d, layer %d, expected it", (int)m, (int)op->layer - 1);
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* The gradient behind the last layer; behind the model's last one its F, which gives the loss. */
+static bool order_gradient(bppsa_checker *c, int64_t id, uint32_t kinds) {
+  const bppsa_schedule_op *op = &c->list->ops[id];
+  const int64_t layer = op->layer + op->layers, layers = c->list->config.layers;
+  if (!c->sane[id] || (kinds >> op->kind & 1) == 0) {
+    return true;
+  }
+  const bool there =
+      layer < layers ? waits_for(c, op, KIND(I) | KIND(B), op->micro, layer) : waits_for(c, op, KIND(F), op->micro, layers - 1);
+  return there || bppsa_checker_broken(c, id, "waits for no gradient behind layer %d, expected it", (int)layer - 1);
+}
+
+static bppsa_status order_input(bppsa_checker *c, bool *kept) {
+  for (int64_t id = 0; id < c->list->count && *kept; ++id) {
+    *kept = order_gradient(c, id, KIND(I) | KIND(B));
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status order_weights(bppsa_checker *c, bool *kept) {
+  for (int64_t id = 0; id < c->list->count && *kept; ++id) {
+    *kept = order_gradient(c, id, KIND(W) | KIND(RECOMPUTE));
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status order_activations(bppsa_checker *c, bool *kept) {
+  const bool again = c->list->config.recompute;
+  for (int64_t id = 0; id < c->list->count && *kept; ++id) {
+    const bppsa_schedule_op *op = &c->list->ops[id];
+    const int64_t last = op->layer + op->layers - 1;
+    if (c->sane[id] && is_backward(op)) {
+      *kept = waits_for(c, op, KIND(F), op->micro, last) || bppsa_checker_broken(c, id, "waits for no F of its own, expected it");
+    }
+    if (c->sane[id] && is_backward(op) && again && op->kind != BPPSA_KIND_RECOMPUTE && *kept) {
+      *kept = waits_for(c, op, KIND(RECOMPUTE), op->micro, op->layer) ||
+              bppsa_checker_broken(c, id, "waits for no RECOMPUTE, expected it");
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* ---- transfers ---- */
+
+/* Of scans `part` is no part of the tensor. */
+static bool same_tensor(const bppsa_checker *c, const bppsa_schedule_op *a, const bppsa_schedule_op *b) {
+  return a->replica == b->replica && a->layer == b->layer && a->layers == b->layers && a->micro == b->micro &&
+         a->micros == b->micros && (a->part == b->part || c->list->scheme->scan);
+}
+
+static bppsa_status send_receive(bppsa_checker *c, bool *kept) {
+  for (int64_t id = 0; id < c->list->count && *kept; ++id) {
+    const bppsa_schedule_op *op = &c->list->ops[id];
+    const bool sends = op->kind == BPPSA_KIND_SEND, receives = op->kind == BPPSA_KIND_RECV;
+    if (!c->sane[id] || (!sends && !receives)) {
+      continue;
+    }
+    const int32_t own = sends ? c->send[op->group] : c->recv[op->group], other = sends ? c->recv[op->group] : c->send[op->group];
+    const bppsa_schedule_op *pair = other >= 0 ? &c->list->ops[other] : NULL;
+    const bool matched =
+        own == id && pair != NULL && pair->kind == (sends ? BPPSA_KIND_RECV : BPPSA_KIND_SEND) && pair->worker != op->worker;
+    *kept = (matched && same_tensor(c, op, pair)) ||
+            bppsa_checker_broken(c, id, "expected one partner on another worker with the same tensor");
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status send_source(bppsa_checker *c, bool *kept) {
+  for (int64_t id = 0; id < c->list->count && *kept; ++id) {
+    const bppsa_schedule_op *op = &c->list->ops[id];
+    if (c->sane[id] && op->kind == BPPSA_KIND_SEND) {
+      const int32_t dep = op->dep_count == 1 ? c->list->deps[op->deps] : -1;
+      *kept = (dep >= 0 && c->list->ops[dep].worker == op->worker && same_tensor(c, op, &c->list->ops[dep])) ||
+              bppsa_checker_broken(c, id, "expected to wait for what made its tensor, alone");
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* Receives of one lane, in their order, come from sends that each worker makes in that order: the latest send of every pair of workers. A receiver hears from few: its
+ * last sends are kept in a chain of its own. */
+static bppsa_status receive_order(bppsa_checker *c, bool *kept) {
+  const bppsa_schedule *list = c->list;
+  int32_t *latest = bppsa_alloc((size_t)(list->count + list->workers) * 2 * sizeof *latest); /* nodes {send, next}; heads */
+  if (latest == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  int32_t *nodes = latest + list->workers;
+  int64_t used = 0;
+  bppsa_checker_fill(latest, list->workers, -1);
+  for (int64_t id = 0; id < list->count && *kept; ++id) {
+    const bppsa_schedule_op *op = &list->ops[id];
+    const int32_t send = c->sane[id] && op->kind == BPPSA_KIND_RECV ? c->send[op->group] : -1;
+    if (send < 0) {
+      continue;
+    }
+    int32_t at = latest[op->worker];
+    while (at >= 0 && list->ops[nodes[2 * at]].worker != list->ops[send].worker) {
+      at = nodes[2 * at + 1];
+    }
+    if (at < 0) {
+      nodes[2 * used] = send;
+      nodes[2 * used + 1] = latest[op->worker];
+      latest[op->worker] = (int32_t)used++;
+      continue;
+    }
+    *kept = nodes[2 * at] < send ||
+            bppsa_checker_broken(c, id, "received behind a later SEND of worker %d, expected the order of the sends",
+                                 (int)list->ops[send].worker);
+    nodes[2 * at] = send;
+  }
+  bppsa_free(latest);
+  return BPPSA_OK;
+}
+
+static bppsa_status transfer(bppsa_checker *c, bool *kept) {
+  for (int64_t id = 0; id < c->list->count && *kept; ++id) {
+    const bppsa_schedule_op *op = &c->list->ops[id];
+    for (int32_t k = 0; c->sane[id] && k < op->dep_count && *kept; ++k) {
+      const int32_t dep = c->list->deps[op->deps + k];
+      *kept = !c->sane[dep] || c->list->ops[dep].worker == op->worker ||
+              bppsa_checker_broken(c, id, "waits for operation %d of worker %d, expected a RECV", (int)dep,
+                                   (int)c->list->ops[dep].worker);
+    }
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status acyclic(bppsa_checker *c, bool *kept) {
+  bppsa_schedule_run run;
+  if (!c->all_sane) { /* some other rule is broken: there is nothing to run */
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_schedule_run_settle(c->list, &run));
+  *kept = run.done == run.count ||
+          bppsa_checker_broken(c, -1, "%lld operations wait for each other, expected none", (long long)(run.count - run.done));
+  bppsa_schedule_run_free(&run);
+  return BPPSA_OK;
+}
+
+/* ---- scans ---- */
+
+static bool waits_for_product(const bppsa_checker *c, const bppsa_schedule_op *op, int64_t from, int64_t to) {
+  for (int32_t k = 0; k < op->dep_count; ++k) {
+    const int64_t source = bppsa_checker_source(c, c->list->deps[op->deps + k]);
+    const bppsa_schedule_op *made = source >= 0 && c->sane[source] ? &c->list->ops[source] : NULL;
+    if (made != NULL && made->kind == BPPSA_KIND_PRODUCT && made->layer == from && made->layer + made->layers == to) {
+      return true;
+    }
+  }
+  return false;
+}
+
+static bppsa_status scan_product(bppsa_checker *c, bool *kept) {
+  for (int64_t id = 0; id < c->list->count && *kept; ++id) {
+    const bppsa_schedule_op *op = &c->list->ops[id];
+    const int64_t from = op->layer, to = from + op->layers;
+    if (c->sane[id] && op->kind == BPPSA_KIND_PRODUCT && op->part >= 0) {
+      *kept = (waits_for_product(c, op, from, op->part) && waits_for_product(c, op, op->part, to)) ||
+              bppsa_checker_broken(c, id, "expected to wait for the products of Jacobians %d .. %d and %d .. %d", (int)from,
+                                   (int)op->part - 1, (int)op->part, (int)to - 1);
+    } else if (c->sane[id] && op->kind == BPPSA_KIND_CARRY) {
+      *kept = waits_for_product(c, op, from, to) ||
+              bppsa_checker_broken(c, id, "expected to wait for the product of Jacobians %d .. %d", (int)from, (int)to - 1);
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* From what ends in front of its first Jacobian, or from a CARRY that begins there too and hands the gradient on. */
+static bppsa_status scan_gradient(bppsa_checker *c, bool *kept) {
+  for (int64_t id = 0; id < c->list->count && *kept; ++id) {
+    const bppsa_schedule_op *op = &c->list->ops[id];
+    if (!c->sane[id] || op->layer == 0 || (op->kind != BPPSA_KIND_CARRY && op->kind != BPPSA_KIND_APPLY)) {
+      continue;
+    }
+    bool there = false;
+    for (int32_t k = 0; k < op->dep_count; ++k) {
+      const int64_t source = bppsa_checker_source(c, c->list->deps[op->deps + k]);
+      const bppsa_schedule_op *made = source >= 0 && c->sane[source] ? &c->list->ops[source] : NULL;
+      there =
+          there || (made != NULL && made->kind >= BPPSA_KIND_CARRY &&
+                    (made->layer + made->layers == op->layer || (made->kind == BPPSA_KIND_CARRY && made->layer == op->layer)));
+    }
+    *kept = there || bppsa_checker_broken(c, id, "expected to wait for the gradient in front of Jacobian %d", (int)op->layer);
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status scan_complete(bppsa_checker *c, bool *kept) {
+  const int64_t n = c->list->scheme->scan ? c->list->config.elements - 1 : 0;
+  bppsa_checker_fill(c->first, n, 0);
+  for (int64_t id = 0; id < c->list->count; ++id) {
+    const bppsa_schedule_op *op = &c->list->ops[id];
+    for (int64_t i = op->layer; c->sane[id] && op->kind == BPPSA_KIND_APPLY && i < op->layer + op->layers; ++i) {
+      c->first[i] += 1;
+    }
+  }
+  for (int64_t i = 0; i < n && *kept; ++i) {
+    *kept =
+        c->first[i] == 1 || bppsa_checker_broken(c, -1, "Jacobian %d: applied %d times, expected once", (int)i, (int)c->first[i]);
+  }
+  return BPPSA_OK;
+}
+
+const bppsa_checker_rule bppsa_checker_rules[] = {
+    placement,
+    once,
+    complete_forward,
+    complete_gradient,
+    complete_weights,
+    send_receive,
+    send_source,
+    receive_order,
+    order_forward,
+    order_input,
+    order_weights,
+    order_activations,
+    transfer,
+    acyclic,
+    bppsa_rule_sync_replicas,
+    bppsa_rule_sync_gradients,
+    bppsa_rule_step_synchronised,
+    bppsa_rule_step_count,
+    bppsa_rule_version_step,
+    bppsa_rule_version_forward,
+    bppsa_rule_version_backward,
+    bppsa_rule_version_prepared,
+    bppsa_rule_memory_balance,
+    bppsa_rule_memory_cap,
+    scan_product,
+    scan_gradient,
+    scan_complete,
+};

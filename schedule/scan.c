@@ -1,0 +1,95 @@
+/* Scans over p workers, each with its share of the n transposed Jacobians, one after the other in the order of back-propagation.
+ *
+ * An operation's `layer` and `layers` are the Jacobians its result reaches over; `micros` the products it takes; a PRODUCT of two others has in `part` the Jacobian
+ * at which the second begins. Memory is in Jacobians: n / p of them and one product. (BPPSA, section 3.6)
+ */
+#include <string.h>
+
+#include "core/alloc.h"
+#include "schedule/schedule_internal.h"
+
+typedef struct {
+  bppsa_writer w;
+  int64_t n, p;
+} scanner;
+
+static int64_t begin_of(const scanner *s, int64_t worker) {
+  return bppsa_schedule_cut(s->n, s->p, worker);
+}
+
+/* On a worker, over the shares of the workers from .. to. */
+static void add(scanner *s, bppsa_schedule_kind kind, int64_t worker, int64_t from, int64_t to, int64_t split, int64_t products,
+                double held) {
+  const int64_t first = begin_of(s, from), last = begin_of(s, to);
+  bppsa_schedule_op op = bppsa_schedule_op_make(kind, worker, 0, worker, first, last - first, 0, products);
+  op.part = split < 0 ? -1 : (int32_t)begin_of(s, split);
+  op.memory_delta = held;
+  bppsa_writer_add(&s->w, op);
+}
+
+/* What every worker ends with: the gradients of its share, one product each. It holds the share, where nothing has taken it before. */
+static void add_apply(scanner *s, int64_t worker, bool held) {
+  const int64_t share = begin_of(s, worker + 1) - begin_of(s, worker);
+  add(s, BPPSA_KIND_APPLY, worker, worker, worker + 1, -1, share, held ? 0 : (double)share);
+}
+
+static void add_product(scanner *s, int64_t worker) {
+  const int64_t share = begin_of(s, worker + 1) - begin_of(s, worker);
+  add(s, BPPSA_KIND_PRODUCT, worker, worker, worker + 1, -1, share - 1, (double)share + 1);
+}
+
+/* The first worker multiplies its gradients one by one, the last has nobody to hand a product to. */
+static void chunked(scanner *s) {
+  for (int64_t worker = 0; worker < s->p; ++worker) {
+    const bool between = worker > 0 && worker + 1 < s->p;
+    if (between) {
+      add_product(s, worker);
+      add(s, BPPSA_KIND_CARRY, worker, worker, worker + 1, -1, 1, 0);
+    }
+    add_apply(s, worker, between);
+  }
+}
+
+/* Products of 1, 2, 4, ... neighbours, each on its last worker in place of that worker's own; the gradient in front of a pair's second half is carried there by the
+ * last worker of the pair. Products nobody reads, those that reach the last worker, are left out. */
+static void blelloch(scanner *s) {
+  int64_t size = 1;
+  for (int64_t worker = 0; worker + 1 < s->p; ++worker) {
+    add_product(s, worker);
+  }
+  for (; size < s->p; size *= 2) {
+    for (int64_t i = 0; i + 2 * size < s->p; i += 2 * size) {
+      add(s, BPPSA_KIND_PRODUCT, i + 2 * size - 1, i, i + 2 * size, i + size, 1, 0);
+    }
+  }
+  for (size /= 2; size >= 1; size /= 2) {
+    for (int64_t i = 0; i + size < s->p; i += 2 * size) {
+      const int64_t end = i + 2 * size < s->p ? i + 2 * size : s->p;
+      add(s, BPPSA_KIND_CARRY, end - 1, i, i + size, -1, 1, 0);
+    }
+  }
+  for (int64_t worker = 0; worker < s->p; ++worker) {
+    add_apply(s, worker, worker + 1 < s->p);
+  }
+}
+
+static void linear(scanner *s) {
+  for (int64_t worker = 0; worker < s->p; ++worker) {
+    add_apply(s, worker, false);
+  }
+}
+
+bppsa_status bppsa_schedule_scan(bppsa_schedule *list) {
+  static const struct {
+    const char *id;
+    void (*write)(scanner *s);
+  } scans[] = {{"scan-linear", linear}, {"scan-blelloch", blelloch}, {"scan-chunked", chunked}};
+  scanner s = {.n = list->config.elements - 1, .p = list->workers};
+  BPPSA_TRY(bppsa_writer_start(list, &s.w));
+  for (size_t i = 0; i < sizeof scans / sizeof scans[0]; ++i) {
+    if (strcmp(scans[i].id, list->scheme->id) == 0) {
+      scans[i].write(&s);
+    }
+  }
+  return bppsa_writer_finish(&s.w);
+}

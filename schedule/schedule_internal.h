@@ -1,0 +1,124 @@
+/* What the files of the schedules share. */
+#ifndef BPPSA_SCHEDULE_SCHEDULE_INTERNAL_H
+#define BPPSA_SCHEDULE_SCHEDULE_INTERNAL_H
+
+#include <stddef.h>
+
+#include "schedule/schedule.h"
+
+/* ---- geometry (schedule.c) ---- */
+
+/* Layers of a stage: as even as possible, the first ones larger. */
+int64_t bppsa_schedule_layer_of(const bppsa_schedule *list, int64_t stage); /* its first; of `stages`: L */
+int64_t bppsa_schedule_stage_of(const bppsa_schedule *list, int64_t layer);
+/* The worker that holds a stage of a replica. */
+int64_t bppsa_schedule_place(const bppsa_schedule *list, int64_t replica, int64_t stage);
+/* Cost of a layer. */
+double bppsa_schedule_cost_of(const bppsa_schedule_config *config, bppsa_schedule_cost cost, int64_t layer);
+/* "F0@2" for messages: kind, micro-batch, stage. Returns text. */
+const char *bppsa_schedule_op_text(const bppsa_schedule *list, int64_t id, char *text, size_t size);
+#define BPPSA_SCHEDULE_OP_TEXT 64
+
+/* Is it the operation that ends the life of its layers' activations? Of I and W the later one. */
+bool bppsa_schedule_frees(const bppsa_schedule *list, const bppsa_schedule_op *op);
+/* Elements of a block of a scan over `count` elements cut into `blocks`. */
+int64_t bppsa_schedule_cut(int64_t count, int64_t blocks, int64_t block);
+
+/* ---- writing operations (write.c) ---- */
+
+/* What a generator writes with. Once something failed nothing is added; bppsa_writer_finish says so. */
+typedef struct {
+  bppsa_schedule *list;
+  const bppsa_schedule_config *config;
+  bool by_layer;    /* an operation a layer instead of one a stage */
+  int32_t *updates; /* of every stage so far, [replica][stage] */
+  int32_t *seen;    /* the updates a micro-batch's forward pass saw, [micro][stage]; NULL for scans */
+  bppsa_status status;
+} bppsa_writer;
+
+bppsa_status bppsa_writer_start(bppsa_schedule *list, bppsa_writer *writer);
+/* Frees the writer; its status. */
+bppsa_status bppsa_writer_finish(bppsa_writer *writer);
+
+void bppsa_writer_forward(bppsa_writer *writer, int64_t replica, int64_t stage, int64_t micro, int64_t micros);
+/* B, or I and W in the configured order, from the stage's last layer to its first; RECOMPUTE before it. part: -1, or the half. */
+void bppsa_writer_backward(bppsa_writer *writer, int64_t replica, int64_t stage, int64_t micro, int64_t part);
+/* I or W of one micro-batch, of all layers of the stage. */
+void bppsa_writer_gradient(bppsa_writer *writer, bppsa_schedule_kind kind, int64_t replica, int64_t stage, int64_t micro);
+/* SYNC over the replicas of the stage, where there are several. In the compute lane it waits for what stands before it. */
+void bppsa_writer_sync(bppsa_writer *writer, int64_t replica, int64_t stage, bppsa_schedule_lane lane);
+void bppsa_writer_step(bppsa_writer *writer, int64_t replica, int64_t stage);
+/* Any operation; cost and deltas NaN: as priced. */
+void bppsa_writer_add(bppsa_writer *writer, bppsa_schedule_op op);
+/* A whole operation without dependencies, priced later. */
+bppsa_schedule_op bppsa_schedule_op_make(bppsa_schedule_kind kind, int64_t worker, int64_t replica, int64_t stage, int64_t layer,
+                                         int64_t layers, int64_t micro, int64_t micros);
+
+/* The micro-batch of a replica and round, where every replica has N of its own. */
+int64_t bppsa_schedule_micro(const bppsa_schedule *list, int64_t replica, int64_t iteration, int64_t micro);
+
+/* ---- dependencies (connect.c, derive.c) ---- */
+
+/* Replaces all dependencies by those of the data flow; no transfers yet. */
+bppsa_status bppsa_schedule_derive(bppsa_schedule *list);
+bppsa_status bppsa_schedule_add_dep(bppsa_schedule *list, int64_t op, int64_t dep);
+
+/* ---- events (events.c) ---- */
+
+typedef struct {
+  double time;
+  int64_t priority; /* among events of one time: the smaller first, then the smaller id */
+  int32_t id;
+} bppsa_event;
+
+/* The earliest first. Zeroed: empty. `events` is owned (bppsa_free). */
+typedef struct {
+  bppsa_event *events;
+  int64_t count, room;
+} bppsa_events;
+
+/* Room for so many events in all; ERR_MEMORY. */
+bppsa_status bppsa_events_reserve(bppsa_events *queue, int64_t room);
+void bppsa_events_push(bppsa_events *queue, bppsa_event added); /* needs room */
+bppsa_event bppsa_events_pop(bppsa_events *queue);              /* not of an empty queue */
+
+/* ---- running (run.c) ---- */
+
+/* Operations waiting for each other, and their order. */
+typedef struct {
+  int64_t count; /* operations */
+  double *start, *end;
+  int32_t *order; /* ids as they began; done of them */
+  int64_t done;
+} bppsa_schedule_run;
+
+/* Runs the list: every lane in its order. `free_links`: SEND and RECV are instant, nothing is issued. Where operations wait for each other, done < count. */
+bppsa_status bppsa_schedule_run_simulate(const bppsa_schedule *list, bool free_links, bppsa_schedule_run *run);
+/* The same in linear time, for `done` and an order alone. */
+bppsa_status bppsa_schedule_run_settle(const bppsa_schedule *list, bppsa_schedule_run *run);
+void bppsa_schedule_run_free(bppsa_schedule_run *run);
+
+/* Puts the operations of a derived list into the order in which workers take them that are never idle while something is ready, by priority (the smaller
+ * first, ties by id), and drops the dependencies. */
+typedef int64_t (*bppsa_schedule_priority)(const bppsa_schedule *list, const bppsa_schedule_op *op);
+bppsa_status bppsa_schedule_prioritise(bppsa_schedule *list, bppsa_schedule_priority priority);
+
+/* ---- generators ---- */
+
+bppsa_status bppsa_schedule_model_parallel(bppsa_schedule *list);
+bppsa_status bppsa_schedule_gpipe(bppsa_schedule *list);
+bppsa_status bppsa_schedule_1f1b(bppsa_schedule *list);
+bppsa_status bppsa_schedule_interleaved(bppsa_schedule *list);
+bppsa_status bppsa_schedule_gems(bppsa_schedule *list);
+bppsa_status bppsa_schedule_asynchronous(bppsa_schedule *list); /* pipedream, 2bw, vanilla, spectrain */
+bppsa_status bppsa_schedule_zb_h1(bppsa_schedule *list);
+bppsa_status bppsa_schedule_chimera(bppsa_schedule *list);
+bppsa_status bppsa_schedule_fast_forward(bppsa_schedule *list);
+bppsa_status bppsa_schedule_modulo(bppsa_schedule *list);
+bppsa_status bppsa_schedule_wait_free(bppsa_schedule *list);
+bppsa_status bppsa_schedule_prioritised(bppsa_schedule *list);
+bppsa_status bppsa_schedule_reverse_first_k(bppsa_schedule *list);
+bppsa_status bppsa_schedule_multi_stream(bppsa_schedule *list);
+bppsa_status bppsa_schedule_scan(bppsa_schedule *list);
+
+#endif

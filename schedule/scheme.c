@@ -1,0 +1,299 @@
+/* The table of schemes, and what each can be asked for. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "schedule/schedule_internal.h"
+
+#define CHIMERA "Li and Hoefler 2021 (Chimera)"
+#define OOO "Oh et al. 2022 (ooo-backprop)"
+#define SPECTRAIN "Chen et al. 2018 (SpecTrain)"
+#define BPPSA "Wang et al. 2020 (BPPSA), section 3.6"
+
+static const bppsa_schedule_scheme schemes[] = {
+    {.id = "model-parallel",
+     .summary = "one worker at a time, stage after stage",
+     .paper = "Chen et al. 2018, section 2.2",
+     .generate = bppsa_schedule_model_parallel},
+    {.id = "gpipe",
+     .summary = "all forward passes, then all backward passes, flush",
+     .paper = "Huang et al. 2019; " CHIMERA,
+     .generate = bppsa_schedule_gpipe},
+    {.id = "1f1b",
+     .summary = "DAPPLE: one forward, one backward, flush",
+     .paper = "Fan et al. 2021; " CHIMERA,
+     .generate = bppsa_schedule_1f1b},
+    {.id = "interleaved",
+     .summary = "1F1B over several stages a worker, flush",
+     .paper = "Narayanan et al. 2021",
+     .generate = bppsa_schedule_interleaved},
+    {.id = "gems",
+     .summary = "two replicas in opposite directions, one micro-batch at a time",
+     .paper = "Jain et al. 2020; " CHIMERA,
+     .generate = bppsa_schedule_gems},
+    {.id = "pipedream",
+     .summary = "1F1B without flush, an update a micro-batch, stashed weights",
+     .paper = "Narayanan et al. 2019; " CHIMERA,
+     .weights = BPPSA_WEIGHTS_STASHED,
+     .generate = bppsa_schedule_asynchronous},
+    {.id = "2bw",
+     .summary = "PipeDream-2BW: 1F1B without flush, two versions of the weights",
+     .paper = "Narayanan et al. 2020; " CHIMERA,
+     .weights = BPPSA_WEIGHTS_BUFFERED,
+     .generate = bppsa_schedule_asynchronous},
+    {.id = "vanilla",
+     .summary = "1F1B without flush, each pass with the latest weights",
+     .paper = SPECTRAIN,
+     .weights = BPPSA_WEIGHTS_LATEST,
+     .generate = bppsa_schedule_asynchronous},
+    {.id = "spectrain",
+     .summary = "1F1B without flush, each pass with predicted weights",
+     .paper = SPECTRAIN,
+     .weights = BPPSA_WEIGHTS_PREDICTED,
+     .generate = bppsa_schedule_asynchronous},
+    {.id = "chimera",
+     .summary = "f down and f up pipelines over the same workers, flush",
+     .paper = CHIMERA,
+     .generate = bppsa_schedule_chimera},
+    {.id = "zb-h1",
+     .summary = "1F1B with weight gradients in the bubbles, flush",
+     .paper = "Qi et al. 2023 (zero bubble)",
+     .generate = bppsa_schedule_zb_h1},
+    {.id = "fast-forward",
+     .summary = "pipeline whose input gradients go before weight gradients",
+     .paper = OOO ", section 5.2",
+     .generate = bppsa_schedule_fast_forward},
+    {.id = "modulo",
+     .summary = "the same, layer l on worker l mod D",
+     .paper = OOO ", section 5.2",
+     .generate = bppsa_schedule_modulo},
+    {.id = "wait-free",
+     .summary = "data parallel, gradients synchronised as they come",
+     .paper = OOO ", figure 4(a)",
+     .data_parallel = true,
+     .generate = bppsa_schedule_wait_free},
+    {.id = "priority",
+     .summary = "the same, the first layers' gradients before others",
+     .paper = OOO ", figure 4(b)",
+     .data_parallel = true,
+     .generate = bppsa_schedule_prioritised},
+    {.id = "reverse-first-k",
+     .summary = "the same, the first k weight gradients last and in reverse",
+     .paper = OOO ", algorithm 2",
+     .data_parallel = true,
+     .generate = bppsa_schedule_reverse_first_k},
+    {.id = "multi-stream",
+     .summary = "one device, weight gradients in a stream of their own",
+     .paper = OOO ", algorithm 1",
+     .data_parallel = true,
+     .generate = bppsa_schedule_multi_stream},
+    {.id = "scan-linear",
+     .summary = "back-propagation through time, worker after worker",
+     .paper = BPPSA,
+     .scan = true,
+     .generate = bppsa_schedule_scan},
+    {.id = "scan-blelloch",
+     .summary = "each worker's product, a Blelloch scan over workers",
+     .paper = BPPSA,
+     .scan = true,
+     .generate = bppsa_schedule_scan},
+    {.id = "scan-chunked",
+     .summary = "each worker's product, the gradient carried past them",
+     .paper = BPPSA,
+     .scan = true,
+     .generate = bppsa_schedule_scan},
+};
+
+const bppsa_schedule_scheme *bppsa_schedule_schemes(int64_t *count) {
+  *count = sizeof schemes / sizeof schemes[0];
+  return schemes;
+}
+
+const bppsa_schedule_scheme *bppsa_schedule_find(const char *id) {
+  for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; ++i) {
+    if (strcmp(schemes[i].id, id) == 0) {
+      return &schemes[i];
+    }
+  }
+  return NULL;
+}
+
+/* ---- what can be asked for ---- */
+
+#define MOST 1000000 /* of everything that is counted */
+#define MOST_PASSES (1 << 23)
+
+static bppsa_status check_counts(const bppsa_schedule_config *c) {
+  const struct {
+    const char *name;
+    int64_t value, least;
+  } counts[] = {
+      {"stages", c->stages, 1},     {"micro-batches", c->micro_batches, 1},
+      {"width", c->width, 1},       {"layers", c->layers, 1},
+      {"chunks", c->chunks, 1},     {"iterations", c->iterations, 1},
+      {"elements", c->elements, 2}, {"reverse", c->reverse, -1},
+      {"replicas", c->replicas, 0}, {"stages x width", c->stages > MOST || c->width > MOST ? MOST + 1 : c->stages * c->width, 1}};
+  for (size_t i = 0; i < sizeof counts / sizeof counts[0]; ++i) {
+    if (counts[i].value < counts[i].least || counts[i].value > MOST) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %" PRId64 ", expected %" PRId64 " to %d", counts[i].name, counts[i].value,
+                        counts[i].least, MOST);
+    }
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status check_cost(const bppsa_schedule_config *c, bppsa_schedule_cost cost, double value, int64_t layer) {
+  const bool from_link = cost == BPPSA_COST_SYNC && c->cost[cost] == NULL;
+  if (isfinite(value) && (value >= 0 || from_link)) {
+    return BPPSA_OK;
+  }
+  return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s of layer %" PRId64 ": %g, expected a number, 0 or more",
+                    bppsa_schedule_cost_name((int32_t)cost), layer, value);
+}
+
+static bppsa_status check_costs(const bppsa_schedule_config *c) {
+  for (int cost = 0; cost < BPPSA_COST_COUNT; ++cost) {
+    for (int64_t layer = 0; layer < (c->cost[cost] != NULL ? c->layers : 1); ++layer) {
+      BPPSA_TRY(check_cost(c, (bppsa_schedule_cost)cost, bppsa_schedule_cost_of(c, (bppsa_schedule_cost)cost, layer), layer));
+    }
+  }
+  const double machine[] = {c->alpha, c->beta, c->issue_overhead, c->memory_cap};
+  static const char *const names[] = {"alpha", "beta", "issue overhead", "memory cap"};
+  for (int i = 0; i < 4; ++i) {
+    if (!isfinite(machine[i]) || machine[i] < 0) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %g, expected a number, 0 or more", names[i], machine[i]);
+    }
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status check_chimera(const bppsa_schedule_config *c) {
+  const int64_t d = c->stages, n = c->micro_batches, pipelines = c->replicas;
+  if (d % 2 != 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "stages: %" PRId64 " for chimera, expected an even number (pipelines in both directions)", d);
+  }
+  if (pipelines % 2 != 0 || pipelines > d || d % pipelines != 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "replicas: %" PRId64 " for chimera, expected 2f pipelines with f a divisor of %" PRId64 ", half the stages",
+                      pipelines, d / 2);
+  }
+  if (c->scale == BPPSA_SCALE_DOUBLING && n < 2 * d) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "doubling: %" PRId64 " micro-batches, expected at least 2D = %" PRId64, n, 2 * d);
+  }
+  return BPPSA_OK;
+}
+
+/* What one scheme alone asks for. */
+static bppsa_status check_scheme(const bppsa_schedule *list) {
+  const bppsa_schedule_config *c = &list->config;
+  const char *id = list->scheme->id;
+  if (strcmp(id, "chimera") == 0) {
+    BPPSA_TRY(check_chimera(c));
+  }
+  if (c->recompute && list->scheme->data_parallel) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "recompute for %s, expected a pipeline", id);
+  }
+  if (strcmp(id, "interleaved") == 0 && c->micro_batches % c->stages != 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "micro-batches: %" PRId64 " for interleaved, expected a multiple of the %" PRId64
+                      " stages (Narayanan 2021)",
+                      c->micro_batches, c->stages);
+  }
+  if (strcmp(id, "2bw") == 0 && c->micro_batches < c->stages) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "micro-batches: %" PRId64 " for 2bw, expected at least the %" PRId64
+                      " stages (two versions are too few otherwise)",
+                      c->micro_batches, c->stages);
+  }
+  if (c->scale != BPPSA_SCALE_DIRECT && strcmp(id, "chimera") != 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "doubling or halving for %s, expected chimera", id);
+  }
+  if (c->scale != BPPSA_SCALE_DIRECT && c->split != BPPSA_SPLIT_NONE) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "doubling or halving beside a split backward pass, expected one of the two");
+  }
+  if (c->recompute && c->split != BPPSA_SPLIT_NONE && list->scheme->generate != bppsa_schedule_gpipe &&
+      list->scheme->generate != bppsa_schedule_1f1b && list->scheme->generate != bppsa_schedule_model_parallel) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "recompute beside a split backward pass for %s, expected gpipe, 1f1b or model-parallel, or one B", id);
+  }
+  if (c->window == BPPSA_WINDOW_BACKWARD_FORWARD &&
+      (c->iterations > 1 || list->scheme->scan || list->scheme->weights != BPPSA_WEIGHTS_SYNCHRONOUS)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "window backward-forward for %s, expected one iteration of a synchronous scheme", id);
+  }
+  if (list->scheme->scan && c->elements - 1 < list->workers) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "elements: %" PRId64 " for %s over %" PRId64 " workers, expected a Jacobian a worker: %" PRId64 " or more",
+                      c->elements, id, list->workers, list->workers + 1);
+  }
+  const int64_t stages = list->scheme->data_parallel || list->scheme->scan ? 1 : list->stages;
+  return c->layers >= stages ? BPPSA_OK
+                             : bppsa_fail(BPPSA_ERR_ARGUMENT,
+                                          "layers: %" PRId64 " for %s over %" PRId64 " stages, expected a layer a stage, or more",
+                                          c->layers, id, stages);
+}
+
+/* ---- an empty list ---- */
+
+/* Schemes that put I and W apart decide their order themselves. */
+static bool splits(const bppsa_schedule_scheme *scheme) {
+  return scheme->generate == bppsa_schedule_multi_stream || scheme->generate == bppsa_schedule_zb_h1 ||
+         scheme->generate == bppsa_schedule_fast_forward || scheme->generate == bppsa_schedule_modulo;
+}
+
+static void fill_in(bppsa_schedule *list) {
+  bppsa_schedule_config *c = &list->config;
+  const bppsa_schedule_scheme *scheme = list->scheme;
+  const bool interleaved = scheme->generate == bppsa_schedule_interleaved;
+  c->chunks = interleaved ? c->chunks : 1;
+  c->layers = c->layers > 0 ? c->layers : c->stages <= MOST && c->chunks <= MOST ? c->stages * c->chunks : MOST + 1;
+  c->replicas = scheme->generate == bppsa_schedule_gems      ? 2
+                : scheme->generate == bppsa_schedule_chimera ? (c->replicas > 0 ? c->replicas : 2)
+                                                             : 1;
+  c->split = splits(scheme) ? BPPSA_SPLIT_IW : scheme->scan ? BPPSA_SPLIT_NONE : c->split;
+  if (scheme->data_parallel && c->split == BPPSA_SPLIT_NONE) {
+    c->split = BPPSA_SPLIT_IW;
+  }
+  if (scheme->generate == bppsa_schedule_multi_stream) {
+    c->stages = c->width = 1; /* one device */
+  }
+  if (scheme->data_parallel || scheme->scan) {
+    c->micro_batches = 1;
+    c->iterations = 1;
+  }
+}
+
+bppsa_status bppsa_schedule_create_empty(const char *scheme, const bppsa_schedule_config *config, bppsa_schedule **schedule) {
+  bppsa_schedule made = {.scheme = bppsa_schedule_find(scheme), .config = *config};
+  bppsa_schedule_config *c = &made.config;
+  if (made.scheme == NULL) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "schedule: unknown scheme '%s', expected one of bppsa_schedule_schemes", scheme);
+  }
+  fill_in(&made);
+  BPPSA_TRY(check_counts(c));
+  made.workers = c->stages * c->width;
+  made.stages = made.scheme->data_parallel                       ? c->layers
+                : made.scheme->generate == bppsa_schedule_modulo ? c->layers
+                                                                 : c->stages * c->chunks;
+  made.replicas = made.scheme->data_parallel ? made.workers : made.scheme->scan ? 1 : c->replicas * c->width;
+  made.rounds = c->iterations + (c->window == BPPSA_WINDOW_BACKWARD_FORWARD);
+  made.micros = c->micro_batches * made.rounds * (made.scheme->data_parallel ? made.replicas : c->width);
+  BPPSA_TRY(check_costs(c));
+  BPPSA_TRY(check_scheme(&made));
+  if (made.micros > MOST_PASSES / made.stages || made.replicas > INT32_MAX / c->layers) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "schedule: %" PRId64 " micro-batches through %" PRId64 " stages, expected fewer operations", made.micros,
+                      made.stages);
+  }
+  for (int64_t layer = 0; layer < c->layers; ++layer) {
+    made.activations += bppsa_schedule_cost_of(c, BPPSA_COST_ACTIVATION, layer);
+  }
+  bppsa_schedule *list = bppsa_alloc(sizeof *list);
+  if (list == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  *list = made;
+  *schedule = list;
+  return BPPSA_OK;
+}

@@ -1,0 +1,248 @@
+/* The rules a schedule keeps, one table of them: shapes first, then order, transfers, synchronisation, versions, memory (rules.c).
+ *
+ * Every rule is one walk over operations and dependencies. Operations that break a rule of shape are left out of the other rules' walks.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "schedule/check.h"
+
+bool bppsa_checker_broken(bppsa_checker *c, int64_t op, const char *format, ...) {
+  char what[BPPSA_SCHEDULE_OP_TEXT + 24] = "";
+  char name[BPPSA_SCHEDULE_OP_TEXT];
+  va_list arguments;
+  if (op >= 0) {
+    snprintf(what, sizeof what, "operation %" PRId64 ", %s: ", op, bppsa_schedule_op_text(c->list, op, name, sizeof name));
+  }
+  c->finding->op = op;
+  const size_t used = (size_t)snprintf(c->finding->text, sizeof c->finding->text, "%s", what);
+  va_start(arguments, format);
+  vsnprintf(c->finding->text + used, sizeof c->finding->text - used, format, arguments);
+  va_end(arguments);
+  return false;
+}
+
+/* ---- shapes: of one operation alone ---- */
+
+static bool in(int64_t value, int64_t from, int64_t to) {
+  return value >= from && value < to;
+}
+
+static bool is_pass(const bppsa_schedule_op *op) {
+  return op->kind <= BPPSA_KIND_RECOMPUTE;
+}
+
+static bool good_lane(const bppsa_schedule_op *op) {
+  switch ((bppsa_schedule_kind)op->kind) {
+  case BPPSA_KIND_SEND:
+    return op->lane == BPPSA_LANE_SEND;
+  case BPPSA_KIND_RECV:
+    return op->lane == BPPSA_LANE_RECEIVE;
+  case BPPSA_KIND_SYNC:
+    return op->lane == BPPSA_LANE_SYNC || op->lane == BPPSA_LANE_COMPUTE;
+  case BPPSA_KIND_W:
+    return op->lane == BPPSA_LANE_GRADIENT || op->lane == BPPSA_LANE_COMPUTE;
+  default:
+    return op->lane == BPPSA_LANE_COMPUTE;
+  }
+}
+
+static bool shape_kind(const bppsa_checker *c, const bppsa_schedule_op *op) {
+  const bool scan = op->kind >= BPPSA_KIND_PRODUCT;
+  const bool neither = op->kind == BPPSA_KIND_SEND || op->kind == BPPSA_KIND_RECV;
+  return op->kind < BPPSA_KIND_COUNT && (neither || scan == c->list->scheme->scan);
+}
+
+static bool shape_worker(const bppsa_checker *c, const bppsa_schedule_op *op) {
+  return in(op->worker, 0, c->list->workers);
+}
+
+static bool shape_lane(const bppsa_checker *c, const bppsa_schedule_op *op) {
+  (void)c;
+  return good_lane(op);
+}
+
+static bool shape_replica(const bppsa_checker *c, const bppsa_schedule_op *op) {
+  return in(op->replica, 0, c->list->replicas);
+}
+
+static bool shape_layers(const bppsa_checker *c, const bppsa_schedule_op *op) {
+  const int64_t all = c->list->scheme->scan ? c->list->config.elements - 1 : c->list->config.layers;
+  return op->layers >= 1 && op->layer >= 0 && op->layers <= all - op->layer;
+}
+
+static bool shape_stage(const bppsa_checker *c, const bppsa_schedule_op *op) {
+  if (c->list->scheme->scan) {
+    return in(op->stage, 0, c->list->workers);
+  }
+  return in(op->stage, 0, c->list->stages) && op->layer >= bppsa_schedule_layer_of(c->list, op->stage) &&
+         (int64_t)op->layer + op->layers <= bppsa_schedule_layer_of(c->list, op->stage + 1);
+}
+
+static bool shape_micro(const bppsa_checker *c, const bppsa_schedule_op *op) {
+  if (c->list->scheme->scan) {
+    return op->micro == 0 && op->micros >= 0;
+  }
+  if (op->kind == BPPSA_KIND_SYNC || op->kind == BPPSA_KIND_STEP) {
+    return op->micro == -1 && op->micros == 0;
+  }
+  return op->micro >= 0 && op->micros >= 1 && op->micros <= c->list->micros - op->micro;
+}
+
+static bool shape_part(const bppsa_checker *c, const bppsa_schedule_op *op) {
+  const bool backward = is_pass(op) && op->kind != BPPSA_KIND_F;
+  const bool transfer = op->kind == BPPSA_KIND_SEND || op->kind == BPPSA_KIND_RECV;
+  if (c->list->scheme->scan || op->kind == BPPSA_KIND_SYNC) {
+    return op->part >= -1;
+  }
+  return op->part == -1 || ((backward || transfer) && in(op->part, 0, 2) && c->list->config.scale == BPPSA_SCALE_HALVING);
+}
+
+static bool shape_cost(const bppsa_checker *c, const bppsa_schedule_op *op) {
+  (void)c;
+  return isfinite(op->cost) && op->cost >= 0;
+}
+
+static bool shape_memory(const bppsa_checker *c, const bppsa_schedule_op *op) {
+  (void)c;
+  return isfinite(op->memory_delta) && in(op->weight_delta, -1, 2);
+}
+
+static bool shape_dependencies(const bppsa_checker *c, const bppsa_schedule_op *op) {
+  if (op->dep_count < 0 || op->deps < 0 || op->deps + op->dep_count > c->list->dep_count) {
+    return false;
+  }
+  for (int32_t k = 0; k < op->dep_count; ++k) {
+    const int32_t dep = c->list->deps[op->deps + k];
+    if (!in(dep, 0, c->list->count) || dep == op - c->list->ops) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static bool shape_group(const bppsa_checker *c, const bppsa_schedule_op *op) {
+  const bool together = op->kind == BPPSA_KIND_SEND || op->kind == BPPSA_KIND_RECV || op->kind == BPPSA_KIND_SYNC;
+  return together ? in(op->group, 0, c->list->groups) : op->group == -1;
+}
+
+/* The shape rules, in the order of the table below. */
+static bool (*const shapes[])(const bppsa_checker *c, const bppsa_schedule_op *op) = {
+    shape_kind,  shape_worker, shape_lane, shape_replica, shape_layers, shape_stage,
+    shape_micro, shape_part,   shape_cost, shape_memory,  shape_group,  shape_dependencies};
+enum { SHAPES = sizeof shapes / sizeof shapes[0] };
+
+static const bppsa_schedule_rule rules[] = {
+    {"kind", "a kind of operation the scheme has"},
+    {"worker", "one of the workers"},
+    {"lane", "a lane its kind runs in"},
+    {"replica", "one of the replicas"},
+    {"layers", "layers the model has"},
+    {"stage", "a stage that holds its layers"},
+    {"micro-batch", "micro-batches the run has"},
+    {"half", "a half of a backward pass, with halving only"},
+    {"cost", "a finite cost, 0 or more"},
+    {"delta", "a finite change of memory"},
+    {"group", "a group where operations begin together, none elsewhere"},
+    {"dependency", "dependencies on other operations of the list"},
+    {"placement", "all layers of a replica's stage on one worker"},
+    {"once", "every pass of a micro-batch through a layer once"},
+    {"complete-forward", "every micro-batch passes every layer forward"},
+    {"complete-gradient", "every micro-batch's gradient reaches every layer that wants it"},
+    {"complete-weights", "every micro-batch has a weight gradient on every layer"},
+    {"send-receive", "a SEND and a RECV of the same tensor, on two workers, in each group"},
+    {"send-source", "a SEND waits for what made its tensor"},
+    {"receive-order", "receives of a pair of workers in the order of the sends"},
+    {"order-forward", "F waits for F of the layer in front"},
+    {"order-input", "I and B wait for the gradient behind their last layer"},
+    {"order-weights", "W waits for the gradient behind its layers"},
+    {"order-activations", "a backward pass waits for its own F, and for its RECOMPUTE where there is one"},
+    {"transfer", "what another worker made comes through a RECV"},
+    {"acyclic", "no operations wait for each other"},
+    {"sync-replicas", "a SYNC on every replica, of the same layers"},
+    {"sync-gradients", "SYNC waits for every gradient since the last STEP"},
+    {"step-synchronised", "STEP waits for every SYNC and every gradient of its layers since the last STEP"},
+    {"step-count", "as many updates of every layer as the scheme makes"},
+    {"version-step", "the updates of a stage count up by one"},
+    {"version-forward", "F sees the weights its scheme promises"},
+    {"version-backward", "a backward pass sees the weights its scheme promises"},
+    {"version-prepared", "STASH and PREDICT with the version of the pass behind them"},
+    {"memory-balance", "what is taken is given back, and no more"},
+    {"memory-cap", "no more activations on a worker than the cap"},
+    {"scan-product", "a product of two neighbours, whose products it waits for"},
+    {"scan-gradient", "a gradient is carried on from where it is"},
+    {"scan-complete", "every Jacobian is applied once"},
+};
+enum { RULES = sizeof rules / sizeof rules[0] };
+_Static_assert(RULES <= 64, "a bit of a mask each");
+
+const bppsa_schedule_rule *bppsa_schedule_rules(int64_t *count) {
+  *count = RULES;
+  return rules;
+}
+
+/* ---- all rules ---- */
+
+/* The first shape rule of the mask an operation breaks; operations that break any are left out from here on. */
+static bool check_shapes(bppsa_checker *c, uint64_t mask) {
+  bool good = true;
+  for (int64_t id = 0; id < c->list->count; ++id) {
+    const bppsa_schedule_op *op = &c->list->ops[id];
+    c->sane[id] = true;
+    for (int rule = 0; rule < SHAPES; ++rule) {
+      if (!shapes[rule](c, op)) {
+        c->sane[id] = false;
+        c->all_sane = false;
+        if (good && (mask >> rule & 1) != 0) {
+          good = bppsa_checker_broken(c, id, "expected %s", rules[rule].what);
+          c->finding->rule = rules[rule].name;
+        }
+        break; /* what follows may need it */
+      }
+    }
+  }
+  return good;
+}
+
+static bppsa_status check(bppsa_checker *c, uint64_t mask) {
+  if (!check_shapes(c, mask)) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_checker_prepare(c));
+  for (int rule = SHAPES; rule < RULES; ++rule) {
+    if ((mask >> rule & 1) == 0) {
+      continue;
+    }
+    c->finding->rule = rules[rule].name;
+    bool kept = true;
+    BPPSA_TRY(bppsa_checker_rules[rule - SHAPES](c, &kept));
+    if (!kept) {
+      return BPPSA_OK;
+    }
+    c->finding->rule = NULL;
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_schedule_check(const bppsa_schedule *schedule, uint64_t mask, bppsa_schedule_finding *finding) {
+  bppsa_schedule_finding found = {.rule = NULL, .op = -1};
+  bppsa_checker c = {.list = schedule, .finding = &found, .all_sane = true};
+  c.sane = bppsa_calloc(schedule->count, sizeof *c.sane);
+  const bppsa_status status = c.sane != NULL ? check(&c, mask) : BPPSA_ERR_MEMORY;
+  bppsa_checker_free(&c);
+  bppsa_free(c.sane);
+  if (status == BPPSA_OK) {
+    *finding = found;
+  }
+  return status;
+}
+
+bppsa_status bppsa_schedule_validate(const bppsa_schedule *schedule) {
+  bppsa_schedule_finding finding;
+  BPPSA_TRY(bppsa_schedule_check(schedule, BPPSA_SCHEDULE_ALL_RULES, &finding));
+  return finding.rule == NULL ? BPPSA_OK : bppsa_fail(BPPSA_ERR_ARGUMENT, "rule %s: %s", finding.rule, finding.text);
+}

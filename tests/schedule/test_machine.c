@@ -1,0 +1,249 @@
+/* Links, contention, issue overhead, hybrid data parallelism, Chimera's model, SpecTrain's differences, scale, memory running out. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "core/alloc.h"
+#include "schedule/schedule.h"
+
+static bppsa_schedule_config sized(int64_t d, int64_t n) {
+  bppsa_schedule_config config = bppsa_schedule_config_default();
+  config.stages = d;
+  config.micro_batches = n;
+  return config;
+}
+
+static double makespan(const char *scheme, const bppsa_schedule_config *config) {
+  bppsa_schedule *list = NULL;
+  bppsa_schedule_times times;
+  assert_int_equal(bppsa_schedule_create(scheme, config, &list), BPPSA_OK);
+  assert_int_equal(bppsa_schedule_validate(list), BPPSA_OK);
+  assert_int_equal(bppsa_schedule_simulate(list, &times), BPPSA_OK);
+  const double found = times.makespan;
+  bppsa_schedule_times_free(&times);
+  bppsa_schedule_destroy(list);
+  return found;
+}
+
+static void check(double found, double expected) {
+  if (fabs(found - expected) > 1e-9 * fmax(1, fabs(expected))) {
+    fail_msg("%.17g, expected %.17g", found, expected);
+  }
+}
+
+/* One micro-batch through D stages and back: 2 (D - 1) messages of alpha + beta L. */
+static void test_links(void **state) {
+  (void)state;
+  for (int64_t d = 1; d <= 8; ++d) {
+    bppsa_schedule_config config = sized(d, 1);
+    config.alpha = 0.5;
+    config.beta = 0.25;
+    config.uniform[BPPSA_COST_MESSAGE] = 3;
+    check(makespan("gpipe", &config), (double)(3 * d) + 2 * (double)(d - 1) * (0.5 + 0.25 * 3));
+  }
+}
+
+/* Two micro-batches of no time over one link: with ports or one network they wait for each other, without contention they do not. Back they come one by one too. */
+static void test_contention(void **state) {
+  (void)state;
+  bppsa_schedule_config config = sized(2, 4);
+  memset(config.uniform, 0, sizeof config.uniform);
+  config.alpha = 1;
+  config.contention = BPPSA_CONTENTION_NONE;
+  check(makespan("gpipe", &config), 2);
+  config.contention = BPPSA_CONTENTION_PORT; /* the last arrives at 4; the first backward pass waits for it on the last stage */
+  check(makespan("gpipe", &config), 8);
+  config.contention = BPPSA_CONTENTION_NETWORK;
+  check(makespan("gpipe", &config), 8);
+  config.stages = 3;
+  config.contention = BPPSA_CONTENTION_PORT;
+  const double ports = makespan("gpipe", &config);
+  config.contention = BPPSA_CONTENTION_NETWORK; /* 16 messages through one */
+  check(makespan("gpipe", &config), 16);
+  assert_true(ports < 16);
+}
+
+/* A device that waits for its kernels' issue; a graph is issued once. (ooo-backprop, section 4.2) */
+static void test_issue(void **state) {
+  (void)state;
+  bppsa_schedule_config config = sized(1, 1);
+  config.layers = 10;
+  config.split = BPPSA_SPLIT_IW;
+  check(makespan("model-parallel", &config), 30);
+  config.issue_overhead = 2; /* F, I and W of 10 layers and the update: 31 kernels, of which the last takes no time */
+  check(makespan("model-parallel", &config), 62);
+  config.precompiled = true;
+  check(makespan("model-parallel", &config), 32);
+}
+
+/* Rabenseifner: 2 log2(r) alpha + 2 (r - 1) beta L / r, behind the last backward pass of each stage. */
+static void test_hybrid(void **state) {
+  (void)state;
+  for (int64_t width = 2; width <= 8; width *= 2) {
+    bppsa_schedule_config config = sized(1, 3);
+    config.width = width;
+    config.alpha = 0.5;
+    config.beta = 0.25;
+    config.uniform[BPPSA_COST_GRADIENT] = 6;
+    const double r = (double)width;
+    for (int sync = BPPSA_SYNC_POST; sync <= BPPSA_SYNC_EAGER_OPT; ++sync) {
+      config.sync = (bppsa_schedule_sync)sync;
+      check(makespan("1f1b", &config), 9 + 2 * log2(r) * 0.5 + 2 * (r - 1) * 0.25 * 6 / r);
+    }
+  }
+}
+
+/* eager hides in bubbles what post leaves behind all computation. */
+static void test_synchronisation(void **state) {
+  (void)state;
+  bppsa_schedule_config config = sized(8, 8);
+  config.uniform[BPPSA_COST_SYNC] = 2;
+  config.sync = BPPSA_SYNC_POST;
+  const double post = makespan("chimera", &config);
+  config.sync = BPPSA_SYNC_EAGER;
+  const double eager = makespan("chimera", &config);
+  config.sync = BPPSA_SYNC_EAGER_OPT;
+  const double opt = makespan("chimera", &config);
+  assert_true(eager < post && opt < post && eager <= opt);
+}
+
+/* B_t = 3 F_t with recomputation; activations then live for one backward pass. */
+static void test_recompute(void **state) {
+  (void)state;
+  for (int64_t d = 1; d <= 8; ++d) {
+    bppsa_schedule_config config = sized(d, 6);
+    config.recompute = true;
+    bppsa_schedule *list = NULL;
+    bppsa_schedule_times times;
+    assert_int_equal(bppsa_schedule_create("gpipe", &config, &list), BPPSA_OK);
+    assert_int_equal(bppsa_schedule_simulate(list, &times), BPPSA_OK);
+    check(times.makespan, (double)(4 * (6 + d - 1)));
+    for (int64_t w = 0; w < d; ++w) {
+      check(times.worker[w].peak_activations, 1);
+    }
+    bppsa_schedule_times_free(&times);
+    bppsa_schedule_destroy(list);
+  }
+}
+
+/* D = 6: C_f = 6 and C_b = 10, 26 units; on links the model is within 10 % of the simulation, as the paper claims of its machines. */
+static void test_model(void **state) {
+  (void)state;
+  for (int64_t d = 2; d <= 16; d += 2) {
+    bppsa_schedule_config config = sized(d, d);
+    for (int links = 0; links <= 1; ++links) {
+      bppsa_schedule *list = NULL;
+      double time = 0;
+      int64_t forward = 0, backward = 0;
+      config.alpha = links * 0.05;
+      assert_int_equal(bppsa_schedule_create("chimera", &config, &list), BPPSA_OK);
+      assert_int_equal(bppsa_schedule_model(list, &time, &forward, &backward), BPPSA_OK);
+      assert_int_equal(forward, d);
+      assert_int_equal(backward, 2 * d - 2);
+      const double simulated = makespan("chimera", &config);
+      assert_true(fabs(time - simulated) <= (links != 0 ? 0.1 : 1e-12) * simulated);
+      bppsa_schedule_destroy(list);
+    }
+  }
+}
+
+/* s_F = floor(k/2) + N - k - 1 and s_B = floor(k/2) of GPU k of N, once the pipeline is full and before it drains, when every pass takes one unit; the versions on the
+ * operations are those, whatever passes take. */
+static void test_spectrain(void **state) {
+  (void)state;
+  for (int64_t gpus = 1; gpus <= 12; ++gpus) {
+    bppsa_schedule_config config = sized(gpus, 4 * gpus + 4);
+    config.uniform[BPPSA_COST_INPUT_GRAD] = config.uniform[BPPSA_COST_WEIGHT_GRAD] = 0.5;
+    bppsa_schedule *list = NULL;
+    bppsa_schedule_times times;
+    assert_int_equal(bppsa_schedule_create("spectrain", &config, &list), BPPSA_OK);
+    assert_int_equal(bppsa_schedule_simulate(list, &times), BPPSA_OK);
+    for (int64_t k = 0; k < gpus; ++k) {
+      const int64_t micro = 2 * gpus, forward = bppsa_schedule_ahead(list, &times, micro, k, true),
+                    backward = bppsa_schedule_ahead(list, &times, micro, k, false);
+      assert_int_equal(forward, k / 2 + gpus - k - 1);
+      assert_int_equal(backward, k / 2);
+      assert_int_equal(forward - backward, gpus - 1 - k);
+    }
+    for (int64_t i = 0; i < list->count; ++i) { /* of the full pipeline: micro updates done at B, k / 2 more aimed at */
+      const bppsa_schedule_op *op = &list->ops[i];
+      if ((op->kind == BPPSA_KIND_F || op->kind == BPPSA_KIND_B) && op->micro == 2 * gpus) {
+        assert_int_equal(op->weight_version, op->micro + op->stage / 2);
+      }
+    }
+    assert_int_equal(bppsa_schedule_ahead(list, &times, 1000, 0, true), -1);
+    bppsa_schedule_times_free(&times);
+    bppsa_schedule_destroy(list);
+  }
+}
+
+/* 2048 workers and a million operations: 10 s and 2 GB; validation grows with operations. */
+static void test_scale(void **state) {
+  (void)state;
+  double seconds[2];
+  for (int i = 0; i < 2; ++i) {
+    bppsa_schedule_config config = sized(2048, i == 0 ? 21 : 84);
+    bppsa_schedule *list = NULL;
+    bppsa_schedule_times times;
+    struct timespec from, between, to;
+    assert_int_equal(bppsa_schedule_create("1f1b", &config, &list), BPPSA_OK);
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    assert_int_equal(bppsa_schedule_validate(list), BPPSA_OK);
+    clock_gettime(CLOCK_MONOTONIC, &between);
+    assert_int_equal(bppsa_schedule_simulate(list, &times), BPPSA_OK);
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    seconds[i] = (double)(between.tv_sec - from.tv_sec) + 1e-9 * (double)(between.tv_nsec - from.tv_nsec);
+    assert_true(i == 0 || list->count >= 1000000);
+    assert_true(to.tv_sec - between.tv_sec < 10);
+    check(times.makespan, (double)(3 * (config.micro_batches + 2047)));
+    bppsa_schedule_times_free(&times);
+    bppsa_schedule_destroy(list);
+  }
+  assert_true(seconds[1] < 12 * seconds[0] + 0.2); /* four times the operations */
+  struct rusage used;
+  assert_int_equal(getrusage(RUSAGE_SELF, &used), 0);
+  assert_true(used.ru_maxrss < 2 * 1024 * 1024);
+}
+
+static void test_memory(void **state) {
+  (void)state;
+  int64_t count = 0;
+  const bppsa_schedule_scheme *schemes = bppsa_schedule_schemes(&count);
+  const int64_t live = bppsa_alloc_live();
+  for (int64_t i = 0; i < count; ++i) {
+    bppsa_schedule_config config = sized(2, 2);
+    config.layers = 4;
+    bool done = false;
+    for (int64_t call = 1; !done; ++call) {
+      bppsa_schedule *list = NULL;
+      bppsa_schedule_times times = {0};
+      bppsa_alloc_fail_at(call);
+      bppsa_status status = bppsa_schedule_create(schemes[i].id, &config, &list);
+      assert_true(status == BPPSA_OK || list == NULL);
+      status = status == BPPSA_OK ? bppsa_schedule_validate(list) : status;
+      status = status == BPPSA_OK ? bppsa_schedule_simulate(list, &times) : status;
+      done = bppsa_alloc_calls() < call;
+      bppsa_alloc_fail_at(0);
+      assert_int_equal(status, done ? BPPSA_OK : BPPSA_ERR_MEMORY);
+      bppsa_schedule_times_free(&times);
+      bppsa_schedule_destroy(list);
+      assert_int_equal(bppsa_alloc_live(), live);
+    }
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_links),           cmocka_unit_test(test_contention),
+                                     cmocka_unit_test(test_issue),           cmocka_unit_test(test_hybrid),
+                                     cmocka_unit_test(test_synchronisation), cmocka_unit_test(test_recompute),
+                                     cmocka_unit_test(test_model),           cmocka_unit_test(test_spectrain),
+                                     cmocka_unit_test(test_scale),           cmocka_unit_test(test_memory)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,359 @@
+/* The papers' closed forms and worked numbers, exactly. Unit costs: F = 1, B = I + W = 2 unless said. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "schedule/schedule.h"
+
+enum { MOST_D = 32, MOST_N = 64 };
+
+typedef struct {
+  bppsa_schedule *list;
+  bppsa_schedule_times times;
+} simulated;
+
+static simulated simulate(const char *scheme, const bppsa_schedule_config *config) {
+  simulated s = {0};
+  if (bppsa_schedule_create(scheme, config, &s.list) != BPPSA_OK) {
+    fail_msg("%s D %d N %d: %s", scheme, (int)config->stages, (int)config->micro_batches, bppsa_last_error());
+  }
+  assert_int_equal(bppsa_schedule_simulate(s.list, &s.times), BPPSA_OK);
+  return s;
+}
+
+static void release(simulated *s) {
+  bppsa_schedule_times_free(&s->times);
+  bppsa_schedule_destroy(s->list);
+}
+
+static bppsa_schedule_config sized(int64_t d, int64_t n) {
+  bppsa_schedule_config config = bppsa_schedule_config_default();
+  config.stages = d;
+  config.micro_batches = n;
+  return config;
+}
+
+/* F = B = 1. */
+static bppsa_schedule_config equal_passes(int64_t d, int64_t n) {
+  bppsa_schedule_config config = sized(d, n);
+  config.uniform[BPPSA_COST_INPUT_GRAD] = config.uniform[BPPSA_COST_WEIGHT_GRAD] = 0.5;
+  return config;
+}
+
+static double makespan(const char *scheme, const bppsa_schedule_config *config) {
+  simulated s = simulate(scheme, config);
+  const double found = s.times.makespan;
+  release(&s);
+  return found;
+}
+
+static void check(const char *what, int64_t d, int64_t n, double found, double expected) {
+  if (fabs(found - expected) > 1e-9 * fmax(1, fabs(expected))) {
+    fail_msg("%s D %d N %d: %.17g, expected %.17g", what, (int)d, (int)n, found, expected);
+  }
+}
+
+static int64_t smaller(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+
+/* ---- synchronous pipelines ---- */
+
+static void test_gpipe(void **state) {
+  (void)state;
+  for (int64_t d = 1; d <= MOST_D; ++d) {
+    for (int64_t n = 1; n <= MOST_N; ++n) {
+      const bppsa_schedule_config config = sized(d, n);
+      simulated s = simulate("gpipe", &config);
+      check("gpipe", d, n, s.times.makespan, (double)(3 * (n + d - 1)));
+      check("gpipe bubble", d, n, s.times.bubble_ratio, (double)(d - 1) / (double)(n + d - 1));
+      for (int64_t w = 0; w < d; ++w) {
+        check("gpipe busy", d, n, s.times.worker[w].busy, (double)(3 * n));
+        check("gpipe activations", d, n, s.times.worker[w].peak_activations, (double)n);
+        check("gpipe weights", d, n, s.times.worker[w].weight_versions, 1);
+      }
+      release(&s);
+    }
+  }
+}
+
+static void test_1f1b(void **state) {
+  (void)state;
+  for (int64_t d = 1; d <= MOST_D; ++d) {
+    for (int64_t n = 1; n <= MOST_N; ++n) {
+      const bppsa_schedule_config config = sized(d, n);
+      simulated s = simulate("1f1b", &config);
+      check("1f1b", d, n, s.times.makespan, (double)(3 * (n + d - 1)));
+      check("1f1b bubble", d, n, s.times.bubble_ratio, (double)(d - 1) / (double)(n + d - 1));
+      for (int64_t w = 0; w < d; ++w) {
+        check("1f1b activations", d, n, s.times.worker[w].peak_activations, (double)smaller(n, d - w));
+        check("1f1b weights", d, n, s.times.worker[w].weight_versions, 1);
+      }
+      release(&s);
+    }
+  }
+}
+
+static void test_gems(void **state) {
+  (void)state;
+  for (int64_t d = 1; d <= MOST_D; ++d) {
+    for (int64_t n = 1; n <= MOST_N; ++n) {
+      const bppsa_schedule_config config = sized(d, n);
+      simulated s = simulate("gems", &config);
+      check("gems", d, n, s.times.makespan, (double)(d + 2 * d * n + n - 1));
+      for (int64_t w = 0; w < d; ++w) {
+        check("gems activations", d, n, s.times.worker[w].peak_activations, 1);
+        check("gems weights", d, n, s.times.worker[w].weight_versions, 2);
+      }
+      release(&s);
+    }
+  }
+  const bppsa_schedule_config many = sized(8, 4000); /* the paper's ratio is the limit */
+  simulated s = simulate("gems", &many);
+  assert_true(fabs(s.times.bubble_ratio - 7 / 8.5) < 1e-3);
+  release(&s);
+}
+
+static void test_model_parallel(void **state) {
+  (void)state;
+  for (int64_t d = 1; d <= MOST_D; ++d) {
+    const bppsa_schedule_config config = sized(d, 3);
+    check("model-parallel", d, 3, makespan("model-parallel", &config), (double)(3 * d * 3));
+  }
+}
+
+/* (D - 1)(F + B) / v bubbles a worker. (Narayanan 2021) */
+static void test_interleaved(void **state) {
+  (void)state;
+  for (int64_t d = 2; d <= 16; ++d) {
+    for (int64_t v = 1; v <= 4; ++v) {
+      for (int64_t k = 1; k <= 4; ++k) {
+        bppsa_schedule_config config = sized(d, k * d);
+        config.chunks = v;
+        for (int cost = BPPSA_COST_FORWARD; cost <= BPPSA_COST_WEIGHT_GRAD; ++cost) {
+          config.uniform[cost] = 1.0 / (double)v;
+        }
+        check("interleaved", d, k * d, makespan("interleaved", &config), (double)(3 * k * d) + 3 * (double)(d - 1) / (double)v);
+      }
+    }
+  }
+}
+
+/* (D - 1)(F + B - 2W) bubbles a worker when F = I = W and N >= 2D; no more memory than 1F1B's first worker. (Qi 2023) */
+static void test_zb_h1(void **state) {
+  (void)state;
+  for (int64_t d = 1; d <= MOST_D; ++d) {
+    for (int64_t n = 2 * d; n <= MOST_N; ++n) {
+      const bppsa_schedule_config config = sized(d, n);
+      simulated s = simulate("zb-h1", &config);
+      check("zb-h1", d, n, s.times.makespan, (double)(3 * n + d - 1));
+      for (int64_t w = 0; w < d; ++w) {
+        assert_true(s.times.worker[w].peak_activations <= (double)d);
+      }
+      release(&s);
+    }
+  }
+}
+
+/* ---- asynchronous pipelines ---- */
+
+static void test_asynchronous(void **state) {
+  (void)state;
+  const char *const schemes[] = {"pipedream", "2bw", "vanilla", "spectrain"};
+  for (int64_t d = 1; d <= MOST_D; ++d) {
+    for (int64_t n = d; n <= MOST_N; ++n) {
+      for (int i = 0; i < 4; ++i) {
+        bppsa_schedule_config config = sized(d, n);
+        config.iterations = 2;
+        simulated s = simulate(schemes[i], &config);
+        check(schemes[i], d, n, s.times.makespan, (double)(3 * (2 * n + d - 1))); /* no flush between them */
+        for (int64_t w = 0; w < d; ++w) {
+          check("activations", d, n, s.times.worker[w].peak_activations, (double)(d - w));
+          check("versions", d, n, s.times.worker[w].weight_versions, (double)(i == 0 ? d - w : i == 1 ? 2 : 1));
+        }
+        release(&s);
+      }
+    }
+  }
+}
+
+/* ---- Chimera ---- */
+
+static void check_chimera(int64_t d, int64_t f) {
+  bppsa_schedule_config config = equal_passes(d, d);
+  config.replicas = 2 * f;
+  simulated s = simulate("chimera", &config);
+  double least = INFINITY, most = 0;
+  check("chimera, F = B", d, d, s.times.makespan, (double)(2 * d + d / f - 2));
+  check("chimera bubble, F = B", d, d, s.times.bubble_ratio, (double)(d - 2 * f) / (double)(2 * f * d + d - 2 * f));
+  for (int64_t w = 0; w < d; ++w) {
+    least = fmin(least, s.times.worker[w].peak_activations);
+    most = fmax(most, s.times.worker[w].peak_activations);
+    check("chimera weights", d, d, s.times.worker[w].weight_versions, (double)(2 * f));
+  }
+  check("chimera least activations", d, f, least, (double)d - (double)d / (double)(2 * f) + 1);
+  check("chimera most activations", d, f, most, (double)d);
+  release(&s);
+  config.uniform[BPPSA_COST_INPUT_GRAD] = config.uniform[BPPSA_COST_WEIGHT_GRAD] = 1;
+  s = simulate("chimera", &config);
+  check("chimera bubble, B = 2F", d, d, s.times.bubble_ratio,
+        (double)(d - 2 * f) / (1.5 * (double)(f * d) + (double)(d - 2 * f)));
+  if (f == 1) {
+    check("chimera, B = 2F", d, d, s.times.makespan, (double)(5 * d - 4));
+  }
+  release(&s);
+}
+
+static void test_chimera(void **state) {
+  (void)state;
+  for (int64_t d = 2; d <= MOST_D; d += 2) {
+    for (int64_t f = 1; f <= d / 2; ++f) {
+      if (d / 2 % f == 0) {
+        check_chimera(d, f);
+      }
+    }
+  }
+}
+
+/* N = KD: seamless when F = B, (K + 1)(D - 2) bubbles when B = 2F. */
+static void test_concatenation(void **state) {
+  (void)state;
+  for (int64_t d = 2; d <= MOST_D; d += 2) {
+    for (int64_t k = 1; k * d <= MOST_N; ++k) {
+      bppsa_schedule_config config = equal_passes(d, k * d);
+      check("concatenation, F = B", d, k * d, makespan("chimera", &config), (double)(2 * k * d + d - 2));
+      config = sized(d, k * d);
+      simulated s = simulate("chimera", &config);
+      check("concatenation, B = 2F", d, k * d, s.times.makespan, (double)(3 * k * d + (k + 1) * (d - 2)));
+      const double other = makespan("1f1b", &config);
+      assert_int_equal(s.list->advice_text[0] != '\0', s.times.makespan > other); /* says so where 1F1B does better */
+      release(&s);
+    }
+  }
+}
+
+static void test_doubling(void **state) {
+  (void)state;
+  for (int64_t d = 2; d <= MOST_D; d += 2) {
+    bppsa_schedule_config config = sized(d, 2 * d);
+    config.scale = BPPSA_SCALE_DOUBLING; /* a forward pass over two is as long as a backward pass over one: slots of 2 */
+    check("doubling", d, 2 * d, makespan("chimera", &config), (double)(2 * (3 * d + d - 2)));
+    config = sized(d, d);
+    config.scale = BPPSA_SCALE_HALVING; /* slots of 1 */
+    check("halving", d, d, makespan("chimera", &config), (double)(3 * d + d - 2));
+  }
+}
+
+/* ---- ooo-backprop's worked numbers ---- */
+
+static bppsa_schedule_config layered(int64_t d, int64_t n, int64_t layers, bppsa_schedule_split split) {
+  bppsa_schedule_config config = sized(d, n);
+  config.layers = layers;
+  config.split = split;
+  config.skip_first_input_grad = true;
+  return config;
+}
+
+/* Figure 5: 8 layers on 2 devices. */
+static void test_figure5(void **state) {
+  (void)state;
+  bppsa_schedule_config config = layered(2, 1, 8, BPPSA_SPLIT_WI);
+  check("figure 5(a)", 2, 1, makespan("model-parallel", &config), 23);
+  config.split = BPPSA_SPLIT_IW;
+  check("figure 5(a), I first", 2, 1, makespan("model-parallel", &config), 22);
+  check("figure 5(b)", 2, 1, makespan("fast-forward", &config), 19);
+  simulated s = simulate("modulo", &config);
+  check("figure 5(c)", 2, 1, s.times.makespan, 16);
+  release(&s);
+  config.window = BPPSA_WINDOW_BACKWARD_FORWARD; /* the text's "both above 90 %": of the backward pass 100 % and 87.5 % */
+  s = simulate("modulo", &config);
+  release(&s);
+}
+
+/* Figure 13 with 16 layers: 4 devices, 4 micro-batches. */
+static void test_figure13(void **state) {
+  (void)state;
+  bppsa_schedule_config config = layered(4, 4, 16, BPPSA_SPLIT_WI);
+  check("figure 13(a)", 4, 4, makespan("gpipe", &config), 83);
+  config.split = BPPSA_SPLIT_IW;
+  check("figure 13(a), I first", 4, 4, makespan("gpipe", &config), 80);
+  check("figure 13(b)", 4, 4, makespan("fast-forward", &config), 68);
+  check("figure 13(c)", 4, 4, makespan("modulo", &config), 51);
+}
+
+/* Figure 4: 18, 17 and 15 fit the ratios it gives (16 % and 12 %) and its boxes. 5 layers; SYNC costs that are ours. An illustration. */
+static void test_figure4(void **state) {
+  (void)state;
+  const double sync[] = {3, 1, 1, 2, 4};
+  bppsa_schedule_config config = layered(2, 1, 5, BPPSA_SPLIT_IW);
+  config.cost[BPPSA_COST_SYNC] = sync;
+  config.window = BPPSA_WINDOW_BACKWARD_FORWARD;
+  check("figure 4(a)", 2, 1, makespan("wait-free", &config), 18);
+  check("figure 4(b)", 2, 1, makespan("priority", &config), 17);
+  for (int64_t k = 0; k <= 5; ++k) {
+    config.reverse = k;
+    const double found = makespan("reverse-first-k", &config);
+    assert_true(k == 3 || k == 4 ? found == 15 : found > 15);
+  }
+  config.reverse = -1;
+  simulated s = simulate("reverse-first-k", &config);
+  check("figure 4(c)", 2, 1, s.times.makespan, 15);
+  assert_int_equal(s.list->config.reverse, 3);
+  release(&s);
+}
+
+static void test_multi_stream(void **state) {
+  (void)state;
+  for (int64_t layers = 1; layers <= 40; ++layers) {
+    bppsa_schedule_config config = layered(1, 1, layers, BPPSA_SPLIT_IW);
+    config.memory_cap = 10;
+    check("multi-stream", layers, 1, makespan("multi-stream", &config), (double)(2 * layers));
+  }
+}
+
+static void test_scans(void **state) {
+  (void)state;
+  for (int64_t p = 1; p <= 70; ++p) {
+    for (int64_t share = 1; share <= 5; share += 2) {
+      bppsa_schedule_config config = sized(p, 1);
+      config.elements = p * share + 1;
+      check("scan-linear", p, share, makespan("scan-linear", &config), (double)(p * share));
+      const double first = (double)share, apply = (double)share, product = (double)(share - 1);
+      const double chain = p > 2 ? fmax(first, product) + (double)(p - 2) + apply : (double)(p * share);
+      check("scan-chunked", p, share, makespan("scan-chunked", &config), chain);
+      const double levels = ceil(log2((double)p));
+      simulated s = simulate("scan-blelloch", &config);
+      assert_true(s.times.makespan <= product + 2 * levels + apply);
+      for (int64_t w = 0; w < p; ++w) {
+        assert_true(s.times.worker[w].peak_activations <= (double)share + 1); /* n / p and one product, whatever p is */
+      }
+      release(&s);
+      config.alpha = 1; /* exchanges: Theta(log p) */
+      for (int cost = 0; cost < BPPSA_COST_COUNT; ++cost) {
+        config.uniform[cost] = 0;
+      }
+      const double exchanges = makespan("scan-blelloch", &config);
+      if (p > 1 && (exchanges > 2 * levels || exchanges < levels)) {
+        fail_msg("p %d: %g exchanges, expected %g to %g", (int)p, exchanges, levels, 2 * levels);
+      }
+      check("exchanges", p, share, makespan("scan-linear", &config), (double)(p - 1));
+    }
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_gpipe),          cmocka_unit_test(test_1f1b),         cmocka_unit_test(test_gems),
+      cmocka_unit_test(test_model_parallel), cmocka_unit_test(test_interleaved),  cmocka_unit_test(test_zb_h1),
+      cmocka_unit_test(test_asynchronous),   cmocka_unit_test(test_chimera),      cmocka_unit_test(test_concatenation),
+      cmocka_unit_test(test_doubling),       cmocka_unit_test(test_figure5),      cmocka_unit_test(test_figure13),
+      cmocka_unit_test(test_figure4),        cmocka_unit_test(test_multi_stream), cmocka_unit_test(test_scans)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
