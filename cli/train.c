@@ -1,5 +1,6 @@
 /* `bppsa train MODEL`: sets a run up, drives the training loop, saves the weights. What is shown is in train_report.c. */
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "cli/train_checkpoint.h"
@@ -15,7 +16,7 @@
         {.option = BPPSA_OPTION_PADDING}, {.option = BPPSA_OPTION_SAMPLES}, {.option = BPPSA_OPTION_SEQ_LEN},                    \
         {.option = BPPSA_OPTION_BATCH}, {.option = BPPSA_OPTION_VALIDATION}, {.option = BPPSA_OPTION_BACKWARD},                  \
         {.option = BPPSA_OPTION_ALGORITHM}, {.option = BPPSA_OPTION_UP_LEVELS}, {.option = BPPSA_OPTION_CHUNKS},                 \
-        {.option = BPPSA_OPTION_PLAN}, {.option = BPPSA_OPTION_EPOCHS}, {.option = BPPSA_OPTION_ITERATIONS},                     \
+        {.option = BPPSA_OPTION_PLAN}, {.option = BPPSA_OPTION_EPOCHS}, {.option = BPPSA_OPTION_TRAIN_ITERATIONS},               \
         {.option = BPPSA_OPTION_OPTIMIZER}, {.option = BPPSA_OPTION_LR, .fallback = (rate)}, {.option = BPPSA_OPTION_MOMENTUM},  \
         {.option = BPPSA_OPTION_CLIP_NORM}, {.option = BPPSA_OPTION_SEED}, {.option = BPPSA_OPTION_DEVICE},                      \
         {.option = BPPSA_OPTION_DTYPE}, {.option = BPPSA_OPTION_THREADS},                                                        \
@@ -42,7 +43,7 @@ static const bppsa_option_use uses_cnn[] = {
     {.option = BPPSA_OPTION_PLAN},
     {.option = BPPSA_OPTION_WEIGHT_GRADIENTS},
     {.option = BPPSA_OPTION_EPOCHS},
-    {.option = BPPSA_OPTION_ITERATIONS},
+    {.option = BPPSA_OPTION_TRAIN_ITERATIONS},
     {.option = BPPSA_OPTION_OPTIMIZER, .fallback = "sgd"},
     {.option = BPPSA_OPTION_LR, .fallback = "0.001"},
     {.option = BPPSA_OPTION_MOMENTUM, .fallback = "0.9"},
@@ -110,12 +111,21 @@ static bppsa_status check_files(const bppsa_cli *cli) {
   return BPPSA_OK;
 }
 
+/* What only a run with steps writes or needs. */
+static const bppsa_option of_steps[] = {BPPSA_OPTION_LOG, BPPSA_OPTION_CHECKPOINT, BPPSA_OPTION_RESUME};
+
 static bppsa_status setup_training(const bppsa_cli *cli, bppsa_train_config *train) {
   const bppsa_option_value *epochs = bppsa_cli_value(cli, BPPSA_OPTION_EPOCHS);
-  const bppsa_option_value *iterations = bppsa_cli_value(cli, BPPSA_OPTION_ITERATIONS);
+  const bppsa_option_value *iterations = bppsa_cli_value(cli, BPPSA_OPTION_TRAIN_ITERATIONS);
   const bppsa_option_value *momentum = bppsa_cli_value(cli, BPPSA_OPTION_MOMENTUM);
   if (epochs->given && iterations->given) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--iterations: given beside --epochs, expected only one of the two");
+  }
+  for (size_t i = 0; iterations->given && iterations->integer == 0 && i < sizeof of_steps / sizeof of_steps[0]; ++i) {
+    if (bppsa_cli_value(cli, of_steps[i])->given) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "--iterations: 0, no step, beside %s, expected 1 or more",
+                        bppsa_option_get(of_steps[i])->name);
+    }
   }
   train->iterations = iterations->integer;
   train->epochs = epochs->given ? epochs->integer : iterations->given ? 0 : 1;
@@ -219,22 +229,30 @@ static bppsa_status finish_json(bppsa_cli *cli, bppsa_train_run *run) {
   return status;
 }
 
-static bppsa_status train(bppsa_cli *cli, bppsa_train_run *run) {
-  BPPSA_TRY(setup(cli, run));
+/* All steps; --iterations 0 asks for none. */
+static bppsa_status take_steps(bppsa_train_run *run) {
   bppsa_train_callbacks callbacks = bppsa_train_report_callbacks(run);
   bppsa_run_fields fields;
-  bppsa_train_checkpoint_fields(run, &fields);
-  bppsa_train_catch_signals(run, &callbacks);
-  const bppsa_status status = bppsa_train(&run->train, run->model, run->dataset, run->device, &callbacks, &run->result);
-  bppsa_train_release_signals(run);
-  bppsa_progress_clear(&run->line);
-  BPPSA_TRY(status);
-  BPPSA_TRY(bppsa_train_check_stopped(run));
-  if (cli->json) {
-    return finish_json(cli, run);
+  if (run->train.iterations == 0 && run->train.epochs == 0) {
+    run->result.last = (bppsa_train_record){.loss = (double)NAN, .accuracy = (double)NAN};
+    return callbacks.started(callbacks.context, &(bppsa_train_start){.notice = ""});
   }
-  BPPSA_TRY(save_weights(cli, run));
-  return bppsa_train_report_print(run);
+  bppsa_train_checkpoint_fields(run, &fields);
+  const bppsa_status status = bppsa_train_interruptible(run, &callbacks);
+  bppsa_progress_clear(&run->line);
+  return status;
+}
+
+static bppsa_status train(bppsa_cli *cli, bppsa_train_run *run) {
+  BPPSA_TRY(setup(cli, run));
+  BPPSA_TRY(take_steps(run));
+  if (cli->json) {
+    BPPSA_TRY(finish_json(cli, run));
+  } else {
+    BPPSA_TRY(save_weights(cli, run));
+    BPPSA_TRY(bppsa_train_report_print(run));
+  }
+  return bppsa_train_check_stopped(run);
 }
 
 static bppsa_status run_train(bppsa_cli *cli) {
@@ -249,10 +267,15 @@ static bppsa_status run_train(bppsa_cli *cli) {
   return status;
 }
 
+#define SIGNAL_NOTES                                                                                                             \
+  "Ctrl-C or SIGTERM ends the run after its step: the summary, --save-weights and --log are written as far as it came, and "     \
+  "the exit code is 1. A second one kills it.\n"
+
 const bppsa_command bppsa_command_train_rnn = {.verb = "train",
                                                .object = "rnn",
                                                .summary = "Trains an RNN by sequential BP or by the scan",
                                                .example = "train rnn --seq-len 100 --samples 3200 --epochs 3",
+                                               .notes = SIGNAL_NOTES,
                                                .uses = uses_rnn,
                                                .run = run_train};
 
@@ -260,13 +283,15 @@ const bppsa_command bppsa_command_train_gru = {.verb = "train",
                                                .object = "gru",
                                                .summary = "Trains a GRU by sequential BP or by the scan",
                                                .example = "train gru --seq-len 100 --samples 3200 --epochs 3",
+                                               .notes = SIGNAL_NOTES,
                                                .uses = uses_gru,
                                                .run = run_train};
 
-static const char cnn_notes[] = "A mask keeps weights at 0 (bppsa prune makes one): they are 0 from the first step on, and the "
-                                "scan's patterns leave them out.\n"
-                                "Sparse scans know linear, blelloch and auto, which takes the number of up-levels with the "
-                                "fewest FLOPs on the critical path.\n";
+static const char cnn_notes[] =
+    SIGNAL_NOTES "A mask keeps weights at 0 (bppsa prune makes one): they are 0 from the first step on, and the "
+                 "scan's patterns leave them out.\n"
+                 "Sparse scans know linear, blelloch and auto, which takes the number of up-levels with the "
+                 "fewest FLOPs on the critical path.\n";
 
 const bppsa_command bppsa_command_train_lenet5 = {.verb = "train",
                                                   .object = "lenet5",

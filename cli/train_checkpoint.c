@@ -6,6 +6,7 @@
 
 #include "cli/interrupt.h"
 #include "train/checkpoint.h"
+#include "train/line.h"
 
 /* ---- options ---- */
 
@@ -108,23 +109,29 @@ static bool stop(void *context) {
   return bppsa_interrupt_pending();
 }
 
-void bppsa_train_catch_signals(const bppsa_train_run *run, bppsa_train_callbacks *callbacks) {
-  if (run->train.checkpoint != NULL) {
-    callbacks->stop = stop;
-    bppsa_interrupt_catch();
-  }
-}
-
-void bppsa_train_release_signals(const bppsa_train_run *run) {
-  if (run->train.checkpoint != NULL) {
-    bppsa_interrupt_release();
-  }
+bppsa_status bppsa_train_interruptible(bppsa_train_run *run, bppsa_train_callbacks *callbacks) {
+  callbacks->stop = stop;
+  bppsa_interrupt_catch();
+  const bppsa_status status = bppsa_train(&run->train, run->model, run->dataset, run->device, callbacks, &run->result);
+  bppsa_interrupt_release();
+  return status;
 }
 
 bppsa_status bppsa_train_check_stopped(const bppsa_train_run *run) {
-  return !run->result.stopped
-             ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_IO,
-                          "stopped by %s after step %" PRId64 ", its checkpoint is in %s, expected --resume to go on",
-                          bppsa_interrupt_name(), run->result.steps, run->train.checkpoint);
+  const struct {
+    const char *words, *path, *after;
+  } kept[] = {{"its checkpoint is in", run->train.checkpoint, ", expected --resume to go on"},
+              {"its weights are in", bppsa_cli_value(run->cli, BPPSA_OPTION_SAVE_WEIGHTS)->text, ""},
+              {"its log is in", run->train.log_path, ""}};
+  bppsa_line line = {.length = 0};
+  if (!run->result.stopped) {
+    return BPPSA_OK;
+  }
+  for (size_t i = 0; i < sizeof kept / sizeof kept[0]; ++i) {
+    if (kept[i].path != NULL) {
+      bppsa_line_add(&line, ", %s %s%s", kept[i].words, kept[i].path, kept[i].after);
+    }
+  }
+  return bppsa_fail(BPPSA_ERR_IO, "stopped by %s after step %" PRId64 "%s", bppsa_interrupt_name(), run->result.steps,
+                    line.length > 0 ? line.text : ", nothing is kept, expected --save-weights, --log or --checkpoint");
 }

@@ -1,4 +1,4 @@
-/* The checkpoints of `train`: their options, what a run must agree with to be resumed, and an end by a signal. */
+/* The checkpoints of `train`: their options, what a run must agree with to be resumed, and its end by a signal. */
 #ifndef BPPSA_CLI_TRAIN_CHECKPOINT_H
 #define BPPSA_CLI_TRAIN_CHECKPOINT_H
 
@@ -23,10 +23,9 @@ void bppsa_train_checkpoint_parse(const char *text, bppsa_recurrent_config *conf
 /* The fields, once the model exists. */
 void bppsa_train_checkpoint_fields(bppsa_train_run *run, bppsa_run_fields *fields);
 
-/* With checkpoints, SIGINT and SIGTERM end the run after its step; the second one at once (cli/interrupt.h). catch before, release after. */
-void bppsa_train_catch_signals(const bppsa_train_run *run, bppsa_train_callbacks *callbacks);
-void bppsa_train_release_signals(const bppsa_train_run *run);
-/* ERR_IO where the run was stopped. */
+/* bppsa_train; SIGINT and SIGTERM end it after its step, the second one at once (cli/interrupt.h). */
+bppsa_status bppsa_train_interruptible(bppsa_train_run *run, bppsa_train_callbacks *callbacks);
+/* ERR_IO where the run was stopped: the message names what is kept. */
 bppsa_status bppsa_train_check_stopped(const bppsa_train_run *run);
 
 #endif

@@ -121,6 +121,9 @@ static bppsa_status print_header(bppsa_train_run *run, const bppsa_train_start *
     BPPSA_TRY(bppsa_cli_print(cli, "resumed    after step %" PRId64 ", from %s\n", start->step, run->train.checkpoint));
   }
   BPPSA_TRY(bppsa_cli_print(cli, "\n"));
+  if (run->train.epochs == 0 && run->train.iterations == 0) {
+    return BPPSA_OK;
+  }
   const bool validation = run->split.validation > 0 && run->train.epochs > 0;
   BPPSA_TRY(bppsa_cli_print(cli, "%9s  %9s  %8s%s  %9s  %7s  %9s\n", run->train.epochs > 0 ? "epoch" : "iteration", "loss",
                             "accuracy", validation ? "  validation loss  validation accuracy" : "", "grad norm", "ms/iter",
@@ -159,17 +162,21 @@ static double per_step_ms(const bppsa_train_result *r) {
   return r->steps > r->resumed ? 1e3 / (double)(r->steps - r->resumed) : 0.0;
 }
 
-/* Loss and accuracy of the run's end: the last epoch's means, or the last step's where the run goes by iterations. */
+/* Loss and accuracy of the run's end: the last epoch's means, as far as it came, or the last step's where the run goes by iterations. */
 static bppsa_train_record final_record(const bppsa_train_run *run) {
-  bppsa_train_record record = run->train.epochs > 0 ? run->epoch : run->result.last;
+  const bppsa_train_record *epoch = run->result.stopped ? &run->result.partial : &run->epoch;
+  bppsa_train_record record = run->train.epochs > 0 ? *epoch : run->result.last;
   record.has_validation = run->result.last.has_validation;
   record.validation_loss = run->result.last.validation_loss;
   record.validation_accuracy = run->result.last.validation_accuracy;
   return record;
 }
 
-bppsa_status bppsa_train_report_print(bppsa_train_run *run) {
+static bppsa_status print_summary(bppsa_train_run *run) {
   const bppsa_train_result *r = &run->result;
+  if (r->steps == 0) {
+    return bppsa_cli_print(run->cli, "no step taken, the weights are as they were initialised or read\n");
+  }
   const double per_step = per_step_ms(r);
   const double other = run->seconds - r->forward_s - r->backward_s - r->update_s;
   const bppsa_train_record last = final_record(run);
@@ -179,7 +186,8 @@ bppsa_status bppsa_train_report_print(bppsa_train_run *run) {
                             per_step * run->seconds));
   BPPSA_TRY(bppsa_cli_print(run->cli, "\n%" PRId64 " iterations in %.2f s, %.0f samples/s\n", r->steps - r->resumed, r->seconds,
                             run->seconds > 0 ? (double)run->samples / run->seconds : 0.0));
-  BPPSA_TRY(bppsa_cli_print(run->cli, "final loss %.6f, accuracy %.4f", last.loss, last.accuracy));
+  BPPSA_TRY(
+      bppsa_cli_print(run->cli, "%s loss %.6f, accuracy %.4f", r->stopped ? "interrupted:" : "final", last.loss, last.accuracy));
   if (last.has_validation) {
     BPPSA_TRY(bppsa_cli_print(run->cli, "; validation loss %.6f, accuracy %.4f", last.validation_loss, last.validation_accuracy));
   }
@@ -188,6 +196,11 @@ bppsa_status bppsa_train_report_print(bppsa_train_run *run) {
     BPPSA_TRY(bppsa_cli_print(run->cli, "%" PRId64 " products of the scan were useless (cancellation) and redone step by step\n",
                               r->redone));
   }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_train_report_print(bppsa_train_run *run) {
+  BPPSA_TRY(print_summary(run));
   const bppsa_option_value *saved = bppsa_cli_value(run->cli, BPPSA_OPTION_SAVE_WEIGHTS);
   return saved->given ? bppsa_cli_print(run->cli, "weights written to %s\n", saved->text) : BPPSA_OK;
 }
@@ -255,6 +268,7 @@ json_t *bppsa_train_report_json(bppsa_train_run *run) {
   ok = ok && bppsa_json_put_integer(object, "epochs", run->result.epochs);
   ok = ok && bppsa_json_put_integer(object, "resumed", run->result.resumed);
   ok = ok && bppsa_json_put_integer(object, "redone", run->result.redone);
+  ok = ok && bppsa_json_put_bool(object, "interrupted", run->result.stopped);
   ok = ok && bppsa_json_put(object, "timing", timing_json(run));
   ok = ok && bppsa_json_put(object, "final", final_json(run));
   if (run->rows != NULL) {

@@ -191,6 +191,9 @@ bppsa_status bppsa_log_write(bppsa_log *log, const bppsa_train_record *record) {
     add_real(&l, "validation_loss", record->validation_loss);
     add_real(&l, "validation_accuracy", record->validation_accuracy);
   }
+  if (record->interrupted) {
+    bppsa_line_add(&l, ",\"interrupted\":true");
+  }
   bppsa_line_add(&l, "}\n");
   (void)uselocale(before);
   return write_line(log, l.text, l.length);

@@ -27,6 +27,7 @@ typedef struct {
   bool has_validation;   /* the following two are set */
   double validation_loss;
   double validation_accuracy;
+  bool interrupted; /* the run was stopped in this epoch: it holds what came before that */
 } bppsa_train_record;
 
 typedef struct bppsa_log bppsa_log;
@@ -51,7 +52,7 @@ bppsa_log_position bppsa_log_get_position(const bppsa_log *log);
 bppsa_status bppsa_log_sync(bppsa_log *log);
 
 /* Appends one line in a single write: `{"step":1,"epoch":1,"loss":…}`. Numbers that are not finite are null;
- * validation_loss and validation_accuracy appear where the record has them. A line that could not be written whole is
+ * validation_loss and validation_accuracy appear where the record has them, "interrupted":true where it is. A line that could not be written whole is
  * taken back. Allocates nothing. ERR_IO. */
 bppsa_status bppsa_log_write(bppsa_log *log, const bppsa_train_record *record);
 

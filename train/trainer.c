@@ -152,20 +152,25 @@ static bppsa_status report_step(bppsa_training *run, const bppsa_train_record *r
   return run->callbacks.on_step == NULL ? BPPSA_OK : run->callbacks.on_step(run->callbacks.context, record);
 }
 
-/* The epoch's line and callback; `complete` is false where the run stops inside it. */
-static bppsa_status report_epoch(bppsa_training *run, bool complete) {
+/* The epoch as far as it came. */
+static bppsa_train_record epoch_record(const bppsa_training *run) {
   const bppsa_epoch_sums *sums = &run->epoch;
-  bppsa_train_record record = {.step = run->result.steps,
-                               .epoch = run->cursor.epoch,
-                               .loss = sums->loss / (double)sums->rows,
-                               .accuracy = (double)sums->correct / (double)sums->rows,
-                               .grad_norm = sums->grad_norm / (double)sums->steps,
-                               .forward_s = sums->forward_s,
-                               .backward_s = sums->backward_s,
-                               .update_s = sums->update_s,
-                               .redone = sums->redone,
-                               .gradients = run->config->gradients,
-                               .samples_per_s = (double)sums->samples / sums->seconds};
+  return (bppsa_train_record){.step = run->result.steps,
+                              .epoch = run->cursor.epoch,
+                              .loss = sums->loss / (double)sums->rows,
+                              .accuracy = (double)sums->correct / (double)sums->rows,
+                              .grad_norm = sums->grad_norm / (double)sums->steps,
+                              .forward_s = sums->forward_s,
+                              .backward_s = sums->backward_s,
+                              .update_s = sums->update_s,
+                              .redone = sums->redone,
+                              .gradients = run->config->gradients,
+                              .samples_per_s = (double)sums->samples / sums->seconds};
+}
+
+/* The epoch's line and callback; `complete` is false where the run fails inside it. */
+static bppsa_status report_epoch(bppsa_training *run, bool complete) {
+  bppsa_train_record record = epoch_record(run);
   const bool by_epochs = run->config->epochs > 0;
   if (complete && by_epochs) {
     BPPSA_TRY(validate(run, &record));
@@ -211,6 +216,14 @@ static bppsa_status stop_nonfinite(bppsa_training *run, const bppsa_train_record
                     run->nonfinite.text);
 }
 
+/* The checkpoint has been saved: a resumed run cuts the line off. */
+static bppsa_status report_stop(bppsa_training *run) {
+  bppsa_train_record *record = &run->result.partial;
+  *record = epoch_record(run);
+  record->interrupted = true;
+  return run->log != NULL && run->config->epochs > 0 ? bppsa_log_write(run->log, record) : BPPSA_OK;
+}
+
 static bppsa_status training_loop(bppsa_training *run) {
   run->start = bppsa_now();
   while (run->result.steps < run->total_steps && !run->result.stopped) {
@@ -230,7 +243,9 @@ static bppsa_status training_loop(bppsa_training *run) {
     run->result.stopped = !last && run->callbacks.stop != NULL && run->callbacks.stop(run->callbacks.context);
     BPPSA_TRY(bppsa_training_save(run, epoch_complete, last || run->result.stopped));
   }
-  if (run->config->iterations > 0 && !run->result.stopped) {
+  if (run->result.stopped) {
+    BPPSA_TRY(report_stop(run));
+  } else if (run->config->iterations > 0) {
     BPPSA_TRY(validate(run, &run->result.last));
   }
   run->result.seconds = bppsa_now() - run->start;

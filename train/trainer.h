@@ -62,7 +62,8 @@ typedef struct {
 /* Each may be NULL. on_step and on_epoch end the run by returning anything but OK; bppsa_train then returns that status.
  * on_step comes after every step's update; on_epoch after every complete epoch, with validation only in a run by epochs;
  * progress after every step: throttle in it. started comes before the first step, when nothing can be refused any more; what it returns is as
- * on_step's. stop is asked after every step: true ends the run there, with a checkpoint where there are checkpoints. */
+ * on_step's. stop is asked after every step: true ends the run there, with a checkpoint where there are checkpoints; the log of a run by epochs then
+ * ends with a line of the epoch as far as it came, which the checkpoint does not count. */
 typedef struct {
   void *context;
   bppsa_status (*on_step)(void *context, const bppsa_train_record *record);
@@ -79,6 +80,7 @@ typedef struct {
   bool stopped;                           /* by the callback, before all steps were done */
   bppsa_train_record first;               /* this call's first step */
   bppsa_train_record last;                /* the last step; has_validation with the final weights' where samples are held out */
+  bppsa_train_record partial;             /* where it was stopped: that epoch as far as it came */
   double forward_s, backward_s, update_s; /* sums over this call's steps */
   int64_t redone;                         /* scan products redone by this call's steps */
   double seconds;                         /* this call's whole loop, validation and checkpoints included */

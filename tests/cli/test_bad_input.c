@@ -46,8 +46,7 @@ static void assert_byte(const run_result *result, const char *path) {
 
 static void test_values(void **state) {
   (void)state;
-  const char *const zero[] = {"--seq-len", "--batch",      "--hidden", "--layers", "--samples",
-                              "--epochs",  "--iterations", "--chunks", "--threads"};
+  const char *const zero[] = {"--seq-len", "--batch", "--hidden", "--layers", "--samples", "--epochs", "--chunks", "--threads"};
   for (size_t i = 0; i < sizeof zero / sizeof zero[0]; ++i) {
     char wanted[80];
     snprintf(wanted, sizeof wanted, "%s: '0', expected a whole number", zero[i]);
@@ -61,6 +60,8 @@ static void test_values(void **state) {
     snprintf(wanted, sizeof wanted, "%s: '2147483648', expected a whole number from 1 to 2147483647", int32[i]);
     assert_fails(2, wanted, "train rnn %s 2147483648", int32[i]);
   }
+  assert_fails(2, "--iterations: '-1', expected a whole number, 0 or more", "train rnn --iterations -1"); /* 0: initial weights */
+  assert_fails(2, "--iterations: '16x', expected a whole number", "train rnn --iterations=16x");
   assert_fails(2, "does not fit in 64 bits", "train rnn --hidden 2147483647 --iterations 1");
   assert_fails(2, "--lr: 'nan', expected a number above 0", "train rnn --lr nan");
   assert_fails(2, "--nonlinearity: 'tanhh', expected tanh or relu; did you mean tanh?", "train rnn --nonlinearity tanhh");

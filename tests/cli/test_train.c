@@ -169,10 +169,39 @@ static void test_threads(void **state) {
   }
 }
 
+/* --iterations 0 writes what a run begins with. */
+static void test_initial_weights(void **state) {
+  (void)state;
+  const char *run_line = "train gru --seq-len 5 --samples 64 --hidden 3 --layers 2 --init orthogonal --validation 0.25";
+  run_result result = run("%s --seed 3 --iterations 0 --save-weights W0", run_line);
+  assert_int_equal(result.code, 0);
+  assert_string_equal(result.err, "");
+  assert_non_null(strstr(result.out, "no step taken"));
+  assert_non_null(strstr(result.out, "weights written to W0\n"));
+  assert_null(strstr(result.out, "nan"));
+  release(&result);
+  json_t *document = run_json("train gru --seq-len 5 --samples 64 --weights W0 --seed 3 --validation 0.25 --iterations 0 --json");
+  assert_int_equal(get_integer(document, "steps"), 0);
+  assert_true(json_is_null(json_object_get(json_object_get(document, "final"), "loss")));
+  assert_true(json_is_false(json_object_get(document, "interrupted")));
+  json_decref(document);
+  assert_runs("train gru --seq-len 5 --samples 64 --seed 3 --validation 0.25 --weights W0 --iterations 4 --save-weights W1");
+  assert_runs("%s --seed 3 --iterations 4 --save-weights W2", run_line);
+  size_t size[2] = {0};
+  char *bytes[2] = {read_bytes("W1", &size[0]), read_bytes("W2", &size[1])};
+  assert_int_equal(size[0], size[1]);
+  assert_memory_equal(bytes[0], bytes[1], size[0]);
+  free(bytes[0]);
+  free(bytes[1]);
+  assert_fails(2, "--iterations: 0, no step, beside --log, expected 1 or more", "%s --iterations 0 --log L", run_line);
+  assert_fails(2, "--iterations: 0, no step, beside --checkpoint", "%s --iterations 0 --checkpoint d", run_line);
+  assert_false(file_exists("L") || file_exists("d"));
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_epochs),    cmocka_unit_test(test_iterations),
-                                     cmocka_unit_test(test_methods),   cmocka_unit_test(test_data),
-                                     cmocka_unit_test(test_continue),  cmocka_unit_test(test_tables),
-                                     cmocka_unit_test(test_explosion), cmocka_unit_test(test_threads)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_initial_weights), cmocka_unit_test(test_epochs),    cmocka_unit_test(test_iterations),
+      cmocka_unit_test(test_methods),         cmocka_unit_test(test_data),      cmocka_unit_test(test_continue),
+      cmocka_unit_test(test_tables),          cmocka_unit_test(test_explosion), cmocka_unit_test(test_threads)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }
