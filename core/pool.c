@@ -151,8 +151,9 @@ static void wake(bed *b) {
 
 /* ---- threads ---- */
 
-/* A thread's states. Its caller makes IDLE and SLEEPING into GIVEN, and GIVEN into IDLE again when all is done before the thread has
- * come. The thread makes IDLE into SLEEPING, GIVEN into RUNNING, and RUNNING into IDLE. AWAITED: running, and its caller sleeps. */
+/* A thread's states. Its caller makes IDLE and SLEEPING into GIVEN, and GIVEN into IDLE again when all is done before the
+ * thread has come. The thread makes IDLE into SLEEPING, GIVEN into RUNNING, and RUNNING into IDLE. AWAITED: running, and its
+ * caller sleeps. */
 enum { IDLE = 0, SLEEPING, GIVEN, RUNNING, AWAITED, ENDED };
 
 struct worker {

@@ -1,6 +1,6 @@
-/* The library's threads: every index once with any number of threads, callers side by side, nested loops, threads that are late,
- * refused or lost in a fork, and threads that sleep when there is nothing to do. The only time that is asserted is processor time that
- * idle threads must not use. */
+/* The library's threads: every index once with any number of threads, callers side by side, nested loops, threads that are
+ * late, refused or lost in a fork, and threads that sleep when there is nothing to do. The only time that is asserted is
+ * processor time that idle threads must not use. */
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
