@@ -4,6 +4,7 @@
 
 #include "core/alloc.h"
 #include "core/flush.h"
+#include "core/pool.h"
 
 enum {
   ROW_BLOCK = 256,   /* rows of y or dx per task */
@@ -27,6 +28,12 @@ bppsa_linear_cut bppsa_linear_cut_rows(const bppsa_linear *l) {
   parts = parts < 1 ? 1 : parts;
   const int64_t together = units > parts ? (units + parts - 1) / parts : 1; /* units of a part */
   return (bppsa_linear_cut){.parts = units < 1 ? 1 : (units + together - 1) / together, .length = together * l->unit};
+}
+
+/* Of a product with so many rows. */
+static double work_of(const bppsa_linear *l, int64_t rows) {
+  const double in = (double)l->in, out = (double)l->out;
+  return bppsa_work(2 * (double)rows * in * out, (double)rows * (in + out) * (double)bppsa_dtype_size(l->dtype));
 }
 
 /* How many lanes of whole cache lines a row of n numbers takes, over n. */

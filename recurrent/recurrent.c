@@ -6,6 +6,7 @@
 #include "core/alloc.h"
 #include "core/blas.h"
 #include "core/flush.h"
+#include "core/pool.h"
 #include "recurrent/network_internal.h"
 
 static int64_t size_of(const recurrent_network *n) {
@@ -96,19 +97,37 @@ static void sweep_block(const recurrent_network *n, bppsa_cell_fn function, int6
   bppsa_flush_end(mode);
 }
 
-/* Runs a cell function over all blocks of samples. */
+/* One pass over a window. Samples are shared in units; a thread that has several takes as many of them at once as one thread
+ * would. */
+typedef struct {
+  const recurrent_network *n;
+  bppsa_cell_fn function;
+  int64_t layer, unit, most; /* unit, most: samples */
+  const window *w;
+  bool injected;
+} sweep_pass;
+
+static void sweep_units(const void *context, int32_t worker, int64_t first, int64_t end) {
+  const sweep_pass *p = context;
+  const int64_t to = end * p->unit < p->n->batch ? end * p->unit : p->n->batch;
+  (void)worker;
+  for (int64_t from = first * p->unit; from < to; from += p->most) {
+    sweep_block(p->n, p->function, p->layer, p->w, p->injected, from, to - from < p->most ? to - from : p->most);
+  }
+}
+
+/* Runs a cell function over all samples. */
 static void sweep(const recurrent_network *n, bppsa_cell_fn const functions[2], int64_t l, const window *w, bool injected) {
-  const bppsa_cell_fn function = functions[n->config.dtype == BPPSA_F64];
-  const int64_t batch = n->batch,
-                size = bppsa_sample_block(batch, n->threads, n->cell->gates * n->config.hidden, n->config.hidden);
-  if (size >= batch) { /* a short window: a team of threads would cost more than it */
-    sweep_block(n, function, l, w, injected, 0, batch);
-    return;
-  }
-#pragma omp parallel for num_threads(n->threads) schedule(static)
-  for (int64_t first = 0; first < batch; first += size) {
-    sweep_block(n, function, l, w, injected, first, batch - first < size ? batch - first : size);
-  }
+  const int64_t batch = n->batch, hidden = n->config.hidden, columns = n->cell->gates * hidden;
+  const sweep_pass pass = {.n = n,
+                           .function = functions[n->config.dtype == BPPSA_F64],
+                           .layer = l,
+                           .unit = bppsa_sample_block(batch, n->threads, columns, hidden),
+                           .most = bppsa_sample_block(batch, 1, columns, hidden),
+                           .w = w,
+                           .injected = injected};
+  bppsa_parallel_for(n->threads, (batch + pass.unit - 1) / pass.unit,
+                     bppsa_work(2 * (double)(w->steps * batch) * (double)columns * (double)hidden, 0), sweep_units, &pass);
 }
 
 /* ---- forward ---- */
@@ -351,9 +370,9 @@ static void finish_layer(const recurrent_network *n, int64_t l) {
   memcpy(b_hh->data, b_ih->data, (size_t)(shared_bias(n) * size_of(n))); /* where both biases enter the same sum */
 }
 
-/* Sequential BP, from the last window to the first. What nobody needs afterwards is not kept: deltas stay where a layer below or the input's
- * gradient asks for them, gradients of the states where some are injected; otherwise every window uses the same memory. g_0 is where it always
- * is. seed: where g behind the window stands. */
+/* Sequential BP, from the last window to the first. What nobody needs afterwards is not kept: deltas stay where a layer
+ * below or the input's gradient asks for them, gradients of the states where some are injected; otherwise every window uses
+ * the same memory. g_0 is where it always is. seed: where g behind the window stands. */
 static window bp_window(const recurrent_network *n, int64_t l, int64_t first, int64_t steps, const void *seed) {
   const int64_t state = n->batch * n->config.hidden;
   const bool injected = bppsa_recurrent_injected(n, l);
