@@ -211,7 +211,7 @@ static bppsa_status add_rival(bppsa_bench_session *s, bppsa_cudnn_algorithm algo
   bppsa_contestant made = {.forward = first, .backward = first + 1, .plain = -1};
   take_costs(s, first, BPPSA_BENCH_FORWARD);
   take_costs(s, first + 1, BPPSA_BENCH_BP);
-  bppsa_status status = bppsa_cudnn_create(&s->point->config, s->point->kind->gates, algorithm, s->device, &made.rival);
+  bppsa_status status = bppsa_cudnn_create(&s->point->config, s->point->kind->cell, algorithm, s->device, &made.rival);
   if (status == BPPSA_OK) {
     s->contest.list[s->contest.count++] = made;
     status = run_rival(s, algorithm, first);

@@ -8,8 +8,13 @@
 #include "rnn/rnn.h"
 
 static const bppsa_network_kind kinds[] = {
-    {.name = "rnn", .gates = 1, .matrices = 1, .nonlinearity = true, .create = bppsa_rnn_create},
-    {.name = "gru", .gates = BPPSA_GRU_GATES, .matrices = BPPSA_GRU_MATRICES, .diagonal = true, .create = bppsa_gru_create},
+    {.name = "rnn", .cell = &bppsa_rnn_cell, .gates = 1, .matrices = 1, .nonlinearity = true, .create = bppsa_rnn_create},
+    {.name = "gru",
+     .cell = &bppsa_gru_cell,
+     .gates = BPPSA_GRU_GATES,
+     .matrices = BPPSA_GRU_MATRICES,
+     .diagonal = true,
+     .create = bppsa_gru_create},
     {.name = "lenet5", .convolutional = true},
     {.name = "vgg11", .convolutional = true},
     {.name = BPPSA_FILE_OBJECT, .convolutional = true},

@@ -2,7 +2,7 @@
 #include "gru/gru.h"
 
 #include "core/alloc.h"
-#include "recurrent/cell.h"
+#include "gru/gru_internal.h"
 
 #define BPPSA_REAL 32
 #include "gru/gru.inc"
@@ -11,7 +11,7 @@
 #include "gru/gru.inc"
 #undef BPPSA_REAL
 
-static const bppsa_cell gru_cell = {
+const bppsa_cell bppsa_gru_cell = {
     .name = "gru",
     .gates = BPPSA_GRU_GATES,
     .matrices = BPPSA_GRU_MATRICES,
@@ -24,11 +24,10 @@ static const bppsa_cell gru_cell = {
     .backward = {backward_f32, backward_f64},
     .coefficients = {coefficients_f32, coefficients_f64},
     .deltas = {deltas_f32, deltas_f64},
+    .cuda = bppsa_gru_cuda,
+    .cudnn = {[BPPSA_NONLINEARITY_TANH] = BPPSA_CUDNN_MODE_GRU},
 };
 
 bppsa_status bppsa_gru_create(const bppsa_recurrent_config *config, const bppsa_device *device, bppsa_model **model) {
-  if (config->nonlinearity != BPPSA_NONLINEARITY_TANH) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "gru: nonlinearity %d, expected tanh: a GRU has no other", (int)config->nonlinearity);
-  }
-  return bppsa_recurrent_create(config, &gru_cell, device, model);
+  return bppsa_recurrent_create(config, &bppsa_gru_cell, device, model);
 }

@@ -14,13 +14,15 @@
 #ifndef BPPSA_GRU_GRU_H
 #define BPPSA_GRU_GRU_H
 
-#include "recurrent/recurrent.h"
+#include "recurrent/cell.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 enum { BPPSA_GRU_GATES = 3, BPPSA_GRU_MATRICES = 3 }; /* G and the K of its Jacobian, which has a diagonal besides */
+
+extern const bppsa_cell bppsa_gru_cell;
 
 /* A network of GRU layers; parameters are zero until set (bppsa_model_set) or initialised (bppsa_recurrent_init). The device must
  * outlive the model. Destroy with bppsa_model_destroy. ERR_ARGUMENT (a nonlinearity other than tanh among others), ERR_SHAPE,

@@ -1,55 +1,91 @@
-/* What one kind of recurrent cell adds to the shared layer: a small table.
+/* A recurrent cell: a table of what it is and what it can do. Networks, training, scans and the cost model need no more of a cell than this table.
  *
- * A cell's Jacobian has the form Jᵀ_t = Σ_k W_kᵀ diag(d_{k,t}) + diag(e_t), where W_k is the k-th H x H block of W_hh.
- * Its functions work on one block of samples for all time steps (a block is one thread's task) and allocate nothing.
+ * A cell is h_t = f(x W_ihᵀ + b_ih, h_{t-1} W_hhᵀ + b_hh, h_{t-1}), element by element, with G gates stacked in W_ih [G·H][I], W_hh [G·H][H] and the
+ * biases [G·H]. Its transposed Jacobian has the form (BPPSA eq. 9 and appendix E)
+ *
+ *     Jᵀ_t = Σ_k W_kᵀ diag(d_{k,t}) + diag(e_t)        k = 0 .. K - 1
+ *
+ * where W_k is the k-th H x H block of W_hh. Biases, products with x, weight gradients, windows, threads and the scan are the network's; the cell computes
+ * what is between the products. examples/cell.c is a whole cell of one's own.
+ *
+ * An entry that is empty is something the cell cannot do: whoever asks for it gets BPPSA_ERR_UNSUPPORTED and a sentence, and nothing else runs in
+ * its place.
  */
 #ifndef BPPSA_RECURRENT_CELL_H
 #define BPPSA_RECURRENT_CELL_H
 
 #include "recurrent/recurrent.h"
 
-/* One layer's arrays, contiguous, b samples a step; h_t is at h + t·b·H. */
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { BPPSA_CELL_MATRICES = 8 }; /* the largest K */
+
+/* What a function of a cell works on: one block of samples of one layer, all steps of a window. Arrays are row-major and hold b samples a step;
+ * sample `first` of step t begins at (t·b + first)·width. Reals are of the function's type. */
 typedef struct {
-  int64_t steps, batch, hidden; /* T, b, H */
+  int64_t steps, batch, hidden; /* steps of the window, b, H */
   int64_t first, samples;       /* the block: samples first .. first + samples - 1 */
   bppsa_nonlinearity nonlinearity;
   const void *w_hh;       /* [G·H][w_row] */
   const void *w_hh_t;     /* [H][w_row_t], its transpose */
-  int64_t w_row, w_row_t; /* H and G·H, padded to whole cache lines: the kernels then need no masks */
+  int64_t w_row, w_row_t; /* bppsa_dtype_padded of H and of G·H */
   const void *b_hh;       /* [G·H] */
-  void *pre;              /* [T][b][G·H] in forward: x W_ihᵀ + b_ih (+ b_hh) on entry, the cell's to overwrite */
-  void *h;                /* [T+1][b][H], h_0 given */
-  void *saved;            /* [T][b][saved·H] what backward needs beside h; NULL when saved is 0 */
-  void *g;                /* [T+1][b][H] gradients; backward: g_T is the seed, and g_t holds u_t when injected */
-  bool injected;
-  bool input;    /* g_0 is wanted */
-  void *delta_x; /* [T][b][G·H] gradient of x W_ihᵀ + b_ih */
-  void *delta_h; /* [T][b][G·H] gradient of h_{t-1} W_hhᵀ + b_hh; the same memory as delta_x unless the cell splits them */
-  void *const *columns; /* d_k: K pointers to [T][b][H] */
-  void *diagonal;       /* e: [T][b][H] or NULL */
+  void *pre;     /* forward: [steps][b][G·H], x W_ihᵀ + b_ih (+ b_hh unless separate_bias); the cell may overwrite it */
+  void *h;       /* [steps + 1][b][H]: row t is h behind step t of the window, row 0 the state in front of it */
+  void *saved;   /* [steps][b][saved·H]: row t - 1 is what forward keeps of step t for backward; NULL where `saved` is 0 */
+  void *g;       /* [steps + 1][b][H]: row t is the gradient of h_t; the last row is given */
+  bool injected; /* backward: the other rows of g hold u_t, to which the carried gradient is added; else they are undefined */
+  bool input;    /* backward: row 0 of g is wanted too */
+  void *delta_x; /* [steps][b][G·H]: row t - 1 is the gradient of x_t W_ihᵀ + b_ih */
+  void *delta_h; /* likewise of h_{t-1} W_hhᵀ (+ b_hh where separate_bias); the same memory as delta_x unless `split` */
+  void *const *columns; /* coefficients: d_k, K pointers to [steps][b][H]; row t - 1 belongs to step t */
+  void *diagonal;       /* coefficients: e [steps][b][H] where `diagonal` */
 } bppsa_cell_block;
 
+/* Blocks run on several threads at once: a function writes to nothing but the arrays above, allocates nothing and cannot fail. A sample's bits must not
+ * depend on the block or the window that it is in. */
 typedef void (*bppsa_cell_fn)(const bppsa_cell_block *block);
 
+/* What cuDNN calls the cell's equations, for benchmarks against it. */
+typedef enum {
+  BPPSA_CUDNN_MODE_NONE = 0,
+  BPPSA_CUDNN_MODE_RNN_TANH,
+  BPPSA_CUDNN_MODE_RNN_RELU,
+  BPPSA_CUDNN_MODE_GRU,
+  BPPSA_CUDNN_MODES
+} bppsa_cudnn_mode;
+
 typedef struct {
-  const char *name;   /* also the prefix of parameter names: "rnn" */
-  int64_t gates;      /* G */
-  int64_t matrices;   /* K */
+  const char *name;   /* "rnn": also the prefix of parameters' names; at most 15 characters */
+  int64_t gates;      /* G >= 1 */
+  int64_t matrices;   /* K: 1 .. G, at most BPPSA_CELL_MATRICES */
   bool diagonal;      /* e is present */
+  bool relu;          /* the nonlinearity can be ReLU; else it is the cell's own, BPPSA_NONLINEARITY_TANH */
   bool split;         /* delta_h differs from delta_x */
   int64_t split_from; /* in the gates from this one on */
-  bool separate_bias; /* b_hh is not simply added to pre */
+  bool separate_bias; /* b_hh is not added to pre: the cell adds it to h_{t-1} W_hhᵀ */
   int64_t saved;      /* H-vectors kept per step and sample */
-  /* [dtype]: f32, f64 */
-  bppsa_cell_fn forward[2];      /* pre, h_0 -> h_1 .. h_T, saved */
-  bppsa_cell_fn backward[2];     /* sequential BP: g_T, u -> g_{T-1} .. g_1 (g_0 when wanted), deltas */
+  /* On a CPU, [dtype]: BPPSA_F32, BPPSA_F64. forward always; backward for sequential BP and linear scans; coefficients and deltas for the others. */
+  bppsa_cell_fn forward[2]; /* pre, h_0 -> h_1 .. h_T, saved */
+  bppsa_cell_fn
+      backward[2]; /* g_T, u -> g_{T-1} .. g_1 (g_0 where `input`), deltas: g_{t-1} = delta_h_t W_hh + e_t ∘ g_t + u_{t-1} */
   bppsa_cell_fn coefficients[2]; /* h, saved -> columns, diagonal */
-  bppsa_cell_fn deltas[2];       /* g, h, saved -> deltas */
+  bppsa_cell_fn deltas[2];       /* g_1 .. g_T, h, saved -> deltas */
+  /* On a GPU: the table that recurrent/cell_launch.cuh makes of a unit. NULL, or returns NULL: the cell has no kernels. */
+  const struct bppsa_cell_cuda *(*cuda)(void);
+  bppsa_cudnn_mode cudnn[2]; /* [nonlinearity] */
 } bppsa_cell;
 
-/* Checks the configuration, allocates everything (backward included: later passes allocate nothing) and hands out the model.
- * The device must outlive it. */
+/* A network of the cell's layers and a linear head: checks the configuration and the table and allocates everything, so that later passes allocate
+ * nothing. Parameters are 0 until set (bppsa_model_set) or initialised (bppsa_recurrent_init). The cell and the device must outlive the model; destroy
+ * it with bppsa_model_destroy. ERR_ARGUMENT: a size out of range, a nonlinearity that the cell does not have, a table that contradicts
+ * itself; ERR_UNSUPPORTED: an entry that the configuration needs is empty; ERR_SHAPE, ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_recurrent_create(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
                                     bppsa_model **model);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

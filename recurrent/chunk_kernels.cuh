@@ -13,22 +13,10 @@
 #ifndef BPPSA_RECURRENT_CHUNK_KERNELS_CUH
 #define BPPSA_RECURRENT_CHUNK_KERNELS_CUH
 
-#include "recurrent/cell_kernels.cuh"
+#include "core/launch.cuh"
+#include "recurrent/cell_cuda.cuh"
 #include "recurrent/lanes.cuh"
 #include "scan/scan_numbers.cuh"
-
-template <typename real> struct chunk_arrays {
-  int64_t chunks, length; /* P, L */
-  real *products;         /* [P-1][b][HP][HP]: row r is the image of basis vector r, times 2^exponents[r] */
-  int32_t *exponents;     /* [P-1][b][H] */
-  real *norms;            /* likewise: a row's largest entry */
-  real *offsets;          /* [P-1][b][H]: the walk from 0; NULL unless gradients are injected */
-  real *carried;          /* [P][b][H]: g where chunk p begins */
-  bool from_zero;         /* walk: from 0 to `offsets`, and nothing else is written */
-  real *
-      partials; /* [blocks][G·H·H + 2 G·H + (I = 1 ? G·H : 0)]: dW_hh, db_hh, db_ih, dW_ih of a block's warps; NULL: not wanted */
-  unsigned long long *redone;
-};
 
 /* ---- phase 1 ---- */
 
@@ -222,7 +210,7 @@ __device__ real step_back(const layer_arrays<real> &c, int64_t t, int64_t b, int
     for (int k = 0; k < K; ++k) {
       shared[k * c.hidden + lane] = d[k] * g;
     }
-    sum = cell_carried(unit, g) + (c.injected ? c.g[past] : 0);
+    sum = unit.carried(g) + (c.injected ? c.g[past] : 0);
   }
   __syncwarp();
   for (int64_t r = 0; lane < c.hidden && r < K * c.hidden; ++r) {
@@ -488,7 +476,7 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_walk(layer_arra
           }
         }
         __syncwarp();
-        real part[4] = {cell_carried(now[i].unit, g) + now[i].u, 0, 0, 0};
+        real part[4] = {now[i].unit.carried(g) + now[i].u, 0, 0, 0};
         BPPSA_UNROLL
         for (int k = 0; k < K; ++k) {
           BPPSA_UNROLL

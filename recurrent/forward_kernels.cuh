@@ -2,14 +2,21 @@
 #ifndef BPPSA_RECURRENT_FORWARD_KERNELS_CUH
 #define BPPSA_RECURRENT_FORWARD_KERNELS_CUH
 
-#include "recurrent/cell_kernels.cuh"
+#include "core/launch.cuh"
+#include "recurrent/cell_cuda.cuh"
 #include "recurrent/lanes.cuh"
 
 /* h_1 .. h_T, a warp a sample, a lane a unit, its rows of W_hh in registers; ONE: an input of size 1, whose products are made on the way.
  * shared: 2 · HP reals. */
 template <typename real, template <typename> class cell, int HP, bool ONE>
 __global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_forward(layer_arrays<real> c) {
-  enum { K = cell<real>::MATRICES, AHEAD = cell<real>::AHEAD, GIVEN = ONE ? 1 : K, Q = quad<real>::SIZE };
+  enum {
+    K = cell<real>::MATRICES,
+    SAVED = cell<real>::SAVED > 0 ? cell<real>::SAVED : 1,
+    AHEAD = cell<real>::AHEAD,
+    GIVEN = ONE ? 1 : K,
+    Q = quad<real>::SIZE
+  };
   BPPSA_SHARED(real, shared);
   const int lane = (int)threadIdx.x;
   const int64_t b = blockIdx.x, hidden = c.hidden, state = c.batch * hidden;
@@ -40,7 +47,7 @@ __global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_forward(layer_arra
     for (int i = 0; i < AHEAD; ++i) {
       const int64_t t = first + i;
       if (first >= 0 && t < c.steps) {
-        real *in = shared + i % 2 * HP, product[K], pre[K], saved[4] = {};
+        real *in = shared + i % 2 * HP, product[K], pre[K], saved[SAVED] = {};
         if (lane < HP) {
           in[lane] = h;
         }
@@ -65,7 +72,7 @@ __global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_forward(layer_arra
           c.h[(t + 1) * state + b * hidden + lane] = h;
           BPPSA_UNROLL
           for (int v = 0; v < cell<real>::SAVED; ++v) {
-            c.saved[((t * c.batch + b) * 4 + v) * hidden + lane] = saved[v];
+            c.saved[((t * c.batch + b) * SAVED + v) * hidden + lane] = saved[v];
           }
         }
       }
@@ -77,7 +84,7 @@ __global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_forward(layer_arra
  * w_t where it fits. */
 template <typename real, template <typename> class cell>
 __global__ void bppsa_recurrent_forward_wide(layer_arrays<real> c, const real *w_t, bool fits) {
-  enum { K = cell<real>::MATRICES };
+  enum { K = cell<real>::MATRICES, SAVED = cell<real>::SAVED > 0 ? cell<real>::SAVED : 1 };
   BPPSA_SHARED(real, shared);
   const int64_t b = blockIdx.x, hidden = c.hidden, state = c.batch * hidden;
   real *in = shared, *out = shared + hidden, *copy = shared + 2 * hidden;
@@ -92,7 +99,7 @@ __global__ void bppsa_recurrent_forward_wide(layer_arrays<real> c, const real *w
   for (int64_t t = 0; t < c.steps; ++t) {
     const int64_t row = t * c.batch + b;
     for (int64_t j = threadIdx.x; j < hidden; j += blockDim.x) {
-      real product[K], pre[K], saved[4];
+      real product[K], pre[K], saved[SAVED];
       BPPSA_UNROLL
       for (int k = 0; k < K; ++k) {
         product[k] = c.b_hh[k * hidden + j];
@@ -108,21 +115,13 @@ __global__ void bppsa_recurrent_forward_wide(layer_arrays<real> c, const real *w
       c.h[(t + 1) * state + b * hidden + j] = out[j];
       BPPSA_UNROLL
       for (int v = 0; v < cell<real>::SAVED; ++v) {
-        c.saved[(row * 4 + v) * hidden + j] = saved[v];
+        c.saved[(row * SAVED + v) * hidden + j] = saved[v];
       }
     }
     __syncthreads();
     real *swap = in;
     in = out;
     out = swap;
-  }
-}
-
-/* to [columns][rows] = the transpose of from [rows][columns]. */
-template <typename real> __global__ void bppsa_recurrent_transpose(const real *from, int64_t rows, int64_t columns, real *to) {
-  const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-  if (at < rows * columns) {
-    to[at % columns * rows + at / columns] = from[at];
   }
 }
 

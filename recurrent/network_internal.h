@@ -68,6 +68,11 @@ typedef bppsa_status (*bppsa_recurrent_visit)(void **array, int64_t size, int64_
 bppsa_status bppsa_recurrent_visit_array(const recurrent_network *n, bppsa_recurrent_visit visit, int64_t steps, int64_t rows,
                                          int64_t width, void **array, int64_t *bytes);
 
+/* ERR_ARGUMENT: the cell's table contradicts itself, or it lacks the configuration's nonlinearity. */
+bppsa_status bppsa_recurrent_check_cell(const bppsa_recurrent_config *config, const bppsa_cell *cell);
+/* ERR_UNSUPPORTED: the table lacks what the network's passes on a CPU call; its scans have been made. */
+bppsa_status bppsa_recurrent_check_entries(const recurrent_network *n);
+
 /* ---- on a GPU (recurrent_cuda.cu, or recurrent_nocuda.c in its place); all work is queued on the device's stream ---- */
 
 /* Whether kernels of its own make the layers' products of steps, without a scan executor. Of the configuration and the plans alone. */

@@ -65,6 +65,14 @@ template <typename real> __global__ void bppsa_recurrent_product(product_operand
   }
 }
 
+/* to [columns][rows] = the transpose of from [rows][columns]. */
+template <typename real> __global__ void bppsa_recurrent_transpose(const real *from, int64_t rows, int64_t columns, real *to) {
+  const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+  if (at < rows * columns) {
+    to[at % columns * rows + at / columns] = from[at];
+  }
+}
+
 enum { SUM_TARGETS = 4, SUM_THREADS = 256, SUM_LANES = 32 };
 
 /* Where sums go. A target takes entries first .. first + count - 1, as rows of `row` of which it keeps `take` from column `from` on, packed. */

@@ -292,8 +292,7 @@ static void pad_weights(const recurrent_network *n, int64_t l) {
 }
 
 static bppsa_status scan_layer(recurrent_network *n, int64_t l) {
-  enum { MOST_MATRICES = 8 };
-  const void *weights[MOST_MATRICES];
+  const void *weights[BPPSA_CELL_MATRICES];
   const int64_t hidden = n->config.hidden, row = bppsa_dtype_padded(n->config.dtype, hidden);
   pad_weights(n, l);
   for (int64_t k = 0; k < n->cell->matrices; ++k) {
@@ -348,9 +347,9 @@ static layer_products products_of(const recurrent_network *n, int64_t l) {
   return p;
 }
 
-/* Outputs before this one have the bias gradient of b_ih in b_hh too. */
+/* Outputs before this one have the bias gradient of b_ih in b_hh too: both biases enter the same sum there, or sums of the same gradient. */
 static int64_t shared_bias(const recurrent_network *n) {
-  return (n->cell->split ? n->cell->split_from : n->cell->gates) * n->config.hidden;
+  return (n->cell->split && n->cell->separate_bias ? n->cell->split_from : n->cell->gates) * n->config.hidden;
 }
 
 /* Sums `count` parts of both from part `first` on; the window's deltas begin where that part does. */
@@ -367,7 +366,7 @@ static void finish_layer(const recurrent_network *n, int64_t l) {
   const bppsa_view *b_ih = &parameter(n, l, B_IH)->gradient, *b_hh = &parameter(n, l, B_HH)->gradient;
   bppsa_linear_finish(&p.from_x, parameter(n, l, W_IH)->gradient.data, b_ih->data, n->sums);
   bppsa_linear_finish(&p.from_h, parameter(n, l, W_HH)->gradient.data, n->cell->split ? b_hh->data : NULL, n->hidden_sums);
-  memcpy(b_hh->data, b_ih->data, (size_t)(shared_bias(n) * size_of(n))); /* where both biases enter the same sum */
+  memcpy(b_hh->data, b_ih->data, (size_t)(shared_bias(n) * size_of(n)));
 }
 
 /* Sequential BP, from the last window to the first. What nobody needs afterwards is not kept: deltas stay where a layer

@@ -301,7 +301,7 @@ static bppsa_status reserve_all(recurrent_network *n, const bppsa_device *device
   for (int64_t l = 0; l < n->config.layers; ++l) {
     BPPSA_TRY(make_scan(n, l, device));
   }
-  return BPPSA_OK;
+  return n->gpu != NULL ? BPPSA_OK : bppsa_recurrent_check_entries(n);
 }
 
 static bppsa_status build(recurrent_network *n, const bppsa_device *device) {
@@ -328,6 +328,7 @@ static bppsa_status build(recurrent_network *n, const bppsa_device *device) {
 bppsa_status bppsa_recurrent_create(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
                                     bppsa_model **model) {
   BPPSA_TRY(check_config(config));
+  BPPSA_TRY(bppsa_recurrent_check_cell(config, cell));
   recurrent_network *n = bppsa_calloc(1, sizeof *n);
   if (n == NULL) {
     return BPPSA_ERR_MEMORY;

@@ -7,13 +7,14 @@
 #include "core/alloc.h"
 #include "core/check.cuh"
 #include "core/memory_internal.h"
-#include "recurrent/chunk_cuda.cuh"
+#include "recurrent/cell_cuda.cuh"
 #include "recurrent/network_internal.h"
 #include "recurrent/product_kernels.cuh"
 
-enum { PART_ROWS = 1024, MOST_PARTS = 512, MOST_BLOCKS = INT32_MAX };
+enum { PART_ROWS = 1024, MOST_PARTS = 512, MOST_BLOCKS = INT32_MAX, TRANSPOSE_THREADS = 256 };
 
 struct recurrent_gpu {
+  const bppsa_cell_cuda *cell;
   const bppsa_device *device;
   int32_t index;
   cudaStream_t stream;
@@ -37,21 +38,21 @@ void *offset(const recurrent_network *n, const void *base, int64_t reals) {
   return base == NULL ? NULL : (char *)base + reals * size_of(n);
 }
 
-bool is_gru(const recurrent_network *n) {
-  return n->cell->gates > 1;
+/* The cell's launchers for a type. */
+template <typename real> const cell_launchers<real> &launchers(const recurrent_network *n);
+template <> const cell_launchers<float> &launchers(const recurrent_network *n) {
+  return n->gpu->cell->f32;
+}
+template <> const cell_launchers<double> &launchers(const recurrent_network *n) {
+  return n->gpu->cell->f64;
 }
 
-/* Calls a member of chunk_launch for the network's type and cell. */
+/* Calls a launcher that takes no arrays, of the network's type. */
 #define LAUNCH(n, name, ...)                                                                                                     \
-  ((n)->config.dtype == BPPSA_F32                                                                                                \
-       ? (is_gru(n) ? chunk_launch<float, gru_unit>::name(__VA_ARGS__) : chunk_launch<float, rnn_unit>::name(__VA_ARGS__))       \
-       : (is_gru(n) ? chunk_launch<double, gru_unit>::name(__VA_ARGS__) : chunk_launch<double, rnn_unit>::name(__VA_ARGS__)))
+  ((n)->config.dtype == BPPSA_F32 ? launchers<float>(n).name(__VA_ARGS__) : launchers<double>(n).name(__VA_ARGS__))
 
-/* Calls f<real>(..), and f<real, cell>(..). */
+/* Calls f<real>(..). */
 #define OF_TYPE(n, f, ...) ((n)->config.dtype == BPPSA_F32 ? f<float>(__VA_ARGS__) : f<double>(__VA_ARGS__))
-#define OF_CELL(n, f, ...)                                                                                                       \
-  ((n)->config.dtype == BPPSA_F32 ? (is_gru(n) ? f<float, gru_unit>(__VA_ARGS__) : f<float, rnn_unit>(__VA_ARGS__))              \
-                                  : (is_gru(n) ? f<double, gru_unit>(__VA_ARGS__) : f<double, rnn_unit>(__VA_ARGS__)))
 
 /* A parameter's value or gradient in GPU memory. */
 void *place_of(const recurrent_network *n, int64_t layer, int64_t which, bool gradient) {
@@ -195,13 +196,20 @@ template <typename real> chunk_arrays<real> chunks_of(const recurrent_network *n
   return s;
 }
 
-template <typename real, template <typename> class cell> bppsa_status forward_layer(recurrent_network *n, int64_t l) {
+template <typename real> bppsa_status forward_layer(recurrent_network *n, int64_t l) {
   const layer_arrays<real> c = arrays_of<real>(n, l);
   if (c.pre != NULL) {
-    BPPSA_TRY(apply_linear<real>(n, c.steps * c.batch, c.input, cell<real>::MATRICES * c.hidden, c.x, c.w_ih, c.b_ih, c.pre));
+    BPPSA_TRY(apply_linear<real>(n, c.steps * c.batch, c.input, n->cell->gates * c.hidden, c.x, c.w_ih, c.b_ih, c.pre));
   }
-  return c.hidden <= CHUNK_HIDDEN ? chunk_launch<real, cell>::forward(n->gpu->stream, c)
-                                  : chunk_launch<real, cell>::forward_wide(n->gpu->stream, c, (real *)n->gpu->w_t);
+  if (c.hidden <= CHUNK_HIDDEN) {
+    return launchers<real>(n).forward(n->gpu->stream, c);
+  }
+  const int64_t rows = n->cell->gates * c.hidden;
+  real *w_t = (real *)n->gpu->w_t;
+  BPPSA_LAUNCH(bppsa_recurrent_transpose<real>, (unsigned)divide_up(rows * c.hidden, TRANSPOSE_THREADS), TRANSPOSE_THREADS, 0,
+               n->gpu->stream, c.w_hh, rows, c.hidden, w_t);
+  BPPSA_TRY(bppsa_cuda_check(cudaGetLastError(), "transpose: launch"));
+  return launchers<real>(n).forward_wide(n->gpu->stream, c, w_t);
 }
 
 /* Where the sums of a walk go. */
@@ -218,8 +226,7 @@ template <typename real> bppsa_status finish_walk(const recurrent_network *n, in
 }
 
 /* Gradients of the states; with `sum` also deltas and what of the weight gradients is summed on the way. keep: g_1 .. g_T are wanted. */
-template <typename real, template <typename> class cell>
-bppsa_status run_chunks(recurrent_network *n, int64_t l, bool sum, bool keep) {
+template <typename real> bppsa_status run_chunks(recurrent_network *n, int64_t l, bool sum, bool keep) {
   layer_arrays<real> c = arrays_of<real>(n, l);
   chunk_arrays<real> s = chunks_of<real>(n);
   const cudaStream_t stream = n->gpu->stream;
@@ -228,21 +235,20 @@ bppsa_status run_chunks(recurrent_network *n, int64_t l, bool sum, bool keep) {
   c.delta_x = sum && wants_delta_x(n, l) ? c.delta_x : NULL;
   c.delta_h = sum && !n->gpu->sums ? c.delta_h : NULL;
   if (s.chunks > 1) {
-    BPPSA_TRY((chunk_launch<real, cell>::carry(stream, c, s)));
+    BPPSA_TRY(launchers<real>(n).carry(stream, c, s));
   }
   s.partials = sum && n->gpu->sums ? (real *)n->gpu->partials : NULL;
-  BPPSA_TRY((chunk_launch<real, cell>::walk(stream, c, s)));
+  BPPSA_TRY(launchers<real>(n).walk(stream, c, s));
   return s.partials != NULL ? finish_walk(n, l, c) : BPPSA_OK;
 }
 
-template <typename real, template <typename> class cell> bppsa_status run_scan(recurrent_network *n, int64_t l) {
-  enum { MOST_MATRICES = 8 };
-  const void *weights[MOST_MATRICES];
+template <typename real> bppsa_status run_scan(recurrent_network *n, int64_t l) {
+  const void *weights[BPPSA_CELL_MATRICES];
   const layer_arrays<real> c = arrays_of<real>(n, l);
   for (int64_t k = 0; k < n->cell->matrices; ++k) {
     weights[k] = c.w_hh + k * c.hidden * c.hidden;
   }
-  BPPSA_TRY((chunk_launch<real, cell>::coefficients(n->gpu->stream, c)));
+  BPPSA_TRY(launchers<real>(n).coefficients(n->gpu->stream, c));
   bppsa_scan_operands operands = {};
   operands.batch = n->batch;
   operands.weights = weights;
@@ -251,16 +257,16 @@ template <typename real, template <typename> class cell> bppsa_status run_scan(r
   operands.injected = c.injected ? n->g : NULL;
   operands.gradients = n->g;
   BPPSA_TRY(n->layers[l].scan->execute(n->layers[l].scan, &operands));
-  return chunk_launch<real, cell>::deltas(n->gpu->stream, c);
+  return launchers<real>(n).deltas(n->gpu->stream, c);
 }
 
-template <typename real, template <typename> class cell> bppsa_status backward_layer(recurrent_network *n, int64_t l) {
+template <typename real> bppsa_status backward_layer(recurrent_network *n, int64_t l) {
   const bool fused = n->layers[l].scan == NULL, sums = fused && n->gpu->sums;
   const layer_arrays<real> c = arrays_of<real>(n, l);
-  const int64_t rows = c.steps * c.batch, out = cell<real>::MATRICES * c.hidden;
-  BPPSA_TRY((fused ? run_chunks<real, cell>(n, l, true, false) : run_scan<real, cell>(n, l)));
+  const int64_t rows = c.steps * c.batch, out = n->cell->gates * c.hidden;
+  BPPSA_TRY((fused ? run_chunks<real>(n, l, true, false) : run_scan<real>(n, l)));
   if (!sums) {
-    const void *delta_h = cell<real>::SPLIT ? n->delta_h : n->pre;
+    const void *delta_h = n->cell->split ? n->delta_h : n->pre;
     BPPSA_TRY(
         weight_gradient<real>(n, rows, c.hidden, out, delta_h, c.h, place_of(n, l, W_HH, true), place_of(n, l, B_HH, true)));
   }
@@ -302,6 +308,25 @@ int64_t partial_reals(const recurrent_network *n, bool fused) {
   return largest(largest(products, head), walk);
 }
 
+/* The cell's kernels, and whether they agree with its table. */
+bppsa_status find_kernels(recurrent_network *n) {
+  const bppsa_cell *cell = n->cell;
+  n->gpu->cell = cell->cuda != NULL ? cell->cuda() : NULL;
+  if (n->gpu->cell == NULL) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s on a GPU: the cell has no kernels, expected device cpu", cell->name);
+  }
+  const cell_unit &unit = n->gpu->cell->unit;
+  if (unit.matrices != cell->gates || unit.matrices != cell->matrices || unit.saved != cell->saved ||
+      unit.diagonal != cell->diagonal || unit.split != cell->split || (cell->split && !cell->separate_bias)) {
+    return bppsa_fail(
+        BPPSA_ERR_ARGUMENT,
+        "%s on a GPU: a unit of %d matrices, %d vectors saved, diagonal %d, split %d, expected the table's, as many gates "
+        "as matrices, and a separate bias where deltas are split",
+        cell->name, unit.matrices, unit.saved, unit.diagonal, unit.split);
+  }
+  return BPPSA_OK;
+}
+
 /* Sizes that a launch can have, checked once. */
 bppsa_status check_sizes(const recurrent_network *n) {
   const bppsa_recurrent_config *c = &n->config;
@@ -334,6 +359,7 @@ extern "C" bppsa_status bppsa_recurrent_cuda_create(recurrent_network *n, const 
   gpu->device = device;
   gpu->index = bppsa_device_get_index(device);
   gpu->stream = (cudaStream_t)bppsa_device_get_stream(device);
+  BPPSA_TRY(find_kernels(n));
   BPPSA_TRY(check_sizes(n));
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(gpu->index), "network"));
   return LAUNCH(n, prepare, n->config.hidden);
@@ -428,7 +454,7 @@ extern "C" bppsa_status bppsa_recurrent_cuda_forward(recurrent_network *n, const
         h0 != NULL ? cudaMemcpyAsync(first, (const char *)h0 + l * bytes, (size_t)bytes, cudaMemcpyDeviceToDevice, n->gpu->stream)
                    : cudaMemsetAsync(first, 0, (size_t)bytes, n->gpu->stream);
     BPPSA_TRY(bppsa_cuda_check(error, "h0"));
-    BPPSA_TRY(OF_CELL(n, forward_layer, n, l));
+    BPPSA_TRY(OF_TYPE(n, forward_layer, n, l));
   }
   return BPPSA_OK;
 }
@@ -482,7 +508,7 @@ extern "C" bppsa_status bppsa_recurrent_cuda_seed_layers(recurrent_network *n, c
 }
 
 extern "C" bppsa_status bppsa_recurrent_cuda_layer_backward(recurrent_network *n, int64_t l) {
-  return n->layers[l].scan != NULL ? OF_CELL(n, run_scan, n, l) : OF_CELL(n, run_chunks, n, l, l > 0, true);
+  return n->layers[l].scan != NULL ? OF_TYPE(n, run_scan, n, l) : OF_TYPE(n, run_chunks, n, l, l > 0, true);
 }
 
 extern "C" bppsa_status bppsa_recurrent_cuda_pass_down(recurrent_network *n, int64_t l) {
@@ -495,7 +521,7 @@ extern "C" bppsa_status bppsa_recurrent_cuda_pass_down(recurrent_network *n, int
 extern "C" bppsa_status bppsa_recurrent_cuda_backward(recurrent_network *n) {
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(n->gpu->index), "backward pass"));
   for (int64_t l = n->config.layers - 1; l >= 0; --l) {
-    BPPSA_TRY(OF_CELL(n, backward_layer, n, l));
+    BPPSA_TRY(OF_TYPE(n, backward_layer, n, l));
     if (l > 0) {
       BPPSA_TRY(bppsa_recurrent_cuda_pass_down(n, l));
     }

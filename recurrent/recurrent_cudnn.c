@@ -23,7 +23,7 @@ struct bppsa_cudnn_network {
   const cudnn_library *library;
   const bppsa_device *device;
   bppsa_recurrent_config config;
-  int64_t gates;
+  const bppsa_cell *cell;
   bppsa_cudnn_algorithm algorithm;
   cudnnHandle_t handle;
   cudnnDropoutDescriptor_t dropout;
@@ -72,13 +72,14 @@ static bppsa_status describe_layers(const bppsa_cudnn_network *n) {
       CUDNN_RNN_ALGO_STANDARD, CUDNN_RNN_ALGO_PERSIST_STATIC, CUDNN_RNN_ALGO_PERSIST_DYNAMIC,
       CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H, CUDNN_RNN_ALGO_STANDARD};
   const bppsa_recurrent_config *c = &n->config;
-  const cudnnRNNMode_t mode = n->gates > 1                                 ? CUDNN_GRU
-                              : c->nonlinearity == BPPSA_NONLINEARITY_TANH ? CUDNN_RNN_TANH
-                                                                           : CUDNN_RNN_RELU;
+  static const cudnnRNNMode_t modes[BPPSA_CUDNN_MODES] = {[BPPSA_CUDNN_MODE_RNN_TANH] = CUDNN_RNN_TANH,
+                                                          [BPPSA_CUDNN_MODE_RNN_RELU] = CUDNN_RNN_RELU,
+                                                          [BPPSA_CUDNN_MODE_GRU] = CUDNN_GRU};
   const cudnnMathType_t math = n->algorithm == BPPSA_CUDNN_STANDARD_TF32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
-  TRY_CUDNN(cudnnSetRNNDescriptor_v8(n->rnn, algorithms[n->algorithm], mode, CUDNN_RNN_DOUBLE_BIAS, CUDNN_UNIDIRECTIONAL,
-                                     CUDNN_LINEAR_INPUT, type_of(n), type_of(n), math, (int32_t)c->input, (int32_t)c->hidden,
-                                     (int32_t)c->hidden, (int32_t)c->layers, n->dropout, CUDNN_RNN_PADDED_IO_ENABLED),
+  TRY_CUDNN(cudnnSetRNNDescriptor_v8(n->rnn, algorithms[n->algorithm], modes[n->cell->cudnn[c->nonlinearity]],
+                                     CUDNN_RNN_DOUBLE_BIAS, CUDNN_UNIDIRECTIONAL, CUDNN_LINEAR_INPUT, type_of(n), type_of(n),
+                                     math, (int32_t)c->input, (int32_t)c->hidden, (int32_t)c->hidden, (int32_t)c->layers,
+                                     n->dropout, CUDNN_RNN_PADDED_IO_ENABLED),
             "layers");
   if (n->algorithm == BPPSA_CUDNN_PERSIST_DYNAMIC) {
     TRY_CUDNN(cudnnBuildRNNDynamic(n->handle, n->rnn, (int)c->batch), "kernels for this batch");
@@ -152,7 +153,7 @@ static bppsa_status build(bppsa_cudnn_network *n) {
   return status;
 }
 
-static bppsa_status check_request(const bppsa_recurrent_config *c, int64_t gates, bppsa_cudnn_algorithm algorithm,
+static bppsa_status check_request(const bppsa_recurrent_config *c, const bppsa_cell *cell, bppsa_cudnn_algorithm algorithm,
                                   const bppsa_device *device) {
   const int64_t sizes[] = {c->seq_len, c->batch, c->input, c->hidden, c->layers};
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; ++i) {
@@ -160,10 +161,14 @@ static bppsa_status check_request(const bppsa_recurrent_config *c, int64_t gates
       return bppsa_fail(BPPSA_ERR_ARGUMENT, "cuDNN: a size of %lld, expected 1 .. %d", (long long)sizes[i], INT32_MAX);
     }
   }
-  if ((c->dtype != BPPSA_F32 && c->dtype != BPPSA_F64) || (gates != 1 && gates != 3) ||
+  if ((c->dtype != BPPSA_F32 && c->dtype != BPPSA_F64) || (unsigned)c->nonlinearity > BPPSA_NONLINEARITY_RELU ||
       (unsigned)algorithm >= BPPSA_CUDNN_ALGORITHMS) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "cuDNN: dtype %s, %lld gates, algorithm %d, expected f32 or f64, 1 or 3, 0 .. %d",
-                      bppsa_dtype_name(c->dtype), (long long)gates, (int)algorithm, BPPSA_CUDNN_ALGORITHMS - 1);
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "cuDNN: dtype %s, nonlinearity %d, algorithm %d, expected f32 or f64, 0 or 1, 0 .. %d",
+                      bppsa_dtype_name(c->dtype), (int)c->nonlinearity, (int)algorithm, BPPSA_CUDNN_ALGORITHMS - 1);
+  }
+  if ((unsigned)cell->cudnn[c->nonlinearity] - 1 >= BPPSA_CUDNN_MODES - 1) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "cuDNN: it has no layers of the cell '%s' with nonlinearity %d, expected rnn or gru",
+                      cell->name, (int)c->nonlinearity);
   }
   if (c->dtype == BPPSA_F64 && algorithm == BPPSA_CUDNN_STANDARD_TF32) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "cuDNN: TF32 is of f32, not of f64");
@@ -174,10 +179,10 @@ static bppsa_status check_request(const bppsa_recurrent_config *c, int64_t gates
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_cudnn_create(const bppsa_recurrent_config *config, int64_t gates, bppsa_cudnn_algorithm algorithm,
+bppsa_status bppsa_cudnn_create(const bppsa_recurrent_config *config, const bppsa_cell *cell, bppsa_cudnn_algorithm algorithm,
                                 const bppsa_device *device, bppsa_cudnn_network **network) {
   const cudnn_library *library;
-  BPPSA_TRY(check_request(config, gates, algorithm, device));
+  BPPSA_TRY(check_request(config, cell, algorithm, device));
   BPPSA_TRY(bppsa_cudnn_load(&library));
   bppsa_cudnn_network *n = bppsa_calloc(1, sizeof *n);
   if (n == NULL) {
@@ -186,7 +191,7 @@ bppsa_status bppsa_cudnn_create(const bppsa_recurrent_config *config, int64_t ga
   n->library = library;
   n->device = device;
   n->config = *config;
-  n->gates = gates;
+  n->cell = cell;
   n->algorithm = algorithm;
   const bppsa_status status = build(n);
   if (status != BPPSA_OK) {
@@ -249,14 +254,15 @@ static bppsa_status find_rows(const bppsa_cudnn_network *n, const char *prefix, 
   for (int64_t p = 0; p < model->parameter_count; ++p) {
     const bppsa_parameter *parameter = &model->parameters[p];
     const bppsa_view *view = gradient ? &parameter->gradient : &parameter->value;
-    if (strcmp(parameter->name, name) == 0 && view->shape[0] == n->gates * n->config.hidden && view->dtype == n->config.dtype) {
-      *count = bppsa_view_count(view) / n->gates;
+    if (strcmp(parameter->name, name) == 0 && view->shape[0] == n->cell->gates * n->config.hidden &&
+        view->dtype == n->config.dtype) {
+      *count = bppsa_view_count(view) / n->cell->gates;
       *rows = (char *)view->data + (size_t)(gate * *count) * bppsa_dtype_size(view->dtype);
       return BPPSA_OK;
     }
   }
   return bppsa_fail(BPPSA_ERR_SHAPE, "cuDNN: the model has no %s of %lld rows and dtype %s", name,
-                    (long long)(n->gates * n->config.hidden), bppsa_dtype_name(n->config.dtype));
+                    (long long)(n->cell->gates * n->config.hidden), bppsa_dtype_name(n->config.dtype));
 }
 
 /* Copies one gate's rows of a matrix or bias: values to the GPU, or gradients from it. */
@@ -279,7 +285,7 @@ static bppsa_status copy_gate(const bppsa_cudnn_network *n, const char *prefix, 
   void *matrix = NULL, *bias = NULL, *rows;
   int64_t count;
   TRY_CUDNN(cudnnGetRNNWeightParams(n->handle, n->rnn, (int32_t)layer, n->bytes[WEIGHTS],
-                                    n->parts[gradient ? GRADIENTS : WEIGHTS], (int32_t)(side * n->gates + gate), n->matrix,
+                                    n->parts[gradient ? GRADIENTS : WEIGHTS], (int32_t)(side * n->cell->gates + gate), n->matrix,
                                     &matrix, n->bias, &bias),
             "weights");
   BPPSA_TRY(find_rows(n, prefix, matrices[side], layer, gate, model, gradient, &rows, &count));
@@ -291,8 +297,8 @@ static bppsa_status copy_gate(const bppsa_cudnn_network *n, const char *prefix, 
 static bppsa_status copy_parameters(const bppsa_cudnn_network *n, const char *prefix, const bppsa_model *model, bool gradient) {
   BPPSA_TRY(use_device(n));
   for (int64_t l = 0; l < n->config.layers; ++l) {
-    for (int64_t i = 0; i < 2 * n->gates; ++i) {
-      BPPSA_TRY(copy_gate(n, prefix, l, i / n->gates, i % n->gates, model, gradient));
+    for (int64_t i = 0; i < 2 * n->cell->gates; ++i) {
+      BPPSA_TRY(copy_gate(n, prefix, l, i / n->cell->gates, i % n->cell->gates, model, gradient));
     }
   }
   return BPPSA_OK;

@@ -7,7 +7,7 @@
 #ifndef BPPSA_RECURRENT_RECURRENT_CUDNN_H
 #define BPPSA_RECURRENT_RECURRENT_CUDNN_H
 
-#include "recurrent/recurrent.h"
+#include "recurrent/cell.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -35,9 +35,10 @@ void bppsa_cudnn_probe(bppsa_cudnn_report *report);
 
 typedef struct bppsa_cudnn_network bppsa_cudnn_network;
 
-/* Layers of the configuration's sizes, dtype and nonlinearity; gates: 1 (RNN) or 3 (GRU). All memory is taken here. The device must outlive
- * the network. ERR_UNSUPPORTED: no cuDNN, not a GPU, or cuDNN refuses the algorithm for this shape, in its words. ERR_ARGUMENT, ERR_MEMORY, ERR_CUDA. */
-bppsa_status bppsa_cudnn_create(const bppsa_recurrent_config *config, int64_t gates, bppsa_cudnn_algorithm algorithm,
+/* Layers of the cell, of the configuration's sizes, dtype and nonlinearity. All memory is taken here. The cell and the device must outlive
+ * the network. ERR_UNSUPPORTED: cuDNN does not have the cell, no cuDNN, not a GPU, or cuDNN refuses the algorithm for this shape, in its words.
+ * ERR_ARGUMENT, ERR_MEMORY, ERR_CUDA. */
+bppsa_status bppsa_cudnn_create(const bppsa_recurrent_config *config, const bppsa_cell *cell, bppsa_cudnn_algorithm algorithm,
                                 const bppsa_device *device, bppsa_cudnn_network **network);
 void bppsa_cudnn_destroy(bppsa_cudnn_network *network); /* NULL is legal */
 

@@ -15,9 +15,9 @@ void bppsa_cudnn_probe(bppsa_cudnn_report *report) {
   snprintf(report->detail, sizeof report->detail, "%s", why);
 }
 
-bppsa_status bppsa_cudnn_create(const bppsa_recurrent_config *config, int64_t gates, bppsa_cudnn_algorithm algorithm,
+bppsa_status bppsa_cudnn_create(const bppsa_recurrent_config *config, const bppsa_cell *cell, bppsa_cudnn_algorithm algorithm,
                                 const bppsa_device *device, bppsa_cudnn_network **network) {
-  (void)config, (void)gates, (void)algorithm, (void)device, (void)network;
+  (void)config, (void)cell, (void)algorithm, (void)device, (void)network;
   return without();
 }
 

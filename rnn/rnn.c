@@ -1,7 +1,7 @@
 /* The RNN cell: its table. */
 #include "rnn/rnn.h"
 
-#include "recurrent/cell.h"
+#include "rnn/rnn_internal.h"
 
 #define BPPSA_REAL 32
 #include "rnn/rnn.inc"
@@ -10,16 +10,19 @@
 #include "rnn/rnn.inc"
 #undef BPPSA_REAL
 
-static const bppsa_cell rnn_cell = {
+const bppsa_cell bppsa_rnn_cell = {
     .name = "rnn",
     .gates = 1,
     .matrices = 1,
+    .relu = true,
     .forward = {forward_f32, forward_f64},
     .backward = {backward_f32, backward_f64},
     .coefficients = {coefficients_f32, coefficients_f64},
     .deltas = {deltas_f32, deltas_f64},
+    .cuda = bppsa_rnn_cuda,
+    .cudnn = {[BPPSA_NONLINEARITY_TANH] = BPPSA_CUDNN_MODE_RNN_TANH, [BPPSA_NONLINEARITY_RELU] = BPPSA_CUDNN_MODE_RNN_RELU},
 };
 
 bppsa_status bppsa_rnn_create(const bppsa_recurrent_config *config, const bppsa_device *device, bppsa_model **model) {
-  return bppsa_recurrent_create(config, &rnn_cell, device, model);
+  return bppsa_recurrent_create(config, &bppsa_rnn_cell, device, model);
 }

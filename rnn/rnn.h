@@ -6,11 +6,13 @@
 #ifndef BPPSA_RNN_RNN_H
 #define BPPSA_RNN_RNN_H
 
-#include "recurrent/recurrent.h"
+#include "recurrent/cell.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+extern const bppsa_cell bppsa_rnn_cell;
 
 /* A network of RNN layers; parameters are zero until set (bppsa_model_set) or initialised (bppsa_recurrent_init). The device must
  * outlive the model. Destroy with bppsa_model_destroy. ERR_ARGUMENT, ERR_SHAPE, ERR_MEMORY, ERR_UNSUPPORTED. */

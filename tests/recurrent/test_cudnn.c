@@ -8,6 +8,7 @@
 #include "gru/gru.h"
 #include "recurrent/recurrent_cudnn.h"
 #include "rnn/rnn.h"
+#include "tests/support/invented_cell.h"
 #include "tests/support/support.h"
 
 enum { HEAD = 2 };
@@ -59,7 +60,7 @@ static bool run(const problem *p, bppsa_cudnn_algorithm algorithm) {
   const int64_t xs = c->seq_len * c->batch * c->input, seeds = (c->loss_all ? c->seq_len : 1) * c->batch * c->hidden;
   const int64_t all[] = {c->seq_len, c->batch, c->hidden};
   bppsa_cudnn_network *network = NULL;
-  const bppsa_status status = bppsa_cudnn_create(c, p->gru ? 3 : 1, algorithm, device, &network);
+  const bppsa_status status = bppsa_cudnn_create(c, p->gru ? &bppsa_gru_cell : &bppsa_rnn_cell, algorithm, device, &network);
   if (status != BPPSA_OK) {
     assert_int_equal(status, BPPSA_ERR_UNSUPPORTED);
     assert_non_null(strstr(bppsa_last_error(), "cuDNN: "));
@@ -125,14 +126,26 @@ static void gradients(void **state) {
   assert_true(taken >= 24 && refused > 0); /* at least TF32 of f64 */
 }
 
+/* A cell that cuDNN does not have is refused, whatever its number of gates. */
+static void invented_cell(void **state) {
+  (void)state;
+  bppsa_cudnn_network *network = NULL;
+  bppsa_recurrent_config config = bppsa_recurrent_config_default();
+  assert_int_equal(bppsa_cudnn_create(&config, &two_tanh, BPPSA_CUDNN_STANDARD, device, &network), BPPSA_ERR_UNSUPPORTED);
+  assert_string_equal(bppsa_last_error(), "cuDNN: it has no layers of the cell 'sum' with nonlinearity 0, expected rnn or gru");
+  config.nonlinearity = BPPSA_NONLINEARITY_RELU;
+  assert_int_equal(bppsa_cudnn_create(&config, &bppsa_gru_cell, BPPSA_CUDNN_STANDARD, device, &network), BPPSA_ERR_UNSUPPORTED);
+  assert_null(network);
+}
+
 static void wrong_requests(void **state) {
   (void)state;
   bppsa_cudnn_network *network = NULL;
   bppsa_recurrent_config config = bppsa_recurrent_config_default();
-  assert_int_equal(bppsa_cudnn_create(&config, 1, BPPSA_CUDNN_STANDARD, host, &network), BPPSA_ERR_UNSUPPORTED);
-  assert_int_equal(bppsa_cudnn_create(&config, 2, BPPSA_CUDNN_STANDARD, device, &network), BPPSA_ERR_ARGUMENT);
+  assert_int_equal(bppsa_cudnn_create(&config, &bppsa_rnn_cell, BPPSA_CUDNN_STANDARD, host, &network), BPPSA_ERR_UNSUPPORTED);
+  assert_int_equal(bppsa_cudnn_create(&config, &bppsa_rnn_cell, BPPSA_CUDNN_ALGORITHMS, device, &network), BPPSA_ERR_ARGUMENT);
   config.hidden = 0;
-  assert_int_equal(bppsa_cudnn_create(&config, 1, BPPSA_CUDNN_STANDARD, device, &network), BPPSA_ERR_ARGUMENT);
+  assert_int_equal(bppsa_cudnn_create(&config, &bppsa_rnn_cell, BPPSA_CUDNN_STANDARD, device, &network), BPPSA_ERR_ARGUMENT);
   assert_null(network);
   bppsa_cudnn_destroy(NULL);
 }
@@ -144,7 +157,8 @@ int main(void) {
   bppsa_cudnn_probe(&report);
   int code = 77;
   if (bppsa_device_get_kind(device) == BPPSA_CUDA && report.version > 0) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(gradients), cmocka_unit_test(wrong_requests)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(gradients), cmocka_unit_test(invented_cell),
+                                       cmocka_unit_test(wrong_requests)};
     code = cmocka_run_group_tests(tests, NULL, NULL);
   }
   bppsa_device_destroy(device);

@@ -1,7 +1,15 @@
-/* Launches of the kernels of one recurrent layer. */
-#include "recurrent/chunk_cuda.cuh"
+/* A cell's table of launchers (recurrent/cell_cuda.cuh) from what a unit of it computes (recurrent/unit_kernels.cuh):
+ *
+ *     static const bppsa_cell_cuda table = bppsa_cell_make<unit>();
+ */
+#ifndef BPPSA_RECURRENT_CELL_LAUNCH_CUH
+#define BPPSA_RECURRENT_CELL_LAUNCH_CUH
 
 #include <type_traits>
+
+#include "recurrent/chunk_kernels.cuh"
+#include "recurrent/forward_kernels.cuh"
+#include "recurrent/unit_kernels.cuh"
 
 namespace {
 
@@ -72,6 +80,22 @@ template <typename real, template <typename> class cell, int HP> bppsa_status al
 
 } // namespace
 
+template <typename real, template <typename> class cell> struct chunk_launch {
+  static bppsa_status prepare(int64_t hidden);
+  static bppsa_status forward(cudaStream_t stream, const layer_arrays<real> &c);
+  static bppsa_status forward_wide(cudaStream_t stream, const layer_arrays<real> &c, const real *w_t);
+  static bppsa_status coefficients(cudaStream_t stream, const layer_arrays<real> &c);
+  static bppsa_status deltas(cudaStream_t stream, const layer_arrays<real> &c);
+  static bppsa_status carry(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
+  static bppsa_status walk(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
+  static bool sums(int64_t hidden);
+  static int64_t padded_hidden(int64_t hidden);
+  static int64_t blocks(int64_t chunks, int64_t batch);
+  static constexpr cell_launchers<real> table() {
+    return {prepare, forward, forward_wide, coefficients, deltas, carry, walk, sums, padded_hidden, blocks};
+  }
+};
+
 #define METHOD(type, name) template <typename real, template <typename> class cell> type chunk_launch<real, cell>::name
 
 METHOD(bool, sums)(int64_t hidden) {
@@ -107,16 +131,12 @@ METHOD(bppsa_status, forward)(cudaStream_t stream, const layer_arrays<real> &c) 
   });
 }
 
-METHOD(bppsa_status, forward_wide)(cudaStream_t stream, const layer_arrays<real> &c, real *w_t) {
-  const int64_t rows = cell<real>::MATRICES * c.hidden, count = rows * c.hidden,
-                copied = (count + 2 * c.hidden) * (int64_t)sizeof(real);
+METHOD(bppsa_status, forward_wide)(cudaStream_t stream, const layer_arrays<real> &c, const real *w_t) {
+  const int64_t copied = (cell<real>::MATRICES * c.hidden + 2) * c.hidden * (int64_t)sizeof(real);
   const bool fits_shared = copied <= SHARED_BYTES;
   const size_t shared = fits_shared ? (size_t)copied : 2 * (size_t)c.hidden * sizeof(real);
   const int64_t warps = divide_up(c.hidden, WARP_LANES);
   const unsigned threads = (unsigned)(warps * WARP_LANES < WIDE_THREADS ? warps * WARP_LANES : (int64_t)WIDE_THREADS);
-  BPPSA_LAUNCH(bppsa_recurrent_transpose<real>, (unsigned)divide_up(count, UNIT_THREADS), UNIT_THREADS, 0, stream, c.w_hh, rows,
-               c.hidden, w_t);
-  BPPSA_TRY(launched("forward pass: launch"));
   BPPSA_LAUNCH((bppsa_recurrent_forward_wide<real, cell>), (unsigned)c.batch, threads, shared, stream, c, w_t, fits_shared);
   return launched("forward pass: launch");
 }
@@ -155,7 +175,13 @@ METHOD(bppsa_status, deltas)(cudaStream_t stream, const layer_arrays<real> &c) {
   return launched("deltas: launch");
 }
 
-template struct chunk_launch<float, rnn_unit>;
-template struct chunk_launch<double, rnn_unit>;
-template struct chunk_launch<float, gru_unit>;
-template struct chunk_launch<double, gru_unit>;
+#undef METHOD
+
+template <template <typename> class cell> constexpr bppsa_cell_cuda bppsa_cell_make() {
+  typedef cell<float> unit;
+  return {{unit::MATRICES, unit::SAVED, unit::DIAGONAL != 0, unit::SPLIT != 0},
+          chunk_launch<float, cell>::table(),
+          chunk_launch<double, cell>::table()};
+}
+
+#endif

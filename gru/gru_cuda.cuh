@@ -1,0 +1,53 @@
+/* A unit of the GRU on a GPU (recurrent/unit_kernels.cuh). */
+#ifndef BPPSA_GRU_GRU_CUDA_CUH
+#define BPPSA_GRU_GRU_CUDA_CUH
+
+#include <math.h>
+
+#include "recurrent/cell_cuda.cuh"
+
+template <typename real> __device__ inline real gru_sigmoid(real x) {
+  return 1 / (1 + (real)exp(-x));
+}
+
+/* BPPSA appendix E. saved: r, u = 1 - z, m = h_{t-1} W_hnᵀ + b_hn, n. u is kept and not z: where z is near 1, and memory long, 1 - z
+ * would have lost its digits. */
+template <typename real> struct gru_unit {
+  enum { MATRICES = 3, SAVED = 4, DIAGONAL = 1, SPLIT = 1, AHEAD = sizeof(real) == 4 ? 4 : 2, EARLIER = 0 };
+  real r, u, m, n, h; /* h of step t - 1 */
+
+  __device__ static inline gru_unit load(const layer_arrays<real> &c, int64_t past, int64_t, int64_t j) {
+    gru_unit unit;
+    const real *saved = c.saved + 4 * past - 3 * j;
+    unit.h = c.h[past];
+    unit.r = saved[0];
+    unit.u = saved[c.hidden];
+    unit.m = saved[2 * c.hidden];
+    unit.n = saved[3 * c.hidden];
+    return unit;
+  }
+  __device__ inline real before(const gru_unit &) const {
+    return h;
+  }
+  __device__ inline void factors(bool, real d[3], real *e, real *d_x) const {
+    const real by_n = u * (1 - n * n);
+    d[2] = by_n * r;
+    d[0] = d[2] * m * (1 - r);
+    d[1] = (h - n) * u * (1 - u);
+    *e = 1 - u;
+    *d_x = by_n;
+  }
+  /* g - u g, which is exact where e = 1 - u is rounded. */
+  __device__ inline real carried(real g) const {
+    return g - u * g;
+  }
+  __device__ static inline real forward(bool, const real pre[3], const real product[3], real before, real saved[4]) {
+    saved[0] = gru_sigmoid(pre[0] + product[0]);
+    saved[1] = gru_sigmoid(-(pre[1] + product[1]));
+    saved[2] = product[2];
+    saved[3] = (real)tanh(pre[2] + saved[0] * product[2]);
+    return before + saved[1] * (saved[3] - before);
+  }
+};
+
+#endif

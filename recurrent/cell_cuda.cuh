@@ -1,0 +1,74 @@
+/* What a cell gives a recurrent network on a GPU: a table of launchers for each type, and the arrays they take. recurrent/cell_launch.cuh makes the table
+ * of what a unit of the cell computes; rnn/rnn_cuda.cu and gru/gru_cuda.cu do so. All work is queued on the stream. */
+#ifndef BPPSA_RECURRENT_CELL_CUDA_CUH
+#define BPPSA_RECURRENT_CELL_CUDA_CUH
+
+#include <stdint.h>
+
+#include "core/check.cuh"
+#include "recurrent/cell.h"
+
+enum { CHUNK_HIDDEN = 32 }; /* the largest H of the fused kernels */
+
+/* One layer's arrays. Pointers are the GPU's; NULL: the array does not exist or is not wanted. b samples a step. */
+template <typename real> struct layer_arrays {
+  int64_t steps, batch, hidden, input; /* T, b, H, I */
+  bool relu;                           /* the nonlinearity is ReLU */
+  const real *w_ih, *b_ih, *w_hh, *b_hh;
+  const real *x;             /* [T][b][I] */
+  real *pre;                 /* [T][b][G·H]: x W_ihᵀ + b_ih; NULL: made on the way from an input of size 1 */
+  real *h;                   /* [T+1][b][H] */
+  real *saved;               /* [T][b][SAVED][H] */
+  real *g;                   /* [T+1][b][H]: g_T, and u_t on entry; g_t on return */
+  bool injected, want_input; /* u_t is given; g_0 is wanted */
+  bool store_g;              /* g_1 .. g_{T-1} are wanted */
+  real *delta_x, *delta_h;   /* [T][b][G·H] */
+  real *columns[BPPSA_CELL_MATRICES], *diagonal; /* [T][b][H]: d_k and e */
+};
+
+/* Chunks of a layer's steps (chunk_kernels.cuh). */
+template <typename real> struct chunk_arrays {
+  int64_t chunks, length; /* P, L */
+  real *products;         /* [P-1][b][HP][HP]: row r is the image of basis vector r, times 2^exponents[r] */
+  int32_t *exponents;     /* [P-1][b][H] */
+  real *norms;            /* likewise: a row's largest entry */
+  real *offsets;          /* [P-1][b][H]: the walk from 0; NULL unless gradients are injected */
+  real *carried;          /* [P][b][H]: g where chunk p begins */
+  bool from_zero;         /* walk: from 0 to `offsets`, and nothing else is written */
+  real *
+      partials; /* [blocks][G·H·H + 2 G·H + (I = 1 ? G·H : 0)]: dW_hh, db_hh, db_ih, dW_ih of a block's warps; NULL: not wanted */
+  unsigned long long *redone;
+};
+
+/* ERR_CUDA of all: the launch failed. */
+template <typename real> struct cell_launchers {
+  /* Asks for more shared memory than 48 KiB, once a device. */
+  bppsa_status (*prepare)(int64_t hidden);
+  /* h_1 .. h_T and what is saved: H <= CHUNK_HIDDEN, and any H with w_t [H][G·H], the transpose of W_hh. */
+  bppsa_status (*forward)(cudaStream_t stream, const layer_arrays<real> &c);
+  bppsa_status (*forward_wide)(cudaStream_t stream, const layer_arrays<real> &c, const real *w_t);
+  /* For a scan: d_k and e; delta_x and delta_h from g. */
+  bppsa_status (*coefficients)(cudaStream_t stream, const layer_arrays<real> &c);
+  bppsa_status (*deltas)(cudaStream_t stream, const layer_arrays<real> &c);
+  /* The fused backward pass, H <= CHUNK_HIDDEN. carry, for more than one chunk: transitions, what is injected, and the gradients where chunks begin, to
+   * s.carried. walk: all chunks, or sequential BP as the only one. */
+  bppsa_status (*carry)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
+  bppsa_status (*walk)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
+  bool (*sums)(int64_t hidden);                     /* whether a walk can sum weight gradients: they fit into registers */
+  int64_t (*padded_hidden)(int64_t hidden);         /* HP */
+  int64_t (*blocks)(int64_t chunks, int64_t batch); /* of a walk, which are the parts of its partial sums */
+};
+
+/* What the kernels were made for; it must agree with the cell's table. */
+struct cell_unit {
+  int matrices, saved;
+  bool diagonal, split;
+};
+
+struct bppsa_cell_cuda {
+  cell_unit unit;
+  cell_launchers<float> f32;
+  cell_launchers<double> f64;
+};
+
+#endif

@@ -1,0 +1,59 @@
+/* Kernels in which every unit of a step stands alone, a thread each: for a scan of a recurrent element.
+ *
+ * A unit is what a cell's folder gives a GPU, a class template over the real type:
+ *
+ *     enum MATRICES   K, which is also the number of gates G
+ *     enum SAVED      H-vectors kept per step and sample, in c.saved
+ *     enum DIAGONAL   1: e is present
+ *     enum SPLIT      1: delta_h differs from delta_x
+ *     enum AHEAD      steps that a walk loads ahead of their use
+ *     enum EARLIER    1: h_{t-1} of a unit is what the unit of step t - 1 holds, so that a walk loads one step more
+ *     load(c, past, state, j)   what the backward step t of unit j reads; its h_{t-1} stands at h[past], h_t `state` behind it
+ *     before(earlier)           h_{t-1}; `earlier` is the unit of step t - 1
+ *     factors(relu, d, e, d_x)  d [K] and e of Jᵀ_t; d_x: the last gate's factor of delta_x, where the others have d
+ *     carried(g)                e ∘ g_t
+ *     forward(relu, pre, product, before, saved)   h_t from pre_t [K], h_{t-1} W_hhᵀ + b_hh [K] and h_{t-1}; saved [SAVED]
+ */
+#ifndef BPPSA_RECURRENT_UNIT_KERNELS_CUH
+#define BPPSA_RECURRENT_UNIT_KERNELS_CUH
+
+#include "core/launch.cuh"
+#include "recurrent/cell_cuda.cuh"
+
+/* d_k and e of all steps, for a scan of a recurrent element. */
+template <typename real, template <typename> class cell>
+__global__ void bppsa_recurrent_coefficients(layer_arrays<real> c, int64_t count) {
+  const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+  if (at < count) {
+    real d[cell<real>::MATRICES], e, d_x;
+    cell<real>::load(c, at, c.batch * c.hidden, at % c.hidden).factors(c.relu, d, &e, &d_x);
+    BPPSA_UNROLL
+    for (int k = 0; k < cell<real>::MATRICES; ++k) {
+      c.columns[k][at] = d[k];
+    }
+    if (cell<real>::DIAGONAL) {
+      c.diagonal[at] = e;
+    }
+  }
+}
+
+/* delta_x and, where the cell splits them, delta_h from g_1 .. g_T. */
+template <typename real, template <typename> class cell>
+__global__ void bppsa_recurrent_deltas(layer_arrays<real> c, int64_t count) {
+  const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, row = at / c.hidden, j = at % c.hidden;
+  if (at < count) {
+    enum { K = cell<real>::MATRICES };
+    real d[K], e, d_x;
+    cell<real>::load(c, at, c.batch * c.hidden, j).factors(c.relu, d, &e, &d_x);
+    const real g = c.g[at + c.batch * c.hidden];
+    BPPSA_UNROLL
+    for (int k = 0; k < K; ++k) {
+      c.delta_x[(row * K + k) * c.hidden + j] = (k + 1 == K ? d_x : d[k]) * g;
+      if (cell<real>::SPLIT) {
+        c.delta_h[(row * K + k) * c.hidden + j] = d[k] * g;
+      }
+    }
+  }
+}
+
+#endif

@@ -1,0 +1,17 @@
+/* Inside of the RNN. */
+#ifndef BPPSA_RNN_RNN_INTERNAL_H
+#define BPPSA_RNN_RNN_INTERNAL_H
+
+#include "recurrent/cell.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The kernels' table (rnn_cuda.cu), or NULL in a build without CUDA (rnn_nocuda.c). */
+const struct bppsa_cell_cuda *bppsa_rnn_cuda(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
