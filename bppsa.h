@@ -42,6 +42,7 @@
 #include "train/log.h"
 #include "train/loss.h"
 #include "train/optimizer.h"
+#include "train/rate.h"
 #include "train/trainer.h"
 
 #include "bppsa_version.h"

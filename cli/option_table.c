@@ -15,7 +15,8 @@ static const char *const backwards[] = {"bp", "scan", NULL};
 static const char *const algorithms[] = {"auto", "linear", "blelloch", "chunked", NULL};
 static const char *const plans[] = {"estimate", "measure", NULL};
 static const char *const weight_gradients[] = {"in-order", "second-stream", NULL};
-static const char *const optimizers[] = {"adam", "sgd", NULL};
+static const char *const optimizers[] = {"adam", "sgd", "adamw", NULL};
+static const char *const lr_schedules[] = {"constant", "step", "cosine", NULL};
 static const char *const sets[] = {"S", "M", "L", NULL};
 static const char *const paddings[] = {"constant", "reflect", NULL};
 static const char *const pool_patterns[] = {"window", "argmax", NULL};
@@ -96,6 +97,27 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
                          .low = DBL_MIN, .high = DBL_MAX},
     [BPPSA_OPTION_MOMENTUM] = {"--momentum", BPPSA_REAL, BPPSA_GROUP_TRAINING, "M", "0", "of SGD",
                                "a number, 0 or more and below 1", .low = 0, .high = 1 - DBL_EPSILON / 2},
+    [BPPSA_OPTION_WEIGHT_DECAY] = {"--weight-decay", BPPSA_REAL, BPPSA_GROUP_TRAINING, "LAMBDA", NULL,
+                                   "pulls weights to 0: as an L2 term of the loss, with adamw by itself", "a number, 0 or more",
+                                   .low = 0, .high = DBL_MAX, .otherwise = "0; adamw 0.01"},
+    [BPPSA_OPTION_LR_SCHEDULE] = {"--lr-schedule", BPPSA_CHOICE, BPPSA_GROUP_TRAINING, NULL, "constant",
+                                  "how the learning rate falls, from epoch to epoch, or step to step with --iterations",
+                                  .choices = lr_schedules},
+    [BPPSA_OPTION_LR_STEP_SIZE] = {"--lr-step-size", BPPSA_INTEGER, BPPSA_GROUP_TRAINING, "N", NULL,
+                                   "of the schedule step: epochs (steps with --iterations) between two falls", COUNT_EXPECTED,
+                                   SPAN(1, INT64_MAX)},
+    [BPPSA_OPTION_LR_GAMMA] = {"--lr-gamma", BPPSA_REAL, BPPSA_GROUP_TRAINING, "FACTOR", NULL,
+                               "of the schedule step: what a fall multiplies the rate by", "a number above 0", .low = DBL_MIN,
+                               .high = DBL_MAX, .otherwise = "0.1"},
+    [BPPSA_OPTION_LR_PERIOD] = {"--lr-period", BPPSA_INTEGER, BPPSA_GROUP_TRAINING, "N", NULL,
+                                "of the schedule cosine: epochs (steps with --iterations) down to the lowest rate",
+                                COUNT_EXPECTED, SPAN(1, INT64_MAX), .otherwise = "the whole run"},
+    [BPPSA_OPTION_LR_MIN] = {"--lr-min", BPPSA_REAL, BPPSA_GROUP_TRAINING, "RATE", NULL,
+                             "of the schedule cosine: the lowest rate", "a number, 0 or more", .low = 0, .high = DBL_MAX,
+                             .otherwise = "0"},
+    [BPPSA_OPTION_WARMUP] = {"--warmup", BPPSA_INTEGER, BPPSA_GROUP_TRAINING, "STEPS", NULL,
+                             "steps over which the rate rises linearly from 0", "a whole number, 0 or more", SPAN(0, INT64_MAX),
+                             .otherwise = "0"},
     [BPPSA_OPTION_CLIP_NORM] = {"--clip-norm", BPPSA_REAL, BPPSA_GROUP_TRAINING, "NORM", NULL,
                                 "scale gradients down to this norm", "a number above 0", .low = DBL_MIN, .high = DBL_MAX,
                                 .otherwise = "no clipping"},

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/train_checkpoint.h"
+#include "cli/train_optimizer.h"
 #include "cli/train_report.h"
 #include "core/alloc.h"
 #include "core/clock.h"
@@ -18,8 +19,10 @@
         {.option = BPPSA_OPTION_ALGORITHM}, {.option = BPPSA_OPTION_UP_LEVELS}, {.option = BPPSA_OPTION_CHUNKS},                 \
         {.option = BPPSA_OPTION_PLAN}, {.option = BPPSA_OPTION_EPOCHS}, {.option = BPPSA_OPTION_TRAIN_ITERATIONS},               \
         {.option = BPPSA_OPTION_OPTIMIZER}, {.option = BPPSA_OPTION_LR, .fallback = (rate)}, {.option = BPPSA_OPTION_MOMENTUM},  \
-        {.option = BPPSA_OPTION_CLIP_NORM}, {.option = BPPSA_OPTION_SEED}, {.option = BPPSA_OPTION_DEVICE},                      \
-        {.option = BPPSA_OPTION_DTYPE}, {.option = BPPSA_OPTION_THREADS},                                                        \
+        {.option = BPPSA_OPTION_WEIGHT_DECAY}, {.option = BPPSA_OPTION_LR_SCHEDULE}, {.option = BPPSA_OPTION_LR_STEP_SIZE},      \
+        {.option = BPPSA_OPTION_LR_GAMMA}, {.option = BPPSA_OPTION_LR_PERIOD}, {.option = BPPSA_OPTION_LR_MIN},                  \
+        {.option = BPPSA_OPTION_WARMUP}, {.option = BPPSA_OPTION_CLIP_NORM}, {.option = BPPSA_OPTION_SEED},                      \
+        {.option = BPPSA_OPTION_DEVICE}, {.option = BPPSA_OPTION_DTYPE}, {.option = BPPSA_OPTION_THREADS},                       \
         {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP}, {.option = BPPSA_OPTION_LOG},                          \
         {.option = BPPSA_OPTION_WEIGHTS}, {.option = BPPSA_OPTION_SAVE_WEIGHTS}, {.option = BPPSA_OPTION_CHECKPOINT},            \
         {.option = BPPSA_OPTION_CHECKPOINT_EVERY}, {.option = BPPSA_OPTION_RESUME}, {.option = BPPSA_OPTION_JSON},               \
@@ -47,6 +50,13 @@ static const bppsa_option_use uses_cnn[] = {
     {.option = BPPSA_OPTION_OPTIMIZER, .fallback = "sgd"},
     {.option = BPPSA_OPTION_LR, .fallback = "0.001"},
     {.option = BPPSA_OPTION_MOMENTUM, .fallback = "0.9"},
+    {.option = BPPSA_OPTION_WEIGHT_DECAY},
+    {.option = BPPSA_OPTION_LR_SCHEDULE},
+    {.option = BPPSA_OPTION_LR_STEP_SIZE},
+    {.option = BPPSA_OPTION_LR_GAMMA},
+    {.option = BPPSA_OPTION_LR_PERIOD},
+    {.option = BPPSA_OPTION_LR_MIN},
+    {.option = BPPSA_OPTION_WARMUP},
     {.option = BPPSA_OPTION_CLIP_NORM},
     {.option = BPPSA_OPTION_SEED, .help = "of weights and shuffling"},
     {.option = BPPSA_OPTION_DEVICE},
@@ -117,7 +127,6 @@ static const bppsa_option of_steps[] = {BPPSA_OPTION_LOG, BPPSA_OPTION_CHECKPOIN
 static bppsa_status setup_training(const bppsa_cli *cli, bppsa_train_config *train) {
   const bppsa_option_value *epochs = bppsa_cli_value(cli, BPPSA_OPTION_EPOCHS);
   const bppsa_option_value *iterations = bppsa_cli_value(cli, BPPSA_OPTION_TRAIN_ITERATIONS);
-  const bppsa_option_value *momentum = bppsa_cli_value(cli, BPPSA_OPTION_MOMENTUM);
   if (epochs->given && iterations->given) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--iterations: given beside --epochs, expected only one of the two");
   }
@@ -129,14 +138,8 @@ static bppsa_status setup_training(const bppsa_cli *cli, bppsa_train_config *tra
   }
   train->iterations = iterations->integer;
   train->epochs = epochs->given ? epochs->integer : iterations->given ? 0 : 1;
-  BPPSA_TRY(bppsa_optimizer_parse(bppsa_cli_value(cli, BPPSA_OPTION_OPTIMIZER)->text, &train->optimizer.kind));
-  if (momentum->given && train->optimizer.kind != BPPSA_SGD) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--momentum: given beside --optimizer %s, expected --optimizer sgd",
-                      bppsa_optimizer_name(train->optimizer.kind));
-  }
+  BPPSA_TRY(bppsa_train_optimizer_options(cli, train));
   train->batch = bppsa_cli_value(cli, BPPSA_OPTION_BATCH)->integer;
-  train->optimizer.lr = bppsa_cli_value(cli, BPPSA_OPTION_LR)->real;
-  train->optimizer.momentum = train->optimizer.kind == BPPSA_SGD ? momentum->real : 0;
   train->clip_norm = bppsa_cli_value(cli, BPPSA_OPTION_CLIP_NORM)->real;
   train->seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer;
   train->validation = bppsa_cli_value(cli, BPPSA_OPTION_VALIDATION)->real;

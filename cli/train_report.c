@@ -1,5 +1,7 @@
 #include "cli/train_report.h"
 
+#include "cli/train_optimizer.h"
+
 #include <inttypes.h>
 
 #define ROW_LIMIT 10000 /* longer runs by iterations have no rows in their JSON document; --log has them */
@@ -31,6 +33,7 @@ static json_t *record_json(const bppsa_train_record *record) {
   ok = ok && bppsa_json_put_real(object, "loss", record->loss);
   ok = ok && bppsa_json_put_real(object, "accuracy", record->accuracy);
   ok = ok && bppsa_json_put_real(object, "grad_norm", record->grad_norm);
+  ok = ok && bppsa_json_put_real(object, "lr", record->lr);
   ok = ok && bppsa_json_put_real(object, "forward_s", record->forward_s);
   ok = ok && bppsa_json_put_real(object, "backward_s", record->backward_s);
   ok = ok && bppsa_json_put_real(object, "update_s", record->update_s);
@@ -104,13 +107,14 @@ static void progress(void *context, const bppsa_progress *p) {
 
 static bppsa_status print_header(bppsa_train_run *run, const bppsa_train_start *start) {
   const bppsa_recurrent_config *c = &run->config;
-  char method[BPPSA_METHOD_TEXT], network[BPPSA_NETWORK_TEXT];
+  char method[BPPSA_METHOD_TEXT], network[BPPSA_NETWORK_TEXT], update[BPPSA_OPTIMIZER_TEXT];
   bppsa_cli *cli = run->cli;
   BPPSA_TRY(bppsa_cli_print(cli, "model      %s\n", bppsa_network_describe(&run->network, c, network, sizeof network)));
   BPPSA_TRY(bppsa_cli_print(cli, "weights    %" PRId64 " parameters, %s, init %s, seed %" PRIu64 "\n",
                             parameter_total(run->model), bppsa_dtype_name(c->dtype), init_name(run), run->train.seed));
   BPPSA_TRY(bppsa_cli_print(cli, "data       %s: %" PRId64 " samples to train on, %" PRId64 " held out\n",
                             run->dataset->ops->name, run->split.train, run->split.validation));
+  BPPSA_TRY(bppsa_cli_print(cli, "update     %s\n", bppsa_train_optimizer_text(&run->train, update, sizeof update)));
   BPPSA_TRY(bppsa_cli_print(cli, "gradients  %s\n", bppsa_setup_method(run->chosen, top_plan(run), method, sizeof method)));
   if (run->network.kind->convolutional && top_plan(run) != NULL) {
     BPPSA_TRY(bppsa_cli_print(cli, "plan       made in %.3g s\n", run->plan_s));
@@ -220,9 +224,7 @@ static json_t *config_json(const bppsa_train_run *run) {
   ok = ok && bppsa_json_put_real(object, "validation", t->validation);
   ok = ok && bppsa_setup_method_json(object, top_plan(run));
   ok = ok && bppsa_setup_chosen_json(object, run->chosen);
-  ok = ok && bppsa_json_put_text(object, "optimizer", bppsa_optimizer_name(t->optimizer.kind));
-  ok = ok && bppsa_json_put_real(object, "lr", t->optimizer.lr);
-  ok = ok && bppsa_json_put_real(object, "momentum", t->optimizer.momentum);
+  ok = ok && bppsa_train_optimizer_json(object, t);
   ok = ok && bppsa_json_put(object, "clip_norm", t->clip_norm > 0 ? bppsa_json_real(t->clip_norm) : json_null());
   ok = ok && bppsa_json_put_integer(object, "seed", (int64_t)t->seed);
   ok = ok && bppsa_json_put_text(object, "device", bppsa_device_get_name(run->device));

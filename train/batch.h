@@ -12,7 +12,7 @@
 
 /* What a batch must say to the GPU before its work runs. */
 typedef struct {
-  bppsa_adam_factors factors;
+  bppsa_step_factors factors;
   int64_t indices[];
 } bppsa_gpu_input;
 

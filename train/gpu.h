@@ -16,10 +16,12 @@ typedef struct {
   int64_t nonfinite; /* 1: a parameter was not finite after the update */
 } bppsa_gpu_result;
 
-/* Adam's factors that change from step to step. */
+/* What changes from step to step of an update. */
 typedef struct {
-  double size;       /* lr / (1 - β1^k) */
-  double correction; /* √(1 - β2^k) */
-} bppsa_adam_factors;
+  double rate;       /* lr of this step */
+  double keep;       /* adamw: 1 - lr λ, what the decay leaves of a parameter; otherwise 1 */
+  double size;       /* adam, adamw: lr / (1 - β1^k) */
+  double correction; /* adam, adamw: √(1 - β2^k) */
+} bppsa_step_factors;
 
 #endif

@@ -179,6 +179,7 @@ bppsa_status bppsa_log_write(bppsa_log *log, const bppsa_train_record *record) {
   add_real(&l, "loss", record->loss);
   add_real(&l, "accuracy", record->accuracy);
   add_real(&l, "grad_norm", record->grad_norm);
+  add_real(&l, "lr", record->lr);
   add_real(&l, "forward_s", record->forward_s);
   add_real(&l, "backward_s", record->backward_s);
   add_real(&l, "update_s", record->update_s);

@@ -18,6 +18,7 @@ typedef struct {
   double loss;       /* before the update; of an epoch: the mean over its terms */
   double accuracy;   /* before the update, 0..1; of an epoch likewise */
   double grad_norm;  /* before clipping; of an epoch: the mean over its steps; NaN where there was no backward pass */
+  double lr;         /* of the step's update; of an epoch: of its last step's */
   double forward_s;  /* the model's forward pass, without making the batch; of an epoch: the sum over its steps */
   double backward_s; /* the model's backward pass, without the loss; sum likewise */
   double update_s;   /* clipping and optimiser; sum likewise */

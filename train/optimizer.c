@@ -24,8 +24,9 @@ enum { PARALLEL_COUNT = 1 << 15, ELEMENTS_PER_BLOCK = 1024, SLOTS = 2, LINE = 25
 static const struct {
   const char *name;
   const char *slots[SLOTS]; /* the state tensors of a parameter, by PyTorch's names */
-} kinds[BPPSA_OPTIMIZER_COUNT] = {
-    [BPPSA_ADAM] = {"adam", {"exp_avg", "exp_avg_sq"}}, [BPPSA_SGD] = {"sgd", {"momentum_buffer", NULL}}};
+} kinds[BPPSA_OPTIMIZER_COUNT] = {[BPPSA_ADAM] = {"adam", {"exp_avg", "exp_avg_sq"}},
+                                  [BPPSA_SGD] = {"sgd", {"momentum_buffer", NULL}},
+                                  [BPPSA_ADAMW] = {"adamw", {"exp_avg", "exp_avg_sq"}}};
 
 struct bppsa_optimizer {
   bppsa_optimizer_config config;
@@ -45,7 +46,7 @@ bppsa_status bppsa_optimizer_parse(const char *text, bppsa_optimizer_kind *kind)
       return BPPSA_OK;
     }
   }
-  return bppsa_fail(BPPSA_ERR_ARGUMENT, "optimizer '%.100s': unknown, expected adam or sgd", text == NULL ? "" : text);
+  return bppsa_fail(BPPSA_ERR_ARGUMENT, "optimizer '%.100s': unknown, expected adam, sgd or adamw", text == NULL ? "" : text);
 }
 
 const char *bppsa_optimizer_name(bppsa_optimizer_kind kind) {
@@ -65,10 +66,13 @@ static bppsa_status check_below_one(const char *name, double value) {
 
 static bppsa_status check_config(const bppsa_optimizer_config *config) {
   if ((unsigned)config->kind >= BPPSA_OPTIMIZER_COUNT) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "optimizer %d: unknown, expected adam or sgd", (int)config->kind);
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "optimizer %d: unknown, expected adam, sgd or adamw", (int)config->kind);
   }
   if (!(config->lr > 0.0 && isfinite(config->lr))) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "learning rate %g, expected a finite number above 0", config->lr);
+  }
+  if (!(config->weight_decay >= 0.0 && isfinite(config->weight_decay))) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "weight decay %g, expected a finite number of at least 0", config->weight_decay);
   }
   if (!(config->epsilon >= 0.0 && isfinite(config->epsilon))) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "epsilon %g, expected a finite number of at least 0", config->epsilon);
@@ -95,7 +99,7 @@ static bppsa_status add_tensor(bppsa_optimizer *o, int64_t i, int64_t slot) {
 }
 
 static bppsa_status add_state(bppsa_optimizer *o) {
-  o->slots = o->config.kind == BPPSA_ADAM ? 2 : o->config.momentum > 0.0 ? 1 : 0;
+  o->slots = o->config.kind != BPPSA_SGD ? 2 : o->config.momentum > 0.0 ? 1 : 0;
   const int64_t count = o->slots * o->model->parameter_count;
   o->buffers = bppsa_calloc(count, sizeof *o->buffers);
   o->names = bppsa_calloc(count, sizeof *o->names);
@@ -175,10 +179,17 @@ bppsa_optimizer_state *bppsa_optimizer_get_state(bppsa_optimizer *optimizer) {
 
 /* ---- the update ---- */
 
-bppsa_adam_factors bppsa_optimizer_begin(bppsa_optimizer *optimizer) {
+bppsa_step_factors bppsa_optimizer_begin(bppsa_optimizer *optimizer) {
   const bppsa_optimizer_config *c = &optimizer->config;
   const double step = (double)++optimizer->state.step;
-  return (bppsa_adam_factors){.size = c->lr / (1.0 - pow(c->beta1, step)), .correction = sqrt(1.0 - pow(c->beta2, step))};
+  return (bppsa_step_factors){.rate = c->lr,
+                              .keep = c->kind == BPPSA_ADAMW ? 1.0 - c->lr * c->weight_decay : 1.0,
+                              .size = c->lr / (1.0 - pow(c->beta1, step)),
+                              .correction = sqrt(1.0 - pow(c->beta2, step))};
+}
+
+void bppsa_optimizer_set_lr(bppsa_optimizer *optimizer, double lr) {
+  optimizer->config.lr = lr;
 }
 
 void bppsa_optimizer_cancel(bppsa_optimizer *optimizer) {
@@ -188,7 +199,7 @@ void bppsa_optimizer_cancel(bppsa_optimizer *optimizer) {
 void bppsa_optimizer_step(bppsa_optimizer *optimizer, const bppsa_device *device) {
   const bppsa_optimizer_config *config = &optimizer->config;
   const int32_t threads = bppsa_threads(device);
-  const bppsa_adam_factors factors = bppsa_optimizer_begin(optimizer);
+  const bppsa_step_factors factors = bppsa_optimizer_begin(optimizer);
   for (int64_t i = 0; i < optimizer->model->parameter_count; ++i) {
     const bppsa_parameter *parameter = &optimizer->model->parameters[i];
     const int64_t n = bppsa_view_count(&parameter->value);
@@ -197,19 +208,19 @@ void bppsa_optimizer_step(bppsa_optimizer *optimizer, const bppsa_device *device
     for (int64_t slot = 0; slot < optimizer->slots; ++slot) {
       state[slot] = optimizer->buffers[i * optimizer->slots + slot].view.data;
     }
-    if (config->kind == BPPSA_ADAM && parameter->value.dtype == BPPSA_F32) {
+    if (config->kind != BPPSA_SGD && parameter->value.dtype == BPPSA_F32) {
       adam_f32(config, threads, &factors, n, g, state[0], state[1], p);
-    } else if (config->kind == BPPSA_ADAM) {
+    } else if (config->kind != BPPSA_SGD) {
       adam_f64(config, threads, &factors, n, g, state[0], state[1], p);
     } else if (parameter->value.dtype == BPPSA_F32) {
-      sgd_f32(config, threads, n, g, state[0], p);
+      sgd_f32(config, threads, &factors, n, g, state[0], p);
     } else {
-      sgd_f64(config, threads, n, g, state[0], p);
+      sgd_f64(config, threads, &factors, n, g, state[0], p);
     }
   }
 }
 
-bppsa_status bppsa_optimizer_queue(bppsa_optimizer *o, double clip_norm, const bppsa_adam_factors *factors,
+bppsa_status bppsa_optimizer_queue(bppsa_optimizer *o, double clip_norm, const bppsa_step_factors *factors,
                                    bppsa_gpu_result *result) {
   const bppsa_update_arena arena = {.config = &o->config,
                                     .dtype = o->model->dtype,
@@ -224,7 +235,7 @@ bppsa_status bppsa_optimizer_queue(bppsa_optimizer *o, double clip_norm, const b
 static bppsa_status update_on_gpu(bppsa_optimizer *o, double clip_norm, double *norm) {
   const bppsa_device *device = o->model->device;
   bppsa_gpu_result found = {0};
-  const bppsa_adam_factors factors = bppsa_optimizer_begin(o);
+  const bppsa_step_factors factors = bppsa_optimizer_begin(o);
   void *result = o->device_memory, *there = o->device_memory + LINE;
   bppsa_status status = bppsa_memory_put(device, there, &factors, sizeof factors);
   status = status == BPPSA_OK ? bppsa_memory_clear(device, result, sizeof found) : status;

@@ -1,8 +1,11 @@
 /* Optimisers over a model's parameters, with PyTorch's equations in PyTorch's order of operations.
  *
- *     sgd    v = µ v + g;  p = p - lr v          (v = g where µ = 0)
- *     adam   m = β1 m + (1-β1) g;  v = β2 v + (1-β2) g²
+ *     sgd    g = g + λ p;  v = µ v + g;  p = p - lr v          (v = g where µ = 0)
+ *     adam   g = g + λ p;  m = β1 m + (1-β1) g;  v = β2 v + (1-β2) g²
  *            p = p - lr/(1-β1^k) · m / (√v / √(1-β2^k) + ε)          k = 1, 2, …
+ *     adamw  p = (1 - lr λ) p, then as adam with λ = 0: the decay takes no part in the moments
+ *
+ * λ is the weight decay. Gradients are clipped before it is added, as where clip_grad_norm_ comes before the optimiser's step.
  */
 #ifndef BPPSA_TRAIN_OPTIMIZER_H
 #define BPPSA_TRAIN_OPTIMIZER_H
@@ -14,9 +17,9 @@
 extern "C" {
 #endif
 
-typedef enum { BPPSA_ADAM = 0, BPPSA_SGD, BPPSA_OPTIMIZER_COUNT } bppsa_optimizer_kind;
+typedef enum { BPPSA_ADAM = 0, BPPSA_SGD, BPPSA_ADAMW, BPPSA_OPTIMIZER_COUNT } bppsa_optimizer_kind;
 
-/* "adam" or "sgd" to the kind; ERR_ARGUMENT for anything else. */
+/* "adam", "sgd" or "adamw" to the kind; ERR_ARGUMENT for anything else. */
 bppsa_status bppsa_optimizer_parse(const char *text, bppsa_optimizer_kind *kind);
 const char *bppsa_optimizer_name(bppsa_optimizer_kind kind);
 
@@ -24,11 +27,12 @@ typedef struct {
   bppsa_optimizer_kind kind;
   double lr;           /* > 0 and finite */
   double momentum;     /* sgd: µ in [0, 1) */
-  double beta1, beta2; /* adam: in [0, 1) */
-  double epsilon;      /* adam: >= 0 */
+  double beta1, beta2; /* adam, adamw: in [0, 1) */
+  double epsilon;      /* adam, adamw: >= 0 */
+  double weight_decay; /* λ >= 0 */
 } bppsa_optimizer_config;
 
-/* Adam with lr 1e-3, betas 0.9 and 0.999, ε 1e-8; momentum 0. */
+/* Adam with lr 1e-3, betas 0.9 and 0.999, ε 1e-8; momentum 0, no weight decay. */
 bppsa_optimizer_config bppsa_optimizer_config_default(void);
 
 typedef struct bppsa_optimizer bppsa_optimizer;
@@ -42,6 +46,9 @@ void bppsa_optimizer_destroy(bppsa_optimizer *optimizer); /* NULL is legal */
  * the norm is not finite. device gives the threads (NULL: one) of a model in host memory, whose gradients are clipped in place; a GPU's are not.
  * Allocates nothing, and waits for a GPU. ERR_CUDA. */
 bppsa_status bppsa_optimizer_update(bppsa_optimizer *optimizer, const bppsa_device *device, double clip_norm, double *norm);
+
+/* The learning rate of the steps from now on, >= 0 and finite: a schedule sets it before every step (train/rate.h). */
+void bppsa_optimizer_set_lr(bppsa_optimizer *optimizer, double lr);
 
 /* The step alone, of a model in host memory. Allocates nothing, cannot fail. */
 void bppsa_optimizer_step(bppsa_optimizer *optimizer, const bppsa_device *device);

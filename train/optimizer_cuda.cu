@@ -16,7 +16,7 @@ int64_t stretch_of(int64_t reals) {
 }
 
 template <typename real>
-void launch(cudaStream_t stream, const bppsa_update_arena *arena, const update_rule &rule, const bppsa_adam_factors *factors,
+void launch(cudaStream_t stream, const bppsa_update_arena *arena, const update_rule &rule, const bppsa_step_factors *factors,
             bppsa_gpu_result *result) {
   const update_reals<real> a = {arena->reals, (real *)arena->values, (const real *)arena->gradients, (real *)arena->slots[0],
                                 (real *)arena->slots[1]};
@@ -39,10 +39,15 @@ extern "C" int64_t bppsa_update_scratch(void) {
 }
 
 extern "C" bppsa_status bppsa_update_queue(const bppsa_device *device, const bppsa_update_arena *arena, double clip_norm,
-                                           const bppsa_adam_factors *factors, bppsa_gpu_result *result) {
+                                           const bppsa_step_factors *factors, bppsa_gpu_result *result) {
   const bppsa_optimizer_config *c = arena->config;
-  const update_rule rule = {
-      c->kind == BPPSA_ADAM ? UPDATE_ADAM : UPDATE_SGD, c->lr, c->momentum, c->beta1, c->beta2, c->epsilon, clip_norm};
+  const update_rule rule = {.kind = c->kind == BPPSA_SGD ? UPDATE_SGD : UPDATE_ADAM,
+                            .momentum = c->momentum,
+                            .beta1 = c->beta1,
+                            .beta2 = c->beta2,
+                            .epsilon = c->epsilon,
+                            .decay = c->kind == BPPSA_ADAMW ? 0.0 : c->weight_decay,
+                            .clip_norm = clip_norm};
   const cudaStream_t stream = (cudaStream_t)bppsa_device_get_stream(device);
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(bppsa_device_get_index(device)), "update"));
   if (arena->dtype == BPPSA_F32) {

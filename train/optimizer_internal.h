@@ -10,12 +10,12 @@ extern "C" {
 #endif
 
 /* Begins a step: counts it and gives what changes from step to step. */
-bppsa_adam_factors bppsa_optimizer_begin(bppsa_optimizer *optimizer);
+bppsa_step_factors bppsa_optimizer_begin(bppsa_optimizer *optimizer);
 /* Takes back the count: the step was not taken. */
 void bppsa_optimizer_cancel(bppsa_optimizer *optimizer);
 /* Queues norm, clipping (0: none) and update of a GPU model. factors and result are of GPU memory. Nothing is updated where result->loss or the
  * norm is not finite. Sets result->norm and result->nonfinite; leaves the gradients as they are. ERR_CUDA. */
-bppsa_status bppsa_optimizer_queue(bppsa_optimizer *optimizer, double clip_norm, const bppsa_adam_factors *factors,
+bppsa_status bppsa_optimizer_queue(bppsa_optimizer *optimizer, double clip_norm, const bppsa_step_factors *factors,
                                    bppsa_gpu_result *result);
 
 /* The launches behind it. All pointers are of GPU memory; velocity or moments NULL where there are none. */
@@ -30,7 +30,7 @@ typedef struct {
 
 int64_t bppsa_update_scratch(void);
 bppsa_status bppsa_update_queue(const bppsa_device *device, const bppsa_update_arena *arena, double clip_norm,
-                                const bppsa_adam_factors *factors, bppsa_gpu_result *result);
+                                const bppsa_step_factors *factors, bppsa_gpu_result *result);
 
 #ifdef __cplusplus
 }

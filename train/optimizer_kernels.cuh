@@ -1,4 +1,4 @@
-/* CUDA kernels of the update: the norm of all gradients, clipping, and Adam or SGD over all parameters at once.
+/* CUDA kernels of the update: the norm of all gradients, clipping, and Adam, AdamW or SGD over all parameters at once.
  *
  * The norm never over- or underflows: beside Σ g², Σ (g 2^-600)² and Σ (g 2^600)² are summed, and of the three the one is taken that is in range.
  * Sums run in one order, fixed by the number of parameters: a thread's own, its warp's by shuffles, the warps', the blocks'.
@@ -30,8 +30,9 @@ enum { UPDATE_THREADS = 256, UPDATE_WARP = 32, UPDATE_BLOCKS = 64 /* that sum sq
 enum update_kind { UPDATE_ADAM, UPDATE_SGD };
 
 struct update_rule {
-  update_kind kind;
-  double lr, momentum, beta1, beta2, epsilon, clip_norm; /* clip_norm 0: none */
+  update_kind kind; /* AdamW is Adam whose decay is in the step's factors */
+  double momentum, beta1, beta2, epsilon;
+  double decay, clip_norm; /* of the L2 term; 0: none */
 };
 
 struct update_squares {
@@ -109,29 +110,29 @@ __global__ void bppsa_update_squares(int64_t count, int64_t size, const real *gr
 
 /* ---- the update ---- */
 
-__device__ inline void update_adam(const update_rule &r, const bppsa_adam_factors &f, float g, float *m, float *v, float *p) {
-  const adam_numbers_f32 a = adam_round_f32(r.beta1, r.beta2, r.epsilon, f.size, f.correction);
+__device__ inline void update_adam(const update_rule &r, const bppsa_step_factors &f, float g, float *m, float *v, float *p) {
+  const adam_numbers_f32 a = adam_round_f32(r.beta1, r.beta2, r.epsilon, r.decay, &f);
   adam_element_f32(&a, g, m, v, p);
 }
 
-__device__ inline void update_adam(const update_rule &r, const bppsa_adam_factors &f, double g, double *m, double *v, double *p) {
-  const adam_numbers_f64 a = adam_round_f64(r.beta1, r.beta2, r.epsilon, f.size, f.correction);
+__device__ inline void update_adam(const update_rule &r, const bppsa_step_factors &f, double g, double *m, double *v, double *p) {
+  const adam_numbers_f64 a = adam_round_f64(r.beta1, r.beta2, r.epsilon, r.decay, &f);
   adam_element_f64(&a, g, m, v, p);
 }
 
-__device__ inline void update_sgd(const update_rule &r, float g, float *velocity, float *p) {
-  sgd_element_f32((float)r.momentum, (float)r.lr, g, velocity, p);
+__device__ inline void update_sgd(const update_rule &r, const bppsa_step_factors &f, float g, float *velocity, float *p) {
+  sgd_element_f32((float)r.momentum, (float)r.decay, (float)f.rate, g, velocity, p);
 }
 
-__device__ inline void update_sgd(const update_rule &r, double g, double *velocity, double *p) {
-  sgd_element_f64(r.momentum, r.lr, g, velocity, p);
+__device__ inline void update_sgd(const update_rule &r, const bppsa_step_factors &f, double g, double *velocity, double *p) {
+  sgd_element_f64(r.momentum, r.decay, f.rate, g, velocity, p);
 }
 
 /* Parameter i; returns whether it is finite then. What holds nothing but zeros keeps them, also with ε = 0: gaps between tensors do. */
 template <typename real>
-__device__ bool update_one(const update_reals<real> &a, const update_rule &r, const bppsa_adam_factors &f, int64_t i, real g) {
+__device__ bool update_one(const update_reals<real> &a, const update_rule &r, const bppsa_step_factors &f, int64_t i, real g) {
   if (r.kind == UPDATE_SGD) {
-    update_sgd(r, g, a.first == nullptr ? nullptr : &a.first[i], &a.values[i]);
+    update_sgd(r, f, g, a.first == nullptr ? nullptr : &a.first[i], &a.values[i]);
   } else if (!(g == 0 && a.values[i] == 0 && a.first[i] == 0 && a.second[i] == 0)) {
     update_adam(r, f, g, &a.first[i], &a.second[i], &a.values[i]);
   }
@@ -141,7 +142,7 @@ __device__ bool update_one(const update_reals<real> &a, const update_rule &r, co
 /* Every block adds the sums of squares up for itself; the only block of a launch without sums makes them. */
 template <typename real>
 __global__ void bppsa_update_apply(update_reals<real> a, update_rule rule, const update_squares *sums, int64_t blocks,
-                                   const bppsa_adam_factors *factors, bppsa_gpu_result *result) {
+                                   const bppsa_step_factors *factors, bppsa_gpu_result *result) {
   BPPSA_SHARED(double, own);
   update_squares s = {0.0, 0.0, 0.0};
   if (sums == nullptr) {

@@ -27,12 +27,12 @@ static void real_text(double value, char text[BPPSA_FIELD_TEXT]) {
 }
 
 /* The caller's fields and the training's own. Neither the number of threads nor where files lie is among them: the bits do not
- * depend on these. Nor is the number of epochs or iterations: a run may be trained further. */
+ * depend on these. Nor is the number of epochs or iterations: a run may be trained further, unless a cosine schedule ends with it. */
 static bppsa_status describe(bppsa_training *run, int64_t *count) {
   const bppsa_train_config *config = run->config;
   const bppsa_optimizer_config *o = &config->optimizer;
   const bppsa_dataset *data = run->dataset;
-  const bool adam = o->kind == BPPSA_ADAM;
+  const bppsa_rate_config *rate = &run->rate;
   const struct {
     const char *key, *text; /* text NULL: one of the numbers */
     bool real;
@@ -54,11 +54,19 @@ static bppsa_status describe(bppsa_training *run, int64_t *count) {
       {"clip_norm", NULL, true, config->clip_norm, 0},
       {"optimizer", bppsa_optimizer_name(o->kind), false, 0, 0},
       {"lr", NULL, true, o->lr, 0},
-      {adam ? "beta1" : "momentum", NULL, true, adam ? o->beta1 : o->momentum, 0},
-      {"beta2", NULL, true, adam ? o->beta2 : 0, 0},
-      {"epsilon", NULL, true, adam ? o->epsilon : 0, 0},
+      {"momentum", NULL, true, o->momentum, 0},
+      {"beta1", NULL, true, o->beta1, 0},
+      {"beta2", NULL, true, o->beta2, 0},
+      {"epsilon", NULL, true, o->epsilon, 0},
+      {"weight_decay", NULL, true, o->weight_decay, 0},
+      {"lr_schedule", bppsa_rate_name(rate->kind), false, 0, 0},
+      {"lr_step_size", NULL, false, 0, (uint64_t)rate->step_size},
+      {"lr_gamma", NULL, true, rate->gamma, 0},
+      {"lr_period", NULL, false, 0, (uint64_t)rate->period},
+      {"lr_min", NULL, true, rate->min, 0},
+      {"warmup", NULL, false, 0, (uint64_t)rate->warmup},
   };
-  const int64_t n = (int64_t)(sizeof own / sizeof own[0]) - (adam ? 0 : 2);
+  const int64_t n = (int64_t)(sizeof own / sizeof own[0]);
   run->fields = bppsa_calloc(config->field_count + n + 1, sizeof *run->fields);
   run->texts = bppsa_calloc(n, sizeof *run->texts);
   if (run->fields == NULL || run->texts == NULL) {
@@ -146,7 +154,8 @@ static void pack_record(const bppsa_train_record *r, double *numbers) {
                                             r->samples_per_s,
                                             r->has_validation ? r->validation_loss : none,
                                             r->has_validation ? r->validation_accuracy : none,
-                                            (double)r->redone};
+                                            (double)r->redone,
+                                            r->lr};
   memcpy(numbers, all, sizeof all);
 }
 
@@ -157,6 +166,7 @@ static bppsa_train_record unpack_record(const double *numbers) {
                               .loss = numbers[2],
                               .accuracy = numbers[3],
                               .grad_norm = numbers[4],
+                              .lr = numbers[12],
                               .forward_s = numbers[5],
                               .backward_s = numbers[6],
                               .update_s = numbers[7],

@@ -1,13 +1,26 @@
 #include "train/trainer.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "core/alloc.h"
 #include "train/blocks.h"
 #include "train/training.h"
 
 bppsa_train_config bppsa_train_config_default(void) {
-  return (bppsa_train_config){.batch = 16, .optimizer = bppsa_optimizer_config_default()};
+  return (bppsa_train_config){.batch = 16, .optimizer = bppsa_optimizer_config_default(), .rate = bppsa_rate_config_default()};
+}
+
+bppsa_train_config bppsa_train_config_for(const char *model) {
+  bppsa_train_config config = bppsa_train_config_default();
+  if (strcmp(model, "gru") == 0) {
+    config.optimizer.lr = 3e-4;
+  } else if (strcmp(model, "rnn") != 0) {
+    config.batch = 256;
+    config.optimizer.kind = BPPSA_SGD;
+    config.optimizer.momentum = 0.9;
+  }
+  return config;
 }
 
 static bppsa_status check_config(const bppsa_train_config *config) {
@@ -28,7 +41,7 @@ static bppsa_status check_config(const bppsa_train_config *config) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "training: %s without a checkpoint directory, expected one",
                       config->resume ? "to be resumed" : "checkpoints every so many steps");
   }
-  return BPPSA_OK;
+  return bppsa_rate_check(&config->rate, config->optimizer.lr);
 }
 
 /* Everything a run needs; files last, so that nothing is created for a request that cannot run. */
@@ -48,6 +61,10 @@ static bppsa_status training_prepare(bppsa_training *run) {
     bppsa_line line = {.length = 0};
     bppsa_batch_describe(&run->batch, &found, &line);
     return bppsa_fail(BPPSA_ERR_NUMERIC, "before training: %s", line.text);
+  }
+  run->rate = config->rate;
+  if (run->rate.kind == BPPSA_RATE_COSINE && run->rate.period == 0) {
+    run->rate.period = config->iterations > 0 ? config->iterations : config->epochs;
   }
   const int64_t capacity = bppsa_min(config->batch, run->split.train);
   BPPSA_TRY(bppsa_optimizer_create(&config->optimizer, run->model, &run->optimizer));
@@ -110,13 +127,25 @@ static void add_to_epoch(bppsa_training *run, const bppsa_train_record *record, 
   run->result.redone += record->redone;
 }
 
+/* Gives the optimiser the rate of the coming step, and returns it. */
+static double set_rate(bppsa_training *run) {
+  const bppsa_train_config *config = run->config;
+  const int64_t done = config->iterations > 0 ? run->result.steps : run->cursor.epoch - 1;
+  const double rate = bppsa_rate_at(&run->rate, config->optimizer.lr, run->result.steps + 1, done);
+  bppsa_optimizer_set_lr(run->optimizer, rate);
+  return rate;
+}
+
 /* One step; `record` is complete also where something is not finite. */
 static bppsa_status step(bppsa_training *run, bppsa_train_record *record) {
   bppsa_loss_result loss;
   const double start = bppsa_now();
   BPPSA_TRY(next_batch(run));
-  *record = (bppsa_train_record){
-      .step = run->result.steps + 1, .epoch = run->cursor.epoch, .grad_norm = (double)NAN, .gradients = run->config->gradients};
+  *record = (bppsa_train_record){.step = run->result.steps + 1,
+                                 .epoch = run->cursor.epoch,
+                                 .lr = set_rate(run),
+                                 .grad_norm = (double)NAN,
+                                 .gradients = run->config->gradients};
   BPPSA_TRY(bppsa_step(run, record, &loss));
   BPPSA_TRY(count_redone(run, record));
   const double seconds = bppsa_now() - start;
@@ -160,6 +189,7 @@ static bppsa_train_record epoch_record(const bppsa_training *run) {
                               .loss = sums->loss / (double)sums->rows,
                               .accuracy = (double)sums->correct / (double)sums->rows,
                               .grad_norm = sums->grad_norm / (double)sums->steps,
+                              .lr = run->result.last.lr,
                               .forward_s = sums->forward_s,
                               .backward_s = sums->backward_s,
                               .update_s = sums->update_s,

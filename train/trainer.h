@@ -15,6 +15,7 @@
 #include "train/data/dataset.h"
 #include "train/log.h"
 #include "train/optimizer.h"
+#include "train/rate.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -25,6 +26,7 @@ typedef struct {
   int64_t iterations;               /* training steps */
   int64_t batch;                    /* >= 1; the last batch of an epoch holds what is left */
   bppsa_optimizer_config optimizer; /* bppsa_optimizer_config_default() */
+  bppsa_rate_config rate;           /* how the optimiser's lr changes: bppsa_rate_config_default() */
   double clip_norm;                 /* 0: no clipping */
   uint64_t seed;                    /* of the order of the samples */
   double validation;                /* fraction held out, [0, 1) */
@@ -38,8 +40,13 @@ typedef struct {
       *fields; /* what a resumed run must agree with besides what is known here: how gradients are computed, .. */
 } bppsa_train_config;
 
-/* epochs 0, iterations 0 (one must be set), batch 16, Adam 1e-3, no clipping, seed 0, no validation, no log, no checkpoints. */
+/* epochs 0, iterations 0 (one must be set), batch 16, Adam 1e-3 without a schedule, no clipping, seed 0, no validation, no log, no
+ * checkpoints. */
 bppsa_train_config bppsa_train_config_default(void);
+
+/* The same with what `bppsa train MODEL` takes where no option says otherwise: "rnn" as above; "gru" Adam 3e-4; every other model, which is a
+ * convolutional one, SGD 1e-3 with momentum 0.9, batch 256. */
+bppsa_train_config bppsa_train_config_for(const char *model);
 
 typedef struct {
   int64_t step;        /* steps done */

@@ -16,7 +16,7 @@ typedef struct {
   double forward_s, backward_s, update_s, seconds;
 } bppsa_epoch_sums;
 
-enum { BPPSA_RECORD_NUMBERS = 12, BPPSA_FIELD_TEXT = 32 };
+enum { BPPSA_RECORD_NUMBERS = 13, BPPSA_FIELD_TEXT = 32 };
 
 /* What a checkpoint holds besides the weights and the optimiser's state: these arrays, each a tensor. The seed is one of the fields; the
  * random numbers are counted by epoch and step, so that they need no state of their own. */
@@ -46,6 +46,7 @@ typedef struct {
   bppsa_log *log;       /* NULL: none */
   bppsa_batch_cursor cursor;
   int64_t total_steps;
+  bppsa_rate_config rate; /* the config's, its period set */
   double start;
   bppsa_epoch_sums epoch;
   bppsa_train_record last_epoch; /* the latest complete one */

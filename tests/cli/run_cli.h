@@ -182,6 +182,16 @@ static inline char *read_bytes(const char *path, size_t *size) {
   return bytes;
 }
 
+/* Two files hold the same bytes. */
+static inline void assert_equal_files(const char *a, const char *b) {
+  size_t a_size = 0, b_size = 0;
+  char *x = read_bytes(a, &a_size), *y = read_bytes(b, &b_size);
+  assert_int_equal(a_size, b_size);
+  assert_memory_equal(x, y, a_size);
+  free(x);
+  free(y);
+}
+
 static inline int file_exists(const char *path) {
   struct stat found;
   return lstat(path, &found) == 0;

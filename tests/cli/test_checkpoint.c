@@ -17,15 +17,6 @@ static int setup(void **state) {
   return system("rm -rf d log.jsonl w.safetensors whole.safetensors");
 }
 
-static void assert_equal_files(const char *a, const char *b) {
-  size_t a_size = 0, b_size = 0;
-  char *x = read_bytes(a, &a_size), *y = read_bytes(b, &b_size);
-  assert_int_equal(a_size, b_size);
-  assert_memory_equal(x, y, a_size);
-  free(x);
-  free(y);
-}
-
 /* Every line's loss, one after the other. */
 static json_t *losses(const char *path) {
   json_t *list = json_array();

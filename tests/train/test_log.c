@@ -22,6 +22,7 @@ static const bppsa_train_record record = {.step = 3,
                                           .loss = 0.1,
                                           .accuracy = 0.5,
                                           .grad_norm = 1e-300,
+                                          .lr = 0.003,
                                           .forward_s = 0.25,
                                           .backward_s = 1.0 / 3.0,
                                           .update_s = 1e-6,
@@ -30,9 +31,10 @@ static const bppsa_train_record record = {.step = 3,
 
 static void lines_have_the_keys(void **state) {
   (void)state;
-  static const char *const keys[] = {"loss",     "accuracy",      "grad_norm",       "forward_s",          "backward_s",
-                                     "update_s", "samples_per_s", "validation_loss", "validation_accuracy"};
-  const double values[] = {0.1, 0.5, 1e-300, 0.25, 1.0 / 3.0, 1e-6, 12345.678, 0.75, 0.625};
+  static const char *const keys[] = {
+      "loss",          "accuracy",        "grad_norm",          "lr", "forward_s", "backward_s", "update_s",
+      "samples_per_s", "validation_loss", "validation_accuracy"};
+  const double values[] = {0.1, 0.5, 1e-300, 0.003, 0.25, 1.0 / 3.0, 1e-6, 12345.678, 0.75, 0.625};
   bppsa_log *log = NULL;
   (void)setlocale(LC_ALL, "de_DE.UTF-8"); /* where it is installed, a decimal comma */
   assert_int_equal(bppsa_log_create(PATH, &log), BPPSA_OK);
@@ -53,7 +55,7 @@ static void lines_have_the_keys(void **state) {
     assert_non_null(line);
     assert_int_equal(json_integer_value(json_object_get(line, "step")), 3);
     assert_int_equal(json_integer_value(json_object_get(line, "epoch")), 2);
-    const size_t reals = i == 0 ? 7 : 9;
+    const size_t reals = i == 0 ? 8 : 10;
     assert_int_equal(json_integer_value(json_object_get(line, "redone")), 7);
     const char *gradients = json_string_value(json_object_get(line, "gradients"));
     assert_true(i == 0 ? gradients == NULL : strcmp(gradients, "chunked 44") == 0);

@@ -23,6 +23,8 @@ typedef struct {
   bppsa_dtype dtype;
   int64_t hidden, layers, chunks; /* chunks 0: sequential BP */
   bool loss_all;
+  bppsa_rate_kind rate; /* but for a constant one with another optimiser and weight decay too */
+  bppsa_optimizer_kind optimizer;
 } job;
 
 typedef struct {
@@ -75,6 +77,10 @@ static curve train(const job *j, const bppsa_device *where) {
   config.iterations = is_large() ? MOST_ITERATIONS : 8;
   config.batch = BATCH;
   config.optimizer.lr = 3e-4;
+  if (j->rate != BPPSA_RATE_CONSTANT) {
+    config.optimizer = (bppsa_optimizer_config){j->optimizer, 0.05, 0.0, 0.9, 0.999, 1e-8, 0.1};
+    config.rate = (bppsa_rate_config){.kind = j->rate, .step_size = 2, .gamma = 0.5, .warmup = 2};
+  }
   assert_int_equal(bppsa_train(&config, c.model, data, where, &callbacks, &result), BPPSA_OK);
   assert_int_equal(c.steps, config.iterations);
   assert_true(result.forward_s > 0 && result.backward_s > 0 && result.update_s > 0);
@@ -82,9 +88,15 @@ static curve train(const job *j, const bppsa_device *where) {
   return c;
 }
 
-static const job jobs[] = {{bppsa_rnn_create, BPPSA_F32, 20, 1, 0, false}, {bppsa_rnn_create, BPPSA_F32, 20, 1, 4, false},
-                           {bppsa_rnn_create, BPPSA_F64, 7, 2, 3, true},   {bppsa_gru_create, BPPSA_F32, 20, 1, 0, false},
-                           {bppsa_gru_create, BPPSA_F32, 20, 1, 4, false}, {bppsa_gru_create, BPPSA_F64, 7, 2, 3, true}};
+/* A rate that a recorded step kept would show in the last jobs' losses. */
+static const job jobs[] = {{bppsa_rnn_create, BPPSA_F32, 20, 1, 0, false, BPPSA_RATE_CONSTANT, BPPSA_ADAM},
+                           {bppsa_rnn_create, BPPSA_F32, 20, 1, 4, false, BPPSA_RATE_CONSTANT, BPPSA_ADAM},
+                           {bppsa_rnn_create, BPPSA_F64, 7, 2, 3, true, BPPSA_RATE_CONSTANT, BPPSA_ADAM},
+                           {bppsa_gru_create, BPPSA_F32, 20, 1, 0, false, BPPSA_RATE_CONSTANT, BPPSA_ADAM},
+                           {bppsa_gru_create, BPPSA_F32, 20, 1, 4, false, BPPSA_RATE_CONSTANT, BPPSA_ADAM},
+                           {bppsa_gru_create, BPPSA_F64, 7, 2, 3, true, BPPSA_RATE_CONSTANT, BPPSA_ADAM},
+                           {bppsa_rnn_create, BPPSA_F64, 7, 1, 3, false, BPPSA_RATE_COSINE, BPPSA_SGD},
+                           {bppsa_rnn_create, BPPSA_F64, 7, 1, 3, false, BPPSA_RATE_STEP, BPPSA_ADAMW}};
 
 static void curves_are_the_processors(void **state) {
   (void)state;

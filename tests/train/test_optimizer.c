@@ -88,29 +88,60 @@ typedef struct {
   double values[10]; /* a and b after five steps */
 } trajectory;
 
-/* torch.optim.Adam, torch.optim.SGD and torch.nn.utils.clip_grad_norm_ of PyTorch 1.13 in float64,
+/* torch.optim.Adam, AdamW and SGD and torch.nn.utils.clip_grad_norm_ of PyTorch 1.13 in float64,
  * five steps with the gradients above. */
 static const trajectory trajectories[] = {
-    {{BPPSA_ADAM, 0.01, 0.0, 0.9, 0.999, 1e-8},
+    {{BPPSA_ADAM, 0.01, 0.0, 0.9, 0.999, 1e-8, 0.0},
      0.0,
      {0},
      {-0.583480326082037, -0.38273913284983524, -0.10160473675783661, 0.17749285036228898, 0.39709312163644916,
       0.6220400404487509, 0.7125008443292099, 0.2804248313969365, -0.11736830492798787, -0.489970604998297}},
-    {{BPPSA_SGD, 0.01, 0.0, 0.9, 0.999, 1e-8},
+    {{BPPSA_SGD, 0.01, 0.0, 0.9, 0.999, 1e-8, 0.0},
      0.0,
      {0},
      {-0.5962500000000001, -0.36124999999999996, -0.09749999999999998, 0.16625000000000004, 0.40125, 0.63625, 0.71375,
       0.29874999999999996, -0.11625000000000009, -0.5025000000000002}},
-    {{BPPSA_SGD, 0.01, 0.9, 0.9, 0.999, 1e-8},
+    {{BPPSA_SGD, 0.01, 0.9, 0.9, 0.999, 1e-8, 0.0},
      0.0,
      {0},
      {-0.588663, -0.39904887499999997, -0.08727599999999996, 0.19419725000000007, 0.383811375, 0.5967130000000002,
       0.7166716249999999, 0.27957324999999994, -0.1365663750000001, -0.5050931250000003}},
-    {{BPPSA_ADAM, 0.05, 0.0, 0.8, 0.95, 1e-3},
+    {{BPPSA_ADAM, 0.05, 0.0, 0.8, 0.95, 1e-3, 0.0},
      1.5,
      {2.414150989478496, 2.5525722320827673, 2.666341125962693, 2.822897447659054, 2.564785566085399},
      {-0.5226894568656872, -0.5119990871377755, -0.10740438076649603, 0.28154977780260937, 0.385779970760347, 0.5156162123566026,
-      0.7631097597649892, 0.20733597755707914, -0.1842584537230581, -0.45508046908243527}}};
+      0.7631097597649892, 0.20733597755707914, -0.1842584537230581, -0.45508046908243527}},
+    /* with weight decay: an L2 term, or AdamW's own */
+    {{BPPSA_ADAM, 0.01, 0.0, 0.9, 0.999, 1e-8, 0.3},
+     0.0,
+     {0},
+     {-0.5754453081965667, -0.37910403244382196, -0.10034190137681559, 0.17557034634661922, 0.3917310873704033,
+      0.6168940525240761, 0.6991633398521231, 0.27739437550160867, -0.11605130687941115, -0.48242520887850887}},
+    {{BPPSA_ADAMW, 0.01, 0.0, 0.9, 0.999, 1e-8, 0.3},
+     0.0,
+     {0},
+     {-0.5747219980623998, -0.3772626368942009, -0.10003838991383285, 0.17502659403338358, 0.39110744122569996,
+      0.6125819345082252, 0.7019554039209298, 0.27616098405871253, -0.11573660939292504, -0.4826744545561578}},
+    {{BPPSA_SGD, 0.01, 0.0, 0.9, 0.999, 1e-8, 0.3},
+     0.0,
+     {0},
+     {-0.5873409453359967, -0.3558930490542661, -0.09603911854878569, 0.1639015771302736, 0.39534947341200405, 0.6267113784437346,
+      0.7033016171961337, 0.294355197464772, -0.11467695554283953, -0.4950445846268725}},
+    {{BPPSA_SGD, 0.01, 0.9, 0.9, 0.999, 1e-8, 0.3},
+     0.0,
+     {0},
+     {-0.5654989122729568, -0.38494763299782614, -0.08325620837394569, 0.18776391590401356, 0.3683151951791441,
+      0.5719127332042746, 0.6891972955117538, 0.268244893317252, -0.13219863102849952, -0.48572844697017253}},
+    {{BPPSA_ADAMW, 0.05, 0.0, 0.8, 0.95, 1e-3, 0.3},
+     1.5,
+     {2.414150989478496, 2.5525722320827673, 2.666341125962693, 2.822897447659054, 2.564785566085399},
+     {-0.4834237662747845, -0.48010282328980386, -0.0984061536106691, 0.2651758031338422, 0.35631237184888453, 0.4739839856478098,
+      0.7096443798391681, 0.19057799674595524, -0.17365974812994692, -0.4223732479444078}},
+    {{BPPSA_ADAM, 0.05, 0.0, 0.8, 0.95, 1e-3, 0.3},
+     1.5,
+     {2.414150989478496, 2.5525722320827673, 2.666341125962693, 2.822897447659054, 2.564785566085399},
+     {-0.46405515811650333, -0.3823183875459136, -0.09526312570634352, 0.25858260620132356, 0.2511612654219961,
+      0.47881445937366135, 0.6603035273840483, 0.18672350281901604, -0.1698354159818416, -0.3989088437524149}}};
 
 /* Step k; the processor's, piece by piece. */
 static void step(parameters *p, bppsa_optimizer *optimizer, const trajectory *expected, int64_t k) {
@@ -203,7 +234,7 @@ static void state_continues_a_run(void **state) {
 
 /* Of a GPU: what its update finds. */
 static double norm_of(parameters *p) {
-  const bppsa_optimizer_config config = {BPPSA_SGD, 1e-3, 0.0, 0.0, 0.0, 0.0};
+  const bppsa_optimizer_config config = {BPPSA_SGD, 1e-3, 0.0, 0.0, 0.0, 0.0, 0.0};
   bppsa_optimizer *optimizer = NULL;
   double norm;
   if (!on_gpu()) {
@@ -333,19 +364,19 @@ static void devices_agree(void **state) {
   static const struct {
     bppsa_optimizer_config config;
     double clip;
-  } cases[] = {{{BPPSA_ADAM, 0.01, 0.0, 0.9, 0.999, 1e-8}, 0.0},
-               {{BPPSA_ADAM, 0.01, 0.0, 0.9, 0.999, 0.0}, 0.25},
-               {{BPPSA_SGD, 0.1, 0.0, 0.0, 0.0, 0.0}, 0.0},
-               {{BPPSA_SGD, 0.1, 0.9, 0.0, 0.0, 0.0}, 0.5}};
+  } cases[] = {{{BPPSA_ADAM, 0.01, 0.0, 0.9, 0.999, 1e-8, 0.0}, 0.0},  {{BPPSA_ADAM, 0.01, 0.0, 0.9, 0.999, 0.0, 0.0}, 0.25},
+               {{BPPSA_SGD, 0.1, 0.0, 0.0, 0.0, 0.0, 0.0}, 0.0},       {{BPPSA_SGD, 0.1, 0.9, 0.0, 0.0, 0.0, 0.0}, 0.5},
+               {{BPPSA_ADAMW, 0.01, 0.0, 0.9, 0.999, 1e-8, 0.2}, 0.0}, {{BPPSA_SGD, 0.1, 0.9, 0.0, 0.0, 0.0, 0.2}, 0.0}};
+  enum { CASES = sizeof cases / sizeof cases[0], KINDS = 2 * CASES };
   static const int64_t sizes[] = {1, 31, 2048 - GAP, 2049, 7000, 131073};
-  for (size_t k = 0; k < sizeof sizes / sizeof sizes[0] * 4 * 2; ++k) {
-    const int64_t n = sizes[k / 8];
+  for (size_t k = 0; k < sizeof sizes / sizeof sizes[0] * KINDS; ++k) {
+    const int64_t n = sizes[k / KINDS];
     const bppsa_dtype dtype = k % 2 == 0 ? BPPSA_F32 : BPPSA_F64;
-    const bppsa_optimizer_config *config = &cases[k / 2 % 4].config;
-    const double clip = cases[k / 2 % 4].clip, scale = dtype == BPPSA_F64 && k % 3 == 0 ? 0x1p-490 : 1.0;
+    const bppsa_optimizer_config *config = &cases[k / 2 % CASES].config;
+    const double clip = cases[k / 2 % CASES].clip, scale = dtype == BPPSA_F64 && k % 3 == 0 ? 0x1p-490 : 1.0;
     pair host, here, again;
     double norms[3];
-    if (is_emulated(device) && ((n > 2048 && k % 8 != 0 && k % 8 != 7) || (n > 10000 && k % 8 == 7))) {
+    if (is_emulated(device) && ((n > 2048 && k % KINDS != 0 && k % KINDS != 7) || (n > 10000 && k % KINDS == 7))) {
       continue;
     }
     pair_make(&host, config, dtype, n, false);
@@ -383,10 +414,10 @@ static void queued_updates_look_at_loss_and_values(void **state) {
   }
   for (int64_t n = 40; n <= 4000; n *= 100) {
     for (int what = 0; what < 3; ++what) { /* a good step, a bad loss, a step too long */
-      bppsa_optimizer_config config = {BPPSA_SGD, what == 2 ? 1e39 : 0.1, 0.0, 0.0, 0.0, 0.0};
+      bppsa_optimizer_config config = {BPPSA_SGD, what == 2 ? 1e39 : 0.1, 0.0, 0.0, 0.0, 0.0, 0.0};
       const bppsa_gpu_result before = {.loss = what == 1 ? (double)NAN : 1.0, .nonfinite = 7};
       bppsa_gpu_result after = {0};
-      bppsa_adam_factors factors;
+      bppsa_step_factors factors;
       pair p, untouched;
       double norm;
       pair_make(&p, &config, BPPSA_F32, n, true);
@@ -457,13 +488,15 @@ static void bad_settings_are_named(void **state) {
   static const struct {
     bppsa_optimizer_config config;
     const char *says;
-  } cases[] = {{{BPPSA_ADAM, 0.0, 0.0, 0.9, 0.999, 1e-8}, "learning rate 0"},
-               {{BPPSA_ADAM, (double)NAN, 0.0, 0.9, 0.999, 1e-8}, "learning rate nan"},
-               {{BPPSA_SGD, 0.1, 1.0, 0.9, 0.999, 1e-8}, "momentum 1, expected 0 <= momentum < 1"},
-               {{BPPSA_ADAM, 0.1, 0.0, -0.5, 0.999, 1e-8}, "beta1 -0.5"},
-               {{BPPSA_ADAM, 0.1, 0.0, 0.9, 1.0, 1e-8}, "beta2 1"},
-               {{BPPSA_ADAM, 0.1, 0.0, 0.9, 0.999, -1.0}, "epsilon -1"},
-               {{BPPSA_OPTIMIZER_COUNT, 0.1, 0.0, 0.9, 0.999, 1e-8}, "expected adam or sgd"}};
+  } cases[] = {{{BPPSA_ADAM, 0.0, 0.0, 0.9, 0.999, 1e-8, 0.0}, "learning rate 0"},
+               {{BPPSA_ADAM, (double)NAN, 0.0, 0.9, 0.999, 1e-8, 0.0}, "learning rate nan"},
+               {{BPPSA_SGD, 0.1, 1.0, 0.9, 0.999, 1e-8, 0.0}, "momentum 1, expected 0 <= momentum < 1"},
+               {{BPPSA_ADAM, 0.1, 0.0, -0.5, 0.999, 1e-8, 0.0}, "beta1 -0.5"},
+               {{BPPSA_ADAM, 0.1, 0.0, 0.9, 1.0, 1e-8, 0.0}, "beta2 1"},
+               {{BPPSA_ADAM, 0.1, 0.0, 0.9, 0.999, -1.0, 0.0}, "epsilon -1"},
+               {{BPPSA_OPTIMIZER_COUNT, 0.1, 0.0, 0.9, 0.999, 1e-8, 0.0}, "expected adam, sgd or adamw"},
+               {{BPPSA_SGD, 0.1, 0.0, 0.9, 0.999, 1e-8, -0.1}, "weight decay -0.1"},
+               {{BPPSA_ADAMW, 0.1, 0.0, 0.9, 0.999, 1e-8, (double)INFINITY}, "weight decay inf"}};
   parameters p;
   parameters_init(&p, BPPSA_F32);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
@@ -476,8 +509,10 @@ static void bad_settings_are_named(void **state) {
   assert_int_equal(bppsa_optimizer_parse("sgd", &kind), BPPSA_OK);
   assert_int_equal(kind, BPPSA_SGD);
   assert_string_equal(bppsa_optimizer_name(kind), "sgd");
-  assert_int_equal(bppsa_optimizer_parse("adamw", &kind), BPPSA_ERR_ARGUMENT);
-  assert_non_null(strstr(bppsa_last_error(), "'adamw': unknown, expected adam or sgd"));
+  assert_int_equal(bppsa_optimizer_parse("adamw", &kind), BPPSA_OK);
+  assert_int_equal(kind, BPPSA_ADAMW);
+  assert_int_equal(bppsa_optimizer_parse("lion", &kind), BPPSA_ERR_ARGUMENT);
+  assert_non_null(strstr(bppsa_last_error(), "'lion': unknown, expected adam, sgd or adamw"));
   from_gpu(&p.model);
 }
 

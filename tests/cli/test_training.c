@@ -1,0 +1,149 @@
+/* What training takes besides the gradients: optimisers, weight decay, schedules; alone, in logs and in checkpoints. */
+#include "tests/cli/batch_files.h"
+
+#include <math.h>
+
+#include "cli/command.h"
+#include "train/trainer.h"
+
+#define SMALL "train rnn --seq-len 12 --samples 48 --hidden 4 --threads 2"
+
+static int setup(void **state) {
+  (void)state;
+  return system("rm -rf d *.jsonl *.safetensors");
+}
+
+/* ---- schedules ---- */
+
+/* Row i's lr. */
+static double rate_of(const json_t *document, size_t i) {
+  return get_real(json_array_get(json_object_get(document, "rows"), i), "lr");
+}
+
+static void test_schedules(void **state) {
+  (void)state;
+  static const double pi = 3.14159265358979323846;
+  json_t *step = run_json(SMALL " --epochs 5 --lr 0.1 --lr-schedule step --lr-step-size 2 --lr-gamma 0.5 --json");
+  json_t *cosine = run_json(SMALL " --iterations 6 --lr 0.1 --lr-schedule cosine --lr-min 0.02 --json");
+  json_t *warm = run_json(SMALL " --iterations 6 --lr 0.1 --warmup 4 --json");
+  for (size_t i = 0; i < 5; ++i) {
+    assert_true(fabs(rate_of(step, i) - 0.1 * pow(0.5, (double)(i / 2))) < 1e-16);
+  }
+  for (size_t i = 0; i < 6; ++i) {
+    assert_true(fabs(rate_of(cosine, i) - (0.02 + 0.08 * (1 + cos(pi * (double)i / 6)) / 2)) < 1e-16);
+    assert_true(fabs(rate_of(warm, i) - (i < 4 ? 0.025 * (double)(i + 1) : 0.1)) < 1e-16);
+  }
+  const json_t *config = json_object_get(cosine, "config");
+  assert_string_equal(get_text(config, "lr_schedule"), "cosine");
+  assert_int_equal(get_integer(config, "lr_period"), 6);
+  assert_true(get_real(config, "lr_min") == 0.02);
+  json_decref(step);
+  json_decref(cosine);
+  json_decref(warm);
+  run_result text = run(SMALL " --iterations 2 --optimizer adamw --lr-schedule cosine --warmup 3");
+  assert_non_null(
+      strstr(text.out, "update     adamw, lr 0.001, cosine to 0 over 2 steps, 3 steps of warm-up, weight decay 0.01\n"));
+  release(&text);
+}
+
+/* The rate takes part in the update: SGD's first step is lr g, whatever made the lr; later weights of two schedules differ. */
+static void test_rates_are_used(void **state) {
+  (void)state;
+  setup(NULL);
+  const char *const line = SMALL " --optimizer sgd --dtype f64";
+  assert_runs("%s --iterations 3 --lr 0.05 --save-weights plain.safetensors", line);
+  assert_runs("%s --iterations 3 --lr 0.05 --lr-schedule step --lr-step-size 3 --save-weights same.safetensors", line);
+  assert_runs("%s --iterations 3 --lr 0.05 --lr-schedule step --lr-step-size 2 --save-weights other.safetensors", line);
+  assert_equal_files("plain.safetensors", "same.safetensors");
+  size_t size = 0, other_size = 0;
+  char *plain = read_bytes("plain.safetensors", &size), *other = read_bytes("other.safetensors", &other_size);
+  assert_int_equal(size, other_size);
+  assert_true(memcmp(plain, other, size) != 0);
+  free(plain);
+  free(other);
+}
+
+static void test_requests(void **state) {
+  (void)state;
+  const struct {
+    const char *options, *says;
+  } cases[] = {
+      {"--lr-schedule step", "--lr-schedule: step without --lr-step-size, expected --lr-step-size N too"},
+      {"--lr-step-size 3", "--lr-step-size: given beside --lr-schedule constant, expected --lr-schedule step"},
+      {"--lr-gamma 0.5 --lr-schedule cosine", "--lr-gamma: given beside --lr-schedule cosine, expected --lr-schedule step"},
+      {"--lr-min 0.1", "--lr-min: given beside --lr-schedule constant, expected --lr-schedule cosine"},
+      {"--lr-period 3 --lr-schedule step --lr-step-size 1", "--lr-period: given beside --lr-schedule step"},
+      {"--lr-schedule cosine --lr-min 0.1 --lr 0.01", "--lr-min: 0.1, more than the learning rate 0.01"},
+      {"--lr-schedule linear", "--lr-schedule: 'linear', expected constant, step or cosine"},
+      {"--optimizer adamw --momentum 0.9", "--momentum: given beside --optimizer adamw, expected --optimizer sgd"},
+      {"--weight-decay -1", "--weight-decay: '-1', expected a number, 0 or more"},
+      {"--warmup -1", "--warmup: '-1', expected a whole number, 0 or more"}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+    assert_fails(2, cases[i].says, SMALL " --iterations 2 %s", cases[i].options);
+  }
+}
+
+/* ---- checkpoints ---- */
+
+/* A run in two pieces ends with the bits of one in one piece; what contradicts is named. */
+static void test_resume(void **state) {
+  (void)state;
+  const char *const settings[] = {"--optimizer adamw --weight-decay 0.2 --lr-schedule step --lr-step-size 2 --warmup 3",
+                                  "--optimizer sgd --momentum 0.9 --weight-decay 0.2 --lr-schedule cosine --lr-period 6",
+                                  "--weight-decay 0.2 --lr-schedule cosine --lr-period 6 --lr-min 0.0001"};
+  const struct {
+    const char *option, *says;
+  } contradictions[] = {{"--weight-decay 0.1", "weight_decay 0.2 contradicts this run, which has 0.1"},
+                        {"--lr-min 0.0002", "lr_min 0.0001 contradicts this run, which has 0.0002"},
+                        {"--lr-period 5", "lr_period 6 contradicts this run, which has 5"},
+                        {"--warmup 1", "warmup 0 contradicts this run, which has 1"},
+                        {"--optimizer adamw", "optimizer adam contradicts this run, which has adamw"}};
+  for (size_t i = 0; i < 3; ++i) {
+    setup(NULL);
+    assert_runs(SMALL " --iterations 6 %s --save-weights whole.safetensors", settings[i]);
+    assert_runs(SMALL " --iterations 4 %s --checkpoint d", settings[i]);
+    assert_runs(SMALL " --iterations 6 %s --checkpoint d --resume --threads 1 --save-weights w.safetensors", settings[i]);
+    assert_equal_files("w.safetensors", "whole.safetensors");
+  }
+  for (size_t i = 0; i < sizeof contradictions / sizeof contradictions[0]; ++i) {
+    assert_fails(2, contradictions[i].says, SMALL " --iterations 8 %s %s --checkpoint d --resume", settings[2],
+                 contradictions[i].option);
+  }
+  setup(NULL);
+  assert_runs(SMALL " --iterations 4 --lr-schedule cosine --checkpoint d"); /* the run's length is its period */
+  assert_fails(2, "lr_period 4 contradicts this run, which has 6",
+               SMALL " --iterations 6 --lr-schedule cosine --checkpoint d --resume");
+  assert_runs(SMALL " --iterations 6 --lr-schedule cosine --lr-period 4 --checkpoint d --resume");
+}
+
+/* ---- defaults ---- */
+
+/* The program's defaults are the library's. */
+static void test_defaults(void **state) {
+  (void)state;
+  int found = 0;
+  for (const bppsa_command *const *command = bppsa_commands(); *command != NULL; ++command) {
+    if (strcmp((*command)->verb, "train") != 0) {
+      continue;
+    }
+    bppsa_option_value values[BPPSA_OPTION_COUNT];
+    const bppsa_option_use *uses = (*command)->uses;
+    char data[] = "--data=bitstream", *argv[] = {data};
+    assert_int_equal(bppsa_options_parse("train", uses, 1, argv, values), BPPSA_OK);
+    const bppsa_train_config config = bppsa_train_config_for((*command)->object);
+    assert_true(values[BPPSA_OPTION_LR].real == config.optimizer.lr);
+    assert_string_equal(values[BPPSA_OPTION_OPTIMIZER].text, bppsa_optimizer_name(config.optimizer.kind));
+    assert_true(values[BPPSA_OPTION_MOMENTUM].real == config.optimizer.momentum);
+    assert_int_equal(values[BPPSA_OPTION_BATCH].integer, config.batch);
+    assert_string_equal(values[BPPSA_OPTION_LR_SCHEDULE].text, bppsa_rate_name(config.rate.kind));
+    ++found;
+  }
+  assert_true(found >= 5); /* rnn, gru, lenet5, vgg11, a file's */
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_schedules), cmocka_unit_test(test_rates_are_used),
+                                     cmocka_unit_test(test_requests), cmocka_unit_test(test_resume),
+                                     cmocka_unit_test(test_defaults)};
+  return cmocka_run_group_tests_name("cli_training", tests, enter_directory, leave_directory);
+}
