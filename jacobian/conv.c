@@ -2,10 +2,10 @@
  * every X that x reaches through a tap t (jacobian_internal.h): per channel co the X of S's row x, in rising order. A linear operator is a
  * 1 x 1 convolution of C·H·W channels.
  */
-#include <omp.h>
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/pool.h"
 #include "jacobian/jacobian_internal.h"
 #include "jacobian/kernels.h"
 
@@ -144,6 +144,15 @@ static void masked_columns(const bppsa_jacobian *j, int64_t ci, int64_t x, int32
   }
 }
 
+static void masked_rows(const void *context, int32_t worker, int64_t first, int64_t end) {
+  const bppsa_jacobian *j = context;
+  const int64_t plane = j->positions.rows;
+  (void)worker;
+  for (int64_t r = first; r < end; ++r) {
+    masked_columns(j, r / plane, r % plane, j->pattern.col + j->pattern.row_ptr[r]);
+  }
+}
+
 static bppsa_status masked_pattern(bppsa_jacobian *j, int64_t rows, int64_t cols) {
   const int64_t channels = j->groups * j->height, plane = j->positions.rows;
   const int64_t classes = j->axes[0].classes * j->axes[1].classes;
@@ -160,10 +169,7 @@ static bppsa_status masked_pattern(bppsa_jacobian *j, int64_t rows, int64_t cols
   }
   if (status == BPPSA_OK) {
     memcpy(j->pattern.row_ptr, row_ptr, (size_t)(rows + 1) * sizeof *row_ptr);
-#pragma omp parallel for num_threads(j->threads) schedule(static)
-    for (int64_t r = 0; r < rows; ++r) {
-      masked_columns(j, r / plane, r % plane, j->pattern.col + j->pattern.row_ptr[r]);
-    }
+    bppsa_parallel_for(j->threads, rows, bppsa_work(0, 4 * sizeof(int32_t) * (double)j->pattern.nnz), masked_rows, j);
   }
   bppsa_free(count);
   bppsa_free(row_ptr);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/pool.h"
 #include "jacobian/counted.h"
 
 static bppsa_status check_shape(int64_t rows, int64_t cols, int64_t nnz) {
@@ -109,29 +110,42 @@ bppsa_status bppsa_csr_from_blocks(int64_t groups, int64_t row_channels, int64_t
   return BPPSA_OK;
 }
 
+typedef struct {
+  const bppsa_csr_blocks *blocks;
+  int64_t *row_ptr;
+  int32_t *col;
+} expansion;
+
+/* Rows of row channels first .. end - 1. */
+static void expand_channels(const void *context, int32_t worker, int64_t first, int64_t end) {
+  const expansion *e = context;
+  const bppsa_csr_blocks *k = e->blocks;
+  const bppsa_csr *s = &k->positions;
+  const int64_t width = k->col_channels / k->groups, height = k->row_channels / k->groups;
+  (void)worker;
+  for (int64_t r = first; r < end; ++r) {
+    const int64_t left = r / height * width;
+    for (int64_t x = 0; x < s->rows; ++x) {
+      const int64_t from = s->row_ptr[x], count = s->row_ptr[x + 1] - from;
+      int32_t *to = e->col + width * (r * s->nnz + from);
+      for (int64_t c = left; c < left + width; ++c) {
+        for (int64_t i = 0; i < count; ++i) {
+          *to++ = (int32_t)(c * s->cols) + s->col[from + i];
+        }
+      }
+      e->row_ptr[r * s->rows + x + 1] = width * (r * s->nnz + from + count);
+    }
+  }
+}
+
 bppsa_status bppsa_csr_expand(bppsa_csr *csr, int32_t threads) {
   if (csr->row_ptr != NULL) {
     return BPPSA_OK;
   }
   bppsa_csr made;
   BPPSA_TRY(bppsa_csr_create(csr->rows, csr->cols, csr->nnz, &made));
-  const bppsa_csr_blocks *k = csr->blocks;
-  const bppsa_csr *s = &k->positions;
-  const int64_t width = k->col_channels / k->groups, height = k->row_channels / k->groups;
-#pragma omp parallel for num_threads(threads) schedule(static) if (made.nnz > 1 << 16)
-  for (int64_t r = 0; r < k->row_channels; ++r) {
-    const int64_t first = r / height * width;
-    for (int64_t x = 0; x < s->rows; ++x) {
-      const int64_t from = s->row_ptr[x], count = s->row_ptr[x + 1] - from;
-      int32_t *to = made.col + width * (r * s->nnz + from);
-      for (int64_t c = first; c < first + width; ++c) {
-        for (int64_t e = 0; e < count; ++e) {
-          *to++ = (int32_t)(c * s->cols) + s->col[from + e];
-        }
-      }
-      made.row_ptr[r * s->rows + x + 1] = width * (r * s->nnz + from + count);
-    }
-  }
+  bppsa_parallel_for(threads, csr->blocks->row_channels, bppsa_work(0, sizeof(int32_t) * (double)made.nnz), expand_channels,
+                     &(expansion){csr->blocks, made.row_ptr, made.col});
   csr->row_ptr = made.row_ptr;
   csr->col = made.col;
   return BPPSA_OK;
@@ -228,18 +242,34 @@ enum { ROWS = 256 }; /* rows of a task */
 BPPSA_APPLY(float, f32)
 BPPSA_APPLY(double, f64)
 
-void bppsa_csr_apply(const bppsa_csr *csr, bppsa_dtype dtype, int32_t threads, int64_t batch, bppsa_csr_values values,
-                     const void *x, void *y) {
-  const int64_t blocks = (csr->rows + ROWS - 1) / ROWS, tasks = blocks * batch;
-#pragma omp parallel for num_threads(threads) schedule(static) if (csr->nnz * batch > 1 << 14)
-  for (int64_t task = 0; task < tasks; ++task) {
-    const int64_t b = task / blocks, from = task % blocks * ROWS, to = from + ROWS < csr->rows ? from + ROWS : csr->rows;
-    if (dtype == BPPSA_F32) {
-      apply_rows_f32(csr, from, to, (const float *)values.data + b * values.stride, (const float *)x + b * csr->cols,
-                     (float *)y + b * csr->rows);
+typedef struct {
+  const bppsa_csr *csr;
+  bppsa_dtype dtype;
+  int64_t blocks; /* of rows, in a sample */
+  bppsa_csr_values values;
+  const void *x;
+  void *y;
+} application;
+
+static void apply_blocks(const void *context, int32_t worker, int64_t first, int64_t end) {
+  const application *t = context;
+  const bppsa_csr *csr = t->csr;
+  (void)worker;
+  for (int64_t task = first; task < end; ++task) {
+    const int64_t b = task / t->blocks, from = task % t->blocks * ROWS, to = from + ROWS < csr->rows ? from + ROWS : csr->rows;
+    if (t->dtype == BPPSA_F32) {
+      apply_rows_f32(csr, from, to, (const float *)t->values.data + b * t->values.stride, (const float *)t->x + b * csr->cols,
+                     (float *)t->y + b * csr->rows);
     } else {
-      apply_rows_f64(csr, from, to, (const double *)values.data + b * values.stride, (const double *)x + b * csr->cols,
-                     (double *)y + b * csr->rows);
+      apply_rows_f64(csr, from, to, (const double *)t->values.data + b * t->values.stride, (const double *)t->x + b * csr->cols,
+                     (double *)t->y + b * csr->rows);
     }
   }
+}
+
+void bppsa_csr_apply(const bppsa_csr *csr, bppsa_dtype dtype, int32_t threads, int64_t batch, bppsa_csr_values values,
+                     const void *x, void *y) {
+  const application t = {csr, dtype, (csr->rows + ROWS - 1) / ROWS, values, x, y};
+  const double entry = (double)(bppsa_dtype_size(dtype) + sizeof(int32_t)); /* bytes */
+  bppsa_parallel_for(threads, t.blocks * batch, bppsa_work(0, entry * (double)csr->nnz * (double)batch), apply_blocks, &t);
 }

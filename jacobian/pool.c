@@ -2,10 +2,10 @@
  * else an explicit 0, so that the pattern does not depend on the sample.
  */
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/pool.h"
 #include "jacobian/jacobian_internal.h"
 #include "jacobian/kernels.h"
 

@@ -3,11 +3,11 @@
  * The columns of a row are marked as bits and read off in order; a row with few pairs among many columns is sorted instead, so that nothing is
  * ever proportional to rows times columns.
  */
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/pool.h"
 #include "jacobian/product_internal.h"
 
 #define MOST_MARKED ((int64_t)1 << 24) /* columns that are marked: beyond it all rows are sorted */
@@ -49,12 +49,16 @@ static void free_workspaces(workspace *spaces, int32_t threads) {
   bppsa_free(spaces);
 }
 
-static workspace *make_workspaces(const bppsa_csr *a, const bppsa_csr *b, int32_t threads) {
+/* *work: of a loop over all rows. */
+static workspace *make_workspaces(const bppsa_csr *a, const bppsa_csr *b, int32_t threads, double *work) {
   int64_t most = 0;
+  double all = 0;
   for (int64_t r = 0; r < a->rows; ++r) {
     const int64_t pairs = row_pairs(a, b, r);
     most = pairs > most ? pairs : most;
+    all += (double)pairs;
   }
+  *work = bppsa_work(0, 4 * sizeof(int32_t) * all);
   const bool marked = b->cols <= MOST_MARKED;
   const int64_t listed =
       !marked || most < b->cols ? most : b->cols; /* marked rows hold distinct columns only, sorted ones few pairs */
@@ -121,16 +125,27 @@ static int64_t collect(const bppsa_csr *a, const bppsa_csr *b, int64_t row, cons
   return *sorted ? collect_sorted(a, b, row, w->columns) : collect_marked(a, b, row, w);
 }
 
+typedef struct {
+  const bppsa_csr *a, *b;
+  const workspace *spaces;
+  int64_t *row_ptr;
+} counting;
+
+static void count_rows(const void *context, int32_t worker, int64_t first, int64_t end) {
+  const counting *c = context;
+  for (int64_t r = first; r < end; ++r) {
+    bool sorted;
+    c->row_ptr[r + 1] = collect(c->a, c->b, r, &c->spaces[worker], &sorted);
+  }
+}
+
 bppsa_status bppsa_product_count_rows(const bppsa_csr *a, const bppsa_csr *b, int32_t threads, int64_t *row_ptr) {
-  workspace *spaces = make_workspaces(a, b, threads);
+  double work;
+  workspace *spaces = make_workspaces(a, b, threads, &work);
   if (spaces == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 64)
-  for (int64_t r = 0; r < a->rows; ++r) {
-    bool sorted;
-    row_ptr[r + 1] = collect(a, b, r, &spaces[omp_get_thread_num()], &sorted);
-  }
+  bppsa_parallel_for(threads, a->rows, work, count_rows, &(counting){a, b, spaces, row_ptr});
   free_workspaces(spaces, threads);
   row_ptr[0] = 0;
   for (int64_t r = 0; r < a->rows; ++r) {
@@ -171,18 +186,29 @@ static int64_t fill_row(bppsa_product *p, int64_t row, const workspace *w, int64
   return pair;
 }
 
+typedef struct {
+  bppsa_product *p;
+  const workspace *spaces;
+  bool slots;
+} filling;
+
+static void fill_tasks(const void *context, int32_t worker, int64_t first, int64_t end) {
+  const filling *f = context;
+  for (const product_task *t = &f->p->tasks[first]; t < &f->p->tasks[end]; ++t) {
+    int64_t pair = t->pair;
+    for (int64_t r = t->row; r < t->row + t->rows; ++r) {
+      pair = fill_row(f->p, r, &f->spaces[worker], pair, f->slots);
+    }
+  }
+}
+
 bppsa_status bppsa_product_fill_rows(bppsa_product *p, bool slots) {
-  workspace *spaces = make_workspaces(p->a, p->b, p->threads);
+  double work;
+  workspace *spaces = make_workspaces(p->a, p->b, p->threads, &work);
   if (spaces == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-#pragma omp parallel for num_threads(p->threads) schedule(dynamic)
-  for (int64_t t = 0; t < p->task_count; ++t) {
-    int64_t pair = p->tasks[t].pair;
-    for (int64_t r = p->tasks[t].row; r < p->tasks[t].row + p->tasks[t].rows; ++r) {
-      pair = fill_row(p, r, &spaces[omp_get_thread_num()], pair, slots);
-    }
-  }
+  bppsa_parallel_for(p->threads, p->task_count, work, fill_tasks, &(filling){p, spaces, slots});
   free_workspaces(spaces, p->threads);
   return BPPSA_OK;
 }

@@ -6,10 +6,10 @@
  * with r, z = σ(W_i x + b_i + W_h h_{-1} + b_h), m = W_hn h_{-1} + b_hn, n = tanh(W_in x + b_in + r m). σ and tanh are computed in float64 and
  * rounded to the values' type; sums run in order, every product and every sum rounded: a GPU's bits are the same (jacobian_kernels.cuh).
  */
-#include <omp.h>
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/pool.h"
 #include "core/squash.h"
 #include "jacobian/jacobian_internal.h"
 
