@@ -33,6 +33,7 @@
 #include "jacobian/product.h"
 #include "recurrent/recurrent.h"
 #include "rnn/rnn.h"
+#include "scan/method.h"
 #include "scan/plan.h"
 #include "scan/scan.h"
 #include "schedule/schedule.h"

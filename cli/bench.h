@@ -79,8 +79,7 @@ typedef struct {
   int64_t nodes;            /* of a graph: kernels, copies and fills of the pass */
   int64_t redone;           /* products of the scans found useless in one pass and redone step by step */
   bool plan;                /* the following are set */
-  bppsa_scan_algorithm algorithm;
-  int64_t up_levels, chunks;
+  bppsa_scan_method method;
   double total_flops, critical_flops; /* of the scans of all layers: the whole batch, one sample's longest chain */
   int64_t critical_steps;             /* products on that chain */
   double workspace;                   /* bytes of products held */

@@ -44,8 +44,8 @@ static bppsa_status fill(bppsa_product_chain *c, int64_t up_levels, double kept,
   }
   bppsa_scan_config config = bppsa_scan_config_default();
   config.element = BPPSA_ELEMENT_CSR;
-  config.algorithm = BPPSA_SCAN_BLELLOCH;
-  config.up_levels = up_levels;
+  config.method.algorithm = BPPSA_SCAN_BLELLOCH;
+  config.method.up_levels = up_levels;
   config.jacobians = c->n;
   config.patterns = c->patterns;
   config.planner = c->device;

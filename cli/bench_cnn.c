@@ -41,21 +41,19 @@ enum { WRONG = 30 };
 
 typedef struct {
   const char *name;
-  bppsa_backward backward;
-  bppsa_scan_algorithm algorithm;
-  int64_t levels;
+  bppsa_gradient_method gradients;
   bppsa_weight_gradients order; /* the second stream: on a GPU */
   bool all_levels;              /* products of whole networks: not of VGG-11 */
 } method;
 
 static const method methods[] = {
-    {"bp", BPPSA_BACKWARD_BP, BPPSA_SCAN_LINEAR, 0, BPPSA_WEIGHT_GRADIENTS_IN_ORDER, false},
-    {"bp_second_stream", BPPSA_BACKWARD_BP, BPPSA_SCAN_LINEAR, 0, BPPSA_WEIGHT_GRADIENTS_SECOND_STREAM, false},
-    {"linear", BPPSA_BACKWARD_SCAN, BPPSA_SCAN_LINEAR, 0, BPPSA_WEIGHT_GRADIENTS_IN_ORDER, false},
-    {"up_levels 1", BPPSA_BACKWARD_SCAN, BPPSA_SCAN_BLELLOCH, 1, BPPSA_WEIGHT_GRADIENTS_IN_ORDER, false},
-    {"up_levels 2", BPPSA_BACKWARD_SCAN, BPPSA_SCAN_BLELLOCH, 2, BPPSA_WEIGHT_GRADIENTS_IN_ORDER, false},
-    {"blelloch", BPPSA_BACKWARD_SCAN, BPPSA_SCAN_BLELLOCH, -1, BPPSA_WEIGHT_GRADIENTS_IN_ORDER, true},
-    {"auto", BPPSA_BACKWARD_SCAN, BPPSA_SCAN_AUTO, 0, BPPSA_WEIGHT_GRADIENTS_IN_ORDER, false}};
+    {"bp", {BPPSA_BACKWARD_BP, {BPPSA_SCAN_LINEAR, 0, 0}}, BPPSA_WEIGHT_GRADIENTS_IN_ORDER, false},
+    {"bp_second_stream", {BPPSA_BACKWARD_BP, {BPPSA_SCAN_LINEAR, 0, 0}}, BPPSA_WEIGHT_GRADIENTS_SECOND_STREAM, false},
+    {"linear", {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_LINEAR, 0, 0}}, BPPSA_WEIGHT_GRADIENTS_IN_ORDER, false},
+    {"up_levels 1", {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_BLELLOCH, 1, 0}}, BPPSA_WEIGHT_GRADIENTS_IN_ORDER, false},
+    {"up_levels 2", {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_BLELLOCH, 2, 0}}, BPPSA_WEIGHT_GRADIENTS_IN_ORDER, false},
+    {"blelloch", {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_BLELLOCH, -1, 0}}, BPPSA_WEIGHT_GRADIENTS_IN_ORDER, true},
+    {"auto", {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_AUTO, 0, 0}}, BPPSA_WEIGHT_GRADIENTS_IN_ORDER, false}};
 enum { METHODS = sizeof methods / sizeof methods[0] };
 
 typedef struct {
@@ -142,9 +140,7 @@ static bppsa_cnn_config config_of(const session *s, const method *m, bppsa_dtype
   bppsa_cnn_config config = bppsa_cnn_config_default();
   config.batch = s->x[0].view.shape[0];
   config.dtype = dtype;
-  config.backward = m->backward;
-  config.algorithm = m->algorithm;
-  config.up_levels = m->levels;
+  config.method = m->gradients;
   config.weight_gradients = m->order;
   config.memory_limit = s->memory_limit;
   return config;
@@ -155,7 +151,7 @@ static bppsa_status make_holder(session *s) {
   const double fraction = bppsa_cli_value(s->cli, BPPSA_OPTION_PRUNE)->real;
   bppsa_cnn_config config = bppsa_cnn_config_default();
   config.batch = 1;
-  config.backward = BPPSA_BACKWARD_BP;
+  config.method.backward = BPPSA_BACKWARD_BP;
   BPPSA_TRY(bppsa_cnn_create(&s->network.layers, &config, s->host, &s->holder));
   BPPSA_TRY(bppsa_cnn_init(s->holder, (uint64_t)bppsa_cli_value(s->cli, BPPSA_OPTION_SEED)->integer));
   if (fraction == 0) {

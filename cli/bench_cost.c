@@ -31,15 +31,17 @@ double bppsa_bench_floor(const bppsa_bench_result *result, const bppsa_bench_row
 }
 
 bppsa_recurrent_config bppsa_bench_config(const bppsa_recurrent_config *config, bppsa_bench_method method) {
-  static const bppsa_scan_algorithm algorithms[BPPSA_BENCH_METHODS] = {
-      [BPPSA_BENCH_FORWARD] = BPPSA_SCAN_LINEAR,  [BPPSA_BENCH_BP] = BPPSA_SCAN_LINEAR,
-      [BPPSA_BENCH_LINEAR] = BPPSA_SCAN_LINEAR,   [BPPSA_BENCH_BLELLOCH] = BPPSA_SCAN_BLELLOCH,
-      [BPPSA_BENCH_CHUNKED] = BPPSA_SCAN_CHUNKED, [BPPSA_BENCH_AUTO] = BPPSA_SCAN_AUTO};
+  static const bppsa_gradient_method methods[BPPSA_BENCH_METHODS] = {
+      [BPPSA_BENCH_FORWARD] = {BPPSA_BACKWARD_BP, {BPPSA_SCAN_LINEAR, -1, 0}},
+      [BPPSA_BENCH_BP] = {BPPSA_BACKWARD_BP, {BPPSA_SCAN_LINEAR, -1, 0}},
+      [BPPSA_BENCH_LINEAR] = {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_LINEAR, -1, 0}},
+      [BPPSA_BENCH_BLELLOCH] = {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_BLELLOCH, -1, 0}},
+      [BPPSA_BENCH_CHUNKED] = {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_CHUNKED, -1, 0}},
+      [BPPSA_BENCH_AUTO] = {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_AUTO, -1, 0}}};
   bppsa_recurrent_config c = *config;
-  c.backward = method <= BPPSA_BENCH_BP ? BPPSA_BACKWARD_BP : BPPSA_BACKWARD_SCAN;
-  c.algorithm = algorithms[method];
-  c.up_levels = method == BPPSA_BENCH_BLELLOCH ? config->up_levels : -1;
-  c.chunks = method == BPPSA_BENCH_CHUNKED ? config->chunks : 0;
+  c.method = methods[method];
+  c.method.scan.up_levels = method == BPPSA_BENCH_BLELLOCH ? config->method.scan.up_levels : -1;
+  c.method.scan.chunks = method == BPPSA_BENCH_CHUNKED ? config->method.scan.chunks : 0;
   return c;
 }
 
@@ -63,16 +65,13 @@ static bppsa_status add_plan(const bppsa_network_kind *kind, const bppsa_recurre
   bppsa_scan_plan *plan = NULL;
   BPPSA_TRY(bppsa_scan_plan_create(&scan, &plan));
   const bppsa_scan_totals *totals = bppsa_scan_plan_totals(plan);
-  const bppsa_scan_config *chosen = bppsa_scan_plan_config(plan);
   const double batch = (double)config->batch, flops = batch * (double)(totals->mm_flops + totals->mv_flops);
   row->total_flops += flops;
   row->critical_flops += (double)totals->critical_flops;
   row->critical_steps += totals->critical_steps;
-  row->workspace += config->backward == BPPSA_BACKWARD_SCAN ? (double)totals->workspace_bytes : 0;
-  row->plan = config->backward == BPPSA_BACKWARD_SCAN;
-  row->algorithm = chosen->algorithm; /* of the top layer, which comes last */
-  row->up_levels = chosen->up_levels;
-  row->chunks = chosen->chunks;
+  row->workspace += config->method.backward == BPPSA_BACKWARD_SCAN ? (double)totals->workspace_bytes : 0;
+  row->plan = config->method.backward == BPPSA_BACKWARD_SCAN;
+  row->method = bppsa_scan_plan_config(plan)->method; /* of the top layer, which comes last */
   if (costs) {
     row->flops += flops;
     row->bytes += batch * plan_bytes(plan);

@@ -50,13 +50,7 @@ static bool put_point(json_t *object, const bppsa_bench_point *point, const bpps
 }
 
 static bool put_plan(json_t *object, const bppsa_bench_row *row) {
-  bool ok = bppsa_json_put_text(object, "algorithm", bppsa_scan_algorithm_name(row->algorithm));
-  if (row->algorithm == BPPSA_SCAN_BLELLOCH) {
-    ok = ok && bppsa_json_put_integer(object, "up_levels", row->up_levels);
-  }
-  if (row->algorithm == BPPSA_SCAN_CHUNKED) {
-    ok = ok && bppsa_json_put_integer(object, "chunks", row->chunks);
-  }
+  bool ok = bppsa_scan_method_put(object, &row->method);
   ok = ok && put_count(object, "workspace_bytes", row->workspace);
   ok = ok && put_count(object, "critical_flops", row->critical_flops);
   ok = ok && put_count(object, "scan_flops", row->total_flops);
@@ -201,23 +195,16 @@ static const char *time_text(double seconds, char *text, size_t size) {
   return text;
 }
 
-/* "blelloch, 9 up-levels, 3 redone": how auto chose, or with how many levels or chunks a method ran, and the products it redid. */
-static const char *how_text(const bppsa_bench_row *row, bool chosen, char *text, size_t size) {
+/* "blelloch (9 up-levels), 3 redone": the scan's method, and the products it redid. */
+static const char *how_text(const bppsa_bench_row *row, char *text, size_t size) {
   text[0] = '\0';
-  const char *name = chosen ? bppsa_scan_algorithm_name(row->algorithm) : "";
   if (!row->plan) {
     return text;
   }
-  if (row->algorithm == BPPSA_SCAN_BLELLOCH) {
-    snprintf(text, size, "%s%s%" PRId64 " up-levels", name, name[0] != '\0' ? ", " : "", row->up_levels);
-  } else if (row->algorithm == BPPSA_SCAN_CHUNKED) {
-    snprintf(text, size, "%s%s%" PRId64 " chunks", name, name[0] != '\0' ? ", " : "", row->chunks);
-  } else {
-    snprintf(text, size, "%s", name);
-  }
+  bppsa_scan_method_words(&row->method, text, size);
   if (row->redone > 0) {
     const size_t used = strlen(text);
-    snprintf(text + used, size - used, "%s%" PRId64 " redone", used > 0 ? ", " : "", row->redone);
+    snprintf(text + used, size - used, ", %" PRId64 " redone", row->redone);
   }
   return text;
 }
@@ -258,13 +245,12 @@ static bppsa_status show_row(bppsa_cli *cli, const bppsa_bench_result *result, i
   if (index != BPPSA_BENCH_FORWARD && other->measured) {
     snprintf(ratio, sizeof ratio, "%.2f", row->median_s / other->median_s);
   }
-  return bppsa_cli_print(
-      cli, "  %-9s%-*s%10s%10s%10s%5" PRId64 "%8s%9.2f%6.0f%10.2f%11.2f%s%s  %s\n", phase_name(index), name_width(result), name,
-      time_text(row->median_s, median, sizeof median), time_text(row->min_s, least, sizeof least),
-      time_text(row->max_s, most, sizeof most), row->repeats, ratio, 1e-9 * row->flops / row->median_s,
-      100 * row->flops / row->median_s / result->peak.flops, 1e-9 * row->bytes / row->median_s, row->residual,
-      is_right(row) ? "     " : " FAIL", floor_text(result, row, floor, sizeof floor),
-      how_text(row, index % BPPSA_BENCH_METHODS == BPPSA_BENCH_AUTO && index < BPPSA_BENCH_RIVALS, how, sizeof how));
+  return bppsa_cli_print(cli, "  %-9s%-*s%10s%10s%10s%5" PRId64 "%8s%9.2f%6.0f%10.2f%11.2f%s%s  %s\n", phase_name(index),
+                         name_width(result), name, time_text(row->median_s, median, sizeof median),
+                         time_text(row->min_s, least, sizeof least), time_text(row->max_s, most, sizeof most), row->repeats,
+                         ratio, 1e-9 * row->flops / row->median_s, 100 * row->flops / row->median_s / result->peak.flops,
+                         1e-9 * row->bytes / row->median_s, row->residual, is_right(row) ? "     " : " FAIL",
+                         floor_text(result, row, floor, sizeof floor), how_text(row, how, sizeof how));
 }
 
 /* What the scans do for their shorter chains, and who wins all the same. */

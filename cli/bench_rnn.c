@@ -81,8 +81,8 @@ static bppsa_status setup_config(const bppsa_cli *cli, bppsa_recurrent_config *c
   BPPSA_TRY(bppsa_setup_config(&without, config));
   const bppsa_option_value *up_levels = bppsa_cli_value(cli, BPPSA_OPTION_UP_LEVELS),
                            *chunks = bppsa_cli_value(cli, BPPSA_OPTION_CHUNKS);
-  config->up_levels = up_levels->given ? up_levels->integer : -1;
-  config->chunks = chunks->given ? chunks->integer : 0;
+  config->method.scan.up_levels = up_levels->given ? up_levels->integer : -1;
+  config->method.scan.chunks = chunks->given ? chunks->integer : 0;
   return BPPSA_OK;
 }
 

@@ -34,11 +34,10 @@ enum { METHODS = 6, WRONG = 30 };
 
 static const struct {
   const char *name;
-  bppsa_scan_algorithm algorithm;
-  int64_t levels;
-} methods[METHODS] = {{"linear", BPPSA_SCAN_LINEAR, 0},        {"up_levels 1", BPPSA_SCAN_BLELLOCH, 1},
-                      {"up_levels 2", BPPSA_SCAN_BLELLOCH, 2}, {"up_levels 3", BPPSA_SCAN_BLELLOCH, 3},
-                      {"blelloch", BPPSA_SCAN_BLELLOCH, -1},   {"auto", BPPSA_SCAN_AUTO, 0}};
+  bppsa_scan_method method;
+} methods[METHODS] = {{"linear", {BPPSA_SCAN_LINEAR, 0, 0}},        {"up_levels 1", {BPPSA_SCAN_BLELLOCH, 1, 0}},
+                      {"up_levels 2", {BPPSA_SCAN_BLELLOCH, 2, 0}}, {"up_levels 3", {BPPSA_SCAN_BLELLOCH, 3, 0}},
+                      {"blelloch", {BPPSA_SCAN_BLELLOCH, -1, 0}},   {"auto", {BPPSA_SCAN_AUTO, 0, 0}}};
 
 typedef struct {
   bppsa_cli *cli;
@@ -172,7 +171,7 @@ static bppsa_status add_row(session *s, const char *name, const bppsa_scan_plan 
   bool ok = object != NULL && bppsa_json_put_text(object, "network", "lenet5") && bppsa_json_put_text(object, "method", name);
   ok = ok && bppsa_json_put_text(object, "phase", "scan") && bppsa_json_put_integer(object, "batch", s->batch);
   ok = ok && bppsa_json_put_integer(object, "threads", bppsa_device_get_threads(s->device));
-  ok = ok && bppsa_json_put_integer(object, "up_levels", bppsa_scan_plan_config(plan)->up_levels);
+  ok = ok && bppsa_json_put_integer(object, "up_levels", bppsa_scan_plan_config(plan)->method.up_levels);
   ok = ok && bppsa_json_put_real(object, "median_s", t->median_s) && bppsa_json_put_real(object, "min_s", t->min_s);
   ok = ok && bppsa_json_put_real(object, "max_s", t->max_s) && bppsa_json_put_integer(object, "repeats", t->repeats);
   ok = ok && bppsa_json_put_real(object, "residual", residual) && bppsa_json_put_real(object, "flops", flops);
@@ -244,8 +243,7 @@ static bppsa_status time_graph(session *s, const char *name, const bppsa_scan_pl
 static bppsa_status measure_method(session *s, int method) {
   bppsa_scan_config config = bppsa_scan_config_default();
   config.element = BPPSA_ELEMENT_CSR;
-  config.algorithm = methods[method].algorithm;
-  config.up_levels = methods[method].levels;
+  config.method = methods[method].method;
   config.jacobians = s->n;
   config.batch = s->batch;
   config.patterns = s->patterns;

@@ -58,7 +58,7 @@ static bppsa_status prepare(const bppsa_cli *cli, evaluation *e) {
   const int64_t count = e->split.validation > 0 ? e->split.validation : e->split.train;
   e->config.batch = e->config.batch < count ? e->config.batch : count;
   e->config.seq_len = e->dataset->seq_len;
-  e->config.backward = BPPSA_BACKWARD_BP; /* no backward pass: spare the scan's workspace */
+  e->config.method.backward = BPPSA_BACKWARD_BP; /* no backward pass: spare the scan's workspace */
   BPPSA_TRY(bppsa_network_create(&e->network, &e->config, e->device, &e->model));
   return bppsa_setup_model(cli, e->file, e->model);
 }

@@ -117,7 +117,7 @@ static json_t *automatic_json(const bppsa_flops *net) {
   json_t *object = json_object();
   bool ok = object != NULL;
   if (net->automatic != NULL) {
-    ok = ok && bppsa_json_put_integer(object, "up_levels", bppsa_scan_plan_config(net->automatic)->up_levels);
+    ok = ok && bppsa_json_put_integer(object, "up_levels", bppsa_scan_plan_config(net->automatic)->method.up_levels);
     ok = ok && bppsa_json_put_integer(object, "critical_flops", bppsa_scan_plan_totals(net->automatic)->critical_flops);
   }
   return bppsa_json_finish(object, ok);
@@ -145,8 +145,8 @@ static json_t *flops_json(const bppsa_cli *cli, const bppsa_flops *net) {
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_text(object, "network", cli->object);
   ok = ok && bppsa_json_put_integer(object, "elements", net->count + 1);
-  ok = ok && bppsa_json_put_text(object, "algorithm", bppsa_scan_algorithm_name(config->algorithm));
-  ok = ok && bppsa_json_put_integer(object, "up_levels", config->up_levels);
+  ok = ok && bppsa_json_put_text(object, "algorithm", bppsa_scan_algorithm_name(config->method.algorithm));
+  ok = ok && bppsa_json_put_integer(object, "up_levels", config->method.up_levels);
   ok = ok && bppsa_json_put_text(object, "pattern", pattern_name(net));
   ok = ok && bppsa_json_put_integer(object, "samples", net->samples);
   ok = ok && bppsa_json_put_text(object, "method", bppsa_cli_value(cli, BPPSA_OPTION_METHOD)->text);
@@ -214,7 +214,7 @@ static bppsa_status print_network(bppsa_cli *cli, const bppsa_flops *net) {
                             cli->object, pattern_name(net), weights_name(cli, net),
                             100 * bppsa_cli_value(cli, BPPSA_OPTION_PRUNE)->real, net->pruned ? ", " : "",
                             net->pruned ? bppsa_cli_value(cli, BPPSA_OPTION_METHOD)->text : "",
-                            bppsa_scan_plan_config(net->plan)->up_levels, net->samples > 1 ? ", the mean" : ""));
+                            bppsa_scan_plan_config(net->plan)->method.up_levels, net->samples > 1 ? ", the mean" : ""));
   BPPSA_TRY(print_operators(cli, net));
   BPPSA_TRY(bppsa_flops_print_steps(cli, net));
   const double mm = (double)t->mm_flops, mv = (double)t->mv_flops, critical = (double)t->critical_flops;
@@ -234,7 +234,7 @@ static bppsa_status print_network(bppsa_cli *cli, const bppsa_flops *net) {
   BPPSA_TRY(bppsa_cli_print(cli, "  conclusion         %s\n", conclusion_text(net, conclusion, sizeof conclusion)));
   return net->automatic == NULL ? BPPSA_OK
                                 : bppsa_cli_print(cli, "  auto would take    %" PRId64 " up-levels: %s on the critical path\n",
-                                                  bppsa_scan_plan_config(net->automatic)->up_levels,
+                                                  bppsa_scan_plan_config(net->automatic)->method.up_levels,
                                                   bppsa_cli_si((double)bppsa_scan_plan_totals(net->automatic)->critical_flops,
                                                                "FLOP", text[5], sizeof text[5]));
 }

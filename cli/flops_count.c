@@ -21,7 +21,7 @@ static bppsa_status make_model(const bppsa_cli *cli, const bppsa_flops *f, int64
   bppsa_safetensors *file = NULL;
   bppsa_model *made = NULL;
   config.batch = batch;
-  config.backward = BPPSA_BACKWARD_BP;
+  config.method.backward = BPPSA_BACKWARD_BP;
   if (bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->given) {
     BPPSA_TRY(bppsa_setup_weights(cli, &f->network, &config, &file));
   }
@@ -185,15 +185,15 @@ static bppsa_status parse_levels(const bppsa_cli *cli, bppsa_scan_config *config
   const bppsa_option_value *value = bppsa_cli_value(cli, BPPSA_OPTION_LEVELS);
   bppsa_option_value number;
   if (strcmp(value->text, "auto") == 0) {
-    config->algorithm = BPPSA_SCAN_AUTO;
+    config->method.algorithm = BPPSA_SCAN_AUTO;
     return BPPSA_OK;
   }
   if (bppsa_option_parse(BPPSA_OPTION_UP_LEVELS, value->text, &number) != BPPSA_OK) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--up-levels: '%s', expected %s", value->text,
                       bppsa_option_get(BPPSA_OPTION_LEVELS)->expected);
   }
-  config->algorithm = BPPSA_SCAN_BLELLOCH;
-  config->up_levels = number.integer;
+  config->method.algorithm = BPPSA_SCAN_BLELLOCH;
+  config->method.up_levels = number.integer;
   return BPPSA_OK;
 }
 
@@ -250,11 +250,11 @@ static bppsa_status count_patterns(const bppsa_cli *cli, const bppsa_model *mode
   bppsa_scan_config config, automatic;
   BPPSA_TRY(scan_config(cli, f, &config));
   automatic = config;
-  automatic.algorithm = BPPSA_SCAN_AUTO;
+  automatic.method.algorithm = BPPSA_SCAN_AUTO;
   BPPSA_TRY(bppsa_scan_plan_create(&automatic, &f->automatic));
-  if (config.algorithm == BPPSA_SCAN_AUTO) { /* execution uses the patterns known ahead: so does its choice */
-    config.algorithm = BPPSA_SCAN_BLELLOCH;
-    config.up_levels = bppsa_scan_plan_config(f->automatic)->up_levels;
+  if (config.method.algorithm == BPPSA_SCAN_AUTO) { /* execution uses the patterns known ahead: so does its choice */
+    config.method.algorithm = BPPSA_SCAN_BLELLOCH;
+    config.method.up_levels = bppsa_scan_plan_config(f->automatic)->method.up_levels;
   }
   if (f->values) {
     return count_samples(model, config, f);

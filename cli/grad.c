@@ -244,6 +244,7 @@ static json_t *tensor_json(const bppsa_named_view *tensor) {
 
 static json_t *gradients_json(const gradients *g) {
   const bppsa_recurrent_config *c = &g->config;
+  const bppsa_gradient_method method = bppsa_network_method(&g->network, c, g->model);
   json_t *object = json_object(), *tensors = json_array();
   bool ok = tensors != NULL;
   for (int64_t i = 0; ok && i < g->count; ++i) {
@@ -251,8 +252,7 @@ static json_t *gradients_json(const gradients *g) {
   }
   ok = bppsa_json_put(object, "tensors", bppsa_json_finish(tensors, ok));
   ok = ok && bppsa_json_put_real(object, "loss", g->loss);
-  ok = ok && bppsa_setup_method_json(object, bppsa_network_plan(&g->network, c, g->model)) &&
-       bppsa_setup_chosen_json(object, g->chosen);
+  ok = ok && bppsa_setup_method_json(object, &method, g->chosen);
   ok = ok && bppsa_network_json(&g->network, c, object);
   ok = ok && bppsa_json_put_text(object, "model", g->network.kind->name);
   ok = ok && bppsa_json_put_text(object, "loss_on", bppsa_loss_name(c->loss_all));
@@ -262,10 +262,10 @@ static json_t *gradients_json(const gradients *g) {
 
 static bppsa_status print_table(bppsa_cli *cli, const gradients *g) {
   const bppsa_recurrent_config *c = &g->config;
-  char method[BPPSA_METHOD_TEXT], shape[BPPSA_SHAPE_TEXT], network[BPPSA_NETWORK_TEXT];
+  const bppsa_gradient_method method = bppsa_network_method(&g->network, c, g->model);
+  char text[BPPSA_SETUP_METHOD_TEXT], shape[BPPSA_SHAPE_TEXT], network[BPPSA_NETWORK_TEXT];
   BPPSA_TRY(bppsa_cli_print(cli, "%s, %s, %s\n\n", bppsa_network_describe(&g->network, c, network, sizeof network),
-                            bppsa_dtype_name(c->dtype),
-                            bppsa_setup_method(g->chosen, bppsa_network_plan(&g->network, c, g->model), method, sizeof method)));
+                            bppsa_dtype_name(c->dtype), bppsa_setup_method(g->chosen, &method, text, sizeof text)));
   BPPSA_TRY(bppsa_cli_print(cli, "%-22s %-20s %s\n", "gradient of", "shape", "norm"));
   for (int64_t i = 0; i + 1 < g->count; ++i) { /* the loss comes last */
     const bppsa_view *view = &g->tensors[i].view;

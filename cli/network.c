@@ -83,9 +83,7 @@ bppsa_recurrent_config bppsa_network_config_default(const bppsa_network *network
 bppsa_cnn_config bppsa_network_cnn_config(const bppsa_network *network, const bppsa_recurrent_config *config) {
   return (bppsa_cnn_config){.batch = config->batch,
                             .dtype = config->dtype,
-                            .backward = config->backward,
-                            .algorithm = config->algorithm,
-                            .up_levels = config->up_levels,
+                            .method = config->method,
                             .weight_gradients = network->weight_gradients,
                             .input_gradients = config->input_gradients,
                             .memory_limit = config->memory_limit,
@@ -109,9 +107,10 @@ bppsa_status bppsa_network_init(const bppsa_network *network, bppsa_model *model
   return bppsa_cnn_init(model, seed);
 }
 
-const bppsa_scan_plan *bppsa_network_plan(const bppsa_network *network, const bppsa_recurrent_config *config,
-                                          const bppsa_model *model) {
-  return network->kind->convolutional ? bppsa_cnn_plan(model) : bppsa_recurrent_plan(model, config->layers - 1);
+bppsa_gradient_method bppsa_network_method(const bppsa_network *network, const bppsa_recurrent_config *config,
+                                           const bppsa_model *model) {
+  return bppsa_scan_plan_method(network->kind->convolutional ? bppsa_cnn_plan(model)
+                                                             : bppsa_recurrent_plan(model, config->layers - 1));
 }
 
 /* ---- words and numbers ---- */

@@ -35,9 +35,9 @@ bppsa_cnn_config bppsa_network_cnn_config(const bppsa_network *network, const bp
 bppsa_status bppsa_network_create(const bppsa_network *network, const bppsa_recurrent_config *config, const bppsa_device *device,
                                   bppsa_model **model);
 bppsa_status bppsa_network_init(const bppsa_network *network, bppsa_model *model, bppsa_init init, uint64_t seed);
-/* The plan of the scan (of the top layer, where there are several), or NULL. */
-const bppsa_scan_plan *bppsa_network_plan(const bppsa_network *network, const bppsa_recurrent_config *config,
-                                          const bppsa_model *model);
+/* How the model computes its gradients, with nothing left open (of the top layer, where there are several). */
+bppsa_gradient_method bppsa_network_method(const bppsa_network *network, const bppsa_recurrent_config *config,
+                                           const bppsa_model *model);
 
 /* "rnn: T 1000, ..." or "lenet5: B 256, 11 layers, [3, 32, 32] to 10 classes". Returns text (BPPSA_NETWORK_TEXT). */
 const char *bppsa_network_describe(const bppsa_network *network, const bppsa_recurrent_config *config, char *text, size_t size);

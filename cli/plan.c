@@ -98,7 +98,8 @@ static json_t *layers_json(bppsa_scan_plan *const *plans, int64_t count) {
   for (int64_t i = 0; ok && i < count; ++i) {
     json_t *layer = json_object();
     bool filled = layer != NULL && bppsa_json_put_integer(layer, "layer", i);
-    filled = filled && bppsa_setup_method_json(layer, plans[i]);
+    const bppsa_gradient_method method = bppsa_scan_plan_method(plans[i]);
+    filled = filled && bppsa_gradient_method_put(layer, &method);
     filled = filled && bppsa_json_put_bool(layer, "affine", bppsa_scan_plan_config(plans[i])->affine);
     filled = filled && bppsa_json_put(layer, "totals", bppsa_plan_totals_json(bppsa_scan_plan_totals(plans[i])));
     ok = json_array_append_new(layers, bppsa_json_finish(layer, filled)) == 0;
@@ -119,11 +120,11 @@ static double predicted_seconds(bppsa_scan_plan *const *plans, int64_t count) {
 static json_t *plan_json(const char *model, const bppsa_recurrent_config *config, bppsa_scan_plan *const *plans) {
   const bppsa_scan_plan *plan = plans[config->layers - 1];
   const bppsa_scan_totals *totals = bppsa_scan_plan_totals(plan);
+  const bppsa_gradient_method method = bppsa_scan_plan_method(plan);
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_text(object, "model", model);
   ok = ok && bppsa_json_put_integer(object, "elements", bppsa_scan_plan_config(plan)->jacobians + 1);
-  ok = ok && bppsa_setup_method_json(object, plan);
-  ok = ok && bppsa_setup_chosen_json(object, bppsa_planner_chooser(config));
+  ok = ok && bppsa_setup_method_json(object, &method, bppsa_planner_chooser(config));
   ok = ok && bppsa_json_put_real(object, "predicted_s", predicted_seconds(plans, config->layers));
   ok = ok && bppsa_json_put_integer(object, "seq_len", config->seq_len);
   ok = ok && bppsa_json_put_integer(object, "batch", config->batch);
@@ -165,9 +166,10 @@ static bppsa_status print_layer(bppsa_cli *cli, const bppsa_recurrent_config *co
                                 int64_t layer) {
   const bppsa_scan_totals *t = bppsa_scan_plan_totals(plan);
   const bppsa_scan_config *scan = bppsa_scan_plan_config(plan);
-  char method[BPPSA_METHOD_TEXT], mm[BPPSA_SI_TEXT], mv[BPPSA_SI_TEXT], critical[BPPSA_SI_TEXT], bytes[BPPSA_SI_TEXT];
+  const bppsa_gradient_method method = bppsa_scan_plan_method(plan);
+  char text[BPPSA_SETUP_METHOD_TEXT], mm[BPPSA_SI_TEXT], mv[BPPSA_SI_TEXT], critical[BPPSA_SI_TEXT], bytes[BPPSA_SI_TEXT];
   BPPSA_TRY(bppsa_cli_print(cli, "%sLayer %" PRId64 ": %s, %" PRId64 " elements%s\n", layer == config->layers - 1 ? "" : "\n",
-                            layer, bppsa_setup_method(bppsa_planner_chooser(config), plan, method, sizeof method),
+                            layer, bppsa_setup_method(bppsa_planner_chooser(config), &method, text, sizeof text),
                             scan->jacobians + 1, scan->affine ? ", affine (a gradient enters at every step)" : ""));
   BPPSA_TRY(print_records(cli, plan));
   return bppsa_cli_print(cli,

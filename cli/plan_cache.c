@@ -57,45 +57,24 @@ static int64_t find_key(const json_t *plans, const char *key) {
   return -1;
 }
 
-/* An entry that this program could have written. */
-static bool read_plan(const json_t *plan, bppsa_recurrent_config *config) {
-  static const bppsa_scan_algorithm known[] = {BPPSA_SCAN_LINEAR, BPPSA_SCAN_BLELLOCH, BPPSA_SCAN_CHUNKED};
-  const char *name = json_string_value(json_object_get(plan, "algorithm"));
-  const json_t *up_levels = json_object_get(plan, "up_levels"), *chunks = json_object_get(plan, "chunks");
-  for (size_t i = 0; name != NULL && i < sizeof known / sizeof known[0]; ++i) {
-    if (strcmp(name, bppsa_scan_algorithm_name(known[i])) == 0) {
-      if ((known[i] == BPPSA_SCAN_BLELLOCH && json_integer_value(up_levels) < 1) ||
-          (known[i] == BPPSA_SCAN_CHUNKED && json_integer_value(chunks) < 1)) {
-        return false;
-      }
-      config->algorithm = known[i];
-      config->up_levels = known[i] == BPPSA_SCAN_BLELLOCH ? json_integer_value(up_levels) : -1;
-      config->chunks = known[i] == BPPSA_SCAN_CHUNKED ? json_integer_value(chunks) : 0;
-      return true;
-    }
-  }
-  return false;
-}
-
-bool bppsa_plan_cache_find(const char *key, bppsa_recurrent_config *config) {
+bool bppsa_plan_cache_find(const char *key, bppsa_scan_method *method) {
   char directory[PATH_SIZE];
   json_t *plans = find_directory(directory, false) ? load_plans(directory) : NULL;
   const int64_t at = plans != NULL ? find_key(plans, key) : -1;
-  const bool found = at >= 0 && read_plan(json_array_get(plans, (size_t)at), config);
+  bppsa_scan_method kept;
+  const bool found =
+      at >= 0 && bppsa_scan_method_get(json_array_get(plans, (size_t)at), &kept) && kept.algorithm != BPPSA_SCAN_AUTO;
+  if (found) {
+    *method = kept;
+  }
   json_decref(plans);
   return found;
 }
 
-static json_t *plan_json(const char *key, const bppsa_recurrent_config *config, double median_s) {
+static json_t *plan_json(const char *key, const bppsa_scan_method *method, double median_s) {
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_text(object, "key", key);
-  ok = ok && bppsa_json_put_text(object, "algorithm", bppsa_scan_algorithm_name(config->algorithm));
-  if (config->algorithm == BPPSA_SCAN_BLELLOCH) {
-    ok = ok && bppsa_json_put_integer(object, "up_levels", config->up_levels);
-  }
-  if (config->algorithm == BPPSA_SCAN_CHUNKED) {
-    ok = ok && bppsa_json_put_integer(object, "chunks", config->chunks);
-  }
+  ok = ok && bppsa_scan_method_put(object, method);
   ok = ok && bppsa_json_put_real(object, "median_s", median_s);
   return bppsa_json_finish(object, ok);
 }
@@ -117,7 +96,7 @@ static json_t *document_with(json_t *plans, json_t *plan, const char *key) {
   return bppsa_json_finish(document, ok);
 }
 
-bppsa_status bppsa_plan_cache_store(const char *key, const bppsa_recurrent_config *config, double median_s) {
+bppsa_status bppsa_plan_cache_store(const char *key, const bppsa_scan_method *method, double median_s) {
   char directory[PATH_SIZE], path[PATH_SIZE + 16];
   if (!find_directory(directory, true)) {
     return bppsa_fail(BPPSA_ERR_IO, "no cache directory, expected XDG_CACHE_HOME or HOME to name one that can be written");
@@ -127,7 +106,7 @@ bppsa_status bppsa_plan_cache_store(const char *key, const bppsa_recurrent_confi
   json_t *plans = load_plans(directory);
   plans = plans != NULL ? plans : json_array();
   char *text = NULL;
-  BPPSA_TRY(bppsa_cli_render(document_with(plans, plan_json(key, config, median_s), key), &text));
+  BPPSA_TRY(bppsa_cli_render(document_with(plans, plan_json(key, method, median_s), key), &text));
   const bppsa_status status = bppsa_file_write(path, text, strlen(text));
   bppsa_free(text);
   return status;

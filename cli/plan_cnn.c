@@ -30,10 +30,11 @@ static const char notes[] =
 
 static json_t *plan_json(const bppsa_cli *cli, const bppsa_flops *f) {
   const bppsa_scan_config *config = bppsa_scan_plan_config(f->plan);
+  const bppsa_gradient_method method = bppsa_scan_plan_method(f->plan);
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_text(object, "model", cli->object);
   ok = ok && bppsa_json_put_integer(object, "elements", f->count + 1);
-  ok = ok && bppsa_setup_method_json(object, f->plan);
+  ok = ok && bppsa_gradient_method_put(object, &method);
   ok = ok && bppsa_json_put_integer(object, "batch", config->batch);
   ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(config->dtype));
   ok = ok && bppsa_json_put_bool(object, "pruned", f->pruned);
@@ -45,11 +46,12 @@ static json_t *plan_json(const bppsa_cli *cli, const bppsa_flops *f) {
 
 static bppsa_status print_plan(bppsa_cli *cli, const bppsa_flops *f) {
   const bppsa_scan_totals *t = &f->totals;
-  char method[BPPSA_METHOD_TEXT], text[4][BPPSA_SI_TEXT];
+  const bppsa_gradient_method method = bppsa_scan_plan_method(f->plan);
+  char words[BPPSA_SETUP_METHOD_TEXT], text[4][BPPSA_SI_TEXT];
   const bool automatic = strcmp(bppsa_cli_value(cli, BPPSA_OPTION_LEVELS)->text, "auto") == 0;
   BPPSA_TRY(bppsa_cli_print(
       cli, "%s: %s, %" PRId64 " elements, %s weights, B %" PRId64 ", %s; FLOPs a sample\n", cli->object,
-      bppsa_setup_method(automatic ? BPPSA_CHOSEN_BY_ESTIMATE : BPPSA_CHOSEN_BY_OPTION, f->plan, method, sizeof method),
+      bppsa_setup_method(automatic ? BPPSA_CHOSEN_BY_ESTIMATE : BPPSA_CHOSEN_BY_OPTION, &method, words, sizeof words),
       f->count + 1, f->pruned ? "some" : "all", bppsa_scan_plan_config(f->plan)->batch,
       bppsa_dtype_name(bppsa_scan_plan_config(f->plan)->dtype)));
   BPPSA_TRY(bppsa_flops_print_steps(cli, f));

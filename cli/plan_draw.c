@@ -199,7 +199,7 @@ static void draw(drawing *d) {
   snprintf(title, sizeof title,
            "%s scan of %" PRId64 " elements: %" PRId64 " mat-mat, %" PRId64 " mat-vec, critical path %" PRId64
            " products (BP: %" PRId64 ")",
-           bppsa_scan_algorithm_name(config->algorithm), d->n + 1, t->mm - t->dead, t->mv, t->critical_steps,
+           bppsa_scan_algorithm_name(config->method.algorithm), d->n + 1, t->mm - t->dead, t->mv, t->critical_steps,
            d->n > 0 ? d->n - 1 : 0);
   title[0] = (char)(title[0] - 'a' + 'A');
   bppsa_canvas_begin(&d->canvas, title);

@@ -24,8 +24,9 @@ const char *bppsa_chosen_name(bppsa_chosen chosen) {
 }
 
 bppsa_chosen bppsa_planner_chooser(const bppsa_recurrent_config *config) {
-  return config->backward == BPPSA_BACKWARD_SCAN && config->algorithm == BPPSA_SCAN_AUTO ? BPPSA_CHOSEN_BY_ESTIMATE
-                                                                                         : BPPSA_CHOSEN_BY_OPTION;
+  return config->method.backward == BPPSA_BACKWARD_SCAN && config->method.scan.algorithm == BPPSA_SCAN_AUTO
+             ? BPPSA_CHOSEN_BY_ESTIMATE
+             : BPPSA_CHOSEN_BY_OPTION;
 }
 
 /* ---- one candidate ---- */
@@ -148,7 +149,7 @@ static bool next_candidate(const contest *c, const bppsa_recurrent_config *confi
   }
   bppsa_scan_config asked = bppsa_scan_config_default();
   asked.jacobians = c->network->layers.count - 1;
-  return bppsa_scan_candidate(&asked, index, candidate) && candidate->algorithm != BPPSA_SCAN_CHUNKED;
+  return bppsa_scan_candidate(&asked, index, candidate) && candidate->method.algorithm != BPPSA_SCAN_CHUNKED;
 }
 
 /* The cost model's candidates, and on a processor chunks as many as keep the threads busy. */
@@ -157,17 +158,15 @@ static bppsa_status try_all(contest *c, const bppsa_recurrent_config *config, bp
   const bool chunks = !c->network->kind->convolutional && !is_gpu(c->device);
   bppsa_recurrent_config tried = *config;
   bppsa_scan_config candidate;
+  char text[BPPSA_METHOD_TEXT];
   for (int64_t index = 0; next_candidate(c, config, index, &candidate); ++index) {
-    tried.algorithm = candidate.algorithm;
-    tried.up_levels = candidate.up_levels;
-    tried.chunks = candidate.chunks;
-    bppsa_progress_show(line, "measuring plans: %s", bppsa_scan_algorithm_name(tried.algorithm));
+    tried.method.scan = candidate.method;
+    bppsa_progress_show(line, "measuring plans: %s", bppsa_scan_method_words(&tried.method.scan, text, sizeof text));
     BPPSA_TRY(try_candidate(c, &tried));
   }
   for (size_t i = 0; chunks && i < sizeof busy / sizeof busy[0]; ++i) {
-    tried.algorithm = BPPSA_SCAN_CHUNKED;
-    tried.chunks = busy[i];
-    bppsa_progress_show(line, "measuring plans: chunked, %" PRId64, busy[i]);
+    tried.method.scan = (bppsa_scan_method){.algorithm = BPPSA_SCAN_CHUNKED, .chunks = busy[i]};
+    bppsa_progress_show(line, "measuring plans: %s", bppsa_scan_method_words(&tried.method.scan, text, sizeof text));
     BPPSA_TRY(try_candidate(c, &tried));
   }
   return BPPSA_OK;
@@ -240,16 +239,16 @@ bppsa_status bppsa_planner_choose(const bppsa_cli *cli, const bppsa_network *net
   }
   if (*chosen != BPPSA_CHOSEN_BY_ESTIMATE) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--plan: measure beside a given %s, expected --backward scan and --algorithm auto",
-                      config->backward == BPPSA_BACKWARD_BP ? "--backward bp" : "algorithm");
+                      config->method.backward == BPPSA_BACKWARD_BP ? "--backward bp" : "algorithm");
   }
-  if (bppsa_plan_cache_find(key, config)) {
+  if (bppsa_plan_cache_find(key, &config->method.scan)) {
     *chosen = BPPSA_CHOSEN_BY_CACHE;
     return BPPSA_OK;
   }
   double median_s;
   BPPSA_TRY(measure(network, device, cli->err, config, &median_s));
   *chosen = BPPSA_CHOSEN_BY_MEASUREMENT;
-  if (bppsa_plan_cache_store(key, config, median_s) != BPPSA_OK) {
+  if (bppsa_plan_cache_store(key, &config->method.scan, median_s) != BPPSA_OK) {
     fprintf(cli->err, "bppsa: note: the measured plan is not kept: %s\n", bppsa_last_error());
   }
   return BPPSA_OK;

@@ -35,11 +35,11 @@ bppsa_status bppsa_planner_choose(const bppsa_cli *cli, const bppsa_network *net
 /* ---- the cache of measurements (plan_cache.c) ----
  *
  * One JSON file, $XDG_CACHE_HOME/bppsa/plans.json or ~/.cache/bppsa/plans.json, which may be deleted at any time:
- * {"format":1,"plans":[{"key","algorithm","up_levels"|"chunks","median_s"}]}, the latest last, at most 1000. */
+ * {"format":1,"plans":[{"key", a method (scan/method.h), "median_s"}]}, the latest last, at most 1000. */
 
-/* True and the algorithm in *config where the key is known. A file that cannot be used is as good as none. */
-bool bppsa_plan_cache_find(const char *key, bppsa_recurrent_config *config);
+/* True and *method where the key is known. A file that cannot be used is as good as none. */
+bool bppsa_plan_cache_find(const char *key, bppsa_scan_method *method);
 /* ERR_*: the choice could not be kept. */
-bppsa_status bppsa_plan_cache_store(const char *key, const bppsa_recurrent_config *config, double median_s);
+bppsa_status bppsa_plan_cache_store(const char *key, const bppsa_scan_method *method, double median_s);
 
 #endif

@@ -14,46 +14,46 @@ const char *bppsa_loss_name(bool loss_all) {
   return loss_all ? "all" : "last";
 }
 
-static const bppsa_scan_algorithm algorithms[] = {BPPSA_SCAN_AUTO, BPPSA_SCAN_LINEAR, BPPSA_SCAN_BLELLOCH, BPPSA_SCAN_CHUNKED};
+/* One of --up-levels and --chunks: its algorithm is implied, another one given beside it contradicts. *number: where its value belongs. */
+static bppsa_status take_number(const bppsa_cli *cli, bppsa_option option, bppsa_scan_algorithm implied, bppsa_scan_method *scan,
+                                int64_t *number) {
+  const bppsa_option_value *value = bppsa_cli_value(cli, option), *algorithm = bppsa_cli_value(cli, BPPSA_OPTION_ALGORITHM);
+  const char *name = bppsa_scan_algorithm_name(implied);
+  if (value->given && algorithm->given && scan->algorithm != implied) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given beside --algorithm %s, expected --algorithm %s",
+                      bppsa_option_get(option)->name, algorithm->text, name);
+  }
+  if (value->given) {
+    scan->algorithm = implied;
+    *number = value->integer;
+  }
+  return BPPSA_OK;
+}
 
-/* --up-levels implies blelloch, --chunks implies chunked; anything else given beside them contradicts. */
-static bppsa_status setup_gradients(const bppsa_cli *cli, bppsa_recurrent_config *config) {
-  const bppsa_option_value *backward = bppsa_cli_value(cli, BPPSA_OPTION_BACKWARD);
-  const bppsa_option_value *algorithm = bppsa_cli_value(cli, BPPSA_OPTION_ALGORITHM);
-  const bppsa_option_value *up_levels = bppsa_cli_value(cli, BPPSA_OPTION_UP_LEVELS);
-  const bppsa_option_value *chunks = bppsa_cli_value(cli, BPPSA_OPTION_CHUNKS);
-  const bool scan_option = algorithm->given || up_levels->given || chunks->given;
+/* --backward, --algorithm, --up-levels and --chunks; those the command does not take keep what *method says. */
+static bppsa_status setup_gradients(const bppsa_cli *cli, bppsa_gradient_method *method) {
+  static const bppsa_option of_scan[] = {BPPSA_OPTION_ALGORITHM, BPPSA_OPTION_UP_LEVELS, BPPSA_OPTION_CHUNKS};
+  const bppsa_option_value *backward = bppsa_cli_value(cli, BPPSA_OPTION_BACKWARD),
+                           *algorithm = bppsa_cli_value(cli, BPPSA_OPTION_ALGORITHM);
+  bppsa_gradient_method found = *method;
   if (backward->present) {
-    config->backward = strcmp(backward->text, "bp") == 0 ? BPPSA_BACKWARD_BP : BPPSA_BACKWARD_SCAN;
+    BPPSA_TRY(bppsa_gradient_method_parse(backward->text, &found));
   }
-  if (config->backward == BPPSA_BACKWARD_BP && scan_option) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: an option of the scan beside --backward bp, expected --backward scan",
-                      algorithm->given   ? "--algorithm"
-                      : up_levels->given ? "--up-levels"
-                                         : "--chunks");
+  for (size_t i = 0; found.backward == BPPSA_BACKWARD_BP && i < sizeof of_scan / sizeof of_scan[0]; ++i) {
+    if (bppsa_cli_value(cli, of_scan[i])->given) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: an option of the scan beside --backward bp, expected --backward scan",
+                        bppsa_option_get(of_scan[i])->name);
+    }
   }
-  if (up_levels->given && chunks->given) {
+  if (bppsa_cli_value(cli, BPPSA_OPTION_UP_LEVELS)->given && bppsa_cli_value(cli, BPPSA_OPTION_CHUNKS)->given) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--chunks: given beside --up-levels, expected only one of the two");
   }
   if (algorithm->present) {
-    config->algorithm = algorithms[algorithm->choice];
+    BPPSA_TRY(bppsa_scan_method_parse(algorithm->text, &found.scan));
   }
-  if (up_levels->given) {
-    if (algorithm->given && config->algorithm != BPPSA_SCAN_BLELLOCH) {
-      return bppsa_fail(BPPSA_ERR_ARGUMENT, "--up-levels: given beside --algorithm %s, expected --algorithm blelloch",
-                        algorithm->text);
-    }
-    config->algorithm = BPPSA_SCAN_BLELLOCH;
-    config->up_levels = up_levels->integer;
-  }
-  if (chunks->given) {
-    if (algorithm->given && config->algorithm != BPPSA_SCAN_CHUNKED) {
-      return bppsa_fail(BPPSA_ERR_ARGUMENT, "--chunks: given beside --algorithm %s, expected --algorithm chunked",
-                        algorithm->text);
-    }
-    config->algorithm = BPPSA_SCAN_CHUNKED;
-    config->chunks = chunks->integer;
-  }
+  BPPSA_TRY(take_number(cli, BPPSA_OPTION_UP_LEVELS, BPPSA_SCAN_BLELLOCH, &found.scan, &found.scan.up_levels));
+  BPPSA_TRY(take_number(cli, BPPSA_OPTION_CHUNKS, BPPSA_SCAN_CHUNKED, &found.scan, &found.scan.chunks));
+  *method = found;
   return BPPSA_OK;
 }
 
@@ -83,7 +83,7 @@ bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_recurrent_config *co
   if (dtype->present) {
     BPPSA_TRY(bppsa_dtype_parse(dtype->text, &config->dtype));
   }
-  return setup_gradients(cli, config);
+  return setup_gradients(cli, &config->method);
 }
 
 /* An option that was typed must say what the weights say. */
@@ -265,51 +265,18 @@ bppsa_status bppsa_setup_match(const char *path, const bppsa_network *network, c
   return BPPSA_OK;
 }
 
-const char *bppsa_setup_method(bppsa_chosen chosen, const bppsa_scan_plan *plan, char *text, size_t size) {
-  if (plan == NULL) {
-    snprintf(text, size, "sequential BP");
-    return text;
-  }
-  const bppsa_scan_config *scan = bppsa_scan_plan_config(plan);
-  char by[40] = "";
+const char *bppsa_setup_method(bppsa_chosen chosen, const bppsa_gradient_method *method, char *text, size_t size) {
+  bppsa_gradient_method_words(method, text, size);
+  const size_t used = strlen(text);
   if (chosen != BPPSA_CHOSEN_BY_OPTION) {
-    snprintf(by, sizeof by, ", chosen by %s", bppsa_chosen_name(chosen));
-  }
-  const char *name = bppsa_scan_algorithm_name(scan->algorithm);
-  switch (scan->algorithm) {
-  case BPPSA_SCAN_BLELLOCH:
-    snprintf(text, size, "scan, %s (%" PRId64 " up-levels)%s", name, scan->up_levels, by);
-    break;
-  case BPPSA_SCAN_CHUNKED:
-    snprintf(text, size, "scan, %s (%" PRId64 " chunks)%s", name, scan->chunks, by);
-    break;
-  case BPPSA_SCAN_AUTO:
-  case BPPSA_SCAN_LINEAR:
-    snprintf(text, size, "scan, %s%s", name, by);
-    break;
+    snprintf(text + used, size - used, ", chosen by %s", bppsa_chosen_name(chosen));
   }
   return text;
 }
 
-bool bppsa_setup_chosen_json(json_t *object, bppsa_chosen chosen) {
-  return bppsa_json_put_bool(object, "auto", chosen != BPPSA_CHOSEN_BY_OPTION) &&
+bool bppsa_setup_method_json(json_t *object, const bppsa_gradient_method *method, bppsa_chosen chosen) {
+  return bppsa_gradient_method_put(object, method) && bppsa_json_put_bool(object, "auto", chosen != BPPSA_CHOSEN_BY_OPTION) &&
          bppsa_json_put_text(object, "chosen", bppsa_chosen_name(chosen));
-}
-
-bool bppsa_setup_method_json(json_t *object, const bppsa_scan_plan *plan) {
-  if (plan == NULL) {
-    return bppsa_json_put_text(object, "backward", "bp");
-  }
-  const bppsa_scan_config *scan = bppsa_scan_plan_config(plan);
-  bool ok = bppsa_json_put_text(object, "backward", "scan") &&
-            bppsa_json_put_text(object, "algorithm", bppsa_scan_algorithm_name(scan->algorithm));
-  if (scan->algorithm == BPPSA_SCAN_BLELLOCH) {
-    ok = ok && bppsa_json_put_integer(object, "up_levels", scan->up_levels);
-  }
-  if (scan->algorithm == BPPSA_SCAN_CHUNKED) {
-    ok = ok && bppsa_json_put_integer(object, "chunks", scan->chunks);
-  }
-  return ok;
 }
 
 bppsa_status bppsa_setup_fail_nonfinite(bppsa_model *model, const char *what) {

@@ -41,13 +41,11 @@ bool bppsa_is_audio(const char *spec);
 bppsa_status bppsa_setup_match(const char *path, const bppsa_network *network, const bppsa_recurrent_config *config,
                                const bppsa_dataset *dataset);
 
-/* The gradient method in words, "scan, chunked (45 chunks), chosen by estimate". Returns text. */
-const char *bppsa_setup_method(bppsa_chosen chosen, const bppsa_scan_plan *plan, char *text, size_t size);
-#define BPPSA_METHOD_TEXT 80
-/* backward, algorithm, up_levels or chunks, as fields of a JSON object. */
-bool bppsa_setup_method_json(json_t *object, const bppsa_scan_plan *plan);
-/* Likewise whether auto chose ("auto"), and who ("chosen"). */
-bool bppsa_setup_chosen_json(json_t *object, bppsa_chosen chosen);
+/* The method in words and who chose it, "scan, chunked (45 chunks), chosen by estimate". Returns text. */
+const char *bppsa_setup_method(bppsa_chosen chosen, const bppsa_gradient_method *method, char *text, size_t size);
+#define BPPSA_SETUP_METHOD_TEXT (BPPSA_METHOD_TEXT + 32)
+/* The same as members of a JSON object: the method's, whether auto chose ("auto"), and who ("chosen"). */
+bool bppsa_setup_method_json(json_t *object, const bppsa_gradient_method *method, bppsa_chosen chosen);
 
 /* For a result `what` that is not finite: ERR_NUMERIC with layer, step and sample of the first such value in the model's latest pass. */
 bppsa_status bppsa_setup_fail_nonfinite(bppsa_model *model, const char *what);

@@ -27,36 +27,6 @@ bppsa_status bppsa_train_checkpoint_options(const bppsa_cli *cli, bppsa_train_co
 
 /* ---- how gradients are computed ---- */
 
-const char *bppsa_train_checkpoint_text(const bppsa_scan_plan *plan, char *text, size_t size) {
-  if (plan == NULL) {
-    snprintf(text, size, "bp");
-    return text;
-  }
-  const bppsa_scan_config *scan = bppsa_scan_plan_config(plan);
-  const char *name = bppsa_scan_algorithm_name(scan->algorithm);
-  if (scan->algorithm == BPPSA_SCAN_BLELLOCH || scan->algorithm == BPPSA_SCAN_CHUNKED) {
-    snprintf(text, size, "%s %" PRId64, name, scan->algorithm == BPPSA_SCAN_BLELLOCH ? scan->up_levels : scan->chunks);
-  } else {
-    snprintf(text, size, "%s", name);
-  }
-  return text;
-}
-
-void bppsa_train_checkpoint_parse(const char *text, bppsa_recurrent_config *config) {
-  static const bppsa_scan_algorithm known[] = {BPPSA_SCAN_LINEAR, BPPSA_SCAN_BLELLOCH, BPPSA_SCAN_CHUNKED};
-  for (size_t i = 0; i < sizeof known / sizeof known[0]; ++i) {
-    const char *name = bppsa_scan_algorithm_name(known[i]);
-    const size_t length = strlen(name);
-    if (strncmp(text, name, length) == 0 && (text[length] == ' ' || text[length] == '\0')) {
-      const int64_t number = strtoll(text + length, NULL, 10);
-      config->algorithm = known[i];
-      config->up_levels = known[i] == BPPSA_SCAN_BLELLOCH ? number : config->up_levels;
-      config->chunks = known[i] == BPPSA_SCAN_CHUNKED ? number : config->chunks;
-      return;
-    }
-  }
-}
-
 bppsa_status bppsa_train_checkpoint_method(const bppsa_train_config *train, bppsa_recurrent_config *config,
                                            bppsa_chosen *chosen) {
   if (!train->resume || *chosen != BPPSA_CHOSEN_BY_ESTIMATE) {
@@ -65,8 +35,12 @@ bppsa_status bppsa_train_checkpoint_method(const bppsa_train_config *train, bpps
   static const char *const key = "gradients";
   char value[64];
   BPPSA_TRY(bppsa_checkpoint_peek(train->checkpoint, 1, &key, &value));
-  bppsa_train_checkpoint_parse(value, config);
-  *chosen = bppsa_planner_chooser(config) == BPPSA_CHOSEN_BY_OPTION ? BPPSA_CHOSEN_BY_CHECKPOINT : *chosen;
+  bppsa_gradient_method kept;
+  if (bppsa_gradient_method_parse(value, &kept) == BPPSA_OK && kept.backward == BPPSA_BACKWARD_SCAN &&
+      kept.scan.algorithm != BPPSA_SCAN_AUTO) { /* of another method the resumed run says itself that it differs */
+    config->method = kept;
+    *chosen = BPPSA_CHOSEN_BY_CHECKPOINT;
+  }
   return BPPSA_OK;
 }
 
@@ -96,8 +70,8 @@ void bppsa_train_checkpoint_fields(bppsa_train_run *run, bppsa_run_fields *f) {
     count = add_number(f, count, "layers", c->layers);
   }
   run->train.gradients = f->texts[count];
-  count = add_field(f, count, "gradients",
-                    bppsa_train_checkpoint_text(bppsa_network_plan(&run->network, c, run->model), text, sizeof text));
+  const bppsa_gradient_method method = bppsa_network_method(&run->network, c, run->model);
+  count = add_field(f, count, "gradients", bppsa_gradient_method_text(&method, text, sizeof text));
   run->train.fields = f->fields;
   run->train.field_count = count;
 }

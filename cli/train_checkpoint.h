@@ -17,9 +17,6 @@ bppsa_status bppsa_train_checkpoint_options(const bppsa_cli *cli, bppsa_train_co
 /* A resumed run computes its gradients as it did, also where `auto` would choose otherwise today: *chosen is then the checkpoint. ERR_ARGUMENT,
  * ERR_FORMAT. */
 bppsa_status bppsa_train_checkpoint_method(const bppsa_train_config *train, bppsa_recurrent_config *config, bppsa_chosen *chosen);
-/* "bp", "linear", "blelloch 3" of a plan, and back: a text that is no scan leaves the configuration alone. Returns text. */
-const char *bppsa_train_checkpoint_text(const bppsa_scan_plan *plan, char *text, size_t size);
-void bppsa_train_checkpoint_parse(const char *text, bppsa_recurrent_config *config);
 /* The fields, once the model exists. */
 void bppsa_train_checkpoint_fields(bppsa_train_run *run, bppsa_run_fields *fields);
 

@@ -15,8 +15,8 @@ static int64_t parameter_total(const bppsa_model *model) {
   return total;
 }
 
-static const bppsa_scan_plan *top_plan(const bppsa_train_run *run) {
-  return bppsa_network_plan(&run->network, &run->config, run->model);
+static bppsa_gradient_method method_of(const bppsa_train_run *run) {
+  return bppsa_network_method(&run->network, &run->config, run->model);
 }
 
 static const char *init_name(const bppsa_train_run *run) {
@@ -107,7 +107,8 @@ static void progress(void *context, const bppsa_progress *p) {
 
 static bppsa_status print_header(bppsa_train_run *run, const bppsa_train_start *start) {
   const bppsa_recurrent_config *c = &run->config;
-  char method[BPPSA_METHOD_TEXT], network[BPPSA_NETWORK_TEXT], update[BPPSA_OPTIMIZER_TEXT];
+  char text[BPPSA_SETUP_METHOD_TEXT], network[BPPSA_NETWORK_TEXT], update[BPPSA_OPTIMIZER_TEXT];
+  const bppsa_gradient_method method = method_of(run);
   bppsa_cli *cli = run->cli;
   BPPSA_TRY(bppsa_cli_print(cli, "model      %s\n", bppsa_network_describe(&run->network, c, network, sizeof network)));
   BPPSA_TRY(bppsa_cli_print(cli, "weights    %" PRId64 " parameters, %s, init %s, seed %" PRIu64 "\n",
@@ -115,8 +116,8 @@ static bppsa_status print_header(bppsa_train_run *run, const bppsa_train_start *
   BPPSA_TRY(bppsa_cli_print(cli, "data       %s: %" PRId64 " samples to train on, %" PRId64 " held out\n",
                             run->dataset->ops->name, run->split.train, run->split.validation));
   BPPSA_TRY(bppsa_cli_print(cli, "update     %s\n", bppsa_train_optimizer_text(&run->train, update, sizeof update)));
-  BPPSA_TRY(bppsa_cli_print(cli, "gradients  %s\n", bppsa_setup_method(run->chosen, top_plan(run), method, sizeof method)));
-  if (run->network.kind->convolutional && top_plan(run) != NULL) {
+  BPPSA_TRY(bppsa_cli_print(cli, "gradients  %s\n", bppsa_setup_method(run->chosen, &method, text, sizeof text)));
+  if (run->network.kind->convolutional && method.backward == BPPSA_BACKWARD_SCAN) {
     BPPSA_TRY(bppsa_cli_print(cli, "plan       made in %.3g s\n", run->plan_s));
   }
   BPPSA_TRY(bppsa_cli_print(cli, "machine    %s, %d threads, %s\n", bppsa_device_get_name(run->device),
@@ -214,6 +215,7 @@ bppsa_status bppsa_train_report_print(bppsa_train_run *run) {
 static json_t *config_json(const bppsa_train_run *run) {
   const bppsa_recurrent_config *c = &run->config;
   const bppsa_train_config *t = &run->train;
+  const bppsa_gradient_method method = method_of(run);
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_network_json(&run->network, c, object);
   ok = ok && bppsa_json_put_text(object, "loss", bppsa_loss_name(c->loss_all));
@@ -222,8 +224,7 @@ static json_t *config_json(const bppsa_train_run *run) {
   ok = ok && bppsa_json_put_text(object, "data", run->dataset->ops->name);
   ok = ok && bppsa_json_put_integer(object, "samples", run->dataset->samples);
   ok = ok && bppsa_json_put_real(object, "validation", t->validation);
-  ok = ok && bppsa_setup_method_json(object, top_plan(run));
-  ok = ok && bppsa_setup_chosen_json(object, run->chosen);
+  ok = ok && bppsa_setup_method_json(object, &method, run->chosen);
   ok = ok && bppsa_train_optimizer_json(object, t);
   ok = ok && bppsa_json_put(object, "clip_norm", t->clip_norm > 0 ? bppsa_json_real(t->clip_norm) : json_null());
   ok = ok && bppsa_json_put_integer(object, "seed", (int64_t)t->seed);

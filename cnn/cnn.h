@@ -29,11 +29,9 @@ extern "C" {
 typedef enum { BPPSA_WEIGHT_GRADIENTS_IN_ORDER = 0, BPPSA_WEIGHT_GRADIENTS_SECOND_STREAM } bppsa_weight_gradients;
 
 typedef struct {
-  int64_t batch;     /* B >= 1, the largest batch */
-  bppsa_dtype dtype; /* f32, f64 */
-  bppsa_backward backward;
-  bppsa_scan_algorithm algorithm;          /* with backward = SCAN: auto, linear, blelloch */
-  int64_t up_levels;                       /* blelloch; negative: all */
+  int64_t batch;                           /* B >= 1, the largest batch */
+  bppsa_dtype dtype;                       /* f32, f64 */
+  bppsa_gradient_method method;            /* a scan is auto, linear or blelloch */
   bppsa_weight_gradients weight_gradients; /* second stream: with backward = BP on a GPU */
   bool input_gradients;                    /* also of x */
   int64_t memory_limit;                    /* bytes the network may hold; 0: no limit */

@@ -8,7 +8,7 @@
 
 bppsa_cnn_config bppsa_cnn_config_default(void) {
   return (bppsa_cnn_config){
-      .batch = 256, .dtype = BPPSA_F32, .backward = BPPSA_BACKWARD_SCAN, .algorithm = BPPSA_SCAN_AUTO, .up_levels = -1};
+      .batch = 256, .dtype = BPPSA_F32, .method = {BPPSA_BACKWARD_SCAN, bppsa_scan_method_of(BPPSA_SCAN_AUTO)}};
 }
 
 const bppsa_scan_plan *bppsa_cnn_plan(const bppsa_model *model) {
@@ -23,7 +23,7 @@ static bppsa_status check_order(const bppsa_cnn_config *c, const bppsa_device *d
   if ((unsigned)c->weight_gradients > BPPSA_WEIGHT_GRADIENTS_SECOND_STREAM) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "unknown order of weight gradients %d", (int)c->weight_gradients);
   }
-  if (c->weight_gradients == BPPSA_WEIGHT_GRADIENTS_SECOND_STREAM && c->backward != BPPSA_BACKWARD_BP) {
+  if (c->weight_gradients == BPPSA_WEIGHT_GRADIENTS_SECOND_STREAM && c->method.backward != BPPSA_BACKWARD_BP) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "weight gradients on a second stream beside a scan, expected sequential BP");
   }
   return c->weight_gradients == BPPSA_WEIGHT_GRADIENTS_IN_ORDER || bppsa_device_get_kind(device) == BPPSA_CUDA
@@ -43,8 +43,9 @@ static bppsa_status check_config(const bppsa_cnn_network *network, const bppsa_c
   if (c->dtype != BPPSA_F32 && c->dtype != BPPSA_F64) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "dtype is %s, expected f32 or f64", bppsa_dtype_name(c->dtype));
   }
-  if ((unsigned)c->backward > BPPSA_BACKWARD_SCAN || c->memory_limit < 0 || c->mask_count < 0) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "unknown backward %d, or a negative memory limit or number of masks", (int)c->backward);
+  if ((unsigned)c->method.backward > BPPSA_BACKWARD_SCAN || c->memory_limit < 0 || c->mask_count < 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "unknown backward %d, or a negative memory limit or number of masks",
+                      (int)c->method.backward);
   }
   return check_order(c, device);
 }
@@ -58,7 +59,7 @@ static bool is_gpu(const cnn *n) {
 /* A scan wants g_0 .. g_n one behind the other; cuDNN likes arrays that begin at round addresses. */
 static bppsa_status describe_layers(cnn *n) {
   enum { LINE = 64 };
-  const bool packed = !is_gpu(n) || n->config.backward == BPPSA_BACKWARD_SCAN;
+  const bool packed = !is_gpu(n) || n->config.method.backward == BPPSA_BACKWARD_SCAN;
   int64_t parameter = 0;
   for (int64_t i = 0; i < n->network.count; ++i) {
     cnn_layer *layer = &n->layers[i];
@@ -369,8 +370,7 @@ static bppsa_status make_scan(cnn *n, int64_t bytes) {
                       (long long)bytes, (long long)c->memory_limit);
   }
   bppsa_scan_config scan = bppsa_scan_config_default();
-  scan.algorithm = c->algorithm;
-  scan.up_levels = c->up_levels;
+  scan.method = c->method.scan;
   scan.element = BPPSA_ELEMENT_CSR;
   scan.dtype = c->dtype;
   scan.jacobians = n->elements;
@@ -393,7 +393,7 @@ static bppsa_status check_memory(cnn *n, int64_t *bytes) {
   *bytes = 0;
   BPPSA_TRY(count_arrays(n, bytes));
   const int64_t arrays = *bytes;
-  if (n->config.backward == BPPSA_BACKWARD_SCAN) {
+  if (n->config.method.backward == BPPSA_BACKWARD_SCAN) {
     BPPSA_TRY(count_patterns(n, bytes));
   }
   return limit > 0 && *bytes >= limit
@@ -434,7 +434,7 @@ static bppsa_status build(cnn *n) {
     BPPSA_TRY(choose_algorithms(n, &bytes));
   }
   BPPSA_TRY(allocate_arrays(n));
-  if (n->config.backward == BPPSA_BACKWARD_BP) {
+  if (n->config.method.backward == BPPSA_BACKWARD_BP) {
     return BPPSA_OK;
   }
   const bppsa_status status = make_scan(n, bytes);

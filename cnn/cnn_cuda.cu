@@ -157,7 +157,7 @@ bppsa_status linear_weight_gradient(const cnn *n, const cnn_layer *layer, const 
 /* The convolution for the batch at hand. Of another batch than the planned one it is described when that comes first. */
 /* Does cuDNN make the gradient of the layer's input? */
 bool layer_chain(const cnn *n, const cnn_layer *layer) {
-  return n->config.backward == BPPSA_BACKWARD_BP && (layer != n->layers || n->config.input_gradients);
+  return n->config.method.backward == BPPSA_BACKWARD_BP && (layer != n->layers || n->config.input_gradients);
 }
 
 bppsa_status conv_for(const cnn *n, const cnn_layer *layer, const bppsa_cudnn_conv **conv) {

@@ -23,14 +23,13 @@ static const double learning_rate = 3e-4;
 
 typedef struct {
   const char *name;
-  bppsa_backward backward;
-  bppsa_scan_algorithm algorithm;
+  bppsa_gradient_method gradients;
 } method;
 
-static const method methods[] = {{"bp", BPPSA_BACKWARD_BP, BPPSA_SCAN_AUTO},
-                                 {"linear", BPPSA_BACKWARD_SCAN, BPPSA_SCAN_LINEAR},
-                                 {"blelloch", BPPSA_BACKWARD_SCAN, BPPSA_SCAN_BLELLOCH},
-                                 {"chunked", BPPSA_BACKWARD_SCAN, BPPSA_SCAN_CHUNKED}};
+static const method methods[] = {{"bp", {BPPSA_BACKWARD_BP, {BPPSA_SCAN_AUTO, -1, 0}}},
+                                 {"linear", {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_LINEAR, -1, 0}}},
+                                 {"blelloch", {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_BLELLOCH, -1, 0}}},
+                                 {"chunked", {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_CHUNKED, -1, 0}}}};
 
 enum { METHODS = sizeof methods / sizeof *methods, BP = 0, PHASES = 3 };
 
@@ -74,8 +73,7 @@ static bppsa_status create(const method *m, const bppsa_device *device, curve *c
   config.seq_len = SEQ_LEN;
   config.batch = BATCH;
   config.hidden = HIDDEN;
-  config.backward = m->backward;
-  config.algorithm = m->algorithm;
+  config.method = m->gradients;
   c->name = m->name;
   BPPSA_TRY(bppsa_rnn_create(&config, device, &c->model));
   BPPSA_TRY(bppsa_recurrent_init(c->model, BPPSA_INIT_DEFAULT, 0));
@@ -204,7 +202,7 @@ static void print_times(const curve *curves) {
       continue;
     }
     const double flops = 1e-6 * BATCH * (double)(t->mm_flops + t->mv_flops);
-    bp = methods[m].algorithm == BPPSA_SCAN_LINEAR ? flops : bp;
+    bp = methods[m].gradients.scan.algorithm == BPPSA_SCAN_LINEAR ? flops : bp;
     printf("  %-9s%10lld%10lld%21.1f%9.1f%29lld\n", methods[m].name, (long long)(t->mm - t->dead), (long long)t->mv, flops,
            flops / bp, (long long)t->critical_steps);
   }
@@ -216,7 +214,7 @@ static void print_verdict(const curve *curves, int threads) {
   for (int m = 0; m < METHODS; ++m) {
     const bppsa_scan_totals *t = totals_of(&curves[m]);
     winner = total_ms(&curves[m]) < total_ms(&curves[winner]) ? m : winner;
-    l = methods[m].algorithm == BPPSA_SCAN_LINEAR ? t : l;
+    l = methods[m].gradients.scan.algorithm == BPPSA_SCAN_LINEAR ? t : l;
     if (t != NULL && (s == NULL || t->critical_steps < s->critical_steps)) {
       s = t;
       shortest = m;

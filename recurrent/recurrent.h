@@ -24,7 +24,6 @@ extern "C" {
 #endif
 
 typedef enum { BPPSA_NONLINEARITY_TANH = 0, BPPSA_NONLINEARITY_RELU } bppsa_nonlinearity; /* RNN only */
-typedef enum { BPPSA_BACKWARD_BP = 0, BPPSA_BACKWARD_SCAN } bppsa_backward;
 typedef enum { BPPSA_INIT_DEFAULT = 0, BPPSA_INIT_ORTHOGONAL } bppsa_init;
 
 /* Makes the scan a layer runs. The default is the local executor. */
@@ -43,12 +42,10 @@ typedef struct {
   bool loss_all;     /* logits at every step [T,B,C], else of the last [B,C] */
   bppsa_dtype dtype; /* f32, f64 */
   bppsa_nonlinearity nonlinearity;
-  bppsa_backward backward;
-  bppsa_scan_algorithm algorithm; /* with backward = SCAN */
-  int64_t up_levels, chunks;      /* as in bppsa_scan_config */
-  bool input_gradients;           /* also of x and h0 */
-  int64_t memory_limit;           /* bytes the network may hold; 0: no limit */
-  bppsa_scan_factory factory;     /* zero: local */
+  bppsa_gradient_method method;
+  bool input_gradients;       /* also of x and h0 */
+  int64_t memory_limit;       /* bytes the network may hold; 0: no limit */
+  bppsa_scan_factory factory; /* zero: local */
 } bppsa_recurrent_config;
 
 /* The design's defaults: T 1000, B 16, I 1, H 20, 1 layer, 10 classes, last, f32, tanh, scan by auto (up_levels -1, chunks 0). */

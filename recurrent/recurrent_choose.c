@@ -33,13 +33,11 @@ bppsa_status bppsa_recurrent_choose(const bppsa_recurrent_config *config, int64_
   candidate.device = device;
   const bppsa_scan_config asked = candidate;
   double best_seconds = 0;
-  const bool open = config->backward == BPPSA_BACKWARD_SCAN && config->algorithm == BPPSA_SCAN_AUTO;
+  const bool open = config->method.backward == BPPSA_BACKWARD_SCAN && config->method.scan.algorithm == BPPSA_SCAN_AUTO;
   for (int64_t index = 0; open && bppsa_scan_candidate(&asked, index, &candidate); ++index) {
     double seconds;
     int64_t held;
-    tried.algorithm = candidate.algorithm;
-    tried.up_levels = candidate.up_levels;
-    tried.chunks = candidate.chunks;
+    tried.method.scan = candidate.method;
     BPPSA_TRY(cost(&tried, matrices, diagonal, device, &seconds, &held));
     if (index == 0 || (seconds < best_seconds && (config->memory_limit == 0 || held <= config->memory_limit))) {
       best = tried;

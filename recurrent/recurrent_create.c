@@ -13,16 +13,12 @@ bppsa_recurrent_config bppsa_recurrent_config_default(void) {
                                   .layers = 1,
                                   .classes = 10,
                                   .dtype = BPPSA_F32,
-                                  .backward = BPPSA_BACKWARD_SCAN,
-                                  .algorithm = BPPSA_SCAN_AUTO,
-                                  .up_levels = -1};
+                                  .method = {BPPSA_BACKWARD_SCAN, bppsa_scan_method_of(BPPSA_SCAN_AUTO)}};
 }
 
 bppsa_scan_config bppsa_recurrent_scan_config(const bppsa_recurrent_config *config, int64_t matrices, bool diagonal,
                                               int64_t layer) {
-  return (bppsa_scan_config){.algorithm = config->algorithm,
-                             .up_levels = config->up_levels,
-                             .chunks = config->chunks,
+  return (bppsa_scan_config){.method = config->method.scan,
                              .element = BPPSA_ELEMENT_RECURRENT,
                              .dtype = config->dtype,
                              .jacobians = config->seq_len,
@@ -36,7 +32,8 @@ bppsa_scan_config bppsa_recurrent_scan_config(const bppsa_recurrent_config *conf
 
 const bppsa_scan_plan *bppsa_recurrent_plan(const bppsa_model *model, int64_t layer) {
   const recurrent_network *n = (const recurrent_network *)model;
-  return layer >= 0 && layer < n->config.layers && n->config.backward == BPPSA_BACKWARD_SCAN ? n->layers[layer].plan : NULL;
+  return layer >= 0 && layer < n->config.layers && n->config.method.backward == BPPSA_BACKWARD_SCAN ? n->layers[layer].plan
+                                                                                                    : NULL;
 }
 
 /* ---- checks ---- */
@@ -55,8 +52,9 @@ static bppsa_status check_config(const bppsa_recurrent_config *c) {
   if (c->dtype != BPPSA_F32 && c->dtype != BPPSA_F64) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "dtype is %s, expected f32 or f64", bppsa_dtype_name(c->dtype));
   }
-  if ((unsigned)c->nonlinearity > BPPSA_NONLINEARITY_RELU || (unsigned)c->backward > BPPSA_BACKWARD_SCAN) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "unknown nonlinearity %d or backward %d", (int)c->nonlinearity, (int)c->backward);
+  if ((unsigned)c->nonlinearity > BPPSA_NONLINEARITY_RELU || (unsigned)c->method.backward > BPPSA_BACKWARD_SCAN) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "unknown nonlinearity %d or backward %d", (int)c->nonlinearity,
+                      (int)c->method.backward);
   }
   return BPPSA_OK;
 }
@@ -131,7 +129,7 @@ static bppsa_status place_parameters(recurrent_network *n) {
 /* The linear scan is sequential BP: without a scan of somebody else's the cell's sweep runs it, or, on a GPU, kernels of the layer's own. */
 static bool runs_scan(const recurrent_network *n, const bppsa_scan_plan *plan) {
   return n->gpu != NULL ? !bppsa_recurrent_cuda_fused(n)
-                        : bppsa_scan_plan_config(plan)->algorithm != BPPSA_SCAN_LINEAR || n->config.factory.create != NULL;
+                        : bppsa_scan_plan_config(plan)->method.algorithm != BPPSA_SCAN_LINEAR || n->config.factory.create != NULL;
 }
 
 /* Plans of all layers. *held: bytes of the products their scans hold; *scans: whether any layer runs a scan. */
@@ -139,14 +137,14 @@ static bppsa_status make_plans(recurrent_network *n, const bppsa_device *device,
   bppsa_recurrent_config chosen;
   *held = 0;
   *scans = false;
-  if (n->config.backward == BPPSA_BACKWARD_BP && (n->gpu == NULL || bppsa_recurrent_cuda_fused(n))) {
+  if (n->config.method.backward == BPPSA_BACKWARD_BP && (n->gpu == NULL || bppsa_recurrent_cuda_fused(n))) {
     return BPPSA_OK;
   }
   const bppsa_device_kind kind = bppsa_device_get_kind(device);
   BPPSA_TRY(bppsa_recurrent_choose(&n->config, n->cell->matrices, n->cell->diagonal, kind, &chosen));
   for (int64_t l = 0; l < n->config.layers; ++l) {
     bppsa_scan_config scan = bppsa_recurrent_scan_config(&chosen, n->cell->matrices, n->cell->diagonal, l);
-    scan.algorithm = n->config.backward == BPPSA_BACKWARD_BP ? BPPSA_SCAN_LINEAR : scan.algorithm;
+    scan.method.algorithm = n->config.method.backward == BPPSA_BACKWARD_BP ? BPPSA_SCAN_LINEAR : scan.method.algorithm;
     scan.device = kind;
     BPPSA_TRY(bppsa_scan_plan_create(&scan, &n->layers[l].plan));
     if (__builtin_add_overflow(*held, bppsa_scan_plan_totals(n->layers[l].plan)->workspace_bytes, held)) {
@@ -162,7 +160,7 @@ static bppsa_status make_scan(recurrent_network *n, int64_t l, const bppsa_devic
   if (plan == NULL || !runs_scan(n, plan)) {
     return BPPSA_OK;
   }
-  if (n->config.backward == BPPSA_BACKWARD_SCAN && n->config.factory.create != NULL) {
+  if (n->config.method.backward == BPPSA_BACKWARD_SCAN && n->config.factory.create != NULL) {
     return n->config.factory.create(n->config.factory.context, plan, device, &n->layers[l].scan);
   }
   return bppsa_scan_executor_create(plan, device, &n->layers[l].scan);
@@ -285,7 +283,8 @@ static bppsa_status check_memory(recurrent_network *n, bool scans, int64_t held)
   }
   const bppsa_scan_plan *plan = n->layers[n->config.layers - 1].plan;
   return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s needs at least %lld bytes, %lld of them for products held, expected at most %lld",
-                    n->cell->name, plan == NULL ? "BP" : bppsa_scan_algorithm_name(bppsa_scan_plan_config(plan)->algorithm),
+                    n->cell->name,
+                    plan == NULL ? "BP" : bppsa_scan_algorithm_name(bppsa_scan_plan_config(plan)->method.algorithm),
                     (long long)bytes, (long long)held, (long long)limit);
 }
 

@@ -344,8 +344,8 @@ bppsa_status check_sizes(const recurrent_network *n) {
 extern "C" bool bppsa_recurrent_cuda_fused(const recurrent_network *n) {
   const bppsa_recurrent_config *c = &n->config;
   const bppsa_scan_plan *plan = n->layers[0].plan;
-  const bool tree = plan != NULL && bppsa_scan_plan_config(plan)->algorithm == BPPSA_SCAN_BLELLOCH;
-  const bool others = c->backward == BPPSA_BACKWARD_SCAN && c->factory.create != NULL; /* somebody else's scan */
+  const bool tree = plan != NULL && bppsa_scan_plan_config(plan)->method.algorithm == BPPSA_SCAN_BLELLOCH;
+  const bool others = c->method.backward == BPPSA_BACKWARD_SCAN && c->factory.create != NULL; /* somebody else's scan */
   return c->hidden <= CHUNK_HIDDEN && !others && !tree;
 }
 
@@ -369,7 +369,7 @@ extern "C" void bppsa_recurrent_cuda_choose(recurrent_network *n) {
   recurrent_gpu *gpu = n->gpu;
   const bppsa_scan_plan *plan = n->layers[0].plan;
   const bppsa_scan_config *config = plan == NULL ? NULL : bppsa_scan_plan_config(plan);
-  const int64_t chunks = config != NULL && config->algorithm == BPPSA_SCAN_CHUNKED ? config->chunks : 1,
+  const int64_t chunks = config != NULL && config->method.algorithm == BPPSA_SCAN_CHUNKED ? config->method.chunks : 1,
                 steps = n->config.seq_len;
   gpu->length = divide_up(steps, chunks);
   gpu->chunks = divide_up(steps, gpu->length);

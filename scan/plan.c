@@ -22,7 +22,7 @@ enum { MAX_RECORDS = 4 * 64 };
 
 bppsa_scan_config bppsa_scan_config_default(void) {
   return (bppsa_scan_config){
-      .algorithm = BPPSA_SCAN_BLELLOCH, .up_levels = -1, .dtype = BPPSA_F32, .batch = 1, .dim = 1, .matrices = 1};
+      .method = bppsa_scan_method_of(BPPSA_SCAN_BLELLOCH), .dtype = BPPSA_F32, .batch = 1, .dim = 1, .matrices = 1};
 }
 
 /* ---- sizes ---- */
@@ -32,7 +32,7 @@ int64_t bppsa_scan_plan_dim(const bppsa_scan_plan *plan, int64_t y) {
 }
 
 int64_t bppsa_scan_plan_slot(const bppsa_scan_plan *plan, int64_t first, int64_t last) {
-  if (plan->config.algorithm == BPPSA_SCAN_CHUNKED) {
+  if (plan->config.method.algorithm == BPPSA_SCAN_CHUNKED) {
     return (first - 1) / plan->chunk_length - 1;
   }
   return last >> 1;
@@ -166,7 +166,7 @@ static void add_record(bppsa_scan_plan *plan, bppsa_scan_level record) {
 
 static void add_blelloch(bppsa_scan_plan *plan) {
   const int64_t n = plan->config.jacobians;
-  const int32_t levels = (int32_t)plan->config.up_levels;
+  const int32_t levels = (int32_t)plan->config.method.up_levels;
   for (int32_t d = 0; d < levels; ++d) {
     const int64_t s = (int64_t)1 << d, pair = 2 * s;
     const bppsa_scan_level up = {.phase = BPPSA_PHASE_UP, .level = d, .stride = pair, .span = s, .count = 1, .length = 1};
@@ -208,7 +208,7 @@ static void add_blelloch(bppsa_scan_plan *plan) {
 /* Chunks of c elements over a[1] .. a[n-1]. Chunk 0 needs no transition: its mat-vecs start at the seed and run beside the other
  * chunks' transitions. The last chunk's transition is never used. */
 static void add_chunked(bppsa_scan_plan *plan) {
-  const int64_t used = plan->config.jacobians - 1, p = plan->config.chunks, c = plan->chunk_length;
+  const int64_t used = plan->config.jacobians - 1, p = plan->config.method.chunks, c = plan->chunk_length;
   plan->level_count = 3;
   if (used < 1) {
     return;
@@ -393,8 +393,9 @@ static bppsa_status check_dim(int64_t dim, int64_t t) {
 }
 
 static bppsa_status check_config(const bppsa_scan_config *c) {
-  if ((unsigned)c->algorithm > BPPSA_SCAN_CHUNKED || (unsigned)c->element > BPPSA_ELEMENT_CSR) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan plan: unknown algorithm %d or element %d", (int)c->algorithm, (int)c->element);
+  if ((unsigned)c->method.algorithm >= BPPSA_SCAN_ALGORITHMS || (unsigned)c->element > BPPSA_ELEMENT_CSR) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan plan: unknown algorithm %d or element %d", (int)c->method.algorithm,
+                      (int)c->element);
   }
   if (c->dtype != BPPSA_F32 && c->dtype != BPPSA_F64) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "scan plan: dtype %s, expected f32 or f64", bppsa_dtype_name(c->dtype));
@@ -402,15 +403,15 @@ static bppsa_status check_config(const bppsa_scan_config *c) {
   if (c->jacobians < 0 || c->jacobians >= INT64_MAX / 4) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan plan: %lld Jacobians, expected 0 .. 2^61", (long long)c->jacobians);
   }
-  if (c->batch < 1 || c->chunks < 0) {
+  if (c->batch < 1 || c->method.chunks < 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan plan: batch %lld and chunks %lld, expected at least 1 and 0", (long long)c->batch,
-                      (long long)c->chunks);
+                      (long long)c->method.chunks);
   }
   if (c->element == BPPSA_ELEMENT_RECURRENT && c->matrices < 1) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan plan: %lld shared matrices, expected at least 1", (long long)c->matrices);
   }
   if (c->element == BPPSA_ELEMENT_CSR) {
-    if (c->algorithm == BPPSA_SCAN_CHUNKED || c->affine) {
+    if (c->method.algorithm == BPPSA_SCAN_CHUNKED || c->affine) {
       return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
                         "scan plan: sparse elements with %s, expected linear, blelloch or auto without them",
                         c->affine ? "injected gradients" : "chunks");
@@ -451,21 +452,21 @@ static bppsa_status check_magnitude(const bppsa_scan_config *c) {
 static void resolve(bppsa_scan_plan *plan) {
   bppsa_scan_config *c = &plan->config;
   const int64_t most = levels_of(c->jacobians), used = c->jacobians > 1 ? c->jacobians - 1 : 1;
-  if (c->algorithm == BPPSA_SCAN_BLELLOCH) {
-    c->up_levels = c->up_levels < 0 || c->up_levels > most ? most : c->up_levels;
+  if (c->method.algorithm == BPPSA_SCAN_BLELLOCH) {
+    c->method.up_levels = c->method.up_levels < 0 || c->method.up_levels > most ? most : c->method.up_levels;
   } else {
-    c->up_levels = 0;
+    c->method.up_levels = 0;
   }
-  if (c->algorithm != BPPSA_SCAN_CHUNKED) {
-    c->chunks = 0;
+  if (c->method.algorithm != BPPSA_SCAN_CHUNKED) {
+    c->method.chunks = 0;
     return;
   }
-  if (c->chunks == 0) {
-    c->chunks = (int64_t)(sqrt(2.0 * (double)c->jacobians) + 0.5);
+  if (c->method.chunks == 0) {
+    c->method.chunks = (int64_t)(sqrt(2.0 * (double)c->jacobians) + 0.5);
   }
-  c->chunks = c->chunks < 1 ? 1 : c->chunks > used ? used : c->chunks;
-  plan->chunk_length = (used + c->chunks - 1) / c->chunks;
-  c->chunks = (used + plan->chunk_length - 1) / plan->chunk_length;
+  c->method.chunks = c->method.chunks < 1 ? 1 : c->method.chunks > used ? used : c->method.chunks;
+  plan->chunk_length = (used + c->method.chunks - 1) / c->method.chunks;
+  c->method.chunks = (used + plan->chunk_length - 1) / plan->chunk_length;
 }
 
 static bppsa_status create_fixed(const bppsa_scan_config *config, bppsa_scan_plan **out) {
@@ -494,7 +495,7 @@ static bppsa_status create_fixed(const bppsa_scan_config *config, bppsa_scan_pla
     status = BPPSA_ERR_MEMORY;
   }
   if (status == BPPSA_OK) {
-    if (plan->config.algorithm == BPPSA_SCAN_CHUNKED) {
+    if (plan->config.method.algorithm == BPPSA_SCAN_CHUNKED) {
       add_chunked(plan);
     } else {
       add_blelloch(plan); /* linear is Blelloch with no up-levels */
@@ -525,9 +526,9 @@ bool bppsa_scan_candidate(const bppsa_scan_config *config, int64_t index, bppsa_
     return false;
   }
   *candidate = *config;
-  candidate->algorithm = index == 0 ? BPPSA_SCAN_LINEAR : index <= most ? BPPSA_SCAN_BLELLOCH : BPPSA_SCAN_CHUNKED;
-  candidate->up_levels = index;
-  candidate->chunks = doubling >= 0 ? FEWEST << doubling : 0;
+  candidate->method.algorithm = index == 0 ? BPPSA_SCAN_LINEAR : index <= most ? BPPSA_SCAN_BLELLOCH : BPPSA_SCAN_CHUNKED;
+  candidate->method.up_levels = index;
+  candidate->method.chunks = doubling >= 0 ? FEWEST << doubling : 0;
   return true;
 }
 
@@ -586,13 +587,13 @@ static bppsa_status create_auto_csr(const bppsa_scan_config *config, bppsa_scan_
   bool hopeless = false;
   bppsa_scan_config candidate = *config;
   BPPSA_TRY(limit_of(config, &limit));
-  candidate.algorithm = BPPSA_SCAN_BLELLOCH;
+  candidate.method.algorithm = BPPSA_SCAN_BLELLOCH;
   candidate.symbolic = true;
   candidate.memory_limit = limit;
   bppsa_status status = BPPSA_OK;
   for (; status == BPPSA_OK && !hopeless && count <= levels_of(config->jacobians); ++count) {
     bppsa_scan_plan *plan = NULL;
-    candidate.up_levels = count;
+    candidate.method.up_levels = count;
     status = create_fixed(&candidate, &plan);
     flops[count] = status == BPPSA_OK ? plan->totals.critical_flops : INT64_MAX;
     least = flops[count] < least ? flops[count] : least;
@@ -608,8 +609,8 @@ static bppsa_status create_auto_csr(const bppsa_scan_config *config, bppsa_scan_
     for (int64_t l = 1; l < count; ++l) {
       best = flops[l] < flops[best] ? l : best;
     }
-    candidate.up_levels = best;
-    candidate.algorithm = best == 0 ? BPPSA_SCAN_LINEAR : BPPSA_SCAN_BLELLOCH;
+    candidate.method.up_levels = best;
+    candidate.method.algorithm = best == 0 ? BPPSA_SCAN_LINEAR : BPPSA_SCAN_BLELLOCH;
     candidate.memory_limit = best == 0 ? config->memory_limit : limit; /* the last resort fails in the caller's words */
     status = create_fixed(&candidate, out);
     const bool too_large = status == BPPSA_ERR_ARGUMENT && limit > 0;
@@ -626,10 +627,10 @@ static bppsa_status create_auto_csr(const bppsa_scan_config *config, bppsa_scan_
 bppsa_status bppsa_scan_plan_create(const bppsa_scan_config *config, bppsa_scan_plan **plan) {
   BPPSA_TRY(check_config(config));
   BPPSA_TRY(check_magnitude(config));
-  if (config->element == BPPSA_ELEMENT_CSR && config->algorithm == BPPSA_SCAN_AUTO) {
+  if (config->element == BPPSA_ELEMENT_CSR && config->method.algorithm == BPPSA_SCAN_AUTO) {
     return create_auto_csr(config, plan);
   }
-  return config->algorithm == BPPSA_SCAN_AUTO ? create_auto(config, plan) : create_fixed(config, plan);
+  return config->method.algorithm == BPPSA_SCAN_AUTO ? create_auto(config, plan) : create_fixed(config, plan);
 }
 
 void bppsa_scan_plan_destroy(bppsa_scan_plan *plan) {
@@ -649,6 +650,11 @@ const bppsa_scan_config *bppsa_scan_plan_config(const bppsa_scan_plan *plan) {
   return &plan->config;
 }
 
+bppsa_gradient_method bppsa_scan_plan_method(const bppsa_scan_plan *plan) {
+  return plan == NULL ? (bppsa_gradient_method){.backward = BPPSA_BACKWARD_BP}
+                      : (bppsa_gradient_method){.backward = BPPSA_BACKWARD_SCAN, .scan = plan->config.method};
+}
+
 const bppsa_scan_totals *bppsa_scan_plan_totals(const bppsa_scan_plan *plan) {
   return &plan->totals;
 }
@@ -661,11 +667,6 @@ const bppsa_scan_level *bppsa_scan_plan_records(const bppsa_scan_plan *plan, int
 const int64_t *bppsa_scan_plan_levels(const bppsa_scan_plan *plan, int64_t *count) {
   *count = plan->level_count;
   return plan->levels;
-}
-
-const char *bppsa_scan_algorithm_name(bppsa_scan_algorithm algorithm) {
-  static const char *const names[] = {"auto", "linear", "blelloch", "chunked"};
-  return names[algorithm];
 }
 
 const char *bppsa_scan_phase_name(bppsa_scan_phase phase) {

@@ -24,19 +24,11 @@
 #include "core/device.h"
 #include "core/view.h"
 #include "jacobian/product.h"
+#include "scan/method.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-typedef enum {
-  /* The candidate that the cost model expects to be the fastest (scan/cost.c); csr: the number of up-levels whose critical path has the
-   * fewest FLOPs, within the memory limit and what the planner's GPU has free. */
-  BPPSA_SCAN_AUTO = 0,
-  BPPSA_SCAN_LINEAR,   /* the recurrence itself */
-  BPPSA_SCAN_BLELLOCH, /* BPPSA Algorithm 1; with up_levels = L its §5.3 form */
-  BPPSA_SCAN_CHUNKED   /* P chunks: transitions at once, carry, mat-vecs at once */
-} bppsa_scan_algorithm;
 
 typedef enum {
   BPPSA_ELEMENT_DENSE = 0, /* J_tᵀ [d_{t-1}, d_t], one a sample */
@@ -46,9 +38,7 @@ typedef enum {
 } bppsa_element;
 
 typedef struct {
-  bppsa_scan_algorithm algorithm;
-  int64_t up_levels; /* blelloch: number of up-levels; negative: all. More than there are is clamped. */
-  int64_t chunks;    /* chunked: P >= 1; 0: ⌊√(2n)⌉, which minimises 2n/P + P. More than n is clamped. */
+  bppsa_scan_method method;
   bppsa_element element;
   bppsa_dtype dtype;        /* f32, f64 */
   int64_t jacobians;        /* n >= 0 */
@@ -111,6 +101,8 @@ void bppsa_scan_plan_destroy(bppsa_scan_plan *plan); /* NULL is legal */
 
 /* The configuration with everything resolved: algorithm never AUTO, up_levels and chunks as clamped. dims borrows from the plan. */
 const bppsa_scan_config *bppsa_scan_plan_config(const bppsa_scan_plan *plan);
+/* The method it executes; sequential BP for NULL. */
+bppsa_gradient_method bppsa_scan_plan_method(const bppsa_scan_plan *plan);
 const bppsa_scan_totals *bppsa_scan_plan_totals(const bppsa_scan_plan *plan);
 /* Seconds that executing the plan takes, as the cost model of its device predicts: a function of the plan alone, not of the number of
  * threads. Its ratios are what is meant; scan/cost.c has the model. */
@@ -150,9 +142,8 @@ bool bppsa_scan_plan_next(const bppsa_scan_plan *plan, bppsa_scan_iterator *iter
 #define BPPSA_OPERAND_TEXT 48
 void bppsa_scan_step_text(const bppsa_scan_plan *plan, const bppsa_scan_step *step, char *left, char *right, char *out);
 
-const char *bppsa_scan_algorithm_name(bppsa_scan_algorithm algorithm); /* "blelloch" */
-const char *bppsa_scan_phase_name(bppsa_scan_phase phase);             /* "up" */
-const char *bppsa_scan_op_name(bppsa_scan_op op);                      /* "mm" */
+const char *bppsa_scan_phase_name(bppsa_scan_phase phase); /* "up" */
+const char *bppsa_scan_op_name(bppsa_scan_op op);          /* "mm" */
 
 #ifdef __cplusplus
 }

@@ -33,7 +33,7 @@ static inline void put_weights(const char *path, const char *name, bppsa_dtype d
   bppsa_cnn_config config = bppsa_cnn_config_default();
   config.batch = 1;
   config.dtype = dtype;
-  config.backward = BPPSA_BACKWARD_BP;
+  config.method.backward = BPPSA_BACKWARD_BP;
   assert_int_equal(bppsa_cnn_create(&network, &config, device, &model), BPPSA_OK);
   bppsa_cnn_init(model, seed);
   bppsa_named_view tensors[64];

@@ -60,7 +60,7 @@ static void check_row(const json_t *row) {
 /* ---- a network that refuses one of its ways ---- */
 
 static bppsa_status refuse_blelloch(const bppsa_recurrent_config *config, const bppsa_device *given, bppsa_model **model) {
-  if (config->backward == BPPSA_BACKWARD_SCAN && config->algorithm == BPPSA_SCAN_BLELLOCH) {
+  if (config->method.backward == BPPSA_BACKWARD_SCAN && config->method.scan.algorithm == BPPSA_SCAN_BLELLOCH) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "no kernels for this");
   }
   return bppsa_rnn_create(config, given, model);

@@ -201,10 +201,10 @@ static inline bppsa_cnn_config config_of(const problem *p, bppsa_dtype dtype, bp
   bppsa_cnn_config config = bppsa_cnn_config_default();
   config.batch = p->batch;
   config.dtype = dtype;
-  config.backward = backward;
+  config.method.backward = backward;
   config.input_gradients = true;
-  config.algorithm = levels == -2 ? BPPSA_SCAN_AUTO : levels == 0 ? BPPSA_SCAN_LINEAR : BPPSA_SCAN_BLELLOCH;
-  config.up_levels = levels;
+  config.method.scan.algorithm = levels == -2 ? BPPSA_SCAN_AUTO : levels == 0 ? BPPSA_SCAN_LINEAR : BPPSA_SCAN_BLELLOCH;
+  config.method.scan.up_levels = levels;
   return config;
 }
 

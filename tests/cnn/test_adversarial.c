@@ -21,8 +21,8 @@ static void check(const char *text, const double *x, int64_t size, bool counting
     config.batch = 1;
     config.dtype = BPPSA_F64;
     config.input_gradients = true;
-    config.backward = levels < 0 ? BPPSA_BACKWARD_BP : BPPSA_BACKWARD_SCAN;
-    config.algorithm = levels == 0 ? BPPSA_SCAN_LINEAR : BPPSA_SCAN_BLELLOCH;
+    config.method.backward = levels < 0 ? BPPSA_BACKWARD_BP : BPPSA_BACKWARD_SCAN;
+    config.method.scan.algorithm = levels == 0 ? BPPSA_SCAN_LINEAR : BPPSA_SCAN_BLELLOCH;
     bppsa_model *model = NULL;
     assert_int_equal(bppsa_cnn_create(&network, &config, device, &model), BPPSA_OK);
     for (int64_t k = 0; k < out; ++k) {

@@ -184,10 +184,10 @@ static void test_refusals(void **state) {
   config.dtype = BPPSA_I64;
   assert_int_equal(bppsa_cnn_create(&p.network, &config, device, &model), BPPSA_ERR_UNSUPPORTED);
   config.dtype = BPPSA_F32;
-  config.algorithm = BPPSA_SCAN_CHUNKED;
+  config.method.scan.algorithm = BPPSA_SCAN_CHUNKED;
   assert_int_equal(bppsa_cnn_create(&p.network, &config, device, &model), BPPSA_ERR_UNSUPPORTED);
   assert_message("lenet5: scan plan: sparse elements with chunks");
-  config.algorithm = BPPSA_SCAN_BLELLOCH;
+  config.method.scan.algorithm = BPPSA_SCAN_BLELLOCH;
   config.memory_limit = 1 << 20;
   const int64_t live = bppsa_alloc_live();
   assert_int_equal(bppsa_cnn_create(&p.network, &config, device, &model), BPPSA_ERR_ARGUMENT);

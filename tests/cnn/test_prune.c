@@ -144,7 +144,7 @@ static void test_masked_models(void **state) {
   bppsa_cnn_config config = bppsa_cnn_config_default();
   config.batch = BATCH;
   config.dtype = BPPSA_F64;
-  config.backward = BPPSA_BACKWARD_BP;
+  config.method.backward = BPPSA_BACKWARD_BP;
   bppsa_model *dense = NULL;
   assert_int_equal(bppsa_cnn_create(&network, &config, device, &dense), BPPSA_OK);
   bppsa_cnn_init(dense, 4);
@@ -175,9 +175,9 @@ static void test_masked_models(void **state) {
   config.mask_count = WEIGHTS;
   for (int64_t levels = -3; levels <= 3; ++levels) { /* BP, auto, all, linear, .. */
     bppsa_model *masked = NULL;
-    config.backward = levels == -3 ? BPPSA_BACKWARD_BP : BPPSA_BACKWARD_SCAN;
-    config.algorithm = levels == -2 ? BPPSA_SCAN_AUTO : levels == 0 ? BPPSA_SCAN_LINEAR : BPPSA_SCAN_BLELLOCH;
-    config.up_levels = levels < -1 ? -1 : levels;
+    config.method.backward = levels == -3 ? BPPSA_BACKWARD_BP : BPPSA_BACKWARD_SCAN;
+    config.method.scan.algorithm = levels == -2 ? BPPSA_SCAN_AUTO : levels == 0 ? BPPSA_SCAN_LINEAR : BPPSA_SCAN_BLELLOCH;
+    config.method.scan.up_levels = levels < -1 ? -1 : levels;
     assert_int_equal(bppsa_cnn_create(&network, &config, device, &masked), BPPSA_OK);
     bppsa_cnn_init(masked, 4); /* not yet masked: the pass does that */
     assert_int_equal(masked->ops->forward(masked, &x_view, NULL, &masked_logits), BPPSA_OK);

@@ -22,9 +22,9 @@ typedef struct {
 static bppsa_cnn_config config_of(const vgg *v, bppsa_backward backward) {
   bppsa_cnn_config config = bppsa_cnn_config_default();
   config.batch = 1;
-  config.backward = backward;
-  config.algorithm = BPPSA_SCAN_BLELLOCH;
-  config.up_levels = 2;
+  config.method.backward = backward;
+  config.method.scan.algorithm = BPPSA_SCAN_BLELLOCH;
+  config.method.scan.up_levels = 2;
   config.memory_limit = (int64_t)8 << 30;
   config.masks = v->bytes[0] != NULL ? v->masks : NULL;
   config.mask_count = v->bytes[0] != NULL ? WEIGHTS : 0;

@@ -81,11 +81,11 @@ static void runs_on_the_cpu(void **state) {
   for (int all = 0; all < 2; ++all) {
     bppsa_recurrent_config c = small();
     c.loss_all = all == 1;
-    c.backward = BPPSA_BACKWARD_BP;
+    c.method.backward = BPPSA_BACKWARD_BP;
     check_gradients(&c);
-    c.backward = BPPSA_BACKWARD_SCAN;
+    c.method.backward = BPPSA_BACKWARD_SCAN;
     for (size_t a = 0; a < sizeof algorithms / sizeof algorithms[0]; ++a) {
-      c.algorithm = algorithms[a];
+      c.method.scan.algorithm = algorithms[a];
       check_gradients(&c);
     }
   }
@@ -111,7 +111,7 @@ static void has_no_kernels(void **state) {
     bppsa_cell cell = two_tanh;
     cell.gates = i % 2 == 0 ? 2 : 3;
     c.hidden = i / 2 % 2 == 0 ? 5 : 40;
-    c.backward = i / 4 == 0 ? BPPSA_BACKWARD_BP : BPPSA_BACKWARD_SCAN;
+    c.method.backward = i / 4 == 0 ? BPPSA_BACKWARD_BP : BPPSA_BACKWARD_SCAN;
     expect(&c, &cell, device, BPPSA_ERR_UNSUPPORTED, "sum on a GPU: the cell has no kernels, expected device cpu");
   }
 }
@@ -119,7 +119,7 @@ static void has_no_kernels(void **state) {
 static void lacks_entries(void **state) {
   (void)state;
   bppsa_recurrent_config c = small();
-  c.algorithm = BPPSA_SCAN_BLELLOCH;
+  c.method.scan.algorithm = BPPSA_SCAN_BLELLOCH;
   bppsa_cell cell = two_tanh;
   c.dtype = BPPSA_F32;
   expect(&c, &cell, host, BPPSA_ERR_UNSUPPORTED,
@@ -137,7 +137,7 @@ static void lacks_entries(void **state) {
   bppsa_model *model = NULL;
   assert_int_equal(bppsa_recurrent_create(&c, &cell, host, &model), BPPSA_OK); /* the scan does not need it */
   bppsa_model_destroy(model);
-  c.backward = BPPSA_BACKWARD_BP;
+  c.method.backward = BPPSA_BACKWARD_BP;
   expect(&c, &cell, host, BPPSA_ERR_UNSUPPORTED,
          "sum on a CPU: the cell has no sequential backward pass in f64, expected an entry 'backward' in its table");
 }

@@ -24,7 +24,7 @@ static bppsa_model *make_model(const problem *p, bppsa_dtype dtype) {
   bppsa_recurrent_config config = p->config;
   bppsa_model *model = NULL;
   config.dtype = dtype;
-  config.backward = BPPSA_BACKWARD_BP;
+  config.method.backward = BPPSA_BACKWARD_BP;
   assert_int_equal((p->gru ? bppsa_gru_create : bppsa_rnn_create)(&config, host, &model), BPPSA_OK);
   assert_int_equal(bppsa_recurrent_init(model, BPPSA_INIT_ORTHOGONAL, 5), BPPSA_OK);
   return model;

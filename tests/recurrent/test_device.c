@@ -101,11 +101,11 @@ static void check_way(problem *p, const way *w) {
   bppsa_recurrent_config c = p->config, exact = p->config;
   bppsa_model *model = NULL;
   bppsa_view logits, expected_logits, held[3], expected_held[3], got[2], expected[2];
-  c.backward = w->backward;
-  c.algorithm = w->algorithm;
-  c.chunks = w->chunks;
+  c.method.backward = w->backward;
+  c.method.scan.algorithm = w->algorithm;
+  c.method.scan.chunks = w->chunks;
   exact.dtype = BPPSA_F64;
-  exact.backward = BPPSA_BACKWARD_BP;
+  exact.method.backward = BPPSA_BACKWARD_BP;
   assert_int_equal(create(p, &c, device, &model), BPPSA_OK);
   assert_int_equal(create(p, &exact, host, &p->reference), BPPSA_OK);
   assert_int_equal(bppsa_recurrent_init(model, BPPSA_INIT_ORTHOGONAL, (uint64_t)c.seq_len), BPPSA_OK);
@@ -211,9 +211,9 @@ static double *hidden_gradients(bool gru, const bppsa_device *on, bppsa_dtype dt
   c.batch = 1;
   c.hidden = hidden;
   c.dtype = dtype;
-  c.backward = w->backward;
-  c.algorithm = w->algorithm;
-  c.chunks = w->chunks;
+  c.method.backward = w->backward;
+  c.method.scan.algorithm = w->algorithm;
+  c.method.scan.chunks = w->chunks;
   assert_int_equal((gru ? bppsa_gru_create : bppsa_rnn_create)(&c, on, &model), BPPSA_OK);
   double *q = orthogonal(5, hidden, 1), *seed = bppsa_calloc(hidden, sizeof *seed);
   const bppsa_view *w_hh = &model->parameters[1].value;
@@ -306,7 +306,7 @@ static void test_factory(void **state) {
     p.config.seq_len = 6;
     p.config.hidden = k / 2 % 2 == 0 ? 5 : 40;
     p.config.layers = 2;
-    p.config.backward = k < 4 ? BPPSA_BACKWARD_BP : BPPSA_BACKWARD_SCAN;
+    p.config.method.backward = k < 4 ? BPPSA_BACKWARD_BP : BPPSA_BACKWARD_SCAN;
     p.config.factory = (bppsa_scan_factory){count_scan, &made};
     bppsa_model *model = NULL;
     assert_int_equal(create(&p, &p.config, device, &model), BPPSA_OK);

@@ -32,7 +32,7 @@ static void count_network(const bppsa_cnn_network *network, int64_t batch, int64
   bppsa_cnn_config config = bppsa_cnn_config_default();
   config.batch = batch;
   config.dtype = dtype;
-  config.backward = BPPSA_BACKWARD_BP;
+  config.method.backward = BPPSA_BACKWARD_BP;
   bppsa_model *weights = NULL, *model = NULL;
   assert_int_equal(bppsa_cnn_create(network, &config, device, &weights), BPPSA_OK);
   bppsa_cnn_init(weights, 1);
@@ -50,9 +50,9 @@ static void count_network(const bppsa_cnn_network *network, int64_t batch, int64
     }
   }
   assert_int_equal(bppsa_prune(BPPSA_PRUNE_CLASS_UNIFORM, fraction, count, pruned, bytes, NULL), BPPSA_OK);
-  config.backward = BPPSA_BACKWARD_SCAN;
-  config.algorithm = levels == 0 ? BPPSA_SCAN_LINEAR : BPPSA_SCAN_BLELLOCH;
-  config.up_levels = levels;
+  config.method.backward = BPPSA_BACKWARD_SCAN;
+  config.method.scan.algorithm = levels == 0 ? BPPSA_SCAN_LINEAR : BPPSA_SCAN_BLELLOCH;
+  config.method.scan.up_levels = levels;
   config.masks = masks;
   config.mask_count = count;
   config.input_gradients = levels % 2 == 0;

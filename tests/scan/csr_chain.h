@@ -119,8 +119,8 @@ static inline bppsa_scan_config config_of(const chain *c, bppsa_scan_algorithm a
                                           const bppsa_device *device) {
   bppsa_scan_config config = bppsa_scan_config_default();
   config.element = BPPSA_ELEMENT_CSR;
-  config.algorithm = algorithm;
-  config.up_levels = levels;
+  config.method.algorithm = algorithm;
+  config.method.up_levels = levels;
   config.dtype = c->dtype;
   config.jacobians = c->n;
   config.batch = c->batch;

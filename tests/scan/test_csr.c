@@ -131,13 +131,13 @@ static void test_vgg11(void **state) {
   /* auto: as few FLOPs on the critical path as any number of up-levels has */
   int64_t best = INT64_MAX;
   for (int64_t l = 0; l <= 4; ++l) {
-    config.up_levels = l;
+    config.method.up_levels = l;
     assert_int_equal(bppsa_scan_plan_create(&config, &plan), BPPSA_OK);
     const int64_t flops = bppsa_scan_plan_totals(plan)->critical_flops;
     best = flops < best ? flops : best;
     bppsa_scan_plan_destroy(plan);
   }
-  config.algorithm = BPPSA_SCAN_AUTO;
+  config.method.algorithm = BPPSA_SCAN_AUTO;
   assert_int_equal(bppsa_scan_plan_create(&config, &plan), BPPSA_OK);
   assert_int_equal(bppsa_scan_plan_totals(plan)->critical_flops, best);
   bppsa_scan_plan_destroy(plan);
@@ -204,10 +204,10 @@ static void test_requests(void **state) {
   config.memory_limit = 100;
   assert_int_equal(bppsa_scan_plan_create(&config, &plan), BPPSA_ERR_ARGUMENT);
   assert_message("the memory limit is");
-  config.algorithm = BPPSA_SCAN_AUTO; /* without products nothing is held, but a GPU's patterns */
+  config.method.algorithm = BPPSA_SCAN_AUTO; /* without products nothing is held, but a GPU's patterns */
   config.memory_limit += linear_bytes(&c, device);
   assert_int_equal(bppsa_scan_plan_create(&config, &plan), BPPSA_OK);
-  assert_int_equal(bppsa_scan_plan_config(plan)->algorithm, BPPSA_SCAN_LINEAR);
+  assert_int_equal(bppsa_scan_plan_config(plan)->method.algorithm, BPPSA_SCAN_LINEAR);
   assert_int_equal(bppsa_scan_executor_create(plan, device, &executor), BPPSA_OK);
   assert_int_equal(executor->execute(executor, &(bppsa_scan_operands){.batch = 1, .gradients = c.seed}), BPPSA_ERR_ARGUMENT);
   assert_message("operand 'values' is missing");
@@ -308,7 +308,7 @@ static void make_worthwhile(chain *c, const bppsa_device *device, int64_t *most,
     const bppsa_scan_totals *t = bppsa_scan_plan_totals(plan);
     *most = t->workspace_bytes + t->plan_bytes;
     *least = linear_bytes(c, device);
-    found = bppsa_scan_plan_config(plan)->algorithm != BPPSA_SCAN_LINEAR && *most > *least;
+    found = bppsa_scan_plan_config(plan)->method.algorithm != BPPSA_SCAN_LINEAR && *most > *least;
     bppsa_scan_plan_destroy(plan);
     if (!found) {
       free_chain(c);
@@ -339,7 +339,7 @@ static void test_room(void **state) {
     assert_int_equal(bppsa_scan_plan_create(&config, &plan), BPPSA_OK);
     const bppsa_scan_totals *t = bppsa_scan_plan_totals(plan);
     assert_true(t->workspace_bytes + t->plan_bytes <= (i < 4 ? most - 1 : least));
-    assert_true(i < 4 || bppsa_scan_plan_config(plan)->algorithm == BPPSA_SCAN_LINEAR);
+    assert_true(i < 4 || bppsa_scan_plan_config(plan)->method.algorithm == BPPSA_SCAN_LINEAR);
     assert_int_equal(bppsa_scan_plan_config(plan)->memory_limit, config.memory_limit);
     if (i >= 4) {
       assert_int_equal(bppsa_scan_executor_create(plan, device, &executor), BPPSA_OK);

@@ -17,7 +17,7 @@ static void test_long_diagonal(void **state) {
     const int64_t n = steps[k / 4], batch = 1 + k % 3, dim = 1 + k % 2, state_size = batch * dim;
     bppsa_scan_config c = bppsa_scan_config_default();
     c.element = BPPSA_ELEMENT_DIAGONAL;
-    c.algorithm = BPPSA_SCAN_LINEAR;
+    c.method.algorithm = BPPSA_SCAN_LINEAR;
     c.dtype = wide ? BPPSA_F64 : BPPSA_F32;
     c.jacobians = n;
     c.batch = batch;

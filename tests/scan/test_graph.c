@@ -59,7 +59,7 @@ static void replays(void **state) {
   void *matrices = on_device(device, jt, STEPS * BATCH * DIM * DIM * (int64_t)sizeof *jt);
   for (size_t a = 0; a < sizeof algorithms / sizeof algorithms[0]; ++a) {
     bppsa_scan_config config = bppsa_scan_config_default();
-    config.algorithm = algorithms[a];
+    config.method.algorithm = algorithms[a];
     config.dtype = BPPSA_F64;
     config.jacobians = STEPS;
     config.batch = BATCH;

@@ -8,10 +8,10 @@
 
 static bppsa_scan_plan *make(bppsa_scan_algorithm algorithm, int64_t n, int64_t up_levels, int64_t chunks, bool input) {
   bppsa_scan_config c = bppsa_scan_config_default();
-  c.algorithm = algorithm;
+  c.method.algorithm = algorithm;
   c.jacobians = n;
-  c.up_levels = up_levels;
-  c.chunks = chunks;
+  c.method.up_levels = up_levels;
+  c.method.chunks = chunks;
   c.input = input;
   c.dim = 3;
   bppsa_scan_plan *plan = NULL;
@@ -276,7 +276,7 @@ static void test_totals_of_large_plans(void **state) {
   (void)state;
   bppsa_scan_config c = bppsa_scan_config_default();
   c.element = BPPSA_ELEMENT_RECURRENT;
-  c.algorithm = BPPSA_SCAN_CHUNKED;
+  c.method.algorithm = BPPSA_SCAN_CHUNKED;
   c.jacobians = 1000000;
   c.dim = 20;
   bppsa_scan_plan *plan = NULL;
@@ -285,7 +285,7 @@ static void test_totals_of_large_plans(void **state) {
   (void)bppsa_scan_plan_records(plan, &records);
   assert_in_range(records, 1, 8); /* a million steps are still a few records */
   bppsa_scan_plan_destroy(plan);
-  c.algorithm = BPPSA_SCAN_BLELLOCH;
+  c.method.algorithm = BPPSA_SCAN_BLELLOCH;
   assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_OK);
   assert_int_equal(bppsa_scan_plan_totals(plan)->workspace_bytes, 500000LL * 20 * 20 * 4);
   bppsa_scan_plan_destroy(plan);
@@ -294,7 +294,7 @@ static void test_totals_of_large_plans(void **state) {
 static void test_auto_takes_the_least_predicted_time(void **state) {
   (void)state;
   bppsa_scan_plan *plan = make(BPPSA_SCAN_AUTO, 1000, 0, 0, false);
-  assert_int_equal(bppsa_scan_plan_config(plan)->algorithm, BPPSA_SCAN_LINEAR);
+  assert_int_equal(bppsa_scan_plan_config(plan)->method.algorithm, BPPSA_SCAN_LINEAR);
   bppsa_scan_plan_destroy(plan);
   double best = 0;
   int64_t tried = 0;
@@ -310,13 +310,13 @@ static void test_auto_takes_the_least_predicted_time(void **state) {
     bppsa_scan_plan_destroy(plan);
   }
   assert_int_equal(tried, 11);
-  asked.algorithm = BPPSA_SCAN_AUTO;
+  asked.method.algorithm = BPPSA_SCAN_AUTO;
   assert_int_equal(bppsa_scan_plan_create(&asked, &plan), BPPSA_OK);
   assert_true(bppsa_scan_plan_seconds(plan) == best);
   bppsa_scan_plan_destroy(plan);
   bppsa_scan_config c =
       bppsa_scan_config_default(); /* size 1: a product costs as much as a mat-vec; more of them still cost more */
-  c.algorithm = BPPSA_SCAN_AUTO;
+  c.method.algorithm = BPPSA_SCAN_AUTO;
   c.jacobians = 3;
   assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_OK);
   const bppsa_scan_totals *t = bppsa_scan_plan_totals(plan);
@@ -337,15 +337,15 @@ static void test_auto_on_a_gpu(void **state) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
     bppsa_scan_config c = bppsa_scan_config_default();
     bppsa_scan_plan *plan = NULL;
-    c.algorithm = BPPSA_SCAN_AUTO;
+    c.method.algorithm = BPPSA_SCAN_AUTO;
     c.element = BPPSA_ELEMENT_RECURRENT;
     c.jacobians = cases[i].steps;
     c.batch = cases[i].batch;
     c.dim = 20;
     c.device = BPPSA_CUDA;
     assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_OK);
-    assert_int_equal(bppsa_scan_plan_config(plan)->algorithm, cases[i].chunked ? BPPSA_SCAN_CHUNKED : BPPSA_SCAN_LINEAR);
-    chunks[i] = bppsa_scan_plan_config(plan)->chunks;
+    assert_int_equal(bppsa_scan_plan_config(plan)->method.algorithm, cases[i].chunked ? BPPSA_SCAN_CHUNKED : BPPSA_SCAN_LINEAR);
+    chunks[i] = bppsa_scan_plan_config(plan)->method.chunks;
     bppsa_scan_plan_destroy(plan);
   }
   assert_true(chunks[1] > 45); /* √2000 */
@@ -367,7 +367,7 @@ static void test_predicted_seconds(void **state) {
     for (int variant = 0; variant < 4; ++variant) { /* as it is, f64, twice the batch, twice the length */
       bppsa_scan_config v = c;
       bppsa_scan_plan *plan = NULL;
-      v.algorithm = slower[i];
+      v.method.algorithm = slower[i];
       v.dtype = variant == 1 ? BPPSA_F64 : BPPSA_F32;
       v.batch *= variant == 2 ? 2 : 1;
       v.jacobians *= variant == 3 ? 2 : 1;
@@ -384,13 +384,13 @@ static void test_predicted_seconds(void **state) {
 static void test_clamping(void **state) {
   (void)state;
   bppsa_scan_plan *plan = make(BPPSA_SCAN_BLELLOCH, 21, 100, 0, false);
-  assert_int_equal(bppsa_scan_plan_config(plan)->up_levels, 4);
+  assert_int_equal(bppsa_scan_plan_config(plan)->method.up_levels, 4);
   bppsa_scan_plan_destroy(plan);
   plan = make(BPPSA_SCAN_CHUNKED, 21, 0, 1000, false);
-  assert_int_equal(bppsa_scan_plan_config(plan)->chunks, 20);
+  assert_int_equal(bppsa_scan_plan_config(plan)->method.chunks, 20);
   bppsa_scan_plan_destroy(plan);
   plan = make(BPPSA_SCAN_CHUNKED, 1000, 0, 0, false); /* √2000 = 44.7 chunks of at most 23 elements */
-  assert_int_equal(bppsa_scan_plan_config(plan)->chunks, 44);
+  assert_int_equal(bppsa_scan_plan_config(plan)->method.chunks, 44);
   bppsa_scan_plan_destroy(plan);
 }
 
@@ -435,7 +435,7 @@ static void test_allocation_failure(void **state) {
   const int64_t dims[] = {2, 3, 5, 7, 4, 3, 2, 6};
   for (int64_t call = 1;; ++call) {
     bppsa_scan_config c = bppsa_scan_config_default();
-    c.algorithm = BPPSA_SCAN_AUTO;
+    c.method.algorithm = BPPSA_SCAN_AUTO;
     c.jacobians = 7;
     c.dims = dims;
     bppsa_scan_plan *plan = NULL;

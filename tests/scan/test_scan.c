@@ -224,8 +224,8 @@ static void check(const problem *p, const bppsa_scan_plan *plan, const bppsa_dev
   char *g = run(p, plan, device, alias, 1);
   const double r = residual(p->config.dtype, g + first * width, p->g + first, count, sqrt((double)(n > 0 ? n : 1)));
   if (!(r < 30)) {
-    fail_msg("%s n=%lld alias=%d: residual %g", bppsa_scan_algorithm_name(bppsa_scan_plan_config(plan)->algorithm), (long long)n,
-             alias, r);
+    fail_msg("%s n=%lld alias=%d: residual %g", bppsa_scan_algorithm_name(bppsa_scan_plan_config(plan)->method.algorithm),
+             (long long)n, alias, r);
   }
   bppsa_free(g);
 }
@@ -242,9 +242,9 @@ static void check_variants(const bppsa_scan_config *base, const bppsa_device *de
   problem p = make_problem(base, seed);
   for (size_t v = is_emulated(device) ? seed % 2 : 0; v < sizeof variants / sizeof *variants; v += is_emulated(device) ? 2 : 1) {
     bppsa_scan_config c = *base;
-    c.algorithm = variants[v].algorithm;
-    c.up_levels = variants[v].up_levels;
-    c.chunks = variants[v].chunks;
+    c.method.algorithm = variants[v].algorithm;
+    c.method.up_levels = variants[v].up_levels;
+    c.method.chunks = variants[v].chunks;
     bppsa_scan_plan *plan = NULL;
     assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_OK);
     check(&p, plan, device, false);
@@ -381,9 +381,9 @@ static int64_t check_recurrence(const problem *p, double most_allowed) {
   const bool few = is_emulated(device); /* blelloch, chunked, chunked with 7 */
   for (size_t v = few ? 2 : 0; v < sizeof variants / sizeof *variants; v += few ? 4 : 1) {
     bppsa_scan_config c = p->config;
-    c.algorithm = variants[v].algorithm;
-    c.up_levels = variants[v].up_levels;
-    c.chunks = variants[v].chunks;
+    c.method.algorithm = variants[v].algorithm;
+    c.method.up_levels = variants[v].up_levels;
+    c.method.chunks = variants[v].chunks;
     bppsa_scan_plan *plan = NULL;
     bppsa_scan_executor *executor = NULL;
     assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_OK);
@@ -402,8 +402,8 @@ static int64_t check_recurrence(const problem *p, double most_allowed) {
       }
       const double r = residual(BPPSA_F32, g + t * state, p->g + t * state, state, sqrt((double)n));
       if (largest < most_allowed && !(r < 30)) {
-        fail_msg("algorithm %d, up-levels %lld, chunks %lld, step %lld: residual %g", (int)c.algorithm, (long long)c.up_levels,
-                 (long long)c.chunks, (long long)t, r);
+        fail_msg("algorithm %d, up-levels %lld, chunks %lld, step %lld: residual %g", (int)c.method.algorithm,
+                 (long long)c.method.up_levels, (long long)c.method.chunks, (long long)t, r);
       }
     }
     assert_int_equal(bppsa_scan_executor_count(executor), BPPSA_OK);
@@ -502,9 +502,9 @@ static void test_bits(void **state) {
   const bool few = is_emulated(devices[0]);
   for (size_t v = 0; v < sizeof variants / sizeof *variants; ++v) {
     bppsa_scan_config c = bppsa_scan_config_default();
-    c.algorithm = variants[v].algorithm;
-    c.up_levels = variants[v].up_levels;
-    c.chunks = variants[v].chunks;
+    c.method.algorithm = variants[v].algorithm;
+    c.method.up_levels = variants[v].up_levels;
+    c.method.chunks = variants[v].chunks;
     c.element = BPPSA_ELEMENT_RECURRENT;
     c.matrices = 2;
     c.diagonal = c.affine = c.input = true;
@@ -539,9 +539,9 @@ static void test_rows_of_weights(void **state) {
   bppsa_device *device = test_device(2);
   for (size_t v = 0; v < sizeof variants / sizeof *variants; ++v) {
     bppsa_scan_config c = bppsa_scan_config_default();
-    c.algorithm = variants[v].algorithm;
-    c.up_levels = variants[v].up_levels;
-    c.chunks = variants[v].chunks;
+    c.method.algorithm = variants[v].algorithm;
+    c.method.up_levels = variants[v].up_levels;
+    c.method.chunks = variants[v].chunks;
     c.element = BPPSA_ELEMENT_RECURRENT;
     c.dtype = v % 2 == 0 ? BPPSA_F32 : BPPSA_F64;
     c.matrices = 2;

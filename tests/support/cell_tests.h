@@ -281,8 +281,8 @@ static void check_tensor(const char *name, const bppsa_recurrent_config *c, cons
       residual_of_sum(c->dtype, got, expected, c->hidden == 1 ? magnitude : expected, count, sqrt((double)c->seq_len));
   if (!(r < 30)) {
     fail_msg("%s: residual %g (backward %d, algorithm %d, T=%lld B=%lld H=%lld L=%lld I=%lld, dtype %d, all %d)", name, r,
-             (int)c->backward, (int)c->algorithm, (long long)c->seq_len, (long long)c->batch, (long long)c->hidden,
-             (long long)c->layers, (long long)c->input, (int)c->dtype, (int)c->loss_all);
+             (int)c->method.backward, (int)c->method.scan.algorithm, (long long)c->seq_len, (long long)c->batch,
+             (long long)c->hidden, (long long)c->layers, (long long)c->input, (int)c->dtype, (int)c->loss_all);
   }
 }
 
@@ -314,10 +314,10 @@ enum { METHODS = sizeof methods / sizeof *methods };
 
 static bppsa_recurrent_config with_method(const bppsa_recurrent_config *base, size_t m) {
   bppsa_recurrent_config c = *base;
-  c.backward = methods[m].backward;
-  c.algorithm = methods[m].algorithm;
-  c.up_levels = methods[m].up_levels;
-  c.chunks = methods[m].chunks;
+  c.method.backward = methods[m].backward;
+  c.method.scan.algorithm = methods[m].algorithm;
+  c.method.scan.up_levels = methods[m].up_levels;
+  c.method.scan.chunks = methods[m].chunks;
   return c;
 }
 
@@ -443,8 +443,8 @@ static void test_finite_differences(void **state) {
     c.layers = 2;
     c.loss_all = all == 1;
     c.dtype = BPPSA_F64;
-    c.backward = BPPSA_BACKWARD_SCAN;
-    c.algorithm = BPPSA_SCAN_BLELLOCH;
+    c.method.backward = BPPSA_BACKWARD_SCAN;
+    c.method.scan.algorithm = BPPSA_SCAN_BLELLOCH;
     problem p = make_problem(&c, true, 11);
     run r = run_model(&p, &c, device);
     assert_true(fabs(r.loss - forward_loss(&p)) < 1e-13); /* the two forward passes agree */
@@ -523,7 +523,7 @@ static void test_passes_allocate_nothing(void **state) {
   bppsa_device *device = cpu_device(2);
   bppsa_recurrent_config c = small();
   c.seq_len = 20;
-  c.algorithm = BPPSA_SCAN_CHUNKED;
+  c.method.scan.algorithm = BPPSA_SCAN_CHUNKED;
   problem p = make_problem(&c, true, 41);
   run r = run_model(&p, &c, device);
   const bppsa_view x = bppsa_view_make(r.x, c.dtype, 3, (int64_t[]){c.seq_len, c.batch, c.input});
@@ -659,7 +659,7 @@ static void test_allocation_failure(void **state) {
   bppsa_device *device = cpu_device(1);
   bppsa_recurrent_config c = small();
   c.layers = 2;
-  c.algorithm = BPPSA_SCAN_CHUNKED;
+  c.method.scan.algorithm = BPPSA_SCAN_CHUNKED;
   const int64_t live = bppsa_alloc_live();
   for (int64_t call = 1;; ++call) {
     bppsa_model *model = NULL;

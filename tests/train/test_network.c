@@ -52,9 +52,9 @@ static bppsa_model *make(const job *j, const bppsa_device *where, int64_t seq_le
   config.hidden = j->hidden;
   config.layers = j->layers;
   config.loss_all = j->loss_all;
-  config.backward = j->chunks > 0 ? BPPSA_BACKWARD_SCAN : BPPSA_BACKWARD_BP;
-  config.algorithm = BPPSA_SCAN_CHUNKED;
-  config.chunks = j->chunks;
+  config.method.backward = j->chunks > 0 ? BPPSA_BACKWARD_SCAN : BPPSA_BACKWARD_BP;
+  config.method.scan.algorithm = BPPSA_SCAN_CHUNKED;
+  config.method.scan.chunks = j->chunks;
   assert_int_equal(j->create(&config, where, &model), BPPSA_OK);
   assert_int_equal(bppsa_recurrent_init(model, BPPSA_INIT_DEFAULT, 0), BPPSA_OK);
   return model;

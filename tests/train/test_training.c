@@ -49,9 +49,9 @@ static trainee make(create_fn create, const method *m, bppsa_dtype dtype, int64_
   config.seq_len = seq_len;
   config.batch = BATCH;
   config.dtype = dtype;
-  config.backward = m->backward;
-  config.algorithm = m->algorithm;
-  config.up_levels = m->up_levels;
+  config.method.backward = m->backward;
+  config.method.scan.algorithm = m->algorithm;
+  config.method.scan.up_levels = m->up_levels;
   bppsa_optimizer_config adam = bppsa_optimizer_config_default();
   adam.lr = lr;
   trainee t;

@@ -1,0 +1,179 @@
+#include "scan/method.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/json.h"
+
+/* What an algorithm has a number of. */
+typedef struct {
+  const char *name;
+  const char *number; /* the number's name in JSON; NULL: it has none */
+  const char *unit;   /* in words */
+  int64_t least;      /* the smallest number there is; below it stands for the default */
+} algorithm_form;
+
+static const algorithm_form algorithms[BPPSA_SCAN_ALGORITHMS] = {[BPPSA_SCAN_AUTO] = {"auto", NULL, NULL, 0},
+                                                                 [BPPSA_SCAN_LINEAR] = {"linear", NULL, NULL, 0},
+                                                                 [BPPSA_SCAN_BLELLOCH] = {"blelloch", "up_levels", "up-level", 0},
+                                                                 [BPPSA_SCAN_CHUNKED] = {"chunked", "chunks", "chunk", 1}};
+static const char *const backwards[] = {[BPPSA_BACKWARD_BP] = "bp", [BPPSA_BACKWARD_SCAN] = "scan"};
+
+bppsa_scan_method bppsa_scan_method_of(bppsa_scan_algorithm algorithm) {
+  return (bppsa_scan_method){.algorithm = algorithm, .up_levels = -1};
+}
+
+const char *bppsa_scan_algorithm_name(bppsa_scan_algorithm algorithm) {
+  return algorithms[algorithm].name;
+}
+
+const char *bppsa_backward_name(bppsa_backward backward) {
+  return backwards[backward];
+}
+
+/* The number that belongs to the method's algorithm; NULL where it has none. */
+static int64_t *number_of(bppsa_scan_method *method) {
+  return method->algorithm == BPPSA_SCAN_BLELLOCH  ? &method->up_levels
+         : method->algorithm == BPPSA_SCAN_CHUNKED ? &method->chunks
+                                                   : NULL;
+}
+
+/* True and *number where the method says more than its algorithm. */
+static bool get_number(const bppsa_scan_method *method, int64_t *number) {
+  bppsa_scan_method copy = *method;
+  const int64_t *found = number_of(&copy);
+  *number = found != NULL ? *found : -1;
+  return found != NULL && *found >= algorithms[method->algorithm].least;
+}
+
+/* ---- text ---- */
+
+const char *bppsa_scan_method_text(const bppsa_scan_method *method, char *text, size_t size) {
+  int64_t number;
+  const bool numbered = get_number(method, &number);
+  const int length = snprintf(text, size, "%s", algorithms[method->algorithm].name);
+  if (numbered && length > 0 && (size_t)length < size) {
+    snprintf(text + length, size - (size_t)length, " %" PRId64, number);
+  }
+  return text;
+}
+
+const char *bppsa_gradient_method_text(const bppsa_gradient_method *method, char *text, size_t size) {
+  if (method->backward == BPPSA_BACKWARD_SCAN && method->scan.algorithm != BPPSA_SCAN_AUTO) {
+    return bppsa_scan_method_text(&method->scan, text, size);
+  }
+  snprintf(text, size, "%s", backwards[method->backward]);
+  return text;
+}
+
+/* Digits, and nothing else, into a number of 63 bits. */
+static bool read_number(const char *text, int64_t *number) {
+  int64_t value = 0;
+  bool good = *text != '\0';
+  for (; good && *text != '\0'; ++text) {
+    good = *text >= '0' && *text <= '9' && !__builtin_mul_overflow(value, 10, &value) &&
+           !__builtin_add_overflow(value, *text - '0', &value);
+  }
+  *number = value;
+  return good;
+}
+
+static bool read_method(const char *text, bppsa_scan_method *method) {
+  for (int a = 0; a < BPPSA_SCAN_ALGORITHMS; ++a) {
+    const size_t length = strlen(algorithms[a].name);
+    if (strncmp(text, algorithms[a].name, length) != 0) {
+      continue;
+    }
+    bppsa_scan_method found = bppsa_scan_method_of((bppsa_scan_algorithm)a);
+    int64_t *number = number_of(&found);
+    if (text[length] != '\0' &&
+        (number == NULL || text[length] != ' ' || !read_number(text + length + 1, number) || *number < algorithms[a].least)) {
+      return false;
+    }
+    *method = found;
+    return true;
+  }
+  return false;
+}
+
+bppsa_status bppsa_scan_method_parse(const char *text, bppsa_scan_method *method) {
+  return read_method(text, method)
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_FORMAT, "method '%.40s', expected auto, linear, blelloch [UP-LEVELS] or chunked [CHUNKS]",
+                          text);
+}
+
+bppsa_status bppsa_gradient_method_parse(const char *text, bppsa_gradient_method *method) {
+  bppsa_gradient_method found = {.backward = BPPSA_BACKWARD_SCAN, .scan = bppsa_scan_method_of(BPPSA_SCAN_AUTO)};
+  if (strcmp(text, backwards[BPPSA_BACKWARD_BP]) == 0) {
+    found.backward = BPPSA_BACKWARD_BP;
+  } else if (strcmp(text, backwards[BPPSA_BACKWARD_SCAN]) != 0 &&
+             (!read_method(text, &found.scan) || found.scan.algorithm == BPPSA_SCAN_AUTO)) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "method '%.40s', expected bp, scan, linear, blelloch [UP-LEVELS] or chunked [CHUNKS]",
+                      text);
+  }
+  *method = found;
+  return BPPSA_OK;
+}
+
+/* ---- words ---- */
+
+const char *bppsa_scan_method_words(const bppsa_scan_method *method, char *text, size_t size) {
+  const algorithm_form *a = &algorithms[method->algorithm];
+  int64_t number;
+  if (get_number(method, &number)) {
+    snprintf(text, size, "%s (%" PRId64 " %s%s)", a->name, number, a->unit, number == 1 ? "" : "s");
+  } else {
+    snprintf(text, size, "%s", a->name);
+  }
+  return text;
+}
+
+const char *bppsa_gradient_method_words(const bppsa_gradient_method *method, char *text, size_t size) {
+  static const char prefix[] = "scan, ";
+  if (method->backward == BPPSA_BACKWARD_BP) {
+    snprintf(text, size, "sequential BP");
+    return text;
+  }
+  snprintf(text, size, "%s", prefix);
+  if (size > sizeof prefix) {
+    bppsa_scan_method_words(&method->scan, text + sizeof prefix - 1, size - (sizeof prefix - 1));
+  }
+  return text;
+}
+
+/* ---- JSON ---- */
+
+bool bppsa_scan_method_put(json_t *object, const bppsa_scan_method *method) {
+  const algorithm_form *a = &algorithms[method->algorithm];
+  int64_t number;
+  return json_object_set_new(object, "algorithm", json_string(a->name)) == 0 &&
+         (!get_number(method, &number) || json_object_set_new(object, a->number, json_integer(number)) == 0);
+}
+
+bool bppsa_gradient_method_put(json_t *object, const bppsa_gradient_method *method) {
+  return json_object_set_new(object, "backward", json_string(backwards[method->backward])) == 0 &&
+         (method->backward == BPPSA_BACKWARD_BP || bppsa_scan_method_put(object, &method->scan));
+}
+
+bool bppsa_scan_method_get(const json_t *object, bppsa_scan_method *method) {
+  const char *name = json_string_value(json_object_get(object, "algorithm"));
+  for (int a = 0; name != NULL && a < BPPSA_SCAN_ALGORITHMS; ++a) {
+    if (strcmp(name, algorithms[a].name) != 0) {
+      continue;
+    }
+    bppsa_scan_method found = bppsa_scan_method_of((bppsa_scan_algorithm)a);
+    int64_t *number = number_of(&found);
+    const json_t *value = number != NULL ? json_object_get(object, algorithms[a].number) : NULL;
+    if (value != NULL) {
+      *number = json_integer_value(value); /* 0 for what is no integer */
+      if (!json_is_integer(value) || *number < algorithms[a].least) {
+        return false;
+      }
+    }
+    *method = found;
+    return true;
+  }
+  return false;
+}

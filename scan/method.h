@@ -1,0 +1,79 @@
+/* How gradients are computed: by sequential back-propagation (BP) or by a scan, and by which algorithm.
+ *
+ * The one type of it: configurations of networks, plans, checkpoints, the planner's cache and tables of results hold it. It has one text form, for
+ * files and options, one form in words, for people, and one JSON form.
+ *
+ *   text          words                         JSON
+ *   bp            sequential BP                 "backward": "bp"
+ *   scan          scan, auto                    "backward": "scan", "algorithm": "auto"
+ *   linear        scan, linear                  "backward": "scan", "algorithm": "linear"
+ *   blelloch 3    scan, blelloch (3 up-levels)  "backward": "scan", "algorithm": "blelloch", "up_levels": 3
+ *   chunked 45    scan, chunked (45 chunks)     "backward": "scan", "algorithm": "chunked", "chunks": 45
+ *
+ * A method of the scan alone has the text "auto" instead of "scan", and neither "scan, " nor "backward".
+ */
+#ifndef BPPSA_SCAN_METHOD_H
+#define BPPSA_SCAN_METHOD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum {
+  /* The candidate that the cost model expects to be the fastest (scan/cost.c); csr: the number of up-levels whose critical path has the
+   * fewest FLOPs, within the memory limit and what the planner's GPU has free. */
+  BPPSA_SCAN_AUTO = 0,
+  BPPSA_SCAN_LINEAR,   /* the recurrence itself */
+  BPPSA_SCAN_BLELLOCH, /* BPPSA Algorithm 1; with up_levels = L its §5.3 form */
+  BPPSA_SCAN_CHUNKED,  /* P chunks: transitions at once, carry, mat-vecs at once */
+  BPPSA_SCAN_ALGORITHMS
+} bppsa_scan_algorithm;
+
+typedef struct {
+  bppsa_scan_algorithm algorithm;
+  int64_t up_levels; /* blelloch: number of up-levels; negative: all. More than there are is clamped. */
+  int64_t chunks;    /* chunked: P >= 1; 0: ⌊√(2n)⌉, which minimises 2n/P + P. More than n is clamped. */
+} bppsa_scan_method;
+
+typedef enum { BPPSA_BACKWARD_BP = 0, BPPSA_BACKWARD_SCAN } bppsa_backward;
+
+typedef struct {
+  bppsa_backward backward;
+  bppsa_scan_method scan; /* with backward = SCAN */
+} bppsa_gradient_method;
+
+/* An algorithm with all its up-levels, or its default number of chunks. */
+bppsa_scan_method bppsa_scan_method_of(bppsa_scan_algorithm algorithm);
+
+const char *bppsa_scan_algorithm_name(bppsa_scan_algorithm algorithm); /* "blelloch" */
+const char *bppsa_backward_name(bppsa_backward backward);              /* "bp" */
+
+#define BPPSA_METHOD_TEXT 64 /* bytes that hold any method's text or words */
+
+/* The text form. Without a number where all up-levels or the default number of chunks are meant. Returns text. */
+const char *bppsa_scan_method_text(const bppsa_scan_method *method, char *text, size_t size);
+const char *bppsa_gradient_method_text(const bppsa_gradient_method *method, char *text, size_t size);
+/* Back from the text form. ERR_FORMAT: no such method, no such number; *method is untouched then. */
+bppsa_status bppsa_scan_method_parse(const char *text, bppsa_scan_method *method);
+bppsa_status bppsa_gradient_method_parse(const char *text, bppsa_gradient_method *method);
+
+/* In words. Returns text. */
+const char *bppsa_scan_method_words(const bppsa_scan_method *method, char *text, size_t size);
+const char *bppsa_gradient_method_words(const bppsa_gradient_method *method, char *text, size_t size);
+
+/* The JSON form, as members of an object. put: false when out of memory. get: false where the members are no method; *method is untouched then. */
+struct json_t; /* jansson's */
+bool bppsa_scan_method_put(struct json_t *object, const bppsa_scan_method *method);
+bool bppsa_gradient_method_put(struct json_t *object, const bppsa_gradient_method *method);
+bool bppsa_scan_method_get(const struct json_t *object, bppsa_scan_method *method);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
