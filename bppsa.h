@@ -31,6 +31,7 @@
 #include "jacobian/network.h"
 #include "jacobian/op.h"
 #include "jacobian/product.h"
+#include "recurrent/cell.h"
 #include "recurrent/recurrent.h"
 #include "rnn/rnn.h"
 #include "scan/method.h"

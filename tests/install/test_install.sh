@@ -1,6 +1,6 @@
 #!/bin/sh
-# test_install.sh SOURCE BUILD WORK CC: installs into an empty prefix, builds the example against it through the CMake package
-# and through pkg-config, and runs both, from a prefix that was moved after the installation.
+# test_install.sh SOURCE BUILD WORK CC: installs into an empty prefix, builds the examples against it through the CMake package
+# and through pkg-config, and runs all, from a prefix that was moved after the installation.
 set -eu
 source=$1
 build=$2
@@ -21,6 +21,12 @@ check() { # check PROGRAM: it runs and says that scan and recurrence agree
   grep -q '^21 Jacobians: 7 steps on the critical path$' "$work/output" || fail "$1 printed: $(cat "$work/output")"
   grep -q '^largest difference from the sequential recurrence: .*(good)$' "$work/output" || fail "$1 printed: $(cat "$work/output")"
 }
+check_cell() { # check_cell PROGRAM: it runs, and every method's gradients and training are good
+  "$1" >"$work/output" || fail "$1 exited with $?: $(cat "$work/output")"
+  for method in bp linear blelloch 'blelloch, 2 up-levels' chunked 'chunked, 3 chunks' auto; do
+    grep -q "^$method  *gradients within .*(good)\$" "$work/output" || fail "$1 printed: $(cat "$work/output")"
+  done
+}
 
 if find "$prefix/include" -name '*_internal.h' | grep .; then
   fail "internal headers are installed"
@@ -30,15 +36,30 @@ cmake -S "$source/examples" -B "$work/cmake" "-DCMAKE_C_COMPILER=$cc" "-DCMAKE_P
   fail "$(cat "$work/cmake.log")"
 cmake --build "$work/cmake" >>"$work/cmake.log" 2>&1 || fail "$(cat "$work/cmake.log")"
 check "$work/cmake/scan"
+check_cell "$work/cmake/cell"
 
 pc=$(find "$prefix" -name bppsa.pc)
 [ -n "$pc" ] || fail "no bppsa.pc under $prefix"
 PKG_CONFIG_PATH=$(dirname "$pc")
 export PKG_CONFIG_PATH
 pkg-config --atleast-version=0.1 bppsa || fail "pkg-config gives version $(pkg-config --modversion bppsa)"
+LD_LIBRARY_PATH=$(pkg-config --variable=libdir bppsa)
+export LD_LIBRARY_PATH
+for example in scan cell; do
+  # shellcheck disable=SC2046
+  "$cc" -std=c17 -Wall -Wextra -Werror "$source/examples/$example.c" -o "$work/$example" $(pkg-config --cflags --libs bppsa) -lm
+done
+check "$work/scan"
+check_cell "$work/cell"
+
+# A factor that is wrong by its last multiplication must not pass.
+sed 's/\.d = by_c \* f,/.d = by_c,/' "$source/examples/cell.c" >"$work/wrong.c"
+cmp -s "$source/examples/cell.c" "$work/wrong.c" && fail "no factor in $source/examples/cell.c to spoil"
 # shellcheck disable=SC2046
-"$cc" -std=c17 "$source/examples/scan.c" -o "$work/scan" $(pkg-config --cflags --libs bppsa) -lm
-LD_LIBRARY_PATH=$(pkg-config --variable=libdir bppsa) check "$work/scan"
+"$cc" -std=c17 "$work/wrong.c" -o "$work/wrong" $(pkg-config --cflags --libs bppsa) -lm
+if "$work/wrong" >"$work/output" || ! grep -q '^bp  *gradients .*(BAD)$' "$work/output"; then
+  fail "a wrong cell passed: $(cat "$work/output")"
+fi
 
 if [ -x "$prefix/bin/bppsa" ]; then
   "$prefix/bin/bppsa" --version >"$work/output" || fail "the installed program exited with $?"
