@@ -1,10 +1,10 @@
 #include "cnn/conv.h"
 
-#include <omp.h>
 #include <string.h>
 
 #include "core/alloc.h"
 #include "core/flush.h"
+#include "core/pool.h"
 
 enum {
   COLUMN_REALS = 1 << 14, /* a block's column matrix stays in the second-level cache */
@@ -68,6 +68,16 @@ static conv_block block_at(const bppsa_conv *c, int64_t batch, int64_t index) {
 
 static int64_t block_count(const bppsa_conv *c, int64_t batch) {
   return (batch + c->samples - 1) / c->samples * c->chunks;
+}
+
+/* Tiles of a group's output channels, of the weights' gradient. */
+static int64_t tiles_of(const bppsa_conv *c) {
+  return (c->height + CHANNEL_TILE - 1) / CHANNEL_TILE;
+}
+
+/* Of a pass. */
+static double work_of(const bppsa_conv *c, int64_t batch) {
+  return bppsa_work(2 * (double)batch * (double)c->op.out_channels * (double)c->taps * (double)c->width, 0);
 }
 
 /* Are the columns the input itself? A 1 x 1 convolution of whole planes. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/flush.h"
+#include "core/pool.h"
 
 enum {
   BLOCK = 4096, /* values of an elementwise task */

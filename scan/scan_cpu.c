@@ -1,10 +1,10 @@
 /* CPU executor: memory, blocks of work, and the two widths of scan_cpu.inc. */
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 #include "core/alloc.h"
 #include "core/flush.h"
+#include "core/pool.h"
 #include "scan/scan_internal.h"
 
 /* Products of leaves of recurrent elements are made with samples as lanes. */
@@ -18,6 +18,27 @@ static int64_t block_of(const bppsa_scan_cpu *cpu, const bppsa_scan_level *level
     return cpu->mv_block;
   }
   return uses_lanes(cpu->base.plan, level) ? cpu->chain_block : cpu->mm_block;
+}
+
+static int64_t blocks_of(const bppsa_scan_cpu *cpu, const bppsa_scan_level *level, int64_t batch) {
+  const int64_t block = block_of(cpu, level);
+  return (batch + block - 1) / block;
+}
+
+static int64_t tasks_of(const bppsa_scan_cpu *cpu, const bppsa_scan_level *level, int64_t batch) {
+  return level->dead ? 0 : level->count * blocks_of(cpu, level, batch);
+}
+
+/* Of a record, taking all of its products to be as large as the first. */
+static double work_of(const bppsa_scan_plan *plan, const bppsa_scan_level *level, int64_t batch) {
+  const bppsa_scan_config *c = &plan->config;
+  const double products = level->dead ? 0 : (double)level->count * (double)level->length * (double)batch;
+  const double k = (double)bppsa_scan_plan_dim(plan, level->first), m = (double)bppsa_scan_plan_dim(plan, level->first + 1);
+  if (c->element == BPPSA_ELEMENT_DIAGONAL) {
+    return bppsa_work(0, products * 3 * (1 + c->affine) * m * (double)bppsa_dtype_size(c->dtype));
+  }
+  const double matrices = c->element == BPPSA_ELEMENT_RECURRENT && level->span == 1 ? (double)c->matrices : 1;
+  return bppsa_work(products * 2 * matrices * k * m * (level->op == BPPSA_OP_MM ? k + c->affine : 1), 0);
 }
 
 #define BPPSA_REAL 32
@@ -85,20 +106,13 @@ static bppsa_status make_offsets(bppsa_scan_cpu *cpu, const bppsa_scan_plan *pla
   return BPPSA_OK;
 }
 
-/* Threads beyond the largest number of tasks of any level would only wait; a scan too small to share runs on one. */
+/* Threads that may take part, which need scratch: as many as there are tasks in any level. */
 static int32_t useful_threads(const bppsa_scan_cpu *cpu, const bppsa_scan_plan *plan, int32_t threads) {
-  enum { FLOPS_WORTH_SHARING = 200000 };
-  const int64_t batch = plan->config.batch;
-  const bppsa_scan_totals *t = &plan->totals;
-  int64_t most = 1;
-  for (int64_t r = 0; r < plan->record_count; ++r) {
-    const int64_t block = block_of(cpu, &plan->records[r]);
-    const int64_t blocks = (batch + block - 1) / block;
-    const int64_t tasks = plan->records[r].count > threads ? threads : plan->records[r].count * blocks;
+  int64_t most = 1, tasks = 0;
+  for (int64_t r = 0; r < plan->record_count && most < threads; ++r) {
+    const bool same = r > 0 && plan->records[r].level == plan->records[r - 1].level;
+    tasks = (same ? tasks : 0) + tasks_of(cpu, &plan->records[r], plan->config.batch);
     most = tasks > most ? tasks : most;
-  }
-  if ((double)(t->mm_flops + t->mv_flops) * (double)batch < FLOPS_WORTH_SHARING) {
-    most = 1;
   }
   return most < threads ? (int32_t)most : threads;
 }
