@@ -17,6 +17,7 @@
 #define BPPSA_CLI_BENCH_H
 
 #include "audio/mfcc.h"
+#include "cli/bench_rounds.h"
 #include "cli/network_kind.h"
 #include "cli/progress.h"
 #include "core/peak.h"
@@ -70,9 +71,8 @@ typedef struct {
   bool measured;
   char reason[320]; /* why it was skipped */
   int64_t memory;   /* bytes: held by the model when measured, otherwise what it would need at least */
-  double median_s, min_s, max_s;
-  double forward_s; /* median of the forward passes in front of this method's backward passes */
-  int64_t repeats;
+  bppsa_timing time;
+  bppsa_timing forward; /* of the forward passes in front of this method's backward passes */
   double residual;
   double flops, bytes;
   double zeros, subnormals; /* fractions of the parameters' gradients */
@@ -139,6 +139,7 @@ const bppsa_bench_sweep *bppsa_bench_get_sweep(bool quick);
  * not below 30, *measured those that were measured, *needed is the least memory any point needs. show is called after every point and may be NULL. */
 typedef struct {
   int64_t failed, measured, needed;
+  int64_t noisy;    /* of the measured rows */
   int64_t left_out; /* points, by the deadline */
   double worst;     /* residual */
   char reason[320]; /* of the first row that was skipped for another reason than memory */
@@ -151,6 +152,10 @@ bppsa_status bppsa_bench_run(bppsa_cli *cli, const bppsa_device *device, bppsa_b
 json_t *bppsa_bench_document(const char *name, const bppsa_device *device);
 /* Appends a point's rows; false when out of memory. */
 bool bppsa_bench_append(json_t *rows, const bppsa_bench_point *point, const bppsa_bench_result *result);
+/* "median_s", "min_s", "max_s", "repeats" and "noisy" (cli/bench_rounds.h); null for times of what was not measured. False when out of memory. */
+bool bppsa_bench_put_timing(json_t *object, const bppsa_timing *timing);
+/* The line below a table with marks, in plain text; nothing where `noisy` is 0. ERR_IO. */
+bppsa_status bppsa_bench_show_noisy(bppsa_cli *cli, int64_t noisy);
 /* A point's table for people. */
 bppsa_status bppsa_bench_show_table(bppsa_cli *cli, const bppsa_bench_point *point, const bppsa_bench_result *result);
 /* OK, or ERR_NUMERIC when rows failed, or ERR_ARGUMENT when the memory limit left nothing to measure. */

@@ -17,11 +17,12 @@
   {                                                                                                                              \
     {.option = BPPSA_OPTION_PRUNE, .fallback = (fraction)}, {.option = BPPSA_OPTION_METHOD},                                     \
         {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"}, {.option = BPPSA_OPTION_REPEATS},                         \
-        {.option = BPPSA_OPTION_TIME_LIMIT, .help = "begin no further row after that time; those left out are named [none]"},    \
+        {.option = BPPSA_OPTION_TIME_LIMIT, .help = "begin no further method after that time; those left out are named [none]"}, \
         {.option = BPPSA_OPTION_BATCH, .fallback = (batch), .help = "samples"},                                                  \
         {.option = BPPSA_OPTION_SEED, .help = "of weights, images and the logits' gradient"}, {.option = BPPSA_OPTION_DEVICE},   \
         {.option = BPPSA_OPTION_THREADS},                                                                                        \
-        {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = "what needs more is left out [1/2 of available memory]"},                  \
+        {.option = BPPSA_OPTION_MEMORY_LIMIT,                                                                                    \
+         .help = "of all held products; what needs more is left out [1/2 of available memory]"},                                 \
         {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},                           \
         {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {                                                          \
       .option = BPPSA_OPTION_COUNT                                                                                               \
@@ -34,7 +35,8 @@ static const char notes[] =
     "FLOP: of the gradients of the layers' inputs alone, by the BP baseline of `bppsa flops` (pruned weights, which BP\n"
     "multiplies like others, included), or the scan's plan; path: of its longest chain of products. The ratios are to BP's, of\n"
     "graphs to the graph of BP. Logits and gradients of every row are first held against BP in float64 on the processor: a\n"
-    "residual of 30 or more marks the row and exits 1. On a GPU BP is cuDNN's, and second_stream has the weights' gradients\n"
+    "residual of 30 or more marks the row and exits 1. All methods are held side by side and take turns. On a GPU BP is cuDNN's, "
+    "and second_stream has the weights' gradients\n"
     "beside the others. " BPPSA_BENCH_QUEUED_NOTE "bench/rivals/bench_cnn_pytorch.py times PyTorch in the same run.\n";
 
 enum { WRONG = 30 };
@@ -56,24 +58,43 @@ static const method methods[] = {
     {"auto", {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_AUTO, 0, 0}}, BPPSA_WEIGHT_GRADIENTS_IN_ORDER, false}};
 enum { METHODS = sizeof methods / sizeof methods[0] };
 
+typedef struct session session;
+
+/* A method's model, held beside the others so that all can be timed in turn. */
 typedef struct {
+  session *s;
+  bppsa_model *model;
+  bppsa_view logits; /* of its latest forward pass */
+} entrant;
+
+typedef struct {
+  const char *method;
+  bool backward, graph;
+  double residual, flops, path, plan_s; /* flops of one sample, path: of its longest chain of products */
+  int64_t held, steps, nodes;           /* steps: products on that chain; nodes: of a graph */
+  bppsa_timed_work work;                /* the pass, queued anew, or */
+  bppsa_bench_recording recording;      /* of a graph */
+} row;
+
+struct session {
   bppsa_cli *cli;
   const bppsa_device *device;
   bppsa_device *host; /* of the reference */
   bppsa_network network;
   bppsa_masks masks; /* of pruned weights, by the holder's names */
   json_t *rows, *left_out;
-  int64_t failed, memory_limit;
+  int64_t failed, noisy, memory_limit;
   double deadline;            /* s; 0: none */
   bppsa_buffer x[2], seed[2]; /* f32 where the device has it, f64 on the host: the same numbers */
   bppsa_model *holder;        /* of the weights, f32 */
   bppsa_model *reference;     /* f64, BP, on the host */
   bppsa_view reference_logits;
-  bppsa_model *model; /* the one that is timed */
-  bppsa_view logits;  /* of its latest forward pass */
-  double baseline;    /* FLOPs of BP's input gradients of one sample, the first operator's left out */
-  double bp_s[2];     /* of BP, queued and as a graph; 0: not measured */
-} session;
+  double baseline; /* FLOPs of BP's input gradients of one sample, the first operator's left out */
+  int64_t held;    /* bytes of the entrants' products */
+  int entrants, row_count;
+  entrant list[METHODS];
+  row timed[2 * METHODS + 2]; /* a backward pass and its graph a method, and the forward pass */
+};
 
 static bool on_gpu(const session *s) {
   return bppsa_device_get_kind(s->device) == BPPSA_CUDA;
@@ -142,7 +163,7 @@ static bppsa_cnn_config config_of(const session *s, const method *m, bppsa_dtype
   config.dtype = dtype;
   config.method = m->gradients;
   config.weight_gradients = m->order;
-  config.memory_limit = s->memory_limit;
+  config.memory_limit = s->memory_limit > s->held ? s->memory_limit - s->held : 1;
   return config;
 }
 
@@ -177,23 +198,23 @@ static bppsa_status make_reference(session *s) {
 /* ---- passes ---- */
 
 static bppsa_status queue_forward(void *context) {
-  session *s = context;
-  return s->model->ops->forward(s->model, &s->x[0].view, NULL, &s->logits);
+  entrant *e = context;
+  return e->model->ops->forward(e->model, &e->s->x[0].view, NULL, &e->logits);
 }
 
 static bppsa_status queue_backward(void *context) {
-  const session *s = context;
-  return s->model->ops->backward(s->model, &s->seed[0].view);
+  const entrant *e = context;
+  return e->model->ops->backward(e->model, &e->s->seed[0].view);
 }
 
 /* On a GPU: the results of such a pass are 0 again. */
 static bppsa_status clear_forward(void *context) {
-  const session *s = context;
-  return bppsa_memory_clear(s->device, s->logits.data, (int64_t)bppsa_view_bytes(&s->logits));
+  const entrant *e = context;
+  return bppsa_memory_clear(e->s->device, e->logits.data, (int64_t)bppsa_view_bytes(&e->logits));
 }
 
 static bppsa_status clear_backward(void *context) {
-  const bppsa_model *model = ((const session *)context)->model;
+  const bppsa_model *model = ((const entrant *)context)->model;
   return bppsa_memory_clear(model->device, model->device_gradients, model->reals * (int64_t)bppsa_dtype_size(model->dtype));
 }
 
@@ -203,51 +224,34 @@ static double worse(double a, double b) {
 }
 
 /* The residual of the latest forward pass's logits. */
-static bppsa_status judge_forward(const session *s, double *residual) {
+static bppsa_status judge_forward(const entrant *e, double *residual) {
   bppsa_buffer copy;
-  BPPSA_TRY(bppsa_buffer_fetch(s->device, &s->logits, &copy));
-  *residual = bppsa_bench_residual(&copy.view, s->reference_logits.data, s->network.layers.count);
+  BPPSA_TRY(bppsa_buffer_fetch(e->s->device, &e->logits, &copy));
+  *residual = bppsa_bench_residual(&copy.view, e->s->reference_logits.data, e->s->network.layers.count);
   bppsa_buffer_free(&copy);
   return BPPSA_OK;
 }
 
 /* The worst residual of the latest backward pass's gradients. */
-static bppsa_status judge_backward(const session *s, double *residual) {
+static bppsa_status judge_backward(const entrant *e, double *residual) {
+  const bppsa_model *reference = e->s->reference;
   double worst = 0;
-  BPPSA_TRY(bppsa_model_pull(s->model, true));
-  for (int64_t p = 0; p < s->model->parameter_count; ++p) {
-    worst = worse(worst, bppsa_bench_residual(&s->model->parameters[p].gradient, s->reference->parameters[p].gradient.data,
-                                              s->network.layers.count));
+  BPPSA_TRY(bppsa_model_pull(e->model, true));
+  for (int64_t p = 0; p < e->model->parameter_count; ++p) {
+    worst = worse(worst, bppsa_bench_residual(&e->model->parameters[p].gradient, reference->parameters[p].gradient.data,
+                                              e->s->network.layers.count));
   }
   *residual = worst;
   return BPPSA_OK;
 }
 
-/* ---- timing ---- */
-
-static int64_t repeats(const session *s) {
-  return bppsa_cli_value(s->cli, BPPSA_OPTION_REPEATS)->integer;
-}
-
-static double budget(const session *s) {
-  return bppsa_cli_value(s->cli, BPPSA_OPTION_QUICK)->given ? 0.2 : 2;
-}
-
-static bppsa_status time_pass(session *s, bppsa_queued_work work, bppsa_timing *timing) {
-  return bppsa_bench_time_on(s->device, work, s, repeats(s), budget(s), timing);
+static bppsa_status judge(const entrant *e, bool backward, double *residual) {
+  return backward ? judge_backward(e, residual) : judge_forward(e, residual);
 }
 
 /* ---- rows ---- */
 
-typedef struct {
-  const char *method;
-  bool backward, graph;
-  bppsa_timing time;
-  double residual, flops, path, plan_s; /* flops of one sample, path: of its longest chain of products */
-  int64_t held, steps, nodes;           /* steps: products on that chain; nodes: of a graph */
-} row;
-
-static bool put_row(const session *s, const row *r, const char *name, double time_ratio, json_t *object) {
+static bool put_row(const session *s, const row *r, const bppsa_timing *t, const char *name, double time_ratio, json_t *object) {
   const int64_t batch = s->x[0].view.shape[0];
   bool ok = object != NULL && bppsa_json_put_text(object, "network", s->network.kind->name);
   ok = ok && bppsa_json_put_text(object, "method", name) &&
@@ -256,8 +260,7 @@ static bool put_row(const session *s, const row *r, const char *name, double tim
   ok = ok && bppsa_json_put_real(object, "prune", bppsa_cli_value(s->cli, BPPSA_OPTION_PRUNE)->real);
   ok = ok && bppsa_json_put_integer(object, "threads", bppsa_device_get_threads(s->device));
   ok = ok && bppsa_json_put_bool(object, "graph", r->graph) && bppsa_json_put_integer(object, "graph_nodes", r->nodes);
-  ok = ok && bppsa_json_put_real(object, "median_s", r->time.median_s) && bppsa_json_put_real(object, "min_s", r->time.min_s);
-  ok = ok && bppsa_json_put_real(object, "max_s", r->time.max_s) && bppsa_json_put_integer(object, "repeats", r->time.repeats);
+  ok = ok && bppsa_bench_put_timing(object, t);
   ok = ok && bppsa_json_put_real(object, "residual", r->residual) &&
        bppsa_json_put_real(object, "flops", (double)batch * r->flops);
   ok = ok && bppsa_json_put_integer(object, "bytes", r->held) && bppsa_json_put_real(object, "plan_s", r->plan_s);
@@ -270,27 +273,32 @@ static bool put_row(const session *s, const row *r, const char *name, double tim
   return ok;
 }
 
-static bppsa_status print_row(const session *s, const row *r, const char *name, double time_ratio) {
-  char text[2][BPPSA_SI_TEXT];
+static bppsa_status print_row(const session *s, const row *r, const bppsa_timing *t, const char *name, double time_ratio,
+                              bool noisy_ratio) {
+  char text[2][BPPSA_SI_TEXT], median[BPPSA_BENCH_TIME], ratio[BPPSA_BENCH_TIME];
   const double batch = (double)s->x[0].view.shape[0];
-  return bppsa_cli_print(s->cli, "  %-23s%11.3f%11.3f%11.3f%6" PRId64 "  %-10s%9.2f%9.2f%9.2f  %-9s%9.1f%10.2f%s\n", name,
-                         1e3 * r->time.median_s, 1e3 * r->time.min_s, 1e3 * r->time.max_s, r->time.repeats,
-                         bppsa_cli_si(batch * r->flops, "FLOP", text[0], sizeof text[0]), time_ratio,
+  snprintf(ratio, sizeof ratio, "%s%.2f", bppsa_bench_mark(noisy_ratio), time_ratio);
+  return bppsa_cli_print(s->cli, "  %-23s%11s%11.3f%11.3f%6" PRId64 "  %-10s%9s%9.2f%9.2f  %-9s%9.1f%10.2f%s\n", name,
+                         bppsa_bench_median_ms(t, 3, median), 1e3 * t->min_s, 1e3 * t->max_s, t->repeats,
+                         bppsa_cli_si(batch * r->flops, "FLOP", text[0], sizeof text[0]), ratio,
                          r->backward ? r->flops / s->baseline : 0, r->backward ? r->path / s->baseline : 0,
                          bppsa_cli_si((double)r->held, "B", text[1], sizeof text[1]), 1e3 * r->plan_s, r->residual,
                          r->residual < WRONG ? "" : "  WRONG");
 }
 
-static bppsa_status add_row(session *s, const row *r) {
+/* bp: the timing of BP's backward pass, of the same kind, or NULL. */
+static bppsa_status add_row(session *s, const row *r, const bppsa_timing *t, const bppsa_timing *bp) {
   char name[40];
-  const double bp_s = s->bp_s[r->graph], ratio = r->backward && bp_s > 0 ? r->time.median_s / bp_s : 0;
+  const bool compared = r->backward && bp != NULL;
+  const double ratio = compared ? t->median_s / bp->median_s : 0;
   snprintf(name, sizeof name, "%s%s", r->method, r->graph ? "_graph" : "");
   s->failed += !(r->residual < WRONG);
+  s->noisy += t->noisy;
   json_t *object = json_object();
-  if (json_array_append_new(s->rows, bppsa_json_finish(object, put_row(s, r, name, ratio, object))) != 0) {
+  if (json_array_append_new(s->rows, bppsa_json_finish(object, put_row(s, r, t, name, ratio, object))) != 0) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
   }
-  return s->cli->json ? BPPSA_OK : print_row(s, r, name, ratio);
+  return s->cli->json ? BPPSA_OK : print_row(s, r, t, name, ratio, compared && (t->noisy || bp->noisy));
 }
 
 /* A method that cannot run here, or comes too late: named with the reason. */
@@ -310,33 +318,48 @@ static double forward_flops(const session *s) {
   return flops;
 }
 
-/* The pass as a graph, timed and judged again: its results are the replays' alone. */
-static bppsa_status add_graph_row(session *s, row r) {
-  bppsa_bench_recording recording;
+/* ---- entering ---- */
+
+/* A pass as a graph, judged again: its results are the replay's alone. */
+static bppsa_status enter_graph(session *s, entrant *e, const row *queued) {
   if (!on_gpu(s)) {
     return BPPSA_OK;
   }
-  const bppsa_status recorded = r.backward ? bppsa_bench_record(s->device, queue_backward, clear_backward, s, &recording)
-                                           : bppsa_bench_record(s->device, queue_forward, clear_forward, s, &recording);
+  row *r = &s->timed[s->row_count];
+  *r = *queued;
+  r->work = (bppsa_timed_work){0};
+  const bppsa_status recorded = r->backward ? bppsa_bench_record(s->device, queue_backward, clear_backward, e, &r->recording)
+                                            : bppsa_bench_record(s->device, queue_forward, clear_forward, e, &r->recording);
   if (recorded == BPPSA_ERR_UNSUPPORTED) {
     char name[40];
-    snprintf(name, sizeof name, "%s_graph", r.method);
+    snprintf(name, sizeof name, "%s_graph", r->method);
     return leave_out(s, name, bppsa_last_error());
   }
   BPPSA_TRY(recorded);
-  r.graph = true;
-  r.nodes = recording.nodes;
-  bppsa_status status = bppsa_bench_replay(&recording, repeats(s), budget(s), &r.time);
-  bppsa_bench_recording_free(&recording);
-  if (status == BPPSA_OK) {
-    status = r.backward ? judge_backward(s, &r.residual) : judge_forward(s, &r.residual);
-  }
-  s->bp_s[1] = status == BPPSA_OK && r.method == methods[0].name ? r.time.median_s : s->bp_s[1];
-  return status == BPPSA_OK ? add_row(s, &r) : status;
+  ++s->row_count;
+  r->graph = true;
+  r->nodes = r->recording.nodes;
+  BPPSA_TRY(bppsa_bench_replay_cleared(&r->recording));
+  return judge(e, r->backward, &r->residual);
 }
 
-static bppsa_status time_rows(session *s, const method *m, double plan_s) {
-  const bppsa_scan_plan *plan = bppsa_cnn_plan(s->model);
+/* A pass, judged, and its graph. */
+static bppsa_status enter_pass(session *s, entrant *e, const row *described) {
+  row *r = &s->timed[s->row_count];
+  *r = *described;
+  r->work = (bppsa_timed_work){.device = s->device, .action = r->backward ? queue_backward : queue_forward, .context = e};
+  BPPSA_TRY(r->work.action(e));
+  BPPSA_TRY(bppsa_device_wait(s->device));
+  double residual;
+  BPPSA_TRY(judge(e, r->backward, &residual));
+  r->residual = worse(residual, described->residual);
+  BPPSA_TRY(bppsa_timed_work_open(&r->work));
+  ++s->row_count;
+  return enter_graph(s, e, r);
+}
+
+static bppsa_status enter_passes(session *s, entrant *e, const method *m, double plan_s) {
+  const bppsa_scan_plan *plan = bppsa_cnn_plan(e->model);
   row forward = {.method = "forward", .flops = forward_flops(s)};
   row backward = {.method = m->name,
                   .backward = true,
@@ -344,45 +367,79 @@ static bppsa_status time_rows(session *s, const method *m, double plan_s) {
                   .path = s->baseline,
                   .plan_s = plan_s,
                   .steps = s->network.layers.count - 2};
-  BPPSA_TRY(queue_forward(s));
-  BPPSA_TRY(judge_forward(s, &forward.residual));
-  if (m == methods) {
-    BPPSA_TRY(time_pass(s, queue_forward, &forward.time));
-    BPPSA_TRY(add_row(s, &forward));
-    BPPSA_TRY(add_graph_row(s, forward));
-  }
-  BPPSA_TRY(queue_backward(s));
-  BPPSA_TRY(judge_backward(s, &backward.residual));
-  BPPSA_TRY(time_pass(s, queue_backward, &backward.time));
-  s->bp_s[0] = m == methods ? backward.time.median_s : s->bp_s[0];
   if (plan != NULL) {
     const bppsa_scan_totals *t = bppsa_scan_plan_totals(plan);
     backward.flops = (double)(t->mm_flops + t->mv_flops);
     backward.path = (double)t->critical_flops;
     backward.steps = t->critical_steps;
     backward.held = t->workspace_bytes;
+    s->held += t->workspace_bytes;
   }
-  backward.residual = worse(backward.residual, forward.residual);
-  BPPSA_TRY(add_row(s, &backward));
-  return add_graph_row(s, backward);
+  if (m == methods) {
+    BPPSA_TRY(enter_pass(s, e, &forward));
+  } else {
+    BPPSA_TRY(queue_forward(e));
+    BPPSA_TRY(judge_forward(e, &backward.residual));
+  }
+  return enter_pass(s, e, &backward);
 }
 
-/* What is beyond the limit, and of a GPU what has no kernels there, is left out; without BP there is nothing to measure. */
-static bppsa_status measure_method(session *s, const method *m) {
+static double budget(const session *s) {
+  return bppsa_cli_value(s->cli, BPPSA_OPTION_QUICK)->given ? 0.2 : 2;
+}
+
+/* What is beyond the limit, and of a GPU what has no kernels there, is left out; without BP there is nothing to measure. The time limit counts the rounds
+ * that are still to come. */
+static bppsa_status enter_method(session *s, const method *m) {
   const double start = bppsa_bench_now();
-  if (s->deadline > 0 && start > s->deadline) {
+  if (s->deadline > 0 && start + budget(s) * (double)s->row_count > s->deadline) {
     return leave_out(s, m->name, "--time-limit was over");
   }
   const bppsa_cnn_config config = config_of(s, m, BPPSA_F32);
-  bppsa_status status = make_model(s, &config, s->device, &s->model);
+  entrant *e = &s->list[s->entrants];
+  *e = (entrant){.s = s};
+  const bppsa_status status = make_model(s, &config, s->device, &e->model);
   if (status == BPPSA_ERR_ARGUMENT || (status == BPPSA_ERR_UNSUPPORTED && m != methods)) {
     return leave_out(s, m->name, bppsa_last_error());
   }
   BPPSA_TRY(status);
-  status = time_rows(s, m, bppsa_bench_now() - start);
-  bppsa_model_destroy(s->model);
-  s->model = NULL;
-  return status;
+  ++s->entrants;
+  return enter_passes(s, e, m, bppsa_bench_now() - start);
+}
+
+/* ---- timing ---- */
+
+/* All passes in turn, then a row each. */
+static bppsa_status time_all(session *s) {
+  bppsa_contender list[sizeof s->timed / sizeof s->timed[0]];
+  const bppsa_timing *bp[2] = {NULL, NULL}; /* queued, and as a graph */
+  const bppsa_rounds rounds = {.repeats = bppsa_cli_value(s->cli, BPPSA_OPTION_REPEATS)->integer, .budget_s = budget(s)};
+  for (int i = 0; i < s->row_count; ++i) {
+    row *r = &s->timed[i];
+    list[i] = r->graph ? (bppsa_contender){.pass = bppsa_bench_replay_pass, .context = &r->recording, .parts = 1}
+                       : (bppsa_contender){.pass = bppsa_timed_work_pass, .context = &r->work, .parts = 1};
+  }
+  BPPSA_TRY(s->row_count > 0 ? bppsa_bench_run_rounds(&rounds, s->row_count, list) : BPPSA_OK);
+  for (int i = 0; i < s->row_count; ++i) {
+    const row *r = &s->timed[i];
+    if (r->backward && r->method == methods[0].name) {
+      bp[r->graph] = &list[i].timing[0];
+    }
+    BPPSA_TRY(add_row(s, r, &list[i].timing[0], bp[r->graph]));
+  }
+  return s->cli->json ? BPPSA_OK : bppsa_bench_show_noisy(s->cli, s->noisy);
+}
+
+static void leave(session *s) {
+  for (int i = s->row_count - 1; i >= 0; --i) {
+    bppsa_timed_work_close(&s->timed[i].work);
+    if (s->timed[i].graph) {
+      bppsa_bench_recording_free(&s->timed[i].recording);
+    }
+  }
+  for (int i = s->entrants - 1; i >= 0; --i) {
+    bppsa_model_destroy(s->list[i].model);
+  }
 }
 
 /* ---- all of it ---- */
@@ -438,10 +495,10 @@ static bppsa_status measure(session *s) {
   for (const method *m = methods; m < methods + METHODS; ++m) {
     const bool small = strcmp(s->network.kind->name, "vgg11") != 0;
     if ((m->order == BPPSA_WEIGHT_GRADIENTS_IN_ORDER || on_gpu(s)) && (!m->all_levels || small)) {
-      BPPSA_TRY(measure_method(s, m));
+      BPPSA_TRY(enter_method(s, m));
     }
   }
-  return BPPSA_OK;
+  return time_all(s);
 }
 
 static bppsa_status run(bppsa_cli *cli) {
@@ -450,7 +507,7 @@ static bppsa_status run(bppsa_cli *cli) {
   session s = {.cli = cli, .device = output.device, .rows = output.rows};
   bppsa_status status = bppsa_bench_list_left_out(&output, &s.left_out);
   status = status == BPPSA_OK ? measure(&s) : status;
-  bppsa_model_destroy(s.model);
+  leave(&s);
   bppsa_model_destroy(s.reference);
   bppsa_masks_free(&s.masks);
   bppsa_model_destroy(s.holder);

@@ -1,13 +1,11 @@
 #include "cli/bench_contest.h"
 
 #include <inttypes.h>
-#include <math.h>
-#include <stdlib.h>
 
 #include "core/alloc.h"
 #include "core/memory.h"
 
-enum { LEAST_REPEATS = 3, MOST_REPEATS = 1001, MARKS = 3 };
+enum { MARKS = 3 };
 
 bppsa_status bppsa_contest_begin(const bppsa_device *device, bppsa_contest *contest) {
   *contest = (bppsa_contest){.device = device};
@@ -68,79 +66,44 @@ bppsa_status bppsa_contest_add_graph(bppsa_contest *contest, int plain, int forw
 
 /* ---- timing ---- */
 
-/* Everyone gets an equal share of the time, judged by a pass that also warms up. *most: the most repeats of anyone. */
-static bppsa_status share_time(bppsa_contest *contest, const bppsa_bench_limits *limits, int64_t *most) {
-  for (int i = 0; i < contest->count; ++i) {
-    bppsa_contestant *who = &contest->list[i];
-    double seconds[2];
-    BPPSA_TRY(bppsa_contest_pass(contest, i, i, seconds));
-    const double fits = limits->budget_s / (double)contest->count / fmax(seconds[0] + seconds[1], 1e-6);
-    who->repeats = limits->repeats > 0    ? limits->repeats
-                   : fits < LEAST_REPEATS ? LEAST_REPEATS
-                   : fits > MOST_REPEATS  ? MOST_REPEATS
-                                          : (int64_t)fits;
-    *most = who->repeats > *most ? who->repeats : *most;
-    for (int phase = 0; phase < 2; ++phase) {
-      who->times[phase] = bppsa_calloc(who->repeats, sizeof(double));
-      if (who->times[phase] == NULL) {
-        return BPPSA_ERR_MEMORY;
-      }
-    }
+/* A contestant's pass in the rounds. */
+typedef struct {
+  bppsa_contest *contest;
+  int index;
+} contender;
+
+static bppsa_status make_pass(void *context, double seconds[BPPSA_BENCH_PARTS]) {
+  const contender *c = context;
+  return bppsa_contest_pass(c->contest, c->index, c->index, seconds);
+}
+
+static void show_round(void *context, int64_t round, int64_t rounds) {
+  const bppsa_bench_limits *limits = context;
+  if (limits->line != NULL && bppsa_progress_due(limits->line)) {
+    bppsa_progress_show(limits->line, "%s: round %" PRId64 " of %" PRId64, limits->label, round, rounds);
   }
-  return BPPSA_OK;
-}
-
-/* Round `round` of `most`: a pass by everyone whose turn it is, so that all of them spread evenly over the rounds. */
-static bppsa_status run_round(bppsa_contest *contest, int64_t round, int64_t most) {
-  for (int i = 0; i < contest->count; ++i) {
-    bppsa_contestant *who = &contest->list[i];
-    const int64_t before = round * who->repeats / most, after = (round + 1) * who->repeats / most;
-    double seconds[2];
-    if (before != after) {
-      BPPSA_TRY(bppsa_contest_pass(contest, i, i, seconds));
-      who->times[0][before] = seconds[0];
-      who->times[1][before] = seconds[1];
-    }
-  }
-  return BPPSA_OK;
-}
-
-static int compare(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-static double median(const double *sorted, int64_t count) {
-  return 0.5 * (sorted[(count - 1) / 2] + sorted[count / 2]);
-}
-
-/* Of sorted times. */
-static void set_times(bppsa_bench_row *row, const double *times, int64_t repeats, double forward_s) {
-  row->median_s = median(times, repeats);
-  row->min_s = times[0];
-  row->max_s = times[repeats - 1];
-  row->repeats = repeats;
-  row->forward_s = forward_s;
 }
 
 bppsa_status bppsa_contest_time(bppsa_contest *contest, const bppsa_bench_limits *limits, bppsa_bench_result *result) {
-  int64_t most = 0;
-  BPPSA_TRY(share_time(contest, limits, &most));
-  for (int64_t i = 0; i < most; ++i) {
-    if (limits->line != NULL && bppsa_progress_due(limits->line)) {
-      bppsa_progress_show(limits->line, "%s: round %" PRId64 " of %" PRId64, limits->label, i + 1, most);
-    }
-    BPPSA_TRY(run_round(contest, i, most));
+  bppsa_contender list[BPPSA_BENCH_ROWS];
+  contender contenders[BPPSA_BENCH_ROWS];
+  bppsa_bench_limits shown = *limits;
+  const bppsa_rounds rounds = {.repeats = limits->repeats,
+                               .budget_s = limits->budget_s / (double)contest->count,
+                               .progress = show_round,
+                               .context = &shown};
+  for (int i = 0; i < contest->count; ++i) {
+    contenders[i] = (contender){contest, i};
+    list[i] = (bppsa_contender){.pass = make_pass, .context = &contenders[i], .parts = 2};
   }
+  BPPSA_TRY(bppsa_bench_run_rounds(&rounds, contest->count, list));
   for (int i = 0; i < contest->count; ++i) {
     const bppsa_contestant *who = &contest->list[i];
-    qsort(who->times[0], (size_t)who->repeats, sizeof(double), compare);
-    qsort(who->times[1], (size_t)who->repeats, sizeof(double), compare);
-    const double forward_s = median(who->times[0], who->repeats);
     if (who->forward >= 0) {
-      set_times(&result->rows[who->forward], who->times[0], who->repeats, forward_s);
+      result->rows[who->forward].time = list[i].timing[0];
     }
-    set_times(&result->rows[who->backward], who->times[1], who->repeats, forward_s);
+    result->rows[who->backward].time = list[i].timing[1];
+    result->rows[who->backward].forward = list[i].timing[0];
   }
   return BPPSA_OK;
 }
@@ -154,8 +117,6 @@ static void free_contestant(bppsa_contestant *who) {
     bppsa_model_destroy(who->model);
     bppsa_cudnn_destroy(who->rival);
   }
-  bppsa_free(who->times[0]);
-  bppsa_free(who->times[1]);
 }
 
 /* Bytes nobody holds on a GPU; 0 on a CPU, and where it does not say. */

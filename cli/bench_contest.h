@@ -14,8 +14,6 @@ typedef struct {
   bppsa_model *model;                  /* the project's, or */
   bppsa_cudnn_network *rival;          /* cuDNN's; a graph's are its plain one's */
   bppsa_bench_recording recordings[2]; /* of a graph: forward, backward */
-  int64_t repeats;                     /* timed passes */
-  double *times[2];                    /* [repeats] s of forward and backward passes */
 } bppsa_contestant;
 
 typedef struct {
@@ -36,8 +34,7 @@ bppsa_status bppsa_contest_pass(bppsa_contest *contest, int forward, int backwar
 /* Another contestant: the passes of `plain` as graphs, for the rows given. On failure nobody is added. ERR_*: of bppsa_bench_record. */
 bppsa_status bppsa_contest_add_graph(bppsa_contest *contest, int plain, int forward, int backward);
 
-/* Rounds in which everyone whose turn it is makes a pass, after one pass of everyone that warms up and tells how many repeats the budget holds; fills the
- * times of all rows. ERR_*. */
+/* Rounds of everyone's passes (bench_rounds.h); the budget is shared by all. Fills the times of all rows. ERR_*. */
 bppsa_status bppsa_contest_time(bppsa_contest *contest, const bppsa_bench_limits *limits, bppsa_bench_result *result);
 
 #endif

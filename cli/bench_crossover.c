@@ -60,7 +60,7 @@ static const char notes[] = "A cell holds the backward time of bp over that of t
 enum { MOST_ROWS = 8, MOST_COLUMNS = 8 };
 
 typedef struct {
-  bool measured;
+  bool measured, noisy; /* noisy: a row that decides is, and no winner is named */
   double bp_s, scan_s;
   bppsa_bench_method scan; /* the faster one */
 } duel;
@@ -95,10 +95,15 @@ static double ratio_of(const duel *d) {
   return d->bp_s / d->scan_s;
 }
 
+/* "" where noise decides. */
+static const char *winner_of(const duel *d) {
+  return d->noisy ? "" : ratio_of(d) > 1 ? bppsa_bench_method_name(d->scan) : "bp";
+}
+
 /* ---- measuring ---- */
 
 static double predict(const bppsa_bench_row *row, int64_t workers) {
-  const double c = row->median_s / row->flops;
+  const double c = row->time.median_s / row->flops;
   return c * fmax(row->critical_flops, row->flops / (double)workers);
 }
 
@@ -111,13 +116,14 @@ static duel fight(const bppsa_bench_result *result, int64_t workers) {
     if (!is_scan((bppsa_bench_method)m) || !row->measured || !bp->measured) {
       continue;
     }
-    const double seconds = workers > 0 ? predict(row, workers) : row->median_s;
+    const double seconds = workers > 0 ? predict(row, workers) : row->time.median_s;
     if (seconds < d.scan_s) {
       d.scan_s = seconds;
       d.scan = (bppsa_bench_method)m;
     }
     d.measured = true;
-    d.bp_s = workers > 0 ? predict(bp, workers) : bp->median_s;
+    d.noisy = d.noisy || row->time.noisy || bp->time.noisy;
+    d.bp_s = workers > 0 ? predict(bp, workers) : bp->time.median_s;
   }
   return d;
 }
@@ -204,7 +210,8 @@ static json_t *cell_json(const duel *d) {
     return bppsa_json_finish(object, ok);
   }
   const char *scan = bppsa_bench_method_name(d->scan);
-  ok = ok && bppsa_json_put_text(object, "winner", ratio_of(d) > 1 ? scan : "bp");
+  ok = ok && bppsa_json_put_text(object, "winner", winner_of(d));
+  ok = ok && bppsa_json_put_bool(object, "noisy", d->noisy);
   ok = ok && bppsa_json_put_text(object, "scan", scan);
   ok = ok && bppsa_json_put_real(object, "bp_s", d->bp_s);
   ok = ok && bppsa_json_put_real(object, "scan_s", d->scan_s);
@@ -273,9 +280,12 @@ static bppsa_status show_grid(bppsa_cli *cli, const map *m, const duel cells[MOS
     BPPSA_TRY(bppsa_cli_print(cli, "\n  %9" PRId64, m->seq_lens[r]));
     for (int64_t c = 0; c < m->columns; ++c) {
       const duel *d = &cells[r][c];
-      const char *winner = !d->measured ? "skipped" : ratio_of(d) > 1 ? bppsa_bench_method_name(d->scan) : "bp";
-      BPPSA_TRY(d->measured ? bppsa_cli_print(cli, "  %6.*f %-8s", ratio_of(d) < 9.995 ? 2 : 0, ratio_of(d), winner)
-                            : bppsa_cli_print(cli, "  %6s %-8s", "", winner));
+      const char *winner = !d->measured ? "skipped" : d->noisy ? "noisy" : winner_of(d);
+      char ratio[24] = "";
+      if (d->measured) {
+        snprintf(ratio, sizeof ratio, "%s%.*f", bppsa_bench_mark(d->noisy), ratio_of(d) < 9.995 ? 2 : 0, ratio_of(d));
+      }
+      BPPSA_TRY(bppsa_cli_print(cli, "  %6s %-8s", ratio, winner));
     }
   }
   return bppsa_cli_print(cli, "\n");
@@ -300,6 +310,7 @@ static bppsa_status show_maps(const crossover *x) {
       BPPSA_TRY(show_grid(cli, m, m->predicted));
     }
   }
+  BPPSA_TRY(bppsa_bench_show_noisy(cli, x->tally.noisy));
   return x->single == NULL ? BPPSA_OK : bppsa_cli_print(cli, "\nThe model: %s.\n", model_text);
 }
 

@@ -46,8 +46,8 @@ static void collect(const json_t *rows, int64_t batch, const char *init, const c
   for (size_t i = 0; i < json_array_size(rows) && s->count < MOST_POINTS; ++i) {
     const json_t *row = json_array_get(rows, i);
     if (is_text(row, "init", init) && is_text(row, "phase", phase) && is_text(row, "method", method) &&
-        json_is_number(json_object_get(row, "median_s")) && number(row, "batch") == (double)batch &&
-        number(row, "seq_len") >= LEAST_T) {
+        json_is_number(json_object_get(row, "median_s")) && !json_is_true(json_object_get(row, "noisy")) &&
+        number(row, "batch") == (double)batch && number(row, "seq_len") >= LEAST_T) {
       s->length[s->count] = log2(number(row, "seq_len"));
       s->seconds[s->count] = log2(number(row, "median_s"));
       s->memory[s->count] = log2(number(row, "memory_bytes"));
@@ -124,7 +124,7 @@ bppsa_status bppsa_bench_show_growth(bppsa_cli *cli, const json_t *growth) {
   const json_t *first = json_array_get(growth, 0);
   BPPSA_TRY(bppsa_cli_print(cli,
                             "\nGrowth over T = %.0f .. %.0f: time as T^a and memory as T^b, by least squares over the logarithms "
-                            "(1 is linear);\nproducts: what a doubling of T adds to the critical path\n"
+                            "(1 is linear), noisy\npoints left out; products: what a doubling of T adds to the critical path\n"
                             "  init        phase     method          a      r2       b   products\n",
                             number(first, "from"), number(first, "to")));
   for (size_t i = 0; i < json_array_size(growth); ++i) {

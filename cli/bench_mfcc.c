@@ -28,16 +28,16 @@ static const char notes[] = "Features are checked first, against a plain version
                             "whole and of its Fourier transforms alone.\n"
                             "bench/rivals/mfcc_librosa.py adds librosa's rows.\n";
 
-enum { LEAST_REPEATS = 3, MOST_REPEATS = 10000, SAMPLES = BPPSA_FEATURES_SAMPLES, BANDS = BPPSA_MEL_BANDS };
+enum { SAMPLES = BPPSA_FEATURES_SAMPLES, BANDS = BPPSA_MEL_BANDS };
 #define TOLERANCE 1e-4
 #define PI 3.14159265358979323846
 
 typedef struct {
   const bppsa_mfcc_config *set;
   bppsa_mfcc_padding padding;
-  int64_t frames, features, repeats;
-  double median_s, min_s, max_s;
-  double fft_s;      /* median of all frames' transforms alone */
+  int64_t frames, features;
+  bppsa_timing time;
+  bppsa_timing fft;  /* of all frames' transforms alone */
   double difference; /* largest, from the plain version */
 } mfcc_row;
 
@@ -49,14 +49,7 @@ typedef struct {
   bppsa_mfcc_workspace *workspace;
   float *features;   /* [frames][features] */
   double *reference; /* likewise */
-  double *times;     /* [2][MOST_REPEATS] */
 } session;
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- the plain version ---- */
 
@@ -178,11 +171,6 @@ static bppsa_status plain_features(const mfcc_row *row, const float *samples, do
 
 /* ---- one set ---- */
 
-static int compare_times(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 static void release_set(session *s) {
   bppsa_mfcc_workspace_destroy(s->workspace);
   bppsa_mfcc_plan_destroy(s->plan);
@@ -213,26 +201,24 @@ static bppsa_status verify(session *s, mfcc_row *row) {
   return BPPSA_OK;
 }
 
-/* Rounds of the whole and of the transforms alone, until both the least number and the budget are spent. */
-static void measure(session *s, int64_t repeats, double budget_s, mfcc_row *row) {
-  const double start = now();
-  double *whole = s->times, *fft = s->times + MOST_REPEATS;
-  int64_t n = 0;
-  while (n < MOST_REPEATS && (repeats > 0 ? n < repeats : n < LEAST_REPEATS || now() - start < budget_s)) {
-    const double a = now();
-    bppsa_mfcc_execute(s->plan, s->workspace, s->samples, 1, s->features, row->features);
-    const double b = now();
-    bppsa_mfcc_transform(s->plan, s->workspace);
-    whole[n] = b - a;
-    fft[n++] = now() - b;
-  }
-  qsort(whole, (size_t)n, sizeof *whole, compare_times);
-  qsort(fft, (size_t)n, sizeof *fft, compare_times);
-  row->repeats = n;
-  row->min_s = whole[0];
-  row->max_s = whole[n - 1];
-  row->median_s = 0.5 * (whole[n / 2] + whole[(n - 1) / 2]);
-  row->fft_s = 0.5 * (fft[n / 2] + fft[(n - 1) / 2]);
+/* A pass: the whole, and the transforms alone. */
+static bppsa_status make_pass(void *context, double seconds[BPPSA_BENCH_PARTS]) {
+  const session *s = context;
+  const double start = bppsa_bench_now();
+  bppsa_mfcc_execute(s->plan, s->workspace, s->samples, 1, s->features, bppsa_mfcc_features(s->plan));
+  const double between = bppsa_bench_now();
+  bppsa_mfcc_transform(s->plan, s->workspace);
+  seconds[0] = between - start;
+  seconds[1] = bppsa_bench_now() - between;
+  return BPPSA_OK;
+}
+
+static bppsa_status measure(session *s, const bppsa_rounds *rounds, mfcc_row *row) {
+  bppsa_contender whole = {.pass = make_pass, .context = s, .parts = 2};
+  BPPSA_TRY(bppsa_bench_run_rounds(rounds, 1, &whole));
+  row->time = whole.timing[0];
+  row->fft = whole.timing[1];
+  return BPPSA_OK;
 }
 
 /* ---- what is said ---- */
@@ -253,12 +239,9 @@ static json_t *row_json(const mfcc_row *row) {
   ok = ok && bppsa_json_put_integer(object, "samples", SAMPLES);
   ok = ok && bppsa_json_put_integer(object, "threads", 1);
   ok = ok && bppsa_json_put_text(object, "method", "bppsa");
-  ok = ok && bppsa_json_put_real(object, "median_s", row->median_s);
-  ok = ok && bppsa_json_put_real(object, "min_s", row->min_s);
-  ok = ok && bppsa_json_put_real(object, "max_s", row->max_s);
-  ok = ok && bppsa_json_put_integer(object, "repeats", row->repeats);
-  ok = ok && bppsa_json_put_real(object, "fft_s", row->fft_s);
-  ok = ok && bppsa_json_put_real(object, "fft_share", row->fft_s / row->median_s);
+  ok = ok && bppsa_bench_put_timing(object, &row->time);
+  ok = ok && bppsa_json_put_real(object, "fft_s", row->fft.median_s);
+  ok = ok && bppsa_json_put_real(object, "fft_share", row->fft.median_s / row->time.median_s);
   ok = ok && bppsa_json_put_real(object, "difference", row->difference);
   ok = ok && bppsa_json_put_bool(object, "ok", is_right(row));
   return bppsa_json_finish(object, ok);
@@ -274,22 +257,27 @@ static bppsa_status print_head(bppsa_cli *cli, const bppsa_device *device) {
 }
 
 static bppsa_status print_row(bppsa_cli *cli, const mfcc_row *row) {
-  return bppsa_cli_print(cli, "  %-5s%6" PRId64 "%10" PRId64 "%10.3f%10.3f%10.3f%7" PRId64 "%10.3f%7.0f%%%13.1e%s\n",
-                         row->set->name, row->frames, row->features, 1e3 * row->median_s, 1e3 * row->min_s, 1e3 * row->max_s,
-                         row->repeats, 1e3 * row->fft_s, 100 * row->fft_s / row->median_s, row->difference,
-                         is_right(row) ? "" : "  FAIL");
+  const bppsa_timing *t = &row->time;
+  char median[BPPSA_BENCH_TIME];
+  return bppsa_cli_print(cli, "  %-5s%6" PRId64 "%10" PRId64 "%10s%10.3f%10.3f%7" PRId64 "%10.3f%7.0f%%%13.1e%s\n",
+                         row->set->name, row->frames, row->features, bppsa_bench_median_ms(t, 3, median), 1e3 * t->min_s,
+                         1e3 * t->max_s, t->repeats, 1e3 * row->fft.median_s, 100 * row->fft.median_s / t->median_s,
+                         row->difference, is_right(row) ? "" : "  FAIL");
 }
 
 /* ---- the command ---- */
 
-static bppsa_status run_set(bppsa_cli *cli, session *s, const bppsa_mfcc_config *set, json_t *rows, int64_t *failed) {
+static bppsa_status run_set(bppsa_cli *cli, session *s, const bppsa_mfcc_config *set, json_t *rows, int64_t *failed,
+                            int64_t *noisy) {
   mfcc_row row = {.set = set,
                   .padding =
                       bppsa_cli_value(cli, BPPSA_OPTION_PADDING)->choice == 1 ? BPPSA_PADDING_REFLECT : BPPSA_PADDING_CONSTANT};
   BPPSA_TRY(verify(s, &row));
-  measure(s, bppsa_cli_value(cli, BPPSA_OPTION_REPEATS)->integer, bppsa_cli_value(cli, BPPSA_OPTION_QUICK)->given ? 0.2 : 2,
-          &row);
+  const bppsa_rounds rounds = {.repeats = bppsa_cli_value(cli, BPPSA_OPTION_REPEATS)->integer,
+                               .budget_s = bppsa_cli_value(cli, BPPSA_OPTION_QUICK)->given ? 0.2 : 2};
+  BPPSA_TRY(measure(s, &rounds, &row));
   *failed += !is_right(&row);
+  *noisy += row.time.noisy;
   if (json_array_append_new(rows, row_json(&row)) != 0) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
   }
@@ -300,8 +288,7 @@ static bppsa_status make_sound(session *s, uint64_t seed) {
   bppsa_instrument_workspace *workspace = NULL;
   s->sound = bppsa_calloc(2 * BPPSA_INSTRUMENT_FRAMES, sizeof *s->sound);
   s->samples = bppsa_calloc(SAMPLES, sizeof *s->samples);
-  s->times = bppsa_calloc(2 * MOST_REPEATS, sizeof *s->times);
-  if (s->sound == NULL || s->samples == NULL || s->times == NULL) {
+  if (s->sound == NULL || s->samples == NULL) {
     return BPPSA_ERR_MEMORY;
   }
   BPPSA_TRY(bppsa_instrument_workspace_create(&workspace));
@@ -316,18 +303,19 @@ static bppsa_status make_sound(session *s, uint64_t seed) {
 static bppsa_status run_sets(bppsa_cli *cli, const bppsa_device *device, session *s, json_t *document) {
   const bppsa_option_value *set = bppsa_cli_value(cli, BPPSA_OPTION_SET);
   json_t *rows = json_object_get(document, "rows");
-  int64_t failed = 0;
+  int64_t failed = 0, noisy = 0;
   BPPSA_TRY(make_sound(s, (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer));
   if (!cli->json) {
     BPPSA_TRY(print_head(cli, device));
   }
   for (int i = 0; i < BPPSA_MFCC_SETS; ++i) {
     if (!set->given || set->choice == i) {
-      const bppsa_status status = run_set(cli, s, &bppsa_mfcc_sets[i], rows, &failed);
+      const bppsa_status status = run_set(cli, s, &bppsa_mfcc_sets[i], rows, &failed, &noisy);
       release_set(s);
       BPPSA_TRY(status);
     }
   }
+  BPPSA_TRY(cli->json ? BPPSA_OK : bppsa_bench_show_noisy(cli, noisy));
   BPPSA_TRY(bppsa_bench_finish(cli, json_incref(document)));
   return failed == 0
              ? BPPSA_OK
@@ -348,7 +336,6 @@ static bppsa_status run(bppsa_cli *cli) {
   json_decref(document);
   bppsa_free(s.sound);
   bppsa_free(s.samples);
-  bppsa_free(s.times);
   bppsa_device_destroy(device);
   return status;
 }

@@ -22,7 +22,7 @@ static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_UP_LEVELS, .help = "VGG-11's scan with so many, 3 % of the weights: its products are the cases"},
     {.option = BPPSA_OPTION_DEVICE},
     {.option = BPPSA_OPTION_THREADS},
-    {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = "leave kinds out whose plan needs more [1/4 of available memory]"},
+    {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = "leave kinds out whose plan alone needs more [1/4 of available memory]"},
     {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},
     {.option = BPPSA_OPTION_JSON},
     {.option = BPPSA_OPTION_HELP},
@@ -34,7 +34,7 @@ static const char notes[] =
     "D: fc1·relu·fc2 of LeNet-5, two full factors. D1024: 1024 x 1024 each.\n"
     "--up-levels: the products of a pruned VGG-11's scan in their place, a[i:j] of its elements.\n"
     "Every result is first checked against float64: a largest |c - ref| / (eps sum |a b|) of 30 or more marks the row and exits "
-    "1.\n"
+    "1. All kinds are then held side by side and take turns.\n"
     "floor: the larger of FLOP / measured peak and bytes / measured copy bandwidth. plan: planning time in numeric passes; of "
     "other libraries\n"
     "without taking over the factors, and 0 where every pass does all of it (full).\n" BPPSA_BENCH_QUEUED_NOTE
@@ -49,7 +49,6 @@ enum { WRONG = 30 };
 
 typedef struct {
   const char *method, *phase;
-  bppsa_timing timing;
   double plan_s, residual, flops, executed_flops, bytes, floor_s; /* flops: of matching pairs; executed: 0 where nobody says */
 } product_row;
 
@@ -58,14 +57,16 @@ typedef struct {
   const bppsa_device *device, *host; /* host: whose threads make the cases */
   bppsa_machine_limits limits;
   json_t *rows, *left_out;
-  int64_t failed, repeats, memory_limit;
-  double budget_s;
+  int64_t failed, noisy, memory_limit;
+  bppsa_rounds rounds;
   /* the case at hand */
   bppsa_product_case c;
   bppsa_csr pattern; /* of C, a copy */
   double *sums, *magnitudes;
   float *values;            /* of C */
   void *left, *right, *out; /* values of A, B and C on the device; a processor's are the case's */
+  struct entrant *list;     /* size limit */
+  int count, limit;
 } session;
 
 static bool on_gpu(const session *s) {
@@ -83,7 +84,7 @@ static double residual(const session *s) {
 
 /* ---- rows ---- */
 
-static json_t *row_json(const session *s, const product_row *row) {
+static json_t *row_json(const session *s, const product_row *row, const bppsa_timing *t) {
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_text(object, "case", s->c.name);
   ok = ok && bppsa_json_put_text(object, "method", row->method);
@@ -91,10 +92,7 @@ static json_t *row_json(const session *s, const product_row *row) {
   ok = ok && bppsa_json_put_integer(object, "threads", bppsa_device_get_threads(s->device));
   ok = ok && bppsa_json_put_text(object, "dtype", "f32");
   ok = ok && bppsa_json_put_integer(object, "nnz", s->pattern.nnz);
-  ok = ok && bppsa_json_put_real(object, "median_s", row->timing.median_s);
-  ok = ok && bppsa_json_put_real(object, "min_s", row->timing.min_s);
-  ok = ok && bppsa_json_put_real(object, "max_s", row->timing.max_s);
-  ok = ok && bppsa_json_put_integer(object, "repeats", row->timing.repeats);
+  ok = ok && bppsa_bench_put_timing(object, t);
   ok = ok && bppsa_json_put_real(object, "residual", row->residual);
   ok = ok && bppsa_json_put_real(object, "flops", row->flops);
   ok = ok && bppsa_json_put_real(object, "pair_flops", row->flops);
@@ -102,27 +100,29 @@ static json_t *row_json(const session *s, const product_row *row) {
     ok = ok && bppsa_json_put_real(object, "executed_flops", row->executed_flops);
   }
   ok = ok && bppsa_json_put_real(object, "bytes", row->bytes);
-  ok = ok && bppsa_json_put_real(object, "flops_per_s", row->flops / row->timing.median_s);
+  ok = ok && bppsa_json_put_real(object, "flops_per_s", row->flops / t->median_s);
   ok = ok && bppsa_json_put_real(object, "floor_s", row->floor_s);
   ok = ok && bppsa_json_put_real(object, "plan_s", row->plan_s);
-  ok = ok && bppsa_json_put_real(object, "plan_passes", row->plan_s / row->timing.median_s);
+  ok = ok && bppsa_json_put_real(object, "plan_passes", row->plan_s / t->median_s);
   return bppsa_json_finish(object, ok);
 }
 
-static bppsa_status add_row(session *s, product_row *row) {
+static bppsa_status add_row(session *s, product_row *row, const bppsa_timing *t) {
   const double compute = row->flops / s->limits.peak, move = row->bytes / s->limits.copy_bytes;
   row->floor_s = compute > move ? compute : move;
   const bool wrong = !(row->residual < WRONG);
   s->failed += wrong;
-  if (json_array_append_new(s->rows, row_json(s, row)) != 0) {
+  s->noisy += t->noisy;
+  if (json_array_append_new(s->rows, row_json(s, row, t)) != 0) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
   }
+  char median[BPPSA_BENCH_TIME];
   return s->cli->json ? BPPSA_OK
-                      : bppsa_cli_print(s->cli, "  %-9s%-21s%-9s%11.3f%11.3f%11.3f%7" PRId64 "%10.2f%8.0f%%  %-9s%9.1f%10.1f%s\n",
-                                        s->c.name, row->method, row->phase, 1e3 * row->timing.median_s, 1e3 * row->timing.min_s,
-                                        1e3 * row->timing.max_s, row->timing.repeats, 1e-9 * row->flops / row->timing.median_s,
-                                        100 * row->floor_s / row->timing.median_s, compute > move ? "FMA" : "bandwidth",
-                                        row->plan_s / row->timing.median_s, row->residual, wrong ? "  WRONG" : "");
+                      : bppsa_cli_print(s->cli, "  %-9s%-21s%-9s%11s%11.3f%11.3f%7" PRId64 "%10.2f%8.0f%%  %-9s%9.1f%10.1f%s\n",
+                                        s->c.name, row->method, row->phase, bppsa_bench_median_ms(t, 3, median), 1e3 * t->min_s,
+                                        1e3 * t->max_s, t->repeats, 1e-9 * row->flops / t->median_s,
+                                        100 * row->floor_s / t->median_s, compute > move ? "FMA" : "bandwidth",
+                                        row->plan_s / t->median_s, row->residual, wrong ? "  WRONG" : "");
 }
 
 /* Not measured, by the last error. */
@@ -132,85 +132,14 @@ static bppsa_status leave_out(session *s, const char *method, const char *phase)
   return s->cli->json ? BPPSA_OK : bppsa_cli_print(s->cli, "  %-9s%-21s%-9sleft out: %s\n", s->c.name, method, phase, why);
 }
 
-/* ---- timing ---- */
+/* ---- those who take part ---- */
 
 /* What computes C on the device, and brings its values to s->values. */
 typedef struct {
   bppsa_status (*run)(void *context);
   bppsa_status (*clear)(void *context); /* C's values, where an earlier run may have left them: 0 again */
   bppsa_status (*fetch)(session *s, void *context);
-  void *context;
-} contender;
-
-static bppsa_status measure_queued(session *s, const contender *who, product_row *row) {
-  BPPSA_TRY(who->clear(who->context));
-  BPPSA_TRY(bppsa_bench_time_on(s->device, who->run, who->context, s->repeats, s->budget_s, &row->timing));
-  BPPSA_TRY(who->fetch(s, who->context));
-  row->residual = residual(s);
-  return add_row(s, row);
-}
-
-/* A GPU's pass once more as a recording, in which no launch waits for the host. What cannot be recorded is left out. */
-static bppsa_status measure_graph(session *s, const contender *who, product_row *row) {
-  bppsa_bench_recording recording;
-  row->phase = "graph";
-  const bppsa_status recorded = bppsa_bench_record(s->device, who->run, who->clear, who->context, &recording);
-  if (recorded == BPPSA_ERR_UNSUPPORTED) {
-    return leave_out(s, row->method, row->phase);
-  }
-  BPPSA_TRY(recorded);
-  bppsa_status status = bppsa_bench_replay(&recording, s->repeats, s->budget_s, &row->timing);
-  bppsa_bench_recording_free(&recording);
-  status = status == BPPSA_OK ? who->fetch(s, who->context) : status;
-  row->residual = status == BPPSA_OK ? residual(s) : INFINITY;
-  return status == BPPSA_OK ? add_row(s, row) : status;
-}
-
-/* ---- own kinds ---- */
-
-typedef struct {
-  const session *s;
-  bppsa_product *product;
-} pass;
-
-static bppsa_status run_pass(void *context) {
-  const pass *p = context;
-  return bppsa_product_execute(p->product, 1, (bppsa_csr_values){p->s->left, 0}, (bppsa_csr_values){p->s->right, 0}, p->s->out);
-}
-
-static bppsa_status clear_pass(void *context) {
-  const pass *p = context;
-  return bppsa_memory_clear(p->s->device, p->s->out, p->s->pattern.nnz * (int64_t)sizeof *p->s->values);
-}
-
-static bppsa_status fetch_pass(session *s, void *context) {
-  (void)context;
-  return on_gpu(s) ? bppsa_memory_get(s->device, s->values, s->out, s->pattern.nnz * (int64_t)sizeof *s->values) : BPPSA_OK;
-}
-
-static bppsa_status measure_kind(session *s, bppsa_product_kind kind) {
-  const bppsa_product_config config = {.kind = kind, .dtype = BPPSA_F32, .memory_limit = s->memory_limit};
-  pass p = {.s = s};
-  const contender who = {run_pass, clear_pass, fetch_pass, &p};
-  const double start = bppsa_bench_now();
-  const bppsa_status made = bppsa_product_create(s->c.a, s->c.b, &config, s->device, &p.product);
-  if (made == BPPSA_ERR_UNSUPPORTED || made == BPPSA_ERR_ARGUMENT) {
-    return leave_out(s, bppsa_product_kind_name(kind), "numeric"); /* does not apply, or does not fit */
-  }
-  BPPSA_TRY(made);
-  product_row row = {.method = bppsa_product_kind_name(kind), .phase = "numeric", .plan_s = bppsa_bench_now() - start};
-  const bppsa_product_info *info = bppsa_product_get_info(p.product);
-  const int64_t indices = info->kind == BPPSA_PRODUCT_SLOTS ? info->plan_bytes - 4 * info->nnz - 8 * (s->c.a->rows + 1) : 0;
-  row.flops = (double)info->pair_flops;
-  row.executed_flops = (double)info->executed_flops;
-  row.bytes = 4.0 * (double)(s->c.a->nnz + s->c.b->nnz + info->nnz) + (double)indices;
-  bppsa_status status = measure_queued(s, &who, &row);
-  status = status == BPPSA_OK && on_gpu(s) ? measure_graph(s, &who, &row) : status;
-  bppsa_product_destroy(p.product);
-  return status;
-}
-
-/* ---- rivals ---- */
+} work;
 
 typedef struct {
   const bppsa_product_rival *rival;
@@ -218,33 +147,178 @@ typedef struct {
   void *state;
 } rival_run;
 
+/* An own kind or a rival at the case at hand, held beside the others so that all can be timed in turn. */
+typedef struct entrant {
+  const session *s;
+  bppsa_product *product; /* of an own kind, or */
+  rival_run rival;
+  product_row row, graph_row;
+  bppsa_timed_work work;
+  bppsa_bench_recording recording; /* GPU */
+  bool recorded;
+  bool refused, out; /* refused: a rival's latest run was ERR_UNSUPPORTED; out: left out since */
+} entrant;
+
+/* A run, verified; and of a GPU its pass as a recording, in which no launch waits for the host, verified again. What cannot be recorded is left out. */
+static bppsa_status verify(session *s, entrant *e, const work *w, bool record) {
+  e->work = (bppsa_timed_work){.device = s->device, .action = w->run, .context = e};
+  BPPSA_TRY(w->clear(e));
+  BPPSA_TRY(w->run(e));
+  BPPSA_TRY(bppsa_device_wait(s->device));
+  BPPSA_TRY(w->fetch(s, e));
+  e->row.residual = residual(s);
+  BPPSA_TRY(bppsa_timed_work_open(&e->work));
+  if (!record) {
+    return BPPSA_OK;
+  }
+  e->graph_row = e->row;
+  e->graph_row.phase = "graph";
+  const bppsa_status recorded = bppsa_bench_record(s->device, w->run, w->clear, e, &e->recording);
+  if (recorded == BPPSA_ERR_UNSUPPORTED) {
+    return leave_out(s, e->graph_row.method, e->graph_row.phase);
+  }
+  BPPSA_TRY(recorded);
+  e->recorded = true;
+  BPPSA_TRY(bppsa_bench_replay_cleared(&e->recording));
+  BPPSA_TRY(w->fetch(s, e));
+  e->graph_row.residual = residual(s);
+  return BPPSA_OK;
+}
+
+static void leave(entrant *e) {
+  bppsa_timed_work_close(&e->work);
+  if (e->recorded) {
+    bppsa_bench_recording_free(&e->recording);
+  }
+  if (e->rival.state != NULL) {
+    e->rival.rival->destroy(e->rival.state);
+  }
+  bppsa_product_destroy(e->product);
+}
+
+/* Rounds of all of them and their recordings. list: size 2 * s->limit. */
+static bppsa_status run_rounds(session *s, bppsa_contender *list) {
+  int count = 0;
+  for (int i = 0; i < s->count; ++i) {
+    entrant *e = &s->list[i];
+    if (!e->out) {
+      list[count++] = (bppsa_contender){.pass = bppsa_timed_work_pass, .context = &e->work, .parts = 1};
+    }
+    if (!e->out && e->recorded) {
+      list[count++] = (bppsa_contender){.pass = bppsa_bench_replay_pass, .context = &e->recording, .parts = 1};
+    }
+  }
+  return count > 0 ? bppsa_bench_run_rounds(&s->rounds, count, list) : BPPSA_OK;
+}
+
+/* Leaves out the rival that refused in the middle of the rounds; the others begin again. ERR_UNSUPPORTED where nobody did. */
+static bppsa_status drop_refused(session *s) {
+  for (int i = 0; i < s->count; ++i) {
+    entrant *e = &s->list[i];
+    if (e->refused && !e->out) {
+      e->out = true;
+      return leave_out(s, e->row.method, e->row.phase);
+    }
+  }
+  return BPPSA_ERR_UNSUPPORTED;
+}
+
+static bppsa_status add_rows(session *s, const bppsa_contender *list) {
+  for (int i = 0; i < s->count; ++i) {
+    entrant *e = &s->list[i];
+    BPPSA_TRY(e->out ? BPPSA_OK : add_row(s, &e->row, &(list++)->timing[0]));
+    BPPSA_TRY(e->out || !e->recorded ? BPPSA_OK : add_row(s, &e->graph_row, &(list++)->timing[0]));
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status time_all(session *s) {
+  bppsa_contender *list = bppsa_calloc(2 * s->limit, sizeof *list);
+  if (list == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  bppsa_status status = run_rounds(s, list);
+  while (status == BPPSA_ERR_UNSUPPORTED && (status = drop_refused(s)) == BPPSA_OK) {
+    status = run_rounds(s, list);
+  }
+  status = status == BPPSA_OK ? add_rows(s, list) : status;
+  bppsa_free(list);
+  return status;
+}
+
+/* ---- own kinds ---- */
+
+static bppsa_status run_kind(void *context) {
+  const entrant *e = context;
+  return bppsa_product_execute(e->product, 1, (bppsa_csr_values){e->s->left, 0}, (bppsa_csr_values){e->s->right, 0}, e->s->out);
+}
+
+static bppsa_status clear_kind(void *context) {
+  const session *s = ((const entrant *)context)->s;
+  return bppsa_memory_clear(s->device, s->out, s->pattern.nnz * (int64_t)sizeof *s->values);
+}
+
+static bppsa_status fetch_kind(session *s, void *context) {
+  (void)context;
+  return on_gpu(s) ? bppsa_memory_get(s->device, s->values, s->out, s->pattern.nnz * (int64_t)sizeof *s->values) : BPPSA_OK;
+}
+
+static bppsa_status enter_kind(session *s, bppsa_product_kind kind) {
+  static const work own = {run_kind, clear_kind, fetch_kind};
+  const bppsa_product_config config = {.kind = kind, .dtype = BPPSA_F32, .memory_limit = s->memory_limit};
+  entrant *e = &s->list[s->count];
+  *e = (entrant){.s = s};
+  const double start = bppsa_bench_now();
+  const bppsa_status made = bppsa_product_create(s->c.a, s->c.b, &config, s->device, &e->product);
+  if (made == BPPSA_ERR_UNSUPPORTED || made == BPPSA_ERR_ARGUMENT) {
+    return leave_out(s, bppsa_product_kind_name(kind), "numeric"); /* does not apply, or does not fit */
+  }
+  BPPSA_TRY(made);
+  ++s->count;
+  const bppsa_product_info *info = bppsa_product_get_info(e->product);
+  const int64_t indices = info->kind == BPPSA_PRODUCT_SLOTS ? info->plan_bytes - 4 * info->nnz - 8 * (s->c.a->rows + 1) : 0;
+  e->row = (product_row){.method = bppsa_product_kind_name(kind),
+                         .phase = "numeric",
+                         .plan_s = bppsa_bench_now() - start,
+                         .flops = (double)info->pair_flops,
+                         .executed_flops = (double)info->executed_flops,
+                         .bytes = 4.0 * (double)(s->c.a->nnz + s->c.b->nnz + info->nnz) + (double)indices};
+  return verify(s, e, &own, on_gpu(s));
+}
+
+/* ---- rivals ---- */
+
 static bppsa_status run_rival(void *context) {
-  const rival_run *r = context;
-  return r->rival->run(r->state);
+  entrant *e = context;
+  const bppsa_status status = e->rival.rival->run(e->rival.state);
+  e->refused = status == BPPSA_ERR_UNSUPPORTED;
+  return status;
 }
 
 static bppsa_status clear_rival(void *context) {
-  const rival_run *r = context;
+  const rival_run *r = &((const entrant *)context)->rival;
   return r->gpu == NULL ? BPPSA_OK : r->gpu->clear(r->state);
 }
 
 static bppsa_status fetch_rival(session *s, void *context) {
-  const rival_run *r = context;
+  const rival_run *r = &((const entrant *)context)->rival;
   return r->rival->read(r->state, &s->pattern, s->values);
 }
 
 /* Ready to run; *plan_s is the plan alone: loading the library and taking over the factors come before. */
 static bppsa_status open_rival(const session *s, rival_run *r, double *plan_s) {
+  void *state = NULL;
   (void)bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: not for this case",
                    r->rival->name); /* what a rival says that refuses without words */
-  BPPSA_TRY(r->rival->create(&s->c, bppsa_device_get_threads(s->device), &r->state));
+  BPPSA_TRY(r->rival->create(&s->c, bppsa_device_get_threads(s->device), &state));
   const double start = bppsa_bench_now();
-  const bppsa_status planned = r->rival->plan != NULL ? r->rival->plan(r->state) : BPPSA_OK;
+  const bppsa_status planned = r->rival->plan != NULL ? r->rival->plan(state) : BPPSA_OK;
   if (planned != BPPSA_OK) {
-    r->rival->destroy(r->state);
+    r->rival->destroy(state);
     return planned;
   }
   *plan_s = r->rival->plan != NULL ? bppsa_bench_now() - start : 0;
+  r->state = state;
   return BPPSA_OK;
 }
 
@@ -253,34 +327,44 @@ static bppsa_status open_warm(const session *s, rival_run *r, double *plan_s) {
   if (r->gpu != NULL && r->rival->plan != NULL) {
     BPPSA_TRY(open_rival(s, r, plan_s));
     r->rival->destroy(r->state);
+    r->state = NULL;
   }
   return open_rival(s, r, plan_s);
 }
 
-static bppsa_status measure_rival(session *s, const bppsa_product_rival *rival, double flops) {
-  rival_run r = {rival, on_gpu(s) ? (const bppsa_product_gpu_rival *)rival : NULL, NULL};
-  const contender who = {run_rival, clear_rival, fetch_rival, &r};
-  product_row row = {.method = rival->name, .phase = rival->method, .flops = flops};
-  const bppsa_status made = open_warm(s, &r, &row.plan_s);
-  if (made == BPPSA_ERR_UNSUPPORTED) {
-    return leave_out(s, rival->name, rival->method);
+static bppsa_status enter_rival(session *s, const bppsa_product_rival *rival, double flops) {
+  static const work theirs = {run_rival, clear_rival, fetch_rival};
+  entrant *e = &s->list[s->count];
+  *e = (entrant){.s = s, .rival = {rival, on_gpu(s) ? (const bppsa_product_gpu_rival *)rival : NULL, NULL}};
+  e->row = (product_row){.method = rival->name,
+                         .phase = rival->method,
+                         .flops = flops,
+                         .bytes = 4.0 * (double)(s->c.a->nnz + s->c.b->nnz + s->pattern.nnz)};
+  bppsa_status status = open_warm(s, &e->rival, &e->row.plan_s);
+  if (status == BPPSA_OK) { /* what has memory to take and counts to read waits, and is not recorded */
+    status = verify(s, e, &theirs, on_gpu(s) && strcmp(rival->method, "numeric") == 0);
   }
-  BPPSA_TRY(made);
-  row.bytes = 4.0 * (double)(s->c.a->nnz + s->c.b->nnz + s->pattern.nnz);
-  bppsa_status status = measure_queued(s, &who, &row);
-  if (status == BPPSA_OK && on_gpu(s) &&
-      strcmp(rival->method, "numeric") == 0) { /* what has memory to take and counts to read waits */
-    status = measure_graph(s, &who, &row);
+  if (status == BPPSA_OK) {
+    ++s->count;
+    return BPPSA_OK;
   }
-  rival->destroy(r.state);
+  leave(e);
   return status == BPPSA_ERR_UNSUPPORTED ? leave_out(s, rival->name, rival->method) : status;
 }
 
-static bppsa_status measure_rivals(session *s, bppsa_product_rival_list rivals, double flops) {
+static bppsa_status enter_rivals(session *s, bppsa_product_rival_list rivals, double flops) {
   for (; *rivals != NULL; ++rivals) {
-    BPPSA_TRY(measure_rival(s, *rivals, flops));
+    BPPSA_TRY(enter_rival(s, *rivals, flops));
   }
   return BPPSA_OK;
+}
+
+static int count_rivals(bppsa_product_rival_list rivals) {
+  int count = 0;
+  while (rivals[count] != NULL) {
+    ++count;
+  }
+  return count;
 }
 
 /* ---- a case ---- */
@@ -319,25 +403,43 @@ static bppsa_status prepare(session *s, double *flops) {
   return bppsa_product_case_reference(&s->c, &s->pattern, &s->sums, &s->magnitudes);
 }
 
+/* Room for everyone who may take part. */
+static bppsa_status make_list(session *s) {
+  s->limit = BPPSA_PRODUCT_KINDS + count_rivals(bppsa_product_rivals);
+  for (bppsa_product_rival_list *library = bppsa_product_rivals_on_gpu; *library != NULL; ++library) {
+    s->limit += count_rivals(*library);
+  }
+  s->list = bppsa_calloc(s->limit, sizeof *s->list);
+  return s->list != NULL ? BPPSA_OK : BPPSA_ERR_MEMORY;
+}
+
 static bppsa_status measure_case(session *s) {
   double flops;
   BPPSA_TRY(prepare(s, &flops));
+  BPPSA_TRY(make_list(s));
   for (int kind = BPPSA_PRODUCT_AUTO; kind < BPPSA_PRODUCT_KINDS; ++kind) {
-    BPPSA_TRY(measure_kind(s, (bppsa_product_kind)kind));
+    BPPSA_TRY(enter_kind(s, (bppsa_product_kind)kind));
   }
   if (!on_gpu(s)) {
-    return measure_rivals(s, bppsa_product_rivals, flops);
+    BPPSA_TRY(enter_rivals(s, bppsa_product_rivals, flops));
+    return time_all(s);
   }
   for (bppsa_product_rival_list *library = bppsa_product_rivals_on_gpu; *library != NULL; ++library) {
-    BPPSA_TRY(measure_rivals(s, *library, flops));
+    BPPSA_TRY(enter_rivals(s, *library, flops));
   }
-  return BPPSA_OK;
+  return time_all(s);
 }
 
 static void release_case(session *s) {
-  void *const there[] = {s->left, s->right, s->out};
+  void *const on_device[] = {s->left, s->right, s->out};
+  for (int i = s->count - 1; i >= 0; --i) {
+    leave(&s->list[i]);
+  }
+  bppsa_free(s->list);
+  s->list = NULL;
+  s->count = 0;
   for (int i = 0; on_gpu(s) && i < 3; ++i) {
-    bppsa_memory_free(s->device, there[i]);
+    bppsa_memory_free(s->device, on_device[i]);
   }
   s->left = s->right = s->out = NULL;
   bppsa_product_case_free(&s->c);
@@ -393,8 +495,8 @@ static bppsa_status measure_chain(session *s, int64_t up_levels) {
 
 static bppsa_status measure(session *s, json_t *document) {
   const bppsa_option_value *limit = bppsa_cli_value(s->cli, BPPSA_OPTION_MEMORY_LIMIT);
-  s->repeats = bppsa_cli_value(s->cli, BPPSA_OPTION_REPEATS)->integer;
-  s->budget_s = bppsa_cli_value(s->cli, BPPSA_OPTION_QUICK)->given ? 0.2 : 2;
+  s->rounds = (bppsa_rounds){.repeats = bppsa_cli_value(s->cli, BPPSA_OPTION_REPEATS)->integer,
+                             .budget_s = bppsa_cli_value(s->cli, BPPSA_OPTION_QUICK)->given ? 0.2 : 2};
   int64_t available = bppsa_machine_memory();
   if (on_gpu(s)) {
     BPPSA_TRY(bppsa_memory_available(s->device, &available));
@@ -409,10 +511,9 @@ static bppsa_status measure(session *s, json_t *document) {
     BPPSA_TRY(print_head(s));
   }
   const bppsa_option_value *up_levels = bppsa_cli_value(s->cli, BPPSA_OPTION_UP_LEVELS);
-  if (bppsa_cli_value(s->cli, BPPSA_OPTION_LEFT)->present) {
-    return measure_case(s); /* which has been read */
-  }
-  return up_levels->present ? measure_chain(s, up_levels->integer) : measure_cases(s);
+  const bool files = bppsa_cli_value(s->cli, BPPSA_OPTION_LEFT)->present; /* which have been read */
+  BPPSA_TRY(files ? measure_case(s) : up_levels->present ? measure_chain(s, up_levels->integer) : measure_cases(s));
+  return s->cli->json ? BPPSA_OK : bppsa_bench_show_noisy(s->cli, s->noisy);
 }
 
 /* --left and --right, read before anything is printed. */

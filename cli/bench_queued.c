@@ -42,15 +42,16 @@ bppsa_status bppsa_bench_replay_seconds(const bppsa_bench_recording *recording, 
   return bppsa_timeline_seconds(recording->timeline, 0, 1, seconds);
 }
 
-static bppsa_status replay_once(void *context, double *seconds) {
+bppsa_status bppsa_bench_replay_pass(void *context, double seconds[BPPSA_BENCH_PARTS]) {
   const bppsa_bench_recording *r = context;
   BPPSA_TRY(bppsa_bench_replay_queue(r));
-  return bppsa_bench_replay_seconds(r, seconds);
+  return bppsa_bench_replay_seconds(r, &seconds[0]);
 }
 
-bppsa_status bppsa_bench_replay(bppsa_bench_recording *recording, int64_t repeats, double budget_s, bppsa_timing *timing) {
+bppsa_status bppsa_bench_replay_cleared(const bppsa_bench_recording *recording) {
   BPPSA_TRY(recording->clear(recording->context));
-  return bppsa_bench_collect(replay_once, recording, repeats, budget_s, timing);
+  BPPSA_TRY(bppsa_bench_replay_queue(recording));
+  return bppsa_device_wait(recording->device);
 }
 
 void bppsa_bench_recording_free(bppsa_bench_recording *recording) {

@@ -21,13 +21,14 @@ typedef struct {
   int64_t nodes; /* of it, without the marks */
 } bppsa_bench_recording;
 
-/* Records what action(context) queues between two marks. clear(context) makes the results of an earlier run 0; NULL where bppsa_bench_replay is not called.
- * Free it once it is OK. ERR_UNSUPPORTED: it cannot be recorded, with the reason; others: of bppsa_graph_capture. */
+/* Records what action(context) queues between two marks. clear(context) makes the results of an earlier run 0; NULL where bppsa_bench_replay_cleared is
+ * not called. Free it once it is OK. ERR_UNSUPPORTED: it cannot be recorded, with the reason; others: of bppsa_graph_capture. */
 bppsa_status bppsa_bench_record(const bppsa_device *device, bppsa_queued_work action, bppsa_queued_work clear, void *context,
                                 bppsa_bench_recording *made);
-/* Clears the results, so that what is found afterwards is a replay's, and replays as often as bppsa_bench_time calls: a replay takes the time between the
- * two marks in the GPU's queue. ERR_MEMORY, ERR_CUDA. */
-bppsa_status bppsa_bench_replay(bppsa_bench_recording *recording, int64_t repeats, double budget_s, bppsa_timing *timing);
+/* Clears the results and replays once, so that what is found afterwards is the replay's: to be verified before it is timed. ERR_CUDA. */
+bppsa_status bppsa_bench_replay_cleared(const bppsa_bench_recording *recording);
+/* A recording as a contender's pass (bench_rounds.h): the time between the two marks in the GPU's queue. ERR_CUDA. */
+bppsa_status bppsa_bench_replay_pass(void *recording, double seconds[BPPSA_BENCH_PARTS]);
 /* One replay by hand: queued; and the time between its marks, once the GPU has been waited for. ERR_CUDA. */
 bppsa_status bppsa_bench_replay_queue(const bppsa_bench_recording *recording);
 bppsa_status bppsa_bench_replay_seconds(const bppsa_bench_recording *recording, double *seconds);

@@ -57,13 +57,19 @@ static bool put_plan(json_t *object, const bppsa_bench_row *row) {
   return ok && bppsa_json_put_integer(object, "critical_steps", row->critical_steps);
 }
 
+bool bppsa_bench_put_timing(json_t *object, const bppsa_timing *t) {
+  const bool m = t->repeats > 0; /* bppsa_json_put_real writes null for NaN */
+  bool ok = bppsa_json_put_real(object, "median_s", m ? t->median_s : NAN);
+  ok = ok && bppsa_json_put_real(object, "min_s", m ? t->min_s : NAN);
+  ok = ok && bppsa_json_put_real(object, "max_s", m ? t->max_s : NAN);
+  ok = ok && bppsa_json_put_integer(object, "repeats", t->repeats);
+  return ok && bppsa_json_put_bool(object, "noisy", t->noisy);
+}
+
 static bool put_measurement(json_t *object, const bppsa_bench_point *point, const bppsa_bench_row *row) {
-  const bool m = row->measured; /* bppsa_json_put_real writes null for NaN */
-  bool ok = bppsa_json_put_real(object, "median_s", m ? row->median_s : NAN);
-  ok = ok && bppsa_json_put_real(object, "min_s", m ? row->min_s : NAN);
-  ok = ok && bppsa_json_put_real(object, "max_s", m ? row->max_s : NAN);
-  ok = ok && bppsa_json_put_real(object, "step_s", m ? row->median_s / (double)point->config.seq_len : NAN);
-  ok = ok && bppsa_json_put_integer(object, "repeats", row->repeats);
+  const bool m = row->measured;
+  bool ok = bppsa_bench_put_timing(object, &row->time);
+  ok = ok && bppsa_json_put_real(object, "step_s", m ? row->time.median_s / (double)point->config.seq_len : NAN);
   ok = ok && bppsa_json_put_real(object, "residual", m ? row->residual : NAN);
   ok = ok && bppsa_json_put_bool(object, "ok", m && is_right(row));
   ok = ok && put_count(object, "flops", row->flops);
@@ -75,7 +81,7 @@ static bool put_measurement(json_t *object, const bppsa_bench_point *point, cons
 /* Against the ceilings; of a GPU also the floor they make, and what is in a graph. */
 static bool put_ceilings(json_t *object, const bppsa_bench_result *result, const bppsa_bench_row *row, bool graph) {
   const bool m = row->measured;
-  bool ok = bppsa_json_put_real(object, "peak_fraction", m ? row->flops / row->median_s / result->peak.flops : NAN);
+  bool ok = bppsa_json_put_real(object, "peak_fraction", m ? row->flops / row->time.median_s / result->peak.flops : NAN);
   if (!result->gpu || !m) {
     return ok;
   }
@@ -83,7 +89,7 @@ static bool put_ceilings(json_t *object, const bppsa_bench_result *result, const
   ok = ok && bppsa_json_put_real(object, "peak_flops_per_s", result->peak.flops);
   ok = ok && bppsa_json_put_real(object, "copy_bytes_per_s", result->peak.bytes);
   ok = ok && bppsa_json_put_real(object, "floor_s", bppsa_bench_floor(result, row));
-  ok = ok && bppsa_json_put_real(object, "over_floor", row->median_s / bppsa_bench_floor(result, row));
+  ok = ok && bppsa_json_put_real(object, "over_floor", row->time.median_s / bppsa_bench_floor(result, row));
   ok = ok && bppsa_json_put_bool(object, "graph", graph);
   return graph ? ok && bppsa_json_put_integer(object, "graph_nodes", row->nodes) : ok;
 }
@@ -96,7 +102,7 @@ static bool put_gradients(json_t *object, const bppsa_bench_result *result, cons
     ok = ok && bppsa_json_put_real(object, "hidden_zeros", result->hidden_zeros);
     ok = ok && bppsa_json_put_real(object, "hidden_subnormals", result->hidden_subnormals);
   }
-  return ok && bppsa_json_put_real(object, "forward_s", row->forward_s);
+  return ok && bppsa_json_put_real(object, "forward_s", row->forward.median_s);
 }
 
 static json_t *row_json(const bppsa_bench_point *point, const bppsa_bench_result *result, int index) {
@@ -226,14 +232,14 @@ static const char *floor_text(const bppsa_bench_result *result, const bppsa_benc
   text[0] = '\0';
   if (result->gpu) {
     snprintf(text, size, "%10s%9.1f%10s", time_text(bppsa_bench_floor(result, row), floor, sizeof floor),
-             row->median_s / bppsa_bench_floor(result, row), bppsa_cli_si((double)row->memory, "B", memory, sizeof memory));
+             row->time.median_s / bppsa_bench_floor(result, row), bppsa_cli_si((double)row->memory, "B", memory, sizeof memory));
   }
   return text;
 }
 
 static bppsa_status show_row(bppsa_cli *cli, const bppsa_bench_result *result, int index) {
   const bppsa_bench_row *row = &result->rows[index];
-  char name[BPPSA_BENCH_NAME], median[24], least[24], most[24], how[64], floor[80], ratio[24] = "";
+  char name[BPPSA_BENCH_NAME], median[24], marked[26], least[24], most[24], how[64], floor[80], ratio[24] = "";
   if (is_absent(row)) {
     return BPPSA_OK;
   }
@@ -243,28 +249,49 @@ static bppsa_status show_row(bppsa_cli *cli, const bppsa_bench_result *result, i
   }
   const bppsa_bench_row *other = &result->rows[bppsa_bench_row_backward(index) ? BPPSA_BENCH_BP : BPPSA_BENCH_FORWARD];
   if (index != BPPSA_BENCH_FORWARD && other->measured) {
-    snprintf(ratio, sizeof ratio, "%.2f", row->median_s / other->median_s);
+    snprintf(ratio, sizeof ratio, "%s%.2f", bppsa_bench_mark(row->time.noisy || other->time.noisy),
+             row->time.median_s / other->time.median_s);
   }
+  snprintf(marked, sizeof marked, "%s%s", bppsa_bench_mark(row->time.noisy),
+           time_text(row->time.median_s, median, sizeof median));
   return bppsa_cli_print(cli, "  %-9s%-*s%10s%10s%10s%5" PRId64 "%8s%9.2f%6.0f%10.2f%11.2f%s%s  %s\n", phase_name(index),
-                         name_width(result), name, time_text(row->median_s, median, sizeof median),
-                         time_text(row->min_s, least, sizeof least), time_text(row->max_s, most, sizeof most), row->repeats,
-                         ratio, 1e-9 * row->flops / row->median_s, 100 * row->flops / row->median_s / result->peak.flops,
-                         1e-9 * row->bytes / row->median_s, row->residual, is_right(row) ? "     " : " FAIL",
+                         name_width(result), name, marked, time_text(row->time.min_s, least, sizeof least),
+                         time_text(row->time.max_s, most, sizeof most), row->time.repeats, ratio,
+                         1e-9 * row->flops / row->time.median_s, 100 * row->flops / row->time.median_s / result->peak.flops,
+                         1e-9 * row->bytes / row->time.median_s, row->residual, is_right(row) ? "     " : " FAIL",
                          floor_text(result, row, floor, sizeof floor), how_text(row, how, sizeof how));
 }
 
-/* What the scans do for their shorter chains, and who wins all the same. */
+/* The names of noisy rows among those compared, "bp, chunked"; empty where there are none. */
+static const char *noisy_names(const bppsa_bench_result *result, int first, int last, char *text, size_t size) {
+  size_t used = 0;
+  text[0] = '\0';
+  for (int m = first; m <= last; ++m) {
+    const bppsa_bench_row *row = &result->rows[m];
+    if (row->measured && row->time.noisy && used < size) {
+      used += (size_t)snprintf(text + used, size - used, "%s%s", used > 0 ? ", " : "",
+                               bppsa_bench_method_name((bppsa_bench_method)m));
+    }
+  }
+  return text;
+}
+
+/* What the scans do for their shorter chains, and who wins all the same; no winner where the rows that decide are noisy. */
 static bppsa_status show_work(bppsa_cli *cli, const bppsa_bench_result *result) {
   const double recurrence = result->rows[BPPSA_BENCH_BP].total_flops;
   int fastest = BPPSA_BENCH_BP;
+  char noisy[80];
   BPPSA_TRY(bppsa_cli_print(cli, "  FLOP of the products, over the recurrence's (linear):"));
   for (int m = BPPSA_BENCH_LINEAR; m < BPPSA_BENCH_AUTO; ++m) {
     const bppsa_bench_row *row = &result->rows[m];
     if (row->measured) {
       BPPSA_TRY(bppsa_cli_print(cli, "  %s %.1f", bppsa_bench_method_name((bppsa_bench_method)m),
                                 recurrence > 0 ? row->total_flops / recurrence : 1));
-      fastest = row->median_s < result->rows[fastest].median_s ? m : fastest;
+      fastest = row->time.median_s < result->rows[fastest].time.median_s ? m : fastest;
     }
+  }
+  if (noisy_names(result, BPPSA_BENCH_BP, BPPSA_BENCH_CHUNKED, noisy, sizeof noisy)[0] != '\0') {
+    return bppsa_cli_print(cli, "; no winner is named: noisy: %s\n", noisy);
   }
   const bool is_scan = fastest == BPPSA_BENCH_BLELLOCH || fastest == BPPSA_BENCH_CHUNKED;
   return bppsa_cli_print(cli, "; here %s wins\n",
@@ -276,8 +303,10 @@ static bppsa_status show_forward(bppsa_cli *cli, const bppsa_bench_result *resul
   BPPSA_TRY(bppsa_cli_print(cli, "  forward pass in front of each, over bp's:"));
   for (int m = BPPSA_BENCH_BP + 1; m < BPPSA_BENCH_METHODS; ++m) {
     if (result->rows[m].measured) {
-      BPPSA_TRY(bppsa_cli_print(cli, "  %s %+.1f %%", bppsa_bench_method_name((bppsa_bench_method)m),
-                                100 * (result->rows[m].forward_s / bp->forward_s - 1)));
+      const bppsa_timing *forward = &result->rows[m].forward;
+      BPPSA_TRY(bppsa_cli_print(cli, "  %s %s%+.1f %%", bppsa_bench_method_name((bppsa_bench_method)m),
+                                bppsa_bench_mark(forward->noisy || bp->forward.noisy),
+                                100 * (forward->median_s / bp->forward.median_s - 1)));
     }
   }
   return bppsa_cli_print(cli, "\n");
@@ -292,14 +321,18 @@ static bppsa_status show_duel(bppsa_cli *cli, const bppsa_bench_result *result) 
     const bppsa_bench_row *row = &result->rows[i];
     const int side = i >= BPPSA_BENCH_RIVALS;
     const bool exact = i < BPPSA_BENCH_RIVALS + 4 * BPPSA_CUDNN_STANDARD_TF32;
-    if (exact && row->measured && is_right(row) && bppsa_bench_row_backward(i) && row->median_s < seconds[side]) {
-      seconds[side] = row->median_s;
+    if (exact && row->measured && is_right(row) && bppsa_bench_row_backward(i) && row->time.median_s < seconds[side]) {
+      seconds[side] = row->time.median_s;
       best[side] = i;
     }
   }
   for (int side = 0; side < 2; ++side) {
     if (best[side] < 0) {
       return BPPSA_OK;
+    }
+    if (result->rows[best[side]].time.noisy) {
+      return bppsa_cli_print(cli, "  backward: no comparison with cuDNN: noisy: %s\n",
+                             bppsa_bench_row_name(best[side], names[side], sizeof names[side]));
     }
     bppsa_bench_row_name(best[side], names[side], sizeof names[side]);
     time_text(seconds[side], times[side], sizeof times[side]);
@@ -324,6 +357,10 @@ static bppsa_status show_ceilings(bppsa_cli *cli, const bppsa_bench_result *resu
                          100 * bp->subnormals);
 }
 
+bppsa_status bppsa_bench_show_noisy(bppsa_cli *cli, int64_t noisy) {
+  return noisy == 0 ? BPPSA_OK : bppsa_cli_print(cli, "  %s\n", BPPSA_BENCH_MARK_NOTE);
+}
+
 bppsa_status bppsa_bench_show_table(bppsa_cli *cli, const bppsa_bench_point *point, const bppsa_bench_result *result) {
   const bppsa_recurrent_config *c = &point->config;
   BPPSA_TRY(bppsa_cli_print(cli, "\nT %" PRId64 "  B %" PRId64 "  H %" PRId64 "  I %" PRId64 "  layers %" PRId64 "  init %s\n",
@@ -331,14 +368,17 @@ bppsa_status bppsa_bench_show_table(bppsa_cli *cli, const bppsa_bench_point *poi
   BPPSA_TRY(bppsa_cli_print(cli,
                             "  phase    %-*s    median       min       max    n    x bp  GFLOP/s    %%      GB/s   residual%s\n",
                             name_width(result), "method", result->gpu ? "          floor  x floor    memory" : ""));
+  int64_t noisy = 0;
   for (int i = 0; i < BPPSA_BENCH_ROWS; ++i) {
     BPPSA_TRY(show_row(cli, result, i));
+    noisy += result->rows[i].time.noisy || result->rows[i].forward.noisy;
   }
   if (result->rows[BPPSA_BENCH_BP].measured) {
     BPPSA_TRY(show_work(cli, result));
     BPPSA_TRY(show_forward(cli, result));
   }
   BPPSA_TRY(result->gpu ? show_duel(cli, result) : BPPSA_OK);
+  BPPSA_TRY(bppsa_bench_show_noisy(cli, noisy));
   return result->gpu || result->rows[BPPSA_BENCH_BP].measured ? show_ceilings(cli, result) : BPPSA_OK;
 }
 
@@ -350,6 +390,7 @@ void bppsa_bench_tally_add(bppsa_bench_tally *tally, const bppsa_bench_result *r
     if (row->measured) {
       ++tally->measured;
       tally->failed += !is_right(row);
+      tally->noisy += row->time.noisy;
       tally->worst = fmax(tally->worst, row->residual);
     } else if (!is_absent(row) && row->memory == 0 && tally->reason[0] == '\0') {
       memcpy(tally->reason, row->reason, sizeof tally->reason);

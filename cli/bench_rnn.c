@@ -1,7 +1,6 @@
 /* `bppsa bench rnn` and `bppsa bench gru`: every method over the sweeps of tables 4 and 5, or of table 6, or at one point. */
 #include <inttypes.h>
 #include <string.h>
-#include <time.h>
 
 #include "cli/bench_queued.h"
 #include "cli/machine.h"
@@ -86,14 +85,8 @@ static bppsa_status setup_config(const bppsa_cli *cli, bppsa_recurrent_config *c
   return BPPSA_OK;
 }
 
-static double monotonic(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 bool bppsa_bench_out_of_time(const bppsa_bench_limits *limits, bppsa_bench_tally *tally) {
-  const bool over = limits->deadline > 0 && tally->measured > 0 && monotonic() >= limits->deadline;
+  const bool over = limits->deadline > 0 && tally->measured > 0 && bppsa_bench_now() >= limits->deadline;
   tally->left_out += over;
   return over;
 }
@@ -135,7 +128,7 @@ bppsa_status bppsa_bench_setup(const bppsa_cli *cli, const bppsa_device *device,
   limits->repeats = bppsa_cli_value(cli, BPPSA_OPTION_REPEATS)->integer; /* 0 when not given */
   limits->budget_s = bppsa_cli_value(cli, BPPSA_OPTION_QUICK)->given ? 0.4 : 2;
   const bppsa_option_value *seconds = bppsa_cli_value(cli, BPPSA_OPTION_TIME_LIMIT);
-  limits->deadline = seconds->given ? monotonic() + (double)seconds->integer : 0;
+  limits->deadline = seconds->given ? bppsa_bench_now() + (double)seconds->integer : 0;
   limits->memory_limit = limit->integer;
   BPPSA_TRY(limit->given ? BPPSA_OK : limit_memory(device, &limits->memory_limit));
   if (strcmp(point->data, "bitstream") == 0) {

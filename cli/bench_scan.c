@@ -18,17 +18,18 @@ static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_SEED, .help = "of values and of the seed gradient"},
     {.option = BPPSA_OPTION_DEVICE},
     {.option = BPPSA_OPTION_THREADS},
-    {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = "of held products and their plans [1/2 of available memory]"},
+    {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = "of all methods' held products, and of their plans [1/2 of available memory]"},
     {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},
     {.option = BPPSA_OPTION_JSON},
     {.option = BPPSA_OPTION_HELP},
     {.option = BPPSA_OPTION_COUNT}};
 
-static const char notes[] = "The chain of LeNet-5's ten operators on 3 x 32 x 32 in f32 with random values: convolutions and "
-                            "linear operators shared by the\n"
-                            "samples, ReLUs and pools per sample. Every result is first held against the recurrence in float64: "
-                            "a residual of 30 or more\n"
-                            "marks the row and exits 1. " BPPSA_BENCH_QUEUED_NOTE;
+static const char notes[] =
+    "The chain of LeNet-5's ten operators on 3 x 32 x 32 in f32 with random values: convolutions and "
+    "linear operators shared by the\n"
+    "samples, ReLUs and pools per sample. Every result is first held against the recurrence in float64: "
+    "a residual of 30 or more\n"
+    "marks the row and exits 1. All methods are held side by side and take turns. " BPPSA_BENCH_QUEUED_NOTE;
 
 enum { METHODS = 6, WRONG = 30 };
 
@@ -39,12 +40,26 @@ static const struct {
                       {"up_levels 2", {BPPSA_SCAN_BLELLOCH, 2, 0}}, {"up_levels 3", {BPPSA_SCAN_BLELLOCH, 3, 0}},
                       {"blelloch", {BPPSA_SCAN_BLELLOCH, -1, 0}},   {"auto", {BPPSA_SCAN_AUTO, 0, 0}}};
 
+/* A method's scan, held beside the others so that all can be timed in turn. */
+typedef struct session session;
 typedef struct {
+  session *s;
+  const char *name;
+  bppsa_scan_plan *plan;
+  bppsa_scan_executor *executor;
+  double plan_s;
+  double residual[2]; /* queued anew, and of the recording */
+  bppsa_timed_work work;
+  bppsa_bench_recording recording; /* GPU */
+  bool recorded;
+} entrant;
+
+struct session {
   bppsa_cli *cli;
   const bppsa_device *device, *host; /* host: whose threads make the chain */
   bppsa_machine_limits limits;
   json_t *rows, *left_out;
-  int64_t failed, n, batch, memory_limit;
+  int64_t failed, noisy, n, batch, memory_limit;
   bppsa_jacobian *jacobians[BPPSA_NETWORK_OPS];
   const bppsa_csr *patterns[BPPSA_NETWORK_OPS];
   bppsa_csr_values values[BPPSA_NETWORK_OPS]; /* on the device */
@@ -53,8 +68,10 @@ typedef struct {
   float *gradients;                       /* the seed, and what a scan made of it */
   void *there;                            /* gradients on the device; a processor's are those */
   double *reference;
-  bppsa_scan_executor *executor;
-} session;
+  int64_t held; /* bytes of the entrants' products */
+  int entrants;
+  entrant list[METHODS];
+};
 
 static bool on_gpu(const session *s) {
   return bppsa_device_get_kind(s->device) == BPPSA_CUDA;
@@ -138,14 +155,14 @@ static bppsa_status make_chain(session *s, uint64_t seed) {
 /* ---- a method ---- */
 
 static bppsa_status queue_scan(void *context) {
-  const session *s = context;
-  const bppsa_scan_operands operands = {.batch = s->batch, .values = s->values, .gradients = s->there};
-  return s->executor->execute(s->executor, &operands);
+  const entrant *e = context;
+  const bppsa_scan_operands operands = {.batch = e->s->batch, .values = e->s->values, .gradients = e->s->there};
+  return e->executor->execute(e->executor, &operands);
 }
 
 /* All gradients but the seed: 0. */
 static bppsa_status clear_scan(void *context) {
-  const session *s = context;
+  const session *s = ((const entrant *)context)->s;
   return bppsa_memory_clear(s->device, s->there, s->offsets[s->n] * s->batch * (int64_t)sizeof *s->gradients);
 }
 
@@ -161,61 +178,37 @@ static double worst_residual(const session *s) {
   return worst;
 }
 
-static bppsa_status add_row(session *s, const char *name, const bppsa_scan_plan *plan, const bppsa_timing *t, double plan_s) {
-  const bppsa_scan_totals *totals = bppsa_scan_plan_totals(plan);
-  const double flops = (double)s->batch * (double)(totals->mm_flops + totals->mv_flops), residual = worst_residual(s);
+static bppsa_status add_row(session *s, const char *name, const entrant *e, double residual, const bppsa_timing *t) {
+  const bppsa_scan_totals *totals = bppsa_scan_plan_totals(e->plan);
+  const double flops = (double)s->batch * (double)(totals->mm_flops + totals->mv_flops);
   const double floor_s = flops / s->limits.peak;
   const bool wrong = !(residual < WRONG);
   s->failed += wrong;
+  s->noisy += t->noisy;
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_text(object, "network", "lenet5") && bppsa_json_put_text(object, "method", name);
   ok = ok && bppsa_json_put_text(object, "phase", "scan") && bppsa_json_put_integer(object, "batch", s->batch);
   ok = ok && bppsa_json_put_integer(object, "threads", bppsa_device_get_threads(s->device));
-  ok = ok && bppsa_json_put_integer(object, "up_levels", bppsa_scan_plan_config(plan)->method.up_levels);
-  ok = ok && bppsa_json_put_real(object, "median_s", t->median_s) && bppsa_json_put_real(object, "min_s", t->min_s);
-  ok = ok && bppsa_json_put_real(object, "max_s", t->max_s) && bppsa_json_put_integer(object, "repeats", t->repeats);
+  ok = ok && bppsa_json_put_integer(object, "up_levels", bppsa_scan_plan_config(e->plan)->method.up_levels);
+  ok = ok && bppsa_bench_put_timing(object, t);
   ok = ok && bppsa_json_put_real(object, "residual", residual) && bppsa_json_put_real(object, "flops", flops);
   ok = ok && bppsa_json_put_integer(object, "bytes", totals->workspace_bytes) && bppsa_json_put_real(object, "floor_s", floor_s);
   ok = ok && bppsa_json_put_integer(object, "critical_flops", totals->critical_flops);
   ok = ok && bppsa_json_put_integer(object, "critical_steps", totals->critical_steps);
-  ok = ok && bppsa_json_put_real(object, "plan_s", plan_s);
+  ok = ok && bppsa_json_put_real(object, "plan_s", e->plan_s);
   if (json_array_append_new(s->rows, bppsa_json_finish(object, ok)) != 0) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
   }
-  char text[3][BPPSA_SI_TEXT];
+  char text[3][BPPSA_SI_TEXT], median[BPPSA_BENCH_TIME];
   return s->cli->json
              ? BPPSA_OK
              : bppsa_cli_print(
-                   s->cli, "  %-18s%11.3f%11.3f%11.3f%7" PRId64 "  %-9s%8.2f%7.0f%%  %-9s%6" PRId64 "  %-9s%10.1f%10.2f%s\n",
-                   name, 1e3 * t->median_s, 1e3 * t->min_s, 1e3 * t->max_s, t->repeats,
+                   s->cli, "  %-18s%11s%11.3f%11.3f%7" PRId64 "  %-9s%8.2f%7.0f%%  %-9s%6" PRId64 "  %-9s%10.1f%10.2f%s\n", name,
+                   bppsa_bench_median_ms(t, 3, median), 1e3 * t->min_s, 1e3 * t->max_s, t->repeats,
                    bppsa_cli_si(flops, "FLOP", text[0], sizeof text[0]), 1e-9 * flops / t->median_s, 100 * floor_s / t->median_s,
                    bppsa_cli_si((double)totals->critical_flops, "FLOP", text[1], sizeof text[1]), totals->critical_steps,
-                   bppsa_cli_si((double)totals->workspace_bytes, "B", text[2], sizeof text[2]), 1e3 * plan_s, residual,
+                   bppsa_cli_si((double)totals->workspace_bytes, "B", text[2], sizeof text[2]), 1e3 * e->plan_s, residual,
                    wrong ? "  WRONG" : "");
-}
-
-static int64_t repeats(const session *s) {
-  return bppsa_cli_value(s->cli, BPPSA_OPTION_REPEATS)->integer;
-}
-
-static double budget(const session *s) {
-  return bppsa_cli_value(s->cli, BPPSA_OPTION_QUICK)->given ? 0.2 : 2;
-}
-
-/* A scan that was timed, with what it left in the gradients. */
-static bppsa_status finish_scan(session *s, const char *name, const bppsa_scan_plan *plan, const bppsa_timing *timing,
-                                double plan_s) {
-  if (on_gpu(s)) {
-    BPPSA_TRY(bppsa_memory_get(s->device, s->gradients, s->there, gradient_bytes(s)));
-  }
-  return add_row(s, name, plan, timing, plan_s);
-}
-
-static bppsa_status time_scan(session *s, const char *name, const bppsa_scan_plan *plan, double plan_s) {
-  bppsa_timing timing;
-  BPPSA_TRY(clear_scan(s));
-  BPPSA_TRY(bppsa_bench_time_on(s->device, queue_scan, s, repeats(s), budget(s), &timing));
-  return finish_scan(s, name, plan, &timing, plan_s);
 }
 
 static bppsa_status leave_out(const session *s, const char *name) {
@@ -224,23 +217,47 @@ static bppsa_status leave_out(const session *s, const char *name) {
   return s->cli->json ? BPPSA_OK : bppsa_cli_print(s->cli, "  %-18s left out: %s\n", name, why);
 }
 
-/* A GPU's scan once more, as a recording. What cannot be recorded is left out. */
-static bppsa_status time_graph(session *s, const char *name, const bppsa_scan_plan *plan, double plan_s) {
-  char text[64];
-  bppsa_bench_recording recording;
-  bppsa_timing timing;
-  snprintf(text, sizeof text, "%s graph", name);
-  const bppsa_status recorded = bppsa_bench_record(s->device, queue_scan, clear_scan, s, &recording);
-  if (recorded == BPPSA_ERR_UNSUPPORTED) {
-    return leave_out(s, text);
+/* The residual of what the latest scan left on the device. */
+static bppsa_status judge(session *s, double *residual) {
+  if (on_gpu(s)) {
+    BPPSA_TRY(bppsa_memory_get(s->device, s->gradients, s->there, gradient_bytes(s)));
   }
-  BPPSA_TRY(recorded);
-  const bppsa_status status = bppsa_bench_replay(&recording, repeats(s), budget(s), &timing);
-  bppsa_bench_recording_free(&recording);
-  return status == BPPSA_OK ? finish_scan(s, text, plan, &timing, plan_s) : status;
+  *residual = worst_residual(s);
+  return BPPSA_OK;
 }
 
-static bppsa_status measure_method(session *s, int method) {
+static const char *graph_name(const entrant *e, char *text, size_t size) {
+  snprintf(text, size, "%s graph", e->name);
+  return text;
+}
+
+/* A GPU's scan once more, as a recording. What cannot be recorded is left out. */
+static bppsa_status record(session *s, entrant *e) {
+  char text[64];
+  const bppsa_status recorded = bppsa_bench_record(s->device, queue_scan, clear_scan, e, &e->recording);
+  if (recorded == BPPSA_ERR_UNSUPPORTED) {
+    return leave_out(s, graph_name(e, text, sizeof text));
+  }
+  BPPSA_TRY(recorded);
+  e->recorded = true;
+  BPPSA_TRY(bppsa_bench_replay_cleared(&e->recording));
+  return judge(s, &e->residual[1]);
+}
+
+/* Runs the scan once and judges it. */
+static bppsa_status verify(session *s, entrant *e) {
+  BPPSA_TRY(bppsa_scan_executor_create(e->plan, s->device, &e->executor));
+  e->work = (bppsa_timed_work){.device = s->device, .action = queue_scan, .context = e};
+  BPPSA_TRY(bppsa_timed_work_open(&e->work));
+  BPPSA_TRY(clear_scan(e));
+  BPPSA_TRY(queue_scan(e));
+  BPPSA_TRY(bppsa_device_wait(s->device));
+  BPPSA_TRY(judge(s, &e->residual[0]));
+  return on_gpu(s) ? record(s, e) : BPPSA_OK;
+}
+
+/* A method's plan, within what the methods before it left of the memory limit. */
+static bppsa_status enter_method(session *s, int method) {
   bppsa_scan_config config = bppsa_scan_config_default();
   config.element = BPPSA_ELEMENT_CSR;
   config.method = methods[method].method;
@@ -248,27 +265,54 @@ static bppsa_status measure_method(session *s, int method) {
   config.batch = s->batch;
   config.patterns = s->patterns;
   config.planner = s->device;
-  config.memory_limit = s->memory_limit;
-  bppsa_scan_plan *plan = NULL;
+  config.memory_limit = s->memory_limit > s->held ? s->memory_limit - s->held : 1;
+  entrant *e = &s->list[s->entrants];
+  *e = (entrant){.s = s, .name = methods[method].name};
   const double start = bppsa_bench_now();
-  bppsa_status status = bppsa_scan_plan_create(&config, &plan);
-  const double plan_s = bppsa_bench_now() - start;
+  const bppsa_status status = bppsa_scan_plan_create(&config, &e->plan);
+  e->plan_s = bppsa_bench_now() - start;
   if (status == BPPSA_ERR_ARGUMENT || status == BPPSA_ERR_UNSUPPORTED) { /* beyond the limit, or what a GPU can count */
-    return leave_out(s, methods[method].name);
+    return leave_out(s, e->name);
   }
-  if (status == BPPSA_OK) {
-    status = bppsa_scan_executor_create(plan, s->device, &s->executor);
+  BPPSA_TRY(status);
+  ++s->entrants;
+  s->held += bppsa_scan_plan_totals(e->plan)->workspace_bytes;
+  return verify(s, e);
+}
+
+static void leave(entrant *e) {
+  bppsa_timed_work_close(&e->work);
+  if (e->recorded) {
+    bppsa_bench_recording_free(&e->recording);
   }
-  if (status == BPPSA_OK) {
-    status = time_scan(s, methods[method].name, plan, plan_s);
+  bppsa_scan_executor_destroy(e->executor);
+  bppsa_scan_plan_destroy(e->plan);
+}
+
+/* All entrants and their recordings in turn, then a row each. */
+static bppsa_status time_all(session *s) {
+  bppsa_contender list[2 * METHODS];
+  char text[64];
+  int count = 0;
+  const bppsa_rounds rounds = {.repeats = bppsa_cli_value(s->cli, BPPSA_OPTION_REPEATS)->integer,
+                               .budget_s = bppsa_cli_value(s->cli, BPPSA_OPTION_QUICK)->given ? 0.2 : 2};
+  for (int i = 0; i < s->entrants; ++i) {
+    entrant *e = &s->list[i];
+    list[count++] = (bppsa_contender){.pass = bppsa_timed_work_pass, .context = &e->work, .parts = 1};
+    if (e->recorded) {
+      list[count++] = (bppsa_contender){.pass = bppsa_bench_replay_pass, .context = &e->recording, .parts = 1};
+    }
   }
-  if (status == BPPSA_OK && on_gpu(s)) {
-    status = time_graph(s, methods[method].name, plan, plan_s);
+  BPPSA_TRY(count > 0 ? bppsa_bench_run_rounds(&rounds, count, list) : BPPSA_OK);
+  count = 0;
+  for (int i = 0; i < s->entrants; ++i) {
+    const entrant *e = &s->list[i];
+    BPPSA_TRY(add_row(s, e->name, e, e->residual[0], &list[count++].timing[0]));
+    if (e->recorded) {
+      BPPSA_TRY(add_row(s, graph_name(e, text, sizeof text), e, e->residual[1], &list[count++].timing[0]));
+    }
   }
-  bppsa_scan_executor_destroy(s->executor);
-  s->executor = NULL;
-  bppsa_scan_plan_destroy(plan);
-  return status;
+  return s->cli->json ? BPPSA_OK : bppsa_bench_show_noisy(s->cli, s->noisy);
 }
 
 static bppsa_status measure(session *s) {
@@ -291,9 +335,9 @@ static bppsa_status measure(session *s) {
                         bppsa_machine_date(date, sizeof date), bppsa_cli_si(s->limits.peak, "FLOP/s", peak, sizeof peak)));
   }
   for (int i = 0; i < METHODS; ++i) {
-    BPPSA_TRY(measure_method(s, i));
+    BPPSA_TRY(enter_method(s, i));
   }
-  return BPPSA_OK;
+  return time_all(s);
 }
 
 static bppsa_status run(bppsa_cli *cli) {
@@ -307,6 +351,9 @@ static bppsa_status run(bppsa_cli *cli) {
   s.host = host;
   status = status == BPPSA_OK ? make_chain(&s, (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer) : status;
   status = status == BPPSA_OK ? measure(&s) : status;
+  for (int i = s.entrants - 1; i >= 0; --i) {
+    leave(&s.list[i]);
+  }
   for (int64_t t = 0; t < BPPSA_NETWORK_OPS; ++t) {
     bppsa_jacobian_destroy(s.jacobians[t]);
     if (on_gpu(&s)) {

@@ -2,9 +2,7 @@
 
 #include <math.h>
 #include <omp.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #if defined(__x86_64__)
 #include <emmintrin.h>
@@ -14,80 +12,6 @@
 #include "core/alloc.h"
 #include "core/peak.h"
 #include "core/philox.h"
-#include "core/timeline.h"
-
-enum { LEAST_REPEATS = 3, MOST_REPEATS = 10001 };
-
-double bppsa_bench_now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int compare(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-bppsa_status bppsa_bench_collect(bppsa_timed_call once, void *context, int64_t repeats, double budget_s, bppsa_timing *timing) {
-  double *times = bppsa_calloc(MOST_REPEATS, sizeof *times), warm;
-  if (times == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
-  bppsa_status status = once(context, &warm);
-  const double start = bppsa_bench_now();
-  int64_t n = 0;
-  while (status == BPPSA_OK && n < MOST_REPEATS &&
-         (repeats > 0 ? n < repeats : n < LEAST_REPEATS || bppsa_bench_now() - start < budget_s)) {
-    status = once(context, &times[n++]);
-  }
-  if (status == BPPSA_OK) {
-    qsort(times, (size_t)n, sizeof *times, compare);
-    *timing = (bppsa_timing){0.5 * (times[n / 2] + times[(n - 1) / 2]), times[0], times[n - 1], n};
-  }
-  bppsa_free(times);
-  return status;
-}
-
-typedef struct {
-  bppsa_status (*action)(void *context);
-  void *context;
-  bppsa_timeline *timeline; /* of a GPU */
-} timed;
-
-static bppsa_status call_once(void *context, double *seconds) {
-  const timed *t = context;
-  const double before = bppsa_bench_now();
-  BPPSA_TRY(t->action(t->context));
-  *seconds = bppsa_bench_now() - before;
-  return BPPSA_OK;
-}
-
-static bppsa_status queue_once(void *context, double *seconds) {
-  const timed *t = context;
-  BPPSA_TRY(bppsa_timeline_mark(t->timeline, 0));
-  BPPSA_TRY(t->action(t->context));
-  BPPSA_TRY(bppsa_timeline_mark(t->timeline, 1));
-  return bppsa_timeline_seconds(t->timeline, 0, 1, seconds);
-}
-
-bppsa_status bppsa_bench_time(bppsa_status (*action)(void *context), void *context, int64_t repeats, double budget_s,
-                              bppsa_timing *timing) {
-  timed t = {action, context, NULL};
-  return bppsa_bench_collect(call_once, &t, repeats, budget_s, timing);
-}
-
-bppsa_status bppsa_bench_time_on(const bppsa_device *device, bppsa_status (*action)(void *context), void *context,
-                                 int64_t repeats, double budget_s, bppsa_timing *timing) {
-  timed t = {action, context, NULL};
-  if (bppsa_device_get_kind(device) == BPPSA_CPU) {
-    return bppsa_bench_time(action, context, repeats, budget_s, timing);
-  }
-  BPPSA_TRY(bppsa_timeline_create(device, 2, &t.timeline));
-  const bppsa_status status = bppsa_bench_collect(queue_once, &t, repeats, budget_s, timing);
-  bppsa_timeline_destroy(t.timeline);
-  return status;
-}
 
 /* ---- limits ---- */
 

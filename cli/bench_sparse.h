@@ -13,25 +13,6 @@
 #include "jacobian/jacobian.h"
 #include "jacobian/product.h"
 
-/* ---- timing ---- */
-
-typedef struct {
-  double median_s, min_s, max_s;
-  int64_t repeats;
-} bppsa_timing;
-
-double bppsa_bench_now(void);
-typedef bppsa_status (*bppsa_timed_call)(void *context, double *seconds);
-/* Calls `once` until the budget is spent, at least three times or `repeats` times where that is not 0, after one call that is not counted. */
-bppsa_status bppsa_bench_collect(bppsa_timed_call once, void *context, int64_t repeats, double budget_s, bppsa_timing *timing);
-/* The same for `action`, by the host's clock. */
-bppsa_status bppsa_bench_time(bppsa_status (*action)(void *context), void *context, int64_t repeats, double budget_s,
-                              bppsa_timing *timing);
-/* The same for what `action` queues on a device: on a GPU a call takes the time between an event before it and one behind it, the launches' waits for
- * the host included; bench_queued.h times without them. ERR_CUDA. */
-bppsa_status bppsa_bench_time_on(const bppsa_device *device, bppsa_status (*action)(void *context), void *context,
-                                 int64_t repeats, double budget_s, bppsa_timing *timing);
-
 /* ---- the machine's limits ---- */
 
 typedef struct {

@@ -79,7 +79,10 @@ extern const char bppsa_figure9_script[];
 /* Writes schedules.html and its files: the papers' timelines, Chimera's table 2, bubble ratios, memory against devices. */
 bppsa_status bppsa_figures_schedules(bppsa_figures *figures);
 
-/* ---- convolutional networks (figures_cnn.c) ---- */
+/* ---- convolutional networks (figures_cnn.c, figures_table1.c) ---- */
+
+/* Appends a row an operator of table 1: its name, medians and minima of both ways in seconds, "noisy" and the paper's speedup. ERR_NUMERIC: they differ. */
+bppsa_status bppsa_figures_measure_table1(json_t *rows);
 
 /* Writes networks.html and its files: table 1, figures 5, 6 and 10. */
 bppsa_status bppsa_figures_cnn(bppsa_figures *figures);

@@ -193,8 +193,7 @@ static void test_failed_rows(void **state) {
       .kind = bppsa_network_kind_find("rnn"), .config = bppsa_recurrent_config_default(), .data = "bitstream"};
   bppsa_bench_result result = {.threads = 1};
   for (int m = 0; m < BPPSA_BENCH_METHODS; ++m) {
-    result.rows[m] =
-        (bppsa_bench_row){.measured = true, .median_s = 1, .min_s = 1, .max_s = 1, .repeats = 1, .residual = 1, .flops = 1};
+    result.rows[m] = (bppsa_bench_row){.measured = true, .time = {1, 1, 1, 1, false}, .residual = 1, .flops = 1};
   }
   result.rows[BPPSA_BENCH_CHUNKED].residual = BPPSA_BENCH_RESIDUAL;
   result.rows[BPPSA_BENCH_AUTO].residual = INFINITY;
@@ -220,6 +219,68 @@ static void test_failed_rows(void **state) {
   free(out);
 }
 
+/* The table of a point, as text (free it). */
+static char *table_of(const bppsa_bench_point *point, const bppsa_bench_result *result) {
+  char *out = NULL;
+  size_t size = 0;
+  bppsa_cli cli = {.out = open_memstream(&out, &size)};
+  assert_int_equal(bppsa_bench_show_table(&cli, point, result), BPPSA_OK);
+  fclose(cli.out);
+  return out;
+}
+
+/* Noisy rows are marked, explained, and decide nothing: no winner, no place in a fitted line. */
+static void test_noisy_rows(void **state) {
+  (void)state;
+  const bppsa_bench_point point = {
+      .kind = bppsa_network_kind_find("rnn"), .config = bppsa_recurrent_config_default(), .data = "bitstream"};
+  bppsa_bench_result result = {.threads = 1, .peak = {.flops = 1, .bytes = 1}};
+  for (int m = 0; m < BPPSA_BENCH_METHODS; ++m) {
+    result.rows[m] = (bppsa_bench_row){
+        .measured = true, .time = {2, 2, 3, 5, false}, .forward = {1, 1, 1, 5, false}, .residual = 1, .flops = 1};
+  }
+  result.rows[BPPSA_BENCH_CHUNKED].time = (bppsa_timing){0.3, 0.2, 3, 5, false};
+  char *quiet = table_of(&point, &result);
+  assert_non_null(strstr(quiet, "; here chunked wins\n"));
+  assert_null(strchr(quiet, '~'));
+  free(quiet);
+  result.rows[BPPSA_BENCH_CHUNKED].time.noisy = true;
+  char *noisy = table_of(&point, &result);
+  assert_null(strstr(noisy, "wins"));
+  assert_non_null(strstr(noisy, "; no winner is named: noisy: chunked\n"));
+  assert_non_null(strstr(noisy, " ~300 ms"));
+  assert_non_null(strstr(noisy, "~0.15"));
+  assert_non_null(strstr(noisy, BPPSA_BENCH_MARK_NOTE));
+  free(noisy);
+  bppsa_bench_tally tally = {0};
+  bppsa_bench_tally_add(&tally, &result);
+  assert_int_equal(tally.noisy, 1);
+  bppsa_json_start();
+  json_t *rows = json_array();
+  for (int64_t t = 0; t < 4; ++t) { /* the times of chunked do not grow with T, but for one that is noisy */
+    bppsa_bench_point at = point;
+    at.config.seq_len = INT64_C(100) << t;
+    result.rows[BPPSA_BENCH_CHUNKED].time.noisy = t == 3;
+    result.rows[BPPSA_BENCH_CHUNKED].time.median_s = t == 3 ? 90 : 0.3;
+    assert_true(bppsa_bench_append(rows, &at, &result));
+  }
+  assert_true(json_is_false(json_object_get(json_array_get(rows, BPPSA_BENCH_CHUNKED), "noisy")));
+  assert_true(json_is_true(json_object_get(json_array_get(rows, 3 * BPPSA_BENCH_METHODS + BPPSA_BENCH_CHUNKED), "noisy")));
+  json_t *growth = bppsa_bench_growth(rows, point.config.batch);
+  bool found = false;
+  for (size_t i = 0; i < json_array_size(growth); ++i) {
+    const json_t *g = json_array_get(growth, i);
+    if (strcmp(get_text(g, "method"), "chunked") == 0) {
+      found = true;
+      assert_int_equal(get_integer(g, "points"), 3);
+      assert_true(fabs(get_real(g, "time_exponent")) < 1e-9);
+    }
+  }
+  assert_true(found);
+  json_decref(growth);
+  json_decref(rows);
+}
+
 static void test_residual(void **state) {
   (void)state;
   float values[] = {1, 2, 2, 0};
@@ -241,7 +302,9 @@ static void test_residual(void **state) {
 static void check_cell(const json_t *cell) {
   const double ratio = get_real(cell, "ratio");
   assert_true(fabs(ratio - get_real(cell, "bp_s") / get_real(cell, "scan_s")) < 1e-12 * ratio);
-  assert_string_equal(get_text(cell, "winner"), ratio > 1 ? get_text(cell, "scan") : "bp");
+  const json_t *noisy = json_object_get(cell, "noisy");
+  assert_true(json_is_boolean(noisy));
+  assert_string_equal(get_text(cell, "winner"), json_is_true(noisy) ? "" : ratio > 1 ? get_text(cell, "scan") : "bp");
   assert_true(strcmp(get_text(cell, "scan"), "blelloch") == 0 || strcmp(get_text(cell, "scan"), "chunked") == 0);
 }
 
@@ -358,10 +421,10 @@ static void test_growth(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_growth),        cmocka_unit_test(test_point),        cmocka_unit_test(test_counts),
-      cmocka_unit_test(test_data_file),     cmocka_unit_test(test_sweep),        cmocka_unit_test(test_table_and_file),
-      cmocka_unit_test(test_time_limit),    cmocka_unit_test(test_memory_limit), cmocka_unit_test(test_failed_rows),
-      cmocka_unit_test(test_residual),      cmocka_unit_test(test_crossover),    cmocka_unit_test(test_crossover_gru),
-      cmocka_unit_test(test_wrong_requests)};
+      cmocka_unit_test(test_growth),        cmocka_unit_test(test_point),         cmocka_unit_test(test_counts),
+      cmocka_unit_test(test_data_file),     cmocka_unit_test(test_sweep),         cmocka_unit_test(test_table_and_file),
+      cmocka_unit_test(test_time_limit),    cmocka_unit_test(test_memory_limit),  cmocka_unit_test(test_failed_rows),
+      cmocka_unit_test(test_noisy_rows),    cmocka_unit_test(test_residual),      cmocka_unit_test(test_crossover),
+      cmocka_unit_test(test_crossover_gru), cmocka_unit_test(test_wrong_requests)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

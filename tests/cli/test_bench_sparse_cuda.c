@@ -269,31 +269,17 @@ static bppsa_status count_clear(void *context) {
 static void recordings(void **state) {
   (void)state;
   bppsa_bench_recording recording;
-  bppsa_timing timing;
+  bppsa_contender replays = {.pass = bppsa_bench_replay_pass, .context = &recording, .parts = 1};
+  const bppsa_rounds rounds = {.repeats = 4};
   calls[0] = calls[1] = 0;
   assert_int_equal(bppsa_bench_record(device, wait_and_count, count_clear, NULL, &recording), BPPSA_OK);
   assert_int_equal(recording.nodes, 0); /* the marks are not counted */
   assert_int_equal(calls[1], 0);
-  assert_int_equal(bppsa_bench_replay(&recording, 4, 0, &timing), BPPSA_OK);
-  assert_int_equal(timing.repeats, 4);
-  assert_true(calls[0] == 1 && calls[1] == 1 && timing.median_s < 0.2);
+  assert_int_equal(bppsa_bench_replay_cleared(&recording), BPPSA_OK);
+  assert_int_equal(bppsa_bench_run_rounds(&rounds, 1, &replays), BPPSA_OK);
+  assert_int_equal(replays.timing[0].repeats, 4);
+  assert_true(calls[0] == 1 && calls[1] == 1 && replays.timing[0].median_s < 0.2);
   bppsa_bench_recording_free(&recording);
-}
-
-static bppsa_status first_is_slow(void *context, double *seconds) {
-  int64_t *count = context;
-  usleep(*count == 0 ? 200000 : 1000);
-  *seconds = (double)++*count;
-  return BPPSA_OK;
-}
-
-/* The call that warms up is neither counted nor paid from the budget. */
-static void budgets(void **state) {
-  (void)state;
-  int64_t count = 0;
-  bppsa_timing timing;
-  assert_int_equal(bppsa_bench_collect(first_is_slow, &count, 0, 0.1, &timing), BPPSA_OK);
-  assert_true(timing.repeats > 3 && timing.repeats == count - 1 && timing.min_s == 2);
 }
 
 /* Wherever the host's memory runs out: an error, or a rival that is left out, and nothing is left behind. */
@@ -339,7 +325,7 @@ int main(void) {
                                      cmocka_unit_test(memory),          cmocka_unit_test(scans),
                                      cmocka_unit_test(plans),           cmocka_unit_test(recordings),
                                      cmocka_unit_test(idle_recordings), cmocka_unit_test(refused_recordings),
-                                     cmocka_unit_test(budgets),         cmocka_unit_test(limits)};
+                                     cmocka_unit_test(limits)};
   const int failed = cmocka_run_group_tests(tests, enter_directory, leave_directory);
   bppsa_device_destroy(device);
   return failed;
