@@ -70,6 +70,7 @@ static bppsa_schedule_config config_of(const timeline *t) {
   c.window = t->sync != NULL ? BPPSA_WINDOW_BACKWARD_FORWARD : BPPSA_WINDOW_ITERATION;
   c.uniform[BPPSA_COST_INPUT_GRAD] = c.uniform[BPPSA_COST_WEIGHT_GRAD] = t->gradient;
   c.cost[BPPSA_COST_SYNC] = t->sync;
+  c.rows[BPPSA_COST_SYNC] = t->layers;
   return c;
 }
 

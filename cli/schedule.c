@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "core/alloc.h"
 #include "core/file.h"
+#include "schedule/compare.h"
 #include "schedule/timed.h"
 
 enum { MOST_ROWS = 32, MOST_SCHEMES = 64, COMPARED = 1024 };
@@ -58,7 +59,9 @@ static const bppsa_option_use uses[] = {
 static const char notes[] =
     "bppsa schedule --list names the schemes. Time is in the unit of the costs; M_a are the activations of one micro-batch on "
     "one stage,\n"
-    "M_theta the weights of one stage. Schemes that put I and W in an order of their own pay no heed to --split-backward.\n";
+    "M_theta the weights of one stage. --compare gives all schemes one model: --layers, or the most that one of them takes by "
+    "itself, and "
+    "the same costs\na layer. Schemes that put I and W in an order of their own pay no heed to --split-backward.\n";
 
 /* ---- a schedule ---- */
 
@@ -152,28 +155,54 @@ static bppsa_status take_scheme(const bppsa_cli *cli, const char *id, bppsa_sche
   return BPPSA_OK;
 }
 
-static bppsa_status make(const bppsa_cli *cli, const char *id, bppsa_timed *timed) {
-  bppsa_schedule_config config = bppsa_schedule_config_default();
-  double *costs[BPPSA_SCHEDULE_COST_ARRAYS] = {NULL};
-  bppsa_schedule *list = NULL;
-  BPPSA_TRY(take_options(cli, &config));
-  BPPSA_TRY(take_scheme(cli, id, &config));
-  bppsa_status status = BPPSA_OK;
-  if (given(cli, BPPSA_OPTION_COSTS)) {
-    status = bppsa_schedule_costs_load(bppsa_cli_value(cli, BPPSA_OPTION_COSTS)->text, &config, costs);
-    status = status == BPPSA_OK ? status : bppsa_fail_prefix(bppsa_cli_input(status), "--costs");
-  }
-  status = status == BPPSA_OK ? bppsa_schedule_create(id, &config, &list) : status;
-  if (status == BPPSA_OK) {
-    for (int i = 0; i < BPPSA_COST_COUNT; ++i) {
-      list->config.cost[i] = NULL; /* they end here: every operation has its own */
-    }
-    list->config.profile = (bppsa_schedule_profile){0};
-    status = bppsa_timed_create(list, timed);
-  }
+/* The command line and its file of costs: what every scheme is made from. */
+typedef struct {
+  bppsa_schedule_config config;
+  const char *costs; /* the file's path, or NULL */
+  double *arrays[BPPSA_SCHEDULE_COST_ARRAYS];
+} request;
+
+static void free_request(request *r) {
   for (int i = 0; i < BPPSA_SCHEDULE_COST_ARRAYS; ++i) {
-    bppsa_free(costs[i]);
+    bppsa_free(r->arrays[i]);
   }
+}
+
+static bppsa_status take_request(const bppsa_cli *cli, request *r) {
+  *r = (request){.config = bppsa_schedule_config_default()};
+  BPPSA_TRY(take_options(cli, &r->config));
+  if (given(cli, BPPSA_OPTION_COSTS)) {
+    r->costs = bppsa_cli_value(cli, BPPSA_OPTION_COSTS)->text;
+    const bppsa_status status = bppsa_schedule_costs_load(r->costs, &r->config, r->arrays);
+    if (status != BPPSA_OK) {
+      free_request(r);
+      return bppsa_fail_prefix(bppsa_cli_input(status), "--costs");
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* layers: of the model; 0: what the scheme takes by itself. */
+static bppsa_status make_one(const bppsa_cli *cli, const char *id, const request *r, int64_t layers, bppsa_timed *timed) {
+  bppsa_schedule_config config = r->config;
+  bppsa_schedule *list = NULL;
+  config.layers = config.layers > 0 ? config.layers : layers;
+  BPPSA_TRY(take_scheme(cli, id, &config));
+  if (r->costs != NULL) {
+    const bppsa_status status = bppsa_schedule_check_rows(id, &config);
+    if (status != BPPSA_OK) {
+      return bppsa_fail_prefix(status, "--costs: %s", r->costs);
+    }
+  }
+  BPPSA_TRY(bppsa_schedule_create(id, &config, &list));
+  return bppsa_timed_create(list, timed);
+}
+
+static bppsa_status make(const bppsa_cli *cli, const char *id, bppsa_timed *timed) {
+  request r;
+  BPPSA_TRY(take_request(cli, &r));
+  const bppsa_status status = make_one(cli, id, &r, 0, timed);
+  free_request(&r);
   return status;
 }
 
@@ -217,6 +246,10 @@ static bppsa_status print_timed(bppsa_cli *cli, const bppsa_timed *timed) {
 
 /* ---- the three ways to be called ---- */
 
+static bppsa_status no_memory(void) {
+  return bppsa_fail(BPPSA_ERR_MEMORY, "JSON document: out of memory, expected room for the results");
+}
+
 static bppsa_status list_schemes(bppsa_cli *cli) {
   int64_t count = 0;
   const bppsa_schedule_scheme *schemes = bppsa_schedule_schemes(&count);
@@ -237,54 +270,89 @@ static bppsa_status list_schemes(bppsa_cli *cli) {
   return cli->json ? bppsa_cli_print_json(cli, bppsa_json_finish(array, ok)) : BPPSA_OK;
 }
 
-/* The least and the most any worker holds, for a row. */
-static void add_row(const bppsa_timed *timed, bppsa_text *text) {
-  double most = 0, least = INFINITY, weights = 0;
-  char activations[48];
-  for (int64_t w = 0; w < timed->list->workers; ++w) {
-    most = fmax(most, timed->times.worker[w].peak_activations);
-    least = fmin(least, timed->times.worker[w].peak_activations);
-    weights = fmax(weights, timed->times.worker[w].weight_versions);
-  }
-  snprintf(activations, sizeof activations, "[%.4g, %.4g]", least, most);
-  bppsa_text_add(text, " %-16s  %-10.6g  %-12.4g  %-16s  %.4g\n", timed->list->scheme->id, timed->times.makespan,
-                 timed->times.bubble_ratio, activations, weights);
-}
+/* Schemes side by side: their names, and what is kept of each. */
+typedef struct {
+  char text[COMPARED];
+  const char *ids[COMPARED / 2];
+  bppsa_schedule_summary rows[COMPARED / 2];
+  int64_t count;
+  json_t *documents;
+} comparison;
 
-static bppsa_status compare_one(const bppsa_cli *cli, const char *id, json_t *rows, bppsa_text *text) {
-  bppsa_timed timed;
-  BPPSA_TRY(make(cli, id, &timed));
-  add_row(&timed, text);
-  const bool kept = rows == NULL || json_array_append_new(rows, bppsa_timed_json(&timed, false)) == 0;
-  bppsa_timed_free(&timed);
-  return kept ? BPPSA_OK : bppsa_fail(BPPSA_ERR_MEMORY, "JSON document: out of memory, expected room for the results");
-}
-
-/* All rows before anything is printed: a wrong request prints nothing. */
-static bppsa_status compare(bppsa_cli *cli, const char *list) {
-  char ids[COMPARED], *rest = ids;
-  if (strlen(list) >= sizeof ids) {
+static bppsa_status split_names(const char *list, comparison *c) {
+  char *rest = c->text;
+  if (strlen(list) >= sizeof c->text) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--compare: %zu characters, expected fewer than %d", strlen(list), COMPARED);
   }
-  strcpy(ids, list);
-  json_t *rows = cli->json ? json_array() : NULL;
+  strcpy(c->text, list);
+  for (char *id = strtok_r(c->text, ",", &rest); id != NULL; id = strtok_r(NULL, ",", &rest)) {
+    c->ids[c->count++] = id;
+  }
+  return c->count > 0 ? BPPSA_OK : bppsa_fail(BPPSA_ERR_ARGUMENT, "--compare: '%s', expected schemes with commas between", list);
+}
+
+/* One model for all of them: the most layers that one takes by itself. Scans have elements instead. */
+static int64_t common_layers(const request *r, const comparison *c) {
+  int64_t layers = 0;
+  for (int64_t i = 0; i < c->count; ++i) {
+    const bppsa_schedule_scheme *scheme = bppsa_schedule_find(c->ids[i]);
+    if (scheme != NULL && !scheme->scan) {
+      const int64_t own = bppsa_schedule_layers(scheme, &r->config);
+      layers = own > layers ? own : layers;
+    }
+  }
+  return layers;
+}
+
+static bppsa_status compare_one(const bppsa_cli *cli, const request *r, int64_t layers, int64_t i, comparison *c) {
+  bppsa_timed timed;
+  BPPSA_TRY(make_one(cli, c->ids[i], r, layers, &timed));
+  c->rows[i] = bppsa_schedule_summarise(&timed);
+  const bool kept = !cli->json || json_array_append_new(c->documents, bppsa_timed_json(&timed, false)) == 0;
+  bppsa_timed_free(&timed);
+  return kept ? BPPSA_OK : no_memory();
+}
+
+/* Every document names what is not the same for all. */
+static bppsa_status print_documents(bppsa_cli *cli, comparison *c) {
+  bool ok = true;
+  for (int64_t i = 0; i < c->count && ok; ++i) {
+    ok = bppsa_json_put(json_array_get(c->documents, (size_t)i), "differs", bppsa_schedule_differences(c->rows, c->count));
+  }
+  json_t *documents = bppsa_json_finish(c->documents, ok);
+  c->documents = NULL;
+  return bppsa_cli_print_json(cli, documents);
+}
+
+static bppsa_status print_comparison(bppsa_cli *cli, const comparison *c) {
   bppsa_text text = {0};
-  bppsa_status status = cli->json && rows == NULL
-                            ? bppsa_fail(BPPSA_ERR_MEMORY, "JSON document: out of memory, expected room for the results")
-                            : BPPSA_OK;
-  bppsa_text_add(&text, " scheme            makespan    bubble ratio  activations, M_a  weights, M_theta\n");
-  for (char *id = strtok_r(ids, ",", &rest); id != NULL && status == BPPSA_OK; id = strtok_r(NULL, ",", &rest)) {
-    status = compare_one(cli, id, rows, &text);
-  }
-  status = status == BPPSA_OK ? bppsa_text_check(&text) : status;
-  if (status == BPPSA_OK && cli->json) {
-    status = bppsa_cli_print_json(cli, rows);
-    rows = NULL;
-  } else if (status == BPPSA_OK) {
-    status = bppsa_cli_print(cli, "%s", text.text);
-  }
-  json_decref(rows);
+  bppsa_schedule_table(c->rows, c->count, &text);
+  bppsa_status status = bppsa_text_check(&text);
+  status = status == BPPSA_OK ? bppsa_cli_print(cli, "%s", text.text) : status;
   bppsa_text_free(&text);
+  return status;
+}
+
+static bppsa_status compare_all(bppsa_cli *cli, const request *r, comparison *c) {
+  const int64_t layers = common_layers(r, c);
+  if (cli->json) {
+    c->documents = json_array();
+    BPPSA_TRY(c->documents != NULL ? BPPSA_OK : no_memory());
+  }
+  for (int64_t i = 0; i < c->count; ++i) { /* all rows before anything is printed: a wrong request prints nothing */
+    BPPSA_TRY(compare_one(cli, r, layers, i, c));
+  }
+  return cli->json ? print_documents(cli, c) : print_comparison(cli, c);
+}
+
+static bppsa_status compare(bppsa_cli *cli, const char *list) {
+  comparison c = {.count = 0};
+  request r;
+  BPPSA_TRY(split_names(list, &c));
+  BPPSA_TRY(take_request(cli, &r));
+  const bppsa_status status = compare_all(cli, &r, &c);
+  json_decref(c.documents);
+  free_request(&r);
   return status;
 }
 

@@ -17,41 +17,35 @@ static bool good_number(const json_t *value) {
   return json_is_number(value) && isfinite(json_number_value(value)) && json_number_value(value) >= 0;
 }
 
-/* Rows are layers, or stages whose layers share them. */
-static bppsa_status take_array(const char *path, const char *key, const json_t *rows, const bppsa_schedule_config *c,
-                               double **made) {
-  const int64_t count = (int64_t)json_array_size(rows), layers = c->layers > 0 ? c->layers : c->stages;
-  if (count != layers && count != c->stages) {
-    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s: %" PRId64 " rows, expected %" PRId64 ", one a layer%s", path, key, count, layers,
-                      layers != c->stages ? ", or one a stage" : "");
-  }
-  double *costs = bppsa_calloc(layers, sizeof *costs);
+/* An array of any length: bppsa_schedule_check_rows knows what fits. */
+static bppsa_status take_array(const char *path, const char *key, const json_t *rows, double **made) {
+  const int64_t count = (int64_t)json_array_size(rows);
+  double *costs = bppsa_calloc(count, sizeof *costs);
   if (costs == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  for (int64_t layer = 0, row = 0; layer < layers; ++layer) {
-    const int64_t rest = layers % count, small = layers / count; /* as stages hold layers: the first ones one more */
-    row = layer < rest * (small + 1) ? layer / (small + 1) : rest + (layer - rest * (small + 1)) / small;
+  for (int64_t row = 0; row < count; ++row) {
     const json_t *value = json_array_get(rows, (size_t)row);
     if (!good_number(value)) {
       bppsa_free(costs);
       return wrong_number(path, key, row);
     }
-    costs[layer] = json_number_value(value) / (double)(small + (row < rest));
+    costs[row] = json_number_value(value);
   }
   *made = costs;
   return BPPSA_OK;
 }
 
-/* Numbers of a table row by row: [regions] or [regions][layers]. */
+/* Numbers of a table row by row: [regions] where `columns` is 0, or [regions][columns]. */
 static bppsa_status take_table(const char *path, const char *key, const json_t *rows, int64_t regions, int64_t columns,
                                double *table) {
-  for (int64_t i = 0; i < regions * columns; ++i) {
-    const json_t *row = json_array_get(rows, (size_t)(i / columns));
-    const json_t *value = columns == 1 ? row : json_array_get(row, (size_t)(i % columns));
-    if (!good_number(value) || (columns > 1 && (int64_t)json_array_size(row) != columns)) {
+  const int64_t wide = columns > 0 ? columns : 1;
+  for (int64_t i = 0; i < regions * wide; ++i) {
+    const json_t *row = json_array_get(rows, (size_t)(i / wide));
+    const json_t *value = columns == 0 ? row : json_array_get(row, (size_t)(i % wide));
+    if (!good_number(value) || (columns > 0 && (int64_t)json_array_size(row) != columns)) {
       return bppsa_fail(BPPSA_ERR_FORMAT, "%s: profile, %s, row %" PRId64 ": expected %s%" PRId64 " number%s, 0 or more", path,
-                        key, i / columns, columns > 1 ? "an array of " : "", columns, columns > 1 ? "s" : "");
+                        key, i / wide, columns > 0 ? "an array of " : "", wide, wide > 1 ? "s" : "");
     }
     table[i] = json_number_value(value);
   }
@@ -62,22 +56,24 @@ static bppsa_status take_table(const char *path, const char *key, const json_t *
 static bppsa_status take_profile(const char *path, const json_t *profile, bppsa_schedule_config *c, double *tables[3]) {
   static const char *const keys[] = {"main", "sub", "speedup"};
   const int64_t regions = (int64_t)json_array_size(json_object_get(profile, "main")),
-                layers = c->layers > 0 ? c->layers : c->stages;
-  if (regions < 1 || regions > layers || json_object_size(profile) != 3) {
-    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: profile: %" PRId64 " regions, expected main, sub and speedup of 1 to %" PRId64, path,
-                      regions, layers);
+                layers = (int64_t)json_array_size(json_array_get(json_object_get(profile, "sub"), 0));
+  if (regions < 1 || layers < 1 || json_object_size(profile) != 3) {
+    return bppsa_fail(BPPSA_ERR_FORMAT,
+                      "%s: profile: %" PRId64 " regions of %" PRId64 " layers, expected main [R], sub [R][L] and speedup [R][L]",
+                      path, regions, layers);
   }
   for (int i = 0; i < 3; ++i) {
     const json_t *rows = json_object_get(profile, keys[i]);
-    const int64_t columns = i == 0 ? 1 : layers;
+    const int64_t columns = i == 0 ? 0 : layers;
     if ((int64_t)json_array_size(rows) != regions) {
       return bppsa_fail(BPPSA_ERR_FORMAT, "%s: profile, %s: %zu rows, expected %" PRId64 ", one a region", path, keys[i],
                         json_array_size(rows), regions);
     }
-    tables[i] = bppsa_calloc(regions * columns, sizeof *tables[i]);
+    tables[i] = bppsa_calloc(regions * (columns > 0 ? columns : 1), sizeof *tables[i]);
     BPPSA_TRY(tables[i] != NULL ? take_table(path, keys[i], rows, regions, columns, tables[i]) : BPPSA_ERR_MEMORY);
   }
-  c->profile = (bppsa_schedule_profile){.regions = regions, .main = tables[0], .sub = tables[1], .speedup = tables[2]};
+  c->profile =
+      (bppsa_schedule_profile){.regions = regions, .layers = layers, .main = tables[0], .sub = tables[1], .speedup = tables[2]};
   return BPPSA_OK;
 }
 
@@ -103,8 +99,9 @@ static bppsa_status take_costs(const char *path, const json_t *document, bppsa_s
                         bppsa_suggestion(key, names, hint, sizeof hint));
     }
     if (json_is_array(value) && cost < BPPSA_COST_PRODUCT) {
-      BPPSA_TRY(take_array(path, key, value, c, &costs[cost]));
+      BPPSA_TRY(take_array(path, key, value, &costs[cost]));
       c->cost[cost] = costs[cost];
+      c->rows[cost] = (int64_t)json_array_size(value);
     } else if (good_number(value)) {
       c->uniform[cost] = json_number_value(value);
     } else {

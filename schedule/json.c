@@ -88,8 +88,11 @@ json_t *bppsa_timed_json(const bppsa_timed *timed, bool with_ops) {
        bppsa_json_put_integer(object, "micro_batches", list->config.micro_batches);
   ok = ok && bppsa_json_put_integer(object, "layers", list->config.layers) &&
        bppsa_json_put_integer(object, "width", list->config.width);
-  ok = ok &&
-       bppsa_json_put_text(object, "window", list->config.window == BPPSA_WINDOW_ITERATION ? "iteration" : "backward-forward");
+  if (list->scheme->scan) {
+    ok = ok && bppsa_json_put_integer(object, "elements", list->config.elements);
+  }
+  ok = ok && bppsa_json_put_integer(object, "iterations", list->config.iterations) &&
+       bppsa_json_put_text(object, "window", bppsa_schedule_window_name(list->config.window));
   ok = ok && bppsa_json_put_real(object, "makespan", timed->times.makespan) &&
        bppsa_json_put_real(object, "bubble_ratio", timed->times.bubble_ratio);
   ok = ok && bppsa_json_put_integer(object, "operations", list->count);

@@ -22,6 +22,10 @@ const char *bppsa_schedule_lane_name(int32_t lane) {
   return lane >= 0 && lane < BPPSA_LANE_COUNT ? lanes[lane] : "?";
 }
 
+const char *bppsa_schedule_window_name(int32_t window) {
+  return window == BPPSA_WINDOW_ITERATION ? "iteration" : window == BPPSA_WINDOW_BACKWARD_FORWARD ? "backward-forward" : "?";
+}
+
 const char *bppsa_schedule_cost_name(int32_t cost) {
   return cost >= 0 && cost < BPPSA_COST_COUNT ? costs[cost] : "?";
 }
@@ -216,6 +220,7 @@ bppsa_status bppsa_schedule_add_dep(bppsa_schedule *list, int64_t op, int64_t de
 
 void bppsa_schedule_destroy(bppsa_schedule *list) {
   if (list != NULL) {
+    bppsa_free(list->layer_costs);
     bppsa_free(list->ops);
     bppsa_free(list->deps);
     bppsa_free(list);
@@ -233,6 +238,7 @@ bppsa_status bppsa_schedule_create(const char *scheme, const bppsa_schedule_conf
     bppsa_schedule_destroy(list);
     return status;
   }
+  list->config.profile = (bppsa_schedule_profile){0}; /* borrowed so far */
   *schedule = list;
   return BPPSA_OK;
 }

@@ -72,9 +72,10 @@ typedef struct {
   int8_t weight_delta; /* M_theta of its stage; as memory_delta */
 } bppsa_schedule_op;
 
-/* "RECOMPUTE" and "compute". */
+/* "RECOMPUTE", "compute", "backward-forward". */
 const char *bppsa_schedule_kind_name(int32_t kind);
 const char *bppsa_schedule_lane_name(int32_t lane);
+const char *bppsa_schedule_window_name(int32_t window);
 /* Does it keep a worker busy? Transfers, SYNC and the bookkeeping of weights do not. */
 bool bppsa_schedule_kind_busy(int32_t kind);
 
@@ -106,10 +107,10 @@ typedef enum { BPPSA_CONTENTION_PORT = 0, BPPSA_CONTENTION_NONE, BPPSA_CONTENTIO
 
 /* Algorithm 1's profile (ooo-backprop, section 4.1): regions of the main stream and the speed of the sub-stream beside them. */
 typedef struct {
-  int64_t regions;
-  double *main;    /* T_main of each region, size regions */
-  double *sub;     /* T_sub of layer l's weight gradient in region r, [regions][layers] */
-  double *speedup; /* of running both over running one after the other, [regions][layers] */
+  int64_t regions, layers; /* layers: columns of both tables, L */
+  double *main;            /* T_main of each region, size regions */
+  double *sub;             /* T_sub of layer l's weight gradient in region r, [regions][layers] */
+  double *speedup;         /* of running both over running one after the other, [regions][layers] */
 } bppsa_schedule_profile;
 
 typedef struct {
@@ -129,8 +130,9 @@ typedef struct {
   bool skip_first_input_grad; /* the input's gradient is not wanted: no I of layer 0 */
   bool recompute;
   double uniform[BPPSA_COST_COUNT];
-  const double *cost[BPPSA_COST_COUNT]; /* borrowed; of each layer, size L, or NULL: uniform */
-  bppsa_schedule_profile profile;       /* borrowed; no regions: one a layer, from the costs */
+  const double *cost[BPPSA_COST_COUNT]; /* borrowed while the schedule is made; NULL: uniform */
+  int64_t rows[BPPSA_COST_COUNT];       /* of each array: L, one a layer, or D, one a stage, which its layers share evenly */
+  bppsa_schedule_profile profile;       /* borrowed while the schedule is made; no regions: one a layer, from the costs */
   double alpha, beta;                   /* latency of a message, time of a word */
   bppsa_schedule_contention contention; /* none; transfers of a worker's port wait for each other; all wait for one network */
   double issue_overhead;                /* time a kernel takes to issue; 0: none */
@@ -168,12 +170,18 @@ typedef struct {
 const bppsa_schedule_scheme *bppsa_schedule_schemes(int64_t *count);
 /* The scheme of this id, or NULL. */
 const bppsa_schedule_scheme *bppsa_schedule_find(const char *id);
+/* The layers of the model: those of the configuration, or else what the scheme takes by itself, one a stage. */
+int64_t bppsa_schedule_layers(const bppsa_schedule_scheme *scheme, const bppsa_schedule_config *config);
+/* Do the arrays of costs, and the profile where the scheme reads one, fit its layers and stages? bppsa_schedule_create asks the same. ERR_ARGUMENT names
+ * the array, its rows and what was expected. */
+bppsa_status bppsa_schedule_check_rows(const char *scheme, const bppsa_schedule_config *config);
 
 /* ---- the list ---- */
 
 struct bppsa_schedule {
   const bppsa_schedule_scheme *scheme;
-  bppsa_schedule_config config; /* defaults filled in */
+  bppsa_schedule_config config; /* defaults filled in; its arrays of costs have a row a layer */
+  double *layer_costs;          /* owned: those arrays, [arrays][L], or NULL */
   int64_t workers;              /* W x D */
   int64_t stages;               /* of the model: D, of interleaved D x chunks, of modulo L */
   int64_t replicas;             /* of the model: W, of gems 2W, of chimera 2fW */

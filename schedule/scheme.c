@@ -1,6 +1,7 @@
 /* The table of schemes, and what each can be asked for. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/alloc.h"
@@ -143,19 +144,19 @@ static bppsa_status check_counts(const bppsa_schedule_config *c) {
   return BPPSA_OK;
 }
 
-static bppsa_status check_cost(const bppsa_schedule_config *c, bppsa_schedule_cost cost, double value, int64_t layer) {
+static bppsa_status check_cost(const bppsa_schedule_config *c, int cost, double value, int64_t row) {
   const bool from_link = cost == BPPSA_COST_SYNC && c->cost[cost] == NULL;
   if (isfinite(value) && (value >= 0 || from_link)) {
     return BPPSA_OK;
   }
-  return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s of layer %" PRId64 ": %g, expected a number, 0 or more",
-                    bppsa_schedule_cost_name((int32_t)cost), layer, value);
+  return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s, row %" PRId64 ": %g, expected a number, 0 or more", bppsa_schedule_cost_name(cost),
+                    row, value);
 }
 
 static bppsa_status check_costs(const bppsa_schedule_config *c) {
   for (int cost = 0; cost < BPPSA_COST_COUNT; ++cost) {
-    for (int64_t layer = 0; layer < (c->cost[cost] != NULL ? c->layers : 1); ++layer) {
-      BPPSA_TRY(check_cost(c, (bppsa_schedule_cost)cost, bppsa_schedule_cost_of(c, (bppsa_schedule_cost)cost, layer), layer));
+    for (int64_t row = 0; row < (c->cost[cost] != NULL ? c->rows[cost] : 1); ++row) {
+      BPPSA_TRY(check_cost(c, cost, c->cost[cost] != NULL ? c->cost[cost][row] : c->uniform[cost], row));
     }
   }
   const double machine[] = {c->alpha, c->beta, c->issue_overhead, c->memory_cap};
@@ -242,12 +243,17 @@ static bool splits(const bppsa_schedule_scheme *scheme) {
          scheme->generate == bppsa_schedule_fast_forward || scheme->generate == bppsa_schedule_modulo;
 }
 
+int64_t bppsa_schedule_layers(const bppsa_schedule_scheme *scheme, const bppsa_schedule_config *c) {
+  const int64_t chunks = scheme->generate == bppsa_schedule_interleaved ? c->chunks : 1;
+  return c->layers > 0 ? c->layers : c->stages <= MOST && chunks <= MOST ? c->stages * chunks : MOST + 1;
+}
+
 static void fill_in(bppsa_schedule *list) {
   bppsa_schedule_config *c = &list->config;
   const bppsa_schedule_scheme *scheme = list->scheme;
   const bool interleaved = scheme->generate == bppsa_schedule_interleaved;
   c->chunks = interleaved ? c->chunks : 1;
-  c->layers = c->layers > 0 ? c->layers : c->stages <= MOST && c->chunks <= MOST ? c->stages * c->chunks : MOST + 1;
+  c->layers = bppsa_schedule_layers(scheme, c);
   c->replicas = scheme->generate == bppsa_schedule_gems      ? 2
                 : scheme->generate == bppsa_schedule_chimera ? (c->replicas > 0 ? c->replicas : 2)
                                                              : 1;
@@ -264,21 +270,103 @@ static void fill_in(bppsa_schedule *list) {
   }
 }
 
-bppsa_status bppsa_schedule_create_empty(const char *scheme, const bppsa_schedule_config *config, bppsa_schedule **schedule) {
-  bppsa_schedule made = {.scheme = bppsa_schedule_find(scheme), .config = *config};
-  bppsa_schedule_config *c = &made.config;
-  if (made.scheme == NULL) {
+/* A list without operations: the scheme, the configuration with its defaults, the geometry. */
+static bppsa_status begin(const char *scheme, const bppsa_schedule_config *config, bppsa_schedule *made) {
+  *made = (bppsa_schedule){.scheme = bppsa_schedule_find(scheme), .config = *config};
+  bppsa_schedule_config *c = &made->config;
+  if (made->scheme == NULL) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "schedule: unknown scheme '%s', expected one of bppsa_schedule_schemes", scheme);
   }
-  fill_in(&made);
+  fill_in(made);
   BPPSA_TRY(check_counts(c));
-  made.workers = c->stages * c->width;
-  made.stages = made.scheme->data_parallel                       ? c->layers
-                : made.scheme->generate == bppsa_schedule_modulo ? c->layers
-                                                                 : c->stages * c->chunks;
-  made.replicas = made.scheme->data_parallel ? made.workers : made.scheme->scan ? 1 : c->replicas * c->width;
-  made.rounds = c->iterations + (c->window == BPPSA_WINDOW_BACKWARD_FORWARD);
-  made.micros = c->micro_batches * made.rounds * (made.scheme->data_parallel ? made.replicas : c->width);
+  made->workers = c->stages * c->width;
+  made->stages = made->scheme->data_parallel                       ? c->layers
+                 : made->scheme->generate == bppsa_schedule_modulo ? c->layers
+                                                                   : c->stages * c->chunks;
+  made->replicas = made->scheme->data_parallel ? made->workers : made->scheme->scan ? 1 : c->replicas * c->width;
+  made->rounds = c->iterations + (c->window == BPPSA_WINDOW_BACKWARD_FORWARD);
+  made->micros = c->micro_batches * made->rounds * (made->scheme->data_parallel ? made->replicas : c->width);
+  return BPPSA_OK;
+}
+
+/* ---- rows of costs ---- */
+
+static bppsa_status check_profile(const bppsa_schedule *list, const bppsa_schedule_profile *profile) {
+  const int64_t layers = list->config.layers;
+  if (list->scheme->generate != bppsa_schedule_multi_stream || profile->regions == 0) {
+    return BPPSA_OK;
+  }
+  if (profile->regions < 0 || profile->regions > layers) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "profile: %" PRId64 " regions, expected 1 to %" PRId64 ", at most one a layer",
+                      profile->regions, layers);
+  }
+  return profile->layers == layers
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "profile: %" PRId64 " columns, expected %" PRId64 ", one a layer", profile->layers,
+                          layers);
+}
+
+/* A list whose defaults are filled in against the configuration it is made from, whose stages are what the user calls them. */
+static bppsa_status check_rows(const bppsa_schedule *list, const bppsa_schedule_config *config) {
+  const int64_t layers = list->config.layers, stages = config->stages < layers ? config->stages : layers;
+  for (int cost = 0; cost < BPPSA_COST_COUNT; ++cost) {
+    const int64_t rows = config->rows[cost];
+    if (config->cost[cost] != NULL && rows != layers && rows != stages) {
+      char other[64] = "";
+      if (stages != layers) {
+        snprintf(other, sizeof other, ", or %" PRId64 ", one a stage", stages);
+      }
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %" PRId64 " rows, expected %" PRId64 ", one a layer%s",
+                        bppsa_schedule_cost_name(cost), rows, layers, other);
+    }
+  }
+  return check_profile(list, &config->profile);
+}
+
+bppsa_status bppsa_schedule_check_rows(const char *scheme, const bppsa_schedule_config *config) {
+  bppsa_schedule made;
+  BPPSA_TRY(begin(scheme, config, &made));
+  return check_rows(&made, config);
+}
+
+/* Gives every layer its cost: a row of its own, or its share of its stage's. */
+static bppsa_status spread_costs(bppsa_schedule *list) {
+  bppsa_schedule_config *c = &list->config;
+  int64_t arrays = 0;
+  for (int cost = 0; cost < BPPSA_COST_COUNT; ++cost) {
+    arrays += c->cost[cost] != NULL;
+  }
+  if (arrays == 0) {
+    return BPPSA_OK;
+  }
+  list->layer_costs = bppsa_calloc(arrays * c->layers, sizeof *list->layer_costs);
+  if (list->layer_costs == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  double *each = list->layer_costs;
+  for (int cost = 0; cost < BPPSA_COST_COUNT; ++cost) {
+    if (c->cost[cost] == NULL) {
+      continue;
+    }
+    for (int64_t row = 0; row < c->rows[cost]; ++row) {
+      const int64_t first = bppsa_schedule_cut(c->layers, c->rows[cost], row),
+                    last = bppsa_schedule_cut(c->layers, c->rows[cost], row + 1);
+      for (int64_t layer = first; layer < last; ++layer) {
+        each[layer] = c->cost[cost][row] / (double)(last - first);
+      }
+    }
+    c->cost[cost] = each;
+    c->rows[cost] = c->layers;
+    each += c->layers;
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_schedule_create_empty(const char *scheme, const bppsa_schedule_config *config, bppsa_schedule **schedule) {
+  bppsa_schedule made;
+  bppsa_schedule_config *c = &made.config;
+  BPPSA_TRY(begin(scheme, config, &made));
+  BPPSA_TRY(check_rows(&made, config));
   BPPSA_TRY(check_costs(c));
   BPPSA_TRY(check_scheme(&made));
   if (made.micros > MOST_PASSES / made.stages || made.replicas > INT32_MAX / c->layers) {
@@ -286,11 +374,13 @@ bppsa_status bppsa_schedule_create_empty(const char *scheme, const bppsa_schedul
                       "schedule: %" PRId64 " micro-batches through %" PRId64 " stages, expected fewer operations", made.micros,
                       made.stages);
   }
+  BPPSA_TRY(spread_costs(&made));
   for (int64_t layer = 0; layer < c->layers; ++layer) {
     made.activations += bppsa_schedule_cost_of(c, BPPSA_COST_ACTIVATION, layer);
   }
   bppsa_schedule *list = bppsa_alloc(sizeof *list);
   if (list == NULL) {
+    bppsa_free(made.layer_costs);
     return BPPSA_ERR_MEMORY;
   }
   *list = made;

@@ -20,8 +20,8 @@ void bppsa_timed_free(bppsa_timed *timed);
 /* A schedule as JSON; with `with_ops` its operations, where there are no more than 100 000. NULL when out of memory. */
 json_t *bppsa_timed_json(const bppsa_timed *timed, bool with_ops);
 
-/* Reads a file of costs into `config`, and into `arrays` what the config borrows: bppsa_free each, also on failure. Arrays have a number a layer, or one a stage, which
- * its layers share; the last three are the profile's. ERR_FORMAT names key and row; ERR_IO, ERR_MEMORY. */
+/* Reads a file of costs into `config`, and into `arrays` what the config borrows: bppsa_free each, also on failure; the last three are the
+ * profile's. Whether the arrays' lengths fit is for the scheme to say: bppsa_schedule_check_rows. ERR_FORMAT names key and row; ERR_IO, ERR_MEMORY. */
 bppsa_status bppsa_schedule_costs_load(const char *path, bppsa_schedule_config *config, double *arrays[]);
 #define BPPSA_SCHEDULE_COST_ARRAYS (BPPSA_COST_COUNT + 3)
 

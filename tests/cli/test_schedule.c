@@ -219,6 +219,150 @@ static void test_costs(void **state) {
   check_makespan(4 * 4 + 3, "gpipe --costs C.json"); /* the first stage is the bottleneck */
 }
 
+static void write_text(const char *path, const char *text) {
+  write_bytes(path, text, strlen(text));
+}
+
+/* Rows a stage and rows a layer are understood by every scheme, whatever it makes of stages; any other number of them is refused. */
+static void test_cost_rows(void **state) {
+  (void)state;
+  const struct {
+    const char *text, *said; /* said NULL: the same as the first */
+  } files[] = {{"[4, 1, 1, 2]", NULL},
+               {"[2, 2, 0.5, 0.5, 0.5, 0.5, 1, 1]", NULL},
+               {"[4, 1, 1]", "3 rows, expected 8, one a layer, or 4, one a stage"},
+               {"[4, 1, 1, 2, 2]", "5 rows, expected 8"},
+               {"[2, 2, 0.5, 0.5, 0.5, 0.5, 1]", "7 rows, expected 8"},
+               {"[2, 2, 0.5, 0.5, 0.5, 0.5, 1, 1, 1]", "9 rows, expected 8"},
+               {"[]", "0 rows, expected 8"}};
+  static const char *const keys[] = {"forward", "input_grad", "weight_grad", "sync", "step", "activation", "message", "gradient"};
+  json_t *list = run_json("schedule --list --json");
+  assert_true(json_array_size(list) >= 20);
+  for (size_t i = 0; i < json_array_size(list); ++i) {
+    const char *id = get_text(json_array_get(list, i), "id");
+    for (size_t k = 0; k < sizeof keys / sizeof keys[0]; ++k) {
+      double first = 0;
+      for (size_t f = 0; f < sizeof files / sizeof files[0]; ++f) {
+        char line[160], text[160];
+        snprintf(text, sizeof text, "{\"%s\": %s}", keys[k], files[f].text);
+        write_text("C.json", text);
+        snprintf(line, sizeof line, "schedule %s --layers 8 --micro-batches 8 --alpha 0.25 --beta 1 --costs C.json", id);
+        if (files[f].said != NULL) {
+          snprintf(text, sizeof text, "--costs: C.json: %s: %s", keys[k], files[f].said);
+          assert_fails(2, text, "%s", line);
+          continue;
+        }
+        json_t *document = run_json("%s --json", line);
+        first = f == 0 ? get_real(document, "makespan") : first;
+        assert_true(get_real(document, "makespan") == first && first > 0);
+        json_decref(document);
+      }
+    }
+  }
+  json_decref(list);
+}
+
+/* What is printed of a scheme does not depend on what stands before it, and is what it is alone on the common model. */
+static void check_orders(const char *const *ids, const char *options, int64_t layers) {
+  static const int orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+  double alone[3];
+  for (int i = 0; i < 3; ++i) {
+    json_t *document = run_json("schedule %s %s --layers %d --json", ids[i], options, (int)layers);
+    alone[i] = get_real(document, "makespan");
+    json_decref(document);
+  }
+  for (int o = 0; o < 6; ++o) {
+    json_t *rows =
+        run_json("schedule --compare %s,%s,%s %s --json", ids[orders[o][0]], ids[orders[o][1]], ids[orders[o][2]], options);
+    for (int i = 0; i < 3; ++i) {
+      const json_t *row = json_array_get(rows, (size_t)i);
+      assert_string_equal(get_text(row, "scheme"), ids[orders[o][i]]);
+      assert_int_equal(json_integer_value(json_object_get(row, "layers")), layers);
+      assert_int_equal(json_array_size(json_object_get(row, "differs")), 0);
+      assert_true(get_real(row, "makespan") == alone[orders[o][i]]);
+    }
+    json_decref(rows);
+  }
+}
+
+static void test_compare_orders(void **state) {
+  (void)state;
+  char stages[400] = "{\"forward\": [", layers[700] = "{\"forward\": [";
+  for (int i = 0; i < 16; ++i) {
+    snprintf(stages + strlen(stages), sizeof stages - strlen(stages), "%s%d", i > 0 ? ", " : "", 1 + i % 3);
+    snprintf(layers + strlen(layers), sizeof layers - strlen(layers), "%s%d, %d", i > 0 ? ", " : "", 1 + i % 3, 2 + i % 5);
+  }
+  write_text("S.json", strcat(stages, "], \"message\": 20}"));
+  write_text("L.json", strcat(layers, "]}"));
+  const char *const ids[] = {"1f1b", "interleaved", "gems"};
+  const char *const size = "--stages 16 --micro-batches 64 --alpha 0.02 --beta 1";
+  char options[160];
+  check_orders(ids, size, 32);
+  snprintf(options, sizeof options, "%s --costs S.json", size);
+  check_orders(ids, options, 32);
+  snprintf(options, sizeof options, "%s --costs L.json", size);
+  check_orders(ids, options, 32);
+  snprintf(options, sizeof options, "%s --costs L.json --layers 32", size);
+  check_orders(ids, options, 32);
+  assert_fails(2, "--costs: L.json: forward: 32 rows, expected 16, one a layer", "schedule --compare 1f1b,gems %s --costs L.json",
+               size);
+  assert_fails(2, "--costs: S.json: forward: 16 rows, expected 32, one a layer, or 8",
+               "schedule --compare 1f1b,gems --stages 8 --layers 32 --costs S.json");
+}
+
+/* One model for all columns; the table and the document name what is not the same. */
+static void test_compare_models(void **state) {
+  (void)state;
+  run_result said = run("schedule --compare 1f1b,interleaved --stages 16 --micro-batches 64");
+  assert_non_null(
+      strstr(said.out, "The same for all: layers 32, micro-batches 64, workers 16, iterations 1, window iteration.\n"));
+  assert_null(strstr(said.out, "Not the same"));
+  assert_non_null(strstr(said.out, " 1f1b              474 ")); /* 3 (N + D - 1) of stages of two layers */
+  assert_non_null(strstr(said.out, " interleaved       429 "));
+  release(&said);
+  said = run("schedule --compare gpipe,multi-stream,scan-linear,wait-free");
+  assert_non_null(strstr(
+      said.out, "Not the same for all: layers, micro-batches, elements, workers, window. Their times are of different work.\n"));
+  assert_non_null(strstr(said.out, "  layers  micro-batches  elements  workers  window\n"));
+  release(&said);
+  json_t *rows = run_json("schedule --compare wait-free,gpipe,priority --window iteration --json");
+  for (size_t i = 0; i < 3; ++i) {
+    const json_t *differs = json_object_get(json_array_get(rows, i), "differs");
+    assert_int_equal(json_array_size(differs), 1);
+    assert_string_equal(json_string_value(json_array_get(differs, 0)), "micro_batches");
+  }
+  json_decref(rows);
+  rows = run_json("schedule --compare scan-linear,scan-chunked --elements 30 --json");
+  assert_int_equal(json_integer_value(json_object_get(json_array_get(rows, 1), "elements")), 30);
+  assert_int_equal(json_array_size(json_object_get(json_array_get(rows, 1), "differs")), 0);
+  json_decref(rows);
+  assert_fails(2, "--compare: ',', expected schemes with commas between", "schedule --compare ,");
+}
+
+/* The profile's columns are layers, also where it has one. */
+static void test_profile_shape(void **state) {
+  (void)state;
+  const struct {
+    const char *text, *said;
+  } files[] = {{"{\"main\": [2], \"sub\": [[1, 1]], \"speedup\": [[1, 1]]}", "profile: 2 columns, expected 4, one a layer"},
+               {"{\"main\": [1, 1, 1, 1, 1], \"sub\": [[1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]], "
+                "\"speedup\": [[1, 1, 1, 1], "
+                "[1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]]}",
+                "profile: 5 regions, expected 1 to 4"},
+               {"{\"main\": [1, 1], \"sub\": [[1, 1, 1, 1], [1]], \"speedup\": [[1, 1, 1, 1], [1]]}",
+                "profile, sub, row 1: expected an array of 4 numbers"},
+               {"{\"main\": [], \"sub\": [], \"speedup\": []}", "profile: 0 regions"},
+               {"{\"main\": [1], \"sub\": [1], \"speedup\": [1]}", "profile: 1 regions of 0 layers"}};
+  char text[400];
+  for (size_t i = 0; i < sizeof files / sizeof files[0]; ++i) {
+    snprintf(text, sizeof text, "{\"profile\": %s}", files[i].text);
+    write_text("C.json", text);
+    assert_fails(2, files[i].said, "schedule multi-stream --costs C.json");
+  }
+  write_text("C.json", "{\"profile\": {\"main\": [2], \"sub\": [[3]], \"speedup\": [[1]]}}");
+  assert_runs("schedule multi-stream --layers 1 --costs C.json");
+}
+
 /* Algorithm 1 by hand: two regions of two layers. Layer 3 gains most beside the second region, then layer 1; layer 2's gradient is not there when the first region begins. */
 static void test_profile(void **state) {
   (void)state;
@@ -339,6 +483,7 @@ static void test_memory(void **state) {
                                "schedule spectrain --stages 2 --micro-batches 2",
                                "schedule scan-blelloch",
                                "schedule --compare gems,zb-h1 --json",
+                               "schedule --compare interleaved,gpipe --costs C.json",
                                "schedule --list --json"};
   for (size_t i = 0; i < sizeof lines / sizeof lines[0]; ++i) {
     bool done = false;
@@ -368,6 +513,10 @@ int main(void) {
                                      cmocka_unit_test(test_malformed),
                                      cmocka_unit_test(test_costs),
                                      cmocka_unit_test(test_profile),
+                                     cmocka_unit_test(test_profile_shape),
+                                     cmocka_unit_test(test_cost_rows),
+                                     cmocka_unit_test(test_compare_orders),
+                                     cmocka_unit_test(test_compare_models),
                                      cmocka_unit_test(test_drawings),
                                      cmocka_unit_test(test_refused),
                                      cmocka_unit_test(test_odd),

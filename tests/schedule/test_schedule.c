@@ -294,6 +294,7 @@ static void test_figure4(void **state) {
   const double sync[] = {3, 1, 1, 2, 4};
   bppsa_schedule_config config = layered(2, 1, 5, BPPSA_SPLIT_IW);
   config.cost[BPPSA_COST_SYNC] = sync;
+  config.rows[BPPSA_COST_SYNC] = sizeof sync / sizeof sync[0];
   config.window = BPPSA_WINDOW_BACKWARD_FORWARD;
   check("figure 4(a)", 2, 1, makespan("wait-free", &config), 18);
   check("figure 4(b)", 2, 1, makespan("priority", &config), 17);

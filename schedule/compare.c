@@ -1,0 +1,151 @@
+#include "schedule/compare.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/json.h"
+
+bppsa_schedule_summary bppsa_schedule_summarise(const bppsa_timed *timed) {
+  const bppsa_schedule *list = timed->list;
+  const bppsa_schedule_config *c = &list->config;
+  const bool scan = list->scheme->scan;
+  bppsa_schedule_summary s = {.scheme = list->scheme,
+                              .layers = scan ? -1 : c->layers,
+                              .micro_batches = scan ? -1 : c->micro_batches,
+                              .elements = scan ? c->elements : -1,
+                              .workers = list->workers,
+                              .iterations = c->iterations,
+                              .window = c->window,
+                              .makespan = timed->times.makespan,
+                              .bubble_ratio = timed->times.bubble_ratio,
+                              .least = INFINITY};
+  for (int64_t w = 0; w < list->workers; ++w) {
+    s.most = fmax(s.most, timed->times.worker[w].peak_activations);
+    s.least = fmin(s.least, timed->times.worker[w].peak_activations);
+    s.weights = fmax(s.weights, timed->times.worker[w].weight_versions);
+  }
+  return s;
+}
+
+/* ---- what has to be the same ---- */
+
+static int64_t layers_of(const bppsa_schedule_summary *s) {
+  return s->layers;
+}
+static int64_t micro_batches_of(const bppsa_schedule_summary *s) {
+  return s->micro_batches;
+}
+static int64_t elements_of(const bppsa_schedule_summary *s) {
+  return s->elements;
+}
+static int64_t workers_of(const bppsa_schedule_summary *s) {
+  return s->workers;
+}
+static int64_t iterations_of(const bppsa_schedule_summary *s) {
+  return s->iterations;
+}
+static int64_t window_of(const bppsa_schedule_summary *s) {
+  return s->window;
+}
+
+static const struct {
+  const char *key, *words;
+  int64_t (*value)(const bppsa_schedule_summary *s);
+  bool window; /* its value is a window's */
+} fields[] = {{"layers", "layers", layers_of, false},
+              {"micro_batches", "micro-batches", micro_batches_of, false},
+              {"elements", "elements", elements_of, false},
+              {"workers", "workers", workers_of, false},
+              {"iterations", "iterations", iterations_of, false},
+              {"window", "window", window_of, true}};
+enum { FIELDS = sizeof fields / sizeof fields[0], VALUE_TEXT = 24 };
+
+static bool differs(int field, const bppsa_schedule_summary *rows, int64_t count) {
+  for (int64_t i = 1; i < count; ++i) {
+    if (fields[field].value(&rows[i]) != fields[field].value(&rows[0])) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* "32", "backward-forward"; "-" where the scheme has no such thing. */
+static const char *value_text(int field, const bppsa_schedule_summary *row, char text[VALUE_TEXT]) {
+  const int64_t value = fields[field].value(row);
+  if (fields[field].window) {
+    return bppsa_schedule_window_name((bppsa_schedule_window)value);
+  }
+  snprintf(text, VALUE_TEXT, value >= 0 ? "%" PRId64 : "-", value);
+  return text;
+}
+
+/* ---- the table ---- */
+
+static void add_row(const bppsa_schedule_summary *rows, int64_t count, int64_t i, bppsa_text *text) {
+  const bppsa_schedule_summary *s = &rows[i];
+  char activations[48], value[VALUE_TEXT];
+  snprintf(activations, sizeof activations, "[%.4g, %.4g]", s->least, s->most);
+  bppsa_text_add(text, " %-16s  %-10.6g  %-12.4g  %-16s  %-16.4g", s->scheme->id, s->makespan, s->bubble_ratio, activations,
+                 s->weights);
+  for (int field = 0; field < FIELDS; ++field) {
+    if (differs(field, rows, count)) {
+      bppsa_text_add(text, "  %-*s", (int)strlen(fields[field].words), value_text(field, s, value));
+    }
+  }
+  bppsa_text_add(text, "\n");
+}
+
+/* The fields that differ, or those that are the same and that the schemes have, with commas between. */
+static int add_fields(const bppsa_schedule_summary *rows, int64_t count, bool different, bppsa_text *text) {
+  int added = 0;
+  char value[VALUE_TEXT];
+  for (int field = 0; field < FIELDS; ++field) {
+    if (differs(field, rows, count) == different && (different || fields[field].value(&rows[0]) >= 0)) {
+      bppsa_text_add(text, "%s%s", added > 0 ? ", " : "", fields[field].words);
+      if (!different) {
+        bppsa_text_add(text, " %s", value_text(field, &rows[0], value));
+      }
+      ++added;
+    }
+  }
+  return added;
+}
+
+void bppsa_schedule_table(const bppsa_schedule_summary *rows, int64_t count, bppsa_text *text) {
+  if (count == 0) {
+    return;
+  }
+  bppsa_text_add(text, " %-16s  %-10s  %-12s  %-16s  %-16s", "scheme", "makespan", "bubble ratio", "activations, M_a",
+                 "weights, M_theta");
+  for (int field = 0; field < FIELDS; ++field) {
+    if (differs(field, rows, count)) {
+      bppsa_text_add(text, "  %s", fields[field].words);
+    }
+  }
+  bppsa_text_add(text, "\n");
+  for (int64_t i = 0; i < count; ++i) {
+    add_row(rows, count, i, text);
+  }
+  bppsa_text_add(text, "\nThe same for all: ");
+  add_fields(rows, count, false, text);
+  bppsa_text_add(text, ".\n");
+  bppsa_text differences = {0};
+  if (add_fields(rows, count, true, &differences) > 0 && bppsa_text_check(&differences) == BPPSA_OK) {
+    bppsa_text_add(text, "Not the same for all: %s. Their times are of different work.\n", differences.text);
+  }
+  text->failed = text->failed || differences.failed;
+  bppsa_text_free(&differences);
+}
+
+json_t *bppsa_schedule_differences(const bppsa_schedule_summary *rows, int64_t count) {
+  json_t *array = json_array();
+  bool ok = array != NULL;
+  for (int field = 0; field < FIELDS && ok; ++field) {
+    if (differs(field, rows, count)) {
+      ok = json_array_append_new(array, json_string(fields[field].key)) == 0;
+    }
+  }
+  return bppsa_json_finish(array, ok);
+}
