@@ -39,9 +39,12 @@ bppsa_status bppsa_setup_shape(const char *path, const bppsa_view *view, const c
   for (int32_t d = 0; same && d < ndim; ++d) {
     same = view->shape[d] == shape[d];
   }
-  char found[BPPSA_SHAPE_TEXT], expected[BPPSA_SHAPE_TEXT];
+  char found[BPPSA_SHAPE_TEXT], expected[BPPSA_SHAPE_TEXT], guess[BPPSA_SHAPE_TEXT] = "";
+  if (!same && view->ndim == ndim) {
+    bppsa_shape_guess(words, ndim, view->shape, shape, guess, sizeof guess);
+  }
   return same ? BPPSA_OK
-              : bppsa_fail(BPPSA_ERR_SHAPE, "%s: shape %s, expected %s = %s", path,
+              : bppsa_fail(BPPSA_ERR_SHAPE, "%s: shape %s, expected %s = %s%s", path,
                            bppsa_shape_text(view->ndim, view->shape, found, sizeof found), words,
-                           bppsa_shape_text(ndim, shape, expected, sizeof expected));
+                           bppsa_shape_text(ndim, shape, expected, sizeof expected), guess);
 }

@@ -13,7 +13,8 @@
         {.option = BPPSA_OPTION_BATCH}, {.option = BPPSA_OPTION_VALIDATION},                                                     \
         {.option = BPPSA_OPTION_SEED, .help = "of the data"}, {.option = BPPSA_OPTION_DEVICE},                                   \
         {.option = BPPSA_OPTION_DTYPE, .fallback = ""}, {.option = BPPSA_OPTION_THREADS},                                        \
-        {.option = BPPSA_OPTION_WEIGHTS, .required = true}, {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {      \
+        {.option = BPPSA_OPTION_WEIGHTS, .required = true}, {.option = BPPSA_OPTION_PREFIX}, {.option = BPPSA_OPTION_JSON},      \
+        {.option = BPPSA_OPTION_HELP}, {                                                                                         \
       .option = BPPSA_OPTION_COUNT                                                                                               \
     }                                                                                                                            \
   }
@@ -30,6 +31,7 @@ static const bppsa_option_use uses_cnn[] = {
     {.option = BPPSA_OPTION_DTYPE, .fallback = ""},
     {.option = BPPSA_OPTION_THREADS},
     {.option = BPPSA_OPTION_WEIGHTS, .required = true},
+    {.option = BPPSA_OPTION_PREFIX},
     {.option = BPPSA_OPTION_JSON},
     {.option = BPPSA_OPTION_HELP},
     {.option = BPPSA_OPTION_COUNT}};

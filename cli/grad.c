@@ -16,9 +16,9 @@
         {.option = BPPSA_OPTION_UP_LEVELS}, {.option = BPPSA_OPTION_CHUNKS}, {.option = BPPSA_OPTION_PLAN},                      \
         {.option = BPPSA_OPTION_DEVICE}, {.option = BPPSA_OPTION_DTYPE, .fallback = ""}, {.option = BPPSA_OPTION_THREADS},       \
         {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP}, {.option = BPPSA_OPTION_WEIGHTS, .required = true},    \
-        {.option = BPPSA_OPTION_INPUT, .required = true}, {.option = BPPSA_OPTION_LABELS, .required = true},                     \
-        {.option = BPPSA_OPTION_H0}, {.option = BPPSA_OPTION_OUT, .required = true}, {.option = BPPSA_OPTION_JSON},              \
-        {.option = BPPSA_OPTION_HELP}, {                                                                                         \
+        {.option = BPPSA_OPTION_PREFIX}, {.option = BPPSA_OPTION_INPUT, .required = true},                                       \
+        {.option = BPPSA_OPTION_LABELS, .required = true}, {.option = BPPSA_OPTION_H0},                                          \
+        {.option = BPPSA_OPTION_OUT, .required = true}, {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {          \
       .option = BPPSA_OPTION_COUNT                                                                                               \
     }                                                                                                                            \
   }
@@ -37,6 +37,7 @@ static const bppsa_option_use uses_cnn[] = {{.option = BPPSA_OPTION_MASK, .metav
                                             {.option = BPPSA_OPTION_THREADS},
                                             {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP},
                                             {.option = BPPSA_OPTION_WEIGHTS, .required = true},
+                                            {.option = BPPSA_OPTION_PREFIX},
                                             {.option = BPPSA_OPTION_INPUT, .required = true, .help = "input [B,C,H,W]"},
                                             {.option = BPPSA_OPTION_LABELS, .required = true, .help = "int64 labels [B]"},
                                             {.option = BPPSA_OPTION_OUT, .required = true},
@@ -83,9 +84,13 @@ static bppsa_status load_input(const bppsa_cli *cli, gradients *g) {
   }
   if (x->ndim != 3 || x->shape[0] < 1 || x->shape[1] < 1 || x->shape[2] != g->config.input) {
     char found[BPPSA_SHAPE_TEXT];
+    const int axis = x->ndim != 3 ? -1 : x->shape[1] == g->config.input ? 1 : x->shape[0] == g->config.input ? 0 : -1;
     return bppsa_fail(BPPSA_ERR_SHAPE,
-                      "%s: shape %s, expected [T, B, I] with T and B at least 1 and I = %" PRId64 " as in the weights", path,
-                      bppsa_shape_text(x->ndim, x->shape, found, sizeof found), g->config.input);
+                      "%s: shape %s, expected [T, B, I] with T and B at least 1 and I = %" PRId64 " as in the weights%s", path,
+                      bppsa_shape_text(x->ndim, x->shape, found, sizeof found), g->config.input,
+                      axis == 1   ? "; its middle axis has that size"
+                      : axis == 0 ? "; its first axis has that size"
+                                  : "");
   }
   g->config.seq_len = x->shape[0];
   g->config.batch = x->shape[1];
@@ -100,6 +105,12 @@ static bppsa_status load_labels(const bppsa_cli *cli, gradients *g) {
   const bppsa_view *labels = &g->labels.view;
   if (labels->dtype != BPPSA_I64) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: dtype %s, expected i64", path, bppsa_dtype_name(labels->dtype));
+  }
+  if (!all && labels->ndim == 1 && labels->shape[0] != batch && labels->shape[0] == shape[0] && !g->network.kind->convolutional) {
+    return bppsa_fail(BPPSA_ERR_SHAPE,
+                      "%s: %" PRId64 " labels, expected %" PRId64 ": --input is [T, B, I] = [%" PRId64 ", %" PRId64 ", %" PRId64
+                      "], but looks like [B, T, I]",
+                      path, shape[0], batch, shape[0], batch, g->config.input);
   }
   BPPSA_TRY(bppsa_setup_shape(path, labels, all ? "[T, B]" : "[B]", all ? 2 : 1, all ? shape : shape + 1));
   const int64_t count = bppsa_view_count(labels), *values = labels->data;
@@ -210,15 +221,17 @@ static bppsa_status check_finite(const gradients *g) {
   return BPPSA_OK;
 }
 
+static const bppsa_option inputs[] = {BPPSA_OPTION_WEIGHTS, BPPSA_OPTION_INPUT, BPPSA_OPTION_LABELS, BPPSA_OPTION_H0,
+                                      BPPSA_OPTION_MASK};
+
 static bppsa_status compute(const bppsa_cli *cli, gradients *g) {
   BPPSA_TRY(bppsa_network_open(cli, &g->network));
   g->config = bppsa_network_config_default(&g->network);
   BPPSA_TRY(bppsa_setup_config(cli, &g->config));
   BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_OUT));
-  for (bppsa_option input = BPPSA_OPTION_WEIGHTS; input <= BPPSA_OPTION_H0; ++input) {
-    BPPSA_TRY(bppsa_cli_check_distinct(cli, input, BPPSA_OPTION_OUT));
+  for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; ++i) {
+    BPPSA_TRY(bppsa_cli_check_distinct(cli, inputs[i], BPPSA_OPTION_OUT));
   }
-  BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_MASK, BPPSA_OPTION_OUT));
   BPPSA_TRY(bppsa_setup_device(cli, &g->device));
   BPPSA_TRY(bppsa_setup_weights(cli, &g->network, &g->config, &g->file));
   BPPSA_TRY(load_batch(cli, g));

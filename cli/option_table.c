@@ -130,6 +130,10 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
                               "a whole number from 1 to 4096", SPAN(1, 4096), .otherwise = "all cores"},
     [BPPSA_OPTION_WEIGHTS] = {"--weights", BPPSA_TEXT, BPPSA_GROUP_FILES, "W.safetensors", NULL, "weights, with PyTorch's names",
                               "the path of a safetensors file", .choices = NULL},
+    [BPPSA_OPTION_PREFIX] =
+        {"--prefix", BPPSA_TEXT, BPPSA_GROUP_FILES, "P[,HEAD]", NULL,
+         "what stands before the names in --weights: encoder.rnn of encoder.rnn.weight_ih_l0; HEAD: for linear", "P or P,HEAD",
+         .otherwise = "the model's name, and linear"},
     [BPPSA_OPTION_INPUT] = {"--input", BPPSA_TEXT, BPPSA_GROUP_FILES, "X.npy", NULL, "input [T,B,I]", "the path of an NPY file",
                             .choices = NULL},
     [BPPSA_OPTION_LABELS] = {"--labels", BPPSA_TEXT, BPPSA_GROUP_FILES, "Y.npy", NULL, "int64 labels [B]; [T,B] with --loss all",

@@ -86,106 +86,6 @@ bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_recurrent_config *co
   return setup_gradients(cli, &config->method);
 }
 
-/* An option that was typed must say what the weights say. */
-static bppsa_status check_integer(const bppsa_cli *cli, bppsa_option option, int64_t found, const char *path) {
-  const bppsa_option_value *value = bppsa_cli_value(cli, option);
-  if (!value->given || value->integer == found) {
-    return BPPSA_OK;
-  }
-  return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %" PRId64 " contradicts the weights in %s, expected %" PRId64,
-                    bppsa_option_get(option)->name, value->integer, path, found);
-}
-
-static bppsa_status check_text(const bppsa_cli *cli, bppsa_option option, const char *found, const char *path) {
-  const bppsa_option_value *value = bppsa_cli_value(cli, option);
-  if (!value->given || strcmp(value->text, found) == 0) {
-    return BPPSA_OK;
-  }
-  return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s contradicts the weights in %s, expected %s", bppsa_option_get(option)->name,
-                    value->text, path, found);
-}
-
-/* What files saved by this program say about themselves; other files say nothing. */
-static bppsa_status read_metadata(const bppsa_cli *cli, const char *path, const bppsa_safetensors *file,
-                                  bppsa_recurrent_config *config) {
-  const char *nonlinearity = bppsa_safetensors_metadata(file, "nonlinearity");
-  if (nonlinearity != NULL && bppsa_network_kind_of(cli)->nonlinearity) {
-    const bool relu = strcmp(nonlinearity, "relu") == 0;
-    if (!relu && strcmp(nonlinearity, "tanh") != 0) {
-      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: metadata nonlinearity is '%s', expected tanh or relu", path, nonlinearity);
-    }
-    BPPSA_TRY(check_text(cli, BPPSA_OPTION_NONLINEARITY, nonlinearity, path));
-    config->nonlinearity = relu ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
-  }
-  const char *loss = bppsa_safetensors_metadata(file, "loss"); /* a habit, not the architecture: an option may say otherwise */
-  if (loss != NULL && !bppsa_cli_value(cli, BPPSA_OPTION_LOSS)->given) {
-    config->loss_all = strcmp(loss, "all") == 0;
-  }
-  return BPPSA_OK;
-}
-
-bppsa_status bppsa_setup_tensors(const bppsa_safetensors *file, bppsa_named_view **tensors, int64_t *count) {
-  const int64_t size = bppsa_safetensors_count(file);
-  bppsa_named_view *list = bppsa_calloc(size, sizeof *list);
-  if (list == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
-  for (int64_t i = 0; i < size; ++i) {
-    list[i] = *bppsa_safetensors_get(file, i);
-  }
-  *count = size;
-  *tensors = list;
-  return BPPSA_OK;
-}
-
-static bppsa_status describe_weights(const bppsa_cli *cli, const bppsa_network *network, const char *path,
-                                     const bppsa_safetensors *file, bppsa_recurrent_config *config) {
-  const bppsa_network_kind *kind = network->kind;
-  bppsa_named_view *tensors = NULL;
-  int64_t count = 0;
-  BPPSA_TRY(bppsa_setup_tensors(file, &tensors, &count));
-  const bppsa_status status = kind->convolutional ? bppsa_cnn_infer(path, &network->layers, count, tensors, &config->dtype)
-                                                  : bppsa_recurrent_infer(path, kind->name, kind->gates, count, tensors, config);
-  bppsa_free(tensors);
-  BPPSA_TRY(status);
-  BPPSA_TRY(check_integer(cli, BPPSA_OPTION_LAYERS, config->layers, path));
-  BPPSA_TRY(check_integer(cli, BPPSA_OPTION_HIDDEN, config->hidden, path));
-  BPPSA_TRY(check_text(cli, BPPSA_OPTION_DTYPE, bppsa_dtype_name(config->dtype), path));
-  return read_metadata(cli, path, file, config);
-}
-
-bppsa_status bppsa_setup_weights(const bppsa_cli *cli, const bppsa_network *network, bppsa_recurrent_config *config,
-                                 bppsa_safetensors **file) {
-  const char *path = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text;
-  bppsa_safetensors *loaded = NULL;
-  bppsa_recurrent_config described = *config;
-  BPPSA_TRY(bppsa_cli_input(bppsa_safetensors_load(path, &loaded)));
-  const bppsa_status status = describe_weights(cli, network, path, loaded, &described);
-  if (status != BPPSA_OK) {
-    bppsa_safetensors_destroy(loaded);
-    return status;
-  }
-  *config = described;
-  *file = loaded;
-  return BPPSA_OK;
-}
-
-bppsa_status bppsa_setup_model(const bppsa_cli *cli, const bppsa_safetensors *file, bppsa_model *model) {
-  const char *path = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text;
-  bppsa_named_view *tensors = NULL;
-  int64_t count = 0;
-  BPPSA_TRY(bppsa_setup_tensors(file, &tensors, &count));
-  const bppsa_status status = bppsa_model_set(model, path, count, tensors);
-  bppsa_free(tensors);
-  BPPSA_TRY(status);
-  bppsa_nonfinite where;
-  if (bppsa_model_parameter_nonfinite(model, false, &where)) {
-    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s holds a value that is not finite, expected finite weights", path,
-                      where.name != NULL ? where.name : where.what);
-  }
-  return BPPSA_OK;
-}
-
 bppsa_status bppsa_setup_device(const bppsa_cli *cli, bppsa_device **device) {
   const bppsa_option_value *name = bppsa_cli_value(cli, BPPSA_OPTION_DEVICE);
   const bppsa_status status =
@@ -238,11 +138,12 @@ bppsa_status bppsa_setup_dataset(const bppsa_cli *cli, const bppsa_device *devic
 
 static bppsa_status match_images(const bppsa_network *network, const bppsa_dataset *dataset) {
   const int64_t *in = network->layers.in, *image = dataset->image;
-  char found[BPPSA_SHAPE_TEXT], expected[BPPSA_SHAPE_TEXT];
+  char found[BPPSA_SHAPE_TEXT], expected[BPPSA_SHAPE_TEXT], guess[BPPSA_SHAPE_TEXT];
   return in[0] == image[0] && in[1] == image[1] && in[2] == image[2]
              ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_SHAPE, "%s: images of %s, expected %s, the network's input", dataset->ops->name,
-                          bppsa_shape_text(3, image, found, sizeof found), bppsa_shape_text(3, in, expected, sizeof expected));
+             : bppsa_fail(BPPSA_ERR_SHAPE, "%s: images of %s, expected %s, the network's input [C, H, W]%s", dataset->ops->name,
+                          bppsa_shape_text(3, image, found, sizeof found), bppsa_shape_text(3, in, expected, sizeof expected),
+                          bppsa_shape_guess("[C, H, W]", 3, image, in, guess, sizeof guess));
 }
 
 bppsa_status bppsa_setup_match(const char *path, const bppsa_network *network, const bppsa_recurrent_config *config,
@@ -255,8 +156,9 @@ bppsa_status bppsa_setup_match(const char *path, const bppsa_network *network, c
   if (convolutional) {
     BPPSA_TRY(match_images(network, dataset));
   } else if (path != NULL && config->input != dataset->input) {
-    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: weights for input size %" PRId64 ", expected %" PRId64 " as in the data", path,
-                      config->input, dataset->input);
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: weights for input size %" PRId64 ", expected %" PRId64 " as in the data%s", path,
+                      config->input, dataset->input,
+                      config->input == dataset->seq_len ? ", which are [N, T, I], but look like [N, I, T]" : "");
   }
   if ((path != NULL || convolutional) && config->classes < dataset->classes) {
     return bppsa_fail(BPPSA_ERR_SHAPE, "%s: weights for %" PRId64 " classes, expected at least %" PRId64 " as in the data",

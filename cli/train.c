@@ -24,9 +24,9 @@
         {.option = BPPSA_OPTION_WARMUP}, {.option = BPPSA_OPTION_CLIP_NORM}, {.option = BPPSA_OPTION_SEED},                      \
         {.option = BPPSA_OPTION_DEVICE}, {.option = BPPSA_OPTION_DTYPE}, {.option = BPPSA_OPTION_THREADS},                       \
         {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP}, {.option = BPPSA_OPTION_LOG},                          \
-        {.option = BPPSA_OPTION_WEIGHTS}, {.option = BPPSA_OPTION_SAVE_WEIGHTS}, {.option = BPPSA_OPTION_CHECKPOINT},            \
-        {.option = BPPSA_OPTION_CHECKPOINT_EVERY}, {.option = BPPSA_OPTION_RESUME}, {.option = BPPSA_OPTION_JSON},               \
-        {.option = BPPSA_OPTION_HELP}, {                                                                                         \
+        {.option = BPPSA_OPTION_WEIGHTS}, {.option = BPPSA_OPTION_PREFIX}, {.option = BPPSA_OPTION_SAVE_WEIGHTS},                \
+        {.option = BPPSA_OPTION_CHECKPOINT}, {.option = BPPSA_OPTION_CHECKPOINT_EVERY}, {.option = BPPSA_OPTION_RESUME},         \
+        {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {                                                          \
       .option = BPPSA_OPTION_COUNT                                                                                               \
     }                                                                                                                            \
   }
@@ -65,6 +65,7 @@ static const bppsa_option_use uses_cnn[] = {
     {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP},
     {.option = BPPSA_OPTION_LOG},
     {.option = BPPSA_OPTION_WEIGHTS},
+    {.option = BPPSA_OPTION_PREFIX},
     {.option = BPPSA_OPTION_SAVE_WEIGHTS},
     {.option = BPPSA_OPTION_CHECKPOINT},
     {.option = BPPSA_OPTION_CHECKPOINT_EVERY},

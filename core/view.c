@@ -124,6 +124,44 @@ bppsa_status bppsa_shape_bytes(bppsa_dtype dtype, int32_t ndim, const int64_t *s
   return BPPSA_OK;
 }
 
+/* Axis `axis` of "[B, C, H, W]": where its name begins, and its length. */
+static const char *axis_name(const char *words, int32_t axis, int *length) {
+  const char *at = words + 1;
+  for (int32_t d = 0; d < axis; ++d) {
+    at += strcspn(at, ",");
+    at += strspn(at, ", ");
+  }
+  *length = (int)strcspn(at, ",]");
+  return at;
+}
+
+const char *bppsa_shape_guess(const char *words, int32_t ndim, const int64_t *found, const int64_t *expected, char *text,
+                              size_t size) {
+  bool taken[BPPSA_MAX_DIMS] = {false}, other = false;
+  size_t used = (size_t)snprintf(text, size, "; it looks like [");
+  for (int32_t d = 0; d < ndim; ++d) {
+    int32_t e = 0;
+    while (e < ndim && (taken[e] || expected[e] != found[d])) {
+      ++e;
+    }
+    if (e == ndim) {
+      text[0] = '\0';
+      return text;
+    }
+    int length = 0;
+    const char *name = axis_name(words, e, &length);
+    taken[e] = true;
+    other = other || e != d;
+    used += used < size ? (size_t)snprintf(text + used, size - used, "%s%.*s", d > 0 ? ", " : "", length, name) : 0;
+  }
+  if (!other || used + 2 > size) {
+    text[0] = '\0';
+    return text;
+  }
+  memcpy(text + used, "]", 2);
+  return text;
+}
+
 const char *bppsa_shape_text(int32_t ndim, const int64_t *shape, char *text, size_t size) {
   if (size == 0) {
     return "";

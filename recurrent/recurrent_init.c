@@ -104,7 +104,9 @@ static bppsa_status expect(const weights *w, const char *name, int32_t ndim, int
   char found[BPPSA_SHAPE_TEXT];
   if (view == NULL) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: tensor '%s' is missing%s", w->where, name,
-                      strstr(name, ".bias_") != NULL ? ", expected a network with biases" : "");
+                      strcmp(name, "linear.weight") == 0 ? ", expected a head: a linear layer [C, H] from the last hidden state"
+                      : strstr(name, ".bias_") != NULL   ? ", expected a network with biases"
+                                                         : "");
   }
   if (view->dtype != w->dtype) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: tensor '%s' is %s, expected %s", w->where, name, bppsa_dtype_name(view->dtype),

@@ -159,8 +159,7 @@ static void test_eval(void **state) {
   (void)state;
   assert_fails(2, "--weights: option missing", "eval rnn");
   assert_fails(2, "none.safetensors", "eval rnn --weights none.safetensors");
-  assert_fails(2, "--dtype: f64 contradicts the weights in W.safetensors, expected f32",
-               "eval rnn --weights W.safetensors --dtype f64");
+  assert_runs("eval rnn --weights W.safetensors --dtype f64 --seq-len 5 --samples 32"); /* converted: test_weights.c */
   assert_fails(2, "--layers: 1 contradicts", "eval rnn --weights W2.safetensors --layers 1");
   assert_fails(2, "--nonlinearity: tanh contradicts the weights in W2.safetensors, expected relu",
                "eval rnn --weights W2.safetensors --nonlinearity tanh");
@@ -197,7 +196,6 @@ static void test_grad(void **state) {
   assert_refused("bad.npy: shape [2, 3, 4], expected [L, B, H] = [1, 3, 4]", GRAD " --h0 bad.npy");
   assert_refused("--hidden: 20 contradicts the weights in W.safetensors, expected 4", GRAD " --hidden 20");
   assert_refused("--layers: 2 contradicts", GRAD " --layers 2");
-  assert_refused("--dtype: f64 contradicts", GRAD " --dtype f64");
   assert_refused("none.npy", GRAD_WITH("W.safetensors", "none.npy", "Y.npy"));
   assert_refused("Y.npy", GRAD_WITH("Y.npy", "X.npy", "Y.npy"));
   assert_refused("--up-levels: given beside --algorithm linear", GRAD " --algorithm linear --up-levels 1");

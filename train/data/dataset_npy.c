@@ -1,5 +1,6 @@
 /* A pair of NPY files, held in memory as they are: X [N,T,I] or [N,C,H,W], f32 or f64, and Y [N] or [N,T], converted to int64. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <zlib.h>
 
@@ -143,10 +144,15 @@ static bppsa_status check_y_shape(const char *path, const bppsa_view *y, const b
                       per_step ? "[samples, steps] with the loss on all steps" : "[samples] with the loss on the last step");
   }
   if (y->shape[0] != x->shape[0] || (per_step && y->shape[1] != x->shape[1])) {
-    char expected[BPPSA_SHAPE_TEXT];
-    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: shape %s disagrees with the inputs' %lld samples of %lld steps, expected %s", path,
+    char expected[BPPSA_SHAPE_TEXT], guess[BPPSA_SHAPE_TEXT] = "";
+    if (per_step) {
+      bppsa_shape_guess("[N, T]", 2, y->shape, x->shape, guess, sizeof guess);
+    } else if (x->ndim == 3 && y->shape[0] == x->shape[1]) {
+      snprintf(guess, sizeof guess, ": the inputs are [N, T, I], but look like [T, N, I]");
+    }
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: shape %s disagrees with the inputs' %lld samples of %lld steps, expected %s%s", path,
                       text, (long long)x->shape[0], (long long)x->shape[1],
-                      bppsa_shape_text(per_step ? 2 : 1, x->shape, expected, sizeof expected));
+                      bppsa_shape_text(per_step ? 2 : 1, x->shape, expected, sizeof expected), guess);
   }
   return BPPSA_OK;
 }

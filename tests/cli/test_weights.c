@@ -1,0 +1,158 @@
+/* Weights that do not come as the program writes them: in the other dtype, under other names, by torch.save. */
+#include "tests/cli/batch_files.h"
+
+#include <math.h>
+
+#define DATA "--seq-len 5 --samples 64 --seed 1"
+#define GRAD "grad rnn --input X.npy --labels Y.npy --out G.safetensors"
+
+/* ---- dtypes ---- */
+
+static void test_widened(void **state) {
+  (void)state;
+  json_t *document = run_json("eval rnn --weights W.safetensors --dtype f64 " DATA " --json");
+  const double wide = get_real(document, "loss");
+  json_decref(document);
+  document = run_json("eval rnn --weights W.safetensors " DATA " --json");
+  assert_float_equal(get_real(document, "loss"), wide, 1e-6);
+  json_decref(document);
+  document = run_json(GRAD " --weights W.safetensors --dtype f64 --json");
+  assert_string_equal(get_text(document, "dtype"), "f64");
+  json_decref(document);
+  document = run_json("train rnn --weights W.safetensors --dtype f64 " DATA " --iterations 2 --save-weights WIDE --json");
+  assert_string_equal(get_text(json_object_get(document, "config"), "dtype"), "f64");
+  json_decref(document);
+  bppsa_safetensors *file = NULL;
+  assert_int_equal(bppsa_safetensors_load("WIDE", &file), BPPSA_OK);
+  assert_int_equal(bppsa_safetensors_get(file, 0)->view.dtype, BPPSA_F64);
+  bppsa_safetensors_destroy(file);
+}
+
+static void assert_notes(run_result result, const char *path) {
+  char wanted[120];
+  snprintf(wanted, sizeof wanted, "bppsa: note: %s: f64 weights, rounded to f32 as --dtype f32 asks\n", path);
+  assert_int_equal(result.code, 0);
+  assert_string_equal(result.err, wanted);
+  release(&result);
+}
+
+static void test_rounded(void **state) {
+  (void)state;
+  assert_notes(run("eval rnn --weights W64.safetensors --dtype f32 " DATA), "W64.safetensors");
+  assert_notes(run("train rnn --weights W64.safetensors --dtype f32 " DATA " --iterations 1"), "W64.safetensors");
+  assert_notes(run(GRAD " --weights W64.safetensors --dtype f32"), "W64.safetensors");
+  json_t *document = run_json("train rnn --weights W64.safetensors " DATA " --iterations 1 --json"); /* the weights' */
+  assert_string_equal(get_text(json_object_get(document, "config"), "dtype"), "f64");
+  json_decref(document);
+}
+
+/* ---- files with other tensors ---- */
+
+typedef struct {
+  const char *from, *to; /* a tensor of W64.safetensors under another name; to NULL: left out */
+} renaming;
+
+/* W64.safetensors under other names; every tensor that no renaming mentions keeps its own. value: of element 0 of the first one, or NaN. */
+static void write_renamed(const char *path, size_t count, const renaming *renamings, double value) {
+  bppsa_safetensors *file = NULL;
+  bppsa_named_view tensors[16];
+  int64_t kept = 0;
+  assert_int_equal(bppsa_safetensors_load("W64.safetensors", &file), BPPSA_OK);
+  for (int64_t i = 0; i < bppsa_safetensors_count(file); ++i) {
+    tensors[kept] = *bppsa_safetensors_get(file, i);
+    const char *name = tensors[kept].name;
+    for (size_t k = 0; k < count; ++k) {
+      if (strcmp(renamings[k].from, name) == 0) {
+        tensors[kept].name = renamings[k].to;
+      }
+    }
+    kept += tensors[kept].name != NULL;
+  }
+  if (!isnan(value)) {
+    bppsa_view_set(&tensors[0].view, 2, value);
+  }
+  assert_int_equal(bppsa_safetensors_save(path, kept, tensors, 0, NULL), BPPSA_OK);
+  bppsa_safetensors_destroy(file);
+}
+
+#define CELL(stem)                                                                                                               \
+  {"rnn.weight_ih_l0", stem "weight_ih_l0"}, {"rnn.weight_hh_l0", stem "weight_hh_l0"}, {"rnn.bias_ih_l0", stem "bias_ih_l0"}, { \
+    "rnn.bias_hh_l0", stem "bias_hh_l0"                                                                                          \
+  }
+#define HEAD(stem)                                                                                                               \
+  {"linear.weight", stem ".weight"}, {                                                                                           \
+    "linear.bias", stem ".bias"                                                                                                  \
+  }
+
+static void test_too_large(void **state) {
+  (void)state;
+  write_renamed("LARGE", 0, NULL, 1e300);
+  assert_fails(2, "LARGE: rnn.weight_ih_l0: element 2 is 1e+300, beyond f32, expected --dtype f64 or smaller weights",
+               "eval rnn --weights LARGE " DATA " --dtype f32 --json");
+}
+
+/* The loss of the same weights under their own names. */
+static void assert_same(const char *line) {
+  json_t *own = run_json("eval rnn --weights W64.safetensors " DATA " --json"), *other = run_json("%s " DATA " --json", line);
+  assert_true(json_equal(own, other));
+  json_decref(own);
+  json_decref(other);
+}
+
+static void test_prefix(void **state) {
+  (void)state;
+  write_renamed("A", 4, (renaming[]){CELL("encoder.rnn.")}, (double)NAN);
+  assert_same("eval rnn --weights A --prefix encoder.rnn"); /* the head's name is its own */
+  write_renamed("B", 6, (renaming[]){CELL("encoder.rnn."), HEAD("encoder.linear")}, (double)NAN);
+  assert_same("eval rnn --weights B --prefix encoder");
+  write_renamed("C", 6, (renaming[]){CELL("net.lstm_like."), HEAD("fc")}, (double)NAN);
+  assert_same("eval rnn --weights C --prefix net.lstm_like,fc");
+  write_renamed("D", 6, (renaming[]){CELL(""), HEAD("head")}, (double)NAN);
+  assert_same("eval rnn --weights D --prefix .,head");
+  assert_runs(GRAD " --weights C --prefix net.lstm_like,fc");
+  assert_runs("train rnn --weights A --prefix=encoder.rnn " DATA " --iterations 1 --save-weights OWN");
+  assert_runs("eval rnn --weights OWN " DATA); /* under their own names again */
+}
+
+static void test_missing(void **state) {
+  (void)state;
+  write_renamed("E", 2, (renaming[]){HEAD("fc")}, (double)NAN);
+  assert_fails(
+      2,
+      "E: tensor 'linear.weight' is missing, expected a head: a linear layer [C, H] from the last hidden state; the file has "
+      "rnn.weight_ih_l0, rnn.weight_hh_l0, rnn.bias_ih_l0, rnn.bias_hh_l0, fc.weight, fc.bias",
+      "eval rnn --weights E " DATA);
+  write_renamed("F", 4, (renaming[]){CELL("encoder.rnn.")}, (double)NAN);
+  assert_fails(2, "F: tensor 'rnn.weight_hh_l0' is missing; did you mean --prefix encoder.rnn?; the file has encoder.rnn.weight",
+               "eval rnn --weights F " DATA);
+  assert_fails(2, "did you mean --prefix .?", "grad rnn --weights D --input X.npy --labels Y.npy --out G.safetensors");
+  assert_fails(2, "tensor 'rnn.weight_hh_l0' is missing; the file has encoder", "eval rnn --weights F --prefix decoder " DATA);
+  assert_fails(2, "--prefix: 'a,', expected P or P,HEAD", "eval rnn --weights F --prefix a, " DATA);
+  assert_fails(2, "--prefix: 'a,b' names a head of lenet5, expected P alone",
+               "eval lenet5 --weights F --prefix a,b --data npy:X.npy,Y.npy");
+}
+
+/* ---- torch.save ---- */
+
+static void test_torch(void **state) {
+  (void)state;
+  static const char zip[] = "PK\x03\x04\0\0\x08\x08\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x0a\0\0\0M/data.pklFB\x14",
+                    legacy[] = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.\x80\x02",
+                    other[] = "PK\x03\x04\0\0\x08\x08\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x08\0\0\0data.npyFB\x14";
+  const char *says = "M.pt: byte 0: a file of torch.save, expected safetensors; in Python: import torch, safetensors.torch; "
+                     "safetensors.torch.save_file(torch.load('M.pt', map_location='cpu'), 'W.safetensors')";
+  write_bytes("M.pt", zip, sizeof zip - 1);
+  assert_fails(2, says, "eval rnn --weights M.pt " DATA);
+  write_bytes("M.pt", legacy, sizeof legacy - 1);
+  assert_fails(2, says, "train rnn --weights M.pt --iterations 1 " DATA);
+  assert_fails(2, "a file of torch.save", "prune --weights M.pt --fraction 0.5 --out P.safetensors");
+  write_bytes("M.pt", other, sizeof other - 1);
+  assert_fails(2, "M.pt: byte 0: a header of", "eval rnn --weights M.pt " DATA);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_widened),   cmocka_unit_test(test_rounded),
+                                     cmocka_unit_test(test_too_large), cmocka_unit_test(test_prefix),
+                                     cmocka_unit_test(test_missing),   cmocka_unit_test(test_torch)};
+  return cmocka_run_group_tests(tests, enter_with_batch, leave_directory);
+}
