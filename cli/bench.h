@@ -23,6 +23,7 @@
 #include "core/peak.h"
 #include "draw/canvas.h"
 #include "recurrent/recurrent_cudnn.h"
+#include "scan/work.h"
 #include "train/data/dataset.h"
 
 typedef enum {
@@ -80,9 +81,9 @@ typedef struct {
   int64_t redone;           /* products of the scans found useless in one pass and redone step by step */
   bool plan;                /* the following are set */
   bppsa_scan_method method;
-  double total_flops, critical_flops; /* of the scans of all layers: the whole batch, one sample's longest chain */
-  int64_t critical_steps;             /* products on that chain */
-  double workspace;                   /* bytes of products held */
+  bppsa_work work, bp;    /* of all layers, of one sample: the method's, and that of BP */
+  int64_t critical_steps; /* products on that chain */
+  double workspace;       /* bytes of products held */
 } bppsa_bench_row;
 
 typedef struct {

@@ -7,6 +7,8 @@
 #include "cli/bench_queued.h"
 #include "cli/machine.h"
 #include "cli/prune.h"
+#include "cli/work.h"
+#include "cnn/work.h"
 #include "core/alloc.h"
 #include "core/buffer.h"
 #include "core/memory.h"
@@ -32,9 +34,10 @@ static const bppsa_option_use uses_lenet5[] = USES("256", "0"), uses_vgg11[] = U
 
 static const char notes[] =
     "f32. forward is the pass to the logits; the other rows are backward passes, weight gradients included, the input's not.\n"
-    "FLOP: of the gradients of the layers' inputs alone, by the BP baseline of `bppsa flops` (pruned weights, which BP\n"
-    "multiplies like others, included), or the scan's plan; path: of its longest chain of products. The ratios are to BP's, of\n"
-    "graphs to the graph of BP. Logits and gradients of every row are first held against BP in float64 on the processor: a\n"
+    "FLOP: of the gradients between layers alone, as `bppsa flops` counts them; path: of the longest chain of products. The\n"
+    "table's ratios are to the row bp, which multiplies pruned weights like all others (flops_of_unpruned_bp in the document;\n"
+    "flops_of_bp is to BP over the same patterns: linear has 1.00), of graphs' times to the graph of BP. Logits and gradients of "
+    "every row are first held against BP in float64 on the processor: a\n"
     "residual of 30 or more marks the row and exits 1. All methods are held side by side and take turns. On a GPU BP is cuDNN's, "
     "and second_stream has the weights' gradients\n"
     "beside the others. " BPPSA_BENCH_QUEUED_NOTE "bench/rivals/bench_cnn_pytorch.py times PyTorch in the same run.\n";
@@ -70,10 +73,11 @@ typedef struct {
 typedef struct {
   const char *method;
   bool backward, graph;
-  double residual, flops, path, plan_s; /* flops of one sample, path: of its longest chain of products */
-  int64_t held, steps, nodes;           /* steps: products on that chain; nodes: of a graph */
-  bppsa_timed_work work;                /* the pass, queued anew, or */
-  bppsa_bench_recording recording;      /* of a graph */
+  double residual, plan_s;
+  bppsa_work flops;                /* of one sample; forward: in gradients, of the pass */
+  int64_t held, steps, nodes;      /* steps: products on that chain; nodes: of a graph */
+  bppsa_timed_work work;           /* the pass, queued anew, or */
+  bppsa_bench_recording recording; /* of a graph */
 } row;
 
 struct session {
@@ -89,8 +93,8 @@ struct session {
   bppsa_model *holder;        /* of the weights, f32 */
   bppsa_model *reference;     /* f64, BP, on the host */
   bppsa_view reference_logits;
-  double baseline; /* FLOPs of BP's input gradients of one sample, the first operator's left out */
-  int64_t held;    /* bytes of the entrants' products */
+  bppsa_work bp, unpruned; /* of BP, with the weights that are kept and with all, which is what the rows of BP compute */
+  int64_t held;            /* bytes of the entrants' products */
   int entrants, row_count;
   entrant list[METHODS];
   row timed[2 * METHODS + 2]; /* a backward pass and its graph a method, and the forward pass */
@@ -112,18 +116,6 @@ static bppsa_status fill_pair(const session *s, bppsa_buffer pair[2], int32_t nd
   }
   BPPSA_TRY(bppsa_view_convert(&pair[0].view, &pair[1].view));
   return bppsa_buffer_move(s->device, &pair[0]);
-}
-
-static bppsa_status count_baseline(session *s) {
-  for (int64_t i = 1; i + 1 < s->network.layers.count; ++i) {
-    const bppsa_op *op = &s->network.layers.layers[i].op;
-    bppsa_jacobian *whole = NULL;
-    BPPSA_TRY(bppsa_jacobian_create(op, NULL, true, s->host, &whole));
-    const bppsa_csr *c = bppsa_jacobian_pattern(whole);
-    s->baseline += (double)bppsa_op_baseline_flops(op, c->rows, c->cols, c->nnz);
-    bppsa_jacobian_destroy(whole);
-  }
-  return BPPSA_OK;
 }
 
 /* ---- models ---- */
@@ -262,13 +254,12 @@ static bool put_row(const session *s, const row *r, const bppsa_timing *t, const
   ok = ok && bppsa_json_put_bool(object, "graph", r->graph) && bppsa_json_put_integer(object, "graph_nodes", r->nodes);
   ok = ok && bppsa_bench_put_timing(object, t);
   ok = ok && bppsa_json_put_real(object, "residual", r->residual) &&
-       bppsa_json_put_real(object, "flops", (double)batch * r->flops);
+       bppsa_json_put_real(object, "flops", (double)batch * r->flops.gradients);
   ok = ok && bppsa_json_put_integer(object, "bytes", r->held) && bppsa_json_put_real(object, "plan_s", r->plan_s);
   if (r->backward) {
-    ok = ok && bppsa_json_put_real(object, "time_of_bp", time_ratio) &&
-         bppsa_json_put_real(object, "flops_of_bp", r->flops / s->baseline);
-    ok = ok && bppsa_json_put_real(object, "critical_flops_of_bp", r->path / s->baseline) &&
-         bppsa_json_put_integer(object, "critical_steps", r->steps);
+    const bppsa_work_ratios same = bppsa_work_over(&r->flops, &s->bp), whole = bppsa_work_over(&r->flops, &s->unpruned);
+    ok = ok && bppsa_json_put_real(object, "time_of_bp", time_ratio) && bppsa_work_json(object, "bp", &same);
+    ok = ok && bppsa_work_json(object, "unpruned_bp", &whole) && bppsa_json_put_integer(object, "critical_steps", r->steps);
   }
   return ok;
 }
@@ -277,11 +268,12 @@ static bppsa_status print_row(const session *s, const row *r, const bppsa_timing
                               bool noisy_ratio) {
   char text[2][BPPSA_SI_TEXT], median[BPPSA_BENCH_TIME], ratio[BPPSA_BENCH_TIME];
   const double batch = (double)s->x[0].view.shape[0];
+  const bppsa_work_ratios flops = bppsa_work_over(&r->flops, &s->unpruned);
   snprintf(ratio, sizeof ratio, "%s%.2f", bppsa_bench_mark(noisy_ratio), time_ratio);
   return bppsa_cli_print(s->cli, "  %-23s%11s%11.3f%11.3f%6" PRId64 "  %-10s%9s%9.2f%9.2f  %-9s%9.1f%10.2f%s\n", name,
                          bppsa_bench_median_ms(t, 3, median), 1e3 * t->min_s, 1e3 * t->max_s, t->repeats,
-                         bppsa_cli_si(batch * r->flops, "FLOP", text[0], sizeof text[0]), ratio,
-                         r->backward ? r->flops / s->baseline : 0, r->backward ? r->path / s->baseline : 0,
+                         bppsa_cli_si(batch * r->flops.gradients, "FLOP", text[0], sizeof text[0]), ratio,
+                         r->backward ? flops.gradients : 0, r->backward ? flops.critical : 0,
                          bppsa_cli_si((double)r->held, "B", text[1], sizeof text[1]), 1e3 * r->plan_s, r->residual,
                          r->residual < WRONG ? "" : "  WRONG");
 }
@@ -360,17 +352,12 @@ static bppsa_status enter_pass(session *s, entrant *e, const row *described) {
 
 static bppsa_status enter_passes(session *s, entrant *e, const method *m, double plan_s) {
   const bppsa_scan_plan *plan = bppsa_cnn_plan(e->model);
-  row forward = {.method = "forward", .flops = forward_flops(s)};
-  row backward = {.method = m->name,
-                  .backward = true,
-                  .flops = s->baseline,
-                  .path = s->baseline,
-                  .plan_s = plan_s,
-                  .steps = s->network.layers.count - 2};
+  row forward = {.method = "forward", .flops.gradients = forward_flops(s)};
+  row backward = {
+      .method = m->name, .backward = true, .flops = s->unpruned, .plan_s = plan_s, .steps = s->network.layers.count - 2};
   if (plan != NULL) {
     const bppsa_scan_totals *t = bppsa_scan_plan_totals(plan);
-    backward.flops = (double)(t->mm_flops + t->mv_flops);
-    backward.path = (double)t->critical_flops;
+    backward.flops = bppsa_work_of_scan(t, s->bp.besides);
     backward.steps = t->critical_steps;
     backward.held = t->workspace_bytes;
     s->held += t->workspace_bytes;
@@ -444,6 +431,26 @@ static void leave(session *s) {
 
 /* ---- all of it ---- */
 
+static bppsa_status count_bp(session *s) {
+  const bppsa_cnn_network *layers = &s->network.layers;
+  const uint8_t **masks = bppsa_calloc(layers->count, sizeof *masks);
+  bppsa_cnn_bp_work kept, all;
+  int64_t weight = 0;
+  if (masks == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i < layers->count && weight < s->masks.count; ++i) {
+    masks[i] = bppsa_cnn_has_weights(&layers->layers[i]) ? s->masks.bytes[weight++] : NULL;
+  }
+  bppsa_status status = bppsa_cnn_count_bp(layers, masks, false, s->host, &kept);
+  status = status == BPPSA_OK ? bppsa_cnn_count_bp(layers, NULL, false, s->host, &all) : status;
+  bppsa_free((void *)masks);
+  BPPSA_TRY(status);
+  s->bp = kept.work;
+  s->unpruned = all.work;
+  return BPPSA_OK;
+}
+
 static bppsa_status print_head(const session *s) {
   char date[BPPSA_DATE_TEXT], pruned[40] = "";
   const double fraction = bppsa_cli_value(s->cli, BPPSA_OPTION_PRUNE)->real;
@@ -452,7 +459,7 @@ static bppsa_status print_head(const session *s) {
   }
   return bppsa_cli_print(s->cli,
                          "%s%s on %s, %d threads, B = %" PRId64 ", f32, %s\n"
-                         "milliseconds; backward passes beside BP's, in time and in FLOPs of the gradients between layers\n\n"
+                         "milliseconds; backward passes beside row bp, in time and in FLOPs of the gradients between layers\n\n"
                          "  method                      median        min        max     n  work           time     FLOP     "
                          "path  held       plan ms  "
                          "residual\n",
@@ -482,8 +489,8 @@ static bppsa_status prepare(session *s) {
   const int64_t seed_shape[] = {batch, bppsa_cnn_size(&s->network.layers, s->network.layers.count)};
   BPPSA_TRY(fill_pair(s, s->x, 4, x_shape, 230, 2));
   BPPSA_TRY(fill_pair(s, s->seed, 2, seed_shape, 231, 1 / (double)batch));
-  BPPSA_TRY(count_baseline(s));
   BPPSA_TRY(make_holder(s));
+  BPPSA_TRY(count_bp(s));
   return make_reference(s);
 }
 

@@ -65,15 +65,16 @@ static bppsa_status add_plan(const bppsa_network_kind *kind, const bppsa_recurre
   bppsa_scan_plan *plan = NULL;
   BPPSA_TRY(bppsa_scan_plan_create(&scan, &plan));
   const bppsa_scan_totals *totals = bppsa_scan_plan_totals(plan);
-  const double batch = (double)config->batch, flops = batch * (double)(totals->mm_flops + totals->mv_flops);
-  row->total_flops += flops;
-  row->critical_flops += (double)totals->critical_flops;
+  const double batch = (double)config->batch, besides = bppsa_network_flops_besides(kind, config, layer);
+  const bppsa_work work = bppsa_work_of_scan(totals, besides), bp = bppsa_work_of_bp(totals, besides);
+  bppsa_work_add(&work, &row->work);
+  bppsa_work_add(&bp, &row->bp);
   row->critical_steps += totals->critical_steps;
   row->workspace += config->method.backward == BPPSA_BACKWARD_SCAN ? (double)totals->workspace_bytes : 0;
   row->plan = config->method.backward == BPPSA_BACKWARD_SCAN;
   row->method = bppsa_scan_plan_config(plan)->method; /* of the top layer, which comes last */
   if (costs) {
-    row->flops += flops;
+    row->flops += batch * (work.gradients + work.besides);
     row->bytes += batch * plan_bytes(plan);
   }
   bppsa_scan_plan_destroy(plan);
@@ -89,13 +90,9 @@ bppsa_status bppsa_bench_costs(const bppsa_network_kind *kind, const bppsa_recur
   const double size = (double)bppsa_dtype_size(config->dtype);
   for (int64_t l = 0; l < config->layers; ++l) {
     const double input = l == 0 ? (double)config->input : hidden;
-    const double gemm = 2 * rows * gates * (input + hidden); /* forward, or the weights' gradients */
-    row->flops += gemm;
+    row->flops += method == BPPSA_BENCH_FORWARD ? 2 * rows * gates * (input + hidden) : 0;
     row->bytes += size * rows * (input + (method == BPPSA_BENCH_FORWARD ? 1 : 2) * hidden);
-    if (method != BPPSA_BENCH_FORWARD && l > 0) {
-      row->flops += 2 * rows * gates * hidden;
-      row->bytes += size * rows * 2 * hidden;
-    }
+    row->bytes += method != BPPSA_BENCH_FORWARD && l > 0 ? size * rows * 2 * hidden : 0;
     BPPSA_TRY(add_plan(kind, config, l, method != BPPSA_BENCH_FORWARD, device, row));
   }
   return BPPSA_OK;

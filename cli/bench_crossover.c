@@ -104,7 +104,7 @@ static const char *winner_of(const duel *d) {
 
 static double predict(const bppsa_bench_row *row, int64_t workers) {
   const double c = row->time.median_s / row->flops;
-  return c * fmax(row->critical_flops, row->flops / (double)workers);
+  return c * fmax(row->work.critical, row->flops / (double)workers);
 }
 
 /* workers 0: as measured. */

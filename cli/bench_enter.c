@@ -61,7 +61,8 @@ static void take_costs(bppsa_bench_session *s, int row, int from) {
   to->measured = true;
   to->flops = other->flops;
   to->bytes = other->bytes;
-  to->total_flops = other->total_flops;
+  to->work = other->work;
+  to->bp = other->bp;
 }
 
 static void skip_row(bppsa_bench_session *s, int row) {

@@ -7,6 +7,7 @@
 #include "cli/bench.h"
 #include "cli/machine.h"
 #include "cli/setup.h"
+#include "cli/work.h"
 #include "core/alloc.h"
 #include "core/file.h"
 
@@ -49,11 +50,13 @@ static bool put_point(json_t *object, const bppsa_bench_point *point, const bpps
   return ok && bppsa_json_put_text(object, "loss", bppsa_loss_name(c->loss_all));
 }
 
-static bool put_plan(json_t *object, const bppsa_bench_row *row) {
+static bool put_plan(json_t *object, const bppsa_bench_row *row, int64_t batch) {
   bool ok = bppsa_scan_method_put(object, &row->method);
   ok = ok && put_count(object, "workspace_bytes", row->workspace);
-  ok = ok && put_count(object, "critical_flops", row->critical_flops);
-  ok = ok && put_count(object, "scan_flops", row->total_flops);
+  const bppsa_work_ratios ratios = bppsa_work_over(&row->work, &row->bp);
+  ok = ok && put_count(object, "critical_flops", row->work.critical);
+  ok = ok && put_count(object, "scan_flops", (double)batch * row->work.gradients);
+  ok = ok && bppsa_work_json(object, "bp", &ratios);
   return ok && bppsa_json_put_integer(object, "critical_steps", row->critical_steps);
 }
 
@@ -118,7 +121,7 @@ static json_t *row_json(const bppsa_bench_point *point, const bppsa_bench_result
     ok = ok && put_gradients(object, result, row);
   }
   if (row->plan) {
-    ok = ok && put_plan(object, row);
+    ok = ok && put_plan(object, row, point->config.batch);
   }
   return bppsa_json_finish(object, ok);
 }
@@ -278,15 +281,16 @@ static const char *noisy_names(const bppsa_bench_result *result, int first, int 
 
 /* What the scans do for their shorter chains, and who wins all the same; no winner where the rows that decide are noisy. */
 static bppsa_status show_work(bppsa_cli *cli, const bppsa_bench_result *result) {
-  const double recurrence = result->rows[BPPSA_BENCH_BP].total_flops;
   int fastest = BPPSA_BENCH_BP;
   char noisy[80];
-  BPPSA_TRY(bppsa_cli_print(cli, "  FLOP of the products, over the recurrence's (linear):"));
+  BPPSA_TRY(bppsa_cli_print(cli, "  times the FLOPs of BP for the gradients between steps (with those of weights):"));
   for (int m = BPPSA_BENCH_LINEAR; m < BPPSA_BENCH_AUTO; ++m) {
     const bppsa_bench_row *row = &result->rows[m];
     if (row->measured) {
-      BPPSA_TRY(bppsa_cli_print(cli, "  %s %.1f", bppsa_bench_method_name((bppsa_bench_method)m),
-                                recurrence > 0 ? row->total_flops / recurrence : 1));
+      const bppsa_work_ratios ratios = bppsa_work_over(&row->work, &row->bp);
+      char text[2][BPPSA_RATIO_TEXT];
+      BPPSA_TRY(bppsa_cli_print(cli, "  %s %s (%s)", bppsa_bench_method_name((bppsa_bench_method)m),
+                                bppsa_work_ratio(ratios.gradients, text[0]), bppsa_work_ratio(ratios.backward, text[1])));
       fastest = row->time.median_s < result->rows[fastest].time.median_s ? m : fastest;
     }
   }

@@ -5,6 +5,7 @@
 
 #include "cli/bench_queued.h"
 #include "cli/machine.h"
+#include "cli/work.h"
 #include "core/alloc.h"
 #include "core/memory.h"
 #include "core/philox.h"
@@ -60,6 +61,7 @@ struct session {
   bppsa_machine_limits limits;
   json_t *rows, *left_out;
   int64_t failed, noisy, n, batch, memory_limit;
+  double besides; /* FLOPs of the gradients of weights, of one sample */
   bppsa_jacobian *jacobians[BPPSA_NETWORK_OPS];
   const bppsa_csr *patterns[BPPSA_NETWORK_OPS];
   bppsa_csr_values values[BPPSA_NETWORK_OPS]; /* on the device */
@@ -117,6 +119,7 @@ static bppsa_status make_chain(session *s, uint64_t seed) {
   for (int64_t t = 0; t < s->n; ++t) {
     BPPSA_TRY(bppsa_jacobian_create(&ops[t].op, NULL, false, s->host, &s->jacobians[t]));
     s->patterns[t] = bppsa_jacobian_pattern(s->jacobians[t]);
+    s->besides += (double)bppsa_op_weight_flops(&ops[t].op, s->patterns[t]->nnz);
     BPPSA_TRY(make_values(s, t, ops[t].op.kind, seed));
     s->offsets[t + 1] = s->offsets[t] + s->patterns[t]->rows;
   }
@@ -180,7 +183,9 @@ static double worst_residual(const session *s) {
 
 static bppsa_status add_row(session *s, const char *name, const entrant *e, double residual, const bppsa_timing *t) {
   const bppsa_scan_totals *totals = bppsa_scan_plan_totals(e->plan);
-  const double flops = (double)s->batch * (double)(totals->mm_flops + totals->mv_flops);
+  const bppsa_work work = bppsa_work_of_scan(totals, s->besides), bp = bppsa_work_of_bp(totals, s->besides);
+  const bppsa_work_ratios ratios = bppsa_work_over(&work, &bp);
+  const double flops = (double)s->batch * work.gradients;
   const double floor_s = flops / s->limits.peak;
   const bool wrong = !(residual < WRONG);
   s->failed += wrong;
@@ -195,6 +200,7 @@ static bppsa_status add_row(session *s, const char *name, const entrant *e, doub
   ok = ok && bppsa_json_put_integer(object, "bytes", totals->workspace_bytes) && bppsa_json_put_real(object, "floor_s", floor_s);
   ok = ok && bppsa_json_put_integer(object, "critical_flops", totals->critical_flops);
   ok = ok && bppsa_json_put_integer(object, "critical_steps", totals->critical_steps);
+  ok = ok && bppsa_work_json(object, "bp", &ratios);
   ok = ok && bppsa_json_put_real(object, "plan_s", e->plan_s);
   if (json_array_append_new(s->rows, bppsa_json_finish(object, ok)) != 0) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
@@ -203,12 +209,12 @@ static bppsa_status add_row(session *s, const char *name, const entrant *e, doub
   return s->cli->json
              ? BPPSA_OK
              : bppsa_cli_print(
-                   s->cli, "  %-18s%11s%11.3f%11.3f%7" PRId64 "  %-9s%8.2f%7.0f%%  %-9s%6" PRId64 "  %-9s%10.1f%10.2f%s\n", name,
-                   bppsa_bench_median_ms(t, 3, median), 1e3 * t->min_s, 1e3 * t->max_s, t->repeats,
-                   bppsa_cli_si(flops, "FLOP", text[0], sizeof text[0]), 1e-9 * flops / t->median_s, 100 * floor_s / t->median_s,
-                   bppsa_cli_si((double)totals->critical_flops, "FLOP", text[1], sizeof text[1]), totals->critical_steps,
-                   bppsa_cli_si((double)totals->workspace_bytes, "B", text[2], sizeof text[2]), 1e3 * e->plan_s, residual,
-                   wrong ? "  WRONG" : "");
+                   s->cli, "  %-18s%11s%11.3f%11.3f%7" PRId64 "  %-9s%8.2f%8.2f%7.0f%%  %-9s%6" PRId64 "  %-9s%10.1f%10.2f%s\n",
+                   name, bppsa_bench_median_ms(t, 3, median), 1e3 * t->min_s, 1e3 * t->max_s, t->repeats,
+                   bppsa_cli_si(flops, "FLOP", text[0], sizeof text[0]), ratios.gradients, 1e-9 * flops / t->median_s,
+                   100 * floor_s / t->median_s, bppsa_cli_si((double)totals->critical_flops, "FLOP", text[1], sizeof text[1]),
+                   totals->critical_steps, bppsa_cli_si((double)totals->workspace_bytes, "B", text[2], sizeof text[2]),
+                   1e3 * e->plan_s, residual, wrong ? "  WRONG" : "");
 }
 
 static bppsa_status leave_out(const session *s, const char *name) {
@@ -325,14 +331,15 @@ static bppsa_status measure(session *s) {
   s->memory_limit = limit->present ? limit->integer : available / 2;
   BPPSA_TRY(bppsa_bench_limits_measure(s->device, &s->limits));
   if (!s->cli->json) {
-    BPPSA_TRY(
-        bppsa_cli_print(s->cli,
-                        "sparse scan of lenet5 on %s, %d threads, B = %" PRId64 ", %s; measured peak %s\n"
-                        "milliseconds; peak: share of it; critical: FLOPs of a sample and products on the critical path\n\n"
-                        "  method                 median        min        max      n  work       GFLOP/s   peak  critical    n  "
-                        "held       plan ms  residual\n",
-                        bppsa_device_get_hardware(s->device), bppsa_device_get_threads(s->device), s->batch,
-                        bppsa_machine_date(date, sizeof date), bppsa_cli_si(s->limits.peak, "FLOP/s", peak, sizeof peak)));
+    BPPSA_TRY(bppsa_cli_print(
+        s->cli,
+        "sparse scan of lenet5 on %s, %d threads, B = %" PRId64 ", %s; measured peak %s\n"
+        "milliseconds; x BP: FLOPs over those of BP, gradients between layers on both sides; peak: share of it;\n"
+        "critical: FLOPs of a sample and products on the critical path\n\n"
+        "  method                 median        min        max      n  work         x BP GFLOP/s   peak  critical    n  "
+        "held       plan ms  residual\n",
+        bppsa_device_get_hardware(s->device), bppsa_device_get_threads(s->device), s->batch,
+        bppsa_machine_date(date, sizeof date), bppsa_cli_si(s->limits.peak, "FLOP/s", peak, sizeof peak)));
   }
   for (int i = 0; i < METHODS; ++i) {
     BPPSA_TRY(enter_method(s, i));

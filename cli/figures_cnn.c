@@ -274,7 +274,7 @@ static void add_steps(const json_t *document, const json_t *unpruned, const char
 static bppsa_status make_figure10(bppsa_figures *f, bppsa_text *html) {
   static const char *const patterns[] = {"value", "guaranteed"};
   json_t *unpruned = NULL, *counted[2] = {NULL, NULL};
-  char line[200], caption[1500];
+  char line[200], caption[3000];
   bppsa_text csv = {0};
   bppsa_text_add(&csv, "pattern,phase,op,mkn,flops,critical,result\n");
   bppsa_status status = run_command(f, &bppsa_command_flops_vgg11, "--up-levels\t2", &unpruned);

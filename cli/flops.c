@@ -1,7 +1,7 @@
 /* `bppsa flops NETWORK`: what every step of the sparse scan costs (BPPSA §4.3, figure 10).
  *
- * Operators count as the paper has them: products 2 FLOP a matching pair; the BP baseline 2·nnz where there are weights, rows + nnz for
- * ReLUs, rows + columns for pools. flops_count.c has the patterns.
+ * Products count 2 FLOPs a matching pair, and BP beside them 2 an entry of every pattern it applies: the same work by the same rule
+ * (scan/work.h). flops_count.c has the patterns.
  */
 #include "cli/flops.h"
 
@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "cli/plan_json.h"
+#include "cli/work.h"
 
 static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_PRUNE},
@@ -28,16 +29,22 @@ static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_HELP},
     {.option = BPPSA_OPTION_COUNT}};
 
-static const char notes[] = "Three kinds of patterns. Without --prune and --weights every weight counts, by the operators' "
-                            "structure alone. With them, weights "
-                            "that\n"
-                            "are pruned or 0 are left out: these patterns are guaranteed, whatever the input, and execution uses "
-                            "them. --pattern value leaves out "
-                            "what\n"
-                            "dead ReLUs and pools drop at real inputs too, as the published figure does; nothing could be "
-                            "planned with those ahead of time.\n";
+static const char notes[] =
+    "Three kinds of patterns. Without --prune and --weights every weight counts, by the operators' "
+    "structure alone. With them, weights "
+    "that\n"
+    "are pruned or 0 are left out: these patterns are guaranteed, whatever the input, and execution uses "
+    "them. --pattern value leaves out "
+    "what\n"
+    "dead ReLUs and pools drop at real inputs too, as the published figure does; nothing could be "
+    "planned with those ahead of time.\n"
+    "BP beside the scan computes the same gradients: between layers, of the input with --input-grad only, over the "
+    "same patterns or\n"
+    "with all weights. 2 FLOPs an entry it applies, 2 a matching pair of a product: 0 up-levels are 1.00 times "
+    "BP. docs/flops.md has\n"
+    "the derivation.\n";
 
-enum { NAME_TEXT = 200, CONCLUSION_TEXT = 320 };
+enum { NAME_TEXT = 200, CONCLUSION_TEXT = 720 };
 
 static const char *pattern_name(const bppsa_flops *f) {
   return f->values ? "value" : "guaranteed";
@@ -53,26 +60,33 @@ static void range_name(const bppsa_flops *net, int64_t first, int64_t last, char
   }
 }
 
-/* The most expensive step on the critical path, in words. */
+/* The most expensive step on the critical path; NULL: there is none. */
+static const bppsa_scan_step *dominant_step(const bppsa_flops *net) {
+  const bppsa_scan_step *most = NULL;
+  for (int64_t i = 0; i < net->step_count; ++i) {
+    const bppsa_scan_step *step = &net->steps[i];
+    most = step->critical && (most == NULL || step->flops > most->flops) ? step : most;
+  }
+  return most;
+}
+
+/* The same in words. */
 static void dominant_text(const bppsa_flops *net, char *text, size_t size) {
   const bppsa_scan_totals *t = &net->totals;
-  bppsa_scan_step most = {.flops = -1};
-  for (int64_t i = 0; i < net->step_count; ++i) {
-    most = net->steps[i].critical && net->steps[i].flops > most.flops ? net->steps[i] : most;
-  }
+  const bppsa_scan_step *most = dominant_step(net);
   char left[NAME_TEXT], right[NAME_TEXT] = "g";
-  if (most.flops < 0) {
+  if (most == NULL) {
     snprintf(text, size, "no step");
     return;
   }
-  const bool mm = most.level->op == BPPSA_OP_MM;
-  range_name(net, mm ? most.split : most.first, most.last, left, sizeof left);
+  const bool mm = most->level->op == BPPSA_OP_MM;
+  range_name(net, mm ? most->split : most->first, most->last, left, sizeof left);
   if (mm) {
-    range_name(net, most.first, most.split - 1, right, sizeof right);
+    range_name(net, most->first, most->split - 1, right, sizeof right);
   }
   snprintf(text, size,
            mm ? "[%s]·[%s]: %.3g FLOP, %.0f %% of the critical path" : "[%s]·%s: %.3g FLOP, %.0f %% of the critical path", left,
-           right, (double)most.flops, t->critical_flops > 0 ? 100 * (double)most.flops / (double)t->critical_flops : 0);
+           right, (double)most->flops, t->critical_flops > 0 ? 100 * (double)most->flops / (double)t->critical_flops : 0);
 }
 
 /* The operator's size and number of entries, as counted. */
@@ -81,15 +95,56 @@ static bppsa_csr counted_pattern(const bppsa_flops *net, int64_t i) {
   return (bppsa_csr){.rows = o->rows, .cols = o->cols, .nnz = llround(o->nnz)};
 }
 
-/* What the count supports: the critical path beside BP, and whether a plan made ahead can have it. */
+/* Are some weights or entries left out, so that BP with all of them is another BP? */
+static bool is_thinned(const bppsa_flops *net) {
+  return net->pruned || net->values;
+}
+
+static bool is_chain(const bppsa_flops *net) {
+  return net->totals.mm == net->totals.dead;
+}
+
+/* FLOPs of the scan's most expensive step on the critical path over those of BP's: of the same patterns, and with all weights. */
+static void step_ratios(const bppsa_flops *net, double *same, double *unpruned) {
+  const bppsa_scan_step *most = dominant_step(net);
+  const int64_t flops = most == NULL ? 0 : most->flops, whole = net->unpruned.largest;
+  int64_t largest = 0;
+  for (int64_t i = 1; i < net->count; ++i) {
+    largest = net->operators[i].bp_flops > largest ? net->operators[i].bp_flops : largest;
+  }
+  *same = flops == largest ? 1 : (double)flops / (double)largest;
+  *unpruned = flops == whole ? 1 : (double)flops / (double)whole;
+}
+
+/* What the counts support, and no more: the critical path and its largest step beside BP's, and whether a plan made ahead can have them. */
 static const char *conclusion_text(const bppsa_flops *net, char *text, size_t size) {
-  const double critical = (double)net->totals.critical_flops, own = (double)bppsa_flops_baseline_sum(net);
-  const double whole = (double)net->unpruned;
-  snprintf(text, size, "the critical path has %.3g times the FLOPs of BP here and %.3g times those of unpruned BP (%.3g): %s; %s",
-           own > 0 ? critical / own : 0, whole > 0 ? critical / whole : 0, whole,
-           critical < whole ? "below it, as figure 10 has it" : "above it, against figure 10",
-           net->values ? "these patterns are known after the forward pass only, no plan made ahead has them"
-                       : "these patterns hold for any input, a plan made ahead executes them");
+  const double same = bppsa_work_over(&net->work, &net->bp).critical;
+  const double whole = bppsa_work_over(&net->work, &net->unpruned.work).critical;
+  double step[2];
+  char ratio[4][BPPSA_RATIO_TEXT], flops[BPPSA_SI_TEXT], beside[120] = "", steps[120] = "";
+  step_ratios(net, &step[0], &step[1]);
+  if (is_thinned(net)) {
+    snprintf(beside, sizeof beside, ", %s times those of BP with all weights (%s)", bppsa_work_ratio(whole, ratio[0]),
+             bppsa_cli_si(net->unpruned.work.critical, "", flops, sizeof flops));
+    snprintf(steps, sizeof steps, ", %s times with all weights", bppsa_work_ratio(step[1], ratio[1]));
+  }
+  const char *known = net->values ? "these patterns are known after the forward pass only, no plan made ahead has them"
+                                  : "these patterns hold for any input, a plan made ahead executes them";
+  bppsa_work_ratio(same, ratio[2]);
+  if (is_chain(net)) {
+    snprintf(text, size,
+             "a chain of %" PRId64 ", no scan: this is BP's recurrence, %s times the FLOPs of BP over the same patterns%s; %s",
+             net->totals.critical_steps, ratio[2], beside, known);
+    return text;
+  }
+  snprintf(
+      text, size,
+      "the critical path has %s times the FLOPs of BP over the same patterns%s: %s; the largest step has %s times the FLOPs of "
+      "BP's largest%s, which is what figure 10 compares; %s",
+      ratio[2], beside,
+      same < 1 ? "given a worker for every product the scan is shorter than BP over these patterns"
+               : "BP over these patterns is no longer, however many workers there are",
+      bppsa_work_ratio(step[0], ratio[3]), steps, known);
   return text;
 }
 
@@ -107,7 +162,7 @@ static json_t *operators_json(const bppsa_flops *net) {
     filled = filled && bppsa_json_put_integer(object, "nnz", c->nnz);
     filled = filled && bppsa_json_put_real(object, "sparsity", bppsa_csr_sparsity(c));
     filled = filled && bppsa_json_put_integer(object, "csr_bytes", bppsa_csr_bytes(c, bppsa_scan_plan_config(net->plan)->dtype));
-    filled = filled && bppsa_json_put_integer(object, "baseline_flops", bppsa_flops_baseline(net, i));
+    filled = filled && bppsa_json_put_integer(object, "baseline_flops", net->operators[i].bp_flops);
     ok = json_array_append_new(array, bppsa_json_finish(object, filled)) == 0;
   }
   return bppsa_json_finish(array, ok);
@@ -121,6 +176,11 @@ static json_t *automatic_json(const bppsa_flops *net) {
     ok = ok && bppsa_json_put_integer(object, "critical_flops", bppsa_scan_plan_totals(net->automatic)->critical_flops);
   }
   return bppsa_json_finish(object, ok);
+}
+
+bool bppsa_flops_ratios_json(json_t *object, const bppsa_flops *net) {
+  const bppsa_work_ratios same = bppsa_work_over(&net->work, &net->bp), whole = bppsa_work_over(&net->work, &net->unpruned.work);
+  return bppsa_work_json(object, "bp", &same) && bppsa_work_json(object, "unpruned_bp", &whole);
 }
 
 json_t *bppsa_flops_steps_json(const bppsa_flops *net) {
@@ -141,6 +201,8 @@ static const char *weights_name(const bppsa_cli *cli, const bppsa_flops *net) {
 static json_t *flops_json(const bppsa_cli *cli, const bppsa_flops *net) {
   char dominant[3 * NAME_TEXT], conclusion[CONCLUSION_TEXT];
   const bppsa_scan_config *config = bppsa_scan_plan_config(net->plan);
+  double step[2];
+  step_ratios(net, &step[0], &step[1]);
   dominant_text(net, dominant, sizeof dominant);
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_text(object, "network", cli->object);
@@ -159,8 +221,12 @@ static json_t *flops_json(const bppsa_cli *cli, const bppsa_flops *net) {
   ok = ok && bppsa_json_put(object, "levels", bppsa_plan_levels_json(net->plan));
   ok = ok && bppsa_json_put(object, "steps", bppsa_flops_steps_json(net));
   ok = ok && bppsa_json_put(object, "totals", bppsa_plan_totals_json(&net->totals));
-  ok = ok && bppsa_json_put_integer(object, "baseline_flops", bppsa_flops_baseline_sum(net));
-  ok = ok && bppsa_json_put_integer(object, "unpruned_baseline_flops", net->unpruned);
+  ok = ok && bppsa_json_put_integer(object, "baseline_flops", net->totals.bp_flops);
+  ok = ok && bppsa_json_put_integer(object, "unpruned_baseline_flops", llround(net->unpruned.work.gradients));
+  ok = ok && bppsa_json_put_integer(object, "weight_flops", llround(net->work.besides));
+  ok = ok && bppsa_flops_ratios_json(object, net);
+  ok = ok && bppsa_json_put_real(object, "largest_step_of_bp", step[0]);
+  ok = ok && bppsa_json_put_real(object, "largest_step_of_unpruned_bp", step[1]);
   ok = ok && bppsa_json_put_text(object, "dominant", dominant);
   ok = ok && bppsa_json_put_text(object, "conclusion", conclusion_text(net, conclusion, sizeof conclusion));
   ok = ok && bppsa_json_put(object, "auto", automatic_json(net));
@@ -174,11 +240,12 @@ static bppsa_status print_operators(bppsa_cli *cli, const bppsa_flops *net) {
   BPPSA_TRY(bppsa_cli_print(cli, "  operator      rows      cols         nnz  sparsity   CSR         BP FLOP\n"));
   for (int64_t i = 0; i < net->count; ++i) {
     const bppsa_csr counted = counted_pattern(net, i), *c = &counted;
+    const bool unused = i == 0 && !bppsa_scan_plan_config(net->plan)->input; /* J_1ᵀ gives the input's gradient alone */
     BPPSA_TRY(
         bppsa_cli_print(cli, "  %-8s%10" PRId64 "%10" PRId64 "%12" PRId64 "  %8.6f  %-10s  %s\n",
                         net->network.layers.layers[i].name, c->rows, c->cols, c->nnz, bppsa_csr_sparsity(c),
                         bppsa_cli_si((double)bppsa_csr_bytes(c, bppsa_scan_plan_config(net->plan)->dtype), "B", csr, sizeof csr),
-                        bppsa_cli_si((double)bppsa_flops_baseline(net, i), "", flops, sizeof flops)));
+                        unused ? "-" : bppsa_cli_si((double)net->operators[i].bp_flops, "", flops, sizeof flops)));
   }
   return BPPSA_OK;
 }
@@ -206,37 +273,63 @@ bppsa_status bppsa_flops_print_steps(bppsa_cli *cli, const bppsa_flops *net) {
   return BPPSA_OK;
 }
 
-static bppsa_status print_network(bppsa_cli *cli, const bppsa_flops *net) {
+/* "2 up-levels", or that there is no scan. */
+static const char *levels_text(const bppsa_flops *net, char *text, size_t size) {
+  if (is_chain(net)) {
+    snprintf(text, size, "a chain of %" PRId64 ", no scan", net->totals.critical_steps);
+  } else {
+    snprintf(text, size, "%" PRId64 " up-levels", bppsa_scan_plan_config(net->plan)->method.up_levels);
+  }
+  return text;
+}
+
+/* All of the scan and its critical path, over BP of the same patterns or with all weights. */
+static bppsa_status print_ratios(bppsa_cli *cli, const char *beside, const bppsa_work *work, const bppsa_work *bp) {
+  const bppsa_work_ratios ratios = bppsa_work_over(work, bp);
+  char text[BPPSA_WORK_TEXT], flops[BPPSA_SI_TEXT], critical[BPPSA_RATIO_TEXT];
+  return bppsa_cli_print(cli, "  %-17s  %s; the scan has %s,\n                     its critical path %s times\n", beside,
+                         bppsa_cli_si(bp->gradients, "FLOP", flops, sizeof flops),
+                         bppsa_work_text(&ratios, "layers", text, sizeof text), bppsa_work_ratio(ratios.critical, critical));
+}
+
+static bppsa_status print_totals(bppsa_cli *cli, const bppsa_flops *net) {
   const bppsa_scan_totals *t = &net->totals;
-  char dominant[3 * NAME_TEXT], text[6][BPPSA_SI_TEXT];
-  dominant_text(net, dominant, sizeof dominant);
-  BPPSA_TRY(bppsa_cli_print(cli, "%s, %s patterns, weights: %s, %.4g %% pruned%s%s, %" PRId64 " up-levels; FLOPs a sample%s\n\n",
-                            cli->object, pattern_name(net), weights_name(cli, net),
-                            100 * bppsa_cli_value(cli, BPPSA_OPTION_PRUNE)->real, net->pruned ? ", " : "",
-                            net->pruned ? bppsa_cli_value(cli, BPPSA_OPTION_METHOD)->text : "",
-                            bppsa_scan_plan_config(net->plan)->method.up_levels, net->samples > 1 ? ", the mean" : ""));
-  BPPSA_TRY(print_operators(cli, net));
-  BPPSA_TRY(bppsa_flops_print_steps(cli, net));
-  const double mm = (double)t->mm_flops, mv = (double)t->mv_flops, critical = (double)t->critical_flops;
-  const double sum = (double)bppsa_flops_baseline_sum(net);
+  char text[4][BPPSA_SI_TEXT];
   BPPSA_TRY(bppsa_cli_print(cli,
                             "\n  products           %" PRId64 " mat-mat (%" PRId64 " dead), %" PRId64 " mat-vec\n"
-                            "  FLOPs              %s mat-mat, %s mat-vec; BP %s\n"
-                            "  critical path      %" PRId64 " products, %s, %.3g times BP\n"
-                            "  products held      %s for a batch of %" PRId64 "\n"
-                            "  dominating step    %s\n",
-                            t->mm, t->dead, t->mv, bppsa_cli_si(mm, "", text[0], sizeof text[0]),
-                            bppsa_cli_si(mv, "", text[1], sizeof text[1]), bppsa_cli_si(sum, "", text[2], sizeof text[2]),
-                            t->critical_steps, bppsa_cli_si(critical, "FLOP", text[3], sizeof text[3]), critical / sum,
-                            bppsa_cli_si((double)t->workspace_bytes, "B", text[4], sizeof text[4]),
-                            bppsa_scan_plan_config(net->plan)->batch, dominant));
-  char conclusion[CONCLUSION_TEXT];
-  BPPSA_TRY(bppsa_cli_print(cli, "  conclusion         %s\n", conclusion_text(net, conclusion, sizeof conclusion)));
-  return net->automatic == NULL ? BPPSA_OK
-                                : bppsa_cli_print(cli, "  auto would take    %" PRId64 " up-levels: %s on the critical path\n",
-                                                  bppsa_scan_plan_config(net->automatic)->method.up_levels,
-                                                  bppsa_cli_si((double)bppsa_scan_plan_totals(net->automatic)->critical_flops,
-                                                               "FLOP", text[5], sizeof text[5]));
+                            "  FLOPs              %s mat-mat, %s mat-vec\n"
+                            "  critical path      %" PRId64 " products, %s\n",
+                            t->mm, t->dead, t->mv, bppsa_cli_si((double)t->mm_flops, "", text[0], sizeof text[0]),
+                            bppsa_cli_si((double)t->mv_flops, "", text[1], sizeof text[1]), t->critical_steps,
+                            bppsa_cli_si((double)t->critical_flops, "FLOP", text[2], sizeof text[2])));
+  BPPSA_TRY(print_ratios(cli, is_thinned(net) ? "BP, same patterns" : "BP", &net->work, &net->bp));
+  if (is_thinned(net)) {
+    BPPSA_TRY(print_ratios(cli, "BP, all weights", &net->work, &net->unpruned.work));
+  }
+  return bppsa_cli_print(cli, "  products held      %s for a batch of %" PRId64 "\n",
+                         bppsa_cli_si((double)t->workspace_bytes, "B", text[3], sizeof text[3]),
+                         bppsa_scan_plan_config(net->plan)->batch);
+}
+
+static bppsa_status print_network(bppsa_cli *cli, const bppsa_flops *net) {
+  char dominant[3 * NAME_TEXT], conclusion[CONCLUSION_TEXT], levels[64], text[BPPSA_SI_TEXT];
+  dominant_text(net, dominant, sizeof dominant);
+  BPPSA_TRY(bppsa_cli_print(cli, "%s, %s patterns, weights: %s, %.4g %% pruned%s%s, %s; FLOPs a sample%s\n\n", cli->object,
+                            pattern_name(net), weights_name(cli, net), 100 * bppsa_cli_value(cli, BPPSA_OPTION_PRUNE)->real,
+                            net->pruned ? ", " : "", net->pruned ? bppsa_cli_value(cli, BPPSA_OPTION_METHOD)->text : "",
+                            levels_text(net, levels, sizeof levels), net->samples > 1 ? ", the mean" : ""));
+  BPPSA_TRY(print_operators(cli, net));
+  BPPSA_TRY(bppsa_flops_print_steps(cli, net));
+  BPPSA_TRY(print_totals(cli, net));
+  BPPSA_TRY(bppsa_cli_print(cli, "  dominating step    %s\n  conclusion         %s\n", dominant,
+                            conclusion_text(net, conclusion, sizeof conclusion)));
+  return net->automatic == NULL
+             ? BPPSA_OK
+             : bppsa_cli_print(
+                   cli, "  auto would take    %" PRId64 " up-levels%s: %s on the critical path\n",
+                   bppsa_scan_plan_config(net->automatic)->method.up_levels,
+                   bppsa_scan_plan_config(net->automatic)->method.up_levels == 0 ? " (no scan)" : "",
+                   bppsa_cli_si((double)bppsa_scan_plan_totals(net->automatic)->critical_flops, "FLOP", text, sizeof text));
 }
 
 /* ---- the command ---- */

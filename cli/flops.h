@@ -4,12 +4,14 @@
 
 #include "cli/network.h"
 #include "cli/prune.h"
+#include "cnn/work.h"
 #include "jacobian/jacobian.h"
 
 /* An operator's transposed Jacobian; with values the mean over samples. */
 typedef struct {
   int64_t rows, cols;
   double nnz;
+  int64_t bp_flops; /* of BP's mat-vec with it; 0 of the first operator's where the input's gradient is not wanted */
 } bppsa_flops_operator;
 
 typedef struct {
@@ -29,15 +31,15 @@ typedef struct {
   int64_t step_count;
   bppsa_scan_step *steps; /* counts and critical path as counted: with values means over the samples */
   bppsa_scan_totals totals;
-  int64_t unpruned; /* FLOPs of BP with all weights */
+  bppsa_work work, bp;        /* as counted, and of BP over the same patterns */
+  bppsa_cnn_bp_work unpruned; /* of BP with all weights, by structure */
 } bppsa_flops;
 
 /* Opens the network and counts. The caller frees it in every case. */
 bppsa_status bppsa_flops_count(const bppsa_cli *cli, bppsa_flops *flops);
 void bppsa_flops_free(bppsa_flops *flops);
-/* FLOPs of operator i's backward pass by BP (bppsa_op_baseline_flops), and of all. */
-int64_t bppsa_flops_baseline(const bppsa_flops *flops, int64_t i);
-int64_t bppsa_flops_baseline_sum(const bppsa_flops *flops);
+/* "flops_of_bp" over BP of the same patterns, "flops_of_unpruned_bp" over BP with all weights, and what belongs to them (cli/work.h). */
+bool bppsa_flops_ratios_json(json_t *object, const bppsa_flops *flops);
 /* The steps as counted, by the names of their operators: a table, and "steps" of the design's JSON (NULL when out of memory). */
 bppsa_status bppsa_flops_print_steps(bppsa_cli *cli, const bppsa_flops *flops);
 json_t *bppsa_flops_steps_json(const bppsa_flops *flops);

@@ -88,7 +88,8 @@ static bppsa_status make_patterns(bppsa_flops *f) {
   for (int64_t i = 0; i < f->count; ++i) {
     BPPSA_TRY(bppsa_jacobian_create(&f->network.layers.layers[i].op, mask_of(f, i), symbolic, f->device, &f->jacobians[i]));
     f->patterns[i] = bppsa_jacobian_pattern(f->jacobians[i]);
-    f->operators[i] = (bppsa_flops_operator){f->patterns[i]->rows, f->patterns[i]->cols, (double)f->patterns[i]->nnz};
+    f->operators[i] =
+        (bppsa_flops_operator){.rows = f->patterns[i]->rows, .cols = f->patterns[i]->cols, .nnz = (double)f->patterns[i]->nnz};
   }
   return BPPSA_OK;
 }
@@ -134,10 +135,13 @@ static bppsa_status reserve_steps(const bppsa_scan_plan *plan, bppsa_flops *f) {
   return f->steps == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
 }
 
-/* Adds a plan's counts to the steps'; their other fields are the first plan's. */
+/* Adds a plan's counts to the steps', and BP's to the operators'; the steps' other fields are the first plan's. */
 static void add_steps(const bppsa_scan_plan *plan, bool first, bppsa_flops *f) {
   bppsa_scan_iterator it = {0};
   bppsa_scan_step step;
+  for (int64_t i = 0; i < f->count; ++i) {
+    f->operators[i].bp_flops += bppsa_scan_plan_bp_flops(plan, f->count - i);
+  }
   for (int64_t i = 0; bppsa_scan_plan_next(plan, &it, &step); ++i) {
     const bppsa_scan_step before = f->steps[i];
     if (first) {
@@ -150,8 +154,11 @@ static void add_steps(const bppsa_scan_plan *plan, bool first, bppsa_flops *f) {
   }
 }
 
-/* Means over the samples. */
+/* Means over the samples, of BP's mat-vecs as of the scan's. */
 static void divide_steps(bppsa_flops *f) {
+  for (int64_t i = 0; i < f->count; ++i) {
+    f->operators[i].bp_flops = (f->operators[i].bp_flops + f->samples / 2) / f->samples;
+  }
   for (int64_t i = 0; i < f->step_count; ++i) {
     bppsa_scan_step *s = &f->steps[i];
     s->nnz = (s->nnz + f->samples / 2) / f->samples;
@@ -163,7 +170,11 @@ static void divide_steps(bppsa_flops *f) {
 /* The most expensive step of every level, all of the middle; totals that follow from the steps. */
 static void find_critical(bppsa_flops *f) {
   bppsa_scan_totals *t = &f->totals;
-  t->mm_flops = t->mv_flops = t->critical_flops = t->critical_steps = 0;
+  t->mm_flops = t->mv_flops = t->critical_flops = t->critical_steps = t->bp_flops = t->bp_critical_flops = 0;
+  for (int64_t i = 0; i < f->count; ++i) {
+    t->bp_flops += f->operators[i].bp_flops;
+    t->bp_critical_flops += i > 0 ? f->operators[i].bp_flops : 0;
+  }
   for (int64_t i = 0; i < f->step_count; ++i) {
     bppsa_scan_step *s = &f->steps[i];
     int64_t worst = -1;
@@ -327,21 +338,6 @@ static bppsa_status count_values(const bppsa_cli *cli, const bppsa_model *weight
 
 /* ---- all of it ---- */
 
-/* BP of the network with all its weights. */
-static bppsa_status unpruned_baseline(const bppsa_flops *f, int64_t *sum) {
-  int64_t all = 0;
-  for (int64_t i = 0; i < f->count; ++i) {
-    const bppsa_op *op = &f->network.layers.layers[i].op;
-    bppsa_jacobian *whole = NULL;
-    BPPSA_TRY(bppsa_jacobian_create(op, NULL, true, f->device, &whole));
-    const bppsa_csr *c = bppsa_jacobian_pattern(whole);
-    all += bppsa_op_baseline_flops(op, c->rows, c->cols, c->nnz);
-    bppsa_jacobian_destroy(whole);
-  }
-  *sum = all;
-  return BPPSA_OK;
-}
-
 static bppsa_status count_network(const bppsa_cli *cli, bppsa_flops *f, bppsa_model **weights) {
   const bool weighted =
       f->values || bppsa_cli_value(cli, BPPSA_OPTION_PRUNE)->real > 0 || bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->given;
@@ -350,8 +346,13 @@ static bppsa_status count_network(const bppsa_cli *cli, bppsa_flops *f, bppsa_mo
     BPPSA_TRY(make_masks(cli, *weights, f));
   }
   BPPSA_TRY(make_patterns(f));
-  BPPSA_TRY(unpruned_baseline(f, &f->unpruned));
-  return f->values ? count_values(cli, *weights, f) : count_patterns(cli, NULL, f);
+  BPPSA_TRY(bppsa_cnn_count_bp(&f->network.layers, NULL, bppsa_cli_value(cli, BPPSA_OPTION_INPUT_GRAD)->given, f->device,
+                               &f->unpruned));
+  BPPSA_TRY(f->values ? count_values(cli, *weights, f) : count_patterns(cli, NULL, f));
+  const double besides = bppsa_cnn_flops_besides(&f->network.layers, f->patterns);
+  f->work = bppsa_work_of_scan(&f->totals, besides);
+  f->bp = bppsa_work_of_bp(&f->totals, besides);
+  return BPPSA_OK;
 }
 
 bppsa_status bppsa_flops_count(const bppsa_cli *cli, bppsa_flops *f) {
@@ -395,17 +396,4 @@ void bppsa_flops_free(bppsa_flops *f) {
   bppsa_device_destroy(f->device);
   bppsa_network_close(&f->network);
   *f = (bppsa_flops){0};
-}
-
-int64_t bppsa_flops_baseline(const bppsa_flops *f, int64_t i) {
-  const bppsa_flops_operator *o = &f->operators[i];
-  return bppsa_op_baseline_flops(&f->network.layers.layers[i].op, o->rows, o->cols, llround(o->nnz));
-}
-
-int64_t bppsa_flops_baseline_sum(const bppsa_flops *f) {
-  int64_t sum = 0;
-  for (int64_t i = 0; i < f->count; ++i) {
-    sum += bppsa_flops_baseline(f, i);
-  }
-  return sum;
 }

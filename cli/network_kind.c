@@ -39,6 +39,12 @@ bppsa_scan_config bppsa_network_scan(const bppsa_network_kind *kind, const bppsa
   return bppsa_recurrent_scan_config(config, kind->matrices, kind->diagonal, layer);
 }
 
+double bppsa_network_flops_besides(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, int64_t layer) {
+  const double hidden = (double)config->hidden, input = layer == 0 ? (double)config->input : hidden;
+  const bool below = layer > 0 || config->input_gradients;
+  return 2 * (double)config->seq_len * (double)kind->gates * hidden * (input + hidden + (below ? input : 0));
+}
+
 bppsa_status bppsa_network_choose(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, bppsa_device_kind device,
                                   bppsa_recurrent_config *chosen) {
   return bppsa_recurrent_choose(config, kind->matrices, kind->diagonal, device, chosen);

@@ -4,6 +4,7 @@
 #include "cli/plan_draw.h"
 #include "cli/plan_json.h"
 #include "cli/setup.h"
+#include "cli/work.h"
 #include "core/alloc.h"
 #include "core/file.h"
 
@@ -85,6 +86,8 @@ json_t *bppsa_plan_totals_json(const bppsa_scan_totals *totals) {
   ok = ok && bppsa_json_put_integer(object, "mv_flops", totals->mv_flops);
   ok = ok && bppsa_json_put_integer(object, "critical_flops", totals->critical_flops);
   ok = ok && bppsa_json_put_integer(object, "critical_steps", totals->critical_steps);
+  ok = ok && bppsa_json_put_integer(object, "bp_flops", totals->bp_flops);
+  ok = ok && bppsa_json_put_integer(object, "bp_critical_flops", totals->bp_critical_flops);
   ok = ok && bppsa_json_put_integer(object, "workspace_bytes", totals->workspace_bytes);
   if (totals->executed_flops > 0) {
     ok = ok && bppsa_json_put_integer(object, "executed_flops", totals->executed_flops);
@@ -92,16 +95,27 @@ json_t *bppsa_plan_totals_json(const bppsa_scan_totals *totals) {
   return bppsa_json_finish(object, ok);
 }
 
-static json_t *layers_json(bppsa_scan_plan *const *plans, int64_t count) {
+/* A layer's plan over BP of that layer. */
+static bppsa_work_ratios layer_ratios(const bppsa_network_kind *kind, const bppsa_recurrent_config *config,
+                                      const bppsa_scan_plan *plan, int64_t layer) {
+  const bppsa_scan_totals *totals = bppsa_scan_plan_totals(plan);
+  const double besides = bppsa_network_flops_besides(kind, config, layer);
+  const bppsa_work work = bppsa_work_of_scan(totals, besides), bp = bppsa_work_of_bp(totals, besides);
+  return bppsa_work_over(&work, &bp);
+}
+
+static json_t *layers_json(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, bppsa_scan_plan *const *plans) {
   json_t *layers = json_array();
   bool ok = layers != NULL;
-  for (int64_t i = 0; ok && i < count; ++i) {
+  for (int64_t i = 0; ok && i < config->layers; ++i) {
     json_t *layer = json_object();
+    const bppsa_work_ratios ratios = layer_ratios(kind, config, plans[i], i);
     bool filled = layer != NULL && bppsa_json_put_integer(layer, "layer", i);
     const bppsa_gradient_method method = bppsa_scan_plan_method(plans[i]);
     filled = filled && bppsa_gradient_method_put(layer, &method);
     filled = filled && bppsa_json_put_bool(layer, "affine", bppsa_scan_plan_config(plans[i])->affine);
     filled = filled && bppsa_json_put(layer, "totals", bppsa_plan_totals_json(bppsa_scan_plan_totals(plans[i])));
+    filled = filled && bppsa_work_json(layer, "bp", &ratios);
     ok = json_array_append_new(layers, bppsa_json_finish(layer, filled)) == 0;
   }
   return bppsa_json_finish(layers, ok);
@@ -117,12 +131,13 @@ static double predicted_seconds(bppsa_scan_plan *const *plans, int64_t count) {
 }
 
 /* The top layer in full, the others as totals. */
-static json_t *plan_json(const char *model, const bppsa_recurrent_config *config, bppsa_scan_plan *const *plans) {
+static json_t *plan_json(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, bppsa_scan_plan *const *plans) {
   const bppsa_scan_plan *plan = plans[config->layers - 1];
   const bppsa_scan_totals *totals = bppsa_scan_plan_totals(plan);
   const bppsa_gradient_method method = bppsa_scan_plan_method(plan);
+  const bppsa_work_ratios ratios = layer_ratios(kind, config, plan, config->layers - 1);
   json_t *object = json_object();
-  bool ok = object != NULL && bppsa_json_put_text(object, "model", model);
+  bool ok = object != NULL && bppsa_json_put_text(object, "model", kind->name);
   ok = ok && bppsa_json_put_integer(object, "elements", bppsa_scan_plan_config(plan)->jacobians + 1);
   ok = ok && bppsa_setup_method_json(object, &method, bppsa_planner_chooser(config));
   ok = ok && bppsa_json_put_real(object, "predicted_s", predicted_seconds(plans, config->layers));
@@ -136,7 +151,8 @@ static json_t *plan_json(const char *model, const bppsa_recurrent_config *config
     ok = ok && bppsa_json_put(object, "steps", bppsa_plan_steps_json(plan));
   }
   ok = ok && bppsa_json_put(object, "totals", bppsa_plan_totals_json(bppsa_scan_plan_totals(plan)));
-  ok = ok && bppsa_json_put(object, "layers", layers_json(plans, config->layers));
+  ok = ok && bppsa_work_json(object, "bp", &ratios);
+  ok = ok && bppsa_json_put(object, "layers", layers_json(kind, config, plans));
   return bppsa_json_finish(object, ok);
 }
 
@@ -183,20 +199,20 @@ static bppsa_status print_layer(bppsa_cli *cli, const bppsa_recurrent_config *co
                          bppsa_cli_si((double)t->workspace_bytes, "B", bytes, sizeof bytes), config->batch);
 }
 
-/* What the plan costs and buys against the recurrence itself: n - 1 mat-vecs, one after the other. */
-static bppsa_status print_sentence(bppsa_cli *cli, const bppsa_scan_plan *plan) {
+/* What the top layer's plan costs and buys against BP: n - 1 mat-vecs, one after the other. */
+static bppsa_status print_sentence(bppsa_cli *cli, const bppsa_recurrent_config *config, const bppsa_scan_plan *plan) {
   const bppsa_scan_totals *t = bppsa_scan_plan_totals(plan);
-  const bppsa_scan_config *scan = bppsa_scan_plan_config(plan);
-  const int64_t chain = scan->jacobians > 1 ? scan->jacobians - 1 : 0;
-  const double sequential = 2.0 * (double)scan->dim * (double)scan->dim * (double)(chain + scan->input);
-  if (t->mm == t->dead || sequential == 0) {
+  const int64_t jacobians = bppsa_scan_plan_config(plan)->jacobians, chain = jacobians > 1 ? jacobians - 1 : 0;
+  const bppsa_work_ratios ratios = layer_ratios(bppsa_network_kind_of(cli), config, plan, config->layers - 1);
+  char text[BPPSA_WORK_TEXT];
+  if (t->mm == t->dead) {
     return bppsa_cli_print(cli, "\nThis is the recurrence itself: %" PRId64 " mat-vecs, each waiting for the one before.\n",
                            chain);
   }
   return bppsa_cli_print(cli,
                          "\nWith workers enough for every level the top layer's gradient is %" PRId64
-                         " products deep instead of %" PRId64 ",\nfor %.3g times the FLOPs of sequential BP.\n",
-                         t->critical_steps, chain, (double)(t->mm_flops + t->mv_flops) / sequential);
+                         " products deep instead of %" PRId64 ",\nfor %s.\n",
+                         t->critical_steps, chain, bppsa_work_text(&ratios, "steps", text, sizeof text));
 }
 
 static bppsa_status print_plans(bppsa_cli *cli, const bppsa_recurrent_config *config, bppsa_scan_plan *const *plans) {
@@ -206,7 +222,7 @@ static bppsa_status print_plans(bppsa_cli *cli, const bppsa_recurrent_config *co
   for (int64_t layer = config->layers - 1; layer >= 0; --layer) { /* as they run */
     BPPSA_TRY(print_layer(cli, config, plans[layer], layer));
   }
-  return print_sentence(cli, plans[config->layers - 1]);
+  return print_sentence(cli, config, plans[config->layers - 1]);
 }
 
 static bppsa_status make_plans(const bppsa_network_kind *kind, const bppsa_recurrent_config *asked, bppsa_device_kind device,
@@ -227,7 +243,7 @@ static bppsa_status show(bppsa_cli *cli, const bppsa_recurrent_config *config, b
   const bppsa_option_value *svg = bppsa_cli_value(cli, BPPSA_OPTION_SVG);
   if (cli->json) {
     bppsa_json_start();
-    BPPSA_TRY(bppsa_cli_render(plan_json(cli->command->object, config, plans), document));
+    BPPSA_TRY(bppsa_cli_render(plan_json(bppsa_network_kind_of(cli), config, plans), document));
   }
   if (svg->given) {
     const bppsa_status drawn = bppsa_plan_draw(plans[config->layers - 1], NULL, drawing);

@@ -41,6 +41,7 @@ static json_t *plan_json(const bppsa_cli *cli, const bppsa_flops *f) {
   ok = ok && bppsa_json_put(object, "levels", bppsa_plan_levels_json(f->plan));
   ok = ok && bppsa_json_put(object, "steps", bppsa_flops_steps_json(f));
   ok = ok && bppsa_json_put(object, "totals", bppsa_plan_totals_json(&f->totals));
+  ok = ok && bppsa_flops_ratios_json(object, f);
   return bppsa_json_finish(object, ok);
 }
 

@@ -193,7 +193,7 @@ static void print_times(const curve *curves) {
     printf("  %-9s%9.3f%10.3f%9.3f%8.3f%13.2fx\n", methods[m].name, ms[0], ms[1], ms[2], total_ms(&curves[m]),
            ms[1] / curves[BP].median_ms[1]);
   }
-  printf("\nThe scan's products in one backward pass\n\n");
+  printf("\nThe scan's products in one backward pass: the gradients between steps, without those of weights\n\n");
   printf("  method      mat-mat   mat-vec   MFLOP in the batch   x BP's   critical path, level by level\n");
   double bp = 0;
   for (int m = 0; m < METHODS; ++m) {
@@ -233,8 +233,8 @@ static void print_verdict(const curve *curves, int threads) {
   if (winner == BP || totals_of(&curves[winner]) == l) {
     printf(
         "  BP and linear do the same arithmetic: %lld dependent mat-vecs a sample, shared by the samples of a batch. Blelloch\n"
-        "  multiplies H x H matrices (H = %d) to break that chain and does %.1f times the FLOPs; %d thread%s cannot buy that "
-        "back.\n",
+        "  multiplies H x H matrices (H = %d) to break that chain and does %.1f times BP's FLOPs for the gradients\n"
+        "  between steps; %d thread%s cannot buy that back.\n",
         (long long)l->critical_steps, HIDDEN, work, threads, threads == 1 ? "" : "s");
   } else {
     printf("  It does more FLOPs than BP, and its shorter chain pays for them on %d threads.\n", threads);

@@ -198,9 +198,7 @@ int64_t bppsa_op_weights(const bppsa_op *op) {
   }
 }
 
-int64_t bppsa_op_baseline_flops(const bppsa_op *op, int64_t rows, int64_t cols, int64_t nnz) {
-  if (is_pool(op->kind)) {
-    return rows + cols;
-  }
-  return bppsa_op_weights(op) > 0 ? 2 * nnz : op->kind == BPPSA_OPERATOR_FLATTEN ? 0 : rows + nnz;
+int64_t bppsa_op_weight_flops(const bppsa_op *op, int64_t nnz) {
+  const bool entries = op->kind == BPPSA_OPERATOR_CONV2D || op->kind == BPPSA_OPERATOR_LINEAR;
+  return 2 * (entries ? nnz : bppsa_op_weights(op));
 }

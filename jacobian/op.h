@@ -59,9 +59,9 @@ int64_t bppsa_op_pool_extent(const bppsa_op *op, int axis, int64_t X);
 
 /* Number of weights the Jacobian depends on: conv2d, linear, rnn, gru; 0 for the others. */
 int64_t bppsa_op_weights(const bppsa_op *op);
-/* FLOPs of the operator's backward pass for one sample, as BPPSA §5.3 counts the BP baseline: twice the Jacobian's entries where there are weights,
- * rows + entries for elementwise operators, rows + columns for pools. nnz: the Jacobian's entries. */
-int64_t bppsa_op_baseline_flops(const bppsa_op *op, int64_t rows, int64_t cols, int64_t nnz);
+/* FLOPs of the gradient of its weights for one sample: 2 a pair of an input and an output that a weight joins. conv2d and linear have as many pairs
+ * as their Jacobian has entries (nnz), a pruned weight none; 0 for operators without weights. */
+int64_t bppsa_op_weight_flops(const bppsa_op *op, int64_t nnz);
 
 #ifdef __cplusplus
 }

@@ -332,6 +332,28 @@ static void count_totals(bppsa_scan_plan *plan) {
   }
 }
 
+int64_t bppsa_scan_plan_bp_flops(const bppsa_scan_plan *plan, int64_t element) {
+  const int64_t n = plan->config.jacobians;
+  const bppsa_scan_level level = {
+      .op = BPPSA_OP_MV, .first = element, .stride = 1, .count = 1, .span = 1, .length = 1, .critical = -1};
+  bppsa_scan_step step;
+  if (element < 1 || element > n || (element == n && !plan->config.input)) {
+    return 0;
+  }
+  step_make(plan, &level, 0, 0, &step);
+  return step.flops;
+}
+
+static void count_bp(bppsa_scan_plan *plan) {
+  const int64_t n = plan->config.jacobians, distinct = plan->dims != NULL ? n - 1 : n > 1; /* uniform sizes: all cost the same */
+  int64_t sum = 0;
+  for (int64_t i = 1; i <= distinct; ++i) {
+    sum += bppsa_scan_plan_bp_flops(plan, i);
+  }
+  plan->totals.bp_critical_flops = plan->dims != NULL || n < 2 ? sum : sum * (n - 1);
+  plan->totals.bp_flops = plan->totals.bp_critical_flops + bppsa_scan_plan_bp_flops(plan, n);
+}
+
 /* ---- products that are held ---- */
 
 /* Offsets of the slots, in reals of one sample; a slot is as large as the largest product that ever lives in it. */
@@ -505,6 +527,7 @@ static bppsa_status create_fixed(const bppsa_scan_config *config, bppsa_scan_pla
   }
   if (status == BPPSA_OK) {
     count_totals(plan);
+    count_bp(plan);
     if (plan->config.element == BPPSA_ELEMENT_CSR) {
       bppsa_scan_csr_executed(plan);
     }

@@ -86,6 +86,8 @@ typedef struct {
   int64_t mm_flops, mv_flops; /* per sample, dead products excluded, input phase included in mv_flops */
   int64_t critical_flops;     /* Σ over levels of the most expensive item */
   int64_t critical_steps;     /* products on that path; the input phase is not counted in either */
+  int64_t bp_flops;           /* of BP of the same chain: its mat-vecs, that of the input phase included where there is one */
+  int64_t bp_critical_flops;  /* of these all but the input phase's */
   int64_t workspace_bytes;    /* held products of the whole batch */
   int64_t executed_flops;     /* csr: of what runs, per sample, padding of blocked products included */
   int64_t plan_bytes;         /* csr: patterns, indices and scratch of the products' plans, and a GPU's patterns of mat-vecs */
@@ -116,6 +118,9 @@ const bppsa_scan_level *bppsa_scan_plan_records(const bppsa_scan_plan *plan, int
 /* Products per level in execution order: L up-levels, the middle as one entry, L down-levels; dead products included, a
  * level that only copies is 0, the input phase left out. *count entries. */
 const int64_t *bppsa_scan_plan_levels(const bppsa_scan_plan *plan, int64_t *count);
+
+/* FLOPs per sample of BP's mat-vec with a[element], element = 1 .. n, counted as the plan counts its own; 0 for a[n] = J_1ᵀ where g_0 is not wanted. */
+int64_t bppsa_scan_plan_bp_flops(const bppsa_scan_plan *plan, int64_t element);
 
 /* One product. m, k, n: result m x n from (m x k)(k x n); n = 1 for mv. */
 typedef struct {

@@ -81,7 +81,7 @@ def main():
           f"PyTorch {torch.__version__} {1e3 * other[0]:.2f} and {1e3 * other[1]:.2f} ms; PyTorch's sum over ours {sum(other) / sum(mine):.2f}")
     for row in document["rows"]:
         if "time_of_bp" in row:
-            print(f"  {row['method']:12s} {row['time_of_bp']:7.2f} times BP's time, {row['flops_of_bp']:7.2f} times its FLOPs, planned in {1e3 * row['plan_s']:.0f} ms")
+            print(f"  {row['method']:12s} {row['time_of_bp']:7.2f} times BP's time, {row['flops_of_unpruned_bp']:7.2f} times its FLOPs for the gradients between layers, planned in {1e3 * row['plan_s']:.0f} ms")
     if o.out:
         with open(o.out, "w") as file:
             json.dump(document, file)

@@ -203,8 +203,10 @@ static void test_bench(void **state) {
   json_decref(document);
   document = run_json("bench lenet5 --batch 1 --repeats 1 --threads 1 --prune 0.9 --json");
   const json_t *linear = json_array_get(json_object_get(document, "rows"), 2);
-  assert_true(get_real(linear, "flops_of_bp") < 0.5 &&
-              get_real(linear, "critical_flops_of_bp") == get_real(linear, "flops_of_bp"));
+  assert_true(get_real(linear, "flops_of_bp") == 1 && get_real(linear, "critical_flops_of_bp") == 1);
+  assert_true(get_real(linear, "flops_of_unpruned_bp") < 0.5 &&
+              get_real(linear, "critical_flops_of_unpruned_bp") == get_real(linear, "flops_of_unpruned_bp"));
+  assert_true(get_real(json_array_get(json_object_get(document, "rows"), 1), "flops_of_unpruned_bp") == 1);
   assert_int_equal(get_integer(linear, "critical_steps"), 9);
   json_decref(document);
 }

@@ -44,13 +44,151 @@ static void test_vgg11(void **state) {
   assert_true(get_integer(g, "critical_flops") > 480000000 && get_integer(g, "critical_flops") < 580000000);
   assert_true(get_integer(v, "mm_flops") > 30000000 && get_integer(v, "mm_flops") < 120000000);
   assert_true(get_integer(v, "critical_flops") > 25000000 && get_integer(v, "critical_flops") < 120000000);
-  assert_int_equal(get_integer(guaranteed, "unpruned_baseline_flops") / 1000000, 229);
+  assert_int_equal(get_integer(guaranteed, "unpruned_baseline_flops") / 1000000, 225); /* without the input's gradient */
   assert_non_null(strstr(get_text(guaranteed, "dominant"), "[pool3·conv5]·[relu5·conv6]"));
-  assert_non_null(strstr(get_text(guaranteed, "conclusion"), "above it, against figure 10"));
-  assert_non_null(strstr(get_text(value, "conclusion"), "below it, as figure 10 has it"));
+  assert_non_null(strstr(get_text(guaranteed, "conclusion"), "BP over these patterns is no longer"));
+  assert_non_null(strstr(get_text(value, "conclusion"), "BP over these patterns is no longer"));
+  assert_non_null(strstr(get_text(value, "conclusion"), "known after the forward pass only"));
+  assert_true(get_real(guaranteed, "critical_flops_of_bp") > 10 && get_real(value, "critical_flops_of_bp") > 10);
+  assert_true(get_real(guaranteed, "critical_flops_of_unpruned_bp") > 1 && get_real(value, "critical_flops_of_unpruned_bp") < 1);
+  assert_true(get_real(guaranteed, "largest_step_of_unpruned_bp") > 1 && get_real(value, "largest_step_of_unpruned_bp") < 1);
   assert_int_equal(get_integer(part(guaranteed, "auto"), "up_levels"), 0);
   json_decref(guaranteed);
   json_decref(value);
+}
+
+/* Every operator that a network file knows, grouped and dilated convolutions among them. */
+#define ALL_OPERATORS                                                                                                            \
+  "{\"input\": [4, 12, 12], \"layers\": ["                                                                                       \
+  "{\"name\": \"c1\", \"op\": \"conv2d\", \"out\": 6, \"kernel\": [3, 3], \"padding\": [1, 1, 1, 1], \"groups\": 2},"            \
+  "{\"name\": \"a1\", \"op\": \"leaky_relu\"}, {\"name\": \"p1\", \"op\": \"maxpool2d\", \"kernel\": [3, 3], \"stride\": [2, "   \
+  "2]},"                                                                                                                         \
+  "{\"name\": \"c2\", \"op\": \"conv2d\", \"out\": 5, \"kernel\": [2, 2], \"dilation\": [2, 2]},"                                \
+  "{\"name\": \"a2\", \"op\": \"sigmoid\"}, {\"name\": \"p2\", \"op\": \"avgpool2d\", \"kernel\": [2, 2], \"stride\": [1, 1]},"  \
+  "{\"name\": \"f\", \"op\": \"flatten\"}, {\"name\": \"l1\", \"op\": \"linear\", \"out\": 7}, {\"name\": \"a3\", \"op\": "      \
+  "\"tanh\"},"                                                                                                                   \
+  "{\"name\": \"l2\", \"op\": \"linear\", \"out\": 6}, {\"name\": \"a4\", \"op\": \"relu\"},"                                    \
+  "{\"name\": \"h\", \"op\": \"linear\", \"out\": 3}]}"
+
+/* 0 up-levels are BP's recurrence: the same work, whatever is counted. */
+static void check_linear(const char *line, bool thinned) {
+  json_t *document = run_json("flops %s --up-levels 0 --json", line);
+  const json_t *operators = part(document, "operators"), *totals = part(document, "totals");
+  const bool input = strstr(line, "--input-grad") != NULL;
+  check_sums(document);
+  assert_true(get_real(document, "flops_of_bp") == 1);
+  assert_true(get_real(document, "backward_flops_of_bp") == 1);
+  assert_true(get_real(document, "critical_flops_of_bp") == 1);
+  assert_true(get_real(document, "largest_step_of_bp") == 1);
+  assert_int_equal(get_integer(document, "baseline_flops"), get_integer(totals, "mv_flops"));
+  assert_true((get_integer(json_array_get(operators, 0), "baseline_flops") > 0) == input);
+  assert_true((get_real(document, "flops_of_unpruned_bp") < 1) == thinned);
+  assert_true((get_real(document, "backward_flops_of_unpruned_bp") < 1) == thinned);
+  assert_true(get_integer(document, "weight_flops") > 0);
+  assert_non_null(strstr(get_text(document, "conclusion"), "no scan: this is BP's recurrence, 1.00 times the FLOPs of BP"));
+  assert_null(strstr(get_text(document, "conclusion"), "figure 10"));
+  json_decref(document);
+}
+
+static void test_linear_is_bp(void **state) {
+  (void)state;
+  static const char *const inputs[] = {"", " --input-grad"};
+  static const struct {
+    const char *line;
+    bool thinned;
+  } cases[] = {{"lenet5", false},
+               {"vgg11", false},
+               {"all.json", false},
+               {"net.json", false},
+               {"lenet5 --prune 0.9", true},
+               {"all.json --prune 0.5", true},
+               {"vgg11 --prune 0.97", true},
+               {"lenet5 --pattern value", true},
+               {"vgg11 --prune 0.97 --pattern value", true},
+               {"all.json --prune 0.5 --pattern value --input x.npy", true}};
+  put_text("all.json", ALL_OPERATORS);
+  put_text("net.json", SMALL_NETWORK);
+  put_images("x.npy", "y.npy", (int64_t[]){3, 4, 12, 12}, 3); /* three samples: means are rounded alike on both sides */
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+    for (size_t k = 0; k < 2; ++k) {
+      char line[128];
+      snprintf(line, sizeof line, "%s%s", cases[i].line, inputs[k]);
+      check_linear(line, cases[i].thinned);
+    }
+  }
+}
+
+/* The scans of cells: the plan that is linear has BP's FLOPs, and the others count the same BP. */
+static void test_cells(void **state) {
+  (void)state;
+  static const char *const variants[] = {"", " --input-grad", " --loss all --layers 2", " --layers 3 --input-grad"};
+  for (size_t v = 0; v < sizeof variants / sizeof variants[0]; ++v) {
+    for (int cell = 0; cell < 2; ++cell) {
+      const char *name = cell == 0 ? "rnn" : "gru";
+      json_t *linear = run_json("plan %s --seq-len 37 --hidden 6 --algorithm linear --json%s", name, variants[v]);
+      json_t *chunked = run_json("plan %s --seq-len 37 --hidden 6 --algorithm chunked --json%s", name, variants[v]);
+      const json_t *layers = part(linear, "layers"), *others = part(chunked, "layers");
+      for (size_t i = 0; i < json_array_size(layers); ++i) {
+        const json_t *layer = json_array_get(layers, i), *other = json_array_get(others, i);
+        assert_true(get_real(layer, "flops_of_bp") == 1 && get_real(layer, "backward_flops_of_bp") == 1);
+        assert_true(get_real(layer, "critical_flops_of_bp") == 1);
+        assert_int_equal(get_integer(part(layer, "totals"), "mv_flops"), get_integer(part(other, "totals"), "bp_flops"));
+        assert_true(get_real(other, "flops_of_bp") > get_real(other, "backward_flops_of_bp"));
+        assert_true(get_real(other, "backward_flops_of_bp") > 1);
+      }
+      json_decref(linear);
+      json_decref(chunked);
+    }
+  }
+}
+
+static const json_t *row_of(const json_t *document, const char *method, const char *phase) {
+  const json_t *rows = part(document, "rows");
+  for (size_t i = 0; i < json_array_size(rows); ++i) {
+    const json_t *row = json_array_get(rows, i);
+    if (strcmp(get_text(row, "method"), method) == 0 && strcmp(get_text(row, "phase"), phase) == 0) {
+      return row;
+    }
+  }
+  fail_msg("no row %s of %s", phase, method);
+  return NULL;
+}
+
+static void assert_same_ratios(const json_t *a, const json_t *b) {
+  static const char *const keys[] = {"flops_of_bp", "backward_flops_of_bp", "critical_flops_of_bp"};
+  for (size_t i = 0; i < sizeof keys / sizeof keys[0]; ++i) {
+    assert_true(get_real(a, keys[i]) == get_real(b, keys[i]));
+  }
+}
+
+/* One definition: whoever prints a ratio of the same scan prints the same. */
+static void test_agreement(void **state) {
+  (void)state;
+  json_t *flops = run_json("flops lenet5 --up-levels 2 --json"), *plan = run_json("plan lenet5 --up-levels 2 --json");
+  json_t *scan = run_json("bench scan --quick --repeats 1 --threads 1 --json");
+  json_t *network = run_json("bench lenet5 --batch 1 --repeats 1 --threads 1 --json");
+  assert_true(get_real(flops, "flops_of_bp") > 50);
+  assert_same_ratios(flops, plan);
+  assert_same_ratios(flops, row_of(scan, "up_levels 2", "scan"));
+  assert_same_ratios(flops, row_of(network, "up_levels 2", "backward"));
+  assert_true(get_real(row_of(scan, "linear", "scan"), "flops_of_bp") == 1);
+  assert_true(get_real(row_of(network, "linear", "backward"), "flops_of_bp") == 1);
+  json_decref(flops);
+  json_decref(plan);
+  json_decref(scan);
+  json_decref(network);
+  static const char *const methods[] = {"linear", "blelloch", "chunked"};
+  json_t *cells = run_json("bench gru --seq-len 60 --batch 2 --hidden 4 --repeats 1 --threads 1 --json");
+  for (size_t i = 0; i < 3; ++i) {
+    json_t *one = run_json("plan gru --seq-len 60 --batch 2 --hidden 4 --algorithm %s --json", methods[i]);
+    const json_t *row = row_of(cells, methods[i], "backward");
+    assert_same_ratios(one, row);
+    assert_true(
+        fabs(get_real(row, "flops") / get_real(row_of(cells, "bp", "backward"), "flops") / get_real(row, "backward_flops_of_bp") -
+             1) < 1e-12);
+    json_decref(one);
+  }
+  json_decref(cells);
 }
 
 /* One image of values: an operator's entries are what its values are not 0 in; a batch gives the mean. */
@@ -144,8 +282,9 @@ static void test_bad_requests(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_vgg11), cmocka_unit_test(test_values),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_vgg11),        cmocka_unit_test(test_values),
                                      cmocka_unit_test(test_zero_weights), cmocka_unit_test(test_plan),
-                                     cmocka_unit_test(test_bad_requests)};
+                                     cmocka_unit_test(test_linear_is_bp), cmocka_unit_test(test_cells),
+                                     cmocka_unit_test(test_agreement),    cmocka_unit_test(test_bad_requests)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }
