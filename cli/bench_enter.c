@@ -5,6 +5,7 @@
 
 #include "cli/bench_session.h"
 #include "core/alloc.h"
+#include "core/cudnn.h"
 #include "core/memory.h"
 
 /* ---- verification ---- */

@@ -10,6 +10,7 @@
 #include "cli/machine.h"
 #include "cli/setup.h"
 #include "core/blas.h"
+#include "core/cudnn.h"
 #include "core/simd.h"
 #include "recurrent/recurrent_cudnn.h"
 

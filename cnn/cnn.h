@@ -17,7 +17,6 @@
 #include "cnn/network.h"
 #include "core/device.h"
 #include "core/model.h"
-#include "recurrent/recurrent.h"
 #include "scan/scan.h"
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-/* Convolutional networks on a GPU: streams, memory, and the order of launches. Convolutions are cuDNN's (conv_cudnn.h), linear operators products of the
- * kernels of recurrent layers, the rest the kernels of layer_kernels.cuh.
+/* Convolutional networks on a GPU: streams, memory, and the order of launches. Convolutions are cuDNN's (conv_cudnn.h), linear operators
+ * core/linear_kernels.cuh, the rest the kernels of layer_kernels.cuh.
  *
  * Out-of-order weight gradients (ooo-backprop §4.1): the gradients of weights need g_t, and nothing in the backward pass needs them. On a second stream of lower
  * priority they fill what the chain of input gradients, the critical path, leaves free; an event tells that stream when g_t is there, and one tells
@@ -9,8 +9,8 @@
 #include "cnn/layer_kernels.cuh"
 #include "core/alloc.h"
 #include "core/check.cuh"
+#include "core/linear_kernels.cuh"
 #include "core/memory.h"
-#include "recurrent/product_kernels.cuh"
 
 /* Parts that the samples of a linear operator's weight gradient are summed in: as many as fill a GPU of some 130 processors twice, of no fewer samples
  * than these. */
@@ -91,7 +91,7 @@ template <typename real> bppsa_status product(cudaStream_t stream, product_opera
                       (long long)p.n, (long long)MOST_BLOCKS_Y / parts * PRODUCT_TILE);
   }
   p.k_part = divide_up(p.k, parts);
-  BPPSA_LAUNCH(bppsa_recurrent_product<real>, dim3((unsigned)rows, (unsigned)(columns * parts)), PRODUCT_THREADS,
+  BPPSA_LAUNCH(bppsa_linear_product<real>, dim3((unsigned)rows, (unsigned)(columns * parts)), PRODUCT_THREADS,
                2 * PRODUCT_DEPTH * (PRODUCT_TILE + 1) * sizeof(real), stream, p, (int)columns);
   return launched("linear operator: launch");
 }
@@ -147,7 +147,7 @@ bppsa_status linear_weight_gradient(const cnn *n, const cnn_layer *layer, const 
   sums.targets = 1 + layer->about->bias;
   sums.target[0] = {0, out * row, row, 0, in, (real *)bppsa_cnn_weight(n, layer, true)};
   sums.target[1] = {0, out * row, row, in, 1, (real *)bppsa_cnn_bias(n, layer, true)};
-  BPPSA_LAUNCH(bppsa_recurrent_sum<real>, (unsigned)divide_up(out * row, SUM_LANES), SUM_THREADS, SUM_THREADS * sizeof(real),
+  BPPSA_LAUNCH(bppsa_linear_sum<real>, (unsigned)divide_up(out * row, SUM_LANES), SUM_THREADS, SUM_THREADS * sizeof(real),
                to->stream, (const real *)n->gpu->partials, parts, out * row, sums);
   return launched("linear operator's weights: launch");
 }

@@ -5,8 +5,8 @@
 #include "cnn/cnn.h"
 #include "cnn/conv.h"
 #include "cnn/layers.h"
+#include "core/linear.h"
 #include "jacobian/jacobian.h"
-#include "recurrent/linear.h"
 
 #ifdef __cplusplus
 extern "C" {

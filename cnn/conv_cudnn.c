@@ -3,7 +3,7 @@
 #include <cuda_runtime_api.h>
 
 #include "core/alloc.h"
-#include "recurrent/library_cudnn.h"
+#include "core/library_cudnn.h"
 
 struct bppsa_cudnn_queue {
   const cudnn_library *library;

@@ -2,8 +2,8 @@
 #ifndef BPPSA_RECURRENT_NETWORK_INTERNAL_H
 #define BPPSA_RECURRENT_NETWORK_INTERNAL_H
 
+#include "core/linear.h"
 #include "recurrent/cell.h"
-#include "recurrent/linear.h"
 
 #ifdef __cplusplus
 extern "C" {

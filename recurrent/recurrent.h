@@ -26,12 +26,6 @@ extern "C" {
 typedef enum { BPPSA_NONLINEARITY_TANH = 0, BPPSA_NONLINEARITY_RELU } bppsa_nonlinearity; /* RNN only */
 typedef enum { BPPSA_INIT_DEFAULT = 0, BPPSA_INIT_ORTHOGONAL } bppsa_init;
 
-/* Makes the scan a layer runs. The default is the local executor. */
-typedef struct {
-  bppsa_status (*create)(void *context, const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor);
-  void *context;
-} bppsa_scan_factory;
-
 typedef struct {
   int64_t seq_len;   /* T >= 1 */
   int64_t batch;     /* B >= 1, the largest batch */

@@ -6,10 +6,10 @@
  */
 #include "core/alloc.h"
 #include "core/check.cuh"
+#include "core/linear_kernels.cuh"
 #include "core/memory_internal.h"
 #include "recurrent/cell_cuda.cuh"
 #include "recurrent/network_internal.h"
-#include "recurrent/product_kernels.cuh"
 
 enum { PART_ROWS = 1024, MOST_PARTS = 512, MOST_BLOCKS = INT32_MAX, TRANSPOSE_THREADS = 256 };
 
@@ -80,7 +80,7 @@ template <typename real> bppsa_status product(const recurrent_network *n, produc
                       65535 / (int)parts * PRODUCT_TILE);
   }
   p.k_part = divide_up(p.k, parts);
-  BPPSA_LAUNCH(bppsa_recurrent_product<real>, dim3((unsigned)rows, (unsigned)(columns * parts)), PRODUCT_THREADS,
+  BPPSA_LAUNCH(bppsa_linear_product<real>, dim3((unsigned)rows, (unsigned)(columns * parts)), PRODUCT_THREADS,
                2 * PRODUCT_DEPTH * (PRODUCT_TILE + 1) * sizeof(real), n->gpu->stream, p, (int)columns);
   return bppsa_cuda_check(cudaGetLastError(), "product: launch");
 }
@@ -124,7 +124,7 @@ int64_t parts_of(int64_t rows) {
 
 template <typename real>
 bppsa_status sum_up(const recurrent_network *n, int64_t parts, int64_t count, const sum_targets<real> &targets) {
-  BPPSA_LAUNCH(bppsa_recurrent_sum<real>, (unsigned)divide_up(count, SUM_LANES), SUM_THREADS, SUM_THREADS * sizeof(real),
+  BPPSA_LAUNCH(bppsa_linear_sum<real>, (unsigned)divide_up(count, SUM_LANES), SUM_THREADS, SUM_THREADS * sizeof(real),
                n->gpu->stream, (const real *)n->gpu->partials, parts, count, targets);
   return bppsa_cuda_check(cudaGetLastError(), "sums: launch");
 }
@@ -206,7 +206,7 @@ template <typename real> bppsa_status forward_layer(recurrent_network *n, int64_
   }
   const int64_t rows = n->cell->gates * c.hidden;
   real *w_t = (real *)n->gpu->w_t;
-  BPPSA_LAUNCH(bppsa_recurrent_transpose<real>, (unsigned)divide_up(rows * c.hidden, TRANSPOSE_THREADS), TRANSPOSE_THREADS, 0,
+  BPPSA_LAUNCH(bppsa_linear_transposed<real>, (unsigned)divide_up(rows * c.hidden, TRANSPOSE_THREADS), TRANSPOSE_THREADS, 0,
                n->gpu->stream, c.w_hh, rows, c.hidden, w_t);
   BPPSA_TRY(bppsa_cuda_check(cudaGetLastError(), "transpose: launch"));
   return launchers<real>(n).forward_wide(n->gpu->stream, c, w_t);

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/library_cudnn.h"
 #include "core/memory.h"
-#include "recurrent/library_cudnn.h"
 
 /* One allocation of GPU memory (ALIGNED parts, in this order) and what cuDNN makes of the sizes:
  *

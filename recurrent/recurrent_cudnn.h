@@ -24,15 +24,6 @@ typedef enum {
 
 const char *bppsa_cudnn_algorithm_name(bppsa_cudnn_algorithm algorithm); /* "persist_static" */
 
-typedef struct {
-  bool built;       /* compiled with cuDNN's headers */
-  int64_t version;  /* of the library that was found, 91900 = 9.19.0; 0 without */
-  char detail[256]; /* why not, in words */
-} bppsa_cudnn_report;
-
-/* Never fails: what is missing is in the report. */
-void bppsa_cudnn_probe(bppsa_cudnn_report *report);
-
 typedef struct bppsa_cudnn_network bppsa_cudnn_network;
 
 /* Layers of the cell, of the configuration's sizes, dtype and nonlinearity. All memory is taken here. The cell and the device must outlive

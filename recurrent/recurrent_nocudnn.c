@@ -1,18 +1,11 @@
 /* A build without cuDNN. */
-#include <stdio.h>
-
+#include "core/cudnn.h"
 #include "recurrent/recurrent_cudnn.h"
 
-static const char why[] = "install it (package cudnn9-cuda-13 of NVIDIA's repository) beside the CUDA toolkit and configure "
-                          "with -DBPPSA_WITH_CUDNN=ON";
-
 static bppsa_status without(void) {
-  return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "cuDNN: this build has none; %s", why);
-}
-
-void bppsa_cudnn_probe(bppsa_cudnn_report *report) {
-  *report = (bppsa_cudnn_report){.built = false};
-  snprintf(report->detail, sizeof report->detail, "%s", why);
+  bppsa_cudnn_report report;
+  bppsa_cudnn_probe(&report);
+  return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "cuDNN: this build has none; %s", report.detail);
 }
 
 bppsa_status bppsa_cudnn_create(const bppsa_recurrent_config *config, const bppsa_cell *cell, bppsa_cudnn_algorithm algorithm,

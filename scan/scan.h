@@ -48,6 +48,12 @@ struct bppsa_scan_executor {
  * ERR_MEMORY; ERR_UNSUPPORTED for a device without this kind of scan. */
 bppsa_status bppsa_scan_executor_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor);
 void bppsa_scan_executor_destroy(bppsa_scan_executor *executor); /* NULL is legal */
+/* Makes the scan that a network runs, so that a distributed one can be put there. Zero: the local one. */
+typedef struct {
+  bppsa_status (*create)(void *context, const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor);
+  void *context;
+} bppsa_scan_factory;
+
 /* Brings executor->redone up to date; waits for a GPU's work. ERR_CUDA. */
 bppsa_status bppsa_scan_executor_count(bppsa_scan_executor *executor);
 

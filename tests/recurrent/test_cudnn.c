@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/cudnn.h"
 #include "core/memory.h"
 #include "gru/gru.h"
 #include "recurrent/recurrent_cudnn.h"

@@ -13,7 +13,8 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "recurrent/library_cudnn.h"
+#include "core/cudnn.h"
+#include "core/library_cudnn.h"
 #include "recurrent/recurrent_cudnn.h"
 #include "tests/simt/cudnn/stand_in.h"
 
@@ -408,7 +409,7 @@ cudnnStatus_t cudnnRNNBackwardWeights_v8(cudnnHandle_t handle, cudnnRNNDescripto
   return run(handle, backward_weights, &p);
 }
 
-/* ---- in the place of recurrent/library_cudnn.c ---- */
+/* ---- in the place of core/library_cudnn.c ---- */
 
 #define ADDRESS(function) .function = function,
 

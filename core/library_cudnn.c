@@ -1,11 +1,11 @@
-#include "recurrent/library_cudnn.h"
+#include "core/library_cudnn.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "core/cudnn.h"
 #include "core/library.h"
-#include "recurrent/recurrent_cudnn.h"
 
 #define TEXT_OF(value) #value
 #define TEXT(value) TEXT_OF(value)

@@ -1,4 +1,4 @@
-#include "recurrent/linear.h"
+#include "core/linear.h"
 
 #include <string.h>
 
@@ -67,10 +67,10 @@ int64_t bppsa_linear_workspace(const bppsa_linear *l) {
 }
 
 #define BPPSA_REAL 32
-#include "recurrent/linear.inc"
+#include "core/linear.inc"
 #undef BPPSA_REAL
 #define BPPSA_REAL 64
-#include "recurrent/linear.inc"
+#include "core/linear.inc"
 #undef BPPSA_REAL
 
 void bppsa_linear_transpose(const bppsa_linear *l, const void *w, void *wt, int64_t row) {

@@ -1,9 +1,9 @@
-/* y = x Wᵀ + b over many rows, and its gradients: what recurrent layers and heads share.
+/* y = x Wᵀ + b over many rows, and its gradients: what recurrent layers, linear operators and heads share.
  *
  * Rows are cut into blocks of a fixed size, so that bits do not depend on the number of threads.
  */
-#ifndef BPPSA_RECURRENT_LINEAR_H
-#define BPPSA_RECURRENT_LINEAR_H
+#ifndef BPPSA_CORE_LINEAR_H
+#define BPPSA_CORE_LINEAR_H
 
 #include "core/view.h"
 

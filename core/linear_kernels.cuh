@@ -1,7 +1,7 @@
 /* Products of a GPU's matrices, any sizes and strides, in one fixed order of summation: inputs of all steps at once, heads, weight
  * gradients. */
-#ifndef BPPSA_RECURRENT_PRODUCT_KERNELS_CUH
-#define BPPSA_RECURRENT_PRODUCT_KERNELS_CUH
+#ifndef BPPSA_CORE_LINEAR_KERNELS_CUH
+#define BPPSA_CORE_LINEAR_KERNELS_CUH
 
 #include <stdint.h>
 
@@ -20,7 +20,7 @@ template <typename real> struct product_operands {
 };
 
 /* blocks (tiles of m, tiles of n · parts): 256 threads, 4 x 4 sums each. */
-template <typename real> __global__ void bppsa_recurrent_product(product_operands<real> p, int n_tiles) {
+template <typename real> __global__ void bppsa_linear_product(product_operands<real> p, int n_tiles) {
   BPPSA_SHARED(real, memory); /* [DEPTH][TILE + 1] of a, of b */
   enum { ROW = PRODUCT_TILE + 1 };
   real *a_tile = memory, *b_tile = memory + PRODUCT_DEPTH * ROW;
@@ -66,7 +66,7 @@ template <typename real> __global__ void bppsa_recurrent_product(product_operand
 }
 
 /* to [columns][rows] = the transpose of from [rows][columns]. */
-template <typename real> __global__ void bppsa_recurrent_transpose(const real *from, int64_t rows, int64_t columns, real *to) {
+template <typename real> __global__ void bppsa_linear_transposed(const real *from, int64_t rows, int64_t columns, real *to) {
   const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
   if (at < rows * columns) {
     to[at % columns * rows + at / columns] = from[at];
@@ -87,7 +87,7 @@ template <typename real> struct sum_targets {
 
 /* Σ over parts of entries [parts][count]: 32 entries a block, 8 threads an entry, whose sums are added in order. */
 template <typename real>
-__global__ void bppsa_recurrent_sum(const real *entries, int64_t parts, int64_t count, sum_targets<real> to) {
+__global__ void bppsa_linear_sum(const real *entries, int64_t parts, int64_t count, sum_targets<real> to) {
   BPPSA_SHARED(real, sums); /* [THREADS] */
   const int lane = (int)threadIdx.x % SUM_LANES, slice = (int)threadIdx.x / SUM_LANES, slices = SUM_THREADS / SUM_LANES;
   const int64_t at = (int64_t)blockIdx.x * SUM_LANES + lane;

@@ -1,6 +1,6 @@
 /* The cuDNN library, loaded when it is first needed: every function that is called, of recurrent layers and of convolutions, by its own name. */
-#ifndef BPPSA_RECURRENT_LIBRARY_CUDNN_H
-#define BPPSA_RECURRENT_LIBRARY_CUDNN_H
+#ifndef BPPSA_CORE_LIBRARY_CUDNN_H
+#define BPPSA_CORE_LIBRARY_CUDNN_H
 
 #include <cudnn.h>
 
