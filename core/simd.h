@@ -42,14 +42,6 @@ extern "C" {
     void (*tanh_slope)(int64_t count, const real *h, real *y);                /* y = 1 - h² */                                      \
     void (*tanh_delta)(int64_t count, const real *h, const real *g, real *y); /* y = (1 - h²) g */                                  \
     void (*sigmoid)(int64_t count, const real *x, real *y); /* y = 1 / (1 + e^-x): at most 4 ulp, NaN stays NaN */                   \
-    /* The elementwise part of a GRU's step (gru/gru.h), one pass over memory. pre, delta_x, delta_h [rows][3][n]; saved          \
-     * [rows][4][n]: on entry to forward the recurrent products of r, z and m, then r, 1 - z, m, n; the rest [rows][n]. */  \
-    void (*gru_forward)(int64_t rows, int64_t n, const real *pre, const real *before, real *saved, real *h);                         \
-    /* delta_x, delta_h from g; and unless carried is NULL z g into it, or added to it */                                            \
-    void (*gru_backward)(int64_t rows, int64_t n, const real *saved, const real *before, const real *g, real *delta_x,               \
-                         real *delta_h, bool add, real *carried);                                                                    \
-    void (*gru_coefficients)(int64_t rows, int64_t n, const real *saved, const real *before, real *a, real *c, real *b,              \
-                             real *z);                                                                                               \
     /* `rounds` of independent multiply-adds on y[0], as many as hide their latency; returns their FLOPs. For measuring the peak. */ \
     int64_t (*multiply_adds)(int64_t rounds, real *y);                                                                               \
   } bppsa_simd_##suffix;
@@ -57,8 +49,11 @@ extern "C" {
 BPPSA_SIMD_TYPE(float, f32)
 BPPSA_SIMD_TYPE(double, f64)
 
+typedef enum { BPPSA_SIMD_PORTABLE = 0, BPPSA_SIMD_AVX2, BPPSA_SIMD_AVX512, BPPSA_SIMD_ISAS } bppsa_simd_isa;
+
 typedef struct {
-  const char *name; /* "portable", "avx2", "avx512" */
+  const char *name;   /* "portable", "avx2", "avx512" */
+  bppsa_simd_isa isa; /* for tables of kernels of other folders; the wide ones exist on x86-64 alone */
   bppsa_simd_f32 f32;
   bppsa_simd_f64 f64;
 } bppsa_simd;

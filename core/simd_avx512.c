@@ -2,8 +2,8 @@
 #include "core/simd.h"
 
 #define SIMD_NAME avx512
+#define SIMD_ISA BPPSA_SIMD_AVX512
 #define SIMD_BYTES 64
 #define SIMD_ROWS 10 /* rows of a register tile */
 #define SIMD_SIDES 4
-#define SIMD_GRU_SIDES 2
 #include "core/simd_kernels.h"

@@ -1,19 +1,12 @@
 /* The kernels of one instruction set: both widths, then the table. Included by core/simd_ISA.c alone, which is compiled with that
  * instruction set's flags and says how wide a vector is and how many rows of C a register tile holds. */
-#include <string.h>
-
-#if SIMD_BYTES > 16
-#include <immintrin.h>
-#endif
+#include "core/simd_vectors.h"
 
 #define SIMD_JOIN_(a, b) a##b
 #define SIMD_JOIN(a, b) SIMD_JOIN_(a, b)
 #define SIMD_TABLE SIMD_JOIN(bppsa_simd_, SIMD_NAME)
 #define SIMD_TEXT_(a) #a
 #define SIMD_TEXT(a) SIMD_TEXT_(a)
-#define SIMD_PRAGMA_(text) _Pragma(#text)
-#define SIMD_PRAGMA(text) SIMD_PRAGMA_(text)
-#define SIMD_INLINE static inline __attribute__((always_inline))
 
 /* ---- f32 ---- */
 #define real float
@@ -21,6 +14,8 @@
 #define R(name) name##_f32
 #define BPPSA_REAL 32
 #include "core/squash_terms.inc"
+
+#include "core/simd_vectors.inc"
 
 #include "core/simd_kernels.inc"
 #undef real
@@ -35,6 +30,8 @@
 #define BPPSA_REAL 64
 #include "core/squash_terms.inc"
 
+#include "core/simd_vectors.inc"
+
 #include "core/simd_kernels.inc"
 
 #define SIMD_FUNCTIONS(suffix)                                                                                                   \
@@ -42,9 +39,9 @@
     .gemm = gemm_##suffix, .tanh = tanh_##suffix, .mul = mul_##suffix, .mul_lines = mul_lines_##suffix,                          \
     .gemm_scaled = gemm_scaled_##suffix, .transpose = transpose_##suffix, .row_largest = row_largest_##suffix,                   \
     .column_largest = column_largest_##suffix, .tanh_slope = tanh_slope_##suffix, .tanh_delta = tanh_delta_##suffix,             \
-    .multiply_adds = multiply_adds_##suffix, .sigmoid = sigmoid_##suffix, .gru_forward = gru_forward_##suffix,                   \
-    .gru_backward = gru_backward_##suffix, .gru_coefficients = gru_coefficients_##suffix                                         \
+    .multiply_adds = multiply_adds_##suffix, .sigmoid = sigmoid_##suffix                                                         \
   }
 
 extern const bppsa_simd SIMD_TABLE;
-const bppsa_simd SIMD_TABLE = {.name = SIMD_TEXT(SIMD_NAME), .f32 = SIMD_FUNCTIONS(f32), .f64 = SIMD_FUNCTIONS(f64)};
+const bppsa_simd SIMD_TABLE = {
+    .name = SIMD_TEXT(SIMD_NAME), .isa = SIMD_ISA, .f32 = SIMD_FUNCTIONS(f32), .f64 = SIMD_FUNCTIONS(f64)};

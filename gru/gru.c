@@ -3,6 +3,7 @@
 
 #include "core/alloc.h"
 #include "gru/gru_internal.h"
+#include "gru/kernels.h"
 
 #define BPPSA_REAL 32
 #include "gru/gru.inc"

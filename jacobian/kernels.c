@@ -1,18 +1,14 @@
 #include "jacobian/kernels.h"
 
-#include <string.h>
-
 #include "core/simd.h"
 
 const bppsa_jacobian_kernels *bppsa_jacobian_kernels_get(void) {
+  static const bppsa_jacobian_kernels *const tables[BPPSA_SIMD_ISAS] = {
+    [BPPSA_SIMD_PORTABLE] = &bppsa_jacobian_portable,
 #if defined(__x86_64__)
-  const char *name = bppsa_simd_get()->name;
-  if (strcmp(name, "avx512") == 0) {
-    return &bppsa_jacobian_avx512;
-  }
-  if (strcmp(name, "avx2") == 0) {
-    return &bppsa_jacobian_avx2;
-  }
+    [BPPSA_SIMD_AVX2] = &bppsa_jacobian_avx2,
+    [BPPSA_SIMD_AVX512] = &bppsa_jacobian_avx512,
 #endif
-  return &bppsa_jacobian_portable;
+  };
+  return tables[bppsa_simd_get()->isa];
 }

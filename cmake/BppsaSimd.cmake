@@ -1,0 +1,16 @@
+# bppsa_add_simd_folder(NAME PREFIX [WIDE ...] [ALL ...]): bppsa_add_folder, where PREFIXavx2.c and PREFIXavx512.c are compiled for those instruction sets, and
+# left out where the processor's family has none. WIDE: more options of these two files, ALL: of PREFIXportable.c too.
+function(bppsa_add_simd_folder name prefix)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "WIDE;ALL")
+  if(arg_ALL)
+    set_source_files_properties(${prefix}portable.c PROPERTIES COMPILE_OPTIONS "${arg_ALL}")
+  endif()
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+    set_source_files_properties(${prefix}avx2.c PROPERTIES COMPILE_OPTIONS "-mavx2;${arg_WIDE};${arg_ALL}")
+    set_source_files_properties(${prefix}avx512.c PROPERTIES COMPILE_OPTIONS
+                                "-mavx512f;-mavx512vl;-mavx512dq;-mavx2;-mprefer-vector-width=512;${arg_WIDE};${arg_ALL}")
+    bppsa_add_folder(${name})
+  else()
+    bppsa_add_folder(${name} EXCLUDE "${prefix}avx[0-9]+\\.c$")
+  endif()
+endfunction()

@@ -1,0 +1,34 @@
+/* The elementwise part of a GRU's step (gru/gru.h), one pass over memory, compiled per instruction set and chosen like the kernels of core/simd.h.
+ * Internal.
+ *
+ * pre, delta_x and delta_h are [rows][3][n]; saved [rows][4][n]: on entry to forward the recurrent products of r, z and m, then r, 1 - z, m, n;
+ * the rest [rows][n]. */
+#ifndef BPPSA_GRU_KERNELS_H
+#define BPPSA_GRU_KERNELS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define BPPSA_GRU_KERNELS(real, suffix)                                                                                          \
+  typedef struct {                                                                                                               \
+    void (*forward)(int64_t rows, int64_t n, const real *pre, const real *before, real *saved, real *h);                         \
+    /* delta_x, delta_h from g; and unless carried is NULL z g into it, or added to it */                                        \
+    void (*backward)(int64_t rows, int64_t n, const real *saved, const real *before, const real *g, real *delta_x,               \
+                     real *delta_h, bool add, real *carried);                                                                    \
+    void (*coefficients)(int64_t rows, int64_t n, const real *saved, const real *before, real *a, real *c, real *b, real *z);    \
+  } bppsa_gru_##suffix;
+
+BPPSA_GRU_KERNELS(float, f32)
+BPPSA_GRU_KERNELS(double, f64)
+
+typedef struct {
+  bppsa_gru_f32 f32;
+  bppsa_gru_f64 f64;
+} bppsa_gru_kernels;
+
+/* For the instruction set that core/simd.h has chosen. */
+const bppsa_gru_kernels *bppsa_gru_kernels_get(void);
+
+extern const bppsa_gru_kernels bppsa_gru_portable, bppsa_gru_avx2, bppsa_gru_avx512;
+
+#endif
