@@ -1,6 +1,6 @@
 # The two commands are `make demo` and `make test`. CMake does the work; see CMakePresets.json.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test gpu-bundle install format clean
+.PHONY: help setup build demo test check gpu-bundle install format clean
 SHELL := /bin/sh
 PREFIX ?= /usr/local
 # CMake runs its own build tool: it must not inherit this make's job server.
@@ -8,7 +8,8 @@ unexport MAKEFLAGS MAKELEVEL MFLAGS
 
 help:
 	@echo "make demo              build, then train an RNN by BP and by the scan and compare them (under two minutes)"
-	@echo "make test              build and run all tests, then again under the sanitizers"
+	@echo "make test              build and run all tests (minutes)"
+	@echo "make check             what takes longer: CUDA compiles and links, the tests under the sanitizers"
 	@echo "make build             build the program: build/cpu/bppsa"
 	@echo "make install PREFIX=P  install program, library and headers under P (default $(PREFIX))"
 	@echo "make gpu-bundle        build what bench/gpu.sh runs on a machine with a GPU: build/gpu/bundle"
@@ -27,7 +28,10 @@ demo: setup
 	@demo/run build/cpu
 
 test: setup
-	@tools/run_tests
+	@tools/run_tests test
+
+check: setup
+	@tools/run_tests check
 
 gpu-bundle: setup
 	@tools/gpu_bundle
