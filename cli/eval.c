@@ -1,8 +1,10 @@
 /* `bppsa eval MODEL`: loss and accuracy of trained weights on a data set. */
 #include <inttypes.h>
 
-#include "cli/setup.h"
-#include "train/trainer.h"
+#include "cli/eval_out.h"
+#include "core/alloc.h"
+
+#define OUT_HELP "logits and predictions of every sample, in the data's order; numpy.load reads it"
 
 /* What both kinds of network take; `only` is what one of them takes besides. */
 #define USES(only)                                                                                                               \
@@ -13,8 +15,9 @@
         {.option = BPPSA_OPTION_BATCH}, {.option = BPPSA_OPTION_VALIDATION},                                                     \
         {.option = BPPSA_OPTION_SEED, .help = "of the data"}, {.option = BPPSA_OPTION_DEVICE},                                   \
         {.option = BPPSA_OPTION_DTYPE, .fallback = ""}, {.option = BPPSA_OPTION_THREADS},                                        \
-        {.option = BPPSA_OPTION_WEIGHTS, .required = true}, {.option = BPPSA_OPTION_PREFIX}, {.option = BPPSA_OPTION_JSON},      \
-        {.option = BPPSA_OPTION_HELP}, {                                                                                         \
+        {.option = BPPSA_OPTION_WEIGHTS, .required = true}, {.option = BPPSA_OPTION_PREFIX},                                     \
+        {.option = BPPSA_OPTION_OUT, .metavar = "P.npz", .help = OUT_HELP}, {.option = BPPSA_OPTION_STATES},                     \
+        {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {                                                          \
       .option = BPPSA_OPTION_COUNT                                                                                               \
     }                                                                                                                            \
   }
@@ -32,6 +35,8 @@ static const bppsa_option_use uses_cnn[] = {
     {.option = BPPSA_OPTION_THREADS},
     {.option = BPPSA_OPTION_WEIGHTS, .required = true},
     {.option = BPPSA_OPTION_PREFIX},
+    {.option = BPPSA_OPTION_OUT, .metavar = "P.npz", .help = OUT_HELP},
+    {.option = BPPSA_OPTION_STATES},
     {.option = BPPSA_OPTION_JSON},
     {.option = BPPSA_OPTION_HELP},
     {.option = BPPSA_OPTION_COUNT}};
@@ -45,10 +50,12 @@ typedef struct {
   bppsa_dataset *dataset;
   bppsa_model *model;
   bppsa_split split;
+  bppsa_eval_out *out; /* --out, or NULL */
 } evaluation;
 
 static bppsa_status prepare(const bppsa_cli *cli, evaluation *e) {
   const char *path = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text;
+  BPPSA_TRY(bppsa_eval_out_check(cli));
   BPPSA_TRY(bppsa_network_open(cli, &e->network));
   e->config = bppsa_network_config_default(&e->network);
   BPPSA_TRY(bppsa_setup_config(cli, &e->config));
@@ -73,23 +80,45 @@ static json_t *evaluation_json(const bppsa_evaluation *result) {
   return bppsa_json_finish(object, ok);
 }
 
+static bppsa_status print_result(bppsa_cli *cli, const bppsa_evaluation *result, bool held_out) {
+  BPPSA_TRY(bppsa_cli_print(cli, "samples   %" PRId64 "%s\nloss      %.6f\naccuracy  %.4f\n", result->samples,
+                            held_out ? ", held out" : "", result->loss, result->accuracy));
+  const bppsa_option_value *out = bppsa_cli_value(cli, BPPSA_OPTION_OUT);
+  return out->given ? bppsa_cli_print(cli, "outputs   written to %s\n", out->text) : BPPSA_OK;
+}
+
+/* The document is made before the outputs are in place, and printed after. */
+static bppsa_status finish(bppsa_cli *cli, evaluation *e, const bppsa_evaluation *result) {
+  char *text = NULL;
+  if (cli->json) {
+    bppsa_json_start();
+    BPPSA_TRY(bppsa_cli_render(evaluation_json(result), &text));
+  }
+  bppsa_status status = bppsa_eval_out_commit(e->out);
+  e->out = NULL;
+  if (status == BPPSA_OK) {
+    status = cli->json ? bppsa_cli_print_document(cli, text) : print_result(cli, result, e->split.validation > 0);
+  }
+  bppsa_free(text);
+  return status;
+}
+
 static bppsa_status evaluate(bppsa_cli *cli, evaluation *e) {
   BPPSA_TRY(prepare(cli, e));
   const bool held_out = e->split.validation > 0;
+  const int64_t first = held_out ? e->split.train : 0, count = held_out ? e->split.validation : e->split.train;
+  BPPSA_TRY(bppsa_eval_out_open(cli, &e->network, &e->config, e->dataset, e->device, e->model, count, &e->out));
+  const bppsa_evaluation_sink sink = {bppsa_eval_out_add, e->out};
   bppsa_evaluation result;
-  BPPSA_TRY(bppsa_evaluate(e->model, e->dataset, e->device, held_out ? e->split.train : 0,
-                           held_out ? e->split.validation : e->split.train, e->config.batch, &result));
-  if (cli->json) {
-    bppsa_json_start();
-    return bppsa_cli_print_json(cli, evaluation_json(&result));
-  }
-  return bppsa_cli_print(cli, "samples   %" PRId64 "%s\nloss      %.6f\naccuracy  %.4f\n", result.samples,
-                         held_out ? ", held out" : "", result.loss, result.accuracy);
+  BPPSA_TRY(bppsa_evaluate_each(e->model, e->dataset, e->device, first, count, e->config.batch, e->out != NULL ? &sink : NULL,
+                                &result));
+  return finish(cli, e, &result);
 }
 
 static bppsa_status run(bppsa_cli *cli) {
   evaluation e = {0};
   const bppsa_status status = evaluate(cli, &e);
+  bppsa_eval_out_abort(e.out);
   bppsa_model_destroy(e.model);
   bppsa_dataset_destroy(e.dataset);
   bppsa_device_destroy(e.device);

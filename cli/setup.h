@@ -39,6 +39,9 @@ bppsa_status bppsa_setup_check_set(const bppsa_cli *cli, const char *spec);
 /* Whether a data set's text names a directory of WAV files. */
 bool bppsa_is_audio(const char *spec);
 
+/* The option names no file of the data, npy:X,Y. ERR_ARGUMENT. */
+bppsa_status bppsa_setup_check_data(const bppsa_cli *cli, bppsa_option output);
+
 /* The data must be of the network's kind, sequences or images, with its input size, and have no more classes. The sizes of a recurrent network are its
  * weights', `path` names them; NULL: it has none yet. ERR_SHAPE. */
 bppsa_status bppsa_setup_match(const char *path, const bppsa_network *network, const bppsa_recurrent_config *config,

@@ -78,22 +78,7 @@ static const bppsa_option_use uses_cnn[] = {
 
 static const bppsa_option outputs[] = {BPPSA_OPTION_LOG, BPPSA_OPTION_SAVE_WEIGHTS};
 
-/* No output is a file of the data: npy:X,Y. Any other text the data set refuses, or knows no file. */
-static bppsa_status check_data(const bppsa_cli *cli) {
-  const char *spec = bppsa_cli_value(cli, BPPSA_OPTION_DATA)->text, *comma = strchr(spec, ',');
-  char x[4096];
-  if (strncmp(spec, "npy:", 4) != 0 || comma == NULL || (size_t)(comma - spec) >= sizeof x) {
-    return BPPSA_OK;
-  }
-  snprintf(x, sizeof x, "%.*s", (int)(comma - spec) - 4, spec + 4);
-  for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; ++i) {
-    BPPSA_TRY(bppsa_cli_check_other(cli, x, "--data", outputs[i]));
-    BPPSA_TRY(bppsa_cli_check_other(cli, comma + 1, "--data", outputs[i]));
-  }
-  return BPPSA_OK;
-}
-
-/* Nor is it one of the checkpoint's files, which train/checkpoint.h names. */
+/* No output is one of the checkpoint's files, which train/checkpoint.h names. */
 static bppsa_status check_checkpoint(const bppsa_cli *cli) {
   static const char *const names[] = {"checkpoint.safetensors", "checkpoint.previous.safetensors", "checkpoint.new.safetensors"};
   const bppsa_option_value *directory = bppsa_cli_value(cli, BPPSA_OPTION_CHECKPOINT);
@@ -114,7 +99,9 @@ static bppsa_status check_files(const bppsa_cli *cli) {
   BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_WEIGHTS, BPPSA_OPTION_LOG));
   BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_MASK, BPPSA_OPTION_LOG));
   BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_MASK, BPPSA_OPTION_SAVE_WEIGHTS));
-  BPPSA_TRY(check_data(cli));
+  for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; ++i) {
+    BPPSA_TRY(bppsa_setup_check_data(cli, outputs[i]));
+  }
   BPPSA_TRY(check_checkpoint(cli));
   if (bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->given && bppsa_cli_value(cli, BPPSA_OPTION_INIT)->given) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--init: given beside --weights, expected only one of the two");

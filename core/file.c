@@ -316,6 +316,17 @@ bppsa_status bppsa_file_writer_write(bppsa_file_writer *writer, const void *data
   return BPPSA_OK;
 }
 
+bppsa_status bppsa_file_writer_seek(bppsa_file_writer *writer, int64_t offset) {
+  if (writer->direct) {
+    return bppsa_fail(BPPSA_ERR_IO, "%s: takes bytes in their order alone, expected a regular file", writer->path);
+  }
+  if (bppsa_io_seek(writer->descriptor, offset) < 0) {
+    writer->failed = true;
+    return system_failure(writer->path, "cannot go to another place in it");
+  }
+  return BPPSA_OK;
+}
+
 /* The name is on disk only when the directory is. File systems that cannot bring a directory to disk, and directories that may
  * not be read, are passed over: the file is complete. */
 bppsa_status bppsa_file_sync_directory(const char *path) {

@@ -38,6 +38,8 @@ typedef struct bppsa_file_writer bppsa_file_writer;
  * is written to directly and at once; a directory is refused. */
 bppsa_status bppsa_file_writer_create(const char *path, bppsa_file_writer **writer);
 bppsa_status bppsa_file_writer_write(bppsa_file_writer *writer, const void *data, size_t bytes);
+/* The next bytes go to `offset` from the beginning, which may lie behind all that was written. ERR_IO: a pipe or a terminal takes them in order. */
+bppsa_status bppsa_file_writer_seek(bppsa_file_writer *writer, int64_t offset);
 /* fsync, rename over `path`, fsync of the directory. Destroys the writer in every case; on failure the temporary file
  * is removed and `path` is as it was; or it is complete, where only its directory could not be brought to disk (the message says so). */
 bppsa_status bppsa_file_writer_commit(bppsa_file_writer *writer);

@@ -1,6 +1,6 @@
 /* NPZ files: ZIP archives of NPY arrays. SciPy's sparse matrices are the members indices, indptr, format, shape and data.
  *
- * Of ZIP what NumPy and SciPy write is understood: stored and deflated members (APPNOTE 6.3.3, §4.3 and 4.4), found through the central directory. Zip64
+ * They are written by core/npz.h. Of ZIP what NumPy and SciPy write is understood: stored and deflated members (APPNOTE 6.3.3, §4.3 and 4.4), found through the central directory. Zip64
  * records, which they need for members of 4 GiB and more, are not.
  */
 #include <stdio.h>
@@ -10,6 +10,7 @@
 #include "core/alloc.h"
 #include "core/file.h"
 #include "core/npy.h"
+#include "core/npz.h"
 #include "jacobian/file.h"
 
 #define FILE_LIMIT ((int64_t)1 << 36)
@@ -22,25 +23,49 @@ enum { INDICES = 0, INDPTR, FORMAT, SHAPE, DATA };
 
 /* ---- writing ---- */
 
-/* One member: header bytes in front of the elements. */
-typedef struct {
-  char header[BPPSA_NPY_HEADER];
-  size_t header_size;
-  const void *data;
-  size_t bytes;
-  uint32_t crc;
-  int64_t offset; /* of its local header */
-} member;
-
-static void put16(unsigned char *to, uint32_t value) {
-  to[0] = (unsigned char)(value & 0xFF);
-  to[1] = (unsigned char)(value >> 8 & 0xFF);
+/* What is written can be read again: see below. */
+static bppsa_status check_size(const char *path, const bppsa_npz_array *arrays) {
+  int64_t sum = 0, count;
+  for (int i = 0; i < MEMBERS; ++i) {
+    size_t bytes = 0;
+    BPPSA_TRY(bppsa_shape_bytes(arrays[i].dtype, arrays[i].ndim, arrays[i].shape, &count, &bytes));
+    sum += bytes < (size_t)MEMBER_LIMIT ? (int64_t)bytes + BPPSA_NPY_HEADER : MEMBER_LIMIT;
+  }
+  return sum <= MEMBER_LIMIT - 4096
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: %lld bytes of arrays, expected less than 4 GiB in an NPZ file of a matrix",
+                          path, (long long)sum);
 }
 
-static void put32(unsigned char *to, uint32_t value) {
-  put16(to, value & 0xFFFF);
-  put16(to + 2, value >> 16);
+bppsa_status bppsa_csr_save_npz(const char *path, const bppsa_csr *csr, bppsa_dtype dtype, const void *values) {
+  const bool narrow = csr->nnz <= INT32_MAX; /* SciPy then uses one type for indices and indptr */
+  const int64_t shape[2] = {csr->rows, csr->cols}, two = 2, rows = csr->rows + 1;
+  int32_t *offsets = narrow ? bppsa_calloc(rows, sizeof *offsets) : NULL;
+  if (narrow && offsets == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t r = 0; narrow && r < rows; ++r) {
+    offsets[r] = (int32_t)csr->row_ptr[r];
+  }
+  const bppsa_npz_array arrays[MEMBERS] = {
+      [INDICES] = {"indices", NULL, BPPSA_I32, 1, &csr->nnz, csr->col},
+      [INDPTR] = {"indptr", NULL, narrow ? BPPSA_I32 : BPPSA_I64, 1, &rows, narrow ? (const void *)offsets : csr->row_ptr},
+      [FORMAT] = {"format", "csr", BPPSA_U8, 0, NULL, NULL},
+      [SHAPE] = {"shape", NULL, BPPSA_I64, 1, &two, shape},
+      [DATA] = {"data", NULL, dtype, 1, &csr->nnz, values}};
+  bppsa_npz_writer *file = NULL;
+  bppsa_status status = check_size(path, arrays);
+  if (status == BPPSA_OK) {
+    status = bppsa_npz_writer_create(path, MEMBERS, arrays, &file);
+  }
+  if (status == BPPSA_OK) {
+    status = bppsa_npz_writer_commit(file);
+  }
+  bppsa_free(offsets);
+  return status;
 }
+
+/* ---- reading ---- */
 
 static uint32_t get16(const unsigned char *from) {
   return (uint32_t)from[0] | (uint32_t)from[1] << 8;
@@ -53,114 +78,6 @@ static uint32_t get32(const unsigned char *from) {
 static uint32_t checksum(uint32_t crc, const void *data, size_t bytes) {
   return (uint32_t)crc32_z(crc, data, bytes);
 }
-
-/* The fields that local and central headers share, from "version needed" on: 26 bytes. */
-static void put_common(unsigned char *to, const member *m, const char *name) {
-  memset(to, 0, 26);
-  put16(to, 20);
-  put16(to + 8, 0x21); /* 1980-01-01: files of equal content are equal */
-  put32(to + 10, m->crc);
-  put32(to + 14, (uint32_t)(m->header_size + m->bytes));
-  put32(to + 18, (uint32_t)(m->header_size + m->bytes));
-  put16(to + 22, (uint32_t)strlen(name));
-}
-
-static bppsa_status write_member(bppsa_file_writer *file, member *m, const char *name, int64_t *at) {
-  unsigned char local[LOCAL] = "PK\x03\x04";
-  m->crc = checksum(checksum(0, m->header, m->header_size), m->data, m->bytes);
-  m->offset = *at;
-  put_common(local + 4, m, name);
-  BPPSA_TRY(bppsa_file_writer_write(file, local, sizeof local));
-  BPPSA_TRY(bppsa_file_writer_write(file, name, strlen(name)));
-  BPPSA_TRY(bppsa_file_writer_write(file, m->header, m->header_size));
-  *at += (int64_t)(LOCAL + strlen(name) + m->header_size + m->bytes);
-  return bppsa_file_writer_write(file, m->data, m->bytes);
-}
-
-static bppsa_status write_archive(bppsa_file_writer *file, member *members) {
-  int64_t at = 0;
-  for (int i = 0; i < MEMBERS; ++i) {
-    BPPSA_TRY(write_member(file, &members[i], names[i], &at));
-  }
-  uint32_t size = 0;
-  for (int i = 0; i < MEMBERS; ++i) {
-    unsigned char central[CENTRAL] = "PK\x01\x02";
-    put16(central + 4, 20);
-    put_common(central + 6, &members[i], names[i]);
-    put32(central + 42, (uint32_t)members[i].offset);
-    BPPSA_TRY(bppsa_file_writer_write(file, central, sizeof central));
-    BPPSA_TRY(bppsa_file_writer_write(file, names[i], strlen(names[i])));
-    size += (uint32_t)(CENTRAL + strlen(names[i]));
-  }
-  unsigned char end[END] = "PK\x05\x06";
-  put16(end + 8, MEMBERS);
-  put16(end + 10, MEMBERS);
-  put32(end + 12, size);
-  put32(end + 16, (uint32_t)at);
-  return bppsa_file_writer_write(file, end, sizeof end);
-}
-
-static bppsa_status set_member(const char *path, member *m, bppsa_dtype dtype, int64_t count, const void *data) {
-  m->data = data;
-  m->bytes = (size_t)count * bppsa_dtype_size(dtype);
-  return bppsa_npy_header(path, dtype, 1, &count, m->header, &m->header_size);
-}
-
-/* The scalar b"csr": a dtype of bytes, which views do not have. */
-static void set_format(member *m) {
-  static const char text[] = "{'descr': '|S3', 'fortran_order': False, 'shape': (), }";
-  m->header_size = 128;
-  memset(m->header, ' ', m->header_size);
-  memcpy(m->header, "\x93NUMPY\x01\x00\x76\x00", 10); /* 118 bytes follow */
-  memcpy(m->header + 10, text, sizeof text - 1);
-  m->header[m->header_size - 1] = '\n';
-  m->data = "csr";
-  m->bytes = 3;
-}
-
-static bppsa_status save(const char *path, const bppsa_csr *csr, bppsa_dtype dtype, const void *values, const int32_t *offsets,
-                         member *members) {
-  const int64_t shape[2] = {csr->rows, csr->cols}, rows = csr->rows + 1;
-  BPPSA_TRY(set_member(path, &members[INDICES], BPPSA_I32, csr->nnz, csr->col));
-  BPPSA_TRY(set_member(path, &members[INDPTR], offsets != NULL ? BPPSA_I32 : BPPSA_I64, rows,
-                       offsets != NULL ? (const void *)offsets : csr->row_ptr));
-  BPPSA_TRY(set_member(path, &members[SHAPE], BPPSA_I64, 2, shape));
-  BPPSA_TRY(set_member(path, &members[DATA], dtype, csr->nnz, values));
-  set_format(&members[FORMAT]);
-  size_t bytes = 0;
-  for (int i = 0; i < MEMBERS; ++i) {
-    bytes += members[i].bytes + members[i].header_size;
-  }
-  if ((int64_t)bytes > MEMBER_LIMIT - 4096) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: %zu bytes of arrays, expected less than 4 GiB in an NPZ file", path, bytes);
-  }
-  bppsa_file_writer *file = NULL;
-  BPPSA_TRY(bppsa_file_writer_create(path, &file));
-  const bppsa_status status = write_archive(file, members);
-  if (status != BPPSA_OK) {
-    bppsa_file_writer_abort(file);
-    return status;
-  }
-  return bppsa_file_writer_commit(file);
-}
-
-bppsa_status bppsa_csr_save_npz(const char *path, const bppsa_csr *csr, bppsa_dtype dtype, const void *values) {
-  const bool narrow = csr->nnz <= INT32_MAX; /* SciPy then uses one type for indices and indptr */
-  int32_t *offsets = narrow ? bppsa_calloc(csr->rows + 1, sizeof *offsets) : NULL;
-  member *members = bppsa_calloc(MEMBERS, sizeof *members);
-  bppsa_status status = members == NULL || (narrow && offsets == NULL) ? BPPSA_ERR_MEMORY : BPPSA_OK;
-  for (int64_t r = 0; status == BPPSA_OK && narrow && r <= csr->rows; ++r) {
-    offsets[r] = (int32_t)csr->row_ptr[r];
-  }
-  if (status == BPPSA_OK) {
-    status = save(path, csr, dtype, values, offsets, members);
-  }
-  bppsa_free(offsets);
-  bppsa_free(members);
-  return status;
-}
-
-/* ---- reading ---- */
 
 typedef struct {
   const char *path;

@@ -535,6 +535,17 @@ bppsa_status bppsa_recurrent_hidden_gradients(bppsa_model *model, const bppsa_vi
   return BPPSA_OK;
 }
 
+bppsa_status bppsa_recurrent_states(const bppsa_model *model, int64_t layer, bppsa_view *states) {
+  const recurrent_network *n = (const recurrent_network *)model;
+  const bppsa_recurrent_config *c = &n->config;
+  if (layer < 0 || layer >= c->layers || n->batch == 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "states of layer %lld, expected 0 .. %lld after a forward pass", (long long)layer,
+                      (long long)c->layers - 1);
+  }
+  *states = view_of(n, offset(n, n->layers[layer].h, n->batch * c->hidden), 3, (int64_t[]){c->seq_len, n->batch, c->hidden});
+  return BPPSA_OK;
+}
+
 static bppsa_status input_gradients(bppsa_model *model, bppsa_view *x, bppsa_view *h0) {
   const recurrent_network *n = (const recurrent_network *)model;
   const bppsa_recurrent_config *c = &n->config;

@@ -3,7 +3,8 @@
 
 #include <math.h>
 
-bppsa_status bppsa_batch_evaluate(bppsa_batch *batch, int64_t first, int64_t count, bppsa_evaluation *result) {
+bppsa_status bppsa_batch_evaluate(bppsa_batch *batch, int64_t first, int64_t count, const bppsa_evaluation_sink *sink,
+                                  bppsa_evaluation *result) {
   double loss = 0.0;
   int64_t correct = 0, rows = 0;
   for (int64_t done = 0; done < count; done += batch->count) {
@@ -22,6 +23,7 @@ bppsa_status bppsa_batch_evaluate(bppsa_batch *batch, int64_t first, int64_t cou
       return bppsa_fail(BPPSA_ERR_NUMERIC, "evaluation of samples %lld .. %lld: %s", (long long)(first + done),
                         (long long)(first + done + size - 1), line.text);
     }
+    BPPSA_TRY(sink == NULL ? BPPSA_OK : sink->each(sink->context, &batch->logits));
     loss += part.loss * (double)part.rows;
     correct += part.correct;
     rows += part.rows;
@@ -32,6 +34,11 @@ bppsa_status bppsa_batch_evaluate(bppsa_batch *batch, int64_t first, int64_t cou
 
 bppsa_status bppsa_evaluate(bppsa_model *model, const bppsa_dataset *dataset, const bppsa_device *device, int64_t first,
                             int64_t count, int64_t batch, bppsa_evaluation *result) {
+  return bppsa_evaluate_each(model, dataset, device, first, count, batch, NULL, result);
+}
+
+bppsa_status bppsa_evaluate_each(bppsa_model *model, const bppsa_dataset *dataset, const bppsa_device *device, int64_t first,
+                                 int64_t count, int64_t batch, const bppsa_evaluation_sink *sink, bppsa_evaluation *result) {
   if (first < 0 || count < 1 || first >= dataset->samples || count > dataset->samples - first) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "evaluation: %lld samples from %lld on, the data set has %lld", (long long)count,
                       (long long)first, (long long)dataset->samples);
@@ -41,7 +48,7 @@ bppsa_status bppsa_evaluate(bppsa_model *model, const bppsa_dataset *dataset, co
   }
   bppsa_batch buffers;
   BPPSA_TRY(bppsa_batch_create(model, dataset, device, bppsa_min(batch, count), false, &buffers));
-  const bppsa_status status = bppsa_batch_evaluate(&buffers, first, count, result);
+  const bppsa_status status = bppsa_batch_evaluate(&buffers, first, count, sink, result);
   bppsa_batch_free(&buffers);
   return status;
 }

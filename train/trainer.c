@@ -164,7 +164,7 @@ static bppsa_status validate(bppsa_training *run, bppsa_train_record *record) {
     return BPPSA_OK;
   }
   bppsa_evaluation evaluation;
-  const bppsa_status status = bppsa_batch_evaluate(&run->batch, run->split.train, run->split.validation, &evaluation);
+  const bppsa_status status = bppsa_batch_evaluate(&run->batch, run->split.train, run->split.validation, NULL, &evaluation);
   if (status != BPPSA_OK) {
     return bppsa_fail_prefix(status, "validation after training step %lld", (long long)run->result.steps);
   }

@@ -241,6 +241,29 @@ static void test_train_second(void **state) {
   assert_int_equal(temporaries(), 0);
 }
 
+/* eval ends at once, and leaves no part of its outputs. */
+static void test_eval(void **state) {
+  (void)state;
+  int status = 0;
+  assert_runs("train rnn --seq-len 5 --samples 64 --iterations 1 --save-weights W");
+  const pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    execl(BPPSA_TEST_PROGRAM, "bppsa", "eval", "rnn", "--weights", "W", "--samples", "2000000", "--seq-len", "1000", "--threads",
+          "1", "--out", "P.npz", (char *)NULL);
+    _exit(9);
+  }
+  for (int wait = 0; wait < 2000 && temporaries() < 1; ++wait) {
+    (void)usleep(5000);
+  }
+  assert_int_equal(kill(child, SIGINT), 0);
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFSIGNALED(status));
+  assert_int_equal(WTERMSIG(status), SIGINT);
+  assert_int_equal(temporaries(), 0);
+  assert_false(file_exists("P.npz"));
+}
+
 static int remove_files(void **state) {
   (void)state;
   return system("rm -rf -- *");
@@ -253,6 +276,7 @@ int main(void) {
                                      cmocka_unit_test_setup(test_train_by_epochs, remove_files),
                                      cmocka_unit_test_setup(test_train_first_epoch, remove_files),
                                      cmocka_unit_test_setup(test_train_resumed, remove_files),
-                                     cmocka_unit_test_setup(test_train_second, remove_files)};
+                                     cmocka_unit_test_setup(test_train_second, remove_files),
+                                     cmocka_unit_test_setup(test_eval, remove_files)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }
