@@ -1,4 +1,5 @@
 /* Decoding by libsndfile, which reads through core/file. */
+#include <pthread.h>
 #include <sndfile.h>
 #include <stdio.h>
 #include <string.h>
@@ -57,21 +58,21 @@ static sf_count_t file_write(const void *data, sf_count_t bytes, void *user) { /
 /* ---- decoding ---- */
 
 static bppsa_status open_handle(bppsa_decoder *d, SF_INFO *info) {
+  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* the reason of a failure is a global variable */
   SF_VIRTUAL_IO calls = {file_length, file_seek, file_read, file_write, file_tell};
   bppsa_status status = BPPSA_OK;
-#pragma omp critical(bppsa_sndfile) /* the reason of a failure is a global variable */
-  {
-    d->handle = sf_open_virtual(&calls, SFM_READ, info, d);
-    if (d->status != BPPSA_OK) {
-      status = d->status;
-    } else if (d->handle == NULL) {
-      char reason[160];
-      snprintf(reason, sizeof reason, "%s", sf_strerror(NULL));
-      reason[strcspn(reason, "\r\n")] = '\0';
-      status = bppsa_fail(BPPSA_ERR_FORMAT, "%s: libsndfile cannot read it (%s), expected a WAV file that it reads",
-                          d->file->path, reason);
-    }
+  pthread_mutex_lock(&mutex);
+  d->handle = sf_open_virtual(&calls, SFM_READ, info, d);
+  if (d->status != BPPSA_OK) {
+    status = d->status;
+  } else if (d->handle == NULL) {
+    char reason[160];
+    snprintf(reason, sizeof reason, "%s", sf_strerror(NULL));
+    reason[strcspn(reason, "\r\n")] = '\0';
+    status = bppsa_fail(BPPSA_ERR_FORMAT, "%s: libsndfile cannot read it (%s), expected a WAV file that it reads", d->file->path,
+                        reason);
   }
+  pthread_mutex_unlock(&mutex);
   return status;
 }
 

@@ -1,6 +1,7 @@
 /* A directory of instruments, file by file. */
 #include <errno.h>
-#include <omp.h>
+#include <math.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include "core/directory.h"
 #include "core/file.h"
 #include "core/io.h"
+#include "core/pool.h"
 
 enum { MOST_FILES = 1000000 };
 
@@ -94,28 +96,43 @@ static bppsa_status write_file(const writing *w, worker *by, int64_t number) {
   return bppsa_wav_write(by->path, BPPSA_INSTRUMENT_FRAMES, by->samples);
 }
 
-/* Stops at the first failure: a full disk does not empty itself. */
-static bppsa_status write_files(writing *w, bppsa_instruments_progress progress, void *context) {
-  atomic_bool stop = false;
-#pragma omp parallel for num_threads(w->threads) schedule(dynamic)
-  for (int64_t i = 0; i < w->files; ++i) {
-    if (atomic_load(&stop)) {
-      continue;
-    }
-    const bppsa_status status = write_file(w, &w->workers[omp_get_thread_num()], i);
-#pragma omp critical(bppsa_instruments)
-    {
-      if (status != BPPSA_OK && w->status == BPPSA_OK) {
-        w->status = status;
-        snprintf(w->reason, sizeof w->reason, "%s", bppsa_last_error());
-        atomic_store(&stop, true);
-      }
-      w->done += status == BPPSA_OK;
-      if (progress != NULL) {
-        progress(context, w->done, w->files);
-      }
-    }
+/* What the threads that write share. */
+typedef struct {
+  writing *w;
+  pthread_mutex_t *mutex; /* of w, beside its workers, and of the caller's progress */
+  atomic_bool *stop;
+  bppsa_instruments_progress progress;
+  void *context;
+} shared_writing;
+
+static void report(const shared_writing *s, bppsa_status status) {
+  writing *w = s->w;
+  pthread_mutex_lock(s->mutex);
+  if (status != BPPSA_OK && w->status == BPPSA_OK) {
+    w->status = status;
+    snprintf(w->reason, sizeof w->reason, "%s", bppsa_last_error());
+    atomic_store(s->stop, true);
   }
+  w->done += status == BPPSA_OK;
+  if (s->progress != NULL) {
+    s->progress(s->context, w->done, w->files);
+  }
+  pthread_mutex_unlock(s->mutex);
+}
+
+/* Stops at the first failure: a full disk does not empty itself. */
+static void write_some(const void *context, int32_t number, int64_t first, int64_t end) {
+  const shared_writing *s = context;
+  for (int64_t i = first; i < end && !atomic_load(s->stop); ++i) {
+    report(s, write_file(s->w, &s->w->workers[number], i));
+  }
+}
+
+static bppsa_status write_files(writing *w, bppsa_instruments_progress progress, void *context) {
+  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  atomic_bool stop = false;
+  bppsa_parallel_for(w->threads, w->files, (double)INFINITY, write_some, &(shared_writing){w, &mutex, &stop, progress, context});
+  pthread_mutex_destroy(&mutex);
   return w->status == BPPSA_OK
              ? BPPSA_OK
              : bppsa_fail(w->status, "%s; %lld of %lld files are written", w->reason, (long long)w->done, (long long)w->files);

@@ -1,7 +1,6 @@
 #include "cli/bench_sparse.h"
 
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 #if defined(__x86_64__)
@@ -12,6 +11,7 @@
 #include "core/alloc.h"
 #include "core/peak.h"
 #include "core/philox.h"
+#include "core/pool.h"
 
 /* ---- limits ---- */
 
@@ -30,23 +30,35 @@ static void write_share(char *to, int64_t bytes) {
 #endif
 }
 
+typedef struct {
+  char *area;
+  int64_t share; /* bytes of a thread */
+  bool copy;
+} traffic;
+
+static void move_shares(const void *context, int32_t worker, int64_t first, int64_t end) {
+  const traffic *t = context;
+  (void)worker;
+  for (int64_t i = first; i < end; ++i) {
+    char *mine = t->area + i * t->share;
+    if (t->copy) {
+      memcpy(mine, mine + t->share / 2, (size_t)(t->share / 2));
+    } else {
+      write_share(mine, t->share);
+    }
+  }
+}
+
 /* The best of many runs: threads that have just been woken may share a core for a tenth of a second. */
 static double best_rate(char *area, int32_t threads, bool copy) {
   const double begun = bppsa_bench_now(), long_enough = 0.25; /* s */
   double best = 0;
-  const int64_t share = AREA / threads / 64 * 64, bytes = copy ? share / 2 / 64 * 64 : share;
+  const traffic t = {area, AREA / threads / 128 * 128, copy};
   for (int run = 0; run < 7 || bppsa_bench_now() - begun < long_enough; ++run) {
     const double start = bppsa_bench_now();
-#pragma omp parallel num_threads(threads)
-    {
-      char *mine = area + omp_get_thread_num() * share;
-      if (copy) {
-        memcpy(mine, mine + bytes, (size_t)bytes);
-      } else {
-        write_share(mine, bytes);
-      }
-    }
-    const double rate = (copy ? 2.0 : 1.0) * (double)(bytes * threads) / (bppsa_bench_now() - start);
+    bppsa_parallel_for(threads, threads, (double)INFINITY, move_shares, &t);
+    const double rate =
+        (double)(t.share * threads) / (bppsa_bench_now() - start); /* a copy reads one half and writes the other */
     best = rate > best ? rate : best;
   }
   return best;

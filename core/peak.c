@@ -1,9 +1,11 @@
 #include "core/peak.h"
 
-#include <omp.h>
+#include <math.h>
+#include <stdatomic.h>
 #include <time.h>
 
 #include "core/peak_internal.h"
+#include "core/pool.h"
 #include "core/simd.h"
 
 static double now(void) {
@@ -12,22 +14,32 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Seconds of one run, the slowest thread's; *flops of all threads. */
-static double run(int32_t threads, bppsa_dtype dtype, int64_t rounds, int64_t *flops) {
-  double slowest = 0;
-  int64_t sum = 0;
-#pragma omp parallel num_threads(threads) reduction(max : slowest) reduction(+ : sum)
-  {
+typedef struct {
+  bppsa_dtype dtype;
+  int64_t rounds;
+  atomic_int_least64_t *flops; /* of all threads */
+} burst;
+
+/* As many runs as there are threads. */
+static void run_some(const void *context, int32_t worker, int64_t first, int64_t end) {
+  const burst *b = context;
+  (void)worker;
+  for (int64_t i = first; i < end; ++i) {
     float single = 1;
     double wide = 1;
-#pragma omp barrier
-    const double start = now();
-    sum = dtype == BPPSA_F32 ? bppsa_simd_get()->f32.multiply_adds(rounds, &single)
-                             : bppsa_simd_get()->f64.multiply_adds(rounds, &wide);
-    slowest = now() - start;
+    atomic_fetch_add(b->flops, b->dtype == BPPSA_F32 ? bppsa_simd_get()->f32.multiply_adds(b->rounds, &single)
+                                                     : bppsa_simd_get()->f64.multiply_adds(b->rounds, &wide));
   }
-  *flops = sum;
-  return slowest;
+}
+
+/* Seconds of one run on every thread; *flops of all. */
+static double run(int32_t threads, bppsa_dtype dtype, int64_t rounds, int64_t *flops) {
+  atomic_int_least64_t sum = 0;
+  const double start = now();
+  bppsa_parallel_for(threads, threads, (double)INFINITY, run_some, &(burst){dtype, rounds, &sum});
+  const double seconds = now() - start;
+  *flops = atomic_load(&sum);
+  return seconds;
 }
 
 bppsa_status bppsa_peak_measure(const bppsa_device *device, bppsa_dtype dtype, bppsa_peak *peak) {

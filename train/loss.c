@@ -6,6 +6,7 @@
 
 #include "core/both.h"
 #include "core/memory.h"
+#include "core/pool.h"
 #include "train/blocks.h"
 #include "train/loss_internal.h"
 
@@ -51,19 +52,37 @@ static bppsa_status check(const bppsa_device *device, const bppsa_view *logits, 
   return BPPSA_OK;
 }
 
+/* Losses of blocks of rows. */
+typedef struct {
+  const bppsa_view *logits;
+  const int64_t *labels;
+  const bppsa_view *seed;
+  int64_t rows, size; /* size: rows of a block */
+  double *losses;
+  int64_t *corrects;
+} block_losses;
+
+static void sum_blocks(const void *context, int32_t worker, int64_t first, int64_t end) {
+  const block_losses *b = context;
+  (void)worker;
+  for (int64_t k = first; k < end; ++k) {
+    const int64_t row = k * b->size, last = bppsa_min(row + b->size, b->rows);
+    int64_t correct = 0;
+    b->losses[k] = (b->logits->dtype == BPPSA_F32 ? block_loss_f32 : block_loss_f64)(b->logits, b->labels, b->seed, b->rows, row,
+                                                                                     last, &correct);
+    b->corrects[k] = correct;
+  }
+}
+
 static bppsa_status on_cpu(const bppsa_device *device, const bppsa_view *logits, const int64_t *labels, const bppsa_view *seed,
                            int64_t rows, bppsa_loss_result *result) {
+  enum { LOGIT_FLOPS = 80 }; /* an exponential takes as long as so many FLOP of a kernel */
   const int64_t size = bppsa_block_terms(rows, ROWS_PER_BLOCK), blocks = (rows - 1) / size + 1;
   double losses[BPPSA_BLOCKS];
   int64_t corrects[BPPSA_BLOCKS];
-  const int32_t threads = bppsa_threads(device);
-#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1 && blocks > 4)
-  for (int64_t k = 0; k < blocks; ++k) {
-    const int64_t first = k * size, end = bppsa_min(first + size, rows);
-    int64_t correct = 0;
-    losses[k] = (logits->dtype == BPPSA_F32 ? block_loss_f32 : block_loss_f64)(logits, labels, seed, rows, first, end, &correct);
-    corrects[k] = correct;
-  }
+  const block_losses all = {logits, labels, seed, rows, size, losses, corrects};
+  bppsa_parallel_for(bppsa_threads(device), blocks, bppsa_work(LOGIT_FLOPS * (double)bppsa_view_count(logits), 0), sum_blocks,
+                     &all);
   bppsa_loss_result total = {.rows = rows};
   for (int64_t k = 0; k < blocks; ++k) {
     total.loss += losses[k];

@@ -9,10 +9,11 @@
 #include "core/both.h"
 #include "core/buffer.h"
 #include "core/memory.h"
+#include "core/pool.h"
 #include "train/blocks.h"
 #include "train/optimizer_internal.h"
 
-enum { PARALLEL_COUNT = 1 << 15, ELEMENTS_PER_BLOCK = 1024, SLOTS = 2, LINE = 256 /* bytes between parts of GPU memory */ };
+enum { ELEMENTS_PER_BLOCK = 1024, SLOTS = 2, LINE = 256 /* bytes between parts of GPU memory */ };
 
 #define BPPSA_REAL 32
 #include "train/optimizer.inc"
@@ -287,20 +288,35 @@ bppsa_status bppsa_optimizer_pull(bppsa_optimizer *optimizer) {
 
 /* ---- the norm ---- */
 
+/* Blocks of one tensor. */
+typedef struct {
+  const bppsa_view *gradient;
+  int64_t n, size; /* size: elements of a block */
+  double unit;
+  double *sums;
+} tensor_sums;
+
+static void square_blocks(const void *context, int32_t worker, int64_t first, int64_t end) {
+  const tensor_sums *t = context;
+  (void)worker;
+  for (int64_t k = first; k < end; ++k) {
+    const int64_t from = k * t->size, to = bppsa_min(from + t->size, t->n);
+    t->sums[k] = t->gradient->dtype == BPPSA_F32 ? sum_squares_f32(t->gradient->data, from, to, t->unit)
+                                                 : sum_squares_f64(t->gradient->data, from, to, t->unit);
+  }
+}
+
 /* Σ (g / unit)² of one tensor, in blocks fixed by its size. */
 static double tensor_squares(const bppsa_view *gradient, int32_t threads, double unit) {
+  enum { ELEMENT_FLOPS = 32 }; /* a division and a sum that waits for the one before take as long as so many FLOP of a kernel */
   const int64_t n = bppsa_view_count(gradient);
   if (n == 0) {
     return 0.0;
   }
   const int64_t size = bppsa_block_terms(n, ELEMENTS_PER_BLOCK), blocks = (n - 1) / size + 1;
   double sums[BPPSA_BLOCKS];
-#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1 && n > PARALLEL_COUNT)
-  for (int64_t k = 0; k < blocks; ++k) {
-    const int64_t first = k * size, end = bppsa_min(first + size, n);
-    sums[k] = gradient->dtype == BPPSA_F32 ? sum_squares_f32(gradient->data, first, end, unit)
-                                           : sum_squares_f64(gradient->data, first, end, unit);
-  }
+  const tensor_sums all = {gradient, n, size, unit, sums};
+  bppsa_parallel_for(threads, blocks, bppsa_work(ELEMENT_FLOPS * (double)n, 0), square_blocks, &all);
   double total = 0.0;
   for (int64_t k = 0; k < blocks; ++k) {
     total += sums[k];

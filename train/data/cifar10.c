@@ -12,6 +12,7 @@
 #include "core/file.h"
 #include "core/io.h"
 #include "core/philox.h"
+#include "core/pool.h"
 
 enum { LEAST = 10, MOST = 10000000, CHUNK = 256 };
 
@@ -33,7 +34,8 @@ static double roll(dice *d, double low, double high) {
   return low + (high - low) * bppsa_random_double(d->seed, d->stream, d->next++);
 }
 
-/* About normal, deviation 1: the sum of twelve uniform numbers has variance 1. Three draws of four bytes each are enough for pixels. */
+/* About normal, deviation 1: the sum of twelve uniform numbers has variance 1. Three draws of four bytes each are enough for
+ * pixels. */
 static double noise(dice *d) {
   double sum = -6;
   for (int i = 0; i < 3; ++i) {
@@ -174,16 +176,26 @@ static bppsa_status prepare_directory(const writing *w) {
   return bppsa_file_clean(w->directory);
 }
 
+typedef struct {
+  const writing *w;
+  int64_t first; /* record of the chunk */
+} drawing;
+
+static void draw_records(const void *context, int32_t worker, int64_t first, int64_t end) {
+  const drawing *d = context;
+  (void)worker;
+  for (int64_t i = first; i < end; ++i) {
+    bppsa_cifar10_draw(d->w->seed, d->first + i, d->w->chunk + i * BPPSA_CIFAR10_RECORD);
+  }
+}
+
 /* Records first .. first + count - 1. */
 static bppsa_status write_file(writing *w, int file, int64_t first, int64_t count) {
   bppsa_file_writer *writer = NULL;
   bppsa_status status = bppsa_file_writer_create(path_of(w, file), &writer);
   for (int64_t from = 0; status == BPPSA_OK && from < count; from += CHUNK) {
     const int64_t size = count - from < CHUNK ? count - from : CHUNK;
-#pragma omp parallel for num_threads(w->threads) schedule(static) if (w->threads > 1)
-    for (int64_t i = 0; i < size; ++i) {
-      bppsa_cifar10_draw(w->seed, first + from + i, w->chunk + i * BPPSA_CIFAR10_RECORD);
-    }
+    bppsa_parallel_for(w->threads, size, (double)INFINITY, draw_records, &(drawing){w, first + from});
     status = bppsa_file_writer_write(writer, w->chunk, (size_t)size * BPPSA_CIFAR10_RECORD);
     w->done += size;
     if (w->progress != NULL) {

@@ -3,7 +3,8 @@
  * Files are sorted by class and name, then spread: each class is shuffled by the seed, and its r-th of n files gets the place (2r + 1) / 2n. In that
  * order every stretch of samples, the held-out end too, has its share of every class, to within one file.
  */
-#include <omp.h>
+#include <math.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #include "audio/names.h"
 #include "core/alloc.h"
 #include "core/directory.h"
+#include "core/pool.h"
 #include "train/blocks.h"
 #include "train/data/dataset_kinds.h"
 
@@ -173,31 +175,46 @@ static void keep_failure(reading *r, const char *path, bppsa_status status) {
   }
 }
 
-static void read_all(audio_dataset *self, const bppsa_dataset_audio *audio, reading *r) {
-  const int64_t n = self->base.samples, size = self->base.seq_len * self->base.input;
-  atomic_bool stop = false; /* no memory: the other files would fare no better */
-#pragma omp parallel for num_threads(r->threads) schedule(dynamic)
-  for (int64_t i = 0; i < n; ++i) {
-    if (atomic_load(&stop)) {
-      continue;
-    }
-    audio_file *file = &self->files[i];
-    const bppsa_status status =
-        bppsa_features_read(r->workers[omp_get_thread_num()], file->path, self->x + i * size, &file->checksum);
-    if (status == BPPSA_ERR_MEMORY) {
-      atomic_store(&stop, true);
-    }
-#pragma omp critical(bppsa_dataset_audio)
-    {
-      if (status != BPPSA_OK) {
-        keep_failure(r, file->path, status);
-      }
-      ++r->done;
-      if (audio->progress != NULL) {
-        audio->progress(audio->context, r->done, n);
-      }
-    }
+/* What the threads that read share. */
+typedef struct {
+  audio_dataset *self;
+  const bppsa_dataset_audio *audio;
+  reading *r;
+  pthread_mutex_t *mutex; /* of r, beside its workers, and of the caller's progress */
+  atomic_bool *stop;      /* no memory: the other files would fare no better */
+} shared_reading;
+
+static void report(const shared_reading *s, const audio_file *file, bppsa_status status) {
+  pthread_mutex_lock(s->mutex);
+  if (status != BPPSA_OK) {
+    keep_failure(s->r, file->path, status);
   }
+  ++s->r->done;
+  if (s->audio->progress != NULL) {
+    s->audio->progress(s->audio->context, s->r->done, s->self->base.samples);
+  }
+  pthread_mutex_unlock(s->mutex);
+}
+
+static void read_some(const void *context, int32_t worker, int64_t first, int64_t end) {
+  const shared_reading *s = context;
+  const int64_t size = s->self->base.seq_len * s->self->base.input;
+  for (int64_t i = first; i < end && !atomic_load(s->stop); ++i) {
+    audio_file *file = &s->self->files[i];
+    const bppsa_status status = bppsa_features_read(s->r->workers[worker], file->path, s->self->x + i * size, &file->checksum);
+    if (status == BPPSA_ERR_MEMORY) {
+      atomic_store(s->stop, true);
+    }
+    report(s, file, status);
+  }
+}
+
+static void read_all(audio_dataset *self, const bppsa_dataset_audio *audio, reading *r) {
+  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  atomic_bool stop = false;
+  bppsa_parallel_for(r->threads, self->base.samples, (double)INFINITY, read_some,
+                     &(shared_reading){self, audio, r, &mutex, &stop});
+  pthread_mutex_destroy(&mutex);
 }
 
 static bppsa_status read_with_workers(audio_dataset *self, const bppsa_dataset_audio *audio, const bppsa_mfcc_config *set,
@@ -251,6 +268,31 @@ static uint64_t checksum(const audio_dataset *self, const bppsa_mfcc_config *set
 
 /* ---- the data set ---- */
 
+typedef struct {
+  const float *from;
+  const int64_t *indices; /* size count */
+  int64_t count, steps, input;
+  const bppsa_view *x;
+} batch_copy;
+
+static void copy_steps(const void *context, int32_t worker, int64_t first, int64_t end) {
+  const batch_copy *c = context;
+  (void)worker;
+  for (int64_t t = first; t < end; ++t) {
+    for (int64_t s = 0; s < c->count; ++s) {
+      const float *from = c->from + (c->indices[s] * c->steps + t) * c->input;
+      const int64_t to = (t * c->count + s) * c->input;
+      for (int64_t i = 0; i < c->input; ++i) {
+        if (c->x->dtype == BPPSA_F32) {
+          ((float *)c->x->data)[to + i] = from[i];
+        } else {
+          ((double *)c->x->data)[to + i] = (double)from[i];
+        }
+      }
+    }
+  }
+}
+
 /* x[t, s, :] = features[indices[s], t, :] */
 static void audio_fill(const bppsa_dataset *dataset, int32_t threads, int64_t count, const int64_t *indices, const bppsa_view *x,
                        int64_t *labels) {
@@ -265,19 +307,8 @@ static void audio_fill(const bppsa_dataset *dataset, int32_t threads, int64_t co
   if (x == NULL) {
     return;
   }
-#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1 && steps * count * input > 65536)
-  for (int64_t t = 0; t < steps; ++t) {
-    for (int64_t s = 0; s < count; ++s) {
-      const float *from = self->x + (indices[s] * steps + t) * input;
-      for (int64_t i = 0; i < input; ++i) {
-        if (x->dtype == BPPSA_F32) {
-          ((float *)x->data)[(t * count + s) * input + i] = from[i];
-        } else {
-          ((double *)x->data)[(t * count + s) * input + i] = (double)from[i];
-        }
-      }
-    }
-  }
+  bppsa_parallel_for(threads, steps, bppsa_work(0, 2 * (double)bppsa_view_bytes(x)), copy_steps,
+                     &(batch_copy){self->x, indices, count, steps, input, x});
 }
 
 static void audio_destroy(bppsa_dataset *dataset) {

@@ -1,5 +1,6 @@
 /* The bitstream task, BPPSA eq. 8. Its numbers are in bitstream.h. */
 #include "core/alloc.h"
+#include "core/pool.h"
 #include "train/blocks.h"
 #include "train/data/bitstream.h"
 #include "train/data/dataset_kinds.h"
@@ -28,6 +29,23 @@ static void sample_bits(uint64_t seed, int64_t sample, int64_t first, int64_t en
   }
 }
 
+typedef struct {
+  uint64_t seed;
+  int64_t steps, count;
+  const int64_t *indices; /* size count */
+  const bppsa_view *x;
+} batch_bits;
+
+static void fill_steps(const void *context, int32_t worker, int64_t first, int64_t end) {
+  const batch_bits *b = context;
+  const int64_t last = bppsa_min(end * STEPS_PER_TASK, b->steps);
+  (void)worker;
+  for (int64_t s = 0; s < b->count; ++s) {
+    char *column = (char *)b->x->data + (size_t)s * bppsa_dtype_size(b->x->dtype);
+    sample_bits(b->seed, b->indices[s], first * STEPS_PER_TASK, last, b->x->dtype, column, b->count);
+  }
+}
+
 /* Threads share out the time steps, so that each writes rows of its own. */
 static void bitstream_fill(const bppsa_dataset *dataset, int32_t threads, int64_t count, const int64_t *indices,
                            const bppsa_view *x, int64_t *labels) {
@@ -45,16 +63,10 @@ static void bitstream_fill(const bppsa_dataset *dataset, int32_t threads, int64_
   if (x == NULL) {
     return;
   }
-  const int64_t tasks = (steps + STEPS_PER_TASK - 1) / STEPS_PER_TASK;
-#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1 && tasks > 1)
-  for (int64_t task = 0; task < tasks; ++task) {
-    const int64_t first = task * STEPS_PER_TASK;
-    const int64_t end = bppsa_min(first + STEPS_PER_TASK, steps);
-    for (int64_t s = 0; s < count; ++s) {
-      char *column = (char *)x->data + (size_t)s * bppsa_dtype_size(x->dtype);
-      sample_bits(seed, indices[s], first, end, x->dtype, column, count);
-    }
-  }
+  enum { BIT_FLOPS = 24 }; /* a random bit takes as long as so many FLOP of a kernel */
+  bppsa_parallel_for(threads, (steps + STEPS_PER_TASK - 1) / STEPS_PER_TASK,
+                     bppsa_work(BIT_FLOPS * (double)bppsa_view_count(x), 0), fill_steps,
+                     &(batch_bits){seed, steps, count, indices, x});
 }
 
 static void bitstream_destroy(bppsa_dataset *dataset) {

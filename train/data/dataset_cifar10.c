@@ -1,4 +1,5 @@
-/* CIFAR-10's binary version, held in memory as it is: records of a label and 3 x 32 x 32 bytes. The test batch comes last and is held out. */
+/* CIFAR-10's binary version, held in memory as it is: records of a label and 3 x 32 x 32 bytes. The test batch comes last
+ * and is held out. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <stdio.h>
@@ -8,6 +9,7 @@
 
 #include "core/alloc.h"
 #include "core/file.h"
+#include "core/pool.h"
 #include "train/blocks.h"
 #include "train/data/cifar10.h"
 #include "train/data/dataset_kinds.h"
@@ -28,21 +30,34 @@ typedef struct {
 BPPSA_NORMALISE(float, f32)
 BPPSA_NORMALISE(double, f64)
 
-static void cifar10_fill(const bppsa_dataset *dataset, int32_t threads, int64_t count, const int64_t *indices,
-                         const bppsa_view *x, int64_t *labels) {
-  const cifar10 *self = (const cifar10 *)dataset;
-#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1 && count > 16)
-  for (int64_t s = 0; s < count; ++s) {
-    const uint8_t *record = self->records + indices[s] * BPPSA_CIFAR10_RECORD;
-    if (labels != NULL) {
-      labels[s] = record[0];
+typedef struct {
+  const cifar10 *self;
+  const int64_t *indices;
+  const bppsa_view *x;
+  int64_t *labels;
+} batch_copy;
+
+static void copy_records(const void *context, int32_t worker, int64_t first, int64_t end) {
+  const batch_copy *c = context;
+  (void)worker;
+  for (int64_t s = first; s < end; ++s) {
+    const uint8_t *record = c->self->records + c->indices[s] * BPPSA_CIFAR10_RECORD;
+    if (c->labels != NULL) {
+      c->labels[s] = record[0];
     }
-    if (x != NULL && x->dtype == BPPSA_F32) {
-      normalise_f32(record + 1, (float *)x->data + s * BPPSA_CIFAR10_PIXELS);
-    } else if (x != NULL) {
-      normalise_f64(record + 1, (double *)x->data + s * BPPSA_CIFAR10_PIXELS);
+    if (c->x != NULL && c->x->dtype == BPPSA_F32) {
+      normalise_f32(record + 1, (float *)c->x->data + s * BPPSA_CIFAR10_PIXELS);
+    } else if (c->x != NULL) {
+      normalise_f64(record + 1, (double *)c->x->data + s * BPPSA_CIFAR10_PIXELS);
     }
   }
+}
+
+static void cifar10_fill(const bppsa_dataset *dataset, int32_t threads, int64_t count, const int64_t *indices,
+                         const bppsa_view *x, int64_t *labels) {
+  const double bytes = x != NULL ? 2 * (double)bppsa_view_bytes(x) : 0;
+  bppsa_parallel_for(threads, count, bppsa_work(0, bytes), copy_records,
+                     &(batch_copy){(const cifar10 *)dataset, indices, x, labels});
 }
 
 static void cifar10_destroy(bppsa_dataset *dataset) {

@@ -6,6 +6,7 @@
 
 #include "core/alloc.h"
 #include "core/npy.h"
+#include "core/pool.h"
 #include "train/blocks.h"
 #include "train/data/dataset_kinds.h"
 
@@ -62,6 +63,26 @@ static void copy_row(bppsa_dtype from_dtype, const void *from, bppsa_dtype to_dt
   }
 }
 
+typedef struct {
+  const bppsa_view *from;
+  const int64_t *indices; /* size count */
+  int64_t count, steps, input;
+  const bppsa_view *x;
+} batch_copy;
+
+static void copy_steps(const void *context, int32_t worker, int64_t first, int64_t end) {
+  const batch_copy *c = context;
+  const size_t from_size = bppsa_dtype_size(c->from->dtype), to_size = bppsa_dtype_size(c->x->dtype);
+  (void)worker;
+  for (int64_t t = first; t < end; ++t) {
+    for (int64_t s = 0; s < c->count; ++s) {
+      const char *from = (const char *)c->from->data + (size_t)((c->indices[s] * c->steps + t) * c->input) * from_size;
+      char *to = (char *)c->x->data + (size_t)((t * c->count + s) * c->input) * to_size;
+      copy_row(c->from->dtype, from, c->x->dtype, to, c->input);
+    }
+  }
+}
+
 /* x[t, s, :] = X[indices[s], t, :] */
 static void npy_fill(const bppsa_dataset *dataset, int32_t threads, int64_t count, const int64_t *indices, const bppsa_view *x,
                      int64_t *labels) {
@@ -76,15 +97,8 @@ static void npy_fill(const bppsa_dataset *dataset, int32_t threads, int64_t coun
   if (x == NULL) {
     return;
   }
-  const size_t from_size = bppsa_dtype_size(self->x.view.dtype), to_size = bppsa_dtype_size(x->dtype);
-#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1 && steps * count * input > 65536)
-  for (int64_t t = 0; t < steps; ++t) {
-    for (int64_t s = 0; s < count; ++s) {
-      const char *from = (const char *)self->x.view.data + (size_t)((indices[s] * steps + t) * input) * from_size;
-      char *to = (char *)x->data + (size_t)((t * count + s) * input) * to_size;
-      copy_row(self->x.view.dtype, from, x->dtype, to, input);
-    }
-  }
+  bppsa_parallel_for(threads, steps, bppsa_work(0, 2 * (double)bppsa_view_bytes(x)), copy_steps,
+                     &(batch_copy){&self->x.view, indices, count, steps, input, x});
 }
 
 static void npy_destroy(bppsa_dataset *dataset) {

@@ -3,6 +3,7 @@
 
 #include "core/alloc.h"
 #include "core/npy.h"
+#include "core/pool.h"
 #include "train/blocks.h"
 #include "train/data/dataset.h"
 
@@ -37,15 +38,29 @@ static bppsa_status chunk_create(const bppsa_dataset *dataset, bppsa_dtype dtype
   return BPPSA_OK;
 }
 
+typedef struct {
+  const bppsa_dataset *dataset;
+  bppsa_dtype dtype;
+  int32_t threads;
+  int64_t first; /* sample of the chunk */
+  const chunk *c;
+} filling;
+
+static void fill_samples(const void *context, int32_t worker, int64_t first, int64_t end) {
+  const filling *f = context;
+  const int64_t shape[3] = {f->dataset->seq_len, 1, f->dataset->input};
+  (void)worker;
+  for (int64_t i = first; i < end; ++i) {
+    const int64_t index = f->first + i;
+    const bppsa_view x = bppsa_view_make(f->c->x + (size_t)i * f->c->x_bytes, f->dtype, 3, shape);
+    f->dataset->ops->fill(f->dataset, f->threads, 1, &index, &x, f->c->y + i * f->c->y_steps);
+  }
+}
+
 /* Samples first .. first+count-1, each as a batch of one: [T, 1, I] is the file's [T, I]. */
 static void chunk_fill(const bppsa_dataset *dataset, bppsa_dtype dtype, int32_t threads, int64_t first, int64_t count, chunk *c) {
-  const int64_t shape[3] = {dataset->seq_len, 1, dataset->input};
-#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1 && count > 1)
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t index = first + i;
-    const bppsa_view x = bppsa_view_make(c->x + (size_t)i * c->x_bytes, dtype, 3, shape);
-    dataset->ops->fill(dataset, count > 1 ? 1 : threads, 1, &index, &x, c->y + i * c->y_steps);
-  }
+  const double bytes = 2 * (double)c->x_bytes * (double)count;
+  bppsa_parallel_for(threads, count, bppsa_work(0, bytes), fill_samples, &(filling){dataset, dtype, threads, first, c});
 }
 
 static bppsa_status write_all(const bppsa_dataset *dataset, bppsa_dtype dtype, int32_t threads, chunk *c, bppsa_npy_writer *x,
