@@ -77,7 +77,7 @@ static int64_t tiles_of(const bppsa_conv *c) {
 
 /* Of a pass. */
 static double work_of(const bppsa_conv *c, int64_t batch) {
-  return bppsa_work(2 * (double)batch * (double)c->op.out_channels * (double)c->taps * (double)c->width, 0);
+  return bppsa_loop_work(2 * (double)batch * (double)c->op.out_channels * (double)c->taps * (double)c->width, 0);
 }
 
 /* Are the columns the input itself? A 1 x 1 convolution of whole planes. */

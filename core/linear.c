@@ -33,7 +33,7 @@ bppsa_linear_cut bppsa_linear_cut_rows(const bppsa_linear *l) {
 /* Of a product with so many rows. */
 static double work_of(const bppsa_linear *l, int64_t rows) {
   const double in = (double)l->in, out = (double)l->out;
-  return bppsa_work(2 * (double)rows * in * out, (double)rows * (in + out) * (double)bppsa_dtype_size(l->dtype));
+  return bppsa_loop_work(2 * (double)rows * in * out, (double)rows * (in + out) * (double)bppsa_dtype_size(l->dtype));
 }
 
 /* How many lanes of whole cache lines a row of n numbers takes, over n. */

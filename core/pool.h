@@ -29,14 +29,14 @@ extern "C" {
 typedef void (*bppsa_loop_body)(const void *context, int32_t worker, int64_t first, int64_t end);
 
 /* Calls body for pieces that cover 0 .. count - 1, every index once, in any order, on at most `threads` threads, and returns
- * when all are done. work: nanoseconds that the loop takes on one thread, roughly, as bppsa_work estimates them; INFINITY
+ * when all are done. work: nanoseconds that the loop takes on one thread, roughly, as bppsa_loop_work estimates them; INFINITY
  * where it is long in any case, as reading files is. */
 void bppsa_parallel_for(int32_t threads, int64_t count, double work, bppsa_loop_body body, const void *context);
 
 /* Nanoseconds that one thread takes for so many FLOP of a kernel, or for moving so many bytes, whichever is longer. The
  * estimate may be wrong by a factor of a few: threads need microseconds to meet, while loops last from nanoseconds to
  * seconds. */
-static inline double bppsa_work(double flops, double bytes) {
+static inline double bppsa_loop_work(double flops, double bytes) {
   const double flops_per_ns = 8, bytes_per_ns = 4;
   return flops / flops_per_ns > bytes / bytes_per_ns ? flops / flops_per_ns : bytes / bytes_per_ns;
 }

@@ -169,7 +169,7 @@ static bppsa_status masked_pattern(bppsa_jacobian *j, int64_t rows, int64_t cols
   }
   if (status == BPPSA_OK) {
     memcpy(j->pattern.row_ptr, row_ptr, (size_t)(rows + 1) * sizeof *row_ptr);
-    bppsa_parallel_for(j->threads, rows, bppsa_work(0, 4 * sizeof(int32_t) * (double)j->pattern.nnz), masked_rows, j);
+    bppsa_parallel_for(j->threads, rows, bppsa_loop_work(0, 4 * sizeof(int32_t) * (double)j->pattern.nnz), masked_rows, j);
   }
   bppsa_free(count);
   bppsa_free(row_ptr);

@@ -144,7 +144,7 @@ bppsa_status bppsa_csr_expand(bppsa_csr *csr, int32_t threads) {
   }
   bppsa_csr made;
   BPPSA_TRY(bppsa_csr_create(csr->rows, csr->cols, csr->nnz, &made));
-  bppsa_parallel_for(threads, csr->blocks->row_channels, bppsa_work(0, sizeof(int32_t) * (double)made.nnz), expand_channels,
+  bppsa_parallel_for(threads, csr->blocks->row_channels, bppsa_loop_work(0, sizeof(int32_t) * (double)made.nnz), expand_channels,
                      &(expansion){csr->blocks, made.row_ptr, made.col});
   csr->row_ptr = made.row_ptr;
   csr->col = made.col;
@@ -271,5 +271,5 @@ void bppsa_csr_apply(const bppsa_csr *csr, bppsa_dtype dtype, int32_t threads, i
                      const void *x, void *y) {
   const application t = {csr, dtype, (csr->rows + ROWS - 1) / ROWS, values, x, y};
   const double entry = (double)(bppsa_dtype_size(dtype) + sizeof(int32_t)); /* bytes */
-  bppsa_parallel_for(threads, t.blocks * batch, bppsa_work(0, entry * (double)csr->nnz * (double)batch), apply_blocks, &t);
+  bppsa_parallel_for(threads, t.blocks * batch, bppsa_loop_work(0, entry * (double)csr->nnz * (double)batch), apply_blocks, &t);
 }

@@ -58,7 +58,7 @@ static workspace *make_workspaces(const bppsa_csr *a, const bppsa_csr *b, int32_
     most = pairs > most ? pairs : most;
     all += (double)pairs;
   }
-  *work = bppsa_work(0, 4 * sizeof(int32_t) * all);
+  *work = bppsa_loop_work(0, 4 * sizeof(int32_t) * all);
   const bool marked = b->cols <= MOST_MARKED;
   const int64_t listed =
       !marked || most < b->cols ? most : b->cols; /* marked rows hold distinct columns only, sorted ones few pairs */

@@ -127,7 +127,7 @@ static void sweep(const recurrent_network *n, bppsa_cell_fn const functions[2], 
                            .w = w,
                            .injected = injected};
   bppsa_parallel_for(n->threads, (batch + pass.unit - 1) / pass.unit,
-                     bppsa_work(2 * (double)(w->steps * batch) * (double)columns * (double)hidden, 0), sweep_units, &pass);
+                     bppsa_loop_work(2 * (double)(w->steps * batch) * (double)columns * (double)hidden, 0), sweep_units, &pass);
 }
 
 /* ---- forward ---- */

@@ -35,10 +35,10 @@ static double work_of(const bppsa_scan_plan *plan, const bppsa_scan_level *level
   const double products = level->dead ? 0 : (double)level->count * (double)level->length * (double)batch;
   const double k = (double)bppsa_scan_plan_dim(plan, level->first), m = (double)bppsa_scan_plan_dim(plan, level->first + 1);
   if (c->element == BPPSA_ELEMENT_DIAGONAL) {
-    return bppsa_work(0, products * 3 * (1 + c->affine) * m * (double)bppsa_dtype_size(c->dtype));
+    return bppsa_loop_work(0, products * 3 * (1 + c->affine) * m * (double)bppsa_dtype_size(c->dtype));
   }
   const double matrices = c->element == BPPSA_ELEMENT_RECURRENT && level->span == 1 ? (double)c->matrices : 1;
-  return bppsa_work(products * 2 * matrices * k * m * (level->op == BPPSA_OP_MM ? k + c->affine : 1), 0);
+  return bppsa_loop_work(products * 2 * matrices * k * m * (level->op == BPPSA_OP_MM ? k + c->affine : 1), 0);
 }
 
 #define BPPSA_REAL 32

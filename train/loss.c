@@ -81,8 +81,8 @@ static bppsa_status on_cpu(const bppsa_device *device, const bppsa_view *logits,
   double losses[BPPSA_BLOCKS];
   int64_t corrects[BPPSA_BLOCKS];
   const block_losses all = {logits, labels, seed, rows, size, losses, corrects};
-  bppsa_parallel_for(bppsa_threads(device), blocks, bppsa_work(LOGIT_FLOPS * (double)bppsa_view_count(logits), 0), sum_blocks,
-                     &all);
+  bppsa_parallel_for(bppsa_threads(device), blocks, bppsa_loop_work(LOGIT_FLOPS * (double)bppsa_view_count(logits), 0),
+                     sum_blocks, &all);
   bppsa_loss_result total = {.rows = rows};
   for (int64_t k = 0; k < blocks; ++k) {
     total.loss += losses[k];

@@ -316,7 +316,7 @@ static double tensor_squares(const bppsa_view *gradient, int32_t threads, double
   const int64_t size = bppsa_block_terms(n, ELEMENTS_PER_BLOCK), blocks = (n - 1) / size + 1;
   double sums[BPPSA_BLOCKS];
   const tensor_sums all = {gradient, n, size, unit, sums};
-  bppsa_parallel_for(threads, blocks, bppsa_work(ELEMENT_FLOPS * (double)n, 0), square_blocks, &all);
+  bppsa_parallel_for(threads, blocks, bppsa_loop_work(ELEMENT_FLOPS * (double)n, 0), square_blocks, &all);
   double total = 0.0;
   for (int64_t k = 0; k < blocks; ++k) {
     total += sums[k];

@@ -129,7 +129,7 @@ static void small_loops_stay_with_the_caller(void **state) {
 
 static void work_is_the_larger_of_arithmetic_and_traffic(void **state) {
   (void)state;
-  assert_true(bppsa_work(8000, 0) == 1000 && bppsa_work(0, 4000) == 1000 && bppsa_work(8000, 4004) == 1001);
+  assert_true(bppsa_loop_work(8000, 0) == 1000 && bppsa_loop_work(0, 4000) == 1000 && bppsa_loop_work(8000, 4004) == 1001);
 }
 
 typedef struct {

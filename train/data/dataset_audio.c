@@ -307,7 +307,7 @@ static void audio_fill(const bppsa_dataset *dataset, int32_t threads, int64_t co
   if (x == NULL) {
     return;
   }
-  bppsa_parallel_for(threads, steps, bppsa_work(0, 2 * (double)bppsa_view_bytes(x)), copy_steps,
+  bppsa_parallel_for(threads, steps, bppsa_loop_work(0, 2 * (double)bppsa_view_bytes(x)), copy_steps,
                      &(batch_copy){self->x, indices, count, steps, input, x});
 }
 

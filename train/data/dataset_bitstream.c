@@ -65,7 +65,7 @@ static void bitstream_fill(const bppsa_dataset *dataset, int32_t threads, int64_
   }
   enum { BIT_FLOPS = 24 }; /* a random bit takes as long as so many FLOP of a kernel */
   bppsa_parallel_for(threads, (steps + STEPS_PER_TASK - 1) / STEPS_PER_TASK,
-                     bppsa_work(BIT_FLOPS * (double)bppsa_view_count(x), 0), fill_steps,
+                     bppsa_loop_work(BIT_FLOPS * (double)bppsa_view_count(x), 0), fill_steps,
                      &(batch_bits){seed, steps, count, indices, x});
 }
 

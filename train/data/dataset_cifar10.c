@@ -56,7 +56,7 @@ static void copy_records(const void *context, int32_t worker, int64_t first, int
 static void cifar10_fill(const bppsa_dataset *dataset, int32_t threads, int64_t count, const int64_t *indices,
                          const bppsa_view *x, int64_t *labels) {
   const double bytes = x != NULL ? 2 * (double)bppsa_view_bytes(x) : 0;
-  bppsa_parallel_for(threads, count, bppsa_work(0, bytes), copy_records,
+  bppsa_parallel_for(threads, count, bppsa_loop_work(0, bytes), copy_records,
                      &(batch_copy){(const cifar10 *)dataset, indices, x, labels});
 }
 

@@ -60,7 +60,7 @@ static void fill_samples(const void *context, int32_t worker, int64_t first, int
 /* Samples first .. first+count-1, each as a batch of one: [T, 1, I] is the file's [T, I]. */
 static void chunk_fill(const bppsa_dataset *dataset, bppsa_dtype dtype, int32_t threads, int64_t first, int64_t count, chunk *c) {
   const double bytes = 2 * (double)c->x_bytes * (double)count;
-  bppsa_parallel_for(threads, count, bppsa_work(0, bytes), fill_samples, &(filling){dataset, dtype, threads, first, c});
+  bppsa_parallel_for(threads, count, bppsa_loop_work(0, bytes), fill_samples, &(filling){dataset, dtype, threads, first, c});
 }
 
 static bppsa_status write_all(const bppsa_dataset *dataset, bppsa_dtype dtype, int32_t threads, chunk *c, bppsa_npy_writer *x,
