@@ -135,7 +135,7 @@ bppsa_status bppsa_bench_setup(const bppsa_cli *cli, const bppsa_device *device,
     return BPPSA_OK;
   }
   bppsa_dataset *dataset = NULL; /* its shape alone */
-  BPPSA_TRY(bppsa_setup_dataset(cli, NULL, point->config.loss_all, &dataset));
+  BPPSA_TRY(bppsa_setup_dataset(cli, NULL, point->config.loss_all, NULL, &dataset));
   point->config.input = dataset->input;
   point->config.classes = dataset->classes;
   point->config.seq_len = dataset->seq_len;

@@ -54,7 +54,7 @@ static bppsa_status run_irmas(bppsa_cli *cli) {
   bppsa_status status = spec == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
   if (status == BPPSA_OK) {
     snprintf(spec, size, "irmas:%s", directory);
-    status = bppsa_setup_dataset_of(cli, spec, device, bppsa_cli_value(cli, BPPSA_OPTION_LOSS)->choice == 1, &dataset);
+    status = bppsa_setup_dataset_of(cli, spec, device, bppsa_cli_value(cli, BPPSA_OPTION_LOSS)->choice == 1, NULL, &dataset);
   }
   if (status == BPPSA_OK) {
     status = bppsa_data_write(cli, device, dataset, dtype);

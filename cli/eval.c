@@ -10,9 +10,9 @@
 #define USES(only)                                                                                                               \
   {                                                                                                                              \
     {.option = BPPSA_OPTION_LAYERS, .fallback = ""}, {.option = BPPSA_OPTION_HIDDEN, .fallback = ""},                            \
-        only{.option = BPPSA_OPTION_LOSS}, {.option = BPPSA_OPTION_DATA}, {.option = BPPSA_OPTION_SET},                          \
-        {.option = BPPSA_OPTION_PADDING}, {.option = BPPSA_OPTION_SAMPLES}, {.option = BPPSA_OPTION_SEQ_LEN},                    \
-        {.option = BPPSA_OPTION_BATCH}, {.option = BPPSA_OPTION_VALIDATION},                                                     \
+        only{.option = BPPSA_OPTION_TRAIN_LOSS}, {.option = BPPSA_OPTION_IGNORE_LABEL}, {.option = BPPSA_OPTION_DATA},           \
+        {.option = BPPSA_OPTION_SET}, {.option = BPPSA_OPTION_PADDING}, {.option = BPPSA_OPTION_SAMPLES},                        \
+        {.option = BPPSA_OPTION_SEQ_LEN}, {.option = BPPSA_OPTION_BATCH}, {.option = BPPSA_OPTION_VALIDATION},                   \
         {.option = BPPSA_OPTION_SEED, .help = "of the data"}, {.option = BPPSA_OPTION_DEVICE},                                   \
         {.option = BPPSA_OPTION_DTYPE, .fallback = ""}, {.option = BPPSA_OPTION_THREADS},                                        \
         {.option = BPPSA_OPTION_WEIGHTS, .required = true}, {.option = BPPSA_OPTION_PREFIX},                                     \
@@ -26,6 +26,8 @@ static const bppsa_option_use uses_rnn[] = USES(RNN_ONLY), uses_gru[] = USES();
 
 /* What convolutional networks take. */
 static const bppsa_option_use uses_cnn[] = {
+    {.option = BPPSA_OPTION_TRAIN_LOSS, .help = "last: cross-entropy; mse: mean squared error of real targets"},
+    {.option = BPPSA_OPTION_IGNORE_LABEL},
     {.option = BPPSA_OPTION_DATA, .fallback = "", .required = true, .help = BPPSA_IMAGES_HELP},
     {.option = BPPSA_OPTION_SAMPLES, .help = "images in front of those held out"},
     {.option = BPPSA_OPTION_BATCH, .fallback = "256"},
@@ -45,6 +47,7 @@ static const bppsa_option_use uses_cnn[] = {
 typedef struct {
   bppsa_network network;
   bppsa_recurrent_config config;
+  bppsa_objective objective;
   bppsa_safetensors *file;
   bppsa_device *device;
   bppsa_dataset *dataset;
@@ -60,8 +63,9 @@ static bppsa_status prepare(const bppsa_cli *cli, evaluation *e) {
   e->config = bppsa_network_config_default(&e->network);
   BPPSA_TRY(bppsa_setup_config(cli, &e->config));
   BPPSA_TRY(bppsa_setup_weights(cli, &e->network, &e->config, &e->file));
+  BPPSA_TRY(bppsa_objective_setup(cli, e->file, &e->objective));
   BPPSA_TRY(bppsa_setup_device(cli, &e->device));
-  BPPSA_TRY(bppsa_setup_dataset(cli, e->device, e->config.loss_all, &e->dataset));
+  BPPSA_TRY(bppsa_setup_dataset(cli, e->device, e->config.loss_all, &e->objective, &e->dataset));
   BPPSA_TRY(bppsa_dataset_split(e->dataset, bppsa_cli_value(cli, BPPSA_OPTION_VALIDATION)->real, &e->split));
   BPPSA_TRY(bppsa_setup_match(path, &e->network, &e->config, e->dataset));
   const int64_t count = e->split.validation > 0 ? e->split.validation : e->split.train;
@@ -80,9 +84,12 @@ static json_t *evaluation_json(const bppsa_evaluation *result) {
   return bppsa_json_finish(object, ok);
 }
 
-static bppsa_status print_result(bppsa_cli *cli, const bppsa_evaluation *result, bool held_out) {
-  BPPSA_TRY(bppsa_cli_print(cli, "samples   %" PRId64 "%s\nloss      %.6f\naccuracy  %.4f\n", result->samples,
-                            held_out ? ", held out" : "", result->loss, result->accuracy));
+static bppsa_status print_result(bppsa_cli *cli, const evaluation *e, const bppsa_evaluation *result) {
+  BPPSA_TRY(bppsa_cli_print(cli, "samples   %" PRId64 "%s\nloss      %.6f\n", result->samples,
+                            e->split.validation > 0 ? ", held out" : "", result->loss));
+  if (!e->objective.mse) {
+    BPPSA_TRY(bppsa_cli_print(cli, "accuracy  %.4f\n", result->accuracy));
+  }
   const bppsa_option_value *out = bppsa_cli_value(cli, BPPSA_OPTION_OUT);
   return out->given ? bppsa_cli_print(cli, "outputs   written to %s\n", out->text) : BPPSA_OK;
 }
@@ -97,7 +104,7 @@ static bppsa_status finish(bppsa_cli *cli, evaluation *e, const bppsa_evaluation
   bppsa_status status = bppsa_eval_out_commit(e->out);
   e->out = NULL;
   if (status == BPPSA_OK) {
-    status = cli->json ? bppsa_cli_print_document(cli, text) : print_result(cli, result, e->split.validation > 0);
+    status = cli->json ? bppsa_cli_print_document(cli, text) : print_result(cli, e, result);
   }
   bppsa_free(text);
   return status;

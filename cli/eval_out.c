@@ -39,13 +39,17 @@ bppsa_status bppsa_eval_out_check(const bppsa_cli *cli) {
 
 /* ---- what is written ---- */
 
-/* Logits [N,C] or [N,T,C], predictions [N] or [N,T], states [N,T,H] or [N,C,H,W]. */
+/* Logits [N,C] or [N,T,C], predictions [N] or [N,T], or where targets are real the logits themselves; states [N,T,H] or [N,C,H,W]. */
 static void describe(const bppsa_recurrent_config *c, const bppsa_dataset *dataset, int64_t samples, bppsa_eval_out *out) {
   const bool every = dataset->labels_per_step, images = out->network->kind->convolutional;
   const int64_t steps = c->seq_len, classes = out->model->classes;
   array *a = out->arrays;
   a[LOGITS] = (array){"logits", c->dtype, every ? 3 : 2, {samples, every ? steps : classes, classes}};
   a[PREDICTIONS] = (array){"predictions", BPPSA_I64, every ? 2 : 1, {samples, steps}};
+  if (dataset->real_targets) {
+    a[PREDICTIONS] = a[LOGITS];
+    snprintf(a[PREDICTIONS].name, NAME, "predictions");
+  }
   for (int64_t i = STATES; i < out->count; ++i) {
     const int64_t layer = i - STATES;
     if (images) {
@@ -137,8 +141,11 @@ static bppsa_status fetch(const bppsa_eval_out *out, const bppsa_view *view, bpp
   return BPPSA_OK;
 }
 
-/* The class of the largest logit of every row, the first of equal ones. */
+/* The class of the largest logit of every row, the first of equal ones; of real targets the outputs. */
 static bppsa_status add_predictions(const bppsa_eval_out *out, const bppsa_view *logits) {
+  if (out->arrays[PREDICTIONS].dtype != BPPSA_I64) {
+    return bppsa_npz_writer_write(out->file, PREDICTIONS, logits->data, bppsa_view_bytes(logits));
+  }
   const int64_t classes = logits->shape[logits->ndim - 1], rows = bppsa_view_count(logits) / classes;
   int64_t *best = bppsa_calloc(rows, sizeof *best);
   if (best == NULL) {

@@ -56,7 +56,7 @@ static bppsa_status open_data(training *t) {
   bppsa_recurrent_config *c = &t->config;
   *c = t->figures->config;
   if (t->figures->data != NULL) {
-    BPPSA_TRY(bppsa_setup_dataset_of(t->figures->cli, t->figures->data, t->device, false, &t->data));
+    BPPSA_TRY(bppsa_setup_dataset_of(t->figures->cli, t->figures->data, t->device, false, NULL, &t->data));
   } else {
     BPPSA_TRY(open_bitstream(t));
   }

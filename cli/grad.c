@@ -12,13 +12,14 @@
 #define USES(only)                                                                                                               \
   {                                                                                                                              \
     {.option = BPPSA_OPTION_LAYERS, .fallback = ""}, {.option = BPPSA_OPTION_HIDDEN, .fallback = ""},                            \
-        only{.option = BPPSA_OPTION_LOSS}, {.option = BPPSA_OPTION_BACKWARD}, {.option = BPPSA_OPTION_ALGORITHM},                \
-        {.option = BPPSA_OPTION_UP_LEVELS}, {.option = BPPSA_OPTION_CHUNKS}, {.option = BPPSA_OPTION_PLAN},                      \
-        {.option = BPPSA_OPTION_DEVICE}, {.option = BPPSA_OPTION_DTYPE, .fallback = ""}, {.option = BPPSA_OPTION_THREADS},       \
-        {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP}, {.option = BPPSA_OPTION_WEIGHTS, .required = true},    \
-        {.option = BPPSA_OPTION_PREFIX}, {.option = BPPSA_OPTION_INPUT, .required = true},                                       \
-        {.option = BPPSA_OPTION_LABELS, .required = true}, {.option = BPPSA_OPTION_H0},                                          \
-        {.option = BPPSA_OPTION_OUT, .required = true}, {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {          \
+        only{.option = BPPSA_OPTION_TRAIN_LOSS}, {.option = BPPSA_OPTION_IGNORE_LABEL}, {.option = BPPSA_OPTION_BACKWARD},       \
+        {.option = BPPSA_OPTION_ALGORITHM}, {.option = BPPSA_OPTION_UP_LEVELS}, {.option = BPPSA_OPTION_CHUNKS},                 \
+        {.option = BPPSA_OPTION_PLAN}, {.option = BPPSA_OPTION_DEVICE}, {.option = BPPSA_OPTION_DTYPE, .fallback = ""},          \
+        {.option = BPPSA_OPTION_THREADS}, {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP},                      \
+        {.option = BPPSA_OPTION_WEIGHTS, .required = true}, {.option = BPPSA_OPTION_PREFIX},                                     \
+        {.option = BPPSA_OPTION_INPUT, .required = true}, {.option = BPPSA_OPTION_LABELS, .required = true},                     \
+        {.option = BPPSA_OPTION_H0}, {.option = BPPSA_OPTION_OUT, .required = true}, {.option = BPPSA_OPTION_JSON},              \
+        {.option = BPPSA_OPTION_HELP}, {                                                                                         \
       .option = BPPSA_OPTION_COUNT                                                                                               \
     }                                                                                                                            \
   }
@@ -26,24 +27,27 @@
 static const bppsa_option_use uses_rnn[] = USES(RNN_ONLY), uses_gru[] = USES();
 
 /* What convolutional networks take. */
-static const bppsa_option_use uses_cnn[] = {{.option = BPPSA_OPTION_MASK, .metavar = "M.safetensors", .help = BPPSA_MASK_HELP},
-                                            {.option = BPPSA_OPTION_BACKWARD},
-                                            {.option = BPPSA_OPTION_ALGORITHM},
-                                            {.option = BPPSA_OPTION_UP_LEVELS},
-                                            {.option = BPPSA_OPTION_PLAN},
-                                            {.option = BPPSA_OPTION_WEIGHT_GRADIENTS},
-                                            {.option = BPPSA_OPTION_DEVICE},
-                                            {.option = BPPSA_OPTION_DTYPE, .fallback = ""},
-                                            {.option = BPPSA_OPTION_THREADS},
-                                            {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP},
-                                            {.option = BPPSA_OPTION_WEIGHTS, .required = true},
-                                            {.option = BPPSA_OPTION_PREFIX},
-                                            {.option = BPPSA_OPTION_INPUT, .required = true, .help = "input [B,C,H,W]"},
-                                            {.option = BPPSA_OPTION_LABELS, .required = true, .help = "int64 labels [B]"},
-                                            {.option = BPPSA_OPTION_OUT, .required = true},
-                                            {.option = BPPSA_OPTION_JSON},
-                                            {.option = BPPSA_OPTION_HELP},
-                                            {.option = BPPSA_OPTION_COUNT}};
+static const bppsa_option_use uses_cnn[] = {
+    {.option = BPPSA_OPTION_TRAIN_LOSS, .help = "last: cross-entropy; mse: mean squared error of real targets"},
+    {.option = BPPSA_OPTION_IGNORE_LABEL},
+    {.option = BPPSA_OPTION_MASK, .metavar = "M.safetensors", .help = BPPSA_MASK_HELP},
+    {.option = BPPSA_OPTION_BACKWARD},
+    {.option = BPPSA_OPTION_ALGORITHM},
+    {.option = BPPSA_OPTION_UP_LEVELS},
+    {.option = BPPSA_OPTION_PLAN},
+    {.option = BPPSA_OPTION_WEIGHT_GRADIENTS},
+    {.option = BPPSA_OPTION_DEVICE},
+    {.option = BPPSA_OPTION_DTYPE, .fallback = ""},
+    {.option = BPPSA_OPTION_THREADS},
+    {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP},
+    {.option = BPPSA_OPTION_WEIGHTS, .required = true},
+    {.option = BPPSA_OPTION_PREFIX},
+    {.option = BPPSA_OPTION_INPUT, .required = true, .help = "input [B,C,H,W]"},
+    {.option = BPPSA_OPTION_LABELS, .required = true, .help = "int64 labels [B]; with --loss mse reals [B,C]"},
+    {.option = BPPSA_OPTION_OUT, .required = true},
+    {.option = BPPSA_OPTION_JSON},
+    {.option = BPPSA_OPTION_HELP},
+    {.option = BPPSA_OPTION_COUNT}};
 
 enum { EXTRAS = 3 }; /* input, h0, loss */
 
@@ -52,12 +56,14 @@ typedef struct {
   bppsa_recurrent_config config;
   bppsa_chosen chosen;
   bppsa_network network;
+  bppsa_objective objective;
   bppsa_safetensors *file;
   bppsa_device *device;
   bppsa_model *model;
-  bppsa_buffer x, labels, h0; /* [T,B,I] or [B,C,H,W], int64 [B] or [T,B] (on the host), [L,B,H] (empty without --h0) */
-  bppsa_buffer seed;          /* like the logits */
-  bppsa_buffer dx, dh0;       /* gradients of x and h0, on the host */
+  bppsa_buffer x, labels,
+      h0; /* [T,B,I] or [B,C,H,W]; int64 [B] or [T,B], or real targets like the logits (both on the host); [L,B,H] (empty without --h0) */
+  bppsa_buffer seed;    /* like the logits */
+  bppsa_buffer dx, dh0; /* gradients of x and h0, on the host */
   double loss;
   float loss_f32;
   int64_t count;             /* tensors of the result */
@@ -97,6 +103,20 @@ static bppsa_status load_input(const bppsa_cli *cli, gradients *g) {
   return BPPSA_OK;
 }
 
+/* Reals like the logits; a last axis of 1 may be missing. */
+static bppsa_status load_targets(const bppsa_cli *cli, gradients *g) {
+  const char *path = bppsa_cli_value(cli, BPPSA_OPTION_LABELS)->text;
+  const bool all = g->config.loss_all, single = g->config.classes == 1;
+  const int64_t shape[3] = {g->config.seq_len, g->config.batch, g->config.classes};
+  BPPSA_TRY(bppsa_setup_reals(path, g->config.dtype, &g->labels));
+  bppsa_view *view = &g->labels.view;
+  if (single && view->ndim == (all ? 2 : 1)) {
+    view->shape[view->ndim] = 1;
+    *view = bppsa_view_make(view->data, view->dtype, view->ndim + 1, view->shape);
+  }
+  return bppsa_setup_shape(path, view, all ? "[T, B, C]" : "[B, C]", all ? 3 : 2, all ? shape : shape + 1);
+}
+
 static bppsa_status load_labels(const bppsa_cli *cli, gradients *g) {
   const char *path = bppsa_cli_value(cli, BPPSA_OPTION_LABELS)->text;
   const bool all = g->config.loss_all;
@@ -115,6 +135,9 @@ static bppsa_status load_labels(const bppsa_cli *cli, gradients *g) {
   BPPSA_TRY(bppsa_setup_shape(path, labels, all ? "[T, B]" : "[B]", all ? 2 : 1, all ? shape : shape + 1));
   const int64_t count = bppsa_view_count(labels), *values = labels->data;
   for (int64_t i = 0; i < count; ++i) {
+    if (g->objective.ignores && values[i] == g->objective.ignored) {
+      continue;
+    }
     if (values[i] < 0 || values[i] >= g->config.classes) {
       char position[64];
       const int64_t index[2] = {i / batch, i % batch};
@@ -137,11 +160,21 @@ static bppsa_status load_h0(const bppsa_cli *cli, gradients *g) {
 
 static bppsa_status load_batch(const bppsa_cli *cli, gradients *g) {
   BPPSA_TRY(load_input(cli, g));
-  BPPSA_TRY(load_labels(cli, g));
+  BPPSA_TRY((g->objective.mse ? load_targets : load_labels)(cli, g));
   return load_h0(cli, g);
 }
 
 /* ---- the gradients ---- */
+
+static bppsa_status compute_loss(const gradients *g, const bppsa_view *logits, bppsa_loss_result *result) {
+  const bppsa_objective *o = &g->objective;
+  const bppsa_view *seed = &g->seed.view, *labels = &g->labels.view;
+  if (o->mse) {
+    return bppsa_mean_squared_error(g->device, logits, labels, seed, result);
+  }
+  return o->ignores ? bppsa_cross_entropy_ignoring(g->device, logits, labels->data, o->ignored, seed, result)
+                    : bppsa_cross_entropy(g->device, logits, labels->data, seed, result);
+}
 
 static bppsa_status forward_backward(gradients *g) {
   bppsa_view logits;
@@ -153,7 +186,7 @@ static bppsa_status forward_backward(gradients *g) {
   }
   BPPSA_TRY(g->model->ops->forward(g->model, &g->x.view, h0, &logits));
   BPPSA_TRY(bppsa_buffer_create(g->device, logits.dtype, logits.ndim, logits.shape, &g->seed));
-  BPPSA_TRY(bppsa_cross_entropy(g->device, &logits, g->labels.view.data, &g->seed.view, &result));
+  BPPSA_TRY(compute_loss(g, &logits, &result));
   g->loss = result.loss;
   if (!isfinite(g->loss)) {
     return bppsa_setup_fail_nonfinite(g->model, "loss");
@@ -234,6 +267,7 @@ static bppsa_status compute(const bppsa_cli *cli, gradients *g) {
   }
   BPPSA_TRY(bppsa_setup_device(cli, &g->device));
   BPPSA_TRY(bppsa_setup_weights(cli, &g->network, &g->config, &g->file));
+  BPPSA_TRY(bppsa_objective_setup(cli, g->file, &g->objective));
   BPPSA_TRY(load_batch(cli, g));
   g->config.input_gradients = true;
   g->chosen = bppsa_planner_chooser(&g->config);
@@ -268,7 +302,7 @@ static json_t *gradients_json(const gradients *g) {
   ok = ok && bppsa_setup_method_json(object, &method, g->chosen);
   ok = ok && bppsa_network_json(&g->network, c, object);
   ok = ok && bppsa_json_put_text(object, "model", g->network.kind->name);
-  ok = ok && bppsa_json_put_text(object, "loss_on", bppsa_loss_name(c->loss_all));
+  ok = ok && bppsa_objective_json(object, &g->objective, c->loss_all);
   ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(c->dtype));
   return bppsa_json_finish(object, ok);
 }

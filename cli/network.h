@@ -12,7 +12,7 @@
 
 /* What options mean to convolutional networks. */
 #define BPPSA_MASK_HELP "which weights stay; the others are 0 and stay out of the scan's patterns"
-#define BPPSA_IMAGES_HELP "cifar10:DIR (its binary version) or npy:X,Y (X [N,C,H,W], Y [N])"
+#define BPPSA_IMAGES_HELP "cifar10:DIR (its binary version) or npy:X,Y (X [N,C,H,W], Y [N]; with --loss mse Y [N,C])"
 #define BPPSA_IMAGES_VALIDATION_HELP "fraction of the samples held out instead of CIFAR-10's test batch"
 
 typedef struct {

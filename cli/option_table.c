@@ -10,6 +10,7 @@
 static const char *const models[] = {"rnn", "gru", NULL};
 static const char *const nonlinearities[] = {"tanh", "relu", NULL};
 static const char *const losses[] = {"last", "all", NULL};
+static const char *const train_losses[] = {"last", "all", "mse", "mse-all", NULL};
 static const char *const inits[] = {"default", "orthogonal", NULL};
 static const char *const backwards[] = {"bp", "scan", NULL};
 static const char *const algorithms[] = {"auto", "linear", "blelloch", "chunked", NULL};
@@ -44,12 +45,18 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
                                    .choices = nonlinearities},
     [BPPSA_OPTION_LOSS] = {"--loss", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "last", "cross-entropy of the last or of every step",
                            .choices = losses},
+    [BPPSA_OPTION_TRAIN_LOSS] = {"--loss", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "last",
+                                 "cross-entropy of the last or of every step; mean squared error of real targets likewise",
+                                 .choices = train_losses},
+    [BPPSA_OPTION_IGNORE_LABEL] = {"--ignore-label", BPPSA_INTEGER, BPPSA_GROUP_MODEL, "LABEL", NULL,
+                                   "a label that takes no part in loss and accuracy, such as -100", "a whole number",
+                                   SPAN(INT64_MIN, INT64_MAX), .otherwise = "none"},
     [BPPSA_OPTION_INIT] = {"--init", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "default",
                            "PyTorch's initialisation, or W_hh orthogonal besides", .choices = inits},
-    [BPPSA_OPTION_DATA] =
-        {"--data", BPPSA_TEXT, BPPSA_GROUP_DATA, "DATA", "bitstream",
-         "bitstream (made on the fly), npy:X,Y (X [N,T,I], Y [N] or [N,T]), irmas:DIR or instruments:DIR (WAV files)",
-         "bitstream, npy:X,Y, irmas:DIR, instruments:DIR or cifar10:DIR", .choices = NULL},
+    [BPPSA_OPTION_DATA] = {"--data", BPPSA_TEXT, BPPSA_GROUP_DATA, "DATA", "bitstream",
+                           "bitstream (made on the fly), npy:X,Y (X [N,T,I], Y [N] or [N,T]; with --loss mse Y [N], [N,C], or "
+                           "[N,T], [N,T,C]), irmas:DIR or instruments:DIR (WAV files)",
+                           "bitstream, npy:X,Y, irmas:DIR, instruments:DIR or cifar10:DIR", .choices = NULL},
     [BPPSA_OPTION_SET] = {"--set", BPPSA_CHOICE, BPPSA_GROUP_DATA, NULL, "S",
                           "features of WAV files: 259 steps of 38, 517 of 24, 1034 of 12", .choices = sets},
     [BPPSA_OPTION_PADDING] = {"--padding", BPPSA_CHOICE, BPPSA_GROUP_DATA, NULL, "constant",
@@ -136,7 +143,8 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
          .otherwise = "the model's name, and linear"},
     [BPPSA_OPTION_INPUT] = {"--input", BPPSA_TEXT, BPPSA_GROUP_FILES, "X.npy", NULL, "input [T,B,I]", "the path of an NPY file",
                             .choices = NULL},
-    [BPPSA_OPTION_LABELS] = {"--labels", BPPSA_TEXT, BPPSA_GROUP_FILES, "Y.npy", NULL, "int64 labels [B]; [T,B] with --loss all",
+    [BPPSA_OPTION_LABELS] = {"--labels", BPPSA_TEXT, BPPSA_GROUP_FILES, "Y.npy", NULL,
+                             "int64 labels [B]; [T,B] with --loss all; with --loss mse reals, [B] or [B,C]",
                              "the path of an NPY file", .choices = NULL},
     [BPPSA_OPTION_H0] = {"--h0", BPPSA_TEXT, BPPSA_GROUP_FILES, "H.npy", NULL, "initial state [L,B,H]", "the path of an NPY file",
                          .otherwise = "zeros"},

@@ -19,6 +19,8 @@ typedef enum {
   BPPSA_OPTION_HIDDEN,
   BPPSA_OPTION_NONLINEARITY,
   BPPSA_OPTION_LOSS,
+  BPPSA_OPTION_TRAIN_LOSS, /* --loss of train, eval and grad, which know the mean squared error too */
+  BPPSA_OPTION_IGNORE_LABEL,
   BPPSA_OPTION_INIT,
   BPPSA_OPTION_DATA,
   BPPSA_OPTION_SET,

@@ -76,8 +76,12 @@ bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_recurrent_config *co
     config->nonlinearity = strcmp(nonlinearity->text, "relu") == 0 ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
   }
   const bppsa_option_value *loss = bppsa_cli_value(cli, BPPSA_OPTION_LOSS);
-  if (loss->present) {
-    config->loss_all = strcmp(loss->text, "all") == 0;
+  const bppsa_option_value *train_loss = bppsa_cli_value(cli, BPPSA_OPTION_TRAIN_LOSS);
+  if (loss->present || train_loss->present) {
+    config->loss_all = bppsa_objective_all(loss->present ? loss->text : train_loss->text);
+  }
+  if (config->loss_all && train_loss->present && bppsa_network_kind_of(cli)->convolutional) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--loss: %s, a loss of every step, expected last or mse for images", train_loss->text);
   }
   const bppsa_option_value *dtype = bppsa_cli_value(cli, BPPSA_OPTION_DTYPE);
   if (dtype->present) {
@@ -113,7 +117,7 @@ bppsa_status bppsa_setup_check_set(const bppsa_cli *cli, const char *spec) {
 }
 
 bppsa_status bppsa_setup_dataset_of(const bppsa_cli *cli, const char *spec, const bppsa_device *device, bool loss_all,
-                                    bppsa_dataset **dataset) {
+                                    const bppsa_objective *objective, bppsa_dataset **dataset) {
   const bppsa_option_value *set = bppsa_cli_value(cli, BPPSA_OPTION_SET), *padding = bppsa_cli_value(cli, BPPSA_OPTION_PADDING);
   BPPSA_TRY(bppsa_setup_check_set(cli, spec));
   bppsa_progress_line line = bppsa_progress_start(cli->err);
@@ -126,14 +130,18 @@ bppsa_status bppsa_setup_dataset_of(const bppsa_cli *cli, const char *spec, cons
                                          .seq_len = bppsa_cli_value(cli, BPPSA_OPTION_SEQ_LEN)->integer,
                                          .seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer,
                                          .labels_per_step = loss_all,
+                                         .real_targets = objective != NULL && objective->mse,
+                                         .ignores = objective != NULL && objective->ignores,
+                                         .ignored = objective != NULL ? objective->ignored : 0,
                                          .audio = &audio};
   const bppsa_status status = bppsa_dataset_create(spec, &options, dataset);
   bppsa_progress_clear(&line);
   return bppsa_cli_input(status);
 }
 
-bppsa_status bppsa_setup_dataset(const bppsa_cli *cli, const bppsa_device *device, bool loss_all, bppsa_dataset **dataset) {
-  return bppsa_setup_dataset_of(cli, bppsa_cli_value(cli, BPPSA_OPTION_DATA)->text, device, loss_all, dataset);
+bppsa_status bppsa_setup_dataset(const bppsa_cli *cli, const bppsa_device *device, bool loss_all,
+                                 const bppsa_objective *objective, bppsa_dataset **dataset) {
+  return bppsa_setup_dataset_of(cli, bppsa_cli_value(cli, BPPSA_OPTION_DATA)->text, device, loss_all, objective, dataset);
 }
 
 /* Any other text the data set refuses, or knows no file. */
@@ -171,6 +179,10 @@ bppsa_status bppsa_setup_match(const char *path, const bppsa_network *network, c
     return bppsa_fail(BPPSA_ERR_SHAPE, "%s: weights for input size %" PRId64 ", expected %" PRId64 " as in the data%s", path,
                       config->input, dataset->input,
                       config->input == dataset->seq_len ? ", which are [N, T, I], but look like [N, I, T]" : "");
+  }
+  if ((path != NULL || convolutional) && dataset->real_targets && config->classes != dataset->classes) {
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: weights for %" PRId64 " outputs, expected %" PRId64 ", the data's targets",
+                      path != NULL ? path : network->kind->name, config->classes, dataset->classes);
   }
   if ((path != NULL || convolutional) && config->classes < dataset->classes) {
     return bppsa_fail(BPPSA_ERR_SHAPE, "%s: weights for %" PRId64 " classes, expected at least %" PRId64 " as in the data",

@@ -3,6 +3,7 @@
 #define BPPSA_CLI_SETUP_H
 
 #include "cli/network.h"
+#include "cli/objective.h"
 #include "cli/planner.h"
 #include "core/buffer.h"
 #include "core/device.h"
@@ -28,12 +29,13 @@ bppsa_status bppsa_setup_model(const bppsa_cli *cli, const bppsa_safetensors *fi
 
 /* --device and --threads. */
 bppsa_status bppsa_setup_device(const bppsa_cli *cli, bppsa_device **device);
-/* --data, --samples, --seq-len, --seed, --loss; --set and --padding of WAV files, which are read on the device's threads (NULL: on one) with
+/* --data, --samples, --seq-len, --seed, and what the loss compares with (objective NULL: labels); --set and --padding of WAV files, which are read on the device's threads (NULL: on one) with
  * progress on a terminal. */
-bppsa_status bppsa_setup_dataset(const bppsa_cli *cli, const bppsa_device *device, bool loss_all, bppsa_dataset **dataset);
+bppsa_status bppsa_setup_dataset(const bppsa_cli *cli, const bppsa_device *device, bool loss_all,
+                                 const bppsa_objective *objective, bppsa_dataset **dataset);
 /* The same for the data set `spec`, whatever --data says. */
 bppsa_status bppsa_setup_dataset_of(const bppsa_cli *cli, const char *spec, const bppsa_device *device, bool loss_all,
-                                    bppsa_dataset **dataset);
+                                    const bppsa_objective *objective, bppsa_dataset **dataset);
 /* --set and --padding are of WAV files only. ERR_ARGUMENT where `spec` names others. */
 bppsa_status bppsa_setup_check_set(const bppsa_cli *cli, const char *spec);
 /* Whether a data set's text names a directory of WAV files. */

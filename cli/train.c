@@ -12,13 +12,14 @@
 /* What both kinds of network take; `only` is what one of them takes besides. */
 #define USES(only, rate)                                                                                                         \
   {                                                                                                                              \
-    {.option = BPPSA_OPTION_LAYERS}, {.option = BPPSA_OPTION_HIDDEN}, only{.option = BPPSA_OPTION_LOSS},                         \
-        {.option = BPPSA_OPTION_INIT}, {.option = BPPSA_OPTION_DATA}, {.option = BPPSA_OPTION_SET},                              \
-        {.option = BPPSA_OPTION_PADDING}, {.option = BPPSA_OPTION_SAMPLES}, {.option = BPPSA_OPTION_SEQ_LEN},                    \
-        {.option = BPPSA_OPTION_BATCH}, {.option = BPPSA_OPTION_VALIDATION}, {.option = BPPSA_OPTION_BACKWARD},                  \
-        {.option = BPPSA_OPTION_ALGORITHM}, {.option = BPPSA_OPTION_UP_LEVELS}, {.option = BPPSA_OPTION_CHUNKS},                 \
-        {.option = BPPSA_OPTION_PLAN}, {.option = BPPSA_OPTION_EPOCHS}, {.option = BPPSA_OPTION_TRAIN_ITERATIONS},               \
-        {.option = BPPSA_OPTION_OPTIMIZER}, {.option = BPPSA_OPTION_LR, .fallback = (rate)}, {.option = BPPSA_OPTION_MOMENTUM},  \
+    {.option = BPPSA_OPTION_LAYERS}, {.option = BPPSA_OPTION_HIDDEN}, only{.option = BPPSA_OPTION_TRAIN_LOSS},                   \
+        {.option = BPPSA_OPTION_IGNORE_LABEL}, {.option = BPPSA_OPTION_INIT}, {.option = BPPSA_OPTION_DATA},                     \
+        {.option = BPPSA_OPTION_SET}, {.option = BPPSA_OPTION_PADDING}, {.option = BPPSA_OPTION_SAMPLES},                        \
+        {.option = BPPSA_OPTION_SEQ_LEN}, {.option = BPPSA_OPTION_BATCH}, {.option = BPPSA_OPTION_VALIDATION},                   \
+        {.option = BPPSA_OPTION_BACKWARD}, {.option = BPPSA_OPTION_ALGORITHM}, {.option = BPPSA_OPTION_UP_LEVELS},               \
+        {.option = BPPSA_OPTION_CHUNKS}, {.option = BPPSA_OPTION_PLAN}, {.option = BPPSA_OPTION_EPOCHS},                         \
+        {.option = BPPSA_OPTION_TRAIN_ITERATIONS}, {.option = BPPSA_OPTION_OPTIMIZER},                                           \
+        {.option = BPPSA_OPTION_LR, .fallback = (rate)}, {.option = BPPSA_OPTION_MOMENTUM},                                      \
         {.option = BPPSA_OPTION_WEIGHT_DECAY}, {.option = BPPSA_OPTION_LR_SCHEDULE}, {.option = BPPSA_OPTION_LR_STEP_SIZE},      \
         {.option = BPPSA_OPTION_LR_GAMMA}, {.option = BPPSA_OPTION_LR_PERIOD}, {.option = BPPSA_OPTION_LR_MIN},                  \
         {.option = BPPSA_OPTION_WARMUP}, {.option = BPPSA_OPTION_CLIP_NORM}, {.option = BPPSA_OPTION_SEED},                      \
@@ -35,6 +36,8 @@ static const bppsa_option_use uses_rnn[] = USES(RNN_ONLY, "0.001"), uses_gru[] =
 
 /* What convolutional networks take. */
 static const bppsa_option_use uses_cnn[] = {
+    {.option = BPPSA_OPTION_TRAIN_LOSS, .help = "last: cross-entropy; mse: mean squared error of real targets"},
+    {.option = BPPSA_OPTION_IGNORE_LABEL},
     {.option = BPPSA_OPTION_MASK, .metavar = "M.safetensors", .help = BPPSA_MASK_HELP},
     {.option = BPPSA_OPTION_DATA, .fallback = "", .required = true, .help = BPPSA_IMAGES_HELP},
     {.option = BPPSA_OPTION_SAMPLES, .help = "images to train on, the first ones"},
@@ -136,7 +139,7 @@ static bppsa_status setup_training(const bppsa_cli *cli, bppsa_train_config *tra
 }
 
 static bppsa_status setup_data(const bppsa_cli *cli, bppsa_train_run *run) {
-  BPPSA_TRY(bppsa_setup_dataset(cli, run->device, run->config.loss_all, &run->dataset));
+  BPPSA_TRY(bppsa_setup_dataset(cli, run->device, run->config.loss_all, &run->objective, &run->dataset));
   BPPSA_TRY(bppsa_dataset_split(run->dataset, run->train.validation, &run->split));
   if (run->train.batch > run->split.train) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
@@ -172,6 +175,7 @@ static bppsa_status setup(const bppsa_cli *cli, bppsa_train_run *run) {
   if (bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->given) {
     BPPSA_TRY(bppsa_setup_weights(cli, &run->network, &run->config, &run->weights));
   }
+  BPPSA_TRY(bppsa_objective_setup(cli, run->weights, &run->objective));
   BPPSA_TRY(setup_data(cli, run));
   run->chosen = bppsa_planner_chooser(&run->config);
   BPPSA_TRY(bppsa_train_checkpoint_method(&run->train, &run->config, &run->chosen));
@@ -192,10 +196,15 @@ static bppsa_status save_weights(const bppsa_cli *cli, const bppsa_train_run *ru
     return BPPSA_OK;
   }
   const bppsa_model *model = run->model;
-  const bppsa_metadata metadata[] = {{"model", run->network.kind->name},
-                                     {"nonlinearity", bppsa_nonlinearity_name(run->config.nonlinearity)},
-                                     {"loss", bppsa_loss_name(run->config.loss_all)}};
-  const int64_t known = run->network.kind->convolutional ? 1 : (int64_t)(sizeof metadata / sizeof metadata[0]);
+  const bool recurrent = !run->network.kind->convolutional;
+  bppsa_metadata metadata[3] = {{"model", run->network.kind->name}};
+  int64_t known = 1;
+  if (recurrent) {
+    metadata[known++] = (bppsa_metadata){"nonlinearity", bppsa_nonlinearity_name(run->config.nonlinearity)};
+  }
+  if (recurrent || run->objective.mse) {
+    metadata[known++] = (bppsa_metadata){"loss", bppsa_objective_loss(&run->objective, run->config.loss_all)};
+  }
   bppsa_named_view *tensors = bppsa_calloc(model->parameter_count, sizeof *tensors);
   if (tensors == NULL) {
     return BPPSA_ERR_MEMORY;

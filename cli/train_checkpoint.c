@@ -65,7 +65,7 @@ void bppsa_train_checkpoint_fields(bppsa_train_run *run, bppsa_run_fields *f) {
     count = add_field(f, count, "network", bppsa_network_identity(&run->network, text, sizeof text));
   } else {
     count = add_field(f, count, "nonlinearity", bppsa_nonlinearity_name(c->nonlinearity));
-    count = add_field(f, count, "loss", bppsa_loss_name(c->loss_all));
+    count = add_field(f, count, "loss", bppsa_objective_loss(&run->objective, c->loss_all));
     count = add_number(f, count, "hidden", c->hidden);
     count = add_number(f, count, "layers", c->layers);
   }

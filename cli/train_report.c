@@ -3,6 +3,7 @@
 #include "cli/train_optimizer.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 #define ROW_LIMIT 10000 /* longer runs by iterations have no rows in their JSON document; --log has them */
 #define LINES 10        /* printed lines of a run by iterations */
@@ -55,13 +56,23 @@ static bppsa_status add_row(bppsa_train_run *run, const bppsa_train_record *reco
 
 /* ---- while it runs ---- */
 
+enum { SHARE_TEXT = 16 };
+
+/* Four digits of an accuracy; "-" where there is none. Returns text. */
+static const char *share_text(double share, char text[SHARE_TEXT]) {
+  snprintf(text, SHARE_TEXT, isnan(share) ? "-" : "%.4f", share);
+  return text;
+}
+
 static bppsa_status print_record(bppsa_train_run *run, const bppsa_train_record *record, int64_t steps) {
   const double milliseconds = steps > 0 ? 1e3 * (record->forward_s + record->backward_s + record->update_s) / (double)steps : 0;
   const int64_t count = run->train.epochs > 0 ? record->epoch : record->step;
+  char share[SHARE_TEXT];
   bppsa_progress_clear(&run->line);
-  BPPSA_TRY(bppsa_cli_print(run->cli, "%9" PRId64 "  %9.6f  %8.4f", count, record->loss, record->accuracy));
+  BPPSA_TRY(bppsa_cli_print(run->cli, "%9" PRId64 "  %9.6f  %8s", count, record->loss, share_text(record->accuracy, share)));
   if (run->split.validation > 0 && run->train.epochs > 0) {
-    BPPSA_TRY(bppsa_cli_print(run->cli, "  %15.6f  %19.4f", record->validation_loss, record->validation_accuracy));
+    BPPSA_TRY(
+        bppsa_cli_print(run->cli, "  %15.6f  %19s", record->validation_loss, share_text(record->validation_accuracy, share)));
   }
   BPPSA_TRY(bppsa_cli_print(run->cli, "  %9.4f  %7.3f  %9.0f\n", record->grad_norm, milliseconds, record->samples_per_s));
   return bppsa_cli_flush(run->cli->out);
@@ -107,7 +118,7 @@ static void progress(void *context, const bppsa_progress *p) {
 
 static bppsa_status print_header(bppsa_train_run *run, const bppsa_train_start *start) {
   const bppsa_recurrent_config *c = &run->config;
-  char text[BPPSA_SETUP_METHOD_TEXT], network[BPPSA_NETWORK_TEXT], update[BPPSA_OPTIMIZER_TEXT];
+  char text[BPPSA_SETUP_METHOD_TEXT], network[BPPSA_NETWORK_TEXT], update[BPPSA_OPTIMIZER_TEXT], loss[BPPSA_OBJECTIVE_TEXT];
   const bppsa_gradient_method method = method_of(run);
   bppsa_cli *cli = run->cli;
   BPPSA_TRY(bppsa_cli_print(cli, "model      %s\n", bppsa_network_describe(&run->network, c, network, sizeof network)));
@@ -115,6 +126,7 @@ static bppsa_status print_header(bppsa_train_run *run, const bppsa_train_start *
                             parameter_total(run->model), bppsa_dtype_name(c->dtype), init_name(run), run->train.seed));
   BPPSA_TRY(bppsa_cli_print(cli, "data       %s: %" PRId64 " samples to train on, %" PRId64 " held out\n",
                             run->dataset->ops->name, run->split.train, run->split.validation));
+  BPPSA_TRY(bppsa_cli_print(cli, "loss       %s\n", bppsa_objective_text(&run->objective, c->loss_all, loss, sizeof loss)));
   BPPSA_TRY(bppsa_cli_print(cli, "update     %s\n", bppsa_train_optimizer_text(&run->train, update, sizeof update)));
   BPPSA_TRY(bppsa_cli_print(cli, "gradients  %s\n", bppsa_setup_method(run->chosen, &method, text, sizeof text)));
   if (run->network.kind->convolutional && method.backward == BPPSA_BACKWARD_SCAN) {
@@ -185,16 +197,18 @@ static bppsa_status print_summary(bppsa_train_run *run) {
   const double per_step = per_step_ms(r);
   const double other = run->seconds - r->forward_s - r->backward_s - r->update_s;
   const bppsa_train_record last = final_record(run);
+  char share[SHARE_TEXT];
   BPPSA_TRY(bppsa_cli_print(run->cli, "\n%-22s %10s\n%-22s %10.3f\n%-22s %10.3f\n%-22s %10.3f\n%-22s %10.3f\n%-22s %10.3f\n",
                             "milliseconds", "iteration", "forward", per_step * r->forward_s, "backward", per_step * r->backward_s,
                             "update", per_step * r->update_s, "batch and loss", per_step * (other > 0 ? other : 0), "all",
                             per_step * run->seconds));
   BPPSA_TRY(bppsa_cli_print(run->cli, "\n%" PRId64 " iterations in %.2f s, %.0f samples/s\n", r->steps - r->resumed, r->seconds,
                             run->seconds > 0 ? (double)run->samples / run->seconds : 0.0));
-  BPPSA_TRY(
-      bppsa_cli_print(run->cli, "%s loss %.6f, accuracy %.4f", r->stopped ? "interrupted:" : "final", last.loss, last.accuracy));
+  BPPSA_TRY(bppsa_cli_print(run->cli, "%s loss %.6f, accuracy %s", r->stopped ? "interrupted:" : "final", last.loss,
+                            share_text(last.accuracy, share)));
   if (last.has_validation) {
-    BPPSA_TRY(bppsa_cli_print(run->cli, "; validation loss %.6f, accuracy %.4f", last.validation_loss, last.validation_accuracy));
+    BPPSA_TRY(bppsa_cli_print(run->cli, "; validation loss %.6f, accuracy %s", last.validation_loss,
+                              share_text(last.validation_accuracy, share)));
   }
   BPPSA_TRY(bppsa_cli_print(run->cli, "\n"));
   if (r->redone > 0) {
@@ -218,7 +232,7 @@ static json_t *config_json(const bppsa_train_run *run) {
   const bppsa_gradient_method method = method_of(run);
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_network_json(&run->network, c, object);
-  ok = ok && bppsa_json_put_text(object, "loss", bppsa_loss_name(c->loss_all));
+  ok = ok && bppsa_objective_json(object, &run->objective, c->loss_all);
   ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(c->dtype));
   ok = ok && bppsa_json_put_text(object, "init", init_name(run));
   ok = ok && bppsa_json_put_text(object, "data", run->dataset->ops->name);

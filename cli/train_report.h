@@ -11,6 +11,7 @@ typedef struct {
   bppsa_cli *cli;
   bppsa_network network;
   bppsa_recurrent_config config;
+  bppsa_objective objective;
   bppsa_chosen chosen; /* who chose its algorithm */
   bppsa_train_config train;
   bppsa_safetensors *weights; /* --weights, or NULL */

@@ -208,8 +208,8 @@ static bppsa_status read_metadata(const bppsa_cli *cli, const char *path, const 
     config->nonlinearity = relu ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
   }
   const char *loss = bppsa_safetensors_metadata(file, "loss"); /* a habit, not the architecture: an option may say otherwise */
-  if (loss != NULL && !bppsa_cli_value(cli, BPPSA_OPTION_LOSS)->given) {
-    config->loss_all = strcmp(loss, "all") == 0;
+  if (loss != NULL && !bppsa_cli_value(cli, BPPSA_OPTION_TRAIN_LOSS)->given) {
+    config->loss_all = bppsa_objective_all(loss);
   }
   return BPPSA_OK;
 }

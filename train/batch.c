@@ -21,9 +21,27 @@ static bppsa_status create_buffers(bppsa_batch *b, bool gradients) {
   if (b->model->device != NULL) {
     return bppsa_batch_gpu_create(b, labels);
   }
-  b->labels = bppsa_calloc(labels, sizeof *b->labels);
   b->indices = bppsa_calloc(b->capacity, sizeof *b->indices);
-  return b->labels != NULL && b->indices != NULL ? BPPSA_OK : BPPSA_ERR_MEMORY;
+  if (dataset->real_targets) {
+    BPPSA_TRY(bppsa_buffer_create(NULL, b->model->dtype, 3, seed_shape, &b->own_targets));
+    b->targets = b->own_targets.view;
+  } else {
+    b->labels = bppsa_calloc(labels, sizeof *b->labels);
+  }
+  return b->indices != NULL && (b->labels != NULL || dataset->real_targets) ? BPPSA_OK : BPPSA_ERR_MEMORY;
+}
+
+/* The data set's labels are classes of the model, or its targets as many as the model's outputs. */
+static bppsa_status check_classes(const bppsa_model *model, const bppsa_dataset *dataset) {
+  if (dataset->real_targets && dataset->classes != model->classes) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "data set: %lld targets, expected %lld: the model has %lld outputs",
+                      (long long)dataset->classes, (long long)model->classes, (long long)model->classes);
+  }
+  if (dataset->classes > model->classes) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "data set: labels reach %lld, expected 0 .. %lld: the model has %lld classes",
+                      (long long)dataset->classes - 1, (long long)model->classes - 1, (long long)model->classes);
+  }
+  return BPPSA_OK;
 }
 
 bppsa_status bppsa_batch_create(bppsa_model *model, const bppsa_dataset *dataset, const bppsa_device *device, int64_t capacity,
@@ -31,10 +49,7 @@ bppsa_status bppsa_batch_create(bppsa_model *model, const bppsa_dataset *dataset
   if (model->dtype != BPPSA_F32 && model->dtype != BPPSA_F64) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "model: dtype %s, expected f32 or f64", bppsa_dtype_name(model->dtype));
   }
-  if (dataset->classes > model->classes) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "data set: labels reach %lld, expected 0 .. %lld: the model has %lld classes",
-                      (long long)dataset->classes - 1, (long long)model->classes - 1, (long long)model->classes);
-  }
+  BPPSA_TRY(check_classes(model, dataset));
   const bool elsewhere = device != NULL && bppsa_device_get_kind(device) == BPPSA_CUDA;
   if (elsewhere != (model->device != NULL)) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "model: in %s memory, expected it on the device %s", elsewhere ? "host" : "GPU",
@@ -53,6 +68,7 @@ bppsa_status bppsa_batch_create(bppsa_model *model, const bppsa_dataset *dataset
 void bppsa_batch_free(bppsa_batch *batch) {
   bppsa_buffer_free(&batch->x);
   bppsa_buffer_free(&batch->seed);
+  bppsa_buffer_free(&batch->own_targets);
   if (batch->gpu.device != NULL) {
     bppsa_batch_gpu_free(batch);
   } else {
@@ -60,6 +76,12 @@ void bppsa_batch_free(bppsa_batch *batch) {
     bppsa_free(batch->indices);
   }
   *batch = (bppsa_batch){0};
+}
+
+bppsa_view bppsa_batch_targets(const bppsa_batch *batch) {
+  const bool per_step = batch->dataset->labels_per_step;
+  const int64_t shape[3] = {batch->dataset->seq_len, batch->count, batch->model->classes};
+  return bppsa_view_make(batch->targets.data, batch->model->dtype, per_step ? 3 : 2, per_step ? shape : shape + 1);
 }
 
 static bppsa_view placed(bppsa_view view, bppsa_device_kind kind) {
@@ -77,7 +99,10 @@ bppsa_status bppsa_batch_stage(bppsa_batch *batch, int64_t count) {
   }
   const bool staged = batch->gpu.device != NULL;
   const bppsa_view host = bppsa_view_make(batch->gpu.x_staging.data, batch->model->dtype, ndim, shape);
-  return bppsa_dataset_fill(batch->dataset, batch->device, count, batch->indices, staged ? &host : &batch->x_view, batch->labels);
+  BPPSA_TRY(
+      bppsa_dataset_fill(batch->dataset, batch->device, count, batch->indices, staged ? &host : &batch->x_view, batch->labels));
+  const bppsa_view targets = bppsa_batch_targets(batch);
+  return batch->dataset->real_targets ? bppsa_dataset_targets(batch->dataset, count, batch->indices, &targets) : BPPSA_OK;
 }
 
 bppsa_status bppsa_batch_forward(bppsa_batch *batch) {
@@ -105,10 +130,17 @@ bppsa_status bppsa_batch_loss(bppsa_batch *batch, bppsa_loss_result *result) {
     BPPSA_TRY(bppsa_batch_queue_loss(batch));
     BPPSA_TRY(bppsa_memory_queue_get(gpu->device, gpu->result, gpu->result_there, sizeof *gpu->result));
     BPPSA_TRY(bppsa_device_wait(gpu->device));
-    *result = (bppsa_loss_result){gpu->result->loss, gpu->result->correct, bppsa_batch_rows(batch)};
+    *result = (bppsa_loss_result){gpu->result->loss, gpu->result->correct, gpu->result->rows};
     return BPPSA_OK;
   }
-  return bppsa_cross_entropy(batch->device, &batch->logits, batch->labels, seed, result);
+  const bppsa_dataset *dataset = batch->dataset;
+  if (dataset->real_targets) {
+    const bppsa_view targets = bppsa_batch_targets(batch);
+    return bppsa_mean_squared_error(batch->device, &batch->logits, &targets, seed, result);
+  }
+  return dataset->ignores
+             ? bppsa_cross_entropy_ignoring(batch->device, &batch->logits, batch->labels, dataset->ignored, seed, result)
+             : bppsa_cross_entropy(batch->device, &batch->logits, batch->labels, seed, result);
 }
 
 void bppsa_batch_describe(const bppsa_batch *batch, const bppsa_nonfinite *found, bppsa_line *line) {

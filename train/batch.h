@@ -23,6 +23,7 @@ typedef struct {
   bppsa_gpu_input *input, *input_there;
   bppsa_gpu_result *result, *result_there;
   int64_t *labels_there;
+  void *targets_there;  /* where the data set has real targets, instead of labels */
   bppsa_view x_staging; /* with labels in staging: the samples of data sets that are made on the host; else empty */
   void *loss_scratch;
 } bppsa_batch_gpu;
@@ -35,11 +36,13 @@ typedef struct {
   int64_t count;      /* samples of the present batch */
   bppsa_buffer x;     /* [T, capacity, I] or [capacity, C, H, W], the model's dtype */
   bppsa_buffer seed;  /* [T or 1, capacity, C]; empty without gradients */
-  int64_t *labels;    /* [T or 1, capacity], on the host; NULL where a GPU makes them */
-  int64_t *indices;   /* of the present batch, size capacity, on the host */
-  bppsa_view x_view;  /* the present batch's part of x */
-  bppsa_view logits;  /* the model's, of the latest forward pass */
-  bppsa_view dlogits; /* the present batch's part of seed */
+  int64_t *labels;    /* [T or 1, capacity], on the host; NULL where a GPU makes them, and of real targets */
+  bppsa_view targets; /* [T or 1, capacity, C], the model's dtype, on the host: real targets; data NULL where there are labels */
+  bppsa_buffer own_targets; /* their memory of a model in host memory */
+  int64_t *indices;         /* of the present batch, size capacity, on the host */
+  bppsa_view x_view;        /* the present batch's part of x */
+  bppsa_view logits;        /* the model's, of the latest forward pass */
+  bppsa_view dlogits;       /* the present batch's part of seed */
   bppsa_batch_gpu gpu;
 } bppsa_batch;
 
@@ -68,7 +71,10 @@ void bppsa_batch_describe_nonfinite(bppsa_batch *batch, const char *otherwise, b
 /* The same words for something found. */
 void bppsa_batch_describe(const bppsa_batch *batch, const bppsa_nonfinite *found, bppsa_line *line);
 
-/* Rows of the present batch: samples, or samples times steps. */
+/* The present batch's part of the targets, like the logits. */
+bppsa_view bppsa_batch_targets(const bppsa_batch *batch);
+
+/* Rows of the present batch, ignored ones too: samples, or samples times steps. */
 static inline int64_t bppsa_batch_rows(const bppsa_batch *batch) {
   return batch->dataset->labels_per_step ? batch->dataset->seq_len * batch->count : batch->count;
 }

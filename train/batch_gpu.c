@@ -25,10 +25,22 @@ static int64_t input_bytes(int64_t count) {
   return (int64_t)sizeof(bppsa_gpu_input) + count * (int64_t)sizeof(int64_t);
 }
 
+/* Of `rows` rows of real targets; negative where it does not fit in 64 bits. */
+static int64_t target_bytes(const bppsa_batch *b, int64_t rows) {
+  int64_t bytes;
+  const bool fits =
+      bppsa_mul(rows, b->model->classes, &bytes) && bppsa_mul(bytes, (int64_t)bppsa_dtype_size(b->model->dtype), &bytes);
+  return fits ? bytes : -1;
+}
+
 static void place_memory(bppsa_batch *b, int64_t labels, layout *l) {
   b->gpu.result_there = place(l, 1, sizeof(bppsa_gpu_result));
   b->gpu.input_there = place(l, input_bytes(b->capacity), 1);
-  b->gpu.labels_there = place(l, labels, sizeof(int64_t));
+  if (b->dataset->real_targets) {
+    b->gpu.targets_there = place(l, target_bytes(b, labels), 1);
+  } else {
+    b->gpu.labels_there = place(l, labels, sizeof(int64_t));
+  }
   b->gpu.loss_scratch = place(l, bppsa_loss_scratch(labels), 1);
 }
 
@@ -36,7 +48,11 @@ static void place_staging(bppsa_batch *b, int64_t labels, layout *l) {
   b->gpu.result = place(l, 1, sizeof(bppsa_gpu_result));
   b->gpu.input = place(l, input_bytes(b->capacity), 1);
   if (b->dataset->ops->queue == NULL) {
-    b->labels = place(l, labels, sizeof(int64_t));
+    if (b->dataset->real_targets) {
+      b->targets.data = place(l, target_bytes(b, labels), 1);
+    } else {
+      b->labels = place(l, labels, sizeof(int64_t));
+    }
     b->gpu.x_staging = b->x.view;
     b->gpu.x_staging.data = place(l, (int64_t)bppsa_view_bytes(&b->x.view), 1);
   }
@@ -76,11 +92,21 @@ bppsa_status bppsa_batch_queue_fill(bppsa_batch *b) {
     return bppsa_dataset_queue(b->dataset, g->device, b->count, g->input_there->indices, &b->x_view, g->labels_there);
   }
   BPPSA_TRY(bppsa_memory_queue_put(g->device, b->x_view.data, g->x_staging.data, (int64_t)bppsa_view_bytes(&b->x_view)));
+  if (b->dataset->real_targets) {
+    const bppsa_view targets = bppsa_batch_targets(b);
+    return bppsa_memory_queue_put(g->device, g->targets_there, targets.data, (int64_t)bppsa_view_bytes(&targets));
+  }
   return bppsa_memory_queue_put(g->device, g->labels_there, b->labels, bppsa_batch_rows(b) * (int64_t)sizeof *b->labels);
 }
 
 bppsa_status bppsa_batch_queue_loss(bppsa_batch *b) {
   const bppsa_view *seed = b->dlogits.data == NULL ? NULL : &b->dlogits;
-  return bppsa_loss_queue(b->gpu.device, &b->logits, b->gpu.labels_there, seed, bppsa_batch_rows(b), b->gpu.loss_scratch,
-                          b->gpu.result_there);
+  const bppsa_loss_job job = {.logits = &b->logits,
+                              .seed = seed,
+                              .rows = bppsa_batch_rows(b),
+                              .labels = b->gpu.labels_there,
+                              .ignores = b->dataset->ignores,
+                              .ignored = b->dataset->ignored,
+                              .targets = b->gpu.targets_there};
+  return bppsa_loss_queue(b->gpu.device, &job, b->gpu.loss_scratch, b->gpu.result_there);
 }

@@ -28,7 +28,8 @@ bppsa_status bppsa_batch_evaluate(bppsa_batch *batch, int64_t first, int64_t cou
     correct += part.correct;
     rows += part.rows;
   }
-  *result = (bppsa_evaluation){.loss = loss / (double)rows, .accuracy = (double)correct / (double)rows, .samples = count};
+  *result = (bppsa_evaluation){
+      .loss = rows > 0 ? loss / (double)rows : 0.0, .accuracy = bppsa_accuracy(correct, rows), .samples = count};
   return BPPSA_OK;
 }
 

@@ -10,8 +10,9 @@
 
 /* Written by the loss and by the update, each its own fields. */
 typedef struct {
-  double loss; /* mean over the rows */
+  double loss; /* mean over the rows that count */
   int64_t correct;
+  int64_t rows;      /* that count */
   double norm;       /* of all gradients, before clipping */
   int64_t nonfinite; /* 1: a parameter was not finite after the update */
 } bppsa_gpu_result;

@@ -16,7 +16,7 @@ typedef struct {
   int64_t step;      /* from 1; of an epoch: its last */
   int64_t epoch;     /* from 1 */
   double loss;       /* before the update; of an epoch: the mean over its terms */
-  double accuracy;   /* before the update, 0..1; of an epoch likewise */
+  double accuracy;   /* before the update, 0..1; of an epoch likewise; NaN where targets are real */
   double grad_norm;  /* before clipping; of an epoch: the mean over its steps; NaN where there was no backward pass */
   double lr;         /* of the step's update; of an epoch: of its last step's */
   double forward_s;  /* the model's forward pass, without making the batch; of an epoch: the sum over its steps */

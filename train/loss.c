@@ -19,8 +19,8 @@
 
 enum { ROWS_PER_BLOCK = 16, LINE = 256 /* bytes between parts of GPU memory */ };
 
-static bppsa_status check(const bppsa_device *device, const bppsa_view *logits, const int64_t *labels, const bppsa_view *seed,
-                          int64_t *rows) {
+/* Outputs of a model, and where their gradient goes. */
+static bppsa_status check_views(const bppsa_device *device, const bppsa_view *logits, const bppsa_view *seed) {
   const bppsa_device_kind kind = device == NULL ? BPPSA_CPU : bppsa_device_get_kind(device);
   char found[BPPSA_SHAPE_TEXT], expected[BPPSA_SHAPE_TEXT];
   bppsa_shape_text(logits->ndim, logits->shape, expected, sizeof expected);
@@ -36,87 +36,147 @@ static bppsa_status check(const bppsa_device *device, const bppsa_view *logits, 
     return bppsa_fail(BPPSA_ERR_SHAPE, "seed gradient: %s %s, expected %s %s as the logits", bppsa_dtype_name(seed->dtype),
                       bppsa_shape_text(seed->ndim, seed->shape, found, sizeof found), bppsa_dtype_name(logits->dtype), expected);
   }
+  return BPPSA_OK;
+}
+
+/* Labels in 0 .. C-1, but for those ignored; *counted is the number of the others. */
+static bppsa_status check_labels(const bppsa_loss_job *job, int64_t *counted) {
+  const bppsa_view *logits = job->logits;
   const int64_t classes = logits->shape[logits->ndim - 1], batch = logits->shape[logits->ndim - 2];
-  const int64_t count = bppsa_view_count(logits) / classes;
-  for (int64_t r = 0; r < count; ++r) {
-    if (labels[r] < 0 || labels[r] >= classes) {
+  int64_t count = 0;
+  for (int64_t r = 0; r < job->rows; ++r) {
+    const int64_t label = job->labels[r];
+    if (job->ignores && label == job->ignored) {
+      continue;
+    }
+    if (label < 0 || label >= classes) {
       char step[48] = "";
       if (logits->ndim == 3) {
         (void)snprintf(step, sizeof step, ", time step %lld", (long long)(r / batch + 1));
       }
-      return bppsa_fail(BPPSA_ERR_ARGUMENT, "label %lld at sample %lld of the batch%s, expected 0 .. %lld", (long long)labels[r],
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "label %lld at sample %lld of the batch%s, expected 0 .. %lld", (long long)label,
                         (long long)(r % batch), step, (long long)classes - 1);
     }
+    ++count;
   }
-  *rows = count;
+  *counted = count;
+  return BPPSA_OK;
+}
+
+static bppsa_status check_targets(const bppsa_view *outputs, const bppsa_view *targets) {
+  char found[BPPSA_SHAPE_TEXT], expected[BPPSA_SHAPE_TEXT];
+  if (!bppsa_view_same_shape(targets, outputs) || targets->dtype != outputs->dtype || targets->device != BPPSA_CPU ||
+      !bppsa_view_contiguous(targets)) {
+    return bppsa_fail(BPPSA_ERR_SHAPE, "targets: %s %s, expected %s %s as the outputs, contiguous in host memory",
+                      bppsa_dtype_name(targets->dtype), bppsa_shape_text(targets->ndim, targets->shape, found, sizeof found),
+                      bppsa_dtype_name(outputs->dtype),
+                      bppsa_shape_text(outputs->ndim, outputs->shape, expected, sizeof expected));
+  }
   return BPPSA_OK;
 }
 
 /* Losses of blocks of rows. */
 typedef struct {
-  const bppsa_view *logits;
-  const int64_t *labels;
-  const bppsa_view *seed;
-  int64_t rows, size; /* size: rows of a block */
+  const bppsa_loss_job *job;
+  double scale; /* 1 over the terms of the mean */
+  int64_t size; /* rows of a block */
   double *losses;
   int64_t *corrects;
 } block_losses;
 
 static void sum_blocks(const void *context, int32_t worker, int64_t first, int64_t end) {
   const block_losses *b = context;
+  const bool narrow = b->job->logits->dtype == BPPSA_F32;
   (void)worker;
   for (int64_t k = first; k < end; ++k) {
-    const int64_t row = k * b->size, last = bppsa_min(row + b->size, b->rows);
+    const int64_t row = k * b->size, last = bppsa_min(row + b->size, b->job->rows);
     int64_t correct = 0;
-    b->losses[k] = (b->logits->dtype == BPPSA_F32 ? block_loss_f32 : block_loss_f64)(b->logits, b->labels, b->seed, b->rows, row,
-                                                                                     last, &correct);
+    b->losses[k] = (narrow ? block_loss_f32 : block_loss_f64)(b->job, b->scale, row, last, &correct);
     b->corrects[k] = correct;
   }
 }
 
-static bppsa_status on_cpu(const bppsa_device *device, const bppsa_view *logits, const int64_t *labels, const bppsa_view *seed,
-                           int64_t rows, bppsa_loss_result *result) {
+/* `counted` rows of the job's take part. */
+static bppsa_status on_cpu(const bppsa_device *device, const bppsa_loss_job *job, int64_t counted, bppsa_loss_result *result) {
   enum { LOGIT_FLOPS = 80 }; /* an exponential takes as long as so many FLOP of a kernel */
-  const int64_t size = bppsa_block_terms(rows, ROWS_PER_BLOCK), blocks = (rows - 1) / size + 1;
+  const bppsa_view *logits = job->logits;
+  const int64_t size = bppsa_block_terms(job->rows, ROWS_PER_BLOCK), blocks = (job->rows - 1) / size + 1;
+  const int64_t terms = counted * (job->labels == NULL ? logits->shape[logits->ndim - 1] : 1);
   double losses[BPPSA_BLOCKS];
   int64_t corrects[BPPSA_BLOCKS];
-  const block_losses all = {logits, labels, seed, rows, size, losses, corrects};
+  const block_losses all = {job, 1.0 / (double)terms, size, losses, corrects};
   bppsa_parallel_for(bppsa_threads(device), blocks, bppsa_loop_work(LOGIT_FLOPS * (double)bppsa_view_count(logits), 0),
                      sum_blocks, &all);
-  bppsa_loss_result total = {.rows = rows};
+  bppsa_loss_result total = {.rows = counted};
   for (int64_t k = 0; k < blocks; ++k) {
     total.loss += losses[k];
     total.correct += corrects[k];
   }
-  total.loss /= (double)rows;
+  total.loss = counted > 0 ? total.loss / (double)terms : 0.0;
+  total.correct = job->labels == NULL ? -counted : total.correct;
   *result = total;
   return BPPSA_OK;
 }
 
-/* The labels and what the kernels need, in memory of its own for the while. */
-static bppsa_status on_gpu(const bppsa_device *device, const bppsa_view *logits, const int64_t *labels, const bppsa_view *seed,
-                           int64_t rows, bppsa_loss_result *result) {
-  const int64_t label_bytes = rows * (int64_t)sizeof *labels, scratch = (LINE + label_bytes + LINE - 1) / LINE * LINE;
+/* The labels or targets and what the kernels need, in memory of its own for the while. */
+static bppsa_status on_gpu(const bppsa_device *device, const bppsa_loss_job *job, int64_t counted, bppsa_loss_result *result) {
+  (void)counted; /* the GPU counts for itself */
+  const void *compared = job->labels != NULL ? (const void *)job->labels : job->targets;
+  const int64_t bytes = job->labels != NULL ? job->rows * (int64_t)sizeof *job->labels : (int64_t)bppsa_view_bytes(job->logits);
+  const int64_t scratch = (LINE + bytes + LINE - 1) / LINE * LINE;
   bppsa_gpu_result found = {0};
+  bppsa_loss_job there = *job;
   void *memory;
-  BPPSA_TRY(bppsa_memory_alloc(device, scratch + bppsa_loss_scratch(rows), &memory));
+  BPPSA_TRY(bppsa_memory_alloc(device, scratch + bppsa_loss_scratch(job->rows), &memory));
   char *at = memory;
-  bppsa_status status = bppsa_memory_put(device, at + LINE, labels, label_bytes);
+  there.labels = job->labels != NULL ? (const int64_t *)(at + LINE) : NULL;
+  there.targets = at + LINE;
+  bppsa_status status = bppsa_memory_put(device, at + LINE, compared, bytes);
   if (status == BPPSA_OK) {
-    status = bppsa_loss_queue(device, logits, (const int64_t *)(at + LINE), seed, rows, at + scratch, memory);
+    status = bppsa_loss_queue(device, &there, at + scratch, memory);
   }
   if (status == BPPSA_OK) {
     status = bppsa_memory_get(device, &found, memory, sizeof found);
   }
   bppsa_memory_free(device, memory);
   BPPSA_TRY(status);
-  *result = (bppsa_loss_result){.loss = found.loss, .correct = found.correct, .rows = rows};
+  *result = (bppsa_loss_result){.loss = found.loss, .correct = found.correct, .rows = found.rows};
   return BPPSA_OK;
+}
+
+static bppsa_status cross_entropy(const bppsa_device *device, const bppsa_loss_job *job, bppsa_loss_result *result) {
+  bppsa_loss_job checked = *job;
+  int64_t counted = 0;
+  BPPSA_TRY(check_views(device, job->logits, job->seed));
+  checked.rows = bppsa_view_count(job->logits) / job->logits->shape[job->logits->ndim - 1];
+  BPPSA_TRY(check_labels(&checked, &counted));
+  return (job->logits->device == BPPSA_CPU ? on_cpu : on_gpu)(device, &checked, counted, result);
 }
 
 bppsa_status bppsa_cross_entropy(const bppsa_device *device, const bppsa_view *logits, const int64_t *labels,
                                  const bppsa_view *seed, bppsa_loss_result *result) {
-  int64_t rows;
-  BPPSA_TRY(check(device, logits, labels, seed, &rows));
-  return (logits->device == BPPSA_CPU ? on_cpu : on_gpu)(device, logits, labels, seed, rows, result);
+  const bppsa_loss_job job = {.logits = logits, .seed = seed, .labels = labels};
+  return cross_entropy(device, &job, result);
+}
+
+bppsa_status bppsa_cross_entropy_ignoring(const bppsa_device *device, const bppsa_view *logits, const int64_t *labels,
+                                          int64_t ignored, const bppsa_view *seed, bppsa_loss_result *result) {
+  const bppsa_loss_job job = {.logits = logits, .seed = seed, .labels = labels, .ignores = true, .ignored = ignored};
+  return cross_entropy(device, &job, result);
+}
+
+bppsa_status bppsa_mean_squared_error(const bppsa_device *device, const bppsa_view *outputs, const bppsa_view *targets,
+                                      const bppsa_view *seed, bppsa_loss_result *result) {
+  BPPSA_TRY(check_views(device, outputs, seed));
+  BPPSA_TRY(check_targets(outputs, targets));
+  const int64_t rows = bppsa_view_count(outputs) / outputs->shape[outputs->ndim - 1];
+  const bppsa_loss_job job = {.logits = outputs, .seed = seed, .rows = rows, .targets = targets->data};
+  return (outputs->device == BPPSA_CPU ? on_cpu : on_gpu)(device, &job, rows, result);
+}
+
+double bppsa_accuracy(int64_t correct, int64_t rows) {
+  if (correct < 0) {
+    return (double)NAN;
+  }
+  return rows > 0 ? (double)correct / (double)rows : 0.0;
 }

@@ -1,4 +1,11 @@
-/* loss = -1/n Σ_r log softmax(logits_r)[label_r]: the mean softmax cross-entropy over n = b or T*b rows. */
+/* What training makes small, and its gradient with respect to the model's outputs.
+ *
+ *     cross-entropy         -1/n Σ_r log softmax(logits_r)[label_r]      over n = b or T*b rows, those with an ignored label left out
+ *     mean squared error     1/(n C) Σ_r Σ_c (output_rc - target_rc)²    over all outputs of n rows
+ *
+ * As torch.nn.CrossEntropyLoss(ignore_index) and torch.nn.MSELoss; where every label is ignored, PyTorch's loss is NaN and ours 0, with a gradient
+ * of 0: a batch of nothing but padding changes nothing and does not end a run.
+ */
 #ifndef BPPSA_TRAIN_LOSS_H
 #define BPPSA_TRAIN_LOSS_H
 
@@ -10,10 +17,14 @@ extern "C" {
 #endif
 
 typedef struct {
-  double loss;     /* mean over the rows; not finite where the logits are not */
-  int64_t correct; /* rows whose largest logit (the first of equals) is the label's; none where a logit is NaN */
-  int64_t rows;    /* b, or T*b */
+  double loss; /* mean over the rows; not finite where the logits are not; 0 where no row counts */
+  int64_t
+      correct; /* rows whose largest logit (the first of equals) is the label's; none where a logit is NaN. Below 0: there are no labels */
+  int64_t rows; /* that count: b, or T*b, without those ignored */
 } bppsa_loss_result;
+
+/* correct / rows; 0 where no row counts, NaN where there are no labels. */
+double bppsa_accuracy(int64_t correct, int64_t rows);
 
 /* logits: [b, C] or [T, b, C], f32 or f64, contiguous, in the device's memory. labels: one per row in the logits' order, each in 0 .. C-1, in
  * host memory. seed: the gradient of the loss with respect to the logits, same shape, dtype and place, or NULL. Sums are in double over
@@ -21,6 +32,16 @@ typedef struct {
  * processor; on a GPU it waits for the result. ERR_SHAPE, ERR_MEMORY, ERR_CUDA; ERR_ARGUMENT names the position and value of a label out of range, and nothing has then been written. */
 bppsa_status bppsa_cross_entropy(const bppsa_device *device, const bppsa_view *logits, const int64_t *labels,
                                  const bppsa_view *seed, bppsa_loss_result *result);
+
+/* The same without the rows whose label is `ignored`, any number: they take no part in the mean or the accuracy, and their part of the
+ * seed is 0. */
+bppsa_status bppsa_cross_entropy_ignoring(const bppsa_device *device, const bppsa_view *logits, const int64_t *labels,
+                                          int64_t ignored, const bppsa_view *seed, bppsa_loss_result *result);
+
+/* The mean squared error of outputs, [b, C] or [T, b, C], and targets of the same shape and dtype, contiguous, in host memory. Seed, sums,
+ * threads and errors as above; result->correct is below 0. */
+bppsa_status bppsa_mean_squared_error(const bppsa_device *device, const bppsa_view *outputs, const bppsa_view *targets,
+                                      const bppsa_view *seed, bppsa_loss_result *result);
 
 #ifdef __cplusplus
 }

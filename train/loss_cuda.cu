@@ -1,4 +1,4 @@
-/* The loss on a GPU: one launch where a block holds all rows, two otherwise. */
+/* The loss on a GPU: one launch where a block holds all rows, two otherwise; one more in front that counts rows where some may be ignored. */
 #include "core/check.cuh"
 #include "train/loss_internal.h"
 #include "train/loss_kernels.cuh"
@@ -12,29 +12,38 @@ extern "C" int64_t bppsa_loss_scratch(int64_t rows) {
 }
 
 template <typename real>
-static void launch(cudaStream_t stream, const bppsa_view *logits, const int64_t *labels, const bppsa_view *seed, int64_t rows,
-                   loss_sum *sums, bppsa_gpu_result *result) {
-  const int64_t blocks = blocks_of(rows), classes = logits->shape[logits->ndim - 1];
+static void launch(cudaStream_t stream, const bppsa_loss_job *job, loss_sum *sums, bppsa_gpu_result *result) {
+  const int64_t rows = job->rows, classes = job->logits->shape[job->logits->ndim - 1];
+  const unsigned blocks = (unsigned)blocks_of(rows);
   const size_t shared = LOSS_THREADS * sizeof(loss_sum);
-  real *out = seed == NULL ? NULL : (real *)seed->data;
-  BPPSA_LAUNCH(bppsa_loss_rows<real>, (unsigned)blocks, LOSS_THREADS, shared, stream, rows, classes, (const real *)logits->data,
-               labels, out, sums, result);
+  const real *logits = (const real *)job->logits->data;
+  real *seed = job->seed == NULL ? NULL : (real *)job->seed->data;
+  const loss_terms terms = {rows, classes, job->labels == NULL ? classes : 1, job->ignores, job->ignored};
+  if (job->labels == NULL) {
+    BPPSA_LAUNCH(bppsa_loss_squares<real>, blocks, LOSS_THREADS, shared, stream, terms, logits, (const real *)job->targets, seed,
+                 sums, result);
+  } else {
+    if (job->ignores) {
+      BPPSA_LAUNCH(bppsa_loss_count, 1, LOSS_THREADS, LOSS_THREADS * sizeof(int64_t), stream, terms, job->labels, result);
+    }
+    BPPSA_LAUNCH(bppsa_loss_rows<real>, blocks, LOSS_THREADS, shared, stream, terms, logits, job->labels, seed, sums, result);
+  }
   if (blocks > 1) {
-    BPPSA_LAUNCH(bppsa_loss_total, 1, LOSS_THREADS, shared, stream, rows, blocks, sums, result);
+    BPPSA_LAUNCH(bppsa_loss_total, 1, LOSS_THREADS, shared, stream, terms, (int64_t)blocks, sums, result);
   }
 }
 
-extern "C" bppsa_status bppsa_loss_queue(const bppsa_device *device, const bppsa_view *logits, const int64_t *labels,
-                                         const bppsa_view *seed, int64_t rows, void *scratch, bppsa_gpu_result *result) {
+extern "C" bppsa_status bppsa_loss_queue(const bppsa_device *device, const bppsa_loss_job *job, void *scratch,
+                                         bppsa_gpu_result *result) {
   const cudaStream_t stream = (cudaStream_t)bppsa_device_get_stream(device);
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(bppsa_device_get_index(device)), "loss"));
-  if (blocks_of(rows) > INT32_MAX) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "loss on a GPU: %lld rows, expected fewer than 2^38", (long long)rows);
+  if (blocks_of(job->rows) > INT32_MAX) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "loss on a GPU: %lld rows, expected fewer than 2^38", (long long)job->rows);
   }
-  if (logits->dtype == BPPSA_F32) {
-    launch<float>(stream, logits, labels, seed, rows, (loss_sum *)scratch, result);
+  if (job->logits->dtype == BPPSA_F32) {
+    launch<float>(stream, job, (loss_sum *)scratch, result);
   } else {
-    launch<double>(stream, logits, labels, seed, rows, (loss_sum *)scratch, result);
+    launch<double>(stream, job, (loss_sum *)scratch, result);
   }
   return bppsa_cuda_check(cudaGetLastError(), "loss: launch");
 }

@@ -1,6 +1,8 @@
-/* The loss of logits in GPU memory. Internal. */
+/* A loss as its backends take it, checked. Internal. */
 #ifndef BPPSA_TRAIN_LOSS_INTERNAL_H
 #define BPPSA_TRAIN_LOSS_INTERNAL_H
+
+#include <stdbool.h>
 
 #include "core/device.h"
 #include "core/view.h"
@@ -10,12 +12,20 @@
 extern "C" {
 #endif
 
+typedef struct {
+  const bppsa_view *logits, *seed; /* seed NULL: none */
+  int64_t rows;
+  const int64_t *labels; /* of the cross-entropy, size rows; NULL: mean squared error */
+  bool ignores;          /* rows of the label `ignored` take no part */
+  int64_t ignored;
+  const void *targets; /* of the mean squared error: [rows][C] of the logits' dtype */
+} bppsa_loss_job;
+
 /* Bytes of GPU memory for the sums of blocks of rows. */
 int64_t bppsa_loss_scratch(int64_t rows);
-/* Queues the loss of `rows` rows into result->loss and result->correct, and its gradient into the seed (NULL: none). All pointers are of GPU memory;
- * labels have been checked. Sums run in an order fixed by the number of rows. ERR_CUDA. */
-bppsa_status bppsa_loss_queue(const bppsa_device *device, const bppsa_view *logits, const int64_t *labels, const bppsa_view *seed,
-                              int64_t rows, void *scratch, bppsa_gpu_result *result);
+/* Queues a loss into result->loss, correct and rows, and its gradient into the seed. All pointers, the job's too, are of GPU memory; labels have
+ * been checked. Sums run in an order fixed by the number of rows. ERR_CUDA. */
+bppsa_status bppsa_loss_queue(const bppsa_device *device, const bppsa_loss_job *job, void *scratch, bppsa_gpu_result *result);
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,4 @@
-/* CUDA kernels of the cross-entropy: a thread a row, sums over blocks of rows in the rows' order. */
+/* CUDA kernels of the losses: a thread a row, sums over blocks of rows in the rows' order. */
 #ifndef BPPSA_TRAIN_LOSS_KERNELS_CUH
 #define BPPSA_TRAIN_LOSS_KERNELS_CUH
 
@@ -37,41 +37,112 @@ __device__ inline double loss_of_row(const double *logits, int64_t classes, int6
   return row_loss_f64(logits, classes, label, scale, seed, correct);
 }
 
-__device__ inline void loss_finish(const loss_sum &sum, int64_t rows, bppsa_gpu_result *result) {
-  result->loss = sum.loss / (double)rows;
-  result->correct = sum.correct;
+__device__ inline double squares_of_row(const float *outputs, const float *targets, int64_t classes, double scale, float *seed) {
+  return row_squares_f32(outputs, targets, classes, scale, seed);
 }
 
-/* Row r = block LOSS_THREADS + thread. logits, seed: [rows][classes]; sums: a block each. The only block of a launch finishes the result. */
-template <typename real>
-__global__ void bppsa_loss_rows(int64_t rows, int64_t classes, const real *logits, const int64_t *labels, real *seed,
-                                loss_sum *sums, bppsa_gpu_result *result) {
-  BPPSA_SHARED(loss_sum, own);
-  const int64_t first = (int64_t)blockIdx.x * LOSS_THREADS, r = first + threadIdx.x;
-  if (r < rows) {
-    int64_t correct = 0;
-    own[threadIdx.x].loss = loss_of_row(logits + r * classes, classes, labels[r], 1.0 / (double)rows,
-                                        seed == nullptr ? nullptr : seed + r * classes, &correct);
-    own[threadIdx.x].correct = correct;
-  }
-  __syncthreads();
-  if (threadIdx.x > 0) {
-    return;
-  }
+__device__ inline double squares_of_row(const double *outputs, const double *targets, int64_t classes, double scale,
+                                        double *seed) {
+  return row_squares_f64(outputs, targets, classes, scale, seed);
+}
+
+/* What is summed. */
+struct loss_terms {
+  int64_t rows, classes;
+  int64_t terms; /* of the mean, a row */
+  bool ignores;  /* rows of the label `ignored` take no part, and result->rows says how many do */
+  int64_t ignored;
+};
+
+/* Rows that count. */
+__device__ inline int64_t loss_counted(const loss_terms &t, const bppsa_gpu_result *result) {
+  return t.ignores ? result->rows : t.rows;
+}
+
+__device__ inline void loss_finish(const loss_terms &t, const loss_sum &sum, bppsa_gpu_result *result) {
+  const int64_t rows = loss_counted(t, result);
+  result->loss = rows > 0 ? sum.loss / (double)(rows * t.terms) : 0.0;
+  result->correct = sum.correct;
+  result->rows = rows;
+}
+
+/* The block's sum of its threads' rows, in their order, by thread 0. The only block of a launch finishes the result. */
+__device__ inline void loss_sum_block(const loss_terms &t, const loss_sum *own, loss_sum *sums, bppsa_gpu_result *result) {
+  const int64_t first = (int64_t)blockIdx.x * LOSS_THREADS;
   loss_sum sum = {0.0, 0};
-  for (int64_t i = 0; i < LOSS_THREADS && first + i < rows; ++i) {
+  for (int64_t i = 0; i < LOSS_THREADS && first + i < t.rows; ++i) {
     sum.loss += own[i].loss;
     sum.correct += own[i].correct;
   }
   if (gridDim.x == 1) {
-    loss_finish(sum, rows, result);
+    loss_finish(t, sum, result);
   } else {
     sums[blockIdx.x] = sum;
   }
 }
 
+/* One block: result->rows = the rows whose label is not ignored. */
+__global__ void bppsa_loss_count(loss_terms t, const int64_t *labels, bppsa_gpu_result *result) {
+  BPPSA_SHARED(int64_t, own);
+  int64_t count = 0;
+  for (int64_t r = threadIdx.x; r < t.rows; r += LOSS_THREADS) {
+    count += labels[r] != t.ignored ? 1 : 0;
+  }
+  own[threadIdx.x] = count;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    for (int i = 1; i < LOSS_THREADS; ++i) {
+      count += own[i];
+    }
+    result->rows = count;
+  }
+}
+
+/* Row r = block LOSS_THREADS + thread. logits, seed: [rows][classes]; sums: a block each. */
+template <typename real>
+__global__ void bppsa_loss_rows(loss_terms t, const real *logits, const int64_t *labels, real *seed, loss_sum *sums,
+                                bppsa_gpu_result *result) {
+  BPPSA_SHARED(loss_sum, own);
+  const int64_t r = (int64_t)blockIdx.x * LOSS_THREADS + threadIdx.x;
+  if (r < t.rows) {
+    real *row_seed = seed == nullptr ? nullptr : seed + r * t.classes;
+    int64_t correct = 0;
+    double loss = 0.0;
+    if (t.ignores && labels[r] == t.ignored) {
+      for (int64_t c = 0; row_seed != nullptr && c < t.classes; ++c) {
+        row_seed[c] = 0;
+      }
+    } else {
+      loss = loss_of_row(logits + r * t.classes, t.classes, labels[r], 1.0 / (double)loss_counted(t, result), row_seed, &correct);
+    }
+    own[threadIdx.x].loss = loss;
+    own[threadIdx.x].correct = correct;
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    loss_sum_block(t, own, sums, result);
+  }
+}
+
+/* Likewise of outputs and targets, [rows][classes]. Rows have no label: each takes 1 from the number of correct ones. */
+template <typename real>
+__global__ void bppsa_loss_squares(loss_terms t, const real *outputs, const real *targets, real *seed, loss_sum *sums,
+                                   bppsa_gpu_result *result) {
+  BPPSA_SHARED(loss_sum, own);
+  const int64_t r = (int64_t)blockIdx.x * LOSS_THREADS + threadIdx.x;
+  if (r < t.rows) {
+    own[threadIdx.x].loss = squares_of_row(outputs + r * t.classes, targets + r * t.classes, t.classes,
+                                           1.0 / (double)(t.rows * t.terms), seed == nullptr ? nullptr : seed + r * t.classes);
+    own[threadIdx.x].correct = -1;
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    loss_sum_block(t, own, sums, result);
+  }
+}
+
 /* One block: thread i takes a stretch of the blocks' sums, thread 0 the stretches. */
-__global__ void bppsa_loss_total(int64_t rows, int64_t blocks, const loss_sum *sums, bppsa_gpu_result *result) {
+__global__ void bppsa_loss_total(loss_terms t, int64_t blocks, const loss_sum *sums, bppsa_gpu_result *result) {
   BPPSA_SHARED(loss_sum, own);
   const int64_t stretch = (blocks + LOSS_THREADS - 1) / LOSS_THREADS, first = threadIdx.x * stretch;
   loss_sum sum = {0.0, 0};
@@ -86,7 +157,7 @@ __global__ void bppsa_loss_total(int64_t rows, int64_t blocks, const loss_sum *s
       sum.loss += own[i].loss;
       sum.correct += own[i].correct;
     }
-    loss_finish(sum, rows, result);
+    loss_finish(t, sum, result);
   }
 }
 

@@ -47,6 +47,8 @@ static bppsa_status describe(bppsa_training *run, int64_t *count) {
       {"samples", NULL, false, 0, (uint64_t)data->samples},
       {"seq_len", NULL, false, 0, (uint64_t)data->seq_len},
       {"input", NULL, false, 0, (uint64_t)data->input},
+      {"objective", data->real_targets ? "mse" : "cross-entropy", false, 0, 0},
+      {"ignore_label", data->ignores ? NULL : "none", true, (double)data->ignored, 0},
       {"labels_per_step", data->labels_per_step ? "true" : "false", false, 0, 0},
       {"validation", NULL, true, config->validation, 0},
       {"counted_in", config->epochs > 0 ? "epochs" : "iterations", false, 0, 0},
@@ -76,7 +78,7 @@ static bppsa_status describe(bppsa_training *run, int64_t *count) {
     run->fields[i] = config->fields[i];
   }
   for (int64_t i = 0; i < n; ++i) {
-    if (own[i].real) {
+    if (own[i].text == NULL && own[i].real) {
       real_text(own[i].number, run->texts[i]);
     } else if (own[i].text == NULL) {
       (void)snprintf(run->texts[i], sizeof run->texts[i], "%" PRIu64, own[i].integer);

@@ -10,7 +10,7 @@ static bppsa_status forward_backward(bppsa_training *run, bppsa_train_record *re
   record->forward_s = bppsa_now() - start;
   BPPSA_TRY(bppsa_batch_loss(&run->batch, loss));
   record->loss = loss->loss;
-  record->accuracy = (double)loss->correct / (double)loss->rows;
+  record->accuracy = bppsa_accuracy(loss->correct, loss->rows);
   if (!isfinite(loss->loss)) {
     bppsa_batch_describe_nonfinite(&run->batch, "loss", &run->nonfinite);
     return BPPSA_OK;

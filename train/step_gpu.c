@@ -126,9 +126,9 @@ bppsa_status bppsa_step_gpu(bppsa_training *run, bppsa_train_record *record, bpp
   const bppsa_gpu_result *found = run->batch.gpu.result;
   run->batch.gpu.input->factors = bppsa_optimizer_begin(run->optimizer);
   BPPSA_TRY(run_step(run));
-  *loss = (bppsa_loss_result){found->loss, found->correct, bppsa_batch_rows(&run->batch)};
+  *loss = (bppsa_loss_result){found->loss, found->correct, found->rows};
   record->loss = loss->loss;
-  record->accuracy = (double)loss->correct / (double)loss->rows;
+  record->accuracy = bppsa_accuracy(loss->correct, loss->rows);
   BPPSA_TRY(seconds(run, FORWARD_BEGIN, FORWARD_END, &record->forward_s));
   if (!isfinite(loss->loss)) {
     bppsa_optimizer_cancel(run->optimizer);

@@ -186,8 +186,8 @@ static bppsa_train_record epoch_record(const bppsa_training *run) {
   const bppsa_epoch_sums *sums = &run->epoch;
   return (bppsa_train_record){.step = run->result.steps,
                               .epoch = run->cursor.epoch,
-                              .loss = sums->loss / (double)sums->rows,
-                              .accuracy = (double)sums->correct / (double)sums->rows,
+                              .loss = sums->rows > 0 ? sums->loss / (double)sums->rows : 0.0,
+                              .accuracy = bppsa_accuracy(sums->correct, sums->rows),
                               .grad_norm = sums->grad_norm / (double)sums->steps,
                               .lr = run->result.last.lr,
                               .forward_s = sums->forward_s,

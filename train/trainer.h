@@ -4,7 +4,8 @@
  *
  * The loop drives a bppsa_model and never sees how it computes its gradients. A model of a GPU is trained there: batches are made there or copied
  * there, and a step is queued as a whole, recorded once a batch size, and waited for once. Whether the loss is on the last or on every
- * step is the data set's labels_per_step; the model's logits must agree with it.
+ * step is the data set's labels_per_step; the model's logits must agree with it. It is the cross-entropy of labels, those the data set ignores
+ * left out, or the mean squared error of real targets (train/loss.h).
  */
 #ifndef BPPSA_TRAIN_TRAINER_H
 #define BPPSA_TRAIN_TRAINER_H
@@ -108,7 +109,7 @@ bppsa_status bppsa_train(const bppsa_train_config *config, bppsa_model *model, c
                          const bppsa_device *device, const bppsa_train_callbacks *callbacks, bppsa_train_result *result);
 
 typedef struct {
-  double loss, accuracy; /* means over the rows: samples, or samples times steps */
+  double loss, accuracy; /* means over the rows that count: samples, or samples times steps. Real targets: the accuracy is NaN */
   int64_t samples;
 } bppsa_evaluation;
 

@@ -234,9 +234,26 @@ static void test_full_disk(void **state) {
   assert_int_equal(count_files(), files);
 }
 
+/* Of real targets the predictions are the outputs. */
+static void test_real_targets(void **state) {
+  (void)state;
+  write_reals("RX.npy", BPPSA_F64, 3, (int64_t[]){5, 6, 2});
+  write_reals("RY.npy", BPPSA_F64, 3, (int64_t[]){5, 6, 3});
+  assert_runs("train rnn --data npy:RX.npy,RY.npy --loss mse-all --batch 5 --iterations 1 --save-weights R.safetensors");
+  assert_runs("eval rnn --weights R.safetensors --data npy:RX.npy,RY.npy --out P.npz");
+  archive a = load_archive("P.npz");
+  const bppsa_view logits = get_array(&a, "logits"), predictions = get_array(&a, "predictions");
+  assert_shape(&predictions, BPPSA_F32, 3, (int64_t[]){5, 6, 3});
+  for (int64_t i = 0; i < 5 * 6 * 3; ++i) {
+    assert_true(real_at(&predictions, i) == real_at(&logits, i));
+  }
+  free(a.bytes);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_last),     cmocka_unit_test(test_every_step),
                                      cmocka_unit_test(test_held_out), cmocka_unit_test(test_images),
-                                     cmocka_unit_test(test_refused),  cmocka_unit_test(test_full_disk)};
+                                     cmocka_unit_test(test_refused),  cmocka_unit_test(test_real_targets),
+                                     cmocka_unit_test(test_full_disk)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

@@ -236,12 +236,179 @@ static void bits_do_not_depend_on_threads(void **state) {
   free(labels);
 }
 
+/* ---- ignored labels and real targets ---- */
+
+/* Through the device's memory: NULL labels are real targets, in host memory. */
+static bppsa_loss_result other_loss(const bppsa_view *logits, const int64_t *labels, int64_t ignored, const bppsa_view *targets,
+                                    const bppsa_view *seed) {
+  const bppsa_view there = to_device(logits), out = to_device(seed);
+  bppsa_loss_result result = {0};
+  assert_int_equal(labels != NULL ? bppsa_cross_entropy_ignoring(device, &there, labels, ignored, &out, &result)
+                                  : bppsa_mean_squared_error(device, &there, targets, &out, &result),
+                   BPPSA_OK);
+  assert_int_equal(bppsa_memory_get(device, seed->data, out.data, (int64_t)bppsa_view_bytes(seed)), BPPSA_OK);
+  bppsa_memory_free(device, there.data);
+  bppsa_memory_free(device, out.data);
+  return result;
+}
+
+static double four_rows[12] = {1.0, -2.0, 0.5, 0.25, 0.25, 3.0, -1.5, 4.0, 0.0, 0.0, 0.0, 0.0};
+
+/* torch.nn.functional.cross_entropy(ignore_index=-100) and mse_loss, PyTorch 1.13, float64. */
+static void others_agree_with_pytorch(void **state) {
+  (void)state;
+  static double targets[12] = {0.5, -1.0, 0.5, 1.25, 0.25, -3.0, 0.125, 4.0, 0.75, -2.0, 1.0, 0.25};
+  static const double gradients[2][12] = {
+      {-0.13208370128379138, 0.010019629189858006, 0.1220640720939334, 0.0, 0.0, 0.0, 0.0013324079955159222, 0.32602948698708273,
+       -0.32736189498259866, 0.1111111111111111, -0.2222222222222222, 0.1111111111111111},
+      {0.08333333333333333, -0.16666666666666666, 0.0, -0.16666666666666666, 0.0, 1.0, -0.2708333333333333, 0.0, -0.125,
+       0.3333333333333333, -0.16666666666666666, -0.041666666666666664}};
+  static const double losses[2] = {1.8751214510558418, 3.8763020833333335};
+  const int64_t labels[4] = {0, -100, 2, 1}, flat[2] = {4, 3}, deep[3] = {2, 2, 3};
+  for (int k = 0; k < 8; ++k) {
+    const bool squares = k % 2 == 1, wide = k / 2 % 2 == 1;
+    const bppsa_dtype dtype = wide ? BPPSA_F64 : BPPSA_F32;
+    const int64_t *shape = k / 4 == 0 ? flat : deep;
+    const int32_t ndim = k / 4 == 0 ? 2 : 3;
+    void *logits = rounded(dtype, four_rows, 12), *compared = rounded(dtype, targets, 12), *seed = rounded(dtype, four_rows, 12);
+    const bppsa_view view = bppsa_view_make(logits, dtype, ndim, shape), y = bppsa_view_make(compared, dtype, ndim, shape);
+    const bppsa_view out = bppsa_view_make(seed, dtype, ndim, shape);
+    const bppsa_loss_result result = other_loss(&view, squares ? NULL : labels, -100, &y, &out);
+    assert_true(fabs(result.loss - losses[squares]) < 1e-15 * ulps()); /* the values are exact in f32 */
+    assert_int_equal(result.rows, squares ? 4 : 3);
+    if (squares) {
+      assert_true(isnan(bppsa_accuracy(result.correct, result.rows)));
+    } else {
+      assert_int_equal(result.correct, 1); /* row 0 */
+      assert_true(bppsa_accuracy(result.correct, result.rows) == 1.0 / 3.0);
+    }
+    for (int i = 0; i < 12; ++i) {
+      assert_true(fabs(bppsa_view_get(&out, i) - gradients[squares][i]) < (wide ? 2e-16 : 3e-8) * ulps());
+    }
+    bppsa_free(logits);
+    bppsa_free(compared);
+    bppsa_free(seed);
+  }
+}
+
+/* PyTorch's loss is NaN where every label is ignored; ours is 0, and so are its gradient and the accuracy. */
+static void all_labels_ignored_is_zero(void **state) {
+  (void)state;
+  float logits[6] = {1.0f, 2.0f, 3.0f, (float)NAN, 5.0f, 6.0f}, seed[6];
+  const int64_t labels[2] = {1, 1}, shape[2] = {2, 3};
+  memset(seed, 0xff, sizeof seed);
+  const bppsa_view view = bppsa_view_make(logits, BPPSA_F32, 2, shape), out = bppsa_view_make(seed, BPPSA_F32, 2, shape);
+  const bppsa_loss_result result = other_loss(&view, labels, 1, NULL, &out); /* an ignored label may be a class */
+  assert_true(result.loss == 0.0 && result.correct == 0 && result.rows == 0);
+  assert_true(bppsa_accuracy(result.correct, result.rows) == 0.0);
+  for (int i = 0; i < 6; ++i) {
+    assert_true(seed[i] == 0.0f);
+  }
+}
+
+/* Ignored rows leave no trace: the loss and the seed of the other rows alone; and the processor's, at numbers of rows around a block's. */
+static void others_agree_between_devices(void **state) {
+  (void)state;
+  static const int64_t sizes[][3] = {{1, 1, 1}, {16, 8, 10}, {43, 3, 7}, {5, 200, 3}};
+  for (size_t k = 0; k < 4 * sizeof sizes / sizeof sizes[0]; ++k) {
+    const int64_t *shape = sizes[k / 4], rows = shape[0] * shape[1], count = rows * shape[2];
+    const bppsa_dtype dtype = k % 2 == 0 ? BPPSA_F32 : BPPSA_F64;
+    const bool squares = k / 2 % 2 == 1;
+    double *values = uniform(k, count, 6), *goals = uniform(k + 99, count, 6);
+    void *logits = rounded(dtype, values, count), *targets = rounded(dtype, goals, count);
+    void *seeds[2] = {rounded(dtype, values, count), rounded(dtype, values, count)};
+    int64_t *labels = malloc(sizeof *labels * (size_t)rows), kept = 0;
+    bppsa_loss_result host = {0};
+    for (int64_t r = 0; r < rows; ++r) {
+      labels[r] = r % 5 == 2 ? -7 : (r * 5 + r / 7) % shape[2];
+      kept += r % 5 == 2 ? 0 : 1;
+    }
+    const bppsa_view view = bppsa_view_make(logits, dtype, 3, shape), y = bppsa_view_make(targets, dtype, 3, shape);
+    const bppsa_view out[2] = {bppsa_view_make(seeds[0], dtype, 3, shape), bppsa_view_make(seeds[1], dtype, 3, shape)};
+    assert_int_equal(squares ? bppsa_mean_squared_error(NULL, &view, &y, &out[0], &host)
+                             : bppsa_cross_entropy_ignoring(NULL, &view, labels, -7, &out[0], &host),
+                     BPPSA_OK);
+    const bppsa_loss_result found = other_loss(&view, squares ? NULL : labels, -7, &y, &out[1]);
+    assert_true(fabs(found.loss - host.loss) <= 1e-14 * fabs(host.loss));
+    assert_int_equal(found.correct, host.correct);
+    assert_int_equal(found.rows, host.rows);
+    assert_int_equal(host.rows, squares ? rows : kept);
+    for (int64_t i = 0; i < count; ++i) {
+      const double scale = 1 / (double)rows, error = bppsa_view_get(&out[1], i) - bppsa_view_get(&out[0], i);
+      assert_true(fabs(error) <= (dtype == BPPSA_F32 ? 1e-5 : 1e-14) * scale);
+    }
+    bppsa_free(seeds[0]);
+    bppsa_free(seeds[1]);
+    bppsa_free(targets);
+    bppsa_free(logits);
+    bppsa_free(goals);
+    bppsa_free(values);
+    free(labels);
+  }
+}
+
+static void other_losses_name_what_is_wrong(void **state) {
+  (void)state;
+  float logits[6] = {0}, targets[6] = {0};
+  const int64_t shape[2] = {2, 3}, turned[2] = {3, 2}, labels[2] = {-100, -99};
+  bppsa_loss_result result = {.rows = 77};
+  const bppsa_view view = bppsa_view_make(logits, BPPSA_F32, 2, shape), wrong = bppsa_view_make(targets, BPPSA_F32, 2, turned);
+  const bppsa_view there = to_device(&view);
+  assert_int_equal(bppsa_cross_entropy_ignoring(device, &there, labels, -100, NULL, &result), BPPSA_ERR_ARGUMENT);
+  assert_non_null(strstr(bppsa_last_error(), "label -99 at sample 1 of the batch, expected 0 .. 2"));
+  assert_int_equal(bppsa_mean_squared_error(device, &there, &wrong, NULL, &result), BPPSA_ERR_SHAPE);
+  assert_non_null(strstr(bppsa_last_error(), "targets: f32 [3, 2], expected f32 [2, 3] as the outputs"));
+  assert_int_equal(result.rows, 77);
+  bppsa_memory_free(device, there.data);
+}
+
+/* 1, 2 and 7 threads give the same bits. */
+static void bits_of_others_do_not_depend_on_threads(void **state) {
+  (void)state;
+  enum { ROWS = 3001, C = 4, N = ROWS * C };
+  const int64_t shape[2] = {ROWS, C};
+  double *values = uniform(5, N, 4), *goals = uniform(6, N, 4),
+         *seeds[2] = {malloc(sizeof(double) * N), malloc(sizeof(double) * N)};
+  int64_t *labels = malloc(sizeof *labels * ROWS);
+  for (int64_t r = 0; r < ROWS; ++r) {
+    labels[r] = r % 3 == 0 ? -100 : r % C;
+  }
+  const bppsa_view view = bppsa_view_make(values, BPPSA_F64, 2, shape), y = bppsa_view_make(goals, BPPSA_F64, 2, shape);
+  bppsa_loss_result first[2];
+  for (int k = 0; k < 6; ++k) {
+    static const int64_t threads[] = {1, 2, 7};
+    bppsa_device *cpu = cpu_device(threads[k / 2]);
+    const bppsa_view out = bppsa_view_make(seeds[k < 2 ? 0 : 1], BPPSA_F64, 2, shape);
+    bppsa_loss_result result = {0};
+    assert_int_equal(k % 2 == 0 ? bppsa_cross_entropy_ignoring(cpu, &view, labels, -100, &out, &result)
+                                : bppsa_mean_squared_error(cpu, &view, &y, &out, &result),
+                     BPPSA_OK);
+    first[k % 2] = k < 2 ? result : first[k % 2];
+    assert_memory_equal(&result.loss, &first[k % 2].loss, sizeof result.loss);
+    bppsa_device_destroy(cpu);
+  }
+  assert_memory_equal(seeds[0], seeds[1], sizeof(double) * N); /* of the squares, with one thread and with seven */
+  free(seeds[0]);
+  free(seeds[1]);
+  free(labels);
+  bppsa_free(goals);
+  bppsa_free(values);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(agrees_with_pytorch),           cmocka_unit_test(gradient_is_the_difference_quotient),
-      cmocka_unit_test(large_logits_are_stable),       cmocka_unit_test(nonfinite_logits_give_a_nonfinite_loss),
-      cmocka_unit_test(labels_out_of_range_are_named), cmocka_unit_test(devices_agree),
+      cmocka_unit_test(agrees_with_pytorch),
+      cmocka_unit_test(gradient_is_the_difference_quotient),
+      cmocka_unit_test(large_logits_are_stable),
+      cmocka_unit_test(nonfinite_logits_give_a_nonfinite_loss),
+      cmocka_unit_test(labels_out_of_range_are_named),
+      cmocka_unit_test(devices_agree),
       cmocka_unit_test(bits_do_not_depend_on_threads),
+      cmocka_unit_test(others_agree_with_pytorch),
+      cmocka_unit_test(all_labels_ignored_is_zero),
+      cmocka_unit_test(others_agree_between_devices),
+      cmocka_unit_test(other_losses_name_what_is_wrong),
+      cmocka_unit_test(bits_of_others_do_not_depend_on_threads),
   };
   device = test_device(1);
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);

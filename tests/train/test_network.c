@@ -6,6 +6,7 @@
 
 #include "cnn/cnn.h"
 #include "core/alloc.h"
+#include "core/npy.h"
 #include "gru/gru.h"
 #include "rnn/rnn.h"
 #include "tests/support/support.h"
@@ -121,6 +122,71 @@ static void curves_are_the_processors(void **state) {
   bppsa_device_destroy(cpu);
 }
 
+/* Real targets, and labels of which some are ignored, for every step: two ways to compare, of sets made on the host. */
+static bppsa_dataset *compared(bool targets) {
+  enum { N = 40, STEPS = 6, OUTPUTS = 3 };
+  static double x[N * STEPS], y[N * STEPS * OUTPUTS];
+  static int64_t labels[N * STEPS];
+  const int64_t x_shape[3] = {N, STEPS, 1}, y_shape[3] = {N, STEPS, OUTPUTS};
+  const bppsa_dataset_options options = {.labels_per_step = true, .real_targets = targets, .ignores = !targets, .ignored = -100};
+  bppsa_dataset *data = NULL;
+  for (int i = 0; i < N * STEPS * OUTPUTS; ++i) {
+    y[i] = sin((double)i);
+    x[i / OUTPUTS] = cos((double)i);
+    labels[i / OUTPUTS] = i / OUTPUTS % 4 == 1 ? -100 : i % OUTPUTS;
+  }
+  const bppsa_view inputs = bppsa_view_make(x, BPPSA_F64, 3, x_shape);
+  const bppsa_view outputs =
+      bppsa_view_make(targets ? (void *)y : (void *)labels, targets ? BPPSA_F64 : BPPSA_I64, targets ? 3 : 2, y_shape);
+  assert_int_equal(bppsa_npy_save("network_x.npy", &inputs), BPPSA_OK);
+  assert_int_equal(bppsa_npy_save("network_y.npy", &outputs), BPPSA_OK);
+  assert_int_equal(bppsa_dataset_create("npy:network_x.npy,network_y.npy", &options, &data), BPPSA_OK);
+  return data;
+}
+
+static curve train_compared(bool targets, const bppsa_device *where) {
+  bppsa_dataset *data = compared(targets);
+  bppsa_recurrent_config shape = bppsa_recurrent_config_default();
+  bppsa_train_config config = bppsa_train_config_default();
+  bppsa_train_result result;
+  bppsa_evaluation evaluation;
+  curve c = {.steps = 0};
+  const bppsa_train_callbacks callbacks = {.context = &c, .on_step = keep_loss};
+  shape.seq_len = data->seq_len;
+  shape.batch = BATCH;
+  shape.classes = 3;
+  shape.hidden = 5;
+  shape.dtype = BPPSA_F64;
+  shape.loss_all = true;
+  config.iterations = 8; /* batches of 16, 16 and 8: a GPU replays both sizes */
+  config.batch = BATCH;
+  config.optimizer.lr = 0.05;
+  assert_int_equal(bppsa_rnn_create(&shape, where, &c.model), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_init(c.model, BPPSA_INIT_DEFAULT, 0), BPPSA_OK);
+  assert_int_equal(bppsa_train(&config, c.model, data, where, &callbacks, &result), BPPSA_OK);
+  assert_true(targets == isnan(result.last.accuracy));
+  assert_int_equal(bppsa_evaluate(c.model, data, where, 0, 40, BATCH, &evaluation), BPPSA_OK);
+  assert_true(targets == isnan(evaluation.accuracy));
+  c.losses[c.steps++] = evaluation.loss;
+  bppsa_dataset_destroy(data);
+  return c;
+}
+
+static void other_losses_train_alike(void **state) {
+  (void)state;
+  bppsa_device *cpu = cpu_device(2);
+  for (int targets = 0; targets < 2; ++targets) {
+    const curve host = train_compared(targets == 1, cpu), here = train_compared(targets == 1, device);
+    for (int64_t i = 0; i < host.steps; ++i) {
+      assert_true(fabs(here.losses[i] - host.losses[i]) < 1e-9);
+    }
+    assert_true(host.losses[8] < host.losses[0]);
+    bppsa_model_destroy(host.model);
+    bppsa_model_destroy(here.model);
+  }
+  bppsa_device_destroy(cpu);
+}
+
 /* Overwrites a weight after step 4. */
 static bppsa_status spoil(void *context, const bppsa_train_record *record) {
   bppsa_model *model = context;
@@ -179,7 +245,7 @@ static void convolutions_need_cudnn(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(curves_are_the_processors),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(curves_are_the_processors), cmocka_unit_test(other_losses_train_alike),
                                      cmocka_unit_test(a_nan_is_found_where_it_appeared),
                                      cmocka_unit_test(convolutions_need_cudnn)};
   device = test_device(2);

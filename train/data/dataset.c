@@ -32,6 +32,19 @@ static bppsa_status check_count(const char *name, int64_t value) {
   return BPPSA_OK;
 }
 
+static bppsa_status create_kind(size_t kind, const char *spec, const char *argument, const bppsa_dataset_options *options,
+                                bppsa_dataset **dataset) {
+  bppsa_dataset *made = NULL;
+  if (options->real_targets && kinds[kind].create != bppsa_dataset_npy) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "data set '%.100s': has labels, expected npy:X,Y with real targets", spec);
+  }
+  BPPSA_TRY(kinds[kind].create(argument, options, &made));
+  made->ignores = options->ignores;
+  made->ignored = options->ignored;
+  *dataset = made;
+  return BPPSA_OK;
+}
+
 bppsa_status bppsa_dataset_create(const char *spec, const bppsa_dataset_options *options, bppsa_dataset **dataset) {
   if (spec == NULL || options == NULL || dataset == NULL) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "data set: spec, options and dataset must not be NULL");
@@ -42,7 +55,7 @@ bppsa_status bppsa_dataset_create(const char *spec, const bppsa_dataset_options 
   const size_t length = colon == NULL ? strlen(spec) : (size_t)(colon - spec);
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; ++i) {
     if (strlen(kinds[i].name) == length && strncmp(spec, kinds[i].name, length) == 0) {
-      return kinds[i].create(colon == NULL ? NULL : colon + 1, options, dataset);
+      return create_kind(i, spec, colon == NULL ? NULL : colon + 1, options, dataset);
     }
   }
   return bppsa_fail(BPPSA_ERR_ARGUMENT,
@@ -87,16 +100,45 @@ static bppsa_status check_batch(const bppsa_dataset *dataset, bppsa_device_kind 
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_dataset_fill(const bppsa_dataset *dataset, const bppsa_device *device, int64_t count, const int64_t *indices,
-                                const bppsa_view *x, int64_t *labels) {
-  BPPSA_TRY(check_batch(dataset, BPPSA_CPU, count, x));
+static bppsa_status check_indices(const bppsa_dataset *dataset, int64_t count, const int64_t *indices) {
   for (int64_t i = 0; i < count; ++i) {
     if (indices[i] < 0 || indices[i] >= dataset->samples) {
       return bppsa_fail(BPPSA_ERR_ARGUMENT, "batch: data set index %lld at position %lld, expected 0 .. %lld",
                         (long long)indices[i], (long long)i, (long long)dataset->samples - 1);
     }
   }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_dataset_fill(const bppsa_dataset *dataset, const bppsa_device *device, int64_t count, const int64_t *indices,
+                                const bppsa_view *x, int64_t *labels) {
+  BPPSA_TRY(check_batch(dataset, BPPSA_CPU, count, x));
+  BPPSA_TRY(check_indices(dataset, count, indices));
+  if (labels != NULL && dataset->real_targets) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "batch: the data set has real targets, expected no labels to be asked for");
+  }
   dataset->ops->fill(dataset, bppsa_threads(device), count, indices, x, labels);
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_dataset_targets(const bppsa_dataset *dataset, int64_t count, const int64_t *indices,
+                                   const bppsa_view *targets) {
+  const int64_t steps = dataset->labels_per_step ? dataset->seq_len : 1, shape[3] = {steps, count, dataset->classes};
+  const bool per_step = dataset->labels_per_step;
+  const bppsa_view expected = bppsa_view_make(NULL, targets->dtype, per_step ? 3 : 2, per_step ? shape : shape + 1);
+  BPPSA_TRY(check_batch(dataset, BPPSA_CPU, count, NULL));
+  BPPSA_TRY(check_indices(dataset, count, indices));
+  if (!dataset->real_targets) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "batch: the data set has labels, expected one with real targets");
+  }
+  if (!bppsa_view_same_shape(targets, &expected) || (targets->dtype != BPPSA_F32 && targets->dtype != BPPSA_F64) ||
+      targets->device != BPPSA_CPU || !bppsa_view_contiguous(targets)) {
+    char found[BPPSA_SHAPE_TEXT], wanted[BPPSA_SHAPE_TEXT];
+    return bppsa_fail(BPPSA_ERR_SHAPE, "batch targets: shape %s, expected %s of f32 or f64, contiguous in host memory",
+                      bppsa_shape_text(targets->ndim, targets->shape, found, sizeof found),
+                      bppsa_shape_text(expected.ndim, expected.shape, wanted, sizeof wanted));
+  }
+  dataset->ops->targets(dataset, count, indices, targets);
   return BPPSA_OK;
 }
 

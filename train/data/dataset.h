@@ -6,7 +6,8 @@
  *     bitstream   BPPSA eq. 8: class c uniform in 0..9, x_t ~ Bernoulli(0.05 + 0.1 c), I = 1. Made on the fly from the
  *                 counter-based generator: 32 000 sequences of 30 000 bits occupy no memory. The first t steps of a
  *                 sample depend on the seed and the sample's index alone, not on T or N.
- *     npy:X,Y     X [N,T,I] or, images, [N,C,H,W], f32 or f64, Y integers [N], or [N,T] when there is a label per step.
+ *     npy:X,Y     X [N,T,I] or, images, [N,C,H,W], f32 or f64, Y integers [N], or [N,T] when there is a label per step. With real targets Y is
+ *                 f32 or f64, [N] (C = 1) or [N,C], for every step [N,T] or [N,T,C].
  *     cifar10:DIR CIFAR-10's binary version: DIR/data_batch_1.bin .. data_batch_5.bin, as many of them as there are, to train on, and
  *                 DIR/test_batch.bin, where it is there, held out. Records of a label and 3 x 32 x 32 bytes, made (x / 255 - 0.5) / 0.25.
  *     irmas:DIR, instruments:DIR
@@ -36,6 +37,8 @@ typedef struct {
   void (*fill)(const bppsa_dataset *dataset, int32_t threads, int64_t count, const int64_t *indices, const bppsa_view *x,
                int64_t *labels);
   void (*destroy)(bppsa_dataset *dataset);
+  /* As bppsa_dataset_targets; the arguments have been checked. NULL: the set has labels. */
+  void (*targets)(const bppsa_dataset *dataset, int64_t count, const int64_t *indices, const bppsa_view *targets);
   /* As bppsa_dataset_queue; the arguments have been checked. NULL: batches are made on the host. */
   bppsa_status (*queue)(const bppsa_dataset *dataset, const bppsa_device *device, int64_t count, const int64_t *indices,
                         const bppsa_view *x, int64_t *labels);
@@ -43,12 +46,15 @@ typedef struct {
 
 struct bppsa_dataset {
   const bppsa_dataset_ops *ops;
-  int64_t samples;      /* N >= 1 */
-  int64_t seq_len;      /* T >= 1 */
-  int64_t input;        /* I >= 1 */
-  int64_t image[3];     /* C, H, W of images, which have T = 1 and I = C H W; 0 of sequences */
-  int64_t held_out;     /* samples, the last ones, that are there to be evaluated on; 0: none in particular */
-  int64_t classes;      /* C: every label is in 0 .. C - 1 */
+  int64_t samples;   /* N >= 1 */
+  int64_t seq_len;   /* T >= 1 */
+  int64_t input;     /* I >= 1 */
+  int64_t image[3];  /* C, H, W of images, which have T = 1 and I = C H W; 0 of sequences */
+  int64_t held_out;  /* samples, the last ones, that are there to be evaluated on; 0: none in particular */
+  int64_t classes;   /* C: every label is in 0 .. C - 1; of real targets: how many a row */
+  bool real_targets; /* instead of labels: for the mean squared error */
+  bool ignores;      /* rows of the label `ignored` take no part in the loss */
+  int64_t ignored;
   bool labels_per_step; /* labels are [T, b], otherwise [b] */
   uint64_t identity;    /* two sets of one kind and shape with one identity hold the same values: a seed, or a checksum */
 };
@@ -70,6 +76,9 @@ typedef struct {
   int64_t seq_len;      /* 0: 1000 for bitstream, the files' for the others */
   uint64_t seed;        /* of the bits; of the order of WAV files */
   bool labels_per_step; /* a label for every step (loss all) */
+  bool real_targets;    /* npy: Y holds real targets, not labels */
+  bool ignores;         /* a label that takes no part in the loss, and need not be one of the classes */
+  int64_t ignored;
   const bppsa_dataset_audio *audio; /* WAV files only; NULL: a zeroed one */
 } bppsa_dataset_options;
 
@@ -90,6 +99,11 @@ int32_t bppsa_dataset_shape(const bppsa_dataset *dataset, int64_t count, int64_t
  * ERR_ARGUMENT, ERR_SHAPE. */
 bppsa_status bppsa_dataset_fill(const bppsa_dataset *dataset, const bppsa_device *device, int64_t count, const int64_t *indices,
                                 const bppsa_view *x, int64_t *labels);
+
+/* The batch's real targets, in host memory: [count, C], or [T, count, C] with a target for every step, f32 or f64, contiguous. Allocates nothing.
+ * ERR_UNSUPPORTED: the set has labels. ERR_ARGUMENT, ERR_SHAPE. */
+bppsa_status bppsa_dataset_targets(const bppsa_dataset *dataset, int64_t count, const int64_t *indices,
+                                   const bppsa_view *targets);
 
 /* The same batch, made on a GPU from indices in its memory into x and labels there; queued (core/device.h), and may be recorded. The indices are the
  * caller's to check. ERR_UNSUPPORTED: the data set makes its batches on the host (ops->queue is NULL). ERR_ARGUMENT, ERR_SHAPE, ERR_CUDA. */

@@ -375,8 +375,8 @@ static bppsa_status create(const bppsa_dataset_ops *ops, const char *directory, 
   return BPPSA_OK;
 }
 
-static const bppsa_dataset_ops irmas_ops = {"irmas", audio_fill, audio_destroy, NULL};
-static const bppsa_dataset_ops instruments_ops = {"instruments", audio_fill, audio_destroy, NULL};
+static const bppsa_dataset_ops irmas_ops = {.name = "irmas", .fill = audio_fill, .destroy = audio_destroy};
+static const bppsa_dataset_ops instruments_ops = {.name = "instruments", .fill = audio_fill, .destroy = audio_destroy};
 
 bppsa_status bppsa_dataset_irmas(const char *argument, const bppsa_dataset_options *options, bppsa_dataset **dataset) {
   return create(&irmas_ops, argument, options, dataset);

@@ -78,7 +78,8 @@ static bppsa_status bitstream_queue(const bppsa_dataset *dataset, const bppsa_de
   return bppsa_bitstream_queue(dataset, device, ((const bitstream *)dataset)->seed, count, indices, x, labels);
 }
 
-static const bppsa_dataset_ops bitstream_ops = {"bitstream", bitstream_fill, bitstream_destroy, bitstream_queue};
+static const bppsa_dataset_ops bitstream_ops = {
+    .name = "bitstream", .fill = bitstream_fill, .destroy = bitstream_destroy, .queue = bitstream_queue};
 
 bppsa_status bppsa_dataset_bitstream(const char *argument, const bppsa_dataset_options *options, bppsa_dataset **dataset) {
   if (argument != NULL) {

@@ -65,7 +65,7 @@ static void cifar10_destroy(bppsa_dataset *dataset) {
   bppsa_free(dataset);
 }
 
-static const bppsa_dataset_ops cifar10_ops = {"cifar10", cifar10_fill, cifar10_destroy, NULL};
+static const bppsa_dataset_ops cifar10_ops = {.name = "cifar10", .fill = cifar10_fill, .destroy = cifar10_destroy};
 
 /* Appends one file's records, the first `most` of them (negative: all). */
 static bppsa_status read_records(cifar10 *self, const char *path, int64_t most) {

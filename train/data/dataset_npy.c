@@ -1,4 +1,5 @@
-/* A pair of NPY files, held in memory as they are: X [N,T,I] or [N,C,H,W], f32 or f64, and Y [N] or [N,T], converted to int64. */
+/* A pair of NPY files, held in memory as they are: X [N,T,I] or [N,C,H,W], f32 or f64, and Y: labels [N] or [N,T], converted to int64, or real
+ * targets [N], [N,C], [N,T] or [N,T,C]. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,7 +14,8 @@
 typedef struct {
   bppsa_dataset base;
   bppsa_buffer x; /* [N, T, I]; images, too, lie like that, with T = 1 */
-  bppsa_buffer y; /* [N] or [N, T], as in the file */
+  bppsa_buffer
+      y; /* as in the file: labels [N] or [N, T]; real targets [N, C] or [N, T, C], the last axis 1 where the file has none */
 } npy_dataset;
 
 /* Element i of an integer view; false where it does not fit in int64 or the dtype is no integer. */
@@ -101,6 +103,20 @@ static void npy_fill(const bppsa_dataset *dataset, int32_t threads, int64_t coun
                      &(batch_copy){&self->x.view, indices, count, steps, input, x});
 }
 
+/* targets[t, s, :] = Y[indices[s], t, :] */
+static void npy_targets(const bppsa_dataset *dataset, int64_t count, const int64_t *indices, const bppsa_view *targets) {
+  const npy_dataset *self = (const npy_dataset *)dataset;
+  const int64_t steps = dataset->labels_per_step ? dataset->seq_len : 1, width = dataset->classes;
+  const size_t from_size = bppsa_dtype_size(self->y.view.dtype), to_size = bppsa_dtype_size(targets->dtype);
+  for (int64_t t = 0; t < steps; ++t) {
+    for (int64_t s = 0; s < count; ++s) {
+      const char *from = (const char *)self->y.view.data + (size_t)((indices[s] * steps + t) * width) * from_size;
+      char *to = (char *)targets->data + (size_t)((t * count + s) * width) * to_size;
+      copy_row(self->y.view.dtype, from, targets->dtype, to, width);
+    }
+  }
+}
+
 static void npy_destroy(bppsa_dataset *dataset) {
   npy_dataset *self = (npy_dataset *)dataset;
   bppsa_buffer_free(&self->x);
@@ -108,7 +124,25 @@ static void npy_destroy(bppsa_dataset *dataset) {
   bppsa_free(self);
 }
 
-static const bppsa_dataset_ops npy_ops = {"npy", npy_fill, npy_destroy, NULL};
+static const bppsa_dataset_ops npy_ops = {.name = "npy", .fill = npy_fill, .destroy = npy_destroy, .targets = npy_targets};
+
+/* Every value is finite; the message gives the first that is not, and where. */
+static bppsa_status check_finite(const char *path, const bppsa_view *view) {
+  const int64_t count = bppsa_view_count(view);
+  for (int64_t i = 0; i < count; ++i) {
+    const double value = view->dtype == BPPSA_F32 ? (double)((const float *)view->data)[i] : ((const double *)view->data)[i];
+    if (!isfinite(value)) {
+      char text[BPPSA_SHAPE_TEXT];
+      int64_t index[4], rest = i;
+      for (int32_t d = view->ndim - 1; d >= 0; rest /= view->shape[d--]) {
+        index[d] = rest % view->shape[d];
+      }
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: value %g at %s, expected finite values", path, value,
+                        bppsa_shape_text(view->ndim, index, text, sizeof text));
+    }
+  }
+  return BPPSA_OK;
+}
 
 /* X is [N >= 1, T >= 1, I >= 1] or [N >= 1, C >= 1, H >= 1, W >= 1], finite f32 or f64. */
 static bppsa_status check_x(const char *path, const bppsa_view *x) {
@@ -127,19 +161,7 @@ static bppsa_status check_x(const char *path, const bppsa_view *x) {
                         x->shape[d] < 1 ? "empty" : "too large", x->ndim == 4 ? "channels, height, width" : "steps, inputs");
     }
   }
-  const int64_t count = bppsa_view_count(x);
-  for (int64_t i = 0; i < count; ++i) {
-    const double value = x->dtype == BPPSA_F32 ? (double)((const float *)x->data)[i] : ((const double *)x->data)[i];
-    if (!isfinite(value)) {
-      int64_t index[4], rest = i;
-      for (int32_t d = x->ndim - 1; d >= 0; rest /= x->shape[d--]) {
-        index[d] = rest % x->shape[d];
-      }
-      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: value %g at %s, expected finite values", path, value,
-                        bppsa_shape_text(x->ndim, index, text, sizeof text));
-    }
-  }
-  return BPPSA_OK;
+  return check_finite(path, x);
 }
 
 /* Y is [N], or [N,T] with a label per step; its extents agree with X's. */
@@ -148,7 +170,8 @@ static bppsa_status check_y_shape(const char *path, const bppsa_view *y, const b
   bppsa_shape_text(y->ndim, y->shape, text, sizeof text);
   if (y->dtype == BPPSA_BOOL || y->dtype == BPPSA_F32 || y->dtype == BPPSA_F64 || y->dtype == BPPSA_F16 ||
       y->dtype == BPPSA_BF16) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: dtype %s, expected integer labels", path, bppsa_dtype_name(y->dtype));
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: dtype %s, expected integer labels, or the mean squared error as the loss", path,
+                      bppsa_dtype_name(y->dtype));
   }
   if (per_step && x->ndim == 4) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: a label for every step of images, expected the loss on the last step", path);
@@ -171,13 +194,48 @@ static bppsa_status check_y_shape(const char *path, const bppsa_view *y, const b
   return BPPSA_OK;
 }
 
-/* *classes = 1 + the largest label. */
-static bppsa_status check_labels(const char *path, const bppsa_view *y, int64_t *classes) {
+/* Y is [N] or [N,C] of reals, for every step [N,T] or [N,T,C]; its extents agree with X's. A missing last axis becomes 1. */
+static bppsa_status take_targets(const char *path, const bppsa_view *x, bool per_step, bppsa_view *y, int64_t *width) {
+  const int32_t axes = per_step ? 2 : 1;
+  char text[BPPSA_SHAPE_TEXT];
+  bppsa_shape_text(y->ndim, y->shape, text, sizeof text);
+  if (y->dtype != BPPSA_F32 && y->dtype != BPPSA_F64) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: dtype %s, expected f32 or f64 targets of the mean squared error", path,
+                      bppsa_dtype_name(y->dtype));
+  }
+  if (per_step && x->ndim == 4) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: a target for every step of images, expected the loss on the last step", path);
+  }
+  if (y->ndim != axes && y->ndim != axes + 1) {
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: shape %s, expected %s", path, text,
+                      per_step ? "[samples, steps] or [samples, steps, targets] with the loss on all steps"
+                               : "[samples] or [samples, targets] with the loss on the last step");
+  }
+  const int64_t values = y->ndim == axes ? 1 : y->shape[axes];
+  if (y->shape[0] != x->shape[0] || (per_step && y->shape[1] != x->shape[1]) || values < 1 || values > INT32_MAX) {
+    return bppsa_fail(BPPSA_ERR_SHAPE,
+                      "%s: shape %s disagrees with the inputs' %lld samples of %lld steps, expected as many and at least one "
+                      "target each",
+                      path, text, (long long)x->shape[0], (long long)x->shape[1]);
+  }
+  BPPSA_TRY(check_finite(path, y));
+  const int64_t shape[3] = {y->shape[0], per_step ? y->shape[1] : values, values};
+  *y = bppsa_view_make(y->data, y->dtype, axes + 1, shape);
+  *width = values;
+  return BPPSA_OK;
+}
+
+/* *classes = 1 + the largest label, those ignored left out. */
+static bppsa_status check_labels(const char *path, const bppsa_view *y, const bppsa_dataset_options *options, int64_t *classes) {
   const int64_t count = bppsa_view_count(y), width = y->ndim == 2 ? y->shape[1] : 1;
   int64_t largest = 0;
   for (int64_t i = 0; i < count; ++i) {
     int64_t label = INT64_MAX; /* what does not fit in int64 reads as the largest that does */
-    if (!integer_at(y, i, &label) || label < 0 || label >= INT32_MAX) {
+    const bool fits = integer_at(y, i, &label);
+    if (fits && options->ignores && label == options->ignored) {
+      continue;
+    }
+    if (!fits || label < 0 || label >= INT32_MAX) {
       char where[64];
       const int64_t index[2] = {i / width, i % width};
       return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: label %lld at %s, expected 0 .. %lld", path, (long long)label,
@@ -210,8 +268,12 @@ static bppsa_status npy_load(npy_dataset *self, const char *x_path, const char *
   BPPSA_TRY(bppsa_npy_load(x_path, &self->x));
   BPPSA_TRY(check_x(x_path, &self->x.view));
   BPPSA_TRY(bppsa_npy_load(y_path, &self->y));
-  BPPSA_TRY(check_y_shape(y_path, &self->y.view, &self->x.view, options->labels_per_step));
-  BPPSA_TRY(check_labels(y_path, &self->y.view, &base->classes));
+  if (options->real_targets) {
+    BPPSA_TRY(take_targets(y_path, &self->x.view, options->labels_per_step, &self->y.view, &base->classes));
+  } else {
+    BPPSA_TRY(check_y_shape(y_path, &self->y.view, &self->x.view, options->labels_per_step));
+    BPPSA_TRY(check_labels(y_path, &self->y.view, options, &base->classes));
+  }
   const int64_t *shape = self->x.view.shape;
   const bool images = self->x.view.ndim == 4;
   base->samples = shape[0];
@@ -221,6 +283,7 @@ static bppsa_status npy_load(npy_dataset *self, const char *x_path, const char *
     memcpy(base->image, shape + 1, sizeof base->image);
   }
   base->labels_per_step = options->labels_per_step;
+  base->real_targets = options->real_targets;
   base->identity = checksum(self);
   BPPSA_TRY(check_option(x_path, "samples", options->samples, base->samples));
   return check_option(x_path, "time steps", options->seq_len, base->seq_len);

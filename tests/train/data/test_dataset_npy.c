@@ -150,6 +150,60 @@ static void bad_values_are_named(void **state) {
   refused(0, 0, true, BPPSA_ERR_ARGUMENT, "label -3 at [2, 0], expected 0 .. 2147483646");
 }
 
+/* Real targets lie like logits, in the batch's dtype; sets with labels have none, and those with targets no labels. */
+static void targets_are_time_major(void **state) {
+  (void)state;
+  double x[12] = {0}, y[12];
+  for (int i = 0; i < 12; ++i) {
+    y[i] = i + 0.25;
+  }
+  save(X_PATH, x, BPPSA_F64, 3, x_shape);
+  const int64_t indices[2] = {2, 0}, steps[3] = {2, 2, 2}, flat[2] = {2, 2}, one[2] = {2, 1}, ytc[3] = {3, 2, 2};
+  const struct {
+    bool per_step;
+    int32_t ndim;
+    const int64_t *shape, *batch;
+    int64_t classes, count;
+    double expected[8];
+  } cases[] = {{false, 1, (int64_t[]){3}, one, 1, 2, {2.25, 0.25}},
+               {false, 2, (int64_t[]){3, 2}, flat, 2, 4, {4.25, 5.25, 0.25, 1.25}},
+               {true, 2, (int64_t[]){3, 2}, (int64_t[]){2, 2, 1}, 1, 4, {4.25, 0.25, 5.25, 1.25}},
+               {true, 3, ytc, steps, 2, 8, {8.25, 9.25, 0.25, 1.25, 10.25, 11.25, 2.25, 3.25}}};
+  for (size_t k = 0; k < 2 * sizeof cases / sizeof *cases; ++k) {
+    const size_t c = k / 2;
+    const bppsa_dtype dtype = k % 2 == 0 ? BPPSA_F32 : BPPSA_F64;
+    const bppsa_dataset_options options = {.labels_per_step = cases[c].per_step, .real_targets = true};
+    const int32_t axes = cases[c].per_step ? 3 : 2;
+    double room[8];
+    int64_t label;
+    bppsa_dataset *dataset = NULL;
+    save(Y_PATH, y, BPPSA_F64, cases[c].ndim, cases[c].shape);
+    assert_int_equal(bppsa_dataset_create(SPEC, &options, &dataset), BPPSA_OK);
+    assert_true(dataset->real_targets);
+    assert_int_equal(dataset->classes, cases[c].classes);
+    const bppsa_view targets = bppsa_view_make(room, dtype, axes, cases[c].batch);
+    assert_int_equal(bppsa_dataset_targets(dataset, 2, indices, &targets), BPPSA_OK);
+    for (int64_t i = 0; i < cases[c].count; ++i) {
+      assert_true(bppsa_view_get(&targets, i) == cases[c].expected[i]);
+    }
+    const bppsa_view wrong = bppsa_view_make(room, dtype, axes - 1, cases[c].batch);
+    assert_int_equal(bppsa_dataset_targets(dataset, 2, indices, &wrong), BPPSA_ERR_SHAPE);
+    assert_int_equal(bppsa_dataset_fill(dataset, NULL, 1, indices, NULL, &label), BPPSA_ERR_UNSUPPORTED);
+    assert_int_equal(bppsa_dataset_write(dataset, NULL, BPPSA_F32, "a.npy", "b.npy", NULL, NULL), BPPSA_ERR_UNSUPPORTED);
+    bppsa_dataset_destroy(dataset);
+  }
+  int64_t labels[3] = {-100, 1, 0};
+  const bppsa_dataset_options ignoring = {.ignores = true, .ignored = -100};
+  bppsa_dataset *dataset = NULL;
+  save(Y_PATH, labels, BPPSA_I64, 1, y_shape);
+  assert_int_equal(bppsa_dataset_create(SPEC, &ignoring, &dataset), BPPSA_OK);
+  assert_int_equal(dataset->classes, 2);
+  double room[2];
+  const bppsa_view targets = bppsa_view_make(room, BPPSA_F64, 2, one);
+  assert_int_equal(bppsa_dataset_targets(dataset, 2, indices, &targets), BPPSA_ERR_UNSUPPORTED);
+  bppsa_dataset_destroy(dataset);
+}
+
 static void count_progress(void *context, int64_t done, int64_t total) {
   assert_in_range((uintmax_t)done, 1, (uintmax_t)total);
   *(int64_t *)context = done;
@@ -225,9 +279,10 @@ static void failed_writes_leave_nothing(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(batches_are_time_major),  cmocka_unit_test(labels_of_any_integer_type),
-      cmocka_unit_test(disagreements_are_named), cmocka_unit_test(bad_values_are_named),
-      cmocka_unit_test(written_sets_read_back),  cmocka_unit_test(failed_writes_leave_nothing),
+      cmocka_unit_test(batches_are_time_major),      cmocka_unit_test(labels_of_any_integer_type),
+      cmocka_unit_test(disagreements_are_named),     cmocka_unit_test(bad_values_are_named),
+      cmocka_unit_test(targets_are_time_major),      cmocka_unit_test(written_sets_read_back),
+      cmocka_unit_test(failed_writes_leave_nothing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
