@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/jacobian_fill.h"
 #include "cli/machine.h"
+#include "cli/network_kind.h"
 #include "cli/setup.h"
 #include "core/alloc.h"
 #include "core/npy.h"
@@ -315,7 +316,7 @@ static bppsa_status read_operator(session *s, const bppsa_cli *cli) {
 static bppsa_status find_tensor(const session *s, const bppsa_safetensors *file, const char *path, const char *name,
                                 const bppsa_view **view, char *what, size_t size) {
   char full[64];
-  snprintf(full, sizeof full, "%s.%s", bppsa_operator_name(s->op.kind), name);
+  snprintf(full, sizeof full, "%s.%s", bppsa_op_name(&s->op), name);
   snprintf(what, size, "--weights: %s: %s", path, full);
   *view = bppsa_safetensors_find(file, full);
   return *view != NULL ? BPPSA_OK : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s missing, expected weights with PyTorch's names", what);
@@ -331,12 +332,15 @@ static bppsa_status keep_tensor(session *s, const bppsa_safetensors *file, const
 
 static bppsa_status read_tensors(session *s, const bppsa_cli *cli, const bppsa_safetensors *file) {
   const char *path = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text;
-  const int64_t gates = s->op.kind == BPPSA_OPERATOR_GRU ? 3 : 1;
-  char what[300];
+  const int64_t gates = s->op.step->gates;
+  char what[300], rows[24] = "";
   const bppsa_view *hh;
   BPPSA_TRY(find_tensor(s, file, path, "weight_hh_l0", &hh, what, sizeof what));
   if (hh->ndim != 2 || hh->shape[0] != gates * hh->shape[1]) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s has another shape, expected [%s,H]", what, gates == 3 ? "3H" : "H");
+    if (gates > 1) {
+      snprintf(rows, sizeof rows, "%" PRId64, gates);
+    }
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s has another shape, expected [%sH,H]", what, rows);
   }
   const int64_t h = s->op.in[0] = hh->shape[1];
   bppsa_view x;
@@ -412,12 +416,11 @@ static bppsa_status check_memory(const session *s) {
   return s->mask != NULL || bytes <= most
              ? BPPSA_OK
              : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: the matrix needs %.0f bytes, expected at most 3/4 of the %.0f available",
-                          bppsa_operator_name(s->op.kind), bytes, most / 0.75);
+                          bppsa_op_name(&s->op), bytes, most / 0.75);
 }
 
 static bppsa_status make(session *s, const bppsa_cli *cli) {
-  const bool step = s->op.kind == BPPSA_OPERATOR_RNN || s->op.kind == BPPSA_OPERATOR_GRU;
-  BPPSA_TRY(step ? read_step(s, cli) : read_operator(s, cli));
+  BPPSA_TRY(s->op.kind == BPPSA_OPERATOR_STEP ? read_step(s, cli) : read_operator(s, cli));
   BPPSA_TRY(check_memory(s));
   const double start = now();
   BPPSA_TRY(bppsa_jacobian_create(&s->op, s->mask, false, s->device, &s->j));
@@ -440,7 +443,7 @@ static json_t *shape_json(const int64_t shape[3]) {
 
 static json_t *document(const session *s, const int64_t out[3]) {
   json_t *object = json_object();
-  bool ok = object != NULL && bppsa_json_put_text(object, "operator", bppsa_operator_name(s->op.kind));
+  bool ok = object != NULL && bppsa_json_put_text(object, "operator", bppsa_op_name(&s->op));
   ok = ok && bppsa_json_put(object, "in", shape_json(s->op.in));
   ok = ok && bppsa_json_put(object, "out", shape_json(out));
   ok = ok && bppsa_json_put_integer(object, "rows", s->csr->rows);
@@ -466,7 +469,7 @@ static bppsa_status print(bppsa_cli *cli, const session *s, const int64_t out[3]
       "  sparsity   %.6f\n"
       "  bytes      %" PRId64 " as CSR with int32 offsets (%s)\n"
       "  time       %.3g ms pattern, %.3g ms values\n",
-      bppsa_operator_name(s->op.kind), bppsa_shape_text(3, s->op.in, in_text, sizeof in_text),
+      bppsa_op_name(&s->op), bppsa_shape_text(3, s->op.in, in_text, sizeof in_text),
       bppsa_shape_text(3, out, out_text, sizeof out_text), bppsa_dtype_name(s->dtype), s->filled ? "" : ", all values 1",
       s->csr->rows, s->csr->cols, s->csr->nnz, bppsa_csr_sparsity(s->csr), bppsa_csr_bytes(s->csr, s->dtype),
       bppsa_cli_si((double)bppsa_csr_bytes(s->csr, s->dtype), "B", bytes, sizeof bytes), 1e3 * s->plan_s, 1e3 * s->fill_s);
@@ -503,14 +506,25 @@ static bppsa_status check_outputs(const bppsa_cli *cli) {
   return bppsa_cli_check_distinct(cli, BPPSA_OPTION_OUT, BPPSA_OPTION_SPY);
 }
 
+/* The operator that the command names: one of jacobian/op.h, or a recurrent cell's step. */
+static bppsa_status find_operator(const bppsa_cli *cli, bppsa_op *op) {
+  const char *name = cli->command->object;
+  const bppsa_network_kind *cell = bppsa_network_kind_find(name);
+  bppsa_operator kind = BPPSA_OPERATOR_STEP;
+  if (cell == NULL || cell->cell == NULL) {
+    BPPSA_TRY(bppsa_operator_parse(name, &kind));
+  }
+  *op = bppsa_op_default(kind);
+  op->step = kind == BPPSA_OPERATOR_STEP ? cell->cell->step : NULL;
+  return BPPSA_OK;
+}
+
 static bppsa_status run(bppsa_cli *cli) {
   session s = {0};
-  bppsa_operator kind;
   BPPSA_TRY(check_outputs(cli));
-  BPPSA_TRY(bppsa_operator_parse(cli->command->object, &kind));
+  BPPSA_TRY(find_operator(cli, &s.op));
   BPPSA_TRY(bppsa_dtype_parse(bppsa_cli_value(cli, BPPSA_OPTION_DTYPE)->text, &s.dtype));
   BPPSA_TRY(bppsa_setup_device(cli, &s.device));
-  s.op = bppsa_op_default(kind);
   bppsa_status status = make(&s, cli);
   if (status == BPPSA_OK) {
     status = finish(cli, &s);

@@ -13,8 +13,8 @@ typedef struct {
 
 static void list_operands(const bppsa_jacobian *j, bppsa_jacobian_operands *o, operand list[OPERANDS]) {
   const bppsa_op *op = bppsa_jacobian_op(j);
-  const bool cell = op->kind == BPPSA_OPERATOR_RNN || op->kind == BPPSA_OPERATOR_GRU;
-  const int64_t units = op->in[0] * op->in[1] * op->in[2], gates = op->kind == BPPSA_OPERATOR_GRU ? 3 : 1;
+  const bool cell = op->kind == BPPSA_OPERATOR_STEP;
+  const int64_t units = op->in[0] * op->in[1] * op->in[2], gates = cell ? op->step->gates : 0;
   const operand all[OPERANDS] = {
       {&o->weights, bppsa_op_weights(op)}, {&o->input, o->batch * (cell ? o->inputs : units)}, {&o->output, o->batch * units},
       {&o->state, o->batch * units},       {&o->weights_ih, gates * units * o->inputs},        {&o->bias_ih, gates * units},

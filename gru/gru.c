@@ -26,6 +26,7 @@ const bppsa_cell bppsa_gru_cell = {
     .coefficients = {coefficients_f32, coefficients_f64},
     .deltas = {deltas_f32, deltas_f64},
     .cuda = bppsa_gru_cuda,
+    .step = &bppsa_gru_step,
     .cudnn = {[BPPSA_NONLINEARITY_TANH] = BPPSA_CUDNN_MODE_GRU},
 };
 

@@ -23,6 +23,7 @@ extern "C" {
 enum { BPPSA_GRU_GATES = 3, BPPSA_GRU_MATRICES = 3 }; /* G and the K of its Jacobian, which has a diagonal besides */
 
 extern const bppsa_cell bppsa_gru_cell;
+extern const bppsa_step bppsa_gru_step;
 
 /* A network of GRU layers; parameters are zero until set (bppsa_model_set) or initialised (bppsa_recurrent_init). The device must
  * outlive the model. Destroy with bppsa_model_destroy. ERR_ARGUMENT (a nonlinearity other than tanh among others), ERR_SHAPE,

@@ -8,8 +8,9 @@
 extern "C" {
 #endif
 
-/* The kernels' table (gru_cuda.cu), or NULL in a build without CUDA (gru_nocuda.c). */
+/* The kernels' tables (gru_cuda.cu, gru_step_cuda.cu), or NULL in a build without CUDA (gru_nocuda.c). */
 const struct bppsa_cell_cuda *bppsa_gru_cuda(void);
+const struct bppsa_step_cuda *bppsa_gru_step_cuda(void);
 
 #ifdef __cplusplus
 }

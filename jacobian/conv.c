@@ -52,7 +52,7 @@ static void fetch_entry(bppsa_jacobian *j, int64_t c, int64_t at, int64_t t) {
 static bppsa_status choose_blocks(bppsa_jacobian *j) {
   enum { MOST_TAPS = 1 << 26 };
   if (j->taps > MOST_TAPS) {
-    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: %lld taps, expected at most %d", bppsa_operator_name(j->op.kind), (long long)j->taps,
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: %lld taps, expected at most %d", bppsa_op_name(&j->op), (long long)j->taps,
                       (int)MOST_TAPS);
   }
   j->channel_block = 64 / j->taps < 1 ? 1 : 64 / j->taps < j->height ? 64 / j->taps : j->height;

@@ -15,8 +15,7 @@ static const family families[BPPSA_OPERATOR_COUNT] = {
     [BPPSA_OPERATOR_RELU] = FAMILY_DIAGONAL,    [BPPSA_OPERATOR_LEAKY_RELU] = FAMILY_DIAGONAL,
     [BPPSA_OPERATOR_TANH] = FAMILY_DIAGONAL,    [BPPSA_OPERATOR_SIGMOID] = FAMILY_DIAGONAL,
     [BPPSA_OPERATOR_MAXPOOL2D] = FAMILY_POOL,   [BPPSA_OPERATOR_AVGPOOL2D] = FAMILY_POOL,
-    [BPPSA_OPERATOR_FLATTEN] = FAMILY_DIAGONAL, [BPPSA_OPERATOR_RNN] = FAMILY_STEP,
-    [BPPSA_OPERATOR_GRU] = FAMILY_STEP,
+    [BPPSA_OPERATOR_FLATTEN] = FAMILY_DIAGONAL, [BPPSA_OPERATOR_STEP] = FAMILY_STEP,
 };
 
 /* [family][f64] */
@@ -77,7 +76,7 @@ bppsa_status bppsa_jacobian_create(const bppsa_op *op, const uint8_t *mask, bool
   int64_t out[3];
   BPPSA_TRY(bppsa_op_shape(op, out));
   if (mask != NULL && (bppsa_op_weights(op) == 0 || symbolic)) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: a mask, expected none for %s", bppsa_operator_name(op->kind),
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: a mask, expected none for %s", bppsa_op_name(op),
                       symbolic ? "a pattern known by its structure" : "an operator without weights");
   }
   bppsa_jacobian *j = bppsa_calloc(1, sizeof *j);
@@ -152,7 +151,7 @@ static const char *missing_operand(const bppsa_jacobian *j, const bppsa_jacobian
 }
 
 bppsa_status bppsa_jacobian_fill(bppsa_jacobian *j, bppsa_dtype dtype, const bppsa_jacobian_operands *operands, void *values) {
-  const char *name = bppsa_operator_name(j->op.kind);
+  const char *name = bppsa_op_name(&j->op);
   if (dtype != BPPSA_F32 && dtype != BPPSA_F64) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: dtype %s, expected f32 or f64", name, bppsa_dtype_name(dtype));
   }
@@ -163,6 +162,9 @@ bppsa_status bppsa_jacobian_fill(bppsa_jacobian *j, bppsa_dtype dtype, const bpp
   const char *missing = operands->batch > 0 || j->shared ? missing_operand(j, operands) : NULL;
   if (missing != NULL) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: operand '%s' is missing", name, missing);
+  }
+  if (families[j->op.kind] == FAMILY_STEP && !j->on_gpu && !bppsa_jacobian_step_has(&j->op, dtype)) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: the cell's step has no factors in %s", name, bppsa_dtype_name(dtype));
   }
   if (j->on_gpu) {
     return bppsa_jacobian_cuda_fill(j, dtype, operands, values);

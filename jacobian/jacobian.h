@@ -25,22 +25,22 @@ typedef struct bppsa_jacobian bppsa_jacobian;
 /* What the values depend on; borrowed, contiguous, of the values' dtype, in the device's memory. */
 typedef struct {
   int64_t batch;       /* B >= 0: samples of input and output */
-  const void *weights; /* conv2d, linear, rnn (W_hh [H][H]), gru (W_hh [3H][H], gates r, z, n) */
-  const void *input;   /* [B][C][H][W]: relu, leaky_relu, maxpool2d, and tanh and sigmoid without output. rnn, gru: x [B][I] */
+  const void *weights; /* conv2d, linear, step (W_hh [G·H][H]) */
+  const void *input;   /* [B][C][H][W]: relu, leaky_relu, maxpool2d, and tanh and sigmoid without output. step: x [B][I] */
   const void *output;  /* tanh, sigmoid: [B][C][H][W], or NULL */
-  /* rnn, gru: the step h = f(W_ih x + b_ih + W_hh h_{-1} + b_hh) */
+  /* step */
   int64_t inputs;                /* I >= 0 */
   const void *state;             /* h_{-1} [B][H] */
-  const void *weights_ih;        /* [G H][I] */
-  const void *bias_ih, *bias_hh; /* [G H] */
+  const void *weights_ih;        /* [G·H][I] */
+  const void *bias_ih, *bias_hh; /* [G·H] */
 } bppsa_jacobian_operands;
 
 /* Plans a generator. mask: NULL, or a byte for every weight (bppsa_op_weights), in the weights' order: entries whose weights are masked with 0 are
- * not in the pattern (gru: an entry is there where any of its gates is, and on the diagonal). `device`: what fills the values, and its number of
+ * not in the pattern (step: an entry is there where any of its gates is, and on the diagonal where e is present). `device`: what fills the values, and its number of
  * threads; on a GPU it must outlive the generator.
  * With symbolic the pattern is known by its structure alone (bppsa_csr.blocks; mask must be NULL) and no values can be filled: for counting.
  * ERR_* of bppsa_op_shape; ERR_SHAPE: more columns than 2^31 - 1; ERR_ARGUMENT: a mask for an operator without weights; ERR_MEMORY, also of
- * a GPU, with the bytes; ERR_CUDA; ERR_UNSUPPORTED: a masked operator's entries or weights beyond 31 bits on a GPU. */
+ * a GPU, with the bytes; ERR_CUDA; ERR_UNSUPPORTED: a step without kernels on a GPU, a masked operator's entries or weights beyond 31 bits on a GPU. */
 bppsa_status bppsa_jacobian_create(const bppsa_op *op, const uint8_t *mask, bool symbolic, const bppsa_device *device,
                                    bppsa_jacobian **jacobian);
 void bppsa_jacobian_destroy(bppsa_jacobian *jacobian); /* NULL is legal */
@@ -54,7 +54,7 @@ int64_t bppsa_jacobian_device_bytes(const bppsa_jacobian *jacobian);
 
 /* Fills values: [nnz] when shared, else [B][nnz]. One fill at a time. Derivatives where there is none follow PyTorch: ReLU 0 at 0 and 1 at
  * NaN, leaky ReLU its slope at 0 and NaN, a pool's first largest value, NaN counting as largest and the last of several. Padding
- * is never a pool's largest. ERR_ARGUMENT: an operand is missing; ERR_UNSUPPORTED: a dtype other than f32 and f64. On a
+ * is never a pool's largest. ERR_ARGUMENT: an operand is missing; ERR_UNSUPPORTED: a dtype other than f32 and f64, or one that a step has no factors in. On a
  * GPU all work queued before on its stream comes first; ERR_CUDA. */
 bppsa_status bppsa_jacobian_fill(bppsa_jacobian *jacobian, bppsa_dtype dtype, const bppsa_jacobian_operands *operands,
                                  void *values);

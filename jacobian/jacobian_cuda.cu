@@ -4,6 +4,7 @@
 #include "core/memory_internal.h"
 #include "jacobian/jacobian_internal.h"
 #include "jacobian/jacobian_kernels.cuh"
+#include "jacobian/step_cuda.cuh"
 
 /* One allocation, the parts of a family in it. */
 struct bppsa_jacobian_gpu {
@@ -18,7 +19,8 @@ struct bppsa_jacobian_gpu {
   /* pools: of every entry of S; the average's divisors, the others' row and column */
   const int64_t *divisors;
   const int32_t *rows, *cols;
-  /* rnn, gru (step_fill): */
+  /* step (step_fill): */
+  const bppsa_step_cuda *step;
   const uint8_t *mask;
   const int32_t *entry;
   void *factors;
@@ -31,7 +33,7 @@ enum { THREADS = 256, WARP = 32, LINE_BYTES = 128, STAGED_BYTES = 24 * 1024, MOS
 /* Blocks for a processor of 132 multiprocessors: enough of them that the last ones do not matter, and each with enough to write that its beginning does
  * not. */
 enum { FEW_BLOCKS = 4 * 132, MANY_BLOCKS = 16 * 132, LEAST_BYTES = 16 * 1024, MOST_Y = 65535 };
-enum { FACTOR_BYTES = 4 << 20, FACTORS = 4 };
+enum { FACTOR_BYTES = 4 << 20 };
 
 int64_t parts_of(int64_t count, int64_t size) {
   return (count + size - 1) / size;
@@ -150,7 +152,12 @@ bppsa_status create_largest(const bppsa_jacobian *j, bppsa_jacobian_gpu *gpu) {
 
 /* Factors of as many samples as fit into a few megabytes; with a mask the entries' places too. */
 bppsa_status create_step(const bppsa_jacobian *j, bppsa_jacobian_gpu *gpu) {
-  const int64_t h = j->op.in[0], bytes = FACTORS * h * (int64_t)sizeof(double);
+  const bppsa_step *step = j->op.step;
+  const int64_t h = j->op.in[0], bytes = (step->gates + step->diagonal) * h * (int64_t)sizeof(double);
+  gpu->step = step->cuda != NULL ? step->cuda() : NULL;
+  if (gpu->step == NULL) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: the cell's step has no kernels for a GPU, expected device cpu", step->name);
+  }
   gpu->samples = least(most(FACTOR_BYTES / bytes, STEP_ROWS), MOST_Y * (int64_t)STEP_ROWS);
   int32_t *entry = NULL;
   if (j->mask != NULL && j->pattern.nnz > INT32_MAX) {
@@ -336,26 +343,17 @@ template <typename real> bppsa_status fill_pool(const bppsa_jacobian *j, const b
   return launched();
 }
 
-template <typename real, int K> bppsa_status launch_step(const bppsa_jacobian_gpu *gpu, const step_fill<real> &s) {
-  const size_t tile = STEP_TILE * (STEP_TILE + 1), rows = STEP_ROWS * (STEP_TILE + 1);
-  const int64_t across = parts_of(s.units, STEP_TILE), tiles = across * across;
-  const int threads = STEP_TILE * STEP_ROWS;
-  if (tiles > INT32_MAX) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "Jacobian on a GPU: %lld units, expected tiles below 2^31", (long long)s.units);
-  }
-  BPPSA_LAUNCH((bppsa_jacobian_step_factors<real, K>), dim3((unsigned)across, (unsigned)parts_of(s.batch, STEP_ROWS)), threads,
-               (K * tile + rows) * sizeof(real) + K * tile, gpu->stream, s);
-  BPPSA_TRY(launched());
-  BPPSA_LAUNCH((bppsa_jacobian_step_values<real, K>),
-               dim3((unsigned)tiles, (unsigned)least(least(s.batch, parts_of(MANY_BLOCKS, tiles)), MOST_Y)), threads,
-               tile * (sizeof(real) + 1), gpu->stream, s);
-  return launched();
+bppsa_status fill_samples(const bppsa_jacobian_gpu *gpu, const step_fill<float> &s) {
+  return gpu->step->fill_f32(gpu->stream, s);
+}
+
+bppsa_status fill_samples(const bppsa_jacobian_gpu *gpu, const step_fill<double> &s) {
+  return gpu->step->fill_f64(gpu->stream, s);
 }
 
 /* As many samples at a time as there is room for their factors; launches follow each other on the stream. */
 template <typename real> bppsa_status fill_step(const bppsa_jacobian *j, const bppsa_jacobian_operands *o, real *values) {
   const bppsa_jacobian_gpu *gpu = j->gpu;
-  const bool gru = j->op.kind == BPPSA_OPERATOR_GRU;
   for (int64_t first = 0; first < o->batch; first += gpu->samples) {
     step_fill<real> s = {};
     s.units = j->op.in[0];
@@ -373,7 +371,7 @@ template <typename real> bppsa_status fill_step(const bppsa_jacobian *j, const b
     s.nnz = j->pattern.nnz;
     s.factors = (real *)gpu->factors;
     s.values = values + first * s.nnz;
-    BPPSA_TRY(gru ? (launch_step<real, 3>(gpu, s)) : (launch_step<real, 1>(gpu, s)));
+    BPPSA_TRY(fill_samples(gpu, s));
   }
   return BPPSA_OK;
 }
@@ -386,8 +384,7 @@ template <typename real> bppsa_status fill(const bppsa_jacobian *j, const bppsa_
   case BPPSA_OPERATOR_MAXPOOL2D:
   case BPPSA_OPERATOR_AVGPOOL2D:
     return fill_pool(j, o, values);
-  case BPPSA_OPERATOR_RNN:
-  case BPPSA_OPERATOR_GRU:
+  case BPPSA_OPERATOR_STEP:
     return fill_step(j, o, values);
   default:
     return fill_diagonal(j, o, values);
@@ -403,8 +400,7 @@ bppsa_status create(const bppsa_jacobian *j, bppsa_jacobian_gpu *gpu) {
     return create_average(j, gpu);
   case BPPSA_OPERATOR_MAXPOOL2D:
     return create_largest(j, gpu);
-  case BPPSA_OPERATOR_RNN:
-  case BPPSA_OPERATOR_GRU:
+  case BPPSA_OPERATOR_STEP:
     return create_step(j, gpu);
   default:
     return BPPSA_OK;

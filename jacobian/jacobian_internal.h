@@ -42,7 +42,7 @@ struct bppsa_jacobian {
   int32_t *class_from;                 /* of the classes' entries of so many output channels: c·stride + tap t0·k1 + t1 */
   int64_t *kept_ptr;                   /* with a mask: first kept weight of every input channel, size Ci + 1 */
   int32_t *kept;                       /* with a mask: the channel's weights, c·T + t, c rising and t falling */
-  uint8_t *mask;                       /* rnn, gru: a copy */
+  uint8_t *mask;                       /* step: a copy */
   void *scratch;                       /* per thread */
   int64_t scratch_reals;               /* of one thread */
   bool on_gpu;                         /* values are filled by one: no scratch */
@@ -53,6 +53,7 @@ bppsa_status bppsa_jacobian_conv_create(bppsa_jacobian *j, const uint8_t *mask);
 bppsa_status bppsa_jacobian_pool_create(bppsa_jacobian *j);
 bppsa_status bppsa_jacobian_diagonal_create(bppsa_jacobian *j);
 bppsa_status bppsa_jacobian_step_create(bppsa_jacobian *j, const uint8_t *mask);
+bool bppsa_jacobian_step_has(const bppsa_op *op, bppsa_dtype dtype);   /* factors of this type, on a CPU */
 bppsa_status bppsa_jacobian_reserve(bppsa_jacobian *j, int64_t reals); /* scratch for every thread, none on a GPU */
 /* Is every input in exactly one window of 2 x 2, with the pattern's entries in the order of the inputs? */
 bool bppsa_jacobian_pool_is_plain(const bppsa_op *op);

@@ -5,17 +5,11 @@
 #include "core/alloc.h"
 
 static const char *const names[BPPSA_OPERATOR_COUNT] = {
-    [BPPSA_OPERATOR_CONV2D] = "conv2d",
-    [BPPSA_OPERATOR_LINEAR] = "linear",
-    [BPPSA_OPERATOR_RELU] = "relu",
-    [BPPSA_OPERATOR_LEAKY_RELU] = "leaky_relu",
-    [BPPSA_OPERATOR_TANH] = "tanh",
-    [BPPSA_OPERATOR_SIGMOID] = "sigmoid",
-    [BPPSA_OPERATOR_MAXPOOL2D] = "maxpool2d",
-    [BPPSA_OPERATOR_AVGPOOL2D] = "avgpool2d",
-    [BPPSA_OPERATOR_FLATTEN] = "flatten",
-    [BPPSA_OPERATOR_RNN] = "rnn",
-    [BPPSA_OPERATOR_GRU] = "gru",
+    [BPPSA_OPERATOR_CONV2D] = "conv2d",       [BPPSA_OPERATOR_LINEAR] = "linear",
+    [BPPSA_OPERATOR_RELU] = "relu",           [BPPSA_OPERATOR_LEAKY_RELU] = "leaky_relu",
+    [BPPSA_OPERATOR_TANH] = "tanh",           [BPPSA_OPERATOR_SIGMOID] = "sigmoid",
+    [BPPSA_OPERATOR_MAXPOOL2D] = "maxpool2d", [BPPSA_OPERATOR_AVGPOOL2D] = "avgpool2d",
+    [BPPSA_OPERATOR_FLATTEN] = "flatten",     [BPPSA_OPERATOR_STEP] = "step",
 };
 
 bppsa_op bppsa_op_default(bppsa_operator kind) {
@@ -31,6 +25,10 @@ bppsa_op bppsa_op_default(bppsa_operator kind) {
 
 const char *bppsa_operator_name(bppsa_operator kind) {
   return names[kind];
+}
+
+const char *bppsa_op_name(const bppsa_op *op) {
+  return op->kind == BPPSA_OPERATOR_STEP && op->step != NULL ? op->step->name : names[op->kind];
 }
 
 bppsa_status bppsa_operator_parse(const char *name, bppsa_operator *kind) {
@@ -52,7 +50,7 @@ static bppsa_status check_count(const bppsa_op *op, const char *what, const int6
   int64_t plane, count;
   if (!bppsa_mul(shape[1], shape[2], &plane) || !bppsa_mul(shape[0], plane, &count) || count > INT32_MAX) {
     char text[BPPSA_SHAPE_TEXT];
-    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: %s %s, expected at most 2147483647 values", names[op->kind], what,
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: %s %s, expected at most 2147483647 values", bppsa_op_name(op), what,
                       bppsa_shape_text(3, shape, text, sizeof text));
   }
   return BPPSA_OK;
@@ -60,7 +58,7 @@ static bppsa_status check_count(const bppsa_op *op, const char *what, const int6
 
 static bppsa_status check_attribute(const bppsa_op *op, const char *what, int64_t value, int64_t least) {
   if (value < least || value > INT32_MAX) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s %lld, expected %lld .. 2147483647", names[op->kind], what, (long long)value,
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s %lld, expected %lld .. 2147483647", bppsa_op_name(op), what, (long long)value,
                       (long long)least);
   }
   return BPPSA_OK;
@@ -79,7 +77,7 @@ static bppsa_status check_window(const bppsa_op *op) {
     BPPSA_TRY(check_attribute(op, "padding", op->padding[2 * axis + 1], 0));
     for (int end = 0; end < 2 && is_pool(op->kind); ++end) {
       if (op->padding[2 * axis + end] > op->kernel[axis] / 2) { /* a window would see nothing but padding */
-        return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: padding %lld, expected at most half the kernel of %lld", names[op->kind],
+        return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: padding %lld, expected at most half the kernel of %lld", bppsa_op_name(op),
                           (long long)op->padding[2 * axis + end], (long long)op->kernel[axis]);
       }
     }
@@ -104,7 +102,7 @@ static bppsa_status window_shape(const bppsa_op *op, int64_t out[3]) {
       return bppsa_fail(BPPSA_ERR_SHAPE,
                         "%s: kernel %lld with dilation %lld covers more than the %lld positions and %lld of padding, "
                         "expected an output position at least",
-                        names[op->kind], (long long)op->kernel[axis], (long long)op->dilation[axis], (long long)in,
+                        bppsa_op_name(op), (long long)op->kernel[axis], (long long)op->dilation[axis], (long long)in,
                         (long long)(front + op->padding[2 * axis + 1]));
     }
     out[axis + 1] = count;
@@ -128,7 +126,7 @@ bppsa_status bppsa_op_shape(const bppsa_op *op, int64_t out[3]) {
   int64_t shape[3] = {op->in[0], op->in[1], op->in[2]};
   if (shape[0] < 1 || shape[1] < 1 || shape[2] < 1) {
     char text[BPPSA_SHAPE_TEXT];
-    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: input %s, expected extents of 1 or more", names[op->kind],
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: input %s, expected extents of 1 or more", bppsa_op_name(op),
                       bppsa_shape_text(3, op->in, text, sizeof text));
   }
   BPPSA_TRY(check_count(op, "input", op->in));
@@ -152,6 +150,12 @@ bppsa_status bppsa_op_shape(const bppsa_op *op, int64_t out[3]) {
     BPPSA_TRY(check_attribute(op, "output channels", op->out_channels, 1));
     shape[0] = op->out_channels;
     shape[1] = shape[2] = 1;
+    break;
+  case BPPSA_OPERATOR_STEP:
+    if (op->step == NULL || op->step->gates < 1 || op->step->gates > BPPSA_STEP_GATES) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s, expected a cell's step of 1 .. %d gates", bppsa_op_name(op),
+                        op->step == NULL ? "no cell" : "a number of gates out of range", BPPSA_STEP_GATES);
+    }
     break;
   case BPPSA_OPERATOR_FLATTEN:
     shape[0] *= shape[1] * shape[2];
@@ -189,10 +193,8 @@ int64_t bppsa_op_weights(const bppsa_op *op) {
     return op->out_channels * (op->in[0] / op->groups) * op->kernel[0] * op->kernel[1];
   case BPPSA_OPERATOR_LINEAR:
     return op->out_channels * op->in[0] * op->in[1] * op->in[2];
-  case BPPSA_OPERATOR_RNN:
-    return op->in[0] * op->in[0];
-  case BPPSA_OPERATOR_GRU:
-    return 3 * op->in[0] * op->in[0];
+  case BPPSA_OPERATOR_STEP:
+    return op->step->gates * op->in[0] * op->in[0];
   default:
     return 0;
   }

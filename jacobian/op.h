@@ -22,21 +22,36 @@ typedef enum {
   BPPSA_OPERATOR_MAXPOOL2D,
   BPPSA_OPERATOR_AVGPOOL2D,
   BPPSA_OPERATOR_FLATTEN,
-  BPPSA_OPERATOR_RNN, /* one step h_{t-1} -> h_t of size C, by tanh or ReLU */
-  BPPSA_OPERATOR_GRU, /* likewise */
+  BPPSA_OPERATOR_STEP, /* one step h_{t-1} -> h_t of a recurrent cell, of size C; op.step says of which */
   BPPSA_OPERATOR_COUNT
 } bppsa_operator;
 
+enum { BPPSA_STEP_GATES = 8 }; /* the most gates of a step */
+
+/* A recurrent cell's step h = f(W_ih x + b_ih, W_hh h_{-1} + b_hh, h_{-1}) as an operator; the cells' folders hand such tables down
+ * (bppsa_rnn_step, bppsa_gru_step). Jᵀ = Σ_k W_kᵀ diag(d_k) + diag(e), W_k the k-th H x H block of W_hh. */
+typedef struct {
+  const char *name; /* "rnn" */
+  int64_t gates;    /* 1 .. BPPSA_STEP_GATES, which is the number of blocks */
+  bool diagonal;    /* e is present */
+  /* d [gates] of one unit, and e behind them, from x = W_ih x + b_ih [gates], h = W_hh h_{-1} + b_hh [gates] and h_{-1}. NULL: not of this type */
+  void (*factors_f32)(bool relu, const float *x, const float *h, float before, float *d);
+  void (*factors_f64)(bool relu, const double *x, const double *h, double before, double *d);
+  /* On a GPU: the table that jacobian/step_launch.cuh makes of the same factors. NULL, or returns NULL: there are no kernels. */
+  const struct bppsa_step_cuda *(*cuda)(void);
+} bppsa_step;
+
 typedef struct {
   bppsa_operator kind;
-  int64_t in[3];                             /* C, H, W; rnn, gru: H, 1, 1 */
+  const bppsa_step *step;                    /* step: borrowed */
+  int64_t in[3];                             /* C, H, W; step: H, 1, 1 */
   int64_t out_channels;                      /* conv2d, linear */
   int64_t kernel[2], stride[2], dilation[2]; /* of height and width: conv2d, pools */
   int64_t padding[4];                        /* top, bottom, left, right */
   int64_t groups;                            /* conv2d */
   bool ceil_mode;                            /* pools: windows that begin inside count even where they end outside */
   bool exclude_pad;                          /* avgpool2d: padding does not count in the divisor */
-  bool relu;                                 /* rnn: the cell's function is ReLU */
+  bool relu;                                 /* step: the cell's nonlinearity is ReLU */
   double slope;                              /* leaky_relu, below 0 */
 } bppsa_op;
 
@@ -45,9 +60,11 @@ bppsa_op bppsa_op_default(bppsa_operator kind);
 
 /* "conv2d"; the names of the command line. */
 const char *bppsa_operator_name(bppsa_operator kind);
+/* Likewise, and a step's own name: "rnn". */
+const char *bppsa_op_name(const bppsa_op *op);
 bppsa_status bppsa_operator_parse(const char *name, bppsa_operator *kind); /* ERR_ARGUMENT */
 
-/* Checks every attribute and infers the output's shape [C][H][W]. ERR_ARGUMENT: a stride, kernel, dilation or group count of 0 or less, a negative
+/* Checks every attribute and infers the output's shape [C][H][W]. ERR_ARGUMENT: a step without a cell, a stride, kernel, dilation or group count of 0 or less, a negative
  * padding, groups that do not divide the channels; ERR_SHAPE: an extent below 1, an output without positions, inputs or
  * outputs beyond 2^31 - 1 values. */
 bppsa_status bppsa_op_shape(const bppsa_op *op, int64_t out[3]);
@@ -57,7 +74,7 @@ void bppsa_op_taps(const bppsa_op *op, int axis, int64_t X, int64_t *first, int6
 /* Input positions that a pool's window X covers along an axis, for an average's divisor: padding behind the input included, unless exclude_pad. */
 int64_t bppsa_op_pool_extent(const bppsa_op *op, int axis, int64_t X);
 
-/* Number of weights the Jacobian depends on: conv2d, linear, rnn, gru; 0 for the others. */
+/* Number of weights the Jacobian depends on: conv2d, linear, step; 0 for the others. */
 int64_t bppsa_op_weights(const bppsa_op *op);
 /* FLOPs of the gradient of its weights for one sample: 2 a pair of an input and an output that a weight joins. conv2d and linear have as many pairs
  * as their Jacobian has entries (nnz), a pruned weight none; 0 for operators without weights. */

@@ -1,26 +1,28 @@
 /* One step of a recurrent cell, h_{t-1} -> h_t, as a Jacobian of its own (BPPSA appendix E):
  *
- *     Jᵀ = Σ_k W_kᵀ diag(d_k) + diag(e)        RNN: d = 1 - h² (ReLU: 1 where h > 0), no e
- *                                              GRU: d_r = (1-z)(1-n²) m r (1-r), d_z = (h_{-1}-n) z (1-z), d_n = (1-z)(1-n²) r, e = z
+ *     Jᵀ = Σ_k W_kᵀ diag(d_k) + diag(e)
  *
- * with r, z = σ(W_i x + b_i + W_h h_{-1} + b_h), m = W_hn h_{-1} + b_hn, n = tanh(W_in x + b_in + r m). σ and tanh are computed in float64 and
- * rounded to the values' type; sums run in order, every product and every sum rounded: a GPU's bits are the same (jacobian_kernels.cuh).
+ * with the factors d_k and e that the cell's table makes of W_ih x + b_ih, W_hh h_{-1} + b_hh and h_{-1} (bppsa_step). Sums run in order, every product and
+ * every sum rounded: a GPU's bits are the same (step_kernels.cuh).
  */
 #include <string.h>
 
 #include "core/alloc.h"
 #include "core/pool.h"
-#include "core/squash.h"
 #include "jacobian/jacobian_internal.h"
 
 static int64_t gates_of(const bppsa_op *op) {
-  return op->kind == BPPSA_OPERATOR_GRU ? 3 : 1;
+  return op->step->gates;
+}
+
+bool bppsa_jacobian_step_has(const bppsa_op *op, bppsa_dtype dtype) {
+  return dtype == BPPSA_F32 ? op->step->factors_f32 != NULL : op->step->factors_f64 != NULL;
 }
 
 /* Is entry (i, j) of Jᵀ in the pattern? It holds W_k[j][i]. */
 static bool is_kept(const bppsa_op *op, const uint8_t *mask, int64_t i, int64_t j) {
   const int64_t h = op->in[0];
-  bool kept = mask == NULL || (gates_of(op) == 3 && i == j);
+  bool kept = mask == NULL || (op->step->diagonal && i == j);
   for (int64_t k = 0; !kept && k < gates_of(op); ++k) {
     kept = mask[(k * h + j) * h + i] != 0;
   }
@@ -30,7 +32,7 @@ static bool is_kept(const bppsa_op *op, const uint8_t *mask, int64_t i, int64_t 
 bppsa_status bppsa_jacobian_step_create(bppsa_jacobian *j, const uint8_t *mask) {
   const int64_t h = j->op.in[0], weights = bppsa_op_weights(&j->op);
   if (j->op.in[1] != 1 || j->op.in[2] != 1) {
-    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: state %lld x %lld x %lld, expected a vector H, 1, 1", bppsa_operator_name(j->op.kind),
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: state %lld x %lld x %lld, expected a vector H, 1, 1", bppsa_op_name(&j->op),
                       (long long)h, (long long)j->op.in[1], (long long)j->op.in[2]);
   }
   int64_t nnz = 0;
@@ -59,7 +61,7 @@ bppsa_status bppsa_jacobian_step_create(bppsa_jacobian *j, const uint8_t *mask) 
       j->pattern.row_ptr[i / h + 1] = at;
     }
   }
-  return j->symbolic ? BPPSA_OK : bppsa_jacobian_reserve(j, 4 * h);
+  return j->symbolic ? BPPSA_OK : bppsa_jacobian_reserve(j, (gates_of(&j->op) + 1) * h);
 }
 
 #define BPPSA_REAL 32

@@ -14,6 +14,7 @@
 #ifndef BPPSA_RECURRENT_CELL_H
 #define BPPSA_RECURRENT_CELL_H
 
+#include "jacobian/op.h"
 #include "recurrent/recurrent.h"
 
 #ifdef __cplusplus
@@ -76,6 +77,7 @@ typedef struct {
   /* On a GPU: the table that recurrent/cell_launch.cuh makes of a unit. NULL, or returns NULL: the cell has no kernels. */
   const struct bppsa_cell_cuda *(*cuda)(void);
   bppsa_cudnn_mode cudnn[2]; /* [nonlinearity] */
+  const bppsa_step *step;    /* one step as an operator (jacobian/op.h), for its sparse Jacobian; NULL: there is none */
 } bppsa_cell;
 
 /* A network of the cell's layers and a linear head: checks the configuration and the table and allocates everything, so that later passes allocate

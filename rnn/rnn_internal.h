@@ -8,8 +8,9 @@
 extern "C" {
 #endif
 
-/* The kernels' table (rnn_cuda.cu), or NULL in a build without CUDA (rnn_nocuda.c). */
+/* The kernels' tables (rnn_cuda.cu, rnn_step_cuda.cu), or NULL in a build without CUDA (rnn_nocuda.c). */
 const struct bppsa_cell_cuda *bppsa_rnn_cuda(void);
+const struct bppsa_step_cuda *bppsa_rnn_step_cuda(void);
 
 #ifdef __cplusplus
 }

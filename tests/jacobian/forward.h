@@ -67,12 +67,12 @@ static inline void forward_cell(const forward_op *f, const double *h, double *ou
   const int64_t n = f->op.in[0];
   for (int64_t i = 0; i < n; ++i) {
     double px[3] = {0}, ph[3] = {0};
-    for (int64_t k = 0; k < (f->op.kind == BPPSA_OPERATOR_GRU ? 3 : 1); ++k) {
+    for (int64_t k = 0; k < f->op.step->gates; ++k) {
       const int64_t row = k * n + i;
       px[k] = f->bias_ih[row] + forward_dot(f->weights_ih + row * f->inputs, f->x, f->inputs);
       ph[k] = f->bias_hh[row] + forward_dot(f->weights + row * n, h, n);
     }
-    if (f->op.kind == BPPSA_OPERATOR_RNN) {
+    if (f->op.step->gates == 1) { /* the RNN, otherwise the GRU */
       out[i] = f->op.relu ? fmax(0, px[0] + ph[0]) : tanh(px[0] + ph[0]);
       continue;
     }
@@ -94,8 +94,7 @@ static inline void forward_run(const forward_op *f, const double *in, double *ou
       out[i] = forward_dot(f->weights + i * n, in, n);
     }
     return;
-  case BPPSA_OPERATOR_RNN:
-  case BPPSA_OPERATOR_GRU:
+  case BPPSA_OPERATOR_STEP:
     forward_cell(f, in, out);
     return;
   default:

@@ -4,7 +4,9 @@
 
 #include "core/alloc.h"
 #include "core/philox.h"
+#include "gru/gru.h"
 #include "jacobian/jacobian.h"
+#include "rnn/rnn.h"
 #include "tests/jacobian/forward.h"
 #include "tests/support/support.h"
 
@@ -20,10 +22,23 @@ static inline int64_t between(stream *s, int64_t least, int64_t most) {
   return least + below(s, most - least + 1);
 }
 
+/* Operators by number: kinds, the steps of the cells last. */
+enum { RNN = BPPSA_OPERATOR_STEP, GRU, OPERATORS };
+
+static inline bppsa_op op_numbered(int64_t number) {
+  bppsa_op op = bppsa_op_default(number < RNN ? (bppsa_operator)number : BPPSA_OPERATOR_STEP);
+  op.step = number == RNN ? &bppsa_rnn_step : number == GRU ? &bppsa_gru_step : NULL;
+  return op;
+}
+
+static inline int number_of(const bppsa_op *op) {
+  return op->step == &bppsa_gru_step ? GRU : (int)op->kind;
+}
+
 static inline bppsa_op random_op(stream *s) {
-  bppsa_op op = bppsa_op_default((bppsa_operator)below(s, BPPSA_OPERATOR_COUNT));
+  bppsa_op op = op_numbered(below(s, OPERATORS));
   const bool pool = op.kind == BPPSA_OPERATOR_MAXPOOL2D || op.kind == BPPSA_OPERATOR_AVGPOOL2D;
-  const bool cell = op.kind == BPPSA_OPERATOR_RNN || op.kind == BPPSA_OPERATOR_GRU;
+  const bool cell = op.kind == BPPSA_OPERATOR_STEP;
   op.groups = op.kind == BPPSA_OPERATOR_CONV2D ? between(s, 1, 3) : 1;
   op.in[0] = op.groups * between(s, 1, 3);
   op.out_channels = op.groups * between(s, 1, 3);
@@ -60,7 +75,7 @@ typedef struct {
 } problem;
 
 static inline bool is_cell(const bppsa_op *op) {
-  return op->kind == BPPSA_OPERATOR_RNN || op->kind == BPPSA_OPERATOR_GRU;
+  return op->kind == BPPSA_OPERATOR_STEP;
 }
 
 /* Integers, all different in a sample, none 0, so that differences of 1/4 cross no kink; reals where the function is smooth. */
@@ -85,7 +100,7 @@ static inline double *make_input(stream *s, const bppsa_op *op, int64_t batch, i
 /* Weights of both signs, none near 0; some masked. */
 static inline void make_weights(stream *s, problem *p) {
   p->weights = bppsa_op_weights(&p->f.op);
-  const int64_t gates = p->f.op.kind == BPPSA_OPERATOR_GRU ? 3 : 1, h = p->f.op.in[0];
+  const int64_t gates = is_cell(&p->f.op) ? p->f.op.step->gates : 1, h = p->f.op.in[0];
   p->f.inputs = below(s, 3);
   const int64_t sizes[5] = {p->weights, gates * h * p->f.inputs, gates * h, gates * h, p->batch * p->f.inputs};
   const int64_t density = below(s, 4); /* of kept weights: 0: none; 3: no mask */

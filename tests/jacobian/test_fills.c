@@ -31,7 +31,8 @@ typedef struct {
 } moved;
 
 static moved move(const problem *p, const bppsa_device *device, const bppsa_jacobian_operands *o) {
-  const int64_t size = (int64_t)bppsa_dtype_size(p->dtype), gates = p->f.op.kind == BPPSA_OPERATOR_GRU ? 3 : 1, h = p->f.op.in[0];
+  const int64_t size = (int64_t)bppsa_dtype_size(p->dtype), gates = is_cell(&p->f.op) ? p->f.op.step->gates : 1,
+                h = p->f.op.in[0];
   const int64_t inputs = p->batch * (is_cell(&p->f.op) ? p->f.inputs : p->ins);
   moved m = {.o = *o};
   m.o.weights = m.arrays[0] = on_device(device, o->weights, p->weights * size);
@@ -56,8 +57,8 @@ static void assert_same_values(const problem *p, int64_t count, const void *foun
     const double a = get(p->dtype, found, i), b = get(p->dtype, expected, i);
     if (memcmp((const char *)found + (size_t)i * size, (const char *)expected + (size_t)i * size, size) != 0 &&
         !(isnan(a) && isnan(b))) {
-      fail_msg("%s %s: value %lld of %lld is %a, expected %a", bppsa_operator_name(p->f.op.kind), bppsa_dtype_name(p->dtype),
-               (long long)i, (long long)count, a, b);
+      fail_msg("%s %s: value %lld of %lld is %a, expected %a", bppsa_op_name(&p->f.op), bppsa_dtype_name(p->dtype), (long long)i,
+               (long long)count, a, b);
     }
   }
 }
@@ -125,7 +126,7 @@ static void test_random(void **state) {
   (void)state;
   bppsa_device *one = cpu_device(1), *device = test_device(2);
   const uint64_t configurations = is_emulated(device) ? 1000 : 2000;
-  int64_t kinds[BPPSA_OPERATOR_COUNT] = {0}, no_batch = 0, masked = 0;
+  int64_t kinds[OPERATORS] = {0}, no_batch = 0, masked = 0;
   for (uint64_t i = 0; i < configurations; ++i) {
     stream s = {.seed = 5000 + i};
     problem p = make_problem(&s);
@@ -136,12 +137,12 @@ static void test_random(void **state) {
       make_special(&s, &p, p.typed[4], p.batch * p.f.inputs, 8);
     }
     check_problem(&p, one, device, smooth && i % 2 == 0, below(&s, 3));
-    kinds[p.f.op.kind] += 1;
+    kinds[number_of(&p.f.op)] += 1;
     no_batch += p.batch == 0;
     masked += p.weights > 0 && p.mask != NULL;
     free_problem(&p);
   }
-  for (int k = 0; k < BPPSA_OPERATOR_COUNT; ++k) {
+  for (int k = 0; k < OPERATORS; ++k) {
     assert_true(kinds[k] > (int64_t)configurations / 30);
   }
   assert_true(no_batch > (int64_t)configurations / 6 && masked > (int64_t)configurations / 6);
@@ -152,7 +153,7 @@ static void test_random(void **state) {
 /* ---- chosen operators ---- */
 
 typedef struct {
-  bppsa_operator kind;
+  int number; /* of the operator */
   int64_t in[3], out, kernel, stride, dilation, padding, groups, batch;
   int mask; /* one of so many weights is kept; 0: no mask */
 } shape;
@@ -160,7 +161,7 @@ typedef struct {
 static problem problem_of(stream *s, const shape *c, bppsa_dtype dtype) {
   problem p = {.batch = c->batch, .dtype = dtype};
   bppsa_op *op = &p.f.op;
-  *op = bppsa_op_default(c->kind);
+  *op = op_numbered(c->number);
   memcpy(op->in, c->in, sizeof op->in);
   op->out_channels = c->out;
   op->groups = c->groups;
@@ -206,10 +207,10 @@ static const shape shapes[] = {
     {BPPSA_OPERATOR_MAXPOOL2D, {5, 21, 33}, 1, 3, 2, 1, 1, 1, 3, 0},
     {BPPSA_OPERATOR_AVGPOOL2D, {7, 21, 33}, 1, 3, 2, 1, 1, 1, 3, 0},
     {BPPSA_OPERATOR_TANH, {31, 7, 11}, 1, 1, 1, 1, 0, 1, 3, 0},
-    {BPPSA_OPERATOR_RNN, {70, 1, 1}, 1, 1, 1, 1, 0, 1, 11, 0},
-    {BPPSA_OPERATOR_GRU, {70, 1, 1}, 1, 1, 1, 1, 0, 1, 11, 0},
-    {BPPSA_OPERATOR_GRU, {70, 1, 1}, 1, 1, 1, 1, 0, 1, 3, 6},
-    {BPPSA_OPERATOR_RNN, {40, 1, 1}, 1, 1, 1, 1, 0, 1, 3300, 9}, /* more samples than there is room for factors of */
+    {RNN, {70, 1, 1}, 1, 1, 1, 1, 0, 1, 11, 0},
+    {GRU, {70, 1, 1}, 1, 1, 1, 1, 0, 1, 11, 0},
+    {GRU, {70, 1, 1}, 1, 1, 1, 1, 0, 1, 3, 6},
+    {GRU, {40, 1, 1}, 1, 1, 1, 1, 0, 1, 3300, 9}, /* more samples than there is room for factors of */
 };
 
 static void test_shapes(void **state) {
@@ -225,6 +226,43 @@ static void test_shapes(void **state) {
   }
   bppsa_device_destroy(one);
   bppsa_device_destroy(device);
+}
+
+/* ---- a step of a cell that the library does not know ---- */
+
+/* d = 1/2, e = h_{-1}: Jᵀ = Wᵀ / 2 + diag(h_{-1}) */
+static void half_factors(bool relu, const double *x, const double *h, double before, double *d) {
+  (void)relu, (void)x, (void)h;
+  d[0] = 0.5;
+  d[1] = before;
+}
+
+static const bppsa_step half = {.name = "half", .gates = 1, .diagonal = true, .factors_f64 = half_factors};
+
+static void test_invented_step(void **state) {
+  (void)state;
+  bppsa_device *host = cpu_device(1), *device = test_device(1);
+  bppsa_jacobian *j = NULL;
+  bppsa_op op = bppsa_op_default(BPPSA_OPERATOR_STEP);
+  const double w[] = {1, 2, 3, 4}, before[] = {5, 6}, zero[2] = {0}, expected[] = {0.5 + 5, 1.5, 1, 2 + 6};
+  const bppsa_jacobian_operands operands = {.batch = 1, .weights = w, .state = before, .bias_ih = zero, .bias_hh = zero};
+  double values[4];
+  op.in[0] = 2;
+  assert_int_equal(bppsa_jacobian_create(&op, NULL, false, host, &j), BPPSA_ERR_ARGUMENT);
+  assert_string_equal(bppsa_last_error(), "step: no cell, expected a cell's step of 1 .. 8 gates");
+  op.step = &half;
+  assert_int_equal(bppsa_jacobian_create(&op, NULL, false, host, &j), BPPSA_OK);
+  assert_int_equal(bppsa_jacobian_fill(j, BPPSA_F64, &operands, values), BPPSA_OK);
+  assert_memory_equal(values, expected, sizeof expected);
+  assert_int_equal(bppsa_jacobian_fill(j, BPPSA_F32, &operands, values), BPPSA_ERR_UNSUPPORTED);
+  assert_string_equal(bppsa_last_error(), "half: the cell's step has no factors in f32");
+  bppsa_jacobian_destroy(j);
+  if (bppsa_device_get_kind(device) == BPPSA_CUDA) {
+    assert_int_equal(bppsa_jacobian_create(&op, NULL, false, device, &j), BPPSA_ERR_UNSUPPORTED);
+    assert_string_equal(bppsa_last_error(), "half: the cell's step has no kernels for a GPU, expected device cpu");
+  }
+  bppsa_device_destroy(device);
+  bppsa_device_destroy(host);
 }
 
 /* ---- recorded ---- */
@@ -311,10 +349,10 @@ static void test_memory(void **state) {
   const uint8_t mask[27] = {1, 0, 1};
   int64_t before = 0, after = 0;
   assert_true(!gpu || bppsa_memory_available(device, &before) == BPPSA_OK);
-  for (int k = 0; k < BPPSA_OPERATOR_COUNT; ++k) {
+  for (int k = 0; k < OPERATORS; ++k) {
     for (int masked = 0; masked < 2; ++masked) {
-      creation c = {.op = bppsa_op_default((bppsa_operator)k), .device = device};
-      c.op.in[1] = c.op.in[2] = k >= BPPSA_OPERATOR_RNN ? 1 : 3;
+      creation c = {.op = op_numbered(k), .device = device};
+      c.op.in[1] = c.op.in[2] = k >= RNN ? 1 : 3;
       c.mask = masked && bppsa_op_weights(&c.op) > 0 ? mask : NULL;
       assert_true(walk_allocations(create_once, &c) > 3);
     }
@@ -380,8 +418,9 @@ static void test_requests(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_random),       cmocka_unit_test(test_shapes),
-                                     cmocka_unit_test(test_graph),        cmocka_unit_test(test_memory),
-                                     cmocka_unit_test(test_device_bytes), cmocka_unit_test(test_requests)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_random),  cmocka_unit_test(test_invented_step),
+                                     cmocka_unit_test(test_shapes),  cmocka_unit_test(test_graph),
+                                     cmocka_unit_test(test_memory),  cmocka_unit_test(test_device_bytes),
+                                     cmocka_unit_test(test_requests)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,11 +57,11 @@ static void check_row(const problem *p, const bppsa_csr *csr, const void *values
   for (int64_t k = 0; k < p->outs; ++k) {
     const bool there = at < csr->row_ptr[i + 1] && csr->col[at] == k;
     if (strict ? there != (exact[k] != 0) : !there && fabs(row[k]) > tolerance) {
-      fail_msg("%s: entry (%lld, %lld) is %s the pattern", bppsa_operator_name(p->f.op.kind), (long long)i, (long long)k,
+      fail_msg("%s: entry (%lld, %lld) is %s the pattern", bppsa_op_name(&p->f.op), (long long)i, (long long)k,
                there ? "in" : "not in");
     }
     if (there && !(fabs(get(p->dtype, values, at) - row[k]) <= tolerance)) {
-      fail_msg("%s: entry (%lld, %lld) is %.9g, expected %.9g", bppsa_operator_name(p->f.op.kind), (long long)i, (long long)k,
+      fail_msg("%s: entry (%lld, %lld) is %.9g, expected %.9g", bppsa_op_name(&p->f.op), (long long)i, (long long)k,
                get(p->dtype, values, at), row[k]);
     }
     at += there;
@@ -129,11 +129,11 @@ static outline check_problem(problem *p, const bppsa_device *device) {
 static void test_random(void **state) {
   (void)state;
   bppsa_device *device = cpu_device(2);
-  int64_t kinds[BPPSA_OPERATOR_COUNT] = {0}, no_batch = 0, one_value = 0, empty_rows = 0, no_entries = 0;
+  int64_t kinds[OPERATORS] = {0}, no_batch = 0, one_value = 0, empty_rows = 0, no_entries = 0;
   for (uint64_t i = 0; i < CONFIGURATIONS; ++i) {
     stream s = {.seed = 1000 + i};
     problem p = make_problem(&s);
-    kinds[p.f.op.kind] += 1;
+    kinds[number_of(&p.f.op)] += 1;
     const outline o = check_problem(&p, device);
     no_batch += p.batch == 0;
     one_value += p.ins == 1 || p.outs == 1;
@@ -141,7 +141,7 @@ static void test_random(void **state) {
     no_entries += o.nnz == 0;
     free_problem(&p);
   }
-  for (int k = 0; k < BPPSA_OPERATOR_COUNT; ++k) {
+  for (int k = 0; k < OPERATORS; ++k) {
     assert_true(kinds[k] > 100);
   }
   assert_true(no_batch > 400 && one_value > 100 && empty_rows > 300 && no_entries > 50); /* the degenerate ones were there */
@@ -385,10 +385,10 @@ static void test_memory(void **state) {
   (void)state;
   bppsa_device *device = cpu_device(1);
   const uint8_t mask[27] = {1, 0, 1};
-  for (int k = 0; k < BPPSA_OPERATOR_COUNT; ++k) {
+  for (int k = 0; k < OPERATORS; ++k) {
     for (int masked = 0; masked < 2; ++masked) {
-      creation c = {.op = bppsa_op_default((bppsa_operator)k), .device = device};
-      c.op.in[1] = c.op.in[2] = k >= BPPSA_OPERATOR_RNN ? 1 : 3;
+      creation c = {.op = op_numbered(k), .device = device};
+      c.op.in[1] = c.op.in[2] = k >= RNN ? 1 : 3;
       c.mask = masked && bppsa_op_weights(&c.op) > 0 ? mask : NULL;
       assert_true(walk_allocations(create_once, &c) > 3);
     }
