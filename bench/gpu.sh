@@ -113,7 +113,7 @@ if command -v python3 >/dev/null 2>&1; then
     done
   fi
 fi
-export LD_LIBRARY_PATH OMP_WAIT_POLICY=passive BPPSA_TEST_DEVICE=cuda
+export LD_LIBRARY_PATH BPPSA_TEST_DEVICE=cuda
 cd "$scratch" || exit 2
 part doctor 30 "$program" doctor
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv >>"$log" 2>&1 || true

@@ -236,8 +236,8 @@ static bppsa_status print_report(bppsa_cli *cli, const report *r) {
                             r->version, r->commit[0] != '\0' ? ", commit " : "", r->commit, r->compiler,
                             r->processor[0] != '\0' ? r->processor : "unknown", r->vector[0] != '\0' ? r->vector : "unknown",
                             bppsa_simd_get()->name));
-  BPPSA_TRY(bppsa_cli_print(cli, "cores         %" PRId64 ", OpenMP threads by default %" PRId64 "\nBLAS          %s%s%s\n",
-                            r->cores, r->threads, r->blas, r->blas_problem[0] != '\0' ? "; unusable: " : "", r->blas_problem));
+  BPPSA_TRY(bppsa_cli_print(cli, "cores         %" PRId64 ", threads by default %" PRId64 "\nBLAS          %s%s%s\n", r->cores,
+                            r->threads, r->blas, r->blas_problem[0] != '\0' ? "; unusable: " : "", r->blas_problem));
   BPPSA_TRY(print_cuda(cli, &r->cuda));
   BPPSA_TRY(print_cudnn(cli, &r->cudnn));
   BPPSA_TRY(bppsa_cli_print(cli, "audio         %s: %s\n", r->audio.built ? "built" : "not built", r->audio.detail));

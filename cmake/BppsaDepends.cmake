@@ -1,5 +1,4 @@
 # What the library links, carried by the interface target bppsa_depends.
-find_package(OpenMP 4.5 REQUIRED COMPONENTS C)
 set(THREADS_PREFER_PTHREAD_FLAG ON)
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
@@ -31,7 +30,7 @@ endif()
 message(STATUS "Audio: ${BPPSA_AUDIO}")
 
 add_library(bppsa_depends INTERFACE)
-target_link_libraries(bppsa_depends INTERFACE PkgConfig::JANSSON PkgConfig::OPENBLAS PkgConfig::ZLIB OpenMP::OpenMP_C Threads::Threads m)
+target_link_libraries(bppsa_depends INTERFACE PkgConfig::JANSSON PkgConfig::OPENBLAS PkgConfig::ZLIB Threads::Threads m)
 if(BPPSA_AUDIO)
   target_link_libraries(bppsa_depends INTERFACE PkgConfig::AUDIO)
 endif()

@@ -6,10 +6,12 @@
  * over blocks that lie as the kernel wants them. Moving values from CSR into blocks and back is not timed: a pass is the arithmetic alone.
  */
 #include <libxsmm.h>
+#include <math.h>
 #include <string.h>
 
 #include "cli/rivals/rivals.h"
 #include "core/alloc.h"
+#include "core/pool.h"
 
 typedef struct {
   const bppsa_csr *a, *b;
@@ -133,16 +135,21 @@ static bppsa_status create(const bppsa_product_case *c, int32_t threads, void **
 }
 
 /* The kernel advances the pointers it is given, in place: it gets copies. */
-static bppsa_status run(void *state) {
-  const rival *s = state;
-#pragma omp parallel for num_threads(s->threads) schedule(dynamic, 16)
-  for (int64_t i = 0; i < s->blocks; ++i) {
+static void run_blocks(const void *context, int32_t worker, int64_t first, int64_t end) {
+  const rival *s = context;
+  (void)worker;
+  for (int64_t i = first; i < end; ++i) {
     const float *left[MOST_TERMS], *right[MOST_TERMS];
     const unsigned long long count = (unsigned long long)(s->first[i + 1] - s->first[i]);
     memcpy(left, s->left + s->first[i], count * sizeof *left);
     memcpy(right, s->right + s->first[i], count * sizeof *right);
     s->kernel(right, left, s->c_blocks + i * s->rows * s->cols, &count);
   }
+}
+
+static bppsa_status run(void *state) {
+  const rival *s = state;
+  bppsa_parallel_for(s->threads, s->blocks, (double)INFINITY, run_blocks, s);
   return BPPSA_OK;
 }
 
