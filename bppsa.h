@@ -46,6 +46,7 @@
 #include "train/log.h"
 #include "train/loss.h"
 #include "train/optimizer.h"
+#include "train/order.h"
 #include "train/rate.h"
 #include "train/trainer.h"
 

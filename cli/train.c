@@ -8,6 +8,7 @@
 #include "cli/train_report.h"
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/npy.h"
 
 /* What both kinds of network take; `only` is what one of them takes besides. */
 #define USES(only, rate)                                                                                                         \
@@ -16,10 +17,10 @@
         {.option = BPPSA_OPTION_IGNORE_LABEL}, {.option = BPPSA_OPTION_INIT}, {.option = BPPSA_OPTION_DATA},                     \
         {.option = BPPSA_OPTION_SET}, {.option = BPPSA_OPTION_PADDING}, {.option = BPPSA_OPTION_SAMPLES},                        \
         {.option = BPPSA_OPTION_SEQ_LEN}, {.option = BPPSA_OPTION_BATCH}, {.option = BPPSA_OPTION_VALIDATION},                   \
-        {.option = BPPSA_OPTION_BACKWARD}, {.option = BPPSA_OPTION_ALGORITHM}, {.option = BPPSA_OPTION_UP_LEVELS},               \
-        {.option = BPPSA_OPTION_CHUNKS}, {.option = BPPSA_OPTION_PLAN}, {.option = BPPSA_OPTION_EPOCHS},                         \
-        {.option = BPPSA_OPTION_TRAIN_ITERATIONS}, {.option = BPPSA_OPTION_OPTIMIZER},                                           \
-        {.option = BPPSA_OPTION_LR, .fallback = (rate)}, {.option = BPPSA_OPTION_MOMENTUM},                                      \
+        {.option = BPPSA_OPTION_ORDER}, {.option = BPPSA_OPTION_NO_SHUFFLE}, {.option = BPPSA_OPTION_BACKWARD},                  \
+        {.option = BPPSA_OPTION_ALGORITHM}, {.option = BPPSA_OPTION_UP_LEVELS}, {.option = BPPSA_OPTION_CHUNKS},                 \
+        {.option = BPPSA_OPTION_PLAN}, {.option = BPPSA_OPTION_EPOCHS}, {.option = BPPSA_OPTION_TRAIN_ITERATIONS},               \
+        {.option = BPPSA_OPTION_OPTIMIZER}, {.option = BPPSA_OPTION_LR, .fallback = (rate)}, {.option = BPPSA_OPTION_MOMENTUM},  \
         {.option = BPPSA_OPTION_WEIGHT_DECAY}, {.option = BPPSA_OPTION_LR_SCHEDULE}, {.option = BPPSA_OPTION_LR_STEP_SIZE},      \
         {.option = BPPSA_OPTION_LR_GAMMA}, {.option = BPPSA_OPTION_LR_PERIOD}, {.option = BPPSA_OPTION_LR_MIN},                  \
         {.option = BPPSA_OPTION_WARMUP}, {.option = BPPSA_OPTION_CLIP_NORM}, {.option = BPPSA_OPTION_SEED},                      \
@@ -43,6 +44,8 @@ static const bppsa_option_use uses_cnn[] = {
     {.option = BPPSA_OPTION_SAMPLES, .help = "images to train on, the first ones"},
     {.option = BPPSA_OPTION_BATCH, .fallback = "256"},
     {.option = BPPSA_OPTION_VALIDATION, .help = BPPSA_IMAGES_VALIDATION_HELP},
+    {.option = BPPSA_OPTION_ORDER},
+    {.option = BPPSA_OPTION_NO_SHUFFLE},
     {.option = BPPSA_OPTION_BACKWARD},
     {.option = BPPSA_OPTION_ALGORITHM},
     {.option = BPPSA_OPTION_UP_LEVELS},
@@ -100,6 +103,8 @@ static bppsa_status check_files(const bppsa_cli *cli) {
   BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_SAVE_WEIGHTS));
   BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_LOG, BPPSA_OPTION_SAVE_WEIGHTS));
   BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_WEIGHTS, BPPSA_OPTION_LOG));
+  BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_ORDER, BPPSA_OPTION_LOG));
+  BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_ORDER, BPPSA_OPTION_SAVE_WEIGHTS));
   BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_MASK, BPPSA_OPTION_LOG));
   BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_MASK, BPPSA_OPTION_SAVE_WEIGHTS));
   for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; ++i) {
@@ -138,13 +143,39 @@ static bppsa_status setup_training(const bppsa_cli *cli, bppsa_train_config *tra
   return bppsa_train_checkpoint_options(cli, train);
 }
 
+/* --order and --no-shuffle. The indices themselves are checked by the training, which knows how many samples there are. */
+static bppsa_status setup_order(const bppsa_cli *cli, bppsa_train_run *run) {
+  const bppsa_option_value *path = bppsa_cli_value(cli, BPPSA_OPTION_ORDER);
+  const bool in_order = bppsa_cli_value(cli, BPPSA_OPTION_NO_SHUFFLE)->given;
+  const bppsa_view *view = &run->order.view;
+  if (!path->given || in_order) {
+    run->train.order.kind = in_order ? BPPSA_ORDER_DATA : BPPSA_ORDER_SHUFFLED;
+    return path->given ? bppsa_fail(BPPSA_ERR_ARGUMENT, "--no-shuffle: given beside --order, expected only one of the two")
+                       : BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_cli_input(bppsa_npy_load(path->text, &run->order)));
+  if (view->dtype != BPPSA_I64 || view->ndim < 1 || view->ndim > 2 || bppsa_view_count(view) == 0) {
+    char shape[BPPSA_SHAPE_TEXT];
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: %s %s, expected int64 indices of samples, [M] or [E, M], at least one", path->text,
+                      bppsa_dtype_name(view->dtype), bppsa_shape_text(view->ndim, view->shape, shape, sizeof shape));
+  }
+  run->train.order = (bppsa_order){.kind = BPPSA_ORDER_GIVEN,
+                                   .indices = view->data,
+                                   .epochs = view->ndim == 2 ? view->shape[0] : 0,
+                                   .samples = view->shape[view->ndim - 1],
+                                   .where = path->text};
+  return BPPSA_OK;
+}
+
 static bppsa_status setup_data(const bppsa_cli *cli, bppsa_train_run *run) {
   BPPSA_TRY(bppsa_setup_dataset(cli, run->device, run->config.loss_all, &run->objective, &run->dataset));
   BPPSA_TRY(bppsa_dataset_split(run->dataset, run->train.validation, &run->split));
-  if (run->train.batch > run->split.train) {
+  BPPSA_TRY(setup_order(cli, run));
+  run->epoch_samples = bppsa_order_samples(&run->train.order, run->split.train);
+  if (run->train.batch > run->epoch_samples) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
                       "--batch: %" PRId64 ", more than the %" PRId64 " training samples, expected at most that many",
-                      run->train.batch, run->split.train);
+                      run->train.batch, run->epoch_samples);
   }
   BPPSA_TRY(bppsa_setup_match(bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text, &run->network, &run->config, run->dataset));
   if (run->network.kind->convolutional) {
@@ -261,6 +292,7 @@ static bppsa_status run_train(bppsa_cli *cli) {
   json_decref(run.rows);
   bppsa_model_destroy(run.model);
   bppsa_dataset_destroy(run.dataset);
+  bppsa_buffer_free(&run.order);
   bppsa_device_destroy(run.device);
   bppsa_safetensors_destroy(run.weights);
   bppsa_network_close(&run.network);

@@ -25,6 +25,13 @@ static const char *init_name(const bppsa_train_run *run) {
   return run->weights != NULL ? "from weights" : chosen != NULL ? chosen : "default";
 }
 
+/* "shuffled", "data", or the path of --order. */
+static const char *order_name(const bppsa_train_run *run) {
+  return run->train.order.kind == BPPSA_ORDER_GIVEN  ? run->train.order.where
+         : run->train.order.kind == BPPSA_ORDER_DATA ? "data"
+                                                     : "shuffled";
+}
+
 /* ---- JSON rows ---- */
 
 static json_t *record_json(const bppsa_train_record *record) {
@@ -80,8 +87,8 @@ static bppsa_status print_record(bppsa_train_run *run, const bppsa_train_record 
 
 static bppsa_status on_step(void *context, const bppsa_train_record *record) {
   bppsa_train_run *run = context;
-  const int64_t batch = run->train.batch, steps = (run->split.train + batch - 1) / batch, position = (record->step - 1) % steps;
-  const int64_t count = position + 1 < steps ? batch : run->split.train - position * batch;
+  const int64_t batch = run->train.batch, steps = (run->epoch_samples + batch - 1) / batch, position = (record->step - 1) % steps;
+  const int64_t count = position + 1 < steps ? batch : run->epoch_samples - position * batch;
   run->samples += count;
   run->seconds += (double)count / record->samples_per_s;
   if (run->train.iterations == 0) {
@@ -124,8 +131,8 @@ static bppsa_status print_header(bppsa_train_run *run, const bppsa_train_start *
   BPPSA_TRY(bppsa_cli_print(cli, "model      %s\n", bppsa_network_describe(&run->network, c, network, sizeof network)));
   BPPSA_TRY(bppsa_cli_print(cli, "weights    %" PRId64 " parameters, %s, init %s, seed %" PRIu64 "\n",
                             parameter_total(run->model), bppsa_dtype_name(c->dtype), init_name(run), run->train.seed));
-  BPPSA_TRY(bppsa_cli_print(cli, "data       %s: %" PRId64 " samples to train on, %" PRId64 " held out\n",
-                            run->dataset->ops->name, run->split.train, run->split.validation));
+  BPPSA_TRY(bppsa_cli_print(cli, "data       %s: %" PRId64 " samples to train on, %" PRId64 " held out, order %s\n",
+                            run->dataset->ops->name, run->split.train, run->split.validation, order_name(run)));
   BPPSA_TRY(bppsa_cli_print(cli, "loss       %s\n", bppsa_objective_text(&run->objective, c->loss_all, loss, sizeof loss)));
   BPPSA_TRY(bppsa_cli_print(cli, "update     %s\n", bppsa_train_optimizer_text(&run->train, update, sizeof update)));
   BPPSA_TRY(bppsa_cli_print(cli, "gradients  %s\n", bppsa_setup_method(run->chosen, &method, text, sizeof text)));
@@ -238,6 +245,7 @@ static json_t *config_json(const bppsa_train_run *run) {
   ok = ok && bppsa_json_put_text(object, "data", run->dataset->ops->name);
   ok = ok && bppsa_json_put_integer(object, "samples", run->dataset->samples);
   ok = ok && bppsa_json_put_real(object, "validation", t->validation);
+  ok = ok && bppsa_json_put_text(object, "order", order_name(run));
   ok = ok && bppsa_setup_method_json(object, &method, run->chosen);
   ok = ok && bppsa_train_optimizer_json(object, t);
   ok = ok && bppsa_json_put(object, "clip_norm", t->clip_norm > 0 ? bppsa_json_real(t->clip_norm) : json_null());

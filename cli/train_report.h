@@ -18,6 +18,8 @@ typedef struct {
   bppsa_device *device;
   bppsa_dataset *dataset;
   bppsa_split split;
+  bppsa_buffer order;    /* --order */
+  int64_t epoch_samples; /* that an epoch visits */
   bppsa_model *model;
   double plan_s; /* seconds its creation took: of a sparse scan, planning */
   bppsa_train_result result;

@@ -42,6 +42,7 @@ static bppsa_status describe(bppsa_training *run, int64_t *count) {
       {"model", run->model->ops->name, false, 0, 0},
       {"dtype", bppsa_dtype_name(run->model->dtype), false, 0, 0},
       {"seed", NULL, false, 0, config->seed},
+      {"order", bppsa_order_text(&config->order, run->order_text, sizeof run->order_text), false, 0, 0},
       {"data", data->ops->name, false, 0, 0},
       {"data_identity", NULL, false, 0, data->identity},
       {"samples", NULL, false, 0, (uint64_t)data->samples},
@@ -220,12 +221,12 @@ static void unpack(bppsa_training *run) {
 
 static bppsa_status check_stored(const bppsa_training *run) {
   const int64_t *cursor = run->stored.cursor;
-  if (cursor[0] < 0 || cursor[1] < 0 || cursor[2] < 0 || cursor[2] >= run->split.train || cursor[3] < 0 ||
-      cursor[0] < cursor[3] || (cursor[1] == 0) != (cursor[0] == 0)) {
+  if (cursor[0] < 0 || cursor[1] < 0 || cursor[2] < 0 || cursor[2] >= run->samples || cursor[3] < 0 || cursor[0] < cursor[3] ||
+      (cursor[1] == 0) != (cursor[0] == 0)) {
     return bppsa_fail(
         BPPSA_ERR_FORMAT,
         "checkpoint in %s: step %lld, epoch %lld, position %lld: not where a run can be, expected a place in its %lld samples",
-        run->config->checkpoint, (long long)cursor[0], (long long)cursor[1], (long long)cursor[2], (long long)run->split.train);
+        run->config->checkpoint, (long long)cursor[0], (long long)cursor[1], (long long)cursor[2], (long long)run->samples);
   }
   if (cursor[0] > run->total_steps) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
@@ -264,7 +265,7 @@ static bppsa_status resume(bppsa_training *run) {
   BPPSA_TRY(bppsa_model_push(run->model));
   BPPSA_TRY(bppsa_optimizer_push(run->optimizer));
   if (run->cursor.position > 0) {
-    bppsa_shuffle(run->config->seed, run->cursor.epoch, run->split.train, run->order);
+    bppsa_order_fill(&run->config->order, run->config->seed, run->cursor.epoch, run->split.train, run->order);
   }
   if (run->config->log_path != NULL) {
     const bppsa_log_position position = {run->stored.log[0], run->stored.log[1]};

@@ -50,13 +50,18 @@ static bppsa_status training_prepare(bppsa_training *run) {
   bppsa_nonfinite found;
   BPPSA_TRY(check_config(config));
   BPPSA_TRY(bppsa_dataset_split(run->dataset, config->validation, &run->split));
-  const int64_t steps_per_epoch = (run->split.train - 1) / config->batch + 1;
+  run->samples = bppsa_order_samples(&config->order, run->split.train);
+  if (run->samples < 1) {
+    return bppsa_order_check(&config->order, run->split.train, 1);
+  }
+  const int64_t steps_per_epoch = (run->samples - 1) / config->batch + 1;
   if (config->iterations > 0) {
     run->total_steps = config->iterations;
   } else if (!bppsa_mul(config->epochs, steps_per_epoch, &run->total_steps)) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "training: %lld epochs of %lld steps are too many, expected fewer than 2^63 steps",
                       (long long)config->epochs, (long long)steps_per_epoch);
   }
+  BPPSA_TRY(bppsa_order_check(&config->order, run->split.train, (run->total_steps - 1) / steps_per_epoch + 1));
   if (bppsa_model_parameter_nonfinite(run->model, false, &found)) {
     bppsa_line line = {.length = 0};
     bppsa_batch_describe(&run->batch, &found, &line);
@@ -66,10 +71,10 @@ static bppsa_status training_prepare(bppsa_training *run) {
   if (run->rate.kind == BPPSA_RATE_COSINE && run->rate.period == 0) {
     run->rate.period = config->iterations > 0 ? config->iterations : config->epochs;
   }
-  const int64_t capacity = bppsa_min(config->batch, run->split.train);
+  const int64_t capacity = bppsa_min(config->batch, run->samples);
   BPPSA_TRY(bppsa_optimizer_create(&config->optimizer, run->model, &run->optimizer));
   BPPSA_TRY(bppsa_batch_create(run->model, run->dataset, run->device, capacity, true, &run->batch));
-  run->order = bppsa_calloc(run->split.train, sizeof *run->order);
+  run->order = bppsa_calloc(run->samples, sizeof *run->order);
   if (run->order == NULL) {
     return BPPSA_ERR_MEMORY;
   }
@@ -86,9 +91,9 @@ static bppsa_status next_batch(bppsa_training *run) {
   if (run->cursor.position == 0) {
     run->cursor.epoch += 1;
     run->epoch = (bppsa_epoch_sums){0};
-    bppsa_shuffle(run->config->seed, run->cursor.epoch, run->split.train, run->order);
+    bppsa_order_fill(&run->config->order, run->config->seed, run->cursor.epoch, run->split.train, run->order);
   }
-  const int64_t count = bppsa_min(run->batch.capacity, run->split.train - run->cursor.position);
+  const int64_t count = bppsa_min(run->batch.capacity, run->samples - run->cursor.position);
   for (int64_t i = 0; i < count; ++i) {
     run->batch.indices[i] = run->order[run->cursor.position + i];
   }
@@ -99,7 +104,7 @@ static bppsa_status next_batch(bppsa_training *run) {
 /* Scan products redone since they were counted last. To count them on a GPU is to wait: it is done where somebody may look. */
 static bppsa_status count_redone(bppsa_training *run, bppsa_train_record *record) {
   const bool looked_at =
-      run->config->iterations > 0 || run->checkpoint != NULL || run->cursor.position == run->split.train || run->gpu == NULL;
+      run->config->iterations > 0 || run->checkpoint != NULL || run->cursor.position == run->samples || run->gpu == NULL;
   if (looked_at) {
     BPPSA_TRY(bppsa_model_update_redone(run->model));
     record->redone = run->model->redone - run->redone;
@@ -263,7 +268,7 @@ static bppsa_status training_loop(bppsa_training *run) {
       return stop_nonfinite(run, &record);
     }
     BPPSA_TRY(report_step(run, &record));
-    const bool epoch_complete = run->cursor.position == run->split.train;
+    const bool epoch_complete = run->cursor.position == run->samples;
     if (epoch_complete) {
       run->cursor.position = 0;
       BPPSA_TRY(report_epoch(run, true));

@@ -16,6 +16,7 @@
 #include "train/data/dataset.h"
 #include "train/log.h"
 #include "train/optimizer.h"
+#include "train/order.h"
 #include "train/rate.h"
 
 #ifdef __cplusplus
@@ -30,6 +31,7 @@ typedef struct {
   bppsa_rate_config rate;           /* how the optimiser's lr changes: bppsa_rate_config_default() */
   double clip_norm;                 /* 0: no clipping */
   uint64_t seed;                    /* of the order of the samples */
+  bppsa_order order;                /* zero: shuffled; what it points to is borrowed */
   double validation;                /* fraction held out, [0, 1) */
   const char *log_path;             /* NULL: no log. A line a step with iterations, a line an epoch with epochs */
   const char *checkpoint;           /* a directory (train/checkpoint.h), NULL: no checkpoints */

@@ -16,7 +16,7 @@ typedef struct {
   double forward_s, backward_s, update_s, seconds;
 } bppsa_epoch_sums;
 
-enum { BPPSA_RECORD_NUMBERS = 13, BPPSA_FIELD_TEXT = 32 };
+enum { BPPSA_RECORD_NUMBERS = 13, BPPSA_FIELD_TEXT = 64 };
 
 /* What a checkpoint holds besides the weights and the optimiser's state: these arrays, each a tensor. The seed is one of the fields; the
  * random numbers are counted by epoch and step, so that they need no state of their own. */
@@ -39,7 +39,8 @@ typedef struct {
   const bppsa_device *device;
   bppsa_split split;
   bppsa_batch batch;
-  int64_t *order; /* the epoch's permutation, size split.train */
+  int64_t samples; /* of an epoch */
+  int64_t *order;  /* the epoch's, size samples */
   bppsa_optimizer *optimizer;
   bppsa_gpu_steps *gpu; /* NULL: the model is in host memory */
   int64_t redone;       /* of the model, as far as they have been counted */
@@ -61,6 +62,7 @@ typedef struct {
   char *names;               /* the optimiser's tensors' */
   bppsa_metadata *fields;    /* the caller's and the training's own */
   char (*texts)[BPPSA_FIELD_TEXT];
+  char order_text[BPPSA_FIELD_TEXT];
 } bppsa_training;
 
 /* A step of the batch that has been staged: forward pass, loss, backward pass, update. Fills the record's loss, accuracy, norm and times. Where something is
