@@ -172,7 +172,8 @@ static bppsa_status print_records(bppsa_cli *cli, const bppsa_scan_plan *plan) {
     const char *remark = records[i].dead ? "dead, never run" : records[i].critical >= 0 ? "critical" : "";
     BPPSA_TRY(bppsa_cli_print(cli, " %5d  %-6s  %-2s  %-14" PRId64 "  %-8" PRId64 "  %-18s  %-10s  %s\n", (int)records[i].level,
                               bppsa_scan_phase_name(records[i].phase), bppsa_scan_op_name(records[i].op),
-                              records[i].count * records[i].length, records[i].length, shape,
+                              records[i].count * records[i].length + records[i].longer,
+                              records[i].length + (records[i].longer > 0), shape,
                               bppsa_cli_si((double)step.flops, "", flops, sizeof flops), remark));
   }
   return BPPSA_OK;

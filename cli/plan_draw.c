@@ -36,7 +36,8 @@ static bppsa_status place(drawing *d) {
     if (level >= MAX_LEVELS) {
       return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "drawing: %d levels or more, expected fewer", MAX_LEVELS);
     }
-    longest[level] = records[i].length > longest[level] ? records[i].length : longest[level];
+    const int64_t length = records[i].length + (records[i].longer > 0);
+    longest[level] = length > longest[level] ? length : longest[level];
     d->levels = level + 1 > d->levels ? level + 1 : d->levels;
   }
   const double n = (double)d->n + 1;

@@ -28,13 +28,13 @@ template <typename real> struct layer_arrays {
 
 /* Chunks of a layer's steps (chunk_kernels.cuh). */
 template <typename real> struct chunk_arrays {
-  int64_t chunks, length; /* P, L */
-  real *products;         /* [P-1][b][HP][HP]: row r is the image of basis vector r, times 2^exponents[r] */
-  int32_t *exponents;     /* [P-1][b][H] */
-  real *norms;            /* likewise: a row's largest entry */
-  real *offsets;          /* [P-1][b][H]: the walk from 0; NULL unless gradients are injected */
-  real *carried;          /* [P][b][H]: g where chunk p begins */
-  bool from_zero;         /* walk: from 0 to `offsets`, and nothing else is written */
+  int64_t chunks;     /* P, cut by bppsa_cut */
+  real *products;     /* [P-1][b][HP][HP]: row r is the image of basis vector r, times 2^exponents[r] */
+  int32_t *exponents; /* [P-1][b][H] */
+  real *norms;        /* likewise: a row's largest entry */
+  real *offsets;      /* [P-1][b][H]: the walk from 0; NULL unless gradients are injected */
+  real *carried;      /* [P][b][H]: g where chunk p begins */
+  bool from_zero;     /* walk: from 0 to `offsets`, and nothing else is written */
   real *
       partials; /* [blocks][G·H·H + 2 G·H + (I = 1 ? G·H : 0)]: dW_hh, db_hh, db_ih, dW_ih of a block's warps; NULL: not wanted */
   unsigned long long *redone;

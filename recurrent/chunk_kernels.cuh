@@ -4,7 +4,7 @@
  *     carry        the gradient from chunk to chunk through the products (phase 2)
  *     walk         all chunks at once, from what was carried; weight gradients on the way (phase 3)
  *
- * Chunk p is the steps T - pL .. T - (p+1)L + 1, in that order; one chunk is sequential BP. Jacobians are never stored: their factors are made of
+ * Chunk p is the steps T - C(p) .. T - C(p + 1) + 1, in that order, where C(p) = bppsa_cut(T, P, p); one chunk is sequential BP. Jacobians are never stored: their factors are made of
  * what the forward pass kept. Injected gradients enter a chunk as one more vector, the walk from 0.
  *
  * Everything is in row-vector form, gᵀ_{t-1} = Σ_k (gᵀ_t ∘ d_k) W_k + gᵀ_t ∘ e + uᵀ_{t-1}. HP: H padded; W_k has rows and columns of 0 there.
@@ -13,6 +13,7 @@
 #ifndef BPPSA_RECURRENT_CHUNK_KERNELS_CUH
 #define BPPSA_RECURRENT_CHUNK_KERNELS_CUH
 
+#include "core/cut.h"
 #include "core/launch.cuh"
 #include "recurrent/cell_cuda.cuh"
 #include "recurrent/lanes.cuh"
@@ -112,7 +113,9 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_transition(laye
   const int64_t hidden = c.hidden, items = (s.chunks - 1) * c.batch;
   const int64_t item = ((int64_t)blockIdx.x * shape::WARPS + warp) * shape::ITEMS + place;
   const bool active = place < shape::ITEMS && item < items;
-  const int64_t b = active ? item % c.batch : 0, start = active ? c.steps - item / c.batch * s.length : s.length;
+  const int64_t b = active ? item % c.batch : 0, chunk = active ? item / c.batch : 0;
+  const int64_t start = c.steps - bppsa_cut(c.steps, s.chunks, chunk), end = c.steps - bppsa_cut(c.steps, s.chunks, chunk + 1);
+  const int count = (int)(start - end), longest = (int)bppsa_cut(c.steps, s.chunks, 1); /* chunks differ by a step at most */
   for (int at = thread; at < shape::W_REALS; at += CHUNK_THREADS) {
     const int64_t j = at % HP, r = at / HP % HP, k = at / (HP * HP);
     w[at] = r < hidden && j < hidden ? c.w_hh[(k * hidden + r) * hidden + j] : 0;
@@ -137,33 +140,33 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_transition(laye
     }
   }
   __syncthreads();
-  const int length = (int)s.length;
-  for (int link = 0; link < length; ++link) {
+  for (int link = 0; link < longest; ++link) {
+    const bool works = active && link < count;
     real *d = factors + link % 2 * shape::D_REALS; /* [K, then e][HP] */
     past -= state;
     BPPSA_UNROLL
     for (int i = 0; i < shape::MINE; ++i) {
       const int r = group + i * shape::GROUPS;
       real own[K] = {}, diagonal = 0, unused;
-      if (active && r < hidden) {
+      if (works && r < hidden) {
         mine[i].factors(c.relu, own, &diagonal, &unused);
       }
       BPPSA_UNROLL
       for (int k = 0; k < K; ++k) {
-        if (active && r < HP) {
+        if (works && r < HP) {
           d[k * HP + r] = own[k];
         }
       }
-      if (cell<real>::DIAGONAL && active && r < HP) {
+      if (cell<real>::DIAGONAL && works && r < HP) {
         d[K * HP + r] = diagonal;
       }
-      if (active && r < hidden && link + 1 < length) {
+      if (works && r < hidden && link + 1 < count) {
         mine[i] = cell<real>::load(c, past + i * shape::GROUPS, state, r);
       }
     }
     __syncwarp();
-    if (active) {
-      transition_step<real, cell, HP, V>(w, d, x, link % SCAN_RESCALE_LINKS == 0 || link + 1 == length, e, norms);
+    if (works) {
+      transition_step<real, cell, HP, V>(w, d, x, link % SCAN_RESCALE_LINKS == 0 || link + 1 == count, e, norms);
     }
   }
   BPPSA_UNROLL
@@ -309,7 +312,8 @@ __global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_carry(layer_arrays
     const bool cancelled = !(warp_sum(terms) <= (real)SCAN_CANCELLATION * warp_sum(size)); /* true for NaN */
     if (open && __any_sync(all, cancelled || !finite)) {
       v = before;
-      for (int64_t t = c.steps - (p - 1) * s.length; t > c.steps - p * s.length; --t) {
+      const int64_t end = c.steps - bppsa_cut(c.steps, s.chunks, p);
+      for (int64_t t = c.steps - bppsa_cut(c.steps, s.chunks, p - 1); t > end; --t) {
         v = step_back<real, cell>(c, t, b, lane, v, shared);
       }
       if (unit) {
@@ -414,8 +418,9 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_walk(layer_arra
   const int lane = (int)threadIdx.x % WARP_LANES, warp = (int)threadIdx.x / WARP_LANES, warps = (int)blockDim.x / WARP_LANES;
   const int64_t hidden = c.hidden, item = (int64_t)blockIdx.x * warps + warp, p = item / c.batch, b = item % c.batch;
   const bool works = p < s.chunks - s.from_zero, unit = lane < hidden;
-  const int64_t start = works ? c.steps - p * s.length : 0;
-  const int count = (int)(start < s.length ? start : s.length), j = unit ? lane : 0; /* other lanes read along */
+  const int64_t start = works ? c.steps - bppsa_cut(c.steps, s.chunks, p) : 0;
+  const int count = works ? (int)(bppsa_cut(c.steps, s.chunks, p + 1) - bppsa_cut(c.steps, s.chunks, p)) : 0;
+  const int j = unit ? lane : 0; /* other lanes read along */
   real *delta = shared + warp * 2 * K * HP, w[K][HP], g = 0;
   walk_sums<real, K, SUMS_HP> sums = {};
   walk_step<real, cell> now[AHEAD], next[AHEAD] = {};

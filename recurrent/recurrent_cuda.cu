@@ -19,8 +19,8 @@ struct recurrent_gpu {
   int32_t index;
   cudaStream_t stream;
   void *memory;
-  int64_t chunks, length; /* fused: P, L; 1, T for BP */
-  bool sums;              /* the walk sums weight gradients */
+  int64_t chunks; /* fused: P; 1 for BP */
+  bool sums;      /* the walk sums weight gradients */
   void *products, *norms, *offsets, *carried, *partials, *w_t, *exponents, *redone;
 };
 
@@ -186,7 +186,6 @@ template <typename real> chunk_arrays<real> chunks_of(const recurrent_network *n
   const recurrent_gpu *gpu = n->gpu;
   chunk_arrays<real> s = {};
   s.chunks = gpu->chunks;
-  s.length = gpu->length;
   s.products = (real *)gpu->products;
   s.exponents = (int32_t *)gpu->exponents;
   s.norms = (real *)gpu->norms;
@@ -369,10 +368,7 @@ extern "C" void bppsa_recurrent_cuda_choose(recurrent_network *n) {
   recurrent_gpu *gpu = n->gpu;
   const bppsa_scan_plan *plan = n->layers[0].plan;
   const bppsa_scan_config *config = plan == NULL ? NULL : bppsa_scan_plan_config(plan);
-  const int64_t chunks = config != NULL && config->method.algorithm == BPPSA_SCAN_CHUNKED ? config->method.chunks : 1,
-                steps = n->config.seq_len;
-  gpu->length = divide_up(steps, chunks);
-  gpu->chunks = divide_up(steps, gpu->length);
+  gpu->chunks = config != NULL && config->method.algorithm == BPPSA_SCAN_CHUNKED ? config->method.chunks : 1;
   gpu->sums = bppsa_recurrent_cuda_fused(n) && LAUNCH(n, sums, n->config.hidden);
   n->base.reals = parameter_reals(n);
 }

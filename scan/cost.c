@@ -2,6 +2,8 @@
  *
  *     seconds = Σ levels ( level + Σ records max(1, count·B / workers) · length · (product + FLOPs · flop) )
  *
+ * where the length is that of the longest item, and of their mean where there are more items than workers.
+ *
  * A record's products differ by what they apply, a leaf or a held product, and by what they apply it to, one vector or a matrix; every kind
  * has its own `product` (seconds a product), `flop` (seconds a FLOP) and `workers` (products at once). The constants of the CPU are for one worker: the choice
  * of `auto`, and with it the bits of a gradient, must not depend on the number of threads.
@@ -62,17 +64,17 @@ static double record_seconds(const bppsa_scan_plan *plan, const costs *c, int64_
     return 0;
   }
   const rate *rates = level->op == BPPSA_OP_MV ? c->mv : c->mm;
-  const rate *r = &rates[level->span > 1];
+  const rate *r = &rates[level->span > 1 || level->wider > 0];
   const double flop = plan->config.dtype == BPPSA_F64 ? 2 * r->flop : r->flop;
   double item = 0; /* the first item stands for all, except where sizes differ */
   const double items = (double)level->count * (double)plan->config.batch;
-  const int64_t looked_at = plan->dims != NULL ? level->count * level->length : 1;
+  const int64_t links = bppsa_scan_level_links(level), looked_at = plan->dims != NULL ? links : 1;
   for (int64_t i = 0; i < looked_at; ++i) {
     bppsa_scan_plan_next(plan, &iterator, &step);
     item += (r->product + flop * (double)step.flops) / (double)looked_at;
   }
-  const double rounds = items > r->workers ? items / r->workers : 1;
-  return rounds * (double)level->length * item;
+  const double longest = (double)bppsa_scan_item_length(level, 0), mean = (double)links / (double)level->count;
+  return item * (items > r->workers ? items / r->workers * mean : longest);
 }
 
 double bppsa_scan_plan_seconds(const bppsa_scan_plan *plan) {

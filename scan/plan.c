@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/cut.h"
 #include "core/memory.h"
 #include "scan/plan_internal.h"
 
@@ -33,7 +34,7 @@ int64_t bppsa_scan_plan_dim(const bppsa_scan_plan *plan, int64_t y) {
 
 int64_t bppsa_scan_plan_slot(const bppsa_scan_plan *plan, int64_t first, int64_t last) {
   if (plan->config.method.algorithm == BPPSA_SCAN_CHUNKED) {
-    return (first - 1) / plan->chunk_length - 1;
+    return bppsa_cut_part(plan->config.jacobians, plan->config.method.chunks, first - 1) - 1;
   }
   return last >> 1;
 }
@@ -98,12 +99,12 @@ static void step_cost(const bppsa_scan_plan *plan, bppsa_scan_step *step) {
 /* The step `link` of item `item` of a record. */
 static void step_make(const bppsa_scan_plan *plan, const bppsa_scan_level *level, int64_t item, int64_t link,
                       bppsa_scan_step *step) {
-  const int64_t start = level->first + item * level->stride;
+  const int64_t start = bppsa_scan_item_first(level, item);
   step->level = level;
   step->critical = item == level->critical;
   if (level->op == BPPSA_OP_MV) {
-    step->first = start + link * level->span;
-    step->last = step->first + level->span - 1;
+    step->first = start + bppsa_scan_reach(level, link);
+    step->last = start + bppsa_scan_reach(level, link + 1) - 1;
     step->split = step->last + 1;
   } else if (level->chain) {
     step->first = start;
@@ -124,7 +125,7 @@ bool bppsa_scan_plan_next(const bppsa_scan_plan *plan, bppsa_scan_iterator *it, 
   const bppsa_scan_level *level = &plan->records[it->record];
   step_make(plan, level, it->item, it->link, step);
   step->id = it->id++;
-  if (++it->link == level->length) {
+  if (++it->link == bppsa_scan_item_length(level, it->item)) {
     it->link = 0;
     if (++it->item == level->count) {
       it->item = 0;
@@ -205,43 +206,62 @@ static void add_blelloch(bppsa_scan_plan *plan) {
   plan->slot_count = levels > 0 ? (n + 1) / 2 : 0;
 }
 
-/* Chunks of c elements over a[1] .. a[n-1]. Chunk 0 needs no transition: its mat-vecs start at the seed and run beside the other
- * chunks' transitions. The last chunk's transition is never used. */
+/* The chunks 1 .. P - 2 as a record of items that are a link shorter than their chunks. */
+static bppsa_scan_level inner_chunks(const bppsa_scan_plan *plan, bppsa_scan_phase phase, bppsa_scan_op op, int32_t level) {
+  const int64_t n = plan->config.jacobians, p = plan->config.method.chunks, size = n / p;
+  bppsa_scan_level r = {.phase = phase, .op = op, .level = level, .first = 1 + bppsa_cut(n, p, 1), .stride = size, .span = 1};
+  r.count = p - 2;
+  r.longer = n % p > 1 ? n % p - 1 : 0; /* chunk 0 is one of the larger */
+  r.length = size - 1;
+  if (size == 1) { /* chunks of one element have nothing to join: the larger ones are left */
+    r.count = r.longer;
+  }
+  if (r.longer == r.count) {
+    r.stride += 1;
+    r.length += 1;
+    r.longer = 0;
+  }
+  return r;
+}
+
+/* P chunks over a[1] .. a[n], cut by bppsa_cut. Chunk 0 needs no transition: its mat-vecs start at the seed and run beside the other
+ * chunks' transitions. The last chunk's transition is never used, and its last element, a[n], is the input phase's. */
 static void add_chunked(bppsa_scan_plan *plan) {
-  const int64_t used = plan->config.jacobians - 1, p = plan->config.method.chunks, c = plan->chunk_length;
+  const int64_t n = plan->config.jacobians, p = plan->config.method.chunks;
+  const bppsa_scan_level mv = {.op = BPPSA_OP_MV, .stride = 1, .span = 1, .count = 1};
+  bppsa_scan_level head = mv, tail = mv;
   plan->level_count = 3;
-  if (used < 1) {
+  if (n < 2) {
     return;
   }
-  const bppsa_scan_level mv = {.op = BPPSA_OP_MV, .stride = c, .span = 1, .count = 1};
-  bppsa_scan_level head = mv, inner = mv, tail = mv;
   head.phase = BPPSA_PHASE_UP;
   head.first = 1;
-  head.length = p > 1 ? c : used;
+  head.length = p > 1 ? bppsa_cut(n, p, 1) : n - 1;
   add_record(plan, head);
-  add_record(plan, (bppsa_scan_level){.phase = BPPSA_PHASE_UP,
-                                      .op = BPPSA_OP_MM,
-                                      .chain = true,
-                                      .first = 1 + c,
-                                      .stride = c,
-                                      .span = 1,
-                                      .count = p - 2,
-                                      .length = c - 1});
-  add_record(
-      plan,
-      (bppsa_scan_level){
-          .phase = BPPSA_PHASE_MIDDLE, .op = BPPSA_OP_MV, .level = 1, .first = 1 + c, .span = c, .count = 1, .length = p - 2});
-  inner.phase = tail.phase = BPPSA_PHASE_DOWN;
-  inner.level = tail.level = 2;
-  inner.first = 1 + c;
-  inner.count = p - 2;
-  inner.length = c - 1;
-  add_record(plan, inner);
-  tail.first = 1 + (p - 1) * c;
+  if (p > 2) {
+    bppsa_scan_level products = inner_chunks(plan, BPPSA_PHASE_UP, BPPSA_OP_MM, 0), carry = mv;
+    products.chain = true;
+    add_record(plan, products);
+    plan->slot_count = products.length > 0 ? products.count : 0;
+    carry.phase = BPPSA_PHASE_MIDDLE;
+    carry.level = 1;
+    carry.first = products.first;
+    carry.span = n / p;
+    carry.length = p - 2;
+    carry.wider = n % p > 1 ? n % p - 1 : 0;
+    if (carry.wider == carry.length) {
+      carry.span += 1;
+      carry.wider = 0;
+    }
+    add_record(plan, carry);
+    add_record(plan, inner_chunks(plan, BPPSA_PHASE_DOWN, BPPSA_OP_MV, 2));
+  }
+  tail.phase = BPPSA_PHASE_DOWN;
+  tail.level = 2;
+  tail.first = 1 + bppsa_cut(n, p, p - 1);
   tail.count = p > 1;
-  tail.length = used - (p - 1) * c;
+  tail.length = n - tail.first;
   add_record(plan, tail);
-  plan->slot_count = c > 1 && p > 2 ? p - 2 : 0;
 }
 
 static void add_input(bppsa_scan_plan *plan) {
@@ -263,14 +283,14 @@ static void add_input(bppsa_scan_plan *plan) {
 static int64_t item_flops(const bppsa_scan_plan *plan, const bppsa_scan_level *level, int64_t item, int64_t *copies) {
   bppsa_scan_step step;
   int64_t flops = 0;
-  const int64_t links = plan->dims != NULL ? level->length : 1;
+  const int64_t length = bppsa_scan_item_length(level, item), links = plan->dims != NULL ? length : 1;
   *copies = 0;
   for (int64_t link = 0; link < links; ++link) {
     step_make(plan, level, item, link, &step);
     flops += step.flops;
     *copies += step.copy;
   }
-  return plan->dims != NULL ? flops : flops * level->length;
+  return plan->dims != NULL ? flops : flops * length;
 }
 
 /* What a record adds up to. */
@@ -282,9 +302,10 @@ typedef struct {
 
 static record_sum add_totals(bppsa_scan_plan *plan, const bppsa_scan_level *level) {
   bppsa_scan_totals *t = &plan->totals;
-  record_sum r = {.products = level->count * level->length, .worst_flops = -1};
+  record_sum r = {.products = bppsa_scan_level_links(level), .worst_flops = -1};
   int64_t sum = 0;
-  const int64_t distinct = plan->dims != NULL ? level->count : 1; /* uniform sizes: every item costs the same */
+  const int64_t distinct =
+      plan->dims != NULL ? level->count : 1; /* uniform sizes: every link costs the same, the first item is the longest */
   for (int64_t item = 0; item < distinct; ++item) {
     int64_t copies;
     const int64_t flops = item_flops(plan, level, item, &copies);
@@ -293,12 +314,12 @@ static record_sum add_totals(bppsa_scan_plan *plan, const bppsa_scan_level *leve
     if (flops > r.worst_flops) {
       r.worst_flops = flops;
       r.worst = item;
-      r.worst_steps = level->length - copies;
+      r.worst_steps = bppsa_scan_item_length(level, item) - copies;
     }
   }
   *(level->op == BPPSA_OP_MM ? &t->mm : &t->mv) += r.products;
   t->dead += level->dead ? r.products : 0;
-  sum = plan->dims != NULL ? sum : sum * level->count;
+  sum = plan->dims != NULL ? sum : sum / bppsa_scan_item_length(level, 0) * bppsa_scan_level_links(level);
   if (!level->dead) {
     *(level->op == BPPSA_OP_MM ? &t->mm_flops : &t->mv_flops) += sum;
   }
@@ -473,7 +494,7 @@ static bppsa_status check_magnitude(const bppsa_scan_config *c) {
 
 static void resolve(bppsa_scan_plan *plan) {
   bppsa_scan_config *c = &plan->config;
-  const int64_t most = levels_of(c->jacobians), used = c->jacobians > 1 ? c->jacobians - 1 : 1;
+  const int64_t most = levels_of(c->jacobians);
   if (c->method.algorithm == BPPSA_SCAN_BLELLOCH) {
     c->method.up_levels = c->method.up_levels < 0 || c->method.up_levels > most ? most : c->method.up_levels;
   } else {
@@ -486,9 +507,8 @@ static void resolve(bppsa_scan_plan *plan) {
   if (c->method.chunks == 0) {
     c->method.chunks = (int64_t)(sqrt(2.0 * (double)c->jacobians) + 0.5);
   }
-  c->method.chunks = c->method.chunks < 1 ? 1 : c->method.chunks > used ? used : c->method.chunks;
-  plan->chunk_length = (used + c->method.chunks - 1) / c->method.chunks;
-  c->method.chunks = (used + plan->chunk_length - 1) / plan->chunk_length;
+  c->method.chunks = c->method.chunks > c->jacobians ? c->jacobians : c->method.chunks;
+  c->method.chunks = c->method.chunks < 1 ? 1 : c->method.chunks;
 }
 
 static bppsa_status create_fixed(const bppsa_scan_config *config, bppsa_scan_plan **out) {

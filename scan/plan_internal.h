@@ -19,7 +19,6 @@ typedef struct {
 struct bppsa_scan_plan {
   bppsa_scan_config config; /* resolved; dims = the copy below */
   int64_t *dims;            /* size of g_t, size n + 1; NULL when uniform */
-  int64_t chunk_length;     /* chunked: c */
   int64_t record_count;
   bppsa_scan_level *records; /* size record_count */
   int64_t level_count;
@@ -34,6 +33,20 @@ struct bppsa_scan_plan {
   bppsa_device_kind planner_kind; /* csr: of the device the products are planned for */
   int32_t planner_index;
 };
+
+/* Where item k of a record begins, its links, all links of its items, and the elements that the first `link` links of a chain reach over. */
+static inline int64_t bppsa_scan_item_first(const bppsa_scan_level *level, int64_t k) {
+  return level->first + k * level->stride + (k < level->longer ? k : level->longer);
+}
+static inline int64_t bppsa_scan_item_length(const bppsa_scan_level *level, int64_t k) {
+  return level->length + (k < level->longer);
+}
+static inline int64_t bppsa_scan_level_links(const bppsa_scan_level *level) {
+  return level->count * level->length + level->longer;
+}
+static inline int64_t bppsa_scan_reach(const bppsa_scan_level *level, int64_t link) {
+  return link * level->span + (link < level->wider ? link : level->wider);
+}
 
 /* Size of y[i], i = 1 .. n + 1. */
 int64_t bppsa_scan_plan_dim(const bppsa_scan_plan *plan, int64_t y);

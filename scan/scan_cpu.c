@@ -32,7 +32,7 @@ static int64_t tasks_of(const bppsa_scan_cpu *cpu, const bppsa_scan_level *level
 /* Of a record, taking all of its products to be as large as the first. */
 static double work_of(const bppsa_scan_plan *plan, const bppsa_scan_level *level, int64_t batch) {
   const bppsa_scan_config *c = &plan->config;
-  const double products = level->dead ? 0 : (double)level->count * (double)level->length * (double)batch;
+  const double products = level->dead ? 0 : (double)bppsa_scan_level_links(level) * (double)batch;
   const double k = (double)bppsa_scan_plan_dim(plan, level->first), m = (double)bppsa_scan_plan_dim(plan, level->first + 1);
   if (c->element == BPPSA_ELEMENT_DIAGONAL) {
     return bppsa_loop_work(0, products * 3 * (1 + c->affine) * m * (double)bppsa_dtype_size(c->dtype));

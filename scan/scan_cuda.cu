@@ -65,7 +65,7 @@ template <typename real> scan_chain<real> make_chain(const cuda_executor *x, con
   c.jacobian_offsets = x->jacobian_offsets;
   c.slot_offsets = x->slot_offsets;
   c.slot_reals = plan->slot_reals;
-  c.chunk_length = config->method.algorithm == BPPSA_SCAN_CHUNKED ? plan->chunk_length : 0;
+  c.chunks = config->method.algorithm == BPPSA_SCAN_CHUNKED ? config->method.chunks : 0;
   c.slots = (real *)x->slots;
   c.beside = (real *)x->beside;
   c.exponents = x->exponents;
@@ -73,6 +73,11 @@ template <typename real> scan_chain<real> make_chain(const cuda_executor *x, con
   c.exponent_rows = x->exponent_rows;
   c.redone = x->redone;
   return c;
+}
+
+/* Are all its links leaves? */
+bool walks(const bppsa_scan_level *level) {
+  return level->span == 1 && level->wider == 0;
 }
 
 int threads_for(int64_t numbers) {
@@ -84,10 +89,10 @@ template <typename real>
 void launch_diagonal(cudaStream_t stream, const scan_chain<real> &c, const bppsa_scan_level *level, const scan_record &record) {
   const int64_t count = level->count * c.batch * c.dim;
   const int threads = threads_for(count), blocks = (int)((count + threads - 1) / threads);
-  if (level->op == BPPSA_OP_MV && level->span == 1 && count <= FEW_NUMBERS && level->length >= LONG_CHAIN) {
+  if (level->op == BPPSA_OP_MV && walks(level) && count <= FEW_NUMBERS && level->length >= LONG_CHAIN) {
     const int warps = MOST_THREADS / WARP;
     BPPSA_LAUNCH(bppsa_scan_diagonal_warp<real>, (int)((count + warps - 1) / warps), MOST_THREADS, 0, stream, c, record, count);
-  } else if (level->op == BPPSA_OP_MV && level->span == 1) {
+  } else if (level->op == BPPSA_OP_MV && walks(level)) {
     BPPSA_LAUNCH(bppsa_scan_diagonal_walk<real>, blocks, threads, 0, stream, c, record, count);
   } else if (level->op == BPPSA_OP_MV) {
     BPPSA_LAUNCH(bppsa_scan_diagonal_apply<real>, (int)(level->count * c.batch), threads_for(c.dim), 0, stream, c, record);
@@ -103,7 +108,7 @@ void launch_matrices(const cuda_executor *x, const scan_chain<real> &c, const bp
                      const scan_record &record) {
   const int items = (int)(level->count * c.batch), threads = threads_for(x->dim);
   const size_t vectors = 3 * (size_t)x->room * sizeof(real);
-  if (level->op == BPPSA_OP_MV && level->span == 1) {
+  if (level->op == BPPSA_OP_MV && walks(level)) {
     BPPSA_LAUNCH(bppsa_scan_walk<real>, items, threads, vectors, x->stream, c, record, x->room);
   } else if (level->op == BPPSA_OP_MV) {
     BPPSA_LAUNCH(bppsa_scan_apply<real>, items, threads, vectors, x->stream, c, record, x->room);
@@ -123,7 +128,7 @@ template <typename real> bppsa_status run(const cuda_executor *x, const bppsa_sc
   const scan_chain<real> c = make_chain<real>(x, operands);
   for (int64_t r = 0; r < plan->record_count; ++r) {
     const bppsa_scan_level *level = &plan->records[r];
-    const scan_record record = {level->first, level->stride, level->span, level->length};
+    const scan_record record = {level->first, level->stride, level->span, level->length, level->longer, level->wider};
     if (level->dead || level->count == 0 || (level->op == BPPSA_OP_MV && level->length == 0)) {
       continue;
     }

@@ -11,6 +11,7 @@
 #ifndef BPPSA_SCAN_SCAN_KERNELS_CUH
 #define BPPSA_SCAN_SCAN_KERNELS_CUH
 
+#include "core/cut.h"
 #include "core/launch.cuh"
 #include "scan/scan_numbers.cuh"
 
@@ -31,8 +32,8 @@ template <typename real> struct scan_chain {
   real *gradients;
   /* sizes that differ (dense): of g_t, size n + 1; first reals of g_t, of J_{t+1}ᵀ and of slots, for one sample */
   const int64_t *dims, *gradient_offsets, *jacobian_offsets, *slot_offsets;
-  int64_t weight_row;               /* reals from one row of a weight to the next */
-  int64_t slot_reals, chunk_length; /* chunk_length 0: a tree */
+  int64_t weight_row;         /* reals from one row of a weight to the next */
+  int64_t slot_reals, chunks; /* chunks 0: a tree */
   real *slots,
       *beside; /* held products [slot][sample][rows + affine][m]; beside: where a product is made before it replaces its operand */
   int32_t *exponents; /* [slot][sample][exponent_rows] */
@@ -43,8 +44,21 @@ template <typename real> struct scan_chain {
 
 /* A level record (scan/plan.h). */
 struct scan_record {
-  int64_t first, stride, span, length;
+  int64_t first, stride, span, length, longer, wider;
 };
+
+__device__ inline int64_t scan_item_first(const scan_record &r, int64_t item) {
+  return r.first + item * r.stride + (item < r.longer ? item : r.longer);
+}
+
+__device__ inline int64_t scan_item_length(const scan_record &r, int64_t item) {
+  return r.length + (item < r.longer);
+}
+
+/* Elements that a link of a chain reaches over. */
+__device__ inline int64_t scan_span(const scan_record &r, int64_t link) {
+  return r.span + (link < r.wider);
+}
 
 template <typename real> __device__ inline int64_t scan_dim(const scan_chain<real> &c, int64_t y) {
   return c.dims != NULL ? c.dims[c.n - y + 1] : c.dim;
@@ -56,7 +70,7 @@ template <typename real> __device__ inline int64_t scan_gradient_at(const scan_c
 }
 
 template <typename real> __device__ inline int64_t scan_slot(const scan_chain<real> &c, int64_t first, int64_t last) {
-  return c.chunk_length > 0 ? (first - 1) / c.chunk_length - 1 : last >> 1;
+  return c.chunks > 0 ? bppsa_cut_part(c.n, c.chunks, first - 1) - 1 : last >> 1;
 }
 
 /* First real of the product a[first:last] of sample b in `slots`, and in `beside`. */
@@ -154,13 +168,14 @@ template <typename real> __device__ inline void scan_swap(scan_vectors<real> &v)
 template <typename real> __global__ void bppsa_scan_walk(scan_chain<real> c, scan_record record, int64_t room) {
   BPPSA_SHARED(real, memory);
   const int64_t b = blockIdx.x % c.batch;
-  int64_t i = record.first + blockIdx.x / c.batch * record.stride;
+  const int64_t item = blockIdx.x / c.batch, length = scan_item_length(record, item);
+  int64_t i = scan_item_first(record, item);
   scan_vectors<real> v = {1, room, memory, memory + room, memory + 2 * room, &b};
   for (int64_t r = threadIdx.x; r < scan_dim(c, i); r += blockDim.x) {
     v.in[r] = c.gradients[scan_gradient_at(c, i, b) + r];
   }
   __syncthreads();
-  for (int64_t link = 0; link < record.length; ++link, ++i) {
+  for (int64_t link = 0; link < length; ++link, ++i) {
     scan_step(c, i, b, v);
     scan_swap(v);
   }
@@ -194,7 +209,8 @@ template <typename real> __device__ void scan_rescale(int rows, int64_t room, in
 template <typename real>
 __global__ void bppsa_scan_carry(scan_chain<real> c, scan_record record, int64_t tiles, int tile, int64_t room) {
   BPPSA_SHARED(real, memory);
-  const int64_t item = blockIdx.x / tiles, first_row = blockIdx.x % tiles * tile, i = record.first + item * record.stride;
+  const int64_t item = blockIdx.x / tiles, first_row = blockIdx.x % tiles * tile, i = scan_item_first(record, item);
+  const int64_t length = scan_item_length(record, item);
   const int64_t size = scan_dim(c, i) + c.affine, all = size * c.batch;
   const int rows = (int)(all - first_row < tile ? all - first_row : tile);
   if (rows <= 0) { /* of an item smaller than the largest */
@@ -212,7 +228,7 @@ __global__ void bppsa_scan_carry(scan_chain<real> c, scan_record record, int64_t
     v.in[at] = (first_row + at / room) % size == at % room ? 1 : 0;
   }
   __syncthreads();
-  for (int64_t link = 0; link <= record.length; ++link) {
+  for (int64_t link = 0; link <= length; ++link) {
     const int64_t m = scan_dim(c, i + link + 1);
     scan_leaf(c, i + link, v);
     for (int64_t at = threadIdx.x; c.affine && at < rows * m; at += blockDim.x) {
@@ -222,12 +238,12 @@ __global__ void bppsa_scan_carry(scan_chain<real> c, scan_record record, int64_t
       }
     }
     __syncthreads();
-    if (link % SCAN_RESCALE_LINKS == 0 || link == record.length) {
+    if (link % SCAN_RESCALE_LINKS == 0 || link == length) {
       scan_rescale(rows, room, m, v.out, e, norms);
     }
     scan_swap(v);
   }
-  const int64_t last = i + record.length, m = scan_dim(c, last + 1);
+  const int64_t last = i + length, m = scan_dim(c, last + 1);
   for (int64_t at = threadIdx.x; at < rows * m; at += blockDim.x) {
     const int64_t row = at / m, r = (first_row + row) % size;
     c.slots[scan_product_at(c, i, last, samples[row]) + r * m + at % m] = v.in[row * room + at % m];
@@ -368,20 +384,21 @@ __device__ bool scan_try(const scan_chain<real> &c, int64_t first, int64_t last,
   return __syncthreads_or(cancelled || infinite) == 0;
 }
 
-/* y[i+s] = a[i:i+s-1] y[i], `length` times, for held products; block (item, sample). Useless products are redone step by step: they need the
+/* y[i+s] = a[i:i+s-1] y[i], `length` times, for held products, and leaves among them; block (item, sample). Useless products are redone step by step: they need the
  * injected gradients, which may be where the result belongs, so that it is written last. shared: 3 · room reals. */
 template <typename real> __global__ void bppsa_scan_apply(scan_chain<real> c, scan_record record, int64_t room) {
   BPPSA_SHARED(real, memory);
   const int64_t b = blockIdx.x % c.batch;
-  int64_t i = record.first + blockIdx.x / c.batch * record.stride;
+  const int64_t item = blockIdx.x / c.batch, length = scan_item_length(record, item);
+  int64_t i = scan_item_first(record, item);
   scan_vectors<real> v = {1, room, memory, memory + room, memory + 2 * room, &b};
-  for (int64_t link = 0; link < record.length; ++link, i += record.span) {
-    const int64_t last = i + record.span - 1, m = scan_dim(c, last + 1);
+  for (int64_t link = 0; link < length; i += scan_span(record, link++)) {
+    const int64_t last = i + scan_span(record, link) - 1, m = scan_dim(c, last + 1);
     for (int64_t r = threadIdx.x; r < scan_dim(c, i); r += blockDim.x) {
       v.in[r] = c.gradients[scan_gradient_at(c, i, b) + r];
     }
     __syncthreads();
-    if (scan_try(c, i, last, b, v)) {
+    if (last > i && scan_try(c, i, last, b, v)) {
       for (int64_t j = threadIdx.x; j < m; j += blockDim.x) {
         c.gradients[scan_gradient_at(c, last + 1, b) + j] = v.out[j];
       }
@@ -404,7 +421,7 @@ template <typename real> __global__ void bppsa_scan_apply(scan_chain<real> c, sc
       __syncthreads();
       scan_swap(v);
     }
-    if (threadIdx.x == 0) {
+    if (last > i && threadIdx.x == 0) {
       (void)atomicAdd(c.redone, 1ull);
     }
   }
@@ -425,12 +442,13 @@ template <typename real> __device__ inline void scan_rescale_one(real *y, int32_
 /* y[i+1] = a[i] y[i], `length` times; a thread an item, sample and number, `count` of them. */
 template <typename real> __global__ void bppsa_scan_diagonal_walk(scan_chain<real> c, scan_record record, int64_t count) {
   const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, j = at % c.dim, b = at / c.dim % c.batch;
-  int64_t i = record.first + at / c.dim / c.batch * record.stride;
+  const int64_t item = at / c.dim / c.batch, length = scan_item_length(record, item);
+  int64_t i = scan_item_first(record, item);
   if (at >= count) {
     return;
   }
   real y = c.gradients[scan_gradient_at(c, i, b) + j];
-  for (int64_t link = 0; link < record.length; ++link, ++i) {
+  for (int64_t link = 0; link < length; ++link, ++i) {
     const int64_t to = scan_gradient_at(c, i + 1, b) + j;
     y = y * scan_factor(c, i, b, j) + (c.affine ? c.injected[to] : 0);
     c.gradients[to] = y;
@@ -455,18 +473,18 @@ template <typename real> __global__ void bppsa_scan_diagonal_warp(scan_chain<rea
   const unsigned all = 0xffffffffu;
   const int lane = (int)threadIdx.x % warpSize;
   const int64_t at = ((int64_t)blockIdx.x * blockDim.x + threadIdx.x) / warpSize, j = at % c.dim, b = at / c.dim % c.batch;
-  const int64_t first = record.first + at / c.dim / c.batch * record.stride;
+  const int64_t item = at / c.dim / c.batch, length = scan_item_length(record, item), first = scan_item_first(record, item);
   if (at >= count) {
     return;
   }
   real y = c.gradients[scan_gradient_at(c, first, b) + j];
-  for (int64_t done = 0; done < record.length; done += warpSize * S) {
+  for (int64_t done = 0; done < length; done += warpSize * S) {
     real a[S], u[S];
     scan_steps<real> mine = {1, 0, 0};
     BPPSA_UNROLL
     for (int s = 0; s < S; ++s) {
       const int64_t link = done + lane * S + s;
-      const bool there = link < record.length;
+      const bool there = link < length;
       a[s] = there ? scan_factor(c, first + link, b, j) : 1;
       u[s] = there && c.affine ? c.injected[scan_gradient_at(c, first + link + 1, b) + j] : 0;
       mine.u = mine.u * a[s] + u[s];
@@ -501,7 +519,7 @@ template <typename real> __global__ void bppsa_scan_diagonal_warp(scan_chain<rea
     for (int s = 0; s < S; ++s) {
       const int64_t link = done + lane * S + s;
       start = start * a[s] + u[s];
-      if (link < record.length) {
+      if (link < length) {
         c.gradients[scan_gradient_at(c, first + link + 1, b) + j] = start;
       }
     }
@@ -512,7 +530,7 @@ template <typename real> __global__ void bppsa_scan_diagonal_warp(scan_chain<rea
 /* a[i:i+length] of leaves. */
 template <typename real> __global__ void bppsa_scan_diagonal_carry(scan_chain<real> c, scan_record record, int64_t count) {
   const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, j = at % c.dim, b = at / c.dim % c.batch;
-  const int64_t i = record.first + at / c.dim / c.batch * record.stride, last = i + record.length;
+  const int64_t item = at / c.dim / c.batch, i = scan_item_first(record, item), last = i + scan_item_length(record, item);
   if (at >= count) {
     return;
   }
@@ -563,28 +581,30 @@ template <typename real> __global__ void bppsa_scan_diagonal_join(scan_chain<rea
   er[j] = e;
 }
 
-/* y[i+s] = a[i:i+s-1] y[i], `length` times; block (item, sample). What is not finite is redone step by step. */
+/* y[i+s] = a[i:i+s-1] y[i], `length` times, for held products, and leaves among them; block (item, sample). What is not finite is redone step by step. */
 template <typename real> __global__ void bppsa_scan_diagonal_apply(scan_chain<real> c, scan_record record) {
   const int64_t b = blockIdx.x % c.batch, m = c.dim;
-  int64_t i = record.first + blockIdx.x / c.batch * record.stride;
-  for (int64_t link = 0; link < record.length; ++link, i += record.span) {
-    const int64_t last = i + record.span - 1, from = scan_gradient_at(c, i, b), to = scan_gradient_at(c, last + 1, b);
-    const real *a = c.slots + scan_product_at(c, i, last, b);
-    const int32_t *e = c.exponents + scan_exponents_at(c, i, last, b);
+  const int64_t item = blockIdx.x / c.batch, length = scan_item_length(record, item);
+  int64_t i = scan_item_first(record, item);
+  for (int64_t link = 0; link < length; i += scan_span(record, link++)) {
+    const int64_t last = i + scan_span(record, link) - 1, from = scan_gradient_at(c, i, b), to = scan_gradient_at(c, last + 1, b);
+    const bool leaf = last == i;
+    const real *a = leaf ? NULL : c.slots + scan_product_at(c, i, last, b);
+    const int32_t *e = leaf ? NULL : c.exponents + scan_exponents_at(c, i, last, b);
     bool infinite = false;
-    for (int64_t j = threadIdx.x; j < m; j += blockDim.x) {
+    for (int64_t j = threadIdx.x; !leaf && j < m; j += blockDim.x) {
       const real y =
           (real)(ldexp((double)c.gradients[from + j] * (double)a[j], e[j]) + (c.affine ? ldexp((double)a[m + j], e[m + j]) : 0));
       infinite = infinite || !isfinite(y);
     }
-    const bool redo = __syncthreads_or(infinite) != 0;
+    const bool redo = __syncthreads_or(infinite) != 0, walk = redo || leaf;
     for (int64_t j = threadIdx.x; j < m; j += blockDim.x) {
       real y = c.gradients[from + j];
-      if (!redo) {
+      if (!walk) {
         y = (real)(ldexp((double)y * (double)a[j], e[j]) + (c.affine ? ldexp((double)a[m + j], e[m + j]) : 0));
       }
-      for (int64_t leaf = i; redo && leaf <= last; ++leaf) {
-        y = y * scan_factor(c, leaf, b, j) + (c.affine ? c.injected[scan_gradient_at(c, leaf + 1, b) + j] : 0);
+      for (int64_t at = i; walk && at <= last; ++at) {
+        y = y * scan_factor(c, at, b, j) + (c.affine ? c.injected[scan_gradient_at(c, at + 1, b) + j] : 0);
       }
       c.gradients[to + j] = y;
     }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "core/alloc.h"
+#include "core/cut.h"
 #include "schedule/schedule_internal.h"
 
 /* A pass of a worker. */
@@ -34,7 +35,7 @@ static int64_t list_unit(const bppsa_schedule *list, int64_t worker, int64_t fir
   const int64_t d = list->config.stages, pipelines = list->config.replicas;
   int64_t count = 0;
   for (int64_t p = 0; p < pipelines; ++p) {
-    const int64_t from = bppsa_schedule_cut(forwards, pipelines, p), to = bppsa_schedule_cut(forwards, pipelines, p + 1);
+    const int64_t from = bppsa_cut(forwards, pipelines, p), to = bppsa_cut(forwards, pipelines, p + 1);
     const int64_t down = p % 2 == 0 ? worker : d - 1 - worker, begin = p / 2 * (2 * d / pipelines), s = (down - begin + d) % d;
     for (int64_t m = from; m < to; ++m) {
       const pass one = {.pipeline = (int32_t)p, .stage = (int32_t)s, .micro = (int32_t)(first + m * each), .each = (int8_t)each};

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/cut.h"
 #include "core/file.h"
 #include "schedule/timed.h"
 
@@ -120,9 +121,8 @@ static bool differs(double a, double b) {
   return fabs(a - b) > 1e-12 * fmax(1, fabs(b));
 }
 
-static int64_t first_layer(const bppsa_schedule *list, int64_t stage) { /* as the library cuts layers into stages */
-  const int64_t rest = list->config.layers % list->stages;
-  return stage * (list->config.layers / list->stages) + (stage < rest ? stage : rest);
+static int64_t first_layer(const bppsa_schedule *list, int64_t stage) {
+  return bppsa_cut(list->config.layers, list->stages, stage);
 }
 
 static void write_op(const bppsa_schedule *list, const bppsa_schedule_op *op, bppsa_text *text) {

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/cut.h"
 #include "schedule/schedule_internal.h"
 
 typedef struct {
@@ -14,7 +15,7 @@ typedef struct {
 } scanner;
 
 static int64_t begin_of(const scanner *s, int64_t worker) {
-  return bppsa_schedule_cut(s->n, s->p, worker);
+  return bppsa_cut(s->n, s->p, worker);
 }
 
 /* On a worker, over the shares of the workers from .. to. */

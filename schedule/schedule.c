@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/cut.h"
 #include "schedule/schedule_internal.h"
 
 static const char *const kinds[BPPSA_KIND_COUNT] = {"F",     "I",       "W",          "B",    "RECOMPUTE", "SEND",
@@ -60,18 +61,12 @@ bppsa_schedule_config bppsa_schedule_config_default(void) {
 
 /* ---- geometry ---- */
 
-int64_t bppsa_schedule_cut(int64_t count, int64_t blocks, int64_t block) {
-  const int64_t rest = count % blocks;
-  return block * (count / blocks) + (block < rest ? block : rest);
-}
-
 int64_t bppsa_schedule_layer_of(const bppsa_schedule *list, int64_t stage) {
-  return bppsa_schedule_cut(list->config.layers, list->stages, stage);
+  return bppsa_cut(list->config.layers, list->stages, stage);
 }
 
 int64_t bppsa_schedule_stage_of(const bppsa_schedule *list, int64_t layer) {
-  const int64_t small = list->config.layers / list->stages, rest = list->config.layers % list->stages;
-  return layer < rest * (small + 1) ? layer / (small + 1) : rest + (layer - rest * (small + 1)) / small;
+  return bppsa_cut_part(list->config.layers, list->stages, layer);
 }
 
 /* Down pipeline i of Chimera begins at worker i D / f, up pipelines are its mirror (section 3.6); GEMS is one of each. Interleaved and modulo go round. */

@@ -21,8 +21,6 @@ const char *bppsa_schedule_op_text(const bppsa_schedule *list, int64_t id, char 
 
 /* Is it the operation that ends the life of its layers' activations? Of I and W the later one. */
 bool bppsa_schedule_frees(const bppsa_schedule *list, const bppsa_schedule_op *op);
-/* Elements of a block of a scan over `count` elements cut into `blocks`. */
-int64_t bppsa_schedule_cut(int64_t count, int64_t blocks, int64_t block);
 
 /* ---- writing operations (write.c) ---- */
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/cut.h"
 #include "schedule/schedule_internal.h"
 
 #define CHIMERA "Li and Hoefler 2021 (Chimera)"
@@ -349,8 +350,7 @@ static bppsa_status spread_costs(bppsa_schedule *list) {
       continue;
     }
     for (int64_t row = 0; row < c->rows[cost]; ++row) {
-      const int64_t first = bppsa_schedule_cut(c->layers, c->rows[cost], row),
-                    last = bppsa_schedule_cut(c->layers, c->rows[cost], row + 1);
+      const int64_t first = bppsa_cut(c->layers, c->rows[cost], row), last = bppsa_cut(c->layers, c->rows[cost], row + 1);
       for (int64_t layer = first; layer < last; ++layer) {
         each[layer] = c->cost[cost][row] / (double)(last - first);
       }

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "core/alloc.h"
+#include "core/cut.h"
 #include "schedule/schedule_internal.h"
 
 typedef struct {
@@ -42,8 +43,7 @@ static void lay_out(plan *p) {
   const bppsa_schedule_config *c = &p->list->config;
   double now = 0;
   for (int64_t region = 0; region < p->regions; ++region) {
-    const int64_t from = bppsa_schedule_cut(p->layers, p->regions, region),
-                  to = bppsa_schedule_cut(p->layers, p->regions, region + 1);
+    const int64_t from = bppsa_cut(p->layers, p->regions, region), to = bppsa_cut(p->layers, p->regions, region + 1);
     double all = 0;
     p->begin[region] = now;
     for (int64_t i = from; i < to; ++i) {

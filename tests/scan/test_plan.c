@@ -387,10 +387,10 @@ static void test_clamping(void **state) {
   assert_int_equal(bppsa_scan_plan_config(plan)->method.up_levels, 4);
   bppsa_scan_plan_destroy(plan);
   plan = make(BPPSA_SCAN_CHUNKED, 21, 0, 1000, false);
-  assert_int_equal(bppsa_scan_plan_config(plan)->method.chunks, 20);
+  assert_int_equal(bppsa_scan_plan_config(plan)->method.chunks, 21);
   bppsa_scan_plan_destroy(plan);
-  plan = make(BPPSA_SCAN_CHUNKED, 1000, 0, 0, false); /* √2000 = 44.7 chunks of at most 23 elements */
-  assert_int_equal(bppsa_scan_plan_config(plan)->method.chunks, 44);
+  plan = make(BPPSA_SCAN_CHUNKED, 1000, 0, 0, false); /* √2000 = 44.7 */
+  assert_int_equal(bppsa_scan_plan_config(plan)->method.chunks, 45);
   bppsa_scan_plan_destroy(plan);
 }
 

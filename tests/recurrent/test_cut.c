@@ -1,0 +1,90 @@
+/* The fused kernels of recurrent layers, and what a processor runs in their place, cut time into the chunks that the plan names. */
+#include <math.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/memory.h"
+#include "rnn/rnn.h"
+#include "tests/support/cut_bits.h"
+#include "tests/support/support.h"
+
+enum { MOST = 300 };
+
+static const float weight = 0.9876543f;
+
+/* States of 0 have Jᵀ = W: gradients of the states g_T, .., g_1 with one unit. */
+static void run(const bppsa_device *device, int64_t steps, int64_t chunks, float *y) {
+  bppsa_recurrent_config c = bppsa_recurrent_config_default();
+  bppsa_model *model = NULL;
+  bppsa_view logits, gradients;
+  float one = 1, g[MOST];
+  c.seq_len = steps;
+  c.batch = c.hidden = 1;
+  c.dtype = BPPSA_F32;
+  c.method.backward = BPPSA_BACKWARD_SCAN;
+  c.method.scan = (bppsa_scan_method){.algorithm = BPPSA_SCAN_CHUNKED, .chunks = chunks};
+  assert_int_equal(bppsa_rnn_create(&c, device, &model), BPPSA_OK);
+  bppsa_view_set(&model->parameters[1].value, 0, (double)weight);
+  assert_int_equal(bppsa_model_push(model), BPPSA_OK);
+  float *zeros = bppsa_calloc(steps, sizeof *zeros);
+  void *x = on_device(device, zeros, steps * (int64_t)sizeof(float)), *seed = on_device(device, &one, sizeof one);
+  bppsa_view in = bppsa_view_make(x, BPPSA_F32, 3, (int64_t[]){steps, 1, 1}),
+             from = bppsa_view_make(seed, BPPSA_F32, 2, (int64_t[]){1, 1});
+  in.device = from.device = bppsa_device_get_kind(device);
+  assert_int_equal(model->ops->forward(model, &in, NULL, &logits), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_hidden_gradients(model, &from, &gradients), BPPSA_OK);
+  assert_int_equal(bppsa_view_bytes(&gradients), steps * (int64_t)sizeof(float));
+  assert_int_equal(bppsa_memory_get(device, g, gradients.data, steps * (int64_t)sizeof(float)), BPPSA_OK);
+  for (int64_t i = 0; i < steps; ++i) {
+    y[i] = g[steps - 1 - i];
+  }
+  bppsa_free(zeros);
+  bppsa_memory_free(device, x);
+  bppsa_memory_free(device, seed);
+  bppsa_model_destroy(model);
+}
+
+static void test_cut(void **state) {
+  (void)state;
+  bppsa_device *device = test_device(2);
+  static const int64_t some[] = {7, 23, 24, 49, 50, 64, 150, 299, 300};
+  const bool fused = bppsa_device_get_kind(device) != BPPSA_CPU; /* chunk 0 has a product there too */
+  int64_t begin[MOST + 1], differs = 0, cuts = 0;
+  float first[MOST], second[MOST], expected[MOST + 1], other[MOST + 1], got[MOST];
+  for (int64_t i = 0; i < MOST; ++i) {
+    first[i] = 1;
+    second[i] = weight;
+  }
+  for (int64_t steps = 1; steps <= MOST; steps += !is_emulated(device) || steps < 10 ? 1 : steps == 10 ? 40 : 50) {
+    for (int64_t p = 1; p <= steps; ++p) {
+      bool taken = steps <= (is_emulated(device) ? 10 : MOST);
+      for (size_t i = 0; i < sizeof some / sizeof some[0]; ++i) {
+        taken = taken || p == some[i];
+      }
+      if (!taken) {
+        continue;
+      }
+      expected[0] = other[0] = 1;
+      const int64_t old = ceiling_cut(steps, p, begin);
+      chunked_bits(first, second, old, begin, fused, other);
+      balanced_cut(steps, p, begin);
+      chunked_bits(first, second, p, begin, fused, expected);
+      run(device, steps, p, got);
+      for (int64_t i = 0; i < steps; ++i) {
+        if (got[i] != expected[i]) {
+          fail_msg("T %d, P %d: the gradient of h_%d is %.9g, expected %.9g", (int)steps, (int)p, (int)(steps - i),
+                   (double)got[i], (double)expected[i]);
+        }
+      }
+      cuts += steps % p != 0 && old > 2;
+      differs += memcmp(expected, other, (size_t)steps * sizeof(float)) != 0;
+    }
+  }
+  assert_true(differs > cuts / 2); /* the bits tell one cut from another */
+  bppsa_device_destroy(device);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_cut)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

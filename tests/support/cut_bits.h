@@ -1,0 +1,45 @@
+/* The gradients of a chunked scan with one number a step, to the bit, for any cut: what a test compares an execution with to see where it cut. */
+#ifndef BPPSA_TESTS_CUT_BITS_H
+#define BPPSA_TESTS_CUT_BITS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Balanced chunks by their definition: P sizes that add up to n, differ by at most one, and do not grow. begin: P + 1 numbers. */
+static inline void balanced_cut(int64_t n, int64_t p, int64_t *begin) {
+  begin[0] = 0;
+  for (int64_t k = 0; k < p; ++k) {
+    begin[k + 1] = begin[k] + (n - begin[k] + p - k - 1) / (p - k);
+  }
+}
+
+/* All chunks but the last of one size: how GPUs cut once, and processors with n - 1 elements. Returns how many there are. */
+static inline int64_t ceiling_cut(int64_t n, int64_t p, int64_t *begin) {
+  const int64_t size = (n + p - 1) / p, count = (n + size - 1) / size;
+  for (int64_t k = 0; k <= count; ++k) {
+    begin[k] = k * size < n ? k * size : n;
+  }
+  return count;
+}
+
+/* y[0] is the seed; a[i] takes y[i] to y[i + 1] as two factors, each product rounded. P chunks of `begin`: a gradient is carried through their
+ * products, and from what was carried each chunk is walked. fused: chunk 0 has a product too, and a walk goes on to where the next chunk begins; otherwise
+ * chunk 0 is walked first, and what was carried stays. */
+static inline void chunked_bits(const float *first, const float *second, int64_t p, const int64_t *begin, bool fused, float *y) {
+  float carried = y[0];
+  for (int64_t k = 0; k < p; ++k) {
+    const bool joins = (k > 0 || fused) && (fused || begin[k + 1] - begin[k] > 1), stays = !fused && k + 1 < p;
+    float product = joins ? 1 : carried, walked = carried;
+    for (int64_t i = begin[k]; i < begin[k + 1]; ++i) {
+      product = product * first[i] * second[i];
+      walked = walked * first[i] * second[i];
+      y[i + 1] = walked;
+    }
+    carried = joins ? carried * product : product;
+    if (stays) {
+      y[begin[k + 1]] = carried;
+    }
+  }
+}
+
+#endif
