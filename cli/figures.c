@@ -90,8 +90,8 @@ static bppsa_status draw_plans(contents *c) {
     config.dim = 20;
     snprintf(png, sizeof png, "%s.png", plans[i].name);
     BPPSA_TRY(bppsa_scan_plan_create(&config, &plan));
-    bppsa_status status = bppsa_plan_draw(plan, NULL, &c->svg[i]);
-    status = status == BPPSA_OK ? bppsa_plan_draw(plan, png, &c->script[i]) : status;
+    bppsa_status status = bppsa_plan_draw(&(bppsa_plan_picture){.plan = plan}, &c->svg[i]);
+    status = status == BPPSA_OK ? bppsa_plan_draw(&(bppsa_plan_picture){.plan = plan, .png = png}, &c->script[i]) : status;
     plan_csv(plan, &c->csv[i]);
     bppsa_scan_plan_destroy(plan);
     BPPSA_TRY(status);

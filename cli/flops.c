@@ -9,8 +9,11 @@
 #include <math.h>
 #include <string.h>
 
+#include "cli/plan_draw.h"
 #include "cli/plan_json.h"
 #include "cli/work.h"
+#include "core/alloc.h"
+#include "core/file.h"
 
 static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_PRUNE},
@@ -25,6 +28,8 @@ static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_INPUT, .help = "images [B,C,H,W] whose values are counted, the mean over them"},
     {.option = BPPSA_OPTION_LABELS, .help = "int64 labels [B]: the seed is dense whatever they are"},
     {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = "of held products: auto takes fewer levels, a given number is refused"},
+    {.option = BPPSA_OPTION_MASK, .metavar = "M.safetensors", .help = BPPSA_FLOPS_MASK_HELP},
+    {.option = BPPSA_OPTION_SVG},
     {.option = BPPSA_OPTION_JSON},
     {.option = BPPSA_OPTION_HELP},
     {.option = BPPSA_OPTION_COUNT}};
@@ -44,20 +49,10 @@ static const char notes[] =
     "BP. docs/flops.md has\n"
     "the derivation.\n";
 
-enum { NAME_TEXT = 200, CONCLUSION_TEXT = 720 };
+enum { DOMINANT_TEXT = 2 * BPPSA_RANGE_TEXT + 80, CONCLUSION_TEXT = 720 };
 
 static const char *pattern_name(const bppsa_flops *f) {
   return f->values ? "value" : "guaranteed";
-}
-
-/* a[first:last] by the names of its operators, "relu5·conv6": element i is the transposed Jacobian of operator n - i + 1. */
-static void range_name(const bppsa_flops *net, int64_t first, int64_t last, char *text, size_t size) {
-  size_t used = 0;
-  text[0] = '\0';
-  for (int64_t i = last; i >= first && used < size; --i) {
-    used +=
-        (size_t)snprintf(text + used, size - used, "%s%s", i == last ? "" : "·", net->network.layers.layers[net->count - i].name);
-  }
 }
 
 /* The most expensive step on the critical path; NULL: there is none. */
@@ -74,19 +69,17 @@ static const bppsa_scan_step *dominant_step(const bppsa_flops *net) {
 static void dominant_text(const bppsa_flops *net, char *text, size_t size) {
   const bppsa_scan_totals *t = &net->totals;
   const bppsa_scan_step *most = dominant_step(net);
-  char left[NAME_TEXT], right[NAME_TEXT] = "g";
+  char left[BPPSA_RANGE_TEXT], right[BPPSA_RANGE_TEXT];
   if (most == NULL) {
     snprintf(text, size, "no step");
     return;
   }
   const bool mm = most->level->op == BPPSA_OP_MM;
-  range_name(net, mm ? most->split : most->first, most->last, left, sizeof left);
-  if (mm) {
-    range_name(net, most->first, most->split - 1, right, sizeof right);
-  }
+  bppsa_plan_operands(net->names, net->count, most, left, right);
   snprintf(text, size,
            mm ? "[%s]·[%s]: %.3g FLOP, %.0f %% of the critical path" : "[%s]·%s: %.3g FLOP, %.0f %% of the critical path", left,
-           right, (double)most->flops, t->critical_flops > 0 ? 100 * (double)most->flops / (double)t->critical_flops : 0);
+           mm ? right : "g", (double)most->flops,
+           t->critical_flops > 0 ? 100 * (double)most->flops / (double)t->critical_flops : 0);
 }
 
 /* The operator's size and number of entries, as counted. */
@@ -101,7 +94,7 @@ static bool is_thinned(const bppsa_flops *net) {
 }
 
 static bool is_chain(const bppsa_flops *net) {
-  return net->totals.mm == net->totals.dead;
+  return bppsa_scan_plan_is_chain(net->plan);
 }
 
 /* FLOPs of the scan's most expensive step on the critical path over those of BP's: of the same patterns, and with all weights. */
@@ -192,6 +185,11 @@ json_t *bppsa_flops_steps_json(const bppsa_flops *net) {
   return bppsa_json_finish(array, ok);
 }
 
+bool bppsa_flops_mask_json(const bppsa_cli *cli, json_t *object) {
+  const bppsa_option_value *mask = bppsa_cli_value(cli, BPPSA_OPTION_MASK);
+  return mask->given ? bppsa_json_put_text(object, "mask", mask->text) : bppsa_json_put(object, "mask", json_null());
+}
+
 /* Where the weights come from that decide what is counted. */
 static const char *weights_name(const bppsa_cli *cli, const bppsa_flops *net) {
   const bppsa_option_value *path = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS);
@@ -199,7 +197,7 @@ static const char *weights_name(const bppsa_cli *cli, const bppsa_flops *net) {
 }
 
 static json_t *flops_json(const bppsa_cli *cli, const bppsa_flops *net) {
-  char dominant[3 * NAME_TEXT], conclusion[CONCLUSION_TEXT];
+  char dominant[DOMINANT_TEXT], conclusion[CONCLUSION_TEXT];
   const bppsa_scan_config *config = bppsa_scan_plan_config(net->plan);
   double step[2];
   step_ratios(net, &step[0], &step[1]);
@@ -215,6 +213,7 @@ static json_t *flops_json(const bppsa_cli *cli, const bppsa_flops *net) {
   ok = ok && bppsa_json_put_text(object, "weights", weights_name(cli, net));
   ok = ok && bppsa_json_put_integer(object, "seed", bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer);
   ok = ok && bppsa_json_put_real(object, "prune", bppsa_cli_value(cli, BPPSA_OPTION_PRUNE)->real);
+  ok = ok && bppsa_flops_mask_json(cli, object);
   ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(config->dtype));
   ok = ok && bppsa_json_put_integer(object, "batch", config->batch);
   ok = ok && bppsa_json_put(object, "operators", operators_json(net));
@@ -251,16 +250,11 @@ static bppsa_status print_operators(bppsa_cli *cli, const bppsa_flops *net) {
 }
 
 bppsa_status bppsa_flops_print_steps(bppsa_cli *cli, const bppsa_flops *net) {
-  char left[NAME_TEXT], right[NAME_TEXT], shape[80], nnz[BPPSA_SI_TEXT], flops[BPPSA_SI_TEXT];
+  char left[BPPSA_RANGE_TEXT], right[BPPSA_RANGE_TEXT], shape[80], nnz[BPPSA_SI_TEXT], flops[BPPSA_SI_TEXT];
   BPPSA_TRY(bppsa_cli_print(cli, "\n level  phase   op    m x k x n                nnz       FLOP      product\n"));
   for (int64_t i = 0; i < net->step_count; ++i) {
     const bppsa_scan_step step = net->steps[i];
-    const bool mm = step.level->op == BPPSA_OP_MM;
-    range_name(net, mm ? step.split : step.first, step.last, left, sizeof left);
-    snprintf(right, sizeof right, "g%" PRId64, net->count - step.first + 1);
-    if (mm) {
-      range_name(net, step.first, step.split - 1, right, sizeof right);
-    }
+    bppsa_plan_operands(net->names, net->count, &step, left, right);
     snprintf(shape, sizeof shape, "%" PRId64 " x %" PRId64 " x %" PRId64, step.m, step.k, step.n);
     BPPSA_TRY(bppsa_cli_print(cli, " %5d  %-6s  %-4s  %-23s  %-8s  %-8s  [%s]·[%s]%s\n", (int)step.level->level,
                               bppsa_scan_phase_name(step.level->phase), step.copy ? "copy" : bppsa_scan_op_name(step.level->op),
@@ -312,11 +306,14 @@ static bppsa_status print_totals(bppsa_cli *cli, const bppsa_flops *net) {
 }
 
 static bppsa_status print_network(bppsa_cli *cli, const bppsa_flops *net) {
-  char dominant[3 * NAME_TEXT], conclusion[CONCLUSION_TEXT], levels[64], text[BPPSA_SI_TEXT];
+  char dominant[DOMINANT_TEXT], conclusion[CONCLUSION_TEXT], levels[64], text[BPPSA_SI_TEXT];
+  const bppsa_option_value *mask = bppsa_cli_value(cli, BPPSA_OPTION_MASK);
+  const double pruned = bppsa_cli_value(cli, BPPSA_OPTION_PRUNE)->real;
   dominant_text(net, dominant, sizeof dominant);
-  BPPSA_TRY(bppsa_cli_print(cli, "%s, %s patterns, weights: %s, %.4g %% pruned%s%s, %s; FLOPs a sample%s\n\n", cli->object,
-                            pattern_name(net), weights_name(cli, net), 100 * bppsa_cli_value(cli, BPPSA_OPTION_PRUNE)->real,
-                            net->pruned ? ", " : "", net->pruned ? bppsa_cli_value(cli, BPPSA_OPTION_METHOD)->text : "",
+  BPPSA_TRY(bppsa_cli_print(cli, "%s, %s patterns, weights: %s%s%s, %.4g %% pruned%s%s, %s; FLOPs a sample%s\n\n", cli->object,
+                            pattern_name(net), weights_name(cli, net), mask->given ? ", mask: " : "",
+                            mask->given ? mask->text : "", 100 * pruned, pruned > 0 ? ", " : "",
+                            pruned > 0 ? bppsa_cli_value(cli, BPPSA_OPTION_METHOD)->text : "",
                             levels_text(net, levels, sizeof levels), net->samples > 1 ? ", the mean" : ""));
   BPPSA_TRY(print_operators(cli, net));
   BPPSA_TRY(bppsa_flops_print_steps(cli, net));
@@ -334,13 +331,45 @@ static bppsa_status print_network(bppsa_cli *cli, const bppsa_flops *net) {
 
 /* ---- the command ---- */
 
+bppsa_status bppsa_flops_draw(const bppsa_cli *cli, const bppsa_flops *net) {
+  const bppsa_option_value *svg = bppsa_cli_value(cli, BPPSA_OPTION_SVG);
+  const bppsa_plan_picture picture = {.plan = net->plan, .names = net->names, .steps = net->steps};
+  bppsa_text drawing = {0};
+  if (!svg->given) {
+    return BPPSA_OK;
+  }
+  bppsa_status status = bppsa_plan_draw(&picture, &drawing);
+  status = status == BPPSA_OK ? bppsa_file_write(svg->text, drawing.text, drawing.size) : bppsa_fail_prefix(status, "--svg");
+  bppsa_text_free(&drawing);
+  return status;
+}
+
+bppsa_status bppsa_flops_check_paths(const bppsa_cli *cli) {
+  static const bppsa_option read[] = {BPPSA_OPTION_WEIGHTS, BPPSA_OPTION_MASK, BPPSA_OPTION_INPUT, BPPSA_OPTION_LABELS};
+  BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_SVG));
+  for (size_t i = 0; i < sizeof read / sizeof read[0]; ++i) {
+    BPPSA_TRY(bppsa_cli_check_distinct(cli, read[i], BPPSA_OPTION_SVG));
+  }
+  return BPPSA_OK;
+}
+
+/* Everything that needs memory comes before the drawing's file and before what is printed. */
+static bppsa_status show(bppsa_cli *cli, const bppsa_flops *flops, char **document) {
+  if (cli->json) {
+    bppsa_json_start();
+    BPPSA_TRY(bppsa_cli_render(flops_json(cli, flops), document));
+  }
+  BPPSA_TRY(bppsa_flops_draw(cli, flops));
+  return cli->json ? bppsa_cli_print_document(cli, *document) : print_network(cli, flops);
+}
+
 static bppsa_status run(bppsa_cli *cli) {
   bppsa_flops flops = {0};
+  char *document = NULL;
+  BPPSA_TRY(bppsa_flops_check_paths(cli));
   bppsa_status status = bppsa_flops_count(cli, &flops);
-  if (status == BPPSA_OK) {
-    bppsa_json_start();
-    status = cli->json ? bppsa_cli_print_json(cli, flops_json(cli, &flops)) : print_network(cli, &flops);
-  }
+  status = status == BPPSA_OK ? show(cli, &flops, &document) : status;
+  bppsa_free(document);
   bppsa_flops_free(&flops);
   return status;
 }

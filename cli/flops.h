@@ -7,6 +7,8 @@
 #include "cnn/work.h"
 #include "jacobian/jacobian.h"
 
+#define BPPSA_FLOPS_MASK_HELP "which weights stay, as prune writes it; the others stay out of the patterns"
+
 /* An operator's transposed Jacobian; with values the mean over samples. */
 typedef struct {
   int64_t rows, cols;
@@ -17,9 +19,10 @@ typedef struct {
 typedef struct {
   bppsa_network network;
   bppsa_device *device;
-  int64_t count; /* operators in front of the head */
-  bool pruned;   /* some weights are left out of the patterns */
-  bool values;   /* patterns of a batch's values are counted */
+  int64_t count;      /* operators in front of the head */
+  const char **names; /* of the operators, size count; borrowed from the network */
+  bool pruned;        /* some weights are left out of the patterns */
+  bool values;        /* patterns of a batch's values are counted */
   int64_t samples;
   bppsa_masks masks; /* of all weights; empty where the patterns are known by structure alone */
   bppsa_jacobian **jacobians;
@@ -40,6 +43,12 @@ bppsa_status bppsa_flops_count(const bppsa_cli *cli, bppsa_flops *flops);
 void bppsa_flops_free(bppsa_flops *flops);
 /* "flops_of_bp" over BP of the same patterns, "flops_of_unpruned_bp" over BP with all weights, and what belongs to them (cli/work.h). */
 bool bppsa_flops_ratios_json(json_t *object, const bppsa_flops *flops);
+/* --svg: may the file be written, and is it none of those that are read? */
+bppsa_status bppsa_flops_check_paths(const bppsa_cli *cli);
+/* --svg: draws the scan as counted, with the operators' names. */
+bppsa_status bppsa_flops_draw(const bppsa_cli *cli, const bppsa_flops *flops);
+/* "mask": its path, or null. */
+bool bppsa_flops_mask_json(const bppsa_cli *cli, json_t *object);
 /* The steps as counted, by the names of their operators: a table, and "steps" of the design's JSON (NULL when out of memory). */
 bppsa_status bppsa_flops_print_steps(bppsa_cli *cli, const bppsa_flops *flops);
 json_t *bppsa_flops_steps_json(const bppsa_flops *flops);

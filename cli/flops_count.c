@@ -41,12 +41,28 @@ static bppsa_status make_model(const bppsa_cli *cli, const bppsa_flops *f, int64
   return BPPSA_OK;
 }
 
-/* Pruned weights become 0; weights that are 0 are left out of the patterns. */
-static void apply_masks(bppsa_flops *f) {
-  for (int64_t i = 0; i < f->masks.count; ++i) {
+/* The number of layer l's weight among those that masks are of, or -1. */
+static int64_t weight_of(const bppsa_flops *f, int64_t l) {
+  char name[BPPSA_CNN_PARAMETER];
+  snprintf(name, sizeof name, "%s.weight", f->network.layers.layers[l].prefix);
+  int64_t i = bppsa_cnn_has_weights(&f->network.layers.layers[l]) ? f->masks.count - 1 : -1;
+  while (i >= 0 && strcmp(f->masks.weights[i].name, name) != 0) {
+    --i;
+  }
+  return i;
+}
+
+/* Pruned and masked weights become 0; weights that are 0 are left out of the patterns. */
+static void apply_masks(const bppsa_model *model, bppsa_flops *f) {
+  for (int64_t l = 0; l < f->network.layers.count; ++l) {
+    const int64_t i = weight_of(f, l);
+    if (i < 0) {
+      continue;
+    }
     const bppsa_view *w = &f->masks.weights[i].view;
+    const uint8_t *kept = bppsa_cnn_mask(model, l);
     for (int64_t k = 0; k < bppsa_view_count(w); ++k) {
-      if (f->masks.bytes[i][k] == 0) {
+      if (f->masks.bytes[i][k] == 0 || (kept != NULL && kept[k] == 0)) {
         bppsa_view_set(w, k, 0);
       }
       f->masks.bytes[i][k] = bppsa_view_get(w, k) != 0;
@@ -68,7 +84,7 @@ static bppsa_status make_masks(const bppsa_cli *cli, bppsa_model *model, bppsa_f
                        bppsa_cli_value(cli, BPPSA_OPTION_PRUNE)->real, model->parameter_count, tensors, &f->masks);
   bppsa_free(tensors);
   BPPSA_TRY(status);
-  apply_masks(f);
+  apply_masks(model, f);
   return BPPSA_OK;
 }
 
@@ -76,11 +92,8 @@ static bppsa_status make_masks(const bppsa_cli *cli, bppsa_model *model, bppsa_f
 
 /* The mask of layer i, NULL where all its weights are there. */
 static const uint8_t *mask_of(const bppsa_flops *f, int64_t i) {
-  int64_t weight = 0;
-  for (int64_t k = 0; k < i; ++k) {
-    weight += bppsa_cnn_has_weights(&f->network.layers.layers[k]);
-  }
-  return f->pruned && bppsa_cnn_has_weights(&f->network.layers.layers[i]) ? f->masks.bytes[weight] : NULL;
+  const int64_t weight = f->pruned ? weight_of(f, i) : -1;
+  return weight >= 0 ? f->masks.bytes[weight] : NULL;
 }
 
 static bppsa_status make_patterns(bppsa_flops *f) {
@@ -339,8 +352,8 @@ static bppsa_status count_values(const bppsa_cli *cli, const bppsa_model *weight
 /* ---- all of it ---- */
 
 static bppsa_status count_network(const bppsa_cli *cli, bppsa_flops *f, bppsa_model **weights) {
-  const bool weighted =
-      f->values || bppsa_cli_value(cli, BPPSA_OPTION_PRUNE)->real > 0 || bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->given;
+  const bool weighted = f->values || bppsa_cli_value(cli, BPPSA_OPTION_PRUNE)->real > 0 || f->network.mask != NULL ||
+                        bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->given;
   if (weighted) {
     BPPSA_TRY(make_model(cli, f, 1, weights));
     BPPSA_TRY(make_masks(cli, *weights, f));
@@ -356,6 +369,9 @@ static bppsa_status count_network(const bppsa_cli *cli, bppsa_flops *f, bppsa_mo
 }
 
 bppsa_status bppsa_flops_count(const bppsa_cli *cli, bppsa_flops *f) {
+  if (bppsa_cli_value(cli, BPPSA_OPTION_MASK)->given && bppsa_cli_value(cli, BPPSA_OPTION_PRUNE)->given) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--mask: given beside --prune, expected one of them");
+  }
   BPPSA_TRY(bppsa_network_open(cli, &f->network));
   f->count = f->network.layers.count - 1;
   const char *pattern = bppsa_cli_value(cli, BPPSA_OPTION_FLOPS_PATTERN)->text; /* NULL: the command has no choice */
@@ -365,12 +381,16 @@ bppsa_status bppsa_flops_count(const bppsa_cli *cli, bppsa_flops *f) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--input: given beside --pattern guaranteed, expected --pattern value");
   }
   BPPSA_TRY(bppsa_device_create("cpu", 0, &f->device));
+  f->names = bppsa_calloc(f->count, sizeof *f->names);
   f->jacobians = bppsa_calloc(f->count, sizeof(bppsa_jacobian *));
   f->patterns = bppsa_calloc(f->count, sizeof *f->patterns);
   f->operators = bppsa_calloc(f->count, sizeof *f->operators);
   f->compact = bppsa_calloc(f->count, sizeof *f->compact);
-  if (f->jacobians == NULL || f->patterns == NULL || f->operators == NULL || f->compact == NULL) {
+  if (f->names == NULL || f->jacobians == NULL || f->patterns == NULL || f->operators == NULL || f->compact == NULL) {
     return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i < f->count; ++i) {
+    f->names[i] = f->network.layers.layers[i].name;
   }
   bppsa_model *weights = NULL;
   const bppsa_status status = count_network(cli, f, &weights);
@@ -388,6 +408,7 @@ void bppsa_flops_free(bppsa_flops *f) {
     bppsa_csr_free(&f->compact[i]);
   }
   bppsa_free(f->compact);
+  bppsa_free((void *)f->names);
   bppsa_free((void *)f->jacobians);
   bppsa_free((void *)f->patterns);
   bppsa_free(f->operators);

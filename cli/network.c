@@ -9,10 +9,13 @@
 
 /* ---- layers and mask ---- */
 
+static bool is_file(const bppsa_cli *cli) {
+  return cli->command->object != NULL && strcmp(cli->command->object, BPPSA_FILE_OBJECT) == 0;
+}
+
 static bppsa_status open_layers(const bppsa_cli *cli, bppsa_cnn_network *layers) {
-  const bool file = strcmp(cli->command->object, BPPSA_FILE_OBJECT) == 0;
-  return file ? bppsa_cli_input(bppsa_cnn_network_load(cli->object, layers))
-              : bppsa_cnn_network_builtin(cli->command->object, layers);
+  return is_file(cli) ? bppsa_cli_input(bppsa_cnn_network_load(cli->object, layers))
+                      : bppsa_cnn_network_builtin(cli->command->object, layers);
 }
 
 static bppsa_status open_mask(const bppsa_cli *cli, bppsa_network *network) {
@@ -46,6 +49,7 @@ static bppsa_status read_order(const bppsa_cli *cli, bppsa_network *network) {
 
 bppsa_status bppsa_network_open(const bppsa_cli *cli, bppsa_network *network) {
   bppsa_network opened = {.kind = bppsa_network_kind_of(cli)};
+  opened.name = is_file(cli) ? cli->object : opened.kind->name;
   if (opened.kind->convolutional) {
     bppsa_status status = open_layers(cli, &opened.layers);
     status = status == BPPSA_OK ? open_mask(cli, &opened) : status;
@@ -120,7 +124,13 @@ const char *bppsa_network_describe(const bppsa_network *network, const bppsa_rec
     return bppsa_network_text(network->kind, config, text, size);
   }
   char shape[BPPSA_SHAPE_TEXT];
-  snprintf(text, size, "%.60s: B %" PRId64 ", %" PRId64 " layers, %s to %" PRId64 " classes%s", network->kind->name,
+  enum { NAME = 100 }; /* bytes of a path that are shown, its end */
+  const size_t length = strlen(network->name);
+  const char *name = network->name + (length > NAME ? length - NAME : 0);
+  while (((unsigned char)*name & 0xc0) == 0x80) { /* not within a letter */
+    ++name;
+  }
+  snprintf(text, size, "%s%s: B %" PRId64 ", %" PRId64 " layers, %s to %" PRId64 " classes%s", length > NAME ? "..." : "", name,
            config->batch, network->layers.count, bppsa_shape_text(3, network->layers.in, shape, sizeof shape), config->classes,
            network->mask != NULL ? ", masked" : "");
   return text;

@@ -17,6 +17,7 @@
 
 typedef struct {
   const bppsa_network_kind *kind;
+  const char *name;         /* the kind's, or the path of a network's file; borrowed from the command line */
   bppsa_cnn_network layers; /* of a convolutional network; otherwise empty */
   bppsa_safetensors *mask;  /* --mask, or NULL */
   int64_t mask_count;
@@ -39,7 +40,7 @@ bppsa_status bppsa_network_init(const bppsa_network *network, bppsa_model *model
 bppsa_gradient_method bppsa_network_method(const bppsa_network *network, const bppsa_recurrent_config *config,
                                            const bppsa_model *model);
 
-/* "rnn: T 1000, ..." or "lenet5: B 256, 11 layers, [3, 32, 32] to 10 classes". Returns text (BPPSA_NETWORK_TEXT). */
+/* "rnn: T 1000, ..." or "lenet5: B 256, 11 layers, [3, 32, 32] to 10 classes"; a network's file by its path. Returns text (BPPSA_NETWORK_TEXT). */
 const char *bppsa_network_describe(const bppsa_network *network, const bppsa_recurrent_config *config, char *text, size_t size);
 /* The network's sizes as fields of a JSON object. */
 bool bppsa_network_json(const bppsa_network *network, const bppsa_recurrent_config *config, json_t *object);

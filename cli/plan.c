@@ -183,11 +183,10 @@ static bppsa_status print_layer(bppsa_cli *cli, const bppsa_recurrent_config *co
                                 int64_t layer) {
   const bppsa_scan_totals *t = bppsa_scan_plan_totals(plan);
   const bppsa_scan_config *scan = bppsa_scan_plan_config(plan);
-  const bppsa_gradient_method method = bppsa_scan_plan_method(plan);
   char text[BPPSA_SETUP_METHOD_TEXT], mm[BPPSA_SI_TEXT], mv[BPPSA_SI_TEXT], critical[BPPSA_SI_TEXT], bytes[BPPSA_SI_TEXT];
   BPPSA_TRY(bppsa_cli_print(cli, "%sLayer %" PRId64 ": %s, %" PRId64 " elements%s\n", layer == config->layers - 1 ? "" : "\n",
-                            layer, bppsa_setup_method(bppsa_planner_chooser(config), &method, text, sizeof text),
-                            scan->jacobians + 1, scan->affine ? ", affine (a gradient enters at every step)" : ""));
+                            layer, bppsa_setup_plan(bppsa_planner_chooser(config), plan, text, sizeof text), scan->jacobians + 1,
+                            scan->affine ? ", affine (a gradient enters at every step)" : ""));
   BPPSA_TRY(print_records(cli, plan));
   return bppsa_cli_print(cli,
                          "\n  products           %" PRId64 " mat-mat (%" PRId64 " dead), %" PRId64 " mat-vec\n"
@@ -206,7 +205,7 @@ static bppsa_status print_sentence(bppsa_cli *cli, const bppsa_recurrent_config 
   const int64_t jacobians = bppsa_scan_plan_config(plan)->jacobians, chain = jacobians > 1 ? jacobians - 1 : 0;
   const bppsa_work_ratios ratios = layer_ratios(bppsa_network_kind_of(cli), config, plan, config->layers - 1);
   char text[BPPSA_WORK_TEXT];
-  if (t->mm == t->dead) {
+  if (bppsa_scan_plan_is_chain(plan)) {
     return bppsa_cli_print(cli, "\nThis is the recurrence itself: %" PRId64 " mat-vecs, each waiting for the one before.\n",
                            chain);
   }
@@ -247,7 +246,7 @@ static bppsa_status show(bppsa_cli *cli, const bppsa_recurrent_config *config, b
     BPPSA_TRY(bppsa_cli_render(plan_json(bppsa_network_kind_of(cli), config, plans), document));
   }
   if (svg->given) {
-    const bppsa_status drawn = bppsa_plan_draw(plans[config->layers - 1], NULL, drawing);
+    const bppsa_status drawn = bppsa_plan_draw(&(bppsa_plan_picture){.plan = plans[config->layers - 1]}, drawing);
     BPPSA_TRY(drawn == BPPSA_OK ? BPPSA_OK : bppsa_fail_prefix(drawn, "--svg"));
     BPPSA_TRY(bppsa_file_write(svg->text, drawing->text, drawing->size));
   }

@@ -3,10 +3,8 @@
 #include <string.h>
 
 #include "cli/flops.h"
-#include "cli/plan_draw.h"
 #include "cli/plan_json.h"
 #include "core/alloc.h"
-#include "core/file.h"
 
 static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_PRUNE},
@@ -18,6 +16,7 @@ static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_INPUT_GRAD},
     {.option = BPPSA_OPTION_DTYPE},
     {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = "of held products: auto takes fewer levels, a given number is refused"},
+    {.option = BPPSA_OPTION_MASK, .metavar = "M.safetensors", .help = BPPSA_FLOPS_MASK_HELP},
     {.option = BPPSA_OPTION_SVG},
     {.option = BPPSA_OPTION_JSON},
     {.option = BPPSA_OPTION_HELP},
@@ -38,6 +37,7 @@ static json_t *plan_json(const bppsa_cli *cli, const bppsa_flops *f) {
   ok = ok && bppsa_json_put_integer(object, "batch", config->batch);
   ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(config->dtype));
   ok = ok && bppsa_json_put_bool(object, "pruned", f->pruned);
+  ok = ok && bppsa_flops_mask_json(cli, object);
   ok = ok && bppsa_json_put(object, "levels", bppsa_plan_levels_json(f->plan));
   ok = ok && bppsa_json_put(object, "steps", bppsa_flops_steps_json(f));
   ok = ok && bppsa_json_put(object, "totals", bppsa_plan_totals_json(&f->totals));
@@ -47,13 +47,12 @@ static json_t *plan_json(const bppsa_cli *cli, const bppsa_flops *f) {
 
 static bppsa_status print_plan(bppsa_cli *cli, const bppsa_flops *f) {
   const bppsa_scan_totals *t = &f->totals;
-  const bppsa_gradient_method method = bppsa_scan_plan_method(f->plan);
   char words[BPPSA_SETUP_METHOD_TEXT], text[4][BPPSA_SI_TEXT];
   const bool automatic = strcmp(bppsa_cli_value(cli, BPPSA_OPTION_LEVELS)->text, "auto") == 0;
   BPPSA_TRY(bppsa_cli_print(
       cli, "%s: %s, %" PRId64 " elements, %s weights, B %" PRId64 ", %s; FLOPs a sample\n", cli->object,
-      bppsa_setup_method(automatic ? BPPSA_CHOSEN_BY_ESTIMATE : BPPSA_CHOSEN_BY_OPTION, &method, words, sizeof words),
-      f->count + 1, f->pruned ? "some" : "all", bppsa_scan_plan_config(f->plan)->batch,
+      bppsa_setup_plan(automatic ? BPPSA_CHOSEN_BY_ESTIMATE : BPPSA_CHOSEN_BY_OPTION, f->plan, words, sizeof words), f->count + 1,
+      f->pruned ? "some" : "all", bppsa_scan_plan_config(f->plan)->batch,
       bppsa_dtype_name(bppsa_scan_plan_config(f->plan)->dtype)));
   BPPSA_TRY(bppsa_flops_print_steps(cli, f));
   return bppsa_cli_print(cli,
@@ -69,31 +68,21 @@ static bppsa_status print_plan(bppsa_cli *cli, const bppsa_flops *f) {
 }
 
 /* Everything that needs memory comes before the drawing's file and before what is printed. */
-static bppsa_status show(bppsa_cli *cli, const bppsa_flops *f, bppsa_text *drawing, char **document) {
-  const bppsa_option_value *svg = bppsa_cli_value(cli, BPPSA_OPTION_SVG);
+static bppsa_status show(bppsa_cli *cli, const bppsa_flops *f, char **document) {
   if (cli->json) {
     bppsa_json_start();
     BPPSA_TRY(bppsa_cli_render(plan_json(cli, f), document));
   }
-  if (svg->given) {
-    const bppsa_status drawn = bppsa_plan_draw(f->plan, NULL, drawing);
-    BPPSA_TRY(drawn == BPPSA_OK ? BPPSA_OK : bppsa_fail_prefix(drawn, "--svg"));
-    BPPSA_TRY(bppsa_file_write(svg->text, drawing->text, drawing->size));
-  }
+  BPPSA_TRY(bppsa_flops_draw(cli, f));
   return cli->json ? bppsa_cli_print_document(cli, *document) : print_plan(cli, f);
 }
 
 static bppsa_status run(bppsa_cli *cli) {
   bppsa_flops flops = {0};
-  bppsa_text drawing = {0};
   char *document = NULL;
-  BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_SVG));
-  BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_WEIGHTS, BPPSA_OPTION_SVG));
+  BPPSA_TRY(bppsa_flops_check_paths(cli));
   bppsa_status status = bppsa_flops_count(cli, &flops);
-  if (status == BPPSA_OK) {
-    status = show(cli, &flops, &drawing, &document);
-  }
-  bppsa_text_free(&drawing);
+  status = status == BPPSA_OK ? show(cli, &flops, &document) : status;
   bppsa_free(document);
   bppsa_flops_free(&flops);
   return status;

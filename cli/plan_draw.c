@@ -13,7 +13,8 @@ static const char blue[] = "#2166ac", pale_blue[] = "#d1e5f0", orange[] = "#b358
 enum { LEFT = 128, RIGHT = 24, TOP = 104, BOTTOM = 22, LEVEL_HEIGHT = 52, MAX_LEVELS = 200, LABELLED = 26 };
 
 typedef struct {
-  const bppsa_scan_plan *plan;
+  const bppsa_plan_picture *picture;
+  const bppsa_scan_plan *plan; /* the picture's */
   bppsa_canvas canvas;
   int64_t n, levels;
   double column, half;         /* width of a column, half the size of a node */
@@ -24,6 +25,38 @@ typedef struct {
 
 static double x_of(const drawing *d, int64_t column) {
   return LEFT + ((double)column + 0.5) * d->column;
+}
+
+/* ---- names ---- */
+
+/* a[first:last] by the names of its operators: element i is the transposed Jacobian of operator n - i + 1. */
+static void range_name(const char *const *names, int64_t n, int64_t first, int64_t last, char *text) {
+  size_t used = 0;
+  text[0] = '\0';
+  for (int64_t i = last; i >= first && used < BPPSA_RANGE_TEXT; --i) {
+    used += (size_t)snprintf(text + used, BPPSA_RANGE_TEXT - used, "%s%s", i == last ? "" : "·", names[n - i]);
+  }
+}
+
+void bppsa_plan_operands(const char *const *names, int64_t n, const bppsa_scan_step *step, char *left, char *right) {
+  const bool mm = step->level->op == BPPSA_OP_MM;
+  range_name(names, n, mm ? step->split : step->first, step->last, left);
+  if (mm) {
+    range_name(names, n, step->first, step->split - 1, right);
+  } else {
+    snprintf(right, BPPSA_RANGE_TEXT, "g%" PRId64, n - step->first + 1);
+  }
+}
+
+/* A name as far as a column has room for it. */
+static void short_name(const char *name, double room, char *text, size_t size) {
+  const double letter = 6.5; /* its width */
+  const int most = (int)(room / letter);
+  if ((int)strlen(name) <= most) {
+    snprintf(text, size, "%s", name);
+  } else {
+    snprintf(text, size, "%.*s\u2026", most > 1 ? most - 1 : 1, name);
+  }
 }
 
 /* ---- layout ---- */
@@ -93,13 +126,15 @@ static void draw_legend(drawing *d) {
 /* A level without records copies or does nothing. */
 static void draw_levels(drawing *d) {
   static const char *const titles[] = {"up-sweep", "middle", "down-sweep", "input"};
+  const bool chain = bppsa_scan_plan_is_chain(d->plan);
   int64_t count = 0;
   const bppsa_scan_level *records = bppsa_scan_plan_records(d->plan, &count);
   for (int64_t level = 0; level < d->levels; ++level) {
     const char *title = "copies only";
     char label[48];
     for (int64_t i = 0; i < count; ++i) {
-      title = records[i].level == level ? titles[records[i].phase] : title;
+      const bool linked = chain && records[i].phase != BPPSA_PHASE_INPUT;
+      title = records[i].level == level ? (linked ? "chain" : titles[records[i].phase]) : title;
     }
     snprintf(label, sizeof label, "L%" PRId64 "  %s", level, title);
     const bppsa_stroke line = {rule, NULL, 1, false};
@@ -108,21 +143,43 @@ static void draw_levels(drawing *d) {
   }
 }
 
+/* An element's square or, of the seed, circle; of a network with its operator's name where the mouse is. */
+static void draw_leaf(drawing *d, int64_t i) {
+  bppsa_canvas *c = &d->canvas;
+  const char *const *names = d->picture->names;
+  char tooltip[96];
+  if (names != NULL && i > 0) {
+    snprintf(tooltip, sizeof tooltip, "a[%" PRId64 "] = J\u1d40 of %s", i, names[d->n - i]);
+    bppsa_canvas_open(c, "element", tooltip);
+  }
+  if (i == 0) {
+    bppsa_canvas_circle(c, x_of(d, i), TOP, d->half, (bppsa_stroke){orange, pale_orange, 1.2, false});
+  } else {
+    bppsa_canvas_square(c, x_of(d, i), TOP, d->half, (bppsa_stroke){blue, pale_blue, 1.2, false});
+  }
+  if (names != NULL && i > 0) {
+    bppsa_canvas_close(c);
+  }
+}
+
 static void draw_leaves(drawing *d) {
   bppsa_canvas *c = &d->canvas;
+  const char *const *names = d->picture->names;
+  const bool few = d->n < LABELLED;
+  const int64_t every = few ? 1 : d->n / 20 + 1;
   bppsa_canvas_words(c, 16, TOP, -1, 12, black, "elements");
   for (int64_t i = 0; i <= d->n; ++i) {
-    char element[24], label[32];
-    snprintf(element, sizeof element, "a[%" PRId64 "]", i);
-    if (i == 0) {
-      bppsa_canvas_circle(c, x_of(d, i), TOP, d->half, (bppsa_stroke){orange, pale_orange, 1.2, false});
+    char label[64];
+    draw_leaf(d, i);
+    if (names != NULL && i > 0) {
+      short_name(names[d->n - i], d->column * (double)every, label, sizeof label);
+    } else if (few) {
+      snprintf(label, sizeof label, i == 0 ? "g%" PRId64 : "J\u1d40%" PRId64, i == 0 ? d->n : d->n - i + 1);
     } else {
-      bppsa_canvas_square(c, x_of(d, i), TOP, d->half, (bppsa_stroke){blue, pale_blue, 1.2, false});
+      snprintf(label, sizeof label, "a[%" PRId64 "]", i);
     }
-    const bool labelled = d->n < LABELLED || i % ((d->n / 20) + 1) == 0;
-    snprintf(label, sizeof label, i == 0 ? "g%" PRId64 : "J\u1d40%" PRId64, i == 0 ? d->n : d->n - i + 1);
-    if (labelled) {
-      bppsa_canvas_words(c, x_of(d, i), TOP - d->half - 9, 0, 11, black, d->n < LABELLED ? label : element);
+    if (i % every == 0) {
+      bppsa_canvas_words(c, x_of(d, i), TOP - d->half - 9, 0, 11, black, label);
     }
   }
 }
@@ -153,9 +210,15 @@ static void draw_operands(drawing *d, const bppsa_scan_step *step, double y) {
 static void draw_result(drawing *d, const bppsa_scan_step *step, double y) {
   const bool mm = step->level->op == BPPSA_OP_MM, dead = step->level->dead;
   const double x = x_of(d, step->last);
-  char operands[3][BPPSA_OPERAND_TEXT], tooltip[3 * BPPSA_OPERAND_TEXT + 48], name[40];
+  char operands[3][BPPSA_OPERAND_TEXT], tooltip[3 * BPPSA_OPERAND_TEXT + 2 * BPPSA_RANGE_TEXT + 64], name[40];
+  char left[BPPSA_RANGE_TEXT], right[BPPSA_RANGE_TEXT], of[2 * BPPSA_RANGE_TEXT + 16] = "";
   bppsa_scan_step_text(d->plan, step, operands[0], operands[1], operands[2]);
-  snprintf(tooltip, sizeof tooltip, "%s \u22c4 %s = %s, %" PRId64 " FLOP%s", operands[0], operands[1], operands[2], step->flops,
+  if (d->picture->names != NULL) {
+    bppsa_plan_operands(d->picture->names, d->n, step, left, right);
+    snprintf(of, sizeof of, ": [%s]·[%s]", left, right);
+  }
+  snprintf(tooltip, sizeof tooltip, "%s \u22c4 %s = %s%s, %" PRId64 " FLOP%s", operands[0], operands[1], operands[2], of,
+           step->flops,
            dead             ? ", dead"
            : step->critical ? ", critical"
                             : "");
@@ -186,7 +249,8 @@ static void draw_steps(drawing *d, void (*draw_one)(drawing *d, const bppsa_scan
   bppsa_scan_step step;
   const bppsa_scan_level *record = NULL;
   int64_t position = 0; /* within the record: links of a chain follow each other */
-  while (bppsa_scan_plan_next(d->plan, &iterator, &step)) {
+  for (int64_t i = 0; bppsa_scan_plan_next(d->plan, &iterator, &step); ++i) {
+    step = d->picture->steps != NULL ? d->picture->steps[i] : step;
     position = step.level == record ? position + 1 : 0;
     record = step.level;
     draw_one(d, &step, d->level_y[record->level] + (double)(position % record->length) * d->link);
@@ -197,11 +261,16 @@ static void draw(drawing *d) {
   const bppsa_scan_totals *t = bppsa_scan_plan_totals(d->plan);
   const bppsa_scan_config *config = bppsa_scan_plan_config(d->plan);
   char title[200];
-  snprintf(title, sizeof title,
-           "%s scan of %" PRId64 " elements: %" PRId64 " mat-mat, %" PRId64 " mat-vec, critical path %" PRId64
-           " products (BP: %" PRId64 ")",
-           bppsa_scan_algorithm_name(config->method.algorithm), d->n + 1, t->mm - t->dead, t->mv, t->critical_steps,
-           d->n > 0 ? d->n - 1 : 0);
+  const bool chain = bppsa_scan_plan_is_chain(d->plan);
+  snprintf(title, sizeof title, "a chain of %" PRId64 ", no scan: %" PRId64 " elements, %" PRId64 " mat-vec", t->critical_steps,
+           d->n + 1, t->mv);
+  if (!chain) {
+    snprintf(title, sizeof title,
+             "%s scan of %" PRId64 " elements: %" PRId64 " mat-mat, %" PRId64 " mat-vec, critical path %" PRId64
+             " products (BP: %" PRId64 ")",
+             bppsa_scan_algorithm_name(config->method.algorithm), d->n + 1, t->mm - t->dead, t->mv, t->critical_steps,
+             d->n > 0 ? d->n - 1 : 0);
+  }
   title[0] = (char)(title[0] - 'a' + 'A');
   bppsa_canvas_begin(&d->canvas, title);
   bppsa_canvas_words(&d->canvas, 16, 22, -1, 15, black, title);
@@ -213,13 +282,17 @@ static void draw(drawing *d) {
   bppsa_canvas_end(&d->canvas);
 }
 
-bppsa_status bppsa_plan_draw(const bppsa_scan_plan *plan, const char *png, bppsa_text *text) {
+bppsa_status bppsa_plan_draw(const bppsa_plan_picture *picture, bppsa_text *text) {
+  const bppsa_scan_plan *plan = picture->plan;
   const bppsa_scan_totals *totals = bppsa_scan_plan_totals(plan);
   if (totals->mm + totals->mv > BPPSA_DRAW_LIMIT) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "drawing: %" PRId64 " products, expected at most %d", totals->mm + totals->mv,
                       BPPSA_DRAW_LIMIT);
   }
-  drawing d = {.plan = plan, .canvas = {.text = text, .png = png}, .n = bppsa_scan_plan_config(plan)->jacobians};
+  drawing d = {.picture = picture,
+               .plan = plan,
+               .canvas = {.text = text, .png = picture->png},
+               .n = bppsa_scan_plan_config(plan)->jacobians};
   bppsa_status status = place(&d);
   if (status == BPPSA_OK) {
     draw(&d);

@@ -200,6 +200,17 @@ const char *bppsa_setup_method(bppsa_chosen chosen, const bppsa_gradient_method 
   return text;
 }
 
+const char *bppsa_setup_plan(bppsa_chosen chosen, const bppsa_scan_plan *plan, char *text, size_t size) {
+  const bppsa_gradient_method method = bppsa_scan_plan_method(plan);
+  const int64_t chain = bppsa_scan_plan_totals(plan)->critical_steps;
+  if (!bppsa_scan_plan_is_chain(plan)) {
+    return bppsa_setup_method(chosen, &method, text, size);
+  }
+  snprintf(text, size, "a chain of %" PRId64 ", no scan%s%s", chain, chosen != BPPSA_CHOSEN_BY_OPTION ? ", chosen by " : "",
+           chosen != BPPSA_CHOSEN_BY_OPTION ? bppsa_chosen_name(chosen) : "");
+  return text;
+}
+
 bool bppsa_setup_method_json(json_t *object, const bppsa_gradient_method *method, bppsa_chosen chosen) {
   return bppsa_gradient_method_put(object, method) && bppsa_json_put_bool(object, "auto", chosen != BPPSA_CHOSEN_BY_OPTION) &&
          bppsa_json_put_text(object, "chosen", bppsa_chosen_name(chosen));

@@ -51,6 +51,8 @@ bppsa_status bppsa_setup_match(const char *path, const bppsa_network *network, c
 
 /* The method in words and who chose it, "scan, chunked (45 chunks), chosen by estimate". Returns text. */
 const char *bppsa_setup_method(bppsa_chosen chosen, const bppsa_gradient_method *method, char *text, size_t size);
+/* The same of a plan, or where there is no scan "a chain of 9, no scan". Returns text. */
+const char *bppsa_setup_plan(bppsa_chosen chosen, const bppsa_scan_plan *plan, char *text, size_t size);
 #define BPPSA_SETUP_METHOD_TEXT (BPPSA_METHOD_TEXT + 32)
 /* The same as members of a JSON object: the method's, whether auto chose ("auto"), and who ("chosen"). */
 bool bppsa_setup_method_json(json_t *object, const bppsa_gradient_method *method, bppsa_chosen chosen);

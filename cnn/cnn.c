@@ -86,6 +86,11 @@ bppsa_status bppsa_cnn_activation(const bppsa_model *model, int64_t i, bppsa_vie
 
 /* ---- masks ---- */
 
+const uint8_t *bppsa_cnn_mask(const bppsa_model *model, int64_t i) {
+  const cnn *n = (const cnn *)model;
+  return i >= 0 && i < n->network.count ? n->layers[i].mask : NULL;
+}
+
 /* What a mask keeps at 0 is 0: weights before a pass, gradients after it. */
 static void apply_masks(const cnn *n, bool gradients) {
   for (int64_t i = 0; i < n->network.count; ++i) {

@@ -54,6 +54,8 @@ bppsa_status bppsa_cnn_create(const bppsa_cnn_network *network, const bppsa_cnn_
 bppsa_status bppsa_cnn_init(bppsa_model *model, uint64_t seed);
 /* The scan's plan (borrowed), or NULL where the model runs sequential BP. */
 const bppsa_scan_plan *bppsa_cnn_plan(const bppsa_model *model);
+/* Which weights of layer i a mask keeps, a byte each, 0 where it keeps them at 0 (borrowed); NULL: it has no mask. */
+const uint8_t *bppsa_cnn_mask(const bppsa_model *model, int64_t i);
 /* What layer i gave in the latest forward pass, [b][C][H][W], where the model is (borrowed, until the next); i = -1: the input. ERR_ARGUMENT: no such layer, no pass. */
 bppsa_status bppsa_cnn_activation(const bppsa_model *model, int64_t i, bppsa_view *activation);
 /* The network that a model made by bppsa_cnn_create runs (borrowed). */

@@ -14,10 +14,10 @@
  *   name       unique, 1 to 47 letters, digits, dots, dashes and _; its parameters are NAME.weight and NAME.bias
  *   op         conv2d, linear, relu, leaky_relu, tanh, sigmoid, maxpool2d, avgpool2d, flatten
  *   out        conv2d, linear: output channels
- *   kernel     conv2d, pools: [height, width]
+ *   kernel     conv2d, pools: [height, width], or one number for both
  *   stride     likewise; without it 1 x 1, of pools the kernel
- *   padding    likewise: [top, bottom, left, right]; without it 0
- *   dilation   conv2d, maxpool2d: [height, width]; without it 1 x 1
+ *   padding    likewise: one number for all sides, [height, width], each on both sides, or [top, bottom, left, right]; without it 0
+ *   dilation   conv2d, maxpool2d: [height, width], or one number for both; without it 1 x 1
  *   groups     conv2d; without it 1
  *   bias       conv2d, linear: whether there is one; without it true
  *   ceil_mode  pools, exclude_pad avgpool2d: without them false;  slope  leaky_relu: without it 0.01

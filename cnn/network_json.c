@@ -1,8 +1,10 @@
 /* Network files. cnn/network.h has the format. */
+#include <stdio.h>
 #include <string.h>
 
 #include "cnn/network_internal.h"
 #include "core/json.h"
+#include "core/text.h"
 
 /* Which operators have a member: a bit each. */
 #define OF(kind) (1u << BPPSA_OPERATOR_##kind)
@@ -28,6 +30,27 @@ static bool read_numbers(const json_t *value, int64_t count, int64_t *numbers) {
   return true;
 }
 
+/* [height, width], or one number for both. */
+static bool read_pair(const json_t *value, int64_t numbers[2]) {
+  if (json_is_integer(value)) {
+    numbers[0] = numbers[1] = json_integer_value(value);
+    return true;
+  }
+  return read_numbers(value, 2, numbers);
+}
+
+/* [top, bottom, left, right]; [height, width], each on both sides; or one number for all four. */
+static bool read_sides(const json_t *value, int64_t numbers[4]) {
+  int64_t pair[2];
+  if (!read_pair(value, pair)) {
+    return read_numbers(value, 4, numbers);
+  }
+  for (int i = 0; i < 4; ++i) {
+    numbers[i] = pair[i / 2];
+  }
+  return true;
+}
+
 static bool read_integer(const json_t *value, int64_t *number) {
   *number = json_integer_value(value);
   return json_is_integer(value);
@@ -43,19 +66,19 @@ static bool read_out(const json_t *value, bppsa_cnn_layer *layer) {
 }
 
 static bool read_kernel(const json_t *value, bppsa_cnn_layer *layer) {
-  return read_numbers(value, 2, layer->op.kernel);
+  return read_pair(value, layer->op.kernel);
 }
 
 static bool read_stride(const json_t *value, bppsa_cnn_layer *layer) {
-  return read_numbers(value, 2, layer->op.stride);
+  return read_pair(value, layer->op.stride);
 }
 
 static bool read_padding(const json_t *value, bppsa_cnn_layer *layer) {
-  return read_numbers(value, 4, layer->op.padding);
+  return read_sides(value, layer->op.padding);
 }
 
 static bool read_dilation(const json_t *value, bppsa_cnn_layer *layer) {
-  return read_numbers(value, 2, layer->op.dilation);
+  return read_pair(value, layer->op.dilation);
 }
 
 static bool read_groups(const json_t *value, bppsa_cnn_layer *layer) {
@@ -88,10 +111,10 @@ static const struct {
     {"name", NETWORKS, NETWORKS, "a text", NULL},
     {"op", NETWORKS, NETWORKS, "a text", NULL},
     {"out", WEIGHTED, WEIGHTED, "a whole number", read_out},
-    {"kernel", WINDOWS, WINDOWS, "two whole numbers, [height, width]", read_kernel},
-    {"stride", WINDOWS, 0, "two whole numbers, [height, width]", read_stride},
-    {"padding", WINDOWS, 0, "four whole numbers, [top, bottom, left, right]", read_padding},
-    {"dilation", OF(CONV2D) | OF(MAXPOOL2D), 0, "two whole numbers, [height, width]", read_dilation},
+    {"kernel", WINDOWS, WINDOWS, "a whole number, or two, [height, width]", read_kernel},
+    {"stride", WINDOWS, 0, "a whole number, or two, [height, width]", read_stride},
+    {"padding", WINDOWS, 0, "a whole number, two, [height, width], or four, [top, bottom, left, right]", read_padding},
+    {"dilation", OF(CONV2D) | OF(MAXPOOL2D), 0, "a whole number, or two, [height, width]", read_dilation},
     {"groups", OF(CONV2D), 0, "a whole number", read_groups},
     {"bias", WEIGHTED, 0, "true or false", read_bias},
     {"ceil_mode", POOLS, 0, "true or false", read_ceil_mode},
@@ -100,18 +123,44 @@ static const struct {
 };
 enum { MEMBERS = sizeof members / sizeof members[0] };
 
+/* "name, op and slope": `count` words, in a text with room for LIST_TEXT. */
+enum { LIST_TEXT = 160 };
+static const char *list_text(const char *const *words, int count, char *text) {
+  size_t used = 0;
+  text[0] = '\0';
+  for (int i = 0; i < count && used < LIST_TEXT; ++i) {
+    const char *between = i == 0 ? "" : i + 1 < count ? ", " : " and ";
+    used += (size_t)snprintf(text + used, LIST_TEXT - used, "%s%s", between, words[i]);
+  }
+  return text;
+}
+
+/* A member that is none of those known, NULL-terminated, `count` of them: names them, and the one that may have been meant. */
+static bppsa_status fail_unknown(const char *key, const char *of, const char *const *known, int count) {
+  char list[LIST_TEXT], meant[80];
+  return bppsa_fail(BPPSA_ERR_FORMAT, "member \"%.40s\" is unknown%s, expected %s%s", key, of, list_text(known, count, list),
+                    bppsa_suggestion(key, known, meant, sizeof meant));
+}
+
 /* Every member of the object is known and the operator's. */
 static bppsa_status check_members(json_t *object, bppsa_operator kind) {
-  const char *key;
+  const char *key, *known[MEMBERS + 1] = {NULL};
+  char of[40];
   json_t *value;
+  int count = 0;
+  for (size_t m = 0; m < MEMBERS; ++m) {
+    if ((members[m].of >> kind & 1u) != 0) {
+      known[count++] = members[m].name;
+    }
+  }
+  snprintf(of, sizeof of, " of %s", bppsa_operator_name(kind));
   json_object_foreach(object, key, value) {
-    size_t m = 0;
-    while (m < MEMBERS && strcmp(members[m].name, key) != 0) {
+    int m = 0;
+    while (m < count && strcmp(known[m], key) != 0) {
       ++m;
     }
-    if (m == MEMBERS || (members[m].of >> kind & 1u) == 0) {
-      return bppsa_fail(BPPSA_ERR_FORMAT, "member \"%.40s\" is unknown of %s, expected one of its own", key,
-                        bppsa_operator_name(kind));
+    if (m == count) {
+      return fail_unknown(key, of, known, count);
     }
   }
   return BPPSA_OK;
@@ -136,6 +185,20 @@ static bppsa_status read_members(json_t *object, bppsa_cnn_layer *layer) {
   return BPPSA_OK;
 }
 
+/* An operator that networks have not: names those they have, and the one that may have been meant. */
+static bppsa_status fail_operator(const char *word) {
+  const char *known[BPPSA_OPERATOR_COUNT + 1] = {NULL};
+  char list[LIST_TEXT], meant[80];
+  int count = 0;
+  for (int kind = 0; kind < BPPSA_OPERATOR_COUNT; ++kind) {
+    if ((NETWORKS >> kind & 1u) != 0) {
+      known[count++] = bppsa_operator_name((bppsa_operator)kind);
+    }
+  }
+  return bppsa_fail(BPPSA_ERR_FORMAT, "unknown operator '%.40s', expected one of %s%s", word, list_text(known, count, list),
+                    bppsa_suggestion(word, known, meant, sizeof meant));
+}
+
 static bppsa_status read_operator(json_t *object, bppsa_cnn_layer *layer) {
   const char *word = json_string_value(json_object_get(object, "op"));
   bppsa_operator kind;
@@ -143,11 +206,7 @@ static bppsa_status read_operator(json_t *object, bppsa_cnn_layer *layer) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "\"op\" is missing or no text, expected an operator's name");
   }
   if (bppsa_operator_parse(word, &kind) != BPPSA_OK || (NETWORKS >> kind & 1u) == 0) {
-    return bppsa_fail(
-        BPPSA_ERR_FORMAT,
-        "unknown operator '%.40s', expected conv2d, linear, relu, leaky_relu, tanh, sigmoid, maxpool2d, avgpool2d or "
-        "flatten",
-        word);
+    return fail_operator(word);
   }
   layer->op = bppsa_op_default(kind);
   layer->bias = bppsa_cnn_has_weights(layer);
@@ -193,9 +252,10 @@ static bppsa_status read_root(const char *where, json_t *root, bppsa_cnn_network
   if (!json_is_object(root)) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: no JSON object, expected {\"input\": [C, H, W], \"layers\": [..]}", where);
   }
+  static const char *const known[] = {"input", "layers", NULL};
   json_object_foreach(root, key, value) {
-    if (strcmp(key, "input") != 0 && strcmp(key, "layers") != 0) {
-      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: member \"%.40s\" is unknown, expected input and layers", where, key);
+    if (strcmp(key, known[0]) != 0 && strcmp(key, known[1]) != 0) {
+      return bppsa_fail_prefix(fail_unknown(key, "", known, 2), "%s", where);
     }
   }
   if (!read_numbers(json_object_get(root, "input"), 3, network->in)) {

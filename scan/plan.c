@@ -702,6 +702,10 @@ const bppsa_scan_totals *bppsa_scan_plan_totals(const bppsa_scan_plan *plan) {
   return &plan->totals;
 }
 
+bool bppsa_scan_plan_is_chain(const bppsa_scan_plan *plan) {
+  return plan->totals.mm == plan->totals.dead;
+}
+
 const bppsa_scan_level *bppsa_scan_plan_records(const bppsa_scan_plan *plan, int64_t *count) {
   *count = plan->record_count;
   return plan->records;

@@ -115,6 +115,8 @@ double bppsa_scan_plan_seconds(const bppsa_scan_plan *plan);
  * needs enough of them to be filled, with 2, 4, 8, .. chunks. Candidate
  * `index` from 0 is *config with that algorithm; false when there are no more. */
 bool bppsa_scan_candidate(const bppsa_scan_config *config, int64_t index, bppsa_scan_config *candidate);
+/* Is it the recurrence, one product after the other? So it is where no two elements are multiplied: no scan then, whatever the algorithm's name. */
+bool bppsa_scan_plan_is_chain(const bppsa_scan_plan *plan);
 /* The records, in execution order; *count of them. */
 const bppsa_scan_level *bppsa_scan_plan_records(const bppsa_scan_plan *plan, int64_t *count);
 /* Products per level in execution order: L up-levels, the middle as one entry, L down-levels; dead products included, a

@@ -34,6 +34,21 @@ static void test_grad(void **state) {
   assert_non_null(strstr(table.out, "lenet5: B 2, 11 layers, [3, 32, 32] to 10 classes"));
   assert_non_null(strstr(table.out, "conv2.weight"));
   release(&table);
+  put_weights("w.safetensors", "net.json", BPPSA_F32, 2);
+  put_images("x.npy", "y.npy", (int64_t[]){2, 2, 6, 5}, 3);
+  table = run("grad net.json --weights w.safetensors --input x.npy --labels y.npy --out g.safetensors");
+  assert_int_equal(table.code, 0);
+  assert_non_null(strstr(table.out, "net.json: B 2, 7 layers, [2, 6, 5] to 3 classes")); /* the file's name */
+  release(&table);
+  char path[160];
+  memset(path, '/', sizeof path - 1);
+  memcpy(path, "./", 2);
+  snprintf(path + sizeof path - 9, 9, "net.json");
+  table = run("grad %s --weights w.safetensors --input x.npy --labels y.npy --out g.safetensors", path);
+  assert_int_equal(table.code, 0);
+  assert_non_null(strstr(table.out, "////net.json: B 2, 7 layers, [2, 6, 5] to 3 classes")); /* a long path's end */
+  assert_null(strstr(table.out, path));
+  release(&table);
 }
 
 #define GRAD "--weights w.safetensors --input x.npy --labels y.npy --out g.safetensors"

@@ -234,6 +234,102 @@ static void test_zero_weights(void **state) {
   json_decref(saved);
 }
 
+/* A mask counts like the weights it leaves, alone and beside --weights. */
+static void test_masks(void **state) {
+  (void)state;
+  put_weights("w.safetensors", "lenet5", BPPSA_F32, 0);
+  assert_runs("prune --weights w.safetensors --fraction 0.9 --method class-uniform --out m.safetensors");
+  json_t *pruned = run_json("flops lenet5 --prune 0.9 --seed 0 --up-levels 3 --json");
+  static const char *const lines[] = {"flops lenet5 --mask m.safetensors --up-levels 3 --json",
+                                      "flops lenet5 --mask m.safetensors --weights w.safetensors --up-levels 3 --json",
+                                      "plan lenet5 --mask m.safetensors --batch 1 --up-levels 3 --json"};
+  for (size_t i = 0; i < sizeof lines / sizeof lines[0]; ++i) {
+    json_t *masked = run_json("%s", lines[i]);
+    assert_true(json_equal(part(pruned, "totals"), part(masked, "totals")));
+    assert_true(json_equal(part(pruned, "steps"), part(masked, "steps")));
+    assert_string_equal(get_text(masked, "mask"), "m.safetensors");
+    json_decref(masked);
+  }
+  assert_true(json_is_null(part(pruned, "mask")));
+  json_decref(pruned);
+  json_t *value = run_json("flops lenet5 --mask m.safetensors --pattern value --up-levels 1 --json");
+  check_sums(value);
+  json_decref(value);
+  run_result text = run("flops lenet5 --mask m.safetensors");
+  assert_int_equal(text.code, 0);
+  assert_non_null(strstr(text.out, "weights: random, mask: m.safetensors, 0 % pruned, a chain of 9, no scan;"));
+  release(&text);
+  assert_fails(2, "--mask: given beside --prune", "flops lenet5 --mask m.safetensors --prune 0.5");
+  assert_fails(2, "--mask: given beside --prune", "plan lenet5 --mask m.safetensors --prune 0.5");
+  assert_fails(2, "absent.safetensors", "flops lenet5 --mask absent.safetensors");
+  assert_fails(2, "mask 'conv1.weight': no weight of the network", "plan vgg11 --mask m.safetensors");
+  put_text("net.json", SMALL_NETWORK);
+  put_weights("n.safetensors", "net.json", BPPSA_F32, 0);
+  assert_runs("prune --weights n.safetensors --fraction 0.5 --out nm.safetensors");
+  assert_runs("flops net.json --mask nm.safetensors --up-levels 2");
+  put_text("other.json", "{\"input\": [2, 6, 5], \"layers\": [{\"name\": \"l\", \"op\": \"linear\", \"out\": 3}]}");
+  assert_fails(2, "mask '", "flops other.json --mask nm.safetensors");
+}
+
+static void assert_drawn(const char *path, const char *words) {
+  size_t size;
+  char *text = read_bytes(path, &size);
+  text[size] = '\0';
+  if (strstr(text, words) == NULL) {
+    fail_msg("%s: expected '%s'", path, words);
+  }
+  free(text);
+}
+
+/* Drawings carry the operators' names, and the FLOPs that were counted; what is a chain is called one. */
+static void test_drawings(void **state) {
+  (void)state;
+  put_text("net.json", SMALL_NETWORK);
+  assert_runs("flops lenet5 --up-levels 2 --svg f.svg");
+  assert_runs("plan lenet5 --up-levels 2 --svg p.svg");
+  static const char *const both[] = {"f.svg", "p.svg"};
+  for (size_t i = 0; i < 2; ++i) {
+    assert_drawn(both[i], "Blelloch scan of 11 elements");
+    assert_drawn(both[i], ">conv2</text>");
+    assert_drawn(both[i], "a[7] = Jᵀ of conv2");
+    assert_drawn(both[i], "a[4:5] ⋄ a[6:7] = a[4:7]: [conv2·relu2]·[pool2·fc1], 57600000 FLOP, critical");
+  }
+  json_t *value = run_json("flops net.json --pattern value --up-levels 1 --svg v.svg --json");
+  json_t *step = json_array_get(part(value, "steps"), 1);
+  char words[200];
+  snprintf(words, sizeof words, "%s = %s: ", get_text(step, "right"), get_text(step, "out"));
+  assert_drawn("v.svg", words);
+  snprintf(words, sizeof words, ", %lld FLOP", (long long)get_integer(step, "flops"));
+  assert_drawn("v.svg", words);
+  json_decref(value);
+  assert_runs("plan lenet5 --up-levels 0 --svg c.svg");
+  assert_drawn("c.svg", "A chain of 9, no scan: 11 elements, 9 mat-vec");
+  assert_drawn("c.svg", "L0  chain");
+  assert_runs("plan rnn --seq-len 10 --algorithm linear --svg r.svg");
+  assert_drawn("r.svg", "A chain of 9, no scan");
+  static const struct {
+    const char *line, *words;
+  } heads[] = {
+      {"plan rnn --seq-len 10 --algorithm linear", "Layer 0: a chain of 9, no scan, 11 elements"},
+      {"plan gru --seq-len 10 --algorithm chunked --chunks 1", "Layer 0: a chain of 9, no scan, 11 elements"},
+      {"plan gru --seq-len 10 --algorithm blelloch", "Layer 0: scan, blelloch (3 up-levels), 11 elements"},
+      {"plan lenet5 --up-levels 0", "lenet5: a chain of 9, no scan, 11 elements"},
+      {"plan lenet5", "lenet5: a chain of 9, no scan, chosen by estimate, 11 elements"},
+      {"flops net.json --up-levels 0", "net.json, guaranteed patterns, weights: all, 0 % pruned, a chain of 4, no scan;"}};
+  for (size_t i = 0; i < sizeof heads / sizeof heads[0]; ++i) {
+    run_result text = run("%s", heads[i].line);
+    assert_int_equal(text.code, 0);
+    if (strstr(text.out, heads[i].words) == NULL) {
+      fail_msg("%s: expected '%s' in\n%s", heads[i].line, heads[i].words, text.out);
+    }
+    release(&text);
+  }
+  assert_fails(2, "--svg", "flops lenet5 --svg absent/f.svg");
+  assert_fails(2, "expected two different files", "flops lenet5 --svg f.svg --weights f.svg");
+  assert_fails(2, "expected two different files", "flops lenet5 --svg f.svg --mask f.svg");
+  assert_fails(2, "expected two different files", "flops lenet5 --svg f.svg --pattern value --input f.svg");
+}
+
 /* A network's plan is what its FLOPs are counted by. */
 static void test_plan(void **state) {
   (void)state;
@@ -285,6 +381,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_vgg11),        cmocka_unit_test(test_values),
                                      cmocka_unit_test(test_zero_weights), cmocka_unit_test(test_plan),
                                      cmocka_unit_test(test_linear_is_bp), cmocka_unit_test(test_cells),
-                                     cmocka_unit_test(test_agreement),    cmocka_unit_test(test_bad_requests)};
+                                     cmocka_unit_test(test_agreement),    cmocka_unit_test(test_masks),
+                                     cmocka_unit_test(test_drawings),     cmocka_unit_test(test_bad_requests)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

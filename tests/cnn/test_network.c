@@ -80,6 +80,39 @@ static void test_every_member(void **state) {
   bppsa_cnn_network_free(&n);
 }
 
+/* One number stands for height and width, and for all four sides of a padding; two for the sides above and below, and beside. */
+static void test_short_members(void **state) {
+  (void)state;
+  bppsa_cnn_network n, m;
+  assert_int_equal(parse(LAYERS("{\"name\": \"c\", \"op\": \"conv2d\", \"out\": 6, \"kernel\": 3, \"stride\": 2, \"padding\": 1, "
+                                "\"dilation\": 1}, {\"name\": \"d\", \"op\": \"conv2d\", \"out\": 4, \"kernel\": 2, "
+                                "\"padding\": [2, 1], \"dilation\": 2}, {\"name\": \"m\", \"op\": \"maxpool2d\", \"kernel\": 2},"
+                                "{\"name\": \"a\", \"op\": \"avgpool2d\", \"kernel\": [2, 1], \"stride\": 1}," HEAD),
+                         &n),
+                   BPPSA_OK);
+  assert_int_equal(parse(LAYERS("{\"name\": \"c\", \"op\": \"conv2d\", \"out\": 6, \"kernel\": [3, 3], \"stride\": [2, 2], "
+                                "\"padding\": [1, 1, 1, 1], \"dilation\": [1, 1]}, {\"name\": \"d\", \"op\": \"conv2d\", "
+                                "\"out\": 4, \"kernel\": [2, 2], \"padding\": [2, 2, 1, 1], \"dilation\": [2, 2]}, "
+                                "{\"name\": \"m\", \"op\": \"maxpool2d\", \"kernel\": [2, 2]},"
+                                "{\"name\": \"a\", \"op\": \"avgpool2d\", \"kernel\": [2, 1], \"stride\": [1, 1]}," HEAD),
+                         &m),
+                   BPPSA_OK);
+  assert_int_equal(n.count, m.count);
+  for (int64_t i = 0; i < n.count; ++i) {
+    assert_memory_equal(n.layers[i].op.kernel, m.layers[i].op.kernel, sizeof n.layers[i].op.kernel);
+    assert_memory_equal(n.layers[i].op.stride, m.layers[i].op.stride, sizeof n.layers[i].op.stride);
+    assert_memory_equal(n.layers[i].op.padding, m.layers[i].op.padding, sizeof n.layers[i].op.padding);
+    assert_memory_equal(n.layers[i].op.dilation, m.layers[i].op.dilation, sizeof n.layers[i].op.dilation);
+    assert_memory_equal(n.layers[i].out, m.layers[i].out, sizeof n.layers[i].out);
+  }
+  assert_int_equal(n.layers[2].op.stride[1], 2); /* the kernel's */
+  assert_int_equal(n.layers[1].op.padding[0] * 1000 + n.layers[1].op.padding[1] * 100 + n.layers[1].op.padding[2] * 10 +
+                       n.layers[1].op.padding[3],
+                   2211);
+  bppsa_cnn_network_free(&n);
+  bppsa_cnn_network_free(&m);
+}
+
 /* What is wrong, the line's end, and the status. */
 static const struct {
   const char *text, *message;
@@ -103,9 +136,9 @@ static const struct {
     {LAYERS("{\"name\": \"r\", \"op\": \"relu\"}, {\"name\": \"r\", \"op\": \"tanh\"}"),
      "layer 'r': the name of layer 0 too, expected different names", BPPSA_ERR_FORMAT},
     {LAYERS("{\"name\": \"r\"}"), "layer 'r': \"op\" is missing", BPPSA_ERR_FORMAT},
-    {LAYERS("{\"name\": \"r\", \"op\": \"softmax\"}"), "layer 'r': unknown operator 'softmax', expected conv2d",
+    {LAYERS("{\"name\": \"r\", \"op\": \"softmax\"}"), "layer 'r': unknown operator 'softmax', expected one of conv2d",
      BPPSA_ERR_FORMAT},
-    {LAYERS("{\"name\": \"r\", \"op\": \"gru\"}"), "layer 'r': unknown operator 'gru', expected conv2d", BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"r\", \"op\": \"gru\"}"), "layer 'r': unknown operator 'gru', expected one of conv2d", BPPSA_ERR_FORMAT},
     {LAYERS("{\"name\": \"r\", \"op\": \"relu\", \"kernel\": [1, 1]}"), "layer 'r': member \"kernel\" is unknown of relu",
      BPPSA_ERR_FORMAT},
     {LAYERS("{\"name\": \"r\", \"op\": \"relu\", \"colour\": 1}"), "layer 'r': member \"colour\" is unknown of relu",
@@ -114,8 +147,34 @@ static const struct {
      BPPSA_ERR_FORMAT},
     {LAYERS("{\"name\": \"c\", \"op\": \"conv2d\", \"out\": \"6\", \"kernel\": [1, 1]}"),
      "layer 'c': conv2d: \"out\" has another type, expected a whole number", BPPSA_ERR_FORMAT},
-    {LAYERS("{\"name\": \"c\", \"op\": \"conv2d\", \"out\": 6, \"kernel\": 3}"),
-     "layer 'c': conv2d: \"kernel\" has another type, expected two whole numbers", BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"c\", \"op\": \"conv2d\", \"out\": 6, \"kernel\": 3.5}"),
+     "layer 'c': conv2d: \"kernel\" has another type, expected a whole number, or two, [height, width]", BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"c\", \"op\": \"conv2d\", \"out\": 6, \"kernel\": [3]}"),
+     "layer 'c': conv2d: \"kernel\" has another type, expected a whole number, or two, [height, width]", BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"c\", \"op\": \"conv2d\", \"out\": 6, \"kernel\": 3, \"stride\": [1, 1, 1]}"),
+     "layer 'c': conv2d: \"stride\" has another type, expected a whole number, or two", BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"c\", \"op\": \"conv2d\", \"out\": 6, \"kernel\": 3, \"padding\": [1, 1, 1]}"),
+     "layer 'c': conv2d: \"padding\" has another type, expected a whole number, two, [height, width], or four, [top, bottom, "
+     "left, right]",
+     BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"c\", \"op\": \"conv2d\", \"out\": 6, \"kernel\": 3, \"padding\": \"same\"}"),
+     "layer 'c': conv2d: \"padding\" has another type", BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"c\", \"op\": \"conv2d\", \"out\": 6, \"kernel\": 3, \"stride\": 0}"),
+     "layer 'c': conv2d: stride 0, expected 1 ..", BPPSA_ERR_ARGUMENT},
+    {LAYERS("{\"name\": \"c\", \"op\": \"conv2d\", \"out\": 6, \"kernel\": 3, \"padding\": -1}"),
+     "layer 'c': conv2d: padding -1, expected 0 ..", BPPSA_ERR_ARGUMENT},
+    {LAYERS("{\"name\": \"c\", \"op\": \"conv2d\", \"out\": 6, \"kernal\": 3}"),
+     "layer 'c': member \"kernal\" is unknown of conv2d, expected name, op, out, kernel, stride, padding, dilation, groups and "
+     "bias; did you mean kernel?",
+     BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"r\", \"op\": \"leaky_relu\", \"negative_slope\": 3}"),
+     "member \"negative_slope\" is unknown of leaky_relu, expected name, op and slope", BPPSA_ERR_FORMAT},
+    {LAYERS("{\"name\": \"r\", \"op\": \"conv2\"}"),
+     "unknown operator 'conv2', expected one of conv2d, linear, relu, leaky_relu, tanh, sigmoid, maxpool2d, avgpool2d and "
+     "flatten; did you mean conv2d?",
+     BPPSA_ERR_FORMAT},
+    {"{\"input\": [1, 2, 3], \"layer\": [" HEAD "]}",
+     "member \"layer\" is unknown, expected input and layers; did you mean layers?", BPPSA_ERR_FORMAT},
     {LAYERS("{\"name\": \"c\", \"op\": \"conv2d\", \"out\": 6, \"kernel\": [3, 9]}"),
      "layer 'c': conv2d: kernel 9 with dilation 1 covers more than the 6 positions", BPPSA_ERR_SHAPE},
     {LAYERS("{\"name\": \"c\", \"op\": \"conv2d\", \"out\": 6, \"kernel\": [3, 3], \"stride\": [0, 1]}"),
@@ -199,8 +258,8 @@ static void test_infer(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_builtins), cmocka_unit_test(test_every_member),
-                                     cmocka_unit_test(test_bad_files), cmocka_unit_test(test_memory),
-                                     cmocka_unit_test(test_infer)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_builtins),      cmocka_unit_test(test_every_member),
+                                     cmocka_unit_test(test_short_members), cmocka_unit_test(test_bad_files),
+                                     cmocka_unit_test(test_memory),        cmocka_unit_test(test_infer)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
