@@ -75,7 +75,7 @@ static bool differs(int field, const bppsa_schedule_summary *rows, int64_t count
 static const char *value_text(int field, const bppsa_schedule_summary *row, char text[VALUE_TEXT]) {
   const int64_t value = fields[field].value(row);
   if (fields[field].window) {
-    return bppsa_schedule_window_name((bppsa_schedule_window)value);
+    return bppsa_schedule_window_name((int32_t)value);
   }
   snprintf(text, VALUE_TEXT, value >= 0 ? "%" PRId64 : "-", value);
   return text;

@@ -92,7 +92,7 @@ json_t *bppsa_timed_json(const bppsa_timed *timed, bool with_ops) {
     ok = ok && bppsa_json_put_integer(object, "elements", list->config.elements);
   }
   ok = ok && bppsa_json_put_integer(object, "iterations", list->config.iterations) &&
-       bppsa_json_put_text(object, "window", bppsa_schedule_window_name(list->config.window));
+       bppsa_json_put_text(object, "window", bppsa_schedule_window_name((int32_t)list->config.window));
   ok = ok && bppsa_json_put_real(object, "makespan", timed->times.makespan) &&
        bppsa_json_put_real(object, "bubble_ratio", timed->times.bubble_ratio);
   ok = ok && bppsa_json_put_integer(object, "operations", list->count);
