@@ -137,7 +137,7 @@ typedef struct {
 const bppsa_bench_sweep *bppsa_bench_get_sweep(bool quick);
 
 /* Runs what the options of `bench rnn` or `bench gru` ask for and appends a JSON object a row to `rows`; *failed counts the rows whose residual is
- * not below 30, *measured those that were measured, *needed is the least memory any point needs. show is called after every point and may be NULL. */
+ * not below 30, *measured those that were measured, *needed is the least memory any point needs. */
 typedef struct {
   int64_t failed, measured, needed;
   int64_t noisy;    /* of the measured rows */
@@ -146,7 +146,15 @@ typedef struct {
   char reason[320]; /* of the first row that was skipped for another reason than memory */
 } bppsa_bench_tally;
 typedef bppsa_status (*bppsa_bench_show)(bppsa_cli *cli, const bppsa_bench_point *point, const bppsa_bench_result *result);
-bppsa_status bppsa_bench_run(bppsa_cli *cli, const bppsa_device *device, bppsa_bench_show show, json_t *rows,
+/* After every point, whose rows are in the array: `done` of `all` points. A status that is not OK ends the sweep. */
+typedef bppsa_status (*bppsa_bench_after)(void *context, int64_t done, int64_t all);
+typedef struct {
+  bppsa_bench_show show;   /* or NULL */
+  bppsa_bench_after after; /* or NULL */
+  void *context;           /* of after */
+} bppsa_bench_hooks;
+/* Points that have rows already are counted, and not measured. */
+bppsa_status bppsa_bench_run(bppsa_cli *cli, const bppsa_device *device, const bppsa_bench_hooks *hooks, json_t *rows,
                              bppsa_bench_tally *tally);
 
 /* {"bench":name,"device","commit","date"}; NULL when out of memory. */
@@ -167,6 +175,8 @@ bool bppsa_bench_out_of_time(const bppsa_bench_limits *limits, bppsa_bench_tally
 bppsa_status bppsa_bench_report_left_out(bppsa_cli *cli, const bppsa_bench_tally *tally, json_t *document);
 /* Counts a point's rows. */
 void bppsa_bench_tally_add(bppsa_bench_tally *tally, const bppsa_bench_result *result);
+/* Counts the rows of a point that an earlier run measured; false where there are none. */
+bool bppsa_bench_tally_rows(bppsa_bench_tally *tally, const bppsa_bench_point *point, const json_t *rows);
 /* How time, memory and the critical path grow along the rows of one B, by initialisation and method: [{"init","phase","method","points",
  * "from","to","time_exponent","time_r2","memory_exponent","critical_steps_per_doubling"}]. time_exponent: the slope of the least-squares line
  * through (log T, log median_s) over T >= 100, 1 is linear; time_r2 its coefficient of determination; memory_exponent likewise of

@@ -139,28 +139,23 @@ bppsa_status bppsa_bench_show_growth(bppsa_cli *cli, const json_t *growth) {
   return BPPSA_OK;
 }
 
-static void add_cells(bppsa_text *text, const json_t *g, const char *before, const char *after) {
-  static const char *const words[] = {"init", "phase", "method"};
-  static const char *const numbers[] = {
-      "points", "from", "to", "time_exponent", "time_r2", "memory_exponent", "critical_steps_per_doubling"};
-  for (size_t i = 0; i < sizeof words / sizeof words[0]; ++i) {
-    bppsa_text_add(text, "%s%s%s", before, json_string_value(json_object_get(g, words[i])), after);
-  }
-  for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; ++i) {
-    const json_t *value = json_object_get(g, numbers[i]);
-    const char *end = i + 1 < sizeof numbers / sizeof numbers[0] || before[0] != '\0' ? after : "\n";
-    if (json_is_number(value)) {
-      bppsa_text_add(text, "%s%.4g%s", before, json_number_value(value), end);
-    } else {
-      bppsa_text_add(text, "%s%s", before, end);
-    }
-  }
-}
+static const char *const growth_words[] = {"init", "phase", "method"};
+static const char *const growth_numbers[] = {
+    "points", "from", "to", "time_exponent", "time_r2", "memory_exponent", "critical_steps_per_doubling"};
+enum { WORDS = sizeof growth_words / sizeof growth_words[0], NUMBERS = sizeof growth_numbers / sizeof growth_numbers[0] };
 
 void bppsa_bench_growth_csv(const json_t *growth, bppsa_text *text) {
   bppsa_text_add(text, "init,phase,method,points,from,to,time_exponent,time_r2,memory_exponent,critical_steps_per_doubling\n");
   for (size_t i = 0; i < json_array_size(growth); ++i) {
-    add_cells(text, json_array_get(growth, i), "", ",");
+    const json_t *g = json_array_get(growth, i);
+    for (int w = 0; w < WORDS; ++w) {
+      bppsa_text_add(text, "%s%s", w > 0 ? "," : "", json_string_value(json_object_get(g, growth_words[w])));
+    }
+    for (int n = 0; n < NUMBERS; ++n) {
+      const json_t *value = json_object_get(g, growth_numbers[n]);
+      bppsa_text_add_cells(text, 1, (double[]){json_is_number(value) ? json_number_value(value) : NAN});
+    }
+    bppsa_text_add(text, "\n");
   }
 }
 
@@ -170,8 +165,15 @@ void bppsa_bench_growth_html(const json_t *growth, bppsa_text *text) {
                  "as T^a, a</th><th>r&sup2;</th><th>memory as T^b, b</th><th>products a doubling adds to the critical "
                  "path</th></tr>\n");
   for (size_t i = 0; i < json_array_size(growth); ++i) {
+    const json_t *g = json_array_get(growth, i);
     bppsa_text_add(text, "<tr>");
-    add_cells(text, json_array_get(growth, i), "<td>", "</td>");
+    for (int w = 0; w < WORDS; ++w) {
+      bppsa_text_add(text, "<td>%s</td>", json_string_value(json_object_get(g, growth_words[w])));
+    }
+    for (int n = 0; n < NUMBERS; ++n) {
+      const json_t *value = json_object_get(g, growth_numbers[n]);
+      bppsa_text_add(text, json_is_number(value) ? "<td>%.4g</td>" : "<td></td>", json_number_value(value));
+    }
     bppsa_text_add(text, "</tr>\n");
   }
   bppsa_text_add(text, "</table>\n");

@@ -404,6 +404,41 @@ void bppsa_bench_tally_add(bppsa_bench_tally *tally, const bppsa_bench_result *r
   }
 }
 
+/* Whether a row is of the point: its shape, its layers, its weights. */
+static bool is_of_point(const json_t *row, const bppsa_bench_point *point) {
+  const bppsa_recurrent_config *c = &point->config;
+  const struct {
+    const char *key;
+    int64_t value;
+  } sizes[] = {{"seq_len", c->seq_len}, {"batch", c->batch}, {"hidden", c->hidden}, {"input", c->input}, {"layers", c->layers}};
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; ++i) {
+    const json_t *found = json_object_get(row, sizes[i].key);
+    if (!json_is_integer(found) || json_integer_value(found) != sizes[i].value) {
+      return false;
+    }
+  }
+  const char *init = json_string_value(json_object_get(row, "init"));
+  return init != NULL && strcmp(init, init_name(point->init)) == 0;
+}
+
+bool bppsa_bench_tally_rows(bppsa_bench_tally *tally, const bppsa_bench_point *point, const json_t *rows) {
+  bool found = false;
+  for (size_t i = 0; i < json_array_size(rows); ++i) {
+    const json_t *row = json_array_get(rows, i);
+    if (!is_of_point(row, point)) {
+      continue;
+    }
+    found = true;
+    if (json_is_number(json_object_get(row, "median_s"))) {
+      ++tally->measured;
+      tally->failed += !json_is_true(json_object_get(row, "ok"));
+      tally->noisy += json_is_true(json_object_get(row, "noisy"));
+      tally->worst = fmax(tally->worst, json_number_value(json_object_get(row, "residual")));
+    }
+  }
+  return found;
+}
+
 bppsa_status bppsa_bench_verdict(const bppsa_bench_tally *tally, int64_t memory_limit) {
   if (tally->failed > 0) {
     return bppsa_fail(BPPSA_ERR_NUMERIC,

@@ -153,7 +153,7 @@ static bool is_single(const bppsa_cli *cli, const bppsa_bench_point *point) {
 typedef struct {
   bppsa_cli *cli;
   const bppsa_device *device;
-  bppsa_bench_show show;
+  const bppsa_bench_hooks *hooks;
   json_t *rows;
   bppsa_bench_tally *tally;
   bppsa_bench_limits limits;
@@ -164,10 +164,14 @@ typedef struct {
 static bppsa_status run_point(sweep_run *run, bppsa_bench_point point, bppsa_init init) {
   char label[120];
   bppsa_bench_result result;
+  point.init = init;
+  if (bppsa_bench_tally_rows(run->tally, &point, run->rows)) { /* by an earlier run */
+    ++run->done;
+    return BPPSA_OK;
+  }
   if (bppsa_bench_out_of_time(&run->limits, run->tally)) {
     return BPPSA_OK;
   }
-  point.init = init;
   snprintf(label, sizeof label, "point %" PRId64 " of %" PRId64 ", T %" PRId64 ", B %" PRId64 ", H %" PRId64, run->done + 1,
            run->all, point.config.seq_len, point.config.batch, point.config.hidden);
   run->limits.label = label;
@@ -179,7 +183,8 @@ static bppsa_status run_point(sweep_run *run, bppsa_bench_point point, bppsa_ini
   if (!bppsa_bench_append(run->rows, &point, &result)) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
   }
-  return run->show != NULL ? run->show(run->cli, &point, &result) : BPPSA_OK;
+  BPPSA_TRY(run->hooks->show != NULL ? run->hooks->show(run->cli, &point, &result) : BPPSA_OK);
+  return run->hooks->after != NULL ? run->hooks->after(run->hooks->context, run->done, run->all) : BPPSA_OK;
 }
 
 static bppsa_status run_inits(sweep_run *run, bppsa_bench_point point, int64_t seq_len, int64_t batch) {
@@ -232,11 +237,11 @@ static bppsa_status run_sweep(sweep_run *run, const bppsa_bench_point *point, co
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_bench_run(bppsa_cli *cli, const bppsa_device *device, bppsa_bench_show show, json_t *rows,
+bppsa_status bppsa_bench_run(bppsa_cli *cli, const bppsa_device *device, const bppsa_bench_hooks *hooks, json_t *rows,
                              bppsa_bench_tally *tally) {
   bppsa_progress_line line = bppsa_progress_start(cli->err);
   bppsa_bench_point point = {.config = bppsa_recurrent_config_default()};
-  sweep_run run = {.cli = cli, .device = device, .show = show, .rows = rows, .tally = tally};
+  sweep_run run = {.cli = cli, .device = device, .hooks = hooks, .rows = rows, .tally = tally};
   BPPSA_TRY(bppsa_bench_setup(cli, device, &point, &run.limits));
   run.limits.line = &line;
   point.rivals = true;
@@ -276,7 +281,8 @@ static bppsa_status measure(bppsa_cli *cli, const bppsa_device *device, json_t *
     BPPSA_TRY(bppsa_bench_setup(cli, device, &point, &limits)); /* a wrong request prints nothing */
     BPPSA_TRY(print_head(cli, device));
   }
-  BPPSA_TRY(bppsa_bench_run(cli, device, cli->json ? NULL : bppsa_bench_show_table, rows, &tally));
+  const bppsa_bench_hooks hooks = {.show = cli->json ? NULL : bppsa_bench_show_table};
+  BPPSA_TRY(bppsa_bench_run(cli, device, &hooks, rows, &tally));
   const bool one_shape = strcmp(cli->command->object, "rnn") == 0; /* the GRU's sets differ in more than T */
   json_t *growth = one_shape ? bppsa_bench_growth(rows, bppsa_bench_get_sweep(false)->batch) : json_array();
   if (!bppsa_json_put(document, "growth", growth)) {

@@ -11,9 +11,10 @@
 typedef struct {
   bppsa_cli *cli;
   const char *directory;
-  json_t *document; /* of bench rnn: "device", "commit", "date", "rows" */
-  json_t *files;    /* names written so far */
-  bool gnuplot;     /* is installed; false as soon as it turned out not to be */
+  json_t *document;      /* of bench rnn: "device", "commit", "date", "rows" */
+  json_t *files;         /* names written so far */
+  json_t *configuration; /* what decides the measurements (figures_keep.h) */
+  bool gnuplot;          /* is installed; false as soon as it turned out not to be */
   const bppsa_network_kind *kind;
   /* figure 7, or 13 */
   const char *curves; /* "figure7" */
@@ -40,6 +41,15 @@ const bppsa_paper_row *bppsa_paper_table(int table, int64_t *count);
 
 /* median_s of a row with default initialisation; NaN where there is none. method NULL: of phase forward. */
 double bppsa_figures_median(const json_t *rows, int64_t seq_len, int64_t batch, const char *method);
+/* One definition of a method's time for every table, figure and sentence: seconds (key "median_s" or "min_s") of one forward pass and, unless method is NULL,
+ * one backward pass by the method, default initialisation; NaN where one is missing. */
+double bppsa_figures_iteration(const json_t *rows, int64_t seq_len, int64_t batch, const char *method, const char *key);
+/* Whether either of those rows is noisy. */
+bool bppsa_figures_noisy(const json_t *rows, int64_t seq_len, int64_t batch, const char *method);
+/* The median of the faster of blelloch and chunked; *noisy: a row of theirs is. */
+double bppsa_figures_best_scan(const json_t *rows, int64_t seq_len, int64_t batch, bool *noisy);
+/* Those definitions in a sentence, as HTML. */
+extern const char bppsa_figures_definition[];
 void bppsa_figures_table_csv(const json_t *rows, int table, bppsa_text *text);
 void bppsa_figures_table_html(const json_t *rows, int table, bppsa_text *text);
 void bppsa_figures_figure8_csv(const json_t *rows, bppsa_text *text);

@@ -1,5 +1,4 @@
 /* Table 1 and figures 5, 6 and 10: convolutional networks and their sparse Jacobians. Numbers come from the program's own commands, run in this process. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +8,6 @@
 #include "cli/figures.h"
 #include "cli/setup.h"
 #include "core/alloc.h"
-#include "core/io.h"
 
 enum { WORDS = 32, PATH_SIZE = 4096 };
 
@@ -83,9 +81,11 @@ static bppsa_status make_table1(bppsa_figures *f, bppsa_text *html) {
     const bool marked = json_is_true(json_object_get(row, "noisy"));
     const double columns = number_of(row, "columns_s"), generated = number_of(row, "generated_s");
     noisy = noisy || marked;
-    bppsa_text_add(&csv, "%s,%.6g,%.6g,%.4g,%.4g,%.6g,%.6g,%d\n", text_of(row, "operator"), columns, generated,
-                   columns / generated, number_of(row, "paper_speedup"), number_of(row, "columns_min_s"),
-                   number_of(row, "generated_min_s"), marked);
+    bppsa_text_add(&csv, "%s", text_of(row, "operator"));
+    bppsa_text_add_cells(&csv, 6,
+                         (double[]){columns, generated, columns / generated, number_of(row, "paper_speedup"),
+                                    number_of(row, "columns_min_s"), number_of(row, "generated_min_s")});
+    bppsa_text_add(&csv, ",%d\n", marked);
     bppsa_text_add(html, "<tr><td>%s</td><td>%.3g</td><td>%.3g</td><td>%.3g</td><td>%.3g</td><td>%s%.3g</td><td>%.3g</td></tr>\n",
                    text_of(row, "operator"), columns, number_of(row, "columns_min_s"), generated,
                    number_of(row, "generated_min_s"), bppsa_bench_mark(marked), columns / generated,
@@ -193,8 +193,11 @@ static bppsa_status add_curve(bppsa_figures *f, const char *spec, const char *ra
   const json_t *rows = json_object_get(document, "rows");
   for (size_t i = 0; i < json_array_size(rows); ++i) {
     const json_t *row = json_array_get(rows, i);
-    bppsa_text_add(csv, "%s,%s,%.0f,%.9g,%.9g,%.6g\n", rate, who, number_of(row, "epoch"), number_of(row, "loss"),
-                   number_of(row, "validation_loss"), number_of(row, "validation_accuracy"));
+    bppsa_text_add(csv, "%s,%s", rate, who);
+    bppsa_text_add_cells(csv, 4,
+                         (double[]){number_of(row, "epoch"), number_of(row, "loss"), number_of(row, "validation_loss"),
+                                    number_of(row, "validation_accuracy")});
+    bppsa_text_add(csv, "\n");
     *last = number_of(row, "loss");
   }
   json_decref(document);
@@ -259,15 +262,16 @@ static void add_steps(const json_t *document, const json_t *unpruned, const char
   for (size_t i = 0; i < json_array_size(steps); ++i) {
     const json_t *s = json_array_get(steps, i);
     if (!json_is_true(json_object_get(s, "dead"))) {
-      bppsa_text_add(csv, "%s,%s,%s,%.0f,%.0f,%d,%s\n", pattern, text_of(s, "phase"), text_of(s, "op"),
-                     number_of(s, "m") * number_of(s, "k") * number_of(s, "n"), number_of(s, "flops"),
-                     json_is_true(json_object_get(s, "critical")), text_of(s, "out"));
+      bppsa_text_add(csv, "%s,%s,%s", pattern, text_of(s, "phase"), text_of(s, "op"));
+      bppsa_text_add_cells(csv, 2, (double[]){number_of(s, "m") * number_of(s, "k") * number_of(s, "n"), number_of(s, "flops")});
+      bppsa_text_add(csv, ",%d,%s\n", json_is_true(json_object_get(s, "critical")), text_of(s, "out"));
     }
   }
   for (size_t i = 0; i < json_array_size(ops); ++i) {
     const json_t *o = json_array_get(ops, i);
-    bppsa_text_add(csv, "%s,bp,bp,%.0f,%.0f,0,%s\n", pattern, number_of(o, "rows") * number_of(o, "cols"),
-                   number_of(o, "baseline_flops"), text_of(o, "name"));
+    bppsa_text_add(csv, "%s,bp,bp", pattern);
+    bppsa_text_add_cells(csv, 2, (double[]){number_of(o, "rows") * number_of(o, "cols"), number_of(o, "baseline_flops")});
+    bppsa_text_add(csv, ",0,%s\n", text_of(o, "name"));
   }
 }
 
@@ -306,9 +310,6 @@ static bppsa_status make_figure10(bppsa_figures *f, bppsa_text *html) {
 
 bppsa_status bppsa_figures_cnn(bppsa_figures *f) {
   bppsa_text html = {0};
-  if (bppsa_io_mkdir(f->directory) != 0 && errno != EEXIST) {
-    return bppsa_fail(BPPSA_ERR_IO, "%s: cannot make the directory (%s)", f->directory, strerror(errno));
-  }
   bppsa_text_add(
       &html,
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>bppsa: convolutional networks</title>\n"

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "audio/features.h"
+#include "cli/bench_rounds.h"
 #include "cli/figures.h"
 
 /* ---- table 3 ---- */
@@ -77,30 +78,34 @@ static double backward_ms(const json_t *rows, const paper_row *at, const char *m
   return 1e3 * bppsa_figures_median(rows, at->seq_len, at->batch, method);
 }
 
-/* The faster of the two scans that break the chain. */
-static double scan_ms(const json_t *rows, const paper_row *at) {
-  return fmin(backward_ms(rows, at, "blelloch"), backward_ms(rows, at, "chunked")); /* fmin passes over NaN */
+/* The time of one forward and one backward pass by BP over that by the best scan. */
+static double speedup(const json_t *rows, const paper_row *at, bool *noisy) {
+  const double scan = bppsa_figures_best_scan(rows, at->seq_len, at->batch, noisy);
+  *noisy = *noisy || bppsa_figures_noisy(rows, at->seq_len, at->batch, "bp");
+  return bppsa_figures_iteration(rows, at->seq_len, at->batch, "bp", "median_s") / scan;
 }
 
-static void add_number(bppsa_text *text, const char *before, double value, const char *after) {
+static void add_number(bppsa_text *text, double value, bool noisy) {
   if (isfinite(value)) {
-    bppsa_text_add(text, "%s%.4g%s", before, value, after);
+    bppsa_text_add(text, "<td>%s%.4g</td>", bppsa_bench_mark(noisy), value);
   } else {
-    bppsa_text_add(text, "%s%s", before, after);
+    bppsa_text_add(text, "<td></td>");
   }
 }
 
-/* The numbers of a row: the paper's seconds and what they gain, then milliseconds measured here. */
-static void add_numbers(bppsa_text *text, const json_t *rows, const paper_row *at, const char *before, const char *after) {
-  const double here[] = {at->forward_s, at->overhead_s, at->bp_s, at->bppsa_s, at->bp_s / at->bppsa_s, forward_ms(rows, at)};
-  for (size_t i = 0; i < sizeof here / sizeof here[0]; ++i) {
-    add_number(text, before, here[i], after);
-  }
+/* The paper's seconds, and what they gain. */
+enum { PAPER = 5 };
+static void paper_numbers(const paper_row *at, double numbers[PAPER]) {
+  memcpy(numbers, (double[]){at->forward_s, at->overhead_s, at->bp_s, at->bppsa_s, at->bp_s / at->bppsa_s},
+         PAPER * sizeof *numbers);
+}
+
+/* Medians measured here: of the forward pass, and of the backward pass by every method; ms. */
+static void here_numbers(const json_t *rows, const paper_row *at, double numbers[METHODS + 1]) {
+  numbers[0] = forward_ms(rows, at);
   for (int m = 0; m < METHODS; ++m) {
-    add_number(text, before, backward_ms(rows, at, methods[m]), after);
+    numbers[m + 1] = backward_ms(rows, at, methods[m]);
   }
-  const double forward = forward_ms(rows, at);
-  add_number(text, before, (forward + backward_ms(rows, at, "bp")) / (forward + scan_ms(rows, at)), after);
 }
 
 void bppsa_figures_table6_csv(const json_t *rows, bppsa_text *text) {
@@ -109,27 +114,62 @@ void bppsa_figures_table6_csv(const json_t *rows, bppsa_text *text) {
   for (int m = 0; m < METHODS; ++m) {
     bppsa_text_add(text, ",backward_%s_ms", methods[m]);
   }
-  bppsa_text_add(text, ",bp_over_best_scan\n");
+  bppsa_text_add(text, ",bp_over_best_scan,noisy\n");
   for (int i = 0; i < POINTS; ++i) {
+    double numbers[PAPER + METHODS + 2];
+    bool noisy;
+    paper_numbers(&paper[i], numbers);
+    here_numbers(rows, &paper[i], numbers + PAPER);
+    numbers[PAPER + METHODS + 1] = speedup(rows, &paper[i], &noisy);
     bppsa_text_add(text, "%s,%" PRId64, paper[i].set, paper[i].batch);
-    add_numbers(text, rows, &paper[i], ",", "");
-    bppsa_text_add(text, "\n");
+    bppsa_text_add_cells(text, PAPER + METHODS + 2, numbers);
+    bppsa_text_add(text, ",%d\n", noisy);
   }
 }
 
+/* Whether a method was measured at any point. */
+static bool has_column(const json_t *rows, const char *method) {
+  for (int i = 0; i < POINTS; ++i) {
+    if (isfinite(backward_ms(rows, &paper[i], method))) {
+      return true;
+    }
+  }
+  return false;
+}
+
 static void add_table(const json_t *rows, bppsa_text *text) {
+  int columns = 2;
+  for (int m = 0; m < METHODS; ++m) {
+    columns += has_column(rows, methods[m]);
+  }
   bppsa_text_add(text,
                  "<h2 id=\"table6\">Table 6: a GRU over IRMAS's sets</h2>\n<table>\n<tr><th colspan=\"2\"></th>"
-                 "<th colspan=\"5\">paper, V100, seconds an epoch</th><th colspan=\"8\">here, milliseconds an iteration</th>"
+                 "<th colspan=\"5\">paper, V100, seconds an epoch</th><th colspan=\"%d\">here, milliseconds, medians</th>"
                  "</tr>\n<tr><th>set</th><th>B</th><th>forward</th><th>with overhead</th><th>BP, all</th><th>BPPSA, all</th>"
-                 "<th>BP / BPPSA</th><th>forward</th>");
+                 "<th>BP / BPPSA</th><th>forward</th>",
+                 columns);
   for (int m = 0; m < METHODS; ++m) {
-    bppsa_text_add(text, "<th>%s</th>", methods[m]);
+    bppsa_text_add(text, has_column(rows, methods[m]) ? "<th>backward, %s</th>" : "", methods[m]);
   }
-  bppsa_text_add(text, "<th>BP / best scan, all</th></tr>\n");
+  bppsa_text_add(text, "<th>BP / best scan, forward and backward</th></tr>\n");
   for (int i = 0; i < POINTS; ++i) {
-    bppsa_text_add(text, "<tr><td>%s</td><td>%" PRId64 "</td>", paper[i].set, paper[i].batch);
-    add_numbers(text, rows, &paper[i], "<td>", "</td>");
+    double theirs[PAPER], here[METHODS + 1];
+    bool noisy;
+    const paper_row *at = &paper[i];
+    const double ratio = speedup(rows, at, &noisy);
+    paper_numbers(at, theirs);
+    here_numbers(rows, at, here);
+    bppsa_text_add(text, "<tr><td>%s</td><td>%" PRId64 "</td>", at->set, at->batch);
+    for (int k = 0; k < PAPER; ++k) {
+      add_number(text, theirs[k], false);
+    }
+    add_number(text, here[0], bppsa_figures_noisy(rows, at->seq_len, at->batch, NULL));
+    for (int m = 0; m < METHODS; ++m) {
+      if (has_column(rows, methods[m])) {
+        add_number(text, here[m + 1], bppsa_figures_noisy(rows, at->seq_len, at->batch, methods[m]));
+      }
+    }
+    add_number(text, ratio, noisy);
     bppsa_text_add(text, "</tr>\n");
   }
   bppsa_text_add(
@@ -141,15 +181,21 @@ static void add_table(const json_t *rows, bppsa_text *text) {
 
 /* x, who, and the parts of a bar, each over forward + BP of the same machine. */
 void bppsa_figures_figure9_csv(const json_t *rows, bppsa_text *text) {
-  bppsa_text_add(text, "position,set,who,forward,overhead,backward\n");
+  bppsa_text_add(text, "position,set,who,forward,overhead,backward,noisy\n");
   for (int i = 0; i < POINTS; ++i) {
     const paper_row *p = &paper[i];
-    const double forward = forward_ms(rows, p), all = forward + backward_ms(rows, p, "bp");
-    bppsa_text_add(text, "%d,%s %" PRId64 ",paper,%.4g,%.4g,%.4g\n", i, p->set, p->batch, p->forward_s / p->bp_s,
-                   (p->overhead_s - p->forward_s) / p->bp_s, (p->bppsa_s - p->overhead_s) / p->bp_s);
-    const double scan = scan_ms(rows, p);
-    if (isfinite(scan) && isfinite(all)) {
-      bppsa_text_add(text, "%d,%s %" PRId64 ",here,%.4g,0,%.4g\n", i, p->set, p->batch, forward / all, scan / all);
+    bool noisy;
+    const double forward = forward_ms(rows, p), all = forward + backward_ms(rows, p, "bp"), ratio = speedup(rows, p, &noisy);
+    bppsa_text_add(text, "%d,%s %" PRId64 ",paper", i, p->set, p->batch);
+    bppsa_text_add_cells(
+        text, 3,
+        (double[]){p->forward_s / p->bp_s, (p->overhead_s - p->forward_s) / p->bp_s, (p->bppsa_s - p->overhead_s) / p->bp_s});
+    bppsa_text_add(text, ",0\n");
+    if (isfinite(ratio)) {
+      const double scan = fmin(backward_ms(rows, p, "blelloch"), backward_ms(rows, p, "chunked"));
+      bppsa_text_add(text, "%d,%s %" PRId64 ",here", i, p->set, p->batch);
+      bppsa_text_add_cells(text, 3, (double[]){forward / all, 0, scan / all});
+      bppsa_text_add(text, ",%d\n", noisy);
     }
   }
 }
@@ -162,7 +208,9 @@ bppsa_status bppsa_figures_gru_page(const bppsa_figures *f, const char *trained,
       f, text, "figure9", "Figure 9: runtime of an iteration over that of forward and BP",
       "Left bars: the paper's V100, its forward pass, the overhead of the Jacobians, and BPPSA's backward pass. Right bars: "
       "forward "
-      "and the faster of Blelloch and chunked, measured here. A bar below 1 is a gain over BP on the same machine."));
+      "and the faster of Blelloch and chunked, measured here, medians. A bar below 1 is a gain over BP on the same machine. A "
+      "ring "
+      "above a bar: noisy."));
   if (trained != NULL) {
     BPPSA_TRY(bppsa_figures_add_plot(f, text, "figure13", "Figure 13: training loss over wall-clock time", trained));
   } else {
@@ -201,4 +249,7 @@ const char bppsa_figure9_script[] =
     "  data using ($1 - 0.2):(height('paper', 1)) every ::1 with boxes lc rgb '#bababa' title 'paper: forward', \\\n"
     "  data using ($1 + 0.2):(height('here', 3)) every ::1 with boxes lc rgb '#1b7837' title 'here: best scan', \\\n"
     "  data using ($1 + 0.2):(height('here', 1)) every ::1 with boxes lc rgb '#7f7f7f' title 'here: forward', \\\n"
+    "  data using ($1 + 0.2):(column(7) == 1 ? 1.15 * height('here', 3) : NaN) every ::1 with points lc rgb '#333333' lw 1.5 pt "
+    "6 ps 1.2 "
+    "title 'noisy', \\\n"
     "  1 with lines lc rgb '#b2182b' lw 2 title 'BP'\n";

@@ -14,6 +14,13 @@ const char bppsa_figures_style[] =
     "#b35806;padding:.7em 1em}"
     "figure{margin:1em 0;overflow-x:auto}svg{max-width:100%;height:auto}figcaption{font-size:.88em;color:#555;max-width:60em}";
 
+const char bppsa_figures_definition[] =
+    "<p class=\"note\">Every ratio of BP to a scan on this page is the time of one <b>forward and one backward pass</b> by BP "
+    "over the "
+    "same by the scan, <b>both medians</b>; minima stand beside them. The best scan is the faster of Blelloch and chunked. "
+    "A ~ (in figures a ring) marks what is noisy: its median is more than 1.25 times its minimum, also when measured again. "
+    "Nothing is concluded from it.</p>\n";
+
 static void add_meta(bppsa_text *text, const char *name, const json_t *value) {
   if (json_is_string(value) && json_string_value(value)[0] != '\0') {
     bppsa_text_add(text, "%s ", name);
@@ -46,7 +53,7 @@ void bppsa_figures_page_head(const bppsa_figures *f, const char *title, bppsa_te
     bppsa_text_add_escaped(text, verdict.text);
   }
   bppsa_text_free(&verdict);
-  bppsa_text_add(text, "</p>\n");
+  bppsa_text_add(text, "</p>\n%s", bppsa_figures_definition);
 }
 
 static void add_tables(const bppsa_figures *f, bppsa_text *text) {
@@ -57,24 +64,26 @@ static void add_tables(const bppsa_figures *f, bppsa_text *text) {
     bppsa_figures_table_html(rows, table, text);
   }
   bppsa_text_add(
-      text,
-      "<p class=\"note\">H = 20, default initialisation. The paper's columns are whole epochs of training on a V100 (BP is "
-      "PyTorch "
-      "with cuDNN 7). The columns measured here are the medians of one forward pass and one forward plus backward pass, times "
-      "the "
-      "iterations of an epoch; head, loss, update and data are left out. <i>linear</i> is BP under another name, "
-      "<i>auto</i> the planner's choice; the best scan is the faster of Blelloch and chunked. A dash was not measured.</p>\n");
+      text, "<p class=\"note\">H = 20, default initialisation, unless the results say otherwise. The paper's columns are whole "
+            "epochs of "
+            "training on a V100 (BP is PyTorch with cuDNN 7). The columns measured here are one forward pass, and one forward "
+            "and one backward pass, times the iterations of an epoch; head, loss, update and data are left out. "
+            "<i>linear</i> is BP under another name, <i>auto</i> the planner's choice. A dash was not measured.</p>\n");
 }
 
 static void add_growth(const bppsa_figures *f, bppsa_text *text) {
   json_t *growth = bppsa_figures_growth(f);
   text->failed |= growth == NULL;
+  if (json_array_size(growth) == 0) { /* fewer than three lengths */
+    json_decref(growth);
+    return;
+  }
   bppsa_text_add(text, "<h2 id=\"growth\">Growth with T at B = 16</h2>\n");
   bppsa_bench_growth_html(growth, text);
-  bppsa_text_add(text,
-                 "<p class=\"note\">Least squares over the logarithms of T from 100 on: an exponent of 1 is linear growth. The "
-                 "critical path is counted in the plans: for linear it doubles with T, for Blelloch a doubling adds two "
-                 "products.</p>\n");
+  bppsa_text_add(text, "<p class=\"note\">Least squares over the logarithms of T from 100 on, medians, noisy points left out: an "
+                       "exponent of 1 is linear growth. The "
+                       "critical path is counted in the plans: for linear it doubles with T, for Blelloch a doubling adds two "
+                       "products.</p>\n");
   json_decref(growth);
 }
 
@@ -109,15 +118,17 @@ bppsa_status bppsa_figures_page(const bppsa_figures *f, const bppsa_text plans[2
       "last element, its gradient is the one of that prefix. Products whose result would be overwritten are dead and never run.",
       &plans[0]);
   add_plan(text, "figure3", "Figure 3: the scan of VGG-11's 21 operators",
-           "The plan for 22 elements, as many as in the paper's figure 3. Red is the product each level waits for: 7 in a row "
+           "The plan of VGG-11 on 3 x 32 x 32, 22 elements, as many as in the paper's figure 3; FLOPs are those of its sparse "
+           "patterns, for one sample. Red is the product each level waits for: 7 in a row "
            "where BP "
            "has 20. Levels of the paper's algorithm that only move data are kept as empty rows.",
            &plans[1]);
   BPPSA_TRY(bppsa_figures_add_plot(f, text, "figure7", "Figure 7: training loss over wall-clock time", trained));
   BPPSA_TRY(bppsa_figures_add_plot(
       f, text, "figure8", "Figure 8: sensitivity to T and B",
-      "Default initialisation, H = 20. The grey curve is the paper's V100 from tables 4 and 5: backward time as total less "
-      "forward, BP over BPPSA. Its BP is cuDNN 7; the BP here is this program's own sequential sweep on this machine."));
+      "One forward and one backward pass, medians, default initialisation, H = 20. The grey curve is the paper's V100 from "
+      "tables "
+      "4 and 5. Its BP is cuDNN 7; the BP here is this program's own sequential sweep on this machine. Rings are noisy points."));
   bppsa_text_add(text, "<h2>Schedules</h2>\n<p><a href=\"schedules.html\">Timelines of pipelines, data parallelism and "
                        "scans</a></p>\n</body>\n</html>\n");
   return bppsa_text_check(text);

@@ -59,55 +59,61 @@
   "set lmargin at screen 0.08\n"                                                                                                 \
   "set rmargin at screen 0.47\n"                                                                                                 \
   "set title 'Loss over wall-clock time'\n"                                                                                      \
-  "set xlabel 'seconds of the method''s own work'\n"                                                                             \
-  "plot for [i = 1:3] data using (only(i, 3)):4 every ::1 with lines lc rgb colours[i] lw 2\n"                                   \
+  "set xlabel 'seconds of the method''s forward and backward passes, medians of repeats'\n"                                      \
+  "noisy(i, column) = (column(8) == 1 ? only(i, column) : NaN)\n"                                                                \
+  "plot for [i = 1:3] data using (only(i, 3)):4 every ::1 with lines lc rgb colours[i] lw 2, \\\n"                               \
+  "  for [i = 1:3] data using (noisy(i, 3)):4 every ::1 with points pt 6 ps 0.9 lc rgb colours[i]\n"                             \
   "set lmargin at screen 0.58\n"                                                                                                 \
   "set rmargin at screen 0.97\n"                                                                                                 \
   "set title 'Loss over iterations: the same curve'\n"                                                                           \
   "set xlabel 'iterations'\n"                                                                                                    \
   "plot for [i = 1:3] data using (only(i, 2)):4 every ::1 with lines lc rgb colours[i] lw widths[i]\n" KEY                       \
-  "plot for [i = 1:3] NaN with lines lc rgb colours[i] lw 2 title title_of(i)\n"                                                 \
+  "plot for [i = 1:3] NaN with lines lc rgb colours[i] lw 2 title title_of(i), \\\n"                                             \
+  "  NaN with points pt 6 ps 0.9 lc rgb '#333333' title 'noisy: repeats differ'\n"                                               \
   "unset multiplot\n"
 
 const char bppsa_figure7_script[] = CURVES("figure7");
 const char bppsa_figure13_script[] = CURVES("figure13");
 
-const char bppsa_figure8_script[] =
-    HEAD("figure8", "1180",
-         "860") "names = 'bp linear blelloch chunked pytorch paper'\n"
-                "titles = 'BP|linear scan|Blelloch|chunked|PyTorch|paper, V100'\n"
-                "array colours[6] = ['#b2182b', '#f4a582', '#2166ac', '#1b7837', '#7b3294', '#888888']\n"
-                "array points[6] = [7, 1, 6, 2, 4, 8]\n"
-                "array there[6]\n"
-                "do for [i = 1:6] { there[i] = int(system(sprintf(\"grep -c ',%s,' %s || true\", word(names, i), data))) > 0 }\n"
-                "only(i, axis, column) = (stringcolumn(1) eq axis && stringcolumn(3) eq word(names, i) ? column(column) : NaN)\n"
-                "file(i) = there[i] ? data : '/dev/null'\n"
-                "set logscale xy\n"
-                "set format y '%g'\n"
-                "do for [panel = 0:3] {\n"
-                "  axis = panel < 2 ? 'T' : 'B'\n"
-                "  column = panel % 2 == 0 ? 4 : 5\n"
-                "  set lmargin at screen panel % 2 == 0 ? 0.08 : 0.58\n"
-                "  set rmargin at screen panel % 2 == 0 ? 0.47 : 0.97\n"
-                "  set tmargin at screen panel < 2 ? 0.95 : 0.485\n"
-                "  set bmargin at screen panel < 2 ? 0.62 : 0.155\n"
-                "  if (axis eq 'T') {\n"
-                "    set xtics (10, 30, 100, 300, 1000, 3000, 10000, 30000)\n"
-                "    set xrange [7:43000]\n"
-                "    set xlabel 'sequence length T  (B = 16)' offset 0,0.5\n"
-                "  } else {\n"
-                "    set xtics (2, 4, 8, 16, 32, 64, 128, 256)\n"
-                "    set xrange [1.6:320]\n"
-                "    set xlabel 'batch B  (T = 1000)' offset 0,0.5\n"
-                "  }\n"
-                "  set title column == 4 ? 'Backward pass of one iteration' : 'Backward speedup over BP (above 1: faster)' "
-                "offset 0,-0.4\n"
-                "  set ylabel column == 4 ? 'milliseconds' : 'time of BP / time of the method'\n"
-                "  plot for [i = 1:6] file(i) using (only(i, axis, 2)):(only(i, axis, column)) every ::1 \\\n"
-                "    with linespoints lc rgb colours[i] lw 2 pt points[i] ps 0.8\n"
-                "}\n" KEY "plot for [i = 1:6] NaN with linespoints lc rgb colours[i] lw 2 pt points[i] ps 0.8 title (there[i] ? "
-                "title_of(i) : '')\n"
-                "unset multiplot\n";
+const char bppsa_figure8_script[] = HEAD(
+    "figure8", "1180",
+    "860") "names = 'bp linear blelloch chunked pytorch paper'\n"
+           "titles = 'BP|linear scan|Blelloch|chunked|PyTorch|paper, V100'\n"
+           "array colours[6] = ['#b2182b', '#f4a582', '#2166ac', '#1b7837', '#7b3294', '#888888']\n"
+           "array points[6] = [7, 1, 6, 2, 4, 8]\n"
+           "array there[6]\n"
+           "do for [i = 1:6] { there[i] = int(system(sprintf(\"grep -c ',%s,' %s || true\", word(names, i), data))) > 0 }\n"
+           "only(i, axis, column) = (stringcolumn(1) eq axis && stringcolumn(3) eq word(names, i) ? column(column) : NaN)\n"
+           "noisy(i, axis, column) = (column(8) == 1 ? only(i, axis, column) : NaN)\n"
+           "file(i) = there[i] ? data : '/dev/null'\n"
+           "set logscale xy\n"
+           "set format y '%g'\n"
+           "do for [panel = 0:3] {\n"
+           "  axis = panel < 2 ? 'T' : 'B'\n"
+           "  column = panel % 2 == 0 ? 7 : 6\n"
+           "  set lmargin at screen panel % 2 == 0 ? 0.08 : 0.58\n"
+           "  set rmargin at screen panel % 2 == 0 ? 0.47 : 0.97\n"
+           "  set tmargin at screen panel < 2 ? 0.95 : 0.485\n"
+           "  set bmargin at screen panel < 2 ? 0.62 : 0.155\n"
+           "  if (axis eq 'T') {\n"
+           "    set xtics (10, 30, 100, 300, 1000, 3000, 10000, 30000)\n"
+           "    set xrange [7:43000]\n"
+           "    set xlabel 'sequence length T  (B = 16)' offset 0,0.5\n"
+           "  } else {\n"
+           "    set xtics (2, 4, 8, 16, 32, 64, 128, 256)\n"
+           "    set xrange [1.6:320]\n"
+           "    set xlabel 'batch B  (T = 1000)' offset 0,0.5\n"
+           "  }\n"
+           "  set title column == 7 ? 'Forward and backward pass' : 'Forward and backward: speedup over BP (above 1: faster)' "
+           "offset 0,-0.4\n"
+           "  set ylabel column == 7 ? 'milliseconds' : 'time of BP / time of the method'\n"
+           "  plot for [i = 1:6] file(i) using (only(i, axis, 2)):(only(i, axis, column)) every ::1 \\\n"
+           "    with linespoints lc rgb colours[i] lw 2 pt points[i] ps 0.8, \\\n"
+           "    for [i = 1:6] file(i) using (noisy(i, axis, 2)):(noisy(i, axis, column)) every ::1 \\\n"
+           "    with points lc rgb '#333333' lw 1.5 pt 6 ps 2\n"
+           "}\n" KEY "plot for [i = 1:6] NaN with linespoints lc rgb colours[i] lw 2 pt points[i] ps 0.8 title (there[i] ? "
+           "title_of(i) : ''), \\\n  NaN with points lc rgb '#333333' lw 1.5 pt 6 ps 2 title 'noisy'\n"
+           "unset multiplot\n";
 
 /* ---- files ---- */
 

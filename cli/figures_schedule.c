@@ -144,8 +144,9 @@ static bppsa_status add_table2(bppsa_figures *f, bppsa_text *page) {
     status = summarise(table2[i].scheme, &config, &s);
     config.uniform[BPPSA_COST_INPUT_GRAD] = config.uniform[BPPSA_COST_WEIGHT_GRAD] = 0.5;
     status = status == BPPSA_OK ? summarise(table2[i].scheme, &config, &equal) : status;
-    bppsa_text_add(&csv, "%s,%.6g,%.6g,%.6g,%.6g,%.6g,%.6g,%.6g\n", table2[i].scheme, s.makespan, s.bubble, equal.bubble,
-                   s.weights_least, s.weights, s.least, s.most);
+    bppsa_text_add(&csv, "%s", table2[i].scheme);
+    bppsa_text_add_cells(&csv, 7, (double[]){s.makespan, s.bubble, equal.bubble, s.weights_least, s.weights, s.least, s.most});
+    bppsa_text_add(&csv, "\n");
     bppsa_text_add(page, "<tr><td>%s</td><td>%s</td><td>%.3f</td><td>%.3f</td><td>[%.3g, %.3g]</td><td>[%.3g, %.3g]</td></tr>\n",
                    table2[i].scheme, table2[i].paper, s.bubble, equal.bubble, s.weights_least, s.weights, s.least, s.most);
   }
@@ -173,7 +174,9 @@ static bppsa_status add_bubbles(bppsa_text *csv) {
         config.stages = axis == 0 ? 8 : value;
         config.micro_batches = axis == 0 ? value : 32;
         BPPSA_TRY(summarise(curves[i], &config, &s));
-        bppsa_text_add(csv, "%s,%" PRId64 ",%s,%.6g\n", axis == 0 ? "N" : "D", value, curves[i], s.bubble);
+        bppsa_text_add(csv, "%s,%" PRId64 ",%s", axis == 0 ? "N" : "D", value, curves[i]);
+        bppsa_text_add_cells(csv, 1, &s.bubble);
+        bppsa_text_add(csv, "\n");
       }
     }
   }
@@ -196,8 +199,11 @@ static bppsa_status add_memory(bppsa_text *csv) {
       BPPSA_TRY(summarise("1f1b", &config, &pipeline));
     }
     BPPSA_TRY(summarise("scan-blelloch", &config, &scan));
-    bppsa_text_add(csv, "%" PRId64 ",%.6g,%s,%.6g\n", p, pipeline.most + (double)ELEMENTS / (double)p,
-                   p <= SIMULATED ? "simulation" : "closed form", scan.most);
+    bppsa_text_add(csv, "%" PRId64, p);
+    bppsa_text_add_cells(csv, 1, (double[]){pipeline.most + (double)ELEMENTS / (double)p});
+    bppsa_text_add(csv, ",%s", p <= SIMULATED ? "simulation" : "closed form");
+    bppsa_text_add_cells(csv, 1, &scan.most);
+    bppsa_text_add(csv, "\n");
   }
   return bppsa_text_check(csv);
 }

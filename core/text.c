@@ -1,7 +1,10 @@
 #include "core/text.h"
 
+#include <float.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/alloc.h"
@@ -35,6 +38,68 @@ void bppsa_text_add(bppsa_text *text, const char *format, ...) {
   vsnprintf(text->text + text->size, (size_t)length + 1, format, arguments);
   va_end(arguments);
   text->size += (size_t)length;
+}
+
+/* ---- numbers ---- */
+
+enum { MOST_DIGITS = 17, FIXED_FROM = -5, FIXED_BELOW = 16 }; /* exponents */
+
+/* |value| rounded to `count` digits, without the zeros behind them: 0.d1 d2 .. times 10^(*exponent + 1). Digits are picked out of what printf writes, whose
+ * point depends on the locale. Returns how many there are; *same: they read back as the value. */
+static int round_digits(double value, int count, char digits[MOST_DIGITS + 1], int *exponent, bool *same) {
+  char printed[BPPSA_REAL_TEXT];
+  int length = 0;
+  snprintf(printed, sizeof printed, "%.*e", count - 1, value);
+  const char *end = strchr(printed, 'e');
+  for (const char *at = printed; at < end && length < MOST_DIGITS; ++at) {
+    if (*at >= '0' && *at <= '9') {
+      digits[length++] = *at;
+    }
+  }
+  while (length > 1 && digits[length - 1] == '0') {
+    --length;
+  }
+  digits[length] = '\0';
+  *exponent = (int)strtol(end + 1, NULL, 10);
+  *same = strtod(printed, NULL) == value;
+  return length;
+}
+
+const char *bppsa_real_text(double value, char text[BPPSA_REAL_TEXT]) {
+  char digits[MOST_DIGITS + 1];
+  int exponent = 0, length = 0;
+  const char *sign = signbit(value) ? "-" : "";
+  if (!isfinite(value)) {
+    snprintf(text, BPPSA_REAL_TEXT, "%s", isnan(value) ? "nan" : value < 0 ? "-inf" : "inf");
+    return text;
+  }
+  bool same = false; /* 15 digits hold every shorter number, but for those below the normal ones */
+  for (int count = fabs(value) < DBL_MIN ? 1 : 15; !same && count <= MOST_DIGITS; ++count) {
+    length = round_digits(fabs(value), count, digits, &exponent, &same);
+  }
+  const int whole = exponent + 1; /* digits in front of the point */
+  if (exponent < FIXED_FROM || exponent >= FIXED_BELOW) {
+    snprintf(text, BPPSA_REAL_TEXT, "%s%c%s%se%d", sign, digits[0], length > 1 ? "." : "", digits + 1, exponent);
+  } else if (whole <= 0) {
+    snprintf(text, BPPSA_REAL_TEXT, "%s0.%.*s%s", sign, -whole, "00000", digits);
+  } else if (length <= whole) {
+    snprintf(text, BPPSA_REAL_TEXT, "%s%s%.*s", sign, digits, whole - length, "0000000000000000");
+  } else {
+    snprintf(text, BPPSA_REAL_TEXT, "%s%.*s.%s", sign, whole, digits, digits + whole);
+  }
+  return text;
+}
+
+void bppsa_text_add_real(bppsa_text *text, double value) {
+  char words[BPPSA_REAL_TEXT];
+  bppsa_text_add(text, "%s", bppsa_real_text(value, words));
+}
+
+void bppsa_text_add_cells(bppsa_text *text, int count, const double *values) {
+  for (int i = 0; i < count; ++i) {
+    char words[BPPSA_REAL_TEXT];
+    bppsa_text_add(text, ",%s", isfinite(values[i]) ? bppsa_real_text(values[i], words) : "");
+  }
 }
 
 void bppsa_text_add_escaped(bppsa_text *text, const char *words) {

@@ -15,6 +15,13 @@ typedef struct {
 } bppsa_text;
 
 void bppsa_text_add(bppsa_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A number by the fewest digits that read back as the same number (strtod), with a point whatever the locale: "0.1", "-2050", "1e-7", "5e-324"; without an
+ * exponent from 1e-5 to below 1e16. "nan", "inf", "-inf". Returns text. */
+#define BPPSA_REAL_TEXT 40
+const char *bppsa_real_text(double value, char text[BPPSA_REAL_TEXT]);
+void bppsa_text_add_real(bppsa_text *text, double value);
+/* Cells of a CSV file: each behind a comma, empty where the value is not finite. */
+void bppsa_text_add_cells(bppsa_text *text, int count, const double *values);
 /* Adds it with & < > " replaced by entities. */
 void bppsa_text_add_escaped(bppsa_text *text, const char *words);
 void bppsa_text_free(bppsa_text *text);

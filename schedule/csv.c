@@ -78,7 +78,8 @@ static void write_fields(const bppsa_schedule *list, bppsa_text *text) {
       bppsa_text_add(text, ",%s=%d", fields[i].name, *(const bool *)at);
       break;
     case REAL:
-      bppsa_text_add(text, ",%s=%.17g", fields[i].name, *(const double *)at);
+      bppsa_text_add(text, ",%s=", fields[i].name);
+      bppsa_text_add_real(text, *(const double *)at);
       break;
     }
   }
@@ -153,10 +154,12 @@ static void write_op(const bppsa_schedule *list, const bppsa_schedule_op *op, bp
     }
   }
   if (differs(op->cost, priced.cost)) {
-    bppsa_text_add(text, "=%.17g", op->cost);
+    bppsa_text_add(text, "=");
+    bppsa_text_add_real(text, op->cost);
   }
   if (differs(op->memory_delta, priced.memory_delta)) {
-    bppsa_text_add(text, "~%.17g", op->memory_delta);
+    bppsa_text_add(text, "~");
+    bppsa_text_add_real(text, op->memory_delta);
   }
 }
 

@@ -1,6 +1,10 @@
 /* Growing text, and suggestions. */
 #include "core/text.h"
 
+#include <locale.h>
+#include <math.h>
+#include <stdlib.h>
+
 #include "tests/core/helpers.h"
 
 static void grows(void **state) {
@@ -59,7 +63,91 @@ static void suggestions(void **state) {
   assert_string_equal(bppsa_suggestion("--quux", names, hint, sizeof hint), "");
 }
 
+/* Significant digits: without zeros in front and behind, and without the exponent's. */
+static int count_digits(const char *text) {
+  int count = 0, all = 0;
+  for (; *text != '\0' && *text != 'e'; ++text) {
+    if (*text >= '0' && *text <= '9' && (all > 0 || *text != '0')) {
+      ++all;
+      count = *text != '0' ? all : count;
+    }
+  }
+  return count;
+}
+
+/* Numbers by the fewest digits that read back. */
+static void reals(void **state) {
+  (void)state;
+  static const struct {
+    double value;
+    const char *text;
+  } known[] = {{0, "0"},
+               {-0.0, "-0"},
+               {0.1, "0.1"},
+               {1.0 / 3, "0.3333333333333333"},
+               {-2050, "-2050"},
+               {16777217, "16777217"},
+               {1e15, "1000000000000000"},
+               {1e16, "1e16"},
+               {-1.25e20, "-1.25e20"},
+               {0.00001, "0.00001"},
+               {9.9e-6, "9.9e-6"},
+               {1234.5, "1234.5"},
+               {5e-324, "5e-324"},
+               {2.2250738585072014e-308, "2.2250738585072014e-308"},
+               {1.7976931348623157e308, "1.7976931348623157e308"},
+               {9007199254740993.0, "9007199254740992"},
+               {52.80352480417754, "52.80352480417754"},
+               {NAN, "nan"},
+               {-INFINITY, "-inf"}};
+  char text[BPPSA_REAL_TEXT];
+  for (size_t i = 0; i < sizeof known / sizeof known[0]; ++i) {
+    assert_string_equal(bppsa_real_text(known[i].value, text), known[i].text);
+  }
+  uint64_t bits = 1;
+  for (int i = 0; i < 200000; ++i) { /* patterns of bits: all sizes of numbers */
+    double value;
+    bits = bits * 6364136223846793005u + 1442695040888963407u;
+    memcpy(&value, &bits, sizeof value);
+    if (isfinite(value)) {
+      char shorter[BPPSA_REAL_TEXT];
+      const double back = strtod(bppsa_real_text(value, text), NULL);
+      assert_memory_equal(&back, &value, sizeof value);
+      const int digits = count_digits(text);
+      assert_in_range(digits, 1, 17);
+      if (digits > 1) { /* one digit less is another number */
+        snprintf(shorter, sizeof shorter, "%.*e", digits - 2, value);
+        assert_true(strtod(shorter, NULL) != value);
+      }
+    }
+  }
+  bppsa_text cells = {0};
+  bppsa_text_add_cells(&cells, 4, (double[]){0.5, NAN, INFINITY, 1e-7});
+  assert_string_equal(cells.text, ",0.5,,,1e-7");
+  bppsa_text_free(&cells);
+}
+
+/* A locale whose numbers have a comma changes nothing. Skipped where no such locale is installed. */
+static void reals_of_any_locale(void **state) {
+  (void)state;
+  static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE", NULL};
+  int found = 0;
+  while (names[found] != NULL && (setlocale(LC_NUMERIC, names[found]) == NULL || localeconv()->decimal_point[0] != ',')) {
+    ++found;
+  }
+  if (names[found] == NULL) {
+    setlocale(LC_NUMERIC, "C");
+    skip();
+  }
+  char text[BPPSA_REAL_TEXT];
+  const char *fixed = bppsa_real_text(0.1, text);
+  const bool point = strcmp(fixed, "0.1") == 0 && strcmp(bppsa_real_text(-1.5e-9, text), "-1.5e-9") == 0;
+  setlocale(LC_NUMERIC, "C");
+  assert_true(point);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(grows), cmocka_unit_test(failure_stays), cmocka_unit_test(suggestions)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(grows), cmocka_unit_test(failure_stays), cmocka_unit_test(suggestions),
+                                     cmocka_unit_test(reals), cmocka_unit_test(reals_of_any_locale)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
