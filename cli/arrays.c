@@ -21,8 +21,10 @@ bppsa_status bppsa_setup_reals(const char *path, bppsa_dtype dtype, bppsa_buffer
   const int64_t count = status == BPPSA_OK ? bppsa_view_count(&converted.view) : 0;
   for (int64_t i = 0; status == BPPSA_OK && i < count; ++i) {
     if (!isfinite(bppsa_view_get(&converted.view, i))) {
-      status = bppsa_fail(BPPSA_ERR_FORMAT, "%s: element %" PRId64 " is not finite in %s, expected finite values", path, i,
-                          bppsa_dtype_name(dtype));
+      char position[BPPSA_SHAPE_TEXT];
+      status = bppsa_fail(BPPSA_ERR_FORMAT, "%s: element %" PRId64 " is not finite in %s, expected finite values: %g at %s", path,
+                          i, bppsa_dtype_name(dtype), bppsa_view_get(&loaded.view, i),
+                          bppsa_index_text(&loaded.view, i, position, sizeof position));
     }
   }
   bppsa_buffer_free(&loaded);

@@ -176,6 +176,15 @@ const char *bppsa_shape_text(int32_t ndim, const int64_t *shape, char *text, siz
   return text;
 }
 
+const char *bppsa_index_text(const bppsa_view *view, int64_t i, char *text, size_t size) {
+  int64_t index[BPPSA_MAX_DIMS] = {0};
+  for (int32_t d = view->ndim - 1; d >= 0; --d) {
+    index[d] = i % view->shape[d];
+    i /= view->shape[d];
+  }
+  return bppsa_shape_text(view->ndim, index, text, size);
+}
+
 bppsa_status bppsa_view_convert(const bppsa_view *from, const bppsa_view *to) {
   if (!bppsa_view_same_shape(from, to)) {
     char a[BPPSA_SHAPE_TEXT], b[BPPSA_SHAPE_TEXT];

@@ -76,6 +76,9 @@ const char *bppsa_shape_text(int32_t ndim, const int64_t *shape, char *text, siz
 const char *bppsa_shape_guess(const char *words, int32_t ndim, const int64_t *found, const int64_t *expected, char *text,
                               size_t size);
 
+/* "[3, 0, 2]": where element i of a contiguous view stands. Returns text. */
+const char *bppsa_index_text(const bppsa_view *view, int64_t i, char *text, size_t size);
+
 #define BPPSA_SHAPE_TEXT 192 /* holds any shape of BPPSA_MAX_DIMS extents */
 
 /* Copies element by element between contiguous host views of equal shape, converting f32 <-> f64 (round to nearest).

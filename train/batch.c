@@ -50,6 +50,7 @@ bppsa_status bppsa_batch_create(bppsa_model *model, const bppsa_dataset *dataset
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "model: dtype %s, expected f32 or f64", bppsa_dtype_name(model->dtype));
   }
   BPPSA_TRY(check_classes(model, dataset));
+  BPPSA_TRY(bppsa_dataset_check(dataset, model->dtype));
   const bool elsewhere = device != NULL && bppsa_device_get_kind(device) == BPPSA_CUDA;
   if (elsewhere != (model->device != NULL)) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "model: in %s memory, expected it on the device %s", elsewhere ? "host" : "GPU",

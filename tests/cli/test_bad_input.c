@@ -210,9 +210,20 @@ static void test_not_finite(void **state) {
   assert_int_equal(bppsa_buffer_create(NULL, BPPSA_F64, 3, (int64_t[]){T, B, 1}, &x), BPPSA_OK);
   bppsa_view_set(&x.view, 5, 1e300);
   assert_int_equal(bppsa_npy_save("bad.npy", &x.view), BPPSA_OK);
-  assert_refused("bad.npy: element 5 is not finite in f32", GRAD_WITH("W.safetensors", "bad.npy", "Y.npy"));
+  assert_refused("bad.npy: element 5 is not finite in f32, expected finite values: 1e+300 at [1, 2, 0]",
+                 GRAD_WITH("W.safetensors", "bad.npy", "Y.npy"));
   assert_runs(GRAD_WITH("W64.safetensors", "bad.npy", "Y.npy")); /* saturated, but finite in f64 */
   assert_int_equal(remove("G.safetensors"), 0);
+  write_labels("Y7.npy", 1, (int64_t[]){T}, -1, 0);
+  const int files = count_files();
+  assert_fails(2, "bad.npy: value 1e+300 at [1, 2, 0] is beyond f32, expected finite values",
+               "train rnn --data npy:bad.npy,Y7.npy --batch 2 --log L --checkpoint d --save-weights S");
+  assert_fails(2, "bad.npy: value 1e+300 at [1, 2, 0] is beyond f32",
+               "eval rnn --weights W.safetensors --data npy:bad.npy,Y7.npy");
+  assert_fails(2, "bad.npy: value 1e+300 at [1, 2, 0] is beyond f32",
+               "train rnn --data npy:X.npy,bad.npy --loss mse-all --batch 2");
+  assert_int_equal(count_files(), files);
+  assert_runs("train rnn --data npy:bad.npy,Y7.npy --batch 2 --dtype f64 --iterations 1");
   bppsa_buffer_free(&x);
 }
 

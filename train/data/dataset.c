@@ -110,6 +110,10 @@ static bppsa_status check_indices(const bppsa_dataset *dataset, int64_t count, c
   return BPPSA_OK;
 }
 
+bppsa_status bppsa_dataset_check(const bppsa_dataset *dataset, bppsa_dtype dtype) {
+  return dataset->ops->check == NULL ? BPPSA_OK : dataset->ops->check(dataset, dtype);
+}
+
 bppsa_status bppsa_dataset_fill(const bppsa_dataset *dataset, const bppsa_device *device, int64_t count, const int64_t *indices,
                                 const bppsa_view *x, int64_t *labels) {
   BPPSA_TRY(check_batch(dataset, BPPSA_CPU, count, x));

@@ -42,6 +42,8 @@ typedef struct {
   /* As bppsa_dataset_queue; the arguments have been checked. NULL: batches are made on the host. */
   bppsa_status (*queue)(const bppsa_dataset *dataset, const bppsa_device *device, int64_t count, const int64_t *indices,
                         const bppsa_view *x, int64_t *labels);
+  /* As bppsa_dataset_check. NULL: values are finite in either dtype. */
+  bppsa_status (*check)(const bppsa_dataset *dataset, bppsa_dtype dtype);
 } bppsa_dataset_ops;
 
 struct bppsa_dataset {
@@ -93,6 +95,9 @@ void bppsa_dataset_destroy(bppsa_dataset *dataset); /* NULL is legal */
 
 /* The shape of a batch's x, [T, count, I] or [count, C, H, W]; returns the number of extents. */
 int32_t bppsa_dataset_shape(const bppsa_dataset *dataset, int64_t count, int64_t shape[4]);
+
+/* All values are finite as f32 or f64: an f64 value may lie beyond f32's range. ERR_ARGUMENT: the message names the first that is not, and where. */
+bppsa_status bppsa_dataset_check(const bppsa_dataset *dataset, bppsa_dtype dtype);
 
 /* Fills a batch: x as bppsa_dataset_shape has it, f32 or f64, labels [count] or [T, count]. Either may be NULL. indices: size count >= 1,
  * each in 0 .. N-1. device gives the number of threads (NULL: one); the values do not depend on it. Allocates nothing.

@@ -16,6 +16,8 @@ typedef struct {
   bppsa_buffer x; /* [N, T, I]; images, too, lie like that, with T = 1 */
   bppsa_buffer
       y; /* as in the file: labels [N] or [N, T]; real targets [N, C] or [N, T, C], the last axis 1 where the file has none */
+  char *x_path; /* owned, with the other behind it */
+  const char *y_path;
 } npy_dataset;
 
 /* Element i of an integer view; false where it does not fit in int64 or the dtype is no integer. */
@@ -121,28 +123,35 @@ static void npy_destroy(bppsa_dataset *dataset) {
   npy_dataset *self = (npy_dataset *)dataset;
   bppsa_buffer_free(&self->x);
   bppsa_buffer_free(&self->y);
+  bppsa_free(self->x_path);
   bppsa_free(self);
 }
 
-static const bppsa_dataset_ops npy_ops = {.name = "npy", .fill = npy_fill, .destroy = npy_destroy, .targets = npy_targets};
-
-/* Every value is finite; the message gives the first that is not, and where. */
-static bppsa_status check_finite(const char *path, const bppsa_view *view) {
+/* Every value is finite as `dtype`; the message gives the first that is not, and where. */
+static bppsa_status check_finite(const char *path, const bppsa_view *view, bppsa_dtype dtype) {
   const int64_t count = bppsa_view_count(view);
   for (int64_t i = 0; i < count; ++i) {
-    const double value = view->dtype == BPPSA_F32 ? (double)((const float *)view->data)[i] : ((const double *)view->data)[i];
-    if (!isfinite(value)) {
+    const double value = bppsa_view_get(view, i);
+    const bool finite = dtype == BPPSA_F32 ? isfinite((float)value) : isfinite(value);
+    if (!finite) {
       char text[BPPSA_SHAPE_TEXT];
-      int64_t index[4], rest = i;
-      for (int32_t d = view->ndim - 1; d >= 0; rest /= view->shape[d--]) {
-        index[d] = rest % view->shape[d];
-      }
-      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: value %g at %s, expected finite values", path, value,
-                        bppsa_shape_text(view->ndim, index, text, sizeof text));
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: value %g at %s%s, expected finite values", path, value,
+                        bppsa_index_text(view, i, text, sizeof text), isfinite(value) ? " is beyond f32" : "");
     }
   }
   return BPPSA_OK;
 }
+
+static bppsa_status npy_check(const bppsa_dataset *dataset, bppsa_dtype dtype) {
+  const npy_dataset *self = (const npy_dataset *)dataset;
+  if (dtype == BPPSA_F32 && self->x.view.dtype == BPPSA_F64) {
+    BPPSA_TRY(check_finite(self->x_path, &self->x.view, dtype));
+  }
+  return dtype == BPPSA_F32 && self->y.view.dtype == BPPSA_F64 ? check_finite(self->y_path, &self->y.view, dtype) : BPPSA_OK;
+}
+
+static const bppsa_dataset_ops npy_ops = {
+    .name = "npy", .fill = npy_fill, .destroy = npy_destroy, .targets = npy_targets, .check = npy_check};
 
 /* X is [N >= 1, T >= 1, I >= 1] or [N >= 1, C >= 1, H >= 1, W >= 1], finite f32 or f64. */
 static bppsa_status check_x(const char *path, const bppsa_view *x) {
@@ -161,7 +170,7 @@ static bppsa_status check_x(const char *path, const bppsa_view *x) {
                         x->shape[d] < 1 ? "empty" : "too large", x->ndim == 4 ? "channels, height, width" : "steps, inputs");
     }
   }
-  return check_finite(path, x);
+  return check_finite(path, x, BPPSA_F64);
 }
 
 /* Y is [N], or [N,T] with a label per step; its extents agree with X's. */
@@ -218,7 +227,7 @@ static bppsa_status take_targets(const char *path, const bppsa_view *x, bool per
                       "target each",
                       path, text, (long long)x->shape[0], (long long)x->shape[1]);
   }
-  BPPSA_TRY(check_finite(path, y));
+  BPPSA_TRY(check_finite(path, y, BPPSA_F64));
   const int64_t shape[3] = {y->shape[0], per_step ? y->shape[1] : values, values};
   *y = bppsa_view_make(y->data, y->dtype, axes + 1, shape);
   *width = values;
@@ -263,7 +272,8 @@ static uint64_t checksum(const npy_dataset *self) {
   return (uint64_t)x << 32 | (uint64_t)y;
 }
 
-static bppsa_status npy_load(npy_dataset *self, const char *x_path, const char *y_path, const bppsa_dataset_options *options) {
+static bppsa_status npy_load(npy_dataset *self, const bppsa_dataset_options *options) {
+  const char *x_path = self->x_path, *y_path = self->y_path;
   bppsa_dataset *base = &self->base;
   BPPSA_TRY(bppsa_npy_load(x_path, &self->x));
   BPPSA_TRY(check_x(x_path, &self->x.view));
@@ -304,8 +314,9 @@ bppsa_status bppsa_dataset_npy(const char *argument, const bppsa_dataset_options
   }
   made->base.ops = &npy_ops;
   x_path[comma - argument] = '\0';
-  const bppsa_status status = npy_load(made, x_path, comma + 1, options);
-  bppsa_free(x_path);
+  made->x_path = x_path;
+  made->y_path = x_path + (comma - argument) + 1;
+  const bppsa_status status = npy_load(made, options);
   if (status != BPPSA_OK) {
     npy_destroy(&made->base);
     return status;
