@@ -8,7 +8,7 @@
 #include "core/check.cuh"
 #include "recurrent/cell.h"
 
-enum { CHUNK_HIDDEN = 32 }; /* the largest H of the fused kernels */
+enum { CHUNK_HIDDEN = BPPSA_SCAN_FUSED_DIM }; /* the largest H of the fused kernels */
 
 /* One layer's arrays. Pointers are the GPU's; NULL: the array does not exist or is not wanted. b samples a step. */
 template <typename real> struct layer_arrays {

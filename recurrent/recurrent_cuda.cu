@@ -340,12 +340,16 @@ bppsa_status check_sizes(const recurrent_network *n) {
 
 } // namespace
 
+/* How the layers' own kernels run the backward pass. Without a plan it is BP: one walk. */
+static bppsa_scan_fusion fusion_of(const recurrent_network *n) {
+  const bppsa_scan_plan *plan = n->layers[0].plan;
+  return plan == NULL ? BPPSA_FUSION_WALK : bppsa_scan_fusion_of(bppsa_scan_plan_config(plan));
+}
+
 extern "C" bool bppsa_recurrent_cuda_fused(const recurrent_network *n) {
   const bppsa_recurrent_config *c = &n->config;
-  const bppsa_scan_plan *plan = n->layers[0].plan;
-  const bool tree = plan != NULL && bppsa_scan_plan_config(plan)->method.algorithm == BPPSA_SCAN_BLELLOCH;
   const bool others = c->method.backward == BPPSA_BACKWARD_SCAN && c->factory.create != NULL; /* somebody else's scan */
-  return c->hidden <= CHUNK_HIDDEN && !others && !tree;
+  return c->hidden <= CHUNK_HIDDEN && !others && fusion_of(n) != BPPSA_FUSION_NONE;
 }
 
 extern "C" bppsa_status bppsa_recurrent_cuda_create(recurrent_network *n, const bppsa_device *device) {
@@ -366,9 +370,7 @@ extern "C" bppsa_status bppsa_recurrent_cuda_create(recurrent_network *n, const 
 
 extern "C" void bppsa_recurrent_cuda_choose(recurrent_network *n) {
   recurrent_gpu *gpu = n->gpu;
-  const bppsa_scan_plan *plan = n->layers[0].plan;
-  const bppsa_scan_config *config = plan == NULL ? NULL : bppsa_scan_plan_config(plan);
-  gpu->chunks = config != NULL && config->method.algorithm == BPPSA_SCAN_CHUNKED ? config->method.chunks : 1;
+  gpu->chunks = fusion_of(n) == BPPSA_FUSION_CHUNKS ? bppsa_scan_plan_config(n->layers[0].plan)->method.chunks : 1;
   gpu->sums = bppsa_recurrent_cuda_fused(n) && LAUNCH(n, sums, n->config.hidden);
   n->base.reals = parameter_reals(n);
 }

@@ -50,9 +50,7 @@ static const costs table[] = {
 };
 
 static const costs *costs_of(const bppsa_scan_config *config) {
-  enum { FUSED_DIM = 32 };
-  const bool fused =
-      config->element == BPPSA_ELEMENT_RECURRENT && config->dim <= FUSED_DIM && config->method.algorithm != BPPSA_SCAN_BLELLOCH;
+  const bool fused = bppsa_scan_fusion_of(config) != BPPSA_FUSION_NONE;
   return &table[config->device == BPPSA_CUDA ? (fused ? FUSED : BPPSA_CUDA) : BPPSA_CPU];
 }
 

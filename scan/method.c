@@ -5,19 +5,15 @@
 #include <string.h>
 
 #include "core/json.h"
+#include "scan/algorithm.h"
 
-/* What an algorithm has a number of. */
-typedef struct {
-  const char *name;
-  const char *number; /* the number's name in JSON; NULL: it has none */
-  const char *unit;   /* in words */
-  int64_t least;      /* the smallest number there is; below it stands for the default */
-} algorithm_form;
+/* The row of a method's algorithm; of one that is not there, a row without anything but a name. */
+static const bppsa_scan_algorithm_row *row_of(bppsa_scan_algorithm algorithm) {
+  static const bppsa_scan_algorithm_row unknown = {.name = "unknown"};
+  const bppsa_scan_algorithm_row *row = bppsa_scan_algorithm_find(algorithm);
+  return row != NULL ? row : &unknown;
+}
 
-static const algorithm_form algorithms[BPPSA_SCAN_ALGORITHMS] = {[BPPSA_SCAN_AUTO] = {"auto", NULL, NULL, 0},
-                                                                 [BPPSA_SCAN_LINEAR] = {"linear", NULL, NULL, 0},
-                                                                 [BPPSA_SCAN_BLELLOCH] = {"blelloch", "up_levels", "up-level", 0},
-                                                                 [BPPSA_SCAN_CHUNKED] = {"chunked", "chunks", "chunk", 1}};
 static const char *const backwards[] = {[BPPSA_BACKWARD_BP] = "bp", [BPPSA_BACKWARD_SCAN] = "scan"};
 
 bppsa_scan_method bppsa_scan_method_of(bppsa_scan_algorithm algorithm) {
@@ -25,7 +21,7 @@ bppsa_scan_method bppsa_scan_method_of(bppsa_scan_algorithm algorithm) {
 }
 
 const char *bppsa_scan_algorithm_name(bppsa_scan_algorithm algorithm) {
-  return algorithms[algorithm].name;
+  return row_of(algorithm)->name;
 }
 
 const char *bppsa_backward_name(bppsa_backward backward) {
@@ -34,9 +30,8 @@ const char *bppsa_backward_name(bppsa_backward backward) {
 
 /* The number that belongs to the method's algorithm; NULL where it has none. */
 static int64_t *number_of(bppsa_scan_method *method) {
-  return method->algorithm == BPPSA_SCAN_BLELLOCH  ? &method->up_levels
-         : method->algorithm == BPPSA_SCAN_CHUNKED ? &method->chunks
-                                                   : NULL;
+  const bppsa_scan_algorithm_row *row = row_of(method->algorithm);
+  return row->number_of != NULL ? row->number_of(method) : NULL;
 }
 
 /* True and *number where the method says more than its algorithm. */
@@ -44,7 +39,7 @@ static bool get_number(const bppsa_scan_method *method, int64_t *number) {
   bppsa_scan_method copy = *method;
   const int64_t *found = number_of(&copy);
   *number = found != NULL ? *found : -1;
-  return found != NULL && *found >= algorithms[method->algorithm].least;
+  return found != NULL && *found >= row_of(method->algorithm)->least;
 }
 
 /* ---- text ---- */
@@ -52,7 +47,7 @@ static bool get_number(const bppsa_scan_method *method, int64_t *number) {
 const char *bppsa_scan_method_text(const bppsa_scan_method *method, char *text, size_t size) {
   int64_t number;
   const bool numbered = get_number(method, &number);
-  const int length = snprintf(text, size, "%s", algorithms[method->algorithm].name);
+  const int length = snprintf(text, size, "%s", row_of(method->algorithm)->name);
   if (numbered && length > 0 && (size_t)length < size) {
     snprintf(text + length, size - (size_t)length, " %" PRId64, number);
   }
@@ -81,14 +76,14 @@ static bool read_number(const char *text, int64_t *number) {
 
 static bool read_method(const char *text, bppsa_scan_method *method) {
   for (int a = 0; a < BPPSA_SCAN_ALGORITHMS; ++a) {
-    const size_t length = strlen(algorithms[a].name);
-    if (strncmp(text, algorithms[a].name, length) != 0) {
+    const size_t length = strlen(row_of((bppsa_scan_algorithm)a)->name);
+    if (strncmp(text, row_of((bppsa_scan_algorithm)a)->name, length) != 0) {
       continue;
     }
     bppsa_scan_method found = bppsa_scan_method_of((bppsa_scan_algorithm)a);
     int64_t *number = number_of(&found);
-    if (text[length] != '\0' &&
-        (number == NULL || text[length] != ' ' || !read_number(text + length + 1, number) || *number < algorithms[a].least)) {
+    if (text[length] != '\0' && (number == NULL || text[length] != ' ' || !read_number(text + length + 1, number) ||
+                                 *number < row_of((bppsa_scan_algorithm)a)->least)) {
       return false;
     }
     *method = found;
@@ -120,7 +115,7 @@ bppsa_status bppsa_gradient_method_parse(const char *text, bppsa_gradient_method
 /* ---- words ---- */
 
 const char *bppsa_scan_method_words(const bppsa_scan_method *method, char *text, size_t size) {
-  const algorithm_form *a = &algorithms[method->algorithm];
+  const bppsa_scan_algorithm_row *a = row_of(method->algorithm);
   int64_t number;
   if (get_number(method, &number)) {
     snprintf(text, size, "%s (%" PRId64 " %s%s)", a->name, number, a->unit, number == 1 ? "" : "s");
@@ -146,7 +141,7 @@ const char *bppsa_gradient_method_words(const bppsa_gradient_method *method, cha
 /* ---- JSON ---- */
 
 bool bppsa_scan_method_put(json_t *object, const bppsa_scan_method *method) {
-  const algorithm_form *a = &algorithms[method->algorithm];
+  const bppsa_scan_algorithm_row *a = row_of(method->algorithm);
   int64_t number;
   return json_object_set_new(object, "algorithm", json_string(a->name)) == 0 &&
          (!get_number(method, &number) || json_object_set_new(object, a->number, json_integer(number)) == 0);
@@ -160,15 +155,15 @@ bool bppsa_gradient_method_put(json_t *object, const bppsa_gradient_method *meth
 bool bppsa_scan_method_get(const json_t *object, bppsa_scan_method *method) {
   const char *name = json_string_value(json_object_get(object, "algorithm"));
   for (int a = 0; name != NULL && a < BPPSA_SCAN_ALGORITHMS; ++a) {
-    if (strcmp(name, algorithms[a].name) != 0) {
+    if (strcmp(name, row_of((bppsa_scan_algorithm)a)->name) != 0) {
       continue;
     }
     bppsa_scan_method found = bppsa_scan_method_of((bppsa_scan_algorithm)a);
     int64_t *number = number_of(&found);
-    const json_t *value = number != NULL ? json_object_get(object, algorithms[a].number) : NULL;
+    const json_t *value = number != NULL ? json_object_get(object, row_of((bppsa_scan_algorithm)a)->number) : NULL;
     if (value != NULL) {
       *number = json_integer_value(value); /* 0 for what is no integer */
-      if (!json_is_integer(value) || *number < algorithms[a].least) {
+      if (!json_is_integer(value) || *number < row_of((bppsa_scan_algorithm)a)->least) {
         return false;
       }
     }

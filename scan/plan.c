@@ -1,12 +1,5 @@
 /* Scan plans. The header states the notation; here the level records are derived from it. (One file although it is long: records,
  * costs and totals define each other.)
- *
- * Blelloch, n + 1 elements, s = 2^d. Up-level d joins a[i:i+s-1] and a[i+s:r] for i = 0, 2s, 4s, .. <= n - s:
- *   i = 0        the left operand holds the seed: a mat-vec that already is the result y[2s];
- *   r < n        a mat-mat, kept in the place of a[r];
- *   r = n        dead, Algorithm 1 line 9 overwrites it.
- * The middle carries y over what is left, S = 2^L apart. Down-level d gives y[i+s] = a[i:i+s-1] y[i] for i = 2s, 4s, ..;
- * i = 0 is a copy in Algorithm 1 and nothing here.
  */
 #include "scan/plan.h"
 
@@ -15,9 +8,8 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "core/cut.h"
 #include "core/memory.h"
-#include "scan/plan_internal.h"
+#include "scan/algorithm.h"
 
 enum { MAX_RECORDS = 4 * 64 };
 
@@ -33,10 +25,7 @@ int64_t bppsa_scan_plan_dim(const bppsa_scan_plan *plan, int64_t y) {
 }
 
 int64_t bppsa_scan_plan_slot(const bppsa_scan_plan *plan, int64_t first, int64_t last) {
-  if (plan->config.method.algorithm == BPPSA_SCAN_CHUNKED) {
-    return bppsa_cut_part(plan->config.jacobians, plan->config.method.chunks, first - 1) - 1;
-  }
-  return last >> 1;
+  return bppsa_scan_algorithm_find(plan->config.method.algorithm)->slot(plan, first, last);
 }
 
 /* Reals of a product a[first:last] of one sample, the affine row included. */
@@ -158,122 +147,23 @@ void bppsa_scan_step_text(const bppsa_scan_plan *plan, const bppsa_scan_step *st
 
 /* ---- the records ---- */
 
-static void add_record(bppsa_scan_plan *plan, bppsa_scan_level record) {
+void bppsa_scan_add_record(bppsa_scan_plan *plan, bppsa_scan_level record) {
   if (record.count > 0 && record.length > 0) {
     record.critical = -1;
     plan->records[plan->record_count++] = record;
   }
 }
 
-static void add_blelloch(bppsa_scan_plan *plan) {
-  const int64_t n = plan->config.jacobians;
-  const int32_t levels = (int32_t)plan->config.method.up_levels;
-  for (int32_t d = 0; d < levels; ++d) {
-    const int64_t s = (int64_t)1 << d, pair = 2 * s;
-    const bppsa_scan_level up = {.phase = BPPSA_PHASE_UP, .level = d, .stride = pair, .span = s, .count = 1, .length = 1};
-    bppsa_scan_level vector = up, live = up, dead = up;
-    vector.op = BPPSA_OP_MV;
-    vector.first = s;
-    add_record(plan, vector);
-    live.first = pair;
-    live.count = n / pair - 1;
-    add_record(plan, live);
-    dead.dead = true;
-    dead.first = n / pair * pair;
-    dead.count = dead.first <= n - s;
-    add_record(plan, dead);
-  }
-  const int64_t top = (int64_t)1 << levels;
-  add_record(plan, (bppsa_scan_level){.phase = BPPSA_PHASE_MIDDLE,
-                                      .op = BPPSA_OP_MV,
-                                      .level = levels,
-                                      .first = top,
-                                      .span = top,
-                                      .count = 1,
-                                      .length = n / top - 1});
-  for (int32_t d = levels - 1; d >= 0; --d) {
-    const int64_t s = (int64_t)1 << d;
-    add_record(plan, (bppsa_scan_level){.phase = BPPSA_PHASE_DOWN,
-                                        .op = BPPSA_OP_MV,
-                                        .level = 2 * levels - d,
-                                        .first = 2 * s,
-                                        .stride = 2 * s,
-                                        .span = s,
-                                        .count = (n - s) / (2 * s),
-                                        .length = 1});
-  }
-  plan->level_count = 2 * (int64_t)levels + 1;
-  plan->slot_count = levels > 0 ? (n + 1) / 2 : 0;
-}
-
-/* The chunks 1 .. P - 2 as a record of items that are a link shorter than their chunks. */
-static bppsa_scan_level inner_chunks(const bppsa_scan_plan *plan, bppsa_scan_phase phase, bppsa_scan_op op, int32_t level) {
-  const int64_t n = plan->config.jacobians, p = plan->config.method.chunks, size = n / p;
-  bppsa_scan_level r = {.phase = phase, .op = op, .level = level, .first = 1 + bppsa_cut(n, p, 1), .stride = size, .span = 1};
-  r.count = p - 2;
-  r.longer = n % p > 1 ? n % p - 1 : 0; /* chunk 0 is one of the larger */
-  r.length = size - 1;
-  if (size == 1) { /* chunks of one element have nothing to join: the larger ones are left */
-    r.count = r.longer;
-  }
-  if (r.longer == r.count) {
-    r.stride += 1;
-    r.length += 1;
-    r.longer = 0;
-  }
-  return r;
-}
-
-/* P chunks over a[1] .. a[n], cut by bppsa_cut. Chunk 0 needs no transition: its mat-vecs start at the seed and run beside the other
- * chunks' transitions. The last chunk's transition is never used, and its last element, a[n], is the input phase's. */
-static void add_chunked(bppsa_scan_plan *plan) {
-  const int64_t n = plan->config.jacobians, p = plan->config.method.chunks;
-  const bppsa_scan_level mv = {.op = BPPSA_OP_MV, .stride = 1, .span = 1, .count = 1};
-  bppsa_scan_level head = mv, tail = mv;
-  plan->level_count = 3;
-  if (n < 2) {
-    return;
-  }
-  head.phase = BPPSA_PHASE_UP;
-  head.first = 1;
-  head.length = p > 1 ? bppsa_cut(n, p, 1) : n - 1;
-  add_record(plan, head);
-  if (p > 2) {
-    bppsa_scan_level products = inner_chunks(plan, BPPSA_PHASE_UP, BPPSA_OP_MM, 0), carry = mv;
-    products.chain = true;
-    add_record(plan, products);
-    plan->slot_count = products.length > 0 ? products.count : 0;
-    carry.phase = BPPSA_PHASE_MIDDLE;
-    carry.level = 1;
-    carry.first = products.first;
-    carry.span = n / p;
-    carry.length = p - 2;
-    carry.wider = n % p > 1 ? n % p - 1 : 0;
-    if (carry.wider == carry.length) {
-      carry.span += 1;
-      carry.wider = 0;
-    }
-    add_record(plan, carry);
-    add_record(plan, inner_chunks(plan, BPPSA_PHASE_DOWN, BPPSA_OP_MV, 2));
-  }
-  tail.phase = BPPSA_PHASE_DOWN;
-  tail.level = 2;
-  tail.first = 1 + bppsa_cut(n, p, p - 1);
-  tail.count = p > 1;
-  tail.length = n - tail.first;
-  add_record(plan, tail);
-}
-
 static void add_input(bppsa_scan_plan *plan) {
   const int64_t n = plan->config.jacobians;
   if (plan->config.input && n > 0) {
-    add_record(plan, (bppsa_scan_level){.phase = BPPSA_PHASE_INPUT,
-                                        .op = BPPSA_OP_MV,
-                                        .level = (int32_t)plan->level_count,
-                                        .first = n,
-                                        .span = 1,
-                                        .count = 1,
-                                        .length = 1});
+    bppsa_scan_add_record(plan, (bppsa_scan_level){.phase = BPPSA_PHASE_INPUT,
+                                                   .op = BPPSA_OP_MV,
+                                                   .level = (int32_t)plan->level_count,
+                                                   .first = n,
+                                                   .span = 1,
+                                                   .count = 1,
+                                                   .length = 1});
   }
 }
 
@@ -419,14 +309,6 @@ static bppsa_status place_slots(bppsa_scan_plan *plan) {
 
 /* ---- creation ---- */
 
-static int64_t levels_of(int64_t n) { /* ⌈log₂(n+1)⌉ - 1, at least 0 */
-  int64_t levels = 0;
-  while (levels < 61 && ((int64_t)2 << levels) <= n) {
-    ++levels;
-  }
-  return levels;
-}
-
 static bppsa_status check_dim(int64_t dim, int64_t t) {
   if (dim < 1 || dim > INT32_MAX) {
     return bppsa_fail(BPPSA_ERR_SHAPE, "scan plan: gradient %lld has size %lld, expected 1 .. 2147483647", (long long)t,
@@ -436,9 +318,9 @@ static bppsa_status check_dim(int64_t dim, int64_t t) {
 }
 
 static bppsa_status check_config(const bppsa_scan_config *c) {
-  if ((unsigned)c->method.algorithm >= BPPSA_SCAN_ALGORITHMS || (unsigned)c->element > BPPSA_ELEMENT_CSR) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan plan: unknown algorithm %d or element %d", (int)c->method.algorithm,
-                      (int)c->element);
+  BPPSA_TRY(bppsa_scan_algorithm_check(c->method.algorithm, c->device));
+  if ((unsigned)c->element > BPPSA_ELEMENT_CSR) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan plan: unknown element %d", (int)c->element);
   }
   if (c->dtype != BPPSA_F32 && c->dtype != BPPSA_F64) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "scan plan: dtype %s, expected f32 or f64", bppsa_dtype_name(c->dtype));
@@ -454,7 +336,7 @@ static bppsa_status check_config(const bppsa_scan_config *c) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan plan: %lld shared matrices, expected at least 1", (long long)c->matrices);
   }
   if (c->element == BPPSA_ELEMENT_CSR) {
-    if (c->method.algorithm == BPPSA_SCAN_CHUNKED || c->affine) {
+    if (!bppsa_scan_algorithm_find(c->method.algorithm)->sparse || c->affine) {
       return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
                         "scan plan: sparse elements with %s, expected linear, blelloch or auto without them",
                         c->affine ? "injected gradients" : "chunks");
@@ -492,26 +374,17 @@ static bppsa_status check_magnitude(const bppsa_scan_config *c) {
   return BPPSA_OK;
 }
 
-static void resolve(bppsa_scan_plan *plan) {
-  bppsa_scan_config *c = &plan->config;
-  const int64_t most = levels_of(c->jacobians);
-  if (c->method.algorithm == BPPSA_SCAN_BLELLOCH) {
-    c->method.up_levels = c->method.up_levels < 0 || c->method.up_levels > most ? most : c->method.up_levels;
-  } else {
-    c->method.up_levels = 0;
+/* The method with its number as planned, and no other. */
+static void resolve(bppsa_scan_plan *plan, const bppsa_scan_algorithm_row *row) {
+  bppsa_scan_method *method = &plan->config.method, found = {.algorithm = method->algorithm};
+  if (row->number_of != NULL) {
+    *row->number_of(&found) = row->clamp(plan->config.jacobians, *row->number_of(method));
   }
-  if (c->method.algorithm != BPPSA_SCAN_CHUNKED) {
-    c->method.chunks = 0;
-    return;
-  }
-  if (c->method.chunks == 0) {
-    c->method.chunks = (int64_t)(sqrt(2.0 * (double)c->jacobians) + 0.5);
-  }
-  c->method.chunks = c->method.chunks > c->jacobians ? c->jacobians : c->method.chunks;
-  c->method.chunks = c->method.chunks < 1 ? 1 : c->method.chunks;
+  *method = found;
 }
 
 static bppsa_status create_fixed(const bppsa_scan_config *config, bppsa_scan_plan **out) {
+  const bppsa_scan_algorithm_row *row = bppsa_scan_algorithm_find(config->method.algorithm);
   bppsa_scan_plan *plan = bppsa_calloc(1, sizeof *plan);
   if (plan == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -530,18 +403,14 @@ static bppsa_status create_fixed(const bppsa_scan_config *config, bppsa_scan_pla
     }
     plan->config.dims = plan->dims;
   }
-  resolve(plan);
+  resolve(plan, row);
   plan->records = bppsa_calloc(MAX_RECORDS, sizeof *plan->records);
   plan->levels = bppsa_calloc(MAX_RECORDS, sizeof *plan->levels);
   if (status == BPPSA_OK && (plan->records == NULL || plan->levels == NULL || (config->dims != NULL && plan->dims == NULL))) {
     status = BPPSA_ERR_MEMORY;
   }
   if (status == BPPSA_OK) {
-    if (plan->config.method.algorithm == BPPSA_SCAN_CHUNKED) {
-      add_chunked(plan);
-    } else {
-      add_blelloch(plan); /* linear is Blelloch with no up-levels */
-    }
+    row->write(plan);
     add_input(plan);
     status = plan->config.element == BPPSA_ELEMENT_CSR ? bppsa_scan_csr_nodes(plan) : BPPSA_OK;
   }
@@ -563,7 +432,7 @@ static bppsa_status create_fixed(const bppsa_scan_config *config, bppsa_scan_pla
 
 bool bppsa_scan_candidate(const bppsa_scan_config *config, int64_t index, bppsa_scan_config *candidate) {
   enum { FEWEST = 2, DOUBLINGS = 12 }; /* a GPU's chunks: 2 << k */
-  const int64_t most = levels_of(config->jacobians), doubling = index - most - 2;
+  const int64_t most = bppsa_scan_most_levels(config->jacobians), doubling = index - most - 2;
   if (index < 0 || index > most + 1 + (config->device == BPPSA_CUDA ? DOUBLINGS : 0) ||
       (doubling >= 0 && FEWEST << doubling >= config->jacobians)) {
     return false;
@@ -634,7 +503,7 @@ static bppsa_status create_auto_csr(const bppsa_scan_config *config, bppsa_scan_
   candidate.symbolic = true;
   candidate.memory_limit = limit;
   bppsa_status status = BPPSA_OK;
-  for (; status == BPPSA_OK && !hopeless && count <= levels_of(config->jacobians); ++count) {
+  for (; status == BPPSA_OK && !hopeless && count <= bppsa_scan_most_levels(config->jacobians); ++count) {
     bppsa_scan_plan *plan = NULL;
     candidate.method.up_levels = count;
     status = create_fixed(&candidate, &plan);

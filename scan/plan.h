@@ -97,8 +97,14 @@ typedef struct {
 
 typedef struct bppsa_scan_plan bppsa_scan_plan;
 
+/* How kernels of a recurrent layer's own run a scan on a GPU, in the place of an executor: not at all; as one walk through all steps; chunk by chunk. They
+ * take vectors of up to BPPSA_SCAN_FUSED_DIM numbers. */
+typedef enum { BPPSA_FUSION_NONE = 0, BPPSA_FUSION_WALK, BPPSA_FUSION_CHUNKS } bppsa_scan_fusion;
+#define BPPSA_SCAN_FUSED_DIM 32
+bppsa_scan_fusion bppsa_scan_fusion_of(const bppsa_scan_config *config);
+
 /* ERR_ARGUMENT: a value out of range, or counts beyond 64 bits. ERR_SHAPE: an extent of 0, or above 2^31 - 1, neighbours that do not fit.
- * ERR_UNSUPPORTED: csr with chunks or injected gradients. ERR_ARGUMENT, also: beyond the memory limit;
+ * ERR_UNSUPPORTED: an algorithm that is not there, csr with chunks or injected gradients. ERR_ARGUMENT, also: beyond the memory limit;
  * the message says what is needed. ERR_MEMORY. */
 bppsa_status bppsa_scan_plan_create(const bppsa_scan_config *config, bppsa_scan_plan **plan);
 void bppsa_scan_plan_destroy(bppsa_scan_plan *plan); /* NULL is legal */

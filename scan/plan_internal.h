@@ -50,6 +50,8 @@ static inline int64_t bppsa_scan_reach(const bppsa_scan_level *level, int64_t li
 
 /* Size of y[i], i = 1 .. n + 1. */
 int64_t bppsa_scan_plan_dim(const bppsa_scan_plan *plan, int64_t y);
+/* Appends a record that has products. */
+void bppsa_scan_add_record(bppsa_scan_plan *plan, bppsa_scan_level record);
 /* Where the product a[first:last], first < last, is held. */
 int64_t bppsa_scan_plan_slot(const bppsa_scan_plan *plan, int64_t first, int64_t last);
 /* First real of a slot, counted for one sample (multiply by the batch). */

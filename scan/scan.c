@@ -1,6 +1,7 @@
 /* The scan executor: argument checks and dispatch. */
 #include "scan/scan.h"
 
+#include "scan/algorithm.h"
 #include "scan/scan_internal.h"
 
 typedef bppsa_status (*create_fn)(const bppsa_scan_plan *, const bppsa_device *, bppsa_scan_executor **);
@@ -16,6 +17,7 @@ static create_fn const table[4][2] = {
 bppsa_status bppsa_scan_executor_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor) {
   static const char *const elements[] = {"dense", "diagonal", "recurrent", "csr"};
   const bppsa_element element = bppsa_scan_plan_config(plan)->element;
+  BPPSA_TRY(bppsa_scan_algorithm_check(bppsa_scan_plan_config(plan)->method.algorithm, bppsa_device_get_kind(device)));
   const create_fn create = table[element][bppsa_device_get_kind(device)];
   if (create == NULL) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "scan: %s elements have no kernels for device %s", elements[element],

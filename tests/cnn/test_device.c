@@ -267,6 +267,10 @@ static void test_refusals(void **state) {
   assert_message("beside a scan, expected sequential BP");
   config.weight_gradients = (bppsa_weight_gradients)7;
   assert_int_equal(bppsa_cnn_create(&p.network, &config, device, &model), BPPSA_ERR_ARGUMENT);
+  config = config_of(&p, BPPSA_F32, BPPSA_BACKWARD_SCAN, 0);
+  config.method.scan.algorithm = (bppsa_scan_algorithm)77;
+  assert_int_equal(bppsa_cnn_create(&p.network, &config, device, &model), BPPSA_ERR_UNSUPPORTED);
+  assert_message("unknown algorithm 77, expected auto, linear, blelloch or chunked");
   config = config_of(&p, BPPSA_F32, BPPSA_BACKWARD_BP, 0);
   config.memory_limit = 1000;
   const int64_t live = bppsa_alloc_live();

@@ -1,9 +1,11 @@
-/* The fused kernels of recurrent layers, and what a processor runs in their place, cut time into the chunks that the plan names. */
+/* The fused kernels of recurrent layers, and what a processor runs in their place, cut time into the chunks that the plan names; and an algorithm
+ * that nobody has runs neither in them nor beside them. */
 #include <math.h>
 #include <string.h>
 
 #include "core/alloc.h"
 #include "core/memory.h"
+#include "gru/gru.h"
 #include "rnn/rnn.h"
 #include "tests/support/cut_bits.h"
 #include "tests/support/support.h"
@@ -84,7 +86,28 @@ static void test_cut(void **state) {
   bppsa_device_destroy(device);
 }
 
+static void test_invented_algorithm(void **state) {
+  (void)state;
+  bppsa_device *device = test_device(2);
+  static const int64_t hidden[] = {8, 40}; /* with and without fused kernels */
+  for (int i = 0; i < 2; ++i) {
+    for (int gru = 0; gru < 2; ++gru) {
+      bppsa_recurrent_config c = bppsa_recurrent_config_default();
+      bppsa_model *model = NULL;
+      c.seq_len = 10;
+      c.batch = 2;
+      c.hidden = hidden[i];
+      c.method.backward = BPPSA_BACKWARD_SCAN;
+      c.method.scan.algorithm = (bppsa_scan_algorithm)77;
+      assert_int_equal((gru ? bppsa_gru_create : bppsa_rnn_create)(&c, device, &model), BPPSA_ERR_UNSUPPORTED);
+      assert_non_null(strstr(bppsa_last_error(), "unknown algorithm 77, expected auto, linear, blelloch or chunked"));
+      assert_null(model);
+    }
+  }
+  bppsa_device_destroy(device);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_cut)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_cut), cmocka_unit_test(test_invented_algorithm)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,208 @@
+/* The table of algorithms, and how each writes its plan (scan/plan.h has the notation). A record of chunks needs no level of its own for chunks of another
+ * size; see bppsa_scan_level.
+ * Blelloch, n + 1 elements, s = 2^d. Up-level d joins a[i:i+s-1] and a[i+s:r] for i = 0, 2s, 4s, .. <= n - s:
+ *   i = 0        the left operand holds the seed: a mat-vec that already is the result y[2s];
+ *   r < n        a mat-mat, kept in the place of a[r];
+ *   r = n        dead, Algorithm 1 line 9 overwrites it.
+ * The middle carries y over what is left, S = 2^L apart. Down-level d gives y[i+s] = a[i:i+s-1] y[i] for i = 2s, 4s, ..;
+ * i = 0 is a copy in Algorithm 1 and nothing here.
+ */
+#include "scan/algorithm.h"
+
+#include <math.h>
+
+#include "core/cut.h"
+
+/* ---- linear and Blelloch ---- */
+
+int64_t bppsa_scan_most_levels(int64_t n) {
+  int64_t levels = 0;
+  while (levels < 61 && ((int64_t)2 << levels) <= n) {
+    ++levels;
+  }
+  return levels;
+}
+
+static int64_t *up_levels_of(bppsa_scan_method *method) {
+  return &method->up_levels;
+}
+
+static int64_t clamp_levels(int64_t n, int64_t wanted) {
+  const int64_t most = bppsa_scan_most_levels(n);
+  return wanted < 0 || wanted > most ? most : wanted;
+}
+
+static int64_t tree_slot(const bppsa_scan_plan *plan, int64_t first, int64_t last) {
+  (void)plan;
+  (void)first;
+  return last >> 1;
+}
+
+/* Linear is Blelloch with no up-levels. */
+static void write_blelloch(bppsa_scan_plan *plan) {
+  const int64_t n = plan->config.jacobians;
+  const int32_t levels = (int32_t)plan->config.method.up_levels;
+  for (int32_t d = 0; d < levels; ++d) {
+    const int64_t s = (int64_t)1 << d, pair = 2 * s;
+    const bppsa_scan_level up = {.phase = BPPSA_PHASE_UP, .level = d, .stride = pair, .span = s, .count = 1, .length = 1};
+    bppsa_scan_level vector = up, live = up, dead = up;
+    vector.op = BPPSA_OP_MV;
+    vector.first = s;
+    bppsa_scan_add_record(plan, vector);
+    live.first = pair;
+    live.count = n / pair - 1;
+    bppsa_scan_add_record(plan, live);
+    dead.dead = true;
+    dead.first = n / pair * pair;
+    dead.count = dead.first <= n - s;
+    bppsa_scan_add_record(plan, dead);
+  }
+  const int64_t top = (int64_t)1 << levels;
+  bppsa_scan_add_record(plan, (bppsa_scan_level){.phase = BPPSA_PHASE_MIDDLE,
+                                                 .op = BPPSA_OP_MV,
+                                                 .level = levels,
+                                                 .first = top,
+                                                 .span = top,
+                                                 .count = 1,
+                                                 .length = n / top - 1});
+  for (int32_t d = levels - 1; d >= 0; --d) {
+    const int64_t s = (int64_t)1 << d;
+    bppsa_scan_add_record(plan, (bppsa_scan_level){.phase = BPPSA_PHASE_DOWN,
+                                                   .op = BPPSA_OP_MV,
+                                                   .level = 2 * levels - d,
+                                                   .first = 2 * s,
+                                                   .stride = 2 * s,
+                                                   .span = s,
+                                                   .count = (n - s) / (2 * s),
+                                                   .length = 1});
+  }
+  plan->level_count = 2 * (int64_t)levels + 1;
+  plan->slot_count = levels > 0 ? (n + 1) / 2 : 0;
+}
+
+/* ---- chunked ---- */
+
+static int64_t *chunks_of(bppsa_scan_method *method) {
+  return &method->chunks;
+}
+
+/* ⌊√(2n)⌉ chunks make 2n/P + P least. */
+static int64_t clamp_chunks(int64_t n, int64_t wanted) {
+  const int64_t chunks = wanted == 0 ? (int64_t)(sqrt(2.0 * (double)n) + 0.5) : wanted;
+  return chunks > n && n > 0 ? n : n == 0 ? 1 : chunks;
+}
+
+static int64_t chunk_slot(const bppsa_scan_plan *plan, int64_t first, int64_t last) {
+  (void)last;
+  return bppsa_cut_part(plan->config.jacobians, plan->config.method.chunks, first - 1) - 1;
+}
+
+/* The chunks 1 .. P - 2 as a record of items that are a link shorter than their chunks. */
+static bppsa_scan_level inner_chunks(const bppsa_scan_plan *plan, bppsa_scan_phase phase, bppsa_scan_op op, int32_t level) {
+  const int64_t n = plan->config.jacobians, p = plan->config.method.chunks, size = n / p;
+  bppsa_scan_level r = {.phase = phase, .op = op, .level = level, .first = 1 + bppsa_cut(n, p, 1), .stride = size, .span = 1};
+  r.count = p - 2;
+  r.longer = n % p > 1 ? n % p - 1 : 0; /* chunk 0 is one of the larger */
+  r.length = size - 1;
+  if (size == 1) { /* chunks of one element have nothing to join: the larger ones are left */
+    r.count = r.longer;
+  }
+  if (r.longer == r.count) {
+    r.stride += 1;
+    r.length += 1;
+    r.longer = 0;
+  }
+  return r;
+}
+
+/* P chunks over a[1] .. a[n], cut by bppsa_cut. Chunk 0 needs no transition: its mat-vecs start at the seed and run beside the other
+ * chunks' transitions. The last chunk's transition is never used, and its last element, a[n], is the input phase's. */
+static void write_chunked(bppsa_scan_plan *plan) {
+  const int64_t n = plan->config.jacobians, p = plan->config.method.chunks;
+  const bppsa_scan_level mv = {.op = BPPSA_OP_MV, .stride = 1, .span = 1, .count = 1};
+  bppsa_scan_level head = mv, tail = mv;
+  plan->level_count = 3;
+  if (n < 2) {
+    return;
+  }
+  head.phase = BPPSA_PHASE_UP;
+  head.first = 1;
+  head.length = p > 1 ? bppsa_cut(n, p, 1) : n - 1;
+  bppsa_scan_add_record(plan, head);
+  if (p > 2) {
+    bppsa_scan_level products = inner_chunks(plan, BPPSA_PHASE_UP, BPPSA_OP_MM, 0), carry = mv;
+    products.chain = true;
+    bppsa_scan_add_record(plan, products);
+    plan->slot_count = products.length > 0 ? products.count : 0;
+    carry.phase = BPPSA_PHASE_MIDDLE;
+    carry.level = 1;
+    carry.first = products.first;
+    carry.span = n / p;
+    carry.length = p - 2;
+    carry.wider = n % p > 1 ? n % p - 1 : 0;
+    if (carry.wider == carry.length) {
+      carry.span += 1;
+      carry.wider = 0;
+    }
+    bppsa_scan_add_record(plan, carry);
+    bppsa_scan_add_record(plan, inner_chunks(plan, BPPSA_PHASE_DOWN, BPPSA_OP_MV, 2));
+  }
+  tail.phase = BPPSA_PHASE_DOWN;
+  tail.level = 2;
+  tail.first = 1 + bppsa_cut(n, p, p - 1);
+  tail.count = p > 1;
+  tail.length = n - tail.first;
+  bppsa_scan_add_record(plan, tail);
+}
+
+/* ---- the table ---- */
+
+static const bppsa_scan_algorithm_row rows[BPPSA_SCAN_ALGORITHMS] = {
+    [BPPSA_SCAN_AUTO] = {.name = "auto", .runs = {true, true}, .sparse = true},
+    [BPPSA_SCAN_LINEAR] = {.name = "linear",
+                           .write = write_blelloch,
+                           .slot = tree_slot,
+                           .runs = {true, true},
+                           .sparse = true,
+                           .fusion = BPPSA_FUSION_WALK},
+    [BPPSA_SCAN_BLELLOCH] = {.name = "blelloch",
+                             .number = "up_levels",
+                             .unit = "up-level",
+                             .number_of = up_levels_of,
+                             .clamp = clamp_levels,
+                             .write = write_blelloch,
+                             .slot = tree_slot,
+                             .runs = {true, true},
+                             .sparse = true,
+                             .joins = true},
+    [BPPSA_SCAN_CHUNKED] = {.name = "chunked",
+                            .number = "chunks",
+                            .unit = "chunk",
+                            .least = 1,
+                            .number_of = chunks_of,
+                            .clamp = clamp_chunks,
+                            .write = write_chunked,
+                            .slot = chunk_slot,
+                            .runs = {true, true},
+                            .fusion = BPPSA_FUSION_CHUNKS}};
+
+const bppsa_scan_algorithm_row *bppsa_scan_algorithm_find(bppsa_scan_algorithm algorithm) {
+  return (unsigned)algorithm < BPPSA_SCAN_ALGORITHMS && rows[algorithm].name != NULL ? &rows[algorithm] : NULL;
+}
+
+bppsa_status bppsa_scan_algorithm_check(bppsa_scan_algorithm algorithm, bppsa_device_kind device) {
+  const bppsa_scan_algorithm_row *row = bppsa_scan_algorithm_find(algorithm);
+  if (row == NULL) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "scan: unknown algorithm %d, expected auto, linear, blelloch or chunked",
+                      (int)algorithm);
+  }
+  return row->runs[device] ? BPPSA_OK
+                           : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "scan: %s does not run on device %s", row->name,
+                                        device == BPPSA_CPU ? "cpu" : "cuda");
+}
+
+bppsa_scan_fusion bppsa_scan_fusion_of(const bppsa_scan_config *config) {
+  const bppsa_scan_algorithm_row *row = bppsa_scan_algorithm_find(config->method.algorithm);
+  const bool small = config->element == BPPSA_ELEMENT_RECURRENT && config->dim <= BPPSA_SCAN_FUSED_DIM;
+  return row != NULL && small && config->device == BPPSA_CUDA ? row->fusion : BPPSA_FUSION_NONE;
+}

@@ -1,0 +1,99 @@
+/* What is no algorithm of the table runs nowhere: not as a plan, not as an executor of one, and not under another name. */
+#include <string.h>
+
+#include "scan/algorithm.h"
+#include "scan/scan.h"
+#include "tests/support/support.h"
+
+static const bppsa_scan_algorithm invented[] = {BPPSA_SCAN_ALGORITHMS, (bppsa_scan_algorithm)77, (bppsa_scan_algorithm)-1};
+enum { INVENTED = sizeof invented / sizeof invented[0] };
+
+static void test_plans(void **state) {
+  (void)state;
+  static const bppsa_element elements[] = {BPPSA_ELEMENT_DENSE, BPPSA_ELEMENT_DIAGONAL, BPPSA_ELEMENT_RECURRENT,
+                                           BPPSA_ELEMENT_CSR};
+  for (int i = 0; i < INVENTED; ++i) {
+    for (int e = 0; e < 4; ++e) {
+      for (int kind = BPPSA_CPU; kind <= BPPSA_CUDA; ++kind) {
+        bppsa_scan_config c = bppsa_scan_config_default();
+        bppsa_scan_plan *plan = NULL;
+        c.method.algorithm = invented[i];
+        c.element = elements[e];
+        c.device = (bppsa_device_kind)kind;
+        c.jacobians = 5;
+        assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_ERR_UNSUPPORTED);
+        assert_non_null(strstr(bppsa_last_error(), "unknown algorithm"));
+        assert_null(plan);
+      }
+    }
+  }
+}
+
+/* A plan whose algorithm the device's table does not know, on the device that BPPSA_TEST_DEVICE names. */
+static void test_executors(void **state) {
+  (void)state;
+  bppsa_device *device = test_device(2);
+  for (int e = 0; e < 3; ++e) {
+    bppsa_scan_config c = bppsa_scan_config_default();
+    bppsa_scan_plan *plan = NULL;
+    bppsa_scan_executor *executor = NULL;
+    c.element = (bppsa_element)e;
+    c.jacobians = 5;
+    assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_OK);
+    for (int i = 0; i < INVENTED; ++i) {
+      plan->config.method.algorithm = invented[i];
+      assert_int_equal(bppsa_scan_executor_create(plan, device, &executor), BPPSA_ERR_UNSUPPORTED);
+      assert_null(executor);
+    }
+    plan->config.method.algorithm = BPPSA_SCAN_BLELLOCH;
+    assert_int_equal(bppsa_scan_executor_create(plan, device, &executor), BPPSA_OK);
+    bppsa_scan_executor_destroy(executor);
+    bppsa_scan_plan_destroy(plan);
+  }
+  bppsa_device_destroy(device);
+}
+
+/* No kernels of a layer's own take it, and it has no name that could be read back as another's. */
+static void test_names_and_fusion(void **state) {
+  (void)state;
+  char text[BPPSA_METHOD_TEXT];
+  for (int i = 0; i < INVENTED; ++i) {
+    bppsa_scan_config c = bppsa_scan_config_default();
+    c.method = (bppsa_scan_method){.algorithm = invented[i], .up_levels = 3, .chunks = 4};
+    c.element = BPPSA_ELEMENT_RECURRENT;
+    c.device = BPPSA_CUDA;
+    assert_int_equal(bppsa_scan_fusion_of(&c), BPPSA_FUSION_NONE);
+    assert_string_equal(bppsa_scan_algorithm_name(invented[i]), "unknown");
+    assert_string_equal(bppsa_scan_method_text(&c.method, text, sizeof text), "unknown");
+    assert_int_equal(bppsa_scan_method_parse(text, &c.method), BPPSA_ERR_FORMAT);
+  }
+}
+
+/* Which algorithms a layer's own kernels run, up to which size, and on a GPU alone. */
+static void test_fusion(void **state) {
+  (void)state;
+  static const bppsa_scan_fusion expected[BPPSA_SCAN_ALGORITHMS] = {
+      [BPPSA_SCAN_LINEAR] = BPPSA_FUSION_WALK, [BPPSA_SCAN_CHUNKED] = BPPSA_FUSION_CHUNKS};
+  for (int a = 0; a < BPPSA_SCAN_ALGORITHMS; ++a) {
+    bppsa_scan_config c = bppsa_scan_config_default();
+    c.method.algorithm = (bppsa_scan_algorithm)a;
+    c.element = BPPSA_ELEMENT_RECURRENT;
+    c.device = BPPSA_CUDA;
+    c.dim = BPPSA_SCAN_FUSED_DIM;
+    assert_int_equal(bppsa_scan_fusion_of(&c), expected[a]);
+    c.dim += 1;
+    assert_int_equal(bppsa_scan_fusion_of(&c), BPPSA_FUSION_NONE);
+    c.dim = 1;
+    c.device = BPPSA_CPU;
+    assert_int_equal(bppsa_scan_fusion_of(&c), BPPSA_FUSION_NONE);
+    c.device = BPPSA_CUDA;
+    c.element = BPPSA_ELEMENT_DENSE;
+    assert_int_equal(bppsa_scan_fusion_of(&c), BPPSA_FUSION_NONE);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_plans), cmocka_unit_test(test_executors),
+                                     cmocka_unit_test(test_names_and_fusion), cmocka_unit_test(test_fusion)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
