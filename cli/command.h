@@ -77,9 +77,9 @@ bppsa_status bppsa_cli_print_json(bppsa_cli *cli, json_t *document);
 
 /* A file that cannot be read as given is a wrong request: turns ERR_IO into ERR_ARGUMENT. */
 bppsa_status bppsa_cli_input(bppsa_status status);
-/* Checks, before the work starts, that the file named by an option can be written: its directory exists and is writable, its name is one
- * that the file system takes, a symbolic link leads to a file, and what is there is a regular file that may be written. Nothing when the option is
- * absent. ERR_ARGUMENT. */
+/* Checks, before the work starts, that the file named by an option can be written: its directory exists and is writable, its name
+ * is one that the file system takes, a symbolic link leads to a file, and what is there is a regular file that may be written.
+ * Nothing when the option is absent. ERR_ARGUMENT. */
 bppsa_status bppsa_cli_check_output(const bppsa_cli *cli, bppsa_option option);
 /* The same for a directory, which may not exist yet where its parent is writable. */
 bppsa_status bppsa_cli_check_directory(const bppsa_cli *cli, bppsa_option option);

@@ -39,7 +39,7 @@ bppsa_status bppsa_eval_out_check(const bppsa_cli *cli) {
 
 /* ---- what is written ---- */
 
-/* Logits [N,C] or [N,T,C], predictions [N] or [N,T], or where targets are real the logits themselves; states [N,T,H] or [N,C,H,W]. */
+/* Logits [N,C] or [N,T,C], predictions [N] or [N,T], or where targets are real the logits; states [N,T,H] or [N,C,H,W]. */
 static void describe(const bppsa_recurrent_config *c, const bppsa_dataset *dataset, int64_t samples, bppsa_eval_out *out) {
   const bool every = dataset->labels_per_step, images = out->network->kind->convolutional;
   const int64_t steps = c->seq_len, classes = out->model->classes;
@@ -125,7 +125,8 @@ static bppsa_status reorder(bppsa_buffer *buffer, int64_t steps, int64_t batch, 
   return BPPSA_OK;
 }
 
-/* A view of the model's as it is written: in host memory, samples first. It comes as [b, ..], or [T, b, width] where the model is recurrent. */
+/* A view of the model's as it is written: in host memory, samples first. It comes as [b, ..], or [T, b, width] where the model is
+ * recurrent. */
 static bppsa_status fetch(const bppsa_eval_out *out, const bppsa_view *view, bppsa_buffer *copy) {
   bppsa_buffer made = {0};
   BPPSA_TRY(bppsa_buffer_fetch(out->device, view, &made));

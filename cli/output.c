@@ -70,8 +70,8 @@ static bool directory_of(const char *path, char *text, size_t size) {
   return true;
 }
 
-/* What is wrong with a path at which something is to be written, "" where nothing is: a link must lead somewhere, a name must be one that the file system
- * takes, and what is there must have the type `type` (S_IFREG, S_IFDIR). */
+/* What is wrong with a path at which something is to be written, "" where nothing is: a link must lead somewhere, a name must be
+ * one that the file system takes, and what is there must have the type `type` (S_IFREG, S_IFDIR). */
 static const char *wrong_path(const char *path, mode_t type) {
   struct stat found;
   if (lstat(path, &found) != 0) {

@@ -17,9 +17,10 @@ bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_recurrent_config *co
 
 /* ---- weights (weights.c) ---- */
 
-/* Loads --weights and fills the architecture they describe: input, hidden, layers, classes, dtype where --dtype is not given, and the nonlinearity and
- * loss their metadata name where no option does. The names are the network's own, or as --prefix says. ERR_ARGUMENT: an option or the metadata
- * contradict; ERR_FORMAT: a tensor is missing, the message lists the file's. The caller destroys *file. */
+/* Loads --weights and fills the architecture they describe: input, hidden, layers, classes, dtype where --dtype is not given, and
+ * the nonlinearity and loss their metadata name where no option does. The names are the network's own, or as --prefix says.
+ * ERR_ARGUMENT: an option or the metadata contradict; ERR_FORMAT: a tensor is missing, the message lists the file's. The caller
+ * destroys *file. */
 bppsa_status bppsa_setup_weights(const bppsa_cli *cli, const bppsa_network *network, bppsa_recurrent_config *config,
                                  bppsa_safetensors **file);
 /* A list of a file's tensors (owned, bppsa_free), whose views borrow from it. ERR_MEMORY. */

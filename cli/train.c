@@ -111,6 +111,9 @@ static bppsa_status check_files(const bppsa_cli *cli) {
     BPPSA_TRY(bppsa_setup_check_data(cli, outputs[i]));
   }
   BPPSA_TRY(check_checkpoint(cli));
+  if (bppsa_cli_value(cli, BPPSA_OPTION_PREFIX)->given && !bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->given) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--prefix: given without --weights, expected --weights W.safetensors too");
+  }
   if (bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->given && bppsa_cli_value(cli, BPPSA_OPTION_INIT)->given) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--init: given beside --weights, expected only one of the two");
   }

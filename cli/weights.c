@@ -73,8 +73,8 @@ static bppsa_status parse_prefix(const bppsa_cli *cli, const bppsa_network_kind 
   return BPPSA_OK;
 }
 
-/* The tensors that --prefix selects under the network's own names, in one piece of memory with these. A head that stands under its own name is found without
- * a prefix, where there is none with it. */
+/* The tensors that --prefix selects under the network's own names, in one piece of memory with these. A head that stands under its
+ * own name is found without a prefix, where there is none with it. */
 static bppsa_status rename_tensors(const bppsa_network_kind *kind, const prefix *p, const bppsa_safetensors *file,
                                    bppsa_named_view **tensors, int64_t *count) {
   const int64_t size = bppsa_safetensors_count(file);

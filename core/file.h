@@ -52,8 +52,8 @@ bppsa_status bppsa_file_write(const char *path, const void *data, size_t bytes);
 /* Brings a directory's names to disk. ERR_IO; not every file system can: those succeed. */
 bppsa_status bppsa_file_sync_directory(const char *path);
 
-/* Removes the temporary files that programs left in a directory when they were killed: those of processes that are no more, and those
- * of this one's number, which must not be writing into the directory meanwhile. ERR_IO: it cannot be listed. */
+/* Removes the temporary files that programs left in a directory when they were killed: those of processes that are no more, and
+ * those of this one's number, which must not be writing into the directory meanwhile. ERR_IO: it cannot be listed. */
 bppsa_status bppsa_file_clean(const char *directory);
 
 /* Removes the temporary files of this process's open writers, of the first 16 where there are more: for a signal handler that ends the

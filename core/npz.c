@@ -49,7 +49,8 @@ static uint64_t narrow(const bppsa_npz_writer *w, int64_t value) {
   return value >= w->limit ? UINT32_MAX : (uint64_t)value;
 }
 
-/* The Zip64 field (§4.5.3) of what does not fit: both sizes in a local header, what is asked for in the directory. Returns its length, or 0. */
+/* The Zip64 field (§4.5.3) of what does not fit: both sizes in a local header, what is asked for in the directory. Returns its
+ * length, or 0. */
 static size_t put_extra(const bppsa_npz_writer *w, const member *m, bool local, unsigned char *to) {
   const bool size = size_of(m) >= w->limit, offset = !local && m->offset >= w->limit;
   unsigned char *at = to + 4;

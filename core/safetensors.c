@@ -294,7 +294,8 @@ static bppsa_status load(bppsa_file_reader *reader, bppsa_safetensors *file) {
   return status;
 }
 
-/* Refuses a file of torch.save, and says how to convert it: a ZIP archive that begins with NAME/data.pkl, or, before PyTorch 1.6, pickles. */
+/* Refuses a file of torch.save, and says how to convert it: a ZIP archive that begins with NAME/data.pkl, or, before PyTorch 1.6,
+ * pickles. */
 static bppsa_status refuse_torch(const char *path) {
   enum { SHOWN = 256, LOCAL = 30 };
   static const char file_name[] = "/data.pkl", magic[] = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";

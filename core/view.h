@@ -71,8 +71,8 @@ bppsa_status bppsa_shape_bytes(bppsa_dtype dtype, int32_t ndim, const int64_t *s
 /* Writes "[2, 3, 4]" into text (cut at size) and returns text. */
 const char *bppsa_shape_text(int32_t ndim, const int64_t *shape, char *text, size_t size);
 
-/* Where `found` is `expected` with its axes in another order: "; it looks like [B, H, W, C]", by the axes' names in `words`, "[B, C, H, W]"; otherwise "".
- * Returns text. For messages about a shape that was refused. */
+/* Where `found` is `expected` with its axes in another order: "; it looks like [B, H, W, C]", by the axes' names in `words`, "[B,
+ * C, H, W]"; otherwise "". Returns text. For messages about a shape that was refused. */
 const char *bppsa_shape_guess(const char *words, int32_t ndim, const int64_t *found, const int64_t *expected, char *text,
                               size_t size);
 

@@ -66,8 +66,8 @@ bppsa_status bppsa_recurrent_backward_layers(bppsa_model *model, const bppsa_vie
  * gradient. ERR_SHAPE; ERR_ARGUMENT: no forward pass precedes it. */
 bppsa_status bppsa_recurrent_hidden_gradients(bppsa_model *model, const bppsa_view *seed, bppsa_view *gradients);
 
-/* The states h_1 .. h_T of a layer in the latest forward pass, [T,b,H], where the model is (borrowed, until the next). ERR_ARGUMENT: no such layer, no
- * pass. */
+/* The states h_1 .. h_T of a layer in the latest forward pass, [T,b,H], where the model is (borrowed, until the next).
+ * ERR_ARGUMENT: no such layer, no pass. */
 bppsa_status bppsa_recurrent_states(const bppsa_model *model, int64_t layer, bppsa_view *states);
 
 /* Fills the parameters. DEFAULT: PyTorch's module defaults, U(-1/√H, 1/√H) everywhere. ORTHOGONAL: in addition each H x H block

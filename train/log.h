@@ -52,8 +52,8 @@ bppsa_log_position bppsa_log_get_position(const bppsa_log *log);
 /* Brings all lines to disk: the file system may lose a line no more. ERR_IO. */
 bppsa_status bppsa_log_sync(bppsa_log *log);
 
-/* Appends one line in a single write: `{"step":1,"epoch":1,"loss":…}`. Numbers that are not finite are null;
- * validation_loss and validation_accuracy appear where the record has them, "interrupted":true where it is. A line that could not be written whole is
+/* Appends one line in a single write: `{"step":1,"epoch":1,"loss":…}`. Numbers that are not finite are null; validation_loss and
+ * validation_accuracy appear where the record has them, "interrupted":true where it is. A line that could not be written whole is
  * taken back. Allocates nothing. ERR_IO. */
 bppsa_status bppsa_log_write(bppsa_log *log, const bppsa_train_record *record);
 

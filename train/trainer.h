@@ -120,8 +120,8 @@ typedef struct {
 bppsa_status bppsa_evaluate(bppsa_model *model, const bppsa_dataset *dataset, const bppsa_device *device, int64_t first,
                             int64_t count, int64_t batch, bppsa_evaluation *result);
 
-/* Called after every forward pass with its logits, which are where the model is, while the model still has the pass. What it returns but OK ends the
- * evaluation. */
+/* Called after every forward pass with its logits, which are where the model is, while the model still has the pass. What it
+ * returns but OK ends the evaluation. */
 typedef struct {
   bppsa_status (*each)(void *context, const bppsa_view *logits);
   void *context;

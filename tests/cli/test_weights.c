@@ -52,7 +52,8 @@ typedef struct {
   const char *from, *to; /* a tensor of W64.safetensors under another name; to NULL: left out */
 } renaming;
 
-/* W64.safetensors under other names; every tensor that no renaming mentions keeps its own. value: of element 0 of the first one, or NaN. */
+/* W64.safetensors under other names; every tensor that no renaming mentions keeps its own. value: of element 2 of the first one, or
+ * NaN. */
 static void write_renamed(const char *path, size_t count, const renaming *renamings, double value) {
   bppsa_safetensors *file = NULL;
   bppsa_named_view tensors[16];
@@ -127,6 +128,7 @@ static void test_missing(void **state) {
                "eval rnn --weights F " DATA);
   assert_fails(2, "did you mean --prefix .?", "grad rnn --weights D --input X.npy --labels Y.npy --out G.safetensors");
   assert_fails(2, "tensor 'rnn.weight_hh_l0' is missing; the file has encoder", "eval rnn --weights F --prefix decoder " DATA);
+  assert_fails(2, "--prefix: given without --weights", "train rnn --prefix encoder " DATA " --iterations 1");
   assert_fails(2, "--prefix: 'a,', expected P or P,HEAD", "eval rnn --weights F --prefix a, " DATA);
   assert_fails(2, "--prefix: 'a,b' names a head of lenet5, expected P alone",
                "eval lenet5 --weights F --prefix a,b --data npy:X.npy,Y.npy");

@@ -96,7 +96,8 @@ void bppsa_dataset_destroy(bppsa_dataset *dataset); /* NULL is legal */
 /* The shape of a batch's x, [T, count, I] or [count, C, H, W]; returns the number of extents. */
 int32_t bppsa_dataset_shape(const bppsa_dataset *dataset, int64_t count, int64_t shape[4]);
 
-/* All values are finite as f32 or f64: an f64 value may lie beyond f32's range. ERR_ARGUMENT: the message names the first that is not, and where. */
+/* All values are finite as f32 or f64: an f64 value may lie beyond f32's range. ERR_ARGUMENT: the message names the first that is
+ * not, and where. */
 bppsa_status bppsa_dataset_check(const bppsa_dataset *dataset, bppsa_dtype dtype);
 
 /* Fills a batch: x as bppsa_dataset_shape has it, f32 or f64, labels [count] or [T, count]. Either may be NULL. indices: size count >= 1,
