@@ -74,7 +74,8 @@ static void test_bad_requests(void **state) {
   assert_fails(2, "memory limit", "grad net.json " GRAD " --algorithm blelloch --threads 1 --memory-limit 50K");
   assert_fails(2, "needs at least ", "grad net.json " GRAD " --algorithm blelloch --memory-limit 1K");
   put_images("x.npy", "y.npy", (int64_t[]){2, 2, 5, 6}, 3);
-  assert_fails(2, "x.npy: shape [2, 2, 5, 6], expected [B, C, H, W] = [2, 2, 6, 5]", "grad net.json " GRAD);
+  assert_fails(2, "x.npy: shape [2, 2, 5, 6], expected [B, C, H, W] = [2, 2, 6, 5]; it looks like [B, C, W, H]",
+               "grad net.json " GRAD);
   assert_fails(2, "npy: images of [2, 5, 6], expected [2, 6, 5]", "train net.json --data npy:x.npy,y.npy --batch 2");
   assert_fails(2, "npy: images, expected sequences for rnn", "train rnn --data npy:x.npy,y.npy --batch 2");
   assert_fails(2, "--data: option missing", "train lenet5");

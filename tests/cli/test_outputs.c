@@ -25,7 +25,16 @@ static const struct {
                {"schedule 1f1b", "--csv", ""},
                {"jacobian relu --in-shape 1,4,4", "--out", ".npz"},
                {"jacobian relu --in-shape 1,4,4 --out J.npz", "--spy", ".png"},
-               {"bench rnn", "--out", ""}};
+               {"eval rnn --weights W.safetensors", "--out", ""},
+               {"prune --weights W.safetensors --fraction 0.5", "--out", ""},
+               {"flops lenet5", "--svg", ""},
+               {"plan lenet5", "--svg", ""},
+               {"bench rnn", "--out", ""},
+               {"bench crossover", "--out", ""},
+               {"bench scan", "--out", ""},
+               {"bench product", "--out", ""},
+               {"bench jacobian", "--out", ""},
+               {"bench lenet5", "--out", ""}};
 
 static void assert_refused(const char *path, const char *says) {
   const int files = count_files();

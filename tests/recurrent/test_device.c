@@ -110,10 +110,17 @@ static void check_way(problem *p, const way *w) {
   assert_int_equal(create(p, &exact, host, &p->reference), BPPSA_OK);
   assert_int_equal(bppsa_recurrent_init(model, BPPSA_INIT_ORTHOGONAL, (uint64_t)c.seq_len), BPPSA_OK);
   share_weights(p, model);
+  assert_int_equal(bppsa_recurrent_states(model, 0, &got[0]), BPPSA_ERR_ARGUMENT); /* no pass yet */
   pass(p, p->reference, host, &expected_logits, expected_held);
   for (int again = 0; again < 2; ++again) { /* a second pass gives the same */
     pass(p, model, device, &logits, held);
     check(p, w, "logits", &logits, expected_logits.data);
+    for (int64_t l = 0; l < c.layers; ++l) {
+      assert_int_equal(bppsa_recurrent_states(model, l, &got[0]), BPPSA_OK);
+      assert_int_equal(bppsa_recurrent_states(p->reference, l, &expected[0]), BPPSA_OK);
+      assert_true(bppsa_view_same_shape(&got[0], &expected[0]));
+      check(p, w, "states", &got[0], expected[0].data);
+    }
     assert_int_equal(bppsa_model_pull(model, true), BPPSA_OK);
     for (int64_t i = 0; i < model->parameter_count; ++i) {
       check(p, w, model->parameters[i].name, &model->parameters[i].gradient, p->reference->parameters[i].gradient.data);
@@ -126,6 +133,7 @@ static void check_way(problem *p, const way *w) {
     }
     drop(device, held);
   }
+  assert_int_equal(bppsa_recurrent_states(model, c.layers, &got[0]), BPPSA_ERR_ARGUMENT);
   drop(host, expected_held);
   bppsa_model_destroy(model);
   bppsa_model_destroy(p->reference);
