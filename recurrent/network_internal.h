@@ -32,12 +32,14 @@ typedef struct {
  *               dx [T][B][I], dh0 [L][B][H]   only with input gradients
  */
 typedef struct recurrent_gpu recurrent_gpu;
+typedef struct recurrent_backend recurrent_backend;
 
 typedef struct {
   bppsa_model base;
   bppsa_model_ops ops; /* the shared functions under the cell's name */
   bppsa_recurrent_config config;
   const bppsa_cell *cell;
+  const recurrent_backend *backend; /* of the device */
   int32_t threads;
   recurrent_gpu *gpu;      /* NULL: the host. Otherwise arrays are in GPU memory, and those it has no use for are NULL */
   int64_t batch;           /* b of the latest forward */
@@ -51,12 +53,6 @@ typedef struct {
   void **columns; /* size K */
 } recurrent_network;
 
-/* Backward through layer l alone: g_T and u in n->g on entry, g_t there on return, deltas in n->pre (and n->delta_h). */
-bppsa_status bppsa_recurrent_layer_backward(recurrent_network *n, int64_t l);
-/* The gradient of the logits -> g of the top layer. */
-bppsa_status bppsa_recurrent_seed(recurrent_network *n);
-/* delta_x of layer l >= 1 -> u of the layer below, in n->g. */
-bppsa_status bppsa_recurrent_pass_down(recurrent_network *n, int64_t l);
 /* With a loss on the last step only g_T is set, and nothing is injected into the top layer. */
 bool bppsa_recurrent_injected(const recurrent_network *n, int64_t l);
 /* Rows the head sees and where they begin in the top layer's h: all of h_1 .. h_T, or h_T. */
@@ -73,33 +69,41 @@ bppsa_status bppsa_recurrent_check_cell(const bppsa_recurrent_config *config, co
 /* ERR_UNSUPPORTED: the table lacks what the network's passes on a CPU call; its scans have been made. */
 bppsa_status bppsa_recurrent_check_entries(const recurrent_network *n);
 
-/* ---- on a GPU (recurrent_cuda.cu, or recurrent_nocuda.c in its place); all work is queued on the device's stream ---- */
+/* Adds an array's size. ERR_MEMORY: the sum does not fit in 64 bits. */
+bppsa_status bppsa_recurrent_count_array(void **array, int64_t size, int64_t *bytes);
+/* The address so many reals behind `base`; NULL of NULL. */
+void *bppsa_recurrent_offset(const recurrent_network *n, const void *base, int64_t reals);
 
-/* Whether kernels of its own make the layers' products of steps, without a scan executor. Of the configuration and the plans alone. */
-bool bppsa_recurrent_cuda_fused(const recurrent_network *n);
-bppsa_status bppsa_recurrent_cuda_create(recurrent_network *n, const bppsa_device *device);
-/* What the plans decide: chunks, what a walk sums, the parameters' size. Before the first visit. */
-void bppsa_recurrent_cuda_choose(recurrent_network *n);
-/* Every array: of GPU memory. */
-bppsa_status bppsa_recurrent_cuda_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
-/* Takes `bytes` in one piece. *address: where it begins. */
-bppsa_status bppsa_recurrent_cuda_reserve(recurrent_network *n, int64_t bytes, int64_t *address);
-/* What must begin as 0: parameters, gradients and the gaps between them, counts. The rest is written before it is read. */
-bppsa_status bppsa_recurrent_cuda_clear(recurrent_network *n);
-void bppsa_recurrent_cuda_destroy(recurrent_network *n);
-/* h of all layers; h0 NULL: 0. */
-bppsa_status bppsa_recurrent_cuda_forward(recurrent_network *n, const void *h0);
-bppsa_status bppsa_recurrent_cuda_logits(recurrent_network *n);
-/* Gradients of the head's parameters, from n->seed; of the layers', from g_T and u in n->g. */
-bppsa_status bppsa_recurrent_cuda_head_gradients(recurrent_network *n);
-bppsa_status bppsa_recurrent_cuda_backward(recurrent_network *n);
-/* As the functions above without _cuda. seed_layers: the gradients of the top layer's states, or of the last ones -> g. */
-bppsa_status bppsa_recurrent_cuda_seed(recurrent_network *n);
-bppsa_status bppsa_recurrent_cuda_seed_layers(recurrent_network *n, const void *seed);
-bppsa_status bppsa_recurrent_cuda_layer_backward(recurrent_network *n, int64_t l);
-bppsa_status bppsa_recurrent_cuda_pass_down(recurrent_network *n, int64_t l);
-/* Of the fused kernels. Waits. */
-bppsa_status bppsa_recurrent_cuda_count(recurrent_network *n, int64_t *redone);
+/* What a kind of device does for a network. On a GPU all work is queued on the device's stream. */
+struct recurrent_backend {
+  /* Creation, in this order; runs_scan, check_cell and visit change nothing. */
+  bppsa_status (*create)(recurrent_network *n, const bppsa_device *device);
+  /* Whether a layer with this plan (NULL: there is none yet) gets its gradients from a scan executor. */
+  bool (*runs_scan)(const recurrent_network *n, const bppsa_scan_plan *plan);
+  /* What the plans decide: chunks, what is summed on the way, the parameters' size. */
+  void (*choose)(recurrent_network *n);
+  /* Every array but the parameters in host memory. scans: some layer runs a scan. */
+  bppsa_status (*visit)(recurrent_network *n, bool scans, bppsa_recurrent_visit visit, int64_t *bytes);
+  bppsa_status (*allocate)(recurrent_network *n, bool scans);
+  /* ERR_UNSUPPORTED: the cell's table lacks what the passes call; the scans have been made. */
+  bppsa_status (*check_cell)(const recurrent_network *n);
+  void (*destroy)(recurrent_network *n);
+  /* Passes. h0 NULL: 0 */
+  bppsa_status (*forward)(recurrent_network *n, const void *h0); /* n->x -> h of all layers */
+  bppsa_status (*logits)(recurrent_network *n);
+  bppsa_status (*seed)(recurrent_network *n); /* n->seed, the gradient of the logits -> g of the top layer */
+  bppsa_status (*seed_layers)(recurrent_network *n,
+                              const void *seed);        /* the gradient of the top layer's states, or of the last -> g */
+  bppsa_status (*head_gradients)(recurrent_network *n); /* of the head's parameters, from n->seed */
+  /* Through layer l alone: g_T and u in n->g on entry, g_t on return. */
+  bppsa_status (*layer_backward)(recurrent_network *n, int64_t l);
+  /* Gradients of layer l's parameters, from g_T and u in n->g; delta_x remains in n->pre where a layer below wants it. */
+  bppsa_status (*backward)(recurrent_network *n, int64_t l);
+  bppsa_status (*pass_down)(recurrent_network *n, int64_t l); /* delta_x of layer l >= 1 -> u of the layer below, in n->g */
+  bppsa_status (*count)(recurrent_network *n,
+                        int64_t *redone); /* products redone by the backend's own kernels. Waits for them. */
+};
+extern const recurrent_backend bppsa_recurrent_cpu, bppsa_recurrent_cuda; /* the latter also without CUDA, where creation fails */
 
 extern const bppsa_model_ops bppsa_recurrent_ops;
 bool bppsa_recurrent_find_nonfinite(bppsa_model *model, bppsa_nonfinite *where);

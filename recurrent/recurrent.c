@@ -1,133 +1,13 @@
-/* Recurrent networks: forward and backward. Creation is in recurrent_create.c. */
+/* Recurrent networks: checks, and the order of a pass. A device's backend computes it (recurrent_cpu.c, recurrent_cuda.cu); creation is in
+ * recurrent_create.c. */
 #include "recurrent/recurrent.h"
 
 #include <string.h>
 
-#include "core/alloc.h"
-#include "core/blas.h"
-#include "core/flush.h"
-#include "core/pool.h"
 #include "recurrent/network_internal.h"
 
-static int64_t size_of(const recurrent_network *n) {
-  return (int64_t)bppsa_dtype_size(n->config.dtype);
-}
-
-static void *offset(const recurrent_network *n, const void *base, int64_t reals) {
-  return base == NULL ? NULL : (char *)base + reals * size_of(n);
-}
-
-static bppsa_linear linear(const recurrent_network *n, int64_t rows, int64_t in, int64_t out) {
-  return (bppsa_linear){n->config.dtype, n->threads, rows, in, out, .unit = n->batch};
-}
-
-static const bppsa_parameter *parameter(const recurrent_network *n, int64_t layer, int64_t which) {
-  return &n->base.parameters[layer * PARAMETERS_PER_LAYER + which];
-}
-
-/* ---- time in windows ----
- *
- * Sequential passes go window by window, so that what one pass writes and the next one reads stays in a cache: pre-activations forward;
- * gradients, deltas and the weight gradients' parts backward. One thread takes a run of steps that fits the first-level cache; several take as many as
- * the second-level one holds, and share them. No choice of windows changes a bit. */
-
-/* Steps first + 1 .. first + steps. */
-typedef struct {
-  int64_t first, steps;
-  void *pre, *delta_h; /* where step first + 1 stands */
-  void *g;             /* where g_first stands */
-  bool input;          /* g_first is wanted */
-} window;
-
-static window whole(const recurrent_network *n) {
-  return (window){.steps = n->config.seq_len,
-                  .pre = n->pre,
-                  .delta_h = n->cell->split ? n->delta_h : n->pre,
-                  .g = n->g,
-                  .input = n->config.input_gradients};
-}
-
-/* Rows of a run, whole steps: a row's deltas, state and gradient; all of them where BLAS would take the products. */
-static int64_t run_rows(const recurrent_network *n) {
-  enum { BYTES = 1 << 15, LEAST_ROWS = 48, WIDE = 256 };
-  const int64_t row = ((n->cell->split ? 2 : 1) * n->cell->gates + 2) * n->config.hidden * size_of(n), fitting = BYTES / row;
-  const int64_t units = (fitting > LEAST_ROWS ? fitting : LEAST_ROWS) / n->batch;
-  return n->config.hidden >= WIDE ? INT64_MAX / 2 / n->batch * n->batch : (units > 1 ? units : 1) * n->batch;
-}
-
-/* Steps of a window: a run, or 256 KiB of pre-activations and enough rows to share among threads. */
-static int64_t window_steps(const recurrent_network *n) {
-  enum { BYTES = 1 << 18, LEAST_ROWS = 1024 };
-  if (n->threads == 1 && run_rows(n) < LEAST_ROWS) {
-    return run_rows(n) / n->batch;
-  }
-  const int64_t fitting = BYTES / (n->cell->gates * n->config.hidden * size_of(n)),
-                rows = fitting > LEAST_ROWS ? fitting : LEAST_ROWS;
-  return (rows + n->batch - 1) / n->batch;
-}
-
-/* A cell function on one block of samples. */
-static void sweep_block(const recurrent_network *n, bppsa_cell_fn function, int64_t l, const window *w, bool injected,
-                        int64_t first, int64_t samples) {
-  const recurrent_layer *layer = &n->layers[l];
-  const int64_t batch = n->batch, passed = w->first * batch * n->config.hidden;
-  const bppsa_cell_block arrays = {.steps = w->steps,
-                                   .batch = batch,
-                                   .hidden = n->config.hidden,
-                                   .first = first,
-                                   .samples = samples,
-                                   .nonlinearity = n->config.nonlinearity,
-                                   .w_hh = n->w_hh,
-                                   .w_hh_t = n->w_hh_t,
-                                   .w_row = bppsa_dtype_padded(n->config.dtype, n->config.hidden),
-                                   .w_row_t = bppsa_dtype_padded(n->config.dtype, n->cell->gates * n->config.hidden),
-                                   .b_hh = parameter(n, l, B_HH)->value.data,
-                                   .pre = w->pre,
-                                   .h = offset(n, layer->h, passed),
-                                   .saved = offset(n, layer->saved, passed * n->cell->saved),
-                                   .g = w->g,
-                                   .injected = injected,
-                                   .input = w->input,
-                                   .delta_x = w->pre,
-                                   .delta_h = w->delta_h,
-                                   .columns = n->columns,
-                                   .diagonal = n->diagonal};
-  const unsigned mode = bppsa_flush_begin();
-  function(&arrays);
-  bppsa_flush_end(mode);
-}
-
-/* One pass over a window. Samples are shared in units; a thread that has several takes as many of them at once as one thread
- * would. */
-typedef struct {
-  const recurrent_network *n;
-  bppsa_cell_fn function;
-  int64_t layer, unit, most; /* unit, most: samples */
-  const window *w;
-  bool injected;
-} sweep_pass;
-
-static void sweep_units(const void *context, int32_t worker, int64_t first, int64_t end) {
-  const sweep_pass *p = context;
-  const int64_t to = end * p->unit < p->n->batch ? end * p->unit : p->n->batch;
-  (void)worker;
-  for (int64_t from = first * p->unit; from < to; from += p->most) {
-    sweep_block(p->n, p->function, p->layer, p->w, p->injected, from, to - from < p->most ? to - from : p->most);
-  }
-}
-
-/* Runs a cell function over all samples. */
-static void sweep(const recurrent_network *n, bppsa_cell_fn const functions[2], int64_t l, const window *w, bool injected) {
-  const int64_t batch = n->batch, hidden = n->config.hidden, columns = n->cell->gates * hidden;
-  const sweep_pass pass = {.n = n,
-                           .function = functions[n->config.dtype == BPPSA_F64],
-                           .layer = l,
-                           .unit = bppsa_sample_block(batch, n->threads, columns, hidden),
-                           .most = bppsa_sample_block(batch, 1, columns, hidden),
-                           .w = w,
-                           .injected = injected};
-  bppsa_parallel_for(n->threads, (batch + pass.unit - 1) / pass.unit,
-                     bppsa_loop_work(2 * (double)(w->steps * batch) * (double)columns * (double)hidden, 0), sweep_units, &pass);
+void *bppsa_recurrent_offset(const recurrent_network *n, const void *base, int64_t reals) {
+  return base == NULL ? NULL : (char *)base + reals * (int64_t)bppsa_dtype_size(n->config.dtype);
 }
 
 /* ---- forward ---- */
@@ -180,77 +60,21 @@ int64_t bppsa_recurrent_head_rows(const recurrent_network *n, int64_t *first) {
   return (n->config.seq_len - t + 1) * n->batch;
 }
 
-/* y = x wᵀ + bias */
-static void apply_linear(const recurrent_network *n, const bppsa_linear *l, const void *x, const void *w, const void *bias,
-                         void *y) {
-  bppsa_linear_transpose(l, w, n->w_t, l->out);
-  bppsa_linear_forward(l, x, n->w_t, bias, y);
-}
-
-/* W_ihᵀ, W_hhᵀ and b_ih (+ b_hh) of the layer for its forward pass. */
-static void prepare_weights(const recurrent_network *n, int64_t l) {
-  const int64_t hidden = n->config.hidden, out = n->cell->gates * hidden;
-  const bppsa_view *b_ih = &parameter(n, l, B_IH)->value, *b_hh = &parameter(n, l, B_HH)->value;
-  const bppsa_view bias = bppsa_view_make(n->bias, n->config.dtype, 1, &out);
-  for (int64_t i = 0; i < out; ++i) {
-    bppsa_view_set(&bias, i, bppsa_view_get(b_ih, i) + (n->cell->separate_bias ? 0 : bppsa_view_get(b_hh, i)));
-  }
-  const bppsa_linear from_x = linear(n, 0, n->layers[l].input, out), from_h = linear(n, 0, hidden, out);
-  bppsa_linear_transpose(&from_h, parameter(n, l, W_HH)->value.data, n->w_hh_t, bppsa_dtype_padded(n->config.dtype, out));
-  bppsa_linear_transpose(&from_x, parameter(n, l, W_IH)->value.data, n->w_t, out);
-}
-
-/* pre = x W_ihᵀ + b_ih (+ b_hh), then the cell, window by window. */
-static void forward_layer(const recurrent_network *n, int64_t l, const void *x) {
-  const int64_t steps = window_steps(n), all = n->config.seq_len, input = n->layers[l].input;
-  prepare_weights(n, l);
-  window w = whole(n);
-  for (w.first = 0; w.first < all; w.first += steps) {
-    w.steps = all - w.first < steps ? all - w.first : steps;
-    const bppsa_linear from_x = linear(n, w.steps * n->batch, input, n->cell->gates * n->config.hidden);
-    bppsa_linear_forward(&from_x, offset(n, x, w.first * n->batch * input), n->w_t, n->bias, w.pre);
-    sweep(n, n->cell->forward, l, &w, false);
-  }
-}
-
 bppsa_status bppsa_recurrent_forward_layers(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0) {
   recurrent_network *n = (recurrent_network *)model;
-  const bppsa_recurrent_config *c = &n->config;
   BPPSA_TRY(check_inputs(n, x, h0));
   n->batch = x->shape[1];
   n->x = x->data;
   n->seed = NULL;
   n->backward_done = false;
-  if (n->gpu != NULL) {
-    return bppsa_recurrent_cuda_forward(n, h0 != NULL ? h0->data : NULL);
-  }
-  const int64_t state = n->batch * c->hidden;
-  const void *input = x->data;
-  for (int64_t l = 0; l < c->layers; ++l) {
-    if (h0 != NULL) {
-      memcpy(n->layers[l].h, offset(n, h0->data, l * state), (size_t)(state * size_of(n)));
-    } else {
-      memset(n->layers[l].h, 0, (size_t)(state * size_of(n)));
-    }
-    forward_layer(n, l, input);
-    input = offset(n, n->layers[l].h, state);
-  }
-  return BPPSA_OK;
+  return n->backend->forward(n, h0 != NULL ? h0->data : NULL);
 }
 
 static bppsa_status forward(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, bppsa_view *logits) {
   recurrent_network *n = (recurrent_network *)model;
-  const bppsa_recurrent_config *c = &n->config;
   BPPSA_TRY(bppsa_recurrent_forward_layers(model, x, h0));
   *logits = logits_view(n);
-  if (n->gpu != NULL) {
-    return bppsa_recurrent_cuda_logits(n);
-  }
-  int64_t first;
-  const bppsa_linear head = linear(n, bppsa_recurrent_head_rows(n, &first), c->hidden, c->classes);
-  apply_linear(n, &head, offset(n, n->layers[c->layers - 1].h, first), parameter(n, c->layers, 0)->value.data,
-               parameter(n, c->layers, 1)->value.data, n->logits);
-  return BPPSA_OK;
+  return n->backend->logits(n);
 }
 
 /* ---- backward ---- */
@@ -259,206 +83,10 @@ bool bppsa_recurrent_injected(const recurrent_network *n, int64_t l) {
   return n->config.loss_all || l + 1 < n->config.layers;
 }
 
-bppsa_status bppsa_recurrent_seed(recurrent_network *n) {
-  const bppsa_recurrent_config *c = &n->config;
-  if (n->gpu != NULL) {
-    return bppsa_recurrent_cuda_seed(n);
-  }
-  int64_t first;
-  const bppsa_linear head = linear(n, bppsa_recurrent_head_rows(n, &first), c->hidden, c->classes);
-  memset(n->g, 0, (size_t)(n->batch * c->hidden * size_of(n))); /* u_0 = 0 */
-  bppsa_linear_input_gradient(&head, n->seed, parameter(n, c->layers, 0)->value.data, offset(n, n->g, first));
-  return BPPSA_OK;
-}
-
-bppsa_status bppsa_recurrent_pass_down(recurrent_network *n, int64_t l) {
-  const bppsa_recurrent_config *c = &n->config;
-  if (n->gpu != NULL) {
-    return bppsa_recurrent_cuda_pass_down(n, l);
-  }
-  const bppsa_linear project = linear(n, c->seq_len * n->batch, n->layers[l].input, n->cell->gates * c->hidden);
-  memset(n->g, 0, (size_t)(n->batch * c->hidden * size_of(n)));
-  bppsa_linear_input_gradient(&project, n->pre, parameter(n, l, W_IH)->value.data, offset(n, n->g, n->batch * c->hidden));
-  return BPPSA_OK;
-}
-
-/* W_hh of the layer with padded rows, for its backward pass: a cell's sweep and a scan read it alike. */
-static void pad_weights(const recurrent_network *n, int64_t l) {
-  const int64_t hidden = n->config.hidden, row = bppsa_dtype_padded(n->config.dtype, hidden);
-  const void *w_hh = parameter(n, l, W_HH)->value.data;
-  for (int64_t r = 0; r < n->cell->gates * hidden; ++r) {
-    memcpy(offset(n, n->w_hh, r * row), offset(n, w_hh, r * hidden), (size_t)(hidden * size_of(n)));
-  }
-}
-
-static bppsa_status scan_layer(recurrent_network *n, int64_t l) {
-  const void *weights[BPPSA_CELL_MATRICES];
-  const int64_t hidden = n->config.hidden, row = bppsa_dtype_padded(n->config.dtype, hidden);
-  pad_weights(n, l);
-  for (int64_t k = 0; k < n->cell->matrices; ++k) {
-    weights[k] = offset(n, n->w_hh, k * hidden * row);
-  }
-  const window all = whole(n);
-  sweep(n, n->cell->coefficients, l, &all, false);
-  const bppsa_scan_operands operands = {.batch = n->batch,
-                                        .weights = weights,
-                                        .weight_row = row,
-                                        .columns = (const void *const *)n->columns,
-                                        .diagonal = n->diagonal,
-                                        .injected = bppsa_recurrent_injected(n, l) ? n->g : NULL,
-                                        .gradients = n->g};
-  BPPSA_TRY(n->layers[l].scan->execute(n->layers[l].scan, &operands));
-  sweep(n, n->cell->deltas, l, &all, false);
-  return BPPSA_OK;
-}
-
-bppsa_status bppsa_recurrent_layer_backward(recurrent_network *n, int64_t l) {
-  if (n->gpu != NULL) {
-    return bppsa_recurrent_cuda_layer_backward(n, l);
-  }
-  if (n->layers[l].scan != NULL) {
-    return scan_layer(n, l);
-  }
-  const window all = whole(n);
-  pad_weights(n, l);
-  sweep(n, n->cell->backward, l, &all, bppsa_recurrent_injected(n, l));
-  return BPPSA_OK;
-}
-
-static void head_gradients(recurrent_network *n) {
-  const bppsa_recurrent_config *c = &n->config;
-  int64_t first;
-  const bppsa_linear head = linear(n, bppsa_recurrent_head_rows(n, &first), c->hidden, c->classes);
-  bppsa_linear_weight_gradient(&head, n->seed, offset(n, n->layers[c->layers - 1].h, first),
-                               parameter(n, c->layers, 0)->gradient.data, parameter(n, c->layers, 1)->gradient.data, n->sums);
-}
-
-/* The two products a layer's weight gradients come from: with its input, and with its states before each step. */
-typedef struct {
-  bppsa_linear from_x, from_h;
-  const void *x;
-} layer_products;
-
-static layer_products products_of(const recurrent_network *n, int64_t l) {
-  const int64_t hidden = n->config.hidden, rows = n->config.seq_len * n->batch, out = n->cell->gates * hidden;
-  layer_products p = {linear(n, rows, n->layers[l].input, out), linear(n, rows, hidden, out),
-                      l == 0 ? n->x : offset(n, n->layers[l - 1].h, n->batch * hidden)};
-  p.from_x.run = p.from_h.run = run_rows(n);
-  return p;
-}
-
-/* Outputs before this one have the bias gradient of b_ih in b_hh too: both biases enter the same sum there, or sums of the same gradient. */
-static int64_t shared_bias(const recurrent_network *n) {
-  return (n->cell->split && n->cell->separate_bias ? n->cell->split_from : n->cell->gates) * n->config.hidden;
-}
-
-/* Sums `count` parts of both from part `first` on; the window's deltas begin where that part does. */
-static void sum_parts(const recurrent_network *n, int64_t l, int64_t first, int64_t count, const window *w) {
-  const layer_products p = products_of(n, l);
-  const int64_t rows = w->first * n->batch;
-  bppsa_linear_sum_parts(&p.from_x, first, count, w->pre, offset(n, p.x, rows * p.from_x.in), 0, n->sums);
-  bppsa_linear_sum_parts(&p.from_h, first, count, w->delta_h, offset(n, n->layers[l].h, rows * p.from_h.in), shared_bias(n),
-                         n->hidden_sums);
-}
-
-static void finish_layer(const recurrent_network *n, int64_t l) {
-  const layer_products p = products_of(n, l);
-  const bppsa_view *b_ih = &parameter(n, l, B_IH)->gradient, *b_hh = &parameter(n, l, B_HH)->gradient;
-  bppsa_linear_finish(&p.from_x, parameter(n, l, W_IH)->gradient.data, b_ih->data, n->sums);
-  bppsa_linear_finish(&p.from_h, parameter(n, l, W_HH)->gradient.data, n->cell->split ? b_hh->data : NULL, n->hidden_sums);
-  memcpy(b_hh->data, b_ih->data, (size_t)(shared_bias(n) * size_of(n)));
-}
-
-/* Sequential BP, from the last window to the first. What nobody needs afterwards is not kept: deltas stay where a layer
- * below or the input's gradient asks for them, gradients of the states where some are injected; otherwise every window uses
- * the same memory. g_0 is where it always is. seed: where g behind the window stands. */
-static window bp_window(const recurrent_network *n, int64_t l, int64_t first, int64_t steps, const void *seed) {
-  const int64_t state = n->batch * n->config.hidden;
-  const bool injected = bppsa_recurrent_injected(n, l);
-  window w = whole(n);
-  w.first = first;
-  w.steps = steps;
-  w.input = first > 0 || n->config.input_gradients;
-  if (l > 0 || n->config.input_gradients) {
-    w.pre = offset(n, n->pre, first * n->cell->gates * state);
-    w.delta_h = n->cell->split ? n->delta_h : w.pre;
-  }
-  if (injected) {
-    w.g = offset(n, n->g, first * state);
-  } else {
-    memmove(offset(n, n->g, steps * state), seed, (size_t)(state * size_of(n)));
-  }
-  sweep(n, n->cell->backward, l, &w, injected);
-  return w;
-}
-
-/* On one thread: run by run, its weight gradients while it is in the first-level cache. */
-static void bp_runs(const recurrent_network *n, int64_t l, bppsa_linear_cut cut) {
-  const layer_products p = products_of(n, l);
-  const int64_t run = p.from_h.run, rows = p.from_h.rows;
-  const void *seed = offset(n, n->g, n->config.seq_len * n->batch * n->config.hidden);
-  for (int64_t part = cut.parts - 1; part >= 0; --part) {
-    const int64_t start = part * cut.length, size = rows - start < cut.length ? rows - start : cut.length;
-    for (int64_t r = (size - 1) / run * run; r >= 0; r -= run) {
-      const int64_t count = size - r < run ? size - r : run, at = start + r;
-      const window w = bp_window(n, l, at / n->batch, count / n->batch, seed);
-      seed = n->g;
-      bppsa_linear_sum_run(&p.from_x, part, size, r, count, w.pre, offset(n, p.x, at * p.from_x.in), 0, n->sums);
-      bppsa_linear_sum_run(&p.from_h, part, size, r, count, w.delta_h, offset(n, n->layers[l].h, at * p.from_h.in),
-                           shared_bias(n), n->hidden_sums);
-    }
-  }
-}
-
-/* On several: window by window of whole parts, which they share. */
-static void bp_parts(const recurrent_network *n, int64_t l, bppsa_linear_cut cut) {
-  const int64_t all = n->config.seq_len, part = cut.length / n->batch, fitting = window_steps(n) / part,
-                parts = fitting > 1 ? fitting : 1;
-  const void *seed = offset(n, n->g, all * n->batch * n->config.hidden);
-  for (int64_t first = (cut.parts - 1) / parts * parts; first >= 0; first -= parts) {
-    const int64_t count = cut.parts - first < parts ? cut.parts - first : parts, end = (first + count) * part;
-    const window w = bp_window(n, l, first * part, (end < all ? end : all) - first * part, seed);
-    seed = n->g;
-    sum_parts(n, l, first, count, &w);
-  }
-}
-
-/* Sequential BP and the parts of the weight gradients. */
-static void bp_layer(const recurrent_network *n, int64_t l) {
-  const layer_products p = products_of(n, l);
-  const bppsa_linear_cut cut = bppsa_linear_cut_rows(&p.from_h); /* from_x is cut alike */
-  pad_weights(n, l);
-  (n->threads == 1 && p.from_h.run < cut.length ? bp_runs : bp_parts)(n, l, cut);
-}
-
-static bppsa_status backward_layer(recurrent_network *n, int64_t l) {
-  const bppsa_recurrent_config *c = &n->config;
-  const int64_t state = n->batch * c->hidden;
-  if (n->layers[l].scan != NULL) {
-    const window all = whole(n);
-    const layer_products p = products_of(n, l);
-    BPPSA_TRY(scan_layer(n, l));
-    sum_parts(n, l, 0, bppsa_linear_cut_rows(&p.from_h).parts, &all);
-  } else {
-    bp_layer(n, l);
-  }
-  finish_layer(n, l);
-  if (c->input_gradients) {
-    memcpy(offset(n, n->dh0, l * state), n->g, (size_t)(state * size_of(n)));
-  }
-  if (c->input_gradients && l == 0) {
-    const layer_products p = products_of(n, 0);
-    bppsa_linear_input_gradient(&p.from_x, n->pre, parameter(n, 0, W_IH)->value.data, n->dx);
-  }
-  return BPPSA_OK;
-}
-
 static bppsa_status count(bppsa_model *model) {
   recurrent_network *n = (recurrent_network *)model;
   int64_t redone = 0;
-  if (n->gpu != NULL) {
-    BPPSA_TRY(bppsa_recurrent_cuda_count(n, &redone));
-  }
+  BPPSA_TRY(n->backend->count(n, &redone));
   for (int64_t l = 0; l < n->config.layers; ++l) {
     if (n->layers[l].scan != NULL) {
       BPPSA_TRY(bppsa_scan_executor_count(n->layers[l].scan));
@@ -469,19 +97,16 @@ static bppsa_status count(bppsa_model *model) {
   return BPPSA_OK;
 }
 
-/* All layers, from g_T and u of the top layer in n->g. */
+/* All layers, from g_T and u of the top layer in n->g. Counting on a GPU waits for it: that is left until somebody asks. */
 static bppsa_status backward_layers(recurrent_network *n) {
   n->backward_done = true;
-  if (n->gpu != NULL) {
-    return bppsa_recurrent_cuda_backward(n);
-  }
   for (int64_t l = n->config.layers - 1; l >= 0; --l) {
-    BPPSA_TRY(backward_layer(n, l));
+    BPPSA_TRY(n->backend->backward(n, l));
     if (l > 0) {
-      BPPSA_TRY(bppsa_recurrent_pass_down(n, l));
+      BPPSA_TRY(n->backend->pass_down(n, l));
     }
   }
-  return count(&n->base);
+  return n->gpu != NULL ? BPPSA_OK : count(&n->base);
 }
 
 static bppsa_status check_forward_was_run(const recurrent_network *n) {
@@ -494,12 +119,8 @@ static bppsa_status backward(bppsa_model *model, const bppsa_view *seed) {
   const bppsa_view logits = logits_view(n);
   BPPSA_TRY(check_view(n, "seed", seed, logits.ndim, logits.shape));
   n->seed = seed->data;
-  BPPSA_TRY(bppsa_recurrent_seed(n));
-  if (n->gpu != NULL) {
-    BPPSA_TRY(bppsa_recurrent_cuda_head_gradients(n));
-  } else {
-    head_gradients(n);
-  }
+  BPPSA_TRY(n->backend->seed(n));
+  BPPSA_TRY(n->backend->head_gradients(n));
   return backward_layers(n);
 }
 
@@ -509,14 +130,7 @@ static bppsa_status seed_layers(recurrent_network *n, const bppsa_view *seed) {
   BPPSA_TRY(check_forward_was_run(n));
   const int64_t all[] = {c->seq_len, n->batch, c->hidden};
   BPPSA_TRY(check_view(n, "seed", seed, c->loss_all ? 3 : 2, c->loss_all ? all : all + 1));
-  if (n->gpu != NULL) {
-    return bppsa_recurrent_cuda_seed_layers(n, seed->data);
-  }
-  int64_t first;
-  const int64_t rows = bppsa_recurrent_head_rows(n, &first);
-  memset(n->g, 0, (size_t)(n->batch * c->hidden * size_of(n))); /* u_0 = 0 */
-  memcpy(offset(n, n->g, first), seed->data, (size_t)(rows * c->hidden * size_of(n)));
-  return BPPSA_OK;
+  return n->backend->seed_layers(n, seed->data);
 }
 
 bppsa_status bppsa_recurrent_backward_layers(bppsa_model *model, const bppsa_view *seed) {
@@ -529,9 +143,9 @@ bppsa_status bppsa_recurrent_hidden_gradients(bppsa_model *model, const bppsa_vi
   recurrent_network *n = (recurrent_network *)model;
   const bppsa_recurrent_config *c = &n->config;
   BPPSA_TRY(seed_layers(n, seed));
-  BPPSA_TRY(bppsa_recurrent_layer_backward(n, c->layers - 1));
+  BPPSA_TRY(n->backend->layer_backward(n, c->layers - 1));
   const int64_t shape[] = {c->seq_len, n->batch, c->hidden};
-  *gradients = view_of(n, offset(n, n->g, n->batch * c->hidden), 3, shape);
+  *gradients = view_of(n, bppsa_recurrent_offset(n, n->g, n->batch * c->hidden), 3, shape);
   return BPPSA_OK;
 }
 
@@ -542,7 +156,8 @@ bppsa_status bppsa_recurrent_states(const bppsa_model *model, int64_t layer, bpp
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "states of layer %lld, expected 0 .. %lld after a forward pass", (long long)layer,
                       (long long)c->layers - 1);
   }
-  *states = view_of(n, offset(n, n->layers[layer].h, n->batch * c->hidden), 3, (int64_t[]){c->seq_len, n->batch, c->hidden});
+  *states = view_of(n, bppsa_recurrent_offset(n, n->layers[layer].h, n->batch * c->hidden), 3,
+                    (int64_t[]){c->seq_len, n->batch, c->hidden});
   return BPPSA_OK;
 }
 

@@ -126,18 +126,12 @@ static bppsa_status place_parameters(recurrent_network *n) {
 
 /* ---- memory ---- */
 
-/* The linear scan is sequential BP: without a scan of somebody else's the cell's sweep runs it, or, on a GPU, kernels of the layer's own. */
-static bool runs_scan(const recurrent_network *n, const bppsa_scan_plan *plan) {
-  return n->gpu != NULL ? !bppsa_recurrent_cuda_fused(n)
-                        : bppsa_scan_plan_config(plan)->method.algorithm != BPPSA_SCAN_LINEAR || n->config.factory.create != NULL;
-}
-
 /* Plans of all layers. *held: bytes of the products their scans hold; *scans: whether any layer runs a scan. */
 static bppsa_status make_plans(recurrent_network *n, const bppsa_device *device, int64_t *held, bool *scans) {
   bppsa_recurrent_config chosen;
   *held = 0;
   *scans = false;
-  if (n->config.method.backward == BPPSA_BACKWARD_BP && (n->gpu == NULL || bppsa_recurrent_cuda_fused(n))) {
+  if (n->config.method.backward == BPPSA_BACKWARD_BP && !n->backend->runs_scan(n, NULL)) {
     return BPPSA_OK;
   }
   const bppsa_device_kind kind = bppsa_device_get_kind(device);
@@ -150,14 +144,14 @@ static bppsa_status make_plans(recurrent_network *n, const bppsa_device *device,
     if (__builtin_add_overflow(*held, bppsa_scan_plan_totals(n->layers[l].plan)->workspace_bytes, held)) {
       return bppsa_fail(BPPSA_ERR_MEMORY, "network: the held products of its scans do not fit in 64 bits");
     }
-    *scans = *scans || runs_scan(n, n->layers[l].plan);
+    *scans = *scans || n->backend->runs_scan(n, n->layers[l].plan);
   }
   return BPPSA_OK;
 }
 
 static bppsa_status make_scan(recurrent_network *n, int64_t l, const bppsa_device *device) {
   const bppsa_scan_plan *plan = n->layers[l].plan;
-  if (plan == NULL || !runs_scan(n, plan)) {
+  if (plan == NULL || !n->backend->runs_scan(n, plan)) {
     return BPPSA_OK;
   }
   if (n->config.method.backward == BPPSA_BACKWARD_SCAN && n->config.factory.create != NULL) {
@@ -166,32 +160,10 @@ static bppsa_status make_scan(recurrent_network *n, int64_t l, const bppsa_devic
   return bppsa_scan_executor_create(plan, device, &n->layers[l].scan);
 }
 
-/* Bytes of the weight gradients' parts: of W_ih and W_lin, which take turns, or of W_hh. -1: not in 64 bits. */
-static int64_t sums_bytes(const recurrent_network *n, bool hidden) {
-  const bppsa_recurrent_config *c = &n->config;
-  const int64_t rows = c->seq_len * c->batch, out = n->cell->gates * c->hidden;
-  const bppsa_linear from_h = {c->dtype, 1, rows, c->hidden, out, c->batch, 0, 0};
-  const bppsa_linear uses[] = {{c->dtype, 1, rows, c->input, out, c->batch, 0, 0},
-                               from_h, /* the input of the layers above the first */
-                               {c->dtype, 1, c->loss_all ? rows : c->batch, c->hidden, c->classes, c->batch, 0, 0}};
-  int64_t most = 0;
-  for (size_t i = 0; !hidden && i < sizeof uses / sizeof *uses; ++i) {
-    const int64_t bytes = bppsa_linear_workspace(&uses[i]);
-    most = bytes < 0 || most < 0 ? -1 : bytes > most ? bytes : most;
-  }
-  return hidden ? bppsa_linear_workspace(&from_h) : most;
-}
-
-static bppsa_status count_array(void **array, int64_t size, int64_t *bytes) {
+bppsa_status bppsa_recurrent_count_array(void **array, int64_t size, int64_t *bytes) {
   (void)array;
   return __builtin_add_overflow(*bytes, size, bytes) ? bppsa_fail(BPPSA_ERR_MEMORY, "network: its arrays do not fit in 64 bits")
                                                      : BPPSA_OK;
-}
-
-static bppsa_status allocate_array(void **array, int64_t size, int64_t *bytes) {
-  *bytes += size;
-  *array = bppsa_calloc(size, 1);
-  return *array == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
 }
 
 bppsa_status bppsa_recurrent_visit_array(const recurrent_network *n, bppsa_recurrent_visit visit, int64_t steps, int64_t rows,
@@ -202,73 +174,6 @@ bppsa_status bppsa_recurrent_visit_array(const recurrent_network *n, bppsa_recur
   return visit(array, (int64_t)size, bytes);
 }
 
-/* Every array but the parameters. */
-static bppsa_status visit_arrays(recurrent_network *n, bool scans, bppsa_recurrent_visit visit, int64_t *bytes) {
-  const bppsa_recurrent_config *c = &n->config;
-  const bppsa_cell *cell = n->cell;
-  if (n->gpu != NULL) {
-    return bppsa_recurrent_cuda_visit(n, visit, bytes);
-  }
-  const int64_t steps = c->seq_len, batch = c->batch, hidden = c->hidden, gates = cell->gates * hidden;
-  const int64_t widest = c->input > hidden ? c->input : hidden, most = gates > c->classes ? gates : c->classes;
-  const int64_t sums = sums_bytes(n, false), hidden_sums = sums_bytes(n, true);
-  if (sums < 0 || hidden_sums < 0) {
-    return bppsa_fail(BPPSA_ERR_MEMORY, "%s: the weight gradients' partial sums do not fit in 64 bits", cell->name);
-  }
-  for (int64_t l = 0; l < c->layers; ++l) {
-    BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps + 1, batch, hidden, &n->layers[l].h, bytes));
-    if (cell->saved > 0) {
-      BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps, batch, cell->saved * hidden, &n->layers[l].saved, bytes));
-    }
-  }
-  for (int64_t k = 0; scans && k < cell->matrices; ++k) {
-    BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps, batch, hidden, &n->columns[k], bytes));
-  }
-  const struct {
-    bool wanted;
-    int64_t steps, rows, width;
-    void **array;
-  } arrays[] = {{true, steps, batch, gates, &n->pre},
-                {true, steps + 1, batch, hidden, &n->g},
-                {true, c->loss_all ? steps : 1, batch, c->classes, &n->logits},
-                {true, 1, 1, gates, &n->bias},
-                {true, 1, widest, most, &n->w_t},
-                {true, 1, gates, bppsa_dtype_padded(c->dtype, hidden), &n->w_hh},
-                {true, 1, hidden, bppsa_dtype_padded(c->dtype, gates), &n->w_hh_t},
-                {cell->split, steps, batch, gates, &n->delta_h},
-                {scans && cell->diagonal, steps, batch, hidden, &n->diagonal},
-                {c->input_gradients, steps, batch, c->input, &n->dx},
-                {c->input_gradients, c->layers, batch, hidden, &n->dh0}};
-  for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) {
-    if (arrays[i].wanted) {
-      BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, arrays[i].steps, arrays[i].rows, arrays[i].width, arrays[i].array, bytes));
-    }
-  }
-  BPPSA_TRY(visit(&n->sums, sums, bytes));
-  return visit(&n->hidden_sums, hidden_sums, bytes);
-}
-
-/* On a GPU arrays stand one behind the other, each on a multiple of 256 bytes. */
-static bppsa_status measure_array(void **array, int64_t size, int64_t *bytes) {
-  return count_array(array, size > INT64_MAX - 255 ? INT64_MAX : (size + 255) / 256 * 256, bytes);
-}
-
-static bppsa_status place_array(void **array, int64_t size, int64_t *bytes) {
-  *array = (void *)(intptr_t)*bytes;
-  return measure_array(array, size, bytes);
-}
-
-static bppsa_status allocate_arrays(recurrent_network *n, bool scans) {
-  int64_t bytes = 0, address;
-  if (n->gpu == NULL) {
-    return visit_arrays(n, scans, allocate_array, &bytes);
-  }
-  BPPSA_TRY(visit_arrays(n, scans, measure_array, &bytes));
-  BPPSA_TRY(bppsa_recurrent_cuda_reserve(n, bytes, &address));
-  BPPSA_TRY(visit_arrays(n, scans, place_array, &address));
-  return bppsa_recurrent_cuda_clear(n);
-}
-
 /* Refuses a network beyond its memory limit before anything large is allocated. */
 static bppsa_status check_memory(recurrent_network *n, bool scans, int64_t held) {
   const int64_t limit = n->config.memory_limit;
@@ -276,8 +181,8 @@ static bppsa_status check_memory(recurrent_network *n, bool scans, int64_t held)
   if (limit == 0) {
     return BPPSA_OK;
   }
-  BPPSA_TRY(visit_arrays(n, scans, count_array, &bytes));
-  BPPSA_TRY(count_array(NULL, held, &bytes));
+  BPPSA_TRY(n->backend->visit(n, scans, bppsa_recurrent_count_array, &bytes));
+  BPPSA_TRY(bppsa_recurrent_count_array(NULL, held, &bytes));
   if (bytes <= limit) {
     return BPPSA_OK;
   }
@@ -292,15 +197,13 @@ static bppsa_status reserve_all(recurrent_network *n, const bppsa_device *device
   int64_t held;
   bool scans;
   BPPSA_TRY(make_plans(n, device, &held, &scans));
-  if (n->gpu != NULL) {
-    bppsa_recurrent_cuda_choose(n);
-  }
-  BPPSA_TRY(check_memory(n, scans, n->gpu != NULL && !scans ? 0 : held)); /* a GPU's own products are among its arrays */
-  BPPSA_TRY(allocate_arrays(n, scans));
+  n->backend->choose(n);
+  BPPSA_TRY(check_memory(n, scans, scans ? held : 0)); /* products of a backend's own are among its arrays */
+  BPPSA_TRY(n->backend->allocate(n, scans));
   for (int64_t l = 0; l < n->config.layers; ++l) {
     BPPSA_TRY(make_scan(n, l, device));
   }
-  return n->gpu != NULL ? BPPSA_OK : bppsa_recurrent_check_entries(n);
+  return n->backend->check_cell(n);
 }
 
 static bppsa_status build(recurrent_network *n, const bppsa_device *device) {
@@ -318,11 +221,11 @@ static bppsa_status build(recurrent_network *n, const bppsa_device *device) {
   }
   describe_parameters(n);
   BPPSA_TRY(place_parameters(n));
-  if (bppsa_device_get_kind(device) == BPPSA_CUDA) {
-    BPPSA_TRY(bppsa_recurrent_cuda_create(n, device));
-  }
+  BPPSA_TRY(n->backend->create(n, device));
   return reserve_all(n, device);
 }
+
+static const recurrent_backend *const backends[] = {[BPPSA_CPU] = &bppsa_recurrent_cpu, [BPPSA_CUDA] = &bppsa_recurrent_cuda};
 
 bppsa_status bppsa_recurrent_create(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
                                     bppsa_model **model) {
@@ -339,6 +242,7 @@ bppsa_status bppsa_recurrent_create(const bppsa_recurrent_config *config, const 
   n->base.classes = config->classes;
   n->config = *config;
   n->cell = cell;
+  n->backend = backends[bppsa_device_get_kind(device)];
   n->threads = bppsa_device_get_threads(device);
   bppsa_status status = check_sizes(n);
   status = status == BPPSA_OK ? build(n, device) : status;
@@ -352,22 +256,11 @@ bppsa_status bppsa_recurrent_create(const bppsa_recurrent_config *config, const 
 
 void bppsa_recurrent_destroy(bppsa_model *model) {
   recurrent_network *n = (recurrent_network *)model;
-  const bool arrays = n->gpu == NULL; /* a GPU's are one piece */
   for (int64_t l = 0; n->layers != NULL && l < n->config.layers; ++l) {
     bppsa_scan_executor_destroy(n->layers[l].scan);
     bppsa_scan_plan_destroy(n->layers[l].plan);
-    bppsa_free(arrays ? n->layers[l].h : NULL);
-    bppsa_free(arrays ? n->layers[l].saved : NULL);
   }
-  for (int64_t k = 0; arrays && n->columns != NULL && k < n->cell->matrices; ++k) {
-    bppsa_free(n->columns[k]);
-  }
-  void *const own[] = {n->pre, n->delta_h, n->g,    n->diagonal, n->logits, n->sums, n->hidden_sums,
-                       n->dx,  n->dh0,     n->bias, n->w_t,      n->w_hh_t, n->w_hh};
-  for (size_t i = 0; arrays && i < sizeof own / sizeof *own; ++i) {
-    bppsa_free(own[i]);
-  }
-  bppsa_recurrent_cuda_destroy(n);
+  n->backend->destroy(n);
   void *const blocks[] = {n->layers, n->base.parameters, n->names, n->columns, n->values, n->gradients, n};
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; ++i) {
     bppsa_free(blocks[i]);

@@ -338,21 +338,20 @@ bppsa_status check_sizes(const recurrent_network *n) {
   return BPPSA_OK;
 }
 
-} // namespace
-
 /* How the layers' own kernels run the backward pass. Without a plan it is BP: one walk. */
-static bppsa_scan_fusion fusion_of(const recurrent_network *n) {
+bppsa_scan_fusion fusion_of(const recurrent_network *n) {
   const bppsa_scan_plan *plan = n->layers[0].plan;
   return plan == NULL ? BPPSA_FUSION_WALK : bppsa_scan_fusion_of(bppsa_scan_plan_config(plan));
 }
 
-extern "C" bool bppsa_recurrent_cuda_fused(const recurrent_network *n) {
+/* Whether kernels of the layer's own make the products of steps, without a scan executor. Of the configuration and the plans alone. */
+bool is_fused(const recurrent_network *n) {
   const bppsa_recurrent_config *c = &n->config;
   const bool others = c->method.backward == BPPSA_BACKWARD_SCAN && c->factory.create != NULL; /* somebody else's scan */
   return c->hidden <= CHUNK_HIDDEN && !others && fusion_of(n) != BPPSA_FUSION_NONE;
 }
 
-extern "C" bppsa_status bppsa_recurrent_cuda_create(recurrent_network *n, const bppsa_device *device) {
+bppsa_status create(recurrent_network *n, const bppsa_device *device) {
   recurrent_gpu *gpu = (recurrent_gpu *)bppsa_calloc(1, sizeof *gpu);
   if (gpu == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -368,19 +367,23 @@ extern "C" bppsa_status bppsa_recurrent_cuda_create(recurrent_network *n, const 
   return LAUNCH(n, prepare, n->config.hidden);
 }
 
-extern "C" void bppsa_recurrent_cuda_choose(recurrent_network *n) {
+bool runs_scan(const recurrent_network *n, const bppsa_scan_plan *) {
+  return !is_fused(n);
+}
+
+void choose(recurrent_network *n) {
   recurrent_gpu *gpu = n->gpu;
   gpu->chunks = fusion_of(n) == BPPSA_FUSION_CHUNKS ? bppsa_scan_plan_config(n->layers[0].plan)->method.chunks : 1;
-  gpu->sums = bppsa_recurrent_cuda_fused(n) && LAUNCH(n, sums, n->config.hidden);
+  gpu->sums = is_fused(n) && LAUNCH(n, sums, n->config.hidden);
   n->base.reals = parameter_reals(n);
 }
 
-extern "C" bppsa_status bppsa_recurrent_cuda_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes) {
+bppsa_status visit_arrays(recurrent_network *n, bool, bppsa_recurrent_visit visit, int64_t *bytes) {
   const bppsa_recurrent_config *c = &n->config;
   recurrent_gpu *gpu = n->gpu;
   const bppsa_cell *cell = n->cell;
   const int64_t steps = c->seq_len, batch = c->batch, hidden = c->hidden, gates = cell->gates * hidden;
-  const bool fused = bppsa_recurrent_cuda_fused(n);
+  const bool fused = is_fused(n);
   const int64_t held = fused ? gpu->chunks - 1 : 0, padded = fused ? LAUNCH(n, padded_hidden, hidden) : 0;
   const bool wants_pre = c->layers > 1 || !is_one(n) || wants_delta_x(n, 0);
   for (int64_t l = 0; l < c->layers; ++l) {
@@ -420,13 +423,18 @@ extern "C" bppsa_status bppsa_recurrent_cuda_visit(recurrent_network *n, bppsa_r
   return visit(&gpu->redone, sizeof(unsigned long long), bytes);
 }
 
-extern "C" bppsa_status bppsa_recurrent_cuda_reserve(recurrent_network *n, int64_t bytes, int64_t *address) {
-  BPPSA_TRY(bppsa_cuda_alloc(n->gpu->index, bytes, &n->gpu->memory));
-  *address = (int64_t)(intptr_t)n->gpu->memory;
-  return BPPSA_OK;
+/* Arrays stand one behind the other, each on a multiple of 256 bytes. */
+bppsa_status measure_array(void **array, int64_t size, int64_t *bytes) {
+  return bppsa_recurrent_count_array(array, size > INT64_MAX - 255 ? INT64_MAX : (size + 255) / 256 * 256, bytes);
 }
 
-extern "C" bppsa_status bppsa_recurrent_cuda_clear(recurrent_network *n) {
+bppsa_status place_array(void **array, int64_t size, int64_t *bytes) {
+  *array = (void *)(intptr_t)*bytes;
+  return measure_array(array, size, bytes);
+}
+
+/* What must begin as 0: parameters, gradients and the gaps between them, counts. The rest is written before it is read. */
+bppsa_status clear_arrays(recurrent_network *n) {
   const recurrent_gpu *gpu = n->gpu;
   const int64_t bytes = n->base.reals * size_of(n);
   BPPSA_TRY(bppsa_cuda_clear(gpu->index, gpu->stream, n->base.device_values, bytes));
@@ -434,7 +442,21 @@ extern "C" bppsa_status bppsa_recurrent_cuda_clear(recurrent_network *n) {
   return bppsa_cuda_clear(gpu->index, gpu->stream, gpu->redone, sizeof(unsigned long long));
 }
 
-extern "C" void bppsa_recurrent_cuda_destroy(recurrent_network *n) {
+bppsa_status allocate(recurrent_network *n, bool scans) {
+  int64_t bytes = 0;
+  BPPSA_TRY(visit_arrays(n, scans, measure_array, &bytes));
+  BPPSA_TRY(bppsa_cuda_alloc(n->gpu->index, bytes, &n->gpu->memory));
+  int64_t address = (int64_t)(intptr_t)n->gpu->memory;
+  BPPSA_TRY(visit_arrays(n, scans, place_array, &address));
+  return clear_arrays(n);
+}
+
+/* find_kernels has checked it. */
+bppsa_status check_cell(const recurrent_network *) {
+  return BPPSA_OK;
+}
+
+void destroy(recurrent_network *n) {
   if (n->gpu != NULL) {
     bppsa_cuda_free(n->gpu->index, n->gpu->memory);
     bppsa_free(n->gpu);
@@ -443,7 +465,7 @@ extern "C" void bppsa_recurrent_cuda_destroy(recurrent_network *n) {
 
 /* ---- passes ---- */
 
-extern "C" bppsa_status bppsa_recurrent_cuda_forward(recurrent_network *n, const void *h0) {
+bppsa_status forward(recurrent_network *n, const void *h0) {
   const int64_t bytes = n->batch * n->config.hidden * size_of(n);
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(n->gpu->index), "forward pass"));
   for (int64_t l = 0; l < n->config.layers; ++l) {
@@ -458,13 +480,13 @@ extern "C" bppsa_status bppsa_recurrent_cuda_forward(recurrent_network *n, const
 }
 
 /* The states that the head sees. */
-static const void *head_input(const recurrent_network *n, int64_t *rows) {
+const void *head_input(const recurrent_network *n, int64_t *rows) {
   int64_t first;
   *rows = bppsa_recurrent_head_rows(n, &first);
   return offset(n, n->layers[n->config.layers - 1].h, first);
 }
 
-extern "C" bppsa_status bppsa_recurrent_cuda_logits(recurrent_network *n) {
+bppsa_status logits(recurrent_network *n) {
   const bppsa_recurrent_config *c = &n->config;
   int64_t rows;
   const void *h = head_input(n, &rows);
@@ -472,7 +494,7 @@ extern "C" bppsa_status bppsa_recurrent_cuda_logits(recurrent_network *n) {
                  place_of(n, c->layers, 1, false), n->logits);
 }
 
-extern "C" bppsa_status bppsa_recurrent_cuda_head_gradients(recurrent_network *n) {
+bppsa_status head_gradients(recurrent_network *n) {
   const bppsa_recurrent_config *c = &n->config;
   int64_t rows;
   const void *h = head_input(n, &rows);
@@ -481,13 +503,13 @@ extern "C" bppsa_status bppsa_recurrent_cuda_head_gradients(recurrent_network *n
 }
 
 /* u_0 = 0 */
-static bppsa_status clear_first(recurrent_network *n) {
+bppsa_status clear_first(recurrent_network *n) {
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(n->gpu->index), "backward pass"));
   return bppsa_cuda_check(cudaMemsetAsync(n->g, 0, (size_t)(n->batch * n->config.hidden * size_of(n)), n->gpu->stream),
                           "gradients");
 }
 
-extern "C" bppsa_status bppsa_recurrent_cuda_seed(recurrent_network *n) {
+bppsa_status seed(recurrent_network *n) {
   const bppsa_recurrent_config *c = &n->config;
   int64_t first;
   const int64_t rows = bppsa_recurrent_head_rows(n, &first);
@@ -496,7 +518,7 @@ extern "C" bppsa_status bppsa_recurrent_cuda_seed(recurrent_network *n) {
                  offset(n, n->g, first));
 }
 
-extern "C" bppsa_status bppsa_recurrent_cuda_seed_layers(recurrent_network *n, const void *seed) {
+bppsa_status seed_layers(recurrent_network *n, const void *seed) {
   int64_t first;
   const int64_t rows = bppsa_recurrent_head_rows(n, &first);
   BPPSA_TRY(clear_first(n));
@@ -505,31 +527,31 @@ extern "C" bppsa_status bppsa_recurrent_cuda_seed_layers(recurrent_network *n, c
                           "seed");
 }
 
-extern "C" bppsa_status bppsa_recurrent_cuda_layer_backward(recurrent_network *n, int64_t l) {
+bppsa_status layer_backward(recurrent_network *n, int64_t l) {
   return n->layers[l].scan != NULL ? OF_TYPE(n, run_scan, n, l) : OF_TYPE(n, run_chunks, n, l, l > 0, true);
 }
 
-extern "C" bppsa_status bppsa_recurrent_cuda_pass_down(recurrent_network *n, int64_t l) {
+bppsa_status pass_down(recurrent_network *n, int64_t l) {
   const bppsa_recurrent_config *c = &n->config;
   BPPSA_TRY(clear_first(n));
   return OF_TYPE(n, input_gradient, n, c->seq_len * n->batch, n->layers[l].input, n->cell->gates * c->hidden, n->pre,
                  place_of(n, l, W_IH, false), offset(n, n->g, n->batch * c->hidden));
 }
 
-extern "C" bppsa_status bppsa_recurrent_cuda_backward(recurrent_network *n) {
+bppsa_status backward(recurrent_network *n, int64_t l) {
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(n->gpu->index), "backward pass"));
-  for (int64_t l = n->config.layers - 1; l >= 0; --l) {
-    BPPSA_TRY(OF_TYPE(n, backward_layer, n, l));
-    if (l > 0) {
-      BPPSA_TRY(bppsa_recurrent_cuda_pass_down(n, l));
-    }
-  }
-  return BPPSA_OK;
+  return OF_TYPE(n, backward_layer, n, l);
 }
 
-extern "C" bppsa_status bppsa_recurrent_cuda_count(recurrent_network *n, int64_t *redone) {
+bppsa_status count(recurrent_network *n, int64_t *redone) {
   unsigned long long count = 0;
   BPPSA_TRY(bppsa_cuda_get(n->gpu->index, n->gpu->stream, &count, n->gpu->redone, sizeof count));
   *redone = (int64_t)count;
   return BPPSA_OK;
 }
+
+} // namespace
+
+extern "C" const recurrent_backend bppsa_recurrent_cuda = {
+    create, runs_scan, choose,      visit_arrays,   allocate,       check_cell, destroy,   forward,
+    logits, seed,      seed_layers, head_gradients, layer_backward, backward,   pass_down, count};

@@ -58,11 +58,11 @@ static bool find_forward(const recurrent_network *n, bppsa_nonfinite *where) {
 
 static bool find_backward(recurrent_network *n, bppsa_nonfinite *where) {
   const bppsa_recurrent_config *c = &n->config;
-  if (bppsa_recurrent_seed(n) != BPPSA_OK) {
+  if (n->backend->seed(n) != BPPSA_OK) {
     return false;
   }
   for (int64_t l = c->layers - 1; l >= 0; --l) {
-    if (bppsa_recurrent_layer_backward(n, l) != BPPSA_OK) {
+    if (n->backend->layer_backward(n, l) != BPPSA_OK) {
       return false;
     }
     if (find_in(n, n->g, c->hidden, c->seq_len, c->input_gradients ? 0 : 1, -1, where)) {
@@ -70,7 +70,7 @@ static bool find_backward(recurrent_network *n, bppsa_nonfinite *where) {
       where->layer = l;
       return true;
     }
-    if (l > 0 && bppsa_recurrent_pass_down(n, l) != BPPSA_OK) {
+    if (l > 0 && n->backend->pass_down(n, l) != BPPSA_OK) {
       return false;
     }
   }

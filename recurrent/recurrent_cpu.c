@@ -1,0 +1,508 @@
+/* Recurrent networks on the CPU: passes in windows of time, and the memory for them. */
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/blas.h"
+#include "core/flush.h"
+#include "core/pool.h"
+#include "recurrent/network_internal.h"
+
+static int64_t size_of(const recurrent_network *n) {
+  return (int64_t)bppsa_dtype_size(n->config.dtype);
+}
+
+static bppsa_linear linear(const recurrent_network *n, int64_t rows, int64_t in, int64_t out) {
+  return (bppsa_linear){n->config.dtype, n->threads, rows, in, out, .unit = n->batch};
+}
+
+static const bppsa_parameter *parameter(const recurrent_network *n, int64_t layer, int64_t which) {
+  return &n->base.parameters[layer * PARAMETERS_PER_LAYER + which];
+}
+
+/* ---- time in windows ----
+ *
+ * Sequential passes go window by window, so that what one pass writes and the next one reads stays in a cache: pre-activations forward;
+ * gradients, deltas and the weight gradients' parts backward. One thread takes a run of steps that fits the first-level cache; several take as many as
+ * the second-level one holds, and share them. No choice of windows changes a bit. */
+
+/* Steps first + 1 .. first + steps. */
+typedef struct {
+  int64_t first, steps;
+  void *pre, *delta_h; /* where step first + 1 stands */
+  void *g;             /* where g_first stands */
+  bool input;          /* g_first is wanted */
+} window;
+
+static window whole(const recurrent_network *n) {
+  return (window){.steps = n->config.seq_len,
+                  .pre = n->pre,
+                  .delta_h = n->cell->split ? n->delta_h : n->pre,
+                  .g = n->g,
+                  .input = n->config.input_gradients};
+}
+
+/* Rows of a run, whole steps: a row's deltas, state and gradient; all of them where BLAS would take the products. */
+static int64_t run_rows(const recurrent_network *n) {
+  enum { BYTES = 1 << 15, LEAST_ROWS = 48, WIDE = 256 };
+  const int64_t row = ((n->cell->split ? 2 : 1) * n->cell->gates + 2) * n->config.hidden * size_of(n), fitting = BYTES / row;
+  const int64_t units = (fitting > LEAST_ROWS ? fitting : LEAST_ROWS) / n->batch;
+  return n->config.hidden >= WIDE ? INT64_MAX / 2 / n->batch * n->batch : (units > 1 ? units : 1) * n->batch;
+}
+
+/* Steps of a window: a run, or 256 KiB of pre-activations and enough rows to share among threads. */
+static int64_t window_steps(const recurrent_network *n) {
+  enum { BYTES = 1 << 18, LEAST_ROWS = 1024 };
+  if (n->threads == 1 && run_rows(n) < LEAST_ROWS) {
+    return run_rows(n) / n->batch;
+  }
+  const int64_t fitting = BYTES / (n->cell->gates * n->config.hidden * size_of(n)),
+                rows = fitting > LEAST_ROWS ? fitting : LEAST_ROWS;
+  return (rows + n->batch - 1) / n->batch;
+}
+
+/* A cell function on one block of samples. */
+static void sweep_block(const recurrent_network *n, bppsa_cell_fn function, int64_t l, const window *w, bool injected,
+                        int64_t first, int64_t samples) {
+  const recurrent_layer *layer = &n->layers[l];
+  const int64_t batch = n->batch, passed = w->first * batch * n->config.hidden;
+  const bppsa_cell_block arrays = {.steps = w->steps,
+                                   .batch = batch,
+                                   .hidden = n->config.hidden,
+                                   .first = first,
+                                   .samples = samples,
+                                   .nonlinearity = n->config.nonlinearity,
+                                   .w_hh = n->w_hh,
+                                   .w_hh_t = n->w_hh_t,
+                                   .w_row = bppsa_dtype_padded(n->config.dtype, n->config.hidden),
+                                   .w_row_t = bppsa_dtype_padded(n->config.dtype, n->cell->gates * n->config.hidden),
+                                   .b_hh = parameter(n, l, B_HH)->value.data,
+                                   .pre = w->pre,
+                                   .h = bppsa_recurrent_offset(n, layer->h, passed),
+                                   .saved = bppsa_recurrent_offset(n, layer->saved, passed * n->cell->saved),
+                                   .g = w->g,
+                                   .injected = injected,
+                                   .input = w->input,
+                                   .delta_x = w->pre,
+                                   .delta_h = w->delta_h,
+                                   .columns = n->columns,
+                                   .diagonal = n->diagonal};
+  const unsigned mode = bppsa_flush_begin();
+  function(&arrays);
+  bppsa_flush_end(mode);
+}
+
+/* One pass over a window. Samples are shared in units; a thread that has several takes as many of them at once as one thread
+ * would. */
+typedef struct {
+  const recurrent_network *n;
+  bppsa_cell_fn function;
+  int64_t layer, unit, most; /* unit, most: samples */
+  const window *w;
+  bool injected;
+} sweep_pass;
+
+static void sweep_units(const void *context, int32_t worker, int64_t first, int64_t end) {
+  const sweep_pass *p = context;
+  const int64_t to = end * p->unit < p->n->batch ? end * p->unit : p->n->batch;
+  (void)worker;
+  for (int64_t from = first * p->unit; from < to; from += p->most) {
+    sweep_block(p->n, p->function, p->layer, p->w, p->injected, from, to - from < p->most ? to - from : p->most);
+  }
+}
+
+/* Runs a cell function over all samples. */
+static void sweep(const recurrent_network *n, bppsa_cell_fn const functions[2], int64_t l, const window *w, bool injected) {
+  const int64_t batch = n->batch, hidden = n->config.hidden, columns = n->cell->gates * hidden;
+  const sweep_pass pass = {.n = n,
+                           .function = functions[n->config.dtype == BPPSA_F64],
+                           .layer = l,
+                           .unit = bppsa_sample_block(batch, n->threads, columns, hidden),
+                           .most = bppsa_sample_block(batch, 1, columns, hidden),
+                           .w = w,
+                           .injected = injected};
+  bppsa_parallel_for(n->threads, (batch + pass.unit - 1) / pass.unit,
+                     bppsa_loop_work(2 * (double)(w->steps * batch) * (double)columns * (double)hidden, 0), sweep_units, &pass);
+}
+
+/* ---- forward ---- */
+
+/* W_ihᵀ, W_hhᵀ and b_ih (+ b_hh) of the layer for its forward pass. */
+static void prepare_weights(const recurrent_network *n, int64_t l) {
+  const int64_t hidden = n->config.hidden, out = n->cell->gates * hidden;
+  const bppsa_view *b_ih = &parameter(n, l, B_IH)->value, *b_hh = &parameter(n, l, B_HH)->value;
+  const bppsa_view bias = bppsa_view_make(n->bias, n->config.dtype, 1, &out);
+  for (int64_t i = 0; i < out; ++i) {
+    bppsa_view_set(&bias, i, bppsa_view_get(b_ih, i) + (n->cell->separate_bias ? 0 : bppsa_view_get(b_hh, i)));
+  }
+  const bppsa_linear from_x = linear(n, 0, n->layers[l].input, out), from_h = linear(n, 0, hidden, out);
+  bppsa_linear_transpose(&from_h, parameter(n, l, W_HH)->value.data, n->w_hh_t, bppsa_dtype_padded(n->config.dtype, out));
+  bppsa_linear_transpose(&from_x, parameter(n, l, W_IH)->value.data, n->w_t, out);
+}
+
+/* pre = x W_ihᵀ + b_ih (+ b_hh), then the cell, window by window. */
+static void forward_layer(const recurrent_network *n, int64_t l, const void *x) {
+  const int64_t steps = window_steps(n), all = n->config.seq_len, input = n->layers[l].input;
+  prepare_weights(n, l);
+  window w = whole(n);
+  for (w.first = 0; w.first < all; w.first += steps) {
+    w.steps = all - w.first < steps ? all - w.first : steps;
+    const bppsa_linear from_x = linear(n, w.steps * n->batch, input, n->cell->gates * n->config.hidden);
+    bppsa_linear_forward(&from_x, bppsa_recurrent_offset(n, x, w.first * n->batch * input), n->w_t, n->bias, w.pre);
+    sweep(n, n->cell->forward, l, &w, false);
+  }
+}
+
+static bppsa_status forward(recurrent_network *n, const void *h0) {
+  const bppsa_recurrent_config *c = &n->config;
+  const int64_t state = n->batch * c->hidden;
+  const void *input = n->x;
+  for (int64_t l = 0; l < c->layers; ++l) {
+    if (h0 != NULL) {
+      memcpy(n->layers[l].h, bppsa_recurrent_offset(n, h0, l * state), (size_t)(state * size_of(n)));
+    } else {
+      memset(n->layers[l].h, 0, (size_t)(state * size_of(n)));
+    }
+    forward_layer(n, l, input);
+    input = bppsa_recurrent_offset(n, n->layers[l].h, state);
+  }
+  return BPPSA_OK;
+}
+
+/* The linear head, and the states that it sees. */
+static bppsa_linear head_of(const recurrent_network *n, const void **h) {
+  int64_t first;
+  const int64_t rows = bppsa_recurrent_head_rows(n, &first);
+  *h = bppsa_recurrent_offset(n, n->layers[n->config.layers - 1].h, first);
+  return linear(n, rows, n->config.hidden, n->config.classes);
+}
+
+static bppsa_status logits(recurrent_network *n) {
+  const void *h;
+  const bppsa_linear head = head_of(n, &h);
+  bppsa_linear_transpose(&head, parameter(n, n->config.layers, 0)->value.data, n->w_t, head.out);
+  bppsa_linear_forward(&head, h, n->w_t, parameter(n, n->config.layers, 1)->value.data, n->logits);
+  return BPPSA_OK;
+}
+
+/* ---- backward ---- */
+
+static bppsa_status seed(recurrent_network *n) {
+  const bppsa_recurrent_config *c = &n->config;
+  const void *h;
+  int64_t first;
+  const bppsa_linear head = head_of(n, &h);
+  (void)bppsa_recurrent_head_rows(n, &first);
+  memset(n->g, 0, (size_t)(n->batch * c->hidden * size_of(n))); /* u_0 = 0 */
+  bppsa_linear_input_gradient(&head, n->seed, parameter(n, c->layers, 0)->value.data, bppsa_recurrent_offset(n, n->g, first));
+  return BPPSA_OK;
+}
+
+static bppsa_status seed_layers(recurrent_network *n, const void *seed) {
+  int64_t first;
+  const int64_t rows = bppsa_recurrent_head_rows(n, &first), hidden = n->config.hidden;
+  memset(n->g, 0, (size_t)(n->batch * hidden * size_of(n))); /* u_0 = 0 */
+  memcpy(bppsa_recurrent_offset(n, n->g, first), seed, (size_t)(rows * hidden * size_of(n)));
+  return BPPSA_OK;
+}
+
+static bppsa_status pass_down(recurrent_network *n, int64_t l) {
+  const bppsa_recurrent_config *c = &n->config;
+  const bppsa_linear project = linear(n, c->seq_len * n->batch, n->layers[l].input, n->cell->gates * c->hidden);
+  memset(n->g, 0, (size_t)(n->batch * c->hidden * size_of(n)));
+  bppsa_linear_input_gradient(&project, n->pre, parameter(n, l, W_IH)->value.data,
+                              bppsa_recurrent_offset(n, n->g, n->batch * c->hidden));
+  return BPPSA_OK;
+}
+
+/* W_hh of the layer with padded rows, for its backward pass: a cell's sweep and a scan read it alike. */
+static void pad_weights(const recurrent_network *n, int64_t l) {
+  const int64_t hidden = n->config.hidden, row = bppsa_dtype_padded(n->config.dtype, hidden);
+  const void *w_hh = parameter(n, l, W_HH)->value.data;
+  for (int64_t r = 0; r < n->cell->gates * hidden; ++r) {
+    memcpy(bppsa_recurrent_offset(n, n->w_hh, r * row), bppsa_recurrent_offset(n, w_hh, r * hidden),
+           (size_t)(hidden * size_of(n)));
+  }
+}
+
+static bppsa_status scan_layer(recurrent_network *n, int64_t l) {
+  const void *weights[BPPSA_CELL_MATRICES];
+  const int64_t hidden = n->config.hidden, row = bppsa_dtype_padded(n->config.dtype, hidden);
+  pad_weights(n, l);
+  for (int64_t k = 0; k < n->cell->matrices; ++k) {
+    weights[k] = bppsa_recurrent_offset(n, n->w_hh, k * hidden * row);
+  }
+  const window all = whole(n);
+  sweep(n, n->cell->coefficients, l, &all, false);
+  const bppsa_scan_operands operands = {.batch = n->batch,
+                                        .weights = weights,
+                                        .weight_row = row,
+                                        .columns = (const void *const *)n->columns,
+                                        .diagonal = n->diagonal,
+                                        .injected = bppsa_recurrent_injected(n, l) ? n->g : NULL,
+                                        .gradients = n->g};
+  BPPSA_TRY(n->layers[l].scan->execute(n->layers[l].scan, &operands));
+  sweep(n, n->cell->deltas, l, &all, false);
+  return BPPSA_OK;
+}
+
+static bppsa_status layer_backward(recurrent_network *n, int64_t l) {
+  if (n->layers[l].scan != NULL) {
+    return scan_layer(n, l);
+  }
+  const window all = whole(n);
+  pad_weights(n, l);
+  sweep(n, n->cell->backward, l, &all, bppsa_recurrent_injected(n, l));
+  return BPPSA_OK;
+}
+
+static bppsa_status head_gradients(recurrent_network *n) {
+  const void *h;
+  const bppsa_linear head = head_of(n, &h);
+  bppsa_linear_weight_gradient(&head, n->seed, h, parameter(n, n->config.layers, 0)->gradient.data,
+                               parameter(n, n->config.layers, 1)->gradient.data, n->sums);
+  return BPPSA_OK;
+}
+
+/* The two products a layer's weight gradients come from: with its input, and with its states before each step. */
+typedef struct {
+  bppsa_linear from_x, from_h;
+  const void *x;
+} layer_products;
+
+static layer_products products_of(const recurrent_network *n, int64_t l) {
+  const int64_t hidden = n->config.hidden, rows = n->config.seq_len * n->batch, out = n->cell->gates * hidden;
+  layer_products p = {linear(n, rows, n->layers[l].input, out), linear(n, rows, hidden, out),
+                      l == 0 ? n->x : bppsa_recurrent_offset(n, n->layers[l - 1].h, n->batch * hidden)};
+  p.from_x.run = p.from_h.run = run_rows(n);
+  return p;
+}
+
+/* Outputs before this one have the bias gradient of b_ih in b_hh too: both biases enter the same sum there, or sums of the same gradient. */
+static int64_t shared_bias(const recurrent_network *n) {
+  return (n->cell->split && n->cell->separate_bias ? n->cell->split_from : n->cell->gates) * n->config.hidden;
+}
+
+/* Sums `count` parts of both from part `first` on; the window's deltas begin where that part does. */
+static void sum_parts(const recurrent_network *n, int64_t l, int64_t first, int64_t count, const window *w) {
+  const layer_products p = products_of(n, l);
+  const int64_t rows = w->first * n->batch;
+  bppsa_linear_sum_parts(&p.from_x, first, count, w->pre, bppsa_recurrent_offset(n, p.x, rows * p.from_x.in), 0, n->sums);
+  bppsa_linear_sum_parts(&p.from_h, first, count, w->delta_h, bppsa_recurrent_offset(n, n->layers[l].h, rows * p.from_h.in),
+                         shared_bias(n), n->hidden_sums);
+}
+
+static void finish_layer(const recurrent_network *n, int64_t l) {
+  const layer_products p = products_of(n, l);
+  const bppsa_view *b_ih = &parameter(n, l, B_IH)->gradient, *b_hh = &parameter(n, l, B_HH)->gradient;
+  bppsa_linear_finish(&p.from_x, parameter(n, l, W_IH)->gradient.data, b_ih->data, n->sums);
+  bppsa_linear_finish(&p.from_h, parameter(n, l, W_HH)->gradient.data, n->cell->split ? b_hh->data : NULL, n->hidden_sums);
+  memcpy(b_hh->data, b_ih->data, (size_t)(shared_bias(n) * size_of(n)));
+}
+
+/* Sequential BP, from the last window to the first. What nobody needs afterwards is not kept: deltas stay where a layer
+ * below or the input's gradient asks for them, gradients of the states where some are injected; otherwise every window uses
+ * the same memory. g_0 is where it always is. seed: where g behind the window stands. */
+static window bp_window(const recurrent_network *n, int64_t l, int64_t first, int64_t steps, const void *seed) {
+  const int64_t state = n->batch * n->config.hidden;
+  const bool injected = bppsa_recurrent_injected(n, l);
+  window w = whole(n);
+  w.first = first;
+  w.steps = steps;
+  w.input = first > 0 || n->config.input_gradients;
+  if (l > 0 || n->config.input_gradients) {
+    w.pre = bppsa_recurrent_offset(n, n->pre, first * n->cell->gates * state);
+    w.delta_h = n->cell->split ? n->delta_h : w.pre;
+  }
+  if (injected) {
+    w.g = bppsa_recurrent_offset(n, n->g, first * state);
+  } else {
+    memmove(bppsa_recurrent_offset(n, n->g, steps * state), seed, (size_t)(state * size_of(n)));
+  }
+  sweep(n, n->cell->backward, l, &w, injected);
+  return w;
+}
+
+/* On one thread: run by run, its weight gradients while it is in the first-level cache. */
+static void bp_runs(const recurrent_network *n, int64_t l, bppsa_linear_cut cut) {
+  const layer_products p = products_of(n, l);
+  const int64_t run = p.from_h.run, rows = p.from_h.rows;
+  const void *seed = bppsa_recurrent_offset(n, n->g, n->config.seq_len * n->batch * n->config.hidden);
+  for (int64_t part = cut.parts - 1; part >= 0; --part) {
+    const int64_t start = part * cut.length, size = rows - start < cut.length ? rows - start : cut.length;
+    for (int64_t r = (size - 1) / run * run; r >= 0; r -= run) {
+      const int64_t count = size - r < run ? size - r : run, at = start + r;
+      const window w = bp_window(n, l, at / n->batch, count / n->batch, seed);
+      seed = n->g;
+      bppsa_linear_sum_run(&p.from_x, part, size, r, count, w.pre, bppsa_recurrent_offset(n, p.x, at * p.from_x.in), 0, n->sums);
+      bppsa_linear_sum_run(&p.from_h, part, size, r, count, w.delta_h,
+                           bppsa_recurrent_offset(n, n->layers[l].h, at * p.from_h.in), shared_bias(n), n->hidden_sums);
+    }
+  }
+}
+
+/* On several: window by window of whole parts, which they share. */
+static void bp_parts(const recurrent_network *n, int64_t l, bppsa_linear_cut cut) {
+  const int64_t all = n->config.seq_len, part = cut.length / n->batch, fitting = window_steps(n) / part,
+                parts = fitting > 1 ? fitting : 1;
+  const void *seed = bppsa_recurrent_offset(n, n->g, all * n->batch * n->config.hidden);
+  for (int64_t first = (cut.parts - 1) / parts * parts; first >= 0; first -= parts) {
+    const int64_t count = cut.parts - first < parts ? cut.parts - first : parts, end = (first + count) * part;
+    const window w = bp_window(n, l, first * part, (end < all ? end : all) - first * part, seed);
+    seed = n->g;
+    sum_parts(n, l, first, count, &w);
+  }
+}
+
+/* Sequential BP and the parts of the weight gradients. */
+static void bp_layer(const recurrent_network *n, int64_t l) {
+  const layer_products p = products_of(n, l);
+  const bppsa_linear_cut cut = bppsa_linear_cut_rows(&p.from_h); /* from_x is cut alike */
+  pad_weights(n, l);
+  (n->threads == 1 && p.from_h.run < cut.length ? bp_runs : bp_parts)(n, l, cut);
+}
+
+static bppsa_status backward_layer(recurrent_network *n, int64_t l) {
+  const bppsa_recurrent_config *c = &n->config;
+  const int64_t state = n->batch * c->hidden;
+  if (n->layers[l].scan != NULL) {
+    const window all = whole(n);
+    const layer_products p = products_of(n, l);
+    BPPSA_TRY(scan_layer(n, l));
+    sum_parts(n, l, 0, bppsa_linear_cut_rows(&p.from_h).parts, &all);
+  } else {
+    bp_layer(n, l);
+  }
+  finish_layer(n, l);
+  if (c->input_gradients) {
+    memcpy(bppsa_recurrent_offset(n, n->dh0, l * state), n->g, (size_t)(state * size_of(n)));
+  }
+  if (c->input_gradients && l == 0) {
+    const layer_products p = products_of(n, 0);
+    bppsa_linear_input_gradient(&p.from_x, n->pre, parameter(n, 0, W_IH)->value.data, n->dx);
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status count(recurrent_network *n, int64_t *redone) {
+  (void)n;
+  *redone = 0; /* executors of scans count by themselves */
+  return BPPSA_OK;
+}
+
+/* ---- creation ---- */
+
+static bppsa_status create(recurrent_network *n, const bppsa_device *device) {
+  (void)n, (void)device;
+  return BPPSA_OK;
+}
+
+/* The linear scan is sequential BP: the cell's sweep runs it, unless the scan is somebody else's. */
+static bool runs_scan(const recurrent_network *n, const bppsa_scan_plan *plan) {
+  return plan != NULL &&
+         (bppsa_scan_plan_config(plan)->method.algorithm != BPPSA_SCAN_LINEAR || n->config.factory.create != NULL);
+}
+
+static void choose(recurrent_network *n) {
+  (void)n;
+}
+
+/* Bytes of the weight gradients' parts: of W_ih and W_lin, which take turns, or of W_hh. -1: not in 64 bits. */
+static int64_t sums_bytes(const recurrent_network *n, bool hidden) {
+  const bppsa_recurrent_config *c = &n->config;
+  const int64_t rows = c->seq_len * c->batch, out = n->cell->gates * c->hidden;
+  const bppsa_linear from_h = {c->dtype, 1, rows, c->hidden, out, c->batch, 0, 0};
+  const bppsa_linear uses[] = {{c->dtype, 1, rows, c->input, out, c->batch, 0, 0},
+                               from_h, /* the input of the layers above the first */
+                               {c->dtype, 1, c->loss_all ? rows : c->batch, c->hidden, c->classes, c->batch, 0, 0}};
+  int64_t most = 0;
+  for (size_t i = 0; !hidden && i < sizeof uses / sizeof *uses; ++i) {
+    const int64_t bytes = bppsa_linear_workspace(&uses[i]);
+    most = bytes < 0 || most < 0 ? -1 : bytes > most ? bytes : most;
+  }
+  return hidden ? bppsa_linear_workspace(&from_h) : most;
+}
+
+static bppsa_status visit_arrays(recurrent_network *n, bool scans, bppsa_recurrent_visit visit, int64_t *bytes) {
+  const bppsa_recurrent_config *c = &n->config;
+  const bppsa_cell *cell = n->cell;
+  const int64_t steps = c->seq_len, batch = c->batch, hidden = c->hidden, gates = cell->gates * hidden;
+  const int64_t widest = c->input > hidden ? c->input : hidden, most = gates > c->classes ? gates : c->classes;
+  const int64_t sums = sums_bytes(n, false), hidden_sums = sums_bytes(n, true);
+  if (sums < 0 || hidden_sums < 0) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "%s: the weight gradients' partial sums do not fit in 64 bits", cell->name);
+  }
+  for (int64_t l = 0; l < c->layers; ++l) {
+    BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps + 1, batch, hidden, &n->layers[l].h, bytes));
+    if (cell->saved > 0) {
+      BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps, batch, cell->saved * hidden, &n->layers[l].saved, bytes));
+    }
+  }
+  for (int64_t k = 0; scans && k < cell->matrices; ++k) {
+    BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps, batch, hidden, &n->columns[k], bytes));
+  }
+  const struct {
+    bool wanted;
+    int64_t steps, rows, width;
+    void **array;
+  } arrays[] = {{true, steps, batch, gates, &n->pre},
+                {true, steps + 1, batch, hidden, &n->g},
+                {true, c->loss_all ? steps : 1, batch, c->classes, &n->logits},
+                {true, 1, 1, gates, &n->bias},
+                {true, 1, widest, most, &n->w_t},
+                {true, 1, gates, bppsa_dtype_padded(c->dtype, hidden), &n->w_hh},
+                {true, 1, hidden, bppsa_dtype_padded(c->dtype, gates), &n->w_hh_t},
+                {cell->split, steps, batch, gates, &n->delta_h},
+                {scans && cell->diagonal, steps, batch, hidden, &n->diagonal},
+                {c->input_gradients, steps, batch, c->input, &n->dx},
+                {c->input_gradients, c->layers, batch, hidden, &n->dh0}};
+  for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) {
+    if (arrays[i].wanted) {
+      BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, arrays[i].steps, arrays[i].rows, arrays[i].width, arrays[i].array, bytes));
+    }
+  }
+  BPPSA_TRY(visit(&n->sums, sums, bytes));
+  return visit(&n->hidden_sums, hidden_sums, bytes);
+}
+
+static bppsa_status allocate_array(void **array, int64_t size, int64_t *bytes) {
+  *bytes += size;
+  *array = bppsa_calloc(size, 1);
+  return *array == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+}
+
+static bppsa_status allocate(recurrent_network *n, bool scans) {
+  int64_t bytes = 0;
+  return visit_arrays(n, scans, allocate_array, &bytes);
+}
+
+static void destroy(recurrent_network *n) {
+  for (int64_t l = 0; n->layers != NULL && l < n->config.layers; ++l) {
+    bppsa_free(n->layers[l].h);
+    bppsa_free(n->layers[l].saved);
+  }
+  for (int64_t k = 0; n->columns != NULL && k < n->cell->matrices; ++k) {
+    bppsa_free(n->columns[k]);
+  }
+  void *const own[] = {n->pre, n->delta_h, n->g,    n->diagonal, n->logits, n->sums, n->hidden_sums,
+                       n->dx,  n->dh0,     n->bias, n->w_t,      n->w_hh_t, n->w_hh};
+  for (size_t i = 0; i < sizeof own / sizeof *own; ++i) {
+    bppsa_free(own[i]);
+  }
+}
+
+const recurrent_backend bppsa_recurrent_cpu = {.create = create,
+                                               .runs_scan = runs_scan,
+                                               .choose = choose,
+                                               .visit = visit_arrays,
+                                               .allocate = allocate,
+                                               .check_cell = bppsa_recurrent_check_entries,
+                                               .destroy = destroy,
+                                               .forward = forward,
+                                               .logits = logits,
+                                               .seed = seed,
+                                               .seed_layers = seed_layers,
+                                               .head_gradients = head_gradients,
+                                               .layer_backward = layer_backward,
+                                               .backward = backward_layer,
+                                               .pass_down = pass_down,
+                                               .count = count};
