@@ -25,7 +25,7 @@ static void list_operands(const bppsa_jacobian *j, bppsa_jacobian_operands *o, o
 }
 
 /* The first fill on a GPU also loads its kernels; the one that is timed is the second. */
-static bppsa_status fill_there(const bppsa_device *device, bppsa_jacobian *j, bppsa_dtype dtype,
+static bppsa_status fill_timed(const bppsa_device *device, bppsa_jacobian *j, bppsa_dtype dtype,
                                const bppsa_jacobian_operands *operands, void *values, double *seconds) {
   double start = 0;
   for (int time = 0; time < 2; ++time) {
@@ -53,7 +53,7 @@ static bppsa_status fill_on_gpu(const bppsa_device *device, bppsa_jacobian *j, b
     }
   }
   BPPSA_TRY(bppsa_memory_alloc(device, bytes, &moved[OPERANDS]));
-  BPPSA_TRY(fill_there(device, j, dtype, &there, moved[OPERANDS], seconds));
+  BPPSA_TRY(fill_timed(device, j, dtype, &there, moved[OPERANDS], seconds));
   return bppsa_memory_get(device, values, moved[OPERANDS], bytes);
 }
 

@@ -200,15 +200,15 @@ static bppsa_status allocate_array(void *array, int64_t bytes, int64_t *sum) {
 }
 
 /* Arrays of a GPU's one allocation begin at multiples of 256 bytes. */
-static bppsa_status count_there(void *array, int64_t bytes, int64_t *sum) {
+static bppsa_status count_on_gpu(void *array, int64_t bytes, int64_t *sum) {
   enum { LINE = 256 };
   return count_array(array, bytes < 0 || bytes > INT64_MAX - LINE ? -1 : (bytes + LINE - 1) / LINE * LINE, sum);
 }
 
-static bppsa_status place_there(void *array, int64_t bytes, int64_t *address) {
+static bppsa_status place_on_gpu(void *array, int64_t bytes, int64_t *address) {
   void *place = (void *)(intptr_t)*address; /* NOLINT: what follows stays inside the allocation */
   memcpy(array, &place, sizeof place);
-  return count_there(array, bytes, address);
+  return count_on_gpu(array, bytes, address);
 }
 
 /* `count` values of a sample for the whole batch, and a cache line that kernels may read behind them. */
@@ -267,18 +267,18 @@ static bppsa_status visit_parameters(cnn *n, bppsa_cnn_visit visit, int64_t *sum
 /* Everything but patterns, their values and what the scan holds. */
 static bppsa_status count_arrays(cnn *n, int64_t *sum) {
   BPPSA_TRY(visit_parameters(n, count_array, sum));
-  BPPSA_TRY(visit_passes(n, is_gpu(n) ? count_there : count_array, sum));
-  return is_gpu(n) ? bppsa_cnn_cuda_visit(n, count_there, sum) : visit_scratch(n, count_array, sum);
+  BPPSA_TRY(visit_passes(n, is_gpu(n) ? count_on_gpu : count_array, sum));
+  return is_gpu(n) ? bppsa_cnn_cuda_visit(n, count_on_gpu, sum) : visit_scratch(n, count_array, sum);
 }
 
-static bppsa_status allocate_there(cnn *n) {
+static bppsa_status allocate_on_gpu(cnn *n) {
   int64_t bytes = 0;
-  BPPSA_TRY(visit_passes(n, count_there, &bytes));
-  BPPSA_TRY(bppsa_cnn_cuda_visit(n, count_there, &bytes));
+  BPPSA_TRY(visit_passes(n, count_on_gpu, &bytes));
+  BPPSA_TRY(bppsa_cnn_cuda_visit(n, count_on_gpu, &bytes));
   BPPSA_TRY(bppsa_memory_alloc(n->device, bytes, &n->memory));
   int64_t address = (int64_t)(intptr_t)n->memory;
-  BPPSA_TRY(visit_passes(n, place_there, &address));
-  BPPSA_TRY(bppsa_cnn_cuda_visit(n, place_there, &address));
+  BPPSA_TRY(visit_passes(n, place_on_gpu, &address));
+  BPPSA_TRY(bppsa_cnn_cuda_visit(n, place_on_gpu, &address));
   return bppsa_cnn_cuda_start(n);
 }
 
@@ -287,7 +287,7 @@ static bppsa_status allocate_arrays(cnn *n) {
   BPPSA_TRY(visit_parameters(n, allocate_array, &allocated));
   place_parameters(n);
   if (is_gpu(n)) {
-    return allocate_there(n);
+    return allocate_on_gpu(n);
   }
   n->base.reals = 0; /* which are a GPU's */
   BPPSA_TRY(visit_passes(n, allocate_array, &allocated));

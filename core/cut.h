@@ -6,16 +6,16 @@
 
 #include <stdint.h>
 
-#include "core/both.h"
+#include "core/host_device.h"
 
 /* The first thing of a part, 0 <= part <= parts, of `count` things from 0; count where part = parts. parts >= 1. */
-static inline BPPSA_BOTH int64_t bppsa_cut(int64_t count, int64_t parts, int64_t part) {
+static inline BPPSA_HOST_DEVICE int64_t bppsa_cut(int64_t count, int64_t parts, int64_t part) {
   const int64_t larger = count % parts;
   return part * (count / parts) + (part < larger ? part : larger);
 }
 
 /* The part that holds a thing, 0 <= thing < count. */
-static inline BPPSA_BOTH int64_t bppsa_cut_part(int64_t count, int64_t parts, int64_t thing) {
+static inline BPPSA_HOST_DEVICE int64_t bppsa_cut_part(int64_t count, int64_t parts, int64_t thing) {
   const int64_t size = count / parts, larger = count % parts, in_larger = larger * (size + 1);
   return thing < in_larger ? thing / (size + 1) : larger + (thing - in_larger) / size;
 }

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "core/both.h"
+#include "core/host_device.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -27,7 +27,7 @@ enum {
 };
 
 /* One block of four 32-bit numbers: 10 rounds on counter (c[0..3]) with key (k0, k1). */
-static inline BPPSA_BOTH void bppsa_philox_block(uint32_t k0, uint32_t k1, const uint32_t c[4], uint32_t out[4]) {
+static inline BPPSA_HOST_DEVICE void bppsa_philox_block(uint32_t k0, uint32_t k1, const uint32_t c[4], uint32_t out[4]) {
   uint32_t x0 = c[0], x1 = c[1], x2 = c[2], x3 = c[3];
   for (int round = 0; round < 10; ++round) {
     const uint64_t p0 = (uint64_t)0xD2511F53u * x0;
@@ -48,32 +48,32 @@ static inline BPPSA_BOTH void bppsa_philox_block(uint32_t k0, uint32_t k1, const
 }
 
 /* Block `index` of a stream: key = seed, counter = (index, stream). */
-static inline BPPSA_BOTH void bppsa_random_block(uint64_t seed, uint64_t stream, uint64_t index, uint32_t out[4]) {
+static inline BPPSA_HOST_DEVICE void bppsa_random_block(uint64_t seed, uint64_t stream, uint64_t index, uint32_t out[4]) {
   const uint32_t counter[4] = {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)stream, (uint32_t)(stream >> 32)};
   bppsa_philox_block((uint32_t)seed, (uint32_t)(seed >> 32), counter, out);
 }
 
 /* Number `index` of a stream: 32 random bits (lane index % 4 of block index / 4). */
-static inline BPPSA_BOTH uint32_t bppsa_random_u32(uint64_t seed, uint64_t stream, uint64_t index) {
+static inline BPPSA_HOST_DEVICE uint32_t bppsa_random_u32(uint64_t seed, uint64_t stream, uint64_t index) {
   uint32_t out[4];
   bppsa_random_block(seed, stream, index >> 2, out);
   return out[index & 3];
 }
 
 /* 64 random bits: lanes 0 and 1 of block `index`. Do not mix with bppsa_random_u32 on one stream. */
-static inline BPPSA_BOTH uint64_t bppsa_random_u64(uint64_t seed, uint64_t stream, uint64_t index) {
+static inline BPPSA_HOST_DEVICE uint64_t bppsa_random_u64(uint64_t seed, uint64_t stream, uint64_t index) {
   uint32_t out[4];
   bppsa_random_block(seed, stream, index, out);
   return (uint64_t)out[1] << 32 | out[0];
 }
 
 /* Uniform in [0, 1) with 53 random bits. Do not mix with bppsa_random_u32 on one stream. */
-static inline BPPSA_BOTH double bppsa_random_double(uint64_t seed, uint64_t stream, uint64_t index) {
+static inline BPPSA_HOST_DEVICE double bppsa_random_double(uint64_t seed, uint64_t stream, uint64_t index) {
   return (double)(bppsa_random_u64(seed, stream, index) >> 11) * 0x1p-53;
 }
 
 /* Uniform in 0 .. bound-1 for bound >= 1, by multiply-shift: the bias is below bound / 2^64. */
-static inline BPPSA_BOTH uint64_t bppsa_random_below(uint64_t seed, uint64_t stream, uint64_t index, uint64_t bound) {
+static inline BPPSA_HOST_DEVICE uint64_t bppsa_random_below(uint64_t seed, uint64_t stream, uint64_t index, uint64_t bound) {
   const uint64_t bits = bppsa_random_u64(seed, stream, index);
   const uint64_t low = (bits & 0xFFFFFFFFu) * bound; /* bound < 2^32 */
   return ((bits >> 32) * bound + (low >> 32)) >> 32;

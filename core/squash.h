@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "core/both.h"
+#include "core/host_device.h"
 
 #define real float
 #define bits uint32_t

@@ -129,7 +129,7 @@ bppsa_status bppsa_batch_loss(bppsa_batch *batch, bppsa_loss_result *result) {
   const bppsa_batch_gpu *gpu = &batch->gpu;
   if (gpu->device != NULL) {
     BPPSA_TRY(bppsa_batch_queue_loss(batch));
-    BPPSA_TRY(bppsa_memory_queue_get(gpu->device, gpu->result, gpu->result_there, sizeof *gpu->result));
+    BPPSA_TRY(bppsa_memory_queue_get(gpu->device, gpu->result, gpu->device_result, sizeof *gpu->result));
     BPPSA_TRY(bppsa_device_wait(gpu->device));
     *result = (bppsa_loss_result){gpu->result->loss, gpu->result->correct, gpu->result->rows};
     return BPPSA_OK;

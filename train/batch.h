@@ -20,10 +20,10 @@ typedef struct {
 typedef struct {
   const bppsa_device *device; /* NULL: the model is in host memory, and there is nothing else here */
   char *staging, *memory;     /* owned: the parts below, there and on the GPU */
-  bppsa_gpu_input *input, *input_there;
-  bppsa_gpu_result *result, *result_there;
-  int64_t *labels_there;
-  void *targets_there;  /* where the data set has real targets, instead of labels */
+  bppsa_gpu_input *input, *device_input;
+  bppsa_gpu_result *result, *device_result;
+  int64_t *device_labels;
+  void *device_targets; /* where the data set has real targets, instead of labels */
   bppsa_view x_staging; /* with labels in staging: the samples of data sets that are made on the host; else empty */
   void *loss_scratch;
 } bppsa_batch_gpu;
@@ -57,7 +57,7 @@ bppsa_status bppsa_batch_queue_fill(bppsa_batch *batch); /* nothing to do for a 
 /* The model's forward pass from a zero state; checks the logits' shape. */
 bppsa_status bppsa_batch_forward(bppsa_batch *batch);
 /* Loss of the present logits; also its gradient when the batch was made with gradients. Queued, or waited for: of a GPU the former leaves
- * it in gpu.result_there. */
+ * it in gpu.device_result. */
 bppsa_status bppsa_batch_queue_loss(bppsa_batch *batch);
 bppsa_status bppsa_batch_loss(bppsa_batch *batch, bppsa_loss_result *result);
 

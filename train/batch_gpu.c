@@ -34,12 +34,12 @@ static int64_t target_bytes(const bppsa_batch *b, int64_t rows) {
 }
 
 static void place_memory(bppsa_batch *b, int64_t labels, layout *l) {
-  b->gpu.result_there = place(l, 1, sizeof(bppsa_gpu_result));
-  b->gpu.input_there = place(l, input_bytes(b->capacity), 1);
+  b->gpu.device_result = place(l, 1, sizeof(bppsa_gpu_result));
+  b->gpu.device_input = place(l, input_bytes(b->capacity), 1);
   if (b->dataset->real_targets) {
-    b->gpu.targets_there = place(l, target_bytes(b, labels), 1);
+    b->gpu.device_targets = place(l, target_bytes(b, labels), 1);
   } else {
-    b->gpu.labels_there = place(l, labels, sizeof(int64_t));
+    b->gpu.device_labels = place(l, labels, sizeof(int64_t));
   }
   b->gpu.loss_scratch = place(l, bppsa_loss_scratch(labels), 1);
 }
@@ -87,16 +87,16 @@ bppsa_status bppsa_batch_queue_fill(bppsa_batch *b) {
   if (g->device == NULL) {
     return BPPSA_OK;
   }
-  BPPSA_TRY(bppsa_memory_queue_put(g->device, g->input_there, g->input, input_bytes(b->count)));
+  BPPSA_TRY(bppsa_memory_queue_put(g->device, g->device_input, g->input, input_bytes(b->count)));
   if (b->dataset->ops->queue != NULL) {
-    return bppsa_dataset_queue(b->dataset, g->device, b->count, g->input_there->indices, &b->x_view, g->labels_there);
+    return bppsa_dataset_queue(b->dataset, g->device, b->count, g->device_input->indices, &b->x_view, g->device_labels);
   }
   BPPSA_TRY(bppsa_memory_queue_put(g->device, b->x_view.data, g->x_staging.data, (int64_t)bppsa_view_bytes(&b->x_view)));
   if (b->dataset->real_targets) {
     const bppsa_view targets = bppsa_batch_targets(b);
-    return bppsa_memory_queue_put(g->device, g->targets_there, targets.data, (int64_t)bppsa_view_bytes(&targets));
+    return bppsa_memory_queue_put(g->device, g->device_targets, targets.data, (int64_t)bppsa_view_bytes(&targets));
   }
-  return bppsa_memory_queue_put(g->device, g->labels_there, b->labels, bppsa_batch_rows(b) * (int64_t)sizeof *b->labels);
+  return bppsa_memory_queue_put(g->device, g->device_labels, b->labels, bppsa_batch_rows(b) * (int64_t)sizeof *b->labels);
 }
 
 bppsa_status bppsa_batch_queue_loss(bppsa_batch *b) {
@@ -104,9 +104,9 @@ bppsa_status bppsa_batch_queue_loss(bppsa_batch *b) {
   const bppsa_loss_job job = {.logits = &b->logits,
                               .seed = seed,
                               .rows = bppsa_batch_rows(b),
-                              .labels = b->gpu.labels_there,
+                              .labels = b->gpu.device_labels,
                               .ignores = b->dataset->ignores,
                               .ignored = b->dataset->ignored,
-                              .targets = b->gpu.targets_there};
-  return bppsa_loss_queue(b->gpu.device, &job, b->gpu.loss_scratch, b->gpu.result_there);
+                              .targets = b->gpu.device_targets};
+  return bppsa_loss_queue(b->gpu.device, &job, b->gpu.loss_scratch, b->gpu.device_result);
 }

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "core/both.h"
+#include "core/host_device.h"
 #include "core/memory.h"
 #include "core/pool.h"
 #include "train/blocks.h"

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdint.h>
 
-#include "core/both.h"
+#include "core/host_device.h"
 #include "core/launch.cuh"
 #include "train/gpu.h"
 

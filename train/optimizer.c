@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "core/both.h"
 #include "core/buffer.h"
+#include "core/host_device.h"
 #include "core/memory.h"
 #include "core/pool.h"
 #include "train/blocks.h"

@@ -69,9 +69,9 @@ static bppsa_status queue_step(void *context) {
   const bppsa_batch_gpu *g = &run->batch.gpu;
   BPPSA_TRY(bppsa_batch_queue_fill(&run->batch));
   BPPSA_TRY(forward_to_backward(run));
-  BPPSA_TRY(bppsa_optimizer_queue(run->optimizer, run->config->clip_norm, &g->input_there->factors, g->result_there));
+  BPPSA_TRY(bppsa_optimizer_queue(run->optimizer, run->config->clip_norm, &g->device_input->factors, g->device_result));
   BPPSA_TRY(bppsa_mark_set(g->device, run->gpu->marks[UPDATE_END]));
-  return bppsa_memory_queue_get(g->device, g->result, g->result_there, sizeof *g->result);
+  return bppsa_memory_queue_get(g->device, g->result, g->device_result, sizeof *g->result);
 }
 
 static bppsa_status run_step(bppsa_training *run) {

@@ -32,6 +32,12 @@ if find "$prefix/include" -name '*_internal.h' | grep .; then
   fail "internal headers are installed"
 fi
 
+for header in audio/instruments.h core/host_device.h core/philox.h core/text.h; do
+  [ -f "$source/$header" ] || fail "$header does not exist, expected a header to look for"
+  [ ! -e "$prefix/include/bppsa/$header" ] || fail "$header is installed, expected it to serve the library alone"
+done
+[ -f "$prefix/include/bppsa/core/status.h" ] || fail "core/status.h is not installed under include/bppsa"
+
 cmake -S "$source/examples" -B "$work/cmake" "-DCMAKE_C_COMPILER=$cc" "-DCMAKE_PREFIX_PATH=$prefix" >"$work/cmake.log" ||
   fail "$(cat "$work/cmake.log")"
 cmake --build "$work/cmake" >>"$work/cmake.log" 2>&1 || fail "$(cat "$work/cmake.log")"

@@ -10,17 +10,17 @@
 
 enum { BPPSA_BITSTREAM_CLASSES = 10 };
 
-static inline BPPSA_BOTH int64_t bppsa_bitstream_class(uint64_t seed, int64_t sample) {
+static inline BPPSA_HOST_DEVICE int64_t bppsa_bitstream_class(uint64_t seed, int64_t sample) {
   return (int64_t)bppsa_random_below(seed, BPPSA_STREAM_LABELS, (uint64_t)sample, BPPSA_BITSTREAM_CLASSES);
 }
 
 /* Below this a random number is a bit that is set. */
-static inline BPPSA_BOTH uint32_t bppsa_bitstream_threshold(int64_t c) {
+static inline BPPSA_HOST_DEVICE uint32_t bppsa_bitstream_threshold(int64_t c) {
   return (uint32_t)((uint64_t)(1 + 2 * c) * (UINT64_C(1) << 32) / 20);
 }
 
 /* The four numbers of steps t .. t+3; t is a multiple of 4. */
-static inline BPPSA_BOTH void bppsa_bitstream_random(uint64_t seed, int64_t sample, int64_t t, uint32_t random[4]) {
+static inline BPPSA_HOST_DEVICE void bppsa_bitstream_random(uint64_t seed, int64_t sample, int64_t t, uint32_t random[4]) {
   bppsa_random_block(seed, BPPSA_STREAM_BITS, (uint64_t)sample << 32 | (uint64_t)t >> 2, random);
 }
 
