@@ -27,6 +27,10 @@ static void test_train(void **state) {
   snprintf(line, sizeof line, "%s --backward bp --optimizer sgd --momentum 0.5", train);
   walk_both(line, NULL, 20);
   walk_both("train rnn --threads 2 --data npy:NX.npy,NY.npy --epochs 1 --batch 3 --weights W.safetensors --json", NULL, 50);
+  walk_both("train rnn --threads 2 --data npy:NX.npy,NY.npy --epochs 1 --batch 3 --order NY.npy --save-weights F.safetensors",
+            "F.safetensors", 20);
+  walk_both("train rnn --threads 2 --seq-len 6 --samples 32 --hidden 4 --iterations 0 --save-weights F.safetensors",
+            "F.safetensors", 20);
 }
 
 static void test_others(void **state) {
@@ -35,6 +39,9 @@ static void test_others(void **state) {
   walk_both("plan rnn --seq-len 9 --layers 2", NULL, 2);
   walk_both("data bitstream --seq-len 5 --samples 7 --threads 2 --out-x MX.npy --out-y MY.npy", "MX.npy", 8);
   walk_both("eval rnn --weights W.safetensors --seq-len 6 --samples 8 --threads 2 --json", NULL, 20);
+  walk_both("eval rnn --weights W2.safetensors --prefix rnn --dtype f64 --seq-len 6 --samples 8 --batch 3 --threads 2 --out "
+            "P.npz --states",
+            "P.npz", 40);
 }
 
 static int enter(void **state) {
