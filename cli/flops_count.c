@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cli/flops.h"
+#include "cli/machine.h"
 #include "core/alloc.h"
 #include "core/npy.h"
 #include "core/philox.h"
@@ -21,6 +22,7 @@ static bppsa_status make_model(const bppsa_cli *cli, const bppsa_flops *f, int64
   bppsa_safetensors *file = NULL;
   bppsa_model *made = NULL;
   config.batch = batch;
+  config.memory_limit = (int64_t)(0.75 * (double)bppsa_machine_memory());
   config.method.backward = BPPSA_BACKWARD_BP;
   if (bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->given) {
     BPPSA_TRY(bppsa_setup_weights(cli, &f->network, &config, &file));
@@ -96,8 +98,57 @@ static const uint8_t *mask_of(const bppsa_flops *f, int64_t i) {
   return weight >= 0 ? f->masks.bytes[weight] : NULL;
 }
 
-static bppsa_status make_patterns(bppsa_flops *f) {
+/* Bytes of what patterns may take: --memory-limit, or 3/4 of what is available. */
+static double memory_limit(const bppsa_cli *cli) {
+  const bppsa_option_value *limit = bppsa_cli_value(cli, BPPSA_OPTION_MEMORY_LIMIT);
+  return limit->given ? (double)limit->integer : 0.75 * (double)bppsa_machine_memory();
+}
+
+/* Bytes that layer i's pattern takes at least: offsets of 8 bytes and columns of 4, of its positions and, unless it is symbolic, of all its rows; the weights that a mask
+ * leaves bound its entries. */
+static bppsa_status pattern_bytes(const bppsa_flops *f, int64_t i, bool symbolic, double *bytes) {
+  const bppsa_cnn_layer *layer = &f->network.layers.layers[i];
+  const uint8_t *mask = mask_of(f, i);
+  bppsa_op_size size;
+  BPPSA_TRY(bppsa_op_count(&layer->op, &size));
+  const int copies = layer->op.kind == BPPSA_OPERATOR_CONV2D ? 2 : 1; /* a convolution's generator holds one of its own */
+  *bytes = copies * (8 * ((double)size.position_rows + 1) + 4 * (double)size.position_entries);
+  if (symbolic) {
+    return BPPSA_OK;
+  }
+  double kept = 0, entries = (double)size.entries;
+  for (int64_t k = 0; mask != NULL && k < bppsa_op_weights(&layer->op); ++k) {
+    kept += mask[k] != 0;
+  }
+  kept *= (double)(layer->out[1] * layer->out[2]);
+  entries = mask != NULL && kept < entries ? kept : entries;
+  *bytes += 8 * ((double)bppsa_cnn_size(&f->network.layers, i) + 1) + 4 * entries;
+  return BPPSA_OK;
+}
+
+/* All patterns fit, before one of them is made. */
+static bppsa_status check_memory(const bppsa_cli *cli, const bppsa_flops *f, bool symbolic) {
+  const double limit = memory_limit(cli);
+  double all = 0, largest = -1;
+  int64_t worst = 0;
+  for (int64_t i = 0; i < f->count; ++i) {
+    double bytes;
+    BPPSA_TRY(pattern_bytes(f, i, symbolic, &bytes));
+    all += bytes;
+    worst = bytes > largest ? i : worst;
+    largest = bytes > largest ? bytes : largest;
+  }
+  return all <= limit
+             ? BPPSA_OK
+             : bppsa_fail(
+                   BPPSA_ERR_ARGUMENT,
+                   "%s: the Jacobians' patterns need at least %.0f bytes, %.0f of them for layer '%s', the memory limit is %.0f",
+                   f->network.name, all, largest, f->names[worst], limit);
+}
+
+static bppsa_status make_patterns(const bppsa_cli *cli, bppsa_flops *f) {
   const bool symbolic = !f->pruned && !f->values;
+  BPPSA_TRY(check_memory(cli, f, symbolic));
   for (int64_t i = 0; i < f->count; ++i) {
     BPPSA_TRY(bppsa_jacobian_create(&f->network.layers.layers[i].op, mask_of(f, i), symbolic, f->device, &f->jacobians[i]));
     f->patterns[i] = bppsa_jacobian_pattern(f->jacobians[i]);
@@ -358,9 +409,10 @@ static bppsa_status count_network(const bppsa_cli *cli, bppsa_flops *f, bppsa_mo
     BPPSA_TRY(make_model(cli, f, 1, weights));
     BPPSA_TRY(make_masks(cli, *weights, f));
   }
-  BPPSA_TRY(make_patterns(f));
-  BPPSA_TRY(bppsa_cnn_count_bp(&f->network.layers, NULL, bppsa_cli_value(cli, BPPSA_OPTION_INPUT_GRAD)->given, f->device,
-                               &f->unpruned));
+  BPPSA_TRY(make_patterns(cli, f));
+  const bool input = bppsa_cli_value(cli, BPPSA_OPTION_INPUT_GRAD)->given;
+  BPPSA_TRY(f->pruned || f->values ? bppsa_cnn_count_bp(&f->network.layers, NULL, input, f->device, &f->unpruned)
+                                   : bppsa_cnn_count_chain(&f->network.layers, f->patterns, input, f->device, &f->unpruned));
   BPPSA_TRY(f->values ? count_values(cli, *weights, f) : count_patterns(cli, NULL, f));
   const double besides = bppsa_cnn_flops_besides(&f->network.layers, f->patterns);
   f->work = bppsa_work_of_scan(&f->totals, besides);

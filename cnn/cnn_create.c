@@ -297,11 +297,10 @@ static bppsa_status allocate_arrays(cnn *n) {
 /* ---- the scan ---- */
 
 /* Entries of J_tᵀ, at most: by its structure, or the weights a mask leaves times the output's positions. */
-static bppsa_status bound_entries(const cnn *n, const cnn_layer *layer, int64_t *entries) {
-  bppsa_jacobian *symbolic = NULL;
-  BPPSA_TRY(bppsa_jacobian_create(&layer->about->op, NULL, true, n->device, &symbolic));
-  *entries = bppsa_jacobian_pattern(symbolic)->nnz;
-  bppsa_jacobian_destroy(symbolic);
+static bppsa_status bound_entries(const cnn_layer *layer, int64_t *entries) {
+  bppsa_op_size size;
+  BPPSA_TRY(bppsa_op_count(&layer->about->op, &size));
+  *entries = size.entries;
   if (layer->mask != NULL) {
     int64_t kept = 0;
     for (int64_t i = 0; i < bppsa_op_weights(&layer->about->op); ++i) {
@@ -329,7 +328,7 @@ static bppsa_status count_patterns(const cnn *n, int64_t *bytes) {
   for (int64_t t = 1; t <= n->elements; ++t) {
     const cnn_layer *layer = &n->layers[t - 1];
     int64_t entries, values = 0;
-    BPPSA_TRY(bound_entries(n, layer, &entries));
+    BPPSA_TRY(bound_entries(layer, &entries));
     if (uses_values(n, t) && !bppsa_mul(entries * size, is_shared(layer) ? 1 : n->config.batch, &values)) {
       values = -1;
     }

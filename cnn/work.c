@@ -12,8 +12,8 @@ double bppsa_cnn_flops_besides(const bppsa_cnn_network *network, const bppsa_csr
 }
 
 /* BP is the linear plan of the chain. */
-static bppsa_status count_chain(const bppsa_cnn_network *network, const bppsa_csr *const *patterns, bool input,
-                                const bppsa_device *device, bppsa_cnn_bp_work *bp) {
+bppsa_status bppsa_cnn_count_chain(const bppsa_cnn_network *network, const bppsa_csr *const *patterns, bool input,
+                                   const bppsa_device *device, bppsa_cnn_bp_work *bp) {
   const int64_t n = network->count - 1;
   bppsa_scan_config config = bppsa_scan_config_default();
   bppsa_scan_plan *plan = NULL;
@@ -47,7 +47,7 @@ bppsa_status bppsa_cnn_count_bp(const bppsa_cnn_network *network, const uint8_t 
     status = bppsa_jacobian_create(&network->layers[i].op, mask, mask == NULL, device, &jacobians[i]);
     patterns[i] = status == BPPSA_OK ? bppsa_jacobian_pattern(jacobians[i]) : NULL;
   }
-  status = status == BPPSA_OK ? count_chain(network, patterns, input, device, bp) : status;
+  status = status == BPPSA_OK ? bppsa_cnn_count_chain(network, patterns, input, device, bp) : status;
   for (int64_t i = 0; jacobians != NULL && i < n; ++i) {
     bppsa_jacobian_destroy(jacobians[i]);
   }

@@ -187,6 +187,60 @@ int64_t bppsa_op_pool_extent(const bppsa_op *op, int axis, int64_t X) {
   return (stop < in ? stop : in) - (start > 0 ? start : 0);
 }
 
+/* Pairs of an input position and an output position of an axis: of every tap t the X with 0 <= s X + d t - p < in, or of every X its taps inside, whichever are
+ * fewer to look at. */
+static int64_t axis_entries(const bppsa_op *op, int axis, int64_t out) {
+  const int64_t s = op->stride[axis], d = op->dilation[axis], p = op->padding[2 * axis], in = op->in[axis + 1];
+  int64_t sum = 0;
+  if (op->kernel[axis] > out) {
+    for (int64_t X = 0; X < out; ++X) {
+      int64_t first, last;
+      bppsa_op_taps(op, axis, X, &first, &last);
+      sum += last >= first ? last - first + 1 : 0;
+    }
+    return sum;
+  }
+  for (int64_t t = 0; t < op->kernel[axis]; ++t) {
+    const int64_t before = p - d * t, behind = in - 1 + before; /* before <= s X <= behind */
+    const int64_t first = before > 0 ? (before + s - 1) / s : 0, last = behind < 0 ? -1 : behind / s < out ? behind / s : out - 1;
+    sum += last >= first ? last - first + 1 : 0;
+  }
+  return sum;
+}
+
+bppsa_status bppsa_op_count(const bppsa_op *op, bppsa_op_size *size) {
+  int64_t out[3];
+  BPPSA_TRY(bppsa_op_shape(op, out));
+  const int64_t plane = op->in[1] * op->in[2];
+  bppsa_op_size s = {.position_rows = plane, .position_entries = plane};
+  int64_t blocks = op->in[0]; /* of S in the Jacobian: an elementwise operator's and a pool's channels */
+  switch (op->kind) {
+  case BPPSA_OPERATOR_CONV2D:
+    blocks = op->in[0] / op->groups * op->out_channels; /* a pair of channels of a group; at most the weights */
+    /* fall through */
+  case BPPSA_OPERATOR_MAXPOOL2D:
+  case BPPSA_OPERATOR_AVGPOOL2D:
+    s.position_entries = axis_entries(op, 0, out[1]);
+    if (!bppsa_mul(s.position_entries, axis_entries(op, 1, out[2]), &s.position_entries)) {
+      return bppsa_fail(BPPSA_ERR_SHAPE, "%s: the entries of positions do not fit in 64 bits", bppsa_op_name(op));
+    }
+    break;
+  case BPPSA_OPERATOR_LINEAR: /* S has one column */
+    blocks = op->in[0] * op->out_channels;
+    break;
+  case BPPSA_OPERATOR_STEP: /* a block of 1 x 1 */
+    blocks = op->in[0] * op->in[0];
+    break;
+  default:
+    break;
+  }
+  if (!bppsa_mul(blocks, s.position_entries, &s.entries)) {
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: the Jacobian's entries do not fit in 64 bits", bppsa_op_name(op));
+  }
+  *size = s;
+  return BPPSA_OK;
+}
+
 int64_t bppsa_op_weights(const bppsa_op *op) {
   switch (op->kind) {
   case BPPSA_OPERATOR_CONV2D:

@@ -74,6 +74,14 @@ void bppsa_op_taps(const bppsa_op *op, int axis, int64_t X, int64_t *first, int6
 /* Input positions that a pool's window X covers along an axis, for an average's divisor: padding behind the input included, unless exclude_pad. */
 int64_t bppsa_op_pool_extent(const bppsa_op *op, int axis, int64_t X);
 
+/* Entries of the operator's Jacobian, and of the pattern of positions S that all its channels share (of one column for a linear operator, 1 x 1 for a step), counted and
+ * not made. The operator has passed bppsa_op_shape. ERR_SHAPE: beyond 64 bits. */
+typedef struct {
+  int64_t entries;
+  int64_t position_rows, position_entries; /* of S */
+} bppsa_op_size;
+bppsa_status bppsa_op_count(const bppsa_op *op, bppsa_op_size *size);
+
 /* Number of weights the Jacobian depends on: conv2d, linear, step; 0 for the others. */
 int64_t bppsa_op_weights(const bppsa_op *op);
 /* FLOPs of the gradient of its weights for one sample: 2 a pair of an input and an output that a weight joins. conv2d and linear have as many pairs

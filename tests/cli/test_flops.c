@@ -362,6 +362,22 @@ static void test_plan(void **state) {
   assert_fails(2, "--svg", "plan lenet5 --svg absent/p.svg");
 }
 
+/* What is too large is refused before it is made, with the bytes and the layer. */
+static void test_too_large(void **state) {
+  (void)state;
+  put_text("big.json", "{\"input\": [1, 46000, 46000], \"layers\": [{\"name\": \"p\", \"op\": \"maxpool2d\", \"kernel\": 2}, "
+                       "{\"name\": \"fc\", \"op\": \"linear\", \"out\": 10}]}");
+  static const char *const verbs[] = {"flops", "plan"};
+  for (size_t i = 0; i < 2; ++i) {
+    assert_fails(2,
+                 "big.json: the Jacobians' patterns need at least 25392000008 bytes, 25392000008 of them for layer 'p', the "
+                 "memory limit is "
+                 "1073741824",
+                 "%s big.json --memory-limit 1G", verbs[i]);
+    assert_fails(2, "for layer 'conv1', the memory limit is 10240", "%s vgg11 --memory-limit 10K", verbs[i]);
+  }
+}
+
 static void test_bad_requests(void **state) {
   (void)state;
   put_text("net.json", SMALL_NETWORK);
@@ -378,10 +394,10 @@ static void test_bad_requests(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_vgg11),        cmocka_unit_test(test_values),
-                                     cmocka_unit_test(test_zero_weights), cmocka_unit_test(test_plan),
-                                     cmocka_unit_test(test_linear_is_bp), cmocka_unit_test(test_cells),
-                                     cmocka_unit_test(test_agreement),    cmocka_unit_test(test_masks),
-                                     cmocka_unit_test(test_drawings),     cmocka_unit_test(test_bad_requests)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_vgg11),     cmocka_unit_test(test_values),       cmocka_unit_test(test_zero_weights),
+      cmocka_unit_test(test_plan),      cmocka_unit_test(test_linear_is_bp), cmocka_unit_test(test_cells),
+      cmocka_unit_test(test_agreement), cmocka_unit_test(test_masks),        cmocka_unit_test(test_too_large),
+      cmocka_unit_test(test_drawings),  cmocka_unit_test(test_bad_requests)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }
