@@ -1,5 +1,6 @@
-/* For kernels that are compiled once an instruction set: a file X_ISA.c says how wide its vectors are (SIMD_BYTES: 16, 32, 64), is compiled with that
- * instruction set's flags (cmake/BppsaSimd.cmake), and includes this, then for each type core/squash_terms.inc, core/simd_vectors.inc and its own. */
+/* For kernels that are compiled once an instruction set: a file X_ISA.c says how wide its vectors are (SIMD_BYTES: 16, 32, 64),
+ * is compiled with that instruction set's flags (cmake/BppsaSimd.cmake), and includes this, then for each type
+ * core/squash_terms.inc, core/simd_vectors.inc and its own. */
 #ifndef BPPSA_CORE_SIMD_VECTORS_H
 #define BPPSA_CORE_SIMD_VECTORS_H
 
@@ -29,8 +30,8 @@
     }                                                                                                                            \
   }
 
-/* Calls AT(count, apart, row, column, cut) for all numbers of [rows][n]: `count` vectors, `apart` rows from each other. Ends of four numbers
- * are a case of their own: what is stored in part comes back from memory only, and the next product waits for it. */
+/* Calls AT(count, apart, row, column, cut) for all numbers of [rows][n]: `count` vectors, `apart` rows from each other. Ends of
+ * four numbers are a case of their own: what is stored in part comes back from memory only, and the next product waits for it. */
 #define FOR_ROWS(SIDES, AT)                                                                                                      \
   do {                                                                                                                           \
     const int64_t whole_ = n / R(LANES) * R(LANES), end_ = n - whole_;                                                           \

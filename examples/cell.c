@@ -7,9 +7,9 @@
  *     Jᵀ_t = U_fᵀ diag(a_t) + U_hᵀ diag(d_t) + diag(1 - f_t)
  *     d_t = f_t² (1 - c_t²)      a_t = ((c_t - h_{t-1}) + f_t (1 - c_t²) m_t) f_t (1 - f_t)
  *
- * The cell is the table `mgu` below: two gates, f and h, K = 2, e = 1 - f. The program holds its gradients, by sequential BP and by every algorithm of
- * the scan, against finite differences in float64, then trains it by each of them. It exits with 1 where a gradient is wrong, where a loss does
- * not fall, or where two methods train differently.
+ * The cell is the table `mgu` below: two gates, f and h, K = 2, e = 1 - f. The program holds its gradients, by sequential BP and
+ * by every algorithm of the scan, against finite differences in float64, then trains it by each of them. It exits with 1 where a
+ * gradient is wrong, where a loss does not fall, or where two methods train differently.
  */
 #include <bppsa.h>
 #include <math.h>
@@ -122,7 +122,8 @@ static const bppsa_cell mgu = {
 
 /* ---- the methods that its gradients are computed by ---- */
 
-/* In the text form of scan/method.h. "blelloch 2": with 2 up-levels; "chunked 3": with 3 chunks; "scan": the cost model's choice. */
+/* In the text form of scan/method.h. "blelloch 2": with 2 up-levels; "chunked 3": with 3 chunks; "scan": the cost model's
+ * choice. */
 static const char *const methods[] = {"bp", "linear", "blelloch", "blelloch 2", "chunked", "chunked 3", "scan"};
 
 enum { METHODS = sizeof methods / sizeof methods[0] };

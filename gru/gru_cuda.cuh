@@ -10,8 +10,8 @@ template <typename real> __device__ inline real gru_sigmoid(real x) {
   return 1 / (1 + (real)exp(-x));
 }
 
-/* BPPSA appendix E. saved: r, u = 1 - z, m = h_{t-1} W_hnᵀ + b_hn, n. u is kept and not z: where z is near 1, and memory long, 1 - z
- * would have lost its digits. */
+/* BPPSA appendix E. saved: r, u = 1 - z, m = h_{t-1} W_hnᵀ + b_hn, n. u is kept and not z: where z is near 1, and memory long,
+ * 1 - z would have lost its digits. */
 template <typename real> struct gru_unit {
   enum { MATRICES = 3, SAVED = 4, DIAGONAL = 1, SPLIT = 1, AHEAD = sizeof(real) == 4 ? 4 : 2, EARLIER = 0 };
   real r, u, m, n, h; /* h of step t - 1 */

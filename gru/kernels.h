@@ -1,8 +1,8 @@
-/* The elementwise part of a GRU's step (gru/gru.h), one pass over memory, compiled per instruction set and chosen like the kernels of core/simd.h.
- * Internal.
+/* The elementwise part of a GRU's step (gru/gru.h), one pass over memory, compiled per instruction set and chosen like the
+ * kernels of core/simd.h. Internal.
  *
- * pre, delta_x and delta_h are [rows][3][n]; saved [rows][4][n]: on entry to forward the recurrent products of r, z and m, then r, 1 - z, m, n;
- * the rest [rows][n]. */
+ * pre, delta_x and delta_h are [rows][3][n]; saved [rows][4][n]: on entry to forward the recurrent products of r, z and m, then
+ * r, 1 - z, m, n; the rest [rows][n]. */
 #ifndef BPPSA_GRU_KERNELS_H
 #define BPPSA_GRU_KERNELS_H
 

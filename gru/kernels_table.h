@@ -1,5 +1,5 @@
-/* Both widths and the table of one instruction set: TABLE names it, SIMD_BYTES is its vectors' size, GRU_SIDES the vectors that go through tanh and the
- * logistic function side by side. */
+/* Both widths and the table of one instruction set: TABLE names it, SIMD_BYTES is its vectors' size, GRU_SIDES the vectors that
+ * go through tanh and the logistic function side by side. */
 #include "core/simd_vectors.h"
 #include "gru/kernels.h"
 

@@ -85,8 +85,8 @@ static bppsa_status check_window(const bppsa_op *op) {
   return BPPSA_OK;
 }
 
-/* floor((in + p + p' - d (k - 1) - 1) / s) + 1 positions; a pool with ceil_mode takes ceil, less a window that would begin behind the
- * input and its padding in front. */
+/* floor((in + p + p' - d (k - 1) - 1) / s) + 1 positions; a pool with ceil_mode takes ceil, less a window that would begin behind
+ * the input and its padding in front. */
 static bppsa_status window_shape(const bppsa_op *op, int64_t out[3]) {
   BPPSA_TRY(check_window(op));
   const bool ceil_mode = op->ceil_mode && is_pool(op->kind);

@@ -1,7 +1,7 @@
 /* Operators of networks: attributes, shapes. One description for all of them.
  *
- * Images are [C][H][W]. An output position X of an axis sees the input positions x = s X + d t - p of its taps t = 0 .. k-1, where s is
- * the stride, d the dilation and p the padding in front (BPPSA appendix D has k = 3, p = s = d = 1).
+ * Images are [C][H][W]. An output position X of an axis sees the input positions x = s X + d t - p of its taps t = 0 .. k-1,
+ * where s is the stride, d the dilation and p the padding in front (BPPSA appendix D has k = 3, p = s = d = 1).
  */
 #ifndef BPPSA_JACOBIAN_OP_H
 #define BPPSA_JACOBIAN_OP_H
@@ -34,7 +34,8 @@ typedef struct {
   const char *name; /* "rnn" */
   int64_t gates;    /* 1 .. BPPSA_STEP_GATES, which is the number of blocks */
   bool diagonal;    /* e is present */
-  /* d [gates] of one unit, and e behind them, from x = W_ih x + b_ih [gates], h = W_hh h_{-1} + b_hh [gates] and h_{-1}. NULL: not of this type */
+  /* d [gates] of one unit, and e behind them, from x = W_ih x + b_ih [gates], h = W_hh h_{-1} + b_hh [gates] and h_{-1}. NULL:
+   * not of this type */
   void (*factors_f32)(bool relu, const float *x, const float *h, float before, float *d);
   void (*factors_f64)(bool relu, const double *x, const double *h, double before, double *d);
   /* On a GPU: the table that jacobian/step_launch.cuh makes of the same factors. NULL, or returns NULL: there are no kernels. */
@@ -55,7 +56,8 @@ typedef struct {
   double slope;                              /* leaky_relu, below 0 */
 } bppsa_op;
 
-/* The operator with kernel, stride, dilation and groups 1, no padding, slope 0.01, shape 1 x 1 x 1. A pool's stride is what it says. */
+/* The operator with kernel, stride, dilation and groups 1, no padding, slope 0.01, shape 1 x 1 x 1. A pool's stride is what it
+ * says. */
 bppsa_op bppsa_op_default(bppsa_operator kind);
 
 /* "conv2d"; the names of the command line. */
@@ -64,14 +66,16 @@ const char *bppsa_operator_name(bppsa_operator kind);
 const char *bppsa_op_name(const bppsa_op *op);
 bppsa_status bppsa_operator_parse(const char *name, bppsa_operator *kind); /* ERR_ARGUMENT */
 
-/* Checks every attribute and infers the output's shape [C][H][W]. ERR_ARGUMENT: a step without a cell, a stride, kernel, dilation or group count of 0 or less, a negative
- * padding, groups that do not divide the channels; ERR_SHAPE: an extent below 1, an output without positions, inputs or
- * outputs beyond 2^31 - 1 values. */
+/* Checks every attribute and infers the output's shape [C][H][W]. ERR_ARGUMENT: a step without a cell, a stride, kernel, dilation
+ * or group count of 0 or less, a negative padding, groups that do not divide the channels; ERR_SHAPE: an extent below 1, an
+ * output without positions, inputs or outputs beyond 2^31 - 1 values. */
 bppsa_status bppsa_op_shape(const bppsa_op *op, int64_t out[3]);
 
-/* Of output X of an axis (0: height, 1: width), conv2d and pools: the first and the last tap that lie inside the input; first > last: none. */
+/* Of output X of an axis (0: height, 1: width), conv2d and pools: the first and the last tap that lie inside the input; first >
+ * last: none. */
 void bppsa_op_taps(const bppsa_op *op, int axis, int64_t X, int64_t *first, int64_t *last);
-/* Input positions that a pool's window X covers along an axis, for an average's divisor: padding behind the input included, unless exclude_pad. */
+/* Input positions that a pool's window X covers along an axis, for an average's divisor: padding behind the input included,
+ * unless exclude_pad. */
 int64_t bppsa_op_pool_extent(const bppsa_op *op, int axis, int64_t X);
 
 /* Entries of the operator's Jacobian, and of the pattern of positions S that all its channels share (of one column for a linear operator, 1 x 1 for a step), counted and
@@ -84,8 +88,8 @@ bppsa_status bppsa_op_count(const bppsa_op *op, bppsa_op_size *size);
 
 /* Number of weights the Jacobian depends on: conv2d, linear, step; 0 for the others. */
 int64_t bppsa_op_weights(const bppsa_op *op);
-/* FLOPs of the gradient of its weights for one sample: 2 a pair of an input and an output that a weight joins. conv2d and linear have as many pairs
- * as their Jacobian has entries (nnz), a pruned weight none; 0 for operators without weights. */
+/* FLOPs of the gradient of its weights for one sample: 2 a pair of an input and an output that a weight joins. conv2d and linear
+ * have as many pairs as their Jacobian has entries (nnz), a pruned weight none; 0 for operators without weights. */
 int64_t bppsa_op_weight_flops(const bppsa_op *op, int64_t nnz);
 
 #ifdef __cplusplus

@@ -2,8 +2,8 @@
  *
  *     Jᵀ = Σ_k W_kᵀ diag(d_k) + diag(e)
  *
- * with the factors d_k and e that the cell's table makes of W_ih x + b_ih, W_hh h_{-1} + b_hh and h_{-1} (bppsa_step). Sums run in order, every product and
- * every sum rounded: a GPU's bits are the same (step_kernels.cuh).
+ * with the factors d_k and e that the cell's table makes of W_ih x + b_ih, W_hh h_{-1} + b_hh and h_{-1} (bppsa_step). Sums run
+ * in order, every product and every sum rounded: a GPU's bits are the same (step_kernels.cuh).
  */
 #include <string.h>
 

@@ -5,8 +5,8 @@
 #include "core/launch.cuh"
 #include "jacobian/step_cuda.cuh"
 
-/* sums[k] += (W v)[k·H + unit] in the order of v, for the thread's unit (its lane) and sample (its row): tiles of W and of the samples' vectors pass through shared
- * memory, [K·32][33] and [8][33]; keep: with a mask the tile's bytes. */
+/* sums[k] += (W v)[k·H + unit] in the order of v, for the thread's unit (its lane) and sample (its row): tiles of W and of the
+ * samples' vectors pass through shared memory, [K·32][33] and [8][33]; keep: with a mask the tile's bytes. */
 template <typename real, int K>
 __device__ inline void step_affine(const step_fill<real> &s, const real *w, const uint8_t *mask, const real *vectors, int64_t n,
                                    real *tile, real *vector, uint8_t *keep, real sums[K]) {
@@ -67,8 +67,8 @@ template <typename real, typename step> __global__ void bppsa_jacobian_step_fact
   }
 }
 
-/* values(i, c) = e_i [i = c] + Σ_k W_k[c][i] d_k[c]. A block turns a tile of 32 x 32 weights over once, through shared memory into registers, and
- * writes it for every sample that is its own; lanes are columns c. */
+/* values(i, c) = e_i [i = c] + Σ_k W_k[c][i] d_k[c]. A block turns a tile of 32 x 32 weights over once, through shared memory
+ * into registers, and writes it for every sample that is its own; lanes are columns c. */
 template <typename real, int K, bool DIAGONAL> __global__ void bppsa_jacobian_step_values(step_fill<real> s) {
   enum { ROWS = STEP_TILE / STEP_ROWS, FACTORS = K + DIAGONAL };
   BPPSA_SHARED(real, tile);

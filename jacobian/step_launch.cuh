@@ -1,6 +1,9 @@
 /* A step's table of launchers from its factors:
  *
- *     struct step { enum { GATES, DIAGONAL }; static void factors(bool relu, const float *x, const float *h, float before, float *d), and of double };
+ *     struct step {
+ *       enum { GATES, DIAGONAL };
+ *       static void factors(bool relu, const float *x, const float *h, float before, float *d); and the same of double
+ *     };
  *     static const bppsa_step_cuda table = bppsa_step_make<step>();
  *
  * A file that includes this is compiled with --fmad=false, so that a GPU's values have the processor's bits. */

@@ -1,15 +1,16 @@
-/* A recurrent cell: a table of what it is and what it can do. Networks, training, scans and the cost model need no more of a cell than this table.
+/* A recurrent cell: a table of what it is and what it can do. Networks, training, scans and the cost model need no more of a cell
+ * than this table.
  *
- * A cell is h_t = f(x W_ihᵀ + b_ih, h_{t-1} W_hhᵀ + b_hh, h_{t-1}), element by element, with G gates stacked in W_ih [G·H][I], W_hh [G·H][H] and the
- * biases [G·H]. Its transposed Jacobian has the form (BPPSA eq. 9 and appendix E)
+ * A cell is h_t = f(x W_ihᵀ + b_ih, h_{t-1} W_hhᵀ + b_hh, h_{t-1}), element by element, with G gates stacked in W_ih [G·H][I],
+ * W_hh [G·H][H] and the biases [G·H]. Its transposed Jacobian has the form (BPPSA eq. 9 and appendix E)
  *
  *     Jᵀ_t = Σ_k W_kᵀ diag(d_{k,t}) + diag(e_t)        k = 0 .. K - 1
  *
- * where W_k is the k-th H x H block of W_hh. Biases, products with x, weight gradients, windows, threads and the scan are the network's; the cell computes
- * what is between the products. examples/cell.c is a whole cell of one's own.
+ * where W_k is the k-th H x H block of W_hh. Biases, products with x, weight gradients, windows, threads and the scan are the
+ * network's; the cell computes what is between the products. examples/cell.c is a whole cell of one's own.
  *
- * An entry that is empty is something the cell cannot do: whoever asks for it gets BPPSA_ERR_UNSUPPORTED and a sentence, and nothing else runs in
- * its place.
+ * An entry that is empty is something the cell cannot do: whoever asks for it gets BPPSA_ERR_UNSUPPORTED and a sentence, and
+ * nothing else runs in its place.
  */
 #ifndef BPPSA_RECURRENT_CELL_H
 #define BPPSA_RECURRENT_CELL_H
@@ -23,8 +24,8 @@ extern "C" {
 
 enum { BPPSA_CELL_MATRICES = 8 }; /* the largest K */
 
-/* What a function of a cell works on: one block of samples of one layer, all steps of a window. Arrays are row-major and hold b samples a step;
- * sample `first` of step t begins at (t·b + first)·width. Reals are of the function's type. */
+/* What a function of a cell works on: one block of samples of one layer, all steps of a window. Arrays are row-major and hold b
+ * samples a step; sample `first` of step t begins at (t·b + first)·width. Reals are of the function's type. */
 typedef struct {
   int64_t steps, batch, hidden; /* steps of the window, b, H */
   int64_t first, samples;       /* the block: samples first .. first + samples - 1 */
@@ -45,8 +46,8 @@ typedef struct {
   void *diagonal;       /* coefficients: e [steps][b][H] where `diagonal` */
 } bppsa_cell_block;
 
-/* Blocks run on several threads at once: a function writes to nothing but the arrays above, allocates nothing and cannot fail. A sample's bits must not
- * depend on the block or the window that it is in. */
+/* Blocks run on several threads at once: a function writes to nothing but the arrays above, allocates nothing and cannot fail. A
+ * sample's bits must not depend on the block or the window that it is in. */
 typedef void (*bppsa_cell_fn)(const bppsa_cell_block *block);
 
 /* What cuDNN calls the cell's equations, for benchmarks against it. */
@@ -68,7 +69,8 @@ typedef struct {
   int64_t split_from; /* in the gates from this one on */
   bool separate_bias; /* b_hh is not added to pre: the cell adds it to h_{t-1} W_hhᵀ */
   int64_t saved;      /* H-vectors kept per step and sample */
-  /* On a CPU, [dtype]: BPPSA_F32, BPPSA_F64. forward always; backward for sequential BP and linear scans; coefficients and deltas for the others. */
+  /* On a CPU, [dtype]: BPPSA_F32, BPPSA_F64. forward always; backward for sequential BP and linear scans; coefficients and deltas
+   * for the others. */
   bppsa_cell_fn forward[2]; /* pre, h_0 -> h_1 .. h_T, saved */
   bppsa_cell_fn
       backward[2]; /* g_T, u -> g_{T-1} .. g_1 (g_0 where `input`), deltas: g_{t-1} = delta_h_t W_hh + e_t ∘ g_t + u_{t-1} */
@@ -80,10 +82,11 @@ typedef struct {
   const bppsa_step *step;    /* one step as an operator (jacobian/op.h), for its sparse Jacobian; NULL: there is none */
 } bppsa_cell;
 
-/* A network of the cell's layers and a linear head: checks the configuration and the table and allocates everything, so that later passes allocate
- * nothing. Parameters are 0 until set (bppsa_model_set) or initialised (bppsa_recurrent_init). The cell and the device must outlive the model; destroy
- * it with bppsa_model_destroy. ERR_ARGUMENT: a size out of range, a nonlinearity that the cell does not have, a table that contradicts
- * itself; ERR_UNSUPPORTED: an entry that the configuration needs is empty; ERR_SHAPE, ERR_MEMORY, ERR_CUDA. */
+/* A network of the cell's layers and a linear head: checks the configuration and the table and allocates everything, so that
+ * later passes allocate nothing. Parameters are 0 until set (bppsa_model_set) or initialised (bppsa_recurrent_init). The cell and
+ * the device must outlive the model; destroy it with bppsa_model_destroy. ERR_ARGUMENT: a size out of range, a nonlinearity that
+ * the cell does not have, a table that contradicts itself; ERR_UNSUPPORTED: an entry that the configuration needs is empty;
+ * ERR_SHAPE, ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_recurrent_create(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
                                     bppsa_model **model);
 

@@ -1,5 +1,6 @@
-/* What a cell gives a recurrent network on a GPU: a table of launchers for each type, and the arrays they take. recurrent/cell_launch.cuh makes the table
- * of what a unit of the cell computes; rnn/rnn_cuda.cu and gru/gru_cuda.cu do so. All work is queued on the stream. */
+/* What a cell gives a recurrent network on a GPU: a table of launchers for each type, and the arrays they take.
+ * recurrent/cell_launch.cuh makes the table of what a unit of the cell computes; rnn/rnn_cuda.cu and gru/gru_cuda.cu do so. All
+ * work is queued on the stream. */
 #ifndef BPPSA_RECURRENT_CELL_CUDA_CUH
 #define BPPSA_RECURRENT_CELL_CUDA_CUH
 
@@ -50,8 +51,8 @@ template <typename real> struct cell_launchers {
   /* For a scan: d_k and e; delta_x and delta_h from g. */
   bppsa_status (*coefficients)(cudaStream_t stream, const layer_arrays<real> &c);
   bppsa_status (*deltas)(cudaStream_t stream, const layer_arrays<real> &c);
-  /* The fused backward pass, H <= CHUNK_HIDDEN. carry, for more than one chunk: transitions, what is injected, and the gradients where chunks begin, to
-   * s.carried. walk: all chunks, or sequential BP as the only one. */
+  /* The fused backward pass, H <= CHUNK_HIDDEN. carry, for more than one chunk: transitions, what is injected, and the gradients
+   * where chunks begin, to s.carried. walk: all chunks, or sequential BP as the only one. */
   bppsa_status (*carry)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
   bppsa_status (*walk)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
   bool (*sums)(int64_t hidden);                     /* whether a walk can sum weight gradients: they fit into registers */

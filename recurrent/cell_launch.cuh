@@ -15,7 +15,8 @@ namespace {
 
 enum { SHARED_BYTES = 224 * 1024, WIDE_THREADS = 256, UNIT_THREADS = 256 };
 
-/* Rows of a product that a thread carries. One W entry is read from shared memory for so many multiply-adds; their sums are registers. */
+/* Rows of a product that a thread carries. One W entry is read from shared memory for so many multiply-adds; their sums are
+ * registers. */
 template <typename real, int HP> struct rows_of {
   enum { V = sizeof(real) == 4 ? (HP == 20 ? 5 : HP == 32 ? 4 : 8) : (HP > 16 ? 2 : 4) };
 };

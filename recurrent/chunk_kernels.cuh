@@ -1,14 +1,17 @@
-/* The fused kernels of a recurrent layer, H <= 32: the sequential backward pass of a chunk of steps, and what makes chunks independent.
+/* The fused kernels of a recurrent layer, H <= 32: the sequential backward pass of a chunk of steps, and what makes chunks
+ * independent.
  *
  *     transition   products of chunks: the sequential backward on the rows of the identity (phase 1)
  *     carry        the gradient from chunk to chunk through the products (phase 2)
  *     walk         all chunks at once, from what was carried; weight gradients on the way (phase 3)
  *
- * Chunk p is the steps T - C(p) .. T - C(p + 1) + 1, in that order, where C(p) = bppsa_cut(T, P, p); one chunk is sequential BP. Jacobians are never stored: their factors are made of
- * what the forward pass kept. Injected gradients enter a chunk as one more vector, the walk from 0.
+ * Chunk p is the steps T - C(p) .. T - C(p + 1) + 1, in that order, where C(p) = bppsa_cut(T, P, p); one chunk is sequential BP.
+ * Jacobians are never stored: their factors are made of what the forward pass kept. Injected gradients enter a chunk as one more
+ * vector, the walk from 0.
  *
- * Everything is in row-vector form, gᵀ_{t-1} = Σ_k (gᵀ_t ∘ d_k) W_k + gᵀ_t ∘ e + uᵀ_{t-1}. HP: H padded; W_k has rows and columns of 0 there.
- * Exponents of products, and when one is useless and its steps are redone: scan/scan_products.inc. All sums run in one fixed order.
+ * Everything is in row-vector form, gᵀ_{t-1} = Σ_k (gᵀ_t ∘ d_k) W_k + gᵀ_t ∘ e + uᵀ_{t-1}. HP: H padded; W_k has rows and columns
+ * of 0 there. Exponents of products, and when one is useless and its steps are redone: scan/scan_products.inc. All sums run in
+ * one fixed order.
  */
 #ifndef BPPSA_RECURRENT_CHUNK_KERNELS_CUH
 #define BPPSA_RECURRENT_CHUNK_KERNELS_CUH
@@ -21,9 +24,9 @@
 
 /* ---- phase 1 ---- */
 
-/* A thread carries V rows of the product of one chunk and sample, an item; GROUPS threads of a warp one item. The rows stand in shared memory, so
- * that the loop over their entries need not be unrolled, sums in registers; W_k's rows are read by all lanes at once. Factors are made once an
- * item, a step ahead of their use. shared: see transition_reals. */
+/* A thread carries V rows of the product of one chunk and sample, an item; GROUPS threads of a warp one item. The rows stand in
+ * shared memory, so that the loop over their entries need not be unrolled, sums in registers; W_k's rows are read by all lanes at
+ * once. Factors are made once an item, a step ahead of their use. shared: see transition_reals. */
 template <typename real, template <typename> class cell, int HP, int V> struct transition_shape {
   enum {
     K = cell<real>::MATRICES,
@@ -39,7 +42,8 @@ template <typename real, template <typename> class cell, int HP, int V> struct t
   };
 };
 
-/* V rows, x [HP][V][threads], through one step: x = Σ_k (x ∘ d_k) W_k + x ∘ e. With `rescale` they are brought back into the window. */
+/* V rows, x [HP][V][threads], through one step: x = Σ_k (x ∘ d_k) W_k + x ∘ e. With `rescale` they are brought back into the
+ * window. */
 template <typename real, template <typename> class cell, int HP, int V>
 __device__ __forceinline__ void transition_step(const real *w, const real *d, real *x, bool rescale, int32_t e[V],
                                                 real norms[V]) {
@@ -265,7 +269,8 @@ __device__ __forceinline__ void carry_fetch(const layer_arrays<real> &c, const c
   to->offset = unit && s.offsets != NULL ? s.offsets[at] : 0;
 }
 
-/* v · product + offset; *terms and *size: the lane's part of what says whether it is useless. shared: 2 · HP reals, used in turn. */
+/* v · product + offset; *terms and *size: the lane's part of what says whether it is useless. shared: 2 · HP reals, used in
+ * turn. */
 template <typename real, int HP>
 __device__ __forceinline__ real carry_apply(real v, const carry_product<real, HP> &product, int lane, real *shared, real *terms,
                                             real *size) {
@@ -286,8 +291,9 @@ __device__ __forceinline__ real carry_apply(real v, const carry_product<real, HP
   return common == 0 ? sum : scan_scaled(sum, common);
 }
 
-/* carried[p + 1] = carried[p] · product of chunk p + offset, a warp a sample. The next product is on its way while one is applied, and whether
- * one was useless comes out while the next is applied, in vain if it was: the chain from gradient to gradient has neither in it. */
+/* carried[p + 1] = carried[p] · product of chunk p + offset, a warp a sample. The next product is on its way while one is
+ * applied, and whether one was useless comes out while the next is applied, in vain if it was: the chain from gradient to
+ * gradient has neither in it. */
 template <typename real, template <typename> class cell, int HP>
 __global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_carry(layer_arrays<real> c, chunk_arrays<real> s) {
   BPPSA_SHARED(real, shared); /* [max(2, MATRICES)][HP] */
@@ -409,8 +415,8 @@ __device__ void walk_finish(const layer_arrays<real> &c, const chunk_arrays<real
   }
 }
 
-/* A warp a chunk and sample, a lane a unit. W_k's column of the unit is in registers, as are, with SUM, the sums of its weight gradients. Loads
- * are AHEAD steps ahead of their use. shared: 2 · K · HP reals a warp; with SUM at least a part. */
+/* A warp a chunk and sample, a lane a unit. W_k's column of the unit is in registers, as are, with SUM, the sums of its weight
+ * gradients. Loads are AHEAD steps ahead of their use. shared: 2 · K · HP reals a warp; with SUM at least a part. */
 template <typename real, template <typename> class cell, int HP, bool SUM>
 __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_walk(layer_arrays<real> c, chunk_arrays<real> s) {
   enum { K = cell<real>::MATRICES, AHEAD = cell<real>::AHEAD, SUMS_HP = SUM ? HP : 1, Q = quad<real>::SIZE };

@@ -6,8 +6,8 @@
 #include "recurrent/cell_cuda.cuh"
 #include "recurrent/lanes.cuh"
 
-/* h_1 .. h_T, a warp a sample, a lane a unit, its rows of W_hh in registers; ONE: an input of size 1, whose products are made on the way.
- * shared: 2 · HP reals. */
+/* h_1 .. h_T, a warp a sample, a lane a unit, its rows of W_hh in registers; ONE: an input of size 1, whose products are made on
+ * the way. shared: 2 · HP reals. */
 template <typename real, template <typename> class cell, int HP, bool ONE>
 __global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_forward(layer_arrays<real> c) {
   enum {
@@ -80,8 +80,8 @@ __global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_forward(layer_arra
   }
 }
 
-/* Any H: a block a sample, units shared among its threads. w_t [H][G·H]: W_hhᵀ; in shared memory where it fits. shared: 2 · H reals, and those of
- * w_t where it fits. */
+/* Any H: a block a sample, units shared among its threads. w_t [H][G·H]: W_hhᵀ; in shared memory where it fits. shared: 2 · H
+ * reals, and those of w_t where it fits. */
 template <typename real, template <typename> class cell>
 __global__ void bppsa_recurrent_forward_wide(layer_arrays<real> c, const real *w_t, bool fits) {
   enum { K = cell<real>::MATRICES, SAVED = cell<real>::SAVED > 0 ? cell<real>::SAVED : 1 };

@@ -1,5 +1,5 @@
-/* Recurrent networks: checks, and the order of a pass. A device's backend computes it (recurrent_cpu.c, recurrent_cuda.cu); creation is in
- * recurrent_create.c. */
+/* Recurrent networks: checks, and the order of a pass. A device's backend computes it (recurrent_cpu.c, recurrent_cuda.cu);
+ * creation is in recurrent_create.c. */
 #include "recurrent/recurrent.h"
 
 #include <string.h>

@@ -21,9 +21,9 @@ static const bppsa_parameter *parameter(const recurrent_network *n, int64_t laye
 
 /* ---- time in windows ----
  *
- * Sequential passes go window by window, so that what one pass writes and the next one reads stays in a cache: pre-activations forward;
- * gradients, deltas and the weight gradients' parts backward. One thread takes a run of steps that fits the first-level cache; several take as many as
- * the second-level one holds, and share them. No choice of windows changes a bit. */
+ * Sequential passes go window by window, so that what one pass writes and the next one reads stays in a cache: pre-activations
+ * forward; gradients, deltas and the weight gradients' parts backward. One thread takes a run of steps that fits the first-level
+ * cache; several take as many as the second-level one holds, and share them. No choice of windows changes a bit. */
 
 /* Steps first + 1 .. first + steps. */
 typedef struct {
@@ -277,7 +277,8 @@ static layer_products products_of(const recurrent_network *n, int64_t l) {
   return p;
 }
 
-/* Outputs before this one have the bias gradient of b_ih in b_hh too: both biases enter the same sum there, or sums of the same gradient. */
+/* Outputs before this one have the bias gradient of b_ih in b_hh too: both biases enter the same sum there, or sums of the same
+ * gradient. */
 static int64_t shared_bias(const recurrent_network *n) {
   return (n->cell->split && n->cell->separate_bias ? n->cell->split_from : n->cell->gates) * n->config.hidden;
 }

@@ -1,8 +1,8 @@
 /* Recurrent networks on a GPU: memory, and the order of launches.
  *
- * Up to H = 32 (CHUNK_HIDDEN) the kernels of chunk_kernels.cuh run the layers: sequential BP is one chunk, the chunked scan many, and weight
- * gradients are summed on the way where they fit into registers. Otherwise, and for tree scans, factors of Jacobians are written, a scan executor
- * makes the gradients, and products of matrices the rest.
+ * Up to H = 32 (CHUNK_HIDDEN) the kernels of chunk_kernels.cuh run the layers: sequential BP is one chunk, the chunked scan many,
+ * and weight gradients are summed on the way where they fit into registers. Otherwise, and for tree scans, factors of Jacobians
+ * are written, a scan executor makes the gradients, and products of matrices the rest.
  */
 #include "core/alloc.h"
 #include "core/check.cuh"
@@ -224,7 +224,8 @@ template <typename real> bppsa_status finish_walk(const recurrent_network *n, in
   return sum_up(n, parts, count, to);
 }
 
-/* Gradients of the states; with `sum` also deltas and what of the weight gradients is summed on the way. keep: g_1 .. g_T are wanted. */
+/* Gradients of the states; with `sum` also deltas and what of the weight gradients is summed on the way. keep: g_1 .. g_T are
+ * wanted. */
 template <typename real> bppsa_status run_chunks(recurrent_network *n, int64_t l, bool sum, bool keep) {
   layer_arrays<real> c = arrays_of<real>(n, l);
   chunk_arrays<real> s = chunks_of<real>(n);
@@ -344,7 +345,8 @@ bppsa_scan_fusion fusion_of(const recurrent_network *n) {
   return plan == NULL ? BPPSA_FUSION_WALK : bppsa_scan_fusion_of(bppsa_scan_plan_config(plan));
 }
 
-/* Whether kernels of the layer's own make the products of steps, without a scan executor. Of the configuration and the plans alone. */
+/* Whether kernels of the layer's own make the products of steps, without a scan executor. Of the configuration and the plans
+ * alone. */
 bool is_fused(const recurrent_network *n) {
   const bppsa_recurrent_config *c = &n->config;
   const bool others = c->method.backward == BPPSA_BACKWARD_SCAN && c->factory.create != NULL; /* somebody else's scan */

@@ -246,7 +246,8 @@ static bppsa_status count_tensor(const bppsa_cudnn_network *n, cudnnTensorDescri
   return BPPSA_OK;
 }
 
-/* Rows gate·H .. gate·H + H - 1 of a parameter [G·H, ...] in host memory. ERR_SHAPE where the model has no such parameter of that size. */
+/* Rows gate·H .. gate·H + H - 1 of a parameter [G·H, ...] in host memory. ERR_SHAPE where the model has no such parameter of that
+ * size. */
 static bppsa_status find_rows(const bppsa_cudnn_network *n, const char *prefix, const char *kind, int64_t layer, int64_t gate,
                               const bppsa_model *model, bool gradient, void **rows, int64_t *count) {
   char name[64];
@@ -277,8 +278,8 @@ static bppsa_status copy_rows(const bppsa_cudnn_network *n, cudnnTensorDescripto
   return gradient ? bppsa_memory_get(n->device, rows, at, bytes) : bppsa_memory_put(n->device, at, rows, bytes);
 }
 
-/* One gate of one layer, from its input (side 0) or its states (side 1): the matrix and the bias. cuDNN numbers them side by side: r, z, n of the
- * input, then of the states. */
+/* One gate of one layer, from its input (side 0) or its states (side 1): the matrix and the bias. cuDNN numbers them side by
+ * side: r, z, n of the input, then of the states. */
 static bppsa_status copy_gate(const bppsa_cudnn_network *n, const char *prefix, int64_t layer, int64_t side, int64_t gate,
                               const bppsa_model *model, bool gradient) {
   static const char *const matrices[] = {"weight_ih", "weight_hh"}, *const biases[] = {"bias_ih", "bias_hh"};

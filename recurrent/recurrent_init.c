@@ -19,7 +19,8 @@ static double normal(uint64_t seed, uint64_t stream, uint64_t index) {
   return sqrt(-2 * log(u)) * ((index & 1) == 0 ? cos(angle) : sin(angle));
 }
 
-/* Rows of q [h][h] made orthonormal: Gram-Schmidt, each row projected twice, which keeps the loss of orthogonality at rounding level. */
+/* Rows of q [h][h] made orthonormal: Gram-Schmidt, each row projected twice, which keeps the loss of orthogonality at rounding
+ * level. */
 static void orthogonalise(int64_t h, double *q) {
   for (int64_t i = 0; i < h; ++i) {
     double *row = q + i * h, norm = 0;

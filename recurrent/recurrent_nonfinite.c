@@ -1,5 +1,5 @@
-/* Finds the first non-finite value of a pass, in the order in which it appeared: forward layer by layer and step by step, the logits,
- * then backward from the top layer and the last step down. Gradients of the hidden states share one buffer, so the
+/* Finds the first non-finite value of a pass, in the order in which it appeared: forward layer by layer and step by step, the
+ * logits, then backward from the top layer and the last step down. Gradients of the hidden states share one buffer, so the
  * backward pass is run again, a layer at a time: this happens once, when training has failed. */
 #include <math.h>
 

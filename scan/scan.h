@@ -1,7 +1,7 @@
 /* Executes a scan plan on a device.
  *
- * An executor is planned memory around a plan: creating it allocates everything, executing it allocates nothing and can run forever.
- * It is a small table, so that a distributed executor can stand where the local one stands.
+ * An executor is planned memory around a plan: creating it allocates everything, executing it allocates nothing and can run
+ * forever. It is a small table, so that a distributed executor can stand where the local one stands.
  */
 #ifndef BPPSA_SCAN_SCAN_H
 #define BPPSA_SCAN_SCAN_H
@@ -13,8 +13,9 @@
 extern "C" {
 #endif
 
-/* Operands, borrowed, of the plan's dtype, on the executor's device, contiguous; a GPU's work is queued on its stream, and they are borrowed until it is done. b is `batch`, T the plan's n; array
- * index j holds step t = j + 1 for Jacobians and t = j for gradients. */
+/* Operands, borrowed, of the plan's dtype, on the executor's device, contiguous; a GPU's work is queued on its stream, and they
+ * are borrowed until it is done. b is `batch`, T the plan's n; array index j holds step t = j + 1 for Jacobians and t = j for
+ * gradients. */
 typedef struct {
   int64_t batch; /* b: 1 .. the plan's batch */
   /* dense: J_1ᵀ, .., J_nᵀ one behind the other, each [b][d_{t-1}][d_t]. diagonal: their diagonals [n][b][H]. */

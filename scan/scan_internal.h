@@ -30,8 +30,8 @@ typedef struct {
   int64_t *gradient_offsets; /* first real of g_t for one sample, size n + 2; NULL when uniform */
   int64_t *jacobian_offsets; /* first real of J_{t+1}ᵀ for one sample, size n + 1; NULL when uniform */
   void *slots, *scratch;
-  void *
-      weights; /* recurrent: K x [H][weight_row], rows padded to whole cache lines; copies of weights that are given without padding */
+  /* recurrent: K x [H][weight_row], rows padded to whole cache lines: copies of weights that are given without padding */
+  void *weights;
   int64_t weight_row;
   int32_t
       *exponents; /* [slot][b][rows + affine], rows up to the largest size: row r of a product is 2^e times what its slot holds */

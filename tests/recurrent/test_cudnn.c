@@ -1,5 +1,5 @@
-/* cuDNN's layers against the processor's sequential BP in float64, for every algorithm that takes the shape. On the SIMT machine cuDNN is the stand-in of
- * tests/simt/cudnn. BPPSA_TEST_DEVICE names the device. */
+/* cuDNN's layers against the processor's sequential BP in float64, for every algorithm that takes the shape. On the SIMT machine
+ * cuDNN is the stand-in of tests/simt/cudnn. BPPSA_TEST_DEVICE names the device. */
 #include <math.h>
 #include <string.h>
 
