@@ -378,7 +378,7 @@ static double budget(const session *s) {
 /* What is beyond the limit, and of a GPU what has no kernels there, is left out; without BP there is nothing to measure. The time limit counts the rounds
  * that are still to come. */
 static bppsa_status enter_method(session *s, const method *m) {
-  const double start = bppsa_bench_now();
+  const double start = bppsa_now();
   if (s->deadline > 0 && start + budget(s) * (double)s->row_count > s->deadline) {
     return leave_out(s, m->name, "--time-limit was over");
   }
@@ -391,7 +391,7 @@ static bppsa_status enter_method(session *s, const method *m) {
   }
   BPPSA_TRY(status);
   ++s->entrants;
-  return enter_passes(s, e, m, bppsa_bench_now() - start);
+  return enter_passes(s, e, m, bppsa_now() - start);
 }
 
 /* ---- timing ---- */
@@ -476,7 +476,7 @@ static bppsa_status set_limits(session *s) {
     BPPSA_TRY(bppsa_memory_available(s->device, &available));
   }
   s->memory_limit = limit->present ? limit->integer : available / 2;
-  s->deadline = seconds->given ? bppsa_bench_now() + (double)seconds->integer : 0;
+  s->deadline = seconds->given ? bppsa_now() + (double)seconds->integer : 0;
   return BPPSA_OK;
 }
 

@@ -268,7 +268,7 @@ static bppsa_status enter_kind(session *s, bppsa_product_kind kind) {
   const bppsa_product_config config = {.kind = kind, .dtype = BPPSA_F32, .memory_limit = s->memory_limit};
   entrant *e = &s->list[s->count];
   *e = (entrant){.s = s};
-  const double start = bppsa_bench_now();
+  const double start = bppsa_now();
   const bppsa_status made = bppsa_product_create(s->c.a, s->c.b, &config, s->device, &e->product);
   if (made == BPPSA_ERR_UNSUPPORTED || made == BPPSA_ERR_ARGUMENT) {
     return leave_out(s, bppsa_product_kind_name(kind), "numeric"); /* does not apply, or does not fit */
@@ -279,7 +279,7 @@ static bppsa_status enter_kind(session *s, bppsa_product_kind kind) {
   const int64_t indices = info->kind == BPPSA_PRODUCT_SLOTS ? info->plan_bytes - 4 * info->nnz - 8 * (s->c.a->rows + 1) : 0;
   e->row = (product_row){.method = bppsa_product_kind_name(kind),
                          .phase = "numeric",
-                         .plan_s = bppsa_bench_now() - start,
+                         .plan_s = bppsa_now() - start,
                          .flops = (double)info->pair_flops,
                          .executed_flops = (double)info->executed_flops,
                          .bytes = 4.0 * (double)(s->c.a->nnz + s->c.b->nnz + info->nnz) + (double)indices};
@@ -311,13 +311,13 @@ static bppsa_status open_rival(const session *s, rival_run *r, double *plan_s) {
   (void)bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: not for this case",
                    r->rival->name); /* what a rival says that refuses without words */
   BPPSA_TRY(r->rival->create(&s->c, bppsa_device_get_threads(s->device), &state));
-  const double start = bppsa_bench_now();
+  const double start = bppsa_now();
   const bppsa_status planned = r->rival->plan != NULL ? r->rival->plan(state) : BPPSA_OK;
   if (planned != BPPSA_OK) {
     r->rival->destroy(state);
     return planned;
   }
-  *plan_s = r->rival->plan != NULL ? bppsa_bench_now() - start : 0;
+  *plan_s = r->rival->plan != NULL ? bppsa_now() - start : 0;
   r->state = state;
   return BPPSA_OK;
 }

@@ -16,6 +16,7 @@
         {.option = BPPSA_OPTION_INIT, .fallback = "", .help = "[the sweep: both; one point: default]"},                          \
         {.option = BPPSA_OPTION_DATA}, {.option = BPPSA_OPTION_SET}, {.option = BPPSA_OPTION_PADDING},                           \
         {.option = BPPSA_OPTION_SEQ_LEN, .help = "one point instead of the sweep [1000, npy the files']"},                       \
+        {.option = BPPSA_OPTION_INPUT_SIZE, .help = "features of a step, of noise of variance 1; one point [bitstream, of 1]"},  \
         {.option = BPPSA_OPTION_BATCH}, {.option = BPPSA_OPTION_UP_LEVELS, .help = "of the rows of blelloch [all]"},             \
         {.option = BPPSA_OPTION_CHUNKS, .help = "of the rows of chunked [from T]"}, {.option = BPPSA_OPTION_QUICK},              \
         {.option = BPPSA_OPTION_REPEATS}, {.option = BPPSA_OPTION_TIME_LIMIT}, {.option = BPPSA_OPTION_MEMORY_LIMIT},            \
@@ -29,9 +30,11 @@
 #define RNN_ONLY {.option = BPPSA_OPTION_NONLINEARITY},
 static const bppsa_option_use uses_rnn[] = USES(RNN_ONLY), uses_gru[] = USES();
 
-#define SWEEP_RNN "Without --seq-len, --batch and --hidden: T = 10 .. 30000 at B = 16 and B = 2 .. 256 at T = 1000, H = 20.\n"
+#define SWEEP_RNN                                                                                                                \
+  "Without --seq-len, --batch, --hidden and --input: T = 10 .. 30000 at B = 16 and B = 2 .. 256 at T = 1000, H = 20.\n"
 #define SWEEP_GRU                                                                                                                \
-  "Without --seq-len, --batch and --hidden: the shapes of IRMAS's sets S (T 259, I 38), M (517, 24) and L (1034, 12), noise of " \
+  "Without --seq-len, --batch, --hidden and --input: the shapes of IRMAS's sets S (T 259, I 38), M (517, 24) and L (1034, 12), " \
+  "noise of "                                                                                                                    \
   "variance 1,\nat B = 16, 32 and 64, H = 20.\n"
 #define NOTES(sweep)                                                                                                             \
   sweep                                                                                                                          \
@@ -86,7 +89,7 @@ static bppsa_status setup_config(const bppsa_cli *cli, bppsa_recurrent_config *c
 }
 
 bool bppsa_bench_out_of_time(const bppsa_bench_limits *limits, bppsa_bench_tally *tally) {
-  const bool over = limits->deadline > 0 && tally->measured > 0 && bppsa_bench_now() >= limits->deadline;
+  const bool over = limits->deadline > 0 && tally->measured > 0 && bppsa_now() >= limits->deadline;
   tally->left_out += over;
   return over;
 }
@@ -116,6 +119,7 @@ static bppsa_status limit_memory(const bppsa_device *device, int64_t *bytes) {
 bppsa_status bppsa_bench_setup(const bppsa_cli *cli, const bppsa_device *device, bppsa_bench_point *point,
                                bppsa_bench_limits *limits) {
   const bppsa_option_value *data = bppsa_cli_value(cli, BPPSA_OPTION_DATA),
+                           *input = bppsa_cli_value(cli, BPPSA_OPTION_INPUT_SIZE),
                            *limit = bppsa_cli_value(cli, BPPSA_OPTION_MEMORY_LIMIT);
   point->kind = bppsa_network_kind_of(cli);
   BPPSA_TRY(setup_config(cli, &point->config));
@@ -125,12 +129,18 @@ bppsa_status bppsa_bench_setup(const bppsa_cli *cli, const bppsa_device *device,
   point->set = bppsa_cli_value(cli, BPPSA_OPTION_SET)->choice;
   point->padding = bppsa_cli_value(cli, BPPSA_OPTION_PADDING)->choice == 1 ? BPPSA_PADDING_REFLECT : BPPSA_PADDING_CONSTANT;
   BPPSA_TRY(bppsa_setup_check_set(cli, point->data));
+  BPPSA_TRY(bppsa_setup_check_input(input, point->data));
   limits->repeats = bppsa_cli_value(cli, BPPSA_OPTION_REPEATS)->integer; /* 0 when not given */
   limits->budget_s = bppsa_cli_value(cli, BPPSA_OPTION_QUICK)->given ? 0.4 : 2;
   const bppsa_option_value *seconds = bppsa_cli_value(cli, BPPSA_OPTION_TIME_LIMIT);
-  limits->deadline = seconds->given ? bppsa_bench_now() + (double)seconds->integer : 0;
+  limits->deadline = seconds->given ? bppsa_now() + (double)seconds->integer : 0;
   limits->memory_limit = limit->integer;
   BPPSA_TRY(limit->given ? BPPSA_OK : limit_memory(device, &limits->memory_limit));
+  if (input->given) {
+    point->config.input = input->integer;
+    point->data = NULL;
+    return BPPSA_OK;
+  }
   if (strcmp(point->data, "bitstream") == 0) {
     return BPPSA_OK;
   }
@@ -145,7 +155,7 @@ bppsa_status bppsa_bench_setup(const bppsa_cli *cli, const bppsa_device *device,
 
 static bool is_single(const bppsa_cli *cli, const bppsa_bench_point *point) {
   return bppsa_cli_value(cli, BPPSA_OPTION_SEQ_LEN)->given || bppsa_cli_value(cli, BPPSA_OPTION_BATCH)->given ||
-         bppsa_cli_value(cli, BPPSA_OPTION_HIDDEN)->given || strcmp(point->data, "bitstream") != 0;
+         bppsa_cli_value(cli, BPPSA_OPTION_HIDDEN)->given || point->data == NULL || strcmp(point->data, "bitstream") != 0;
 }
 
 /* ---- the sweep ---- */

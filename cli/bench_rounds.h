@@ -16,6 +16,7 @@
 #ifndef BPPSA_CLI_BENCH_ROUNDS_H
 #define BPPSA_CLI_BENCH_ROUNDS_H
 
+#include "core/clock.h"
 #include "core/graph.h"
 #include "core/timeline.h"
 
@@ -28,8 +29,6 @@ typedef struct {
   bool noisy;
 } bppsa_timing;
 
-/* s, of the monotonic clock. */
-double bppsa_bench_now(void);
 /* The timing of `count` >= 1 passes; sorts them. */
 bppsa_timing bppsa_bench_timing(int64_t count, double *seconds);
 /* "~" before a median that is noisy, otherwise "". */

@@ -274,9 +274,9 @@ static bppsa_status enter_method(session *s, int method) {
   config.memory_limit = s->memory_limit > s->held ? s->memory_limit - s->held : 1;
   entrant *e = &s->list[s->entrants];
   *e = (entrant){.s = s, .name = methods[method].name};
-  const double start = bppsa_bench_now();
+  const double start = bppsa_now();
   const bppsa_status status = bppsa_scan_plan_create(&config, &e->plan);
-  e->plan_s = bppsa_bench_now() - start;
+  e->plan_s = bppsa_now() - start;
   if (status == BPPSA_ERR_ARGUMENT || status == BPPSA_ERR_UNSUPPORTED) { /* beyond the limit, or what a GPU can count */
     return leave_out(s, e->name);
   }

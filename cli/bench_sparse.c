@@ -51,14 +51,13 @@ static void move_shares(const void *context, int32_t worker, int64_t first, int6
 
 /* The best of many runs: threads that have just been woken may share a core for a tenth of a second. */
 static double best_rate(char *area, int32_t threads, bool copy) {
-  const double begun = bppsa_bench_now(), long_enough = 0.25; /* s */
+  const double begun = bppsa_now(), long_enough = 0.25; /* s */
   double best = 0;
   const traffic t = {area, AREA / threads / 128 * 128, copy};
-  for (int run = 0; run < 7 || bppsa_bench_now() - begun < long_enough; ++run) {
-    const double start = bppsa_bench_now();
+  for (int run = 0; run < 7 || bppsa_now() - begun < long_enough; ++run) {
+    const double start = bppsa_now();
     bppsa_parallel_for(threads, threads, (double)INFINITY, move_shares, &t);
-    const double rate =
-        (double)(t.share * threads) / (bppsa_bench_now() - start); /* a copy reads one half and writes the other */
+    const double rate = (double)(t.share * threads) / (bppsa_now() - start); /* a copy reads one half and writes the other */
     best = rate > best ? rate : best;
   }
   return best;

@@ -5,7 +5,8 @@
 #include <string.h>
 
 #include "cli/bench_rounds.h"
-#include "cli/figures.h"
+#include "cli/figures_keep.h"
+#include "cli/interrupt.h"
 #include "cli/setup.h"
 #include "core/alloc.h"
 
@@ -62,13 +63,70 @@ static bppsa_status write_figure(bppsa_figures *f, const char *name, const bppsa
   return status;
 }
 
+/* ---- what is kept ---- */
+
+static const char kept_name[] = "networks.json";
+
+/* {"configuration", "parts": [{"name", "rows"}]}: of an interrupted run, or new. */
+static bppsa_status open_document(bppsa_figures *f) {
+  BPPSA_TRY(bppsa_figures_resume(f, kept_name, "parts", &f->document));
+  if (f->document != NULL) {
+    return BPPSA_OK;
+  }
+  f->document = json_object();
+  const bool ok = f->document != NULL && bppsa_json_put(f->document, "configuration", json_incref(f->configuration)) &&
+                  bppsa_json_put(f->document, "parts", json_array());
+  return ok ? BPPSA_OK : bppsa_fail(BPPSA_ERR_MEMORY, "figures: out of memory, expected room for the results");
+}
+
+/* The rows of a part that is there; NULL otherwise. */
+static const json_t *find_part(const bppsa_figures *f, const char *name) {
+  const json_t *parts = json_object_get(f->document, "parts");
+  for (size_t i = 0; i < json_array_size(parts); ++i) {
+    const json_t *part = json_array_get(parts, i);
+    if (strcmp(text_of(part, "name"), name) == 0) {
+      return json_object_get(part, "rows");
+    }
+  }
+  return NULL;
+}
+
+/* Keeps the rows (taken over; NULL: there was no memory) unless a signal came while they were made, and ends after it. */
+static bppsa_status keep_part(const bppsa_figures *f, const char *name, json_t *rows) {
+  char done[64];
+  json_t *part = json_object();
+  snprintf(done, sizeof done, "%zu parts", json_array_size(json_object_get(f->document, "parts")));
+  bool ok = part != NULL && bppsa_json_put_text(part, "name", name);
+  ok = rows != NULL && ok && bppsa_json_put(part, "rows", json_incref(rows));
+  json_decref(rows);
+  part = bppsa_json_finish(part, ok);
+  const bppsa_status status = bppsa_figures_check_interrupt(f, done);
+  if (status != BPPSA_OK) {
+    json_decref(part);
+    return status;
+  }
+  if (json_array_append_new(json_object_get(f->document, "parts"), part) != 0) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "figures: out of memory, expected room for the results");
+  }
+  return bppsa_figures_keep(f, kept_name, f->document);
+}
+
 /* ---- table 1 ---- */
+
+static bppsa_status measure_table1(const bppsa_figures *f) {
+  json_t *rows = json_array();
+  const bppsa_status status = rows != NULL ? bppsa_figures_measure_table1(rows) : BPPSA_OK;
+  if (status != BPPSA_OK) {
+    json_decref(rows);
+    return status;
+  }
+  return keep_part(f, "table1", rows);
+}
 
 static bppsa_status make_table1(bppsa_figures *f, bppsa_text *html) {
   bppsa_text csv = {0};
-  json_t *rows = json_array();
-  bppsa_status status = rows != NULL ? bppsa_figures_measure_table1(rows)
-                                     : bppsa_fail(BPPSA_ERR_MEMORY, "figures: out of memory, expected room for the results");
+  bppsa_status status = find_part(f, "table1") != NULL ? BPPSA_OK : measure_table1(f);
+  const json_t *rows = find_part(f, "table1");
   bool noisy = false;
   bppsa_text_add(&csv, "operator,columns_s,generated_s,speedup,paper_speedup,columns_min_s,generated_min_s,noisy\n");
   bppsa_text_add(html,
@@ -98,7 +156,6 @@ static bppsa_status make_table1(bppsa_figures *f, bppsa_text *html) {
                  noisy ? " " : "", noisy ? BPPSA_BENCH_MARK_NOTE : "");
   status = status == BPPSA_OK ? bppsa_figures_write(f, "table1.csv", &csv) : status;
   bppsa_text_free(&csv);
-  json_decref(rows);
   return status;
 }
 
@@ -181,16 +238,30 @@ static bppsa_status find_images(bppsa_figures *f, char *spec, size_t size) {
   return BPPSA_OK;
 }
 
-/* One curve: a line an epoch. *last: its final loss. */
-static bppsa_status add_curve(bppsa_figures *f, const char *spec, const char *rate, const char *who, bppsa_text *csv,
-                              double *last) {
+/* Trains by one method at one learning rate: a row an epoch. */
+static bppsa_status train_curve(const bppsa_figures *f, const char *spec, const char *rate, const char *who, const char *name) {
   char line[2 * PATH_SIZE];
   json_t *document = NULL;
   snprintf(line, sizeof line, "--data\t%s\t--lr\t%s\t--epochs\t%d\t--seed\t%" PRIu64 "\t%s", spec, rate,
            bppsa_cli_value(f->cli, BPPSA_OPTION_QUICK)->given ? 2 : 20, f->seed,
            strcmp(who, "bp") == 0 ? "--backward\tbp" : "--up-levels\t1");
-  BPPSA_TRY(run_command(f, &bppsa_command_train_lenet5, line, &document));
-  const json_t *rows = json_object_get(document, "rows");
+  const bppsa_status status = run_command(f, &bppsa_command_train_lenet5, line, &document);
+  json_t *rows = json_incref(json_object_get(document, "rows"));
+  json_decref(document);
+  if (status != BPPSA_OK && !bppsa_interrupt_pending()) { /* a signal ends the training too, and keep_part says how to go on */
+    json_decref(rows);
+    return status;
+  }
+  return keep_part(f, name, rows);
+}
+
+/* One curve: a line an epoch. *last: its final loss. */
+static bppsa_status add_curve(const bppsa_figures *f, const char *spec, const char *rate, const char *who, bppsa_text *csv,
+                              double *last) {
+  char name[64];
+  snprintf(name, sizeof name, "figure6 lr %s %s", rate, who);
+  BPPSA_TRY(find_part(f, name) != NULL ? BPPSA_OK : train_curve(f, spec, rate, who, name));
+  const json_t *rows = find_part(f, name);
   for (size_t i = 0; i < json_array_size(rows); ++i) {
     const json_t *row = json_array_get(rows, i);
     bppsa_text_add(csv, "%s,%s", rate, who);
@@ -200,7 +271,6 @@ static bppsa_status add_curve(bppsa_figures *f, const char *spec, const char *ra
     bppsa_text_add(csv, "\n");
     *last = number_of(row, "loss");
   }
-  json_decref(document);
   return BPPSA_OK;
 }
 
@@ -315,7 +385,8 @@ bppsa_status bppsa_figures_cnn(bppsa_figures *f) {
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>bppsa: convolutional networks</title>\n"
       "<style>%s</style>\n</head>\n<body>\n<h1>Convolutional networks: table 1, figures 5, 6 and 10</h1>\n",
       bppsa_figures_style);
-  bppsa_status status = make_table1(f, &html);
+  bppsa_status status = open_document(f);
+  status = status == BPPSA_OK ? make_table1(f, &html) : status;
   status = status == BPPSA_OK ? make_figure5(f, &html) : status;
   status = status == BPPSA_OK ? make_figure6(f, &html) : status;
   status = status == BPPSA_OK ? make_figure10(f, &html) : status;

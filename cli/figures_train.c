@@ -129,13 +129,13 @@ static bppsa_status step(training *t, runner *r, int64_t iteration) {
   const bppsa_view seed = bppsa_view_make(t->seed, BPPSA_F32, 2, (int64_t[]){c->batch, c->classes});
   bppsa_view logits;
   bppsa_loss_result loss;
-  const double start = bppsa_bench_now();
+  const double start = bppsa_now();
   BPPSA_TRY(r->model->ops->forward(r->model, &x, NULL, &logits));
-  const double forward = bppsa_bench_now();
+  const double forward = bppsa_now();
   BPPSA_TRY(bppsa_cross_entropy(t->device, &logits, t->labels, &seed, &loss));
-  const double scored = bppsa_bench_now();
+  const double scored = bppsa_now();
   BPPSA_TRY(r->model->ops->backward(r->model, &seed));
-  r->seconds[iteration / WINDOW] += bppsa_bench_now() - scored + forward - start;
+  r->seconds[iteration / WINDOW] += bppsa_now() - scored + forward - start;
   bppsa_optimizer_step(r->optimizer, t->device);
   r->losses[iteration] = loss.loss;
   return BPPSA_OK;

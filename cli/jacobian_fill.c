@@ -29,11 +29,11 @@ static bppsa_status fill_timed(const bppsa_device *device, bppsa_jacobian *j, bp
                                const bppsa_jacobian_operands *operands, void *values, double *seconds) {
   double start = 0;
   for (int time = 0; time < 2; ++time) {
-    start = bppsa_bench_now();
+    start = bppsa_now();
     BPPSA_TRY(bppsa_jacobian_fill(j, dtype, operands, values));
     BPPSA_TRY(bppsa_device_wait(device));
   }
-  *seconds = bppsa_bench_now() - start;
+  *seconds = bppsa_now() - start;
   return BPPSA_OK;
 }
 
@@ -60,9 +60,9 @@ static bppsa_status fill_on_gpu(const bppsa_device *device, bppsa_jacobian *j, b
 bppsa_status bppsa_cli_jacobian_fill(const bppsa_device *device, bppsa_jacobian *j, bppsa_dtype dtype,
                                      const bppsa_jacobian_operands *operands, void *values, double *seconds) {
   if (bppsa_device_get_kind(device) == BPPSA_CPU) {
-    const double start = bppsa_bench_now();
+    const double start = bppsa_now();
     BPPSA_TRY(bppsa_jacobian_fill(j, dtype, operands, values));
-    *seconds = bppsa_bench_now() - start;
+    *seconds = bppsa_now() - start;
     return BPPSA_OK;
   }
   void *moved[OPERANDS + 1] = {NULL};

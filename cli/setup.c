@@ -116,10 +116,21 @@ bppsa_status bppsa_setup_check_set(const bppsa_cli *cli, const char *spec) {
                           set->given ? "--set" : "--padding", spec);
 }
 
+bppsa_status bppsa_setup_check_input(const bppsa_option_value *input, const char *spec) {
+  return !input->given || strcmp(spec, "bitstream") == 0
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT,
+                          "--input: given beside --data %s, whose files say how wide steps are, expected --data "
+                          "bitstream",
+                          spec);
+}
+
 bppsa_status bppsa_setup_dataset_of(const bppsa_cli *cli, const char *spec, const bppsa_device *device, bool loss_all,
                                     const bppsa_objective *objective, bppsa_dataset **dataset) {
   const bppsa_option_value *set = bppsa_cli_value(cli, BPPSA_OPTION_SET), *padding = bppsa_cli_value(cli, BPPSA_OPTION_PADDING);
+  const bppsa_option_value *input = bppsa_cli_value(cli, BPPSA_OPTION_INPUT_SIZE);
   BPPSA_TRY(bppsa_setup_check_set(cli, spec));
+  BPPSA_TRY(bppsa_setup_check_input(input, spec));
   bppsa_progress_line line = bppsa_progress_start(cli->err);
   const bppsa_dataset_audio audio = {.set = &bppsa_mfcc_sets[set->choice],
                                      .padding = padding->choice == 1 ? BPPSA_PADDING_REFLECT : BPPSA_PADDING_CONSTANT,
@@ -128,6 +139,7 @@ bppsa_status bppsa_setup_dataset_of(const bppsa_cli *cli, const char *spec, cons
                                      .context = &line};
   const bppsa_dataset_options options = {.samples = bppsa_cli_value(cli, BPPSA_OPTION_SAMPLES)->integer, /* 0 where not given */
                                          .seq_len = bppsa_cli_value(cli, BPPSA_OPTION_SEQ_LEN)->integer,
+                                         .input = bppsa_cli_value(cli, BPPSA_OPTION_INPUT_SIZE)->integer,
                                          .seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer,
                                          .labels_per_step = loss_all,
                                          .real_targets = objective != NULL && objective->mse,

@@ -30,13 +30,15 @@ bppsa_status bppsa_setup_model(const bppsa_cli *cli, const bppsa_safetensors *fi
 
 /* --device and --threads. */
 bppsa_status bppsa_setup_device(const bppsa_cli *cli, bppsa_device **device);
-/* --data, --samples, --seq-len, --seed, and what the loss compares with (objective NULL: labels); --set and --padding of WAV files, which are read on the device's threads (NULL: on one) with
- * progress on a terminal. */
+/* --data, --samples, --seq-len, --input, --seed, and what the loss compares with (objective NULL: labels); --set and --padding of WAV files, which are
+ * read on the device's threads (NULL: on one) with progress on a terminal. */
 bppsa_status bppsa_setup_dataset(const bppsa_cli *cli, const bppsa_device *device, bool loss_all,
                                  const bppsa_objective *objective, bppsa_dataset **dataset);
 /* The same for the data set `spec`, whatever --data says. */
 bppsa_status bppsa_setup_dataset_of(const bppsa_cli *cli, const char *spec, const bppsa_device *device, bool loss_all,
                                     const bppsa_objective *objective, bppsa_dataset **dataset);
+/* --input is of sequences that are made up. ERR_ARGUMENT where `spec` names others. */
+bppsa_status bppsa_setup_check_input(const bppsa_option_value *input, const char *spec);
 /* --set and --padding are of WAV files only. ERR_ARGUMENT where `spec` names others. */
 bppsa_status bppsa_setup_check_set(const bppsa_cli *cli, const char *spec);
 /* Whether a data set's text names a directory of WAV files. */

@@ -18,7 +18,7 @@ extern "C" {
 enum {
   BPPSA_STREAM_WEIGHTS = 1, /* + the parameter's position, shifted by 8 */
   BPPSA_STREAM_LABELS = 2,
-  BPPSA_STREAM_BITS = 3,
+  BPPSA_STREAM_BITS = 3, /* + the feature, shifted by 8 */
   BPPSA_STREAM_SHUFFLE = 4,
   BPPSA_STREAM_TEST = 5,
   BPPSA_STREAM_INSTRUMENTS = 6, /* + the file's number, shifted by 8 */

@@ -365,6 +365,26 @@ static void test_crossover(void **state) {
   release(&result);
 }
 
+/* --input: noise of any size, at one point. */
+static void test_input(void **state) {
+  (void)state;
+  const char *const kinds[] = {"rnn", "gru"};
+  for (int k = 0; k < 2; ++k) {
+    json_t *document = run_json("bench %s --input 7 --repeats 1 --threads 1 --seq-len 9 --batch 2 --json", kinds[k]);
+    const json_t *rows = json_object_get(document, "rows"), *first = json_array_get(rows, 0);
+    assert_int_equal(json_array_size(rows), 6);
+    assert_int_equal(get_integer(first, "input"), 7);
+    assert_true(get_real(first, "flops") == 2.0 * 9 * 2 * (k == 0 ? 1 : 3) * 20 * (7 + 20)); /* 2 T B G H (I + H) */
+    json_decref(document);
+  }
+  json_t *document = run_json("bench gru --input 7 --repeats 1 --threads 1 --json"); /* instead of the sweep */
+  assert_int_equal(json_array_size(json_object_get(document, "rows")), 6);
+  json_decref(document);
+  assert_fails(2, "--input: '0'", "bench gru --input 0");
+  assert_fails(2, "--input: given beside --data npy:a,b, whose files say how wide steps are",
+               "bench rnn --input 2 --data npy:a,b");
+}
+
 static void test_wrong_requests(void **state) {
   (void)state;
   assert_fails(2,
@@ -422,10 +442,10 @@ static void test_growth(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_growth),        cmocka_unit_test(test_point),         cmocka_unit_test(test_counts),
-      cmocka_unit_test(test_data_file),     cmocka_unit_test(test_sweep),         cmocka_unit_test(test_table_and_file),
-      cmocka_unit_test(test_time_limit),    cmocka_unit_test(test_memory_limit),  cmocka_unit_test(test_failed_rows),
-      cmocka_unit_test(test_noisy_rows),    cmocka_unit_test(test_residual),      cmocka_unit_test(test_crossover),
-      cmocka_unit_test(test_crossover_gru), cmocka_unit_test(test_wrong_requests)};
+      cmocka_unit_test(test_growth),     cmocka_unit_test(test_point),         cmocka_unit_test(test_counts),
+      cmocka_unit_test(test_data_file),  cmocka_unit_test(test_sweep),         cmocka_unit_test(test_table_and_file),
+      cmocka_unit_test(test_time_limit), cmocka_unit_test(test_memory_limit),  cmocka_unit_test(test_failed_rows),
+      cmocka_unit_test(test_noisy_rows), cmocka_unit_test(test_input),         cmocka_unit_test(test_residual),
+      cmocka_unit_test(test_crossover),  cmocka_unit_test(test_crossover_gru), cmocka_unit_test(test_wrong_requests)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

@@ -53,7 +53,35 @@ static void test_files(void **state) {
   json_decref(document);
 }
 
+/* What was measured is kept: without its last two parts --resume makes those again, and no other; another seed is refused. */
+static void test_resume(void **state) {
+  (void)state;
+  size_t size;
+  char *before = read_bytes("pages/figure6.csv", &size);
+  json_t *kept = json_load_file("pages/networks.json", 0, NULL), *parts = json_object_get(kept, "parts");
+  assert_int_equal(json_array_size(parts), 5); /* table 1, and figure 6's four curves */
+  json_t *first = json_deep_copy(json_array_get(parts, 0));
+  json_array_remove(parts, 4);
+  json_array_remove(parts, 3);
+  assert_int_equal(json_dump_file(kept, "pages/networks.json", 0), 0);
+  json_decref(kept);
+  json_decref(run_json("figures --cnn --quick --threads 2 --out pages --resume --json"));
+  kept = json_load_file("pages/networks.json", 0, NULL);
+  parts = json_object_get(kept, "parts");
+  assert_int_equal(json_array_size(parts), 5);
+  assert_true(json_equal(json_array_get(parts, 0), first)); /* times: not measured again */
+  char *after = read_bytes("pages/figure6.csv", &size);
+  before[size] = after[size] = '\0';
+  assert_string_equal(after, before);
+  assert_fails(2, "--resume: --seed: 5, but pages/networks.json was measured with 0",
+               "figures --cnn --quick --threads 2 --seed 5 --out pages --resume");
+  free(before);
+  free(after);
+  json_decref(first);
+  json_decref(kept);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_files)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_files), cmocka_unit_test(test_resume)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

@@ -198,10 +198,27 @@ static void test_initial_weights(void **state) {
   assert_false(file_exists("L") || file_exists("d"));
 }
 
+/* --input: a bitstream of several features. */
+static void test_input(void **state) {
+  (void)state;
+  json_decref(run_json("train gru --input 3 --seq-len 8 --hidden 4 --batch 4 --samples 40 --iterations 3 --threads 1 --json "
+                       "--save-weights wide.safetensors"));
+  json_t *document =
+      run_json("eval gru --weights wide.safetensors --input 3 --seq-len 8 --batch 4 --samples 40 --threads 1 --json");
+  assert_int_equal(get_integer(document, "samples"), 40);
+  json_decref(document);
+  run_result narrow = run("eval gru --weights wide.safetensors --seq-len 8 --batch 4 --samples 40 --threads 1");
+  assert_int_equal(narrow.code, 2); /* weights of 3, a bitstream of 1 */
+  release(&narrow);
+  assert_fails(2, "--input: given beside --data npy:a,b", "train rnn --input 2 --data npy:a,b --iterations 1");
+  assert_fails(2, "--input: unknown option", "train lenet5 --input 2 --data npy:a,b");
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_initial_weights), cmocka_unit_test(test_epochs),    cmocka_unit_test(test_iterations),
-      cmocka_unit_test(test_methods),         cmocka_unit_test(test_data),      cmocka_unit_test(test_continue),
-      cmocka_unit_test(test_tables),          cmocka_unit_test(test_explosion), cmocka_unit_test(test_threads)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_initial_weights), cmocka_unit_test(test_epochs),
+                                     cmocka_unit_test(test_input),           cmocka_unit_test(test_iterations),
+                                     cmocka_unit_test(test_methods),         cmocka_unit_test(test_data),
+                                     cmocka_unit_test(test_continue),        cmocka_unit_test(test_tables),
+                                     cmocka_unit_test(test_explosion),       cmocka_unit_test(test_threads)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

@@ -1,5 +1,6 @@
 #include "train/data/dataset.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -51,6 +52,11 @@ bppsa_status bppsa_dataset_create(const char *spec, const bppsa_dataset_options 
   }
   BPPSA_TRY(check_count("the number of samples", options->samples));
   BPPSA_TRY(check_count("the sequence length", options->seq_len));
+  BPPSA_TRY(check_count("the size of a step", options->input));
+  if (options->input > 0 && strcmp(spec, "bitstream") != 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "data set '%.100s': steps of %" PRId64 " features, expected the files' own size", spec,
+                      options->input);
+  }
   const char *colon = strchr(spec, ':');
   const size_t length = colon == NULL ? strlen(spec) : (size_t)(colon - spec);
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; ++i) {

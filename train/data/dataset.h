@@ -76,6 +76,7 @@ typedef struct {
 typedef struct {
   int64_t samples;      /* 0: 32 000 for bitstream, the files' for the others; cifar10: the first so many of those trained on */
   int64_t seq_len;      /* 0: 1000 for bitstream, the files' for the others */
+  int64_t input;        /* 0: 1 for bitstream, the files' for the others, which take no other number */
   uint64_t seed;        /* of the bits; of the order of WAV files */
   bool labels_per_step; /* a label for every step (loss all) */
   bool real_targets;    /* npy: Y holds real targets, not labels */

@@ -12,12 +12,13 @@ typedef struct {
   uint64_t seed;
 } bitstream;
 
-/* Bits first .. end-1 of one sample into x[t * stride]; first is a multiple of 4. */
-static void sample_bits(uint64_t seed, int64_t sample, int64_t first, int64_t end, bppsa_dtype dtype, void *x, int64_t stride) {
+/* Bits first .. end-1 of one sample's feature into x[t * stride]; first is a multiple of 4. */
+static void sample_bits(uint64_t seed, int64_t sample, int64_t feature, int64_t first, int64_t end, bppsa_dtype dtype, void *x,
+                        int64_t stride) {
   const uint32_t threshold = bppsa_bitstream_threshold(bppsa_bitstream_class(seed, sample));
   for (int64_t t = first; t < end; t += 4) {
     uint32_t random[4];
-    bppsa_bitstream_random(seed, sample, t, random);
+    bppsa_bitstream_random(seed, sample, feature, t, random);
     for (int64_t lane = 0; lane < 4 && t + lane < end; ++lane) {
       const bool bit = random[lane] < threshold;
       if (dtype == BPPSA_F32) {
@@ -31,7 +32,7 @@ static void sample_bits(uint64_t seed, int64_t sample, int64_t first, int64_t en
 
 typedef struct {
   uint64_t seed;
-  int64_t steps, count;
+  int64_t steps, count, features;
   const int64_t *indices; /* size count */
   const bppsa_view *x;
 } batch_bits;
@@ -41,8 +42,10 @@ static void fill_steps(const void *context, int32_t worker, int64_t first, int64
   const int64_t last = bppsa_min(end * STEPS_PER_TASK, b->steps);
   (void)worker;
   for (int64_t s = 0; s < b->count; ++s) {
-    char *column = (char *)b->x->data + (size_t)s * bppsa_dtype_size(b->x->dtype);
-    sample_bits(b->seed, b->indices[s], first * STEPS_PER_TASK, last, b->x->dtype, column, b->count);
+    for (int64_t i = 0; i < b->features; ++i) {
+      char *column = (char *)b->x->data + (size_t)(s * b->features + i) * bppsa_dtype_size(b->x->dtype);
+      sample_bits(b->seed, b->indices[s], i, first * STEPS_PER_TASK, last, b->x->dtype, column, b->count * b->features);
+    }
   }
 }
 
@@ -66,7 +69,7 @@ static void bitstream_fill(const bppsa_dataset *dataset, int32_t threads, int64_
   enum { BIT_FLOPS = 24 }; /* a random bit takes as long as so many FLOP of a kernel */
   bppsa_parallel_for(threads, (steps + STEPS_PER_TASK - 1) / STEPS_PER_TASK,
                      bppsa_loop_work(BIT_FLOPS * (double)bppsa_view_count(x), 0), fill_steps,
-                     &(batch_bits){seed, steps, count, indices, x});
+                     &(batch_bits){seed, steps, count, dataset->input, indices, x});
 }
 
 static void bitstream_destroy(bppsa_dataset *dataset) {
@@ -81,6 +84,9 @@ static bppsa_status bitstream_queue(const bppsa_dataset *dataset, const bppsa_de
 static const bppsa_dataset_ops bitstream_ops = {
     .name = "bitstream", .fill = bitstream_fill, .destroy = bitstream_destroy, .queue = bitstream_queue};
 
+/* Steps of several features are made on the host. */
+static const bppsa_dataset_ops wide_ops = {.name = "bitstream", .fill = bitstream_fill, .destroy = bitstream_destroy};
+
 bppsa_status bppsa_dataset_bitstream(const char *argument, const bppsa_dataset_options *options, bppsa_dataset **dataset) {
   if (argument != NULL) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
@@ -90,10 +96,11 @@ bppsa_status bppsa_dataset_bitstream(const char *argument, const bppsa_dataset_o
   if (made == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  made->base = (bppsa_dataset){.ops = &bitstream_ops,
+  const int64_t input = options->input == 0 ? 1 : options->input;
+  made->base = (bppsa_dataset){.ops = input == 1 ? &bitstream_ops : &wide_ops,
                                .samples = options->samples == 0 ? DEFAULT_SAMPLES : options->samples,
                                .seq_len = options->seq_len == 0 ? DEFAULT_SEQ_LEN : options->seq_len,
-                               .input = 1,
+                               .input = input,
                                .classes = BPPSA_BITSTREAM_CLASSES,
                                .labels_per_step = options->labels_per_step,
                                .identity = options->seed};

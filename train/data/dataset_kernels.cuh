@@ -17,7 +17,7 @@ __global__ void bppsa_bitstream_fill(uint64_t seed, int64_t steps, int64_t count
   }
   const int64_t c = bppsa_bitstream_class(seed, indices[s]), end = first + 4 < steps ? first + 4 : steps;
   uint32_t random[4];
-  bppsa_bitstream_random(seed, indices[s], first, random);
+  bppsa_bitstream_random(seed, indices[s], 0, first, random);
   for (int64_t t = first; x != nullptr && t < end; ++t) {
     x[t * count + s] = random[t - first] < bppsa_bitstream_threshold(c) ? (real)1 : (real)0;
   }

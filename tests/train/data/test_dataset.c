@@ -169,6 +169,49 @@ static void gpu_batches_are_the_hosts(void **state) {
   bppsa_device_destroy(device);
 }
 
+/* Several features a step: streams of one class, drawn apart; the first is that of the data set with one. */
+static void features_are_streams_of_one_class(void **state) {
+  (void)state;
+  enum { T = 4000, B = 2, I = 3 };
+  bppsa_device *device = NULL;
+  assert_int_equal(bppsa_device_create("cpu", 2, &device), BPPSA_OK);
+  bppsa_dataset *narrow = NULL, *wide = NULL;
+  const bppsa_dataset_options one = {.samples = 9, .seq_len = T, .seed = 7},
+                              three = {.samples = 9, .seq_len = T, .seed = 7, .input = I};
+  assert_int_equal(bppsa_dataset_create("bitstream", &one, &narrow), BPPSA_OK);
+  assert_int_equal(bppsa_dataset_create("bitstream", &three, &wide), BPPSA_OK);
+  assert_true(narrow->input == 1 && wide->input == I);
+  const int64_t indices[B] = {8, 3};
+  int64_t labels[2][B];
+  float *x = calloc(T * B, sizeof *x), *y = calloc(T * B * I, sizeof *y);
+  assert_true(x != NULL && y != NULL);
+  const bppsa_view small = bppsa_view_make(x, BPPSA_F32, 3, (int64_t[]){T, B, 1}),
+                   large = bppsa_view_make(y, BPPSA_F32, 3, (int64_t[]){T, B, I});
+  assert_int_equal(bppsa_dataset_fill(narrow, device, B, indices, &small, labels[0]), BPPSA_OK);
+  assert_int_equal(bppsa_dataset_fill(wide, device, B, indices, &large, labels[1]), BPPSA_OK);
+  assert_memory_equal(labels[0], labels[1], sizeof labels[0]);
+  for (int s = 0; s < B; ++s) {
+    double ones[I] = {0}, both = 0;
+    const double rate = 0.05 + 0.1 * (double)labels[0][s];
+    for (int t = 0; t < T; ++t) {
+      assert_true(x[t * B + s] == y[(t * B + s) * I]);
+      for (int i = 0; i < I; ++i) {
+        ones[i] += y[(t * B + s) * I + i];
+      }
+      both += y[(t * B + s) * I + 1] * y[(t * B + s) * I + 2];
+    }
+    for (int i = 0; i < I; ++i) {
+      assert_true(fabs(ones[i] / T - rate) < 0.04); /* five standard deviations */
+    }
+    assert_true(fabs(both / T - rate * rate) < 0.04); /* independent */
+  }
+  free(x);
+  free(y);
+  bppsa_dataset_destroy(narrow);
+  bppsa_dataset_destroy(wide);
+  bppsa_device_destroy(device);
+}
+
 static void bad_requests_are_named(void **state) {
   (void)state;
   static const struct {
@@ -179,6 +222,8 @@ static void bad_requests_are_named(void **state) {
                {"", {0}, "expected bitstream, npy:X,Y, irmas:DIR, instruments:DIR or cifar10:DIR"},
                {"bitstream:5", {0}, "bitstream takes nothing after a colon"},
                {"bitstream", {.samples = -1}, "the number of samples is -1"},
+               {"bitstream", {.input = -2}, "the size of a step is -2"},
+               {"npy:x.npy,y.npy", {.input = 2}, "steps of 2 features, expected the files' own size"},
                {"bitstream", {.seq_len = INT64_MAX}, "the sequence length is 9223372036854775807"},
                {"npy", {0}, "expected two files separated by one comma"},
                {"npy:x.npy", {0}, "expected two files separated by one comma"},
@@ -278,6 +323,7 @@ int main(void) {
       cmocka_unit_test(bits_have_the_classes_rate),
       cmocka_unit_test(samples_depend_on_seed_and_index_alone),
       cmocka_unit_test(gpu_batches_are_the_hosts),
+      cmocka_unit_test(features_are_streams_of_one_class),
       cmocka_unit_test(bad_requests_are_named),
       cmocka_unit_test(bad_batches_are_refused),
       cmocka_unit_test(split_holds_out_the_last),
