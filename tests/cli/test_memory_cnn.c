@@ -30,6 +30,8 @@ static void test_analysis(void **state) {
   walk_both("flops net.json --pattern value --input x.npy --labels y.npy --weights w.safetensors", NULL, 100);
   walk_both("plan net.json --prune 0.5 --up-levels 2 --svg p.svg --json", "p.svg", 100);
   walk_both("plan net.json", NULL, 20);
+  assert_runs("prune --weights w.safetensors --fraction 0.5 --out k.safetensors");
+  walk_both("flops net.json --mask k.safetensors --up-levels 2 --svg p.svg --json", "p.svg", 100);
   walk_both("prune --weights w.safetensors --fraction 0.5 --method class-distribution --out n.safetensors --json",
             "n.safetensors", 10);
 }
