@@ -64,9 +64,9 @@ def main():
         result = train(o, data, m, "--epochs", o.epochs)
         document["config"] = result["config"]
         final, timing = result["final"], result["timing"]
-        document["runs"][m] = dict(final, seconds=timing["seconds"], iteration_ms=timing["iteration_ms"])
+        document["runs"][m] = dict(final, total_s=timing["total_s"], iteration_s=timing["iteration_s"])
         failed |= final["validation_accuracy"] <= 0.6
-        print(f"{m:8s} {o.epochs} epochs in {timing['seconds']:.0f} s: {100 * final['validation_accuracy']:.1f} % of {o.held_out} "
+        print(f"{m:8s} {o.epochs} epochs in {timing['total_s']:.0f} s: {100 * final['validation_accuracy']:.1f} % of {o.held_out} "
               f"held out, loss {final['validation_loss']:.3f}")
     for key in ("backward", "algorithm", "chunks", "auto", "chosen", "data"):
         document["config"].pop(key, None)

@@ -47,7 +47,7 @@ static bool put_point(json_t *object, const bppsa_bench_point *point, const bpps
   if (point->kind->nonlinearity) {
     ok = ok && bppsa_json_put_text(object, "nonlinearity", bppsa_nonlinearity_name(c->nonlinearity));
   }
-  return ok && bppsa_json_put_text(object, "loss", bppsa_loss_name(c->loss_all));
+  return ok && bppsa_json_put_text(object, "loss_on", bppsa_loss_name(c->loss_all));
 }
 
 static bool put_plan(json_t *object, const bppsa_bench_row *row, int64_t batch) {

@@ -152,10 +152,12 @@ static bppsa_status find_command(int argc, char **argv, FILE *out, const bppsa_c
                     join_words(words, text, sizeof text), bppsa_suggestion(argv[2], words, hint, sizeof hint));
 }
 
-static bppsa_status run_command(const bppsa_command *command, const char *object, int argc, char **argv, FILE *out, FILE *err) {
+/* `used` words name the command. */
+static bppsa_status run_command(const bppsa_command *command, int used, int argc, char **argv, FILE *out, FILE *err) {
   char name[BPPSA_COMMAND_NAME];
-  bppsa_cli cli = {.command = command, .object = object, .out = out, .err = err};
-  BPPSA_TRY(bppsa_options_parse(bppsa_command_name(command, name, sizeof name), command->uses, argc, argv, cli.values));
+  bppsa_cli cli = {.command = command, .object = used > 2 ? argv[2] : NULL, .argc = argc, .argv = argv, .out = out, .err = err};
+  BPPSA_TRY(
+      bppsa_options_parse(bppsa_command_name(command, name, sizeof name), command->uses, argc - used, argv + used, cli.values));
   if (cli.values[BPPSA_OPTION_HELP].given) {
     bppsa_help_command(out, command);
     return BPPSA_OK;
@@ -183,7 +185,7 @@ static bppsa_status run(int argc, char **argv, FILE *out, FILE *err) {
   const bppsa_command *command = NULL;
   int used = 0;
   BPPSA_TRY(find_command(argc, argv, out, &command, &used));
-  return command == NULL ? BPPSA_OK : run_command(command, used > 2 ? argv[2] : NULL, argc - used, argv + used, out, err);
+  return command == NULL ? BPPSA_OK : run_command(command, used, argc, argv, out, err);
 }
 
 static int exit_code(bppsa_status status) {

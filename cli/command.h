@@ -14,6 +14,8 @@ typedef struct bppsa_command bppsa_command;
 typedef struct {
   const bppsa_command *command;
   const char *object; /* as typed: the command's, or the path of a network file; NULL without */
+  int argc;           /* the words of the command line, the program's name first */
+  char **argv;
   FILE *out, *err;
   bool json;
   bppsa_option_value values[BPPSA_OPTION_COUNT];

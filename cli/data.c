@@ -32,7 +32,7 @@ static json_t *data_json(const bppsa_dataset *dataset, bppsa_dtype dtype) {
   ok = ok && bppsa_json_put_integer(object, "seq_len", dataset->seq_len);
   ok = ok && bppsa_json_put_integer(object, "input", dataset->input);
   ok = ok && bppsa_json_put_integer(object, "classes", dataset->classes);
-  ok = ok && bppsa_json_put_text(object, "loss", bppsa_loss_name(dataset->labels_per_step));
+  ok = ok && bppsa_json_put_text(object, "loss_on", bppsa_loss_name(dataset->labels_per_step));
   ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(dtype));
   return bppsa_json_finish(object, ok);
 }

@@ -107,7 +107,7 @@ static json_t *instruments_json(const char *directory, int64_t files, int64_t se
   ok = ok && bppsa_json_put_text(object, "directory", directory);
   ok = ok && bppsa_json_put_integer(object, "files", files);
   ok = ok && bppsa_json_put_integer(object, "classes", BPPSA_INSTRUMENTS);
-  ok = ok && bppsa_json_put_integer(object, "seconds", BPPSA_INSTRUMENT_FRAMES / BPPSA_AUDIO_RATE);
+  ok = ok && bppsa_json_put_integer(object, "length_s", BPPSA_INSTRUMENT_FRAMES / BPPSA_AUDIO_RATE);
   ok = ok && bppsa_json_put_integer(object, "rate", BPPSA_AUDIO_RATE);
   ok = ok && bppsa_json_put_integer(object, "seed", seed);
   return bppsa_json_finish(object, ok);

@@ -158,7 +158,7 @@ static json_t *cuda_json(const bppsa_cuda_report *cuda) {
 static json_t *cudnn_json(const bppsa_cudnn_report *cudnn) {
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_bool(object, "built", cudnn->built);
-  ok = ok && bppsa_json_put_integer(object, "version", cudnn->version);
+  ok = ok && bppsa_json_put_integer(object, "library_version", cudnn->version);
   ok = ok && bppsa_json_put_text(object, "detail", cudnn->detail);
   return bppsa_json_finish(object, ok);
 }

@@ -229,7 +229,7 @@ static json_t *flops_json(const bppsa_cli *cli, const bppsa_flops *net) {
   ok = ok && bppsa_json_put_real(object, "largest_step_of_unpruned_bp", step[1]);
   ok = ok && bppsa_json_put_text(object, "dominant", dominant);
   ok = ok && bppsa_json_put_text(object, "conclusion", conclusion_text(net, conclusion, sizeof conclusion));
-  ok = ok && bppsa_json_put(object, "auto", automatic_json(net));
+  ok = ok && bppsa_json_put(object, "automatic", automatic_json(net));
   return bppsa_json_finish(object, ok);
 }
 

@@ -81,7 +81,7 @@ json_t *bppsa_plan_totals_json(const bppsa_scan_totals *totals) {
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_integer(object, "mm", totals->mm);
   ok = ok && bppsa_json_put_integer(object, "mv", totals->mv);
-  ok = ok && bppsa_json_put_integer(object, "dead", totals->dead);
+  ok = ok && bppsa_json_put_integer(object, "dead_steps", totals->dead);
   ok = ok && bppsa_json_put_integer(object, "mm_flops", totals->mm_flops);
   ok = ok && bppsa_json_put_integer(object, "mv_flops", totals->mv_flops);
   ok = ok && bppsa_json_put_integer(object, "critical_flops", totals->critical_flops);

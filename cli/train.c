@@ -273,7 +273,11 @@ static bppsa_status take_steps(bppsa_train_run *run) {
     return callbacks.started(callbacks.context, &(bppsa_train_start){.notice = ""});
   }
   bppsa_train_checkpoint_fields(run, &fields);
+  char *header = NULL;
+  BPPSA_TRY(run->train.log_path == NULL ? BPPSA_OK : bppsa_train_report_header(run, &header));
+  run->train.log_header = header;
   const bppsa_status status = bppsa_train_interruptible(run, &callbacks);
+  bppsa_free(header);
   bppsa_progress_clear(&run->line);
   return status;
 }

@@ -1,5 +1,6 @@
 #include "cli/train_report.h"
 
+#include "cli/provenance.h"
 #include "cli/train_optimizer.h"
 
 #include <inttypes.h>
@@ -181,9 +182,9 @@ bppsa_train_callbacks bppsa_train_report_callbacks(bppsa_train_run *run) {
       .context = run, .on_step = on_step, .on_epoch = on_epoch, .progress = progress, .started = started};
 }
 
-/* Milliseconds per second and step of this call. */
-static double per_step_ms(const bppsa_train_result *r) {
-  return r->steps > r->resumed ? 1e3 / (double)(r->steps - r->resumed) : 0.0;
+/* One step's part of a sum over this call's steps. */
+static double per_step(const bppsa_train_result *r) {
+  return r->steps > r->resumed ? 1 / (double)(r->steps - r->resumed) : 0.0;
 }
 
 /* Loss and accuracy of the run's end: the last epoch's means, as far as it came, or the last step's where the run goes by iterations. */
@@ -201,14 +202,13 @@ static bppsa_status print_summary(bppsa_train_run *run) {
   if (r->steps == 0) {
     return bppsa_cli_print(run->cli, "no step taken, the weights are as they were initialised or read\n");
   }
-  const double per_step = per_step_ms(r);
+  const double ms = 1e3 * per_step(r);
   const double other = run->seconds - r->forward_s - r->backward_s - r->update_s;
   const bppsa_train_record last = final_record(run);
   char share[SHARE_TEXT];
   BPPSA_TRY(bppsa_cli_print(run->cli, "\n%-22s %10s\n%-22s %10.3f\n%-22s %10.3f\n%-22s %10.3f\n%-22s %10.3f\n%-22s %10.3f\n",
-                            "milliseconds", "iteration", "forward", per_step * r->forward_s, "backward", per_step * r->backward_s,
-                            "update", per_step * r->update_s, "batch and loss", per_step * (other > 0 ? other : 0), "all",
-                            per_step * run->seconds));
+                            "milliseconds", "iteration", "forward", ms * r->forward_s, "backward", ms * r->backward_s, "update",
+                            ms * r->update_s, "batch and loss", ms * (other > 0 ? other : 0), "all", ms * run->seconds));
   BPPSA_TRY(bppsa_cli_print(run->cli, "\n%" PRId64 " iterations in %.2f s, %.0f samples/s\n", r->steps - r->resumed, r->seconds,
                             run->seconds > 0 ? (double)run->samples / run->seconds : 0.0));
   BPPSA_TRY(bppsa_cli_print(run->cli, "%s loss %.6f, accuracy %s", r->stopped ? "interrupted:" : "final", last.loss,
@@ -237,15 +237,20 @@ static json_t *config_json(const bppsa_train_run *run) {
   const bppsa_recurrent_config *c = &run->config;
   const bppsa_train_config *t = &run->train;
   const bppsa_gradient_method method = method_of(run);
+  char identity[20];
+  snprintf(identity, sizeof identity, "%016" PRIx64, run->dataset->identity);
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_network_json(&run->network, c, object);
   ok = ok && bppsa_objective_json(object, &run->objective, c->loss_all);
   ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(c->dtype));
   ok = ok && bppsa_json_put_text(object, "init", init_name(run));
   ok = ok && bppsa_json_put_text(object, "data", run->dataset->ops->name);
+  ok = ok && bppsa_json_put_text(object, "data_identity", identity);
   ok = ok && bppsa_json_put_integer(object, "samples", run->dataset->samples);
   ok = ok && bppsa_json_put_real(object, "validation", t->validation);
   ok = ok && bppsa_json_put_text(object, "order", order_name(run));
+  ok = ok && bppsa_json_put(object, "epochs", t->epochs > 0 ? json_integer(t->epochs) : json_null());
+  ok = ok && bppsa_json_put(object, "iterations", t->epochs > 0 ? json_null() : json_integer(t->iterations));
   ok = ok && bppsa_setup_method_json(object, &method, run->chosen);
   ok = ok && bppsa_train_optimizer_json(object, t);
   ok = ok && bppsa_json_put(object, "clip_norm", t->clip_norm > 0 ? bppsa_json_real(t->clip_norm) : json_null());
@@ -256,16 +261,29 @@ static json_t *config_json(const bppsa_train_run *run) {
   return bppsa_json_finish(object, ok);
 }
 
+/* What the run is: the document's first members, and the log's first line. */
+static bool put_run(json_t *object, const bppsa_train_run *run) {
+  return bppsa_json_put_text(object, "model", run->network.kind->name) && bppsa_provenance_json(object, run->cli) &&
+         bppsa_json_put_integer(object, "parameters", parameter_total(run->model)) &&
+         bppsa_json_put(object, "config", config_json(run));
+}
+
+bppsa_status bppsa_train_report_header(const bppsa_train_run *run, char **text) {
+  bppsa_json_start();
+  json_t *object = json_object();
+  return bppsa_cli_render(bppsa_json_finish(object, object != NULL && put_run(object, run)), text);
+}
+
 static json_t *timing_json(const bppsa_train_run *run) {
   const bppsa_train_result *r = &run->result;
-  const double per_step = per_step_ms(r);
+  const double share = per_step(r);
   json_t *object = json_object();
-  bool ok = object != NULL && bppsa_json_put_real(object, "forward_ms", per_step * r->forward_s);
-  ok = ok && bppsa_json_put_real(object, "backward_ms", per_step * r->backward_s);
-  ok = ok && bppsa_json_put_real(object, "update_ms", per_step * r->update_s);
-  ok = ok && bppsa_json_put_real(object, "iteration_ms", per_step * run->seconds);
+  bool ok = object != NULL && bppsa_json_put_real(object, "forward_s", share * r->forward_s);
+  ok = ok && bppsa_json_put_real(object, "backward_s", share * r->backward_s);
+  ok = ok && bppsa_json_put_real(object, "update_s", share * r->update_s);
+  ok = ok && bppsa_json_put_real(object, "iteration_s", share * run->seconds);
   ok = ok && bppsa_json_put_real(object, "samples_per_s", run->seconds > 0 ? (double)run->samples / run->seconds : 0.0);
-  ok = ok && bppsa_json_put_real(object, "seconds", r->seconds);
+  ok = ok && bppsa_json_put_real(object, "total_s", r->seconds);
   if (run->network.kind->convolutional) {
     ok = ok && bppsa_json_put_real(object, "plan_s", run->plan_s);
   }
@@ -286,9 +304,7 @@ static json_t *final_json(const bppsa_train_run *run) {
 
 json_t *bppsa_train_report_json(bppsa_train_run *run) {
   json_t *object = json_object();
-  bool ok = object != NULL && bppsa_json_put_text(object, "model", run->network.kind->name);
-  ok = ok && bppsa_json_put_integer(object, "parameters", parameter_total(run->model));
-  ok = ok && bppsa_json_put(object, "config", config_json(run));
+  bool ok = object != NULL && put_run(object, run);
   ok = ok && bppsa_json_put_integer(object, "steps", run->result.steps);
   ok = ok && bppsa_json_put_integer(object, "epochs", run->result.epochs);
   ok = ok && bppsa_json_put_integer(object, "resumed", run->result.resumed);

@@ -37,6 +37,8 @@ typedef struct {
 bppsa_train_callbacks bppsa_train_report_callbacks(bppsa_train_run *run);
 /* The summary after run->result is known. */
 bppsa_status bppsa_train_report_print(bppsa_train_run *run);
+/* The log's first line: what the run is, and all it takes to run it again (owned, bppsa_free). ERR_MEMORY. */
+bppsa_status bppsa_train_report_header(const bppsa_train_run *run, char **text);
 /* The whole document. NULL when out of memory. */
 json_t *bppsa_train_report_json(bppsa_train_run *run);
 

@@ -172,6 +172,19 @@ static bppsa_status write_line(bppsa_log *log, const char *text, size_t length) 
   return BPPSA_OK;
 }
 
+bppsa_status bppsa_log_write_text(bppsa_log *log, const char *text) {
+  const size_t length = strlen(text);
+  char *line = bppsa_alloc(length + 2);
+  if (line == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  memcpy(line, text, length);
+  memcpy(line + length, "\n", 2);
+  const bppsa_status status = write_line(log, line, length + 1);
+  bppsa_free(line);
+  return status;
+}
+
 bppsa_status bppsa_log_write(bppsa_log *log, const bppsa_train_record *record) {
   bppsa_line l = {.length = 0}; /* a record needs less than half of the room */
   const locale_t before = uselocale(log->locale);

@@ -1,4 +1,4 @@
-/* The training log: JSON lines, one object a step or an epoch. */
+/* The training log: JSON lines, one object a step or an epoch; in front of them, where the caller has one, a line that says what the run is. */
 #ifndef BPPSA_TRAIN_LOG_H
 #define BPPSA_TRAIN_LOG_H
 
@@ -51,6 +51,9 @@ bppsa_log_position bppsa_log_get_position(const bppsa_log *log);
 
 /* Brings all lines to disk: the file system may lose a line no more. ERR_IO. */
 bppsa_status bppsa_log_sync(bppsa_log *log);
+
+/* Appends a line of the caller's, such as what the run is; `text` is one line of JSON without its end. ERR_IO, ERR_MEMORY. */
+bppsa_status bppsa_log_write_text(bppsa_log *log, const char *text);
 
 /* Appends one line in a single write: `{"step":1,"epoch":1,"loss":…}`. Numbers that are not finite are null; validation_loss and
  * validation_accuracy appear where the record has them, "interrupted":true where it is. A line that could not be written whole is

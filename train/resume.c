@@ -256,6 +256,11 @@ static bppsa_status report_start(const bppsa_training *run, const char *notice) 
   return run->callbacks.started == NULL ? BPPSA_OK : run->callbacks.started(run->callbacks.context, &start);
 }
 
+/* The first line of an empty log. */
+static bppsa_status begin_log(bppsa_training *run) {
+  return run->config->log_header == NULL ? BPPSA_OK : bppsa_log_write_text(run->log, run->config->log_header);
+}
+
 static bppsa_status resume(bppsa_training *run) {
   char notice[BPPSA_CHECKPOINT_NOTICE];
   BPPSA_TRY(bppsa_checkpoint_load(run->checkpoint, notice));
@@ -270,6 +275,7 @@ static bppsa_status resume(bppsa_training *run) {
   if (run->config->log_path != NULL) {
     const bppsa_log_position position = {run->stored.log[0], run->stored.log[1]};
     BPPSA_TRY(bppsa_log_continue(run->config->log_path, &position, &run->log));
+    BPPSA_TRY(position.bytes > 0 ? BPPSA_OK : begin_log(run));
   }
   return report_start(run, notice);
 }
@@ -286,6 +292,7 @@ static bppsa_status begin(bppsa_training *run) {
   }
   if (run->config->log_path != NULL) {
     BPPSA_TRY(bppsa_log_create(run->config->log_path, &run->log));
+    BPPSA_TRY(begin_log(run));
   }
   return report_start(run, "");
 }

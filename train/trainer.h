@@ -34,6 +34,7 @@ typedef struct {
   bppsa_order order;                /* zero: shuffled; what it points to is borrowed */
   double validation;                /* fraction held out, [0, 1) */
   const char *log_path;             /* NULL: no log. A line a step with iterations, a line an epoch with epochs */
+  const char *log_header;           /* the log's first line, one JSON object without "step": what the run is; NULL: none */
   const char *checkpoint;           /* a directory (train/checkpoint.h), NULL: no checkpoints */
   int64_t checkpoint_every;         /* steps; 0: every epoch, or every 100 steps with iterations */
   bool resume;                      /* go on from the directory's checkpoint, which must be there; otherwise there must be none */

@@ -188,7 +188,7 @@ def program_rows(o, sweep, T, B, H, I, init):
     return dict(sweep, rows=same)
 
 
-KEPT = ("seq_len", "batch", "hidden", "input", "layers", "threads", "dtype", "init", "nonlinearity", "loss", "flops", "bytes")
+KEPT = ("seq_len", "batch", "hidden", "input", "layers", "threads", "dtype", "init", "nonlinearity", "loss_on", "flops", "bytes")
 
 
 def rows_of(rival, times, document):

@@ -128,7 +128,7 @@ static void test_svg(void **state) {
       assert_well_formed(svg);
       assert_int_equal(count(svg, "<g class=\"product"), get_integer(totals, "mm") + get_integer(totals, "mv"));
       assert_int_equal(count(svg, "<g class=\"product mm"), get_integer(totals, "mm"));
-      assert_int_equal(count(svg, " dead\">"), get_integer(totals, "dead"));
+      assert_int_equal(count(svg, " dead\">"), get_integer(totals, "dead_steps"));
       assert_int_equal(count(svg, " critical\">"), critical);
       free(svg);
       json_decref(plan);

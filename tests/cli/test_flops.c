@@ -52,7 +52,7 @@ static void test_vgg11(void **state) {
   assert_true(get_real(guaranteed, "critical_flops_of_bp") > 10 && get_real(value, "critical_flops_of_bp") > 10);
   assert_true(get_real(guaranteed, "critical_flops_of_unpruned_bp") > 1 && get_real(value, "critical_flops_of_unpruned_bp") < 1);
   assert_true(get_real(guaranteed, "largest_step_of_unpruned_bp") > 1 && get_real(value, "largest_step_of_unpruned_bp") < 1);
-  assert_int_equal(get_integer(part(guaranteed, "auto"), "up_levels"), 0);
+  assert_int_equal(get_integer(part(guaranteed, "automatic"), "up_levels"), 0);
   json_decref(guaranteed);
   json_decref(value);
 }

@@ -212,7 +212,7 @@ static void test_flops(void **state) {
   walk_command("flops lenet5 --json");
   json_t *d = run_json("flops lenet5 --json --up-levels auto");
   assert_int_equal(get_integer(d, "elements"), 11);
-  assert_int_equal(get_integer(json_object_get(d, "auto"), "critical_flops"),
+  assert_int_equal(get_integer(json_object_get(d, "automatic"), "critical_flops"),
                    get_integer(json_object_get(d, "totals"), "critical_flops"));
   json_decref(d);
   assert_runs("flops vgg11");

@@ -128,9 +128,16 @@ static bool save_interrupted(void) {
   return found || (exists(CHECKPOINT "/checkpoint.previous.safetensors") && !exists(CHECKPOINT "/checkpoint.safetensors"));
 }
 
-static int64_t log_size(void) {
+/* Without the first line, which says what the run is and comes before the first step; *header: that line's length. */
+static int64_t log_size(int64_t *header) {
+  char line[8192];
   struct stat info;
-  return stat(LOG, &info) == 0 ? (int64_t)info.st_size : 0;
+  FILE *file = fopen(LOG, "r");
+  *header = file != NULL && fgets(line, sizeof line, file) != NULL ? (int64_t)strlen(line) : 0;
+  if (file != NULL) {
+    (void)fclose(file);
+  }
+  return stat(LOG, &info) == 0 ? (int64_t)info.st_size - *header : 0;
 }
 
 /* The log's length according to the checkpoint that a resume would take; -1 without one. */
@@ -155,7 +162,8 @@ static bool has_checkpoint(void) {
 /* Lets the program run, and kills it after `seconds` (negative: never). True when it came to its end. */
 static bool run_for(const char *program, int mode, double seconds, counts *c) {
   const bool resume = has_checkpoint();
-  const int64_t before = log_size(), cut = log_size_of_checkpoint();
+  int64_t header;
+  const int64_t before = log_size(&header), cut = log_size_of_checkpoint() - header;
   const pid_t child = start(program, mode, true, resume);
   if (seconds >= 0) {
     const struct timespec wait = {(time_t)seconds, (long)(1e9 * (seconds - (double)(time_t)seconds))};
@@ -174,7 +182,7 @@ static bool run_for(const char *program, int mode, double seconds, counts *c) {
     return true;
   }
   const bool save = save_interrupted();
-  const int64_t size = log_size();
+  const int64_t size = log_size(&header);
   c->kills += 1;
   c->in_save += save;
   c->in_resume += !save && resume && (size == before || size == cut);
@@ -288,7 +296,7 @@ static void write_result(const char *path, const counts *c, double seconds) {
                 "cores", (int)sysconf(_SC_NPROCESSORS_ONLN), "commit", BPPSA_COMMIT, "date", date, "seed", (json_int_t)seed,
                 "kills", (json_int_t)c->kills, "kills_during_a_save", (json_int_t)c->in_save, "kills_during_a_resume",
                 (json_int_t)c->in_resume, "kills_before_the_first_step", (json_int_t)c->in_start, "runs_completed",
-                (json_int_t)c->runs, "mismatches", (json_int_t)c->mismatches, "seconds", seconds);
+                (json_int_t)c->runs, "mismatches", (json_int_t)c->mismatches, "elapsed_s", seconds);
   json_t *lines = json_array();
   for (int mode = 0; mode < MODES; ++mode) {
     json_array_append_new(lines, json_sprintf("%s %s", modes[mode].options, modes[mode].checkpoints));

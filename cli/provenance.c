@@ -1,0 +1,92 @@
+#include "cli/provenance.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+#include "bppsa_version.h"
+#include "core/alloc.h"
+#include "core/directory.h"
+
+enum { DEPTH = 2, PATH = 4096 }; /* DIR/CLASS/NAME.wav */
+
+/* Adds what a file or a directory holds; false where it cannot be told. */
+static bool measure(const char *path, int depth, int64_t *bytes, int64_t *files) {
+  struct stat found;
+  bppsa_directory list = {0};
+  char inner[PATH];
+  if (stat(path, &found) != 0) {
+    return false;
+  }
+  if (!S_ISDIR(found.st_mode)) {
+    *bytes += found.st_size;
+    *files += 1;
+    return true;
+  }
+  bool good = depth > 0 && bppsa_directory_list(path, &list) == BPPSA_OK;
+  for (int64_t i = 0; good && i < list.count; ++i) {
+    const int length = snprintf(inner, sizeof inner, "%s/%s", path, list.names[i]);
+    good = length > 0 && length < PATH && measure(inner, depth - 1, bytes, files);
+  }
+  bppsa_directory_free(&list);
+  return good;
+}
+
+static bool add_input(json_t *inputs, bppsa_option option, const char *path) {
+  int64_t bytes = 0, files = 0;
+  const bool known = measure(path, DEPTH, &bytes, &files);
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_text(object, "option", bppsa_option_get(option)->name);
+  ok = ok && bppsa_json_put_text(object, "path", path);
+  ok = ok && bppsa_json_put(object, "size_bytes", known ? json_integer(bytes) : json_null());
+  ok = ok && bppsa_json_put(object, "file_count", known ? json_integer(files) : json_null());
+  object = bppsa_json_finish(object, ok);
+  return object != NULL && json_array_append_new(inputs, object) == 0;
+}
+
+/* The files of npy:X,Y, the directory of KIND:DIR; a set that is made on the fly has none. */
+static bool add_data(json_t *inputs, const char *spec) {
+  const char *colon = strchr(spec, ':');
+  if (colon == NULL) {
+    return true;
+  }
+  char *paths = bppsa_strdup(colon + 1);
+  if (paths == NULL) {
+    return false;
+  }
+  char *comma = strncmp(spec, "npy:", 4) == 0 ? strchr(paths, ',') : NULL;
+  if (comma != NULL) {
+    *comma = '\0';
+  }
+  const bool ok =
+      add_input(inputs, BPPSA_OPTION_DATA, paths) && (comma == NULL || add_input(inputs, BPPSA_OPTION_DATA, comma + 1));
+  bppsa_free(paths);
+  return ok;
+}
+
+static json_t *inputs_json(const bppsa_cli *cli) {
+  static const bppsa_option options[] = {BPPSA_OPTION_WEIGHTS, BPPSA_OPTION_MASK, BPPSA_OPTION_ORDER};
+  const bppsa_option_value *data = bppsa_cli_value(cli, BPPSA_OPTION_DATA);
+  json_t *inputs = json_array();
+  bool ok = inputs != NULL && (data->text == NULL || add_data(inputs, data->text));
+  for (size_t i = 0; ok && i < sizeof options / sizeof options[0]; ++i) {
+    const bppsa_option_value *value = bppsa_cli_value(cli, options[i]);
+    ok = !value->given || add_input(inputs, options[i], value->text);
+  }
+  return bppsa_json_finish(inputs, ok);
+}
+
+static json_t *command_json(const bppsa_cli *cli) {
+  json_t *words = json_array();
+  bool ok = words != NULL;
+  for (int i = 0; ok && i < cli->argc; ++i) {
+    json_t *word = json_string(cli->argv[i]);
+    word = word != NULL || bppsa_json_out_of_memory() ? word : json_string("(not UTF-8)");
+    ok = word != NULL && json_array_append_new(words, word) == 0;
+  }
+  return bppsa_json_finish(words, ok);
+}
+
+bool bppsa_provenance_json(json_t *object, const bppsa_cli *cli) {
+  return bppsa_json_put_text(object, "version", BPPSA_VERSION) && bppsa_json_put_text(object, "commit", BPPSA_COMMIT) &&
+         bppsa_json_put(object, "command", command_json(cli)) && bppsa_json_put(object, "inputs", inputs_json(cli));
+}
