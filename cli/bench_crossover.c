@@ -320,7 +320,7 @@ static bppsa_status measure(crossover *x, json_t *document) {
   bppsa_progress_line line = bppsa_progress_start(x->cli->err);
   x->rows = json_object_get(document, "rows");
   BPPSA_TRY(bppsa_bench_setup(x->cli, x->device, &x->point, &x->limits));
-  if (bppsa_cli_value(x->cli, BPPSA_OPTION_NONLINEARITY)->given && !x->point.kind->nonlinearity) {
+  if (bppsa_cli_value(x->cli, BPPSA_OPTION_NONLINEARITY)->given && !x->point.kind->cell->relu) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--nonlinearity: given beside --model %s, expected --model rnn", x->point.kind->name);
   }
   x->limits.line = &line;

@@ -44,7 +44,7 @@ static bool put_point(json_t *object, const bppsa_bench_point *point, const bpps
   ok = ok && bppsa_json_put_integer(object, "threads", result->threads);
   ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(c->dtype));
   ok = ok && bppsa_json_put_text(object, "init", init_name(point->init));
-  if (point->kind->nonlinearity) {
+  if (point->kind->cell->relu) {
     ok = ok && bppsa_json_put_text(object, "nonlinearity", bppsa_nonlinearity_name(c->nonlinearity));
   }
   return ok && bppsa_json_put_text(object, "loss_on", bppsa_loss_name(c->loss_all));

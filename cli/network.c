@@ -146,7 +146,7 @@ bool bppsa_network_json(const bppsa_network *network, const bppsa_recurrent_conf
   bool ok = bppsa_json_put_integer(object, "seq_len", c->seq_len) && bppsa_json_put_integer(object, "batch", c->batch);
   ok = ok && bppsa_json_put_integer(object, "input", c->input) && bppsa_json_put_integer(object, "hidden", c->hidden);
   ok = ok && bppsa_json_put_integer(object, "layers", c->layers) && bppsa_json_put_integer(object, "classes", c->classes);
-  if (network->kind->nonlinearity) {
+  if (network->kind->cell->relu) {
     ok = ok && bppsa_json_put_text(object, "nonlinearity", bppsa_nonlinearity_name(c->nonlinearity));
   }
   return ok;

@@ -10,11 +10,7 @@
 typedef struct {
   const char *name;       /* "rnn": the command's word, and the prefix of its weights' names */
   const bppsa_cell *cell; /* recurrent: its table; NULL otherwise */
-  int64_t gates;          /* G */
-  int64_t matrices;       /* K of Jᵀ = Σ W_kᵀ diag(d_k) + diag(e) */
-  bool diagonal;          /* e is there */
-  bool nonlinearity;      /* the cell's function can be chosen */
-  bool convolutional;     /* layers of its own (cli/network.h); what stands above says nothing then */
+  bool convolutional;     /* layers of its own (cli/network.h) */
   bppsa_status (*create)(const bppsa_recurrent_config *config, const bppsa_device *device, bppsa_model **model); /* recurrent */
 } bppsa_network_kind;
 

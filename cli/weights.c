@@ -199,7 +199,8 @@ static bppsa_status check_text(const bppsa_cli *cli, bppsa_option option, const 
 static bppsa_status read_metadata(const bppsa_cli *cli, const char *path, const bppsa_safetensors *file,
                                   bppsa_recurrent_config *config) {
   const char *nonlinearity = bppsa_safetensors_metadata(file, "nonlinearity");
-  if (nonlinearity != NULL && bppsa_network_kind_of(cli)->nonlinearity) {
+  const bppsa_cell *cell = bppsa_network_kind_of(cli)->cell;
+  if (nonlinearity != NULL && cell != NULL && cell->relu) {
     const bool relu = strcmp(nonlinearity, "relu") == 0;
     if (!relu && strcmp(nonlinearity, "tanh") != 0) {
       return bppsa_fail(BPPSA_ERR_FORMAT, "%s: metadata nonlinearity is '%s', expected tanh or relu", path, nonlinearity);
@@ -220,8 +221,9 @@ static bppsa_status describe_weights(const bppsa_cli *cli, const bppsa_network *
   bppsa_named_view *tensors = NULL;
   int64_t count = 0;
   BPPSA_TRY(network_tensors(cli, file, &tensors, &count));
-  const bppsa_status status = kind->convolutional ? bppsa_cnn_infer(path, &network->layers, count, tensors, &config->dtype)
-                                                  : bppsa_recurrent_infer(path, kind->name, kind->gates, count, tensors, config);
+  const bppsa_status status = kind->convolutional
+                                  ? bppsa_cnn_infer(path, &network->layers, count, tensors, &config->dtype)
+                                  : bppsa_recurrent_infer(path, kind->name, kind->cell->gates, count, tensors, config);
   bppsa_free(tensors);
   BPPSA_TRY(status == BPPSA_ERR_FORMAT ? say_names(cli, network, file) : status); /* a tensor is missing */
   BPPSA_TRY(check_integer(cli, BPPSA_OPTION_LAYERS, config->layers, path));
