@@ -12,7 +12,7 @@ static const char *const nonlinearities[] = {"tanh", "relu", NULL};
 static const char *const losses[] = {"last", "all", NULL};
 static const char *const train_losses[] = {"last", "all", "mse", "mse-all", NULL};
 static const char *const inits[] = {"default", "orthogonal", NULL};
-static const char *const backwards[] = {"bp", "scan", NULL};
+static const char *const backwards[] = {"auto", "bp", "scan", NULL};
 static const char *const algorithms[] = {"auto", "linear", "blelloch", "chunked", NULL};
 static const char *const plans[] = {"estimate", "measure", NULL};
 static const char *const weight_gradients[] = {"in-order", "second-stream", NULL};
@@ -83,10 +83,11 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
                             .otherwise = "shuffled by --seed"},
     [BPPSA_OPTION_NO_SHUFFLE] = {"--no-shuffle", BPPSA_FLAG, BPPSA_GROUP_DATA, NULL, NULL, "every epoch in the data's order",
                                  NULL, .choices = NULL},
-    [BPPSA_OPTION_BACKWARD] = {"--backward", BPPSA_CHOICE, BPPSA_GROUP_GRADIENTS, NULL, "scan",
-                               "sequential back-propagation, or the scan", .choices = backwards},
+    [BPPSA_OPTION_BACKWARD] = {"--backward", BPPSA_CHOICE, BPPSA_GROUP_GRADIENTS, NULL, "auto",
+                               "sequential back-propagation, a scan, or whichever is the fastest, see --plan",
+                               .choices = backwards},
     [BPPSA_OPTION_ALGORITHM] = {"--algorithm", BPPSA_CHOICE, BPPSA_GROUP_GRADIENTS, NULL, "auto",
-                                "of the scan; auto: the fastest, see --plan", .choices = algorithms},
+                                "of the scan, and implies it; auto: the scan's fastest", .choices = algorithms},
     [BPPSA_OPTION_UP_LEVELS] = {"--up-levels", BPPSA_INTEGER, BPPSA_GROUP_GRADIENTS, "L", NULL,
                                 "up-sweep levels, then a linear middle; implies blelloch", "a whole number, 0 or more",
                                 SPAN(0, INT64_MAX), .otherwise = "all"},

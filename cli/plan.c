@@ -206,7 +206,10 @@ static bppsa_status print_sentence(bppsa_cli *cli, const bppsa_recurrent_config 
   const bppsa_work_ratios ratios = layer_ratios(bppsa_network_kind_of(cli), config, plan, config->layers - 1);
   char text[BPPSA_WORK_TEXT];
   if (bppsa_scan_plan_is_chain(plan)) {
-    return bppsa_cli_print(cli, "\nThis is the recurrence itself: %" PRId64 " mat-vecs, each waiting for the one before.\n",
+    return bppsa_cli_print(cli,
+                           "\nThis is the recurrence itself: %" PRId64
+                           " mat-vecs, each waiting for the one before. A processor runs it by the cell's own sweep,\n"
+                           "which is sequential BP.\n",
                            chain);
   }
   return bppsa_cli_print(cli,
@@ -259,6 +262,7 @@ static bppsa_status run(bppsa_cli *cli) {
   char *document = NULL;
   bppsa_device_kind device;
   int32_t index;
+  config.method.backward = BPPSA_BACKWARD_SCAN; /* the plan of a scan is what this command shows */
   BPPSA_TRY(bppsa_setup_config(cli, &config));
   BPPSA_TRY(bppsa_device_parse(bppsa_cli_value(cli, BPPSA_OPTION_DEVICE)->text, &device, &index));
   BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_SVG));

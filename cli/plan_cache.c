@@ -57,13 +57,13 @@ static int64_t find_key(const json_t *plans, const char *key) {
   return -1;
 }
 
-bool bppsa_plan_cache_find(const char *key, bppsa_scan_method *method) {
+bool bppsa_plan_cache_find(const char *key, bppsa_gradient_method *method) {
   char directory[PATH_SIZE];
   json_t *plans = find_directory(directory, false) ? load_plans(directory) : NULL;
   const int64_t at = plans != NULL ? find_key(plans, key) : -1;
-  bppsa_scan_method kept;
+  bppsa_gradient_method kept;
   const bool found =
-      at >= 0 && bppsa_scan_method_get(json_array_get(plans, (size_t)at), &kept) && kept.algorithm != BPPSA_SCAN_AUTO;
+      at >= 0 && bppsa_gradient_method_get(json_array_get(plans, (size_t)at), &kept) && !bppsa_gradient_method_open(&kept);
   if (found) {
     *method = kept;
   }
@@ -71,10 +71,10 @@ bool bppsa_plan_cache_find(const char *key, bppsa_scan_method *method) {
   return found;
 }
 
-static json_t *plan_json(const char *key, const bppsa_scan_method *method, double median_s) {
+static json_t *plan_json(const char *key, const bppsa_gradient_method *method, double median_s) {
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_text(object, "key", key);
-  ok = ok && bppsa_scan_method_put(object, method);
+  ok = ok && bppsa_gradient_method_put(object, method);
   ok = ok && bppsa_json_put_real(object, "median_s", median_s);
   return bppsa_json_finish(object, ok);
 }
@@ -96,7 +96,7 @@ static json_t *document_with(json_t *plans, json_t *plan, const char *key) {
   return bppsa_json_finish(document, ok);
 }
 
-bppsa_status bppsa_plan_cache_store(const char *key, const bppsa_scan_method *method, double median_s) {
+bppsa_status bppsa_plan_cache_store(const char *key, const bppsa_gradient_method *method, double median_s) {
   char directory[PATH_SIZE], path[PATH_SIZE + 16];
   if (!find_directory(directory, true)) {
     return bppsa_fail(BPPSA_ERR_IO, "no cache directory, expected XDG_CACHE_HOME or HOME to name one that can be written");

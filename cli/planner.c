@@ -24,9 +24,7 @@ const char *bppsa_chosen_name(bppsa_chosen chosen) {
 }
 
 bppsa_chosen bppsa_planner_chooser(const bppsa_recurrent_config *config) {
-  return config->method.backward == BPPSA_BACKWARD_SCAN && config->method.scan.algorithm == BPPSA_SCAN_AUTO
-             ? BPPSA_CHOSEN_BY_ESTIMATE
-             : BPPSA_CHOSEN_BY_OPTION;
+  return bppsa_gradient_method_open(&config->method) ? BPPSA_CHOSEN_BY_ESTIMATE : BPPSA_CHOSEN_BY_OPTION;
 }
 
 /* ---- one candidate ---- */
@@ -113,7 +111,7 @@ static bppsa_status try_candidate(contest *c, const bppsa_recurrent_config *conf
   bppsa_model *model = NULL;
   double median_s;
   bppsa_status status = bppsa_network_create(c->network, config, c->device, &model);
-  if (status == BPPSA_ERR_ARGUMENT && c->best_s > 0) { /* the first candidate, linear, had no other fault */
+  if (status == BPPSA_ERR_ARGUMENT && c->best_s > 0) { /* the first candidate, BP or linear, had no other fault */
     return BPPSA_OK;
   }
   BPPSA_TRY(status);
@@ -152,22 +150,33 @@ static bool next_candidate(const contest *c, const bppsa_recurrent_config *confi
   return bppsa_scan_candidate(&asked, index, candidate) && candidate->method.algorithm != BPPSA_SCAN_CHUNKED;
 }
 
-/* The cost model's candidates, and on a processor chunks as many as keep the threads busy. */
+static bppsa_status try_method(contest *c, bppsa_recurrent_config *config, bppsa_gradient_method method,
+                               bppsa_progress_line *line) {
+  char text[BPPSA_METHOD_TEXT];
+  bppsa_progress_show(line, "measuring: %s", bppsa_gradient_method_words(&method, text, sizeof text));
+  config->method = method;
+  return try_candidate(c, config);
+}
+
+/* The cost model's candidates, BP among them where it is left open, and on a processor chunks as many as keep the threads busy. In a recurrent network BP
+ * is the linear scan. */
 static bppsa_status try_all(contest *c, const bppsa_recurrent_config *config, bppsa_progress_line *line) {
   const int64_t threads = bppsa_device_get_threads(c->device), busy[] = {threads, 2 * threads, 4 * threads};
-  const bool chunks = !c->network->kind->convolutional && !is_gpu(c->device);
+  const bool recurrent = !c->network->kind->convolutional, chunks = recurrent && !is_gpu(c->device);
+  const bool any = config->method.backward == BPPSA_BACKWARD_AUTO;
   bppsa_recurrent_config tried = *config;
   bppsa_scan_config candidate;
-  char text[BPPSA_METHOD_TEXT];
+  if (any) {
+    BPPSA_TRY(try_method(c, &tried, (bppsa_gradient_method){.backward = BPPSA_BACKWARD_BP}, line));
+  }
   for (int64_t index = 0; next_candidate(c, config, index, &candidate); ++index) {
-    tried.method.scan = candidate.method;
-    bppsa_progress_show(line, "measuring plans: %s", bppsa_scan_method_words(&tried.method.scan, text, sizeof text));
-    BPPSA_TRY(try_candidate(c, &tried));
+    if (!any || !recurrent || candidate.method.algorithm != BPPSA_SCAN_LINEAR) {
+      BPPSA_TRY(try_method(c, &tried, (bppsa_gradient_method){BPPSA_BACKWARD_SCAN, candidate.method}, line));
+    }
   }
   for (size_t i = 0; chunks && i < sizeof busy / sizeof busy[0]; ++i) {
-    tried.method.scan = (bppsa_scan_method){.algorithm = BPPSA_SCAN_CHUNKED, .chunks = busy[i]};
-    bppsa_progress_show(line, "measuring plans: %s", bppsa_scan_method_words(&tried.method.scan, text, sizeof text));
-    BPPSA_TRY(try_candidate(c, &tried));
+    const bppsa_scan_method method = {.algorithm = BPPSA_SCAN_CHUNKED, .chunks = busy[i]};
+    BPPSA_TRY(try_method(c, &tried, (bppsa_gradient_method){BPPSA_BACKWARD_SCAN, method}, line));
   }
   return BPPSA_OK;
 }
@@ -210,10 +219,11 @@ static void make_key(const bppsa_network *network, const bppsa_device *device, i
   char identity[32];
   snprintf(key, KEY_SIZE,
            "bppsa %s %s|%s|%s|%s|threads %d|%s|%s|T %" PRId64 " B %" PRId64 " I %" PRId64 " H %" PRId64 " layers %" PRId64
-           "|loss %s|input gradients %d|memory limit %" PRId64 "|%s",
+           "|loss %s|input gradients %d|memory limit %" PRId64 "|backward %s|%s",
            BPPSA_VERSION, BPPSA_COMMIT, bppsa_device_get_name(device), bppsa_device_get_hardware(device), bppsa_simd_get()->name,
            (int)bppsa_device_get_threads(device), network->kind->name, bppsa_dtype_name(c->dtype), c->seq_len, c->batch, c->input,
            c->hidden, c->layers, c->loss_all ? "all" : "last", (int)c->input_gradients, limit,
+           bppsa_backward_name(c->method.backward),
            network->kind->convolutional ? bppsa_network_identity(network, identity, sizeof identity) : "");
 }
 
@@ -238,17 +248,18 @@ bppsa_status bppsa_planner_choose(const bppsa_cli *cli, const bppsa_network *net
     return BPPSA_OK;
   }
   if (*chosen != BPPSA_CHOSEN_BY_ESTIMATE) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--plan: measure beside a given %s, expected --backward scan and --algorithm auto",
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "--plan: measure beside a given %s, expected --backward auto, or scan with --algorithm auto",
                       config->method.backward == BPPSA_BACKWARD_BP ? "--backward bp" : "algorithm");
   }
-  if (bppsa_plan_cache_find(key, &config->method.scan)) {
+  if (bppsa_plan_cache_find(key, &config->method)) {
     *chosen = BPPSA_CHOSEN_BY_CACHE;
     return BPPSA_OK;
   }
   double median_s;
   BPPSA_TRY(measure(network, device, cli->err, config, &median_s));
   *chosen = BPPSA_CHOSEN_BY_MEASUREMENT;
-  if (bppsa_plan_cache_store(key, &config->method.scan, median_s) != BPPSA_OK) {
+  if (bppsa_plan_cache_store(key, &config->method, median_s) != BPPSA_OK) {
     fprintf(cli->err, "bppsa: note: the measured plan is not kept: %s\n", bppsa_last_error());
   }
   return BPPSA_OK;

@@ -1,7 +1,7 @@
 /* How a command computes its gradients: --plan and --memory-limit.
  *
- * `--plan estimate` leaves `auto` to the cost model (bppsa_recurrent_choose), whose choice depends on the device and the network alone.
- * `--plan measure` times the backward pass of every candidate on this machine, with this number of threads, and keeps the result in a
+ * `--plan estimate` leaves `auto` to the cost model (bppsa_recurrent_choose, cnn/choose.h), whose choice depends on the device and the network alone.
+ * `--plan measure` times the backward pass of BP and of every scan on this machine, with this number of threads, and keeps the result in a
  * cache file, so that the next run of the same network here need not measure again.
  */
 #ifndef BPPSA_CLI_PLANNER_H
@@ -38,8 +38,8 @@ bppsa_status bppsa_planner_choose(const bppsa_cli *cli, const bppsa_network *net
  * {"format":1,"plans":[{"key", a method (scan/method.h), "median_s"}]}, the latest last, at most 1000. */
 
 /* True and *method where the key is known. A file that cannot be used is as good as none. */
-bool bppsa_plan_cache_find(const char *key, bppsa_scan_method *method);
+bool bppsa_plan_cache_find(const char *key, bppsa_gradient_method *method);
 /* ERR_*: the choice could not be kept. */
-bppsa_status bppsa_plan_cache_store(const char *key, const bppsa_scan_method *method, double median_s);
+bppsa_status bppsa_plan_cache_store(const char *key, const bppsa_gradient_method *method, double median_s);
 
 #endif

@@ -30,21 +30,32 @@ static bppsa_status take_number(const bppsa_cli *cli, bppsa_option option, bppsa
   return BPPSA_OK;
 }
 
+/* An option of the scan means the scan; beside another --backward it contradicts. */
+static bppsa_status imply_scan(const bppsa_cli *cli, bppsa_gradient_method *method) {
+  static const bppsa_option of_scan[] = {BPPSA_OPTION_ALGORITHM, BPPSA_OPTION_UP_LEVELS, BPPSA_OPTION_CHUNKS};
+  const bppsa_option_value *backward = bppsa_cli_value(cli, BPPSA_OPTION_BACKWARD);
+  for (size_t i = 0; i < sizeof of_scan / sizeof of_scan[0]; ++i) {
+    if (!bppsa_cli_value(cli, of_scan[i])->given) {
+      continue;
+    }
+    if (backward->given && method->backward != BPPSA_BACKWARD_SCAN) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: an option of the scan beside --backward %s, expected --backward scan",
+                        bppsa_option_get(of_scan[i])->name, backward->text);
+    }
+    method->backward = BPPSA_BACKWARD_SCAN;
+  }
+  return BPPSA_OK;
+}
+
 /* --backward, --algorithm, --up-levels and --chunks; those the command does not take keep what *method says. */
 static bppsa_status setup_gradients(const bppsa_cli *cli, bppsa_gradient_method *method) {
-  static const bppsa_option of_scan[] = {BPPSA_OPTION_ALGORITHM, BPPSA_OPTION_UP_LEVELS, BPPSA_OPTION_CHUNKS};
   const bppsa_option_value *backward = bppsa_cli_value(cli, BPPSA_OPTION_BACKWARD),
                            *algorithm = bppsa_cli_value(cli, BPPSA_OPTION_ALGORITHM);
   bppsa_gradient_method found = *method;
   if (backward->present) {
     BPPSA_TRY(bppsa_gradient_method_parse(backward->text, &found));
   }
-  for (size_t i = 0; found.backward == BPPSA_BACKWARD_BP && i < sizeof of_scan / sizeof of_scan[0]; ++i) {
-    if (bppsa_cli_value(cli, of_scan[i])->given) {
-      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: an option of the scan beside --backward bp, expected --backward scan",
-                        bppsa_option_get(of_scan[i])->name);
-    }
-  }
+  BPPSA_TRY(imply_scan(cli, &found));
   if (bppsa_cli_value(cli, BPPSA_OPTION_UP_LEVELS)->given && bppsa_cli_value(cli, BPPSA_OPTION_CHUNKS)->given) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--chunks: given beside --up-levels, expected only one of the two");
   }

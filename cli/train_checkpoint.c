@@ -36,8 +36,10 @@ bppsa_status bppsa_train_checkpoint_method(const bppsa_train_config *train, bpps
   char value[64];
   BPPSA_TRY(bppsa_checkpoint_peek(train->checkpoint, 1, &key, &value));
   bppsa_gradient_method kept;
-  if (bppsa_gradient_method_parse(value, &kept) == BPPSA_OK && kept.backward == BPPSA_BACKWARD_SCAN &&
-      kept.scan.algorithm != BPPSA_SCAN_AUTO) { /* of another method the resumed run says itself that it differs */
+  const bool scan = config->method.backward ==
+                    BPPSA_BACKWARD_SCAN; /* asked for: then BP's checkpoint is another run's, which resuming it says */
+  if (bppsa_gradient_method_parse(value, &kept) == BPPSA_OK && !bppsa_gradient_method_open(&kept) &&
+      (!scan || kept.backward == BPPSA_BACKWARD_SCAN)) {
     config->method = kept;
     *chosen = BPPSA_CHOSEN_BY_CHECKPOINT;
   }

@@ -30,7 +30,7 @@ typedef enum { BPPSA_WEIGHT_GRADIENTS_IN_ORDER = 0, BPPSA_WEIGHT_GRADIENTS_SECON
 typedef struct {
   int64_t batch;                           /* B >= 1, the largest batch */
   bppsa_dtype dtype;                       /* f32, f64 */
-  bppsa_gradient_method method;            /* a scan is auto, linear or blelloch */
+  bppsa_gradient_method method;            /* auto: see cnn/choose.h; with a factory a scan. A scan is auto, linear or blelloch */
   bppsa_weight_gradients weight_gradients; /* second stream: with backward = BP on a GPU */
   bool input_gradients;                    /* also of x */
   int64_t memory_limit;                    /* bytes the network may hold; 0: no limit */
@@ -40,7 +40,7 @@ typedef struct {
   bppsa_scan_factory factory; /* zero: local */
 } bppsa_cnn_config;
 
-/* B 256, f32, scan by auto, weight gradients in order, no limit, no masks. */
+/* B 256, f32, backward by auto, weight gradients in order, no limit, no masks. */
 bppsa_cnn_config bppsa_cnn_config_default(void);
 
 /* A model of the network (copied), parameters 0 until set or initialised. The device must outlive it. Destroy with bppsa_model_destroy.

@@ -2,13 +2,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cnn/choose.h"
 #include "cnn/cnn_internal.h"
 #include "core/alloc.h"
 #include "core/memory.h"
 
 bppsa_cnn_config bppsa_cnn_config_default(void) {
-  return (bppsa_cnn_config){
-      .batch = 256, .dtype = BPPSA_F32, .method = {BPPSA_BACKWARD_SCAN, bppsa_scan_method_of(BPPSA_SCAN_AUTO)}};
+  return (bppsa_cnn_config){.batch = 256, .dtype = BPPSA_F32, .method.scan = bppsa_scan_method_of(BPPSA_SCAN_AUTO)};
 }
 
 const bppsa_scan_plan *bppsa_cnn_plan(const bppsa_model *model) {
@@ -24,7 +24,8 @@ static bppsa_status check_order(const bppsa_cnn_config *c, const bppsa_device *d
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "unknown order of weight gradients %d", (int)c->weight_gradients);
   }
   if (c->weight_gradients == BPPSA_WEIGHT_GRADIENTS_SECOND_STREAM && c->method.backward != BPPSA_BACKWARD_BP) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "weight gradients on a second stream beside a scan, expected sequential BP");
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "weight gradients on a second stream beside %s, expected sequential BP",
+                      c->method.backward == BPPSA_BACKWARD_SCAN ? "a scan" : "a method left to auto");
   }
   return c->weight_gradients == BPPSA_WEIGHT_GRADIENTS_IN_ORDER || bppsa_device_get_kind(device) == BPPSA_CUDA
              ? BPPSA_OK
@@ -56,10 +57,7 @@ static bool is_gpu(const cnn *n) {
   return bppsa_device_get_kind(n->device) == BPPSA_CUDA;
 }
 
-/* A scan wants g_0 .. g_n one behind the other; cuDNN likes arrays that begin at round addresses. */
 static bppsa_status describe_layers(cnn *n) {
-  enum { LINE = 64 };
-  const bool packed = !is_gpu(n) || n->config.method.backward == BPPSA_BACKWARD_SCAN;
   int64_t parameter = 0;
   for (int64_t i = 0; i < n->network.count; ++i) {
     cnn_layer *layer = &n->layers[i];
@@ -74,17 +72,25 @@ static bppsa_status describe_layers(cnn *n) {
     if (layer->about->op.kind == BPPSA_OPERATOR_CONV2D && !is_gpu(n)) {
       BPPSA_TRY(bppsa_conv_plan(&layer->about->op, n->config.dtype, n->threads, n->config.batch, &layer->conv));
     }
-    if (i < n->elements) {
-      int64_t size;
-      n->offsets[i + 1] = n->offsets[i] + (packed ? layer->in : (layer->in + LINE - 1) / LINE * LINE);
-      if (!bppsa_mul(n->offsets[i + 1] + layer->out, n->config.batch, &size) || size > INT64_MAX / 64) {
-        return bppsa_fail(BPPSA_ERR_MEMORY, "%s: the gradients of %lld samples do not fit in 64 bits", layer->about->name,
-                          (long long)n->config.batch);
-      }
+  }
+  n->base.parameter_count = parameter;
+  return BPPSA_OK;
+}
+
+/* A scan wants g_0 .. g_n one behind the other; cuDNN likes arrays that begin at round addresses. */
+static bppsa_status place_gradients(cnn *n) {
+  enum { LINE = 64 };
+  const bool packed = !is_gpu(n) || n->config.method.backward == BPPSA_BACKWARD_SCAN;
+  for (int64_t i = 0; i < n->elements; ++i) {
+    const cnn_layer *layer = &n->layers[i];
+    int64_t size;
+    n->offsets[i + 1] = n->offsets[i] + (packed ? layer->in : (layer->in + LINE - 1) / LINE * LINE);
+    if (!bppsa_mul(n->offsets[i + 1] + layer->out, n->config.batch, &size) || size > INT64_MAX / 64) {
+      return bppsa_fail(BPPSA_ERR_MEMORY, "%s: the gradients of %lld samples do not fit in 64 bits", layer->about->name,
+                        (long long)n->config.batch);
     }
   }
   n->offsets[n->elements + 1] = n->offsets[n->elements] + n->layers[n->elements].in;
-  n->base.parameter_count = parameter;
   return BPPSA_OK;
 }
 
@@ -296,22 +302,6 @@ static bppsa_status allocate_arrays(cnn *n) {
 
 /* ---- the scan ---- */
 
-/* Entries of J_tᵀ, at most: by its structure, or the weights a mask leaves times the output's positions. */
-static bppsa_status bound_entries(const cnn_layer *layer, int64_t *entries) {
-  bppsa_op_size size;
-  BPPSA_TRY(bppsa_op_count(&layer->about->op, &size));
-  *entries = size.entries;
-  if (layer->mask != NULL) {
-    int64_t kept = 0;
-    for (int64_t i = 0; i < bppsa_op_weights(&layer->about->op); ++i) {
-      kept += layer->mask[i] != 0;
-    }
-    kept *= layer->about->out[1] * layer->about->out[2];
-    *entries = kept < *entries ? kept : *entries;
-  }
-  return BPPSA_OK;
-}
-
 /* Are J_tᵀ's values used? Those of J_1ᵀ only where the input's gradient is wanted; the identity's never. */
 static bool uses_values(const cnn *n, int64_t t) {
   return n->layers[t - 1].about->op.kind != BPPSA_OPERATOR_FLATTEN && (t > 1 || n->config.input_gradients);
@@ -327,8 +317,8 @@ static bppsa_status count_patterns(const cnn *n, int64_t *bytes) {
   const int64_t size = (int64_t)bppsa_dtype_size(n->config.dtype);
   for (int64_t t = 1; t <= n->elements; ++t) {
     const cnn_layer *layer = &n->layers[t - 1];
-    int64_t entries, values = 0;
-    BPPSA_TRY(bound_entries(layer, &entries));
+    int64_t all, entries, values = 0;
+    BPPSA_TRY(bppsa_cnn_count_entries(layer->about, layer->mask, &all, &entries));
     if (uses_values(n, t) && !bppsa_mul(entries * size, is_shared(layer) ? 1 : n->config.batch, &values)) {
       values = -1;
     }
@@ -402,6 +392,42 @@ static bppsa_status check_memory(cnn *n, int64_t *bytes) {
              : BPPSA_OK;
 }
 
+static bppsa_status predict(const cnn *n, bppsa_cnn_seconds *seconds) {
+  const uint8_t **masks = bppsa_calloc(n->network.count, sizeof *masks);
+  if (masks == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i < n->network.count; ++i) {
+    masks[i] = n->layers[i].mask;
+  }
+  const bppsa_status status = bppsa_cnn_predict(&n->network, masks, &n->config, n->device, seconds);
+  bppsa_free((void *)masks);
+  return status;
+}
+
+/* What AUTO stands for: the fastest by the cost model, within the memory limit; a scan where somebody wants to execute it. */
+static bppsa_status choose_method(cnn *n) {
+  bppsa_gradient_method *method = &n->config.method;
+  bppsa_cnn_seconds seconds;
+  int64_t bytes = 0;
+  if (method->backward != BPPSA_BACKWARD_AUTO) {
+    return BPPSA_OK;
+  }
+  if (n->config.factory.create != NULL) {
+    *method = (bppsa_gradient_method){BPPSA_BACKWARD_SCAN, bppsa_scan_method_of(BPPSA_SCAN_AUTO)};
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(predict(n, &seconds));
+  *method = bppsa_cnn_choose(&seconds);
+  if (method->backward == BPPSA_BACKWARD_SCAN && n->config.memory_limit > 0) {
+    BPPSA_TRY(place_gradients(n));
+    BPPSA_TRY(count_arrays(n, &bytes));
+    BPPSA_TRY(count_patterns(n, &bytes));
+    method->backward = bytes < n->config.memory_limit ? BPPSA_BACKWARD_SCAN : BPPSA_BACKWARD_BP;
+  }
+  return BPPSA_OK;
+}
+
 /* cuDNN's workspaces get a quarter each of what the limit leaves. */
 static bppsa_status choose_algorithms(cnn *n, int64_t *bytes) {
   const int64_t most = (int64_t)1 << 30, left = (n->config.memory_limit - *bytes) / 4;
@@ -425,6 +451,8 @@ static bppsa_status build(cnn *n) {
   BPPSA_TRY(describe_layers(n));
   describe_parameters(n);
   BPPSA_TRY(take_masks(n));
+  BPPSA_TRY(choose_method(n));
+  BPPSA_TRY(place_gradients(n));
   if (is_gpu(n)) {
     BPPSA_TRY(bppsa_cnn_cuda_create(n));
   }

@@ -64,6 +64,9 @@ bppsa_status bppsa_cnn_run_scan(cnn *n);
 /* y = x Wᵀ + b of a linear operator for b samples. */
 bppsa_linear bppsa_cnn_linear(const cnn *n, const cnn_layer *layer, int64_t batch);
 
+/* Entries of a layer's J_tᵀ: *all by its structure, *kept at most of those that a mask leaves, by its weights times the output's positions. ERR_*: of bppsa_op_count. */
+bppsa_status bppsa_cnn_count_entries(const bppsa_cnn_layer *layer, const uint8_t *mask, int64_t *all, int64_t *kept);
+
 /* ---- a GPU's part (cnn_cuda.cu) ---- */
 
 /* What is done with every array of a device: counted, or placed. `array` points to the pointer; *sum: of all bytes, or the next address. */

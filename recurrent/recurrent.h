@@ -42,12 +42,12 @@ typedef struct {
   bppsa_scan_factory factory; /* zero: local */
 } bppsa_recurrent_config;
 
-/* The design's defaults: T 1000, B 16, I 1, H 20, 1 layer, 10 classes, last, f32, tanh, scan by auto (up_levels -1, chunks 0). */
+/* The design's defaults: T 1000, B 16, I 1, H 20, 1 layer, 10 classes, last, f32, tanh, backward by auto. */
 bppsa_recurrent_config bppsa_recurrent_config_default(void);
 
-/* AUTO resolved: the candidate with the least predicted time over all layers (bppsa_scan_plan_seconds), one for the whole
- * network, which fits memory_limit; where none fits, linear. A configuration without AUTO comes back as it is. ERR_*: as of the
- * plans. */
+/* AUTO resolved, of the backward pass (BP or a scan; with a factory a scan) or of the scan: the candidate with the least
+ * predicted time over all layers (bppsa_scan_plan_seconds), one for the whole network, which fits memory_limit; where none
+ * fits, BP or linear. A configuration without AUTO comes back as it is. ERR_*: as of the plans. */
 bppsa_status bppsa_recurrent_choose(const bppsa_recurrent_config *config, int64_t matrices, bool diagonal,
                                     bppsa_device_kind device, bppsa_recurrent_config *chosen);
 

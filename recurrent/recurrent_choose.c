@@ -1,4 +1,5 @@
-/* What `auto` means for a recurrent network: one algorithm for all its layers, by the cost model. */
+/* What `auto` means for a recurrent network: one method for all its layers, by the cost model. BP is the linear scan, and costs what it does: of the two
+ * backward = AUTO takes BP, which needs no plan. */
 #include "core/alloc.h"
 #include "recurrent/recurrent.h"
 
@@ -33,10 +34,12 @@ bppsa_status bppsa_recurrent_choose(const bppsa_recurrent_config *config, int64_
   candidate.device = device;
   const bppsa_scan_config asked = candidate;
   double best_seconds = 0;
-  const bool open = config->method.backward == BPPSA_BACKWARD_SCAN && config->method.scan.algorithm == BPPSA_SCAN_AUTO;
+  const bool any = config->method.backward == BPPSA_BACKWARD_AUTO && config->factory.create == NULL; /* else a scan */
+  const bool open = bppsa_gradient_method_open(&config->method);
   for (int64_t index = 0; open && bppsa_scan_candidate(&asked, index, &candidate); ++index) {
     double seconds;
     int64_t held;
+    tried.method.backward = any && candidate.method.algorithm == BPPSA_SCAN_LINEAR ? BPPSA_BACKWARD_BP : BPPSA_BACKWARD_SCAN;
     tried.method.scan = candidate.method;
     BPPSA_TRY(cost(&tried, matrices, diagonal, device, &seconds, &held));
     if (index == 0 || (seconds < best_seconds && (config->memory_limit == 0 || held <= config->memory_limit))) {

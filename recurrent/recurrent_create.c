@@ -13,7 +13,7 @@ bppsa_recurrent_config bppsa_recurrent_config_default(void) {
                                   .layers = 1,
                                   .classes = 10,
                                   .dtype = BPPSA_F32,
-                                  .method = {BPPSA_BACKWARD_SCAN, bppsa_scan_method_of(BPPSA_SCAN_AUTO)}};
+                                  .method.scan = bppsa_scan_method_of(BPPSA_SCAN_AUTO)};
 }
 
 bppsa_scan_config bppsa_recurrent_scan_config(const bppsa_recurrent_config *config, int64_t matrices, bool diagonal,
@@ -227,6 +227,16 @@ static bppsa_status build(recurrent_network *n, const bppsa_device *device) {
 
 static const recurrent_backend *const backends[] = {[BPPSA_CPU] = &bppsa_recurrent_cpu, [BPPSA_CUDA] = &bppsa_recurrent_cuda};
 
+/* From here on the configuration says BP or SCAN. */
+static bppsa_status choose_method(recurrent_network *n, const bppsa_device *device) {
+  bppsa_recurrent_config chosen;
+  if (n->config.method.backward == BPPSA_BACKWARD_AUTO) {
+    BPPSA_TRY(bppsa_recurrent_choose(&n->config, n->cell->matrices, n->cell->diagonal, bppsa_device_get_kind(device), &chosen));
+    n->config.method = chosen.method;
+  }
+  return BPPSA_OK;
+}
+
 bppsa_status bppsa_recurrent_create(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
                                     bppsa_model **model) {
   BPPSA_TRY(check_config(config));
@@ -245,6 +255,7 @@ bppsa_status bppsa_recurrent_create(const bppsa_recurrent_config *config, const 
   n->backend = backends[bppsa_device_get_kind(device)];
   n->threads = bppsa_device_get_threads(device);
   bppsa_status status = check_sizes(n);
+  status = status == BPPSA_OK ? choose_method(n, device) : status;
   status = status == BPPSA_OK ? build(n, device) : status;
   if (status != BPPSA_OK) {
     bppsa_recurrent_destroy(&n->base);

@@ -14,10 +14,16 @@ static const bppsa_scan_algorithm_row *row_of(bppsa_scan_algorithm algorithm) {
   return row != NULL ? row : &unknown;
 }
 
-static const char *const backwards[] = {[BPPSA_BACKWARD_BP] = "bp", [BPPSA_BACKWARD_SCAN] = "scan"};
+static const char *const backwards[] = {
+    [BPPSA_BACKWARD_AUTO] = "auto", [BPPSA_BACKWARD_BP] = "bp", [BPPSA_BACKWARD_SCAN] = "scan"};
 
 bppsa_scan_method bppsa_scan_method_of(bppsa_scan_algorithm algorithm) {
   return (bppsa_scan_method){.algorithm = algorithm, .up_levels = -1};
+}
+
+bool bppsa_gradient_method_open(const bppsa_gradient_method *method) {
+  return method->backward == BPPSA_BACKWARD_AUTO ||
+         (method->backward == BPPSA_BACKWARD_SCAN && method->scan.algorithm == BPPSA_SCAN_AUTO);
 }
 
 const char *bppsa_scan_algorithm_name(bppsa_scan_algorithm algorithm) {
@@ -99,14 +105,21 @@ bppsa_status bppsa_scan_method_parse(const char *text, bppsa_scan_method *method
                           text);
 }
 
+static bool find_backward(const char *text, bppsa_backward *backward) {
+  for (size_t b = 0; b < sizeof backwards / sizeof backwards[0]; ++b) {
+    if (strcmp(text, backwards[b]) == 0) {
+      *backward = (bppsa_backward)b;
+      return true;
+    }
+  }
+  return false;
+}
+
 bppsa_status bppsa_gradient_method_parse(const char *text, bppsa_gradient_method *method) {
   bppsa_gradient_method found = {.backward = BPPSA_BACKWARD_SCAN, .scan = bppsa_scan_method_of(BPPSA_SCAN_AUTO)};
-  if (strcmp(text, backwards[BPPSA_BACKWARD_BP]) == 0) {
-    found.backward = BPPSA_BACKWARD_BP;
-  } else if (strcmp(text, backwards[BPPSA_BACKWARD_SCAN]) != 0 &&
-             (!read_method(text, &found.scan) || found.scan.algorithm == BPPSA_SCAN_AUTO)) {
-    return bppsa_fail(BPPSA_ERR_FORMAT, "method '%.40s', expected bp, scan, linear, blelloch [UP-LEVELS] or chunked [CHUNKS]",
-                      text);
+  if (!find_backward(text, &found.backward) && !read_method(text, &found.scan)) {
+    return bppsa_fail(BPPSA_ERR_FORMAT,
+                      "method '%.40s', expected auto, bp, scan, linear, blelloch [UP-LEVELS] or chunked [CHUNKS]", text);
   }
   *method = found;
   return BPPSA_OK;
@@ -127,8 +140,8 @@ const char *bppsa_scan_method_words(const bppsa_scan_method *method, char *text,
 
 const char *bppsa_gradient_method_words(const bppsa_gradient_method *method, char *text, size_t size) {
   static const char prefix[] = "scan, ";
-  if (method->backward == BPPSA_BACKWARD_BP) {
-    snprintf(text, size, "sequential BP");
+  if (method->backward != BPPSA_BACKWARD_SCAN) {
+    snprintf(text, size, "%s", method->backward == BPPSA_BACKWARD_BP ? "sequential BP" : backwards[method->backward]);
     return text;
   }
   snprintf(text, size, "%s", prefix);
@@ -149,7 +162,7 @@ bool bppsa_scan_method_put(json_t *object, const bppsa_scan_method *method) {
 
 bool bppsa_gradient_method_put(json_t *object, const bppsa_gradient_method *method) {
   return json_object_set_new(object, "backward", json_string(backwards[method->backward])) == 0 &&
-         (method->backward == BPPSA_BACKWARD_BP || bppsa_scan_method_put(object, &method->scan));
+         (method->backward != BPPSA_BACKWARD_SCAN || bppsa_scan_method_put(object, &method->scan));
 }
 
 bool bppsa_scan_method_get(const json_t *object, bppsa_scan_method *method) {
@@ -171,4 +184,15 @@ bool bppsa_scan_method_get(const json_t *object, bppsa_scan_method *method) {
     return true;
   }
   return false;
+}
+
+bool bppsa_gradient_method_get(const json_t *object, bppsa_gradient_method *method) {
+  const char *name = json_string_value(json_object_get(object, "backward"));
+  bppsa_gradient_method found = {.scan = bppsa_scan_method_of(BPPSA_SCAN_AUTO)};
+  if (name == NULL || !find_backward(name, &found.backward) ||
+      (found.backward == BPPSA_BACKWARD_SCAN && !bppsa_scan_method_get(object, &found.scan))) {
+    return false;
+  }
+  *method = found;
+  return true;
 }

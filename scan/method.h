@@ -4,13 +4,15 @@
  * files and options, one form in words, for people, and one JSON form.
  *
  *   text          words                         JSON
+ *   auto          auto                          "backward": "auto"
  *   bp            sequential BP                 "backward": "bp"
  *   scan          scan, auto                    "backward": "scan", "algorithm": "auto"
  *   linear        scan, linear                  "backward": "scan", "algorithm": "linear"
  *   blelloch 3    scan, blelloch (3 up-levels)  "backward": "scan", "algorithm": "blelloch", "up_levels": 3
  *   chunked 45    scan, chunked (45 chunks)     "backward": "scan", "algorithm": "chunked", "chunks": 45
  *
- * A method of the scan alone has the text "auto" instead of "scan", and neither "scan, " nor "backward".
+ * A method of the scan alone has the text "auto" instead of "scan", and neither "scan, " nor "backward". "auto" leaves BP or scan open, "scan" and
+ * the scan's own "auto" the scan's algorithm.
  */
 #ifndef BPPSA_SCAN_METHOD_H
 #define BPPSA_SCAN_METHOD_H
@@ -41,7 +43,11 @@ typedef struct {
   int64_t chunks;    /* chunked: P >= 1; 0: ⌊√(2n)⌉, which minimises 2n/P + P. More than n is clamped. */
 } bppsa_scan_method;
 
-typedef enum { BPPSA_BACKWARD_BP = 0, BPPSA_BACKWARD_SCAN } bppsa_backward;
+typedef enum {
+  BPPSA_BACKWARD_AUTO = 0, /* whichever of BP and all scans the network's cost model expects to be the fastest */
+  BPPSA_BACKWARD_BP,
+  BPPSA_BACKWARD_SCAN
+} bppsa_backward;
 
 typedef struct {
   bppsa_backward backward;
@@ -50,6 +56,9 @@ typedef struct {
 
 /* An algorithm with all its up-levels, or its default number of chunks. */
 bppsa_scan_method bppsa_scan_method_of(bppsa_scan_algorithm algorithm);
+
+/* Does the method leave something to a cost model or to measurement? */
+bool bppsa_gradient_method_open(const bppsa_gradient_method *method);
 
 const char *bppsa_scan_algorithm_name(bppsa_scan_algorithm algorithm); /* "blelloch" */
 const char *bppsa_backward_name(bppsa_backward backward);              /* "bp" */
@@ -72,6 +81,7 @@ struct json_t; /* jansson's */
 bool bppsa_scan_method_put(struct json_t *object, const bppsa_scan_method *method);
 bool bppsa_gradient_method_put(struct json_t *object, const bppsa_gradient_method *method);
 bool bppsa_scan_method_get(const struct json_t *object, bppsa_scan_method *method);
+bool bppsa_gradient_method_get(const struct json_t *object, bppsa_gradient_method *method);
 
 #ifdef __cplusplus
 }

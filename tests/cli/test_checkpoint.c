@@ -95,8 +95,8 @@ static void test_requests(void **state) {
                         {"--nonlinearity relu", "nonlinearity tanh contradicts this run, which has relu"},
                         {"--loss all", "loss last contradicts this run, which has all"},
                         {"--seed 1", "seed 0 contradicts this run, which has 1"},
-                        {"--backward bp", "gradients linear contradicts this run, which has bp"},
-                        {"--chunks 3", "gradients linear contradicts this run, which has chunked 3"},
+                        {"--backward scan", "gradients bp contradicts this run, which has linear"},
+                        {"--chunks 3", "gradients bp contradicts this run, which has chunked 3"},
                         {"--dtype f64", "dtype f32 contradicts this run, which has f64"},
                         {"--samples 64", "samples 48 contradicts this run, which has 64"},
                         {"--batch 8", "batch 16 contradicts this run, which has 8"}};
@@ -114,6 +114,22 @@ static void test_method(void **state) {
   json_t *document = run_json(SMALL " --iterations 3 --checkpoint d --resume --json");
   assert_string_equal(get_text(json_object_get(document, "config"), "algorithm"), "chunked");
   assert_int_equal(get_integer(json_object_get(document, "config"), "chunks"), 3);
+  assert_string_equal(get_text(json_object_get(document, "config"), "chosen"), "checkpoint");
+  json_decref(document);
+  assert_fails(2, "gradients chunked 3 contradicts this run, which has bp",
+               SMALL " --iterations 4 --checkpoint d --resume --backward bp");
+}
+
+/* A run by BP goes on by BP, whoever chose it. */
+static void test_method_bp(void **state) {
+  (void)state;
+  assert_runs(SMALL " --iterations 2 --checkpoint d");
+  json_t *document = run_json(SMALL " --iterations 3 --checkpoint d --resume --json");
+  assert_string_equal(get_text(json_object_get(document, "config"), "backward"), "bp");
+  assert_string_equal(get_text(json_object_get(document, "config"), "chosen"), "checkpoint");
+  json_decref(document);
+  document = run_json(SMALL " --iterations 4 --checkpoint d --resume --backward bp --json");
+  assert_string_equal(get_text(json_object_get(document, "config"), "chosen"), "option");
   json_decref(document);
 }
 
@@ -307,10 +323,10 @@ static void test_failures(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup(test_resume, setup),     cmocka_unit_test_setup(test_requests, setup),
-      cmocka_unit_test_setup(test_method, setup),     cmocka_unit_test_setup(test_data, setup),
-      cmocka_unit_test_setup(test_damage, setup),     cmocka_unit_test_setup(test_signals, setup),
-      cmocka_unit_test_setup(test_unwritable, setup), cmocka_unit_test_setup(test_failures, setup)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test_setup(test_resume, setup),  cmocka_unit_test_setup(test_requests, setup),
+                                     cmocka_unit_test_setup(test_method, setup),  cmocka_unit_test_setup(test_method_bp, setup),
+                                     cmocka_unit_test_setup(test_data, setup),    cmocka_unit_test_setup(test_damage, setup),
+                                     cmocka_unit_test_setup(test_signals, setup), cmocka_unit_test_setup(test_unwritable, setup),
+                                     cmocka_unit_test_setup(test_failures, setup)};
   return cmocka_run_group_tests(tests, enter_with_batch, leave_directory);
 }

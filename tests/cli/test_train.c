@@ -22,6 +22,41 @@ static int64_t count_lines(const char *path) {
   return lines;
 }
 
+/* An option of the scan means the scan; beside another --backward it contradicts. */
+static void test_gradients(void **state) {
+  (void)state;
+  const struct {
+    const char *options, *backward, *algorithm, *chosen;
+  } good[] = {{"", "bp", NULL, "estimate"},
+              {"--backward auto", "bp", NULL, "estimate"},
+              {"--backward bp", "bp", NULL, "option"},
+              {"--backward scan", "scan", "linear", "estimate"},
+              {"--algorithm auto", "scan", "linear", "estimate"},
+              {"--algorithm blelloch", "scan", "blelloch", "option"},
+              {"--up-levels 2", "scan", "blelloch", "option"},
+              {"--chunks 3 --backward scan", "scan", "chunked", "option"}};
+  for (size_t i = 0; i < sizeof good / sizeof good[0]; ++i) {
+    json_t *document = run_json("train rnn " SMALL " --iterations 1 --json %s", good[i].options);
+    const json_t *config = json_object_get(document, "config");
+    assert_string_equal(get_text(config, "backward"), good[i].backward);
+    assert_string_equal(get_text(config, "chosen"), good[i].chosen);
+    if (good[i].algorithm != NULL) {
+      assert_string_equal(get_text(config, "algorithm"), good[i].algorithm);
+    } else {
+      assert_null(json_object_get(config, "algorithm"));
+    }
+    json_decref(document);
+  }
+  static const char *const options[] = {"--algorithm auto", "--up-levels 2", "--chunks 3"};
+  static const char *const backward[] = {"auto", "bp"};
+  for (int i = 0; i < 6; ++i) {
+    char message[120];
+    snprintf(message, sizeof message, "%.*s: an option of the scan beside --backward %s, expected --backward scan",
+             (int)strcspn(options[i / 2], " "), options[i / 2], backward[i % 2]);
+    assert_fails(2, message, "train rnn " SMALL " --iterations 1 --backward %s %s", backward[i % 2], options[i / 2]);
+  }
+}
+
 static void test_epochs(void **state) {
   (void)state;
   json_t *document =
@@ -30,7 +65,8 @@ static void test_epochs(void **state) {
   assert_int_equal(json_array_size(rows), 3);
   assert_int_equal(get_integer(document, "steps"), 9); /* 48 samples, 16 a batch */
   assert_int_equal(get_integer(document, "parameters"), 6 + 36 + 6 + 6 + 60 + 10);
-  assert_string_equal(get_text(config, "backward"), "scan");
+  assert_string_equal(get_text(config, "backward"), "bp");
+  assert_string_equal(get_text(config, "chosen"), "estimate");
   assert_true(json_is_true(json_object_get(config, "auto")));
   assert_int_equal(count_lines("e.jsonl"), 4); /* what the run is, and its epochs */
   const json_t *final = final_of(document);
@@ -136,7 +172,7 @@ static void test_tables(void **state) {
   assert_non_null(strstr(result.out, "\n       40  ")); /* the last iteration has its line */
   release(&result);
   result = run("train rnn " SMALL " --iterations 1");
-  assert_non_null(strstr(result.out, "scan, linear, chosen by estimate"));
+  assert_non_null(strstr(result.out, "sequential BP, chosen by estimate"));
   release(&result);
 }
 
@@ -215,10 +251,10 @@ static void test_input(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_initial_weights), cmocka_unit_test(test_epochs),
-                                     cmocka_unit_test(test_input),           cmocka_unit_test(test_iterations),
-                                     cmocka_unit_test(test_methods),         cmocka_unit_test(test_data),
-                                     cmocka_unit_test(test_continue),        cmocka_unit_test(test_tables),
-                                     cmocka_unit_test(test_explosion),       cmocka_unit_test(test_threads)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_initial_weights), cmocka_unit_test(test_epochs),   cmocka_unit_test(test_input),
+      cmocka_unit_test(test_iterations),      cmocka_unit_test(test_methods),  cmocka_unit_test(test_data),
+      cmocka_unit_test(test_continue),        cmocka_unit_test(test_tables),   cmocka_unit_test(test_explosion),
+      cmocka_unit_test(test_threads),         cmocka_unit_test(test_gradients)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

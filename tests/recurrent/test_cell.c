@@ -119,7 +119,7 @@ static void has_no_kernels(void **state) {
 static void lacks_entries(void **state) {
   (void)state;
   bppsa_recurrent_config c = small();
-  c.method.scan.algorithm = BPPSA_SCAN_BLELLOCH;
+  c.method = (bppsa_gradient_method){BPPSA_BACKWARD_SCAN, bppsa_scan_method_of(BPPSA_SCAN_BLELLOCH)};
   bppsa_cell cell = two_tanh;
   c.dtype = BPPSA_F32;
   expect(&c, &cell, host, BPPSA_ERR_UNSUPPORTED,

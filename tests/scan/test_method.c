@@ -13,6 +13,7 @@ typedef struct {
 } form;
 
 static const form forms[] = {
+    {{BPPSA_BACKWARD_AUTO, {0}}, "auto", "auto", "{\"backward\":\"auto\"}"},
     {{BPPSA_BACKWARD_BP, {0}}, "bp", "sequential BP", "{\"backward\":\"bp\"}"},
     {{BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_AUTO, -1, 0}}, "scan", "scan, auto", "{\"backward\":\"scan\",\"algorithm\":\"auto\"}"},
     {{BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_LINEAR, -1, 0}},
@@ -44,7 +45,7 @@ static const form forms[] = {
      "scan, chunked (9223372036854775807 chunks)",
      "{\"backward\":\"scan\",\"algorithm\":\"chunked\",\"chunks\":9223372036854775807}"},
 };
-enum { FORMS = sizeof forms / sizeof forms[0] };
+enum { FIRST_SCAN = 2, FORMS = sizeof forms / sizeof forms[0] };
 
 static void assert_scan(const bppsa_scan_method *found, const bppsa_scan_method *expected) {
   assert_int_equal(found->algorithm, expected->algorithm);
@@ -75,11 +76,11 @@ static void test_forms(void **state) {
 /* A scan's own method: "auto" where the other says "scan". */
 static void test_scans(void **state) {
   (void)state;
-  for (int i = 1; i < FORMS; ++i) {
+  for (int i = FIRST_SCAN; i < FORMS; ++i) {
     const form *f = &forms[i];
     char text[BPPSA_METHOD_TEXT];
     bppsa_scan_method found = {0};
-    assert_string_equal(bppsa_scan_method_text(&f->method.scan, text, sizeof text), i == 1 ? "auto" : f->text);
+    assert_string_equal(bppsa_scan_method_text(&f->method.scan, text, sizeof text), i == FIRST_SCAN ? "auto" : f->text);
     assert_int_equal(bppsa_scan_method_parse(text, &found), BPPSA_OK);
     assert_scan(&found, &f->method.scan);
     assert_string_equal(bppsa_scan_method_words(&f->method.scan, text, sizeof text), f->words + strlen("scan, "));
@@ -104,6 +105,12 @@ static void test_json(void **state) {
     }
     plain[length] = '\0';
     assert_string_equal(plain, f->json);
+    bppsa_gradient_method whole = {.scan = {.chunks = -7}};
+    assert_true(bppsa_gradient_method_get(object, &whole));
+    assert_int_equal(whole.backward, f->method.backward);
+    if (whole.backward == BPPSA_BACKWARD_SCAN) {
+      assert_scan(&whole.scan, &f->method.scan);
+    }
     assert_int_equal(bppsa_scan_method_get(object, &found), f->method.backward == BPPSA_BACKWARD_SCAN);
     if (f->method.backward == BPPSA_BACKWARD_SCAN) {
       assert_scan(&found, &f->method.scan);
@@ -147,7 +154,7 @@ static void test_refusals(void **state) {
   assert_int_equal(bppsa_scan_method_parse("bp", &scan), BPPSA_ERR_FORMAT);
   assert_message("method 'bp', expected auto, linear, blelloch [UP-LEVELS] or chunked [CHUNKS]");
   assert_int_equal(bppsa_gradient_method_parse("newton", &method), BPPSA_ERR_FORMAT);
-  assert_message("method 'newton', expected bp, scan, linear, blelloch [UP-LEVELS] or chunked [CHUNKS]");
+  assert_message("method 'newton', expected auto, bp, scan, linear, blelloch [UP-LEVELS] or chunked [CHUNKS]");
   static const char *const objects[] = {"{}",
                                         "[]",
                                         "{\"algorithm\": 3}",
@@ -161,6 +168,9 @@ static void test_refusals(void **state) {
     assert_int_equal(bppsa_json_parse("object", objects[i], (int64_t)strlen(objects[i]), &object), BPPSA_OK);
     assert_false(bppsa_scan_method_get(object, &found));
     assert_int_equal(found.chunks, -7);
+    bppsa_gradient_method whole = {.scan = {.chunks = -7}};
+    assert_false(bppsa_gradient_method_get(object, &whole)); /* none of them says which backward pass */
+    assert_int_equal(whole.scan.chunks, -7);
     json_decref(object);
   }
 }

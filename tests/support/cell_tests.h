@@ -305,10 +305,10 @@ static const struct {
   bppsa_backward backward;
   bppsa_scan_algorithm algorithm;
   int64_t up_levels, chunks;
-} methods[] = {{BPPSA_BACKWARD_BP, BPPSA_SCAN_AUTO, -1, 0},      {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_AUTO, -1, 0},
-               {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_LINEAR, -1, 0},  {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_BLELLOCH, -1, 0},
-               {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_BLELLOCH, 2, 0}, {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_CHUNKED, -1, 0},
-               {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_CHUNKED, -1, 3}};
+} methods[] = {{BPPSA_BACKWARD_AUTO, BPPSA_SCAN_AUTO, -1, 0},     {BPPSA_BACKWARD_BP, BPPSA_SCAN_AUTO, -1, 0},
+               {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_AUTO, -1, 0},     {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_LINEAR, -1, 0},
+               {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_BLELLOCH, -1, 0}, {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_BLELLOCH, 2, 0},
+               {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_CHUNKED, -1, 0},  {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_CHUNKED, -1, 3}};
 
 enum { METHODS = sizeof methods / sizeof *methods };
 
@@ -523,7 +523,7 @@ static void test_passes_allocate_nothing(void **state) {
   bppsa_device *device = cpu_device(2);
   bppsa_recurrent_config c = small();
   c.seq_len = 20;
-  c.method.scan.algorithm = BPPSA_SCAN_CHUNKED;
+  c.method = (bppsa_gradient_method){BPPSA_BACKWARD_SCAN, bppsa_scan_method_of(BPPSA_SCAN_CHUNKED)};
   problem p = make_problem(&c, true, 41);
   run r = run_model(&p, &c, device);
   const bppsa_view x = bppsa_view_make(r.x, c.dtype, 3, (int64_t[]){c.seq_len, c.batch, c.input});
@@ -659,7 +659,7 @@ static void test_allocation_failure(void **state) {
   bppsa_device *device = cpu_device(1);
   bppsa_recurrent_config c = small();
   c.layers = 2;
-  c.method.scan.algorithm = BPPSA_SCAN_CHUNKED;
+  c.method = (bppsa_gradient_method){BPPSA_BACKWARD_SCAN, bppsa_scan_method_of(BPPSA_SCAN_CHUNKED)};
   const int64_t live = bppsa_alloc_live();
   for (int64_t call = 1;; ++call) {
     bppsa_model *model = NULL;
