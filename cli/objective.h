@@ -1,4 +1,5 @@
-/* What --loss and --ignore-label say of train, eval and grad: which error is made small, on which steps, and which labels take no part. */
+/* What --loss and --ignore-label say of train, eval and grad: which error is made small, on which steps, and which labels take
+ * no part. */
 #ifndef BPPSA_CLI_OBJECTIVE_H
 #define BPPSA_CLI_OBJECTIVE_H
 

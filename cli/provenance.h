@@ -4,8 +4,9 @@
 
 #include "cli/command.h"
 
-/* Members of a JSON object: version, commit, command (the words of the command line), inputs: {option, path, size_bytes, file_count} for every
- * file and directory that was read. A directory's size is the sum of the files in it; null where it cannot be told. */
+/* Members of a JSON object: version, commit, command (the words of the command line), inputs: {option, path, size_bytes,
+ * file_count} for every file and directory that was read. A directory's size is the sum of the files in it; null where it cannot
+ * be told. */
 bool bppsa_provenance_json(json_t *object, const bppsa_cli *cli);
 
 #endif

@@ -6,7 +6,8 @@
 #include "core/json.h"
 #include "train/trainer.h"
 
-/* --optimizer, --lr, --momentum, --weight-decay, --lr-schedule and its numbers, --warmup. ERR_ARGUMENT: one that another contradicts. */
+/* --optimizer, --lr, --momentum, --weight-decay, --lr-schedule and its numbers, --warmup. ERR_ARGUMENT: one that another
+ * contradicts. */
 bppsa_status bppsa_train_optimizer_options(const bppsa_cli *cli, bppsa_train_config *train);
 
 /* "adam, lr 0.001, cosine to 0 over 10 epochs, 100 steps of warm-up, weight decay 0.01". Returns text. */

@@ -187,7 +187,8 @@ static double per_step(const bppsa_train_result *r) {
   return r->steps > r->resumed ? 1 / (double)(r->steps - r->resumed) : 0.0;
 }
 
-/* Loss and accuracy of the run's end: the last epoch's means, as far as it came, or the last step's where the run goes by iterations. */
+/* Loss and accuracy of the run's end: the last epoch's means, as far as it came, or the last step's where the run goes by
+ * iterations. */
 static bppsa_train_record final_record(const bppsa_train_run *run) {
   const bppsa_train_record *epoch = run->result.stopped ? &run->result.partial : &run->epoch;
   bppsa_train_record record = run->train.epochs > 0 ? *epoch : run->result.last;

@@ -16,7 +16,8 @@ typedef struct {
   int64_t indices[];
 } bppsa_gpu_input;
 
-/* The memory of a GPU model's batch. Staging is host memory the GPU copies from and to: it belongs to the GPU until bppsa_device_wait. */
+/* The memory of a GPU model's batch. Staging is host memory the GPU copies from and to: it belongs to the GPU until
+ * bppsa_device_wait. */
 typedef struct {
   const bppsa_device *device; /* NULL: the model is in host memory, and there is nothing else here */
   char *staging, *memory;     /* owned: the parts below, there and on the GPU */
@@ -46,7 +47,8 @@ typedef struct {
   bppsa_batch_gpu gpu;
 } bppsa_batch;
 
-/* x, seed, logits and dlogits are where the model is. ERR_ARGUMENT: labels beyond the model's classes, a device that is not the model's; ERR_UNSUPPORTED: a dtype; ERR_MEMORY. Freed with bppsa_batch_free. */
+/* x, seed, logits and dlogits are where the model is. ERR_ARGUMENT: labels beyond the model's classes, a device that is not the
+ * model's; ERR_UNSUPPORTED: a dtype; ERR_MEMORY. Freed with bppsa_batch_free. */
 bppsa_status bppsa_batch_create(bppsa_model *model, const bppsa_dataset *dataset, const bppsa_device *device, int64_t capacity,
                                 bool gradients, bppsa_batch *batch);
 void bppsa_batch_free(bppsa_batch *batch); /* a zeroed batch is legal */
@@ -56,8 +58,8 @@ bppsa_status bppsa_batch_stage(bppsa_batch *batch, int64_t count);
 bppsa_status bppsa_batch_queue_fill(bppsa_batch *batch); /* nothing to do for a model in host memory */
 /* The model's forward pass from a zero state; checks the logits' shape. */
 bppsa_status bppsa_batch_forward(bppsa_batch *batch);
-/* Loss of the present logits; also its gradient when the batch was made with gradients. Queued, or waited for: of a GPU the former leaves
- * it in gpu.device_result. */
+/* Loss of the present logits; also its gradient when the batch was made with gradients. Queued, or waited for: of a GPU the
+ * former leaves it in gpu.device_result. */
 bppsa_status bppsa_batch_queue_loss(bppsa_batch *batch);
 bppsa_status bppsa_batch_loss(bppsa_batch *batch, bppsa_loss_result *result);
 

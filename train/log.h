@@ -1,4 +1,5 @@
-/* The training log: JSON lines, one object a step or an epoch; in front of them, where the caller has one, a line that says what the run is. */
+/* The training log: JSON lines, one object a step or an epoch; in front of them, where the caller has one, a line that says what
+ * the run is. */
 #ifndef BPPSA_TRAIN_LOG_H
 #define BPPSA_TRAIN_LOG_H
 
@@ -42,8 +43,8 @@ typedef struct {
 /* Creates or empties the file. ERR_IO names the path and the system's reason. */
 bppsa_status bppsa_log_create(const char *path, bppsa_log **log);
 
-/* Opens the file of an earlier run at a position: checks that it begins with the very bytes the run had written by then, cuts off what
- * follows and goes on from there. Where the run had no log, the file must be new or empty. ERR_ARGUMENT: the
+/* Opens the file of an earlier run at a position: checks that it begins with the very bytes the run had written by then, cuts
+ * off what follows and goes on from there. Where the run had no log, the file must be new or empty. ERR_ARGUMENT: the
  * file is not that run's, and stays as it is. ERR_IO. */
 bppsa_status bppsa_log_continue(const char *path, const bppsa_log_position *position, bppsa_log **log);
 

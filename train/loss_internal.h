@@ -23,8 +23,8 @@ typedef struct {
 
 /* Bytes of GPU memory for the sums of blocks of rows. */
 int64_t bppsa_loss_scratch(int64_t rows);
-/* Queues a loss into result->loss, correct and rows, and its gradient into the seed. All pointers, the job's too, are of GPU memory; labels have
- * been checked. Sums run in an order fixed by the number of rows. ERR_CUDA. */
+/* Queues a loss into result->loss, correct and rows, and its gradient into the seed. All pointers, the job's too, are of GPU
+ * memory; labels have been checked. Sums run in an order fixed by the number of rows. ERR_CUDA. */
 bppsa_status bppsa_loss_queue(const bppsa_device *device, const bppsa_loss_job *job, void *scratch, bppsa_gpu_result *result);
 
 #ifdef __cplusplus

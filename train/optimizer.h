@@ -37,14 +37,14 @@ bppsa_optimizer_config bppsa_optimizer_config_default(void);
 
 typedef struct bppsa_optimizer bppsa_optimizer;
 
-/* State for every parameter, zero. The model must outlive the optimiser. ERR_ARGUMENT names the setting, ERR_MEMORY; of a GPU model also
- * ERR_CUDA. */
+/* State for every parameter, zero. The model must outlive the optimiser. ERR_ARGUMENT names the setting, ERR_MEMORY; of a GPU
+ * model also ERR_CUDA. */
 bppsa_status bppsa_optimizer_create(const bppsa_optimizer_config *config, bppsa_model *model, bppsa_optimizer **optimizer);
 void bppsa_optimizer_destroy(bppsa_optimizer *optimizer); /* NULL is legal */
 
-/* One update from the parameters' gradients, where the model is: their norm, clipping to clip_norm (0: none), and a step, which is not taken where
- * the norm is not finite. device gives the threads (NULL: one) of a model in host memory, whose gradients are clipped in place; a GPU's are not.
- * Allocates nothing, and waits for a GPU. ERR_CUDA. */
+/* One update from the parameters' gradients, where the model is: their norm, clipping to clip_norm (0: none), and a step, which
+ * is not taken where the norm is not finite. device gives the threads (NULL: one) of a model in host memory, whose gradients are
+ * clipped in place; a GPU's are not. Allocates nothing, and waits for a GPU. ERR_CUDA. */
 bppsa_status bppsa_optimizer_update(bppsa_optimizer *optimizer, const bppsa_device *device, double clip_norm, double *norm);
 
 /* The learning rate of the steps from now on, >= 0 and finite: a schedule sets it before every step (train/rate.h). */
@@ -66,8 +66,9 @@ bppsa_status
 bppsa_optimizer_push(bppsa_optimizer *optimizer); /* from the tensors to the GPU; nothing to do for others. ERR_CUDA */
 bppsa_status bppsa_optimizer_pull(bppsa_optimizer *optimizer); /* from the GPU to the tensors */
 
-/* The 2-norm of all gradients together, of a model in host memory: squares summed in double, in an order fixed by the shapes alone, scaled where
- * they would over- or underflow. Not finite exactly where a gradient is not, or where the norm itself exceeds the largest double. */
+/* The 2-norm of all gradients together, of a model in host memory: squares summed in double, in an order fixed by the shapes
+ * alone, scaled where they would over- or underflow. Not finite exactly where a gradient is not, or where the norm itself
+ * exceeds the largest double. */
 double bppsa_gradient_norm(const bppsa_model *model, const bppsa_device *device);
 
 /* Likewise: scales all gradients by max_norm / (norm + 1e-6) where that is below 1, as PyTorch's clip_grad_norm_. `norm` is

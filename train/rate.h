@@ -5,8 +5,8 @@
  *     cosine     min + (lr - min) (1 + cos(π t / period)) / 2     CosineAnnealingLR in its closed form
  *     warm-up    times min(1, k / warmup)                         k = 1, 2, … the optimiser's step
  *
- * t = 0, 1, … counts what the run is measured in: complete epochs in a run by epochs, steps before this one in a run by iterations. The
- * warm-up counts steps in both and is over at its last; the schedule's clock runs while it lasts.
+ * t = 0, 1, … counts what the run is measured in: complete epochs in a run by epochs, steps before this one in a run by
+ * iterations. The warm-up counts steps in both and is over at its last; the schedule's clock runs while it lasts.
  */
 #ifndef BPPSA_TRAIN_RATE_H
 #define BPPSA_TRAIN_RATE_H

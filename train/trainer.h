@@ -2,10 +2,10 @@
  *
  *     for every batch:  fill, forward, loss, backward, clip, update
  *
- * The loop drives a bppsa_model and never sees how it computes its gradients. A model of a GPU is trained there: batches are made there or copied
- * there, and a step is queued as a whole, recorded once a batch size, and waited for once. Whether the loss is on the last or on every
- * step is the data set's labels_per_step; the model's logits must agree with it. It is the cross-entropy of labels, those the data set ignores
- * left out, or the mean squared error of real targets (train/loss.h).
+ * The loop drives a bppsa_model and never sees how it computes its gradients. A model of a GPU is trained there: batches are
+ * made there or copied there, and a step is queued as a whole, recorded once a batch size, and waited for once. Whether the loss
+ * is on the last or on every step is the data set's labels_per_step; the model's logits must agree with it. It is the
+ * cross-entropy of labels, those the data set ignores left out, or the mean squared error of real targets (train/loss.h).
  */
 #ifndef BPPSA_TRAIN_TRAINER_H
 #define BPPSA_TRAIN_TRAINER_H
@@ -48,8 +48,8 @@ typedef struct {
  * checkpoints. */
 bppsa_train_config bppsa_train_config_default(void);
 
-/* The same with what `bppsa train MODEL` takes where no option says otherwise: "rnn" as above; "gru" Adam 3e-4; every other model, which is a
- * convolutional one, SGD 1e-3 with momentum 0.9, batch 256. */
+/* The same with what `bppsa train MODEL` takes where no option says otherwise: "rnn" as above; "gru" Adam 3e-4; every other
+ * model, which is a convolutional one, SGD 1e-3 with momentum 0.9, batch 256. */
 bppsa_train_config bppsa_train_config_for(const char *model);
 
 typedef struct {
@@ -72,9 +72,10 @@ typedef struct {
 
 /* Each may be NULL. on_step and on_epoch end the run by returning anything but OK; bppsa_train then returns that status.
  * on_step comes after every step's update; on_epoch after every complete epoch, with validation only in a run by epochs;
- * progress after every step: throttle in it. started comes before the first step, when nothing can be refused any more; what it returns is as
- * on_step's. stop is asked after every step: true ends the run there, with a checkpoint where there are checkpoints; the log of a run by epochs then
- * ends with a line of the epoch as far as it came, which the checkpoint does not count. */
+ * progress after every step: throttle in it. started comes before the first step, when nothing can be refused any more; what it
+ * returns is as on_step's. stop is asked after every step: true ends the run there, with a checkpoint where there are
+ * checkpoints; the log of a run by epochs then ends with a line of the epoch as far as it came, which the checkpoint does not
+ * count. */
 typedef struct {
   void *context;
   bppsa_status (*on_step)(void *context, const bppsa_train_record *record);
@@ -97,17 +98,17 @@ typedef struct {
   double seconds;                         /* this call's whole loop, validation and checkpoints included */
 } bppsa_train_result;
 
-/* Trains the model in place; `device` is where the model is, and gives the threads. callbacks may be NULL. The log file is created once
- * everything else has been checked. The loop allocates nothing, except while a checkpoint is saved and for a GPU's recordings. The
- * parameters' views hold what was reached when it returns, also those of a GPU's model. On a GPU scan products redone are counted a step at a time
- * in runs by iterations or with checkpoints, else an epoch at a time. A new run saves one before its first step (so that a directory that cannot take one is
- * found out), then as configured, and after the last step. A resumed run ends with the bits of one that was never interrupted: weights, optimiser, data
- * cursor and logged losses; the log is cut back to the checkpoint. It may be given more epochs or iterations than before, or as
- * many as are done: then nothing is left to do. ERR_ARGUMENT: a setting out of range, labels beyond the model's classes,
- * a checkpoint where none is wanted, none where one is, or of another run (the message names what contradicts), a log that is not the
- * resumed run's. ERR_FORMAT: no valid checkpoint. ERR_SHAPE, ERR_UNSUPPORTED:
- * from the model. ERR_NUMERIC: the first loss, gradient or parameter that is not finite, in the step in which it appears; that step's
- * log line and on_step come first. ERR_IO: the log, a checkpoint. ERR_CUDA. */
+/* Trains the model in place; `device` is where the model is, and gives the threads. callbacks may be NULL. The log file is
+ * created once everything else has been checked. The loop allocates nothing, except while a checkpoint is saved and for a GPU's
+ * recordings. The parameters' views hold what was reached when it returns, also those of a GPU's model. On a GPU scan products
+ * redone are counted a step at a time in runs by iterations or with checkpoints, else an epoch at a time. A new run saves one
+ * before its first step (so that a directory that cannot take one is found out), then as configured, and after the last step. A
+ * resumed run ends with the bits of one that was never interrupted: weights, optimiser, data cursor and logged losses; the log
+ * is cut back to the checkpoint. It may be given more epochs or iterations than before, or as many as are done: then nothing is
+ * left to do. ERR_ARGUMENT: a setting out of range, labels beyond the model's classes, a checkpoint where none is wanted, none
+ * where one is, or of another run (the message names what contradicts), a log that is not the resumed run's. ERR_FORMAT: no
+ * valid checkpoint. ERR_SHAPE, ERR_UNSUPPORTED: from the model. ERR_NUMERIC: the first loss, gradient or parameter that is not
+ * finite, in the step in which it appears; that step's log line and on_step come first. ERR_IO: the log, a checkpoint. ERR_CUDA. */
 bppsa_status bppsa_train(const bppsa_train_config *config, bppsa_model *model, const bppsa_dataset *dataset,
                          const bppsa_device *device, const bppsa_train_callbacks *callbacks, bppsa_train_result *result);
 

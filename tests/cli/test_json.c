@@ -1,4 +1,5 @@
-/* The JSON documents together: a key has one type in all of them, times are in seconds, and a run says all it takes to run it again. */
+/* The JSON documents together: a key has one type in all of them, times are in seconds, and a run says all it takes to run it
+ * again. */
 #include "tests/cli/batch_files.h"
 
 /* ---- one type a key ---- */
@@ -11,8 +12,8 @@ static const char *type_of(const json_t *value) {
                                  : "object";
 }
 
-/* Names that two kinds of document share for two things: lists of a plan and counts of a run, a pattern's rows and a table's, shares of an
- * operation and sizes of a schedule, a machine and its short name, an array's shape and a step's result. */
+/* Names that two kinds of document share for two things: lists of a plan and counts of a run, a pattern's rows and a table's,
+ * shares of an operation and sizes of a schedule, a machine and its short name, an array's shape and a step's result. */
 static bool has_two_meanings(const char *key) {
   static const char *const keys[] = {"steps", "layers", "rows", "micro_batches", "device", "out"};
   bool found = false;

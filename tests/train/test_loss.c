@@ -160,7 +160,8 @@ static void labels_out_of_range_are_named(void **state) {
   assert_non_null(strstr(bppsa_last_error(), "logits: expected a contiguous array of f32 or f64 in "));
 }
 
-/* The processor's loss, seed and count, at every number of rows around a block's, with and without a seed; and the same bits again. */
+/* The processor's loss, seed and count, at every number of rows around a block's, with and without a seed; and the same bits
+ * again. */
 static void devices_agree(void **state) {
   (void)state;
   static const int64_t sizes[][3] = {{1, 1, 1}, {1, 16, 10}, {127, 1, 3}, {32, 4, 2}, {43, 3, 7}, {5, 200, 11}, {9, 1853, 3}};
@@ -306,7 +307,8 @@ static void all_labels_ignored_is_zero(void **state) {
   }
 }
 
-/* Ignored rows leave no trace: the loss and the seed of the other rows alone; and the processor's, at numbers of rows around a block's. */
+/* Ignored rows leave no trace: the loss and the seed of the other rows alone; and the processor's, at numbers of rows around a
+ * block's. */
 static void others_agree_between_devices(void **state) {
   (void)state;
   static const int64_t sizes[][3] = {{1, 1, 1}, {16, 8, 10}, {43, 3, 7}, {5, 200, 3}};

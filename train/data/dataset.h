@@ -6,14 +6,16 @@
  *     bitstream   BPPSA eq. 8: class c uniform in 0..9, x_t ~ Bernoulli(0.05 + 0.1 c), I = 1. Made on the fly from the
  *                 counter-based generator: 32 000 sequences of 30 000 bits occupy no memory. The first t steps of a
  *                 sample depend on the seed and the sample's index alone, not on T or N.
- *     npy:X,Y     X [N,T,I] or, images, [N,C,H,W], f32 or f64, Y integers [N], or [N,T] when there is a label per step. With real targets Y is
- *                 f32 or f64, [N] (C = 1) or [N,C], for every step [N,T] or [N,T,C].
- *     cifar10:DIR CIFAR-10's binary version: DIR/data_batch_1.bin .. data_batch_5.bin, as many of them as there are, to train on, and
- *                 DIR/test_batch.bin, where it is there, held out. Records of a label and 3 x 32 x 32 bytes, made (x / 255 - 0.5) / 0.25.
+ *     npy:X,Y     X [N,T,I] or, images, [N,C,H,W], f32 or f64, Y integers [N], or [N,T] when there is a label per step. With
+ *                 real targets Y is f32 or f64, [N] (C = 1) or [N,C], for every step [N,T] or [N,T,C].
+ *     cifar10:DIR CIFAR-10's binary version: DIR/data_batch_1.bin .. data_batch_5.bin, as many of them as there are, to train
+ *                 on, and DIR/test_batch.bin, where it is there, held out. Records of a label and 3 x 32 x 32 bytes, made (x /
+ *                 255 - 0.5) / 0.25.
  *     irmas:DIR, instruments:DIR
- *                 WAV files DIR/CLASS/NAME.wav, CLASS one of IRMAS's eleven (audio/instruments.h), turned into MFCC features when the set is made
- *                 (audio/features.h): T frames, I = 2 (n_mfcc - 1). Samples stand in an order that depends on the seed and the sorted
- *                 names alone, in which every stretch has its share of every class, so that the last ones can be held out.
+ *                 WAV files DIR/CLASS/NAME.wav, CLASS one of IRMAS's eleven (audio/instruments.h), turned into MFCC features
+ *                 when the set is made (audio/features.h): T frames, I = 2 (n_mfcc - 1). Samples stand in an order that depends
+ *                 on the seed and the sorted names alone, in which every stretch has its share of every class, so that the last
+ *                 ones can be held out.
  */
 #ifndef BPPSA_TRAIN_DATA_DATASET_H
 #define BPPSA_TRAIN_DATA_DATASET_H
@@ -87,10 +89,11 @@ typedef struct {
 
 bppsa_dataset_options bppsa_dataset_options_default(void);
 
-/* spec: "bitstream", "npy:X,Y", "irmas:DIR", "instruments:DIR" or "cifar10:DIR". ERR_ARGUMENT: an unknown kind (the message lists the known), a count out of range or
- * one that contradicts the files, a label out of range or a value that is not finite (the message gives its index).
- * ERR_SHAPE: files that disagree or are empty. ERR_UNSUPPORTED: a dtype, WAV files in a build without audio. ERR_FORMAT, ERR_UNSUPPORTED,
- * ERR_IO of a WAV file: the message names the first bad one and says how many are good. ERR_IO, ERR_FORMAT, ERR_MEMORY: as bppsa_npy_load. */
+/* spec: "bitstream", "npy:X,Y", "irmas:DIR", "instruments:DIR" or "cifar10:DIR". ERR_ARGUMENT: an unknown kind (the message
+ * lists the known), a count out of range or one that contradicts the files, a label out of range or a value that is not finite
+ * (the message gives its index). ERR_SHAPE: files that disagree or are empty. ERR_UNSUPPORTED: a dtype, WAV files in a build
+ * without audio. ERR_FORMAT, ERR_UNSUPPORTED, ERR_IO of a WAV file: the message names the first bad one and says how many are
+ * good. ERR_IO, ERR_FORMAT, ERR_MEMORY: as bppsa_npy_load. */
 bppsa_status bppsa_dataset_create(const char *spec, const bppsa_dataset_options *options, bppsa_dataset **dataset);
 void bppsa_dataset_destroy(bppsa_dataset *dataset); /* NULL is legal */
 
@@ -101,24 +104,25 @@ int32_t bppsa_dataset_shape(const bppsa_dataset *dataset, int64_t count, int64_t
  * not, and where. */
 bppsa_status bppsa_dataset_check(const bppsa_dataset *dataset, bppsa_dtype dtype);
 
-/* Fills a batch: x as bppsa_dataset_shape has it, f32 or f64, labels [count] or [T, count]. Either may be NULL. indices: size count >= 1,
- * each in 0 .. N-1. device gives the number of threads (NULL: one); the values do not depend on it. Allocates nothing.
+/* Fills a batch: x as bppsa_dataset_shape has it, f32 or f64, labels [count] or [T, count]. Either may be NULL. indices: size
+ * count >= 1, each in 0 .. N-1. device gives the number of threads (NULL: one); the values do not depend on it. Allocates nothing.
  * ERR_ARGUMENT, ERR_SHAPE. */
 bppsa_status bppsa_dataset_fill(const bppsa_dataset *dataset, const bppsa_device *device, int64_t count, const int64_t *indices,
                                 const bppsa_view *x, int64_t *labels);
 
-/* The batch's real targets, in host memory: [count, C], or [T, count, C] with a target for every step, f32 or f64, contiguous. Allocates nothing.
- * ERR_UNSUPPORTED: the set has labels. ERR_ARGUMENT, ERR_SHAPE. */
+/* The batch's real targets, in host memory: [count, C], or [T, count, C] with a target for every step, f32 or f64, contiguous.
+ * Allocates nothing. ERR_UNSUPPORTED: the set has labels. ERR_ARGUMENT, ERR_SHAPE. */
 bppsa_status bppsa_dataset_targets(const bppsa_dataset *dataset, int64_t count, const int64_t *indices,
                                    const bppsa_view *targets);
 
-/* The same batch, made on a GPU from indices in its memory into x and labels there; queued (core/device.h), and may be recorded. The indices are the
- * caller's to check. ERR_UNSUPPORTED: the data set makes its batches on the host (ops->queue is NULL). ERR_ARGUMENT, ERR_SHAPE, ERR_CUDA. */
+/* The same batch, made on a GPU from indices in its memory into x and labels there; queued (core/device.h), and may be recorded.
+ * The indices are the caller's to check. ERR_UNSUPPORTED: the data set makes its batches on the host (ops->queue is NULL).
+ * ERR_ARGUMENT, ERR_SHAPE, ERR_CUDA. */
 bppsa_status bppsa_dataset_queue(const bppsa_dataset *dataset, const bppsa_device *device, int64_t count, const int64_t *indices,
                                  const bppsa_view *x, int64_t *labels);
 
-/* Writes X [N,T,I] or [N,C,H,W] of `dtype` (f32 or f64) and Y int64 [N] or [N,T] as NPY files, a few samples at a time. Neither file
- * appears before both are complete. progress may be NULL. ERR_ARGUMENT, ERR_IO, ERR_MEMORY. */
+/* Writes X [N,T,I] or [N,C,H,W] of `dtype` (f32 or f64) and Y int64 [N] or [N,T] as NPY files, a few samples at a time. Neither
+ * file appears before both are complete. progress may be NULL. ERR_ARGUMENT, ERR_IO, ERR_MEMORY. */
 bppsa_status bppsa_dataset_write(const bppsa_dataset *dataset, const bppsa_device *device, bppsa_dtype dtype, const char *x_path,
                                  const char *y_path, bppsa_dataset_progress progress, void *context);
 
@@ -132,8 +136,8 @@ typedef struct {
  * would be empty although fraction > 0. */
 bppsa_status bppsa_split_make(int64_t samples, double fraction, bppsa_split *split);
 
-/* The split of a data set: where it has samples held out and fraction is 0, those; otherwise a fraction of the samples in front of them, which
- * then are not used. ERR_ARGUMENT as above. */
+/* The split of a data set: where it has samples held out and fraction is 0, those; otherwise a fraction of the samples in front
+ * of them, which then are not used. ERR_ARGUMENT as above. */
 bppsa_status bppsa_dataset_split(const bppsa_dataset *dataset, double fraction, bppsa_split *split);
 
 /* The order in which epoch `epoch` (from 1) visits samples 0 .. count-1: Fisher-Yates with numbers keyed by (seed, epoch).

@@ -1,5 +1,5 @@
-/* A pair of NPY files, held in memory as they are: X [N,T,I] or [N,C,H,W], f32 or f64, and Y: labels [N] or [N,T], converted to int64, or real
- * targets [N], [N,C], [N,T] or [N,T,C]. */
+/* A pair of NPY files, held in memory as they are: X [N,T,I] or [N,C,H,W], f32 or f64, and Y: labels [N] or [N,T], converted to
+ * int64, or real targets [N], [N,C], [N,T] or [N,T,C]. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
