@@ -151,8 +151,11 @@ static bppsa_status refuse_variants(const weights *w, const char *prefix) {
 
 static bppsa_status expect_layer(const weights *w, const char *prefix, int64_t gates, int64_t layer, int64_t *input,
                                  int64_t *hidden) {
-  char name[NAME_SIZE];
-  const char *const hh_symbols[] = {gates == 1 ? "H" : "3H", "H"}, *const ih_symbols[] = {hh_symbols[0], "I"};
+  char name[NAME_SIZE], stacked[24] = "H";
+  if (gates > 1) {
+    snprintf(stacked, sizeof stacked, "%lldH", (long long)gates);
+  }
+  const char *const hh_symbols[] = {stacked, "H"}, *const ih_symbols[] = {hh_symbols[0], "I"};
   int64_t hh[2] = {*hidden < 0 ? -1 : gates * *hidden, *hidden};
   snprintf(name, sizeof name, "%s.weight_hh_l%lld", prefix, (long long)layer);
   BPPSA_TRY(expect(w, name, 2, hh, hh_symbols));

@@ -167,11 +167,31 @@ static void contradicts_itself(void **state) {
   expect(&c, &cell, host, BPPSA_ERR_ARGUMENT, "sum: nonlinearity 1, expected tanh: the cell has no other");
 }
 
+/* The architecture is told from weights of any number of gates. */
+static void is_inferred(void **state) {
+  (void)state;
+  bppsa_recurrent_config c = small(), found = bppsa_recurrent_config_default();
+  bppsa_model *model = NULL;
+  bppsa_named_view tensors[10];
+  assert_int_equal(bppsa_recurrent_create(&c, &two_tanh, host, &model), BPPSA_OK);
+  assert_int_equal(model->parameter_count, 10);
+  for (int64_t i = 0; i < 10; ++i) {
+    tensors[i] = (bppsa_named_view){model->parameters[i].name, model->parameters[i].value};
+  }
+  assert_int_equal(bppsa_recurrent_infer("W", "sum", 2, 10, tensors, &found), BPPSA_OK);
+  assert_true(found.hidden == c.hidden && found.layers == c.layers && found.input == c.input && found.classes == c.classes);
+  tensors[1].view.shape[0] = 9;
+  assert_int_equal(bppsa_recurrent_infer("W", "sum", 2, 10, tensors, &found), BPPSA_ERR_SHAPE);
+  assert_string_equal(bppsa_last_error(), "W: tensor 'sum.weight_hh_l0' has shape [9, 5], expected [2H, H]");
+  bppsa_model_destroy(model);
+}
+
 int main(void) {
   device = test_device(1);
   host = cpu_device(2);
   const struct CMUnitTest tests[] = {cmocka_unit_test(runs_on_the_cpu), cmocka_unit_test(has_no_kernels),
-                                     cmocka_unit_test(lacks_entries), cmocka_unit_test(contradicts_itself)};
+                                     cmocka_unit_test(lacks_entries), cmocka_unit_test(is_inferred),
+                                     cmocka_unit_test(contradicts_itself)};
   const int code = cmocka_run_group_tests(tests, NULL, NULL);
   bppsa_device_destroy(device);
   bppsa_device_destroy(host);
