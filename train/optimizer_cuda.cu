@@ -41,13 +41,9 @@ extern "C" int64_t bppsa_update_scratch(void) {
 extern "C" bppsa_status bppsa_update_queue(const bppsa_device *device, const bppsa_update_arena *arena, double clip_norm,
                                            const bppsa_step_factors *factors, bppsa_gpu_result *result) {
   const bppsa_optimizer_config *c = arena->config;
-  const update_rule rule = {.kind = c->kind == BPPSA_SGD ? UPDATE_SGD : UPDATE_ADAM,
-                            .momentum = c->momentum,
-                            .beta1 = c->beta1,
-                            .beta2 = c->beta2,
-                            .epsilon = c->epsilon,
-                            .decay = c->kind == BPPSA_ADAMW ? 0.0 : c->weight_decay,
-                            .clip_norm = clip_norm};
+  const double decay = c->kind == BPPSA_ADAMW ? 0.0 : c->weight_decay; /* AdamW's is in the step's factors */
+  const update_rule rule = {
+      c->kind == BPPSA_SGD ? UPDATE_SGD : UPDATE_ADAM, c->momentum, c->beta1, c->beta2, c->epsilon, decay, clip_norm};
   const cudaStream_t stream = (cudaStream_t)bppsa_device_get_stream(device);
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(bppsa_device_get_index(device)), "update"));
   if (arena->dtype == BPPSA_F32) {
