@@ -1,5 +1,5 @@
-/* How things in a row are cut into parts, as evenly as possible: sizes differ by at most one, and the larger parts come first. The chunks of a scan,
- * on every device and in every schedule, and the stages of a pipeline are these parts.
+/* How things in a row are cut into parts, as evenly as possible: sizes differ by at most one, and the larger parts come first. The
+ * chunks of a scan, on every device and in every schedule, and the stages of a pipeline are these parts.
  */
 #ifndef BPPSA_CORE_CUT_H
 #define BPPSA_CORE_CUT_H

@@ -44,8 +44,8 @@ void bppsa_text_add(bppsa_text *text, const char *format, ...) {
 
 enum { MOST_DIGITS = 17, FIXED_FROM = -5, FIXED_BELOW = 16 }; /* exponents */
 
-/* |value| rounded to `count` digits, without the zeros behind them: 0.d1 d2 .. times 10^(*exponent + 1). Digits are picked out of what printf writes, whose
- * point depends on the locale. Returns how many there are; *same: they read back as the value. */
+/* |value| rounded to `count` digits, without the zeros behind them: 0.d1 d2 .. times 10^(*exponent + 1). Digits are picked out of
+ * what printf writes, whose point depends on the locale. Returns how many there are; *same: they read back as the value. */
 static int round_digits(double value, int count, char digits[MOST_DIGITS + 1], int *exponent, bool *same) {
   char printed[BPPSA_REAL_TEXT];
   int length = 0;

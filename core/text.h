@@ -15,8 +15,8 @@ typedef struct {
 } bppsa_text;
 
 void bppsa_text_add(bppsa_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* A number by the fewest digits that read back as the same number (strtod), with a point whatever the locale: "0.1", "-2050", "1e-7", "5e-324"; without an
- * exponent from 1e-5 to below 1e16. "nan", "inf", "-inf". Returns text. */
+/* A number by the fewest digits that read back as the same number (strtod), with a point whatever the locale: "0.1", "-2050",
+ * "1e-7", "5e-324"; without an exponent from 1e-5 to below 1e16. "nan", "inf", "-inf". Returns text. */
 #define BPPSA_REAL_TEXT 40
 const char *bppsa_real_text(double value, char text[BPPSA_REAL_TEXT]);
 void bppsa_text_add_real(bppsa_text *text, double value);
@@ -28,7 +28,8 @@ void bppsa_text_free(bppsa_text *text);
 /* ERR_MEMORY when something was lost. */
 bppsa_status bppsa_text_check(const bppsa_text *text);
 
-/* The candidate that a mistyped word most likely meant, or NULL. candidates: NULL-terminated. A word of more than BPPSA_SUGGESTION_LIMIT characters gets none. */
+/* The candidate that a mistyped word most likely meant, or NULL. candidates: NULL-terminated. A word of more than
+ * BPPSA_SUGGESTION_LIMIT characters gets none. */
 #define BPPSA_SUGGESTION_LIMIT 40
 const char *bppsa_suggest(const char *word, const char *const *candidates);
 /* "; did you mean CANDIDATE?" or "". Returns text. */

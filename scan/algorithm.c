@@ -1,5 +1,5 @@
-/* The table of algorithms, and how each writes its plan (scan/plan.h has the notation). A record of chunks needs no level of its own for chunks of another
- * size; see bppsa_scan_level.
+/* The table of algorithms, and how each writes its plan (scan/plan.h has the notation). A record of chunks needs no level of its
+ * own for chunks of another size; see bppsa_scan_level.
  * Blelloch, n + 1 elements, s = 2^d. Up-level d joins a[i:i+s-1] and a[i+s:r] for i = 0, 2s, 4s, .. <= n - s:
  *   i = 0        the left operand holds the seed: a mat-vec that already is the result y[2s];
  *   r < n        a mat-mat, kept in the place of a[r];
@@ -115,8 +115,8 @@ static bppsa_scan_level inner_chunks(const bppsa_scan_plan *plan, bppsa_scan_pha
   return r;
 }
 
-/* P chunks over a[1] .. a[n], cut by bppsa_cut. Chunk 0 needs no transition: its mat-vecs start at the seed and run beside the other
- * chunks' transitions. The last chunk's transition is never used, and its last element, a[n], is the input phase's. */
+/* P chunks over a[1] .. a[n], cut by bppsa_cut. Chunk 0 needs no transition: its mat-vecs start at the seed and run beside the
+ * other chunks' transitions. The last chunk's transition is never used, and its last element, a[n], is the input phase's. */
 static void write_chunked(bppsa_scan_plan *plan) {
   const int64_t n = plan->config.jacobians, p = plan->config.method.chunks;
   const bppsa_scan_level mv = {.op = BPPSA_OP_MV, .stride = 1, .span = 1, .count = 1};

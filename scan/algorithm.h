@@ -1,5 +1,5 @@
-/* The algorithms of a scan: one row each, of what it is called, how its plan is written, and what runs it. Everything else asks the row; an algorithm
- * without one is ERR_UNSUPPORTED, and so is a device that its row does not name. Internal.
+/* The algorithms of a scan: one row each, of what it is called, how its plan is written, and what runs it. Everything else asks
+ * the row; an algorithm without one is ERR_UNSUPPORTED, and so is a device that its row does not name. Internal.
  */
 #ifndef BPPSA_SCAN_ALGORITHM_H
 #define BPPSA_SCAN_ALGORITHM_H
@@ -17,7 +17,8 @@ typedef struct {
   int64_t least;      /* the smallest number there is; below it stands for the default */
   int64_t *(*number_of)(bppsa_scan_method *method);
   int64_t (*clamp)(int64_t jacobians, int64_t wanted); /* the number that is planned */
-  /* Writes the records, level_count and slot_count; NULL: the algorithm only chooses another. slot: where the product a[first:last] is held. */
+  /* Writes the records, level_count and slot_count; NULL: the algorithm only chooses another. slot: where the product
+   * a[first:last] is held. */
   void (*write)(bppsa_scan_plan *plan);
   int64_t (*slot)(const bppsa_scan_plan *plan, int64_t first, int64_t last);
   bool runs[2]; /* its records, on a device of this kind */

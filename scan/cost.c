@@ -4,9 +4,9 @@
  *
  * where the length is that of the longest item, and of their mean where there are more items than workers.
  *
- * A record's products differ by what they apply, a leaf or a held product, and by what they apply it to, one vector or a matrix; every kind
- * has its own `product` (seconds a product), `flop` (seconds a FLOP) and `workers` (products at once). The constants of the CPU are for one worker: the choice
- * of `auto`, and with it the bits of a gradient, must not depend on the number of threads.
+ * A record's products differ by what they apply, a leaf or a held product, and by what they apply it to, one vector or a matrix;
+ * every kind has its own `product` (seconds a product), `flop` (seconds a FLOP) and `workers` (products at once). The constants of
+ * the CPU are for one worker: the choice of `auto`, and with it the bits of a gradient, must not depend on the number of threads.
  */
 #include "scan/plan_internal.h"
 
@@ -23,8 +23,9 @@ typedef struct {
   rate mm[2];
 } costs;
 
-/* CPU: fitted to the backward passes of blelloch and chunked at H 2 .. 128, T 300 .. 1000 and B 16 on one thread of a Xeon with AVX-512
- * (`bppsa bench rnn --threads 1`), which they give within 27 %; what counts is their ratios. f64 takes twice as long a FLOP. */
+/* CPU: fitted to the backward passes of blelloch and chunked at H 2 .. 128, T 300 .. 1000 and B 16 on one thread of a Xeon with
+ * AVX-512 (`bppsa bench rnn --threads 1`), which they give within 27 %; what counts is their ratios. f64 takes twice as long a
+ * FLOP. */
 static const costs table[] = {
     [BPPSA_CPU] =
         {
@@ -32,9 +33,11 @@ static const costs table[] = {
             .mv = {{5e-9, 1.2e-11, 1}, {20e-9, 1.8e-9, 1}},
             .mm = {{16e-9, 9.5e-12, 1}, {180e-9, 6e-12, 1}},
         },
-    /* GPU: counted, not measured: issue slots and latencies of the compiled kernels at 1.9 GHz, 132 multiprocessors with 4 schedulers (H200).
-     * Fused kernels: a step of a walk is some 90 issue slots and a chain of 110 cycles; a warp of a transition works on eight products at 85 % of
-     * its scheduler's multiply-adds. The others read their matrices from caches, a block a product or a tile of it. Trees are never fused. */
+    /* GPU: counted, not measured: issue slots and latencies of the compiled kernels at 1.9 GHz, 132 multiprocessors with 4
+     * schedulers (H200).
+     * Fused kernels: a step of a walk is some 90 issue slots and a chain of 110 cycles; a warp of a transition works on eight
+     * products at 85 % of its scheduler's multiply-adds. The others read their matrices from caches, a block a product or a tile
+     * of it. Trees are never fused. */
     [BPPSA_CUDA] =
         {
             .level = 3e-6,

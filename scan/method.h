@@ -1,7 +1,7 @@
 /* How gradients are computed: by sequential back-propagation (BP) or by a scan, and by which algorithm.
  *
- * The one type of it: configurations of networks, plans, checkpoints, the planner's cache and tables of results hold it. It has one text form, for
- * files and options, one form in words, for people, and one JSON form.
+ * The one type of it: configurations of networks, plans, checkpoints, the planner's cache and tables of results hold it. It has
+ * one text form, for files and options, one form in words, for people, and one JSON form.
  *
  *   text          words                         JSON
  *   auto          auto                          "backward": "auto"
@@ -11,8 +11,8 @@
  *   blelloch 3    scan, blelloch (3 up-levels)  "backward": "scan", "algorithm": "blelloch", "up_levels": 3
  *   chunked 45    scan, chunked (45 chunks)     "backward": "scan", "algorithm": "chunked", "chunks": 45
  *
- * A method of the scan alone has the text "auto" instead of "scan", and neither "scan, " nor "backward". "auto" leaves BP or scan open, "scan" and
- * the scan's own "auto" the scan's algorithm.
+ * A method of the scan alone has the text "auto" instead of "scan", and neither "scan, " nor "backward". "auto" leaves BP or scan
+ * open, "scan" and the scan's own "auto" the scan's algorithm.
  */
 #ifndef BPPSA_SCAN_METHOD_H
 #define BPPSA_SCAN_METHOD_H
@@ -28,8 +28,8 @@ extern "C" {
 #endif
 
 typedef enum {
-  /* The candidate that the cost model expects to be the fastest (scan/cost.c); csr: the number of up-levels whose critical path has the
-   * fewest FLOPs, within the memory limit and what the planner's GPU has free. */
+  /* The candidate that the cost model expects to be the fastest (scan/cost.c); csr: the number of up-levels whose critical path
+   * has the fewest FLOPs, within the memory limit and what the planner's GPU has free. */
   BPPSA_SCAN_AUTO = 0,
   BPPSA_SCAN_LINEAR,   /* the recurrence itself */
   BPPSA_SCAN_BLELLOCH, /* BPPSA Algorithm 1; with up_levels = L its §5.3 form */
@@ -76,7 +76,8 @@ bppsa_status bppsa_gradient_method_parse(const char *text, bppsa_gradient_method
 const char *bppsa_scan_method_words(const bppsa_scan_method *method, char *text, size_t size);
 const char *bppsa_gradient_method_words(const bppsa_gradient_method *method, char *text, size_t size);
 
-/* The JSON form, as members of an object. put: false when out of memory. get: false where the members are no method; *method is untouched then. */
+/* The JSON form, as members of an object. put: false when out of memory. get: false where the members are no method; *method is
+ * untouched then. */
 struct json_t; /* jansson's */
 bool bppsa_scan_method_put(struct json_t *object, const bppsa_scan_method *method);
 bool bppsa_gradient_method_put(struct json_t *object, const bppsa_gradient_method *method);

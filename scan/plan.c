@@ -477,8 +477,8 @@ static int64_t up_flops(const bppsa_scan_plan *plan) {
   return flops;
 }
 
-/* The limit for plans with products; 0: none. Of a GPU it is no more than is free there: a plan that does not fit is passed over like one beyond the caller's
- * limit, before anything is taken, and memory that runs out on the host remains a failure. */
+/* The limit for plans with products; 0: none. Of a GPU it is no more than is free there: a plan that does not fit is passed over
+ * like one beyond the caller's limit, before anything is taken, and memory that runs out on the host remains a failure. */
 static bppsa_status limit_of(const bppsa_scan_config *config, int64_t *limit) {
   int64_t available = 0;
   *limit = config->memory_limit;
@@ -491,9 +491,9 @@ static bppsa_status limit_of(const bppsa_scan_config *config, int64_t *limit) {
   return BPPSA_OK;
 }
 
-/* Sparse chains: the FLOPs of the critical path with every number of up-levels, counted first; then the best that fits into memory. A plan with
- * more levels has the products of one with fewer, so that the first that does not fit ends the search, and so does one whose up-levels
- * alone have more FLOPs than the best. */
+/* Sparse chains: the FLOPs of the critical path with every number of up-levels, counted first; then the best that fits into
+ * memory. A plan with more levels has the products of one with fewer, so that the first that does not fit ends the search, and so
+ * does one whose up-levels alone have more FLOPs than the best. */
 static bppsa_status create_auto_csr(const bppsa_scan_config *config, bppsa_scan_plan **out) {
   int64_t flops[64], count = 0, least = INT64_MAX, limit = 0;
   bool hopeless = false;

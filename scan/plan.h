@@ -12,8 +12,8 @@
  * the result y[i] belongs, the down-sweep of Algorithm 1 needs no swaps here: y[i+s] = a[i:i+s-1] y[i] lands in place, copies of
  * the algorithm as printed vanish, and so do the products into a[n], which it overwrites (listed as dead, never run).
  *
- * The critical path is counted level by level: the most expensive item of every level, as levels follow each other with a barrier between
- * them (for n = 21 and Blelloch 7 steps; following operands alone there may be a step less).
+ * The critical path is counted level by level: the most expensive item of every level, as levels follow each other with a barrier
+ * between them (for n = 21 and Blelloch 7 steps; following operands alone there may be a step less).
  *
  * A plan is a short list of level records; one iterator over them serves the printer and everything else that wants
  * single products.
@@ -63,8 +63,9 @@ bppsa_scan_config bppsa_scan_config_default(void);
 typedef enum { BPPSA_PHASE_UP = 0, BPPSA_PHASE_MIDDLE, BPPSA_PHASE_DOWN, BPPSA_PHASE_INPUT } bppsa_scan_phase;
 typedef enum { BPPSA_OP_MM = 0, BPPSA_OP_MV } bppsa_scan_op;
 
-/* `count` independent items, item k beginning at element first + k * stride + min(k, longer). Chunks differ by an element at most, the larger ones
- * come first: the first `longer` items have a link more than `length`, the first `wider` links of a chain reach over an element more than `span`.
+/* `count` independent items, item k beginning at element first + k * stride + min(k, longer). Chunks differ by an element at most,
+ * the larger ones come first: the first `longer` items have a link more than `length`, the first `wider` links of a chain reach
+ * over an element more than `span`.
  *
  *   MV  a chain of `length` products:      y[i+s] = a[i:i+s-1] y[i],  then i += s             (s = span, or one more)
  *   MM  a tree (chain = false, length 1):  a[i:r] = a[i:i+s-1] ⋄ a[i+s:r],  r = min(i+2s-1, n)
@@ -97,14 +98,16 @@ typedef struct {
 
 typedef struct bppsa_scan_plan bppsa_scan_plan;
 
-/* How kernels of a recurrent layer's own run a scan on a GPU, in the place of an executor: not at all; as one walk through all steps; chunk by chunk. They
- * take vectors of up to BPPSA_SCAN_FUSED_DIM numbers. */
+/* How kernels of a recurrent layer's own run a scan on a GPU, in the place of an executor: not at all; as one walk through all
+ * steps; chunk by chunk. They take vectors of up to BPPSA_SCAN_FUSED_DIM numbers. */
 typedef enum { BPPSA_FUSION_NONE = 0, BPPSA_FUSION_WALK, BPPSA_FUSION_CHUNKS } bppsa_scan_fusion;
 #define BPPSA_SCAN_FUSED_DIM 32
 bppsa_scan_fusion bppsa_scan_fusion_of(const bppsa_scan_config *config);
 
-/* ERR_ARGUMENT: a value out of range, or counts beyond 64 bits. ERR_SHAPE: an extent of 0, or above 2^31 - 1, neighbours that do not fit.
- * ERR_UNSUPPORTED: an algorithm that is not there, csr with chunks or injected gradients. ERR_ARGUMENT, also: beyond the memory limit;
+/* ERR_ARGUMENT: a value out of range, or counts beyond 64 bits. ERR_SHAPE: an extent of 0, or above 2^31 - 1, neighbours that do
+ * not fit.
+ * ERR_UNSUPPORTED: an algorithm that is not there, csr with chunks or injected gradients. ERR_ARGUMENT, also: beyond the memory
+ * limit;
  * the message says what is needed. ERR_MEMORY. */
 bppsa_status bppsa_scan_plan_create(const bppsa_scan_config *config, bppsa_scan_plan **plan);
 void bppsa_scan_plan_destroy(bppsa_scan_plan *plan); /* NULL is legal */
@@ -114,14 +117,15 @@ const bppsa_scan_config *bppsa_scan_plan_config(const bppsa_scan_plan *plan);
 /* The method it executes; sequential BP for NULL. */
 bppsa_gradient_method bppsa_scan_plan_method(const bppsa_scan_plan *plan);
 const bppsa_scan_totals *bppsa_scan_plan_totals(const bppsa_scan_plan *plan);
-/* Seconds that executing the plan takes, as the cost model of its device predicts: a function of the plan alone, not of the number of
- * threads. Its ratios are what is meant; scan/cost.c has the model. */
+/* Seconds that executing the plan takes, as the cost model of its device predicts: a function of the plan alone, not of the number
+ * of threads. Its ratios are what is meant; scan/cost.c has the model. */
 double bppsa_scan_plan_seconds(const bppsa_scan_plan *plan);
-/* The candidates among which AUTO chooses: linear, blelloch with 1, 2, .. up-levels, chunked with its default number of chunks, and on a GPU, which
- * needs enough of them to be filled, with 2, 4, 8, .. chunks. Candidate
+/* The candidates among which AUTO chooses: linear, blelloch with 1, 2, .. up-levels, chunked with its default number of chunks,
+ * and on a GPU, which needs enough of them to be filled, with 2, 4, 8, .. chunks. Candidate
  * `index` from 0 is *config with that algorithm; false when there are no more. */
 bool bppsa_scan_candidate(const bppsa_scan_config *config, int64_t index, bppsa_scan_config *candidate);
-/* Is it the recurrence, one product after the other? So it is where no two elements are multiplied: no scan then, whatever the algorithm's name. */
+/* Is it the recurrence, one product after the other? So it is where no two elements are multiplied: no scan then, whatever the
+ * algorithm's name. */
 bool bppsa_scan_plan_is_chain(const bppsa_scan_plan *plan);
 /* The records, in execution order; *count of them. */
 const bppsa_scan_level *bppsa_scan_plan_records(const bppsa_scan_plan *plan, int64_t *count);
@@ -129,7 +133,8 @@ const bppsa_scan_level *bppsa_scan_plan_records(const bppsa_scan_plan *plan, int
  * level that only copies is 0, the input phase left out. *count entries. */
 const int64_t *bppsa_scan_plan_levels(const bppsa_scan_plan *plan, int64_t *count);
 
-/* FLOPs per sample of BP's mat-vec with a[element], element = 1 .. n, counted as the plan counts its own; 0 for a[n] = J_1ᵀ where g_0 is not wanted. */
+/* FLOPs per sample of BP's mat-vec with a[element], element = 1 .. n, counted as the plan counts its own; 0 for a[n] = J_1ᵀ where
+ * g_0 is not wanted. */
 int64_t bppsa_scan_plan_bp_flops(const bppsa_scan_plan *plan, int64_t element);
 
 /* One product. m, k, n: result m x n from (m x k)(k x n); n = 1 for mv. */

@@ -1,7 +1,9 @@
-/* Sparse elements: a product plan for every mat-mat of a scan plan, in the order in which they run, so that a product's operands are there.
+/* Sparse elements: a product plan for every mat-mat of a scan plan, in the order in which they run, so that a product's operands
+ * are there.
  *
- * With C = A B the product a[i:m-1] ⋄ a[m:j] of elements is a[m:j] · a[i:m-1]. A product with the identity is the other operand: nothing is
- * multiplied and nothing is held. Dead products are counted: their patterns stay, because further dead products are made of them.
+ * With C = A B the product a[i:m-1] ⋄ a[m:j] of elements is a[m:j] · a[i:m-1]. A product with the identity is the other operand:
+ * nothing is multiplied and nothing is held. Dead products are counted: their patterns stay, because further dead products are
+ * made of them.
  */
 #include <string.h>
 

@@ -34,7 +34,8 @@ struct bppsa_scan_plan {
   int32_t planner_index;
 };
 
-/* Where item k of a record begins, its links, all links of its items, and the elements that the first `link` links of a chain reach over. */
+/* Where item k of a record begins, its links, all links of its items, and the elements that the first `link` links of a chain
+ * reach over. */
 static inline int64_t bppsa_scan_item_first(const bppsa_scan_level *level, int64_t k) {
   return level->first + k * level->stride + (k < level->longer ? k : level->longer);
 }

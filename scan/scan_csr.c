@@ -1,5 +1,5 @@
-/* Executes scans of sparse elements on the CPU. Products and mat-vecs run one after the other, each on all threads: the largest of them
- * outweigh the others by far, and rows are many. The order of records is the plan's, so that operands are there.
+/* Executes scans of sparse elements on the CPU. Products and mat-vecs run one after the other, each on all threads: the largest of
+ * them outweigh the others by far, and rows are many. The order of records is the plan's, so that operands are there.
  */
 #include <string.h>
 

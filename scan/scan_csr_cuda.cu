@@ -1,10 +1,10 @@
 /* Executes scans of sparse elements on a GPU.
  *
- * What runs is worked out when the executor is made: a list of products and mat-vecs, level by level, and of a level kind by kind. Those of a level are
- * independent of each other. A kind's are queued together and share launches, the largest first; kinds are dealt out to LANES streams, each to the
- * one with the least work so far. The device's own stream is the first of them; the others wait for an event on it where the level begins, and it waits
- * for theirs where the level ends, so that for anybody else the scan's work stands on the device's stream, and a recording holds one graph of it. All
- * memory is had when the executor is made.
+ * What runs is worked out when the executor is made: a list of products and mat-vecs, level by level, and of a level kind by kind.
+ * Those of a level are independent of each other. A kind's are queued together and share launches, the largest first; kinds are
+ * dealt out to LANES streams, each to the one with the least work so far. The device's own stream is the first of them; the others
+ * wait for an event on it where the level begins, and it waits for theirs where the level ends, so that for anybody else the
+ * scan's work stands on the device's stream, and a recording holds one graph of it. All memory is had when the executor is made.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,8 @@ namespace {
 
 enum { LANES = 4 };
 
-/* What runs together: products of a kind, mat-vecs; or nothing has to: ALIAS, a product with the identity is the other operand, `left`. */
+/* What runs together: products of a kind, mat-vecs; or nothing has to: ALIAS, a product with the identity is the other operand,
+ * `left`. */
 enum { ALIAS = BPPSA_PRODUCT_AUTO, MATVEC = BPPSA_PRODUCT_KINDS }; /* and the kinds of products between them */
 
 /* One product or mat-vec. Operands: a node's number, or -t for J_tᵀ. */
@@ -105,7 +106,8 @@ bppsa_status run_group(csr_executor *x, const bppsa_scan_operands *o, const csr_
                           : bppsa_product_queue(x->products, count, o->batch, stream);
 }
 
-/* Forks, runs a level's groups, joins: also when one of them failed, for a recording must not end with streams that are still away. */
+/* Forks, runs a level's groups, joins: also when one of them failed, for a recording must not end with streams that are still
+ * away. */
 bppsa_status run_level(csr_executor *x, const bppsa_scan_operands *o, const csr_level *level) {
   cudaError_t error = level->lanes > 1 ? cudaEventRecord(x->begun, x->stream) : cudaSuccess;
   for (int lane = 1; error == cudaSuccess && lane < level->lanes; ++lane) {

@@ -1,12 +1,13 @@
 /* CUDA kernels of the scan, for any size: one launch a level.
  *
- * Everything is in row-vector form as on the CPU (scan_cpu.inc): gᵀ_{t-1} = gᵀ_t J_t + uᵀ_{t-1}. A product is the sequential backward run on
- * the rows of the identity, and where gradients are injected on one more row, from 0. So one kernel, bppsa_scan_carry, takes vectors through
- * leaves and serves sequential steps, chunk transitions and the leaves' products; bppsa_scan_join multiplies products, bppsa_scan_apply takes a
- * gradient through one. Diagonal elements have kernels of their own, a thread a number.
+ * Everything is in row-vector form as on the CPU (scan_cpu.inc): gᵀ_{t-1} = gᵀ_t J_t + uᵀ_{t-1}. A product is the sequential
+ * backward run on the rows of the identity, and where gradients are injected on one more row, from 0. So one kernel,
+ * bppsa_scan_carry, takes vectors through leaves and serves sequential steps, chunk transitions and the leaves' products;
+ * bppsa_scan_join multiplies products, bppsa_scan_apply takes a gradient through one. Diagonal elements have kernels of their own,
+ * a thread a number.
  *
- * Long products over- and underflow where sequential BP does not; how exponents mend that, and when a product is useless and its steps are
- * redone, is told in scan_products.inc. Sums run in one fixed order: the bits do not change from run to run.
+ * Long products over- and underflow where sequential BP does not; how exponents mend that, and when a product is useless and its
+ * steps are redone, is told in scan_products.inc. Sums run in one fixed order: the bits do not change from run to run.
  */
 #ifndef BPPSA_SCAN_SCAN_KERNELS_CUH
 #define BPPSA_SCAN_SCAN_KERNELS_CUH
@@ -204,7 +205,8 @@ template <typename real> __device__ void scan_rescale(int rows, int64_t room, in
   __syncthreads();
 }
 
-/* Products a[i:i+length] = a[i] ⋄ .. ⋄ a[i+length] of leaves; block x: a tile of `tile` rows of all samples, block y .. : item. Threads:
+/* Products a[i:i+length] = a[i] ⋄ .. ⋄ a[i+length] of leaves; block x: a tile of `tile` rows of all samples, block y .. : item.
+ * Threads:
  * whole warps. shared: 3 · tile · room reals, then tile norms, tile samples and exponents. */
 template <typename real>
 __global__ void bppsa_scan_carry(scan_chain<real> c, scan_record record, int64_t tiles, int tile, int64_t room) {
@@ -283,8 +285,8 @@ __device__ inline int64_t scan_common(int64_t count, const real *x, const int32_
   return most == INT64_MIN ? 0 : most;
 }
 
-/* a[i:r] = a[i:i+s-1] ⋄ a[i+s:r]; block (item, sample), threads whole warps. The product on the right lives in the result's slot: the result is made
- * beside it, then moved. shared: room reals, then room exponents of the right product and of the result. */
+/* a[i:r] = a[i:i+s-1] ⋄ a[i+s:r]; block (item, sample), threads whole warps. The product on the right lives in the result's slot:
+ * the result is made beside it, then moved. shared: room reals, then room exponents of the right product and of the result. */
 template <typename real> __global__ void bppsa_scan_join(scan_chain<real> c, scan_record record, int64_t room) {
   BPPSA_SHARED(real, x);
   int32_t *er = (int32_t *)(x + room), *e = er + room;
@@ -341,7 +343,8 @@ template <typename real> __global__ void bppsa_scan_join(scan_chain<real> c, sca
 
 /* ---- a gradient through products ---- */
 
-/* y = x a[first:last] into v.out, x in v.in (overwritten). False, for all threads, when the product is useless. Ends with a barrier. */
+/* y = x a[first:last] into v.out, x in v.in (overwritten). False, for all threads, when the product is useless. Ends with a
+ * barrier. */
 template <typename real>
 __device__ bool scan_try(const scan_chain<real> &c, int64_t first, int64_t last, int64_t b, const scan_vectors<real> &v) {
   const int64_t k = scan_dim(c, first), m = scan_dim(c, last + 1), count = k + c.affine;
@@ -384,8 +387,9 @@ __device__ bool scan_try(const scan_chain<real> &c, int64_t first, int64_t last,
   return __syncthreads_or(cancelled || infinite) == 0;
 }
 
-/* y[i+s] = a[i:i+s-1] y[i], `length` times, for held products, and leaves among them; block (item, sample). Useless products are redone step by step: they need the
- * injected gradients, which may be where the result belongs, so that it is written last. shared: 3 · room reals. */
+/* y[i+s] = a[i:i+s-1] y[i], `length` times, for held products, and leaves among them; block (item, sample). Useless products are
+ * redone step by step: they need the injected gradients, which may be where the result belongs, so that it is written last.
+ * shared: 3 · room reals. */
 template <typename real> __global__ void bppsa_scan_apply(scan_chain<real> c, scan_record record, int64_t room) {
   BPPSA_SHARED(real, memory);
   const int64_t b = blockIdx.x % c.batch;
@@ -465,9 +469,10 @@ template <typename real> __device__ inline real scan_through(const scan_steps<re
   return (s.e == 0 ? y * s.a : scan_scaled(y * s.a, s.e)) + s.u;
 }
 
-/* The same, few numbers and many steps: a warp a number. Each lane takes SCAN_LANE_STEPS steps in a row, lanes find where they begin by
- * an inclusive scan of what their steps do, then every lane takes its steps; `count` numbers, threads whole warps. Where that is
- * not finite, as a part of the steps may be beyond the type's range where the whole is not, the lanes go one after the other. */
+/* The same, few numbers and many steps: a warp a number. Each lane takes SCAN_LANE_STEPS steps in a row, lanes find where they
+ * begin by an inclusive scan of what their steps do, then every lane takes its steps; `count` numbers, threads whole warps. Where
+ * that is not finite, as a part of the steps may be beyond the type's range where the whole is not, the lanes go one after the
+ * other. */
 template <typename real> __global__ void bppsa_scan_diagonal_warp(scan_chain<real> c, scan_record record, int64_t count) {
   enum { S = SCAN_LANE_STEPS };
   const unsigned all = 0xffffffffu;
@@ -581,7 +586,8 @@ template <typename real> __global__ void bppsa_scan_diagonal_join(scan_chain<rea
   er[j] = e;
 }
 
-/* y[i+s] = a[i:i+s-1] y[i], `length` times, for held products, and leaves among them; block (item, sample). What is not finite is redone step by step. */
+/* y[i+s] = a[i:i+s-1] y[i], `length` times, for held products, and leaves among them; block (item, sample). What is not finite is
+ * redone step by step. */
 template <typename real> __global__ void bppsa_scan_diagonal_apply(scan_chain<real> c, scan_record record) {
   const int64_t b = blockIdx.x % c.batch, m = c.dim;
   const int64_t item = blockIdx.x / c.batch, length = scan_item_length(record, item);

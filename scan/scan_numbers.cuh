@@ -1,4 +1,5 @@
-/* Numbers that grow and shrink: the window of a product's rows, and powers of two, on a GPU (scan/scan_products.inc has the idea). */
+/* Numbers that grow and shrink: the window of a product's rows, and powers of two, on a GPU (scan/scan_products.inc says
+ * how). */
 #ifndef BPPSA_SCAN_SCAN_NUMBERS_CUH
 #define BPPSA_SCAN_SCAN_NUMBERS_CUH
 

@@ -1,8 +1,8 @@
 /* Chimera: f down and f up pipelines over the same D workers.
  *
- * In each pipeline the local micro-batch m has its forward pass at stage s in slot 2m + s and its backward pass in slot 2m + 2D - 1 - s; all
- * pipelines overlaid are free of conflicts for every f that divides D / 2. Unit k of D micro-batches is shifted by 2Dk slots. Slots give each worker its order; what
- * runs is that order, as soon as it can. (Chimera, sections 3.1, 3.5, 3.6)
+ * In each pipeline the local micro-batch m has its forward pass at stage s in slot 2m + s and its backward pass in slot 2m + 2D -
+ * 1 - s; all pipelines overlaid are free of conflicts for every f that divides D / 2. Unit k of D micro-batches is shifted by 2Dk
+ * slots. Slots give each worker its order; what runs is that order, as soon as it can. (Chimera, sections 3.1, 3.5, 3.6)
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +48,8 @@ static int64_t list_unit(const bppsa_schedule *list, int64_t worker, int64_t fir
   return count;
 }
 
-/* Direct concatenation and halving: units of D. Doubling: units of D pairs while there are 2D micro-batches, the rest in units of D. */
+/* Direct concatenation and halving: units of D. Doubling: units of D pairs while there are 2D micro-batches, the rest in units of
+ * D. */
 static int64_t list_passes(const bppsa_schedule *list, int64_t worker, pass *passes) {
   const int64_t d = list->config.stages, n = list->config.micro_batches;
   int64_t count = 0, shift = 0;
@@ -70,7 +71,8 @@ static void write_backward(bppsa_writer *w, int64_t replica, int64_t micro, cons
   }
 }
 
-/* From the last stage on: its gradients are there first, and all workers of a stage meet. eager-opt leaves the middle stages to the end: nothing idles behind their gradients.
+/* From the last stage on: its gradients are there first, and all workers of a stage meet. eager-opt leaves the middle stages to
+ * the end: nothing idles behind their gradients.
  * (section 3.2) */
 static void finish_worker(bppsa_writer *w, int64_t copy, int64_t worker) {
   const int64_t d = w->config->stages, pipelines = w->config->replicas;

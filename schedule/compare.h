@@ -18,8 +18,9 @@ typedef struct {
 
 bppsa_schedule_summary bppsa_schedule_summarise(const bppsa_timed *timed);
 
-/* Appends a table with a row a schedule. What is not the same for all of them (layers, micro-batches, elements of a scan, workers, iterations, the window)
- * has a column, and a sentence says that their times are of different work; what is the same for all is named once. */
+/* Appends a table with a row a schedule. What is not the same for all of them (layers, micro-batches, elements of a scan, workers,
+ * iterations, the window) has a column, and a sentence says that their times are of different work; what is the same for all is
+ * named once. */
 void bppsa_schedule_table(const bppsa_schedule_summary *rows, int64_t count, bppsa_text *text);
 
 /* The keys, of bppsa_timed_json, of what is not the same for all: an array of strings. NULL when out of memory. */

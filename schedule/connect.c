@@ -1,8 +1,8 @@
-/* From what every worker does, in order, to the whole list: dependencies, a SEND and a RECV for each tensor that changes workers, groups; all in one order
- * in which everything can run, so that no lane ever waits for what stands behind it.
+/* From what every worker does, in order, to the whole list: dependencies, a SEND and a RECV for each tensor that changes workers,
+ * groups; all in one order in which everything can run, so that no lane ever waits for what stands behind it.
  *
- * The order is that of a run over free links: an operation stands where it starts; a SEND, and its RECV at once behind it, where its tensor is ready. So tensors
- * leave and arrive in the order in which they are ready.
+ * The order is that of a run over free links: an operation stands where it starts; a SEND, and its RECV at once behind it, where
+ * its tensor is ready. So tensors leave and arrive in the order in which they are ready.
  */
 #include <string.h>
 
@@ -107,7 +107,8 @@ static bppsa_status assign_place(connector *c, int32_t old, bool leaves) {
   return BPPSA_OK;
 }
 
-/* alpha + beta L: the activations behind the last layer, or the gradient in front of the first. A scan's products are `message` words each. */
+/* alpha + beta L: the activations behind the last layer, or the gradient in front of the first. A scan's products are `message`
+ * words each. */
 static double link_cost(const bppsa_schedule *list, const bppsa_schedule_op *op) {
   const bppsa_schedule_config *c = &list->config;
   const bool gradient = op->kind == BPPSA_KIND_I || op->kind == BPPSA_KIND_B;

@@ -55,7 +55,8 @@ static bool drawn(const drawing *d, int64_t id) {
   return looks[op->kind].fill != NULL && d->timed->times.end[id] > d->timed->times.start[id];
 }
 
-/* Numbers of micro-batches, two of a doubled pass; of layers where each has an operation and there is one micro-batch; a second half has a mark. */
+/* Numbers of micro-batches, two of a doubled pass; of layers where each has an operation and there is one micro-batch; a second
+ * half has a mark. */
 static void label_of(const drawing *d, const bppsa_schedule_op *op, char *text, size_t size) {
   const bppsa_schedule *list = d->timed->list;
   text[0] = '\0';

@@ -1,7 +1,8 @@
-/* Out-of-order back-propagation in pipelines: gradient fast-forwarding and modulo allocation. (ooo-backprop, section 5.2, figures 5 and 13)
+/* Out-of-order back-propagation in pipelines: gradient fast-forwarding and modulo allocation. (ooo-backprop, section 5.2, figures
+ * 5 and 13)
  *
- * A worker that is free takes, of what is ready, what comes first by priority: figure 13's fast-forwarding follows from F > I > W, its modulo allocation from
- * I > F > W; ties go to the earlier micro-batch.
+ * A worker that is free takes, of what is ready, what comes first by priority: figure 13's fast-forwarding follows from F > I > W,
+ * its modulo allocation from I > F > W; ties go to the earlier micro-batch.
  */
 #include "core/alloc.h"
 #include "schedule/schedule_internal.h"

@@ -1,7 +1,8 @@
-/* Data parallelism: wait-free back-propagation, prioritised communication, reverse first-k. (ooo-backprop, section 5.1, figure 4, algorithm 2)
+/* Data parallelism: wait-free back-propagation, prioritised communication, reverse first-k. (ooo-backprop, section 5.1, figure 4,
+ * algorithm 2)
  *
- * All workers do the same on micro-batches of their own, so one worker's time line decides the order on its link: gradients go as they come, or the first layer's before
- * others; the latter preempts, so that a SYNC may go in slices.
+ * All workers do the same on micro-batches of their own, so one worker's time line decides the order on its link: gradients go as
+ * they come, or the first layer's before others; the latter preempts, so that a SYNC may go in slices.
  */
 #include <math.h>
 
@@ -245,8 +246,8 @@ bppsa_status bppsa_schedule_prioritised(bppsa_schedule *list) {
 
 /* ---- reverse first-k ---- */
 
-/* Algorithm 2, lines 1 - 2: the largest j with M_fwd - sum_{i > j} M(I_i) + sum_{i <= j} M(W_i) below the cap; what a gradient's computation holds is taken to
- * be as large as its layer's activations. M_a is the whole network's here, so M_fwd = 1. */
+/* Algorithm 2, lines 1 - 2: the largest j with M_fwd - sum_{i > j} M(I_i) + sum_{i <= j} M(W_i) below the cap; what a gradient's
+ * computation holds is taken to be as large as its layer's activations. M_a is the whole network's here, so M_fwd = 1. */
 static int64_t clamp(const bppsa_schedule *list) {
   const bppsa_schedule_config *c = &list->config;
   double head = 0;

@@ -1,5 +1,5 @@
-/* Pipelines of one direction: naive model parallel, GPipe, DAPPLE, interleaved 1F1B, the asynchronous ones, ZB-H1; and GEMS. Each generator says what a
- * worker does, in order; copies (width) do the same with micro-batches of their own.
+/* Pipelines of one direction: naive model parallel, GPipe, DAPPLE, interleaved 1F1B, the asynchronous ones, ZB-H1; and GEMS. Each
+ * generator says what a worker does, in order; copies (width) do the same with micro-batches of their own.
  */
 #include <string.h>
 
@@ -90,7 +90,8 @@ bppsa_status bppsa_schedule_1f1b(bppsa_schedule *list) {
 
 /* ---- several stages a worker ---- */
 
-/* The k-th pass of a worker: D micro-batches through its first stage, the same through its next, ...; backward from its last stage on. */
+/* The k-th pass of a worker: D micro-batches through its first stage, the same through its next, ...; backward from its last stage
+ * on. */
 static void interleaved_pass(bppsa_writer *w, int64_t replica, int64_t worker, int64_t first, int64_t k, bool forward) {
   const int64_t d = w->config->stages, v = w->config->chunks, turn = k % (d * v) / d;
   const int64_t stage = (forward ? turn : v - 1 - turn) * d + worker, micro = first + k / (d * v) * d + k % d;
@@ -169,8 +170,8 @@ static void align_passes(bppsa_schedule *list) {
   }
 }
 
-/* aim[micro][stage] = updates of the stage that have ended when the micro-batch's update of stage 0 ends, its own left out. Updates in the order of
- * their times; those of one time count for each other. */
+/* aim[micro][stage] = updates of the stage that have ended when the micro-batch's update of stage 0 ends, its own left out.
+ * Updates in the order of their times; those of one time count for each other. */
 static void find_aims(const bppsa_schedule *list, const bppsa_schedule_run *run, int32_t *updates, int32_t *aim) {
   const int64_t stages = list->stages;
   for (int64_t i = 0, end; i < run->done; i = end) {
@@ -199,7 +200,8 @@ static void find_aims(const bppsa_schedule *list, const bppsa_schedule_run *run,
   }
 }
 
-/* SpecTrain's predicted versions, F's and B's alike: what the stage has when the micro-batch's round trip is over. (section 3.2, figure 7(d)) */
+/* SpecTrain's predicted versions, F's and B's alike: what the stage has when the micro-batch's round trip is over. (section 3.2,
+ * figure 7(d)) */
 static bppsa_status predict(bppsa_schedule *list) {
   bppsa_schedule_run run = {0};
   int32_t *updates = bppsa_calloc(list->replicas * list->stages, sizeof *updates);
@@ -278,8 +280,8 @@ bppsa_status bppsa_schedule_gems(bppsa_schedule *list) {
 
 /* ---- ZB-H1 ---- */
 
-/* 1F1B of F and I; W s passes late, so that a worker holds no more than D micro-batches and its gradients go on first; what is left of W fills the
- * end. (Qi et al. 2023, section 2.1) */
+/* 1F1B of F and I; W s passes late, so that a worker holds no more than D micro-batches and its gradients go on first; what is
+ * left of W fills the end. (Qi et al. 2023, section 2.1) */
 static void zero_bubble(bppsa_writer *w, int64_t replica, int64_t stage, int64_t first) {
   const int64_t n = w->config->micro_batches, ahead = w->list->stages - 1 - stage, warm = ahead < n ? ahead : n;
   int64_t gradients = 0;

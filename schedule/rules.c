@@ -268,8 +268,8 @@ static bppsa_status send_source(bppsa_checker *c, bool *kept) {
   return BPPSA_OK;
 }
 
-/* Receives of one lane, in their order, come from sends that each worker makes in that order: the latest send of every pair of workers. A receiver hears from few: its
- * last sends are kept in a chain of its own. */
+/* Receives of one lane, in their order, come from sends that each worker makes in that order: the latest send of every pair of
+ * workers. A receiver hears from few: its last sends are kept in a chain of its own. */
 static bppsa_status receive_order(bppsa_checker *c, bool *kept) {
   const bppsa_schedule *list = c->list;
   int32_t *latest = bppsa_alloc((size_t)(list->count + list->workers) * 2 * sizeof *latest); /* nodes {send, next}; heads */

@@ -1,4 +1,5 @@
-/* The validator's rules of synchronisation, of the weights' versions, and of memory. All walk the list in its order, which is every lane's own. */
+/* The validator's rules of synchronisation, of the weights' versions, and of memory. All walk the list in its order, which is
+ * every lane's own. */
 #include <math.h>
 
 #include "core/alloc.h"
@@ -55,7 +56,8 @@ static int32_t count_deps(const bppsa_checker *c, const bppsa_schedule_op *op, u
   return count;
 }
 
-/* c->first counts weight gradients of [replica][layer] nobody has waited for, c->second SYNCs. `steps`: look at STEP, otherwise at SYNC. */
+/* c->first counts weight gradients of [replica][layer] nobody has waited for, c->second SYNCs. `steps`: look at STEP, otherwise at
+ * SYNC. */
 static void walk_updates(bppsa_checker *c, bool steps, bool *kept) {
   const int64_t layers = c->list->config.layers;
   const uint32_t gradients = 1U << BPPSA_KIND_W | 1U << BPPSA_KIND_B, syncs = 1U << BPPSA_KIND_SYNC;
@@ -141,7 +143,8 @@ bppsa_status bppsa_rule_version_step(bppsa_checker *c, bool *kept) {
   return BPPSA_OK;
 }
 
-/* Does a pass see what the scheme promises when its stage has been updated `now` times? `seen`: what its forward pass saw, or -1 for a forward pass. */
+/* Does a pass see what the scheme promises when its stage has been updated `now` times? `seen`: what its forward pass saw, or -1
+ * for a forward pass. */
 static bool promised(const bppsa_checker *c, const bppsa_schedule_op *op, int32_t now, int32_t seen) {
   const int64_t round = op->micro / c->list->config.micro_batches % c->list->rounds;
   const int32_t version = op->weight_version;
@@ -199,7 +202,8 @@ bppsa_status bppsa_rule_version_backward(bppsa_checker *c, bool *kept) {
   return BPPSA_OK;
 }
 
-/* Stashed schemes keep the weights in front of every F, predicting ones predict in front of every pass: the pass waits for it, on the same version. */
+/* Stashed schemes keep the weights in front of every F, predicting ones predict in front of every pass: the pass waits for it, on
+ * the same version. */
 bppsa_status bppsa_rule_version_prepared(bppsa_checker *c, bool *kept) {
   const bppsa_schedule_weights weights = c->list->scheme->weights;
   const bool stashed = weights == BPPSA_WEIGHTS_STASHED, predicted = weights == BPPSA_WEIGHTS_PREDICTED;

@@ -1,7 +1,9 @@
-/* Discrete events: every lane runs its operations in the list's order, each once its dependencies have ended, those of a group together.
+/* Discrete events: every lane runs its operations in the list's order, each once its dependencies have ended, those of a group
+ * together.
  *
- * Events leave a heap by time, ties by id, so that results do not depend on anything else. An operation enters it when the last thing it waits for
- * has ended, so the order in which operations leave is an order in which they can run. O((operations + dependencies) log operations).
+ * Events leave a heap by time, ties by id, so that results do not depend on anything else. An operation enters it when the last
+ * thing it waits for has ended, so the order in which operations leave is an order in which they can run. O((operations +
+ * dependencies) log operations).
  */
 #include <math.h>
 
@@ -98,8 +100,8 @@ static bppsa_status link_lanes(engine *e) {
   return BPPSA_OK;
 }
 
-/* Kernels are issued one after the other, without waiting for the device: the k-th of a worker not before (k + 1) overheads; a pre-compiled graph
- * is issued once. (ooo-backprop, sections 2 and 4.2) */
+/* Kernels are issued one after the other, without waiting for the device: the k-th of a worker not before (k + 1) overheads; a
+ * pre-compiled graph is issued once. (ooo-backprop, sections 2 and 4.2) */
 static bppsa_status issue(engine *e) {
   const bppsa_schedule *list = e->list;
   const double overhead = e->free_links ? 0 : list->config.issue_overhead;

@@ -1,7 +1,8 @@
 /* Scans over p workers, each with its share of the n transposed Jacobians, one after the other in the order of back-propagation.
  *
- * An operation's `layer` and `layers` are the Jacobians its result reaches over; `micros` the products it takes; a PRODUCT of two others has in `part` the Jacobian
- * at which the second begins. Memory is in Jacobians: n / p of them and one product. (BPPSA, section 3.6)
+ * An operation's `layer` and `layers` are the Jacobians its result reaches over; `micros` the products it takes; a PRODUCT of two
+ * others has in `part` the Jacobian at which the second begins. Memory is in Jacobians: n / p of them and one product. (BPPSA,
+ * section 3.6)
  */
 #include <string.h>
 
@@ -28,7 +29,8 @@ static void add(scanner *s, bppsa_schedule_kind kind, int64_t worker, int64_t fr
   bppsa_writer_add(&s->w, op);
 }
 
-/* What every worker ends with: the gradients of its share, one product each. It holds the share, where nothing has taken it before. */
+/* What every worker ends with: the gradients of its share, one product each. It holds the share, where nothing has taken it
+ * before. */
 static void add_apply(scanner *s, int64_t worker, bool held) {
   const int64_t share = begin_of(s, worker + 1) - begin_of(s, worker);
   add(s, BPPSA_KIND_APPLY, worker, worker, worker + 1, -1, share, held ? 0 : (double)share);
@@ -51,8 +53,9 @@ static void chunked(scanner *s) {
   }
 }
 
-/* Products of 1, 2, 4, ... neighbours, each on its last worker in place of that worker's own; the gradient in front of a pair's second half is carried there by the
- * last worker of the pair. Products nobody reads, those that reach the last worker, are left out. */
+/* Products of 1, 2, 4, ... neighbours, each on its last worker in place of that worker's own; the gradient in front of a pair's
+ * second half is carried there by the last worker of the pair. Products nobody reads, those that reach the last worker, are left
+ * out. */
 static void blelloch(scanner *s) {
   int64_t size = 1;
   for (int64_t worker = 0; worker + 1 < s->p; ++worker) {

@@ -69,7 +69,8 @@ int64_t bppsa_schedule_stage_of(const bppsa_schedule *list, int64_t layer) {
   return bppsa_cut_part(list->config.layers, list->stages, layer);
 }
 
-/* Down pipeline i of Chimera begins at worker i D / f, up pipelines are its mirror (section 3.6); GEMS is one of each. Interleaved and modulo go round. */
+/* Down pipeline i of Chimera begins at worker i D / f, up pipelines are its mirror (section 3.6); GEMS is one of each. Interleaved
+ * and modulo go round. */
 int64_t bppsa_schedule_place(const bppsa_schedule *list, int64_t replica, int64_t stage) {
   const int64_t d = list->config.stages, pipelines = list->replicas / list->config.width;
   const int64_t copy = replica / pipelines, pipeline = replica % pipelines;

@@ -1,8 +1,9 @@
-/* Schedules as data: a pipeline, data-parallel or scan scheme is a list of typed operations with dependencies. A generator per scheme
- * writes the list; one validator, one simulator and one renderer serve them all.
+/* Schedules as data: a pipeline, data-parallel or scan scheme is a list of typed operations with dependencies. A generator per
+ * scheme writes the list; one validator, one simulator and one renderer serve them all.
  *
- * Units: time is in the unit of the costs (the papers': one forward pass of one micro-batch on one stage); memory is in M_a, the activations
- * of one micro-batch on one stage, and M_theta, the weights of one stage (Chimera, table 1). Layers, stages, workers and micro-batches count from 0.
+ * Units: time is in the unit of the costs (the papers': one forward pass of one micro-batch on one stage); memory is in M_a, the
+ * activations of one micro-batch on one stage, and M_theta, the weights of one stage (Chimera, table 1). Layers, stages, workers
+ * and micro-batches count from 0.
  *
  *     bppsa_schedule_config config = bppsa_schedule_config_default();
  *     config.stages = 4;
@@ -172,8 +173,8 @@ const bppsa_schedule_scheme *bppsa_schedule_schemes(int64_t *count);
 const bppsa_schedule_scheme *bppsa_schedule_find(const char *id);
 /* The layers of the model: those of the configuration, or else what the scheme takes by itself, one a stage. */
 int64_t bppsa_schedule_layers(const bppsa_schedule_scheme *scheme, const bppsa_schedule_config *config);
-/* Do the arrays of costs, and the profile where the scheme reads one, fit its layers and stages? bppsa_schedule_create asks the same. ERR_ARGUMENT names
- * the array, its rows and what was expected. */
+/* Do the arrays of costs, and the profile where the scheme reads one, fit its layers and stages? bppsa_schedule_create asks the
+ * same. ERR_ARGUMENT names the array, its rows and what was expected. */
 bppsa_status bppsa_schedule_check_rows(const char *scheme, const bppsa_schedule_config *config);
 
 /* ---- the list ---- */
@@ -196,14 +197,15 @@ struct bppsa_schedule {
   char advice_text[256]; /* what a user who chose this should know; or "" */
 };
 
-/* Makes a scheme's list, complete with dependencies and transfers. The caller destroys it. ERR_ARGUMENT: an unknown scheme, or a value it has no
- * schedule for; ERR_MEMORY. */
+/* Makes a scheme's list, complete with dependencies and transfers. The caller destroys it. ERR_ARGUMENT: an unknown scheme, or a
+ * value it has no schedule for; ERR_MEMORY. */
 bppsa_status bppsa_schedule_create(const char *scheme, const bppsa_schedule_config *config, bppsa_schedule **schedule);
 void bppsa_schedule_destroy(bppsa_schedule *schedule);
 
-/* The same in two steps, for lists that come from elsewhere (a file, a test): an empty list; operations appended worker by worker, each lane in its order;
- * then the dependencies, the transfers between workers and the groups that the data flow asks for. Appended costs and deltas are kept. Operations that wait
- * for each other stay in the list: the validator names them. */
+/* The same in two steps, for lists that come from elsewhere (a file, a test): an empty list; operations appended worker by worker,
+ * each lane in its order;
+ * then the dependencies, the transfers between workers and the groups that the data flow asks for. Appended costs and deltas are
+ * kept. Operations that wait for each other stay in the list: the validator names them. */
 bppsa_status bppsa_schedule_create_empty(const char *scheme, const bppsa_schedule_config *config, bppsa_schedule **schedule);
 bppsa_status bppsa_schedule_append(bppsa_schedule *schedule, const bppsa_schedule_op *op);
 bppsa_status bppsa_schedule_connect(bppsa_schedule *schedule);
@@ -227,7 +229,8 @@ typedef struct {
   char text[240];
 } bppsa_schedule_finding;
 
-/* Checks the rules whose bit is set in `mask` (bit i: rule i), in time linear in operations and dependencies. A broken rule is no failure: see *finding.
+/* Checks the rules whose bit is set in `mask` (bit i: rule i), in time linear in operations and dependencies. A broken rule is no
+ * failure: see *finding.
  * ERR_MEMORY. */
 bppsa_status bppsa_schedule_check(const bppsa_schedule *schedule, uint64_t mask, bppsa_schedule_finding *finding);
 /* The same with all rules, as a status: ERR_ARGUMENT names the rule, the operation, and what was expected. */
@@ -249,12 +252,13 @@ typedef struct {
   bppsa_schedule_worker *worker;
 } bppsa_schedule_times;
 
-/* Runs every lane's operations in order, each as soon as it can. O(n log n). ERR_ARGUMENT: operations wait for each other; ERR_MEMORY. Free with
- * bppsa_schedule_times_free. */
+/* Runs every lane's operations in order, each as soon as it can. O(n log n). ERR_ARGUMENT: operations wait for each other;
+ * ERR_MEMORY. Free with bppsa_schedule_times_free. */
 bppsa_status bppsa_schedule_simulate(const bppsa_schedule *schedule, bppsa_schedule_times *times);
 void bppsa_schedule_times_free(bppsa_schedule_times *times);
 
-/* Activations over time: from `time` on `level` M_a. Worker w's points are curves[first[w]] .. curves[first[w + 1] - 1]; both arrays are owned (bppsa_free). */
+/* Activations over time: from `time` on `level` M_a. Worker w's points are curves[first[w]] .. curves[first[w + 1] - 1]; both
+ * arrays are owned (bppsa_free). */
 typedef struct {
   double time, level;
 } bppsa_schedule_memory;
@@ -263,13 +267,14 @@ bppsa_status bppsa_schedule_memory_curves(const bppsa_schedule *schedule, const 
 
 /* ---- SpecTrain and Chimera's model ---- */
 
-/* s_F or s_B of a micro-batch on a stage, counted in the simulated schedule: updates of the stage that end between the start of its forward or
- * backward pass there and the end of its round trip, its own left out. -1 where the schedule lacks one of them. (SpecTrain, section 3.2) */
+/* s_F or s_B of a micro-batch on a stage, counted in the simulated schedule: updates of the stage that end between the start of
+ * its forward or backward pass there and the end of its round trip, its own left out. -1 where the schedule lacks one of them.
+ * (SpecTrain, section 3.2) */
 int64_t bppsa_schedule_ahead(const bppsa_schedule *schedule, const bppsa_schedule_times *times, int64_t micro, int64_t stage,
                              bool forward);
 
-/* Chimera's performance model (section 3.4): T = (F_t + p2p) C_f + (B_t + p2p) C_b + the longest unoverlapped SYNC; C_f and C_b are counted on the critical
- * path of the schedule without links. NaN where it is not a chimera schedule. */
+/* Chimera's performance model (section 3.4): T = (F_t + p2p) C_f + (B_t + p2p) C_b + the longest unoverlapped SYNC; C_f and C_b
+ * are counted on the critical path of the schedule without links. NaN where it is not a chimera schedule. */
 bppsa_status bppsa_schedule_model(const bppsa_schedule *schedule, double *time, int64_t *forward, int64_t *backward);
 
 #ifdef __cplusplus

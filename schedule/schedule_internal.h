@@ -90,14 +90,15 @@ typedef struct {
   int64_t done;
 } bppsa_schedule_run;
 
-/* Runs the list: every lane in its order. `free_links`: SEND and RECV are instant, nothing is issued. Where operations wait for each other, done < count. */
+/* Runs the list: every lane in its order. `free_links`: SEND and RECV are instant, nothing is issued. Where operations wait for
+ * each other, done < count. */
 bppsa_status bppsa_schedule_run_simulate(const bppsa_schedule *list, bool free_links, bppsa_schedule_run *run);
 /* The same in linear time, for `done` and an order alone. */
 bppsa_status bppsa_schedule_run_settle(const bppsa_schedule *list, bppsa_schedule_run *run);
 void bppsa_schedule_run_free(bppsa_schedule_run *run);
 
-/* Puts the operations of a derived list into the order in which workers take them that are never idle while something is ready, by priority (the smaller
- * first, ties by id), and drops the dependencies. */
+/* Puts the operations of a derived list into the order in which workers take them that are never idle while something is ready, by
+ * priority (the smaller first, ties by id), and drops the dependencies. */
 typedef int64_t (*bppsa_schedule_priority)(const bppsa_schedule *list, const bppsa_schedule_op *op);
 bppsa_status bppsa_schedule_prioritise(bppsa_schedule *list, bppsa_schedule_priority priority);
 

@@ -60,8 +60,8 @@ static bppsa_status list_changes(const bppsa_schedule *list, const bppsa_schedul
   return BPPSA_OK;
 }
 
-/* Weights a worker holds from the beginning, M_theta: of every stage of every replica on it, twice with 2BW; what is stashed comes on top, where every
- * micro-batch keeps its own (PipeDream). */
+/* Weights a worker holds from the beginning, M_theta: of every stage of every replica on it, twice with 2BW; what is stashed comes
+ * on top, where every micro-batch keeps its own (PipeDream). */
 static double resident(const bppsa_schedule *list, int64_t worker) {
   static const double copies[] = {[BPPSA_WEIGHTS_SYNCHRONOUS] = 1,
                                   [BPPSA_WEIGHTS_STASHED] = 0,

@@ -1,5 +1,5 @@
-/* One device with two streams: input gradients in the main stream, weight gradients in the sub-stream, put beside the region of the main stream in which they gain
- * most. (ooo-backprop, section 4.1, algorithm 1)
+/* One device with two streams: input gradients in the main stream, weight gradients in the sub-stream, put beside the region of
+ * the main stream in which they gain most. (ooo-backprop, section 4.1, algorithm 1)
  */
 #include <math.h>
 
@@ -27,7 +27,8 @@ static double cost_of(const plan *p, bppsa_schedule_kind kind, int64_t layer) {
 
 /* ---- the profile ---- */
 
-/* T_sub of a layer's weight gradient beside a region, and the speed-up of running both at once; without a profile: its cost, and the same everywhere. */
+/* T_sub of a layer's weight gradient beside a region, and the speed-up of running both at once; without a profile: its cost, and
+ * the same everywhere. */
 static double sub_of(const plan *p, int64_t region, int64_t layer) {
   const bppsa_schedule_profile *profile = &p->list->config.profile;
   return profile->regions > 0 ? profile->sub[region * p->layers + layer] : cost_of(p, BPPSA_KIND_W, layer);
@@ -38,7 +39,8 @@ static double speedup_of(const plan *p, int64_t region, int64_t layer) {
   return profile->regions > 0 ? profile->speedup[region * p->layers + layer] : 1;
 }
 
-/* The main stream's regions: the profile's, or the input gradient of one layer each; layers divide over regions evenly, from the last. */
+/* The main stream's regions: the profile's, or the input gradient of one layer each; layers divide over regions evenly, from the
+ * last. */
 static void lay_out(plan *p) {
   const bppsa_schedule_config *c = &p->list->config;
   double now = 0;
@@ -69,7 +71,8 @@ static bool open_region(const plan *p, int64_t region) {
   return p->now[region] < p->begin[region + 1] - p->begin[region];
 }
 
-/* Lines 4 - 6 for one region: the runnable weight gradient with the highest speed-up, the later layer first; -1: none. Layer 0 is not among them. */
+/* Lines 4 - 6 for one region: the runnable weight gradient with the highest speed-up, the later layer first; -1: none. Layer 0 is
+ * not among them. */
 static int64_t best_in(const plan *p, int64_t region, double *speedup) {
   int64_t best = -1;
   for (int64_t layer = p->layers - 1; layer >= 1; --layer) {
@@ -82,7 +85,8 @@ static int64_t best_in(const plan *p, int64_t region, double *speedup) {
   return best;
 }
 
-/* The first `early` regions take what is ready, in order; the others by the speed-up of the pair. What finds no open region is left. */
+/* The first `early` regions take what is ready, in order; the others by the speed-up of the pair. What finds no open region is
+ * left. */
 static void assign(plan *p, int64_t early) {
   p->placed = 0;
   for (int64_t i = 0; i < p->regions; ++i) {
@@ -117,8 +121,9 @@ static void assign(plan *p, int64_t early) {
 
 /* ---- memory ---- */
 
-/* The peak of the plan in M_a: activations of all layers, and every gradient from when it is made until its weight gradient is done, which lets go of both. The sub-stream
- * runs region after region, then what is left. `ends` gets each weight gradient's end. */
+/* The peak of the plan in M_a: activations of all layers, and every gradient from when it is made until its weight gradient is
+ * done, which lets go of both. The sub-stream runs region after region, then what is left. `ends` gets each weight gradient's end.
+ * */
 static double run_sub(plan *p, double *ends) {
   double now = 0;
   for (int64_t region = 0; region < p->regions; ++region) {
@@ -165,12 +170,14 @@ static double peak_of(plan *p) {
   return most;
 }
 
-/* Conventionally a weight gradient comes right behind its input gradient: everything is there when the first gradient is made, and one gradient more. */
+/* Conventionally a weight gradient comes right behind its input gradient: everything is there when the first gradient is made, and
+ * one gradient more. */
 static double conventional_peak(const plan *p) {
   return 1 + (p->layers > 1 ? size_of(p, p->layers - 2) : 0);
 }
 
-/* Regions that take what is ready, as few as keep the peak below the cap: 1.1 times the conventional one where nothing else is asked for. */
+/* Regions that take what is ready, as few as keep the peak below the cap: 1.1 times the conventional one where nothing else is
+ * asked for. */
 static void fit(plan *p) {
   const double asked = p->list->config.memory_cap, cap = (asked > 0 ? asked : 1.1) * conventional_peak(p);
   int64_t early = 0;

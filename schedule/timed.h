@@ -20,17 +20,20 @@ void bppsa_timed_free(bppsa_timed *timed);
 /* A schedule as JSON; with `with_ops` its operations, where there are no more than 100 000. NULL when out of memory. */
 json_t *bppsa_timed_json(const bppsa_timed *timed, bool with_ops);
 
-/* Reads a file of costs into `config`, and into `arrays` what the config borrows: bppsa_free each, also on failure; the last three are the
- * profile's. Whether the arrays' lengths fit is for the scheme to say: bppsa_schedule_check_rows. ERR_FORMAT names key and row; ERR_IO, ERR_MEMORY. */
+/* Reads a file of costs into `config`, and into `arrays` what the config borrows: bppsa_free each, also on failure; the last three
+ * are the profile's. Whether the arrays' lengths fit is for the scheme to say: bppsa_schedule_check_rows. ERR_FORMAT names key and
+ * row; ERR_IO, ERR_MEMORY. */
 bppsa_status bppsa_schedule_costs_load(const char *path, bppsa_schedule_config *config, double *arrays[]);
 #define BPPSA_SCHEDULE_COST_ARRAYS (BPPSA_COST_COUNT + 3)
 
-/* The timeline: workers down, time across, kinds coloured, numbers of micro-batches (of layers, where each has an operation), activations below each worker.
+/* The timeline: workers down, time across, kinds coloured, numbers of micro-batches (of layers, where each has an operation),
+ * activations below each worker.
  * ERR_ARGUMENT: more than BPPSA_SCHEDULE_DRAW_LIMIT operations. */
 bppsa_status bppsa_schedule_draw(const bppsa_timed *timed, bppsa_text *text);
 #define BPPSA_SCHEDULE_DRAW_LIMIT 20000
 
-/* Events of the Chrome trace format: an operation each, arrows from SEND to RECV, counters of activations. A unit of time is a millisecond. */
+/* Events of the Chrome trace format: an operation each, arrows from SEND to RECV, counters of activations. A unit of time is a
+ * millisecond. */
 bppsa_status bppsa_schedule_trace(const bppsa_timed *timed, bppsa_text *text);
 
 /* One row with what the schedule was made from, then one a worker: its operations in order. */

@@ -1,6 +1,7 @@
 /* The rules a schedule keeps, one table of them: shapes first, then order, transfers, synchronisation, versions, memory (rules.c).
  *
- * Every rule is one walk over operations and dependencies. Operations that break a rule of shape are left out of the other rules' walks.
+ * Every rule is one walk over operations and dependencies. Operations that break a rule of shape are left out of the other rules'
+ * walks.
  */
 #include <inttypes.h>
 #include <math.h>

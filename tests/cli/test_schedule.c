@@ -223,7 +223,8 @@ static void write_text(const char *path, const char *text) {
   write_bytes(path, text, strlen(text));
 }
 
-/* Rows a stage and rows a layer are understood by every scheme, whatever it makes of stages; any other number of them is refused. */
+/* Rows a stage and rows a layer are understood by every scheme, whatever it makes of stages; any other number of them is refused.
+ * */
 static void test_cost_rows(void **state) {
   (void)state;
   const struct {
@@ -363,7 +364,8 @@ static void test_profile_shape(void **state) {
   assert_runs("schedule multi-stream --layers 1 --costs C.json");
 }
 
-/* Algorithm 1 by hand: two regions of two layers. Layer 3 gains most beside the second region, then layer 1; layer 2's gradient is not there when the first region begins. */
+/* Algorithm 1 by hand: two regions of two layers. Layer 3 gains most beside the second region, then layer 1; layer 2's gradient is
+ * not there when the first region begins. */
 static void test_profile(void **state) {
   (void)state;
   const char *costs = "{\"profile\": {\"main\": [4, 4], \"sub\": [[2, 2, 2, 2], [2, 2, 2, 2]], \"speedup\": [[1, 1, 1.5, 1.1], "

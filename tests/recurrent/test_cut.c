@@ -1,5 +1,5 @@
-/* The fused kernels of recurrent layers, and what a processor runs in their place, cut time into the chunks that the plan names; and an algorithm
- * that nobody has runs neither in them nor beside them. */
+/* The fused kernels of recurrent layers, and what a processor runs in their place, cut time into the chunks that the plan names;
+ * and an algorithm that nobody has runs neither in them nor beside them. */
 #include <math.h>
 #include <string.h>
 

@@ -25,8 +25,8 @@ static bppsa_scan_plan *make(bppsa_element element, int64_t n, int64_t chunks) {
   return plan;
 }
 
-/* The chunks of a plan must be those of `begin`: every product lies in one of them, reaches over it from its first element, and what all its phases
- * list makes each of y[2] .. y[n + 1] once. */
+/* The chunks of a plan must be those of `begin`: every product lies in one of them, reaches over it from its first element, and
+ * what all its phases list makes each of y[2] .. y[n + 1] once. */
 static void check_plan(const bppsa_scan_plan *plan, int64_t n, int64_t p, const int64_t *begin) {
   int64_t chunk[MOST + 1], made[MOST + 2] = {0}, carried = 1;
   bppsa_scan_iterator it = {0};
@@ -147,7 +147,8 @@ static void execute(const bppsa_device *device, bppsa_element element, int64_t n
   bppsa_scan_plan_destroy(plan);
 }
 
-/* An emulated GPU takes all cuts of short chains, and some of long ones. GPUs walk 64 links of a diagonal and more in another order, with other bits. */
+/* An emulated GPU takes all cuts of short chains, and some of long ones. GPUs walk 64 links of a diagonal and more in another
+ * order, with other bits. */
 static bool is_taken(const bppsa_device *device, bppsa_element element, int64_t n, int64_t p) {
   const bool gpu = bppsa_device_get_kind(device) != BPPSA_CPU;
   if (gpu && element == BPPSA_ELEMENT_DIAGONAL && (n / p > 60 || p > 60)) {

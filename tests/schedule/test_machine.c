@@ -1,4 +1,5 @@
-/* Links, contention, issue overhead, hybrid data parallelism, Chimera's model, SpecTrain's differences, scale, memory running out. */
+/* Links, contention, issue overhead, hybrid data parallelism, Chimera's model, SpecTrain's differences, scale, memory running out.
+ * */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -50,7 +51,8 @@ static void test_links(void **state) {
   }
 }
 
-/* Two micro-batches of no time over one link: with ports or one network they wait for each other, without contention they do not. Back they come one by one too. */
+/* Two micro-batches of no time over one link: with ports or one network they wait for each other, without contention they do not.
+ * Back they come one by one too. */
 static void test_contention(void **state) {
   (void)state;
   bppsa_schedule_config config = sized(2, 4);
@@ -133,7 +135,8 @@ static void test_recompute(void **state) {
   }
 }
 
-/* D = 6: C_f = 6 and C_b = 10, 26 units; on links the model is within 10 % of the simulation, as the paper claims of its machines. */
+/* D = 6: C_f = 6 and C_b = 10, 26 units; on links the model is within 10 % of the simulation, as the paper claims of its machines.
+ * */
 static void test_model(void **state) {
   (void)state;
   for (int64_t d = 2; d <= 16; d += 2) {
@@ -154,8 +157,8 @@ static void test_model(void **state) {
   }
 }
 
-/* s_F = floor(k/2) + N - k - 1 and s_B = floor(k/2) of GPU k of N, once the pipeline is full and before it drains, when every pass takes one unit; the versions on the
- * operations are those, whatever passes take. */
+/* s_F = floor(k/2) + N - k - 1 and s_B = floor(k/2) of GPU k of N, once the pipeline is full and before it drains, when every pass
+ * takes one unit; the versions on the operations are those, whatever passes take. */
 static void test_spectrain(void **state) {
   (void)state;
   for (int64_t gpus = 1; gpus <= 12; ++gpus) {

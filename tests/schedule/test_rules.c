@@ -1,4 +1,5 @@
-/* The validator: every scheme's schedules are valid; broken ones are rejected by the rule that is named, and accepted by it when the rule is off. */
+/* The validator: every scheme's schedules are valid; broken ones are rejected by the rule that is named, and accepted by it when
+ * the rule is off. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

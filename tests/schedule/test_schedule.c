@@ -288,7 +288,8 @@ static void test_figure13(void **state) {
   check("figure 13(c)", 4, 4, makespan("modulo", &config), 51);
 }
 
-/* Figure 4: 18, 17 and 15 fit the ratios it gives (16 % and 12 %) and its boxes. 5 layers; SYNC costs that are ours. An illustration. */
+/* Figure 4: 18, 17 and 15 fit the ratios it gives (16 % and 12 %) and its boxes. 5 layers; SYNC costs that are ours. An
+ * illustration. */
 static void test_figure4(void **state) {
   (void)state;
   const double sync[] = {3, 1, 1, 2, 4};

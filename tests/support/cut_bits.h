@@ -1,4 +1,5 @@
-/* The gradients of a chunked scan with one number a step, to the bit, for any cut: what a test compares an execution with to see where it cut. */
+/* The gradients of a chunked scan with one number a step, to the bit, for any cut: what a test compares an execution with to see
+ * where it cut. */
 #ifndef BPPSA_TESTS_CUT_BITS_H
 #define BPPSA_TESTS_CUT_BITS_H
 
@@ -22,9 +23,9 @@ static inline int64_t ceiling_cut(int64_t n, int64_t p, int64_t *begin) {
   return count;
 }
 
-/* y[0] is the seed; a[i] takes y[i] to y[i + 1] as two factors, each product rounded. P chunks of `begin`: a gradient is carried through their
- * products, and from what was carried each chunk is walked. fused: chunk 0 has a product too, and a walk goes on to where the next chunk begins; otherwise
- * chunk 0 is walked first, and what was carried stays. */
+/* y[0] is the seed; a[i] takes y[i] to y[i + 1] as two factors, each product rounded. P chunks of `begin`: a gradient is carried
+ * through their products, and from what was carried each chunk is walked. fused: chunk 0 has a product too, and a walk goes on to
+ * where the next chunk begins; otherwise chunk 0 is walked first, and what was carried stays. */
 static inline void chunked_bits(const float *first, const float *second, int64_t p, const int64_t *begin, bool fused, float *y) {
   float carried = y[0];
   for (int64_t k = 0; k < p; ++k) {
