@@ -14,14 +14,25 @@ enum { WORDS = 32, PATH_SIZE = 4096 };
 
 /* ---- commands ---- */
 
-/* The document a command prints with --json; `line` as it would be typed, tabs between words: paths may hold blanks. */
-static bppsa_status run_command(const bppsa_figures *f, const bppsa_command *command, const char *line, json_t **document) {
-  char words[2 * PATH_SIZE], *argv[WORDS], *rest = NULL, *text = NULL;
+/* An option and its value as it would be typed (NULL: a flag). A list of them ends with .option = BPPSA_OPTION_COUNT. */
+typedef struct {
+  bppsa_option option;
+  const char *value;
+} setting;
+#define END                                                                                                                      \
+  { BPPSA_OPTION_COUNT, NULL }
+
+/* The document a command makes with these settings. */
+static bppsa_status run_command(const bppsa_figures *f, const bppsa_command *command, const setting *settings,
+                                json_t **document) {
+  char *argv[WORDS], *text = NULL;
   int argc = 0;
   size_t size = 0;
-  snprintf(words, sizeof words, "%s\t--json", line);
-  for (char *word = strtok_r(words, "\t", &rest); word != NULL && argc < WORDS; word = strtok_r(NULL, "\t", &rest)) {
-    argv[argc++] = word;
+  for (; settings->option != BPPSA_OPTION_COUNT && argc + 2 <= WORDS; ++settings) {
+    argv[argc++] = (char *)bppsa_option_get(settings->option)->name;
+    if (settings->value != NULL) {
+      argv[argc++] = (char *)settings->value;
+    }
   }
   bppsa_cli cli = {.command = command, .object = command->object, .err = f->cli->err, .json = true};
   BPPSA_TRY(bppsa_options_parse(command->verb, command->uses, argc, argv, cli.values));
@@ -162,20 +173,31 @@ static bppsa_status make_table1(bppsa_figures *f, bppsa_text *html) {
 /* ---- figure 5 ---- */
 
 static bppsa_status make_figure5(bppsa_figures *f, bppsa_text *html) {
+  enum { OPERATOR_SETTINGS = 4 };
   static const struct {
     const bppsa_command *command;
-    const char *name, *line;
-  } pictures[] = {
-      {&bppsa_command_jacobian_conv2d, "figure5_conv1", "--in-shape\t3,32,32\t--out-channels\t64\t--kernel\t3\t--padding\t1"},
-      {&bppsa_command_jacobian_relu, "figure5_relu1", "--in-shape\t64,32,32"},
-      {&bppsa_command_jacobian_maxpool2d, "figure5_pool1", "--in-shape\t64,32,32\t--kernel\t2"}};
+    const char *name;
+    setting settings[OPERATOR_SETTINGS + 1];
+  } pictures[] = {{&bppsa_command_jacobian_conv2d,
+                   "figure5_conv1",
+                   {{BPPSA_OPTION_IN_SHAPE, "3,32,32"},
+                    {BPPSA_OPTION_OUT_CHANNELS, "64"},
+                    {BPPSA_OPTION_KERNEL, "3"},
+                    {BPPSA_OPTION_PAD, "1"},
+                    END}},
+                  {&bppsa_command_jacobian_relu, "figure5_relu1", {{BPPSA_OPTION_IN_SHAPE, "64,32,32"}, END}},
+                  {&bppsa_command_jacobian_maxpool2d,
+                   "figure5_pool1",
+                   {{BPPSA_OPTION_IN_SHAPE, "64,32,32"}, {BPPSA_OPTION_KERNEL, "2"}, END}}};
   bppsa_text_add(html, "<h2 id=\"figure5\">Figure 5: patterns of VGG-11's first operators</h2>\n<figure>\n");
   for (size_t i = 0; i < sizeof pictures / sizeof pictures[0]; ++i) {
-    char line[PATH_SIZE];
+    char line[64], matrix[PATH_SIZE], picture[PATH_SIZE];
     json_t *document = NULL;
-    snprintf(line, sizeof line, "%s\t--out\t%.1800s/%s.npz\t--spy\t%.1800s/%s.png", pictures[i].line, f->directory,
-             pictures[i].name, f->directory, pictures[i].name);
-    BPPSA_TRY(run_command(f, pictures[i].command, line, &document));
+    setting settings[OPERATOR_SETTINGS + 3] = {{BPPSA_OPTION_OUT, matrix}, {BPPSA_OPTION_SPY, picture}};
+    memcpy(settings + 2, pictures[i].settings, sizeof pictures[i].settings);
+    snprintf(matrix, sizeof matrix, "%.4000s/%s.npz", f->directory, pictures[i].name);
+    snprintf(picture, sizeof picture, "%.4000s/%s.png", f->directory, pictures[i].name);
+    BPPSA_TRY(run_command(f, pictures[i].command, settings, &document));
     json_decref(document);
     for (int k = 0; k < 2; ++k) {
       snprintf(line, sizeof line, "%s.%s", pictures[i].name, k == 0 ? "png" : "npz");
@@ -231,21 +253,30 @@ static bppsa_status find_images(bppsa_figures *f, char *spec, size_t size) {
     fclose(made);
     return BPPSA_OK;
   }
-  snprintf(line, sizeof line, "--synthetic\t--seed\t1\t--out\t%s%s", spec + strlen("cifar10:"),
-           bppsa_cli_value(f->cli, BPPSA_OPTION_QUICK)->given ? "\t--samples\t512" : "");
-  BPPSA_TRY(run_command(f, &bppsa_command_data_cifar10, line, &document));
+  const bool quick = bppsa_cli_value(f->cli, BPPSA_OPTION_QUICK)->given;
+  const setting settings[] = {{BPPSA_OPTION_SYNTHETIC, NULL},
+                              {BPPSA_OPTION_SEED, "1"},
+                              {BPPSA_OPTION_OUT, spec + strlen("cifar10:")},
+                              {quick ? BPPSA_OPTION_SAMPLES : BPPSA_OPTION_COUNT, "512"},
+                              END};
+  BPPSA_TRY(run_command(f, &bppsa_command_data_cifar10, settings, &document));
   json_decref(document);
   return BPPSA_OK;
 }
 
 /* Trains by one method at one learning rate: a row an epoch. */
 static bppsa_status train_curve(const bppsa_figures *f, const char *spec, const char *rate, const char *who, const char *name) {
-  char line[2 * PATH_SIZE];
+  char seed[24];
   json_t *document = NULL;
-  snprintf(line, sizeof line, "--data\t%s\t--lr\t%s\t--epochs\t%d\t--seed\t%" PRIu64 "\t%s", spec, rate,
-           bppsa_cli_value(f->cli, BPPSA_OPTION_QUICK)->given ? 2 : 20, f->seed,
-           strcmp(who, "bp") == 0 ? "--backward\tbp" : "--up-levels\t1");
-  const bppsa_status status = run_command(f, &bppsa_command_train_lenet5, line, &document);
+  const bool bp = strcmp(who, "bp") == 0;
+  const setting settings[] = {{BPPSA_OPTION_DATA, spec},
+                              {BPPSA_OPTION_LR, rate},
+                              {BPPSA_OPTION_EPOCHS, bppsa_cli_value(f->cli, BPPSA_OPTION_QUICK)->given ? "2" : "20"},
+                              {BPPSA_OPTION_SEED, seed},
+                              {bp ? BPPSA_OPTION_BACKWARD : BPPSA_OPTION_UP_LEVELS, bp ? "bp" : "1"},
+                              END};
+  snprintf(seed, sizeof seed, "%" PRIu64, f->seed);
+  const bppsa_status status = run_command(f, &bppsa_command_train_lenet5, settings, &document);
   json_t *rows = json_incref(json_object_get(document, "rows"));
   json_decref(document);
   if (status != BPPSA_OK && !bppsa_interrupt_pending()) { /* a signal ends the training too, and keep_part says how to go on */
@@ -348,14 +379,16 @@ static void add_steps(const json_t *document, const json_t *unpruned, const char
 static bppsa_status make_figure10(bppsa_figures *f, bppsa_text *html) {
   static const char *const patterns[] = {"value", "guaranteed"};
   json_t *unpruned = NULL, *counted[2] = {NULL, NULL};
-  char line[200], caption[3000];
+  char seed[24], caption[3000];
   bppsa_text csv = {0};
   bppsa_text_add(&csv, "pattern,phase,op,mkn,flops,critical,result\n");
-  bppsa_status status = run_command(f, &bppsa_command_flops_vgg11, "--up-levels\t2", &unpruned);
+  bppsa_status status = run_command(f, &bppsa_command_flops_vgg11, (const setting[]){{BPPSA_OPTION_LEVELS, "2"}, END}, &unpruned);
+  snprintf(seed, sizeof seed, "%" PRIu64, f->seed);
   for (int i = 0; status == BPPSA_OK && i < 2; ++i) {
-    snprintf(line, sizeof line, "--prune\t0.97\t--method\tclass-uniform\t--seed\t%" PRIu64 "\t--up-levels\t2\t--pattern\t%s",
-             f->seed, patterns[i]);
-    status = run_command(f, &bppsa_command_flops_vgg11, line, &counted[i]);
+    const setting settings[] = {
+        {BPPSA_OPTION_PRUNE, "0.97"}, {BPPSA_OPTION_METHOD, "class-uniform"},    {BPPSA_OPTION_SEED, seed},
+        {BPPSA_OPTION_LEVELS, "2"},   {BPPSA_OPTION_FLOPS_PATTERN, patterns[i]}, END};
+    status = run_command(f, &bppsa_command_flops_vgg11, settings, &counted[i]);
     if (status == BPPSA_OK) {
       add_steps(counted[i], unpruned, patterns[i], &csv);
     }
