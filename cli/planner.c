@@ -158,8 +158,8 @@ static bppsa_status try_method(contest *c, bppsa_recurrent_config *config, bppsa
   return try_candidate(c, config);
 }
 
-/* The cost model's candidates, BP among them where it is left open, and on a processor chunks as many as keep the threads busy. In a recurrent network BP
- * is the linear scan. */
+/* The cost model's candidates, BP among them where it is left open, and on a processor chunks as many as keep the threads
+ * busy. In a recurrent network BP is the linear scan. */
 static bppsa_status try_all(contest *c, const bppsa_recurrent_config *config, bppsa_progress_line *line) {
   const int64_t threads = bppsa_device_get_threads(c->device), busy[] = {threads, 2 * threads, 4 * threads};
   const bool recurrent = !c->network->kind->convolutional, chunks = recurrent && !is_gpu(c->device);

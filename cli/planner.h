@@ -1,8 +1,8 @@
 /* How a command computes its gradients: --plan and --memory-limit.
  *
- * `--plan estimate` leaves `auto` to the cost model (bppsa_recurrent_choose, cnn/choose.h), whose choice depends on the device and the network alone.
- * `--plan measure` times the backward pass of BP and of every scan on this machine, with this number of threads, and keeps the result in a
- * cache file, so that the next run of the same network here need not measure again.
+ * `--plan estimate` leaves `auto` to the cost model (bppsa_recurrent_choose, cnn/choose.h), whose choice depends on the device
+ * and the network alone. `--plan measure` times the backward pass of BP and of every scan on this machine, with this number of
+ * threads, and keeps the result in a cache file, so that the next run of the same network here need not measure again.
  */
 #ifndef BPPSA_CLI_PLANNER_H
 #define BPPSA_CLI_PLANNER_H
@@ -26,9 +26,9 @@ const char *bppsa_chosen_name(bppsa_chosen chosen); /* "option", "estimate", "me
 /* Who chooses in a configuration as the options have it: ESTIMATE where it says AUTO, OPTION otherwise. */
 bppsa_chosen bppsa_planner_chooser(const bppsa_recurrent_config *config);
 
-/* Puts the memory limit (3/4 of what is available where none is given) and, with --plan measure and `auto`, the fastest algorithm into the
- * configuration, whose sizes are final. *chosen: who chose so far (a checkpoint's choice stays), and who did then. ERR_ARGUMENT: --plan measure
- * where the algorithm is given. */
+/* Puts the memory limit (3/4 of what is available where none is given) and, with --plan measure and `auto`, the fastest
+ * algorithm into the configuration, whose sizes are final. *chosen: who chose so far (a checkpoint's choice stays), and who did
+ * then. ERR_ARGUMENT: --plan measure where the algorithm is given. */
 bppsa_status bppsa_planner_choose(const bppsa_cli *cli, const bppsa_network *network, const bppsa_device *device,
                                   bppsa_recurrent_config *config, bppsa_chosen *chosen);
 

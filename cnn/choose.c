@@ -3,13 +3,14 @@
  *     BP    = Σ_t  launch + B · (FLOPs_t · gemm + values_t · element)            convolutions and linear operators; the others
  *     scan  = Σ_t  2 launch + B · (entries_t · (near or far) + filled_t · fill)
  *
- * FLOPs_t are 2 an entry of J_tᵀ with all weights: BP multiplies what a mask leaves out like the rest. entries_t are those that the mask leaves,
- * `near` where such a matrix stays in the second-level cache, `far` where it comes from memory for every sample. Values of ReLUs and pools differ
- * from sample to sample and are filled in, one an entry; those of convolutions and linear operators are shared.
+ * FLOPs_t are 2 an entry of J_tᵀ with all weights: BP multiplies what a mask leaves out like the rest. entries_t are those that
+ * the mask leaves, `near` where such a matrix stays in the second-level cache, `far` where it comes from memory for every
+ * sample. Values of ReLUs and pools differ from sample to sample and are filled in, one an entry; those of convolutions and
+ * linear operators are shared.
  *
- * On a processor one thread is counted, as in scan/cost.c: products of Jacobians then come on top of the mat-vecs, so that no scan costs less than
- * the linear one (`bppsa bench lenet5|vgg11 --threads 1` has 2 to 50 times its time for every other). On a GPU, where levels may buy time,
- * it needs measurement to say so (--plan measure).
+ * On a processor one thread is counted, as in scan/cost.c: products of Jacobians then come on top of the mat-vecs, so that no
+ * scan costs less than the linear one (`bppsa bench lenet5|vgg11 --threads 1` has 1.3 to 50 times its time for every other). On a
+ * GPU, where levels may buy time, it needs measurement to say so (--plan measure).
  */
 #include "cnn/choose.h"
 
@@ -24,8 +25,9 @@ typedef struct {
 } rates;
 
 static const rates table[] = {
-    /* Fitted to the backward passes by BP and by the linear scan on one thread of a Xeon with AVX-512 (2 MiB of second-level cache): LeNet-5 at
-     * B 64 with 0, 90 and 97 % of its weights pruned, VGG-11 at B 8 and 16 with 0, 97 and 99 %. docs/methods.md has both sides. */
+    /* Fitted to the backward passes by BP and by the linear scan on one thread of a Xeon with AVX-512 (2 MiB of second-level
+     * cache): LeNet-5 at B 64 with 0, 90 and 97 % of its weights pruned, VGG-11 at B 8 and 16 with 0, 97 and 99 %.
+     * docs/methods.md has both sides. */
     [BPPSA_CPU] =
         {.launch = 0, .gemm = 2.3e-11, .element = 1e-9, .near = 5.1e-10, .far = 1.1e-9, .fill = 1.8e-9, .cache = 0x1p21},
     /* Counted, not measured: launches of 4 µs, a third of 60 TFLOP/s in plain f32, 4.3 TB/s (H200). */

@@ -8,15 +8,15 @@
 extern "C" {
 #endif
 
-/* Predicted seconds of g_{n-1} .. g_1 (and g_0 with input gradients) for the whole batch. The gradients of weights and the head's, which
- * every method computes alike, are left out. Ratios are what is meant: of a processor it is one thread. */
+/* Predicted seconds of g_{n-1} .. g_1 (and g_0 with input gradients) for the whole batch. The gradients of weights and the
+ * head's, which every method computes alike, are left out. Ratios are what is meant: of a processor it is one thread. */
 typedef struct {
   double bp;   /* the operators' own backward passes */
   double scan; /* the linear scan over CSR: Jacobians' values and mat-vecs */
 } bppsa_cnn_seconds;
 
-/* masks[i]: which weights of layer i are there, a byte each, NULL: all; masks NULL: all of every layer. The configuration's batch, dtype and
- * input_gradients count. Nothing of a Jacobian's size is made. ERR_*: of bppsa_op_count. */
+/* masks[i]: which weights of layer i are there, a byte each, NULL: all; masks NULL: all of every layer. The configuration's
+ * batch, dtype and input_gradients count. Nothing of a Jacobian's size is made. ERR_*: of bppsa_op_count. */
 bppsa_status bppsa_cnn_predict(const bppsa_cnn_network *network, const uint8_t *const *masks, const bppsa_cnn_config *config,
                                const bppsa_device *device, bppsa_cnn_seconds *seconds);
 

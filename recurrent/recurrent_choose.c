@@ -1,5 +1,5 @@
-/* What `auto` means for a recurrent network: one method for all its layers, by the cost model. BP is the linear scan, and costs what it does: of the two
- * backward = AUTO takes BP, which needs no plan. */
+/* What `auto` means for a recurrent network: one method for all its layers, by the cost model. BP is the linear scan, and costs
+ * what it does: of the two backward = AUTO takes BP, which needs no plan. */
 #include "core/alloc.h"
 #include "recurrent/recurrent.h"
 

@@ -114,7 +114,8 @@ static void test_resume(void **state) {
   json_decref(document);
 }
 
-/* A resumed network of operators computes its gradients by the scan that auto chose when it began; its plan is made again, and no file keeps it. */
+/* A resumed network of operators computes its gradients by the scan that auto chose when it began; its plan is made again, and
+ * no file keeps it. */
 static void test_resume_network(void **state) {
   (void)state;
   const char *train = "train lenet5 --data cifar10:set --samples 16 --batch 8 --algorithm auto --json --checkpoint q";

@@ -1,4 +1,5 @@
-/* What `auto` takes for the backward pass of a network of operators: as its times on a processor say (docs/methods.md), within the memory limit. */
+/* What `auto` takes for the backward pass of a network of operators: as its times on a processor say (docs/methods.md), within
+ * the memory limit. */
 #include "cnn/choose.h"
 
 #include "core/alloc.h"
@@ -45,8 +46,8 @@ static double ratio_of(const char *name, int64_t batch, bppsa_dtype dtype, doubl
   return seconds.scan / seconds.bp;
 }
 
-/* Measured on one thread, time of the gradients between layers alone: LeNet-5 9.5, 2.3 and 1.9 times BP's with 0, 90 and 97 % pruned; VGG-11 25 times
- * unpruned, and less than BP's with 99 %. */
+/* Measured on one thread, time of the gradients between layers alone: LeNet-5 9.5, 2.3 and 1.9 times BP's with 0, 90 and 97 %
+ * pruned; VGG-11 25 times unpruned, and less than BP's with 99 %. */
 static void test_choices(void **state) {
   (void)state;
   static const struct {
@@ -79,7 +80,8 @@ static bppsa_status no_executor(void *context, const bppsa_scan_plan *plan, cons
   return bppsa_scan_executor_create(plan, device, executor);
 }
 
-/* A network whose masked convolution leaves next to nothing to a scan: auto takes the scan, unless it does not fit; a factory is asked for one in any case. */
+/* A network whose masked convolution leaves next to nothing to a scan: auto takes the scan, unless it does not fit; a factory
+ * is asked for one in any case. */
 static void test_models(void **state) {
   (void)state;
   bppsa_device *device = NULL;
