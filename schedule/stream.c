@@ -122,8 +122,8 @@ static void assign(plan *p, int64_t early) {
 /* ---- memory ---- */
 
 /* The peak of the plan in M_a: activations of all layers, and every gradient from when it is made until its weight gradient is
- * done, which lets go of both. The sub-stream runs region after region, then what is left. `ends` gets each weight gradient's end.
- * */
+ * done, which lets go of both. The sub-stream runs region after region, then what is left. `ends` gets where each weight
+ * gradient ends. */
 static double run_sub(plan *p, double *ends) {
   double now = 0;
   for (int64_t region = 0; region < p->regions; ++region) {
