@@ -97,9 +97,9 @@ static bool is_large(int64_t n, int64_t k) {
 }
 
 int64_t bppsa_sample_block(int64_t batch, int32_t threads, int64_t n, int64_t k) {
-  enum { LEAST = 8, MOST = 64 };
+  enum { LEAST = 16, MOST = 64, LARGE = 8 };
   const int64_t share = (batch + threads - 1) / threads, block = (share + LEAST - 1) / LEAST * LEAST;
-  return is_large(n, k) || block < LEAST ? LEAST : block > MOST ? MOST : block;
+  return is_large(n, k) ? LARGE : block < LEAST ? LEAST : block > MOST ? MOST : block;
 }
 
 #define BPPSA_REAL 32

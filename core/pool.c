@@ -23,6 +23,7 @@ enum {
       50000, /* longer than the stretches between two loops of a training step, shorter than the system's time slices */
   SHORTEST_SPIN = 2000,   /* what going to sleep and being woken cost in any case */
   CROWDED_FOR = 20000000, /* after a thread has lost its processor to another program's, nobody spins for so long */
+  NOT_AGAIN = 1000000,    /* a thread that was woken in vain is not woken again for so long */
   RETRY = 1000000000      /* after the system has refused a thread, none is asked for for so long */
 };
 
@@ -158,10 +159,12 @@ enum { IDLE = 0, SLEEPING, GIVEN, RUNNING, AWAITED, ENDED };
 
 struct worker {
   _Alignas(128) atomic_int state;
-  int32_t number; /* in the loop given to it */
-  loop *given;    /* read when RUNNING */
-  worker *next;   /* of the idle ones, or of those of a loop */
-  bool may_spin;  /* there is a processor for it beside the caller and the threads in front of it */
+  atomic_int cpu;  /* of the caller, when it gave the loop */
+  int64_t wake_at; /* the earliest time to wake it */
+  int32_t number;  /* in the loop given to it */
+  loop *given;     /* read when RUNNING */
+  worker *next;    /* of the idle ones, or of those of a loop */
+  bool may_spin;   /* there is a processor for it beside the caller and the threads in front of it */
   bed bed;
   pthread_t thread;
 };
@@ -198,6 +201,9 @@ static void *live(void *self) {
   int64_t spin = LONGEST_SPIN;
   for (;;) {
     int state = GIVEN;
+    if (atomic_load(&w->state) == GIVEN && atomic_load_explicit(&w->cpu, memory_order_relaxed) == sched_getcpu()) {
+      sched_yield(); /* it would only displace its caller, who may well be done when it is on again */
+    }
     if (atomic_compare_exchange_strong(&w->state, &state, RUNNING)) {
       take_part(w->given, w->number);
       if (atomic_exchange(&w->state, IDLE) == AWAITED) {
@@ -237,6 +243,7 @@ static worker *create(void) {
   worker *w = &workers[pool.created];
   sigset_t before;
   atomic_store(&w->state, IDLE);
+  w->wake_at = 0;
   w->next = NULL;
   w->may_spin = pool.created + 1 < pool.cpus;
   pthread_mutex_init(&w->bed.mutex, NULL);
@@ -306,7 +313,7 @@ static worker *take(const loop *l) {
   if (w == NULL) {
     return create();
   }
-  if (l->work < WORTH_WAKING && atomic_load_explicit(&w->state, memory_order_relaxed) == SLEEPING) {
+  if (atomic_load_explicit(&w->state, memory_order_relaxed) == SLEEPING && (l->work < WORTH_WAKING || now() < w->wake_at)) {
     return NULL;
   }
   pool.idle = w->next;
@@ -330,8 +337,10 @@ static void gather(loop *l, int64_t wanted) {
 }
 
 static void give(loop *l) {
+  const int cpu = sched_getcpu();
   for (worker *w = l->workers; w != NULL; w = w->next) {
     w->given = l;
+    atomic_store_explicit(&w->cpu, cpu, memory_order_relaxed);
     if (atomic_exchange(&w->state, GIVEN) == SLEEPING) {
       wake(&w->bed);
     }
@@ -341,7 +350,11 @@ static void give(loop *l) {
 /* Until the thread has left the loop; one that has not come is not waited for. */
 static void recall(worker *w, bool spins) {
   int state = GIVEN;
-  if (atomic_compare_exchange_strong(&w->state, &state, IDLE) || spin_while(&w->state, RUNNING, spins ? LONGEST_SPIN : 0)) {
+  if (atomic_compare_exchange_strong(&w->state, &state, IDLE)) {
+    w->wake_at = now() + NOT_AGAIN;
+    return;
+  }
+  if (spin_while(&w->state, RUNNING, spins ? LONGEST_SPIN : 0)) {
     return;
   }
   state = RUNNING;
