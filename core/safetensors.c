@@ -233,9 +233,30 @@ static bppsa_status read_data(bppsa_file_reader *reader, const entry *entries, b
   return BPPSA_OK;
 }
 
+/* Refuses a file of torch.save, and says how to convert it: a ZIP archive that begins with NAME/data.pkl, or, before PyTorch 1.6,
+ * pickles. length: the file's first 8 bytes; rest [size]: the bytes behind them. */
+static bppsa_status refuse_torch(const char *path, uint64_t length, const void *rest, int64_t size) {
+  enum { SHOWN = 256, LOCAL = 30 };
+  static const char file_name[] = "/data.pkl", magic[] = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
+  unsigned char bytes[SHOWN] = {0};
+  memcpy(bytes, &length, HEADER_START);
+  memcpy(bytes + HEADER_START, rest, (size_t)(size < SHOWN - HEADER_START ? size : SHOWN - HEADER_START));
+  const size_t name = (size_t)bytes[26] | (size_t)bytes[27] << 8, end = sizeof file_name - 1;
+  const bool zip = memcmp(bytes, "PK\x03\x04", 4) == 0 && name >= end && LOCAL + name <= SHOWN &&
+                   memcmp(bytes + LOCAL + name - end, file_name, end) == 0;
+  if (!zip && memcmp(bytes, magic, sizeof magic - 1) != 0) {
+    return BPPSA_OK;
+  }
+  return bppsa_fail(BPPSA_ERR_FORMAT,
+                    "%s: byte 0: a file of torch.save, expected safetensors; in Python: import torch, safetensors.torch; "
+                    "safetensors.torch.save_file(torch.load('%.100s', map_location='cpu'), 'W.safetensors')",
+                    path, path);
+}
+
 /* The header's text is in hand: parse it, check it, read the data it describes. */
 static bppsa_status load_tensors(bppsa_file_reader *reader, const source *s, bppsa_safetensors *file) {
   if (s->size == 0 || s->text[0] != '{') {
+    BPPSA_TRY(refuse_torch(s->path, (uint64_t)s->size, s->text, s->size));
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %d: the header does not begin with '{', expected a JSON object", s->path,
                       HEADER_START);
   }
@@ -265,6 +286,12 @@ static bppsa_status read_length(bppsa_file_reader *reader, int64_t *length) {
   }
   BPPSA_TRY(bppsa_file_reader_read(reader, &announced, HEADER_START));
   const int64_t left = reader->size - HEADER_START;
+  if (announced > (uint64_t)left || announced > (uint64_t)HEADER_LIMIT) {
+    unsigned char rest[256];
+    const int64_t size = left < (int64_t)sizeof rest ? left : (int64_t)sizeof rest;
+    BPPSA_TRY(bppsa_file_reader_read(reader, rest, size));
+    BPPSA_TRY(refuse_torch(reader->path, announced, rest, size));
+  }
   if (announced > (uint64_t)left) {
     return bppsa_fail(BPPSA_ERR_FORMAT,
                       "%s: byte 0: a header of %llu bytes, but the file has %lld after its length, expected at most those",
@@ -294,32 +321,8 @@ static bppsa_status load(bppsa_file_reader *reader, bppsa_safetensors *file) {
   return status;
 }
 
-/* Refuses a file of torch.save, and says how to convert it: a ZIP archive that begins with NAME/data.pkl, or, before PyTorch 1.6,
- * pickles. */
-static bppsa_status refuse_torch(const char *path) {
-  enum { SHOWN = 256, LOCAL = 30 };
-  static const char file_name[] = "/data.pkl", magic[] = "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
-  unsigned char bytes[SHOWN] = {0};
-  bppsa_file_reader reader = {0};
-  BPPSA_TRY(bppsa_file_reader_open(path, &reader));
-  const bppsa_status status = bppsa_file_reader_read(&reader, bytes, reader.size < SHOWN ? reader.size : SHOWN);
-  bppsa_file_reader_close(&reader);
-  BPPSA_TRY(status);
-  const size_t name = (size_t)bytes[26] | (size_t)bytes[27] << 8, end = sizeof file_name - 1;
-  const bool zip = memcmp(bytes, "PK\x03\x04", 4) == 0 && name >= end && LOCAL + name <= SHOWN &&
-                   memcmp(bytes + LOCAL + name - end, file_name, end) == 0;
-  if (!zip && memcmp(bytes, magic, sizeof magic - 1) != 0) {
-    return BPPSA_OK;
-  }
-  return bppsa_fail(BPPSA_ERR_FORMAT,
-                    "%s: byte 0: a file of torch.save, expected safetensors; in Python: import torch, safetensors.torch; "
-                    "safetensors.torch.save_file(torch.load('%.100s', map_location='cpu'), 'W.safetensors')",
-                    path, path);
-}
-
 bppsa_status bppsa_safetensors_load(const char *path, bppsa_safetensors **file) {
   bppsa_file_reader reader = {0};
-  BPPSA_TRY(refuse_torch(path));
   BPPSA_TRY(bppsa_file_reader_open(path, &reader));
   bppsa_safetensors *made = bppsa_calloc(1, sizeof *made);
   const bppsa_status status = made == NULL ? BPPSA_ERR_MEMORY : load(&reader, made);

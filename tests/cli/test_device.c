@@ -228,7 +228,7 @@ static void test_cnn_resume(void **state) {
 static void test_cnn_requests(void **state) {
   (void)state;
   put_cnn_files();
-  assert_fails(2, "--weight-gradients: second-stream beside --backward scan, expected --backward bp",
+  assert_fails(2, "--weight-gradients: second-stream beside --backward auto, expected --backward bp",
                "train net.json " IMAGES " --weight-gradients second-stream --device cuda");
   assert_fails(2, "--weight-gradients: second-stream beside --device cpu, expected --device cuda",
                "train net.json " IMAGES " --backward bp --weight-gradients second-stream");
