@@ -1,14 +1,16 @@
 /* Additive synthesis of short phrases.
  *
- * A note is a sum of sines, the partials, at the multiples of its pitch (stretched for strings that are stiff), and a little filtered noise. Over blocks of
- * 64 samples (1.5 ms) pitch and every partial's amplitude are worked out anew and the amplitude is interpolated between. Partial k has
+ * A note is a sum of sines, the partials, at the multiples of its pitch (stretched for strings that are stiff), and a little
+ * filtered noise. Over blocks of
+ * 64 samples (1.5 ms) pitch and every partial's amplitude are worked out anew and the amplitude is interpolated between. Partial
+ * k has
  *
  *     base k^-rolloff, times `even` for even k, times the body's resonances at its frequency,
  *     an envelope: attack, then decay (plucked and struck strings: faster for higher partials) or sustain, then release,
  *     swell: higher partials come later and go earlier than the note (brass).
  *
- * The notes of a phrase are added up in two channels, which then go through distortion (electric guitar), a room, and background noise.
- * (Longer than most: eleven instruments as one table, and the one synthesis that its columns are the arguments of.)
+ * The notes of a phrase are added up in two channels, which then go through distortion (electric guitar), a room, and background
+ * noise. (Longer than most: eleven instruments as one table, and the one synthesis that its columns are the arguments of.)
  */
 #include "audio/instruments.h"
 
@@ -76,8 +78,9 @@ typedef struct {
   double vowels;                   /* how far, as a factor, the resonances move from note to note and within one */
 } timbre;
 
-/* A table of taste, guided by what textbooks on acoustics say of each: bowed and blown notes sustain and vibrate, reeds of a cylinder lack even partials,
- * plucked and struck strings decay from the top, brass brightens as it swells, voices move their resonances. */
+/* A table of taste, guided by what textbooks on acoustics say of each: bowed and blown notes sustain and vibrate, reeds of a
+ * cylinder lack even partials, plucked and struck strings decay from the top, brass brightens as it swells, voices move their
+ * resonances. */
 static const timbre timbres[BPPSA_INSTRUMENTS] = {
     /* cel */ {.pitch = {36, 58},
                .unit = {0.7, 1.4},
@@ -578,7 +581,8 @@ static void add_room(bppsa_instrument_workspace *w, chance *c) {
   }
 }
 
-/* To a level between -20 and -1 dB of full scale, with background noise 45 to 75 dB below, a little of it common to both channels. */
+/* To a level between -20 and -1 dB of full scale, with background noise 45 to 75 dB below, a little of it common to both
+ * channels. */
 static void finish(bppsa_instrument_workspace *w, chance *c, noise *source, int16_t *samples) {
   const double level = 32767 * pow(10, -(1 + 19 * uniform(c)) / 20), gain = level / largest_of(w);
   const double hiss = level * pow(10, -(45 + 30 * uniform(c)) / 20), colour = 0.05 + 0.9 * uniform(c);

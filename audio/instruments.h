@@ -1,8 +1,8 @@
 /* Eleven synthetic instruments, in the layout of IRMAS's training set: DIR/CLASS/CLASS_NUMBER.wav, 3 s, 44.1 kHz, stereo, 16 bits.
  *
- * File k is a pure function of the seed and k: of class k mod 11, a short phrase of notes by its instrument. Pitch, tempo, level, attack,
- * decay, brightness, vibrato, breath or bow noise, place between the channels, room and background noise vary from file to file, within
- * what the table in instruments.c allows the instrument.
+ * File k is a pure function of the seed and k: of class k mod 11, a short phrase of notes by its instrument. Pitch, tempo, level,
+ * attack, decay, brightness, vibrato, breath or bow noise, place between the channels, room and background noise vary from file
+ * to file, within what the table in instruments.c allows the instrument.
  */
 #ifndef BPPSA_AUDIO_INSTRUMENTS_H
 #define BPPSA_AUDIO_INSTRUMENTS_H
@@ -33,9 +33,9 @@ void bppsa_instrument_play(bppsa_instrument_workspace *workspace, uint64_t seed,
 /* Called now and then with the files written so far. */
 typedef void (*bppsa_instruments_progress)(void *context, int64_t done, int64_t total);
 
-/* Writes files 0 .. files-1 into a directory, which is made where it does not exist, on `threads` threads. Each file is complete or absent
- * (core/file.h). ERR_ARGUMENT: files is not in 1 .. 1000000, or a class folder of the directory already holds WAV files (nothing is written
- * then: two sets would mix); ERR_IO, ERR_MEMORY: after which what was written stays. */
+/* Writes files 0 .. files-1 into a directory, which is made where it does not exist, on `threads` threads. Each file is complete
+ * or absent (core/file.h). ERR_ARGUMENT: files is not in 1 .. 1000000, or a class folder of the directory already holds WAV files
+ * (nothing is written then: two sets would mix); ERR_IO, ERR_MEMORY: after which what was written stays. */
 bppsa_status bppsa_instruments_write(const char *directory, int64_t files, uint64_t seed, int32_t threads,
                                      bppsa_instruments_progress progress, void *context);
 

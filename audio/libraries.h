@@ -12,8 +12,9 @@
 
 typedef struct bppsa_decoder bppsa_decoder;
 
-/* Opens the WAV file that `file` reads, from its first byte; `file` is borrowed until the decoder is destroyed. Outputs: frames (samples of each
- * channel), channels, Hz. ERR_FORMAT: libsndfile cannot read it (the message has its words); ERR_IO, ERR_MEMORY. */
+/* Opens the WAV file that `file` reads, from its first byte; `file` is borrowed until the decoder is destroyed. Outputs: frames
+ * (samples of each channel), channels, Hz. ERR_FORMAT: libsndfile cannot read it (the message has its words); ERR_IO, ERR_MEMORY.
+ * */
 bppsa_status bppsa_decoder_create(bppsa_file_reader *file, bppsa_decoder **decoder, int64_t *frames, int64_t *channels,
                                   int64_t *rate);
 /* The first `frames` frames as [frames][channels], full scale ±1. Once. ERR_FORMAT: there are fewer; ERR_IO. */
@@ -33,8 +34,8 @@ typedef struct bppsa_fft bppsa_fft;
 
 /* For n real numbers, n a power of two. It has a scratch of its own: one a thread. ERR_MEMORY, ERR_UNSUPPORTED. */
 bppsa_status bppsa_fft_create(int64_t n, bppsa_fft **fft);
-/* out[k] = Σ_t in[t] exp(-2πi k t / n), k = 0 .. n/2, as pairs of real and imaginary part. Both aligned to BPPSA_ALIGNMENT; `in` may
- * be overwritten. Allocates nothing. */
+/* out[k] = Σ_t in[t] exp(-2πi k t / n), k = 0 .. n/2, as pairs of real and imaginary part. Both aligned to BPPSA_ALIGNMENT;
+ * `in` may be overwritten. Allocates nothing. */
 void bppsa_fft_execute(bppsa_fft *fft, double *in, double *out);
 void bppsa_fft_destroy(bppsa_fft *fft); /* NULL is legal */
 

@@ -1,14 +1,17 @@
-/* Mel-frequency cepstral coefficients of one channel, as BPPSA §4.2 feeds its GRU: librosa's MFCC without the first coefficient, each of the others
- * scaled to zero mean and unit variance over the frames.
+/* Mel-frequency cepstral coefficients of one channel, as BPPSA §4.2 feeds its GRU: librosa's MFCC without the first coefficient,
+ * each of the others scaled to zero mean and unit variance over the frames.
  *
- *     frames     1 + ⌊samples / hop⌋, centred on the multiples of hop; what lies outside the signal is zero (`constant`) or its mirror image
+ *     frames     1 + ⌊samples / hop⌋, centred on the multiples of hop; what lies outside the signal is zero (`constant`) or
+ *     its mirror image
  *                without the edge sample (`reflect`)
  *     spectrum   |FFT of frame × periodic Hann window|²
- *     mel        128 triangles, equally spaced on Slaney's mel scale from 0 Hz to half the rate, each of area 2 / its width in Hz (rounded to
+ *     mel        128 triangles, equally spaced on Slaney's mel scale from 0 Hz to half the rate, each of area 2 / its width in Hz
+ *     (rounded to
  *                float32, as librosa keeps them)
  *     dB         10 log10(max(mel, 1e-10)), no value more than 80 dB below the channel's largest
  *     MFCC       rows 1 .. n_mfcc - 1 of the orthonormal DCT-II
- *     scaling    (c - mean) / deviation over the frames, in float64; the deviation has n in its denominator. A coefficient whose deviation is
+ *     scaling    (c - mean) / deviation over the frames, in float64; the deviation has n in its denominator. A coefficient whose
+ *     deviation is
  *                below 1e-9 dB, which is rounding, gives zeros.
  *
  * A plan holds what depends on sizes and is shared by all threads; a workspace belongs to one thread.
@@ -39,7 +42,8 @@ typedef enum { BPPSA_PADDING_CONSTANT = 0, BPPSA_PADDING_REFLECT } bppsa_mfcc_pa
 typedef struct bppsa_mfcc_plan bppsa_mfcc_plan;
 typedef struct bppsa_mfcc_workspace bppsa_mfcc_workspace;
 
-/* For channels of `samples` samples at 44.1 kHz, more than n_fft / 2. ERR_ARGUMENT: n_fft is no power of two in 16 .. 65536, hop is not in
+/* For channels of `samples` samples at 44.1 kHz, more than n_fft / 2. ERR_ARGUMENT: n_fft is no power of two in 16 .. 65536, hop
+ * is not in
  * 1 .. n_fft, n_mfcc is not in 2 .. 128, samples out of range; ERR_MEMORY. */
 bppsa_status bppsa_mfcc_plan_create(const bppsa_mfcc_config *config, int64_t samples, bppsa_mfcc_padding padding,
                                     bppsa_mfcc_plan **plan);

@@ -193,8 +193,8 @@ static bppsa_status scale(const walk *w, int64_t frames, float *samples) {
   return BPPSA_OK;
 }
 
-/* Decodes what the wanted frames depend on, converts; *made frames of samples [wanted][channels] are written. The converter looks a few
- * hundred frames ahead, so it gets a little more than the wanted length. */
+/* Decodes what the wanted frames depend on, converts; *made frames of samples [wanted][channels] are written. The converter looks
+ * a few hundred frames ahead, so it gets a little more than the wanted length. */
 static bppsa_status convert(const walk *w, bppsa_decoder *decoder, int64_t frames, int64_t wanted, float *samples,
                             int64_t *made) {
   const double ratio = (double)w->rate / BPPSA_AUDIO_RATE;

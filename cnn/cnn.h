@@ -1,15 +1,18 @@
-/* Convolutional networks as a bppsa_model: forward, sequential BP or BP through the CSR scan, gradients of all parameters (BPPSA §3.5, 4.3).
+/* Convolutional networks as a bppsa_model: forward, sequential BP or BP through the CSR scan, gradients of all parameters (BPPSA
+ * §3.5, 4.3).
  *
  *     x_0 = x [b][C][H][W],  x_t = f_t(x_{t-1}; θ_t)  for the operators t = 1 .. n,  logits [b][classes] = head(x_n)
  *
- * Backward: g_n = W_headᵀ seed, then g_{t-1} = J_tᵀ g_t, by the operators' own backward passes (BP) or by a scan over the transposed Jacobians in CSR;
- * then every weight's gradient from g_t and x_{t-1}. On a processor convolutions run by columns (im2col) and matrix products, on a GPU by cuDNN's
- * deterministic algorithms, f32 without TF32: two runs give the same bits there, but not a processor's.
+ * Backward: g_n = W_headᵀ seed, then g_{t-1} = J_tᵀ g_t, by the operators' own backward passes (BP) or by a scan over the
+ * transposed Jacobians in CSR; then every weight's gradient from g_t and x_{t-1}. On a processor convolutions run by columns
+ * (im2col) and matrix products, on a GPU by cuDNN's deterministic algorithms, f32 without TF32: two runs give the same bits
+ * there, but not a processor's.
  *
- * Parameters carry PyTorch's names and layouts, NAME.weight [Co][Ci/G][kh][kw] or [Co][Ci] and NAME.bias [Co], in the order of the layers.
+ * Parameters carry PyTorch's names and layouts, NAME.weight [Co][Ci/G][kh][kw] or [Co][Ci] and NAME.bias [Co], in the order of
+ * the layers.
  *
- * A mask keeps some of a layer's weights at 0 (static sparsity): they are 0 in every pass, their gradient is 0, and the scan's patterns leave
- * them out. What a ReLU or a pool makes 0 (dynamic sparsity) stays in the patterns as an explicit 0.
+ * A mask keeps some of a layer's weights at 0 (static sparsity): they are 0 in every pass, their gradient is 0, and the scan's
+ * patterns leave them out. What a ReLU or a pool makes 0 (dynamic sparsity) stays in the patterns as an explicit 0.
  */
 #ifndef BPPSA_CNN_CNN_H
 #define BPPSA_CNN_CNN_H
@@ -23,8 +26,8 @@
 extern "C" {
 #endif
 
-/* When BP computes the gradients of weights. On a second stream of a GPU they run beside the chain of input gradients, which does not need them
- * (out-of-order back-propagation, ooo-backprop §4.1); the same gradients, bit for bit. */
+/* When BP computes the gradients of weights. On a second stream of a GPU they run beside the chain of input gradients, which does
+ * not need them (out-of-order back-propagation, ooo-backprop §4.1); the same gradients, bit for bit. */
 typedef enum { BPPSA_WEIGHT_GRADIENTS_IN_ORDER = 0, BPPSA_WEIGHT_GRADIENTS_SECOND_STREAM } bppsa_weight_gradients;
 
 typedef struct {
@@ -43,25 +46,27 @@ typedef struct {
 /* B 256, f32, backward by auto, weight gradients in order, no limit, no masks. */
 bppsa_cnn_config bppsa_cnn_config_default(void);
 
-/* A model of the network (copied), parameters 0 until set or initialised. The device must outlive it. Destroy with bppsa_model_destroy.
- * ERR_ARGUMENT: a size out of range, a mask of no weight of the network, more bytes than the limit (the message says how many), chunks;
- * ERR_SHAPE: a mask's; ERR_UNSUPPORTED: a dtype, a chunked scan, convolutions on a GPU without cuDNN or that cuDNN refuses, a second stream of a
- * processor; ERR_MEMORY, ERR_CUDA. */
+/* A model of the network (copied), parameters 0 until set or initialised. The device must outlive it. Destroy with
+ * bppsa_model_destroy.
+ * ERR_ARGUMENT: a size out of range, a mask of no weight of the network, more bytes than the limit (the message says how many),
+ * chunks; ERR_SHAPE: a mask's; ERR_UNSUPPORTED: a dtype, a chunked scan, convolutions on a GPU without cuDNN or that cuDNN
+ * refuses, a second stream of a processor; ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_cnn_create(const bppsa_cnn_network *network, const bppsa_cnn_config *config, const bppsa_device *device,
                               bppsa_model **model);
-/* PyTorch's defaults of conv2d and linear: U(-1/√k, 1/√k), k the inputs of an output value, weights and biases. Deterministic in seed; the
- * same numbers in f32 (rounded) and f64. ERR_CUDA: of a GPU. */
+/* PyTorch's defaults of conv2d and linear: U(-1/√k, 1/√k), k the inputs of an output value, weights and biases. Deterministic
+ * in seed; the same numbers in f32 (rounded) and f64. ERR_CUDA: of a GPU. */
 bppsa_status bppsa_cnn_init(bppsa_model *model, uint64_t seed);
 /* The scan's plan (borrowed), or NULL where the model runs sequential BP. */
 const bppsa_scan_plan *bppsa_cnn_plan(const bppsa_model *model);
 /* Which weights of layer i a mask keeps, a byte each, 0 where it keeps them at 0 (borrowed); NULL: it has no mask. */
 const uint8_t *bppsa_cnn_mask(const bppsa_model *model, int64_t i);
-/* What layer i gave in the latest forward pass, [b][C][H][W], where the model is (borrowed, until the next); i = -1: the input. ERR_ARGUMENT: no such layer, no pass. */
+/* What layer i gave in the latest forward pass, [b][C][H][W], where the model is (borrowed, until the next); i = -1: the input.
+ * ERR_ARGUMENT: no such layer, no pass. */
 bppsa_status bppsa_cnn_activation(const bppsa_model *model, int64_t i, bppsa_view *activation);
 /* The network that a model made by bppsa_cnn_create runs (borrowed). */
 const bppsa_cnn_network *bppsa_cnn_get_network(const bppsa_model *model);
-/* The dtype of the network's weights among named tensors. ERR_FORMAT: one is missing; ERR_UNSUPPORTED: not f32 or f64, or they differ. `where`
- * names the source. */
+/* The dtype of the network's weights among named tensors. ERR_FORMAT: one is missing; ERR_UNSUPPORTED: not f32 or f64, or they
+ * differ. `where` names the source. */
 bppsa_status bppsa_cnn_infer(const char *where, const bppsa_cnn_network *network, int64_t count, const bppsa_named_view *tensors,
                              bppsa_dtype *dtype);
 

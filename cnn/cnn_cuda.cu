@@ -1,9 +1,9 @@
-/* Convolutional networks on a GPU: streams, memory, and the order of launches. Convolutions are cuDNN's (conv_cudnn.h), linear operators
- * core/linear_kernels.cuh, the rest the kernels of layer_kernels.cuh.
+/* Convolutional networks on a GPU: streams, memory, and the order of launches. Convolutions are cuDNN's (conv_cudnn.h), linear
+ * operators core/linear_kernels.cuh, the rest the kernels of layer_kernels.cuh.
  *
- * Out-of-order weight gradients (ooo-backprop §4.1): the gradients of weights need g_t, and nothing in the backward pass needs them. On a second stream of lower
- * priority they fill what the chain of input gradients, the critical path, leaves free; an event tells that stream when g_t is there, and one tells
- * the first when they are done. */
+ * Out-of-order weight gradients (ooo-backprop §4.1): the gradients of weights need g_t, and nothing in the backward pass needs
+ * them. On a second stream of lower priority they fill what the chain of input gradients, the critical path, leaves free; an
+ * event tells that stream when g_t is there, and one tells the first when they are done. */
 #include "cnn/cnn_internal.h"
 #include "cnn/conv_cudnn.h"
 #include "cnn/layer_kernels.cuh"
@@ -12,8 +12,8 @@
 #include "core/linear_kernels.cuh"
 #include "core/memory.h"
 
-/* Parts that the samples of a linear operator's weight gradient are summed in: as many as fill a GPU of some 130 processors twice, of no fewer samples
- * than these. */
+/* Parts that the samples of a linear operator's weight gradient are summed in: as many as fill a GPU of some 130 processors
+ * twice, of no fewer samples than these. */
 enum { FULL_BLOCKS = 264, LEAST_SAMPLES = 32, MOST_BLOCKS_Y = 65535 };
 /* Of a workspace: other batches than the planned one may want algorithms with larger ones. */
 enum { LEAST_WORK = 1 << 20 };
@@ -26,7 +26,8 @@ struct work_queue {
   bppsa_cudnn_queue *cudnn; /* NULL in a network without convolutions */
 };
 
-/* Batches a convolution is described for: the planned one, and the latest others. Training and validation have a smaller last batch each. */
+/* Batches a convolution is described for: the planned one, and the latest others. Training and validation have a smaller last
+ * batch each. */
 enum { BATCHES = 4 };
 
 /* A convolution as cuDNN gets it: padding that differs from side to side is written into its input. */

@@ -64,15 +64,18 @@ bppsa_status bppsa_cnn_run_scan(cnn *n);
 /* y = x Wᵀ + b of a linear operator for b samples. */
 bppsa_linear bppsa_cnn_linear(const cnn *n, const cnn_layer *layer, int64_t batch);
 
-/* Entries of a layer's J_tᵀ: *all by its structure, *kept at most of those that a mask leaves, by its weights times the output's positions. ERR_*: of bppsa_op_count. */
+/* Entries of a layer's J_tᵀ: *all by its structure, *kept at most of those that a mask leaves, by its weights times the
+ * output's positions. ERR_*: of bppsa_op_count. */
 bppsa_status bppsa_cnn_count_entries(const bppsa_cnn_layer *layer, const uint8_t *mask, int64_t *all, int64_t *kept);
 
 /* ---- a GPU's part (cnn_cuda.cu) ---- */
 
-/* What is done with every array of a device: counted, or placed. `array` points to the pointer; *sum: of all bytes, or the next address. */
+/* What is done with every array of a device: counted, or placed. `array` points to the pointer; *sum: of all bytes, or the next
+ * address. */
 typedef bppsa_status (*bppsa_cnn_visit)(void *array, int64_t bytes, int64_t *sum);
 
-/* Streams, events, convolutions, once layers, parameters and masks are described. ERR_UNSUPPORTED: no cuDNN for a network with convolutions. */
+/* Streams, events, convolutions, once layers, parameters and masks are described. ERR_UNSUPPORTED: no cuDNN for a network with
+ * convolutions. */
 bppsa_status bppsa_cnn_cuda_create(cnn *n);
 /* Algorithms, with workspaces of at most so many bytes each. ERR_UNSUPPORTED: there is none. */
 bppsa_status bppsa_cnn_cuda_choose(cnn *n, int64_t most);

@@ -1,7 +1,7 @@
 /* Convolutions on batches by columns: forward, and the gradients of input, weights and bias. Internal.
  *
- * A block is a few samples, or a few output rows of one sample: P output positions. Its column matrix has a row for every tap (c, a, b) of a group and
- * a column for every position; zeros where the tap lies in the padding. With W [Co/G][taps] of the group,
+ * A block is a few samples, or a few output rows of one sample: P output positions. Its column matrix has a row for every tap (c,
+ * a, b) of a group and a column for every position; zeros where the tap lies in the padding. With W [Co/G][taps] of the group,
  *
  *     Y [Co/G][P] = W col + bias       dcol = Wᵀ dY, added up where columns overlap       [dW | db] = dY [colᵀ | 1]
  *

@@ -164,8 +164,8 @@ static bppsa_status none(const char *pass, int64_t most) {
                     pass, (long long)most);
 }
 
-/* The first of the choices that may be taken. Each kind of pass has types and functions of its own: size(algorithm) asks for the workspace, which may
- * be more than the choice said. */
+/* The first of the choices that may be taken. Each kind of pass has types and functions of its own: size(algorithm) asks for the
+ * workspace, which may be more than the choice said. */
 #define TAKE_FIRST(list, count, size_of, most, algorithm, bytes, pass)                                                           \
   do {                                                                                                                           \
     bool found = false;                                                                                                          \

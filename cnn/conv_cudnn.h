@@ -1,10 +1,12 @@
-/* A network's convolutions by cuDNN: forward, and the gradients of input, weights and bias. Internal; a build without cuDNN has stand-ins that say so.
+/* A network's convolutions by cuDNN: forward, and the gradients of input, weights and bias. Internal; a build without cuDNN has
+ * stand-ins that say so.
  *
- * cuDNN offers algorithms in the order of the time it expects. The first one is taken that is deterministic, of the dtype's own arithmetic (f32 without
- * TF32) and whose workspace fits: when a convolution is described, for its batch, and not again. Padding is the same on both sides here.
+ * cuDNN offers algorithms in the order of the time it expects. The first one is taken that is deterministic, of the dtype's own
+ * arithmetic (f32 without TF32) and whose workspace fits: when a convolution is described, for its batch, and not again. Padding
+ * is the same on both sides here.
  *
- * Everything is queued on a queue's stream and may be recorded. Errors of all functions: ERR_UNSUPPORTED where cuDNN is not there or refuses, in its
- * words, ERR_MEMORY, ERR_CUDA.
+ * Everything is queued on a queue's stream and may be recorded. Errors of all functions: ERR_UNSUPPORTED where cuDNN is not there
+ * or refuses, in its words, ERR_MEMORY, ERR_CUDA.
  */
 #ifndef BPPSA_CNN_CONV_CUDNN_H
 #define BPPSA_CNN_CONV_CUDNN_H
@@ -29,8 +31,8 @@ void bppsa_cudnn_conv_destroy(bppsa_cudnn_conv *conv); /* NULL is legal */
 typedef struct {
   int64_t passes, weights;
 } bppsa_cudnn_bytes;
-/* Shapes and algorithms for a batch, of workspaces within `most`; chain: also for the input's gradient. Allocates nothing. `used` is what they
- * need. */
+/* Shapes and algorithms for a batch, of workspaces within `most`; chain: also for the input's gradient. Allocates nothing. `used`
+ * is what they need. */
 bppsa_status bppsa_cudnn_conv_describe(bppsa_cudnn_conv *conv, const bppsa_op *op, int64_t batch, bool chain,
                                        bppsa_cudnn_bytes most, bppsa_cudnn_bytes *used);
 int64_t bppsa_cudnn_conv_batch(const bppsa_cudnn_conv *conv); /* that it is described for; 0: none */

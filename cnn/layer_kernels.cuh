@@ -1,5 +1,6 @@
-/* Operators without weights on a GPU, padding and masks. Values, derivatives where there is none, and the order of sums are the processor's
- * (cnn/layers.h). Every kernel is bound by memory: neighbouring threads take neighbouring values, each read and written once. */
+/* Operators without weights on a GPU, padding and masks. Values, derivatives where there is none, and the order of sums are the
+ * processor's (cnn/layers.h). Every kernel is bound by memory: neighbouring threads take neighbouring values, each read and
+ * written once. */
 #ifndef BPPSA_CNN_LAYER_KERNELS_CUH
 #define BPPSA_CNN_LAYER_KERNELS_CUH
 
@@ -106,7 +107,8 @@ __device__ inline int cnn_divisor(const cnn_pool &p, int X0, int X1) {
   return cnn_extent(p.axis[0], p.exclude_pad, X0) * cnn_extent(p.axis[1], p.exclude_pad, X1);
 }
 
-/* One window of plane x: its first largest value, NaN being larger than everything and the last NaN winning; its place, -1 for none. */
+/* One window of plane x: its first largest value, NaN being larger than everything and the last NaN winning; its place, -1 for
+ * none. */
 template <typename real> __device__ inline real cnn_largest(const cnn_pool &p, const real *x, int X0, int X1, int32_t *place) {
   const cnn_taps a = cnn_taps_of(p.axis[0], X0), b = cnn_taps_of(p.axis[1], X1);
   real largest = -(real)INFINITY;
@@ -156,7 +158,8 @@ __device__ inline void cnn_windows(const cnn_axis &a, int x, int *first, int *la
   *last = behind / a.stride < a.out - 1 ? behind / a.stride : a.out - 1;
 }
 
-/* A thread an input position, which adds up what its windows give, in their order: no two threads write to one place. count = planes · positions. */
+/* A thread an input position, which adds up what its windows give, in their order: no two threads write to one place. count =
+ * planes · positions. */
 template <typename real>
 __global__ void bppsa_cnn_pool_gradient(cnn_pool p, int64_t count, const int32_t *__restrict__ places,
                                         const real *__restrict__ dy, real *__restrict__ dx) {

@@ -1,7 +1,7 @@
 /* Convolutional networks as data: a chain of the operators of jacobian/op.h, on images [C][H][W].
  *
- * The last operator is linear: the head, which gives the scan its seed and is no scan element. Everything in front of it is one element each
- * (BPPSA §3.5, 4.3): LeNet-5 has 11 elements with its seed, VGG-11 22.
+ * The last operator is linear: the head, which gives the scan its seed and is no scan element. Everything in front of it is one
+ * element each (BPPSA §3.5, 4.3): LeNet-5 has 11 elements with its seed, VGG-11 22.
  *
  * A network file is one JSON object:
  *
@@ -22,8 +22,8 @@
  *   bias       conv2d, linear: whether there is one; without it true
  *   ceil_mode  pools, exclude_pad avgpool2d: without them false;  slope  leaky_relu: without it 0.01
  *
- * Any other member, and one that the operator does not have, is refused. A linear operator takes all of [C][H][W] in that order; no flatten is
- * needed in front of it.
+ * Any other member, and one that the operator does not have, is refused. A linear operator takes all of [C][H][W] in that order;
+ * no flatten is needed in front of it.
  */
 #ifndef BPPSA_CNN_NETWORK_H
 #define BPPSA_CNN_NETWORK_H
@@ -53,12 +53,12 @@ typedef struct {
   bppsa_cnn_layer *layers;   /* size count, owned */
 } bppsa_cnn_network;
 
-/* "lenet5" or "vgg11" on 3 x 32 x 32, with PyTorch's parameter names (conv1 .. fc3; features.K and classifier). ERR_ARGUMENT: another name;
- * ERR_MEMORY. */
+/* "lenet5" or "vgg11" on 3 x 32 x 32, with PyTorch's parameter names (conv1 .. fc3; features.K and classifier). ERR_ARGUMENT:
+ * another name; ERR_MEMORY. */
 bppsa_status bppsa_cnn_network_builtin(const char *name, bppsa_cnn_network *network);
-/* A network file. The message names the file and the layer. ERR_FORMAT: not JSON, a member that is missing, unknown or of the wrong type, an unknown
- * operator, a name given twice; ERR_ARGUMENT, ERR_SHAPE: as of bppsa_op_shape, and a chain that does not end with a linear
- * operator; ERR_IO; ERR_MEMORY. */
+/* A network file. The message names the file and the layer. ERR_FORMAT: not JSON, a member that is missing, unknown or of the
+ * wrong type, an unknown operator, a name given twice; ERR_ARGUMENT, ERR_SHAPE: as of bppsa_op_shape, and a chain that does not
+ * end with a linear operator; ERR_IO; ERR_MEMORY. */
 bppsa_status bppsa_cnn_network_load(const char *path, bppsa_cnn_network *network);
 /* The same for `size` bytes of text that come from `where`. */
 bppsa_status bppsa_cnn_network_parse(const char *where, const char *text, int64_t size, bppsa_cnn_network *network);

@@ -30,9 +30,9 @@ typedef struct {
 
 const char *bppsa_prune_method_name(bppsa_prune_method method); /* "class-blind" */
 
-/* masks[i], size of weights[i]: 1 where a weight stays, else 0. weights: contiguous f32 or f64 in host memory, [rows, ..]. layers [count] may be
- * NULL. ERR_ARGUMENT: a fraction outside [0, 1], an unknown method, a weight that is not finite (the message gives tensor and
- * element), ERR_UNSUPPORTED: a dtype; ERR_MEMORY. Masks are written only on success. */
+/* masks[i], size of weights[i]: 1 where a weight stays, else 0. weights: contiguous f32 or f64 in host memory, [rows, ..]. layers
+ * [count] may be NULL. ERR_ARGUMENT: a fraction outside [0, 1], an unknown method, a weight that is not finite (the message gives
+ * tensor and element), ERR_UNSUPPORTED: a dtype; ERR_MEMORY. Masks are written only on success. */
 bppsa_status bppsa_prune(bppsa_prune_method method, double fraction, int64_t count, const bppsa_named_view *weights,
                          uint8_t *const *masks, bppsa_prune_layer *layers);
 

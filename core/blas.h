@@ -38,8 +38,9 @@ void bppsa_gemm_f64(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k,
  * sizes that go to CBLAS, which promises no such thing, the block is fixed. */
 int64_t bppsa_sample_block(int64_t batch, int32_t threads, int64_t n, int64_t k);
 
-/* C[m,n] = init + A B, where init (row length init_row) is NULL for 0, c itself to accumulate, or a bias with init_row = 0, and A(i, p) = a[i a_row + p a_step] has a_row = 1 or a_step = 1, and B(p, j) = b[p ldb + j]. Small B by the
- * project's own fixed-order kernels (core/simd.h), large ones by CBLAS; which of the two depends on n and k alone. */
+/* C[m,n] = init + A B, where init (row length init_row) is NULL for 0, c itself to accumulate, or a bias with init_row = 0, and
+ * A(i, p) = a[i a_row + p a_step] has a_row = 1 or a_step = 1, and B(p, j) = b[p ldb + j]. Small B by the project's own
+ * fixed-order kernels (core/simd.h), large ones by CBLAS; which of the two depends on n and k alone. */
 void bppsa_matmul_f32(int64_t m, int64_t n, int64_t k, const float *a, int64_t a_row, int64_t a_step, const float *b, int64_t ldb,
                       const float *init, int64_t init_row, float *c, int64_t ldc);
 void bppsa_matmul_f64(int64_t m, int64_t n, int64_t k, const double *a, int64_t a_row, int64_t a_step, const double *b,

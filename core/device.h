@@ -30,7 +30,8 @@ const char *bppsa_device_get_name(const bppsa_device *device);
 /* The hardware's own name, e.g. the processor's model; "" when unknown. */
 const char *bppsa_device_get_hardware(const bppsa_device *device);
 
-/* The stream (cudaStream_t) of a GPU on which all of the device's work is queued, in order; NULL for a CPU, which does its work at once. */
+/* The stream (cudaStream_t) of a GPU on which all of the device's work is queued, in order; NULL for a CPU, which does its work
+ * at once. */
 void *bppsa_device_get_stream(const bppsa_device *device);
 /* All work queued so far is done. ERR_CUDA: a kernel failed. */
 bppsa_status bppsa_device_wait(const bppsa_device *device);

@@ -38,10 +38,12 @@ typedef struct bppsa_file_writer bppsa_file_writer;
  * is written to directly and at once; a directory is refused. */
 bppsa_status bppsa_file_writer_create(const char *path, bppsa_file_writer **writer);
 bppsa_status bppsa_file_writer_write(bppsa_file_writer *writer, const void *data, size_t bytes);
-/* The next bytes go to `offset` from the beginning, which may lie behind all that was written. ERR_IO: a pipe or a terminal takes them in order. */
+/* The next bytes go to `offset` from the beginning, which may lie behind all that was written. ERR_IO: a pipe or a terminal takes
+ * them in order. */
 bppsa_status bppsa_file_writer_seek(bppsa_file_writer *writer, int64_t offset);
 /* fsync, rename over `path`, fsync of the directory. Destroys the writer in every case; on failure the temporary file
- * is removed and `path` is as it was; or it is complete, where only its directory could not be brought to disk (the message says so). */
+ * is removed and `path` is as it was; or it is complete, where only its directory could not be brought to disk (the message says
+ * so). */
 bppsa_status bppsa_file_writer_commit(bppsa_file_writer *writer);
 /* Removes the temporary file. NULL is legal. */
 void bppsa_file_writer_abort(bppsa_file_writer *writer);
@@ -56,8 +58,8 @@ bppsa_status bppsa_file_sync_directory(const char *path);
  * those of this one's number, which must not be writing into the directory meanwhile. ERR_IO: it cannot be listed. */
 bppsa_status bppsa_file_clean(const char *directory);
 
-/* Removes the temporary files of this process's open writers, of the first 16 where there are more: for a signal handler that ends the
- * process. Async-signal-safe. A writer whose file is gone fails to commit. A process forked meanwhile removes nothing. */
+/* Removes the temporary files of this process's open writers, of the first 16 where there are more: for a signal handler that
+ * ends the process. Async-signal-safe. A writer whose file is gone fails to commit. A process forked meanwhile removes nothing. */
 void bppsa_file_remove_temporaries(void);
 
 #ifdef __cplusplus

@@ -1,9 +1,10 @@
 /* Subnormal numbers are treated as zero inside the compute kernels.
  *
  * Gradients of long sequences vanish: with default weights most of them pass through the subnormal range, and many stay at its
- * lower end, because rounding to nearest keeps 0.75 of the smallest number at the smallest number. A processor takes about a hundred
- * cycles for each such operand. What is lost is at most the smallest normal number a sum (1.2e-38 in f32), which is also what results are
- * compared to. Threads set the mode when they enter a parallel region of the library and restore it when they leave.
+ * lower end, because rounding to nearest keeps 0.75 of the smallest number at the smallest number. A processor takes about a
+ * hundred cycles for each such operand. What is lost is at most the smallest normal number a sum (1.2e-38 in f32), which is also
+ * what results are compared to. Threads set the mode when they enter a parallel region of the library and restore it when they
+ * leave.
  */
 #ifndef BPPSA_CORE_FLUSH_H
 #define BPPSA_CORE_FLUSH_H

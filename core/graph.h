@@ -1,12 +1,14 @@
-/* The work of a GPU as one: recordings of queued work that are replayed by a single call, and marks that tell when they were reached.
+/* The work of a GPU as one: recordings of queued work that are replayed by a single call, and marks that tell when they were
+ * reached.
  *
  *     bppsa_graph_begin(device);      from here on the device's stream runs nothing: what is queued is recorded
  *     ... launches, bppsa_memory_queue_*, bppsa_mark_set ...
  *     bppsa_graph_end(device, &graph);
  *     bppsa_graph_launch(device, graph);      as often as wanted; queued like any other work
  *
- * While work is recorded nothing may wait for the device and no GPU memory may be had or freed: the recording then fails. A recording keeps the
- * addresses and numbers it was made with; what changes from replay to replay is read from memory. ERR_UNSUPPORTED: the device is no GPU.
+ * While work is recorded nothing may wait for the device and no GPU memory may be had or freed: the recording then fails. A
+ * recording keeps the addresses and numbers it was made with; what changes from replay to replay is read from memory.
+ * ERR_UNSUPPORTED: the device is no GPU.
  */
 #ifndef BPPSA_CORE_GRAPH_H
 #define BPPSA_CORE_GRAPH_H
@@ -22,8 +24,8 @@ typedef struct bppsa_mark bppsa_mark;
 
 /* ERR_CUDA: a recording is under way. */
 bppsa_status bppsa_graph_begin(const bppsa_device *device);
-/* Ends the recording in every case. ERR_CUDA: something in it was not allowed. ERR_MEMORY. graph NULL throws it away, without an error of its own:
- * what was to be recorded has failed. */
+/* Ends the recording in every case. ERR_CUDA: something in it was not allowed. ERR_MEMORY. graph NULL throws it away, without an
+ * error of its own: what was to be recorded has failed. */
 bppsa_status bppsa_graph_end(const bppsa_device *device, bppsa_graph **graph);
 /* Records what work(context) queues. ERR_* of the above, and what `work` failed with. */
 typedef bppsa_status (*bppsa_queued_work)(void *context);

@@ -17,8 +17,8 @@ extern "C" {
  * (what json_dumps returns is not for bppsa_free). */
 void bppsa_json_start(void);
 
-/* Parses `size` bytes of text; `where` names the source in messages. Duplicate keys are refused, nesting is capped by jansson. ERR_FORMAT names line,
- * column and byte; ERR_MEMORY. */
+/* Parses `size` bytes of text; `where` names the source in messages. Duplicate keys are refused, nesting is capped by jansson.
+ * ERR_FORMAT names line, column and byte; ERR_MEMORY. */
 bppsa_status bppsa_json_parse(const char *where, const char *text, int64_t size, json_t **value);
 /* As bppsa_json_parse for a text that lies at byte `offset` of its source: messages count from the source's first byte. */
 bppsa_status bppsa_json_parse_at(const char *where, const char *text, int64_t size, int64_t offset, json_t **value);

@@ -1,5 +1,5 @@
-/* How kernels are launched: through BPPSA_LAUNCH and in no other way, and how they reach their dynamic shared memory, so that a kernel file can
- * also be compiled for the host: the tests' SIMT emulation defines both in its own <cuda_runtime.h>.
+/* How kernels are launched: through BPPSA_LAUNCH and in no other way, and how they reach their dynamic shared memory, so that a
+ * kernel file can also be compiled for the host: the tests' SIMT emulation defines both in its own <cuda_runtime.h>.
  *
  *     BPPSA_LAUNCH(kernel, blocks, threads, shared_bytes, stream, arguments ...);     a template's instance in parentheses
  *     cudaError_t error = cudaGetLastError();

@@ -1,13 +1,13 @@
-/* Several launches of one kernel as one. Its items, each with arguments of its own, take their blocks one after the other; a block finds its item and where
- * in it it stands. The arguments travel as the launch's parameter, which is why an item is small and a group holds few: nothing is copied ahead of
- * it, and a recording keeps them.
+/* Several launches of one kernel as one. Its items, each with arguments of its own, take their blocks one after the other; a
+ * block finds its item and where in it it stands. The arguments travel as the launch's parameter, which is why an item is small
+ * and a group holds few: nothing is copied ahead of it, and a recording keeps them.
  *
  *     kernel<MOST>(BPPSA_GRID_CONSTANT(launch_group<item, MOST>) g) {
  *       const launch_place at = launch_find(g);      at.x instead of blockIdx.x, at.unit instead of blockIdx.y
  *       const item &o = g.items[at.item];
  *
- * A group of one is a type of its own: its arguments lie at fixed places, which instructions read without a register for the address. An item is
- * `across` blocks for each of `units`, samples mostly; units that a launch has no room for go to the next one.
+ * A group of one is a type of its own: its arguments lie at fixed places, which instructions read without a register for the
+ * address. An item is `across` blocks for each of `units`, samples mostly; units that a launch has no room for go to the next one.
  */
 #ifndef BPPSA_CORE_LAUNCH_GROUP_CUH
 #define BPPSA_CORE_LAUNCH_GROUP_CUH
@@ -18,7 +18,8 @@
 
 #include "core/launch.cuh"
 
-/* A parameter that a kernel reads where it lies, without a copy of its own; most blocks of a launch. The tests' emulation has its own of both. */
+/* A parameter that a kernel reads where it lies, without a copy of its own; most blocks of a launch. The tests' emulation has its
+ * own of both. */
 #ifndef BPPSA_GRID_CONSTANT
 #define BPPSA_GRID_CONSTANT(...) const __grid_constant__ __VA_ARGS__
 #define BPPSA_MOST_BLOCKS INT32_MAX

@@ -11,8 +11,8 @@ typedef struct {
   void **at;
 } bppsa_library_function;
 
-/* Loads `file`, "libcudnn.so.9": the loader looks first, then CUDA's own directory, which is often not in its list. What was loaded stays. false: it or a
- * function is not there, and `problem` says so. */
+/* Loads `file`, "libcudnn.so.9": the loader looks first, then CUDA's own directory, which is often not in its list. What was
+ * loaded stays. false: it or a function is not there, and `problem` says so. */
 bool bppsa_library_load(const char *file, size_t count, const bppsa_library_function *functions, char *problem, size_t size);
 
 #endif

@@ -1,4 +1,5 @@
-/* The cuDNN library, loaded when it is first needed: every function that is called, of recurrent layers and of convolutions, by its own name. */
+/* The cuDNN library, loaded when it is first needed: every function that is called, of recurrent layers and of convolutions, by
+ * its own name. */
 #ifndef BPPSA_CORE_LIBRARY_CUDNN_H
 #define BPPSA_CORE_LIBRARY_CUDNN_H
 
@@ -33,7 +34,8 @@ typedef struct {
   CUDNN_FUNCTIONS(CUDNN_MEMBER)
 } cudnn_library;
 
-/* The library, the same at every call. ERR_UNSUPPORTED: it is not there, or not of the version it was built for; the loader's words. */
+/* The library, the same at every call. ERR_UNSUPPORTED: it is not there, or not of the version it was built for; the loader's
+ * words. */
 bppsa_status bppsa_cudnn_load(const cudnn_library **library);
 
 /* ERR_UNSUPPORTED where cuDNN refuses a request, ERR_MEMORY, ERR_CUDA otherwise, in its words. */

@@ -25,18 +25,19 @@ void bppsa_linear_forward(const bppsa_linear *l, const void *x, const void *wt, 
 /* dx [rows, in] = dy [rows, out] w */
 void bppsa_linear_input_gradient(const bppsa_linear *l, const void *dy, const void *w, void *dx);
 
-/* dw [out, in] = dyᵀ x and db [out] = Σ rows dy. The rows are cut into parts, each summed alone, and a fixed binary tree adds the parts up:
- * whoever makes dy piece by piece can have parts summed while they are in the cache, with the same bits. workspace holds
- * bppsa_linear_workspace(l) bytes. */
+/* dw [out, in] = dyᵀ x and db [out] = Σ rows dy. The rows are cut into parts, each summed alone, and a fixed binary tree adds
+ * the parts up: whoever makes dy piece by piece can have parts summed while they are in the cache, with the same bits. workspace
+ * holds bppsa_linear_workspace(l) bytes. */
 typedef struct {
   int64_t parts, length; /* part p: rows p·length .. min((p + 1)·length, rows) - 1; length is a multiple of the unit */
 } bppsa_linear_cut;
 bppsa_linear_cut bppsa_linear_cut_rows(const bppsa_linear *l);
-/* Sums parts first .. first + count - 1. dy and x: where row first·length stands. Of db the outputs from `bias_from` on; `out`: none. */
+/* Sums parts first .. first + count - 1. dy and x: where row first·length stands. Of db the outputs from `bias_from` on; `out`:
+ * none. */
 void bppsa_linear_sum_parts(const bppsa_linear *l, int64_t first, int64_t count, const void *dy, const void *x, int64_t bias_from,
                             void *workspace);
-/* Sums rows first .. first + rows - 1 of a part of `part_rows` rows, one run of it, on the calling thread: runs are summed from a part's last
- * to its first, which is what bppsa_linear_sum_parts does. dy and x: where the run stands. */
+/* Sums rows first .. first + rows - 1 of a part of `part_rows` rows, one run of it, on the calling thread: runs are summed from a
+ * part's last to its first, which is what bppsa_linear_sum_parts does. dy and x: where the run stands. */
 void bppsa_linear_sum_run(const bppsa_linear *l, int64_t part, int64_t part_rows, int64_t first, int64_t rows, const void *dy,
                           const void *x, int64_t bias_from, void *workspace);
 /* Adds all parts up, into dw and, unless NULL, db, whose outputs in front of bias_from are not defined. */

@@ -9,8 +9,9 @@
 
 enum { PRODUCT_TILE = 64, PRODUCT_DEPTH = 16, PRODUCT_THREADS = 256, PRODUCT_SIDE = 4 };
 
-/* c [m][n] = Σ_k a(i, k) b(k, j) + bias[j], a(i, k) at a[i·a_row + k·a_column], b likewise. With `ones` b has one more column, of ones, and c too: the
- * sums over k of a. With several parts each sums k_part of the k and writes a c of its own, parts one behind the other. */
+/* c [m][n] = Σ_k a(i, k) b(k, j) + bias[j], a(i, k) at a[i·a_row + k·a_column], b likewise. With `ones` b has one more column,
+ * of ones, and c too: the sums over k of a. With several parts each sums k_part of the k and writes a c of its own, parts one
+ * behind the other. */
 template <typename real> struct product_operands {
   int64_t m, n, k, k_part;
   const real *a, *b, *bias;
@@ -75,7 +76,8 @@ template <typename real> __global__ void bppsa_linear_transposed(const real *fro
 
 enum { SUM_TARGETS = 4, SUM_THREADS = 256, SUM_LANES = 32 };
 
-/* Where sums go. A target takes entries first .. first + count - 1, as rows of `row` of which it keeps `take` from column `from` on, packed. */
+/* Where sums go. A target takes entries first .. first + count - 1, as rows of `row` of which it keeps `take` from column `from`
+ * on, packed. */
 template <typename real> struct sum_target {
   int64_t first, count, row, from, take;
   real *to;

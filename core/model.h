@@ -6,9 +6,9 @@
  *     forward(x, h0)  ->  logits [B, C] or [T, B, C]        (borrowed, valid until the next forward)
  *     backward(seed)  ->  parameters[i].gradient, input gradient, h0 gradient
  *
- * A model of a GPU takes x, h0 and the seed there and gives its logits and input gradients there; its passes are queued on the device's stream
- * (core/device.h) and may still run when they return. Its parameters' views are in host memory all the same: copies, of values as bppsa_model_push
- * put them last and of both as bppsa_model_pull fetched them.
+ * A model of a GPU takes x, h0 and the seed there and gives its logits and input gradients there; its passes are queued on the
+ * device's stream (core/device.h) and may still run when they return. Its parameters' views are in host memory all the same:
+ * copies, of values as bppsa_model_push put them last and of both as bppsa_model_pull fetched them.
  *
  * All views are contiguous and of the model's dtype. Batches may be smaller than the planned one. x is borrowed until the
  * backward pass (and any search for a non-finite value) is over, the seed until the next forward.
@@ -69,8 +69,9 @@ struct bppsa_model {
   int64_t parameter_count;
   bppsa_parameter *parameters; /* size parameter_count, in PyTorch's order */
   int64_t classes;             /* C, the logits' last extent */
-  int64_t
-      redone; /* scan products found useless and redone step by step since creation (scan/scan.h); kept by bppsa_model_update_redone */
+  /* scan products found useless and redone step by step since creation (scan/scan.h); kept by
+   * bppsa_model_update_redone */
+  int64_t redone;
 
   const bppsa_device *device; /* NULL: the host; the rest is then 0 */
   void *device_values,
@@ -85,8 +86,8 @@ bppsa_status bppsa_model_pull(bppsa_model *model, bool gradients); /* from the G
 bppsa_status bppsa_model_update_redone(bppsa_model *model);        /* brings model->redone up to date */
 
 /* Copies values into the parameters by name, converting f32 <-> f64. `where` names the source in messages.
- * ERR_FORMAT: a parameter is missing or not f32/f64; ERR_SHAPE: its shape disagrees. Nothing is changed on failure. Pushes them to a GPU: ERR_CUDA. Names the model does not
- * know are ignored. */
+ * ERR_FORMAT: a parameter is missing or not f32/f64; ERR_SHAPE: its shape disagrees. Nothing is changed on failure. Pushes them
+ * to a GPU: ERR_CUDA. Names the model does not know are ignored. */
 bppsa_status bppsa_model_set(bppsa_model *model, const char *where, int64_t count, const bppsa_named_view *values);
 
 /* True and *where filled when a parameter's value (gradient = false) or gradient is not finite, by the views as they are. */

@@ -19,8 +19,8 @@ bppsa_status bppsa_npy_load(const char *path, bppsa_buffer *array);
 /* Saves a contiguous host view, atomically. */
 bppsa_status bppsa_npy_save(const char *path, const bppsa_view *view);
 
-/* An array in memory, header and elements, as archives hold them: a view of the elements, which lie wherever the header ends and are not
- * aligned. `where` names the source in messages. ERR_FORMAT, ERR_UNSUPPORTED. */
+/* An array in memory, header and elements, as archives hold them: a view of the elements, which lie wherever the header ends and
+ * are not aligned. `where` names the source in messages. ERR_FORMAT, ERR_UNSUPPORTED. */
 bppsa_status bppsa_npy_parse(const char *where, const void *data, int64_t size, bppsa_view *view);
 
 /* The bytes in front of an array's elements; `path` names it in messages. ERR_UNSUPPORTED: no such dtype in NPY files. */

@@ -14,8 +14,9 @@ typedef struct {
   double written; /* bytes/s of writes alone, likewise */
 } bppsa_peak;
 
-/* Measured now, the best of several short runs, some ten milliseconds together. dtype f32 or f64: of the multiply-adds. A GPU's runs check their own
- * results, and write and copy between two arrays of up to 1 GiB, a 256th of the memory nobody holds. ERR_MEMORY; ERR_CUDA, also: a wrong result. */
+/* Measured now, the best of several short runs, some ten milliseconds together. dtype f32 or f64: of the multiply-adds. A GPU's
+ * runs check their own results, and write and copy between two arrays of up to 1 GiB, a 256th of the memory nobody holds.
+ * ERR_MEMORY; ERR_CUDA, also: a wrong result. */
 bppsa_status bppsa_peak_measure(const bppsa_device *device, bppsa_dtype dtype, bppsa_peak *peak);
 
 #ifdef __cplusplus

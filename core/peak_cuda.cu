@@ -1,4 +1,5 @@
-/* The ceilings of a GPU: the rate of multiply-adds, of writes to its memory and of a copy through it, each checked and the best of several runs. */
+/* The ceilings of a GPU: the rate of multiply-adds, of writes to its memory and of a copy through it, each checked and the best
+ * of several runs. */
 #include "core/alloc.h"
 #include "core/check.cuh"
 #include "core/memory.h"

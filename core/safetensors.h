@@ -1,7 +1,7 @@
 /* safetensors files: 8 bytes little-endian header length, a JSON header, the tensors' bytes.
  *
- * The reader trusts nothing: header length (cap 100 MB and the file's size), JSON (no duplicate keys), dtypes, shapes, products, offsets
- * (inside the file, no overlap, no holes, end - begin = bytes of the shape) are checked before the data are
+ * The reader trusts nothing: header length (cap 100 MB and the file's size), JSON (no duplicate keys), dtypes, shapes, products,
+ * offsets (inside the file, no overlap, no holes, end - begin = bytes of the shape) are checked before the data are
  * read; the message names the path, the tensor and the byte.
  */
 #ifndef BPPSA_CORE_SAFETENSORS_H
@@ -34,8 +34,8 @@ typedef struct {
 /* The entry of __metadata__ after `pair`, in the file's order; from a zeroed one the first. false after the last. */
 bool bppsa_safetensors_metadata_next(const bppsa_safetensors *file, bppsa_metadata *pair);
 
-/* Saves contiguous host views atomically, in the given order; names must differ and must not be "__metadata__". The header is padded with spaces so that data
- * start at a multiple of 8. metadata may be NULL when metadata_count is 0. */
+/* Saves contiguous host views atomically, in the given order; names must differ and must not be "__metadata__". The header is
+ * padded with spaces so that data start at a multiple of 8. metadata may be NULL when metadata_count is 0. */
 bppsa_status bppsa_safetensors_save(const char *path, int64_t count, const bppsa_named_view *tensors, int64_t metadata_count,
                                     const bppsa_metadata *metadata);
 

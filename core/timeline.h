@@ -1,7 +1,7 @@
 /* Marks in a device's work, between which time is taken.
  *
- * On a GPU marks are queued with the work (core/graph.h): the time between two of them is what the stream took from one to the other, waiting for the
- * host included. On a CPU work is done when it returns, and a mark is the time at which it is set.
+ * On a GPU marks are queued with the work (core/graph.h): the time between two of them is what the stream took from one to the
+ * other, waiting for the host included. On a CPU work is done when it returns, and a mark is the time at which it is set.
  */
 #ifndef BPPSA_CORE_TIMELINE_H
 #define BPPSA_CORE_TIMELINE_H

@@ -52,7 +52,8 @@ typedef struct {
 } bppsa_named_view;
 
 size_t bppsa_dtype_size(bppsa_dtype dtype); /* bytes per element */
-/* Elements of a row of `width`, padded to whole cache lines (BPPSA_ALIGNMENT bytes): the kernels then read its end without masks. */
+/* Elements of a row of `width`, padded to whole cache lines (BPPSA_ALIGNMENT bytes): the kernels then read its end without masks.
+ * */
 int64_t bppsa_dtype_padded(bppsa_dtype dtype, int64_t width);
 const char *bppsa_dtype_name(bppsa_dtype dtype); /* "f32" */
 /* "f32" or "f64" to the dtype; ERR_ARGUMENT for anything else. */

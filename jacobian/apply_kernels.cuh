@@ -17,8 +17,8 @@ template <typename real> struct apply_operands {
   int32_t lanes; /* threads a row, a power of two up to a warp */
 };
 
-/* y_s = A_s x_s: `lanes` threads a row and SAMPLES samples, so that a column, and a value that samples share, is read once for them. blocks (rows; samples /
- * SAMPLES) of an item; every thread stays until the sums are added. */
+/* y_s = A_s x_s: `lanes` threads a row and SAMPLES samples, so that a column, and a value that samples share, is read once for
+ * them. blocks (rows; samples / SAMPLES) of an item; every thread stays until the sums are added. */
 template <typename real, int SAMPLES, int MOST>
 __global__ void bppsa_apply_rows(BPPSA_GRID_CONSTANT(launch_group<apply_operands<real>, MOST>) g) {
   const launch_place at = launch_find(g);

@@ -1,5 +1,6 @@
-/* Convolutions and linear operators. Row (ci, x) of Jᵀ holds w[co][ci][t] at column (co, X) for every output channel co of ci's group and
- * every X that x reaches through a tap t (jacobian_internal.h): per channel co the X of S's row x, in rising order. A linear operator is a
+/* Convolutions and linear operators. Row (ci, x) of Jᵀ holds w[co][ci][t] at column (co, X) for every output channel co of ci's
+ * group and every X that x reaches through a tap t (jacobian_internal.h): per channel co the X of S's row x, in rising order. A
+ * linear operator is a
  * 1 x 1 convolution of C·H·W channels.
  */
 #include <string.h>
@@ -47,7 +48,8 @@ static void fetch_entry(bppsa_jacobian *j, int64_t c, int64_t at, int64_t t) {
   }
 }
 
-/* Channels whose weights lie together fill cache lines: 64 reals of every output channel are fetched at once. Entries of few taps are fetched for
+/* Channels whose weights lie together fill cache lines: 64 reals of every output channel are fetched at once. Entries of few taps
+ * are fetched for
  * 16 output channels together. */
 static bppsa_status choose_blocks(bppsa_jacobian *j) {
   enum { MOST_TAPS = 1 << 26 };

@@ -1,5 +1,6 @@
-/* Counting builds: compiled with BPPSA_COUNT_MULTIPLY_ADDS, the numeric passes of this folder run through plain loops that count every multiply-add, or
- * multiplication, in the innermost loop; otherwise through the kernels. Internal; tests/jacobian/counted links such a build.
+/* Counting builds: compiled with BPPSA_COUNT_MULTIPLY_ADDS, the numeric passes of this folder run through plain loops that count
+ * every multiply-add, or multiplication, in the innermost loop; otherwise through the kernels. Internal; tests/jacobian/counted
+ * links such a build.
  *
  * After core/real.h and, in counting builds, one definition of bppsa_multiply_adds somewhere.
  */

@@ -2,11 +2,11 @@
  *
  * Values are reals in the pattern's order: [nnz] where all samples share them (a convolution's), [B][nnz] otherwise (a ReLU's).
  *
- * Jacobians of images know more than their pattern: row (r, x) of channel r and position x holds the columns (c, z) of every channel c
- * of r's group and of every position z in row x of a small pattern S of positions. Such a matrix is written K ⊗ S here, K block diagonal with
- * `groups` dense blocks: a convolution without a mask, a ReLU (as many groups as channels, S = I), a pool, a linear operator
- * (S has one column). The structure is closed under products, and tells their patterns and FLOPs without looking at single
- * entries.
+ * Jacobians of images know more than their pattern: row (r, x) of channel r and position x holds the columns (c, z) of every
+ * channel c of r's group and of every position z in row x of a small pattern S of positions. Such a matrix is written K ⊗ S
+ * here, K block diagonal with `groups` dense blocks: a convolution without a mask, a ReLU (as many groups as channels, S = I), a
+ * pool, a linear operator (S has one column). The structure is closed under products, and tells their patterns and FLOPs without
+ * looking at single entries.
  */
 #ifndef BPPSA_JACOBIAN_CSR_H
 #define BPPSA_JACOBIAN_CSR_H
@@ -39,15 +39,15 @@ typedef struct {
   int64_t stride;
 } bppsa_csr_values;
 
-/* Room for a pattern: row_ptr zeroed, columns not set. The caller frees it with bppsa_csr_free. ERR_SHAPE: a negative extent, or more
- * columns than 2^31 - 1; ERR_MEMORY. */
+/* Room for a pattern: row_ptr zeroed, columns not set. The caller frees it with bppsa_csr_free. ERR_SHAPE: a negative extent, or
+ * more columns than 2^31 - 1; ERR_MEMORY. */
 bppsa_status bppsa_csr_create(int64_t rows, int64_t cols, int64_t nnz, bppsa_csr *csr);
 /* Releases and empties it. A zeroed one is legal. */
 void bppsa_csr_free(bppsa_csr *csr);
 bppsa_status bppsa_csr_copy(const bppsa_csr *from, bppsa_csr *to);
 
-/* The pattern K ⊗ S known by its structure alone; takes over *positions in every case. ERR_SHAPE, ERR_ARGUMENT: groups do not divide
- * the channels, counts beyond 64 bits, more columns than 2^31 - 1. */
+/* The pattern K ⊗ S known by its structure alone; takes over *positions in every case. ERR_SHAPE, ERR_ARGUMENT: groups do not
+ * divide the channels, counts beyond 64 bits, more columns than 2^31 - 1. */
 bppsa_status bppsa_csr_from_blocks(int64_t groups, int64_t row_channels, int64_t col_channels, bppsa_csr *positions,
                                    bppsa_csr *csr);
 /* Gives a pattern that is known by its structure alone its row_ptr and columns. */

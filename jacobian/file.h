@@ -1,7 +1,7 @@
 /* Sparse matrices in files: NPZ as SciPy's sparse.save_npz writes it, and Matrix Market's coordinate format.
  *
- * Readers trust nothing: what a file claims is checked against its size before room is made for it, patterns are checked entry by entry, and
- * messages name the byte or the line.
+ * Readers trust nothing: what a file claims is checked against its size before room is made for it, patterns are checked entry by
+ * entry, and messages name the byte or the line.
  */
 #ifndef BPPSA_JACOBIAN_FILE_H
 #define BPPSA_JACOBIAN_FILE_H
@@ -21,11 +21,11 @@ typedef struct {
 
 void bppsa_csr_matrix_free(bppsa_csr_matrix *matrix); /* a zeroed one is legal */
 
-/* Writes the archive of indices, indptr, format, shape and data, uncompressed, atomically. ERR_IO; ERR_UNSUPPORTED: an array of 4 GiB or
- * more. */
+/* Writes the archive of indices, indptr, format, shape and data, uncompressed, atomically. ERR_IO; ERR_UNSUPPORTED: an array of 4
+ * GiB or more. */
 bppsa_status bppsa_csr_save_npz(const char *path, const bppsa_csr *csr, bppsa_dtype dtype, const void *values);
-/* Reads one, compressed or not; values other than f32 and f64, and other formats than csr, are refused. ERR_IO, ERR_FORMAT, ERR_UNSUPPORTED,
- * ERR_MEMORY. */
+/* Reads one, compressed or not; values other than f32 and f64, and other formats than csr, are refused. ERR_IO, ERR_FORMAT,
+ * ERR_UNSUPPORTED, ERR_MEMORY. */
 bppsa_status bppsa_csr_load_npz(const char *path, bppsa_csr_matrix *matrix);
 
 /* "%%MatrixMarket matrix coordinate real general", enough digits that nothing is lost. */

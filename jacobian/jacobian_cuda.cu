@@ -30,8 +30,8 @@ struct bppsa_jacobian_gpu {
 namespace {
 
 enum { THREADS = 256, WARP = 32, LINE_BYTES = 128, STAGED_BYTES = 24 * 1024, MOST_ACROSS = 128, MOST_COLS = 256 };
-/* Blocks for a processor of 132 multiprocessors: enough of them that the last ones do not matter, and each with enough to write that its beginning does
- * not. */
+/* Blocks for a processor of 132 multiprocessors: enough of them that the last ones do not matter, and each with enough to write
+ * that its beginning does not. */
 enum { FEW_BLOCKS = 4 * 132, MANY_BLOCKS = 16 * 132, LEAST_BYTES = 16 * 1024, MOST_Y = 65535 };
 enum { FACTOR_BYTES = 4 << 20 };
 

@@ -1,4 +1,5 @@
-/* What a convolution's or linear operator's kernel is told on a GPU: arrays that are made on the host (jacobian_kernels.cuh has their use). */
+/* What a convolution's or linear operator's kernel is told on a GPU: arrays that are made on the host (jacobian_kernels.cuh has
+ * their use). */
 #include "core/alloc.h"
 #include "jacobian/jacobian_internal.h"
 

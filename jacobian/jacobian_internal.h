@@ -8,8 +8,8 @@
 extern "C" {
 #endif
 
-/* Which outputs an input position of one axis reaches: those X with x = s X + d t - p for a tap t. X increases, so that t falls. Positions
- * that are reached through the same taps are of one class: a convolution's rows differ between classes only. */
+/* Which outputs an input position of one axis reaches: those X with x = s X + d t - p for a tap t. X increases, so that t falls.
+ * Positions that are reached through the same taps are of one class: a convolution's rows differ between classes only. */
 typedef struct {
   int64_t in, out, kernel;
   int64_t *ptr;    /* first entry of each input position, size in + 1 */
@@ -69,8 +69,8 @@ void bppsa_jacobian_step_f64(const bppsa_jacobian *j, const bppsa_jacobian_opera
 
 /* ---- on a GPU (jacobian_gpu.c, jacobian_cuda.cu) ---- */
 
-/* A convolution's positions, sorted by class, and what their rows are made of: taps of every class, or with a mask the kept weights of every channel
- * and class. Of the host. */
+/* A convolution's positions, sorted by class, and what their rows are made of: taps of every class, or with a mask the kept
+ * weights of every channel and class. Of the host. */
 typedef struct {
   int64_t plane, classes, channels; /* positions, classes of positions, input channels of all groups */
   int32_t *class_of;                /* of sorted positions, size plane */
@@ -88,8 +88,8 @@ typedef struct {
 bppsa_status bppsa_jacobian_lists_create(const bppsa_jacobian *j, bppsa_jacobian_lists *lists);
 void bppsa_jacobian_lists_free(bppsa_jacobian_lists *lists); /* a zeroed one is legal */
 
-/* Makes j->gpu, everything else being there: the index arrays of its kernels in the GPU's memory. ERR_MEMORY with the bytes, ERR_CUDA,
- * ERR_UNSUPPORTED: indices beyond 31 bits. */
+/* Makes j->gpu, everything else being there: the index arrays of its kernels in the GPU's memory. ERR_MEMORY with the bytes,
+ * ERR_CUDA, ERR_UNSUPPORTED: indices beyond 31 bits. */
 bppsa_status bppsa_jacobian_cuda_create(bppsa_jacobian *j, const bppsa_device *device);
 void bppsa_jacobian_cuda_destroy(struct bppsa_jacobian_gpu *gpu); /* NULL is legal */
 int64_t bppsa_jacobian_cuda_bytes(const struct bppsa_jacobian_gpu *gpu);

@@ -1,5 +1,6 @@
-/* The generators' kernels: a family of operators each (jacobian.h). A fill's work is its writes, nnz · size bytes, so that every kernel writes values in
- * their order, a warp's beside each other, from registers that were made once for as many rows, planes or samples as can be.
+/* The generators' kernels: a family of operators each (jacobian.h). A fill's work is its writes, nnz · size bytes, so that every
+ * kernel writes values in their order, a warp's beside each other, from registers that were made once for as many rows, planes or
+ * samples as can be.
  *
  * The bits are the processor's (conv.inc, pool.inc, diagonal.inc, step.inc): the same operations in the same order, none contracted
  * (--fmad=false), none of a library. Only which NaN stands where there is one is each processor's own.
@@ -22,12 +23,13 @@ __device__ inline int64_t jacobian_least(int64_t a, int64_t b) {
 
 /* ---- convolutions and linear operators ----
  *
- * Row (ci, x) is a template of ci and of x's class: for every co of the group, in order, its taps of the class (jacobian_internal.h). Positions are sorted
- * by class. A block has `channels` input channels, `cols` output channels and a segment of the sorted positions; it stages its weights in shared
- * memory, by lines of about 128 bytes. Its threads are `across` x (threads / across): a thread makes N entries of a template (one division, N loads
- * of a tap and of a weight) and stores them to all rows of that class that are its own: per row a load of its start, which the warp shares, a
- * multiply-add and a store of 16 bytes. For VGG-11's second convolution, 64 channels of 16 x 16 to 128: 69 MB of values in 64 · 16 blocks, in which
- * a thread stores its entries to 8 rows; weights are read 16 times, 5 MB, from the second-level cache.
+ * Row (ci, x) is a template of ci and of x's class: for every co of the group, in order, its taps of the class
+ * (jacobian_internal.h). Positions are sorted by class. A block has `channels` input channels, `cols` output channels and a
+ * segment of the sorted positions; it stages its weights in shared memory, by lines of about 128 bytes. Its threads are `across`
+ * x (threads / across): a thread makes N entries of a template (one division, N loads of a tap and of a weight) and stores them
+ * to all rows of that class that are its own: per row a load of its start, which the warp shares, a multiply-add and a store of
+ * 16 bytes. For VGG-11's second convolution, 64 channels of 16 x 16 to 128: 69 MB of values in 64 · 16 blocks, in which a thread
+ * stores its entries to 8 rows; weights are read 16 times, 5 MB, from the second-level cache.
  *
  * Masked: the template of channel and class is a list of weights; N = 1, one block has one channel and all of its columns.
  */
@@ -264,9 +266,9 @@ __device__ inline pool_span pool_span_of(const pool_shape &s, int axis, int64_t 
   return span;
 }
 
-/* values [B·C][entries]: a thread has an entry, input position row[e] in window col[e], of every plane, and looks for the window's largest value
- * itself: neighbours share most of what they read. 1 where that is row[e], else 0. NaN is larger than everything, the first of
- * equals wins, and the last NaN. */
+/* values [B·C][entries]: a thread has an entry, input position row[e] in window col[e], of every plane, and looks for the
+ * window's largest value itself: neighbours share most of what they read. 1 where that is row[e], else 0. NaN is larger than
+ * everything, the first of equals wins, and the last NaN. */
 template <typename real>
 __global__ void bppsa_jacobian_largest(pool_shape s, int64_t entries, int64_t planes, const int32_t *rows, const int32_t *cols,
                                        const real *input, real *values) {

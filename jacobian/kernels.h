@@ -1,5 +1,5 @@
-/* The loops of this folder that gain from wide vectors, compiled per instruction set and chosen like those of core/simd.h. They compare, select,
- * and multiply and add with two roundings: the bits are the same everywhere, on a GPU too. Internal.
+/* The loops of this folder that gain from wide vectors, compiled per instruction set and chosen like those of core/simd.h. They
+ * compare, select, and multiply and add with two roundings: the bits are the same everywhere, on a GPU too. Internal.
  */
 #ifndef BPPSA_JACOBIAN_KERNELS_H
 #define BPPSA_JACOBIAN_KERNELS_H

@@ -1,7 +1,7 @@
 /* NPZ files: ZIP archives of NPY arrays. SciPy's sparse matrices are the members indices, indptr, format, shape and data.
  *
- * They are written by core/npz.h. Of ZIP what NumPy and SciPy write is understood: stored and deflated members (APPNOTE 6.3.3, §4.3
- * and 4.4), found through the central directory. Zip64 records, which they need for members of 4 GiB and more, are not. */
+ * They are written by core/npz.h. Of ZIP what NumPy and SciPy write is understood: stored and deflated members (APPNOTE 6.3.3,
+ * §4.3 and 4.4), found through the central directory. Zip64 records, which they need for members of 4 GiB and more, are not. */
 #include <stdio.h>
 #include <string.h>
 #include <zlib.h>

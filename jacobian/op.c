@@ -187,8 +187,8 @@ int64_t bppsa_op_pool_extent(const bppsa_op *op, int axis, int64_t X) {
   return (stop < in ? stop : in) - (start > 0 ? start : 0);
 }
 
-/* Pairs of an input position and an output position of an axis: of every tap t the X with 0 <= s X + d t - p < in, or of every X its taps inside, whichever are
- * fewer to look at. */
+/* Pairs of an input position and an output position of an axis: of every tap t the X with 0 <= s X + d t - p < in, or of every X
+ * its taps inside, whichever are fewer to look at. */
 static int64_t axis_entries(const bppsa_op *op, int axis, int64_t out) {
   const int64_t s = op->stride[axis], d = op->dilation[axis], p = op->padding[2 * axis], in = op->in[axis + 1];
   int64_t sum = 0;

@@ -78,8 +78,8 @@ void bppsa_op_taps(const bppsa_op *op, int axis, int64_t X, int64_t *first, int6
  * unless exclude_pad. */
 int64_t bppsa_op_pool_extent(const bppsa_op *op, int axis, int64_t X);
 
-/* Entries of the operator's Jacobian, and of the pattern of positions S that all its channels share (of one column for a linear operator, 1 x 1 for a step), counted and
- * not made. The operator has passed bppsa_op_shape. ERR_SHAPE: beyond 64 bits. */
+/* Entries of the operator's Jacobian, and of the pattern of positions S that all its channels share (of one column for a linear
+ * operator, 1 x 1 for a step), counted and not made. The operator has passed bppsa_op_shape. ERR_SHAPE: beyond 64 bits. */
 typedef struct {
   int64_t entries;
   int64_t position_rows, position_entries; /* of S */

@@ -72,7 +72,8 @@ static int64_t csr_bytes(const bppsa_csr *csr) {
   return csr->row_ptr == NULL ? 0 : 8 * (csr->rows + 1) + 4 * csr->nnz;
 }
 
-/* What the plan will hold besides scratch: C's pattern, the factors' where they had to be spelled out, and the kind's indices, here and on a GPU. */
+/* What the plan will hold besides scratch: C's pattern, the factors' where they had to be spelled out, and the kind's indices,
+ * here and on a GPU. */
 static int64_t plan_bytes(const bppsa_product *p, bppsa_product_kind kind) {
   const int64_t patterns = 8 * (p->pattern.rows + 1) + 4 * p->pattern.nnz + csr_bytes(&p->own_a) + csr_bytes(&p->own_b);
   if (p->on_gpu) {

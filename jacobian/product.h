@@ -1,17 +1,20 @@
-/* Products C = A B of sparse matrices, planned once and computed any number of times (BPPSA §3.3: the pattern is known ahead of training).
+/* Products C = A B of sparse matrices, planned once and computed any number of times (BPPSA §3.3: the pattern is known ahead of
+ * training).
  *
  * A plan holds C's pattern and what a numeric pass needs besides the values. A pass allocates nothing; every row of C is computed
- * by one thread, so that the bits do not depend on the number of threads. Entries of C that come out as zero stay, and zeros of A and B
- * are multiplied like other values: NaN and infinities arrive where they should.
+ * by one thread, so that the bits do not depend on the number of threads. Entries of C that come out as zero stay, and zeros of A
+ * and B are multiplied like other values: NaN and infinities arrive where they should.
  *
- * On a CUDA device a plan's indices lie in its memory, values are its memory's, and a pass is queued on its stream. Patterns stay in host memory.
+ * On a CUDA device a plan's indices lie in its memory, values are its memory's, and a pass is queued on its stream. Patterns stay
+ * in host memory.
  *
  *   kind       when                                             a pass
  *   identity   a factor is the identity                         copies; a scan does not even do that
  *   diagonal   A has at most one entry a row, or B is diagonal  scales rows of B, or columns of A
  *   dense      full factors, or bands of rows of A with the
  *              same columns where no structure is known         a GEMM a band
- *   conv       both have channel structure K ⊗ S (csr.h)        a GEMM over channels for each pair of positions; no index is stored a multiply-add
+ *   conv       both have channel structure K ⊗ S (csr.h)        a GEMM over channels for each pair of positions; no index is
+ *   stored a multiply-add
  *   slots      everything else (Gustavson)                      c[slot[t++]] += a b: one index a multiply-add, 2 or 4 bytes
  */
 #ifndef BPPSA_JACOBIAN_PRODUCT_H
@@ -57,9 +60,9 @@ typedef struct bppsa_product bppsa_product;
 /* auto, f32, no limit */
 bppsa_product_config bppsa_product_config_default(void);
 
-/* Plans C = A B, A m x k, B k x n. The patterns are borrowed and must outlive the plan. ERR_SHAPE: the inner extents differ; ERR_ARGUMENT: an
- * unknown kind; ERR_UNSUPPORTED: the kind does not apply, or a dtype other than f32 and f64; ERR_ARGUMENT, also: beyond the limit (the message
- * says what is needed); ERR_MEMORY; ERR_CUDA. */
+/* Plans C = A B, A m x k, B k x n. The patterns are borrowed and must outlive the plan. ERR_SHAPE: the inner extents differ;
+ * ERR_ARGUMENT: an unknown kind; ERR_UNSUPPORTED: the kind does not apply, or a dtype other than f32 and f64; ERR_ARGUMENT, also:
+ * beyond the limit (the message says what is needed); ERR_MEMORY; ERR_CUDA. */
 bppsa_status bppsa_product_create(const bppsa_csr *a, const bppsa_csr *b, const bppsa_product_config *config,
                                   const bppsa_device *device, bppsa_product **product);
 void bppsa_product_destroy(bppsa_product *product); /* NULL is legal */
@@ -78,8 +81,9 @@ typedef struct {
   void *c;
 } bppsa_product_pass;
 
-/* Several passes, of different plans of one dtype for one device, none of which needs another's result: on a GPU those of a kind share launches. They are
- * queued on `stream` of the GPU; a processor has none. ERR_ARGUMENT, also: plans of differing dtypes or devices; ERR_CUDA. */
+/* Several passes, of different plans of one dtype for one device, none of which needs another's result: on a GPU those of a kind
+ * share launches. They are queued on `stream` of the GPU; a processor has none. ERR_ARGUMENT, also: plans of differing dtypes or
+ * devices; ERR_CUDA. */
 bppsa_status bppsa_product_queue(const bppsa_product_pass *passes, int64_t count, int64_t batch, void *stream);
 
 #ifdef __cplusplus

@@ -1,7 +1,8 @@
 /* Products by structure.
  *
- * (K_A ⊗ S_A)(K_B ⊗ S_B) = K_A K_B ⊗ S_A S_B as patterns: K_A K_B is block diagonal again where one number of groups divides the other, with the
- * smaller number of groups. Numerically, for a position x of S_A, one of its columns y and a run of z in S_B's row y,
+ * (K_A ⊗ S_A)(K_B ⊗ S_B) = K_A K_B ⊗ S_A S_B as patterns: K_A K_B is block diagonal again where one number of groups
+ * divides the other, with the smaller number of groups. Numerically, for a position x of S_A, one of its columns y and a run of z
+ * in S_B's row y,
  *
  *     C[r, x][c, z] += Σ_m A[r, x][m, y] · B[m, y][c, z]
  *
@@ -205,7 +206,8 @@ int64_t bppsa_product_widest(const bppsa_csr *csr) {
   return csr->blocks->col_channels / csr->blocks->groups * widest_positions(&csr->blocks->positions);
 }
 
-/* Channels of a row of C times its positions, at most; and the row channels whose results fit into the second-level cache, a multiple of 8. */
+/* Channels of a row of C times its positions, at most; and the row channels whose results fit into the second-level cache, a
+ * multiple of 8. */
 static void choose_block(const bppsa_product *p, int64_t *row_reals, int64_t *row_block) {
   const bppsa_csr_blocks *c = p->pattern.blocks;
   const int64_t rows = c->row_channels / c->groups, room = 65536;

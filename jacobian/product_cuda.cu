@@ -1,7 +1,8 @@
 /* Passes of planned products on a GPU: launches. What they are given is laid out by product_gpu.c.
  *
- * Passes that are queued together do not depend on each other: those of one kernel with the same shape of blocks are items of one launch, as far as a launch
- * holds them (core/launch_group.cuh). So a level of a scan is a launch a kind, or few more: slots have classes of rows, conv packs before.
+ * Passes that are queued together do not depend on each other: those of one kernel with the same shape of blocks are items of one
+ * launch, as far as a launch holds them (core/launch_group.cuh). So a level of a scan is a launch a kind, or few more: slots have
+ * classes of rows, conv packs before.
  */
 #include "core/check.cuh"
 #include "jacobian/product_kernels.cuh"
@@ -96,8 +97,8 @@ template <typename real> void scale_rows(const passes &w) {
 
 /* ---- slots ---- */
 
-/* What the rows of a launch have in common. Blocks of up to FEW threads go together, with as many as the largest of them; so do rows of which
- * any multiprocessor takes all the blocks it can have. */
+/* What the rows of a launch have in common. Blocks of up to FEW threads go together, with as many as the largest of them; so do
+ * rows of which any multiprocessor takes all the blocks it can have. */
 enum { FEW = 128, NARROW = (7 << 10) / 4 /* bytes */ };
 struct slots_shape {
   int32_t number, samples; /* number: of the class; samples that a block takes together */
@@ -232,8 +233,8 @@ template <typename real, int TILE, int SIDE> void run_bands(const passes &w) {
 
 /* ---- convolution-structured ---- */
 
-/* As many samples at once as are packed together: a round takes the next ones of every pass. Those of this pass: *from, and how many. 0: it is of
- * another kind, or done. */
+/* As many samples at once as are packed together: a round takes the next ones of every pass. Those of this pass: *from, and how
+ * many. 0: it is of another kind, or done. */
 int64_t round_of(const passes &w, int64_t round, const bppsa_product_pass &pass, int64_t *from) {
   const bppsa_product *p = pass.product;
   if (p->info.kind != BPPSA_PRODUCT_CONV || p->pattern.nnz == 0) {

@@ -1,11 +1,13 @@
 /* Product plans for a GPU: what its passes read besides values, laid out in one allocation.
  *
- *   slots     a block a row of C. Rows are launched in classes of about a width, since a block's shared memory holds the row's sums: with 7 KiB a block 32
+ *   slots     a block a row of C. Rows are launched in classes of about a width, since a block's shared memory holds the row's
+ *   sums: with 7 KiB a block 32
  *             blocks share a multiprocessor, with 96 KiB two do. A wider row is summed in C itself.
  *   dense     a block a tile of a band's product
- *   conv      a block a tile of one entry of S_C: C[r, x][c, z] for row channels r and column channels c is Σ over the meetings (e, f) of x and z of GEMMs
- *             over mid channels, summed in registers and written once. A's and B's values are packed before, [e][m][r] and [f][m][c], so that neighbours
- *             read neighbours.
+ *   conv      a block a tile of one entry of S_C: C[r, x][c, z] for row channels r and column channels c is Σ over the meetings
+ *   (e, f) of x and z of GEMMs
+ *             over mid channels, summed in registers and written once. A's and B's values are packed before, [e][m][r] and
+ *             [f][m][c], so that neighbours read neighbours.
  */
 #include <string.h>
 
@@ -36,7 +38,8 @@ static int32_t tile_for(int64_t rows, int64_t columns) {
   return least > 32 ? 64 : least > 16 ? 32 : 16;
 }
 
-/* Row and column channels that one GEMM of a convolution-structured product has, its depth, and how many there are at an entry of S_C. */
+/* Row and column channels that one GEMM of a convolution-structured product has, its depth, and how many there are at an entry of
+ * S_C. */
 typedef struct {
   int64_t rows, columns, depth, parts;
 } conv_shape;
@@ -98,8 +101,9 @@ double bppsa_product_gpu_flops(const bppsa_product *p, bppsa_product_kind kind) 
   return 2 * multiplications;
 }
 
-/* Seconds of a pass. Counted on paper for an H100 or H200, not measured: 4e12 bytes/s; 2.5e13 multiply-adds/s of tiles out of shared memory, where a quarter
- * of the peak is lost to reads of it; a pair of slots 6 bytes of it and an addition there, 1e12 a second on 132 multiprocessors; 3 µs a launch.
+/* Seconds of a pass. Counted on paper for an H100 or H200, not measured: 4e12 bytes/s; 2.5e13 multiply-adds/s of tiles out of
+ * shared memory, where a quarter of the peak is lost to reads of it; a pair of slots 6 bytes of it and an addition there, 1e12 a
+ * second on 132 multiprocessors; 3 µs a launch.
  * Half-written sectors of C (conv) cost as much as whole ones: 32 bytes a number. */
 double bppsa_product_gpu_predict(const bppsa_product *p, bppsa_product_kind kind) {
   const double launch = 3e-6, bytes_s = 4e12, tiled_s = 2.5e13, pairs_s = 1e12, sector = 32;

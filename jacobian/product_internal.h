@@ -47,8 +47,8 @@ typedef struct {
   int64_t a, b;
 } product_scale;
 
-/* conv: an entry of S_C: its meetings begin at `first` and end where the next entry's begin; its row of S_C begins at `start` and has `positions`
- * entries. A meeting: the entries of S_A and of S_B whose product lands there, in the order of S_A's. */
+/* conv: an entry of S_C: its meetings begin at `first` and end where the next entry's begin; its row of S_C begins at `start` and
+ * has `positions` entries. A meeting: the entries of S_A and of S_B whose product lands there, in the order of S_A's. */
 typedef struct {
   int64_t first;
   int32_t start, positions;
@@ -123,8 +123,8 @@ bppsa_status bppsa_product_cut(bppsa_product *p);
 
 /* C = A B as K ⊗ S, known by structure alone, and its number of pairs. *known = false where the two structures do not fit. */
 bppsa_status bppsa_product_blocks(const bppsa_csr *a, const bppsa_csr *b, bppsa_csr *c, int64_t *pairs, bool *known);
-/* Is every row of A one of a band whose columns follow each other, and B's rows of a band equal? Then the bands. Of patterns that are known by
- * structure alone only full ones are bands. */
+/* Is every row of A one of a band whose columns follow each other, and B's rows of a band equal? Then the bands. Of patterns that
+ * are known by structure alone only full ones are bands. */
 bppsa_status bppsa_product_find_bands(bppsa_product *p, bool *found);
 /* Runs, blocking and scratch of a convolution-structured plan; pattern and its blocks are there. */
 bppsa_status bppsa_product_plan_conv(bppsa_product *p);
@@ -148,8 +148,8 @@ int64_t bppsa_product_gpu_index_bytes(const bppsa_product *p, bppsa_product_kind
 int64_t bppsa_product_gpu_scratch_bytes(const bppsa_product *p, bppsa_product_kind kind);
 double bppsa_product_gpu_flops(const bppsa_product *p, bppsa_product_kind kind);
 double bppsa_product_gpu_predict(const bppsa_product *p, bppsa_product_kind kind);
-/* Takes the memory and fills it. Patterns, slots and bands are there; slots are released. ERR_MEMORY with the bytes; ERR_UNSUPPORTED: more blocks than a
- * launch has; ERR_CUDA. */
+/* Takes the memory and fills it. Patterns, slots and bands are there; slots are released. ERR_MEMORY with the bytes;
+ * ERR_UNSUPPORTED: more blocks than a launch has; ERR_CUDA. */
 bppsa_status bppsa_product_gpu_plan(bppsa_product *p);
 void bppsa_product_gpu_free(bppsa_product *p);
 

@@ -1,9 +1,11 @@
-/* Numeric passes of planned products on a GPU: one launch a pass, or one a class of rows (slots), or packing and one more (conv). Passes that are
- * queued together share their launches; what a kernel says of its blocks holds for those of an item (core/launch_group.cuh), whose units are samples.
+/* Numeric passes of planned products on a GPU: one launch a pass, or one a class of rows (slots), or packing and one more (conv).
+ * Passes that are queued together share their launches; what a kernel says of its blocks holds for those of an item
+ * (core/launch_group.cuh), whose units are samples.
  *
- * Every sum runs in one fixed order, and its products are rounded before they are added where the processor rounds them too (slots, diagonal): those kinds have
- * the processor's bits, besides subnormal numbers, which it takes for 0. Nothing is multiplied by a padding that could meet an infinity: what tiles hold
- * beyond the matrices' edges ends in sums that are thrown away, and beyond the depth both factors are 0.
+ * Every sum runs in one fixed order, and its products are rounded before they are added where the processor rounds them too
+ * (slots, diagonal): those kinds have the processor's bits, besides subnormal numbers, which it takes for 0. Nothing is
+ * multiplied by a padding that could meet an infinity: what tiles hold beyond the matrices' edges ends in sums that are thrown
+ * away, and beyond the depth both factors are 0.
  */
 #ifndef BPPSA_JACOBIAN_PRODUCT_KERNELS_CUH
 #define BPPSA_JACOBIAN_PRODUCT_KERNELS_CUH
@@ -100,12 +102,12 @@ template <typename real, typename slot_type> struct product_slots {
   real *c;
 };
 
-/* c[slot] += a b, A's entries one after the other, as on a processor: the columns of one row of B differ, so its pairs are added at once. A block takes
- * SAMPLES samples of one row of C, so that a slot is read once for them.
+/* c[slot] += a b, A's entries one after the other, as on a processor: the columns of one row of B differ, so its pairs are added
+ * at once. A block takes SAMPLES samples of one row of C, so that a slot is read once for them.
  *
- * An entry's pairs wait for memory three times: for its link, for B's row and the slots, for shared memory. Of 4 / SAMPLES entries the first two are
- * done at once, into registers, before the first of them is added; of each the first 2 pairs a thread. Without SHARED the row is summed in C.
- * blocks (rows of the class, samples / SAMPLES) */
+ * An entry's pairs wait for memory three times: for its link, for B's row and the slots, for shared memory. Of 4 / SAMPLES
+ * entries the first two are done at once, into registers, before the first of them is added; of each the first 2 pairs a thread.
+ * Without SHARED the row is summed in C. blocks (rows of the class, samples / SAMPLES) */
 template <typename real, typename slot_type, int SAMPLES, bool SHARED, int MOST>
 __global__ void bppsa_product_slots_rows(BPPSA_GRID_CONSTANT(launch_group<product_slots<real, slot_type>, MOST>) g) {
   enum { AHEAD = 4 / SAMPLES, PAIRS = 2 };
@@ -180,8 +182,8 @@ __global__ void bppsa_product_slots_rows(BPPSA_GRID_CONSTANT(launch_group<produc
 
 enum { TILE_DEPTH = 16 };
 
-/* A block of (TILE / SIDE)² threads, SIDE x SIDE sums each. A stage has two areas of [TILE_DEPTH][TILE + SIDE]; a thread reads SIDE neighbours of each in one
- * go: 4 + 4 numbers for 16 multiply-adds, of which the left ones are the same for half a warp. */
+/* A block of (TILE / SIDE)² threads, SIDE x SIDE sums each. A stage has two areas of [TILE_DEPTH][TILE + SIDE]; a thread reads
+ * SIDE neighbours of each in one go: 4 + 4 numbers for 16 multiply-adds, of which the left ones are the same for half a warp. */
 template <typename real, int SIDE> struct alignas(SIDE * sizeof(real) < 16 ? SIDE * sizeof(real) : 16) product_side {
   real v[SIDE];
 };
@@ -331,9 +333,9 @@ template <typename real> struct product_conv {
   real *c;
 };
 
-/* C[r, x][c, z] = Σ over meetings, mid channels: a block a tile of row and column channels of one part and one entry of S_C. Entries of a row of S_C
- * follow each other, for their numbers lie side by side in C: parts of a sector meet in the second-level cache.
- * blocks (entry of S_C, tile of columns, tile of rows, part; samples) */
+/* C[r, x][c, z] = Σ over meetings, mid channels: a block a tile of row and column channels of one part and one entry of S_C.
+ * Entries of a row of S_C follow each other, for their numbers lie side by side in C: parts of a sector meet in the second-level
+ * cache. blocks (entry of S_C, tile of columns, tile of rows, part; samples) */
 template <typename real, int TILE, int SIDE, int MOST>
 __global__ void bppsa_product_meetings(BPPSA_GRID_CONSTANT(launch_group<product_conv<real>, MOST>) group) {
   typedef product_tile<real, TILE, SIDE> tile;

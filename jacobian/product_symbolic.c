@@ -1,7 +1,7 @@
 /* The pattern of C = A B by Gustavson's algorithm: row i of C is the union of the rows k of B with a_ik in A's pattern.
  *
- * The columns of a row are marked as bits and read off in order; a row with few pairs among many columns is sorted instead, so that nothing is
- * ever proportional to rows times columns.
+ * The columns of a row are marked as bits and read off in order; a row with few pairs among many columns is sorted instead, so
+ * that nothing is ever proportional to rows times columns.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -36,8 +36,9 @@ template <typename real> struct chunk_arrays {
   real *offsets;      /* [P-1][b][H]: the walk from 0; NULL unless gradients are injected */
   real *carried;      /* [P][b][H]: g where chunk p begins */
   bool from_zero;     /* walk: from 0 to `offsets`, and nothing else is written */
-  real *
-      partials; /* [blocks][G·H·H + 2 G·H + (I = 1 ? G·H : 0)]: dW_hh, db_hh, db_ih, dW_ih of a block's warps; NULL: not wanted */
+  /* [blocks][G·H·H + 2 G·H + (I = 1 ? G·H : 0)]: dW_hh, db_hh, db_ih, dW_ih of a block's warps; NULL: not
+   * wanted */
+  real *partials;
   unsigned long long *redone;
 };
 

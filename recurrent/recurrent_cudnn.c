@@ -246,8 +246,8 @@ static bppsa_status count_tensor(const bppsa_cudnn_network *n, cudnnTensorDescri
   return BPPSA_OK;
 }
 
-/* Rows gate·H .. gate·H + H - 1 of a parameter [G·H, ...] in host memory. ERR_SHAPE where the model has no such parameter of that
- * size. */
+/* Rows gate·H .. gate·H + H - 1 of a parameter [G·H, ...] in host memory. ERR_SHAPE where the model has no such parameter of
+ * that size. */
 static bppsa_status find_rows(const bppsa_cudnn_network *n, const char *prefix, const char *kind, int64_t layer, int64_t gate,
                               const bppsa_model *model, bool gradient, void **rows, int64_t *count) {
   char name[64];

@@ -2,11 +2,14 @@
  *
  * Counts are of one sample, and both sides do the same work:
  *
- *   gradients  g_{n-1} .. g_1, and g_0 where it is wanted. BP applies J_nᵀ .. J_2ᵀ, and J_1ᵀ where g_0 is wanted, one after the other:
+ *   gradients  g_{n-1} .. g_1, and g_0 where it is wanted. BP applies J_nᵀ .. J_2ᵀ, and J_1ᵀ where g_0 is wanted, one after
+ *   the other:
  *              2 FLOPs an entry of each pattern. A scan runs the products of its plan: 2 FLOPs a matching pair of entries.
- *              Neither side multiplies by an identity, and dead products never run. So `linear`, which is BP, has 1.00 times BP's FLOPs.
+ *              Neither side multiplies by an identity, and dead products never run. So `linear`, which is BP, has 1.00 times BP's
+ *              FLOPs.
  *   critical   those of the longest chain of dependent products: all of BP's. The step to g_0 comes after both and is in neither.
- *   besides    what both sides compute besides, and alike: the gradients of weights; in recurrent networks also those that a layer hands to
+ *   besides    what both sides compute besides, and alike: the gradients of weights; in recurrent networks also those that a
+ *   layer hands to
  *              the layer below, or to the inputs where they are wanted.
  *
  * The head and the loss, which give the seed g_n, are left out on both sides.

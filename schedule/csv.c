@@ -1,9 +1,11 @@
-/* Schedules as CSV. The first row has what the schedule was made from, as name=value. Every further row is a worker: its number, then its operations in order, without
- * transfers, which follow from them. An operation is its kind, its micro-batch where it has one, and marks:
+/* Schedules as CSV. The first row has what the schedule was made from, as name=value. Every further row is a worker: its number,
+ * then its operations in order, without transfers, which follow from them. An operation is its kind, its micro-batch where it has
+ * one, and marks:
  *
  *     F3@2v0      F of micro-batch 3, stage 2, weights of version 0
  *     +2          over two micro-batches          .1   second half; slice of a SYNC; of scans, where the second factor begins
- *     /1          replica 1                       :8   first layer, where it is not the stage's    x2   two layers, where it is not all
+ *     /1          replica 1                       :8   first layer, where it is not the stage's    x2   two layers, where it is
+ *     not all
  *     =1.5        a cost of its own               ~-1  a change of memory of its own               %4   a lane that is not compute
  */
 #include <inttypes.h>

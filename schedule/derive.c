@@ -1,9 +1,12 @@
-/* Dependencies from the data flow: what each operation reads, from what it is (kind, replica, layers, micro-batch) and its place in its worker's order.
+/* Dependencies from the data flow: what each operation reads, from what it is (kind, replica, layers, micro-batch) and its place
+ * in its worker's order.
  *
  *     F of layer l       F of layer l - 1; the last STEP of its layers
- *     I, B of layer l    the gradient behind layer l, from I or B of layer l + 1 (behind the last layer: from its F, the loss); its own F
+ *     I, B of layer l    the gradient behind layer l, from I or B of layer l + 1 (behind the last layer: from its F, the loss);
+ *     its own F
  *     W of layer l       the same
- *     RECOMPUTE          the same: it begins when the gradient is there, so that what it makes does not lie around (Chimera: B_t = 3 F_t)
+ *     RECOMPUTE          the same: it begins when the gradient is there, so that what it makes does not lie around (Chimera: B_t
+ *     = 3 F_t)
  *     SYNC, STEP         what made the gradients of its layers since the last STEP; STEP waits for their SYNC where there is one
  *     PRODUCT            the products it joins; CARRY, APPLY: the gradient in front of their elements, and the product they use
  */
@@ -217,7 +220,8 @@ static int32_t find_product(const tables *t, int64_t from, int64_t to) {
   return at;
 }
 
-/* Who has the gradient at `from` hands it down: of the CARRYs that begin there the shortest over more than `layers`, so that nobody sends to many; -1: none. */
+/* Who has the gradient at `from` hands it down: of the CARRYs that begin there the shortest over more than `layers`, so that
+ * nobody sends to many; -1: none. */
 static int32_t find_holder(const tables *t, int64_t from, int32_t layers) {
   int32_t best = -1;
   for (int32_t at = t->carry[from]; at >= 0; at = t->before[at]) {
@@ -228,7 +232,8 @@ static int32_t find_holder(const tables *t, int64_t from, int32_t layers) {
   return best;
 }
 
-/* `part`, where a PRODUCT joins two, is the element at which the second begins. A CARRY uses a product; an APPLY multiplies one by one. */
+/* `part`, where a PRODUCT joins two, is the element at which the second begins. A CARRY uses a product; an APPLY multiplies one
+ * by one. */
 static bppsa_status need_segment(const tables *t, int64_t id) {
   const bppsa_schedule_op op = t->list->ops[id];
   const int64_t from = op.layer, to = from + op.layers;

@@ -8,8 +8,8 @@
  * checkpoint.previous and checkpoint.new to checkpoint, then fsync the directory. Whatever prefix of this happens, the latest
  * or the previous checkpoint is whole.
  *
- * A file holds the tensors and, in its metadata, the CRC-32 (zlib's) of each tensor's bytes ("crc32.NAME"), the fields a run must agree with,
- * the library's version, and the CRC-32 of all this metadata ("crc32"). One program at a time uses a directory: it is
+ * A file holds the tensors and, in its metadata, the CRC-32 (zlib's) of each tensor's bytes ("crc32.NAME"), the fields a run must
+ * agree with, the library's version, and the CRC-32 of all this metadata ("crc32"). One program at a time uses a directory: it is
  * locked (flock) while it is open, where the file system can.
  */
 #ifndef BPPSA_TRAIN_CHECKPOINT_H
@@ -47,12 +47,13 @@ bppsa_status bppsa_checkpoint_save(bppsa_checkpoint *checkpoint);
 
 /* Restores the tensors from the latest checkpoint, or from the previous one where the latest is missing or damaged. `notice`, of
  * BPPSA_CHECKPOINT_NOTICE bytes, is "" or a line that the user should see: that, or that another version wrote it. ERR_ARGUMENT:
- * there is none, or a field contradicts (the message names it and both values). ERR_SHAPE: a tensor contradicts. ERR_FORMAT: all are
- * damaged. ERR_MEMORY. Nothing is restored on failure. */
+ * there is none, or a field contradicts (the message names it and both values). ERR_SHAPE: a tensor contradicts. ERR_FORMAT: all
+ * are damaged. ERR_MEMORY. Nothing is restored on failure. */
 bppsa_status bppsa_checkpoint_load(bppsa_checkpoint *checkpoint, char *notice);
 
-/* The value of a field in the valid checkpoint that a load would take, without opening the directory: for those who must know before
- * they can build what is restored. "" where the checkpoint has no such field. ERR_ARGUMENT: there is no checkpoint. ERR_FORMAT. */
+/* The value of a field in the valid checkpoint that a load would take, without opening the directory: for those who must know
+ * before they can build what is restored. "" where the checkpoint has no such field. ERR_ARGUMENT: there is no checkpoint.
+ * ERR_FORMAT. */
 bppsa_status bppsa_checkpoint_peek(const char *directory, int64_t count, const char *const *keys, char (*values)[64]);
 
 #ifdef __cplusplus

@@ -18,8 +18,9 @@ extern "C" {
 
 typedef struct {
   double loss; /* mean over the rows; not finite where the logits are not; 0 where no row counts */
-  int64_t
-      correct; /* rows whose largest logit (the first of equals) is the label's; none where a logit is NaN. Below 0: there are no labels */
+  /* rows whose largest logit (the first of equals) is the label's; none where a logit is NaN. Below 0: there are no
+   * labels */
+  int64_t correct;
   int64_t rows; /* that count: b, or T*b, without those ignored */
 } bppsa_loss_result;
 

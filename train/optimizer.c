@@ -36,8 +36,9 @@ struct bppsa_optimizer {
   bppsa_buffer *buffers; /* the state, size parameters * slots */
   char **names;          /* likewise */
   bppsa_optimizer_state state;
-  char *
-      device_memory; /* of a GPU model: result, factors, sums, then the state, a slot after the other as the model's values; else NULL */
+  /* of a GPU model: result, factors, sums, then the state, a slot after the other as the model's values; else
+   * NULL */
+  char *device_memory;
 };
 
 bppsa_status bppsa_optimizer_parse(const char *text, bppsa_optimizer_kind *kind) {

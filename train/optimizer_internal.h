@@ -13,8 +13,8 @@ extern "C" {
 bppsa_step_factors bppsa_optimizer_begin(bppsa_optimizer *optimizer);
 /* Takes back the count: the step was not taken. */
 void bppsa_optimizer_cancel(bppsa_optimizer *optimizer);
-/* Queues norm, clipping (0: none) and update of a GPU model. factors and result are of GPU memory. Nothing is updated where result->loss or the
- * norm is not finite. Sets result->norm and result->nonfinite; leaves the gradients as they are. ERR_CUDA. */
+/* Queues norm, clipping (0: none) and update of a GPU model. factors and result are of GPU memory. Nothing is updated where
+ * result->loss or the norm is not finite. Sets result->norm and result->nonfinite; leaves the gradients as they are. ERR_CUDA. */
 bppsa_status bppsa_optimizer_queue(bppsa_optimizer *optimizer, double clip_norm, const bppsa_step_factors *factors,
                                    bppsa_gpu_result *result);
 

@@ -1,6 +1,7 @@
 /* CUDA kernels of the update: the norm of all gradients, clipping, and Adam, AdamW or SGD over all parameters at once.
  *
- * The norm never over- or underflows: beside Σ g², Σ (g 2^-600)² and Σ (g 2^600)² are summed, and of the three the one is taken that is in range.
+ * The norm never over- or underflows: beside Σ g², Σ (g 2^-600)² and Σ (g 2^600)² are summed, and of the three the one is
+ * taken that is in range.
  * Sums run in one order, fixed by the number of parameters: a thread's own, its warp's by shuffles, the warps', the blocks'.
  */
 #ifndef BPPSA_TRAIN_OPTIMIZER_KERNELS_CUH
@@ -128,7 +129,8 @@ __device__ inline void update_sgd(const update_rule &r, const bppsa_step_factors
   sgd_element_f64(r.momentum, r.decay, f.rate, g, velocity, p);
 }
 
-/* Parameter i; returns whether it is finite then. What holds nothing but zeros keeps them, also with ε = 0: gaps between tensors do. */
+/* Parameter i; returns whether it is finite then. What holds nothing but zeros keeps them, also with ε = 0: gaps between tensors
+ * do. */
 template <typename real>
 __device__ bool update_one(const update_reals<real> &a, const update_rule &r, const bppsa_step_factors &f, int64_t i, real g) {
   if (r.kind == UPDATE_SGD) {

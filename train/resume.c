@@ -27,7 +27,8 @@ static void real_text(double value, char text[BPPSA_FIELD_TEXT]) {
 }
 
 /* The caller's fields and the training's own. Neither the number of threads nor where files lie is among them: the bits do not
- * depend on these. Nor is the number of epochs or iterations: a run may be trained further, unless a cosine schedule ends with it. */
+ * depend on these. Nor is the number of epochs or iterations: a run may be trained further, unless a cosine schedule ends with
+ * it. */
 static bppsa_status describe(bppsa_training *run, int64_t *count) {
   const bppsa_train_config *config = run->config;
   const bppsa_optimizer_config *o = &config->optimizer;

@@ -1,7 +1,7 @@
 /* One training step on a GPU: indices there; fill, forward, loss, backward, norm, clip, update; what was found back.
  *
- * The first batch of a size is queued piece by piece, which lets everybody set up what they set up on first use. The second is recorded, and from
- * then on a step is one replay and one wait.
+ * The first batch of a size is queued piece by piece, which lets everybody set up what they set up on first use. The second is
+ * recorded, and from then on a step is one replay and one wait.
  */
 #include <math.h>
 

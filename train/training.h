@@ -18,8 +18,8 @@ typedef struct {
 
 enum { BPPSA_RECORD_NUMBERS = 13, BPPSA_FIELD_TEXT = 64 };
 
-/* What a checkpoint holds besides the weights and the optimiser's state: these arrays, each a tensor. The seed is one of the fields; the
- * random numbers are counted by epoch and step, so that they need no state of their own. */
+/* What a checkpoint holds besides the weights and the optimiser's state: these arrays, each a tensor. The seed is one of the
+ * fields; the random numbers are counted by epoch and step, so that they need no state of their own. */
 typedef struct {
   int64_t cursor[4];                       /* train.cursor: step, epoch, position, optimiser's steps */
   int64_t counts[5];                       /* train.epoch_counts: correct, rows, steps, samples, redone */
@@ -65,9 +65,9 @@ typedef struct {
   char order_text[BPPSA_FIELD_TEXT];
 } bppsa_training;
 
-/* A step of the batch that has been staged: forward pass, loss, backward pass, update. Fills the record's loss, accuracy, norm and times. Where something is
- * not finite it stops there, nothing is updated, and run->nonfinite says what. On a GPU all of it is queued, from the second batch of a size
- * on as a recording, and waited for once. */
+/* A step of the batch that has been staged: forward pass, loss, backward pass, update. Fills the record's loss, accuracy, norm
+ * and times. Where something is not finite it stops there, nothing is updated, and run->nonfinite says what. On a GPU all of it
+ * is queued, from the second batch of a size on as a recording, and waited for once. */
 bppsa_status bppsa_step(bppsa_training *run, bppsa_train_record *record, bppsa_loss_result *loss);
 
 /* Those of a GPU, for step.c and trainer.c. */
@@ -75,7 +75,8 @@ bppsa_status bppsa_gpu_steps_create(const bppsa_device *device, bppsa_gpu_steps 
 void bppsa_gpu_steps_destroy(const bppsa_device *device, bppsa_gpu_steps *steps);         /* NULL is legal */
 bppsa_status bppsa_step_gpu(bppsa_training *run, bppsa_train_record *record, bppsa_loss_result *loss);
 
-/* Opens the checkpoint directory and the log: saves the first checkpoint of a new run, restores a resumed one. Everything else is prepared. */
+/* Opens the checkpoint directory and the log: saves the first checkpoint of a new run, restores a resumed one. Everything else is
+ * prepared. */
 bppsa_status bppsa_training_open_files(bppsa_training *run);
 /* Saves a checkpoint: at the step, if it is due there; or where `now`, unless that step has one. */
 bppsa_status bppsa_training_save(bppsa_training *run, bool epoch_complete, bool now);

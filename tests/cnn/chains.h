@@ -95,7 +95,8 @@ static inline bppsa_cnn_network chain_network(uint64_t *counter) {
   return network;
 }
 
-/* Logits of one sample in float64: x [C][H][W]; parameters in the model's order, each a float64 array. Returns the logits, bppsa_free. */
+/* Logits of one sample in float64: x [C][H][W]; parameters in the model's order, each a float64 array. Returns the logits,
+ * bppsa_free. */
 static inline double *chain_forward(const bppsa_cnn_network *network, double *const *parameters, const double *x) {
   double *in = bppsa_alloc((size_t)bppsa_cnn_size(network, 0) * sizeof *in);
   memcpy(in, x, (size_t)bppsa_cnn_size(network, 0) * sizeof *in);

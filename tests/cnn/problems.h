@@ -1,5 +1,5 @@
-/* What several test programs of convolutional networks share: random networks with numbers, one pass of a model on any device, and the comparison of
- * two results. */
+/* What several test programs of convolutional networks share: random networks with numbers, one pass of a model on any device,
+ * and the comparison of two results. */
 #ifndef BPPSA_TESTS_CNN_PROBLEMS_H
 #define BPPSA_TESTS_CNN_PROBLEMS_H
 
@@ -208,9 +208,9 @@ static inline bppsa_cnn_config config_of(const problem *p, bppsa_dtype dtype, bp
   return config;
 }
 
-/* What one ε of the dtype more or less in every parameter, input and seed does to float64 BP's gradient of tensor i, as a residual: the largest of
- * eight random changes. Gradients through a bottleneck of one or two values can cancel to almost nothing: there no arithmetic of that precision
- * meets the bound. */
+/* What one ε of the dtype more or less in every parameter, input and seed does to float64 BP's gradient of tensor i, as a
+ * residual: the largest of eight random changes. Gradients through a bottleneck of one or two values can cancel to almost
+ * nothing: there no arithmetic of that precision meets the bound. */
 static inline double sensitivity(problem *p, bppsa_dtype dtype, const result *reference, int64_t i, const bppsa_device *device) {
   const double epsilon = dtype == BPPSA_F32 ? 0x1p-23 : 0x1p-52;
   const bppsa_cnn_config wide = config_of(p, BPPSA_F64, BPPSA_BACKWARD_BP, 0);

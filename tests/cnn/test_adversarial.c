@@ -1,4 +1,5 @@
-/* NaN, infinities and ties through functions and pools: PyTorch 1.13's own numbers, by BP and by the scan. BPPSA_TEST_DEVICE names the device. */
+/* NaN, infinities and ties through functions and pools: PyTorch 1.13's own numbers, by BP and by the scan. BPPSA_TEST_DEVICE
+ * names the device. */
 #include "tests/cnn/problems.h"
 
 enum { MOST = 16 };
@@ -10,7 +11,8 @@ static void assert_number(double got, double expected) {
   }
 }
 
-/* The input's gradient of layers in front of a head of one class whose weights are 1, 2, .. (or all 1); y: what the last of them gives. */
+/* The input's gradient of layers in front of a head of one class whose weights are 1, 2, .. (or all 1); y: what the last of them
+ * gives. */
 static void check(const char *text, const double *x, int64_t size, bool counting, const double *y, int64_t out,
                   const double *dx) {
   bppsa_device *device = test_device(1);

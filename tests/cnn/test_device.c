@@ -1,4 +1,5 @@
-/* Convolutional networks on a device against the processor's: logits, gradients of every parameter and of the input, masks, captured passes, two streams.
+/* Convolutional networks on a device against the processor's: logits, gradients of every parameter and of the input, masks,
+ * captured passes, two streams.
  * BPPSA_TEST_DEVICE names the device. On the SIMT machine cuDNN is the stand-in of tests/simt/cudnn. */
 #include "core/graph.h"
 #include "tests/cnn/problems.h"

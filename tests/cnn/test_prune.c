@@ -134,7 +134,8 @@ static void test_errors(void **state) {
 
 /* ---- masks in a network ---- */
 
-/* A masked model is the dense model with those weights at 0, and its gradient there is 0; by BP and by every scan. One filter keeps nothing. */
+/* A masked model is the dense model with those weights at 0, and its gradient there is 0; by BP and by every scan. One filter
+ * keeps nothing. */
 static void test_masked_models(void **state) {
   (void)state;
   bppsa_device *device = cpu_device(2);

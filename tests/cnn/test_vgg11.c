@@ -1,5 +1,5 @@
-/* VGG-11 on 3 x 32 x 32, B = 1, two up-levels (BPPSA §4.3, 5.3): 97 % of every layer's weights pruned, one backward pass through the planned scan; and
- * what the unpruned network would need. */
+/* VGG-11 on 3 x 32 x 32, B = 1, two up-levels (BPPSA §4.3, 5.3): 97 % of every layer's weights pruned, one backward pass through
+ * the planned scan; and what the unpruned network would need. */
 #include <math.h>
 
 #include "cnn/cnn.h"

@@ -133,7 +133,8 @@ static void test_bad_mtx(void **state) {
   bppsa_csr_matrix_free(&read);
 }
 
-/* Every file that differs from a good one in one byte, or ends early, is read as some matrix or refused with a message: never more. */
+/* Every file that differs from a good one in one byte, or ends early, is read as some matrix or refused with a message: never
+ * more. */
 static void test_bad_npz(void **state) {
   (void)state;
   static char good[8192], bad[8192];

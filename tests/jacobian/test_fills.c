@@ -1,4 +1,5 @@
-/* Fills against fills: the values of every operator have the same bits on the device under test as on one thread of a processor of any instruction set.
+/* Fills against fills: the values of every operator have the same bits on the device under test as on one thread of a processor
+ * of any instruction set.
  * Where a value is NaN both have one. test_generators.c says what they should be. */
 #include <stdlib.h>
 #include <string.h>
@@ -185,8 +186,8 @@ static problem problem_of(stream *s, const shape *c, bppsa_dtype dtype) {
   return p;
 }
 
-/* What random operators are too small for: every way in which blocks of a convolution are chosen, several tiles of a step, planes and packs that do
- * not fill the last block. */
+/* What random operators are too small for: every way in which blocks of a convolution are chosen, several tiles of a step, planes
+ * and packs that do not fill the last block. */
 static const shape shapes[] = {
     /* rows of 36 values and several segments of 17 x 16 positions; with a mask */
     {BPPSA_OPERATOR_CONV2D, {12, 17, 16}, 12, 3, 1, 1, 1, 1, 1, 0},
@@ -370,8 +371,9 @@ static int64_t available(const bppsa_device *device) {
   return bytes;
 }
 
-/* What a generator says that it holds of a GPU is what its creation takes and its going frees, to the byte, of an emulated one: of others somebody else may
- * take some, and they hand it out in larger pieces. A symbolic one holds nothing, and neither does a processor's. */
+/* What a generator says that it holds of a GPU is what its creation takes and its going frees, to the byte, of an emulated one:
+ * of others somebody else may take some, and they hand it out in larger pieces. A symbolic one holds nothing, and neither does a
+ * processor's. */
 static void test_device_bytes(void **state) {
   (void)state;
   bppsa_device *device = test_device(1);

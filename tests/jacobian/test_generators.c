@@ -1,5 +1,5 @@
-/* Generators against Jacobians obtained row by row of Jᵀ from the forward operator alone: f(e_i) where f is linear, exact differences for ReLU and
- * pools on integers, central differences elsewhere. */
+/* Generators against Jacobians obtained row by row of Jᵀ from the forward operator alone: f(e_i) where f is linear, exact
+ * differences for ReLU and pools on integers, central differences elsewhere. */
 #include <stdio.h>
 #include <string.h>
 
@@ -148,7 +148,8 @@ static void test_random(void **state) {
   bppsa_device_destroy(device);
 }
 
-/* Large enough for several tasks, threads and streaming stores: 3x3 and 1x1 convolutions, a linear operator, a 2x2 pool, a 7x7 convolution. */
+/* Large enough for several tasks, threads and streaming stores: 3x3 and 1x1 convolutions, a linear operator, a 2x2 pool, a 7x7
+ * convolution. */
 static void test_large(void **state) {
   (void)state;
   bppsa_device *one = cpu_device(1), *two = cpu_device(2);

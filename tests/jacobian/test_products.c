@@ -1,5 +1,5 @@
-/* On the device that CTest names: products against SciPy's, against a dense float64 reference over kinds, dtypes, batches and structures, and a GPU's
- * against the processor's.
+/* On the device that CTest names: products against SciPy's, against a dense float64 reference over kinds, dtypes, batches and
+ * structures, and a GPU's against the processor's.
  * (Longer than most: every kind is made, executed and refused with the same factors and references.) */
 #include <math.h>
 #include <stdio.h>
@@ -418,7 +418,8 @@ static factor random_factor(const bppsa_csr *csr, int64_t batch, bool shared, bp
   return f;
 }
 
-/* Bands and channels of all sizes that a GPU's tiles have, whole and not: depths that a stage divides and others; more samples than are packed together. */
+/* Bands and channels of all sizes that a GPU's tiles have, whole and not: depths that a stage divides and others; more samples
+ * than are packed together. */
 static void test_tiles(void **state) {
   (void)state;
   static const int64_t bands[][3] = {{9, 5, 14}, {12, 16, 70}, {28, 33, 20}, {50, 20, 65}, {70, 64, 64}};
@@ -459,7 +460,8 @@ static void test_tiles(void **state) {
   bppsa_device_destroy(device);
 }
 
-/* Rows of 3000 entries to 90000: on a GPU one of every class of shared memory, and one that has no room there; 16 and 32 bits a slot. */
+/* Rows of 3000 entries to 90000: on a GPU one of every class of shared memory, and one that has no room there; 16 and 32 bits a
+ * slot. */
 static void test_wide_rows(void **state) {
   (void)state;
   enum { ROWS = 7, MIDDLE = 40, WIDE = 200000, BATCH = 5 };
@@ -579,8 +581,8 @@ static bppsa_status create_once(void *argument) {
   return status;
 }
 
-/* Factors for every kind: slots and convolution-structured, bands of a linear operator, a ReLU's scaling, an identity, and one whose structure is
- * of no use, because the other has none. */
+/* Factors for every kind: slots and convolution-structured, bands of a linear operator, a ReLU's scaling, an identity, and one
+ * whose structure is of no use, because the other has none. */
 enum { KIND_CASES = 8 };
 
 typedef struct {
@@ -637,7 +639,8 @@ static int64_t gpu_bytes(const bppsa_device *device) {
   return -available;
 }
 
-/* The limit is what a plan holds, to a few blocks of bookkeeping: so much is enough, a byte less is refused, and nothing is left of it. */
+/* The limit is what a plan holds, to a few blocks of bookkeeping: so much is enough, a byte less is refused, and nothing is left
+ * of it. */
 static void test_limit(void **state) {
   (void)state;
   bppsa_device *device = test_device(2);

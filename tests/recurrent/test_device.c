@@ -1,5 +1,5 @@
-/* Recurrent networks on a device against the processor's sequential BP in float64: logits, gradients of every parameter, of the input, of h0,
- * for every way a device computes them. BPPSA_TEST_DEVICE names the device. */
+/* Recurrent networks on a device against the processor's sequential BP in float64: logits, gradients of every parameter, of the
+ * input, of h0, for every way a device computes them. BPPSA_TEST_DEVICE names the device. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -207,8 +207,9 @@ static void test_gru_f64(void **state) {
   check_shapes(true, BPPSA_F64);
 }
 
-/* Gradients of all states in a network whose states are 0, so that Jᵀ = Wᵀ (RNN) or Wᵀ_hn / 4 + I / 2 (GRU): with W = Q diag(e) Qᵀ / scale the
- * eigenvalues are e. The seed is in the directions of eigenvalue `decay`; other directions grow by 3 a step, or stay. */
+/* Gradients of all states in a network whose states are 0, so that Jᵀ = Wᵀ (RNN) or Wᵀ_hn / 4 + I / 2 (GRU): with W = Q
+ * diag(e) Qᵀ / scale the eigenvalues are e. The seed is in the directions of eigenvalue `decay`; other directions grow by 3 a
+ * step, or stay. */
 static double *hidden_gradients(bool gru, const bppsa_device *on, bppsa_dtype dtype, const way *w, int64_t steps, int64_t hidden,
                                 double growth, bool rotated, int64_t *redone) {
   const double decay = 0.9;

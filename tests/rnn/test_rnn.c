@@ -28,8 +28,9 @@ static const cell_reference cell = {
 
 #include "tests/support/cell_tests.h"
 
-/* ‖got - ref‖ / ‖ref‖ < 2e-5 for every tensor after 10 000 steps through an orthogonal W_hh. The weights and inputs are small, so that the
- * hidden states stay near 0, where tanh has slope 1: nothing vanishes, and an approximation whose slope is off by an ulp shows. */
+/* ‖got - ref‖ / ‖ref‖ < 2e-5 for every tensor after 10 000 steps through an orthogonal W_hh. The weights and inputs are
+ * small, so that the hidden states stay near 0, where tanh has slope 1: nothing vanishes, and an approximation whose slope is off
+ * by an ulp shows. */
 static void test_long_memory(void **state) {
   (void)state;
   bppsa_device *device = cpu_device(2);

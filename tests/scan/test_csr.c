@@ -75,7 +75,8 @@ static chain network(const char *name, const bppsa_device *device) {
   return c;
 }
 
-/* VGG-11 with two up-levels: 22 elements, 14 mat-mat of which conv1·relu1 is dead, 20 mat-vec, levels 11, 5, 4, 10 and a middle of 4. */
+/* VGG-11 with two up-levels: 22 elements, 14 mat-mat of which conv1·relu1 is dead, 20 mat-vec, levels 11, 5, 4, 10 and a middle
+ * of 4. */
 static void test_vgg11(void **state) {
   (void)state;
   bppsa_device *device = test_device(1);
@@ -316,8 +317,8 @@ static void make_worthwhile(chain *c, const bppsa_device *device, int64_t *most,
   }
 }
 
-/* AUTO passes over what a GPU has no room for, given a limit or none, and takes the recurrence in the end; what runs out on the host is an error all the
- * same. Where there is no room for that either, the executor says so. */
+/* AUTO passes over what a GPU has no room for, given a limit or none, and takes the recurrence in the end; what runs out on the
+ * host is an error all the same. Where there is no room for that either, the executor says so. */
 static void test_room(void **state) {
   (void)state;
   bppsa_device *device = test_device(1);

@@ -60,7 +60,8 @@ static void renew(scan *s) {
   assert_int_equal(bppsa_memory_put(s->device, s->operands.gradients, c->seed, s->bytes), BPPSA_OK);
 }
 
-/* A recording of all streams, replayed with values that came later: in the order of queueing and in others that its events allow. */
+/* A recording of all streams, replayed with values that came later: in the order of queueing and in others that its events allow.
+ * */
 static void test_recording(void **state) {
   (void)state;
   bppsa_device *device = test_device(2);
@@ -89,7 +90,8 @@ static void test_recording(void **state) {
   bppsa_device_destroy(device);
 }
 
-/* A chain of LONGEST growing matrices, every fourth of them diagonal: the first level's products are of two kinds, the later ones' of one. */
+/* A chain of LONGEST growing matrices, every fourth of them diagonal: the first level's products are of two kinds, the later
+ * ones' of one. */
 static void make_growing(chain *c, const bppsa_device *device) {
   *c = (chain){.n = LONGEST, .batch = 2, .dtype = BPPSA_F32};
   for (int64_t t = 0, size = 3; t < c->n; ++t) {

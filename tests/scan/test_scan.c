@@ -1,4 +1,5 @@
-/* On the device that CTest names: the scan executor against the recurrence g_{t-1} = J_tᵀ g_t + u_{t-1}, written out in float64 over explicit matrices. */
+/* On the device that CTest names: the scan executor against the recurrence g_{t-1} = J_tᵀ g_t + u_{t-1}, written out in float64
+ * over explicit matrices. */
 #include <math.h>
 #include <string.h>
 
@@ -339,7 +340,8 @@ static void test_large_size(void **state) { /* blocks of one sample */
   bppsa_device_destroy(device);
 }
 
-/* Recurrent problems whose plain products leave the range of f32: explicit W and column factors, K = 1, last gradient as the seed. */
+/* Recurrent problems whose plain products leave the range of f32: explicit W and column factors, K = 1, last gradient as the
+ * seed. */
 static problem make_recurrence(int64_t n, int64_t h, int64_t batch, const double *w, const double *d, const double *seed) {
   bppsa_scan_config c = bppsa_scan_config_default();
   c.element = BPPSA_ELEMENT_RECURRENT;

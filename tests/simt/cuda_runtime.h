@@ -1,15 +1,16 @@
-/* A small SIMT machine for the tests: stands where <cuda_runtime.h> would, so that a .cu file compiled as C++ runs its kernels on the
- * processor, under its sanitizers. No backend: it is slow, and it has one device, in host memory.
+/* A small SIMT machine for the tests: stands where <cuda_runtime.h> would, so that a .cu file compiled as C++ runs its kernels on
+ * the processor, under its sanitizers. No backend: it is slow, and it has one device, in host memory.
  *
  * A block's threads are fibers of one host thread. They run until a barrier, a shuffle or their end, in ascending order, and in
- * descending order after every other barrier: what depends on an order shows. Shared memory has exactly the launch's size, and so has
- * every allocation; both begin poisoned (all bits set: NaN). A barrier that some threads of a block miss by ending, or a shuffle whose mask names a
- * thread that does not come, ends the program with the kernel's name.
+ * descending order after every other barrier: what depends on an order shows. Shared memory has exactly the launch's size, and so
+ * has every allocation; both begin poisoned (all bits set: NaN). A barrier that some threads of a block miss by ending, or a
+ * shuffle whose mask names a thread that does not come, ends the program with the kernel's name.
  *
- * Streams are lazy: what is queued on one runs when somebody waits for it (every other time: for any of them) and not before, so that a wait that is
- * missing shows. While a stream is captured its work is recorded instead, with what it comes after, and whatever would wait or allocate fails and spoils
- * the capture, as on a device; streams join a capture by an event, and must have come back when it ends. A graph's work runs in the order in which
- * it was queued and, every other time, in one as far from it as its events allow.
+ * Streams are lazy: what is queued on one runs when somebody waits for it (every other time: for any of them) and not before, so
+ * that a wait that is missing shows. While a stream is captured its work is recorded instead, with what it comes after, and
+ * whatever would wait or allocate fails and spoils the capture, as on a device; streams join a capture by an event, and must have
+ * come back when it ends. A graph's work runs in the order in which it was queued and, every other time, in one as far from it as
+ * its events allow.
  */
 #ifndef BPPSA_TESTS_SIMT_CUDA_RUNTIME_H
 #define BPPSA_TESTS_SIMT_CUDA_RUNTIME_H

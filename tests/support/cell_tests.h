@@ -3,7 +3,8 @@
  *     static const cell_reference cell = {..};
  *
  * Gradients of every algorithm are held against a float64 reference written as the textbook has it; the reference and the library
- * against finite differences of the forward pass alone. (Longer than most: the reference network and all that is held against it.) */
+ * against finite differences of the forward pass alone. (Longer than most: the reference network and all that is held against
+ * it.) */
 #ifndef BPPSA_TESTS_SUPPORT_CELL_TESTS_H
 #define BPPSA_TESTS_SUPPORT_CELL_TESTS_H
 

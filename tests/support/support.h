@@ -12,8 +12,8 @@
 #include "core/device.h"
 #include "core/view.h"
 
-/* ‖got - ref‖ / (‖ref‖ ε k), ε and `got` of the dtype; where ‖ref‖ is below the smallest normal number over ε, ‖got - ref‖ /
- * (k · smallest normal) instead. Below 30 is a pass. Infinite when anything is not finite. */
+/* ‖got - ref‖ / (‖ref‖ ε k), ε and `got` of the dtype; where ‖ref‖ is below the smallest normal number over ε,
+ * ‖got - ref‖ / (k · smallest normal) instead. Below 30 is a pass. Infinite when anything is not finite. */
 double residual(bppsa_dtype dtype, const void *got, const double *reference, int64_t count, double k);
 /* The same against ‖magnitude‖ in the place of ‖ref‖: for sums that may cancel, the sums of their terms' magnitudes. */
 double residual_of_sum(bppsa_dtype dtype, const void *got, const double *reference, const double *magnitude, int64_t count,
@@ -29,7 +29,8 @@ double *uniform(uint64_t seed, int64_t count, double scale);
 double *orthogonal(uint64_t seed, int64_t h, double scale);
 
 bppsa_device *cpu_device(int64_t threads);
-/* The device named by BPPSA_TEST_DEVICE, which CTest sets; the processor without it. A device that is not there skips the test (77). */
+/* The device named by BPPSA_TEST_DEVICE, which CTest sets; the processor without it. A device that is not there skips the test
+ * (77). */
 bppsa_device *test_device(int64_t threads);
 /* Whether it is the SIMT machine of tests/simt, a thousand times slower than a device: tests take a part of their cases. */
 bool is_emulated(const bppsa_device *device);

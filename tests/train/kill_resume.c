@@ -1,12 +1,13 @@
 /* kill_resume PROGRAM KILLS SEED DIRECTORY [RESULT.json]
  *
- * Trains with the real program and kills it with SIGKILL at random moments, resumes, kills again, .. until KILLS kills have happened and the
- * run they interrupted has come to its end. Every such run must end with the weights and the logged losses, bit for bit, of a
- * run that was left alone. Says how many kills hit a save, and how many a start or a resume, as one line; with RESULT.json as
- * that file too. Exit 1 at the first difference.
+ * Trains with the real program and kills it with SIGKILL at random moments, resumes, kills again, .. until KILLS kills have
+ * happened and the run they interrupted has come to its end. Every such run must end with the weights and the logged losses, bit
+ * for bit, of a run that was left alone. Says how many kills hit a save, and how many a start or a resume, as one line; with
+ * RESULT.json as that file too. Exit 1 at the first difference.
  *
- * A kill counts as a hit of a save when it leaves a file under construction or checkpoint.new in the directory, and of a resume when the
- * program was asked to resume and had not yet logged a line: the log is as the kill before left it, or cut back to the checkpoint.
+ * A kill counts as a hit of a save when it leaves a file under construction or checkpoint.new in the directory, and of a resume
+ * when the program was asked to resume and had not yet logged a line: the log is as the kill before left it, or cut back to the
+ * checkpoint.
  */
 #include <dirent.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* RNN and GRU in the training loop on test_device(): curves as on a processor, the same bits from run to run, and where a NaN appeared. On a GPU 300
- * iterations of the main job; elsewhere a small one. */
+/* RNN and GRU in the training loop on test_device(): curves as on a processor, the same bits from run to run, and where a NaN
+ * appeared. On a GPU 300 iterations of the main job; elsewhere a small one. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -223,7 +223,8 @@ static void a_nan_is_found_where_it_appeared(void **state) {
   }
 }
 
-/* This program is not linked with the stand-in for cuDNN: on the SIMT machine there are no convolutions, but there are the other operators. */
+/* This program is not linked with the stand-in for cuDNN: on the SIMT machine there are no convolutions, but there are the other
+ * operators. */
 static void convolutions_need_cudnn(void **state) {
   (void)state;
   static const char linear[] = "{\"input\": [4, 1, 1], \"layers\": [{\"name\": \"h\", \"op\": \"linear\", \"out\": 2}]}";

@@ -358,7 +358,8 @@ static void assert_same_tensors(const pair *a, const pair *b) {
   assert_int_equal(left->step, right->step);
 }
 
-/* Unclipped, equal gradients give the processor's bits; clipped, they follow the norm's last place; and both the same bits again. */
+/* Unclipped, equal gradients give the processor's bits; clipped, they follow the norm's last place; and both the same bits again.
+ * */
 static void devices_agree(void **state) {
   (void)state;
   static const struct {

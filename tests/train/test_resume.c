@@ -400,8 +400,8 @@ static void no_failure_loses_a_run(void **state) {
         fail_msg("call %d (%s): %s: %s", (int)(call - walked), bppsa_io_name(fault.kind), bppsa_status_name(status),
                  bppsa_last_error());
       }
-      if (status ==
-          BPPSA_OK) { /* nothing failed, or only the closing of what was read, or a read that the previous checkpoint stood in for */
+      if (status == BPPSA_OK) {
+        /* nothing failed, or only the closing of what was read, or a read that the previous checkpoint stood in for */
         assert_true(*now_done || fault.kind == BPPSA_IO_CLOSE || config.resume);
       }
       config.resume = access(LATEST, F_OK) == 0 || access(CHECKPOINT "/checkpoint.previous.safetensors", F_OK) == 0;

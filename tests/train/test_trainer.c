@@ -466,8 +466,8 @@ static void out_of_memory_leaks_nothing(void **state) {
   bppsa_dataset_destroy(dataset);
 }
 
-/* A run on the device goes as on a processor, from batches made there and from batches made on the host, also where these differ in size; and it
- * says how long it took. */
+/* A run on the device goes as on a processor, from batches made there and from batches made on the host, also where these differ
+ * in size; and it says how long it took. */
 static void devices_agree(void **state) {
   (void)state;
   static seen host, here;

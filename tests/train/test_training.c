@@ -1,5 +1,5 @@
-/* The main job's claims: BP and every scan algorithm train the same network. T = 1000, B = 16, H = 20, as BPPSA §4.1, and a shorter
- * GRU; a sanitized build takes fewer iterations. */
+/* The main job's claims: BP and every scan algorithm train the same network. T = 1000, B = 16, H = 20, as BPPSA §4.1, and a
+ * shorter GRU; a sanitized build takes fewer iterations. */
 #include <math.h>
 #include <string.h>
 

@@ -2,8 +2,8 @@
  *
  *     logits[b,:] = W mean_t x[t,b,:] + bias      or      logits[t,b,:] = W x[t,b,:] + bias
  *
- * It can put a NaN into its forward or backward passes from the k-th on, at step 3, sample 1. Where tiny_device is a GPU it lives there
- * (tests/support/tiny_cuda.cu).
+ * It can put a NaN into its forward or backward passes from the k-th on, at step 3, sample 1. Where tiny_device is a GPU it lives
+ * there (tests/support/tiny_cuda.cu).
  */
 #ifndef BPPSA_TESTS_TRAIN_TINY_MODEL_H
 #define BPPSA_TESTS_TRAIN_TINY_MODEL_H

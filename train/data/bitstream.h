@@ -1,8 +1,8 @@
 /* The numbers of the bitstream task, on the processor and on a GPU.
  *
  * Sample s has class c = number s of the label stream, uniform in 0..9. Its bit t is lane t % 4 of block (s, t / 4) of the
- * bit stream, compared with (0.05 + 0.1 c) 2^32, rounded down. Steps of several features have a stream each, of the same class: that of feature i is
- * number i << 8 behind the first.
+ * bit stream, compared with (0.05 + 0.1 c) 2^32, rounded down. Steps of several features have a stream each, of the same class:
+ * that of feature i is number i << 8 behind the first.
  */
 #ifndef BPPSA_TRAIN_DATA_BITSTREAM_H
 #define BPPSA_TRAIN_DATA_BITSTREAM_H

@@ -25,13 +25,14 @@ enum {
 /* "data_batch_1.bin" .. "data_batch_5.bin", "test_batch.bin" */
 const char *bppsa_cifar10_file(int index);
 
-/* Record `number` of the synthetic set: its label is number mod 10; pixels depend on the seed and the number alone. Five classes are textures
- * (stripes that lie, stand or slope, a checkerboard, dots) and five are shapes on a plain ground (a disk, a square, a triangle, a ring, a cross), in random
- * colours, places, sizes and phases, under noise. */
+/* Record `number` of the synthetic set: its label is number mod 10; pixels depend on the seed and the number alone. Five classes
+ * are textures (stripes that lie, stand or slope, a checkerboard, dots) and five are shapes on a plain ground (a disk, a square,
+ * a triangle, a ring, a cross), in random colours, places, sizes and phases, under noise. */
 void bppsa_cifar10_draw(uint64_t seed, int64_t number, uint8_t record[BPPSA_CIFAR10_RECORD]);
 
-/* Writes `samples` synthetic records into five files to train on and a fifth as many more into the held-out one. The directory is made where it is not
- * there; one that holds any of the files is refused (ERR_ARGUMENT). Each file is complete or absent. progress may be NULL.
+/* Writes `samples` synthetic records into five files to train on and a fifth as many more into the held-out one. The directory is
+ * made where it is not there; one that holds any of the files is refused (ERR_ARGUMENT). Each file is complete or absent.
+ * progress may be NULL.
  * ERR_ARGUMENT: fewer than 10 or more than 10^7 samples; ERR_IO; ERR_MEMORY. */
 bppsa_status bppsa_cifar10_write(const char *directory, int64_t samples, uint64_t seed, int32_t threads,
                                  void (*progress)(void *context, int64_t done, int64_t total), void *context);

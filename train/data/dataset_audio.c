@@ -1,7 +1,7 @@
 /* WAV files in IRMAS's layout, DIR/CLASS/NAME.wav, held in memory as features [N,T,I] f32.
  *
- * Files are sorted by class and name, then spread: each class is shuffled by the seed, and its r-th of n files gets the place (2r + 1) / 2n. In that
- * order every stretch of samples, the held-out end too, has its share of every class, to within one file.
+ * Files are sorted by class and name, then spread: each class is shuffled by the seed, and its r-th of n files gets the place (2r
+ * + 1) / 2n. In that order every stretch of samples, the held-out end too, has its share of every class, to within one file.
  */
 #include <math.h>
 #include <pthread.h>

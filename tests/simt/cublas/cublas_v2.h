@@ -1,4 +1,5 @@
-/* What the program uses of cuBLAS's interface, for the stand-in of this folder: names and values as its documentation gives them. */
+/* What the program uses of cuBLAS's interface, for the stand-in of this folder: names and values as its documentation gives them.
+ * */
 #ifndef BPPSA_TESTS_SIMT_CUBLAS_H
 #define BPPSA_TESTS_SIMT_CUBLAS_H
 

@@ -1,9 +1,10 @@
-/* A stand-in for cuBLAS on the SIMT machine: C = α A B + β C of matrices that are stored from column to column, one number at a time in float64. It shows that
- * cli/product_cublas.c describes its matrices rightly, and prepares the handle in the order that the documentation asks for; not what the real library does.
+/* A stand-in for cuBLAS on the SIMT machine: C = α A B + β C of matrices that are stored from column to column, one number at a
+ * time in float64. It shows that cli/product_cublas.c describes its matrices rightly, and prepares the handle in the order that
+ * the documentation asks for; not what the real library does.
  *
- * A product is refused without a stream, a mode of mathematics, and a workspace set after the stream, which takes an earlier one away; all of that is written
- * to. STAND_IN_CUBLAS in the environment: "missing": there is no library; "refuses": no product is supported; "tf32": the default mode's factors are rounded
- * to TF32, which the real one's are not.
+ * A product is refused without a stream, a mode of mathematics, and a workspace set after the stream, which takes an earlier one
+ * away; all of that is written to. STAND_IN_CUBLAS in the environment: "missing": there is no library; "refuses": no product is
+ * supported; "tf32": the default mode's factors are rounded to TF32, which the real one's are not.
  */
 #include <stdbool.h>
 #include <stdlib.h>

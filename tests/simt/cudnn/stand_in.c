@@ -1,6 +1,8 @@
-/* A stand-in for cuDNN on the SIMT machine: its documented equations, one number at a time in float64, with a weight space laid out unlike anybody's.
+/* A stand-in for cuDNN on the SIMT machine: its documented equations, one number at a time in float64, with a weight space laid
+ * out unlike anybody's.
  * Recurrent layers stand here, convolutions in stand_in_conv.c. It
- * shows that recurrent/recurrent_cudnn.c asks for what it needs and puts everything where it belongs; not what the real library does.
+ * shows that recurrent/recurrent_cudnn.c asks for what it needs and puts everything where it belongs; not what the real library
+ * does.
  *
  *   RNN   h_t = f(W_0 x_t + R_1 h_{t-1} + b_W0 + b_R1)                                linear 0: input, 1: recurrent
  *   GRU   i = σ(W_1 x + R_4 h + b_W1 + b_R4)    r = σ(W_0 x + R_3 h + b_W0 + b_R3)    linear 0 .. 2: input, 3 .. 5: recurrent

@@ -1,9 +1,10 @@
-/* Convolutions of the stand-in for cuDNN: cross-correlation by its documented equation, one number at a time in float64. With c = g·C/G + k of group g
+/* Convolutions of the stand-in for cuDNN: cross-correlation by its documented equation, one number at a time in float64. With c =
+ * g·C/G + k of group g
  *
  *     y[n][k][i][j] = Σ_c,a,b w[k][c][a][b] x[n][g C/G + c][i u + a d - p][j v + b d' - p']     (0 outside x)
  *
- * and the gradients that follow from it. Of the algorithms offered the first is not deterministic, the second wants more memory than anybody has, the
- * third needs tensor cores; only the fourth is what the library may take. It writes all over its workspace.
+ * and the gradients that follow from it. Of the algorithms offered the first is not deterministic, the second wants more memory
+ * than anybody has, the third needs tensor cores; only the fourth is what the library may take. It writes all over its workspace.
  */
 #include <string.h>
 

@@ -1,7 +1,9 @@
-/* A stand-in for cuSPARSE on the SIMT machine: products as its documentation describes them, one row after the other, columns from the last to the first. It
- * shows that cli/product_cusparse.c makes the calls in their order, with room for every buffer, and reads what they give; not what the real library does.
+/* A stand-in for cuSPARSE on the SIMT machine: products as its documentation describes them, one row after the other, columns
+ * from the last to the first. It shows that cli/product_cusparse.c makes the calls in their order, with room for every buffer,
+ * and reads what they give; not what the real library does.
  *
- * A call without a buffer says how large one must be; the same call with it does the work, and fills all of it. Steps that come before their turn are refused.
+ * A call without a buffer says how large one must be; the same call with it does the work, and fills all of it. Steps that come
+ * before their turn are refused.
  * Matrices of more than 1000 rows need more than there is.
  */
 #include <stdlib.h>
