@@ -25,6 +25,16 @@ struct bppsa_eval_out {
   array arrays[];
 };
 
+static bppsa_status check_suffix(const bppsa_cli *cli) {
+  static const char suffix[] = ".npz";
+  const bppsa_option_value *out = bppsa_cli_value(cli, BPPSA_OPTION_OUT);
+  const size_t length = out->given ? strlen(out->text) : 0, end = strlen(suffix);
+  if (out->given && (length < end || strcmp(out->text + length - end, suffix) != 0)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--out: '%s', expected a name that ends in %s", out->text, suffix);
+  }
+  return BPPSA_OK;
+}
+
 bppsa_status bppsa_eval_out_check(const bppsa_cli *cli) {
   static const bppsa_option inputs[] = {BPPSA_OPTION_WEIGHTS, BPPSA_OPTION_MASK};
   if (bppsa_cli_value(cli, BPPSA_OPTION_STATES)->given && !bppsa_cli_value(cli, BPPSA_OPTION_OUT)->given) {
@@ -34,7 +44,8 @@ bppsa_status bppsa_eval_out_check(const bppsa_cli *cli) {
   for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; ++i) {
     BPPSA_TRY(bppsa_cli_check_distinct(cli, inputs[i], BPPSA_OPTION_OUT));
   }
-  return bppsa_setup_check_data(cli, BPPSA_OPTION_OUT);
+  BPPSA_TRY(bppsa_setup_check_data(cli, BPPSA_OPTION_OUT));
+  return check_suffix(cli);
 }
 
 /* ---- what is written ---- */

@@ -147,7 +147,8 @@ static bppsa_status setup_training(const bppsa_cli *cli, bppsa_train_config *tra
   return bppsa_train_checkpoint_options(cli, train);
 }
 
-/* --order and --no-shuffle. The indices themselves are checked by the training, which knows how many samples there are. */
+/* --order and --no-shuffle, when the split is known. That there are rows for all epochs is checked by the training, which counts
+ * them. */
 static bppsa_status setup_order(const bppsa_cli *cli, bppsa_train_run *run) {
   const bppsa_option_value *path = bppsa_cli_value(cli, BPPSA_OPTION_ORDER);
   const bool in_order = bppsa_cli_value(cli, BPPSA_OPTION_NO_SHUFFLE)->given;
@@ -168,7 +169,7 @@ static bppsa_status setup_order(const bppsa_cli *cli, bppsa_train_run *run) {
                                    .epochs = view->ndim == 2 ? view->shape[0] : 0,
                                    .samples = view->shape[view->ndim - 1],
                                    .where = path->text};
-  return BPPSA_OK;
+  return bppsa_order_check(&run->train.order, run->split.train, 1);
 }
 
 static bppsa_status setup_data(const bppsa_cli *cli, bppsa_train_run *run) {

@@ -60,8 +60,8 @@ static bool own_name(const bppsa_network_kind *kind, const prefix *p, const char
   return p->head[0] == '\0' || !starts(*rest, "linear.");
 }
 
-static bppsa_status parse_prefix(const bppsa_cli *cli, const bppsa_network_kind *kind, prefix *p) {
-  const char *text = bppsa_cli_value(cli, BPPSA_OPTION_PREFIX)->text, *comma = strchr(text, ',');
+static bppsa_status parse_prefix(const char *text, const bppsa_network_kind *kind, prefix *p) {
+  const char *comma = strchr(text, ',');
   *p = (prefix){text, comma != NULL ? comma + 1 : "", comma != NULL ? (size_t)(comma - text) : strlen(text)};
   if (p->stem_length == 0 || (comma != NULL && (comma[1] == '\0' || strchr(comma + 1, ',') != NULL))) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--prefix: '%s', expected P or P,HEAD", text);
@@ -114,7 +114,7 @@ static bppsa_status network_tensors(const bppsa_cli *cli, const bppsa_safetensor
   if (!bppsa_cli_value(cli, BPPSA_OPTION_PREFIX)->given) {
     return bppsa_setup_tensors(file, tensors, count);
   }
-  BPPSA_TRY(parse_prefix(cli, kind, &p));
+  BPPSA_TRY(parse_prefix(bppsa_cli_value(cli, BPPSA_OPTION_PREFIX)->text, kind, &p));
   return rename_tensors(kind, &p, file, tensors, count);
 }
 
@@ -128,33 +128,99 @@ static bool command_takes(const bppsa_cli *cli, bppsa_option option) {
   return use->option == option;
 }
 
-/* Where the name of the network's first weight stands in the file behind something else, that is the prefix: appends it. */
-static void suggest_prefix(const bppsa_cli *cli, const bppsa_network *network, const bppsa_safetensors *file, bppsa_line *line) {
-  char first[200] = "weight_ih_l0";
-  for (int64_t i = 0; network->kind->convolutional && i < network->layers.count; ++i) {
+/* What the tensors say about the network: fills *config. */
+static bppsa_status infer(const char *path, const bppsa_network *network, int64_t count, const bppsa_named_view *tensors,
+                          bppsa_recurrent_config *config) {
+  const bppsa_network_kind *kind = network->kind;
+  return kind->convolutional ? bppsa_cnn_infer(path, &network->layers, count, tensors, &config->dtype)
+                             : bppsa_recurrent_infer(path, kind->name, kind->cell->gates, count, tensors, config);
+}
+
+#define STEM 90 /* bytes of what stands before a name; longer ones are not proposed, as a message has room for two of these */
+
+/* A value of --prefix that is tried on the file. */
+typedef struct {
+  const bppsa_network *network;
+  const bppsa_safetensors *file;
+  char text[2 * STEM];
+  bool fits; /* with it every tensor of the network is found */
+} proposal;
+
+/* Tries --prefix STEM, or STEM,HEAD where `head` is not NULL, unless one that fits is known. ERR_MEMORY. */
+static bppsa_status try_prefix(proposal *proposed, const char *stem, const char *head) {
+  bppsa_named_view *tensors = NULL;
+  bppsa_recurrent_config found = {0};
+  int64_t count = 0;
+  prefix p;
+  if (proposed->fits) {
+    return BPPSA_OK;
+  }
+  snprintf(proposed->text, sizeof proposed->text, "%s%s%s", stem, head != NULL ? "," : "", head != NULL ? head : "");
+  if (parse_prefix(proposed->text, proposed->network->kind, &p) != BPPSA_OK) {
+    return BPPSA_OK; /* a name with a comma cannot be given */
+  }
+  BPPSA_TRY(rename_tensors(proposed->network->kind, &p, proposed->file, &tensors, &count));
+  proposed->fits = infer("", proposed->network, count, tensors, &found) == BPPSA_OK;
+  bppsa_free(tensors);
+  return BPPSA_OK;
+}
+
+/* What stands before ".END" in a name (size STEM), BARE where the name is END; false: the name ends in something else. */
+static bool cut_end(const char *name, const char *end, char *stem) {
+  const size_t length = strlen(name), cut = strlen(end) + 1;
+  if (strcmp(name, end) == 0) {
+    snprintf(stem, STEM, BARE);
+    return true;
+  }
+  if (length <= cut || length - cut >= STEM || name[length - cut] != '.' || strcmp(name + length - cut + 1, end) != 0) {
+    return false;
+  }
+  snprintf(stem, STEM, "%.*s", (int)(length - cut), name);
+  return true;
+}
+
+/* The prefixes that fit a recurrent cell whose tensors stand behind `stem`: one for the cell beside a head with its own
+ * name, one for cell and head together, one for each. */
+static bppsa_status try_cell(proposal *proposed, const char *stem) {
+  char part[STEM];
+  BPPSA_TRY(try_prefix(proposed, stem, NULL));
+  if (cut_end(stem, proposed->network->kind->name, part)) {
+    BPPSA_TRY(try_prefix(proposed, part, NULL));
+  }
+  for (int64_t i = 0; !proposed->fits && i < bppsa_safetensors_count(proposed->file); ++i) {
+    const bppsa_named_view *tensor = bppsa_safetensors_get(proposed->file, i);
+    if (tensor->view.ndim == 2 && cut_end(tensor->name, "weight", part)) {
+      BPPSA_TRY(try_prefix(proposed, stem, part));
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* Appends the --prefix with which every tensor of the network would be found, if the file has one: the name of the network's first
+ * weight stands behind it. */
+static bppsa_status suggest_prefix(const bppsa_cli *cli, const bppsa_network *network, const bppsa_safetensors *file,
+                                   bppsa_line *line) {
+  char first[200] = "weight_ih_l0", stem[STEM];
+  const bool convolutional = network->kind->convolutional;
+  proposal proposed = {.network = network, .file = file};
+  for (int64_t i = 0; convolutional && i < network->layers.count; ++i) {
     if (bppsa_cnn_has_weights(&network->layers.layers[i])) {
       snprintf(first, sizeof first, "%s.weight", network->layers.layers[i].prefix);
       break;
     }
   }
-  if (bppsa_cli_value(cli, BPPSA_OPTION_PREFIX)->given || !command_takes(cli, BPPSA_OPTION_PREFIX)) {
-    return;
+  if (!command_takes(cli, BPPSA_OPTION_PREFIX)) {
+    return BPPSA_OK;
   }
-  for (int64_t i = 0; i < bppsa_safetensors_count(file); ++i) {
-    const char *name = bppsa_safetensors_get(file, i)->name;
-    const size_t length = strlen(name), end = strlen(first);
-    const bool bare = strcmp(name, first) == 0;
-    if (bare && network->kind->convolutional) {
-      return; /* it is another one that is missing */
-    }
-    if (bare || (length > end && name[length - end - 1] == '.' && strcmp(name + length - end, first) == 0)) {
-      const int stem = bare ? (int)strlen(BARE) : (int)(length - end - 1);
-      if (stem != (int)strlen(network->kind->name) || strncmp(name, network->kind->name, (size_t)stem) != 0) {
-        bppsa_line_add(line, "; did you mean --prefix %.*s?", stem, bare ? BARE : name);
-      }
-      return;
+  for (int64_t i = 0; !proposed.fits && i < bppsa_safetensors_count(file); ++i) {
+    if (cut_end(bppsa_safetensors_get(file, i)->name, first, stem)) {
+      BPPSA_TRY(convolutional ? try_prefix(&proposed, stem, NULL) : try_cell(&proposed, stem));
     }
   }
+  if (proposed.fits) {
+    bppsa_line_add(line, "; did you mean --prefix %s?", proposed.text);
+  }
+  return BPPSA_OK;
 }
 
 /* Appends to the message of a missing tensor what the file has. */
@@ -163,7 +229,7 @@ static bppsa_status say_names(const bppsa_cli *cli, const bppsa_network *network
   bppsa_line line = {.length = 0};
   const int64_t count = bppsa_safetensors_count(file);
   bppsa_line_add(&line, "%.300s", bppsa_last_error());
-  suggest_prefix(cli, network, file, &line);
+  BPPSA_TRY(suggest_prefix(cli, network, file, &line));
   bppsa_line_add(&line, "; the file has %s", count == 0 ? "no tensor" : "");
   for (int64_t i = 0; i < count && i < SHOWN; ++i) {
     bppsa_line_add(&line, "%s%.60s", i > 0 ? ", " : "", bppsa_safetensors_get(file, i)->name);
@@ -217,13 +283,10 @@ static bppsa_status read_metadata(const bppsa_cli *cli, const char *path, const 
 
 static bppsa_status describe_weights(const bppsa_cli *cli, const bppsa_network *network, const char *path,
                                      const bppsa_safetensors *file, bppsa_recurrent_config *config) {
-  const bppsa_network_kind *kind = network->kind;
   bppsa_named_view *tensors = NULL;
   int64_t count = 0;
   BPPSA_TRY(network_tensors(cli, file, &tensors, &count));
-  const bppsa_status status = kind->convolutional
-                                  ? bppsa_cnn_infer(path, &network->layers, count, tensors, &config->dtype)
-                                  : bppsa_recurrent_infer(path, kind->name, kind->cell->gates, count, tensors, config);
+  const bppsa_status status = infer(path, network, count, tensors, config);
   bppsa_free(tensors);
   BPPSA_TRY(status == BPPSA_ERR_FORMAT ? say_names(cli, network, file) : status); /* a tensor is missing */
   BPPSA_TRY(check_integer(cli, BPPSA_OPTION_LAYERS, config->layers, path));

@@ -36,6 +36,24 @@ static void test_sequences(void **state) {
   assert_fails(2,
                "STN.npy: shape [20, 5] disagrees with the inputs' 5 samples of 20 steps, expected [5, 20]; it looks like [T, N]",
                "train rnn --data npy:S.npy,STN.npy --loss all");
+  write_reals("NIT.npy", BPPSA_F64, 3, (int64_t[]){20, 3, 5});
+  write_reals("TIN.npy", BPPSA_F64, 3, (int64_t[]){5, 3, 20});
+  write_labels("SNT.npy", 2, (int64_t[]){20, 5}, -1, 0);
+  write_labels("SOTHER.npy", 2, (int64_t[]){20, 6}, -1, 0);
+  write_reals("RNT.npy", BPPSA_F64, 2, (int64_t[]){20, 5});
+  write_reals("RTNC.npy", BPPSA_F64, 3, (int64_t[]){3, 20, 2});
+  assert_fails(2,
+               "SNT.npy: shape [20, 5] disagrees with the inputs' 20 samples of 3 steps, expected [20, 3]: the inputs are [N, T, "
+               "I], but look like [N, I, T]\n",
+               "train rnn --data npy:NIT.npy,SNT.npy --loss all");
+  assert_fails(2, "expected [5, 3]: the inputs are [N, T, I], but look like [T, I, N]\n",
+               "train gru --data npy:TIN.npy,SNT.npy --loss all");
+  assert_fails(2, "expected [5]: the inputs are [N, T, I], but look like [T, I, N]\n", "train rnn --data npy:TIN.npy,SN.npy");
+  assert_fails(2, "shape [20, 6] disagrees with the inputs' 20 samples of 3 steps, expected [20, 3]\n",
+               "train rnn --data npy:NIT.npy,SOTHER.npy --loss all");
+  assert_fails(2, "at least one target each: the inputs are [N, T, I], but look like [N, I, T]\n",
+               "train rnn --data npy:NIT.npy,RNT.npy --loss mse-all");
+  assert_fails(2, "at least one target each; it looks like [T, N, C]\n", "train rnn --data npy:NIT.npy,RTNC.npy --loss mse-all");
   assert_fails(2, "weights for input size 1, expected 6 as in the data, which are [N, T, I], but look like [N, I, T]",
                "eval rnn --weights W.safetensors --data npy:C.npy,SN.npy");
   assert_fails(2, "but look like [N, I, T]", "train rnn --weights W.safetensors --data npy:C.npy,SN.npy");

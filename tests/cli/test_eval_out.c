@@ -195,6 +195,9 @@ static void test_refused(void **state) {
   assert_fails(2, "--out: SW, the file of --weights", "eval rnn " SEQUENCES " --out SW");
   assert_fails(2, "--out: ./SX.npy, the file of --data", "eval rnn " SEQUENCES " --out ./SX.npy");
   assert_fails(2, "--out: missing/P: cannot write into directory", "eval rnn " SEQUENCES " --out missing/P");
+  assert_fails(2, "--out: 'P.txt', expected a name that ends in .npz", "eval rnn --weights none --out P.txt");
+  assert_fails(2, "--out: 'npz', expected a name that ends in .npz", "eval rnn " SEQUENCES " --out npz");
+  assert_fails(2, "--out: 'P.npz.gz', expected", "eval rnn " SEQUENCES " --out P.npz.gz");
   write_bytes("P.npz", "kept", 4);
   assert_fails(2, "none.npy", "eval rnn --data npy:none.npy,SY.npy --weights SW --out P.npz");
   char *bytes = read_bytes("P.npz", &size);

@@ -68,6 +68,13 @@ static void test_refused(void **state) {
   const int files = count_files();
   assert_fails(2, "O.npy: index 48 at [1, 0], expected 0 .. 47, the samples to train on",
                TRAIN "--batch 1 --epochs 2 --order O.npy --log L --save-weights W");
+  write_order("O3.npy", 1, (int64_t[]){3}, (int64_t[]){0, 48, -1}); /* fewer samples than a batch: the index is named first */
+  assert_fails(2, "O3.npy: index 48 at [1], expected 0 .. 47, the samples to train on", TRAIN "--order O3.npy");
+  write_order("O3.npy", 2, (int64_t[]){1, 3}, (int64_t[]){0, 1, -1});
+  assert_fails(2, "O3.npy: index -1 at [0, 2], expected 0 .. 47", TRAIN "--order O3.npy");
+  write_order("O3.npy", 1, (int64_t[]){3}, (int64_t[]){0, 47, 1});
+  assert_fails(2, "--batch: 8, more than the 3 training samples", TRAIN "--order O3.npy");
+  assert_int_equal(remove("O3.npy"), 0);
   assert_fails(2, "--no-shuffle: given beside --order", TRAIN "--order O.npy --no-shuffle");
   assert_fails(2, "X.npy: f64 [7, 3, 1], expected int64 indices of samples, [M] or [E, M]", TRAIN "--order X.npy");
   assert_fails(2, "none.npy", TRAIN "--order none.npy");

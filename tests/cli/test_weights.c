@@ -120,18 +120,61 @@ static void test_missing(void **state) {
   write_renamed("E", 2, (renaming[]){HEAD("fc")}, (double)NAN);
   assert_fails(
       2,
-      "E: tensor 'linear.weight' is missing, expected a head: a linear layer [C, H] from the last hidden state; the file has "
-      "rnn.weight_ih_l0, rnn.weight_hh_l0, rnn.bias_ih_l0, rnn.bias_hh_l0, fc.weight, fc.bias",
+      "E: tensor 'linear.weight' is missing, expected a head: a linear layer [C, H] from the last hidden state; did you mean "
+      "--prefix rnn,fc?; the file has rnn.weight_ih_l0, rnn.weight_hh_l0, rnn.bias_ih_l0, rnn.bias_hh_l0, fc.weight, fc.bias",
       "eval rnn --weights E " DATA);
   write_renamed("F", 4, (renaming[]){CELL("encoder.rnn.")}, (double)NAN);
   assert_fails(2, "F: tensor 'rnn.weight_hh_l0' is missing; did you mean --prefix encoder.rnn?; the file has encoder.rnn.weight",
                "eval rnn --weights F " DATA);
-  assert_fails(2, "did you mean --prefix .?", "grad rnn --weights D --input X.npy --labels Y.npy --out G.safetensors");
-  assert_fails(2, "tensor 'rnn.weight_hh_l0' is missing; the file has encoder", "eval rnn --weights F --prefix decoder " DATA);
+  assert_fails(2, "tensor 'rnn.weight_hh_l0' is missing; did you mean --prefix encoder.rnn?; the file has encoder",
+               "eval rnn --weights F --prefix decoder " DATA);
   assert_fails(2, "--prefix: given without --weights", "train rnn --prefix encoder " DATA " --iterations 1");
   assert_fails(2, "--prefix: 'a,', expected P or P,HEAD", "eval rnn --weights F --prefix a, " DATA);
   assert_fails(2, "--prefix: 'a,b' names a head of lenet5, expected P alone",
                "eval lenet5 --weights F --prefix a,b --data npy:X.npy,Y.npy");
+}
+
+/* The message of a command that fails says --prefix `wanted`, and with it the command finds every tensor. */
+static void assert_proposed(const char *path, const char *given, const char *wanted) {
+  char says[100], line[200];
+  snprintf(says, sizeof says, "is missing; did you mean --prefix %s?; the file has ", wanted);
+  if (strstr(given, "head") != NULL) {
+    snprintf(says, sizeof says, "from the last hidden state; did you mean --prefix %s?; the file has ", wanted);
+    given += strlen("head");
+  }
+  assert_fails(2, says, "eval rnn --weights %s %s " DATA, path, given);
+  snprintf(line, sizeof line, "eval rnn --weights %s --prefix %s", path, wanted);
+  assert_same(line);
+}
+
+/* What a message proposes finds the cell and the head. */
+static void test_proposed(void **state) {
+  (void)state;
+  write_renamed("P1", 6, (renaming[]){CELL("encoder.rnn."), HEAD("encoder.linear")}, (double)NAN);
+  assert_proposed("P1", "", "encoder");
+  assert_proposed("P1", "head--prefix encoder.rnn", "encoder");
+  write_renamed("P2", 6, (renaming[]){CELL("net.cell."), HEAD("fc")}, (double)NAN);
+  assert_proposed("P2", "", "net.cell,fc");
+  assert_proposed("P2", "head--prefix net.cell", "net.cell,fc");
+  write_renamed("P3", 6, (renaming[]){CELL(""), HEAD("head")}, (double)NAN);
+  assert_proposed("P3", "", ".,head");
+  write_renamed("P4", 4, (renaming[]){CELL("")}, (double)NAN);
+  assert_proposed("P4", "", ".");
+  write_renamed("P5", 2, (renaming[]){HEAD("fc")}, (double)NAN);
+  assert_proposed("P5", "head", "rnn,fc");
+  write_renamed("P6", 0, NULL, (double)NAN);
+  assert_proposed("P6", "--prefix net", "rnn");
+}
+
+/* No prefix is proposed where none would do. */
+static void test_none_proposed(void **state) {
+  (void)state;
+  write_renamed("N1", 6, (renaming[]){CELL("net.cell."), {"linear.weight", "fc.weight"}, {"linear.bias", NULL}}, (double)NAN);
+  assert_fails(2, "N1: tensor 'rnn.weight_hh_l0' is missing; the file has net.cell", "eval rnn --weights N1 " DATA);
+  write_renamed("N2", 2, (renaming[]){{"linear.weight", NULL}, {"linear.bias", "fc.bias"}}, (double)NAN);
+  assert_fails(2, "from the last hidden state; the file has rnn.weight_ih_l0", "eval rnn --weights N2 " DATA);
+  write_renamed("N3", 6, (renaming[]){CELL("net.cell."), HEAD("a,b")}, (double)NAN); /* a name that --prefix cannot say */
+  assert_fails(2, "N3: tensor 'rnn.weight_hh_l0' is missing; the file has net.cell", "eval rnn --weights N3 " DATA);
 }
 
 /* ---- torch.save ---- */
@@ -153,8 +196,9 @@ static void test_torch(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_widened),   cmocka_unit_test(test_rounded),
-                                     cmocka_unit_test(test_too_large), cmocka_unit_test(test_prefix),
-                                     cmocka_unit_test(test_missing),   cmocka_unit_test(test_torch)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_widened),       cmocka_unit_test(test_rounded),
+                                     cmocka_unit_test(test_too_large),     cmocka_unit_test(test_prefix),
+                                     cmocka_unit_test(test_missing),       cmocka_unit_test(test_proposed),
+                                     cmocka_unit_test(test_none_proposed), cmocka_unit_test(test_torch)};
   return cmocka_run_group_tests(tests, enter_with_batch, leave_directory);
 }

@@ -173,6 +173,30 @@ static bppsa_status check_x(const char *path, const bppsa_view *x) {
   return check_finite(path, x, BPPSA_F64);
 }
 
+/* Which axes look swapped where Y, [N], [N,T] or [N,T,C], disagrees with X [N,T,I]: appended to the message, "" where nothing fits.
+ * Y itself is looked at first. */
+static const char *guess_axes(const bppsa_view *y, const bppsa_view *x, bool per_step, char *text, size_t size) {
+  static const struct {
+    const char *words;
+    int32_t sample, step; /* the axes N and T of X in this order */
+  } orders[] = {{"[T, N, I]", 1, 0}, {"[N, I, T]", 0, 2}, {"[T, I, N]", 2, 0}, {"[I, N, T]", 1, 2}, {"[I, T, N]", 2, 1}};
+  const int64_t *found = y->shape;
+  text[0] = '\0';
+  if (x->ndim != 3 || (found[0] == x->shape[0] && (!per_step || found[1] == x->shape[1]))) {
+    return text;
+  }
+  if (per_step) {
+    const int64_t expected[3] = {x->shape[0], x->shape[1], y->ndim == 3 ? found[2] : 1};
+    bppsa_shape_guess(y->ndim == 3 ? "[N, T, C]" : "[N, T]", y->ndim, found, expected, text, size);
+  }
+  for (size_t i = 0; text[0] == '\0' && i < sizeof orders / sizeof orders[0]; ++i) {
+    if (x->shape[orders[i].sample] == found[0] && (!per_step || x->shape[orders[i].step] == found[1])) {
+      snprintf(text, size, ": the inputs are [N, T, I], but look like %s", orders[i].words);
+    }
+  }
+  return text;
+}
+
 /* Y is [N], or [N,T] with a label per step; its extents agree with X's. */
 static bppsa_status check_y_shape(const char *path, const bppsa_view *y, const bppsa_view *x, bool per_step) {
   char text[BPPSA_SHAPE_TEXT];
@@ -190,15 +214,11 @@ static bppsa_status check_y_shape(const char *path, const bppsa_view *y, const b
                       per_step ? "[samples, steps] with the loss on all steps" : "[samples] with the loss on the last step");
   }
   if (y->shape[0] != x->shape[0] || (per_step && y->shape[1] != x->shape[1])) {
-    char expected[BPPSA_SHAPE_TEXT], guess[BPPSA_SHAPE_TEXT] = "";
-    if (per_step) {
-      bppsa_shape_guess("[N, T]", 2, y->shape, x->shape, guess, sizeof guess);
-    } else if (x->ndim == 3 && y->shape[0] == x->shape[1]) {
-      snprintf(guess, sizeof guess, ": the inputs are [N, T, I], but look like [T, N, I]");
-    }
+    char expected[BPPSA_SHAPE_TEXT], guess[BPPSA_SHAPE_TEXT];
     return bppsa_fail(BPPSA_ERR_SHAPE, "%s: shape %s disagrees with the inputs' %lld samples of %lld steps, expected %s%s", path,
                       text, (long long)x->shape[0], (long long)x->shape[1],
-                      bppsa_shape_text(per_step ? 2 : 1, x->shape, expected, sizeof expected), guess);
+                      bppsa_shape_text(per_step ? 2 : 1, x->shape, expected, sizeof expected),
+                      guess_axes(y, x, per_step, guess, sizeof guess));
   }
   return BPPSA_OK;
 }
@@ -222,10 +242,12 @@ static bppsa_status take_targets(const char *path, const bppsa_view *x, bool per
   }
   const int64_t values = y->ndim == axes ? 1 : y->shape[axes];
   if (y->shape[0] != x->shape[0] || (per_step && y->shape[1] != x->shape[1]) || values < 1 || values > INT32_MAX) {
+    char guess[BPPSA_SHAPE_TEXT];
     return bppsa_fail(BPPSA_ERR_SHAPE,
                       "%s: shape %s disagrees with the inputs' %lld samples of %lld steps, expected as many and at least one "
-                      "target each",
-                      path, text, (long long)x->shape[0], (long long)x->shape[1]);
+                      "target each%s",
+                      path, text, (long long)x->shape[0], (long long)x->shape[1],
+                      guess_axes(y, x, per_step, guess, sizeof guess));
   }
   BPPSA_TRY(check_finite(path, y, BPPSA_F64));
   const int64_t shape[3] = {y->shape[0], per_step ? y->shape[1] : values, values};
