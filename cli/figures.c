@@ -53,7 +53,9 @@ static const char notes[] =
     "What is measured is kept in DIR as it goes: results.json after every point, figure7.json (figure13.json) after every repeat "
     "of the "
     "training;\n"
-    "Ctrl-C ends after the point, a second one at once, and --resume with the same options goes on.\n"
+    "Ctrl-C ends after the point, a second one at once, and --resume with the same options goes on; without it a run is "
+    "refused where an\n"
+    "interrupted one's measurements are (\"finished\": false), and replaces a finished run's files.\n"
     "With --cnn: table1.csv, figure5, figure6 and figure10 and networks.html; figure 6 trains on synthetic images in DIR/cifar "
     "without --data.\n";
 
@@ -69,7 +71,6 @@ typedef struct {
   bppsa_text svg[PLANS], script[PLANS], csv[PLANS];
   bppsa_text tables[2], figure7, figure8, figure13, trained, page, growth;
   bool grows; /* there are points enough for growth.csv */
-  char *results;
 } contents;
 
 static bppsa_status out_of_memory(void) {
@@ -169,7 +170,7 @@ static bppsa_status keep_point(void *context, int64_t done, int64_t all) {
   const bppsa_figures *f = context;
   char text[64];
   snprintf(text, sizeof text, "point %" PRId64 " of %" PRId64, done, all);
-  BPPSA_TRY(bppsa_figures_keep(f, results_name, f->document));
+  BPPSA_TRY(bppsa_figures_keep(f, results_name, f->document, false));
   return bppsa_figures_check_interrupt(f, text);
 }
 
@@ -207,8 +208,7 @@ static bppsa_status make_contents(bppsa_figures *f, const bppsa_device *device, 
   c->grows = json_array_size(growth) > 0;
   bppsa_bench_growth_csv(growth, &c->growth);
   json_decref(growth);
-  BPPSA_TRY(bppsa_text_check(&c->trained));
-  return bppsa_cli_render(json_incref(f->document), &c->results);
+  return bppsa_text_check(&c->trained);
 }
 
 static bppsa_status write_copy(bppsa_figures *f, const char *name, const char *words) {
@@ -241,7 +241,6 @@ static bppsa_status write_plot(bppsa_figures *f, const char *name, const bppsa_t
 }
 
 static bppsa_status write_all(bppsa_figures *f, contents *c) {
-  BPPSA_TRY(write_copy(f, results_name, c->results));
   BPPSA_TRY(bppsa_figures_write(f, "table4.csv", &c->tables[0]));
   BPPSA_TRY(bppsa_figures_write(f, "table5.csv", &c->tables[1]));
   BPPSA_TRY(c->grows ? bppsa_figures_write(f, "growth.csv", &c->growth) : BPPSA_OK);
@@ -270,8 +269,6 @@ static bppsa_status make_gru(bppsa_figures *f, const bppsa_device *device, conte
   bppsa_figures_table6_csv(rows, &c->tables[0]);
   bppsa_figures_figure9_csv(rows, &c->figure7);
   BPPSA_TRY(bppsa_text_check(&c->tables[0]));
-  BPPSA_TRY(bppsa_cli_render(json_incref(f->document), &c->results));
-  BPPSA_TRY(write_copy(f, results_name, c->results));
   BPPSA_TRY(bppsa_figures_write(f, "table3.csv", &c->tables[1]));
   BPPSA_TRY(bppsa_figures_write(f, "table6.csv", &c->tables[0]));
   BPPSA_TRY(write_plot(f, "figure9", &c->figure7, bppsa_figure9_script));
@@ -280,6 +277,20 @@ static bppsa_status make_gru(bppsa_figures *f, const bppsa_device *device, conte
   }
   BPPSA_TRY(bppsa_figures_gru_page(f, c->trained.text, &c->page));
   return bppsa_figures_write(f, "index.html", &c->page);
+}
+
+/* Last of all: a run that ends while it draws has not finished. --results are copied without what they say about their run's end. */
+static bppsa_status finish_results(bppsa_figures *f) {
+  if (!bppsa_cli_value(f->cli, BPPSA_OPTION_RESULTS)->given) {
+    BPPSA_TRY(bppsa_figures_keep(f, results_name, f->document, true));
+    return json_array_append_new(f->files, json_string(results_name)) == 0 ? BPPSA_OK : out_of_memory();
+  }
+  char *text = NULL;
+  (void)json_object_del(f->document, "finished");
+  BPPSA_TRY(bppsa_cli_render(json_incref(f->document), &text));
+  const bppsa_status status = write_copy(f, results_name, text);
+  bppsa_free(text);
+  return status;
 }
 
 static json_t *files_json(const bppsa_figures *f) {
@@ -343,6 +354,17 @@ static bppsa_status check_resume(const bppsa_figures *f) {
                             f->directory);
 }
 
+/* Nothing that an interrupted run measured is overwritten by this one. */
+static bppsa_status check_overwrite(const bppsa_figures *f) {
+  char curves[32];
+  if (bppsa_cli_value(f->cli, BPPSA_OPTION_CNN)->given) {
+    return bppsa_figures_check_overwrite(f, "networks.json");
+  }
+  snprintf(curves, sizeof curves, "%s.json", f->curves);
+  BPPSA_TRY(bppsa_figures_check_overwrite(f, results_name));
+  return is_gru(f) && f->data == NULL ? BPPSA_OK : bppsa_figures_check_overwrite(f, curves);
+}
+
 static bppsa_status setup(bppsa_cli *cli, bppsa_figures *f) {
   const bppsa_option_value *iterations = bppsa_cli_value(cli, BPPSA_OPTION_ITERATIONS);
   f->cli = cli;
@@ -391,6 +413,7 @@ static bppsa_status prepare(bppsa_figures *f, bppsa_device **device) {
     BPPSA_TRY(results->given ? load_results(f, results->text) : BPPSA_OK);
     BPPSA_TRY(check_data(f));
   }
+  BPPSA_TRY(check_overwrite(f));
   return make_directory(f);
 }
 
@@ -409,6 +432,7 @@ static bppsa_status make(bppsa_figures *f, bppsa_device **device, contents *c) {
     BPPSA_TRY(write_all(f, c));
     BPPSA_TRY(bppsa_figures_schedules(f));
   }
+  BPPSA_TRY(finish_results(f));
   BPPSA_TRY(f->cli->json ? bppsa_cli_print_json(f->cli, files_json(f)) : print_files(f));
   return tally.measured > 0 ? bppsa_bench_verdict(&tally, 0) : BPPSA_OK;
 }
@@ -429,7 +453,6 @@ static bppsa_status run(bppsa_cli *cli) {
   for (size_t i = 0; i < sizeof texts / sizeof texts[0]; ++i) {
     bppsa_text_free(texts[i]);
   }
-  bppsa_free(c.results);
   json_decref(f.document);
   json_decref(f.files);
   json_decref(f.configuration);

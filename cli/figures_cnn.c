@@ -119,7 +119,7 @@ static bppsa_status keep_part(const bppsa_figures *f, const char *name, json_t *
   if (json_array_append_new(json_object_get(f->document, "parts"), part) != 0) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "figures: out of memory, expected room for the results");
   }
-  return bppsa_figures_keep(f, kept_name, f->document);
+  return bppsa_figures_keep(f, kept_name, f->document, false);
 }
 
 /* ---- table 1 ---- */
@@ -426,5 +426,5 @@ bppsa_status bppsa_figures_cnn(bppsa_figures *f) {
   bppsa_text_add(&html, "</body>\n</html>\n");
   status = status == BPPSA_OK ? bppsa_figures_write(f, "networks.html", &html) : status;
   bppsa_text_free(&html);
-  return status;
+  return status == BPPSA_OK ? bppsa_figures_keep(f, kept_name, f->document, true) : status;
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "bppsa_version.h"
 #include "cli/interrupt.h"
@@ -114,9 +115,33 @@ bppsa_status bppsa_figures_resume(const bppsa_figures *f, const char *name, cons
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_figures_keep(const bppsa_figures *f, const char *name, const json_t *document) {
+bppsa_status bppsa_figures_check_overwrite(const bppsa_figures *f, const char *name) {
+  char path[4096];
+  json_t *kept = NULL;
+  BPPSA_TRY(path_of(f, name, path, sizeof path));
+  if (bppsa_cli_value(f->cli, BPPSA_OPTION_RESUME)->given || access(path, F_OK) != 0) {
+    return BPPSA_OK;
+  }
+  const bppsa_status status = bppsa_json_load(path, &kept);
+  const bool unfinished = json_is_false(json_object_get(kept, "finished"));
+  json_decref(kept);
+  if (status != BPPSA_OK) { /* only whole documents are kept: what is no JSON is none of them */
+    return status == BPPSA_ERR_FORMAT ? BPPSA_OK : bppsa_cli_input(status);
+  }
+  return unfinished
+             ? bppsa_fail(BPPSA_ERR_ARGUMENT,
+                          "--out: %s: %s in it is what an interrupted run measured, expected --resume to go on, or another "
+                          "directory",
+                          f->directory, name)
+             : BPPSA_OK;
+}
+
+bppsa_status bppsa_figures_keep(const bppsa_figures *f, const char *name, json_t *document, bool finished) {
   char path[4096], *text = NULL;
   BPPSA_TRY(path_of(f, name, path, sizeof path));
+  if (!bppsa_json_put_bool(document, "finished", finished)) {
+    return out_of_memory();
+  }
   BPPSA_TRY(bppsa_json_text(document, 1, 0, &text));
   const bppsa_status status = bppsa_file_write(path, text, strlen(text));
   bppsa_free(text);

@@ -309,7 +309,7 @@ static bppsa_status run_repeats(training *t) {
     status = status == BPPSA_OK ? put_repeat(t) : status;
     end_runners(t);
     BPPSA_TRY(status);
-    BPPSA_TRY(bppsa_figures_keep(t->figures, name, t->document));
+    BPPSA_TRY(bppsa_figures_keep(t->figures, name, t->document, !needs_more(t)));
   }
   return BPPSA_OK;
 }

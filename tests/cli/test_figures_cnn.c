@@ -60,6 +60,7 @@ static void test_resume(void **state) {
   char *before = read_bytes("pages/figure6.csv", &size);
   json_t *kept = json_load_file("pages/networks.json", 0, NULL), *parts = json_object_get(kept, "parts");
   assert_int_equal(json_array_size(parts), 5); /* table 1, and figure 6's four curves */
+  assert_true(json_is_true(json_object_get(kept, "finished")));
   json_t *first = json_deep_copy(json_array_get(parts, 0));
   json_array_remove(parts, 4);
   json_array_remove(parts, 3);

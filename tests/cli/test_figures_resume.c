@@ -29,6 +29,22 @@ static size_t rows_in(const char *path) {
   return count;
 }
 
+/* Without --resume the command is refused for DIRECTORY/name, which stays as it is. */
+static void assert_kept(const char *directory, const char *name, const char *command) {
+  char path[64], says[200];
+  size_t size, after_size;
+  snprintf(path, sizeof path, "%s/%s", directory, name);
+  snprintf(says, sizeof says, "--out: %s: %s in it is what an interrupted run measured, expected --resume to go on", directory,
+           name);
+  char *before = read_bytes(path, &size);
+  assert_fails(2, says, "%s --out %s", command, directory);
+  char *after = read_bytes(path, &after_size);
+  assert_int_equal(after_size, size);
+  assert_memory_equal(after, before, size);
+  free(before);
+  free(after);
+}
+
 /* ---- interrupted sweeps ---- */
 
 /* The real program, sweeping into `directory`, its errors in the file "err". */
@@ -90,9 +106,11 @@ static void test_interrupted(void **state) {
     json_t *before = load(path), *kept = json_object_get(before, "rows");
     assert_true(json_array_size(kept) > 0 && json_array_size(kept) < 12 * 6);
     assert_int_equal(json_array_size(kept) % 6, 0); /* whole points: forward, bp, linear, blelloch, chunked, auto */
+    assert_kept(ends[i].directory, "results.json", "figures " SWEEP);
     json_decref(run_json("figures " SWEEP " --resume --out %s --json", ends[i].directory));
     json_t *after = load(path), *rows = json_object_get(after, "rows");
     assert_int_equal(json_array_size(rows), 12 * 6);
+    assert_true(json_is_true(json_object_get(after, "finished")));
     for (size_t r = 0; r < json_array_size(kept); ++r) {
       assert_true(json_equal(json_array_get(kept, r), json_array_get(rows, r))); /* not measured again */
     }
@@ -137,6 +155,39 @@ static void test_repeats(void **state) {
   json_decref(same);
   json_decref(results);
   json_decref(curves);
+}
+
+#define SMALL "figures --seq-len 5 --hidden 2 --batch 2 --repeats 1 --iterations 1 --threads 1"
+
+static void set_finished(const char *path, bool finished) {
+  json_t *document = load(path);
+  assert_true(json_is_boolean(json_object_get(document, "finished")));
+  assert_int_equal(json_object_set_new(document, "finished", json_boolean(finished)), 0);
+  save(path, document);
+  json_decref(document);
+}
+
+/* A finished run's directory is measured into again, an interrupted one's is not, whichever of its documents says so. */
+static void test_overwrite(void **state) {
+  (void)state;
+  static const char *const names[] = {"results.json", "figure7.json"};
+  json_decref(run_json(SMALL " --out F --json"));
+  json_decref(run_json(SMALL " --seed 1 --out F --json"));
+  json_t *document = load("F/results.json");
+  assert_int_equal(get_integer(json_object_get(document, "configuration"), "--seed"), 1);
+  json_decref(document);
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i) {
+    char path[64];
+    snprintf(path, sizeof path, "F/%s", names[i]);
+    set_finished(path, false);
+    assert_kept("F", names[i], SMALL);
+    set_finished(path, true);
+  }
+  write_bytes("F/results.json", "no JSON", 7);
+  json_decref(run_json(SMALL " --out F --json"));
+  write_bytes("F/networks.json", "{\"finished\": false}", 19);
+  assert_kept("F", "networks.json", "figures --cnn --quick --threads 1");
+  json_decref(run_json(SMALL " --out F --json")); /* overwrites nothing of networks.json */
 }
 
 static void test_refused(void **state) {
@@ -252,8 +303,9 @@ static void test_sizes(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_interrupted), cmocka_unit_test(test_repeats),
-                                     cmocka_unit_test(test_refused),     cmocka_unit_test(test_cannot_be_written),
-                                     cmocka_unit_test(test_conclusions), cmocka_unit_test(test_sizes)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_interrupted), cmocka_unit_test(test_repeats),           cmocka_unit_test(test_overwrite),
+      cmocka_unit_test(test_refused),     cmocka_unit_test(test_cannot_be_written), cmocka_unit_test(test_conclusions),
+      cmocka_unit_test(test_sizes)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }
