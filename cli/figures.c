@@ -279,7 +279,7 @@ static bppsa_status make_gru(bppsa_figures *f, const bppsa_device *device, conte
   return bppsa_figures_write(f, "index.html", &c->page);
 }
 
-/* Last of all: a run that ends while it draws has not finished. --results are copied without what they say about their run's end. */
+/* Last of all: a run that ends while it draws has not finished. --results are copied without what they say of their own end. */
 static bppsa_status finish_results(bppsa_figures *f) {
   if (!bppsa_cli_value(f->cli, BPPSA_OPTION_RESULTS)->given) {
     BPPSA_TRY(bppsa_figures_keep(f, results_name, f->document, true));
