@@ -149,7 +149,9 @@ static void add_table(const json_t *rows, bppsa_text *text) {
                  "<th>BP / BPPSA</th><th>forward</th>",
                  columns);
   for (int m = 0; m < METHODS; ++m) {
-    bppsa_text_add(text, has_column(rows, methods[m]) ? "<th>backward, %s</th>" : "", methods[m]);
+    if (has_column(rows, methods[m])) {
+      bppsa_text_add(text, "<th>backward, %s</th>", methods[m]);
+    }
   }
   bppsa_text_add(text, "<th>BP / best scan, forward and backward</th></tr>\n");
   for (int i = 0; i < POINTS; ++i) {

@@ -252,7 +252,9 @@ void bppsa_figures_table_html(const json_t *rows, int table, bppsa_text *text) {
                  "<th>forward</th><th>BP</th><th>BPPSA</th><th>BP / BPPSA</th><th>forward</th>",
                  table == 4 ? "T (B = 16)" : "B (T = 1000)", columns);
   for (int m = 0; m < METHODS; ++m) {
-    bppsa_text_add(text, shown[m] ? "<th>%s</th>" : "", methods[m]);
+    if (shown[m]) {
+      bppsa_text_add(text, "<th>%s</th>", methods[m]);
+    }
   }
   bppsa_text_add(text, "<th>BP / best scan</th></tr>\n");
   for (int64_t i = 0; i < count; ++i) {
