@@ -6,12 +6,17 @@
  *              2·T·B·G·H·H to the layer below; not the input's gradient
  *   bytes      what has to move at least: forward reads x and writes h; backward what the plan's products read and write, and x, h
  *              and g once for the weight gradients; weights and caches are left out
- *   peak       FLOP/s of independent multiply-adds on the same threads, or on the GPU, measured before every point; a row's share of it counts the
+ *   peak       FLOP/s of independent multiply-adds on the same threads, or on the GPU, measured before every point; a row's share
+ *   of it counts the
  *              FLOP above, not what vectors that are partly empty waste
  *   floor      of a GPU: the larger of FLOP / peak and bytes / the bandwidth of a copy, measured likewise
- *   memory     bytes: on a CPU what the model holds; on a GPU what its going (and a graph's) freed, all of which is taken at creation and held
- *   residual   max over the parameters of ‖g - ref‖ / (‖ref‖·ε·√T) against float64 sequential BP on the same weights, inputs and seed;
- *              below 30 is right. Of a graph's forward pass: of the gradients that the queued backward pass makes of it. A parameter whose ‖ref‖ is below (smallest normal)/ε is compared absolutely: ‖g - ref‖ / (smallest normal · √T).
+ *   memory     bytes: on a CPU what the model holds; on a GPU what its going (and a graph's) freed, all of which is taken at
+ *   creation and held
+ *   residual   max over the parameters of ‖g - ref‖ / (‖ref‖·ε·√T) against float64 sequential BP on the same
+ *   weights, inputs and seed;
+ *              below 30 is right. Of a graph's forward pass: of the gradients that the queued backward pass makes of it. A
+ *              parameter whose ‖ref‖ is below (smallest normal)/ε is compared absolutely: ‖g - ref‖ / (smallest normal
+ *              · √T).
  */
 #ifndef BPPSA_CLI_BENCH_H
 #define BPPSA_CLI_BENCH_H
@@ -36,7 +41,8 @@ typedef enum {
   BPPSA_BENCH_METHODS
 } bppsa_bench_method;
 
-/* A point's rows: the methods; on a GPU the same under CUDA graphs, and cuDNN's algorithms, forward and backward, queued and under graphs. */
+/* A point's rows: the methods; on a GPU the same under CUDA graphs, and cuDNN's algorithms, forward and backward, queued and
+ * under graphs. */
 enum {
   BPPSA_BENCH_GRAPHS = BPPSA_BENCH_METHODS,     /* + method */
   BPPSA_BENCH_RIVALS = 2 * BPPSA_BENCH_METHODS, /* + 4 algorithm + 2 (graph) + 1 (backward) */
@@ -45,7 +51,8 @@ enum {
 
 #define BPPSA_BENCH_RESIDUAL 30.0 /* a row is right below it */
 
-/* One network of a kind. The configuration's backward and algorithm are set per method; its up_levels and chunks serve blelloch and chunked. */
+/* One network of a kind. The configuration's backward and algorithm are set per method; its up_levels and chunks serve blelloch
+ * and chunked. */
 typedef struct {
   const bppsa_network_kind *kind;
   bppsa_recurrent_config config;
@@ -136,8 +143,8 @@ typedef struct {
 /* The points of tables 4 and 5 (RNN), or a small sweep. */
 const bppsa_bench_sweep *bppsa_bench_get_sweep(bool quick);
 
-/* Runs what the options of `bench rnn` or `bench gru` ask for and appends a JSON object a row to `rows`; *failed counts the rows whose residual is
- * not below 30, *measured those that were measured, *needed is the least memory any point needs. */
+/* Runs what the options of `bench rnn` or `bench gru` ask for and appends a JSON object a row to `rows`; *failed counts the rows
+ * whose residual is not below 30, *measured those that were measured, *needed is the least memory any point needs. */
 typedef struct {
   int64_t failed, measured, needed;
   int64_t noisy;    /* of the measured rows */
@@ -161,7 +168,8 @@ bppsa_status bppsa_bench_run(bppsa_cli *cli, const bppsa_device *device, const b
 json_t *bppsa_bench_document(const char *name, const bppsa_device *device);
 /* Appends a point's rows; false when out of memory. */
 bool bppsa_bench_append(json_t *rows, const bppsa_bench_point *point, const bppsa_bench_result *result);
-/* "median_s", "min_s", "max_s", "repeats" and "noisy" (cli/bench_rounds.h); null for times of what was not measured. False when out of memory. */
+/* "median_s", "min_s", "max_s", "repeats" and "noisy" (cli/bench_rounds.h); null for times of what was not measured. False when
+ * out of memory. */
 bool bppsa_bench_put_timing(json_t *object, const bppsa_timing *timing);
 /* The line below a table with marks, in plain text; nothing where `noisy` is 0. ERR_IO. */
 bppsa_status bppsa_bench_show_noisy(bppsa_cli *cli, int64_t noisy);
@@ -177,11 +185,11 @@ bppsa_status bppsa_bench_report_left_out(bppsa_cli *cli, const bppsa_bench_tally
 void bppsa_bench_tally_add(bppsa_bench_tally *tally, const bppsa_bench_result *result);
 /* Counts the rows of a point that an earlier run measured; false where there are none. */
 bool bppsa_bench_tally_rows(bppsa_bench_tally *tally, const bppsa_bench_point *point, const json_t *rows);
-/* How time, memory and the critical path grow along the rows of one B, by initialisation and method: [{"init","phase","method","points",
- * "from","to","time_exponent","time_r2","memory_exponent","critical_steps_per_doubling"}]. time_exponent: the slope of the least-squares line
- * through (log T, log median_s) over T >= 100, 1 is linear; time_r2 its coefficient of determination; memory_exponent likewise of
- * memory_bytes, where rows have them; critical_steps_per_doubling: the slope of critical_steps over log2 T. Methods with fewer than three such points are
- * left out. NULL when out of memory. */
+/* How time, memory and the critical path grow along the rows of one B, by initialisation and method:
+ * [{"init","phase","method","points", "from","to","time_exponent","time_r2","memory_exponent","critical_steps_per_doubling"}].
+ * time_exponent: the slope of the least-squares line through (log T, log median_s) over T >= 100, 1 is linear; time_r2 its
+ * coefficient of determination; memory_exponent likewise of memory_bytes, where rows have them; critical_steps_per_doubling: the
+ * slope of critical_steps over log2 T. Methods with fewer than three such points are left out. NULL when out of memory. */
 json_t *bppsa_bench_growth(const json_t *rows, int64_t batch);
 bppsa_status bppsa_bench_show_growth(bppsa_cli *cli, const json_t *growth);
 void bppsa_bench_growth_csv(const json_t *growth, bppsa_text *text);
@@ -200,7 +208,8 @@ typedef struct {
 } bppsa_bench_output;
 /* Checks --out first. On failure nothing is held. ERR_*: of the device, ERR_MEMORY. */
 bppsa_status bppsa_bench_open(bppsa_cli *cli, const char *name, bppsa_bench_output *output);
-/* Releases it. Where the status is OK the document is finished first, and rows that `failed`, by `bound` or more, are ERR_NUMERIC. */
+/* Releases it. Where the status is OK the document is finished first, and rows that `failed`, by `bound` or more, are
+ * ERR_NUMERIC. */
 bppsa_status bppsa_bench_close(bppsa_bench_output *output, bppsa_status status, int64_t failed, double bound);
 
 #endif

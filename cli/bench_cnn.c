@@ -1,5 +1,5 @@
-/* `bench lenet5`, `bench vgg11`: a convolutional network's forward pass, sequential BP and the scan, verified and timed in one run. On a GPU each of
- * them also as a CUDA graph, and BP with the gradients of weights on a second stream besides. */
+/* `bench lenet5`, `bench vgg11`: a convolutional network's forward pass, sequential BP and the scan, verified and timed in one
+ * run. On a GPU each of them also as a CUDA graph, and BP with the gradients of weights on a second stream besides. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -40,7 +40,8 @@ static const char notes[] =
     "every row are first held against BP in float64 on the processor: a\n"
     "residual of 30 or more marks the row and exits 1. All methods are held side by side and take turns. On a GPU BP is cuDNN's, "
     "and second_stream has the weights' gradients\n"
-    "beside the others. " BPPSA_BENCH_QUEUED_NOTE "bench/rivals/bench_cnn_pytorch.py times PyTorch in the same run.\n";
+    "beside the others. auto is what --backward auto takes; takes names it in the document. " BPPSA_BENCH_QUEUED_NOTE
+    "bench/rivals/bench_cnn_pytorch.py times PyTorch in the same run.\n";
 
 enum { WRONG = 30 };
 
@@ -58,7 +59,7 @@ static const method methods[] = {
     {"up_levels 1", {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_BLELLOCH, 1, 0}}, BPPSA_WEIGHT_GRADIENTS_IN_ORDER, false},
     {"up_levels 2", {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_BLELLOCH, 2, 0}}, BPPSA_WEIGHT_GRADIENTS_IN_ORDER, false},
     {"blelloch", {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_BLELLOCH, -1, 0}}, BPPSA_WEIGHT_GRADIENTS_IN_ORDER, true},
-    {"auto", {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_AUTO, 0, 0}}, BPPSA_WEIGHT_GRADIENTS_IN_ORDER, false}};
+    {"auto", {BPPSA_BACKWARD_AUTO, {BPPSA_SCAN_AUTO, 0, 0}}, BPPSA_WEIGHT_GRADIENTS_IN_ORDER, false}};
 enum { METHODS = sizeof methods / sizeof methods[0] };
 
 typedef struct session session;
@@ -73,6 +74,7 @@ typedef struct {
 typedef struct {
   const char *method;
   bool backward, graph;
+  char takes[BPPSA_METHOD_TEXT]; /* backward: the method that runs, as text */
   double residual, plan_s;
   bppsa_work flops;                /* of one sample; forward: in gradients, of the pass */
   int64_t held, steps, nodes;      /* steps: products on that chain; nodes: of a graph */
@@ -257,6 +259,7 @@ static bool put_row(const session *s, const row *r, const bppsa_timing *t, const
        bppsa_json_put_real(object, "flops", (double)batch * r->flops.gradients);
   ok = ok && bppsa_json_put_integer(object, "bytes", r->held) && bppsa_json_put_real(object, "plan_s", r->plan_s);
   if (r->backward) {
+    ok = ok && bppsa_json_put_text(object, "takes", r->takes);
     const bppsa_work_ratios same = bppsa_work_over(&r->flops, &s->bp), whole = bppsa_work_over(&r->flops, &s->unpruned);
     ok = ok && bppsa_json_put_real(object, "time_of_bp", time_ratio) && bppsa_work_json(object, "bp", &same);
     ok = ok && bppsa_work_json(object, "unpruned_bp", &whole) && bppsa_json_put_integer(object, "critical_steps", r->steps);
@@ -355,6 +358,8 @@ static bppsa_status enter_passes(session *s, entrant *e, const method *m, double
   row forward = {.method = "forward", .flops.gradients = forward_flops(s)};
   row backward = {
       .method = m->name, .backward = true, .flops = s->unpruned, .plan_s = plan_s, .steps = s->network.layers.count - 2};
+  const bppsa_gradient_method taken = bppsa_scan_plan_method(plan);
+  bppsa_gradient_method_text(&taken, backward.takes, sizeof backward.takes);
   if (plan != NULL) {
     const bppsa_scan_totals *t = bppsa_scan_plan_totals(plan);
     backward.flops = bppsa_work_of_scan(t, s->bp.besides);
@@ -375,8 +380,8 @@ static double budget(const session *s) {
   return bppsa_cli_value(s->cli, BPPSA_OPTION_QUICK)->given ? 0.2 : 2;
 }
 
-/* What is beyond the limit, and of a GPU what has no kernels there, is left out; without BP there is nothing to measure. The time limit counts the rounds
- * that are still to come. */
+/* What is beyond the limit, and of a GPU what has no kernels there, is left out; without BP there is nothing to measure. The time
+ * limit counts the rounds that are still to come. */
 static bppsa_status enter_method(session *s, const method *m) {
   const double start = bppsa_now();
   if (s->deadline > 0 && start + budget(s) * (double)s->row_count > s->deadline) {

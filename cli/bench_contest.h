@@ -1,6 +1,6 @@
-/* Those who are timed at a point of `bench rnn` and `bench gru`, side by side: the project's methods and, on a GPU, each of them as a CUDA graph
- * and cuDNN's algorithms. All make the same two passes; what a pass takes is the time between marks in the device's queue (core/timeline.h), which a graph
- * has inside (bench_queued.h).
+/* Those who are timed at a point of `bench rnn` and `bench gru`, side by side: the project's methods and, on a GPU, each of them
+ * as a CUDA graph and cuDNN's algorithms. All make the same two passes; what a pass takes is the time between marks in the
+ * device's queue (core/timeline.h), which a graph has inside (bench_queued.h).
  */
 #ifndef BPPSA_CLI_BENCH_CONTEST_H
 #define BPPSA_CLI_BENCH_CONTEST_H
@@ -29,9 +29,11 @@ bppsa_status bppsa_contest_begin(const bppsa_device *device, bppsa_contest *cont
 /* Destroys everything; on a GPU, writes what each contestant's going freed into the memory of its rows. */
 void bppsa_contest_end(bppsa_contest *contest, bppsa_bench_result *result);
 
-/* One pass each way, by the same contestant, or one of them by a graph and the other by its plain one. seconds: forward, backward. ERR_* of the contestants. */
+/* One pass each way, by the same contestant, or one of them by a graph and the other by its plain one. seconds: forward,
+ * backward. ERR_* of the contestants. */
 bppsa_status bppsa_contest_pass(bppsa_contest *contest, int forward, int backward, double seconds[2]);
-/* Another contestant: the passes of `plain` as graphs, for the rows given. On failure nobody is added. ERR_*: of bppsa_bench_record. */
+/* Another contestant: the passes of `plain` as graphs, for the rows given. On failure nobody is added. ERR_*: of
+ * bppsa_bench_record. */
 bppsa_status bppsa_contest_add_graph(bppsa_contest *contest, int plain, int forward, int backward);
 
 /* Rounds of everyone's passes (bench_rounds.h); the budget is shared by all. Fills the times of all rows. ERR_*. */

@@ -1,4 +1,5 @@
-/* `bppsa bench crossover`: who wins, sequential BP or the best scan, over T x B and T x H; measured here, and predicted for p workers.
+/* `bppsa bench crossover`: who wins, sequential BP or the best scan, over T x B and T x H; measured here, and predicted for p
+ * workers.
  *
  * The model: a method does `total` FLOP for the batch (its scans' products and, shared freely, the weights' gradients); the longest
  * chain of dependent products of a sample is `critical` FLOP. A worker needs c seconds a FLOP, measured for each method in each

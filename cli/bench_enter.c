@@ -100,7 +100,8 @@ static bppsa_status verify_graph(bppsa_bench_session *s, int graph, bool backwar
   return judge_pass(s, who, row);
 }
 
-/* The passes of a contestant as graphs, for rows `backward` (and `forward`, unless -1) beside its own. What cannot be recorded is rows that say so. */
+/* The passes of a contestant as graphs, for rows `backward` (and `forward`, unless -1) beside its own. What cannot be recorded is
+ * rows that say so. */
 static bppsa_status add_graph(bppsa_bench_session *s, int plain, int forward, int backward) {
   const bppsa_status status = bppsa_contest_add_graph(&s->contest, plain, forward, backward);
   if (status == BPPSA_ERR_UNSUPPORTED) {

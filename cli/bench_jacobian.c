@@ -264,7 +264,8 @@ static bppsa_status leave_out(const session *s, const char *name, const char *ph
   return s->cli->json ? BPPSA_OK : bppsa_cli_print(s->cli, "  %-8s%-8sleft out: %s\n", name, phase != NULL ? phase : "", why);
 }
 
-/* A GPU's fill as a recording; what it writes is held against the host's values. What cannot be recorded is left out: *recorded stays false. */
+/* A GPU's fill as a recording; what it writes is held against the host's values. What cannot be recorded is left out: *recorded
+ * stays false. */
 static bppsa_status record_values(session *s, const char *name, pass *p, bppsa_bench_recording *recording, bool *recorded) {
   const bppsa_status status = bppsa_bench_record(p->device, run_values, clear_values, p, recording);
   if (status == BPPSA_ERR_UNSUPPORTED) {
@@ -319,7 +320,8 @@ static bppsa_status print_head(session *s) {
       bppsa_cli_si(s->limits.write_bytes, "B/s", write, sizeof write));
 }
 
-/* Bytes of a case's arrays where its values are made, counted before there are any, and on a processor of the patterns: two, since csr makes another. */
+/* Bytes of a case's arrays where its values are made, counted before there are any, and on a processor of the patterns: two,
+ * since csr makes another. */
 static bppsa_status count_bytes(const pass *p, int64_t *bytes) {
   bppsa_jacobian *counted = NULL;
   int64_t counts[3];
@@ -332,8 +334,8 @@ static bppsa_status count_bytes(const pass *p, int64_t *bytes) {
   return BPPSA_OK;
 }
 
-/* Makes the generator, unless the case is beyond --memory-limit: then it says so. On a GPU two generators' lists count as well, which one that is there
- * knows. */
+/* Makes the generator, unless the case is beyond --memory-limit: then it says so. On a GPU two generators' lists count as well,
+ * which one that is there knows. */
 static bppsa_status fits(const session *s, const char *name, pass *p, bool *fit) {
   int64_t bytes;
   BPPSA_TRY(count_bytes(p, &bytes));

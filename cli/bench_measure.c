@@ -1,4 +1,5 @@
-/* One point: the reference, everyone who takes part verified against it, then rounds of timing in which they take turns (bench_enter.c, bench_contest.c). */
+/* One point: the reference, everyone who takes part verified against it, then rounds of timing in which they take turns
+ * (bench_enter.c, bench_contest.c). */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>

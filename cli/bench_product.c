@@ -159,7 +159,8 @@ typedef struct entrant {
   bool refused, out; /* refused: a rival's latest run was ERR_UNSUPPORTED; out: left out since */
 } entrant;
 
-/* A run, verified; and of a GPU its pass as a recording, in which no launch waits for the host, verified again. What cannot be recorded is left out. */
+/* A run, verified; and of a GPU its pass as a recording, in which no launch waits for the host, verified again. What cannot be
+ * recorded is left out. */
 static bppsa_status verify(session *s, entrant *e, const work *w, bool record) {
   e->work = (bppsa_timed_work){.device = s->device, .action = w->run, .context = e};
   BPPSA_TRY(w->clear(e));

@@ -99,7 +99,8 @@ static int64_t share_budget(const attempt *a) {
   return most;
 }
 
-/* A first round of everyone, then those that the budget holds: of `most` - 1 rounds a contender takes part in repeats - 1, evenly spread. */
+/* A first round of everyone, then those that the budget holds: of `most` - 1 rounds a contender takes part in repeats - 1, evenly
+ * spread. */
 static bppsa_status run_rounds(const attempt *a) {
   for (int64_t i = 0; i < a->count; ++i) {
     BPPSA_TRY(take_turn(&a->contenders[i], &a->turns[i]));

@@ -1,17 +1,22 @@
 /* The harness of the benchmarks: one clock, and rounds of timing in which everyone who is compared takes turns.
  *
- * Rounds.  A point of a benchmark is a list of contenders. Each makes one pass that warms up and is not counted; then come rounds in which every
- *          contender whose turn it is makes one pass, one after the other, so that whatever else the machine does hits all of them alike. Everyone gets
- *          an equal share of the budget, judged by the faster of the pass that warms up and the first round: at least 3 passes, at most 1001, those of
- *          the fast contenders spread evenly over all rounds. A number of repeats, where it is given, counts instead.
- * Spread.  A timing is noisy when its median is more than 1.25 times its minimum: half of its passes then took a quarter longer than the fastest one.
- *          One slow pass, or a few, move neither number: the rule forgives them, as the median does. Nothing else in a timing is as robust and can
- *          be checked in a table that shows both. On a quiet machine 19 of 20 rows of bench/results stay below 1.18. What loads the machine all the
- *          time and evenly slows minimum and median alike; the rule cannot see that, and need not: it hits all contenders, and ratios between them
- *          stand. Fewer than 3 passes have no spread worth the name and are never noisy.
- * Again.   Where any timing of a point is noisy, the rounds are run once more, and of the two attempts the one with fewer noisy timings is taken (of
- *          equals, the one whose largest spread is smaller). What is noisy then stays marked: rows say "noisy": true, tables put a ~ before the
- *          median, and no sentence, winner or fitted line rests on it.
+ * Rounds.  A point of a benchmark is a list of contenders. Each makes one pass that warms up and is not counted; then come rounds
+ * in which every
+ *          contender whose turn it is makes one pass, one after the other, so that whatever else the machine does hits all of
+ *          them alike. Everyone gets an equal share of the budget, judged by the faster of the pass that warms up and the first
+ *          round: at least 3 passes, at most 1001, those of the fast contenders spread evenly over all rounds. A number of
+ *          repeats, where it is given, counts instead.
+ * Spread.  A timing is noisy when its median is more than 1.25 times its minimum: half of its passes then took a quarter longer
+ * than the fastest one.
+ *          One slow pass, or a few, move neither number: the rule forgives them, as the median does. Nothing else in a timing is
+ *          as robust and can be checked in a table that shows both. On a quiet machine 19 of 20 rows of bench/results stay below
+ *          1.18. What loads the machine all the time and evenly slows minimum and median alike; the rule cannot see that, and
+ *          need not: it hits all contenders, and ratios between them stand. Fewer than 3 passes have no spread worth the name and
+ *          are never noisy.
+ * Again.   Where any timing of a point is noisy, the rounds are run once more, and of the two attempts the one with fewer noisy
+ * timings is taken (of
+ *          equals, the one whose largest spread is smaller). What is noisy then stays marked: rows say "noisy": true, tables put
+ *          a ~ before the median, and no sentence, winner or fitted line rests on it.
  */
 #ifndef BPPSA_CLI_BENCH_ROUNDS_H
 #define BPPSA_CLI_BENCH_ROUNDS_H
@@ -60,8 +65,9 @@ typedef struct {
 /* Times all contenders. Their timings are set on success alone. ERR_MEMORY, ERR_* of a pass. */
 bppsa_status bppsa_bench_run_rounds(const bppsa_rounds *rounds, int64_t count, bppsa_contender *contenders);
 
-/* Work that has no clock of its own, as a contender's pass: the time between a mark before what it queues and one behind it (core/timeline.h): on a GPU
- * the launches' waits for the host are in it, on a CPU it is what the call takes. Set device, action and context; make the timeline, destroy it. */
+/* Work that has no clock of its own, as a contender's pass: the time between a mark before what it queues and one behind it
+ * (core/timeline.h): on a GPU the launches' waits for the host are in it, on a CPU it is what the call takes. Set device, action
+ * and context; make the timeline, destroy it. */
 typedef struct {
   const bppsa_device *device;
   bppsa_queued_work action;

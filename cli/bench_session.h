@@ -26,8 +26,8 @@ static inline bool bppsa_bench_on_gpu(const bppsa_bench_session *s) {
   return bppsa_device_get_kind(s->device) == BPPSA_CUDA;
 }
 
-/* Adds every method whose row is to be measured, verified: the project's, and on a GPU their graphs. A method that the device has no kernels for
- * and a capture that is refused are rows that say so. ERR_*. */
+/* Adds every method whose row is to be measured, verified: the project's, and on a GPU their graphs. A method that the device has
+ * no kernels for and a capture that is refused are rows that say so. ERR_*. */
 bppsa_status bppsa_bench_add_methods(bppsa_bench_session *s);
 /* On a GPU: cuDNN's algorithms and their graphs, likewise; those that refuse the shape are rows with cuDNN's words. ERR_*. */
 bppsa_status bppsa_bench_add_rivals(bppsa_bench_session *s);

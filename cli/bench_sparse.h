@@ -1,6 +1,7 @@
 /* What the benchmarks of the sparse engine share: bench product, bench jacobian, bench scan.
  *
- *   floor     what a pass takes at least: the larger of its FLOPs over the measured peak and its bytes over the measured bandwidth, all threads
+ *   floor     what a pass takes at least: the larger of its FLOPs over the measured peak and its bytes over the measured
+ *   bandwidth, all threads
  *   bytes     values and indices a pass reads, and values it writes, once each
  *   plan      seconds of planning, and how many numeric passes they are; of rivals without taking over the factors
  *   residual  max |c - ref| / (ε Σ |a b|) over the entries, against float64
@@ -43,19 +44,23 @@ typedef struct {
   const bppsa_device *device; /* where it is measured, for rivals; the case itself lies in host memory */
 } bppsa_product_case;
 
-/* Case `index`: A (conv3·conv4 of VGG-11 with 3 % of the weights), B (16 -> 16 -> 16 channels at 16 x 16, conv·relu·conv), B with 64 channels at 8 x 8, D
- * (fc1·relu·fc2 of LeNet-5, two full factors), D with 1024 x 1024 each. *more is false past the last. Free with _free in every case. */
+/* Case `index`: A (conv3·conv4 of VGG-11 with 3 % of the weights), B (16 -> 16 -> 16 channels at 16 x 16, conv·relu·conv), B
+ * with 64 channels at 8 x 8, D (fc1·relu·fc2 of LeNet-5, two full factors), D with 1024 x 1024 each. *more is false past the
+ * last. Free with _free in every case. */
 bppsa_status bppsa_product_case_make(int64_t index, uint64_t seed, const bppsa_device *device, bppsa_product_case *made,
                                      bool *more);
-/* The case "files": factors from NPZ or Matrix Market files, as f32. ERR_* of bppsa_csr_load; ERR_ARGUMENT: a file cannot be read. Free likewise. */
+/* The case "files": factors from NPZ or Matrix Market files, as f32. ERR_* of bppsa_csr_load; ERR_ARGUMENT: a file cannot be
+ * read. Free likewise. */
 bppsa_status bppsa_product_case_load(const char *left, const char *right, bppsa_product_case *made);
 void bppsa_product_case_free(bppsa_product_case *c);
-/* An operator's Jacobian with values: weights uniform in ±1, of which a fraction `kept`, chosen at random, is in the pattern; where there are none, 1 for a
- * quarter (pools) or half (functions) of the entries, 0 for the others. Both are the caller's, also after a failure. */
+/* An operator's Jacobian with values: weights uniform in ±1, of which a fraction `kept`, chosen at random, is in the pattern;
+ * where there are none, 1 for a quarter (pools) or half (functions) of the entries, 0 for the others. Both are the caller's, also
+ * after a failure. */
 bppsa_status bppsa_bench_factor(const bppsa_op *op, double kept, uint64_t seed, const bppsa_device *device, bppsa_jacobian **j,
                                 float **values);
 
-/* The products of the scan of VGG-11's operators with so many up-levels, a fraction `kept` of its weights left, in the order in which they run (bench_chain.c).
+/* The products of the scan of VGG-11's operators with so many up-levels, a fraction `kept` of its weights left, in the order in
+ * which they run (bench_chain.c).
  * _next computes the product too, as an operand of later ones; *more is false past the last. Cases are freed before the chain. */
 typedef struct bppsa_product_chain bppsa_product_chain;
 bppsa_status bppsa_product_chain_create(int64_t up_levels, double kept, uint64_t seed, const bppsa_device *device,
@@ -69,7 +74,8 @@ bppsa_status bppsa_product_case_reference(const bppsa_product_case *c, const bpp
 
 /* ---- rivals: other libraries ----
  *
- * Of processors in a program of their own (cli/rivals/); of GPUs cuSPARSE and cuBLAS (product_cusparse.c, product_cublas.c), which are loaded where they are. */
+ * Of processors in a program of their own (cli/rivals/); of GPUs cuSPARSE and cuBLAS (product_cusparse.c, product_cublas.c),
+ * which are loaded where they are. */
 
 typedef struct {
   const char *name;   /* "graphblas" */

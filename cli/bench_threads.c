@@ -1,4 +1,5 @@
-/* `bppsa bench threads`: a training step on one thread and on several, on a quiet machine and beside threads that keep processors busy. */
+/* `bppsa bench threads`: a training step on one thread and on several, on a quiet machine and beside threads that keep processors
+ * busy. */
 #include <inttypes.h>
 #include <math.h>
 #include <pthread.h>

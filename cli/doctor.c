@@ -79,8 +79,8 @@ static bool find_program(const char *path, const char *name, char *found, size_t
   return false;
 }
 
-/* The loader looks first, then CUDA's own directory, which is often not in its list. What was loaded stays: not every library can be
- * unloaded cleanly. */
+/* The loader looks first, then CUDA's own directory, which is often not in its list. What was loaded stays: not every library can
+ * be unloaded cleanly. */
 static bool find_library(const char *name, char *found, size_t size) {
   snprintf(found, size, "%s", name);
   void *library = dlopen(found, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);

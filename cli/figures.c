@@ -1,4 +1,5 @@
-/* `bppsa figures`: tables 4 and 5, figures 1, 3, 7 and 8, or of the GRU tables 3 and 6, figures 9 and 13, as CSV, SVG, PNG and one page. */
+/* `bppsa figures`: tables 4 and 5, figures 1, 3, 7 and 8, or of the GRU tables 3 and 6, figures 9 and 13, as CSV, SVG, PNG and
+ * one page. */
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -92,7 +93,8 @@ static void plan_csv(const bppsa_scan_plan *plan, bppsa_text *text) {
   }
 }
 
-/* What figure `i` is drawn of: Blelloch's scan, as a plan that is counted and never run. patterns: a network's, of `count` operators. */
+/* What figure `i` is drawn of: Blelloch's scan, as a plan that is counted and never run. patterns: a network's, of `count`
+ * operators. */
 static bppsa_status draw_plan(int i, int64_t count, const bppsa_csr *const *patterns, const bppsa_device *device, contents *c) {
   char png[32];
   bppsa_scan_config config = bppsa_scan_config_default();

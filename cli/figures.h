@@ -41,8 +41,8 @@ const bppsa_paper_row *bppsa_paper_table(int table, int64_t *count);
 
 /* median_s of a row with default initialisation; NaN where there is none. method NULL: of phase forward. */
 double bppsa_figures_median(const json_t *rows, int64_t seq_len, int64_t batch, const char *method);
-/* One definition of a method's time for every table, figure and sentence: seconds (key "median_s" or "min_s") of one forward pass and, unless method is NULL,
- * one backward pass by the method, default initialisation; NaN where one is missing. */
+/* One definition of a method's time for every table, figure and sentence: seconds (key "median_s" or "min_s") of one forward pass
+ * and, unless method is NULL, one backward pass by the method, default initialisation; NaN where one is missing. */
 double bppsa_figures_iteration(const json_t *rows, int64_t seq_len, int64_t batch, const char *method, const char *key);
 /* Whether either of those rows is noisy. */
 bool bppsa_figures_noisy(const json_t *rows, int64_t seq_len, int64_t batch, const char *method);
@@ -68,7 +68,8 @@ bppsa_status bppsa_figures_train(const bppsa_figures *figures, const bppsa_devic
 
 /* Writes DIRECTORY/name and lists it. */
 bppsa_status bppsa_figures_write(bppsa_figures *figures, const char *name, const bppsa_text *text);
-/* Runs DIRECTORY/name.gp for one format, "svg" or "png", which writes DIRECTORY/name.format. Nothing without gnuplot. ERR_IO: it failed. */
+/* Runs DIRECTORY/name.gp for one format, "svg" or "png", which writes DIRECTORY/name.format. Nothing without gnuplot. ERR_IO: it
+ * failed. */
 bppsa_status bppsa_figures_plot(bppsa_figures *figures, const char *name, const char *format);
 /* The scripts of figures 7, 8 and 13, of CSV files of the same name. */
 extern const char bppsa_figure7_script[], bppsa_figure8_script[], bppsa_figure13_script[];
@@ -91,7 +92,8 @@ bppsa_status bppsa_figures_schedules(bppsa_figures *figures);
 
 /* ---- convolutional networks (figures_cnn.c, figures_table1.c) ---- */
 
-/* Appends a row an operator of table 1: its name, medians and minima of both ways in seconds, "noisy" and the paper's speedup. ERR_NUMERIC: they differ. */
+/* Appends a row an operator of table 1: its name, medians and minima of both ways in seconds, "noisy" and the paper's speedup.
+ * ERR_NUMERIC: they differ. */
 bppsa_status bppsa_figures_measure_table1(json_t *rows);
 
 /* Writes networks.html and its files: table 1, figures 5, 6 and 10. */

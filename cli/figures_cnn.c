@@ -1,4 +1,5 @@
-/* Table 1 and figures 5, 6 and 10: convolutional networks and their sparse Jacobians. Numbers come from the program's own commands, run in this process. */
+/* Table 1 and figures 5, 6 and 10: convolutional networks and their sparse Jacobians. Numbers come from the program's own
+ * commands, run in this process. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

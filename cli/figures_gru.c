@@ -53,8 +53,8 @@ static bppsa_status add_table3(bppsa_text *text) {
 
 /* ---- table 6 and figure 9 ---- */
 
-/* Table 6: seconds an epoch on a V100. forward; with the overhead of the scan's Jacobians; all of it by BP (PyTorch with cuDNN 7) and
- * by BPPSA. */
+/* Table 6: seconds an epoch on a V100. forward; with the overhead of the scan's Jacobians; all of it by BP (PyTorch with cuDNN 7)
+ * and by BPPSA. */
 typedef struct {
   const char *set;
   int64_t seq_len, batch;

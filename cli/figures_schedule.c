@@ -185,9 +185,9 @@ static bppsa_status add_bubbles(bppsa_text *csv) {
 
 enum { ELEMENTS = 4096, SIMULATED = 64, DEVICES = 2048 };
 
-/* n = 4096 layers over p devices. A pipeline kept full by p micro-batches holds an input of its stage for each of min(N, p) of them, and n / p activations made again
- * for one (BPPSA, section 3.6 and appendix B); the scan n / p Jacobians and one product. Pipelines of more than 64 devices by the closed form that the tests hold
- * up to 64. */
+/* n = 4096 layers over p devices. A pipeline kept full by p micro-batches holds an input of its stage for each of min(N, p) of
+ * them, and n / p activations made again for one (BPPSA, section 3.6 and appendix B); the scan n / p Jacobians and one product.
+ * Pipelines of more than 64 devices by the closed form that the tests hold up to 64. */
 static bppsa_status add_memory(bppsa_text *csv) {
   bppsa_text_add(csv, "devices,pipeline_M_x,pipeline_from,scan_M_Jacob\n");
   for (int64_t p = 1; p <= DEVICES; p *= 2) {

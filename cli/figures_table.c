@@ -141,7 +141,8 @@ void bppsa_figures_table_csv(const json_t *rows, int table, bppsa_text *text) {
   }
 }
 
-/* x: T or B; times of one iteration, of its backward pass and of both, and what is gained over BP. The paper's backward pass is its total less its forward pass. */
+/* x: T or B; times of one iteration, of its backward pass and of both, and what is gained over BP. The paper's backward pass is
+ * its total less its forward pass. */
 static void add_paper_points(int table, const char *axis, bppsa_text *text) {
   int64_t count;
   const bppsa_paper_row *rows = bppsa_paper_table(table, &count);

@@ -1,4 +1,5 @@
-/* Table 1: making transposed Jacobians, against reverse mode a column at a time. Both make the same numbers, which are compared first, and take turns. */
+/* Table 1: making transposed Jacobians, against reverse mode a column at a time. Both make the same numbers, which are compared
+ * first, and take turns. */
 #include <math.h>
 #include <string.h>
 
@@ -18,7 +19,8 @@ static const struct {
 
 #define TOLERANCE 1e-5f /* of a value, of what is at most 1 */
 
-/* An operator on one sample, one thread: what one column of reverse mode takes, and what all values of its transposed Jacobian take. */
+/* An operator on one sample, one thread: what one column of reverse mode takes, and what all values of its transposed Jacobian
+ * take. */
 typedef struct {
   const bppsa_cnn_layer *layer;
   bppsa_device *device;

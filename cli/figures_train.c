@@ -1,6 +1,7 @@
-/* Figures 7 and 13: training by BP and by the scans. All methods make every iteration in turn, and the whole is repeated, so that other load hits all of them
- * alike and a stall of the machine hits one repeat: curves are drawn over the medians of the repeats' times. What counts is the time of the forward and
- * backward passes. The losses of all repeats are the same bits, which is checked. Every repeat that is done is kept (figures_keep.h). */
+/* Figures 7 and 13: training by BP and by the scans. All methods make every iteration in turn, and the whole is repeated, so that
+ * other load hits all of them alike and a stall of the machine hits one repeat: curves are drawn over the medians of the repeats'
+ * times. What counts is the time of the forward and backward passes. The losses of all repeats are the same bits, which is
+ * checked. Every repeat that is done is kept (figures_keep.h). */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -36,9 +37,9 @@ typedef struct {
   int64_t *order, *labels;
   float *x, *seed;
   runner runners[METHODS];
-  json_t *
-      document; /* {"configuration", "losses": a list of windows' means a method, "largest_difference", "held_out": an accuracy a method,
-                       "repeats": [a list of windows' seconds a method]} */
+  /* {"configuration", "losses": a list of windows' means a method, "largest_difference", "held_out": an accuracy a method,
+   * "repeats": [a list of windows' seconds a method]} */
+  json_t *document;
 } training;
 
 static bppsa_status out_of_memory(void) {

@@ -110,7 +110,8 @@ static void step_ratios(const bppsa_flops *net, double *same, double *unpruned) 
   *unpruned = flops == whole ? 1 : (double)flops / (double)whole;
 }
 
-/* What the counts support, and no more: the critical path and its largest step beside BP's, and whether a plan made ahead can have them. */
+/* What the counts support, and no more: the critical path and its largest step beside BP's, and whether a plan made ahead can
+ * have them. */
 static const char *conclusion_text(const bppsa_flops *net, char *text, size_t size) {
   const double same = bppsa_work_over(&net->work, &net->bp).critical;
   const double whole = bppsa_work_over(&net->work, &net->unpruned.work).critical;

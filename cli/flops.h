@@ -1,4 +1,5 @@
-/* What `flops` counts: a network's transposed Jacobians and the steps of their scan (flops_count.c), and how it is shown (flops.c). */
+/* What `flops` counts: a network's transposed Jacobians and the steps of their scan (flops_count.c), and how it is shown
+ * (flops.c). */
 #ifndef BPPSA_CLI_FLOPS_H
 #define BPPSA_CLI_FLOPS_H
 
@@ -41,7 +42,8 @@ typedef struct {
 /* Opens the network and counts. The caller frees it in every case. */
 bppsa_status bppsa_flops_count(const bppsa_cli *cli, bppsa_flops *flops);
 void bppsa_flops_free(bppsa_flops *flops);
-/* "flops_of_bp" over BP of the same patterns, "flops_of_unpruned_bp" over BP with all weights, and what belongs to them (cli/work.h). */
+/* "flops_of_bp" over BP of the same patterns, "flops_of_unpruned_bp" over BP with all weights, and what belongs to them
+ * (cli/work.h). */
 bool bppsa_flops_ratios_json(json_t *object, const bppsa_flops *flops);
 /* --svg: may the file be written, and is it none of those that are read? */
 bppsa_status bppsa_flops_check_paths(const bppsa_cli *cli);

@@ -104,8 +104,8 @@ static double memory_limit(const bppsa_cli *cli) {
   return limit->given ? (double)limit->integer : 0.75 * (double)bppsa_machine_memory();
 }
 
-/* Bytes that layer i's pattern takes at least: offsets of 8 bytes and columns of 4, of its positions and, unless it is symbolic, of all its rows; the weights that a mask
- * leaves bound its entries. */
+/* Bytes that layer i's pattern takes at least: offsets of 8 bytes and columns of 4, of its positions and, unless it is symbolic,
+ * of all its rows; the weights that a mask leaves bound its entries. */
 static bppsa_status pattern_bytes(const bppsa_flops *f, int64_t i, bool symbolic, double *bytes) {
   const bppsa_cnn_layer *layer = &f->network.layers.layers[i];
   const uint8_t *mask = mask_of(f, i);

@@ -60,8 +60,8 @@ typedef struct {
   bppsa_safetensors *file;
   bppsa_device *device;
   bppsa_model *model;
-  bppsa_buffer x, labels,
-      h0; /* [T,B,I] or [B,C,H,W]; int64 [B] or [T,B], or real targets like the logits (both on the host); [L,B,H] (empty without --h0) */
+  /* [T,B,I] or [B,C,H,W]; int64 [B] or [T,B], or real targets like the logits (both on the host); [L,B,H] (empty without --h0) */
+  bppsa_buffer x, labels, h0;
   bppsa_buffer seed;    /* like the logits */
   bppsa_buffer dx, dh0; /* gradients of x and h0, on the host */
   double loss;

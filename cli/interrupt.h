@@ -1,12 +1,12 @@
-/* A run that SIGINT or SIGTERM ends in an orderly way: it asks bppsa_interrupt_pending between two steps, and finishes what it has. The second signal of
- * the same kind does what it did before the run: it kills the program. */
+/* A run that SIGINT or SIGTERM ends in an orderly way: it asks bppsa_interrupt_pending between two steps, and finishes what it
+ * has. The second signal of the same kind does what it did before the run: it kills the program. */
 #ifndef BPPSA_CLI_INTERRUPT_H
 #define BPPSA_CLI_INTERRUPT_H
 
 #include <stdbool.h>
 
-/* From here on the first signal is noted and does nothing else. A signal that was ignored (as under nohup) stays ignored. Each catch needs its release;
- * between an outer catch and its release, an inner pair changes nothing. */
+/* From here on the first signal is noted and does nothing else. A signal that was ignored (as under nohup) stays ignored. Each
+ * catch needs its release; between an outer catch and its release, an inner pair changes nothing. */
 void bppsa_interrupt_catch(void);
 /* Whether a signal came since the outermost catch. */
 bool bppsa_interrupt_pending(void);

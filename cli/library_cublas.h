@@ -6,7 +6,8 @@
 
 #include "core/status.h"
 
-/* The functions that are called: a member of the table below each, and a look-up. The header's short names, cublasCreate, are macros for these. */
+/* The functions that are called: a member of the table below each, and a look-up. The header's short names, cublasCreate, are
+ * macros for these. */
 #define CUBLAS_FUNCTIONS(with)                                                                                                   \
   with(cublasGetStatusString) with(cublasCreate_v2) with(cublasDestroy_v2) with(cublasSetStream_v2) with(cublasSetWorkspace_v2)  \
       with(cublasSetMathMode) with(cublasSgemm_v2)
@@ -16,7 +17,8 @@ typedef struct {
   CUBLAS_FUNCTIONS(CUBLAS_MEMBER)
 } cublas_library;
 
-/* The library, the same at every call. ERR_UNSUPPORTED: it is not there, or not of the version it was built for; the loader's words. */
+/* The library, the same at every call. ERR_UNSUPPORTED: it is not there, or not of the version it was built for; the loader's
+ * words. */
 bppsa_status bppsa_cublas_load(const cublas_library **library);
 
 #endif

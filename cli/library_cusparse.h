@@ -30,7 +30,8 @@ typedef struct {
   CUSPARSE_REUSE_FUNCTIONS(CUSPARSE_MEMBER)
 } cusparse_library;
 
-/* The library, the same at every call. ERR_UNSUPPORTED: it is not there, or not of the version it was built for; the loader's words. */
+/* The library, the same at every call. ERR_UNSUPPORTED: it is not there, or not of the version it was built for; the loader's
+ * words. */
 bppsa_status bppsa_cusparse_load(const cusparse_library **library);
 
 #endif

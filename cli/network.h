@@ -1,7 +1,7 @@
 /* The network a command works on: recurrent, or convolutional with its layers and its mask.
  *
- * Commands configure every network by a bppsa_recurrent_config; of it a convolutional network takes batch, dtype, how gradients are computed, input
- * gradients and the memory limit.
+ * Commands configure every network by a bppsa_recurrent_config; of it a convolutional network takes batch, dtype, how gradients
+ * are computed, input gradients and the memory limit.
  */
 #ifndef BPPSA_CLI_NETWORK_H
 #define BPPSA_CLI_NETWORK_H
@@ -25,8 +25,8 @@ typedef struct {
   bppsa_weight_gradients weight_gradients;
 } bppsa_network;
 
-/* The network the command's object names, its file, --mask and --weight-gradients read. ERR_ARGUMENT: a second stream beside a scan or a
- * processor; ERR_* of bppsa_cnn_network_load and bppsa_safetensors_load. */
+/* The network the command's object names, its file, --mask and --weight-gradients read. ERR_ARGUMENT: a second stream beside a
+ * scan or a processor; ERR_* of bppsa_cnn_network_load and bppsa_safetensors_load. */
 bppsa_status bppsa_network_open(const bppsa_cli *cli, bppsa_network *network);
 void bppsa_network_close(bppsa_network *network); /* a zeroed one is legal */
 
@@ -40,7 +40,8 @@ bppsa_status bppsa_network_init(const bppsa_network *network, bppsa_model *model
 bppsa_gradient_method bppsa_network_method(const bppsa_network *network, const bppsa_recurrent_config *config,
                                            const bppsa_model *model);
 
-/* "rnn: T 1000, ..." or "lenet5: B 256, 11 layers, [3, 32, 32] to 10 classes"; a network's file by its path. Returns text (BPPSA_NETWORK_TEXT). */
+/* "rnn: T 1000, ..." or "lenet5: B 256, 11 layers, [3, 32, 32] to 10 classes"; a network's file by its path. Returns text
+ * (BPPSA_NETWORK_TEXT). */
 const char *bppsa_network_describe(const bppsa_network *network, const bppsa_recurrent_config *config, char *text, size_t size);
 /* The network's sizes as fields of a JSON object. */
 bool bppsa_network_json(const bppsa_network *network, const bppsa_recurrent_config *config, json_t *object);

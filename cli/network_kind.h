@@ -21,8 +21,9 @@ const bppsa_network_kind *bppsa_network_kind_of(const bppsa_cli *cli);
 
 /* The scan configuration of a layer, `auto` as it stands. */
 bppsa_scan_config bppsa_network_scan(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, int64_t layer);
-/* FLOPs per sample that a layer's backward pass has besides the gradients between steps, whatever computes these ("besides" of scan/work.h): 2 T G H (I + H)
- * for the gradients of weights, and 2 T G H I for what goes to the layer below, or to the inputs where their gradient is wanted. */
+/* FLOPs per sample that a layer's backward pass has besides the gradients between steps, whatever computes these ("besides" of
+ * scan/work.h): 2 T G H (I + H) for the gradients of weights, and 2 T G H I for what goes to the layer below, or to the inputs
+ * where their gradient is wanted. */
 double bppsa_network_flops_besides(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, int64_t layer);
 /* `auto` resolved by the cost model (bppsa_recurrent_choose). */
 bppsa_status bppsa_network_choose(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, bppsa_device_kind device,

@@ -1,7 +1,7 @@
 /* Command line options: one table of all of them, one parser.
  *
- * Every option is written `--name value` or `--name=value`; flags take no value. An option given twice counts once, the last time. Nothing is
- * allocated: texts borrow from argv.
+ * Every option is written `--name value` or `--name=value`; flags take no value. An option given twice counts once, the last
+ * time. Nothing is allocated: texts borrow from argv.
  */
 #ifndef BPPSA_CLI_OPTIONS_H
 #define BPPSA_CLI_OPTIONS_H
@@ -199,8 +199,9 @@ const char *bppsa_option_fallback(const bppsa_option_use *use);
 /* Parses one value: strict, the whole text, in range. ERR_ARGUMENT names option, text and what was expected. */
 bppsa_status bppsa_option_parse(bppsa_option option, const char *text, bppsa_option_value *value);
 
-/* Parses arguments 0 .. argc-1 (without program and command) into values, size BPPSA_OPTION_COUNT, defaults filled in. After --help nothing else is
- * checked. ERR_ARGUMENT: unknown (with a suggestion), without a value, missing. `command` names the command in messages. */
+/* Parses arguments 0 .. argc-1 (without program and command) into values, size BPPSA_OPTION_COUNT, defaults filled in. After
+ * --help nothing else is checked. ERR_ARGUMENT: unknown (with a suggestion), without a value, missing. `command` names the
+ * command in messages. */
 bppsa_status bppsa_options_parse(const char *command, const bppsa_option_use *uses, int argc, char **argv,
                                  bppsa_option_value *values);
 

@@ -1,4 +1,5 @@
-/* `bppsa plan lenet5|vgg11|FILE.json`: the plan of a convolutional network's sparse scan, over the patterns that hold for any input. */
+/* `bppsa plan lenet5|vgg11|FILE.json`: the plan of a convolutional network's sparse scan, over the patterns that hold for any
+ * input. */
 #include <inttypes.h>
 #include <string.h>
 

@@ -1,10 +1,14 @@
-/* cuBLAS in `bench product`: C = A B in f32 of two factors without a gap, whose values in the pattern's order are matrices, row after row.
+/* cuBLAS in `bench product`: C = A B in f32 of two factors without a gap, whose values in the pattern's order are matrices, row
+ * after row.
  *
- *   cublas           CUBLAS_PEDANTIC_MATH: "standard arithmetic", f32 multiply-adds in every step, as other rows have them; documented as perhaps slower
- *   cublas-default   CUBLAS_DEFAULT_MATH: at least f32's precision, however the library gets there. That excludes TF32, whose residual, hundreds, would mark
+ *   cublas           CUBLAS_PEDANTIC_MATH: "standard arithmetic", f32 multiply-adds in every step, as other rows have them;
+ *   documented as perhaps slower
+ *   cublas-default   CUBLAS_DEFAULT_MATH: at least f32's precision, however the library gets there. That excludes TF32, whose
+ *   residual, hundreds, would mark
  *                    the row; not an emulation of f32 by bfloat16, where the environment asks for one
  *
- * cuBLAS counts from column to column, and a matrix of rows is the transpose of one of columns: what it is asked for is Cᵀ = Bᵀ Aᵀ, and nothing is moved.
+ * cuBLAS counts from column to column, and a matrix of rows is the transpose of one of columns: what it is asked for is Cᵀ =
+ * Bᵀ Aᵀ, and nothing is moved.
  */
 #include "cli/bench_sparse.h"
 #include "cli/library_cublas.h"
@@ -12,7 +16,8 @@
 #include "core/memory.h"
 
 enum { A, B, C, WORKSPACE, PARTS }; /* of GPU memory: [rows][depth], [depth][cols], [rows][cols] reals; the library's */
-/* What its documentation recommends on compute capability 9.0 and later. Without it a recording would take memory of its own, by nodes. */
+/* What its documentation recommends on compute capability 9.0 and later. Without it a recording would take memory of its own, by
+ * nodes. */
 #define WORKSPACE_BYTES ((int64_t)32 << 20)
 
 typedef struct {

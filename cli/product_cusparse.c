@@ -1,6 +1,7 @@
 /* cuSPARSE in `bench product`: C = A B in f32 with its generic interface, as its documentation orders the calls.
  *
- *   full      cusparseSpGEMM: work estimation, computation, copy, with a descriptor of its own every time. Memory is had in the first call, which is not
+ *   full      cusparseSpGEMM: work estimation, computation, copy, with a descriptor of its own every time. Memory is had in the
+ *   first call, which is not
  *             timed, and stays.
  *   numeric   cusparseSpGEMMreuse: work estimation, structure and copy are its plan; the computation alone is timed.
  */

@@ -14,7 +14,8 @@ const char *bppsa_loss_name(bool loss_all) {
   return loss_all ? "all" : "last";
 }
 
-/* One of --up-levels and --chunks: its algorithm is implied, another one given beside it contradicts. *number: where its value belongs. */
+/* One of --up-levels and --chunks: its algorithm is implied, another one given beside it contradicts. *number: where its value
+ * belongs. */
 static bppsa_status take_number(const bppsa_cli *cli, bppsa_option option, bppsa_scan_algorithm implied, bppsa_scan_method *scan,
                                 int64_t *number) {
   const bppsa_option_value *value = bppsa_cli_value(cli, option), *algorithm = bppsa_cli_value(cli, BPPSA_OPTION_ALGORITHM);

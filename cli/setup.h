@@ -30,8 +30,8 @@ bppsa_status bppsa_setup_model(const bppsa_cli *cli, const bppsa_safetensors *fi
 
 /* --device and --threads. */
 bppsa_status bppsa_setup_device(const bppsa_cli *cli, bppsa_device **device);
-/* --data, --samples, --seq-len, --input, --seed, and what the loss compares with (objective NULL: labels); --set and --padding of WAV files, which are
- * read on the device's threads (NULL: on one) with progress on a terminal. */
+/* --data, --samples, --seq-len, --input, --seed, and what the loss compares with (objective NULL: labels); --set and --padding of
+ * WAV files, which are read on the device's threads (NULL: on one) with progress on a terminal. */
 bppsa_status bppsa_setup_dataset(const bppsa_cli *cli, const bppsa_device *device, bool loss_all,
                                  const bppsa_objective *objective, bppsa_dataset **dataset);
 /* The same for the data set `spec`, whatever --data says. */
@@ -47,8 +47,8 @@ bool bppsa_is_audio(const char *spec);
 /* The option names no file of the data, npy:X,Y. ERR_ARGUMENT. */
 bppsa_status bppsa_setup_check_data(const bppsa_cli *cli, bppsa_option output);
 
-/* The data must be of the network's kind, sequences or images, with its input size, and have no more classes. The sizes of a recurrent network are its
- * weights', `path` names them; NULL: it has none yet. ERR_SHAPE. */
+/* The data must be of the network's kind, sequences or images, with its input size, and have no more classes. The sizes of a
+ * recurrent network are its weights', `path` names them; NULL: it has none yet. ERR_SHAPE. */
 bppsa_status bppsa_setup_match(const char *path, const bppsa_network *network, const bppsa_recurrent_config *config,
                                const bppsa_dataset *dataset);
 
@@ -60,7 +60,8 @@ const char *bppsa_setup_plan(bppsa_chosen chosen, const bppsa_scan_plan *plan, c
 /* The same as members of a JSON object: the method's, whether auto chose ("auto"), and who ("chosen"). */
 bool bppsa_setup_method_json(json_t *object, const bppsa_gradient_method *method, bppsa_chosen chosen);
 
-/* For a result `what` that is not finite: ERR_NUMERIC with layer, step and sample of the first such value in the model's latest pass. */
+/* For a result `what` that is not finite: ERR_NUMERIC with layer, step and sample of the first such value in the model's latest
+ * pass. */
 bppsa_status bppsa_setup_fail_nonfinite(bppsa_model *model, const char *what);
 
 /* ---- arrays given as files (arrays.c) ---- */

@@ -12,10 +12,11 @@ typedef struct {
   char texts[BPPSA_RUN_FIELDS][BPPSA_RUN_FIELD_TEXT];
 } bppsa_run_fields;
 
-/* --checkpoint, --checkpoint-every and --resume into the configuration. ERR_ARGUMENT: one without the other, a directory that cannot be written. */
+/* --checkpoint, --checkpoint-every and --resume into the configuration. ERR_ARGUMENT: one without the other, a directory that
+ * cannot be written. */
 bppsa_status bppsa_train_checkpoint_options(const bppsa_cli *cli, bppsa_train_config *train);
-/* A resumed run computes its gradients as it did, also where `auto` would choose otherwise today: *chosen is then the checkpoint. ERR_ARGUMENT,
- * ERR_FORMAT. */
+/* A resumed run computes its gradients as it did, also where `auto` would choose otherwise today: *chosen is then the checkpoint.
+ * ERR_ARGUMENT, ERR_FORMAT. */
 bppsa_status bppsa_train_checkpoint_method(const bppsa_train_config *train, bppsa_recurrent_config *config, bppsa_chosen *chosen);
 /* The fields, once the model exists. */
 void bppsa_train_checkpoint_fields(bppsa_train_run *run, bppsa_run_fields *fields);

@@ -1,4 +1,5 @@
-/* SuiteSparse:GraphBLAS: C = A B on the plus-times semiring in f32, pattern and values in every call. Its result may be left unsorted. */
+/* SuiteSparse:GraphBLAS: C = A B on the plus-times semiring in f32, pattern and values in every call. Its result may be left
+ * unsorted. */
 #include <GraphBLAS.h>
 #include <string.h>
 

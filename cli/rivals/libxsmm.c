@@ -1,9 +1,10 @@
-/* LIBXSMM: it multiplies no two sparse matrices, but many small dense ones at once. Where both factors have channel structure, every pair of
- * positions (x, z) of C is one call of its batch-reduce kernel,
+/* LIBXSMM: it multiplies no two sparse matrices, but many small dense ones at once. Where both factors have channel structure,
+ * every pair of positions (x, z) of C is one call of its batch-reduce kernel,
  *
  *     C_xz [r][c] = Σ_y A_xy [r][m] · B_yz [m][c]
  *
- * over blocks that lie as the kernel wants them. Moving values from CSR into blocks and back is not timed: a pass is the arithmetic alone.
+ * over blocks that lie as the kernel wants them. Moving values from CSR into blocks and back is not timed: a pass is the
+ * arithmetic alone.
  */
 #include <libxsmm.h>
 #include <math.h>
@@ -58,8 +59,8 @@ static float *make_blocks(const bppsa_csr *csr, const float *values) {
 
 enum { MOST_TERMS = 256 };
 
-/* Every entry f of S_B in column z whose row y is a column of S_A's row x, listed behind each other for z = 0, 1, ..: the block of z, if there
- * is any, has their sum. */
+/* Every entry f of S_B in column z whose row y is a column of S_A's row x, listed behind each other for z = 0, 1, ..: the block
+ * of z, if there is any, has their sum. */
 static void list_pairs(rival *s, int64_t x) {
   const bppsa_csr *sa = &s->a->blocks->positions, *sb = &s->b->blocks->positions;
   for (int64_t z = 0; z < sb->cols; ++z) {

@@ -1,5 +1,5 @@
-/* PETSc: MatProductNumeric on a planned product, and symbolic and numeric together. Its matrices are f64, and a process computes on one
- * thread. */
+/* PETSc: MatProductNumeric on a planned product, and symbolic and numeric together. Its matrices are f64, and a process computes
+ * on one thread. */
 #include <petscmat.h>
 #include <string.h>
 

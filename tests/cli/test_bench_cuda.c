@@ -157,7 +157,8 @@ static void program(void **state) {
 
 static const char *const small[] = {"rnn", "gru --layers 2 --loss all"};
 
-/* Graphs that do nothing are found wrong, forward and backward, the project's and cuDNN's, though the passes before them were right; nobody else is. */
+/* Graphs that do nothing are found wrong, forward and backward, the project's and cuDNN's, though the passes before them were
+ * right; nobody else is. */
 static void idle_graphs(void **state) {
   (void)state;
   for (size_t v = 0; v < sizeof small / sizeof small[0]; ++v) {
@@ -207,7 +208,8 @@ static void refused_graphs(void **state) {
   }
 }
 
-/* All values are the processor's, and the share is of the measured bandwidth. conv1 and conv7, ReLU and pool are enough for an emulation. */
+/* All values are the processor's, and the share is of the measured bandwidth. conv1 and conv7, ReLU and pool are enough for an
+ * emulation. */
 static void generators(void **state) {
   (void)state;
   json_t *document =

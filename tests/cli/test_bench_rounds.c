@@ -54,7 +54,8 @@ static void assert_near(double found, double expected) {
   assert_true(fabs(found - expected) <= 1e-9 * expected);
 }
 
-/* Everybody in turn, an equal share of the budget each, the fast one's passes spread over all rounds; one warm-up that is neither counted nor paid. */
+/* Everybody in turn, an equal share of the budget each, the fast one's passes spread over all rounds; one warm-up that is neither
+ * counted nor paid. */
 static void test_shares(void **state) {
   (void)state;
   machine m = {0};

@@ -1,4 +1,5 @@
-/* `bench product` and `bench scan` on a GPU: every kind that applies, cuSPARSE and cuBLAS beside them, queued scans and recordings. */
+/* `bench product` and `bench scan` on a GPU: every kind that applies, cuSPARSE and cuBLAS beside them, queued scans and
+ * recordings. */
 #include "tests/cli/run_cli.h"
 #include "tests/support/support.h"
 

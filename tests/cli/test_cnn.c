@@ -202,12 +202,14 @@ static void test_bench(void **state) {
   json_t *document = run_json("bench lenet5 --batch 2 --repeats 1 --threads 1 --out b.json --json");
   const json_t *rows = json_object_get(document, "rows");
   static const char *const names[] = {"forward", "bp", "linear", "up_levels 1", "up_levels 2", "blelloch", "auto"};
+  static const char *const takes[] = {"", "bp", "linear", "blelloch 1", "blelloch 2", "blelloch 3", "bp"};
   assert_int_equal(json_array_size(rows), sizeof names / sizeof names[0]);
   for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i) {
     const json_t *row = json_array_get(rows, i);
     assert_string_equal(get_text(row, "method"), names[i]);
     assert_true(get_real(row, "median_s") > 0 && get_real(row, "residual") < 30 && get_real(row, "flops") > 0);
     assert_true(i == 0 || get_real(row, "time_of_bp") > 0);
+    assert_true(i == 0 || strcmp(get_text(row, "takes"), takes[i]) == 0);
   }
   assert_true(get_real(json_array_get(rows, 1), "flops_of_bp") == 1);
   assert_true(get_real(json_array_get(rows, 5), "flops_of_bp") > 50); /* conv2·relu2 times pool2·fc1 */

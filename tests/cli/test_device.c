@@ -1,4 +1,5 @@
-/* `grad`, `train`, `eval` and `jacobian` with --device: the same files and curves as on the processor. The device is BPPSA_TEST_DEVICE. */
+/* `grad`, `train`, `eval` and `jacobian` with --device: the same files and curves as on the processor. The device is
+ * BPPSA_TEST_DEVICE. */
 #include "tests/cli/batch_files.h"
 
 #include <math.h>

@@ -236,9 +236,8 @@ static void test_results(void **state) {
   assert_string_equal(given, kept);
   assert_non_null(strstr(points, "\nT,10,chunked,"));
   assert_non_null(strstr(points, "\nB,256,paper,"));
-  assert_non_null(strstr(
-      points,
-      "\nT,30000,paper,7.659999999999968,52.80352480417777,2.0383613978621242,382.155,0\n")); /* (1557.94 - 748.99) / (764.31 - 748.99) */
+  /* (1557.94 - 748.99) / (764.31 - 748.99) */
+  assert_non_null(strstr(points, "\nT,30000,paper,7.659999999999968,52.80352480417777,2.0383613978621242,382.155,0\n"));
   free(given);
   free(kept);
   free(points);
@@ -311,7 +310,8 @@ static void test_memory(void **state) {
   assert_int_equal(setenv("PATH", path, 1), 0);
 }
 
-/* Rows of bench gru: table 3, table 6 and figure 9 beside the paper's numbers. 2 ms forward and 3 ms by BP against 9 ms by the faster scan. */
+/* Rows of bench gru: table 3, table 6 and figure 9 beside the paper's numbers. 2 ms forward and 3 ms by BP against 9 ms by the
+ * faster scan. */
 static void test_gru(void **state) {
   (void)state;
   const char *const phases[] = {"forward", "backward", "backward", "backward"};

@@ -29,8 +29,8 @@ static void check_sums(const json_t *document) {
   assert_int_equal(baseline, get_integer(document, "baseline_flops"));
 }
 
-/* The facts' order of magnitude for 3 % of VGG-11's weights, seed 0: guaranteed 4e8 in mat-mat products and 5e8 on the critical path, above unpruned
- * BP's 2.3e8; by values 6e7 and below it. */
+/* The facts' order of magnitude for 3 % of VGG-11's weights, seed 0: guaranteed 4e8 in mat-mat products and 5e8 on the critical
+ * path, above unpruned BP's 2.3e8; by values 6e7 and below it. */
 static void test_vgg11(void **state) {
   (void)state;
   json_t *guaranteed = run_json("flops vgg11 --prune 0.97 --method class-uniform --seed 0 --up-levels 2 --json");

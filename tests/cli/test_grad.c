@@ -1,5 +1,5 @@
-/* `grad rnn`: what the file holds, and that it is the gradient of what it says. Agreement with an independent reference is tested where the
- * gradients are made (tests/rnn); here it is the road from files to file. */
+/* `grad rnn`: what the file holds, and that it is the gradient of what it says. Agreement with an independent reference is tested
+ * where the gradients are made (tests/rnn); here it is the road from files to file. */
 #include "tests/cli/batch_files.h"
 
 #include <math.h>

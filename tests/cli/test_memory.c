@@ -1,4 +1,5 @@
-/* Out of memory at every single allocation of a command: one clear line, exit 1, nothing leaked, no file half-written. memory_walk.h asserts it. */
+/* Out of memory at every single allocation of a command: one clear line, exit 1, nothing leaked, no file half-written.
+ * memory_walk.h asserts it. */
 #include "tests/cli/batch_files.h"
 #include "tests/cli/memory_walk.h"
 
