@@ -47,6 +47,8 @@ printf 'void *f(void) { return calloc(1, 1); }\n' | plant scan/c.c && expect 1 '
 printf 'void f(void) { g(x), free(x); }\n' | plant scan/f.c && expect 1 'scan/f.c:1: the library calls free'
 printf 'int f(void) { return t->read(0) + rename("a", "b"); }\n' | plant core/r.c && expect 1 'core/r.c:1: the library calls rename'
 printf 'int f(void) { return open("a", 0); }\n' | plant core/io.c && expect 0 ""
+awk 'BEGIN { printf "// %130s\n", "x" }' | plant scan/wide.h && expect 1 'scan/wide.h:1: a line of 133 characters'
+awk 'BEGIN { printf "// %129s\n", "x" }' | plant scan/wide.h && expect 0 ""
 printf '#include "scan/circle.h"\n' | plant scan/circle.h && expect 1 'circle: scan/circle.h -> scan/circle.h'
 printf '#include "core/good.h"\n#include <scan/b.h>\n' | plant scan/a.h && printf '#include "scan/c.h"\n' >"$tree/scan/b.h" &&
   printf '#include "scan/a.h"\n' >"$tree/scan/c.h" && printf '#include "scan/a.h"\n' >"$tree/scan/a.c" &&
