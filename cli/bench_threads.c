@@ -239,7 +239,7 @@ static bppsa_status add_row(const session *s, const cell *c, const bppsa_timing 
   ok = ok && bppsa_json_put_text(object, "dtype", "f32") && bppsa_json_put_text(object, "method", "bp");
   ok = ok && bppsa_json_put_text(object, "phase", "step") && bppsa_json_put_integer(object, "threads", threads);
   ok = ok && bppsa_json_put_integer(object, "neighbours", c->beside) && bppsa_bench_put_timing(object, t);
-  ok = ok && bppsa_json_put_integer(object, "steps", STEPS) && bppsa_json_put_bool(object, "identical", true);
+  ok = ok && bppsa_json_put_integer(object, "steps_per_pass", STEPS) && bppsa_json_put_bool(object, "identical", true);
   ok = ok && bppsa_json_put_real(object, "over_one_thread", ratio);
   if (json_array_append_new(s->rows, bppsa_json_finish(object, ok)) != 0) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");

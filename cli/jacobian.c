@@ -444,8 +444,8 @@ static json_t *shape_json(const int64_t shape[3]) {
 static json_t *document(const session *s, const int64_t out[3]) {
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_text(object, "operator", bppsa_op_name(&s->op));
-  ok = ok && bppsa_json_put(object, "in", shape_json(s->op.in));
-  ok = ok && bppsa_json_put(object, "out", shape_json(out));
+  ok = ok && bppsa_json_put(object, "in_shape", shape_json(s->op.in));
+  ok = ok && bppsa_json_put(object, "out_shape", shape_json(out));
   ok = ok && bppsa_json_put_integer(object, "rows", s->csr->rows);
   ok = ok && bppsa_json_put_integer(object, "cols", s->csr->cols);
   ok = ok && bppsa_json_put_integer(object, "nnz", s->csr->nnz);

@@ -152,7 +152,7 @@ static json_t *plan_json(const bppsa_network_kind *kind, const bppsa_recurrent_c
   }
   ok = ok && bppsa_json_put(object, "totals", bppsa_plan_totals_json(bppsa_scan_plan_totals(plan)));
   ok = ok && bppsa_work_json(object, "bp", &ratios);
-  ok = ok && bppsa_json_put(object, "layers", layers_json(kind, config, plans));
+  ok = ok && bppsa_json_put(object, "layer_plans", layers_json(kind, config, plans));
   return bppsa_json_finish(object, ok);
 }
 

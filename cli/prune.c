@@ -113,7 +113,7 @@ static json_t *masks_json(const bppsa_cli *cli, const bppsa_masks *masks) {
     ok = ok && put_layer(layer, &masks->layers[i]) && bppsa_json_put_real(layer, "threshold", masks->layers[i].threshold);
     filled = json_array_append_new(layers, bppsa_json_finish(layer, ok)) == 0;
   }
-  bool ok = bppsa_json_put(object, "layers", bppsa_json_finish(layers, filled));
+  bool ok = bppsa_json_put(object, "tensors", bppsa_json_finish(layers, filled));
   ok = ok && bppsa_json_put_text(object, "method", bppsa_cli_value(cli, BPPSA_OPTION_METHOD)->text);
   ok = ok && bppsa_json_put_real(object, "fraction", bppsa_cli_value(cli, BPPSA_OPTION_FRACTION)->real);
   ok = ok && put_layer(object, &total);

@@ -256,7 +256,7 @@ static json_t *config_json(const bppsa_train_run *run) {
   ok = ok && bppsa_train_optimizer_json(object, t);
   ok = ok && bppsa_json_put(object, "clip_norm", t->clip_norm > 0 ? bppsa_json_real(t->clip_norm) : json_null());
   ok = ok && bppsa_json_put_integer(object, "seed", (int64_t)t->seed);
-  ok = ok && bppsa_json_put_text(object, "device", bppsa_device_get_name(run->device));
+  ok = ok && bppsa_json_put_text(object, "device_name", bppsa_device_get_name(run->device));
   ok = ok && bppsa_json_put_text(object, "hardware", bppsa_device_get_hardware(run->device));
   ok = ok && bppsa_json_put_integer(object, "threads", bppsa_device_get_threads(run->device));
   return bppsa_json_finish(object, ok);
@@ -306,7 +306,7 @@ static json_t *final_json(const bppsa_train_run *run) {
 json_t *bppsa_train_report_json(bppsa_train_run *run) {
   json_t *object = json_object();
   bool ok = object != NULL && put_run(object, run);
-  ok = ok && bppsa_json_put_integer(object, "steps", run->result.steps);
+  ok = ok && bppsa_json_put_integer(object, "steps_done", run->result.steps);
   ok = ok && bppsa_json_put_integer(object, "epochs", run->result.epochs);
   ok = ok && bppsa_json_put_integer(object, "resumed", run->result.resumed);
   ok = ok && bppsa_json_put_integer(object, "redone", run->result.redone);

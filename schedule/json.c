@@ -37,9 +37,9 @@ static json_t *op_json(const bppsa_timed *timed, int64_t id) {
   ok = ok && bppsa_json_put_text(object, "lane", bppsa_schedule_lane_name(op->lane)) &&
        bppsa_json_put_integer(object, "replica", op->replica);
   ok = ok && bppsa_json_put_integer(object, "stage", op->stage) &&
-       bppsa_json_put(object, "layers", range_json(op->layer, op->layers));
+       bppsa_json_put(object, "layer_range", range_json(op->layer, op->layers));
   ok = ok && bppsa_json_put_text(object, "kind", bppsa_schedule_kind_name(op->kind));
-  ok = ok && bppsa_json_put(object, "micro_batches", range_json(op->micro, timed->list->scheme->scan ? 0 : op->micros));
+  ok = ok && bppsa_json_put(object, "micro_batch_range", range_json(op->micro, timed->list->scheme->scan ? 0 : op->micros));
   ok = ok && bppsa_json_put(object, "half", op->part >= 0 ? json_integer(op->part) : json_null());
   ok = ok && bppsa_json_put(object, "weight_version", op->weight_version >= 0 ? json_integer(op->weight_version) : json_null());
   ok = ok && bppsa_json_put_real(object, "cost", op->cost) && bppsa_json_put_real(object, "memory_delta", op->memory_delta);

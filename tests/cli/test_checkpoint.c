@@ -52,7 +52,7 @@ static void test_resume(void **state) {
                        "w.safetensors --json",
                  modes[mode]);
     assert_int_equal(get_integer(document, "resumed"), mode == 0 ? 4 : 12); /* 36 samples: 3 steps an epoch */
-    assert_int_equal(get_integer(document, "steps"), mode == 0 ? 6 : 18);
+    assert_int_equal(get_integer(document, "steps_done"), mode == 0 ? 6 : 18);
     assert_int_equal(json_array_size(json_object_get(document, "rows")), 2);
     json_t *resumed = losses("log.jsonl");
     assert_int_equal(json_array_size(resumed), 6);

@@ -98,7 +98,7 @@ static void test_train(void **state) {
                             i, i == 0 ? "bp" : "scan --up-levels 2");
     assert_string_equal(get_text(documents[i], "model"), "lenet5");
     assert_int_equal(get_integer(documents[i], "parameters"), 62006);
-    assert_int_equal(get_integer(documents[i], "steps"), 8);
+    assert_int_equal(get_integer(documents[i], "steps_done"), 8);
   }
   const json_t *a = json_object_get(documents[0], "final"), *b = json_object_get(documents[1], "final");
   assert_true(fabs(get_real(a, "validation_loss") - get_real(b, "validation_loss")) < 1e-9);
@@ -180,7 +180,7 @@ static void test_prune(void **state) {
   json_t *document =
       run_json("prune --weights w.safetensors --fraction 0.97 --method class-distribution --out m.safetensors --json");
   assert_int_equal(get_integer(document, "kept"), 61770 - 59917); /* 0.97 · 61770 = 59916.9 */
-  assert_int_equal(json_array_size(json_object_get(document, "layers")), 5);
+  assert_int_equal(json_array_size(json_object_get(document, "tensors")), 5);
   json_decref(document);
   assert_fails(2, "--fraction: '1.5'", "prune --weights w.safetensors --fraction 1.5 --out m.safetensors");
   assert_fails(2, "--method: 'random'", "prune --weights w.safetensors --fraction 0.5 --method random --out m.safetensors");

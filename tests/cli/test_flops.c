@@ -127,7 +127,7 @@ static void test_cells(void **state) {
       const char *name = cell == 0 ? "rnn" : "gru";
       json_t *linear = run_json("plan %s --seq-len 37 --hidden 6 --algorithm linear --json%s", name, variants[v]);
       json_t *chunked = run_json("plan %s --seq-len 37 --hidden 6 --algorithm chunked --json%s", name, variants[v]);
-      const json_t *layers = part(linear, "layers"), *others = part(chunked, "layers");
+      const json_t *layers = part(linear, "layer_plans"), *others = part(chunked, "layer_plans");
       for (size_t i = 0; i < json_array_size(layers); ++i) {
         const json_t *layer = json_array_get(layers, i), *other = json_array_get(others, i);
         assert_true(get_real(layer, "flops_of_bp") == 1 && get_real(layer, "backward_flops_of_bp") == 1);

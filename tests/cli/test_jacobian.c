@@ -45,8 +45,8 @@ static void test_conv2d(void **state) {
   bppsa_csr_matrix_free(&j);
   d = run_json("jacobian conv2d --in-shape 4,5,6 --out-channels 8 --kernel 2,3 --stride 2,1 --padding 0,1,0,1 --dilation 1,2 "
                "--groups 2 --json");
-  assert_int_equal(json_integer_value(json_array_get(json_object_get(d, "out"), 1)), 3);
-  assert_int_equal(json_integer_value(json_array_get(json_object_get(d, "out"), 2)), 3);
+  assert_int_equal(json_integer_value(json_array_get(json_object_get(d, "out_shape"), 1)), 3);
+  assert_int_equal(json_integer_value(json_array_get(json_object_get(d, "out_shape"), 2)), 3);
   json_decref(d);
 }
 

@@ -237,7 +237,7 @@ static void test_nothing_counts(void **state) {
   assert_int_equal(get_integer(held, "samples"), 3);
   json_decref(held);
   json_t *document = run_json("train rnn --data npy:X.npy,LN.npy --hidden 3 --batch 1 --ignore-label -100 --epochs 2 --json");
-  assert_int_equal(get_integer(document, "steps"), 24);
+  assert_int_equal(get_integer(document, "steps_done"), 24);
   json_decref(document);
 }
 

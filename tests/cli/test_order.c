@@ -55,7 +55,7 @@ static void test_sequence(void **state) {
   int64_t indices[10] = {3, 3, 47, 0, 1, 2, 3, 9, 9, 30};
   write_order("O.npy", 1, (int64_t[]){10}, indices);
   json_t *document = run_json(TRAIN "--epochs 3 --order O.npy --json");
-  assert_int_equal(get_integer(document, "steps"), 6);
+  assert_int_equal(get_integer(document, "steps_done"), 6);
   assert_string_equal(get_text(json_object_get(document, "config"), "order"), "O.npy");
   json_decref(document);
   assert_fails(2, "--batch: 11, more than the 10 training samples", TRAIN "--batch 11 --order O.npy");

@@ -118,7 +118,7 @@ static void test_input_phase(void **state) {
 static void test_layers(void **state) {
   (void)state;
   json_t *plan = run_json("plan rnn --seq-len 9 --layers 3 --chunks 3 --json");
-  const json_t *layers = json_object_get(plan, "layers");
+  const json_t *layers = json_object_get(plan, "layer_plans");
   assert_int_equal(json_array_size(layers), 3);
   for (size_t i = 0; i < 3; ++i) { /* a gradient enters every step of a layer below the top */
     const json_t *layer = json_array_get(layers, i);
@@ -127,7 +127,7 @@ static void test_layers(void **state) {
   }
   json_decref(plan);
   plan = run_json("plan rnn --seq-len 9 --loss all --json");
-  assert_true(json_is_true(json_object_get(json_array_get(json_object_get(plan, "layers"), 0), "affine")));
+  assert_true(json_is_true(json_object_get(json_array_get(json_object_get(plan, "layer_plans"), 0), "affine")));
   json_decref(plan);
 }
 

@@ -379,7 +379,7 @@ static void test_profile(void **state) {
     const json_t *op = json_array_get(ops, i);
     if (strcmp(get_text(op, "lane"), "gradient") == 0) {
       assert_true(found < 4);
-      assert_int_equal(json_integer_value(json_array_get(json_object_get(op, "layers"), 0)), expected[found]);
+      assert_int_equal(json_integer_value(json_array_get(json_object_get(op, "layer_range"), 0)), expected[found]);
       assert_true(get_real(op, "cost") == (found < 2 ? 2 : 1));
       ++found;
     }

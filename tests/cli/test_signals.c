@@ -160,7 +160,7 @@ static void test_train_by_iterations(void **state) {
       assert_stopped(child, "bppsa: error: stopped by SIGINT after step %lld, its weights are in W, its log is in L\n");
   json_t *document = load_document("out.txt"), *last = last_line("L", &lines);
   assert_true(json_is_true(json_object_get(document, "interrupted")));
-  assert_int_equal(get_integer(document, "steps"), step);
+  assert_int_equal(get_integer(document, "steps_done"), step);
   assert_int_equal(lines, step + 1); /* and what the run is */
   assert_true(json_equal(json_object_get(json_object_get(document, "final"), "loss"), json_object_get(last, "loss")));
   json_decref(document);

@@ -63,7 +63,7 @@ static void test_epochs(void **state) {
       run_json("train rnn " SMALL " --epochs 3 --validation 0.25 --log e.jsonl --save-weights F.safetensors --json");
   const json_t *rows = json_object_get(document, "rows"), *config = json_object_get(document, "config");
   assert_int_equal(json_array_size(rows), 3);
-  assert_int_equal(get_integer(document, "steps"), 9); /* 48 samples, 16 a batch */
+  assert_int_equal(get_integer(document, "steps_done"), 9); /* 48 samples, 16 a batch */
   assert_int_equal(get_integer(document, "parameters"), 6 + 36 + 6 + 6 + 60 + 10);
   assert_string_equal(get_text(config, "backward"), "bp");
   assert_string_equal(get_text(config, "chosen"), "estimate");
@@ -86,7 +86,7 @@ static void test_iterations(void **state) {
   json_t *document =
       run_json("train rnn " SMALL " --iterations 5 --batch 24 --log i.jsonl --optimizer sgd --momentum 0.9 --clip-norm 1 --json");
   assert_int_equal(json_array_size(json_object_get(document, "rows")), 5);
-  assert_int_equal(get_integer(document, "steps"), 5);
+  assert_int_equal(get_integer(document, "steps_done"), 5);
   assert_int_equal(get_integer(document, "epochs"), 2); /* 3 batches an epoch */
   assert_int_equal(count_lines("i.jsonl"), 6);
   json_decref(document);
@@ -217,7 +217,7 @@ static void test_initial_weights(void **state) {
   assert_null(strstr(result.out, "nan"));
   release(&result);
   json_t *document = run_json("train gru --seq-len 5 --samples 64 --weights W0 --seed 3 --validation 0.25 --iterations 0 --json");
-  assert_int_equal(get_integer(document, "steps"), 0);
+  assert_int_equal(get_integer(document, "steps_done"), 0);
   assert_true(json_is_null(json_object_get(json_object_get(document, "final"), "loss")));
   assert_true(json_is_false(json_object_get(document, "interrupted")));
   json_decref(document);
