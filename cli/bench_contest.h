@@ -32,7 +32,7 @@ void bppsa_contest_end(bppsa_contest *contest, bppsa_bench_result *result);
 /* One pass each way, by the same contestant, or one of them by a graph and the other by its plain one. seconds: forward,
  * backward. ERR_* of the contestants. */
 bppsa_status bppsa_contest_pass(bppsa_contest *contest, int forward, int backward, double seconds[2]);
-/* Another contestant: the passes of `plain` as graphs, for the rows given. On failure nobody is added. ERR_*: of
+/* Another contestant: the passes of `plain` as graphs, for the rows given. On failure no contestant is added. ERR_*: of
  * bppsa_bench_record. */
 bppsa_status bppsa_contest_add_graph(bppsa_contest *contest, int plain, int forward, int backward);
 

@@ -334,8 +334,8 @@ static bppsa_status count_bytes(const pass *p, int64_t *bytes) {
   return BPPSA_OK;
 }
 
-/* Makes the generator, unless the case is beyond --memory-limit: then it says so. On a GPU two generators' lists count as well,
- * which one that is there knows. */
+/* Makes the generator, unless the case is beyond --memory-limit: then it says so. On a GPU two generators' lists count as well;
+ * their sizes are known once the generator exists. */
 static bppsa_status fits(const session *s, const char *name, pass *p, bool *fit) {
   int64_t bytes;
   BPPSA_TRY(count_bytes(p, &bytes));

@@ -212,7 +212,7 @@ static bppsa_status run_rounds(session *s, bppsa_contender *list) {
   return count > 0 ? bppsa_bench_run_rounds(&s->rounds, count, list) : BPPSA_OK;
 }
 
-/* Leaves out the rival that refused in the middle of the rounds; the others begin again. ERR_UNSUPPORTED where nobody did. */
+/* Leaves out the rival that refused in the middle of the rounds; the others begin again. ERR_UNSUPPORTED: no rival refused. */
 static bppsa_status drop_refused(session *s) {
   for (int i = 0; i < s->count; ++i) {
     entrant *e = &s->list[i];

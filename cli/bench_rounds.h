@@ -4,7 +4,7 @@
  * in which every
  *          contender whose turn it is makes one pass, one after the other, so that whatever else the machine does hits all of
  *          them alike. Everyone gets an equal share of the budget, judged by the faster of the pass that warms up and the first
- *          round: at least 3 passes, at most 1001, those of the fast contenders spread evenly over all rounds. A number of
+ *          round: at least 3 passes, at most 1001, the passes of fast contenders spread evenly over all rounds. A number of
  *          repeats, where it is given, counts instead.
  * Spread.  A timing is noisy when its median is more than 1.25 times its minimum: half of its passes then took a quarter longer
  * than the fastest one.
