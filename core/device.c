@@ -5,7 +5,7 @@
 
 #include "core/alloc.h"
 #include "core/blas.h"
-#include "core/memory_internal.h"
+#include "core/device_internal.h"
 #include "core/pool.h"
 
 struct bppsa_device {

@@ -3,6 +3,7 @@
 #define BPPSA_CORE_DEVICE_H
 
 #include "core/status.h"
+#include "core/threads.h"
 #include "core/view.h"
 
 #ifdef __cplusplus
@@ -11,12 +12,10 @@ extern "C" {
 
 typedef struct bppsa_device bppsa_device;
 
-#define BPPSA_MAX_THREADS 4096
-
 /* name: "cpu", "cuda" or "cuda:K". threads: host threads, 1 .. BPPSA_MAX_THREADS, or 0 for all cores this process may use.
  * ERR_ARGUMENT: an unknown name or a thread count out of range.
  * ERR_UNSUPPORTED: CUDA where the program was built without it or no such GPU is present; the message says which.
- * Starts BLAS on first use (core/blas.h). */
+ * Starts BLAS on first use. */
 bppsa_status bppsa_device_create(const char *name, int64_t threads, bppsa_device **device);
 void bppsa_device_destroy(bppsa_device *device);
 /* "cpu", "cuda" or "cuda:K" into kind and index, whether or not it is there. ERR_ARGUMENT. */

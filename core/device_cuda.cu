@@ -1,8 +1,10 @@
-/* bppsa_cuda_probe: what the CUDA runtime finds, and one small kernel run and checked on the first GPU. */
+/* Streams, and bppsa_cuda_probe: what the CUDA runtime finds, and one small kernel run and checked on the first GPU. */
 #include <stdio.h>
 #include <string.h>
 
+#include "core/check.cuh"
 #include "core/device.h"
+#include "core/device_internal.h"
 #include "core/device_kernels.cuh"
 #include "core/launch.cuh"
 
@@ -113,4 +115,25 @@ extern "C" void bppsa_cuda_probe(bppsa_cuda_report *report) {
   memset(report, 0, sizeof *report);
   report->built = true;
   probe(report);
+}
+
+extern "C" bppsa_status bppsa_cuda_stream_create(int32_t index, void **stream) {
+  cudaStream_t made;
+  int least = 0, greatest = 0;
+  BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(index), "stream"));
+  BPPSA_TRY(bppsa_cuda_check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "stream"));
+  BPPSA_TRY(bppsa_cuda_check(cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, greatest), "stream"));
+  *stream = made;
+  return BPPSA_OK;
+}
+
+extern "C" void bppsa_cuda_stream_destroy(int32_t index, void *stream) {
+  if (cudaSetDevice(index) == cudaSuccess) {
+    (void)cudaStreamDestroy((cudaStream_t)stream);
+  }
+}
+
+extern "C" bppsa_status bppsa_cuda_wait(int32_t index, void *stream) {
+  BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(index), "wait"));
+  return bppsa_cuda_check(cudaStreamSynchronize((cudaStream_t)stream), "GPU work");
 }

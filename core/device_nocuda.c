@@ -1,8 +1,9 @@
-/* bppsa_cuda_probe of a build without CUDA. */
+/* A build without CUDA: bppsa_cuda_probe, and no streams. */
 #include <stdio.h>
 #include <string.h>
 
 #include "core/device.h"
+#include "core/device_internal.h"
 
 void bppsa_cuda_probe(bppsa_cuda_report *report) {
   if (report == NULL) {
@@ -13,4 +14,22 @@ void bppsa_cuda_probe(bppsa_cuda_report *report) {
       report->detail, sizeof report->detail,
       "built without CUDA: install the CUDA toolkit 13 (package cuda-toolkit-13-0 of NVIDIA's repository) and configure with "
       "-DBPPSA_WITH_CUDA=ON");
+}
+
+static bppsa_status without(void) {
+  return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "GPU: this build has no CUDA; use device cpu");
+}
+
+bppsa_status bppsa_cuda_stream_create(int32_t index, void **stream) {
+  (void)index, (void)stream;
+  return without();
+}
+
+void bppsa_cuda_stream_destroy(int32_t index, void *stream) {
+  (void)index, (void)stream;
+}
+
+bppsa_status bppsa_cuda_wait(int32_t index, void *stream) {
+  (void)index, (void)stream;
+  return without();
 }

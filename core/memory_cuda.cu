@@ -1,5 +1,6 @@
 /* GPU memory for core/memory.h. */
 #include "core/check.cuh"
+#include "core/device_internal.h"
 #include "core/memory_internal.h"
 
 static bppsa_status take(int32_t index, const char *what, cudaError_t (*allocate)(void **, size_t), int64_t bytes, void **data) {
@@ -33,11 +34,6 @@ extern "C" void bppsa_cuda_free_staging(int32_t index, void *data) {
   if (cudaSetDevice(index) == cudaSuccess) {
     (void)cudaFreeHost(data);
   }
-}
-
-extern "C" bppsa_status bppsa_cuda_wait(int32_t index, void *stream) {
-  BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(index), "wait"));
-  return bppsa_cuda_check(cudaStreamSynchronize((cudaStream_t)stream), "GPU work");
 }
 
 static bppsa_status queue_copy(int32_t index, void *stream, void *to, const void *from, int64_t bytes, cudaMemcpyKind kind) {
@@ -75,20 +71,4 @@ extern "C" bppsa_status bppsa_cuda_available(int32_t index, int64_t *bytes) {
   BPPSA_TRY(bppsa_cuda_check(cudaMemGetInfo(&available, &all), "available memory"));
   *bytes = (int64_t)available;
   return BPPSA_OK;
-}
-
-extern "C" bppsa_status bppsa_cuda_stream_create(int32_t index, void **stream) {
-  cudaStream_t made;
-  int least = 0, greatest = 0;
-  BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(index), "stream"));
-  BPPSA_TRY(bppsa_cuda_check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "stream"));
-  BPPSA_TRY(bppsa_cuda_check(cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, greatest), "stream"));
-  *stream = made;
-  return BPPSA_OK;
-}
-
-extern "C" void bppsa_cuda_stream_destroy(int32_t index, void *stream) {
-  if (cudaSetDevice(index) == cudaSuccess) {
-    (void)cudaStreamDestroy((cudaStream_t)stream);
-  }
 }

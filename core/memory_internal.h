@@ -20,10 +20,6 @@ void bppsa_cuda_free_staging(int32_t index, void *data);
 bppsa_status bppsa_cuda_queue_put(int32_t index, void *stream, void *to, const void *from_staging, int64_t bytes);
 bppsa_status bppsa_cuda_queue_get(int32_t index, void *stream, void *to_staging, const void *from, int64_t bytes);
 bppsa_status bppsa_cuda_available(int32_t index, int64_t *bytes);
-/* Streams do not wait for the default one, and are of the highest priority: work beside them takes what they leave free. */
-bppsa_status bppsa_cuda_stream_create(int32_t index, void **stream);
-void bppsa_cuda_stream_destroy(int32_t index, void *stream);
-bppsa_status bppsa_cuda_wait(int32_t index, void *stream);
 
 #ifdef __cplusplus
 }

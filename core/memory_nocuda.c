@@ -49,17 +49,3 @@ bppsa_status bppsa_cuda_available(int32_t index, int64_t *bytes) {
   (void)index, (void)bytes;
   return without();
 }
-
-bppsa_status bppsa_cuda_stream_create(int32_t index, void **stream) {
-  (void)index, (void)stream;
-  return without();
-}
-
-void bppsa_cuda_stream_destroy(int32_t index, void *stream) {
-  (void)index, (void)stream;
-}
-
-bppsa_status bppsa_cuda_wait(int32_t index, void *stream) {
-  (void)index, (void)stream;
-  return without();
-}

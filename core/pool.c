@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "core/device.h"
+#include "core/threads.h"
 
 /* Nanoseconds. */
 enum {

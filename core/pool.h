@@ -41,7 +41,7 @@ static inline double bppsa_loop_work(double flops, double bytes) {
   return flops / flops_per_ns > bytes / bytes_per_ns ? flops / flops_per_ns : bytes / bytes_per_ns;
 }
 
-/* Processors this process may run on, 1 .. BPPSA_MAX_THREADS. */
+/* Processors this process may run on, 1 .. BPPSA_MAX_THREADS (core/threads.h). */
 int32_t bppsa_pool_cpus(void);
 
 /* Threads created and not ended. */

@@ -2,13 +2,10 @@
  * `.inc` file, which includes this header, uses `real`, and names its functions R(name) -> name_f32 / name_f64.
  * (No include guard: every inclusion redefines the names for the width asked for.)
  */
-#include "core/blas.h"
 #include "core/simd.h"
 
 #undef real
 #undef R
-#undef blas_gemm
-#undef matmul
 #undef real_bits
 #undef REAL_MANTISSA
 #undef REAL_LINE
@@ -23,8 +20,6 @@
 #define REAL_LEAST_EXPONENT (-126)
 #define REAL_MOST_EXPONENT 127
 #define R(name) name##_f32
-#define blas_gemm bppsa_gemm_f32
-#define matmul bppsa_matmul_f32
 #define KERNELS (&bppsa_simd_get()->f32)
 #elif BPPSA_REAL == 64
 #define real double
@@ -34,8 +29,6 @@
 #define REAL_LEAST_EXPONENT (-1022)
 #define REAL_MOST_EXPONENT 1023
 #define R(name) name##_f64
-#define blas_gemm bppsa_gemm_f64
-#define matmul bppsa_matmul_f64
 #define KERNELS (&bppsa_simd_get()->f64)
 #else
 #error "BPPSA_REAL must be 32 or 64"

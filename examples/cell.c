@@ -26,14 +26,30 @@ static double *at(const bppsa_cell_block *s, const void *array, int64_t t, int64
   return (double *)array + (t * s->batch + s->first) * vectors * s->hidden;
 }
 
+/* C [m][n] += A [m][k] B [k][n], with rows that begin so many reals behind each other. The library's own cells take a fast product
+ * here; a sample's sums run in one order whatever block it is in, as recurrent/cell.h asks. */
+static void add_product(int64_t m, int64_t n, int64_t k, const double *a, int64_t a_row, const double *b, int64_t b_row,
+                        double *c, int64_t c_row) {
+  for (int64_t i = 0; i < m; ++i) {
+    for (int64_t p = 0; p < k; ++p) {
+      for (int64_t j = 0; j < n; ++j) {
+        c[i * c_row + j] += a[i * a_row + p] * b[p * b_row + j];
+      }
+    }
+  }
+}
+
 static void forward(const bppsa_cell_block *s) {
   const int64_t n = s->hidden;
   for (int64_t t = 1; t <= s->steps; ++t) {
     const double *before = at(s, s->h, t - 1, 1);
     double *pre = at(s, s->pre, t - 1, GATES), *saved = at(s, s->saved, t - 1, SAVED), *h = at(s, s->h, t, 1);
     const double *u_f = s->w_hh_t, *u_h = u_f + n; /* U_fᵀ and U_hᵀ stand beside each other */
-    bppsa_matmul_f64(s->samples, n, n, before, n, 1, u_f, s->w_row_t, pre, GATES * n, pre, GATES * n);
-    bppsa_matmul_f64(s->samples, n, n, before, n, 1, u_h, s->w_row_t, NULL, 0, saved + 2 * n, SAVED * n);
+    for (int64_t b = 0; b < s->samples; ++b) {
+      memset(saved + b * SAVED * n + 2 * n, 0, (size_t)n * sizeof *saved);
+    }
+    add_product(s->samples, n, n, before, n, u_f, s->w_row_t, pre, GATES * n);
+    add_product(s->samples, n, n, before, n, u_h, s->w_row_t, saved + 2 * n, SAVED * n);
     for (int64_t i = 0; i < s->samples * n; ++i) {
       const int64_t x = i / n * GATES * n + i % n, y = i / n * SAVED * n + i % n; /* of the first gate, of f */
       const double f = 1 / (1 + exp(-pre[x])), c = tanh(pre[x + n] + f * saved[y + 2 * n]);
@@ -100,8 +116,7 @@ static void backward(const bppsa_cell_block *s) {
     for (int64_t i = 0; i < s->samples * n; ++i) {
       carried[i] = (s->injected ? carried[i] : 0) + g[i] - saved[i / n * SAVED * n + i % n] * g[i];
     }
-    bppsa_matmul_f64(s->samples, n, GATES * n, at(s, s->delta_h, t - 1, GATES), GATES * n, 1, s->w_hh, s->w_row, carried, n,
-                     carried, n);
+    add_product(s->samples, n, GATES * n, at(s, s->delta_h, t - 1, GATES), GATES * n, s->w_hh, s->w_row, carried, n);
   }
 }
 

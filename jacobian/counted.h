@@ -49,9 +49,11 @@ BPPSA_COUNTED_LOOPS(double, f64)
 #define SCATTER16 R(counted_scatter16)
 #define SCATTER32 R(counted_scatter32)
 #else
+#include "core/blas.h"
+
 #define COUNT_MULTIPLY_ADD() ((void)0)
 #define SMALL_GEMM KERNELS->gemm
-#define LARGE_GEMM(m, n, k, a, lda, b, ldb, c, ldc) blas_gemm(false, false, m, n, k, 1, a, lda, b, ldb, 0, c, ldc)
+#define LARGE_GEMM(m, n, k, a, lda, b, ldb, c, ldc) R(bppsa_gemm)(false, false, m, n, k, 1, a, lda, b, ldb, 0, c, ldc)
 #define SCATTER16 JACOBIAN_KERNELS->scatter16
 #define SCATTER32 JACOBIAN_KERNELS->scatter32
 #endif

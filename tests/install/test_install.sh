@@ -32,7 +32,7 @@ if find "$prefix/include" -name '*_internal.h' | grep .; then
   fail "internal headers are installed"
 fi
 
-for header in audio/instruments.h core/host_device.h core/philox.h core/text.h; do
+for header in audio/instruments.h core/blas.h core/host_device.h core/philox.h core/text.h; do
   [ -f "$source/$header" ] || fail "$header does not exist, expected a header to look for"
   [ ! -e "$prefix/include/bppsa/$header" ] || fail "$header is installed, expected it to serve the library alone"
 done
