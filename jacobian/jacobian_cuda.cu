@@ -4,7 +4,7 @@
 #include "core/memory_internal.h"
 #include "jacobian/jacobian_internal.h"
 #include "jacobian/jacobian_kernels.cuh"
-#include "jacobian/step_cuda.cuh"
+#include "jacobian/step_table.cuh"
 
 /* One allocation, the parts of a family in it. */
 struct bppsa_jacobian_gpu {

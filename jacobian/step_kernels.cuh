@@ -3,7 +3,7 @@
 #define BPPSA_JACOBIAN_STEP_KERNELS_CUH
 
 #include "core/launch.cuh"
-#include "jacobian/step_cuda.cuh"
+#include "jacobian/step_table.cuh"
 
 /* sums[k] += (W v)[k·H + unit] in the order of v, for the thread's unit (its lane) and sample (its row): tiles of W and of the
  * samples' vectors pass through shared memory, [K·32][33] and [8][33]; keep: with a mask the tile's bytes. */

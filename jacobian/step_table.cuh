@@ -1,7 +1,7 @@
 /* What a cell's step gives a generator on a GPU: a table of launchers. jacobian/step_launch.cuh makes it; rnn/rnn_step_cuda.cu
  * and gru/gru_step_cuda.cu do so. */
-#ifndef BPPSA_JACOBIAN_STEP_CUDA_CUH
-#define BPPSA_JACOBIAN_STEP_CUDA_CUH
+#ifndef BPPSA_JACOBIAN_STEP_TABLE_CUH
+#define BPPSA_JACOBIAN_STEP_TABLE_CUH
 
 #include <stdint.h>
 
