@@ -40,6 +40,7 @@
 #include "train/checkpoint.h"
 #include "train/data/cifar10.h"
 #include "train/data/dataset.h"
+#include "train/evaluate.h"
 #include "train/log.h"
 #include "train/loss.h"
 #include "train/optimizer.h"

@@ -8,7 +8,6 @@
 #include "train/gpu.h"
 #include "train/line.h"
 #include "train/loss.h"
-#include "train/trainer.h"
 
 /* What a batch must say to the GPU before its work runs. */
 typedef struct {
@@ -62,10 +61,6 @@ bppsa_status bppsa_batch_forward(bppsa_batch *batch);
  * former leaves it in gpu.device_result. */
 bppsa_status bppsa_batch_queue_loss(bppsa_batch *batch);
 bppsa_status bppsa_batch_loss(bppsa_batch *batch, bppsa_loss_result *result);
-
-/* bppsa_evaluate_each on existing buffers, batch->capacity samples at a time. */
-bppsa_status bppsa_batch_evaluate(bppsa_batch *batch, int64_t first, int64_t count, const bppsa_evaluation_sink *sink,
-                                  bppsa_evaluation *result);
 
 /* Appends "non-finite WHAT in layer 0, time step 37, sample 5 of the batch (data set index 1234)": the first thing the
  * model finds, else a parameter's gradient, else `otherwise`. */

@@ -1,7 +1,9 @@
-#include "train/batch.h"
-#include "train/blocks.h"
+#include "train/evaluate.h"
 
 #include <math.h>
+
+#include "train/blocks.h"
+#include "train/evaluate_internal.h"
 
 bppsa_status bppsa_batch_evaluate(bppsa_batch *batch, int64_t first, int64_t count, const bppsa_evaluation_sink *sink,
                                   bppsa_evaluation *result) {

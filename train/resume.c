@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "train/training.h"
+#include "train/trainer_internal.h"
 
 enum { STORED = 6, STEPS_BETWEEN = 100 };
 

@@ -1,7 +1,7 @@
 /* One training step, on the processor or, by step_gpu.c, on a GPU. */
 #include <math.h>
 
-#include "train/training.h"
+#include "train/trainer_internal.h"
 
 /* Forward pass, loss, backward pass. Stops where the loss or the gradient is not finite: run->nonfinite then says what. */
 static bppsa_status forward_backward(bppsa_training *run, bppsa_train_record *record, bppsa_loss_result *loss) {

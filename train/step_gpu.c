@@ -9,7 +9,7 @@
 #include "core/graph.h"
 #include "core/memory.h"
 #include "train/optimizer_internal.h"
-#include "train/training.h"
+#include "train/trainer_internal.h"
 
 enum { FORWARD_BEGIN, FORWARD_END, BACKWARD_BEGIN, BACKWARD_END, UPDATE_END, MARKS };
 enum { SIZES = 2 }; /* an epoch has full batches, and a last one */

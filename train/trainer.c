@@ -5,7 +5,8 @@
 
 #include "core/alloc.h"
 #include "train/blocks.h"
-#include "train/training.h"
+#include "train/evaluate_internal.h"
+#include "train/trainer_internal.h"
 
 bppsa_train_config bppsa_train_config_default(void) {
   return (bppsa_train_config){.batch = 16, .optimizer = bppsa_optimizer_config_default(), .rate = bppsa_rate_config_default()};

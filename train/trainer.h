@@ -1,4 +1,4 @@
-/* The training loop and evaluation.
+/* The training loop.
  *
  *     for every batch:  fill, forward, loss, backward, clip, update
  *
@@ -14,6 +14,7 @@
 #include "core/model.h"
 #include "core/safetensors.h"
 #include "train/data/dataset.h"
+#include "train/evaluate.h"
 #include "train/log.h"
 #include "train/optimizer.h"
 #include "train/order.h"
@@ -111,27 +112,6 @@ typedef struct {
  * finite, in the step in which it appears; that step's log line and on_step come first. ERR_IO: the log, a checkpoint. ERR_CUDA. */
 bppsa_status bppsa_train(const bppsa_train_config *config, bppsa_model *model, const bppsa_dataset *dataset,
                          const bppsa_device *device, const bppsa_train_callbacks *callbacks, bppsa_train_result *result);
-
-typedef struct {
-  double loss, accuracy; /* means over the rows that count: samples, or samples times steps. Real targets: the accuracy is NaN */
-  int64_t samples;
-} bppsa_evaluation;
-
-/* Forward passes over samples first .. first+count-1 in their order, `batch` at a time. ERR_ARGUMENT: an empty range or one
- * outside the data set, labels beyond the model's classes. ERR_NUMERIC names the first value that is not finite. */
-bppsa_status bppsa_evaluate(bppsa_model *model, const bppsa_dataset *dataset, const bppsa_device *device, int64_t first,
-                            int64_t count, int64_t batch, bppsa_evaluation *result);
-
-/* Called after every forward pass with its logits, which are where the model is, while the model still has the pass. What it
- * returns but OK ends the evaluation. */
-typedef struct {
-  bppsa_status (*each)(void *context, const bppsa_view *logits);
-  void *context;
-} bppsa_evaluation_sink;
-
-/* The same, and `sink` sees the passes, in the order of the samples. NULL: none. */
-bppsa_status bppsa_evaluate_each(bppsa_model *model, const bppsa_dataset *dataset, const bppsa_device *device, int64_t first,
-                                 int64_t count, int64_t batch, const bppsa_evaluation_sink *sink, bppsa_evaluation *result);
 
 #ifdef __cplusplus
 }

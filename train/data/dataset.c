@@ -8,7 +8,7 @@
 #include "core/alloc.h"
 #include "core/philox.h"
 #include "train/blocks.h"
-#include "train/data/dataset_kinds.h"
+#include "train/data/dataset_internal.h"
 
 typedef bppsa_status (*dataset_create)(const char *argument, const bppsa_dataset_options *options, bppsa_dataset **dataset);
 

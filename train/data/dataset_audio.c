@@ -19,7 +19,7 @@
 #include "core/directory.h"
 #include "core/pool.h"
 #include "train/blocks.h"
-#include "train/data/dataset_kinds.h"
+#include "train/data/dataset_internal.h"
 
 #define CLASSES_TEXT "cel, cla, flu, gac, gel, org, pia, sax, tru, vio, voi"
 

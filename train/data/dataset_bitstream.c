@@ -3,7 +3,7 @@
 #include "core/pool.h"
 #include "train/blocks.h"
 #include "train/data/bitstream.h"
-#include "train/data/dataset_kinds.h"
+#include "train/data/dataset_internal.h"
 
 enum { DEFAULT_SAMPLES = 32000, DEFAULT_SEQ_LEN = 1000, STEPS_PER_TASK = 256 };
 

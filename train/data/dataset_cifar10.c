@@ -12,7 +12,7 @@
 #include "core/pool.h"
 #include "train/blocks.h"
 #include "train/data/cifar10.h"
-#include "train/data/dataset_kinds.h"
+#include "train/data/dataset_internal.h"
 
 enum { TEST_FILE = BPPSA_CIFAR10_FILES - 1 };
 

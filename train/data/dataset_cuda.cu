@@ -1,7 +1,7 @@
 /* Batches made on a GPU. */
 #include "core/check.cuh"
+#include "train/data/dataset_internal.h"
 #include "train/data/dataset_kernels.cuh"
-#include "train/data/dataset_kinds.h"
 
 enum { FILL_THREADS = 256 };
 

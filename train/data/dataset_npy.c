@@ -9,7 +9,7 @@
 #include "core/npy.h"
 #include "core/pool.h"
 #include "train/blocks.h"
-#include "train/data/dataset_kinds.h"
+#include "train/data/dataset_internal.h"
 
 typedef struct {
   bppsa_dataset base;

@@ -1,6 +1,6 @@
 /* The kinds of data sets: one constructor each, called by bppsa_dataset_create with checked options. Internal. */
-#ifndef BPPSA_TRAIN_DATA_DATASET_KINDS_H
-#define BPPSA_TRAIN_DATA_DATASET_KINDS_H
+#ifndef BPPSA_TRAIN_DATA_DATASET_INTERNAL_H
+#define BPPSA_TRAIN_DATA_DATASET_INTERNAL_H
 
 #include "train/data/dataset.h"
 

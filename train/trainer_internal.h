@@ -1,6 +1,6 @@
 /* A training run and what of it is kept in checkpoints. Internal. */
-#ifndef BPPSA_TRAIN_TRAINING_H
-#define BPPSA_TRAIN_TRAINING_H
+#ifndef BPPSA_TRAIN_TRAINER_INTERNAL_H
+#define BPPSA_TRAIN_TRAINER_INTERNAL_H
 
 #include "core/clock.h"
 #include "train/batch.h"
