@@ -7,6 +7,7 @@
  *     BPPSA_SHARED(float, tile);    in a kernel: float *tile, the launch's shared memory, on a multiple of 16 bytes
  *     BPPSA_UNROLL_BY(n)            before a loop of which n rounds are to be unrolled
  *     BPPSA_UNROLL                  before a loop whose array indices must be constants, so that the arrays live in registers
+ *     tile = launch_held(tile);     in a loop that waits for shared memory: keeps the address in a register
  */
 #ifndef BPPSA_CORE_LAUNCH_CUH
 #define BPPSA_CORE_LAUNCH_CUH
@@ -23,5 +24,17 @@
 #define BPPSA_UNROLL_BY(n) BPPSA_PRAGMA(unroll n)
 #define BPPSA_PRAGMA(text) _Pragma(#text)
 #endif
+
+/* The same place in shared memory, as a number that the compiler cannot take apart. Otherwise it makes the address anew at every
+ * use, out of the block's rank in its cluster, and a loop with little to do waits for that each time. */
+template <typename T> __device__ __forceinline__ T *launch_held(T *shared) {
+#ifdef __CUDA_ARCH__
+  unsigned address = (unsigned)__cvta_generic_to_shared(shared);
+  asm("" : "+r"(address));
+  return (T *)__cvta_shared_to_generic(address);
+#else
+  return shared;
+#endif
+}
 
 #endif

@@ -6,77 +6,127 @@
 #include "recurrent/cell_cuda.cuh"
 #include "recurrent/lanes.cuh"
 
-/* h_1 .. h_T, a warp a sample, a lane a unit, its rows of W_hh in registers; ONE: an input of size 1, whose products are made on
- * the way. shared: 2 · HP reals. */
+/* What a lane keeps in registers: rows of weights, the state, inputs on their way, and where its next ones stand. */
+template <typename real, int K, int HP, int AHEAD, bool ONE> struct forward_lane {
+  enum { GIVEN = ONE ? 1 : K, ROOM = ONE ? 1 : AHEAD };
+  real w[K][HP], w_x[K], b_x[K], b_h[K], h;
+  real coming[ROOM][GIVEN]; /* pre of the next AHEAD steps; ONE: x of step lane % AHEAD of the next round */
+  const real *input;
+  real *h_to, *saved_to;
+  int64_t input_row, state, saved_row; /* reals between two of each */
+};
+
+/* Reads what step i of the next round takes; ONE: what all its steps take, each in the lanes of its number. */
+template <typename real, int K, int HP, int AHEAD, bool ONE>
+__device__ __forceinline__ void forward_read(int i, int64_t hidden, forward_lane<real, K, HP, AHEAD, ONE> *l) {
+  BPPSA_UNROLL
+  for (int k = 0; k < l->GIVEN; ++k) {
+    l->coming[i][k] = l->input[k * hidden];
+  }
+  l->input += l->input_row;
+}
+
+/* h_t from h_{t-1} W_hhᵀ and pre_t, x. in: HP reals of shared memory. */
+template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
+__device__ __forceinline__ void forward_step(const layer_arrays<real> &c, int lane, const real x[], real *in,
+                                             forward_lane<real, K, HP, AHEAD, ONE> *l) {
+  enum { Q = quad<real>::SIZE, SAVED = cell<real>::SAVED > 0 ? cell<real>::SAVED : 1 };
+  real product[K], pre[K], saved[SAVED] = {};
+  quad<real> rows[HP / Q];
+  if (lane < c.hidden) {
+    in[lane] = l->h;
+  }
+  __syncwarp();
+  BPPSA_UNROLL
+  for (int q = 0; q < HP / Q; ++q) { /* all on their way before the first is used */
+    rows[q] = ((const quad<real> *)in)[q];
+  }
+  BPPSA_UNROLL
+  for (int k = 0; k < K; ++k) {
+    real part[4] = {l->b_h[k], 0, 0, 0};
+    BPPSA_UNROLL
+    for (int r = 0; r < HP; ++r) {
+      part[r % 4] += rows[r / Q].v[r % Q] * l->w[k][r];
+    }
+    product[k] = (part[0] + part[1]) + (part[2] + part[3]);
+    pre[k] = ONE ? l->b_x[k] + l->w_x[k] * x[0] : x[k];
+  }
+  l->h = cell<real>::forward(c.relu, pre, product, l->h, saved);
+  *l->h_to = l->h;
+  BPPSA_UNROLL
+  for (int v = 0; v < cell<real>::SAVED; ++v) {
+    l->saved_to[v * c.hidden] = saved[v];
+  }
+  l->h_to += l->state;
+  l->saved_to += l->saved_row;
+}
+
+/* AHEAD steps, and the reads for the next ones. WHOLE: this round and the next have all their steps; otherwise `left` are left. */
+template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, bool WHOLE, int K>
+__device__ __forceinline__ void forward_round(const layer_arrays<real> &c, int lane, int64_t left, real *shared,
+                                              forward_lane<real, K, HP, AHEAD, ONE> *l) {
+  const real given = l->coming[0][0];
+  if (ONE && (WHOLE || AHEAD + lane % AHEAD < left)) {
+    forward_read(0, c.hidden, l);
+  }
+  BPPSA_UNROLL
+  for (int i = 0; i < AHEAD; ++i) {
+    if (WHOLE || i < left) {
+      real x[K];
+      BPPSA_UNROLL
+      for (int k = 0; k < l->GIVEN; ++k) {
+        x[k] = ONE ? __shfl_sync(0xffffffffu, given, i) : l->coming[ONE ? 0 : i][k];
+      }
+      if (!ONE && (WHOLE || AHEAD + i < left)) {
+        forward_read(i, c.hidden, l);
+      }
+      forward_step<real, cell, HP, AHEAD, ONE, K>(c, lane, x, shared + i % 2 * HP, l);
+    }
+  }
+}
+
+/* h_1 .. h_T, a warp a sample, a lane a unit, its rows of W_hh in registers; lanes beyond H do what lane 0 does. ONE: an input of
+ * size 1, whose products are made on the way. shared: 2 · HP reals. */
 template <typename real, template <typename> class cell, int HP, bool ONE>
 __global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_forward(layer_arrays<real> c) {
-  enum {
-    K = cell<real>::MATRICES,
-    SAVED = cell<real>::SAVED > 0 ? cell<real>::SAVED : 1,
-    AHEAD = cell<real>::AHEAD,
-    GIVEN = ONE ? 1 : K,
-    Q = quad<real>::SIZE
-  };
-  BPPSA_SHARED(real, shared);
+  enum { K = cell<real>::MATRICES, AHEAD = cell<real>::AHEAD };
+  BPPSA_SHARED(real, memory);
   const int lane = (int)threadIdx.x;
-  const int64_t b = blockIdx.x, hidden = c.hidden, state = c.batch * hidden;
-  const bool unit = lane < hidden;
-  const int64_t j = unit ? lane : 0; /* other lanes read along */
-  real w[K][HP], w_x[K], b_x[K], b_h[K], now[AHEAD][GIVEN], next[AHEAD][GIVEN] = {};
+  const int64_t b = blockIdx.x, hidden = c.hidden, j = lane < hidden ? lane : 0;
+  real *shared = launch_held(memory);
+  forward_lane<real, K, HP, AHEAD, ONE> l = {};
   BPPSA_UNROLL
   for (int k = 0; k < K; ++k) {
     BPPSA_UNROLL
     for (int r = 0; r < HP; ++r) {
-      w[k][r] = unit && r < hidden ? c.w_hh[(k * hidden + lane) * hidden + r] : 0;
+      l.w[k][r] = r < hidden ? c.w_hh[(k * hidden + j) * hidden + r] : 0;
     }
-    b_h[k] = c.b_hh[k * hidden + j];
-    w_x[k] = ONE ? c.w_ih[k * hidden + j] : 0;
-    b_x[k] = ONE ? c.b_ih[k * hidden + j] : 0;
+    l.b_h[k] = c.b_hh[k * hidden + j];
+    l.w_x[k] = ONE ? c.w_ih[k * hidden + j] : 0;
+    l.b_x[k] = ONE ? c.b_ih[k * hidden + j] : 0;
   }
-  real h = unit ? c.h[b * hidden + lane] : 0;
-  for (int64_t first = -AHEAD; first < c.steps; first += AHEAD) { /* the first round only fetches */
-    BPPSA_UNROLL
-    for (int i = 0; i < AHEAD * GIVEN; ++i) {
-      const int64_t step = first + AHEAD + i / GIVEN, row = step * c.batch + b;
-      now[i / GIVEN][i % GIVEN] = next[i / GIVEN][i % GIVEN];
-      if (step < c.steps) {
-        next[i / GIVEN][i % GIVEN] = ONE ? c.x[row] : c.pre[(row * K + i % GIVEN) * hidden + j];
-      }
+  l.state = c.batch * hidden;
+  l.saved_row = l.state * cell<real>::SAVED;
+  l.input_row = ONE ? AHEAD * c.batch : l.state * K;
+  l.input = ONE ? c.x + lane % AHEAD * c.batch + b : c.pre + b * K * hidden + j;
+  l.h = c.h[b * hidden + j];
+  l.h_to = c.h + l.state + b * hidden + j;
+  l.saved_to = cell<real>::SAVED > 0 ? c.saved + b * cell<real>::SAVED * hidden + j : NULL;
+  if (lane >= hidden && lane < HP) {
+    shared[lane] = shared[HP + lane] = 0;
+  }
+  BPPSA_UNROLL
+  for (int i = 0; i < l.ROOM; ++i) {
+    if ((ONE ? lane % AHEAD : i) < c.steps) {
+      forward_read(i, hidden, &l);
     }
-    BPPSA_UNROLL
-    for (int i = 0; i < AHEAD; ++i) {
-      const int64_t t = first + i;
-      if (first >= 0 && t < c.steps) {
-        real *in = shared + i % 2 * HP, product[K], pre[K], saved[SAVED] = {};
-        if (lane < HP) {
-          in[lane] = h;
-        }
-        __syncwarp();
-        BPPSA_UNROLL
-        for (int k = 0; k < K; ++k) {
-          real part[4] = {b_h[k], 0, 0, 0};
-          BPPSA_UNROLL
-          for (int q = 0; q < HP / Q; ++q) {
-            const quad<real> rows = ((const quad<real> *)in)[q];
-            BPPSA_UNROLL
-            for (int l = 0; l < Q; ++l) {
-              part[(q * Q + l) % 4] += rows.v[l] * w[k][q * Q + l];
-            }
-          }
-          product[k] = (part[0] + part[1]) + (part[2] + part[3]);
-          pre[k] = ONE ? b_x[k] + w_x[k] * now[i][0] : now[i][k % GIVEN];
-        }
-        const real fresh = cell<real>::forward(c.relu, pre, product, h, saved);
-        h = unit ? fresh : 0;
-        if (unit) {
-          c.h[(t + 1) * state + b * hidden + lane] = h;
-          BPPSA_UNROLL
-          for (int v = 0; v < cell<real>::SAVED; ++v) {
-            c.saved[((t * c.batch + b) * SAVED + v) * hidden + lane] = saved[v];
-          }
-        }
-      }
-    }
+  }
+  int64_t left = c.steps;
+  for (; left >= 2 * AHEAD; left -= AHEAD) {
+    forward_round<real, cell, HP, AHEAD, ONE, true, K>(c, lane, left, shared, &l);
+  }
+  for (; left > 0; left -= AHEAD) {
+    forward_round<real, cell, HP, AHEAD, ONE, false, K>(c, lane, left, shared, &l);
   }
 }
 

@@ -89,6 +89,10 @@ inline float __fmul_rn(float a, float b) {
 inline double __dmul_rn(double a, double b) {
   return a * b;
 }
+/* A quotient that is rounded less carefully. */
+inline float __fdividef(float a, float b) {
+  return a / b;
+}
 /* The launch's dynamic shared memory. */
 void *simt_shared();
 #define BPPSA_SHARED(type, name) type *name = (type *)simt_shared()
