@@ -32,6 +32,8 @@
 #include "recurrent/cell.h"
 #include "recurrent/recurrent.h"
 #include "rnn/rnn.h"
+#include "scan/algorithm.h"
+#include "scan/level.h"
 #include "scan/method.h"
 #include "scan/plan.h"
 #include "scan/scan.h"

@@ -39,7 +39,8 @@ bppsa_status bppsa_recurrent_choose(const bppsa_recurrent_config *config, int64_
   for (int64_t index = 0; open && bppsa_scan_candidate(&asked, index, &candidate); ++index) {
     double seconds;
     int64_t held;
-    tried.method.backward = any && candidate.method.algorithm == BPPSA_SCAN_LINEAR ? BPPSA_BACKWARD_BP : BPPSA_BACKWARD_SCAN;
+    tried.method.backward =
+        any && bppsa_scan_algorithm_is_bp(candidate.method.algorithm) ? BPPSA_BACKWARD_BP : BPPSA_BACKWARD_SCAN;
     tried.method.scan = candidate.method;
     BPPSA_TRY(cost(&tried, matrices, diagonal, device, &seconds, &held));
     if (index == 0 || (seconds < best_seconds && (config->memory_limit == 0 || held <= config->memory_limit))) {

@@ -400,7 +400,7 @@ static bppsa_status create(recurrent_network *n, const bppsa_device *device) {
 /* The linear scan is sequential BP: the cell's sweep runs it, unless the scan is somebody else's. */
 static bool runs_scan(const recurrent_network *n, const bppsa_scan_plan *plan) {
   return plan != NULL &&
-         (bppsa_scan_plan_config(plan)->method.algorithm != BPPSA_SCAN_LINEAR || n->config.factory.create != NULL);
+         (!bppsa_scan_algorithm_is_bp(bppsa_scan_plan_config(plan)->method.algorithm) || n->config.factory.create != NULL);
 }
 
 static void choose(recurrent_network *n) {

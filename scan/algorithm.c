@@ -12,10 +12,19 @@
 #include <math.h>
 
 #include "core/cut.h"
+#include "scan/algorithm_internal.h"
+
+void bppsa_scan_add_record(bppsa_scan_records *to, bppsa_scan_level record) {
+  if (record.count > 0 && record.length > 0) {
+    record.critical = -1;
+    to->records[to->count++] = record;
+  }
+}
 
 /* ---- linear and Blelloch ---- */
 
-int64_t bppsa_scan_most_levels(int64_t n) {
+/* ⌈log₂(n + 1)⌉ - 1, at least 0: the up-levels of a whole tree. */
+static int64_t most_levels(int64_t n) {
   int64_t levels = 0;
   while (levels < 61 && ((int64_t)2 << levels) <= n) {
     ++levels;
@@ -28,56 +37,65 @@ static int64_t *up_levels_of(bppsa_scan_method *method) {
 }
 
 static int64_t clamp_levels(int64_t n, int64_t wanted) {
-  const int64_t most = bppsa_scan_most_levels(n);
+  const int64_t most = most_levels(n);
   return wanted < 0 || wanted > most ? most : wanted;
 }
 
-static int64_t tree_slot(const bppsa_scan_plan *plan, int64_t first, int64_t last) {
-  (void)plan;
-  (void)first;
+static bool only_candidate(const bppsa_scan_contest *contest, int64_t index, bppsa_scan_method *method) {
+  (void)contest, (void)method;
+  return index == 0;
+}
+
+/* 1, 2, .. up-levels; none is linear. */
+static bool tree_candidate(const bppsa_scan_contest *contest, int64_t index, bppsa_scan_method *method) {
+  method->up_levels = index + 1;
+  return index < most_levels(contest->jacobians);
+}
+
+static int64_t tree_slot(int64_t n, const bppsa_scan_method *method, int64_t first, int64_t last) {
+  (void)n, (void)method, (void)first;
   return last >> 1;
 }
 
 /* Linear is Blelloch with no up-levels. */
-static void write_blelloch(bppsa_scan_plan *plan) {
-  const int64_t n = plan->config.jacobians;
-  const int32_t levels = (int32_t)plan->config.method.up_levels;
+static void write_blelloch(int64_t n, const bppsa_scan_method *method, bppsa_scan_records *to) {
+  const int32_t levels = (int32_t)method->up_levels;
   for (int32_t d = 0; d < levels; ++d) {
     const int64_t s = (int64_t)1 << d, pair = 2 * s;
     const bppsa_scan_level up = {.phase = BPPSA_PHASE_UP, .level = d, .stride = pair, .span = s, .count = 1, .length = 1};
     bppsa_scan_level vector = up, live = up, dead = up;
     vector.op = BPPSA_OP_MV;
     vector.first = s;
-    bppsa_scan_add_record(plan, vector);
+    bppsa_scan_add_record(to, vector);
     live.first = pair;
     live.count = n / pair - 1;
-    bppsa_scan_add_record(plan, live);
+    bppsa_scan_add_record(to, live);
     dead.dead = true;
     dead.first = n / pair * pair;
     dead.count = dead.first <= n - s;
-    bppsa_scan_add_record(plan, dead);
+    bppsa_scan_add_record(to, dead);
   }
   const int64_t top = (int64_t)1 << levels;
-  bppsa_scan_add_record(plan, (bppsa_scan_level){.phase = BPPSA_PHASE_MIDDLE,
-                                                 .op = BPPSA_OP_MV,
-                                                 .level = levels,
-                                                 .first = top,
-                                                 .span = top,
-                                                 .count = 1,
-                                                 .length = n / top - 1});
+  bppsa_scan_add_record(to, (bppsa_scan_level){.phase = BPPSA_PHASE_MIDDLE,
+                                               .op = BPPSA_OP_MV,
+                                               .level = levels,
+                                               .first = top,
+                                               .span = top,
+                                               .count = 1,
+                                               .length = n / top - 1});
   for (int32_t d = levels - 1; d >= 0; --d) {
     const int64_t s = (int64_t)1 << d;
-    bppsa_scan_add_record(plan, (bppsa_scan_level){.phase = BPPSA_PHASE_DOWN,
-                                                   .op = BPPSA_OP_MV,
-                                                   .level = 2 * levels - d,
-                                                   .first = 2 * s,
-                                                   .stride = 2 * s,
-                                                   .span = s,
-                                                   .count = (n - s) / (2 * s),
-                                                   .length = 1});
+    bppsa_scan_add_record(to, (bppsa_scan_level){.phase = BPPSA_PHASE_DOWN,
+                                                 .op = BPPSA_OP_MV,
+                                                 .level = 2 * levels - d,
+                                                 .first = 2 * s,
+                                                 .stride = 2 * s,
+                                                 .span = s,
+                                                 .count = (n - s) / (2 * s),
+                                                 .length = 1});
   }
-  plan->level_count = 2 * (int64_t)levels + 1;
-  plan->slot_count = levels > 0 ? (n + 1) / 2 : 0;
+  to->level_count = 2 * (int64_t)levels + 1;
+  to->slot_count = levels > 0 ? (n + 1) / 2 : 0;
 }
 
 /* ---- chunked ---- */
@@ -92,14 +110,28 @@ static int64_t clamp_chunks(int64_t n, int64_t wanted) {
   return chunks > n && n > 0 ? n : n == 0 ? 1 : chunks;
 }
 
-static int64_t chunk_slot(const bppsa_scan_plan *plan, int64_t first, int64_t last) {
+/* The default number; on a GPU also 2, 4, 8, .. below n, up to 4096; on a processor that is measured 1, 2 and 4 a thread. */
+static bool chunk_candidate(const bppsa_scan_contest *contest, int64_t index, bppsa_scan_method *method) {
+  enum { DOUBLINGS = 12, SHARES = 3 };
+  if (index == 0) {
+    return true;
+  }
+  if (contest->device == BPPSA_CUDA) {
+    method->chunks = index <= DOUBLINGS ? (int64_t)1 << index : INT64_MAX;
+    return method->chunks < contest->jacobians;
+  }
+  method->chunks = index <= SHARES ? contest->threads * ((int64_t)1 << (index - 1)) : 0;
+  return method->chunks > 0;
+}
+
+static int64_t chunk_slot(int64_t n, const bppsa_scan_method *method, int64_t first, int64_t last) {
   (void)last;
-  return bppsa_cut_part(plan->config.jacobians, plan->config.method.chunks, first - 1) - 1;
+  return bppsa_cut_part(n, method->chunks, first - 1) - 1;
 }
 
 /* The chunks 1 .. P - 2 as a record of items that are a link shorter than their chunks. */
-static bppsa_scan_level inner_chunks(const bppsa_scan_plan *plan, bppsa_scan_phase phase, bppsa_scan_op op, int32_t level) {
-  const int64_t n = plan->config.jacobians, p = plan->config.method.chunks, size = n / p;
+static bppsa_scan_level inner_chunks(int64_t n, int64_t p, bppsa_scan_phase phase, bppsa_scan_op op, int32_t level) {
+  const int64_t size = n / p;
   bppsa_scan_level r = {.phase = phase, .op = op, .level = level, .first = 1 + bppsa_cut(n, p, 1), .stride = size, .span = 1};
   r.count = p - 2;
   r.longer = n % p > 1 ? n % p - 1 : 0; /* chunk 0 is one of the larger */
@@ -117,23 +149,23 @@ static bppsa_scan_level inner_chunks(const bppsa_scan_plan *plan, bppsa_scan_pha
 
 /* P chunks over a[1] .. a[n], cut by bppsa_cut. Chunk 0 needs no transition: its mat-vecs start at the seed and run beside the
  * other chunks' transitions. The last chunk's transition is never used, and its last element, a[n], is the input phase's. */
-static void write_chunked(bppsa_scan_plan *plan) {
-  const int64_t n = plan->config.jacobians, p = plan->config.method.chunks;
+static void write_chunked(int64_t n, const bppsa_scan_method *method, bppsa_scan_records *to) {
+  const int64_t p = method->chunks;
   const bppsa_scan_level mv = {.op = BPPSA_OP_MV, .stride = 1, .span = 1, .count = 1};
   bppsa_scan_level head = mv, tail = mv;
-  plan->level_count = 3;
+  to->level_count = 3;
   if (n < 2) {
     return;
   }
   head.phase = BPPSA_PHASE_UP;
   head.first = 1;
   head.length = p > 1 ? bppsa_cut(n, p, 1) : n - 1;
-  bppsa_scan_add_record(plan, head);
+  bppsa_scan_add_record(to, head);
   if (p > 2) {
-    bppsa_scan_level products = inner_chunks(plan, BPPSA_PHASE_UP, BPPSA_OP_MM, 0), carry = mv;
+    bppsa_scan_level products = inner_chunks(n, p, BPPSA_PHASE_UP, BPPSA_OP_MM, 0), carry = mv;
     products.chain = true;
-    bppsa_scan_add_record(plan, products);
-    plan->slot_count = products.length > 0 ? products.count : 0;
+    bppsa_scan_add_record(to, products);
+    to->slot_count = products.length > 0 ? products.count : 0;
     carry.phase = BPPSA_PHASE_MIDDLE;
     carry.level = 1;
     carry.first = products.first;
@@ -144,15 +176,15 @@ static void write_chunked(bppsa_scan_plan *plan) {
       carry.span += 1;
       carry.wider = 0;
     }
-    bppsa_scan_add_record(plan, carry);
-    bppsa_scan_add_record(plan, inner_chunks(plan, BPPSA_PHASE_DOWN, BPPSA_OP_MV, 2));
+    bppsa_scan_add_record(to, carry);
+    bppsa_scan_add_record(to, inner_chunks(n, p, BPPSA_PHASE_DOWN, BPPSA_OP_MV, 2));
   }
   tail.phase = BPPSA_PHASE_DOWN;
   tail.level = 2;
   tail.first = 1 + bppsa_cut(n, p, p - 1);
   tail.count = p > 1;
   tail.length = n - tail.first;
-  bppsa_scan_add_record(plan, tail);
+  bppsa_scan_add_record(to, tail);
 }
 
 /* ---- the table ---- */
@@ -160,16 +192,19 @@ static void write_chunked(bppsa_scan_plan *plan) {
 static const bppsa_scan_algorithm_row rows[BPPSA_SCAN_ALGORITHMS] = {
     [BPPSA_SCAN_AUTO] = {.name = "auto", .runs = {true, true}, .sparse = true},
     [BPPSA_SCAN_LINEAR] = {.name = "linear",
+                           .candidate = only_candidate,
                            .write = write_blelloch,
                            .slot = tree_slot,
                            .runs = {true, true},
                            .sparse = true,
+                           .bp = true,
                            .fusion = BPPSA_FUSION_WALK},
     [BPPSA_SCAN_BLELLOCH] = {.name = "blelloch",
                              .number = "up_levels",
                              .unit = "up-level",
                              .number_of = up_levels_of,
                              .clamp = clamp_levels,
+                             .candidate = tree_candidate,
                              .write = write_blelloch,
                              .slot = tree_slot,
                              .runs = {true, true},
@@ -181,6 +216,7 @@ static const bppsa_scan_algorithm_row rows[BPPSA_SCAN_ALGORITHMS] = {
                             .least = 1,
                             .number_of = chunks_of,
                             .clamp = clamp_chunks,
+                            .candidate = chunk_candidate,
                             .write = write_chunked,
                             .slot = chunk_slot,
                             .runs = {true, true},
@@ -201,8 +237,31 @@ bppsa_status bppsa_scan_algorithm_check(bppsa_scan_algorithm algorithm, bppsa_de
                                         device == BPPSA_CPU ? "cpu" : "cuda");
 }
 
-bppsa_scan_fusion bppsa_scan_fusion_of(const bppsa_scan_config *config) {
-  const bppsa_scan_algorithm_row *row = bppsa_scan_algorithm_find(config->method.algorithm);
-  const bool small = config->element == BPPSA_ELEMENT_RECURRENT && config->dim <= BPPSA_SCAN_FUSED_DIM;
-  return row != NULL && small && config->device == BPPSA_CUDA ? row->fusion : BPPSA_FUSION_NONE;
+bppsa_scan_method bppsa_scan_method_of(bppsa_scan_algorithm algorithm) {
+  return (bppsa_scan_method){.algorithm = algorithm, .up_levels = -1};
+}
+
+const char *bppsa_scan_algorithm_name(bppsa_scan_algorithm algorithm) {
+  const bppsa_scan_algorithm_row *row = bppsa_scan_algorithm_find(algorithm);
+  return row != NULL ? row->name : "unknown";
+}
+
+bool bppsa_scan_algorithm_is_bp(bppsa_scan_algorithm algorithm) {
+  const bppsa_scan_algorithm_row *row = bppsa_scan_algorithm_find(algorithm);
+  return row != NULL && row->bp;
+}
+
+bool bppsa_scan_algorithm_candidate(const bppsa_scan_contest *contest, bool sparse, int64_t index, bppsa_scan_method *method) {
+  for (int a = 0; index >= 0 && a < BPPSA_SCAN_ALGORITHMS; ++a) {
+    const bppsa_scan_algorithm_row *row = bppsa_scan_algorithm_find((bppsa_scan_algorithm)a);
+    const bool takes = row != NULL && row->candidate != NULL && row->runs[contest->device] && (row->sparse || !sparse);
+    bppsa_scan_method found = bppsa_scan_method_of((bppsa_scan_algorithm)a);
+    for (int64_t own = 0; takes && row->candidate(contest, own, &found); ++own) {
+      if (index-- == 0) {
+        *method = found;
+        return true;
+      }
+    }
+  }
+  return false;
 }

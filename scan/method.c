@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "core/json.h"
-#include "scan/algorithm.h"
+#include "scan/algorithm_internal.h"
 
 /* The row of a method's algorithm; of one that is not there, a row without anything but a name. */
 static const bppsa_scan_algorithm_row *row_of(bppsa_scan_algorithm algorithm) {
@@ -17,17 +17,9 @@ static const bppsa_scan_algorithm_row *row_of(bppsa_scan_algorithm algorithm) {
 static const char *const backwards[] = {
     [BPPSA_BACKWARD_AUTO] = "auto", [BPPSA_BACKWARD_BP] = "bp", [BPPSA_BACKWARD_SCAN] = "scan"};
 
-bppsa_scan_method bppsa_scan_method_of(bppsa_scan_algorithm algorithm) {
-  return (bppsa_scan_method){.algorithm = algorithm, .up_levels = -1};
-}
-
 bool bppsa_gradient_method_open(const bppsa_gradient_method *method) {
   return method->backward == BPPSA_BACKWARD_AUTO ||
          (method->backward == BPPSA_BACKWARD_SCAN && method->scan.algorithm == BPPSA_SCAN_AUTO);
-}
-
-const char *bppsa_scan_algorithm_name(bppsa_scan_algorithm algorithm) {
-  return row_of(algorithm)->name;
 }
 
 const char *bppsa_backward_name(bppsa_backward backward) {

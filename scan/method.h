@@ -22,26 +22,11 @@
 #include <stdint.h>
 
 #include "core/status.h"
+#include "scan/algorithm.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-typedef enum {
-  /* The candidate that the cost model expects to be the fastest (scan/cost.c); csr: the number of up-levels whose critical path
-   * has the fewest FLOPs, within the memory limit and what the planner's GPU has free. */
-  BPPSA_SCAN_AUTO = 0,
-  BPPSA_SCAN_LINEAR,   /* the recurrence itself */
-  BPPSA_SCAN_BLELLOCH, /* BPPSA Algorithm 1; with up_levels = L its §5.3 form */
-  BPPSA_SCAN_CHUNKED,  /* P chunks: transitions at once, carry, mat-vecs at once */
-  BPPSA_SCAN_ALGORITHMS
-} bppsa_scan_algorithm;
-
-typedef struct {
-  bppsa_scan_algorithm algorithm;
-  int64_t up_levels; /* blelloch: number of up-levels; negative: all. More than there are is clamped. */
-  int64_t chunks;    /* chunked: P >= 1; 0: ⌊√(2n)⌉, which minimises 2n/P + P. More than n is clamped. */
-} bppsa_scan_method;
 
 typedef enum {
   BPPSA_BACKWARD_AUTO = 0, /* whichever of BP and all scans the network's cost model expects to be the fastest */
@@ -54,14 +39,10 @@ typedef struct {
   bppsa_scan_method scan; /* with backward = SCAN */
 } bppsa_gradient_method;
 
-/* An algorithm with all its up-levels, or its default number of chunks. */
-bppsa_scan_method bppsa_scan_method_of(bppsa_scan_algorithm algorithm);
-
 /* Does the method leave something to a cost model or to measurement? */
 bool bppsa_gradient_method_open(const bppsa_gradient_method *method);
 
-const char *bppsa_scan_algorithm_name(bppsa_scan_algorithm algorithm); /* "blelloch" */
-const char *bppsa_backward_name(bppsa_backward backward);              /* "bp" */
+const char *bppsa_backward_name(bppsa_backward backward); /* "bp" */
 
 #define BPPSA_METHOD_TEXT 64 /* bytes that hold any method's text or words */
 

@@ -1,6 +1,5 @@
-/* Scan plans. The header states the notation; here the level records are derived from it. (One file although it is long: records,
- * costs and totals define each other.)
- */
+/* Scan plans: shapes and costs of their steps, totals, and where products are held. The header states the notation, algorithm.c
+ * writes the level records, and plan_auto.c makes the plan of `auto`. */
 #include "scan/plan.h"
 
 #include <math.h>
@@ -8,10 +7,8 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "core/memory.h"
-#include "scan/algorithm.h"
-
-enum { MAX_RECORDS = 4 * 64 };
+#include "scan/algorithm_internal.h"
+#include "scan/plan_internal.h"
 
 bppsa_scan_config bppsa_scan_config_default(void) {
   return (bppsa_scan_config){
@@ -25,7 +22,8 @@ int64_t bppsa_scan_plan_dim(const bppsa_scan_plan *plan, int64_t y) {
 }
 
 int64_t bppsa_scan_plan_slot(const bppsa_scan_plan *plan, int64_t first, int64_t last) {
-  return bppsa_scan_algorithm_find(plan->config.method.algorithm)->slot(plan, first, last);
+  const bppsa_scan_method *method = &plan->config.method;
+  return bppsa_scan_algorithm_find(method->algorithm)->slot(plan->config.jacobians, method, first, last);
 }
 
 /* Reals of a product a[first:last] of one sample, the affine row included. */
@@ -147,24 +145,23 @@ void bppsa_scan_step_text(const bppsa_scan_plan *plan, const bppsa_scan_step *st
 
 /* ---- the records ---- */
 
-void bppsa_scan_add_record(bppsa_scan_plan *plan, bppsa_scan_level record) {
-  if (record.count > 0 && record.length > 0) {
-    record.critical = -1;
-    plan->records[plan->record_count++] = record;
-  }
-}
-
-static void add_input(bppsa_scan_plan *plan) {
+/* Those of the algorithm, and that of the input phase. */
+static void write_records(bppsa_scan_plan *plan, const bppsa_scan_algorithm_row *row) {
   const int64_t n = plan->config.jacobians;
+  bppsa_scan_records to = {.records = plan->records};
+  row->write(n, &plan->config.method, &to);
   if (plan->config.input && n > 0) {
-    bppsa_scan_add_record(plan, (bppsa_scan_level){.phase = BPPSA_PHASE_INPUT,
-                                                   .op = BPPSA_OP_MV,
-                                                   .level = (int32_t)plan->level_count,
-                                                   .first = n,
-                                                   .span = 1,
-                                                   .count = 1,
-                                                   .length = 1});
+    bppsa_scan_add_record(&to, (bppsa_scan_level){.phase = BPPSA_PHASE_INPUT,
+                                                  .op = BPPSA_OP_MV,
+                                                  .level = (int32_t)to.level_count,
+                                                  .first = n,
+                                                  .span = 1,
+                                                  .count = 1,
+                                                  .length = 1});
   }
+  plan->record_count = to.count;
+  plan->level_count = to.level_count;
+  plan->slot_count = to.slot_count;
 }
 
 /* ---- totals ---- */
@@ -383,7 +380,7 @@ static void resolve(bppsa_scan_plan *plan, const bppsa_scan_algorithm_row *row) 
   *method = found;
 }
 
-static bppsa_status create_fixed(const bppsa_scan_config *config, bppsa_scan_plan **out) {
+bppsa_status bppsa_scan_create_fixed(const bppsa_scan_config *config, bppsa_scan_plan **out) {
   const bppsa_scan_algorithm_row *row = bppsa_scan_algorithm_find(config->method.algorithm);
   bppsa_scan_plan *plan = bppsa_calloc(1, sizeof *plan);
   if (plan == NULL) {
@@ -404,14 +401,13 @@ static bppsa_status create_fixed(const bppsa_scan_config *config, bppsa_scan_pla
     plan->config.dims = plan->dims;
   }
   resolve(plan, row);
-  plan->records = bppsa_calloc(MAX_RECORDS, sizeof *plan->records);
-  plan->levels = bppsa_calloc(MAX_RECORDS, sizeof *plan->levels);
+  plan->records = bppsa_calloc(BPPSA_SCAN_MOST_RECORDS, sizeof *plan->records);
+  plan->levels = bppsa_calloc(BPPSA_SCAN_MOST_RECORDS, sizeof *plan->levels);
   if (status == BPPSA_OK && (plan->records == NULL || plan->levels == NULL || (config->dims != NULL && plan->dims == NULL))) {
     status = BPPSA_ERR_MEMORY;
   }
   if (status == BPPSA_OK) {
-    row->write(plan);
-    add_input(plan);
+    write_records(plan, row);
     status = plan->config.element == BPPSA_ELEMENT_CSR ? bppsa_scan_csr_nodes(plan) : BPPSA_OK;
   }
   if (status == BPPSA_OK) {
@@ -430,119 +426,11 @@ static bppsa_status create_fixed(const bppsa_scan_config *config, bppsa_scan_pla
   return BPPSA_OK;
 }
 
-bool bppsa_scan_candidate(const bppsa_scan_config *config, int64_t index, bppsa_scan_config *candidate) {
-  enum { FEWEST = 2, DOUBLINGS = 12 }; /* a GPU's chunks: 2 << k */
-  const int64_t most = bppsa_scan_most_levels(config->jacobians), doubling = index - most - 2;
-  if (index < 0 || index > most + 1 + (config->device == BPPSA_CUDA ? DOUBLINGS : 0) ||
-      (doubling >= 0 && FEWEST << doubling >= config->jacobians)) {
-    return false;
-  }
-  *candidate = *config;
-  candidate->method.algorithm = index == 0 ? BPPSA_SCAN_LINEAR : index <= most ? BPPSA_SCAN_BLELLOCH : BPPSA_SCAN_CHUNKED;
-  candidate->method.up_levels = index;
-  candidate->method.chunks = doubling >= 0 ? FEWEST << doubling : 0;
-  return true;
-}
-
-/* The fastest candidate by the cost model; among equals the first. */
-static bppsa_status create_auto(const bppsa_scan_config *config, bppsa_scan_plan **out) {
-  bppsa_scan_plan *best = NULL;
-  bppsa_scan_config candidate;
-  for (int64_t index = 0; bppsa_scan_candidate(config, index, &candidate); ++index) {
-    bppsa_scan_plan *plan = NULL;
-    const bppsa_status status = create_fixed(&candidate, &plan);
-    if (status != BPPSA_OK) {
-      bppsa_scan_plan_destroy(best);
-      return status;
-    }
-    if (best == NULL || bppsa_scan_plan_seconds(plan) < bppsa_scan_plan_seconds(best)) {
-      bppsa_scan_plan *worse = best;
-      best = plan;
-      plan = worse;
-    }
-    bppsa_scan_plan_destroy(plan);
-  }
-  *out = best;
-  return BPPSA_OK;
-}
-
-/* FLOPs that the critical path of a plan with more up-levels has at least: those of this one's up-levels. */
-static int64_t up_flops(const bppsa_scan_plan *plan) {
-  bppsa_scan_iterator it = {0};
-  bppsa_scan_step step;
-  int64_t flops = 0;
-  while (bppsa_scan_plan_next(plan, &it, &step)) {
-    flops += step.critical && step.level->phase == BPPSA_PHASE_UP ? step.flops : 0;
-  }
-  return flops;
-}
-
-/* The limit for plans with products; 0: none. Of a GPU it is no more than is free there: a plan that does not fit is passed over
- * like one beyond the caller's limit, before anything is taken, and memory that runs out on the host remains a failure. */
-static bppsa_status limit_of(const bppsa_scan_config *config, int64_t *limit) {
-  int64_t available = 0;
-  *limit = config->memory_limit;
-  if (config->symbolic || bppsa_device_get_kind(config->planner) == BPPSA_CPU) {
-    return BPPSA_OK;
-  }
-  BPPSA_TRY(bppsa_memory_available(config->planner, &available));
-  available = available > 0 ? available : 1;
-  *limit = *limit > 0 && *limit < available ? *limit : available;
-  return BPPSA_OK;
-}
-
-/* Sparse chains: the FLOPs of the critical path with every number of up-levels, counted first; then the best that fits into
- * memory. A plan with more levels has the products of one with fewer, so that the first that does not fit ends the search, and so
- * does one whose up-levels alone have more FLOPs than the best. */
-static bppsa_status create_auto_csr(const bppsa_scan_config *config, bppsa_scan_plan **out) {
-  int64_t flops[64], count = 0, least = INT64_MAX, limit = 0;
-  bool hopeless = false;
-  bppsa_scan_config candidate = *config;
-  BPPSA_TRY(limit_of(config, &limit));
-  candidate.method.algorithm = BPPSA_SCAN_BLELLOCH;
-  candidate.symbolic = true;
-  candidate.memory_limit = limit;
-  bppsa_status status = BPPSA_OK;
-  for (; status == BPPSA_OK && !hopeless && count <= bppsa_scan_most_levels(config->jacobians); ++count) {
-    bppsa_scan_plan *plan = NULL;
-    candidate.method.up_levels = count;
-    status = create_fixed(&candidate, &plan);
-    flops[count] = status == BPPSA_OK ? plan->totals.critical_flops : INT64_MAX;
-    least = flops[count] < least ? flops[count] : least;
-    hopeless = status == BPPSA_OK && up_flops(plan) > least;
-    bppsa_scan_plan_destroy(plan);
-  }
-  if (status != BPPSA_OK && (status != BPPSA_ERR_ARGUMENT || count == 1)) {
-    return status;
-  }
-  candidate.symbolic = config->symbolic;
-  for (;;) {
-    int64_t best = 0;
-    for (int64_t l = 1; l < count; ++l) {
-      best = flops[l] < flops[best] ? l : best;
-    }
-    candidate.method.up_levels = best;
-    candidate.method.algorithm = best == 0 ? BPPSA_SCAN_LINEAR : BPPSA_SCAN_BLELLOCH;
-    candidate.memory_limit = best == 0 ? config->memory_limit : limit; /* the last resort fails in the caller's words */
-    status = create_fixed(&candidate, out);
-    const bool too_large = status == BPPSA_ERR_ARGUMENT && limit > 0;
-    if (status == BPPSA_OK) {
-      (*out)->config.memory_limit = config->memory_limit;
-    }
-    if (best == 0 || (!too_large && status != BPPSA_ERR_UNSUPPORTED)) {
-      return status;
-    }
-    flops[best] = INT64_MAX; /* its indices do not fit, or a GPU has not so many blocks */
-  }
-}
-
 bppsa_status bppsa_scan_plan_create(const bppsa_scan_config *config, bppsa_scan_plan **plan) {
   BPPSA_TRY(check_config(config));
   BPPSA_TRY(check_magnitude(config));
-  if (config->element == BPPSA_ELEMENT_CSR && config->method.algorithm == BPPSA_SCAN_AUTO) {
-    return create_auto_csr(config, plan);
-  }
-  return config->method.algorithm == BPPSA_SCAN_AUTO ? create_auto(config, plan) : create_fixed(config, plan);
+  return config->method.algorithm == BPPSA_SCAN_AUTO ? bppsa_scan_create_auto(config, plan)
+                                                     : bppsa_scan_create_fixed(config, plan);
 }
 
 void bppsa_scan_plan_destroy(bppsa_scan_plan *plan) {
@@ -557,6 +445,12 @@ void bppsa_scan_plan_destroy(bppsa_scan_plan *plan) {
 }
 
 /* ---- access ---- */
+
+bppsa_scan_fusion bppsa_scan_fusion_of(const bppsa_scan_config *config) {
+  const bppsa_scan_algorithm_row *row = bppsa_scan_algorithm_find(config->method.algorithm);
+  const bool small = config->element == BPPSA_ELEMENT_RECURRENT && config->dim <= BPPSA_SCAN_FUSED_DIM;
+  return row != NULL && small && config->device == BPPSA_CUDA ? row->fusion : BPPSA_FUSION_NONE;
+}
 
 const bppsa_scan_config *bppsa_scan_plan_config(const bppsa_scan_plan *plan) {
   return &plan->config;

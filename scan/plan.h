@@ -24,6 +24,7 @@
 #include "core/device.h"
 #include "core/view.h"
 #include "jacobian/product.h"
+#include "scan/level.h"
 #include "scan/method.h"
 
 #ifdef __cplusplus
@@ -60,29 +61,6 @@ typedef struct {
 /* blelloch with all levels, n = 0, f32, B = 1, K = 1, cpu, everything else zero. */
 bppsa_scan_config bppsa_scan_config_default(void);
 
-typedef enum { BPPSA_PHASE_UP = 0, BPPSA_PHASE_MIDDLE, BPPSA_PHASE_DOWN, BPPSA_PHASE_INPUT } bppsa_scan_phase;
-typedef enum { BPPSA_OP_MM = 0, BPPSA_OP_MV } bppsa_scan_op;
-
-/* `count` independent items, item k beginning at element first + k * stride + min(k, longer). Chunks differ by an element at most,
- * the larger ones come first: the first `longer` items have a link more than `length`, the first `wider` links of a chain reach
- * over an element more than `span`.
- *
- *   MV  a chain of `length` products:      y[i+s] = a[i:i+s-1] y[i],  then i += s             (s = span, or one more)
- *   MM  a tree (chain = false, length 1):  a[i:r] = a[i:i+s-1] ⋄ a[i+s:r],  r = min(i+2s-1, n)
- *       a chain (chain = true):            a[i:i+length] = a[i] ⋄ a[i+1] ⋄ .. ⋄ a[i+length]
- *
- * Records of one level are independent of each other; level k + 1 follows level k. */
-typedef struct {
-  bppsa_scan_phase phase;
-  bppsa_scan_op op;
-  int32_t level; /* position in the plan's list of levels */
-  bool chain;
-  bool dead; /* the result would be overwritten: listed, never run */
-  int64_t first, stride, count, span, length;
-  int64_t longer, wider; /* chunked; 0 otherwise */
-  int64_t critical;      /* the item on the critical path: its steps are all on it; -1: none */
-} bppsa_scan_level;
-
 typedef struct {
   int64_t mm, mv;             /* products, the dead ones included (dead are mm) */
   int64_t dead;               /* of which dead */
@@ -98,9 +76,7 @@ typedef struct {
 
 typedef struct bppsa_scan_plan bppsa_scan_plan;
 
-/* How kernels of a recurrent layer's own run a scan on a GPU, in the place of an executor: not at all; as one walk through all
- * steps; chunk by chunk. They take vectors of up to BPPSA_SCAN_FUSED_DIM numbers. */
-typedef enum { BPPSA_FUSION_NONE = 0, BPPSA_FUSION_WALK, BPPSA_FUSION_CHUNKS } bppsa_scan_fusion;
+/* How a layer's own kernels run the scan, which take vectors of up to BPPSA_SCAN_FUSED_DIM numbers. */
 #define BPPSA_SCAN_FUSED_DIM 32
 bppsa_scan_fusion bppsa_scan_fusion_of(const bppsa_scan_config *config);
 
@@ -120,10 +96,16 @@ const bppsa_scan_totals *bppsa_scan_plan_totals(const bppsa_scan_plan *plan);
 /* Seconds that executing the plan takes, as the cost model of its device predicts: a function of the plan alone, not of the number
  * of threads. Its ratios are what is meant; scan/cost.c has the model. */
 double bppsa_scan_plan_seconds(const bppsa_scan_plan *plan);
-/* The candidates among which AUTO chooses: linear, blelloch with 1, 2, .. up-levels, chunked with its default number of chunks,
- * and on a GPU, which needs enough of them to be filled, with 2, 4, 8, .. chunks. Candidate
- * `index` from 0 is *config with that algorithm; false when there are no more. */
+/* The candidates among which AUTO chooses, in the order of the table of algorithms (scan/algorithm.c): of every algorithm that can
+ * take the configuration's elements on its device linear, blelloch with 1, 2, .. up-levels, chunked with its default number of
+ * chunks, and on a GPU, which needs enough of them to be filled, with 2, 4, 8, .. chunks. Sparse elements have no chunks.
+ * Candidate `index` from 0 is *config with that method; false when there are no more. */
 bool bppsa_scan_candidate(const bppsa_scan_config *config, int64_t index, bppsa_scan_config *candidate);
+/* What is worth measuring on a device with so many threads: the candidates above, and on a processor those besides that keep its
+ * threads busy, chunked with 1, 2 and 4 chunks a thread. A choice by measurement may depend on the number of threads; that of the
+ * cost model must not. */
+bool bppsa_scan_candidate_to_measure(const bppsa_scan_config *config, int32_t threads, int64_t index,
+                                     bppsa_scan_config *candidate);
 /* Is it the recurrence, one product after the other? So it is where no two elements are multiplied: no scan then, whatever the
  * algorithm's name. */
 bool bppsa_scan_plan_is_chain(const bppsa_scan_plan *plan);

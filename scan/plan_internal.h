@@ -51,12 +51,15 @@ static inline int64_t bppsa_scan_reach(const bppsa_scan_level *level, int64_t li
 
 /* Size of y[i], i = 1 .. n + 1. */
 int64_t bppsa_scan_plan_dim(const bppsa_scan_plan *plan, int64_t y);
-/* Appends a record that has products. */
-void bppsa_scan_add_record(bppsa_scan_plan *plan, bppsa_scan_level record);
 /* Where the product a[first:last], first < last, is held. */
 int64_t bppsa_scan_plan_slot(const bppsa_scan_plan *plan, int64_t first, int64_t last);
 /* First real of a slot, counted for one sample (multiply by the batch). */
 int64_t bppsa_scan_plan_slot_offset(const bppsa_scan_plan *plan, int64_t slot);
+
+/* A plan of a checked configuration, whose algorithm is not AUTO; and of one whose algorithm is (plan_auto.c). ERR_*: as of
+ * bppsa_scan_plan_create. */
+bppsa_status bppsa_scan_create_fixed(const bppsa_scan_config *config, bppsa_scan_plan **out);
+bppsa_status bppsa_scan_create_auto(const bppsa_scan_config *config, bppsa_scan_plan **plan);
 
 /* ---- csr (plan_csr.c) ---- */
 

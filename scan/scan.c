@@ -1,7 +1,7 @@
 /* The scan executor: argument checks and dispatch. */
 #include "scan/scan.h"
 
-#include "scan/algorithm.h"
+#include "scan/algorithm_internal.h"
 #include "scan/scan_internal.h"
 
 typedef bppsa_status (*create_fn)(const bppsa_scan_plan *, const bppsa_device *, bppsa_scan_executor **);

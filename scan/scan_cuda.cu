@@ -2,7 +2,7 @@
 #include "core/alloc.h"
 #include "core/check.cuh"
 #include "core/memory_internal.h"
-#include "scan/algorithm.h"
+#include "scan/algorithm_internal.h"
 #include "scan/scan_internal.h"
 #include "scan/scan_kernels.cuh"
 

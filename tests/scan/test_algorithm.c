@@ -1,7 +1,8 @@
 /* What is no algorithm of the table runs nowhere: not as a plan, not as an executor of one, and not under another name. */
 #include <string.h>
 
-#include "scan/algorithm.h"
+#include "scan/algorithm_internal.h"
+#include "scan/plan_internal.h"
 #include "scan/scan.h"
 #include "tests/support/support.h"
 

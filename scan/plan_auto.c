@@ -1,0 +1,122 @@
+/* What `auto` chooses among, and what it takes. */
+#include "core/memory.h"
+#include "scan/algorithm_internal.h"
+#include "scan/plan_internal.h"
+
+bool bppsa_scan_candidate_to_measure(const bppsa_scan_config *config, int32_t threads, int64_t index,
+                                     bppsa_scan_config *candidate) {
+  const bppsa_scan_contest contest = {config->jacobians, config->device, threads};
+  bppsa_scan_method method;
+  if (!bppsa_scan_algorithm_candidate(&contest, config->element == BPPSA_ELEMENT_CSR, index, &method)) {
+    return false;
+  }
+  *candidate = *config;
+  candidate->method = method;
+  return true;
+}
+
+bool bppsa_scan_candidate(const bppsa_scan_config *config, int64_t index, bppsa_scan_config *candidate) {
+  return bppsa_scan_candidate_to_measure(config, 0, index, candidate);
+}
+
+/* The fastest candidate by the cost model; among equals the first. */
+static bppsa_status create_auto(const bppsa_scan_config *config, bppsa_scan_plan **out) {
+  bppsa_scan_plan *best = NULL;
+  bppsa_scan_config candidate;
+  for (int64_t index = 0; bppsa_scan_candidate(config, index, &candidate); ++index) {
+    bppsa_scan_plan *plan = NULL;
+    const bppsa_status status = bppsa_scan_create_fixed(&candidate, &plan);
+    if (status != BPPSA_OK) {
+      bppsa_scan_plan_destroy(best);
+      return status;
+    }
+    if (best == NULL || bppsa_scan_plan_seconds(plan) < bppsa_scan_plan_seconds(best)) {
+      bppsa_scan_plan *worse = best;
+      best = plan;
+      plan = worse;
+    }
+    bppsa_scan_plan_destroy(plan);
+  }
+  *out = best;
+  return BPPSA_OK;
+}
+
+/* FLOPs that the critical path of a plan with more up-levels has at least: those of this one's up-levels. */
+static int64_t up_flops(const bppsa_scan_plan *plan) {
+  bppsa_scan_iterator it = {0};
+  bppsa_scan_step step;
+  int64_t flops = 0;
+  while (bppsa_scan_plan_next(plan, &it, &step)) {
+    flops += step.critical && step.level->phase == BPPSA_PHASE_UP ? step.flops : 0;
+  }
+  return flops;
+}
+
+/* The limit for plans with products; 0: none. Of a GPU it is no more than is free there: a plan that does not fit is passed over
+ * like one beyond the caller's limit, before anything is taken, and memory that runs out on the host remains a failure. */
+static bppsa_status limit_of(const bppsa_scan_config *config, int64_t *limit) {
+  int64_t available = 0;
+  *limit = config->memory_limit;
+  if (config->symbolic || bppsa_device_get_kind(config->planner) == BPPSA_CPU) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_memory_available(config->planner, &available));
+  available = available > 0 ? available : 1;
+  *limit = *limit > 0 && *limit < available ? *limit : available;
+  return BPPSA_OK;
+}
+
+/* Candidate `index` of a sparse chain, counted only or to be executed. */
+static bool csr_candidate(const bppsa_scan_config *config, int64_t index, bool symbolic, int64_t limit,
+                          bppsa_scan_config *candidate) {
+  const bool found = bppsa_scan_candidate(config, index, candidate);
+  if (found) {
+    candidate->symbolic = symbolic;
+    candidate->memory_limit = limit;
+  }
+  return found;
+}
+
+/* Sparse chains: the FLOPs of the critical path of every candidate, that is with every number of up-levels, counted first; then
+ * the best that fits into memory. A plan with more levels has the products of one with fewer, so that the first that does not fit
+ * ends the search, and so does one whose up-levels alone have more FLOPs than the best. */
+static bppsa_status create_auto_csr(const bppsa_scan_config *config, bppsa_scan_plan **out) {
+  enum { MOST = 64 };
+  int64_t flops[MOST], count = 0, least = INT64_MAX, limit = 0;
+  bool hopeless = false;
+  bppsa_scan_config candidate;
+  BPPSA_TRY(limit_of(config, &limit));
+  bppsa_status status = BPPSA_OK;
+  for (; status == BPPSA_OK && !hopeless && count < MOST && csr_candidate(config, count, true, limit, &candidate); ++count) {
+    bppsa_scan_plan *plan = NULL;
+    status = bppsa_scan_create_fixed(&candidate, &plan);
+    flops[count] = status == BPPSA_OK ? plan->totals.critical_flops : INT64_MAX;
+    least = flops[count] < least ? flops[count] : least;
+    hopeless = status == BPPSA_OK && up_flops(plan) > least;
+    bppsa_scan_plan_destroy(plan);
+  }
+  if (status != BPPSA_OK && (status != BPPSA_ERR_ARGUMENT || count == 1)) {
+    return status;
+  }
+  for (;;) {
+    int64_t best = 0;
+    for (int64_t l = 1; l < count; ++l) {
+      best = flops[l] < flops[best] ? l : best;
+    }
+    /* the last resort fails in the caller's words */
+    (void)csr_candidate(config, best, config->symbolic, best == 0 ? config->memory_limit : limit, &candidate);
+    status = bppsa_scan_create_fixed(&candidate, out);
+    const bool too_large = status == BPPSA_ERR_ARGUMENT && limit > 0;
+    if (status == BPPSA_OK) {
+      (*out)->config.memory_limit = config->memory_limit;
+    }
+    if (best == 0 || (!too_large && status != BPPSA_ERR_UNSUPPORTED)) {
+      return status;
+    }
+    flops[best] = INT64_MAX; /* its indices do not fit, or a GPU has not so many blocks */
+  }
+}
+
+bppsa_status bppsa_scan_create_auto(const bppsa_scan_config *config, bppsa_scan_plan **plan) {
+  return config->element == BPPSA_ELEMENT_CSR ? create_auto_csr(config, plan) : create_auto(config, plan);
+}
