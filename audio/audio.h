@@ -14,12 +14,12 @@ extern "C" {
 
 typedef struct {
   bool built;
-  char detail[256]; /* built: the libraries and their versions; otherwise what to install */
+  char detail[256]; /* built: the libraries and their versions; not built: what to install */
 } bppsa_audio_report;
 
 void bppsa_audio_probe(bppsa_audio_report *report);
 
-/* OK, or ERR_UNSUPPORTED with the packages that a build with audio needs. */
+/* OK, or ERR_UNSUPPORTED with a message that names the packages a build with audio needs. */
 bppsa_status bppsa_audio_check(void);
 
 #ifdef __cplusplus

@@ -10,7 +10,7 @@
 
 struct bppsa_decoder {
   bppsa_file_reader *file;
-  bppsa_status status; /* of the first read that failed: libsndfile takes it for the end of the file */
+  bppsa_status status; /* of the first read that failed; libsndfile itself reports such a read as the end of the file */
   int64_t channels;
   SNDFILE *handle;
 };
@@ -50,7 +50,8 @@ static sf_count_t file_read(void *data, sf_count_t bytes, void *user) {
   return d->status == BPPSA_OK ? count : 0;
 }
 
-static sf_count_t file_write(const void *data, sf_count_t bytes, void *user) { /* nothing is written */
+/* Required by the interface; nothing is ever written. */
+static sf_count_t file_write(const void *data, sf_count_t bytes, void *user) {
   (void)data, (void)bytes, (void)user;
   return 0;
 }
@@ -58,7 +59,8 @@ static sf_count_t file_write(const void *data, sf_count_t bytes, void *user) { /
 /* ---- decoding ---- */
 
 static bppsa_status open_handle(bppsa_decoder *d, SF_INFO *info) {
-  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* the reason of a failure is a global variable */
+  /* libsndfile keeps the reason of a failed open in a global variable */
+  static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
   SF_VIRTUAL_IO calls = {file_length, file_seek, file_read, file_write, file_tell};
   bppsa_status status = BPPSA_OK;
   pthread_mutex_lock(&mutex);

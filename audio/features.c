@@ -9,7 +9,7 @@
 struct bppsa_features {
   const bppsa_mfcc_plan *plan;
   bppsa_mfcc_workspace *workspace;
-  int64_t least;  /* samples of a file */
+  int64_t least;  /* the fewest samples a file may have */
   float *samples; /* [BPPSA_FEATURES_SAMPLES][2] */
 };
 

@@ -1,16 +1,15 @@
 /* Additive synthesis of short phrases.
  *
- * A note is a sum of sines, the partials, at the multiples of its pitch (stretched for strings that are stiff), and a little
- * filtered noise. Over blocks of
- * 64 samples (1.5 ms) pitch and every partial's amplitude are worked out anew and the amplitude is interpolated between. Partial
- * k has
+ * A note is a sum of sines, its partials, at the multiples of its pitch (stretched where strings are stiff), and a little filtered
+ * noise. Pitch and amplitudes are computed once for every block of 64 samples (1.5 ms); between blocks amplitudes are
+ * interpolated. The amplitude of partial k is the product of
  *
- *     base k^-rolloff, times `even` for even k, times the body's resonances at its frequency,
- *     an envelope: attack, then decay (plucked and struck strings: faster for higher partials) or sustain, then release,
- *     swell: higher partials come later and go earlier than the note (brass).
+ *     base       k^-rolloff, times `even` where k is even, times the gain of the body's resonances at the partial's frequency
+ *     envelope   attack, then decay (plucked and struck strings: higher partials decay faster) or sustain, then release
+ *     swell      higher partials begin later and end earlier than the note (brass)
  *
- * The notes of a phrase are added up in two channels, which then go through distortion (electric guitar), a room, and background
- * noise. (Longer than most: eleven instruments as one table, and the one synthesis that its columns are the arguments of.)
+ * The notes of a phrase are added up in two channels; then come distortion (electric guitar), a room, and background noise. (The
+ * file is long because it holds one table of eleven instruments and the one synthesis that reads all columns of the table.)
  */
 #include "audio/instruments.h"
 
@@ -30,10 +29,10 @@ enum {
   RESONANCES = 3,
   CHANNELS = 2
 };
-enum { ROOM = 4096 }; /* samples of the longest echo */
+enum { ROOM = 4096 }; /* length of the longest echo, in samples */
 #define PI 3.14159265358979323846
 #define RATE ((double)BPPSA_AUDIO_RATE)
-#define HIGHEST 17000.0 /* Hz: no partial above */
+#define HIGHEST 17000.0 /* Hz; partials above it are left out */
 
 const char *const bppsa_instrument_names[BPPSA_INSTRUMENTS] = {"cel", "cla", "flu", "gac", "gel", "org",
                                                                "pia", "sax", "tru", "vio", "voi"};
@@ -55,32 +54,32 @@ typedef struct {
 
 typedef struct {
   range pitch;                     /* MIDI numbers */
-  range unit;                      /* s, from one note to the next */
-  range sounding;                  /* of it, in which the note is held */
+  range unit;                      /* s, from the beginning of a note to that of the next */
+  range sounding;                  /* fraction of `unit` for which the note is held */
   range attack, release;           /* s */
-  range decay;                     /* s to fall by 60 dB, of the first partial at MIDI 60; 0: it sustains */
+  range decay;                     /* s in which the first partial of MIDI 60 falls by 60 dB; 0: the note sustains */
   double decay_partial;            /* how much faster each further partial decays */
-  range rolloff;                   /* exponent */
-  double even;                     /* factor of even partials */
+  range rolloff;                   /* exponent by which amplitudes fall with the number of the partial */
+  double even;                     /* factor on the amplitudes of even partials */
   double stiffness;                /* partial k lies at k √(1 + stiffness k²) */
   double swell;                    /* exponent by which higher partials follow the envelope */
   range vibrato, vibrato_rate;     /* cents, Hz */
-  double tremolo;                  /* share of the amplitude that moves with the vibrato */
-  double glide;                    /* cents below the pitch at which notes may begin */
-  range breath;                    /* noise that goes with the note, of its amplitude */
-  double breath_hz;                /* where that noise is */
-  range burst;                     /* noise when a note begins, of its amplitude, fading in 30 ms */
-  double burst_hz;                 /* where that noise is */
-  int32_t least_notes, most_notes; /* at once */
-  double strum;                    /* s between them, at most */
-  double drive;                    /* distortion; 0: none */
+  double tremolo;                  /* fraction of the amplitude that varies with the vibrato */
+  double glide;                    /* cents below the pitch at which a note may begin */
+  range breath;                    /* noise during the whole note, as a fraction of its amplitude */
+  double breath_hz;                /* centre of that noise, Hz */
+  range burst;                     /* noise when a note begins, as a fraction of its amplitude; it fades in 30 ms */
+  double burst_hz;                 /* centre of that noise, Hz */
+  int32_t least_notes, most_notes; /* notes that sound at once */
+  double strum;                    /* s between notes that begin together, at most */
+  double drive;                    /* strength of the distortion; 0: none */
   double resonance[RESONANCES][3]; /* of the body: Hz, width in Hz, gain */
-  double vowels;                   /* how far, as a factor, the resonances move from note to note and within one */
+  double vowels;                   /* factor by which the resonances may move, from note to note and within one */
 } timbre;
 
-/* A table of taste, guided by what textbooks on acoustics say of each: bowed and blown notes sustain and vibrate, reeds of a
- * cylinder lack even partials, plucked and struck strings decay from the top, brass brightens as it swells, voices move their
- * resonances. */
+/* The numbers are chosen by ear, guided by textbooks on acoustics: bowed and blown notes sustain and vibrate; reed instruments
+ * with a cylindrical bore lack even partials; plucked and struck strings lose their high partials first; brass becomes brighter
+ * as it swells; voices move their resonances. */
 static const timbre timbres[BPPSA_INSTRUMENTS] = {
     /* cel */ {.pitch = {36, 58},
                .unit = {0.7, 1.4},
@@ -291,7 +290,7 @@ static const timbre timbres[BPPSA_INSTRUMENTS] = {
 
 /* ---- numbers ---- */
 
-/* The file's random numbers, one after the other. */
+/* The random numbers of one file, in order. */
 typedef struct {
   uint64_t seed, stream, index;
 } chance;
@@ -308,7 +307,7 @@ static int32_t whole(chance *c, int32_t least, int32_t most) {
   return least + (int32_t)(uniform(c) * (double)(most - least + 1));
 }
 
-/* White noise in ±1. */
+/* White noise between -1 and 1. */
 typedef struct {
   uint64_t seed, stream, index;
   uint32_t numbers[4];
@@ -321,7 +320,7 @@ static double next_noise(noise *n) {
   return (double)n->numbers[n->index++ & 3] * 0x1p-31 - 1;
 }
 
-/* A band of noise around a frequency: a state-variable filter. */
+/* Noise in a band around a frequency, made by a state-variable filter. */
 typedef struct {
   double f, low, band;
 } filter;
@@ -340,8 +339,8 @@ static double filtered(filter *s, double x) {
 /* ---- a note ---- */
 
 struct bppsa_instrument_workspace {
-  float table[TABLE + 1];      /* a period of the sine */
-  float mix[CHANNELS][FRAMES]; /* what has been played */
+  float table[TABLE + 1];      /* one period of a sine */
+  float mix[CHANNELS][FRAMES]; /* the sum of the notes so far */
   float echo[CHANNELS][ROOM];
 };
 
@@ -353,24 +352,24 @@ typedef struct {
   double vibrato, vibrato_rate, vibrato_phase, glide;
   double breath, burst;
   double left, right;          /* gains */
-  double vowel_from, vowel_to; /* factors on the resonances' frequencies */
+  double vowel_from, vowel_to; /* factors on the resonances' frequencies when the note begins and when it ends */
 } note;
 
 typedef struct {
   uint32_t phase[PARTIALS];
-  double amplitude[PARTIALS]; /* at the end of the block before */
-  double base[PARTIALS];      /* by rolloff, parity and the pluck's place */
+  double amplitude[PARTIALS]; /* at the end of the previous block */
+  double base[PARTIALS];      /* by rolloff, parity and the place where the string is plucked */
   int32_t count;
 } partials;
 
-/* Attack, sustain, release; 0 .. 1. */
+/* Attack, sustain and release as a factor from 0 to 1. */
 static double envelope(const note *n, double t) {
   const double rise = t < n->attack ? t / n->attack : 1;
   const double up = rise * rise * (3 - 2 * rise);
   return t < n->held ? up : up * exp(-6.9 * (t - n->held) / n->release);
 }
 
-/* The note's frequency at time t: vibrato sets in after a quarter of a second, glides take a tenth. */
+/* The note's frequency at time t. Vibrato begins after a quarter of a second; a glide takes a tenth of a second. */
 static double pitch_at(const note *n, double t, double *swing) {
   const double depth = t < 0.1 ? 0 : t < 0.35 ? (t - 0.1) / 0.25 : 1;
   *swing = depth * sin(2 * PI * n->vibrato_rate * t + n->vibrato_phase);
@@ -398,7 +397,7 @@ static void start_partials(const note *n, chance *c, partials *p) {
   }
 }
 
-/* Adds BLOCK samples of partial k, from its last amplitude to the next. */
+/* Adds BLOCK samples of partial k while its amplitude goes from the last value to the given one. */
 static void add_partial(const float *table, partials *p, int32_t k, double hz, double amplitude, float *block) {
   const uint32_t step = (uint32_t)(int64_t)(hz / RATE * 0x1p32);
   const float slope = (float)((amplitude - p->amplitude[k]) / BLOCK);
@@ -415,7 +414,7 @@ static void add_partial(const float *table, partials *p, int32_t k, double hz, d
   p->amplitude[k] = amplitude;
 }
 
-/* The partials of the block that ends at time t. */
+/* Adds the partials of the block that ends at time t. */
 static void add_tones(const float *table, const note *n, double t, double strength, partials *p, float *block) {
   double swing;
   const double hz = pitch_at(n, t, &swing), loud = n->level * strength * (1 + n->t->tremolo * swing);
@@ -457,11 +456,11 @@ static void play_note(bppsa_instrument_workspace *w, const note *n, chance *c, n
 
 /* ---- a phrase ---- */
 
-/* What all notes of a file have in common. */
+/* What all notes of a file share. */
 typedef struct {
   const timbre *t;
   double unit, attack, release, decay, rolloff, vibrato, vibrato_rate, breath, burst, place, tuning;
-  int32_t degree; /* of the scale, from the lowest pitch */
+  int32_t degree; /* position in the scale, counted from the lowest pitch */
 } phrase;
 
 static const int32_t scale_steps[7] = {0, 2, 4, 5, 7, 9, 11};
@@ -488,7 +487,7 @@ static phrase make_phrase(const timbre *t, chance *c) {
   return p;
 }
 
-/* The next degree: a step or two, rarely a leap, within the range. */
+/* Chooses the next note of the scale: mostly one or two degrees away, rarely farther, always within the range. */
 static void walk(phrase *p, chance *c) {
   const int32_t highest = (int32_t)((p->t->pitch.high - p->t->pitch.low) * 7 / 12);
   const int32_t step = uniform(c) < 0.15 ? whole(c, -5, 5) : whole(c, -2, 2);
@@ -518,7 +517,7 @@ static note make_note(const phrase *p, chance *c, double begin, double length, i
             .right = sin(PI / 2 * place)};
   n.vowel_from = t->vowels > 0 ? pow(t->vowels, 2 * uniform(c) - 1) : 1;
   n.vowel_to = t->vowels > 0 ? pow(t->vowels, 2 * uniform(c) - 1) : 1;
-  n.rolloff += 0.3 * (1 - n.level); /* softer is duller */
+  n.rolloff += 0.3 * (1 - n.level); /* soft notes are duller */
   return n;
 }
 
@@ -537,7 +536,7 @@ static void play_phrase(bppsa_instrument_workspace *w, phrase *p, chance *c, noi
   }
 }
 
-/* ---- what comes after the instrument ---- */
+/* ---- effects ---- */
 
 static double largest_of(const bppsa_instrument_workspace *w) {
   double largest = 1e-9;
@@ -549,7 +548,7 @@ static double largest_of(const bppsa_instrument_workspace *w) {
   return largest;
 }
 
-/* x/√(1 + x²) of the driven sound, then a loudspeaker that ends at 4.5 kHz. */
+/* Distorts by x/√(1 + x²), then passes the sound through a loudspeaker that ends at 4.5 kHz. */
 static void distort(bppsa_instrument_workspace *w, double drive) {
   const double gain = drive / largest_of(w), pole = exp(-2 * PI * 4500 / RATE);
   for (int ch = 0; ch < CHANNELS; ++ch) {
@@ -563,7 +562,7 @@ static void distort(bppsa_instrument_workspace *w, double drive) {
   }
 }
 
-/* An echo that feeds on itself through a dull wall, of another length in each channel. */
+/* Adds an echo that is fed back through a low-pass filter; its length differs between the channels. */
 static void add_room(bppsa_instrument_workspace *w, chance *c) {
   const double size = uniform(c), wet = 0.25 * uniform(c), back = 0.2 + 0.3 * uniform(c);
   for (int ch = 0; ch < CHANNELS; ++ch) {
@@ -581,8 +580,8 @@ static void add_room(bppsa_instrument_workspace *w, chance *c) {
   }
 }
 
-/* To a level between -20 and -1 dB of full scale, with background noise 45 to 75 dB below, a little of it common to both
- * channels. */
+/* Scales the sound to a level between -20 and -1 dB of full scale and adds background noise 45 to 75 dB below it, a little of
+ * which both channels share. */
 static void finish(bppsa_instrument_workspace *w, chance *c, noise *source, int16_t *samples) {
   const double level = 32767 * pow(10, -(1 + 19 * uniform(c)) / 20), gain = level / largest_of(w);
   const double hiss = level * pow(10, -(45 + 30 * uniform(c)) / 20), colour = 0.05 + 0.9 * uniform(c);

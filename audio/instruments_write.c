@@ -1,4 +1,4 @@
-/* A directory of instruments, file by file. */
+/* Writes a directory of instruments, file by file. */
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
@@ -21,7 +21,7 @@ enum { MOST_FILES = 1000000 };
 typedef struct {
   bppsa_instrument_workspace *workspace;
   int16_t *samples; /* [BPPSA_INSTRUMENT_FRAMES][2] */
-  char *path;       /* of the present file */
+  char *path;       /* of the file being written */
 } worker;
 
 typedef struct {
@@ -33,7 +33,7 @@ typedef struct {
   size_t path_size;
   int64_t done;
   bppsa_status status; /* of the first failure */
-  char reason[400];    /* its message, which belongs to the thread that met it */
+  char reason[400];    /* its message; bppsa_last_error would only show it to the thread that failed */
 } writing;
 
 static bppsa_status worker_create(worker *w, size_t path_size) {
@@ -56,7 +56,7 @@ static bppsa_status make_directory(const char *path) {
   return BPPSA_OK;
 }
 
-/* No WAV file stands in a folder yet. Temporary files of programs that were killed are removed. */
+/* Checks that a folder holds no WAV file yet. Temporary files that killed programs left behind are removed. */
 static bppsa_status check_folder(const char *path) {
   struct stat info;
   if (stat(path, &info) != 0 && errno == ENOENT) {
@@ -75,7 +75,7 @@ static bppsa_status check_folder(const char *path) {
   return status == BPPSA_OK ? bppsa_file_clean(path) : status;
 }
 
-/* Every class folder is looked at before the first is made. */
+/* Checks every class folder before it creates the first one. */
 static bppsa_status prepare_folders(const writing *w, char *path) {
   for (int i = 0; i < BPPSA_INSTRUMENTS; ++i) {
     snprintf(path, w->path_size, "%s/%s", w->directory, bppsa_instrument_names[i]);
@@ -96,10 +96,10 @@ static bppsa_status write_file(const writing *w, worker *by, int64_t number) {
   return bppsa_wav_write(by->path, BPPSA_INSTRUMENT_FRAMES, by->samples);
 }
 
-/* What the threads that write share. */
+/* What the writing threads share. */
 typedef struct {
   writing *w;
-  pthread_mutex_t *mutex; /* of w, beside its workers, and of the caller's progress */
+  pthread_mutex_t *mutex; /* guards w, but not its workers, and calls of the caller's progress */
   atomic_bool *stop;
   bppsa_instruments_progress progress;
   void *context;
@@ -120,7 +120,7 @@ static void report(const shared_writing *s, bppsa_status status) {
   pthread_mutex_unlock(s->mutex);
 }
 
-/* Stops at the first failure: a full disk does not empty itself. */
+/* A thread's loop. It stops after the first failure, because a full disk stays full. */
 static void write_some(const void *context, int32_t number, int64_t first, int64_t end) {
   const shared_writing *s = context;
   for (int64_t i = first; i < end && !atomic_load(s->stop); ++i) {

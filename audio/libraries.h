@@ -1,5 +1,5 @@
-/* What the audio folder takes from other libraries: decoding (libsndfile), rate conversion (libsamplerate) and a Fourier transform
- * (libavutil). One file each; libraries_none.c answers ERR_UNSUPPORTED in their place. Internal. */
+/* The interface to other libraries: decoding (libsndfile), rate conversion (libsamplerate) and a Fourier transform (libavutil),
+ * one file each. In a build without them libraries_none.c answers ERR_UNSUPPORTED. Internal. */
 #ifndef BPPSA_AUDIO_LIBRARIES_H
 #define BPPSA_AUDIO_LIBRARIES_H
 
@@ -13,18 +13,19 @@
 typedef struct bppsa_decoder bppsa_decoder;
 
 /* Opens the WAV file that `file` reads, from its first byte; `file` is borrowed until the decoder is destroyed. Outputs: frames
- * (samples of each channel), channels, Hz. ERR_FORMAT: libsndfile cannot read it (the message has its words); ERR_IO, ERR_MEMORY.
- * */
+ * (samples of each channel), channels, rate in Hz. ERR_FORMAT: libsndfile cannot read it (the message quotes libsndfile); ERR_IO,
+ * ERR_MEMORY. */
 bppsa_status bppsa_decoder_create(bppsa_file_reader *file, bppsa_decoder **decoder, int64_t *frames, int64_t *channels,
                                   int64_t *rate);
-/* The first `frames` frames as [frames][channels], full scale ±1. Once. ERR_FORMAT: there are fewer; ERR_IO. */
+/* Reads the first `frames` frames as [frames][channels], full scale ±1. May be called once. ERR_FORMAT: the file has fewer;
+ * ERR_IO. */
 bppsa_status bppsa_decoder_read(bppsa_decoder *decoder, int64_t frames, float *samples);
 void bppsa_decoder_destroy(bppsa_decoder *decoder); /* NULL is legal */
 
 /* ---- rate conversion ---- */
 
-/* from [frames][channels] at `rate` Hz into to [most][channels] at BPPSA_AUDIO_RATE; *made frames of it are written.
- * ERR_FORMAT: libsamplerate refuses (the message has its words). */
+/* Converts `from` [frames][channels] at `rate` Hz to `to` [most][channels] at BPPSA_AUDIO_RATE and sets *made to the frames
+ * written. ERR_FORMAT: libsamplerate refuses (the message quotes it). */
 bppsa_status bppsa_resample(const char *path, int64_t channels, int64_t rate, int64_t frames, const float *from, int64_t most,
                             float *to, int64_t *made);
 
@@ -32,10 +33,11 @@ bppsa_status bppsa_resample(const char *path, int64_t channels, int64_t rate, in
 
 typedef struct bppsa_fft bppsa_fft;
 
-/* For n real numbers, n a power of two. It has a scratch of its own: one a thread. ERR_MEMORY, ERR_UNSUPPORTED. */
+/* A transform of n real numbers, n a power of two. It owns scratch memory, so every thread needs its own. ERR_MEMORY,
+ * ERR_UNSUPPORTED. */
 bppsa_status bppsa_fft_create(int64_t n, bppsa_fft **fft);
-/* out[k] = Σ_t in[t] exp(-2πi k t / n), k = 0 .. n/2, as pairs of real and imaginary part. Both aligned to BPPSA_ALIGNMENT;
- * `in` may be overwritten. Allocates nothing. */
+/* out[k] = Σ_t in[t] exp(-2πi k t / n), k = 0 .. n/2, as pairs of real and imaginary part. Both arrays are aligned to
+ * BPPSA_ALIGNMENT; `in` may be overwritten. Allocates nothing. */
 void bppsa_fft_execute(bppsa_fft *fft, double *in, double *out);
 void bppsa_fft_destroy(bppsa_fft *fft); /* NULL is legal */
 

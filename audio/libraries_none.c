@@ -1,4 +1,4 @@
-/* A build without audio. */
+/* Stands in for the libraries in a build without audio. */
 #include <stdio.h>
 #include <string.h>
 

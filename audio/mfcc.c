@@ -7,7 +7,7 @@
 #include "core/alloc.h"
 #include "core/simd.h"
 
-enum { BANDS = BPPSA_MEL_BANDS, GROUP = 4 }; /* GROUP: frames whose bands are summed side by side */
+enum { BANDS = BPPSA_MEL_BANDS, GROUP = 4 }; /* GROUP: frames whose bands are summed together */
 #define LEAST_POWER 1e-10
 #define RANGE_DB 80.0
 #define NO_VARIANCE 1e-9 /* dB */
@@ -15,9 +15,9 @@ enum { BANDS = BPPSA_MEL_BANDS, GROUP = 4 }; /* GROUP: frames whose bands are su
 
 const bppsa_mfcc_config bppsa_mfcc_sets[BPPSA_MFCC_SETS] = {{"S", 20, 4096, 512}, {"M", 13, 2048, 256}, {"L", 7, 1024, 128}};
 
-/* A row of the filter bank: weights of bins first .. first+count-1. */
+/* One row of the filter bank: the weights of bins first .. first + count - 1. */
 typedef struct {
-  int32_t first, count, offset; /* offset into the plan's weights */
+  int32_t first, count, offset; /* offset: where they begin in the plan's weights */
 } band;
 
 struct bppsa_mfcc_plan {
@@ -33,7 +33,7 @@ struct bppsa_mfcc_plan {
 
 struct bppsa_mfcc_workspace {
   bppsa_fft *fft;
-  double *signal;   /* samples, with half a window of padding at both ends */
+  double *signal;   /* the samples with half a window of padding at both ends */
   double *frame;    /* size n_fft */
   double *spectrum; /* [bins][2] */
   double *power;    /* [GROUP][bins] */
@@ -66,7 +66,7 @@ static bppsa_status make_bands(bppsa_mfcc_plan *plan) {
   for (int i = 0; i < BANDS + 2; ++i) {
     edges[i] = hz_of(step * i);
   }
-  plan->weights = bppsa_calloc(2 * plan->bins + 2 * BANDS, sizeof *plan->weights); /* a bin lies in two triangles at most */
+  plan->weights = bppsa_calloc(2 * plan->bins + 2 * BANDS, sizeof *plan->weights); /* every bin lies in two triangles at most */
   if (plan->weights == NULL) {
     return BPPSA_ERR_MEMORY;
   }
@@ -98,7 +98,7 @@ static bppsa_status make_tables(bppsa_mfcc_plan *plan) {
   }
   for (int64_t m = 0; m < BANDS; ++m) {
     for (int64_t k = 1; k <= plan->features; ++k) {
-      const int64_t turn = k * (2 * m + 1) % (4 * BANDS); /* of 4·BANDS: the cosine's argument stays small */
+      const int64_t turn = k * (2 * m + 1) % (4 * BANDS); /* modulo 4·BANDS, so that the cosine's argument stays small */
       plan->dct[m * plan->features + k - 1] = sqrt(2.0 / BANDS) * cos(PI * (double)turn / (2 * BANDS));
     }
   }
@@ -203,7 +203,8 @@ void bppsa_mfcc_workspace_destroy(bppsa_mfcc_workspace *w) {
 
 /* ---- execution ---- */
 
-/* The samples in float64, half a window of padding at both ends: more than half a window of samples makes one mirror enough. */
+/* Copies the samples as float64 and pads half a window at both ends. There are more samples than half a window, so one reflection
+ * is enough. */
 static void pad_signal(const bppsa_mfcc_plan *plan, const float *samples, int64_t stride, double *signal) {
   const int64_t n = plan->samples, half = plan->config.n_fft / 2;
   for (int64_t t = 0; t < n; ++t) {
@@ -237,7 +238,7 @@ static void sum_bands(const bppsa_mfcc_plan *plan, const double *power, int64_t 
     const double *weights = plan->weights + b->offset, *at = power + b->first;
     double sum[GROUP] = {0};
     for (int32_t k = 0; k < b->count; ++k) {
-      for (int lane = 0; lane < GROUP; ++lane) { /* four sums that do not wait for each other */
+      for (int lane = 0; lane < GROUP; ++lane) { /* four sums that do not depend on each other */
         sum[lane] += weights[k] * at[lane * plan->bins + k];
       }
     }
@@ -247,9 +248,9 @@ static void sum_bands(const bppsa_mfcc_plan *plan, const double *power, int64_t 
   }
 }
 
-/* log10 of a normal positive number to about 1e-16 of max(1, |log10|), in operations that a compiler vectorises: x = 2^e m with m
- * in [√½, √2), ln m = 2 artanh(s), s = (m - 1) / (m + 1), |s| < 0.1716; the first term left out of the series is below
- * 1e-17. */
+/* log10 of a normal positive number, accurate to about 1e-16 of max(1, |log10|), in operations that a compiler vectorises: x =
+ * 2^e m with m in [√½, √2), ln m = 2 artanh(s), s = (m - 1) / (m + 1), |s| < 0.1716; the first term that the series leaves out is
+ * below 1e-17. */
 static double log10_of(double x) {
   const uint64_t root_half = 0x3FE6A09E667F3BCDu, fraction = 0x000FFFFFFFFFFFFFu, magic = 0x4330000000000000u; /* magic: 2^52 */
   uint64_t bits;
@@ -275,9 +276,9 @@ static double log10_of(double x) {
   return e * 0.30102999566398119521 + ln * 0.43429448190325182765;
 }
 
-/* Powers to dB, none more than 80 dB below the largest. */
+/* Converts powers to dB; values more than 80 dB below the largest are raised to that level. */
 static void to_decibel(int64_t count, double *mel) {
-  for (int64_t i = 0; i < count; ++i) { /* a loop of its own: the next one then has no branches */
+  for (int64_t i = 0; i < count; ++i) { /* a separate loop, so that the next one has no branches */
     mel[i] = mel[i] > LEAST_POWER ? mel[i] : LEAST_POWER;
   }
   for (int64_t i = 0; i < count; ++i) {
@@ -298,7 +299,7 @@ static void to_cepstrum(const bppsa_mfcc_plan *plan, const double *mel, double *
   bppsa_simd_get()->f64.gemm(plan->frames, n, BANDS, mel, BANDS, 1, plan->dct, n, NULL, 0, cepstrum, n);
 }
 
-/* moments: the means, then 1 / deviation, 0 where there is no variance. */
+/* moments: the means, then 1 / deviation, or 0 where there is no variance. */
 static void find_moments(const bppsa_mfcc_plan *plan, const double *cepstrum, double *moments) {
   const int64_t n = plan->features;
   double *mean = moments, *scale = moments + n;

@@ -1,7 +1,7 @@
 /* Rate conversion by libsamplerate.
  *
- * Its best converter, because the features reach to 22 050 Hz: it passes 97 % of the band (the medium one 90 %) at 144 dB, and a
- * file is converted once, in tens of milliseconds.
+ * It uses libsamplerate's best converter, because the features reach up to 22 050 Hz: that one passes 97 % of the band at 144 dB
+ * (the medium one 90 %), and a file is converted only once, in tens of milliseconds.
  */
 #include <samplerate.h>
 

@@ -8,19 +8,19 @@
 #include "core/io.h"
 
 enum { LEAST_RATE = 4000, MOST_RATE = 384000, FORMAT_BYTES = 16, FULL_SCALE = 32768, CHANNELS = 2 };
-enum { FORMAT_PCM = 1, FORMAT_FLOAT = 3, FORMAT_EXTENSIBLE = 0xFFFE }; /* kinds whose frames have a fixed size */
-#define UNKNOWN_SIZE 0xFFFFFFFFu                                       /* RF64: the ds64 chunk says */
+enum { FORMAT_PCM = 1, FORMAT_FLOAT = 3, FORMAT_EXTENSIBLE = 0xFFFE }; /* formats whose frames have a fixed size */
+#define UNKNOWN_SIZE 0xFFFFFFFFu                                       /* the size is in the ds64 chunk of an RF64 file */
 
-/* What the walk over the chunks has found. */
+/* What has been found so far while walking over the chunks. */
 typedef struct {
   bppsa_file_reader file;
-  bool big;                             /* RIFX: numbers have their high byte first */
+  bool big;                             /* RIFX: the high byte of a number comes first */
   bool wide;                            /* RF64 */
-  int64_t end;                          /* of the container: one past its last byte */
-  int64_t wide_data;                    /* the data chunk's size by the ds64 chunk; -1: none */
-  int64_t format_at;                    /* byte of the fmt chunk's content; 0: not met yet */
-  uint32_t kind, channels, rate, block; /* of fmt: block is the bytes of a frame */
-  int64_t data_at, data_bytes;          /* content of the data chunk; data_at 0: not met yet */
+  int64_t end;                          /* one past the last byte of the container */
+  int64_t wide_data;                    /* size of the data chunk according to the ds64 chunk; -1: none */
+  int64_t format_at;                    /* first byte of the fmt chunk's content; 0: not found yet */
+  uint32_t kind, channels, rate, block; /* from the fmt chunk; block: bytes of a frame */
+  int64_t data_at, data_bytes;          /* content of the data chunk; data_at 0: not found yet */
 } walk;
 
 /* ---- bytes ---- */
@@ -34,7 +34,7 @@ static uint64_t number(const walk *w, const unsigned char *at, int bytes) {
   return value;
 }
 
-/* Bytes at .. at+bytes-1; they must be there. */
+/* Reads bytes at .. at + bytes - 1, which must exist. */
 static bppsa_status read_at(walk *w, int64_t at, const char *what, void *data, int64_t bytes) {
   if (at + bytes > w->file.size) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %lld: the file ends in %s, expected %lld more bytes", w->file.path,
@@ -49,7 +49,7 @@ static bppsa_status read_at(walk *w, int64_t at, const char *what, void *data, i
 
 /* ---- the container ---- */
 
-/* "RIFF" size "WAVE": the container must lie within the file. RF64's size is in its first chunk. */
+/* Reads "RIFF" size "WAVE" and checks that the container lies within the file. RF64 has the size in its first chunk. */
 static bppsa_status read_head(walk *w) {
   unsigned char head[12];
   BPPSA_TRY(read_at(w, 0, "the RIFF header", head, sizeof head));
@@ -63,7 +63,7 @@ static bppsa_status read_head(walk *w) {
   }
   w->end = 8 + (int64_t)number(w, head + 4, 4);
   if (w->wide) {
-    unsigned char sizes[24]; /* "ds64", its size, the container's size, the data's size */
+    unsigned char sizes[24]; /* "ds64", the chunk's size, the container's size, the data's size */
     BPPSA_TRY(read_at(w, 12, "the ds64 chunk", sizes, sizeof sizes));
     const uint64_t riff = number(w, sizes + 8, 8), data = number(w, sizes + 16, 8);
     if (memcmp(sizes, "ds64", 4) != 0 || riff > INT64_MAX - 8 || data > INT64_MAX) {
@@ -80,7 +80,7 @@ static bppsa_status read_head(walk *w) {
   return BPPSA_OK;
 }
 
-/* wFormatTag, nChannels, nSamplesPerSec, nAvgBytesPerSec, nBlockAlign, wBitsPerSample. */
+/* Reads wFormatTag, nChannels, nSamplesPerSec, nAvgBytesPerSec, nBlockAlign, wBitsPerSample. */
 static bppsa_status read_format(walk *w, int64_t at, int64_t bytes) {
   unsigned char fields[FORMAT_BYTES];
   if (bytes < FORMAT_BYTES || w->format_at != 0) {
@@ -115,7 +115,7 @@ static bppsa_status read_format(walk *w, int64_t at, int64_t bytes) {
   return BPPSA_OK;
 }
 
-/* One chunk: its name, where its content begins, its bytes. */
+/* Takes note of one chunk: its name, where its content begins, how many bytes it has. */
 static bppsa_status read_chunk(walk *w, const unsigned char *name, int64_t at, int64_t bytes) {
   if (memcmp(name, "fmt ", 4) == 0) {
     return read_format(w, at, bytes);
@@ -132,7 +132,8 @@ static bppsa_status read_chunk(walk *w, const unsigned char *name, int64_t at, i
   return BPPSA_OK;
 }
 
-/* All chunks of the container, each with a byte of padding where its size is odd (which may be missing at the very end). */
+/* Walks over all chunks of the container. A chunk of odd size is followed by a byte of padding, which may be missing at the very
+ * end. */
 static bppsa_status read_chunks(walk *w) {
   int64_t at = 12;
   while (at + 8 <= w->end) {
@@ -173,14 +174,14 @@ static bppsa_status check_data(const walk *w) {
 
 /* ---- samples ---- */
 
-/* [frames][1] at the array's beginning becomes [frames][2], from its end. */
+/* Expands [frames][1] at the beginning of the array to [frames][2], from the end backwards. */
 static void double_channel(int64_t frames, float *samples) {
   for (int64_t i = frames - 1; i >= 0; --i) {
     samples[2 * i] = samples[2 * i + 1] = samples[i];
   }
 }
 
-/* Onto the scale of 16-bit integers; what is not finite is named. */
+/* Scales to the range of 16-bit integers; a value that is not finite is an error that names it. */
 static bppsa_status scale(const walk *w, int64_t frames, float *samples) {
   for (int64_t i = 0; i < frames * w->channels; ++i) {
     const float value = samples[i] * (float)FULL_SCALE;
@@ -193,8 +194,8 @@ static bppsa_status scale(const walk *w, int64_t frames, float *samples) {
   return BPPSA_OK;
 }
 
-/* Decodes what the wanted frames depend on, converts; *made frames of samples [wanted][channels] are written. The converter looks
- * a few hundred frames ahead, so it gets a little more than the wanted length. */
+/* Decodes the frames that the wanted ones depend on and converts their rate; *made frames of samples [wanted][channels] are
+ * written. The converter looks a few hundred frames ahead, so it is given a little more than the wanted length. */
 static bppsa_status convert(const walk *w, bppsa_decoder *decoder, int64_t frames, int64_t wanted, float *samples,
                             int64_t *made) {
   const double ratio = (double)w->rate / BPPSA_AUDIO_RATE;
@@ -232,7 +233,7 @@ static bppsa_status check_length(const walk *w, int64_t frames, int64_t least) {
   return BPPSA_OK;
 }
 
-/* libsndfile's frames and channels must be those of the header. */
+/* Checks that libsndfile's frames and channels are those of the header. */
 static bppsa_status check_agreement(const walk *w, int64_t frames, int64_t channels, int64_t rate) {
   const bool fixed = w->kind == FORMAT_PCM || w->kind == FORMAT_FLOAT;
   if (channels != w->channels || rate != w->rate || (fixed && frames != w->data_bytes / w->block)) {
@@ -299,7 +300,7 @@ static void put(unsigned char *at, uint32_t value, int bytes) {
   }
 }
 
-/* The 44 bytes in front of `bytes` bytes of samples. */
+/* Writes the 44 bytes that precede `bytes` bytes of samples. */
 static void make_head(uint32_t bytes, unsigned char head[44]) {
   memcpy(head, "RIFF", 4);
   put(head + 4, 36 + bytes, 4);
