@@ -16,7 +16,7 @@ int64_t bppsa_apply_bytes(const bppsa_csr *csr, const bppsa_device *device) {
                                                                      : pointer_bytes(csr) + csr->nnz * (int64_t)sizeof *csr->col;
 }
 
-/* The pattern goes to the GPU. A row gets as many threads as have about four entries of it each. */
+/* Copies the pattern to the GPU. A row gets so many threads that each has about four entries of it. */
 static bppsa_status move_pattern(bppsa_apply *a, const bppsa_device *device) {
   const bppsa_csr *csr = a->csr;
   void *memory = NULL;

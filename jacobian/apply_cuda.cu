@@ -1,4 +1,4 @@
-/* Mat-vecs on a GPU: launches. */
+/* Launches of mat-vecs on a GPU. */
 #include "core/check.cuh"
 #include "jacobian/apply_internal.h"
 #include "jacobian/apply_kernels.cuh"

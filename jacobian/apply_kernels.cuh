@@ -10,15 +10,16 @@ template <typename real> struct apply_operands {
   int64_t rows, cols, samples;
   const int64_t *row_ptr; /* NULL: the identity */
   const int32_t *col;
-  const real *values; /* sample s's at values + s * stride */
+  const real *values; /* sample s begins at values + s * stride */
   int64_t stride;
   const real *x; /* [samples][cols] */
   real *y;       /* [samples][rows] */
-  int32_t lanes; /* threads a row, a power of two up to a warp */
+  int32_t lanes; /* threads for each row, a power of two up to a warp */
 };
 
-/* y_s = A_s x_s: `lanes` threads a row and SAMPLES samples, so that a column, and a value that samples share, is read once for
- * them. blocks (rows; samples / SAMPLES) of an item; every thread stays until the sums are added. */
+/* y_s = A_s x_s with `lanes` threads for each row. A thread computes SAMPLES samples, so that it reads a column, and a value that
+ * the samples share, once for all of them. blocks (rows; samples / SAMPLES) of an item. No thread leaves before the sums are
+ * added. */
 template <typename real, int SAMPLES, int MOST>
 __global__ void bppsa_apply_rows(BPPSA_GRID_CONSTANT(launch_group<apply_operands<real>, MOST>) g) {
   const launch_place at = launch_find(g);
@@ -30,7 +31,7 @@ __global__ void bppsa_apply_rows(BPPSA_GRID_CONSTANT(launch_group<apply_operands
     for (int64_t s = s0; r < o.rows && s < s0 + count; ++s) {
       o.y[s * o.rows + r] = o.x[s * o.rows + r];
     }
-    return; /* all of the block */
+    return; /* the whole block leaves */
   }
   const int64_t from = r < o.rows ? o.row_ptr[r] : 0, to = r < o.rows ? o.row_ptr[r + 1] : 0;
   real sum[SAMPLES] = {};

@@ -1,4 +1,4 @@
-/* The place of apply_cuda.cu in a build without CUDA. */
+/* Stands in for apply_cuda.cu in a build without CUDA. */
 #include "jacobian/apply_internal.h"
 
 bppsa_status bppsa_apply_cuda_run(const bppsa_apply_pass *passes, int64_t count, int64_t batch, void *stream) {

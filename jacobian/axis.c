@@ -3,8 +3,8 @@
 #include "core/alloc.h"
 #include "jacobian/jacobian_internal.h"
 
-/* The first X >= 0 that a tap of an input position x can reach: s X >= x + p - d (k - 1), and s X + d t = x + p for some t.
- * Entries are found by walking over X; fill NULL counts only. */
+/* The outputs X that input position x reaches: from the first X with s X >= x + p - d (k - 1) on, those with s X + d t = x + p
+ * for some tap t. With fill NULL they are only counted. */
 static int64_t walk(int64_t x, const bppsa_axis *axis, int64_t stride, int64_t dilation, int64_t padding, bppsa_axis *fill,
                     int64_t at) {
   const int64_t y = x + padding, least = y - dilation * (axis->kernel - 1);
@@ -21,8 +21,9 @@ static int64_t walk(int64_t x, const bppsa_axis *axis, int64_t stride, int64_t d
   return count;
 }
 
-/* Classes: taps fall in equal steps, so that the first tap and their number tell them all. heads [kernel + 1]: the latest class
- * that begins with a tap (the last: without any), next: the one before it. */
+/* Finds the classes. The taps of a position are equally spaced, so the first tap and the number of taps identify them. heads
+ * [kernel + 1]: for each first tap the latest class that begins with it (the last entry: positions without taps); next: the class
+ * before that one. */
 static void find_classes(bppsa_axis *axis, int32_t *heads, int32_t *next) {
   memset(heads, -1, (size_t)(axis->kernel + 1) * sizeof *heads);
   for (int64_t x = 0; x < axis->in; ++x) {

@@ -1,7 +1,6 @@
-/* Convolutions and linear operators. Row (ci, x) of Jᵀ holds w[co][ci][t] at column (co, X) for every output channel co of ci's
- * group and every X that x reaches through a tap t (jacobian_internal.h): per channel co the X of S's row x, in rising order. A
- * linear operator is a
- * 1 x 1 convolution of C·H·W channels.
+/* Convolutions and linear operators. Row (ci, x) of Jᵀ holds w[co][ci][t] at column (co, X), for every output channel co of ci's
+ * group and every X that x reaches through a tap t (jacobian_internal.h). Its columns are ordered by channel co, then by X in the
+ * order of row x of S. A linear operator is a 1 x 1 convolution of C·H·W channels.
  */
 #include <string.h>
 
@@ -14,10 +13,10 @@
 #include <emmintrin.h>
 #endif
 
-#define AHEAD 16                        /* rows of weights that are fetched ahead: each lies in a page of its own */
-#define STREAM_BYTES ((int64_t)8 << 20) /* results beyond the caches are written past them */
+#define AHEAD 16                        /* rows of weights that are prefetched: each lies in a memory page of its own */
+#define STREAM_BYTES ((int64_t)8 << 20) /* results that exceed the caches are written with streaming stores */
 
-/* Where tap t stands among a class's taps of an axis, or -1. They fall in equal steps. */
+/* The place of tap t among the taps of a class along one axis, or -1. A class's taps decrease in equal steps. */
 static int64_t tap_index(const bppsa_axis *axis, int64_t class_index, int64_t t) {
   const int64_t from = axis->ptr[axis->member[class_index]], count = axis->ptr[axis->member[class_index] + 1] - from;
   if (count == 0) {
@@ -27,7 +26,7 @@ static int64_t tap_index(const bppsa_axis *axis, int64_t class_index, int64_t t)
   return below >= 0 && below % step == 0 && below / step < count ? below / step : -1;
 }
 
-/* The same of both axes, in the order of S's row. */
+/* The same for both axes: the place of tap t in a row of S. */
 static int64_t slot_of(const bppsa_jacobian *j, int64_t class_index, int64_t t) {
   const bppsa_axis *w = &j->axes[1];
   const int64_t c1 = class_index % w->classes, i0 = tap_index(&j->axes[0], class_index / w->classes, t / w->kernel);
@@ -40,7 +39,8 @@ static int64_t class_of(const bppsa_jacobian *j, int64_t x) {
   return h->class_of[x / w->in] * w->classes + w->class_of[x % w->in];
 }
 
-/* Entry `at` of class c is tap t: where it lies for every lane. The class's entries of one channel stand together. */
+/* Notes where the weight of entry `at` of class c, which is tap t, lies for every lane. A class's entries of one channel are
+ * neighbours. */
 static void fetch_entry(bppsa_jacobian *j, int64_t c, int64_t at, int64_t t) {
   const int64_t first = j->class_ptr[c], count = j->class_ptr[c + 1] - first;
   for (int64_t lane = 0; lane < j->lanes; ++lane) {
@@ -48,9 +48,8 @@ static void fetch_entry(bppsa_jacobian *j, int64_t c, int64_t at, int64_t t) {
   }
 }
 
-/* Channels whose weights lie together fill cache lines: 64 reals of every output channel are fetched at once. Entries of few taps
- * are fetched for
- * 16 output channels together. */
+/* Chooses how many output channels are fetched at once. Weights of channels that are neighbours in memory fill whole cache lines:
+ * 64 reals of every output channel are fetched together. Entries with few taps are fetched for 16 output channels together. */
 static bppsa_status choose_blocks(bppsa_jacobian *j) {
   enum { MOST_TAPS = 1 << 26 };
   if (j->taps > MOST_TAPS) {
@@ -70,7 +69,7 @@ static bppsa_status make_classes(bppsa_jacobian *j) {
   if (j->class_ptr == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  for (int pass = 0; pass < 2; ++pass) { /* count, then fill */
+  for (int pass = 0; pass < 2; ++pass) { /* first count, then fill */
     int64_t at = 0;
     for (int64_t c = 0; c < classes; ++c) {
       const int64_t m0 = h->member[c / w->classes], m1 = w->member[c % w->classes];
@@ -90,7 +89,7 @@ static bppsa_status make_classes(bppsa_jacobian *j) {
   return BPPSA_OK;
 }
 
-/* The weights that stay, by input channel. */
+/* Lists the weights that the mask keeps, by input channel. */
 static bppsa_status make_kept(bppsa_jacobian *j, const uint8_t *mask) {
   const int64_t channels = j->groups * j->height, weights = channels * j->width * j->taps;
   j->kept_ptr = bppsa_calloc(channels + 1, sizeof *j->kept_ptr);
@@ -124,7 +123,7 @@ static bppsa_status make_kept(bppsa_jacobian *j, const uint8_t *mask) {
   return BPPSA_OK;
 }
 
-/* Entries of a row of every class of channel ci: count [classes]. */
+/* Counts the entries in a row of every class, for channel ci: count [classes]. */
 static void count_kept(const bppsa_jacobian *j, int64_t ci, int64_t *count) {
   const int64_t classes = j->axes[0].classes * j->axes[1].classes;
   for (int64_t c = 0; c < classes; ++c) {
@@ -178,7 +177,7 @@ static bppsa_status masked_pattern(bppsa_jacobian *j, int64_t rows, int64_t cols
   return status;
 }
 
-/* Positions of a linear operator's pattern: every one of H·W reaches the only output position. */
+/* The positions of a linear operator's pattern: each of the H·W positions reaches the only output position. */
 static bppsa_status linear_positions(const bppsa_op *op, bppsa_csr *s) {
   const int64_t plane = op->in[1] * op->in[2];
   BPPSA_TRY(bppsa_csr_create(plane, 1, plane, s));
@@ -235,7 +234,7 @@ bppsa_status bppsa_jacobian_conv_create(bppsa_jacobian *j, const uint8_t *mask) 
   return bppsa_jacobian_reserve(j, packed + templates);
 }
 
-/* memcpy of a row; with `stream` past the caches: what is written is not read again soon. */
+/* Copies a row. With `stream` the stores bypass the caches, because the row is not read again soon. */
 static inline void store(void *to, const void *from, size_t bytes, bool stream) {
 #if defined(__x86_64__)
   char *t = to;

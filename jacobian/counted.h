@@ -1,8 +1,8 @@
-/* Counting builds: compiled with BPPSA_COUNT_MULTIPLY_ADDS, the numeric passes of this folder run through plain loops that count
- * every multiply-add, or multiplication, in the innermost loop; otherwise through the kernels. Internal; tests/jacobian/counted
- * links such a build.
+/* Counting builds: with BPPSA_COUNT_MULTIPLY_ADDS defined, the numeric passes of this folder run through plain loops that count
+ * every multiply-add, or multiplication, of the innermost loop; otherwise they call the kernels. tests/jacobian/counted links such
+ * a build. Internal.
  *
- * After core/real.h and, in counting builds, one definition of bppsa_multiply_adds somewhere.
+ * Include after core/real.h. A counting build defines bppsa_multiply_adds in one place.
  */
 #ifndef BPPSA_JACOBIAN_COUNTED_H
 #define BPPSA_JACOBIAN_COUNTED_H

@@ -41,7 +41,7 @@ void bppsa_csr_free(bppsa_csr *csr) {
   *csr = (bppsa_csr){0};
 }
 
-/* *to = its shape, with a copy of row_ptr and columns where there are any. */
+/* Gives *to the shape of *from and copies of row_ptr and columns where *from has them. */
 static bppsa_status copy_arrays(const bppsa_csr *from, bppsa_csr *to) {
   *to = (bppsa_csr){.rows = from->rows, .cols = from->cols, .nnz = from->nnz, .identity = from->identity};
   if (from->row_ptr == NULL) {
@@ -116,7 +116,7 @@ typedef struct {
   int32_t *col;
 } expansion;
 
-/* Rows of row channels first .. end - 1. */
+/* Expands the rows of row channels first .. end - 1. */
 static void expand_channels(const void *context, int32_t worker, int64_t first, int64_t end) {
   const expansion *e = context;
   const bppsa_csr_blocks *k = e->blocks;
@@ -245,7 +245,7 @@ BPPSA_APPLY(double, f64)
 typedef struct {
   const bppsa_csr *csr;
   bppsa_dtype dtype;
-  int64_t blocks; /* of rows, in a sample */
+  int64_t blocks; /* blocks of rows in a sample */
   bppsa_csr_values values;
   const void *x;
   void *y;

@@ -1,4 +1,4 @@
-/* Elementwise operators: Jᵀ = diag(f'(x)), from the input or, where that is cheaper, from the output. */
+/* Elementwise operators: Jᵀ = diag(f'(x)), computed from the input or, where that is cheaper, from the output. */
 #include "core/pool.h"
 #include "jacobian/jacobian_internal.h"
 #include "jacobian/kernels.h"

@@ -40,7 +40,7 @@ bppsa_status bppsa_jacobian_reserve(bppsa_jacobian *j, int64_t reals) {
   return j->scratch == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
 }
 
-/* The diagonal pattern: as many groups as channels, positions the identity. */
+/* A diagonal pattern in channel structure: as many groups as channels; the positions are the identity. */
 bppsa_status bppsa_jacobian_diagonal_create(bppsa_jacobian *j) {
   const int64_t *in = j->op.in, plane = in[1] * in[2];
   bppsa_csr identity;
@@ -134,7 +134,7 @@ bool bppsa_jacobian_shared(const bppsa_jacobian *j) {
   return j->shared;
 }
 
-/* The name of an operand that is needed and not there, or NULL. */
+/* The name of the first operand that is needed and missing, or NULL. */
 static const char *missing_operand(const bppsa_jacobian *j, const bppsa_jacobian_operands *o) {
   const bppsa_operator kind = j->op.kind;
   if (bppsa_op_weights(&j->op) > 0 && o->weights == NULL) {

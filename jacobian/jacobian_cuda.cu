@@ -1,4 +1,4 @@
-/* Generators on a GPU: index arrays in its memory when one is made, a launch or two when values are filled. */
+/* Generators on a GPU. Creation puts index arrays into GPU memory; a fill is one launch or two. */
 #include "core/alloc.h"
 #include "core/check.cuh"
 #include "core/memory_internal.h"
@@ -6,17 +6,17 @@
 #include "jacobian/jacobian_kernels.cuh"
 #include "jacobian/step_table.cuh"
 
-/* One allocation, the parts of a family in it. */
+/* The index arrays of a generator, all in one allocation. */
 struct bppsa_jacobian_gpu {
   int32_t index;
   cudaStream_t stream;
   void *memory;
-  int64_t bytes; /* of it */
+  int64_t bytes; /* size of the allocation */
   /* conv2d, linear (conv_fill): */
   const int32_t *class_of, *class_end, *items;
   const int64_t *start, *list;
-  int64_t most; /* items of a class */
-  /* pools: of every entry of S; the average's divisors, the others' row and column */
+  int64_t most; /* the most items of any class */
+  /* pools: for every entry of S the average's divisor, or the maximum's row and column */
   const int64_t *divisors;
   const int32_t *rows, *cols;
   /* step (step_fill): */
@@ -24,14 +24,14 @@ struct bppsa_jacobian_gpu {
   const uint8_t *mask;
   const int32_t *entry;
   void *factors;
-  int64_t samples; /* factors has room for */
+  int64_t samples; /* samples for which `factors` has room */
 };
 
 namespace {
 
 enum { THREADS = 256, WARP = 32, LINE_BYTES = 128, STAGED_BYTES = 24 * 1024, MOST_ACROSS = 128, MOST_COLS = 256 };
-/* Blocks for a processor of 132 multiprocessors: enough of them that the last ones do not matter, and each with enough to write
- * that its beginning does not. */
+/* Bounds on the number of blocks, for 132 multiprocessors: so many blocks that the last ones to finish do not matter, and so much
+ * to write for each that its start does not. */
 enum { FEW_BLOCKS = 4 * 132, MANY_BLOCKS = 16 * 132, LEAST_BYTES = 16 * 1024, MOST_Y = 65535 };
 enum { FACTOR_BYTES = 4 << 20 };
 
@@ -47,7 +47,7 @@ int64_t most(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
-/* The least power of two that is at least `count`, at most `bound`. */
+/* The smallest power of two that is at least `count`, at most `bound`. */
 int power_for(int64_t count, int bound) {
   int power = 1;
   while (power < count && power < bound) {
@@ -58,7 +58,7 @@ int power_for(int64_t count, int bound) {
 
 /* ---- memory ---- */
 
-/* A part of the one allocation: its contents, NULL: none yet; where it lies, once there. */
+/* One array within the allocation: its contents (NULL: none yet), and its address once it has one. */
 struct part {
   const void *from;
   int64_t bytes;
@@ -150,7 +150,7 @@ bppsa_status create_largest(const bppsa_jacobian *j, bppsa_jacobian_gpu *gpu) {
   return status;
 }
 
-/* Factors of as many samples as fit into a few megabytes; with a mask the entries' places too. */
+/* Reserves factors of as many samples as fit into a few megabytes; with a mask also lists where the entries are. */
 bppsa_status create_step(const bppsa_jacobian *j, bppsa_jacobian_gpu *gpu) {
   const bppsa_step *step = j->op.step;
   const int64_t h = j->op.in[0], bytes = (step->gates + step->diagonal) * h * (int64_t)sizeof(double);
@@ -199,7 +199,8 @@ template <typename real> bool lies_on(const void *p, int reals) {
   return (uintptr_t)p % (reals * sizeof(real)) == 0;
 }
 
-/* Channels, columns and staging of a block: about a line of weights of each column, fewer where the blocks would be. */
+/* Chooses channels, columns and staging of a block: about a cache line of weights of each column, less where there would be too
+ * few blocks. */
 template <typename real> conv_source choose_blocks(const bppsa_jacobian *j, const bppsa_jacobian_gpu *gpu, conv_fill<real> *f) {
   const int64_t size = (int64_t)sizeof(real), bytes = j->pattern.nnz * size;
   const bool staged = j->kept == NULL && 4 * (j->taps + 1) * size <= STAGED_BYTES;
@@ -223,7 +224,8 @@ template <typename real> conv_source choose_blocks(const bppsa_jacobian *j, cons
   return staged ? CONV_STAGED : j->kept != NULL ? CONV_MASKED : CONV_DIRECT;
 }
 
-/* Segments of positions, and threads: `across` of them along a row. Returns the number of threads; *blocks: of the launch. */
+/* Chooses segments of positions and threads, `across` of them along a row. Returns the number of threads; *blocks: of the launch.
+ */
 template <typename real>
 int choose_threads(const bppsa_jacobian *j, const bppsa_jacobian_gpu *gpu, int n, conv_fill<real> *f, int64_t *blocks) {
   const int64_t parts = j->groups * f->blocks * f->chunks, bytes = j->pattern.nnz * (int64_t)sizeof(real) / parts;
@@ -351,7 +353,7 @@ bppsa_status fill_samples(const bppsa_jacobian_gpu *gpu, const step_fill<double>
   return gpu->step->fill_f64(gpu->stream, s);
 }
 
-/* As many samples at a time as there is room for their factors; launches follow each other on the stream. */
+/* Fills as many samples at a time as `factors` has room for; the launches follow each other on the stream. */
 template <typename real> bppsa_status fill_step(const bppsa_jacobian *j, const bppsa_jacobian_operands *o, real *values) {
   const bppsa_jacobian_gpu *gpu = j->gpu;
   for (int64_t first = 0; first < o->batch; first += gpu->samples) {

@@ -1,9 +1,9 @@
-/* What a convolution's or linear operator's kernel is told on a GPU: arrays that are made on the host (jacobian_kernels.cuh has
- * their use). */
+/* Arrays that tell the kernel of a convolution or linear operator on a GPU what to do, made on the host. jacobian_kernels.cuh
+ * explains their use. */
 #include "core/alloc.h"
 #include "jacobian/jacobian_internal.h"
 
-/* By a counting sort. */
+/* Sorts positions by class (counting sort). */
 static bppsa_status sort_positions(const bppsa_jacobian *j, bppsa_jacobian_lists *a) {
   const bppsa_axis *h = &j->axes[0], *w = &j->axes[1];
   a->plane = h->in * w->in;
@@ -18,7 +18,7 @@ static bppsa_status sort_positions(const bppsa_jacobian *j, bppsa_jacobian_lists
   for (int64_t x = 0; x < a->plane; ++x) {
     a->class_end[h->class_of[x / w->in] * w->classes + w->class_of[x % w->in]] += 1;
   }
-  int32_t before = 0; /* class_end: where each class begins, which then moves to its end */
+  int32_t before = 0; /* class_end first holds where each class begins, then moves to its end */
   for (int64_t k = 0; k < a->classes; ++k) {
     const int32_t count = a->class_end[k];
     a->class_end[k] = before;
@@ -32,7 +32,7 @@ static bppsa_status sort_positions(const bppsa_jacobian *j, bppsa_jacobian_lists
   return BPPSA_OK;
 }
 
-/* The taps of every class. */
+/* Lists the taps of every class. */
 static bppsa_status list_taps(const bppsa_jacobian *j, bppsa_jacobian_lists *a) {
   const bppsa_axis *h = &j->axes[0], *w = &j->axes[1];
   a->taps = bppsa_calloc(j->class_ptr[a->classes], sizeof *a->taps);
@@ -70,7 +70,7 @@ static bppsa_status plain_lists(const bppsa_jacobian *j, bppsa_jacobian_lists *a
   return BPPSA_OK;
 }
 
-/* Kept weights of class k that belong to channel ci, counted, or with `fill` written behind its cursor. */
+/* Counts the kept weights of class k that belong to channel ci; with `fill` writes them at the list's cursor. */
 static void list_kept(const bppsa_jacobian *j, bppsa_jacobian_lists *a, int64_t k, bool fill) {
   for (int64_t e = j->class_ptr[k]; e < j->class_ptr[k + 1]; ++e) {
     a->in_class[a->taps[e]] = 1;

@@ -1,9 +1,9 @@
-/* The generators' kernels: a family of operators each (jacobian.h). A fill's work is its writes, nnz · size bytes, so that every
- * kernel writes values in their order, a warp's beside each other, from registers that were made once for as many rows, planes or
- * samples as can be.
+/* The generators' kernels, one for each family of operators (jacobian.h). A fill is bound by writing nnz · size bytes. So every
+ * kernel writes values in their order, the threads of a warp side by side, from registers that are computed once for as many rows,
+ * planes or samples as possible.
  *
- * The bits are the processor's (conv.inc, pool.inc, diagonal.inc, step.inc): the same operations in the same order, none contracted
- * (--fmad=false), none of a library. Only which NaN stands where there is one is each processor's own.
+ * The bits are those of the CPU (conv.inc, pool.inc, diagonal.inc, step.inc): the same operations in the same order, none
+ * contracted (--fmad=false), no library functions. Only the payload of a NaN may differ.
  */
 #ifndef BPPSA_JACOBIAN_JACOBIAN_KERNELS_CUH
 #define BPPSA_JACOBIAN_JACOBIAN_KERNELS_CUH
@@ -23,42 +23,44 @@ __device__ inline int64_t jacobian_least(int64_t a, int64_t b) {
 
 /* ---- convolutions and linear operators ----
  *
- * Row (ci, x) is a template of ci and of x's class: for every co of the group, in order, its taps of the class
+ * Row (ci, x) is a template that depends on ci and on x's class: for every co of the group, in order, the taps of that class
  * (jacobian_internal.h). Positions are sorted by class. A block has `channels` input channels, `cols` output channels and a
- * segment of the sorted positions; it stages its weights in shared memory, by lines of about 128 bytes. Its threads are `across`
- * x (threads / across): a thread makes N entries of a template (one division, N loads of a tap and of a weight) and stores them
- * to all rows of that class that are its own: per row a load of its start, which the warp shares, a multiply-add and a store of
- * 16 bytes. For VGG-11's second convolution, 64 channels of 16 x 16 to 128: 69 MB of values in 64 · 16 blocks, in which a thread
- * stores its entries to 8 rows; weights are read 16 times, 5 MB, from the second-level cache.
+ * segment of the sorted positions, and stages its weights in shared memory in lines of about 128 bytes. Its threads form a grid
+ * of `across` x (threads / across): a thread makes N entries of a template (one division, N loads of a tap and of a weight) and
+ * stores them to all rows of that class that belong to it, with a load of the row's start, which the warp shares, a multiply-add
+ * and a store of 16 bytes for each row. For VGG-11's second convolution, 64 channels of 16 x 16 to 128: 69 MB of values in 64 · 16
+ * blocks, in which a thread stores its entries to 8 rows; weights are read 16 times, 5 MB, from the second-level cache.
  *
- * Masked: the template of channel and class is a list of weights; N = 1, one block has one channel and all of its columns.
+ * With a mask the template of a channel and class is a list of weights; then N = 1, and a block has one channel and all its
+ * columns.
  */
 template <typename real> struct conv_fill {
   const real *weights; /* [G][width][height][taps] */
   real *values;
-  int64_t entries;          /* of S */
+  int64_t entries;          /* entries of S */
   int height, width, taps;  /* Ci/G, Co/G, T */
-  int plane, classes;       /* positions, and their classes */
-  int blocks, chunks;       /* of channels in a group; of columns */
-  int segments, length;     /* of positions; channels · length is an int */
-  int channels, cols;       /* of a block, at most */
+  int plane, classes;       /* number of positions, and of their classes */
+  int blocks, chunks;       /* blocks of channels in a group; chunks of columns */
+  int segments, length;     /* segments of positions and their length; channels · length fits into an int */
+  int channels, cols;       /* at most, in a block */
   int across;               /* a power of two */
-  int line;                 /* staged: reals from one co to the next, odd, so that lanes of different co meet different banks */
-  const int32_t *class_of;  /* of sorted positions [plane] */
-  const int32_t *class_end; /* behind the last sorted position of each class */
-  const int64_t *start;     /* S's first entry of each sorted position [plane]; masked: the value's place [Ci][plane] */
-  const int64_t *list;      /* first item of every class; masked: of every channel and class [Ci][classes] */
-  const int32_t *items;     /* taps; masked: c·height·taps + t */
+  int line;                 /* staged: reals from one co to the next, odd, so that lanes of different co use different banks */
+  const int32_t *class_of;  /* class of each sorted position [plane] */
+  const int32_t *class_end; /* index behind the last sorted position of each class */
+  const int64_t *start;     /* S's first entry of each sorted position [plane]; with a mask the offset of the value [Ci][plane] */
+  const int64_t *list;      /* first item of every class; with a mask of every channel and class [Ci][classes] */
+  const int32_t *items;     /* taps; with a mask c·height·taps + t */
 };
 
-/* Where a template's weights come from: shared memory; the weights themselves, where there are too many taps; a list. */
+/* Where a template's weights are read: from shared memory; from the weights themselves, where there are too many taps; through a
+ * list. */
 enum conv_source { CONV_STAGED, CONV_DIRECT, CONV_MASKED };
 
-/* What a block works on. */
+/* The part of the matrix that a block computes. */
 struct conv_block {
-  int group, first, channels; /* input channels of the group */
-  int co, cols;               /* its output channels */
-  int position, positions;    /* sorted */
+  int group, first, channels; /* input channels, within the group */
+  int co, cols;               /* output channels, within the group */
+  int position, positions;    /* of the sorted positions */
 };
 
 template <typename real> __device__ inline conv_block conv_block_of(const conv_fill<real> &f) {
@@ -75,12 +77,13 @@ template <typename real> __device__ inline conv_block conv_block_of(const conv_f
   return b;
 }
 
-/* The block's first weight. */
+/* The address of the block's first weight. */
 template <typename real> __device__ inline const real *conv_weights(const conv_fill<real> &f, const conv_block &b) {
   return f.weights + (((int64_t)b.group * f.width + b.co) * f.height + b.first) * f.taps;
 }
 
-/* The block's weights, [cols][channels][taps] with `line` between columns: a warp a column, eight columns under way. */
+/* Loads the block's weights as [cols][channels][taps] with `line` between columns: a warp loads one column, eight columns are in
+ * flight. */
 template <typename real> __device__ inline void conv_stage(const conv_fill<real> &f, const conv_block &b, real *staged) {
   const int warp = (int)(threadIdx.x >> 5), warps = (int)(blockDim.x >> 5), count = b.channels * f.taps;
   const real *from = conv_weights(f, b);
@@ -93,8 +96,8 @@ template <typename real> __device__ inline void conv_stage(const conv_fill<real>
   }
 }
 
-/* `rows` rows of a class from `position` on, of the block's channel c: entries made once, stored to all of them. w: the channel's
- * weights, `apart` between columns. */
+/* Computes `rows` rows of a class from `position` on, for channel c of the block: entries are made once and stored to all rows.
+ * w: the channel's weights, `apart` between columns. */
 template <typename real, int N, typename offset>
 __device__ inline void conv_rows(const conv_fill<real> &f, const conv_block &b, const real *w, offset apart, int c, int position,
                                  int rows) {
@@ -138,7 +141,7 @@ __device__ inline void conv_masked_rows(const conv_fill<real> &f, const conv_blo
   }
 }
 
-/* Rows of a block's channels, in order of channel and sorted position, are dealt to its lines of threads in equal runs. */
+/* The rows of a block's channels, ordered by channel and sorted position, are cut into equal runs, one for each line of threads. */
 template <typename real, int N, conv_source SOURCE> __global__ void bppsa_jacobian_conv(conv_fill<real> f) {
   BPPSA_SHARED(real, staged);
   const conv_block b = conv_block_of(f);
@@ -186,7 +189,7 @@ __device__ inline double jacobian_sigmoid(double x) {
   return bppsa_squash_sigmoid_f64(x);
 }
 
-/* x: the input; the output where the kind says so. The kind is the same for all threads. */
+/* x is the input, or the output if the kind says so. All threads have the same kind. */
 template <typename real> __device__ inline real diagonal_value(diagonal_slope kind, real slope, real x) {
   switch (kind) {
   case SLOPE_RELU:
@@ -210,7 +213,7 @@ template <typename real> __device__ inline real diagonal_value(diagonal_slope ki
   }
 }
 
-/* from: NULL where nothing is read. What is left behind the packs is fewer than N. */
+/* from: NULL where nothing is read. Fewer than N reals remain behind the packs. */
 template <typename real, int N>
 __global__ void bppsa_jacobian_diagonal(diagonal_slope kind, real slope, int64_t count, const real *from, real *values) {
   typedef jacobian_pack<real, N> pack;
@@ -248,11 +251,11 @@ __global__ void bppsa_jacobian_average(int64_t entries, int64_t planes, const in
 }
 
 struct pool_shape {
-  int64_t in[2], out; /* H, W; windows across */
+  int64_t in[2], out; /* in: H, W; out: windows along the width */
   int64_t kernel[2], stride[2], dilation[2], front[2];
 };
 
-/* The input positions of a window along an axis: first, behind the last, and their distance. */
+/* The input positions of a window along an axis: the first, one past the last, and the distance between them. */
 struct pool_span {
   int64_t first, end, step;
 };
@@ -266,9 +269,9 @@ __device__ inline pool_span pool_span_of(const pool_shape &s, int axis, int64_t 
   return span;
 }
 
-/* values [B·C][entries]: a thread has an entry, input position row[e] in window col[e], of every plane, and looks for the
- * window's largest value itself: neighbours share most of what they read. 1 where that is row[e], else 0. NaN is larger than
- * everything, the first of equals wins, and the last NaN. */
+/* values [B·C][entries]: a thread has one entry of every plane, for input position row[e] and window col[e], and finds the
+ * window's largest value by itself, because neighbours share most of their reads. The value is 1 where the largest is at row[e],
+ * else 0. NaN counts as largest; the first of equals wins, and the last of several NaN. */
 template <typename real>
 __global__ void bppsa_jacobian_largest(pool_shape s, int64_t entries, int64_t planes, const int32_t *rows, const int32_t *cols,
                                        const real *input, real *values) {
@@ -294,8 +297,8 @@ __global__ void bppsa_jacobian_largest(pool_shape s, int64_t entries, int64_t pl
   }
 }
 
-/* Windows of 2 x 2 that cover the planes: entries stand where the inputs do. pairs: pairs of rows, half: windows in one. A thread
- * reads a window as two pairs of reals, and writes it so. */
+/* Windows of 2 x 2 that cover the planes exactly, with entries in the order of the inputs. pairs: number of pairs of rows; half:
+ * windows in a pair. A thread reads a window as two pairs of reals and writes it likewise. */
 template <typename real>
 __global__ void bppsa_jacobian_largest_pairs(int64_t pairs, int64_t half, int across, const real *input, real *values) {
   typedef jacobian_pack<real, 2> pack;

@@ -1,4 +1,4 @@
-/* Without CUDA there is no GPU, and no device that could get here. */
+/* Stands in for jacobian_cuda.cu in a build without CUDA, in which no GPU device exists. */
 #include "jacobian/jacobian_internal.h"
 
 bppsa_status bppsa_jacobian_cuda_create(bppsa_jacobian *j, const bppsa_device *device) {

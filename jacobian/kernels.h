@@ -1,5 +1,6 @@
-/* The loops of this folder that gain from wide vectors, compiled per instruction set and chosen like those of core/simd.h. They
- * compare, select, and multiply and add with two roundings: the bits are the same everywhere, on a GPU too. Internal.
+/* Loops of this folder that gain from wide vectors, compiled for every instruction set and chosen as in core/simd.h. They
+ * compare, select, multiply and add, and round after each multiplication and addition, so the bits are the same on all processors
+ * and GPUs. Internal.
  */
 #ifndef BPPSA_JACOBIAN_KERNELS_H
 #define BPPSA_JACOBIAN_KERNELS_H
@@ -13,9 +14,9 @@
     /* y[i] = 1 - tanh(x[i])², and s (1 - s) of the logistic function s (core/squash.h) */                                      \
     void (*tanh_slope)(int64_t count, const real *x, real *y);                                                                   \
     void (*sigmoid_slope)(int64_t count, const real *x, real *y);                                                                \
-    /* Two input rows a, b of windows of 2 x 2: 1 at each window's largest value, 0 beside it (jacobian.h has the ties) */       \
+    /* Two input rows a, b of windows of 2 x 2: 1 at each window's largest value, else 0 (jacobian.h says which of equals) */    \
     void (*pairs)(int64_t windows, const real *a, const real *b, real *ya, real *yb);                                            \
-    /* sum[slot[j]] += a b[j], j < n; the slots differ */                                                                        \
+    /* sum[slot[j]] += a b[j], j < n; no slot appears twice */                                                                   \
     void (*scatter16)(int64_t n, real a, const real *b, const uint16_t *slot, real *sum);                                        \
     void (*scatter32)(int64_t n, real a, const real *b, const int32_t *slot, real *sum);                                         \
     /* y[i] = x[from[i]], i < n */                                                                                               \
@@ -30,7 +31,7 @@ typedef struct {
   bppsa_jacobian_f64 f64;
 } bppsa_jacobian_kernels;
 
-/* For the instruction set that core/simd.h has chosen. */
+/* The kernels of the instruction set that core/simd.h has chosen. */
 const bppsa_jacobian_kernels *bppsa_jacobian_kernels_get(void);
 
 extern const bppsa_jacobian_kernels bppsa_jacobian_portable, bppsa_jacobian_avx2, bppsa_jacobian_avx512;

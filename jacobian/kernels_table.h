@@ -1,4 +1,4 @@
-/* Both widths and the table of one instruction set: TABLE names it. */
+/* Both real types and the table of one instruction set; TABLE is its name. */
 #if defined(__AVX512F__)
 #include <immintrin.h>
 #endif

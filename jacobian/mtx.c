@@ -1,4 +1,4 @@
-/* Matrix Market files: a header line, comments, "rows cols entries", then "row column value" lines that count from 1. */
+/* Matrix Market files: a header line, comments, a line "rows cols entries", then lines "row column value" that count from 1. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,7 +53,7 @@ static bppsa_status unexpected(const cursor *c, const char *expected) {
   return bppsa_fail(BPPSA_ERR_FORMAT, "%s: line %lld: expected %s", c->path, (long long)c->line, expected);
 }
 
-/* To the first character of the next line that is neither blank nor a comment; false at the end. */
+/* Advances to the first character of the next line that is neither blank nor a comment; false at the end. */
 static bool next_line(cursor *c) {
   while (c->at < c->size) {
     const char *line = c->text + c->at;
@@ -72,7 +72,7 @@ static bool next_line(cursor *c) {
   return false;
 }
 
-/* The rest of the line must be blank. */
+/* Checks that the rest of the line is blank. */
 static bool end_line(cursor *c) {
   c->at += (int64_t)strspn(c->text + c->at, " \t\r");
   if (c->at < c->size && c->text[c->at] != '\n') {
@@ -96,7 +96,7 @@ static bool take_count(cursor *c, int64_t *value) {
 static bool take_value(cursor *c, double *value) {
   c->at += (int64_t)strspn(c->text + c->at, " \t");
   char *end = NULL;
-  if (c->text[c->at] == '\n' || c->text[c->at] == '\r') { /* strtod would go on to the next line */
+  if (c->text[c->at] == '\n' || c->text[c->at] == '\r') { /* strtod would continue on the next line */
     return false;
   }
   *value = strtod(c->text + c->at, &end);
@@ -132,7 +132,7 @@ static bppsa_status take_head(cursor *c, int64_t *rows, int64_t *cols, int64_t *
   return BPPSA_OK;
 }
 
-/* Entries as they come: row, column, value. */
+/* Entries in the order of the file: row, column, value. */
 typedef struct {
   int64_t row;
   int32_t col;

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A layer: kind, output channels, kernel, padding; a ReLU follows everything but pools. */
+/* A layer: kind, output channels, kernel, padding. A ReLU follows every layer except pools. */
 typedef struct {
   bppsa_operator kind;
   int64_t channels, kernel, padding;
@@ -53,7 +53,7 @@ static bppsa_op make_op(const layer *l, const int64_t in[3]) {
   return op;
 }
 
-/* Appends an operator with a name of its own, such as relu3. */
+/* Appends an operator under a numbered name, such as relu3. */
 static void add(const char *word, int64_t *number, const bppsa_op *op, bppsa_named_op *ops, int64_t *count) {
   bppsa_named_op *to = &ops[(*count)++];
   to->op = *op;

@@ -1,4 +1,4 @@
-/* The operator tables of the networks that are built in: what their scans multiply. */
+/* The operators of the built-in networks: the elements that their scans multiply. */
 #ifndef BPPSA_JACOBIAN_NETWORK_H
 #define BPPSA_JACOBIAN_NETWORK_H
 
@@ -13,11 +13,11 @@ typedef struct {
   bppsa_op op;
 } bppsa_named_op;
 
-#define BPPSA_NETWORK_OPS 32 /* as many as any of them has, at most */
+#define BPPSA_NETWORK_OPS 32 /* the most that any of them has */
 
-/* "vgg11": the 21 operators of VGG-11 on 3 x 32 x 32, conv, relu, and a pool behind relu 1, 2, 4, 6 and 8. "lenet5": the 10 of
- * LeNet-5 on the same images. In the order of the forward pass, without the head (the last linear operator), which gives the
- * seed. ops has room for BPPSA_NETWORK_OPS. ERR_ARGUMENT: another name. */
+/* "vgg11": the 21 operators of VGG-11 on 3 x 32 x 32: conv, relu, and a pool behind relu 1, 2, 4, 6 and 8. "lenet5": the 10 of
+ * LeNet-5 on the same images. They are in the order of the forward pass, without the head (the last linear operator), which gives
+ * the seed. ops has room for BPPSA_NETWORK_OPS. ERR_ARGUMENT: another name. */
 bppsa_status bppsa_network_table(const char *name, bppsa_named_op *ops, int64_t *count);
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 /* NPZ files: ZIP archives of NPY arrays. SciPy's sparse matrices are the members indices, indptr, format, shape and data.
  *
- * They are written by core/npz.h. Of ZIP what NumPy and SciPy write is understood: stored and deflated members (APPNOTE 6.3.3,
- * §4.3 and 4.4), found through the central directory. Zip64 records, which they need for members of 4 GiB and more, are not. */
+ * core/npz.h writes them. The reader knows the part of ZIP that NumPy and SciPy write: stored and deflated members (APPNOTE 6.3.3,
+ * §4.3 and 4.4), found through the central directory. It does not know Zip64 records, which members of 4 GiB and more need. */
 #include <stdio.h>
 #include <string.h>
 #include <zlib.h>
@@ -22,7 +22,7 @@ enum { INDICES = 0, INDPTR, FORMAT, SHAPE, DATA };
 
 /* ---- writing ---- */
 
-/* What is written can be read again: see below. */
+/* Refuses to write what the reader below could not read. */
 static bppsa_status check_size(const char *path, const bppsa_npz_array *arrays) {
   int64_t sum = 0, count;
   for (int i = 0; i < MEMBERS; ++i) {
@@ -88,7 +88,7 @@ static bppsa_status broken(const archive *a, int64_t byte, const char *what) {
   return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %lld: %s", a->path, (long long)byte, what);
 }
 
-/* Offset of the end record, which a comment of up to 65535 bytes may follow; -1: there is none. */
+/* Offset of the end record, which a comment of up to 65535 bytes may follow; -1: the file has none. */
 static int64_t find_end(const archive *a) {
   for (int64_t at = a->size - END; at >= 0 && at >= a->size - END - UINT16_MAX; --at) {
     if (memcmp(a->data + at, "PK\x05\x06", 4) == 0 && at + END + (int64_t)get16(a->data + at + 20) == a->size) {
@@ -98,7 +98,7 @@ static int64_t find_end(const archive *a) {
   return -1;
 }
 
-/* The central header of the member `name`, or 0: it begins no archive. */
+/* Offset of the central header of the member `name`; 0, where no header can be, if there is none. */
 static bppsa_status find_member(const archive *a, const char *name, int64_t *header) {
   const int64_t end = find_end(a);
   if (end < 0) {
@@ -141,7 +141,7 @@ static bppsa_status inflate_member(const archive *a, int64_t from, int64_t packe
   return good ? BPPSA_OK : broken(a, from, "compressed data that does not give what its header says");
 }
 
-/* The bytes of a member, checked against its sum (owned, bppsa_free). */
+/* The bytes of a member, checked against its checksum (owned, bppsa_free). */
 static bppsa_status read_member(const archive *a, const char *name, unsigned char **bytes, int64_t *size) {
   int64_t header = 0;
   BPPSA_TRY(find_member(a, name, &header));
@@ -157,7 +157,7 @@ static bppsa_status read_member(const archive *a, const char *name, unsigned cha
   }
   const int64_t from = local + LOCAL + (int64_t)get16(a->data + local + 26) + (int64_t)get16(a->data + local + 28);
   if (packed > a->size - from || (method == STORED && packed != *size) ||
-      *size / 1040 > packed) { /* deflate gives at most 1032 for 1 */
+      *size / 1040 > packed) { /* deflate expands a byte to at most 1032 */
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %lld: %s with %lld bytes in %lld, which the file does not hold", a->path,
                       (long long)header, name, (long long)*size, (long long)packed);
   }
@@ -182,7 +182,7 @@ static bppsa_status read_member(const archive *a, const char *name, unsigned cha
   return BPPSA_OK;
 }
 
-/* b"csr" or "csr", in whatever dtype of text. */
+/* Accepts b"csr" or "csr" in any text dtype. */
 static bppsa_status check_format(const archive *a) {
   unsigned char *bytes = NULL;
   int64_t size = 0;
@@ -193,7 +193,7 @@ static bppsa_status check_format(const archive *a) {
   return good ? BPPSA_OK : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: format.npy is not csr, expected it to be", a->path);
 }
 
-/* A one-dimensional member: int64 or int32 as int64 (owned), or the reals of DATA as they are. */
+/* Reads a one-dimensional member: int64 or int32 as int64 (owned), or the reals of DATA in their own type. */
 static bppsa_status read_array(const archive *a, int which, bppsa_dtype *dtype, int64_t *count, void **array) {
   char where[512];
   unsigned char *bytes = NULL;
@@ -228,7 +228,7 @@ static bppsa_status read_array(const archive *a, int which, bppsa_dtype *dtype, 
   return status;
 }
 
-/* Assembles the matrix from the arrays; all counts are checked here, all entries by bppsa_csr_check. */
+/* Assembles the matrix from the arrays. Counts are checked here, entries by bppsa_csr_check. */
 static bppsa_status assemble(const archive *a, const int64_t counts[MEMBERS], void *const arrays[MEMBERS],
                              bppsa_csr_matrix *made) {
   const int64_t *indices = arrays[INDICES], *indptr = arrays[INDPTR], *shape = arrays[SHAPE];

@@ -45,7 +45,7 @@ static bool is_pool(bppsa_operator kind) {
   return kind == BPPSA_OPERATOR_MAXPOOL2D || kind == BPPSA_OPERATOR_AVGPOOL2D;
 }
 
-/* The number of values, at most what an int32 column can name. */
+/* Checks the number of values: an int32 column must be able to name each. */
 static bppsa_status check_count(const bppsa_op *op, const char *what, const int64_t shape[3]) {
   int64_t plane, count;
   if (!bppsa_mul(shape[1], shape[2], &plane) || !bppsa_mul(shape[0], plane, &count) || count > INT32_MAX) {
@@ -76,7 +76,7 @@ static bppsa_status check_window(const bppsa_op *op) {
     BPPSA_TRY(check_attribute(op, "padding", op->padding[2 * axis], 0));
     BPPSA_TRY(check_attribute(op, "padding", op->padding[2 * axis + 1], 0));
     for (int end = 0; end < 2 && is_pool(op->kind); ++end) {
-      if (op->padding[2 * axis + end] > op->kernel[axis] / 2) { /* a window would see nothing but padding */
+      if (op->padding[2 * axis + end] > op->kernel[axis] / 2) { /* a window could see nothing but padding */
         return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: padding %lld, expected at most half the kernel of %lld", bppsa_op_name(op),
                           (long long)op->padding[2 * axis + end], (long long)op->kernel[axis]);
       }
@@ -85,15 +85,15 @@ static bppsa_status check_window(const bppsa_op *op) {
   return BPPSA_OK;
 }
 
-/* floor((in + p + p' - d (k - 1) - 1) / s) + 1 positions; a pool with ceil_mode takes ceil, less a window that would begin behind
- * the input and its padding in front. */
+/* floor((in + p + p' - d (k - 1) - 1) / s) + 1 positions. A pool with ceil_mode rounds up instead, without a window that would
+ * begin behind the input and its padding in front. */
 static bppsa_status window_shape(const bppsa_op *op, int64_t out[3]) {
   BPPSA_TRY(check_window(op));
   const bool ceil_mode = op->ceil_mode && is_pool(op->kind);
   for (int axis = 0; axis < 2; ++axis) {
     const int64_t in = op->in[axis + 1], front = op->padding[2 * axis], s = op->stride[axis];
     const int64_t room = in + front + op->padding[2 * axis + 1] - op->dilation[axis] * (op->kernel[axis] - 1) - 1;
-    const int64_t last = room + (ceil_mode ? s - 1 : 0); /* where the last window may begin, at most */
+    const int64_t last = room + (ceil_mode ? s - 1 : 0); /* where the last window begins, at most */
     int64_t count = last < 0 ? 0 : last / s + 1;
     if (ceil_mode && count > 0 && (count - 1) * s >= in + front) {
       --count;
@@ -110,7 +110,7 @@ static bppsa_status window_shape(const bppsa_op *op, int64_t out[3]) {
   return BPPSA_OK;
 }
 
-/* The weights can be counted. */
+/* Checks that the number of weights fits into 64 bits. */
 static bppsa_status check_weights(const bppsa_op *op) {
   int64_t taps, channels = op->in[0], weights;
   if (op->kind == BPPSA_OPERATOR_CONV2D &&
@@ -187,8 +187,8 @@ int64_t bppsa_op_pool_extent(const bppsa_op *op, int axis, int64_t X) {
   return (stop < in ? stop : in) - (start > 0 ? start : 0);
 }
 
-/* Pairs of an input position and an output position of an axis: of every tap t the X with 0 <= s X + d t - p < in, or of every X
- * its taps inside, whichever are fewer to look at. */
+/* Counts pairs of an input position and an output position along an axis: for every tap t the X with 0 <= s X + d t - p < in, or
+ * for every X the taps inside the input, whichever loop is shorter. */
 static int64_t axis_entries(const bppsa_op *op, int axis, int64_t out) {
   const int64_t s = op->stride[axis], d = op->dilation[axis], p = op->padding[2 * axis], in = op->in[axis + 1];
   int64_t sum = 0;
@@ -213,10 +213,10 @@ bppsa_status bppsa_op_count(const bppsa_op *op, bppsa_op_size *size) {
   BPPSA_TRY(bppsa_op_shape(op, out));
   const int64_t plane = op->in[1] * op->in[2];
   bppsa_op_size s = {.position_rows = plane, .position_entries = plane};
-  int64_t blocks = op->in[0]; /* of S in the Jacobian: an elementwise operator's and a pool's channels */
+  int64_t blocks = op->in[0]; /* blocks of S in the Jacobian; elementwise operators and pools have one for each channel */
   switch (op->kind) {
   case BPPSA_OPERATOR_CONV2D:
-    blocks = op->in[0] / op->groups * op->out_channels; /* a pair of channels of a group; at most the weights */
+    blocks = op->in[0] / op->groups * op->out_channels; /* pairs of channels of a group: at most the number of weights */
     /* fall through */
   case BPPSA_OPERATOR_MAXPOOL2D:
   case BPPSA_OPERATOR_AVGPOOL2D:

@@ -1,4 +1,4 @@
-/* Operators of networks: attributes, shapes. One description for all of them.
+/* Operators of networks, their attributes and shapes: the one description that all networks use.
  *
  * Images are [C][H][W]. An output position X of an axis sees the input positions x = s X + d t - p of its taps t = 0 .. k-1,
  * where s is the stride, d the dilation and p the padding in front (BPPSA appendix D has k = 3, p = s = d = 1).
@@ -22,23 +22,24 @@ typedef enum {
   BPPSA_OPERATOR_MAXPOOL2D,
   BPPSA_OPERATOR_AVGPOOL2D,
   BPPSA_OPERATOR_FLATTEN,
-  BPPSA_OPERATOR_STEP, /* one step h_{t-1} -> h_t of a recurrent cell, of size C; op.step says of which */
+  BPPSA_OPERATOR_STEP, /* one step h_{t-1} -> h_t of a recurrent cell of size C; op.step is the cell's table */
   BPPSA_OPERATOR_COUNT
 } bppsa_operator;
 
 enum { BPPSA_STEP_GATES = 8 }; /* the most gates of a step */
 
-/* A recurrent cell's step h = f(W_ih x + b_ih, W_hh h_{-1} + b_hh, h_{-1}) as an operator; the cells' folders hand such tables down
+/* A recurrent cell's step h = f(W_ih x + b_ih, W_hh h_{-1} + b_hh, h_{-1}) as an operator; the cells' folders provide such tables
  * (bppsa_rnn_step, bppsa_gru_step). Jᵀ = Σ_k W_kᵀ diag(d_k) + diag(e), W_k the k-th H x H block of W_hh. */
 typedef struct {
   const char *name; /* "rnn" */
-  int64_t gates;    /* 1 .. BPPSA_STEP_GATES, which is the number of blocks */
+  int64_t gates;    /* number of blocks, 1 .. BPPSA_STEP_GATES */
   bool diagonal;    /* e is present */
-  /* d [gates] of one unit, and e behind them, from x = W_ih x + b_ih [gates], h = W_hh h_{-1} + b_hh [gates] and h_{-1}. NULL:
-   * not of this type */
+  /* Computes d [gates] of one unit and, if present, e behind them, from x = W_ih x + b_ih [gates], h = W_hh h_{-1} + b_hh [gates]
+   * and h_{-1}. NULL: the step has no factors of this type. */
   void (*factors_f32)(bool relu, const float *x, const float *h, float before, float *d);
   void (*factors_f64)(bool relu, const double *x, const double *h, double before, double *d);
-  /* On a GPU: the table that jacobian/step_launch.cuh makes of the same factors. NULL, or returns NULL: there are no kernels. */
+  /* On a GPU: the table that jacobian/step_launch.cuh makes of the same factors. There are no kernels if it is NULL or returns
+   * NULL. */
   const struct bppsa_step_cuda *(*cuda)(void);
 } bppsa_step;
 
@@ -47,22 +48,22 @@ typedef struct {
   const bppsa_step *step;                    /* step: borrowed */
   int64_t in[3];                             /* C, H, W; step: H, 1, 1 */
   int64_t out_channels;                      /* conv2d, linear */
-  int64_t kernel[2], stride[2], dilation[2]; /* of height and width: conv2d, pools */
+  int64_t kernel[2], stride[2], dilation[2]; /* along height and width: conv2d, pools */
   int64_t padding[4];                        /* top, bottom, left, right */
   int64_t groups;                            /* conv2d */
-  bool ceil_mode;                            /* pools: windows that begin inside count even where they end outside */
+  bool ceil_mode;                            /* pools: a window that begins inside counts even if it ends outside */
   bool exclude_pad;                          /* avgpool2d: padding does not count in the divisor */
   bool relu;                                 /* step: the cell's nonlinearity is ReLU */
-  double slope;                              /* leaky_relu, below 0 */
+  double slope;                              /* leaky_relu, for inputs below 0 */
 } bppsa_op;
 
-/* The operator with kernel, stride, dilation and groups 1, no padding, slope 0.01, shape 1 x 1 x 1. A pool's stride is what it
- * says. */
+/* An operator with kernel, stride, dilation and groups 1, no padding, slope 0.01, shape 1 x 1 x 1. A pool's stride is not taken
+ * from its kernel. */
 bppsa_op bppsa_op_default(bppsa_operator kind);
 
-/* "conv2d"; the names of the command line. */
+/* "conv2d": the operator's name on the command line. */
 const char *bppsa_operator_name(bppsa_operator kind);
-/* Likewise, and a step's own name: "rnn". */
+/* The same, but for a step its cell's name: "rnn". */
 const char *bppsa_op_name(const bppsa_op *op);
 bppsa_status bppsa_operator_parse(const char *name, bppsa_operator *kind); /* ERR_ARGUMENT */
 
@@ -71,25 +72,27 @@ bppsa_status bppsa_operator_parse(const char *name, bppsa_operator *kind); /* ER
  * output without positions, inputs or outputs beyond 2^31 - 1 values. */
 bppsa_status bppsa_op_shape(const bppsa_op *op, int64_t out[3]);
 
-/* Of output X of an axis (0: height, 1: width), conv2d and pools: the first and the last tap that lie inside the input; first >
- * last: none. */
+/* The first and the last tap of output X along an axis (0: height, 1: width) that lie inside the input, for conv2d and pools;
+ * first > last: none does. */
 void bppsa_op_taps(const bppsa_op *op, int axis, int64_t X, int64_t *first, int64_t *last);
-/* Input positions that a pool's window X covers along an axis, for an average's divisor: padding behind the input included,
- * unless exclude_pad. */
+/* The number of input positions that a pool's window X covers along an axis, which divides an average: padding counts unless
+ * exclude_pad. */
 int64_t bppsa_op_pool_extent(const bppsa_op *op, int axis, int64_t X);
 
-/* Entries of the operator's Jacobian, and of the pattern of positions S that all its channels share (of one column for a linear
- * operator, 1 x 1 for a step), counted and not made. The operator has passed bppsa_op_shape. ERR_SHAPE: beyond 64 bits. */
+/* Counts the entries of the operator's Jacobian, and of the pattern S of positions that all its channels share (one column for a
+ * linear operator, 1 x 1 for a step), without making them. The operator must have passed bppsa_op_shape. ERR_SHAPE: beyond 64
+ * bits. */
 typedef struct {
   int64_t entries;
   int64_t position_rows, position_entries; /* of S */
 } bppsa_op_size;
 bppsa_status bppsa_op_count(const bppsa_op *op, bppsa_op_size *size);
 
-/* Number of weights the Jacobian depends on: conv2d, linear, step; 0 for the others. */
+/* Number of weights on which the Jacobian depends: conv2d, linear, step; 0 for the others. */
 int64_t bppsa_op_weights(const bppsa_op *op);
-/* FLOPs of the gradient of its weights for one sample: 2 a pair of an input and an output that a weight joins. conv2d and linear
- * have as many pairs as their Jacobian has entries (nnz), a pruned weight none; 0 for operators without weights. */
+/* FLOPs of the gradient of the operator's weights for one sample: 2 for each pair of an input and an output that a weight joins.
+ * conv2d and linear have as many pairs as their Jacobian has entries (nnz), so a pruned weight costs none; 0 for operators
+ * without weights. */
 int64_t bppsa_op_weight_flops(const bppsa_op *op, int64_t nnz);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-/* Pools. Row (c, x) of Jᵀ holds the windows (c, X) that see x: for the average 1 / divisor(X), for the maximum 1 where x is X's
- * largest and else an explicit 0, so that the pattern does not depend on the sample.
+/* Pools. Row (c, x) of Jᵀ holds the windows (c, X) that contain x. An average has 1 / divisor(X); a maximum has 1 where x is X's
+ * largest value, else an explicit 0, so that the pattern does not depend on the sample.
  */
 #include <math.h>
 #include <string.h>

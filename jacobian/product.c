@@ -18,7 +18,7 @@ const char *bppsa_product_kind_name(bppsa_product_kind kind) {
 
 /* ---- which kinds apply ---- */
 
-/* At most one entry in every row: by structure, or looked at. */
+/* Has every row at most one entry? By structure, or by looking at the rows. */
 static bool is_scaling(const bppsa_csr *a) {
   const bppsa_csr_blocks *k = a->blocks;
   const bppsa_csr *m = k != NULL && k->groups == k->col_channels ? &k->positions : a;
@@ -41,7 +41,7 @@ static bool is_diagonal(const bppsa_csr *b) {
   return diagonal;
 }
 
-/* Seconds of a pass on one thread, roughly: what counts is their order. Measured on a Xeon with AVX-512 (`bppsa bench product`). */
+/* Seconds of a pass on one thread, roughly: only their order matters. Measured on a Xeon with AVX-512 (`bppsa bench product`). */
 static double predict(const bppsa_product *p, bppsa_product_kind kind) {
   if (p->on_gpu) {
     return bppsa_product_gpu_predict(p, kind);
@@ -59,7 +59,7 @@ static double predict(const bppsa_product *p, bppsa_product_kind kind) {
   }
 }
 
-/* Bytes of a slot, and the reals of a thread: a row of C. */
+/* Bytes of a slot; and the reals of scratch that a thread needs: a row of C. */
 static int64_t slot_bytes(const bppsa_product *p) {
   return p->widest <= UINT16_MAX + 1 ? 2 : 4;
 }
@@ -72,8 +72,8 @@ static int64_t csr_bytes(const bppsa_csr *csr) {
   return csr->row_ptr == NULL ? 0 : 8 * (csr->rows + 1) + 4 * csr->nnz;
 }
 
-/* What the plan will hold besides scratch: C's pattern, the factors' where they had to be spelled out, and the kind's indices,
- * here and on a GPU. */
+/* Bytes that the plan will hold besides scratch: C's pattern, copies of the factors' patterns where they had to be expanded, and
+ * the kind's indices, in host memory and on a GPU. */
 static int64_t plan_bytes(const bppsa_product *p, bppsa_product_kind kind) {
   const int64_t patterns = 8 * (p->pattern.rows + 1) + 4 * p->pattern.nnz + csr_bytes(&p->own_a) + csr_bytes(&p->own_b);
   if (p->on_gpu) {
@@ -86,7 +86,7 @@ static int64_t plan_bytes(const bppsa_product *p, bppsa_product_kind kind) {
                                                    : 0);
 }
 
-/* And its scratch, of all threads. */
+/* Bytes of its scratch, for all threads. */
 static int64_t scratch_bytes(const bppsa_product *p, bppsa_product_kind kind) {
   if (p->on_gpu) {
     return bppsa_product_gpu_scratch_bytes(p, kind);
@@ -115,13 +115,13 @@ static int64_t widest_row(const bppsa_csr *c) {
   return widest;
 }
 
-/* Puts a copy with columns in the place of a factor that is known by its structure alone. */
+/* Replaces a factor that is known by its structure alone by a copy with columns. */
 static bppsa_status spell_out(bppsa_product *p, const bppsa_csr **factor, bppsa_csr *own) {
   if ((*factor)->row_ptr != NULL) {
     return BPPSA_OK;
   }
   const int64_t bytes = 4 * (*factor)->nnz + 8 * ((*factor)->rows + 1), limit = p->config.memory_limit;
-  if (limit > 0 && bytes > limit - csr_bytes(&p->own_a)) { /* which comes first */
+  if (limit > 0 && bytes > limit - csr_bytes(&p->own_a)) { /* own_a is expanded first */
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "product: a factor with %lld entries needs %lld bytes, the memory limit is %lld",
                       (long long)(*factor)->nnz, (long long)bytes, (long long)limit);
   }
@@ -130,7 +130,7 @@ static bppsa_status spell_out(bppsa_product *p, const bppsa_csr **factor, bppsa_
   return bppsa_csr_expand(own, p->threads);
 }
 
-/* The number of pairs and of C's entries, its structure or its row_ptr: nothing of C's size yet. */
+/* Counts the pairs and C's entries, and finds C's structure or its row_ptr. Allocates nothing of C's size. */
 static bppsa_status count(bppsa_product *p, bool *known) {
   BPPSA_TRY(bppsa_product_blocks(p->a, p->b, &p->pattern, &p->pairs, known));
   if (*known) {
@@ -142,7 +142,8 @@ static bppsa_status count(bppsa_product *p, bool *known) {
   p->pattern.rows = p->a->rows;
   p->pattern.cols = p->b->cols;
   const bool slots = p->config.kind == BPPSA_PRODUCT_SLOTS && !p->config.symbolic;
-  BPPSA_TRY(check_limit(p, plan_bytes(p, BPPSA_PRODUCT_DIAGONAL) + (slots ? 2 * p->pairs : 0))); /* so much at least */
+  /* a lower bound, before anything larger is made */
+  BPPSA_TRY(check_limit(p, plan_bytes(p, BPPSA_PRODUCT_DIAGONAL) + (slots ? 2 * p->pairs : 0)));
   p->pattern.row_ptr = bppsa_calloc(p->a->rows + 1, sizeof *p->pattern.row_ptr);
   if (p->pattern.row_ptr == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -152,7 +153,7 @@ static bppsa_status count(bppsa_product *p, bool *known) {
   return BPPSA_OK;
 }
 
-/* The kinds that apply, in `applies`; identity and diagonal exclude the others. */
+/* Finds the kinds that apply; identity and diagonal exclude the others. */
 static bppsa_status find_kinds(bppsa_product *p, bool known, bool applies[BPPSA_PRODUCT_KINDS]) {
   applies[BPPSA_PRODUCT_IDENTITY] = p->a->identity || p->b->identity;
   p->right = !is_scaling(p->a);
@@ -204,7 +205,7 @@ static bppsa_status plan_slots(bppsa_product *p) {
   return p->scratch == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
 }
 
-/* Columns and whatever the kind needs. */
+/* Makes the columns and the kind's indices. */
 static bppsa_status fill(bppsa_product *p, bool known) {
   const bool slots = p->info.kind == BPPSA_PRODUCT_SLOTS;
   BPPSA_TRY(check_limit(p, plan_bytes(p, p->info.kind) + scratch_bytes(p, p->info.kind)));
@@ -238,7 +239,7 @@ static bppsa_status plan(bppsa_product *p) {
   BPPSA_TRY(choose(p, applies));
   if (!p->config.symbolic) {
     BPPSA_TRY(fill(p, known));
-  } else if (p->pattern.col == NULL && p->pattern.row_ptr != NULL) { /* further products look at its columns */
+  } else if (p->pattern.col == NULL && p->pattern.row_ptr != NULL) { /* a later product looks at its columns */
     BPPSA_TRY(check_limit(p, plan_bytes(p, BPPSA_PRODUCT_DIAGONAL)));
     BPPSA_TRY(bppsa_product_cut(p));
     p->pattern.col = bppsa_alloc((size_t)p->pattern.nnz * sizeof *p->pattern.col);

@@ -1,12 +1,12 @@
-/* Products by structure.
+/* Products of patterns with channel structure.
  *
- * (K_A ⊗ S_A)(K_B ⊗ S_B) = K_A K_B ⊗ S_A S_B as patterns: K_A K_B is block diagonal again where one number of groups
- * divides the other, with the smaller number of groups. Numerically, for a position x of S_A, one of its columns y and a run of z
- * in S_B's row y,
+ * As patterns (K_A ⊗ S_A)(K_B ⊗ S_B) = K_A K_B ⊗ S_A S_B. K_A K_B is block diagonal with the smaller number of groups if one
+ * number of groups divides the other. Numerically, for a position x of S_A, one of its columns y and a run of columns z in row y of
+ * S_B,
  *
  *     C[r, x][c, z] += Σ_m A[r, x][m, y] · B[m, y][c, z]
  *
- * is a GEMM over the channels r, m and c. It knows its operands by offsets alone: no index is stored a multiply-add.
+ * is a GEMM over the channels r, m and c. Offsets describe its operands, so no index is stored for a multiply-add.
  */
 #include <string.h>
 
@@ -49,7 +49,7 @@ bppsa_status bppsa_product_blocks(const bppsa_csr *a, const bppsa_csr *b, bppsa_
   if (status == BPPSA_OK) {
     status = bppsa_product_count_pairs(&x->positions, &y->positions, pairs);
   }
-  /* every mid channel meets the rows of its group of A and the columns of its group of B */
+  /* every mid channel joins the rows of its group of A with the columns of its group of B */
   const int64_t rows = x->row_channels / x->groups, cols = y->col_channels / y->groups;
   if (status == BPPSA_OK && (!bppsa_mul(x->col_channels, rows, &channels) || !bppsa_mul(channels, cols, &channels) ||
                              !bppsa_mul(channels, *pairs, pairs) || *pairs > INT64_MAX / 16)) {
@@ -64,14 +64,14 @@ bppsa_status bppsa_product_blocks(const bppsa_csr *a, const bppsa_csr *b, bppsa_
 
 /* ---- dense bands ---- */
 
-/* Do rows r and s hold the same columns? */
+/* Have rows r and s the same columns? */
 static bool equal_rows(const bppsa_csr *m, int64_t r, int64_t s) {
   const int64_t n = m->row_ptr[r + 1] - m->row_ptr[r];
   return n == m->row_ptr[s + 1] - m->row_ptr[s] &&
          memcmp(m->col + m->row_ptr[r], m->col + m->row_ptr[s], (size_t)n * sizeof *m->col) == 0;
 }
 
-/* Rows from r on that equal r. */
+/* The number of rows from r on that have the columns of r. */
 static int64_t band_rows(const bppsa_csr *m, int64_t r, int64_t limit) {
   int64_t rows = 1;
   while (r + rows < limit && equal_rows(m, r, r + rows)) {
@@ -80,7 +80,7 @@ static int64_t band_rows(const bppsa_csr *m, int64_t r, int64_t limit) {
   return rows;
 }
 
-/* The band that begins at row r of A; false where its columns do not follow each other or B's rows there differ. */
+/* Finds the band that begins at row r of A; false if its columns are not consecutive or the rows of B at these columns differ. */
 static bool band_at(const bppsa_product *p, int64_t r, int64_t *b_checked, product_band *band) {
   const bppsa_csr *a = p->a, *b = p->b;
   const int64_t from = a->row_ptr[r], k = a->row_ptr[r + 1] - from, rows = band_rows(a, r, a->rows);
@@ -92,7 +92,7 @@ static bool band_at(const bppsa_product *p, int64_t r, int64_t *b_checked, produ
   if (a->col[from + k - 1] - first != k - 1) {
     return false;
   }
-  if (b_checked[0] != first || b_checked[1] != k) { /* the band before may have looked at the same rows */
+  if (b_checked[0] != first || b_checked[1] != k) { /* the band before may have checked the same rows */
     if (band_rows(b, first, first + k) != k) {
       return false;
     }
@@ -104,7 +104,7 @@ static bool band_at(const bppsa_product *p, int64_t r, int64_t *b_checked, produ
   return true;
 }
 
-/* The product of full matrices is one band, whose patterns nobody needs to look at. */
+/* The product of full matrices is one band; their patterns need not be looked at. */
 static bppsa_status take_band(bppsa_product *p) {
   p->bands = bppsa_calloc(1, sizeof *p->bands);
   if (p->bands == NULL) {
@@ -122,7 +122,7 @@ bppsa_status bppsa_product_find_bands(bppsa_product *p, bool *found) {
     return take_band(p);
   }
   *found = p->a->row_ptr != NULL && p->b->row_ptr != NULL && p->pattern.row_ptr != NULL;
-  for (int pass = 0; pass < 2 && *found; ++pass) { /* count, then keep */
+  for (int pass = 0; pass < 2 && *found; ++pass) { /* first count, then keep */
     p->band_count = 0;
     product_band band = {0};
     for (int64_t r = 0; *found && r < p->a->rows; r += band.rows) {
@@ -139,9 +139,9 @@ bppsa_status bppsa_product_find_bands(bppsa_product *p, bool *found) {
   return BPPSA_OK;
 }
 
-/* ---- convolution-structured plans ---- */
+/* ---- plans with channel structure ---- */
 
-/* Where column z stands in row x of S. */
+/* The place of column z in row x of S. */
 static int32_t slot_of(const bppsa_csr *s, int64_t x, int32_t z) {
   int64_t p = s->row_ptr[x];
   while (s->col[p] != z) {
@@ -150,7 +150,7 @@ static int32_t slot_of(const bppsa_csr *s, int64_t x, int32_t z) {
   return (int32_t)(p - s->row_ptr[x]);
 }
 
-/* The runs of position x: into `to` unless it is NULL; returns their number. */
+/* Finds the runs of position x, stores them unless `to` is NULL, and returns their number. */
 static int64_t runs_of(const bppsa_product *p, int64_t x, product_run *to) {
   const bppsa_csr *sa = &p->a->blocks->positions, *sb = &p->b->blocks->positions, *sc = &p->pattern.blocks->positions;
   int64_t count = 0;
@@ -176,7 +176,7 @@ static int64_t runs_of(const bppsa_product *p, int64_t x, product_run *to) {
   return count;
 }
 
-/* Matching pairs of positions: as many runs at most. */
+/* Matching pairs of positions, an upper bound on the number of runs. */
 static int64_t position_pairs(const bppsa_product *p) {
   const bppsa_csr *x = &p->a->blocks->positions, *y = &p->b->blocks->positions;
   int64_t pairs = 0;
@@ -190,7 +190,7 @@ double bppsa_product_conv_calls(const bppsa_product *p) {
   const bppsa_csr_blocks *x = p->a->blocks, *y = p->b->blocks;
   const double groups = (double)(x->groups > y->groups ? x->groups : y->groups);
   return (double)position_pairs(p) * groups *
-         (y->groups > x->groups ? 1 : 0.4); /* runs of two or three where B's groups are not finer */
+         (y->groups > x->groups ? 1 : 0.4); /* a run has two or three positions unless B's groups are finer */
 }
 
 static int64_t widest_positions(const bppsa_csr *s) {
@@ -206,8 +206,8 @@ int64_t bppsa_product_widest(const bppsa_csr *csr) {
   return csr->blocks->col_channels / csr->blocks->groups * widest_positions(&csr->blocks->positions);
 }
 
-/* Channels of a row of C times its positions, at most; and the row channels whose results fit into the second-level cache, a
- * multiple of 8. */
+/* *row_reals: at most the channels of a row of C times its positions. *row_block: row channels whose results fit into the
+ * second-level cache, a multiple of 8. */
 static void choose_block(const bppsa_product *p, int64_t *row_reals, int64_t *row_block) {
   const bppsa_csr_blocks *c = p->pattern.blocks;
   const int64_t rows = c->row_channels / c->groups, room = 65536;

@@ -6,14 +6,14 @@
 #include "jacobian/kernels.h"
 #include "jacobian/product_internal.h"
 
-enum { BAND_ROWS = 64, BAND_COLS = 512 }; /* of a task: fixed, so that the bits are */
+enum { BAND_ROWS = 64, BAND_COLS = 512 }; /* of a task: fixed, so that the bits are fixed */
 
 #define JACOBIAN_KERNELS (&bppsa_jacobian_kernels_get()->f32)
 static int64_t tiles_of(const product_band *band) {
   return (band->rows + BAND_ROWS - 1) / BAND_ROWS * ((band->n + BAND_COLS - 1) / BAND_COLS);
 }
 
-/* Of all bands of one sample. */
+/* Tiles of all bands of one sample. */
 static int64_t all_tiles(const bppsa_product *p) {
   int64_t tiles = 0;
   for (int64_t i = 0; i < p->band_count; ++i) {

@@ -1,15 +1,16 @@
-/* Passes of planned products on a GPU: launches. What they are given is laid out by product_gpu.c.
+/* Launches of planned products on a GPU. product_gpu.c lays out what they are given.
  *
- * Passes that are queued together do not depend on each other: those of one kernel with the same shape of blocks are items of one
- * launch, as far as a launch holds them (core/launch_group.cuh). So a level of a scan is a launch a kind, or few more: slots have
- * classes of rows, conv packs before.
+ * Passes that are queued together do not depend on each other. Those of one kernel whose blocks have the same shape are items of
+ * one launch, as many as a launch holds (core/launch_group.cuh). So a level of a scan takes one launch for each kind of product, or
+ * a few: `slots` has classes of rows, and `conv` packs first.
  */
 #include "core/check.cuh"
 #include "jacobian/product_kernels.cuh"
 
 namespace {
 
-enum { THREADS = 256, TOGETHER = 64 /* passes that are looked at together */, SHARED_OF_SAMPLES = 56 * 1024 };
+/* TOGETHER: passes that are looked at together; SHARED_OF_SAMPLES: bytes. */
+enum { THREADS = 256, TOGETHER = 64, SHARED_OF_SAMPLES = 56 * 1024 };
 
 struct passes {
   const bppsa_product_pass *first;
@@ -27,7 +28,7 @@ int64_t pieces(int64_t count, int64_t piece) {
   return (count + piece - 1) / piece;
 }
 
-/* Values that both operands' samples share make one sample. */
+/* Samples of a pass; one where the samples share the values of both operands. */
 int64_t samples_of(const passes &w, const bppsa_product_pass &pass) {
   return pass.a.stride == 0 && pass.b.stride == 0 ? w.batch > 0 : w.batch;
 }
@@ -36,7 +37,7 @@ template <typename real> product_values<real> values_of(bppsa_csr_values values,
   return {(const real *)values.data + from * values.stride, values.stride};
 }
 
-/* The items that `fill(pass, &item)` makes, in as few launches as hold them. */
+/* Launches the items that `fill(pass, &item)` makes, in as few launches as hold them. */
 template <typename item, typename filler, typename launcher>
 void launch_all(const passes &w, const filler &fill, const launcher &launch) {
   launch_group<item> group;
@@ -97,15 +98,15 @@ template <typename real> void scale_rows(const passes &w) {
 
 /* ---- slots ---- */
 
-/* What the rows of a launch have in common. Blocks of up to FEW threads go together, with as many as the largest of them; so do
- * rows of which any multiprocessor takes all the blocks it can have. */
+/* What the rows of a launch have in common. Blocks of up to FEW threads share a launch, which has as many threads as the largest
+ * of them. Rows that need little enough shared memory for a multiprocessor to hold all the blocks it can also share one. */
 enum { FEW = 128, NARROW = (7 << 10) / 4 /* bytes */ };
 struct slots_shape {
-  int32_t number, samples; /* number: of the class; samples that a block takes together */
-  bool many, narrow, wide; /* threads, rows; slots of 4 bytes */
+  int32_t number, samples; /* number: of the class; samples: that a block computes together */
+  bool many, narrow, wide; /* more than FEW threads; rows of at most NARROW bytes; slots of 4 bytes */
 };
 
-/* As many samples together as there are and as keep four blocks on a multiprocessor. */
+/* As many samples together as there are, while four blocks still fit on a multiprocessor. */
 template <typename real> slots_shape shape_of(const bppsa_product *p, const product_class *k, int64_t samples) {
   const int64_t bytes = k->width * (int64_t)sizeof(real);
   slots_shape s = {k->number, 1, k->threads > FEW, bytes <= NARROW, p->widest > UINT16_MAX + 1};
@@ -121,7 +122,7 @@ bool same(const slots_shape &a, const slots_shape &b) {
   return a.number == b.number && a.samples == b.samples && a.many == b.many && a.narrow == b.narrow && a.wide == b.wide;
 }
 
-/* The rows of such a shape that the pass has, or NULL. */
+/* The pass's rows of this shape, or NULL. */
 template <typename real> const product_class *find_class(const bppsa_product *p, const slots_shape &s, int64_t samples) {
   for (int32_t i = 0; p->info.kind == BPPSA_PRODUCT_SLOTS && i < p->gpu.class_count; ++i) {
     if (same(shape_of<real>(p, &p->gpu.classes[i], samples), s)) {
@@ -179,7 +180,7 @@ template <typename real, typename slot_type> void launch_shape(const passes &w, 
   }
 }
 
-/* Every shape once: with the first pass that has it. */
+/* Launches every shape once, when its first pass is met. */
 template <typename real> void run_slots(const passes &w) {
   for (int64_t i = 0; i < w.count; ++i) {
     const bppsa_product *p = w.first[i].product;
@@ -196,7 +197,7 @@ template <typename real> void run_slots(const passes &w) {
   }
 }
 
-/* More shared memory than 48 KiB must be asked for, of a group of one too. */
+/* Asks for more shared memory than 48 KiB, also where a launch has one item. */
 template <typename real, typename slot_type, int SAMPLES> cudaError_t allow_rows() {
   const cudaFuncAttribute size = cudaFuncAttributeMaxDynamicSharedMemorySize;
   constexpr int most = launch_most<product_slots<real, slot_type>>();
@@ -231,10 +232,10 @@ template <typename real, int TILE, int SIDE> void run_bands(const passes &w) {
   });
 }
 
-/* ---- convolution-structured ---- */
+/* ---- channel structure ---- */
 
-/* As many samples at once as are packed together: a round takes the next ones of every pass. Those of this pass: *from, and how
- * many. 0: it is of another kind, or done. */
+/* The samples of a pass in a round: each round packs the next samples of every pass, as many as fit. Returns their number, first
+ * *from; 0: the pass is of another kind, or done. */
 int64_t round_of(const passes &w, int64_t round, const bppsa_product_pass &pass, int64_t *from) {
   const bppsa_product *p = pass.product;
   if (p->info.kind != BPPSA_PRODUCT_CONV || p->pattern.nnz == 0) {
@@ -245,7 +246,7 @@ int64_t round_of(const passes &w, int64_t round, const bppsa_product_pass &pass,
   return left < 0 ? 0 : left < p->gpu.samples ? left : p->gpu.samples;
 }
 
-/* Shared values are packed once. */
+/* Units of packing: shared values are packed once. */
 int64_t packed_units(bppsa_csr_values values, int64_t from, int64_t count) {
   return values.stride != 0 ? count : from == 0;
 }

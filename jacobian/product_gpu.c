@@ -1,13 +1,11 @@
-/* Product plans for a GPU: what its passes read besides values, laid out in one allocation.
+/* Product plans for a GPU: the arrays that passes read besides values, in one allocation.
  *
- *   slots     a block a row of C. Rows are launched in classes of about a width, since a block's shared memory holds the row's
- *   sums: with 7 KiB a block 32
- *             blocks share a multiprocessor, with 96 KiB two do. A wider row is summed in C itself.
- *   dense     a block a tile of a band's product
- *   conv      a block a tile of one entry of S_C: C[r, x][c, z] for row channels r and column channels c is Σ over the meetings
- *   (e, f) of x and z of GEMMs
- *             over mid channels, summed in registers and written once. A's and B's values are packed before, [e][m][r] and
- *             [f][m][c], so that neighbours read neighbours.
+ *   slots     one block for each row of C. Rows of similar width share a launch (a class), because the row's sums lie in the
+ *             block's shared memory: with 7 KiB a multiprocessor holds 32 blocks, with 96 KiB two. A wider row is summed in C.
+ *   dense     one block for each tile of a band's product
+ *   conv      one block for each tile of one entry of S_C: C[r, x][c, z] for row channels r and column channels c is the sum, over
+ *             the meetings (e, f) of x and z, of GEMMs over mid channels. It is summed in registers and written once. A's and B's
+ *             values are packed first, as [e][m][r] and [f][m][c], so that neighbouring threads read neighbouring values.
  */
 #include <string.h>
 
@@ -16,7 +14,7 @@
 #include "jacobian/product_internal.h"
 
 enum { MOST_CONV_SAMPLES = 16 };
-#define CONV_ROOM ((int64_t)32 << 20) /* bytes of packed values: samples are packed together as they fit */
+#define CONV_ROOM ((int64_t)32 << 20) /* bytes of packed values; as many samples as fit are packed together */
 
 /* ---- sizes ---- */
 
@@ -38,7 +36,7 @@ static int32_t tile_for(int64_t rows, int64_t columns) {
   return least > 32 ? 64 : least > 16 ? 32 : 16;
 }
 
-/* Row and column channels that one GEMM of a convolution-structured product has, its depth, and how many there are at an entry of
+/* Row and column channels and depth of one GEMM in a product with channel structure, and the number of such GEMMs for an entry of
  * S_C. */
 typedef struct {
   int64_t rows, columns, depth, parts;
@@ -82,7 +80,7 @@ int64_t bppsa_product_gpu_scratch_bytes(const bppsa_product *p, bppsa_product_ki
   return kind == BPPSA_PRODUCT_CONV ? conv_samples(p) * packed_bytes(p) : 0;
 }
 
-/* 2 a multiplication; those of what a tile has beyond the edges too. */
+/* 2 for each multiplication, including those of a tile beyond the matrices' edges. */
 double bppsa_product_gpu_flops(const bppsa_product *p, bppsa_product_kind kind) {
   double multiplications = kind == BPPSA_PRODUCT_IDENTITY ? 0 : (double)p->pairs;
   if (kind == BPPSA_PRODUCT_CONV) {
@@ -101,10 +99,9 @@ double bppsa_product_gpu_flops(const bppsa_product *p, bppsa_product_kind kind) 
   return 2 * multiplications;
 }
 
-/* Seconds of a pass. Counted on paper for an H100 or H200, not measured: 4e12 bytes/s; 2.5e13 multiply-adds/s of tiles out of
- * shared memory, where a quarter of the peak is lost to reads of it; a pair of slots 6 bytes of it and an addition there, 1e12 a
- * second on 132 multiprocessors; 3 µs a launch.
- * Half-written sectors of C (conv) cost as much as whole ones: 32 bytes a number. */
+/* Seconds of a pass, calculated for an H100 or H200, not measured: 4e12 bytes/s; 2.5e13 multiply-adds/s for tiles in shared
+ * memory, where reads cost a quarter of the peak; a pair of `slots` takes 6 bytes and an addition in shared memory, 1e12/s on 132
+ * multiprocessors; 3 µs for a launch. A half-written sector of C (conv) costs as much as a whole one: 32 bytes for each number. */
 double bppsa_product_gpu_predict(const bppsa_product *p, bppsa_product_kind kind) {
   const double launch = 3e-6, bytes_s = 4e12, tiled_s = 2.5e13, pairs_s = 1e12, sector = 32;
   const double size = (double)bppsa_dtype_size(p->config.dtype), written = size * (double)p->pattern.nnz;
@@ -124,7 +121,7 @@ double bppsa_product_gpu_predict(const bppsa_product *p, bppsa_product_kind kind
 
 /* ---- the allocation ---- */
 
-/* Its parts in order; with `base` NULL they are only added up. */
+/* Takes the arrays of the allocation in order; with `base` NULL only adds up their sizes. */
 typedef struct {
   char *base;
   int64_t bytes;
@@ -182,7 +179,7 @@ static bppsa_status put(const product_gpu *g, void *to, const void *from, int64_
 
 /* ---- slots ---- */
 
-/* The class of a row: by the shared memory its sums take. */
+/* The class of a row, by the shared memory that its sums take. */
 static int class_of(int64_t bytes) {
   static const int64_t most[PRODUCT_CLASSES - 1] = {7 << 10, 14 << 10, 28 << 10, 56 << 10, PRODUCT_WIDEST_SHARED};
   int c = 0;
@@ -192,7 +189,8 @@ static int class_of(int64_t bytes) {
   return c;
 }
 
-/* Rows with entries into `order`, class by class. A block has as many threads as take a row of B in two rounds, on the average. */
+/* Sorts the rows that have entries into `order`, class by class. A block gets so many threads that an average row of B takes two
+ * rounds. */
 static void sort_rows(bppsa_product *p, const product_link *links, int32_t *order) {
   const int64_t size = (int64_t)bppsa_dtype_size(p->config.dtype);
   int64_t placed = 0;
@@ -288,9 +286,9 @@ static bppsa_status put_bands(bppsa_product *p) {
   return status;
 }
 
-/* ---- convolution-structured ---- */
+/* ---- channel structure ---- */
 
-/* Where column z stands among the columns of row x of S. */
+/* The place of column z among the columns in row x of S. */
 static int64_t entry_of(const bppsa_csr *s, int64_t x, int32_t z) {
   int64_t low = s->row_ptr[x], high = s->row_ptr[x + 1] - 1;
   while (low < high) {
@@ -304,7 +302,7 @@ static int64_t entry_of(const bppsa_csr *s, int64_t x, int32_t z) {
   return low;
 }
 
-/* The meetings of every entry of S_C: counted, then written in the order of S_A's entries. */
+/* Lists the meetings of every entry of S_C: first counts them, then writes them in the order of S_A's entries. */
 static void meet(const bppsa_product *p, product_place *places, product_meeting *meetings) {
   const bppsa_csr *sa = &p->a->blocks->positions, *sb = &p->b->blocks->positions, *sc = &p->pattern.blocks->positions;
   for (int pass = 0; pass < 2; ++pass) {
@@ -319,7 +317,8 @@ static void meet(const bppsa_product *p, product_place *places, product_meeting 
         }
       }
     }
-    int64_t first = 0, before = 0; /* counts become first meetings; written up to the next entry's, they step back */
+    /* pass 0: counts become the lists' begins; pass 1: writing has advanced each begin to the next, so they move back */
+    int64_t first = 0, before = 0;
     for (int64_t q = 0; q <= sc->nnz; ++q) {
       const int64_t found = places[q].first;
       places[q].first = pass == 0 ? first : before;
@@ -359,7 +358,7 @@ static bppsa_status put_conv(bppsa_product *p) {
 
 /* ---- plans ---- */
 
-/* Blocks in the first extent of a launch, and what kernels number with 32 bits: rows, positions, terms. */
+/* Checks the number of blocks in the first extent of a launch, and what kernels number with 32 bits: rows, positions, terms. */
 static bppsa_status check_blocks(const bppsa_product *p) {
   int64_t blocks = p->pattern.rows;
   if (p->info.kind == BPPSA_PRODUCT_CONV) {
@@ -368,8 +367,9 @@ static bppsa_status check_blocks(const bppsa_product *p) {
     const int64_t packing = tiles_of(s.rows, 32) * tiles_of(bppsa_product_widest(p->a), 32);
     blocks = most_of(each * most_of(p->pattern.blocks->positions.nnz, 1), p->b->rows);
     blocks = most_of(blocks, p->a->blocks->groups * packing * p->a->blocks->positions.rows);
-    blocks = most_of(blocks, most_of(p->a->blocks->positions.nnz, p->b->blocks->positions.nnz)); /* numbered with 32 bits, as */
-    blocks = most_of(blocks, bppsa_product_widest(p->a));                                        /* the terms of a sum, at most */
+    /* numbered with 32 bits, and so are */
+    blocks = most_of(blocks, most_of(p->a->blocks->positions.nnz, p->b->blocks->positions.nnz));
+    blocks = most_of(blocks, bppsa_product_widest(p->a)); /* the terms of a sum, at most */
   } else if (p->info.kind == BPPSA_PRODUCT_DENSE) {
     const int64_t t = band_tile(p);
     int64_t tiles = 0;

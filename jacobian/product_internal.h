@@ -1,10 +1,10 @@
-/* Inside of a product plan. */
+/* The inside of a product plan. */
 #ifndef BPPSA_JACOBIAN_PRODUCT_INTERNAL_H
 #define BPPSA_JACOBIAN_PRODUCT_INTERNAL_H
 
 #include "jacobian/product.h"
 
-enum { PRODUCT_WIDEST_SHARED = 96 * 1024 }; /* a GPU sums rows of up to so many bytes in shared memory */
+enum { PRODUCT_WIDEST_SHARED = 96 * 1024 }; /* a row of at most so many bytes is summed in a GPU's shared memory */
 
 #ifdef __cplusplus
 extern "C" {
@@ -12,33 +12,34 @@ extern "C" {
 
 /* Rows of C that one thread computes together. */
 typedef struct {
-  int64_t row, rows; /* first, number */
-  int64_t pair;      /* slots: pairs before its first row */
+  int64_t row, rows; /* row: the first; rows: their number */
+  int64_t pair;      /* slots: pairs in front of its first row */
 } product_task;
 
-/* dense: C[rows, n] = A[rows, k] B[k, n], values contiguous, offsets of one sample */
+/* dense: C[rows, n] = A[rows, k] B[k, n]. Values are contiguous; offsets are those of one sample. */
 typedef struct {
   int64_t rows, k, n;
   int64_t a, b, c;
 } product_band;
 
-/* conv: entries f .. f + length - 1 of S_B's row y (y: column of entry e of S_A's row x) are entries slot .. of S_C's row x */
+/* conv: y is the column of entry e in row x of S_A. Entries f .. f + length - 1 of row y of S_B land on the entries from `slot`
+ * on of row x of S_C. */
 typedef struct {
   int32_t e, f, length, slot;
 } product_run;
 
 /* ---- on a GPU ---- */
 
-/* slots: an entry of A: where its row of B begins, and its first pair. The row is as long as it is far to the next entry's pair. */
+/* slots: for an entry of A, where its row of B begins, and its first pair. The next link's pair tells the length of the row. */
 typedef struct {
   int64_t b, pair;
 } product_link;
 
-/* slots: rows of C of about a width, which are launched together: `rows` of them from place `first` of the order on */
+/* slots: rows of C of similar width, which share a launch: `rows` of them, from index `first` of `order` on. */
 typedef struct {
-  int64_t first, rows, width; /* width: of the widest */
-  int32_t number;             /* of the class: rows of other plans' have the same bounds */
-  int32_t threads;            /* of a block, as B's rows are long */
+  int64_t first, rows, width; /* width: of the widest row */
+  int32_t number;             /* number of the class: it has the same bounds in all plans */
+  int32_t threads;            /* of a block: more where B's rows are longer */
 } product_class;
 enum { PRODUCT_CLASSES = 6 };
 
@@ -47,8 +48,9 @@ typedef struct {
   int64_t a, b;
 } product_scale;
 
-/* conv: an entry of S_C: its meetings begin at `first` and end where the next entry's begin; its row of S_C begins at `start` and
- * has `positions` entries. A meeting: the entries of S_A and of S_B whose product lands there, in the order of S_A's. */
+/* conv: an entry of S_C. Its meetings begin at `first` and end where those of the next entry begin. Its row of S_C begins at
+ * `start` and has `positions` entries. A meeting is a pair of entries of S_A and S_B whose product is added to it; they are in
+ * the order of S_A's entries. */
 typedef struct {
   int64_t first;
   int32_t start, positions;
@@ -57,52 +59,52 @@ typedef struct {
   int32_t left, right;
 } product_meeting;
 
-/* What a pass on a GPU is given: one allocation there, and what a launch needs to know here. */
+/* What a pass on a GPU is given: one allocation in GPU memory, and the sizes of its launches. */
 typedef struct {
-  int32_t index;                  /* the GPU */
-  void *stream;                   /* of the device the plan was made for */
-  void *memory;                   /* NULL: nothing is there (yet) */
-  int64_t *a_ptr, *b_ptr, *c_ptr; /* slots, diagonal: row pointers of A and C; conv: of S_A and S_B */
-  int32_t *order;                 /* slots: C's rows that have entries, class by class */
+  int32_t index;                  /* number of the GPU */
+  void *stream;                   /* stream of the device the plan was made for */
+  void *memory;                   /* NULL: not allocated (yet) */
+  int64_t *a_ptr, *b_ptr, *c_ptr; /* row pointers: slots: of A and C; diagonal: of C; conv: of S_A and S_B */
+  int32_t *order;                 /* slots: rows of C that have entries, class by class */
   product_link *links;            /* size nnz of A + 1 */
-  void *slots;                    /* 2 or 4 bytes a pair */
-  int32_t *columns;               /* diagonal on the right: of A */
-  product_scale *scales;          /* diagonal on the left */
+  void *slots;                    /* 2 or 4 bytes for each pair */
+  int32_t *columns;               /* B diagonal: columns of A */
+  product_scale *scales;          /* A diagonal */
   product_band *bands;            /* dense */
-  int64_t *tile_ptr;              /* dense: first tile of every band, size band_count + 1 */
+  int64_t *tile_ptr;              /* dense: first tile of each band, size band_count + 1 */
   product_place *places;          /* conv: size nnz of S_C + 1 */
   product_meeting *meetings;
   void *left,
       *right; /* conv: A's values as [e][mid channel][row channel], B's as [f][mid channel][column channel], of `samples` samples */
-  int64_t left_reals, right_reals; /* of a sample, to the next one's */
+  int64_t left_reals, right_reals; /* from one sample to the next */
   int64_t samples;
   int32_t class_count;
   product_class classes[PRODUCT_CLASSES];
-  int32_t tile;  /* dense, conv: rows and columns that a block computes */
-  int64_t tiles; /* dense: in all; conv: of one entry of S_C */
+  int32_t tile;  /* dense, conv: rows and columns of a block's tile */
+  int64_t tiles; /* dense: of all bands; conv: of one entry of S_C */
 } product_gpu;
 
 struct bppsa_product {
   const bppsa_csr *a, *b;
-  bppsa_csr own_a, own_b; /* copies with columns, where a or b have none and their structure is of no use */
+  bppsa_csr own_a, own_b; /* copies with columns, where a or b have none and their structure cannot be used */
   bppsa_csr pattern;
   bppsa_product_config config;
   bppsa_product_info info;
   int32_t threads;
   int64_t pairs;
-  bool right; /* diagonal: B is, not A */
+  bool right; /* diagonal: B is diagonal, not A */
   int64_t task_count;
   product_task *tasks;
-  uint16_t *slots16; /* slots: entry of the row of C, a pair each; one of the two */
+  uint16_t *slots16; /* slots: for each pair the place in the row of C; one of the two arrays is NULL */
   int32_t *slots32;
-  int64_t widest; /* most entries of a row of C */
+  int64_t widest; /* most entries in a row of C */
   int64_t band_count;
   product_band *bands;
-  int64_t *run_ptr; /* conv: first run of every position x, size S_A.rows + 1 */
+  int64_t *run_ptr; /* conv: first run of each position x, size S_A.rows + 1 */
   product_run *runs;
-  int64_t row_block; /* conv: row channels of a task */
+  int64_t row_block; /* conv: row channels in a task */
   void *packed;      /* conv: B's values as [y][channel][f][column channel] */
-  void *scratch;     /* per thread */
+  void *scratch;     /* memory for every thread */
   int64_t scratch_reals;
   bool on_gpu;
   product_gpu gpu;
@@ -110,28 +112,28 @@ struct bppsa_product {
 
 /* ---- symbolic (product_symbolic.c) ---- */
 
-/* Matching pairs of all rows; ERR_MEMORY beyond 64 bits. */
+/* Counts the matching pairs of all rows. ERR_MEMORY beyond 64 bits. */
 bppsa_status bppsa_product_count_pairs(const bppsa_csr *a, const bppsa_csr *b, int64_t *pairs);
-/* Entries of every row of C into row_ptr [rows + 1]. */
+/* Counts the entries of every row of C, into row_ptr [rows + 1]. */
 bppsa_status bppsa_product_count_rows(const bppsa_csr *a, const bppsa_csr *b, int32_t threads, int64_t *row_ptr);
-/* C's columns, row_ptr being there; with slots (16 or 32) their positions pair by pair. tasks: see struct. */
+/* Writes C's columns; row_ptr must be complete. With slots also the place of each pair, in 16 or 32 bits. */
 bppsa_status bppsa_product_fill_rows(bppsa_product *p, bool slots);
-/* Cuts the rows into tasks of about equal numbers of pairs. */
+/* Cuts the rows into tasks with about equal numbers of pairs. */
 bppsa_status bppsa_product_cut(bppsa_product *p);
 
 /* ---- structure (product_blocks.c) ---- */
 
-/* C = A B as K ⊗ S, known by structure alone, and its number of pairs. *known = false where the two structures do not fit. */
+/* Makes C = A B as K ⊗ S from structure alone, and counts its pairs. *known is false where the two structures do not fit. */
 bppsa_status bppsa_product_blocks(const bppsa_csr *a, const bppsa_csr *b, bppsa_csr *c, int64_t *pairs, bool *known);
-/* Is every row of A one of a band whose columns follow each other, and B's rows of a band equal? Then the bands. Of patterns that
- * are known by structure alone only full ones are bands. */
+/* Finds bands: groups of consecutive rows of A with the same consecutive columns, at which all rows of B are equal. *found is
+ * false unless all rows are in bands. Patterns known by structure alone count as bands only if they are full. */
 bppsa_status bppsa_product_find_bands(bppsa_product *p, bool *found);
-/* Runs, blocking and scratch of a convolution-structured plan; pattern and its blocks are there. */
+/* Makes runs, blocking and scratch of a plan with channel structure; the pattern and its blocks must be complete. */
 bppsa_status bppsa_product_plan_conv(bppsa_product *p);
-/* Bytes of its runs, at most, and of its scratch for all threads. */
+/* Bytes of its runs, at most; bytes of its scratch for all threads. */
 int64_t bppsa_product_conv_index_bytes(const bppsa_product *p);
 int64_t bppsa_product_conv_scratch_bytes(const bppsa_product *p);
-/* Most entries of a row of a pattern with structure. */
+/* Most entries in a row of a pattern that has structure. */
 int64_t bppsa_product_widest(const bppsa_csr *csr);
 /* Calls of GEMM in a pass. */
 double bppsa_product_conv_calls(const bppsa_product *p);
@@ -143,19 +145,20 @@ void bppsa_product_run_f64(const bppsa_product *p, int64_t batch, bppsa_csr_valu
 
 /* ---- on a GPU (product_gpu.c: plans; product_cuda.cu or product_nocuda.c: passes) ---- */
 
-/* GPU memory: indices, and scratch. 2 for every multiplication of a pass. Seconds it takes, roughly. */
+/* Bytes of GPU memory for indices and for scratch; FLOPs that a pass executes, 2 for each multiplication; seconds that a pass
+ * takes, roughly. */
 int64_t bppsa_product_gpu_index_bytes(const bppsa_product *p, bppsa_product_kind kind);
 int64_t bppsa_product_gpu_scratch_bytes(const bppsa_product *p, bppsa_product_kind kind);
 double bppsa_product_gpu_flops(const bppsa_product *p, bppsa_product_kind kind);
 double bppsa_product_gpu_predict(const bppsa_product *p, bppsa_product_kind kind);
-/* Takes the memory and fills it. Patterns, slots and bands are there; slots are released. ERR_MEMORY with the bytes;
- * ERR_UNSUPPORTED: more blocks than a launch has; ERR_CUDA. */
+/* Allocates GPU memory and fills it. Patterns, slots and bands must be complete; slots in host memory are freed. ERR_MEMORY with
+ * the bytes; ERR_UNSUPPORTED: more blocks than a launch has; ERR_CUDA. */
 bppsa_status bppsa_product_gpu_plan(bppsa_product *p);
 void bppsa_product_gpu_free(bppsa_product *p);
 
-/* Lets the kernels of the plan's kind have the shared memory they need. ERR_CUDA. */
+/* Allows the kernels of the plan's kind the shared memory they need. ERR_CUDA. */
 bppsa_status bppsa_product_cuda_prepare(const bppsa_product *p);
-/* Queues passes of plans of one dtype on one GPU, one at least. ERR_CUDA. */
+/* Queues passes of plans of one dtype on one GPU; there is at least one. ERR_CUDA. */
 bppsa_status bppsa_product_cuda_run(const bppsa_product_pass *first, int64_t count, int64_t batch, void *stream);
 
 #ifdef __cplusplus

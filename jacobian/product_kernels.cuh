@@ -1,11 +1,10 @@
-/* Numeric passes of planned products on a GPU: one launch a pass, or one a class of rows (slots), or packing and one more (conv).
- * Passes that are queued together share their launches; what a kernel says of its blocks holds for those of an item
- * (core/launch_group.cuh), whose units are samples.
+/* Numeric passes of planned products on a GPU: one launch for a pass; `slots` takes one for each class of rows, `conv` one more for
+ * packing. Passes that are queued together share their launches. What a kernel's comment says of its blocks holds for the blocks of
+ * one item (core/launch_group.cuh), whose units are samples.
  *
- * Every sum runs in one fixed order, and its products are rounded before they are added where the processor rounds them too
- * (slots, diagonal): those kinds have the processor's bits, besides subnormal numbers, which it takes for 0. Nothing is
- * multiplied by a padding that could meet an infinity: what tiles hold beyond the matrices' edges ends in sums that are thrown
- * away, and beyond the depth both factors are 0.
+ * Every sum runs in one fixed order. Products are rounded before they are added where the CPU rounds them too (slots, diagonal),
+ * so those kinds have the CPU's bits, except for subnormal numbers, which the CPU takes for 0. Padding of a tile cannot turn
+ * an infinity into NaN: sums beyond the matrices' edges are thrown away, and beyond the depth both factors are 0.
  */
 #ifndef BPPSA_JACOBIAN_PRODUCT_KERNELS_CUH
 #define BPPSA_JACOBIAN_PRODUCT_KERNELS_CUH
@@ -13,7 +12,7 @@
 #include "core/launch_group.cuh"
 #include "jacobian/product_internal.h"
 
-/* Values of samples: sample s's begin at data + s * stride. */
+/* Values of samples: sample s begins at data + s * stride. */
 template <typename real> struct product_values {
   const real *data;
   int64_t stride;
@@ -51,7 +50,7 @@ template <typename real> struct product_columns {
   real *c;
 };
 
-/* c_ij = a_ij b_jj: a thread an entry */
+/* c_ij = a_ij b_jj, one thread for each entry */
 template <typename real, int MOST>
 __global__ void bppsa_product_scale_columns(BPPSA_GRID_CONSTANT(launch_group<product_columns<real>, MOST>) g) {
   const launch_place at = launch_find(g);
@@ -68,7 +67,7 @@ template <typename real> struct product_rows {
   const product_scale *scales;
   product_values<real> a, b;
   real *c;
-  int32_t lanes; /* threads a row, a power of two */
+  int32_t lanes; /* threads for each row, a power of two */
 };
 
 /* C[i, :] = a_i B[k, :] */
@@ -92,22 +91,22 @@ __global__ void bppsa_product_scale_rows(BPPSA_GRID_CONSTANT(launch_group<produc
 /* ---- slots ---- */
 
 template <typename real, typename slot_type> struct product_slots {
-  const int32_t *order; /* of the class */
+  const int32_t *order; /* rows of the class */
   const int64_t *a_ptr, *c_ptr;
   const product_link *links;
   const slot_type *slots;
   product_values<real> a, b;
   int64_t samples, nnz;
-  int64_t room; /* reals of shared memory that a sample's row has */
+  int64_t room; /* reals of shared memory for a sample's row */
   real *c;
 };
 
-/* c[slot] += a b, A's entries one after the other, as on a processor: the columns of one row of B differ, so its pairs are added
- * at once. A block takes SAMPLES samples of one row of C, so that a slot is read once for them.
+/* c[slot] += a b. A's entries come one after the other as on a CPU; the columns within one row of B differ, so its pairs are
+ * added at once. A block computes SAMPLES samples of one row of C, so that a slot is read once for all of them.
  *
- * An entry's pairs wait for memory three times: for its link, for B's row and the slots, for shared memory. Of 4 / SAMPLES
- * entries the first two are done at once, into registers, before the first of them is added; of each the first 2 pairs a thread.
- * Without SHARED the row is summed in C. blocks (rows of the class, samples / SAMPLES) */
+ * The pairs of an entry wait for memory three times: for its link, for B's row and the slots, and for shared memory. For 4 /
+ * SAMPLES entries the first two reads go to registers before the first pair is added, for each entry the first 2 pairs of a
+ * thread. Without SHARED the row is summed in C. blocks (rows of the class, samples / SAMPLES) */
 template <typename real, typename slot_type, int SAMPLES, bool SHARED, int MOST>
 __global__ void bppsa_product_slots_rows(BPPSA_GRID_CONSTANT(launch_group<product_slots<real, slot_type>, MOST>) g) {
   enum { AHEAD = 4 / SAMPLES, PAIRS = 2 };
@@ -178,12 +177,12 @@ __global__ void bppsa_product_slots_rows(BPPSA_GRID_CONSTANT(launch_group<produc
   }
 }
 
-/* ---- tiles out of shared memory ---- */
+/* ---- tiles in shared memory ---- */
 
 enum { TILE_DEPTH = 16 };
 
-/* A block of (TILE / SIDE)² threads, SIDE x SIDE sums each. A stage has two areas of [TILE_DEPTH][TILE + SIDE]; a thread reads
- * SIDE neighbours of each in one go: 4 + 4 numbers for 16 multiply-adds, of which the left ones are the same for half a warp. */
+/* A block has (TILE / SIDE)² threads with SIDE x SIDE sums each. A stage has two areas of [TILE_DEPTH][TILE + SIDE]; a thread
+ * reads SIDE neighbours of each at once: 4 + 4 numbers for 16 multiply-adds, and half a warp shares the left ones. */
 template <typename real, int SIDE> struct alignas(SIDE * sizeof(real) < 16 ? SIDE * sizeof(real) : 16) product_side {
   real v[SIDE];
 };
@@ -223,7 +222,7 @@ __global__ void bppsa_product_bands(BPPSA_GRID_CONSTANT(launch_group<product_ban
   const launch_place here = launch_find(g);
   const launch_item<product_bands<real>, MOST> o = g.items[here.item];
   int64_t low = 0, high = o.count - 1;
-  while (low < high) { /* the last band that begins at this tile or before */
+  while (low < high) { /* the last band that begins at this tile or before it */
     const int64_t middle = (low + high + 1) / 2;
     if (o.tile_ptr[middle] <= (int64_t)here.x) {
       low = middle;
@@ -240,7 +239,7 @@ __global__ void bppsa_product_bands(BPPSA_GRID_CONSTANT(launch_group<product_ban
   real sum[SIDE][SIDE] = {};
   for (int64_t k0 = 0; k0 < band.k; k0 += TILE_DEPTH) {
     for (int at = me; at < TILE * TILE_DEPTH; at += tile::THREADS) {
-      const int64_t ak = at % TILE_DEPTH, ai = at / TILE_DEPTH, bk = at / TILE, bj = at % TILE; /* as neighbours lie */
+      const int64_t ak = at % TILE_DEPTH, ai = at / TILE_DEPTH, bk = at / TILE, bj = at % TILE; /* in the order of memory */
       left[ak * tile::ROW + ai] = i0 + ai < band.rows && k0 + ak < band.k ? a[(i0 + ai) * band.k + k0 + ak] : (real)0;
       right[bk * tile::ROW + bj] = k0 + bk < band.k && j0 + bj < band.n ? b[(k0 + bk) * band.n + j0 + bj] : (real)0;
     }
@@ -257,22 +256,22 @@ __global__ void bppsa_product_bands(BPPSA_GRID_CONSTANT(launch_group<product_ban
   }
 }
 
-/* ---- convolution-structured ---- */
+/* ---- channel structure ---- */
 
 enum { PACK_TILE = 32, PACK_THREADS = 256 };
 
 template <typename real> struct product_packing {
   const int64_t *s_ptr;
   int64_t s_nnz, s_rows;
-  int64_t groups, rows, columns; /* of channels; channels of a group */
+  int64_t groups, rows, columns; /* number of groups; channels of a group */
   int64_t row_tiles;
   product_values<real> from;
   real *to;
   int64_t to_stride;
 };
 
-/* A's rows of position x and a group, [r][m][e], to [e][m][r]: tiles of 32 rows and 32 values are turned over in shared memory.
- * blocks (x, group, tile of values, tile of rows; samples) */
+/* Packs A's rows of position x and a group from [r][m][e] to [e][m][r]: tiles of 32 rows and 32 values are transposed in shared
+ * memory. blocks (x, group, tile of values, tile of rows; samples) */
 template <typename real, int MOST>
 __global__ void bppsa_product_pack_left(BPPSA_GRID_CONSTANT(launch_group<product_packing<real>, MOST>) g) {
   enum { ROW = PACK_TILE + 1 };
@@ -284,7 +283,7 @@ __global__ void bppsa_product_pack_left(BPPSA_GRID_CONSTANT(launch_group<product
                 q0 = block / o.s_rows / o.groups * PACK_TILE;
   const int64_t start = o.s_ptr[x], taps = o.s_ptr[x + 1] - start, values = columns * taps;
   if (q0 >= values) {
-    return; /* all of the block: this position has fewer taps than others */
+    return; /* the whole block leaves: this position has fewer taps than others */
   }
   const real *in = o.from.data + s * o.from.stride + columns * (group * rows * o.s_nnz + start);
   for (int at = (int)threadIdx.x; at < PACK_TILE * PACK_TILE; at += PACK_THREADS) {
@@ -303,8 +302,8 @@ __global__ void bppsa_product_pack_left(BPPSA_GRID_CONSTANT(launch_group<product
   }
 }
 
-/* B's row of mid channel m and position y, [c][f], to [f][m][c]: reads `width` apart, whose sectors the block reads whole.
- * blocks (m, y; samples) */
+/* Packs B's row of mid channel m and position y from [c][f] to [f][m][c]. Reads are `width` apart, but the block reads their
+ * sectors whole. blocks (m, y; samples) */
 template <typename real, int MOST>
 __global__ void bppsa_product_pack_right(BPPSA_GRID_CONSTANT(launch_group<product_packing<real>, MOST>) g) {
   const launch_place here = launch_find(g);
@@ -320,22 +319,22 @@ __global__ void bppsa_product_pack_right(BPPSA_GRID_CONSTANT(launch_group<produc
   }
 }
 
-/* left [e][m][r] and right [f][m][c], see product_gpu.c. A part: the mid channels that one group of A and one of B share. */
+/* left [e][m][r] and right [f][m][c]: see product_gpu.c. A part is the mid channels that one group of A and one of B share. */
 template <typename real> struct product_conv {
   const real *left, *right;
-  int64_t left_stride, right_stride; /* reals from sample to sample; 0: shared */
+  int64_t left_stride, right_stride; /* reals from one sample to the next; 0: shared */
   const product_place *places;
   const product_meeting *meetings;
   int64_t place_count, parts, rows, columns, depth;
-  int64_t a_groups, b_groups, c_groups, mid; /* mid: channels of all groups */
-  int64_t c_columns;                         /* channels of a group of C */
-  int64_t s_nnz, nnz;                        /* of S_C, of C */
+  int64_t a_groups, b_groups, c_groups, mid; /* mid: channels in all groups */
+  int64_t c_columns;                         /* channels in a group of C */
+  int64_t s_nnz, nnz;                        /* entries of S_C and of C */
   real *c;
 };
 
-/* C[r, x][c, z] = Σ over meetings, mid channels: a block a tile of row and column channels of one part and one entry of S_C.
- * Entries of a row of S_C follow each other, for their numbers lie side by side in C: parts of a sector meet in the second-level
- * cache. blocks (entry of S_C, tile of columns, tile of rows, part; samples) */
+/* C[r, x][c, z] = Σ over meetings and mid channels. A block computes a tile of row and column channels of one part, for one entry
+ * of S_C. Blocks of the entries in a row of S_C follow each other, because their numbers are neighbours in C, so that halves of a
+ * memory sector meet in the second-level cache. blocks (entry of S_C, tile of columns, tile of rows, part; samples) */
 template <typename real, int TILE, int SIDE, int MOST>
 __global__ void bppsa_product_meetings(BPPSA_GRID_CONSTANT(launch_group<product_conv<real>, MOST>) group) {
   typedef product_tile<real, TILE, SIDE> tile;
@@ -355,7 +354,7 @@ __global__ void bppsa_product_meetings(BPPSA_GRID_CONSTANT(launch_group<product_
   const int64_t m0 = part * o.depth;
   const product_meeting *meetings = o.meetings + place.first;
   const int me = (int)threadIdx.x;
-  uint32_t first = 0, within = 0; /* the stage's meeting, and where in it the stage begins */
+  uint32_t first = 0, within = 0; /* the stage's meeting, and where the stage begins in it */
   real sum[SIDE][SIDE] = {};
   for (uint32_t k0 = 0; k0 < depth; k0 += TILE_DEPTH) {
     for (int at = me; at < TILE * TILE_DEPTH; at += tile::THREADS) {

@@ -1,4 +1,4 @@
-/* The place of product_cuda.cu in a build without CUDA. */
+/* Stands in for product_cuda.cu in a build without CUDA. */
 #include "jacobian/product_internal.h"
 
 bppsa_status bppsa_product_cuda_prepare(const bppsa_product *p) {

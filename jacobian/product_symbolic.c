@@ -1,7 +1,7 @@
-/* The pattern of C = A B by Gustavson's algorithm: row i of C is the union of the rows k of B with a_ik in A's pattern.
+/* The pattern of C = A B by Gustavson's algorithm: row i of C is the union of those rows k of B for which A has an entry a_ik.
  *
- * The columns of a row are marked as bits and read off in order; a row with few pairs among many columns is sorted instead, so
- * that nothing is ever proportional to rows times columns.
+ * The columns of a row are marked as bits and read in order. A row with few pairs among many columns is sorted instead, so that
+ * the work never grows with rows times columns.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,13 +10,13 @@
 #include "core/pool.h"
 #include "jacobian/product_internal.h"
 
-#define MOST_MARKED ((int64_t)1 << 24) /* columns that are marked: beyond it all rows are sorted */
+#define MOST_MARKED ((int64_t)1 << 24) /* columns that can be marked; with more columns all rows are sorted */
 
-/* What a thread needs for a row. */
+/* Memory that a thread needs for a row. */
 typedef struct {
-  uint64_t *bits;    /* a bit a column, all 0 between rows; NULL: every row is sorted */
-  int32_t *position; /* of each column in the row of C, where it is marked */
-  int32_t *columns;  /* of one row: pairs sorted, then the distinct ones */
+  uint64_t *bits;    /* a bit for each column, all 0 between rows; NULL: every row is sorted */
+  int32_t *position; /* of each marked column in the row of C */
+  int32_t *columns;  /* of one row: sorted pairs, then the distinct ones */
 } workspace;
 
 static int64_t row_pairs(const bppsa_csr *a, const bppsa_csr *b, int64_t row) {
@@ -61,7 +61,7 @@ static workspace *make_workspaces(const bppsa_csr *a, const bppsa_csr *b, int32_
   *work = bppsa_loop_work(0, 4 * sizeof(int32_t) * all);
   const bool marked = b->cols <= MOST_MARKED;
   const int64_t listed =
-      !marked || most < b->cols ? most : b->cols; /* marked rows hold distinct columns only, sorted ones few pairs */
+      !marked || most < b->cols ? most : b->cols; /* a marked row holds distinct columns, a sorted one few pairs */
   workspace *spaces = bppsa_calloc(threads, sizeof *spaces);
   for (int32_t t = 0; spaces != NULL && t < threads; ++t) {
     spaces[t].columns = bppsa_calloc(listed + 1, sizeof(int32_t));
@@ -119,7 +119,7 @@ static int64_t collect_marked(const bppsa_csr *a, const bppsa_csr *b, int64_t ro
   return distinct;
 }
 
-/* The columns of one row of C, in order; *sorted: without positions. */
+/* The columns of one row of C, in order. *sorted: the row was sorted and has no positions. */
 static int64_t collect(const bppsa_csr *a, const bppsa_csr *b, int64_t row, const workspace *w, bool *sorted) {
   *sorted = w->bits == NULL || row_pairs(a, b, row) * 16 < b->cols / 64;
   return *sorted ? collect_sorted(a, b, row, w->columns) : collect_marked(a, b, row, w);
@@ -154,7 +154,7 @@ bppsa_status bppsa_product_count_rows(const bppsa_csr *a, const bppsa_csr *b, in
   return BPPSA_OK;
 }
 
-/* Where a column stands among `count` sorted ones that hold it. */
+/* The place of a column among `count` sorted ones that contain it. */
 static int32_t find(const int32_t *columns, int64_t count, int32_t column) {
   int64_t low = 0, high = count - 1;
   while (low < high) {

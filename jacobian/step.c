@@ -2,8 +2,8 @@
  *
  *     Jᵀ = Σ_k W_kᵀ diag(d_k) + diag(e)
  *
- * with the factors d_k and e that the cell's table makes of W_ih x + b_ih, W_hh h_{-1} + b_hh and h_{-1} (bppsa_step). Sums run
- * in order, every product and every sum rounded: a GPU's bits are the same (step_kernels.cuh).
+ * with the factors d_k and e that the cell's table computes from W_ih x + b_ih, W_hh h_{-1} + b_hh and h_{-1} (bppsa_step). Sums
+ * run in order, and every product and every sum is rounded, so a GPU has the same bits (step_kernels.cuh).
  */
 #include <string.h>
 
@@ -19,7 +19,7 @@ bool bppsa_jacobian_step_has(const bppsa_op *op, bppsa_dtype dtype) {
   return dtype == BPPSA_F32 ? op->step->factors_f32 != NULL : op->step->factors_f64 != NULL;
 }
 
-/* Is entry (i, j) of Jᵀ in the pattern? It holds W_k[j][i]. */
+/* Is entry (i, j) of Jᵀ in the pattern? Gate k contributes W_k[j][i] to it. */
 static bool is_kept(const bppsa_op *op, const uint8_t *mask, int64_t i, int64_t j) {
   const int64_t h = op->in[0];
   bool kept = mask == NULL || (op->step->diagonal && i == j);

@@ -1,12 +1,12 @@
-/* Recurrent steps on a GPU (step.c has the mathematics): column factors of some samples, then their values. */
+/* Recurrent steps on a GPU (step.c has the mathematics): first the factors of some samples, then their values. */
 #ifndef BPPSA_JACOBIAN_STEP_KERNELS_CUH
 #define BPPSA_JACOBIAN_STEP_KERNELS_CUH
 
 #include "core/launch.cuh"
 #include "jacobian/step_table.cuh"
 
-/* sums[k] += (W v)[k·H + unit] in the order of v, for the thread's unit (its lane) and sample (its row): tiles of W and of the
- * samples' vectors pass through shared memory, [K·32][33] and [8][33]; keep: with a mask the tile's bytes. */
+/* sums[k] += (W v)[k·H + unit], in the order of v, for the thread's unit (its lane) and sample (its row). Tiles of W and of the
+ * samples' vectors pass through shared memory, [K·32][33] and [8][33]; keep: the tile's bytes of the mask, if there is one. */
 template <typename real, int K>
 __device__ inline void step_affine(const step_fill<real> &s, const real *w, const uint8_t *mask, const real *vectors, int64_t n,
                                    real *tile, real *vector, uint8_t *keep, real sums[K]) {
@@ -40,7 +40,7 @@ __device__ inline void step_affine(const step_fill<real> &s, const real *w, cons
   }
 }
 
-/* A block: 32 units of 8 samples. `step` has GATES, DIAGONAL and factors(relu, x, h, before, d) of either type. */
+/* A block: 32 units of 8 samples. `step` has GATES, DIAGONAL and factors(relu, x, h, before, d) of either real type. */
 template <typename real, typename step> __global__ void bppsa_jacobian_step_factors(step_fill<real> s) {
   enum { K = step::GATES, FACTORS = K + step::DIAGONAL };
   BPPSA_SHARED(real, tile);
@@ -67,8 +67,8 @@ template <typename real, typename step> __global__ void bppsa_jacobian_step_fact
   }
 }
 
-/* values(i, c) = e_i [i = c] + Σ_k W_k[c][i] d_k[c]. A block turns a tile of 32 x 32 weights over once, through shared memory
- * into registers, and writes it for every sample that is its own; lanes are columns c. */
+/* values(i, c) = e_i [i = c] + Σ_k W_k[c][i] d_k[c]. A block transposes a tile of 32 x 32 weights once, through shared memory
+ * into registers, and writes it for each of its samples; lanes are columns c. */
 template <typename real, int K, bool DIAGONAL> __global__ void bppsa_jacobian_step_values(step_fill<real> s) {
   enum { ROWS = STEP_TILE / STEP_ROWS, FACTORS = K + DIAGONAL };
   BPPSA_SHARED(real, tile);

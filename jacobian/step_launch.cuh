@@ -1,12 +1,12 @@
-/* A step's table of launchers from its factors:
+/* Makes a step's table of launchers from a struct with its factors:
  *
  *     struct step {
  *       enum { GATES, DIAGONAL };
  *       static void factors(bool relu, const float *x, const float *h, float before, float *d); and the same of double
- *     };
+ *       static void factors(bool relu, const float *x, const float *h, float before, float *d); the same for double
  *     static const bppsa_step_cuda table = bppsa_step_make<step>();
  *
- * A file that includes this is compiled with --fmad=false, so that a GPU's values have the processor's bits. */
+ * A file that includes this is compiled with --fmad=false, so that a GPU's values have the CPU's bits. */
 #ifndef BPPSA_JACOBIAN_STEP_LAUNCH_CUH
 #define BPPSA_JACOBIAN_STEP_LAUNCH_CUH
 
@@ -19,7 +19,7 @@ template <typename real, typename step> bppsa_status bppsa_step_fill(cudaStream_
   if (tiles > INT32_MAX) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "Jacobian on a GPU: %lld units, expected tiles below 2^31", (long long)s.units);
   }
-  int64_t samples = (MANY_BLOCKS + tiles - 1) / tiles; /* at a time */
+  int64_t samples = (MANY_BLOCKS + tiles - 1) / tiles; /* in one launch */
   samples = samples < s.batch ? samples : s.batch;
   samples = samples < MOST_Y ? samples : (int64_t)MOST_Y;
   BPPSA_LAUNCH((bppsa_jacobian_step_factors<real, step>),
