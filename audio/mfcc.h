@@ -1,8 +1,8 @@
 /* Mel-frequency cepstral coefficients of one channel, the input of the GRU in BPPSA §4.2: librosa's MFCC without the first
  * coefficient, each of the others scaled to zero mean and unit variance over the frames.
  *
- *     frames     1 + ⌊samples / hop⌋ of them, centred on the multiples of hop; outside the signal there is zero (`constant`) or the
- *                mirror image of the signal without the edge sample (`reflect`)
+ *     frames     1 + ⌊samples / hop⌋ of them, centred on the multiples of hop; outside the signal there is zero (`constant`) or
+ *                the mirror image of the signal without the edge sample (`reflect`)
  *     spectrum   |FFT of frame × periodic Hann window|²
  *     mel        128 triangles, equally spaced on Slaney's mel scale from 0 Hz to half the rate, each of height 2 / its width in
  *                Hz (rounded to float32, as librosa does)
