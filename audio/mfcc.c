@@ -249,8 +249,8 @@ static void sum_bands(const bppsa_mfcc_plan *plan, const double *power, int64_t 
 }
 
 /* log10 of a normal positive number, accurate to about 1e-16 of max(1, |log10|), in operations that a compiler vectorises:
- * x = 2^e m with m in [√½, √2), ln m = 2 artanh(s), s = (m - 1) / (m + 1), |s| < 0.1716; the first term that the series leaves out
- * is below 1e-17. */
+ * x = 2^e m with m in [√½, √2), ln m = 2 artanh(s), s = (m - 1) / (m + 1), |s| < 0.1716; the first term that the series leaves
+ * out is below 1e-17. */
 static double log10_of(double x) {
   const uint64_t root_half = 0x3FE6A09E667F3BCDu, fraction = 0x000FFFFFFFFFFFFFu, magic = 0x4330000000000000u; /* magic: 2^52 */
   uint64_t bits;
