@@ -31,7 +31,7 @@ template <typename real> struct layer_arrays {
 /* Chunks of a layer's steps (chunk_kernels.cuh). */
 template <typename real> struct chunk_arrays {
   int64_t chunks;     /* P, cut by bppsa_cut */
-  real *products;     /* [P-1][b][HP][HP]: row r is the image of basis vector r, times 2^exponents[r] */
+  real *products;     /* [P-1][b][HP][HP], by columns: row r is the image of basis vector r, times 2^exponents[r] */
   int32_t *exponents; /* [P-1][b][H] */
   real *norms;        /* likewise: a row's largest entry */
   real *offsets;      /* [P-1][b][H]: the walk from 0; NULL unless gradients are injected */

@@ -67,8 +67,8 @@ bppsa_status launch_carry(cudaStream_t stream, const layer_arrays<real> &c, cons
   BPPSA_LAUNCH((bppsa_recurrent_transition<real, cell, HP, rows_of<real, HP>::V>), (unsigned)blocks, CHUNK_THREADS,
                (size_t)shape::SHARED, stream, c, s);
   BPPSA_TRY(launched("products of chunks: launch"));
-  BPPSA_LAUNCH((bppsa_recurrent_carry<real, cell, HP>), (unsigned)c.batch, WARP_LANES,
-               (size_t)((shape::K > 2 ? shape::K : 2) * HP) * sizeof(real), stream, c, s);
+  BPPSA_LAUNCH((bppsa_recurrent_carry<real, cell, HP>), (unsigned)c.batch, CARRY_THREADS, sizeof(carry_tile<real, HP>), stream, c,
+               s);
   return launched("gradients between chunks: launch");
 }
 

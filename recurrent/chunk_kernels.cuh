@@ -176,26 +176,31 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_transition(laye
   BPPSA_UNROLL
   for (int v = 0; v < V; ++v) {
     const int row = group * V + v;
-    if (active && row < HP) {
-      quad<real> *to = (quad<real> *)(s.products + (item * HP + row) * HP);
-      BPPSA_UNROLL
-      for (int q = 0; q < HP / Q; ++q) {
-        quad<real> part;
-        BPPSA_UNROLL
-        for (int l = 0; l < Q; ++l) {
-          part.v[l] = x[((q * Q + l) * V + v) * CHUNK_THREADS];
-        }
-        to[q] = part;
-      }
-    }
     if (active && row < hidden) {
       s.exponents[item * hidden + row] = e[v];
       s.norms[item * hidden + row] = norms[v];
     }
   }
+  __syncwarp();
+  const real *rows = w + shape::W_REALS + warp * WARP_LANES;
+  const int64_t first = item - place;                                      /* of the warp */
+  for (int at = lane; at < shape::ITEMS * HP * HP / Q; at += WARP_LANES) { /* columns, each whole, rows four at once */
+    const int column = at / (HP / Q) % HP, its = at / (HP / Q * HP);
+    quad<real> part;
+    BPPSA_UNROLL
+    for (int l = 0; l < Q; ++l) {
+      const int row = at % (HP / Q) * Q + l;
+      part.v[l] = rows[(column * V + row % V) * CHUNK_THREADS + its * shape::GROUPS + row / V];
+    }
+    if (first + its < items) {
+      ((quad<real> *)s.products)[first * (HP * HP / Q) + at] = part;
+    }
+  }
 }
 
 /* ---- phase 2 ---- */
+
+enum { CARRY_THREADS = 256, CARRY_HELPERS = CARRY_THREADS - WARP_LANES, CARRY_NONE = -(1 << 30) };
 
 template <typename real> __device__ inline real warp_sum(real x) {
   for (int other = WARP_LANES / 2; other > 0; other /= 2) {
@@ -227,128 +232,224 @@ __device__ real step_back(const layer_arrays<real> &c, int64_t t, int64_t b, int
   return sum;
 }
 
-/* v 2^e, e a lane's own, with one common power of two left out of all lanes; 0 where no exponent is set, the usual case. */
-template <typename real> __device__ inline real carry_scaled(real v, int32_t e, int64_t *common) {
-  *common = 0;
-  if (!__any_sync(0xffffffffu, e != 0)) {
-    return v;
-  }
-  const int none = -(1 << 30);
-  int most = none;
-  if (v != 0 && isfinite(v)) {
-    (void)frexp((double)v, &most);
-    most += e;
-  }
-  for (int other = WARP_LANES / 2; other > 0; other /= 2) {
-    const int theirs = __shfl_xor_sync(0xffffffffu, most, other);
-    most = theirs > most ? theirs : most;
-  }
-  *common = most == none ? 0 : most;
-  return scan_scaled(v, e - *common);
-}
-
-/* A lane's part of what a chunk's carry takes. */
-template <typename real, int HP> struct carry_product {
-  real m[HP], norm, offset; /* column of the lane's unit; of its row; of the unit */
-  int32_t e;                /* of its row */
-  bool scaled;              /* some row has an exponent: the same for all lanes */
+/* The carry's shared memory: links of the chain, LINKS at a time. While one warp follows the chain through a tile, the others load
+ * the next and hand out the results of the last; what they read of that survives in a third buffer. */
+template <typename real, int HP> struct carry_tile {
+  enum {
+    Q = quad<real>::SIZE,
+    COLUMN = HP / Q | 1, /* quads between columns: odd, so that lanes do not meet at banks */
+    LINK_BYTES = 2 * HP * COLUMN * 16 + 10 * HP * (int)sizeof(real) + 3 * HP * 4 + 8,
+    FITTING = 46 * 1024 / LINK_BYTES,
+    LINKS = FITTING < 16 ? FITTING : 16
+  };
+  quad<real> m[2][LINKS][HP * COLUMN];           /* products, by columns */
+  real norm[3][LINKS][HP], offset[3][LINKS][HP]; /* of their rows; 0 where nothing is injected */
+  int32_t e[3][LINKS][HP];                       /* of their rows */
+  real scaled[2][LINKS][HP], sum[2][LINKS][HP];  /* the gradient as it was multiplied, and the result: sum 2^after */
+  int32_t after[2][LINKS];
 };
 
-template <typename real, int HP>
-__device__ __forceinline__ void carry_fetch(const layer_arrays<real> &c, const chunk_arrays<real> &s, int64_t p, int64_t b,
-                                            int lane, carry_product<real, HP> *to) {
-  const bool unit = lane < c.hidden;
-  const int64_t item = p * c.batch + b, at = item * c.hidden + lane;
-  const real *product = s.products + item * HP * HP + lane;
-  BPPSA_UNROLL
-  for (int r = 0; r < HP; ++r) {
-    to->m[r] = unit ? product[r * HP] : 0;
-  }
-  to->norm = unit ? s.norms[at] : 0;
-  to->e = unit ? s.exponents[at] : 0;
-  to->offset = unit && s.offsets != NULL ? s.offsets[at] : 0;
+/* A lane's unit of the gradient: v 2^e, e the same for all lanes. */
+template <typename real> struct carry_value {
+  real v;
+  int32_t e;
+};
+
+/* The exponent of the largest of all lanes' x 2^e; CARRY_NONE where all are 0. */
+template <typename real> __device__ __forceinline__ int32_t carry_top(real x, int32_t e, bool unit) {
+  return __reduce_max_sync(0xffffffffu, unit && x != 0 ? scan_exponent(x) + e : (int32_t)CARRY_NONE);
 }
 
-/* v · product + offset; *terms and *size: the lane's part of what says whether it is useless. shared: 2 · HP reals, used in
- * turn. */
+/* g as v 2^e with v near 1. */
+template <typename real> __device__ inline carry_value<real> carry_value_of(real g, bool unit) {
+  const int32_t top = carry_top(g, 0, unit), e = top == CARRY_NONE ? 0 : top;
+  return {scan_shifted(g, -e), e};
+}
+
+/* g · product + offset. All terms are taken relative to the largest, a power of two that goes into the exponent: nothing overflows
+ * or vanishes on the way. column: the product's of the lane's unit; e: of its row; in: HP reals, where the scaled g is left. */
 template <typename real, int HP>
-__device__ __forceinline__ real carry_apply(real v, const carry_product<real, HP> &product, int lane, real *shared, real *terms,
-                                            real *size) {
-  int64_t common = 0;
-  const real scaled = product.scaled ? carry_scaled(v, product.e, &common) : v;
+__device__ __forceinline__ carry_value<real> carry_apply(carry_value<real> g, const quad<real> *column, int32_t e, real offset,
+                                                         bool injected, int hidden, int lane, real *in) {
+  enum { Q = quad<real>::SIZE };
+  quad<real> m[HP / Q], rows[HP / Q];
+  real part[4] = {};
+  int32_t top = carry_top(g.v, e, lane < hidden);
+  BPPSA_UNROLL
+  for (int q = 0; q < HP / Q; ++q) {
+    m[q] = column[q];
+  }
+  if (injected) {
+    top = max(top, carry_top(offset, 0, lane < hidden) - g.e);
+    part[0] = scan_shifted(offset, -g.e - top);
+  }
   if (lane < HP) {
-    shared[lane] = scaled;
+    in[lane] = g.v * scan_normal_power<real>(e - top);
   }
   __syncwarp();
-  real part[4] = {common == 0 ? product.offset : scan_scaled(product.offset, -common), 0, 0, 0};
-  *terms = scan_size(scaled) * product.norm + scan_size(part[0]);
+  BPPSA_UNROLL
+  for (int q = 0; q < HP / Q; ++q) {
+    rows[q] = ((const quad<real> *)in)[q];
+  }
+  __syncwarp(); /* all are on their way before the first is used */
   BPPSA_UNROLL
   for (int r = 0; r < HP; ++r) {
-    part[r % 4] += shared[r] * product.m[r];
+    part[r % 4] += rows[r / Q].v[r % Q] * m[r / Q].v[r % Q];
   }
-  const real sum = (part[0] + part[1]) + (part[2] + part[3]);
-  *size = scan_size(sum);
-  return common == 0 ? sum : scan_scaled(sum, common);
+  return {(part[0] + part[1]) + (part[2] + part[3]), top < CARRY_NONE / 2 ? g.e : g.e + top};
 }
 
-/* carried[p + 1] = carried[p] · product of chunk p + offset, a warp a sample. The next product is on its way while one is
- * applied, and whether one was useless comes out while the next is applied, in vain if it was: the chain from gradient to
- * gradient has neither in it. */
-template <typename real, template <typename> class cell, int HP>
-__global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_carry(layer_arrays<real> c, chunk_arrays<real> s) {
-  BPPSA_SHARED(real, shared); /* [max(2, MATRICES)][HP] */
-  const unsigned all = 0xffffffffu;
-  const int lane = (int)threadIdx.x;
-  const int64_t b = blockIdx.x, hidden = c.hidden, last = s.chunks - 1;
-  const bool unit = lane < hidden;
-  real v = unit ? c.g[(c.steps * c.batch + b) * hidden + lane] : 0, before = 0, terms = 0, size = 0;
-  carry_product<real, HP> now, next = {};
-  bool open = false, finite = true; /* is the product of chunk p - 1 still to be judged? */
-  carry_fetch(c, s, 0, b, lane, &next);
-  for (int64_t p = 0; p < last || open;) {
-    real result = 0, new_terms = 0, new_size = 0;
+/* Is a product useless for the gradient that it was applied to? `scaled`, `sum`, `offset` as terms of one scale, a unit a lane. */
+template <typename real>
+__device__ inline bool carry_useless(real scaled, real norm, real offset, real sum, real result, bool unit) {
+  const real left = (real)SCAN_CANCELLATION * scan_size(sum) - (scan_size(scaled) * norm + scan_size(offset));
+  return !(warp_sum(!unit ? (real)0 : isfinite(result) ? left : -(real)INFINITY) >= 0); /* true for NaN */
+}
+
+/* Loads a tile. threads: CARRY_HELPERS at least. */
+template <typename real, int HP>
+__device__ __forceinline__ void carry_load(const chunk_arrays<real> &s, int64_t batch, int64_t b, int hidden, int64_t first,
+                                           int links, int buffer, int buffer3, int thread, int threads,
+                                           carry_tile<real, HP> *to) {
+  enum {
+    Q = quad<real>::SIZE,
+    PRODUCT = HP * HP / Q,
+    MOST = (carry_tile<real, HP>::LINKS * PRODUCT + CARRY_HELPERS - 1) / CARRY_HELPERS
+  };
+  const quad<real> *products = (const quad<real> *)s.products + (first * batch + b) * PRODUCT;
+  quad<real> part[MOST] = {}; /* all on their way before the first is stored */
+  BPPSA_UNROLL
+  for (int i = 0; i < MOST; ++i) {
+    const int at = thread + i * threads;
+    if (at < links * PRODUCT) {
+      part[i] = products[at / PRODUCT * batch * PRODUCT + at % PRODUCT];
+    }
+  }
+  BPPSA_UNROLL
+  for (int i = 0; i < MOST; ++i) {
+    const int at = thread + i * threads, in = at % PRODUCT;
+    if (at < links * PRODUCT) {
+      to->m[buffer][at / PRODUCT][in / (HP / Q) * carry_tile<real, HP>::COLUMN + in % (HP / Q)] = part[i];
+    }
+  }
+  for (int at = thread; at < links * HP; at += threads) {
+    const int link = at / HP, r = at % HP;
+    const int64_t from = ((first + link) * batch + b) * hidden + r;
+    to->norm[buffer3][link][r] = r < hidden ? s.norms[from] : 0;
+    to->e[buffer3][link][r] = r < hidden ? s.exponents[from] : 0;
+    to->offset[buffer3][link][r] = r < hidden && s.offsets != NULL ? s.offsets[from] : 0;
+  }
+}
+
+/* Follows the chain through a tile. */
+template <typename real, int HP, bool INJECTED>
+__device__ __forceinline__ carry_value<real> carry_follow(carry_value<real> g, int links, int buffer, int buffer3, int hidden,
+                                                          int lane, carry_tile<real, HP> *tile) {
+  typedef carry_tile<real, HP> type;
+  const int j = lane < HP ? lane : 0; /* other lanes read along */
+  const quad<real> *m = launch_held(tile->m[buffer][0] + j * type::COLUMN);
+  const int32_t *e = launch_held(&tile->e[buffer3][0][j]);
+  real *in = launch_held(tile->scaled[buffer][0]), *sum = launch_held(&tile->sum[buffer][0][j]);
+  int32_t *after = launch_held(tile->after[buffer]), now = *e;
+  BPPSA_UNROLL_BY(2)
+  for (int link = 0; link < links; ++link) {
+    const int32_t next = link + 1 < links ? e[HP] : 0;
+    g = carry_apply<real, HP>(g, m, now, INJECTED ? tile->offset[buffer3][link][j] : 0, INJECTED, hidden, lane, in);
+    if (lane < HP) {
+      *sum = g.v;
+    }
+    *after = g.e;
     now = next;
-    now.scaled = __any_sync(all, now.e != 0) != 0;
-    if (p + 1 < last) {
-      carry_fetch(c, s, p + 1, b, lane, &next);
-    }
-    if (p < last) {
-      result = carry_apply(v, now, lane, shared + p % 2 * HP, &new_terms, &new_size);
-    }
-    const bool cancelled = !(warp_sum(terms) <= (real)SCAN_CANCELLATION * warp_sum(size)); /* true for NaN */
-    if (open && __any_sync(all, cancelled || !finite)) {
-      v = before;
-      const int64_t end = c.steps - bppsa_cut(c.steps, s.chunks, p);
-      for (int64_t t = c.steps - bppsa_cut(c.steps, s.chunks, p - 1); t > end; --t) {
+    m += HP * type::COLUMN;
+    e += HP;
+    in += HP;
+    sum += HP;
+    ++after;
+  }
+  return g;
+}
+
+/* The chain once more, a product judged before the next is applied, the steps of a useless one redone. shared: MATRICES · HP
+ * reals. */
+template <typename real, template <typename> class cell, int HP>
+__device__ void carry_careful(const layer_arrays<real> &c, const chunk_arrays<real> &s, int64_t b, real v, int lane,
+                              real *shared) {
+  const int hidden = (int)c.hidden, j = lane < hidden ? lane : 0;
+  carry_value<real> g = carry_value_of(v, lane < hidden);
+  for (int64_t p = 0; p + 1 < s.chunks; ++p) {
+    const int64_t item = p * c.batch + b, at = item * hidden + j;
+    const real offset = s.offsets != NULL && lane < hidden ? s.offsets[at] : 0;
+    const carry_value<real> next = carry_apply<real, HP>(g, (const quad<real> *)(s.products + (item * HP + j) * HP),
+                                                         s.exponents[at], offset, s.offsets != NULL, hidden, lane, shared);
+    const real result = scan_shifted(next.v, next.e), scaled = lane < hidden ? shared[lane] : 0;
+    __syncwarp();
+    if (!carry_useless(scaled, s.norms[at], scan_shifted(offset, -next.e), next.v, result, lane < hidden)) {
+      g = next;
+      v = result;
+    } else {
+      const int64_t end = c.steps - bppsa_cut(c.steps, s.chunks, p + 1);
+      for (int64_t t = c.steps - bppsa_cut(c.steps, s.chunks, p); t > end; --t) {
         v = step_back<real, cell>(c, t, b, lane, v, shared);
       }
-      if (unit) {
-        s.carried[(p * c.batch + b) * hidden + lane] = v;
-      }
+      g = carry_value_of(v, lane < hidden);
       if (lane == 0) {
         (void)atomicAdd(s.redone, 1ull);
       }
-      open = false;
-      if (p < last) { /* again, from the right gradient */
-        carry_fetch(c, s, p, b, lane, &next);
-      }
-      continue;
     }
-    open = p < last;
-    if (open) {
-      before = v;
-      v = result;
-      terms = new_terms;
-      size = new_size;
-      finite = isfinite(result);
-      ++p;
-      if (unit) {
-        s.carried[(p * c.batch + b) * hidden + lane] = v;
-      }
+    if (lane < hidden) {
+      s.carried[at + c.batch * hidden] = v;
     }
   }
-  if (unit) {
-    s.carried[b * hidden + lane] = c.g[(c.steps * c.batch + b) * hidden + lane];
+}
+
+/* carried[p + 1] = carried[p] · product of chunk p + offset, a block a sample. One warp follows the chain and judges nothing; the
+ * others judge what it has done, and where a product was useless, which is rare, the chain is followed again with care. */
+template <typename real, template <typename> class cell, int HP>
+__global__ void __launch_bounds__(CARRY_THREADS) bppsa_recurrent_carry(layer_arrays<real> c, chunk_arrays<real> s) {
+  typedef carry_tile<real, HP> tile;
+  BPPSA_SHARED(tile, memory);
+  const int lane = (int)threadIdx.x % WARP_LANES, helpers = CARRY_HELPERS / WARP_LANES, hidden = (int)c.hidden;
+  const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / WARP_LANES, 0); /* the warp's, for the compiler too */
+  const int64_t b = blockIdx.x, links = s.chunks - 1, tiles = (links + tile::LINKS - 1) / tile::LINKS;
+  const bool unit = lane < hidden;
+  const real v = unit ? c.g[(c.steps * c.batch + b) * hidden + lane] : 0;
+  carry_value<real> g = carry_value_of(v, unit);
+  tile *shared = launch_held(memory);
+  bool useless = false;
+  carry_load<real, HP>(s, c.batch, b, hidden, 0, (int)min(links, (int64_t)tile::LINKS), 0, 0, (int)threadIdx.x, CARRY_THREADS,
+                       shared);
+  if (warp == 0 && unit) {
+    s.carried[b * hidden + lane] = v;
+  }
+  __syncthreads();
+  for (int64_t k = 0; k <= tiles; ++k) {
+    const int64_t first = k * tile::LINKS;
+    const int here = (int)min(links - first, (int64_t)tile::LINKS), buffer = (int)(k % 2), buffer3 = (int)(k % 3);
+    if (warp == 0 && k < tiles) {
+      g = s.offsets == NULL ? carry_follow<real, HP, false>(g, here, buffer, buffer3, hidden, lane, shared)
+                            : carry_follow<real, HP, true>(g, here, buffer, buffer3, hidden, lane, shared);
+    } else if (warp > 0) {
+      if (k + 1 < tiles) {
+        carry_load<real, HP>(s, c.batch, b, hidden, first + tile::LINKS,
+                             (int)min(links - first - tile::LINKS, (int64_t)tile::LINKS), 1 - buffer, (buffer3 + 1) % 3,
+                             (int)threadIdx.x - WARP_LANES, CARRY_HELPERS, shared);
+      }
+      const int j = unit ? lane : 0, past = (buffer3 + 2) % 3;
+      for (int link = warp - 1; k > 0 && link < (k < tiles ? (int)tile::LINKS : (int)(links - first + tile::LINKS));
+           link += helpers) {
+        const int32_t e = shared->after[1 - buffer][link];
+        const real sum = shared->sum[1 - buffer][link][j], result = scan_shifted(sum, e);
+        useless |= carry_useless(shared->scaled[1 - buffer][link][j], shared->norm[past][link][j],
+                                 scan_shifted(shared->offset[past][link][j], -e), sum, result, unit);
+        if (unit) {
+          s.carried[((first - tile::LINKS + link + 1) * c.batch + b) * hidden + lane] = result;
+        }
+      }
+    }
+    __syncthreads();
+  }
+  if (__syncthreads_or(useless) != 0 && warp == 0) {
+    carry_careful<real, cell, HP>(c, s, b, v, lane, shared->scaled[0][0]);
   }
 }
 

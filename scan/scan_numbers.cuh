@@ -24,14 +24,53 @@ template <typename real> __device__ inline real scan_scaled(real x, int64_t expo
   return (real)ldexp((double)x, exponent < -4000 ? -4000 : exponent > 4000 ? 4000 : (int)exponent);
 }
 
+/* The bits of a number, and the number of bits. */
+__device__ inline int32_t scan_bits(float x) {
+  return __float_as_int(x);
+}
+__device__ inline int64_t scan_bits(double x) {
+  return __double_as_longlong(x);
+}
+__device__ inline float scan_number(int32_t bits) {
+  return __int_as_float(bits);
+}
+__device__ inline double scan_number(int64_t bits) {
+  return __longlong_as_double(bits);
+}
+
+template <typename real> struct scan_format {
+  enum { DIGITS = sizeof(real) == 4 ? 23 : 52, MOST = sizeof(real) == 4 ? 127 : 1023 };
+};
+
+/* The exponent that frexp gives; for 0 and below the normal numbers that of the largest of these, one more than the largest
+ * number's for what is not finite. */
+template <typename real> __device__ inline int32_t scan_exponent(real x) {
+  typedef scan_format<real> format;
+  return ((int32_t)(scan_bits(x) >> format::DIGITS) & (2 * format::MOST + 1)) - (format::MOST - 1);
+}
+
+/* 2^exponent; 0 below the normal numbers, the type's largest power beyond it. */
+template <typename real> __device__ inline real scan_normal_power(int32_t exponent) {
+  typedef scan_format<real> format;
+  typedef decltype(scan_bits((real)0)) bits;
+  const int32_t field = max(min(exponent, (int32_t)format::MOST), -(int32_t)format::MOST) + format::MOST;
+  return scan_number((bits)field << format::DIGITS);
+}
+
+/* x 2^exponent by two products, for an exponent within twice the type's range; as if it were the range's end beyond that. */
+template <typename real> __device__ inline real scan_shifted(real x, int32_t exponent) {
+  typedef scan_format<real> format;
+  const int32_t all = max(min(exponent, 2 * format::MOST), 2 - 2 * format::MOST), half = all / 2;
+  return x * scan_normal_power<real>(half) * scan_normal_power<real>(all - half);
+}
+
 /* The power of two that brings `largest` near 1; 0 inside the window and for 0 and what is not finite. */
 template <typename real> __device__ inline int32_t scan_excess(real largest) {
   const real top = (real)(1 << SCAN_WINDOW);
   if ((largest >= 1 / top && largest < top) || !(largest > 0) || isinf(largest)) {
     return 0;
   }
-  int exponent;
-  (void)frexp((double)largest, &exponent);
+  const int32_t exponent = scan_exponent(largest);
   return exponent > SCAN_WINDOW || exponent < -SCAN_WINDOW ? exponent : 0;
 }
 

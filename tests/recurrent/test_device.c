@@ -301,6 +301,49 @@ static void test_cancellation(void **state) {
   }
 }
 
+/* Gradients of every step, and chunks so long that what a chunk's product does to a gradient vanishes beside them, below the
+ * type's range: nothing is redone for that. */
+static void test_vanished(void **state) {
+  (void)state;
+  const way w = {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_CHUNKED, 3};
+  for (int gru = 0; gru < 2; ++gru) {
+    problem p = {.config = bppsa_recurrent_config_default(), .gru = gru, .batch = 1};
+    bppsa_recurrent_config c, exact;
+    bppsa_model *model = NULL;
+    bppsa_view logits, held[3], expected[3];
+    p.config.seq_len = 700;
+    p.config.batch = 1;
+    p.config.hidden = 12;
+    p.config.loss_all = true;
+    c = exact = p.config;
+    c.method.backward = w.backward;
+    c.method.scan.algorithm = w.algorithm;
+    c.method.scan.chunks = w.chunks;
+    exact.dtype = BPPSA_F64;
+    exact.method.backward = BPPSA_BACKWARD_BP;
+    make_numbers(&p, 7);
+    assert_int_equal(create(&p, &c, device, &model), BPPSA_OK);
+    assert_int_equal(create(&p, &exact, host, &p.reference), BPPSA_OK);
+    assert_int_equal(bppsa_recurrent_init(model, BPPSA_INIT_DEFAULT, 3), BPPSA_OK);
+    share_weights(&p, model);
+    pass(&p, p.reference, host, &logits, expected);
+    pass(&p, model, device, &logits, held);
+    assert_int_equal(bppsa_model_pull(model, true), BPPSA_OK);
+    for (int64_t i = 0; i < model->parameter_count; ++i) {
+      check(&p, &w, model->parameters[i].name, &model->parameters[i].gradient, p.reference->parameters[i].gradient.data);
+    }
+    assert_int_equal(bppsa_model_update_redone(model), BPPSA_OK);
+    assert_int_equal(model->redone, 0);
+    drop(device, held);
+    drop(host, expected);
+    bppsa_model_destroy(model);
+    bppsa_model_destroy(p.reference);
+    bppsa_free(p.x);
+    bppsa_free(p.h0);
+    bppsa_free(p.seed);
+  }
+}
+
 static bppsa_status count_scan(void *context, const bppsa_scan_plan *plan, const bppsa_device *on,
                                bppsa_scan_executor **executor) {
   ++*(int *)context;
@@ -328,10 +371,10 @@ static void test_factory(void **state) {
 int main(void) {
   device = test_device(2);
   host = cpu_device(2);
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_rnn_f32), cmocka_unit_test(test_rnn_f64),
-                                     cmocka_unit_test(test_gru_f32), cmocka_unit_test(test_gru_f64),
-                                     cmocka_unit_test(test_growth),  cmocka_unit_test(test_cancellation),
-                                     cmocka_unit_test(test_factory)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_rnn_f32),  cmocka_unit_test(test_rnn_f64),
+                                     cmocka_unit_test(test_gru_f32),  cmocka_unit_test(test_gru_f64),
+                                     cmocka_unit_test(test_growth),   cmocka_unit_test(test_cancellation),
+                                     cmocka_unit_test(test_vanished), cmocka_unit_test(test_factory)};
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   bppsa_device_destroy(device);
   bppsa_device_destroy(host);

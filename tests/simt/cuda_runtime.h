@@ -77,6 +77,30 @@ inline unsigned __ballot_sync(unsigned mask, int predicate) {
 inline int __any_sync(unsigned mask, int predicate) {
   return simt_ballot(mask, predicate) != 0;
 }
+inline int __reduce_max_sync(unsigned mask, int value) {
+  for (int other = warpSize / 2; other > 0; other /= 2) {
+    value = std::max(value, __shfl_xor_sync(mask, value, other));
+  }
+  return value;
+}
+template <typename to, typename from> to simt_bits(from x) {
+  to result;
+  static_assert(sizeof result == sizeof x, "as many bits");
+  memcpy(&result, &x, sizeof x);
+  return result;
+}
+inline int __float_as_int(float x) {
+  return simt_bits<int>(x);
+}
+inline float __int_as_float(int x) {
+  return simt_bits<float>(x);
+}
+inline long long __double_as_longlong(double x) {
+  return simt_bits<long long>(x);
+}
+inline double __longlong_as_double(long long x) {
+  return simt_bits<double>(x);
+}
 template <typename T> T atomicAdd(T *at, T value) { /* fibers do not interrupt each other */
   const T before = *at;
   *at = before + value;
