@@ -1,4 +1,8 @@
-/* JSON through jansson, with the project's allocator and error messages. */
+/* JSON through jansson, with the project's error messages.
+ *
+ * jansson's allocator and the seed of its hash tables belong to the whole process, so they stay as they are: jansson's own memory is
+ * not core/alloc's, and its seed is random, which no prepared keys can make slow.
+ */
 #ifndef BPPSA_CORE_JSON_H
 #define BPPSA_CORE_JSON_H
 
@@ -12,24 +16,28 @@
 extern "C" {
 #endif
 
-/* Routes jansson's memory through core/alloc. Idempotent; called by every function below. Call it before using jansson directly.
- * Parse with bppsa_json_parse only (jansson's own parser aborts when memory runs out) and write with bppsa_json_text only
- * (what json_dumps returns is not for bppsa_free). */
-void bppsa_json_start(void);
+/* Does nothing; for callers that have not been changed yet. */
+static inline void bppsa_json_start(void) {}
+
+/* Bytes of the largest text that is parsed. The worst of this length takes 0.7 GiB and half a second. Long lists of numbers are
+ * better kept as NPY. */
+#define BPPSA_JSON_LIMIT ((int64_t)8 << 20)
 
 /* Parses `size` bytes of text; `where` names the source in messages. Duplicate keys are refused, nesting is capped by jansson.
- * ERR_FORMAT names line, column and byte; ERR_MEMORY. */
+ * ERR_FORMAT names line, column and byte, or says that the text is longer than the limit; ERR_MEMORY when there is not enough for
+ * the largest value that a text of this size can have: 96 bytes a byte. ERR_ARGUMENT: NULL, or a negative size. */
 bppsa_status bppsa_json_parse(const char *where, const char *text, int64_t size, json_t **value);
 /* As bppsa_json_parse for a text that lies at byte `offset` of its source: messages count from the source's first byte. */
 bppsa_status bppsa_json_parse_at(const char *where, const char *text, int64_t size, int64_t offset, json_t **value);
-/* Reads and parses a file of at most 64 MiB. */
+/* Reads and parses a file. */
 bppsa_status bppsa_json_load(const char *path, json_t **value);
 
 /* Text of a value (owned, bppsa_free). indent 0: one line. Reals keep 17 significant digits when `digits` is 0.
  * ERR_ARGUMENT, ERR_MEMORY. */
 bppsa_status bppsa_json_text(const json_t *value, int indent, int digits, char **text);
 
-/* Did an allocation for jansson fail in this thread since the last call? For callers to whom jansson answered NULL or -1. */
+/* Did the system refuse this thread memory since the last call (errno)? For callers to whom jansson answered NULL or -1, which it does for
+ * text that is not UTF-8 as well. */
 bool bppsa_json_out_of_memory(void);
 
 /* A real, or null where JSON has no word for it (NaN and the infinities). NULL when out of memory. */

@@ -9,8 +9,8 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little-endian and are read in place");
 
-#define HEADER_LIMIT ((int64_t)100000000) /* the reference implementation's */
-#define HEADER_START 8                    /* the header's length comes first */
+#define HEADER_LIMIT BPPSA_JSON_LIMIT
+#define HEADER_START 8 /* the header's length comes first */
 #define METADATA "__metadata__"
 
 static const char *const dtype_codes[BPPSA_DTYPE_COUNT] = {
@@ -482,7 +482,6 @@ static bppsa_status write_file(const char *path, const char *header, int64_t cou
 
 bppsa_status bppsa_safetensors_save(const char *path, int64_t count, const bppsa_named_view *tensors, int64_t metadata_count,
                                     const bppsa_metadata *metadata) {
-  bppsa_json_start();
   (void)bppsa_json_out_of_memory();
   json_t *header = json_object();
   if (header == NULL) {

@@ -57,6 +57,14 @@ bppsa_status bppsa_fail_prefix(bppsa_status status, const char *format, ...)
     }                                                                                                                            \
   } while (0)
 
+/* Refuses a call whose arguments do not fulfil `condition`: ERR_ARGUMENT, "FUNCTION: expected CONDITION". */
+#define BPPSA_REQUIRE(condition)                                                                                                 \
+  do {                                                                                                                           \
+    if (!(condition)) {                                                                                                          \
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: expected %s", __func__, #condition);                                            \
+    }                                                                                                                            \
+  } while (0)
+
 #ifdef __cplusplus
 }
 #endif

@@ -40,6 +40,14 @@ void bppsa_text_add(bppsa_text *text, const char *format, ...) {
   text->size += (size_t)length;
 }
 
+void bppsa_text_append(bppsa_text *text, const char *characters, size_t size) {
+  if (reserve(text, size)) {
+    memcpy(text->text + text->size, characters, size);
+    text->size += size;
+    text->text[text->size] = '\0';
+  }
+}
+
 /* ---- numbers ---- */
 
 enum { MOST_DIGITS = 17, FIXED_FROM = -5, FIXED_BELOW = 16 }; /* exponents */

@@ -15,6 +15,8 @@ typedef struct {
 } bppsa_text;
 
 void bppsa_text_add(bppsa_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Adds `size` characters as they are. */
+void bppsa_text_append(bppsa_text *text, const char *characters, size_t size);
 /* A number by the fewest digits that read back as the same number (strtod), with a point whatever the locale: "0.1", "-2050",
  * "1e-7", "5e-324"; without an exponent from 1e-5 to below 1e16. "nan", "inf", "-inf". Returns text. */
 #define BPPSA_REAL_TEXT 40

@@ -2,6 +2,7 @@
  * memory_walk.h asserts it. */
 #include "tests/cli/batch_files.h"
 #include "tests/cli/memory_walk.h"
+#include "tests/support/json_memory.h"
 
 static void test_grad(void **state) {
   (void)state;
@@ -53,6 +54,7 @@ static int enter(void **state) {
 }
 
 int main(void) {
+  count_json_memory();
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_grad), cmocka_unit_test(test_train), cmocka_unit_test(test_others)};
   return cmocka_run_group_tests(tests, enter, leave_directory);
 }

@@ -1,6 +1,7 @@
 /* Out of memory at every single allocation of the commands of convolutional networks. memory_walk.h asserts it. */
 #include "tests/cli/cnn_files.h"
 #include "tests/cli/memory_walk.h"
+#include "tests/support/json_memory.h"
 
 static void test_grad(void **state) {
   (void)state;
@@ -67,6 +68,7 @@ static int enter(void **state) {
 }
 
 int main(void) {
+  count_json_memory();
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_grad), cmocka_unit_test(test_train), cmocka_unit_test(test_analysis),
                                      cmocka_unit_test(test_data)};
   return cmocka_run_group_tests(tests, enter, leave_directory);

@@ -1,8 +1,12 @@
 /* JSON: parsing, writing, messages, memory. */
+#include <malloc.h>
 #include <math.h>
+#include <stdlib.h>
+#include <time.h>
 
 #include "core/json.h"
 #include "tests/core/helpers.h"
+#include "tests/support/json_memory.h"
 
 static const char document[] =
     "{\"name\": \"x\\u00e9\", \"list\": [1, -2.5, true, null, {\"deep\": \"\"}], \"big\": 9223372036854775807}";
@@ -12,7 +16,6 @@ static void round_trip(void **state) {
   const int64_t before = bppsa_alloc_live();
   json_t *value = NULL;
   assert_int_equal(bppsa_json_parse("doc", document, (int64_t)strlen(document), &value), BPPSA_OK);
-  assert_true(bppsa_alloc_live() > before); /* jansson's memory is the library's */
   assert_string_equal(json_string_value(json_object_get(value, "name")), "x\xc3\xa9");
   assert_true(json_integer_value(json_object_get(value, "big")) == INT64_MAX);
   for (int indent = 0; indent <= 2; indent += 2) {
@@ -145,53 +148,121 @@ static bppsa_status parse_and_write(void *argument) {
 
 static void allocation_failures(void **state) {
   (void)state;
-  assert_true(walk_allocations(parse_and_write, NULL) > 10);
-  bppsa_alloc_fail_at(1);
-  assert_null(bppsa_json_real(1.0));
-  bppsa_alloc_fail_at(0);
-  assert_true(bppsa_json_out_of_memory());
-  assert_false(bppsa_json_out_of_memory());
+  assert_true(walk_allocations(parse_and_write, NULL) >= 2); /* jansson's own: test_json_memory.c */
 }
 
-static bppsa_status put_all(void *argument) {
-  json_t **made = argument;
-  const int64_t shape[] = {2, 3};
-  json_t *object = json_object();
-  bool ok = object != NULL && bppsa_json_put_integer(object, "i", -7) && bppsa_json_put_real(object, "r", 0.5);
-  ok = ok && bppsa_json_put_real(object, "n", NAN) && bppsa_json_put_text(object, "t", "x");
-  ok = ok && bppsa_json_put_bool(object, "b", true) && bppsa_json_put_shape(object, "s", 2, shape);
-  ok = ok && bppsa_json_put(object, "a", json_array());
-  *made = bppsa_json_finish(object, ok);
-  return *made != NULL ? BPPSA_OK : bppsa_fail(BPPSA_ERR_MEMORY, "out of memory");
+/* ---- what a stranger's text may cost ---- */
+
+static double seconds_of(const char *text, int64_t size) {
+  json_t *value = NULL;
+  const clock_t begin = clock();
+  assert_int_equal(bppsa_json_parse("doc", text, size, &value), BPPSA_OK);
+  const clock_t end = clock();
+  json_decref(value);
+  return (double)(end - begin) / CLOCKS_PER_SEC;
 }
 
-static bppsa_status put_and_release(void *argument) {
-  (void)argument;
-  json_t *made = NULL;
-  const bppsa_status status = put_all(&made);
-  json_decref(made);
-  return status;
+/* jansson's hash of a key of eight bytes: lookup3 by Bob Jenkins, public domain. */
+static uint32_t hash(const char key[8], uint32_t seed) {
+  static const int turns[7][2] = {{2, 14}, {0, 11}, {1, 25}, {2, 16}, {0, 4}, {1, 14}, {2, 24}};
+  uint32_t x[3], word[2];
+  memcpy(word, key, sizeof word);
+  x[0] = x[1] = x[2] = 0xdeadbeef + 8 + seed;
+  x[0] += word[0];
+  x[1] += word[1];
+  for (int i = 0; i < 7; ++i) {
+    const uint32_t other = x[(turns[i][0] + 2) % 3];
+    const int turn = turns[i][1];
+    x[turns[i][0]] = (x[turns[i][0]] ^ other) - (other << turn | other >> (32 - turn));
+  }
+  return x[2];
 }
 
-/* Members put one by one; what no memory was left for makes the whole object NULL and loses nothing. */
-static void members(void **state) {
+/* An object of `count` keys, those alone whose hash by seed 1 has its low `bits` clear. Returns its length. */
+static size_t put_keys(char *text, int count, int bits) {
+  size_t size = 0;
+  text[size++] = '{';
+  for (uint32_t i = 0; count > 0; ++i) {
+    char key[9];
+    for (int digit = 0; digit < 8; ++digit) {
+      key[digit] = "0123456789abcdef"[i >> (28 - 4 * digit) & 15];
+    }
+    if ((hash(key, 1) & ((1U << bits) - 1)) == 0) {
+      memcpy(text + size, "\"........\":1,", 13);
+      memcpy(text + size + 1, key, 8);
+      size += 13;
+      --count;
+    }
+  }
+  text[size - 1] = '}';
+  return size;
+}
+
+/* Keys that were prepared to collide under a known seed take no longer than others: the seed is not known. */
+static void prepared_keys(void **state) {
   (void)state;
-  json_t *made = NULL;
-  char *text = NULL;
-  assert_int_equal(put_all(&made), BPPSA_OK);
-  assert_int_equal(bppsa_json_text(made, 0, 0, &text), BPPSA_OK);
-  assert_string_equal(text, "{\"i\": -7, \"r\": 0.5, \"n\": null, \"t\": \"x\", \"b\": true, \"s\": [2, 3], \"a\": []}");
-  bppsa_free(text);
-  json_decref(made);
-  assert_null(bppsa_json_finish(NULL, false));
-  assert_true(walk_allocations(put_and_release, NULL) > 10);
+  enum { KEYS = 8000, BITS = 13 };
+  static char text[13 * KEYS + 2];
+  const double others = seconds_of(text, (int64_t)put_keys(text, KEYS, 0));
+  const double prepared = seconds_of(text, (int64_t)put_keys(text, KEYS, BITS));
+  if (prepared > 10 * others + 0.05) {
+    fail_msg("prepared keys take %g s, expected about as long as others: %g s", prepared, others);
+  }
+}
+
+/* The texts whose values are largest: at most a gibibyte, in five seconds. */
+static void largest_values(void **state) {
+  (void)state;
+  static const char *const units[] = {"{},", "1,", "[],", "{\"\":1},", "[[[[[[[[]]]]]]]],", "\"\","};
+  char *text = malloc((size_t)BPPSA_JSON_LIMIT);
+  assert_non_null(text);
+  for (size_t i = 0; i < sizeof units / sizeof units[0]; ++i) {
+    const size_t length = strlen(units[i]);
+    size_t size = 0;
+    for (text[size++] = '['; size + length < (size_t)BPPSA_JSON_LIMIT; size += length) {
+      memcpy(text + size, units[i], length);
+    }
+    text[size - 1] = ']';
+    json_t *value = NULL;
+    const size_t before = mallinfo2().uordblks + mallinfo2().hblkhd;
+    const clock_t begin = clock();
+    assert_int_equal(bppsa_json_parse("doc", text, (int64_t)size, &value), BPPSA_OK);
+    assert_true((double)(clock() - begin) / CLOCKS_PER_SEC < 5);
+    const size_t taken = mallinfo2().uordblks + mallinfo2().hblkhd - before;
+    if (taken > 96 * size || taken + size > (size_t)1 << 30) {
+      fail_msg("%s takes %zu bytes, expected at most %zu and 1 GiB", units[i], taken, 96 * size);
+    }
+    json_decref(value);
+  }
+  free(text);
+}
+
+static void too_long(void **state) {
+  (void)state;
+  char *text = calloc(1, (size_t)BPPSA_JSON_LIMIT + 1);
+  assert_non_null(text);
+  memset(text, ' ', (size_t)BPPSA_JSON_LIMIT + 1);
+  text[0] = '1';
+  json_t *value = NULL;
+  assert_int_equal(bppsa_json_parse("doc", text, BPPSA_JSON_LIMIT, &value), BPPSA_OK);
+  json_decref(value);
+  value = NULL;
+  assert_int_equal(bppsa_json_parse("doc", text, BPPSA_JSON_LIMIT + 1, &value), BPPSA_ERR_FORMAT);
+  assert_message("doc: 8388609 bytes of JSON, expected at most 8388608");
+  put_file("json_test.json", text, (size_t)BPPSA_JSON_LIMIT + 1);
+  assert_int_equal(bppsa_json_load("json_test.json", &value), BPPSA_ERR_FORMAT);
+  assert_message("json_test.json");
+  assert_null(value);
+  remove("json_test.json");
+  free(text);
 }
 
 int main(void) {
-  bppsa_json_start();
-  const struct CMUnitTest tests[] = {cmocka_unit_test(round_trip), cmocka_unit_test(reals),
-                                     cmocka_unit_test(bad_texts),  cmocka_unit_test(truncations),
-                                     cmocka_unit_test(files),      cmocka_unit_test(unwritable),
-                                     cmocka_unit_test(members),    cmocka_unit_test(allocation_failures)};
+  count_json_memory();
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(round_trip),    cmocka_unit_test(reals),         cmocka_unit_test(bad_texts),
+      cmocka_unit_test(truncations),   cmocka_unit_test(files),         cmocka_unit_test(unwritable),
+      cmocka_unit_test(too_long),      cmocka_unit_test(prepared_keys), cmocka_unit_test(allocation_failures),
+      cmocka_unit_test(largest_values)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 #include "core/philox.h"
 #include "core/safetensors.h"
 #include "tests/core/helpers.h"
+#include "tests/support/json_memory.h"
 
 #define PATH "safetensors_test.safetensors"
 
@@ -331,6 +332,7 @@ static void allocation_failures(void **state) {
 }
 
 int main(void) {
+  count_json_memory();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(round_trip),     cmocka_unit_test(no_tensors),   cmocka_unit_test(other_writers),
       cmocka_unit_test(bad_lengths),    cmocka_unit_test(bad_headers),  cmocka_unit_test(truncated_and_flipped),

@@ -6,6 +6,7 @@
 #include "core/json.h"
 #include "scan/method.h"
 #include "tests/core/helpers.h"
+#include "tests/support/json_memory.h"
 
 typedef struct {
   bppsa_gradient_method method;
@@ -192,6 +193,7 @@ static void test_memory(void **state) {
 }
 
 int main(void) {
+  count_json_memory();
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_forms), cmocka_unit_test(test_scans), cmocka_unit_test(test_json),
                                      cmocka_unit_test(test_refusals), cmocka_unit_test(test_memory)};
   return cmocka_run_group_tests(tests, NULL, NULL);

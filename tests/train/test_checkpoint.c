@@ -20,6 +20,7 @@
 
 #include "core/alloc.h"
 #include "tests/support/io_fault.h"
+#include "tests/support/json_memory.h"
 #include "train/checkpoint.h"
 
 #define FOLDER "checkpoint_test"
@@ -451,6 +452,7 @@ static void a_limit_loses_nothing(void **state) {
 }
 
 int main(void) {
+  count_json_memory();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(saved_values_come_back, setup, teardown),
       cmocka_unit_test_setup_teardown(every_damage_is_found, setup, teardown),
