@@ -6,7 +6,8 @@ pkg_check_modules(OPENBLAS REQUIRED IMPORTED_TARGET openblas)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson>=2.10)
 pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib>=1.2.9)
 
-# The library asks OpenBLAS for one thread; another CBLAS could not be asked.
+# The library loads OpenBLAS when it first needs it (core/blas.c) and takes cblas.h alone from it here. It asks for one thread; another
+# CBLAS could not be asked. That it links says that it is installed.
 include(CheckCSourceCompiles)
 set(CMAKE_REQUIRED_LIBRARIES PkgConfig::OPENBLAS)
 check_c_source_compiles("#include <cblas.h>
@@ -30,7 +31,8 @@ endif()
 message(STATUS "Audio: ${BPPSA_AUDIO}")
 
 add_library(bppsa_depends INTERFACE)
-target_link_libraries(bppsa_depends INTERFACE PkgConfig::JANSSON PkgConfig::OPENBLAS PkgConfig::ZLIB Threads::Threads m)
+target_include_directories(bppsa_depends SYSTEM INTERFACE ${OPENBLAS_INCLUDE_DIRS})
+target_link_libraries(bppsa_depends INTERFACE PkgConfig::JANSSON PkgConfig::ZLIB Threads::Threads ${CMAKE_DL_LIBS} m)
 if(BPPSA_AUDIO)
   target_link_libraries(bppsa_depends INTERFACE PkgConfig::AUDIO)
 endif()

@@ -1,85 +1,216 @@
-#ifndef _POSIX_C_SOURCE
-#define _POSIX_C_SOURCE 200809L
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* sched_setaffinity */
 #endif
 #include "core/blas.h"
 
 #include <cblas.h>
-#include <errno.h>
+#include <math.h>
 #include <pthread.h>
-#include <semaphore.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
+#include "core/alloc.h"
+#include "core/library.h"
 #include "core/simd.h"
+
+#define FILE_NAME "libopenblas.so.0"
 
 /* What openblas_get_parallel() answers. */
 enum { FLAVOUR_SERIAL = 0, FLAVOUR_PTHREAD = 1, FLAVOUR_OPENMP = 2 };
 
-/* OpenBLAS has a fixed table of work buffers, twice the MAX_THREADS it was built with. When more threads than the table
- * has entries are inside it at once it prints, and beyond 512 more it crashes. So while the live devices have more
- * threads than MAX_THREADS together, a semaphore lets only that many in. */
+/* OpenBLAS maps a work buffer for every call that runs beside others, at most 128 MiB of address space on x86, and keeps it. Where
+ * it cannot it tries again for ever. */
+#define BUFFER_BYTES ((size_t)129 << 20)
+
+enum { WARM = 128 }; /* a product of this size takes a buffer; smaller ones need none on some processors */
+
 static struct {
-  int flavour;
-  int limit; /* MAX_THREADS of the library */
+  __typeof__(&cblas_sgemm) sgemm;
+  __typeof__(&cblas_dgemm) dgemm;
+  __typeof__(&openblas_set_num_threads) set_threads;
+  __typeof__(&openblas_get_num_threads) get_threads;
+  __typeof__(&openblas_get_parallel) get_parallel;
+  __typeof__(&openblas_get_config) get_config;
+} openblas;
+
+static struct {
+  pthread_mutex_t lock; /* of what follows */
   char description[256];
-  sem_t entries;
-} blas;
+  int holders;      /* see bppsa_blas_hold */
+  int host_threads; /* what the program had chosen before the first of them */
+} blas = {.lock = PTHREAD_MUTEX_INITIALIZER, .description = "no OpenBLAS"};
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static atomic_int registered; /* threads of all live devices */
+static atomic_bool started; /* the functions are found, and the first buffer is there */
 
-static void start(void) {
-  openblas_set_num_threads(1);
-  blas.flavour = openblas_get_parallel();
-  snprintf(blas.description, sizeof blas.description, "%s", openblas_get_config()); /* its buffer is shared: copy once */
-  const char *found = strstr(blas.description, "MAX_THREADS=");
-  const int limit = found != NULL ? atoi(found + strlen("MAX_THREADS=")) : 0;
-  blas.limit = limit > 0 ? limit : 1;
-  sem_init(&blas.entries, 0, (unsigned)blas.limit);
+/* The calls that may be inside OpenBLAS at once: its table of buffers is fixed, and each needs memory. */
+static struct {
+  pthread_mutex_t lock;
+  pthread_cond_t left;
+  int inside;
+  int room;  /* so many have found a buffer */
+  int limit; /* MAX_THREADS of the library */
+} entries = {.lock = PTHREAD_MUTEX_INITIALIZER, .left = PTHREAD_COND_INITIALIZER, .room = 1, .limit = 1};
+
+typedef struct {
+  bool loaded;
+  char problem[256];
+} load_result;
+
+/* On a thread of its own that may use one processor alone: OpenBLAS counts them while it is loaded, and starts a thread for every
+ * other one. Where the program has loaded it already, nothing is loaded again. */
+static void *load(void *argument) {
+  load_result *result = argument;
+  const bppsa_library_function functions[] = {
+      {"cblas_sgemm", (void **)&openblas.sgemm},
+      {"cblas_dgemm", (void **)&openblas.dgemm},
+      {"openblas_set_num_threads", (void **)&openblas.set_threads},
+      {"openblas_get_num_threads", (void **)&openblas.get_threads},
+      {"openblas_get_parallel", (void **)&openblas.get_parallel},
+      {"openblas_get_config", (void **)&openblas.get_config},
+  };
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) {
+    size_t first = 0;
+    while (first < CPU_SETSIZE - 1 && !CPU_ISSET(first, &set)) {
+      ++first;
+    }
+    CPU_ZERO(&set);
+    CPU_SET(first, &set);
+    (void)sched_setaffinity(0, sizeof set, &set);
+  }
+  result->loaded =
+      bppsa_library_load(FILE_NAME, sizeof functions / sizeof functions[0], functions, result->problem, sizeof result->problem);
+  return NULL;
 }
 
-bppsa_status bppsa_blas_start(void) {
-  pthread_once(&once, start);
-  if (blas.flavour == FLAVOUR_SERIAL) {
+static bppsa_status load_alone(void) {
+  load_result result = {0};
+  pthread_t thread;
+  sigset_t all, before;
+  sigfillset(&all); /* signals are for the program's own threads */
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const int refused = pthread_create(&thread, NULL, load, &result);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (refused != 0) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "OpenBLAS: out of memory or threads: the system refused a thread to load it (%s)",
+                      strerror(refused));
+  }
+  pthread_join(thread, NULL);
+  if (!result.loaded) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "OpenBLAS: %s; install libopenblas0-pthread", result.problem);
+  }
+  return BPPSA_OK;
+}
+
+/* Is there address space for one more of OpenBLAS's buffers? */
+static bool has_space(void) {
+  void *space = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (space != MAP_FAILED) {
+    munmap(space, BUFFER_BYTES);
+  }
+  return space != MAP_FAILED;
+}
+
+/* Lets OpenBLAS take its first buffer while a failure can still be answered. */
+static bppsa_status take_buffer(void) {
+  if (!has_space()) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "OpenBLAS: out of memory: it needs %zu MiB of address space", BUFFER_BYTES >> 20);
+  }
+  float *square = bppsa_calloc(2 * WARM * WARM, sizeof *square);
+  if (square == NULL) {
+    return bppsa_fail_prefix(BPPSA_ERR_MEMORY, "OpenBLAS");
+  }
+  openblas.sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, WARM, WARM, WARM, 1, square, WARM, square, WARM, 0,
+                 square + WARM * WARM, WARM);
+  bppsa_free(square);
+  return BPPSA_OK;
+}
+
+static bppsa_status start(void) {
+  BPPSA_TRY(load_alone());
+  snprintf(blas.description, sizeof blas.description, "%s", openblas.get_config()); /* its buffer is shared: copy once */
+  const int flavour = openblas.get_parallel();
+  if (flavour == FLAVOUR_SERIAL) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "OpenBLAS: the serial flavour does not say whether several threads may call it "
                                              "at once; install libopenblas0-pthread");
   }
-  if (blas.flavour != FLAVOUR_PTHREAD) {
+  if (flavour != FLAVOUR_PTHREAD) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "OpenBLAS: the OpenMP flavour cannot be held to one thread; install "
                                              "libopenblas0-pthread");
   }
-  const int threads = openblas_get_num_threads();
+  const char *found = strstr(blas.description, "MAX_THREADS=");
+  const int limit = found != NULL ? atoi(found + strlen("MAX_THREADS=")) : 0;
+  entries.limit = limit > 0 ? limit : 1;
+  BPPSA_TRY(take_buffer());
+  atomic_store_explicit(&started, true, memory_order_release);
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_blas_start(void) {
+  if (atomic_load_explicit(&started, memory_order_acquire)) {
+    return BPPSA_OK;
+  }
+  pthread_mutex_lock(&blas.lock);
+  const bppsa_status status = atomic_load(&started) ? BPPSA_OK : start();
+  pthread_mutex_unlock(&blas.lock);
+  return status;
+}
+
+bppsa_status bppsa_blas_hold(void) {
+  BPPSA_TRY(bppsa_blas_start());
+  pthread_mutex_lock(&blas.lock);
+  if (blas.holders == 0) {
+    blas.host_threads = openblas.get_threads();
+  }
+  if (openblas.get_threads() != 1) {
+    openblas.set_threads(1);
+  }
+  const int threads = openblas.get_threads();
+  blas.holders += threads == 1;
+  pthread_mutex_unlock(&blas.lock);
   if (threads != 1) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "OpenBLAS: %d threads after openblas_set_num_threads(1), expected 1", threads);
   }
   return BPPSA_OK;
 }
 
+void bppsa_blas_release(void) {
+  pthread_mutex_lock(&blas.lock);
+  if (blas.holders > 0 && --blas.holders == 0 && blas.host_threads != 1) {
+    openblas.set_threads(blas.host_threads);
+  }
+  pthread_mutex_unlock(&blas.lock);
+}
+
 const char *bppsa_blas_description(void) {
-  pthread_once(&once, start);
+  (void)bppsa_blas_start();
   return blas.description;
 }
 
-void bppsa_blas_register(int32_t threads) {
-  atomic_fetch_add(&registered, threads);
+/* Waits until there is room for one more call inside. Where memory is short fewer calls run at once. */
+static void enter(void) {
+  pthread_mutex_lock(&entries.lock);
+  while (entries.inside >= entries.room) {
+    if (entries.room < entries.limit && has_space()) {
+      ++entries.room;
+    } else {
+      pthread_cond_wait(&entries.left, &entries.lock);
+    }
+  }
+  ++entries.inside;
+  pthread_mutex_unlock(&entries.lock);
 }
 
-/* True when the caller took an entry and must give it back. */
-static bool enter(void) {
-  if (atomic_load_explicit(&registered, memory_order_relaxed) <= blas.limit || blas.limit == 0) {
-    return false;
-  }
-  while (sem_wait(&blas.entries) != 0 && errno == EINTR) {
-  }
-  return true;
-}
-
-static void leave(bool entered) {
-  if (entered) {
-    sem_post(&blas.entries);
-  }
+static void leave(void) {
+  pthread_mutex_lock(&entries.lock);
+  --entries.inside;
+  pthread_cond_signal(&entries.left);
+  pthread_mutex_unlock(&entries.lock);
 }
 
 static CBLAS_TRANSPOSE op(bool transposed) {
@@ -103,10 +234,10 @@ int64_t bppsa_sample_block(int64_t batch, int32_t threads, int64_t n, int64_t k)
 }
 
 #define BPPSA_REAL 32
-#define CBLAS_GEMM cblas_sgemm
+#define CBLAS_GEMM openblas.sgemm
 #include "core/blas.inc"
 #undef BPPSA_REAL
 #undef CBLAS_GEMM
 #define BPPSA_REAL 64
-#define CBLAS_GEMM cblas_dgemm
+#define CBLAS_GEMM openblas.dgemm
 #include "core/blas.inc"

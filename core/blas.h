@@ -1,7 +1,7 @@
 /* CBLAS, one thread inside every call: the project's own threads run on top.
  *
- * bppsa_blas_start() sets OpenBLAS to one thread and asserts it (Debian's flavours share one SONAME, so the flavour
- * is only known at run time); bppsa_device_create calls it.
+ * OpenBLAS is loaded when it is first needed, not with the program, because it starts threads and maps buffers while it is
+ * loaded. Here it starts none. Debian's flavours share one SONAME, so the flavour is only known at run time.
  */
 #ifndef BPPSA_CORE_BLAS_H
 #define BPPSA_CORE_BLAS_H
@@ -15,19 +15,25 @@
 extern "C" {
 #endif
 
-/* ERR_UNSUPPORTED when the library insists on more than one thread (its OpenMP flavour) or does not say that several threads
- * may call it (its serial flavour). Idempotent and thread-safe. */
+/* Loads OpenBLAS. ERR_UNSUPPORTED when it is not found, is the OpenMP flavour, which cannot be held to one thread, or the
+ * serial one, which does not say that several threads may call it; ERR_MEMORY when there is no address space for its first work
+ * buffer (129 MiB). Idempotent and thread-safe. */
 bppsa_status bppsa_blas_start(void);
 
-/* Announces `threads` more threads that may call gemm at the same time (negative: that many fewer). Devices do this. OpenBLAS
- * has room for a fixed number; beyond it gemm lets only that many threads in at once. */
-void bppsa_blas_register(int32_t threads);
+/* Starts OpenBLAS and holds it to one thread until as many calls of bppsa_blas_release; every device holds it as long as it
+ * lives. The number of threads is OpenBLAS's own and one for the whole process: a program that uses OpenBLAS besides computes
+ * there with one thread meanwhile, and has the number that it had chosen when the last device is destroyed. ERR_UNSUPPORTED,
+ * ERR_MEMORY: as above. */
+bppsa_status bppsa_blas_hold(void);
+void bppsa_blas_release(void);
 
-/* Name and core type, e.g. "OpenBLAS 0.3.21 ... SkylakeX". */
+/* Name and core type, e.g. "OpenBLAS 0.3.21 ... SkylakeX"; "no OpenBLAS" where it cannot be loaded. Starts it. */
 const char *bppsa_blas_description(void);
 
-/* C[m,n] = alpha op(A)[m,k] op(B)[k,n] + beta C, row-major; lda, ldb, ldc are row lengths in elements.
- * Extents must fit in 31 bits (plans check this); m, n or k of 0 is legal. beta = 0 does not read C. */
+/* C[m,n] = alpha op(A)[m,k] op(B)[k,n] + beta C, row-major; lda, ldb, ldc are row lengths in elements. Extents must fit in 31
+ * bits (plans check this); m, n or k of 0 is legal. beta = 0 does not read C. Starts OpenBLAS; where that fails, which no
+ * program with a device meets, C is filled with NaN. OpenBLAS takes 129 MiB of address space for every call that runs beside
+ * others, 64 at most: where there is none left, calls wait for each other. */
 void bppsa_gemm_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
                     const float *b, int64_t ldb, float beta, float *c, int64_t ldc);
 void bppsa_gemm_f64(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, double alpha, const double *a, int64_t lda,

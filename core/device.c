@@ -104,25 +104,29 @@ bppsa_status bppsa_device_create(const char *name, int64_t threads, bppsa_device
     snprintf(made.name, sizeof made.name, "cuda:%d", (int)made.index);
     BPPSA_TRY(find_gpu(name, made.index, made.hardware, sizeof made.hardware));
   }
-  BPPSA_TRY(bppsa_blas_start());
   bppsa_device *result = bppsa_alloc(sizeof *result);
   if (result == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  const bppsa_status status = made.kind == BPPSA_CUDA ? bppsa_cuda_stream_create(made.index, &made.stream) : BPPSA_OK;
+  bppsa_status status = bppsa_blas_hold();
+  if (status == BPPSA_OK && made.kind == BPPSA_CUDA) {
+    status = bppsa_cuda_stream_create(made.index, &made.stream);
+    if (status != BPPSA_OK) {
+      bppsa_blas_release();
+    }
+  }
   if (status != BPPSA_OK) {
     bppsa_free(result);
     return status;
   }
   *result = made;
-  bppsa_blas_register(made.threads);
   *device = result;
   return BPPSA_OK;
 }
 
 void bppsa_device_destroy(bppsa_device *device) {
   if (device != NULL) {
-    bppsa_blas_register(-device->threads);
+    bppsa_blas_release();
     if (device->kind == BPPSA_CUDA) {
       bppsa_cuda_stream_destroy(device->index, device->stream);
     }

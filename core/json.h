@@ -1,7 +1,7 @@
 /* JSON through jansson, with the project's error messages.
  *
- * jansson's allocator and the seed of its hash tables belong to the whole process, so they stay as they are: jansson's own memory is
- * not core/alloc's, and its seed is random, which no prepared keys can make slow.
+ * jansson's allocator and the seed of its hash tables belong to the whole process, so they stay as they are: jansson's own
+ * memory is not core/alloc's, and its seed is random, which no prepared keys can make slow.
  */
 #ifndef BPPSA_CORE_JSON_H
 #define BPPSA_CORE_JSON_H
@@ -36,8 +36,8 @@ bppsa_status bppsa_json_load(const char *path, json_t **value);
  * ERR_ARGUMENT, ERR_MEMORY. */
 bppsa_status bppsa_json_text(const json_t *value, int indent, int digits, char **text);
 
-/* Did the system refuse this thread memory since the last call (errno)? For callers to whom jansson answered NULL or -1, which it does for
- * text that is not UTF-8 as well. */
+/* Did the system refuse this thread memory since the last call (errno)? For callers to whom jansson answered NULL or -1, which
+ * it does for text that is not UTF-8 as well. */
 bool bppsa_json_out_of_memory(void);
 
 /* A real, or null where JSON has no word for it (NaN and the infinities). NULL when out of memory. */

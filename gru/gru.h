@@ -25,6 +25,11 @@ enum { BPPSA_GRU_GATES = 3, BPPSA_GRU_MATRICES = 3 }; /* G and the K of its Jaco
 extern const bppsa_cell bppsa_gru_cell;
 extern const bppsa_step bppsa_gru_step;
 
+/* A network of GRU layers; parameters are zero until set (bppsa_model_set) or initialised (bppsa_recurrent_init). The device must
+ * outlive the model. Destroy with bppsa_model_destroy. ERR_ARGUMENT (a nonlinearity other than tanh among others), ERR_SHAPE,
+ * ERR_MEMORY, ERR_UNSUPPORTED. */
+bppsa_status bppsa_gru_create(const bppsa_recurrent_config *config, const bppsa_device *device, bppsa_model **model);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,5 +1,5 @@
 /* Without CUDA there is no GPU, and no network on one. */
-#include "recurrent/recurrent_internal.h"
+#include "recurrent/network_internal.h"
 
 static bppsa_status create(recurrent_network *n, const bppsa_device *device) {
   (void)n, (void)device;

@@ -5,7 +5,7 @@
 
 #include "core/alloc.h"
 #include "core/memory.h"
-#include "recurrent/recurrent_internal.h"
+#include "recurrent/network_internal.h"
 
 /* First value that is not finite of a step [b][width], fetched to `copy` from a GPU; -1: none, or it cannot be fetched. */
 static int64_t find_in_step(const recurrent_network *n, const void *step, int64_t count, void *copy) {

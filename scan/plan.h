@@ -76,7 +76,8 @@ typedef struct {
 
 typedef struct bppsa_scan_plan bppsa_scan_plan;
 
-/* How a layer's own kernels run the scan. */
+/* How a layer's own kernels run the scan, which take vectors of up to BPPSA_SCAN_FUSED_DIM numbers. */
+#define BPPSA_SCAN_FUSED_DIM 32
 bppsa_scan_fusion bppsa_scan_fusion_of(const bppsa_scan_config *config);
 
 /* ERR_ARGUMENT: a value out of range, or counts beyond 64 bits. ERR_SHAPE: an extent of 0, or above 2^31 - 1, neighbours that do

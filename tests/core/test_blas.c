@@ -2,6 +2,9 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "core/blas.h"
 #include "core/device.h"
@@ -140,10 +143,117 @@ static void crowd(void **state) {
   pthread_barrier_destroy(&barrier);
 }
 
+/* ---- little memory ---- */
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED true
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED true
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED false
+#endif
+
+/* The process's address space in bytes. */
+static size_t address_space(void) {
+  unsigned long pages = 0;
+  FILE *file = fopen("/proc/self/statm", "r");
+  const int found = file != NULL ? fscanf(file, "%lu", &pages) : 0;
+  if (file != NULL) {
+    fclose(file);
+  }
+  return found == 1 ? (size_t)pages * (size_t)sysconf(_SC_PAGESIZE) : 0;
+}
+
+/* Runs `action` in a process of its own that may use `megabytes` of address space more and is killed after a minute. Returns
+ * its exit status, or -1 where a signal ended it. */
+static int with_little_memory(size_t megabytes, int (*action)(void)) {
+  const pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    const size_t bytes = address_space() + (megabytes << 20);
+    const struct rlimit limit = {bytes, bytes};
+    alarm(60);
+    _exit(setrlimit(RLIMIT_AS, &limit) != 0 ? 99 : action());
+  }
+  int status = 0;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* The library's program says its version: it needs no product. */
+static int say_version(void) {
+#ifdef BPPSA_TEST_PROGRAM
+  execl(BPPSA_TEST_PROGRAM, BPPSA_TEST_PROGRAM, "--version", (char *)NULL);
+#endif
+  return 98;
+}
+
+static int refuse_device(void) {
+  bppsa_device *device = NULL;
+  const bppsa_status status = bppsa_device_create("cpu", 2, &device);
+  return status == BPPSA_ERR_MEMORY && device == NULL && strstr(bppsa_last_error(), "OpenBLAS: out of memory") != NULL ? 0 : 1;
+}
+
+enum { FEW = 4 };
+
+static void *multiply(void *argument) {
+  double *c = argument;
+  bppsa_gemm_f64(false, true, LARGEST, LARGEST, LARGEST, 1.0, numbers[0], LARGEST, numbers[1], LARGEST, 0.0, c, LARGEST);
+  return NULL;
+}
+
+/* Several threads where OpenBLAS finds room for one work buffer: they take turns. */
+static int take_turns(void) {
+  bppsa_device *device = NULL;
+  static double results[FEW][LARGEST * LARGEST];
+  pthread_t threads[FEW];
+  if (bppsa_device_create("cpu", FEW, &device) != BPPSA_OK) {
+    return 1;
+  }
+  for (int repeat = 0; repeat < 50; ++repeat) {
+    pthread_attr_t small;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 1 << 18);
+    for (int i = 0; i < FEW; ++i) {
+      if (pthread_create(&threads[i], &small, multiply, results[i]) != 0) {
+        return 2;
+      }
+    }
+    for (int i = 0; i < FEW; ++i) {
+      pthread_join(threads[i], NULL);
+    }
+  }
+  for (int i = 1; i < FEW; ++i) {
+    if (memcmp(results[i], results[0], sizeof results[0]) != 0 || results[0][0] == 0) {
+      return 3;
+    }
+  }
+  bppsa_device_destroy(device);
+  return 0;
+}
+
+/* Before OpenBLAS is loaded into this process. */
+static void little_memory(void **state) {
+  (void)state;
+  if (SANITIZED) { /* their shadow is larger than any limit */
+    skip();
+  }
+  const int64_t version = with_little_memory(120, say_version);
+  assert_true(version == 0 || version == 98);
+  assert_int_equal(with_little_memory(100, refuse_device), 0);
+  assert_int_equal(with_little_memory(320, take_turns), 0);
+}
+
 int main(void) {
   fill();
-  const struct CMUnitTest tests[] = {cmocka_unit_test(one_thread_inside), cmocka_unit_test(against_loops),
-                                     cmocka_unit_test(row_length_zero), cmocka_unit_test(nonfinite_values_pass_through),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(little_memory),
+                                     cmocka_unit_test(one_thread_inside),
+                                     cmocka_unit_test(against_loops),
+                                     cmocka_unit_test(row_length_zero),
+                                     cmocka_unit_test(nonfinite_values_pass_through),
                                      cmocka_unit_test(crowd)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* What runs out of memory while JSON is built and written, and while a safetensors header is: nothing is lost, and the error is clear. */
+/* What runs out of memory while JSON is built and written, and while a safetensors header is: nothing is lost, and the error is
+ * clear. */
 #include <math.h>
 
 #include "core/json.h"

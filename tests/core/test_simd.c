@@ -367,7 +367,7 @@ static void test_elementwise(void **state) {
 static void test_matmul(void **state) {
   (void)state;
   enum { M = 9, N = 600, K = 500 };
-  assert_int_equal(bppsa_blas_start(), BPPSA_OK); /* one thread inside BLAS, as every device sees to */
+  assert_int_equal(bppsa_blas_hold(), BPPSA_OK); /* one thread inside BLAS, as every device sees to */
   double *a = uniform(21, M * K, 1), *b = uniform(22, K * N, 1), *c = bppsa_calloc(M * N, sizeof *c),
          *d = bppsa_calloc(M * N, sizeof *d);
   double *at = bppsa_calloc(M * K, sizeof *at);

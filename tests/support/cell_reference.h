@@ -8,7 +8,7 @@
 typedef struct {
   int64_t gates;
   bool relu; /* knows that nonlinearity */
-  const bppsa_cell *cell;
+  bppsa_status (*create)(const bppsa_recurrent_config *config, const bppsa_device *device, bppsa_model **model);
   void (*forward)(const bppsa_recurrent_config *c, const double *px, const double *ph, const double *before, double *h);
   /* dx, dh: gradients of px and ph; carried: of `before` other than through ph */
   void (*backward)(const bppsa_recurrent_config *c, const double *px, const double *ph, const double *before, const double *h,

@@ -241,7 +241,7 @@ static void set_weights(bppsa_model *model, const problem *p) {
 static run run_model(problem *p, const bppsa_recurrent_config *config, const bppsa_device *device) {
   run r = {0};
   const int64_t T = config->seq_len, B = p->c.batch, L = config->layers, H = config->hidden, C = config->classes;
-  assert_int_equal(bppsa_recurrent_create(config, cell.cell, device, &r.model), BPPSA_OK);
+  assert_int_equal(cell.create(config, device, &r.model), BPPSA_OK);
   set_weights(r.model, p);
   r.x = rounded(config->dtype, p->x, T * B * config->input);
   r.h0 = rounded(config->dtype, p->h0, L * B * H);
@@ -598,9 +598,9 @@ static void test_init(void **state) {
   c.hidden = 31;
   c.layers = 2;
   bppsa_model *single = NULL, *twice = NULL;
-  assert_int_equal(bppsa_recurrent_create(&c, cell.cell, device, &single), BPPSA_OK);
+  assert_int_equal(cell.create(&c, device, &single), BPPSA_OK);
   c.dtype = BPPSA_F64;
-  assert_int_equal(bppsa_recurrent_create(&c, cell.cell, device, &twice), BPPSA_OK);
+  assert_int_equal(cell.create(&c, device, &twice), BPPSA_OK);
   assert_int_equal(bppsa_recurrent_init(single, BPPSA_INIT_ORTHOGONAL, 3), BPPSA_OK);
   assert_int_equal(bppsa_recurrent_init(twice, BPPSA_INIT_ORTHOGONAL, 3), BPPSA_OK);
   for (int64_t i = 0; i < single->parameter_count; ++i) {
@@ -632,17 +632,17 @@ static void test_refusals(void **state) {
   bppsa_model *model = NULL;
   bppsa_recurrent_config c = small();
   c.seq_len = 0;
-  assert_int_equal(bppsa_recurrent_create(&c, cell.cell, device, &model), BPPSA_ERR_ARGUMENT);
+  assert_int_equal(cell.create(&c, device, &model), BPPSA_ERR_ARGUMENT);
   c = small();
   c.seq_len = c.hidden = c.batch = INT32_MAX;
-  assert_int_equal(bppsa_recurrent_create(&c, cell.cell, device, &model), BPPSA_ERR_ARGUMENT);
+  assert_int_equal(cell.create(&c, device, &model), BPPSA_ERR_ARGUMENT);
   c = small();
   c.dtype = BPPSA_F16;
-  assert_int_equal(bppsa_recurrent_create(&c, cell.cell, device, &model), BPPSA_ERR_UNSUPPORTED);
+  assert_int_equal(cell.create(&c, device, &model), BPPSA_ERR_UNSUPPORTED);
   assert_null(model);
   c = small();
   c.seq_len = 5;
-  assert_int_equal(bppsa_recurrent_create(&c, cell.cell, device, &model), BPPSA_OK);
+  assert_int_equal(cell.create(&c, device, &model), BPPSA_OK);
   float x[5 * 17] = {0};
   bppsa_view logits, wrong = bppsa_view_make(x, BPPSA_F32, 3, (int64_t[]){5, 17, 1});
   assert_int_equal(model->ops->forward(model, &wrong, NULL, &logits), BPPSA_ERR_SHAPE);
@@ -665,7 +665,7 @@ static void test_allocation_failure(void **state) {
   for (int64_t call = 1;; ++call) {
     bppsa_model *model = NULL;
     bppsa_alloc_fail_at(call);
-    const bppsa_status status = bppsa_recurrent_create(&c, cell.cell, device, &model);
+    const bppsa_status status = cell.create(&c, device, &model);
     bppsa_alloc_fail_at(0);
     if (status == BPPSA_OK) {
       assert_true(call > 15);
