@@ -10,6 +10,8 @@
 #include "cnn/network.h"
 #include "cnn/prune.h"
 #include "cnn/work.h"
+#include "comm/comm.h"
+#include "comm/ordered.h"
 #include "core/alloc.h"
 #include "core/buffer.h"
 #include "core/device.h"

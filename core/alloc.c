@@ -10,8 +10,14 @@
 
 /* A block is BPPSA_ALIGNMENT bytes of header, then the user's bytes. */
 typedef struct {
-  size_t bytes; /* the user's */
+  size_t bytes;                 /* the user's */
+  bppsa_alloc_account *account; /* is charged for it; NULL: none */
 } header;
+
+struct bppsa_alloc_account {
+  atomic_int_least64_t bytes, peak;
+  atomic_int_least64_t holders; /* blocks charged to it, and its owner: the last one frees it */
+};
 
 _Static_assert(sizeof(header) <= BPPSA_ALIGNMENT, "the header fits in front of the aligned block");
 
@@ -20,9 +26,27 @@ static atomic_int_least64_t live_bytes;
 static atomic_int_least64_t calls;      /* since the injection was set */
 static atomic_int_least64_t fail_first; /* calls fail_first .. fail_last fail; 0: none */
 static atomic_int_least64_t fail_last;
+static _Thread_local bppsa_alloc_account *charged; /* pays for this thread's blocks */
 
 static header *header_of(void *pointer) {
   return (header *)(void *)((char *)pointer - BPPSA_ALIGNMENT);
+}
+
+static void release_account(bppsa_alloc_account *account) {
+  if (account != NULL && atomic_fetch_sub(&account->holders, 1) == 1) {
+    bppsa_free(account);
+  }
+}
+
+static void charge(bppsa_alloc_account *account, int64_t bytes) {
+  if (account == NULL) {
+    return;
+  }
+  atomic_fetch_add(&account->holders, 1);
+  const int64_t now = atomic_fetch_add(&account->bytes, bytes) + bytes;
+  int64_t peak = atomic_load(&account->peak);
+  while (now > peak && !atomic_compare_exchange_weak(&account->peak, &peak, now)) {
+  }
 }
 
 /* Counts one call; true when it is to fail. */
@@ -43,7 +67,8 @@ void *bppsa_alloc(size_t bytes) {
     return NULL;
   }
   void *pointer = (char *)block + BPPSA_ALIGNMENT;
-  header_of(pointer)->bytes = bytes;
+  *header_of(pointer) = (header){bytes, charged};
+  charge(charged, (int64_t)bytes);
   atomic_fetch_add(&live_blocks, 1);
   atomic_fetch_add(&live_bytes, (int64_t)bytes);
   return pointer;
@@ -88,7 +113,39 @@ void bppsa_free(void *pointer) {
   header *block = header_of(pointer);
   atomic_fetch_sub(&live_blocks, 1);
   atomic_fetch_sub(&live_bytes, (int64_t)block->bytes);
+  bppsa_alloc_account *account = block->account;
+  if (account != NULL) {
+    atomic_fetch_sub(&account->bytes, (int64_t)block->bytes);
+  }
   free(block);
+  release_account(account);
+}
+
+bppsa_alloc_account *bppsa_alloc_account_create(void) {
+  bppsa_alloc_account *outer = charged;
+  charged = NULL; /* an account is charged to none: it must end */
+  bppsa_alloc_account *account = bppsa_calloc(1, sizeof *account);
+  charged = outer;
+  if (account != NULL) {
+    atomic_init(&account->holders, 1);
+  }
+  return account;
+}
+
+void bppsa_alloc_account_destroy(bppsa_alloc_account *account) {
+  release_account(account);
+}
+
+void bppsa_alloc_account_use(bppsa_alloc_account *account) {
+  charged = account;
+}
+
+int64_t bppsa_alloc_account_bytes(const bppsa_alloc_account *account) {
+  return atomic_load(&account->bytes);
+}
+
+int64_t bppsa_alloc_account_peak(const bppsa_alloc_account *account) {
+  return atomic_load(&account->peak);
 }
 
 bool bppsa_mul(int64_t a, int64_t b, int64_t *product) {

@@ -150,6 +150,41 @@ static void threads(void **state) {
   assert_int_equal(bppsa_alloc_calls(), 8 * 2000 * 2);
 }
 
+static void *allocate_on_account(void *account) {
+  bppsa_alloc_account_use(account);
+  void *block = bppsa_alloc(1000);
+  bppsa_free(bppsa_alloc(5000));
+  return block;
+}
+
+static void accounts(void **state) {
+  (void)state;
+  const int64_t blocks = bppsa_alloc_live();
+  bppsa_alloc_account *accounts[2] = {bppsa_alloc_account_create(), bppsa_alloc_account_create()};
+  bppsa_free(bppsa_alloc(100)); /* charged to none */
+  bppsa_alloc_account_use(accounts[0]);
+  void *mine = bppsa_alloc(70);
+  bppsa_alloc_account_use(NULL);
+  pthread_t thread;
+  void *theirs = NULL;
+  assert_int_equal(pthread_create(&thread, NULL, allocate_on_account, accounts[1]), 0);
+  assert_int_equal(pthread_join(thread, &theirs), 0);
+  assert_int_equal(bppsa_alloc_account_bytes(accounts[0]), 70);
+  assert_int_equal(bppsa_alloc_account_peak(accounts[0]), 70);
+  assert_int_equal(bppsa_alloc_account_bytes(accounts[1]), 1000);
+  assert_int_equal(bppsa_alloc_account_peak(accounts[1]), 6000);
+  bppsa_free(theirs); /* by another thread: the account that was charged is relieved */
+  assert_int_equal(bppsa_alloc_account_bytes(accounts[1]), 0);
+  bppsa_alloc_account_destroy(accounts[0]); /* before the block that is charged to it */
+  bppsa_free(mine);
+  bppsa_alloc_account_destroy(accounts[1]);
+  bppsa_alloc_account_destroy(NULL);
+  assert_int_equal(bppsa_alloc_live(), blocks);
+  bppsa_alloc_fail_at(1);
+  assert_null(bppsa_alloc_account_create());
+  bppsa_alloc_fail_at(0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(aligned_and_counted),
                                      cmocka_unit_test(calloc_is_zero_and_checked),
@@ -157,6 +192,7 @@ int main(void) {
                                      cmocka_unit_test(strdup_copies),
                                      cmocka_unit_test(products),
                                      cmocka_unit_test(injection),
-                                     cmocka_unit_test(threads)};
+                                     cmocka_unit_test(threads),
+                                     cmocka_unit_test(accounts)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,348 @@
+/* Transports, ranks, and the operations: arguments are checked here, and the transport's table does the rest (comm/request.c). */
+#include "comm/comm.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "comm/comm_internal.h"
+
+extern char **environ;
+
+static const char *const transport_names[BPPSA_COMM_TRANSPORT_COUNT] = {"threads", "mpi", "nccl"};
+
+const char *bppsa_comm_transport_name(bppsa_comm_transport transport) {
+  return (unsigned)transport < BPPSA_COMM_TRANSPORT_COUNT ? transport_names[transport] : "unknown";
+}
+
+bppsa_status bppsa_comm_transport_parse(const char *text, bppsa_comm_transport *transport) {
+  for (int i = 0; i < BPPSA_COMM_TRANSPORT_COUNT; ++i) {
+    if (strcmp(text, transport_names[i]) == 0) {
+      *transport = (bppsa_comm_transport)i;
+      return BPPSA_OK;
+    }
+  }
+  return bppsa_fail(BPPSA_ERR_ARGUMENT, "transport \"%s\": expected threads, mpi or nccl", text);
+}
+
+void bppsa_comm_transports(bppsa_comm_transport_report reports[BPPSA_COMM_TRANSPORT_COUNT]) {
+  reports[BPPSA_COMM_THREADS] =
+      (bppsa_comm_transport_report){.name = "threads", .package = "", .built = true, .found = true, .detail = "in every build"};
+  reports[BPPSA_COMM_MPI] =
+      (bppsa_comm_transport_report){.name = "mpi", .package = "libopenmpi-dev openmpi-bin", .detail = "not in this build"};
+  reports[BPPSA_COMM_NCCL] =
+      (bppsa_comm_transport_report){.name = "nccl", .package = "libnccl2 libnccl-dev", .detail = "not in this build"};
+}
+
+bool bppsa_comm_launched(void) {
+  static const char *const prefixes[] = {"OMPI_", "PMIX_", "PMI_"};
+  for (char **variable = environ; variable != NULL && *variable != NULL; ++variable) {
+    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; ++i) {
+      if (strncmp(*variable, prefixes[i], strlen(prefixes[i])) == 0) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+/* ---- running ranks ---- */
+
+typedef bppsa_status (*runner)(const bppsa_comm_config *config, bppsa_comm_body body, void *context, bppsa_comm_outcome *outcome);
+static const runner runners[BPPSA_COMM_TRANSPORT_COUNT] = {[BPPSA_COMM_THREADS] = bppsa_comm_run_threads};
+
+bppsa_comm_config bppsa_comm_config_default(void) {
+  return (bppsa_comm_config){.transport = BPPSA_COMM_THREADS, .ranks = 1, .timeout = 60};
+}
+
+bppsa_status bppsa_comm_run(const bppsa_comm_config *config, bppsa_comm_body body, void *context, bppsa_comm_outcome *outcome) {
+  bppsa_comm_outcome unused;
+  outcome = outcome != NULL ? outcome : &unused;
+  *outcome = (bppsa_comm_outcome){.rank = -1, .here = true};
+  const int64_t least = config->transport == BPPSA_COMM_MPI ? 0 : 1;
+  if (config->ranks < least || config->ranks > BPPSA_COMM_MAX_RANKS) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "ranks %" PRId64 ": expected %" PRId64 " .. %d", config->ranks, least,
+                      BPPSA_COMM_MAX_RANKS);
+  }
+  if (!(config->timeout > 0 && config->timeout <= 1e6)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "timeout %g s: expected above 0, at most 1e6", config->timeout);
+  }
+  if ((unsigned)config->transport >= BPPSA_COMM_TRANSPORT_COUNT || runners[config->transport] == NULL) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "transport %s: this build cannot start ranks with it, expected threads",
+                      bppsa_comm_transport_name(config->transport));
+  }
+  return runners[config->transport](config, body, context, outcome);
+}
+
+void bppsa_comm_end_job(int exit_code) {
+  (void)exit_code;
+}
+
+/* ---- a communicator ---- */
+
+int32_t bppsa_comm_rank(const bppsa_comm *comm) {
+  return comm->rank;
+}
+
+int32_t bppsa_comm_size(const bppsa_comm *comm) {
+  return comm->size;
+}
+
+int32_t bppsa_comm_node_rank(const bppsa_comm *comm) {
+  return comm->endpoint->node_rank;
+}
+
+int32_t bppsa_comm_node_size(const bppsa_comm *comm) {
+  return comm->endpoint->node_size;
+}
+
+bppsa_comm_transport bppsa_comm_get_transport(const bppsa_comm *comm) {
+  return comm->table->transport;
+}
+
+double bppsa_comm_get_timeout(const bppsa_comm *comm) {
+  return comm->endpoint->timeout;
+}
+
+void bppsa_comm_at(bppsa_comm *comm, const char *where, int64_t step) {
+  comm->endpoint->where = where;
+  comm->endpoint->step = step;
+}
+
+void bppsa_comm_set_device(bppsa_comm *comm, const bppsa_device *device) {
+  comm->endpoint->device = device;
+}
+
+void bppsa_comm_abort(bppsa_comm *comm, const char *why) {
+  comm->table->fail(comm, why);
+}
+
+void bppsa_comm_get_counters(const bppsa_comm *comm, bppsa_comm_counters *counters) {
+  *counters = comm->endpoint->counters;
+}
+
+void bppsa_comm_reset_counters(bppsa_comm *comm) {
+  comm->endpoint->counters = (bppsa_comm_counters){0};
+}
+
+void bppsa_comm_get_memory(const bppsa_comm *comm, int64_t *bytes, int64_t *peak) {
+  *bytes = bppsa_alloc_account_bytes(comm->endpoint->account);
+  *peak = bppsa_alloc_account_peak(comm->endpoint->account);
+}
+
+void bppsa_comm_set_fault(bppsa_comm *comm, const bppsa_comm_fault *fault) {
+  comm->endpoint->fault = *fault;
+  comm->endpoint->operations = 0;
+  comm->endpoint->dead = false;
+}
+
+/* ---- split ---- */
+
+/* What a rank says of itself; an array of i64 for the transport. */
+typedef struct {
+  int64_t color, key, context;
+} claim;
+enum { CLAIM_SIZE = sizeof(claim) / sizeof(int64_t) };
+
+/* Does rank a of this color come before rank b? */
+static bool before(const claim *claims, int32_t a, int32_t b) {
+  return claims[a].key < claims[b].key || (claims[a].key == claims[b].key && a < b);
+}
+
+/* The communicator of this rank's color, without the transport's part. */
+static bppsa_status make_part(const bppsa_comm *comm, const claim *claims, bppsa_comm **part) {
+  const int64_t color = claims[comm->rank].color;
+  int32_t size = 0;
+  for (int32_t r = 0; r < comm->size; ++r) {
+    size += claims[r].color == color ? 1 : 0;
+  }
+  bppsa_comm *made = bppsa_calloc(1, sizeof *made);
+  int32_t *members = bppsa_calloc(size, sizeof *members);
+  if (made == NULL || members == NULL) {
+    bppsa_free(made);
+    bppsa_free(members);
+    return BPPSA_ERR_MEMORY;
+  }
+  *made = (bppsa_comm){.table = comm->table, .endpoint = comm->endpoint, .size = size, .members = members};
+  for (int32_t r = 0; r < comm->size; ++r) {
+    int32_t place = 0;
+    for (int32_t other = 0; other < comm->size && claims[r].color == color; ++other) {
+      place += claims[other].color == color && before(claims, other, r) ? 1 : 0;
+    }
+    if (claims[r].color == color) {
+      members[place] = comm->members[r];
+      made->rank = r == comm->rank ? place : made->rank;
+      made->context = place == 0 ? (uint64_t)claims[r].context : made->context;
+    }
+  }
+  *part = made;
+  return BPPSA_OK;
+}
+
+static void free_comm(bppsa_comm *comm) {
+  if (comm != NULL) {
+    bppsa_free(comm->members);
+  }
+  bppsa_free(comm);
+}
+
+bppsa_status bppsa_comm_split(bppsa_comm *comm, int32_t color, int32_t key, bppsa_comm **part) {
+  if (color < -1) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "split: color %d, expected at least 0, or -1 for no communicator", color);
+  }
+  bppsa_comm_endpoint *endpoint = comm->endpoint;
+  /* The first of the new ranks names the context: its number, and how often it has split. */
+  const claim mine = {color, key, ((int64_t)endpoint->world_rank << 40) + ++endpoint->splits};
+  claim *claims = bppsa_calloc(comm->size, sizeof *claims);
+  if (claims == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  const bppsa_comm_counters counters = endpoint->counters;
+  const int64_t length = CLAIM_SIZE, lengths = length * comm->size;
+  const bppsa_view one = bppsa_view_make((void *)&mine, BPPSA_I64, 1, &length);
+  const bppsa_view all = bppsa_view_make(claims, BPPSA_I64, 1, &lengths);
+  bppsa_comm *made = NULL;
+  bppsa_status status = bppsa_comm_allgather(comm, &one, NULL, &all);
+  if (status == BPPSA_OK && color >= 0) {
+    status = make_part(comm, claims, &made);
+  }
+  bppsa_free(claims);
+  if (status == BPPSA_OK) {
+    status = comm->table->split(comm, color, key, made);
+  }
+  endpoint->counters = counters;
+  endpoint->counters.collectives++;
+  if (status != BPPSA_OK) {
+    free_comm(made);
+    return status;
+  }
+  *part = made;
+  return BPPSA_OK;
+}
+
+void bppsa_comm_destroy(bppsa_comm *comm) {
+  if (comm == NULL) {
+    return;
+  }
+  (void)bppsa_comm_cancel_pending(comm->endpoint, comm);
+  comm->table->close(comm);
+  free_comm(comm);
+}
+
+/* ---- arguments ---- */
+
+static bppsa_status check_peer(const bppsa_comm *comm, const char *what, int32_t peer) {
+  if (peer < 0 || peer >= comm->size) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s rank %d: expected 0 .. %d", what, peer, comm->size - 1);
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status check_message(const bppsa_comm *comm, const char *what, int32_t peer, int32_t tag) {
+  BPPSA_TRY(check_peer(comm, what, peer));
+  if (tag < 0 || tag > BPPSA_COMM_MAX_TAG) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s rank %d, tag %d: expected a tag of 0 .. %d", what, peer, tag, BPPSA_COMM_MAX_TAG);
+  }
+  return BPPSA_OK;
+}
+
+/* Begins and waits. */
+static bppsa_status finish(bppsa_status begun, bppsa_comm_request *request) {
+  return begun != BPPSA_OK ? begun : bppsa_comm_wait(&request);
+}
+
+/* ---- messages ---- */
+
+bppsa_status bppsa_comm_isend(bppsa_comm *comm, int32_t to, int32_t tag, const bppsa_view *view, bppsa_comm_request **request) {
+  BPPSA_TRY(check_message(comm, "send to", to, tag));
+  return bppsa_comm_begin(&(bppsa_comm_request){.comm = comm, .kind = BPPSA_COMM_SEND, .peer = to, .tag = tag}, view, NULL, NULL,
+                          request);
+}
+
+bppsa_status bppsa_comm_irecv(bppsa_comm *comm, int32_t from, int32_t tag, const bppsa_view *view, bppsa_comm_request **request) {
+  BPPSA_TRY(check_message(comm, "recv from", from, tag));
+  return bppsa_comm_begin(&(bppsa_comm_request){.comm = comm, .kind = BPPSA_COMM_RECV, .peer = from, .tag = tag}, view, NULL,
+                          NULL, request);
+}
+
+bppsa_status bppsa_comm_send(bppsa_comm *comm, int32_t to, int32_t tag, const bppsa_view *view) {
+  bppsa_comm_request *request = NULL;
+  const bppsa_status begun = bppsa_comm_isend(comm, to, tag, view, &request);
+  return finish(begun, request);
+}
+
+bppsa_status bppsa_comm_recv(bppsa_comm *comm, int32_t from, int32_t tag, const bppsa_view *view) {
+  bppsa_comm_request *request = NULL;
+  const bppsa_status begun = bppsa_comm_irecv(comm, from, tag, view, &request);
+  return finish(begun, request);
+}
+
+/* ---- collective operations ---- */
+
+bppsa_status bppsa_comm_ibroadcast(bppsa_comm *comm, int32_t root, const bppsa_view *view, bppsa_comm_request **request) {
+  BPPSA_TRY(check_peer(comm, "broadcast from", root));
+  return bppsa_comm_begin(&(bppsa_comm_request){.comm = comm, .kind = BPPSA_COMM_BROADCAST, .peer = root, .tag = -1}, view, NULL,
+                          NULL, request);
+}
+
+bppsa_status bppsa_comm_broadcast(bppsa_comm *comm, int32_t root, const bppsa_view *view) {
+  bppsa_comm_request *request = NULL;
+  const bppsa_status begun = bppsa_comm_ibroadcast(comm, root, view, &request);
+  return finish(begun, request);
+}
+
+bppsa_status bppsa_comm_iallreduce(bppsa_comm *comm, bppsa_comm_op op, const bppsa_view *view, bppsa_comm_request **request) {
+  if ((unsigned)op >= BPPSA_COMM_OP_COUNT) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "allreduce: operation %d, expected sum, max or min", (int)op);
+  }
+  if (view->dtype != BPPSA_F32 && view->dtype != BPPSA_F64 && view->dtype != BPPSA_I64) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "allreduce: dtype %s, expected f32, f64 or i64", bppsa_dtype_name(view->dtype));
+  }
+  return bppsa_comm_begin(&(bppsa_comm_request){.comm = comm, .kind = BPPSA_COMM_ALLREDUCE, .peer = -1, .tag = -1, .op = op},
+                          view, NULL, NULL, request);
+}
+
+bppsa_status bppsa_comm_allreduce(bppsa_comm *comm, bppsa_comm_op op, const bppsa_view *view) {
+  bppsa_comm_request *request = NULL;
+  const bppsa_status begun = bppsa_comm_iallreduce(comm, op, view, &request);
+  return finish(begun, request);
+}
+
+bppsa_status bppsa_comm_iallgather(bppsa_comm *comm, const bppsa_view *mine, const int64_t *counts, const bppsa_view *all,
+                                   bppsa_comm_request **request) {
+  return bppsa_comm_begin(&(bppsa_comm_request){.comm = comm, .kind = BPPSA_COMM_ALLGATHER, .peer = -1, .tag = -1}, mine, all,
+                          counts, request);
+}
+
+bppsa_status bppsa_comm_allgather(bppsa_comm *comm, const bppsa_view *mine, const int64_t *counts, const bppsa_view *all) {
+  bppsa_comm_request *request = NULL;
+  const bppsa_status begun = bppsa_comm_iallgather(comm, mine, counts, all, &request);
+  return finish(begun, request);
+}
+
+bppsa_status bppsa_comm_igather(bppsa_comm *comm, int32_t root, const bppsa_view *mine, const int64_t *counts,
+                                const bppsa_view *all, bppsa_comm_request **request) {
+  BPPSA_TRY(check_peer(comm, "gather to", root));
+  return bppsa_comm_begin(&(bppsa_comm_request){.comm = comm, .kind = BPPSA_COMM_GATHER, .peer = root, .tag = -1}, mine,
+                          comm->rank == root ? all : NULL, counts, request);
+}
+
+bppsa_status bppsa_comm_gather(bppsa_comm *comm, int32_t root, const bppsa_view *mine, const int64_t *counts,
+                               const bppsa_view *all) {
+  bppsa_comm_request *request = NULL;
+  const bppsa_status begun = bppsa_comm_igather(comm, root, mine, counts, all, &request);
+  return finish(begun, request);
+}
+
+bppsa_status bppsa_comm_ibarrier(bppsa_comm *comm, bppsa_comm_request **request) {
+  const int64_t none = 0;
+  const bppsa_view nothing = bppsa_view_make(NULL, BPPSA_U8, 1, &none);
+  return bppsa_comm_begin(&(bppsa_comm_request){.comm = comm, .kind = BPPSA_COMM_BARRIER, .peer = -1, .tag = -1}, &nothing, NULL,
+                          NULL, request);
+}
+
+bppsa_status bppsa_comm_barrier(bppsa_comm *comm) {
+  bppsa_comm_request *request = NULL;
+  const bppsa_status begun = bppsa_comm_ibarrier(comm, &request);
+  return finish(begun, request);
+}

@@ -1,0 +1,486 @@
+/* Requests of every transport: begun, waited for against the deadline, cancelled; staging memory for a GPU's arrays; faults. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "comm/comm_internal.h"
+#include "core/clock.h"
+#include "core/memory.h"
+
+static const char *const kind_names[BPPSA_COMM_KIND_COUNT] = {"send",      "recv",   "broadcast", "allreduce",
+                                                              "allgather", "gather", "barrier"};
+static const char *const op_names[BPPSA_COMM_OP_COUNT] = {"sum", "max", "min"};
+
+const char *bppsa_comm_kind_name(bppsa_comm_kind kind) {
+  return kind_names[kind];
+}
+
+const char *bppsa_comm_op_name(bppsa_comm_op op) {
+  return op_names[op];
+}
+
+bool bppsa_comm_is_message(bppsa_comm_kind kind) {
+  return kind == BPPSA_COMM_SEND || kind == BPPSA_COMM_RECV;
+}
+
+const char *bppsa_comm_describe(const bppsa_comm_request *request, char *text, size_t size) {
+  const bppsa_comm *comm = request->comm;
+  const bppsa_comm_endpoint *endpoint = comm->endpoint;
+  char peer[64] = "", place[96] = "";
+  if (bppsa_comm_is_message(request->kind)) {
+    snprintf(peer, sizeof peer, " %s rank %d, tag %d", request->kind == BPPSA_COMM_SEND ? "to" : "from",
+             comm->members[request->peer], request->tag);
+  } else if (request->peer >= 0) {
+    snprintf(peer, sizeof peer, " %s rank %d", request->kind == BPPSA_COMM_GATHER ? "to" : "from", comm->members[request->peer]);
+  } else if (request->kind == BPPSA_COMM_ALLREDUCE) {
+    snprintf(peer, sizeof peer, ", %s", op_names[request->op]);
+  }
+  if (endpoint->where != NULL && endpoint->step >= 0) {
+    snprintf(place, sizeof place, ", at %.60s %" PRId64, endpoint->where, endpoint->step);
+  } else if (endpoint->where != NULL) {
+    snprintf(place, sizeof place, ", at %.60s", endpoint->where);
+  }
+  snprintf(text, size, "%s%s, %" PRId64 " bytes%s", kind_names[request->kind], peer, request->bytes, place);
+  return text;
+}
+
+void bppsa_comm_reason(int32_t rank, bppsa_status status, char *text, size_t size) {
+  if (status == BPPSA_ERR_COMM) {
+    snprintf(text, size, "%s", bppsa_last_error());
+  } else {
+    snprintf(text, size, "rank %d: %.480s", rank, bppsa_last_error());
+  }
+}
+
+/* Puts who was doing what in front of the last error. */
+static bppsa_status with_place(const bppsa_comm_request *request, bppsa_status status) {
+  char text[BPPSA_COMM_TEXT];
+  return bppsa_fail_prefix(status, "rank %d, %s", request->comm->endpoint->world_rank,
+                           bppsa_comm_describe(request, text, sizeof text));
+}
+
+/* ---- staging memory ---- */
+
+static bppsa_status take_stage(bppsa_comm_endpoint *endpoint, int64_t bytes, bppsa_comm_stage **stage) {
+  for (bppsa_comm_stage **at = &endpoint->stages; *at != NULL; at = &(*at)->next) {
+    if ((*at)->device == endpoint->device && (*at)->bytes >= bytes) {
+      *stage = *at;
+      *at = (*at)->next;
+      return BPPSA_OK;
+    }
+  }
+  bppsa_comm_stage *made = bppsa_alloc(sizeof *made);
+  if (made == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  *made = (bppsa_comm_stage){.device = endpoint->device, .bytes = bytes};
+  const bppsa_status status = bppsa_memory_alloc_staging(endpoint->device, bytes, &made->data);
+  if (status != BPPSA_OK) {
+    bppsa_free(made);
+    return status;
+  }
+  *stage = made;
+  return BPPSA_OK;
+}
+
+static void give_stage(bppsa_comm_endpoint *endpoint, bppsa_comm_stage **stage) {
+  if (*stage != NULL) {
+    (*stage)->next = endpoint->stages;
+    endpoint->stages = *stage;
+    *stage = NULL;
+  }
+}
+
+/* Does this rank read its data in the operation, does it write them? */
+static bool reads_data(const bppsa_comm_request *r) {
+  return r->kind != BPPSA_COMM_RECV && !(r->kind == BPPSA_COMM_BROADCAST && r->peer != r->comm->rank);
+}
+static bool writes_data(const bppsa_comm_request *r) {
+  return r->kind == BPPSA_COMM_RECV || r->kind == BPPSA_COMM_ALLREDUCE ||
+         (r->kind == BPPSA_COMM_BROADCAST && r->peer != r->comm->rank);
+}
+
+static int64_t all_bytes(const bppsa_comm_request *r) {
+  return r->offsets != NULL ? r->offsets[r->comm->size] * (int64_t)bppsa_dtype_size(r->dtype) : 0;
+}
+
+/* Puts host memory in the place of a GPU's, filled where the operation reads it. */
+static bppsa_status stage_views(bppsa_comm_request *r, const bppsa_view *mine, const bppsa_view *all) {
+  bppsa_comm_endpoint *endpoint = r->comm->endpoint;
+  if (r->comm->table->reads_gpu) {
+    return BPPSA_OK;
+  }
+  if (mine->device == BPPSA_CUDA && r->bytes > 0) {
+    BPPSA_TRY(take_stage(endpoint, r->bytes, &r->stage_data));
+    r->gpu_data = r->data;
+    r->data = r->stage_data->data;
+    if (reads_data(r)) {
+      BPPSA_TRY(bppsa_memory_get(endpoint->device, r->data, r->gpu_data, r->bytes));
+    }
+  }
+  if (all != NULL && all->device == BPPSA_CUDA && all_bytes(r) > 0) {
+    BPPSA_TRY(take_stage(endpoint, all_bytes(r), &r->stage_all));
+    r->gpu_all = r->all;
+    r->all = r->stage_all->data;
+  }
+  return BPPSA_OK;
+}
+
+/* What a finished operation wrote, to the GPU. */
+static bppsa_status land(const bppsa_comm_request *r) {
+  const bppsa_device *device = r->comm->endpoint->device;
+  if (r->stage_data != NULL && writes_data(r)) {
+    BPPSA_TRY(bppsa_memory_put(device, r->gpu_data, r->data, r->bytes));
+  }
+  return r->stage_all != NULL ? bppsa_memory_put(device, r->gpu_all, r->all, all_bytes(r)) : BPPSA_OK;
+}
+
+/* ---- requests ---- */
+
+static bppsa_comm_request *take_request(const bppsa_comm *comm) {
+  bppsa_comm_endpoint *endpoint = comm->endpoint;
+  bppsa_comm_request *request = endpoint->spare;
+  if (request != NULL) {
+    endpoint->spare = request->next;
+    return request;
+  }
+  return bppsa_calloc(1, comm->table->request_bytes);
+}
+
+static void give_request(bppsa_comm_request *request) {
+  bppsa_comm_endpoint *endpoint = request->comm->endpoint;
+  give_stage(endpoint, &request->stage_data);
+  give_stage(endpoint, &request->stage_all);
+  bppsa_comm_request *spare = endpoint->spare;
+  endpoint->spare = request;
+  request->next = spare;
+}
+
+static void unlink_request(bppsa_comm_request *request) {
+  bppsa_comm_endpoint *endpoint = request->comm->endpoint;
+  *(request->previous != NULL ? &request->previous->next : &endpoint->pending) = request->next;
+  if (request->next != NULL) {
+    request->next->previous = request->previous;
+  }
+}
+
+/* Frees a request that is done or cancelled. */
+static void release(bppsa_comm_request **request) {
+  unlink_request(*request);
+  give_request(*request);
+  *request = NULL;
+}
+
+static void cancel(bppsa_comm_request **request) {
+  if (*request != NULL) {
+    (*request)->comm->table->cancel(*request);
+    release(request);
+  }
+}
+
+void bppsa_comm_cancel(int64_t count, bppsa_comm_request **requests) {
+  for (int64_t i = 0; i < count; ++i) {
+    cancel(&requests[i]);
+  }
+}
+
+int64_t bppsa_comm_cancel_pending(bppsa_comm_endpoint *endpoint, const bppsa_comm *comm) {
+  int64_t cancelled = 0;
+  for (bppsa_comm_request *request = endpoint->pending, *next = NULL; request != NULL; request = next) {
+    next = request->next;
+    if (comm == NULL || request->comm == comm) {
+      cancel(&request);
+      ++cancelled;
+    }
+  }
+  return cancelled;
+}
+
+void bppsa_comm_endpoint_clear(bppsa_comm_endpoint *endpoint) {
+  while (endpoint->spare != NULL) {
+    bppsa_comm_request *request = endpoint->spare;
+    endpoint->spare = request->next;
+    bppsa_free(request->offsets);
+    bppsa_free(request);
+  }
+  while (endpoint->stages != NULL) {
+    bppsa_comm_stage *stage = endpoint->stages;
+    endpoint->stages = stage->next;
+    bppsa_memory_free_staging(stage->device, stage->data);
+    bppsa_free(stage);
+  }
+}
+
+/* ---- beginning ---- */
+
+static bppsa_status check_view(const bppsa_comm *comm, const char *what, const bppsa_view *view) {
+  if (!bppsa_view_contiguous(view)) {
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: a view with strides, expected a contiguous one", what);
+  }
+  const bppsa_device *device = comm->endpoint->device;
+  if (view->device == BPPSA_CUDA && (device == NULL || bppsa_device_get_kind(device) != BPPSA_CUDA)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: a view of a GPU's memory, expected bppsa_comm_set_device to have named the GPU",
+                      what);
+  }
+  return BPPSA_OK;
+}
+
+/* offsets of a gather, from counts or from equal parts; mine and all are of those sizes. */
+static bppsa_status set_parts(bppsa_comm_request *r, const int64_t *counts, const bppsa_view *all) {
+  const bppsa_comm *comm = r->comm;
+  const char *name = kind_names[r->kind];
+  if (r->offsets == NULL || r->offset_room < comm->size + 1) {
+    bppsa_free(r->offsets);
+    r->offset_room = comm->size + 1;
+    r->offsets = bppsa_calloc(r->offset_room, sizeof *r->offsets);
+    if (r->offsets == NULL) {
+      return BPPSA_ERR_MEMORY;
+    }
+  }
+  r->offsets[0] = 0;
+  for (int32_t i = 0; i < comm->size; ++i) {
+    const int64_t part = counts != NULL ? counts[i] : r->count;
+    if (part < 0 || part > INT64_MAX / 16 - r->offsets[i]) {
+      return bppsa_fail(BPPSA_ERR_SHAPE, "%s: rank %d has %" PRId64 " elements, expected at least 0 and 2^59 in all", name, i,
+                        part);
+    }
+    r->offsets[i + 1] = r->offsets[i] + part;
+  }
+  if (counts != NULL && counts[comm->rank] != r->count) {
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: a part of %" PRId64 " elements on rank %d, expected %" PRId64, name, r->count,
+                      comm->rank, counts[comm->rank]);
+  }
+  const bool wants_all = r->kind == BPPSA_COMM_ALLGATHER || comm->rank == r->peer;
+  if (wants_all && (all == NULL || bppsa_view_count(all) != r->offsets[comm->size] || all->dtype != r->dtype)) {
+    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: the whole has %" PRId64 " elements of %s, expected %" PRId64 " of %s", name,
+                      all != NULL ? bppsa_view_count(all) : 0, all != NULL ? bppsa_dtype_name(all->dtype) : "nothing",
+                      r->offsets[comm->size], bppsa_dtype_name(r->dtype));
+  }
+  return BPPSA_OK;
+}
+
+static void sleep_seconds(double seconds) {
+  const struct timespec time = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+  (void)nanosleep(&time, NULL);
+}
+
+/* Counts the operation, and lets happen what the fault says. */
+static bppsa_status inject(bppsa_comm *comm, bppsa_comm_kind kind) {
+  bppsa_comm_endpoint *endpoint = comm->endpoint;
+  const bppsa_comm_fault *fault = &endpoint->fault;
+  const int64_t operation = ++endpoint->operations;
+  endpoint->dead = endpoint->dead || operation == fault->die_at;
+  if (endpoint->dead) {
+    return bppsa_fail(BPPSA_ERR_COMM, "rank %d died at operation %" PRId64 ", as a test wants it", endpoint->world_rank,
+                      fault->die_at);
+  }
+  if (operation == fault->stall_at) {
+    const double deadline = bppsa_now() + 10 * endpoint->timeout;
+    while (bppsa_now() < deadline) {
+      const uint64_t seen = comm->table->look(comm);
+      BPPSA_TRY(comm->table->check(comm));
+      comm->table->idle(comm, seen, deadline);
+    }
+  }
+  if (kind == BPPSA_COMM_SEND && fault->delay > 0) {
+    sleep_seconds(fault->delay);
+  }
+  return BPPSA_OK;
+}
+
+static void count_begun(bppsa_comm_counters *counters, const bppsa_comm_request *r) {
+  if (r->kind == BPPSA_COMM_SEND) {
+    counters->messages_sent++;
+    counters->bytes_sent += r->bytes;
+  } else if (r->kind != BPPSA_COMM_RECV) {
+    counters->collectives++;
+    counters->collective_bytes += r->bytes;
+  }
+}
+
+/* Fills a request; a failure leaves memory that give_request takes. */
+static bppsa_status fill(bppsa_comm_request *r, const bppsa_view *mine, const bppsa_view *all, const int64_t *counts) {
+  r->data = mine->data;
+  r->dtype = mine->dtype;
+  r->count = bppsa_view_count(mine);
+  r->bytes = (int64_t)bppsa_view_bytes(mine);
+  if (r->kind == BPPSA_COMM_ALLGATHER || r->kind == BPPSA_COMM_GATHER) {
+    BPPSA_TRY(set_parts(r, counts, all));
+    r->all = all != NULL ? all->data : NULL;
+  }
+  return stage_views(r, mine, all);
+}
+
+bppsa_status bppsa_comm_begin(const bppsa_comm_request *wanted, const bppsa_view *mine, const bppsa_view *all,
+                              const int64_t *counts, bppsa_comm_request **request) {
+  bppsa_comm *comm = wanted->comm;
+  bppsa_comm_endpoint *endpoint = comm->endpoint;
+  BPPSA_TRY(check_view(comm, kind_names[wanted->kind], mine));
+  if (all != NULL) {
+    BPPSA_TRY(check_view(comm, kind_names[wanted->kind], all));
+  }
+  BPPSA_TRY(inject(comm, wanted->kind));
+  bppsa_comm_request *made = take_request(comm);
+  if (made == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  int64_t *offsets = made->offsets;
+  const int32_t offset_room = made->offset_room;
+  memset(made, 0, comm->table->request_bytes);
+  *made = *wanted;
+  made->offsets = offsets;
+  made->offset_room = offset_room;
+  bppsa_status status = fill(made, mine, all, counts);
+  if (status == BPPSA_OK) {
+    status = comm->table->check(comm);
+    status = status == BPPSA_OK ? comm->table->post(made) : status;
+    status = status == BPPSA_ERR_COMM ? with_place(made, status) : status;
+  }
+  if (status != BPPSA_OK) {
+    give_request(made);
+    return status;
+  }
+  made->next = endpoint->pending;
+  made->previous = NULL;
+  if (made->next != NULL) {
+    made->next->previous = made;
+  }
+  endpoint->pending = made;
+  count_begun(&endpoint->counters, made);
+  *request = made;
+  return BPPSA_OK;
+}
+
+/* ---- waiting ---- */
+
+/* Is it done? Then it is freed. */
+static bppsa_status try_one(bppsa_comm_request **request, bool *done) {
+  bppsa_comm_request *r = *request;
+  bool finished = false;
+  bppsa_status status = r->comm->table->poll(r, &finished);
+  if (status == BPPSA_OK && finished) {
+    status = land(r);
+  }
+  if (status != BPPSA_OK) {
+    return with_place(r, status);
+  }
+  if (finished) {
+    if (r->kind == BPPSA_COMM_RECV) {
+      r->comm->endpoint->counters.messages_received++;
+      r->comm->endpoint->counters.bytes_received += r->bytes;
+    }
+    release(request);
+  }
+  *done = finished;
+  return BPPSA_OK;
+}
+
+/* Collective operations that others may wait for get on, whatever this rank itself waits for; their failures show when they are
+ * waited for. */
+static void progress(const bppsa_comm_endpoint *endpoint) {
+  for (bppsa_comm_request *r = endpoint->pending; r != NULL; r = r->next) {
+    bool done = false;
+    if (!bppsa_comm_is_message(r->kind)) {
+      (void)r->comm->table->poll(r, &done);
+    }
+  }
+}
+
+static bppsa_status expired(const bppsa_comm_request *r) {
+  char operation[BPPSA_COMM_TEXT], whom[64];
+  r->comm->table->blame(r, whom, sizeof whom);
+  const bppsa_comm_endpoint *endpoint = r->comm->endpoint;
+  return bppsa_fail(BPPSA_ERR_COMM, "rank %d waited %g s for %s: %s", endpoint->world_rank, endpoint->timeout, whom,
+                    bppsa_comm_describe(r, operation, sizeof operation));
+}
+
+/* The first of the requests that is done, before the deadline. */
+static bppsa_status first_done(int64_t count, bppsa_comm_request **requests, double deadline, int64_t *index) {
+  bppsa_comm_request *first = NULL; /* speaks for all of them */
+  for (int64_t i = 0; i < count; ++i) {
+    first = first == NULL ? requests[i] : first;
+    if (requests[i] != NULL && requests[i]->comm->endpoint != first->comm->endpoint) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "wait: request %" PRId64 " belongs to another rank or transport", i);
+    }
+  }
+  if (first == NULL) {
+    *index = -1;
+    return BPPSA_OK;
+  }
+  const bppsa_comm *comm = first->comm;
+  for (;;) {
+    const uint64_t seen = comm->table->look(comm);
+    for (int64_t i = 0; i < count; ++i) {
+      bool done = false;
+      if (requests[i] != NULL) {
+        BPPSA_TRY(try_one(&requests[i], &done));
+      }
+      if (done) {
+        *index = i;
+        return BPPSA_OK;
+      }
+    }
+    if (comm->table->check(comm) != BPPSA_OK) {
+      return with_place(first, BPPSA_ERR_COMM);
+    }
+    if (bppsa_now() >= deadline) {
+      return expired(first);
+    }
+    progress(comm->endpoint);
+    comm->table->idle(comm, seen, deadline);
+  }
+}
+
+static double deadline_of(int64_t count, bppsa_comm_request *const *requests) {
+  for (int64_t i = 0; i < count; ++i) {
+    if (requests[i] != NULL) {
+      return bppsa_now() + requests[i]->comm->endpoint->timeout;
+    }
+  }
+  return 0;
+}
+
+bppsa_status bppsa_comm_wait_any(int64_t count, bppsa_comm_request **requests, int64_t *index) {
+  const bppsa_status status = first_done(count, requests, deadline_of(count, requests), index);
+  if (status != BPPSA_OK) {
+    bppsa_comm_cancel(count, requests);
+  }
+  return status;
+}
+
+bppsa_status bppsa_comm_wait_all(int64_t count, bppsa_comm_request **requests) {
+  const double deadline = deadline_of(count, requests);
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t index = -1;
+    const bppsa_status status = first_done(1, &requests[i], deadline, &index);
+    if (status != BPPSA_OK) {
+      bppsa_comm_cancel(count, requests);
+      return status;
+    }
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_comm_wait(bppsa_comm_request **request) {
+  return bppsa_comm_wait_all(1, request);
+}
+
+bppsa_status bppsa_comm_test(bppsa_comm_request **request, bool *done) {
+  bool finished = *request == NULL;
+  if (!finished) {
+    const bppsa_comm *comm = (*request)->comm;
+    bppsa_comm_request *r = *request;
+    bppsa_status status = try_one(request, &finished);
+    if (status == BPPSA_OK && !finished) {
+      progress(comm->endpoint);
+      status = comm->table->check(comm) == BPPSA_OK ? BPPSA_OK : with_place(r, BPPSA_ERR_COMM);
+    }
+    if (status != BPPSA_OK) {
+      cancel(request);
+      return status;
+    }
+  }
+  *done = finished;
+  return BPPSA_OK;
+}

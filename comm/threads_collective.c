@@ -1,0 +1,314 @@
+/* Collective operations of thread ranks. Those that take part put their arrays down; then the work, in pieces, is done by the
+ * ranks that poll, each array being copied once:
+ *
+ *   broadcast   a piece for every rank but the root, which copies from the root's array; it need not wait for the others
+ *   allgather   a piece a rank, which copies all parts, once all ranks are here
+ *   gather      one piece, the root's
+ *   allreduce   the elements in pieces of 64 KiB: any rank adds up one of all arrays, in the order of ranks, and writes it to all
+ *   barrier     none
+ *
+ * A rank is done when its arrays are no longer read or written.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "comm/threads_internal.h"
+
+enum { PIECE_BYTES = 65536, TILE_BYTES = 4096 };
+
+typedef struct {
+  threads_request *request; /* of a rank that is here */
+  bool came;                /* also of one that has left */
+} slot;
+
+struct threads_collective {
+  threads_collective *next;
+  uint64_t context, sequence;
+  /* What the first to come calls, and who it was (in the world). */
+  bppsa_comm_kind kind;
+  int32_t peer, first;
+  bppsa_comm_op op;
+  bppsa_dtype dtype;
+  int64_t bytes;
+  int32_t size, arrived, left;
+  int64_t pieces, claimed, finished, active; /* active: claimed and not finished */
+  bool broken;                               /* a rank has cancelled its request: the others wait, most likely for its failure */
+  int32_t broken_by;                         /* in the world */
+  slot slots[];                              /* by rank, of the world's size */
+};
+
+/* ---- meeting ---- */
+
+static int64_t piece_count(const bppsa_comm_request *r) {
+  const int64_t counts[BPPSA_COMM_KIND_COUNT] = {[BPPSA_COMM_BROADCAST] = r->comm->size - 1,
+                                                 [BPPSA_COMM_ALLREDUCE] = (r->bytes + PIECE_BYTES - 1) / PIECE_BYTES,
+                                                 [BPPSA_COMM_ALLGATHER] = r->comm->size,
+                                                 [BPPSA_COMM_GATHER] = 1,
+                                                 [BPPSA_COMM_BARRIER] = 0};
+  return counts[r->kind];
+}
+
+/* The operation that this request belongs to; a new one where it is the first. NULL: no memory. */
+static threads_collective *find(threads_world *world, const bppsa_comm_request *r, uint64_t sequence) {
+  for (threads_collective *c = world->collectives; c != NULL; c = c->next) {
+    if (c->context == r->comm->context && c->sequence == sequence) {
+      return c;
+    }
+  }
+  threads_collective *made = world->spare;
+  const size_t bytes = sizeof *made + (size_t)world->size * sizeof(slot);
+  if (made != NULL) {
+    world->spare = made->next;
+  } else if ((made = bppsa_alloc(bytes)) == NULL) {
+    return NULL;
+  }
+  memset(made, 0, bytes);
+  made->context = r->comm->context;
+  made->sequence = sequence;
+  made->kind = r->kind;
+  made->peer = r->peer;
+  made->first = r->comm->endpoint->world_rank;
+  made->op = r->op;
+  made->dtype = r->dtype;
+  made->bytes = r->bytes;
+  made->size = r->comm->size;
+  made->pieces = piece_count(r);
+  made->next = world->collectives;
+  world->collectives = made;
+  return made;
+}
+
+static void drop(threads_world *world, threads_collective *c) {
+  threads_collective **at = &world->collectives;
+  while (*at != c) {
+    at = &(*at)->next;
+  }
+  *at = c->next;
+  c->next = world->spare;
+  world->spare = c;
+}
+
+void bppsa_threads_collective_clear(threads_world *world) {
+  for (threads_collective **list = &world->collectives;; list = &world->spare) {
+    while (*list != NULL) {
+      threads_collective *c = *list;
+      *list = c->next;
+      bppsa_free(c);
+    }
+    if (list == &world->spare) {
+      return;
+    }
+  }
+}
+
+/* Does the rank call what the first one calls? Otherwise the reason. */
+static bool agrees(const threads_collective *c, const bppsa_comm_request *r, char *reason, size_t size) {
+  const bool gathers = r->kind == BPPSA_COMM_ALLGATHER || r->kind == BPPSA_COMM_GATHER;
+  const bool same = c->kind == r->kind && c->peer == r->peer && c->op == r->op && c->dtype == r->dtype;
+  bool fits = same && (gathers || c->bytes == r->bytes);
+  for (int32_t i = 0; same && gathers && i < c->size; ++i) { /* nobody leaves a gather before all are here */
+    const threads_request *other = c->slots[i].request;
+    fits = fits && (other == NULL || memcmp(other->base.offsets, r->offsets, (size_t)(c->size + 1) * sizeof *r->offsets) == 0);
+  }
+  if (!fits) {
+    snprintf(reason, size,
+             "rank %d calls %s (root %d, %s, %s, %" PRId64 " bytes) where rank %d calls %s (root %d, %s, %s, %" PRId64
+             " bytes)%s",
+             r->comm->endpoint->world_rank, bppsa_comm_kind_name(r->kind), r->peer, bppsa_comm_op_name(r->op),
+             bppsa_dtype_name(r->dtype), r->bytes, c->first, bppsa_comm_kind_name(c->kind), c->peer, bppsa_comm_op_name(c->op),
+             bppsa_dtype_name(c->dtype), c->bytes, same && gathers ? ", and their counts differ" : "");
+  }
+  return fits;
+}
+
+bppsa_status bppsa_threads_collective_post(threads_request *r) {
+  bppsa_comm *comm = r->base.comm;
+  threads_world *world = threads_rank_of(comm)->world;
+  char reason[400] = "";
+  bppsa_status status = BPPSA_OK;
+  (void)pthread_mutex_lock(&world->mutex);
+  threads_collective *c = find(world, &r->base, comm->sequence);
+  if (c == NULL) {
+    status = BPPSA_ERR_MEMORY;
+  } else if (!agrees(c, &r->base, reason, sizeof reason)) {
+    bppsa_threads_fail(world, comm->endpoint->world_rank, BPPSA_ERR_COMM, reason);
+    status = bppsa_fail(BPPSA_ERR_COMM, "%s", reason);
+  } else {
+    comm->sequence++;
+    r->collective = c;
+    c->slots[comm->rank] = (slot){.request = r, .came = true};
+    c->arrived++;
+    if (c->arrived == c->size || c->kind == BPPSA_COMM_BROADCAST) {
+      bppsa_threads_notify_members(comm);
+    }
+  }
+  (void)pthread_mutex_unlock(&world->mutex);
+  return status;
+}
+
+/* ---- working ---- */
+
+/* The piece that this rank is to do now; -1: none. */
+static int64_t claim(threads_collective *c, threads_request *r, const threads_world *world) {
+  const bppsa_comm *comm = r->base.comm;
+  if (c->broken || world->failed >= 0 || r->worked) {
+    return -1;
+  }
+  const bool all_here = c->arrived == c->size;
+  bool mine = false;
+  switch (c->kind) {
+  case BPPSA_COMM_BROADCAST:
+    mine = comm->rank != c->peer && c->slots[c->peer].came;
+    break;
+  case BPPSA_COMM_ALLGATHER:
+    mine = all_here;
+    break;
+  case BPPSA_COMM_GATHER:
+    mine = all_here && comm->rank == c->peer;
+    break;
+  case BPPSA_COMM_ALLREDUCE:
+    if (all_here && c->claimed < c->pieces) {
+      c->active++;
+      return c->claimed++;
+    }
+    return -1;
+  default:
+    return -1;
+  }
+  if (!mine) {
+    return -1;
+  }
+  r->worked = true;
+  c->active++;
+  return 0;
+}
+
+static void copy(void *to, const void *from, int64_t bytes) {
+  if (bytes > 0 && to != from) {
+    memcpy(to, from, (size_t)bytes);
+  }
+}
+
+static void collect(const threads_collective *c, const threads_request *r) {
+  const int64_t size = (int64_t)bppsa_dtype_size(r->base.dtype);
+  for (int32_t i = 0; i < c->size; ++i) {
+    const bppsa_comm_request *part = &c->slots[i].request->base;
+    copy((char *)r->base.all + r->base.offsets[i] * size, part->data, part->bytes);
+  }
+}
+
+/* Piece `piece` of everyone's array, in tiles that stay in the cache. */
+static void reduce(const threads_collective *c, int64_t piece) {
+  _Alignas(BPPSA_ALIGNMENT) char tile[TILE_BYTES];
+  const int64_t last = (piece + 1) * PIECE_BYTES, end = last < c->bytes ? last : c->bytes;
+  for (int64_t at = piece * PIECE_BYTES; at < end; at += TILE_BYTES) {
+    const int64_t bytes = end - at < TILE_BYTES ? end - at : TILE_BYTES;
+    memcpy(tile, (const char *)c->slots[0].request->base.data + at, (size_t)bytes);
+    for (int32_t i = 1; i < c->size; ++i) {
+      bppsa_comm_reduce(c->op, c->dtype, bytes / (int64_t)bppsa_dtype_size(c->dtype),
+                        (const char *)c->slots[i].request->base.data + at, tile);
+    }
+    for (int32_t i = 0; i < c->size; ++i) {
+      memcpy((char *)c->slots[i].request->base.data + at, tile, (size_t)bytes);
+    }
+  }
+}
+
+static void work(const threads_collective *c, const threads_request *r, int64_t piece) {
+  if (c->kind == BPPSA_COMM_BROADCAST) {
+    copy(r->base.data, c->slots[c->peer].request->base.data, c->bytes);
+  } else if (c->kind == BPPSA_COMM_ALLREDUCE) {
+    reduce(c, piece);
+  } else {
+    collect(c, r);
+  }
+}
+
+/* The rank has nothing to do with it any more. */
+static void leave(threads_world *world, threads_request *r) {
+  threads_collective *c = r->collective;
+  r->collective = NULL;
+  c->slots[r->base.comm->rank].request = NULL;
+  if (++c->left == c->size) {
+    drop(world, c);
+  }
+}
+
+static bool is_finished(const threads_collective *c, const threads_request *r) {
+  const bool others_too = !(c->kind == BPPSA_COMM_BROADCAST && r->base.comm->rank != c->peer);
+  return others_too ? c->finished == c->pieces && (c->arrived == c->size || c->kind == BPPSA_COMM_BROADCAST) : r->worked;
+}
+
+/* The rank that this one waits for, because it has not come or has cancelled, in the world's numbers; -1: none. ended: only one
+ * that has ended besides. */
+static int32_t find_missing(const threads_collective *c, const bppsa_comm *comm, bool ended) {
+  if (c->broken && (!ended || threads_rank_of(comm)->world->ranks[c->broken_by].gone)) {
+    return c->broken_by;
+  }
+  for (int32_t i = 0; i < c->size; ++i) {
+    const bool needed = c->kind != BPPSA_COMM_BROADCAST || comm->rank == c->peer || i == c->peer;
+    if (needed && !c->slots[i].came && (!ended || threads_peer(comm, i)->gone)) {
+      return comm->members[i];
+    }
+  }
+  return -1;
+}
+
+bppsa_status bppsa_threads_collective_poll(threads_request *r, bool *done) {
+  const bppsa_comm *comm = r->base.comm;
+  threads_world *world = threads_rank_of(comm)->world;
+  (void)pthread_mutex_lock(&world->mutex);
+  threads_collective *c = r->collective;
+  if (c == NULL) { /* found done before */
+    (void)pthread_mutex_unlock(&world->mutex);
+    *done = true;
+    return BPPSA_OK;
+  }
+  for (int64_t piece = claim(c, r, world); piece >= 0; piece = claim(c, r, world)) {
+    (void)pthread_mutex_unlock(&world->mutex);
+    work(c, r, piece);
+    (void)pthread_mutex_lock(&world->mutex);
+    c->active--;
+    if (++c->finished == c->pieces || c->broken || world->failed >= 0) {
+      bppsa_threads_notify_members(comm);
+    }
+  }
+  const bool finished = is_finished(c, r);
+  const int32_t missing = finished ? -1 : find_missing(c, comm, true);
+  if (finished) {
+    leave(world, r);
+  }
+  (void)pthread_mutex_unlock(&world->mutex);
+  *done = finished;
+  return missing < 0 ? BPPSA_OK : bppsa_fail(BPPSA_ERR_COMM, "rank %d has ended without taking part", missing);
+}
+
+void bppsa_threads_collective_cancel(threads_request *r) {
+  threads_rank *rank = threads_rank_of(r->base.comm);
+  (void)pthread_mutex_lock(&rank->world->mutex);
+  threads_collective *c = r->collective;
+  if (c != NULL) {
+    c->broken = true;
+    c->broken_by = rank->endpoint.world_rank;
+    while (c->active > 0) { /* a rank may be reading or writing this one's array */
+      (void)pthread_cond_wait(&rank->changed, &rank->world->mutex);
+    }
+    bppsa_threads_notify_members(r->base.comm);
+    leave(rank->world, r);
+  }
+  (void)pthread_mutex_unlock(&rank->world->mutex);
+}
+
+void bppsa_threads_collective_blame(const threads_request *r, char *text, size_t size) {
+  const bppsa_comm *comm = r->base.comm;
+  threads_world *world = threads_rank_of(comm)->world;
+  (void)pthread_mutex_lock(&world->mutex);
+  const int32_t missing = r->collective != NULL ? find_missing(r->collective, comm, false) : -1;
+  (void)pthread_mutex_unlock(&world->mutex);
+  if (missing >= 0) {
+    snprintf(text, size, "rank %d", missing);
+  } else {
+    snprintf(text, size, "the other ranks");
+  }
+}

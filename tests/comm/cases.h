@@ -1,0 +1,23 @@
+/* What every transport must do: cases that all ranks of a communicator execute, and that leave it as it was. A case returns an
+ * error where something is not as it should be. */
+#ifndef BPPSA_TESTS_COMM_CASES_H
+#define BPPSA_TESTS_COMM_CASES_H
+
+#include "comm/comm.h"
+
+#define CHECK(condition)                                                                                                         \
+  do {                                                                                                                           \
+    if (!(condition)) {                                                                                                          \
+      return bppsa_fail(BPPSA_ERR_NUMERIC, "%s:%d: not so: %s (last error: %s)", __FILE__, __LINE__, #condition,                 \
+                        bppsa_last_error());                                                                                     \
+    }                                                                                                                            \
+  } while (0)
+
+typedef struct {
+  const char *name;
+  bppsa_comm_body run;
+} comm_case;
+
+extern const comm_case comm_cases[]; /* ends with an empty one */
+
+#endif
