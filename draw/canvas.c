@@ -42,7 +42,7 @@ void bppsa_canvas_close(bppsa_canvas *canvas) {
   }
 }
 
-/* A quadratic curve through (x0,y0), (x1,y1) with its middle moved by `bend`, in eight pieces for gnuplot. */
+/* Draws a quadratic curve from (x0,y0) to (x1,y1) whose middle is moved by `bend`; gnuplot gets eight straight pieces. */
 static void plot_line(bppsa_canvas *canvas, double x0, double y0, double x1, double y1, double bend, bppsa_stroke s) {
   const int pieces = bend == 0 ? 1 : 8;
   for (int i = 0; i < pieces; ++i) {
@@ -97,7 +97,7 @@ void bppsa_canvas_circle(bppsa_canvas *canvas, double x, double y, double radius
 void bppsa_canvas_words(bppsa_canvas *canvas, double x, double y, int anchor, double size, const char *colour,
                         const char *words) {
   static const char *const svg_anchors[] = {"start", "middle", "end"}, *const plot_anchors[] = {"left", "center", "right"};
-  if (canvas->png != NULL) { /* nothing in these texts means anything to gnuplot with noenhanced */
+  if (canvas->png != NULL) { /* with noenhanced no character of these texts has a meaning for gnuplot */
     bppsa_text_add(canvas->text, "set label \"%s\" at %.1f,%.1f %s noenhanced font \",%.0f\" tc rgb \"%s\" front\n", words, x,
                    up(canvas, y), plot_anchors[anchor + 1], size * 0.8, colour);
     return;

@@ -1,4 +1,4 @@
-/* A few shapes, drawn as SVG or as a gnuplot script (which makes the PNG). Coordinates in pixels, y downwards. */
+/* Draws simple shapes as SVG or as a gnuplot script that makes a PNG. Coordinates are in pixels, y points down. */
 #ifndef BPPSA_DRAW_CANVAS_H
 #define BPPSA_DRAW_CANVAS_H
 
@@ -7,8 +7,8 @@
 #include "core/text.h"
 
 typedef struct {
-  const char *colour; /* "#rrggbb" of lines and outlines */
-  const char *fill;   /* of shapes; NULL: none */
+  const char *colour; /* "#rrggbb", of lines and outlines */
+  const char *fill;   /* "#rrggbb", of the inside of shapes; NULL: not filled */
   double width;       /* of lines */
   bool dashed;
 } bppsa_stroke;
@@ -17,19 +17,19 @@ typedef struct bppsa_canvas bppsa_canvas;
 struct bppsa_canvas {
   bppsa_text *text;
   double width, height;
-  const char *png; /* the file the gnuplot script writes; NULL: SVG */
+  const char *png; /* the file that the gnuplot script writes; NULL: SVG */
 };
 
 void bppsa_canvas_begin(bppsa_canvas *canvas, const char *title);
 void bppsa_canvas_end(bppsa_canvas *canvas);
-/* A named group with a tooltip; SVG only. */
+/* Opens a named group with a tooltip; SVG only. */
 void bppsa_canvas_open(bppsa_canvas *canvas, const char *name, const char *tooltip);
 void bppsa_canvas_close(bppsa_canvas *canvas);
-/* A line; bent by `bend` pixels to the left at its middle. */
+/* Draws a line whose middle is bent by `bend` pixels to the left. */
 void bppsa_canvas_line(bppsa_canvas *canvas, double x0, double y0, double x1, double y1, double bend, bppsa_stroke stroke);
 void bppsa_canvas_square(bppsa_canvas *canvas, double x, double y, double half, bppsa_stroke stroke);
 void bppsa_canvas_circle(bppsa_canvas *canvas, double x, double y, double radius, bppsa_stroke stroke);
-/* anchor: -1 the text begins at x, 0 its middle is there, 1 it ends there; y is its middle. */
+/* anchor: -1 the text begins at x, 0 it is centred at x, 1 it ends at x. y is the middle of its height. */
 void bppsa_canvas_words(bppsa_canvas *canvas, double x, double y, int anchor, double size, const char *colour, const char *words);
 
 #endif

@@ -16,7 +16,7 @@ static void put32(unsigned char *to, uint32_t value) {
   }
 }
 
-/* A PNG chunk: length, kind, data, sum over both. */
+/* Writes a PNG chunk: length, kind, data, checksum of kind and data. */
 static bppsa_status write_chunk(bppsa_file_writer *file, const char *kind, const unsigned char *data, size_t size) {
   unsigned char head[8], tail[4];
   put32(head, (uint32_t)size);
@@ -52,7 +52,7 @@ static bool is_zero(const matrix *m, int64_t entry) {
   return m->dtype == BPPSA_F32 ? ((const float *)m->values)[entry] == 0 : ((const double *)m->values)[entry] == 0;
 }
 
-/* pixels [height][1 + width]: a filter byte of 0 in front of every line. */
+/* Fills pixels [height][1 + width]; every line begins with the filter byte 0. */
 static void draw(const matrix *m, int64_t width, int64_t height, unsigned char *pixels) {
   for (int64_t r = 0; r < m->rows; ++r) {
     unsigned char *line = pixels + (int64_t)((double)r * (double)height / (double)m->rows) * (width + 1) + 1;

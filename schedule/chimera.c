@@ -1,8 +1,9 @@
-/* Chimera: f down and f up pipelines over the same D workers.
+/* Chimera: f pipelines that go down and f that go up over the same D workers.
  *
- * In each pipeline the local micro-batch m has its forward pass at stage s in slot 2m + s and its backward pass in slot 2m + 2D -
- * 1 - s; all pipelines overlaid are free of conflicts for every f that divides D / 2. Unit k of D micro-batches is shifted by 2Dk
- * slots. Slots give each worker its order; what runs is that order, as soon as it can. (Chimera, sections 3.1, 3.5, 3.6)
+ * In each pipeline the local micro-batch m has its forward pass at stage s in time slot 2m + s and its backward pass in slot
+ * 2m + 2D - 1 - s. The overlaid pipelines do not conflict if f divides D / 2. Unit k of D micro-batches is shifted by 2Dk slots.
+ * Slots only give each worker its order of operations; each operation then starts as soon as it can. (Chimera, sections 3.1, 3.5,
+ * 3.6)
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,16 +12,17 @@
 #include "core/cut.h"
 #include "schedule/schedule_internal.h"
 
-/* A pass of a worker. */
+/* A forward or backward pass on a worker. */
 typedef struct {
   int64_t slot;
   int32_t pipeline, stage;
-  int32_t micro; /* of the round, the first of `each` */
-  int8_t each;   /* 2: forward doubling, a forward pass over two micro-batches */
+  int32_t micro; /* number within the round of the first of `each` micro-batches */
+  int8_t each;   /* 2: a forward pass over two micro-batches (forward doubling) */
   bool forward;
 } pass;
 
-/* Slots first; within a slot a pipeline can be given only once, and pipelines do not conflict: the rest makes the order total. */
+/* Orders by slot. A pipeline has at most one pass in a slot and pipelines do not conflict, so the other keys only make the order
+ * total. */
 static int by_slot(const void *a, const void *b) {
   const pass *x = a, *y = b;
   if (x->slot != y->slot) {
@@ -29,7 +31,7 @@ static int by_slot(const void *a, const void *b) {
   return (x->pipeline > y->pipeline) - (x->pipeline < y->pipeline);
 }
 
-/* The passes of one unit, D forward passes or fewer over all 2f pipelines, as evenly as possible. */
+/* Lists the passes of one unit: D forward passes or fewer, spread over all 2f pipelines as evenly as possible. */
 static int64_t list_unit(const bppsa_schedule *list, int64_t worker, int64_t first, int64_t forwards, int64_t each, int64_t shift,
                          pass *passes) {
   const int64_t d = list->config.stages, pipelines = list->config.replicas;
@@ -48,8 +50,8 @@ static int64_t list_unit(const bppsa_schedule *list, int64_t worker, int64_t fir
   return count;
 }
 
-/* Direct concatenation and halving: units of D. Doubling: units of D pairs while there are 2D micro-batches, the rest in units of
- * D. */
+/* Direct concatenation and halving have units of D micro-batches. Doubling has units of D pairs as long as 2D micro-batches are
+ * left, and units of D for the rest. */
 static int64_t list_passes(const bppsa_schedule *list, int64_t worker, pass *passes) {
   const int64_t d = list->config.stages, n = list->config.micro_batches;
   int64_t count = 0, shift = 0;
@@ -65,15 +67,15 @@ static int64_t list_passes(const bppsa_schedule *list, int64_t worker, pass *pas
 
 static void write_backward(bppsa_writer *w, int64_t replica, int64_t micro, const pass *p) {
   const bool halved = w->config->scale == BPPSA_SCALE_HALVING;
-  const int64_t times = halved ? 2 : p->each; /* back to back */
+  const int64_t times = halved ? 2 : p->each; /* the two halves follow each other */
   for (int64_t i = 0; i < times; ++i) {
     bppsa_writer_backward(w, replica, p->stage, halved ? micro : micro + i, halved ? i : -1);
   }
 }
 
-/* From the last stage on: its gradients are there first, and all workers of a stage meet. eager-opt leaves the middle stages to
- * the end: nothing idles behind their gradients.
- * (section 3.2) */
+/* Ends an iteration, from the last stage to the first: gradients of the last stage are complete first, and all workers of a stage
+ * synchronise in the same order. eager-opt synchronises the middle stages at the end, because no worker is idle when their
+ * gradients are complete. (section 3.2) */
 static void finish_worker(bppsa_writer *w, int64_t copy, int64_t worker) {
   const int64_t d = w->config->stages, pipelines = w->config->replicas;
   for (int64_t stage = d - 1; stage >= 0; --stage) {
@@ -104,7 +106,7 @@ static void write_worker(bppsa_writer *w, int64_t copy, int64_t worker, int64_t 
   }
 }
 
-/* Direct concatenation leaves (K + 1)(D - 2) bubbles of the backward pass's longer time, 1F1B 3 (D - 1), with B = 2F. */
+/* With B = 2F direct concatenation leaves (K + 1)(D - 2) bubbles, each as long as a backward pass, and 1F1B leaves 3 (D - 1). */
 static void advise(bppsa_schedule *list) {
   const int64_t d = list->config.stages, k = list->config.micro_batches / d;
   if (list->config.scale == BPPSA_SCALE_DIRECT && list->config.replicas == 2 && k >= 2 && (k + 1) * (d - 2) > 3 * (d - 1)) {

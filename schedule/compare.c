@@ -29,7 +29,7 @@ bppsa_schedule_summary bppsa_schedule_summarise(const bppsa_timed *timed) {
   return s;
 }
 
-/* ---- what has to be the same ---- */
+/* ---- fields that should agree ---- */
 
 static int64_t layers_of(const bppsa_schedule_summary *s) {
   return s->layers;
@@ -53,7 +53,7 @@ static int64_t window_of(const bppsa_schedule_summary *s) {
 static const struct {
   const char *key, *words;
   int64_t (*value)(const bppsa_schedule_summary *s);
-  bool window; /* its value is a window's */
+  bool window; /* the value is a bppsa_schedule_window */
 } fields[] = {{"layers", "layers", layers_of, false},
               {"micro_batches", "micro-batches", micro_batches_of, false},
               {"elements", "elements", elements_of, false},
@@ -71,7 +71,7 @@ static bool differs(int field, const bppsa_schedule_summary *rows, int64_t count
   return false;
 }
 
-/* "32", "backward-forward"; "-" where the scheme has no such thing. */
+/* "32", "backward-forward"; "-" where the scheme has no such field. */
 static const char *value_text(int field, const bppsa_schedule_summary *row, char text[VALUE_TEXT]) {
   const int64_t value = fields[field].value(row);
   if (fields[field].window) {
@@ -97,7 +97,7 @@ static void add_row(const bppsa_schedule_summary *rows, int64_t count, int64_t i
   bppsa_text_add(text, "\n");
 }
 
-/* The fields that differ, or those that are the same and that the schemes have, with commas between. */
+/* Lists the fields that differ, or those that all schemes have and that agree, separated by commas. */
 static int add_fields(const bppsa_schedule_summary *rows, int64_t count, bool different, bppsa_text *text) {
   int added = 0;
   char value[VALUE_TEXT];

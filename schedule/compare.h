@@ -1,4 +1,4 @@
-/* Schemes side by side. */
+/* Compares schemes in a table. */
 #ifndef BPPSA_SCHEDULE_COMPARE_H
 #define BPPSA_SCHEDULE_COMPARE_H
 
@@ -6,24 +6,24 @@
 
 #include "schedule/timed.h"
 
-/* What a table says of a schedule, and what its time is the time of: -1 where the scheme has no such thing. */
+/* A row of the table: a schedule's results, and the work that its time is for. -1: the scheme has no such field. */
 typedef struct {
   const bppsa_schedule_scheme *scheme;
   int64_t layers, micro_batches, elements, workers, iterations;
   bppsa_schedule_window window;
   double makespan, bubble_ratio;
-  double least, most; /* peak activations of any worker, M_a */
-  double weights;     /* the most versions any worker holds, M_theta */
+  double least, most; /* smallest and largest of the workers' peak activations, M_a */
+  double weights;     /* the most versions that a worker holds, M_theta */
 } bppsa_schedule_summary;
 
 bppsa_schedule_summary bppsa_schedule_summarise(const bppsa_timed *timed);
 
-/* Appends a table with a row a schedule. What is not the same for all of them (layers, micro-batches, elements of a scan, workers,
- * iterations, the window) has a column, and a sentence says that their times are of different work; what is the same for all is
- * named once. */
+/* Appends a table with a row for each schedule. A field in which schedules differ (layers, micro-batches, elements of a scan,
+ * workers, iterations, the window) becomes a column, and a sentence says that their times are for different work; a field in
+ * which all agree is named once. */
 void bppsa_schedule_table(const bppsa_schedule_summary *rows, int64_t count, bppsa_text *text);
 
-/* The keys, of bppsa_timed_json, of what is not the same for all: an array of strings. NULL when out of memory. */
+/* The keys (of bppsa_timed_json) of the fields in which schedules differ, as an array of strings. NULL when out of memory. */
 json_t *bppsa_schedule_differences(const bppsa_schedule_summary *rows, int64_t count);
 
 #endif

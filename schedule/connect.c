@@ -1,27 +1,28 @@
-/* From what every worker does, in order, to the whole list: dependencies, a SEND and a RECV for each tensor that changes workers,
- * groups; all in one order in which everything can run, so that no lane ever waits for what stands behind it.
+/* Completes a list that has every worker's operations in order: adds the dependencies, a SEND and a RECV for each tensor that
+ * goes to another worker, and groups. The whole list is in an order in which it can run, so no lane waits for an operation behind
+ * it.
  *
- * The order is that of a run over free links: an operation stands where it starts; a SEND, and its RECV at once behind it, where
- * its tensor is ready. So tensors leave and arrive in the order in which they are ready.
+ * The order is that of a simulation with free links: an operation stands where it starts there; a SEND, followed by its RECV,
+ * stands where its tensor is ready. So tensors are sent and received in the order in which they are ready.
  */
 #include <string.h>
 
 #include "core/alloc.h"
 #include "schedule/schedule_internal.h"
 
-/* A tensor on its way. */
+/* A transfer of a tensor. */
 typedef struct {
   int32_t to;   /* worker */
   int32_t recv; /* id in the new list */
-  int32_t next; /* of the same operation's, or -1 */
+  int32_t next; /* the next transfer of the same operation's result, or -1 */
 } transfer;
 
 typedef struct {
   const bppsa_schedule *from;
-  bppsa_schedule *list;   /* the new one */
-  bppsa_schedule_run run; /* of the old list, its order complete */
+  bppsa_schedule *list;   /* the new list */
+  bppsa_schedule_run run; /* a simulation of the old list, whose order is complete */
   int32_t *place;         /* the new id of each old operation */
-  bppsa_events ready;     /* results that leave, by the time they are there */
+  bppsa_events ready;     /* results to be sent, by the time at which they are ready */
   int32_t *leaving;       /* the first transfer of each old operation's result, or -1 */
   transfer *transfers;    /* size count */
   int64_t count, room;
@@ -52,7 +53,7 @@ static bppsa_status add_transfer(connector *c, int32_t op, int32_t to) {
     c->room = room;
   }
   c->transfers[c->count] = (transfer){.to = to, .recv = -1, .next = -1};
-  int32_t *end = &c->leaving[op]; /* chains are short: no result goes to more than a few workers */
+  int32_t *end = &c->leaving[op]; /* these chains are short: a result goes to few workers */
   while (*end >= 0) {
     end = &c->transfers[*end].next;
   }
@@ -61,7 +62,7 @@ static bppsa_status add_transfer(connector *c, int32_t op, int32_t to) {
 }
 
 static bppsa_status find_transfers(connector *c) {
-  for (int64_t i = 0; i < c->from->count; ++i) { /* the first to read is sent to first */
+  for (int64_t i = 0; i < c->from->count; ++i) { /* the first reader is sent to first */
     const bppsa_schedule_op *op = &c->from->ops[i];
     for (int32_t k = 0; k < op->dep_count; ++k) {
       const int32_t dep = c->from->deps[op->deps + k];
@@ -75,7 +76,7 @@ static bppsa_status find_transfers(connector *c) {
 
 /* ---- the new list ---- */
 
-/* Calls `add` for what stands next: an operation, or what leaves of one (as ~id). */
+/* Calls `add` for everything in the new order: operations, and the transfers of an operation's result (leaves = true). */
 static bppsa_status in_order(connector *c, bppsa_status (*add)(connector *c, int32_t old, bool leaves)) {
   c->ready.count = 0;
   for (int64_t i = 0; i < c->run.count; ++i) {
@@ -94,7 +95,7 @@ static bppsa_status in_order(connector *c, bppsa_status (*add)(connector *c, int
   return BPPSA_OK;
 }
 
-/* Where every old operation and every transfer goes. */
+/* Assigns the new ids of an old operation or of its transfers. */
 static bppsa_status assign_place(connector *c, int32_t old, bool leaves) {
   if (!leaves) {
     c->place[old] = (int32_t)c->places++;
@@ -107,8 +108,8 @@ static bppsa_status assign_place(connector *c, int32_t old, bool leaves) {
   return BPPSA_OK;
 }
 
-/* alpha + beta L: the activations behind the last layer, or the gradient in front of the first. A scan's products are `message`
- * words each. */
+/* alpha + beta L, where L are the words of the activations behind the operation's last layer, or of the gradient in front of its
+ * first. Products of a scan are `message` words each. */
 static double link_cost(const bppsa_schedule *list, const bppsa_schedule_op *op) {
   const bppsa_schedule_config *c = &list->config;
   const bool gradient = op->kind == BPPSA_KIND_I || op->kind == BPPSA_KIND_B;
@@ -157,7 +158,7 @@ static bppsa_status append_place(connector *c, int32_t old, bool leaves) {
   return BPPSA_OK;
 }
 
-/* The k-th SYNC of a layer begins on all replicas together. */
+/* Makes the k-th SYNC of a layer begin on all replicas together. */
 static bppsa_status group_syncs(bppsa_schedule *list) {
   const int64_t layers = list->config.layers, held = list->replicas * layers;
   int64_t most = 0;
@@ -189,7 +190,7 @@ static bppsa_status group_syncs(bppsa_schedule *list) {
 
 /* ---- the steps ---- */
 
-/* Room for all, and what waits for itself behind the rest. */
+/* Makes room for the whole order, and puts operations that wait for each other behind the rest. */
 static bppsa_status complete_order(connector *c) {
   const int64_t count = c->run.count;
   c->place = bppsa_alloc((size_t)count * sizeof *c->place);

@@ -17,7 +17,7 @@ static bool good_number(const json_t *value) {
   return json_is_number(value) && isfinite(json_number_value(value)) && json_number_value(value) >= 0;
 }
 
-/* An array of any length: bppsa_schedule_check_rows knows what fits. */
+/* Reads an array of any length; bppsa_schedule_check_rows checks the length. */
 static bppsa_status take_array(const char *path, const char *key, const json_t *rows, double **made) {
   const int64_t count = (int64_t)json_array_size(rows);
   double *costs = bppsa_calloc(count, sizeof *costs);
@@ -36,7 +36,7 @@ static bppsa_status take_array(const char *path, const char *key, const json_t *
   return BPPSA_OK;
 }
 
-/* Numbers of a table row by row: [regions] where `columns` is 0, or [regions][columns]. */
+/* Reads a table of numbers row by row: [regions] if `columns` is 0, otherwise [regions][columns]. */
 static bppsa_status take_table(const char *path, const char *key, const json_t *rows, int64_t regions, int64_t columns,
                                double *table) {
   const int64_t wide = columns > 0 ? columns : 1;
@@ -52,7 +52,7 @@ static bppsa_status take_table(const char *path, const char *key, const json_t *
   return BPPSA_OK;
 }
 
-/* Algorithm 1's profile: {"main": [R], "sub": [R][L], "speedup": [R][L]}. */
+/* Reads Algorithm 1's profile: {"main": [R], "sub": [R][L], "speedup": [R][L]}. */
 static bppsa_status take_profile(const char *path, const json_t *profile, bppsa_schedule_config *c, double *tables[3]) {
   static const char *const keys[] = {"main", "sub", "speedup"};
   const int64_t regions = (int64_t)json_array_size(json_object_get(profile, "main")),

@@ -1,12 +1,16 @@
-/* Schedules as CSV. The first row has what the schedule was made from, as name=value. Every further row is a worker: its number,
- * then its operations in order, without transfers, which follow from them. An operation is its kind, its micro-batch where it has
- * one, and marks:
+/* Schedules as CSV. The first row holds what the schedule was made from, as name=value. Every further row is a worker: its number,
+ * then its operations in order, without transfers, which follow from them. An operation is its kind, its micro-batch if it has one,
+ * and marks:
  *
- *     F3@2v0      F of micro-batch 3, stage 2, weights of version 0
- *     +2          over two micro-batches          .1   second half; slice of a SYNC; of scans, where the second factor begins
- *     /1          replica 1                       :8   first layer, where it is not the stage's    x2   two layers, where it is
- *     not all
- *     =1.5        a cost of its own               ~-1  a change of memory of its own               %4   a lane that is not compute
+ *     F3@2v0   F of micro-batch 3, stage 2, weights of version 0
+ *     +2       over two micro-batches
+ *     .1       second half; slice of a SYNC; in scans, where the second factor begins
+ *     /1       replica 1
+ *     :8       first layer, if it is not the stage's first
+ *     x2       two layers, if the stage has more
+ *     =1.5     a cost of its own
+ *     ~-1      a change of memory of its own
+ *     %4       a lane other than compute
  */
 #include <inttypes.h>
 #include <math.h>
@@ -88,7 +92,7 @@ static void write_fields(const bppsa_schedule *list, bppsa_text *text) {
   bppsa_text_add(text, "\n");
 }
 
-/* Decimal and complete. */
+/* Reads a whole decimal number. */
 static bool read_real(const char *text, char **end, double *value) {
   *value = strtod(text, end);
   return *end != text && isfinite(*value);
@@ -165,7 +169,7 @@ static void write_op(const bppsa_schedule *list, const bppsa_schedule_op *op, bp
   }
 }
 
-/* Operations of each worker as chains: the list is in the order of time. */
+/* Collects the operations of each worker in a chain, because the list is in the order of time. */
 bppsa_status bppsa_schedule_csv_write(const bppsa_timed *timed, bppsa_text *text) {
   const bppsa_schedule *list = timed->list;
   int32_t *next = bppsa_alloc((size_t)list->count * sizeof *next), *first = bppsa_alloc((size_t)list->workers * sizeof *first);
@@ -206,7 +210,7 @@ static bppsa_status bad_cell(const place *at, const char *cell, const char *expe
                     cell, expected);
 }
 
-/* The next cell of a row, terminated in place; NULL behind the last. */
+/* The next cell of a row, ended by a 0 in place; NULL behind the last. */
 static char *next_cell(char **rest) {
   char *cell = *rest;
   if (cell == NULL) {
@@ -249,7 +253,7 @@ static bppsa_status read_fields(place *at, char *row, const char **scheme, bppsa
              : bad_cell(at, *scheme != NULL ? *scheme : "", "scheme=ID of a scheme that --list names");
 }
 
-/* A whole number of at most nine digits, with a sign where there is one. */
+/* Reads an integer of at most nine digits, with an optional sign. */
 static bool read_whole(const char **at, int32_t *value) {
   const bool negative = **at == '-';
   const char *digits = *at + negative;
@@ -264,7 +268,7 @@ static bool read_whole(const char **at, int32_t *value) {
 
 static bool read_kind(const char **at, bppsa_schedule_op *op) {
   size_t length = 0;
-  for (int kind = 0; kind < BPPSA_KIND_COUNT; ++kind) { /* the longest name that fits: STEP and not S */
+  for (int kind = 0; kind < BPPSA_KIND_COUNT; ++kind) { /* the longest name that fits, so that STEP is not read as S */
     const char *name = bppsa_schedule_kind_name(kind);
     if (strlen(name) > length && strncmp(*at, name, strlen(name)) == 0) {
       length = strlen(name);
@@ -364,14 +368,14 @@ static bppsa_status read_worker(place *at, char *row, bppsa_schedule *list, bool
   seen[worker] = true;
   for (cell = next_cell(&rest); cell != NULL; cell = next_cell(&rest)) {
     at->cell += 1;
-    if (cell[0] != '\0') { /* spreadsheets fill rows up */
+    if (cell[0] != '\0') { /* spreadsheets pad rows with empty cells */
       BPPSA_TRY(read_op(at, cell, list, worker));
     }
   }
   return BPPSA_OK;
 }
 
-/* The next line, terminated in place, without a carriage return; NULL behind the last. */
+/* The next line, ended by a 0 in place, without a carriage return; NULL behind the last. */
 static char *next_row(char **rest) {
   char *row = *rest;
   if (row == NULL || *row == '\0') {

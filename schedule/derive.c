@@ -1,14 +1,16 @@
-/* Dependencies from the data flow: what each operation reads, from what it is (kind, replica, layers, micro-batch) and its place
- * in its worker's order.
+/* Dependencies from the data flow. What an operation reads follows from its kind, replica, layers and micro-batch, and from its
+ * place in its worker's order:
  *
  *     F of layer l       F of layer l - 1; the last STEP of its layers
- *     I, B of layer l    the gradient behind layer l, from I or B of layer l + 1 (behind the last layer: from its F, the loss);
- *     its own F
+ *     I, B of layer l    its own F, and the gradient behind layer l: from I or B of layer l + 1, or behind the last layer from its
+ *                        F, which gives the loss
  *     W of layer l       the same
- *     RECOMPUTE          the same: it begins when the gradient is there, so that what it makes does not lie around (Chimera: B_t
- *     = 3 F_t)
- *     SYNC, STEP         what made the gradients of its layers since the last STEP; STEP waits for their SYNC where there is one
- *     PRODUCT            the products it joins; CARRY, APPLY: the gradient in front of their elements, and the product they use
+ *     RECOMPUTE          the same: it begins when the gradient has arrived, so that its activations are held briefly (Chimera:
+ *                        B_t = 3 F_t)
+ *     SYNC, STEP         what made the gradients of its layers since the last STEP; a STEP also waits for their SYNC if there is
+ *                        one
+ *     PRODUCT            the products it joins
+ *     CARRY, APPLY       the gradient in front of their elements; CARRY also a product over its elements
  */
 #include <string.h>
 
@@ -97,7 +99,7 @@ static void note_producers(const tables *t) {
       t->before[id] = t->carry[op->layer];
       t->carry[op->layer] = (int32_t)id;
       break;
-    case BPPSA_KIND_APPLY: /* gets there too, but later than a CARRY */
+    case BPPSA_KIND_APPLY: /* it also gives this gradient, but later than a CARRY */
       if (t->reaches[op->layer + op->layers] < 0) {
         t->reaches[op->layer + op->layers] = (int32_t)id;
       }
@@ -114,7 +116,7 @@ static void note_producers(const tables *t) {
 
 /* ---- who reads what ---- */
 
-/* Once; of itself and of what is missing, none: the validator says what is missing. */
+/* Adds a dependency, but not twice, not on the operation itself, and not where `dep` is missing: the validator reports that. */
 static bppsa_status need(const tables *t, int64_t id, int32_t dep) {
   const bppsa_schedule_op *op = &t->list->ops[id];
   const int32_t recent = op->dep_count < 4 ? op->dep_count : 4;
@@ -133,7 +135,7 @@ static bppsa_status need_table(const tables *t, int64_t id, const int32_t *table
   return BPPSA_OK;
 }
 
-/* The gradient behind the operation's last layer, and its own F. */
+/* Adds the gradient behind the operation's last layer, and the operation's own F. */
 static bppsa_status need_gradient(const tables *t, int64_t id) {
   const bppsa_schedule_op op = t->list->ops[id];
   const int64_t last = op.layer + op.layers - 1;
@@ -162,7 +164,7 @@ static bppsa_status need_chain(const tables *t, int64_t id, int32_t *head) {
 static bppsa_status need_gradients(const tables *t, int64_t id) {
   const bppsa_schedule_op op = t->list->ops[id];
   const int64_t key = op.replica * t->layers + op.layer;
-  if (op.kind == BPPSA_KIND_SYNC && op.part > 0) { /* a later slice of one transfer */
+  if (op.kind == BPPSA_KIND_SYNC && op.part > 0) { /* a later slice of the same SYNC */
     BPPSA_TRY(need(t, id, t->synced[key]));
   }
   for (int64_t i = 0; i < op.layers; ++i) {
@@ -211,7 +213,7 @@ static bppsa_status need_backward(const tables *t, int64_t id) {
   return BPPSA_OK;
 }
 
-/* The product over exactly the elements from .. to, or -1. */
+/* The product over exactly the elements from .. to - 1, or -1. */
 static int32_t find_product(const tables *t, int64_t from, int64_t to) {
   int32_t at = t->product[from];
   while (at >= 0 && t->list->ops[at].layer + t->list->ops[at].layers != to) {
@@ -220,8 +222,8 @@ static int32_t find_product(const tables *t, int64_t from, int64_t to) {
   return at;
 }
 
-/* Who has the gradient at `from` hands it down: of the CARRYs that begin there the shortest over more than `layers`, so that
- * nobody sends to many; -1: none. */
+/* The operation from which to fetch the gradient at `from`. Several workers may hold it: those whose CARRY begins there. Takes
+ * the CARRY over the fewest elements, but over more than `layers`, so that no worker sends it to many; -1: there is none. */
 static int32_t find_holder(const tables *t, int64_t from, int32_t layers) {
   int32_t best = -1;
   for (int32_t at = t->carry[from]; at >= 0; at = t->before[at]) {
@@ -232,8 +234,8 @@ static int32_t find_holder(const tables *t, int64_t from, int32_t layers) {
   return best;
 }
 
-/* `part`, where a PRODUCT joins two, is the element at which the second begins. A CARRY uses a product; an APPLY multiplies one
- * by one. */
+/* The dependencies of a scan's operation. For a PRODUCT of two others `part` is the element at which the second begins. A CARRY
+ * uses one product; an APPLY multiplies by its elements one after the other. */
 static bppsa_status need_segment(const tables *t, int64_t id) {
   const bppsa_schedule_op op = t->list->ops[id];
   const int64_t from = op.layer, to = from + op.layers;

@@ -12,7 +12,7 @@ enum { LEFT = 92, RIGHT = 24, TOP = 84, BOTTOM = 34, LANE = 22, CURVE = 18, GAP 
 
 static const char black[] = "#222222", grey[] = "#8a8a8a", rule[] = "#e4e4e4", area[] = "#dfe8ef", edge[] = "#7a94a8";
 
-/* How a kind is drawn; a kind without a fill is not. */
+/* How a kind is drawn; a kind without a fill is not drawn. */
 typedef struct {
   const char *fill, *words;
 } look;
@@ -30,8 +30,8 @@ typedef struct {
   bppsa_text *text;
   bppsa_canvas canvas;
   double unit;                     /* pixels of a unit of time */
-  double lane_y[BPPSA_LANE_COUNT]; /* of each lane below its worker's top; below 0: not drawn */
-  double worker_height, most;      /* most: activations any worker holds */
+  double lane_y[BPPSA_LANE_COUNT]; /* top of each lane below its worker's top; below 0: the lane is not drawn */
+  double worker_height, most;      /* most: the activations that the fullest worker holds */
   bool used[BPPSA_KIND_COUNT];
 } drawing;
 
@@ -49,14 +49,14 @@ static double width_of(const char *words) {
 
 /* ---- layout ---- */
 
-/* What takes no time is not drawn. */
+/* An operation that takes no time is not drawn. */
 static bool drawn(const drawing *d, int64_t id) {
   const bppsa_schedule_op *op = &d->timed->list->ops[id];
   return looks[op->kind].fill != NULL && d->timed->times.end[id] > d->timed->times.start[id];
 }
 
-/* Numbers of micro-batches, two of a doubled pass; of layers where each has an operation and there is one micro-batch; a second
- * half has a mark. */
+/* The label of an operation: the number of its micro-batch, of both for a doubled pass; the number of its layer if each layer has
+ * an operation and there is one micro-batch. A second half is marked. */
 static void label_of(const drawing *d, const bppsa_schedule_op *op, char *text, size_t size) {
   const bppsa_schedule *list = d->timed->list;
   text[0] = '\0';
@@ -72,7 +72,7 @@ static void label_of(const drawing *d, const bppsa_schedule_op *op, char *text, 
   }
 }
 
-/* A unit of time is as wide as the shortest labelled operation needs, as long as the whole stays readable on a page. */
+/* Makes a unit of time as wide as the shortest labelled operation needs, while the picture still fits on a page. */
 static void lay_out(drawing *d) {
   const bppsa_schedule *list = d->timed->list;
   bool lanes[BPPSA_LANE_COUNT] = {[BPPSA_LANE_COMPUTE] = true};
@@ -135,7 +135,7 @@ static void draw_title(drawing *d) {
   bppsa_canvas_words(&d->canvas, x + 19, 45, -1, 12, black, words);
 }
 
-/* A tick every 1, 2, 5, 10, ... units, far enough apart for its number. */
+/* Draws a tick every 1, 2, 5, 10, ... units, far enough apart for the numbers. */
 static void draw_axis(drawing *d) {
   const double end = (d->canvas.width - LEFT - RIGHT) / d->unit, bottom = d->canvas.height - BOTTOM + 6;
   double step = pow(10, floor(log10(60 / d->unit)));

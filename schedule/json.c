@@ -16,7 +16,7 @@ static json_t *range_json(int64_t first, int64_t count) {
   return bppsa_json_finish(array, ok);
 }
 
-/* A RECV ends with its SEND, which stands in front of it. */
+/* The dependencies of an operation. A RECV ends with its SEND, which stands in front of it. */
 static json_t *deps_json(const bppsa_schedule *list, int64_t id) {
   const bppsa_schedule_op *op = &list->ops[id];
   if (op->kind == BPPSA_KIND_RECV) {

@@ -1,4 +1,4 @@
-/* What is read off a simulated schedule: SpecTrain's version differences, Chimera's performance model. */
+/* What a simulated schedule tells: SpecTrain's version differences, Chimera's performance model. */
 #include <math.h>
 
 #include "core/alloc.h"
@@ -36,7 +36,7 @@ int64_t bppsa_schedule_ahead(const bppsa_schedule *list, const bppsa_schedule_ti
 
 /* ---- Chimera ---- */
 
-/* What an operation waited for to the end: a dependency, or what stood before it in its lane. -1: nothing. */
+/* The operation whose end let this one start: a dependency, or the operation before it in its lane. -1: none. */
 static int64_t waited_for(const bppsa_schedule *list, const bppsa_schedule_run *run, const int32_t *previous, int64_t id) {
   const bppsa_schedule_op *op = &list->ops[id];
   int64_t latest = previous[id];
@@ -50,7 +50,7 @@ static int64_t waited_for(const bppsa_schedule *list, const bppsa_schedule_run *
   return latest;
 }
 
-/* C_f and C_b: passes on the way back from what ends last. */
+/* Counts C_f and C_b: forward and backward passes on the path that leads back from the operation that ends last. */
 static bppsa_status count_critical(const bppsa_schedule *list, const bppsa_schedule_run *run, int64_t *forward,
                                    int64_t *backward) {
   int32_t *last = bppsa_alloc((size_t)(list->workers * BPPSA_LANE_COUNT) * sizeof *last),

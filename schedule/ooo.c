@@ -1,19 +1,19 @@
 /* Out-of-order back-propagation in pipelines: gradient fast-forwarding and modulo allocation. (ooo-backprop, section 5.2, figures
  * 5 and 13)
  *
- * A worker that is free takes, of what is ready, what comes first by priority: figure 13's fast-forwarding follows from F > I > W,
- * its modulo allocation from I > F > W; ties go to the earlier micro-batch.
+ * A free worker takes, of the operations that are ready, the one with the highest priority. Fast-forwarding (figure 13) is the
+ * priority F > I > W, modulo allocation I > F > W; of equals the earlier micro-batch comes first.
  */
 #include "core/alloc.h"
 #include "schedule/schedule_internal.h"
 
-/* ---- work-conserving list scheduling ---- */
+/* ---- list scheduling: no worker is idle while an operation is ready ---- */
 
 typedef struct {
   const bppsa_schedule *list;
   bppsa_events ends;   /* of running operations, by time */
-  bppsa_events *ready; /* of every worker, by priority */
-  bool *running;       /* every worker */
+  bppsa_events *ready; /* for every worker, by priority */
+  bool *running;       /* for every worker */
   int32_t *waiting;
   int64_t *first;
   int32_t *successor;
@@ -37,10 +37,11 @@ static void start_next(conserver *c, int32_t worker, double now) {
   const int32_t id = bppsa_events_pop(&c->ready[worker]).id;
   c->running[worker] = true;
   c->order[c->done++] = id;
-  bppsa_events_push(&c->ends, (bppsa_event){.time = now + c->list->ops[id].cost, .id = id}); /* one a worker: there is room */
+  /* a worker runs one operation, so there is room */
+  bppsa_events_push(&c->ends, (bppsa_event){.time = now + c->list->ops[id].cost, .id = id});
 }
 
-/* Everything that ends at one time ends before anything starts at it. */
+/* Ends everything that ends at this time, before anything starts at it. */
 static bppsa_status end_together(conserver *c, double now, int32_t *freed, int64_t *count) {
   *count = 0;
   while (c->ends.count > 0 && c->ends.events[0].time <= now) {
@@ -88,19 +89,19 @@ static void link_all(conserver *c) {
     c->first[i + 1] += c->first[i];
     c->waiting[i] = list->ops[i].dep_count;
   }
-  for (int64_t i = list->count - 1; i >= 0; --i) { /* from each block's end to its beginning */
+  for (int64_t i = list->count - 1; i >= 0; --i) { /* moves each block's end to its beginning */
     for (int32_t k = 0; k < list->ops[i].dep_count; ++k) {
       const int32_t dep = list->deps[list->ops[i].deps + k];
       c->successor[--c->first[dep + 1]] = (int32_t)i;
     }
   }
-  for (int64_t i = 0; i < list->count; ++i) { /* where block i begins now stands at i + 1 */
+  for (int64_t i = 0; i < list->count; ++i) { /* the beginning of block i is now at i + 1 */
     c->first[i] = c->first[i + 1];
   }
   c->first[list->count] = list->dep_count;
 }
 
-/* The new order of the list; operations of the other lanes are not used here. */
+/* Puts the list into the new order. The other lanes have no operations here. */
 static bppsa_status reorder(bppsa_schedule *list, const int32_t *order) {
   bppsa_schedule_op *ops = bppsa_alloc((size_t)list->count * sizeof *ops);
   if (ops == NULL) {
@@ -152,7 +153,7 @@ bppsa_status bppsa_schedule_prioritise(bppsa_schedule *list, bppsa_schedule_prio
 
 /* ---- the two schemes ---- */
 
-/* kind first, then round, then micro-batch; within one the data flow decides. */
+/* Orders by kind, then round, then micro-batch; among equals the data flow decides. */
 static int64_t rank(const bppsa_schedule *list, const bppsa_schedule_op *op, int64_t kind) {
   return kind * (list->micros + 1) + (op->micro >= 0 ? op->micro : list->micros);
 }
@@ -167,7 +168,7 @@ static int64_t gradient_first(const bppsa_schedule *list, const bppsa_schedule_o
   return rank(list, op, order[op->kind]);
 }
 
-/* All operations, in the order of the data flow, for the list scheduler to put in its own. */
+/* Writes all operations in the order of the data flow; the list scheduler then orders them. */
 static bppsa_status write_passes(bppsa_schedule *list, bppsa_schedule_priority priority) {
   bppsa_writer w;
   BPPSA_TRY(bppsa_writer_start(list, &w));

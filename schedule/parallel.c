@@ -1,15 +1,15 @@
 /* Data parallelism: wait-free back-propagation, prioritised communication, reverse first-k. (ooo-backprop, section 5.1, figure 4,
  * algorithm 2)
  *
- * All workers do the same on micro-batches of their own, so one worker's time line decides the order on its link: gradients go as
- * they come, or the first layer's before others; the latter preempts, so that a SYNC may go in slices.
+ * All workers do the same on their own micro-batches, so one worker's time line decides the order of transfers. Gradients are
+ * synchronised in the order in which they are ready, or the first layer's first; then a SYNC may be interrupted and go in slices.
  */
 #include <math.h>
 
 #include "core/alloc.h"
 #include "schedule/schedule_internal.h"
 
-/* A piece of a layer's SYNC. */
+/* A slice of a layer's SYNC. */
 typedef struct {
   int32_t layer, part; /* part -1: whole */
   double cost;
@@ -19,18 +19,18 @@ typedef struct {
   const bppsa_schedule *list;
   int64_t layers;
   int64_t k;        /* weight gradients of the first k layers come last, in reverse */
-  bool prioritised; /* the link's order */
-  double *made;     /* when each layer's weight gradient is there */
-  double *left;     /* of each layer's SYNC */
-  double *synced;   /* when it is over */
+  bool prioritised; /* the first layer's SYNC goes first */
+  double *made;     /* when each layer's weight gradient is ready */
+  double *left;     /* time left of each layer's SYNC */
+  double *synced;   /* when each layer's SYNC ends */
   int32_t *parts;   /* slices of each layer so far */
-  int32_t *arrived; /* layers as their gradients come */
-  slice *slices;    /* size count: at most one preemption an arrival */
+  int32_t *arrived; /* layers in the order in which their gradients are ready */
+  slice *slices;    /* size count; each arrival interrupts at most one SYNC */
   int64_t arrivals, count;
   bppsa_events waiting;
-  double now;     /* of the backward pass */
-  int32_t moving; /* the layer on the link, or -1 */
-  double since;   /* it has been moving, or the link has been free */
+  double now;     /* time in the backward pass */
+  int32_t moving; /* the layer whose SYNC is going on, or -1 */
+  double since;   /* when that SYNC began, or when the link became free */
 } timeline;
 
 static double cost_of(const timeline *t, bppsa_schedule_kind kind, int64_t layer) {
@@ -82,7 +82,7 @@ static void end_slice(timeline *t, double now) {
   t->since = now;
 }
 
-/* First come, first served; or the first layer first. There is room for all layers. */
+/* Queues a layer: first come, first served, or the first layer first. The queue has room for all layers. */
 static void wait_for_link(timeline *t, int32_t layer, int64_t turn) {
   bppsa_events_push(&t->waiting, (bppsa_event){.priority = t->prioritised ? layer : turn, .id = layer});
 }
@@ -149,7 +149,7 @@ static bppsa_status make_timeline(const bppsa_schedule *list, bool prioritised, 
   return status;
 }
 
-/* From the start of the backward pass to the end of the window: the next forward pass, or the last SYNC. */
+/* The time from the start of the backward pass to the end of the window: of the next forward pass, or of the last SYNC. */
 static double run_timeline(timeline *t, int64_t k) {
   const bppsa_schedule_config *c = &t->list->config;
   double end = 0;
@@ -179,7 +179,7 @@ typedef struct {
   int64_t worker;
 } writing;
 
-/* What is left for the end of the pass keeps its activations until then. */
+/* Writes a gradient. A weight gradient that is left for the end of the pass keeps its activations until then. */
 static void write_gradient(void *context, bppsa_schedule_kind kind, int64_t layer) {
   const writing *of = context;
   bppsa_schedule_op op = bppsa_schedule_op_make(kind, of->worker, of->worker, layer, layer, 1,
@@ -246,8 +246,8 @@ bppsa_status bppsa_schedule_prioritised(bppsa_schedule *list) {
 
 /* ---- reverse first-k ---- */
 
-/* Algorithm 2, lines 1 - 2: the largest j with M_fwd - sum_{i > j} M(I_i) + sum_{i <= j} M(W_i) below the cap; what a gradient's
- * computation holds is taken to be as large as its layer's activations. M_a is the whole network's here, so M_fwd = 1. */
+/* Algorithm 2, lines 1 - 2: the largest j with M_fwd - sum_{i > j} M(I_i) + sum_{i <= j} M(W_i) below the cap. Computing a
+ * gradient is assumed to hold as much as its layer's activations. Here M_a is the whole network's, so M_fwd = 1. */
 static int64_t clamp(const bppsa_schedule *list) {
   const bppsa_schedule_config *c = &list->config;
   double head = 0;
@@ -263,7 +263,7 @@ static int64_t clamp(const bppsa_schedule *list) {
   return most;
 }
 
-enum { SEARCH_LIMIT = 4096 }; /* layers; the search costs L^2 log L */
+enum { SEARCH_LIMIT = 4096 }; /* layers; the search takes L^2 log L steps */
 
 bppsa_status bppsa_schedule_reverse_first_k(bppsa_schedule *list) {
   const bppsa_schedule_config *c = &list->config;

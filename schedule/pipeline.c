@@ -1,25 +1,25 @@
-/* Pipelines of one direction: naive model parallel, GPipe, DAPPLE, interleaved 1F1B, the asynchronous ones, ZB-H1; and GEMS. Each
- * generator says what a worker does, in order; copies (width) do the same with micro-batches of their own.
+/* Pipelines in one direction: naive model parallel, GPipe, DAPPLE, interleaved 1F1B, the asynchronous ones, ZB-H1; and GEMS. Each
+ * generator writes a worker's operations in order; copies (width) do the same with their own micro-batches.
  */
 #include <string.h>
 
 #include "core/alloc.h"
 #include "schedule/schedule_internal.h"
 
-/* The end of an iteration on a stage: synchronise with the other copies, update. */
+/* Ends an iteration on a stage: synchronises with the other copies, updates. */
 static void finish_stage(bppsa_writer *w, int64_t replica, int64_t stage) {
   bppsa_writer_sync(w, replica, stage, w->config->sync == BPPSA_SYNC_POST ? BPPSA_LANE_COMPUTE : BPPSA_LANE_SYNC);
   bppsa_writer_step(w, replica, stage);
 }
 
-/* The forward passes behind the last iteration, where the window ends with them. */
+/* Is the round a full iteration? The round behind the last iteration has forward passes only. */
 static bool is_full(const bppsa_writer *w, int64_t round) {
   return round < w->config->iterations;
 }
 
-/* ---- one stage a worker ---- */
+/* ---- one stage on each worker ---- */
 
-/* Writes the micro-batches of a round of one stage, the first of them `first`. */
+/* Writes the micro-batches of a round on one stage; the first of them is `first`. */
 typedef void (*stage_order)(bppsa_writer *w, int64_t replica, int64_t stage, int64_t first);
 
 static void forwards(bppsa_writer *w, int64_t replica, int64_t stage, int64_t first) {
@@ -47,7 +47,7 @@ static bppsa_status write_stages(bppsa_schedule *list, stage_order order) {
   return bppsa_writer_finish(&w);
 }
 
-/* F0 B0 F1 B1 ...: the next micro-batch starts when the one before has come back. */
+/* F0 B0 F1 B1 ...: a micro-batch starts when the one before it has come back. */
 static void one_by_one(bppsa_writer *w, int64_t replica, int64_t stage, int64_t first) {
   for (int64_t m = 0; m < w->config->micro_batches; ++m) {
     bppsa_writer_forward(w, replica, stage, first + m, 1);
@@ -71,7 +71,7 @@ bppsa_status bppsa_schedule_gpipe(bppsa_schedule *list) {
   return write_stages(list, all_forward);
 }
 
-/* min(D - 1 - s, N) forward passes, then one forward, one backward, then what is left. */
+/* First min(D - 1 - s, N) forward passes, then one forward and one backward in turn, then the rest. */
 static void one_forward_one_backward(bppsa_writer *w, int64_t replica, int64_t stage, int64_t first) {
   const int64_t n = w->config->micro_batches, ahead = w->list->stages - 1 - stage, warm = ahead < n ? ahead : n;
   for (int64_t m = 0; m < n + warm; ++m) {
@@ -88,10 +88,10 @@ bppsa_status bppsa_schedule_1f1b(bppsa_schedule *list) {
   return write_stages(list, one_forward_one_backward);
 }
 
-/* ---- several stages a worker ---- */
+/* ---- several stages on each worker ---- */
 
-/* The k-th pass of a worker: D micro-batches through its first stage, the same through its next, ...; backward from its last stage
- * on. */
+/* The k-th pass of a worker: D micro-batches go through its first stage, the same ones through its next, ...; backward passes
+ * begin with its last stage. */
 static void interleaved_pass(bppsa_writer *w, int64_t replica, int64_t worker, int64_t first, int64_t k, bool forward) {
   const int64_t d = w->config->stages, v = w->config->chunks, turn = k % (d * v) / d;
   const int64_t stage = (forward ? turn : v - 1 - turn) * d + worker, micro = first + k / (d * v) * d + k % d;
@@ -140,7 +140,7 @@ bppsa_status bppsa_schedule_interleaved(bppsa_schedule *list) {
 
 /* ---- without flush ---- */
 
-/* 1F1B over all micro-batches of all iterations; an update after every backward pass, of 2BW after every N of them. */
+/* 1F1B over all micro-batches of all iterations, with an update after every backward pass, or after every N of them (2BW). */
 static void asynchronous_stage(bppsa_writer *w, int64_t replica, int64_t stage) {
   const int64_t n = w->config->micro_batches, all = n * w->list->rounds, ahead = w->list->stages - 1 - stage,
                 warm = ahead < all ? ahead : all;
@@ -159,7 +159,7 @@ static void asynchronous_stage(bppsa_writer *w, int64_t replica, int64_t stage) 
   }
 }
 
-/* Every pass takes one unit of time, as figures 6 and 7 of SpecTrain align them; whatever passes cost, their order is that one. */
+/* Gives every pass one unit of time, as in figures 6 and 7 of SpecTrain: the order of passes is that one, whatever they cost. */
 static void align_passes(bppsa_schedule *list) {
   for (int64_t i = 0; i < list->count; ++i) {
     bppsa_schedule_op *op = &list->ops[i];
@@ -170,8 +170,8 @@ static void align_passes(bppsa_schedule *list) {
   }
 }
 
-/* aim[micro][stage] = updates of the stage that have ended when the micro-batch's update of stage 0 ends, its own left out.
- * Updates in the order of their times; those of one time count for each other. */
+/* aim[micro][stage] = updates of the stage that have ended when the micro-batch's update of stage 0 ends, without its own.
+ * Updates that end at the same time count for each other. */
 static void find_aims(const bppsa_schedule *list, const bppsa_schedule_run *run, int32_t *updates, int32_t *aim) {
   const int64_t stages = list->stages;
   for (int64_t i = 0, end; i < run->done; i = end) {
@@ -180,7 +180,7 @@ static void find_aims(const bppsa_schedule *list, const bppsa_schedule_run *run,
       end = i + 1;
       continue;
     }
-    for (end = i; end < run->done; ++end) { /* updates take no time: they end as they begin, and the order is one of beginnings */
+    for (end = i; end < run->done; ++end) { /* updates take no time, so the order of their starts is the order of their ends */
       const bppsa_schedule_op *op = &list->ops[run->order[end]];
       if (op->kind == BPPSA_KIND_STEP && run->end[run->order[end]] > now) {
         break;
@@ -200,8 +200,8 @@ static void find_aims(const bppsa_schedule *list, const bppsa_schedule_run *run,
   }
 }
 
-/* SpecTrain's predicted versions, F's and B's alike: what the stage has when the micro-batch's round trip is over. (section 3.2,
- * figure 7(d)) */
+/* SpecTrain's predicted versions, the same for F and B: the version that the stage has when the micro-batch's round trip is over.
+ * (section 3.2, figure 7(d)) */
 static bppsa_status predict(bppsa_schedule *list) {
   bppsa_schedule_run run = {0};
   int32_t *updates = bppsa_calloc(list->replicas * list->stages, sizeof *updates);
@@ -245,7 +245,7 @@ bppsa_status bppsa_schedule_asynchronous(bppsa_schedule *list) {
 
 /* ---- GEMS ---- */
 
-/* Micro-batch m goes down the one replica or up the other; a worker holds stage s of the first and D - 1 - s of the second. */
+/* Micro-batches go down one replica or up the other in turn; a worker holds stage s of the first and D - 1 - s of the second. */
 static void gems_worker(bppsa_writer *w, int64_t copy, int64_t worker, int64_t round) {
   const int64_t n = w->config->micro_batches, d = w->config->stages;
   for (int64_t m = 0; m < n; ++m) {
@@ -256,7 +256,7 @@ static void gems_worker(bppsa_writer *w, int64_t copy, int64_t worker, int64_t r
     }
   }
   for (int64_t stage = 0; stage < d && is_full(w, round);
-       ++stage) { /* in the order of stages, so that both workers of a stage meet */
+       ++stage) { /* in the order of stages, so that the two workers of a stage synchronise in the same order */
     for (int64_t up = 0; up < 2; ++up) {
       if (bppsa_schedule_place(w->list, 2 * copy + up, stage) == copy * d + worker) {
         finish_stage(w, 2 * copy + up, stage);
@@ -280,8 +280,8 @@ bppsa_status bppsa_schedule_gems(bppsa_schedule *list) {
 
 /* ---- ZB-H1 ---- */
 
-/* 1F1B of F and I; W s passes late, so that a worker holds no more than D micro-batches and its gradients go on first; what is
- * left of W fills the end. (Qi et al. 2023, section 2.1) */
+/* 1F1B of F and I. W follows s passes later, so that a worker holds no more than D micro-batches and sends its gradients first;
+ * the remaining W fill the end. (Qi et al. 2023, section 2.1) */
 static void zero_bubble(bppsa_writer *w, int64_t replica, int64_t stage, int64_t first) {
   const int64_t n = w->config->micro_batches, ahead = w->list->stages - 1 - stage, warm = ahead < n ? ahead : n;
   int64_t gradients = 0;

@@ -63,7 +63,7 @@ static bool covers(const bppsa_schedule_op *op, int64_t micro, int64_t layer) {
   return micro >= op->micro && micro < op->micro + op->micros && layer >= op->layer && layer < op->layer + op->layers;
 }
 
-/* ---- each once, and all ---- */
+/* ---- every operation once, and none missing ---- */
 
 static bppsa_status placement(bppsa_checker *c, bool *kept) {
   const int64_t stages = c->list->stages;
@@ -71,7 +71,7 @@ static bppsa_status placement(bppsa_checker *c, bool *kept) {
   for (int64_t id = 0; id < c->list->count && *kept && !c->list->scheme->scan; ++id) {
     const bppsa_schedule_op *op = &c->list->ops[id];
     int32_t *worker = &c->first[op->replica * stages + op->stage];
-    if (!c->sane[id] || op->kind == BPPSA_KIND_RECV) { /* which runs where its reader is */
+    if (!c->sane[id] || op->kind == BPPSA_KIND_RECV) { /* a RECV belongs to the worker of its reader */
       continue;
     }
     *worker = *worker < 0 ? op->worker : *worker;
@@ -81,7 +81,7 @@ static bppsa_status placement(bppsa_checker *c, bool *kept) {
   return BPPSA_OK;
 }
 
-/* Bits of a cell of [micro][layer]: which halves of which gradients are made. */
+/* The bits of a cell of [micro][layer]: which halves of which gradients have been made. */
 static int32_t bits_of(const bppsa_schedule_op *op) {
   const int32_t halves = op->part < 0 ? 3 : op->part == 0 ? 1 : 2;
   switch ((bppsa_schedule_kind)op->kind) {
@@ -100,7 +100,7 @@ static int32_t bits_of(const bppsa_schedule_op *op) {
   }
 }
 
-/* What has been made of each pass, into c->first. `once`: refuses to make anything again. */
+/* Marks in c->first what each pass has made. `once`: reports an operation that makes something again. */
 static bool mark_passes(bppsa_checker *c, bool once) {
   const int64_t layers = c->list->config.layers;
   bppsa_checker_fill(c->first, c->list->scheme->scan ? 0 : c->list->micros * layers, 0);
@@ -125,7 +125,7 @@ static bppsa_status once(bppsa_checker *c, bool *kept) {
   return BPPSA_OK;
 }
 
-/* Micro-batches of the round behind the last iteration only pass forward. */
+/* Does the micro-batch have a backward pass? Those of the round behind the last iteration do not. */
 static bool comes_back(const bppsa_schedule *list, int64_t micro) {
   return micro / list->config.micro_batches % list->rounds < list->config.iterations;
 }
@@ -162,7 +162,7 @@ static bppsa_status complete_weights(bppsa_checker *c, bool *kept) {
 
 /* ---- order ---- */
 
-/* Does the operation wait for one of `kinds` (bits) that covers micro-batch and layer, of its own half? */
+/* Does the operation depend on one of `kinds` (bits) that covers the micro-batch, the layer and its half? */
 static bool waits_for(const bppsa_checker *c, const bppsa_schedule_op *op, uint32_t kinds, int64_t micro, int64_t layer) {
   int32_t halves = 0;
   for (int32_t k = 0; k < op->dep_count; ++k) {
@@ -189,7 +189,7 @@ static bppsa_status order_forward(bppsa_checker *c, bool *kept) {
   return BPPSA_OK;
 }
 
-/* The gradient behind the last layer; behind the model's last one its F, which gives the loss. */
+/* Checks for the gradient behind the operation's last layer; behind the model's last layer for its F, which gives the loss. */
 static bool order_gradient(bppsa_checker *c, int64_t id, uint32_t kinds) {
   const bppsa_schedule_op *op = &c->list->ops[id];
   const int64_t layer = op->layer + op->layers, layers = c->list->config.layers;
@@ -233,7 +233,7 @@ static bppsa_status order_activations(bppsa_checker *c, bool *kept) {
 
 /* ---- transfers ---- */
 
-/* Of scans `part` is no part of the tensor. */
+/* In scans `part` does not select a part of the tensor. */
 static bool same_tensor(const bppsa_checker *c, const bppsa_schedule_op *a, const bppsa_schedule_op *b) {
   return a->replica == b->replica && a->layer == b->layer && a->layers == b->layers && a->micro == b->micro &&
          a->micros == b->micros && (a->part == b->part || c->list->scheme->scan);
@@ -268,8 +268,8 @@ static bppsa_status send_source(bppsa_checker *c, bool *kept) {
   return BPPSA_OK;
 }
 
-/* Receives of one lane, in their order, come from sends that each worker makes in that order: the latest send of every pair of
- * workers. A receiver hears from few: its last sends are kept in a chain of its own. */
+/* The RECVs of a lane are in the order in which each sender sends. Keeps the latest SEND of every pair of workers, in a chain of
+ * each receiver, because a receiver has few senders. */
 static bppsa_status receive_order(bppsa_checker *c, bool *kept) {
   const bppsa_schedule *list = c->list;
   int32_t *latest = bppsa_alloc((size_t)(list->count + list->workers) * 2 * sizeof *latest); /* nodes {send, next}; heads */
@@ -319,7 +319,7 @@ static bppsa_status transfer(bppsa_checker *c, bool *kept) {
 
 static bppsa_status acyclic(bppsa_checker *c, bool *kept) {
   bppsa_schedule_run run;
-  if (!c->all_sane) { /* some other rule is broken: there is nothing to run */
+  if (!c->all_sane) { /* another rule is broken: the list cannot run */
     return BPPSA_OK;
   }
   BPPSA_TRY(bppsa_schedule_run_settle(c->list, &run));
@@ -358,7 +358,8 @@ static bppsa_status scan_product(bppsa_checker *c, bool *kept) {
   return BPPSA_OK;
 }
 
-/* From what ends in front of its first Jacobian, or from a CARRY that begins there too and hands the gradient on. */
+/* A CARRY or APPLY depends on an operation that ends in front of its first Jacobian, or on a CARRY that begins at the same
+ * Jacobian and passes the gradient on. */
 static bppsa_status scan_gradient(bppsa_checker *c, bool *kept) {
   for (int64_t id = 0; id < c->list->count && *kept; ++id) {
     const bppsa_schedule_op *op = &c->list->ops[id];

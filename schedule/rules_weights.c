@@ -1,5 +1,5 @@
-/* The validator's rules of synchronisation, of the weights' versions, and of memory. All walk the list in its order, which is
- * every lane's own. */
+/* The validator's rules on synchronisation, versions of weights and memory. They walk over the list in its order, which is also
+ * the order of every lane. */
 #include <math.h>
 
 #include "core/alloc.h"
@@ -19,7 +19,7 @@ static int64_t stage_key(const bppsa_checker *c, const bppsa_schedule_op *op) {
 
 /* ---- synchronisation ---- */
 
-/* The SYNC of a group: all replicas of its layers, each once, at one cost. */
+/* A group of SYNCs has all replicas of its layers, each once, with one cost. */
 bppsa_status bppsa_rule_sync_replicas(bppsa_checker *c, bool *kept) {
   const bppsa_schedule *list = c->list;
   bppsa_checker_fill(c->first, list->groups, 0);
@@ -44,7 +44,7 @@ bppsa_status bppsa_rule_sync_replicas(bppsa_checker *c, bool *kept) {
   return BPPSA_OK;
 }
 
-/* Dependencies of an operation on what one of `kinds` (bits) made for its replica and layers, since its last STEP. */
+/* Counts dependencies of an operation on `kinds` (bits) that worked on its replica and layers since its last STEP. */
 static int32_t count_deps(const bppsa_checker *c, const bppsa_schedule_op *op, uint32_t kinds) {
   int32_t count = 0;
   for (int32_t k = 0; k < op->dep_count; ++k) {
@@ -56,8 +56,8 @@ static int32_t count_deps(const bppsa_checker *c, const bppsa_schedule_op *op, u
   return count;
 }
 
-/* c->first counts weight gradients of [replica][layer] nobody has waited for, c->second SYNCs. `steps`: look at STEP, otherwise at
- * SYNC. */
+/* c->first counts weight gradients of [replica][layer] on which nothing depends yet, c->second SYNCs. `steps`: checks STEP,
+ * otherwise SYNC. */
 static void walk_updates(bppsa_checker *c, bool steps, bool *kept) {
   const int64_t layers = c->list->config.layers;
   const uint32_t gradients = 1U << BPPSA_KIND_W | 1U << BPPSA_KIND_B, syncs = 1U << BPPSA_KIND_SYNC;
@@ -106,7 +106,7 @@ bppsa_status bppsa_rule_step_synchronised(bppsa_checker *c, bool *kept) {
   return BPPSA_OK;
 }
 
-/* An update an iteration; of the asynchronous schemes but 2BW one a micro-batch. */
+/* There is one update for each iteration; asynchronous schemes except 2BW have one for each micro-batch. */
 bppsa_status bppsa_rule_step_count(bppsa_checker *c, bool *kept) {
   const bppsa_schedule *list = c->list;
   const bool each = list->scheme->weights != BPPSA_WEIGHTS_SYNCHRONOUS && list->scheme->weights != BPPSA_WEIGHTS_BUFFERED;
@@ -143,19 +143,19 @@ bppsa_status bppsa_rule_version_step(bppsa_checker *c, bool *kept) {
   return BPPSA_OK;
 }
 
-/* Does a pass see what the scheme promises when its stage has been updated `now` times? `seen`: what its forward pass saw, or -1
- * for a forward pass. */
+/* Does a pass see the version that the scheme promises when its stage has had `now` updates? `seen`: the version its forward pass
+ * saw, or -1 for a forward pass. */
 static bool promised(const bppsa_checker *c, const bppsa_schedule_op *op, int32_t now, int32_t seen) {
   const int64_t round = op->micro / c->list->config.micro_batches % c->list->rounds;
   const int32_t version = op->weight_version;
   switch (c->list->scheme->weights) {
-  case BPPSA_WEIGHTS_STASHED: /* kept since the forward pass */
+  case BPPSA_WEIGHTS_STASHED: /* the version of the forward pass */
     return version == (seen < 0 ? now : seen);
-  case BPPSA_WEIGHTS_BUFFERED: /* one late, and one of the two that are there */
+  case BPPSA_WEIGHTS_BUFFERED: /* one update late, and one of the two versions that exist */
     return version == (round > 0 ? round - 1 : 0) && version <= now && version >= now - 1;
-  case BPPSA_WEIGHTS_PREDICTED: /* not behind what is there, and the same in both passes */
+  case BPPSA_WEIGHTS_PREDICTED: /* not older than the present version, and the same in both passes */
     return version >= now && (seen < 0 || version == seen);
-  case BPPSA_WEIGHTS_SYNCHRONOUS: /* the same in all of an iteration */
+  case BPPSA_WEIGHTS_SYNCHRONOUS: /* the same in the whole iteration */
     return version == now && version == round;
   case BPPSA_WEIGHTS_LATEST:
     break;
@@ -163,7 +163,7 @@ static bool promised(const bppsa_checker *c, const bppsa_schedule_op *op, int32_
   return version == now;
 }
 
-/* c->first: updates of [replica][stage]; c->second: what the forward pass of [micro][stage] saw. */
+/* c->first: updates of [replica][stage]; c->second: the version that the forward pass of [micro][stage] saw. */
 static void walk_versions(bppsa_checker *c, bool forward, bool *kept) {
   const int64_t stages = c->list->stages;
   bppsa_checker_fill(c->first, c->list->replicas * stages, 0);
@@ -202,7 +202,7 @@ bppsa_status bppsa_rule_version_backward(bppsa_checker *c, bool *kept) {
   return BPPSA_OK;
 }
 
-/* Stashed schemes keep the weights in front of every F, predicting ones predict in front of every pass: the pass waits for it, on
+/* Stashed schemes keep the weights before every F, predicting ones predict before every pass; the pass depends on that, and has
  * the same version. */
 bppsa_status bppsa_rule_version_prepared(bppsa_checker *c, bool *kept) {
   const bppsa_schedule_weights weights = c->list->scheme->weights;
@@ -223,7 +223,7 @@ bppsa_status bppsa_rule_version_prepared(bppsa_checker *c, bool *kept) {
 
 /* ---- memory ---- */
 
-/* Activations on each worker as the list goes, in `held`, size workers; the most of any, and where. */
+/* The activations of each worker while the list runs, in `held`, size workers; the largest value, and where it occurs. */
 static void walk_memory(const bppsa_checker *c, double *held, double *most, int64_t *where) {
   for (int64_t id = 0; id < c->list->count; ++id) {
     const bppsa_schedule_op *op = &c->list->ops[id];
@@ -252,7 +252,7 @@ bppsa_status bppsa_rule_memory_balance(bppsa_checker *c, bool *kept) {
   return BPPSA_OK;
 }
 
-/* The cap of multi-stream is one of gradients too, and its generator's. */
+/* The cap of multi-stream also covers gradients; its generator keeps it. */
 bppsa_status bppsa_rule_memory_cap(bppsa_checker *c, bool *kept) {
   const bppsa_schedule *list = c->list;
   const bool asked = list->config.memory_cap > 0 && !list->scheme->scan && !list->scheme->data_parallel;

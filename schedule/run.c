@@ -1,9 +1,9 @@
-/* Discrete events: every lane runs its operations in the list's order, each once its dependencies have ended, those of a group
- * together.
+/* Simulates discrete events: every lane runs its operations in the list's order, each once its dependencies have ended; operations
+ * of a group start together.
  *
- * Events leave a heap by time, ties by id, so that results do not depend on anything else. An operation enters it when the last
- * thing it waits for has ended, so the order in which operations leave is an order in which they can run. O((operations +
- * dependencies) log operations).
+ * A heap orders events by time, and by id where times are equal, so the result depends on nothing else. An operation enters the
+ * heap when the last operation it waits for has ended; the order in which operations leave the heap is an order in which they can
+ * run. O((operations + dependencies) log operations).
  */
 #include <math.h>
 
@@ -14,19 +14,19 @@ typedef struct {
   const bppsa_schedule *list;
   bppsa_schedule_run *run;
   bool free_links;
-  bool untimed;  /* first come, first served: linear, and nothing but whether all can run */
-  int64_t taken; /* of an untimed queue */
+  bool untimed;  /* ignores times, in linear time: only finds out whether everything can run */
+  int64_t taken; /* taken from an untimed queue */
   bppsa_events queue;
-  int64_t *first;     /* of an operation's successors, size count + 1 */
+  int64_t *first;     /* first successor of each operation, size count + 1 */
   int32_t *successor; /* size dep_count */
-  int32_t *next;      /* in the lane, or -1 */
-  int32_t *waiting;   /* for so many */
-  double *ready;      /* the latest end of what it waits for */
-  int32_t *members;   /* of a group not ready yet, size groups */
-  double *together;   /* when a group's last member is ready */
-  int32_t *member;    /* the first of each group, or -1; size groups */
+  int32_t *next;      /* next operation in the lane, or -1 */
+  int32_t *waiting;   /* number of operations it waits for */
+  double *ready;      /* the latest end of what it has waited for */
+  int32_t *members;   /* members of each group that are not ready, size groups */
+  double *together;   /* when the last member of each group is ready */
+  int32_t *member;    /* first member of each group, or -1; size groups */
   int32_t *beside;    /* the next member of the operation's group, or -1 */
-  double network;     /* free from then on, where it is one for all */
+  double network;     /* when the network becomes free, if all transfers share one */
 } engine;
 
 /* ---- what waits for what ---- */
@@ -35,7 +35,7 @@ static bool is_transfer(const bppsa_schedule_op *op) {
   return op->kind == BPPSA_KIND_SEND || op->kind == BPPSA_KIND_RECV;
 }
 
-/* Without contention a worker's transfers do not wait for each other. */
+/* Without contention the transfers of a worker do not wait for each other. */
 static bool in_lane(const engine *e, const bppsa_schedule_op *op) {
   return !is_transfer(op) || (!e->free_links && e->list->config.contention == BPPSA_CONTENTION_PORT);
 }
@@ -48,7 +48,7 @@ static void link_successors(engine *e) {
   for (int64_t i = 0; i < list->count; ++i) {
     e->first[i + 1] += e->first[i];
   }
-  for (int64_t i = list->count - 1; i >= 0; --i) { /* backwards: `first` moves down to where it belongs */
+  for (int64_t i = list->count - 1; i >= 0; --i) { /* backwards: `first` moves down to its place */
     const bppsa_schedule_op *op = &list->ops[i];
     for (int32_t k = 0; k < op->dep_count; ++k) {
       e->successor[--e->first[list->deps[op->deps + k] + 1]] = (int32_t)i;
@@ -84,7 +84,7 @@ static bppsa_status link_lanes(engine *e) {
     e->next[i] = e->beside[i] = -1;
     if (in_lane(e, op)) {
       if (*previous >= 0 &&
-          (op->group < 0 || list->ops[*previous].group != op->group)) { /* of one group in one lane: one after all */
+          (op->group < 0 || list->ops[*previous].group != op->group)) { /* members of one group in one lane wait as one */
         e->next[*previous] = (int32_t)i;
         e->waiting[i] += 1;
       }
@@ -100,8 +100,8 @@ static bppsa_status link_lanes(engine *e) {
   return BPPSA_OK;
 }
 
-/* Kernels are issued one after the other, without waiting for the device: the k-th of a worker not before (k + 1) overheads; a
- * pre-compiled graph is issued once. (ooo-backprop, sections 2 and 4.2) */
+/* Kernels are issued one after the other without waiting for the device: the k-th kernel of a worker starts no earlier than (k +
+ * 1) overheads; a pre-compiled graph is issued once. (ooo-backprop, sections 2 and 4.2) */
 static bppsa_status issue(engine *e) {
   const bppsa_schedule *list = e->list;
   const double overhead = e->free_links ? 0 : list->config.issue_overhead;
@@ -165,7 +165,7 @@ static void begin(engine *e, int32_t id, double time) {
   }
 }
 
-/* The members of a group, the first id first: a SEND before its RECV. */
+/* Starts the members of a group, the smallest id first: a SEND before its RECV. */
 static void begin_group(engine *e, int32_t last, double time) {
   const bppsa_schedule_op *op = &e->list->ops[last];
   const bool network = e->list->config.contention == BPPSA_CONTENTION_NETWORK && !e->free_links &&
@@ -173,7 +173,7 @@ static void begin_group(engine *e, int32_t last, double time) {
   time = network ? fmax(time, e->network) : time;
   e->network = network ? time + op->cost : e->network;
   int32_t forward = -1;
-  for (int32_t id = last; id >= 0;) { /* members hang from the last to the first */
+  for (int32_t id = last; id >= 0;) { /* members are chained from the last to the first */
     const int32_t following = e->beside[id];
     e->beside[id] = forward;
     forward = id;

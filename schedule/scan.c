@@ -1,8 +1,8 @@
-/* Scans over p workers, each with its share of the n transposed Jacobians, one after the other in the order of back-propagation.
+/* Scans over p workers. Each has a share of the n transposed Jacobians: consecutive ones in the order of back-propagation.
  *
- * An operation's `layer` and `layers` are the Jacobians its result reaches over; `micros` the products it takes; a PRODUCT of two
- * others has in `part` the Jacobian at which the second begins. Memory is in Jacobians: n / p of them and one product. (BPPSA,
- * section 3.6)
+ * The `layer` and `layers` of an operation are the Jacobians that its result covers, and `micros` the number of products it takes.
+ * For a PRODUCT of two others `part` is the Jacobian at which the second begins. Memory is counted in Jacobians: n / p of them and
+ * one product. (BPPSA, section 3.6)
  */
 #include <string.h>
 
@@ -19,7 +19,7 @@ static int64_t begin_of(const scanner *s, int64_t worker) {
   return bppsa_cut(s->n, s->p, worker);
 }
 
-/* On a worker, over the shares of the workers from .. to. */
+/* Adds an operation on a worker over the shares of workers from .. to - 1. */
 static void add(scanner *s, bppsa_schedule_kind kind, int64_t worker, int64_t from, int64_t to, int64_t split, int64_t products,
                 double held) {
   const int64_t first = begin_of(s, from), last = begin_of(s, to);
@@ -29,8 +29,7 @@ static void add(scanner *s, bppsa_schedule_kind kind, int64_t worker, int64_t fr
   bppsa_writer_add(&s->w, op);
 }
 
-/* What every worker ends with: the gradients of its share, one product each. It holds the share, where nothing has taken it
- * before. */
+/* Adds a worker's last operation: the gradients of its share, one product each. Allocates the share unless it is held already. */
 static void add_apply(scanner *s, int64_t worker, bool held) {
   const int64_t share = begin_of(s, worker + 1) - begin_of(s, worker);
   add(s, BPPSA_KIND_APPLY, worker, worker, worker + 1, -1, share, held ? 0 : (double)share);
@@ -41,7 +40,8 @@ static void add_product(scanner *s, int64_t worker) {
   add(s, BPPSA_KIND_PRODUCT, worker, worker, worker + 1, -1, share - 1, (double)share + 1);
 }
 
-/* The first worker multiplies its gradients one by one, the last has nobody to hand a product to. */
+/* The first worker applies its Jacobians one by one without a product; the last one needs no product, because no worker follows
+ * it. */
 static void chunked(scanner *s) {
   for (int64_t worker = 0; worker < s->p; ++worker) {
     const bool between = worker > 0 && worker + 1 < s->p;
@@ -53,9 +53,9 @@ static void chunked(scanner *s) {
   }
 }
 
-/* Products of 1, 2, 4, ... neighbours, each on its last worker in place of that worker's own; the gradient in front of a pair's
- * second half is carried there by the last worker of the pair. Products nobody reads, those that reach the last worker, are left
- * out. */
+/* Up: products of 1, 2, 4, ... neighbouring shares, each on its last worker in place of that worker's own. Down: the gradient in
+ * front of a pair's second half is carried there by the last worker of the pair. Products that reach the last worker are left out
+ * because nothing reads them. */
 static void blelloch(scanner *s) {
   int64_t size = 1;
   for (int64_t worker = 0; worker + 1 < s->p; ++worker) {

@@ -1,4 +1,4 @@
-/* The list of operations, its configuration, and what an operation costs. */
+/* The list of operations, its configuration, and the cost of an operation. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -69,8 +69,8 @@ int64_t bppsa_schedule_stage_of(const bppsa_schedule *list, int64_t layer) {
   return bppsa_cut_part(list->config.layers, list->stages, layer);
 }
 
-/* Down pipeline i of Chimera begins at worker i D / f, up pipelines are its mirror (section 3.6); GEMS is one of each. Interleaved
- * and modulo go round. */
+/* Down pipeline i of Chimera begins at worker i D / f, and up pipelines mirror it (section 3.6). GEMS has one of each.
+ * Interleaved and modulo go round robin. */
 int64_t bppsa_schedule_place(const bppsa_schedule *list, int64_t replica, int64_t stage) {
   const int64_t d = list->config.stages, pipelines = list->replicas / list->config.width;
   const int64_t copy = replica / pipelines, pipeline = replica % pipelines;
@@ -151,7 +151,7 @@ static double cost_of(const bppsa_schedule *list, const bppsa_schedule_op *op) {
   }
 }
 
-/* M_a is a stage's mean: all activations over D. */
+/* In M_a, which is the mean of a stage: the activations of all layers over D. */
 static double activations(const bppsa_schedule *list, const bppsa_schedule_op *op) {
   const bppsa_schedule_config *c = &list->config;
   const double all = list->activations, d = list->scheme->data_parallel ? 1 : (double)c->stages;
@@ -234,7 +234,7 @@ bppsa_status bppsa_schedule_create(const char *scheme, const bppsa_schedule_conf
     bppsa_schedule_destroy(list);
     return status;
   }
-  list->config.profile = (bppsa_schedule_profile){0}; /* borrowed so far */
+  list->config.profile = (bppsa_schedule_profile){0}; /* was borrowed until now */
   *schedule = list;
   return BPPSA_OK;
 }

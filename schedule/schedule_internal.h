@@ -1,4 +1,4 @@
-/* What the files of the schedules share. */
+/* What the files of this folder share. */
 #ifndef BPPSA_SCHEDULE_SCHEDULE_INTERNAL_H
 #define BPPSA_SCHEDULE_SCHEDULE_INTERNAL_H
 
@@ -8,8 +8,8 @@
 
 /* ---- geometry (schedule.c) ---- */
 
-/* Layers of a stage: as even as possible, the first ones larger. */
-int64_t bppsa_schedule_layer_of(const bppsa_schedule *list, int64_t stage); /* its first; of `stages`: L */
+/* The first layer of a stage; for stage = `stages` L. Stages are as even as possible, the first ones larger. */
+int64_t bppsa_schedule_layer_of(const bppsa_schedule *list, int64_t stage); /* its first layer */
 int64_t bppsa_schedule_stage_of(const bppsa_schedule *list, int64_t layer);
 /* The worker that holds a stage of a replica. */
 int64_t bppsa_schedule_place(const bppsa_schedule *list, int64_t replica, int64_t stage);
@@ -19,45 +19,47 @@ double bppsa_schedule_cost_of(const bppsa_schedule_config *config, bppsa_schedul
 const char *bppsa_schedule_op_text(const bppsa_schedule *list, int64_t id, char *text, size_t size);
 #define BPPSA_SCHEDULE_OP_TEXT 64
 
-/* Is it the operation that ends the life of its layers' activations? Of I and W the later one. */
+/* Does the operation end the life of its layers' activations? Of I and W the later one does. */
 bool bppsa_schedule_frees(const bppsa_schedule *list, const bppsa_schedule_op *op);
 
 /* ---- writing operations (write.c) ---- */
 
-/* What a generator writes with. Once something failed nothing is added; bppsa_writer_finish says so. */
+/* The state of a generator that writes operations. After a failure nothing more is added; bppsa_writer_finish returns the
+ * failure. */
 typedef struct {
   bppsa_schedule *list;
   const bppsa_schedule_config *config;
-  bool by_layer;    /* an operation a layer instead of one a stage */
-  int32_t *updates; /* of every stage so far, [replica][stage] */
-  int32_t *seen;    /* the updates a micro-batch's forward pass saw, [micro][stage]; NULL for scans */
+  bool by_layer;    /* an operation for each layer instead of one for each stage */
+  int32_t *updates; /* updates of every stage so far, [replica][stage] */
+  int32_t *seen;    /* updates that a micro-batch's forward pass saw, [micro][stage]; NULL for scans */
   bppsa_status status;
 } bppsa_writer;
 
 bppsa_status bppsa_writer_start(bppsa_schedule *list, bppsa_writer *writer);
-/* Frees the writer; its status. */
+/* Frees the writer and returns its status. */
 bppsa_status bppsa_writer_finish(bppsa_writer *writer);
 
 void bppsa_writer_forward(bppsa_writer *writer, int64_t replica, int64_t stage, int64_t micro, int64_t micros);
-/* B, or I and W in the configured order, from the stage's last layer to its first; RECOMPUTE before it. part: -1, or the half. */
+/* Writes B, or I and W in the configured order, from the stage's last layer to its first, and RECOMPUTE before it. part: -1, or
+ * the half. */
 void bppsa_writer_backward(bppsa_writer *writer, int64_t replica, int64_t stage, int64_t micro, int64_t part);
-/* I or W of one micro-batch, of all layers of the stage. */
+/* Writes I or W of one micro-batch for all layers of the stage. */
 void bppsa_writer_gradient(bppsa_writer *writer, bppsa_schedule_kind kind, int64_t replica, int64_t stage, int64_t micro);
-/* SYNC over the replicas of the stage, where there are several. In the compute lane it waits for what stands before it. */
+/* Writes a SYNC over the replicas of the stage, if there are several. In the compute lane it waits for the operations before it. */
 void bppsa_writer_sync(bppsa_writer *writer, int64_t replica, int64_t stage, bppsa_schedule_lane lane);
 void bppsa_writer_step(bppsa_writer *writer, int64_t replica, int64_t stage);
-/* Any operation; cost and deltas NaN: as priced. */
+/* Writes any operation; where cost and deltas are NaN the configuration gives them. */
 void bppsa_writer_add(bppsa_writer *writer, bppsa_schedule_op op);
-/* A whole operation without dependencies, priced later. */
+/* Makes an operation over whole micro-batches, without dependencies; its cost is set later. */
 bppsa_schedule_op bppsa_schedule_op_make(bppsa_schedule_kind kind, int64_t worker, int64_t replica, int64_t stage, int64_t layer,
                                          int64_t layers, int64_t micro, int64_t micros);
 
-/* The micro-batch of a replica and round, where every replica has N of its own. */
+/* The number of a micro-batch of a replica and round, if every replica has N of its own. */
 int64_t bppsa_schedule_micro(const bppsa_schedule *list, int64_t replica, int64_t iteration, int64_t micro);
 
 /* ---- dependencies (connect.c, derive.c) ---- */
 
-/* Replaces all dependencies by those of the data flow; no transfers yet. */
+/* Replaces all dependencies by those of the data flow, without transfers. */
 bppsa_status bppsa_schedule_derive(bppsa_schedule *list);
 bppsa_status bppsa_schedule_add_dep(bppsa_schedule *list, int64_t op, int64_t dep);
 
@@ -65,40 +67,40 @@ bppsa_status bppsa_schedule_add_dep(bppsa_schedule *list, int64_t op, int64_t de
 
 typedef struct {
   double time;
-  int64_t priority; /* among events of one time: the smaller first, then the smaller id */
+  int64_t priority; /* orders events of one time: the smaller first, then the smaller id */
   int32_t id;
 } bppsa_event;
 
-/* The earliest first. Zeroed: empty. `events` is owned (bppsa_free). */
+/* A queue that gives the earliest event first. A zeroed one is empty. `events` is owned (bppsa_free). */
 typedef struct {
   bppsa_event *events;
   int64_t count, room;
 } bppsa_events;
 
-/* Room for so many events in all; ERR_MEMORY. */
+/* Reserves room for so many events in all. ERR_MEMORY. */
 bppsa_status bppsa_events_reserve(bppsa_events *queue, int64_t room);
 void bppsa_events_push(bppsa_events *queue, bppsa_event added); /* needs room */
-bppsa_event bppsa_events_pop(bppsa_events *queue);              /* not of an empty queue */
+bppsa_event bppsa_events_pop(bppsa_events *queue);              /* the queue must not be empty */
 
 /* ---- running (run.c) ---- */
 
-/* Operations waiting for each other, and their order. */
+/* The state of a simulation, and the order of operations. */
 typedef struct {
   int64_t count; /* operations */
   double *start, *end;
-  int32_t *order; /* ids as they began; done of them */
+  int32_t *order; /* ids in the order of their starts, size done */
   int64_t done;
 } bppsa_schedule_run;
 
-/* Runs the list: every lane in its order. `free_links`: SEND and RECV are instant, nothing is issued. Where operations wait for
- * each other, done < count. */
+/* Runs the list, every lane in its order. `free_links`: SEND, RECV and issuing kernels take no time. done < count if operations
+ * wait for each other. */
 bppsa_status bppsa_schedule_run_simulate(const bppsa_schedule *list, bool free_links, bppsa_schedule_run *run);
-/* The same in linear time, for `done` and an order alone. */
+/* The same in linear time; only `done` and an order are set. */
 bppsa_status bppsa_schedule_run_settle(const bppsa_schedule *list, bppsa_schedule_run *run);
 void bppsa_schedule_run_free(bppsa_schedule_run *run);
 
-/* Puts the operations of a derived list into the order in which workers take them that are never idle while something is ready, by
- * priority (the smaller first, ties by id), and drops the dependencies. */
+/* Reorders the operations of a derived list and drops its dependencies. Each worker takes, of the operations that are ready, the
+ * one with the smallest priority (of equals the smallest id), and is never idle while one is ready. */
 typedef int64_t (*bppsa_schedule_priority)(const bppsa_schedule *list, const bppsa_schedule_op *op);
 bppsa_status bppsa_schedule_prioritise(bppsa_schedule *list, bppsa_schedule_priority priority);
 

@@ -1,4 +1,4 @@
-/* The table of schemes, and what each can be asked for. */
+/* The table of schemes, and the configurations that each accepts. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -121,9 +121,9 @@ const bppsa_schedule_scheme *bppsa_schedule_find(const char *id) {
   return NULL;
 }
 
-/* ---- what can be asked for ---- */
+/* ---- what a configuration may ask for ---- */
 
-#define MOST 1000000 /* of everything that is counted */
+#define MOST 1000000 /* limit of every count */
 #define MOST_PASSES (1 << 23)
 
 static bppsa_status check_counts(const bppsa_schedule_config *c) {
@@ -187,7 +187,7 @@ static bppsa_status check_chimera(const bppsa_schedule_config *c) {
   return BPPSA_OK;
 }
 
-/* What one scheme alone asks for. */
+/* Checks what only some schemes ask for. */
 static bppsa_status check_scheme(const bppsa_schedule *list) {
   const bppsa_schedule_config *c = &list->config;
   const char *id = list->scheme->id;
@@ -238,7 +238,7 @@ static bppsa_status check_scheme(const bppsa_schedule *list) {
 
 /* ---- an empty list ---- */
 
-/* Schemes that put I and W apart decide their order themselves. */
+/* Schemes that schedule I and W separately decide on their order. */
 static bool splits(const bppsa_schedule_scheme *scheme) {
   return scheme->generate == bppsa_schedule_multi_stream || scheme->generate == bppsa_schedule_zb_h1 ||
          scheme->generate == bppsa_schedule_fast_forward || scheme->generate == bppsa_schedule_modulo;
@@ -271,7 +271,7 @@ static void fill_in(bppsa_schedule *list) {
   }
 }
 
-/* A list without operations: the scheme, the configuration with its defaults, the geometry. */
+/* Makes a list without operations: the scheme, the configuration with its defaults, the geometry. */
 static bppsa_status begin(const char *scheme, const bppsa_schedule_config *config, bppsa_schedule *made) {
   *made = (bppsa_schedule){.scheme = bppsa_schedule_find(scheme), .config = *config};
   bppsa_schedule_config *c = &made->config;
@@ -307,7 +307,7 @@ static bppsa_status check_profile(const bppsa_schedule *list, const bppsa_schedu
                           layers);
 }
 
-/* A list whose defaults are filled in against the configuration it is made from, whose stages are what the user calls them. */
+/* Checks the rows of costs. The list has defaults filled in; `config` is the user's, with the stages that the user knows. */
 static bppsa_status check_rows(const bppsa_schedule *list, const bppsa_schedule_config *config) {
   const int64_t layers = list->config.layers, stages = config->stages < layers ? config->stages : layers;
   for (int cost = 0; cost < BPPSA_COST_COUNT; ++cost) {
@@ -330,7 +330,7 @@ bppsa_status bppsa_schedule_check_rows(const char *scheme, const bppsa_schedule_
   return check_rows(&made, config);
 }
 
-/* Gives every layer its cost: a row of its own, or its share of its stage's. */
+/* Gives every layer its cost: its own row, or its share of its stage's. */
 static bppsa_status spread_costs(bppsa_schedule *list) {
   bppsa_schedule_config *c = &list->config;
   int64_t arrays = 0;

@@ -1,17 +1,17 @@
-/* What a run of a schedule comes to: makespan, bubble ratio, and each worker's time and memory. */
+/* The results of a simulated schedule: makespan, bubble ratio, and each worker's time and memory. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "core/alloc.h"
 #include "schedule/schedule_internal.h"
 
-/* A change of what a worker holds. */
+/* A change of the memory that a worker holds. */
 typedef struct {
   double time, activations;
   int32_t weights;
 } change;
 
-/* What is given back at a time is free for what is taken at that time. */
+/* At equal times memory is freed before it is taken. */
 static int by_time(const void *a, const void *b) {
   const change *x = a, *y = b;
   if (x->time != y->time) {
@@ -25,7 +25,7 @@ static bool taken(const bppsa_schedule_op *op) {
   return op->memory_delta > 0 || op->weight_delta > 0;
 }
 
-/* changes[first[w] .. first[w + 1]) of every worker, in time order. Owned by the caller. */
+/* Lists the changes of every worker in time order, changes[first[w]] .. changes[first[w + 1] - 1]. The caller frees both. */
 static bppsa_status list_changes(const bppsa_schedule *list, const bppsa_schedule_times *times, int64_t **first,
                                  change **changes) {
   *first = bppsa_calloc(list->workers + 1, sizeof **first);
@@ -39,7 +39,7 @@ static bppsa_status list_changes(const bppsa_schedule *list, const bppsa_schedul
   for (int64_t w = 0; w < list->workers; ++w) {
     (*first)[w + 1] += (*first)[w];
   }
-  for (int64_t i = list->count - 1; i >= 0; --i) { /* from each worker's end, which stands at w + 1 */
+  for (int64_t i = list->count - 1; i >= 0; --i) { /* moves each worker's end, which is at w + 1, to its begin */
     const bppsa_schedule_op *op = &list->ops[i];
     if (op->memory_delta != 0 || op->weight_delta != 0) {
       (*changes)[--(*first)[op->worker + 1]] =
@@ -60,15 +60,15 @@ static bppsa_status list_changes(const bppsa_schedule *list, const bppsa_schedul
   return BPPSA_OK;
 }
 
-/* Weights a worker holds from the beginning, M_theta: of every stage of every replica on it, twice with 2BW; what is stashed comes
- * on top, where every micro-batch keeps its own (PipeDream). */
+/* Weights that a worker holds from the beginning, in M_theta: of every stage of every replica on it, twice with 2BW. Where every
+ * micro-batch keeps its own (PipeDream), they are counted when they are stashed. */
 static double resident(const bppsa_schedule *list, int64_t worker) {
   static const double copies[] = {[BPPSA_WEIGHTS_SYNCHRONOUS] = 1,
                                   [BPPSA_WEIGHTS_STASHED] = 0,
                                   [BPPSA_WEIGHTS_BUFFERED] = 2,
                                   [BPPSA_WEIGHTS_LATEST] = 1,
                                   [BPPSA_WEIGHTS_PREDICTED] = 1};
-  (void)worker; /* every worker of a scheme holds as many */
+  (void)worker; /* all workers of a scheme hold the same number */
   return copies[list->scheme->weights] * (list->scheme->data_parallel || list->scheme->scan ? 1 : (double)list->config.replicas);
 }
 
@@ -85,7 +85,7 @@ static bppsa_status find_peaks(const bppsa_schedule *list, bppsa_schedule_times 
       most = fmax(most, activations);
       most_stashed = stashed > most_stashed ? stashed : most_stashed;
     }
-    times->worker[w].peak_activations = round(most * 1e9) / 1e9; /* thirds of layers add up to whole numbers again */
+    times->worker[w].peak_activations = round(most * 1e9) / 1e9; /* so that thirds of layers add up to whole numbers */
     times->worker[w].weight_versions = resident(list, w) + (double)most_stashed;
   }
   bppsa_free(first);
@@ -93,7 +93,7 @@ static bppsa_status find_peaks(const bppsa_schedule *list, bppsa_schedule_times 
   return status;
 }
 
-/* A point for each time at which something changes, and one at the beginning. */
+/* A point for each time at which the level changes, and one at the beginning. */
 static int64_t draw_curve(const change *changes, int64_t count, bppsa_schedule_memory *curve) {
   int64_t points = 1;
   curve[0] = (bppsa_schedule_memory){0, 0};

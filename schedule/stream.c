@@ -1,5 +1,5 @@
-/* One device with two streams: input gradients in the main stream, weight gradients in the sub-stream, put beside the region of
- * the main stream in which they gain most. (ooo-backprop, section 4.1, algorithm 1)
+/* One device with two streams: the main stream computes input gradients, the sub-stream weight gradients. Each weight gradient is
+ * put beside that region of the main stream where it gains most. (ooo-backprop, section 4.1, algorithm 1)
  */
 #include <math.h>
 
@@ -10,12 +10,12 @@
 typedef struct {
   const bppsa_schedule *list;
   int64_t layers, regions;
-  double *begin;   /* of each region in the main stream; one more: the last one's end. Size regions + 1 */
-  double *ready;   /* when the gradient behind a layer is there, size layers */
-  double *now;     /* of each region's sub-stream, size regions */
-  double *end;     /* of each weight gradient as planned, size layers */
-  int32_t *region; /* of each layer's weight gradient, or -1: not yet */
-  int32_t *order;  /* layers as they were put into regions */
+  double *begin;   /* of each region in the main stream, and the end of the last one; size regions + 1 */
+  double *ready;   /* when the gradient behind each layer is ready, size layers */
+  double *now;     /* time of the sub-stream in each region, size regions */
+  double *end;     /* planned end of each weight gradient, size layers */
+  int32_t *region; /* of each layer's weight gradient; -1: none yet */
+  int32_t *order;  /* layers in the order in which they were put into regions */
   int64_t placed;
 } plan;
 
@@ -27,8 +27,8 @@ static double cost_of(const plan *p, bppsa_schedule_kind kind, int64_t layer) {
 
 /* ---- the profile ---- */
 
-/* T_sub of a layer's weight gradient beside a region, and the speed-up of running both at once; without a profile: its cost, and
- * the same everywhere. */
+/* T_sub of a layer's weight gradient in a region, and the speed-up of running it beside the region. Without a profile: its cost,
+ * and the same speed-up everywhere. */
 static double sub_of(const plan *p, int64_t region, int64_t layer) {
   const bppsa_schedule_profile *profile = &p->list->config.profile;
   return profile->regions > 0 ? profile->sub[region * p->layers + layer] : cost_of(p, BPPSA_KIND_W, layer);
@@ -39,8 +39,8 @@ static double speedup_of(const plan *p, int64_t region, int64_t layer) {
   return profile->regions > 0 ? profile->speedup[region * p->layers + layer] : 1;
 }
 
-/* The main stream's regions: the profile's, or the input gradient of one layer each; layers divide over regions evenly, from the
- * last. */
+/* Lays out the regions of the main stream: the profile's, or one for the input gradient of each layer. Layers are divided over
+ * regions evenly, beginning with the last layer. */
 static void lay_out(plan *p) {
   const bppsa_schedule_config *c = &p->list->config;
   double now = 0;
@@ -71,8 +71,8 @@ static bool open_region(const plan *p, int64_t region) {
   return p->now[region] < p->begin[region + 1] - p->begin[region];
 }
 
-/* Lines 4 - 6 for one region: the runnable weight gradient with the highest speed-up, the later layer first; -1: none. Layer 0 is
- * not among them. */
+/* Lines 4 - 6 for one region: the weight gradient that is ready and has the highest speed-up, of equals the one of the later
+ * layer; -1: none. Layer 0 is never chosen. */
 static int64_t best_in(const plan *p, int64_t region, double *speedup) {
   int64_t best = -1;
   for (int64_t layer = p->layers - 1; layer >= 1; --layer) {
@@ -85,8 +85,8 @@ static int64_t best_in(const plan *p, int64_t region, double *speedup) {
   return best;
 }
 
-/* The first `early` regions take what is ready, in order; the others by the speed-up of the pair. What finds no open region is
- * left. */
+/* Puts weight gradients into regions. The first `early` regions take what is ready, in order; the others take by speed-up. What
+ * fits into no region keeps region -1. */
 static void assign(plan *p, int64_t early) {
   p->placed = 0;
   for (int64_t i = 0; i < p->regions; ++i) {
@@ -121,9 +121,9 @@ static void assign(plan *p, int64_t early) {
 
 /* ---- memory ---- */
 
-/* The peak of the plan in M_a: activations of all layers, and every gradient from when it is made until its weight gradient is
- * done, which lets go of both. The sub-stream runs region after region, then what is left. `ends` gets where each weight
- * gradient ends. */
+/* The peak of the plan in M_a: the activations of all layers, and every gradient from when it is made until its weight gradient
+ * is done, which frees both. The sub-stream runs region after region, then the rest. `ends` gets the end of each weight gradient.
+ */
 static double run_sub(plan *p, double *ends) {
   double now = 0;
   for (int64_t region = 0; region < p->regions; ++region) {
@@ -150,7 +150,7 @@ static double size_of(const plan *p, int64_t layer) {
                                   : 0;
 }
 
-/* Held when the gradient behind `layer` has been made: at no other time is there more. O(L). */
+/* Memory held when the gradient behind `layer` has been made; the peak is at one of these times. O(L). */
 static double held_at(const plan *p, const double *ends, int64_t layer) {
   double held = 0;
   for (int64_t l = 0; l < p->layers; ++l) {
@@ -170,14 +170,14 @@ static double peak_of(plan *p) {
   return most;
 }
 
-/* Conventionally a weight gradient comes right behind its input gradient: everything is there when the first gradient is made, and
- * one gradient more. */
+/* Conventionally a weight gradient follows its input gradient at once: the peak is when the first gradient has been made, all
+ * activations and one gradient more. */
 static double conventional_peak(const plan *p) {
   return 1 + (p->layers > 1 ? size_of(p, p->layers - 2) : 0);
 }
 
-/* Regions that take what is ready, as few as keep the peak below the cap: 1.1 times the conventional one where nothing else is
- * asked for. */
+/* Finds the smallest number of regions that take what is ready such that the peak stays below the cap: 1.1 times the conventional
+ * peak unless configured. */
 static void fit(plan *p) {
   const double asked = p->list->config.memory_cap, cap = (asked > 0 ? asked : 1.1) * conventional_peak(p);
   int64_t early = 0;

@@ -1,4 +1,4 @@
-/* A schedule with its times. */
+/* Creates and frees schedules with their times. */
 #include "schedule/timed.h"
 
 bppsa_status bppsa_timed_create(bppsa_schedule *list, bppsa_timed *timed) {

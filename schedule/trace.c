@@ -1,10 +1,10 @@
-/* Chrome's trace format, which Perfetto reads: ph X is a span, s and f the ends of an arrow, C a counter, M a name. */
+/* Chrome's trace format, which Perfetto reads. Values of "ph": X a span, s and f the ends of an arrow, C a counter, M a name. */
 #include <inttypes.h>
 
 #include "core/alloc.h"
 #include "schedule/timed.h"
 
-#define MICROSECONDS 1000.0 /* of a unit of time */
+#define MICROSECONDS 1000.0 /* in a unit of time */
 
 static void add_names(const bppsa_schedule *list, bppsa_text *text) {
   for (int64_t w = 0; w < list->workers; ++w) {

@@ -1,7 +1,7 @@
-/* The rules a schedule keeps, one table of them: shapes first, then order, transfers, synchronisation, versions, memory (rules.c).
+/* The table of the rules that a schedule keeps: shapes first, then order, transfers, synchronisation, versions, memory (rules.c).
  *
- * Every rule is one walk over operations and dependencies. Operations that break a rule of shape are left out of the other rules'
- * walks.
+ * Every rule is one walk over operations and dependencies. The walks of the other rules skip operations that break a rule of
+ * shape.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -27,7 +27,7 @@ bool bppsa_checker_broken(bppsa_checker *c, int64_t op, const char *format, ...)
   return false;
 }
 
-/* ---- shapes: of one operation alone ---- */
+/* ---- shapes: rules about one operation alone ---- */
 
 static bool in(int64_t value, int64_t from, int64_t to) {
   return value >= from && value < to;
@@ -188,7 +188,7 @@ const bppsa_schedule_rule *bppsa_schedule_rules(int64_t *count) {
 
 /* ---- all rules ---- */
 
-/* The first shape rule of the mask an operation breaks; operations that break any are left out from here on. */
+/* Finds the first shape rule of the mask that an operation breaks. Operations that break any are left out of the later rules. */
 static bool check_shapes(bppsa_checker *c, uint64_t mask) {
   bool good = true;
   for (int64_t id = 0; id < c->list->count; ++id) {
@@ -202,7 +202,7 @@ static bool check_shapes(bppsa_checker *c, uint64_t mask) {
           good = bppsa_checker_broken(c, id, "expected %s", rules[rule].what);
           c->finding->rule = rules[rule].name;
         }
-        break; /* what follows may need it */
+        break; /* the following rules may rely on it */
       }
     }
   }
