@@ -134,6 +134,8 @@ using std::min;
 typedef struct simt_stream *cudaStream_t;
 void simt_launch(const char *kernel, const void *function, dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
                  std::function<void()> thread);
+/* Shows a launch to a test that watches (tests/simt/watch.h). True: one does, and the launch is not to run. */
+bool simt_show(const char *kernel, dim3 grid, dim3 block, int count, const void *const *arguments, const size_t *sizes);
 
 /* A launch whose arguments come next: they are evaluated now, as the kernel's parameters, whenever it runs. */
 template <typename... P> struct simt_prepared {
@@ -144,6 +146,11 @@ template <typename... P> struct simt_prepared {
   void (*kernel)(P...);
   void operator()(P... arguments) const {
     void (*const function)(P...) = kernel;
+    const void *const at[] = {&arguments..., nullptr};
+    const size_t sizes[] = {sizeof arguments..., 0};
+    if (simt_show(name, grid, block, (int)sizeof...(P), at, sizes)) {
+      return;
+    }
     simt_launch(name, (const void *)function, grid, block, shared, stream,
                 [function, arguments...]() { function(arguments...); });
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/simt/simt.h"
+#include "tests/simt/watch.h"
 
 typedef std::vector<std::function<void()>> simt_work;
 
@@ -189,6 +190,25 @@ bool may_share(const void *function, size_t bytes) {
 
 void simt_allow_shared(const void *function, int bytes) {
   allowed()[function] = (size_t)bytes;
+}
+
+static struct {
+  void (*see)(void *context, const simt_call *call);
+  void *context;
+} watcher;
+
+void simt_watch(void (*see)(void *context, const simt_call *call), void *context) {
+  watcher.see = see;
+  watcher.context = context;
+}
+
+bool simt_show(const char *kernel, dim3 grid, dim3 block, int count, const void *const *arguments, const size_t *sizes) {
+  if (watcher.see == nullptr) {
+    return false;
+  }
+  const simt_call call = {kernel, grid.x * grid.y, block.x * block.y, count, arguments, sizes};
+  watcher.see(watcher.context, &call);
+  return true;
 }
 
 void simt_launch(const char *kernel, const void *function, dim3 grid, dim3 block, size_t shared, cudaStream_t stream,

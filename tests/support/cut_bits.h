@@ -23,6 +23,13 @@ static inline int64_t ceiling_cut(int64_t n, int64_t p, int64_t *begin) {
   return count;
 }
 
+/* Is (n, P) the one pair that stands for all chains of up to `most` steps in P chunks of n / P steps and of one more? The number
+ * of the larger ones, n % P, is another for every such shape. */
+static inline bool is_example(int64_t most, int64_t n, int64_t p) {
+  const int64_t size = n / p, rest = most - size * p, larger = rest < p ? rest + 1 : p;
+  return n % p == (7 * p + 5 * size) % larger;
+}
+
 /* y[0] is the seed; a[i] takes y[i] to y[i + 1] as two factors, each product rounded. P chunks of `begin`: a gradient is carried
  * through their products, and from what was carried each chunk is walked. fused: chunk 0 has a product too, and a walk goes on to
  * where the next chunk begins; otherwise chunk 0 is walked first, and what was carried stays. */
