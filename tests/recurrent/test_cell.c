@@ -8,6 +8,9 @@
 
 static bppsa_device *device, *host;
 
+static const char *const methods[] = {"auto", "bp", "scan", "linear", "blelloch", "blelloch 2", "chunked", "chunked 3"};
+enum { METHODS = sizeof methods / sizeof methods[0] };
+
 static bppsa_recurrent_config small(void) {
   bppsa_recurrent_config c = bppsa_recurrent_config_default();
   c.seq_len = 11;
@@ -99,20 +102,41 @@ static void expect(const bppsa_recurrent_config *c, const bppsa_cell *cell, cons
   assert_string_equal(bppsa_last_error(), words);
 }
 
-/* Whatever the number of its gates, the size and the method, a cell without kernels does not run on a GPU. */
+/* Whatever the number of its gates, the size, the dtype and the method, a cell without kernels does not run on a GPU: whether its
+ * table names no function for them, or one that has none. */
+static const struct bppsa_cell_cuda *no_kernels(void) {
+  return NULL;
+}
+
 static void has_no_kernels(void **state) {
   (void)state;
   bppsa_recurrent_config c = small();
-  c.dtype = BPPSA_F32;
   if (bppsa_device_get_kind(device) != BPPSA_CUDA) {
     skip();
   }
-  for (int i = 0; i < 8; ++i) {
+  for (int i = 0; i < 16 * METHODS; ++i) {
     bppsa_cell cell = two_tanh;
     cell.gates = i % 2 == 0 ? 2 : 3;
     c.hidden = i / 2 % 2 == 0 ? 5 : 40;
-    c.method.backward = i / 4 == 0 ? BPPSA_BACKWARD_BP : BPPSA_BACKWARD_SCAN;
+    c.dtype = i / 4 % 2 == 0 ? BPPSA_F32 : BPPSA_F64;
+    cell.cuda = i / 8 % 2 == 0 ? NULL : no_kernels;
+    assert_int_equal(bppsa_gradient_method_parse(methods[i / 16], &c.method), BPPSA_OK);
     expect(&c, &cell, device, BPPSA_ERR_UNSUPPORTED, "sum on a GPU: the cell has no kernels, expected device cpu");
+  }
+}
+
+/* On a CPU a cell with an empty table runs by no method either. */
+static void has_nothing(void **state) {
+  (void)state;
+  static const bppsa_cell empty = {.name = "empty", .gates = 2, .matrices = 2};
+  bppsa_recurrent_config c = small();
+  for (int i = 0; i < 2 * METHODS; ++i) {
+    c.dtype = i % 2 == 0 ? BPPSA_F32 : BPPSA_F64;
+    assert_int_equal(bppsa_gradient_method_parse(methods[i / 2], &c.method), BPPSA_OK);
+    expect(&c, &empty, host, BPPSA_ERR_UNSUPPORTED,
+           c.dtype == BPPSA_F32
+               ? "empty on a CPU: the cell has no forward pass in f32, expected an entry 'forward' in its table"
+               : "empty on a CPU: the cell has no forward pass in f64, expected an entry 'forward' in its table");
   }
 }
 
@@ -190,8 +214,8 @@ int main(void) {
   device = test_device(1);
   host = cpu_device(2);
   const struct CMUnitTest tests[] = {cmocka_unit_test(runs_on_the_cpu), cmocka_unit_test(has_no_kernels),
-                                     cmocka_unit_test(lacks_entries), cmocka_unit_test(is_inferred),
-                                     cmocka_unit_test(contradicts_itself)};
+                                     cmocka_unit_test(has_nothing),     cmocka_unit_test(lacks_entries),
+                                     cmocka_unit_test(is_inferred),     cmocka_unit_test(contradicts_itself)};
   const int code = cmocka_run_group_tests(tests, NULL, NULL);
   bppsa_device_destroy(device);
   bppsa_device_destroy(host);

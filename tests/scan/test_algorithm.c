@@ -34,16 +34,24 @@ static void test_plans(void **state) {
 static void test_executors(void **state) {
   (void)state;
   bppsa_device *device = test_device(2);
-  for (int e = 0; e < 3; ++e) {
+  bppsa_csr one;
+  assert_int_equal(bppsa_csr_create(1, 1, 1, &one), BPPSA_OK);
+  one.row_ptr[1] = 1;
+  one.col[0] = 0;
+  const bppsa_csr *const patterns[] = {&one, &one, &one, &one, &one};
+  for (int e = 0; e < 4; ++e) {
     bppsa_scan_config c = bppsa_scan_config_default();
     bppsa_scan_plan *plan = NULL;
     bppsa_scan_executor *executor = NULL;
     c.element = (bppsa_element)e;
     c.jacobians = 5;
+    c.patterns = patterns;
+    c.planner = device;
     assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_OK);
     for (int i = 0; i < INVENTED; ++i) {
       plan->config.method.algorithm = invented[i];
       assert_int_equal(bppsa_scan_executor_create(plan, device, &executor), BPPSA_ERR_UNSUPPORTED);
+      assert_non_null(strstr(bppsa_last_error(), "unknown algorithm"));
       assert_null(executor);
     }
     plan->config.method.algorithm = BPPSA_SCAN_BLELLOCH;
@@ -51,6 +59,7 @@ static void test_executors(void **state) {
     bppsa_scan_executor_destroy(executor);
     bppsa_scan_plan_destroy(plan);
   }
+  bppsa_csr_free(&one);
   bppsa_device_destroy(device);
 }
 
