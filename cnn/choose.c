@@ -1,16 +1,17 @@
 /* The cost model of a convolutional network's backward pass.
  *
- *     BP    = Σ_t  launch + B · (FLOPs_t · gemm + values_t · element)            convolutions and linear operators; the others
+ *     BP    = Σ_t  launch + B · FLOPs_t · gemm              for convolutions and linear operators
+ *             Σ_t  launch + B · values_t · element          for the others
  *     scan  = Σ_t  2 launch + B · (entries_t · (near or far) + filled_t · fill)
  *
- * FLOPs_t are 2 an entry of J_tᵀ with all weights: BP multiplies what a mask leaves out like the rest. entries_t are those that
- * the mask leaves, `near` where such a matrix stays in the second-level cache, `far` where it comes from memory for every
- * sample. Values of ReLUs and pools differ from sample to sample and are filled in, one an entry; those of convolutions and
- * linear operators are shared.
+ * FLOPs_t is 2 for each entry of J_tᵀ with all weights, because BP also multiplies weights that a mask sets to 0. entries_t
+ * counts the entries that the mask keeps; an entry costs `near` if such a matrix stays in the second-level cache, `far` if it is
+ * read from memory for every sample. filled_t: values of ReLUs and pools differ from sample to sample and are filled in, one for
+ * each entry; samples share the values of convolutions and linear operators.
  *
- * On a processor one thread is counted, as in scan/cost.c: products of Jacobians then come on top of the mat-vecs, so that no
- * scan costs less than the linear one (`bppsa bench lenet5|vgg11 --threads 1` has 1.3 to 50 times its time for every other). On a
- * GPU, where levels may buy time, it needs measurement to say so (--plan measure).
+ * On a CPU the model is for one thread, as in scan/cost.c. Products of Jacobians come on top of the mat-vecs, so no scan is faster
+ * than the linear one (in `bppsa bench lenet5|vgg11 --threads 1` every other takes 1.3 to 50 times as long). On a GPU levels may
+ * save time; only measurement can tell (--plan measure).
  */
 #include "cnn/choose.h"
 
@@ -18,19 +19,19 @@
 
 typedef struct {
   double launch;  /* seconds of a layer's kernel, whatever its size */
-  double gemm;    /* of a FLOP of a convolution or a linear operator */
-  double element; /* of a value of the other operators */
+  double gemm;    /* seconds of a FLOP of a convolution or a linear operator */
+  double element; /* seconds of a value of the other operators */
   double near, far, fill;
-  double cache; /* bytes of a matrix that stays near */
+  double cache; /* bytes of a matrix that counts as near */
 } rates;
 
 static const rates table[] = {
     /* Fitted to the backward passes by BP and by the linear scan on one thread of a Xeon with AVX-512 (2 MiB of second-level
      * cache): LeNet-5 at B 64 with 0, 90 and 97 % of its weights pruned, VGG-11 at B 8 and 16 with 0, 97 and 99 %.
-     * docs/methods.md has both sides. */
+     * docs/methods.md shows model and measurement. */
     [BPPSA_CPU] =
         {.launch = 0, .gemm = 2.3e-11, .element = 1e-9, .near = 5.1e-10, .far = 1.1e-9, .fill = 1.8e-9, .cache = 0x1p21},
-    /* Counted, not measured: launches of 4 µs, a third of 60 TFLOP/s in plain f32, 4.3 TB/s (H200). */
+    /* Calculated, not measured: launches of 4 µs, a third of 60 TFLOP/s in plain f32, 4.3 TB/s (H200). */
     [BPPSA_CUDA] = {.launch = 4e-6, .gemm = 5e-14, .element = 3e-12, .near = 2e-12, .far = 2e-12, .fill = 2e-12, .cache = 0},
 };
 

@@ -15,7 +15,7 @@ void *bppsa_cnn_gradient(const cnn *n, int64_t t) {
   return at(n, n->g, n->offsets[t] * n->batch);
 }
 
-/* A parameter's value or gradient. A GPU has them as far apart as their views are. */
+/* A parameter's value or gradient, where the passes use it. In GPU memory parameters have the same offsets as their views. */
 static void *parameter_of(const cnn *n, int64_t index, bool gradient) {
   const bppsa_parameter *first = n->base.parameters, *p = first + index;
   if (n->gpu == NULL) {
@@ -53,7 +53,7 @@ const void *bppsa_cnn_input(const cnn *n, int64_t i) {
   return i == 0 ? n->x : n->layers[i - 1].y;
 }
 
-/* A view of an array where the network's arrays are. */
+/* A view of one of the network's arrays, on the network's device. */
 static bppsa_view view_of(const cnn *n, const void *data, int32_t ndim, const int64_t *shape) {
   bppsa_view view = bppsa_view_make((void *)(uintptr_t)data, n->config.dtype, ndim, shape);
   view.device = bppsa_device_get_kind(n->device);
@@ -91,7 +91,7 @@ const uint8_t *bppsa_cnn_mask(const bppsa_model *model, int64_t i) {
   return i >= 0 && i < n->network.count ? n->layers[i].mask : NULL;
 }
 
-/* What a mask keeps at 0 is 0: weights before a pass, gradients after it. */
+/* Sets masked weights to 0 before a pass, and their gradients after it. */
 static void apply_masks(const cnn *n, bool gradients) {
   for (int64_t i = 0; i < n->network.count; ++i) {
     const cnn_layer *layer = &n->layers[i];
@@ -198,7 +198,7 @@ static void weight_gradient(const cnn *n, const cnn_layer *layer, const void *dy
   }
 }
 
-/* The values of J_tᵀ that the scan multiplies. */
+/* Computes the values of J_tᵀ that the scan multiplies. */
 static bppsa_status fill_values(cnn *n, int64_t t) {
   cnn_layer *layer = &n->layers[t - 1];
   const bppsa_jacobian_operands operands = {.batch = n->batch,
@@ -262,15 +262,15 @@ static bppsa_status input_gradients(bppsa_model *model, bppsa_view *x, bppsa_vie
   if (x != NULL) {
     *x = view_of(n, bppsa_cnn_gradient(n, 0), 4, (int64_t[]){n->batch, in[0], in[1], in[2]});
   }
-  if (h0 != NULL) { /* there is no state */
+  if (h0 != NULL) { /* the model has no state */
     *h0 = view_of(n, NULL, 1, (int64_t[]){0});
   }
   return BPPSA_OK;
 }
 
-/* ---- what is not finite ---- */
+/* ---- values that are not finite ---- */
 
-/* Values of a GPU are fetched; those that cannot be are passed over. */
+/* Searches an array. Values on a GPU are copied first; an array that cannot be copied is skipped. */
 static bool find_in(const cnn *n, const char *what, const char *name, const void *values, int64_t size, bppsa_nonfinite *where) {
   bppsa_view view = view_of(n, values, 2, (int64_t[]){n->batch, size});
   bppsa_buffer copy = {0};

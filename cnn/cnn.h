@@ -4,15 +4,15 @@
  *     x_0 = x [b][C][H][W],  x_t = f_t(x_{t-1}; θ_t)  for the operators t = 1 .. n,  logits [b][classes] = head(x_n)
  *
  * Backward: g_n = W_headᵀ seed, then g_{t-1} = J_tᵀ g_t, by the operators' own backward passes (BP) or by a scan over the
- * transposed Jacobians in CSR; then every weight's gradient from g_t and x_{t-1}. On a processor convolutions run by columns
- * (im2col) and matrix products, on a GPU by cuDNN's deterministic algorithms, f32 without TF32: two runs give the same bits
- * there, but not a processor's.
+ * transposed Jacobians in CSR; then every weight's gradient from g_t and x_{t-1}. On a CPU convolutions run as matrix products over
+ * columns (im2col), on a GPU by cuDNN's deterministic algorithms, f32 without TF32: two runs on a GPU give the same bits, but
+ * not those of a CPU.
  *
- * Parameters carry PyTorch's names and layouts, NAME.weight [Co][Ci/G][kh][kw] or [Co][Ci] and NAME.bias [Co], in the order of
+ * Parameters have PyTorch's names and layouts, NAME.weight [Co][Ci/G][kh][kw] or [Co][Ci] and NAME.bias [Co], in the order of
  * the layers.
  *
  * A mask keeps some of a layer's weights at 0 (static sparsity): they are 0 in every pass, their gradient is 0, and the scan's
- * patterns leave them out. What a ReLU or a pool makes 0 (dynamic sparsity) stays in the patterns as an explicit 0.
+ * patterns do not contain them. Values that a ReLU or a pool sets to 0 (dynamic sparsity) stay in the patterns as explicit zeros.
  */
 #ifndef BPPSA_CNN_CNN_H
 #define BPPSA_CNN_CNN_H
@@ -27,46 +27,46 @@ extern "C" {
 #endif
 
 /* When BP computes the gradients of weights. On a second stream of a GPU they run beside the chain of input gradients, which does
- * not need them (out-of-order back-propagation, ooo-backprop §4.1); the same gradients, bit for bit. */
+ * not need them (out-of-order back-propagation, ooo-backprop §4.1). The gradients are the same, bit for bit. */
 typedef enum { BPPSA_WEIGHT_GRADIENTS_IN_ORDER = 0, BPPSA_WEIGHT_GRADIENTS_SECOND_STREAM } bppsa_weight_gradients;
 
 typedef struct {
-  int64_t batch;                           /* B >= 1, the largest batch */
-  bppsa_dtype dtype;                       /* f32, f64 */
-  bppsa_gradient_method method;            /* auto: see cnn/choose.h; with a factory a scan. A scan is auto, linear or blelloch */
-  bppsa_weight_gradients weight_gradients; /* second stream: with backward = BP on a GPU */
-  bool input_gradients;                    /* also of x */
+  int64_t batch;     /* B >= 1, the largest batch */
+  bppsa_dtype dtype; /* f32, f64 */
+  /* auto: see cnn/choose.h; with a factory it is a scan. A scan is auto, linear or blelloch */
+  bppsa_gradient_method method;
+  bppsa_weight_gradients weight_gradients; /* second stream: only with backward = BP on a GPU */
+  bool input_gradients;                    /* computes the gradient of x too */
   int64_t memory_limit;                    /* bytes the network may hold; 0: no limit */
   int64_t mask_count;
   const bppsa_named_view
       *masks; /* of weights, by their names: the weight's shape, 0 where it is kept at 0. Any dtype but f16 and bf16 */
-  bppsa_scan_factory factory; /* zero: local */
+  bppsa_scan_factory factory; /* zero: the local executor */
 } bppsa_cnn_config;
 
 /* B 256, f32, backward by auto, weight gradients in order, no limit, no masks. */
 bppsa_cnn_config bppsa_cnn_config_default(void);
 
-/* A model of the network (copied), parameters 0 until set or initialised. The device must outlive it. Destroy with
- * bppsa_model_destroy.
- * ERR_ARGUMENT: a size out of range, a mask of no weight of the network, more bytes than the limit (the message says how many),
- * chunks; ERR_SHAPE: a mask's; ERR_UNSUPPORTED: a dtype, a chunked scan, convolutions on a GPU without cuDNN or that cuDNN
- * refuses, a second stream of a processor; ERR_MEMORY, ERR_CUDA. */
+/* Makes a model of the network (copied). Parameters are 0 until set or initialised. The device must outlive the model; destroy it
+ * with bppsa_model_destroy. ERR_ARGUMENT: a size out of range, a mask of a weight that the network does not have, more bytes than
+ * the limit (the message says how many), chunks; ERR_SHAPE: a mask's shape; ERR_UNSUPPORTED: a dtype, a chunked scan,
+ * convolutions on a GPU without cuDNN or that cuDNN refuses, a second stream on a CPU; ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_cnn_create(const bppsa_cnn_network *network, const bppsa_cnn_config *config, const bppsa_device *device,
                               bppsa_model **model);
-/* PyTorch's defaults of conv2d and linear: U(-1/√k, 1/√k), k the inputs of an output value, weights and biases. Deterministic
- * in seed; the same numbers in f32 (rounded) and f64. ERR_CUDA: of a GPU. */
+/* Initialises weights and biases with PyTorch's defaults for conv2d and linear: U(-1/√k, 1/√k), k the number of inputs of an
+ * output value. Deterministic in seed; the same numbers in f32 (rounded) and f64. ERR_CUDA on a GPU. */
 bppsa_status bppsa_cnn_init(bppsa_model *model, uint64_t seed);
 /* The scan's plan (borrowed), or NULL where the model runs sequential BP. */
 const bppsa_scan_plan *bppsa_cnn_plan(const bppsa_model *model);
-/* Which weights of layer i a mask keeps, a byte each, 0 where it keeps them at 0 (borrowed); NULL: it has no mask. */
+/* A byte for each weight of layer i, 0 where its mask keeps the weight at 0 (borrowed); NULL: the layer has no mask. */
 const uint8_t *bppsa_cnn_mask(const bppsa_model *model, int64_t i);
-/* What layer i gave in the latest forward pass, [b][C][H][W], where the model is (borrowed, until the next); i = -1: the input.
- * ERR_ARGUMENT: no such layer, no pass. */
+/* The output of layer i in the latest forward pass, [b][C][H][W], on the model's device (borrowed, until the next pass); i = -1:
+ * the input. ERR_ARGUMENT: no such layer, or no pass yet. */
 bppsa_status bppsa_cnn_activation(const bppsa_model *model, int64_t i, bppsa_view *activation);
-/* The network that a model made by bppsa_cnn_create runs (borrowed). */
+/* The network of a model made by bppsa_cnn_create (borrowed). */
 const bppsa_cnn_network *bppsa_cnn_get_network(const bppsa_model *model);
-/* The dtype of the network's weights among named tensors. ERR_FORMAT: one is missing; ERR_UNSUPPORTED: not f32 or f64, or they
- * differ. `where` names the source. */
+/* Finds the dtype of the network's weights among named tensors. ERR_FORMAT: one is missing; ERR_UNSUPPORTED: a dtype other than
+ * f32 or f64, or different ones. `where` names the source. */
 bppsa_status bppsa_cnn_infer(const char *where, const bppsa_cnn_network *network, int64_t count, const bppsa_named_view *tensors,
                              bppsa_dtype *dtype);
 

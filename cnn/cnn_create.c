@@ -77,7 +77,7 @@ static bppsa_status describe_layers(cnn *n) {
   return BPPSA_OK;
 }
 
-/* A scan wants g_0 .. g_n one behind the other; cuDNN likes arrays that begin at round addresses. */
+/* Places g_0 .. g_n. A scan needs them one behind the other; cuDNN prefers aligned addresses. */
 static bppsa_status place_gradients(cnn *n) {
   enum { LINE = 64 };
   const bool packed = !is_gpu(n) || n->config.method.backward == BPPSA_BACKWARD_SCAN;
@@ -131,7 +131,7 @@ static const bppsa_named_view *mask_named(const bppsa_cnn_config *c, const char 
   return NULL;
 }
 
-/* Every byte of the element 0, or a float's -0. */
+/* Are all bytes of the element 0, or is it a float's -0? */
 static bool is_zero(const bppsa_view *view, int64_t i) {
   if (view->dtype == BPPSA_F32 || view->dtype == BPPSA_F64) {
     return bppsa_view_get(view, i) == 0;
@@ -201,23 +201,23 @@ static bppsa_status count_array(void *array, int64_t bytes, int64_t *sum) {
 static bppsa_status allocate_array(void *array, int64_t bytes, int64_t *sum) {
   *sum += bytes;
   void *made = bppsa_calloc(bytes, 1);
-  memcpy(array, &made, sizeof made); /* the pointer's type varies */
+  memcpy(array, &made, sizeof made); /* a memcpy, because the pointer's type varies */
   return made == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
 }
 
-/* Arrays of a GPU's one allocation begin at multiples of 256 bytes. */
+/* Arrays in a GPU's single allocation begin at multiples of 256 bytes. */
 static bppsa_status count_on_gpu(void *array, int64_t bytes, int64_t *sum) {
   enum { LINE = 256 };
   return count_array(array, bytes < 0 || bytes > INT64_MAX - LINE ? -1 : (bytes + LINE - 1) / LINE * LINE, sum);
 }
 
 static bppsa_status place_on_gpu(void *array, int64_t bytes, int64_t *address) {
-  void *place = (void *)(intptr_t)*address; /* NOLINT: what follows stays inside the allocation */
+  void *place = (void *)(intptr_t)*address; /* NOLINT: the address stays inside the allocation */
   memcpy(array, &place, sizeof place);
   return count_on_gpu(array, bytes, address);
 }
 
-/* `count` values of a sample for the whole batch, and a cache line that kernels may read behind them. */
+/* Bytes of `count` values of each sample for the whole batch, and of a cache line that kernels may read behind them. */
 static int64_t batch_bytes(const cnn *n, int64_t count, int64_t size) {
   int64_t bytes;
   return bppsa_mul(count * size, n->config.batch, &bytes) && bytes < INT64_MAX / 2 ? bytes + BPPSA_ALIGNMENT : -1;
@@ -227,7 +227,7 @@ static int64_t larger(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
-/* What passes give, on a processor and on a GPU. */
+/* Visits the results of passes, on a CPU and on a GPU. */
 static bppsa_status visit_passes(cnn *n, bppsa_cnn_visit visit, int64_t *sum) {
   const int64_t size = (int64_t)bppsa_dtype_size(n->config.dtype);
   for (int64_t i = 0; i < n->network.count; ++i) {
@@ -240,7 +240,7 @@ static bppsa_status visit_passes(cnn *n, bppsa_cnn_visit visit, int64_t *sum) {
   return visit(&n->g, batch_bytes(n, n->offsets[n->elements + 1], size), sum);
 }
 
-/* A processor's scratch. */
+/* Visits the scratch of a CPU. */
 static bppsa_status visit_scratch(cnn *n, bppsa_cnn_visit visit, int64_t *sum) {
   const int64_t size = (int64_t)bppsa_dtype_size(n->config.dtype);
   int64_t scratch = 0, sums = 0, transposed = 0;
@@ -262,7 +262,7 @@ static bppsa_status visit_scratch(cnn *n, bppsa_cnn_visit visit, int64_t *sum) {
   return visit(&n->transposed, transposed, sum);
 }
 
-/* The parameters' views are on the host. */
+/* Visits the parameters, whose views are in host memory. */
 static bppsa_status visit_parameters(cnn *n, bppsa_cnn_visit visit, int64_t *sum) {
   const int64_t parameters = place_parameters(n);
   n->base.reals = parameters / (int64_t)bppsa_dtype_size(n->config.dtype);
@@ -270,7 +270,7 @@ static bppsa_status visit_parameters(cnn *n, bppsa_cnn_visit visit, int64_t *sum
   return visit(&n->parameter_gradients, parameters, sum);
 }
 
-/* Everything but patterns, their values and what the scan holds. */
+/* Counts everything except patterns, their values and the memory of the scan. */
 static bppsa_status count_arrays(cnn *n, int64_t *sum) {
   BPPSA_TRY(visit_parameters(n, count_array, sum));
   BPPSA_TRY(visit_passes(n, is_gpu(n) ? count_on_gpu : count_array, sum));
@@ -295,14 +295,14 @@ static bppsa_status allocate_arrays(cnn *n) {
   if (is_gpu(n)) {
     return allocate_on_gpu(n);
   }
-  n->base.reals = 0; /* which are a GPU's */
+  n->base.reals = 0; /* used on a GPU only */
   BPPSA_TRY(visit_passes(n, allocate_array, &allocated));
   return visit_scratch(n, allocate_array, &allocated);
 }
 
 /* ---- the scan ---- */
 
-/* Are J_tᵀ's values used? Those of J_1ᵀ only where the input's gradient is wanted; the identity's never. */
+/* Does the scan use J_tᵀ's values? Those of J_1ᵀ only if the input's gradient is wanted; an identity's never. */
 static bool uses_values(const cnn *n, int64_t t) {
   return n->layers[t - 1].about->op.kind != BPPSA_OPERATOR_FLATTEN && (t > 1 || n->config.input_gradients);
 }
@@ -312,7 +312,7 @@ static bool is_shared(const cnn_layer *layer) {
          layer->about->op.kind == BPPSA_OPERATOR_FLATTEN;
 }
 
-/* Bytes of all patterns and their values. */
+/* Counts the bytes of all patterns and their values. */
 static bppsa_status count_patterns(const cnn *n, int64_t *bytes) {
   const int64_t size = (int64_t)bppsa_dtype_size(n->config.dtype);
   for (int64_t t = 1; t <= n->elements; ++t) {
@@ -347,7 +347,7 @@ static bppsa_status make_patterns(cnn *n) {
   return BPPSA_OK;
 }
 
-/* Patterns, the plan and its executor, within what the limit leaves after `bytes` of other arrays. */
+/* Makes patterns, plan and executor, within what the limit leaves after `bytes` of other arrays. */
 static bppsa_status make_scan(cnn *n, int64_t bytes) {
   const bppsa_cnn_config *c = &n->config;
   BPPSA_TRY(make_patterns(n));
@@ -376,7 +376,7 @@ static bppsa_status make_scan(cnn *n, int64_t bytes) {
 
 /* ---- creation ---- */
 
-/* Refuses a network beyond its limit before anything large is allocated. */
+/* Refuses a network that exceeds its limit before anything large is allocated. */
 static bppsa_status check_memory(cnn *n, int64_t *bytes) {
   const int64_t limit = n->config.memory_limit;
   *bytes = 0;
@@ -405,7 +405,8 @@ static bppsa_status predict(const cnn *n, bppsa_cnn_seconds *seconds) {
   return status;
 }
 
-/* What AUTO stands for: the fastest by the cost model, within the memory limit; a scan where somebody wants to execute it. */
+/* Resolves AUTO: the method that the cost model expects to be the fastest within the memory limit; a scan if the caller provides
+ * an executor. */
 static bppsa_status choose_method(cnn *n) {
   bppsa_gradient_method *method = &n->config.method;
   bppsa_cnn_seconds seconds;
@@ -428,7 +429,7 @@ static bppsa_status choose_method(cnn *n) {
   return BPPSA_OK;
 }
 
-/* cuDNN's workspaces get a quarter each of what the limit leaves. */
+/* Lets cuDNN choose algorithms; each of its two workspaces may take a quarter of what the limit leaves. */
 static bppsa_status choose_algorithms(cnn *n, int64_t *bytes) {
   const int64_t most = (int64_t)1 << 30, left = (n->config.memory_limit - *bytes) / 4;
   BPPSA_TRY(bppsa_cnn_cuda_choose(n, n->config.memory_limit > 0 && left < most ? left : most));
@@ -498,7 +499,7 @@ bppsa_status bppsa_cnn_create(const bppsa_cnn_network *network, const bppsa_cnn_
     bppsa_cnn_destroy(&n->base);
     return status;
   }
-  n->config.masks = NULL; /* copied */
+  n->config.masks = NULL; /* the caller's masks have been copied */
   *model = &n->base;
   return BPPSA_OK;
 }
@@ -507,7 +508,7 @@ void bppsa_cnn_destroy(bppsa_model *model) {
   cnn *n = (cnn *)model;
   bppsa_scan_executor_destroy(n->scan);
   bppsa_scan_plan_destroy(n->plan);
-  const bool there = is_gpu(n); /* then passes point into one allocation */
+  const bool there = is_gpu(n); /* on a GPU these arrays are parts of one allocation */
   for (int64_t i = 0; n->layers != NULL && i < n->network.count; ++i) {
     bppsa_jacobian_destroy(n->layers[i].jt);
     bppsa_memory_free(n->device, n->layers[i].values);

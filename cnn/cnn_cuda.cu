@@ -1,9 +1,9 @@
-/* Convolutional networks on a GPU: streams, memory, and the order of launches. Convolutions are cuDNN's (conv_cudnn.h), linear
- * operators core/linear_kernels.cuh, the rest the kernels of layer_kernels.cuh.
+/* Convolutional networks on a GPU: streams, memory, and the order of launches. Convolutions run in cuDNN (conv_cudnn.h), linear
+ * operators in core/linear_kernels.cuh, the others in layer_kernels.cuh.
  *
- * Out-of-order weight gradients (ooo-backprop §4.1): the gradients of weights need g_t, and nothing in the backward pass needs
- * them. On a second stream of lower priority they fill what the chain of input gradients, the critical path, leaves free; an
- * event tells that stream when g_t is there, and one tells the first when they are done. */
+ * Out-of-order weight gradients (ooo-backprop §4.1): the gradients of weights need g_t, and the rest of the backward pass does not
+ * need them. On a second stream of lower priority they use what the chain of input gradients, the critical path, leaves idle. An
+ * event tells that stream when g_t is ready, and another tells the first stream when the gradients are done. */
 #include "cnn/cnn_internal.h"
 #include "cnn/conv_cudnn.h"
 #include "cnn/layer_kernels.cuh"
@@ -12,44 +12,44 @@
 #include "core/linear_kernels.cuh"
 #include "core/memory.h"
 
-/* Parts that the samples of a linear operator's weight gradient are summed in: as many as fill a GPU of some 130 processors
- * twice, of no fewer samples than these. */
+/* The samples of a linear operator's weight gradient are summed in parts: so many that they fill a GPU of about 130
+ * multiprocessors twice, with at least LEAST_SAMPLES samples each. */
 enum { FULL_BLOCKS = 264, LEAST_SAMPLES = 32, MOST_BLOCKS_Y = 65535 };
-/* Of a workspace: other batches than the planned one may want algorithms with larger ones. */
+/* The smallest workspace: batches of another size than the planned one may need algorithms with larger workspaces. */
 enum { LEAST_WORK = 1 << 20 };
 
 namespace {
 
-/* Where work goes. */
+/* A stream, and cuDNN on it. */
 struct work_queue {
   cudaStream_t stream;
   bppsa_cudnn_queue *cudnn; /* NULL in a network without convolutions */
 };
 
-/* Batches a convolution is described for: the planned one, and the latest others. Training and validation have a smaller last
- * batch each. */
+/* The number of batch sizes for which a convolution is described: the planned one, and the latest others. Training and validation
+ * each have a smaller last batch. */
 enum { BATCHES = 4 };
 
-/* A convolution as cuDNN gets it: padding that differs from side to side is written into its input. */
+/* A convolution in cuDNN's form: if padding differs from side to side, the input is copied into a padded frame. */
 struct gpu_conv {
   bppsa_op op;
   bool framed;
   cnn_frame frame;
-  bppsa_cudnn_conv *of[BATCHES]; /* the first: for the planned batch */
-  int next;                      /* of the others, to be described anew */
+  bppsa_cudnn_conv *of[BATCHES]; /* the first is for the planned batch */
+  int next;                      /* which of the others is described anew next */
 };
 
 } // namespace
 
 struct cnn_gpu {
   int32_t index;
-  work_queue main, side; /* side: the same as main where weight gradients come in order */
+  work_queue main, side; /* side: the same as main if weight gradients are computed in order */
   cudaEvent_t ready, done;
-  gpu_conv *convs;             /* size: layers; empty where there is no convolution */
-  bppsa_cudnn_bytes work_size; /* of each workspace */
-  int64_t framed_reals;        /* of one sample */
+  gpu_conv *convs;             /* size: layers; empty for other operators */
+  bppsa_cudnn_bytes work_size; /* of the workspaces */
+  int64_t framed_reals;        /* for one sample */
   void *work, *weight_work, *framed_x, *framed_dx, *partials;
-  uint8_t *kept; /* for every real of the parameters whether its mask keeps it; NULL: no masks */
+  uint8_t *kept; /* a byte for each real of the parameters, 0 where it is masked; NULL: no masks */
 };
 
 namespace {
@@ -62,7 +62,7 @@ int64_t larger(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
-/* Bytes of a workspace of which the planned batch uses some: twice as many, within the limit. */
+/* Bytes to allocate for a workspace of which the planned batch uses `used`: twice as many, within the limit. */
 int64_t roomy(int64_t used, int64_t most) {
   const int64_t wanted = larger(2 * used, LEAST_WORK);
   return wanted < most ? wanted : most;
@@ -72,7 +72,7 @@ bool is_conv(const cnn_layer *layer) {
   return layer->about->op.kind == BPPSA_OPERATOR_CONV2D;
 }
 
-/* Calls f<real>(..). */
+/* Calls f<real>(..) for the network's dtype. */
 #define OF_TYPE(n, f, ...) ((n)->config.dtype == BPPSA_F32 ? f<float>(__VA_ARGS__) : f<double>(__VA_ARGS__))
 
 bppsa_status launched(const char *what) {
@@ -155,7 +155,6 @@ bppsa_status linear_weight_gradient(const cnn *n, const cnn_layer *layer, const 
 
 /* ---- convolutions ---- */
 
-/* The convolution for the batch at hand. Of another batch than the planned one it is described when that comes first. */
 /* Does cuDNN make the gradient of the layer's input? */
 bool layer_chain(const cnn *n, const cnn_layer *layer) {
   return n->config.method.backward == BPPSA_BACKWARD_BP && (layer != n->layers || n->config.input_gradients);
@@ -181,7 +180,7 @@ bppsa_status conv_for(const cnn *n, const cnn_layer *layer, const bppsa_cudnn_co
   return BPPSA_OK;
 }
 
-/* x as cuDNN gets it. */
+/* Returns x in cuDNN's form. */
 template <typename real>
 bppsa_status frame_input(const cnn *n, const cnn_layer *layer, cudaStream_t stream, const void *x, const void **framed) {
   const gpu_conv *c = &n->gpu->convs[layer - n->layers];
@@ -309,7 +308,8 @@ template <typename real> bppsa_status forward(const cnn *n) {
   return BPPSA_OK;
 }
 
-/* What is queued on the main stream is done before what is queued on the side stream from here on; and the other way round. */
+/* Work that is queued on the side stream from here on waits for the work queued on the main stream so far; main_follows is the
+ * opposite. */
 bppsa_status side_follows(const cnn_gpu *gpu) {
   if (gpu->side.stream == gpu->main.stream) {
     return BPPSA_OK;
@@ -344,7 +344,7 @@ template <typename real> bppsa_status input_gradient(const cnn *n, int64_t t) {
                               : function_gradient<real>(n, layer, bppsa_cnn_input(n, t - 1), dy, dx);
 }
 
-/* The critical path's work is queued before the weight gradients that may run beside it. */
+/* Queues the work of the critical path before the weight gradients that may run beside it. */
 template <typename real> bppsa_status backward(cnn *n) {
   const cnn_gpu *gpu = n->gpu;
   BPPSA_TRY(side_follows(gpu));
@@ -403,7 +403,7 @@ bppsa_status make_convs(cnn *n) {
   return BPPSA_OK;
 }
 
-/* Of the lowest priority: the chain of input gradients goes first where both have work. */
+/* Makes the side stream with the lowest priority, so that the chain of input gradients comes first where both have work. */
 bppsa_status make_side(cnn *n) {
   cnn_gpu *gpu = n->gpu;
   int least = 0, greatest = 0;

@@ -1,4 +1,4 @@
-/* Inside of a convolutional network. */
+/* The inside of a convolutional network. */
 #ifndef BPPSA_CNN_CNN_INTERNAL_H
 #define BPPSA_CNN_CNN_INTERNAL_H
 
@@ -12,17 +12,17 @@
 extern "C" {
 #endif
 
-/* One operator. Arrays are of the planned batch; a smaller one packs its samples more tightly. */
+/* One operator. Arrays have room for the planned batch; a smaller batch packs its samples more tightly. */
 typedef struct {
   const bppsa_cnn_layer *about;
-  int64_t in, out;    /* values of a sample */
-  int64_t weight;     /* its parameter's position; -1: none. A bias follows its weight */
+  int64_t in, out;    /* values of one sample */
+  int64_t weight;     /* index of its weight among the parameters; -1: none. A bias follows its weight */
   bppsa_conv conv;    /* conv2d */
   void *y;            /* [B][out] */
   int32_t *places;    /* maxpool2d: [B][out] */
-  uint8_t *mask;      /* of its weights, or NULL */
-  bppsa_jacobian *jt; /* scan: elements */
-  void *values;       /* scan: of its transposed Jacobian, [nnz] or [B][nnz]; NULL: they are not used */
+  uint8_t *mask;      /* of its weights, a byte each; NULL: no mask */
+  bppsa_jacobian *jt; /* with a scan, for elements */
+  void *values;       /* with a scan: values of its transposed Jacobian, [nnz] or [B][nnz]; NULL: they are not used */
 } cnn_layer;
 
 typedef struct cnn_gpu cnn_gpu; /* cnn_cuda.cu */
@@ -32,55 +32,56 @@ typedef struct {
   bppsa_cnn_config config;
   bppsa_cnn_network network;
   const bppsa_device *device;
-  cnn_gpu *gpu; /* NULL: on the processor */
+  cnn_gpu *gpu; /* NULL: the network runs on a CPU */
   void *
       memory; /* of a GPU: one allocation, which what is there points into: y, places, g, and parameters and scratch of its own */
   int32_t threads;
-  int64_t batch;        /* b of the latest forward; 0 before it */
+  int64_t batch;        /* b of the latest forward pass; 0 before it */
   const void *x, *seed; /* borrowed; seed NULL before a backward pass */
   bool backward_done;
   cnn_layer *layers;                 /* size network.count; the last is the head, the others are t = 1 .. n */
   int64_t elements;                  /* n */
-  int64_t *offsets;                  /* of g_t for one sample, size n + 2; more than its values apart on a GPU by BP */
+  int64_t *offsets;                  /* of g_t for one sample, size n + 2; on a GPU with BP there are gaps */
   void *g;                           /* g_0 .. g_n one behind the other, each [b][size] */
-  void *scratch, *sums, *transposed; /* of the layer at hand; transposed: a linear operator's weights */
+  void *scratch, *sums, *transposed; /* of the present layer; transposed: a linear operator's weights */
   char (*names)[BPPSA_CNN_PARAMETER];
-  void *parameter_values, *parameter_gradients; /* all parameters, one behind the other, on the host */
+  void *parameter_values, *parameter_gradients; /* all parameters, one behind the other, in host memory */
   bppsa_scan_plan *plan;
   bppsa_scan_executor *scan;
   const bppsa_csr **patterns;   /* of J_1ᵀ .. J_nᵀ, size n */
-  bppsa_csr_values *csr_values; /* likewise */
+  bppsa_csr_values *csr_values; /* their values, size n */
 } cnn;
 
 extern const bppsa_model_ops bppsa_cnn_ops;
 void bppsa_cnn_destroy(bppsa_model *model);
-/* A layer's weight or bias, or its gradient, where the passes have it; bias: NULL where there is none. */
+/* A layer's weight or bias, or its gradient, where the passes use it; bias: NULL if the layer has none. */
 void *bppsa_cnn_weight(const cnn *n, const cnn_layer *layer, bool gradient);
 void *bppsa_cnn_bias(const cnn *n, const cnn_layer *layer, bool gradient);
 const void *bppsa_cnn_input(const cnn *n, int64_t i); /* of layer i */
-void *bppsa_cnn_gradient(const cnn *n, int64_t t);    /* g_t of the present batch */
-/* g_{n-1} .. g_1, and g_0 where it is wanted, from g_n. */
+void *bppsa_cnn_gradient(const cnn *n, int64_t t);    /* g_t for the present batch */
+/* Computes g_{n-1} .. g_1, and g_0 if it is wanted, from g_n by the scan. */
 bppsa_status bppsa_cnn_run_scan(cnn *n);
-/* y = x Wᵀ + b of a linear operator for b samples. */
+/* The product y = x Wᵀ + b of a linear operator for b samples. */
 bppsa_linear bppsa_cnn_linear(const cnn *n, const cnn_layer *layer, int64_t batch);
 
-/* Entries of a layer's J_tᵀ: *all by its structure, *kept at most of those that a mask leaves, by its weights times the
- * output's positions. ERR_*: of bppsa_op_count. */
+/* Counts entries of a layer's J_tᵀ: *all by its structure; *kept at most those that the mask keeps, the kept weights times the
+ * output's positions. Errors of bppsa_op_count. */
 bppsa_status bppsa_cnn_count_entries(const bppsa_cnn_layer *layer, const uint8_t *mask, int64_t *all, int64_t *kept);
 
-/* ---- a GPU's part (cnn_cuda.cu) ---- */
+/* ---- on a GPU (cnn_cuda.cu) ---- */
 
-/* What is done with every array of a device: counted, or placed. `array` points to the pointer; *sum: of all bytes, or the next
- * address. */
+/* What to do with every array of a device: count it, or place it. `array` points to the pointer; *sum: the bytes of all, or the
+ * next address. */
 typedef bppsa_status (*bppsa_cnn_visit)(void *array, int64_t bytes, int64_t *sum);
 
-/* Streams, events, convolutions, once layers, parameters and masks are described. ERR_UNSUPPORTED: no cuDNN for a network with
- * convolutions. */
+/* Makes streams, events and convolutions from the finished description of layers, parameters and masks. ERR_UNSUPPORTED: a
+ * network with convolutions, without cuDNN. */
 bppsa_status bppsa_cnn_cuda_create(cnn *n);
-/* Algorithms, with workspaces of at most so many bytes each. ERR_UNSUPPORTED: there is none. */
+/* Chooses algorithms whose workspaces take at most `most` bytes each. ERR_UNSUPPORTED: there is none. */
 bppsa_status bppsa_cnn_cuda_choose(cnn *n, int64_t most);
-bppsa_status bppsa_cnn_cuda_visit(cnn *n, bppsa_cnn_visit visit, int64_t *sum); /* arrays that are a GPU's alone */
-bppsa_status bppsa_cnn_cuda_start(cnn *n);                                      /* parameters 0, masks: once there is memory */
+bppsa_status bppsa_cnn_cuda_visit(cnn *n, bppsa_cnn_visit visit, int64_t *sum); /* arrays that only a GPU has */
+/* sets parameters to 0 and copies masks, once memory is allocated */
+bppsa_status bppsa_cnn_cuda_start(cnn *n);
 void bppsa_cnn_cuda_destroy(cnn *n);
 bppsa_status bppsa_cnn_cuda_forward(cnn *n);
 bppsa_status bppsa_cnn_cuda_backward(cnn *n);

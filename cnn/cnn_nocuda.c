@@ -1,4 +1,4 @@
-/* Without CUDA there is no GPU, and no network on one. */
+/* Stands in for cnn_cuda.cu in a build without CUDA, in which no network is on a GPU. */
 #include "cnn/cnn_internal.h"
 
 static bppsa_status without(void) {

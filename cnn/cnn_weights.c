@@ -1,4 +1,4 @@
-/* Weights of convolutional networks: initial ones, and what a file's say. */
+/* Weights of convolutional networks: initial values, and their dtype in a file. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

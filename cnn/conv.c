@@ -8,10 +8,10 @@
 
 enum {
   COLUMN_REALS = 1 << 14, /* a block's column matrix stays in the second-level cache */
-  LEAST_POSITIONS = 64,   /* of a block: enough for the kernels' lanes */
+  LEAST_POSITIONS = 64,   /* of a block: enough to fill the kernels' vectors */
   MOST_PARTS = 64,        /* partial sums of a weight gradient */
-  PART_REALS = 1 << 22,   /* all partial sums together, at most, where there is more than one */
-  CHANNEL_TILE = 64       /* output channels of a task of the weight gradient */
+  PART_REALS = 1 << 22,   /* of all partial sums together, at most, if there is more than one */
+  CHANNEL_TILE = 64       /* output channels in a task of the weight gradient */
 };
 
 static int64_t least(int64_t a, int64_t b) {
@@ -70,23 +70,23 @@ static int64_t block_count(const bppsa_conv *c, int64_t batch) {
   return (batch + c->samples - 1) / c->samples * c->chunks;
 }
 
-/* Tiles of a group's output channels, of the weights' gradient. */
+/* Number of tiles of a group's output channels, for the gradient of weights. */
 static int64_t tiles_of(const bppsa_conv *c) {
   return (c->height + CHANNEL_TILE - 1) / CHANNEL_TILE;
 }
 
-/* Of a pass. */
+/* The work of a pass, for bppsa_parallel_for. */
 static double work_of(const bppsa_conv *c, int64_t batch) {
   return bppsa_loop_work(2 * (double)batch * (double)c->op.out_channels * (double)c->taps * (double)c->width, 0);
 }
 
-/* Are the columns the input itself? A 1 x 1 convolution of whole planes. */
+/* Are the columns the input itself? They are for a 1 x 1 convolution of whole planes. */
 static bool is_pointwise(const bppsa_op *op) {
   return op->kernel[0] == 1 && op->kernel[1] == 1 && op->stride[0] == 1 && op->stride[1] == 1 && op->padding[0] == 0 &&
          op->padding[1] == 0 && op->padding[2] == 0 && op->padding[3] == 0;
 }
 
-/* Of tap t of an axis: the first output inside the input and the one behind the last, among outputs 0 .. count - 1. */
+/* For tap t of an axis: the first output that reads inside the input, and one past the last, among outputs 0 .. count - 1. */
 static void span(const bppsa_op *op, int axis, int64_t t, int64_t count, int64_t *from, int64_t *to) {
   const int64_t start = t * op->dilation[axis] - op->padding[2 * axis], s = op->stride[axis];
   if (s == 1) { /* divisions would take longer than the copying */

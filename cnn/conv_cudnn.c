@@ -12,7 +12,7 @@ struct bppsa_cudnn_queue {
 };
 
 struct bppsa_cudnn_conv {
-  const bppsa_cudnn_queue *queue; /* that it was made with */
+  const bppsa_cudnn_queue *queue; /* the queue with which it was made */
   cudnnDataType_t type;
   int64_t batch;
   cudnnTensorDescriptor_t x, y, bias;
@@ -24,7 +24,7 @@ struct bppsa_cudnn_conv {
   size_t bytes[3]; /* of their workspaces, in this order */
 };
 
-/* Returns early where cuDNN does not succeed; q: the queue. */
+/* Returns early if cuDNN fails; q: the queue. */
 #define TRY_CUDNN(call, what) BPPSA_TRY(bppsa_cudnn_check(q->library, q->library->call, what))
 
 /* ---- queues ---- */
@@ -114,7 +114,7 @@ int64_t bppsa_cudnn_conv_batch(const bppsa_cudnn_conv *conv) {
   return conv->batch;
 }
 
-/* cuDNN counts in int32: so do positions of one tensor. */
+/* cuDNN counts in int32, also the values of one tensor. */
 static bppsa_status check_sizes(const bppsa_op *op, const int64_t out[3], int64_t batch) {
   const int64_t shapes[][4] = {{batch, op->in[0], op->in[1], op->in[2]},
                                {batch, out[0], out[1], out[2]},
@@ -155,7 +155,7 @@ static bppsa_status describe_shapes(const bppsa_cudnn_queue *q, const bppsa_cudn
 /* ---- algorithms ---- */
 
 static bool is_own_math(cudnnMathType_t math) {
-  return math == CUDNN_FMA_MATH || math == CUDNN_DEFAULT_MATH; /* the latter: of algorithms that have no other */
+  return math == CUDNN_FMA_MATH || math == CUDNN_DEFAULT_MATH; /* DEFAULT: algorithms that have no other mathematics */
 }
 
 static bppsa_status none(const char *pass, int64_t most) {
@@ -164,8 +164,8 @@ static bppsa_status none(const char *pass, int64_t most) {
                     pass, (long long)most);
 }
 
-/* The first of the choices that may be taken. Each kind of pass has types and functions of its own: size(algorithm) asks for the
- * workspace, which may be more than the choice said. */
+/* Takes the first choice that is allowed. Each kind of pass has its own types and functions; size(algorithm) asks for the
+ * workspace, which may be larger than the choice says. */
 #define TAKE_FIRST(list, count, size_of, most, algorithm, bytes, pass)                                                           \
   do {                                                                                                                           \
     bool found = false;                                                                                                          \
@@ -244,7 +244,7 @@ bppsa_status bppsa_cudnn_conv_describe(bppsa_cudnn_conv *c, const bppsa_op *op, 
 
 /* ---- passes ---- */
 
-/* Factors of a result and of what stands there already, of the data's type. */
+/* The factors of a result (1) and of the values it replaces (0), in the data's type. */
 static const float f32_numbers[] = {0, 1};
 static const double f64_numbers[] = {0, 1};
 

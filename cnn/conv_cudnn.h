@@ -1,12 +1,12 @@
-/* A network's convolutions by cuDNN: forward, and the gradients of input, weights and bias. Internal; a build without cuDNN has
- * stand-ins that say so.
+/* A network's convolutions in cuDNN: forward, and the gradients of input, weights and bias. Internal; in a build without cuDNN
+ * stand-ins answer ERR_UNSUPPORTED.
  *
- * cuDNN offers algorithms in the order of the time it expects. The first one is taken that is deterministic, of the dtype's own
- * arithmetic (f32 without TF32) and whose workspace fits: when a convolution is described, for its batch, and not again. Padding
- * is the same on both sides here.
+ * cuDNN lists algorithms in the order of the time it expects. The first one is taken that is deterministic, computes in the dtype
+ * itself (f32 without TF32) and whose workspace fits. It is chosen once, when a convolution is described for its batch. Padding
+ * must be the same on both sides.
  *
- * Everything is queued on a queue's stream and may be recorded. Errors of all functions: ERR_UNSUPPORTED where cuDNN is not there
- * or refuses, in its words, ERR_MEMORY, ERR_CUDA.
+ * All work is queued on a queue's stream and may be recorded. Errors of all functions: ERR_UNSUPPORTED if cuDNN is missing or
+ * refuses (the message quotes it), ERR_MEMORY, ERR_CUDA.
  */
 #ifndef BPPSA_CNN_CONV_CUDNN_H
 #define BPPSA_CNN_CONV_CUDNN_H
@@ -24,25 +24,25 @@ bppsa_status bppsa_cudnn_queue_create(const bppsa_device *device, void *stream, 
 void bppsa_cudnn_queue_destroy(bppsa_cudnn_queue *queue); /* NULL is legal */
 
 typedef struct bppsa_cudnn_conv bppsa_cudnn_conv;
-/* Room for a convolution of this dtype: f32 or f64. The queue must outlive it. */
+/* Makes a convolution of this dtype, f32 or f64, without a shape. The queue must outlive it. */
 bppsa_status bppsa_cudnn_conv_create(const bppsa_cudnn_queue *queue, bppsa_dtype dtype, bppsa_cudnn_conv **conv);
 void bppsa_cudnn_conv_destroy(bppsa_cudnn_conv *conv); /* NULL is legal */
-/* What the workspaces of passes may take: forward and the input's gradient share one, the weights' gradient has another. Bytes. */
+/* Bytes of workspaces: the forward pass and the input's gradient share one, the weights' gradient has another. */
 typedef struct {
   int64_t passes, weights;
 } bppsa_cudnn_bytes;
-/* Shapes and algorithms for a batch, of workspaces within `most`; chain: also for the input's gradient. Allocates nothing. `used`
- * is what they need. */
+/* Sets shapes and chooses algorithms for a batch, with workspaces of at most `most`; chain: also for the input's gradient. *used:
+ * the bytes they need. Allocates nothing. */
 bppsa_status bppsa_cudnn_conv_describe(bppsa_cudnn_conv *conv, const bppsa_op *op, int64_t batch, bool chain,
                                        bppsa_cudnn_bytes most, bppsa_cudnn_bytes *used);
-int64_t bppsa_cudnn_conv_batch(const bppsa_cudnn_conv *conv); /* that it is described for; 0: none */
+int64_t bppsa_cudnn_conv_batch(const bppsa_cudnn_conv *conv); /* for which it is described; 0: none */
 
 /* y [b][Co][X] of x [b][Ci][H][W], weights [Co][Ci/G][kh][kw], bias [Co] or NULL; workspace of `passes` bytes */
 bppsa_status bppsa_cudnn_conv_forward(const bppsa_cudnn_conv *conv, const bppsa_cudnn_queue *queue, const void *x,
                                       const void *weights, const void *bias, void *workspace, void *y);
 bppsa_status bppsa_cudnn_conv_input_gradient(const bppsa_cudnn_conv *conv, const bppsa_cudnn_queue *queue, const void *dy,
                                              const void *weights, void *workspace, void *dx);
-/* db NULL: none is wanted. workspace of `weights` bytes */
+/* db NULL: not wanted. workspace of `weights` bytes */
 bppsa_status bppsa_cudnn_conv_weight_gradient(const bppsa_cudnn_conv *conv, const bppsa_cudnn_queue *queue, const void *dy,
                                               const void *x, void *workspace, void *dw, void *db);
 

@@ -1,4 +1,4 @@
-/* A build without cuDNN has no convolutions on a GPU. */
+/* Stands in for conv_cudnn.c in a build without cuDNN, which has no convolutions on a GPU. */
 #include "cnn/conv_cudnn.h"
 
 static bppsa_status without(void) {

@@ -1,5 +1,5 @@
-/* Operators without weights on a GPU, padding and masks. Values, derivatives where there is none, and the order of sums are the
- * processor's (cnn/layers.h). Every kernel is bound by memory: neighbouring threads take neighbouring values, each read and
+/* Operators without weights on a GPU, padding and masks. Values, derivatives where none exists, and the order of sums are those of
+ * the CPU (cnn/layers.h). Memory bounds every kernel: neighbouring threads work on neighbouring values, and each value is read and
  * written once. */
 #ifndef BPPSA_CNN_LAYER_KERNELS_CUH
 #define BPPSA_CNN_LAYER_KERNELS_CUH
@@ -10,7 +10,7 @@
 #include "core/launch.cuh"
 #include "jacobian/op.h"
 
-/* A thread takes CNN_ROUNDS values, CNN_THREADS apart: that many loads are on their way at once. */
+/* A thread computes CNN_ROUNDS values, CNN_THREADS apart, so that as many loads are in flight at once. */
 enum { CNN_THREADS = 256, CNN_ROUNDS = 4 };
 
 /* The index of round r of this thread. */
@@ -59,7 +59,7 @@ __global__ void bppsa_cnn_function(int kind, real slope, int64_t count, const re
   }
 }
 
-/* x is read where the slope depends on it (ReLU, leaky ReLU), y where it depends on that. */
+/* x is read if the slope depends on it (ReLU, leaky ReLU), y if the slope depends on that. */
 template <typename real>
 __global__ void bppsa_cnn_slope(int kind, real slope, int64_t count, const real *__restrict__ x, const real *__restrict__ y,
                                 const real *__restrict__ dy, real *__restrict__ dx) {
@@ -75,7 +75,7 @@ __global__ void bppsa_cnn_slope(int kind, real slope, int64_t count, const real 
 
 /* ---- pools ---- */
 
-/* Along an axis: positions of input and output, window, and an average's way to count. */
+/* Positions of input and output along an axis, the window, and how an average counts padding. */
 struct cnn_axis {
   int in, out, kernel, stride, dilation, front, back;
 };
@@ -107,8 +107,8 @@ __device__ inline int cnn_divisor(const cnn_pool &p, int X0, int X1) {
   return cnn_extent(p.axis[0], p.exclude_pad, X0) * cnn_extent(p.axis[1], p.exclude_pad, X1);
 }
 
-/* One window of plane x: its first largest value, NaN being larger than everything and the last NaN winning; its place, -1 for
- * none. */
+/* The first largest value of one window of plane x, and its place, -1 if the window has none. NaN counts as largest; the last of
+ * several NaN wins. */
 template <typename real> __device__ inline real cnn_largest(const cnn_pool &p, const real *x, int X0, int X1, int32_t *place) {
   const cnn_taps a = cnn_taps_of(p.axis[0], X0), b = cnn_taps_of(p.axis[1], X1);
   real largest = -(real)INFINITY;
@@ -138,7 +138,7 @@ template <typename real> __device__ inline real cnn_mean(const cnn_pool &p, cons
   return sum / (real)cnn_divisor(p, X0, X1);
 }
 
-/* A thread a window: count = planes · windows. places NULL: averages. */
+/* One thread for each window: count = planes · windows. places NULL: averages. */
 template <typename real>
 __global__ void bppsa_cnn_pool(cnn_pool p, int64_t count, const real *__restrict__ x, int32_t *__restrict__ places,
                                real *__restrict__ y) {
@@ -151,14 +151,14 @@ __global__ void bppsa_cnn_pool(cnn_pool p, int64_t count, const real *__restrict
   y[i] = places != NULL ? cnn_largest(p, plane, X0, X1, &places[i]) : cnn_mean(p, plane, X0, X1);
 }
 
-/* Windows first .. last of an axis may see position x; with a dilation not all of them do. */
+/* Only windows first .. last of an axis can contain position x; with a dilation some of them do not. */
 __device__ inline void cnn_windows(const cnn_axis &a, int x, int *first, int *last) {
   const int behind = x + a.front, reach = (a.kernel - 1) * a.dilation;
   *first = behind <= reach ? 0 : (behind - reach + a.stride - 1) / a.stride;
   *last = behind / a.stride < a.out - 1 ? behind / a.stride : a.out - 1;
 }
 
-/* A thread an input position, which adds up what its windows give, in their order: no two threads write to one place. count =
+/* One thread for each input position adds up what its windows give, in their order, so no two threads write to one place. count =
  * planes · positions. */
 template <typename real>
 __global__ void bppsa_cnn_pool_gradient(cnn_pool p, int64_t count, const int32_t *__restrict__ places,
@@ -188,12 +188,12 @@ __global__ void bppsa_cnn_pool_gradient(cnn_pool p, int64_t count, const int32_t
 
 /* ---- padding that is not the same on both sides ---- */
 
-/* Planes inside larger ones: rows top .. top + height - 1 and columns left .. left + width - 1. */
+/* Where planes lie inside larger ones: rows top .. top + height - 1 and columns left .. left + width - 1. */
 struct cnn_frame {
   int height, width, top, left, outer_height, outer_width;
 };
 
-/* Zeros around every plane: a thread a value of the larger ones, count in all. */
+/* Puts zeros around every plane: one thread for each value of the larger planes, `count` in all. */
 template <typename real>
 __global__ void bppsa_cnn_pad(cnn_frame f, int64_t count, const real *__restrict__ inner, real *__restrict__ outer) {
   const int64_t i = (int64_t)blockIdx.x * CNN_THREADS + threadIdx.x;
@@ -205,7 +205,7 @@ __global__ void bppsa_cnn_pad(cnn_frame f, int64_t count, const real *__restrict
   }
 }
 
-/* The opposite: a thread a value of the smaller planes. */
+/* The opposite: one thread for each value of the smaller planes. */
 template <typename real>
 __global__ void bppsa_cnn_crop(cnn_frame f, int64_t count, const real *__restrict__ outer, real *__restrict__ inner) {
   const int64_t i = (int64_t)blockIdx.x * CNN_THREADS + threadIdx.x;
@@ -218,7 +218,7 @@ __global__ void bppsa_cnn_crop(cnn_frame f, int64_t count, const real *__restric
 
 /* ---- masks ---- */
 
-/* Weights whose byte is 0 become 0: of all parameters, one behind the other. */
+/* Sets weights whose byte is 0 to 0; all parameters lie one behind the other. */
 template <typename real>
 __global__ void bppsa_cnn_mask(int64_t count, const uint8_t *__restrict__ kept, real *__restrict__ values) {
   BPPSA_UNROLL

@@ -8,14 +8,14 @@
 
 enum {
   BLOCK = 4096, /* values of an elementwise task */
-  STRIP = 64    /* windows of a pool at once */
+  STRIP = 64    /* windows of a pool computed together */
 };
 
 static int64_t volume(const int64_t shape[3]) {
   return shape[0] * shape[1] * shape[2];
 }
 
-/* Of output position X: where its window begins, its taps inside the input, and an average's divisor. */
+/* For output position X: where its window begins, its taps inside the input, and the divisor of an average. */
 typedef struct {
   int64_t top, left, a0, a1, b0, b1, divisor;
 } pool_window;
@@ -34,7 +34,7 @@ static bool is_pool(const bppsa_op *op) {
   return op->kind == BPPSA_OPERATOR_MAXPOOL2D || op->kind == BPPSA_OPERATOR_AVGPOOL2D;
 }
 
-/* Are all windows of 2 x 2, beside each other and inside? */
+/* Are all windows 2 x 2, adjacent, and inside the input? */
 static bool is_pairs(const bppsa_op *op) {
   bool pairs = true;
   for (int axis = 0; axis < 2; ++axis) {
@@ -44,7 +44,7 @@ static bool is_pairs(const bppsa_op *op) {
   return pairs;
 }
 
-/* Planes of pools, blocks of values of all others. */
+/* Tasks: planes of pools, blocks of values of other operators. */
 static int64_t tasks_of(const bppsa_layer_call *call) {
   return is_pool(call->op) ? call->batch * call->op->in[0] : (call->batch * volume(call->out) + BLOCK - 1) / BLOCK;
 }

@@ -9,9 +9,9 @@
 
 static const struct {
   const char *name;
-  const char *head, *prefix; /* the head's name, and its parameters' */
+  const char *head, *prefix; /* names of the head and of its parameters */
   int64_t classes;
-  bool numbered; /* parameters are features.K, K the operator's position */
+  bool numbered; /* parameters are called features.K, K the operator's position */
 } builtins[] = {{"lenet5", "fc3", "fc3", 10, false}, {"vgg11", "classifier", "classifier", 10, true}};
 
 int64_t bppsa_cnn_size(const bppsa_cnn_network *network, int64_t i) {
@@ -50,7 +50,7 @@ void bppsa_cnn_network_free(bppsa_cnn_network *network) {
   *network = (bppsa_cnn_network){0};
 }
 
-/* The table's operators, then the head. */
+/* Adds the operators of the table, then the head. */
 static bppsa_status add_builtin(size_t which, const bppsa_named_op *ops, int64_t count, bppsa_cnn_network *made) {
   for (int64_t i = 0; i < count; ++i) {
     bppsa_cnn_layer layer = {.op = ops[i].op};

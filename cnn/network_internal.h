@@ -4,9 +4,9 @@
 
 #include "cnn/network.h"
 
-/* Room for `layers` layers in a network without any. */
+/* Makes room for `layers` layers in an empty network. */
 bppsa_status bppsa_cnn_network_reserve(int64_t layers, bppsa_cnn_network *network);
-/* Appends a layer, whose input is what the network gives so far: sets the input's and the output's shape. ERR_* of
+/* Appends a layer whose input is the output of the network so far; sets the shapes of its input and output. Errors of
  * bppsa_op_shape. */
 bppsa_status bppsa_cnn_network_add(bppsa_cnn_network *network, bppsa_cnn_layer *layer);
 

@@ -6,14 +6,14 @@
 #include "core/json.h"
 #include "core/text.h"
 
-/* Which operators have a member: a bit each. */
+/* The operators that have a member, one bit each. */
 #define OF(kind) (1u << BPPSA_OPERATOR_##kind)
 #define WEIGHTED (OF(CONV2D) | OF(LINEAR))
 #define POOLS (OF(MAXPOOL2D) | OF(AVGPOOL2D))
 #define WINDOWS (OF(CONV2D) | POOLS)
 #define NETWORKS (WEIGHTED | POOLS | OF(RELU) | OF(LEAKY_RELU) | OF(TANH) | OF(SIGMOID) | OF(FLATTEN))
 
-/* Reads one member into the layer; false where its type is another. */
+/* Reads one member into the layer; false if its type is wrong. */
 typedef bool (*read_fn)(const json_t *value, bppsa_cnn_layer *layer);
 
 static bool read_numbers(const json_t *value, int64_t count, int64_t *numbers) {
@@ -30,7 +30,7 @@ static bool read_numbers(const json_t *value, int64_t count, int64_t *numbers) {
   return true;
 }
 
-/* [height, width], or one number for both. */
+/* Reads [height, width], or one number for both. */
 static bool read_pair(const json_t *value, int64_t numbers[2]) {
   if (json_is_integer(value)) {
     numbers[0] = numbers[1] = json_integer_value(value);
@@ -39,7 +39,7 @@ static bool read_pair(const json_t *value, int64_t numbers[2]) {
   return read_numbers(value, 2, numbers);
 }
 
-/* [top, bottom, left, right]; [height, width], each on both sides; or one number for all four. */
+/* Reads [top, bottom, left, right]; or [height, width], each for both sides; or one number for all sides. */
 static bool read_sides(const json_t *value, int64_t numbers[4]) {
   int64_t pair[2];
   if (!read_pair(value, pair)) {
@@ -104,9 +104,9 @@ static bool read_slope(const json_t *value, bppsa_cnn_layer *layer) {
 
 static const struct {
   const char *name;
-  unsigned of, needed; /* operators that have it, and that must have it */
+  unsigned of, needed; /* operators that have the member, and those that must have it */
   const char *expected;
-  read_fn read; /* NULL: read before all others */
+  read_fn read; /* NULL: it is read before the others */
 } members[] = {
     {"name", NETWORKS, NETWORKS, "a text", NULL},
     {"op", NETWORKS, NETWORKS, "a text", NULL},
@@ -123,7 +123,7 @@ static const struct {
 };
 enum { MEMBERS = sizeof members / sizeof members[0] };
 
-/* "name, op and slope": `count` words, in a text with room for LIST_TEXT. */
+/* "name, op and slope": writes `count` words to a text with room for LIST_TEXT. */
 enum { LIST_TEXT = 160 };
 static const char *list_text(const char *const *words, int count, char *text) {
   size_t used = 0;
@@ -135,14 +135,15 @@ static const char *list_text(const char *const *words, int count, char *text) {
   return text;
 }
 
-/* A member that is none of those known, NULL-terminated, `count` of them: names them, and the one that may have been meant. */
+/* Fails for a member that is not among the `count` known ones (NULL-terminated): names them, and the one that was probably meant.
+ */
 static bppsa_status fail_unknown(const char *key, const char *of, const char *const *known, int count) {
   char list[LIST_TEXT], meant[80];
   return bppsa_fail(BPPSA_ERR_FORMAT, "member \"%.40s\" is unknown%s, expected %s%s", key, of, list_text(known, count, list),
                     bppsa_suggestion(key, known, meant, sizeof meant));
 }
 
-/* Every member of the object is known and the operator's. */
+/* Checks that every member of the object is known and belongs to the operator. */
 static bppsa_status check_members(json_t *object, bppsa_operator kind) {
   const char *key, *known[MEMBERS + 1] = {NULL};
   char of[40];
@@ -185,7 +186,7 @@ static bppsa_status read_members(json_t *object, bppsa_cnn_layer *layer) {
   return BPPSA_OK;
 }
 
-/* An operator that networks have not: names those they have, and the one that may have been meant. */
+/* Fails for an operator that networks do not have: names those they have, and the one that was probably meant. */
 static bppsa_status fail_operator(const char *word) {
   const char *known[BPPSA_OPERATOR_COUNT + 1] = {NULL};
   char list[LIST_TEXT], meant[80];
@@ -213,7 +214,7 @@ static bppsa_status read_operator(json_t *object, bppsa_cnn_layer *layer) {
   return read_members(object, layer);
 }
 
-/* The layer's name; messages about the others begin with it. */
+/* Reads the layer's name, with which messages about other members begin. */
 static bppsa_status read_name(const char *where, const bppsa_cnn_network *network, json_t *object, bppsa_cnn_layer *layer) {
   const char *name = json_string_value(json_object_get(object, "name"));
   static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
@@ -245,7 +246,7 @@ static bppsa_status add_layer(const char *where, json_t *object, bppsa_cnn_netwo
   return status == BPPSA_OK ? BPPSA_OK : bppsa_fail_prefix(status, "%s: layer '%s'", where, layer.name);
 }
 
-/* The input's shape and the list of layers. */
+/* Reads the input's shape and the list of layers. */
 static bppsa_status read_root(const char *where, json_t *root, bppsa_cnn_network *network, json_t **layers) {
   const char *key;
   json_t *value;
@@ -262,7 +263,7 @@ static bppsa_status read_root(const char *where, json_t *root, bppsa_cnn_network
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"input\" is missing or not three whole numbers, expected [C, H, W]", where);
   }
   *layers = json_object_get(root, "layers");
-  const size_t count = json_array_size(*layers); /* 0 of anything else */
+  const size_t count = json_array_size(*layers); /* 0 if it is no array */
   if (count < 1 || count > BPPSA_CNN_MOST_LAYERS) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"layers\" is missing, empty or longer than %d", where, BPPSA_CNN_MOST_LAYERS);
   }
@@ -282,7 +283,7 @@ static bppsa_status read_network(const char *where, json_t *root, bppsa_cnn_netw
                           head->name, bppsa_operator_name(head->op.kind));
 }
 
-/* Takes over the root. */
+/* Makes the network; takes over the root. */
 static bppsa_status make_network(const char *where, json_t *root, bppsa_cnn_network *network) {
   bppsa_cnn_network made = {.name = "network"};
   const bppsa_status status = read_network(where, root, &made);

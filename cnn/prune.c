@@ -16,19 +16,20 @@ const char *bppsa_prune_method_name(bppsa_prune_method method) {
 typedef struct {
   int64_t count;
   const bppsa_named_view *weights; /* size count */
-  const double *scales;            /* what magnitudes are divided by, size count */
+  const double *scales;            /* divisors of magnitudes, size count */
 } group;
 
-/* The bits of a magnitude: of numbers that are not negative they rise with the number. */
+/* The bits of a weight's scaled magnitude: for numbers that are not negative, they increase with the number. */
 static uint64_t key_of(const group *g, int64_t tensor, int64_t i) {
   const double magnitude = fabs(bppsa_view_get(&g->weights[tensor].view, i));
-  const double key = magnitude == 0 ? 0 : magnitude / g->scales[tensor]; /* a scale of 0: infinity, it stays longest */
+  /* a scale of 0 gives infinity: the weight is pruned last */
+  const double key = magnitude == 0 ? 0 : magnitude / g->scales[tensor];
   uint64_t bits;
   memcpy(&bits, &key, sizeof bits);
   return bits;
 }
 
-/* The k-th smallest key, k >= 1, digit by digit from the highest; *below: keys smaller than it. */
+/* The k-th smallest key, k >= 1, found digit by digit from the highest; *below: the number of smaller keys. */
 static uint64_t find_key(const group *g, int64_t k, int64_t *histogram, int64_t *below) {
   uint64_t prefix = 0, known = 0;
   *below = 0;
@@ -50,7 +51,7 @@ static uint64_t find_key(const group *g, int64_t k, int64_t *histogram, int64_t 
   return prefix;
 }
 
-/* Of the group's weights the round(fraction · weights) with the smallest keys go. */
+/* Prunes the round(fraction · weights) weights of the group that have the smallest keys. */
 static void prune_group(const group *g, double fraction, int64_t *histogram, uint8_t *const *masks) {
   int64_t all = 0, below = 0;
   for (int64_t t = 0; t < g->count; ++t) {
@@ -58,7 +59,7 @@ static void prune_group(const group *g, double fraction, int64_t *histogram, uin
   }
   const int64_t gone = (int64_t)llround(fraction * (double)all);
   const uint64_t last = gone > 0 ? find_key(g, gone, histogram, &below) : 0;
-  int64_t equals = gone - below; /* of those with the last key, the first so many */
+  int64_t equals = gone - below; /* how many weights that have the last key are pruned: the first ones */
   for (int64_t t = 0; t < g->count; ++t) {
     for (int64_t i = 0; i < bppsa_view_count(&g->weights[t].view); ++i) {
       const uint64_t key = key_of(g, t, i);

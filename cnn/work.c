@@ -11,7 +11,7 @@ double bppsa_cnn_flops_besides(const bppsa_cnn_network *network, const bppsa_csr
   return flops;
 }
 
-/* BP is the linear plan of the chain. */
+/* Counts BP as the linear plan of the chain. */
 bppsa_status bppsa_cnn_count_chain(const bppsa_cnn_network *network, const bppsa_csr *const *patterns, bool input,
                                    const bppsa_device *device, bppsa_cnn_bp_work *bp) {
   const int64_t n = network->count - 1;

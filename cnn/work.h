@@ -11,18 +11,19 @@ extern "C" {
 
 typedef struct {
   bppsa_work work;
-  int64_t largest; /* FLOPs of the most expensive of its mat-vecs, J_1ᵀ's left out, which no critical path has */
+  int64_t largest; /* FLOPs of its most expensive mat-vec except J_1ᵀ's, which is on no critical path */
 } bppsa_cnn_bp_work;
 
-/* FLOPs of the gradients of weights of all operators but the head, over the patterns of their transposed Jacobians. */
+/* FLOPs of the weight gradients of all operators but the head, from the patterns of their transposed Jacobians. */
 double bppsa_cnn_flops_besides(const bppsa_cnn_network *network, const bppsa_csr *const *patterns);
 
-/* BP of one sample over these patterns of the transposed Jacobians, of all layers but the head. ERR_* of bppsa_scan_plan_create. */
+/* Counts BP of one sample, for all layers but the head, from these patterns of transposed Jacobians. Errors of
+ * bppsa_scan_plan_create. */
 bppsa_status bppsa_cnn_count_chain(const bppsa_cnn_network *network, const bppsa_csr *const *patterns, bool input,
                                    const bppsa_device *device, bppsa_cnn_bp_work *bp);
-/* BP of one sample. masks[i]: which weights of layer i are there, a byte each; NULL: all; masks NULL: all of every layer. input:
- * the input's gradient is wanted. Nothing of a Jacobian's size is made of layers without a mask. ERR_MEMORY, ERR_* of
- * bppsa_jacobian_create. */
+/* Counts BP of one sample. masks[i]: a byte for each weight of layer i, 0 where it is masked; NULL: all weights are kept; masks
+ * NULL: no layer has a mask. input: the input's gradient is wanted. For layers without a mask it allocates nothing of a
+ * Jacobian's size. ERR_MEMORY; errors of bppsa_jacobian_create. */
 bppsa_status bppsa_cnn_count_bp(const bppsa_cnn_network *network, const uint8_t *const *masks, bool input,
                                 const bppsa_device *device, bppsa_cnn_bp_work *bp);
 

@@ -31,7 +31,7 @@ static bppsa_status create_buffers(bppsa_batch *b, bool gradients) {
   return b->indices != NULL && (b->labels != NULL || dataset->real_targets) ? BPPSA_OK : BPPSA_ERR_MEMORY;
 }
 
-/* The data set's labels are classes of the model, or its targets as many as the model's outputs. */
+/* Checks that the data set's labels are classes of the model, or that it has as many targets as the model has outputs. */
 static bppsa_status check_classes(const bppsa_model *model, const bppsa_dataset *dataset) {
   if (dataset->real_targets && dataset->classes != model->classes) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "data set: %lld targets, expected %lld: the model has %lld outputs",

@@ -1,4 +1,4 @@
-/* A batch of a GPU model: its memory, and what is queued of it. */
+/* A batch of a GPU model: its memory, and the work that is queued for it. */
 #include "core/alloc.h"
 #include "core/memory.h"
 #include "train/batch.h"
@@ -6,7 +6,7 @@
 
 enum { LINE = 256 /* bytes between parts */ };
 
-/* The parts of one allocation, in order; the first pass, from NULL, adds them up, the second places them. */
+/* Lays out the parts of one allocation: the first time, from NULL, adds up their sizes; the second time gives them addresses. */
 typedef struct {
   char *base;
   int64_t bytes;
@@ -25,7 +25,7 @@ static int64_t input_bytes(int64_t count) {
   return (int64_t)sizeof(bppsa_gpu_input) + count * (int64_t)sizeof(int64_t);
 }
 
-/* Of `rows` rows of real targets; negative where it does not fit in 64 bits. */
+/* Bytes of `rows` rows of real targets; negative if they do not fit in 64 bits. */
 static int64_t target_bytes(const bppsa_batch *b, int64_t rows) {
   int64_t bytes;
   const bool fits =

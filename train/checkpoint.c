@@ -16,21 +16,21 @@
 #include "core/file.h"
 #include "core/io.h"
 
-#define FORMAT "1" /* of the file; in "bppsa_checkpoint" */
+#define FORMAT "1" /* version of the file format, under "bppsa_checkpoint" */
 
 enum { LATEST = 0, PREVIOUS, NEW, FILES };
 
 static const char *const file_names[FILES] = {"checkpoint.safetensors", "checkpoint.previous.safetensors",
                                               "checkpoint.new.safetensors"};
 
-enum { CRC_TEXT = 9, FIXED = 3, NAME_LIMIT = 240 }; /* FIXED: format, version, crc32 of all */
+enum { CRC_TEXT = 9, FIXED = 3, NAME_LIMIT = 240 }; /* FIXED: the entries format, version and crc32 of all metadata */
 
 struct bppsa_checkpoint {
   bppsa_checkpoint_contents contents;
   char *directory;
   char *paths[FILES];
-  int lock;                 /* the directory's descriptor */
-  bool latest_damaged;      /* it must not become the previous one */
+  int lock;                 /* descriptor of the locked directory */
+  bool latest_damaged;      /* then it must not become the previous checkpoint */
   bppsa_metadata *metadata; /* fields, crc32.NAME of the tensors, format, version, crc32 */
   int64_t metadata_count;
   char *keys;            /* the texts "crc32.NAME" */
@@ -47,7 +47,7 @@ static void tensor_crc(const bppsa_view *view, char text[CRC_TEXT]) {
   crc_text(crc32_z(crc32_z(0, NULL, 0), view->data, bppsa_view_bytes(view)), text);
 }
 
-/* Of "KEY\0VALUE\0", entry after entry. */
+/* Adds "KEY\0VALUE\0" to a checksum. */
 static uLong add_entry(uLong crc, const bppsa_metadata *entry) {
   crc = crc32_z(crc, (const unsigned char *)entry->key, strlen(entry->key) + 1);
   return crc32_z(crc, (const unsigned char *)entry->value, strlen(entry->value) + 1);
@@ -64,7 +64,7 @@ static char *join(const char *directory, const char *name) {
   return path;
 }
 
-/* The metadata of every save; only the checksums' texts change. */
+/* Makes the metadata that every save writes; only the texts of checksums change. */
 static bppsa_status make_metadata(bppsa_checkpoint *c) {
   const bppsa_checkpoint_contents *contents = &c->contents;
   size_t bytes = 1;
@@ -198,7 +198,7 @@ bppsa_status bppsa_checkpoint_save(bppsa_checkpoint *checkpoint) {
 
 /* ---- loading ---- */
 
-/* Every checksum is right. ERR_FORMAT otherwise. */
+/* Checks every checksum. ERR_FORMAT. */
 static bppsa_status verify(const char *path, const bppsa_safetensors *file) {
   char text[CRC_TEXT], key[NAME_LIMIT + sizeof "crc32."];
   uLong crc = crc32_z(0, NULL, 0);
@@ -235,7 +235,7 @@ static bppsa_status load_verified(const char *path, bppsa_safetensors **file) {
   return BPPSA_OK;
 }
 
-/* The latest that is whole; *damaged when that is the previous one, and then the notice says why. */
+/* Loads the latest checkpoint, or the previous one if the latest is damaged: then *damaged is true and the notice says why. */
 static bppsa_status load_any(const char *directory, const char *latest, const char *previous, bppsa_safetensors **file,
                              bool *damaged, char *notice) {
   notice[0] = '\0';
@@ -263,7 +263,7 @@ static bppsa_status load_any(const char *directory, const char *latest, const ch
   return BPPSA_OK;
 }
 
-/* The file is of this run. */
+/* Checks that the file belongs to this run. */
 static bppsa_status check_fields(const bppsa_checkpoint *c, const bppsa_safetensors *file) {
   const char *format = bppsa_safetensors_metadata(file, "bppsa_checkpoint");
   if (format == NULL || strcmp(format, FORMAT) != 0) {

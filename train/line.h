@@ -1,4 +1,4 @@
-/* A line of text under construction, on the stack; cut at its room. Internal. */
+/* A line of text under construction, on the stack; cut when it is full. Internal. */
 #ifndef BPPSA_TRAIN_LINE_H
 #define BPPSA_TRAIN_LINE_H
 

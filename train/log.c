@@ -18,12 +18,12 @@
 
 struct bppsa_log {
   int file;
-  bppsa_log_position position; /* of all whole lines */
-  locale_t locale;             /* "C": a decimal point, whatever the program's locale */
+  bppsa_log_position position; /* behind the last whole line */
+  locale_t locale;             /* "C", so that numbers have a decimal point whatever the program's locale */
   char *path;
 };
 
-/* A log without a file. */
+/* Makes a log without opening a file. */
 static bppsa_status log_make(const char *path, bppsa_log **log) {
   bppsa_log *made = bppsa_calloc(1, sizeof *made);
   if (made == NULL) {
@@ -62,7 +62,7 @@ bppsa_status bppsa_log_create(const char *path, bppsa_log **log) {
 
 /* ---- continuing ---- */
 
-/* The file's first bytes are the run's, by length and checksum. */
+/* Checks by length and checksum that the file begins with the bytes of this run. */
 static bppsa_status check_bytes(bppsa_file_reader *reader, const bppsa_log_position *position) {
   unsigned char bytes[4096];
   uLong crc = crc32_z(0, NULL, 0);
@@ -83,7 +83,7 @@ static bppsa_status check_bytes(bppsa_file_reader *reader, const bppsa_log_posit
 }
 
 static bppsa_status check_prefix(const char *path, const bppsa_log_position *position) {
-  if (position->bytes == 0) { /* any file: all of it is later than the checkpoint */
+  if (position->bytes == 0) { /* any file will do: all its contents are later than the checkpoint */
     return BPPSA_OK;
   }
   struct stat found;
@@ -103,7 +103,7 @@ static bppsa_status check_prefix(const char *path, const bppsa_log_position *pos
   return status;
 }
 
-/* Everything after the log's position goes. */
+/* Removes everything behind the log's position. */
 static bppsa_status cut(bppsa_log *log) {
   if (bppsa_io_truncate(log->file, log->position.bytes) != 0 || bppsa_io_seek(log->file, log->position.bytes) < 0) {
     return bppsa_fail(BPPSA_ERR_IO, "log %s: cannot be cut back to %lld bytes: %s", log->path, (long long)log->position.bytes,
@@ -136,7 +136,7 @@ bppsa_log_position bppsa_log_get_position(const bppsa_log *log) {
 }
 
 bppsa_status bppsa_log_sync(bppsa_log *log) {
-  if (bppsa_io_sync(log->file) != 0 && errno != EINVAL) { /* a pipe or a device has no disk */
+  if (bppsa_io_sync(log->file) != 0 && errno != EINVAL) { /* a pipe or a device cannot be synchronised */
     return bppsa_fail(BPPSA_ERR_IO, "log %s: cannot be brought to disk: %s", log->path, strerror(errno));
   }
   return BPPSA_OK;
@@ -152,7 +152,7 @@ static void add_real(bppsa_line *l, const char *name, double value) {
   }
 }
 
-/* Writes all of it, or takes back what was written. */
+/* Writes the whole text, or removes what was written of it. */
 static bppsa_status write_line(bppsa_log *log, const char *text, size_t length) {
   for (size_t done = 0; done < length;) {
     const ssize_t written = bppsa_io_write(log->file, text + done, length - done);
@@ -199,7 +199,7 @@ bppsa_status bppsa_log_write(bppsa_log *log, const bppsa_train_record *record) {
   add_real(&l, "samples_per_s", record->samples_per_s);
   bppsa_line_add(&l, ",\"redone\":%lld", (long long)record->redone);
   if (record->gradients != NULL) {
-    bppsa_line_add(&l, ",\"gradients\":\"%.60s\"", record->gradients); /* a method's name: nothing to escape */
+    bppsa_line_add(&l, ",\"gradients\":\"%.60s\"", record->gradients); /* the name of a method needs no escapes */
   }
   if (record->has_validation) {
     add_real(&l, "validation_loss", record->validation_loss);

@@ -19,7 +19,7 @@
 
 enum { ROWS_PER_BLOCK = 16, LINE = 256 /* bytes between parts of GPU memory */ };
 
-/* Outputs of a model, and where their gradient goes. */
+/* Checks a model's outputs and the array for their gradient. */
 static bppsa_status check_views(const bppsa_device *device, const bppsa_view *logits, const bppsa_view *seed) {
   const bppsa_device_kind kind = device == NULL ? BPPSA_CPU : bppsa_device_get_kind(device);
   char found[BPPSA_SHAPE_TEXT], expected[BPPSA_SHAPE_TEXT];
@@ -39,7 +39,7 @@ static bppsa_status check_views(const bppsa_device *device, const bppsa_view *lo
   return BPPSA_OK;
 }
 
-/* Labels in 0 .. C-1, but for those ignored; *counted is the number of the others. */
+/* Checks that labels are in 0 .. C-1 or ignored; *counted: the number of labels that are not ignored. */
 static bppsa_status check_labels(const bppsa_loss_job *job, int64_t *counted) {
   const bppsa_view *logits = job->logits;
   const int64_t classes = logits->shape[logits->ndim - 1], batch = logits->shape[logits->ndim - 2];
@@ -75,11 +75,11 @@ static bppsa_status check_targets(const bppsa_view *outputs, const bppsa_view *t
   return BPPSA_OK;
 }
 
-/* Losses of blocks of rows. */
+/* Computes the losses of blocks of rows. */
 typedef struct {
   const bppsa_loss_job *job;
-  double scale; /* 1 over the terms of the mean */
-  int64_t size; /* rows of a block */
+  double scale; /* 1 / the number of terms in the mean */
+  int64_t size; /* rows in a block */
   double *losses;
   int64_t *corrects;
 } block_losses;
@@ -96,7 +96,7 @@ static void sum_blocks(const void *context, int32_t worker, int64_t first, int64
   }
 }
 
-/* `counted` rows of the job's take part. */
+/* The loss on a CPU; `counted` rows of the job are not ignored. */
 static bppsa_status on_cpu(const bppsa_device *device, const bppsa_loss_job *job, int64_t counted, bppsa_loss_result *result) {
   enum { LOGIT_FLOPS = 80 }; /* an exponential takes as long as so many FLOP of a kernel */
   const bppsa_view *logits = job->logits;
@@ -118,9 +118,9 @@ static bppsa_status on_cpu(const bppsa_device *device, const bppsa_loss_job *job
   return BPPSA_OK;
 }
 
-/* The labels or targets and what the kernels need, in memory of its own for the while. */
+/* The loss on a GPU. Allocates memory for the labels or targets and for what the kernels need, and frees it. */
 static bppsa_status on_gpu(const bppsa_device *device, const bppsa_loss_job *job, int64_t counted, bppsa_loss_result *result) {
-  (void)counted; /* the GPU counts for itself */
+  (void)counted; /* the GPU counts the rows itself */
   const void *compared = job->labels != NULL ? (const void *)job->labels : job->targets;
   const int64_t bytes = job->labels != NULL ? job->rows * (int64_t)sizeof *job->labels : (int64_t)bppsa_view_bytes(job->logits);
   const int64_t scratch = (LINE + bytes + LINE - 1) / LINE * LINE;

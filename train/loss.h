@@ -1,10 +1,10 @@
-/* What training makes small, and its gradient with respect to the model's outputs.
+/* Losses, and their gradients with respect to the model's outputs.
  *
- *     cross-entropy         -1/n Σ_r log softmax(logits_r)[label_r]      over n = b or T*b rows, but not those ignored
+ *     cross-entropy         -1/n Σ_r log softmax(logits_r)[label_r]      over n = b or T*b rows without the ignored ones
  *     mean squared error     1/(n C) Σ_r Σ_c (output_rc - target_rc)²    over all outputs of n rows
  *
- * As torch.nn.CrossEntropyLoss(ignore_index) and torch.nn.MSELoss; where every label is ignored, PyTorch's loss is NaN and ours
- * 0, with a gradient of 0: a batch of nothing but padding changes nothing and does not end a run.
+ * They agree with torch.nn.CrossEntropyLoss(ignore_index) and torch.nn.MSELoss except where every label is ignored: PyTorch's
+ * loss is then NaN, this one is 0 with gradient 0, so that a batch of padding changes nothing and does not end a run.
  */
 #ifndef BPPSA_TRAIN_LOSS_H
 #define BPPSA_TRAIN_LOSS_H
@@ -17,31 +17,31 @@ extern "C" {
 #endif
 
 typedef struct {
-  double loss; /* mean over the rows; not finite where the logits are not; 0 where no row counts */
-  /* rows whose largest logit (the first of equals) is the label's; none where a logit is NaN. Below 0: there are no
-   * labels */
+  double loss; /* mean over the counted rows; not finite where the logits are not; 0 if no row counts */
+  /* Rows whose largest logit (the first of equals) is the label's; a row with a NaN is not counted. Negative: there are no
+   * labels. */
   int64_t correct;
-  int64_t rows; /* that count: b, or T*b, without those ignored */
+  int64_t rows; /* counted rows: b, or T*b, without ignored ones */
 } bppsa_loss_result;
 
-/* correct / rows; 0 where no row counts, NaN where there are no labels. */
+/* correct / rows; 0 if no row counts, NaN if there are no labels. */
 double bppsa_accuracy(int64_t correct, int64_t rows);
 
-/* logits: [b, C] or [T, b, C], f32 or f64, contiguous, in the device's memory. labels: one per row in the logits' order, each in
- * 0 .. C-1, in host memory. seed: the gradient of the loss with respect to the logits, same shape, dtype and place, or NULL.
- * Sums are in double over blocks fixed by the number of rows alone, so the bits do not depend on the threads (device NULL: one).
- * Allocates nothing on the processor; on a GPU it waits for the result. ERR_SHAPE, ERR_MEMORY, ERR_CUDA; ERR_ARGUMENT names the
- * position and value of a label out of range, and nothing has then been written. */
+/* logits: [b, C] or [T, b, C], f32 or f64, contiguous, in the device's memory. labels: one for each row in the logits' order, in
+ * 0 .. C-1, in host memory. seed: the gradient of the loss with respect to the logits, of the same shape, dtype and device, or
+ * NULL. Sums are in double over blocks fixed by the number of rows alone, so the bits do not depend on the threads (device NULL:
+ * one thread). Allocates nothing on a CPU; on a GPU it waits for the result. ERR_SHAPE, ERR_MEMORY, ERR_CUDA; ERR_ARGUMENT names
+ * position and value of a label out of range; nothing has been written then. */
 bppsa_status bppsa_cross_entropy(const bppsa_device *device, const bppsa_view *logits, const int64_t *labels,
                                  const bppsa_view *seed, bppsa_loss_result *result);
 
-/* The same without the rows whose label is `ignored`, any number: they take no part in the mean or the accuracy, and their part
- * of the seed is 0. */
+/* The same without the rows whose label is `ignored`, which may be any number: they are left out of mean and accuracy, and their
+ * seed is 0. */
 bppsa_status bppsa_cross_entropy_ignoring(const bppsa_device *device, const bppsa_view *logits, const int64_t *labels,
                                           int64_t ignored, const bppsa_view *seed, bppsa_loss_result *result);
 
-/* The mean squared error of outputs, [b, C] or [T, b, C], and targets of the same shape and dtype, contiguous, in host memory.
- * Seed, sums, threads and errors as above; result->correct is below 0. */
+/* The mean squared error between outputs, [b, C] or [T, b, C], and targets of the same shape and dtype, contiguous, in host
+ * memory. Seed, sums, threads and errors as above; result->correct is negative. */
 bppsa_status bppsa_mean_squared_error(const bppsa_device *device, const bppsa_view *outputs, const bppsa_view *targets,
                                       const bppsa_view *seed, bppsa_loss_result *result);
 

@@ -1,5 +1,5 @@
-/* The loss on a GPU: one launch where a block holds all rows, two otherwise; one more in front that counts rows where some may
- * be ignored. */
+/* The loss on a GPU: one launch if a block holds all rows, otherwise two; one more before them counts rows if some may be
+ * ignored. */
 #include "core/check.cuh"
 #include "train/loss_internal.h"
 #include "train/loss_kernels.cuh"

@@ -1,4 +1,4 @@
-/* A loss as its backends take it, checked. Internal. */
+/* The checked arguments of a loss, as backends take them. Internal. */
 #ifndef BPPSA_TRAIN_LOSS_INTERNAL_H
 #define BPPSA_TRAIN_LOSS_INTERNAL_H
 
@@ -15,16 +15,17 @@ extern "C" {
 typedef struct {
   const bppsa_view *logits, *seed; /* seed NULL: none */
   int64_t rows;
-  const int64_t *labels; /* of the cross-entropy, size rows; NULL: mean squared error */
-  bool ignores;          /* rows of the label `ignored` take no part */
+  const int64_t *labels; /* for the cross-entropy, size rows; NULL: mean squared error */
+  bool ignores;          /* rows with the label `ignored` are left out */
   int64_t ignored;
-  const void *targets; /* of the mean squared error: [rows][C] of the logits' dtype */
+  const void *targets; /* for the mean squared error: [rows][C] of the logits' dtype */
 } bppsa_loss_job;
 
-/* Bytes of GPU memory for the sums of blocks of rows. */
+/* Bytes of GPU memory for the sums of the blocks of rows. */
 int64_t bppsa_loss_scratch(int64_t rows);
-/* Queues a loss into result->loss, correct and rows, and its gradient into the seed. All pointers, the job's too, are of GPU
- * memory; labels have been checked. Sums run in an order fixed by the number of rows. ERR_CUDA. */
+/* Queues a loss, which writes result->loss, correct and rows, and its gradient, which is written to the seed. All pointers,
+ * including those in the job, point to GPU memory; labels have been checked. Sums run in an order fixed by the number of rows.
+ * ERR_CUDA. */
 bppsa_status bppsa_loss_queue(const bppsa_device *device, const bppsa_loss_job *job, void *scratch, bppsa_gpu_result *result);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* CUDA kernels of the losses: a thread a row, sums over blocks of rows in the rows' order. */
+/* CUDA kernels of the losses: one thread for each row, sums over blocks of rows in the order of the rows. */
 #ifndef BPPSA_TRAIN_LOSS_KERNELS_CUH
 #define BPPSA_TRAIN_LOSS_KERNELS_CUH
 
@@ -20,7 +20,7 @@
 #undef real
 #undef R
 
-enum { LOSS_THREADS = 128 }; /* rows of a block */
+enum { LOSS_THREADS = 128 }; /* rows in a block */
 
 struct loss_sum {
   double loss;
@@ -46,15 +46,15 @@ __device__ inline double squares_of_row(const double *outputs, const double *tar
   return row_squares_f64(outputs, targets, classes, scale, seed);
 }
 
-/* What is summed. */
+/* What the sums are over. */
 struct loss_terms {
   int64_t rows, classes;
-  int64_t terms; /* of the mean, a row */
-  bool ignores;  /* rows of the label `ignored` take no part, and result->rows says how many do */
+  int64_t terms; /* of the mean, in each row */
+  bool ignores;  /* rows with the label `ignored` are left out; result->rows has the number of others */
   int64_t ignored;
 };
 
-/* Rows that count. */
+/* The number of counted rows. */
 __device__ inline int64_t loss_counted(const loss_terms &t, const bppsa_gpu_result *result) {
   return t.ignores ? result->rows : t.rows;
 }
@@ -66,7 +66,7 @@ __device__ inline void loss_finish(const loss_terms &t, const loss_sum &sum, bpp
   result->rows = rows;
 }
 
-/* The block's sum of its threads' rows, in their order, by thread 0. The only block of a launch finishes the result. */
+/* Thread 0 sums the rows of the block's threads in their order. If the launch has one block, it also finishes the result. */
 __device__ inline void loss_sum_block(const loss_terms &t, const loss_sum *own, loss_sum *sums, bppsa_gpu_result *result) {
   const int64_t first = (int64_t)blockIdx.x * LOSS_THREADS;
   loss_sum sum = {0.0, 0};
@@ -81,7 +81,7 @@ __device__ inline void loss_sum_block(const loss_terms &t, const loss_sum *own, 
   }
 }
 
-/* One block: result->rows = the rows whose label is not ignored. */
+/* In one block: result->rows = the number of rows whose label is not ignored. */
 __global__ void bppsa_loss_count(loss_terms t, const int64_t *labels, bppsa_gpu_result *result) {
   BPPSA_SHARED(int64_t, own);
   int64_t count = 0;
@@ -98,7 +98,7 @@ __global__ void bppsa_loss_count(loss_terms t, const int64_t *labels, bppsa_gpu_
   }
 }
 
-/* Row r = block LOSS_THREADS + thread. logits, seed: [rows][classes]; sums: a block each. */
+/* Row r = block LOSS_THREADS + thread. logits, seed: [rows][classes]; sums: one for each block. */
 template <typename real>
 __global__ void bppsa_loss_rows(loss_terms t, const real *logits, const int64_t *labels, real *seed, loss_sum *sums,
                                 bppsa_gpu_result *result) {
@@ -124,7 +124,7 @@ __global__ void bppsa_loss_rows(loss_terms t, const real *logits, const int64_t 
   }
 }
 
-/* Likewise of outputs and targets, [rows][classes]. Rows have no label: each takes 1 from the number of correct ones. */
+/* Likewise for outputs and targets, [rows][classes]. Rows have no label: each subtracts 1 from the number of correct ones. */
 template <typename real>
 __global__ void bppsa_loss_squares(loss_terms t, const real *outputs, const real *targets, real *seed, loss_sum *sums,
                                    bppsa_gpu_result *result) {
@@ -141,7 +141,7 @@ __global__ void bppsa_loss_squares(loss_terms t, const real *outputs, const real
   }
 }
 
-/* One block: thread i takes a stretch of the blocks' sums, thread 0 the stretches. */
+/* In one block: each thread sums a range of the blocks' sums, thread 0 sums the ranges. */
 __global__ void bppsa_loss_total(loss_terms t, int64_t blocks, const loss_sum *sums, bppsa_gpu_result *result) {
   BPPSA_SHARED(loss_sum, own);
   const int64_t stretch = (blocks + LOSS_THREADS - 1) / LOSS_THREADS, first = threadIdx.x * stretch;

@@ -1,4 +1,4 @@
-/* Without CUDA there are no logits in GPU memory. */
+/* In a build without CUDA no logits are in GPU memory. */
 #include "train/loss_internal.h"
 
 int64_t bppsa_loss_scratch(int64_t rows) {

@@ -24,7 +24,7 @@ enum { ELEMENTS_PER_BLOCK = 1024, SLOTS = 2, LINE = 256 /* bytes between parts o
 
 static const struct {
   const char *name;
-  const char *slots[SLOTS]; /* the state tensors of a parameter, by PyTorch's names */
+  const char *slots[SLOTS]; /* names of a parameter's state tensors, as in PyTorch */
 } kinds[BPPSA_OPTIMIZER_COUNT] = {[BPPSA_ADAM] = {"adam", {"exp_avg", "exp_avg_sq"}},
                                   [BPPSA_SGD] = {"sgd", {"momentum_buffer", NULL}},
                                   [BPPSA_ADAMW] = {"adamw", {"exp_avg", "exp_avg_sq"}}};
@@ -32,12 +32,12 @@ static const struct {
 struct bppsa_optimizer {
   bppsa_optimizer_config config;
   bppsa_model *model;
-  int64_t slots;         /* state tensors per parameter: 2, 1 or 0 */
+  int64_t slots;         /* state tensors of each parameter: 2, 1 or 0 */
   bppsa_buffer *buffers; /* the state, size parameters * slots */
   char **names;          /* likewise */
   bppsa_optimizer_state state;
-  /* of a GPU model: result, factors, sums, then the state, a slot after the other as the model's values; else
-   * NULL */
+  /* For a GPU model: result, factors, sums, then the state, one slot after the other, laid out like the model's values; otherwise
+   * NULL. */
   char *device_memory;
 };
 
@@ -84,7 +84,7 @@ static bppsa_status check_config(const bppsa_optimizer_config *config) {
   return check_below_one("beta2", config->beta2);
 }
 
-/* State tensor `slot` of parameter i, zero, named "PARAMETER.SLOT". */
+/* Makes state tensor `slot` of parameter i, zero, named "PARAMETER.SLOT". */
 static bppsa_status add_tensor(bppsa_optimizer *o, int64_t i, int64_t slot) {
   const bppsa_parameter *parameter = &o->model->parameters[i];
   const int64_t at = i * o->slots + slot;
@@ -124,7 +124,7 @@ static char *device_slot(const bppsa_optimizer *o, int64_t slot) {
   return o->device_memory + 2 * LINE + bppsa_update_scratch() + slot * slot_bytes(o);
 }
 
-/* GPU memory for a model that lives there, all 0. */
+/* Allocates zeroed GPU memory if the model is on a GPU. */
 static bppsa_status add_device_state(bppsa_optimizer *o) {
   const bppsa_device *device = o->model->device;
   void *memory = NULL;
@@ -265,7 +265,7 @@ bppsa_status bppsa_optimizer_update(bppsa_optimizer *optimizer, const bppsa_devi
   return BPPSA_OK;
 }
 
-/* Every state tensor, to the GPU or from it: it lies where its parameter lies among the values. */
+/* Copies every state tensor to the GPU or from it. A state tensor has the offset that its parameter has among the values. */
 static bppsa_status move_state(bppsa_optimizer *o, bool push) {
   const bppsa_model *model = o->model;
   for (int64_t at = 0; model->device != NULL && at < o->state.count; ++at) {
@@ -289,10 +289,10 @@ bppsa_status bppsa_optimizer_pull(bppsa_optimizer *optimizer) {
 
 /* ---- the norm ---- */
 
-/* Blocks of one tensor. */
+/* The blocks of one tensor. */
 typedef struct {
   const bppsa_view *gradient;
-  int64_t n, size; /* size: elements of a block */
+  int64_t n, size; /* size: elements in a block */
   double unit;
   double *sums;
 } tensor_sums;
@@ -307,9 +307,10 @@ static void square_blocks(const void *context, int32_t worker, int64_t first, in
   }
 }
 
-/* Σ (g / unit)² of one tensor, in blocks fixed by its size. */
+/* Σ (g / unit)² of one tensor, in blocks fixed by the tensor's size. */
 static double tensor_squares(const bppsa_view *gradient, int32_t threads, double unit) {
-  enum { ELEMENT_FLOPS = 32 }; /* a division and a sum that waits for the one before take as long as so many FLOP of a kernel */
+  /* a division, and an addition that waits for the one before it, take as long as so many FLOP of a kernel */
+  enum { ELEMENT_FLOPS = 32 };
   const int64_t n = bppsa_view_count(gradient);
   if (n == 0) {
     return 0.0;
@@ -339,7 +340,7 @@ double bppsa_gradient_norm(const bppsa_model *model, const bppsa_device *device)
   if ((plain > DBL_MIN / DBL_EPSILON && isfinite(plain)) || isnan(plain)) {
     return sqrt(plain);
   }
-  double unit = 0.0; /* the largest magnitude: the squares over- or underflow */
+  double unit = 0.0; /* the largest magnitude; needed because the squares over- or underflow */
   for (int64_t i = 0; i < model->parameter_count; ++i) {
     const bppsa_view *gradient = &model->parameters[i].gradient;
     const int64_t n = bppsa_view_count(gradient);

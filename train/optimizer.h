@@ -3,9 +3,10 @@
  *     sgd    g = g + λ p;  v = µ v + g;  p = p - lr v          (v = g where µ = 0)
  *     adam   g = g + λ p;  m = β1 m + (1-β1) g;  v = β2 v + (1-β2) g²
  *            p = p - lr/(1-β1^k) · m / (√v / √(1-β2^k) + ε)          k = 1, 2, …
- *     adamw  p = (1 - lr λ) p, then as adam with λ = 0: the decay takes no part in the moments
+ *     adamw  p = (1 - lr λ) p, then adam with λ = 0: the moments do not contain the decay
  *
- * λ is the weight decay. Gradients are clipped before it is added, as where clip_grad_norm_ comes before the optimiser's step.
+ * λ is the weight decay. Gradients are clipped before it is added, as in PyTorch when clip_grad_norm_ precedes the optimiser's
+ * step.
  */
 #ifndef BPPSA_TRAIN_OPTIMIZER_H
 #define BPPSA_TRAIN_OPTIMIZER_H
@@ -37,42 +38,42 @@ bppsa_optimizer_config bppsa_optimizer_config_default(void);
 
 typedef struct bppsa_optimizer bppsa_optimizer;
 
-/* State for every parameter, zero. The model must outlive the optimiser. ERR_ARGUMENT names the setting, ERR_MEMORY; of a GPU
- * model also ERR_CUDA. */
+/* Makes zero state for every parameter. The model must outlive the optimiser. ERR_ARGUMENT names the setting; ERR_MEMORY; for a
+ * GPU model also ERR_CUDA. */
 bppsa_status bppsa_optimizer_create(const bppsa_optimizer_config *config, bppsa_model *model, bppsa_optimizer **optimizer);
 void bppsa_optimizer_destroy(bppsa_optimizer *optimizer); /* NULL is legal */
 
-/* One update from the parameters' gradients, where the model is: their norm, clipping to clip_norm (0: none), and a step, which
- * is not taken where the norm is not finite. device gives the threads (NULL: one) of a model in host memory, whose gradients are
- * clipped in place; a GPU's are not. Allocates nothing, and waits for a GPU. ERR_CUDA. */
+/* Makes one update from the parameters' gradients, on the model's device: computes their norm, clips it to clip_norm (0: does not
+ * clip), and takes a step unless the norm is not finite. `device` gives the threads (NULL: one) for a model in host memory, whose
+ * gradients are clipped in place; a GPU's gradients stay unchanged. Allocates nothing, and waits for a GPU. ERR_CUDA. */
 bppsa_status bppsa_optimizer_update(bppsa_optimizer *optimizer, const bppsa_device *device, double clip_norm, double *norm);
 
-/* The learning rate of the steps from now on, >= 0 and finite: a schedule sets it before every step (train/rate.h). */
+/* Sets the learning rate for the next steps, >= 0 and finite; a schedule sets it before every step (train/rate.h). */
 void bppsa_optimizer_set_lr(bppsa_optimizer *optimizer, double lr);
 
-/* The step alone, of a model in host memory. Allocates nothing, cannot fail. */
+/* Takes a step without clipping, for a model in host memory. Allocates nothing, cannot fail. */
 void bppsa_optimizer_step(bppsa_optimizer *optimizer, const bppsa_device *device);
 
-/* What a checkpoint stores. The values may be overwritten to continue an earlier run. */
+/* The state that a checkpoint stores. Its values may be overwritten to continue an earlier run. */
 typedef struct {
-  int64_t step;              /* steps taken */
+  int64_t step;              /* steps taken so far */
   int64_t count;             /* tensors */
-  bppsa_named_view *tensors; /* "NAME.exp_avg", "NAME.exp_avg_sq"; "NAME.momentum_buffer"; size count, owned */
+  bppsa_named_view *tensors; /* "NAME.exp_avg", "NAME.exp_avg_sq"; or "NAME.momentum_buffer"; size count, owned */
 } bppsa_optimizer_state;
 
-/* Borrowed until the optimiser is destroyed. The tensors are in host memory; of a GPU model they are copies, as below. */
+/* Borrowed until the optimiser is destroyed. The tensors are in host memory; for a GPU model they are copies, see below. */
 bppsa_optimizer_state *bppsa_optimizer_get_state(bppsa_optimizer *optimizer);
 bppsa_status
 bppsa_optimizer_push(bppsa_optimizer *optimizer); /* from the tensors to the GPU; nothing to do for others. ERR_CUDA */
 bppsa_status bppsa_optimizer_pull(bppsa_optimizer *optimizer); /* from the GPU to the tensors */
 
-/* The 2-norm of all gradients together, of a model in host memory: squares summed in double, in an order fixed by the shapes
- * alone, scaled where they would over- or underflow. Not finite exactly where a gradient is not, or where the norm itself
- * exceeds the largest double. */
+/* The 2-norm of all gradients together, for a model in host memory. Squares are summed in double, in an order fixed by the shapes
+ * alone, and scaled where they would over- or underflow. Not finite exactly if a gradient is not, or if the norm exceeds the
+ * largest double. */
 double bppsa_gradient_norm(const bppsa_model *model, const bppsa_device *device);
 
-/* Likewise: scales all gradients by max_norm / (norm + 1e-6) where that is below 1, as PyTorch's clip_grad_norm_. `norm` is
- * bppsa_gradient_norm's. */
+/* Scales all gradients by max_norm / (norm + 1e-6) if that is below 1, as PyTorch's clip_grad_norm_ does; for a model in host
+ * memory. `norm` is the result of bppsa_gradient_norm. */
 void bppsa_gradient_clip(bppsa_model *model, const bppsa_device *device, double norm, double max_norm);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* The update on a GPU: one launch where a block holds all parameters, two otherwise. */
+/* The update on a GPU: one launch if a block holds all parameters, otherwise two. */
 #include "core/check.cuh"
 #include "train/blocks.h"
 #include "train/optimizer_internal.h"
@@ -6,10 +6,10 @@
 
 namespace {
 
-/* Parameters of a block, at least, where squares are summed and where parameters are updated. */
+/* The fewest parameters in a block that sums squares, and in a block that updates; the most blocks. */
 enum { SUMMED = 8 * UPDATE_THREADS, UPDATED = 4 * UPDATE_THREADS, MOST_BLOCKS = 1024 };
 
-/* Parameters of a block that sums squares. */
+/* Parameters in a block that sums squares. */
 int64_t stretch_of(int64_t reals) {
   const int64_t size = (reals + UPDATE_BLOCKS - 1) / UPDATE_BLOCKS;
   return size < SUMMED ? (int64_t)SUMMED : size;
@@ -41,7 +41,7 @@ extern "C" int64_t bppsa_update_scratch(void) {
 extern "C" bppsa_status bppsa_update_queue(const bppsa_device *device, const bppsa_update_arena *arena, double clip_norm,
                                            const bppsa_step_factors *factors, bppsa_gpu_result *result) {
   const bppsa_optimizer_config *c = arena->config;
-  const double decay = c->kind == BPPSA_ADAMW ? 0.0 : c->weight_decay; /* AdamW's is in the step's factors */
+  const double decay = c->kind == BPPSA_ADAMW ? 0.0 : c->weight_decay; /* the step's factors contain AdamW's decay */
   const update_rule rule = {
       c->kind == BPPSA_SGD ? UPDATE_SGD : UPDATE_ADAM, c->momentum, c->beta1, c->beta2, c->epsilon, decay, clip_norm};
   const cudaStream_t stream = (cudaStream_t)bppsa_device_get_stream(device);

@@ -1,8 +1,8 @@
 /* CUDA kernels of the update: the norm of all gradients, clipping, and Adam, AdamW or SGD over all parameters at once.
  *
- * The norm never over- or underflows: beside Σ g², Σ (g 2^-600)² and Σ (g 2^600)² are summed, and of the three the one is
- * taken that is in range.
- * Sums run in one order, fixed by the number of parameters: a thread's own, its warp's by shuffles, the warps', the blocks'.
+ * The norm never over- or underflows: besides Σ g² the kernels sum Σ (g 2^-600)² and Σ (g 2^600)², and use the sum that is
+ * in range. Sums run in one order that the number of parameters fixes: within a thread, within its warp by shuffles, over the
+ * warps, over the blocks.
  */
 #ifndef BPPSA_TRAIN_OPTIMIZER_KERNELS_CUH
 #define BPPSA_TRAIN_OPTIMIZER_KERNELS_CUH
@@ -33,7 +33,7 @@ enum update_kind { UPDATE_ADAM, UPDATE_SGD };
 struct update_rule {
   update_kind kind; /* AdamW is Adam whose decay is in the step's factors */
   double momentum, beta1, beta2, epsilon;
-  double decay, clip_norm; /* of the L2 term; 0: none */
+  double decay, clip_norm; /* decay: of the L2 term; 0: none */
 };
 
 struct update_squares {
@@ -44,17 +44,17 @@ template <typename real> struct update_reals {
   int64_t count;
   real *values;
   const real *gradients;
-  real *first, *second; /* moments; velocity, or NULL */
+  real *first, *second; /* the moments; or velocity, or NULL */
 };
 
 /* ---- the norm ---- */
 
-/* The sum over a block's threads, in every thread. own: shared, a number a warp. */
+/* The sum over a block's threads, returned to every thread. own: in shared memory, a number for each warp. */
 __device__ inline double update_block_sum(double x, double *own) {
   for (int other = UPDATE_WARP / 2; other > 0; other /= 2) {
     x += __shfl_xor_sync(0xffffffffu, x, other);
   }
-  __syncthreads(); /* nobody reads the sums before any more */
+  __syncthreads(); /* all threads have read the sums */
   if (threadIdx.x % UPDATE_WARP == 0) {
     own[threadIdx.x / UPDATE_WARP] = x;
   }
@@ -74,7 +74,7 @@ __device__ inline update_squares update_block_squares(const update_squares &s, d
   return sum;
 }
 
-/* Of gradients first .. end-1, by one block. */
+/* Sums the squares of gradients first .. end-1 in one block. */
 template <typename real>
 __device__ update_squares update_sum_squares(const real *gradients, int64_t first, int64_t end, double *own) {
   update_squares s = {0.0, 0.0, 0.0};
@@ -94,7 +94,7 @@ __device__ inline double update_norm(const update_squares &s) {
   return s.plain <= DBL_MIN / DBL_EPSILON ? sqrt(s.small) * 0x1p-600 : sqrt(s.plain); /* NaN stays NaN */
 }
 
-/* Block k sums the squares of gradients k size .. */
+/* Block k sums the squares of `size` gradients from k size on. */
 template <typename real>
 __global__ void bppsa_update_squares(int64_t count, int64_t size, const real *gradients, update_squares *sums,
                                      bppsa_gpu_result *result) {
@@ -104,7 +104,7 @@ __global__ void bppsa_update_squares(int64_t count, int64_t size, const real *gr
   if (threadIdx.x == 0) {
     sums[blockIdx.x] = s;
     if (blockIdx.x == 0) {
-      result->nonfinite = 0; /* before the launch that may set it */
+      result->nonfinite = 0; /* set before the launch that may change it */
     }
   }
 }
@@ -129,8 +129,8 @@ __device__ inline void update_sgd(const update_rule &r, const bppsa_step_factors
   sgd_element_f64(r.momentum, r.decay, f.rate, g, velocity, p);
 }
 
-/* Parameter i; returns whether it is finite then. What holds nothing but zeros keeps them, also with ε = 0: gaps between tensors
- * do. */
+/* Updates parameter i and returns whether the result is finite. An element whose numbers are all 0 stays 0, also with ε = 0:
+ * gaps between tensors are such elements. */
 template <typename real>
 __device__ bool update_one(const update_reals<real> &a, const update_rule &r, const bppsa_step_factors &f, int64_t i, real g) {
   if (r.kind == UPDATE_SGD) {
@@ -141,7 +141,7 @@ __device__ bool update_one(const update_reals<real> &a, const update_rule &r, co
   return isfinite(a.values[i]);
 }
 
-/* Every block adds the sums of squares up for itself; the only block of a launch without sums makes them. */
+/* Every block adds up the sums of squares by itself. If there are no sums, the launch has one block, which makes them. */
 template <typename real>
 __global__ void bppsa_update_apply(update_reals<real> a, update_rule rule, const update_squares *sums, int64_t blocks,
                                    const bppsa_step_factors *factors, bppsa_gpu_result *result) {

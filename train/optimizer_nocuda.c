@@ -1,4 +1,4 @@
-/* Without CUDA there are no parameters in GPU memory. */
+/* In a build without CUDA no parameters are in GPU memory. */
 #include "train/optimizer_internal.h"
 
 int64_t bppsa_update_scratch(void) {

@@ -1,4 +1,4 @@
-/* Which samples an epoch visits, and in which order: shuffled, as the data stand, or as the caller says. */
+/* Which samples an epoch visits, and in which order: shuffled, in the order of the data, or in the caller's order. */
 #ifndef BPPSA_TRAIN_ORDER_H
 #define BPPSA_TRAIN_ORDER_H
 
@@ -16,21 +16,21 @@ typedef enum { BPPSA_ORDER_SHUFFLED = 0, BPPSA_ORDER_DATA, BPPSA_ORDER_GIVEN } b
 typedef struct {
   bppsa_order_kind kind;
 
-  /* of a given order: */
+  /* For an order given by the caller: */
   const int64_t
       *indices;      /* [M], the same in every epoch, or [E][M], a row an epoch; borrowed. Any samples, any number of times */
   int64_t epochs;    /* E; 0: indices are [M] */
-  int64_t samples;   /* M >= 1, of an epoch */
-  const char *where; /* names it in messages; NULL: "order" */
+  int64_t samples;   /* M >= 1, in an epoch */
+  const char *where; /* names the order in messages; NULL: "order" */
 } bppsa_order;
 
-/* Samples of an epoch of a set with `count` samples to train on. */
+/* The number of samples in an epoch of a set with `count` samples to train on. */
 int64_t bppsa_order_samples(const bppsa_order *order, int64_t count);
-/* ERR_ARGUMENT: an index outside 0 .. count-1 (the message gives its position), fewer rows than the `epochs` that are wanted. */
+/* ERR_ARGUMENT: an index outside 0 .. count-1 (the message gives its position), or fewer rows than `epochs`. */
 bppsa_status bppsa_order_check(const bppsa_order *order, int64_t count, int64_t epochs);
-/* The order of epoch `epoch`, from 1: indices, size bppsa_order_samples. seed: of the shuffling (bppsa_shuffle). */
+/* Writes the order of epoch `epoch`, from 1, to `indices`, size bppsa_order_samples. seed: of the shuffling (bppsa_shuffle). */
 void bppsa_order_fill(const bppsa_order *order, uint64_t seed, int64_t epoch, int64_t count, int64_t *indices);
-/* What a resumed run must agree with: "shuffled", "data", or the given one's shape and CRC-32. Returns text. */
+/* The text on which a resumed run must agree: "shuffled", "data", or the shape and CRC-32 of the given order. Returns text. */
 const char *bppsa_order_text(const bppsa_order *order, char *text, size_t size);
 
 #ifdef __cplusplus

@@ -5,8 +5,8 @@
  *     cosine     min + (lr - min) (1 + cos(π t / period)) / 2     CosineAnnealingLR in its closed form
  *     warm-up    times min(1, k / warmup)                         k = 1, 2, … the optimiser's step
  *
- * t = 0, 1, … counts what the run is measured in: complete epochs in a run by epochs, steps before this one in a run by
- * iterations. The warm-up counts steps in both and is over at its last; the schedule's clock runs while it lasts.
+ * t = 0, 1, … counts epochs completed in a run by epochs, and steps before this one in a run by iterations. The warm-up counts
+ * steps in both; t counts during the warm-up too.
  */
 #ifndef BPPSA_TRAIN_RATE_H
 #define BPPSA_TRAIN_RATE_H
@@ -27,11 +27,11 @@ const char *bppsa_rate_name(bppsa_rate_kind kind);
 
 typedef struct {
   bppsa_rate_kind kind;
-  int64_t step_size; /* step: s >= 1, epochs or iterations between two falls */
-  double gamma;      /* step: γ > 0, the factor of a fall */
-  int64_t period;    /* cosine: >= 1, epochs or iterations from lr down to min (T_max); 0: all of the run's */
+  int64_t step_size; /* step: s >= 1, epochs or iterations between two decreases */
+  double gamma;      /* step: γ > 0, the factor of a decrease */
+  int64_t period;    /* cosine: >= 1, epochs or iterations from lr to min (T_max); 0: those of the whole run */
   double min;        /* cosine: 0 <= min <= lr */
-  int64_t warmup;    /* steps, 0: none */
+  int64_t warmup;    /* number of steps; 0: no warm-up */
 } bppsa_rate_config;
 
 /* Constant, without warm-up; step_size 1, γ 0.1, the run's length as period, min 0. */

@@ -1,4 +1,4 @@
-/* What a training run keeps in its checkpoints, and how it goes on from one. */
+/* What a training run keeps in its checkpoints, and how it continues from one. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -12,9 +12,9 @@ enum { STORED = 6, STEPS_BETWEEN = 100 };
 
 #define OPTIMIZER_PREFIX "optimizer."
 
-/* ---- what the run is ---- */
+/* ---- the description of a run ---- */
 
-/* The shortest of two texts that reads back as the value; a decimal point whatever the locale. */
+/* The shortest text that reads back as the value, with a decimal point whatever the locale. */
 static void real_text(double value, char text[BPPSA_FIELD_TEXT]) {
   (void)snprintf(text, BPPSA_FIELD_TEXT, "%.15g", value);
   if (strtod(text, NULL) != value) {
@@ -26,9 +26,9 @@ static void real_text(double value, char text[BPPSA_FIELD_TEXT]) {
   }
 }
 
-/* The caller's fields and the training's own. Neither the number of threads nor where files lie is among them: the bits do not
- * depend on these. Nor is the number of epochs or iterations: a run may be trained further, unless a cosine schedule ends with
- * it. */
+/* Lists the caller's fields and the training's own. The number of threads and the place of files are not among them, because the
+ * bits do not depend on them. Nor is the number of epochs or iterations, because a run may be trained further; but it is if a
+ * cosine schedule ends with it. */
 static bppsa_status describe(bppsa_training *run, int64_t *count) {
   const bppsa_train_config *config = run->config;
   const bppsa_optimizer_config *o = &config->optimizer;
@@ -94,7 +94,8 @@ static bppsa_status describe(bppsa_training *run, int64_t *count) {
   return BPPSA_OK;
 }
 
-/* Weights under their own names, so that the file serves as weights too; the optimiser's state; the arrays of `stored`. */
+/* Lists the tensors of a checkpoint: weights under their own names, so that the file also serves as a file of weights; the
+ * optimiser's state; the arrays of `stored`. */
 static bppsa_status list_tensors(bppsa_training *run, int64_t *count) {
   const bppsa_optimizer_state *state = bppsa_optimizer_get_state(run->optimizer);
   bppsa_stored *s = &run->stored;
@@ -121,7 +122,7 @@ static bppsa_status list_tensors(bppsa_training *run, int64_t *count) {
   }
   bppsa_named_view *at = run->tensors;
   char *name = run->names;
-  for (int64_t i = 0; i < STORED; ++i) { /* eight bytes an element: what follows stays aligned in the file */
+  for (int64_t i = 0; i < STORED; ++i) { /* eight bytes for each element, so that tensors in the file stay aligned */
     *at++ = (bppsa_named_view){arrays[i].name, bppsa_view_make(arrays[i].data, arrays[i].dtype, 1, &arrays[i].size)};
   }
   for (int64_t i = 0; i < run->model->parameter_count; ++i) {
@@ -218,7 +219,7 @@ static void unpack(bppsa_training *run) {
   run->last_epoch = unpack_record(s->last_epoch);
 }
 
-/* ---- going on ---- */
+/* ---- continuing ---- */
 
 static bppsa_status check_stored(const bppsa_training *run) {
   const int64_t *cursor = run->stored.cursor;
@@ -237,7 +238,7 @@ static bppsa_status check_stored(const bppsa_training *run) {
   return BPPSA_OK;
 }
 
-/* Checkpoints of a GPU say so, and runs on one expect it: the bits of another device would differ. */
+/* Checkpoints of a GPU run say so, and only runs on a GPU accept them: another device gives other bits. */
 static bppsa_status check_device(const bppsa_training *run) {
   static const char *const key = "device";
   char value[64];
@@ -257,7 +258,7 @@ static bppsa_status report_start(const bppsa_training *run, const char *notice) 
   return run->callbacks.started == NULL ? BPPSA_OK : run->callbacks.started(run->callbacks.context, &start);
 }
 
-/* The first line of an empty log. */
+/* Writes the first line of an empty log. */
 static bppsa_status begin_log(bppsa_training *run) {
   return run->config->log_header == NULL ? BPPSA_OK : bppsa_log_write_text(run->log, run->config->log_header);
 }
@@ -314,7 +315,7 @@ bppsa_status bppsa_training_save(bppsa_training *run, bool epoch_complete, bool 
   if (run->checkpoint == NULL || run->checkpoint_step == run->result.steps || !(due || now)) {
     return BPPSA_OK;
   }
-  if (run->log != NULL) { /* the lines the checkpoint counts must not be lost before it */
+  if (run->log != NULL) { /* the lines that the checkpoint counts must reach the disk before it */
     BPPSA_TRY(bppsa_log_sync(run->log));
   }
   BPPSA_TRY(bppsa_model_pull(run->model, false));

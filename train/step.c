@@ -1,9 +1,9 @@
-/* One training step, on the processor or, by step_gpu.c, on a GPU. */
+/* One training step on a CPU; for a GPU it calls step_gpu.c. */
 #include <math.h>
 
 #include "train/trainer_internal.h"
 
-/* Forward pass, loss, backward pass. Stops where the loss or the gradient is not finite: run->nonfinite then says what. */
+/* Forward pass, loss, backward pass. Stops if the loss or the gradient is not finite; run->nonfinite then says what was found. */
 static bppsa_status forward_backward(bppsa_training *run, bppsa_train_record *record, bppsa_loss_result *loss) {
   double start = bppsa_now();
   BPPSA_TRY(bppsa_batch_forward(&run->batch));

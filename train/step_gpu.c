@@ -1,7 +1,8 @@
-/* One training step on a GPU: indices there; fill, forward, loss, backward, norm, clip, update; what was found back.
+/* One training step on a GPU: copies the indices to the GPU; then fill, forward, loss, backward, norm, clip, update; then copies
+ * the results back.
  *
- * The first batch of a size is queued piece by piece, which lets everybody set up what they set up on first use. The second is
- * recorded, and from then on a step is one replay and one wait.
+ * The first batch of a size is queued kernel by kernel, so that libraries can do what they do on first use. The second is recorded;
+ * from then on a step is one replay and one wait.
  */
 #include <math.h>
 
@@ -12,12 +13,12 @@
 #include "train/trainer_internal.h"
 
 enum { FORWARD_BEGIN, FORWARD_END, BACKWARD_BEGIN, BACKWARD_END, UPDATE_END, MARKS };
-enum { SIZES = 2 }; /* an epoch has full batches, and a last one */
+enum { SIZES = 2 }; /* of batches: full ones, and the last one of an epoch */
 
 struct bppsa_gpu_steps {
   bppsa_mark *marks[MARKS];
   struct {
-    int64_t count; /* samples; 0: free */
+    int64_t count; /* samples; 0: unused */
     bppsa_graph *graph;
   } sizes[SIZES];
 };
@@ -63,7 +64,7 @@ static bppsa_status forward_to_backward(bppsa_training *run) {
   return bppsa_mark_set(device, marks[BACKWARD_END]);
 }
 
-/* context: the training. */
+/* context: the bppsa_training. */
 static bppsa_status queue_step(void *context) {
   bppsa_training *run = context;
   const bppsa_batch_gpu *g = &run->batch.gpu;
@@ -94,13 +95,14 @@ static bppsa_status run_step(bppsa_training *run) {
   return bppsa_device_wait(device);
 }
 
-/* ---- what was found ---- */
+/* ---- results ---- */
 
 static bppsa_status seconds(const bppsa_training *run, int first, int second, double *s) {
   return bppsa_mark_seconds(run->model->device, run->gpu->marks[first], run->gpu->marks[second], s);
 }
 
-/* The passes once more, by themselves: the model then knows what batch its activations are of, and parameters have not moved. */
+/* Repeats the passes outside the recording, so that the model knows the batch of its activations and can find the value.
+ * Parameters have not changed. */
 static bppsa_status describe_again(bppsa_training *run, bool backward, const char *otherwise) {
   if (backward) {
     BPPSA_TRY(forward_to_backward(run));

@@ -45,7 +45,7 @@ static bppsa_status check_config(const bppsa_train_config *config) {
   return bppsa_rate_check(&config->rate, config->optimizer.lr);
 }
 
-/* Everything a run needs; files last, so that nothing is created for a request that cannot run. */
+/* Prepares everything a run needs; files come last, so that nothing is created for a request that cannot run. */
 static bppsa_status training_prepare(bppsa_training *run) {
   const bppsa_train_config *config = run->config;
   bppsa_nonfinite found;
@@ -87,7 +87,7 @@ static bppsa_status training_prepare(bppsa_training *run) {
   return bppsa_training_open_files(run);
 }
 
-/* The next batch of the epoch's order; the last one holds what is left. */
+/* Takes the next batch of the epoch's order; the last batch holds the remaining samples. */
 static bppsa_status next_batch(bppsa_training *run) {
   if (run->cursor.position == 0) {
     run->cursor.epoch += 1;
@@ -102,7 +102,7 @@ static bppsa_status next_batch(bppsa_training *run) {
   return bppsa_batch_stage(&run->batch, count);
 }
 
-/* Scan products redone since they were counted last. To count them on a GPU is to wait: it is done where somebody may look. */
+/* Counts scan products redone since the last call. On a GPU this waits, so it is called only where the number is shown. */
 static bppsa_status count_redone(bppsa_training *run, bppsa_train_record *record) {
   const bool looked_at =
       run->config->iterations > 0 || run->checkpoint != NULL || run->cursor.position == run->samples || run->gpu == NULL;
@@ -133,7 +133,7 @@ static void add_to_epoch(bppsa_training *run, const bppsa_train_record *record, 
   run->result.redone += record->redone;
 }
 
-/* Gives the optimiser the rate of the coming step, and returns it. */
+/* Sets the optimiser's rate for the next step and returns it. */
 static double set_rate(bppsa_training *run) {
   const bppsa_train_config *config = run->config;
   const int64_t done = config->iterations > 0 ? run->result.steps : run->cursor.epoch - 1;
@@ -142,7 +142,7 @@ static double set_rate(bppsa_training *run) {
   return rate;
 }
 
-/* One step; `record` is complete also where something is not finite. */
+/* Takes one step; `record` is also complete if something is not finite. */
 static bppsa_status step(bppsa_training *run, bppsa_train_record *record) {
   bppsa_loss_result loss;
   const double start = bppsa_now();
@@ -164,7 +164,7 @@ static bppsa_status step(bppsa_training *run, bppsa_train_record *record) {
   return BPPSA_OK;
 }
 
-/* Loss and accuracy of the held-out samples into the record; nothing where there are none. */
+/* Writes loss and accuracy of the held-out samples to the record, if there are any. */
 static bppsa_status validate(bppsa_training *run, bppsa_train_record *record) {
   if (run->split.validation == 0) {
     return BPPSA_OK;
@@ -187,7 +187,7 @@ static bppsa_status report_step(bppsa_training *run, const bppsa_train_record *r
   return run->callbacks.on_step == NULL ? BPPSA_OK : run->callbacks.on_step(run->callbacks.context, record);
 }
 
-/* The epoch as far as it came. */
+/* The record of the epoch so far. */
 static bppsa_train_record epoch_record(const bppsa_training *run) {
   const bppsa_epoch_sums *sums = &run->epoch;
   return (bppsa_train_record){.step = run->result.steps,
@@ -204,7 +204,7 @@ static bppsa_train_record epoch_record(const bppsa_training *run) {
                               .samples_per_s = (double)sums->samples / sums->seconds};
 }
 
-/* The epoch's line and callback; `complete` is false where the run fails inside it. */
+/* Writes the epoch's line and calls the callback; `complete` is false if the run fails within the epoch. */
 static bppsa_status report_epoch(bppsa_training *run, bool complete) {
   bppsa_train_record record = epoch_record(run);
   const bool by_epochs = run->config->epochs > 0;
@@ -247,12 +247,12 @@ static bppsa_status stop_nonfinite(bppsa_training *run, const bppsa_train_record
   if (reported == BPPSA_OK && run->config->epochs > 0) {
     reported = report_epoch(run, false);
   }
-  (void)reported; /* the number matters more than a log that cannot be written */
+  (void)reported; /* this error is more important than a log that cannot be written */
   return bppsa_fail(BPPSA_ERR_NUMERIC, "training step %lld (epoch %lld): %s", (long long)record->step, (long long)record->epoch,
                     run->nonfinite.text);
 }
 
-/* The checkpoint has been saved: a resumed run cuts the line off. */
+/* Reports a stop. The checkpoint has been saved: a resumed run removes the line. */
 static bppsa_status report_stop(bppsa_training *run) {
   bppsa_train_record *record = &run->result.partial;
   *record = epoch_record(run);
@@ -297,7 +297,7 @@ bppsa_status bppsa_train(const bppsa_train_config *config, bppsa_model *model, c
   bppsa_status status = training_prepare(&run);
   if (status == BPPSA_OK) {
     status = training_loop(&run);
-    const bppsa_status pulled = status == BPPSA_ERR_CUDA ? status : bppsa_model_pull(model, false); /* as far as they came */
+    const bppsa_status pulled = status == BPPSA_ERR_CUDA ? status : bppsa_model_pull(model, false); /* as far as training came */
     status = status == BPPSA_OK ? pulled : status;
   }
   bppsa_gpu_steps_destroy(model->device, run.gpu);
@@ -306,7 +306,7 @@ bppsa_status bppsa_train(const bppsa_train_config *config, bppsa_model *model, c
   bppsa_training_close_checkpoint(&run);
   bppsa_free(run.order);
   if (status != BPPSA_OK) {
-    (void)bppsa_log_close(run.log); /* the first failure is the one to report */
+    (void)bppsa_log_close(run.log); /* the first failure is reported */
     return status;
   }
   BPPSA_TRY(bppsa_log_close(run.log));

@@ -24,7 +24,7 @@ const char *bppsa_cifar10_file(int index) {
 
 /* ---- drawing ---- */
 
-/* Random numbers of one record, one after the other. */
+/* The random numbers of one record, in order. */
 typedef struct {
   uint64_t seed, stream, next;
 } dice;
@@ -34,8 +34,8 @@ static double roll(dice *d, double low, double high) {
   return low + (high - low) * bppsa_random_double(d->seed, d->stream, d->next++);
 }
 
-/* About normal, deviation 1: the sum of twelve uniform numbers has variance 1. Three draws of four bytes each are enough for
- * pixels. */
+/* About normal with deviation 1: the sum of twelve uniform numbers has variance 1. Three draws of four bytes each are precise
+ * enough for pixels. */
 static double noise(dice *d) {
   double sum = -6;
   for (int i = 0; i < 3; ++i) {
@@ -48,14 +48,14 @@ static double noise(dice *d) {
   return sum;
 }
 
-/* What a picture is drawn with. */
+/* The parameters of a picture. */
 typedef struct {
   double period, phase_x, phase_y; /* textures */
   double x, y, size;               /* shapes: centre and half extent */
   double ground[3], ink[3];
 } picture;
 
-typedef double (*cover_fn)(const picture *p, double x, double y); /* 1 where there is ink, 0 on the ground */
+typedef double (*cover_fn)(const picture *p, double x, double y); /* 1 on the shape, 0 on the ground */
 
 static double wave(double t) {
   return sin(6.283185307179586 * t) > 0 ? 1 : 0;
@@ -107,7 +107,7 @@ static double cross(const picture *p, double x, double y) {
   return fmin(u, v) < 0.3 * p->size && fmax(u, v) < 1.1 * p->size ? 1 : 0;
 }
 
-/* A tint of the ground tells something about the class, as a sky tells of ships: it is what is learned first. */
+/* A tint of the ground hints at the class, as blue sky hints at ships; a network learns this first. */
 static const double tints[BPPSA_CIFAR10_CLASSES][3] = {{1, -1, 0}, {-1, 1, 0}, {0, 1, -1},  {0, -1, 1}, {1, 0, -1},
                                                        {-1, 0, 1}, {1, 1, -1}, {-1, -1, 1}, {1, -1, 1}, {-1, 1, -1}};
 
@@ -162,7 +162,7 @@ static const char *path_of(const writing *w, int file) {
   return w->path;
 }
 
-/* The directory, which holds none of the files. */
+/* Creates the directory and checks that it holds none of the files. */
 static bppsa_status prepare_directory(const writing *w) {
   struct stat info;
   if (bppsa_io_mkdir(w->directory) != 0 && errno != EEXIST) {
@@ -178,7 +178,7 @@ static bppsa_status prepare_directory(const writing *w) {
 
 typedef struct {
   const writing *w;
-  int64_t first; /* record of the chunk */
+  int64_t first; /* first record of the chunk */
 } drawing;
 
 static void draw_records(const void *context, int32_t worker, int64_t first, int64_t end) {
@@ -189,7 +189,7 @@ static void draw_records(const void *context, int32_t worker, int64_t first, int
   }
 }
 
-/* Records first .. first + count - 1. */
+/* Writes records first .. first + count - 1. */
 static bppsa_status write_file(writing *w, int file, int64_t first, int64_t count) {
   bppsa_file_writer *writer = NULL;
   bppsa_status status = bppsa_file_writer_create(path_of(w, file), &writer);

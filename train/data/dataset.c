@@ -83,7 +83,7 @@ int32_t bppsa_dataset_shape(const bppsa_dataset *dataset, int64_t count, int64_t
   return images ? 4 : 3;
 }
 
-/* count samples into x of the batch's shape, contiguous, where it is said to be, f32 or f64. */
+/* Checks x: the batch's shape for `count` samples, contiguous, on the given device, f32 or f64. */
 static bppsa_status check_batch(const bppsa_dataset *dataset, bppsa_device_kind kind, int64_t count, const bppsa_view *x) {
   char found[BPPSA_SHAPE_TEXT], wanted[BPPSA_SHAPE_TEXT];
   int64_t shape[4];

@@ -1,21 +1,21 @@
 /* Data sets of labelled sequences and images.
  *
- * A data set is a table of functions and a few numbers. Samples are made or copied into a batch's buffers when they are
- * asked for; any sample can be had at any time, by any thread, and is the same every time.
+ * A data set is a table of functions and a few numbers. Samples are made, or copied into a batch's buffers, on demand. Any thread
+ * may ask for any sample at any time, and gets the same values every time.
  *
- *     bitstream   BPPSA eq. 8: class c uniform in 0..9, x_t ~ Bernoulli(0.05 + 0.1 c), I = 1. Made on the fly from the
- *                 counter-based generator: 32 000 sequences of 30 000 bits occupy no memory. The first t steps of a
- *                 sample depend on the seed and the sample's index alone, not on T or N.
- *     npy:X,Y     X [N,T,I] or, images, [N,C,H,W], f32 or f64, Y integers [N], or [N,T] when there is a label per step. With
- *                 real targets Y is f32 or f64, [N] (C = 1) or [N,C], for every step [N,T] or [N,T,C].
- *     cifar10:DIR CIFAR-10's binary version: DIR/data_batch_1.bin .. data_batch_5.bin, as many of them as there are, to train
- *                 on, and DIR/test_batch.bin, where it is there, held out. Records of a label and 3 x 32 x 32 bytes, made (x /
- *                 255 - 0.5) / 0.25.
+ *     bitstream   BPPSA eq. 8: class c uniform in 0..9, x_t ~ Bernoulli(0.05 + 0.1 c), I = 1. Samples are computed on demand by a
+ *                 counter-based generator, so 32 000 sequences of 30 000 bits occupy no memory. The first t steps of a sample
+ *                 depend on the seed and the sample's index alone, not on T or N.
+ *     npy:X,Y     X is [N,T,I], or for images [N,C,H,W], f32 or f64. Y is integers [N], or [N,T] with a label for each step; real
+ *                 targets are f32 or f64, [N] (C = 1) or [N,C], with a target for each step [N,T] or [N,T,C].
+ *     cifar10:DIR CIFAR-10's binary version: DIR/data_batch_1.bin .. data_batch_5.bin, as many as exist, are trained on, and
+ *                 DIR/test_batch.bin, if it exists, is held out. A record is a label and 3 x 32 x 32 bytes x, which become
+ *                 (x / 255 - 0.5) / 0.25.
  *     irmas:DIR, instruments:DIR
- *                 WAV files DIR/CLASS/NAME.wav, CLASS one of IRMAS's eleven (audio/instruments.h), turned into MFCC features
- *                 when the set is made (audio/features.h): T frames, I = 2 (n_mfcc - 1). Samples stand in an order that depends
- *                 on the seed and the sorted names alone, in which every stretch has its share of every class, so that the last
- *                 ones can be held out.
+ *                 WAV files DIR/CLASS/NAME.wav, CLASS one of IRMAS's eleven (audio/instruments.h). They become MFCC features when
+ *                 the set is made (audio/features.h): T frames, I = 2 (n_mfcc - 1). The order of the samples depends on the seed
+ *                 and the sorted names alone; every range of samples has its share of every class, so the last ones can be held
+ *                 out.
  */
 #ifndef BPPSA_TRAIN_DATA_DATASET_H
 #define BPPSA_TRAIN_DATA_DATASET_H
@@ -35,16 +35,16 @@ typedef struct bppsa_dataset bppsa_dataset;
 typedef struct {
   const char *name; /* "bitstream" */
 
-  /* As bppsa_dataset_fill; the arguments have been checked. Must not allocate. */
+  /* bppsa_dataset_fill, with checked arguments. Must not allocate. */
   void (*fill)(const bppsa_dataset *dataset, int32_t threads, int64_t count, const int64_t *indices, const bppsa_view *x,
                int64_t *labels);
   void (*destroy)(bppsa_dataset *dataset);
-  /* As bppsa_dataset_targets; the arguments have been checked. NULL: the set has labels. */
+  /* bppsa_dataset_targets, with checked arguments. NULL: the set has labels. */
   void (*targets)(const bppsa_dataset *dataset, int64_t count, const int64_t *indices, const bppsa_view *targets);
-  /* As bppsa_dataset_queue; the arguments have been checked. NULL: batches are made on the host. */
+  /* bppsa_dataset_queue, with checked arguments. NULL: batches are made on the host. */
   bppsa_status (*queue)(const bppsa_dataset *dataset, const bppsa_device *device, int64_t count, const int64_t *indices,
                         const bppsa_view *x, int64_t *labels);
-  /* As bppsa_dataset_check. NULL: values are finite in either dtype. */
+  /* bppsa_dataset_check. NULL: values are finite in f32 and f64. */
   bppsa_status (*check)(const bppsa_dataset *dataset, bppsa_dtype dtype);
 } bppsa_dataset_ops;
 
@@ -53,71 +53,72 @@ struct bppsa_dataset {
   int64_t samples;   /* N >= 1 */
   int64_t seq_len;   /* T >= 1 */
   int64_t input;     /* I >= 1 */
-  int64_t image[3];  /* C, H, W of images, which have T = 1 and I = C H W; 0 of sequences */
-  int64_t held_out;  /* samples, the last ones, that are there to be evaluated on; 0: none in particular */
-  int64_t classes;   /* C: every label is in 0 .. C - 1; of real targets: how many a row */
-  bool real_targets; /* instead of labels: for the mean squared error */
-  bool ignores;      /* rows of the label `ignored` take no part in the loss */
+  int64_t image[3];  /* C, H, W of images, which have T = 1 and I = C H W; 0 for sequences */
+  int64_t held_out;  /* the number of samples at the end that are meant for evaluation; 0: none */
+  int64_t classes;   /* C: every label is in 0 .. C - 1; for real targets the number in each row */
+  bool real_targets; /* the set has real targets instead of labels, for the mean squared error */
+  bool ignores;      /* rows with the label `ignored` are left out of the loss */
   int64_t ignored;
   bool labels_per_step; /* labels are [T, b], otherwise [b] */
-  uint64_t identity;    /* two sets of one kind and shape with one identity hold the same values: a seed, or a checksum */
+  uint64_t identity;    /* sets of one kind and shape with the same identity hold the same values: a seed, or a checksum */
 };
 
-/* Called now and then with the samples done so far. */
+/* Called from time to time with the number of samples done so far. */
 typedef void (*bppsa_dataset_progress)(void *context, int64_t done, int64_t total);
 
-/* How WAV files become features. */
+/* How features are computed from WAV files. */
 typedef struct {
   const bppsa_mfcc_config *set; /* NULL: set S */
   bppsa_mfcc_padding padding;
-  const bppsa_device *device;      /* gives the number of threads; NULL: one. Neither features nor order depend on it */
+  const bppsa_device *device;      /* gives the number of threads; NULL: one. Features and order do not depend on it */
   bppsa_dataset_progress progress; /* called while files are read; may be NULL */
   void *context;
 } bppsa_dataset_audio;
 
 typedef struct {
-  int64_t samples;      /* 0: 32 000 for bitstream, the files' for the others; cifar10: the first so many of those trained on */
-  int64_t seq_len;      /* 0: 1000 for bitstream, the files' for the others */
-  int64_t input;        /* 0: 1 for bitstream, the files' for the others, which take no other number */
+  /* 0: 32 000 for bitstream, those in the files for others; cifar10: the first so many of those trained on */
+  int64_t samples;
+  int64_t seq_len;      /* 0: 1000 for bitstream, that of the files for others */
+  int64_t input;        /* 0: 1 for bitstream, that of the files for others, which accept no other number */
   uint64_t seed;        /* of the bits; of the order of WAV files */
   bool labels_per_step; /* a label for every step (loss all) */
   bool real_targets;    /* npy: Y holds real targets, not labels */
-  bool ignores;         /* a label that takes no part in the loss, and need not be one of the classes */
+  bool ignores;         /* the label `ignored` is left out of the loss, and need not be one of the classes */
   int64_t ignored;
-  const bppsa_dataset_audio *audio; /* WAV files only; NULL: a zeroed one */
+  const bppsa_dataset_audio *audio; /* for WAV files; NULL: the same as a zeroed one */
 } bppsa_dataset_options;
 
 bppsa_dataset_options bppsa_dataset_options_default(void);
 
-/* spec: "bitstream", "npy:X,Y", "irmas:DIR", "instruments:DIR" or "cifar10:DIR". ERR_ARGUMENT: an unknown kind (the message
- * lists the known), a count out of range or one that contradicts the files, a label out of range or a value that is not finite
+/* spec: "bitstream", "npy:X,Y", "irmas:DIR", "instruments:DIR" or "cifar10:DIR". ERR_ARGUMENT: an unknown kind (the message lists
+ * the known ones), a count out of range or one that disagrees with the files, a label out of range or a value that is not finite
  * (the message gives its index). ERR_SHAPE: files that disagree or are empty. ERR_UNSUPPORTED: a dtype, WAV files in a build
- * without audio. ERR_FORMAT, ERR_UNSUPPORTED, ERR_IO of a WAV file: the message names the first bad one and says how many are
- * good. ERR_IO, ERR_FORMAT, ERR_MEMORY: as bppsa_npy_load. */
+ * without audio. For WAV files ERR_FORMAT, ERR_UNSUPPORTED and ERR_IO name the first bad file and say how many are good. ERR_IO,
+ * ERR_FORMAT, ERR_MEMORY: those of bppsa_npy_load. */
 bppsa_status bppsa_dataset_create(const char *spec, const bppsa_dataset_options *options, bppsa_dataset **dataset);
 void bppsa_dataset_destroy(bppsa_dataset *dataset); /* NULL is legal */
 
 /* The shape of a batch's x, [T, count, I] or [count, C, H, W]; returns the number of extents. */
 int32_t bppsa_dataset_shape(const bppsa_dataset *dataset, int64_t count, int64_t shape[4]);
 
-/* All values are finite as f32 or f64: an f64 value may lie beyond f32's range. ERR_ARGUMENT: the message names the first that is
- * not, and where. */
+/* Checks that all values are finite as f32 or f64; an f64 value may exceed the range of f32. ERR_ARGUMENT: the message names the
+ * first value that is not finite, and its place. */
 bppsa_status bppsa_dataset_check(const bppsa_dataset *dataset, bppsa_dtype dtype);
 
-/* Fills a batch: x as bppsa_dataset_shape has it, f32 or f64, labels [count] or [T, count]. Either may be NULL. indices: size
- * count >= 1, each in 0 .. N-1. device gives the number of threads (NULL: one); the values do not depend on it. Allocates nothing.
- * ERR_ARGUMENT, ERR_SHAPE. */
+/* Fills a batch: x in the shape of bppsa_dataset_shape, f32 or f64, labels [count] or [T, count]. Either may be NULL. indices:
+ * size count >= 1, each in 0 .. N-1. device gives the number of threads (NULL: one); values do not depend on it. Allocates
+ * nothing. ERR_ARGUMENT, ERR_SHAPE. */
 bppsa_status bppsa_dataset_fill(const bppsa_dataset *dataset, const bppsa_device *device, int64_t count, const int64_t *indices,
                                 const bppsa_view *x, int64_t *labels);
 
-/* The batch's real targets, in host memory: [count, C], or [T, count, C] with a target for every step, f32 or f64, contiguous.
- * Allocates nothing. ERR_UNSUPPORTED: the set has labels. ERR_ARGUMENT, ERR_SHAPE. */
+/* Fills the batch's real targets, in host memory: [count, C], or [T, count, C] with a target for every step, f32 or f64,
+ * contiguous. Allocates nothing. ERR_UNSUPPORTED: the set has labels. ERR_ARGUMENT, ERR_SHAPE. */
 bppsa_status bppsa_dataset_targets(const bppsa_dataset *dataset, int64_t count, const int64_t *indices,
                                    const bppsa_view *targets);
 
-/* The same batch, made on a GPU from indices in its memory into x and labels there; queued (core/device.h), and may be recorded.
- * The indices are the caller's to check. ERR_UNSUPPORTED: the data set makes its batches on the host (ops->queue is NULL).
- * ERR_ARGUMENT, ERR_SHAPE, ERR_CUDA. */
+/* Makes the same batch on a GPU; indices, x and labels are in GPU memory. The work is queued (core/device.h) and may be recorded.
+ * The caller checks the indices. ERR_UNSUPPORTED: the data set makes its batches on the host (ops->queue is NULL). ERR_ARGUMENT,
+ * ERR_SHAPE, ERR_CUDA. */
 bppsa_status bppsa_dataset_queue(const bppsa_dataset *dataset, const bppsa_device *device, int64_t count, const int64_t *indices,
                                  const bppsa_view *x, int64_t *labels);
 
@@ -126,28 +127,28 @@ bppsa_status bppsa_dataset_queue(const bppsa_dataset *dataset, const bppsa_devic
 bppsa_status bppsa_dataset_write(const bppsa_dataset *dataset, const bppsa_device *device, bppsa_dtype dtype, const char *x_path,
                                  const char *y_path, bppsa_dataset_progress progress, void *context);
 
-/* Which samples are trained on and which are held out. */
+/* The samples that are trained on and those that are held out. */
 typedef struct {
   int64_t train;      /* samples 0 .. train-1 */
   int64_t validation; /* samples train .. train+validation-1 */
 } bppsa_split;
 
-/* Holds out the last round(samples * fraction). fraction in [0, 1). ERR_ARGUMENT: out of range, or one of the two parts
- * would be empty although fraction > 0. */
+/* Holds out the last round(samples * fraction) samples, fraction in [0, 1). ERR_ARGUMENT: out of range, or one part would be
+ * empty although fraction > 0. */
 bppsa_status bppsa_split_make(int64_t samples, double fraction, bppsa_split *split);
 
-/* The split of a data set: where it has samples held out and fraction is 0, those; otherwise a fraction of the samples in front
- * of them, which then are not used. ERR_ARGUMENT as above. */
+/* The split of a data set. If the set has held-out samples and fraction is 0, those are held out; otherwise a fraction of the
+ * samples in front of them, and they are not used. ERR_ARGUMENT as above. */
 bppsa_status bppsa_dataset_split(const bppsa_dataset *dataset, double fraction, bppsa_split *split);
 
-/* The order in which epoch `epoch` (from 1) visits samples 0 .. count-1: Fisher-Yates with numbers keyed by (seed, epoch).
+/* The order in which epoch `epoch` (from 1) visits samples 0 .. count-1: Fisher-Yates with random numbers keyed by (seed, epoch).
  * order: size count, overwritten. */
 void bppsa_shuffle(uint64_t seed, int64_t epoch, int64_t count, int64_t *order);
 
-/* Where a run stands in its data: all there is to store to continue it. */
+/* A run's position in its data: all that must be stored to continue it. */
 typedef struct {
   int64_t epoch;    /* from 1 */
-  int64_t position; /* samples of this epoch already used */
+  int64_t position; /* samples of this epoch that have been used */
 } bppsa_batch_cursor;
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 /* WAV files in IRMAS's layout, DIR/CLASS/NAME.wav, held in memory as features [N,T,I] f32.
  *
- * Files are sorted by class and name, then spread: each class is shuffled by the seed, and its r-th of n files gets the place (2r
- * + 1) / 2n. In that order every stretch of samples, the held-out end too, has its share of every class, to within one file.
+ * Files are sorted by class and name, then mixed: each class is shuffled by the seed, and file r of its n files gets the place
+ * (2r + 1) / 2n. In that order every range of samples, including the held-out end, has its share of every class to within one file.
  */
 #include <math.h>
 #include <pthread.h>
@@ -26,13 +26,13 @@
 typedef struct {
   char *path; /* owned */
   int32_t label;
-  uint32_t checksum; /* of the samples the features come from */
+  uint32_t checksum; /* of the samples from which the features were computed */
 } audio_file;
 
 typedef struct {
   bppsa_dataset base;
   audio_file *files; /* size N, in the order of the samples */
-  int64_t capacity;  /* of files */
+  int64_t capacity;  /* room in `files` */
   float *x;          /* [N, T, I] */
 } audio_dataset;
 
@@ -70,7 +70,7 @@ static bppsa_status add_file(audio_dataset *self, const char *directory, const c
   return BPPSA_OK;
 }
 
-/* The WAV files of one folder, whose name says their class. A folder of another name may hold anything but WAV files. */
+/* Adds the WAV files of one folder, whose name is their class. A folder with another name must not hold WAV files. */
 static bppsa_status add_folder(audio_dataset *self, const char *path, const char *name) {
   const int32_t label = bppsa_instrument_find(name);
   struct stat info;
@@ -109,10 +109,10 @@ static bppsa_status find_files(audio_dataset *self, const char *directory) {
   return BPPSA_OK;
 }
 
-/* ---- their order ---- */
+/* ---- the order of the files ---- */
 
 typedef struct {
-  int64_t numerator, denominator; /* the place among all: (2r + 1) / n */
+  int64_t numerator, denominator; /* the file's place among all: (2r + 1) / n */
   int64_t position;               /* after the shuffle */
   audio_file file;
 } place;
@@ -120,7 +120,7 @@ typedef struct {
 static int compare_places(const void *a, const void *b) {
   const place *x = a, *y = b;
   const int64_t left = x->numerator * y->denominator,
-                right = y->numerator * x->denominator; /* below 2^63: both factors below 2^32, 2^31 */
+                right = y->numerator * x->denominator; /* below 2^63: the factors are below 2^32 and 2^31 */
   if (left != right) {
     return left < right ? -1 : 1;
   }
@@ -140,7 +140,7 @@ static bppsa_status spread(audio_dataset *self, uint64_t seed) {
   for (int64_t i = 0; i < n; ++i) {
     ++counts[self->files[i].label];
   }
-  bppsa_shuffle(seed, 0, n, order); /* training's epochs count from 1 */
+  bppsa_shuffle(seed, 0, n, order); /* 0 is free, because training's epochs count from 1 */
   for (int64_t i = 0; i < n; ++i) {
     const audio_file file = self->files[order[i]];
     places[i] = (place){2 * ranks[file.label]++ + 1, counts[file.label], i, file};
@@ -154,18 +154,19 @@ static bppsa_status spread(audio_dataset *self, uint64_t seed) {
   return BPPSA_OK;
 }
 
-/* ---- reading them ---- */
+/* ---- reading the files ---- */
 
 typedef struct {
   bppsa_features **workers; /* size threads */
   int32_t threads;
   int64_t done, bad;   /* files */
-  const char *first;   /* path of a bad file: the first by name, or one there was no memory for */
-  bppsa_status status; /* its */
-  char reason[400];    /* its message, which belongs to the thread that met it */
+  const char *first;   /* path of a bad file: the first by name, or one for which memory was lacking */
+  bppsa_status status; /* status of that file */
+  char reason[400];    /* its message; bppsa_last_error would only show it to the thread that failed */
 } reading;
 
-/* Keeps the failure of the first file by name, whatever thread meets it when; a lack of memory comes before the files' own. */
+/* Keeps the failure of the first file by name, whichever thread meets it first. A lack of memory counts before failures of files.
+ */
 static void keep_failure(reading *r, const char *path, bppsa_status status) {
   ++r->bad;
   if (status == BPPSA_ERR_MEMORY || r->first == NULL || (r->status != BPPSA_ERR_MEMORY && strcmp(path, r->first) < 0)) {
@@ -175,13 +176,13 @@ static void keep_failure(reading *r, const char *path, bppsa_status status) {
   }
 }
 
-/* What the threads that read share. */
+/* What the reading threads share. */
 typedef struct {
   audio_dataset *self;
   const bppsa_dataset_audio *audio;
   reading *r;
-  pthread_mutex_t *mutex; /* of r, beside its workers, and of the caller's progress */
-  atomic_bool *stop;      /* no memory: the other files would fare no better */
+  pthread_mutex_t *mutex; /* guards r, but not its workers, and calls of the caller's progress */
+  atomic_bool *stop;      /* memory is lacking: the other files would fail too */
 } shared_reading;
 
 static void report(const shared_reading *s, const audio_file *file, bppsa_status status) {
@@ -254,7 +255,7 @@ static bppsa_status read_files(audio_dataset *self, const bppsa_dataset_audio *a
   return status;
 }
 
-/* CRC-32 of the files' samples and labels in the upper half, of what turns them into features in the lower. */
+/* The upper half is the CRC-32 of the files' samples and labels, the lower half that of the settings of the features. */
 static uint64_t checksum(const audio_dataset *self, const bppsa_mfcc_config *set, bppsa_mfcc_padding padding) {
   const uLong none = crc32_z(0, NULL, 0);
   uLong files = none;

@@ -1,4 +1,4 @@
-/* The bitstream task, BPPSA eq. 8. Its numbers are in bitstream.h. */
+/* The bitstream task, BPPSA eq. 8. bitstream.h defines its random numbers. */
 #include "core/alloc.h"
 #include "core/pool.h"
 #include "train/blocks.h"
@@ -12,7 +12,7 @@ typedef struct {
   uint64_t seed;
 } bitstream;
 
-/* Bits first .. end-1 of one sample's feature into x[t * stride]; first is a multiple of 4. */
+/* Writes bits first .. end-1 of one sample's feature to x[t * stride]; first is a multiple of 4. */
 static void sample_bits(uint64_t seed, int64_t sample, int64_t feature, int64_t first, int64_t end, bppsa_dtype dtype, void *x,
                         int64_t stride) {
   const uint32_t threshold = bppsa_bitstream_threshold(bppsa_bitstream_class(seed, sample));
@@ -49,7 +49,7 @@ static void fill_steps(const void *context, int32_t worker, int64_t first, int64
   }
 }
 
-/* Threads share out the time steps, so that each writes rows of its own. */
+/* Threads divide the time steps, so that each writes its own rows. */
 static void bitstream_fill(const bppsa_dataset *dataset, int32_t threads, int64_t count, const int64_t *indices,
                            const bppsa_view *x, int64_t *labels) {
   const uint64_t seed = ((const bitstream *)dataset)->seed;
@@ -84,7 +84,7 @@ static bppsa_status bitstream_queue(const bppsa_dataset *dataset, const bppsa_de
 static const bppsa_dataset_ops bitstream_ops = {
     .name = "bitstream", .fill = bitstream_fill, .destroy = bitstream_destroy, .queue = bitstream_queue};
 
-/* Steps of several features are made on the host. */
+/* Batches whose steps have several features are made on the host. */
 static const bppsa_dataset_ops wide_ops = {.name = "bitstream", .fill = bitstream_fill, .destroy = bitstream_destroy};
 
 bppsa_status bppsa_dataset_bitstream(const char *argument, const bppsa_dataset_options *options, bppsa_dataset **dataset) {

@@ -1,5 +1,5 @@
-/* CIFAR-10's binary version, held in memory as it is: records of a label and 3 x 32 x 32 bytes. The test batch comes last
- * and is held out. */
+/* CIFAR-10's binary version, kept in memory as it is in the files: records of a label and 3 x 32 x 32 bytes. The test batch comes
+ * last and is held out. */
 #define _POSIX_C_SOURCE 200809L
 
 #include <stdio.h>
@@ -67,7 +67,7 @@ static void cifar10_destroy(bppsa_dataset *dataset) {
 
 static const bppsa_dataset_ops cifar10_ops = {.name = "cifar10", .fill = cifar10_fill, .destroy = cifar10_destroy};
 
-/* Appends one file's records, the first `most` of them (negative: all). */
+/* Appends the first `most` records of a file (negative: all). */
 static bppsa_status read_records(cifar10 *self, const char *path, int64_t most) {
   bppsa_file_reader reader;
   BPPSA_TRY(bppsa_file_reader_open(path, &reader));
@@ -100,7 +100,7 @@ static bppsa_status read_records(cifar10 *self, const char *path, int64_t most) 
   return BPPSA_OK;
 }
 
-/* The files that are there, in their order; `wanted`: samples to train on, 0: all. */
+/* Reads the files that exist, in their order; `wanted`: samples to train on, 0: all. */
 static bppsa_status read_files(cifar10 *self, const char *directory, int64_t wanted, char *path, size_t size) {
   struct stat info;
   for (int file = 0; file < BPPSA_CIFAR10_FILES; ++file) {
@@ -117,7 +117,7 @@ static bppsa_status read_files(cifar10 *self, const char *directory, int64_t wan
       return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s has %lld samples to train on, but %lld were asked for", directory,
                         (long long)before, (long long)wanted);
     }
-    self->base.held_out = self->base.samples - before; /* in the end the test batch's */
+    self->base.held_out = self->base.samples - before; /* after the loop: those of the test batch */
   }
   return BPPSA_OK;
 }

@@ -17,7 +17,7 @@ extern "C" bppsa_status bppsa_bitstream_queue(const bppsa_dataset *dataset, cons
                                               int64_t count, const int64_t *indices, const bppsa_view *x, int64_t *labels) {
   const cudaStream_t stream = (cudaStream_t)bppsa_device_get_stream(device);
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(bppsa_device_get_index(device)), "batch"));
-  if ((dataset->seq_len + 3) / 4 * count / FILL_THREADS >= INT32_MAX) { /* each is below 2^31 */
+  if ((dataset->seq_len + 3) / 4 * count / FILL_THREADS >= INT32_MAX) { /* each factor is below 2^31 */
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "batch on a GPU: %lld samples of %lld steps, expected fewer than 2^40 in all",
                       (long long)count, (long long)dataset->seq_len);
   }

@@ -7,8 +7,8 @@
 #include "core/launch.cuh"
 #include "train/data/bitstream.h"
 
-/* Thread i: four steps of sample i % count, from 4 (i / count) on. x: [steps][count]; labels: [count], or [steps][count]; either
- * may be NULL. */
+/* Thread i makes four steps of sample i % count, from step 4 (i / count) on. x: [steps][count]; labels: [count], or
+ * [steps][count]; either may be NULL. */
 template <typename real>
 __global__ void bppsa_bitstream_fill(uint64_t seed, int64_t steps, int64_t count, const int64_t *indices, real *x,
                                      int64_t *labels, bool labels_per_step) {

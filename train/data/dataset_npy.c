@@ -1,4 +1,4 @@
-/* A pair of NPY files, held in memory as they are: X [N,T,I] or [N,C,H,W], f32 or f64, and Y: labels [N] or [N,T], converted to
+/* A pair of NPY files, kept in memory as they are: X [N,T,I] or [N,C,H,W], f32 or f64; Y is labels [N] or [N,T], converted to
  * int64, or real targets [N], [N,C], [N,T] or [N,T,C]. */
 #include <math.h>
 #include <stdio.h>
@@ -13,14 +13,14 @@
 
 typedef struct {
   bppsa_dataset base;
-  bppsa_buffer x; /* [N, T, I]; images, too, lie like that, with T = 1 */
+  bppsa_buffer x; /* [N, T, I]; images have the same layout with T = 1 */
   bppsa_buffer
       y; /* as in the file: labels [N] or [N, T]; real targets [N, C] or [N, T, C], the last axis 1 where the file has none */
-  char *x_path; /* owned, with the other behind it */
+  char *x_path; /* owned; y_path is in the same allocation */
   const char *y_path;
 } npy_dataset;
 
-/* Element i of an integer view; false where it does not fit in int64 or the dtype is no integer. */
+/* Element i of an integer view; false if it does not fit in int64 or the dtype is no integer. */
 static bool integer_at(const bppsa_view *view, int64_t i, int64_t *value) {
   switch (view->dtype) {
   case BPPSA_I64:
@@ -52,7 +52,7 @@ static bool integer_at(const bppsa_view *view, int64_t i, int64_t *value) {
   }
 }
 
-/* `n` values from an f32 or f64 row to another. */
+/* Copies `n` values from one f32 or f64 row to another. */
 static void copy_row(bppsa_dtype from_dtype, const void *from, bppsa_dtype to_dtype, void *to, int64_t n) {
   if (from_dtype == to_dtype) {
     memcpy(to, from, (size_t)n * bppsa_dtype_size(to_dtype));
@@ -95,7 +95,8 @@ static void npy_fill(const bppsa_dataset *dataset, int32_t threads, int64_t coun
   const int64_t label_steps = dataset->labels_per_step ? steps : 1;
   for (int64_t t = 0; labels != NULL && t < label_steps; ++t) {
     for (int64_t s = 0; s < count; ++s) {
-      (void)integer_at(&self->y.view, indices[s] * label_steps + t, &labels[t * count + s]); /* checked when loaded */
+      /* checked when the files were loaded */
+      (void)integer_at(&self->y.view, indices[s] * label_steps + t, &labels[t * count + s]);
     }
   }
   if (x == NULL) {
@@ -127,7 +128,7 @@ static void npy_destroy(bppsa_dataset *dataset) {
   bppsa_free(self);
 }
 
-/* Every value is finite as `dtype`; the message gives the first that is not, and where. */
+/* Checks that every value is finite as `dtype`; the message gives the first that is not, and its place. */
 static bppsa_status check_finite(const char *path, const bppsa_view *view, bppsa_dtype dtype) {
   const int64_t count = bppsa_view_count(view);
   for (int64_t i = 0; i < count; ++i) {
@@ -153,7 +154,7 @@ static bppsa_status npy_check(const bppsa_dataset *dataset, bppsa_dtype dtype) {
 static const bppsa_dataset_ops npy_ops = {
     .name = "npy", .fill = npy_fill, .destroy = npy_destroy, .targets = npy_targets, .check = npy_check};
 
-/* X is [N >= 1, T >= 1, I >= 1] or [N >= 1, C >= 1, H >= 1, W >= 1], finite f32 or f64. */
+/* Checks that X is [N >= 1, T >= 1, I >= 1] or [N >= 1, C >= 1, H >= 1, W >= 1], finite f32 or f64. */
 static bppsa_status check_x(const char *path, const bppsa_view *x) {
   char text[BPPSA_SHAPE_TEXT];
   bppsa_shape_text(x->ndim, x->shape, text, sizeof text);
@@ -173,12 +174,12 @@ static bppsa_status check_x(const char *path, const bppsa_view *x) {
   return check_finite(path, x, BPPSA_F64);
 }
 
-/* Which axes look swapped where Y, [N], [N,T] or [N,T,C], disagrees with X [N,T,I]: appended to the message, "" where nothing fits.
- * Y itself is looked at first. */
+/* Says which axes look swapped if Y, [N], [N,T] or [N,T,C], disagrees with X [N,T,I]; appended to the message, "" if no swap
+ * fits. Tries the axes of Y first. */
 static const char *guess_axes(const bppsa_view *y, const bppsa_view *x, bool per_step, char *text, size_t size) {
   static const struct {
     const char *words;
-    int32_t sample, step; /* the axes N and T of X in this order */
+    int32_t sample, step; /* the axes of X that are taken for N and T */
   } orders[] = {{"[T, N, I]", 1, 0}, {"[N, I, T]", 0, 2}, {"[T, I, N]", 2, 0}, {"[I, N, T]", 1, 2}, {"[I, T, N]", 2, 1}};
   const int64_t *found = y->shape;
   text[0] = '\0';
@@ -197,7 +198,7 @@ static const char *guess_axes(const bppsa_view *y, const bppsa_view *x, bool per
   return text;
 }
 
-/* Y is [N], or [N,T] with a label per step; its extents agree with X's. */
+/* Checks that Y is [N], or [N,T] with a label for each step, and agrees with X. */
 static bppsa_status check_y_shape(const char *path, const bppsa_view *y, const bppsa_view *x, bool per_step) {
   char text[BPPSA_SHAPE_TEXT];
   bppsa_shape_text(y->ndim, y->shape, text, sizeof text);
@@ -223,7 +224,7 @@ static bppsa_status check_y_shape(const char *path, const bppsa_view *y, const b
   return BPPSA_OK;
 }
 
-/* Y is [N] or [N,C] of reals, for every step [N,T] or [N,T,C]; its extents agree with X's. A missing last axis becomes 1. */
+/* Checks that Y is reals [N] or [N,C], for every step [N,T] or [N,T,C], and agrees with X. Adds a missing last axis of extent 1. */
 static bppsa_status take_targets(const char *path, const bppsa_view *x, bool per_step, bppsa_view *y, int64_t *width) {
   const int32_t axes = per_step ? 2 : 1;
   char text[BPPSA_SHAPE_TEXT];
@@ -256,12 +257,12 @@ static bppsa_status take_targets(const char *path, const bppsa_view *x, bool per
   return BPPSA_OK;
 }
 
-/* *classes = 1 + the largest label, those ignored left out. */
+/* *classes = 1 + the largest label that is not ignored. */
 static bppsa_status check_labels(const char *path, const bppsa_view *y, const bppsa_dataset_options *options, int64_t *classes) {
   const int64_t count = bppsa_view_count(y), width = y->ndim == 2 ? y->shape[1] : 1;
   int64_t largest = 0;
   for (int64_t i = 0; i < count; ++i) {
-    int64_t label = INT64_MAX; /* what does not fit in int64 reads as the largest that does */
+    int64_t label = INT64_MAX; /* a label that does not fit in int64 reads as the largest that does */
     const bool fits = integer_at(y, i, &label);
     if (fits && options->ignores && label == options->ignored) {
       continue;
@@ -286,7 +287,7 @@ static bppsa_status check_option(const char *path, const char *name, int64_t ask
   return BPPSA_OK;
 }
 
-/* CRC-32 of X in the upper half, of Y in the lower. */
+/* The upper half is the CRC-32 of X, the lower half that of Y. */
 static uint64_t checksum(const npy_dataset *self) {
   const uLong none = crc32_z(0, NULL, 0);
   const uLong x = crc32_z(none, self->x.view.data, bppsa_view_bytes(&self->x.view));

@@ -1,4 +1,4 @@
-/* Writing a data set as a pair of NPY files, a few samples at a time. */
+/* Writes a data set as a pair of NPY files, a few samples at a time. */
 #include <string.h>
 
 #include "core/alloc.h"
@@ -9,7 +9,7 @@
 
 enum { CHUNK_BYTES = 4 << 20 };
 
-/* One chunk of samples in the files' order. */
+/* Consecutive samples in the layout of the files. */
 typedef struct {
   int64_t capacity; /* samples */
   size_t x_bytes;   /* of one sample */
@@ -42,7 +42,7 @@ typedef struct {
   const bppsa_dataset *dataset;
   bppsa_dtype dtype;
   int32_t threads;
-  int64_t first; /* sample of the chunk */
+  int64_t first; /* first sample of the chunk */
   const chunk *c;
 } filling;
 
@@ -57,7 +57,7 @@ static void fill_samples(const void *context, int32_t worker, int64_t first, int
   }
 }
 
-/* Samples first .. first+count-1, each as a batch of one: [T, 1, I] is the file's [T, I]. */
+/* Fills samples first .. first+count-1, each as a batch of one: [T, 1, I] has the layout of [T, I] in the file. */
 static void chunk_fill(const bppsa_dataset *dataset, bppsa_dtype dtype, int32_t threads, int64_t first, int64_t count, chunk *c) {
   const double bytes = 2 * (double)c->x_bytes * (double)count;
   bppsa_parallel_for(threads, count, bppsa_loop_work(0, bytes), fill_samples, &(filling){dataset, dtype, threads, first, c});
@@ -77,7 +77,7 @@ static bppsa_status write_all(const bppsa_dataset *dataset, bppsa_dtype dtype, i
   return BPPSA_OK;
 }
 
-/* Opens both files, writes, commits; aborts what is not committed. */
+/* Opens both files, writes and commits them; aborts a file that is not committed. */
 static bppsa_status write_files(const bppsa_dataset *dataset, bppsa_dtype dtype, int32_t threads, chunk *c, const char *x_path,
                                 const char *y_path, bppsa_dataset_progress progress, void *context) {
   const bool images = dataset->image[0] > 0;
