@@ -160,6 +160,7 @@ bool layer_chain(const cnn *n, const cnn_layer *layer) {
   return n->config.method.backward == BPPSA_BACKWARD_BP && (layer != n->layers || n->config.input_gradients);
 }
 
+/* The description of a layer's convolution for the present batch; makes one for a batch of a new size. */
 bppsa_status conv_for(const cnn *n, const cnn_layer *layer, const bppsa_cudnn_conv **conv) {
   gpu_conv *c = &n->gpu->convs[layer - n->layers];
   for (const bppsa_cudnn_conv *known : c->of) {

@@ -8,15 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A block is BPPSA_ALIGNMENT bytes of header, then the user's bytes. */
+/* A block is a header of BPPSA_ALIGNMENT bytes, then the caller's bytes. */
 typedef struct {
-  size_t bytes;                 /* the user's */
-  bppsa_alloc_account *account; /* is charged for it; NULL: none */
+  size_t bytes;                 /* the caller's */
+  bppsa_alloc_account *account; /* counts its bytes; NULL: none */
 } header;
 
 struct bppsa_alloc_account {
   atomic_int_least64_t bytes, peak;
-  atomic_int_least64_t holders; /* blocks charged to it, and its owner: the last one frees it */
+  atomic_int_least64_t holders; /* its blocks, and its owner; the last of them frees it */
 };
 
 _Static_assert(sizeof(header) <= BPPSA_ALIGNMENT, "the header fits in front of the aligned block");
@@ -49,7 +49,7 @@ static void charge(bppsa_alloc_account *account, int64_t bytes) {
   }
 }
 
-/* Counts one call; true when it is to fail. */
+/* Counts one call; true if it is to fail. */
 static bool injected(void) {
   const int64_t call = atomic_fetch_add(&calls, 1) + 1;
   const int64_t first = atomic_load(&fail_first);

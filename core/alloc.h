@@ -1,5 +1,5 @@
-/* The one host allocator. Every byte of host memory the library owns comes from here, so that a test can make
- * the k-th allocation fail and count what is still alive.
+/* The only host allocator. All host memory of the library comes from here, so that a test can make the k-th allocation fail and
+ * count the blocks that are still allocated.
  *
  * Memory is aligned to BPPSA_ALIGNMENT bytes. Thread-safe.
  */
@@ -18,11 +18,11 @@ extern "C" {
 
 #define BPPSA_ALIGNMENT 64
 
-/* `bytes` uninitialised bytes, or NULL (last error set, ERR_MEMORY) on failure. 0 bytes gives a distinct
- * pointer. Free with bppsa_free. */
+/* `bytes` uninitialised bytes, or NULL on failure (with the last error set, ERR_MEMORY). 0 bytes give a distinct pointer. Free
+ * with bppsa_free. */
 void *bppsa_alloc(size_t bytes);
 
-/* As bppsa_alloc(count * size), zeroed; NULL also when the product overflows or is negative. */
+/* The same for count * size bytes, zeroed; NULL also if the product overflows or is negative. */
 void *bppsa_calloc(int64_t count, size_t size);
 
 /* Resizes (contents kept up to the smaller size); NULL on failure, and `pointer` is then still valid. */
@@ -38,11 +38,11 @@ bool bppsa_mul(int64_t a, int64_t b, int64_t *product);
 
 /* Failure injection: the `call`-th allocation from now (1 = the next) and every one after it fails. 0 switches it off. */
 void bppsa_alloc_fail_at(int64_t call);
-/* Only that one allocation fails, those after it succeed. */
+/* Only that one allocation fails; later ones succeed. */
 void bppsa_alloc_fail_once(int64_t call);
 /* Allocations attempted since the last bppsa_alloc_fail_at / _fail_once. */
 int64_t bppsa_alloc_calls(void);
-/* Blocks and bytes currently alive. */
+/* Blocks and bytes that are allocated and not freed. */
 int64_t bppsa_alloc_live(void);
 int64_t bppsa_alloc_live_bytes(void);
 

@@ -20,11 +20,11 @@
 
 #define FILE_NAME "libopenblas.so.0"
 
-/* What openblas_get_parallel() answers. */
+/* The values of openblas_get_parallel(). */
 enum { FLAVOUR_SERIAL = 0, FLAVOUR_PTHREAD = 1, FLAVOUR_OPENMP = 2 };
 
-/* OpenBLAS maps a work buffer for every call that runs beside others, at most 128 MiB of address space on x86, and keeps it. Where
- * it cannot it tries again for ever. */
+/* OpenBLAS maps a work buffer, at most 128 MiB of address space on x86, for every call that runs at the same time as others, and
+ * keeps it. If it cannot map one, it tries again without end. */
 #define BUFFER_BYTES ((size_t)129 << 20)
 
 enum { WARM = 128 }; /* a product of this size takes a buffer; smaller ones need none on some processors */
@@ -39,20 +39,20 @@ static struct {
 } openblas;
 
 static struct {
-  pthread_mutex_t lock; /* of what follows */
+  pthread_mutex_t lock; /* guards the following fields */
   char description[256];
   int holders;      /* see bppsa_blas_hold */
-  int host_threads; /* what the program had chosen before the first of them */
+  int host_threads; /* the number of threads that the program had chosen before the first holder */
 } blas = {.lock = PTHREAD_MUTEX_INITIALIZER, .description = "no OpenBLAS"};
 
-static atomic_bool started; /* the functions are found, and the first buffer is there */
+static atomic_bool started; /* the functions are loaded, and the first buffer is mapped */
 
 /* The calls that may be inside OpenBLAS at once: its table of buffers is fixed, and each needs memory. */
 static struct {
   pthread_mutex_t lock;
   pthread_cond_t left;
   int inside;
-  int room;  /* so many have found a buffer */
+  int room;  /* calls for which a buffer is mapped */
   int limit; /* MAX_THREADS of the library */
 } entries = {.lock = PTHREAD_MUTEX_INITIALIZER, .left = PTHREAD_COND_INITIALIZER, .room = 1, .limit = 1};
 
@@ -61,8 +61,8 @@ typedef struct {
   char problem[256];
 } load_result;
 
-/* On a thread of its own that may use one processor alone: OpenBLAS counts them while it is loaded, and starts a thread for every
- * other one. Where the program has loaded it already, nothing is loaded again. */
+/* Loads OpenBLAS on a separate thread that may use only one processor, because OpenBLAS starts a thread for every further processor
+ * when it is loaded. If the program has loaded it already, nothing is loaded again. */
 static void *load(void *argument) {
   load_result *result = argument;
   const bppsa_library_function functions[] = {
@@ -116,7 +116,7 @@ static bool has_space(void) {
   return space != MAP_FAILED;
 }
 
-/* Lets OpenBLAS take its first buffer while a failure can still be answered. */
+/* Makes OpenBLAS map its first buffer now, while a failure can still be reported. */
 static bppsa_status take_buffer(void) {
   if (!has_space()) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "OpenBLAS: out of memory: it needs %zu MiB of address space", BUFFER_BYTES >> 20);
@@ -133,7 +133,8 @@ static bppsa_status take_buffer(void) {
 
 static bppsa_status start(void) {
   BPPSA_TRY(load_alone());
-  snprintf(blas.description, sizeof blas.description, "%s", openblas.get_config()); /* its buffer is shared: copy once */
+  snprintf(blas.description, sizeof blas.description, "%s",
+           openblas.get_config()); /* its buffer is shared, so it is copied once */
   const int flavour = openblas.get_parallel();
   if (flavour == FLAVOUR_SERIAL) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "OpenBLAS: the serial flavour does not say whether several threads may call it "
@@ -192,7 +193,7 @@ const char *bppsa_blas_description(void) {
   return blas.description;
 }
 
-/* Waits until there is room for one more call inside. Where memory is short fewer calls run at once. */
+/* Waits until OpenBLAS has room for one more call. If memory is short, fewer calls run at the same time. */
 static void enter(void) {
   pthread_mutex_lock(&entries.lock);
   while (entries.inside >= entries.room) {
@@ -217,12 +218,12 @@ static CBLAS_TRANSPOSE op(bool transposed) {
   return transposed ? CblasTrans : CblasNoTrans;
 }
 
-/* CBLAS wants row lengths of at least 1, empty matrices included. */
+/* CBLAS requires row lengths of at least 1, also for empty matrices. */
 static blasint row(int64_t length) {
   return length > 0 ? (blasint)length : 1;
 }
 
-/* B beyond the second-level cache, and wide enough to be worth packing. */
+/* Does B exceed the second-level cache, and is it wide enough to be worth packing? */
 static bool is_large(int64_t n, int64_t k) {
   return n >= 64 && n * k > (int64_t)1 << 18;
 }

@@ -11,18 +11,18 @@ extern "C" {
 
 typedef struct {
   bppsa_view view;            /* view.data is owned */
-  const bppsa_device *device; /* where it lives, borrowed; NULL: the host */
+  const bppsa_device *device; /* where its memory is, borrowed; NULL: the host */
 } bppsa_buffer;
 
 /* Zeroed memory on the device (NULL: the host). The caller frees it with bppsa_buffer_free.
  * The device must outlive it. ERR_SHAPE, ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_buffer_create(const bppsa_device *device, bppsa_dtype dtype, int32_t ndim, const int64_t *shape,
                                  bppsa_buffer *buffer);
-/* Moves a buffer from host memory to the device's; where that is host memory too, it stays. ERR_MEMORY, ERR_CUDA. */
+/* Moves a buffer from host memory to the device's memory; on a CPU it stays. ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_buffer_move(const bppsa_device *device, bppsa_buffer *buffer);
-/* A copy in host memory of a contiguous view of the device's. ERR_MEMORY, ERR_CUDA. */
+/* Copies a contiguous view of the device's memory to host memory. ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_buffer_fetch(const bppsa_device *device, const bppsa_view *view, bppsa_buffer *copy);
-/* Releases and empties the buffer. A zeroed or already freed buffer is legal. */
+/* Frees the memory and zeroes the struct. A zeroed or already freed buffer is legal. */
 void bppsa_buffer_free(bppsa_buffer *buffer);
 
 #ifdef __cplusplus

@@ -1,11 +1,11 @@
-/* From a CUDA error to a status. */
+/* Turns a CUDA error into a status. */
 #ifndef BPPSA_CORE_CHECK_CUH
 #define BPPSA_CORE_CHECK_CUH
 
 #include "core/launch.cuh"
 #include "core/status.h"
 
-/* ERR_MEMORY or ERR_CUDA with what was being done and the runtime's words. Errors that are not sticky end here. */
+/* ERR_MEMORY or ERR_CUDA with a message of `what` and the runtime's text. Clears errors that are not sticky. */
 static inline bppsa_status bppsa_cuda_check(cudaError_t error, const char *what) {
   if (error == cudaSuccess) {
     return BPPSA_OK;

@@ -1,10 +1,10 @@
-/* The clock: seconds of a monotonic time. */
+/* The clock: seconds of monotonic time. */
 #ifndef BPPSA_CORE_CLOCK_H
 #define BPPSA_CORE_CLOCK_H
 
 #include <time.h>
 
-/* Seconds since some fixed moment; only differences mean anything. */
+/* Seconds since some fixed moment; only differences have a meaning. */
 static inline double bppsa_now(void) {
   struct timespec time;
   (void)clock_gettime(CLOCK_MONOTONIC, &time);

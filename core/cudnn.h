@@ -1,4 +1,4 @@
-/* Is there a cuDNN? (core/library_cudnn.h loads it.) */
+/* Is cuDNN installed? (core/library_cudnn.h loads it.) */
 #ifndef BPPSA_CORE_CUDNN_H
 #define BPPSA_CORE_CUDNN_H
 
@@ -11,8 +11,8 @@ extern "C" {
 
 typedef struct {
   bool built;       /* compiled with cuDNN's headers */
-  int64_t version;  /* of the library that was found, 91900 = 9.19.0; 0 without */
-  char detail[256]; /* why not, in words */
+  int64_t version;  /* of the library that was found, 91900 = 9.19.0; 0 if none was */
+  char detail[256]; /* the reason, if it was not found */
 } bppsa_cudnn_report;
 
 /* Never fails: what is missing is in the report. */

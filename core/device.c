@@ -17,7 +17,7 @@ struct bppsa_device {
   char hardware[128];
 };
 
-/* The value of the first "model name" (x86), "Model" or "cpu" (others) line of /proc/cpuinfo; text stays "" without one. */
+/* The value of the first "model name" (x86), "Model" or "cpu" (others) line in /proc/cpuinfo; text stays "" if there is none. */
 static void processor_name(char *text, size_t size) {
   static const char *const keys[] = {"model name", "Model", "cpu\t"};
   FILE *file = fopen("/proc/cpuinfo", "re");
@@ -63,7 +63,7 @@ bppsa_status bppsa_device_parse(const char *name, bppsa_device_kind *kind, int32
   return BPPSA_OK;
 }
 
-/* Is GPU `index` there and working? hardware gets its name where it is known. */
+/* Checks that GPU `index` exists and works. hardware gets its name if it is known. */
 static bppsa_status find_gpu(const char *name, int32_t index, char *hardware, size_t size) {
   bppsa_cuda_report report = {0};
   bppsa_cuda_probe(&report);

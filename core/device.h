@@ -12,13 +12,12 @@ extern "C" {
 
 typedef struct bppsa_device bppsa_device;
 
-/* name: "cpu", "cuda" or "cuda:K". threads: host threads, 1 .. BPPSA_MAX_THREADS, or 0 for all cores this process may use.
- * ERR_ARGUMENT: an unknown name or a thread count out of range.
- * ERR_UNSUPPORTED: CUDA where the program was built without it or no such GPU is present; the message says which.
- * Starts BLAS on first use. */
+/* name: "cpu", "cuda" or "cuda:K". threads: host threads, 1 .. BPPSA_MAX_THREADS, or 0 for all cores that this process may use.
+ * ERR_ARGUMENT: an unknown name or a thread count out of range. ERR_UNSUPPORTED: CUDA in a build without it, or no such GPU; the
+ * message says which. Starts BLAS on first use. */
 bppsa_status bppsa_device_create(const char *name, int64_t threads, bppsa_device **device);
 void bppsa_device_destroy(bppsa_device *device);
-/* "cpu", "cuda" or "cuda:K" into kind and index, whether or not it is there. ERR_ARGUMENT. */
+/* Parses "cpu", "cuda" or "cuda:K" to kind and index, whether or not the device exists. ERR_ARGUMENT. */
 bppsa_status bppsa_device_parse(const char *name, bppsa_device_kind *kind, int32_t *index);
 
 bppsa_device_kind bppsa_device_get_kind(const bppsa_device *device);
@@ -29,10 +28,9 @@ const char *bppsa_device_get_name(const bppsa_device *device);
 /* The hardware's own name, e.g. the processor's model; "" when unknown. */
 const char *bppsa_device_get_hardware(const bppsa_device *device);
 
-/* The stream (cudaStream_t) of a GPU on which all of the device's work is queued, in order; NULL for a CPU, which does its work
- * at once. */
+/* The stream (cudaStream_t) on which all work of a GPU is queued, in order; NULL for a CPU, which computes at once. */
 void *bppsa_device_get_stream(const bppsa_device *device);
-/* All work queued so far is done. ERR_CUDA: a kernel failed. */
+/* Waits until all work queued so far is done. ERR_CUDA: a kernel failed. */
 bppsa_status bppsa_device_wait(const bppsa_device *device);
 
 /* What this build and this machine offer. */
@@ -42,9 +40,9 @@ typedef struct {
   int32_t driver;      /* newest CUDA version the driver supports; 0 without a driver */
   int32_t devices;     /* GPUs present */
   char name[128];      /* the first GPU's name */
-  int64_t memory;      /* its bytes */
-  bool kernel_checked; /* the self-test kernel ran on it and its result was right */
-  char detail[256];    /* why not, in words */
+  int64_t memory;      /* its memory in bytes */
+  bool kernel_checked; /* the self-test kernel ran on it with the right result */
+  char detail[256];    /* the reason, if something is missing */
 } bppsa_cuda_report;
 
 /* Never fails: what is missing is in the report. Runs the self-test kernel on the first GPU if there is one. */

@@ -1,4 +1,4 @@
-/* Streams, and bppsa_cuda_probe: what the CUDA runtime finds, and one small kernel run and checked on the first GPU. */
+/* Streams, and bppsa_cuda_probe: asks the CUDA runtime, and runs and checks one small kernel on the first GPU. */
 #include <stdio.h>
 #include <string.h>
 
@@ -56,7 +56,7 @@ static cudaError_t self_test(int64_t *wrong) {
 
 static void report_error(bppsa_cuda_report *report, const char *what, cudaError_t error) {
   snprintf(report->detail, sizeof report->detail, "%s: %s (%s)", what, cudaGetErrorString(error), cudaGetErrorName(error));
-  (void)cudaGetLastError(); /* errors that are not sticky end here */
+  (void)cudaGetLastError(); /* clears errors that are not sticky */
 }
 
 static void probe(bppsa_cuda_report *report) {

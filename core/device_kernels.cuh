@@ -6,7 +6,7 @@
 
 #include "core/launch.cuh"
 
-/* y = a*x + y, one element a thread; x, y: [n] */
+/* y = a*x + y, one element for each thread; x, y: [n] */
 __global__ void bppsa_self_test_axpy(int64_t n, float a, const float *x, float *y) {
   const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) {

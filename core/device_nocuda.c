@@ -1,4 +1,4 @@
-/* A build without CUDA: bppsa_cuda_probe, and no streams. */
+/* bppsa_cuda_probe in a build without CUDA, which has no streams. */
 #include <stdio.h>
 #include <string.h>
 

@@ -60,7 +60,7 @@ bppsa_status bppsa_directory_list(const char *path, bppsa_directory *list) {
   if (descriptor < 0) {
     return system_failure(path);
   }
-  const int stream = fcntl(descriptor, F_DUPFD_CLOEXEC, 0); /* closedir closes its own */
+  const int stream = fcntl(descriptor, F_DUPFD_CLOEXEC, 0); /* closedir closes its own copy */
   DIR *entries = stream < 0 ? NULL : fdopendir(stream);
   bppsa_directory found = {0};
   const bppsa_status status = entries == NULL ? system_failure(path) : read_names(path, entries, &found);

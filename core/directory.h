@@ -15,8 +15,8 @@ typedef struct {
   char **names; /* size count; owned */
 } bppsa_directory;
 
-/* Everything in the directory but . and .., in the order of the names' bytes. Free with bppsa_directory_free. ERR_IO: it cannot
- * be listed. */
+/* Lists everything in the directory but . and .., in the order of the names' bytes. Free with bppsa_directory_free. ERR_IO: it
+ * cannot be listed. */
 bppsa_status bppsa_directory_list(const char *path, bppsa_directory *list);
 void bppsa_directory_free(bppsa_directory *list); /* a zeroed or already freed one is legal */
 

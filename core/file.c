@@ -20,15 +20,15 @@
 
 #define TEMPORARY_NAME ".bppsa-%ld-%u.tmp" /* process, number */
 
-#define SLOTS 16 /* temporary names a signal handler knows */
+#define SLOTS 16 /* temporary names that a signal handler can remove */
 
 struct bppsa_file_writer {
   int descriptor;
-  int slot;        /* where a signal handler finds the temporary name; -1: nowhere */
-  bool direct;     /* writes go straight to `path`: a terminal, a pipe, a device */
+  int slot;        /* where a signal handler finds the temporary name; -1: the handler does not know it */
+  bool direct;     /* writes go straight to `path`, which is a terminal, a pipe or a device */
   bool failed;     /* a write failed: commit refuses */
   int64_t written; /* bytes */
-  char *path;      /* symbolic links resolved */
+  char *path;      /* with symbolic links resolved */
   char *temporary; /* in the directory of path; NULL when direct */
 };
 
@@ -57,7 +57,8 @@ static bppsa_status system_failure(const char *path, const char *action) {
 /* ---- reading ---- */
 
 bppsa_status bppsa_file_reader_open(const char *path, bppsa_file_reader *reader) {
-  const int descriptor = bppsa_io_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0); /* a pipe without a writer must not hang */
+  /* opening a pipe without a writer must not block */
+  const int descriptor = bppsa_io_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
   if (descriptor < 0) {
     return system_failure(path, "cannot open");
   }
@@ -98,11 +99,11 @@ bppsa_status bppsa_file_reader_read(bppsa_file_reader *reader, void *data, int64
 }
 
 void bppsa_file_reader_close(bppsa_file_reader *reader) {
-  (void)bppsa_io_close(reader->descriptor); /* nothing was written: there is nothing to lose */
+  (void)bppsa_io_close(reader->descriptor); /* nothing was written, so nothing can be lost */
   reader->descriptor = -1;
 }
 
-/* All of it, and then nothing more: a file that changes while it is read is refused. */
+/* Reads the whole file and checks that nothing follows: a file that changes while it is read is refused. */
 static bppsa_status read_whole(bppsa_file_reader *reader, char *data) {
   BPPSA_TRY(bppsa_file_reader_read(reader, data, reader->size));
   data[reader->size] = '\0';
@@ -141,15 +142,15 @@ bppsa_status bppsa_file_read(const char *path, int64_t limit, char **data, int64
 
 typedef enum { SLOT_FREE = 0, SLOT_HELD, SLOT_LIVE, SLOT_REMOVED } slot_state;
 
-/* Texts in place and states that change by compare and exchange: a handler may run at any moment, on any thread. HELD: its text is
- * being written, or its file removed. */
+/* Names in fixed memory, with states that change by compare and exchange, because a handler may run at any moment on any thread.
+ * HELD: the name is being written, or its file removed. */
 static struct {
   atomic_int state;
   pid_t process;
   char path[PATH_MAX];
 } slots[SLOTS];
 
-/* Makes the name known before the file is there. The slot; -1 where all are taken or the name is too long to be one. */
+/* Makes a name known to the handler before the file exists. Returns the slot; -1 if all are taken or the name is too long. */
 static int remember_temporary(const char *path) {
   const size_t size = strlen(path) + 1;
   for (int i = 0; i < SLOTS && size <= sizeof slots[i].path; ++i) {
@@ -164,7 +165,7 @@ static int remember_temporary(const char *path) {
   return -1;
 }
 
-/* The file is gone or has its final name. A slot that a handler is working on stays taken: the process is ending. */
+/* The file is removed or has its final name. A slot that a handler is working on stays taken, because the process is ending. */
 static void forget_temporary(int slot) {
   int expected = SLOT_LIVE;
   if (slot >= 0 && !atomic_compare_exchange_strong(&slots[slot].state, &expected, SLOT_FREE) && expected == SLOT_REMOVED) {
@@ -178,7 +179,7 @@ void bppsa_file_remove_temporaries(void) {
     int expected = SLOT_LIVE;
     if (atomic_compare_exchange_strong(&slots[i].state, &expected, SLOT_HELD)) {
       if (slots[i].process == getpid()) {
-        (void)bppsa_io_unlink(slots[i].path); /* as safe in a handler as unlink, without a test's hook */
+        (void)bppsa_io_unlink(slots[i].path); /* as safe in a handler as unlink; a test's hook does not see it */
       }
       atomic_store(&slots[i].state, SLOT_REMOVED);
     }
@@ -188,8 +189,8 @@ void bppsa_file_remove_temporaries(void) {
 
 /* ---- writing ---- */
 
-/* The descriptor of standard output or error when it is open on the same file, else -1: writing to /dev/stdout must go on
- * where the program is, also when it leads to a regular file. */
+/* The descriptor of standard output or error if it is open on the same file, else -1: writing to /dev/stdout must continue at the
+ * program's position, also if it is a regular file. */
 static int standard_stream(const struct stat *target) {
   for (int descriptor = STDOUT_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
     struct stat info;
@@ -206,7 +207,7 @@ static bppsa_status open_direct(bppsa_file_writer *writer, int stream) {
   return writer->descriptor < 0 ? system_failure(writer->path, "cannot open for writing") : BPPSA_OK;
 }
 
-/* ".bppsa-PID-NUMBER.tmp" in the directory of path; short, so that any legal name of path leads to a legal one. */
+/* Creates ".bppsa-PID-NUMBER.tmp" in the directory of path; the name is short, so that it is legal wherever the name of path is. */
 static bppsa_status open_temporary(bppsa_file_writer *writer) {
   static atomic_uint number;
   const char *slash = strrchr(writer->path, '/');
@@ -236,7 +237,7 @@ static bppsa_status open_temporary(bppsa_file_writer *writer) {
   return status;
 }
 
-/* The path exists: what it is decides how it is written. */
+/* Chooses how to write a path that exists. */
 static bppsa_status open_existing(bppsa_file_writer *writer, const struct stat *info) {
   if (S_ISDIR(info->st_mode)) {
     return bppsa_fail(BPPSA_ERR_IO, "%s: a directory, expected a file", writer->path);
@@ -249,7 +250,7 @@ static bppsa_status open_existing(bppsa_file_writer *writer, const struct stat *
     return system_failure(writer->path, "cannot write");
   }
   char resolved[PATH_MAX];
-  if (realpath(writer->path, resolved) == NULL) { /* a symbolic link stays, what it names is replaced */
+  if (realpath(writer->path, resolved) == NULL) { /* a symbolic link stays; the file it names is replaced */
     return system_failure(writer->path, "cannot resolve");
   }
   char *path = bppsa_strdup(resolved);
@@ -327,8 +328,8 @@ bppsa_status bppsa_file_writer_seek(bppsa_file_writer *writer, int64_t offset) {
   return BPPSA_OK;
 }
 
-/* The name is on disk only when the directory is. File systems that cannot bring a directory to disk, and directories that may
- * not be read, are passed over: the file is complete. */
+/* A name is on disk only when its directory is. A file system that cannot synchronise directories, or a directory that may not be
+ * read, is no error: the file is complete. */
 bppsa_status bppsa_file_sync_directory(const char *path) {
   const int descriptor = bppsa_io_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
   if (descriptor < 0) {
@@ -410,9 +411,9 @@ bppsa_status bppsa_file_write(const char *path, const void *data, size_t bytes) 
   return bppsa_file_writer_commit(writer);
 }
 
-/* ---- what killed programs left behind ---- */
+/* ---- files that killed programs left behind ---- */
 
-/* The process that made a temporary file of this name, or 0 where it is none. */
+/* The process that made a temporary file of this name; 0 for another name. */
 static pid_t maker_of(const char *name) {
   long process = 0;
   unsigned number = 0;
@@ -434,7 +435,7 @@ bppsa_status bppsa_file_clean(const char *directory) {
     if (maker > 0 && (maker == getpid() || (kill(maker, 0) != 0 && errno == ESRCH))) {
       char path[PATH_MAX];
       if (snprintf(path, sizeof path, "%s/%s", directory, entry->d_name) < (int)sizeof path) {
-        (void)bppsa_io_unlink(path); /* what cannot be removed does no harm */
+        (void)bppsa_io_unlink(path); /* a file that cannot be removed does no harm */
       }
     }
   }

@@ -47,7 +47,7 @@ extern "C" bppsa_status bppsa_graph_end(const bppsa_device *device, bppsa_graph 
     made->nodes = (int64_t)nodes;
   }
   if (status == BPPSA_OK) {
-    /* without the flag everything would have the priority of the stream it is replayed on */
+    /* Without this flag all nodes would have the priority of the stream on which the recording is replayed. */
     status = bppsa_cuda_check(cudaGraphInstantiate(&made->exec, captured, cudaGraphInstantiateFlagUseNodePriority), "recording");
   }
   (void)cudaGraphDestroy(captured);
@@ -97,7 +97,7 @@ extern "C" void bppsa_mark_destroy(const bppsa_device *device, bppsa_mark *mark)
   bppsa_free(mark);
 }
 
-/* A recorded event must be external: otherwise it orders the recording's work and has no time. */
+/* A recorded event must be external; otherwise it only orders the recording's work and has no time. */
 extern "C" bppsa_status bppsa_mark_set(const bppsa_device *device, bppsa_mark *mark) {
   cudaStreamCaptureStatus capturing = cudaStreamCaptureStatusNone;
   BPPSA_TRY(select_gpu(device, "mark"));

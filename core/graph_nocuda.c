@@ -1,4 +1,4 @@
-/* Without CUDA every device does its work at once. */
+/* Without CUDA there are no recordings: every device computes at once. */
 #include "core/graph.h"
 
 static bppsa_status without(const bppsa_device *device, const char *what) {

@@ -1,4 +1,4 @@
-/* Functions that run on the host and in CUDA kernels, written once: marked with this. */
+/* Marks functions that are written once and run on the host and in CUDA kernels. */
 #ifndef BPPSA_CORE_HOST_DEVICE_H
 #define BPPSA_CORE_HOST_DEVICE_H
 

@@ -30,7 +30,7 @@ int64_t bppsa_io_open_count(void) {
   return atomic_load(&opened);
 }
 
-/* True with errno set where the hook wants the call to fail. */
+/* True, with errno set, if the hook wants the call to fail. */
 static bool refused(bppsa_io_call call) {
   const int reason = intercept == NULL ? 0 : intercept(intercept_context, call);
   if (reason != 0) {

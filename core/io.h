@@ -1,5 +1,5 @@
-/* The calls through which core/file, the log and the checkpoints reach the operating system: one function a call, each as in
- * POSIX, behind one hook with which a test can make any of them fail, or end the program in front of it. Internal.
+/* The calls with which core/file, the log and the checkpoints reach the operating system: one function for each, as in POSIX. A
+ * test can set a hook that makes any of them fail, or ends the program before it. Internal.
  */
 #ifndef BPPSA_CORE_IO_H
 #define BPPSA_CORE_IO_H
@@ -37,7 +37,7 @@ int bppsa_io_status(int descriptor, struct stat *info);
 ssize_t bppsa_io_read(int descriptor, void *data, size_t bytes);
 ssize_t bppsa_io_write(int descriptor, const void *data, size_t bytes);
 int bppsa_io_sync(int descriptor);
-/* The descriptor is gone also where closing fails. */
+/* The descriptor is closed even if closing fails. */
 int bppsa_io_close(int descriptor);
 int bppsa_io_truncate(int descriptor, int64_t size);
 int64_t bppsa_io_seek(int descriptor, int64_t offset); /* from the start */
@@ -45,8 +45,8 @@ int bppsa_io_rename(const char *from, const char *to);
 int bppsa_io_unlink(const char *path);
 int bppsa_io_mkdir(const char *path);
 
-/* Asked before every call: 0 lets it happen; anything else is the errno with which it fails, without having happened (except
- * that a close closes). NULL takes the hook away. Set it while no other thread is in the library. */
+/* Called before every call. A result of 0 lets the call happen; any other is the errno with which it fails without having
+ * happened (a close closes all the same). NULL removes the hook. Set it while no other thread uses the library. */
 typedef int (*bppsa_io_hook)(void *context, bppsa_io_call call);
 void bppsa_io_set_hook(bppsa_io_hook hook, void *context);
 

@@ -1,11 +1,11 @@
-/* How kernels are launched: through BPPSA_LAUNCH and in no other way, and how they reach their dynamic shared memory, so that a
- * kernel file can also be compiled for the host: the tests' SIMT emulation defines both in its own <cuda_runtime.h>.
+/* How kernels are launched, and how they reach dynamic shared memory: with BPPSA_LAUNCH and BPPSA_SHARED only. So a kernel file can
+ * also be compiled for the host: the tests' SIMT emulation defines both in its own <cuda_runtime.h>.
  *
- *     BPPSA_LAUNCH(kernel, blocks, threads, shared_bytes, stream, arguments ...);     a template's instance in parentheses
+ *     BPPSA_LAUNCH(kernel, blocks, threads, shared_bytes, stream, arguments ...);     a template instance in parentheses
  *     cudaError_t error = cudaGetLastError();
  *
  *     BPPSA_SHARED(float, tile);    in a kernel: float *tile, the launch's shared memory, on a multiple of 16 bytes
- *     BPPSA_UNROLL_BY(n)            before a loop of which n rounds are to be unrolled
+ *     BPPSA_UNROLL_BY(n)            before a loop that is to be unrolled n times
  *     BPPSA_UNROLL                  before a loop whose array indices must be constants, so that the arrays live in registers
  *     tile = launch_held(tile);     in a loop that waits for shared memory: keeps the address in a register
  */
@@ -25,8 +25,8 @@
 #define BPPSA_PRAGMA(text) _Pragma(#text)
 #endif
 
-/* The same place in shared memory, as a number that the compiler cannot take apart. Otherwise it makes the address anew at every
- * use, out of the block's rank in its cluster, and a loop with little to do waits for that each time. */
+/* The same address in shared memory, as a number that the compiler cannot take apart. Otherwise it computes the address at every
+ * use from the block's rank in its cluster, and a short loop waits for that each time. */
 template <typename T> __device__ __forceinline__ T *launch_held(T *shared) {
 #ifdef __CUDA_ARCH__
   unsigned address = (unsigned)__cvta_generic_to_shared(shared);

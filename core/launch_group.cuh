@@ -1,13 +1,13 @@
-/* Several launches of one kernel as one. Its items, each with arguments of its own, take their blocks one after the other; a
- * block finds its item and where in it it stands. The arguments travel as the launch's parameter, which is why an item is small
- * and a group holds few: nothing is copied ahead of it, and a recording keeps them.
+/* Joins several launches of one kernel into one. Each of its items has its own arguments and its own range of blocks; a block finds
+ * its item and its place within the item. The arguments are the launch's parameter, so an item must be small and a group holds few;
+ * but nothing is copied before the launch, and a recording keeps the arguments.
  *
  *     kernel<MOST>(BPPSA_GRID_CONSTANT(launch_group<item, MOST>) g) {
  *       const launch_place at = launch_find(g);      at.x instead of blockIdx.x, at.unit instead of blockIdx.y
  *       const item &o = g.items[at.item];
  *
- * A group of one is a type of its own: its arguments lie at fixed places, which instructions read without a register for the
- * address. An item is `across` blocks for each of `units`, samples mostly; units that a launch has no room for go to the next one.
+ * A group of one is a separate type: its arguments have fixed addresses, which instructions read without a register. An item is
+ * `across` blocks for each of its `units`, mostly samples; units for which a launch has no room go to the next launch.
  */
 #ifndef BPPSA_CORE_LAUNCH_GROUP_CUH
 #define BPPSA_CORE_LAUNCH_GROUP_CUH
@@ -18,29 +18,29 @@
 
 #include "core/launch.cuh"
 
-/* A parameter that a kernel reads where it lies, without a copy of its own; most blocks of a launch. The tests' emulation has its
- * own of both. */
+/* GRID_CONSTANT: a parameter that a kernel reads in place, without a copy. Also the most blocks of a launch. The tests' emulation
+ * defines both. */
 #ifndef BPPSA_GRID_CONSTANT
 #define BPPSA_GRID_CONSTANT(...) const __grid_constant__ __VA_ARGS__
 #define BPPSA_MOST_BLOCKS INT32_MAX
 #endif
 
-enum { LAUNCH_PARAMETER = 4096 }; /* bytes: what every GPU and driver takes */
+enum { LAUNCH_PARAMETER = 4096 }; /* bytes that every GPU and driver accepts */
 
-/* Items that fit into a parameter. */
+/* The number of items that fit into a parameter. */
 template <typename item> constexpr int launch_most() {
   return (LAUNCH_PARAMETER - 16) / (int)(sizeof(item) + 2 * sizeof(uint32_t) + sizeof(int64_t));
 }
 
 template <typename item, int MOST = launch_most<item>()> struct launch_group {
-  int64_t unit[MOST]; /* an item's first */
+  int64_t unit[MOST]; /* first unit of each item */
   item items[MOST];
   uint32_t across[MOST];
-  uint32_t first[MOST + 1]; /* block of each item, and behind the last */
+  uint32_t first[MOST + 1]; /* first block of each item, and one past the last */
   int32_t count;
 };
 
-/* An item as a kernel holds it that needs few registers: that of a group of one where it lies, one of several as a copy. */
+/* How a kernel that needs few registers holds its item: in place in a group of one, otherwise as a copy. */
 template <typename item, int MOST> using launch_item = typename std::conditional<MOST == 1, const item &, item>::type;
 
 struct launch_place {
@@ -51,7 +51,7 @@ struct launch_place {
 
 template <typename item, int MOST> __device__ inline launch_place launch_find(const launch_group<item, MOST> &g) {
   int32_t low = 0, high = MOST == 1 ? 0 : g.count - 1;
-  while (low < high) { /* the last item that begins at this block or before */
+  while (low < high) { /* the last item that begins at this block or before it */
     const int32_t middle = (low + high + 1) / 2;
     if (g.first[middle] <= blockIdx.x) {
       low = middle;
@@ -67,7 +67,7 @@ template <typename item, int MOST> unsigned launch_blocks(const launch_group<ite
   return g.first[g.count];
 }
 
-/* Calls launch(group, most), if there is anything in it, and empties it; most() is the MOST of its type. */
+/* If the group has items, calls launch(group, most) and empties it; most() is the MOST of its type. */
 template <typename item, typename launch> void launch_flush(launch_group<item> *g, const launch &call) {
   if (g->count == 1) {
     launch_group<item, 1> one;
@@ -84,7 +84,7 @@ template <typename item, typename launch> void launch_flush(launch_group<item> *
   g->count = 0;
 }
 
-/* Adds an item of `across` blocks a unit, at most 2^31 - 1; flushes the group whenever it is full. */
+/* Adds an item of `across` blocks for each unit, at most 2^31 - 1; flushes the group whenever it is full. */
 template <typename item, typename launch>
 void launch_add(launch_group<item> *g, const item &o, int64_t across, int64_t units, const launch &call) {
   enum { MOST = launch_most<item>() };

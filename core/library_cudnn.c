@@ -12,7 +12,7 @@
 #define FILE_NAME "libcudnn.so." TEXT(CUDNN_MAJOR)
 
 static cudnn_library loaded;
-static char problem[256]; /* "": it is loaded */
+static char problem[256]; /* "": the library is loaded */
 
 static void load(void) {
 #define LOOK_UP(function) {#function, (void **)(void *)&loaded.function},

@@ -1,5 +1,4 @@
-/* The cuDNN library, loaded when it is first needed: every function that is called, of recurrent layers and of convolutions, by
- * its own name. */
+/* The cuDNN library, loaded when it is first needed, with every function that recurrent layers and convolutions call. */
 #ifndef BPPSA_CORE_LIBRARY_CUDNN_H
 #define BPPSA_CORE_LIBRARY_CUDNN_H
 
@@ -7,7 +6,7 @@
 
 #include "core/status.h"
 
-/* The functions that are called: a member of the table below each, and a look-up. */
+/* The functions that are called: each becomes a member of the table below, and is looked up by its name. */
 #define CUDNN_COMMON_FUNCTIONS(with)                                                                                             \
   with(cudnnGetVersion) with(cudnnGetErrorString) with(cudnnGetLastErrorString) with(cudnnCreate) with(cudnnDestroy)             \
       with(cudnnSetStream) with(cudnnCreateTensorDescriptor) with(cudnnDestroyTensorDescriptor)
@@ -34,11 +33,11 @@ typedef struct {
   CUDNN_FUNCTIONS(CUDNN_MEMBER)
 } cudnn_library;
 
-/* The library, the same at every call. ERR_UNSUPPORTED: it is not there, or not of the version it was built for; the loader's
- * words. */
+/* Returns the library, the same at every call. ERR_UNSUPPORTED: it is missing, or not of the version for which the program was
+ * built; the message quotes the loader. */
 bppsa_status bppsa_cudnn_load(const cudnn_library **library);
 
-/* ERR_UNSUPPORTED where cuDNN refuses a request, ERR_MEMORY, ERR_CUDA otherwise, in its words. */
+/* ERR_UNSUPPORTED if cuDNN refuses a request, otherwise ERR_MEMORY or ERR_CUDA; the message quotes cuDNN. */
 bppsa_status bppsa_cudnn_check(const cudnn_library *library, cudnnStatus_t status, const char *what);
 
 #endif

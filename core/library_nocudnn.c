@@ -1,4 +1,4 @@
-/* A build without cuDNN. */
+/* Stands in for library_cudnn.c in a build without cuDNN. */
 #include <stdio.h>
 
 #include "core/cudnn.h"

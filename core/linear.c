@@ -7,9 +7,9 @@
 #include "core/pool.h"
 
 enum {
-  ROW_BLOCK = 256,   /* rows of y or dx per task */
-  OUT_TILE = 64,     /* rows of dw per task */
-  MOST_PARTIALS = 64 /* dw tasks: tiles x partial sums stay near this number */
+  ROW_BLOCK = 256,   /* rows of y or dx in a task */
+  OUT_TILE = 64,     /* rows of dw in a task */
+  MOST_PARTIALS = 64 /* tasks of dw: tiles x partial sums stay near this number */
 };
 
 static int64_t row_block(const bppsa_linear *l) {
@@ -26,27 +26,27 @@ bppsa_linear_cut bppsa_linear_cut_rows(const bppsa_linear *l) {
   const int64_t blocks = (l->rows + ROW_BLOCK - 1) / ROW_BLOCK;
   parts = parts < blocks ? parts : blocks;
   parts = parts < 1 ? 1 : parts;
-  const int64_t together = units > parts ? (units + parts - 1) / parts : 1; /* units of a part */
+  const int64_t together = units > parts ? (units + parts - 1) / parts : 1; /* units in a part */
   return (bppsa_linear_cut){.parts = units < 1 ? 1 : (units + together - 1) / together, .length = together * l->unit};
 }
 
-/* Of a product with so many rows. */
+/* The work of a product with so many rows, for bppsa_parallel_for. */
 static double work_of(const bppsa_linear *l, int64_t rows) {
   const double in = (double)l->in, out = (double)l->out;
   return bppsa_loop_work(2 * (double)rows * in * out, (double)rows * (in + out) * (double)bppsa_dtype_size(l->dtype));
 }
 
-/* How many lanes of whole cache lines a row of n numbers takes, over n. */
+/* How many lanes a row of n numbers takes in whole cache lines, divided by n. */
 static double waste(const bppsa_linear *l, int64_t n) {
   return (double)bppsa_dtype_padded(l->dtype, n) / (double)n;
 }
 
-/* dw is summed transposed, with the outputs as lanes, where that leaves fewer of them empty. */
+/* Is dw summed transposed, with the outputs as lanes, because fewer lanes are empty then? */
 static bool is_narrow(const bppsa_linear *l) {
   return waste(l, l->out < OUT_TILE ? l->out : OUT_TILE) < waste(l, l->in);
 }
 
-/* Rows whose dy and x stay in the first-level cache together; long runs where BLAS would take the product. */
+/* Rows in a run: their dy and x stay in the first-level cache together. Runs are long where BLAS computes the product. */
 static int64_t run_of(const bppsa_linear *l) {
   enum { RUN_BYTES = 1 << 15, LEAST = 64 };
   const int64_t out = l->out < OUT_TILE ? l->out : OUT_TILE, row = (out + l->in) * (int64_t)bppsa_dtype_size(l->dtype);

@@ -1,5 +1,5 @@
-/* Products of a GPU's matrices, any sizes and strides, in one fixed order of summation: inputs of all steps at once, heads, weight
- * gradients. */
+/* Products of matrices on a GPU, of any size and stride, summed in one fixed order: inputs of all steps, heads, weight gradients.
+ */
 #ifndef BPPSA_CORE_LINEAR_KERNELS_CUH
 #define BPPSA_CORE_LINEAR_KERNELS_CUH
 
@@ -9,9 +9,9 @@
 
 enum { PRODUCT_TILE = 64, PRODUCT_DEPTH = 16, PRODUCT_THREADS = 256, PRODUCT_SIDE = 4 };
 
-/* c [m][n] = Σ_k a(i, k) b(k, j) + bias[j], a(i, k) at a[i·a_row + k·a_column], b likewise. With `ones` b has one more column,
- * of ones, and c too: the sums over k of a. With several parts each sums k_part of the k and writes a c of its own, parts one
- * behind the other. */
+/* c [m][n] = Σ_k a(i, k) b(k, j) + bias[j], with a(i, k) at a[i·a_row + k·a_column], and b likewise. With `ones` b has one
+ * more column, of ones, and c too: the sums of a over k. With several parts each part sums k_part of the k into its own c; these
+ * lie one behind the other. */
 template <typename real> struct product_operands {
   int64_t m, n, k, k_part;
   const real *a, *b, *bias;
@@ -20,9 +20,9 @@ template <typename real> struct product_operands {
   real *c;
 };
 
-/* blocks (tiles of m, tiles of n · parts): 256 threads, 4 x 4 sums each. */
+/* blocks (tiles of m, tiles of n · parts) of 256 threads, with 4 x 4 sums each. */
 template <typename real> __global__ void bppsa_linear_product(product_operands<real> p, int n_tiles) {
-  BPPSA_SHARED(real, memory); /* [DEPTH][TILE + 1] of a, of b */
+  BPPSA_SHARED(real, memory); /* [DEPTH][TILE + 1] of a, then of b */
   enum { ROW = PRODUCT_TILE + 1 };
   real *a_tile = memory, *b_tile = memory + PRODUCT_DEPTH * ROW;
   const int64_t i0 = (int64_t)blockIdx.x * PRODUCT_TILE, j0 = (int64_t)(blockIdx.y % n_tiles) * PRODUCT_TILE,
@@ -31,7 +31,8 @@ template <typename real> __global__ void bppsa_linear_product(product_operands<r
   const int thread = (int)threadIdx.x, ti = thread / (PRODUCT_TILE / PRODUCT_SIDE), tj = thread % (PRODUCT_TILE / PRODUCT_SIDE);
   real sum[PRODUCT_SIDE][PRODUCT_SIDE] = {};
   for (int64_t k0 = first; k0 < last; k0 += PRODUCT_DEPTH) {
-    for (int at = thread; at < PRODUCT_TILE * PRODUCT_DEPTH; at += PRODUCT_THREADS) { /* neighbours read neighbours */
+    /* neighbouring threads read neighbouring values */
+    for (int at = thread; at < PRODUCT_TILE * PRODUCT_DEPTH; at += PRODUCT_THREADS) {
       const int ak = p.a_column == 1 ? at % PRODUCT_DEPTH : at / PRODUCT_TILE,
                 ai = p.a_column == 1 ? at / PRODUCT_DEPTH : at % PRODUCT_TILE;
       const int bk = p.b_row == 1 ? at % PRODUCT_DEPTH : at / PRODUCT_TILE,
@@ -66,7 +67,7 @@ template <typename real> __global__ void bppsa_linear_product(product_operands<r
   }
 }
 
-/* to [columns][rows] = the transpose of from [rows][columns]. */
+/* to [columns][rows] = the transpose of from [rows][columns] */
 template <typename real> __global__ void bppsa_linear_transposed(const real *from, int64_t rows, int64_t columns, real *to) {
   const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
   if (at < rows * columns) {
@@ -76,8 +77,8 @@ template <typename real> __global__ void bppsa_linear_transposed(const real *fro
 
 enum { SUM_TARGETS = 4, SUM_THREADS = 256, SUM_LANES = 32 };
 
-/* Where sums go. A target takes entries first .. first + count - 1, as rows of `row` of which it keeps `take` from column `from`
- * on, packed. */
+/* Where sums are written. A target receives entries first .. first + count - 1, in rows of `row` of which it keeps `take` from
+ * column `from` on, packed. */
 template <typename real> struct sum_target {
   int64_t first, count, row, from, take;
   real *to;
@@ -87,7 +88,7 @@ template <typename real> struct sum_targets {
   int targets;
 };
 
-/* Σ over parts of entries [parts][count]: 32 entries a block, 8 threads an entry, whose sums are added in order. */
+/* Sums entries [parts][count] over the parts: 32 entries in a block, 8 threads for each entry, whose sums are added in order. */
 template <typename real>
 __global__ void bppsa_linear_sum(const real *entries, int64_t parts, int64_t count, sum_targets<real> to) {
   BPPSA_SHARED(real, sums); /* [THREADS] */

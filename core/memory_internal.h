@@ -1,4 +1,4 @@
-/* The GPU's side of core/memory.h. index: of the GPU. */
+/* The functions of core/memory.h for a GPU. index: number of the GPU. */
 #ifndef BPPSA_CORE_MEMORY_INTERNAL_H
 #define BPPSA_CORE_MEMORY_INTERNAL_H
 

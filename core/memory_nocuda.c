@@ -1,4 +1,4 @@
-/* Without CUDA there is no GPU, and no device that could ask for its memory. */
+/* Stands in for memory_cuda.cu in a build without CUDA, in which no GPU device exists. */
 #include "core/memory_internal.h"
 
 static bppsa_status without(void) {

@@ -66,7 +66,7 @@ bppsa_status bppsa_model_pull(bppsa_model *model, bool gradients) {
                           model->reals * (int64_t)bppsa_dtype_size(model->dtype));
 }
 
-/* K of a name that ends in _lK, as PyTorch's recurrent layers do; -1 without. */
+/* K of a name that ends in _lK, as in PyTorch's recurrent layers; -1 for other names. */
 static int64_t layer_of(const char *name) {
   const char *suffix = strrchr(name, '_');
   if (suffix == NULL || suffix[1] != 'l' || suffix[2] == '\0' || strspn(suffix + 2, "0123456789") != strlen(suffix + 2) ||

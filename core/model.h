@@ -1,4 +1,4 @@
-/* The contract between a network and whoever drives it (the training loop, `grad`, `eval`, the schedule executor).
+/* The contract between a network and its callers: the training loop, `grad`, `eval`, the schedule executor.
  *
  * A model takes a batch and gives logits; it takes the loss's gradient with respect to the logits (the seed) and
  * gives the gradients of its parameters. It never sees a loss, an optimiser or a data set.
@@ -6,9 +6,9 @@
  *     forward(x, h0)  ->  logits [B, C] or [T, B, C]        (borrowed, valid until the next forward)
  *     backward(seed)  ->  parameters[i].gradient, input gradient, h0 gradient
  *
- * A model of a GPU takes x, h0 and the seed there and gives its logits and input gradients there; its passes are queued on the
- * device's stream (core/device.h) and may still run when they return. Its parameters' views are in host memory all the same:
- * copies, of values as bppsa_model_push put them last and of both as bppsa_model_pull fetched them.
+ * A model on a GPU takes x, h0 and the seed in GPU memory, and returns its logits and input gradients in GPU memory. Its passes are
+ * queued on the device's stream (core/device.h) and may still run when they return. Its parameters' views are in host memory: they
+ * are copies. bppsa_model_push copies values to the GPU; bppsa_model_pull copies values or gradients from the GPU.
  *
  * All views are contiguous and of the model's dtype. Batches may be smaller than the planned one. x is borrowed until the
  * backward pass (and any search for a non-finite value) is over, the seed until the next forward.
@@ -25,7 +25,7 @@ extern "C" {
 
 /* A weight or bias. Both views are owned by the model. */
 typedef struct {
-  const char *name; /* PyTorch's, e.g. "rnn.weight_hh_l0" */
+  const char *name; /* as in PyTorch, e.g. "rnn.weight_hh_l0" */
   bppsa_view value;
   bppsa_view gradient; /* same shape */
 } bppsa_parameter;
@@ -35,9 +35,9 @@ typedef struct {
   const char
       *what; /* "hidden state", "logits", "gradient of the hidden state"; "value of", "gradient of": then name follows; static */
   const char *name; /* the parameter's name, or NULL */
-  int64_t layer;    /* from 0; -1 where there is none */
-  int64_t step;     /* time step from 1 (0: the initial state); -1 where there is none */
-  int64_t sample;   /* position in the batch, from 0; -1 where there is none */
+  int64_t layer;    /* from 0; -1: none */
+  int64_t step;     /* time step from 1 (0: the initial state); -1: none */
+  int64_t sample;   /* index in the batch, from 0; -1: none */
 } bppsa_nonfinite;
 
 typedef struct bppsa_model bppsa_model;
@@ -45,22 +45,22 @@ typedef struct bppsa_model bppsa_model;
 typedef struct {
   const char *name; /* "rnn" */
 
-  /* x: [b, ...] as the model defines it, b <= planned batch ([T, b, I] for recurrent models). h0: [L, b, H] or NULL
-   * for zeros or a model without state. ERR_SHAPE. */
+  /* x: [b, ...] in the model's shape, b <= planned batch ([T, b, I] for recurrent models). h0: [L, b, H], or NULL for zeros or a
+   * model without state. ERR_SHAPE. */
   bppsa_status (*forward)(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, bppsa_view *logits);
 
-  /* seed: shape of the logits of the preceding forward. Overwrites every parameter's gradient. */
+  /* seed: of the shape of the preceding forward pass's logits. Overwrites every parameter's gradient. */
   bppsa_status (*backward)(bppsa_model *model, const bppsa_view *seed);
 
-  /* Gradients with respect to x and h0 of the latest backward (borrowed). Only where the model was created with
-   * input gradients; otherwise ERR_UNSUPPORTED. h0 may be NULL. */
+  /* The gradients of x and h0 in the latest backward pass (borrowed). ERR_UNSUPPORTED unless the model was created with input
+   * gradients. h0 may be NULL. */
   bppsa_status (*input_gradients)(bppsa_model *model, bppsa_view *x, bppsa_view *h0);
 
-  /* Searches activations and gradients; true and *where filled when something is not finite. */
+  /* Searches activations and gradients; true, with *where filled, if something is not finite. */
   bool (*find_nonfinite)(bppsa_model *model, bppsa_nonfinite *where);
 
   void (*destroy)(bppsa_model *model);
-  bppsa_status (*count)(bppsa_model *model); /* brings model->redone up to date; NULL where it always is */
+  bppsa_status (*count)(bppsa_model *model); /* brings model->redone up to date; NULL: it always is */
 } bppsa_model_ops;
 
 struct bppsa_model {
@@ -69,28 +69,28 @@ struct bppsa_model {
   int64_t parameter_count;
   bppsa_parameter *parameters; /* size parameter_count, in PyTorch's order */
   int64_t classes;             /* C, the logits' last extent */
-  /* scan products found useless and redone step by step since creation (scan/scan.h); kept by
-   * bppsa_model_update_redone */
+  /* Scan products found useless and redone step by step since creation (scan/scan.h); bppsa_model_update_redone brings it up to
+   * date. */
   int64_t redone;
 
-  const bppsa_device *device; /* NULL: the host; the rest is then 0 */
+  const bppsa_device *device; /* NULL: the host; the fields below are then 0 */
   void *device_values,
       *device_gradients; /* GPU memory, owned: the parameters one behind the other, at the distances their views have
                                            * from the first one's; gaps hold 0 */
-  int64_t reals;         /* of each, gaps included */
+  int64_t reals;         /* reals in each, with gaps */
 };
 
-/* Models of a GPU; nothing to do for others. ERR_CUDA. */
-bppsa_status bppsa_model_push(bppsa_model *model);                 /* values from the views to the GPU */
-bppsa_status bppsa_model_pull(bppsa_model *model, bool gradients); /* from the GPU to the views: values, or gradients */
+/* For models on a GPU; nothing to do for others. ERR_CUDA. */
+bppsa_status bppsa_model_push(bppsa_model *model);                 /* copies values from the views to the GPU */
+bppsa_status bppsa_model_pull(bppsa_model *model, bool gradients); /* copies values, or gradients, from the GPU to the views */
 bppsa_status bppsa_model_update_redone(bppsa_model *model);        /* brings model->redone up to date */
 
-/* Copies values into the parameters by name, converting f32 <-> f64. `where` names the source in messages.
- * ERR_FORMAT: a parameter is missing or not f32/f64; ERR_SHAPE: its shape disagrees. Nothing is changed on failure. Pushes them
- * to a GPU: ERR_CUDA. Names the model does not know are ignored. */
+/* Copies values into the parameters by name, converting f32 <-> f64, and pushes them to a GPU. `where` names the source in
+ * messages. Names that the model does not have are ignored. ERR_FORMAT: a parameter is missing or not f32/f64; ERR_SHAPE: its
+ * shape disagrees; ERR_CUDA. Nothing is changed on failure. */
 bppsa_status bppsa_model_set(bppsa_model *model, const char *where, int64_t count, const bppsa_named_view *values);
 
-/* True and *where filled when a parameter's value (gradient = false) or gradient is not finite, by the views as they are. */
+/* True, with *where filled, if a parameter's value (gradient = false) or gradient is not finite. Looks at the views as they are. */
 bool bppsa_model_parameter_nonfinite(const bppsa_model *model, bool gradient, bppsa_nonfinite *where);
 
 void bppsa_model_destroy(bppsa_model *model); /* NULL is legal */

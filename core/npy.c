@@ -8,10 +8,10 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little-endian and are read in place");
 
-#define HEADER_LIMIT ((int64_t)1 << 20) /* the dictionary of an array without fields has below 500 bytes */
+#define HEADER_LIMIT ((int64_t)1 << 20) /* the dictionary of an array without fields has fewer than 500 bytes */
 
 static const struct {
-  const char *code; /* without the byte order */
+  const char *code; /* type code without the byte order */
   bppsa_dtype dtype;
 } codes[] = {{"f4", BPPSA_F32}, {"f8", BPPSA_F64},  {"i8", BPPSA_I64}, {"i4", BPPSA_I32}, {"i2", BPPSA_I16}, {"i1", BPPSA_I8},
              {"u1", BPPSA_U8},  {"b1", BPPSA_BOOL}, {"f2", BPPSA_F16}, {"u2", BPPSA_U16}, {"u4", BPPSA_U32}, {"u8", BPPSA_U64}};
@@ -31,7 +31,7 @@ typedef struct {
 typedef struct {
   bppsa_dtype dtype;
   bool fortran;
-  int64_t fortran_at, shape_at; /* bytes of the file where the two begin */
+  int64_t fortran_at, shape_at; /* bytes of the file where these values begin */
   int32_t ndim;
   int64_t shape[BPPSA_MAX_DIMS];
 } npy_header;
@@ -50,7 +50,7 @@ static void skip_space(cursor *c) {
   }
 }
 
-/* Skips white space, then the character if it is there. */
+/* Skips white space, and then `character` if it follows. */
 static bool take(cursor *c, char character) {
   skip_space(c);
   if (c->at < c->size && c->text[c->at] == character) {
@@ -128,7 +128,7 @@ static bppsa_status take_order(cursor *c, npy_header *header) {
   return header->fortran || take_word(c, "False") ? BPPSA_OK : unexpected(c, "True or False");
 }
 
-/* The next character after white space is a digit, else a message. */
+/* The next character after white space must be a digit. */
 static bppsa_status take_extent(cursor *c, int64_t *extent) {
   skip_space(c);
   const int64_t start = c->at;
@@ -149,7 +149,7 @@ static bppsa_status take_extent(cursor *c, int64_t *extent) {
   return BPPSA_OK;
 }
 
-/* (), (3,), (3, 4) or (3, 4,): one extent needs its comma. */
+/* Reads (), (3,), (3, 4) or (3, 4,): a single extent needs its comma. */
 static bppsa_status take_shape(cursor *c, npy_header *header) {
   skip_space(c);
   header->shape_at = c->offset + c->at;
@@ -184,7 +184,7 @@ static const struct {
 
 #define KEY_COUNT (sizeof keys / sizeof keys[0])
 
-/* One "'key': value" pair. seen: which keys came before. */
+/* Reads one pair "'key': value". seen: the keys that came before. */
 static bppsa_status take_pair(cursor *c, bool seen[KEY_COUNT], npy_header *header) {
   char name[32];
   skip_space(c);
@@ -237,7 +237,7 @@ static bppsa_status parse_dictionary(cursor *c, npy_header *header) {
 
 /* ---- reading ---- */
 
-/* Magic, version and header length; *length is at most what the file holds. */
+/* Reads magic, version and header length; *length is at most what the file holds. */
 static bppsa_status read_prefix(bppsa_file_reader *reader, int64_t *length) {
   unsigned char prefix[12];
   if (reader->size < 10) {
@@ -357,7 +357,7 @@ bppsa_status bppsa_npy_parse(const char *where, const void *data, int64_t size, 
 struct bppsa_npy_writer {
   bppsa_file_writer *file;
   char *path;
-  size_t announced; /* bytes of elements */
+  size_t announced; /* bytes of elements that the header announces */
   size_t written;
 };
 
@@ -371,7 +371,7 @@ bppsa_status bppsa_npy_header(const char *path, bppsa_dtype dtype, int32_t ndim,
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: NPY files have no dtype for %s", path, bppsa_dtype_name(dtype));
   }
   const size_t start = 10, room = BPPSA_NPY_HEADER;
-  memcpy(text, "\x93NUMPY\x01", 8); /* version 1.0: the 0 is there */
+  memcpy(text, "\x93NUMPY\x01", 8); /* version 1.0; the string's own 0 is the minor version */
   size_t used = start;
   used += (size_t)snprintf(text + used, room - used, "{'descr': '%c%s', 'fortran_order': False, 'shape': (",
                            bppsa_dtype_size(dtype) == 1 ? '|' : '<', codes[code].code);

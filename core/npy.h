@@ -1,7 +1,7 @@
 /* NumPy's NPY files, versions 1.0, 2.0 and 3.0, little-endian, C order (NEP 1).
  *
- * The reader trusts nothing: header length, keys, dtype, order, extents and their product are checked against the file's
- * size before anything is allocated for the data, and the message names the byte.
+ * The reader does not trust a file: header length, keys, dtype, order, extents and their product are checked against the file's
+ * size before memory is allocated for the data, and messages name the byte.
  */
 #ifndef BPPSA_CORE_NPY_H
 #define BPPSA_CORE_NPY_H
@@ -19,17 +19,17 @@ bppsa_status bppsa_npy_load(const char *path, bppsa_buffer *array);
 /* Saves a contiguous host view, atomically. */
 bppsa_status bppsa_npy_save(const char *path, const bppsa_view *view);
 
-/* An array in memory, header and elements, as archives hold them: a view of the elements, which lie wherever the header ends and
- * are not aligned. `where` names the source in messages. ERR_FORMAT, ERR_UNSUPPORTED. */
+/* Parses an array in memory, header and elements, as archives hold it. The view's elements begin where the header ends and are
+ * not aligned. `where` names the source in messages. ERR_FORMAT, ERR_UNSUPPORTED. */
 bppsa_status bppsa_npy_parse(const char *where, const void *data, int64_t size, bppsa_view *view);
 
-/* The bytes in front of an array's elements; `path` names it in messages. ERR_UNSUPPORTED: no such dtype in NPY files. */
+/* Makes the bytes in front of an array's elements; `path` names it in messages. ERR_UNSUPPORTED: NPY files have no such dtype. */
 #define BPPSA_NPY_HEADER 512
 bppsa_status bppsa_npy_header(const char *path, bppsa_dtype dtype, int32_t ndim, const int64_t *shape,
                               char text[BPPSA_NPY_HEADER], size_t *size);
 
-/* For arrays larger than memory: the header now, the elements in order in any number of pieces, then commit.
- * Commit fails with ERR_SHAPE unless exactly the announced number of bytes was written. */
+/* Writes arrays larger than memory: create writes the header, then come the elements in order, in any number of pieces, then
+ * commit. ERR_SHAPE: the number of bytes written is not the announced one. */
 typedef struct bppsa_npy_writer bppsa_npy_writer;
 bppsa_status bppsa_npy_writer_create(const char *path, bppsa_dtype dtype, int32_t ndim, const int64_t *shape,
                                      bppsa_npy_writer **writer);

@@ -10,23 +10,23 @@
 
 enum { LOCAL = 30, CENTRAL = 46, END = 22, END64 = 56, LOCATOR = 20, EXTRA = 28, NAME = 208, COUNT_LIMIT = 0xFFFF };
 
-/* One member: header bytes in front of the elements. */
+/* One member: the bytes of its NPY header, then its elements. */
 typedef struct {
   char name[NAME];
   char header[BPPSA_NPY_HEADER];
   size_t header_size;
-  int64_t bytes;   /* of the elements */
-  int64_t written; /* of which so far */
-  int64_t offset;  /* of its local header */
-  uint32_t crc;    /* of what has been written */
+  int64_t bytes;   /* of its elements */
+  int64_t written; /* written so far */
+  int64_t offset;  /* of its local header in the file */
+  uint32_t crc;    /* of the bytes written so far */
   bool streamed;   /* its elements come in pieces */
 } member;
 
 struct bppsa_npz_writer {
   bppsa_file_writer *file;
-  int64_t at;    /* where the file stands */
-  int64_t end;   /* of the last member */
-  int64_t limit; /* from here on sizes and offsets stand in Zip64 records */
+  int64_t at;    /* position in the file */
+  int64_t end;   /* end of the last member */
+  int64_t limit; /* sizes and offsets from here on are stored in Zip64 records */
   int64_t count;
   member members[];
 };
@@ -44,13 +44,13 @@ static int64_t size_of(const member *m) {
   return (int64_t)m->header_size + m->bytes;
 }
 
-/* A number as a 32-bit field has it. */
+/* A number in a 32-bit field. */
 static uint64_t narrow(const bppsa_npz_writer *w, int64_t value) {
   return value >= w->limit ? UINT32_MAX : (uint64_t)value;
 }
 
-/* The Zip64 field (§4.5.3) of what does not fit: both sizes in a local header, what is asked for in the directory. Returns its
- * length, or 0. */
+/* Writes the Zip64 field (§4.5.3) for numbers that do not fit: both sizes in a local header, only those that do not fit in the
+ * directory. Returns its length, or 0. */
 static size_t put_extra(const bppsa_npz_writer *w, const member *m, bool local, unsigned char *to) {
   const bool size = size_of(m) >= w->limit, offset = !local && m->offset >= w->limit;
   unsigned char *at = to + 4;
@@ -69,13 +69,13 @@ static size_t put_extra(const bppsa_npz_writer *w, const member *m, bool local, 
 static unsigned char *put_common(const bppsa_npz_writer *w, const member *m, size_t extra, unsigned char *to) {
   to = put(to, 2, extra > 0 ? 45 : 20);
   to = put(put(to, 4, 0), 2, 0); /* flags, method: stored; time */
-  to = put(to, 2, 0x21);         /* 1980-01-01: files of equal content are equal */
+  to = put(to, 2, 0x21);         /* 1980-01-01, so that files with equal content are equal */
   to = put(to, 4, m->crc);
   to = put(put(to, 4, narrow(w, size_of(m))), 4, narrow(w, size_of(m)));
   return put(put(to, 2, strlen(m->name)), 2, extra);
 }
 
-/* Writes at a place of the file. Bytes that come in their order need no positioning, and may go to a pipe. */
+/* Writes at an offset of the file. Bytes that are written in order need no seek and may go to a pipe. */
 static bppsa_status write_at(bppsa_npz_writer *w, int64_t offset, const void *data, size_t bytes) {
   if (w->at != offset) {
     BPPSA_TRY(bppsa_file_writer_seek(w->file, offset));
@@ -86,7 +86,7 @@ static bppsa_status write_at(bppsa_npz_writer *w, int64_t offset, const void *da
   return BPPSA_OK;
 }
 
-/* Local header, name, extra field and NPY header: the bytes in front of the elements. */
+/* Writes the bytes in front of the elements: local header, name, extra field and NPY header. */
 static bppsa_status write_front(bppsa_npz_writer *w, const member *m) {
   unsigned char record[LOCAL + EXTRA] = "PK\x03\x04", extra[EXTRA];
   const size_t length = put_extra(w, m, true, extra), name = strlen(m->name);
@@ -132,7 +132,7 @@ static bppsa_status write_directory(bppsa_npz_writer *w) {
 
 /* ---- members ---- */
 
-/* The NPY header of a scalar of bytes: a dtype that views do not have. */
+/* Makes the NPY header of a scalar byte string, a dtype that views do not have. */
 static void text_header(const char *text, member *m) {
   m->header_size = 128;
   memset(m->header, ' ', m->header_size);
@@ -166,7 +166,7 @@ static const void *data_of(const bppsa_npz_array *array) {
   return array->text != NULL ? array->text : array->data;
 }
 
-/* Places all members, and writes those that are there. */
+/* Gives all members their offsets, and writes those whose data are given. */
 static bppsa_status begin(const char *path, const bppsa_npz_array *arrays, bppsa_npz_writer *w) {
   for (int64_t i = 0; i < w->count; ++i) {
     member *m = &w->members[i];
@@ -224,12 +224,13 @@ bppsa_status bppsa_npz_writer_write(bppsa_npz_writer *w, int64_t array, const vo
                       (long long)array, bytes);
   }
   BPPSA_TRY(write_at(w, m->offset + front_size(w, m) + m->written, elements, bytes));
-  m->crc = bytes == 0 ? m->crc : (uint32_t)crc32_z(m->crc, elements, bytes); /* zlib begins again where there is no address */
+  /* zlib restarts the checksum if the address is NULL */
+  m->crc = bytes == 0 ? m->crc : (uint32_t)crc32_z(m->crc, elements, bytes);
   m->written += (int64_t)bytes;
   return BPPSA_OK;
 }
 
-/* Fronts of the members that came in pieces, whose checksums are known now; the directory. */
+/* Writes the fronts of members that came in pieces, whose checksums are known now, and the directory. */
 static bppsa_status finish(bppsa_npz_writer *w) {
   for (int64_t i = 0; i < w->count; ++i) {
     const member *m = &w->members[i];

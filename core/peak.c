@@ -20,7 +20,7 @@ typedef struct {
   atomic_int_least64_t *flops; /* of all threads */
 } burst;
 
-/* As many runs as there are threads. */
+/* One run on each thread. */
 static void run_some(const void *context, int32_t worker, int64_t first, int64_t end) {
   const burst *b = context;
   (void)worker;
@@ -32,7 +32,7 @@ static void run_some(const void *context, int32_t worker, int64_t first, int64_t
   }
 }
 
-/* Seconds of one run on every thread; *flops of all. */
+/* Seconds of one run on every thread; *flops: of all threads. */
 static double run(int32_t threads, bppsa_dtype dtype, int64_t rounds, int64_t *flops) {
   atomic_int_least64_t sum = 0;
   const double start = now();

@@ -1,4 +1,4 @@
-/* The ceilings a measurement can be held against. */
+/* The peak rates with which measurements are compared. */
 #ifndef BPPSA_CORE_PEAK_H
 #define BPPSA_CORE_PEAK_H
 
@@ -10,13 +10,13 @@ extern "C" {
 
 typedef struct {
   double flops;   /* FLOP/s of independent multiply-adds: on all host threads with the kernels in use, or on all of a GPU */
-  double bytes;   /* bytes/s, read plus written, of a copy within a GPU's memory; 0 for a CPU, whose copies are not measured */
-  double written; /* bytes/s of writes alone, likewise */
+  double bytes;   /* bytes/s, read plus written, of a copy within a GPU's memory; 0 for a CPU, which is not measured */
+  double written; /* bytes/s of writes alone; 0 for a CPU */
 } bppsa_peak;
 
-/* Measured now, the best of several short runs, some ten milliseconds together. dtype f32 or f64: of the multiply-adds. A GPU's
- * runs check their own results, and write and copy between two arrays of up to 1 GiB, a 256th of the memory nobody holds.
- * ERR_MEMORY; ERR_CUDA, also: a wrong result. */
+/* Measures now; the result is the best of several short runs that take about ten milliseconds together. dtype of the
+ * multiply-adds: f32 or f64. A GPU's runs check their own results; they write and copy between two arrays of up to 1 GiB, but at
+ * most a 256th of the free memory. ERR_MEMORY; ERR_CUDA, also for a wrong result. */
 bppsa_status bppsa_peak_measure(const bppsa_device *device, bppsa_dtype dtype, bppsa_peak *peak);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-/* The ceilings of a GPU: the rate of multiply-adds, of writes to its memory and of a copy through it, each checked and the best
- * of several runs. */
+/* Peak rates of a GPU: multiply-adds, writes to its memory and copies through it. Results are checked, and the best of several
+ * runs counts. */
 #include "core/alloc.h"
 #include "core/check.cuh"
 #include "core/memory.h"
@@ -10,16 +10,16 @@
 namespace {
 
 enum { THREADS = 256, BLOCKS_PER_PROCESSOR = 8, RUNS = 7, MOST_ROUNDS = 1 << 16 };
-const int64_t MOST_BYTES = (int64_t)1 << 30; /* of one array: many times a second-level cache */
-const double LONG_ENOUGH = 1e-3;             /* s: launches are then noise */
+const int64_t MOST_BYTES = (int64_t)1 << 30; /* of one array: much larger than a second-level cache */
+const double LONG_ENOUGH = 1e-3;             /* s; the time of a launch does not matter then */
 
 struct session {
   const bppsa_device *device;
   cudaStream_t stream;
   bppsa_timeline *timeline; /* two marks */
   int blocks;
-  int64_t bytes, lines; /* of each of the two arrays */
-  peak_line *from, *to; /* one allocation, behind it the count of wrong lines */
+  int64_t bytes, lines; /* in each of the two arrays */
+  peak_line *from, *to; /* one allocation; the count of wrong lines follows */
   unsigned long long *wrong;
 };
 
@@ -32,7 +32,7 @@ template <typename work> bppsa_status time_of(const session *s, work launch, dou
   return bppsa_timeline_seconds(s->timeline, 0, 1, seconds);
 }
 
-/* Each chain's fixed point is term / (1 - factor) = 2, which rounding reaches exactly; fewer rounds than that are none. */
+/* The fixed point of each chain is term / (1 - factor) = 2, which rounding reaches exactly after many rounds. */
 template <typename real> bppsa_status check_sums(const session *s) {
   const int64_t count = (int64_t)s->blocks * THREADS;
   real *sums = (real *)bppsa_calloc(count, sizeof *sums);
@@ -50,7 +50,7 @@ template <typename real> bppsa_status check_sums(const session *s) {
   return status;
 }
 
-/* Rounds grow until a run is long enough to time. */
+/* Increases the rounds until a run is long enough to time. */
 template <typename real> bppsa_status measure_flops(const session *s, double *rate) {
   int64_t rounds = 8;
   double best = 0, seconds = 0;
@@ -102,7 +102,7 @@ bppsa_status measure_copy(const session *s, double *written, double *rate) {
   return BPPSA_OK;
 }
 
-/* Room for a real of every thread, and for arrays that no cache holds where there is memory. */
+/* Allocates a real for every thread, and arrays larger than any cache if there is memory. */
 bppsa_status prepare(session *s) {
   cudaDeviceProp properties;
   int64_t available;

@@ -1,4 +1,4 @@
-/* The GPU's side of core/peak.h. */
+/* The functions of core/peak.h for a GPU. */
 #ifndef BPPSA_CORE_PEAK_INTERNAL_H
 #define BPPSA_CORE_PEAK_INTERNAL_H
 

@@ -1,4 +1,4 @@
-/* The kernels behind a GPU's ceilings (core/peak_cuda.cu): multiply-adds with nothing else to do, writes, and a copy. */
+/* Kernels that reach a GPU's peak rates (core/peak_cuda.cu): multiply-adds alone, writes, and a copy. */
 #ifndef BPPSA_CORE_PEAK_KERNELS_CUH
 #define BPPSA_CORE_PEAK_KERNELS_CUH
 
@@ -7,16 +7,17 @@
 #include "core/launch.cuh"
 
 enum {
-  PEAK_CHAINS = 8, /* independent sums of a thread: more than a multiply-add's latency */
-  PEAK_UNROLL = 16 /* multiply-adds of a chain a round */
+  PEAK_CHAINS = 8, /* independent sums of a thread, more than the latency of a multiply-add in cycles */
+  PEAK_UNROLL = 16 /* multiply-adds of a chain in a round */
 };
 
-/* 16 bytes, one load and one store. */
+/* 16 bytes, moved by one load and one store. */
 struct alignas(16) peak_line {
   uint32_t word[4];
 };
 
-/* out[i] = Σ_c s_c, s_c = c and then `rounds` · PEAK_UNROLL times s_c = s_c · factor + term; out: one real a thread */
+/* out[i] = Σ_c s_c, where s_c = c at first and then `rounds` · PEAK_UNROLL times s_c = s_c · factor + term; out: one real for
+ * each thread */
 template <typename real> __global__ void bppsa_peak_multiply_adds(int64_t rounds, real factor, real term, real *out) {
   real sums[PEAK_CHAINS], total = 0;
   BPPSA_UNROLL
@@ -39,7 +40,7 @@ template <typename real> __global__ void bppsa_peak_multiply_adds(int64_t rounds
   out[(int64_t)blockIdx.x * blockDim.x + threadIdx.x] = total;
 }
 
-/* The words of line i: a function of i whose bits look like noise. */
+/* The words of line i: a function of i whose bits look random. */
 __device__ inline peak_line peak_pattern(int64_t i) {
   peak_line line;
   for (int w = 0; w < 4; ++w) {
@@ -58,7 +59,7 @@ __global__ void bppsa_peak_fill(int64_t n, peak_line *to) {
   }
 }
 
-/* to = from; size n. Four lines a thread at once, each a whole warp's 512 bytes. */
+/* to = from; size n. A thread has four lines in flight, and each is part of a warp's 512 consecutive bytes. */
 __global__ void bppsa_peak_copy(int64_t n, const peak_line *from, peak_line *to) {
   const int64_t threads = (int64_t)gridDim.x * blockDim.x;
   int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
@@ -74,7 +75,7 @@ __global__ void bppsa_peak_copy(int64_t n, const peak_line *from, peak_line *to)
   }
 }
 
-/* *wrong += lines of `at` that are not their pattern; size n */
+/* *wrong += the number of lines of `at` that differ from their pattern; size n */
 __global__ void bppsa_peak_check(int64_t n, const peak_line *at, unsigned long long *wrong) {
   const int64_t threads = (int64_t)gridDim.x * blockDim.x;
   unsigned long long mine = 0;

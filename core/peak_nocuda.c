@@ -1,4 +1,4 @@
-/* Without CUDA there is no GPU, and no device that could get here. */
+/* Stands in for peak_cuda.cu in a build without CUDA, in which no GPU device exists. */
 #include "core/peak_internal.h"
 
 bppsa_status bppsa_peak_cuda(const bppsa_device *device, bppsa_dtype dtype, bppsa_peak *peak) {

@@ -1,7 +1,7 @@
 /* Philox4x32-10, a counter-based random number generator (Salmon et al., SC'11).
  *
- * A random number is a pure function of (seed, stream, index): nothing is stored, any element can be made at any time by
- * any thread, and the numbers are the same on every device.
+ * A random number is a pure function of (seed, stream, index). Nothing is stored, any thread can make any number at any time, and
+ * the numbers are the same on every device.
  */
 #ifndef BPPSA_CORE_PHILOX_H
 #define BPPSA_CORE_PHILOX_H
@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-/* Streams: one per use, so that no two uses share numbers. */
+/* Streams: one for each use, so that no two uses share numbers. */
 enum {
   BPPSA_STREAM_WEIGHTS = 1, /* + the parameter's position, shifted by 8 */
   BPPSA_STREAM_LABELS = 2,
@@ -22,7 +22,7 @@ enum {
   BPPSA_STREAM_SHUFFLE = 4,
   BPPSA_STREAM_TEST = 5,
   BPPSA_STREAM_INSTRUMENTS = 6, /* + the file's number, shifted by 8 */
-  BPPSA_STREAM_SOUND = 7,       /* likewise: its noises */
+  BPPSA_STREAM_SOUND = 7,       /* likewise, for its noise */
   BPPSA_STREAM_IMAGES = 8       /* + the image's number, shifted by 8 */
 };
 

@@ -16,15 +16,14 @@
 
 /* Nanoseconds. */
 enum {
-  LEAST_SHARE = 5000,   /* of work for every thread that takes part: several times what it takes to meet one that spins */
-  WORTH_WAKING = 25000, /* of a loop's work: below it nobody who sleeps is woken, which takes the caller some 5000 */
-  PIECE = 5000,         /* of work in a piece, claiming which takes some 100 */
-  LONGEST_SPIN =
-      50000, /* longer than the stretches between two loops of a training step, shorter than the system's time slices */
-  SHORTEST_SPIN = 2000,   /* what going to sleep and being woken cost in any case */
-  CROWDED_FOR = 20000000, /* after a thread has lost its processor to another program's, nobody spins for so long */
+  LEAST_SHARE = 5000,   /* of work for each thread that takes part: several times the time to meet a thread that spins */
+  WORTH_WAKING = 25000, /* of work in a loop: for less, no sleeping thread is woken, because waking takes the caller about 5000 */
+  PIECE = 5000,         /* of work in a piece; claiming one takes about 100 */
+  LONGEST_SPIN = 50000, /* longer than the time between two loops of a training step, shorter than the system's time slices */
+  SHORTEST_SPIN = 2000, /* what going to sleep and being woken cost in any case */
+  CROWDED_FOR = 20000000, /* after a thread has lost its processor to another program, no thread spins for so long */
   NOT_AGAIN = 1000000,    /* a thread that was woken in vain is not woken again for so long */
-  RETRY = 1000000000      /* after the system has refused a thread, none is asked for for so long */
+  RETRY = 1000000000      /* after the system has refused a thread, it is not asked again for so long */
 };
 
 enum { PIECES_PER_THREAD = 32 /* at most */ };
@@ -38,9 +37,9 @@ typedef struct {
   const void *context;
   int64_t pieces, length, longer; /* the first `longer` pieces have length + 1 indices, the others `length` */
   double work;
-  bool spins;                /* the caller may spin: those at work do not outnumber the processors */
-  worker *workers;           /* who was given the loop, linked by next */
-  atomic_int_least64_t next; /* the first piece nobody has claimed */
+  bool spins;                /* the caller may spin: the threads at work do not outnumber the processors */
+  worker *workers;           /* the threads that were given the loop, linked by next */
+  atomic_int_least64_t next; /* the first piece that no thread has claimed */
 } loop;
 
 static _Thread_local bool inside; /* this thread computes a piece of a shared loop */
@@ -58,7 +57,7 @@ static void take_part(loop *l, int32_t number) {
   inside = false;
 }
 
-/* Threads that the loop's work pays for. */
+/* The number of threads that the loop's work pays for. */
 static int64_t worthwhile(int64_t threads, int64_t count, double work) {
   const int64_t most = threads < count ? threads : count;
   return work >= (double)most * LEAST_SHARE ? most : (int64_t)(work / LEAST_SHARE);
@@ -81,11 +80,11 @@ static int64_t now(void) {
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static atomic_int_least64_t crowded_until; /* the time until which nobody spins */
+static atomic_int_least64_t crowded_until; /* until then no thread spins */
 
-/* Whether this thread may spin: no other program's thread took its processor lately. */
+/* May this thread spin? Only if no other program has taken its processor lately. */
 static bool is_calm(void) {
-  static _Thread_local long switches = -1; /* of this thread against its will, so far */
+  static _Thread_local long switches = -1; /* involuntary context switches of this thread so far */
   const int64_t time = now();
   bool calm = atomic_load_explicit(&crowded_until, memory_order_relaxed) <= time;
 #ifdef RUSAGE_THREAD
@@ -109,7 +108,7 @@ static inline void pause_processor(void) {
 #endif
 }
 
-/* Spins while *word is `value`, for `limit` nanoseconds; whether it is another then. */
+/* Spins while *word is `value`, for at most `limit` nanoseconds. Returns whether it has changed. */
 static bool spin_while(const atomic_int *word, int value, int64_t limit) {
   enum { POLLS = 32 };
   const int64_t begun = limit > 0 ? now() : 0;
@@ -129,7 +128,7 @@ static bool spin_while(const atomic_int *word, int value, int64_t limit) {
   return atomic_load_explicit(word, memory_order_acquire) != value;
 }
 
-/* Where threads sleep until a word changes. */
+/* A place where threads sleep until a word changes. */
 typedef struct {
   pthread_mutex_t mutex;
   pthread_cond_t changed;
@@ -143,7 +142,7 @@ static void sleep_while(bed *b, const atomic_int *word, int value) {
   pthread_mutex_unlock(&b->mutex);
 }
 
-/* After the word has changed. */
+/* Wakes the sleepers; call it after the word has changed. */
 static void wake(bed *b) {
   pthread_mutex_lock(&b->mutex);
   pthread_cond_broadcast(&b->changed);
@@ -152,41 +151,41 @@ static void wake(bed *b) {
 
 /* ---- threads ---- */
 
-/* A thread's states. Its caller makes IDLE and SLEEPING into GIVEN, and GIVEN into IDLE again when all is done before the
- * thread has come. The thread makes IDLE into SLEEPING, GIVEN into RUNNING, and RUNNING into IDLE. AWAITED: running, and its
+/* A thread's states. Its caller changes IDLE and SLEEPING to GIVEN, and GIVEN back to IDLE if all pieces are done before the
+ * thread has begun. The thread changes IDLE to SLEEPING, GIVEN to RUNNING, and RUNNING to IDLE. AWAITED: it is running, and its
  * caller sleeps. */
 enum { IDLE = 0, SLEEPING, GIVEN, RUNNING, AWAITED, ENDED };
 
 struct worker {
   _Alignas(128) atomic_int state;
-  atomic_int cpu;  /* of the caller, when it gave the loop */
+  atomic_int cpu;  /* the caller's processor when it gave the loop */
   int64_t wake_at; /* the earliest time to wake it */
   int32_t number;  /* in the loop given to it */
   loop *given;     /* read when RUNNING */
-  worker *next;    /* of the idle ones, or of those of a loop */
-  bool may_spin;   /* there is a processor for it beside the caller and the threads in front of it */
+  worker *next;    /* in the list of idle threads, or of a loop's threads */
+  bool may_spin;   /* a processor is free for it besides those of the caller and of the threads in front of it */
   bed bed;
   pthread_t thread;
 };
 
-/* Memory of a program's own, for the number of live blocks is what callers make of it. */
+/* Static memory, because callers watch the number of allocated blocks. */
 static worker workers[BPPSA_MAX_THREADS];
 
 static struct {
   pthread_mutex_t mutex;
-  worker *idle;    /* those in front were created first, or were at work last */
+  worker *idle;    /* threads that were created first, or worked last, are in front */
   int32_t created; /* workers[0 .. created - 1] */
   int32_t cpus;
-  int32_t busy;     /* callers and workers within loops */
+  int32_t busy;     /* callers and threads inside loops */
   int64_t retry_at; /* when the system may be asked for a thread again */
-  bool ended;       /* the program ends: all loops run on their callers */
+  bool ended;       /* the program ends: all loops run on their callers alone */
 } pool = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
 static pthread_once_t started = PTHREAD_ONCE_INIT;
-static atomic_bool refused; /* by a test */
+static atomic_bool refused; /* a test refuses new threads */
 
 int32_t bppsa_pool_cpus(void) {
-  cpu_set_t sets[2 * BPPSA_MAX_THREADS / CPU_SETSIZE]; /* room beyond the 1024 CPUs of one cpu_set_t */
+  cpu_set_t sets[2 * BPPSA_MAX_THREADS / CPU_SETSIZE]; /* more than the 1024 CPUs of one cpu_set_t */
   long cpus = 0;
   if (sched_getaffinity(0, sizeof sets, sets) == 0) {
     cpus = CPU_COUNT_S(sizeof sets, sets);
@@ -202,7 +201,7 @@ static void *live(void *self) {
   for (;;) {
     int state = GIVEN;
     if (atomic_load(&w->state) == GIVEN && atomic_load_explicit(&w->cpu, memory_order_relaxed) == sched_getcpu()) {
-      sched_yield(); /* it would only displace its caller, who may well be done when it is on again */
+      sched_yield(); /* it would only displace its caller, which may be done before this thread runs again */
     }
     if (atomic_compare_exchange_strong(&w->state, &state, RUNNING)) {
       take_part(w->given, w->number);
@@ -216,7 +215,7 @@ static void *live(void *self) {
     if (spin_while(&w->state, IDLE, w->may_spin ? spin : 0)) {
       continue;
     }
-    spin /= 2; /* until a loop comes: waiting did not pay */
+    spin /= 2; /* until a loop comes, because waiting was in vain */
     state = IDLE;
     if (atomic_compare_exchange_strong(&w->state, &state, SLEEPING)) {
       sleep_while(&w->bed, &w->state, SLEEPING);
@@ -224,7 +223,7 @@ static void *live(void *self) {
   }
 }
 
-/* Signals are for the program's own threads; those that a fault of this thread raises, and a profiler's, come to it. */
+/* Blocks signals, which are for the program's own threads, except those that a fault of this thread raises and a profiler's. */
 static void block_signals(sigset_t *before) {
   static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGSYS, SIGPROF};
   sigset_t set;
@@ -235,7 +234,7 @@ static void block_signals(sigset_t *before) {
   pthread_sigmask(SIG_SETMASK, &set, before);
 }
 
-/* One thread more; NULL where there is none to be had. The pool is locked. */
+/* Creates one more thread; NULL if the system refuses. The pool must be locked. */
 static worker *create(void) {
   if (pool.created == BPPSA_MAX_THREADS || (pool.retry_at != 0 && now() < pool.retry_at)) {
     return NULL;
@@ -259,7 +258,7 @@ static worker *create(void) {
   return w;
 }
 
-/* At the end of the program, or where the library is unloaded: ends the threads that are idle. */
+/* Ends the idle threads, at the end of the program or when the library is unloaded. */
 static void end(void) {
   pthread_mutex_lock(&pool.mutex);
   worker *w = pool.idle;
@@ -282,7 +281,7 @@ static void after_fork(void) {
   pthread_mutex_unlock(&pool.mutex);
 }
 
-/* The child has the calling thread alone. */
+/* In a child of fork(): only the calling thread exists. */
 static void begin_again(void) {
   pthread_mutex_init(&pool.mutex, NULL);
   pool.idle = NULL;
@@ -298,7 +297,8 @@ static void start(void) {
 
 /* ---- a loop's threads ---- */
 
-/* How many may be had beside the caller: one alone gets what it asks for; several share the processors. The pool is locked. */
+/* The number of threads that a caller may get: a single caller gets what it asks for, several share the processors. The pool must
+ * be locked. */
 static int64_t allowance(int64_t wanted) {
   const int64_t free = pool.cpus - pool.busy - 1;
   if (pool.ended) {
@@ -307,7 +307,7 @@ static int64_t allowance(int64_t wanted) {
   return pool.busy == 0 || wanted < free ? wanted : free < 0 ? 0 : free;
 }
 
-/* An idle thread, or one more, for a loop; NULL where there is none, or none worth waking. The pool is locked. */
+/* Takes an idle thread, or creates one, for a loop; NULL if there is none, or none worth waking. The pool must be locked. */
 static worker *take(const loop *l) {
   worker *w = pool.idle;
   if (w == NULL) {
@@ -321,7 +321,7 @@ static worker *take(const loop *l) {
   return w;
 }
 
-/* Threads for a loop, up to `wanted`. */
+/* Gives up to `wanted` threads to a loop. */
 static void gather(loop *l, int64_t wanted) {
   worker **last = &l->workers;
   pthread_mutex_lock(&pool.mutex);
@@ -347,7 +347,7 @@ static void give(loop *l) {
   }
 }
 
-/* Until the thread has left the loop; one that has not come is not waited for. */
+/* Waits until the thread has left the loop; does not wait for a thread that has not begun. */
 static void recall(worker *w, bool spins) {
   int state = GIVEN;
   if (atomic_compare_exchange_strong(&w->state, &state, IDLE)) {
@@ -363,7 +363,7 @@ static void recall(worker *w, bool spins) {
   }
 }
 
-/* Gives the threads back, in the order in which they were taken. */
+/* Returns the threads, in the order in which they were taken. */
 static void dismiss(const loop *l) {
   int32_t count = 1;
   worker *last = NULL;

@@ -3,9 +3,9 @@
  *   - A loop is cut into pieces of neighbouring indices. Every thread that takes part claims one piece after the other.
  *     What is computed for an index must not depend on the piece or on the thread, so results have the same bits with
  *     any number of threads.
- *   - The calling thread always takes part. A thread that the system has put aside holds up nothing but the piece it
- *     works on: the others take the rest, and a thread that comes too late is not waited for.
- *   - No more threads take part than the loop's work pays for. A small loop runs on the calling thread alone.
+ *   - The calling thread always takes part. If the system suspends a thread, only the piece it works on waits: the others
+ *     take the remaining pieces, and a thread that has not begun by then is not waited for.
+ *   - A loop gets no more threads than its work pays for. A small loop runs on the calling thread alone.
  *   - Waiting threads spin for some microseconds at most, not at all where threads outnumber processors, and then
  *     sleep.
  *
@@ -33,9 +33,8 @@ typedef void (*bppsa_loop_body)(const void *context, int32_t worker, int64_t fir
  * where it is long in any case, as reading files is. */
 void bppsa_parallel_for(int32_t threads, int64_t count, double work, bppsa_loop_body body, const void *context);
 
-/* Nanoseconds that one thread takes for so many FLOP of a kernel, or for moving so many bytes, whichever is longer. The
- * estimate may be wrong by a factor of a few: threads need microseconds to meet, while loops last from nanoseconds to
- * seconds. */
+/* Nanoseconds that one thread takes for so many FLOP of a kernel, or for moving so many bytes, whichever is longer. The estimate
+ * may be wrong by a factor of a few: threads need microseconds to meet, while loops take nanoseconds to seconds. */
 static inline double bppsa_loop_work(double flops, double bytes) {
   const double flops_per_ns = 8, bytes_per_ns = 4;
   return flops / flops_per_ns > bytes / bytes_per_ns ? flops / flops_per_ns : bytes / bytes_per_ns;
@@ -44,10 +43,10 @@ static inline double bppsa_loop_work(double flops, double bytes) {
 /* Processors this process may run on, 1 .. BPPSA_MAX_THREADS (core/threads.h). */
 int32_t bppsa_pool_cpus(void);
 
-/* Threads created and not ended. */
+/* Threads that were created and have not ended. */
 int32_t bppsa_pool_size(void);
 
-/* For tests: whether the system refuses every further thread. */
+/* For tests: makes the system seem to refuse every further thread. */
 void bppsa_pool_refuse_threads(bool refuse);
 
 #ifdef __cplusplus

@@ -1,6 +1,6 @@
-/* For files that are written once and compiled for f32 and f64: set BPPSA_REAL to 32 or 64 and include the typed
- * `.inc` file, which includes this header, uses `real`, and names its functions R(name) -> name_f32 / name_f64.
- * (No include guard: every inclusion redefines the names for the width asked for.)
+/* For files that are written once and compiled for f32 and f64: set BPPSA_REAL to 32 or 64 and include the typed `.inc` file, which
+ * includes this header, uses `real`, and names its functions R(name), that is name_f32 or name_f64. (Without an include guard,
+ * because every inclusion redefines the names for the other type.)
  */
 #include "core/simd.h"
 
@@ -16,7 +16,7 @@
 #define real float
 #define real_bits uint32_t
 #define REAL_MANTISSA 23
-#define REAL_LINE 16 /* reals of a cache line */
+#define REAL_LINE 16 /* reals in a cache line */
 #define REAL_LEAST_EXPONENT (-126)
 #define REAL_MOST_EXPONENT 127
 #define R(name) name##_f32

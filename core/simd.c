@@ -22,7 +22,7 @@ static bool always(void) {
   return true;
 }
 
-/* Widest first. */
+/* The widest first. */
 static const struct {
   const bppsa_simd *kernels;
   bool (*supported)(void);

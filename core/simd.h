@@ -1,7 +1,7 @@
-/* Small-matrix and elementwise kernels, vectorised for the processor at hand and chosen at run time.
+/* Kernels for small matrices and elementwise functions, vectorised for the present processor and chosen at run time.
  *
- * Every kernel computes each element of its result in one fixed order, so that its bits depend on the instruction set alone:
- * not on the number of threads, not on how rows are cut into blocks.
+ * Every kernel computes each element of its result in one fixed order, so its bits depend on the instruction set alone: not on the
+ * number of threads, and not on how rows are cut into blocks.
  */
 #ifndef BPPSA_CORE_SIMD_H
 #define BPPSA_CORE_SIMD_H
@@ -19,9 +19,9 @@ extern "C" {
  * or from 0 where init is NULL. init = c with init_row = ldc accumulates; init_row = 0 repeats one row, a bias.
  *   A(i, p) = a[i * a_row + p * a_step]   any strides: transposed operands need no copy
  *   B(p, j) = b[p * ldb + j],  C(i, j) = c[i * ldc + j]
- * n runs through the vector lanes; nothing beyond the given extents is read or written, with one exception that saves masked
- * loads: where b's rows are padded to a multiple of 64 bytes (ldb > n is that multiple and n needs it whole), the padding is read
- * and not used. */
+ * The columns of C are the vector lanes. Nothing outside the given extents is read or written, with one exception that saves masked
+ * loads: if b's rows are padded to a multiple of 64 bytes (ldb > n is that multiple, and n needs it whole), the padding is read and
+ * not used. */
 #define BPPSA_SIMD_TYPE(real, suffix)                                                                                            \
   typedef struct {                                                                                                               \
     void (*gemm)(int64_t m, int64_t n, int64_t k, const real *a, int64_t a_row, int64_t a_step, const real *b, int64_t ldb,      \
@@ -54,15 +54,15 @@ typedef enum { BPPSA_SIMD_PORTABLE = 0, BPPSA_SIMD_AVX2, BPPSA_SIMD_AVX512, BPPS
 
 typedef struct {
   const char *name;   /* "portable", "avx2", "avx512" */
-  bppsa_simd_isa isa; /* for tables of kernels of other folders; the wide ones exist on x86-64 alone */
+  bppsa_simd_isa isa; /* for the kernel tables of other folders; the wide ones exist on x86-64 only */
   bppsa_simd_f32 f32;
   bppsa_simd_f64 f64;
 } bppsa_simd;
 
-/* The kernels in use: the widest this processor and its operating system support, unless bppsa_simd_select said otherwise. */
+/* The kernels in use: the widest that this processor and its operating system support, unless bppsa_simd_select chose others. */
 const bppsa_simd *bppsa_simd_get(void);
 
-/* Uses the kernels of that name from now on; "auto": the widest. Not while another thread computes. ERR_ARGUMENT: an unknown name,
+/* Uses the kernels of that name from now on; "auto": the widest. No other thread may be computing. ERR_ARGUMENT: an unknown name;
  * ERR_UNSUPPORTED: not on this processor. */
 bppsa_status bppsa_simd_select(const char *name);
 

@@ -1,6 +1,6 @@
-/* For kernels that are compiled once an instruction set: a file X_ISA.c says how wide its vectors are (SIMD_BYTES: 16, 32, 64),
- * is compiled with that instruction set's flags (cmake/BppsaSimd.cmake), and includes this, then for each type
- * core/squash_terms.inc, core/simd_vectors.inc and its own. */
+/* For kernels that are compiled for every instruction set: a file X_ISA.c defines the width of its vectors (SIMD_BYTES: 16, 32,
+ * 64), is compiled with that instruction set's flags (cmake/BppsaSimd.cmake), and includes this file, then for each real type
+ * core/squash_terms.inc, core/simd_vectors.inc and its own file. */
 #ifndef BPPSA_CORE_SIMD_VECTORS_H
 #define BPPSA_CORE_SIMD_VECTORS_H
 
@@ -16,10 +16,10 @@
 #define SIMD_PRAGMA(text) SIMD_PRAGMA_(text)
 #define SIMD_INLINE static inline __attribute__((always_inline))
 
-/* For each of `count` vectors side by side. */
+/* For each of `count` vectors. */
 #define EACH SIMD_PRAGMA(GCC unroll 4) for (int i = 0; i < count; ++i)
 
-/* sums = Σ c_p x^p, highest first */
+/* sums = Σ c_p x^p; the highest coefficient comes first */
 #define SERIES(sums, x, c)                                                                                                       \
   EACH {                                                                                                                         \
     sums[i] = R(spread)((c)[0]);                                                                                                 \
@@ -30,8 +30,9 @@
     }                                                                                                                            \
   }
 
-/* Calls AT(count, apart, row, column, cut) for all numbers of [rows][n]: `count` vectors, `apart` rows from each other. Ends of
- * four numbers are a case of their own: what is stored in part comes back from memory only, and the next product waits for it. */
+/* Calls AT(count, apart, row, column, cut) for all numbers of [rows][n]: `count` vectors whose rows are `apart` from each other.
+ * Ends of four numbers are a separate case: a partly stored vector comes back from memory only, and the next product waits for
+ * it. */
 #define FOR_ROWS(SIDES, AT)                                                                                                      \
   do {                                                                                                                           \
     const int64_t whole_ = n / R(LANES) * R(LANES), end_ = n - whole_;                                                           \

@@ -1,6 +1,6 @@
-/* tanh and 1 / (1 + e^-x), one number at a time, with the same bits on every processor and GPU: multiplications, additions and
- * divisions, each of them rounded, and no library's function. At most 4 ulp; NaN stays NaN. What includes this is compiled
- * without contraction of a·b + c, as all C files outside core/simd_*.c are; a .cu file needs --fmad=false.
+/* tanh and 1 / (1 + e^-x) of one number, with the same bits on every processor and GPU: they use multiplications, additions and
+ * divisions, each of them rounded, and no library functions. Error at most 4 ulp; NaN stays NaN. Files that include this are
+ * compiled without contraction of a·b + c, as all C files except core/simd_*.c are; a .cu file needs --fmad=false.
  *
  * The kernels of core/simd.h are faster, but their bits depend on the instruction set.
  */

@@ -30,7 +30,7 @@ const char *bppsa_last_error(void) {
   return last_error;
 }
 
-/* Cuts an incomplete UTF-8 character off the end of a text that was truncated. */
+/* Removes an incomplete UTF-8 character from the end of a truncated text. */
 static void drop_cut_character(char *text) {
   size_t end = strlen(text);
   size_t start = end;
@@ -46,7 +46,7 @@ static void drop_cut_character(char *text) {
   }
 }
 
-/* Control characters, C1 (U+0080 .. U+009F) included, become '?': a message is one line and cannot steer a terminal. */
+/* Replaces control characters, also C1 (U+0080 .. U+009F), by '?': a message is one line and cannot control a terminal. */
 static void replace_control_characters(char *text) {
   for (unsigned char *c = (unsigned char *)text; *c != '\0'; ++c) {
     if (*c < 0x20 || *c == 0x7F) {
@@ -58,7 +58,7 @@ static void replace_control_characters(char *text) {
   }
 }
 
-/* Formats into text, which is not last_error: an argument may be the last error itself. */
+/* Formats into `text`, which must not be last_error, because an argument may be the last error itself. */
 static void format_message(char *text, const char *format, va_list arguments) {
   const int length = vsnprintf(text, MESSAGE_SIZE, format, arguments);
   if (length < 0) {

@@ -18,8 +18,8 @@ typedef enum {
   BPPSA_ERR_MEMORY,      /* an allocation failed, or would not fit in 64 bits */
   BPPSA_ERR_UNSUPPORTED, /* a combination no backend implements, a device that is not there */
   BPPSA_ERR_NUMERIC,     /* a non-finite value */
-  BPPSA_ERR_IO,          /* the operating system refused a read, a write, a rename */
-  BPPSA_ERR_FORMAT,      /* a file that is not what it says it is; the message names the byte */
+  BPPSA_ERR_IO,          /* the operating system refused to read, write or rename */
+  BPPSA_ERR_FORMAT,      /* a file that is not what it claims to be; the message names the byte */
   BPPSA_ERR_CUDA,        /* the CUDA runtime or one of its libraries failed */
   BPPSA_ERR_COMM         /* a transport failed or a rank died */
 } bppsa_status;
@@ -40,8 +40,8 @@ bppsa_status bppsa_fail(bppsa_status status, const char *format, ...)
 #endif
     ;
 
-/* Puts the text of `format` in front of the last error, as "PREFIX: MESSAGE", and returns `status`: for callers that know
- * the file or option a lower layer could not know. */
+/* Puts the text of `format` in front of the last error, as "PREFIX: MESSAGE", and returns `status`: for callers that know the
+ * file or option which a lower layer does not know. */
 bppsa_status bppsa_fail_prefix(bppsa_status status, const char *format, ...)
 #if defined(__GNUC__)
     __attribute__((format(printf, 2, 3)))

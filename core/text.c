@@ -52,8 +52,8 @@ void bppsa_text_append(bppsa_text *text, const char *characters, size_t size) {
 
 enum { MOST_DIGITS = 17, FIXED_FROM = -5, FIXED_BELOW = 16 }; /* exponents */
 
-/* |value| rounded to `count` digits, without the zeros behind them: 0.d1 d2 .. times 10^(*exponent + 1). Digits are picked out of
- * what printf writes, whose point depends on the locale. Returns how many there are; *same: they read back as the value. */
+/* |value| rounded to `count` digits without trailing zeros: 0.d1 d2 .. times 10^(*exponent + 1). The digits are taken from
+ * printf's text, whose decimal point depends on the locale. Returns their number; *same: they read back as the value. */
 static int round_digits(double value, int count, char digits[MOST_DIGITS + 1], int *exponent, bool *same) {
   char printed[BPPSA_REAL_TEXT];
   int length = 0;
@@ -81,7 +81,7 @@ const char *bppsa_real_text(double value, char text[BPPSA_REAL_TEXT]) {
     snprintf(text, BPPSA_REAL_TEXT, "%s", isnan(value) ? "nan" : value < 0 ? "-inf" : "inf");
     return text;
   }
-  bool same = false; /* 15 digits hold every shorter number, but for those below the normal ones */
+  bool same = false; /* 15 digits represent every shorter number except subnormal ones */
   for (int count = fabs(value) < DBL_MIN ? 1 : 15; !same && count <= MOST_DIGITS; ++count) {
     length = round_digits(fabs(value), count, digits, &exponent, &same);
   }
@@ -141,7 +141,7 @@ bppsa_status bppsa_text_check(const bppsa_text *text) {
   return text->failed ? BPPSA_ERR_MEMORY : BPPSA_OK; /* the allocator has set the error */
 }
 
-/* Optimal string alignment: insertions, deletions, substitutions and swaps of neighbours. */
+/* The distance of optimal string alignment: insertions, deletions, substitutions and swaps of neighbours. */
 static size_t edit_distance(const char *a, const char *b) {
   const size_t m = strlen(a), n = strlen(b);
   size_t rows[3][BPPSA_SUGGESTION_LIMIT + 1];
@@ -184,13 +184,13 @@ const char *bppsa_suggest(const char *word, const char *const *candidates) {
     const size_t distance = edit_distance(bare, candidate);
     if (distance <= limit && distance < strlen(candidate)) {
       best = candidates[i];
-      limit = distance == 0 ? 0 : distance - 1; /* strictly better from here on */
+      limit = distance == 0 ? 0 : distance - 1; /* only strictly better candidates from here on */
       if (distance == 0) {
         return best;
       }
     }
   }
-  for (int i = 0; best == NULL && length >= 3 && candidates[i] != NULL; ++i) { /* a word cut short */
+  for (int i = 0; best == NULL && length >= 3 && candidates[i] != NULL; ++i) { /* the word is the beginning of a candidate */
     if (strncmp(bare, candidates[i] + strspn(candidates[i], "-"), length) == 0) {
       best = candidates[i];
     }

@@ -1,4 +1,4 @@
-/* How many threads there can be: what a device may be asked for, and what the pool has room for. */
+/* The largest number of threads, for devices and for the pool. */
 #ifndef BPPSA_CORE_THREADS_H
 #define BPPSA_CORE_THREADS_H
 

@@ -6,8 +6,8 @@
 #include "core/graph.h"
 
 typedef struct {
-  bppsa_mark *queued; /* GPU */
-  double seconds;     /* CPU */
+  bppsa_mark *queued; /* on a GPU */
+  double seconds;     /* on a CPU */
   bool set;
 } mark;
 

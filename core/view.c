@@ -101,7 +101,7 @@ bppsa_status bppsa_shape_bytes(bppsa_dtype dtype, int32_t ndim, const int64_t *s
     return bppsa_fail(BPPSA_ERR_SHAPE, "%d dimensions, expected 0 .. %d", (int)ndim, BPPSA_MAX_DIMS);
   }
   char text[BPPSA_SHAPE_TEXT];
-  int64_t product = (int64_t)dtypes[dtype].size; /* over extents of at least 1: strides must fit as well */
+  int64_t product = (int64_t)dtypes[dtype].size; /* of extents of at least 1, because strides must fit as well */
   bool empty = false;
   for (int32_t d = 0; d < ndim; ++d) {
     if (shape[d] < 0) {
@@ -124,7 +124,7 @@ bppsa_status bppsa_shape_bytes(bppsa_dtype dtype, int32_t ndim, const int64_t *s
   return BPPSA_OK;
 }
 
-/* Axis `axis` of "[B, C, H, W]": where its name begins, and its length. */
+/* Axis `axis` of "[B, C, H, W]": the beginning of its name, and its length. */
 static const char *axis_name(const char *words, int32_t axis, int *length) {
   const char *at = words + 1;
   for (int32_t d = 0; d < axis; ++d) {

@@ -1,5 +1,5 @@
-/* Borrowed views of arrays, carrying what DLPack carries: pointer, dtype, shape, strides, device.
- * A view never owns its memory. Row-major unless strides say otherwise; strides count elements.
+/* Borrowed views of arrays, with the fields of DLPack: pointer, dtype, shape, strides, device. A view never owns its memory. It is
+ * row-major unless strides say otherwise; strides count elements.
  */
 #ifndef BPPSA_CORE_VIEW_H
 #define BPPSA_CORE_VIEW_H
@@ -20,7 +20,7 @@ typedef enum {
   BPPSA_F32 = 0,
   BPPSA_F64,
   BPPSA_I64,
-  /* The following are carried by files; nothing computes in them. */
+  /* The following occur in files only; nothing computes with them. */
   BPPSA_I32,
   BPPSA_I16,
   BPPSA_I8,
@@ -52,8 +52,8 @@ typedef struct {
 } bppsa_named_view;
 
 size_t bppsa_dtype_size(bppsa_dtype dtype); /* bytes per element */
-/* Elements of a row of `width`, padded to whole cache lines (BPPSA_ALIGNMENT bytes): the kernels then read its end without masks.
- * */
+/* Elements in a row of `width` that is padded to whole cache lines (BPPSA_ALIGNMENT bytes), so that kernels read its end without
+ * masks. */
 int64_t bppsa_dtype_padded(bppsa_dtype dtype, int64_t width);
 const char *bppsa_dtype_name(bppsa_dtype dtype); /* "f32" */
 /* "f32" or "f64" to the dtype; ERR_ARGUMENT for anything else. */
@@ -72,12 +72,12 @@ bppsa_status bppsa_shape_bytes(bppsa_dtype dtype, int32_t ndim, const int64_t *s
 /* Writes "[2, 3, 4]" into text (cut at size) and returns text. */
 const char *bppsa_shape_text(int32_t ndim, const int64_t *shape, char *text, size_t size);
 
-/* Where `found` is `expected` with its axes in another order: "; it looks like [B, H, W, C]", by the axes' names in `words`, "[B,
- * C, H, W]"; otherwise "". Returns text. For messages about a shape that was refused. */
+/* If `found` is `expected` with its axes in another order: "; it looks like [B, H, W, C]", with the axes' names from `words`, for
+ * example "[B, C, H, W]"; otherwise "". For messages about a refused shape. Returns text. */
 const char *bppsa_shape_guess(const char *words, int32_t ndim, const int64_t *found, const int64_t *expected, char *text,
                               size_t size);
 
-/* "[3, 0, 2]": where element i of a contiguous view stands. Returns text. */
+/* "[3, 0, 2]": the indices of element i of a contiguous view. Returns text. */
 const char *bppsa_index_text(const bppsa_view *view, int64_t i, char *text, size_t size);
 
 #define BPPSA_SHAPE_TEXT 192 /* holds any shape of BPPSA_MAX_DIMS extents */
