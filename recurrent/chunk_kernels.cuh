@@ -12,6 +12,8 @@
  * Everything is in row-vector form, gᵀ_{t-1} = Σ_k (gᵀ_t ∘ d_k) W_k + gᵀ_t ∘ e + uᵀ_{t-1}. HP: H padded; W_k has
  * rows and columns of 0 there. Exponents of products, and when one is useless and its steps are redone: scan/scan_products.inc.
  * All sums run in one fixed order.
+ *
+ * (Longer than most: the three phases share one layout of shared memory, and one arithmetic of exponents.)
  */
 #ifndef BPPSA_RECURRENT_CHUNK_KERNELS_CUH
 #define BPPSA_RECURRENT_CHUNK_KERNELS_CUH

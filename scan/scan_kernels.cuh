@@ -8,6 +8,8 @@
  *
  * Long products over- and underflow where sequential BP does not; how exponents mend that, and when a product is useless and its
  * steps are redone, is told in scan_products.inc. Sums run in one fixed order: the bits do not change from run to run.
+ *
+ * (Longer than most: the kernels of matrices share how a vector is taken through leaves and how a useless product is redone.)
  */
 #ifndef BPPSA_SCAN_SCAN_KERNELS_CUH
 #define BPPSA_SCAN_SCAN_KERNELS_CUH

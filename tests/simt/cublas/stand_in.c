@@ -5,6 +5,8 @@
  * A product is refused without a stream, a mode of mathematics, and a workspace set after the stream, which takes an earlier one
  * away; all of that is written to. STAND_IN_CUBLAS in the environment: "missing": there is no library; "refuses": no product is
  * supported; "tf32": the default mode's factors are rounded to TF32, which the real one's are not.
+ *
+ * It asserts nothing itself: what it refuses, and the numbers it gives, are what the tests that link it assert.
  */
 #include <stdbool.h>
 #include <stdlib.h>

@@ -9,6 +9,8 @@
  *         n = tanh(W_2 x + r ∘ (R_5 h + b_R5) + b_W2)    h_t = (1 - i) ∘ n + i ∘ h_{t-1}
  *
  * The persistent static algorithm refuses every shape, the dynamic one those of batch 1.
+ *
+ * It asserts nothing itself: what it refuses, and the numbers it gives, are what the tests that link it assert.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -5,6 +5,8 @@
  * A call without a buffer says how large one must be; the same call with it does the work, and fills all of it. Steps that come
  * before their turn are refused.
  * Matrices of more than 1000 rows need more than there is.
+ *
+ * It asserts nothing itself: what it refuses, and the numbers it gives, are what the tests that link it assert.
  */
 #include <stdlib.h>
 #include <string.h>
