@@ -20,14 +20,13 @@ template <typename real> struct gru_unit {
   enum { MATRICES = 3, SAVED = 4, DIAGONAL = 1, SPLIT = 1, AHEAD = sizeof(real) == 4 ? 4 : 2, EARLIER = 0 };
   real r, u, m, n, h; /* h of step t - 1 */
 
-  __device__ static inline gru_unit load(const layer_arrays<real> &c, int64_t past, int64_t, int64_t j) {
+  __device__ static inline gru_unit load(const unit_place<real, ::gru_unit> &at, int i = 0) {
     gru_unit unit;
-    const real *saved = c.saved + 4 * past - 3 * j;
-    unit.h = c.h[past];
-    unit.r = saved[0];
-    unit.u = saved[c.hidden];
-    unit.m = saved[2 * c.hidden];
-    unit.n = saved[3 * c.hidden];
+    unit.h = at.h[i];
+    unit.r = at.saved[i];
+    unit.u = at.saved[at.hidden + i];
+    unit.m = at.saved[2 * at.hidden + i];
+    unit.n = at.saved[3 * at.hidden + i];
     return unit;
   }
   __device__ inline real before(const gru_unit &) const {

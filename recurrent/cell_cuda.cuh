@@ -27,6 +27,25 @@ template <typename real> struct layer_arrays {
   real *columns[BPPSA_CELL_MATRICES], *diagonal; /* [T][b][H]: d_k and e */
 };
 
+/* Where a unit's numbers of step t stand; h_{t-1} of the unit at h[past]. */
+template <typename real, template <typename> class cell> struct unit_place {
+  const real *h;         /* h_t, where cell::EARLIER; otherwise h_{t-1} */
+  const real *saved;     /* vectors `hidden` apart */
+  int64_t state, hidden; /* reals between two steps of h; H */
+  unit_place() = default;
+  __device__ unit_place(const layer_arrays<real> &c, int64_t past, int64_t unit)
+      : h(c.h + past + (cell<real>::EARLIER ? c.batch * c.hidden : 0)),
+        saved(cell<real>::SAVED > 0 ? c.saved + cell<real>::SAVED * (past - unit) + unit : NULL), state(c.batch * c.hidden),
+        hidden(c.hidden) {}
+  /* To step t - 1. */
+  __device__ void back() {
+    h -= state;
+    if (cell<real>::SAVED > 0) {
+      saved -= cell<real>::SAVED * state;
+    }
+  }
+};
+
 /* Chunks of a layer's steps (chunk_kernels.cuh). */
 template <typename real> struct chunk_arrays {
   int64_t chunks;     /* P, cut by bppsa_cut */

@@ -49,13 +49,13 @@ bppsa_status launched(const char *what) {
   return bppsa_cuda_check(cudaGetLastError(), what);
 }
 
-template <typename real, template <typename> class cell, int HP, bool SUM>
+template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 bppsa_status launch_walk(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s) {
   enum { K = cell<real>::MATRICES };
   const int64_t items = (s.chunks - s.from_zero) * c.batch, warps = walk_warps(items), all = K * c.hidden;
-  const int64_t walking = warps * 2 * K * HP, part = SUM ? all * c.hidden + 3 * all : 0;
+  const int64_t walking = warps * 2 * K * HP, part = KIND != WALK_FREE ? warps * (all * c.hidden + 3 * all) : 0;
   const size_t shared = (size_t)(walking > part ? walking : part) * sizeof(real);
-  BPPSA_LAUNCH((bppsa_recurrent_walk<real, cell, HP, SUM>), (unsigned)divide_up(items, warps), (unsigned)(warps * WARP_LANES),
+  BPPSA_LAUNCH((bppsa_recurrent_walk<real, cell, HP, KIND>), (unsigned)divide_up(items, warps), (unsigned)(warps * WARP_LANES),
                shared, stream, c, s);
   return launched("backward pass of chunks: launch");
 }
@@ -146,10 +146,11 @@ METHOD(bppsa_status, walk)(cudaStream_t stream, const layer_arrays<real> &c, con
   return padded(c.hidden, [&](auto hp) {
     if constexpr (fits<real, cell, hp.value>::SUM) {
       if (s.partials != NULL) {
-        return launch_walk<real, cell, hp.value, true>(stream, c, s);
+        return c.injected || c.delta_x != NULL ? launch_walk<real, cell, hp.value, WALK_SUMS>(stream, c, s)
+                                               : launch_walk<real, cell, hp.value, WALK_PLAIN>(stream, c, s);
       }
     }
-    return launch_walk<real, cell, hp.value, false>(stream, c, s);
+    return launch_walk<real, cell, hp.value, WALK_FREE>(stream, c, s);
   });
 }
 

@@ -28,7 +28,8 @@
 
 /* A thread carries V rows of the product of one chunk and sample, an item; GROUPS threads of a warp one item. The rows stand in
  * shared memory, so that the loop over their entries need not be unrolled, sums in registers; W_k's rows are read by all lanes at
- * once. Factors are made once an item, a step ahead of their use. shared: see transition_reals. */
+ * once. Factors are made once an item, a step ahead of their use, from what was loaded a step before. A thread loads MINE units:
+ * those beyond H are what stands behind the row, in the layer's memory too, and nobody uses them. shared: see SHARED. */
 template <typename real, template <typename> class cell, int HP, int V> struct transition_shape {
   enum {
     K = cell<real>::MATRICES,
@@ -47,31 +48,33 @@ template <typename real, template <typename> class cell, int HP, int V> struct t
 /* V rows, x [HP][V][threads], through one step: x = Σ_k (x ∘ d_k) W_k + x ∘ e. With `rescale` they are brought back into the
  * window. */
 template <typename real, template <typename> class cell, int HP, int V>
-__device__ __forceinline__ void transition_step(const real *w, const real *d, real *x, bool rescale, int32_t e[V],
+__device__ __forceinline__ void transition_step(const real *w, const real *d, real *x, int hidden, bool rescale, int32_t e[V],
                                                 real norms[V]) {
-  enum { K = cell<real>::MATRICES, Q = quad<real>::SIZE };
+  enum { K = cell<real>::MATRICES, Q = quad<real>::SIZE, ROWS = K == 1 ? 4 : 2 }; /* of x at once: HP is a multiple */
   real y[V][HP] = {};
-  BPPSA_UNROLL_BY(2)
-  for (int r = 0; r < HP; ++r) {
-    real in[V];
+  for (int first = 0; first < hidden; first += ROWS) {
     BPPSA_UNROLL
-    for (int v = 0; v < V; ++v) {
-      in[v] = x[(r * V + v) * CHUNK_THREADS];
-    }
-    BPPSA_UNROLL
-    for (int k = 0; k < K; ++k) {
-      const quad<real> *row = (const quad<real> *)(w + (k * HP + r) * HP);
-      real scaled[V];
+    for (int r = first; r < first + ROWS; ++r) {
+      real in[V];
       BPPSA_UNROLL
       for (int v = 0; v < V; ++v) {
-        scaled[v] = in[v] * d[k * HP + r];
+        in[v] = x[(r * V + v) * CHUNK_THREADS];
       }
       BPPSA_UNROLL
-      for (int q = 0; q < HP / Q; ++q) {
-        const quad<real> part = row[q];
+      for (int k = 0; k < K; ++k) {
+        const quad<real> *row = (const quad<real> *)(w + (k * HP + r) * HP);
+        real scaled[V];
         BPPSA_UNROLL
-        for (int at = 0; at < Q * V; ++at) {
-          y[at % V][q * Q + at / V] += scaled[at % V] * part.v[at / V];
+        for (int v = 0; v < V; ++v) {
+          scaled[v] = in[v] * d[k * HP + r];
+        }
+        BPPSA_UNROLL
+        for (int q = 0; q < HP / Q; ++q) {
+          const quad<real> part = row[q];
+          BPPSA_UNROLL
+          for (int at = 0; at < Q * V; ++at) {
+            y[at % V][q * Q + at / V] += scaled[at % V] * part.v[at / V];
+          }
         }
       }
     }
@@ -81,17 +84,17 @@ __device__ __forceinline__ void transition_step(const real *w, const real *d, re
     y[at % V][at / V] += x[at * CHUNK_THREADS] * d[K * HP + at / V];
   }
   if (rescale) {
+    real largest[V] = {};
+    BPPSA_UNROLL
+    for (int at = 0; at < HP * V; ++at) {
+      largest[at % V] = scan_larger(largest[at % V], scan_size(y[at % V][at / V]));
+    }
     BPPSA_UNROLL
     for (int v = 0; v < V; ++v) {
-      real largest = 0;
-      BPPSA_UNROLL
-      for (int j = 0; j < HP; ++j) {
-        largest = scan_larger(largest, scan_size(y[v][j]));
-      }
-      const int32_t excess = scan_excess(largest);
-      norms[v] = largest;
+      const int32_t excess = scan_excess(largest[v]);
+      norms[v] = largest[v];
       if (excess != 0) {
-        const real factor = scan_power<real>(-excess);
+        const real factor = scan_normal_power<real>(-excess);
         e[v] += excess;
         norms[v] *= factor;
         BPPSA_UNROLL
@@ -111,10 +114,11 @@ template <typename real, template <typename> class cell, int HP, int V>
 __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_transition(layer_arrays<real> c, chunk_arrays<real> s) {
   typedef transition_shape<real, cell, HP, V> shape;
   enum { K = shape::K, Q = quad<real>::SIZE };
-  BPPSA_SHARED(real, w);
+  BPPSA_SHARED(real, memory);
+  real *w = launch_held(memory);
   const int thread = (int)threadIdx.x, lane = thread % WARP_LANES, warp = thread / WARP_LANES;
   const int place = lane / shape::GROUPS, group = lane % shape::GROUPS;
-  real *x = w + shape::W_REALS + thread; /* [HP][V][threads] */
+  real *x = launch_held(memory + shape::W_REALS + thread); /* [HP][V][threads] */
   real *factors = w + shape::W_REALS + shape::X_REALS + (warp * shape::ITEMS + place) * 2 * shape::D_REALS;
   const int64_t hidden = c.hidden, items = (s.chunks - 1) * c.batch;
   const int64_t item = ((int64_t)blockIdx.x * shape::WARPS + warp) * shape::ITEMS + place;
@@ -129,8 +133,7 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_transition(laye
   int32_t e[V];
   real norms[V];
   cell<real> mine[shape::MINE] = {};
-  const int64_t state = c.batch * hidden;
-  int64_t past = (start - 1) * state + b * hidden + group; /* of the unit `group` */
+  unit_place<real, cell> at(c, ((start - 1) * c.batch + b) * hidden + group, group);
   BPPSA_UNROLL
   for (int v = 0; v < V; ++v) {
     e[v] = 0;
@@ -140,39 +143,37 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_transition(laye
   }
   BPPSA_UNROLL
   for (int i = 0; i < shape::MINE; ++i) {
-    const int r = group + i * shape::GROUPS;
-    if (active && r < hidden) {
-      mine[i] = cell<real>::load(c, past + i * shape::GROUPS, state, r);
-    }
+    mine[i] = cell<real>::load(at, i * shape::GROUPS);
   }
   __syncthreads();
   for (int link = 0; link < longest; ++link) {
     const bool works = active && link < count;
     real *d = factors + link % 2 * shape::D_REALS; /* [K, then e][HP] */
-    past -= state;
     BPPSA_UNROLL
-    for (int i = 0; i < shape::MINE; ++i) {
+    for (int i = 0; i < shape::MINE; ++i) { /* all factors, then all loads: a factor would wait for a load before it */
       const int r = group + i * shape::GROUPS;
-      real own[K] = {}, diagonal = 0, unused;
-      if (works && r < hidden) {
-        mine[i].factors(c.relu, own, &diagonal, &unused);
-      }
-      BPPSA_UNROLL
-      for (int k = 0; k < K; ++k) {
-        if (works && r < HP) {
-          d[k * HP + r] = own[k];
+      real own[K], diagonal, unused;
+      mine[i].factors(c.relu, own, &diagonal, &unused);
+      if (works && (shape::MINE * shape::GROUPS == HP || r < HP)) {
+        BPPSA_UNROLL
+        for (int k = 0; k < K; ++k) {
+          d[k * HP + r] = r < hidden ? own[k] : 0;
         }
-      }
-      if (cell<real>::DIAGONAL && works && r < HP) {
-        d[K * HP + r] = diagonal;
-      }
-      if (works && r < hidden && link + 1 < count) {
-        mine[i] = cell<real>::load(c, past + i * shape::GROUPS, state, r);
+        if (cell<real>::DIAGONAL) {
+          d[K * HP + r] = r < hidden ? diagonal : 0;
+        }
       }
     }
     __syncwarp();
+    if (link + 1 < count) {
+      at.back();
+    }
+    BPPSA_UNROLL
+    for (int i = 0; i < shape::MINE; ++i) { /* after the last link in vain: a condition would wait for what it loads */
+      mine[i] = cell<real>::load(at, i * shape::GROUPS);
+    }
     if (works) {
-      transition_step<real, cell, HP, V>(w, d, x, link % SCAN_RESCALE_LINKS == 0 || link + 1 == count, e, norms);
+      transition_step<real, cell, HP, V>(w, d, x, (int)hidden, link % SCAN_RESCALE_LINKS == 0 || link + 1 == count, e, norms);
     }
   }
   BPPSA_UNROLL
@@ -218,7 +219,7 @@ __device__ real step_back(const layer_arrays<real> &c, int64_t t, int64_t b, int
   real sum = 0;
   if (lane < c.hidden) {
     const int64_t past = ((t - 1) * c.batch + b) * c.hidden + lane;
-    const cell<real> unit = cell<real>::load(c, past, c.batch * c.hidden, lane);
+    const cell<real> unit = cell<real>::load(unit_place<real, cell>(c, past, lane));
     real d[K], e, d_x;
     unit.factors(c.relu, d, &e, &d_x);
     for (int k = 0; k < K; ++k) {
@@ -457,171 +458,239 @@ __global__ void __launch_bounds__(CARRY_THREADS) bppsa_recurrent_carry(layer_arr
 
 /* ---- phase 3, and sequential BP ---- */
 
-/* What a lane reads of a step; where the next one to be read stands: h_{t-1} of the lane's unit, and x. */
-template <typename real, template <typename> class cell> struct walk_step {
-  cell<real> unit;
-  real u, x;
-};
-struct walk_cursor {
-  int64_t past, state, row, batch;
-};
+/* A warp's sums of weight gradients: lane j has column j of dW_hh, and unit j of the rest. db_hh differs from db_ih in the last
+ * gate alone. */
+template <typename real, int K, int HP> struct walk_sums { real w_hh[K][HP], b_ih[K], b_hh, w_ih[K]; };
 
-template <typename real, template <typename> class cell, bool SUM>
-__device__ __forceinline__ void walk_load(const layer_arrays<real> &c, bool step, int j, walk_cursor *at,
-                                          walk_step<real, cell> *to) {
-  to->unit = cell<real>::load(c, at->past, at->state, j);
-  if (step && c.injected) {
-    to->u = c.g[at->past];
-  }
-  if (SUM && step && c.input == 1) {
-    to->x = c.x[at->row];
-  }
-  at->past -= at->state;
-  at->row -= at->batch;
-}
-
-/* A warp's sums of weight gradients: lane j has column j of dW_hh, and unit j of the rest. */
-template <typename real, int K, int HP> struct walk_sums { real w_hh[K][HP], b_hh[K], b_ih[K], w_ih[K]; };
-
-/* Adds the sums of all warps of a block, in order, and hands them to the block's part. shared: as many reals as a part has. */
+/* Adds the sums of all warps of a block, in order, and hands them to the block's part. shared: as many reals as a part has, a
+ * warp. */
 template <typename real, int K, int HP>
 __device__ void walk_finish(const layer_arrays<real> &c, const chunk_arrays<real> &s, const walk_sums<real, K, HP> &sums,
-                            bool works, real *shared) {
+                            real *shared) {
   const int lane = (int)threadIdx.x % WARP_LANES, warp = (int)threadIdx.x / WARP_LANES, warps = (int)blockDim.x / WARP_LANES;
-  const int64_t hidden = c.hidden, all = K * hidden, count = all * hidden + (c.input == 1 ? 3 : 2) * all;
-  for (int64_t at = threadIdx.x; at < count; at += blockDim.x) {
-    shared[at] = 0;
-  }
-  __syncthreads();
-  for (int turn = 0; turn < warps; ++turn) {
-    if (turn == warp && works && lane < hidden) {
+  const int hidden = (int)c.hidden, all = K * hidden, count = all * hidden + (c.input == 1 ? 3 : 2) * all;
+  real *own = shared + warp * count;
+  if (lane < hidden) {
+    BPPSA_UNROLL
+    for (int k = 0; k < K; ++k) {
       BPPSA_UNROLL
-      for (int k = 0; k < K; ++k) {
-        BPPSA_UNROLL
-        for (int r = 0; r < HP; ++r) {
-          if (r < hidden) {
-            shared[(k * hidden + r) * hidden + lane] += sums.w_hh[k][r];
-          }
-        }
-        real *units = shared + all * hidden + k * hidden + lane;
-        units[0] += sums.b_hh[k];
-        units[all] += sums.b_ih[k];
-        if (c.input == 1) {
-          units[2 * all] += sums.w_ih[k];
+      for (int r = 0; r < HP; ++r) {
+        if (r < hidden) {
+          own[(k * hidden + r) * hidden + lane] = sums.w_hh[k][r];
         }
       }
+      real *units = own + all * hidden + k * hidden + lane;
+      units[0] = k + 1 == K ? sums.b_hh : sums.b_ih[k];
+      units[all] = sums.b_ih[k];
+      if (c.input == 1) {
+        units[2 * all] = sums.w_ih[k];
+      }
     }
-    __syncthreads();
   }
-  for (int64_t at = threadIdx.x; at < count; at += blockDim.x) {
-    s.partials[blockIdx.x * count + at] = shared[at];
+  __syncthreads();
+  for (int at = (int)threadIdx.x; at < count; at += (int)blockDim.x) {
+    real sum = 0;
+    for (int w = 0; w < warps; ++w) {
+      sum += shared[w * count + at];
+    }
+    s.partials[(int64_t)blockIdx.x * count + at] = sum;
   }
 }
 
-/* A warp a chunk and sample, a lane a unit. W_k's column of the unit is in registers, as are, with SUM, the sums of its weight
- * gradients. Loads are AHEAD steps ahead of their use. shared: 2 · K · HP reals a warp; with SUM at least a part. */
-template <typename real, template <typename> class cell, int HP, bool SUM>
+/* What a walk does besides going back: sums of weight gradients with nothing injected and nothing handed out but g_0, the usual
+ * case; with either; no sums. */
+enum walk_kind { WALK_PLAIN, WALK_SUMS, WALK_FREE };
+
+/* What a lane reads of a step. */
+template <typename real, template <typename> class cell> struct walk_step {
+  cell<real> unit;
+  real u;
+};
+
+/* What a lane keeps of a walk: weights, sums, the gradient, and where its next numbers stand. */
+template <typename real, template <typename> class cell, int HP, walk_kind KIND> struct walk_lane {
+  enum {
+    K = cell<real>::MATRICES,
+    SUM = KIND != WALK_FREE,
+    MORE = KIND != WALK_PLAIN,
+    AHEAD = K > 1 && SUM &&MORE ? cell<real>::AHEAD / 2 : (int)cell<real>::AHEAD
+  };                   /* less where registers are short */
+  real w[K][HP], g, x; /* a column of each W_k; x: of step lane % AHEAD of the next round */
+  walk_sums<real, K, SUM ? HP : 1> sums;
+  walk_step<real, cell> ring[AHEAD]; /* the next steps */
+  unit_place<real, cell> unit;
+  bool reads_x, reads_u, stores_x, stores_h, stores_g;
+  const real *x_at, *u_at;
+  real *delta_x, *delta_h, *g_to;
+  int64_t state, x_row;
+};
+
+/* Reads step i of the ring; with `step` also what its step alone needs. */
+template <typename real, template <typename> class cell, int HP, walk_kind KIND>
+__device__ __forceinline__ void walk_read(int i, bool step, walk_lane<real, cell, HP, KIND> *l) {
+  l->ring[i].unit = cell<real>::load(l->unit);
+  l->unit.back();
+  if (l->MORE && l->reads_u && step) {
+    l->ring[i].u = *l->u_at;
+    l->u_at -= l->state;
+  }
+}
+
+/* Hands out what a step gave, as far as it is wanted. */
+template <typename real, template <typename> class cell, int HP, walk_kind KIND>
+__device__ __forceinline__ void walk_store(int k, int64_t hidden, real to_x, real to_h, walk_lane<real, cell, HP, KIND> *l) {
+  enum { K = cell<real>::MATRICES };
+  if (l->MORE && l->stores_x) {
+    l->delta_x[k * hidden] = to_x;
+    l->delta_x -= k + 1 == K ? K * l->state : 0;
+  }
+  if (!l->SUM && cell<real>::SPLIT && l->stores_h) {
+    l->delta_h[k * hidden] = to_h;
+    l->delta_h -= k + 1 == K ? K * l->state : 0;
+  }
+}
+
+/* g_{t-1} from g_t, and sums. own: K · HP reals of shared memory. last: g_{t-1} is g_0. */
+template <typename real, template <typename> class cell, int HP, walk_kind KIND>
+__device__ __forceinline__ void walk_back(const layer_arrays<real> &c, const walk_step<real, cell> &now, real before, real x,
+                                          bool unit, int lane, bool last, real *own, walk_lane<real, cell, HP, KIND> *l) {
+  enum { K = cell<real>::MATRICES, Q = quad<real>::SIZE, SUM = KIND != WALK_FREE, SUMS_HP = SUM ? HP : 1 };
+  real d[K], e, d_x, part[4] = {now.unit.carried(l->g) + (l->MORE ? now.u : (real)0), 0, 0, 0};
+  now.unit.factors(c.relu, d, &e, &d_x);
+  BPPSA_UNROLL
+  for (int k = 0; k < K; ++k) {
+    const real to_h = d[k] * l->g, to_x = (k + 1 == K ? d_x : d[k]) * l->g;
+    if (unit) {
+      own[k * HP + lane] = to_h;
+    }
+    walk_store(k, c.hidden, to_x, to_h, l);
+    if (SUM) {
+      l->sums.b_ih[k] += to_x;
+      l->sums.w_ih[k] += to_x * x;
+      if (k + 1 == K) {
+        l->sums.b_hh += to_h;
+      }
+    }
+  }
+  __syncwarp();
+  BPPSA_UNROLL
+  for (int k = 0; k < K; ++k) {
+    quad<real> rows[HP / Q];
+    BPPSA_UNROLL
+    for (int q = 0; q < HP / Q; ++q) {
+      rows[q] = ((const quad<real> *)(own + k * HP))[q];
+    }
+    BPPSA_UNROLL
+    for (int r = 0; r < HP; ++r) {
+      part[r % 4] += rows[r / Q].v[r % Q] * l->w[k][r];
+      if (SUM) {
+        l->sums.w_hh[k][r % SUMS_HP] += rows[r / Q].v[r % Q] * before;
+      }
+    }
+  }
+  l->g = (part[0] + part[1]) + (part[2] + part[3]);
+  if (!SUM && l->stores_g) {
+    if (!last) {
+      *l->g_to = l->g;
+    }
+    l->g_to -= l->state;
+  }
+}
+
+/* AHEAD steps, and the reads for the next ones. WHOLE: this round and the next have all their steps; otherwise `left` are left,
+ * the last of them the first of all steps where `to_zero`. */
+template <bool WHOLE, typename real, template <typename> class cell, int HP, walk_kind KIND>
+__device__ __forceinline__ void walk_round(const layer_arrays<real> &c, bool unit, int lane, int left, bool to_zero, real *delta,
+                                           walk_lane<real, cell, HP, KIND> *l) {
+  enum { K = cell<real>::MATRICES, AHEAD = walk_lane<real, cell, HP, KIND>::AHEAD };
+  const real x = l->x;
+  if (l->SUM && l->reads_x && (WHOLE || AHEAD + lane % AHEAD < left)) {
+    l->x = *l->x_at;
+    l->x_at -= l->x_row;
+  }
+  BPPSA_UNROLL
+  for (int i = 0; i < AHEAD; ++i) {
+    if (WHOLE || i < left) {
+      const walk_step<real, cell> now = l->ring[i];
+      if (WHOLE || AHEAD + i < left + cell<real>::EARLIER) {
+        walk_read(i, WHOLE || AHEAD + i < left, l);
+      }
+      const real own_x = l->SUM ? __shfl_sync(0xffffffffu, x, i) : (real)0;
+      walk_back(c, now, now.unit.before(l->ring[(i + 1) % AHEAD].unit), own_x, unit, lane, !WHOLE && to_zero && i + 1 == left,
+                delta + i % 2 * K * HP, l);
+    }
+  }
+}
+
+/* A warp a chunk and sample, a lane a unit; lanes beyond H do what lane 0 does. W_k's column of the unit is in registers, as are
+ * sums of its weight gradients. Loads are AHEAD steps ahead of their use. shared: 2 · K · HP reals a warp; with sums at least a
+ * part a warp. */
+template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_walk(layer_arrays<real> c, chunk_arrays<real> s) {
-  enum { K = cell<real>::MATRICES, AHEAD = cell<real>::AHEAD, SUMS_HP = SUM ? HP : 1, Q = quad<real>::SIZE };
+  enum { K = cell<real>::MATRICES, AHEAD = walk_lane<real, cell, HP, KIND>::AHEAD };
   BPPSA_SHARED(real, shared);
-  const int lane = (int)threadIdx.x % WARP_LANES, warp = (int)threadIdx.x / WARP_LANES, warps = (int)blockDim.x / WARP_LANES;
+  const int lane = (int)threadIdx.x % WARP_LANES, warps = (int)blockDim.x / WARP_LANES;
+  const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / WARP_LANES, 0); /* the warp's, for the compiler too */
   const int64_t hidden = c.hidden, item = (int64_t)blockIdx.x * warps + warp, p = item / c.batch, b = item % c.batch;
   const bool works = p < s.chunks - s.from_zero, unit = lane < hidden;
   const int64_t start = works ? c.steps - bppsa_cut(c.steps, s.chunks, p) : 0;
   const int count = works ? (int)(bppsa_cut(c.steps, s.chunks, p + 1) - bppsa_cut(c.steps, s.chunks, p)) : 0;
-  const int j = unit ? lane : 0; /* other lanes read along */
-  real *delta = shared + warp * 2 * K * HP, w[K][HP], g = 0;
-  walk_sums<real, K, SUMS_HP> sums = {};
-  walk_step<real, cell> now[AHEAD], next[AHEAD] = {};
-  walk_cursor at = {((start - 1) * c.batch + b) * hidden + j, c.batch * hidden, (start - 1) * c.batch + b, c.batch};
-  int64_t past = at.past; /* of the step at hand */
-  const bool stores_x = unit && c.delta_x != NULL && !s.from_zero, stores_g = unit && c.store_g && !s.from_zero,
-             stores_h = cell<real>::SPLIT && unit && c.delta_h != NULL && !s.from_zero;
+  const int64_t j = unit ? lane : 0, state = c.batch * hidden, row = (start - 1) * c.batch + b, past = row * hidden + j;
+  real *delta = launch_held(shared + warp * 2 * K * HP);
+  walk_lane<real, cell, HP, KIND> l = {};
   BPPSA_UNROLL
   for (int k = 0; k < K; ++k) {
     BPPSA_UNROLL
     for (int r = 0; r < HP; ++r) {
-      w[k][r] = unit && r < hidden ? c.w_hh[(k * hidden + r) * hidden + lane] : 0;
+      l.w[k][r] = r < hidden ? c.w_hh[(k * hidden + r) * hidden + j] : 0;
+    }
+    if (!unit && lane < HP) {
+      delta[k * HP + lane] = delta[(K + k) * HP + lane] = 0;
     }
   }
-  if (works && unit && !s.from_zero) {
-    g = s.chunks > 1 ? s.carried[item * hidden + lane] : c.g[(c.steps * c.batch + b) * hidden + lane];
+  if (works) {
+    l.unit = unit_place<real, cell>(c, past, j);
+    l.state = state;
+    l.reads_u = c.injected;
+    l.stores_x = c.delta_x != NULL && !s.from_zero;
+    l.stores_h = c.delta_h != NULL && !s.from_zero;
+    l.stores_g = c.store_g && !s.from_zero;
+    l.u_at = l.g_to = c.g + past;
+    l.delta_x = l.stores_x ? c.delta_x + row * K * hidden + j : NULL;
+    l.delta_h = l.stores_h ? c.delta_h + row * K * hidden + j : NULL;
+    l.g = s.from_zero ? 0 : s.chunks > 1 ? s.carried[item * hidden + j] : c.g[(c.steps * c.batch + b) * hidden + j];
+  }
+  if (l.SUM && works && c.input == 1) {
+    l.reads_x = true;
+    l.x_at = c.x + row - lane % AHEAD * c.batch;
+    l.x_row = AHEAD * c.batch;
+    if (lane % AHEAD < count) {
+      l.x = *l.x_at;
+      l.x_at -= l.x_row;
+    }
   }
   BPPSA_UNROLL
   for (int i = 0; i < AHEAD; ++i) {
-    if (i < count + cell<real>::EARLIER && works) {
-      walk_load<real, cell, SUM>(c, i < count, j, &at, &next[i]);
+    if (works && i < count + cell<real>::EARLIER) {
+      walk_read(i, i < count, &l);
     }
   }
-  for (int first = 0; first < count; first += AHEAD) {
-    BPPSA_UNROLL
-    for (int i = 0; i < AHEAD; ++i) {
-      now[i] = next[i];
-    }
-    BPPSA_UNROLL
-    for (int i = 0; i < AHEAD; ++i) {
-      const int link = first + AHEAD + i;
-      if (link < count + cell<real>::EARLIER) {
-        walk_load<real, cell, SUM>(c, link < count, j, &at, &next[i]);
-      }
-    }
-    BPPSA_UNROLL
-    for (int i = 0; i < AHEAD; ++i) {
-      if (first + i < count) {
-        real d[K], e, d_x, *own = delta + i % 2 * K * HP;
-        now[i].unit.factors(c.relu, d, &e, &d_x);
-        const real before = now[i].unit.before(i + 1 < AHEAD ? now[(i + 1) % AHEAD].unit : next[0].unit);
-        BPPSA_UNROLL
-        for (int k = 0; k < K; ++k) {
-          const real to_h = unit ? d[k] * g : 0, to_x = (k + 1 == K ? d_x : d[k]) * g; /* other lanes' products may be NaN */
-          if (lane < HP) {
-            own[k * HP + lane] = to_h;
-          }
-          if (stores_x) {
-            c.delta_x[K * (past - lane) + k * hidden + lane] = to_x;
-          }
-          if (stores_h) {
-            c.delta_h[K * (past - lane) + k * hidden + lane] = to_h;
-          }
-          if (SUM) {
-            sums.b_hh[k] += to_h;
-            sums.b_ih[k] += to_x;
-            sums.w_ih[k] += to_x * now[i].x;
-          }
-        }
-        __syncwarp();
-        real part[4] = {now[i].unit.carried(g) + now[i].u, 0, 0, 0};
-        BPPSA_UNROLL
-        for (int k = 0; k < K; ++k) {
-          BPPSA_UNROLL
-          for (int q = 0; q < HP / Q; ++q) {
-            const quad<real> rows = ((const quad<real> *)(own + k * HP))[q];
-            BPPSA_UNROLL
-            for (int l = 0; l < Q; ++l) {
-              part[(q * Q + l) % 4] += rows.v[l] * w[k][q * Q + l];
-              if (SUM) {
-                sums.w_hh[k][(q * Q + l) % SUMS_HP] += rows.v[l] * before;
-              }
-            }
-          }
-        }
-        g = (part[0] + part[1]) + (part[2] + part[3]);
-        if (stores_g && past >= at.state) {
-          c.g[past] = g;
-        }
-        past -= at.state;
-      }
-    }
+  int left = count;
+  for (; left >= 2 * AHEAD; left -= AHEAD) {
+    walk_round<true>(c, unit, lane, left, false, delta, &l);
   }
-  if (unit && works && c.want_input && !s.from_zero && start == count) { /* g_0 */
-    c.g[past + at.state] = g;
+  for (; left > 0; left -= AHEAD) {
+    walk_round<false>(c, unit, lane, left, start == count, delta, &l);
+  }
+  if (works && unit && c.want_input && !s.from_zero && start == count) { /* g_0 */
+    c.g[b * hidden + lane] = l.g;
   }
   if (s.from_zero && works && unit) {
-    s.offsets[item * hidden + lane] = g;
+    s.offsets[item * hidden + lane] = l.g;
   }
-  if (SUM) {
-    __syncthreads();
-    walk_finish<real, K, SUMS_HP>(c, s, sums, works, shared);
+  if constexpr (KIND != WALK_FREE) {
+    __syncthreads(); /* the deltas have been read */
+    walk_finish(c, s, l.sums, shared);
   }
 }
 

@@ -224,22 +224,23 @@ template <typename real> bppsa_status finish_walk(const recurrent_network *n, in
   return sum_up(n, parts, count, to);
 }
 
-/* Gradients of the states; with `sum` also deltas and what of the weight gradients is summed on the way. keep: g_1 .. g_T are
- * wanted. */
-template <typename real> bppsa_status run_chunks(recurrent_network *n, int64_t l, bool sum, bool keep) {
+/* Gradients of the states. deltas: delta_x and delta_h are wanted where somebody reads them, and what of the weight gradients is
+ * summed on the way; otherwise g_1 .. g_T are, and delta_x of all layers but the first. */
+template <typename real> bppsa_status run_chunks(recurrent_network *n, int64_t l, bool deltas) {
   layer_arrays<real> c = arrays_of<real>(n, l);
   chunk_arrays<real> s = chunks_of<real>(n);
   const cudaStream_t stream = n->gpu->stream;
+  const bool sums = deltas && n->gpu->sums;
   s.offsets = c.injected ? s.offsets : NULL; /* otherwise they are another layer's */
-  c.store_g = keep;
-  c.delta_x = sum && wants_delta_x(n, l) ? c.delta_x : NULL;
-  c.delta_h = sum && !n->gpu->sums ? c.delta_h : NULL;
+  c.store_g = !deltas;
+  c.delta_x = (deltas ? wants_delta_x(n, l) : l > 0) ? c.delta_x : NULL;
+  c.delta_h = deltas && !sums ? c.delta_h : NULL;
   if (s.chunks > 1) {
     BPPSA_TRY(launchers<real>(n).carry(stream, c, s));
   }
-  s.partials = sum && n->gpu->sums ? (real *)n->gpu->partials : NULL;
+  s.partials = sums ? (real *)n->gpu->partials : NULL;
   BPPSA_TRY(launchers<real>(n).walk(stream, c, s));
-  return s.partials != NULL ? finish_walk(n, l, c) : BPPSA_OK;
+  return sums ? finish_walk(n, l, c) : BPPSA_OK;
 }
 
 template <typename real> bppsa_status run_scan(recurrent_network *n, int64_t l) {
@@ -264,7 +265,7 @@ template <typename real> bppsa_status backward_layer(recurrent_network *n, int64
   const bool fused = n->layers[l].scan == NULL, sums = fused && n->gpu->sums;
   const layer_arrays<real> c = arrays_of<real>(n, l);
   const int64_t rows = c.steps * c.batch, out = n->cell->gates * c.hidden;
-  BPPSA_TRY((fused ? run_chunks<real>(n, l, true, false) : run_scan<real>(n, l)));
+  BPPSA_TRY((fused ? run_chunks<real>(n, l, true) : run_scan<real>(n, l)));
   if (!sums) {
     const void *delta_h = n->cell->split ? n->delta_h : n->pre;
     BPPSA_TRY(
@@ -530,7 +531,7 @@ bppsa_status seed_layers(recurrent_network *n, const void *seed) {
 }
 
 bppsa_status layer_backward(recurrent_network *n, int64_t l) {
-  return n->layers[l].scan != NULL ? OF_TYPE(n, run_scan, n, l) : OF_TYPE(n, run_chunks, n, l, l > 0, true);
+  return n->layers[l].scan != NULL ? OF_TYPE(n, run_scan, n, l) : OF_TYPE(n, run_chunks, n, l, false);
 }
 
 bppsa_status pass_down(recurrent_network *n, int64_t l) {

@@ -8,7 +8,7 @@
  *     enum SPLIT      1: delta_h differs from delta_x
  *     enum AHEAD      steps that a walk loads ahead of their use
  *     enum EARLIER    1: h_{t-1} of a unit is what the unit of step t - 1 holds, so that a walk loads one step more
- *     load(c, past, state, j)   what the backward step t of unit j reads; its h_{t-1} stands at h[past], h_t `state` behind it
+ *     load(at, i)               what the backward step t of the unit i behind that of a unit_place reads
  *     before(earlier)           h_{t-1}; `earlier` is the unit of step t - 1
  *     factors(relu, d, e, d_x)  d [K] and e of Jᵀ_t; d_x: the last gate's factor of delta_x, where the others have d
  *     carried(g)                e ∘ g_t
@@ -26,7 +26,7 @@ __global__ void bppsa_recurrent_coefficients(layer_arrays<real> c, int64_t count
   const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
   if (at < count) {
     real d[cell<real>::MATRICES], e, d_x;
-    cell<real>::load(c, at, c.batch * c.hidden, at % c.hidden).factors(c.relu, d, &e, &d_x);
+    cell<real>::load(unit_place<real, cell>(c, at, at % c.hidden)).factors(c.relu, d, &e, &d_x);
     BPPSA_UNROLL
     for (int k = 0; k < cell<real>::MATRICES; ++k) {
       c.columns[k][at] = d[k];
@@ -44,7 +44,7 @@ __global__ void bppsa_recurrent_deltas(layer_arrays<real> c, int64_t count) {
   if (at < count) {
     enum { K = cell<real>::MATRICES };
     real d[K], e, d_x;
-    cell<real>::load(c, at, c.batch * c.hidden, j).factors(c.relu, d, &e, &d_x);
+    cell<real>::load(unit_place<real, cell>(c, at, j)).factors(c.relu, d, &e, &d_x);
     const real g = c.g[at + c.batch * c.hidden];
     BPPSA_UNROLL
     for (int k = 0; k < K; ++k) {

@@ -11,9 +11,9 @@ template <typename real> struct rnn_unit {
   enum { MATRICES = 1, SAVED = 0, DIAGONAL = 0, SPLIT = 0, AHEAD = sizeof(real) == 4 ? 8 : 4, EARLIER = 1 };
   real h; /* of step t */
 
-  __device__ static inline rnn_unit load(const layer_arrays<real> &c, int64_t past, int64_t state, int64_t) {
+  __device__ static inline rnn_unit load(const unit_place<real, ::rnn_unit> &at, int i = 0) {
     rnn_unit unit;
-    unit.h = c.h[past + state];
+    unit.h = at.h[i];
     return unit;
   }
   __device__ inline real before(const rnn_unit &earlier) const {
