@@ -1,4 +1,5 @@
 #include "core/status.h"
+#include "core/decimal.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -60,7 +61,7 @@ static void replace_control_characters(char *text) {
 
 /* Formats into `text`, which must not be last_error, because an argument may be the last error itself. */
 static void format_message(char *text, const char *format, va_list arguments) {
-  const int length = vsnprintf(text, MESSAGE_SIZE, format, arguments);
+  const int length = bppsa_vprint(text, MESSAGE_SIZE, format, arguments);
   if (length < 0) {
     snprintf(text, MESSAGE_SIZE, "%s", format);
   }

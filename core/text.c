@@ -1,4 +1,5 @@
 #include "core/text.h"
+#include "core/decimal.h"
 
 #include <float.h>
 #include <math.h>
@@ -29,13 +30,13 @@ static bool reserve(bppsa_text *text, size_t more) {
 void bppsa_text_add(bppsa_text *text, const char *format, ...) {
   va_list arguments;
   va_start(arguments, format);
-  const int length = vsnprintf(NULL, 0, format, arguments);
+  const int length = bppsa_vprint(NULL, 0, format, arguments);
   va_end(arguments);
   if (length < 0 || !reserve(text, (size_t)length)) {
     return;
   }
   va_start(arguments, format);
-  vsnprintf(text->text + text->size, (size_t)length + 1, format, arguments);
+  bppsa_vprint(text->text + text->size, (size_t)length + 1, format, arguments);
   va_end(arguments);
   text->size += (size_t)length;
 }
@@ -57,7 +58,7 @@ enum { MOST_DIGITS = 17, FIXED_FROM = -5, FIXED_BELOW = 16 }; /* exponents */
 static int round_digits(double value, int count, char digits[MOST_DIGITS + 1], int *exponent, bool *same) {
   char printed[BPPSA_REAL_TEXT];
   int length = 0;
-  snprintf(printed, sizeof printed, "%.*e", count - 1, value);
+  bppsa_print(printed, sizeof printed, "%.*e", count - 1, value);
   const char *end = strchr(printed, 'e');
   for (const char *at = printed; at < end && length < MOST_DIGITS; ++at) {
     if (*at >= '0' && *at <= '9') {
@@ -69,7 +70,7 @@ static int round_digits(double value, int count, char digits[MOST_DIGITS + 1], i
   }
   digits[length] = '\0';
   *exponent = (int)strtol(end + 1, NULL, 10);
-  *same = strtod(printed, NULL) == value;
+  *same = bppsa_read_real(printed, NULL) == value;
   return length;
 }
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/decimal.h"
 #include "core/file.h"
 #include "jacobian/file.h"
 
@@ -19,8 +20,8 @@ static bppsa_status write_entries(bppsa_file_writer *file, const bppsa_csr *csr,
   for (int64_t r = 0; r < csr->rows; ++r) {
     for (int64_t p = csr->row_ptr[r]; p < csr->row_ptr[r + 1]; ++p) {
       const double value = dtype == BPPSA_F32 ? (double)((const float *)values)[p] : ((const double *)values)[p];
-      used += (size_t)snprintf(text + used, sizeof text - used, "%lld %lld %.*g\n", (long long)r + 1, (long long)csr->col[p] + 1,
-                               dtype == BPPSA_F32 ? 9 : 17, value);
+      used += (size_t)bppsa_print(text + used, sizeof text - used, "%lld %lld %.*g\n", (long long)r + 1,
+                                  (long long)csr->col[p] + 1, dtype == BPPSA_F32 ? 9 : 17, value);
       if (used > sizeof text - 128) {
         BPPSA_TRY(bppsa_file_writer_write(file, text, used));
         used = 0;
@@ -99,7 +100,7 @@ static bool take_value(cursor *c, double *value) {
   if (c->text[c->at] == '\n' || c->text[c->at] == '\r') { /* strtod would continue on the next line */
     return false;
   }
-  *value = strtod(c->text + c->at, &end);
+  *value = bppsa_read_real(c->text + c->at, &end);
   const bool good = end != c->text + c->at && (*end == '\0' || strchr(" \t\r\n", *end) != NULL);
   c->at = end - c->text;
   return good;

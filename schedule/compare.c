@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/decimal.h"
 #include "core/json.h"
 
 bppsa_schedule_summary bppsa_schedule_summarise(const bppsa_timed *timed) {
@@ -86,7 +87,7 @@ static const char *value_text(int field, const bppsa_schedule_summary *row, char
 static void add_row(const bppsa_schedule_summary *rows, int64_t count, int64_t i, bppsa_text *text) {
   const bppsa_schedule_summary *s = &rows[i];
   char activations[48], value[VALUE_TEXT];
-  snprintf(activations, sizeof activations, "[%.4g, %.4g]", s->least, s->most);
+  bppsa_print(activations, sizeof activations, "[%.4g, %.4g]", s->least, s->most);
   bppsa_text_add(text, " %-16s  %-10.6g  %-12.4g  %-16s  %-16.4g", s->scheme->id, s->makespan, s->bubble_ratio, activations,
                  s->weights);
   for (int field = 0; field < FIELDS; ++field) {

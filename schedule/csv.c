@@ -20,6 +20,7 @@
 
 #include "core/alloc.h"
 #include "core/cut.h"
+#include "core/decimal.h"
 #include "core/file.h"
 #include "schedule/timed.h"
 
@@ -94,7 +95,7 @@ static void write_fields(const bppsa_schedule *list, bppsa_text *text) {
 
 /* Reads a whole decimal number. */
 static bool read_real(const char *text, char **end, double *value) {
-  *value = strtod(text, end);
+  *value = bppsa_read_real(text, end);
   return *end != text && isfinite(*value);
 }
 

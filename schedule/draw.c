@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/decimal.h"
 #include "draw/canvas.h"
 #include "schedule/timed.h"
 
@@ -115,10 +116,10 @@ static void add_box(drawing *d, double x, double y, double width, double height,
 static void draw_title(drawing *d) {
   const bppsa_schedule *list = d->timed->list;
   char title[200];
-  snprintf(title, sizeof title, "%s, D = %" PRId64 "%s%.0" PRId64 ": makespan %.6g, bubble ratio %.3g", list->scheme->id,
-           list->config.stages, list->scheme->data_parallel || list->scheme->scan ? "" : ", N = ",
-           list->scheme->data_parallel || list->scheme->scan ? 0 : list->config.micro_batches, d->timed->times.makespan,
-           d->timed->times.bubble_ratio);
+  bppsa_print(title, sizeof title, "%s, D = %" PRId64 "%s%.0" PRId64 ": makespan %.6g, bubble ratio %.3g", list->scheme->id,
+              list->config.stages, list->scheme->data_parallel || list->scheme->scan ? "" : ", N = ",
+              list->scheme->data_parallel || list->scheme->scan ? 0 : list->config.micro_batches, d->timed->times.makespan,
+              d->timed->times.bubble_ratio);
   bppsa_canvas_begin(&d->canvas, title);
   bppsa_canvas_words(&d->canvas, 16, 20, -1, 15, black, title);
   double x = 16;
@@ -131,7 +132,7 @@ static void draw_title(drawing *d) {
   }
   add_box(d, x, 38, 13, 13, area, edge);
   char words[64];
-  snprintf(words, sizeof words, "activations, up to %.4g %s", d->most, list->scheme->scan ? "Jacobians" : "M_a");
+  bppsa_print(words, sizeof words, "activations, up to %.4g %s", d->most, list->scheme->scan ? "Jacobians" : "M_a");
   bppsa_canvas_words(&d->canvas, x + 19, 45, -1, 12, black, words);
 }
 
@@ -143,7 +144,7 @@ static void draw_axis(drawing *d) {
   for (int64_t i = 0; (double)i * step <= end * (1 + 1e-9); ++i) {
     char words[32];
     const double x = x_of(d, (double)i * step);
-    snprintf(words, sizeof words, "%.6g", (double)i * step);
+    bppsa_print(words, sizeof words, "%.6g", (double)i * step);
     bppsa_canvas_line(&d->canvas, x, TOP - 8, x, bottom, 0, (bppsa_stroke){rule, NULL, 1, false});
     bppsa_canvas_words(&d->canvas, x, bottom + 10, 0, FONT, grey, words);
   }
@@ -184,9 +185,9 @@ static void draw_op(drawing *d, int64_t id) {
   char label[32], tooltip[160], name[32];
   label_of(d, op, label, sizeof label);
   snprintf(name, sizeof name, "op %s", bppsa_schedule_kind_name(op->kind));
-  snprintf(tooltip, sizeof tooltip, "%s, micro-batch %d, stage %d, replica %d, layers %d to %d, version %d: %.6g to %.6g",
-           bppsa_schedule_kind_name(op->kind), (int)op->micro, (int)op->stage, (int)op->replica, (int)op->layer,
-           (int)(op->layer + op->layers - 1), (int)op->weight_version, start, end);
+  bppsa_print(tooltip, sizeof tooltip, "%s, micro-batch %d, stage %d, replica %d, layers %d to %d, version %d: %.6g to %.6g",
+              bppsa_schedule_kind_name(op->kind), (int)op->micro, (int)op->stage, (int)op->replica, (int)op->layer,
+              (int)(op->layer + op->layers - 1), (int)op->weight_version, start, end);
   bppsa_canvas_open(&d->canvas, name, tooltip);
   add_box(d, x_of(d, start), y, width, height, looks[op->kind].fill, op->replica % 2 == 0 ? grey : black);
   if (label[0] != '\0' && width_of(label) + 2 <= width) {

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/decimal.h"
 #include "schedule/check.h"
 
 bool bppsa_checker_broken(bppsa_checker *c, int64_t op, const char *format, ...) {
@@ -22,7 +23,7 @@ bool bppsa_checker_broken(bppsa_checker *c, int64_t op, const char *format, ...)
   c->finding->op = op;
   const size_t used = (size_t)snprintf(c->finding->text, sizeof c->finding->text, "%s", what);
   va_start(arguments, format);
-  vsnprintf(c->finding->text + used, sizeof c->finding->text - used, format, arguments);
+  bppsa_vprint(c->finding->text + used, sizeof c->finding->text - used, format, arguments);
   va_end(arguments);
   return false;
 }

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <locale.h>
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,7 +18,6 @@
 struct bppsa_log {
   int file;
   bppsa_log_position position; /* behind the last whole line */
-  locale_t locale;             /* "C", so that numbers have a decimal point whatever the program's locale */
   char *path;
 };
 
@@ -29,11 +27,8 @@ static bppsa_status log_make(const char *path, bppsa_log **log) {
   if (made == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  *made = (bppsa_log){.file = -1, .locale = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0), .path = bppsa_strdup(path)};
+  *made = (bppsa_log){.file = -1, .path = bppsa_strdup(path)};
   bppsa_status status = made->path == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
-  if (status == BPPSA_OK && made->locale == (locale_t)0) {
-    status = bppsa_fail(BPPSA_ERR_MEMORY, "log %s: no memory for the C locale", path);
-  }
   if (status != BPPSA_OK) {
     (void)bppsa_log_close(made);
     return status;
@@ -187,7 +182,6 @@ bppsa_status bppsa_log_write_text(bppsa_log *log, const char *text) {
 
 bppsa_status bppsa_log_write(bppsa_log *log, const bppsa_train_record *record) {
   bppsa_line l = {.length = 0}; /* a record needs less than half of the room */
-  const locale_t before = uselocale(log->locale);
   bppsa_line_add(&l, "{\"step\":%lld,\"epoch\":%lld", (long long)record->step, (long long)record->epoch);
   add_real(&l, "loss", record->loss);
   add_real(&l, "accuracy", record->accuracy);
@@ -209,7 +203,6 @@ bppsa_status bppsa_log_write(bppsa_log *log, const bppsa_train_record *record) {
     bppsa_line_add(&l, ",\"interrupted\":true");
   }
   bppsa_line_add(&l, "}\n");
-  (void)uselocale(before);
   return write_line(log, l.text, l.length);
 }
 
@@ -220,9 +213,6 @@ bppsa_status bppsa_log_close(bppsa_log *log) {
   bppsa_status status = BPPSA_OK;
   if (log->file >= 0 && bppsa_io_close(log->file) != 0) {
     status = bppsa_fail(BPPSA_ERR_IO, "log %s: closing failed: %s", log->path, strerror(errno));
-  }
-  if (log->locale != (locale_t)0) {
-    freelocale(log->locale);
   }
   bppsa_free(log->path);
   bppsa_free(log);

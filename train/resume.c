@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/decimal.h"
 #include "train/trainer_internal.h"
 
 enum { STORED = 6, STEPS_BETWEEN = 100 };
@@ -14,15 +15,11 @@ enum { STORED = 6, STEPS_BETWEEN = 100 };
 
 /* ---- the description of a run ---- */
 
-/* The shortest text that reads back as the value, with a decimal point whatever the locale. */
+/* The shorter of two texts that reads back as the value. */
 static void real_text(double value, char text[BPPSA_FIELD_TEXT]) {
-  (void)snprintf(text, BPPSA_FIELD_TEXT, "%.15g", value);
-  if (strtod(text, NULL) != value) {
-    (void)snprintf(text, BPPSA_FIELD_TEXT, "%.17g", value);
-  }
-  char *comma = strchr(text, ',');
-  if (comma != NULL) {
-    *comma = '.';
+  (void)bppsa_print(text, BPPSA_FIELD_TEXT, "%.15g", value);
+  if (bppsa_read_real(text, NULL) != value) {
+    (void)bppsa_print(text, BPPSA_FIELD_TEXT, "%.17g", value);
   }
 }
 

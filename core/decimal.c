@@ -1,0 +1,44 @@
+#ifndef _POSIX_C_SOURCE
+#define _POSIX_C_SOURCE 200809L
+#endif
+#include "core/decimal.h"
+
+#include <locale.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static locale_t plain; /* the C locale, which needs no memory */
+
+static void make(void) {
+  plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+}
+
+/* This thread's locale is the C locale until uselocale(what this returned). */
+static locale_t enter(void) {
+  pthread_once(&once, make);
+  return uselocale(plain);
+}
+
+int bppsa_vprint(char *text, size_t size, const char *format, va_list arguments) {
+  const locale_t before = enter();
+  const int length = vsnprintf(text, size, format, arguments);
+  (void)uselocale(before);
+  return length;
+}
+
+int bppsa_print(char *text, size_t size, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  const int length = bppsa_vprint(text, size, format, arguments);
+  va_end(arguments);
+  return length;
+}
+
+double bppsa_read_real(const char *text, char **end) {
+  const locale_t before = enter();
+  const double value = strtod(text, end);
+  (void)uselocale(before);
+  return value;
+}
