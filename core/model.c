@@ -14,6 +14,20 @@ static const bppsa_view *find_value(int64_t count, const bppsa_named_view *value
   return NULL;
 }
 
+/* No finite f64 value becomes an infinite f32 one. */
+static bppsa_status check_range(const char *where, const bppsa_parameter *parameter, const bppsa_view *value) {
+  const int64_t count = value->dtype == BPPSA_F64 && parameter->value.dtype == BPPSA_F32 ? bppsa_view_count(value) : 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const double number = bppsa_view_get(value, i);
+    if (isfinite(number) && !isfinite((float)number)) {
+      char text[BPPSA_SHAPE_TEXT];
+      return bppsa_fail(BPPSA_ERR_NUMERIC, "%s: \"%s\": value %g at %s is beyond f32, expected a smaller one", where,
+                        parameter->name, number, bppsa_index_text(value, i, text, sizeof text));
+    }
+  }
+  return BPPSA_OK;
+}
+
 static bppsa_status check_value(const char *where, const bppsa_parameter *parameter, const bppsa_view *value) {
   if (value == NULL) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\" is missing", where, parameter->name);
@@ -31,7 +45,7 @@ static bppsa_status check_value(const char *where, const bppsa_parameter *parame
   if (value->device != BPPSA_CPU || !bppsa_view_contiguous(value)) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: \"%s\": expected a contiguous array in host memory", where, parameter->name);
   }
-  return BPPSA_OK;
+  return check_range(where, parameter, value);
 }
 
 bppsa_status bppsa_model_set(bppsa_model *model, const char *where, int64_t count, const bppsa_named_view *values) {

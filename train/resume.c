@@ -218,21 +218,70 @@ static void unpack(bppsa_training *run) {
 
 /* ---- continuing ---- */
 
-static bppsa_status check_stored(const bppsa_training *run) {
-  const int64_t *cursor = run->stored.cursor;
-  if (cursor[0] < 0 || cursor[1] < 0 || cursor[2] < 0 || cursor[2] >= run->samples || cursor[3] < 0 || cursor[0] < cursor[3] ||
-      (cursor[1] == 0) != (cursor[0] == 0)) {
-    return bppsa_fail(
-        BPPSA_ERR_FORMAT,
-        "checkpoint in %s: step %lld, epoch %lld, position %lld: not where a run can be, expected a place in its %lld samples",
-        run->config->checkpoint, (long long)cursor[0], (long long)cursor[1], (long long)cursor[2], (long long)run->samples);
-  }
-  if (cursor[0] > run->total_steps) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT,
-                      "checkpoint in %s: %lld steps are done, more than the %lld asked for, expected at most those",
-                      run->config->checkpoint, (long long)cursor[0], (long long)run->total_steps);
+/* A whole number kept as a double; -1 where it is none, or negative. */
+static int64_t whole(double value) {
+  return value >= 0 && value <= 0x1p53 && value == floor(value) ? (int64_t)value : -1;
+}
+
+/* Where the run is follows from the number of its steps, and so does most of what it has counted. */
+static bppsa_status check_counts(const bppsa_training *run) {
+  const bppsa_stored *s = &run->stored;
+  const bppsa_dataset *data = run->dataset;
+  const int64_t batch = run->batch.capacity, per_epoch = (run->samples - 1) / batch + 1, step = s->cursor[0];
+  const int64_t epoch = step == 0 ? 0 : (step - 1) / per_epoch + 1, steps = step == 0 ? 0 : step - (epoch - 1) * per_epoch;
+  const int64_t complete = steps == per_epoch ? epoch : epoch > 0 ? epoch - 1 : 0;
+  const int64_t samples = steps == per_epoch ? run->samples : steps * batch, position = steps == per_epoch ? 0 : samples;
+  const int64_t most_rows = samples * (data->labels_per_step ? data->seq_len : 1), any = INT64_MAX;
+  const struct {
+    const char *name;
+    int64_t found, least, most;
+  } numbers[] = {{"train.cursor: epoch", s->cursor[1], epoch, epoch},
+                 {"train.cursor: position", s->cursor[2], position, position},
+                 {"train.cursor: steps of the optimiser", s->cursor[3], 0, step},
+                 {"train.epoch_counts: rows", s->counts[1], 0, most_rows},
+                 {"train.epoch_counts: correct rows", s->counts[0], data->real_targets ? INT64_MIN : 0, s->counts[1]},
+                 {"train.epoch_counts: steps", s->counts[2], steps, steps},
+                 {"train.epoch_counts: samples", s->counts[3], samples, samples},
+                 {"train.epoch_counts: redone products", s->counts[4], 0, any},
+                 {"train.last_step: step", whole(s->last_step[0]), step, step},
+                 {"train.last_step: epoch", whole(s->last_step[1]), epoch, epoch},
+                 {"train.last_step: redone products", whole(s->last_step[11]), 0, any},
+                 {"train.last_epoch: step", whole(s->last_epoch[0]), complete * per_epoch, complete * per_epoch},
+                 {"train.last_epoch: epoch", whole(s->last_epoch[1]), complete, complete},
+                 {"train.last_epoch: redone products", whole(s->last_epoch[11]), 0, any},
+                 {"train.log: bytes", s->log[0], -1, any},
+                 {"train.log: crc32", s->log[1], 0, UINT32_MAX}};
+  for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; ++i) {
+    if (numbers[i].found < numbers[i].least || numbers[i].found > numbers[i].most) {
+      return bppsa_fail(BPPSA_ERR_FORMAT,
+                        "checkpoint in %s: %s %lld, not where a run of %lld steps can be, expected %lld .. %lld",
+                        run->config->checkpoint, numbers[i].name, (long long)numbers[i].found, (long long)step,
+                        (long long)numbers[i].least, (long long)numbers[i].most);
+    }
   }
   return BPPSA_OK;
+}
+
+static bppsa_status check_stored(const bppsa_training *run) {
+  static const char *const names[] = {"loss", "grad_norm", "forward_s", "backward_s", "update_s", "seconds"};
+  const int64_t step = run->stored.cursor[0];
+  if (step < 0) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "checkpoint in %s: train.cursor: step %lld, expected 0 or more", run->config->checkpoint,
+                      (long long)step);
+  }
+  if (step > run->total_steps) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "checkpoint in %s: %lld steps are done, more than the %lld asked for, expected at most those",
+                      run->config->checkpoint, (long long)step, (long long)run->total_steps);
+  }
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i) {
+    const double sum = run->stored.sums[i];
+    if (!isfinite(sum) || (i > 0 && sum < 0)) {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "checkpoint in %s: train.epoch_sums: %s %g, expected a finite sum%s",
+                        run->config->checkpoint, names[i], sum, i > 0 ? ", 0 or more" : "");
+    }
+  }
+  return check_counts(run);
 }
 
 /* Checkpoints of a GPU run say so, and only runs on a GPU accept them: another device gives other bits. */

@@ -69,6 +69,22 @@ static void set_refused(void **state) {
   }
 }
 
+/* A finite f64 value that f32 does not hold is named; one that is not finite is copied as it is. */
+static void beyond_f32(void **state) {
+  (void)state;
+  float narrow[6] = {0};
+  double w[6] = {1, 2, 3, 4, (double)INFINITY, -1e300};
+  bppsa_parameter only = {"w", bppsa_view_make(narrow, BPPSA_F32, 2, (const int64_t[]){2, 3}), {0}};
+  bppsa_model model = {.ops = &ops, .dtype = BPPSA_F32, .parameter_count = 1, .parameters = &only};
+  const bppsa_named_view value = {"w", bppsa_view_make(w, BPPSA_F64, 2, (const int64_t[]){2, 3})};
+  assert_int_equal(bppsa_model_set(&model, "W", 1, &value), BPPSA_ERR_NUMERIC);
+  assert_message("W: \"w\": value -1e+300 at [1, 2] is beyond f32");
+  assert_true(narrow[0] == 0);
+  w[5] = 1e-300;
+  assert_int_equal(bppsa_model_set(&model, "W", 1, &value), BPPSA_OK);
+  assert_true(narrow[0] == 1 && isinf(narrow[4]) && narrow[5] == 0);
+}
+
 static void nonfinite(void **state) {
   (void)state;
   bppsa_model model = make_model();
@@ -101,7 +117,7 @@ static void destruction(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(set), cmocka_unit_test(set_refused), cmocka_unit_test(nonfinite),
-                                     cmocka_unit_test(destruction)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(set), cmocka_unit_test(set_refused), cmocka_unit_test(beyond_f32),
+                                     cmocka_unit_test(nonfinite), cmocka_unit_test(destruction)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
