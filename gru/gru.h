@@ -1,4 +1,4 @@
-/* The GRU of BPPSA §4.2 (appendix E), which is PyTorch's nn.GRU and cuDNN's: the reset gate comes after the matrix product.
+/* The GRU of BPPSA §4.2 (appendix E), the same as PyTorch's nn.GRU and cuDNN's: the reset gate comes after the matrix product.
  *
  *     r_t = σ(W_ir x_t + b_ir + W_hr h_{t-1} + b_hr)
  *     z_t = σ(W_iz x_t + b_iz + W_hz h_{t-1} + b_hz)
@@ -9,7 +9,7 @@
  *     a_t = (1 - z_t)(1 - n_t²) m_t r_t (1 - r_t)    c_t = (h_{t-1} - n_t) z_t (1 - z_t)    b_t = (1 - z_t)(1 - n_t²) r_t
  *
  * (The paper's last equation of appendix E is this transposed Jacobian, although its left side does not say so.) The forward pass
- * keeps r, 1 - z, m and n, so that no gate is computed twice. Weights stack the gates in the order r, z, n.
+ * keeps r, 1 - z, m and n, so that no gate is computed twice. The gates are stacked in the order r, z, n.
  */
 #ifndef BPPSA_GRU_GRU_H
 #define BPPSA_GRU_GRU_H
@@ -20,14 +20,14 @@
 extern "C" {
 #endif
 
-enum { BPPSA_GRU_GATES = 3, BPPSA_GRU_MATRICES = 3 }; /* G and the K of its Jacobian, which has a diagonal besides */
+enum { BPPSA_GRU_GATES = 3, BPPSA_GRU_MATRICES = 3 }; /* G, and K of its Jacobian, which also has a diagonal */
 
 extern const bppsa_cell bppsa_gru_cell;
 extern const bppsa_step bppsa_gru_step;
 
-/* A network of GRU layers; parameters are zero until set (bppsa_model_set) or initialised (bppsa_recurrent_init). The device must
- * outlive the model. Destroy with bppsa_model_destroy. ERR_ARGUMENT (a nonlinearity other than tanh among others), ERR_SHAPE,
- * ERR_MEMORY, ERR_UNSUPPORTED. */
+/* Makes a network of GRU layers. Parameters are zero until set (bppsa_model_set) or initialised (bppsa_recurrent_init). The
+ * device must outlive the model; destroy it with bppsa_model_destroy. ERR_ARGUMENT (also for a nonlinearity other than tanh),
+ * ERR_SHAPE, ERR_MEMORY, ERR_UNSUPPORTED. */
 bppsa_status bppsa_gru_create(const bppsa_recurrent_config *config, const bppsa_device *device, bppsa_model **model);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* Inside of the GRU. */
+/* The inside of the GRU. */
 #ifndef BPPSA_GRU_GRU_INTERNAL_H
 #define BPPSA_GRU_GRU_INTERNAL_H
 

@@ -1,4 +1,4 @@
-/* Without CUDA no cell has kernels. */
+/* Stands in for gru_cuda.cu in a build without CUDA, in which no cell has kernels. */
 #include "gru/gru_internal.h"
 
 const struct bppsa_cell_cuda *bppsa_gru_cuda(void) {

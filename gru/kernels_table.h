@@ -1,5 +1,5 @@
-/* Both widths and the table of one instruction set: TABLE names it, SIMD_BYTES is its vectors' size, GRU_SIDES the vectors that
- * go through tanh and the logistic function side by side. */
+/* Both real types and the table of one instruction set: TABLE is its name, SIMD_BYTES the size of its vectors, GRU_SIDES the number
+ * of vectors that go through tanh and the logistic function together. */
 #include "core/simd_vectors.h"
 #include "gru/kernels.h"
 

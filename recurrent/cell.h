@@ -1,15 +1,15 @@
-/* A recurrent cell: a table of what it is and what it can do. Networks, training, scans and the cost model need no more of a cell
- * than this table.
+/* A recurrent cell: a table of what it is and what it can do. Networks, training, scans and the cost model know no more about a
+ * cell than this table.
  *
  * A cell is h_t = f(x W_ihᵀ + b_ih, h_{t-1} W_hhᵀ + b_hh, h_{t-1}), element by element, with G gates stacked in W_ih [G·H][I],
  * W_hh [G·H][H] and the biases [G·H]. Its transposed Jacobian has the form (BPPSA eq. 9 and appendix E)
  *
  *     Jᵀ_t = Σ_k W_kᵀ diag(d_{k,t}) + diag(e_t)        k = 0 .. K - 1
  *
- * where W_k is the k-th H x H block of W_hh. Biases, products with x, weight gradients, windows, threads and the scan are the
- * network's; the cell computes what is between the products. examples/cell.c is a whole cell of one's own.
+ * where W_k is the k-th H x H block of W_hh. The network handles biases, products with x, weight gradients, windows, threads and
+ * the scan; the cell computes what is between the products. examples/cell.c is a complete example of a user's cell.
  *
- * An entry that is empty is something the cell cannot do: whoever asks for it gets BPPSA_ERR_UNSUPPORTED and a sentence, and
+ * An entry that is empty is something the cell cannot do: a caller that needs it gets BPPSA_ERR_UNSUPPORTED and a sentence, and
  * nothing else runs in its place.
  */
 #ifndef BPPSA_RECURRENT_CELL_H
@@ -24,8 +24,8 @@ extern "C" {
 
 enum { BPPSA_CELL_MATRICES = 8 }; /* the largest K */
 
-/* What a function of a cell works on: one block of samples of one layer, all steps of a window. Arrays are row-major and hold b
- * samples a step; sample `first` of step t begins at (t·b + first)·width. Reals are of the function's type. */
+/* The arguments of a cell's function: one block of samples of one layer, all steps of a window. Arrays are row-major and hold b
+ * samples for each step; sample `first` of step t begins at (t·b + first)·width. Reals are of the function's type. */
 typedef struct {
   int64_t steps, batch, hidden; /* steps of the window, b, H */
   int64_t first, samples;       /* the block: samples first .. first + samples - 1 */
@@ -34,23 +34,24 @@ typedef struct {
   const void *w_hh_t;     /* [H][w_row_t], its transpose */
   int64_t w_row, w_row_t; /* bppsa_dtype_padded of H and of G·H */
   const void *b_hh;       /* [G·H] */
-  void *pre;     /* forward: [steps][b][G·H], x W_ihᵀ + b_ih (+ b_hh unless separate_bias); the cell may overwrite it */
-  void *h;       /* [steps + 1][b][H]: row t is h behind step t of the window, row 0 the state in front of it */
-  void *saved;   /* [steps][b][saved·H]: row t - 1 is what forward keeps of step t for backward; NULL where `saved` is 0 */
-  void *g;       /* [steps + 1][b][H]: row t is the gradient of h_t; the last row is given */
-  bool injected; /* backward: the other rows of g hold u_t, to which the carried gradient is added; else they are undefined */
-  bool input;    /* backward: row 0 of g is wanted too */
-  void *delta_x; /* [steps][b][G·H]: row t - 1 is the gradient of x_t W_ihᵀ + b_ih */
-  void *delta_h; /* likewise of h_{t-1} W_hhᵀ (+ b_hh where separate_bias); the same memory as delta_x unless `split` */
+  void *pre;   /* forward: [steps][b][G·H], x W_ihᵀ + b_ih (+ b_hh unless separate_bias); the cell may overwrite it */
+  void *h;     /* [steps + 1][b][H]: row t is h after step t of the window, row 0 the state before it */
+  void *saved; /* [steps][b][saved·H]: row t - 1 is what forward keeps of step t for backward; NULL if `saved` is 0 */
+  void *g;     /* [steps + 1][b][H]: row t is the gradient of h_t; the last row is given */
+  /* backward: the other rows of g hold u_t, to which the carried gradient is added; otherwise they are undefined */
+  bool injected;
+  bool input;           /* backward: row 0 of g is wanted too */
+  void *delta_x;        /* [steps][b][G·H]: row t - 1 is the gradient of x_t W_ihᵀ + b_ih */
+  void *delta_h;        /* likewise of h_{t-1} W_hhᵀ (+ b_hh if separate_bias); the same memory as delta_x unless `split` */
   void *const *columns; /* coefficients: d_k, K pointers to [steps][b][H]; row t - 1 belongs to step t */
-  void *diagonal;       /* coefficients: e [steps][b][H] where `diagonal` */
+  void *diagonal;       /* coefficients: e [steps][b][H] if `diagonal` */
 } bppsa_cell_block;
 
-/* Blocks run on several threads at once: a function writes to nothing but the arrays above, allocates nothing and cannot fail. A
+/* Several threads run blocks at the same time. A function writes only to the arrays above, allocates nothing and cannot fail. A
  * sample's bits must not depend on the block or the window that it is in. */
 typedef void (*bppsa_cell_fn)(const bppsa_cell_block *block);
 
-/* What cuDNN calls the cell's equations, for benchmarks against it. */
+/* cuDNN's name for the cell's equations, for benchmarks. */
 typedef enum {
   BPPSA_CUDNN_MODE_NONE = 0,
   BPPSA_CUDNN_MODE_RNN_TANH,
@@ -60,33 +61,33 @@ typedef enum {
 } bppsa_cudnn_mode;
 
 typedef struct {
-  const char *name;   /* "rnn": also the prefix of parameters' names; at most 15 characters */
+  const char *name;   /* "rnn": also the prefix of its parameters' names; at most 15 characters */
   int64_t gates;      /* G >= 1 */
   int64_t matrices;   /* K: 1 .. G, at most BPPSA_CELL_MATRICES */
   bool diagonal;      /* e is present */
-  bool relu;          /* the nonlinearity can be ReLU; else it is the cell's own, BPPSA_NONLINEARITY_TANH */
+  bool relu;          /* the nonlinearity can be ReLU; otherwise it must be BPPSA_NONLINEARITY_TANH, the cell's own */
   bool split;         /* delta_h differs from delta_x */
-  int64_t split_from; /* in the gates from this one on */
+  int64_t split_from; /* only in the gates from this one on */
   bool separate_bias; /* b_hh is not added to pre: the cell adds it to h_{t-1} W_hhᵀ */
-  int64_t saved;      /* H-vectors kept per step and sample */
-  /* On a CPU, [dtype]: BPPSA_F32, BPPSA_F64. forward always; backward for sequential BP and linear scans; coefficients and deltas
-   * for the others. */
+  int64_t saved;      /* H-vectors kept for each step and sample */
+  /* On a CPU, for BPPSA_F32 and BPPSA_F64. forward is always needed; backward for sequential BP and linear scans; coefficients
+   * and deltas for the other scans. */
   bppsa_cell_fn forward[2]; /* pre, h_0 -> h_1 .. h_T, saved */
-  bppsa_cell_fn
-      backward[2]; /* g_T, u -> g_{T-1} .. g_1 (g_0 where `input`), deltas: g_{t-1} = delta_h_t W_hh + e_t ∘ g_t + u_{t-1} */
+  /* g_T, u -> g_{T-1} .. g_1 (g_0 if `input`), deltas: g_{t-1} = delta_h_t W_hh + e_t ∘ g_t + u_{t-1} */
+  bppsa_cell_fn backward[2];
   bppsa_cell_fn coefficients[2]; /* h, saved -> columns, diagonal */
   bppsa_cell_fn deltas[2];       /* g_1 .. g_T, h, saved -> deltas */
-  /* On a GPU: the table that recurrent/cell_launch.cuh makes of a unit. NULL, or returns NULL: the cell has no kernels. */
+  /* On a GPU: the table that recurrent/cell_launch.cuh makes of a unit. The cell has no kernels if this is NULL or returns NULL. */
   const struct bppsa_cell_cuda *(*cuda)(void);
   bppsa_cudnn_mode cudnn[2]; /* [nonlinearity] */
-  const bppsa_step *step;    /* one step as an operator (jacobian/op.h), for its sparse Jacobian; NULL: there is none */
+  const bppsa_step *step;    /* one step as an operator (jacobian/op.h), for its sparse Jacobian; NULL: none */
 } bppsa_cell;
 
-/* A network of the cell's layers and a linear head: checks the configuration and the table and allocates everything, so that
- * later passes allocate nothing. Parameters are 0 until set (bppsa_model_set) or initialised (bppsa_recurrent_init). The cell and
- * the device must outlive the model; destroy it with bppsa_model_destroy. ERR_ARGUMENT: a size out of range, a nonlinearity that
- * the cell does not have, a table that contradicts itself; ERR_UNSUPPORTED: an entry that the configuration needs is empty;
- * ERR_SHAPE, ERR_MEMORY, ERR_CUDA. */
+/* Makes a network of layers of the cell and a linear head. Checks the configuration and the table, and allocates everything, so
+ * that later passes allocate nothing. Parameters are 0 until set (bppsa_model_set) or initialised (bppsa_recurrent_init). The
+ * cell and the device must outlive the model; destroy it with bppsa_model_destroy. ERR_ARGUMENT: a size out of range, a
+ * nonlinearity that the cell does not have, a table that contradicts itself; ERR_UNSUPPORTED: an entry that the configuration
+ * needs is empty; ERR_SHAPE, ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_recurrent_create(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
                                     bppsa_model **model);
 

@@ -1,4 +1,4 @@
-/* Names that stand in results, with cuDNN or without. */
+/* Names that appear in results, in builds with cuDNN and without. */
 #include "recurrent/recurrent_cudnn.h"
 
 const char *bppsa_cudnn_algorithm_name(bppsa_cudnn_algorithm algorithm) {

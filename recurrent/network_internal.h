@@ -1,4 +1,4 @@
-/* Inside of a recurrent network. */
+/* The inside of a recurrent network. */
 #ifndef BPPSA_RECURRENT_NETWORK_INTERNAL_H
 #define BPPSA_RECURRENT_NETWORK_INTERNAL_H
 
@@ -12,14 +12,14 @@ extern "C" {
 enum { PARAMETERS_PER_LAYER = 4, W_IH = 0, W_HH, B_IH, B_HH, NAME_SIZE = 40 };
 
 typedef struct {
-  int64_t input; /* size of a step's input: I, or H above the first layer */
+  int64_t input; /* numbers in a step's input: I, or H above the first layer */
   void *h;       /* [T+1][B][H] */
   void *saved;   /* [T][B][saved·H] or NULL */
   bppsa_scan_plan *plan;
   bppsa_scan_executor *scan; /* NULL: sequential BP */
 } recurrent_layer;
 
-/* Memory, all of it allocated at creation (B the planned batch; a smaller batch packs its rows more tightly):
+/* The network's memory, all allocated at creation (B is the planned batch; a smaller batch packs its rows more tightly):
  *
  *   per layer   h, saved
  *   shared      pre      [T][B][G·H]   forward: pre-activations; backward: delta_x
@@ -27,7 +27,7 @@ typedef struct {
  *               g        [T+1][B][H]   gradients of one layer, then (as u) of the one below
  *               columns  K x [T][B][H], diagonal [T][B][H]   only with a scan
  *               logits   [B][C] or [T][B][C]
- *               bias [G·H], w_t (a transposed W_ih or W_lin), w_hh and w_hh_t (padded rows)   of the layer at hand
+ *               bias [G·H], w_t (W_ih or W_lin transposed), w_hh and w_hh_t (padded rows)   of the present layer
  *               sums, hidden_sums   parts of the weight gradients: of W_ih or W_lin, and of W_hh
  *               dx [T][B][I], dh0 [L][B][H]   only with input gradients
  */
@@ -36,16 +36,16 @@ typedef struct recurrent_backend recurrent_backend;
 
 typedef struct {
   bppsa_model base;
-  bppsa_model_ops ops; /* the shared functions under the cell's name */
+  bppsa_model_ops ops; /* the shared functions, under the cell's name */
   bppsa_recurrent_config config;
   const bppsa_cell *cell;
-  const recurrent_backend *backend; /* of the device */
+  const recurrent_backend *backend; /* of the network's device */
   int32_t threads;
-  recurrent_gpu *gpu;      /* NULL: the host. Otherwise arrays are in GPU memory, and those it has no use for are NULL */
-  int64_t batch;           /* b of the latest forward */
-  const void *x;           /* of the latest forward, borrowed */
-  const void *seed;        /* of the latest backward through the head, borrowed; NULL before it */
-  bool backward_done;      /* since the latest forward */
+  recurrent_gpu *gpu;      /* NULL: the host. Otherwise arrays are in GPU memory, and those that a GPU does not use are NULL */
+  int64_t batch;           /* b of the latest forward pass */
+  const void *x;           /* of the latest forward pass, borrowed */
+  const void *seed;        /* of the latest backward pass through the head, borrowed; NULL before it */
+  bool backward_done;      /* since the latest forward pass */
   recurrent_layer *layers; /* size config.layers */
   char (*names)[NAME_SIZE];
   void *values, *gradients; /* all parameters, one behind the other */
@@ -53,55 +53,56 @@ typedef struct {
   void **columns; /* size K */
 } recurrent_network;
 
-/* With a loss on the last step only g_T is set, and nothing is injected into the top layer. */
+/* Is something injected into layer l? With a loss on the last step only g_T of the top layer is set, and nothing is injected into
+ * it. */
 bool bppsa_recurrent_injected(const recurrent_network *n, int64_t l);
-/* Rows the head sees and where they begin in the top layer's h: all of h_1 .. h_T, or h_T. */
+/* The number of rows that the head sees, and where they begin in the top layer's h: all of h_1 .. h_T, or h_T. */
 int64_t bppsa_recurrent_head_rows(const recurrent_network *n, int64_t *first);
 
-/* What is done with every array of the network: counted, or given memory. *bytes: Σ so far, or where memory goes on. */
+/* What to do with every array of the network: count it, or give it memory. *bytes: the sum so far, or the next address. */
 typedef bppsa_status (*bppsa_recurrent_visit)(void **array, int64_t size, int64_t *bytes);
 /* An array of steps x rows x width reals. */
 bppsa_status bppsa_recurrent_visit_array(const recurrent_network *n, bppsa_recurrent_visit visit, int64_t steps, int64_t rows,
                                          int64_t width, void **array, int64_t *bytes);
 
-/* ERR_ARGUMENT: the cell's table contradicts itself, or it lacks the configuration's nonlinearity. */
+/* ERR_ARGUMENT: the cell's table contradicts itself, or lacks the configuration's nonlinearity. */
 bppsa_status bppsa_recurrent_check_cell(const bppsa_recurrent_config *config, const bppsa_cell *cell);
-/* ERR_UNSUPPORTED: the table lacks what the network's passes on a CPU call; its scans have been made. */
+/* ERR_UNSUPPORTED: the table lacks a function that the passes on a CPU call. The scans must have been made. */
 bppsa_status bppsa_recurrent_check_entries(const recurrent_network *n);
 
 /* Adds an array's size. ERR_MEMORY: the sum does not fit in 64 bits. */
 bppsa_status bppsa_recurrent_count_array(void **array, int64_t size, int64_t *bytes);
-/* The address so many reals behind `base`; NULL of NULL. */
+/* The address `reals` reals behind `base`; NULL for NULL. */
 void *bppsa_recurrent_offset(const recurrent_network *n, const void *base, int64_t reals);
 
-/* What a kind of device does for a network. On a GPU all work is queued on the device's stream. */
+/* The functions of a network for one kind of device. On a GPU all work is queued on the device's stream. */
 struct recurrent_backend {
   /* Creation, in this order; runs_scan, check_cell and visit change nothing. */
   bppsa_status (*create)(recurrent_network *n, const bppsa_device *device);
-  /* Whether a layer with this plan (NULL: there is none yet) gets its gradients from a scan executor. */
+  /* Does a layer with this plan (NULL: not made yet) get its gradients from a scan executor? */
   bool (*runs_scan)(const recurrent_network *n, const bppsa_scan_plan *plan);
-  /* What the plans decide: chunks, what is summed on the way, the parameters' size. */
+  /* Decides what follows from the plans: chunks, sums within the kernels, the parameters' size. */
   void (*choose)(recurrent_network *n);
-  /* Every array but the parameters in host memory. scans: some layer runs a scan. */
+  /* Visits every array except the parameters in host memory. scans: some layer runs a scan. */
   bppsa_status (*visit)(recurrent_network *n, bool scans, bppsa_recurrent_visit visit, int64_t *bytes);
   bppsa_status (*allocate)(recurrent_network *n, bool scans);
-  /* ERR_UNSUPPORTED: the cell's table lacks what the passes call; the scans have been made. */
+  /* ERR_UNSUPPORTED: the cell's table lacks a function that the passes call. The scans must have been made. */
   bppsa_status (*check_cell)(const recurrent_network *n);
   void (*destroy)(recurrent_network *n);
-  /* Passes. h0 NULL: 0 */
+  /* Passes. h0 NULL: zeros. */
   bppsa_status (*forward)(recurrent_network *n, const void *h0); /* n->x -> h of all layers */
   bppsa_status (*logits)(recurrent_network *n);
   bppsa_status (*seed)(recurrent_network *n); /* n->seed, the gradient of the logits -> g of the top layer */
   bppsa_status (*seed_layers)(recurrent_network *n,
                               const void *seed);        /* the gradient of the top layer's states, or of the last -> g */
-  bppsa_status (*head_gradients)(recurrent_network *n); /* of the head's parameters, from n->seed */
-  /* Through layer l alone: g_T and u in n->g on entry, g_t on return. */
+  bppsa_status (*head_gradients)(recurrent_network *n); /* gradients of the head's parameters, from n->seed */
+  /* Goes through layer l alone: g_T and u in n->g on entry, g_t on return. */
   bppsa_status (*layer_backward)(recurrent_network *n, int64_t l);
-  /* Gradients of layer l's parameters, from g_T and u in n->g; delta_x remains in n->pre where a layer below wants it. */
+  /* Computes the gradients of layer l's parameters from g_T and u in n->g; delta_x remains in n->pre if a layer below needs it. */
   bppsa_status (*backward)(recurrent_network *n, int64_t l);
   bppsa_status (*pass_down)(recurrent_network *n, int64_t l); /* delta_x of layer l >= 1 -> u of the layer below, in n->g */
   bppsa_status (*count)(recurrent_network *n,
-                        int64_t *redone); /* products redone by the backend's own kernels. Waits for them. */
+                        int64_t *redone); /* products that the backend's own kernels have redone; waits for the kernels */
 };
 extern const recurrent_backend bppsa_recurrent_cpu, bppsa_recurrent_cuda; /* the latter also without CUDA, where creation fails */
 

@@ -1,5 +1,5 @@
-/* Recurrent networks: checks, and the order of a pass. A device's backend computes it (recurrent_cpu.c, recurrent_cuda.cu);
- * creation is in recurrent_create.c. */
+/* Recurrent networks: checks, and the order of a pass. The device's backend computes it (recurrent_cpu.c, recurrent_cuda.cu);
+ * recurrent_create.c creates networks. */
 #include "recurrent/recurrent.h"
 
 #include <string.h>
@@ -41,7 +41,7 @@ static bppsa_status check_inputs(const recurrent_network *n, const bppsa_view *x
   return h0 == NULL ? BPPSA_OK : check_view(n, "h0", h0, 3, (int64_t[]){c->layers, batch, c->hidden});
 }
 
-/* Of the network's memory. */
+/* A view of the network's memory. */
 static bppsa_view view_of(const recurrent_network *n, void *data, int32_t ndim, const int64_t *shape) {
   bppsa_view view = bppsa_view_make(data, n->config.dtype, ndim, shape);
   view.device = n->gpu != NULL ? BPPSA_CUDA : BPPSA_CPU;
@@ -97,7 +97,7 @@ static bppsa_status count(bppsa_model *model) {
   return BPPSA_OK;
 }
 
-/* All layers, from g_T and u of the top layer in n->g. Counting on a GPU waits for it: that is left until somebody asks. */
+/* All layers, from g_T and u of the top layer in n->g. Redone products are not counted here, because counting on a GPU waits. */
 static bppsa_status backward_layers(recurrent_network *n) {
   n->backward_done = true;
   for (int64_t l = n->config.layers - 1; l >= 0; --l) {
@@ -124,7 +124,7 @@ static bppsa_status backward(bppsa_model *model, const bppsa_view *seed) {
   return backward_layers(n);
 }
 
-/* The gradient of the top layer's last states, or of all of them, -> g of the top layer. */
+/* Writes the gradient of the top layer's last states, or of all its states, to g of the top layer. */
 static bppsa_status seed_layers(recurrent_network *n, const bppsa_view *seed) {
   const bppsa_recurrent_config *c = &n->config;
   BPPSA_TRY(check_forward_was_run(n));

@@ -4,12 +4,12 @@
  *
  *     pre [T,B,G·H] = x W_ihᵀ + b_ih                     one GEMM for all steps
  *     h_t = cell(pre_t, h_{t-1} W_hhᵀ + b_hh)            the sweep over time
- *     logits = h_T W_linᵀ + b_lin                        or of every h_t
+ *     logits = h_T W_linᵀ + b_lin                        or for every h_t
  *
- * Backward, top layer first: g_T and the injected u_t from the head (or the layer above), g_t by sequential BP or by a scan
- * over Jᵀ_t = Σ_k W_kᵀ diag(d_{k,t}) + diag(e_t), then one GEMM per weight gradient.
+ * Backward, from the top layer down: g_T and the injected u_t come from the head (or the layer above); g_t by sequential BP or by a
+ * scan over Jᵀ_t = Σ_k W_kᵀ diag(d_{k,t}) + diag(e_t); then one GEMM for each weight gradient.
  *
- * Parameters carry PyTorch's names, layouts and order: PREFIX.weight_ih_lK [G·H, I or H], PREFIX.weight_hh_lK [G·H, H],
+ * Parameters have PyTorch's names, layouts and order: PREFIX.weight_ih_lK [G·H, I or H], PREFIX.weight_hh_lK [G·H, H],
  * PREFIX.bias_ih_lK, PREFIX.bias_hh_lK [G·H], then linear.weight [C, H], linear.bias [C].
  */
 #ifndef BPPSA_RECURRENT_RECURRENT_H
@@ -33,51 +33,52 @@ typedef struct {
   int64_t hidden;    /* H >= 1 */
   int64_t layers;    /* L >= 1 */
   int64_t classes;   /* C >= 1 */
-  bool loss_all;     /* logits at every step [T,B,C], else of the last [B,C] */
+  bool loss_all;     /* logits at every step [T,B,C], otherwise at the last [B,C] */
   bppsa_dtype dtype; /* f32, f64 */
   bppsa_nonlinearity nonlinearity;
   bppsa_gradient_method method;
-  bool input_gradients;       /* also of x and h0 */
+  bool input_gradients;       /* computes the gradients of x and h0 too */
   int64_t memory_limit;       /* bytes the network may hold; 0: no limit */
-  bppsa_scan_factory factory; /* zero: local */
+  bppsa_scan_factory factory; /* zero: the local executor */
 } bppsa_recurrent_config;
 
-/* The design's defaults: T 1000, B 16, I 1, H 20, 1 layer, 10 classes, last, f32, tanh, backward by auto. */
+/* T 1000, B 16, I 1, H 20, 1 layer, 10 classes, loss on the last step, f32, tanh, backward by auto. */
 bppsa_recurrent_config bppsa_recurrent_config_default(void);
 
-/* AUTO resolved, of the backward pass (BP or a scan; with a factory a scan) or of the scan: the candidate with the least
- * predicted time over all layers (bppsa_scan_plan_seconds), one for the whole network, which fits memory_limit; where none
- * fits, BP or linear. A configuration without AUTO comes back as it is. ERR_*: as of the plans. */
+/* Resolves AUTO in the backward pass (BP or a scan; with a factory a scan) or in the scan. *chosen has the candidate with the
+ * least predicted time over all layers (bppsa_scan_plan_seconds) that fits memory_limit, the same for all layers; if none fits,
+ * BP or linear. A configuration without AUTO is returned unchanged. Errors of the plans. */
 bppsa_status bppsa_recurrent_choose(const bppsa_recurrent_config *config, int64_t matrices, bool diagonal,
                                     bppsa_device_kind device, bppsa_recurrent_config *chosen);
 
-/* The plan of layer l's scan (borrowed), or NULL when the model runs sequential BP. A linear plan on the local device is executed
+/* The plan of layer l's scan (borrowed), or NULL if the model runs sequential BP. A linear plan on the local device is executed
  * by the cell's own sweep, which is sequential BP. */
 const bppsa_scan_plan *bppsa_recurrent_plan(const bppsa_model *model, int64_t layer);
-/* The scan configuration a layer would get; what `plan rnn` prints. matrices and diagonal come from the cell. */
+/* The scan configuration that a layer would get; `plan rnn` prints it. matrices and diagonal are the cell's. */
 bppsa_scan_config bppsa_recurrent_scan_config(const bppsa_recurrent_config *config, int64_t matrices, bool diagonal,
                                               int64_t layer);
 
-/* The layers without the head, for benchmarks. Forward: x [T,b,I], h0 [L,b,H] or NULL. Backward: seed is the gradient of the top
- * layer's last hidden states [b,H], or of all of them [T,b,H] with loss_all; it sets the gradients of every parameter but the
+/* Passes without the head, for benchmarks. Forward: x [T,b,I], h0 [L,b,H] or NULL. Backward: seed is the gradient of the top
+ * layer's last hidden states [b,H], or of all of them [T,b,H] with loss_all; it sets the gradients of all parameters except the
  * head's. ERR_SHAPE; ERR_ARGUMENT: backward without forward. */
 bppsa_status bppsa_recurrent_forward_layers(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0);
 bppsa_status bppsa_recurrent_backward_layers(bppsa_model *model, const bppsa_view *seed);
 /* The gradients of the top layer's states h_1 .. h_T, *gradients [T,b,H] (borrowed, until the next pass), for a seed as above.
- * Sets no parameter's gradient. ERR_SHAPE; ERR_ARGUMENT: no forward pass precedes it. */
+ * Sets no gradient of a parameter. ERR_SHAPE; ERR_ARGUMENT: no forward pass yet. */
 bppsa_status bppsa_recurrent_hidden_gradients(bppsa_model *model, const bppsa_view *seed, bppsa_view *gradients);
 
-/* The states h_1 .. h_T of a layer in the latest forward pass, [T,b,H], where the model is (borrowed, until the next).
- * ERR_ARGUMENT: no such layer, no pass. */
+/* The states h_1 .. h_T of a layer in the latest forward pass, [T,b,H], on the model's device (borrowed, until the next pass).
+ * ERR_ARGUMENT: no such layer, or no pass yet. */
 bppsa_status bppsa_recurrent_states(const bppsa_model *model, int64_t layer, bppsa_view *states);
 
-/* Fills the parameters. DEFAULT: PyTorch's module defaults, U(-1/√H, 1/√H) everywhere. ORTHOGONAL: in addition each H x H block
- * of W_hh is a random orthogonal matrix. Deterministic in seed; the same numbers in f32 (rounded) and f64. ERR_MEMORY. */
+/* Initialises the parameters. DEFAULT: PyTorch's module defaults, U(-1/√H, 1/√H) everywhere. ORTHOGONAL: each H x H block of
+ * W_hh is a random orthogonal matrix instead. Deterministic in seed; the same numbers in f32 (rounded) and f64. ERR_MEMORY. */
 bppsa_status bppsa_recurrent_init(bppsa_model *model, bppsa_init init, uint64_t seed);
 
-/* The architecture a set of named tensors describes (PREFIX: "rnn" with gates 1, "gru" with gates 3): fills input, hidden,
- * layers, classes and dtype of *config and leaves the rest. `where` names the source. ERR_FORMAT: a tensor is missing; ERR_SHAPE:
- * shapes disagree among each other; ERR_UNSUPPORTED: dtypes other than f32 and f64, projections, bidirectional weights. */
+/* Finds the architecture that a set of named tensors describes (PREFIX: "rnn" with gates 1, "gru" with gates 3): sets input,
+ * hidden, layers, classes and dtype of *config and leaves the rest. `where` names the source. ERR_FORMAT: a tensor is missing;
+ * ERR_SHAPE: shapes disagree with each other; ERR_UNSUPPORTED: dtypes other than f32 and f64, projections, bidirectional weights.
+ */
 bppsa_status bppsa_recurrent_infer(const char *where, const char *prefix, int64_t gates, int64_t count,
                                    const bppsa_named_view *tensors, bppsa_recurrent_config *config);
 

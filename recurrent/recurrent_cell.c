@@ -1,4 +1,4 @@
-/* A cell's table: does it hold together, and does it have what a configuration needs? */
+/* Checks a cell's table: is it consistent, and does it have what a configuration needs? */
 #include <string.h>
 
 #include "recurrent/network_internal.h"

@@ -1,15 +1,15 @@
-/* What `auto` means for a recurrent network: one method for all its layers, by the cost model. BP is the linear scan, and costs
- * what it does: of the two backward = AUTO takes BP, which needs no plan. */
+/* Resolves `auto` for a recurrent network: one method for all its layers, by the cost model. BP is the linear scan and costs the
+ * same; of the two backward = AUTO takes BP, which needs no plan. */
 #include "core/alloc.h"
 #include "recurrent/recurrent.h"
 
-/* Predicted seconds and held products of all layers. */
+/* Predicted seconds and bytes of held products, for all layers. */
 static bppsa_status cost(const bppsa_recurrent_config *config, int64_t matrices, bool diagonal, bppsa_device_kind device,
                          double *seconds, int64_t *held) {
   *seconds = 0;
   *held = 0;
   for (int64_t layer = config->layers > 1 ? config->layers - 2 : 0; layer < config->layers; ++layer) {
-    const int64_t times = layer + 1 < config->layers ? config->layers - 1 : 1; /* all below the top are alike */
+    const int64_t times = layer + 1 < config->layers ? config->layers - 1 : 1; /* all layers below the top are alike */
     bppsa_scan_config scan = bppsa_recurrent_scan_config(config, matrices, diagonal, layer);
     bppsa_scan_plan *plan = NULL;
     scan.device = device;
@@ -34,7 +34,7 @@ bppsa_status bppsa_recurrent_choose(const bppsa_recurrent_config *config, int64_
   candidate.device = device;
   const bppsa_scan_config asked = candidate;
   double best_seconds = 0;
-  const bool any = config->method.backward == BPPSA_BACKWARD_AUTO && config->factory.create == NULL; /* else a scan */
+  const bool any = config->method.backward == BPPSA_BACKWARD_AUTO && config->factory.create == NULL; /* otherwise a scan */
   const bool open = bppsa_gradient_method_open(&config->method);
   for (int64_t index = 0; open && bppsa_scan_candidate(&asked, index, &candidate); ++index) {
     double seconds;

@@ -21,15 +21,16 @@ static const bppsa_parameter *parameter(const recurrent_network *n, int64_t laye
 
 /* ---- time in windows ----
  *
- * Sequential passes go window by window, so that what one pass writes and the next one reads stays in a cache: pre-activations
- * forward; gradients, deltas and the weight gradients' parts backward. One thread takes a run of steps that fits the first-level
- * cache; several take as many as the second-level one holds, and share them. No choice of windows changes a bit. */
+ * Sequential passes go window by window, so that what one pass writes is still in a cache when the next one reads it:
+ * pre-activations in the forward pass; gradients, deltas and the weight gradients' parts in the backward pass. One thread takes a
+ * run of steps that fits the first-level cache; several take as many as fit the second-level cache, and share them. Windows do
+ * not change a bit. */
 
 /* Steps first + 1 .. first + steps. */
 typedef struct {
   int64_t first, steps;
-  void *pre, *delta_h; /* where step first + 1 stands */
-  void *g;             /* where g_first stands */
+  void *pre, *delta_h; /* at step first + 1 */
+  void *g;             /* at g_first */
   bool input;          /* g_first is wanted */
 } window;
 
@@ -41,7 +42,7 @@ static window whole(const recurrent_network *n) {
                   .input = n->config.input_gradients};
 }
 
-/* Rows of a run, whole steps: a row's deltas, state and gradient; all of them where BLAS would take the products. */
+/* Rows of a run, in whole steps: so many that deltas, states and gradients fit; all rows where BLAS would compute the products. */
 static int64_t run_rows(const recurrent_network *n) {
   enum { BYTES = 1 << 15, LEAST_ROWS = 48, WIDE = 256 };
   const int64_t row = ((n->cell->split ? 2 : 1) * n->cell->gates + 2) * n->config.hidden * size_of(n), fitting = BYTES / row;
@@ -49,7 +50,7 @@ static int64_t run_rows(const recurrent_network *n) {
   return n->config.hidden >= WIDE ? INT64_MAX / 2 / n->batch * n->batch : (units > 1 ? units : 1) * n->batch;
 }
 
-/* Steps of a window: a run, or 256 KiB of pre-activations and enough rows to share among threads. */
+/* Steps of a window: one run, or 256 KiB of pre-activations and enough rows to share among threads. */
 static int64_t window_steps(const recurrent_network *n) {
   enum { BYTES = 1 << 18, LEAST_ROWS = 1024 };
   if (n->threads == 1 && run_rows(n) < LEAST_ROWS) {
@@ -60,7 +61,7 @@ static int64_t window_steps(const recurrent_network *n) {
   return (rows + n->batch - 1) / n->batch;
 }
 
-/* A cell function on one block of samples. */
+/* Calls a cell's function for one block of samples. */
 static void sweep_block(const recurrent_network *n, bppsa_cell_fn function, int64_t l, const window *w, bool injected,
                         int64_t first, int64_t samples) {
   const recurrent_layer *layer = &n->layers[l];
@@ -91,12 +92,12 @@ static void sweep_block(const recurrent_network *n, bppsa_cell_fn function, int6
   bppsa_flush_end(mode);
 }
 
-/* One pass over a window. Samples are shared in units; a thread that has several takes as many of them at once as one thread
- * would. */
+/* One pass over a window. Samples are shared in units; a thread with several units computes as many of them at once as a single
+ * thread would. */
 typedef struct {
   const recurrent_network *n;
   bppsa_cell_fn function;
-  int64_t layer, unit, most; /* unit, most: samples */
+  int64_t layer, unit, most; /* unit, most: numbers of samples */
   const window *w;
   bool injected;
 } sweep_pass;
@@ -110,7 +111,7 @@ static void sweep_units(const void *context, int32_t worker, int64_t first, int6
   }
 }
 
-/* Runs a cell function over all samples. */
+/* Calls a cell's function for all samples. */
 static void sweep(const recurrent_network *n, bppsa_cell_fn const functions[2], int64_t l, const window *w, bool injected) {
   const int64_t batch = n->batch, hidden = n->config.hidden, columns = n->cell->gates * hidden;
   const sweep_pass pass = {.n = n,
@@ -126,7 +127,7 @@ static void sweep(const recurrent_network *n, bppsa_cell_fn const functions[2], 
 
 /* ---- forward ---- */
 
-/* W_ihᵀ, W_hhᵀ and b_ih (+ b_hh) of the layer for its forward pass. */
+/* Prepares W_ihᵀ, W_hhᵀ and b_ih (+ b_hh) of the layer for its forward pass. */
 static void prepare_weights(const recurrent_network *n, int64_t l) {
   const int64_t hidden = n->config.hidden, out = n->cell->gates * hidden;
   const bppsa_view *b_ih = &parameter(n, l, B_IH)->value, *b_hh = &parameter(n, l, B_HH)->value;
@@ -168,7 +169,7 @@ static bppsa_status forward(recurrent_network *n, const void *h0) {
   return BPPSA_OK;
 }
 
-/* The linear head, and the states that it sees. */
+/* The linear head, and the states that it reads. */
 static bppsa_linear head_of(const recurrent_network *n, const void **h) {
   int64_t first;
   const int64_t rows = bppsa_recurrent_head_rows(n, &first);
@@ -214,7 +215,7 @@ static bppsa_status pass_down(recurrent_network *n, int64_t l) {
   return BPPSA_OK;
 }
 
-/* W_hh of the layer with padded rows, for its backward pass: a cell's sweep and a scan read it alike. */
+/* Copies W_hh of the layer with padded rows for its backward pass; a cell's sweep and a scan read the same copy. */
 static void pad_weights(const recurrent_network *n, int64_t l) {
   const int64_t hidden = n->config.hidden, row = bppsa_dtype_padded(n->config.dtype, hidden);
   const void *w_hh = parameter(n, l, W_HH)->value.data;
@@ -263,7 +264,7 @@ static bppsa_status head_gradients(recurrent_network *n) {
   return BPPSA_OK;
 }
 
-/* The two products a layer's weight gradients come from: with its input, and with its states before each step. */
+/* The two products behind a layer's weight gradients: with its input, and with its states before each step. */
 typedef struct {
   bppsa_linear from_x, from_h;
   const void *x;
@@ -277,13 +278,13 @@ static layer_products products_of(const recurrent_network *n, int64_t l) {
   return p;
 }
 
-/* Outputs before this one have the bias gradient of b_ih in b_hh too: both biases enter the same sum there, or sums of the same
- * gradient. */
+/* For outputs before this one the bias gradient of b_hh equals that of b_ih, because both biases enter the same sum, or sums with
+ * the same gradient. */
 static int64_t shared_bias(const recurrent_network *n) {
   return (n->cell->split && n->cell->separate_bias ? n->cell->split_from : n->cell->gates) * n->config.hidden;
 }
 
-/* Sums `count` parts of both from part `first` on; the window's deltas begin where that part does. */
+/* Sums `count` parts of both products from part `first` on; the window's deltas begin where that part does. */
 static void sum_parts(const recurrent_network *n, int64_t l, int64_t first, int64_t count, const window *w) {
   const layer_products p = products_of(n, l);
   const int64_t rows = w->first * n->batch;
@@ -300,9 +301,9 @@ static void finish_layer(const recurrent_network *n, int64_t l) {
   memcpy(b_hh->data, b_ih->data, (size_t)(shared_bias(n) * size_of(n)));
 }
 
-/* Sequential BP, from the last window to the first. What nobody needs afterwards is not kept: deltas stay where a layer
- * below or the input's gradient asks for them, gradients of the states where some are injected; otherwise every window uses
- * the same memory. g_0 is where it always is. seed: where g behind the window stands. */
+/* The memory of one window of sequential BP, which goes from the last window to the first. Arrays that nothing reads later are
+ * not kept: deltas are kept if a layer below or the input's gradient needs them, gradients of the states if some are injected;
+ * otherwise all windows use the same memory. g_0 always has the same place. seed: g behind the window. */
 static window bp_window(const recurrent_network *n, int64_t l, int64_t first, int64_t steps, const void *seed) {
   const int64_t state = n->batch * n->config.hidden;
   const bool injected = bppsa_recurrent_injected(n, l);
@@ -323,7 +324,7 @@ static window bp_window(const recurrent_network *n, int64_t l, int64_t first, in
   return w;
 }
 
-/* On one thread: run by run, its weight gradients while it is in the first-level cache. */
+/* On one thread: run by run, with the weight gradients of a run while it is in the first-level cache. */
 static void bp_runs(const recurrent_network *n, int64_t l, bppsa_linear_cut cut) {
   const layer_products p = products_of(n, l);
   const int64_t run = p.from_h.run, rows = p.from_h.rows;
@@ -341,7 +342,7 @@ static void bp_runs(const recurrent_network *n, int64_t l, bppsa_linear_cut cut)
   }
 }
 
-/* On several: window by window of whole parts, which they share. */
+/* On several threads: in windows of whole parts, which the threads share. */
 static void bp_parts(const recurrent_network *n, int64_t l, bppsa_linear_cut cut) {
   const int64_t all = n->config.seq_len, part = cut.length / n->batch, fitting = window_steps(n) / part,
                 parts = fitting > 1 ? fitting : 1;
@@ -354,10 +355,10 @@ static void bp_parts(const recurrent_network *n, int64_t l, bppsa_linear_cut cut
   }
 }
 
-/* Sequential BP and the parts of the weight gradients. */
+/* Sequential BP with the parts of the weight gradients. */
 static void bp_layer(const recurrent_network *n, int64_t l) {
   const layer_products p = products_of(n, l);
-  const bppsa_linear_cut cut = bppsa_linear_cut_rows(&p.from_h); /* from_x is cut alike */
+  const bppsa_linear_cut cut = bppsa_linear_cut_rows(&p.from_h); /* from_x has the same cut */
   pad_weights(n, l);
   (n->threads == 1 && p.from_h.run < cut.length ? bp_runs : bp_parts)(n, l, cut);
 }
@@ -386,7 +387,7 @@ static bppsa_status backward_layer(recurrent_network *n, int64_t l) {
 
 static bppsa_status count(recurrent_network *n, int64_t *redone) {
   (void)n;
-  *redone = 0; /* executors of scans count by themselves */
+  *redone = 0; /* scan executors count by themselves */
   return BPPSA_OK;
 }
 
@@ -397,7 +398,8 @@ static bppsa_status create(recurrent_network *n, const bppsa_device *device) {
   return BPPSA_OK;
 }
 
-/* The linear scan is sequential BP: the cell's sweep runs it, unless the scan is somebody else's. */
+/* Does a scan executor run the layer? The cell's sweep runs a linear scan, which is sequential BP, unless the caller provides the
+ * executor. */
 static bool runs_scan(const recurrent_network *n, const bppsa_scan_plan *plan) {
   return plan != NULL &&
          (!bppsa_scan_algorithm_is_bp(bppsa_scan_plan_config(plan)->method.algorithm) || n->config.factory.create != NULL);
@@ -407,7 +409,7 @@ static void choose(recurrent_network *n) {
   (void)n;
 }
 
-/* Bytes of the weight gradients' parts: of W_ih and W_lin, which take turns, or of W_hh. -1: not in 64 bits. */
+/* Bytes of the weight gradients' parts: of W_ih and W_lin, which share them, or of W_hh. -1: they do not fit in 64 bits. */
 static int64_t sums_bytes(const recurrent_network *n, bool hidden) {
   const bppsa_recurrent_config *c = &n->config;
   const int64_t rows = c->seq_len * c->batch, out = n->cell->gates * c->hidden;

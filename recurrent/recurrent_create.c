@@ -59,7 +59,7 @@ static bppsa_status check_config(const bppsa_recurrent_config *c) {
   return BPPSA_OK;
 }
 
-/* Every array's extents, checked for 64 bits once; later index arithmetic then cannot overflow. */
+/* Checks once that every array's extents fit in 64 bits; later index arithmetic then cannot overflow. */
 static bppsa_status check_sizes(const recurrent_network *n) {
   const bppsa_recurrent_config *c = &n->config;
   const int64_t gates = n->cell->gates * c->hidden;
@@ -99,7 +99,7 @@ static void describe_parameters(recurrent_network *n) {
   describe(n, head + 1, 1, n->config.classes, 0);
 }
 
-/* Places every parameter in one array for values and one for gradients, each tensor on a multiple of 64 bytes. */
+/* Places all parameters in one array for values and one for gradients, each tensor at a multiple of 64 bytes. */
 static bppsa_status place_parameters(recurrent_network *n) {
   size_t total = 0;
   for (int pass = 0; pass < 2; ++pass) {
@@ -126,7 +126,7 @@ static bppsa_status place_parameters(recurrent_network *n) {
 
 /* ---- memory ---- */
 
-/* Plans of all layers. *held: bytes of the products their scans hold; *scans: whether any layer runs a scan. */
+/* Makes the plans of all layers. *held: bytes of the products that their scans hold; *scans: whether any layer runs a scan. */
 static bppsa_status make_plans(recurrent_network *n, const bppsa_device *device, int64_t *held, bool *scans) {
   bppsa_recurrent_config chosen;
   *held = 0;
@@ -174,7 +174,7 @@ bppsa_status bppsa_recurrent_visit_array(const recurrent_network *n, bppsa_recur
   return visit(array, (int64_t)size, bytes);
 }
 
-/* Refuses a network beyond its memory limit before anything large is allocated. */
+/* Refuses a network that exceeds its memory limit before anything large is allocated. */
 static bppsa_status check_memory(recurrent_network *n, bool scans, int64_t held) {
   const int64_t limit = n->config.memory_limit;
   int64_t bytes = 0;
@@ -198,7 +198,7 @@ static bppsa_status reserve_all(recurrent_network *n, const bppsa_device *device
   bool scans;
   BPPSA_TRY(make_plans(n, device, &held, &scans));
   n->backend->choose(n);
-  BPPSA_TRY(check_memory(n, scans, scans ? held : 0)); /* products of a backend's own are among its arrays */
+  BPPSA_TRY(check_memory(n, scans, scans ? held : 0)); /* products of the backend's own kernels are among its arrays */
   BPPSA_TRY(n->backend->allocate(n, scans));
   for (int64_t l = 0; l < n->config.layers; ++l) {
     BPPSA_TRY(make_scan(n, l, device));
@@ -227,7 +227,7 @@ static bppsa_status build(recurrent_network *n, const bppsa_device *device) {
 
 static const recurrent_backend *const backends[] = {[BPPSA_CPU] = &bppsa_recurrent_cpu, [BPPSA_CUDA] = &bppsa_recurrent_cuda};
 
-/* From here on the configuration says BP or SCAN. */
+/* Resolves AUTO: from here on the configuration says BP or SCAN. */
 static bppsa_status choose_method(recurrent_network *n, const bppsa_device *device) {
   bppsa_recurrent_config chosen;
   if (n->config.method.backward == BPPSA_BACKWARD_AUTO) {

@@ -8,12 +8,12 @@
 #include "core/library_cudnn.h"
 #include "core/memory.h"
 
-/* One allocation of GPU memory (ALIGNED parts, in this order) and what cuDNN makes of the sizes:
+/* One allocation of GPU memory (ALIGNED parts, in this order), with the sizes that cuDNN gives:
  *
- *   weights, gradients   cuDNN's own layout: asked for, matrix by matrix
- *   work, reserve        cuDNN's; reserve passes from the forward to the backward pass
- *   y, dy [T][B][H]      the top layer's states and their gradients; dy is zero but for the last step, and absent with loss_all
- *   dx [T][B][I]         which cuDNN cannot leave out
+ *   weights, gradients   cuDNN's own layout, which is asked for matrix by matrix
+ *   work, reserve        cuDNN's; reserve carries data from the forward to the backward pass
+ *   y, dy [T][B][H]      the top layer's states and their gradients; dy is zero except at the last step; with loss_all there is
+ *   none dx [T][B][I]         cuDNN always computes it
  *   lengths [B]          T, int32
  */
 enum { ALIGNED = 256, PARTS = 8 };
@@ -29,13 +29,13 @@ struct bppsa_cudnn_network {
   cudnnDropoutDescriptor_t dropout;
   cudnnRNNDescriptor_t rnn;
   cudnnRNNDataDescriptor_t x_shape, y_shape;
-  cudnnTensorDescriptor_t h_shape, matrix, bias; /* the latter two: what a question is answered with */
+  cudnnTensorDescriptor_t h_shape, matrix, bias; /* matrix, bias: receive the answers to questions about the layout */
   size_t bytes[PARTS];
   void *memory, *parts[PARTS];
   const void *x; /* of the latest forward pass, borrowed; NULL before it */
 };
 
-/* Returns early where cuDNN does not succeed; n: the network. */
+/* Returns early if cuDNN fails; n: the network. */
 #define TRY_CUDNN(call, what) BPPSA_TRY(bppsa_cudnn_check(n->library, n->library->call, what))
 
 static bppsa_status check_cuda(cudaError_t error, const char *what) {
@@ -93,7 +93,7 @@ static bppsa_status describe_arrays(const bppsa_cudnn_network *n, const int32_t 
   const int layers = (int)c->layers, steps = (int)c->seq_len, batch = (int)c->batch, input = (int)c->input,
             hidden = (int)c->hidden;
   const cudnnRNNDataLayout_t layout = CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED;
-  double nothing = 0; /* what padding is filled with, of the type or shorter; there is none */
+  double nothing = 0; /* the value of padding, of the type or shorter; there is no padding */
   TRY_CUDNN(cudnnSetRNNDataDescriptor(n->x_shape, type_of(n), layout, steps, batch, input, lengths, &nothing), "x");
   TRY_CUDNN(cudnnSetRNNDataDescriptor(n->y_shape, type_of(n), layout, steps, batch, hidden, lengths, &nothing), "y");
   TRY_CUDNN(cudnnSetTensorNdDescriptor(n->h_shape, type_of(n), 3, (const int[]){layers, batch, hidden},
@@ -234,7 +234,7 @@ void bppsa_cudnn_destroy(bppsa_cudnn_network *n) {
 
 /* ---- parameters ---- */
 
-/* Elements of the tensor that an answer describes. */
+/* The number of elements in the tensor that an answer describes. */
 static bppsa_status count_tensor(const bppsa_cudnn_network *n, cudnnTensorDescriptor_t tensor, int64_t *count) {
   cudnnDataType_t type;
   int dims, extents[CUDNN_DIM_MAX], strides[CUDNN_DIM_MAX];
@@ -246,7 +246,7 @@ static bppsa_status count_tensor(const bppsa_cudnn_network *n, cudnnTensorDescri
   return BPPSA_OK;
 }
 
-/* Rows gate·H .. gate·H + H - 1 of a parameter [G·H, ...] in host memory. ERR_SHAPE where the model has no such parameter of
+/* Finds rows gate·H .. gate·H + H - 1 of a parameter [G·H, ...] in host memory. ERR_SHAPE: the model has no such parameter of
  * that size. */
 static bppsa_status find_rows(const bppsa_cudnn_network *n, const char *prefix, const char *kind, int64_t layer, int64_t gate,
                               const bppsa_model *model, bool gradient, void **rows, int64_t *count) {
@@ -278,8 +278,8 @@ static bppsa_status copy_rows(const bppsa_cudnn_network *n, cudnnTensorDescripto
   return gradient ? bppsa_memory_get(n->device, rows, at, bytes) : bppsa_memory_put(n->device, at, rows, bytes);
 }
 
-/* One gate of one layer, from its input (side 0) or its states (side 1): the matrix and the bias. cuDNN numbers them side by
- * side: r, z, n of the input, then of the states. */
+/* Copies one gate of one layer, from its input (side 0) or its states (side 1): the matrix and the bias. cuDNN numbers them r, z,
+ * n of the input, then r, z, n of the states. */
 static bppsa_status copy_gate(const bppsa_cudnn_network *n, const char *prefix, int64_t layer, int64_t side, int64_t gate,
                               const bppsa_model *model, bool gradient) {
   static const char *const matrices[] = {"weight_ih", "weight_hh"}, *const biases[] = {"bias_ih", "bias_hh"};
@@ -338,13 +338,13 @@ bppsa_status bppsa_cudnn_forward(bppsa_cudnn_network *n, const bppsa_view *x) {
   return BPPSA_OK;
 }
 
-/* First byte of the last step of an array [T][B][H]. */
+/* The first byte of the last step in an array [T][B][H]. */
 static char *last_step(const bppsa_cudnn_network *n, void *array, int64_t *bytes) {
   *bytes = n->config.batch * n->config.hidden * (int64_t)bppsa_dtype_size(n->config.dtype);
   return (char *)array + (n->config.seq_len - 1) * *bytes;
 }
 
-/* cuDNN adds to the weights' gradients, so they begin at 0. */
+/* cuDNN adds to the weights' gradients, so they are set to 0 first. */
 bppsa_status bppsa_cudnn_backward(bppsa_cudnn_network *n, const bppsa_view *seed) {
   const bool all = n->config.loss_all;
   cudaStream_t stream = (cudaStream_t)bppsa_device_get_stream(n->device);

@@ -11,7 +11,7 @@ static uint64_t stream_of(int64_t parameter, bool normal) {
   return (uint64_t)BPPSA_STREAM_WEIGHTS + ((uint64_t)parameter << 8) + ((uint64_t)normal << 48);
 }
 
-/* Standard normal numbers by Box-Muller. */
+/* Standard normal numbers by the Box-Muller method. */
 static double normal(uint64_t seed, uint64_t stream, uint64_t index) {
   const double two_pi = 6.283185307179586476925286766559;
   const double u = 1 - bppsa_random_double(seed, stream, index & ~(uint64_t)1); /* in (0, 1] */
@@ -19,8 +19,8 @@ static double normal(uint64_t seed, uint64_t stream, uint64_t index) {
   return sqrt(-2 * log(u)) * ((index & 1) == 0 ? cos(angle) : sin(angle));
 }
 
-/* Rows of q [h][h] made orthonormal: Gram-Schmidt, each row projected twice, which keeps the loss of orthogonality at rounding
- * level. */
+/* Makes the rows of q [h][h] orthonormal by Gram-Schmidt; each row is projected twice, which keeps the loss of orthogonality at
+ * the level of rounding. */
 static void orthogonalise(int64_t h, double *q) {
   for (int64_t i = 0; i < h; ++i) {
     double *row = q + i * h, norm = 0;
@@ -49,7 +49,7 @@ static bppsa_status init_orthogonal(const bppsa_view *w, int64_t h, uint64_t see
   if (q == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  const int64_t numbers = (h * h + 1) / 2 * 2; /* per block; Box-Muller makes pairs */
+  const int64_t numbers = (h * h + 1) / 2 * 2; /* in each block; Box-Muller makes pairs */
   for (int64_t block = 0; block < bppsa_view_count(w) / (h * h); ++block) {
     const int64_t first = block * h * h;
     for (int64_t i = 0; i < h * h; ++i) {
@@ -99,7 +99,7 @@ static const bppsa_view *find(const weights *w, const char *name) {
   return NULL;
 }
 
-/* The tensor of that name with the expected shape; an extent of -1 is free and set, `symbols` names it in messages. */
+/* Finds the tensor of that name and checks its shape; an extent of -1 is free and is set; `symbols` names it in messages. */
 static bppsa_status expect(const weights *w, const char *name, int32_t ndim, int64_t *shape, const char *const *symbols) {
   const bppsa_view *view = find(w, name);
   char found[BPPSA_SHAPE_TEXT];
@@ -176,7 +176,7 @@ static bppsa_status expect_layer(const weights *w, const char *prefix, int64_t g
   return BPPSA_OK;
 }
 
-/* Every tensor of the network belongs to one of its layers: a gap in the numbering must not pass unseen. */
+/* Refuses a tensor that belongs to no layer of the network, so that a gap in the numbering is noticed. */
 static bppsa_status refuse_unknown(const weights *w, const char *prefix, int64_t layers) {
   static const char *const kinds[] = {"weight_ih", "weight_hh", "bias_ih", "bias_hh"};
   const size_t length = strlen(prefix);

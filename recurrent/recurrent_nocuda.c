@@ -1,4 +1,4 @@
-/* Without CUDA there is no GPU, and no network on one. */
+/* Stands in for recurrent_cuda.cu in a build without CUDA, in which no network is on a GPU. */
 #include "recurrent/network_internal.h"
 
 static bppsa_status create(recurrent_network *n, const bppsa_device *device) {
@@ -10,5 +10,5 @@ static void destroy(recurrent_network *n) {
   (void)n;
 }
 
-/* Nothing else is called where creation fails. */
+/* Creation fails, so nothing else is called. */
 const recurrent_backend bppsa_recurrent_cuda = {.create = create, .destroy = destroy};

@@ -1,4 +1,4 @@
-/* A build without cuDNN. */
+/* Stands in for recurrent_cudnn.c in a build without cuDNN. */
 #include "core/cudnn.h"
 #include "recurrent/recurrent_cudnn.h"
 

@@ -1,13 +1,13 @@
-/* Finds the first non-finite value of a pass, in the order in which it appeared: forward layer by layer and step by step, the
- * logits, then backward from the top layer and the last step down. Gradients of the hidden states share one buffer, so the
- * backward pass is run again, a layer at a time: this happens once, when training has failed. */
+/* Finds the first non-finite value of a pass, in the order in which values appeared: forward layer by layer and step by step, then
+ * the logits, then backward from the top layer and the last step. Gradients of the hidden states share one buffer, so the backward
+ * pass is repeated layer by layer; this happens once, when training has failed. */
 #include <math.h>
 
 #include "core/alloc.h"
 #include "core/memory.h"
 #include "recurrent/network_internal.h"
 
-/* First value that is not finite of a step [b][width], fetched to `copy` from a GPU; -1: none, or it cannot be fetched. */
+/* The first value of a step [b][width] that is not finite; a GPU's step is copied to `copy`. -1: none, or it cannot be copied. */
 static int64_t find_in_step(const recurrent_network *n, const void *step, int64_t count, void *copy) {
   const int64_t size = (int64_t)bppsa_dtype_size(n->config.dtype);
   if (copy != NULL && bppsa_memory_get(n->base.device, copy, step, count * size) != BPPSA_OK) {

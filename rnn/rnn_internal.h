@@ -1,4 +1,4 @@
-/* Inside of the RNN. */
+/* The inside of the RNN. */
 #ifndef BPPSA_RNN_RNN_INTERNAL_H
 #define BPPSA_RNN_RNN_INTERNAL_H
 

@@ -1,4 +1,4 @@
-/* Without CUDA no cell has kernels. */
+/* Stands in for rnn_cuda.cu in a build without CUDA, in which no cell has kernels. */
 #include "rnn/rnn_internal.h"
 
 const struct bppsa_cell_cuda *bppsa_rnn_cuda(void) {

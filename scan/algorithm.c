@@ -1,11 +1,12 @@
-/* The table of algorithms, and how each writes its plan (scan/plan.h has the notation). A record of chunks needs no level of its
- * own for chunks of another size; see bppsa_scan_level.
+/* The table of algorithms, and how each writes its plan (scan/plan.h has the notation). Chunks of different sizes share a record;
+ * see bppsa_scan_level.
+ *
  * Blelloch, n + 1 elements, s = 2^d. Up-level d joins a[i:i+s-1] and a[i+s:r] for i = 0, 2s, 4s, .. <= n - s:
- *   i = 0        the left operand holds the seed: a mat-vec that already is the result y[2s];
- *   r < n        a mat-mat, kept in the place of a[r];
- *   r = n        dead, Algorithm 1 line 9 overwrites it.
- * The middle carries y over what is left, S = 2^L apart. Down-level d gives y[i+s] = a[i:i+s-1] y[i] for i = 2s, 4s, ..;
- * i = 0 is a copy in Algorithm 1 and nothing here.
+ *   i = 0        the left operand contains the seed: a mat-vec, whose result is already y[2s];
+ *   r < n        a mat-mat, whose result replaces a[r];
+ *   r = n        dead: line 9 of Algorithm 1 overwrites it.
+ * The middle carries y over the remaining elements, S = 2^L apart. Down-level d gives y[i+s] = a[i:i+s-1] y[i] for i = 2s, 4s, ..;
+ * i = 0 is a copy in Algorithm 1, and nothing has to be done for it here.
  */
 #include "scan/algorithm.h"
 
@@ -23,7 +24,7 @@ void bppsa_scan_add_record(bppsa_scan_records *to, bppsa_scan_level record) {
 
 /* ---- linear and Blelloch ---- */
 
-/* ⌈log₂(n + 1)⌉ - 1, at least 0: the up-levels of a whole tree. */
+/* ⌈log₂(n + 1)⌉ - 1, at least 0: the up-levels of a complete tree. */
 static int64_t most_levels(int64_t n) {
   int64_t levels = 0;
   while (levels < 61 && ((int64_t)2 << levels) <= n) {
@@ -46,7 +47,7 @@ static bool only_candidate(const bppsa_scan_contest *contest, int64_t index, bpp
   return index == 0;
 }
 
-/* 1, 2, .. up-levels; none is linear. */
+/* 1, 2, .. up-levels; without up-levels the scan would be linear. */
 static bool tree_candidate(const bppsa_scan_contest *contest, int64_t index, bppsa_scan_method *method) {
   method->up_levels = index + 1;
   return index < most_levels(contest->jacobians);
@@ -104,13 +105,14 @@ static int64_t *chunks_of(bppsa_scan_method *method) {
   return &method->chunks;
 }
 
-/* ⌊√(2n)⌉ chunks make 2n/P + P least. */
+/* The default number of chunks, ⌊√(2n)⌉, minimises 2n/P + P. */
 static int64_t clamp_chunks(int64_t n, int64_t wanted) {
   const int64_t chunks = wanted == 0 ? (int64_t)(sqrt(2.0 * (double)n) + 0.5) : wanted;
   return chunks > n && n > 0 ? n : n == 0 ? 1 : chunks;
 }
 
-/* The default number; on a GPU also 2, 4, 8, .. below n, up to 4096; on a processor that is measured 1, 2 and 4 a thread. */
+/* The default number; on a GPU also 2, 4, 8, .. below n, up to 4096; on a CPU, if times are measured, also 1, 2 and 4 for each
+ * thread. */
 static bool chunk_candidate(const bppsa_scan_contest *contest, int64_t index, bppsa_scan_method *method) {
   enum { DOUBLINGS = 12, SHARES = 3 };
   if (index == 0) {
@@ -129,14 +131,14 @@ static int64_t chunk_slot(int64_t n, const bppsa_scan_method *method, int64_t fi
   return bppsa_cut_part(n, method->chunks, first - 1) - 1;
 }
 
-/* The chunks 1 .. P - 2 as a record of items that are a link shorter than their chunks. */
+/* Chunks 1 .. P - 2 as one record, whose items have one link less than their chunks have elements. */
 static bppsa_scan_level inner_chunks(int64_t n, int64_t p, bppsa_scan_phase phase, bppsa_scan_op op, int32_t level) {
   const int64_t size = n / p;
   bppsa_scan_level r = {.phase = phase, .op = op, .level = level, .first = 1 + bppsa_cut(n, p, 1), .stride = size, .span = 1};
   r.count = p - 2;
-  r.longer = n % p > 1 ? n % p - 1 : 0; /* chunk 0 is one of the larger */
+  r.longer = n % p > 1 ? n % p - 1 : 0; /* chunk 0 is one of the larger chunks */
   r.length = size - 1;
-  if (size == 1) { /* chunks of one element have nothing to join: the larger ones are left */
+  if (size == 1) { /* a chunk of one element has nothing to join: only the larger ones remain */
     r.count = r.longer;
   }
   if (r.longer == r.count) {
@@ -148,7 +150,8 @@ static bppsa_scan_level inner_chunks(int64_t n, int64_t p, bppsa_scan_phase phas
 }
 
 /* P chunks over a[1] .. a[n], cut by bppsa_cut. Chunk 0 needs no transition: its mat-vecs start at the seed and run beside the
- * other chunks' transitions. The last chunk's transition is never used, and its last element, a[n], is the input phase's. */
+ * other chunks' transitions. The transition of the last chunk is never used, and its last element, a[n], belongs to the input
+ * phase. */
 static void write_chunked(int64_t n, const bppsa_scan_method *method, bppsa_scan_records *to) {
   const int64_t p = method->chunks;
   const bppsa_scan_level mv = {.op = BPPSA_OP_MV, .stride = 1, .span = 1, .count = 1};

@@ -1,21 +1,22 @@
-/* The cost model: what executing a plan takes on a kind of device, predicted from the plan alone.
+/* The cost model: predicts from a plan alone how long a kind of device takes to execute it.
  *
  *     seconds = Σ levels ( level + Σ records max(1, count·B / workers) · length · (product + FLOPs · flop) )
  *
- * where the length is that of the longest item, and of their mean where there are more items than workers.
+ * where `length` is that of the longest item, or the mean of all items if there are more items than workers.
  *
- * A record's products differ by what they apply, a leaf or a held product, and by what they apply it to, one vector or a matrix;
- * every kind has its own `product` (seconds a product), `flop` (seconds a FLOP) and `workers` (products at once). The constants of
- * the CPU are for one worker: the choice of `auto`, and with it the bits of a gradient, must not depend on the number of threads.
+ * Products differ in what they apply (a leaf or a held product) and in what they apply it to (a vector or a matrix). Each kind
+ * has its own `product` (seconds for a product), `flop` (seconds for a FLOP) and `workers` (products at the same time). The
+ * constants of the CPU are for one worker: the choice of `auto`, and with it the bits of a gradient, must not depend on the
+ * number of threads.
  */
 #include "scan/plan_internal.h"
 
 typedef struct {
-  double product, flop; /* seconds of one product, and of each of its FLOPs */
-  double workers;       /* products that run at once */
+  double product, flop; /* seconds for a product, and for each of its FLOPs */
+  double workers;       /* products at the same time */
 } rate;
 
-enum { FUSED = BPPSA_CUDA + 1 }; /* recurrent elements on a GPU, up to a size: kernels of the layer's own */
+enum { FUSED = BPPSA_CUDA + 1 }; /* recurrent elements of up to a certain size on a GPU: the layer's own kernels */
 
 typedef struct {
   double level; /* seconds between two levels: a barrier, or a launch */
@@ -24,8 +25,7 @@ typedef struct {
 } costs;
 
 /* CPU: fitted to the backward passes of blelloch and chunked at H 2 .. 128, T 300 .. 1000 and B 16 on one thread of a Xeon with
- * AVX-512 (`bppsa bench rnn --threads 1`), which they give within 27 %; what counts is their ratios. f64 takes twice as long a
- * FLOP. */
+ * AVX-512 (`bppsa bench rnn --threads 1`), with errors up to 27 %; only ratios matter. A FLOP in f64 takes twice as long. */
 static const costs table[] = {
     [BPPSA_CPU] =
         {
@@ -33,11 +33,10 @@ static const costs table[] = {
             .mv = {{5e-9, 1.2e-11, 1}, {20e-9, 1.8e-9, 1}},
             .mm = {{16e-9, 9.5e-12, 1}, {180e-9, 6e-12, 1}},
         },
-    /* GPU: counted, not measured: issue slots and latencies of the compiled kernels at 1.9 GHz, 132 multiprocessors with 4
-     * schedulers (H200).
-     * Fused kernels: a step of a walk is some 90 issue slots and a chain of 110 cycles; a warp of a transition works on eight
-     * products at 85 % of its scheduler's multiply-adds. The others read their matrices from caches, a block a product or a tile
-     * of it. Trees are never fused. */
+    /* GPU: calculated, not measured, from issue slots and latencies of the compiled kernels at 1.9 GHz, 132 multiprocessors with
+     * 4 schedulers (H200). Fused kernels: a step of a walk takes about 90 issue slots and a chain of 110 cycles; a warp of a
+     * transition works on eight products at 85 % of its scheduler's multiply-adds. The other kernels read their matrices from
+     * caches, with one block for each product or each tile of it. Trees are never fused. */
     [BPPSA_CUDA] =
         {
             .level = 3e-6,
@@ -67,7 +66,7 @@ static double record_seconds(const bppsa_scan_plan *plan, const costs *c, int64_
   const rate *rates = level->op == BPPSA_OP_MV ? c->mv : c->mm;
   const rate *r = &rates[level->span > 1 || level->wider > 0];
   const double flop = plan->config.dtype == BPPSA_F64 ? 2 * r->flop : r->flop;
-  double item = 0; /* the first item stands for all, except where sizes differ */
+  double item = 0; /* of the first item, which stands for all unless sizes differ */
   const double items = (double)level->count * (double)plan->config.batch;
   const int64_t links = bppsa_scan_level_links(level), looked_at = plan->dims != NULL ? links : 1;
   for (int64_t i = 0; i < looked_at; ++i) {

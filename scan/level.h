@@ -1,4 +1,4 @@
-/* Level records: what a scan plan is a short list of. scan/plan.h has the notation. */
+/* Level records, of which a scan plan is a short list. scan/plan.h has the notation. */
 #ifndef BPPSA_SCAN_LEVEL_H
 #define BPPSA_SCAN_LEVEL_H
 
@@ -8,9 +8,9 @@
 typedef enum { BPPSA_PHASE_UP = 0, BPPSA_PHASE_MIDDLE, BPPSA_PHASE_DOWN, BPPSA_PHASE_INPUT } bppsa_scan_phase;
 typedef enum { BPPSA_OP_MM = 0, BPPSA_OP_MV } bppsa_scan_op;
 
-/* `count` independent items, item k beginning at element first + k * stride + min(k, longer). Chunks differ by an element at most,
- * the larger ones come first: the first `longer` items have a link more than `length`, the first `wider` links of a chain reach
- * over an element more than `span`.
+/* `count` independent items; item k begins at element first + k * stride + min(k, longer). The sizes of chunks differ by at most
+ * one element, and the larger chunks come first: the first `longer` items have one link more than `length`, and the first `wider`
+ * links of a chain cover one element more than `span`.
  *
  *   MV  a chain of `length` products:      y[i+s] = a[i:i+s-1] y[i],  then i += s             (s = span, or one more)
  *   MM  a tree (chain = false, length 1):  a[i:r] = a[i:i+s-1] ⋄ a[i+s:r],  r = min(i+2s-1, n)
@@ -20,12 +20,12 @@ typedef enum { BPPSA_OP_MM = 0, BPPSA_OP_MV } bppsa_scan_op;
 typedef struct {
   bppsa_scan_phase phase;
   bppsa_scan_op op;
-  int32_t level; /* position in the plan's list of levels */
+  int32_t level; /* index in the plan's list of levels */
   bool chain;
-  bool dead; /* the result would be overwritten: listed, never run */
+  bool dead; /* the result would be overwritten: the record is listed and never run */
   int64_t first, stride, count, span, length;
   int64_t longer, wider; /* chunked; 0 otherwise */
-  int64_t critical;      /* the item on the critical path: its steps are all on it; -1: none */
+  int64_t critical;      /* the item on the critical path, with all its steps; -1: none */
 } bppsa_scan_level;
 
 #endif

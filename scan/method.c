@@ -7,7 +7,7 @@
 #include "core/json.h"
 #include "scan/algorithm_internal.h"
 
-/* The row of a method's algorithm; of one that is not there, a row without anything but a name. */
+/* The row of a method's algorithm; for an unknown algorithm a row that has only a name. */
 static const bppsa_scan_algorithm_row *row_of(bppsa_scan_algorithm algorithm) {
   static const bppsa_scan_algorithm_row unknown = {.name = "unknown"};
   const bppsa_scan_algorithm_row *row = bppsa_scan_algorithm_find(algorithm);
@@ -26,13 +26,13 @@ const char *bppsa_backward_name(bppsa_backward backward) {
   return backwards[backward];
 }
 
-/* The number that belongs to the method's algorithm; NULL where it has none. */
+/* The number that belongs to the method's algorithm; NULL if it has none. */
 static int64_t *number_of(bppsa_scan_method *method) {
   const bppsa_scan_algorithm_row *row = row_of(method->algorithm);
   return row->number_of != NULL ? row->number_of(method) : NULL;
 }
 
-/* True and *number where the method says more than its algorithm. */
+/* True, with *number set, if the method says more than its algorithm. */
 static bool get_number(const bppsa_scan_method *method, int64_t *number) {
   bppsa_scan_method copy = *method;
   const int64_t *found = number_of(&copy);
@@ -60,7 +60,7 @@ const char *bppsa_gradient_method_text(const bppsa_gradient_method *method, char
   return text;
 }
 
-/* Digits, and nothing else, into a number of 63 bits. */
+/* Reads digits, and nothing else, as a number of 63 bits. */
 static bool read_number(const char *text, int64_t *number) {
   int64_t value = 0;
   bool good = *text != '\0';
@@ -167,7 +167,7 @@ bool bppsa_scan_method_get(const json_t *object, bppsa_scan_method *method) {
     int64_t *number = number_of(&found);
     const json_t *value = number != NULL ? json_object_get(object, row_of((bppsa_scan_algorithm)a)->number) : NULL;
     if (value != NULL) {
-      *number = json_integer_value(value); /* 0 for what is no integer */
+      *number = json_integer_value(value); /* 0 if it is no integer */
       if (!json_is_integer(value) || *number < row_of((bppsa_scan_algorithm)a)->least) {
         return false;
       }

@@ -1,7 +1,7 @@
 /* How gradients are computed: by sequential back-propagation (BP) or by a scan, and by which algorithm.
  *
- * The one type of it: configurations of networks, plans, checkpoints, the planner's cache and tables of results hold it. It has
- * one text form, for files and options, one form in words, for people, and one JSON form.
+ * This is the only type for it: configurations of networks, plans, checkpoints, the planner's cache and tables of results use it.
+ * It has a text form for files and options, a form in words for people, and a JSON form.
  *
  *   text          words                         JSON
  *   auto          auto                          "backward": "auto"
@@ -11,8 +11,8 @@
  *   blelloch 3    scan, blelloch (3 up-levels)  "backward": "scan", "algorithm": "blelloch", "up_levels": 3
  *   chunked 45    scan, chunked (45 chunks)     "backward": "scan", "algorithm": "chunked", "chunks": 45
  *
- * A method of the scan alone has the text "auto" instead of "scan", and neither "scan, " nor "backward". "auto" leaves BP or scan
- * open, "scan" and the scan's own "auto" the scan's algorithm.
+ * A bppsa_scan_method without a backward has the text "auto" instead of "scan", and neither "scan, " nor "backward". The backward
+ * "auto" leaves open whether BP or a scan runs; "scan", and the scan's own "auto", leave the scan's algorithm open.
  */
 #ifndef BPPSA_SCAN_METHOD_H
 #define BPPSA_SCAN_METHOD_H
@@ -29,36 +29,36 @@ extern "C" {
 #endif
 
 typedef enum {
-  BPPSA_BACKWARD_AUTO = 0, /* whichever of BP and all scans the network's cost model expects to be the fastest */
+  BPPSA_BACKWARD_AUTO = 0, /* the one of BP and all scans that the network's cost model expects to be the fastest */
   BPPSA_BACKWARD_BP,
   BPPSA_BACKWARD_SCAN
 } bppsa_backward;
 
 typedef struct {
   bppsa_backward backward;
-  bppsa_scan_method scan; /* with backward = SCAN */
+  bppsa_scan_method scan; /* if backward = SCAN */
 } bppsa_gradient_method;
 
-/* Does the method leave something to a cost model or to measurement? */
+/* Does the method leave a choice to a cost model or to measurement? */
 bool bppsa_gradient_method_open(const bppsa_gradient_method *method);
 
 const char *bppsa_backward_name(bppsa_backward backward); /* "bp" */
 
-#define BPPSA_METHOD_TEXT 64 /* bytes that hold any method's text or words */
+#define BPPSA_METHOD_TEXT 64 /* enough bytes for any method's text or words */
 
-/* The text form. Without a number where all up-levels or the default number of chunks are meant. Returns text. */
+/* The text form, without a number if all up-levels or the default number of chunks are meant. Returns text. */
 const char *bppsa_scan_method_text(const bppsa_scan_method *method, char *text, size_t size);
 const char *bppsa_gradient_method_text(const bppsa_gradient_method *method, char *text, size_t size);
-/* Back from the text form. ERR_FORMAT: no such method, no such number; *method is untouched then. */
+/* Parses the text form. ERR_FORMAT: no such method, no such number; *method is then untouched. */
 bppsa_status bppsa_scan_method_parse(const char *text, bppsa_scan_method *method);
 bppsa_status bppsa_gradient_method_parse(const char *text, bppsa_gradient_method *method);
 
-/* In words. Returns text. */
+/* The form in words. Returns text. */
 const char *bppsa_scan_method_words(const bppsa_scan_method *method, char *text, size_t size);
 const char *bppsa_gradient_method_words(const bppsa_gradient_method *method, char *text, size_t size);
 
-/* The JSON form, as members of an object. put: false when out of memory. get: false where the members are no method; *method is
- * untouched then. */
+/* The JSON form, as members of an object. put: false when out of memory. get: false if the members are no method; *method is then
+ * untouched. */
 struct json_t; /* jansson's */
 bool bppsa_scan_method_put(struct json_t *object, const bppsa_scan_method *method);
 bool bppsa_gradient_method_put(struct json_t *object, const bppsa_gradient_method *method);

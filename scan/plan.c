@@ -1,5 +1,5 @@
-/* Scan plans: shapes and costs of their steps, totals, and where products are held. The header states the notation, algorithm.c
- * writes the level records, and plan_auto.c makes the plan of `auto`. */
+/* Scan plans: shapes and costs of their steps, totals, and slots of held products. scan/plan.h has the notation, algorithm.c writes
+ * the level records, plan_auto.c makes the plan of `auto`. */
 #include "scan/plan.h"
 
 #include <math.h>
@@ -26,7 +26,7 @@ int64_t bppsa_scan_plan_slot(const bppsa_scan_plan *plan, int64_t first, int64_t
   return bppsa_scan_algorithm_find(method->algorithm)->slot(plan->config.jacobians, method, first, last);
 }
 
-/* Reals of a product a[first:last] of one sample, the affine row included. */
+/* Reals of a product a[first:last] for one sample, with the affine row. */
 static int64_t product_reals(const bppsa_scan_plan *plan, int64_t first, int64_t last) {
   const int64_t rows = plan->config.element == BPPSA_ELEMENT_DIAGONAL ? 1 : bppsa_scan_plan_dim(plan, first);
   return (rows + plan->config.affine) * bppsa_scan_plan_dim(plan, last + 1);
@@ -38,7 +38,7 @@ int64_t bppsa_scan_plan_slot_offset(const bppsa_scan_plan *plan, int64_t slot) {
 
 /* ---- one product ---- */
 
-/* Reals read for the operand a[first:last]. */
+/* Reals that are read for the operand a[first:last]. */
 static int64_t operand_reals(const bppsa_scan_plan *plan, int64_t first, int64_t last) {
   const bppsa_scan_config *c = &plan->config;
   const int64_t injected = c->affine ? bppsa_scan_plan_dim(plan, last + 1) : 0;
@@ -56,7 +56,7 @@ static int64_t operand_reals(const bppsa_scan_plan *plan, int64_t first, int64_t
   return (c->matrices + c->diagonal) * c->dim + injected;
 }
 
-/* Fills shape and cost of a step whose operands are set. Padding of the ranges is checked when the plan is made. */
+/* Sets shape and cost of a step whose operands are set. The bounds of the ranges were checked when the plan was made. */
 static void step_cost(const bppsa_scan_plan *plan, bppsa_scan_step *step) {
   const bppsa_scan_config *c = &plan->config;
   const bool mm = step->level->op == BPPSA_OP_MM;
@@ -83,7 +83,7 @@ static void step_cost(const bppsa_scan_plan *plan, bppsa_scan_step *step) {
   step->bytes = size * (applied_reals + other + result);
 }
 
-/* The step `link` of item `item` of a record. */
+/* Makes the step `link` of item `item` of a record. */
 static void step_make(const bppsa_scan_plan *plan, const bppsa_scan_level *level, int64_t item, int64_t link,
                       bppsa_scan_step *step) {
   const int64_t start = bppsa_scan_item_first(level, item);
@@ -145,7 +145,7 @@ void bppsa_scan_step_text(const bppsa_scan_plan *plan, const bppsa_scan_step *st
 
 /* ---- the records ---- */
 
-/* Those of the algorithm, and that of the input phase. */
+/* Writes the algorithm's records, and that of the input phase. */
 static void write_records(bppsa_scan_plan *plan, const bppsa_scan_algorithm_row *row) {
   const int64_t n = plan->config.jacobians;
   bppsa_scan_records to = {.records = plan->records};
@@ -166,7 +166,7 @@ static void write_records(bppsa_scan_plan *plan, const bppsa_scan_algorithm_row 
 
 /* ---- totals ---- */
 
-/* FLOPs of one item, summed over its links; *copies of them are none. */
+/* FLOPs of one item, summed over its links; *copies: links without a product. */
 static int64_t item_flops(const bppsa_scan_plan *plan, const bppsa_scan_level *level, int64_t item, int64_t *copies) {
   bppsa_scan_step step;
   int64_t flops = 0;
@@ -180,9 +180,9 @@ static int64_t item_flops(const bppsa_scan_plan *plan, const bppsa_scan_level *l
   return plan->dims != NULL ? flops : flops * length;
 }
 
-/* What a record adds up to. */
+/* The sums of a record. */
 typedef struct {
-  int64_t products;           /* copies left out */
+  int64_t products;           /* without copies */
   int64_t worst, worst_flops; /* its most expensive item */
   int64_t worst_steps;        /* products of that item */
 } record_sum;
@@ -192,7 +192,7 @@ static record_sum add_totals(bppsa_scan_plan *plan, const bppsa_scan_level *leve
   record_sum r = {.products = bppsa_scan_level_links(level), .worst_flops = -1};
   int64_t sum = 0;
   const int64_t distinct =
-      plan->dims != NULL ? level->count : 1; /* uniform sizes: every link costs the same, the first item is the longest */
+      plan->dims != NULL ? level->count : 1; /* with uniform sizes every link costs the same, and the first item is the longest */
   for (int64_t item = 0; item < distinct; ++item) {
     int64_t copies;
     const int64_t flops = item_flops(plan, level, item, &copies);
@@ -253,7 +253,8 @@ int64_t bppsa_scan_plan_bp_flops(const bppsa_scan_plan *plan, int64_t element) {
 }
 
 static void count_bp(bppsa_scan_plan *plan) {
-  const int64_t n = plan->config.jacobians, distinct = plan->dims != NULL ? n - 1 : n > 1; /* uniform sizes: all cost the same */
+  /* with uniform sizes all cost the same */
+  const int64_t n = plan->config.jacobians, distinct = plan->dims != NULL ? n - 1 : n > 1;
   int64_t sum = 0;
   for (int64_t i = 1; i <= distinct; ++i) {
     sum += bppsa_scan_plan_bp_flops(plan, i);
@@ -262,12 +263,12 @@ static void count_bp(bppsa_scan_plan *plan) {
   plan->totals.bp_flops = plan->totals.bp_critical_flops + bppsa_scan_plan_bp_flops(plan, n);
 }
 
-/* ---- products that are held ---- */
+/* ---- held products ---- */
 
-/* Offsets of the slots, in reals of one sample; a slot is as large as the largest product that ever lives in it. */
+/* Sets the offsets of the slots, in reals of one sample. A slot is as large as the largest product that it ever holds. */
 static bppsa_status place_slots(bppsa_scan_plan *plan) {
   int64_t total = 0;
-  if (plan->config.element == BPPSA_ELEMENT_CSR) { /* every product has a place of its own, see plan_csr.c */
+  if (plan->config.element == BPPSA_ELEMENT_CSR) { /* every product has its own memory, see plan_csr.c */
     return BPPSA_OK;
   }
   if (plan->dims == NULL || plan->slot_count == 0) {
@@ -354,9 +355,9 @@ static bppsa_status check_config(const bppsa_scan_config *c) {
   return BPPSA_OK;
 }
 
-/* FLOPs and bytes of the whole plan must fit in 62 bits: then no later sum can overflow. */
+/* Checks that FLOPs and bytes of the whole plan fit in 62 bits; then no later sum can overflow. */
 static bppsa_status check_magnitude(const bppsa_scan_config *c) {
-  if (c->element == BPPSA_ELEMENT_CSR) { /* its products are counted with checks of their own */
+  if (c->element == BPPSA_ELEMENT_CSR) { /* its products are counted with their own checks */
     return BPPSA_OK;
   }
   double dim = (double)c->dim;
@@ -371,7 +372,7 @@ static bppsa_status check_magnitude(const bppsa_scan_config *c) {
   return BPPSA_OK;
 }
 
-/* The method with its number as planned, and no other. */
+/* Keeps the number that the method plans with, and clears the others. */
 static void resolve(bppsa_scan_plan *plan, const bppsa_scan_algorithm_row *row) {
   bppsa_scan_method *method = &plan->config.method, found = {.algorithm = method->algorithm};
   if (row->number_of != NULL) {

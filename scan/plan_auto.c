@@ -1,4 +1,4 @@
-/* What `auto` chooses among, and what it takes. */
+/* The candidates of `auto`, and the choice among them. */
 #include "core/memory.h"
 #include "scan/algorithm_internal.h"
 #include "scan/plan_internal.h"
@@ -19,7 +19,7 @@ bool bppsa_scan_candidate(const bppsa_scan_config *config, int64_t index, bppsa_
   return bppsa_scan_candidate_to_measure(config, 0, index, candidate);
 }
 
-/* The fastest candidate by the cost model; among equals the first. */
+/* The fastest candidate by the cost model; of equal ones the first. */
 static bppsa_status create_auto(const bppsa_scan_config *config, bppsa_scan_plan **out) {
   bppsa_scan_plan *best = NULL;
   bppsa_scan_config candidate;
@@ -41,7 +41,7 @@ static bppsa_status create_auto(const bppsa_scan_config *config, bppsa_scan_plan
   return BPPSA_OK;
 }
 
-/* FLOPs that the critical path of a plan with more up-levels has at least: those of this one's up-levels. */
+/* A lower bound on the FLOPs of the critical path of plans with more up-levels: the FLOPs of this plan's up-levels. */
 static int64_t up_flops(const bppsa_scan_plan *plan) {
   bppsa_scan_iterator it = {0};
   bppsa_scan_step step;
@@ -52,8 +52,9 @@ static int64_t up_flops(const bppsa_scan_plan *plan) {
   return flops;
 }
 
-/* The limit for plans with products; 0: none. Of a GPU it is no more than is free there: a plan that does not fit is passed over
- * like one beyond the caller's limit, before anything is taken, and memory that runs out on the host remains a failure. */
+/* The memory limit for plans with products; 0: none. On a GPU it is also at most the free memory of that GPU: a plan that needs
+ * more is skipped before memory is allocated, like one that exceeds the caller's limit. Running out of host memory remains an
+ * error. */
 static bppsa_status limit_of(const bppsa_scan_config *config, int64_t *limit) {
   int64_t available = 0;
   *limit = config->memory_limit;
@@ -66,7 +67,7 @@ static bppsa_status limit_of(const bppsa_scan_config *config, int64_t *limit) {
   return BPPSA_OK;
 }
 
-/* Candidate `index` of a sparse chain, counted only or to be executed. */
+/* Candidate `index` of a sparse chain, counted only or executable. */
 static bool csr_candidate(const bppsa_scan_config *config, int64_t index, bool symbolic, int64_t limit,
                           bppsa_scan_config *candidate) {
   const bool found = bppsa_scan_candidate(config, index, candidate);
@@ -77,9 +78,9 @@ static bool csr_candidate(const bppsa_scan_config *config, int64_t index, bool s
   return found;
 }
 
-/* Sparse chains: the FLOPs of the critical path of every candidate, that is with every number of up-levels, counted first; then
- * the best that fits into memory. A plan with more levels has the products of one with fewer, so that the first that does not fit
- * ends the search, and so does one whose up-levels alone have more FLOPs than the best. */
+/* For sparse chains. Counts the FLOPs of the critical path of every candidate, that is with every number of up-levels, and takes
+ * the best that fits into memory. A plan with more levels has all products of one with fewer, so the search ends at the first
+ * that does not fit, or whose up-levels alone have more FLOPs than the best. */
 static bppsa_status create_auto_csr(const bppsa_scan_config *config, bppsa_scan_plan **out) {
   enum { MOST = 64 };
   int64_t flops[MOST], count = 0, least = INT64_MAX, limit = 0;
@@ -103,7 +104,7 @@ static bppsa_status create_auto_csr(const bppsa_scan_config *config, bppsa_scan_
     for (int64_t l = 1; l < count; ++l) {
       best = flops[l] < flops[best] ? l : best;
     }
-    /* the last resort fails in the caller's words */
+    /* If even the last candidate fails, the error is about the caller's own limit. */
     (void)csr_candidate(config, best, config->symbolic, best == 0 ? config->memory_limit : limit, &candidate);
     status = bppsa_scan_create_fixed(&candidate, out);
     const bool too_large = status == BPPSA_ERR_ARGUMENT && limit > 0;
@@ -113,7 +114,7 @@ static bppsa_status create_auto_csr(const bppsa_scan_config *config, bppsa_scan_
     if (best == 0 || (!too_large && status != BPPSA_ERR_UNSUPPORTED)) {
       return status;
     }
-    flops[best] = INT64_MAX; /* its indices do not fit, or a GPU has not so many blocks */
+    flops[best] = INT64_MAX; /* its indices do not fit, or a GPU does not have so many blocks */
   }
 }
 

@@ -1,8 +1,8 @@
-/* Sparse elements: a product plan for every mat-mat of a scan plan, in the order in which they run, so that a product's operands
- * are there.
+/* Sparse elements: a product plan for every mat-mat of a scan plan. They are made in the order in which the products run, because a
+ * product's operands must be planned before it.
  *
  * With C = A B the product a[i:m-1] ⋄ a[m:j] of elements is a[m:j] · a[i:m-1]. A product with the identity is the other operand:
- * nothing is multiplied and nothing is held. Dead products are counted: their patterns stay, because further dead products are
+ * nothing is multiplied and nothing is held. Dead products are counted: their patterns are kept, because further dead products are
  * made of them.
  */
 #include <string.h>
@@ -75,7 +75,7 @@ void bppsa_scan_csr_cost(const bppsa_scan_plan *plan, bppsa_scan_step *step) {
   step->bytes = step->copy ? 0 : entry * (left->nnz + right->nnz + node->nnz);
 }
 
-/* What is held so far, and may it be? */
+/* Adds up the bytes held so far, and checks the limit. */
 static bppsa_status add_bytes(bppsa_scan_plan *plan, const bppsa_product_info *info) {
   bppsa_scan_totals *t = &plan->totals;
   int64_t held;
@@ -101,7 +101,7 @@ static bppsa_status add_node(bppsa_scan_plan *plan, const bppsa_scan_step *step)
   const bppsa_csr *right = bppsa_scan_csr_pattern(plan, step->first, step->split - 1);
   const bool dead = step->level->dead;
   bppsa_product_config config = {.dtype = c->dtype, .symbolic = c->symbolic || dead};
-  if (c->memory_limit > 0 && !dead) { /* at least a byte: a limit of 0 is none */
+  if (c->memory_limit > 0 && !dead) { /* at least a byte, because a limit of 0 means none */
     const int64_t room = c->memory_limit - plan->totals.workspace_bytes - plan->totals.plan_bytes;
     config.memory_limit = c->symbolic ? 0 : room > 0 ? room : 1;
   }
@@ -137,7 +137,7 @@ bppsa_status bppsa_scan_csr_apply_bytes(const bppsa_scan_plan *plan, const bppsa
   return BPPSA_OK;
 }
 
-/* The patterns that a GPU's mat-vecs read, beside the products. */
+/* Adds the patterns that a GPU's mat-vecs read, besides those of the products. */
 static bppsa_status add_patterns(bppsa_scan_plan *plan) {
   bppsa_scan_totals *t = &plan->totals;
   int64_t bytes = 0;

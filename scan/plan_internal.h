@@ -1,4 +1,4 @@
-/* Inside of a scan plan, for the executors of this folder. */
+/* The inside of a scan plan, for the executors of this folder. */
 #ifndef BPPSA_SCAN_PLAN_INTERNAL_H
 #define BPPSA_SCAN_PLAN_INTERNAL_H
 
@@ -12,30 +12,30 @@ extern "C" {
 typedef struct {
   int64_t first, last;
   bppsa_product *product;
-  bool dead;          /* counted only */
+  bool dead;          /* only counted */
   int64_t nnz, flops; /* of the product */
 } bppsa_scan_node;
 
 struct bppsa_scan_plan {
-  bppsa_scan_config config; /* resolved; dims = the copy below */
-  int64_t *dims;            /* size of g_t, size n + 1; NULL when uniform */
+  bppsa_scan_config config; /* with everything resolved; its dims is the copy below */
+  int64_t *dims;            /* size of each g_t, size n + 1; NULL if uniform */
   int64_t record_count;
   bppsa_scan_level *records; /* size record_count */
   int64_t level_count;
-  int64_t *levels; /* products per level, size level_count */
+  int64_t *levels; /* products in each level, size level_count */
   int64_t slot_count;
-  int64_t slot_reals;    /* reals per slot and sample when sizes are uniform */
-  int64_t *slot_offsets; /* else: first real of each slot, size slot_count + 1 */
+  int64_t slot_reals;    /* reals of a slot for one sample, if sizes are uniform */
+  int64_t *slot_offsets; /* otherwise: first real of each slot, size slot_count + 1 */
   bppsa_scan_totals totals;
   const bppsa_csr **patterns; /* csr: copies of the pointers, size n */
   int64_t node_count;
   bppsa_scan_node *nodes;         /* csr: every mat-mat, in execution order */
-  bppsa_device_kind planner_kind; /* csr: of the device the products are planned for */
+  bppsa_device_kind planner_kind; /* csr: kind of the device for which the products are planned */
   int32_t planner_index;
 };
 
-/* Where item k of a record begins, its links, all links of its items, and the elements that the first `link` links of a chain
- * reach over. */
+/* For a record: where item k begins, the links of item k, the links of all items, and the number of elements that the first
+ * `link` links of a chain cover. */
 static inline int64_t bppsa_scan_item_first(const bppsa_scan_level *level, int64_t k) {
   return level->first + k * level->stride + (k < level->longer ? k : level->longer);
 }
@@ -51,32 +51,32 @@ static inline int64_t bppsa_scan_reach(const bppsa_scan_level *level, int64_t li
 
 /* Size of y[i], i = 1 .. n + 1. */
 int64_t bppsa_scan_plan_dim(const bppsa_scan_plan *plan, int64_t y);
-/* Where the product a[first:last], first < last, is held. */
+/* The slot that holds the product a[first:last], first < last. */
 int64_t bppsa_scan_plan_slot(const bppsa_scan_plan *plan, int64_t first, int64_t last);
-/* First real of a slot, counted for one sample (multiply by the batch). */
+/* The first real of a slot, for one sample (multiply it by the batch). */
 int64_t bppsa_scan_plan_slot_offset(const bppsa_scan_plan *plan, int64_t slot);
 
-/* A plan of a checked configuration, whose algorithm is not AUTO; and of one whose algorithm is (plan_auto.c). ERR_*: as of
- * bppsa_scan_plan_create. */
+/* Makes a plan from a checked configuration: create_fixed if its algorithm is not AUTO, create_auto if it is (plan_auto.c).
+ * Errors of bppsa_scan_plan_create. */
 bppsa_status bppsa_scan_create_fixed(const bppsa_scan_config *config, bppsa_scan_plan **out);
 bppsa_status bppsa_scan_create_auto(const bppsa_scan_config *config, bppsa_scan_plan **plan);
 
 /* ---- csr (plan_csr.c) ---- */
 
-/* dims and patterns from the configuration's. */
+/* Takes dims and patterns from the configuration. */
 bppsa_status bppsa_scan_csr_chain(bppsa_scan_plan *plan, const bppsa_scan_config *config);
-/* Plans the products of all records, and the bytes they take. */
+/* Plans the products of all records, and counts their bytes. */
 bppsa_status bppsa_scan_csr_nodes(bppsa_scan_plan *plan);
-/* Adds up what executing the plan computes. */
+/* Adds up the FLOPs of executing the plan. */
 void bppsa_scan_csr_executed(bppsa_scan_plan *plan);
 void bppsa_scan_csr_free(bppsa_scan_plan *plan);
-/* Fills nnz, FLOPs, bytes of a step; zeros where its product is not planned yet. */
+/* Sets nnz, FLOPs and bytes of a step; 0 if its product is not planned yet. */
 void bppsa_scan_csr_cost(const bppsa_scan_plan *plan, bppsa_scan_step *step);
 /* The pattern of a[first:last]. */
 const bppsa_csr *bppsa_scan_csr_pattern(const bppsa_scan_plan *plan, int64_t first, int64_t last);
-/* GPU memory of the patterns of its mat-vecs, each once; 0 for a processor. ERR_MEMORY. */
+/* Bytes of GPU memory of the patterns of the mat-vecs, each counted once; 0 for a CPU. ERR_MEMORY. */
 bppsa_status bppsa_scan_csr_apply_bytes(const bppsa_scan_plan *plan, const bppsa_device *device, int64_t *bytes);
-/* The number of the node a[first:last], or -1. */
+/* The index of the node a[first:last], or -1. */
 int64_t bppsa_scan_csr_find(const bppsa_scan_plan *plan, int64_t first, int64_t last);
 
 #ifdef __cplusplus

@@ -1,7 +1,7 @@
 /* Executes a scan plan on a device.
  *
- * An executor is planned memory around a plan: creating it allocates everything, executing it allocates nothing and can run
- * forever. It is a small table, so that a distributed executor can stand where the local one stands.
+ * An executor is a plan with memory: creating it allocates everything; executing it allocates nothing and can be repeated without
+ * end. It is a small table of functions, so that a distributed executor can replace the local one.
  */
 #ifndef BPPSA_SCAN_SCAN_H
 #define BPPSA_SCAN_SCAN_H
@@ -13,24 +13,24 @@
 extern "C" {
 #endif
 
-/* Operands, borrowed, of the plan's dtype, on the executor's device, contiguous; a GPU's work is queued on its stream, and they
- * are borrowed until it is done. b is `batch`, T the plan's n; array index j holds step t = j + 1 for Jacobians and t = j for
- * gradients. */
+/* The operands: borrowed, of the plan's dtype, on the executor's device, contiguous. On a GPU the work is queued on the device's
+ * stream, and operands are borrowed until it is done. b is `batch`, T the plan's n. Index j of an array holds step t = j + 1 for
+ * Jacobians, and t = j for gradients. */
 typedef struct {
   int64_t batch; /* b: 1 .. the plan's batch */
   /* dense: J_1ᵀ, .., J_nᵀ one behind the other, each [b][d_{t-1}][d_t]. diagonal: their diagonals [n][b][H]. */
   const void *jt;
-  /* recurrent */
+  /* recurrent: */
   const void *const *weights;     /* W_k, K pointers to [H][weight_row] (rows: the cell's outputs) */
   int64_t weight_row;             /* elements from one row of W_k to the next; 0: H */
   const void *const *columns;     /* d_k, K pointers to [n][b][H] */
   const void *diagonal;           /* e [n][b][H]; NULL unless planned */
-  const bppsa_csr_values *values; /* csr: of J_1ᵀ .. J_nᵀ; without g_0 J_1ᵀ has no use */
-  /* u_0 .. u_{n-1}, laid out like gradients; NULL unless planned affine. May be the gradients array itself: each u_t is read before
-   * g_t is written. (u_0 is read only when g_0 is wanted.) */
+  const bppsa_csr_values *values; /* csr: of J_1ᵀ .. J_nᵀ; J_1ᵀ is not used unless g_0 is wanted */
+  /* u_0 .. u_{n-1}, laid out like gradients; NULL unless planned affine. It may be the array of gradients itself, because each
+   * u_t is read before g_t is written. u_0 is read only if g_0 is wanted. */
   const void *injected;
-  /* g_0, .., g_n one behind the other, each [b][d_t]. On entry g_n holds the seed; on return g_1 .. g_{n-1} are set, and
-   * g_0 when planned. */
+  /* g_0, .., g_n one behind the other, each [b][d_t]. On entry g_n holds the seed; on return g_1 .. g_{n-1} are set, and g_0 if
+   * planned. */
   void *gradients;
 } bppsa_scan_operands;
 
@@ -39,23 +39,23 @@ struct bppsa_scan_executor {
   /* ERR_ARGUMENT: a missing operand or a batch beyond the plan's. */
   bppsa_status (*execute)(bppsa_scan_executor *executor, const bppsa_scan_operands *operands);
   void (*destroy)(bppsa_scan_executor *executor);
-  bppsa_status (*count_redone)(bppsa_scan_executor *executor); /* NULL where `redone` is always up to date */
+  bppsa_status (*count_redone)(bppsa_scan_executor *executor); /* NULL: `redone` is always up to date */
   const bppsa_scan_plan *plan;                                 /* borrowed; must outlive the executor */
-  int64_t redone; /* held products that were useless (see scan_products.inc) and were redone step by step, per sample,
-                                * since the executor was made */
+  /* held products that were useless (scan_products.inc) and were redone step by step, per sample, since creation */
+  int64_t redone;
 };
 
-/* The local executor. Bits of the result do not depend on the device's number of threads.
- * ERR_MEMORY; ERR_UNSUPPORTED for a device without this kind of scan. */
+/* Makes the local executor. The bits of the result do not depend on the device's number of threads. ERR_MEMORY; ERR_UNSUPPORTED:
+ * the device does not run this kind of scan. */
 bppsa_status bppsa_scan_executor_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor);
 void bppsa_scan_executor_destroy(bppsa_scan_executor *executor); /* NULL is legal */
-/* Makes the scan that a network runs, so that a distributed one can be put there. Zero: the local one. */
+/* How a network makes its executors, so that a distributed executor can be used. Zero: the local executor. */
 typedef struct {
   bppsa_status (*create)(void *context, const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor);
   void *context;
 } bppsa_scan_factory;
 
-/* Brings executor->redone up to date; waits for a GPU's work. ERR_CUDA. */
+/* Brings executor->redone up to date; on a GPU it waits. ERR_CUDA. */
 bppsa_status bppsa_scan_executor_count(bppsa_scan_executor *executor);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* CPU executor: memory, blocks of work, and the two widths of scan_cpu.inc. */
+/* CPU executor: memory, blocks of work, and both real types of scan_cpu.inc. */
 #include <math.h>
 #include <string.h>
 
@@ -7,12 +7,12 @@
 #include "core/pool.h"
 #include "scan/scan_internal.h"
 
-/* Products of leaves of recurrent elements are made with samples as lanes. */
+/* Are the record's products made with samples as lanes? Products of recurrent leaves are. */
 static bool uses_lanes(const bppsa_scan_plan *plan, const bppsa_scan_level *level) {
   return plan->config.element == BPPSA_ELEMENT_RECURRENT && level->op == BPPSA_OP_MM && level->span == 1;
 }
 
-/* Samples per task of a record. */
+/* Samples in a task of a record. */
 static int64_t block_of(const bppsa_scan_cpu *cpu, const bppsa_scan_level *level) {
   if (level->op == BPPSA_OP_MV) {
     return cpu->mv_block;
@@ -29,7 +29,7 @@ static int64_t tasks_of(const bppsa_scan_cpu *cpu, const bppsa_scan_level *level
   return level->dead ? 0 : level->count * blocks_of(cpu, level, batch);
 }
 
-/* Of a record, taking all of its products to be as large as the first. */
+/* The work of a record for bppsa_parallel_for, as if all its products were as large as the first. */
 static double work_of(const bppsa_scan_plan *plan, const bppsa_scan_level *level, int64_t batch) {
   const bppsa_scan_config *c = &plan->config;
   const double products = level->dead ? 0 : (double)bppsa_scan_level_links(level) * (double)batch;
@@ -86,7 +86,7 @@ static int64_t largest_dim(const bppsa_scan_plan *plan) {
   return dim;
 }
 
-/* Prefix sums of the sizes, for chains of differing sizes. */
+/* Prefix sums of the sizes, for chains with differing sizes. */
 static bppsa_status make_offsets(bppsa_scan_cpu *cpu, const bppsa_scan_plan *plan) {
   const int64_t n = plan->config.jacobians;
   if (plan->dims == NULL) {
@@ -106,7 +106,7 @@ static bppsa_status make_offsets(bppsa_scan_cpu *cpu, const bppsa_scan_plan *pla
   return BPPSA_OK;
 }
 
-/* Threads that may take part, which need scratch: as many as there are tasks in any level. */
+/* The number of threads that can take part, and therefore need scratch: the tasks of the level that has most. */
 static int32_t useful_threads(const bppsa_scan_cpu *cpu, const bppsa_scan_plan *plan, int32_t threads) {
   int64_t most = 1, tasks = 0;
   for (int64_t r = 0; r < plan->record_count && most < threads; ++r) {
@@ -117,7 +117,7 @@ static int32_t useful_threads(const bppsa_scan_cpu *cpu, const bppsa_scan_plan *
   return most < threads ? (int32_t)most : threads;
 }
 
-/* Sizes of the blocks of work. Of products they depend on the plan alone. */
+/* Chooses the sizes of the blocks of work. Those of products depend on the plan alone. */
 static void choose_blocks(bppsa_scan_cpu *cpu, const bppsa_scan_plan *plan, int32_t threads, int64_t rows) {
   enum { MOST_BLOCK = 8, MM_ROWS = 64, CHAIN_BYTES = 1 << 18 };
   const int64_t size = (int64_t)bppsa_dtype_size(plan->config.dtype), most = 64 / size; /* one cache line of samples */
@@ -130,8 +130,8 @@ static void choose_blocks(bppsa_scan_cpu *cpu, const bppsa_scan_plan *plan, int3
   }
 }
 
-/* Chains of recurrent products: a strip's rows in, scaled and out within 16 KiB, where W leaves room for that, in whole pairs of
- * vectors; a segment's planes within 64 KiB, or one link's. */
+/* For chains of recurrent products. A strip's rows before, while and after they are scaled fit into 16 KiB, if W leaves room for
+ * that, in whole pairs of vectors; a segment's planes fit into 64 KiB, or are those of one link. */
 static bppsa_status choose_segment(bppsa_scan_cpu *cpu, const bppsa_scan_plan *plan, int64_t dim, bool products) {
   enum { STRIP_BYTES = 1 << 14, SEGMENT_BYTES = 1 << 16, PAIR_BYTES = 128, WEIGHT_BYTES = 1 << 20, MOST_LINKS = 64 };
   const bppsa_scan_config *c = &plan->config;
@@ -156,7 +156,7 @@ static bppsa_status allocate_exponents(bppsa_scan_cpu *cpu, const bppsa_scan_pla
   const int64_t block = cpu->mm_block > cpu->chain_block ? cpu->mm_block : cpu->chain_block;
   int64_t held;
   cpu->exponent_rows = diagonal ? 2 * dim : rows + 1;
-  cpu->growing_size = ((block + 1) * cpu->exponent_rows + 15) / 16 * 16; /* the last exponent_rows: one row's terms */
+  cpu->growing_size = ((block + 1) * cpu->exponent_rows + 15) / 16 * 16; /* the last exponent_rows are for one row's terms */
   if (!bppsa_mul(plan->slot_count * plan->config.batch, cpu->exponent_rows, &held)) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "scan: the exponents of %lld products do not fit in 64 bits",
                       (long long)plan->slot_count);

@@ -1,5 +1,5 @@
-/* Executes scans of sparse elements on the CPU. Products and mat-vecs run one after the other, each on all threads: the largest of
- * them outweigh the others by far, and rows are many. The order of records is the plan's, so that operands are there.
+/* Executes scans of sparse elements on the CPU. Products and mat-vecs run one after the other, each on all threads, because the
+ * largest of them take most of the time and have many rows. Records run in the plan's order, so operands are ready.
  */
 #include <string.h>
 
@@ -9,8 +9,8 @@
 typedef struct {
   bppsa_scan_executor base;
   int32_t threads;
-  int64_t *offsets;         /* first real of g_t of one sample, size n + 2 */
-  void **held;              /* values of every node, NULL where they are another's */
+  int64_t *offsets;         /* first real of each g_t for one sample, size n + 2 */
+  void **held;              /* values of every node; NULL if they are another node's */
   bppsa_csr_values *values; /* of every node, set by an execution */
 } scan_csr;
 

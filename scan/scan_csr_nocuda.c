@@ -1,6 +1,6 @@
-/* The place of scan_csr_cuda.cu in a build without CUDA. */
+/* Stands in for scan_csr_cuda.cu in a build without CUDA. */
 #include "scan/scan_internal.h"
 
 bppsa_status bppsa_scan_csr_cuda_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor) {
-  return bppsa_scan_cuda_create(plan, device, executor); /* which says why not */
+  return bppsa_scan_cuda_create(plan, device, executor); /* which gives the reason */
 }

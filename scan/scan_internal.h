@@ -9,38 +9,38 @@
 extern "C" {
 #endif
 
-enum { REDONE_STRIDE = 8 }; /* a cache line each */
+enum { REDONE_STRIDE = 8 }; /* a cache line for each thread */
 
-/* CPU backend: everything the passes over a plan need, sized when it is made.
+/* CPU backend: everything that passes over a plan need, sized when it is made.
  *
  *   slots    [slot][block][sample][rows + affine][cols]   held products, as their transposes: row j is the image of basis vector
  *                                                         j, and the affine row the image of 0
- *   scratch  per thread: three areas of `area` reals (two for products that grow, one for scaled rows) and one of `factors` for the
- *            planes of a segment of a chain
+ *   scratch  for each thread: three areas of `area` reals (two for growing products, one for scaled rows) and one of `factors` for
+ *            the planes of a segment of a chain
  */
 typedef struct {
   bppsa_scan_executor base;
   int32_t threads;
-  int64_t mv_block, mm_block; /* samples per task; no choice of them changes a bit */
-  int64_t chain_block;        /* samples per task of a recurrent chunk product, a power of two: its lanes */
-  int64_t
-      strip; /* lanes that go through a segment together, as fit into the first-level cache; 0: all, W is too large for that */
+  int64_t mv_block, mm_block; /* samples in a task; the choice does not change a bit */
+  int64_t chain_block;        /* samples in a task of a recurrent chunk product, a power of two: its lanes */
+  /* lanes that go through a segment together, because they fit into the first-level cache; 0: all lanes, as W leaves no room */
+  int64_t strip;
   int64_t segment; /* links of a chain whose factors are laid out together */
   int64_t area, factors;
-  int64_t *gradient_offsets; /* first real of g_t for one sample, size n + 2; NULL when uniform */
-  int64_t *jacobian_offsets; /* first real of J_{t+1}ᵀ for one sample, size n + 1; NULL when uniform */
+  int64_t *gradient_offsets; /* first real of each g_t for one sample, size n + 2; NULL if uniform */
+  int64_t *jacobian_offsets; /* first real of each J_{t+1}ᵀ for one sample, size n + 1; NULL if uniform */
   void *slots, *scratch;
-  /* recurrent: K x [H][weight_row], rows padded to whole cache lines: copies of weights that are given without padding */
+  /* recurrent: K x [H][weight_row] with rows padded to whole cache lines: copies of weights that are given without padding. */
   void *weights;
   int64_t weight_row;
-  int32_t
-      *exponents; /* [slot][b][rows + affine], rows up to the largest size: row r of a product is 2^e times what its slot holds */
-  void *norms;    /* laid out likewise: the largest entry of each held row */
-  int32_t *growing;      /* per thread: exponents of a product in the making, `growing_size` */
-  void *growing_norms;   /* per thread, likewise */
+  /* [slot][b][rows + affine], with room for the largest product: row r of a product is 2^e times what its slot holds */
+  int32_t *exponents;
+  void *norms;           /* in the same layout: the largest entry of each held row */
+  int32_t *growing;      /* for each thread: exponents of the product that is being made, `growing_size` */
+  void *growing_norms;   /* for each thread: the largest entries of its rows */
   int64_t exponent_rows; /* rows + affine of the largest product */
   int64_t growing_size;
-  int64_t *redone; /* per thread, REDONE_STRIDE apart: products redone */
+  int64_t *redone; /* for each thread, REDONE_STRIDE apart: products redone */
 } bppsa_scan_cpu;
 
 void bppsa_scan_cpu_run_f32(const bppsa_scan_cpu *cpu, const bppsa_scan_operands *operands);
@@ -48,16 +48,16 @@ void bppsa_scan_cpu_run_f64(const bppsa_scan_cpu *cpu, const bppsa_scan_operands
 
 bppsa_status bppsa_scan_cpu_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor);
 
-/* GPU backend (scan_cuda.cu, or scan_nocuda.c in its place). */
+/* GPU backend (scan_cuda.cu; scan_nocuda.c in a build without CUDA). */
 bppsa_status bppsa_scan_cuda_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor);
 
-/* Sparse elements (scan_csr.c; scan_csr_cuda.cu, or scan_csr_nocuda.c in its place). */
+/* Sparse elements (scan_csr.c; scan_csr_cuda.cu, or scan_csr_nocuda.c in a build without CUDA). */
 bppsa_status bppsa_scan_csr_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor);
 bppsa_status bppsa_scan_csr_cuda_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor);
-/* ERR_ARGUMENT: a plan that only counts, or one whose products were planned for another device. */
+/* ERR_ARGUMENT: a plan that only counts, or whose products were planned for another device. */
 bppsa_status bppsa_scan_csr_check(const bppsa_scan_plan *plan, const bppsa_device *device);
 
-/* ERR_ARGUMENT when an operand the plan needs is missing. */
+/* ERR_ARGUMENT: an operand that the plan needs is missing. */
 bppsa_status bppsa_scan_check_operands(const bppsa_scan_plan *plan, const bppsa_scan_operands *operands);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* The place of scan_cuda.cu in a build without CUDA. */
+/* Stands in for scan_cuda.cu in a build without CUDA. */
 #include "scan/scan_internal.h"
 
 bppsa_status bppsa_scan_cuda_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor) {

@@ -14,7 +14,7 @@ void bppsa_work_add(const bppsa_work *more, bppsa_work *sum) {
   sum->besides += more->besides;
 }
 
-/* What is 0 on both sides is as much as BP's. */
+/* Work that is 0 on both sides counts as equal. */
 static double ratio(double work, double bp) {
   return work == bp ? 1 : work / bp;
 }
