@@ -30,6 +30,18 @@ if(NOT BPPSA_WITH_AUDIO STREQUAL "OFF")
 endif()
 message(STATUS "Audio: ${BPPSA_AUDIO}")
 
+# OpenMPI makes a module that is loaded on demand, nothing links it: sets BPPSA_MPI to ON or OFF.
+set(BPPSA_MPI OFF)
+if(NOT BPPSA_WITH_MPI STREQUAL "OFF")
+  pkg_check_modules(OMPI IMPORTED_TARGET ompi-c>=4.0)
+  if(OMPI_FOUND)
+    set(BPPSA_MPI ON)
+  elseif(BPPSA_WITH_MPI STREQUAL "ON")
+    message(FATAL_ERROR "BPPSA_WITH_MPI=ON: ompi-c not found by pkg-config, expected OpenMPI 4 or newer (packages libopenmpi-dev openmpi-bin)")
+  endif()
+endif()
+message(STATUS "MPI: ${BPPSA_MPI}")
+
 add_library(bppsa_depends INTERFACE)
 target_include_directories(bppsa_depends SYSTEM INTERFACE ${OPENBLAS_INCLUDE_DIRS})
 target_link_libraries(bppsa_depends INTERFACE PkgConfig::JANSSON PkgConfig::ZLIB Threads::Threads ${CMAKE_DL_LIBS} m)

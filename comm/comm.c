@@ -28,8 +28,8 @@ bppsa_status bppsa_comm_transport_parse(const char *text, bppsa_comm_transport *
 void bppsa_comm_transports(bppsa_comm_transport_report reports[BPPSA_COMM_TRANSPORT_COUNT]) {
   reports[BPPSA_COMM_THREADS] =
       (bppsa_comm_transport_report){.name = "threads", .package = "", .built = true, .found = true, .detail = "in every build"};
-  reports[BPPSA_COMM_MPI] =
-      (bppsa_comm_transport_report){.name = "mpi", .package = "libopenmpi-dev openmpi-bin", .detail = "not in this build"};
+  reports[BPPSA_COMM_MPI] = (bppsa_comm_transport_report){.name = "mpi", .package = "libopenmpi-dev openmpi-bin"};
+  bppsa_comm_probe_mpi(&reports[BPPSA_COMM_MPI]);
   reports[BPPSA_COMM_NCCL] =
       (bppsa_comm_transport_report){.name = "nccl", .package = "libnccl2 libnccl-dev", .detail = "not in this build"};
 }
@@ -49,7 +49,8 @@ bool bppsa_comm_launched(void) {
 /* ---- running ranks ---- */
 
 typedef bppsa_status (*runner)(const bppsa_comm_config *config, bppsa_comm_body body, void *context, bppsa_comm_outcome *outcome);
-static const runner runners[BPPSA_COMM_TRANSPORT_COUNT] = {[BPPSA_COMM_THREADS] = bppsa_comm_run_threads};
+static const runner runners[BPPSA_COMM_TRANSPORT_COUNT] = {
+    [BPPSA_COMM_THREADS] = bppsa_comm_run_threads, [BPPSA_COMM_MPI] = bppsa_comm_run_mpi};
 
 bppsa_comm_config bppsa_comm_config_default(void) {
   return (bppsa_comm_config){.transport = BPPSA_COMM_THREADS, .ranks = 1, .timeout = 60};
@@ -68,14 +69,14 @@ bppsa_status bppsa_comm_run(const bppsa_comm_config *config, bppsa_comm_body bod
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "timeout %g s: expected above 0, at most 1e6", config->timeout);
   }
   if ((unsigned)config->transport >= BPPSA_COMM_TRANSPORT_COUNT || runners[config->transport] == NULL) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "transport %s: this build cannot start ranks with it, expected threads",
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "transport %s: this build cannot start ranks with it, expected threads or mpi",
                       bppsa_comm_transport_name(config->transport));
   }
   return runners[config->transport](config, body, context, outcome);
 }
 
 void bppsa_comm_end_job(int exit_code) {
-  (void)exit_code;
+  bppsa_comm_end_mpi_job(exit_code);
 }
 
 /* ---- a communicator ---- */

@@ -65,7 +65,7 @@ struct bppsa_comm_request {
   void *data; /* what is sent, received, broadcast, reduced, or this rank's part */
   int64_t count, bytes;
   void *all;        /* gathers: the whole, where this rank gets it; otherwise NULL */
-  int64_t *offsets; /* gathers: elements in front of each rank's part, size `size` + 1; owned */
+  int64_t *offsets; /* gathers: elements in front of each rank's part, size `size` + 1; then as much for the transport; owned */
   int32_t offset_room;
   /* Where the views are of a GPU and the transport wants host memory: data and all are staging memory, and these the views'. */
   void *gpu_data, *gpu_all;
@@ -74,7 +74,7 @@ struct bppsa_comm_request {
 
 struct bppsa_comm_table {
   bppsa_comm_transport transport;
-  bool reads_gpu; /* takes views of a GPU as they are */
+  unsigned reads_gpu; /* bit k: takes a GPU's views as they are in operations of kind k */
   size_t request_bytes;
   /* Begins the operation; its failure leaves nothing begun. */
   bppsa_status (*post)(bppsa_comm_request *request);
@@ -100,6 +100,11 @@ struct bppsa_comm_table {
 /* The whole of comm/comm.h's bppsa_comm_run, a transport each; config is checked. */
 bppsa_status bppsa_comm_run_threads(const bppsa_comm_config *config, bppsa_comm_body body, void *context,
                                     bppsa_comm_outcome *outcome);
+bppsa_status bppsa_comm_run_mpi(const bppsa_comm_config *config, bppsa_comm_body body, void *context,
+                                bppsa_comm_outcome *outcome);
+void bppsa_comm_end_mpi_job(int exit_code);
+/* Fills in built, found and detail. */
+void bppsa_comm_probe_mpi(bppsa_comm_transport_report *report);
 
 /* ---- comm/request.c ---- */
 
@@ -109,6 +114,8 @@ bppsa_status bppsa_comm_begin(const bppsa_comm_request *wanted, const bppsa_view
                               const int64_t *counts, bppsa_comm_request **request);
 /* Cancels what is pending of this communicator, or of all of the endpoint (NULL); how many they were. */
 int64_t bppsa_comm_cancel_pending(bppsa_comm_endpoint *endpoint, const bppsa_comm *comm);
+/* The error of a rank whose function returned while requests are pending. */
+bppsa_status bppsa_comm_unwaited(const bppsa_comm_endpoint *endpoint);
 /* Frees an endpoint's memory; nothing is pending. */
 void bppsa_comm_endpoint_clear(bppsa_comm_endpoint *endpoint);
 /* "recv from rank 1, tag 7, 80 bytes, at up-sweep 12"; returns text. */

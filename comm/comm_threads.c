@@ -316,9 +316,7 @@ static void *run_rank(void *argument) {
   const int32_t number = rank->endpoint.world_rank;
   bppsa_status status = world->body(&rank->comm, world->context);
   if (status == BPPSA_OK && rank->endpoint.pending != NULL) {
-    char operation[BPPSA_COMM_TEXT];
-    status = bppsa_fail(BPPSA_ERR_ARGUMENT, "the rank's function returned and did not wait for its request: %s",
-                        bppsa_comm_describe(rank->endpoint.pending, operation, sizeof operation));
+    status = bppsa_comm_unwaited(&rank->endpoint);
   }
   if (status != BPPSA_OK) {
     char reason[512];

@@ -108,7 +108,7 @@ static int64_t all_bytes(const bppsa_comm_request *r) {
 /* Puts host memory in the place of a GPU's, filled where the operation reads it. */
 static bppsa_status stage_views(bppsa_comm_request *r, const bppsa_view *mine, const bppsa_view *all) {
   bppsa_comm_endpoint *endpoint = r->comm->endpoint;
-  if (r->comm->table->reads_gpu) {
+  if ((r->comm->table->reads_gpu >> r->kind & 1U) != 0) {
     return BPPSA_OK;
   }
   if (mine->device == BPPSA_CUDA && r->bytes > 0) {
@@ -197,6 +197,12 @@ int64_t bppsa_comm_cancel_pending(bppsa_comm_endpoint *endpoint, const bppsa_com
   return cancelled;
 }
 
+bppsa_status bppsa_comm_unwaited(const bppsa_comm_endpoint *endpoint) {
+  char operation[BPPSA_COMM_TEXT];
+  return bppsa_fail(BPPSA_ERR_ARGUMENT, "the rank's function returned and did not wait for its request: %s",
+                    bppsa_comm_describe(endpoint->pending, operation, sizeof operation));
+}
+
 void bppsa_comm_endpoint_clear(bppsa_comm_endpoint *endpoint) {
   while (endpoint->spare != NULL) {
     bppsa_comm_request *request = endpoint->spare;
@@ -233,7 +239,7 @@ static bppsa_status set_parts(bppsa_comm_request *r, const int64_t *counts, cons
   if (r->offsets == NULL || r->offset_room < comm->size + 1) {
     bppsa_free(r->offsets);
     r->offset_room = comm->size + 1;
-    r->offsets = bppsa_calloc(r->offset_room, sizeof *r->offsets);
+    r->offsets = bppsa_calloc(2 * (int64_t)r->offset_room, sizeof *r->offsets);
     if (r->offsets == NULL) {
       return BPPSA_ERR_MEMORY;
     }

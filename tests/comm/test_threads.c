@@ -493,6 +493,7 @@ static void bad_configurations(void **state) {
              {{BPPSA_COMM_THREADS, 2, 0}, BPPSA_ERR_ARGUMENT, "timeout 0 s"},
              {{BPPSA_COMM_THREADS, 2, -1}, BPPSA_ERR_ARGUMENT, "timeout -1 s"},
              {{BPPSA_COMM_MPI, -1, 60}, BPPSA_ERR_ARGUMENT, "ranks -1: expected 0 .. 4096"},
+             {{BPPSA_COMM_MPI, 2, 60}, BPPSA_ERR_ARGUMENT, "no launcher has started this process, expected mpirun -n P"},
              {{BPPSA_COMM_NCCL, 2, 60}, BPPSA_ERR_UNSUPPORTED, "transport nccl"}};
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; ++i) {
     assert_int_equal(bppsa_comm_run(&bad[i].config, do_nothing, NULL, NULL), bad[i].status);

@@ -71,3 +71,26 @@ if [ -x "$prefix/bin/bppsa" ]; then
   "$prefix/bin/bppsa" --version >"$work/output" || fail "the installed program exited with $?"
   grep -q "$(pkg-config --modversion bppsa)" "$work/output" || fail "bppsa --version printed: $(cat "$work/output")"
 fi
+
+# The module of MPI, where it was built, is found from the installed place.
+if [ -f "$build/bppsa_mpi.so" ]; then
+  cat >"$work/transports.c" <<'EOF'
+#include <stdio.h>
+
+#include "bppsa.h"
+
+int main(void) {
+  bppsa_comm_transport_report reports[BPPSA_COMM_TRANSPORT_COUNT];
+  bppsa_comm_transports(reports);
+  for (int i = 0; i < BPPSA_COMM_TRANSPORT_COUNT; ++i) {
+    printf("%s: %s: %s\n", reports[i].name, reports[i].found ? "found" : "missing", reports[i].detail);
+  }
+  return 0;
+}
+EOF
+  mkdir -p "$prefix/bin"
+  # shellcheck disable=SC2046
+  "$cc" -std=c17 -Wall -Wextra -Werror "$work/transports.c" -o "$prefix/bin/transports" $(pkg-config --cflags --libs bppsa) -lm
+  "$prefix/bin/transports" >"$work/output" || fail "transports exited with $?"
+  grep -q '^mpi: found: Open MPI' "$work/output" || fail "the installed module is not found: $(cat "$work/output")"
+fi

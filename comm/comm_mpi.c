@@ -1,0 +1,432 @@
+/* Ranks that are processes of an MPI job, over the module of comm/mpi_module.h, which is loaded when it is needed.
+ *
+ * A rank that waits asks MPI again and again, at first at once and then with pauses, and looks at the clock. One that fails
+ * tells all others on a communicator of its own, which they look at while they wait: MPI itself knows no failures that a job
+ * survives.
+ */
+#define _GNU_SOURCE 1 /* dladdr */
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "comm/comm_internal.h"
+#include "comm/mpi_module.h"
+#include "core/clock.h"
+
+/* ---- the module ---- */
+
+static const mpi_module *module;
+static bool module_exists;
+static char problem[400]; /* why there is no module */
+
+/* Loads it from there if it is there. OpenMPI's own plug-ins look for its symbols among those of the whole program. */
+static bool load_from(const char *format, const char *directory) {
+  char path[1024];
+  const int length = snprintf(path, sizeof path, format, directory);
+  if (length <= 0 || (size_t)length >= sizeof path || access(path, R_OK) != 0) {
+    return false;
+  }
+  module_exists = true;
+  void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+  const mpi_module *found = library != NULL ? dlsym(library, MPI_MODULE_SYMBOL) : NULL;
+  if (found == NULL) {
+    snprintf(problem, sizeof problem, "%.390s", dlerror());
+  } else if (found->interface != MPI_MODULE_INTERFACE) {
+    snprintf(problem, sizeof problem, "%.300s: of another version of the library", path);
+    found = NULL;
+  }
+  module = found;
+  return true;
+}
+
+/* Where builds and installations have the module, seen from the program or the shared library that holds this code. */
+static void load(void) {
+  static const char *const places[] = {"%s/" MPI_MODULE_FILE, "%s/../" MPI_MODULE_FILE, "%s/bppsa/" MPI_MODULE_FILE,
+                                       "%s/" BPPSA_MODULES_FROM_PROGRAMS "/" MPI_MODULE_FILE,
+                                       BPPSA_MODULES_INSTALLED "/" MPI_MODULE_FILE "%.0s"};
+  char own[1024] = ".";
+  Dl_info info;
+  if (dladdr((void *)(uintptr_t)&load, &info) != 0 && info.dli_fname != NULL) {
+    char *resolved = realpath(strchr(info.dli_fname, '/') != NULL ? info.dli_fname : "/proc/self/exe", own);
+    char *slash = resolved != NULL ? strrchr(own, '/') : NULL;
+    if (slash != NULL) {
+      *slash = '\0';
+    }
+  }
+  const char *named = getenv("BPPSA_MODULES");
+  bool found = named != NULL && load_from("%s/" MPI_MODULE_FILE, named);
+  for (size_t i = 0; !found && i < sizeof places / sizeof places[0]; ++i) {
+    found = load_from(places[i], own);
+  }
+  if (!found) {
+    snprintf(problem, sizeof problem,
+             "no module " MPI_MODULE_FILE " beside the program, in its library or in BPPSA_MODULES; it is built "
+             "where MPI is (packages libopenmpi-dev openmpi-bin)");
+  }
+}
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static bppsa_status load_module(void) {
+  (void)pthread_once(&once, load);
+  return module != NULL ? BPPSA_OK : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "transport mpi: %s", problem);
+}
+
+void bppsa_comm_probe_mpi(bppsa_comm_transport_report *report) {
+  report->found = load_module() == BPPSA_OK;
+  report->built = module_exists;
+  if (report->found) {
+    module->version(report->detail, (int)sizeof report->detail);
+  } else {
+    snprintf(report->detail, sizeof report->detail, "%.250s", problem);
+  }
+}
+
+/* ---- the world ---- */
+
+typedef struct {
+  int32_t rank; /* that failed */
+  char reason[508];
+} notice;
+
+typedef struct {
+  bppsa_comm_endpoint endpoint;
+  bppsa_comm comm; /* of all ranks */
+  mpi_start started;
+  bool failed, told; /* a rank has failed; and this one has told the others of itself */
+  notice failure;
+  int pauses; /* since something happened */
+} mpi_world;
+
+typedef struct {
+  bppsa_comm_request base;
+  mpi_handle handle;
+  bool begun, done;
+} mpi_request;
+
+/* How the process stands with MPI, for bppsa_comm_end_job and for a second run. */
+static enum { MPI_NEVER, MPI_RUNNING, MPI_BROKEN_HERE, MPI_BROKEN_ELSEWHERE, MPI_OVER } stage;
+
+static mpi_world *world_of(const bppsa_comm *comm) {
+  return (mpi_world *)(void *)comm->endpoint;
+}
+
+static mpi_handle handle_of(const bppsa_comm *comm) {
+  return *(const mpi_handle *)comm->own;
+}
+
+static bppsa_status check_mpi(int error, const char *what) {
+  if (error == 0) {
+    return BPPSA_OK;
+  }
+  char words[300];
+  module->error_text(error, words, sizeof words);
+  return bppsa_fail(BPPSA_ERR_COMM, "MPI: %s: %s", what, words);
+}
+
+static void sleep_ns(long nanoseconds) {
+  const struct timespec time = {0, nanoseconds};
+  (void)nanosleep(&time, NULL);
+}
+
+/* Takes the news of failures that have come; the lowest rank of those that failed at the same moment is the one that counts. */
+static void hear(mpi_world *world) {
+  notice heard;
+  for (int from = 0; module->look(world->started.control, &heard, sizeof heard, &from) == 0 && from >= 0;) {
+    if (!world->failed || heard.rank < world->failure.rank) {
+      heard.reason[sizeof heard.reason - 1] = '\0';
+      world->failure = heard;
+      world->failed = true;
+    }
+  }
+}
+
+/* Tells all others that this rank failed, and listens for a moment whether another one failed at the same time. */
+static void tell(mpi_world *world, const char *reason) {
+  const double patience = 0.2;
+  const int size = world->started.size;
+  hear(world);
+  if (world->failed || world->told) {
+    return;
+  }
+  static notice own; /* read by MPI until the end of the process */
+  own.rank = world->endpoint.world_rank;
+  snprintf(own.reason, sizeof own.reason, "%s", reason);
+  world->failed = world->told = true;
+  world->failure = own;
+  for (int r = 0; r < size; ++r) {
+    mpi_handle request = 0;
+    if (r != own.rank) {
+      (void)module->send(world->started.control, &own, sizeof own, r, 0, &request);
+    }
+  }
+  for (const double deadline = bppsa_now() + patience; bppsa_now() < deadline && size > 1;) {
+    hear(world);
+    sleep_ns(1000000);
+  }
+}
+
+/* ---- the table ---- */
+
+static bppsa_status check(const bppsa_comm *comm) {
+  mpi_world *world = world_of(comm);
+  if (!world->failed) {
+    hear(world);
+  }
+  return world->failed ? bppsa_fail(BPPSA_ERR_COMM, "%s", world->failure.reason) : BPPSA_OK;
+}
+
+static void fail(bppsa_comm *comm, const char *why) {
+  char reason[508];
+  snprintf(reason, sizeof reason, "rank %d gave up: %s", comm->endpoint->world_rank, why);
+  tell(world_of(comm), reason);
+}
+
+/* counts and places of a gather, in MPI's ints, behind the offsets. */
+static bppsa_status gather(mpi_request *m, int *error) {
+  bppsa_comm_request *r = &m->base;
+  const bppsa_comm *comm = r->comm;
+  const int32_t size = comm->size;
+  int *counts = (int *)(void *)(r->offsets + size + 1), *places = counts + size;
+  if (r->offsets[size] > INT_MAX) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s of %" PRId64 " elements: MPI counts to %d, expected several calls",
+                      bppsa_comm_kind_name(r->kind), r->offsets[size], INT_MAX);
+  }
+  for (int32_t i = 0; i < size; ++i) {
+    places[i] = (int)r->offsets[i];
+    counts[i] = (int)(r->offsets[i + 1] - r->offsets[i]);
+  }
+  const int width = (int)bppsa_dtype_size(r->dtype);
+  const bool in_place = r->all != NULL && (char *)r->all + r->offsets[comm->rank] * width == r->data;
+  static char nothing; /* MPI_IN_PLACE and no data are different things */
+  const void *data = in_place ? NULL : r->data != NULL ? r->data : &nothing;
+  *error = module->gather(handle_of(comm), data, (int)r->count, r->all, counts, places, width, r->peer, &m->handle);
+  return BPPSA_OK;
+}
+
+static bppsa_status post(bppsa_comm_request *r) {
+  mpi_request *m = (mpi_request *)(void *)r;
+  const mpi_handle comm = handle_of(r->comm);
+  const bppsa_device *device = r->comm->endpoint->device;
+  int error = 0;
+  if ((r->comm->table->reads_gpu >> r->kind & 1U) != 0 && device != NULL) {
+    BPPSA_TRY(bppsa_device_wait(device)); /* MPI does not know of the device's stream */
+  }
+  if (r->kind == BPPSA_COMM_ALLREDUCE && r->count > INT_MAX) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "allreduce of %" PRId64 " elements: MPI counts to %d, expected several calls",
+                      r->count, INT_MAX);
+  }
+  switch (r->kind) {
+  case BPPSA_COMM_SEND:
+    error = module->send(comm, r->data, r->bytes, r->peer, r->tag, &m->handle);
+    break;
+  case BPPSA_COMM_RECV:
+    error = module->receive(comm, r->data, r->bytes, r->peer, r->tag, &m->handle);
+    break;
+  case BPPSA_COMM_BROADCAST:
+    error = module->broadcast(comm, r->data, r->bytes, r->peer, &m->handle);
+    break;
+  case BPPSA_COMM_ALLREDUCE:
+    error = module->reduce(comm, r->data, (int)r->count, (int)r->dtype, (int)r->op, &m->handle);
+    break;
+  case BPPSA_COMM_BARRIER:
+    error = module->barrier(comm, &m->handle);
+    break;
+  default:
+    BPPSA_TRY(gather(m, &error));
+    break;
+  }
+  BPPSA_TRY(check_mpi(error, bppsa_comm_kind_name(r->kind)));
+  m->begun = true;
+  world_of(r->comm)->pauses = 0;
+  return BPPSA_OK;
+}
+
+static bppsa_status poll(bppsa_comm_request *r, bool *done) {
+  mpi_request *m = (mpi_request *)(void *)r;
+  int64_t bytes = -1;
+  bool truncated = false, finished = m->done;
+  if (!m->done) {
+    const int error = module->test(&m->handle, &finished, &bytes, &truncated);
+    if (r->kind == BPPSA_COMM_RECV && (truncated || finished) && bytes != r->bytes && bytes >= 0) {
+      m->done = true;
+      return bppsa_fail(BPPSA_ERR_COMM, "rank %d sent %" PRId64 " bytes, this rank expects %" PRId64, r->comm->members[r->peer],
+                        bytes, r->bytes);
+    }
+    BPPSA_TRY(check_mpi(error, bppsa_comm_kind_name(r->kind)));
+  }
+  if (finished && !m->done) {
+    m->done = true;
+    world_of(r->comm)->pauses = 0;
+  }
+  *done = finished;
+  return BPPSA_OK;
+}
+
+/* A collective operation cannot be taken back: what is cancelled then is the job. */
+static void cancel(bppsa_comm_request *r) {
+  mpi_request *m = (mpi_request *)(void *)r;
+  if (m->begun && !m->done && bppsa_comm_is_message(r->kind)) {
+    module->cancel(&m->handle, r->kind == BPPSA_COMM_RECV);
+  }
+}
+
+static uint64_t look(const bppsa_comm *comm) {
+  (void)comm;
+  return 0;
+}
+
+/* Gives the processor away at first, then sleeps, longer from time to time: ranks may outnumber processors. */
+static void idle(const bppsa_comm *comm, uint64_t seen, double deadline) {
+  enum { YIELDS = 200, LONGEST = 200000 };
+  mpi_world *world = world_of(comm);
+  const int pauses = world->pauses++;
+  (void)seen, (void)deadline;
+  if (pauses < YIELDS) {
+    (void)sched_yield();
+  } else {
+    const long nanoseconds = 1000L * (pauses - YIELDS + 1);
+    sleep_ns(nanoseconds < LONGEST ? nanoseconds : LONGEST);
+    world->pauses -= nanoseconds < LONGEST ? 0 : 1;
+  }
+}
+
+static void blame(const bppsa_comm_request *r, char *text, size_t size) {
+  if (bppsa_comm_is_message(r->kind)) {
+    snprintf(text, size, "rank %d", r->comm->members[r->peer]);
+  } else {
+    snprintf(text, size, "the other ranks");
+  }
+}
+
+static bppsa_status split(bppsa_comm *comm, int32_t color, int32_t key, bppsa_comm *part) {
+  mpi_handle *handle = NULL;
+  if (part != NULL && (handle = bppsa_alloc(sizeof *handle)) == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  const bppsa_status status = check_mpi(module->split(handle_of(comm), color, key, handle), "split");
+  if (status != BPPSA_OK) {
+    bppsa_free(handle);
+    return status;
+  }
+  if (part != NULL) {
+    part->own = handle;
+  }
+  return BPPSA_OK;
+}
+
+static void close_comm(bppsa_comm *comm) {
+  if (!world_of(comm)->failed) {
+    (void)module->free_comm(handle_of(comm));
+  }
+  bppsa_free(comm->own);
+}
+
+#define TABLE(reads)                                                                                                             \
+  {                                                                                                                              \
+    .transport = BPPSA_COMM_MPI, .reads_gpu = (reads), .request_bytes = sizeof(mpi_request), .post = post, .poll = poll,         \
+    .cancel = cancel, .look = look, .idle = idle, .check = check, .fail = fail, .blame = blame, .split = split,                  \
+    .close = close_comm                                                                                                          \
+  }
+/* Of an MPI that knows GPUs it is only messages that may be theirs: not all collective operations are. */
+static const bppsa_comm_table tables[2] = {TABLE(0), TABLE(1U << BPPSA_COMM_SEND | 1U << BPPSA_COMM_RECV)};
+
+/* ---- running ---- */
+
+static bppsa_status start(const bppsa_comm_config *config, mpi_world *world, bppsa_comm_outcome *outcome) {
+  if (stage != MPI_NEVER) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "transport mpi: MPI cannot be started twice in a process, expected one run");
+  }
+  if (!bppsa_comm_launched()) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "transport mpi: no launcher has started this process, expected mpirun -n P or srun in front "
+                      "of the program");
+  }
+  BPPSA_TRY(load_module());
+  stage = MPI_RUNNING;
+  BPPSA_TRY(check_mpi(module->start(&world->started), "start"));
+  const mpi_start *started = &world->started;
+  outcome->here = started->rank == 0;
+  if (config->ranks != 0 && config->ranks != started->size) {
+    stage = outcome->here ? MPI_BROKEN_HERE : MPI_BROKEN_ELSEWHERE;
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "ranks %" PRId64 ": the launcher started %d, expected the same number or none",
+                      config->ranks, started->size);
+  }
+  return BPPSA_OK;
+}
+
+/* The body, and the end: all ranks are done before MPI is finalised. */
+static bppsa_status run_body(mpi_world *world, bppsa_comm_body body, void *context) {
+  bppsa_status status = body(&world->comm, context);
+  if (status == BPPSA_OK && world->endpoint.pending != NULL) {
+    status = bppsa_comm_unwaited(&world->endpoint);
+  }
+  world->endpoint.fault = (bppsa_comm_fault){0};
+  status = status == BPPSA_OK ? check(&world->comm) : status; /* an abort, of this rank or another, counts */
+  bppsa_comm_at(&world->comm, "the end", -1);
+  return status == BPPSA_OK ? bppsa_comm_barrier(&world->comm) : status;
+}
+
+static bppsa_status finish(mpi_world *world, bppsa_status status, bppsa_comm_outcome *outcome) {
+  if (status == BPPSA_OK) {
+    stage = MPI_OVER;
+    return check_mpi(module->finish(&world->started), "finish");
+  }
+  char reason[508];
+  bppsa_comm_reason(world->endpoint.world_rank, status, reason, sizeof reason);
+  tell(world, reason);
+  outcome->rank = world->failure.rank;
+  outcome->here = world->failure.rank == world->endpoint.world_rank;
+  stage = outcome->here ? MPI_BROKEN_HERE : MPI_BROKEN_ELSEWHERE;
+  return bppsa_fail(outcome->here ? status : BPPSA_ERR_COMM, "%s", world->failure.reason);
+}
+
+bppsa_status bppsa_comm_run_mpi(const bppsa_comm_config *config, bppsa_comm_body body, void *context,
+                                bppsa_comm_outcome *outcome) {
+  static mpi_world world; /* outlives a failure, in which MPI may still use it */
+  BPPSA_TRY(start(config, &world, outcome));
+  const mpi_start *started = &world.started;
+  world.endpoint = (bppsa_comm_endpoint){.world_rank = started->rank,
+                                         .node_rank = started->node_rank,
+                                         .node_size = started->node_size,
+                                         .timeout = config->timeout,
+                                         .account = bppsa_alloc_account_create()};
+  world.comm = (bppsa_comm){.table = &tables[started->reads_gpu ? 1 : 0],
+                            .endpoint = &world.endpoint,
+                            .rank = started->rank,
+                            .size = started->size,
+                            .members = bppsa_calloc(started->size, sizeof(int32_t)),
+                            .own = &world.started.messages};
+  bppsa_status status = BPPSA_ERR_MEMORY;
+  if (world.endpoint.account != NULL && world.comm.members != NULL) {
+    for (int32_t r = 0; r < world.comm.size; ++r) {
+      world.comm.members[r] = r;
+    }
+    bppsa_alloc_account_use(world.endpoint.account);
+    status = run_body(&world, body, context);
+    bppsa_alloc_account_use(NULL);
+  }
+  status = finish(&world, status, outcome);
+  (void)bppsa_comm_cancel_pending(&world.endpoint, NULL);
+  bppsa_comm_endpoint_clear(&world.endpoint);
+  bppsa_alloc_account_destroy(world.endpoint.account);
+  bppsa_free(world.comm.members);
+  return status;
+}
+
+void bppsa_comm_end_mpi_job(int exit_code) {
+  if (stage == MPI_BROKEN_ELSEWHERE) { /* the rank that failed first says so and ends the job; but it may be unable to */
+    sleep_ns(999999999);
+    sleep_ns(999999999);
+  }
+  if (stage == MPI_BROKEN_HERE || stage == MPI_BROKEN_ELSEWHERE) {
+    module->end_job(exit_code);
+  }
+}

@@ -1,0 +1,70 @@
+#!/bin/sh
+# test_mpi.sh MPI_RANKS RANKS [breaks]: the cases of every transport under mpirun, at so many ranks; with "breaks" what ends a job: the
+# rank whose error it is says so, nobody hangs, and no process stays.
+set -eu
+program=$1
+ranks=$2
+if ! command -v mpirun >/dev/null 2>&1; then
+  echo "test_mpi: no mpirun (package openmpi-bin)"
+  exit 77
+fi
+root=""
+if [ "$(id -u)" -eq 0 ]; then
+  root=--allow-run-as-root
+fi
+# OpenMPI leaves memory behind, and what the library allocates is counted by mpi_ranks itself.
+export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
+output=$(mktemp)
+trap 'rm -f "$output"' EXIT
+
+# start RANKS ARGUMENT ...: status and output of a job, which gets two minutes
+start() {
+  n=$1
+  shift
+  status=0
+  OMPI_MCA_rmaps_base_oversubscribe=1 timeout -k 5 120 mpirun $root --oversubscribe -n "$n" "$program" "$@" >"$output" 2>&1 || status=$?
+}
+fail() {
+  echo "test_mpi: $*; the job's output:"
+  cat "$output"
+  exit 1
+}
+# breaks CASE TEXT: one rank alone says the text, it is over long before the time is, and the status is not 0. (It may be that of a
+# crash: mpirun 4.1 itself sometimes crashes after it has ended a job.)
+breaks() {
+  begin=$(date +%s)
+  start 3 "$1"
+  [ "$status" -ne 0 ] && [ "$status" -ne 124 ] || fail "$1: status $status"
+  [ "$(grep -c '^HERE' "$output")" -eq 1 ] || fail "$1: expected one rank to call the error its own"
+  grep -q "^HERE $2" "$output" || fail "$1: expected \"HERE $2\""
+  [ $(($(date +%s) - begin)) -lt 40 ] || fail "$1: took $(($(date +%s) - begin)) s"
+}
+
+if [ "${3:-}" != breaks ]; then
+  start "$ranks"
+  [ "$status" -eq 0 ] || fail "status $status"
+  exit 0
+fi
+
+breaks fails 'ERR_IO: failed 1: rank 1: disk full'
+breaks aborts 'ERR_COMM: failed 1: rank 1 gave up: a key was pressed'
+breaks dies 'ERR_COMM: failed 1: rank 1 died at operation 2, as a test wants it'
+breaks stalls 'ERR_COMM: failed [02]: rank [02] waited 0.5 s for the other ranks: allreduce, sum, 24 bytes, at up-sweep 4'
+breaks stopped 'ERR_COMM: failed [02]: rank [02] waited 0.5 s for the other ranks: allreduce, sum, 24 bytes, at up-sweep 4'
+breaks silence 'ERR_COMM: failed [0-2]: rank'
+breaks forgets "ERR_ARGUMENT: failed 1: rank 1: the rank's function returned and did not wait for its request: recv from rank 0"
+
+start 3 killed # the launcher ends the others
+[ "$status" -ne 0 ] && [ "$status" -ne 124 ] || fail "killed: status $status"
+start 3 sizes
+[ "$status" -eq 0 ] || fail "sizes: status $status"
+
+# Requests that cannot be: one line of one rank.
+start 3 contract 4
+[ "$status" -ne 0 ] && [ "$status" -ne 124 ] || fail "ranks 4: status $status"
+grep -q '^HERE ERR_ARGUMENT: failed -1: ranks 4: the launcher started 3' "$output" || fail "ranks 4"
+[ "$(grep -c '^HERE' "$output")" -eq 1 ] || fail "ranks 4: expected one rank to report it"
+status=0
+env -i PATH="$PATH" "$program" >"$output" 2>&1 || status=$?
+[ "$status" -eq 4 ] || fail "without mpirun: status $status"
+grep -q 'no launcher has started this process, expected mpirun -n P or srun in front of the program' "$output" || fail "without mpirun"
