@@ -8,31 +8,8 @@
 #define SIMD_TEXT_(a) #a
 #define SIMD_TEXT(a) SIMD_TEXT_(a)
 
-/* ---- f32 ---- */
-#define real float
-#define integer int32_t
-#define R(name) name##_f32
-#define BPPSA_REAL 32
-#include "core/squash_terms.inc"
-
-#include "core/simd_vectors.inc"
-
-#include "core/simd_kernels.inc"
-#undef real
-#undef integer
-#undef R
-#undef BPPSA_REAL
-
-/* ---- f64 ---- */
-#define real double
-#define integer int64_t
-#define R(name) name##_f64
-#define BPPSA_REAL 64
-#include "core/squash_terms.inc"
-
-#include "core/simd_vectors.inc"
-
-#include "core/simd_kernels.inc"
+#define EACH_REAL "core/simd_kernels.inc"
+#include "core/each_real.inc"
 
 #define SIMD_FUNCTIONS(suffix)                                                                                                   \
   {                                                                                                                              \

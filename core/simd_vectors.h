@@ -1,6 +1,6 @@
 /* For kernels that are compiled for every instruction set: a file X_ISA.c defines the width of its vectors (SIMD_BYTES: 16, 32,
- * 64), is compiled with that instruction set's flags (cmake/BppsaSimd.cmake), and includes this file, then for each real type
- * core/squash_terms.inc, core/simd_vectors.inc and its own file. */
+ * 64), is compiled with that instruction set's flags (cmake/BppsaSimd.cmake), and includes this file; its own .inc file, for each
+ * real type (core/each_real.inc), begins with core/squash_terms.inc and core/simd_vectors.inc. */
 #ifndef BPPSA_CORE_SIMD_VECTORS_H
 #define BPPSA_CORE_SIMD_VECTORS_H
 

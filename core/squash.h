@@ -12,30 +12,12 @@
 
 #include "core/host_device.h"
 
-#define real float
-#define bits uint32_t
-#define R(name) name##_f32
-#define BPPSA_REAL 32
-#include "core/squash_terms.inc"
-
-#include "core/squash.inc"
-#undef real
-#undef bits
-#undef R
-#undef BPPSA_REAL
-#define real double
-#define bits uint64_t
-#define R(name) name##_f64
-#define BPPSA_REAL 64
-#include "core/squash_terms.inc"
-
-#include "core/squash.inc"
-#undef real
-#undef bits
-#undef R
-#undef BPPSA_REAL
+#define EACH_REAL "core/squash.inc"
+#include "core/each_real.inc"
 
 #undef MANTISSA
+#undef integer
+#undef unsigned_integer
 #undef EXPONENT_BIAS
 #undef ROUNDING
 #undef SATURATED

@@ -7,15 +7,7 @@
 
 #include "core/squash.h"
 
-#define real float
-#define R(name) name##_f32
-#include "gru/gru_step.inc"
-#undef real
-#undef R
-#define real double
-#define R(name) name##_f64
-#include "gru/gru_step.inc"
-#undef real
-#undef R
+#define EACH_REAL "gru/gru_step.inc"
+#include "core/each_real.inc"
 
 #endif

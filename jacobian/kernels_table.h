@@ -6,16 +6,8 @@
 #include "core/squash.h"
 #include "jacobian/kernels.h"
 
-#define real float
-#define R(name) name##_f32
-#include "jacobian/kernels.inc"
-#undef real
-#undef R
-#define real double
-#define R(name) name##_f64
-#include "jacobian/kernels.inc"
-#undef real
-#undef R
+#define EACH_REAL "jacobian/kernels.inc"
+#include "core/each_real.inc"
 
 #define FUNCTIONS(suffix)                                                                                                        \
   {                                                                                                                              \

@@ -9,16 +9,8 @@
 #include "core/launch.cuh"
 #include "train/gpu.h"
 
-#define real float
-#define R(name) name##_f32
-#include "train/loss_row.inc"
-#undef real
-#undef R
-#define real double
-#define R(name) name##_f64
-#include "train/loss_row.inc"
-#undef real
-#undef R
+#define EACH_REAL "train/loss_row.inc"
+#include "core/each_real.inc"
 
 enum { LOSS_THREADS = 128 }; /* rows in a block */
 

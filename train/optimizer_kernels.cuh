@@ -15,16 +15,8 @@
 #include "core/launch.cuh"
 #include "train/gpu.h"
 
-#define real float
-#define R(name) name##_f32
-#include "train/optimizer_element.inc"
-#undef real
-#undef R
-#define real double
-#define R(name) name##_f64
-#include "train/optimizer_element.inc"
-#undef real
-#undef R
+#define EACH_REAL "train/optimizer_element.inc"
+#include "core/each_real.inc"
 
 enum { UPDATE_THREADS = 256, UPDATE_WARP = 32, UPDATE_BLOCKS = 64 /* that sum squares; at most UPDATE_THREADS */ };
 

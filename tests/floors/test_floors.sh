@@ -31,6 +31,7 @@ expect() { # expect STATUS TEXT
 
 plant core/nothing.h </dev/null && expect 0 ""
 printf '\n#include "scan/scan.h"\n' | plant core/up.c && expect 1 'core/up.c:2: includes "scan/scan.h" upwards'
+printf '#define EACH_REAL "train/loss.inc"\n' | plant rnn/up.h && expect 1 'rnn/up.h:1: includes "train/loss.inc" upwards'
 printf '#  include <train/loss.h>\n' | plant rnn/up.h && expect 1 'rnn/up.h:1: includes "train/loss.h" upwards'
 printf '#include "gru/gru.h"\n' | plant rnn/side.c && expect 1 'rnn/side.c:1: includes "gru/gru.h" sideways'
 printf '#include "tests/support/x.h"\n' | plant cli/up.c && expect 1 'cli/up.c:1: includes "tests/support/x.h" upwards'

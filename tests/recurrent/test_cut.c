@@ -96,11 +96,7 @@ static void count_warps(void *context, const simt_call *call) {
 /* The chunks that the fused kernels are launched with, for every cut, are as many as the plan prints. */
 static void test_launched(void **state) {
   (void)state;
-  bppsa_device *device = test_device(1);
-  if (!is_emulated(device)) {
-    bppsa_device_destroy(device);
-    skip();
-  }
+  bppsa_device *device = emulated_device(1);
   static float room[MOST * SAMPLES];
   for (int64_t steps = 1; steps <= MOST; ++steps) {
     bppsa_view in = bppsa_view_make(room, BPPSA_F32, 3, (int64_t[]){steps, SAMPLES, 1}),

@@ -104,6 +104,15 @@ bool is_emulated(const bppsa_device *device) {
   return strcmp(bppsa_device_get_hardware(device), "SIMT emulation") == 0;
 }
 
+bppsa_device *emulated_device(int64_t threads) {
+  bppsa_device *device = test_device(threads);
+  if (!is_emulated(device)) {
+    bppsa_device_destroy(device);
+    skip();
+  }
+  return device;
+}
+
 void *on_device(const bppsa_device *device, const void *array, int64_t bytes) {
   void *copy = NULL;
   if (array != NULL) {

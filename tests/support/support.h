@@ -34,6 +34,8 @@ bppsa_device *cpu_device(int64_t threads);
 bppsa_device *test_device(int64_t threads);
 /* Whether it is the SIMT machine of tests/simt, a thousand times slower than a device: tests take a part of their cases. */
 bool is_emulated(const bppsa_device *device);
+/* That machine, of so many host threads; the test is skipped where the device is another. */
+bppsa_device *emulated_device(int64_t threads);
 /* A copy of a host array in the device's memory; NULL stays NULL. Free with bppsa_memory_free. */
 void *on_device(const bppsa_device *device, const void *array, int64_t bytes);
 

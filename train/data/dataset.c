@@ -7,6 +7,7 @@
 
 #include "core/alloc.h"
 #include "core/philox.h"
+#include "core/pool.h"
 #include "train/blocks.h"
 #include "train/data/dataset_internal.h"
 
@@ -81,6 +82,47 @@ int32_t bppsa_dataset_shape(const bppsa_dataset *dataset, int64_t count, int64_t
   const int64_t image_shape[4] = {count, image[0], image[1], image[2]}, steps[4] = {dataset->seq_len, count, dataset->input, 0};
   memcpy(shape, images ? image_shape : steps, sizeof steps);
   return images ? 4 : 3;
+}
+
+void bppsa_dataset_copy_row(bppsa_dtype from_dtype, const void *from, bppsa_dtype to_dtype, void *to, int64_t n) {
+  if (from_dtype == to_dtype) {
+    memcpy(to, from, (size_t)n * bppsa_dtype_size(to_dtype));
+    return;
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    if (to_dtype == BPPSA_F32) {
+      ((float *)to)[i] = (float)((const double *)from)[i];
+    } else {
+      ((double *)to)[i] = ((const float *)from)[i];
+    }
+  }
+}
+
+typedef struct {
+  bppsa_dtype dtype;
+  const char *from;
+  const int64_t *indices; /* size count */
+  int64_t count, steps, input;
+  const bppsa_view *x;
+} batch_copy;
+
+static void copy_steps(const void *context, int32_t worker, int64_t first, int64_t end) {
+  const batch_copy *c = context;
+  const size_t from_size = bppsa_dtype_size(c->dtype), to_size = bppsa_dtype_size(c->x->dtype);
+  (void)worker;
+  for (int64_t t = first; t < end; ++t) {
+    for (int64_t s = 0; s < c->count; ++s) {
+      const char *from = c->from + (size_t)((c->indices[s] * c->steps + t) * c->input) * from_size;
+      char *to = (char *)c->x->data + (size_t)((t * c->count + s) * c->input) * to_size;
+      bppsa_dataset_copy_row(c->dtype, from, c->x->dtype, to, c->input);
+    }
+  }
+}
+
+void bppsa_dataset_copy_steps(bppsa_dtype from_dtype, const void *from, int32_t threads, int64_t count, const int64_t *indices,
+                              const bppsa_dataset *dataset, const bppsa_view *x) {
+  bppsa_parallel_for(threads, dataset->seq_len, bppsa_loop_work(0, 2 * (double)bppsa_view_bytes(x)), copy_steps,
+                     &(batch_copy){from_dtype, from, indices, count, dataset->seq_len, dataset->input, x});
 }
 
 /* Checks x: the batch's shape for `count` samples, contiguous, on the given device, f32 or f64. */

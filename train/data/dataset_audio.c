@@ -269,37 +269,11 @@ static uint64_t checksum(const audio_dataset *self, const bppsa_mfcc_config *set
 
 /* ---- the data set ---- */
 
-typedef struct {
-  const float *from;
-  const int64_t *indices; /* size count */
-  int64_t count, steps, input;
-  const bppsa_view *x;
-} batch_copy;
-
-static void copy_steps(const void *context, int32_t worker, int64_t first, int64_t end) {
-  const batch_copy *c = context;
-  (void)worker;
-  for (int64_t t = first; t < end; ++t) {
-    for (int64_t s = 0; s < c->count; ++s) {
-      const float *from = c->from + (c->indices[s] * c->steps + t) * c->input;
-      const int64_t to = (t * c->count + s) * c->input;
-      for (int64_t i = 0; i < c->input; ++i) {
-        if (c->x->dtype == BPPSA_F32) {
-          ((float *)c->x->data)[to + i] = from[i];
-        } else {
-          ((double *)c->x->data)[to + i] = (double)from[i];
-        }
-      }
-    }
-  }
-}
-
 /* x[t, s, :] = features[indices[s], t, :] */
 static void audio_fill(const bppsa_dataset *dataset, int32_t threads, int64_t count, const int64_t *indices, const bppsa_view *x,
                        int64_t *labels) {
   const audio_dataset *self = (const audio_dataset *)dataset;
-  const int64_t steps = dataset->seq_len, input = dataset->input;
-  const int64_t label_steps = dataset->labels_per_step ? steps : 1;
+  const int64_t label_steps = dataset->labels_per_step ? dataset->seq_len : 1;
   for (int64_t t = 0; labels != NULL && t < label_steps; ++t) {
     for (int64_t s = 0; s < count; ++s) {
       labels[t * count + s] = self->files[indices[s]].label;
@@ -308,8 +282,7 @@ static void audio_fill(const bppsa_dataset *dataset, int32_t threads, int64_t co
   if (x == NULL) {
     return;
   }
-  bppsa_parallel_for(threads, steps, bppsa_loop_work(0, 2 * (double)bppsa_view_bytes(x)), copy_steps,
-                     &(batch_copy){self->x, indices, count, steps, input, x});
+  bppsa_dataset_copy_steps(BPPSA_F32, self->x, threads, count, indices, dataset, x);
 }
 
 static void audio_destroy(bppsa_dataset *dataset) {

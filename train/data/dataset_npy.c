@@ -52,47 +52,11 @@ static bool integer_at(const bppsa_view *view, int64_t i, int64_t *value) {
   }
 }
 
-/* Copies `n` values from one f32 or f64 row to another. */
-static void copy_row(bppsa_dtype from_dtype, const void *from, bppsa_dtype to_dtype, void *to, int64_t n) {
-  if (from_dtype == to_dtype) {
-    memcpy(to, from, (size_t)n * bppsa_dtype_size(to_dtype));
-    return;
-  }
-  for (int64_t i = 0; i < n; ++i) {
-    if (to_dtype == BPPSA_F32) {
-      ((float *)to)[i] = (float)((const double *)from)[i];
-    } else {
-      ((double *)to)[i] = ((const float *)from)[i];
-    }
-  }
-}
-
-typedef struct {
-  const bppsa_view *from;
-  const int64_t *indices; /* size count */
-  int64_t count, steps, input;
-  const bppsa_view *x;
-} batch_copy;
-
-static void copy_steps(const void *context, int32_t worker, int64_t first, int64_t end) {
-  const batch_copy *c = context;
-  const size_t from_size = bppsa_dtype_size(c->from->dtype), to_size = bppsa_dtype_size(c->x->dtype);
-  (void)worker;
-  for (int64_t t = first; t < end; ++t) {
-    for (int64_t s = 0; s < c->count; ++s) {
-      const char *from = (const char *)c->from->data + (size_t)((c->indices[s] * c->steps + t) * c->input) * from_size;
-      char *to = (char *)c->x->data + (size_t)((t * c->count + s) * c->input) * to_size;
-      copy_row(c->from->dtype, from, c->x->dtype, to, c->input);
-    }
-  }
-}
-
 /* x[t, s, :] = X[indices[s], t, :] */
 static void npy_fill(const bppsa_dataset *dataset, int32_t threads, int64_t count, const int64_t *indices, const bppsa_view *x,
                      int64_t *labels) {
   const npy_dataset *self = (const npy_dataset *)dataset;
-  const int64_t steps = dataset->seq_len, input = dataset->input;
-  const int64_t label_steps = dataset->labels_per_step ? steps : 1;
+  const int64_t label_steps = dataset->labels_per_step ? dataset->seq_len : 1;
   for (int64_t t = 0; labels != NULL && t < label_steps; ++t) {
     for (int64_t s = 0; s < count; ++s) {
       /* checked when the files were loaded */
@@ -102,8 +66,7 @@ static void npy_fill(const bppsa_dataset *dataset, int32_t threads, int64_t coun
   if (x == NULL) {
     return;
   }
-  bppsa_parallel_for(threads, steps, bppsa_loop_work(0, 2 * (double)bppsa_view_bytes(x)), copy_steps,
-                     &(batch_copy){&self->x.view, indices, count, steps, input, x});
+  bppsa_dataset_copy_steps(self->x.view.dtype, self->x.view.data, threads, count, indices, dataset, x);
 }
 
 /* targets[t, s, :] = Y[indices[s], t, :] */
@@ -115,7 +78,7 @@ static void npy_targets(const bppsa_dataset *dataset, int64_t count, const int64
     for (int64_t s = 0; s < count; ++s) {
       const char *from = (const char *)self->y.view.data + (size_t)((indices[s] * steps + t) * width) * from_size;
       char *to = (char *)targets->data + (size_t)((t * count + s) * width) * to_size;
-      copy_row(self->y.view.dtype, from, targets->dtype, to, width);
+      bppsa_dataset_copy_row(self->y.view.dtype, from, targets->dtype, to, width);
     }
   }
 }
