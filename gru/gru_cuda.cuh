@@ -6,7 +6,8 @@
 
 #include "recurrent/cell_cuda.cuh"
 
-/* 1 / (1 + exp(-x)). In float the quotient is within 2 ulp, without a branch for what is not normal: the divisor is. */
+/* 1 / (1 + exp(-x)). In float the quotient is within 2 ulp without a branch for subnormal numbers, because the divisor is normal.
+ */
 __device__ inline float gru_sigmoid(float x) {
   return __fdividef(1, 1 + expf(-x));
 }
@@ -14,8 +15,8 @@ __device__ inline double gru_sigmoid(double x) {
   return 1 / (1 + exp(-x));
 }
 
-/* BPPSA appendix E. saved: r, u = 1 - z, m = h_{t-1} W_hnᵀ + b_hn, n. u is kept and not z: where z is near 1, and memory long,
- * 1 - z would have lost its digits. */
+/* BPPSA appendix E. saved: r, u = 1 - z, m = h_{t-1} W_hnᵀ + b_hn, n. It keeps u and not z: where z is near 1, and memory is
+ * long, computing 1 - z would lose its digits. */
 template <typename real> struct gru_unit {
   enum { MATRICES = 3, SAVED = 4, DIAGONAL = 1, SPLIT = 1, AHEAD = sizeof(real) == 4 ? 4 : 2, EARLIER = 0 };
   real r, u, m, n, h; /* h of step t - 1 */
@@ -40,7 +41,7 @@ template <typename real> struct gru_unit {
     *e = 1 - u;
     *d_x = by_n;
   }
-  /* g - u g, which is exact where e = 1 - u is rounded. */
+  /* g - u g, which is exact, while e = 1 - u is rounded. */
   __device__ inline real carried(real g) const {
     return g - u * g;
   }

@@ -1,6 +1,6 @@
-/* What a cell gives a recurrent network on a GPU: a table of launchers for each type, and the arrays they take.
- * recurrent/cell_launch.cuh makes the table of what a unit of the cell computes; rnn/rnn_cuda.cu and gru/gru_cuda.cu do so. All
- * work is queued on the stream. */
+/* What a cell gives a recurrent network on a GPU: for each real type a table of launchers, and the arrays that they take.
+ * recurrent/cell_launch.cuh makes the table from what a unit of the cell computes, in rnn/rnn_cuda.cu and gru/gru_cuda.cu. All work
+ * is queued on the stream. */
 #ifndef BPPSA_RECURRENT_CELL_CUDA_CUH
 #define BPPSA_RECURRENT_CELL_CUDA_CUH
 
@@ -11,13 +11,13 @@
 
 enum { CHUNK_HIDDEN = BPPSA_SCAN_FUSED_DIM }; /* the largest H of the fused kernels */
 
-/* One layer's arrays. Pointers are the GPU's; NULL: the array does not exist or is not wanted. b samples a step. */
+/* One layer's arrays, in GPU memory. NULL: the array does not exist or is not wanted. There are b samples in each step. */
 template <typename real> struct layer_arrays {
   int64_t steps, batch, hidden, input; /* T, b, H, I */
   bool relu;                           /* the nonlinearity is ReLU */
   const real *w_ih, *b_ih, *w_hh, *b_hh;
   const real *x;             /* [T][b][I] */
-  real *pre;                 /* [T][b][G·H]: x W_ihᵀ + b_ih; NULL: made on the way from an input of size 1 */
+  real *pre;                 /* [T][b][G·H]: x W_ihᵀ + b_ih; NULL: computed within the kernels from an input of size 1 */
   real *h;                   /* [T+1][b][H] */
   real *saved;               /* [T][b][SAVED][H] */
   real *g;                   /* [T+1][b][H]: g_T, and u_t on entry; g_t on return */
@@ -49,38 +49,40 @@ template <typename real, template <typename> class cell> struct unit_place {
 /* Chunks of a layer's steps (chunk_kernels.cuh). */
 template <typename real> struct chunk_arrays {
   int64_t chunks;     /* P, cut by bppsa_cut */
-  real *products;     /* [P-1][b][HP][HP], by columns: row r is the image of basis vector r, times 2^exponents[r] */
+  real *products;     /* [P-1][b][HP][HP], stored by columns: row r is the image of basis vector r, times 2^exponents[r] */
   int32_t *exponents; /* [P-1][b][H] */
-  real *norms;        /* likewise: a row's largest entry */
-  real *offsets;      /* [P-1][b][H]: the walk from 0; NULL unless gradients are injected */
-  real *carried;      /* [P][b][H]: g where chunk p begins */
-  bool from_zero;     /* walk: from 0 to `offsets`, and nothing else is written */
-  /* [blocks][G·H·H + 2 G·H + (I = 1 ? G·H : 0)]: dW_hh, db_hh, db_ih, dW_ih of a block's warps; NULL: not
-   * wanted */
+  real *norms;        /* likewise: the largest entry of each row */
+  real *offsets;      /* [P-1][b][H]: the results of walks from 0; NULL unless gradients are injected */
+  real *carried;      /* [P][b][H]: g at the beginning of chunk p */
+  bool from_zero;     /* walk: from 0 to `offsets`, and writes nothing else */
+  /* [blocks][G·H·H + 2 G·H + (I = 1 ? G·H : 0)]: sums of dW_hh, db_hh, db_ih, dW_ih over the warps of each block; NULL: not
+   * wanted. */
   real *partials;
   unsigned long long *redone;
 };
 
-/* ERR_CUDA of all: the launch failed. */
+/* All functions: ERR_CUDA: the launch failed. */
 template <typename real> struct cell_launchers {
-  /* Asks for more shared memory than 48 KiB, once a device. */
+  /* Asks for more shared memory than 48 KiB, once for each device. */
   bppsa_status (*prepare)(int64_t hidden);
-  /* h_1 .. h_T and what is saved: H <= CHUNK_HIDDEN, and any H with w_t [H][G·H], the transpose of W_hh. */
+  /* Compute h_1 .. h_T and what is saved: forward for H <= CHUNK_HIDDEN, forward_wide for any H with w_t [H][G·H], the transpose
+   * of W_hh. */
   bppsa_status (*forward)(cudaStream_t stream, const layer_arrays<real> &c);
   bppsa_status (*forward_wide)(cudaStream_t stream, const layer_arrays<real> &c, const real *w_t);
-  /* For a scan: d_k and e; delta_x and delta_h from g. */
+  /* For a scan: coefficients computes d_k and e; deltas computes delta_x and delta_h from g. */
   bppsa_status (*coefficients)(cudaStream_t stream, const layer_arrays<real> &c);
   bppsa_status (*deltas)(cudaStream_t stream, const layer_arrays<real> &c);
-  /* The fused backward pass, H <= CHUNK_HIDDEN. carry, for more than one chunk: transitions, what is injected, and the gradients
-   * where chunks begin, to s.carried. walk: all chunks, or sequential BP as the only one. */
+  /* The fused backward pass, H <= CHUNK_HIDDEN. carry, with more than one chunk: computes transitions, injected gradients, and
+   * the gradients at the beginnings of chunks, to s.carried. walk: goes through all chunks, or through one chunk as sequential
+   * BP. */
   bppsa_status (*carry)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
   bppsa_status (*walk)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
-  bool (*sums)(int64_t hidden);                     /* whether a walk can sum weight gradients: they fit into registers */
+  bool (*sums)(int64_t hidden);                     /* can a walk sum weight gradients, because they fit into registers? */
   int64_t (*padded_hidden)(int64_t hidden);         /* HP */
-  int64_t (*blocks)(int64_t chunks, int64_t batch); /* of a walk, which are the parts of its partial sums */
+  int64_t (*blocks)(int64_t chunks, int64_t batch); /* blocks of a walk; each has its own partial sums */
 };
 
-/* What the kernels were made for; it must agree with the cell's table. */
+/* The properties for which the kernels were made; they must agree with the cell's table. */
 struct cell_unit {
   int matrices, saved;
   bool diagonal, split;

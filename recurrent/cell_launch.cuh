@@ -1,4 +1,4 @@
-/* A cell's table of launchers (recurrent/cell_cuda.cuh) from what a unit of it computes (recurrent/unit_kernels.cuh):
+/* Makes a cell's table of launchers (recurrent/cell_cuda.cuh) from what a unit of it computes (recurrent/unit_kernels.cuh):
  *
  *     static const bppsa_cell_cuda table = bppsa_cell_make<unit>();
  */
@@ -15,13 +15,13 @@ namespace {
 
 enum { SHARED_BYTES = 224 * 1024, WIDE_THREADS = 256, UNIT_THREADS = 256 };
 
-/* Rows of a product that a thread carries. One W entry is read from shared memory for so many multiply-adds; their sums are
+/* Rows of a product for one thread. An entry of W is read from shared memory once for so many multiply-adds, whose sums are in
  * registers. */
 template <typename real, int HP> struct rows_of {
   enum { V = sizeof(real) == 4 ? (HP == 20 ? 5 : HP == 32 ? 4 : 8) : (HP > 16 ? 2 : 4) };
 };
 
-/* Calls f with H padded as a constant. */
+/* Calls f with the padded H as a constant. */
 template <typename F> auto padded(int64_t hidden, F f) {
   return hidden <= 8    ? f(std::integral_constant<int, 8>())
          : hidden <= 16 ? f(std::integral_constant<int, 16>())
@@ -40,7 +40,7 @@ int64_t divide_up(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-/* Warps of a walk's block: one where there are few, so that they spread over the multiprocessors. */
+/* Warps in a walk's block: one if there are few walks, so that they spread over the multiprocessors. */
 int64_t walk_warps(int64_t items) {
   return items <= 128 ? 1 : CHUNK_THREADS / WARP_LANES;
 }

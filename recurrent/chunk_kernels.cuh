@@ -1,19 +1,19 @@
-/* The fused kernels of a recurrent layer, H <= 32: the sequential backward pass of a chunk of steps, and what makes chunks
- * independent.
+/* The fused kernels of a recurrent layer, H <= 32: the sequential backward pass of a chunk of steps, and the products that make
+ * chunks independent.
  *
- *     transition   products of chunks: the sequential backward on the rows of the identity (phase 1)
- *     carry        the gradient from chunk to chunk through the products (phase 2)
- *     walk         all chunks at once, from what was carried; weight gradients on the way (phase 3)
+ *     transition   products of chunks: the sequential backward pass of the rows of the identity (phase 1)
+ *     carry        takes the gradient from chunk to chunk through the products (phase 2)
+ *     walk         goes through all chunks at once, from the carried gradients, and sums weight gradients (phase 3)
  *
- * Chunk p is the steps T - C(p) .. T - C(p + 1) + 1, in that order, where C(p) = bppsa_cut(T, P, p); one chunk is sequential BP.
- * Jacobians are never stored: their factors are made of what the forward pass kept. Injected gradients enter a chunk as one more
- * vector, the walk from 0.
+ * Chunk p has the steps T - C(p) .. T - C(p + 1) + 1, in that order, where C(p) = bppsa_cut(T, P, p); one chunk is sequential BP.
+ * Jacobians are never stored: their factors are computed from what the forward pass kept. Injected gradients enter a chunk as one
+ * more vector, the walk from 0.
  *
- * Everything is in row-vector form, gᵀ_{t-1} = Σ_k (gᵀ_t ∘ d_k) W_k + gᵀ_t ∘ e + uᵀ_{t-1}. HP: H padded; W_k has
- * rows and columns of 0 there. Exponents of products, and when one is useless and its steps are redone: scan/scan_products.inc.
- * All sums run in one fixed order.
+ * Everything is in row-vector form, gᵀ_{t-1} = Σ_k (gᵀ_t ∘ d_k) W_k + gᵀ_t ∘ e + uᵀ_{t-1}. HP is H padded; the
+ * padding of W_k is 0. scan/scan_products.inc explains the exponents of products, and when a product is useless and its steps are
+ * redone. All sums run in one fixed order.
  *
- * (Longer than most: the three phases share one layout of shared memory, and one arithmetic of exponents.)
+ * (The file is long because the three phases share one layout of shared memory and one arithmetic of exponents.)
  */
 #ifndef BPPSA_RECURRENT_CHUNK_KERNELS_CUH
 #define BPPSA_RECURRENT_CHUNK_KERNELS_CUH
@@ -26,10 +26,11 @@
 
 /* ---- phase 1 ---- */
 
-/* A thread carries V rows of the product of one chunk and sample, an item; GROUPS threads of a warp one item. The rows stand in
- * shared memory, so that the loop over their entries need not be unrolled, sums in registers; W_k's rows are read by all lanes at
- * once. Factors are made once an item, a step ahead of their use, from what was loaded a step before. A thread loads MINE units:
- * those beyond H are what stands behind the row, in the layer's memory too, and nobody uses them. shared: see SHARED. */
+/* A thread holds V rows of the product of one chunk and sample (an item); GROUPS threads of a warp share an item. The rows are in
+ * shared memory, so that the loop over their entries need not be unrolled; sums are in registers; all lanes read W_k's rows at
+ * the same time. Factors are computed once for an item, a step before they are used, from what was loaded a step earlier. A thread
+ * loads MINE units; those beyond H are memory behind the row, which also belongs to the layer, and are not used. shared: see
+ * SHARED. */
 template <typename real, template <typename> class cell, int HP, int V> struct transition_shape {
   enum {
     K = cell<real>::MATRICES,
@@ -45,8 +46,8 @@ template <typename real, template <typename> class cell, int HP, int V> struct t
   };
 };
 
-/* V rows, x [HP][V][threads], through one step: x = Σ_k (x ∘ d_k) W_k + x ∘ e. With `rescale` they are brought back into the
- * window. */
+/* Takes V rows, x [HP][V][threads], through one step: x = Σ_k (x ∘ d_k) W_k + x ∘ e. With `rescale` the rows are brought
+ * back into the window. */
 template <typename real, template <typename> class cell, int HP, int V>
 __device__ __forceinline__ void transition_step(const real *w, const real *d, real *x, int hidden, bool rescale, int32_t e[V],
                                                 real norms[V]) {
@@ -125,7 +126,7 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_transition(laye
   const bool active = place < shape::ITEMS && item < items;
   const int64_t b = active ? item % c.batch : 0, chunk = active ? item / c.batch : 0;
   const int64_t start = c.steps - bppsa_cut(c.steps, s.chunks, chunk), end = c.steps - bppsa_cut(c.steps, s.chunks, chunk + 1);
-  const int count = (int)(start - end), longest = (int)bppsa_cut(c.steps, s.chunks, 1); /* chunks differ by a step at most */
+  const int count = (int)(start - end), longest = (int)bppsa_cut(c.steps, s.chunks, 1); /* chunks differ by one step at most */
   for (int at = thread; at < shape::W_REALS; at += CHUNK_THREADS) {
     const int64_t j = at % HP, r = at / HP % HP, k = at / (HP * HP);
     w[at] = r < hidden && j < hidden ? c.w_hh[(k * hidden + r) * hidden + j] : 0;
@@ -186,8 +187,8 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_transition(laye
   }
   __syncwarp();
   const real *rows = w + shape::W_REALS + warp * WARP_LANES;
-  const int64_t first = item - place;                                      /* of the warp */
-  for (int at = lane; at < shape::ITEMS * HP * HP / Q; at += WARP_LANES) { /* columns, each whole, rows four at once */
+  const int64_t first = item - place;                                      /* the first item of the warp */
+  for (int at = lane; at < shape::ITEMS * HP * HP / Q; at += WARP_LANES) { /* whole columns, four rows at once */
     const int column = at / (HP / Q) % HP, its = at / (HP / Q * HP);
     quad<real> part;
     BPPSA_UNROLL
@@ -212,7 +213,7 @@ template <typename real> __device__ inline real warp_sum(real x) {
   return x;
 }
 
-/* A step's g_{t-1} from g_t, a unit a lane, slowly: for chunks that are redone. shared: [K][H] reals. */
+/* One step from g_t to g_{t-1}, a unit in each lane, slowly: for chunks that are redone. shared: [K][H] reals. */
 template <typename real, template <typename> class cell>
 __device__ real step_back(const layer_arrays<real> &c, int64_t t, int64_t b, int lane, real g, real *shared) {
   enum { K = cell<real>::MATRICES };
@@ -235,42 +236,43 @@ __device__ real step_back(const layer_arrays<real> &c, int64_t t, int64_t b, int
   return sum;
 }
 
-/* The carry's shared memory: links of the chain, LINKS at a time. While one warp follows the chain through a tile, the others load
- * the next and hand out the results of the last; what they read of that survives in a third buffer. */
+/* The shared memory of a carry: links of the chain, LINKS at a time. While one warp follows the chain through a tile, the other
+ * warps load the next tile and write the results of the last one; what they read of it is kept in a third buffer. */
 template <typename real, int HP> struct carry_tile {
   enum {
     Q = quad<real>::SIZE,
-    COLUMN = HP / Q | 1, /* quads between columns: odd, so that lanes do not meet at banks */
+    COLUMN = HP / Q | 1, /* quads from one column to the next: odd, so that lanes use different banks */
     LINK_BYTES = 2 * HP * COLUMN * 16 + 10 * HP * (int)sizeof(real) + 3 * HP * 4 + 8,
     FITTING = 46 * 1024 / LINK_BYTES,
     LINKS = FITTING < 16 ? FITTING : 16
   };
-  quad<real> m[2][LINKS][HP * COLUMN];           /* products, by columns */
-  real norm[3][LINKS][HP], offset[3][LINKS][HP]; /* of their rows; 0 where nothing is injected */
-  int32_t e[3][LINKS][HP];                       /* of their rows */
+  quad<real> m[2][LINKS][HP * COLUMN];           /* products, stored by columns */
+  real norm[3][LINKS][HP], offset[3][LINKS][HP]; /* of the products' rows; offset: 0 if nothing is injected */
+  int32_t e[3][LINKS][HP];                       /* exponents of the products' rows */
   real scaled[2][LINKS][HP], sum[2][LINKS][HP];  /* the gradient as it was multiplied, and the result: sum 2^after */
   int32_t after[2][LINKS];
 };
 
-/* A lane's unit of the gradient: v 2^e, e the same for all lanes. */
+/* A lane's unit of the gradient: v 2^e; e is the same in all lanes. */
 template <typename real> struct carry_value {
   real v;
   int32_t e;
 };
 
-/* The exponent of the largest of all lanes' x 2^e; CARRY_NONE where all are 0. */
+/* The exponent of the largest x 2^e of all lanes; CARRY_NONE if all are 0. */
 template <typename real> __device__ __forceinline__ int32_t carry_top(real x, int32_t e, bool unit) {
   return __reduce_max_sync(0xffffffffu, unit && x != 0 ? scan_exponent(x) + e : (int32_t)CARRY_NONE);
 }
 
-/* g as v 2^e with v near 1. */
+/* g as v 2^e, with v near 1. */
 template <typename real> __device__ inline carry_value<real> carry_value_of(real g, bool unit) {
   const int32_t top = carry_top(g, 0, unit), e = top == CARRY_NONE ? 0 : top;
   return {scan_shifted(g, -e), e};
 }
 
-/* g · product + offset. All terms are taken relative to the largest, a power of two that goes into the exponent: nothing overflows
- * or vanishes on the way. column: the product's of the lane's unit; e: of its row; in: HP reals, where the scaled g is left. */
+/* g · product + offset. All terms are scaled by a power of two relative to the largest, so that nothing overflows or vanishes on
+ * the way; the power goes into the exponent. column: the product's column of the lane's unit; e: exponent of its row; in: HP
+ * reals, which receive the scaled g. */
 template <typename real, int HP>
 __device__ __forceinline__ carry_value<real> carry_apply(carry_value<real> g, const quad<real> *column, int32_t e, real offset,
                                                          bool injected, int hidden, int lane, real *in) {
@@ -294,7 +296,7 @@ __device__ __forceinline__ carry_value<real> carry_apply(carry_value<real> g, co
   for (int q = 0; q < HP / Q; ++q) {
     rows[q] = ((const quad<real> *)in)[q];
   }
-  __syncwarp(); /* all are on their way before the first is used */
+  __syncwarp(); /* all reads are in flight before the first is used */
   BPPSA_UNROLL
   for (int r = 0; r < HP; ++r) {
     part[r % 4] += rows[r / Q].v[r % Q] * m[r / Q].v[r % Q];
@@ -302,14 +304,15 @@ __device__ __forceinline__ carry_value<real> carry_apply(carry_value<real> g, co
   return {(part[0] + part[1]) + (part[2] + part[3]), top < CARRY_NONE / 2 ? g.e : g.e + top};
 }
 
-/* Is a product useless for the gradient that it was applied to? `scaled`, `sum`, `offset` as terms of one scale, a unit a lane. */
+/* Is a product useless for the gradient to which it was applied? `scaled`, `sum` and `offset` are terms of one scale, a unit in
+ * each lane. */
 template <typename real>
 __device__ inline bool carry_useless(real scaled, real norm, real offset, real sum, real result, bool unit) {
   const real left = (real)SCAN_CANCELLATION * scan_size(sum) - (scan_size(scaled) * norm + scan_size(offset));
   return !(warp_sum(!unit ? (real)0 : isfinite(result) ? left : -(real)INFINITY) >= 0); /* true for NaN */
 }
 
-/* Loads a tile. threads: CARRY_HELPERS at least. */
+/* Loads a tile. threads: at least CARRY_HELPERS. */
 template <typename real, int HP>
 __device__ __forceinline__ void carry_load(const chunk_arrays<real> &s, int64_t batch, int64_t b, int hidden, int64_t first,
                                            int links, int buffer, int buffer3, int thread, int threads,
@@ -320,7 +323,7 @@ __device__ __forceinline__ void carry_load(const chunk_arrays<real> &s, int64_t 
     MOST = (carry_tile<real, HP>::LINKS * PRODUCT + CARRY_HELPERS - 1) / CARRY_HELPERS
   };
   const quad<real> *products = (const quad<real> *)s.products + (first * batch + b) * PRODUCT;
-  quad<real> part[MOST] = {}; /* all on their way before the first is stored */
+  quad<real> part[MOST] = {}; /* all reads are in flight before the first is stored */
   BPPSA_UNROLL
   for (int i = 0; i < MOST; ++i) {
     const int at = thread + i * threads;
@@ -344,12 +347,12 @@ __device__ __forceinline__ void carry_load(const chunk_arrays<real> &s, int64_t 
   }
 }
 
-/* Follows the chain through a tile. */
+/* Follows the chain through one tile. */
 template <typename real, int HP, bool INJECTED>
 __device__ __forceinline__ carry_value<real> carry_follow(carry_value<real> g, int links, int buffer, int buffer3, int hidden,
                                                           int lane, carry_tile<real, HP> *tile) {
   typedef carry_tile<real, HP> type;
-  const int j = lane < HP ? lane : 0; /* other lanes read along */
+  const int j = lane < HP ? lane : 0; /* the other lanes read the same */
   const quad<real> *m = launch_held(tile->m[buffer][0] + j * type::COLUMN);
   const int32_t *e = launch_held(&tile->e[buffer3][0][j]);
   real *in = launch_held(tile->scaled[buffer][0]), *sum = launch_held(&tile->sum[buffer][0][j]);
@@ -372,8 +375,8 @@ __device__ __forceinline__ carry_value<real> carry_follow(carry_value<real> g, i
   return g;
 }
 
-/* The chain once more, a product judged before the next is applied, the steps of a useless one redone. shared: MATRICES · HP
- * reals. */
+/* Follows the chain again, checks each product before it applies the next, and redoes the steps of useless ones. shared: MATRICES
+ * · HP reals. */
 template <typename real, template <typename> class cell, int HP>
 __device__ void carry_careful(const layer_arrays<real> &c, const chunk_arrays<real> &s, int64_t b, real v, int lane,
                               real *shared) {
@@ -405,14 +408,15 @@ __device__ void carry_careful(const layer_arrays<real> &c, const chunk_arrays<re
   }
 }
 
-/* carried[p + 1] = carried[p] · product of chunk p + offset, a block a sample. One warp follows the chain and judges nothing; the
- * others judge what it has done, and where a product was useless, which is rare, the chain is followed again with care. */
+/* carried[p + 1] = carried[p] · product of chunk p + offset, one block for each sample. One warp follows the chain without
+ * checks; the other warps check its results. If a product was useless, which is rare, the chain is followed again with checks. */
 template <typename real, template <typename> class cell, int HP>
 __global__ void __launch_bounds__(CARRY_THREADS) bppsa_recurrent_carry(layer_arrays<real> c, chunk_arrays<real> s) {
   typedef carry_tile<real, HP> tile;
   BPPSA_SHARED(tile, memory);
   const int lane = (int)threadIdx.x % WARP_LANES, helpers = CARRY_HELPERS / WARP_LANES, hidden = (int)c.hidden;
-  const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / WARP_LANES, 0); /* the warp's, for the compiler too */
+  /* the same in all lanes of a warp, which the compiler must see */
+  const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / WARP_LANES, 0);
   const int64_t b = blockIdx.x, links = s.chunks - 1, tiles = (links + tile::LINKS - 1) / tile::LINKS;
   const bool unit = lane < hidden;
   const real v = unit ? c.g[(c.steps * c.batch + b) * hidden + lane] : 0;
@@ -458,12 +462,12 @@ __global__ void __launch_bounds__(CARRY_THREADS) bppsa_recurrent_carry(layer_arr
 
 /* ---- phase 3, and sequential BP ---- */
 
-/* A warp's sums of weight gradients: lane j has column j of dW_hh, and unit j of the rest. db_hh differs from db_ih in the last
- * gate alone. */
+/* A warp's sums of weight gradients: lane j has column j of dW_hh, and unit j of the others. db_hh differs from db_ih only in the
+ * last gate. */
 template <typename real, int K, int HP> struct walk_sums { real w_hh[K][HP], b_ih[K], b_hh, w_ih[K]; };
 
-/* Adds the sums of all warps of a block, in order, and hands them to the block's part. shared: as many reals as a part has, a
- * warp. */
+/* Adds the sums of all warps of a block, in order, and writes them to the block's part. shared: for each warp as many reals as a
+ * part has. */
 template <typename real, int K, int HP>
 __device__ void walk_finish(const layer_arrays<real> &c, const chunk_arrays<real> &s, const walk_sums<real, K, HP> &sums,
                             real *shared) {
@@ -497,24 +501,24 @@ __device__ void walk_finish(const layer_arrays<real> &c, const chunk_arrays<real
   }
 }
 
-/* What a walk does besides going back: sums of weight gradients with nothing injected and nothing handed out but g_0, the usual
- * case; with either; no sums. */
+/* Kinds of walks: with sums of weight gradients, nothing injected and no output but g_0, which is the usual case; with sums and
+ * either of these; without sums. */
 enum walk_kind { WALK_PLAIN, WALK_SUMS, WALK_FREE };
 
-/* What a lane reads of a step. */
+/* What a lane reads for a step. */
 template <typename real, template <typename> class cell> struct walk_step {
   cell<real> unit;
   real u;
 };
 
-/* What a lane keeps of a walk: weights, sums, the gradient, and where its next numbers stand. */
+/* What a lane keeps during a walk: weights, sums, the gradient, and the addresses of its next numbers. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND> struct walk_lane {
   enum {
     K = cell<real>::MATRICES,
     SUM = KIND != WALK_FREE,
     MORE = KIND != WALK_PLAIN,
     AHEAD = K > 1 && SUM &&MORE ? cell<real>::AHEAD / 2 : (int)cell<real>::AHEAD
-  };                   /* less where registers are short */
+  };                   /* fewer if registers are short */
   real w[K][HP], g, x; /* a column of each W_k; x: of step lane % AHEAD of the next round */
   walk_sums<real, K, SUM ? HP : 1> sums;
   walk_step<real, cell> ring[AHEAD]; /* the next steps */
@@ -525,7 +529,7 @@ template <typename real, template <typename> class cell, int HP, walk_kind KIND>
   int64_t state, x_row;
 };
 
-/* Reads step i of the ring; with `step` also what its step alone needs. */
+/* Reads step i of the ring; with `step` also what only that step needs. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ void walk_read(int i, bool step, walk_lane<real, cell, HP, KIND> *l) {
   l->ring[i].unit = cell<real>::load(l->unit);

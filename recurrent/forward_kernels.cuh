@@ -1,4 +1,5 @@
-/* Forward passes of a recurrent layer: a warp a sample with W_hh in registers, H <= 32, and a block a sample for any H. */
+/* Forward passes of a recurrent layer: for H <= 32 a warp for each sample, with W_hh in registers; for any H a block for each
+ * sample. */
 #ifndef BPPSA_RECURRENT_FORWARD_KERNELS_CUH
 #define BPPSA_RECURRENT_FORWARD_KERNELS_CUH
 
@@ -6,17 +7,17 @@
 #include "recurrent/cell_cuda.cuh"
 #include "recurrent/lanes.cuh"
 
-/* What a lane keeps in registers: rows of weights, the state, inputs on their way, and where its next ones stand. */
+/* What a lane keeps in registers: rows of weights, the state, inputs that are being read, and the addresses of the next ones. */
 template <typename real, int K, int HP, int AHEAD, bool ONE> struct forward_lane {
   enum { GIVEN = ONE ? 1 : K, ROOM = ONE ? 1 : AHEAD };
   real w[K][HP], w_x[K], b_x[K], b_h[K], h;
-  real coming[ROOM][GIVEN]; /* pre of the next AHEAD steps; ONE: x of step lane % AHEAD of the next round */
+  real coming[ROOM][GIVEN]; /* pre of the next AHEAD steps; ONE: x of step lane % AHEAD in the next round */
   const real *input;
   real *h_to, *saved_to;
-  int64_t input_row, state, saved_row; /* reals between two of each */
+  int64_t input_row, state, saved_row; /* reals from one step to the next in each array */
 };
 
-/* Reads what step i of the next round takes; ONE: what all its steps take, each in the lanes of its number. */
+/* Reads the inputs of step i in the next round; ONE: those of all its steps, each in the lanes of its number. */
 template <typename real, int K, int HP, int AHEAD, bool ONE>
 __device__ __forceinline__ void forward_read(int i, int64_t hidden, forward_lane<real, K, HP, AHEAD, ONE> *l) {
   BPPSA_UNROLL
@@ -38,7 +39,7 @@ __device__ __forceinline__ void forward_step(const layer_arrays<real> &c, int la
   }
   __syncwarp();
   BPPSA_UNROLL
-  for (int q = 0; q < HP / Q; ++q) { /* all on their way before the first is used */
+  for (int q = 0; q < HP / Q; ++q) { /* all reads are in flight before the first is used */
     rows[q] = ((const quad<real> *)in)[q];
   }
   BPPSA_UNROLL
@@ -61,7 +62,8 @@ __device__ __forceinline__ void forward_step(const layer_arrays<real> &c, int la
   l->saved_to += l->saved_row;
 }
 
-/* AHEAD steps, and the reads for the next ones. WHOLE: this round and the next have all their steps; otherwise `left` are left. */
+/* AHEAD steps, and the reads for the next ones. WHOLE: this round and the next have all their steps; otherwise `left` steps are
+ * left. */
 template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, bool WHOLE, int K>
 __device__ __forceinline__ void forward_round(const layer_arrays<real> &c, int lane, int64_t left, real *shared,
                                               forward_lane<real, K, HP, AHEAD, ONE> *l) {
@@ -85,8 +87,8 @@ __device__ __forceinline__ void forward_round(const layer_arrays<real> &c, int l
   }
 }
 
-/* h_1 .. h_T, a warp a sample, a lane a unit, its rows of W_hh in registers; lanes beyond H do what lane 0 does. ONE: an input of
- * size 1, whose products are made on the way. shared: 2 · HP reals. */
+/* h_1 .. h_T with a warp for each sample and a lane for each unit, whose rows of W_hh are in registers; lanes beyond H do the
+ * same as lane 0. ONE: an input of size 1, whose products are computed here. shared: 2 · HP reals. */
 template <typename real, template <typename> class cell, int HP, bool ONE>
 __global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_forward(layer_arrays<real> c) {
   enum { K = cell<real>::MATRICES, AHEAD = cell<real>::AHEAD };
@@ -130,8 +132,8 @@ __global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_forward(layer_arra
   }
 }
 
-/* Any H: a block a sample, units shared among its threads. w_t [H][G·H]: W_hhᵀ; in shared memory where it fits. shared: 2 · H
- * reals, and those of w_t where it fits. */
+/* For any H: a block for each sample, whose threads share the units. w_t [H][G·H]: W_hhᵀ, in shared memory if it fits. shared:
+ * 2 · H reals, and those of w_t if it fits. */
 template <typename real, template <typename> class cell>
 __global__ void bppsa_recurrent_forward_wide(layer_arrays<real> c, const real *w_t, bool fits) {
   enum { K = cell<real>::MATRICES, SAVED = cell<real>::SAVED > 0 ? cell<real>::SAVED : 1 };

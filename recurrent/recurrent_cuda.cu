@@ -1,8 +1,8 @@
 /* Recurrent networks on a GPU: memory, and the order of launches.
  *
  * Up to H = 32 (CHUNK_HIDDEN) the kernels of chunk_kernels.cuh run the layers: sequential BP is one chunk, the chunked scan many,
- * and weight gradients are summed on the way where they fit into registers. Otherwise, and for tree scans, factors of Jacobians
- * are written, a scan executor makes the gradients, and products of matrices the rest.
+ * and weight gradients are summed within them if they fit into registers. Otherwise, and for tree scans, kernels write the
+ * factors of the Jacobians, a scan executor computes the gradients, and products of matrices compute the rest.
  */
 #include "core/alloc.h"
 #include "core/check.cuh"
@@ -38,7 +38,7 @@ void *offset(const recurrent_network *n, const void *base, int64_t reals) {
   return base == NULL ? NULL : (char *)base + reals * size_of(n);
 }
 
-/* The cell's launchers for a type. */
+/* The cell's launchers for a real type. */
 template <typename real> const cell_launchers<real> &launchers(const recurrent_network *n);
 template <> const cell_launchers<float> &launchers(const recurrent_network *n) {
   return n->gpu->cell->f32;
@@ -47,11 +47,11 @@ template <> const cell_launchers<double> &launchers(const recurrent_network *n) 
   return n->gpu->cell->f64;
 }
 
-/* Calls a launcher that takes no arrays, of the network's type. */
+/* Calls a launcher without arrays, for the network's dtype. */
 #define LAUNCH(n, name, ...)                                                                                                     \
   ((n)->config.dtype == BPPSA_F32 ? launchers<float>(n).name(__VA_ARGS__) : launchers<double>(n).name(__VA_ARGS__))
 
-/* Calls f<real>(..). */
+/* Calls f<real>(..) for the network's dtype. */
 #define OF_TYPE(n, f, ...) ((n)->config.dtype == BPPSA_F32 ? f<float>(__VA_ARGS__) : f<double>(__VA_ARGS__))
 
 /* A parameter's value or gradient in GPU memory. */
@@ -61,12 +61,12 @@ void *place_of(const recurrent_network *n, int64_t layer, int64_t which, bool gr
   return (char *)(gradient ? n->base.device_gradients : n->base.device_values) + distance;
 }
 
-/* Is the first layer's input so small that its products are made inside the sweeps? */
+/* Is the first layer's input of size 1, so that its products are computed within the sweeps? */
 bool is_one(const recurrent_network *n) {
   return n->config.input == 1 && n->config.hidden <= CHUNK_HIDDEN;
 }
 
-/* Does somebody read delta_x of layer l? */
+/* Is delta_x of layer l read by other work? */
 bool wants_delta_x(const recurrent_network *n, int64_t l) {
   return !n->gpu->sums || l > 0 || n->config.input > 1 || n->config.input_gradients;
 }
@@ -116,7 +116,7 @@ bppsa_status input_gradient(const recurrent_network *n, int64_t rows, int64_t in
   return product(n, p, 1);
 }
 
-/* Parts that the rows of a weight gradient are summed in. */
+/* The number of parts in which the rows of a weight gradient are summed. */
 int64_t parts_of(int64_t rows) {
   const int64_t parts = divide_up(rows, PART_ROWS);
   return parts < MOST_PARTS ? parts : (int64_t)MOST_PARTS;
@@ -211,7 +211,7 @@ template <typename real> bppsa_status forward_layer(recurrent_network *n, int64_
   return launchers<real>(n).forward_wide(n->gpu->stream, c, w_t);
 }
 
-/* Where the sums of a walk go. */
+/* Writes the sums of a walk to the gradients. */
 template <typename real> bppsa_status finish_walk(const recurrent_network *n, int64_t l, const layer_arrays<real> &c) {
   const int64_t all = n->cell->gates * c.hidden, w_hh = all * c.hidden;
   const int64_t parts = LAUNCH(n, blocks, n->gpu->chunks, c.batch), count = w_hh + (c.input == 1 ? 3 : 2) * all;
@@ -285,7 +285,7 @@ template <typename real> bppsa_status backward_layer(recurrent_network *n, int64
 
 /* ---- memory ---- */
 
-/* Reals of all parameters, gaps included. */
+/* Reals of all parameters, with gaps. */
 int64_t parameter_reals(const recurrent_network *n) {
   int64_t reals = 0;
   for (int64_t i = 0; i < n->base.parameter_count; ++i) {
@@ -298,7 +298,7 @@ int64_t largest(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
-/* Reals of the parts of any weight gradient. */
+/* Reals of the parts of the largest weight gradient. */
 int64_t partial_reals(const recurrent_network *n, bool fused) {
   const bppsa_recurrent_config *c = &n->config;
   const int64_t out = n->cell->gates * c->hidden, rows = c->seq_len * c->batch;
@@ -309,7 +309,7 @@ int64_t partial_reals(const recurrent_network *n, bool fused) {
   return largest(largest(products, head), walk);
 }
 
-/* The cell's kernels, and whether they agree with its table. */
+/* Finds the cell's kernels and checks that they agree with its table. */
 bppsa_status find_kernels(recurrent_network *n) {
   const bppsa_cell *cell = n->cell;
   n->gpu->cell = cell->cuda != NULL ? cell->cuda() : NULL;
@@ -328,7 +328,7 @@ bppsa_status find_kernels(recurrent_network *n) {
   return BPPSA_OK;
 }
 
-/* Sizes that a launch can have, checked once. */
+/* Checks once that launches can have these sizes. */
 bppsa_status check_sizes(const recurrent_network *n) {
   const bppsa_recurrent_config *c = &n->config;
   int64_t units;
@@ -340,17 +340,18 @@ bppsa_status check_sizes(const recurrent_network *n) {
   return BPPSA_OK;
 }
 
-/* How the layers' own kernels run the backward pass. Without a plan it is BP: one walk. */
+/* How the layer's own kernels run the backward pass. Without a plan it is BP: one walk. */
 bppsa_scan_fusion fusion_of(const recurrent_network *n) {
   const bppsa_scan_plan *plan = n->layers[0].plan;
   return plan == NULL ? BPPSA_FUSION_WALK : bppsa_scan_fusion_of(bppsa_scan_plan_config(plan));
 }
 
-/* Whether kernels of the layer's own make the products of steps, without a scan executor. Of the configuration and the plans
+/* Do the layer's own kernels compute the products of steps, without a scan executor? Depends on the configuration and the plans
  * alone. */
 bool is_fused(const recurrent_network *n) {
   const bppsa_recurrent_config *c = &n->config;
-  const bool others = c->method.backward == BPPSA_BACKWARD_SCAN && c->factory.create != NULL; /* somebody else's scan */
+  /* the caller provides the executor */
+  const bool others = c->method.backward == BPPSA_BACKWARD_SCAN && c->factory.create != NULL;
   return c->hidden <= CHUNK_HIDDEN && !others && fusion_of(n) != BPPSA_FUSION_NONE;
 }
 
@@ -426,7 +427,7 @@ bppsa_status visit_arrays(recurrent_network *n, bool, bppsa_recurrent_visit visi
   return visit(&gpu->redone, sizeof(unsigned long long), bytes);
 }
 
-/* Arrays stand one behind the other, each on a multiple of 256 bytes. */
+/* Arrays lie one behind the other, each at a multiple of 256 bytes. */
 bppsa_status measure_array(void **array, int64_t size, int64_t *bytes) {
   return bppsa_recurrent_count_array(array, size > INT64_MAX - 255 ? INT64_MAX : (size + 255) / 256 * 256, bytes);
 }
@@ -436,7 +437,8 @@ bppsa_status place_array(void **array, int64_t size, int64_t *bytes) {
   return measure_array(array, size, bytes);
 }
 
-/* What must begin as 0: parameters, gradients and the gaps between them, counts. The rest is written before it is read. */
+/* Clears what must begin as 0: parameters, gradients and the gaps between them, counts. Everything else is written before it is
+ * read. */
 bppsa_status clear_arrays(recurrent_network *n) {
   const recurrent_gpu *gpu = n->gpu;
   const int64_t bytes = n->base.reals * size_of(n);
@@ -454,7 +456,7 @@ bppsa_status allocate(recurrent_network *n, bool scans) {
   return clear_arrays(n);
 }
 
-/* find_kernels has checked it. */
+/* Nothing to do: find_kernels has checked it. */
 bppsa_status check_cell(const recurrent_network *) {
   return BPPSA_OK;
 }
@@ -482,7 +484,7 @@ bppsa_status forward(recurrent_network *n, const void *h0) {
   return BPPSA_OK;
 }
 
-/* The states that the head sees. */
+/* The states that the head reads. */
 const void *head_input(const recurrent_network *n, int64_t *rows) {
   int64_t first;
   *rows = bppsa_recurrent_head_rows(n, &first);
@@ -505,7 +507,7 @@ bppsa_status head_gradients(recurrent_network *n) {
                  place_of(n, c->layers, 1, true));
 }
 
-/* u_0 = 0 */
+/* Sets u_0 = 0. */
 bppsa_status clear_first(recurrent_network *n) {
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(n->gpu->index), "backward pass"));
   return bppsa_cuda_check(cudaMemsetAsync(n->g, 0, (size_t)(n->batch * n->config.hidden * size_of(n)), n->gpu->stream),

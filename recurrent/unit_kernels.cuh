@@ -1,16 +1,16 @@
-/* Kernels in which every unit of a step stands alone, a thread each: for a scan of a recurrent element.
+/* Kernels in which every unit of a step is computed by itself, by one thread: for a scan of a recurrent element.
  *
- * A unit is what a cell's folder gives a GPU, a class template over the real type:
+ * A unit is what a cell's folder provides for a GPU: a class template over the real type with
  *
  *     enum MATRICES   K, which is also the number of gates G
- *     enum SAVED      H-vectors kept per step and sample, in c.saved
+ *     enum SAVED      H-vectors kept for each step and sample, in c.saved
  *     enum DIAGONAL   1: e is present
  *     enum SPLIT      1: delta_h differs from delta_x
  *     enum AHEAD      steps that a walk loads ahead of their use
  *     enum EARLIER    1: h_{t-1} of a unit is what the unit of step t - 1 holds, so that a walk loads one step more
  *     load(at, i)               what the backward step t of the unit i behind that of a unit_place reads
  *     before(earlier)           h_{t-1}; `earlier` is the unit of step t - 1
- *     factors(relu, d, e, d_x)  d [K] and e of Jᵀ_t; d_x: the last gate's factor of delta_x, where the others have d
+ *     factors(relu, d, e, d_x)  d [K] and e of Jᵀ_t; d_x: the last gate's factor in delta_x; the other gates' is d
  *     carried(g)                e ∘ g_t
  *     forward(relu, pre, product, before, saved)   h_t from pre_t [K], h_{t-1} W_hhᵀ + b_hh [K] and h_{t-1}; saved [SAVED]
  */

@@ -20,7 +20,7 @@ template <typename real> struct rnn_unit {
     return earlier.h;
   }
   __device__ inline void factors(bool relu, real d[1], real *e, real *d_x) const {
-    d[0] = relu ? (h <= 0 ? (real)0 : (real)1) : 1 - h * h; /* 1 at NaN, as PyTorch has it */
+    d[0] = relu ? (h <= 0 ? (real)0 : (real)1) : 1 - h * h; /* 1 at NaN, as in PyTorch */
     *e = 0;
     *d_x = d[0];
   }

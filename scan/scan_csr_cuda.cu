@@ -1,10 +1,11 @@
 /* Executes scans of sparse elements on a GPU.
  *
- * What runs is worked out when the executor is made: a list of products and mat-vecs, level by level, and of a level kind by kind.
- * Those of a level are independent of each other. A kind's are queued together and share launches, the largest first; kinds are
- * dealt out to LANES streams, each to the one with the least work so far. The device's own stream is the first of them; the others
- * wait for an event on it where the level begins, and it waits for theirs where the level ends, so that for anybody else the
- * scan's work stands on the device's stream, and a recording holds one graph of it. All memory is had when the executor is made.
+ * The work is listed when the executor is made: products and mat-vecs, level by level, and within a level kind by kind. The items
+ * of a level do not depend on each other. Those of one kind are queued together and share launches, the largest first. Kinds are
+ * distributed over LANES streams, each to the stream with the least work so far. The first lane is the device's own stream. The
+ * others wait for an event on it when a level begins, and it waits for events on them when the level ends. So all of the scan's
+ * work is ordered on the device's stream, and a recording contains it as one graph. All memory is allocated when the executor is
+ * made.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,29 +20,29 @@ namespace {
 
 enum { LANES = 4 };
 
-/* What runs together: products of a kind, mat-vecs; or nothing has to: ALIAS, a product with the identity is the other operand,
- * `left`. */
-enum { ALIAS = BPPSA_PRODUCT_AUTO, MATVEC = BPPSA_PRODUCT_KINDS }; /* and the kinds of products between them */
+/* Families of work that is queued together: products of a kind, mat-vecs, and ALIAS, which needs no work because a product with
+ * the identity is the other operand, `left`. */
+enum { ALIAS = BPPSA_PRODUCT_AUTO, MATVEC = BPPSA_PRODUCT_KINDS }; /* the kinds of products are between them */
 
-/* One product or mat-vec. Operands: a node's number, or -t for J_tᵀ. */
+/* One product or mat-vec. Operands are numbers of nodes, or -t for J_tᵀ. */
 struct csr_work {
-  int64_t level; /* its place among the levels; links of a chain are levels of their own */
+  int64_t level; /* its index among the levels; each link of a chain is a level */
   int family;
   double weight;
-  int64_t number;      /* in the plan's order */
+  int64_t number;      /* in the order of the plan */
   int64_t node;        /* product: of the result */
   int64_t left, right; /* product: result = left · right; mat-vec: the matrix is `left` */
   bppsa_apply *apply;  /* mat-vec */
   int64_t in, out;     /* mat-vec: first reals of the gradients, for one sample */
 };
 
-/* Works [first, end), of one family. */
+/* Works first .. end - 1, all of one family. */
 struct csr_group {
   int64_t first, end;
   int lane;
 };
 
-/* Groups [first, end); `lanes` streams take part. */
+/* Groups first .. end - 1; `lanes` streams take part. */
 struct csr_level {
   int64_t first, end;
   int lanes;
@@ -50,7 +51,7 @@ struct csr_level {
 struct csr_executor {
   bppsa_scan_executor base;
   int32_t index;
-  cudaStream_t stream, side[LANES - 1]; /* side: of lanes 1, 2, .. */
+  cudaStream_t stream, side[LANES - 1]; /* side: lanes 1, 2, .. */
   cudaEvent_t begun, done[LANES - 1];
   int64_t work_count, group_count, level_count;
   csr_work *works;
@@ -58,11 +59,11 @@ struct csr_executor {
   csr_level *levels;
   bppsa_product_pass *products; /* of the group that is being queued */
   bppsa_apply_pass *matvecs;    /* likewise */
-  bppsa_apply **applies;        /* of J_1ᵀ .. J_nᵀ, then of the nodes; NULL where none is applied */
-  int64_t *offsets;             /* first real of g_t of one sample, size n + 2 */
+  bppsa_apply **applies;        /* of J_1ᵀ .. J_nᵀ, then of the nodes; NULL if it is not applied */
+  int64_t *offsets;             /* first real of each g_t for one sample, size n + 2 */
   bppsa_csr_values *values;     /* of every node, set by an execution */
-  void **held;                  /* where the nodes' values lie, NULL where they are another's */
-  void *memory;                 /* all of them */
+  void **held;                  /* addresses of the nodes' values; NULL if they are another node's */
+  void *memory;                 /* the memory of all values */
 };
 
 /* ---- execution ---- */
@@ -106,8 +107,8 @@ bppsa_status run_group(csr_executor *x, const bppsa_scan_operands *o, const csr_
                           : bppsa_product_queue(x->products, count, o->batch, stream);
 }
 
-/* Forks, runs a level's groups, joins: also when one of them failed, for a recording must not end with streams that are still
- * away. */
+/* Forks, runs a level's groups, and joins, also if one of them failed, because a recording must not end while streams are forked.
+ */
 bppsa_status run_level(csr_executor *x, const bppsa_scan_operands *o, const csr_level *level) {
   cudaError_t error = level->lanes > 1 ? cudaEventRecord(x->begun, x->stream) : cudaSuccess;
   for (int lane = 1; error == cudaSuccess && lane < level->lanes; ++lane) {
@@ -134,14 +135,14 @@ bppsa_status execute(bppsa_scan_executor *executor, const bppsa_scan_operands *o
   return BPPSA_OK;
 }
 
-/* ---- what runs ---- */
+/* ---- the list of work ---- */
 
 /* The number of a[first:last] as an operand. */
 int64_t name_of(const bppsa_scan_plan *plan, int64_t first, int64_t last) {
   return first == last ? -(plan->config.jacobians - first + 1) : bppsa_scan_csr_find(plan, first, last);
 }
 
-/* Work of a step in bytes, as its kernels read them; ten FLOPs take about as long as a byte. */
+/* Weight of a step: the bytes that its kernels read; ten FLOPs count as one byte. */
 double weight_of(const bppsa_scan_step *step) {
   return (double)step->bytes + 0.1 * (double)step->flops + 1;
 }
@@ -183,11 +184,11 @@ int compare_works(const void *a, const void *b) {
   return (x->number > y->number) - (x->number < y->number);
 }
 
-/* Lists the works of all levels, in the order in which they are queued. */
+/* Lists the works of all levels in the order in which they are queued. */
 void list_works(csr_executor *x) {
   bppsa_scan_iterator it = {};
   bppsa_scan_step step;
-  int64_t next = 0, first = 0; /* levels: the next free one, the first of the plan's level at hand */
+  int64_t next = 0, first = 0; /* levels: the next free one, and the first one of the plan's present level */
   int32_t level = -1;
   for (int64_t link = it.link; bppsa_scan_plan_next(x->base.plan, &it, &step); link = it.link) {
     if (step.level->dead) {
@@ -204,7 +205,7 @@ void list_works(csr_executor *x) {
   qsort(x->works, (size_t)x->work_count, sizeof *x->works, compare_works);
 }
 
-/* Cuts the list into groups and levels, and deals a level's groups out. */
+/* Cuts the list into groups and levels, and distributes a level's groups over the lanes. */
 void deal_groups(csr_executor *x) {
   double load[LANES] = {};
   for (int64_t i = 0; i < x->work_count;) {
@@ -228,7 +229,7 @@ void deal_groups(csr_executor *x) {
   }
 }
 
-/* Plans of the mat-vecs that run. */
+/* Plans the mat-vecs. */
 bppsa_status make_applies(csr_executor *x, const bppsa_device *device) {
   const bppsa_scan_plan *plan = x->base.plan;
   bppsa_scan_iterator it = {};
@@ -253,7 +254,7 @@ int64_t held_bytes(const bppsa_scan_plan *plan, const bppsa_scan_node *node) {
   return held ? (node->nnz * plan->config.batch * (int64_t)bppsa_dtype_size(plan->config.dtype) + 255) / 256 * 256 : 0;
 }
 
-/* The held products. Beside them the mat-vecs' patterns must find room: what both need is said. */
+/* Allocates the held products. The mat-vecs' patterns need memory too; a failure reports the sum of both. */
 bppsa_status allocate_held(csr_executor *x, const bppsa_device *device) {
   const bppsa_scan_plan *plan = x->base.plan;
   int64_t held = 0, patterns = 0, available = 0;
@@ -286,7 +287,7 @@ bppsa_status allocate_lists(csr_executor *x) {
   bppsa_scan_step step;
   int64_t count = 0;
   while (bppsa_scan_plan_next(plan, &it, &step)) {
-    ++count; /* copies among them, which the totals leave out */
+    ++count; /* includes copies, which the totals leave out */
   }
   x->offsets = (int64_t *)bppsa_calloc(n + 2, sizeof *x->offsets);
   x->values = (bppsa_csr_values *)bppsa_calloc(plan->node_count, sizeof *x->values);
@@ -307,7 +308,8 @@ bppsa_status allocate_lists(csr_executor *x) {
   return BPPSA_OK;
 }
 
-/* As many streams as the widest level takes, of the priority that the device's own has: a level's items are alike. */
+/* Makes as many streams as the widest level uses, with the priority of the device's own, because a level's items are equally
+ * important. */
 bppsa_status make_streams(csr_executor *x) {
   int lanes = 1, least = 0, greatest = 0;
   for (int64_t i = 0; i < x->level_count; ++i) {

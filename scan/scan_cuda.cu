@@ -1,4 +1,4 @@
-/* The scan on a GPU: memory when the executor is made, then one launch a record of the plan. */
+/* The scan on a GPU: allocates memory when the executor is made, then makes one launch for each record of the plan. */
 #include "core/alloc.h"
 #include "core/check.cuh"
 #include "core/memory_internal.h"
@@ -9,22 +9,22 @@
 namespace {
 
 enum { MOST_THREADS = 256, WARP = 32, SHARED_BYTES = 96 * 1024, MOST_TILE = 16, MOST_BLOCKS = INT32_MAX };
-/* A chain of numbers gets a warp where there are too few of them for a thread each to fill a GPU, and steps to share. */
+/* A chain of numbers gets a whole warp if there are fewer chains than threads needed to fill a GPU, and enough steps to share. */
 enum { FEW_NUMBERS = 4096, LONG_CHAIN = 64 };
 
 struct cuda_executor {
   bppsa_scan_executor base;
   int32_t index;
   cudaStream_t stream;
-  int64_t dim;  /* the largest */
-  int64_t room; /* reals of a vector in shared memory, the affine row's factor included; even */
-  int tile;     /* rows of products a block carries */
-  void *memory; /* one allocation: what follows points into it */
+  int64_t dim;  /* the largest size of a g_t */
+  int64_t room; /* reals of a vector in shared memory, with the affine row's factor; even */
+  int tile;     /* rows of products in a block */
+  void *memory; /* one allocation; the pointers below point into it */
   void *slots, *beside, *norms;
   int32_t *exponents;
   int64_t exponent_rows;
   unsigned long long *redone;
-  int64_t *dims, *gradient_offsets, *jacobian_offsets, *slot_offsets; /* NULL when uniform */
+  int64_t *dims, *gradient_offsets, *jacobian_offsets, *slot_offsets; /* NULL if sizes are uniform */
 };
 
 int64_t largest_dim(const bppsa_scan_plan *plan) {
@@ -76,7 +76,7 @@ template <typename real> scan_chain<real> make_chain(const cuda_executor *x, con
   return c;
 }
 
-/* Are all its links leaves? */
+/* Are all links of the record leaves? */
 bool walks(const bppsa_scan_level *level) {
   return level->span == 1 && level->wider == 0;
 }
@@ -168,7 +168,7 @@ void destroy(bppsa_scan_executor *executor) {
   bppsa_free(x);
 }
 
-/* Blocks a record may need and the shared memory of a block, checked once. */
+/* Checks once how many blocks, and how much shared memory, the records need. */
 bppsa_status check_sizes(cuda_executor *x, const bppsa_scan_plan *plan) {
   const int64_t size = (int64_t)bppsa_dtype_size(plan->config.dtype), vectors = 3 * x->room * size;
   int64_t blocks;
@@ -192,7 +192,7 @@ bppsa_status check_sizes(cuda_executor *x, const bppsa_scan_plan *plan) {
   return BPPSA_OK;
 }
 
-/* The parts of the one allocation, in order; the first pass adds up, the second one places. */
+/* The parts of the one allocation, in order: the first pass adds up their sizes, the second gives them addresses. */
 struct layout {
   char *base;
   int64_t bytes;
@@ -230,7 +230,7 @@ bppsa_status put(const cuda_executor *x, int64_t *to, const int64_t *from, int64
   return bppsa_cuda_put(x->index, x->stream, to, from, count * (int64_t)sizeof *from);
 }
 
-/* Sizes that differ, and where they put things. */
+/* Copies differing sizes, and the offsets that follow from them, to the GPU. */
 bppsa_status put_offsets(cuda_executor *x, const bppsa_scan_plan *plan) {
   const int64_t n = plan->config.jacobians;
   if (plan->dims == NULL) {
@@ -278,7 +278,7 @@ bppsa_status allocate(cuda_executor *x, const bppsa_scan_plan *plan) {
   return put_offsets(x, plan);
 }
 
-/* More shared memory than 48 KiB must be asked for. */
+/* Asks for more shared memory than 48 KiB. */
 template <typename real> bppsa_status allow_shared() {
   cudaError_t error = cudaFuncSetAttribute(bppsa_scan_walk<real>, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES);
   error = error == cudaSuccess

@@ -1,10 +1,10 @@
-/* CUDA kernels of the scan, for any size: one launch a level.
+/* CUDA kernels of the scan, for any size: one launch for each record.
  *
- * Everything is in row-vector form as on the CPU (scan_cpu.inc): gᵀ_{t-1} = gᵀ_t J_t + uᵀ_{t-1}. A product is the sequential
- * backward run on the rows of the identity, and where gradients are injected on one more row, from 0. So one kernel,
- * bppsa_scan_carry, takes vectors through leaves and serves sequential steps, chunk transitions and the leaves' products;
- * bppsa_scan_join multiplies products, bppsa_scan_apply takes a gradient through one. Diagonal elements have kernels of their own,
- * a thread a number.
+ * Everything is in row-vector form as on the CPU (scan_cpu.inc): gᵀ_{t-1} = gᵀ_t J_t + uᵀ_{t-1}. A product is sequential BP
+ * of the rows of the identity; if gradients are injected, it has one more row, which starts from 0. So one kernel,
+ * bppsa_scan_carry, takes vectors through leaves and serves sequential steps, transitions of chunks and products of leaves;
+ * bppsa_scan_join multiplies products; bppsa_scan_apply takes a gradient through a product. Diagonal elements have their own
+ * kernels, with one thread for each number.
  *
  * Long products over- and underflow where sequential BP does not; how exponents mend that, and when a product is useless and its
  * steps are redone, is told in scan_products.inc. Sums run in one fixed order: the bits do not change from run to run.
@@ -19,13 +19,13 @@
 #include "scan/scan_numbers.cuh"
 
 enum {
-  SCAN_MATRICES = 8,  /* at most, of a recurrent element */
-  SCAN_LANE_STEPS = 4 /* of a diagonal chain that a lane takes at once */
+  SCAN_MATRICES = 8,  /* the most matrices of a recurrent element */
+  SCAN_LANE_STEPS = 4 /* consecutive steps of a diagonal chain for one lane */
 };
 
 enum scan_element { SCAN_DENSE, SCAN_DIAGONAL, SCAN_RECURRENT };
 
-/* The plan's sizes, the operands and the executor's memory. Pointers are the GPU's; what is NULL is not there. */
+/* The plan's sizes, the operands and the executor's memory. Pointers point to GPU memory; NULL: not present. */
 template <typename real> struct scan_chain {
   int64_t n, batch, planned, dim;
   scan_element element;
@@ -33,7 +33,7 @@ template <typename real> struct scan_chain {
   bool affine;
   const real *jt, *weights[SCAN_MATRICES], *columns[SCAN_MATRICES], *diagonal, *injected;
   real *gradients;
-  /* sizes that differ (dense): of g_t, size n + 1; first reals of g_t, of J_{t+1}ᵀ and of slots, for one sample */
+  /* If sizes differ (dense): sizes of g_t, size n + 1; first reals of g_t, of J_{t+1}ᵀ and of slots, for one sample. */
   const int64_t *dims, *gradient_offsets, *jacobian_offsets, *slot_offsets;
   int64_t weight_row;         /* reals from one row of a weight to the next */
   int64_t slot_reals, chunks; /* chunks 0: a tree */
@@ -76,7 +76,7 @@ template <typename real> __device__ inline int64_t scan_slot(const scan_chain<re
   return c.chunks > 0 ? bppsa_cut_part(c.n, c.chunks, first - 1) - 1 : last >> 1;
 }
 
-/* First real of the product a[first:last] of sample b in `slots`, and in `beside`. */
+/* The first real of the product a[first:last] of sample b in `slots`, and in `beside`. */
 template <typename real>
 __device__ inline int64_t scan_product_at(const scan_chain<real> &c, int64_t first, int64_t last, int64_t b) {
   const int64_t slot = scan_slot(c, first, last);
@@ -90,7 +90,7 @@ __device__ inline int64_t scan_exponents_at(const scan_chain<real> &c, int64_t f
   return (scan_slot(c, first, last) * c.planned + b) * c.exponent_rows;
 }
 
-/* max over the warp; NaN is passed over. All lanes of the warp take part. */
+/* The maximum over the warp, ignoring NaN. All lanes of the warp take part. */
 template <typename real> __device__ inline real scan_warp_largest(real size) {
   for (int other = warpSize / 2; other > 0; other /= 2) {
     const real theirs = __shfl_xor_sync(0xffffffffu, size, other);
@@ -101,15 +101,16 @@ template <typename real> __device__ inline real scan_warp_largest(real size) {
 
 /* ---- vectors through leaves ---- */
 
-/* The vectors a block carries: rows [0, rows) of shared memory, `room` reals each. */
+/* The vectors of a block: rows 0 .. rows - 1 of shared memory, `room` reals each. */
 template <typename real> struct scan_vectors {
   int rows;
   int64_t room;
   real *in, *scaled, *out; /* [rows][room] */
-  const int64_t *samples;  /* [rows]: whose factors a row takes */
+  const int64_t *samples;  /* [rows]: the sample whose factors a row uses */
 };
 
-/* out = in · a[i] without what is injected. recurrent: Σ_k (in ∘ d_k) W_k + in ∘ e. All threads; ends with a barrier. */
+/* out = in · a[i] without the injected gradient. recurrent: Σ_k (in ∘ d_k) W_k + in ∘ e. All threads take part; ends with a
+ * barrier. */
 template <typename real> __device__ void scan_leaf(const scan_chain<real> &c, int64_t i, const scan_vectors<real> &v) {
   const int64_t k = scan_dim(c, i), m = scan_dim(c, i + 1), step = c.n - i, threads = blockDim.x;
   if (c.element == SCAN_DENSE) {
@@ -148,8 +149,8 @@ template <typename real> __device__ void scan_leaf(const scan_chain<real> &c, in
   }
 }
 
-/* One step of the recurrence for one gradient, which stands in v.in and goes to memory and to v.out. u may be the memory of the
- * result: each of its numbers is read by the thread that writes there. Ends with a barrier. */
+/* One step of the recurrence for one gradient, which is in v.in; the result goes to memory and to v.out. u may be in the memory
+ * of the result, because the thread that writes a number there has read it. Ends with a barrier. */
 template <typename real> __device__ void scan_step(const scan_chain<real> &c, int64_t i, int64_t b, const scan_vectors<real> &v) {
   const int64_t m = scan_dim(c, i + 1), at = scan_gradient_at(c, i + 1, b);
   scan_leaf(c, i, v);
@@ -167,7 +168,7 @@ template <typename real> __device__ inline void scan_swap(scan_vectors<real> &v)
   v.out = in;
 }
 
-/* Gradients: y[i+1] = a[i] y[i], `length` times; block (item, sample). shared: 3 · room reals. */
+/* For gradients: y[i+1] = a[i] y[i], `length` times. block (item, sample). shared: 3 · room reals. */
 template <typename real> __global__ void bppsa_scan_walk(scan_chain<real> c, scan_record record, int64_t room) {
   BPPSA_SHARED(real, memory);
   const int64_t b = blockIdx.x % c.batch;
@@ -184,7 +185,7 @@ template <typename real> __global__ void bppsa_scan_walk(scan_chain<real> c, sca
   }
 }
 
-/* Rows back into the window, their exponents e and largest entries along: a warp a row. Ends with a barrier. */
+/* Brings rows back into the window, and updates their exponents e and largest entries: a warp for each row. Ends with a barrier. */
 template <typename real> __device__ void scan_rescale(int rows, int64_t room, int64_t m, real *y, int32_t *e, real *norms) {
   const int lane = (int)threadIdx.x % warpSize;
   for (int row = (int)threadIdx.x / warpSize; row < rows; row += (int)blockDim.x / warpSize) {
@@ -207,9 +208,8 @@ template <typename real> __device__ void scan_rescale(int rows, int64_t room, in
   __syncthreads();
 }
 
-/* Products a[i:i+length] = a[i] ⋄ .. ⋄ a[i+length] of leaves; block x: a tile of `tile` rows of all samples, block y .. : item.
- * Threads:
- * whole warps. shared: 3 · tile · room reals, then tile norms, tile samples and exponents. */
+/* Products a[i:i+length] = a[i] ⋄ .. ⋄ a[i+length] of leaves. block x: a tile of `tile` rows of all samples, block y ..:
+ * item. Threads: whole warps. shared: 3 · tile · room reals, then tile norms, tile samples and exponents. */
 template <typename real>
 __global__ void bppsa_scan_carry(scan_chain<real> c, scan_record record, int64_t tiles, int tile, int64_t room) {
   BPPSA_SHARED(real, memory);
@@ -217,7 +217,7 @@ __global__ void bppsa_scan_carry(scan_chain<real> c, scan_record record, int64_t
   const int64_t length = scan_item_length(record, item);
   const int64_t size = scan_dim(c, i) + c.affine, all = size * c.batch;
   const int rows = (int)(all - first_row < tile ? all - first_row : tile);
-  if (rows <= 0) { /* of an item smaller than the largest */
+  if (rows <= 0) { /* the item is smaller than the largest */
     return;
   }
   real *norms = memory + 3 * tile * room;
@@ -261,7 +261,7 @@ __global__ void bppsa_scan_carry(scan_chain<real> c, scan_record record, int64_t
 
 /* ---- products of products ---- */
 
-/* The exponents of `count` rows: the largest, and whether all lie so close that no stored entry can underflow beside it. */
+/* Finds the largest of `count` rows' exponents. Returns whether all are so close that no stored entry can underflow. */
 __device__ inline bool scan_close(int64_t count, const int32_t *e, int32_t *most) {
   int32_t least = e[0];
   *most = e[0];
@@ -287,8 +287,8 @@ __device__ inline int64_t scan_common(int64_t count, const real *x, const int32_
   return most == INT64_MIN ? 0 : most;
 }
 
-/* a[i:r] = a[i:i+s-1] ⋄ a[i+s:r]; block (item, sample), threads whole warps. The product on the right lives in the result's slot:
- * the result is made beside it, then moved. shared: room reals, then room exponents of the right product and of the result. */
+/* a[i:r] = a[i:i+s-1] ⋄ a[i+s:r]. block (item, sample); threads: whole warps. The right operand is in the result's slot, so the
+ * result is computed beside it and then moved. shared: room reals, then room exponents of the right operand and of the result. */
 template <typename real> __global__ void bppsa_scan_join(scan_chain<real> c, scan_record record, int64_t room) {
   BPPSA_SHARED(real, x);
   int32_t *er = (int32_t *)(x + room), *e = er + room;
@@ -307,14 +307,14 @@ template <typename real> __global__ void bppsa_scan_join(scan_chain<real> c, sca
   int32_t most;
   const bool together = scan_close(count, er, &most);
   const bool close = together && (!c.affine || (el[rows - 1] <= SCAN_WINDOW && el[rows - 1] >= -SCAN_WINDOW));
-  for (int64_t r = 0; r < rows; ++r) { /* left's row, and 1 or 0 for right's affine row */
+  for (int64_t r = 0; r < rows; ++r) { /* the row of left, and 1 or 0 for the affine row of right */
     const bool affine_row = c.affine && r == rows - 1;
     for (int64_t q = threadIdx.x; q < count; q += blockDim.x) {
       const real entry = q < k ? left[r * k + q] : !affine_row ? 0 : close ? scan_power<real>(-(int64_t)el[r]) : 1;
       x[q] = close ? entry * scan_power<real>(er[q] - most) : entry;
     }
     __syncthreads();
-    /* as terms of one row: left's entries are 2^el times what is stored, the 1 is not */
+    /* As terms of one row: the entries of left are 2^el times what is stored, the 1 is not. */
     const int64_t common = close ? 0 : scan_common(count, x, er, el[r], k);
     __syncthreads();
     for (int64_t q = threadIdx.x; !close && q < count; q += blockDim.x) {
@@ -345,8 +345,8 @@ template <typename real> __global__ void bppsa_scan_join(scan_chain<real> c, sca
 
 /* ---- a gradient through products ---- */
 
-/* y = x a[first:last] into v.out, x in v.in (overwritten). False, for all threads, when the product is useless. Ends with a
- * barrier. */
+/* y = x a[first:last] to v.out, with x in v.in (overwritten). Returns false, in all threads, if the product is useless. Ends with
+ * a barrier. */
 template <typename real>
 __device__ bool scan_try(const scan_chain<real> &c, int64_t first, int64_t last, int64_t b, const scan_vectors<real> &v) {
   const int64_t k = scan_dim(c, first), m = scan_dim(c, last + 1), count = k + c.affine;
@@ -389,9 +389,9 @@ __device__ bool scan_try(const scan_chain<real> &c, int64_t first, int64_t last,
   return __syncthreads_or(cancelled || infinite) == 0;
 }
 
-/* y[i+s] = a[i:i+s-1] y[i], `length` times, for held products, and leaves among them; block (item, sample). Useless products are
- * redone step by step: they need the injected gradients, which may be where the result belongs, so that it is written last.
- * shared: 3 · room reals. */
+/* y[i+s] = a[i:i+s-1] y[i], `length` times, for held products and for leaves among them. block (item, sample). The steps of
+ * useless products are redone; that needs the injected gradients, which may be in the memory of the result, so the result is
+ * written last. shared: 3 · room reals. */
 template <typename real> __global__ void bppsa_scan_apply(scan_chain<real> c, scan_record record, int64_t room) {
   BPPSA_SHARED(real, memory);
   const int64_t b = blockIdx.x % c.batch;
@@ -433,7 +433,7 @@ template <typename real> __global__ void bppsa_scan_apply(scan_chain<real> c, sc
   }
 }
 
-/* ---- diagonal elements: scalars, each with an exponent of its own ---- */
+/* ---- diagonal elements: numbers that each have their own exponent ---- */
 
 template <typename real> __device__ inline real scan_factor(const scan_chain<real> &c, int64_t i, int64_t b, int64_t j) {
   return c.jt[((c.n - i) * c.batch + b) * c.dim + j];
@@ -445,7 +445,7 @@ template <typename real> __device__ inline void scan_rescale_one(real *y, int32_
   *e += excess;
 }
 
-/* y[i+1] = a[i] y[i], `length` times; a thread an item, sample and number, `count` of them. */
+/* y[i+1] = a[i] y[i], `length` times; one thread for each item, sample and number, `count` in all. */
 template <typename real> __global__ void bppsa_scan_diagonal_walk(scan_chain<real> c, scan_record record, int64_t count) {
   const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, j = at % c.dim, b = at / c.dim % c.batch;
   const int64_t item = at / c.dim / c.batch, length = scan_item_length(record, item);
@@ -461,7 +461,7 @@ template <typename real> __global__ void bppsa_scan_diagonal_walk(scan_chain<rea
   }
 }
 
-/* What some steps do to a number: y -> y a 2^e + u. */
+/* The effect of some steps on a number: y -> y a 2^e + u. */
 template <typename real> struct scan_steps {
   real a, u;
   int32_t e;
@@ -471,10 +471,10 @@ template <typename real> __device__ inline real scan_through(const scan_steps<re
   return (s.e == 0 ? y * s.a : scan_scaled(y * s.a, s.e)) + s.u;
 }
 
-/* The same, few numbers and many steps: a warp a number. Each lane takes SCAN_LANE_STEPS steps in a row, lanes find where they
- * begin by an inclusive scan of what their steps do, then every lane takes its steps; `count` numbers, threads whole warps. Where
- * that is not finite, as a part of the steps may be beyond the type's range where the whole is not, the lanes go one after the
- * other. */
+/* The same for few numbers and many steps: a warp for each number. Each lane has SCAN_LANE_STEPS consecutive steps. An inclusive
+ * scan over the effects of the lanes' steps tells every lane its first value, from which it takes its steps; `count` numbers;
+ * threads: whole warps. If a value is not finite, because the effect of some steps may exceed the type's range where the whole
+ * does not, the lanes go one after the other. */
 template <typename real> __global__ void bppsa_scan_diagonal_warp(scan_chain<real> c, scan_record record, int64_t count) {
   enum { S = SCAN_LANE_STEPS };
   const unsigned all = 0xffffffffu;
@@ -534,7 +534,7 @@ template <typename real> __global__ void bppsa_scan_diagonal_warp(scan_chain<rea
   }
 }
 
-/* a[i:i+length] of leaves. */
+/* a[i:i+length] for leaves. */
 template <typename real> __global__ void bppsa_scan_diagonal_carry(scan_chain<real> c, scan_record record, int64_t count) {
   const int64_t at = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, j = at % c.dim, b = at / c.dim % c.batch;
   const int64_t item = at / c.dim / c.batch, i = scan_item_first(record, item), last = i + scan_item_length(record, item);
@@ -569,7 +569,7 @@ template <typename real> __global__ void bppsa_scan_diagonal_join(scan_chain<rea
     return;
   }
   const real *left = c.slots + scan_product_at(c, i, split - 1, b);
-  real *right = c.slots + scan_product_at(c, split, last, b); /* the result's place */
+  real *right = c.slots + scan_product_at(c, split, last, b); /* in the slot of the result */
   const int32_t *el = c.exponents + scan_exponents_at(c, i, split - 1, b);
   int32_t *er = c.exponents + scan_exponents_at(c, split, last, b);
   if (c.affine) {
@@ -588,8 +588,8 @@ template <typename real> __global__ void bppsa_scan_diagonal_join(scan_chain<rea
   er[j] = e;
 }
 
-/* y[i+s] = a[i:i+s-1] y[i], `length` times, for held products, and leaves among them; block (item, sample). What is not finite is
- * redone step by step. */
+/* y[i+s] = a[i:i+s-1] y[i], `length` times, for held products and for leaves among them. block (item, sample). If the result is
+ * not finite, the steps are redone. */
 template <typename real> __global__ void bppsa_scan_diagonal_apply(scan_chain<real> c, scan_record record) {
   const int64_t b = blockIdx.x % c.batch, m = c.dim;
   const int64_t item = blockIdx.x / c.batch, length = scan_item_length(record, item);
