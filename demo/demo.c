@@ -2,8 +2,8 @@
  *
  *     bppsa_demo OUT_DIR
  *
- * Prints the loss curves and their largest difference, the milliseconds of an iteration by phase, and who won and why; writes
- * OUT_DIR/figure7.csv (BPPSA figure 7).
+ * Prints the loss curves and their largest difference, the milliseconds of an iteration by phase, and which method won and why;
+ * writes OUT_DIR/figure7.csv (BPPSA figure 7).
  */
 #include <math.h>
 #include <stdio.h>
@@ -39,12 +39,12 @@ typedef struct {
   bppsa_model *model;
   bppsa_optimizer *optimizer;
   double loss[ITERATIONS];
-  double phase_ms[PHASES][ITERATIONS]; /* forward, backward, update */
-  double seconds[ITERATIONS];          /* of this method's own work since the start */
+  double phase_ms[PHASES][ITERATIONS]; /* of the forward pass, backward pass and update */
+  double seconds[ITERATIONS];          /* time of this method's own work since the start */
   double median_ms[PHASES];
 } curve;
 
-/* The batch all methods train on. */
+/* The batch on which all methods train. */
 typedef struct {
   int64_t order[32000], labels[BATCH];
   float x[SEQ_LEN * BATCH], seed[BATCH * 10];
@@ -105,7 +105,7 @@ static bppsa_status step(curve *c, int iteration, batch *b, const bppsa_device *
   return BPPSA_OK;
 }
 
-/* All methods in turn at every iteration, on the same batch: what else the machine does hits them alike. */
+/* All methods take turns in every iteration, on the same batch, so that other load on the machine affects them alike. */
 static bppsa_status run(const bppsa_device *device, const bppsa_dataset *data, batch *b, curve *curves) {
   for (int m = 0; m < METHODS; ++m) {
     BPPSA_TRY(create(&methods[m], device, &curves[m]));
@@ -152,7 +152,7 @@ static double total_ms(const curve *c) {
   return c->median_ms[0] + c->median_ms[1] + c->median_ms[2];
 }
 
-/* ---- what is printed ---- */
+/* ---- output ---- */
 
 static void print_curves(const curve *curves) {
   printf("Training loss, mean over %d iterations\n\n  iterations", WINDOW);

@@ -1,4 +1,4 @@
-/* A recurrent cell of one's own: the minimal gated unit of Zhou et al. (2016), which the library does not know.
+/* A user's recurrent cell: the minimal gated unit of Zhou et al. (2016), which the library does not know.
  *
  *     f_t = σ(W_f x_t + b_f + U_f h_{t-1})
  *     c_t = tanh(W_h x_t + b_h + f_t ∘ m_t)              m_t = U_h h_{t-1}
@@ -7,9 +7,9 @@
  *     Jᵀ_t = U_fᵀ diag(a_t) + U_hᵀ diag(d_t) + diag(1 - f_t)
  *     d_t = f_t² (1 - c_t²)      a_t = ((c_t - h_{t-1}) + f_t (1 - c_t²) m_t) f_t (1 - f_t)
  *
- * The cell is the table `mgu` below: two gates, f and h, K = 2, e = 1 - f. The program holds its gradients, by sequential BP and
- * by every algorithm of the scan, against finite differences in float64, then trains it by each of them. It exits with 1 where a
- * gradient is wrong, where a loss does not fall, or where two methods train differently.
+ * The cell is the table `mgu` below: two gates, f and h, K = 2, e = 1 - f. The program compares its gradients, by sequential BP and
+ * by every algorithm of the scan, with finite differences in float64, then trains it by each of them. It exits with 1 if a gradient
+ * is wrong, if a loss does not fall, or if two methods train differently.
  */
 #include <bppsa.h>
 #include <math.h>
@@ -17,17 +17,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the cell: recurrent/cell.h says what its functions are given ---- */
+/* ---- the cell: recurrent/cell.h describes the arguments of its functions ---- */
 
-enum { GATES = 2, SAVED = 3 }; /* kept of every step: f, c and m */
+enum { GATES = 2, SAVED = 3 }; /* SAVED: f, c and m of every step */
 
-/* Where the block's samples of row t stand in an array of so many H-vectors a sample. */
+/* The address of the block's samples in row t of an array with `vectors` H-vectors for each sample. */
 static double *at(const bppsa_cell_block *s, const void *array, int64_t t, int64_t vectors) {
   return (double *)array + (t * s->batch + s->first) * vectors * s->hidden;
 }
 
-/* C [m][n] += A [m][k] B [k][n], with rows that begin so many reals behind each other. The library's own cells take a fast product
- * here; a sample's sums run in one order whatever block it is in, as recurrent/cell.h asks. */
+/* C [m][n] += A [m][k] B [k][n]; a_row and so on are the distances between the rows. The library's own cells use a fast product.
+ * A sample's sums run in one order whatever block it is in, as recurrent/cell.h requires. */
 static void add_product(int64_t m, int64_t n, int64_t k, const double *a, int64_t a_row, const double *b, int64_t b_row,
                         double *c, int64_t c_row) {
   for (int64_t i = 0; i < m; ++i) {
@@ -44,14 +44,14 @@ static void forward(const bppsa_cell_block *s) {
   for (int64_t t = 1; t <= s->steps; ++t) {
     const double *before = at(s, s->h, t - 1, 1);
     double *pre = at(s, s->pre, t - 1, GATES), *saved = at(s, s->saved, t - 1, SAVED), *h = at(s, s->h, t, 1);
-    const double *u_f = s->w_hh_t, *u_h = u_f + n; /* U_fᵀ and U_hᵀ stand beside each other */
+    const double *u_f = s->w_hh_t, *u_h = u_f + n; /* U_fᵀ and U_hᵀ lie side by side */
     for (int64_t b = 0; b < s->samples; ++b) {
       memset(saved + b * SAVED * n + 2 * n, 0, (size_t)n * sizeof *saved);
     }
     add_product(s->samples, n, n, before, n, u_f, s->w_row_t, pre, GATES * n);
     add_product(s->samples, n, n, before, n, u_h, s->w_row_t, saved + 2 * n, SAVED * n);
     for (int64_t i = 0; i < s->samples * n; ++i) {
-      const int64_t x = i / n * GATES * n + i % n, y = i / n * SAVED * n + i % n; /* of the first gate, of f */
+      const int64_t x = i / n * GATES * n + i % n, y = i / n * SAVED * n + i % n; /* x: of the first gate; y: of f */
       const double f = 1 / (1 + exp(-pre[x])), c = tanh(pre[x + n] + f * saved[y + 2 * n]);
       saved[y] = f;
       saved[y + n] = c;
@@ -83,7 +83,7 @@ static void coefficients(const bppsa_cell_block *s) {
   }
 }
 
-/* Gradients of x Wᵀ + b and of h Uᵀ, which differ in the gate h: m is multiplied by f. */
+/* The gradients of x Wᵀ + b and of h Uᵀ; they differ in the gate h, whose m is multiplied by f. */
 static void step_deltas(const bppsa_cell_block *s, int64_t t) {
   const int64_t n = s->hidden;
   const double *before = at(s, s->h, t - 1, 1), *saved = at(s, s->saved, t - 1, SAVED), *g = at(s, s->g, t, 1);
@@ -120,7 +120,7 @@ static void backward(const bppsa_cell_block *s) {
   }
 }
 
-/* There are no entries for float32, nor any for a GPU: whoever asks for those gets BPPSA_ERR_UNSUPPORTED. */
+/* The table has no entries for float32 and for a GPU: a caller who asks for these gets BPPSA_ERR_UNSUPPORTED. */
 static const bppsa_cell mgu = {
     .name = "mgu",
     .gates = GATES,
@@ -135,10 +135,10 @@ static const bppsa_cell mgu = {
     .deltas = {[BPPSA_F64] = deltas},
 };
 
-/* ---- the methods that its gradients are computed by ---- */
+/* ---- the methods that compute its gradients ---- */
 
-/* In the text form of scan/method.h. "blelloch 2": with 2 up-levels; "chunked 3": with 3 chunks; "scan": the cost model's
- * choice. */
+/* In the text form of scan/method.h. "blelloch 2": 2 up-levels; "chunked 3": 3 chunks; "scan": the scan that the cost model
+ * chooses. */
 static const char *const methods[] = {"bp", "linear", "blelloch", "blelloch 2", "chunked", "chunked 3", "scan"};
 
 enum { METHODS = sizeof methods / sizeof methods[0] };
@@ -204,7 +204,7 @@ static double check_method(int method, const bppsa_device *device) {
       const double below = loss_of(model, &x, labels, seed, 0);
       bppsa_view_set(&parameter->value, i, value);
       const double difference = fabs((above - below) / (2 * step) - bppsa_view_get(&parameter->gradient, i));
-      worst = difference <= worst ? worst : difference; /* a NaN stays */
+      worst = difference <= worst ? worst : difference; /* a NaN is kept */
     }
   }
   bppsa_model_destroy(model);
@@ -213,7 +213,7 @@ static double check_method(int method, const bppsa_device *device) {
 
 /* ---- training ---- */
 
-/* 200 steps on bit streams, whose share of ones tells their class (BPPSA eq. 8). */
+/* 200 steps on bit streams; the fraction of ones tells the class (BPPSA eq. 8). */
 static bppsa_train_result train(int method, const bppsa_dataset *dataset, const bppsa_device *device) {
   bppsa_recurrent_config config = bppsa_recurrent_config_default();
   config.seq_len = dataset->seq_len;

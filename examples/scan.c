@@ -74,7 +74,7 @@ int main(void) {
   fill();
   scan();
   const double worst = difference();
-  const int good = worst < 1e-10; /* a NaN is not */
+  const int good = worst < 1e-10; /* false for a NaN */
   printf("largest difference from the sequential recurrence: %.1e (%s)\n", worst, good ? "good" : "BAD");
   return good ? 0 : 1;
 }

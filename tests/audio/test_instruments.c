@@ -1,4 +1,4 @@
-/* Synthetic instruments: the same for the same seed, different for another, and files that are all there. */
+/* Synthetic instruments: the same for the same seed, different for another, in complete files. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -40,7 +40,7 @@ static void test_names(void **state) {
   assert_int_equal(bppsa_instrument_find(""), -1);
 }
 
-/* Loud enough, not clipped, two different channels, without a constant part; sound that changes over the three seconds. */
+/* The sound is loud enough, not clipped, differs between the channels, has no constant part, and changes over the three seconds. */
 static void test_sounds(void **state) {
   (void)state;
   bppsa_instrument_workspace *workspace = NULL;
@@ -73,7 +73,7 @@ static void test_sounds(void **state) {
   bppsa_instrument_workspace_destroy(workspace);
 }
 
-/* A workspace that has played other things plays the same. */
+/* A workspace that has played other sounds before gives the same result. */
 static void test_seeds(void **state) {
   (void)state;
   play(3, 5, sound);
@@ -94,7 +94,7 @@ static void count_progress(void *context, int64_t done, int64_t total) {
   ++*(int64_t *)context;
 }
 
-/* The file on disk has the samples of `play`; neither threads nor the number of files matter. */
+/* The files have the samples of `play`, whatever the number of threads and files. */
 static void test_files(void **state) {
   (void)state;
   static float read[2 * FRAMES];
@@ -121,7 +121,7 @@ static void test_files(void **state) {
     assert_int_equal(access(PLACE "/voi/voi_000010.wav", R_OK), 0);
   }
   assert_int_equal(calls, 13 + 14);
-  /* A directory that holds such files is left alone. */
+  /* A directory that holds such files is refused. */
   assert_int_equal(bppsa_instruments_write(PLACE, 1, 6, 1, NULL, NULL), BPPSA_ERR_ARGUMENT);
   assert_non_null(
       strstr(bppsa_last_error(), PLACE "/cel/cel_000000.wav: is there already, expected a directory without WAV files"));
@@ -144,7 +144,7 @@ static void test_arguments(void **state) {
   assert_int_equal(access(PLACE, F_OK), -1);
 }
 
-/* WAV files in the class folders, all whole. */
+/* The number of WAV files in the class folders, all of which must be complete. */
 static int64_t count_whole(void) {
   int64_t count = 0;
   for (int i = 0; i < BPPSA_INSTRUMENTS; ++i) {

@@ -1,4 +1,4 @@
-/* MFCC features against librosa's (mfcc_golden.txt, written by make_mfcc_golden.py), and what holds for any signal. */
+/* MFCC features against librosa's (mfcc_golden.txt, written by make_mfcc_golden.py), and properties that hold for any signal. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,7 +83,7 @@ static int set_named(const char *name) {
   return -1;
 }
 
-/* One line of the golden file against features computed for it, or for the line before. */
+/* Checks a line of the golden file against features computed for it, or for the line before it. */
 typedef struct {
   char signal[16], padding[16], set[4];
   float *samples, *features;
@@ -154,7 +154,7 @@ static void test_shapes(void **state) {
   }
 }
 
-/* Silence has no variance: zeros, whatever the rounding of the mean. Any other signal: mean 0, variance 1. */
+/* Silence has no variance and gives zeros, however the mean is rounded. Any other signal has mean 0 and variance 1. */
 static void test_scaling(void **state) {
   (void)state;
   float *silence = bppsa_calloc(SAMPLES, sizeof *silence), *noise = make_signal("noise");
@@ -180,7 +180,7 @@ static void test_scaling(void **state) {
   bppsa_free(noise);
 }
 
-/* A channel of two, interleaved, gives the bits of the channel alone; a workspace keeps nothing from one signal to the next. */
+/* A channel of two interleaved ones has the bits of the channel alone; a workspace keeps nothing from one signal to the next. */
 static void test_stride(void **state) {
   (void)state;
   float *a = make_signal("tones"), *b = make_signal("clipped"), *both = bppsa_calloc(2 * SAMPLES, sizeof *both);
@@ -227,7 +227,7 @@ static void test_arguments(void **state) {
                      BPPSA_ERR_ARGUMENT);
     assert_null(plan);
   }
-  /* The least that is allowed: a frame in the middle of half a window and one sample. */
+  /* The shortest allowed signal: half a window and one sample. */
   const bppsa_mfcc_config least = {"", 2, 16, 16};
   const float samples[9] = {1, -2, 3, -4, 5, -6, 7, -8, 9};
   float feature = NAN;

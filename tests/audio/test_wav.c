@@ -1,4 +1,4 @@
-/* WAV files: what is read gives the samples that were written; what is damaged is refused with its byte. */
+/* WAV files: reading gives the samples that were written; a damaged file is refused with its byte. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ enum { FRAMES = 2000 };
 static wav_bytes file; /* too large for the stack */
 static float samples[2 * BPPSA_AUDIO_RATE];
 
-/* Refused with `status` and `text` in the message, without a leak or an open descriptor. */
+/* Expects a refusal with `status` and `text` in the message, without a leak or an open descriptor. */
 static void assert_refused(bppsa_status status, const char *text) {
   const int64_t live = bppsa_alloc_live(), open = bppsa_io_open_count();
   assert_true(wav_save(&file, PATH));
@@ -107,7 +107,7 @@ static void test_containers(void **state) {
   wav_text(&file, "LIST"); /* in the place of the padding: not read before it */
   wav_close(&file);
   wav_patch(&file, 40, 3, 4);
-  wav_patch(&file, 4, 39, 4); /* ends with the samples: bytes behind it are ignored */
+  wav_patch(&file, 4, 39, 4); /* the container ends with the samples: bytes behind it are ignored */
   assert_true(assert_read(10).frames == 3);
 
   wav_sawtooth(&file, 2, 44100, 10);
@@ -151,7 +151,7 @@ static void test_containers(void **state) {
   assert_refused(BPPSA_ERR_FORMAT, "byte 12: no ds64 chunk with sizes below 2^63");
 }
 
-/* A 1 kHz tone at other rates is the tone at 44.1 kHz, away from the ends; the length follows the rate. */
+/* A 1 kHz tone at other rates becomes the tone at 44.1 kHz, except near the ends; the length follows the rate. */
 static void test_rates(void **state) {
   (void)state;
   static const uint32_t rates[] = {4000, 22050, 48000, 96000, 384000};
@@ -172,11 +172,11 @@ static void test_rates(void **state) {
       worst = fmax(worst, fabs((double)samples[2 * i] - expected));
       worst = fmax(worst, fabs((double)samples[2 * i + 1] + expected / 2));
     }
-    if (worst > 2) { /* the rounding of the samples, and the converter's */
+    if (worst > 2) { /* rounding of the samples, and errors of the converter */
       fail_msg("%u Hz: off by %g of 8000", (unsigned)rates[r], worst);
     }
     assert_true(samples[2 * (half + 3)] == 0);
-    static float part[2 * 8000]; /* the beginning alone is what the beginning of all is */
+    static float part[2 * 8000]; /* the beginning alone gives the beginning of the whole */
     assert_int_equal(bppsa_wav_read(PATH, 1, 8000, part, NULL), BPPSA_OK);
     for (int i = 0; i < 2 * 8000; ++i) {
       assert_true(fabsf(part[i] - samples[i]) < 1e-2f);
@@ -264,7 +264,7 @@ static void test_not_finite(void **state) {
   }
 }
 
-/* Random bytes changed in a good file: any answer but a crash, a hang or a leak; what is read is finite. */
+/* Changes random bytes of a good file: there may be any answer but no crash, hang or leak; values that are read are finite. */
 static void test_noise(void **state) {
   (void)state;
   uint64_t x = 12345;
@@ -286,7 +286,7 @@ static void test_noise(void **state) {
   }
 }
 
-/* ---- failures from below ---- */
+/* ---- failing calls ---- */
 
 static void test_memory(void **state) {
   (void)state;
@@ -335,7 +335,7 @@ static void test_io(void **state) {
   assert_int_equal(bppsa_wav_read(PATH, 1, 0, samples, NULL), BPPSA_ERR_ARGUMENT);
 }
 
-/* Written and read back; a failing write leaves nothing. */
+/* A file is written and read back; a failing write leaves nothing. */
 static void test_write(void **state) {
   (void)state;
   static int16_t written[2 * 5000];
@@ -354,7 +354,7 @@ static void test_write(void **state) {
     }
     assert_true(call < 30);
     if (fault.failed > 0 && fault.kind == BPPSA_IO_CLOSE && status == BPPSA_OK) {
-      status = BPPSA_ERR_IO; /* of the directory: go on */
+      status = BPPSA_ERR_IO; /* closing the directory failed: continue */
     }
   }
   assert_int_equal(bppsa_wav_read(PATH, 5000, 5000, samples, NULL), BPPSA_OK);

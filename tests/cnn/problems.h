@@ -1,5 +1,5 @@
-/* What several test programs of convolutional networks share: random networks with numbers, one pass of a model on any device,
- * and the comparison of two results. */
+/* Shared by the test programs of convolutional networks: random networks with numbers, one pass of a model on any device, and the
+ * comparison of two results. */
 #ifndef BPPSA_TESTS_CNN_PROBLEMS_H
 #define BPPSA_TESTS_CNN_PROBLEMS_H
 
@@ -81,7 +81,7 @@ static inline bppsa_model *make_model(const problem *p, const bppsa_cnn_config *
   return model;
 }
 
-/* x and seed of the problem where the device has them; free with drop_inputs. */
+/* x and seed of the problem on the device; free with drop_inputs. */
 typedef struct {
   const bppsa_device *device;
   bppsa_view x, seed;
@@ -140,7 +140,7 @@ static inline double *widened(const bppsa_device *device, const bppsa_view *view
   return values;
 }
 
-/* What the latest passes of a model gave. */
+/* The results of the latest passes of a model. */
 static inline result take_result(const problem *p, bppsa_model *model, const bppsa_device *device, const bppsa_view *logits,
                                  bool with_input) {
   result r = {.logits = widened(device, logits)};
@@ -208,9 +208,9 @@ static inline bppsa_cnn_config config_of(const problem *p, bppsa_dtype dtype, bp
   return config;
 }
 
-/* What one ε of the dtype more or less in every parameter, input and seed does to float64 BP's gradient of tensor i, as a
- * residual: the largest of eight random changes. Gradients through a bottleneck of one or two values can cancel to almost
- * nothing: there no arithmetic of that precision meets the bound. */
+/* How much float64 BP's gradient of tensor i changes, as a residual, when every parameter, input and seed changes by one ε of
+ * the dtype: the largest of eight random changes. Gradients through a bottleneck of one or two values can cancel almost
+ * completely; then no arithmetic of that precision meets the bound. */
 static inline double sensitivity(problem *p, bppsa_dtype dtype, const result *reference, int64_t i, const bppsa_device *device) {
   const double epsilon = dtype == BPPSA_F32 ? 0x1p-23 : 0x1p-52;
   const bppsa_cnn_config wide = config_of(p, BPPSA_F64, BPPSA_BACKWARD_BP, 0);
@@ -242,7 +242,7 @@ static inline double sensitivity(problem *p, bppsa_dtype dtype, const result *re
   return largest;
 }
 
-/* As compare; where the bound is missed the tensor must be within twice its sensitivity. Returns how many were. */
+/* Like compare; a tensor that misses the bound must be within twice its sensitivity. Returns how many do. */
 static inline int compare_conditioned(problem *p, bppsa_dtype dtype, const result *a, const result *b, const bppsa_device *device,
                                       int number) {
   int beyond = 0;

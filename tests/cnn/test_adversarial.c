@@ -11,8 +11,8 @@ static void assert_number(double got, double expected) {
   }
 }
 
-/* The input's gradient of layers in front of a head of one class whose weights are 1, 2, .. (or all 1); y: what the last of them
- * gives. */
+/* Checks the input's gradient of layers in front of a head of one class with the weights 1, 2, .. (or all 1). y: the output of
+ * the last layer. */
 static void check(const char *text, const double *x, int64_t size, bool counting, const double *y, int64_t out,
                   const double *dx) {
   bppsa_device *device = test_device(1);

@@ -1,5 +1,5 @@
-/* What `auto` takes for the backward pass of a network of operators: as its times on a processor say (docs/methods.md), within
- * the memory limit. */
+/* The choice of `auto` for the backward pass of a network of operators: it follows the times measured on a CPU (docs/methods.md),
+ * within the memory limit. */
 #include "cnn/choose.h"
 
 #include "core/alloc.h"
@@ -64,7 +64,7 @@ static void test_choices(void **state) {
     }
     assert_true(wide > 0.5 * ratio && wide < 2.5 * ratio); /* entries of 12 bytes leave a cache earlier */
     const double one = ratio_of(cases[i].name, 1, BPPSA_F32, cases[i].kept);
-    assert_true(one > 0.99 * ratio && one < 1.01 * ratio); /* nothing of a processor's model is a batch's */
+    assert_true(one > 0.99 * ratio && one < 1.01 * ratio); /* on a CPU nothing in the model depends on the batch */
   }
 }
 
@@ -80,8 +80,8 @@ static bppsa_status no_executor(void *context, const bppsa_scan_plan *plan, cons
   return bppsa_scan_executor_create(plan, device, executor);
 }
 
-/* A network whose masked convolution leaves next to nothing to a scan: auto takes the scan, unless it does not fit; a factory
- * is asked for one in any case. */
+/* A network whose masked convolution leaves almost nothing for a scan to do: auto chooses the scan, unless it does not fit. With
+ * a factory it always chooses a scan. */
 static void test_models(void **state) {
   (void)state;
   bppsa_device *device = NULL;
@@ -115,7 +115,7 @@ static void test_models(void **state) {
   bppsa_cnn_config tight = config, bp = config;
   bp.method.backward = BPPSA_BACKWARD_BP;
   for (tight.memory_limit = bp.memory_limit = (int64_t)1 << 20;; tight.memory_limit = bp.memory_limit += (int64_t)1 << 20) {
-    bppsa_model *small = NULL; /* the least that BP needs is too little for a scan */
+    bppsa_model *small = NULL; /* the memory that BP needs is too little for a scan */
     if (bppsa_cnn_create(&network, &bp, device, &small) == BPPSA_OK) {
       bppsa_model_destroy(small);
       small = make(&network, &tight, device);

@@ -22,7 +22,7 @@ static double functional(const problem *p, double *number, double value) {
   return sum;
 }
 
-/* Whether a slope agrees with central differences; where two steps disagree there is a kink between them: nothing is said. */
+/* Does a slope agree with central differences? If two steps disagree, a kink lies between them, and nothing can be said. */
 static bool agrees(const problem *p, double *number, double gradient) {
   double slopes[2];
   for (int i = 0; i < 2; ++i) {
@@ -149,7 +149,7 @@ static void test_threads(void **state) {
   bppsa_device_destroy(four);
 }
 
-/* A model for 16 samples takes 5, and gives what a model for 5 gives. */
+/* A model made for 16 samples and given 5 has the results of a model made for 5. */
 static void test_smaller_batch(void **state) {
   (void)state;
   bppsa_device *device = cpu_device(2);

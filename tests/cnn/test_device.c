@@ -48,7 +48,7 @@ static void assert_same_bits(const problem *p, const result *a, const result *b)
 
 static void check_way(problem *p, bppsa_dtype dtype, const way *w, const result *reference, result *in_order, int number) {
   bppsa_cnn_config config = config_for(p, dtype, w);
-  config.batch += number % 3; /* planned for more than come */
+  config.batch += number % 3; /* planned for more samples than are used */
   result r = compute(p, &config, device);
   check_logits(p, dtype, &r, reference, number);
   if (dtype == BPPSA_F32) {
@@ -136,7 +136,7 @@ static bppsa_status queue_passes(void *context) {
   return q->model->ops->backward(q->model, &q->in->seed);
 }
 
-/* The captured passes give what the plain ones give, bit for bit, every time, for other images in the same place too. */
+/* Captured passes have the bits of the plain ones, every time, also for other images at the same address. */
 static void check_capture(const problem *p, const way *w) {
   const bppsa_cnn_config config = config_for(p, BPPSA_F32, w);
   bppsa_model *model = make_model(p, &config, device);
@@ -184,10 +184,10 @@ static void test_captures(void **state) {
   free_problem(&p);
 }
 
-/* Batches of several sizes one after the other, each as of a model of its own. */
+/* Batches of several sizes one after the other; each has the results of a model of its own. */
 static void test_sizes(void **state) {
   (void)state;
-  static const int64_t sizes[] = {6, 1, 6, 3, 1, 2, 4, 5, 1, 3, 6}; /* more than are kept */
+  static const int64_t sizes[] = {6, 1, 6, 3, 1, 2, 4, 5, 1, 3, 6}; /* more sizes than a network keeps */
   for (int w = 0; w < BP_WAYS; ++w) {
     problem whole;
     mixed_problem(6, BPPSA_F64, &whole);
@@ -290,7 +290,7 @@ static void test_refusals(void **state) {
   free_problem(&p);
 }
 
-/* A NaN in an image: the first thing found, and the layers behind it without it in the image. */
+/* A NaN in an image is the first value found; without it the layers behind it are searched. */
 static void test_nonfinite(void **state) {
   (void)state;
   problem p;

@@ -59,7 +59,7 @@ static double spread(const double *v, int64_t n) {
   return sqrt(sum);
 }
 
-/* Tensors from .. to-1 share a threshold: those at the front of the sorted list must be gone, and no others. */
+/* Tensors from .. to-1 share a threshold: the weights at the front of the sorted list must be pruned, and no others. */
 static void check_group(const weights *w, int from, int to, bool scaled, double fraction) {
   int64_t all = 0;
   for (int t = from; t < to; ++t) {

@@ -1,5 +1,5 @@
 /* VGG-11 on 3 x 32 x 32, B = 1, two up-levels (BPPSA §4.3, 5.3): 97 % of every layer's weights pruned, one backward pass through
- * the planned scan; and what the unpruned network would need. */
+ * the planned scan; and the memory that the unpruned network would need. */
 #include <math.h>
 
 #include "cnn/cnn.h"
@@ -62,7 +62,7 @@ static void make_vgg(vgg *v) {
   config = config_of(v, BPPSA_BACKWARD_BP);
   assert_int_equal(bppsa_cnn_create(&v->network, &config, v->device, &v->bp), BPPSA_OK);
   for (int64_t p = 0; p < dense->parameter_count; ++p) {
-    v->masks[p / 2].name = v->bp->parameters[p / 2 * 2].name; /* the dense model goes */
+    v->masks[p / 2].name = v->bp->parameters[p / 2 * 2].name; /* the dense model is destroyed */
     assert_int_equal(bppsa_view_convert(&dense->parameters[p].value, &v->bp->parameters[p].value), BPPSA_OK);
   }
   bppsa_model_destroy(dense);
@@ -115,7 +115,7 @@ static void test_pruned(void **state) {
   free_vgg(&v);
 }
 
-/* Unpruned, within less than it needs: refused with the bytes, before they are allocated. */
+/* The unpruned network with less memory than it needs is refused, with the bytes, before they are allocated. */
 static void test_unpruned(void **state) {
   (void)state;
   vgg v = {.device = cpu_device(2)};

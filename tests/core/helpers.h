@@ -1,4 +1,4 @@
-/* What the tests of core/ share: cmocka, files made by hand, and the walk over every allocation. */
+/* Shared by the tests of core/: cmocka, files made by hand, and the walk over all allocations. */
 #ifndef BPPSA_TESTS_CORE_HELPERS_H
 #define BPPSA_TESTS_CORE_HELPERS_H
 
@@ -40,8 +40,8 @@ static inline void assert_message(const char *part) {
 }
 
 /* Fails allocation 1, 2, 3 ... of one call of `action` until it succeeds. Every failure must be ERR_MEMORY with a message, and
- * leave as many blocks alive as before. Returns the number of allocations of the successful call. `action` releases
- * what it makes. */
+ * leave as many blocks allocated as before. Returns the number of allocations in the successful call. `action` frees what it
+ * makes. */
 static inline int64_t walk_allocations(bppsa_status (*action)(void *), void *argument) {
   for (int64_t call = 1; call < 10000; ++call) {
     const int64_t before = bppsa_alloc_live();

@@ -1,4 +1,4 @@
-/* Reads that are whole and writes that are complete or absent. */
+/* Reads of whole files, and writes that are complete or absent. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -144,7 +144,7 @@ static void modes_and_links(void **state) {
   assert_int_equal(symlink("nowhere", FOLDER "/dangling"), 0);
   assert_int_equal(bppsa_file_writer_create(FOLDER "/dangling", &writer), BPPSA_ERR_IO);
   assert_message("leads nowhere");
-  char name[300] = FOLDER "/"; /* the longest name there is leaves room for the temporary file's */
+  char name[300] = FOLDER "/"; /* the longest name that leaves room for the temporary file's name */
   memset(name + strlen(name), 'n', 255);
   assert_int_equal(bppsa_file_write(name, "z", 1), BPPSA_OK);
   assert_contents(name, "z");
@@ -197,7 +197,7 @@ static void devices(void **state) {
   close(descriptor);
 }
 
-/* Standard output leads to a regular file: what is written goes behind what is there. */
+/* Standard output is a regular file: text is appended to it. */
 static void standard_output(void **state) {
   (void)state;
   fflush(stdout);
@@ -219,7 +219,7 @@ static void standard_output(void **state) {
   assert_true(S_ISLNK(info.st_mode));
 }
 
-/* The disk is full in the middle: an error, and nothing is left behind. */
+/* The disk becomes full during a write: an error, and nothing is left. */
 static void disk_full(void **state) {
   (void)state;
   put_file(TARGET, "old", 3);
@@ -268,7 +268,8 @@ static void allocation_failures(void **state) {
   assert_int_equal(entries(), before);
 }
 
-/* What a signal handler does: the open writers' files go, what was there stays, and more writers than are remembered do no harm. */
+/* What a signal handler does: the open writers' files are removed, earlier files stay, and more writers than the handler knows do
+ * no harm. */
 static void remove_temporaries(void **state) {
   (void)state;
   enum { WRITERS = 20, REMEMBERED = 16 };
@@ -276,13 +277,13 @@ static void remove_temporaries(void **state) {
   const int before = entries();
   const int64_t blocks = bppsa_alloc_live();
   bppsa_file_writer *writers[WRITERS];
-  bppsa_file_remove_temporaries();          /* none */
-  for (int round = 0; round < 2; ++round) { /* places are free again */
+  bppsa_file_remove_temporaries();          /* there are none */
+  for (int round = 0; round < 2; ++round) { /* slots are free again */
     for (int i = 0; i < WRITERS; ++i) {
       assert_int_equal(bppsa_file_writer_create(TARGET, &writers[i]), BPPSA_OK);
     }
     assert_int_equal(entries(), before + WRITERS);
-    if (round == 0) { /* a forked process owns none of them */
+    if (round == 0) { /* a forked process owns none of the files */
       const pid_t child = fork();
       assert_true(child >= 0);
       if (child == 0) {
@@ -305,7 +306,7 @@ static void remove_temporaries(void **state) {
   }
   assert_contents(TARGET, "old");
   assert_int_equal(bppsa_file_write(TARGET, "new", 3), BPPSA_OK);
-  bppsa_file_remove_temporaries(); /* a committed file is none */
+  bppsa_file_remove_temporaries(); /* a committed file is not temporary */
   assert_contents(TARGET, "new");
   assert_int_equal(bppsa_alloc_live(), blocks);
 }

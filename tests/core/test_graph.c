@@ -1,4 +1,4 @@
-/* Recordings of a GPU's work, marks, and the queued copies; what a processor says to them. */
+/* Recordings of a GPU's work, marks, and queued copies; and the errors of a CPU. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 enum { N = 300, BYTES = N * (int)sizeof(int32_t) };
 
-/* Host memory in and out, GPU memory between them, and what copies the one to the other. */
+/* Host memory for input and output, GPU memory between them, and the copies. */
 typedef struct {
   bppsa_device *device;
   int32_t *in, *out;
@@ -61,13 +61,13 @@ static void queued_copies_arrive(void **state) {
   open_recording(&r);
   set(&r, 7);
   queue_copies(&r);
-  assert_true(!is_emulated(r.device) || r.out[N - 1] == 0); /* streams are lazy there */
+  assert_true(!is_emulated(r.device) || r.out[N - 1] == 0); /* emulated streams are lazy */
   assert_int_equal(bppsa_device_wait(r.device), BPPSA_OK);
   assert_memory_equal(r.out, r.in, BYTES);
   close_recording(&r);
 }
 
-/* Nothing runs while it is recorded; each replay reads memory as it then is. */
+/* While work is recorded it does not run; each replay reads memory as it is then. */
 static void recordings_are_replayed(void **state) {
   (void)state;
   recording r;
@@ -96,7 +96,7 @@ static void recordings_are_replayed(void **state) {
   close_recording(&r);
 }
 
-/* Waiting, allocating and freeing are errors in a recording, which is lost; the next one is good. */
+/* Waiting, allocating and freeing during a recording are errors and spoil it; the next recording is good. */
 static void what_waits_spoils_a_recording(void **state) {
   (void)state;
   recording r;

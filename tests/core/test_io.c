@@ -1,4 +1,4 @@
-/* Every call to the operating system failed in turn: reads say so, writes are complete or leave no trace. */
+/* Every call to the operating system fails in turn: reads report it, writes are complete or leave nothing. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -113,7 +113,7 @@ static void writes_are_complete_or_absent(void **state) {
   }
 }
 
-/* Killed in front of any call: the old file or the new one, and what is left over goes with the next cleaning. */
+/* Killed before any call: the old file or the new one exists, and the next cleaning removes what is left over. */
 static void a_kill_leaves_the_old_or_the_new(void **state) {
   (void)state;
   bool done = false;

@@ -1,4 +1,4 @@
-/* Setting a model's parameters by name, and the search for what is not finite. */
+/* Setting a model's parameters by name, and the search for values that are not finite. */
 #include <math.h>
 
 #include "core/model.h"

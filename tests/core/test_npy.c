@@ -1,4 +1,4 @@
-/* NPY: round trips, files of other writers, and files that lie. */
+/* NPY: round trips, files written by other programs, and files with wrong contents. */
 #include "core/npy.h"
 #include "core/philox.h"
 #include "tests/core/helpers.h"

@@ -58,7 +58,7 @@ static void test_numpy(void **state) {
   }
 }
 
-/* Without NumPy: the members' bytes stand where the archive's directory says. */
+/* Without NumPy: the members' bytes are where the archive's directory says. */
 static void test_layout(void **state) {
   (void)state;
   unsigned char bytes[8192];
@@ -107,7 +107,7 @@ static void test_memory(void **state) {
   assert_true(walk_allocations(write_anything, NULL) > 2);
 }
 
-/* Every call to the operating system fails, a full disk among them: no archive appears, and the one that is there stays. */
+/* Every call to the operating system fails, as on a full disk: no archive appears, and an existing one stays. */
 static void test_io(void **state) {
   (void)state;
   for (int onwards = 0; onwards < 2; ++onwards) {

@@ -1,4 +1,4 @@
-/* Ceilings, and the marks that time them. */
+/* Peak rates, and the marks that time them. */
 #include <time.h>
 
 #include "core/graph.h"
@@ -8,7 +8,7 @@
 #include "tests/core/helpers.h"
 #include "tests/support/support.h"
 
-/* Every run checks its own results (core/peak_cuda.cu); what is left is that the numbers are numbers and nothing is kept. */
+/* Every run checks its own results (core/peak_cuda.cu); this checks that the rates are numbers and nothing is leaked. */
 static void ceilings(void **state) {
   (void)state;
   bppsa_device *device = test_device(2);
@@ -26,7 +26,7 @@ static void ceilings(void **state) {
     assert_true(gpu ? peak.bytes > 1e6 && peak.bytes < 1e14 : peak.bytes == 0);
     assert_true(gpu ? peak.written > 1e6 && peak.written < 1e14 : peak.written == 0);
     assert_int_equal(bppsa_alloc_live(), blocks);
-    if (gpu && is_emulated(device)) { /* elsewhere kernels are loaded on their first use, and others may use the GPU */
+    if (gpu && is_emulated(device)) { /* on a real GPU kernels are loaded on first use, and other programs may use it */
       assert_int_equal(bppsa_memory_available(device, &after), BPPSA_OK);
       assert_int_equal(after, before);
     }
@@ -69,8 +69,9 @@ static void marks(void **state) {
   nanosleep(&pause, NULL);
   assert_int_equal(bppsa_timeline_mark(timeline, 1), BPPSA_OK);
   assert_int_equal(bppsa_timeline_seconds(timeline, 0, 1, &forward), BPPSA_OK);
-  assert_true(forward >= (is_emulated(device) ? 0 : 0.015) && forward < 20); /* emulated work waits until it is waited for */
-  assert_int_equal(bppsa_timeline_mark(timeline, 0), BPPSA_OK);              /* moved behind the other */
+  /* emulated work does not run until it is waited for */
+  assert_true(forward >= (is_emulated(device) ? 0 : 0.015) && forward < 20);
+  assert_int_equal(bppsa_timeline_mark(timeline, 0), BPPSA_OK); /* moved behind the other */
   assert_int_equal(bppsa_timeline_seconds(timeline, 1, 0, &backward), BPPSA_OK);
   assert_true(backward >= 0 && (backward < forward || is_emulated(device)));
   bppsa_timeline_destroy(timeline);
@@ -97,7 +98,7 @@ static bppsa_status fail_within(void *context) {
   return bppsa_fail(BPPSA_ERR_SHAPE, "x: too long");
 }
 
-/* Work that waits cannot be captured, and the stream works afterwards; graphs that replay are in tests/scan/test_graph.c. */
+/* Work that waits cannot be captured, and the stream works afterwards; graphs that are replayed are in tests/scan/test_graph.c. */
 static void refused_captures(void **state) {
   (void)state;
   bppsa_device *device = test_device(1);

@@ -1,6 +1,6 @@
-/* The library's threads: every index once with any number of threads, callers side by side, nested loops, threads that are
- * late, refused or lost in a fork, and threads that sleep when there is nothing to do. The only time that is asserted is
- * processor time that idle threads must not use. */
+/* The library's threads: every index once with any number of threads, simultaneous callers, nested loops, threads that are late,
+ * refused or lost in a fork, and threads that sleep while there is nothing to do. The only time that is asserted is processor time,
+ * which idle threads must not use. */
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
@@ -138,7 +138,7 @@ typedef struct {
   sigset_t *masks; /* of the threads 0 and 1 */
 } meeting;
 
-/* Index 0 waits until everything else is done: by another thread, whoever has it. */
+/* Index 0 waits until all other indices are done, so another thread must do them. */
 static void wait_for_the_rest(const void *context, int32_t worker, int64_t first, int64_t end) {
   const meeting *m = context;
   for (int64_t i = first; i < end; ++i) {
@@ -155,7 +155,7 @@ static void a_slow_piece_holds_up_nothing_else(void **state) {
   sigset_t masks[2], own;
   pthread_sigmask(SIG_BLOCK, NULL, &own);
   for (int i = 0; i < 20; ++i) {
-    const struct timespec moment = {.tv_nsec = 5000000}; /* a thread that was woken in vain may be woken again */
+    const struct timespec moment = {.tv_nsec = 5000000}; /* a thread that was woken in vain may be woken again then */
     atomic_int done = 0;
     nanosleep(&moment, NULL);
     const meeting m = {&done, 64, masks};
@@ -248,7 +248,7 @@ static void many_tiny_loops(void **state) {
 
 /* ---- what fails ---- */
 
-/* The first test of all: no thread has been made yet. */
+/* Must be the first test: no thread exists yet. */
 static void refused_threads_leave_the_caller_alone(void **state) {
   (void)state;
   assert_int_equal(bppsa_pool_size(), 0);
@@ -266,7 +266,7 @@ static void refused_threads_leave_the_caller_alone(void **state) {
   bppsa_pool_refuse_threads(false);
 }
 
-/* One thread is there, further ones are refused. */
+/* One thread exists; further ones are refused. */
 static void some_threads_are_refused(void **state) {
   (void)state;
   assert_true(is_right(2, 50, LONG));
@@ -317,12 +317,12 @@ static void a_child_makes_threads_of_its_own(void **state) {
   (void)state;
   assert_true(is_right(3, 50, LONG));
   fork_and_check();
-  assert_true(is_right(3, 50, LONG)); /* the parent's go on */
+  assert_true(is_right(3, 50, LONG)); /* the parent's threads still work */
   pthread_t thread;
   caller busy = {.loops = 2000, .seed = 7};
   assert_int_equal(pthread_create(&thread, NULL, call, &busy), 0);
   for (int i = 0; i < 10; ++i) {
-    fork_and_check(); /* while another thread is within loops */
+    fork_and_check(); /* while another thread is inside loops */
   }
   pthread_join(thread, NULL);
   assert_int_equal(busy.failed, 0);

@@ -1,4 +1,4 @@
-/* safetensors: round trips, layouts of other writers, and files that lie. */
+/* safetensors: round trips, layouts of other programs, and files with wrong contents. */
 #include "core/philox.h"
 #include "core/safetensors.h"
 #include "tests/core/helpers.h"
@@ -83,7 +83,7 @@ static void no_tensors(void **state) {
   bppsa_safetensors_destroy(file);
 }
 
-/* Tensors in another order than their data, a header without padding, keys nobody knows, empty tensors between others. */
+/* Tensors in another order than their data, a header without padding, unknown keys, empty tensors between others. */
 static void other_writers(void **state) {
   (void)state;
   static const char header[] =

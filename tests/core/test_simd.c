@@ -26,7 +26,7 @@ static void with_each(void (*check)(const bppsa_simd *)) {
   assert_int_equal(bppsa_simd_select("auto"), BPPSA_OK);
 }
 
-/* Exact-size arrays: a sanitized build sees every access outside them. */
+/* The arrays have exactly the needed size, so that a sanitized build sees every access outside them. */
 static void check_gemm_case(const bppsa_simd *kernels, int64_t m, int64_t n, int64_t k, bool columns, bool add, int64_t pad) {
   const int64_t lda = columns ? m + pad : k + pad, a_size = columns ? (k - 1) * lda + m : (m - 1) * lda + k;
   const int64_t ldb = n + pad, b_size = k * ldb, ldc = n + pad, c_size = (m - 1) * ldc + n;
@@ -41,7 +41,7 @@ static void check_gemm_case(const bppsa_simd *kernels, int64_t m, int64_t n, int
   for (int64_t i = 0; i < m; ++i) {
     for (int64_t j = 0; j < ldc && i * ldc + j < c_size; ++j) {
       const int64_t at = i * ldc + j;
-      if (j >= n) { /* between the rows nothing is written */
+      if (j >= n) { /* padding between rows is not written */
         assert_true(cd[at] == c[at] && cf[at] == (float)c[at]);
         continue;
       }
@@ -146,7 +146,7 @@ static void check_tanh(const bppsa_simd *kernels) {
     assert_true(isnan(expected[i]) ? isnan(y[i]) : y[i] == expected[i] && signbit(y[i]) == signbit(expected[i]));
     assert_true(isnan(expected64[i]) ? isnan(z[i]) : z[i] == expected64[i] && signbit(z[i]) == signbit(expected64[i]));
   }
-  /* the position in a vector does not matter */
+  /* The result does not depend on the position in a vector. */
   double *x = uniform(9, 67, 3);
   float *xf = rounded(BPPSA_F32, x, 67), all[67], one;
   kernels->f32.tanh(67, xf, all);
@@ -299,7 +299,7 @@ static void test_transpose(void **state) {
   with_each(check_transpose);
 }
 
-/* NaN passed over by column_largest, kept by row_largest. */
+/* column_largest ignores NaN, row_largest keeps it. */
 static void check_largest(const bppsa_simd *kernels) {
   enum { ROWS = 5, N = 37 };
   double *x = uniform(41, ROWS * N, 3), rows[ROWS], columns[N];
@@ -331,7 +331,7 @@ static void check_largest(const bppsa_simd *kernels) {
   bppsa_free(xf);
 }
 
-/* The peak is as many FLOPs as a product can never exceed. */
+/* The peak is a rate of FLOPs that no product can exceed. */
 static void check_peak(const bppsa_simd *kernels) {
   float single = 1;
   double wide = 1;
@@ -367,7 +367,7 @@ static void test_elementwise(void **state) {
 static void test_matmul(void **state) {
   (void)state;
   enum { M = 9, N = 600, K = 500 };
-  assert_int_equal(bppsa_blas_hold(), BPPSA_OK); /* one thread inside BLAS, as every device sees to */
+  assert_int_equal(bppsa_blas_hold(), BPPSA_OK); /* one thread inside BLAS, as every device has it */
   double *a = uniform(21, M * K, 1), *b = uniform(22, K * N, 1), *c = bppsa_calloc(M * N, sizeof *c),
          *d = bppsa_calloc(M * N, sizeof *d);
   double *at = bppsa_calloc(M * K, sizeof *at);

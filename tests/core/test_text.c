@@ -24,7 +24,7 @@ static void grows(void **state) {
   bppsa_text_free(&text);
 }
 
-/* After a failure nothing is added, even where there is memory again. */
+/* After a failure nothing more is added, even if memory is available again. */
 static void failure_stays(void **state) {
   (void)state;
   bppsa_text text = {0};
@@ -63,7 +63,7 @@ static void suggestions(void **state) {
   assert_string_equal(bppsa_suggestion("--quux", names, hint, sizeof hint), "");
 }
 
-/* Significant digits: without zeros in front and behind, and without the exponent's. */
+/* Significant digits: without leading and trailing zeros, and without those of the exponent. */
 static int count_digits(const char *text) {
   int count = 0, all = 0;
   for (; *text != '\0' && *text != 'e'; ++text) {
@@ -127,7 +127,7 @@ static void reals(void **state) {
   bppsa_text_free(&cells);
 }
 
-/* A locale whose numbers have a comma changes nothing. Skipped where no such locale is installed. */
+/* A locale whose numbers have a comma changes nothing. Skipped if none is installed. */
 static void reals_of_any_locale(void **state) {
   (void)state;
   static const char *const names[] = {"de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8", "de_DE", NULL};

@@ -63,7 +63,8 @@ static void small(void **state) {
   }
 }
 
-/* More rows than pixels: several rows share one, and one value that is not 0 is enough. An empty matrix is one pixel. */
+/* There are more rows than pixels: several rows share a pixel, and one value that is not 0 is enough to colour it. An empty
+ * matrix is one pixel. */
 static void large_and_empty(void **state) {
   (void)state;
   enum { N = 3000 };

@@ -1,5 +1,5 @@
-/* Forward operators in float64 as textbooks have them: the reference for Jacobians. They know nothing of sparsity and share no code
- * with the library. */
+/* Textbook forward operators in float64, the reference for Jacobians. They know nothing of sparsity and share no code with the
+ * library. */
 #ifndef BPPSA_TESTS_JACOBIAN_FORWARD_H
 #define BPPSA_TESTS_JACOBIAN_FORWARD_H
 
@@ -7,11 +7,11 @@
 
 #include "jacobian/op.h"
 
-/* Everything a forward pass needs besides x. */
+/* The operands of a forward pass besides x. */
 typedef struct {
   bppsa_op op;
   int64_t out[3];
-  const double *weights, *weights_ih, *bias_ih, *bias_hh, *x; /* x [inputs]: a cell's other input */
+  const double *weights, *weights_ih, *bias_ih, *bias_hh, *x; /* x [inputs]: the cell's other input */
   int64_t inputs;
 } forward_op;
 

@@ -1,4 +1,4 @@
-/* Random operators with their operands: what the tests of generators run on. */
+/* Random operators with their operands, for the tests of generators. */
 #ifndef BPPSA_TESTS_JACOBIAN_PROBLEMS_H
 #define BPPSA_TESTS_JACOBIAN_PROBLEMS_H
 
@@ -78,7 +78,7 @@ static inline bool is_cell(const bppsa_op *op) {
   return op->kind == BPPSA_OPERATOR_STEP;
 }
 
-/* Integers, all different in a sample, none 0, so that differences of 1/4 cross no kink; reals where the function is smooth. */
+/* Integers, all different within a sample, none 0, so that differences of 1/4 cross no kink; reals for smooth functions. */
 static inline double *make_input(stream *s, const bppsa_op *op, int64_t batch, int64_t count) {
   double *x = uniform(s->seed + s->next++, batch * count, 2);
   const bool kinks =

@@ -1,4 +1,4 @@
-/* Jacobians counted without being made: what the generators make, and sizes that nobody can make. */
+/* Jacobians counted without making them: against those that the generators make, and for sizes that are too large to make. */
 #include "core/philox.h"
 #include "jacobian/jacobian.h"
 #include "tests/core/helpers.h"

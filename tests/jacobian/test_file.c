@@ -1,4 +1,4 @@
-/* Sparse matrices in files: what is written is read again, by SciPy too; what lies is refused. */
+/* Sparse matrices in files: written files are read again, also by SciPy; wrong files are refused. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -133,8 +133,7 @@ static void test_bad_mtx(void **state) {
   bppsa_csr_matrix_free(&read);
 }
 
-/* Every file that differs from a good one in one byte, or ends early, is read as some matrix or refused with a message: never
- * more. */
+/* Every file that differs from a good one in one byte, or ends early, is either read as some matrix or refused with a message. */
 static void test_bad_npz(void **state) {
   (void)state;
   static char good[8192], bad[8192];
@@ -161,7 +160,7 @@ static void test_bad_npz(void **state) {
       }
     }
   }
-  assert_true(refusals > 2 * size); /* some bytes mean nothing: dates, versions */
+  assert_true(refusals > 2 * size); /* some bytes have no meaning: dates, versions */
   for (long length = 0; length < size; length += length < 100 ? 1 : 37) {
     put_file(NPZ, good, (size_t)length);
     bppsa_csr_matrix read = {0};

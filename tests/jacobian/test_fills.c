@@ -1,6 +1,5 @@
-/* Fills against fills: the values of every operator have the same bits on the device under test as on one thread of a processor
- * of any instruction set.
- * Where a value is NaN both have one. test_generators.c says what they should be. */
+/* Fills against fills: the values of every operator have the same bits on the tested device as on one CPU thread with any
+ * instruction set. If one value is NaN, the other is too. test_generators.c checks that the values are right. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,7 +63,7 @@ static void assert_same_values(const problem *p, int64_t count, const void *foun
   }
 }
 
-/* Fills on the device, `shift` reals behind the beginning of its memory, and compares; what is beside the values stays. */
+/* Fills on the device, `shift` reals behind the beginning of its memory, and compares; memory beside the values must not change. */
 static void check_fill(const problem *p, const bppsa_device *device, bool from_output, int64_t shift, const void *expected,
                        int64_t count) {
   const int64_t size = (int64_t)bppsa_dtype_size(p->dtype), room = count + shift + 1;
@@ -89,7 +88,7 @@ static void check_fill(const problem *p, const bppsa_device *device, bool from_o
   bppsa_jacobian_destroy(j);
 }
 
-/* Values by one thread with the portable kernels, and then by the device. */
+/* Computes values by one thread with the portable kernels, and then on the device. */
 static void check_problem(const problem *p, const bppsa_device *one, const bppsa_device *device, bool from_output,
                           int64_t shift) {
   bppsa_jacobian *j = NULL;
@@ -112,7 +111,7 @@ static void check_problem(const problem *p, const bppsa_device *one, const bppsa
 
 /* ---- random operators ---- */
 
-/* One in `rare` of an array's values becomes special: NaN, infinities, zeros, its neighbour, tiny and huge ones. */
+/* Makes about one in `rare` of an array's values special: NaN, infinity, zero, a copy of its neighbour, tiny or huge. */
 static void make_special(stream *s, problem *p, void *array, int64_t count, int64_t rare) {
   const double special[] = {NAN, INFINITY, -INFINITY, 0, -0.0, 0, 1e-310, 1e-41, 1e30, -30};
   for (int64_t i = 0; i < count; ++i) {
@@ -186,8 +185,8 @@ static problem problem_of(stream *s, const shape *c, bppsa_dtype dtype) {
   return p;
 }
 
-/* What random operators are too small for: every way in which blocks of a convolution are chosen, several tiles of a step, planes
- * and packs that do not fill the last block. */
+/* Cases for which random operators are too small: every way to choose a convolution's blocks, several tiles of a step, planes and
+ * packs that do not fill the last block. */
 static const shape shapes[] = {
     /* rows of 36 values and several segments of 17 x 16 positions; with a mask */
     {BPPSA_OPERATOR_CONV2D, {12, 17, 16}, 12, 3, 1, 1, 1, 1, 1, 0},
@@ -211,7 +210,7 @@ static const shape shapes[] = {
     {RNN, {70, 1, 1}, 1, 1, 1, 1, 0, 1, 11, 0},
     {GRU, {70, 1, 1}, 1, 1, 1, 1, 0, 1, 11, 0},
     {GRU, {70, 1, 1}, 1, 1, 1, 1, 0, 1, 3, 6},
-    {GRU, {40, 1, 1}, 1, 1, 1, 1, 0, 1, 3300, 9}, /* more samples than there is room for factors of */
+    {GRU, {40, 1, 1}, 1, 1, 1, 1, 0, 1, 3300, 9}, /* more samples than `factors` has room for */
 };
 
 static void test_shapes(void **state) {
@@ -279,7 +278,7 @@ static bppsa_status fill_recorded(void *context) {
   return bppsa_jacobian_fill(r->j, BPPSA_F32, &r->o, r->values);
 }
 
-/* Fills are recorded, read their operands when they are replayed, and every replay gives the same. */
+/* Recorded fills read their operands when they are replayed, and every replay gives the same values. */
 static void test_graph(void **state) {
   (void)state;
   bppsa_device *device = test_device(1), *one = cpu_device(1);
@@ -358,7 +357,7 @@ static void test_memory(void **state) {
       assert_true(walk_allocations(create_once, &c) > 3);
     }
   }
-  if (gpu && is_emulated(device)) { /* elsewhere others may use the GPU */
+  if (gpu && is_emulated(device)) { /* other programs may use a real GPU */
     assert_int_equal(bppsa_memory_available(device, &after), BPPSA_OK);
     assert_int_equal(after, before);
   }
@@ -371,9 +370,9 @@ static int64_t available(const bppsa_device *device) {
   return bytes;
 }
 
-/* What a generator says that it holds of a GPU is what its creation takes and its going frees, to the byte, of an emulated one:
- * of others somebody else may take some, and they hand it out in larger pieces. A symbolic one holds nothing, and neither does a
- * processor's. */
+/* The bytes of GPU memory that a generator reports are those that creating it takes and destroying it frees. This is exact on an
+ * emulated GPU; on a real one other programs may take memory, which also comes in larger pieces. A symbolic generator, and one on
+ * a CPU, report 0. */
 static void test_device_bytes(void **state) {
   (void)state;
   bppsa_device *device = test_device(1);

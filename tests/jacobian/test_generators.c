@@ -1,5 +1,5 @@
-/* Generators against Jacobians obtained row by row of Jᵀ from the forward operator alone: f(e_i) where f is linear, exact
- * differences for ReLU and pools on integers, central differences elsewhere. */
+/* Generators against Jacobians computed row by row of Jᵀ from the forward operator alone: f(e_i) if f is linear, exact
+ * differences for ReLU and pools on integers, central differences for the others. */
 #include <stdio.h>
 #include <string.h>
 
@@ -31,18 +31,18 @@ static void reference_row(problem *p, int64_t b, int64_t i, double *x, double *p
   x[i] = p->x[b * p->ins + i] - back;
   forward_run(&p->f, x, row);
   for (int64_t k = 0; k < p->outs; ++k) {
-    row[k] = isfinite(row[k]) ? (plus[k] - row[k]) / (step + back) : 0; /* a window that sees nothing */
+    row[k] = isfinite(row[k]) ? (plus[k] - row[k]) / (step + back) : 0; /* the window contains no value */
   }
 }
 
-/* Does output k see input i at all? An input that stands out moves the largest of every window it is in. */
+/* Does output k depend on input i at all? An input larger than all others changes the largest value of every window it is in. */
 static void seen_row(problem *p, int64_t i, double *x, double *row) {
   for (int64_t k = 0; k < p->ins; ++k) {
     x[k] = k == i ? 1 : 0;
   }
   forward_run(&p->f, x, row);
   for (int64_t k = 0; k < p->outs; ++k) {
-    row[k] = row[k] == 1; /* not 0, and not what a window that sees nothing gives */
+    row[k] = row[k] == 1; /* neither 0 nor the value of an empty window */
   }
 }
 
@@ -50,7 +50,7 @@ static double get(bppsa_dtype dtype, const void *values, int64_t i) {
   return dtype == BPPSA_F32 ? (double)((const float *)values)[i] : ((const double *)values)[i];
 }
 
-/* The row of the pattern holds exactly the entries of `exact` that are not 0, and its values are row's. */
+/* Checks that the row of the pattern has exactly the entries of `exact` that are not 0, with the values of `row`. */
 static void check_row(const problem *p, const bppsa_csr *csr, const void *values, int64_t i, const double *exact,
                       const double *row, bool strict, double tolerance) {
   int64_t at = csr->row_ptr[i];
@@ -72,7 +72,7 @@ static void check_row(const problem *p, const bppsa_csr *csr, const void *values
 static void check_values(problem *p, const bppsa_csr *csr, const void *values, bool shared) {
   const bppsa_operator kind = p->f.op.kind;
   const bool smooth = is_cell(&p->f.op) || kind == BPPSA_OPERATOR_TANH || kind == BPPSA_OPERATOR_SIGMOID;
-  const bool strict = !smooth && kind != BPPSA_OPERATOR_RELU; /* a finite difference is rarely 0 where the entry is not there */
+  const bool strict = !smooth && kind != BPPSA_OPERATOR_RELU; /* a finite difference is rarely 0 by chance */
   double *x = uniform(1, p->ins, 1), *plus = uniform(1, p->outs, 1), *row = uniform(1, p->outs, 1),
          *exact = uniform(1, p->outs, 1);
   for (int64_t b = 0; b < (shared ? 1 : p->batch); ++b) {
@@ -144,7 +144,7 @@ static void test_random(void **state) {
   for (int k = 0; k < OPERATORS; ++k) {
     assert_true(kinds[k] > 100);
   }
-  assert_true(no_batch > 400 && one_value > 100 && empty_rows > 300 && no_entries > 50); /* the degenerate ones were there */
+  assert_true(no_batch > 400 && one_value > 100 && empty_rows > 300 && no_entries > 50); /* the degenerate cases have occurred */
   bppsa_device_destroy(device);
 }
 
@@ -250,7 +250,7 @@ static void test_vgg11(void **state) {
   bppsa_device_destroy(device);
 }
 
-/* Where there is no derivative PyTorch's answer counts: 0 and NaN in ReLUs, ties and NaN in pools. */
+/* Where no derivative exists the value is PyTorch's: 0 and NaN in ReLUs, ties and NaN in pools. */
 static void test_kinks(void **state) {
   (void)state;
   bppsa_device *device = cpu_device(1);

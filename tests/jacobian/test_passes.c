@@ -1,4 +1,4 @@
-/* On the device that CTest names: products and mat-vecs queued together have the bits that they have alone. */
+/* On the device that CTest names: products and mat-vecs that are queued together have the same bits as alone. */
 #include <string.h>
 
 #include "core/graph.h"
@@ -48,7 +48,7 @@ static bppsa_csr structured_pattern(int64_t groups, int64_t row_channels, int64_
   return csr;
 }
 
-/* Factors of products of every kind; of slots with rows of every class, and summed in C. */
+/* Makes factors for products of every kind; for `slots` with rows of every class, and rows that are summed in C. */
 static bppsa_product_kind make_factors(int64_t which, bppsa_csr *a, bppsa_csr *b) {
   const int64_t n = 4 + below(40), k = 4 + below(20), m = 4 + below(70);
   switch (which % 8) {
@@ -140,7 +140,7 @@ static void free_product(product_case *c, const bppsa_device *device) {
   bppsa_free(c->alone);
 }
 
-/* All kinds, in any order, more than are looked at together. */
+/* Products of all kinds, in any order, more than are looked at together. */
 static void test_products(void **state) {
   (void)state;
   bppsa_device *device = test_device(2);
@@ -187,7 +187,8 @@ static int64_t launches_of(const bppsa_product_pass *passes, int64_t count, cons
   return launches;
 }
 
-/* Plans of the same factors have the same shapes of blocks: they take as many launches as one of them. Recorded, not run. */
+/* Plans with equal factors have blocks of the same shape, so they take as many launches as one of them. They are recorded and not
+ * run. */
 static void test_launches(void **state) {
   (void)state;
   enum { PLANS = 3 };
@@ -215,7 +216,7 @@ static void test_launches(void **state) {
   bppsa_device_destroy(device);
 }
 
-/* Nothing to do is done; what cannot go together is refused, before any of it is queued. */
+/* No passes are a legal request; passes that cannot be queued together are refused before any is queued. */
 static void test_requests(void **state) {
   (void)state;
   bppsa_device *device = test_device(1);

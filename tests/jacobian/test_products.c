@@ -1,5 +1,5 @@
 /* On the device that CTest names: products against SciPy's, against a dense float64 reference over kinds, dtypes, batches and
- * structures, and a GPU's against the processor's. What plans hold is measured in test_product_memory.c. */
+ * structures, and a GPU's against the CPU's. test_product_memory.c measures the memory that plans hold. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -154,13 +154,13 @@ static const char *find_python(void) {
 static void test_scipy(void **state) {
   (void)state;
   const char *python = find_python(), *script = BPPSA_TEST_DATA_DIR "/jacobian/products_scipy.py";
-  if (python == NULL || access(script, R_OK) != 0) { /* another machine has the program alone */
+  if (python == NULL || access(script, R_OK) != 0) { /* scripts may be missing where only the program is installed */
     print_message("no SciPy (package python3-scipy), or no %s\n", script);
     skip();
   }
   bppsa_device *device = test_device(2);
   const int64_t pairs = is_emulated(device) ? FEW_PAIRS : PAIRS;
-  const char *path = "products.bin"; /* of the directory the test runs in */
+  const char *path = "products.bin"; /* in the directory where the test runs */
   FILE *file = fopen(path, "wb");
   assert_non_null(file);
   int64_t kinds[BPPSA_PRODUCT_KINDS] = {0};
@@ -214,7 +214,7 @@ static void free_factor(factor *f) {
   bppsa_free(f->typed);
 }
 
-/* |C|: the sums of the terms' magnitudes too. */
+/* |C|: also sums the magnitudes of the terms. */
 static void reference(const bppsa_csr *a, const double *x, const bppsa_csr *b, const double *y, double *c, double *most) {
   memset(c, 0, (size_t)(a->rows * b->cols) * sizeof *c);
   memset(most, 0, (size_t)(a->rows * b->cols) * sizeof *most);
@@ -241,7 +241,7 @@ static void check_values(const bppsa_csr *c, bppsa_dtype dtype, const char *valu
   }
 }
 
-/* c on the processor, by the same kind: the bits are a GPU's where the order of the sums is. */
+/* Computes c on the CPU by the same kind; a GPU must have the same bits if its sums have the same order. */
 static void check_processor(const factor *a, const factor *b, int64_t batch, const bppsa_product_config *config, const void *c,
                             int64_t bytes) {
   bppsa_device *device = cpu_device(2);
@@ -380,7 +380,7 @@ static void test_structures(void **state) {
   bppsa_device_destroy(device);
 }
 
-/* Channels beyond a task's rows and a kernel's tile. */
+/* Channels exceed a task's rows and a kernel's tile. */
 static void test_wide(void **state) {
   (void)state;
   bppsa_device *device = test_device(1);
@@ -417,8 +417,8 @@ static factor random_factor(const bppsa_csr *csr, int64_t batch, bool shared, bp
   return f;
 }
 
-/* Bands and channels of all sizes that a GPU's tiles have, whole and not: depths that a stage divides and others; more samples
- * than are packed together. */
+/* Bands and channels of all sizes that a GPU's tiles have, whole and partial; depths that a stage divides, and others; more
+ * samples than are packed together. */
 static void test_tiles(void **state) {
   (void)state;
   static const int64_t bands[][3] = {{9, 5, 14}, {12, 16, 70}, {28, 33, 20}, {50, 20, 65}, {70, 64, 64}};
@@ -459,8 +459,8 @@ static void test_tiles(void **state) {
   bppsa_device_destroy(device);
 }
 
-/* Rows of 3000 entries to 90000: on a GPU one of every class of shared memory, and one that has no room there; 16 and 32 bits a
- * slot. */
+/* Rows with 3000 to 90000 entries: on a GPU one of every class of shared memory and one that does not fit in it; slots of 16 and
+ * 32 bits. */
 static void test_wide_rows(void **state) {
   (void)state;
   enum { ROWS = 7, MIDDLE = 40, WIDE = 200000, BATCH = 5 };
@@ -542,7 +542,7 @@ static void test_requests(void **state) {
   bppsa_product_destroy(p);
   assert_int_equal(bppsa_csr_create(1, (int64_t)1 << 31, 0, &huge), BPPSA_ERR_SHAPE);
   assert_message("2147483648 columns, expected at most 2147483647");
-  /* the cap comes before the allocation: the unpruned conv3·conv4 in slots needs 64 GB */
+  /* The limit is checked before the allocation: the unpruned conv3·conv4 in slots needs 64 GB. */
   bppsa_op op = bppsa_op_default(BPPSA_OPERATOR_CONV2D);
   memcpy(op.in, (int64_t[]){64, 8, 8}, sizeof op.in);
   op.out_channels = 64;

@@ -1,4 +1,4 @@
-/* A cell that the library does not know: its gradients on the CPU, and what is said where its table has no entry. */
+/* A cell that the library does not know: its gradients on the CPU, and the errors where its table has no entry. */
 #include <math.h>
 #include <string.h>
 
@@ -102,8 +102,8 @@ static void expect(const bppsa_recurrent_config *c, const bppsa_cell *cell, cons
   assert_string_equal(bppsa_last_error(), words);
 }
 
-/* Whatever the number of its gates, the size, the dtype and the method, a cell without kernels does not run on a GPU: whether its
- * table names no function for them, or one that has none. */
+/* A cell without kernels does not run on a GPU, whatever its gates, size, dtype and method: neither if its table names no
+ * function for them, nor if that function returns NULL. */
 static const struct bppsa_cell_cuda *no_kernels(void) {
   return NULL;
 }
@@ -125,7 +125,7 @@ static void has_no_kernels(void **state) {
   }
 }
 
-/* On a CPU a cell with an empty table runs by no method either. */
+/* A cell with an empty table runs by no method on a CPU. */
 static void has_nothing(void **state) {
   (void)state;
   static const bppsa_cell empty = {.name = "empty", .gates = 2, .matrices = 2};
@@ -191,7 +191,7 @@ static void contradicts_itself(void **state) {
   expect(&c, &cell, host, BPPSA_ERR_ARGUMENT, "sum: nonlinearity 1, expected tanh: the cell has no other");
 }
 
-/* The architecture is told from weights of any number of gates. */
+/* The architecture is inferred from weights with any number of gates. */
 static void is_inferred(void **state) {
   (void)state;
   bppsa_recurrent_config c = small(), found = bppsa_recurrent_config_default();

@@ -39,7 +39,7 @@ static bppsa_view moved(const void *values, bppsa_dtype dtype, int32_t ndim, con
   return view;
 }
 
-/* The reference's gradients, with the weights as they are rounded to the dtype of `typed`. */
+/* The reference's gradients, with the weights rounded to the dtype of `typed`. */
 static void run_reference(const problem *p, const bppsa_model *typed, bppsa_model *wide, const double *x, const double *seed) {
   const bppsa_recurrent_config *c = &p->config;
   bppsa_named_view values[64];
@@ -55,7 +55,7 @@ static void run_reference(const problem *p, const bppsa_model *typed, bppsa_mode
   assert_int_equal(bppsa_recurrent_backward_layers(wide, &seed_view), BPPSA_OK);
 }
 
-/* True when the algorithm takes the shape. Two passes: gradients are not added up. */
+/* True if the algorithm accepts the shape. Makes two passes, because gradients must not add up. */
 static bool run(const problem *p, bppsa_cudnn_algorithm algorithm) {
   const bppsa_recurrent_config *c = &p->config;
   const int64_t xs = c->seq_len * c->batch * c->input, seeds = (c->loss_all ? c->seq_len : 1) * c->batch * c->hidden;

@@ -1,5 +1,5 @@
-/* The fused kernels of recurrent layers, and what a processor runs in their place, cut time into the chunks that the plan names;
- * and an algorithm that nobody has runs neither in them nor beside them. */
+/* The fused kernels of recurrent layers, and the CPU's code for the same, cut time into the chunks that the plan prints; an unknown
+ * algorithm runs neither in them nor beside them. */
 #include <math.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ enum { MOST = 300 };
 
 static const float weight = 0.9876543f;
 
-/* States of 0 have Jᵀ = W: gradients of the states g_T, .., g_1 with one unit. */
+/* With states of 0 Jᵀ = W: computes the gradients of the states g_T, .., g_1 with one unit. */
 static void run(const bppsa_device *device, int64_t steps, int64_t chunks, float *y) {
   bppsa_recurrent_config c = bppsa_recurrent_config_default();
   bppsa_model *model = NULL;
@@ -50,7 +50,7 @@ static void run(const bppsa_device *device, int64_t steps, int64_t chunks, float
 static void test_cut(void **state) {
   (void)state;
   bppsa_device *device = test_device(2);
-  const bool fused = bppsa_device_get_kind(device) != BPPSA_CPU; /* chunk 0 has a product there too */
+  const bool fused = bppsa_device_get_kind(device) != BPPSA_CPU; /* then chunk 0 has a product too */
   int64_t begin[MOST + 1], differs = 0, cuts = 0;
   float first[MOST], second[MOST], expected[MOST + 1], other[MOST + 1], got[MOST];
   for (int64_t i = 0; i < MOST; ++i) {
@@ -59,7 +59,7 @@ static void test_cut(void **state) {
   }
   for (int64_t steps = 1; steps <= MOST; ++steps) {
     for (int64_t p = 1; p <= steps; ++p) {
-      if (is_emulated(device) && steps > 9 && !is_example(MOST, steps, p)) { /* what all others launch is compared below */
+      if (is_emulated(device) && steps > 9 && !is_example(MOST, steps, p)) { /* the launches of the others are compared below */
         continue;
       }
       expected[0] = other[0] = 1;

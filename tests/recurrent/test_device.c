@@ -23,7 +23,7 @@ static const way ways[] = {{BPPSA_BACKWARD_BP, BPPSA_SCAN_AUTO, 0},      {BPPSA_
                            {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_LINEAR, 0},  {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_CHUNKED, 1000},
                            {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_AUTO, 0}};
 
-/* One problem, and what both networks are given and gave. */
+/* A problem, with the inputs and results of both networks. */
 typedef struct {
   bppsa_recurrent_config config;
   bool gru, state; /* state: h0 is given */
@@ -70,7 +70,7 @@ static void check(const problem *p, const way *w, const char *what, const bppsa_
   bppsa_free(copy);
 }
 
-/* Both networks get the weights of the device's, rounded to its type. */
+/* Gives both networks the weights of the device's, rounded to its type. */
 static void share_weights(problem *p, bppsa_model *model) {
   bppsa_named_view values[64];
   for (int64_t i = 0; i < model->parameter_count; ++i) {
@@ -207,9 +207,9 @@ static void test_gru_f64(void **state) {
   check_shapes(true, BPPSA_F64);
 }
 
-/* Gradients of all states in a network whose states are 0, so that Jᵀ = Wᵀ (RNN) or Wᵀ_hn / 4 + I / 2 (GRU): with W = Q
- * diag(e) Qᵀ / scale the eigenvalues are e. The seed is in the directions of eigenvalue `decay`; other directions grow by 3 a
- * step, or stay. */
+/* Gradients of all states in a network whose states are 0, so that Jᵀ = Wᵀ (RNN) or Wᵀ_hn / 4 + I / 2 (GRU). With W = Q
+ * diag(e) Qᵀ / scale the eigenvalues are e. The seed is in the directions of eigenvalue `decay`; other directions grow by a
+ * factor of 3 in each step, or stay. */
 static double *hidden_gradients(bool gru, const bppsa_device *on, bppsa_dtype dtype, const way *w, int64_t steps, int64_t hidden,
                                 double growth, bool rotated, int64_t *redone) {
   const double decay = 0.9;
@@ -259,7 +259,8 @@ static double *hidden_gradients(bool gru, const bppsa_device *on, bppsa_dtype dt
   return result;
 }
 
-/* Products whose rows grow beyond the type's range: gradients that do not are right all the same, step by step. */
+/* The rows of products grow beyond the type's range; gradients that do not grow are right all the same, because steps are redone.
+ */
 static void test_growth(void **state) {
   (void)state;
   enum { STEPS = 300, HIDDEN = 10 };
@@ -281,7 +282,7 @@ static void test_growth(void **state) {
   }
 }
 
-/* A gradient that the larger directions cancel out of: the product is useless, its steps are redone, and counted. */
+/* The larger directions cancel in the gradient: the product is useless, its steps are redone, and counted. */
 static void test_cancellation(void **state) {
   (void)state;
   enum { STEPS = 240, HIDDEN = 12 };
@@ -300,8 +301,8 @@ static void test_cancellation(void **state) {
   }
 }
 
-/* Gradients of every step, and chunks so long that what a chunk's product does to a gradient vanishes beside them, below the
- * type's range: nothing is redone for that. */
+/* Gradients enter at every step, and chunks are so long that a chunk's product contributes less than the type's range: nothing is
+ * redone for that. */
 static void test_vanished(void **state) {
   (void)state;
   const way w = {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_CHUNKED, 3};
@@ -349,7 +350,7 @@ static bppsa_status count_scan(void *context, const bppsa_scan_plan *plan, const
   return bppsa_scan_executor_create(plan, on, executor);
 }
 
-/* A scan of somebody else's runs wherever there is a scan, and nowhere in sequential BP. */
+/* A caller's scan factory is used wherever there is a scan, and never in sequential BP. */
 static void test_factory(void **state) {
   (void)state;
   for (int k = 0; k < 8; ++k) {

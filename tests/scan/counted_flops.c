@@ -1,5 +1,5 @@
-/* Twice the multiply-adds that the inner loops of a pass count is what the plan says it executes: chains of LeNet-5, masked and
- * not, of random networks, and VGG-11's pruned; every kind of product. */
+/* Twice the multiply-adds counted in the inner loops of a pass are the executed FLOPs of the plan: for chains of LeNet-5, masked
+ * and not, of random networks, and of a pruned VGG-11; with every kind of product. */
 #include <stdatomic.h>
 
 #include "cnn/prune.h"

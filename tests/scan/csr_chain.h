@@ -1,4 +1,4 @@
-/* Chains of sparse Jacobians with their values and gradients: what the tests of scans of them run on. */
+/* Chains of sparse Jacobians with their values and gradients, for the tests of sparse scans. */
 #ifndef BPPSA_TESTS_SCAN_CSR_CHAIN_H
 #define BPPSA_TESTS_SCAN_CSR_CHAIN_H
 
@@ -130,7 +130,7 @@ static inline bppsa_scan_config config_of(const chain *c, bppsa_scan_algorithm a
   return config;
 }
 
-/* Values in the device's memory, in the place of those in the host's. */
+/* Values in the device's memory, instead of those in host memory. */
 static inline void move_values(const chain *c, const bppsa_device *device, bppsa_csr_values *moved) {
   for (int64_t t = 0; t < c->n; ++t) {
     const int64_t count = c->patterns[t]->nnz * (c->values[t].stride == 0 ? 1 : c->batch);

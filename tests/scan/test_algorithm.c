@@ -1,4 +1,4 @@
-/* What is no algorithm of the table runs nowhere: not as a plan, not as an executor of one, and not under another name. */
+/* An algorithm that is not in the table runs nowhere: not as a plan, not as an executor, and not under another name. */
 #include <string.h>
 
 #include "scan/algorithm_internal.h"
@@ -30,7 +30,7 @@ static void test_plans(void **state) {
   }
 }
 
-/* A plan whose algorithm the device's table does not know, on the device that BPPSA_TEST_DEVICE names. */
+/* A plan whose algorithm is not in the table, on the device that BPPSA_TEST_DEVICE names. */
 static void test_executors(void **state) {
   (void)state;
   bppsa_device *device = test_device(2);
@@ -63,7 +63,7 @@ static void test_executors(void **state) {
   bppsa_device_destroy(device);
 }
 
-/* No kernels of a layer's own take it, and it has no name that could be read back as another's. */
+/* A layer's own kernels do not run it, and its name cannot be read as another's. */
 static void test_names_and_fusion(void **state) {
   (void)state;
   char text[BPPSA_METHOD_TEXT];

@@ -18,7 +18,7 @@ static void *run_scan(const chain *c, bppsa_scan_algorithm algorithm, int64_t le
   for (int pass = 0; pass < 2; ++pass) {
     assert_int_equal(bppsa_memory_put(device, gradients, c->seed, bytes), BPPSA_OK);
     const bppsa_scan_operands operands = {.batch = c->batch, .values = values, .gradients = gradients};
-    bppsa_alloc_fail_at(1); /* executing allocates nothing */
+    bppsa_alloc_fail_at(1); /* executing must not allocate */
     assert_int_equal(executor->execute(executor, &operands), BPPSA_OK);
     bppsa_alloc_fail_at(0);
   }
@@ -30,7 +30,7 @@ static void *run_scan(const chain *c, bppsa_scan_algorithm algorithm, int64_t le
   return g;
 }
 
-/* Against the recurrence; and the bits are the same on another number of threads. */
+/* Compares with the recurrence, and the bits with those of another number of threads. */
 static void check_scan(const chain *c, bppsa_scan_algorithm algorithm, int64_t levels, const bppsa_device *device,
                        const bppsa_device *other) {
   void *g = run_scan(c, algorithm, levels, device), *same = run_scan(c, algorithm, levels, other);
@@ -146,7 +146,7 @@ static void test_vgg11(void **state) {
   bppsa_device_destroy(device);
 }
 
-/* Everything is an identity: nothing is multiplied, and copies are no products. */
+/* If every element is an identity nothing is multiplied, and copies do not count as products. */
 static void test_identity(void **state) {
   (void)state;
   bppsa_device *device = test_device(1);
@@ -251,7 +251,8 @@ static void test_memory(void **state) {
   bppsa_device_destroy(device);
 }
 
-/* The limit is what the plan says it holds, to the byte, and it holds that; a GPU without room says how much was wanted. */
+/* The limit is the number of bytes that the plan reports, exactly, and that it holds; a GPU without memory reports how much was
+ * wanted. */
 static void test_limit(void **state) {
   (void)state;
   bppsa_device *device = test_device(1), *host = cpu_device(1);
@@ -299,7 +300,7 @@ static void test_limit(void **state) {
   bppsa_device_destroy(host);
 }
 
-/* A chain whose AUTO has products; its bytes and those of the recurrence. */
+/* A chain for which AUTO chooses products, with its bytes and those of the recurrence. */
 static void make_worthwhile(chain *c, const bppsa_device *device, int64_t *most, int64_t *least) {
   bppsa_scan_plan *plan = NULL;
   for (bool found = false; !found;) {
@@ -317,8 +318,8 @@ static void make_worthwhile(chain *c, const bppsa_device *device, int64_t *most,
   }
 }
 
-/* AUTO passes over what a GPU has no room for, given a limit or none, and takes the recurrence in the end; what runs out on the
- * host is an error all the same. Where there is no room for that either, the executor says so. */
+/* AUTO skips plans for which a GPU has no memory, with and without a limit, and ends with the recurrence; lack of host memory is
+ * still an error. If the recurrence does not fit either, the executor reports it. */
 static void test_room(void **state) {
   (void)state;
   bppsa_device *device = test_device(1);
@@ -360,7 +361,7 @@ static void test_room(void **state) {
   bppsa_device_destroy(device);
 }
 
-/* Mat-vecs alone: rows from none to many entries, shared and own values, more samples than one block takes. */
+/* Mat-vecs alone: rows from none to many entries, shared and separate values, more samples than a block computes. */
 static void test_apply(void **state) {
   (void)state;
   enum { ROWS = 37, COLS = 300, BATCH = 6 };

@@ -60,8 +60,8 @@ static void renew(scan *s) {
   assert_int_equal(bppsa_memory_put(s->device, s->operands.gradients, c->seed, s->bytes), BPPSA_OK);
 }
 
-/* A recording of all streams, replayed with values that came later: in the order of queueing and in others that its events allow.
- * */
+/* Records work on all streams, and replays it with values that arrive later: in the order of queueing, and in other orders that
+ * its events allow. */
 static void test_recording(void **state) {
   (void)state;
   bppsa_device *device = test_device(2);

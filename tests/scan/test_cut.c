@@ -1,4 +1,4 @@
-/* Chunks are cut in one way: what a plan prints is what a processor and a GPU execute, and what a schedule of the scan has. */
+/* Chunks are cut in one way: those that a plan prints are those that CPU and GPU execute and a schedule of the scan has. */
 #include <math.h>
 #include <string.h>
 
@@ -26,8 +26,8 @@ static bppsa_scan_plan *make(bppsa_element element, int64_t n, int64_t chunks) {
   return plan;
 }
 
-/* The chunks of a plan must be those of `begin`: every product lies in one of them, reaches over it from its first element, and
- * what all its phases list makes each of y[2] .. y[n + 1] once. */
+/* The chunks of a plan must be those of `begin`: every product lies within one of them and covers it from its first element, and
+ * all phases together make each of y[2] .. y[n + 1] once. */
 static void check_plan(const bppsa_scan_plan *plan, int64_t n, int64_t p, const int64_t *begin) {
   int64_t chunk[MOST + 1], made[MOST + 2] = {0}, carried = 1;
   bppsa_scan_iterator it = {0};
@@ -109,7 +109,7 @@ static void test_plans_and_schedules(void **state) {
 
 /* ---- executed ---- */
 
-/* Factors for which every rounding counts, and products stay near 1. */
+/* Factors for which every rounding matters, while products stay near 1. */
 typedef struct {
   float first[MOST], second[MOST]; /* of a[i + 1]; second: W of recurrent elements, otherwise 1 */
   float jt[MOST];                  /* first, by step */
@@ -148,9 +148,9 @@ static void execute(const bppsa_device *device, bppsa_element element, int64_t n
   bppsa_scan_plan_destroy(plan);
 }
 
-/* An emulated GPU takes all cuts of short chains, and of longer ones one of every number and size of chunks, with some number of
- * larger ones; what it launches for all others is compared below. GPUs walk 64 links of a diagonal and more in another order, with
- * other bits. */
+/* Which cuts are executed. On an emulated GPU: all cuts of short chains, and of longer ones one for each number and size of
+ * chunks, with some number of larger chunks; the launches of the others are compared below. A GPU computes diagonal chains of 64
+ * links or more in another order, with other bits. */
 static bool is_taken(const bppsa_device *device, bppsa_element element, int64_t n, int64_t p) {
   const bool gpu = bppsa_device_get_kind(device) != BPPSA_CPU;
   if (gpu && element == BPPSA_ELEMENT_DIAGONAL && (n / p > 60 || p > 60)) {
@@ -195,7 +195,7 @@ static void test_executed(void **state) {
 
 /* ---- launched ---- */
 
-/* A plan whose records are compared with the launches: the next one. */
+/* Records of a plan that are compared with launches: the next one. */
 typedef struct {
   const bppsa_scan_plan *plan;
   int64_t next;
@@ -219,7 +219,7 @@ static void check_launch(void *context, const simt_call *call) {
   assert_int_equal(matches, 1);
 }
 
-/* Every launch of every cut has a record of the printed plan, and every record has a launch. */
+/* Every launch of every cut has a record in the printed plan, and every record has a launch. */
 static void test_launched(void **state) {
   (void)state;
   bppsa_device *device = emulated_device(1);

@@ -6,8 +6,8 @@
 #include "scan/scan.h"
 #include "tests/support/support.h"
 
-/* Few numbers, many steps, of which some grow and some shrink by so much that parts of the chain are beyond the type's range;
- * gradients are not. */
+/* Few numbers and many steps, of which some grow and some shrink so much that parts of the chain exceed the type's range;
+ * gradients do not. */
 static void test_long_diagonal(void **state) {
   (void)state;
   enum { LONGEST = 300 };

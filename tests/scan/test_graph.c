@@ -1,5 +1,5 @@
-/* On a GPU: a scan captured as a graph and launched again gives the bits of the scan itself, on data that changed after the
- * capture. */
+/* On a GPU: a scan that is captured as a graph and launched again has the bits of the scan itself, also for data that changed after
+ * the capture. */
 #include <string.h>
 
 #include "core/alloc.h"

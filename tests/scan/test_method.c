@@ -1,4 +1,4 @@
-/* How gradients are computed: every method through its text and its JSON form and back; what is no method is refused. */
+/* Methods: each one is converted to its text and its JSON form and back; anything else is refused. */
 #include <stdio.h>
 #include <string.h>
 

@@ -27,8 +27,8 @@ static int64_t log2_ceil(int64_t x) {
   return k;
 }
 
-/* Follows every step of a plan with symbolic operands: an operand must have been made in an earlier level (or earlier in the same
- * chain), no product is made twice, and all of y[2] .. y[n] (and y[n+1] with input) are made. */
+/* Follows every step of a plan with symbolic operands. An operand must have been made in an earlier level (or earlier in the same
+ * chain), no product may be made twice, and y[2] .. y[n] (and y[n+1] with input) must all be made. */
 static void follow(const bppsa_scan_plan *plan) {
   const bppsa_scan_config *c = bppsa_scan_plan_config(plan);
   const int64_t n = c->jacobians, width = n + 2;
@@ -325,8 +325,8 @@ static void test_auto_takes_the_least_predicted_time(void **state) {
   bppsa_scan_plan_destroy(plan);
 }
 
-/* A GPU has room for chunks: more than on the processor, fewer for larger batches, none for a short chain or a batch
- * that fills it. */
+/* A GPU has room for many chunks: more than a CPU, fewer for larger batches, none for a short chain or a batch that keeps the GPU
+ * busy by itself. */
 static void test_auto_on_a_gpu(void **state) {
   (void)state;
   static const struct {
@@ -352,7 +352,7 @@ static void test_auto_on_a_gpu(void **state) {
   assert_true(chunks[3] < chunks[2]);
 }
 
-/* What the model says must move as the measurements it stands for do. */
+/* The model's predictions must change in the same direction as the measurements they stand for. */
 static void test_predicted_seconds(void **state) {
   (void)state;
   static const bppsa_scan_algorithm slower[] = {BPPSA_SCAN_LINEAR, BPPSA_SCAN_CHUNKED, BPPSA_SCAN_BLELLOCH};

@@ -2,7 +2,7 @@
  * over explicit matrices. */
 #include "tests/scan/scan_problem.h"
 
-/* All gradients as one tensor: where injections meet, a single g_t may cancel to nothing. */
+/* Checks all gradients as one tensor, because a single g_t may cancel where injected gradients meet. */
 static void check(const problem *p, const bppsa_scan_plan *plan, const bppsa_device *device, bool alias) {
   const int64_t n = p->config.jacobians, width = (int64_t)bppsa_dtype_size(p->config.dtype);
   const int64_t first = g_at(p, p->config.input || n == 0 ? 0 : 1), count = g_at(p, n + 1) - first;
@@ -149,7 +149,7 @@ static void test_bits(void **state) {
   }
 }
 
-/* Rows of weights may be any distance apart, at least H: the bits are the same, and nothing between the rows is used. */
+/* Rows of weights may be at any distance of at least H: the bits are the same, and numbers between the rows are not used. */
 static void test_rows_of_weights(void **state) {
   (void)state;
   bppsa_device *device = test_device(2);

@@ -1,4 +1,4 @@
-/* FLOPs beside BP's: linear is BP in every kind of chain, and both sides do the same work. */
+/* FLOPs compared with BP's: linear is BP in every kind of chain, and both sides do the same work. */
 #include "scan/work.h"
 #include "tests/scan/csr_chain.h"
 

@@ -51,8 +51,8 @@ static void test_links(void **state) {
   }
 }
 
-/* Two micro-batches of no time over one link: with ports or one network they wait for each other, without contention they do not.
- * Back they come one by one too. */
+/* Two micro-batches that take no time go over one link. With ports or one network they wait for each other; without contention
+ * they do not. On the way back they come one by one too. */
 static void test_contention(void **state) {
   (void)state;
   bppsa_schedule_config config = sized(2, 4);
@@ -72,7 +72,7 @@ static void test_contention(void **state) {
   assert_true(ports < 16);
 }
 
-/* A device that waits for its kernels' issue; a graph is issued once. (ooo-backprop, section 4.2) */
+/* A device waits for its kernels to be issued; a graph is issued once. (ooo-backprop, section 4.2) */
 static void test_issue(void **state) {
   (void)state;
   bppsa_schedule_config config = sized(1, 1);
@@ -102,7 +102,7 @@ static void test_hybrid(void **state) {
   }
 }
 
-/* eager hides in bubbles what post leaves behind all computation. */
+/* eager hides synchronisation in bubbles; post does it after all computation. */
 static void test_synchronisation(void **state) {
   (void)state;
   bppsa_schedule_config config = sized(8, 8);
@@ -135,8 +135,8 @@ static void test_recompute(void **state) {
   }
 }
 
-/* D = 6: C_f = 6 and C_b = 10, 26 units; on links the model is within 10 % of the simulation, as the paper claims of its machines.
- * */
+/* D = 6: C_f = 6 and C_b = 10, 26 units. With links the model is within 10 % of the simulation, as the paper claims for its
+ * machines. */
 static void test_model(void **state) {
   (void)state;
   for (int64_t d = 2; d <= 16; d += 2) {

@@ -1,5 +1,5 @@
-/* The validator: every scheme's schedules are valid; broken ones are rejected by the rule that is named, and accepted by it when
- * the rule is off. */
+/* The validator: every scheme's schedules are valid; broken ones are rejected by the rule that is named, and accepted if that
+ * rule is off. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -96,7 +96,7 @@ static bppsa_schedule_op *find(bppsa_schedule *list, int kind, int64_t which) {
   return NULL;
 }
 
-/* Takes an operation out of the list; dependencies on it go to what it waited for, or away. */
+/* Removes an operation from the list; its dependants depend on what it waited for instead, or on nothing. */
 static void drop(bppsa_schedule *list, bppsa_schedule_op *op) {
   const int64_t gone = op - list->ops;
   const int32_t instead = op->dep_count > 0 ? list->deps[op->deps] : -1;
@@ -122,7 +122,7 @@ static void drop(bppsa_schedule *list, bppsa_schedule_op *op) {
   }
 }
 
-/* Of the first operation of a kind that waits for one of another: it no longer does. */
+/* Removes a dependency: that of the first operation of one kind on an operation of another. */
 static void unbind(bppsa_schedule *list, int reader, int kind) {
   for (int64_t i = 0; i < list->count; ++i) {
     bppsa_schedule_op *op = &list->ops[i];
@@ -232,7 +232,7 @@ static void backward_early(bppsa_schedule *l) {
 static void weights_early(bppsa_schedule *l) {
   unbind(l, BPPSA_KIND_W, BPPSA_KIND_RECV);
 }
-/* Of a stage that is not the last: its own F comes first. */
+/* On a stage that is not the last: its own F is the first dependency. */
 static void activations_unread(bppsa_schedule *l) {
   bppsa_schedule_op *op = find(l, BPPSA_KIND_B, 0);
   while (op->kind != BPPSA_KIND_B || op->dep_count < 2) {
@@ -257,7 +257,7 @@ static void wrong_tensor(bppsa_schedule *l) {
   l->deps[find(l, BPPSA_KIND_SEND, 4)->deps] = l->deps[find(l, BPPSA_KIND_SEND, 0)->deps];
 }
 
-/* The sends of two tensors of one pair of workers change places: received in the other order. */
+/* Swaps the sends of two tensors between one pair of workers, so that they are received in another order. */
 static void overtaken(bppsa_schedule *l) {
   bppsa_schedule_op *first = find(l, BPPSA_KIND_SEND, 0), *other = first + 1;
   while (other->kind != BPPSA_KIND_SEND || other->worker != first->worker || other->layer != first->layer) {
@@ -278,7 +278,7 @@ static void past_transfer(bppsa_schedule *l) {
   }
 }
 
-/* The first pass waits for the last update. */
+/* The first pass depends on the last update. */
 static void in_circles(bppsa_schedule *l) {
   bppsa_schedule_op *first = find(l, BPPSA_KIND_F, 0), *last = find(l, BPPSA_KIND_STEP, 0);
   int32_t *deps = bppsa_realloc(l->deps, (size_t)(l->dep_count + 1) * sizeof *deps);
@@ -442,7 +442,8 @@ static bppsa_schedule *make(const char *scheme) {
   return list;
 }
 
-/* A rule alone must see the damage: with the others off it is found, with it off alone it is not found under that name. */
+/* Only the named rule may notice the damage: with the others off it is found, and with that rule off it is not found under its
+ * name. */
 static void test_mutations(void **state) {
   (void)state;
   for (int m = 0; m < MUTATIONS; ++m) {

@@ -1,4 +1,4 @@
-/* The papers' closed forms and worked numbers, exactly. Unit costs: F = 1, B = I + W = 2 unless said. */
+/* The closed forms and examples of the papers, exactly. Unit costs: F = 1, B = I + W = 2 unless stated. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

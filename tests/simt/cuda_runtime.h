@@ -1,16 +1,16 @@
-/* A small SIMT machine for the tests: stands where <cuda_runtime.h> would, so that a .cu file compiled as C++ runs its kernels on
- * the processor, under its sanitizers. No backend: it is slow, and it has one device, in host memory.
+/* A small SIMT machine for the tests. It takes the place of <cuda_runtime.h>, so that a .cu file that is compiled as C++ runs its
+ * kernels on the CPU, under the sanitizers. It is not a backend: it is slow, and it has one device, in host memory.
  *
- * A block's threads are fibers of one host thread. They run until a barrier, a shuffle or their end, in ascending order, and in
- * descending order after every other barrier: what depends on an order shows. Shared memory has exactly the launch's size, and so
- * has every allocation; both begin poisoned (all bits set: NaN). A barrier that some threads of a block miss by ending, or a
- * shuffle whose mask names a thread that does not come, ends the program with the kernel's name.
+ * The threads of a block are fibers of one host thread. They run until a barrier, a shuffle or their end, in ascending order, and
+ * in descending order after every other barrier, so that a dependence on the order shows. Shared memory, and every allocation, has
+ * exactly the requested size and is poisoned at first (all bits set: NaN). A barrier that some threads of a block miss because they
+ * have ended, or a shuffle whose mask names a thread that does not come, ends the program with the kernel's name.
  *
- * Streams are lazy: what is queued on one runs when somebody waits for it (every other time: for any of them) and not before, so
- * that a wait that is missing shows. While a stream is captured its work is recorded instead, with what it comes after, and
- * whatever would wait or allocate fails and spoils the capture, as on a device; streams join a capture by an event, and must have
- * come back when it ends. A graph's work runs in the order in which it was queued and, every other time, in one as far from it as
- * its events allow.
+ * Streams are lazy: queued work runs when the program waits for its stream (every other time: for any stream) and not before, so
+ * that a missing wait shows. While a stream is captured its work is recorded with its predecessors, and any call that would wait or
+ * allocate fails and spoils the capture, as on a real device; streams join a capture by an event, and must have come back when it
+ * ends. The work of a graph runs in the order in which it was queued and, every other time, in an order as far from that as its
+ * events allow.
  */
 #ifndef BPPSA_TESTS_SIMT_CUDA_RUNTIME_H
 #define BPPSA_TESTS_SIMT_CUDA_RUNTIME_H
@@ -48,7 +48,7 @@ void __syncthreads();
 void __syncwarp(unsigned mask = 0xffffffffu);
 int __syncthreads_or(int predicate);
 
-/* Every thread named in the mask gives `size` bytes and gets those of `lane`, which is of the mask. */
+/* Every thread named in the mask gives `size` bytes and receives those of `lane`, which must be in the mask. */
 void simt_exchange(unsigned mask, const void *mine, void *theirs, size_t size, int lane);
 unsigned simt_ballot(unsigned mask, int predicate);
 int simt_lane();
@@ -106,14 +106,14 @@ template <typename T> T atomicAdd(T *at, T value) { /* fibers do not interrupt e
   *at = before + value;
   return before;
 }
-/* Products that no compiler may fuse with a sum. */
+/* Products that no compiler may fuse with an addition. */
 inline float __fmul_rn(float a, float b) {
   return a * b;
 }
 inline double __dmul_rn(double a, double b) {
   return a * b;
 }
-/* A quotient that is rounded less carefully. */
+/* A quotient with a larger rounding error. */
 inline float __fdividef(float a, float b) {
   return a / b;
 }
@@ -122,7 +122,7 @@ void *simt_shared();
 #define BPPSA_SHARED(type, name) type *name = (type *)simt_shared()
 #define BPPSA_UNROLL
 #define BPPSA_UNROLL_BY(n)
-/* Of groups of launches (core/launch_group.cuh); a small device, so that what it has no room for shows. */
+/* For groups of launches (core/launch_group.cuh): a small device, so that launches which exceed it show. */
 #define BPPSA_GRID_CONSTANT(...) const __VA_ARGS__ &
 #define BPPSA_MOST_BLOCKS 300
 
@@ -137,7 +137,7 @@ void simt_launch(const char *kernel, const void *function, dim3 grid, dim3 block
 /* Shows a launch to a test that watches (tests/simt/watch.h). True: one does, and the launch is not to run. */
 bool simt_show(const char *kernel, dim3 grid, dim3 block, int count, const void *const *arguments, const size_t *sizes);
 
-/* A launch whose arguments come next: they are evaluated now, as the kernel's parameters, whenever it runs. */
+/* A launch whose arguments follow. They are evaluated now, as the kernel's parameters, although the kernel runs later. */
 template <typename... P> struct simt_prepared {
   const char *name;
   dim3 grid, block;
@@ -163,7 +163,7 @@ simt_prepared<P...> simt_prepare(const char *name, dim3 grid, dim3 block, size_t
 #define BPPSA_LAUNCH(kernel, blocks, threads, shared_bytes, stream, ...)                                                         \
   simt_prepare(#kernel, (blocks), (threads), (shared_bytes), (stream), kernel)(__VA_ARGS__)
 
-/* ---- the runtime, as far as it is used ---- */
+/* ---- the part of the runtime that the library uses ---- */
 
 enum cudaError_t {
   cudaSuccess = 0,

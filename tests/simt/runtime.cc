@@ -13,7 +13,7 @@
 
 typedef std::vector<std::function<void()>> simt_work;
 
-/* Work that is recorded: what each piece comes after. Pieces stand in the order in which they were queued. */
+/* Recorded work, with the predecessors of each piece. Pieces are in the order in which they were queued. */
 struct simt_captured {
   std::function<void()> work;
   std::vector<size_t> after;
@@ -24,9 +24,9 @@ struct simt_capture {
 };
 struct simt_stream {
   std::deque<std::function<void()>> queue;
-  std::shared_ptr<simt_capture> capture; /* NULL: none is going on */
-  bool origin;                           /* it began the capture; others joined it */
-  std::vector<size_t> last;              /* of a capture: what the stream's next piece comes after */
+  std::shared_ptr<simt_capture> capture; /* NULL: no capture is going on */
+  bool origin;                           /* it began the capture; other streams joined it */
+  std::vector<size_t> last;              /* in a capture: the predecessors of the stream's next piece */
 };
 struct simt_moment {
   bool recorded, inside_capture;
@@ -65,7 +65,7 @@ simt_stream *stream_of(cudaStream_t stream) {
   return stream == nullptr ? &default_stream : stream;
 }
 
-/* One piece after the other: a piece that waits for an event runs what stands before it on the event's stream. */
+/* Runs one piece after the other. A piece that waits for an event first runs what precedes the event on its stream. */
 void run(simt_stream *s) {
   while (!s->queue.empty()) {
     const std::function<void()> one = std::move(s->queue.front());
@@ -80,7 +80,8 @@ void run_all() {
   }
 }
 
-/* Somebody waits for a stream. Every other time the other streams run first, as far as events let them: of two streams' orders both extremes happen. */
+/* Runs a stream because the program waits for it. Every other time the other streams run first, as far as events allow, so that
+ * both extreme orders of two streams occur. */
 void run_for(simt_stream *s) {
   static bool others_first = false;
   if (others_first) {
@@ -90,7 +91,7 @@ void run_for(simt_stream *s) {
   run(s);
 }
 
-/* Until record `set` of the event is reached. */
+/* Runs until record `set` of the event is reached. */
 void run_until(const std::shared_ptr<simt_moment> &moment, simt_stream *s, int64_t set) {
   while (moment->reached < set && !s->queue.empty()) {
     const std::function<void()> one = std::move(s->queue.front());
@@ -103,7 +104,7 @@ void run_until(const std::shared_ptr<simt_moment> &moment, simt_stream *s, int64
   }
 }
 
-/* What may wait for a device spoils every capture that is going on. */
+/* Called by everything that may wait for a device: it spoils every capture that is going on. */
 bool may_wait() {
   bool may = true;
   for (simt_stream *s : streams) {
@@ -126,7 +127,7 @@ cudaError_t queue(cudaStream_t stream, std::function<void()> one) {
   return cudaSuccess;
 }
 
-/* What is held, and its bytes. */
+/* The allocations, and their sizes. */
 std::map<void *, size_t> &held() {
   static std::map<void *, size_t> map;
   return map;
@@ -174,7 +175,7 @@ const struct {
     {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated", "the capture failed earlier"},
     {cudaErrorStreamCaptureUnjoined, "cudaErrorStreamCaptureUnjoined", "a stream that joined the capture has work behind it"}};
 
-/* What instances of kernels may take of shared memory. */
+/* The shared memory that instances of kernels are allowed. */
 std::map<const void *, size_t> &allowed() {
   static std::map<const void *, size_t> bytes;
   return bytes;
@@ -352,7 +353,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
   });
 }
 
-/* Inside a capture the waiting stream joins it; an event that was never recorded holds nobody up. */
+/* Inside a capture the waiting stream joins it; an event that was never recorded is not waited for. */
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   simt_stream *s = stream_of(stream);
   const std::shared_ptr<simt_moment> moment = event->moment;
@@ -387,7 +388,7 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t first, cudaEve
 
 namespace {
 
-/* Everybody leaves the capture. Whether the pieces of all streams come before what the origin queues next. */
+/* Ends a capture on all streams. Returns whether the pieces of all streams come before the origin's next piece. */
 bool leave(const std::shared_ptr<simt_capture> &capture) {
   const std::vector<simt_captured> &pieces = capture->pieces;
   std::vector<bool> joined(pieces.size(), false);
@@ -411,7 +412,7 @@ bool leave(const std::shared_ptr<simt_capture> &capture) {
   return all;
 }
 
-/* Always the latest piece whose predecessors are done. */
+/* An order that always takes the latest piece whose predecessors are done. */
 simt_work far_order(const std::vector<simt_captured> &pieces) {
   std::vector<bool> done(pieces.size(), false);
   simt_work work;

@@ -28,7 +28,7 @@ enum { STACK = 1 << 16, LANES = 32, MOST_THREADS = 1024, MOST_SHARED = 227 * 102
 
 enum state { READY, AT_BLOCK, AT_WARP, DONE };
 
-/* Fibers are begun by makecontext, once, and switched by the compiler's own jumps, which make no system call. */
+/* Each fiber is started once by makecontext and then switched by the compiler's own jumps, which make no system call. */
 typedef void *jump[5];
 
 struct fiber {
@@ -76,7 +76,7 @@ void set_thread(int index) {
   __builtin_longjmp(to, 1);
 }
 
-/* Back to the scheduler, until it resumes this fiber. */
+/* Returns to the scheduler, until it resumes this fiber. */
 [[gnu::noinline]] void leave() {
 #ifdef SIMT_ASAN
   __sanitizer_start_switch_fiber(&current->fake, scheduler_stack, scheduler_size);
@@ -89,7 +89,7 @@ void set_thread(int index) {
 #endif
 }
 
-/* A fiber's life: thread after thread of block after block. */
+/* The loop of a fiber: it runs one thread after the other, block after block. */
 void live() {
 #ifdef SIMT_ASAN
   __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack, &scheduler_size);
@@ -127,7 +127,7 @@ void live() {
 #endif
 }
 
-/* A warp's threads that wait in one operation go on together. True when some did. */
+/* Lets a warp's threads continue that wait in the same operation. True if some did. */
 bool release_warp(int first, int count) {
   bool released = false;
   for (int i = first; i < first + count; ++i) {
@@ -208,7 +208,7 @@ std::string plain_name(const char *kernel) {
 
 /* Every kernel of SIMT_KERNELS must have been launched. */
 struct checker {
-  checker() { (void)launches(); } /* which therefore outlives it */
+  checker() { (void)launches(); } /* so that the launches are destroyed after it */
   ~checker() {
     for (const fiber &f : fibers) {
       free(f.stack);
@@ -292,7 +292,7 @@ void simt_exchange(unsigned mask, const void *mine, void *theirs, size_t size, i
   memcpy(current->given, mine, size);
   __syncwarp(mask);
   memcpy(theirs, fibers[(size_t)(first + lane)].given, size);
-  __syncwarp(mask); /* before anybody gives again */
+  __syncwarp(mask); /* before any thread gives again */
 }
 
 unsigned simt_ballot(unsigned mask, int predicate) {

@@ -1,12 +1,12 @@
-/* What the parts of the SIMT machine know of each other. */
+/* The interface between the parts of the SIMT machine. */
 #ifndef BPPSA_TESTS_SIMT_SIMT_H
 #define BPPSA_TESTS_SIMT_SIMT_H
 
 #include <cuda_runtime.h>
 
-/* Counts the launch; whether a device would take its sizes. */
+/* Counts the launch; returns whether a device would accept its sizes. */
 bool simt_launch_is_valid(const char *kernel, dim3 grid, dim3 block, size_t shared);
-/* All blocks, one after the other; `thread` is what each thread does. */
+/* Runs all blocks one after the other; `thread` is the code of a thread. */
 void simt_run(const char *kernel, dim3 grid, dim3 block, size_t shared, const std::function<void()> &thread);
 
 #endif

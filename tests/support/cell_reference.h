@@ -1,4 +1,4 @@
-/* A recurrent cell as the textbook has it, in float64, one sample and step at a time. */
+/* A recurrent cell by its textbook equations, in float64, one sample and step at a time. */
 #ifndef BPPSA_TESTS_SUPPORT_CELL_REFERENCE_H
 #define BPPSA_TESTS_SUPPORT_CELL_REFERENCE_H
 
@@ -7,10 +7,10 @@
 /* px = W_ih x + b_ih and ph = W_hh h + b_hh are [G·H]; before, h, g and carried [H]. */
 typedef struct {
   int64_t gates;
-  bool relu; /* knows that nonlinearity */
+  bool relu; /* the cell has this nonlinearity */
   bppsa_status (*create)(const bppsa_recurrent_config *config, const bppsa_device *device, bppsa_model **model);
   void (*forward)(const bppsa_recurrent_config *c, const double *px, const double *ph, const double *before, double *h);
-  /* dx, dh: gradients of px and ph; carried: of `before` other than through ph */
+  /* dx, dh: gradients of px and ph; carried: the gradient of `before` that does not go through ph. */
   void (*backward)(const bppsa_recurrent_config *c, const double *px, const double *ph, const double *before, const double *h,
                    const double *g, double *dx, double *dh, double *carried);
 } cell_reference;

@@ -1,9 +1,9 @@
-/* The tests of a recurrent cell, for one test program a cell: included after the program has defined
+/* The tests of a recurrent cell. A cell's test program includes this after it has defined
  *
  *     static const cell_reference cell = {..};
  *
- * Gradients of every algorithm are held against a float64 reference written as the textbook has it; the reference and the library
- * against finite differences of the forward pass alone. */
+ * Gradients of every algorithm are compared with a float64 reference written from the textbook; the reference and the library are
+ * compared with finite differences of the forward pass alone. */
 #ifndef BPPSA_TESTS_SUPPORT_CELL_TESTS_H
 #define BPPSA_TESTS_SUPPORT_CELL_TESTS_H
 
@@ -68,7 +68,7 @@ static void test_small_shapes(void **state) {
         c.dtype = (bits & 1) != 0 ? BPPSA_F64 : BPPSA_F32;
         c.loss_all = (bits & 2) != 0;
         c.nonlinearity = (bits & 4) != 0 ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
-        /* One relu unit with W_hh = -1 runs b, b - b, b, ..: exactly into the kink, where rounding decides. */
+        /* One relu unit with W_hh = -1 gives b, b - b, b, ..: exactly the kink, where rounding decides. */
         const bool kink = c.hidden == 1 && c.nonlinearity == BPPSA_NONLINEARITY_RELU;
         check_all_methods(&c, (bits & 8) != 0 && !kink, 1000 * seed, device);
       }

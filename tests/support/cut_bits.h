@@ -1,12 +1,13 @@
-/* The gradients of a chunked scan with one number a step, to the bit, for any cut: what a test compares an execution with to see
- * where it cut. */
+/* The gradients of a chunked scan with one number in each step, to the bit, for any cut: tests compare an execution with it to see
+ * where it was cut. */
 #ifndef BPPSA_TESTS_CUT_BITS_H
 #define BPPSA_TESTS_CUT_BITS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Balanced chunks by their definition: P sizes that add up to n, differ by at most one, and do not grow. begin: P + 1 numbers. */
+/* Balanced chunks by their definition: P sizes that add up to n, differ by at most one, and do not increase. begin: P + 1
+ * numbers. */
 static inline void balanced_cut(int64_t n, int64_t p, int64_t *begin) {
   begin[0] = 0;
   for (int64_t k = 0; k < p; ++k) {
@@ -14,7 +15,7 @@ static inline void balanced_cut(int64_t n, int64_t p, int64_t *begin) {
   }
 }
 
-/* All chunks but the last of one size: how GPUs cut once, and processors with n - 1 elements. Returns how many there are. */
+/* Another cut: all chunks except the last have the same size. Returns how many chunks there are. */
 static inline int64_t ceiling_cut(int64_t n, int64_t p, int64_t *begin) {
   const int64_t size = (n + p - 1) / p, count = (n + size - 1) / size;
   for (int64_t k = 0; k <= count; ++k) {
@@ -23,16 +24,16 @@ static inline int64_t ceiling_cut(int64_t n, int64_t p, int64_t *begin) {
   return count;
 }
 
-/* Is (n, P) the one pair that stands for all chains of up to `most` steps in P chunks of n / P steps and of one more? The number
- * of the larger ones, n % P, is another for every such shape. */
+/* Is (n, P) the one pair that represents all chains of up to `most` steps with P chunks of n / P steps or one more? The number of
+ * larger chunks, n % P, differs between these shapes. */
 static inline bool is_example(int64_t most, int64_t n, int64_t p) {
   const int64_t size = n / p, rest = most - size * p, larger = rest < p ? rest + 1 : p;
   return n % p == (7 * p + 5 * size) % larger;
 }
 
-/* y[0] is the seed; a[i] takes y[i] to y[i + 1] as two factors, each product rounded. P chunks of `begin`: a gradient is carried
- * through their products, and from what was carried each chunk is walked. fused: chunk 0 has a product too, and a walk goes on to
- * where the next chunk begins; otherwise chunk 0 is walked first, and what was carried stays. */
+/* y[0] is the seed; a[i] takes y[i] to y[i + 1] by two factors, each product rounded. There are P chunks, given by `begin`: a
+ * gradient is carried through their products, and each chunk is walked from its carried gradient. fused: chunk 0 has a product
+ * too, and a walk continues to where the next chunk begins; otherwise chunk 0 is walked first, and carried gradients are kept. */
 static inline void chunked_bits(const float *first, const float *second, int64_t p, const int64_t *begin, bool fused, float *y) {
   float carried = y[0];
   for (int64_t k = 0; k < p; ++k) {

@@ -1,4 +1,4 @@
-/* Makes calls to the operating system fail, or ends the program in front of one. */
+/* Makes calls to the operating system fail, or ends the program before one. */
 #ifndef BPPSA_TESTS_SUPPORT_IO_FAULT_H
 #define BPPSA_TESTS_SUPPORT_IO_FAULT_H
 
@@ -11,10 +11,10 @@ typedef struct {
   int64_t first, last; /* the calls that fail, from 1; 0: none */
   int error;           /* errno; 0: the program is killed */
   int64_t calls;       /* seen so far */
-  int64_t failed;      /* of which failed */
+  int64_t failed;      /* of these failed */
   bppsa_io_call kind;  /* of the first that failed */
   bool unlink_failed;  /* a temporary file could not be removed */
-  bool read_failed;    /* something that had to be read could not be: an open, a status or a read */
+  bool read_failed;    /* a necessary read failed: an open, a status or a read */
   int64_t kinds[BPPSA_IO_COUNT];
 } io_fault;
 
@@ -35,7 +35,7 @@ static inline int io_fault_hook(void *context, bppsa_io_call call) {
   return fault->error;
 }
 
-/* Counts from now on; the call-th fails, and with `onwards` all after it. */
+/* Counts calls from now on; the call-th fails, and with `onwards` all later ones too. */
 static inline void io_fault_set(io_fault *fault, int64_t call, bool onwards, int error) {
   *fault = (io_fault){.first = call, .last = onwards ? INT64_MAX : call, .error = error};
   bppsa_io_set_hook(io_fault_hook, fault);

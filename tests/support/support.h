@@ -1,4 +1,4 @@
-/* What several test programs share: the residual of the design's section 5, random arrays, an option-free device. */
+/* Shared by the test programs: residuals, random arrays, the test's device. */
 #ifndef BPPSA_TESTS_SUPPORT_H
 #define BPPSA_TESTS_SUPPORT_H
 
@@ -19,8 +19,8 @@ double residual(bppsa_dtype dtype, const void *got, const double *reference, int
 double residual_of_sum(bppsa_dtype dtype, const void *got, const double *reference, const double *magnitude, int64_t count,
                        double k);
 
-/* An array of the dtype with the values of `from` rounded to it; free with bppsa_free. `from` is rounded too, so that a
- * float64 reference sees exactly the numbers that were tested. */
+/* An array of the dtype with the values of `from` rounded to it; free with bppsa_free. `from` is rounded too, so that a float64
+ * reference sees exactly the tested numbers. */
 void *rounded(bppsa_dtype dtype, double *from, int64_t count);
 
 /* count numbers uniform in ±scale, a function of the seed; free with bppsa_free. */
@@ -29,10 +29,11 @@ double *uniform(uint64_t seed, int64_t count, double scale);
 double *orthogonal(uint64_t seed, int64_t h, double scale);
 
 bppsa_device *cpu_device(int64_t threads);
-/* The device named by BPPSA_TEST_DEVICE, which CTest sets; the processor without it. A device that is not there skips the test
- * (77). */
+/* The device named by BPPSA_TEST_DEVICE, which CTest sets; the CPU if it is not set. Skips the test (77) if the machine lacks the
+ * device. */
 bppsa_device *test_device(int64_t threads);
-/* Whether it is the SIMT machine of tests/simt, a thousand times slower than a device: tests take a part of their cases. */
+/* Is it the SIMT machine of tests/simt? It is a thousand times slower than a device, so tests run only some of their cases on it.
+ */
 bool is_emulated(const bppsa_device *device);
 /* That machine, of so many host threads; the test is skipped where the device is another. */
 bppsa_device *emulated_device(int64_t threads);

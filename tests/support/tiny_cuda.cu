@@ -1,4 +1,4 @@
-/* The tiny model on a GPU: one block, every number as the processor computes it. */
+/* The tiny model on a GPU: one block, with every number as the CPU computes it. */
 #include <math.h>
 
 #include "core/check.cuh"
@@ -38,7 +38,7 @@ template <typename real> __global__ void tiny_forward_pass(tiny_gpu g) {
       logits[r * g.classes + c] = poisoned && r == 1 ? (real)NAN : (real)sum;
     }
   }
-  __syncthreads(); /* all have read the count */
+  __syncthreads(); /* all threads have read the count */
   if (threadIdx.x == 0) {
     g.state->forwards += 1;
   }

@@ -10,14 +10,14 @@
 extern "C" {
 #endif
 
-/* In GPU memory: passes are counted where they run, for they may be replayed. */
+/* In GPU memory: passes are counted where they run, because they may be replayed. */
 typedef struct {
   int64_t forwards, backwards;
-  int64_t poison_forward, poison_backward; /* the pass from which on there are NaNs; 0: none */
-  double explode;                          /* added to every weight's gradient */
+  int64_t poison_forward, poison_backward; /* the first pass with NaNs; 0: none */
+  double explode;                          /* added to the gradient of every weight */
 } tiny_state;
 
-/* All pointers are of GPU memory. */
+/* All pointers point to GPU memory. */
 typedef struct {
   int64_t steps, batch, input, classes, bias_at; /* bias_at: reals from the weight [C,I] to the bias [C] */
   bool per_step;

@@ -1,4 +1,4 @@
-/* Without CUDA no test runs on a GPU. */
+/* Stands in for tiny_cuda.cu in a build without CUDA, in which no test runs on a GPU. */
 #include "tests/support/tiny_gpu.h"
 
 bppsa_status tiny_gpu_forward(const bppsa_device *device, bppsa_dtype dtype, const tiny_gpu *g) {

@@ -1,13 +1,12 @@
 /* kill_resume PROGRAM KILLS SEED DIRECTORY [RESULT.json]
  *
  * Trains with the real program and kills it with SIGKILL at random moments, resumes, kills again, .. until KILLS kills have
- * happened and the run they interrupted has come to its end. Every such run must end with the weights and the logged losses, bit
- * for bit, of a run that was left alone. Says how many kills hit a save, and how many a start or a resume, as one line; with
- * RESULT.json as that file too. Exit 1 at the first difference.
+ * happened and the interrupted run has ended. Every such run must end with the weights and the logged losses, bit for bit, of an
+ * uninterrupted run. Prints in one line how many kills hit a save, and how many a start or a resume; writes the same to
+ * RESULT.json if given. Exit 1 at the first difference.
  *
- * A kill counts as a hit of a save when it leaves a file under construction or checkpoint.new in the directory, and of a resume
- * when the program was asked to resume and had not yet logged a line: the log is as the kill before left it, or cut back to the
- * checkpoint.
+ * A kill hits a save if it leaves a temporary file or checkpoint.new in the directory. It hits a resume if the program was asked to
+ * resume and had not yet logged a line: the log is as the kill before left it, or cut back to the checkpoint.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -36,7 +35,7 @@
 
 extern char **environ;
 
-/* The ways a run is trained, one after the other: a line a step or an epoch, both optimisers, every algorithm. */
+/* How the runs are trained, one after the other: a log line for each step or epoch, both optimisers, every algorithm. */
 static const struct {
   const char *options, *checkpoints;
 } modes[] = {
@@ -115,7 +114,7 @@ static bool exists(const char *path) {
   return access(path, F_OK) == 0;
 }
 
-/* Is there a file that a save had not finished? */
+/* Does the directory hold a file that a save did not finish? */
 static bool save_interrupted(void) {
   bool found = false;
   DIR *directory = opendir(CHECKPOINT);
@@ -129,7 +128,7 @@ static bool save_interrupted(void) {
   return found || (exists(CHECKPOINT "/checkpoint.previous.safetensors") && !exists(CHECKPOINT "/checkpoint.safetensors"));
 }
 
-/* Without the first line, which says what the run is and comes before the first step; *header: that line's length. */
+/* The log's size without its first line, which describes the run; *header: the length of that line. */
 static int64_t log_size(int64_t *header) {
   char line[8192];
   struct stat info;
@@ -160,7 +159,7 @@ static bool has_checkpoint(void) {
   return exists(CHECKPOINT "/checkpoint.safetensors") || exists(CHECKPOINT "/checkpoint.previous.safetensors");
 }
 
-/* Lets the program run, and kills it after `seconds` (negative: never). True when it came to its end. */
+/* Runs the program and kills it after `seconds` (negative: never). True if it ended by itself. */
 static bool run_for(const char *program, int mode, double seconds, counts *c) {
   const bool resume = has_checkpoint();
   int64_t header;
@@ -191,7 +190,7 @@ static bool run_for(const char *program, int mode, double seconds, counts *c) {
   return false;
 }
 
-/* The numbers that may not differ: everything but times. */
+/* Compares the numbers that may not differ: all but times. */
 static bool same_line(const char *a, const char *b) {
   static const char *const keys[] = {"step", "epoch", "loss", "accuracy", "grad_norm", "validation_loss", "validation_accuracy"};
   json_t *x = json_loads(a, JSON_DISABLE_EOF_CHECK, NULL), *y = json_loads(b, JSON_DISABLE_EOF_CHECK, NULL);
@@ -223,7 +222,7 @@ static void clear(void) {
   }
 }
 
-/* What a run that is left alone ends with. */
+/* The results of an uninterrupted run. */
 typedef struct {
   char *weights, *log;
   size_t weights_size, log_size;
@@ -252,12 +251,12 @@ static reference make_reference(const char *program, int mode) {
   return r;
 }
 
-/* One run with kills until it ends. Without kills left it is let alone. False when it ended differently. */
+/* One run with kills until it ends; without kills left it is not interrupted. False if its result differs. */
 static bool one_run(const char *program, int mode, const reference *r, int64_t kills, counts *c) {
   clear();
   c->runs += 1;
   for (bool done = false; !done;) {
-    /* mostly within the time a run takes, now and then within its first moments: resuming is short */
+    /* Mostly within the time that a run takes, sometimes within its first moments, because resuming is short. */
     const double span = uniform() < 0.3 ? 0.25 * r->seconds : r->seconds;
     done = run_for(program, mode, c->kills < kills ? span * uniform() : -1.0, c);
   }

@@ -1,4 +1,4 @@
-/* Checkpoints: what is saved comes back bit for bit, damage is found, and no failure or kill leaves none. */
+/* Checkpoints: saved states are restored bit for bit, damage is found, and no failure or kill leaves the directory without one. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -81,7 +81,7 @@ static void save_steps(int64_t first, int64_t last) {
   bppsa_checkpoint_close(checkpoint);
 }
 
-/* The step a load gives; fails the test when there is none. */
+/* The step of the checkpoint that a load restores; fails the test if there is none. */
 static int64_t load_step(char *notice) {
   bppsa_checkpoint *checkpoint = must_open();
   set_state(-99);
@@ -116,7 +116,7 @@ static int setup(void **state) {
 
 static int teardown(void **state) {
   (void)state;
-  (void)umount2(FOLDER, MNT_DETACH); /* where a failed test left it mounted */
+  (void)umount2(FOLDER, MNT_DETACH); /* in case a failed test left it mounted */
   return system("rm -rf " FOLDER);
 }
 
@@ -172,7 +172,7 @@ static long size_of(const char *path) {
   return (long)info.st_size;
 }
 
-/* Wherever a bit is wrong, in the header or in the data, and wherever the file ends, the previous checkpoint is taken. */
+/* Wherever a bit is wrong, in header or data, and wherever the file ends, the previous checkpoint is loaded. */
 static void every_damage_is_found(void **state) {
   (void)state;
   char notice[BPPSA_CHECKPOINT_NOTICE];
@@ -187,7 +187,7 @@ static void every_damage_is_found(void **state) {
     assert_int_equal(bppsa_checkpoint_load(checkpoint, notice), BPPSA_OK);
     bppsa_checkpoint_close(checkpoint);
     found += state_is(1) && notice[0] != '\0';
-    assert_true(state_is(1) || state_is(2)); /* a space of the header's padding may be another blank, no more */
+    assert_true(state_is(1) || state_is(2)); /* at most a space of the header's padding is another blank */
     ++tried;
     assert_int_equal(system("cp " FOLDER "/good " LATEST), 0);
   }
@@ -208,7 +208,7 @@ static void every_damage_is_found(void **state) {
   bppsa_checkpoint_close(checkpoint);
 }
 
-/* A damaged latest checkpoint never takes the place of the good previous one. */
+/* A damaged latest checkpoint never replaces the good previous one. */
 static void the_good_one_survives_the_next_save(void **state) {
   (void)state;
   char notice[BPPSA_CHECKPOINT_NOTICE];
@@ -267,7 +267,7 @@ static void a_directory_serves_one_run(void **state) {
   assert_int_equal(system("touch " FOLDER "/file"), 0);
   assert_error(bppsa_checkpoint_open(FOLDER "/file", &c, &second), BPPSA_ERR_IO, "Not a directory");
   assert_int_equal(system("touch " DIR_NAME "/.bppsa-999999999-1.tmp " DIR_NAME "/checkpoint.new.safetensors"), 0);
-  bppsa_checkpoint_close(must_open()); /* what killed runs left is gone */
+  bppsa_checkpoint_close(must_open()); /* removes what killed runs left */
   assert_int_equal(entries(DIR_NAME), 0);
 }
 
@@ -309,7 +309,7 @@ static void no_failure_loses_a_checkpoint(void **state) {
   }
 }
 
-/* Reading goes on with the previous checkpoint where the latest cannot be read; where nothing can be, it says so. */
+/* A load uses the previous checkpoint if the latest cannot be read; if neither can, it says so. */
 static void no_failure_of_a_load_goes_unnoticed(void **state) {
   (void)state;
   char notice[BPPSA_CHECKPOINT_NOTICE];
@@ -371,7 +371,7 @@ static void out_of_memory_is_an_error(void **state) {
   assert_true(call > 50);
 }
 
-/* Killed in front of every call of opening and saving: what can be loaded is the latest, the previous, or the one being saved. */
+/* Killed before every call of opening and saving: the latest, the previous, or the checkpoint being saved can be loaded. */
 static void no_kill_loses_a_checkpoint(void **state) {
   (void)state;
   char notice[BPPSA_CHECKPOINT_NOTICE];
@@ -404,7 +404,7 @@ static void no_kill_loses_a_checkpoint(void **state) {
   assert_true(seen[2] > 8 && seen[3] > 1);
 }
 
-/* Saves until the disk is full; then what was saved last is still there. */
+/* Saves until the disk is full; then the last complete checkpoint must still exist. */
 static void fill(const char *what) {
   char notice[BPPSA_CHECKPOINT_NOTICE];
   bppsa_checkpoint *checkpoint = must_open();
@@ -430,7 +430,7 @@ static void a_full_disk_loses_nothing(void **state) {
   assert_int_equal(umount2(FOLDER, MNT_DETACH), 0);
 }
 
-/* The same where files may not grow: nothing needs to be mounted. */
+/* The same with a limit on file sizes, which needs no mount. */
 static void a_limit_loses_nothing(void **state) {
   (void)state;
   char notice[BPPSA_CHECKPOINT_NOTICE];

@@ -1,4 +1,4 @@
-/* Softmax cross-entropy against PyTorch, finite differences, the processor and itself with other threads; on test_device(). */
+/* Softmax cross-entropy against PyTorch, finite differences, the CPU and itself with other threads; on test_device(). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -160,7 +160,7 @@ static void labels_out_of_range_are_named(void **state) {
   assert_non_null(strstr(bppsa_last_error(), "logits: expected a contiguous array of f32 or f64 in "));
 }
 
-/* The processor's loss, seed and count, at every number of rows around a block's, with and without a seed; and the same bits
+/* The CPU's loss, seed and count for every number of rows around a block's size, with and without a seed; and the same bits
  * again. */
 static void devices_agree(void **state) {
   (void)state;
@@ -292,7 +292,7 @@ static void others_agree_with_pytorch(void **state) {
   }
 }
 
-/* PyTorch's loss is NaN where every label is ignored; ours is 0, and so are its gradient and the accuracy. */
+/* If every label is ignored PyTorch's loss is NaN; this one is 0, and so are its gradient and the accuracy. */
 static void all_labels_ignored_is_zero(void **state) {
   (void)state;
   float logits[6] = {1.0f, 2.0f, 3.0f, (float)NAN, 5.0f, 6.0f}, seed[6];
@@ -307,8 +307,8 @@ static void all_labels_ignored_is_zero(void **state) {
   }
 }
 
-/* Ignored rows leave no trace: the loss and the seed of the other rows alone; and the processor's, at numbers of rows around a
- * block's. */
+/* Ignored rows have no effect: loss and seed are those of the other rows alone, and the CPU's, for numbers of rows around a
+ * block's size. */
 static void others_agree_between_devices(void **state) {
   (void)state;
   static const int64_t sizes[][3] = {{1, 1, 1}, {16, 8, 10}, {43, 3, 7}, {5, 200, 3}};

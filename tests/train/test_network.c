@@ -1,4 +1,4 @@
-/* RNN and GRU in the training loop on test_device(): curves as on a processor, the same bits from run to run, and where a NaN
+/* RNN and GRU in the training loop on test_device(): curves as on a CPU, the same bits from run to run, and the place where a NaN
  * appeared. On a GPU 300 iterations of the main job; elsewhere a small one. */
 #include <math.h>
 #include <stdio.h>
@@ -89,7 +89,7 @@ static curve train(const job *j, const bppsa_device *where) {
   return c;
 }
 
-/* A rate that a recorded step kept would show in the last jobs' losses. */
+/* If a recorded step kept its first learning rate, the losses of the last jobs would show it. */
 static const job jobs[] = {{bppsa_rnn_create, BPPSA_F32, 20, 1, 0, false, BPPSA_RATE_CONSTANT, BPPSA_ADAM},
                            {bppsa_rnn_create, BPPSA_F32, 20, 1, 4, false, BPPSA_RATE_CONSTANT, BPPSA_ADAM},
                            {bppsa_rnn_create, BPPSA_F64, 7, 2, 3, true, BPPSA_RATE_CONSTANT, BPPSA_ADAM},
@@ -122,7 +122,7 @@ static void curves_are_the_processors(void **state) {
   bppsa_device_destroy(cpu);
 }
 
-/* Real targets, and labels of which some are ignored, for every step: two ways to compare, of sets made on the host. */
+/* Real targets, or labels of which some are ignored, for every step: two losses, with data sets made on the host. */
 static bppsa_dataset *compared(bool targets) {
   enum { N = 40, STEPS = 6, OUTPUTS = 3 };
   static double x[N * STEPS], y[N * STEPS * OUTPUTS];
@@ -198,7 +198,7 @@ static bppsa_status spoil(void *context, const bppsa_train_record *record) {
   return BPPSA_OK;
 }
 
-/* Step 5 is a full batch and replayed on a GPU, where the pass before that the host took part in was step 3, a smaller one. */
+/* Step 5 is a full batch, which a GPU replays; the last pass in which the host took part was step 3, with a smaller batch. */
 static void a_nan_is_found_where_it_appeared(void **state) {
   (void)state;
   for (size_t k = 0; k < sizeof jobs / sizeof jobs[0]; ++k) {

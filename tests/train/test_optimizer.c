@@ -28,7 +28,7 @@ typedef struct {
   double storage[4][8]; /* a, b, their gradients; as f32 or f64. What is beyond them is a gap */
 } parameters;
 
-/* Gives a model of host memory, whose tensors lie `reals` apart in all, arrays of the test's GPU. */
+/* Moves a model's tensors from host memory to the test's GPU; they cover `reals` reals with their gaps. */
 static void to_gpu(bppsa_model *model, int64_t reals) {
   if (!on_gpu()) {
     return;
@@ -187,7 +187,7 @@ static void trajectories_are_pytorchs(void **state) {
   }
 }
 
-/* The state has PyTorch's names, counts the steps, and carries a run on when it is copied. */
+/* The state has PyTorch's names, counts the steps, and continues a run when it is copied. */
 static void state_continues_a_run(void **state) {
   (void)state;
   parameters p, q;
@@ -358,8 +358,7 @@ static void assert_same_tensors(const pair *a, const pair *b) {
   assert_int_equal(left->step, right->step);
 }
 
-/* Unclipped, equal gradients give the processor's bits; clipped, they follow the norm's last place; and both the same bits again.
- * */
+/* Unclipped, equal gradients give the CPU's bits; clipped, they depend on the last digit of the norm; both repeat bit for bit. */
 static void devices_agree(void **state) {
   (void)state;
   static const struct {
@@ -407,7 +406,7 @@ static void devices_agree(void **state) {
   }
 }
 
-/* A queued update leaves everything alone where the loss is not finite, and reports values that are not. */
+/* A queued update changes nothing if the loss is not finite, and reports values that are not finite. */
 static void queued_updates_look_at_loss_and_values(void **state) {
   (void)state;
   if (!on_gpu()) {

@@ -1,4 +1,4 @@
-/* The order of samples: what an epoch visits, and orders that are refused. */
+/* The order of samples: the visits of an epoch, and orders that are refused. */
 #include "tests/core/helpers.h"
 #include "train/data/dataset.h"
 #include "train/order.h"

@@ -30,7 +30,7 @@ static void schedules_are_pytorchs(void **state) {
   }
 }
 
-/* The warm-up multiplies what the schedule gives, and is over at its last step. */
+/* The warm-up multiplies the schedule's rate and is over at its last step. */
 static void warm_up_is_linear(void **state) {
   (void)state;
   bppsa_rate_config config = {.kind = BPPSA_RATE_STEP, .step_size = 3, .gamma = 0.5, .warmup = 4};

@@ -1,4 +1,4 @@
-/* Runs that are interrupted and resumed end with the bits of runs that are not; on a processor, or on the test's GPU. */
+/* Interrupted and resumed runs end with the bits of uninterrupted ones; on a CPU, or on the test's GPU. */
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
@@ -29,7 +29,7 @@ enum { SEQ_LEN = 12, CLASSES = 10, SAMPLES = 50, BATCH = 8, WEIGHTS = CLASSES + 
 
 static bppsa_device *device; /* NULL: a processor */
 
-/* What must be the same, whether a run was interrupted or not. */
+/* The results that must be equal whether or not a run was interrupted. */
 typedef struct {
   double weights[WEIGHTS];
   int64_t lines;
@@ -37,7 +37,7 @@ typedef struct {
   bppsa_train_result result;
 } outcome;
 
-/* How a run goes, and where it is interrupted. */
+/* Where a run is interrupted. */
 typedef struct {
   int64_t fail_at;           /* on_step fails there; 0: never */
   int64_t stop_at;           /* stop asks for the end there; 0: never */
@@ -75,7 +75,7 @@ static bppsa_train_config basic(void) {
   return config;
 }
 
-/* Trains a new model, which has only its initial weights. The outcome is filled where the run is good; it may be NULL. */
+/* Trains a new model with its initial weights. The outcome is filled if the run succeeds; it may be NULL. */
 static bppsa_status run(const bppsa_train_config *config, control *how, outcome *end) {
   const bppsa_dataset_options options = {.samples = SAMPLES, .seq_len = SEQ_LEN, .seed = 2};
   bppsa_dataset *dataset = NULL;
@@ -240,7 +240,7 @@ static void a_stopped_run_has_a_checkpoint(void **state) {
   assert_same(&resumed, &whole);
 }
 
-/* The latest checkpoint is damaged: the one before gives the same end. */
+/* If the latest checkpoint is damaged, the one before it leads to the same end. */
 static void damage_costs_steps_not_bits(void **state) {
   (void)state;
   static outcome whole, resumed;
@@ -359,8 +359,8 @@ static bool is_error(bppsa_status status, int error) {
          strstr(bppsa_last_error(), FOLDER) != NULL;
 }
 
-/* Every call of a run and of its continuation failed in turn: an error that names the file, no leak, and what is in the directory
- * continues to the bits of the run that was left alone. */
+/* Every call of a run and of its continuation fails in turn: the error names the file, nothing is leaked, and a run that
+ * continues from the directory has the bits of the uninterrupted run. */
 static void no_failure_loses_a_run(void **state) {
   (void)state;
   static outcome whole, resumed;
@@ -442,7 +442,7 @@ static void out_of_memory_leaks_nothing(void **state) {
   }
 }
 
-/* The bits of another device would differ: a run goes on where it began. */
+/* Another device has other bits: a run continues on the device where it began. */
 static void devices_are_not_exchanged(void **state) {
   (void)state;
   static outcome end;
@@ -477,7 +477,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(no_failure_loses_a_run, setup, teardown),
       cmocka_unit_test_setup_teardown(out_of_memory_leaks_nothing, setup, teardown),
   };
-  /* What follows the GPU's steps; the rest is the same wherever they run. */
+  /* These follow the GPU's steps; the other tests do not depend on where they run. */
   const struct CMUnitTest on_gpu[] = {
       cmocka_unit_test_setup_teardown(resumed_runs_have_the_bits_of_whole_ones, setup, teardown),
       cmocka_unit_test_setup_teardown(a_run_can_be_trained_further, setup, teardown),

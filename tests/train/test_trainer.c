@@ -1,4 +1,4 @@
-/* The training loop and evaluation on a network of the test's own, in host memory or on the test's GPU. */
+/* The training loop and evaluation with a network made for the test, in host memory or on the test's GPU. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -30,7 +30,7 @@ static bppsa_dataset *bitstream(int64_t samples, bool per_step) {
   return dataset;
 }
 
-/* What the callbacks saw. */
+/* What the callbacks were given. */
 typedef struct {
   int64_t steps, epochs, calls, progress;
   bppsa_train_record step[MAX_STEPS], epoch[MAX_STEPS];
@@ -124,7 +124,7 @@ static void iterations_lower_the_loss_and_log_every_step(void **state) {
   }
 }
 
-/* Each epoch visits every training sample once, none of those held out; the epoch's line has the mean over its rows. */
+/* Each epoch visits every training sample once, and no held-out sample; the epoch's line has the mean over its rows. */
 static void epochs_log_means_and_validation(void **state) {
   (void)state;
   static seen s;
@@ -205,7 +205,7 @@ static void first_step_is_gradient_descent(void **state) {
   bppsa_dataset_destroy(dataset);
 }
 
-/* The same seed gives the same weights with any number of threads; another seed another order. */
+/* The same seed gives the same weights with any number of threads; another seed gives another order. */
 static void runs_repeat_bit_for_bit(void **state) {
   (void)state;
   static const struct {
@@ -234,7 +234,7 @@ static void runs_repeat_bit_for_bit(void **state) {
   bppsa_dataset_destroy(dataset);
 }
 
-/* Trains until the failure at `at`, expects the message and the step's log line with its nulls. */
+/* Trains until the failure at `at`; expects the message, and the step's log line with its nulls. */
 static void stops(tiny_model *model, int64_t iterations, int64_t epochs, int64_t at, const char *says, const char *null_field) {
   static seen s;
   const bppsa_train_callbacks callbacks = watch(&s);
@@ -424,7 +424,7 @@ static bppsa_status count_allocations(void *context, const bppsa_train_record *r
   return BPPSA_OK;
 }
 
-/* Every allocation of a short run fails in turn; and the loop itself makes none, but for a GPU's recording in its second step. */
+/* Every allocation of a short run fails in turn; the loop itself makes none, except for a GPU's recording in its second step. */
 static void out_of_memory_leaks_nothing(void **state) {
   (void)state;
   bppsa_dataset *dataset = bitstream(64, true);
@@ -466,8 +466,8 @@ static void out_of_memory_leaks_nothing(void **state) {
   bppsa_dataset_destroy(dataset);
 }
 
-/* A run on the device goes as on a processor, from batches made there and from batches made on the host, also where these differ
- * in size; and it says how long it took. */
+/* A run on the device agrees with one on a CPU, with batches made on the device or on the host, also if their sizes differ; and
+ * it reports its time. */
 static void devices_agree(void **state) {
   (void)state;
   static seen host, here;

@@ -1,5 +1,5 @@
-/* The main job's claims: BP and every scan algorithm train the same network. T = 1000, B = 16, H = 20, as BPPSA §4.1, and a
- * shorter GRU; a sanitized build takes fewer iterations. */
+/* The claims of the main job: BP and every scan algorithm train the same network. T = 1000, B = 16, H = 20, as in BPPSA §4.1,
+ * and a shorter GRU; a sanitized build runs fewer iterations. */
 #include <math.h>
 #include <string.h>
 
@@ -66,7 +66,7 @@ static void destroy(trainee *t) {
   bppsa_model_destroy(t->model);
 }
 
-/* The batches a run sees, in the training loop's order. */
+/* The batches of a run, in the training loop's order. */
 typedef struct {
   bppsa_dataset *dataset;
   int64_t *order, labels[BATCH];
@@ -151,7 +151,7 @@ static void test_gru_curves(void **state) {
   check_curves(bppsa_gru_create, 100, BPPSA_F64, 1e-9, 0.05);
 }
 
-/* At 1e-3 trajectories are chaotic: at each of BP's iterates the scan's gradients are compared, and BP's own with float64. */
+/* At 1e-3 trajectories are chaotic, so the scan's gradients are compared at each of BP's iterates, and BP's own with float64. */
 static void test_gradients_along_a_trajectory(void **state) {
   (void)state;
   bppsa_device *device = cpu_device(2);

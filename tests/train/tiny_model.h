@@ -2,8 +2,8 @@
  *
  *     logits[b,:] = W mean_t x[t,b,:] + bias      or      logits[t,b,:] = W x[t,b,:] + bias
  *
- * It can put a NaN into its forward or backward passes from the k-th on, at step 3, sample 1. Where tiny_device is a GPU it lives
- * there (tests/support/tiny_cuda.cu).
+ * It can put a NaN into its forward or backward passes from the k-th on, at step 3, sample 1. If tiny_device is a GPU the model
+ * is on it (tests/support/tiny_cuda.cu).
  */
 #ifndef BPPSA_TESTS_TRAIN_TINY_MODEL_H
 #define BPPSA_TESTS_TRAIN_TINY_MODEL_H
@@ -19,7 +19,7 @@
 
 enum { TINY_VALUES, TINY_GRADIENTS, TINY_FEATURES, TINY_LOGITS, TINY_BUFFERS, TINY_GAP = 3 };
 
-static const bppsa_device *tiny_device; /* where models are made; NULL or a processor: in host memory */
+static const bppsa_device *tiny_device; /* where models are made; NULL or a CPU: in host memory */
 
 typedef struct {
   bppsa_model base;
@@ -28,11 +28,12 @@ typedef struct {
       [TINY_BUFFERS]; /* weight [C,I], a gap, bias [C]; their gradients; features [rows,I], logits [rows,C], where the model is */
   bool per_step;
   int64_t steps, input, capacity;
-  int64_t rows;  /* of the latest forward pass */
+  int64_t rows;  /* in the latest forward pass */
   int64_t batch; /* likewise */
   int forwards, backwards;
-  int poison_forward, poison_backward; /* the pass from which on there are NaNs; 0: none. Set before the first pass */
-  double explode;                      /* added to every weight's gradient by every backward pass; likewise */
+  int poison_forward, poison_backward; /* the first pass with NaNs; 0: none. Set it before the first pass */
+  /* added to the gradient of every weight by every backward pass; set it before the first pass */
+  double explode;
   bool poisoned;
   tiny_gpu gpu; /* .state NULL: not yet made */
 } tiny_model;

@@ -1,12 +1,12 @@
-/* A stand-in for cuBLAS on the SIMT machine: C = α A B + β C of matrices that are stored from column to column, one number at a
- * time in float64. It shows that cli/product_cublas.c describes its matrices rightly, and prepares the handle in the order that
- * the documentation asks for; not what the real library does.
+/* A stand-in for cuBLAS on the SIMT machine: C = α A B + β C for matrices stored by columns, one number at a time in float64.
+ * It shows that the program describes its matrices correctly and prepares the handle in the order that the documentation
+ * requires; it does not show what the real library does.
  *
- * A product is refused without a stream, a mode of mathematics, and a workspace set after the stream, which takes an earlier one
- * away; all of that is written to. STAND_IN_CUBLAS in the environment: "missing": there is no library; "refuses": no product is
- * supported; "tf32": the default mode's factors are rounded to TF32, which the real one's are not.
+ * A product is refused without a stream, a mode of mathematics, and a workspace that was set after the stream (setting a stream
+ * removes an earlier workspace); the stand-in writes to the whole workspace. STAND_IN_CUBLAS in the environment: "missing": there
+ * is no library; "refuses": no product is supported; "tf32": the default mode rounds factors to TF32, which the real one does not.
  *
- * It asserts nothing itself: what it refuses, and the numbers it gives, are what the tests that link it assert.
+ * It asserts nothing itself: the tests that link it assert what it refuses and the numbers that it computes.
  */
 #include <stdbool.h>
 #include <stdlib.h>
@@ -79,7 +79,7 @@ typedef struct {
   bool tf32;
 } job;
 
-/* To ten bits behind the leading one, the nearest. */
+/* Rounds to ten bits behind the leading one. */
 static float round_off(float x) {
   uint32_t bits;
   memcpy(&bits, &x, sizeof bits);

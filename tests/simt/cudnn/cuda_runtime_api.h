@@ -1,4 +1,5 @@
-/* What C files use of the CUDA runtime, on the SIMT machine: its own functions under names that C knows (runtime.cc). */
+/* The CUDA runtime's functions that C files use, on the SIMT machine: its own functions under names that C can call (runtime.cc).
+ */
 #ifndef BPPSA_TESTS_SIMT_CUDNN_CUDA_RUNTIME_API_H
 #define BPPSA_TESTS_SIMT_CUDNN_CUDA_RUNTIME_API_H
 

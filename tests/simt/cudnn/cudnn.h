@@ -1,4 +1,4 @@
-/* As much of cuDNN's interface as the library calls, for the stand-in of this folder (stand_in.c). */
+/* The part of cuDNN's interface that the library calls, for the stand-in in this folder (stand_in.c). */
 #ifndef BPPSA_TESTS_SIMT_CUDNN_CUDNN_H
 #define BPPSA_TESTS_SIMT_CUDNN_CUDNN_H
 

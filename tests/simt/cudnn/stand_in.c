@@ -1,7 +1,6 @@
-/* A stand-in for cuDNN on the SIMT machine: its documented equations, one number at a time in float64, with a weight space laid
- * out unlike anybody's.
- * Recurrent layers stand here, convolutions in stand_in_conv.c. It
- * shows that recurrent/recurrent_cudnn.c asks for what it needs and puts everything where it belongs; not what the real library
+/* A stand-in for cuDNN on the SIMT machine: its documented equations, one number at a time in float64, with a layout of the weight
+ * space that no real library has. This file has recurrent layers, stand_in_conv.c has convolutions. It shows that
+ * recurrent/recurrent_cudnn.c makes the right requests and puts everything in its place; it does not show what the real library
  * does.
  *
  *   RNN   h_t = f(W_0 x_t + R_1 h_{t-1} + b_W0 + b_R1)                                linear 0: input, 1: recurrent
@@ -144,7 +143,7 @@ static int64_t columns(const struct stand_in *r, int layer, int linear) {
   return linear < r->gates && layer == 0 ? r->input : r->hidden;
 }
 
-/* Numbers in front of a matrix, or behind all matrices of a bias: layers and linear maps backwards, with gaps. */
+/* Numbers in front of a matrix, or, for a bias, behind all matrices: layers and linear maps come backwards, with gaps. */
 static int64_t place(const struct stand_in *r, int layer, int linear, int bias) {
   int64_t at = GAP;
   for (int l = r->layers - 1; l >= 0; --l) {
@@ -186,7 +185,7 @@ cudnnStatus_t cudnnGetRNNWeightParams(cudnnHandle_t handle, cudnnRNNDescriptor_t
 
 /* ---- passes ---- */
 
-/* Everything of a pass, copied when it is queued. reserve: where x is, h [L][T+1][B][H], gradients as large as the weights. */
+/* The arguments of a pass, copied when it is queued. reserve: x, then h [L][T+1][B][H], then gradients as large as the weights. */
 typedef struct {
   struct stand_in r;
   int steps, batch;
@@ -226,7 +225,7 @@ static double input_of(const pass *p, int layer, int t, int b, int64_t i) {
   return layer > 0 ? state(p, layer - 1, t, b)[i] : get(&p->r, p->x, ((int64_t)(t - 1) * p->batch + b) * p->r.input + i);
 }
 
-/* Row j of a linear map of what it takes at step t, bias included. */
+/* Row j of a linear map, applied to its input at step t, with the bias. */
 static double linear_of(const pass *p, int layer, int t, int b, int linear, int j) {
   const int64_t n = columns(&p->r, layer, linear), at = place(&p->r, layer, linear, 0) + j * n;
   double sum = get(&p->r, p->weights, place(&p->r, layer, linear, 1) + j);
@@ -240,7 +239,7 @@ static double sigmoid(double x) {
   return 1 / (1 + exp(-x));
 }
 
-/* Unit j of a step; slopes: of h_t by every linear map's row, and by h_{t-1}[j] directly. */
+/* Unit j of a step. slopes: the derivatives of h_t by the row of every linear map, and by h_{t-1}[j] directly. */
 static double unit(const pass *p, int layer, int t, int b, int j, double slopes[2 * GATES + 1]) {
   double a[2 * GATES];
   for (int k = 0; k < 2 * p->r.gates; ++k) {
@@ -357,7 +356,7 @@ static pass pass_of(cudnnRNNDescriptor_t rnn, cudnnRNNDataDescriptor_t x, const 
   return p;
 }
 
-/* What every pass must be given: lengths, sizes as they were told, and no initial or final states. */
+/* Checks what every pass must be given: lengths, sizes as described, and no initial or final states. */
 static int is_complete(cudnnRNNDescriptor_t rnn, const int32_t *lengths, cudnnRNNDataDescriptor_t x, cudnnRNNDataDescriptor_t y,
                        cudnnTensorDescriptor_t h, size_t reserve_bytes, const void *hx) {
   size_t work, reserve;
@@ -413,7 +412,7 @@ cudnnStatus_t cudnnRNNBackwardWeights_v8(cudnnHandle_t handle, cudnnRNNDescripto
   return run(handle, backward_weights, &p);
 }
 
-/* ---- in the place of core/library_cudnn.c ---- */
+/* ---- instead of core/library_cudnn.c ---- */
 
 #define ADDRESS(function) .function = function,
 

@@ -1,4 +1,4 @@
-/* What the parts of the stand-in share: its one kind of object, and its words. */
+/* Shared by the parts of the stand-in: its only kind of object, and its messages. */
 #ifndef BPPSA_TESTS_SIMT_CUDNN_STAND_IN_H
 #define BPPSA_TESTS_SIMT_CUDNN_STAND_IN_H
 
@@ -16,7 +16,7 @@ struct stand_in {
   cudnnMathType_t math;
 };
 
-/* Keeps the words for cudnnGetLastErrorString; returns the status, or BAD_PARAM where something is not fine. */
+/* Keeps the words for cudnnGetLastErrorString; returns the status, or BAD_PARAM if an argument is wrong. */
 cudnnStatus_t stand_in_answer(cudnnStatus_t status, const char *words);
 cudnnStatus_t stand_in_check(int fine, const char *words);
 

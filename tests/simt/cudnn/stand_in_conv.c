@@ -3,8 +3,8 @@
  *
  *     y[n][k][i][j] = Σ_c,a,b w[k][c][a][b] x[n][g C/G + c][i u + a d - p][j v + b d' - p']     (0 outside x)
  *
- * and the gradients that follow from it. Of the algorithms offered the first is not deterministic, the second wants more memory
- * than anybody has, the third needs tensor cores; only the fourth is what the library may take. It writes all over its workspace.
+ * and the gradients that follow from it. Of the algorithms that it offers the first is not deterministic, the second needs more
+ * memory than exists, the third needs tensor cores; only the fourth may be used by the library. It writes to its whole workspace.
  */
 #include <string.h>
 
@@ -14,7 +14,7 @@
 #define CHOSEN 1 /* the algorithm, of three types */
 enum { OFFERED = 4, WORK_BYTES = 200 };
 
-/* The workspace of a batch: the smaller, the more. */
+/* The workspace for a batch: smaller batches need more. */
 static size_t work_of(const struct stand_in *x) {
   return WORK_BYTES + (size_t)(1 << 16) / (size_t)x->extents[0];
 }
@@ -142,7 +142,7 @@ cudnnStatus_t cudnnGetConvolutionBackwardFilterWorkspaceSize(cudnnHandle_t handl
 
 typedef enum { FORWARD, DATA, FILTER, BIAS, ADD } kind;
 
-/* Everything of a pass, copied when it is queued. from, with: what is read; to: what is written. */
+/* The arguments of a pass, copied when it is queued. It reads `from` and `with`, and writes `to`. */
 typedef struct {
   kind kind;
   struct stand_in x, w, conv, y;
@@ -226,7 +226,7 @@ static void bias(const void *context) {
   }
 }
 
-/* Scaling factors have the width of the data; what is there is overwritten, or of ADD kept. */
+/* Checks a scaling factor, which has the type of the data: results overwrite what is there, or are added to it for ADD. */
 static int is_scale(const struct stand_in *shape, const void *factor, double expected) {
   return (shape->type == CUDNN_DATA_FLOAT ? (double)*(const float *)factor : *(const double *)factor) == expected;
 }

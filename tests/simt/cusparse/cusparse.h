@@ -38,7 +38,7 @@ cusparseStatus_t cusparseCsrSetPointers(cusparseSpMatDescr_t matrix, void *offse
 cusparseStatus_t cusparseSpGEMM_createDescr(cusparseSpGEMMDescr_t *product);
 cusparseStatus_t cusparseSpGEMM_destroyDescr(cusparseSpGEMMDescr_t product);
 
-/* Of the whole product: handle, operations, α, A, B, β, C, type, algorithm. */
+/* Parameters of a product: handle, operations, α, A, B, β, C, type, algorithm. */
 #define STAND_IN_PRODUCT                                                                                                         \
   cusparseHandle_t handle, cusparseOperation_t op_a, cusparseOperation_t op_b, const void *alpha, cusparseConstSpMatDescr_t a,   \
       cusparseConstSpMatDescr_t b, const void *beta, cusparseSpMatDescr_t c, cudaDataType type, cusparseSpGEMMAlg_t algorithm,   \
@@ -48,7 +48,7 @@ cusparseStatus_t cusparseSpGEMM_compute(STAND_IN_PRODUCT, size_t *size, void *bu
 cusparseStatus_t cusparseSpGEMM_copy(STAND_IN_PRODUCT);
 cusparseStatus_t cusparseSpGEMMreuse_compute(STAND_IN_PRODUCT);
 
-/* Of its structure. */
+/* Parameters of its structure. */
 #define STAND_IN_STRUCTURE                                                                                                       \
   cusparseHandle_t handle, cusparseOperation_t op_a, cusparseOperation_t op_b, cusparseConstSpMatDescr_t a,                      \
       cusparseConstSpMatDescr_t b, cusparseSpMatDescr_t c, cusparseSpGEMMAlg_t algorithm, cusparseSpGEMMDescr_t product

@@ -1,12 +1,11 @@
 /* A stand-in for cuSPARSE on the SIMT machine: products as its documentation describes them, one row after the other, columns
- * from the last to the first. It shows that cli/product_cusparse.c makes the calls in their order, with room for every buffer,
- * and reads what they give; not what the real library does.
+ * from the last to the first. It shows that the program makes the calls in the right order, with enough room in every buffer, and
+ * reads the results; it does not show what the real library does.
  *
- * A call without a buffer says how large one must be; the same call with it does the work, and fills all of it. Steps that come
- * before their turn are refused.
- * Matrices of more than 1000 rows need more than there is.
+ * A call without a buffer returns the size that the buffer must have; the same call with the buffer does the work, and fills all
+ * of the buffer. Steps in the wrong order are refused. Matrices with more than 1000 rows need more memory than exists.
  *
- * It asserts nothing itself: what it refuses, and the numbers it gives, are what the tests that link it assert.
+ * It asserts nothing itself: the tests that link it assert what it refuses and the numbers that it computes.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +23,7 @@ struct stand_in_matrix {
   int32_t *offsets, *columns; /* in GPU memory, which the host reads here */
   float *values;
 };
-/* How far a product has come. */
+/* The steps of a product that are done. */
 enum stage { MADE, ESTIMATED, COUNTED, COPIED };
 struct stand_in_product {
   enum stage stage;
@@ -98,7 +97,7 @@ cusparseStatus_t cusparseSpGEMM_destroyDescr(cusparseSpGEMMDescr_t product) {
 
 /* ---- products ---- */
 
-/* One row of C: its sums, and which of them there are. */
+/* Computes one row of C: its sums, and which of them are entries. */
 static int64_t sum_row(const struct stand_in_matrix *a, const struct stand_in_matrix *b, int64_t row, double *sums,
                        char *present) {
   int64_t count = 0;
@@ -114,7 +113,7 @@ static int64_t sum_row(const struct stand_in_matrix *a, const struct stand_in_ma
   return count;
 }
 
-/* All rows: offsets; with `columns` also those, with `values` also those. */
+/* Computes all rows: offsets; columns too unless `columns` is 0; values too unless `values` is 0. */
 static void multiply(const struct stand_in_matrix *a, const struct stand_in_matrix *b, struct stand_in_matrix *c, int columns,
                      int values) {
   double *sums = bppsa_calloc(b->cols + 1, sizeof *sums);
@@ -159,7 +158,7 @@ static void queue(cusparseHandle_t handle, cusparseConstSpMatDescr_t a, cusparse
   simt_host_function(handle->stream, run_job, &made, sizeof made);
 }
 
-/* The size, or all of a buffer that must have it. */
+/* Returns the size, or fills a buffer, which must have that size. */
 static int use(size_t *size, void *buffer, size_t bytes) {
   if (buffer == NULL) {
     *size = bytes;

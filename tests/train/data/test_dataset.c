@@ -1,4 +1,4 @@
-/* The bitstream task, also made on test_device(), the split, the order of the samples. */
+/* The bitstream task, also on test_device(), the split, the order of the samples. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -71,7 +71,7 @@ static void bits_have_the_classes_rate(void **state) {
   bppsa_dataset_destroy(dataset);
 }
 
-/* A sample is the same in any batch, with any number of threads, any T and any N; another seed gives another. */
+/* A sample is the same in any batch, with any number of threads, any T and any N; another seed gives another sample. */
 static void samples_depend_on_seed_and_index_alone(void **state) {
   (void)state;
   enum { T = 1111, B = 5 };
@@ -121,7 +121,7 @@ static void samples_depend_on_seed_and_index_alone(void **state) {
   bppsa_dataset_destroy(other);
 }
 
-/* Batches made on a GPU are the processor's bit for bit, and nothing beyond them is written. */
+/* Batches made on a GPU have the bits of the CPU's, and nothing outside them is written. */
 static void gpu_batches_are_the_hosts(void **state) {
   (void)state;
   static const int64_t steps[] = {1, 3, 4, 6, 257, 1000}, counts[] = {1, 2, 7, 16};
@@ -169,7 +169,7 @@ static void gpu_batches_are_the_hosts(void **state) {
   bppsa_device_destroy(device);
 }
 
-/* Several features a step: streams of one class, drawn apart; the first is that of the data set with one. */
+/* Several features in a step: streams of one class, drawn independently; the first is that of the data set with one feature. */
 static void features_are_streams_of_one_class(void **state) {
   (void)state;
   enum { T = 4000, B = 2, I = 3 };
@@ -276,8 +276,8 @@ static void split_holds_out_the_last(void **state) {
   }
 }
 
-/* Every order is a permutation; the same seed and epoch give the same, others give others; position 0 holds every
- * sample about equally often. */
+/* Every order is a permutation. The same seed and epoch give the same order, others give others. Each sample comes first about
+ * equally often. */
 static void shuffle_is_a_permutation(void **state) {
   (void)state;
   enum { N = 1000, SMALL = 5, EPOCHS = 5000 };

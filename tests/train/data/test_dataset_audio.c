@@ -74,7 +74,7 @@ static void count_progress(void *context, int64_t done, int64_t total) {
   assert_int_equal(done, ++*(int64_t *)context);
 }
 
-/* Shapes, labels and values do not depend on the number of threads; values are the features of a file of that label. */
+/* Shapes, labels and values do not depend on the number of threads; the values are the features of a file with that label. */
 static void test_samples(void **state) {
   (void)state;
   bppsa_device *device = cpu_device(3);
@@ -118,7 +118,7 @@ static void test_samples(void **state) {
   bppsa_device_destroy(device);
 }
 
-/* The seed changes the order and thereby the identity; so do set and padding. Labels per step repeat. */
+/* The seed changes the order and with it the identity; so do set and padding. Labels for every step repeat. */
 static void test_settings(void **state) {
   (void)state;
   uint64_t identities[8];
@@ -187,7 +187,7 @@ static void test_directories(void **state) {
   shell("rm -rf small");
 }
 
-/* Bad files among good ones: the first by name is told, with the number of good ones. */
+/* Bad files among good ones: the message names the first by name, and the number of good ones. */
 static void test_bad_files(void **state) {
   (void)state;
   const bppsa_dataset_audio audio = {.set = &bppsa_mfcc_sets[2]};
@@ -217,7 +217,7 @@ static void test_bad_files(void **state) {
   shell("rm -rf small");
 }
 
-/* ---- failures from below ---- */
+/* ---- failing calls ---- */
 
 static void test_failures(void **state) {
   (void)state;

@@ -29,7 +29,7 @@ static bppsa_status create(int64_t samples, int64_t seq_len, bool per_step, bpps
   return bppsa_dataset_create(SPEC, &options, dataset);
 }
 
-/* Refused with `status`, with `says` in the message, with nothing created or leaked. */
+/* Expects a refusal with `status` and with `says` in the message; nothing may be created or leaked. */
 static void refused(int64_t samples, int64_t seq_len, bool per_step, bppsa_status status, const char *says) {
   const int64_t live = bppsa_alloc_live();
   bppsa_dataset *dataset = NULL;
@@ -150,7 +150,8 @@ static void bad_values_are_named(void **state) {
   refused(0, 0, true, BPPSA_ERR_ARGUMENT, "label -3 at [2, 0], expected 0 .. 2147483646");
 }
 
-/* Real targets lie like logits, in the batch's dtype; sets with labels have none, and those with targets no labels. */
+/* Real targets have the layout of logits and the batch's dtype; a set with labels has no targets, and one with targets no labels.
+ */
 static void targets_are_time_major(void **state) {
   (void)state;
   double x[12] = {0}, y[12];
@@ -209,7 +210,7 @@ static void count_progress(void *context, int64_t done, int64_t total) {
   *(int64_t *)context = done;
 }
 
-/* What is written reads back as the same samples; with several chunks (4 MiB each), threads and both label layouts. */
+/* Written files read back as the same samples; with several chunks (4 MiB each), threads and both layouts of labels. */
 static void written_sets_read_back(void **state) {
   (void)state;
   bppsa_device *device = NULL;
