@@ -98,12 +98,8 @@ static void span(const bppsa_op *op, int axis, int64_t t, int64_t count, int64_t
   *to = most(*from, least(count, op->in[axis + 1] - 1 < start ? 0 : (op->in[axis + 1] - 1 - start) / s + 1));
 }
 
-#define BPPSA_REAL 32
-#include "cnn/conv.inc"
-#undef BPPSA_REAL
-#define BPPSA_REAL 64
-#include "cnn/conv.inc"
-#undef BPPSA_REAL
+#define EACH_REAL "cnn/conv.inc"
+#include "core/each_real.inc"
 
 void bppsa_conv_forward(const bppsa_conv *conv, int64_t batch, const void *x, const void *weights, const void *bias,
                         void *scratch, void *y) {

@@ -54,12 +54,8 @@ static int64_t block_values(const bppsa_layer_call *call, int64_t task) {
   return left < BLOCK ? left : BLOCK;
 }
 
-#define BPPSA_REAL 32
-#include "cnn/layers.inc"
-#undef BPPSA_REAL
-#define BPPSA_REAL 64
-#include "cnn/layers.inc"
-#undef BPPSA_REAL
+#define EACH_REAL "cnn/layers.inc"
+#include "core/each_real.inc"
 
 void bppsa_layer_forward(const bppsa_layer_call *call, const void *x, int32_t *places, void *y) {
   (call->dtype == BPPSA_F32 ? forward_f32 : forward_f64)(call, x, places, y);

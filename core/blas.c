@@ -234,11 +234,5 @@ int64_t bppsa_sample_block(int64_t batch, int32_t threads, int64_t n, int64_t k)
   return is_large(n, k) ? LARGE : block < LEAST ? LEAST : block > MOST ? MOST : block;
 }
 
-#define BPPSA_REAL 32
-#define CBLAS_GEMM openblas.sgemm
-#include "core/blas.inc"
-#undef BPPSA_REAL
-#undef CBLAS_GEMM
-#define BPPSA_REAL 64
-#define CBLAS_GEMM openblas.dgemm
-#include "core/blas.inc"
+#define EACH_REAL "core/blas.inc"
+#include "core/each_real.inc"

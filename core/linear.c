@@ -66,12 +66,8 @@ int64_t bppsa_linear_workspace(const bppsa_linear *l) {
   return bytes;
 }
 
-#define BPPSA_REAL 32
-#include "core/linear.inc"
-#undef BPPSA_REAL
-#define BPPSA_REAL 64
-#include "core/linear.inc"
-#undef BPPSA_REAL
+#define EACH_REAL "core/linear.inc"
+#include "core/each_real.inc"
 
 void bppsa_linear_transpose(const bppsa_linear *l, const void *w, void *wt, int64_t row) {
   (l->dtype == BPPSA_F32 ? transpose_f32 : transpose_f64)(l, w, wt, row);

@@ -1,7 +1,5 @@
-/* For files that are written once and compiled for f32 and f64: set BPPSA_REAL to 32 or 64 and include the typed `.inc` file, which
- * includes this header, uses `real`, and names its functions R(name), that is name_f32 or name_f64. (Without an include guard,
- * because every inclusion redefines the names for the other type.)
- */
+/* For `.inc` files that are compiled for f32 and f64 (core/each_real.inc) and use the kernels of core/simd.h: names of their real
+ * type. (Without an include guard, because every inclusion redefines the names for the other type.) */
 #include "core/simd.h"
 
 #undef real
@@ -11,6 +9,7 @@
 #undef REAL_LINE
 #undef REAL_LEAST_EXPONENT
 #undef REAL_MOST_EXPONENT
+#undef REAL_FIELD
 #undef KERNELS
 #if BPPSA_REAL == 32
 #define real float
@@ -20,7 +19,7 @@
 #define REAL_LEAST_EXPONENT (-126)
 #define REAL_MOST_EXPONENT 127
 #define R(name) name##_f32
-#define KERNELS (&bppsa_simd_get()->f32)
+#define REAL_FIELD f32 /* of a table of kernels */
 #elif BPPSA_REAL == 64
 #define real double
 #define real_bits uint64_t
@@ -29,7 +28,8 @@
 #define REAL_LEAST_EXPONENT (-1022)
 #define REAL_MOST_EXPONENT 1023
 #define R(name) name##_f64
-#define KERNELS (&bppsa_simd_get()->f64)
+#define REAL_FIELD f64
 #else
 #error "BPPSA_REAL must be 32 or 64"
 #endif
+#define KERNELS (&bppsa_simd_get()->REAL_FIELD)

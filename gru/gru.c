@@ -5,12 +5,8 @@
 #include "gru/gru_internal.h"
 #include "gru/kernels.h"
 
-#define BPPSA_REAL 32
-#include "gru/gru.inc"
-#undef BPPSA_REAL
-#define BPPSA_REAL 64
-#include "gru/gru.inc"
-#undef BPPSA_REAL
+#define EACH_REAL "gru/gru.inc"
+#include "core/each_real.inc"
 
 const bppsa_cell bppsa_gru_cell = {
     .name = "gru",

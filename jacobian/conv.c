@@ -261,11 +261,5 @@ static inline void store_end(void) {
 #endif
 }
 
-#define JACOBIAN_KERNELS (&bppsa_jacobian_kernels_get()->f32)
-#define BPPSA_REAL 32
-#include "jacobian/conv.inc"
-#undef BPPSA_REAL
-#undef JACOBIAN_KERNELS
-#define JACOBIAN_KERNELS (&bppsa_jacobian_kernels_get()->f64)
-#define BPPSA_REAL 64
-#include "jacobian/conv.inc"
+#define EACH_REAL "jacobian/conv.inc"
+#include "core/each_real.inc"

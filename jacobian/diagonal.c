@@ -5,11 +5,5 @@
 
 enum { BLOCK = 1 << 14 }; /* values of a task */
 
-#define JACOBIAN_KERNELS (&bppsa_jacobian_kernels_get()->f32)
-#define BPPSA_REAL 32
-#include "jacobian/diagonal.inc"
-#undef BPPSA_REAL
-#undef JACOBIAN_KERNELS
-#define JACOBIAN_KERNELS (&bppsa_jacobian_kernels_get()->f64)
-#define BPPSA_REAL 64
-#include "jacobian/diagonal.inc"
+#define EACH_REAL "jacobian/diagonal.inc"
+#include "core/each_real.inc"

@@ -31,11 +31,5 @@ bool bppsa_jacobian_pool_is_plain(const bppsa_op *op) {
   return plain;
 }
 
-#define JACOBIAN_KERNELS (&bppsa_jacobian_kernels_get()->f32)
-#define BPPSA_REAL 32
-#include "jacobian/pool.inc"
-#undef BPPSA_REAL
-#undef JACOBIAN_KERNELS
-#define JACOBIAN_KERNELS (&bppsa_jacobian_kernels_get()->f64)
-#define BPPSA_REAL 64
-#include "jacobian/pool.inc"
+#define EACH_REAL "jacobian/pool.inc"
+#include "core/each_real.inc"

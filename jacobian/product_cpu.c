@@ -8,7 +8,6 @@
 
 enum { BAND_ROWS = 64, BAND_COLS = 512 }; /* of a task: fixed, so that the bits are fixed */
 
-#define JACOBIAN_KERNELS (&bppsa_jacobian_kernels_get()->f32)
 static int64_t tiles_of(const product_band *band) {
   return (band->rows + BAND_ROWS - 1) / BAND_ROWS * ((band->n + BAND_COLS - 1) / BAND_COLS);
 }
@@ -22,10 +21,5 @@ static int64_t all_tiles(const bppsa_product *p) {
   return tiles;
 }
 
-#define BPPSA_REAL 32
-#include "jacobian/product.inc"
-#undef BPPSA_REAL
-#undef JACOBIAN_KERNELS
-#define JACOBIAN_KERNELS (&bppsa_jacobian_kernels_get()->f64)
-#define BPPSA_REAL 64
-#include "jacobian/product.inc"
+#define EACH_REAL "jacobian/product.inc"
+#include "core/each_real.inc"

@@ -64,8 +64,5 @@ bppsa_status bppsa_jacobian_step_create(bppsa_jacobian *j, const uint8_t *mask) 
   return j->symbolic ? BPPSA_OK : bppsa_jacobian_reserve(j, (gates_of(&j->op) + 1) * h);
 }
 
-#define BPPSA_REAL 32
-#include "jacobian/step.inc"
-#undef BPPSA_REAL
-#define BPPSA_REAL 64
-#include "jacobian/step.inc"
+#define EACH_REAL "jacobian/step.inc"
+#include "core/each_real.inc"

@@ -3,12 +3,8 @@
 
 #include "rnn/rnn_internal.h"
 
-#define BPPSA_REAL 32
-#include "rnn/rnn.inc"
-#undef BPPSA_REAL
-#define BPPSA_REAL 64
-#include "rnn/rnn.inc"
-#undef BPPSA_REAL
+#define EACH_REAL "rnn/rnn.inc"
+#include "core/each_real.inc"
 
 const bppsa_cell bppsa_rnn_cell = {
     .name = "rnn",

@@ -41,12 +41,8 @@ static double work_of(const bppsa_scan_plan *plan, const bppsa_scan_level *level
   return bppsa_loop_work(products * 2 * matrices * k * m * (level->op == BPPSA_OP_MM ? k + c->affine : 1), 0);
 }
 
-#define BPPSA_REAL 32
-#include "scan/scan_cpu.inc"
-#undef BPPSA_REAL
-#define BPPSA_REAL 64
-#include "scan/scan_cpu.inc"
-#undef BPPSA_REAL
+#define EACH_REAL "scan/scan_cpu.inc"
+#include "core/each_real.inc"
 
 static bppsa_status cpu_execute(bppsa_scan_executor *executor, const bppsa_scan_operands *operands) {
   const bppsa_scan_cpu *cpu = (const bppsa_scan_cpu *)executor;

@@ -10,12 +10,8 @@
 #include "train/blocks.h"
 #include "train/loss_internal.h"
 
-#define BPPSA_REAL 32
-#include "train/loss.inc"
-#undef BPPSA_REAL
-#define BPPSA_REAL 64
-#include "train/loss.inc"
-#undef BPPSA_REAL
+#define EACH_REAL "train/loss.inc"
+#include "core/each_real.inc"
 
 enum { ROWS_PER_BLOCK = 16, LINE = 256 /* bytes between parts of GPU memory */ };
 

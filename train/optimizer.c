@@ -15,12 +15,8 @@
 
 enum { ELEMENTS_PER_BLOCK = 1024, SLOTS = 2, LINE = 256 /* bytes between parts of GPU memory */ };
 
-#define BPPSA_REAL 32
-#include "train/optimizer.inc"
-#undef BPPSA_REAL
-#define BPPSA_REAL 64
-#include "train/optimizer.inc"
-#undef BPPSA_REAL
+#define EACH_REAL "train/optimizer.inc"
+#include "core/each_real.inc"
 
 static const struct {
   const char *name;
