@@ -1,16 +1,25 @@
-/* Makes a step's table of launchers from a struct with its factors:
+/* A step's table of launchers from its factors, of both real types (one function each, for a processor and a GPU):
  *
- *     struct step {
- *       enum { GATES, DIAGONAL };
- *       static void factors(bool relu, const float *x, const float *h, float before, float *d); and the same of double
- *       static void factors(bool relu, const float *x, const float *h, float before, float *d); the same for double
- *     static const bppsa_step_cuda table = bppsa_step_make<step>();
+ *     static const bppsa_step_cuda table = bppsa_step_make<step_of<GATES, DIAGONAL, factors_f32, factors_f64>>();
  *
- * A file that includes this is compiled with --fmad=false, so that a GPU's values have the CPU's bits. */
+ * A file that includes this is compiled with --fmad=false, so that a GPU's values have the processor's bits. */
 #ifndef BPPSA_JACOBIAN_STEP_LAUNCH_CUH
 #define BPPSA_JACOBIAN_STEP_LAUNCH_CUH
 
 #include "jacobian/step_kernels.cuh"
+
+/* factors(relu, x, h, before, d): d [GATES + DIAGONAL] of a unit from its pre-activations x and h [GATES], and h_{-1}. */
+template <typename real> using step_factors = void (*)(bool relu, const real *x, const real *h, real before, real *d);
+
+template <int K, int D, step_factors<float> f32, step_factors<double> f64> struct step_of {
+  enum { GATES = K, DIAGONAL = D };
+  __device__ static inline void factors(bool relu, const float *x, const float *h, float before, float *d) {
+    f32(relu, x, h, before, d);
+  }
+  __device__ static inline void factors(bool relu, const double *x, const double *h, double before, double *d) {
+    f64(relu, x, h, before, d);
+  }
+};
 
 template <typename real, typename step> bppsa_status bppsa_step_fill(cudaStream_t stream, const step_fill<real> &s) {
   enum { K = step::GATES, MANY_BLOCKS = 16 * 132, MOST_Y = 65535, THREADS = STEP_TILE * STEP_ROWS };
