@@ -23,7 +23,8 @@ void bppsa_checker_free(bppsa_checker *c);
 
 /* The rules after those of shape, in the order of the table. *kept: no operation breaks the rule. ERR_MEMORY. */
 typedef bppsa_status (*bppsa_checker_rule)(bppsa_checker *c, bool *kept);
-extern const bppsa_checker_rule bppsa_checker_rules[];
+enum { CHECKER_RULES = 27 };
+extern const bppsa_checker_rule bppsa_checker_rules[CHECKER_RULES];
 
 /* The following are in rules_weights.c. */
 bppsa_status bppsa_rule_sync_replicas(bppsa_checker *c, bool *kept);

@@ -395,7 +395,7 @@ static bppsa_status scan_complete(bppsa_checker *c, bool *kept) {
   return BPPSA_OK;
 }
 
-const bppsa_checker_rule bppsa_checker_rules[] = {
+const bppsa_checker_rule bppsa_checker_rules[CHECKER_RULES] = {
     placement,
     once,
     complete_forward,

@@ -180,6 +180,7 @@ static const bppsa_schedule_rule rules[] = {
     {"scan-complete", "every Jacobian is applied once"},
 };
 enum { RULES = sizeof rules / sizeof rules[0] };
+_Static_assert(RULES == SHAPES + CHECKER_RULES, "a walk for every rule");
 _Static_assert(RULES <= 64, "a bit of a mask each");
 
 const bppsa_schedule_rule *bppsa_schedule_rules(int64_t *count) {

@@ -102,8 +102,25 @@ static void test_fusion(void **state) {
   }
 }
 
+/* The messages that list the algorithms list every one of the table. */
+static void test_messages(void **state) {
+  (void)state;
+  for (int m = 0; m < 2; ++m) {
+    bppsa_scan_method method;
+    assert_int_not_equal(
+        m == 0 ? bppsa_scan_algorithm_check(BPPSA_SCAN_ALGORITHMS, BPPSA_CPU) : bppsa_scan_method_parse("", &method), BPPSA_OK);
+    for (int a = 0; a < BPPSA_SCAN_ALGORITHMS; ++a) {
+      const char *name = bppsa_scan_algorithm_name((bppsa_scan_algorithm)a);
+      if (strcmp(name, "unknown") != 0 && strstr(bppsa_last_error(), name) == NULL) {
+        fail_msg("%s is missing in: %s", name, bppsa_last_error());
+      }
+    }
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_plans), cmocka_unit_test(test_executors),
-                                     cmocka_unit_test(test_names_and_fusion), cmocka_unit_test(test_fusion)};
+                                     cmocka_unit_test(test_names_and_fusion), cmocka_unit_test(test_fusion),
+                                     cmocka_unit_test(test_messages)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -260,6 +260,20 @@ static void test_allocation_failure(void **state) {
   bppsa_device_destroy(device);
 }
 
+/* Every algorithm of the table is among the variants that these tests execute. */
+static void test_every_algorithm(void **state) {
+  (void)state;
+  for (int a = 0; a < BPPSA_SCAN_ALGORITHMS; ++a) {
+    bool executed = strcmp(bppsa_scan_algorithm_name((bppsa_scan_algorithm)a), "unknown") == 0;
+    for (size_t v = 0; v < VARIANTS; ++v) {
+      executed = executed || (int)variants[v].algorithm == a;
+    }
+    if (!executed) {
+      fail_msg("%s is none of the variants", bppsa_scan_algorithm_name((bppsa_scan_algorithm)a));
+    }
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_dense),
@@ -268,6 +282,7 @@ int main(void) {
       cmocka_unit_test(test_recurrent_gru),
       cmocka_unit_test(test_differing_sizes),
       cmocka_unit_test(test_large_size),
+      cmocka_unit_test(test_every_algorithm),
       cmocka_unit_test(test_bits),
       cmocka_unit_test(test_rows_of_weights),
       cmocka_unit_test(test_rows_too_near),
