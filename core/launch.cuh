@@ -8,6 +8,7 @@
  *     BPPSA_UNROLL_BY(n)            before a loop that is to be unrolled n times
  *     BPPSA_UNROLL                  before a loop whose array indices must be constants, so that the arrays live in registers
  *     tile = launch_held(tile);     in a loop that waits for shared memory: keeps the address in a register
+ *     data = launch_kept(data);     the same of an address in the GPU's memory
  */
 #ifndef BPPSA_CORE_LAUNCH_CUH
 #define BPPSA_CORE_LAUNCH_CUH
@@ -34,6 +35,17 @@ template <typename T> __device__ __forceinline__ T *launch_held(T *shared) {
   return (T *)__cvta_shared_to_generic(address);
 #else
   return shared;
+#endif
+}
+
+/* The same place in the GPU's memory. Otherwise the address is made anew at every use, out of the kernel's parameters. */
+template <typename T> __device__ __forceinline__ T *launch_kept(T *data) {
+#ifdef __CUDA_ARCH__
+  unsigned long long address = (unsigned long long)__cvta_generic_to_global(data);
+  asm("" : "+l"(address));
+  return (T *)__cvta_global_to_generic(address);
+#else
+  return data;
 #endif
 }
 

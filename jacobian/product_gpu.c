@@ -139,8 +139,8 @@ static void place_indices(const bppsa_product *p, bppsa_product_kind kind, layou
     g->a_ptr = place(l, rows + 1, sizeof *g->a_ptr);
     g->c_ptr = place(l, rows + 1, sizeof *g->c_ptr);
     g->order = place(l, rows, sizeof *g->order);
-    g->links = place(l, p->a->nnz + 1, sizeof *g->links);
-    g->slots = place(l, p->pairs, p->widest <= UINT16_MAX + 1 ? sizeof(uint16_t) : sizeof(int32_t));
+    g->links = place(l, p->a->nnz + PRODUCT_LINKS_BEHIND, sizeof *g->links);
+    g->slots = place(l, p->pairs + 1, p->widest <= UINT16_MAX + 1 ? sizeof(uint16_t) : sizeof(int32_t));
   } else if (kind == BPPSA_PRODUCT_DIAGONAL && p->right) {
     g->columns = place(l, p->a->nnz, sizeof *g->columns);
   } else if (kind == BPPSA_PRODUCT_DIAGONAL) {
@@ -219,19 +219,21 @@ static void sort_rows(bppsa_product *p, const product_link *links, int32_t *orde
 
 static bppsa_status put_slots(bppsa_product *p) {
   product_gpu *g = &p->gpu;
-  product_link *links = bppsa_alloc((size_t)(p->a->nnz + 1) * sizeof *links);
+  product_link *links = bppsa_calloc(p->a->nnz + PRODUCT_LINKS_BEHIND, sizeof *links);
   int32_t *order = bppsa_alloc((size_t)(p->pattern.rows + 1) * sizeof *order);
   bppsa_status status = links == NULL || order == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
   if (status == BPPSA_OK) {
     int64_t pair = 0;
     for (int64_t i = 0; i < p->a->nnz; ++i) {
-      const int64_t k = p->a->col[i];
-      links[i] = (product_link){p->b->row_ptr[k], pair};
-      pair += p->b->row_ptr[k + 1] - p->b->row_ptr[k];
+      const int64_t k = p->a->col[i], count = p->b->row_ptr[k + 1] - p->b->row_ptr[k];
+      links[i] = (product_link){count > 0 ? p->b->row_ptr[k] : 0, pair};
+      pair += count;
     }
-    links[p->a->nnz] = (product_link){0, pair};
+    for (int64_t i = p->a->nnz; i < p->a->nnz + PRODUCT_LINKS_BEHIND; ++i) {
+      links[i] = (product_link){0, pair};
+    }
     sort_rows(p, links, order);
-    status = put(g, g->links, links, p->a->nnz + 1, sizeof *links);
+    status = put(g, g->links, links, p->a->nnz + PRODUCT_LINKS_BEHIND, sizeof *links);
   }
   status = status == BPPSA_OK ? put(g, g->order, order, p->pattern.rows, sizeof *order) : status;
   status = status == BPPSA_OK ? put(g, g->a_ptr, p->a->row_ptr, p->a->rows + 1, sizeof *g->a_ptr) : status;

@@ -30,7 +30,9 @@ typedef struct {
 
 /* ---- on a GPU ---- */
 
-/* slots: for an entry of A, where its row of B begins, and its first pair. The next link's pair tells the length of the row. */
+/* slots: for an entry of A, where its row of B begins, and its first pair. The next link's pair tells the length of the row.
+ * Empty rows of B have 0 for b, and so have the links behind the last entry: a pass reads their values and slots but adds none. */
+enum { PRODUCT_LINKS_BEHIND = 8 };
 typedef struct {
   int64_t b, pair;
 } product_link;
@@ -66,7 +68,7 @@ typedef struct {
   void *memory;                   /* NULL: not allocated (yet) */
   int64_t *a_ptr, *b_ptr, *c_ptr; /* row pointers: slots: of A and C; diagonal: of C; conv: of S_A and S_B */
   int32_t *order;                 /* slots: rows of C that have entries, class by class */
-  product_link *links;            /* size nnz of A + 1 */
+  product_link *links;            /* size nnz of A + PRODUCT_LINKS_BEHIND */
   void *slots;                    /* 2 or 4 bytes for each pair */
   int32_t *columns;               /* B diagonal: columns of A */
   product_scale *scales;          /* A diagonal */

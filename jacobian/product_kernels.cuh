@@ -101,78 +101,124 @@ template <typename real, typename slot_type> struct product_slots {
   real *c;
 };
 
+/* A link that one instruction reads. */
+struct alignas(16) product_reach {
+  int64_t b, pair;
+};
+
 /* c[slot] += a b. A's entries come one after the other as on a CPU; the columns within one row of B differ, so its pairs are
- * added at once. A block computes SAMPLES samples of one row of C, so that a slot is read once for all of them.
+ * added at once. A block computes SAMPLES samples of one row of C, so that a slot is read once for all of them; where fewer
+ * samples are left, it computes the last one several times and writes it once.
  *
- * The pairs of an entry wait for memory three times: for its link, for B's row and the slots, and for shared memory. For 4 /
- * SAMPLES entries the first two reads go to registers before the first pair is added, for each entry the first 2 pairs of a
- * thread. Without SHARED the row is summed in C. blocks (rows of the class, samples / SAMPLES) */
+ * The pairs of an entry wait for memory three times: for its link, for B's row and the slots, and for shared memory. A round takes
+ * 4 / SAMPLES entries. Their links were read during the round before; the second reads go to registers before the first pair is
+ * added, for each entry the first 2 pairs of a thread. Without SHARED the row is summed in C. blocks (rows of the class, samples /
+ * SAMPLES) */
 template <typename real, typename slot_type, int SAMPLES, bool SHARED, int MOST>
 __global__ void bppsa_product_slots_rows(BPPSA_GRID_CONSTANT(launch_group<product_slots<real, slot_type>, MOST>) g) {
   enum { AHEAD = 4 / SAMPLES, PAIRS = 2 };
+  static_assert(2 * AHEAD <= PRODUCT_LINKS_BEHIND, "links are read a round ahead");
   BPPSA_SHARED(real, shared);
   const launch_place at = launch_find(g);
   const product_slots<real, slot_type> &o = g.items[at.item];
   const int64_t row = o.order[at.x], from = o.c_ptr[row], first = o.a_ptr[row], s0 = at.unit * SAMPLES;
   const int width = (int)(o.c_ptr[row + 1] - from), entries = (int)(o.a_ptr[row + 1] - first), threads = (int)blockDim.x,
-            me = (int)threadIdx.x, count = o.samples - s0 < SAMPLES ? (int)(o.samples - s0) : SAMPLES;
-  const product_link *links = o.links + first;
-  const slot_type *slots = o.slots;
-  const int64_t room = SHARED ? o.room : o.nnz, a_stride = o.a.stride, b_stride = o.b.stride;
-  const real *a = o.a.data + s0 * a_stride + first, *b = o.b.data + s0 * b_stride;
-  real *sums = SHARED ? shared : o.c + s0 * o.nnz + from;
-  for (int s = 0; s < count; ++s) {
+            me = (int)threadIdx.x, last = o.samples - s0 < SAMPLES ? (int)(o.samples - s0) - 1 : SAMPLES - 1;
+  const product_reach *links = launch_kept((const product_reach *)(const void *)o.links + first);
+  const slot_type *slots = launch_kept(o.slots);
+  const real *a[SAMPLES], *b[SAMPLES];
+  real *sums[SAMPLES], *all = SHARED ? launch_held(shared) : o.c + from;
+  BPPSA_UNROLL
+  for (int s = 0; s < SAMPLES; ++s) {
+    const int64_t sample = s0 + (s < last ? s : last);
+    a[s] = launch_kept(o.a.data + sample * o.a.stride + first);
+    b[s] = launch_kept(o.b.data + sample * o.b.stride);
+    sums[s] = SHARED ? all + s * (int)o.room : all + sample * o.nnz;
+    BPPSA_UNROLL_BY(1)
     for (int j = me; j < width; j += threads) {
-      sums[s * room + j] = 0;
+      sums[s][j] = 0;
     }
   }
+  product_reach link[AHEAD + 1];
+  BPPSA_UNROLL
+  for (int e = 0; e <= AHEAD; ++e) {
+    link[e] = links[e];
+  }
   __syncthreads();
-  for (int i = 0; i < entries; i += AHEAD) {
-    real term[AHEAD][PAIRS][SAMPLES];
-    int32_t slot[AHEAD][PAIRS], pairs[AHEAD];
+  BPPSA_UNROLL_BY(1)
+  for (int left = entries; left > 0; left -= AHEAD) {
+    real factor[AHEAD][SAMPLES], term[AHEAD][PAIRS][SAMPLES];
+    int32_t slot[AHEAD][PAIRS];
+    int pairs[AHEAD];
     BPPSA_UNROLL
     for (int e = 0; e < AHEAD; ++e) {
-      const bool there = i + e < entries;
-      const product_link link = links[there ? i + e : i];
-      pairs[e] = there ? (int32_t)(links[i + e + 1].pair - link.pair) : 0;
+      const slot_type *to = launch_kept(slots + link[e].pair);
+      const real *terms[SAMPLES];
+      pairs[e] = e < left ? (int)(link[e + 1].pair - link[e].pair) : 0;
       BPPSA_UNROLL
-      for (int v = 0; v < PAIRS; ++v) {
-        const int j = me + v * threads;
-        slot[e][v] = j < pairs[e] ? (int32_t)slots[link.pair + j] : -1;
+      for (int s = 0; s < SAMPLES; ++s) {
+        terms[s] = launch_kept(b[s] + link[e].b);
+        factor[e][s] = e < left ? a[s][e] : 0;
+      }
+      BPPSA_UNROLL
+      for (int v = 0; v < PAIRS; ++v) { /* a thread that has no pair reads another's */
+        const unsigned j = (unsigned)max(min(me + v * threads, pairs[e] - 1), 0);
+        slot[e][v] = (int32_t)to[j];
         BPPSA_UNROLL
         for (int s = 0; s < SAMPLES; ++s) {
-          term[e][v][s] =
-              j < pairs[e] && s < count ? product_rounded(a[s * a_stride + i + e], b[s * b_stride + link.b + j]) : (real)0;
+          term[e][v][s] = terms[s][j];
         }
       }
     }
+    links += AHEAD;
+    link[0] = link[AHEAD];
+    BPPSA_UNROLL
+    for (int e = 1; e <= AHEAD; ++e) {
+      link[e] = links[e];
+    }
     BPPSA_UNROLL
     for (int e = 0; e < AHEAD; ++e) {
-      if (i + e >= entries) {
-        break;
-      }
+      real sum[PAIRS][SAMPLES] = {};
       BPPSA_UNROLL
-      for (int v = 0; v < PAIRS; ++v) {
+      for (int v = 0; v < PAIRS; ++v) { /* different slots: all are read before the first is written */
         BPPSA_UNROLL
         for (int s = 0; s < SAMPLES; ++s) {
-          if (slot[e][v] >= 0 && s < count) {
-            sums[s * room + slot[e][v]] += term[e][v][s];
+          if (me + v * threads < pairs[e]) {
+            sum[v][s] = sums[s][slot[e][v]];
           }
         }
       }
+      BPPSA_UNROLL
+      for (int v = 0; v < PAIRS; ++v) {
+        BPPSA_UNROLL
+        for (int s = 0; s < SAMPLES; ++s) {
+          if (me + v * threads < pairs[e]) {
+            sums[s][slot[e][v]] = sum[v][s] + product_rounded(factor[e][s], term[e][v][s]);
+          }
+        }
+      }
+      BPPSA_UNROLL_BY(1)
       for (int j = me + PAIRS * threads; j < pairs[e]; j += threads) {
-        const product_link link = links[i + e];
-        const int64_t to = (int64_t)slots[link.pair + j];
-        for (int s = 0; s < count; ++s) {
-          sums[s * room + to] += product_rounded(a[s * a_stride + i + e], b[s * b_stride + link.b + j]);
+        const product_reach it = links[e - AHEAD];
+        const int32_t to = (int32_t)slots[it.pair + j];
+        BPPSA_UNROLL
+        for (int s = 0; s < SAMPLES; ++s) {
+          sums[s][to] += product_rounded(a[s][e], b[s][it.b + j]);
         }
       }
       __syncthreads();
     }
+    BPPSA_UNROLL
+    for (int s = 0; s < SAMPLES; ++s) {
+      a[s] += AHEAD;
+    }
   }
-  for (int s = 0; SHARED && s < count; ++s) {
-    for (int j = me; j < width; j += threads) {
-      o.c[(s0 + s) * o.nnz + from + j] = sums[s * room + j];
+  BPPSA_UNROLL
+  for (int s = 0; SHARED && s < SAMPLES; ++s) {
+    real *out = o.c + (s0 + s) * o.nnz + from;
+    BPPSA_UNROLL_BY(1)
+    for (int j = me; s <= last && j < width; j += threads) {
+      out[j] = sums[s][j];
     }
   }
 }
