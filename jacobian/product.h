@@ -45,6 +45,7 @@ typedef struct {
   int64_t
       memory_limit; /* bytes the plan and its scratch may take, 0: any number. Checked before anything of that size is allocated */
   bool symbolic;    /* count only: patterns known by their structure alone are not expanded, and no numeric pass can follow */
+  int64_t together; /* number of products queued together, this one among them: on a GPU they share launches and their cost */
 } bppsa_product_config;
 
 typedef struct {

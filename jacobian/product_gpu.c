@@ -13,7 +13,7 @@
 #include "core/memory_internal.h"
 #include "jacobian/product_internal.h"
 
-enum { MOST_CONV_SAMPLES = 16 };
+enum { MOST_CONV_SAMPLES = 16, SHARING = 24 /* products that one launch holds, at least (core/launch_group.cuh) */ };
 #define CONV_ROOM ((int64_t)32 << 20) /* bytes of packed values; as many samples as fit are packed together */
 
 /* ---- sizes ---- */
@@ -100,10 +100,12 @@ double bppsa_product_gpu_flops(const bppsa_product *p, bppsa_product_kind kind) 
 }
 
 /* Seconds of a pass, calculated for an H100 or H200, not measured: 4e12 bytes/s; 2.5e13 multiply-adds/s for tiles in shared
- * memory, where reads cost a quarter of the peak; a pair of `slots` takes 6 bytes and an addition in shared memory, 1e12/s on 132
- * multiprocessors; 3 µs for a launch. A half-written sector of C (conv) costs as much as a whole one: 32 bytes for each number. */
+ * memory, where reads cost a quarter of the peak; pairs of `slots` by the instructions of their loop (docs/gpu.md, "Sparse
+ * kernels"); 3 µs for a launch, which products that are queued together share. A half-written sector of C (conv) costs as much as
+ * a whole one: 32 bytes for each number. */
 double bppsa_product_gpu_predict(const bppsa_product *p, bppsa_product_kind kind) {
-  const double launch = 3e-6, bytes_s = 4e12, tiled_s = 2.5e13, pairs_s = 1e12, sector = 32;
+  const int64_t sharing = p->config.together < 1 ? 1 : p->config.together < SHARING ? p->config.together : SHARING;
+  const double launch = 3e-6 / (double)sharing, bytes_s = 4e12, tiled_s = 2.5e13, pairs_s = 1.4e12, sector = 32;
   const double size = (double)bppsa_dtype_size(p->config.dtype), written = size * (double)p->pattern.nnz;
   const double read = size * ((double)p->a->nnz + (double)p->b->nnz);
   switch (kind) {

@@ -100,7 +100,7 @@ static bppsa_status add_node(bppsa_scan_plan *plan, const bppsa_scan_step *step)
   const bppsa_csr *left = bppsa_scan_csr_pattern(plan, step->split, step->last);
   const bppsa_csr *right = bppsa_scan_csr_pattern(plan, step->first, step->split - 1);
   const bool dead = step->level->dead;
-  bppsa_product_config config = {.dtype = c->dtype, .symbolic = c->symbolic || dead};
+  bppsa_product_config config = {.dtype = c->dtype, .symbolic = c->symbolic || dead, .together = step->level->count};
   if (c->memory_limit > 0 && !dead) { /* at least a byte, because a limit of 0 means none */
     const int64_t room = c->memory_limit - plan->totals.workspace_bytes - plan->totals.plan_bytes;
     config.memory_limit = c->symbolic ? 0 : room > 0 ? room : 1;

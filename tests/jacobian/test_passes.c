@@ -187,8 +187,8 @@ static int64_t launches_of(const bppsa_product_pass *passes, int64_t count, cons
   return launches;
 }
 
-/* Plans with equal factors have blocks of the same shape, so they take as many launches as one of them. They are recorded and not
- * run. */
+/* Plans with equal factors have blocks of the same shape, so they take as many launches as one of them, and the cost model divides
+ * the launches' cost among them. They are recorded and not run. */
 static void test_launches(void **state) {
   (void)state;
   enum { PLANS = 3 };
@@ -200,10 +200,14 @@ static void test_launches(void **state) {
   for (int64_t which = 0; which < 24; ++which) {
     product_case c;
     make_product(&c, which, BPPSA_F32, device);
-    const bppsa_product_config config = {.kind = bppsa_product_get_info(c.pass.product)->kind, .dtype = BPPSA_F32};
+    const bppsa_product_config config = {
+        .kind = bppsa_product_get_info(c.pass.product)->kind, .dtype = BPPSA_F32, .together = PLANS};
+    const double seconds = bppsa_product_get_info(c.pass.product)->seconds;
     bppsa_product_pass passes[PLANS] = {c.pass, c.pass, c.pass};
     for (int i = 1; i < PLANS; ++i) {
       assert_int_equal(bppsa_product_create(&c.a, &c.b, &config, device, &passes[i].product), BPPSA_OK);
+      const double shared = bppsa_product_get_info(passes[i].product)->seconds;
+      assert_true(config.kind == BPPSA_PRODUCT_IDENTITY || (shared < seconds && PLANS * shared > 0.99 * seconds));
     }
     const int64_t alone = launches_of(passes, 1, device);
     assert_true(config.kind == BPPSA_PRODUCT_SLOTS ? alone >= 1 : alone == (config.kind == BPPSA_PRODUCT_CONV ? 3 : 1));
