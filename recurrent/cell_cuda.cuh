@@ -20,7 +20,8 @@ template <typename real> struct layer_arrays {
   real *pre;                 /* [T][b][G·H]: x W_ihᵀ + b_ih; NULL: computed within the kernels from an input of size 1 */
   real *h;                   /* [T+1][b][H] */
   real *saved;               /* [T][b][SAVED][H] */
-  real *g;                   /* [T+1][b][H]: g_T, and u_t on entry; g_t on return */
+  const real *last;          /* [b][H]: g_T */
+  real *g;                   /* [T+1][b][H]: u_t on entry; g_t on return */
   bool injected, want_input; /* u_t is given; g_0 is wanted */
   bool store_g;              /* g_1 .. g_{T-1} are wanted */
   real *delta_x, *delta_h;   /* [T][b][G·H] */
@@ -48,13 +49,14 @@ template <typename real, template <typename> class cell> struct unit_place {
 
 /* Chunks of a layer's steps (chunk_kernels.cuh). */
 template <typename real> struct chunk_arrays {
-  int64_t chunks;     /* P, cut by bppsa_cut */
-  real *products;     /* [P-1][b][HP][HP], stored by columns: row r is the image of basis vector r, times 2^exponents[r] */
-  int32_t *exponents; /* [P-1][b][H] */
-  real *norms;        /* likewise: the largest entry of each row */
-  real *offsets;      /* [P-1][b][H]: the results of walks from 0; NULL unless gradients are injected */
-  real *carried;      /* [P][b][H]: g at the beginning of chunk p */
-  bool from_zero;     /* walk: from 0 to `offsets`, and writes nothing else */
+  int64_t chunks;      /* P, cut by bppsa_cut */
+  int multiprocessors; /* of the GPU */
+  real *products;      /* [P-1][b][HP][HP], stored by columns: row r is the image of basis vector r, times 2^exponents[r] */
+  int32_t *exponents;  /* [P-1][b][H] */
+  real *norms;         /* likewise: the largest entry of each row */
+  real *offsets;       /* [P-1][b][H]: the results of walks from 0; NULL unless gradients are injected */
+  real *carried;       /* [P][b][H]: g at the beginning of chunk p */
+  bool from_zero;      /* walk: from 0 to `offsets`, and writes nothing else */
   /* [blocks][G·H·H + 2 G·H + (I = 1 ? G·H : 0)]: sums of dW_hh, db_hh, db_ih, dW_ih over the warps of each block; NULL: not
    * wanted. */
   real *partials;

@@ -16,9 +16,18 @@ namespace {
 enum { SHARED_BYTES = 224 * 1024, WIDE_THREADS = 256, UNIT_THREADS = 256 };
 
 /* Rows of a product for one thread. An entry of W is read from shared memory once for so many multiply-adds, whose sums are in
- * registers. */
+ * registers. FEW: where there are so few products that schedulers would stand idle, more threads work on each. */
 template <typename real, int HP> struct rows_of {
-  enum { V = sizeof(real) == 4 ? (HP == 20 ? 5 : HP == 32 ? 4 : 8) : (HP > 16 ? 2 : 4) };
+  enum {
+    V = sizeof(real) == 4 ? (HP == 20   ? 5
+                             : HP == 32 ? 4
+                                        : 8)
+                          : (HP > 16 ? 2 : 4),
+    FEW = sizeof(real) == 4 ? (HP == 20   ? 3
+                               : HP == 16 ? 4
+                                          : 2)
+                            : (HP > 16 ? 1 : 2)
+  };
 };
 
 /* Calls f with the padded H as a constant. */
@@ -28,9 +37,6 @@ template <typename F> auto padded(int64_t hidden, F f) {
          : hidden <= 20 ? f(std::integral_constant<int, 20>())
                         : f(std::integral_constant<int, 32>());
 }
-
-template <typename real, template <typename> class cell, int HP>
-using shape_of = transition_shape<real, cell, HP, rows_of<real, HP>::V>;
 
 template <typename real, template <typename> class cell, int HP> struct fits {
   enum { SUM = cell<real>::MATRICES * HP * (int)sizeof(real) <= 60 * 4 };
@@ -60,22 +66,31 @@ bppsa_status launch_walk(cudaStream_t stream, const layer_arrays<real> &c, const
   return launched("backward pass of chunks: launch");
 }
 
+template <typename real, template <typename> class cell, int HP, int V>
+bppsa_status launch_transition(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s) {
+  typedef transition_shape<real, cell, HP, V> shape;
+  const int64_t blocks = divide_up((s.chunks - 1) * c.batch, (int64_t)shape::ITEMS * shape::WARPS);
+  BPPSA_LAUNCH((bppsa_recurrent_transition<real, cell, HP, V>), (unsigned)blocks, CHUNK_THREADS, (size_t)shape::SHARED, stream, c,
+               s);
+  return launched("products of chunks: launch");
+}
+
 template <typename real, template <typename> class cell, int HP>
 bppsa_status launch_carry(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s) {
-  typedef shape_of<real, cell, HP> shape;
-  const int64_t blocks = divide_up((s.chunks - 1) * c.batch, (int64_t)shape::ITEMS * shape::WARPS);
-  BPPSA_LAUNCH((bppsa_recurrent_transition<real, cell, HP, rows_of<real, HP>::V>), (unsigned)blocks, CHUNK_THREADS,
-               (size_t)shape::SHARED, stream, c, s);
-  BPPSA_TRY(launched("products of chunks: launch"));
+  typedef rows_of<real, HP> rows;
+  typedef transition_shape<real, cell, HP, rows::FEW> few;
+  const bool is_few = (s.chunks - 1) * c.batch <= (int64_t)few::ITEMS * few::WARPS * s.multiprocessors; /* a block on each */
+  BPPSA_TRY((is_few ? launch_transition<real, cell, HP, rows::FEW>(stream, c, s)
+                    : launch_transition<real, cell, HP, rows::V>(stream, c, s)));
   BPPSA_LAUNCH((bppsa_recurrent_carry<real, cell, HP>), (unsigned)c.batch, CARRY_THREADS, sizeof(carry_tile<real, HP>), stream, c,
                s);
   return launched("gradients between chunks: launch");
 }
 
-template <typename real, template <typename> class cell, int HP> bppsa_status allow_shared() {
+template <typename real, template <typename> class cell, int HP, int V> bppsa_status allow_shared() {
   const cudaError_t error =
-      cudaFuncSetAttribute(bppsa_recurrent_transition<real, cell, HP, rows_of<real, HP>::V>,
-                           cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shape_of<real, cell, HP>::SHARED);
+      cudaFuncSetAttribute(bppsa_recurrent_transition<real, cell, HP, V>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           (int)transition_shape<real, cell, HP, V>::SHARED);
   return bppsa_cuda_check(error, "products of chunks: shared memory");
 }
 
@@ -117,7 +132,11 @@ METHOD(bppsa_status, prepare)(int64_t hidden) {
         cudaFuncSetAttribute(bppsa_recurrent_forward_wide<real, cell>, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES),
         "forward pass: shared memory");
   }
-  return padded(hidden, [](auto hp) { return allow_shared<real, cell, hp.value>(); });
+  return padded(hidden, [](auto hp) {
+    typedef rows_of<real, hp.value> rows;
+    BPPSA_TRY((allow_shared<real, cell, hp.value, rows::FEW>()));
+    return allow_shared<real, cell, hp.value, rows::V>();
+  });
 }
 
 METHOD(bppsa_status, forward)(cudaStream_t stream, const layer_arrays<real> &c) {

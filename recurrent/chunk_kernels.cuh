@@ -419,7 +419,7 @@ __global__ void __launch_bounds__(CARRY_THREADS) bppsa_recurrent_carry(layer_arr
   const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / WARP_LANES, 0);
   const int64_t b = blockIdx.x, links = s.chunks - 1, tiles = (links + tile::LINKS - 1) / tile::LINKS;
   const bool unit = lane < hidden;
-  const real v = unit ? c.g[(c.steps * c.batch + b) * hidden + lane] : 0;
+  const real v = unit ? c.last[b * hidden + lane] : 0;
   carry_value<real> g = carry_value_of(v, unit);
   tile *shared = launch_held(memory);
   bool useless = false;
@@ -662,7 +662,7 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_walk(layer_arra
     l.u_at = l.g_to = c.g + past;
     l.delta_x = l.stores_x ? c.delta_x + row * K * hidden + j : NULL;
     l.delta_h = l.stores_h ? c.delta_h + row * K * hidden + j : NULL;
-    l.g = s.from_zero ? 0 : s.chunks > 1 ? s.carried[item * hidden + j] : c.g[(c.steps * c.batch + b) * hidden + j];
+    l.g = s.from_zero ? 0 : s.chunks > 1 ? s.carried[item * hidden + j] : c.last[b * hidden + j];
   }
   if (l.SUM && works && c.input == 1) {
     l.reads_x = true;

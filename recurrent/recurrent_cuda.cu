@@ -17,10 +17,12 @@ struct recurrent_gpu {
   const bppsa_cell_cuda *cell;
   const bppsa_device *device;
   int32_t index;
+  int multiprocessors;
   cudaStream_t stream;
   void *memory;
-  int64_t chunks; /* fused: P; 1 for BP */
-  bool sums;      /* the walk sums weight gradients */
+  int64_t chunks;   /* fused: P; 1 for BP */
+  bool sums;        /* the walk sums weight gradients */
+  const void *last; /* g_T of the top layer, where it does not stand in g */
   void *products, *norms, *offsets, *carried, *partials, *w_t, *exponents, *redone;
 };
 
@@ -170,6 +172,7 @@ template <typename real> layer_arrays<real> arrays_of(const recurrent_network *n
   c.h = (real *)n->layers[l].h;
   c.saved = (real *)n->layers[l].saved;
   c.g = (real *)n->g;
+  c.last = l + 1 == config->layers && n->gpu->last != NULL ? (const real *)n->gpu->last : c.g + c.steps * c.batch * c.hidden;
   c.injected = bppsa_recurrent_injected(n, l);
   c.want_input = config->input_gradients;
   c.store_g = true;
@@ -186,6 +189,7 @@ template <typename real> chunk_arrays<real> chunks_of(const recurrent_network *n
   const recurrent_gpu *gpu = n->gpu;
   chunk_arrays<real> s = {};
   s.chunks = gpu->chunks;
+  s.multiprocessors = gpu->multiprocessors;
   s.products = (real *)gpu->products;
   s.exponents = (int32_t *)gpu->exponents;
   s.norms = (real *)gpu->norms;
@@ -368,6 +372,8 @@ bppsa_status create(recurrent_network *n, const bppsa_device *device) {
   BPPSA_TRY(find_kernels(n));
   BPPSA_TRY(check_sizes(n));
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(gpu->index), "network"));
+  BPPSA_TRY(bppsa_cuda_check(cudaDeviceGetAttribute(&gpu->multiprocessors, cudaDevAttrMultiProcessorCount, gpu->index),
+                             "network: multiprocessors"));
   return LAUNCH(n, prepare, n->config.hidden);
 }
 
@@ -507,9 +513,16 @@ bppsa_status head_gradients(recurrent_network *n) {
                  place_of(n, c->layers, 1, true));
 }
 
-/* Sets u_0 = 0. */
-bppsa_status clear_first(recurrent_network *n) {
+int64_t top_of(const recurrent_network *n) {
+  return n->config.layers - 1;
+}
+
+/* Sets u_0 = 0, where layer l reads it: its own kernels do only where gradients are injected. */
+bppsa_status clear_first(recurrent_network *n, int64_t l) {
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(n->gpu->index), "backward pass"));
+  if (n->layers[l].scan == NULL && !bppsa_recurrent_injected(n, l)) {
+    return BPPSA_OK;
+  }
   return bppsa_cuda_check(cudaMemsetAsync(n->g, 0, (size_t)(n->batch * n->config.hidden * size_of(n)), n->gpu->stream),
                           "gradients");
 }
@@ -518,27 +531,42 @@ bppsa_status seed(recurrent_network *n) {
   const bppsa_recurrent_config *c = &n->config;
   int64_t first;
   const int64_t rows = bppsa_recurrent_head_rows(n, &first);
-  BPPSA_TRY(clear_first(n));
+  n->gpu->last = NULL;
+  BPPSA_TRY(clear_first(n, top_of(n)));
   return OF_TYPE(n, input_gradient, n, rows, c->hidden, c->classes, n->seed, place_of(n, c->layers, 0, false),
                  offset(n, n->g, first));
 }
 
-bppsa_status seed_layers(recurrent_network *n, const void *seed) {
+bppsa_status put_seed(recurrent_network *n, const void *from) {
   int64_t first;
   const int64_t rows = bppsa_recurrent_head_rows(n, &first);
-  BPPSA_TRY(clear_first(n));
-  return bppsa_cuda_check(cudaMemcpyAsync(offset(n, n->g, first), seed, (size_t)(rows * n->config.hidden * size_of(n)),
+  n->gpu->last = NULL;
+  return bppsa_cuda_check(cudaMemcpyAsync(offset(n, n->g, first), from, (size_t)(rows * n->config.hidden * size_of(n)),
                                           cudaMemcpyDeviceToDevice, n->gpu->stream),
                           "seed");
 }
 
+/* Only g_T is read where it stands. */
+bppsa_status seed_layers(recurrent_network *n, const void *seed) {
+  BPPSA_TRY(clear_first(n, top_of(n)));
+  if (n->layers[top_of(n)].scan != NULL || n->config.loss_all) {
+    return put_seed(n, seed);
+  }
+  n->gpu->last = seed;
+  return BPPSA_OK;
+}
+
+/* g_T is among the gradients that are wanted. */
 bppsa_status layer_backward(recurrent_network *n, int64_t l) {
+  if (n->gpu->last != NULL) {
+    BPPSA_TRY(put_seed(n, n->gpu->last));
+  }
   return n->layers[l].scan != NULL ? OF_TYPE(n, run_scan, n, l) : OF_TYPE(n, run_chunks, n, l, false);
 }
 
 bppsa_status pass_down(recurrent_network *n, int64_t l) {
   const bppsa_recurrent_config *c = &n->config;
-  BPPSA_TRY(clear_first(n));
+  BPPSA_TRY(clear_first(n, l - 1));
   return OF_TYPE(n, input_gradient, n, c->seq_len * n->batch, n->layers[l].input, n->cell->gates * c->hidden, n->pre,
                  place_of(n, l, W_IH, false), offset(n, n->g, n->batch * c->hidden));
 }

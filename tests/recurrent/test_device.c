@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/graph.h"
 #include "core/memory.h"
 #include "gru/gru.h"
 #include "rnn/rnn.h"
@@ -168,7 +169,8 @@ static const struct {
               {23, 2, 1, 1, 7, 3, false, false, true, true},    {30, 2, 2, 2, 32, 2, true, false, false, false},
               {19, 5, 4, 1, 16, 1, true, true, true, true},     {26, 1, 1, 3, 13, 2, false, true, false, true},
               {12, 2, 2, 1, 25, 1, false, false, false, true},  {9, 2, 2, 3, 40, 2, true, true, false, true},
-              {5, 1, 1, 1, 70, 1, false, false, false, false}};
+              {5, 1, 1, 1, 70, 1, false, false, false, false},  {37, 5, 4, 1, 8, 1, false, false, false, false},
+              {36, 5, 4, 1, 16, 1, false, false, false, false}};
 
 static void check_shapes(bool gru, bppsa_dtype dtype) {
   for (size_t s = 0; s < sizeof shapes / sizeof *shapes; ++s) {
@@ -344,6 +346,74 @@ static void test_vanished(void **state) {
   }
 }
 
+typedef struct {
+  bppsa_model *model;
+  const bppsa_view *seed;
+} layers_pass;
+
+static bppsa_status queue_layers(void *context) {
+  const layers_pass *p = context;
+  return bppsa_recurrent_backward_layers(p->model, p->seed);
+}
+
+/* A seed of the last states is read where it stands, and nothing is cleared that nobody reads: a recorded backward pass is its
+ * kernels, BP's walk and sums, the scan's transition and carry besides. Its gradients are those of the processor. */
+static void test_nodes(void **state) {
+  (void)state;
+  for (int k = 0; k < 4; ++k) {
+    const bool scan = k % 2 == 1;
+    const way w = {scan ? BPPSA_BACKWARD_SCAN : BPPSA_BACKWARD_BP, scan ? BPPSA_SCAN_CHUNKED : BPPSA_SCAN_AUTO, scan ? 5 : 0};
+    problem p = {.config = bppsa_recurrent_config_default(), .gru = k >= 2, .batch = 2};
+    bppsa_model *model = NULL;
+    bppsa_graph *graph = NULL;
+    p.config.seq_len = 30;
+    p.config.batch = 2;
+    p.config.hidden = 20;
+    bppsa_recurrent_config c = p.config, exact = p.config;
+    c.method.backward = w.backward;
+    c.method.scan.algorithm = w.algorithm;
+    c.method.scan.chunks = w.chunks;
+    exact.dtype = BPPSA_F64;
+    exact.method.backward = BPPSA_BACKWARD_BP;
+    make_numbers(&p, 3);
+    double *seed = uniform(9, p.batch * c.hidden, 1);
+    bppsa_free(rounded(c.dtype, seed, p.batch * c.hidden));
+    assert_int_equal(create(&p, &c, device, &model), BPPSA_OK);
+    assert_int_equal(create(&p, &exact, host, &p.reference), BPPSA_OK);
+    assert_int_equal(bppsa_recurrent_init(model, BPPSA_INIT_ORTHOGONAL, 3), BPPSA_OK);
+    share_weights(&p, model);
+    const int64_t x[] = {c.seq_len, p.batch, c.input}, last[] = {p.batch, c.hidden};
+    bppsa_view in = put(device, c.dtype, p.x, 3, x), from = put(device, c.dtype, seed, 2, last),
+               exact_in = put(host, BPPSA_F64, p.x, 3, x), exact_from = put(host, BPPSA_F64, seed, 2, last);
+    assert_int_equal(bppsa_recurrent_forward_layers(p.reference, &exact_in, NULL), BPPSA_OK);
+    assert_int_equal(bppsa_recurrent_backward_layers(p.reference, &exact_from), BPPSA_OK);
+    assert_int_equal(bppsa_recurrent_forward_layers(model, &in, NULL), BPPSA_OK);
+    layers_pass pass = {model, &from};
+    if (bppsa_device_get_kind(device) == BPPSA_CPU) {
+      assert_int_equal(queue_layers(&pass), BPPSA_OK);
+    } else {
+      assert_int_equal(bppsa_graph_capture(device, queue_layers, &pass, &graph), BPPSA_OK);
+      assert_int_equal(bppsa_graph_nodes(graph), scan ? 4 : 2);
+      assert_int_equal(bppsa_graph_launch(device, graph), BPPSA_OK);
+    }
+    assert_int_equal(bppsa_model_pull(model, true), BPPSA_OK);
+    for (int64_t i = 0; i < 4; ++i) { /* the layer's; the head has no part in it */
+      check(&p, &w, model->parameters[i].name, &model->parameters[i].gradient, p.reference->parameters[i].gradient.data);
+    }
+    bppsa_graph_destroy(device, graph);
+    bppsa_memory_free(device, in.data);
+    bppsa_memory_free(device, from.data);
+    bppsa_memory_free(host, exact_in.data);
+    bppsa_memory_free(host, exact_from.data);
+    bppsa_model_destroy(model);
+    bppsa_model_destroy(p.reference);
+    void *const blocks[] = {seed, p.x, p.h0, p.seed};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; ++i) {
+      bppsa_free(blocks[i]);
+    }
+  }
+}
+
 static bppsa_status count_scan(void *context, const bppsa_scan_plan *plan, const bppsa_device *on,
                                bppsa_scan_executor **executor) {
   ++*(int *)context;
@@ -371,10 +441,10 @@ static void test_factory(void **state) {
 int main(void) {
   device = test_device(2);
   host = cpu_device(2);
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_rnn_f32),  cmocka_unit_test(test_rnn_f64),
-                                     cmocka_unit_test(test_gru_f32),  cmocka_unit_test(test_gru_f64),
-                                     cmocka_unit_test(test_growth),   cmocka_unit_test(test_cancellation),
-                                     cmocka_unit_test(test_vanished), cmocka_unit_test(test_factory)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_rnn_f32),  cmocka_unit_test(test_rnn_f64), cmocka_unit_test(test_gru_f32),
+      cmocka_unit_test(test_gru_f64),  cmocka_unit_test(test_growth),  cmocka_unit_test(test_cancellation),
+      cmocka_unit_test(test_vanished), cmocka_unit_test(test_nodes),   cmocka_unit_test(test_factory)};
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   bppsa_device_destroy(device);
   bppsa_device_destroy(host);

@@ -546,6 +546,13 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int) {
   return cudaSuccess;
 }
 
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr, int device) {
+  cudaDeviceProp properties;
+  const cudaError_t error = cudaGetDeviceProperties(&properties, device);
+  *value = error == cudaSuccess ? properties.multiProcessorCount : 0;
+  return error;
+}
+
 cudaError_t cudaRuntimeGetVersion(int *version) {
   *version = 13000;
   return cudaSuccess;
