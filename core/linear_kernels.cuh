@@ -20,9 +20,60 @@ template <typename real> struct product_operands {
   real *c;
 };
 
-/* blocks (tiles of m, tiles of n · parts) of 256 threads, with 4 x 4 sums each. */
-template <typename real> __global__ void bppsa_linear_product(product_operands<real> p, int n_tiles) {
-  BPPSA_SHARED(real, memory); /* [DEPTH][TILE + 1] of a, then of b */
+/* What a thread brings of a tile: its place in it, neighbours next to each other in memory, and numbers on their way. */
+template <typename real> struct product_part {
+  enum { COUNT = PRODUCT_TILE * PRODUCT_DEPTH / PRODUCT_THREADS };
+  const real *from;        /* the first one's in the next tile */
+  int64_t next, tile;      /* between two of a thread, between two tiles */
+  int k, at, k_step, step; /* the first one's place in the tile, and the distance of the others */
+  real value[COUNT];
+};
+
+/* The place in the first tile: from row or column `first` and k `first_k` on. */
+template <typename real>
+__device__ inline product_part<real> product_place(const real *matrix, int64_t of_k, int64_t of_other, int64_t first,
+                                                   int64_t first_k, int thread) {
+  const bool by_k = of_k == 1; /* neighbours read neighbours */
+  product_part<real> p = {};
+  p.k = by_k ? thread % PRODUCT_DEPTH : thread / PRODUCT_TILE;
+  p.at = by_k ? thread / PRODUCT_DEPTH : thread % PRODUCT_TILE;
+  p.k_step = by_k ? 0 : PRODUCT_THREADS / PRODUCT_TILE;
+  p.step = by_k ? PRODUCT_THREADS / PRODUCT_DEPTH : 0;
+  p.from = matrix + (first + p.at) * of_other + (first_k + p.k) * of_k;
+  p.next = p.step * of_other + p.k_step * of_k;
+  p.tile = PRODUCT_DEPTH * of_k;
+  return p;
+}
+
+/* Fetches the thread's part of the next tile; `others` and `depth` are left of rows or columns and of k, and what stands
+ * beyond is 0. ones: the column of ones, or -1. */
+template <typename real>
+__device__ __forceinline__ void product_fetch(int64_t depth, int64_t others, int64_t ones, product_part<real> *p) {
+  BPPSA_UNROLL
+  for (int i = 0; i < p->COUNT; ++i) {
+    const int at = p->at + i * p->step, k = p->k + i * p->k_step;
+    p->value[i] = 0;
+    if (k < depth && at < others) {
+      p->value[i] = p->from[i * p->next];
+    }
+    if (k < depth && at == ones) {
+      p->value[i] = 1;
+    }
+  }
+  p->from += p->tile;
+}
+
+template <typename real> __device__ __forceinline__ void product_store(const product_part<real> &p, real *tile) {
+  BPPSA_UNROLL
+  for (int i = 0; i < p.COUNT; ++i) {
+    tile[(p.k + i * p.k_step) * (PRODUCT_TILE + 1) + p.at + i * p.step] = p.value[i];
+  }
+}
+
+/* blocks (tiles of m, tiles of n · parts): 256 threads, 4 x 4 sums each. The next tile is on its way while one is multiplied. */
+template <typename real>
+__global__ void __launch_bounds__(PRODUCT_THREADS) bppsa_linear_product(product_operands<real> p, int n_tiles) {
+  BPPSA_SHARED(real, memory); /* [DEPTH][TILE + 1] of a, of b */
   enum { ROW = PRODUCT_TILE + 1 };
   real *a_tile = memory, *b_tile = memory + PRODUCT_DEPTH * ROW;
   const int64_t i0 = (int64_t)blockIdx.x * PRODUCT_TILE, j0 = (int64_t)(blockIdx.y % n_tiles) * PRODUCT_TILE,
@@ -30,18 +81,21 @@ template <typename real> __global__ void bppsa_linear_product(product_operands<r
   const int64_t first = part * p.k_part, last = first + p.k_part < p.k ? first + p.k_part : p.k, columns = p.n + p.ones;
   const int thread = (int)threadIdx.x, ti = thread / (PRODUCT_TILE / PRODUCT_SIDE), tj = thread % (PRODUCT_TILE / PRODUCT_SIDE);
   real sum[PRODUCT_SIDE][PRODUCT_SIDE] = {};
+  product_part<real> a_part = product_place(p.a, p.a_column, p.a_row, i0, first, thread),
+                     b_part = product_place(p.b, p.b_row, p.b_column, j0, first, thread);
+  const int64_t ones = p.ones ? p.n - j0 : -1;
+  if (first < last) {
+    product_fetch(last - first, p.m - i0, -1, &a_part);
+    product_fetch(last - first, p.n - j0, ones, &b_part);
+  }
   for (int64_t k0 = first; k0 < last; k0 += PRODUCT_DEPTH) {
-    /* neighbouring threads read neighbouring values */
-    for (int at = thread; at < PRODUCT_TILE * PRODUCT_DEPTH; at += PRODUCT_THREADS) {
-      const int ak = p.a_column == 1 ? at % PRODUCT_DEPTH : at / PRODUCT_TILE,
-                ai = p.a_column == 1 ? at / PRODUCT_DEPTH : at % PRODUCT_TILE;
-      const int bk = p.b_row == 1 ? at % PRODUCT_DEPTH : at / PRODUCT_TILE,
-                bj = p.b_row == 1 ? at / PRODUCT_DEPTH : at % PRODUCT_TILE;
-      const int64_t i = i0 + ai, j = j0 + bj;
-      a_tile[ak * ROW + ai] = i < p.m && k0 + ak < last ? p.a[i * p.a_row + (k0 + ak) * p.a_column] : 0;
-      b_tile[bk * ROW + bj] = k0 + bk >= last || j >= columns ? 0 : j == p.n ? 1 : p.b[(k0 + bk) * p.b_row + j * p.b_column];
-    }
+    product_store(a_part, a_tile);
+    product_store(b_part, b_tile);
     __syncthreads();
+    if (k0 + PRODUCT_DEPTH < last) {
+      product_fetch(last - k0 - PRODUCT_DEPTH, p.m - i0, -1, &a_part);
+      product_fetch(last - k0 - PRODUCT_DEPTH, p.n - j0, ones, &b_part);
+    }
     BPPSA_UNROLL
     for (int k = 0; k < PRODUCT_DEPTH; ++k) {
       real a[PRODUCT_SIDE], b[PRODUCT_SIDE];
@@ -75,7 +129,7 @@ template <typename real> __global__ void bppsa_linear_transposed(const real *fro
   }
 }
 
-enum { SUM_TARGETS = 4, SUM_THREADS = 256, SUM_LANES = 32 };
+enum { SUM_TARGETS = 4, SUM_THREADS = 512, SUM_LANES = 32, SUM_AHEAD = 8 };
 
 /* Where sums are written. A target receives entries first .. first + count - 1, in rows of `row` of which it keeps `take` from
  * column `from` on, packed. */
@@ -95,8 +149,17 @@ __global__ void bppsa_linear_sum(const real *entries, int64_t parts, int64_t cou
   const int lane = (int)threadIdx.x % SUM_LANES, slice = (int)threadIdx.x / SUM_LANES, slices = SUM_THREADS / SUM_LANES;
   const int64_t at = (int64_t)blockIdx.x * SUM_LANES + lane;
   real sum = 0;
-  for (int64_t part = slice; at < count && part < parts; part += slices) {
-    sum += entries[part * count + at];
+  for (int64_t first = slice; at < count && first < parts; first += SUM_AHEAD * slices) {
+    real value[SUM_AHEAD];
+    BPPSA_UNROLL
+    for (int i = 0; i < SUM_AHEAD; ++i) { /* all on their way before the first is added */
+      const int64_t part = first + i * slices;
+      value[i] = part < parts ? entries[part * count + at] : 0;
+    }
+    BPPSA_UNROLL
+    for (int i = 0; i < SUM_AHEAD; ++i) {
+      sum += value[i];
+    }
   }
   sums[threadIdx.x] = sum;
   __syncthreads();

@@ -11,7 +11,7 @@
 #include "recurrent/cell_cuda.cuh"
 #include "recurrent/network_internal.h"
 
-enum { PART_ROWS = 1024, MOST_PARTS = 512, MOST_BLOCKS = INT32_MAX, TRANSPOSE_THREADS = 256 };
+enum { PART_ROWS = 128, MOST_PARTS = 512, MOST_BLOCKS = INT32_MAX, TRANSPOSE_THREADS = 256 };
 
 struct recurrent_gpu {
   const bppsa_cell_cuda *cell;
@@ -118,10 +118,11 @@ bppsa_status input_gradient(const recurrent_network *n, int64_t rows, int64_t in
   return product(n, p, 1);
 }
 
-/* The number of parts in which the rows of a weight gradient are summed. */
-int64_t parts_of(int64_t rows) {
-  const int64_t parts = divide_up(rows, PART_ROWS);
-  return parts < MOST_PARTS ? parts : (int64_t)MOST_PARTS;
+/* Parts that the rows of a weight gradient [out][in + 1] are summed in: as many blocks as fill a GPU. */
+int64_t parts_of(int64_t rows, int64_t out, int64_t in) {
+  const int64_t tiles = divide_up(out, PRODUCT_TILE) * divide_up(in + 1, PRODUCT_TILE);
+  const int64_t parts = divide_up(rows, PART_ROWS), most = tiles < MOST_PARTS ? MOST_PARTS / tiles : 1;
+  return parts < most ? parts : most;
 }
 
 template <typename real>
@@ -135,7 +136,7 @@ bppsa_status sum_up(const recurrent_network *n, int64_t parts, int64_t count, co
 template <typename real>
 bppsa_status weight_gradient(const recurrent_network *n, int64_t rows, int64_t in, int64_t out, const void *dy, const void *x,
                              void *dw, void *db) {
-  const int64_t parts = parts_of(rows), row = in + 1;
+  const int64_t parts = parts_of(rows, out, in), row = in + 1;
   product_operands<real> p = {};
   p.m = p.a_column = out;
   p.n = p.b_row = in;
@@ -306,11 +307,12 @@ int64_t largest(int64_t a, int64_t b) {
 int64_t partial_reals(const recurrent_network *n, bool fused) {
   const bppsa_recurrent_config *c = &n->config;
   const int64_t out = n->cell->gates * c->hidden, rows = c->seq_len * c->batch;
-  const int64_t widest = largest(c->input, c->hidden) + 1;
-  const int64_t products = parts_of(rows) * out * widest,
-                head = parts_of(c->loss_all ? rows : c->batch) * c->classes * (c->hidden + 1);
+  const int64_t head_rows = c->loss_all ? rows : c->batch;
+  const int64_t by_input = parts_of(rows, out, c->input) * out * (c->input + 1),
+                by_state = parts_of(rows, out, c->hidden) * out * (c->hidden + 1),
+                head = parts_of(head_rows, c->classes, c->hidden) * c->classes * (c->hidden + 1);
   const int64_t walk = fused && n->gpu->sums ? LAUNCH(n, blocks, n->gpu->chunks, c->batch) * (out * c->hidden + 3 * out) : 0;
-  return largest(largest(products, head), walk);
+  return largest(largest(by_input, by_state), largest(head, walk));
 }
 
 /* Finds the cell's kernels and checks that they agree with its table. */
