@@ -39,6 +39,14 @@ static inline void assert_message(const char *part) {
   }
 }
 
+/* A status, and part of the message that came with it. */
+static inline void assert_error(bppsa_status status, bppsa_status expected, const char *part) {
+  if (status != expected || strstr(bppsa_last_error(), part) == NULL) {
+    fail_msg("%s: \"%s\", expected %s with \"%s\"", bppsa_status_name(status), bppsa_last_error(), bppsa_status_name(expected),
+             part);
+  }
+}
+
 /* Fails allocation 1, 2, 3 ... of one call of `action` until it succeeds. Every failure must be ERR_MEMORY with a message, and
  * leave as many blocks allocated as before. Returns the number of allocations in the successful call. `action` frees what it
  * makes. */

@@ -1,5 +1,4 @@
 /* Reads of whole files, and writes that are complete or absent. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -11,21 +10,10 @@
 
 #include "core/file.h"
 #include "tests/core/helpers.h"
+#include "tests/support/folder.h"
 
 #define FOLDER "file_test"
 #define TARGET FOLDER "/target"
-
-/* Names in the folder, temporary files included. */
-static int entries(void) {
-  DIR *folder = opendir(FOLDER);
-  assert_non_null(folder);
-  int count = 0;
-  for (const struct dirent *entry = readdir(folder); entry != NULL; entry = readdir(folder)) {
-    count += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 ? 1 : 0;
-  }
-  closedir(folder);
-  return count;
-}
 
 static void assert_contents(const char *path, const char *expected) {
   char text[100] = "";
@@ -33,14 +21,16 @@ static void assert_contents(const char *path, const char *expected) {
   assert_string_equal(text, expected);
 }
 
-static int make_folder(void **state) {
+static int setup(void **state) {
   (void)state;
-  return system("rm -rf " FOLDER) == 0 && mkdir(FOLDER, 0777) == 0 ? 0 : -1;
+  fresh_folder(FOLDER);
+  return 0;
 }
 
-static int remove_folder(void **state) {
+static int teardown(void **state) {
   (void)state;
-  return system("rm -rf " FOLDER) == 0 ? 0 : -1;
+  remove_folder(FOLDER);
+  return 0;
 }
 
 static void read_whole(void **state) {
@@ -104,7 +94,7 @@ static void read_in_pieces(void **state) {
 static void write_is_atomic(void **state) {
   (void)state;
   put_file(TARGET, "old", 3);
-  const int before = entries();
+  const int before = entries(FOLDER);
   bppsa_file_writer *writer = NULL;
   assert_int_equal(bppsa_file_writer_create(TARGET, &writer), BPPSA_OK);
   assert_int_equal(bppsa_file_writer_write(writer, "new ", 4), BPPSA_OK);
@@ -112,13 +102,13 @@ static void write_is_atomic(void **state) {
   assert_contents(TARGET, "old");
   assert_int_equal(bppsa_file_writer_commit(writer), BPPSA_OK);
   assert_contents(TARGET, "new text");
-  assert_int_equal(entries(), before);
+  assert_int_equal(entries(FOLDER), before);
   assert_int_equal(bppsa_file_writer_create(TARGET, &writer), BPPSA_OK);
   assert_int_equal(bppsa_file_writer_write(writer, "third", 5), BPPSA_OK);
   bppsa_file_writer_abort(writer);
   bppsa_file_writer_abort(NULL);
   assert_contents(TARGET, "new text");
-  assert_int_equal(entries(), before);
+  assert_int_equal(entries(FOLDER), before);
   assert_int_equal(bppsa_file_write(FOLDER "/empty", "", 0), BPPSA_OK);
   assert_contents(FOLDER "/empty", "");
 }
@@ -156,7 +146,7 @@ static void modes_and_links(void **state) {
 static void write_refused(void **state) {
   (void)state;
   const int64_t before = bppsa_alloc_live();
-  const int names = entries();
+  const int names = entries(FOLDER);
   bppsa_file_writer *writer = NULL;
   static const struct {
     const char *path, *message;
@@ -173,7 +163,7 @@ static void write_refused(void **state) {
     assert_null(writer);
   }
   assert_int_equal(bppsa_alloc_live(), before);
-  assert_int_equal(entries(), names);
+  assert_int_equal(entries(FOLDER), names);
 }
 
 /* Devices and pipes are written to, never replaced. */
@@ -223,7 +213,7 @@ static void standard_output(void **state) {
 static void disk_full(void **state) {
   (void)state;
   put_file(TARGET, "old", 3);
-  const int before = entries();
+  const int before = entries(FOLDER);
   const int64_t blocks = bppsa_alloc_live();
   signal(SIGXFSZ, SIG_IGN);
   struct rlimit kept, small;
@@ -245,7 +235,7 @@ static void disk_full(void **state) {
   assert_int_equal(written, BPPSA_ERR_IO);
   assert_int_equal(committed, BPPSA_ERR_IO); /* commit does not overlook a failed write */
   assert_contents(TARGET, "old");
-  assert_int_equal(entries(), before);
+  assert_int_equal(entries(FOLDER), before);
   assert_int_equal(bppsa_alloc_live(), blocks);
 }
 
@@ -262,10 +252,10 @@ static bppsa_status write_and_read(void *argument) {
 static void allocation_failures(void **state) {
   (void)state;
   put_file(TARGET, "old", 3);
-  const int before = entries();
+  const int before = entries(FOLDER);
   assert_true(walk_allocations(write_and_read, NULL) >= 4);
   assert_contents(TARGET, "data");
-  assert_int_equal(entries(), before);
+  assert_int_equal(entries(FOLDER), before);
 }
 
 /* What a signal handler does: the open writers' files are removed, earlier files stay, and more writers than the handler knows do
@@ -274,7 +264,7 @@ static void remove_temporaries(void **state) {
   (void)state;
   enum { WRITERS = 20, REMEMBERED = 16 };
   put_file(TARGET, "old", 3);
-  const int before = entries();
+  const int before = entries(FOLDER);
   const int64_t blocks = bppsa_alloc_live();
   bppsa_file_writer *writers[WRITERS];
   bppsa_file_remove_temporaries();          /* there are none */
@@ -282,7 +272,7 @@ static void remove_temporaries(void **state) {
     for (int i = 0; i < WRITERS; ++i) {
       assert_int_equal(bppsa_file_writer_create(TARGET, &writers[i]), BPPSA_OK);
     }
-    assert_int_equal(entries(), before + WRITERS);
+    assert_int_equal(entries(FOLDER), before + WRITERS);
     if (round == 0) { /* a forked process owns none of the files */
       const pid_t child = fork();
       assert_true(child >= 0);
@@ -291,18 +281,18 @@ static void remove_temporaries(void **state) {
         _exit(0);
       }
       assert_int_equal(waitpid(child, NULL, 0), child);
-      assert_int_equal(entries(), before + WRITERS);
+      assert_int_equal(entries(FOLDER), before + WRITERS);
     }
     errno = ERANGE;
     bppsa_file_remove_temporaries();
     assert_int_equal(errno, ERANGE);
-    assert_int_equal(entries(), before + WRITERS - REMEMBERED);
+    assert_int_equal(entries(FOLDER), before + WRITERS - REMEMBERED);
     assert_int_equal(bppsa_file_writer_commit(writers[0]), BPPSA_ERR_IO);
     assert_message("cannot put the new file in place");
     for (int i = 1; i < WRITERS; ++i) {
       bppsa_file_writer_abort(writers[i]);
     }
-    assert_int_equal(entries(), before);
+    assert_int_equal(entries(FOLDER), before);
   }
   assert_contents(TARGET, "old");
   assert_int_equal(bppsa_file_write(TARGET, "new", 3), BPPSA_OK);
@@ -318,5 +308,5 @@ int main(void) {
                                      cmocka_unit_test(devices),           cmocka_unit_test(standard_output),
                                      cmocka_unit_test(disk_full),         cmocka_unit_test(allocation_failures),
                                      cmocka_unit_test(remove_temporaries)};
-  return cmocka_run_group_tests(tests, make_folder, remove_folder);
+  return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,5 +1,4 @@
 /* Every call to the operating system fails in turn: reads report it, writes are complete or leave nothing. */
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -7,30 +6,22 @@
 
 #include "core/file.h"
 #include "tests/core/helpers.h"
+#include "tests/support/folder.h"
 #include "tests/support/io_fault.h"
 
 #define FOLDER "io_test"
 #define TARGET FOLDER "/target"
 
-static int make_folder(void **state) {
+static int setup(void **state) {
   (void)state;
-  return system("rm -rf " FOLDER) == 0 && mkdir(FOLDER, 0777) == 0 ? 0 : -1;
+  fresh_folder(FOLDER);
+  return 0;
 }
 
-static int remove_folder(void **state) {
+static int teardown(void **state) {
   (void)state;
-  return system("rm -rf " FOLDER);
-}
-
-static int entries(void) {
-  DIR *folder = opendir(FOLDER);
-  assert_non_null(folder);
-  int count = -2;
-  while (readdir(folder) != NULL) {
-    ++count;
-  }
-  closedir(folder);
-  return count;
+  remove_folder(FOLDER);
+  return 0;
 }
 
 static const struct {
@@ -77,7 +68,7 @@ static void writes_are_complete_or_absent(void **state) {
       bool done = false;
       int64_t call = 1;
       for (; !done; ++call) {
-        make_folder(NULL);
+        fresh_folder(FOLDER);
         if (existing == 1) {
           put_file(TARGET, "old", 3);
         }
@@ -106,7 +97,7 @@ static void writes_are_complete_or_absent(void **state) {
           }
         }
         const int left = fault.unlink_failed ? 1 : 0;
-        assert_int_equal(entries(), (bytes >= 0 ? 1 : 0) + left);
+        assert_int_equal(entries(FOLDER), (bytes >= 0 ? 1 : 0) + left);
       }
       assert_true(call > 8); /* open, write, fsync, close, rename, open, fsync, close */
     }
@@ -119,7 +110,7 @@ static void a_kill_leaves_the_old_or_the_new(void **state) {
   bool done = false;
   int olds = 0, news = 0;
   for (int64_t call = 1; !done; ++call) {
-    make_folder(NULL);
+    fresh_folder(FOLDER);
     put_file(TARGET, "old", 3);
     const pid_t child = fork();
     assert_true(child >= 0);
@@ -137,7 +128,7 @@ static void a_kill_leaves_the_old_or_the_new(void **state) {
     olds += strcmp(text, "old") == 0;
     news += strcmp(text, "new!") == 0;
     assert_int_equal(bppsa_file_clean(FOLDER), BPPSA_OK);
-    assert_int_equal(entries(), 1);
+    assert_int_equal(entries(FOLDER), 1);
   }
   assert_true(olds >= 4 && news >= 3);
   assert_true(olds + news >= 8);
@@ -148,7 +139,7 @@ static void cleaning_spares_what_is_not_ours(void **state) {
   static const char *const kept[] = {"/.bppsa-1-0.tmp", "/.bppsa-0-0.tmp", "/.bppsa-999999999-0.tmp2", "/bppsa-999999999-0.tmp",
                                      "/.bppsa-x-0.tmp"}; /* process 1 is alive */
   char path[64];
-  make_folder(NULL);
+  fresh_folder(FOLDER);
   for (size_t i = 0; i < sizeof kept / sizeof kept[0]; ++i) {
     snprintf(path, sizeof path, FOLDER "%s", kept[i]);
     put_file(path, "x", 1);
@@ -157,17 +148,17 @@ static void cleaning_spares_what_is_not_ours(void **state) {
   snprintf(path, sizeof path, FOLDER "/.bppsa-%ld-3.tmp", (long)getpid());
   put_file(path, "x", 1);
   assert_int_equal(bppsa_file_clean(FOLDER), BPPSA_OK);
-  assert_int_equal(entries(), (int)(sizeof kept / sizeof kept[0]));
+  assert_int_equal(entries(FOLDER), (int)(sizeof kept / sizeof kept[0]));
   assert_int_equal(bppsa_file_clean(FOLDER "/none"), BPPSA_ERR_IO);
   assert_message(FOLDER "/none: cannot list the directory");
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(reads_fail_clearly, make_folder, remove_folder),
-      cmocka_unit_test_setup_teardown(writes_are_complete_or_absent, make_folder, remove_folder),
-      cmocka_unit_test_setup_teardown(a_kill_leaves_the_old_or_the_new, make_folder, remove_folder),
-      cmocka_unit_test_setup_teardown(cleaning_spares_what_is_not_ours, make_folder, remove_folder),
+      cmocka_unit_test_setup_teardown(reads_fail_clearly, setup, teardown),
+      cmocka_unit_test_setup_teardown(writes_are_complete_or_absent, setup, teardown),
+      cmocka_unit_test_setup_teardown(a_kill_leaves_the_old_or_the_new, setup, teardown),
+      cmocka_unit_test_setup_teardown(cleaning_spares_what_is_not_ours, setup, teardown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include "gru/gru.h"
 #include "jacobian/jacobian.h"
 #include "rnn/rnn.h"
+#include "tests/core/helpers.h"
 #include "tests/jacobian/forward.h"
 #include "tests/support/support.h"
 
@@ -160,6 +161,26 @@ static inline bppsa_jacobian_operands operands_of(const problem *p, bool from_ou
                                    .weights_ih = p->typed[1],
                                    .bias_ih = p->typed[2],
                                    .bias_hh = p->typed[3]};
+}
+
+/* A generator that is made again and again while its allocations fail. */
+typedef struct {
+  bppsa_op op;
+  const uint8_t *mask;
+  const bppsa_device *device;
+} creation;
+
+/* Walks the allocations of every operator's generator, with a mask and without: `once` is given a creation. */
+static inline void walk_creations(const bppsa_device *device, bppsa_status (*once)(void *)) {
+  const uint8_t mask[27] = {1, 0, 1};
+  for (int k = 0; k < OPERATORS; ++k) {
+    for (int masked = 0; masked < 2; ++masked) {
+      creation c = {.op = op_numbered(k), .device = device};
+      c.op.in[1] = c.op.in[2] = k >= RNN ? 1 : 3;
+      c.mask = masked && bppsa_op_weights(&c.op) > 0 ? mask : NULL;
+      assert_true(walk_allocations(once, &c) > 3);
+    }
+  }
 }
 
 #endif

@@ -1,5 +1,4 @@
 /* Checkpoints: saved states are restored bit for bit, damage is found, and no failure or kill leaves the directory without one. */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -19,6 +18,8 @@
 #include <cmocka.h>
 
 #include "core/alloc.h"
+#include "tests/core/helpers.h"
+#include "tests/support/folder.h"
 #include "tests/support/io_fault.h"
 #include "tests/support/json_memory.h"
 #include "train/checkpoint.h"
@@ -93,38 +94,17 @@ static int64_t load_step(char *notice) {
   return cursor[0];
 }
 
-static int entries(const char *path) {
-  DIR *folder = opendir(path);
-  assert_non_null(folder);
-  int count = -2;
-  while (readdir(folder) != NULL) {
-    ++count;
-  }
-  closedir(folder);
-  return count;
-}
-
-static void fresh(void) {
-  assert_int_equal(system("rm -rf " FOLDER " && mkdir " FOLDER), 0);
-}
-
 static int setup(void **state) {
   (void)state;
-  fresh();
+  fresh_folder(FOLDER);
   return 0;
 }
 
 static int teardown(void **state) {
   (void)state;
   (void)umount2(FOLDER, MNT_DETACH); /* in case a failed test left it mounted */
-  return system("rm -rf " FOLDER);
-}
-
-static void assert_error(bppsa_status status, bppsa_status expected, const char *text) {
-  assert_int_equal(status, expected);
-  if (strstr(bppsa_last_error(), text) == NULL) {
-    fail_msg("last error is \"%s\", expected \"%s\" in it", bppsa_last_error(), text);
-  }
+  remove_folder(FOLDER);
+  return 0;
 }
 
 static void saved_values_come_back(void **state) {
@@ -279,7 +259,7 @@ static void no_failure_loses_a_checkpoint(void **state) {
     bool done = false;
     int64_t call = 1;
     for (; !done; ++call) {
-      fresh();
+      fresh_folder(FOLDER);
       save_steps(1, 2);
       const int64_t live = bppsa_alloc_live(), open_files = bppsa_io_open_count();
       bppsa_checkpoint *checkpoint = NULL;
@@ -378,7 +358,7 @@ static void no_kill_loses_a_checkpoint(void **state) {
   bool done = false;
   int seen[4] = {0};
   for (int64_t call = 1; !done; ++call) {
-    fresh();
+    fresh_folder(FOLDER);
     save_steps(1, 2);
     const pid_t child = fork();
     assert_true(child >= 0);

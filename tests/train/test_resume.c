@@ -1,5 +1,4 @@
 /* Interrupted and resumed runs end with the bits of uninterrupted ones; on a CPU, or on the test's GPU. */
-#include <dirent.h>
 #include <errno.h>
 #include <math.h>
 #include <setjmp.h>
@@ -14,6 +13,8 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "tests/core/helpers.h"
+#include "tests/support/folder.h"
 #include "tests/support/io_fault.h"
 #include "tests/support/support.h"
 #include "tests/train/tiny_model.h"
@@ -142,26 +143,16 @@ static void assert_same(const outcome *a, const outcome *b) {
   assert_true(a->result.last.validation_loss == b->result.last.validation_loss);
 }
 
-static void fresh(void) {
-  assert_int_equal(system("rm -rf " FOLDER " && mkdir " FOLDER), 0);
-}
-
 static int setup(void **state) {
   (void)state;
-  fresh();
+  fresh_folder(FOLDER);
   return 0;
 }
 
 static int teardown(void **state) {
   (void)state;
-  return system("rm -rf " FOLDER);
-}
-
-static void assert_error(bppsa_status status, bppsa_status expected, const char *text) {
-  if (status != expected || strstr(bppsa_last_error(), text) == NULL) {
-    fail_msg("%s: \"%s\", expected %s with \"%s\"", bppsa_status_name(status), bppsa_last_error(), bppsa_status_name(expected),
-             text);
-  }
+  remove_folder(FOLDER);
+  return 0;
 }
 
 /* Interrupted after every single step, in every mode. 45 training samples in batches of 8: 6 steps an epoch. */
@@ -181,7 +172,7 @@ static void resumed_runs_have_the_bits_of_whole_ones(void **state) {
     assert_int_equal(whole.result.steps, 18);
     assert_int_equal(whole.lines, epochs ? 3 : 18);
     for (int64_t at = 1; at <= 18; at += device == NULL ? 1 : 5) {
-      fresh();
+      fresh_folder(FOLDER);
       control cut = {.fail_at = at};
       config.checkpoint = CHECKPOINT;
       config.checkpoint_every = 1 + at % 4;
@@ -374,7 +365,7 @@ static void no_failure_loses_a_run(void **state) {
     bool done = false, second_done = false;
     int64_t walked = 0;
     for (int64_t call = 1; !done || !second_done; ++call) {
-      fresh();
+      fresh_folder(FOLDER);
       bool *const now_done = done ? &second_done : &done; /* first the run itself, then the run resumed */
       if (done && walked == 0) {
         assert_true(call > 60);
@@ -421,7 +412,7 @@ static void out_of_memory_leaks_nothing(void **state) {
     bool done = false;
     int64_t call = 1;
     for (; !done; ++call) {
-      fresh();
+      fresh_folder(FOLDER);
       config.resume = false;
       config.iterations = 2;
       if (resume == 1) {
@@ -451,7 +442,7 @@ static void devices_are_not_exchanged(void **state) {
   config.iterations = 2;
   config.checkpoint = CHECKPOINT;
   for (int first = 0; first < 2; ++first) { /* begun on the processor, and on the GPU */
-    fresh();
+    fresh_folder(FOLDER);
     tiny_device = device = first == 0 ? NULL : own;
     config.resume = false;
     must_run(&config, NULL, &end);
