@@ -98,8 +98,8 @@ static bppsa_status read_format(walk *w, int64_t at, int64_t bytes) {
   }
   if (w->channels > CHANNELS) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
-                      "%s: byte %lld: %u channels, expected 1 or 2: of more it is not defined which are left and right",
-                      w->file.path, (long long)at + 2, (unsigned)w->channels);
+                      "%s: byte %lld: %u channels, expected 1 or 2: with more, left and right are not defined", w->file.path,
+                      (long long)at + 2, (unsigned)w->channels);
   }
   if (w->rate < LEAST_RATE || w->rate > MOST_RATE) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: byte %lld: %u Hz, expected %d to %d", w->file.path, (long long)at + 4,

@@ -29,8 +29,7 @@ static bppsa_status check_order(const bppsa_cnn_config *c, const bppsa_device *d
   }
   return c->weight_gradients == BPPSA_WEIGHT_GRADIENTS_IN_ORDER || bppsa_device_get_kind(device) == BPPSA_CUDA
              ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_UNSUPPORTED,
-                          "weight gradients on a second stream: device %s does its work at once, expected a GPU",
+             : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "weight gradients on a second stream: device %s has no streams, expected a GPU",
                           bppsa_device_get_name(device));
 }
 

@@ -308,7 +308,7 @@ bppsa_status bppsa_file_writer_write(bppsa_file_writer *writer, const void *data
     if (put <= 0) {
       writer->failed = true;
       return bppsa_fail(BPPSA_ERR_IO, "%s: cannot write after %lld bytes: %s", writer->path, (long long)writer->written,
-                        put < 0 ? strerror(errno) : "nothing was taken");
+                        put < 0 ? strerror(errno) : "no byte was written");
     }
     from += put;
     bytes -= (size_t)put;
@@ -319,7 +319,7 @@ bppsa_status bppsa_file_writer_write(bppsa_file_writer *writer, const void *data
 
 bppsa_status bppsa_file_writer_seek(bppsa_file_writer *writer, int64_t offset) {
   if (writer->direct) {
-    return bppsa_fail(BPPSA_ERR_IO, "%s: takes bytes in their order alone, expected a regular file", writer->path);
+    return bppsa_fail(BPPSA_ERR_IO, "%s: can be written from begin to end only, expected a regular file", writer->path);
   }
   if (bppsa_io_seek(writer->descriptor, offset) < 0) {
     writer->failed = true;

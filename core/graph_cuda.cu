@@ -18,7 +18,7 @@ static cudaStream_t stream_of(const bppsa_device *device) {
 
 static bppsa_status select_gpu(const bppsa_device *device, const char *what) {
   if (bppsa_device_get_kind(device) != BPPSA_CUDA) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: device %s does its work at once, expected a GPU", what,
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: device %s has no queue of work, expected a GPU", what,
                       bppsa_device_get_name(device));
   }
   return bppsa_cuda_check(cudaSetDevice(bppsa_device_get_index(device)), what);

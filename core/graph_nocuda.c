@@ -2,7 +2,7 @@
 #include "core/graph.h"
 
 static bppsa_status without(const bppsa_device *device, const char *what) {
-  return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: device %s does its work at once, expected a GPU", what,
+  return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: device %s has no queue of work, expected a GPU", what,
                     bppsa_device_get_name(device));
 }
 

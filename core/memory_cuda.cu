@@ -9,7 +9,7 @@ static bppsa_status take(int32_t index, const char *what, cudaError_t (*allocate
   const cudaError_t error = allocate(&made, bytes > 0 ? (size_t)bytes : 1);
   if (error == cudaErrorMemoryAllocation) {
     (void)cudaGetLastError();
-    return bppsa_fail(BPPSA_ERR_MEMORY, "%s: %lld bytes could not be had, expected room for them", what, (long long)bytes);
+    return bppsa_fail(BPPSA_ERR_MEMORY, "%s: %lld bytes of GPU memory are not free, expected them to be", what, (long long)bytes);
   }
   BPPSA_TRY(bppsa_cuda_check(error, what));
   *data = made;

@@ -18,7 +18,7 @@ static bool ends_with(const char *path, const char *ending) {
 bppsa_status bppsa_csr_check_path(const char *path) {
   return ends_with(path, ".npz") || ends_with(path, ".mtx")
              ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: the format is told by the name, expected one that ends in .npz or .mtx", path);
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: the ending of the name gives the format, expected .npz or .mtx", path);
 }
 
 bppsa_status bppsa_csr_save(const char *path, const bppsa_csr *csr, bppsa_dtype dtype, const void *values) {

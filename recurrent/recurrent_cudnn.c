@@ -171,7 +171,7 @@ static bppsa_status check_request(const bppsa_recurrent_config *c, const bppsa_c
                       cell->name, (int)c->nonlinearity);
   }
   if (c->dtype == BPPSA_F64 && algorithm == BPPSA_CUDNN_STANDARD_TF32) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "cuDNN: TF32 is of f32, not of f64");
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "cuDNN: TF32 with dtype f64, expected f32");
   }
   if (bppsa_device_get_kind(device) != BPPSA_CUDA) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "cuDNN: device %s, expected a GPU", bppsa_device_get_name(device));

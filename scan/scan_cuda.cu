@@ -265,8 +265,7 @@ bppsa_status allocate(cuda_executor *x, const bppsa_scan_plan *plan) {
   const cudaError_t error = cudaMalloc(&x->memory, (size_t)sum.bytes);
   if (error == cudaErrorMemoryAllocation) {
     (void)cudaGetLastError();
-    return bppsa_fail(BPPSA_ERR_MEMORY, "scan: %lld bytes of GPU memory could not be had, expected room for them",
-                      (long long)sum.bytes);
+    return bppsa_fail(BPPSA_ERR_MEMORY, "scan: %lld bytes of GPU memory are not free, expected them to be", (long long)sum.bytes);
   }
   BPPSA_TRY(bppsa_cuda_check(error, "scan"));
   real.base = (char *)x->memory;

@@ -262,7 +262,7 @@ static void test_refusals(void **state) {
   bppsa_cnn_config config = config_of(&p, BPPSA_F32, BPPSA_BACKWARD_BP, 0);
   config.weight_gradients = BPPSA_WEIGHT_GRADIENTS_SECOND_STREAM;
   assert_int_equal(bppsa_cnn_create(&p.network, &config, host, &model), BPPSA_ERR_UNSUPPORTED);
-  assert_message("weight gradients on a second stream: device cpu does its work at once");
+  assert_message("weight gradients on a second stream: device cpu has no streams");
   config.method.backward = BPPSA_BACKWARD_SCAN;
   assert_int_equal(bppsa_cnn_create(&p.network, &config, device, &model), BPPSA_ERR_ARGUMENT);
   assert_message("beside a scan, expected sequential BP");

@@ -143,7 +143,7 @@ static void test_gpu_memory(void **state) {
       assert_int_equal(status, BPPSA_OK); /* nothing to hold, or one band */
     } else {
       assert_int_equal(status, BPPSA_ERR_MEMORY);
-      assert_message("bytes could not be had");
+      assert_message("bytes of GPU memory are not free");
       assert_message(", kind ");
     }
     assert_int_equal(bppsa_alloc_live_bytes(), before);
