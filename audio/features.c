@@ -14,6 +14,7 @@ struct bppsa_features {
 };
 
 bppsa_status bppsa_features_create(const bppsa_mfcc_plan *plan, int64_t n_fft, bppsa_features **features) {
+  BPPSA_REQUIRE(plan != NULL && features != NULL);
   bppsa_features *made = bppsa_calloc(1, sizeof *made);
   if (made == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -39,6 +40,7 @@ void bppsa_features_destroy(bppsa_features *features) {
 }
 
 bppsa_status bppsa_features_read(bppsa_features *f, const char *path, float *x, uint32_t *checksum) {
+  BPPSA_REQUIRE(f != NULL && path != NULL && x != NULL && checksum != NULL);
   const int64_t n = bppsa_mfcc_features(f->plan), frames = bppsa_mfcc_frames(f->plan);
   bppsa_wav_info info;
   BPPSA_TRY(bppsa_wav_read(path, f->least, BPPSA_FEATURES_SAMPLES, f->samples, &info));

@@ -125,6 +125,7 @@ static bppsa_status check_config(const bppsa_mfcc_config *c, int64_t samples, bp
 
 bppsa_status bppsa_mfcc_plan_create(const bppsa_mfcc_config *config, int64_t samples, bppsa_mfcc_padding padding,
                                     bppsa_mfcc_plan **plan) {
+  BPPSA_REQUIRE(config != NULL && plan != NULL);
   BPPSA_TRY(check_config(config, samples, padding));
   bppsa_mfcc_plan *made = bppsa_calloc(1, sizeof *made);
   if (made == NULL) {
@@ -165,6 +166,7 @@ int64_t bppsa_mfcc_features(const bppsa_mfcc_plan *plan) {
 /* ---- workspace ---- */
 
 bppsa_status bppsa_mfcc_workspace_create(const bppsa_mfcc_plan *plan, bppsa_mfcc_workspace **workspace) {
+  BPPSA_REQUIRE(plan != NULL && workspace != NULL);
   bppsa_mfcc_workspace *made = bppsa_calloc(1, sizeof *made);
   if (made == NULL) {
     return BPPSA_ERR_MEMORY;

@@ -267,6 +267,7 @@ static bppsa_status read_samples(walk *w, int64_t least, int64_t wanted, float *
 }
 
 bppsa_status bppsa_wav_read(const char *path, int64_t least, int64_t frames, float *samples, bppsa_wav_info *info) {
+  BPPSA_REQUIRE(path != NULL);
   if (path == NULL || samples == NULL || frames < 1 || frames > INT32_MAX || least > frames) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "WAV file: %lld frames, at least %lld, expected 1 .. %d, and a path and an array",
                       (long long)frames, (long long)least, INT32_MAX);
@@ -332,6 +333,7 @@ static bppsa_status write_all(bppsa_file_writer *writer, int64_t frames, const i
 }
 
 bppsa_status bppsa_wav_write(const char *path, int64_t frames, const int16_t *samples) {
+  BPPSA_REQUIRE(path != NULL);
   const int64_t most = (UINT32_MAX - 44) / (2 * CHANNELS);
   if (path == NULL || samples == NULL || frames < 1 || frames > most) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "WAV file: %lld frames, expected 1 .. %lld, and a path and an array", (long long)frames,

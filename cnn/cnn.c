@@ -74,6 +74,7 @@ static bppsa_status check_view(const cnn *n, const char *what, const bppsa_view 
 }
 
 bppsa_status bppsa_cnn_activation(const bppsa_model *model, int64_t i, bppsa_view *activation) {
+  BPPSA_REQUIRE(model != NULL && activation != NULL);
   const cnn *n = (const cnn *)model;
   if (i < -1 || i >= n->network.count || n->batch == 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "activation of layer %lld, expected -1 .. %lld after a forward pass", (long long)i,

@@ -480,6 +480,7 @@ static bppsa_status copy_network(const bppsa_cnn_network *from, bppsa_cnn_networ
 
 bppsa_status bppsa_cnn_create(const bppsa_cnn_network *network, const bppsa_cnn_config *config, const bppsa_device *device,
                               bppsa_model **model) {
+  BPPSA_REQUIRE(network != NULL && config != NULL && model != NULL);
   BPPSA_TRY(check_config(network, config, device));
   cnn *n = bppsa_calloc(1, sizeof *n);
   if (n == NULL) {

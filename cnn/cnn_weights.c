@@ -7,6 +7,7 @@
 #include "core/philox.h"
 
 bppsa_status bppsa_cnn_init(bppsa_model *model, uint64_t seed) {
+  BPPSA_REQUIRE(model != NULL);
   const cnn *n = (const cnn *)model;
   for (int64_t i = 0; i < n->network.count; ++i) {
     const cnn_layer *layer = &n->layers[i];
@@ -24,6 +25,8 @@ bppsa_status bppsa_cnn_init(bppsa_model *model, uint64_t seed) {
 
 bppsa_status bppsa_cnn_infer(const char *where, const bppsa_cnn_network *network, int64_t count, const bppsa_named_view *tensors,
                              bppsa_dtype *dtype) {
+  BPPSA_REQUIRE(where != NULL && network != NULL && dtype != NULL);
+  BPPSA_REQUIRE(count >= 0 && (tensors != NULL || count == 0));
   const bppsa_view *first = NULL;
   for (int64_t i = 0; i < network->count; ++i) {
     for (int k = 0; bppsa_cnn_has_weights(&network->layers[i]) && k < 1 + network->layers[i].bias; ++k) {

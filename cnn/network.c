@@ -46,6 +46,9 @@ bppsa_status bppsa_cnn_network_add(bppsa_cnn_network *network, bppsa_cnn_layer *
 }
 
 void bppsa_cnn_network_free(bppsa_cnn_network *network) {
+  if (network == NULL) {
+    return;
+  }
   bppsa_free(network->layers);
   *network = (bppsa_cnn_network){0};
 }
@@ -70,6 +73,7 @@ static bppsa_status add_builtin(size_t which, const bppsa_named_op *ops, int64_t
 }
 
 bppsa_status bppsa_cnn_network_builtin(const char *name, bppsa_cnn_network *network) {
+  BPPSA_REQUIRE(name != NULL && network != NULL);
   for (size_t i = 0; i < sizeof builtins / sizeof builtins[0]; ++i) {
     if (strcmp(builtins[i].name, name) != 0) {
       continue;

@@ -297,12 +297,14 @@ static bppsa_status make_network(const char *where, json_t *root, bppsa_cnn_netw
 }
 
 bppsa_status bppsa_cnn_network_parse(const char *where, const char *text, int64_t size, bppsa_cnn_network *network) {
+  BPPSA_REQUIRE(where != NULL && text != NULL && network != NULL);
   json_t *root = NULL;
   BPPSA_TRY(bppsa_json_parse(where, text, size, &root));
   return make_network(where, root, network);
 }
 
 bppsa_status bppsa_cnn_network_load(const char *path, bppsa_cnn_network *network) {
+  BPPSA_REQUIRE(path != NULL && network != NULL);
   json_t *root = NULL;
   BPPSA_TRY(bppsa_json_load(path, &root));
   return make_network(path, root, network);

@@ -114,6 +114,7 @@ static bppsa_status check_weights(const bppsa_named_view *weights) {
 
 bppsa_status bppsa_prune(bppsa_prune_method method, double fraction, int64_t count, const bppsa_named_view *weights,
                          uint8_t *const *masks, bppsa_prune_layer *layers) {
+  BPPSA_REQUIRE(weights != NULL && masks != NULL);
   if ((unsigned)method >= BPPSA_PRUNE_METHODS || !(fraction >= 0 && fraction <= 1)) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "prune: method %d, fraction %g, expected a known one and 0 .. 1", (int)method,
                       fraction);

@@ -14,6 +14,7 @@ double bppsa_cnn_flops_besides(const bppsa_cnn_network *network, const bppsa_csr
 /* Counts BP as the linear plan of the chain. */
 bppsa_status bppsa_cnn_count_chain(const bppsa_cnn_network *network, const bppsa_csr *const *patterns, bool input,
                                    const bppsa_device *device, bppsa_cnn_bp_work *bp) {
+  BPPSA_REQUIRE(network != NULL && patterns != NULL && bp != NULL);
   const int64_t n = network->count - 1;
   bppsa_scan_config config = bppsa_scan_config_default();
   bppsa_scan_plan *plan = NULL;
@@ -38,6 +39,7 @@ bppsa_status bppsa_cnn_count_chain(const bppsa_cnn_network *network, const bppsa
 
 bppsa_status bppsa_cnn_count_bp(const bppsa_cnn_network *network, const uint8_t *const *masks, bool input,
                                 const bppsa_device *device, bppsa_cnn_bp_work *bp) {
+  BPPSA_REQUIRE(network != NULL && bp != NULL);
   const int64_t n = network->count - 1;
   bppsa_jacobian **jacobians = bppsa_calloc(n + 1, sizeof(bppsa_jacobian *));
   const bppsa_csr **patterns = bppsa_calloc(n + 1, sizeof *patterns);

@@ -4,6 +4,8 @@
 
 bppsa_status bppsa_buffer_create(const bppsa_device *device, bppsa_dtype dtype, int32_t ndim, const int64_t *shape,
                                  bppsa_buffer *buffer) {
+  BPPSA_REQUIRE(buffer != NULL);
+  BPPSA_REQUIRE(ndim == 0 || shape != NULL);
   size_t bytes = 0;
   void *data = NULL;
   BPPSA_TRY(bppsa_shape_bytes(dtype, ndim, shape, NULL, &bytes));
@@ -19,6 +21,7 @@ bppsa_status bppsa_buffer_create(const bppsa_device *device, bppsa_dtype dtype, 
 }
 
 bppsa_status bppsa_buffer_move(const bppsa_device *device, bppsa_buffer *buffer) {
+  BPPSA_REQUIRE(buffer != NULL);
   bppsa_buffer there;
   const bppsa_view *view = &buffer->view;
   if (device == NULL || bppsa_device_get_kind(device) == BPPSA_CPU) {
@@ -34,6 +37,7 @@ bppsa_status bppsa_buffer_move(const bppsa_device *device, bppsa_buffer *buffer)
 }
 
 bppsa_status bppsa_buffer_fetch(const bppsa_device *device, const bppsa_view *view, bppsa_buffer *copy) {
+  BPPSA_REQUIRE(view != NULL && copy != NULL);
   bppsa_buffer made;
   BPPSA_TRY(bppsa_buffer_create(NULL, view->dtype, view->ndim, view->shape, &made));
   const bppsa_status status = bppsa_memory_get(device, made.view.data, view->data, (int64_t)bppsa_view_bytes(view));
@@ -46,6 +50,9 @@ bppsa_status bppsa_buffer_fetch(const bppsa_device *device, const bppsa_view *vi
 }
 
 void bppsa_buffer_free(bppsa_buffer *buffer) {
+  if (buffer == NULL) {
+    return;
+  }
   bppsa_memory_free(buffer->device, buffer->view.data);
   *buffer = (bppsa_buffer){0};
 }

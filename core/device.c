@@ -39,6 +39,7 @@ static void processor_name(char *text, size_t size) {
 }
 
 bppsa_status bppsa_device_parse(const char *name, bppsa_device_kind *kind, int32_t *index) {
+  BPPSA_REQUIRE(name != NULL && kind != NULL && index != NULL);
   if (strcmp(name, "cpu") == 0) {
     *kind = BPPSA_CPU;
     *index = 0;
@@ -90,6 +91,7 @@ static bppsa_status find_gpu(const char *name, int32_t index, char *hardware, si
 }
 
 bppsa_status bppsa_device_create(const char *name, int64_t threads, bppsa_device **device) {
+  BPPSA_REQUIRE(name != NULL && device != NULL);
   bppsa_device made = {0};
   BPPSA_TRY(bppsa_device_parse(name, &made.kind, &made.index));
   if (threads < 0 || threads > BPPSA_MAX_THREADS) {
@@ -159,5 +161,6 @@ void *bppsa_device_get_stream(const bppsa_device *device) {
 }
 
 bppsa_status bppsa_device_wait(const bppsa_device *device) {
+  BPPSA_REQUIRE(device != NULL);
   return device->kind == BPPSA_CUDA ? bppsa_cuda_wait(device->index, device->stream) : BPPSA_OK;
 }

@@ -57,6 +57,7 @@ static bppsa_status system_failure(const char *path, const char *action) {
 /* ---- reading ---- */
 
 bppsa_status bppsa_file_reader_open(const char *path, bppsa_file_reader *reader) {
+  BPPSA_REQUIRE(path != NULL && reader != NULL);
   /* opening a pipe without a writer must not block */
   const int descriptor = bppsa_io_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
   if (descriptor < 0) {
@@ -77,6 +78,8 @@ bppsa_status bppsa_file_reader_open(const char *path, bppsa_file_reader *reader)
 }
 
 bppsa_status bppsa_file_reader_read(bppsa_file_reader *reader, void *data, int64_t bytes) {
+  BPPSA_REQUIRE(reader != NULL);
+  BPPSA_REQUIRE(bytes >= 0 && (data != NULL || bytes == 0));
   char *to = data;
   int64_t left = bytes;
   while (left > 0) {
@@ -99,6 +102,9 @@ bppsa_status bppsa_file_reader_read(bppsa_file_reader *reader, void *data, int64
 }
 
 void bppsa_file_reader_close(bppsa_file_reader *reader) {
+  if (reader == NULL) {
+    return;
+  }
   (void)bppsa_io_close(reader->descriptor); /* nothing was written, so nothing can be lost */
   reader->descriptor = -1;
 }
@@ -120,6 +126,7 @@ static bppsa_status read_whole(bppsa_file_reader *reader, char *data) {
 }
 
 bppsa_status bppsa_file_read(const char *path, int64_t limit, char **data, int64_t *size) {
+  BPPSA_REQUIRE(path != NULL && data != NULL && size != NULL);
   bppsa_file_reader reader = {0};
   BPPSA_TRY(bppsa_file_reader_open(path, &reader));
   if (reader.size > limit) {
@@ -283,6 +290,7 @@ static bppsa_status open_writer(bppsa_file_writer *writer) {
 }
 
 bppsa_status bppsa_file_writer_create(const char *path, bppsa_file_writer **writer) {
+  BPPSA_REQUIRE(path != NULL && writer != NULL);
   bppsa_file_writer *made = bppsa_calloc(1, sizeof *made);
   if (made == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -299,6 +307,8 @@ bppsa_status bppsa_file_writer_create(const char *path, bppsa_file_writer **writ
 }
 
 bppsa_status bppsa_file_writer_write(bppsa_file_writer *writer, const void *data, size_t bytes) {
+  BPPSA_REQUIRE(writer != NULL);
+  BPPSA_REQUIRE(data != NULL || bytes == 0);
   const char *from = data;
   while (bytes > 0) {
     const ssize_t put = bppsa_io_write(writer->descriptor, from, bytes);
@@ -318,6 +328,7 @@ bppsa_status bppsa_file_writer_write(bppsa_file_writer *writer, const void *data
 }
 
 bppsa_status bppsa_file_writer_seek(bppsa_file_writer *writer, int64_t offset) {
+  BPPSA_REQUIRE(writer != NULL);
   if (writer->direct) {
     return bppsa_fail(BPPSA_ERR_IO, "%s: can be written from begin to end only, expected a regular file", writer->path);
   }
@@ -331,6 +342,7 @@ bppsa_status bppsa_file_writer_seek(bppsa_file_writer *writer, int64_t offset) {
 /* A name is on disk only when its directory is. A file system that cannot synchronise directories, or a directory that may not be
  * read, is no error: the file is complete. */
 bppsa_status bppsa_file_sync_directory(const char *path) {
+  BPPSA_REQUIRE(path != NULL);
   const int descriptor = bppsa_io_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
   if (descriptor < 0) {
     return errno == EACCES ? BPPSA_OK : system_failure(path, "cannot open the directory");
@@ -379,6 +391,7 @@ static bppsa_status commit(bppsa_file_writer *writer) {
 }
 
 bppsa_status bppsa_file_writer_commit(bppsa_file_writer *writer) {
+  BPPSA_REQUIRE(writer != NULL);
   const bppsa_status status = commit(writer);
   bppsa_file_writer_abort(writer);
   return status;
@@ -401,6 +414,8 @@ void bppsa_file_writer_abort(bppsa_file_writer *writer) {
 }
 
 bppsa_status bppsa_file_write(const char *path, const void *data, size_t bytes) {
+  BPPSA_REQUIRE(path != NULL);
+  BPPSA_REQUIRE(data != NULL || bytes == 0);
   bppsa_file_writer *writer = NULL;
   BPPSA_TRY(bppsa_file_writer_create(path, &writer));
   const bppsa_status status = bppsa_file_writer_write(writer, data, bytes);
@@ -426,6 +441,7 @@ static pid_t maker_of(const char *name) {
 }
 
 bppsa_status bppsa_file_clean(const char *directory) {
+  BPPSA_REQUIRE(directory != NULL);
   DIR *entries = opendir(directory);
   if (entries == NULL) {
     return system_failure(directory, "cannot list the directory");

@@ -20,9 +20,8 @@ static bppsa_status check_range(const char *where, const bppsa_parameter *parame
   for (int64_t i = 0; i < count; ++i) {
     const double number = bppsa_view_get(value, i);
     if (isfinite(number) && !isfinite((float)number)) {
-      char text[BPPSA_SHAPE_TEXT];
-      return bppsa_fail(BPPSA_ERR_NUMERIC, "%s: \"%s\": value %g at %s is beyond f32, expected a smaller one", where,
-                        parameter->name, number, bppsa_index_text(value, i, text, sizeof text));
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s: element %lld is %g, beyond f32, expected dtype f64 or smaller weights", where,
+                        parameter->name, (long long)i, number);
     }
   }
   return BPPSA_OK;
@@ -49,6 +48,8 @@ static bppsa_status check_value(const char *where, const bppsa_parameter *parame
 }
 
 bppsa_status bppsa_model_set(bppsa_model *model, const char *where, int64_t count, const bppsa_named_view *values) {
+  BPPSA_REQUIRE(model != NULL && where != NULL);
+  BPPSA_REQUIRE(count >= 0 && (values != NULL || count == 0));
   for (int64_t p = 0; p < model->parameter_count; ++p) {
     const bppsa_parameter *parameter = &model->parameters[p];
     BPPSA_TRY(check_value(where, parameter, find_value(count, values, parameter->name)));
@@ -61,16 +62,19 @@ bppsa_status bppsa_model_set(bppsa_model *model, const char *where, int64_t coun
 }
 
 bppsa_status bppsa_model_push(bppsa_model *model) {
+  BPPSA_REQUIRE(model != NULL);
   return model->device == NULL ? BPPSA_OK
                                : bppsa_memory_put(model->device, model->device_values, model->parameters[0].value.data,
                                                   model->reals * (int64_t)bppsa_dtype_size(model->dtype));
 }
 
 bppsa_status bppsa_model_update_redone(bppsa_model *model) {
+  BPPSA_REQUIRE(model != NULL);
   return model->ops->count == NULL ? BPPSA_OK : model->ops->count(model);
 }
 
 bppsa_status bppsa_model_pull(bppsa_model *model, bool gradients) {
+  BPPSA_REQUIRE(model != NULL);
   if (model->device == NULL) {
     return BPPSA_OK;
   }

@@ -86,8 +86,8 @@ bppsa_status bppsa_model_pull(bppsa_model *model, bool gradients); /* copies val
 bppsa_status bppsa_model_update_redone(bppsa_model *model);        /* brings model->redone up to date */
 
 /* Copies values into the parameters by name, converting f32 <-> f64, and pushes them to a GPU. `where` names the source in
- * messages. Names that the model does not have are ignored. ERR_FORMAT: a parameter is missing or not f32/f64; ERR_SHAPE: its
- * shape disagrees; ERR_NUMERIC: a finite value is beyond f32; ERR_CUDA. Nothing is changed on failure. */
+ * messages. Names that the model does not have are ignored. ERR_FORMAT: a parameter is missing or not f32/f64, or a finite
+ * value is beyond f32; ERR_SHAPE: its shape disagrees; ERR_CUDA. Nothing is changed on failure. */
 bppsa_status bppsa_model_set(bppsa_model *model, const char *where, int64_t count, const bppsa_named_view *values);
 
 /* True, with *where filled, if a parameter's value (gradient = false) or gradient is not finite. Looks at the views as they are. */

@@ -318,6 +318,7 @@ static bppsa_status read_array(bppsa_file_reader *reader, bppsa_buffer *array) {
 }
 
 bppsa_status bppsa_npy_load(const char *path, bppsa_buffer *array) {
+  BPPSA_REQUIRE(path != NULL && array != NULL);
   bppsa_file_reader reader = {0};
   BPPSA_TRY(bppsa_file_reader_open(path, &reader));
   const bppsa_status status = read_array(&reader, array);
@@ -326,6 +327,7 @@ bppsa_status bppsa_npy_load(const char *path, bppsa_buffer *array) {
 }
 
 bppsa_status bppsa_npy_parse(const char *where, const void *data, int64_t size, bppsa_view *view) {
+  BPPSA_REQUIRE(where != NULL && data != NULL && view != NULL);
   const unsigned char *bytes = data;
   if (size < 10 || memcmp(bytes, "\x93NUMPY", 6) != 0 || bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte 0: not an array of NPY version 1.0, 2.0 or 3.0", where);
@@ -363,6 +365,8 @@ struct bppsa_npy_writer {
 
 bppsa_status bppsa_npy_header(const char *path, bppsa_dtype dtype, int32_t ndim, const int64_t *shape,
                               char text[BPPSA_NPY_HEADER], size_t *size) {
+  BPPSA_REQUIRE(path != NULL && text != NULL && size != NULL);
+  BPPSA_REQUIRE(ndim == 0 || shape != NULL);
   size_t code = 0;
   while (code < CODE_COUNT && codes[code].dtype != dtype) {
     ++code;
@@ -412,6 +416,8 @@ static bppsa_status start_writer(const char *path, bppsa_dtype dtype, int32_t nd
 
 bppsa_status bppsa_npy_writer_create(const char *path, bppsa_dtype dtype, int32_t ndim, const int64_t *shape,
                                      bppsa_npy_writer **writer) {
+  BPPSA_REQUIRE(path != NULL && writer != NULL);
+  BPPSA_REQUIRE(ndim == 0 || shape != NULL);
   bppsa_npy_writer *made = bppsa_calloc(1, sizeof *made);
   if (made == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -426,6 +432,8 @@ bppsa_status bppsa_npy_writer_create(const char *path, bppsa_dtype dtype, int32_
 }
 
 bppsa_status bppsa_npy_writer_write(bppsa_npy_writer *writer, const void *elements, size_t bytes) {
+  BPPSA_REQUIRE(writer != NULL);
+  BPPSA_REQUIRE(elements != NULL || bytes == 0);
   if (bytes > writer->announced - writer->written) {
     return bppsa_fail(BPPSA_ERR_SHAPE, "%s: %zu bytes after %zu, the shape has %zu", writer->path, bytes, writer->written,
                       writer->announced);
@@ -436,6 +444,7 @@ bppsa_status bppsa_npy_writer_write(bppsa_npy_writer *writer, const void *elemen
 }
 
 bppsa_status bppsa_npy_writer_commit(bppsa_npy_writer *writer) {
+  BPPSA_REQUIRE(writer != NULL);
   bppsa_status status = BPPSA_OK;
   if (writer->written != writer->announced) {
     status = bppsa_fail(BPPSA_ERR_SHAPE, "%s: %zu bytes of elements were written, the shape has %zu", writer->path,
@@ -457,6 +466,7 @@ void bppsa_npy_writer_abort(bppsa_npy_writer *writer) {
 }
 
 bppsa_status bppsa_npy_save(const char *path, const bppsa_view *view) {
+  BPPSA_REQUIRE(path != NULL && view != NULL);
   if (view->device != BPPSA_CPU || !bppsa_view_contiguous(view)) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: only contiguous arrays in host memory can be saved", path);
   }

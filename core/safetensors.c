@@ -322,6 +322,7 @@ static bppsa_status load(bppsa_file_reader *reader, bppsa_safetensors *file) {
 }
 
 bppsa_status bppsa_safetensors_load(const char *path, bppsa_safetensors **file) {
+  BPPSA_REQUIRE(path != NULL && file != NULL);
   bppsa_file_reader reader = {0};
   BPPSA_TRY(bppsa_file_reader_open(path, &reader));
   bppsa_safetensors *made = bppsa_calloc(1, sizeof *made);
@@ -482,6 +483,9 @@ static bppsa_status write_file(const char *path, const char *header, int64_t cou
 
 bppsa_status bppsa_safetensors_save(const char *path, int64_t count, const bppsa_named_view *tensors, int64_t metadata_count,
                                     const bppsa_metadata *metadata) {
+  BPPSA_REQUIRE(path != NULL);
+  BPPSA_REQUIRE(count >= 0 && metadata_count >= 0 && (tensors != NULL || count == 0) &&
+                (metadata != NULL || metadata_count == 0));
   (void)bppsa_json_out_of_memory();
   json_t *header = json_object();
   if (header == NULL) {

@@ -33,6 +33,7 @@ const char *bppsa_dtype_name(bppsa_dtype dtype) {
 }
 
 bppsa_status bppsa_dtype_parse(const char *text, bppsa_dtype *dtype) {
+  BPPSA_REQUIRE(text != NULL && dtype != NULL);
   if (strcmp(text, "f32") == 0) {
     *dtype = BPPSA_F32;
     return BPPSA_OK;
@@ -45,12 +46,18 @@ bppsa_status bppsa_dtype_parse(const char *text, bppsa_dtype *dtype) {
 }
 
 bppsa_view bppsa_view_make(void *data, bppsa_dtype dtype, int32_t ndim, const int64_t *shape) {
+  if (ndim < 0 || ndim > BPPSA_MAX_DIMS || (shape == NULL && ndim > 0)) {
+    bppsa_fail(BPPSA_ERR_ARGUMENT, "view: %d dimensions%s, expected 0 .. %d and the shape", (int)ndim,
+               shape == NULL ? " and no shape" : "", BPPSA_MAX_DIMS);
+    return (bppsa_view){.dtype = dtype, .device = BPPSA_CPU, .ndim = 1, .strides = {1}};
+  }
   bppsa_view view = {.data = data, .dtype = dtype, .device = BPPSA_CPU, .ndim = ndim};
   int64_t stride = 1; /* an extent of 0 counts as 1, as in NumPy */
   for (int32_t d = ndim - 1; d >= 0; --d) {
     view.shape[d] = shape[d];
     view.strides[d] = stride;
-    stride *= shape[d] > 0 ? shape[d] : 1;
+    stride =
+        (int64_t)((uint64_t)stride * (uint64_t)(shape[d] > 0 ? shape[d] : 1)); /* bppsa_shape_bytes tells what is too large */
   }
   return view;
 }
@@ -58,7 +65,7 @@ bppsa_view bppsa_view_make(void *data, bppsa_dtype dtype, int32_t ndim, const in
 int64_t bppsa_view_count(const bppsa_view *view) {
   int64_t count = 1;
   for (int32_t d = 0; d < view->ndim; ++d) {
-    count *= view->shape[d];
+    count = (int64_t)((uint64_t)count * (uint64_t)view->shape[d]);
   }
   return count;
 }
@@ -100,6 +107,7 @@ bppsa_status bppsa_shape_bytes(bppsa_dtype dtype, int32_t ndim, const int64_t *s
   if (ndim < 0 || ndim > BPPSA_MAX_DIMS) {
     return bppsa_fail(BPPSA_ERR_SHAPE, "%d dimensions, expected 0 .. %d", (int)ndim, BPPSA_MAX_DIMS);
   }
+  BPPSA_REQUIRE(ndim == 0 || shape != NULL);
   char text[BPPSA_SHAPE_TEXT];
   int64_t product = (int64_t)dtypes[dtype].size; /* of extents of at least 1, because strides must fit as well */
   bool empty = false;
@@ -186,6 +194,7 @@ const char *bppsa_index_text(const bppsa_view *view, int64_t i, char *text, size
 }
 
 bppsa_status bppsa_view_convert(const bppsa_view *from, const bppsa_view *to) {
+  BPPSA_REQUIRE(from != NULL && to != NULL);
   if (!bppsa_view_same_shape(from, to)) {
     char a[BPPSA_SHAPE_TEXT], b[BPPSA_SHAPE_TEXT];
     return bppsa_fail(BPPSA_ERR_SHAPE, "shape %s, expected %s", bppsa_shape_text(from->ndim, from->shape, a, sizeof a),

@@ -40,6 +40,7 @@ static bppsa_status move_pattern(bppsa_apply *a, const bppsa_device *device) {
 }
 
 bppsa_status bppsa_apply_create(const bppsa_csr *csr, bppsa_dtype dtype, const bppsa_device *device, bppsa_apply **apply) {
+  BPPSA_REQUIRE(csr != NULL && apply != NULL);
   if (dtype != BPPSA_F32 && dtype != BPPSA_F64) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "mat-vec: dtype %s, expected f32 or f64", bppsa_dtype_name(dtype));
   }
@@ -79,6 +80,7 @@ static void apply_on_cpu(const bppsa_apply_pass *w, int64_t batch) {
 }
 
 bppsa_status bppsa_apply_queue(const bppsa_apply_pass *passes, int64_t count, int64_t batch, void *stream) {
+  BPPSA_REQUIRE(passes != NULL);
   if (batch < 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "mat-vec: a negative batch, expected 0 or more samples");
   }
@@ -98,5 +100,6 @@ bppsa_status bppsa_apply_queue(const bppsa_apply_pass *passes, int64_t count, in
 }
 
 bppsa_status bppsa_apply_execute(const bppsa_apply *a, int64_t batch, bppsa_csr_values values, const void *x, void *y) {
+  BPPSA_REQUIRE(a != NULL);
   return bppsa_apply_queue(&(bppsa_apply_pass){a, values, x, y}, 1, batch, a->stream);
 }

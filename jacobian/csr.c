@@ -18,6 +18,7 @@ static bppsa_status check_shape(int64_t rows, int64_t cols, int64_t nnz) {
 }
 
 bppsa_status bppsa_csr_create(int64_t rows, int64_t cols, int64_t nnz, bppsa_csr *csr) {
+  BPPSA_REQUIRE(csr != NULL);
   BPPSA_TRY(check_shape(rows, cols, nnz));
   bppsa_csr made = {.rows = rows, .cols = cols, .nnz = nnz};
   made.row_ptr = bppsa_calloc(rows + 1, sizeof *made.row_ptr);
@@ -31,6 +32,9 @@ bppsa_status bppsa_csr_create(int64_t rows, int64_t cols, int64_t nnz, bppsa_csr
 }
 
 void bppsa_csr_free(bppsa_csr *csr) {
+  if (csr == NULL) {
+    return;
+  }
   bppsa_free(csr->row_ptr);
   bppsa_free(csr->col);
   if (csr->blocks != NULL) {
@@ -55,6 +59,7 @@ static bppsa_status copy_arrays(const bppsa_csr *from, bppsa_csr *to) {
 }
 
 bppsa_status bppsa_csr_copy(const bppsa_csr *from, bppsa_csr *to) {
+  BPPSA_REQUIRE(from != NULL && to != NULL);
   bppsa_csr made;
   BPPSA_TRY(copy_arrays(from, &made));
   bppsa_status status = BPPSA_OK;
@@ -93,6 +98,7 @@ static bppsa_status blocks_shape(const bppsa_csr_blocks *blocks, bppsa_csr *csr)
 
 bppsa_status bppsa_csr_from_blocks(int64_t groups, int64_t row_channels, int64_t col_channels, bppsa_csr *positions,
                                    bppsa_csr *csr) {
+  BPPSA_REQUIRE(positions != NULL && csr != NULL);
   bppsa_csr made = {0};
   made.blocks = bppsa_calloc(1, sizeof *made.blocks);
   if (made.blocks == NULL) {
@@ -139,6 +145,7 @@ static void expand_channels(const void *context, int32_t worker, int64_t first, 
 }
 
 bppsa_status bppsa_csr_expand(bppsa_csr *csr, int32_t threads) {
+  BPPSA_REQUIRE(csr != NULL);
   if (csr->row_ptr != NULL) {
     return BPPSA_OK;
   }
@@ -152,6 +159,7 @@ bppsa_status bppsa_csr_expand(bppsa_csr *csr, int32_t threads) {
 }
 
 bppsa_status bppsa_csr_check(const bppsa_csr *csr) {
+  BPPSA_REQUIRE(csr != NULL);
   BPPSA_TRY(check_shape(csr->rows, csr->cols, csr->nnz));
   if (csr->row_ptr[0] != 0 || csr->row_ptr[csr->rows] != csr->nnz) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "sparse matrix: offsets run from %lld to %lld, expected 0 to the %lld entries",
@@ -195,6 +203,8 @@ double bppsa_csr_sparsity(const bppsa_csr *csr) {
 
 bppsa_status bppsa_csr_compact(const bppsa_csr *csr, bppsa_dtype dtype, const void *values, bppsa_csr *compact,
                                void **compact_values) {
+  BPPSA_REQUIRE(csr != NULL && compact != NULL && compact_values != NULL);
+  BPPSA_REQUIRE(values != NULL || csr->nnz == 0);
   const float *single = dtype == BPPSA_F32 ? values : NULL;
   const double *wide = values;
   const size_t size = bppsa_dtype_size(dtype);

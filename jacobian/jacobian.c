@@ -70,6 +70,7 @@ static bppsa_status create_family(bppsa_jacobian *j, const uint8_t *mask) {
 
 bppsa_status bppsa_jacobian_create(const bppsa_op *op, const uint8_t *mask, bool symbolic, const bppsa_device *device,
                                    bppsa_jacobian **jacobian) {
+  BPPSA_REQUIRE(op != NULL && jacobian != NULL);
   if ((unsigned)op->kind >= BPPSA_OPERATOR_COUNT) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "Jacobian: unknown operator %d", (int)op->kind);
   }
@@ -151,6 +152,7 @@ static const char *missing_operand(const bppsa_jacobian *j, const bppsa_jacobian
 }
 
 bppsa_status bppsa_jacobian_fill(bppsa_jacobian *j, bppsa_dtype dtype, const bppsa_jacobian_operands *operands, void *values) {
+  BPPSA_REQUIRE(j != NULL && operands != NULL);
   const char *name = bppsa_op_name(&j->op);
   if (dtype != BPPSA_F32 && dtype != BPPSA_F64) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: dtype %s, expected f32 or f64", name, bppsa_dtype_name(dtype));

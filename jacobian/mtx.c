@@ -32,6 +32,8 @@ static bppsa_status write_entries(bppsa_file_writer *file, const bppsa_csr *csr,
 }
 
 bppsa_status bppsa_csr_save_mtx(const char *path, const bppsa_csr *csr, bppsa_dtype dtype, const void *values) {
+  BPPSA_REQUIRE(path != NULL && csr != NULL);
+  BPPSA_REQUIRE(values != NULL || csr->nnz == 0);
   bppsa_file_writer *file = NULL;
   BPPSA_TRY(bppsa_file_writer_create(path, &file));
   const bppsa_status status = write_entries(file, csr, dtype, values);
@@ -204,6 +206,7 @@ static bppsa_status parse(cursor *c, bppsa_csr_matrix *made) {
 }
 
 bppsa_status bppsa_csr_load_mtx(const char *path, bppsa_csr_matrix *matrix) {
+  BPPSA_REQUIRE(path != NULL && matrix != NULL);
   char *text = NULL;
   cursor c = {.path = path, .line = 1};
   BPPSA_TRY(bppsa_file_read(path, FILE_LIMIT, &text, &c.size));

@@ -61,6 +61,7 @@ static void add(const char *word, int64_t *number, const bppsa_op *op, bppsa_nam
 }
 
 bppsa_status bppsa_network_table(const char *name, bppsa_named_op *ops, int64_t *count) {
+  BPPSA_REQUIRE(name != NULL && ops != NULL && count != NULL);
   for (size_t i = 0; i < sizeof networks / sizeof networks[0]; ++i) {
     if (strcmp(networks[i].name, name) != 0) {
       continue;

@@ -37,6 +37,8 @@ static bppsa_status check_size(const char *path, const bppsa_npz_array *arrays) 
 }
 
 bppsa_status bppsa_csr_save_npz(const char *path, const bppsa_csr *csr, bppsa_dtype dtype, const void *values) {
+  BPPSA_REQUIRE(path != NULL && csr != NULL);
+  BPPSA_REQUIRE(values != NULL || csr->nnz == 0);
   const bool narrow = csr->nnz <= INT32_MAX; /* SciPy then uses one type for indices and indptr */
   const int64_t shape[2] = {csr->rows, csr->cols}, two = 2, rows = csr->rows + 1;
   int32_t *offsets = narrow ? bppsa_calloc(rows, sizeof *offsets) : NULL;
@@ -275,6 +277,7 @@ static bppsa_status load(const archive *a, bppsa_csr_matrix *made) {
 }
 
 bppsa_status bppsa_csr_load_npz(const char *path, bppsa_csr_matrix *matrix) {
+  BPPSA_REQUIRE(path != NULL && matrix != NULL);
   char *data = NULL;
   archive a = {.path = path};
   BPPSA_TRY(bppsa_file_read(path, FILE_LIMIT, &data, &a.size));

@@ -32,6 +32,7 @@ const char *bppsa_op_name(const bppsa_op *op) {
 }
 
 bppsa_status bppsa_operator_parse(const char *name, bppsa_operator *kind) {
+  BPPSA_REQUIRE(name != NULL && kind != NULL);
   for (int i = 0; i < BPPSA_OPERATOR_COUNT; ++i) {
     if (strcmp(name, names[i]) == 0) {
       *kind = (bppsa_operator)i;
@@ -123,6 +124,7 @@ static bppsa_status check_weights(const bppsa_op *op) {
 }
 
 bppsa_status bppsa_op_shape(const bppsa_op *op, int64_t out[3]) {
+  BPPSA_REQUIRE(op != NULL && out != NULL);
   int64_t shape[3] = {op->in[0], op->in[1], op->in[2]};
   if (shape[0] < 1 || shape[1] < 1 || shape[2] < 1) {
     char text[BPPSA_SHAPE_TEXT];
@@ -209,6 +211,7 @@ static int64_t axis_entries(const bppsa_op *op, int axis, int64_t out) {
 }
 
 bppsa_status bppsa_op_count(const bppsa_op *op, bppsa_op_size *size) {
+  BPPSA_REQUIRE(op != NULL && size != NULL);
   int64_t out[3];
   BPPSA_TRY(bppsa_op_shape(op, out));
   const int64_t plane = op->in[1] * op->in[2];

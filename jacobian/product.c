@@ -261,6 +261,7 @@ static bppsa_status plan(bppsa_product *p) {
 
 bppsa_status bppsa_product_create(const bppsa_csr *a, const bppsa_csr *b, const bppsa_product_config *config,
                                   const bppsa_device *device, bppsa_product **product) {
+  BPPSA_REQUIRE(a != NULL && b != NULL && config != NULL && product != NULL);
   if (a->cols != b->rows) {
     return bppsa_fail(BPPSA_ERR_SHAPE,
                       "product: %lld x %lld times %lld x %lld, expected as many rows on the right as columns on the left",
@@ -320,6 +321,7 @@ const bppsa_product_info *bppsa_product_get_info(const bppsa_product *p) {
 }
 
 bppsa_status bppsa_product_execute(bppsa_product *p, int64_t batch, bppsa_csr_values a, bppsa_csr_values b, void *c) {
+  BPPSA_REQUIRE(p != NULL);
   return bppsa_product_queue(&(bppsa_product_pass){p, a, b, c}, 1, batch, p->gpu.stream);
 }
 
@@ -333,6 +335,7 @@ static bppsa_status check_pass(const bppsa_product *p, const bppsa_product *firs
 }
 
 bppsa_status bppsa_product_queue(const bppsa_product_pass *passes, int64_t count, int64_t batch, void *stream) {
+  BPPSA_REQUIRE(passes != NULL);
   if (batch < 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "product: a negative batch, expected 0 or more samples");
   }

@@ -61,6 +61,7 @@ int64_t bppsa_recurrent_head_rows(const recurrent_network *n, int64_t *first) {
 }
 
 bppsa_status bppsa_recurrent_forward_layers(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0) {
+  BPPSA_REQUIRE(model != NULL && x != NULL);
   recurrent_network *n = (recurrent_network *)model;
   BPPSA_TRY(check_inputs(n, x, h0));
   n->batch = x->shape[1];
@@ -134,12 +135,14 @@ static bppsa_status seed_layers(recurrent_network *n, const bppsa_view *seed) {
 }
 
 bppsa_status bppsa_recurrent_backward_layers(bppsa_model *model, const bppsa_view *seed) {
+  BPPSA_REQUIRE(model != NULL && seed != NULL);
   recurrent_network *n = (recurrent_network *)model;
   BPPSA_TRY(seed_layers(n, seed));
   return backward_layers(n);
 }
 
 bppsa_status bppsa_recurrent_hidden_gradients(bppsa_model *model, const bppsa_view *seed, bppsa_view *gradients) {
+  BPPSA_REQUIRE(model != NULL && seed != NULL && gradients != NULL);
   recurrent_network *n = (recurrent_network *)model;
   const bppsa_recurrent_config *c = &n->config;
   BPPSA_TRY(seed_layers(n, seed));
@@ -150,6 +153,7 @@ bppsa_status bppsa_recurrent_hidden_gradients(bppsa_model *model, const bppsa_vi
 }
 
 bppsa_status bppsa_recurrent_states(const bppsa_model *model, int64_t layer, bppsa_view *states) {
+  BPPSA_REQUIRE(model != NULL && states != NULL);
   const recurrent_network *n = (const recurrent_network *)model;
   const bppsa_recurrent_config *c = &n->config;
   if (layer < 0 || layer >= c->layers || n->batch == 0) {

@@ -29,6 +29,7 @@ static bppsa_status cost(const bppsa_recurrent_config *config, int64_t matrices,
 
 bppsa_status bppsa_recurrent_choose(const bppsa_recurrent_config *config, int64_t matrices, bool diagonal,
                                     bppsa_device_kind device, bppsa_recurrent_config *chosen) {
+  BPPSA_REQUIRE(config != NULL && chosen != NULL);
   bppsa_recurrent_config best = *config, tried = *config;
   bppsa_scan_config candidate = bppsa_recurrent_scan_config(config, matrices, diagonal, 0);
   candidate.device = device;

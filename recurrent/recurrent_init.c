@@ -65,6 +65,7 @@ static bppsa_status init_orthogonal(const bppsa_view *w, int64_t h, uint64_t see
 }
 
 bppsa_status bppsa_recurrent_init(bppsa_model *model, bppsa_init init, uint64_t seed) {
+  BPPSA_REQUIRE(model != NULL);
   const recurrent_network *n = (const recurrent_network *)model;
   const int64_t hidden = n->config.hidden, head = n->config.layers * PARAMETERS_PER_LAYER;
   const double bound = 1 / sqrt((double)hidden);
@@ -201,6 +202,8 @@ static bppsa_status refuse_unknown(const weights *w, const char *prefix, int64_t
 
 bppsa_status bppsa_recurrent_infer(const char *where, const char *prefix, int64_t gates, int64_t count,
                                    const bppsa_named_view *tensors, bppsa_recurrent_config *config) {
+  BPPSA_REQUIRE(where != NULL && prefix != NULL && config != NULL);
+  BPPSA_REQUIRE(count >= 0 && (tensors != NULL || count == 0));
   weights w = {where, count, tensors, BPPSA_F32};
   char name[NAME_SIZE];
   snprintf(name, sizeof name, "%s.weight_hh_l0", prefix);

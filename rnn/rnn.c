@@ -21,5 +21,6 @@ const bppsa_cell bppsa_rnn_cell = {
 };
 
 bppsa_status bppsa_rnn_create(const bppsa_recurrent_config *config, const bppsa_device *device, bppsa_model **model) {
+  BPPSA_REQUIRE(config != NULL && model != NULL);
   return bppsa_recurrent_create(config, &bppsa_rnn_cell, device, model);
 }

@@ -91,6 +91,7 @@ static bool read_method(const char *text, bppsa_scan_method *method) {
 }
 
 bppsa_status bppsa_scan_method_parse(const char *text, bppsa_scan_method *method) {
+  BPPSA_REQUIRE(text != NULL && method != NULL);
   return read_method(text, method)
              ? BPPSA_OK
              : bppsa_fail(BPPSA_ERR_FORMAT, "method '%.40s', expected auto, linear, blelloch [UP-LEVELS] or chunked [CHUNKS]",
@@ -108,6 +109,7 @@ static bool find_backward(const char *text, bppsa_backward *backward) {
 }
 
 bppsa_status bppsa_gradient_method_parse(const char *text, bppsa_gradient_method *method) {
+  BPPSA_REQUIRE(text != NULL && method != NULL);
   bppsa_gradient_method found = {.backward = BPPSA_BACKWARD_SCAN, .scan = bppsa_scan_method_of(BPPSA_SCAN_AUTO)};
   if (!find_backward(text, &found.backward) && !read_method(text, &found.scan)) {
     return bppsa_fail(BPPSA_ERR_FORMAT,

@@ -428,6 +428,7 @@ bppsa_status bppsa_scan_create_fixed(const bppsa_scan_config *config, bppsa_scan
 }
 
 bppsa_status bppsa_scan_plan_create(const bppsa_scan_config *config, bppsa_scan_plan **plan) {
+  BPPSA_REQUIRE(config != NULL && plan != NULL);
   BPPSA_TRY(check_config(config));
   BPPSA_TRY(check_magnitude(config));
   return config->method.algorithm == BPPSA_SCAN_AUTO ? bppsa_scan_create_auto(config, plan)

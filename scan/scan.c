@@ -15,6 +15,7 @@ static create_fn const table[4][2] = {
 };
 
 bppsa_status bppsa_scan_executor_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor) {
+  BPPSA_REQUIRE(plan != NULL && executor != NULL);
   static const char *const elements[] = {"dense", "diagonal", "recurrent", "csr"};
   const bppsa_element element = bppsa_scan_plan_config(plan)->element;
   BPPSA_TRY(bppsa_scan_algorithm_check(bppsa_scan_plan_config(plan)->method.algorithm, bppsa_device_get_kind(device)));
@@ -33,6 +34,7 @@ void bppsa_scan_executor_destroy(bppsa_scan_executor *executor) {
 }
 
 bppsa_status bppsa_scan_executor_count(bppsa_scan_executor *executor) {
+  BPPSA_REQUIRE(executor != NULL);
   return executor->count_redone == NULL ? BPPSA_OK : executor->count_redone(executor);
 }
 

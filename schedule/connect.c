@@ -220,6 +220,7 @@ static bppsa_status rewrite(connector *c) {
 }
 
 bppsa_status bppsa_schedule_connect(bppsa_schedule *list) {
+  BPPSA_REQUIRE(list != NULL);
   for (int64_t i = 0; i < list->count; ++i) {
     bppsa_schedule_price(list, &list->ops[i]);
   }

@@ -86,6 +86,7 @@ static double end_of(const bppsa_schedule *list, const bppsa_schedule_run *run, 
 }
 
 bppsa_status bppsa_schedule_model(const bppsa_schedule *list, double *time, int64_t *forward, int64_t *backward) {
+  BPPSA_REQUIRE(list != NULL && time != NULL && forward != NULL && backward != NULL);
   const bppsa_schedule_config *c = &list->config;
   if (list->scheme->generate != bppsa_schedule_chimera || c->split != BPPSA_SPLIT_NONE || c->scale != BPPSA_SCALE_DIRECT ||
       c->iterations > 1) {

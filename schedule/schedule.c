@@ -183,6 +183,7 @@ void bppsa_schedule_price(const bppsa_schedule *list, bppsa_schedule_op *op) {
 /* ---- the list ---- */
 
 bppsa_status bppsa_schedule_append(bppsa_schedule *list, const bppsa_schedule_op *op) {
+  BPPSA_REQUIRE(list != NULL && op != NULL);
   if (list->count == list->room) {
     const int64_t room = list->room < 64 ? 64 : list->room + list->room / 2;
     if (room > INT32_MAX / 4) {
@@ -224,6 +225,7 @@ void bppsa_schedule_destroy(bppsa_schedule *list) {
 }
 
 bppsa_status bppsa_schedule_create(const char *scheme, const bppsa_schedule_config *config, bppsa_schedule **schedule) {
+  BPPSA_REQUIRE(scheme != NULL && config != NULL && schedule != NULL);
   bppsa_schedule *list = NULL;
   BPPSA_TRY(bppsa_schedule_create_empty(scheme, config, &list));
   bppsa_status status = list->scheme->generate(list);

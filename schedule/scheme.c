@@ -325,6 +325,7 @@ static bppsa_status check_rows(const bppsa_schedule *list, const bppsa_schedule_
 }
 
 bppsa_status bppsa_schedule_check_rows(const char *scheme, const bppsa_schedule_config *config) {
+  BPPSA_REQUIRE(scheme != NULL && config != NULL);
   bppsa_schedule made;
   BPPSA_TRY(begin(scheme, config, &made));
   return check_rows(&made, config);
@@ -363,6 +364,7 @@ static bppsa_status spread_costs(bppsa_schedule *list) {
 }
 
 bppsa_status bppsa_schedule_create_empty(const char *scheme, const bppsa_schedule_config *config, bppsa_schedule **schedule) {
+  BPPSA_REQUIRE(scheme != NULL && config != NULL && schedule != NULL);
   bppsa_schedule made;
   bppsa_schedule_config *c = &made.config;
   BPPSA_TRY(begin(scheme, config, &made));

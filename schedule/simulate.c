@@ -107,6 +107,7 @@ static int64_t draw_curve(const change *changes, int64_t count, bppsa_schedule_m
 
 bppsa_status bppsa_schedule_memory_curves(const bppsa_schedule *list, const bppsa_schedule_times *times,
                                           bppsa_schedule_memory **curves, int64_t **first) {
+  BPPSA_REQUIRE(list != NULL && times != NULL && curves != NULL && first != NULL);
   int64_t *from = NULL, *to = NULL;
   change *changes = NULL;
   bppsa_schedule_memory *made = NULL;
@@ -162,6 +163,7 @@ static void find_busy(const bppsa_schedule *list, bppsa_schedule_times *times) {
 }
 
 bppsa_status bppsa_schedule_simulate(const bppsa_schedule *list, bppsa_schedule_times *times) {
+  BPPSA_REQUIRE(list != NULL && times != NULL);
   bppsa_schedule_run run;
   BPPSA_TRY(bppsa_schedule_run_simulate(list, false, &run));
   if (run.done < run.count) {
@@ -188,6 +190,9 @@ bppsa_status bppsa_schedule_simulate(const bppsa_schedule *list, bppsa_schedule_
 }
 
 void bppsa_schedule_times_free(bppsa_schedule_times *times) {
+  if (times == NULL) {
+    return;
+  }
   bppsa_free(times->start);
   bppsa_free(times->end);
   bppsa_free(times->worker);

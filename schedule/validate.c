@@ -232,6 +232,7 @@ static bppsa_status check(bppsa_checker *c, uint64_t mask) {
 }
 
 bppsa_status bppsa_schedule_check(const bppsa_schedule *schedule, uint64_t mask, bppsa_schedule_finding *finding) {
+  BPPSA_REQUIRE(schedule != NULL && finding != NULL);
   bppsa_schedule_finding found = {.rule = NULL, .op = -1};
   bppsa_checker c = {.list = schedule, .finding = &found, .all_sane = true};
   c.sane = bppsa_calloc(schedule->count, sizeof *c.sane);
@@ -245,6 +246,7 @@ bppsa_status bppsa_schedule_check(const bppsa_schedule *schedule, uint64_t mask,
 }
 
 bppsa_status bppsa_schedule_validate(const bppsa_schedule *schedule) {
+  BPPSA_REQUIRE(schedule != NULL);
   bppsa_schedule_finding finding;
   BPPSA_TRY(bppsa_schedule_check(schedule, BPPSA_SCHEDULE_ALL_RULES, &finding));
   return finding.rule == NULL ? BPPSA_OK : bppsa_fail(BPPSA_ERR_ARGUMENT, "rule %s: %s", finding.rule, finding.text);

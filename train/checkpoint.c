@@ -135,6 +135,7 @@ static bppsa_status open_checkpoint(const char *directory, bppsa_checkpoint *c) 
 
 bppsa_status bppsa_checkpoint_open(const char *directory, const bppsa_checkpoint_contents *contents,
                                    bppsa_checkpoint **checkpoint) {
+  BPPSA_REQUIRE(directory != NULL && contents != NULL && checkpoint != NULL);
   bppsa_checkpoint *made = bppsa_calloc(1, sizeof *made);
   if (made == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -174,6 +175,7 @@ bool bppsa_checkpoint_exists(const bppsa_checkpoint *checkpoint) {
 /* ---- saving ---- */
 
 bppsa_status bppsa_checkpoint_save(bppsa_checkpoint *checkpoint) {
+  BPPSA_REQUIRE(checkpoint != NULL);
   bppsa_checkpoint *c = checkpoint;
   const bppsa_checkpoint_contents *contents = &c->contents;
   for (int64_t i = 0; i < contents->tensor_count; ++i) {
@@ -309,6 +311,7 @@ static void restore(const bppsa_checkpoint *c, const bppsa_safetensors *file) {
 }
 
 bppsa_status bppsa_checkpoint_load(bppsa_checkpoint *checkpoint, char *notice) {
+  BPPSA_REQUIRE(checkpoint != NULL && notice != NULL);
   bppsa_checkpoint *c = checkpoint;
   bppsa_safetensors *file = NULL;
   char text[BPPSA_CHECKPOINT_NOTICE];
@@ -334,6 +337,7 @@ bppsa_status bppsa_checkpoint_load(bppsa_checkpoint *checkpoint, char *notice) {
 }
 
 bppsa_status bppsa_checkpoint_peek(const char *directory, int64_t count, const char *const *keys, char (*values)[64]) {
+  BPPSA_REQUIRE(directory != NULL && keys != NULL && values != NULL);
   char *latest = join(directory, file_names[LATEST]), *previous = join(directory, file_names[PREVIOUS]);
   char notice[BPPSA_CHECKPOINT_NOTICE];
   bppsa_safetensors *file = NULL;

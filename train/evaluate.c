@@ -37,11 +37,13 @@ bppsa_status bppsa_batch_evaluate(bppsa_batch *batch, int64_t first, int64_t cou
 
 bppsa_status bppsa_evaluate(bppsa_model *model, const bppsa_dataset *dataset, const bppsa_device *device, int64_t first,
                             int64_t count, int64_t batch, bppsa_evaluation *result) {
+  BPPSA_REQUIRE(model != NULL && dataset != NULL && result != NULL);
   return bppsa_evaluate_each(model, dataset, device, first, count, batch, NULL, result);
 }
 
 bppsa_status bppsa_evaluate_each(bppsa_model *model, const bppsa_dataset *dataset, const bppsa_device *device, int64_t first,
                                  int64_t count, int64_t batch, const bppsa_evaluation_sink *sink, bppsa_evaluation *result) {
+  BPPSA_REQUIRE(model != NULL && dataset != NULL && result != NULL);
   if (first < 0 || count < 1 || first >= dataset->samples || count > dataset->samples - first) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "evaluation: %lld samples from %lld on, the data set has %lld", (long long)count,
                       (long long)first, (long long)dataset->samples);

@@ -44,6 +44,7 @@ static bppsa_status log_open(bppsa_log *log, int flags) {
 }
 
 bppsa_status bppsa_log_create(const char *path, bppsa_log **log) {
+  BPPSA_REQUIRE(path != NULL && log != NULL);
   bppsa_log *made = NULL;
   BPPSA_TRY(log_make(path, &made));
   const bppsa_status status = log_open(made, O_TRUNC);
@@ -108,6 +109,7 @@ static bppsa_status cut(bppsa_log *log) {
 }
 
 bppsa_status bppsa_log_continue(const char *path, const bppsa_log_position *position, bppsa_log **log) {
+  BPPSA_REQUIRE(path != NULL && position != NULL && log != NULL);
   bppsa_log *made = NULL;
   BPPSA_TRY(check_prefix(path, position));
   BPPSA_TRY(log_make(path, &made));
@@ -131,6 +133,7 @@ bppsa_log_position bppsa_log_get_position(const bppsa_log *log) {
 }
 
 bppsa_status bppsa_log_sync(bppsa_log *log) {
+  BPPSA_REQUIRE(log != NULL);
   if (bppsa_io_sync(log->file) != 0 && errno != EINVAL) { /* a pipe or a device cannot be synchronised */
     return bppsa_fail(BPPSA_ERR_IO, "log %s: cannot be brought to disk: %s", log->path, strerror(errno));
   }
@@ -168,6 +171,7 @@ static bppsa_status write_line(bppsa_log *log, const char *text, size_t length) 
 }
 
 bppsa_status bppsa_log_write_text(bppsa_log *log, const char *text) {
+  BPPSA_REQUIRE(log != NULL && text != NULL);
   const size_t length = strlen(text);
   char *line = bppsa_alloc(length + 2);
   if (line == NULL) {
@@ -181,6 +185,7 @@ bppsa_status bppsa_log_write_text(bppsa_log *log, const char *text) {
 }
 
 bppsa_status bppsa_log_write(bppsa_log *log, const bppsa_train_record *record) {
+  BPPSA_REQUIRE(log != NULL && record != NULL);
   bppsa_line l = {.length = 0}; /* a record needs less than half of the room */
   bppsa_line_add(&l, "{\"step\":%lld,\"epoch\":%lld", (long long)record->step, (long long)record->epoch);
   add_real(&l, "loss", record->loss);

@@ -151,18 +151,21 @@ static bppsa_status cross_entropy(const bppsa_device *device, const bppsa_loss_j
 
 bppsa_status bppsa_cross_entropy(const bppsa_device *device, const bppsa_view *logits, const int64_t *labels,
                                  const bppsa_view *seed, bppsa_loss_result *result) {
+  BPPSA_REQUIRE(logits != NULL && labels != NULL && result != NULL);
   const bppsa_loss_job job = {.logits = logits, .seed = seed, .labels = labels};
   return cross_entropy(device, &job, result);
 }
 
 bppsa_status bppsa_cross_entropy_ignoring(const bppsa_device *device, const bppsa_view *logits, const int64_t *labels,
                                           int64_t ignored, const bppsa_view *seed, bppsa_loss_result *result) {
+  BPPSA_REQUIRE(logits != NULL && labels != NULL && result != NULL);
   const bppsa_loss_job job = {.logits = logits, .seed = seed, .labels = labels, .ignores = true, .ignored = ignored};
   return cross_entropy(device, &job, result);
 }
 
 bppsa_status bppsa_mean_squared_error(const bppsa_device *device, const bppsa_view *outputs, const bppsa_view *targets,
                                       const bppsa_view *seed, bppsa_loss_result *result) {
+  BPPSA_REQUIRE(outputs != NULL && targets != NULL && result != NULL);
   BPPSA_TRY(check_views(device, outputs, seed));
   BPPSA_TRY(check_targets(outputs, targets));
   const int64_t rows = bppsa_view_count(outputs) / outputs->shape[outputs->ndim - 1];

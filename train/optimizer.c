@@ -139,6 +139,7 @@ static bppsa_status add_device_state(bppsa_optimizer *o) {
 }
 
 bppsa_status bppsa_optimizer_create(const bppsa_optimizer_config *config, bppsa_model *model, bppsa_optimizer **optimizer) {
+  BPPSA_REQUIRE(config != NULL && model != NULL && optimizer != NULL);
   BPPSA_TRY(check_config(config));
   bppsa_optimizer *made = bppsa_calloc(1, sizeof *made);
   if (made == NULL) {
@@ -248,6 +249,7 @@ static bppsa_status update_on_gpu(bppsa_optimizer *o, double clip_norm, double *
 }
 
 bppsa_status bppsa_optimizer_update(bppsa_optimizer *optimizer, const bppsa_device *device, double clip_norm, double *norm) {
+  BPPSA_REQUIRE(optimizer != NULL && norm != NULL);
   if (optimizer->model->device != NULL) {
     return update_on_gpu(optimizer, clip_norm, norm);
   }
@@ -276,10 +278,12 @@ static bppsa_status move_state(bppsa_optimizer *o, bool push) {
 }
 
 bppsa_status bppsa_optimizer_push(bppsa_optimizer *optimizer) {
+  BPPSA_REQUIRE(optimizer != NULL);
   return move_state(optimizer, true);
 }
 
 bppsa_status bppsa_optimizer_pull(bppsa_optimizer *optimizer) {
+  BPPSA_REQUIRE(optimizer != NULL);
   return move_state(optimizer, false);
 }
 

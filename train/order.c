@@ -12,6 +12,7 @@ int64_t bppsa_order_samples(const bppsa_order *order, int64_t count) {
 }
 
 bppsa_status bppsa_order_check(const bppsa_order *order, int64_t count, int64_t epochs) {
+  BPPSA_REQUIRE(order != NULL);
   const char *where = order->where != NULL ? order->where : "order";
   if (order->kind != BPPSA_ORDER_GIVEN) {
     return BPPSA_OK;

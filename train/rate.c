@@ -28,6 +28,7 @@ bppsa_rate_config bppsa_rate_config_default(void) {
 }
 
 bppsa_status bppsa_rate_check(const bppsa_rate_config *config, double lr) {
+  BPPSA_REQUIRE(config != NULL);
   if ((unsigned)config->kind >= BPPSA_RATE_COUNT) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "learning-rate schedule %d: unknown, expected constant, step or cosine",
                       (int)config->kind);

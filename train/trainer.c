@@ -290,6 +290,7 @@ static bppsa_status training_loop(bppsa_training *run) {
 
 bppsa_status bppsa_train(const bppsa_train_config *config, bppsa_model *model, const bppsa_dataset *dataset,
                          const bppsa_device *device, const bppsa_train_callbacks *callbacks, bppsa_train_result *result) {
+  BPPSA_REQUIRE(config != NULL && model != NULL && dataset != NULL && result != NULL);
   bppsa_training run = {.config = config, .model = model, .dataset = dataset, .device = device};
   if (callbacks != NULL) {
     run.callbacks = *callbacks;

@@ -88,7 +88,7 @@ static void write_renamed(const char *path, size_t count, const renaming *renami
 static void test_too_large(void **state) {
   (void)state;
   write_renamed("LARGE", 0, NULL, 1e300);
-  assert_fails(2, "LARGE: rnn.weight_ih_l0: element 2 is 1e+300, beyond f32, expected --dtype f64 or smaller weights",
+  assert_fails(2, "LARGE: rnn.weight_ih_l0: element 2 is 1e+300, beyond f32, expected dtype f64 or smaller weights",
                "eval rnn --weights LARGE " DATA " --dtype f32 --json");
 }
 

@@ -4,6 +4,32 @@
 #include "core/view.h"
 #include "tests/core/helpers.h"
 
+/* More dimensions than a view has, fewer than none, or no shape: an empty view that other functions refuse. */
+static void misused(void **state) {
+  (void)state;
+  int64_t shape[99];
+  float data[2] = {1, 2}, other[2] = {3, 4};
+  for (int i = 0; i < 99; ++i) {
+    shape[i] = 2;
+  }
+  const int64_t pair[] = {2}, huge[] = {INT64_MAX, INT64_MAX, 3};
+  const bppsa_view to = bppsa_view_make(other, BPPSA_F32, 1, pair);
+  const bppsa_view bad[] = {bppsa_view_make(data, BPPSA_F32, 99, shape), bppsa_view_make(data, BPPSA_F32, -1, shape),
+                            bppsa_view_make(data, BPPSA_F32, BPPSA_MAX_DIMS + 1, shape),
+                            bppsa_view_make(data, BPPSA_F32, 1, NULL)};
+  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; ++i) {
+    assert_null(bad[i].data);
+    assert_int_equal(bppsa_view_count(&bad[i]), 0);
+    assert_int_equal(bppsa_view_bytes(&bad[i]), 0);
+    assert_int_equal(bppsa_view_convert(&bad[i], &to), BPPSA_ERR_SHAPE);
+    assert_true(other[0] == 3);
+  }
+  (void)bppsa_view_make(data, BPPSA_F32, 99, shape);
+  assert_message("view: 99 dimensions, expected 0 .. 8");
+  const bppsa_view large = bppsa_view_make(NULL, BPPSA_F32, 3, huge); /* no overflow that a sanitizer finds */
+  assert_int_equal(bppsa_shape_bytes(large.dtype, large.ndim, large.shape, NULL, NULL), BPPSA_ERR_MEMORY);
+}
+
 static void dtypes(void **state) {
   (void)state;
   static const struct {
@@ -167,8 +193,12 @@ static void conversions_refused(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(dtypes),      cmocka_unit_test(shapes),
-                                     cmocka_unit_test(shape_texts), cmocka_unit_test(shape_bytes),
-                                     cmocka_unit_test(conversion),  cmocka_unit_test(conversions_refused)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(misused),
+                                     cmocka_unit_test(dtypes),
+                                     cmocka_unit_test(shapes),
+                                     cmocka_unit_test(shape_texts),
+                                     cmocka_unit_test(shape_bytes),
+                                     cmocka_unit_test(conversion),
+                                     cmocka_unit_test(conversions_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

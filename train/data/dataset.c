@@ -159,11 +159,13 @@ static bppsa_status check_indices(const bppsa_dataset *dataset, int64_t count, c
 }
 
 bppsa_status bppsa_dataset_check(const bppsa_dataset *dataset, bppsa_dtype dtype) {
+  BPPSA_REQUIRE(dataset != NULL);
   return dataset->ops->check == NULL ? BPPSA_OK : dataset->ops->check(dataset, dtype);
 }
 
 bppsa_status bppsa_dataset_fill(const bppsa_dataset *dataset, const bppsa_device *device, int64_t count, const int64_t *indices,
                                 const bppsa_view *x, int64_t *labels) {
+  BPPSA_REQUIRE(dataset != NULL && indices != NULL);
   BPPSA_TRY(check_batch(dataset, BPPSA_CPU, count, x));
   BPPSA_TRY(check_indices(dataset, count, indices));
   if (labels != NULL && dataset->real_targets) {
@@ -175,6 +177,7 @@ bppsa_status bppsa_dataset_fill(const bppsa_dataset *dataset, const bppsa_device
 
 bppsa_status bppsa_dataset_targets(const bppsa_dataset *dataset, int64_t count, const int64_t *indices,
                                    const bppsa_view *targets) {
+  BPPSA_REQUIRE(dataset != NULL && indices != NULL && targets != NULL);
   const int64_t steps = dataset->labels_per_step ? dataset->seq_len : 1, shape[3] = {steps, count, dataset->classes};
   const bool per_step = dataset->labels_per_step;
   const bppsa_view expected = bppsa_view_make(NULL, targets->dtype, per_step ? 3 : 2, per_step ? shape : shape + 1);
@@ -196,6 +199,7 @@ bppsa_status bppsa_dataset_targets(const bppsa_dataset *dataset, int64_t count, 
 
 bppsa_status bppsa_dataset_queue(const bppsa_dataset *dataset, const bppsa_device *device, int64_t count, const int64_t *indices,
                                  const bppsa_view *x, int64_t *labels) {
+  BPPSA_REQUIRE(dataset != NULL && device != NULL && indices != NULL);
   BPPSA_TRY(check_batch(dataset, BPPSA_CUDA, count, x));
   if (dataset->ops->queue == NULL || bppsa_device_get_kind(device) != BPPSA_CUDA) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "batch: %s on device %s is made on the host", dataset->ops->name,
@@ -222,6 +226,7 @@ bppsa_status bppsa_split_make(int64_t samples, double fraction, bppsa_split *spl
 }
 
 bppsa_status bppsa_dataset_split(const bppsa_dataset *dataset, double fraction, bppsa_split *split) {
+  BPPSA_REQUIRE(dataset != NULL && split != NULL);
   BPPSA_TRY(bppsa_split_make(dataset->samples - dataset->held_out, fraction, split));
   split->validation = fraction > 0.0 ? split->validation : dataset->held_out;
   return BPPSA_OK;

@@ -107,6 +107,7 @@ static bppsa_status write_files(const bppsa_dataset *dataset, bppsa_dtype dtype,
 
 bppsa_status bppsa_dataset_write(const bppsa_dataset *dataset, const bppsa_device *device, bppsa_dtype dtype, const char *x_path,
                                  const char *y_path, bppsa_dataset_progress progress, void *context) {
+  BPPSA_REQUIRE(dataset != NULL && x_path != NULL && y_path != NULL);
   if (dtype != BPPSA_F32 && dtype != BPPSA_F64) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: dtype %s, expected f32 or f64", x_path, bppsa_dtype_name(dtype));
   }
