@@ -26,7 +26,7 @@ if(NOT BPPSA_WITH_CUDA STREQUAL "OFF")
 endif()
 message(STATUS "CUDA backend: ${BPPSA_CUDA}")
 
-# cuDNN's headers suffice: the library is loaded by the program that needs it. Sets BPPSA_CUDNN to ON or OFF.
+# Sets BPPSA_CUDNN to ON or OFF. cuDNN's headers are enough, because a program loads the library when it needs it.
 set(BPPSA_CUDNN OFF)
 if(NOT BPPSA_WITH_CUDNN STREQUAL "OFF")
   if(BPPSA_CUDA)

@@ -6,8 +6,8 @@ pkg_check_modules(OPENBLAS REQUIRED IMPORTED_TARGET openblas)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson>=2.10)
 pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib>=1.2.9)
 
-# The library loads OpenBLAS when it first needs it (core/blas.c) and takes cblas.h alone from it here. It asks for one thread; another
-# CBLAS could not be asked. That it links says that it is installed.
+# The library loads OpenBLAS when it first needs it (core/blas.c) and needs only cblas.h here. It must be OpenBLAS, because
+# the library sets its number of threads. Linking a test program shows that it is installed.
 include(CheckCSourceCompiles)
 set(CMAKE_REQUIRED_LIBRARIES PkgConfig::OPENBLAS)
 check_c_source_compiles("#include <cblas.h>
@@ -30,7 +30,7 @@ if(NOT BPPSA_WITH_AUDIO STREQUAL "OFF")
 endif()
 message(STATUS "Audio: ${BPPSA_AUDIO}")
 
-# OpenMPI makes a module that is loaded on demand, nothing links it: sets BPPSA_MPI to ON or OFF.
+# Sets BPPSA_MPI to ON or OFF. OpenMPI is linked by a module that is loaded on demand, and by nothing else.
 set(BPPSA_MPI OFF)
 if(NOT BPPSA_WITH_MPI STREQUAL "OFF")
   pkg_check_modules(OMPI IMPORTED_TARGET ompi-c>=4.0)
@@ -49,6 +49,6 @@ if(BPPSA_AUDIO)
   target_link_libraries(bppsa_depends INTERFACE PkgConfig::AUDIO)
 endif()
 if(BPPSA_CUDA)
-  # nvcc compiles C++: its stubs need the C++ runtime, whoever links.
+  # nvcc compiles C++, so every program that links the library needs the C++ runtime.
   target_link_libraries(bppsa_depends INTERFACE CUDA::cudart_static stdc++)
 endif()

@@ -1,6 +1,6 @@
 # bppsa_add_folder(NAME [INNER ...]): every *.c of the folder and of the inner folders named (and every *.cu with CUDA) becomes
-# the object library bppsa_NAME, which ends up in libbppsa. X_cuda.cu and X_nocuda.c stand for each other: one of the two is
-# built; so do X_cudnn.c and X_nocudnn.c. EXCLUDE REGEX leaves files out.
+# the object library bppsa_NAME, which ends up in libbppsa. Of X_cuda.cu and X_nocuda.c one is built,
+# and of X_cudnn.c and X_nocudnn.c. EXCLUDE REGEX leaves files out.
 function(bppsa_add_folder name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "EXCLUDE" "")
   set(sources "")

@@ -1,7 +1,7 @@
 # cmake --install: headers, library, CMake package and pkg-config file; cli/ adds the program.
 include(CMakePackageConfigHelpers)
 
-# What a static libbppsa leaves to its users to link; a shared one carries it.
+# The libraries that users of a static libbppsa must link themselves; a shared one names them.
 set(link_libraries "")
 if(NOT BUILD_SHARED_LIBS)
   list(APPEND link_libraries PkgConfig::BPPSA_ZLIB Threads::Threads ${CMAKE_DL_LIBS} m)
@@ -31,7 +31,7 @@ configure_package_config_file(cmake/bppsaConfig.cmake.in "${PROJECT_BINARY_DIR}/
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/bppsaConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/bppsaConfig.cmake" "${PROJECT_BINARY_DIR}/bppsaConfigVersion.cmake" DESTINATION ${package_dir})
 
-# pkg-config. The prefix is found from the file's own place, so that an installed tree can be moved.
+# pkg-config. The prefix is relative to the file's directory, so that an installed tree can be moved.
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" OUTPUT_VARIABLE BPPSA_PC_PREFIX)
 set(libs "")
 if(BPPSA_CUDA)

@@ -1,5 +1,5 @@
 # bppsa_add_simd_folder(NAME PREFIX [WIDE ...] [ALL ...]): bppsa_add_folder, where PREFIXavx2.c and PREFIXavx512.c are compiled
-# for those instruction sets, and left out where the processor's family has none. WIDE: more options of these two files, ALL: of PREFIXportable.c too.
+# for those instruction sets, and left out on processors of other families. WIDE: further options for these two files, ALL: for PREFIXportable.c too.
 function(bppsa_add_simd_folder name prefix)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "WIDE;ALL")
   if(arg_ALL)

@@ -1,4 +1,4 @@
-# bppsa_version.h: the version stands in project() alone, the commit is read from git at every build.
+# bppsa_version.h: the version comes from project(), the commit is read from git at every build.
 set(BPPSA_GENERATED_DIR "${PROJECT_BINARY_DIR}/generated")
 set(BPPSA_VERSION_COMMAND
     ${CMAKE_COMMAND} -DSOURCE=${PROJECT_SOURCE_DIR} -DOUT=${BPPSA_GENERATED_DIR}/bppsa_version.h -DVERSION=${PROJECT_VERSION}

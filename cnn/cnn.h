@@ -39,8 +39,8 @@ typedef struct {
   bool input_gradients;                    /* computes the gradient of x too */
   int64_t memory_limit;                    /* bytes the network may hold; 0: no limit */
   int64_t mask_count;
-  const bppsa_named_view
-      *masks; /* of weights, by their names: the weight's shape, 0 where it is kept at 0. Any dtype but f16 and bf16 */
+  /* of weights, by their names: of the weight's shape, 0 where it is kept at 0. Any dtype but f16 and bf16 */
+  const bppsa_named_view *masks;
   bppsa_scan_factory factory; /* zero: the local executor */
 } bppsa_cnn_config;
 

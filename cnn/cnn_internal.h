@@ -33,8 +33,8 @@ typedef struct {
   bppsa_cnn_network network;
   const bppsa_device *device;
   cnn_gpu *gpu; /* NULL: the network runs on a CPU */
-  void *
-      memory; /* of a GPU: one allocation, which what is there points into: y, places, g, and parameters and scratch of its own */
+  /* on a GPU: one allocation for y, places, g, parameters and scratch; the other pointers point into it */
+  void *memory;
   int32_t threads;
   int64_t batch;        /* b of the latest forward pass; 0 before it */
   const void *x, *seed; /* borrowed; seed NULL before a backward pass */

@@ -32,8 +32,8 @@ typedef struct {
 
 /* The first non-finite value of the latest forward or backward pass, in the order in which it appeared. */
 typedef struct {
-  const char
-      *what; /* "hidden state", "logits", "gradient of the hidden state"; "value of", "gradient of": then name follows; static */
+  /* "hidden state", "logits", "gradient of the hidden state"; or "value of", "gradient of", followed by name. Static */
+  const char *what;
   const char *name; /* the parameter's name, or NULL */
   int64_t layer;    /* from 0; -1: none */
   int64_t step;     /* time step from 1 (0: the initial state); -1: none */
@@ -74,10 +74,9 @@ struct bppsa_model {
   int64_t redone;
 
   const bppsa_device *device; /* NULL: the host; the fields below are then 0 */
-  void *device_values,
-      *device_gradients; /* GPU memory, owned: the parameters one behind the other, at the distances their views have
-                                           * from the first one's; gaps hold 0 */
-  int64_t reals;         /* reals in each, with gaps */
+  /* GPU memory, owned: the parameters one behind the other, at the same distances as their views; gaps hold 0 */
+  void *device_values, *device_gradients;
+  int64_t reals; /* reals in each, with gaps */
 };
 
 /* For models on a GPU; nothing to do for others. ERR_CUDA. */

@@ -16,7 +16,7 @@ typedef enum {
   BPPSA_ERR_ARGUMENT,    /* a value out of its range, an unknown name */
   BPPSA_ERR_SHAPE,       /* shapes or dtypes that do not fit together */
   BPPSA_ERR_MEMORY,      /* an allocation failed, or would not fit in 64 bits */
-  BPPSA_ERR_UNSUPPORTED, /* a combination no backend implements, a device that is not there */
+  BPPSA_ERR_UNSUPPORTED, /* a combination that no backend implements, a device that this machine lacks */
   BPPSA_ERR_NUMERIC,     /* a non-finite value */
   BPPSA_ERR_IO,          /* the operating system refused to read, write or rename */
   BPPSA_ERR_FORMAT,      /* a file that is not what it claims to be; the message names the byte */

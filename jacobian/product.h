@@ -42,8 +42,8 @@ typedef enum {
 typedef struct {
   bppsa_product_kind kind; /* AUTO, or the kind to use: ERR_UNSUPPORTED where it does not apply */
   bppsa_dtype dtype;       /* f32, f64 */
-  int64_t
-      memory_limit; /* bytes the plan and its scratch may take, 0: any number. Checked before anything of that size is allocated */
+  /* bytes that the plan and its scratch may take, 0: any number. Checked before anything of that size is allocated */
+  int64_t memory_limit;
   bool symbolic;    /* count only: patterns known by their structure alone are not expanded, and no numeric pass can follow */
   int64_t together; /* number of products queued together, this one among them: on a GPU they share launches and their cost */
 } bppsa_product_config;

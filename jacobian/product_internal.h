@@ -76,8 +76,8 @@ typedef struct {
   int64_t *tile_ptr;              /* dense: first tile of each band, size band_count + 1 */
   product_place *places;          /* conv: size nnz of S_C + 1 */
   product_meeting *meetings;
-  void *left,
-      *right; /* conv: A's values as [e][mid channel][row channel], B's as [f][mid channel][column channel], of `samples` samples */
+  /* conv: A's values as [e][mid channel][row channel], B's as [f][mid channel][column channel], of `samples` samples */
+  void *left, *right;
   int64_t left_reals, right_reals; /* from one sample to the next */
   int64_t samples;
   int32_t class_count;

@@ -37,8 +37,8 @@ template <typename real> struct scan_chain {
   const int64_t *dims, *gradient_offsets, *jacobian_offsets, *slot_offsets;
   int64_t weight_row;         /* reals from one row of a weight to the next */
   int64_t slot_reals, chunks; /* chunks 0: a tree */
-  real *slots,
-      *beside; /* held products [slot][sample][rows + affine][m]; beside: where a product is made before it replaces its operand */
+  /* held products [slot][sample][rows + affine][m]; beside: where a product is made before it replaces its operand */
+  real *slots, *beside;
   int32_t *exponents; /* [slot][sample][exponent_rows] */
   real *norms;        /* likewise */
   int64_t exponent_rows;

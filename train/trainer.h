@@ -42,8 +42,8 @@ typedef struct {
   bool resume;
   const char *gradients; /* the method of the gradients, for the log: "chunked 44"; NULL: left out */
   int64_t field_count;
-  const bppsa_metadata
-      *fields; /* what a resumed run must agree with besides what is known here: how gradients are computed, .. */
+  /* settings in which a resumed run must agree, besides those of this struct: how gradients are computed, .. */
+  const bppsa_metadata *fields;
 } bppsa_train_config;
 
 /* epochs 0, iterations 0 (one must be set), batch 16, Adam 1e-3 without a schedule, no clipping, seed 0, no validation, no log,

@@ -8,7 +8,7 @@ program=$2
 directory=$3
 rm -rf "$directory"
 mkdir -p "$directory/bin"
-# The pages' python3 needs numpy; where the first python3 of the PATH lacks it, Debian's has it.
+# The pages' python3 needs numpy; if the first python3 of the PATH lacks it, Debian's is used.
 if ! python3 -c 'import numpy' 2>/dev/null; then
   ln -s /usr/bin/python3 "$directory/bin/python3"
 fi

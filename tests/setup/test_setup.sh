@@ -1,5 +1,5 @@
 #!/bin/sh
-# tools/setup on machines that lack everything, played by a PATH of stand-ins.
+# tools/setup on machines that lack everything, simulated by a PATH of stand-ins.
 set -eu
 setup=$1 # the absolute path of tools/setup
 bin=$(mktemp -d)
@@ -35,7 +35,7 @@ expect 1 'still missing after the installation: gcc'
 grep -q '^-q update$' "$bin/calls"
 grep -q 'install gcc g++' "$bin/calls"
 
-# Everything there: silent, and apt-get is not called.
+# With everything installed it is silent and does not call apt-get.
 rm "$bin/calls"
 for tool in cc c++ ninja pkg-config mpirun gnuplot python3; do
   stand_in $tool 'exit 0'

@@ -46,7 +46,7 @@ static void lines_have_the_keys(void **state) {
   assert_int_equal(bppsa_log_write(log, &record), BPPSA_OK);
   assert_int_equal(bppsa_log_write(log, &with), BPPSA_OK);
   (void)setlocale(LC_ALL, "C");
-  FILE *file = fopen(PATH, "r"); /* before closing: lines are there as soon as they are written */
+  FILE *file = fopen(PATH, "r"); /* before closing: a line is in the file as soon as it is written */
   assert_non_null(file);
   char text[1024];
   for (size_t i = 0; i < 2; ++i) {

@@ -40,8 +40,8 @@ typedef struct {
 
 /* Where a run is interrupted. */
 typedef struct {
-  int64_t fail_at;           /* on_step fails there; 0: never */
-  int64_t stop_at;           /* stop asks for the end there; 0: never */
+  int64_t fail_at;           /* on_step fails at this step; 0: never */
+  int64_t stop_at;           /* stop asks for the end at this step; 0: never */
   bppsa_train_start resumed; /* what the callback was told */
   char notice[BPPSA_CHECKPOINT_NOTICE];
   int64_t step;

@@ -24,8 +24,8 @@ static const bppsa_device *tiny_device; /* where models are made; NULL or a CPU:
 typedef struct {
   bppsa_model base;
   bppsa_parameter parameters[2];
-  bppsa_buffer buffers
-      [TINY_BUFFERS]; /* weight [C,I], a gap, bias [C]; their gradients; features [rows,I], logits [rows,C], where the model is */
+  /* weight [C,I], a gap, bias [C]; their gradients; features [rows,I], logits [rows,C]; on the model's device */
+  bppsa_buffer buffers[TINY_BUFFERS];
   bool per_step;
   int64_t steps, input, capacity;
   int64_t rows;  /* in the latest forward pass */

@@ -14,8 +14,8 @@
 typedef struct {
   bppsa_dataset base;
   bppsa_buffer x; /* [N, T, I]; images have the same layout with T = 1 */
-  bppsa_buffer
-      y; /* as in the file: labels [N] or [N, T]; real targets [N, C] or [N, T, C], the last axis 1 where the file has none */
+  /* as in the file: labels [N] or [N, T]; real targets [N, C] or [N, T, C], with a last axis of 1 if the file has none */
+  bppsa_buffer y;
   char *x_path; /* owned; y_path is in the same allocation */
   const char *y_path;
 } npy_dataset;
