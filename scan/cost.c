@@ -2,7 +2,8 @@
  *
  *     seconds = Σ levels ( level + Σ records max(1, count·B / workers) · length · (product + FLOPs · flop) )
  *
- * where `length` is that of the longest item, or the mean of all items if there are more items than workers.
+ * where `length` is that of the longest item, or the mean of all items if there are more items than workers. Recurrent elements
+ * that the layer's own kernels run on a GPU have a table of cycles instead (fused_cycles).
  *
  * Products differ in what they apply (a leaf or a held product) and in what they apply it to (a vector or a matrix). Each kind
  * has its own `product` (seconds for a product), `flop` (seconds for a FLOP) and `workers` (products at the same time). The
@@ -15,8 +16,6 @@ typedef struct {
   double product, flop; /* seconds for a product, and for each of its FLOPs */
   double workers;       /* products at the same time */
 } rate;
-
-enum { FUSED = BPPSA_CUDA + 1 }; /* recurrent elements of up to a certain size on a GPU: the layer's own kernels */
 
 typedef struct {
   double level; /* seconds between two levels: a barrier, or a launch */
@@ -34,29 +33,68 @@ static const costs table[] = {
             .mm = {{16e-9, 9.5e-12, 1}, {180e-9, 6e-12, 1}},
         },
     /* GPU: calculated, not measured, from issue slots and latencies of the compiled kernels at 1.9 GHz, 132 multiprocessors with
-     * 4 schedulers (H200). Fused kernels: a step of a walk takes about 90 issue slots and a chain of 110 cycles; a warp of a
-     * transition works on eight products at 85 % of its scheduler's multiply-adds. The other kernels read their matrices from
-     * caches, with one block for each product or each tile of it. Trees are never fused. */
+     * 4 schedulers (H200). These kernels read their matrices from caches, with one block for each product or each tile of it. */
     [BPPSA_CUDA] =
         {
             .level = 3e-6,
             .mv = {{300e-9, 7e-11, 1056}, {1e-6, 7e-11, 1056}},
             .mm = {{500e-9, 2e-12, 264}, {5e-6, 1.2e-10, 1056}},
         },
-    [FUSED] =
-        {
-            .level = 3e-6,
-            .mv = {{60e-9, 8e-12, 700}, {60e-9, 8e-12, 1056}},
-            .mm = {{0, 7.7e-11, 4224}, {5e-6, 1.2e-10, 1056}},
-        },
 };
 
-static const costs *costs_of(const bppsa_scan_config *config) {
-  const bool fused = bppsa_scan_fusion_of(config) != BPPSA_FUSION_NONE;
-  return &table[config->device == BPPSA_CUDA ? (fused ? FUSED : BPPSA_CUDA) : BPPSA_CPU];
+/* ---- the kernels of a recurrent layer on a GPU (recurrent/chunk_kernels.cuh): predicted, not measured ----
+ *
+ * Cycles that a step of an item (a chunk of a sample) takes, of the code that nvcc 13 makes for sm_90 in f32: the assembler's stall
+ * counts along the path of a step, with latencies of 33 cycles for shared memory, 300 for global memory, 22 for a special function
+ * and 26 for a shuffle.
+ *
+ *     alone   nothing else is on the scheduler: what a chain of steps takes
+ *     few     likewise, where there are so few items that more threads work on each
+ *     busy    issue slots: what a step takes of a scheduler that has enough to do
+ *     seconds of a level = max(steps of the longest item · alone, steps of all items · busy / schedulers) / clock
+ *
+ * transition   a link, a rescale every fourth. few: rows_of::FEW rows a thread; otherwise V; busy: slots of a warp shared by its
+ *              items (8 at H = 20, 4 at H = 32)
+ * carry        a link of carry_follow; busy: of all warps of the block, estimated
+ * walk         a step of a whole round, WALK_PLAIN; K = 3, H = 32: WALK_FREE, without the products for weight gradients
+ *
+ * K = 1 is the RNN, K = 3 the GRU; between and beyond them linearly. H up to 20 is taken for 20, others for 32; f64 is taken for
+ * twice as much. */
+enum { TRANSITION, CARRY, WALK };
+
+typedef struct {
+  double few, alone, busy;
+} cycles;
+
+static const cycles fused_cycles[][2][2] = {
+    /* H = 20: K = 1, K = 3, H = 32: K = 1, K = 3 */
+    [TRANSITION] = {{{2610, 4070, 339}, {6620, 9570, 936}}, {{3750, 6440, 1265}, {16670, 16650, 3610}}},
+    [CARRY] = {{{185, 185, 460}, {185, 185, 460}}, {{230, 230, 900}, {230, 230, 900}}},
+    [WALK] = {{{112, 112, 64}, {255, 255, 188}}, {{147, 147, 91}, {359, 359, 199}}},
+};
+static const double few_items[] = {132 * 16, 132 * 8}; /* a block of four warps on each multiprocessor */
+
+/* H200. Between two levels: a launch, assumed to take 1.2 µs, and the beginning and end of a kernel, on average 3500 cycles with
+ * the sums behind the walk. */
+static const double clock_rate = 1.98e9, schedulers = 132 * 4, fused_level = 3.4e-6;
+
+static bool is_fused(const bppsa_scan_config *config) {
+  return config->device == BPPSA_CUDA && bppsa_scan_fusion_of(config) != BPPSA_FUSION_NONE;
 }
 
-static double record_seconds(const bppsa_scan_plan *plan, const costs *c, int64_t record) {
+/* Seconds of `items` items of a kernel, `longest` and on average `mean` steps long. */
+static double fused_seconds(const bppsa_scan_config *config, int kernel, double items, double longest, double mean) {
+  const bool wide = config->dim > 20, few = items <= few_items[wide];
+  const cycles *c = fused_cycles[kernel][wide];
+  const double more = ((double)config->matrices - 1) / 2, width = config->dtype == BPPSA_F64 ? 2 : 1;
+  const double first = few ? c[0].few : c[0].alone, third = few ? c[1].few : c[1].alone;
+  const double alone = longest * (first + more * (third - first)),
+               busy = items * mean / schedulers * (c[0].busy + more * (c[1].busy - c[0].busy));
+  return width / clock_rate * (alone > busy ? alone : busy);
+}
+
+static double record_seconds(const bppsa_scan_plan *plan, int64_t record) {
+  const costs *c = &table[plan->config.device];
   const bppsa_scan_level *level = &plan->records[record];
   bppsa_scan_iterator iterator = {.record = record};
   bppsa_scan_step step;
@@ -64,25 +102,29 @@ static double record_seconds(const bppsa_scan_plan *plan, const costs *c, int64_
     return 0;
   }
   const rate *rates = level->op == BPPSA_OP_MV ? c->mv : c->mm;
-  const rate *r = &rates[level->span > 1 || level->wider > 0];
+  const bool held = level->span > 1 || level->wider > 0;
+  const rate *r = &rates[held];
   const double flop = plan->config.dtype == BPPSA_F64 ? 2 * r->flop : r->flop;
+  const int64_t links = bppsa_scan_level_links(level), looked_at = plan->dims != NULL ? links : 1;
+  const double longest = (double)bppsa_scan_item_length(level, 0), mean = (double)links / (double)level->count;
   double item = 0; /* of the first item, which stands for all unless sizes differ */
   const double items = (double)level->count * (double)plan->config.batch;
-  const int64_t links = bppsa_scan_level_links(level), looked_at = plan->dims != NULL ? links : 1;
+  if (is_fused(&plan->config)) {
+    return fused_seconds(&plan->config, level->op == BPPSA_OP_MM ? TRANSITION : held ? CARRY : WALK, items, longest, mean);
+  }
   for (int64_t i = 0; i < looked_at; ++i) {
     bppsa_scan_plan_next(plan, &iterator, &step);
     item += (r->product + flop * (double)step.flops) / (double)looked_at;
   }
-  const double longest = (double)bppsa_scan_item_length(level, 0), mean = (double)links / (double)level->count;
   return item * (items > r->workers ? items / r->workers * mean : longest);
 }
 
 double bppsa_scan_plan_seconds(const bppsa_scan_plan *plan) {
-  const costs *c = costs_of(&plan->config);
+  const double between = is_fused(&plan->config) ? fused_level : table[plan->config.device].level;
   double seconds = 0;
   for (int64_t r = 0; r < plan->record_count; ++r) {
     const bool last = r + 1 == plan->record_count || plan->records[r + 1].level != plan->records[r].level;
-    seconds += record_seconds(plan, c, r) + (last ? c->level : 0);
+    seconds += record_seconds(plan, r) + (last ? between : 0);
   }
   return seconds;
 }

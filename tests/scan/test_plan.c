@@ -352,6 +352,45 @@ static void test_auto_on_a_gpu(void **state) {
   assert_true(chunks[3] < chunks[2]);
 }
 
+static double gpu_seconds(bppsa_scan_algorithm algorithm, int64_t chunks, int64_t matrices, int64_t dim, int64_t steps,
+                          bppsa_dtype dtype) {
+  bppsa_scan_config c = bppsa_scan_config_default();
+  bppsa_scan_plan *plan = NULL;
+  c.method.algorithm = algorithm;
+  c.method.chunks = chunks;
+  c.element = BPPSA_ELEMENT_RECURRENT;
+  c.jacobians = steps;
+  c.batch = 16;
+  c.matrices = matrices;
+  c.diagonal = matrices > 1;
+  c.dim = dim;
+  c.dtype = dtype;
+  c.device = BPPSA_CUDA;
+  assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_OK);
+  const double seconds = bppsa_scan_plan_seconds(plan);
+  bppsa_scan_plan_destroy(plan);
+  return seconds;
+}
+
+/* Predictions for a GPU grow with the work; a long chain takes longer than its chunks, and what the carry between chunks takes
+ * grows with their number. */
+static void test_predicted_on_a_gpu(void **state) {
+  (void)state;
+  for (int scan = 0; scan < 2; ++scan) {
+    const bppsa_scan_algorithm a = scan ? BPPSA_SCAN_CHUNKED : BPPSA_SCAN_LINEAR;
+    const double seconds = gpu_seconds(a, scan * 256, 1, 20, 10000, BPPSA_F32);
+    assert_true(gpu_seconds(a, scan * 256, 1, 20, 20000, BPPSA_F32) > 1.4 * seconds);
+    assert_true(gpu_seconds(a, scan * 256, 1, 32, 10000, BPPSA_F32) > 1.1 * seconds);
+    assert_true(gpu_seconds(a, scan * 256, 2, 20, 10000, BPPSA_F32) > 1.2 * seconds);
+    assert_true(gpu_seconds(a, scan * 256, 3, 20, 10000, BPPSA_F32) > gpu_seconds(a, scan * 256, 2, 20, 10000, BPPSA_F32));
+    assert_true(gpu_seconds(a, scan * 256, 1, 20, 10000, BPPSA_F64) > 1.5 * seconds);
+  }
+  const double many = gpu_seconds(BPPSA_SCAN_CHUNKED, 256, 1, 20, 30000, BPPSA_F32);
+  assert_true(5 * many < gpu_seconds(BPPSA_SCAN_LINEAR, 0, 1, 20, 30000, BPPSA_F32));
+  assert_true(many < gpu_seconds(BPPSA_SCAN_CHUNKED, 16, 1, 20, 30000, BPPSA_F32));
+  assert_true(many < gpu_seconds(BPPSA_SCAN_CHUNKED, 8192, 1, 20, 30000, BPPSA_F32));
+}
+
 /* The model's predictions must change in the same direction as the measurements they stand for. */
 static void test_predicted_seconds(void **state) {
   (void)state;
@@ -465,6 +504,7 @@ int main(void) {
       cmocka_unit_test(test_totals_of_large_plans),
       cmocka_unit_test(test_auto_takes_the_least_predicted_time),
       cmocka_unit_test(test_auto_on_a_gpu),
+      cmocka_unit_test(test_predicted_on_a_gpu),
       cmocka_unit_test(test_predicted_seconds),
       cmocka_unit_test(test_clamping),
       cmocka_unit_test(test_refusals),
