@@ -33,7 +33,7 @@ typedef struct {
 
 /* The kernels of the instruction set that core/simd.h has chosen. */
 const bppsa_jacobian_kernels *bppsa_jacobian_kernels_get(void);
-/* Those of one real type, in a file that includes core/real.h. */
+/* The kernels of one real type, for a file that includes core/real.h. */
 #define JACOBIAN_KERNELS (&bppsa_jacobian_kernels_get()->REAL_FIELD)
 
 extern const bppsa_jacobian_kernels bppsa_jacobian_portable, bppsa_jacobian_avx2, bppsa_jacobian_avx512;

@@ -229,8 +229,8 @@ template <typename real> bppsa_status finish_walk(const recurrent_network *n, in
   return sum_up(n, parts, count, to);
 }
 
-/* Gradients of the states. deltas: delta_x and delta_h are wanted where somebody reads them, and what of the weight gradients is
- * summed on the way; otherwise g_1 .. g_T are, and delta_x of all layers but the first. */
+/* Computes the gradients of the states. With `deltas` it also writes delta_x and delta_h if they are read later, and sums those
+ * weight gradients that the kernels sum; otherwise it writes g_1 .. g_T, and delta_x of all layers but the first. */
 template <typename real> bppsa_status run_chunks(recurrent_network *n, int64_t l, bool deltas) {
   layer_arrays<real> c = arrays_of<real>(n, l);
   chunk_arrays<real> s = chunks_of<real>(n);
