@@ -7,9 +7,17 @@
 #include "gru/gru.h"
 #include "rnn/rnn.h"
 
+static bppsa_status create_rnn(const bppsa_recurrent_config *config, const bppsa_device *device, bppsa_model **model) {
+  return bppsa_recurrent_create(config, &bppsa_rnn_cell, device, model);
+}
+
+static bppsa_status create_gru(const bppsa_recurrent_config *config, const bppsa_device *device, bppsa_model **model) {
+  return bppsa_recurrent_create(config, &bppsa_gru_cell, device, model);
+}
+
 static const bppsa_network_kind kinds[] = {
-    {.name = "rnn", .cell = &bppsa_rnn_cell, .create = bppsa_rnn_create},
-    {.name = "gru", .cell = &bppsa_gru_cell, .create = bppsa_gru_create},
+    {.name = "rnn", .cell = &bppsa_rnn_cell, .create = create_rnn},
+    {.name = "gru", .cell = &bppsa_gru_cell, .create = create_gru},
     {.name = "lenet5", .convolutional = true},
     {.name = "vgg11", .convolutional = true},
     {.name = BPPSA_FILE_OBJECT, .convolutional = true},

@@ -5,7 +5,7 @@
 #include "cli/command.h"
 #include "core/device.h"
 #include "core/model.h"
-#include "recurrent/cell.h"
+#include "recurrent/recurrent.h"
 
 typedef struct {
   const char *name;       /* "rnn": the command's word, and the prefix of its weights' names */

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "core/device.h"
+#include "recurrent/recurrent.h"
 #include "rnn/rnn.h"
 #include "train/data/dataset.h"
 #include "train/loss.h"
@@ -75,7 +76,7 @@ static bppsa_status create(const method *m, const bppsa_device *device, curve *c
   config.hidden = HIDDEN;
   config.method = m->gradients;
   c->name = m->name;
-  BPPSA_TRY(bppsa_rnn_create(&config, device, &c->model));
+  BPPSA_TRY(bppsa_recurrent_create(&config, &bppsa_rnn_cell, device, &c->model));
   BPPSA_TRY(bppsa_recurrent_init(c->model, BPPSA_INIT_DEFAULT, 0));
   bppsa_optimizer_config adam = bppsa_optimizer_config_default();
   adam.lr = learning_rate;

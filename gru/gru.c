@@ -25,8 +25,3 @@ const bppsa_cell bppsa_gru_cell = {
     .step = &bppsa_gru_step,
     .cudnn = {[BPPSA_NONLINEARITY_TANH] = BPPSA_CUDNN_MODE_GRU},
 };
-
-bppsa_status bppsa_gru_create(const bppsa_recurrent_config *config, const bppsa_device *device, bppsa_model **model) {
-  BPPSA_REQUIRE(config != NULL && model != NULL);
-  return bppsa_recurrent_create(config, &bppsa_gru_cell, device, model);
-}

@@ -25,11 +25,6 @@ enum { BPPSA_GRU_GATES = 3, BPPSA_GRU_MATRICES = 3 }; /* G, and K of its Jacobia
 extern const bppsa_cell bppsa_gru_cell;
 extern const bppsa_step bppsa_gru_step;
 
-/* Makes a network of GRU layers. Parameters are zero until set (bppsa_model_set) or initialised (bppsa_recurrent_init). The
- * device must outlive the model; destroy it with bppsa_model_destroy. ERR_ARGUMENT (also for a nonlinearity other than tanh),
- * ERR_SHAPE, ERR_MEMORY, ERR_UNSUPPORTED. */
-bppsa_status bppsa_gru_create(const bppsa_recurrent_config *config, const bppsa_device *device, bppsa_model **model);
-
 #ifdef __cplusplus
 }
 #endif

@@ -15,12 +15,14 @@
 #ifndef BPPSA_RECURRENT_CELL_H
 #define BPPSA_RECURRENT_CELL_H
 
+#include "core/view.h"
 #include "jacobian/op.h"
-#include "recurrent/recurrent.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+typedef enum { BPPSA_NONLINEARITY_TANH = 0, BPPSA_NONLINEARITY_RELU } bppsa_nonlinearity; /* ReLU: where the table says so */
 
 enum { BPPSA_CELL_MATRICES = 8 }; /* the largest K */
 
@@ -82,14 +84,6 @@ typedef struct {
   bppsa_cudnn_mode cudnn[2]; /* [nonlinearity] */
   const bppsa_step *step;    /* one step as an operator (jacobian/op.h), for its sparse Jacobian; NULL: none */
 } bppsa_cell;
-
-/* Makes a network of layers of the cell and a linear head. Checks the configuration and the table, and allocates everything, so
- * that later passes allocate nothing. Parameters are 0 until set (bppsa_model_set) or initialised (bppsa_recurrent_init). The
- * cell and the device must outlive the model; destroy it with bppsa_model_destroy. ERR_ARGUMENT: a size out of range, a
- * nonlinearity that the cell does not have, a table that contradicts itself; ERR_UNSUPPORTED: an entry that the configuration
- * needs is empty; ERR_SHAPE, ERR_MEMORY, ERR_CUDA. */
-bppsa_status bppsa_recurrent_create(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
-                                    bppsa_model **model);
 
 #ifdef __cplusplus
 }

@@ -8,6 +8,7 @@
 
 #include "core/check.cuh"
 #include "recurrent/cell.h"
+#include "scan/algorithm.h"
 
 enum { CHUNK_HIDDEN = BPPSA_SCAN_FUSED_DIM }; /* the largest H of the fused kernels */
 

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "recurrent/network_internal.h"
+#include "recurrent/recurrent_internal.h"
 
 void *bppsa_recurrent_offset(const recurrent_network *n, const void *base, int64_t reals) {
   return base == NULL ? NULL : (char *)base + reals * (int64_t)bppsa_dtype_size(n->config.dtype);

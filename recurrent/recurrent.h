@@ -17,13 +17,13 @@
 
 #include "core/device.h"
 #include "core/model.h"
+#include "recurrent/cell.h"
 #include "scan/scan.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-typedef enum { BPPSA_NONLINEARITY_TANH = 0, BPPSA_NONLINEARITY_RELU } bppsa_nonlinearity; /* RNN only */
 typedef enum { BPPSA_INIT_DEFAULT = 0, BPPSA_INIT_ORTHOGONAL } bppsa_init;
 
 typedef struct {
@@ -44,6 +44,14 @@ typedef struct {
 
 /* T 1000, B 16, I 1, H 20, 1 layer, 10 classes, loss on the last step, f32, tanh, backward by auto. */
 bppsa_recurrent_config bppsa_recurrent_config_default(void);
+
+/* Makes a network of layers of the cell and a linear head. Checks the configuration and the table, and allocates everything, so
+ * that later passes allocate nothing. Parameters are 0 until set (bppsa_model_set) or initialised (bppsa_recurrent_init). The
+ * cell and the device must outlive the model; destroy it with bppsa_model_destroy. ERR_ARGUMENT: a size out of range, a
+ * nonlinearity that the cell does not have, a table that contradicts itself; ERR_UNSUPPORTED: an entry that the configuration
+ * needs is empty; ERR_SHAPE, ERR_MEMORY, ERR_CUDA. */
+bppsa_status bppsa_recurrent_create(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
+                                    bppsa_model **model);
 
 /* Resolves AUTO in the backward pass (BP or a scan; with a factory a scan) or in the scan. *chosen has the candidate with the
  * least predicted time over all layers (bppsa_scan_plan_seconds) that fits memory_limit, the same for all layers; if none fits,

@@ -1,7 +1,7 @@
 /* Checks a cell's table: is it consistent, and does it have what a configuration needs? */
 #include <string.h>
 
-#include "recurrent/network_internal.h"
+#include "recurrent/recurrent_internal.h"
 
 bppsa_status bppsa_recurrent_check_cell(const bppsa_recurrent_config *config, const bppsa_cell *cell) {
   enum { MOST_NAME = 15 };

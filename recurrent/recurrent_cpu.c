@@ -5,7 +5,7 @@
 #include "core/blas.h"
 #include "core/flush.h"
 #include "core/pool.h"
-#include "recurrent/network_internal.h"
+#include "recurrent/recurrent_internal.h"
 
 static int64_t size_of(const recurrent_network *n) {
   return (int64_t)bppsa_dtype_size(n->config.dtype);

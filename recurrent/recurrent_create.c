@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
-#include "recurrent/network_internal.h"
+#include "recurrent/recurrent_internal.h"
 
 bppsa_recurrent_config bppsa_recurrent_config_default(void) {
   return (bppsa_recurrent_config){.seq_len = 1000,

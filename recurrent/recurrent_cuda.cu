@@ -9,7 +9,7 @@
 #include "core/linear_kernels.cuh"
 #include "core/memory_internal.h"
 #include "recurrent/cell_cuda.cuh"
-#include "recurrent/network_internal.h"
+#include "recurrent/recurrent_internal.h"
 
 enum { PART_ROWS = 128, MOST_PARTS = 512, MOST_BLOCKS = INT32_MAX, TRANSPOSE_THREADS = 256 };
 

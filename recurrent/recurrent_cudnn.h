@@ -8,7 +8,7 @@
 #ifndef BPPSA_RECURRENT_RECURRENT_CUDNN_H
 #define BPPSA_RECURRENT_RECURRENT_CUDNN_H
 
-#include "recurrent/cell.h"
+#include "recurrent/recurrent.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -5,7 +5,7 @@
 
 #include "core/alloc.h"
 #include "core/philox.h"
-#include "recurrent/network_internal.h"
+#include "recurrent/recurrent_internal.h"
 
 static uint64_t stream_of(int64_t parameter, bool normal) {
   return (uint64_t)BPPSA_STREAM_WEIGHTS + ((uint64_t)parameter << 8) + ((uint64_t)normal << 48);

@@ -1,5 +1,5 @@
 /* Stands in for recurrent_cuda.cu in a build without CUDA, in which no network is on a GPU. */
-#include "recurrent/network_internal.h"
+#include "recurrent/recurrent_internal.h"
 
 static bppsa_status create(recurrent_network *n, const bppsa_device *device) {
   (void)n, (void)device;

@@ -5,7 +5,7 @@
 
 #include "core/alloc.h"
 #include "core/memory.h"
-#include "recurrent/network_internal.h"
+#include "recurrent/recurrent_internal.h"
 
 /* The first value of a step [b][width] that is not finite; a GPU's step is copied to `copy`. -1: none, or it cannot be copied. */
 static int64_t find_in_step(const recurrent_network *n, const void *step, int64_t count, void *copy) {

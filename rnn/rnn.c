@@ -19,8 +19,3 @@ const bppsa_cell bppsa_rnn_cell = {
     .step = &bppsa_rnn_step,
     .cudnn = {[BPPSA_NONLINEARITY_TANH] = BPPSA_CUDNN_MODE_RNN_TANH, [BPPSA_NONLINEARITY_RELU] = BPPSA_CUDNN_MODE_RNN_RELU},
 };
-
-bppsa_status bppsa_rnn_create(const bppsa_recurrent_config *config, const bppsa_device *device, bppsa_model **model) {
-  BPPSA_REQUIRE(config != NULL && model != NULL);
-  return bppsa_recurrent_create(config, &bppsa_rnn_cell, device, model);
-}

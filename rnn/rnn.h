@@ -15,10 +15,6 @@ extern "C" {
 extern const bppsa_cell bppsa_rnn_cell;
 extern const bppsa_step bppsa_rnn_step;
 
-/* Makes a network of RNN layers. Parameters are zero until set (bppsa_model_set) or initialised (bppsa_recurrent_init). The
- * device must outlive the model; destroy it with bppsa_model_destroy. ERR_ARGUMENT, ERR_SHAPE, ERR_MEMORY, ERR_UNSUPPORTED. */
-bppsa_status bppsa_rnn_create(const bppsa_recurrent_config *config, const bppsa_device *device, bppsa_model **model);
-
 #ifdef __cplusplus
 }
 #endif

@@ -35,8 +35,9 @@ const char *bppsa_scan_algorithm_name(bppsa_scan_algorithm algorithm);
 bool bppsa_scan_algorithm_is_bp(bppsa_scan_algorithm algorithm);
 
 /* How a recurrent layer's own kernels run a scan on a GPU instead of an executor: not at all; as one walk through all steps; or
- * chunk by chunk. */
+ * chunk by chunk. They take vectors of up to BPPSA_SCAN_FUSED_DIM numbers. */
 typedef enum { BPPSA_FUSION_NONE = 0, BPPSA_FUSION_WALK, BPPSA_FUSION_CHUNKS } bppsa_scan_fusion;
+#define BPPSA_SCAN_FUSED_DIM 32
 
 #ifdef __cplusplus
 }

@@ -78,8 +78,7 @@ typedef struct {
 
 typedef struct bppsa_scan_plan bppsa_scan_plan;
 
-/* How a layer's own kernels run the scan. They take vectors of up to BPPSA_SCAN_FUSED_DIM numbers. */
-#define BPPSA_SCAN_FUSED_DIM 32
+/* How a layer's own kernels run the scan. */
 bppsa_scan_fusion bppsa_scan_fusion_of(const bppsa_scan_config *config);
 
 /* ERR_ARGUMENT: a value out of range, counts beyond 64 bits, or more bytes than the memory limit (the message says how many).

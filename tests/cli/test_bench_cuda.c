@@ -63,7 +63,7 @@ static bppsa_status refuse_blelloch(const bppsa_recurrent_config *config, const 
   if (config->method.backward == BPPSA_BACKWARD_SCAN && config->method.scan.algorithm == BPPSA_SCAN_BLELLOCH) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "no kernels for this");
   }
-  return bppsa_rnn_create(config, given, model);
+  return bppsa_recurrent_create(config, &bppsa_rnn_cell, given, model);
 }
 
 static void refused_way(void **state) {

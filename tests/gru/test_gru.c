@@ -39,7 +39,7 @@ static void reference_step_back(const bppsa_recurrent_config *c, const double *p
 }
 
 static const cell_reference cell = {
-    .gates = BPPSA_GRU_GATES, .create = bppsa_gru_create, .forward = reference_step, .backward = reference_step_back};
+    .gates = BPPSA_GRU_GATES, .cell = &bppsa_gru_cell, .forward = reference_step, .backward = reference_step_back};
 
 #include "tests/support/cell_tests.h"
 
@@ -49,7 +49,7 @@ static void test_relu_is_refused(void **state) {
   bppsa_recurrent_config c = small();
   bppsa_model *model = NULL;
   c.nonlinearity = BPPSA_NONLINEARITY_RELU;
-  assert_int_equal(bppsa_gru_create(&c, device, &model), BPPSA_ERR_ARGUMENT);
+  assert_int_equal(bppsa_recurrent_create(&c, &bppsa_gru_cell, device, &model), BPPSA_ERR_ARGUMENT);
   assert_null(model);
   assert_non_null(strstr(bppsa_last_error(), "expected tanh"));
   bppsa_device_destroy(device);

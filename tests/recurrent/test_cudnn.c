@@ -7,6 +7,7 @@
 #include "core/cudnn.h"
 #include "core/memory.h"
 #include "gru/gru.h"
+#include "recurrent/recurrent.h"
 #include "recurrent/recurrent_cudnn.h"
 #include "rnn/rnn.h"
 #include "tests/support/invented_cell.h"
@@ -26,7 +27,7 @@ static bppsa_model *make_model(const problem *p, bppsa_dtype dtype) {
   bppsa_model *model = NULL;
   config.dtype = dtype;
   config.method.backward = BPPSA_BACKWARD_BP;
-  assert_int_equal((p->gru ? bppsa_gru_create : bppsa_rnn_create)(&config, host, &model), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_create(&config, p->gru ? &bppsa_gru_cell : &bppsa_rnn_cell, host, &model), BPPSA_OK);
   assert_int_equal(bppsa_recurrent_init(model, BPPSA_INIT_ORTHOGONAL, 5), BPPSA_OK);
   return model;
 }

@@ -6,6 +6,7 @@
 #include "core/alloc.h"
 #include "core/memory.h"
 #include "gru/gru.h"
+#include "recurrent/recurrent.h"
 #include "rnn/rnn.h"
 #include "tests/simt/watch.h"
 #include "tests/support/cut_bits.h"
@@ -26,7 +27,7 @@ static void run(const bppsa_device *device, int64_t steps, int64_t chunks, float
   c.dtype = BPPSA_F32;
   c.method.backward = BPPSA_BACKWARD_SCAN;
   c.method.scan = (bppsa_scan_method){.algorithm = BPPSA_SCAN_CHUNKED, .chunks = chunks};
-  assert_int_equal(bppsa_rnn_create(&c, device, &model), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_create(&c, &bppsa_rnn_cell, device, &model), BPPSA_OK);
   bppsa_view_set(&model->parameters[1].value, 0, (double)weight);
   assert_int_equal(bppsa_model_push(model), BPPSA_OK);
   float *zeros = bppsa_calloc(steps, sizeof *zeros);
@@ -139,7 +140,8 @@ static void test_invented_algorithm(void **state) {
       c.hidden = hidden[i];
       c.method.backward = BPPSA_BACKWARD_SCAN;
       c.method.scan.algorithm = (bppsa_scan_algorithm)77;
-      assert_int_equal((gru ? bppsa_gru_create : bppsa_rnn_create)(&c, device, &model), BPPSA_ERR_UNSUPPORTED);
+      assert_int_equal(bppsa_recurrent_create(&c, gru ? &bppsa_gru_cell : &bppsa_rnn_cell, device, &model),
+                       BPPSA_ERR_UNSUPPORTED);
       assert_non_null(strstr(bppsa_last_error(), "unknown algorithm 77, expected auto, linear, blelloch or chunked"));
       assert_null(model);
     }

@@ -8,6 +8,7 @@
 #include "core/graph.h"
 #include "core/memory.h"
 #include "gru/gru.h"
+#include "recurrent/recurrent.h"
 #include "rnn/rnn.h"
 #include "tests/support/support.h"
 
@@ -35,7 +36,7 @@ typedef struct {
 } problem;
 
 static bppsa_status create(const problem *p, const bppsa_recurrent_config *config, const bppsa_device *on, bppsa_model **model) {
-  return (p->gru ? bppsa_gru_create : bppsa_rnn_create)(config, on, model);
+  return bppsa_recurrent_create(config, p->gru ? &bppsa_gru_cell : &bppsa_rnn_cell, on, model);
 }
 
 /* A view of an array's copy on a device; free its data with bppsa_memory_free. */
@@ -225,7 +226,7 @@ static double *hidden_gradients(bool gru, const bppsa_device *on, bppsa_dtype dt
   c.method.backward = w->backward;
   c.method.scan.algorithm = w->algorithm;
   c.method.scan.chunks = w->chunks;
-  assert_int_equal((gru ? bppsa_gru_create : bppsa_rnn_create)(&c, on, &model), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_create(&c, gru ? &bppsa_gru_cell : &bppsa_rnn_cell, on, &model), BPPSA_OK);
   double *q = orthogonal(5, hidden, 1), *seed = bppsa_calloc(hidden, sizeof *seed);
   const bppsa_view *w_hh = &model->parameters[1].value;
   for (int64_t i = 0; i < hidden; ++i) {

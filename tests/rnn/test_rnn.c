@@ -24,7 +24,7 @@ static void reference_step_back(const bppsa_recurrent_config *c, const double *p
 }
 
 static const cell_reference cell = {
-    .gates = 1, .relu = true, .create = bppsa_rnn_create, .forward = reference_step, .backward = reference_step_back};
+    .gates = 1, .relu = true, .cell = &bppsa_rnn_cell, .forward = reference_step, .backward = reference_step_back};
 
 #include "tests/support/cell_tests.h"
 
@@ -85,7 +85,7 @@ static void test_infer(void **state) {
   c.classes = 5;
   c.dtype = BPPSA_F64;
   bppsa_model *model = NULL;
-  assert_int_equal(bppsa_rnn_create(&c, device, &model), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_create(&c, &bppsa_rnn_cell, device, &model), BPPSA_OK);
   bppsa_named_view tensors[14];
   for (int64_t i = 0; i < 14; ++i) {
     tensors[i] = (bppsa_named_view){model->parameters[i].name, model->parameters[i].value};

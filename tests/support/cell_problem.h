@@ -236,7 +236,7 @@ static void set_weights(bppsa_model *model, const problem *p) {
 static run run_model(problem *p, const bppsa_recurrent_config *config, const bppsa_device *device) {
   run r = {0};
   const int64_t T = config->seq_len, B = p->c.batch, L = config->layers, H = config->hidden, C = config->classes;
-  assert_int_equal(cell.create(config, device, &r.model), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_create(config, cell.cell, device, &r.model), BPPSA_OK);
   set_weights(r.model, p);
   r.x = rounded(config->dtype, p->x, T * B * config->input);
   r.h0 = rounded(config->dtype, p->h0, L * B * H);

@@ -8,7 +8,7 @@
 typedef struct {
   int64_t gates;
   bool relu; /* the cell has this nonlinearity */
-  bppsa_status (*create)(const bppsa_recurrent_config *config, const bppsa_device *device, bppsa_model **model);
+  const bppsa_cell *cell;
   void (*forward)(const bppsa_recurrent_config *c, const double *px, const double *ph, const double *before, double *h);
   /* dx, dh: gradients of px and ph; carried: the gradient of `before` that does not go through ph. */
   void (*backward)(const bppsa_recurrent_config *c, const double *px, const double *ph, const double *before, const double *h,

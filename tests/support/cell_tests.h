@@ -305,9 +305,9 @@ static void test_init(void **state) {
   c.hidden = 31;
   c.layers = 2;
   bppsa_model *single = NULL, *twice = NULL;
-  assert_int_equal(cell.create(&c, device, &single), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_create(&c, cell.cell, device, &single), BPPSA_OK);
   c.dtype = BPPSA_F64;
-  assert_int_equal(cell.create(&c, device, &twice), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_create(&c, cell.cell, device, &twice), BPPSA_OK);
   assert_int_equal(bppsa_recurrent_init(single, BPPSA_INIT_ORTHOGONAL, 3), BPPSA_OK);
   assert_int_equal(bppsa_recurrent_init(twice, BPPSA_INIT_ORTHOGONAL, 3), BPPSA_OK);
   for (int64_t i = 0; i < single->parameter_count; ++i) {
@@ -339,17 +339,17 @@ static void test_refusals(void **state) {
   bppsa_model *model = NULL;
   bppsa_recurrent_config c = small();
   c.seq_len = 0;
-  assert_int_equal(cell.create(&c, device, &model), BPPSA_ERR_ARGUMENT);
+  assert_int_equal(bppsa_recurrent_create(&c, cell.cell, device, &model), BPPSA_ERR_ARGUMENT);
   c = small();
   c.seq_len = c.hidden = c.batch = INT32_MAX;
-  assert_int_equal(cell.create(&c, device, &model), BPPSA_ERR_ARGUMENT);
+  assert_int_equal(bppsa_recurrent_create(&c, cell.cell, device, &model), BPPSA_ERR_ARGUMENT);
   c = small();
   c.dtype = BPPSA_F16;
-  assert_int_equal(cell.create(&c, device, &model), BPPSA_ERR_UNSUPPORTED);
+  assert_int_equal(bppsa_recurrent_create(&c, cell.cell, device, &model), BPPSA_ERR_UNSUPPORTED);
   assert_null(model);
   c = small();
   c.seq_len = 5;
-  assert_int_equal(cell.create(&c, device, &model), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_create(&c, cell.cell, device, &model), BPPSA_OK);
   float x[5 * 17] = {0};
   bppsa_view logits, wrong = bppsa_view_make(x, BPPSA_F32, 3, (int64_t[]){5, 17, 1});
   assert_int_equal(model->ops->forward(model, &wrong, NULL, &logits), BPPSA_ERR_SHAPE);
@@ -372,7 +372,7 @@ static void test_allocation_failure(void **state) {
   for (int64_t call = 1;; ++call) {
     bppsa_model *model = NULL;
     bppsa_alloc_fail_at(call);
-    const bppsa_status status = cell.create(&c, device, &model);
+    const bppsa_status status = bppsa_recurrent_create(&c, cell.cell, device, &model);
     bppsa_alloc_fail_at(0);
     if (status == BPPSA_OK) {
       assert_true(call > 15);

@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-#include "recurrent/cell.h"
+#include "recurrent/recurrent.h"
 
 /* Row of sample b of the block, step t, in an array of so many H-vectors a sample. */
 static inline double *two_tanh_row(const bppsa_cell_block *c, const void *base, int64_t t, int64_t b, int64_t vectors) {

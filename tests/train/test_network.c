@@ -8,6 +8,7 @@
 #include "core/alloc.h"
 #include "core/npy.h"
 #include "gru/gru.h"
+#include "recurrent/recurrent.h"
 #include "rnn/rnn.h"
 #include "tests/support/support.h"
 #include "train/trainer.h"
@@ -16,11 +17,9 @@ enum { MOST_ITERATIONS = 300, BATCH = 16 };
 
 static bppsa_device *device;
 
-typedef bppsa_status (*create_fn)(const bppsa_recurrent_config *config, const bppsa_device *device, bppsa_model **model);
-
 /* How a network is trained. */
 typedef struct {
-  create_fn create;
+  const bppsa_cell *cell;
   bppsa_dtype dtype;
   int64_t hidden, layers, chunks; /* chunks 0: sequential BP */
   bool loss_all;
@@ -56,7 +55,7 @@ static bppsa_model *make(const job *j, const bppsa_device *where, int64_t seq_le
   config.method.backward = j->chunks > 0 ? BPPSA_BACKWARD_SCAN : BPPSA_BACKWARD_BP;
   config.method.scan.algorithm = BPPSA_SCAN_CHUNKED;
   config.method.scan.chunks = j->chunks;
-  assert_int_equal(j->create(&config, where, &model), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_create(&config, j->cell, where, &model), BPPSA_OK);
   assert_int_equal(bppsa_recurrent_init(model, BPPSA_INIT_DEFAULT, 0), BPPSA_OK);
   return model;
 }
@@ -90,14 +89,14 @@ static curve train(const job *j, const bppsa_device *where) {
 }
 
 /* If a recorded step kept its first learning rate, the losses of the last jobs would show it. */
-static const job jobs[] = {{bppsa_rnn_create, BPPSA_F32, 20, 1, 0, false, BPPSA_RATE_CONSTANT, BPPSA_ADAM},
-                           {bppsa_rnn_create, BPPSA_F32, 20, 1, 4, false, BPPSA_RATE_CONSTANT, BPPSA_ADAM},
-                           {bppsa_rnn_create, BPPSA_F64, 7, 2, 3, true, BPPSA_RATE_CONSTANT, BPPSA_ADAM},
-                           {bppsa_gru_create, BPPSA_F32, 20, 1, 0, false, BPPSA_RATE_CONSTANT, BPPSA_ADAM},
-                           {bppsa_gru_create, BPPSA_F32, 20, 1, 4, false, BPPSA_RATE_CONSTANT, BPPSA_ADAM},
-                           {bppsa_gru_create, BPPSA_F64, 7, 2, 3, true, BPPSA_RATE_CONSTANT, BPPSA_ADAM},
-                           {bppsa_rnn_create, BPPSA_F64, 7, 1, 3, false, BPPSA_RATE_COSINE, BPPSA_SGD},
-                           {bppsa_rnn_create, BPPSA_F64, 7, 1, 3, false, BPPSA_RATE_STEP, BPPSA_ADAMW}};
+static const job jobs[] = {{&bppsa_rnn_cell, BPPSA_F32, 20, 1, 0, false, BPPSA_RATE_CONSTANT, BPPSA_ADAM},
+                           {&bppsa_rnn_cell, BPPSA_F32, 20, 1, 4, false, BPPSA_RATE_CONSTANT, BPPSA_ADAM},
+                           {&bppsa_rnn_cell, BPPSA_F64, 7, 2, 3, true, BPPSA_RATE_CONSTANT, BPPSA_ADAM},
+                           {&bppsa_gru_cell, BPPSA_F32, 20, 1, 0, false, BPPSA_RATE_CONSTANT, BPPSA_ADAM},
+                           {&bppsa_gru_cell, BPPSA_F32, 20, 1, 4, false, BPPSA_RATE_CONSTANT, BPPSA_ADAM},
+                           {&bppsa_gru_cell, BPPSA_F64, 7, 2, 3, true, BPPSA_RATE_CONSTANT, BPPSA_ADAM},
+                           {&bppsa_rnn_cell, BPPSA_F64, 7, 1, 3, false, BPPSA_RATE_COSINE, BPPSA_SGD},
+                           {&bppsa_rnn_cell, BPPSA_F64, 7, 1, 3, false, BPPSA_RATE_STEP, BPPSA_ADAMW}};
 
 static void curves_are_the_processors(void **state) {
   (void)state;
@@ -161,7 +160,7 @@ static curve train_compared(bool targets, const bppsa_device *where) {
   config.iterations = 8; /* batches of 16, 16 and 8: a GPU replays both sizes */
   config.batch = BATCH;
   config.optimizer.lr = 0.05;
-  assert_int_equal(bppsa_rnn_create(&shape, where, &c.model), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_create(&shape, &bppsa_rnn_cell, where, &c.model), BPPSA_OK);
   assert_int_equal(bppsa_recurrent_init(c.model, BPPSA_INIT_DEFAULT, 0), BPPSA_OK);
   assert_int_equal(bppsa_train(&config, c.model, data, where, &callbacks, &result), BPPSA_OK);
   assert_true(targets == isnan(result.last.accuracy));

@@ -5,6 +5,7 @@
 
 #include "core/alloc.h"
 #include "gru/gru.h"
+#include "recurrent/recurrent.h"
 #include "rnn/rnn.h"
 #include "tests/support/support.h"
 #include "train/data/dataset.h"
@@ -41,9 +42,7 @@ typedef struct {
   bppsa_optimizer *optimizer;
 } trainee;
 
-typedef bppsa_status (*create_fn)(const bppsa_recurrent_config *config, const bppsa_device *device, bppsa_model **model);
-
-static trainee make(create_fn create, const method *m, bppsa_dtype dtype, int64_t seq_len, double lr,
+static trainee make(const bppsa_cell *cell, const method *m, bppsa_dtype dtype, int64_t seq_len, double lr,
                     const bppsa_device *device) {
   bppsa_recurrent_config config = bppsa_recurrent_config_default();
   config.seq_len = seq_len;
@@ -55,7 +54,7 @@ static trainee make(create_fn create, const method *m, bppsa_dtype dtype, int64_
   bppsa_optimizer_config adam = bppsa_optimizer_config_default();
   adam.lr = lr;
   trainee t;
-  assert_int_equal(create(&config, device, &t.model), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_create(&config, cell, device, &t.model), BPPSA_OK);
   assert_int_equal(bppsa_recurrent_init(t.model, BPPSA_INIT_DEFAULT, 0), BPPSA_OK);
   assert_int_equal(bppsa_optimizer_create(&adam, t.model, &t.optimizer), BPPSA_OK);
   return t;
@@ -106,12 +105,12 @@ static double gradients(trainee *t, batches *b, int64_t iteration, const bppsa_d
 }
 
 /* 300 iterations at 3e-4: every loss of every method within `bound` of BP's, and the mean of 20 falls by `learnt`. */
-static void check_curves(create_fn create, int64_t seq_len, bppsa_dtype dtype, double bound, double learnt) {
+static void check_curves(const bppsa_cell *cell, int64_t seq_len, bppsa_dtype dtype, double bound, double learnt) {
   bppsa_device *device = cpu_device(2);
   batches *b = open_batches(seq_len);
   trainee t[METHODS];
   for (int m = 0; m < METHODS; ++m) {
-    t[m] = make(create, &methods[m], dtype, seq_len, 3e-4, device);
+    t[m] = make(cell, &methods[m], dtype, seq_len, 3e-4, device);
   }
   double first = 0, last = 0;
   for (int i = 0; i < ITERATIONS; ++i) {
@@ -137,18 +136,18 @@ static void check_curves(create_fn create, int64_t seq_len, bppsa_dtype dtype, d
 
 static void test_curves_f32(void **state) {
   (void)state;
-  check_curves(bppsa_rnn_create, SEQ_LEN, BPPSA_F32, 1e-3, 0.2);
+  check_curves(&bppsa_rnn_cell, SEQ_LEN, BPPSA_F32, 1e-3, 0.2);
 }
 
 static void test_curves_f64(void **state) {
   (void)state;
-  check_curves(bppsa_rnn_create, SEQ_LEN, BPPSA_F64, 1e-9, 0.2);
+  check_curves(&bppsa_rnn_cell, SEQ_LEN, BPPSA_F64, 1e-9, 0.2);
 }
 
 static void test_gru_curves(void **state) {
   (void)state;
-  check_curves(bppsa_gru_create, 100, BPPSA_F32, 1e-3, 0.05);
-  check_curves(bppsa_gru_create, 100, BPPSA_F64, 1e-9, 0.05);
+  check_curves(&bppsa_gru_cell, 100, BPPSA_F32, 1e-3, 0.05);
+  check_curves(&bppsa_gru_cell, 100, BPPSA_F64, 1e-9, 0.05);
 }
 
 /* At 1e-3 trajectories are chaotic, so the scan's gradients are compared at each of BP's iterates, and BP's own with float64. */
@@ -156,10 +155,10 @@ static void test_gradients_along_a_trajectory(void **state) {
   (void)state;
   bppsa_device *device = cpu_device(2);
   batches *b = open_batches(SEQ_LEN);
-  trainee t[METHODS], exact = make(bppsa_rnn_create, &methods[0], BPPSA_F64, SEQ_LEN, 1e-3, device);
+  trainee t[METHODS], exact = make(&bppsa_rnn_cell, &methods[0], BPPSA_F64, SEQ_LEN, 1e-3, device);
   double recent[20] = {0}, lowest = INFINITY;
   for (int m = 0; m < METHODS; ++m) {
-    t[m] = make(bppsa_rnn_create, &methods[m], BPPSA_F32, SEQ_LEN, 1e-3, device);
+    t[m] = make(&bppsa_rnn_cell, &methods[m], BPPSA_F32, SEQ_LEN, 1e-3, device);
   }
   const bppsa_model *bp = t[0].model;
   for (int i = 0; i < ITERATIONS; ++i) {
@@ -207,7 +206,7 @@ static void test_threads(void **state) {
     for (int k = 0; k < 3; ++k) {
       devices[k] = cpu_device(threads[k]);
       batches *b = open_batches(250);
-      trainee t = make(bppsa_rnn_create, &methods[m], BPPSA_F32, 250, 1e-3, devices[k]);
+      trainee t = make(&bppsa_rnn_cell, &methods[m], BPPSA_F32, 250, 1e-3, devices[k]);
       for (int i = 0; i < (SANITIZED ? 5 : 100); ++i) {
         (void)gradients(&t, b, i, devices[k]);
         bppsa_optimizer_step(t.optimizer, devices[k]);

@@ -1,9 +1,9 @@
 /* The inside of a recurrent network. */
-#ifndef BPPSA_RECURRENT_NETWORK_INTERNAL_H
-#define BPPSA_RECURRENT_NETWORK_INTERNAL_H
+#ifndef BPPSA_RECURRENT_RECURRENT_INTERNAL_H
+#define BPPSA_RECURRENT_RECURRENT_INTERNAL_H
 
 #include "core/linear.h"
-#include "recurrent/cell.h"
+#include "recurrent/recurrent.h"
 
 #ifdef __cplusplus
 extern "C" {
