@@ -30,8 +30,8 @@ void bppsa_comm_transports(bppsa_comm_transport_report reports[BPPSA_COMM_TRANSP
       (bppsa_comm_transport_report){.name = "threads", .package = "", .built = true, .found = true, .detail = "in every build"};
   reports[BPPSA_COMM_MPI] = (bppsa_comm_transport_report){.name = "mpi", .package = "libopenmpi-dev openmpi-bin"};
   bppsa_comm_probe_mpi(&reports[BPPSA_COMM_MPI]);
-  reports[BPPSA_COMM_NCCL] =
-      (bppsa_comm_transport_report){.name = "nccl", .package = "libnccl2 libnccl-dev", .detail = "not in this build"};
+  reports[BPPSA_COMM_NCCL] = (bppsa_comm_transport_report){.name = "nccl", .package = "libnccl2 libnccl-dev"};
+  bppsa_comm_probe_nccl(&reports[BPPSA_COMM_NCCL]);
 }
 
 bool bppsa_comm_launched(void) {
@@ -69,7 +69,8 @@ bppsa_status bppsa_comm_run(const bppsa_comm_config *config, bppsa_comm_body bod
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "timeout %g s: expected above 0, at most 1e6", config->timeout);
   }
   if ((unsigned)config->transport >= BPPSA_COMM_TRANSPORT_COUNT || runners[config->transport] == NULL) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "transport %s: this build cannot start ranks with it, expected threads or mpi",
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
+                      "transport %s: it starts no ranks, expected threads or mpi, and bppsa_comm_create_nccl",
                       bppsa_comm_transport_name(config->transport));
   }
   return runners[config->transport](config, body, context, outcome);
@@ -108,6 +109,9 @@ double bppsa_comm_get_timeout(const bppsa_comm *comm) {
 void bppsa_comm_at(bppsa_comm *comm, const char *where, int64_t step) {
   comm->endpoint->where = where;
   comm->endpoint->step = step;
+  if (comm->host != NULL) {
+    bppsa_comm_at(comm->host, where, step);
+  }
 }
 
 void bppsa_comm_set_device(bppsa_comm *comm, const bppsa_device *device) {
@@ -116,6 +120,10 @@ void bppsa_comm_set_device(bppsa_comm *comm, const bppsa_device *device) {
 
 void bppsa_comm_abort(bppsa_comm *comm, const char *why) {
   comm->table->fail(comm, why);
+}
+
+bppsa_status bppsa_comm_check_order(bppsa_comm *comm) {
+  return comm->table->check_order != NULL ? comm->table->check_order(comm) : BPPSA_OK;
 }
 
 void bppsa_comm_get_counters(const bppsa_comm *comm, bppsa_comm_counters *counters) {
@@ -127,8 +135,9 @@ void bppsa_comm_reset_counters(bppsa_comm *comm) {
 }
 
 void bppsa_comm_get_memory(const bppsa_comm *comm, int64_t *bytes, int64_t *peak) {
-  *bytes = bppsa_alloc_account_bytes(comm->endpoint->account);
-  *peak = bppsa_alloc_account_peak(comm->endpoint->account);
+  const bppsa_comm_endpoint *endpoint = comm->host != NULL ? comm->host->endpoint : comm->endpoint;
+  *bytes = bppsa_alloc_account_bytes(endpoint->account);
+  *peak = bppsa_alloc_account_peak(endpoint->account);
 }
 
 void bppsa_comm_set_fault(bppsa_comm *comm, const bppsa_comm_fault *fault) {

@@ -2,7 +2,7 @@
  *
  *   threads   ranks are threads of this process; an array is copied once, from the sender's to the receiver's
  *   mpi       ranks are processes that mpirun (or srun) started
- *   nccl      ranks own a GPU each; made from a communicator of the other two (comm/nccl.h)
+ *   nccl      ranks own a GPU each; made from a communicator of the other two (bppsa_comm_create_nccl)
  *
  * A program hands bppsa_comm_run a function; every rank executes it, with a communicator of all ranks. The contract:
  *
@@ -117,6 +117,19 @@ void bppsa_comm_set_device(bppsa_comm *comm, const bppsa_device *device);
 bppsa_status bppsa_comm_split(bppsa_comm *comm, int32_t color, int32_t key, bppsa_comm **part);
 /* Cancels the requests that are left of it. NULL is legal. Not for a world, which bppsa_comm_run ends. */
 void bppsa_comm_destroy(bppsa_comm *comm);
+
+/* A communicator of the same ranks whose arrays of GPUs travel over NCCL; host's transport is threads or mpi, and arrays of host
+ * memory, barriers and splits go on over it. device: this rank's GPU, one rank a GPU. Both are borrowed. Collective. NCCL has no
+ * tags, and its operations take place in the order in which they are begun: messages that are begun one after the other are one
+ * group, and a wait for one of them ends when the group is done; so every two ranks begin the messages between them in one order
+ * (bppsa_comm_check_order), and a rank that waits has begun what its peers wait for. Operations over NCCL count on this
+ * communicator, the others on the host's.
+ * ERR_ARGUMENT: no GPU; two ranks on one GPU. ERR_UNSUPPORTED: no NCCL. ERR_MEMORY, ERR_CUDA, ERR_COMM. */
+bppsa_status bppsa_comm_create_nccl(bppsa_comm *host, const bppsa_device *device, bppsa_comm **comm);
+
+/* Compares what every rank has sent to every other one since the last call, tag by tag and size by size, with what that one has
+ * received. ERR_COMM: the first message that differs. Where the transport matches tags itself nothing is compared. Collective. */
+bppsa_status bppsa_comm_check_order(bppsa_comm *comm);
 
 /* This rank gives up, for the reason `why`: what any rank of the job waits for, or will, ends with ERR_COMM. For a rank whose
  * function cannot return soon; returning an error does the same. */

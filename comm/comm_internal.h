@@ -51,6 +51,7 @@ struct bppsa_comm {
   uint64_t context;  /* of its messages, unique in the world */
   uint64_t sequence; /* collective operations begun */
   void *own;         /* the transport's */
+  bppsa_comm *host;  /* carries what is not of a GPU, where this one cannot; otherwise NULL */
 };
 
 /* A transport's requests begin with this one (request_bytes). */
@@ -94,6 +95,8 @@ struct bppsa_comm_table {
   /* part, filled in except for what is the transport's own, becomes the communicator of those who gave this color, in order of
    * key and rank. Every rank of comm calls it; part is NULL on those that get none. */
   bppsa_status (*split)(bppsa_comm *comm, int32_t color, int32_t key, bppsa_comm *part);
+  /* What bppsa_comm_check_order does; NULL: tags are matched by the transport. */
+  bppsa_status (*check_order)(bppsa_comm *comm);
   void (*close)(bppsa_comm *comm); /* frees what `own` is */
 };
 
@@ -105,6 +108,7 @@ bppsa_status bppsa_comm_run_mpi(const bppsa_comm_config *config, bppsa_comm_body
 void bppsa_comm_end_mpi_job(int exit_code);
 /* Fills in built, found and detail. */
 void bppsa_comm_probe_mpi(bppsa_comm_transport_report *report);
+void bppsa_comm_probe_nccl(bppsa_comm_transport_report *report);
 
 /* ---- comm/request.c ---- */
 

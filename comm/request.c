@@ -322,6 +322,16 @@ bppsa_status bppsa_comm_begin(const bppsa_comm_request *wanted, const bppsa_view
                               const int64_t *counts, bppsa_comm_request **request) {
   bppsa_comm *comm = wanted->comm;
   bppsa_comm_endpoint *endpoint = comm->endpoint;
+  if (comm->host != NULL && all != NULL && all->device != mine->device) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "%s: the part and the whole in different memories, expected both on the GPU or on the host",
+                      kind_names[wanted->kind]);
+  }
+  if (comm->host != NULL && mine->device == BPPSA_CPU) {
+    bppsa_comm_request on_host = *wanted;
+    on_host.comm = comm->host;
+    return bppsa_comm_begin(&on_host, mine, all, counts, request);
+  }
   BPPSA_TRY(check_view(comm, kind_names[wanted->kind], mine));
   if (all != NULL) {
     BPPSA_TRY(check_view(comm, kind_names[wanted->kind], all));
