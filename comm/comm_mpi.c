@@ -173,6 +173,63 @@ static void tell(mpi_world *world, const char *reason) {
   }
 }
 
+/* ---- calls that block ---- */
+
+/* A call of MPI that knows no deadline, on a thread of its own: a rank that was stopped would hold it up for ever. */
+typedef struct {
+  pthread_mutex_t mutex;
+  pthread_cond_t over;
+  int (*call)(void *argument);
+  void *argument;
+  int error;
+  bool done;
+} blocking_call;
+
+static void *make_call(void *argument) {
+  blocking_call *b = argument;
+  const int error = b->call(b->argument);
+  (void)pthread_mutex_lock(&b->mutex);
+  b->error = error;
+  b->done = true;
+  (void)pthread_cond_signal(&b->over);
+  (void)pthread_mutex_unlock(&b->mutex);
+  return NULL;
+}
+
+/* Makes the call and waits for it until the deadline. After that the thread and what it uses are left behind: the job is to end. */
+static bppsa_status call_in_time(int (*call)(void *argument), void *argument, double timeout, const char *what) {
+  static blocking_call b; /* one at a time; outlives the wait */
+  b = (blocking_call){.call = call, .argument = argument};
+  pthread_condattr_t attributes;
+  (void)pthread_condattr_init(&attributes);
+  (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  (void)pthread_cond_init(&b.over, &attributes);
+  (void)pthread_condattr_destroy(&attributes);
+  (void)pthread_mutex_init(&b.mutex, NULL);
+  pthread_t thread;
+  if (pthread_create(&thread, NULL, make_call, &b) != 0) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "MPI: %s: the system refuses another thread", what);
+  }
+  const double deadline = bppsa_now() + timeout;
+  const time_t seconds = (time_t)deadline;
+  const struct timespec time = {seconds, (long)((deadline - (double)seconds) * 1e9)};
+  (void)pthread_mutex_lock(&b.mutex);
+  for (int waited = 0; !b.done && waited == 0;) {
+    waited = pthread_cond_timedwait(&b.over, &b.mutex, &time);
+  }
+  const bool done = b.done;
+  const int error = b.error;
+  (void)pthread_mutex_unlock(&b.mutex);
+  if (!done) {
+    (void)pthread_detach(thread);
+    return bppsa_fail(BPPSA_ERR_COMM, "waited %g s for the other ranks: MPI: %s", timeout, what);
+  }
+  (void)pthread_join(thread, NULL);
+  (void)pthread_cond_destroy(&b.over);
+  (void)pthread_mutex_destroy(&b.mutex);
+  return check_mpi(error, what);
+}
+
 /* ---- the table ---- */
 
 static bppsa_status check(const bppsa_comm *comm) {
@@ -306,17 +363,31 @@ static void blame(const bppsa_comm_request *r, char *text, size_t size) {
   }
 }
 
+static struct {
+  mpi_handle comm, part;
+  int color, key;
+} splitting; /* outlives a call that does not end */
+
+static int call_split(void *unused) {
+  (void)unused;
+  return module->split(splitting.comm, splitting.color, splitting.key, &splitting.part);
+}
+
 static bppsa_status split(bppsa_comm *comm, int32_t color, int32_t key, bppsa_comm *part) {
   mpi_handle *handle = NULL;
   if (part != NULL && (handle = bppsa_alloc(sizeof *handle)) == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  const bppsa_status status = check_mpi(module->split(handle_of(comm), color, key, handle), "split");
+  splitting.comm = handle_of(comm);
+  splitting.color = color;
+  splitting.key = key;
+  const bppsa_status status = call_in_time(call_split, NULL, comm->endpoint->timeout, "split");
   if (status != BPPSA_OK) {
     bppsa_free(handle);
-    return status;
+    return status == BPPSA_ERR_COMM ? bppsa_fail_prefix(status, "rank %d", comm->endpoint->world_rank) : status;
   }
   if (part != NULL) {
+    *handle = splitting.part;
     part->own = handle;
   }
   return BPPSA_OK;
@@ -340,6 +411,14 @@ static const bppsa_comm_table tables[2] = {TABLE(0), TABLE(1U << BPPSA_COMM_SEND
 
 /* ---- running ---- */
 
+static int call_start(void *started) {
+  return module->start(started);
+}
+
+static int call_finish(void *started) {
+  return module->finish(started);
+}
+
 static bppsa_status start(const bppsa_comm_config *config, mpi_world *world, bppsa_comm_outcome *outcome) {
   if (stage != MPI_NEVER) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "transport mpi: MPI cannot be started twice in a process, expected one run");
@@ -350,8 +429,9 @@ static bppsa_status start(const bppsa_comm_config *config, mpi_world *world, bpp
                       "of the program");
   }
   BPPSA_TRY(load_module());
+  stage = MPI_BROKEN_HERE;
+  BPPSA_TRY(call_in_time(call_start, &world->started, config->timeout, "start"));
   stage = MPI_RUNNING;
-  BPPSA_TRY(check_mpi(module->start(&world->started), "start"));
   const mpi_start *started = &world->started;
   outcome->here = started->rank == 0;
   if (config->ranks != 0 && config->ranks != started->size) {
@@ -376,8 +456,10 @@ static bppsa_status run_body(mpi_world *world, bppsa_comm_body body, void *conte
 
 static bppsa_status finish(mpi_world *world, bppsa_status status, bppsa_comm_outcome *outcome) {
   if (status == BPPSA_OK) {
-    stage = MPI_OVER;
-    return check_mpi(module->finish(&world->started), "finish");
+    status = call_in_time(call_finish, &world->started, world->endpoint.timeout, "finish");
+    stage = status == BPPSA_OK ? MPI_OVER : MPI_BROKEN_HERE;
+    outcome->rank = status == BPPSA_OK ? -1 : world->endpoint.world_rank;
+    return status;
   }
   char reason[508];
   bppsa_comm_reason(world->endpoint.world_rank, status, reason, sizeof reason);

@@ -127,9 +127,9 @@ static const struct {
   bppsa_comm_body body;
   double timeout;
 } modes[] = {
-    {"contract", contract, 60},  {"fails", fails, 60},         {"aborts", aborts, 60},    {"dies", dies, 60},
-    {"stalls", stalls, 0.5},     {"stopped", is_stopped, 0.5}, {"killed", is_killed, 60}, {"silence", sends_nothing, 0.5},
-    {"sizes", sizes_differ, 60}, {"forgets", forgets, 60}};
+    {"contract", contract, 60},  {"fails", fails, 60},         {"aborts", aborts, 60},     {"dies", dies, 60},
+    {"stalls", stalls, 0.5},     {"stopped", is_stopped, 0.5}, {"killed", is_killed, 60},  {"silence", sends_nothing, 0.5},
+    {"sizes", sizes_differ, 60}, {"forgets", forgets, 60},     {"start", sends_nothing, 2}};
 
 int main(int argc, char **argv) {
   bppsa_comm_config config = {.transport = BPPSA_COMM_MPI, .ranks = argc > 2 ? atoll(argv[2]) : 0};
@@ -137,6 +137,10 @@ int main(int argc, char **argv) {
     if (argc < 2 ? i == 0 : strcmp(argv[1], modes[i].name) == 0) {
       config.timeout = modes[i].timeout;
       bppsa_comm_outcome outcome;
+      const char *launched_as = getenv("OMPI_COMM_WORLD_RANK");
+      if (strcmp(modes[i].name, "start") == 0 && launched_as != NULL && strcmp(launched_as, "1") == 0) {
+        (void)raise(SIGSTOP); /* before MPI is started */
+      }
       const int64_t blocks = bppsa_alloc_live();
       const bppsa_status status = bppsa_comm_run(&config, modes[i].body, NULL, &outcome);
       if (status == BPPSA_OK) {

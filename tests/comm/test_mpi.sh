@@ -54,6 +54,11 @@ breaks stopped 'ERR_COMM: failed [02]: rank [02] waited 0.5 s for the other rank
 breaks silence 'ERR_COMM: failed [0-2]: rank'
 breaks forgets "ERR_ARGUMENT: failed 1: rank 1: the rank's function returned and did not wait for its request: recv from rank 0"
 
+# A rank that is stopped before MPI is there: nobody can be told, and those that wait say so.
+start 3 start
+[ "$status" -ne 0 ] && [ "$status" -ne 124 ] || fail "start: status $status"
+grep -q '^HERE ERR_COMM: failed -1: waited 2 s for the other ranks: MPI: start' "$output" || fail "start: expected the deadline"
+
 start 3 killed # the launcher ends the others
 [ "$status" -ne 0 ] && [ "$status" -ne 124 ] || fail "killed: status $status"
 start 3 sizes
