@@ -394,12 +394,15 @@ static bppsa_status try_one(bppsa_comm_request **request, bool *done) {
 
 /* Collective operations that others may wait for get on, whatever this rank itself waits for; their failures show when they are
  * waited for. */
-static void progress(const bppsa_comm_endpoint *endpoint) {
-  for (bppsa_comm_request *r = endpoint->pending; r != NULL; r = r->next) {
+static void progress(const bppsa_comm *comm) {
+  for (bppsa_comm_request *r = comm->endpoint->pending; r != NULL; r = r->next) {
     bool done = false;
     if (!bppsa_comm_is_message(r->kind)) {
       (void)r->comm->table->poll(r, &done);
     }
+  }
+  if (comm->host != NULL) {
+    progress(comm->host);
   }
 }
 
@@ -443,7 +446,7 @@ static bppsa_status first_done(int64_t count, bppsa_comm_request **requests, dou
     if (bppsa_now() >= deadline) {
       return expired(first);
     }
-    progress(comm->endpoint);
+    progress(comm);
     comm->table->idle(comm, seen, deadline);
   }
 }
@@ -489,7 +492,7 @@ bppsa_status bppsa_comm_test(bppsa_comm_request **request, bool *done) {
     bppsa_comm_request *r = *request;
     bppsa_status status = try_one(request, &finished);
     if (status == BPPSA_OK && !finished) {
-      progress(comm->endpoint);
+      progress(comm);
       status = comm->table->check(comm) == BPPSA_OK ? BPPSA_OK : with_place(r, BPPSA_ERR_COMM);
     }
     if (status != BPPSA_OK) {

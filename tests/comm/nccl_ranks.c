@@ -184,6 +184,28 @@ static bppsa_status ordered(bppsa_comm *comm, const arrays *a) {
   return BPPSA_OK;
 }
 
+/* A broadcast of the host gets on while this rank waits for the GPU's: rank 0, its root, sends when it is over. */
+static bppsa_status side_by_side(bppsa_comm *comm, const arrays *a) {
+  const int32_t rank = bppsa_comm_rank(comm), size = bppsa_comm_size(comm);
+  const int64_t one = 1;
+  double number = rank == 0 ? 42 : 0;
+  const bppsa_view on_host = bppsa_view_make(&number, BPPSA_F64, 1, &one), on_gpu = gpu_view(a->data[0], BPPSA_F64, 9);
+  bppsa_comm_request *request = NULL;
+  BPPSA_TRY(bppsa_comm_ibroadcast(comm, 0, &on_host, &request));
+  bppsa_status status = rank == 0 ? bppsa_comm_wait(&request) : BPPSA_OK;
+  if (rank == 0) {
+    for (int32_t r = 1; r < size && status == BPPSA_OK; ++r) {
+      status = bppsa_comm_send(comm, r, 1, &on_gpu);
+    }
+  } else {
+    status = bppsa_comm_recv(comm, 0, 1, &on_gpu);
+  }
+  status = status == BPPSA_OK ? bppsa_comm_wait(&request) : status;
+  bppsa_comm_cancel(1, &request);
+  CHECK(status != BPPSA_OK || number == 42);
+  return status;
+}
+
 typedef bppsa_status (*part)(bppsa_comm *comm, const arrays *a);
 
 static bppsa_status with_arrays(bppsa_comm *comm, const bppsa_device *gpu, part tried) {
@@ -234,7 +256,7 @@ static bppsa_status run(int32_t ranks, double timeout, bool nccl, part tried, bp
 
 static void every_part(void **state) {
   const bool nccl = *state != NULL;
-  static const part parts[] = {messages, reductions, gathers, broadcasts_and_parts, ordered};
+  static const part parts[] = {messages, reductions, gathers, broadcasts_and_parts, ordered, side_by_side};
   for (int32_t ranks = 1; ranks <= MOST_RANKS; ++ranks) {
     for (int i = 0; i < (int)(sizeof parts / sizeof parts[0]); ++i) {
       if (run(ranks, 60, nccl, parts[i], NULL) != BPPSA_OK) {
