@@ -16,6 +16,7 @@ const char *bppsa_comm_transport_name(bppsa_comm_transport transport) {
 }
 
 bppsa_status bppsa_comm_transport_parse(const char *text, bppsa_comm_transport *transport) {
+  BPPSA_REQUIRE(text != NULL && transport != NULL);
   for (int i = 0; i < BPPSA_COMM_TRANSPORT_COUNT; ++i) {
     if (strcmp(text, transport_names[i]) == 0) {
       *transport = (bppsa_comm_transport)i;
@@ -57,6 +58,7 @@ bppsa_comm_config bppsa_comm_config_default(void) {
 }
 
 bppsa_status bppsa_comm_run(const bppsa_comm_config *config, bppsa_comm_body body, void *context, bppsa_comm_outcome *outcome) {
+  BPPSA_REQUIRE(config != NULL && body != NULL);
   bppsa_comm_outcome unused;
   outcome = outcome != NULL ? outcome : &unused;
   *outcome = (bppsa_comm_outcome){.rank = -1, .here = true};
@@ -119,10 +121,13 @@ void bppsa_comm_set_device(bppsa_comm *comm, const bppsa_device *device) {
 }
 
 void bppsa_comm_abort(bppsa_comm *comm, const char *why) {
-  comm->table->fail(comm, why);
+  if (comm != NULL) {
+    comm->table->fail(comm, why != NULL ? why : "no reason given");
+  }
 }
 
 bppsa_status bppsa_comm_check_order(bppsa_comm *comm) {
+  BPPSA_REQUIRE(comm != NULL);
   return comm->table->check_order != NULL ? comm->table->check_order(comm) : BPPSA_OK;
 }
 
@@ -197,6 +202,7 @@ static void free_comm(bppsa_comm *comm) {
 }
 
 bppsa_status bppsa_comm_split(bppsa_comm *comm, int32_t color, int32_t key, bppsa_comm **part) {
+  BPPSA_REQUIRE(comm != NULL && part != NULL);
   if (color < -1) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "split: color %d, expected at least 0, or -1 for no communicator", color);
   }
@@ -264,12 +270,14 @@ static bppsa_status finish(bppsa_status begun, bppsa_comm_request *request) {
 /* ---- messages ---- */
 
 bppsa_status bppsa_comm_isend(bppsa_comm *comm, int32_t to, int32_t tag, const bppsa_view *view, bppsa_comm_request **request) {
+  BPPSA_REQUIRE(comm != NULL && view != NULL && request != NULL);
   BPPSA_TRY(check_message(comm, "send to", to, tag));
   return bppsa_comm_begin(&(bppsa_comm_request){.comm = comm, .kind = BPPSA_COMM_SEND, .peer = to, .tag = tag}, view, NULL, NULL,
                           request);
 }
 
 bppsa_status bppsa_comm_irecv(bppsa_comm *comm, int32_t from, int32_t tag, const bppsa_view *view, bppsa_comm_request **request) {
+  BPPSA_REQUIRE(comm != NULL && view != NULL && request != NULL);
   BPPSA_TRY(check_message(comm, "recv from", from, tag));
   return bppsa_comm_begin(&(bppsa_comm_request){.comm = comm, .kind = BPPSA_COMM_RECV, .peer = from, .tag = tag}, view, NULL,
                           NULL, request);
@@ -290,6 +298,7 @@ bppsa_status bppsa_comm_recv(bppsa_comm *comm, int32_t from, int32_t tag, const 
 /* ---- collective operations ---- */
 
 bppsa_status bppsa_comm_ibroadcast(bppsa_comm *comm, int32_t root, const bppsa_view *view, bppsa_comm_request **request) {
+  BPPSA_REQUIRE(comm != NULL && view != NULL && request != NULL);
   BPPSA_TRY(check_peer(comm, "broadcast from", root));
   return bppsa_comm_begin(&(bppsa_comm_request){.comm = comm, .kind = BPPSA_COMM_BROADCAST, .peer = root, .tag = -1}, view, NULL,
                           NULL, request);
@@ -302,6 +311,7 @@ bppsa_status bppsa_comm_broadcast(bppsa_comm *comm, int32_t root, const bppsa_vi
 }
 
 bppsa_status bppsa_comm_iallreduce(bppsa_comm *comm, bppsa_comm_op op, const bppsa_view *view, bppsa_comm_request **request) {
+  BPPSA_REQUIRE(comm != NULL && view != NULL && request != NULL);
   if ((unsigned)op >= BPPSA_COMM_OP_COUNT) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "allreduce: operation %d, expected sum, max or min", (int)op);
   }
@@ -320,6 +330,7 @@ bppsa_status bppsa_comm_allreduce(bppsa_comm *comm, bppsa_comm_op op, const bpps
 
 bppsa_status bppsa_comm_iallgather(bppsa_comm *comm, const bppsa_view *mine, const int64_t *counts, const bppsa_view *all,
                                    bppsa_comm_request **request) {
+  BPPSA_REQUIRE(comm != NULL && mine != NULL && all != NULL && request != NULL);
   return bppsa_comm_begin(&(bppsa_comm_request){.comm = comm, .kind = BPPSA_COMM_ALLGATHER, .peer = -1, .tag = -1}, mine, all,
                           counts, request);
 }
@@ -332,6 +343,7 @@ bppsa_status bppsa_comm_allgather(bppsa_comm *comm, const bppsa_view *mine, cons
 
 bppsa_status bppsa_comm_igather(bppsa_comm *comm, int32_t root, const bppsa_view *mine, const int64_t *counts,
                                 const bppsa_view *all, bppsa_comm_request **request) {
+  BPPSA_REQUIRE(comm != NULL && mine != NULL && request != NULL);
   BPPSA_TRY(check_peer(comm, "gather to", root));
   return bppsa_comm_begin(&(bppsa_comm_request){.comm = comm, .kind = BPPSA_COMM_GATHER, .peer = root, .tag = -1}, mine,
                           comm->rank == root ? all : NULL, counts, request);
@@ -345,6 +357,7 @@ bppsa_status bppsa_comm_gather(bppsa_comm *comm, int32_t root, const bppsa_view 
 }
 
 bppsa_status bppsa_comm_ibarrier(bppsa_comm *comm, bppsa_comm_request **request) {
+  BPPSA_REQUIRE(comm != NULL && request != NULL);
   const int64_t none = 0;
   const bppsa_view nothing = bppsa_view_make(NULL, BPPSA_U8, 1, &none);
   return bppsa_comm_begin(&(bppsa_comm_request){.comm = comm, .kind = BPPSA_COMM_BARRIER, .peer = -1, .tag = -1}, &nothing, NULL,

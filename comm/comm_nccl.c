@@ -522,6 +522,7 @@ static const bppsa_comm_table table = {.transport = BPPSA_COMM_NCCL,
                                        .close = close_comm};
 
 bppsa_status bppsa_comm_create_nccl(bppsa_comm *host, const bppsa_device *device, bppsa_comm **comm) {
+  BPPSA_REQUIRE(host != NULL && comm != NULL);
   if (device == NULL || bppsa_device_get_kind(device) != BPPSA_CUDA || host->table->transport == BPPSA_COMM_NCCL) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "transport nccl: expected a GPU for every rank, and ranks of threads or mpi");
   }

@@ -12,6 +12,7 @@ void bppsa_comm_probe_nccl(bppsa_comm_transport_report *report) {
 }
 
 bppsa_status bppsa_comm_create_nccl(bppsa_comm *host, const bppsa_device *device, bppsa_comm **comm) {
-  (void)host, (void)device, (void)comm;
+  BPPSA_REQUIRE(host != NULL && comm != NULL);
+  (void)device;
   return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "transport nccl: " MISSING);
 }

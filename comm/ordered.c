@@ -144,6 +144,7 @@ static bppsa_status check_request(const bppsa_comm *comm, int64_t blocks, const 
 
 bppsa_status bppsa_ordered_sum_create(bppsa_comm *comm, int64_t blocks, const int32_t *owners, bppsa_dtype dtype, int64_t count,
                                       int32_t tag, bppsa_ordered_sum **sum) {
+  BPPSA_REQUIRE(sum != NULL);
   BPPSA_TRY(check_request(comm, blocks, owners, dtype, count, tag));
   int64_t bytes = 0;
   if (!bppsa_mul(count, (int64_t)bppsa_dtype_size(dtype), &bytes)) {
@@ -202,6 +203,7 @@ static const bppsa_device *device_of(const bppsa_ordered_sum *s, const bppsa_vie
 }
 
 bppsa_status bppsa_ordered_sum_add(bppsa_ordered_sum *s, int64_t block, const bppsa_view *view) {
+  BPPSA_REQUIRE(s != NULL && view != NULL);
   if (block < 0 || block >= s->blocks || s->owners[block] != s->rank || s->added[block]) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "ordered sum: block %" PRId64 " of %" PRId64 " on rank %d: %s", block, s->blocks,
                       s->rank,
@@ -224,6 +226,7 @@ bppsa_status bppsa_ordered_sum_add(bppsa_ordered_sum *s, int64_t block, const bp
 }
 
 bppsa_status bppsa_ordered_sum_finish(bppsa_ordered_sum *s, const bppsa_view *result) {
+  BPPSA_REQUIRE(s != NULL && result != NULL);
   BPPSA_TRY(check_vector(s, result));
   for (int64_t i = 0; i < s->blocks; ++i) {
     if (s->owners[i] == s->rank && !s->added[i]) {

@@ -461,6 +461,7 @@ static double deadline_of(int64_t count, bppsa_comm_request *const *requests) {
 }
 
 bppsa_status bppsa_comm_wait_any(int64_t count, bppsa_comm_request **requests, int64_t *index) {
+  BPPSA_REQUIRE(count >= 0 && requests != NULL && index != NULL);
   const bppsa_status status = first_done(count, requests, deadline_of(count, requests), index);
   if (status != BPPSA_OK) {
     bppsa_comm_cancel(count, requests);
@@ -469,6 +470,7 @@ bppsa_status bppsa_comm_wait_any(int64_t count, bppsa_comm_request **requests, i
 }
 
 bppsa_status bppsa_comm_wait_all(int64_t count, bppsa_comm_request **requests) {
+  BPPSA_REQUIRE(count >= 0 && requests != NULL);
   const double deadline = deadline_of(count, requests);
   for (int64_t i = 0; i < count; ++i) {
     int64_t index = -1;
@@ -482,10 +484,12 @@ bppsa_status bppsa_comm_wait_all(int64_t count, bppsa_comm_request **requests) {
 }
 
 bppsa_status bppsa_comm_wait(bppsa_comm_request **request) {
+  BPPSA_REQUIRE(request != NULL);
   return bppsa_comm_wait_all(1, request);
 }
 
 bppsa_status bppsa_comm_test(bppsa_comm_request **request, bool *done) {
+  BPPSA_REQUIRE(request != NULL && done != NULL);
   bool finished = *request == NULL;
   if (!finished) {
     const bppsa_comm *comm = (*request)->comm;

@@ -57,7 +57,7 @@ breaks forgets "ERR_ARGUMENT: failed 1: rank 1: the rank's function returned and
 # A rank that is stopped before MPI is there: nobody can be told, and those that wait say so.
 start 3 start
 [ "$status" -ne 0 ] && [ "$status" -ne 124 ] || fail "start: status $status"
-grep -q '^HERE ERR_COMM: failed -1: waited 2 s for the other ranks: MPI: start' "$output" || fail "start: expected the deadline"
+grep -q '^HERE ERR_COMM: failed -1: waited 10 s for the other ranks: MPI: start' "$output" || fail "start: expected the deadline"
 
 start 3 killed # the launcher ends the others
 [ "$status" -ne 0 ] && [ "$status" -ne 124 ] || fail "killed: status $status"
