@@ -52,6 +52,7 @@ template <typename real, template <typename> class cell> struct unit_place {
 template <typename real> struct chunk_arrays {
   int64_t chunks;      /* P, cut by bppsa_cut */
   int multiprocessors; /* of the GPU */
+  int shared_most;     /* bytes of shared memory that a block of it can have */
   real *products;      /* [P-1][b][HP][HP], stored by columns: row r is the image of basis vector r, times 2^exponents[r] */
   int32_t *exponents;  /* [P-1][b][H] */
   real *norms;         /* likewise: the largest entry of each row */
@@ -67,11 +68,11 @@ template <typename real> struct chunk_arrays {
 /* All functions: ERR_CUDA: the launch failed. */
 template <typename real> struct cell_launchers {
   /* Asks for more shared memory than 48 KiB, once for each device. */
-  bppsa_status (*prepare)(int64_t hidden);
+  bppsa_status (*prepare)(int64_t hidden, int shared_most);
   /* Compute h_1 .. h_T and what is saved: forward for H <= CHUNK_HIDDEN, forward_wide for any H with w_t [H][G·H], the transpose
    * of W_hh. */
   bppsa_status (*forward)(cudaStream_t stream, const layer_arrays<real> &c);
-  bppsa_status (*forward_wide)(cudaStream_t stream, const layer_arrays<real> &c, const real *w_t);
+  bppsa_status (*forward_wide)(cudaStream_t stream, const layer_arrays<real> &c, const real *w_t, int shared_most);
   /* For a scan: coefficients computes d_k and e; deltas computes delta_x and delta_h from g. */
   bppsa_status (*coefficients)(cudaStream_t stream, const layer_arrays<real> &c);
   bppsa_status (*deltas)(cudaStream_t stream, const layer_arrays<real> &c);

@@ -13,7 +13,7 @@
 
 namespace {
 
-enum { SHARED_BYTES = 224 * 1024, WIDE_THREADS = 256, UNIT_THREADS = 256 };
+enum { WIDE_THREADS = 256, UNIT_THREADS = 256 };
 
 /* Rows of a product for one thread. An entry of W is read from shared memory once for so many multiply-adds, whose sums are in
  * registers. FEW: where there are so few products that schedulers would stand idle, more threads work on each. */
@@ -79,7 +79,8 @@ template <typename real, template <typename> class cell, int HP>
 bppsa_status launch_carry(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s) {
   typedef rows_of<real, HP> rows;
   typedef transition_shape<real, cell, HP, rows::FEW> few;
-  const bool is_few = (s.chunks - 1) * c.batch <= (int64_t)few::ITEMS * few::WARPS * s.multiprocessors; /* a block on each */
+  const bool is_few = (s.chunks - 1) * c.batch <= (int64_t)few::ITEMS * few::WARPS * s.multiprocessors || /* a block on each */
+                      (int)transition_shape<real, cell, HP, rows::V>::SHARED > s.shared_most;
   BPPSA_TRY((is_few ? launch_transition<real, cell, HP, rows::FEW>(stream, c, s)
                     : launch_transition<real, cell, HP, rows::V>(stream, c, s)));
   BPPSA_LAUNCH((bppsa_recurrent_carry<real, cell, HP>), (unsigned)c.batch, CARRY_THREADS, sizeof(carry_tile<real, HP>), stream, c,
@@ -87,19 +88,22 @@ bppsa_status launch_carry(cudaStream_t stream, const layer_arrays<real> &c, cons
   return launched("gradients between chunks: launch");
 }
 
-template <typename real, template <typename> class cell, int HP, int V> bppsa_status allow_shared() {
-  const cudaError_t error =
-      cudaFuncSetAttribute(bppsa_recurrent_transition<real, cell, HP, V>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                           (int)transition_shape<real, cell, HP, V>::SHARED);
-  return bppsa_cuda_check(error, "products of chunks: shared memory");
+/* Rows that a block has no room for are not launched either. */
+template <typename real, template <typename> class cell, int HP, int V> bppsa_status allow_shared(int shared_most) {
+  enum { SHARED = transition_shape<real, cell, HP, V>::SHARED };
+  return (int)SHARED > shared_most
+             ? BPPSA_OK
+             : bppsa_cuda_check(cudaFuncSetAttribute(bppsa_recurrent_transition<real, cell, HP, V>,
+                                                     cudaFuncAttributeMaxDynamicSharedMemorySize, (int)SHARED),
+                                "products of chunks: shared memory");
 }
 
 } // namespace
 
 template <typename real, template <typename> class cell> struct chunk_launch {
-  static bppsa_status prepare(int64_t hidden);
+  static bppsa_status prepare(int64_t hidden, int shared_most);
   static bppsa_status forward(cudaStream_t stream, const layer_arrays<real> &c);
-  static bppsa_status forward_wide(cudaStream_t stream, const layer_arrays<real> &c, const real *w_t);
+  static bppsa_status forward_wide(cudaStream_t stream, const layer_arrays<real> &c, const real *w_t, int shared_most);
   static bppsa_status coefficients(cudaStream_t stream, const layer_arrays<real> &c);
   static bppsa_status deltas(cudaStream_t stream, const layer_arrays<real> &c);
   static bppsa_status carry(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
@@ -126,16 +130,16 @@ METHOD(int64_t, blocks)(int64_t chunks, int64_t batch) {
   return divide_up(chunks * batch, walk_warps(chunks * batch));
 }
 
-METHOD(bppsa_status, prepare)(int64_t hidden) {
+METHOD(bppsa_status, prepare)(int64_t hidden, int shared_most) {
   if (hidden > CHUNK_HIDDEN) {
     return bppsa_cuda_check(
-        cudaFuncSetAttribute(bppsa_recurrent_forward_wide<real, cell>, cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES),
+        cudaFuncSetAttribute(bppsa_recurrent_forward_wide<real, cell>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_most),
         "forward pass: shared memory");
   }
-  return padded(hidden, [](auto hp) {
+  return padded(hidden, [=](auto hp) {
     typedef rows_of<real, hp.value> rows;
-    BPPSA_TRY((allow_shared<real, cell, hp.value, rows::FEW>()));
-    return allow_shared<real, cell, hp.value, rows::V>();
+    BPPSA_TRY((allow_shared<real, cell, hp.value, rows::FEW>(shared_most)));
+    return allow_shared<real, cell, hp.value, rows::V>(shared_most);
   });
 }
 
@@ -151,9 +155,9 @@ METHOD(bppsa_status, forward)(cudaStream_t stream, const layer_arrays<real> &c) 
   });
 }
 
-METHOD(bppsa_status, forward_wide)(cudaStream_t stream, const layer_arrays<real> &c, const real *w_t) {
+METHOD(bppsa_status, forward_wide)(cudaStream_t stream, const layer_arrays<real> &c, const real *w_t, int shared_most) {
   const int64_t copied = (cell<real>::MATRICES * c.hidden + 2) * c.hidden * (int64_t)sizeof(real);
-  const bool fits_shared = copied <= SHARED_BYTES;
+  const bool fits_shared = copied <= shared_most;
   const size_t shared = fits_shared ? (size_t)copied : 2 * (size_t)c.hidden * sizeof(real);
   const int64_t warps = divide_up(c.hidden, WARP_LANES);
   const unsigned threads = (unsigned)(warps * WARP_LANES < WIDE_THREADS ? warps * WARP_LANES : (int64_t)WIDE_THREADS);

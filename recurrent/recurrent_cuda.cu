@@ -17,7 +17,7 @@ struct recurrent_gpu {
   const bppsa_cell_cuda *cell;
   const bppsa_device *device;
   int32_t index;
-  int multiprocessors;
+  int multiprocessors, shared_most; /* of the GPU; bytes of shared memory that a block can have */
   cudaStream_t stream;
   void *memory;
   int64_t chunks;   /* fused: P; 1 for BP */
@@ -191,6 +191,7 @@ template <typename real> chunk_arrays<real> chunks_of(const recurrent_network *n
   chunk_arrays<real> s = {};
   s.chunks = gpu->chunks;
   s.multiprocessors = gpu->multiprocessors;
+  s.shared_most = gpu->shared_most;
   s.products = (real *)gpu->products;
   s.exponents = (int32_t *)gpu->exponents;
   s.norms = (real *)gpu->norms;
@@ -213,7 +214,7 @@ template <typename real> bppsa_status forward_layer(recurrent_network *n, int64_
   BPPSA_LAUNCH(bppsa_linear_transposed<real>, (unsigned)divide_up(rows * c.hidden, TRANSPOSE_THREADS), TRANSPOSE_THREADS, 0,
                n->gpu->stream, c.w_hh, rows, c.hidden, w_t);
   BPPSA_TRY(bppsa_cuda_check(cudaGetLastError(), "transpose: launch"));
-  return launchers<real>(n).forward_wide(n->gpu->stream, c, w_t);
+  return launchers<real>(n).forward_wide(n->gpu->stream, c, w_t, n->gpu->shared_most);
 }
 
 /* Writes the sums of a walk to the gradients. */
@@ -376,7 +377,9 @@ bppsa_status create(recurrent_network *n, const bppsa_device *device) {
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(gpu->index), "network"));
   BPPSA_TRY(bppsa_cuda_check(cudaDeviceGetAttribute(&gpu->multiprocessors, cudaDevAttrMultiProcessorCount, gpu->index),
                              "network: multiprocessors"));
-  return LAUNCH(n, prepare, n->config.hidden);
+  BPPSA_TRY(bppsa_cuda_check(cudaDeviceGetAttribute(&gpu->shared_most, cudaDevAttrMaxSharedMemoryPerBlockOptin, gpu->index),
+                             "network: shared memory"));
+  return LAUNCH(n, prepare, n->config.hidden, gpu->shared_most);
 }
 
 bool runs_scan(const recurrent_network *n, const bppsa_scan_plan *) {

@@ -171,7 +171,7 @@ static const struct {
               {19, 5, 4, 1, 16, 1, true, true, true, true},     {26, 1, 1, 3, 13, 2, false, true, false, true},
               {12, 2, 2, 1, 25, 1, false, false, false, true},  {9, 2, 2, 3, 40, 2, true, true, false, true},
               {5, 1, 1, 1, 70, 1, false, false, false, false},  {37, 5, 4, 1, 8, 1, false, false, false, false},
-              {36, 5, 4, 1, 16, 1, false, false, false, false}};
+              {36, 5, 4, 1, 16, 1, false, false, false, false}, {30, 4, 4, 1, 32, 1, false, false, false, false}};
 
 static void check_shapes(bool gru, bppsa_dtype dtype) {
   for (size_t s = 0; s < sizeof shapes / sizeof *shapes; ++s) {

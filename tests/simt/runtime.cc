@@ -546,10 +546,10 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int) {
   return cudaSuccess;
 }
 
-cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr, int device) {
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device) {
   cudaDeviceProp properties;
   const cudaError_t error = cudaGetDeviceProperties(&properties, device);
-  *value = error == cudaSuccess ? properties.multiProcessorCount : 0;
+  *value = attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin ? (int)SIMT_MOST_SHARED : properties.multiProcessorCount;
   return error;
 }
 

@@ -24,7 +24,7 @@ dim3 blockDim(1), gridDim(1);
 
 namespace {
 
-enum { STACK = 1 << 16, LANES = 32, MOST_THREADS = 1024, MOST_SHARED = 227 * 1024, MOST_BYTES = 16 };
+enum { STACK = 1 << 16, LANES = 32, MOST_THREADS = 1024, MOST_BYTES = 16 };
 
 enum state { READY, AT_BLOCK, AT_WARP, DONE };
 
@@ -233,7 +233,7 @@ bool simt_launch_is_valid(const char *kernel, dim3 grid, dim3 block, size_t shar
   static checker at_end;
   const size_t threads = (size_t)block.x * block.y * block.z;
   ++launches()[plain_name(kernel)];
-  return threads >= 1 && threads <= MOST_THREADS && shared <= MOST_SHARED && grid.x >= 1 && grid.y >= 1 && grid.y <= 65535;
+  return threads >= 1 && threads <= MOST_THREADS && shared <= SIMT_MOST_SHARED && grid.x >= 1 && grid.y >= 1 && grid.y <= 65535;
 }
 
 void simt_run(const char *kernel, dim3 grid, dim3 block, size_t shared, const std::function<void()> &thread) {

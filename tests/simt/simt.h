@@ -4,6 +4,9 @@
 
 #include <cuda_runtime.h>
 
+/* Bytes of shared memory that a block can have: those of the GPUs that have least. */
+enum { SIMT_MOST_SHARED = 99 * 1024 };
+
 /* Counts the launch; returns whether a device would accept its sizes. */
 bool simt_launch_is_valid(const char *kernel, dim3 grid, dim3 block, size_t shared);
 /* Runs all blocks one after the other; `thread` is the code of a thread. */
