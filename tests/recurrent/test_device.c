@@ -210,12 +210,10 @@ static void test_gru_f64(void **state) {
   check_shapes(true, BPPSA_F64);
 }
 
-/* Gradients of all states in a network whose states are 0, so that Jᵀ = Wᵀ (RNN) or Wᵀ_hn / 4 + I / 2 (GRU). With W = Q
- * diag(e) Qᵀ / scale the eigenvalues are e. The seed is in the directions of eigenvalue `decay`; other directions grow by a
- * factor of 3 in each step, or stay. */
+/* Gradients of all states in a network whose states are 0, so that Jᵀ = Wᵀ (RNN) or Wᵀ_hn / 4 + I / 2 (GRU); the weights
+ * are those for the Jacobian J [H][H]. seed: [H] */
 static double *hidden_gradients(bool gru, const bppsa_device *on, bppsa_dtype dtype, const way *w, int64_t steps, int64_t hidden,
-                                double growth, bool rotated, int64_t *redone) {
-  const double decay = 0.9;
+                                const double *jacobian, const double *seed, int64_t *redone) {
   bppsa_recurrent_config c = bppsa_recurrent_config_default();
   bppsa_model *model = NULL;
   bppsa_view logits, gradients;
@@ -227,18 +225,10 @@ static double *hidden_gradients(bool gru, const bppsa_device *on, bppsa_dtype dt
   c.method.scan.algorithm = w->algorithm;
   c.method.scan.chunks = w->chunks;
   assert_int_equal(bppsa_recurrent_create(&c, gru ? &bppsa_gru_cell : &bppsa_rnn_cell, on, &model), BPPSA_OK);
-  double *q = orthogonal(5, hidden, 1), *seed = bppsa_calloc(hidden, sizeof *seed);
   const bppsa_view *w_hh = &model->parameters[1].value;
-  for (int64_t i = 0; i < hidden; ++i) {
-    for (int64_t j = 0; j < hidden; ++j) {
-      double sum = 0;
-      for (int64_t k = 0; k < hidden; ++k) {
-        const double e = k % 2 == 0 ? growth : decay;
-        sum += (rotated ? q[k * hidden + i] * q[k * hidden + j] : (double)(i == k && j == k)) * (gru ? 4 * e - 2 : e);
-      }
-      bppsa_view_set(w_hh, (gru ? 2 * hidden * hidden : 0) + i * hidden + j, sum);
-    }
-    seed[i] = rotated ? q[hidden + i] : (double)(i % 2);
+  for (int64_t i = 0; i < hidden * hidden; ++i) {
+    const double diagonal = i % hidden == i / hidden;
+    bppsa_view_set(w_hh, (gru ? 2 * hidden * hidden : 0) + i, gru ? 4 * jacobian[i] - 2 * diagonal : jacobian[i]);
   }
   assert_int_equal(bppsa_model_push(model), BPPSA_OK);
   double *x = bppsa_calloc(steps, sizeof *x), *result = bppsa_calloc(steps * hidden, sizeof *result);
@@ -252,34 +242,130 @@ static double *hidden_gradients(bool gru, const bppsa_device *on, bppsa_dtype dt
   assert_int_equal(bppsa_view_convert(&typed, &wide), BPPSA_OK);
   assert_int_equal(bppsa_model_update_redone(model), BPPSA_OK);
   *redone = model->redone;
-  void *const all[] = {typed.data, x, seed, q};
-  for (size_t i = 0; i < sizeof all / sizeof *all; ++i) {
-    bppsa_free(all[i]);
-  }
+  bppsa_free(typed.data);
+  bppsa_free(x);
   bppsa_memory_free(on, in.data);
   bppsa_memory_free(on, from.data);
   bppsa_model_destroy(model);
   return result;
 }
 
-/* The rows of products grow beyond the type's range; gradients that do not grow are right all the same, because steps are redone.
- */
+/* D⁻¹ Q diag(e) Qᵀ D of eigenvalues `growth` and 0.9 in turn. q: NULL: the identity. d: NULL: the identity */
+static void make_jacobian(int64_t hidden, const double *q, const double *d, double growth, double *jacobian) {
+  for (int64_t i = 0; i < hidden; ++i) {
+    for (int64_t j = 0; j < hidden; ++j) {
+      double sum = 0;
+      for (int64_t k = 0; k < hidden; ++k) {
+        sum += (q != NULL ? q[k * hidden + i] * q[k * hidden + j] : (double)(i == k && j == k)) * (k % 2 == 0 ? growth : 0.9);
+      }
+      jacobian[i * hidden + j] = d != NULL ? sum * d[i] / d[j] : sum;
+    }
+  }
+}
+
+/* Against float64 at every step, number j of a gradient times d[j] (NULL: 1). */
+static void check_steps(int64_t steps, int64_t hidden, const double *d, const double *got, const double *expected) {
+  float narrow[32];
+  double wide[32];
+  for (int64_t t = 0; t < steps; ++t) {
+    for (int64_t j = 0; j < hidden; ++j) {
+      narrow[j] = (float)(got[t * hidden + j] * (d != NULL ? d[j] : 1));
+      wide[j] = expected[t * hidden + j] * (d != NULL ? d[j] : 1);
+    }
+    assert_true(residual(BPPSA_F32, narrow, wide, hidden, sqrt((double)steps)) < 30);
+  }
+}
+
+static const way by_bp = {BPPSA_BACKWARD_BP, BPPSA_SCAN_AUTO, 0};
+static const way in_chunks[] = {{BPPSA_BACKWARD_SCAN, BPPSA_SCAN_CHUNKED, 3}, {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_CHUNKED, 5}};
+
+/* The rows of products grow beyond the type's range. Gradients that do not grow are right all the same, and nothing is redone. */
 static void test_growth(void **state) {
   (void)state;
   enum { STEPS = 300, HIDDEN = 10 };
-  const way bp = {BPPSA_BACKWARD_BP, BPPSA_SCAN_AUTO, 0}, chunked = {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_CHUNKED, 3};
+  double jacobian[HIDDEN * HIDDEN], seed[HIDDEN];
+  make_jacobian(HIDDEN, NULL, NULL, 3, jacobian);
+  for (int64_t i = 0; i < HIDDEN; ++i) {
+    seed[i] = (double)(i % 2);
+  }
   for (int gru = 0; gru < 2; ++gru) {
     int64_t redone;
-    double *expected = hidden_gradients(gru, host, BPPSA_F64, &bp, STEPS, HIDDEN, 3, false, &redone);
-    double *got = hidden_gradients(gru, device, BPPSA_F32, &chunked, STEPS, HIDDEN, 3, false, &redone);
-    float narrow[HIDDEN];
-    for (int64_t t = 0; t < STEPS; ++t) {
-      for (int64_t j = 0; j < HIDDEN; ++j) {
-        narrow[j] = (float)got[t * HIDDEN + j];
-      }
-      assert_true(residual(BPPSA_F32, narrow, expected + t * HIDDEN, HIDDEN, sqrt(STEPS)) < 30);
-    }
+    double *expected = hidden_gradients(gru, host, BPPSA_F64, &by_bp, STEPS, HIDDEN, jacobian, seed, &redone);
+    double *got = hidden_gradients(gru, device, BPPSA_F32, &in_chunks[0], STEPS, HIDDEN, jacobian, seed, &redone);
+    check_steps(STEPS, HIDDEN, NULL, got, expected);
     assert_int_equal(redone, 0);
+    bppsa_free(expected);
+    bppsa_free(got);
+  }
+}
+
+/* The gradient grows with its products, whose rows have exponents that differ by 2^40 and more. Its numbers are as far apart the
+ * other way around, so that all of them count: the power of two that is left out must be the same for all. */
+static void test_exponents(void **state) {
+  (void)state;
+  enum { STEPS = 60, HIDDEN = 12 };
+  double jacobian[HIDDEN * HIDDEN], seed[HIDDEN], d[HIDDEN], *q = orthogonal(5, HIDDEN, 1), *random = uniform(6, HIDDEN, 1e-6);
+  for (int64_t i = 0; i < HIDDEN; ++i) {
+    d[i] = ldexp(1, (int)(i * 7 % HIDDEN * 4 - 22));
+    seed[i] = random[i] / d[i];
+  }
+  make_jacobian(HIDDEN, q, d, 3, jacobian);
+  for (int i = 0; i < 2 * 2; ++i) {
+    int64_t redone;
+    double *expected = hidden_gradients(i % 2, host, BPPSA_F64, &by_bp, STEPS, HIDDEN, jacobian, seed, &redone);
+    double *got = hidden_gradients(i % 2, device, BPPSA_F32, &in_chunks[i / 2], STEPS, HIDDEN, jacobian, seed, &redone);
+    check_steps(STEPS, HIDDEN, d, got, expected);
+    assert_int_equal(redone, 0);
+    bppsa_free(expected);
+    bppsa_free(got);
+  }
+  bppsa_free(random);
+  bppsa_free(q);
+}
+
+/* Every step moves the gradient's only number to the next unit. What a product does to single units would look useless: the unit
+ * that had the number has nothing afterwards. Over all units it is not, and nothing is redone. */
+static void test_moving(void **state) {
+  (void)state;
+  enum { STEPS = 75, HIDDEN = 12 };
+  double jacobian[HIDDEN * HIDDEN] = {0}, seed[HIDDEN] = {1};
+  for (int64_t i = 0; i < HIDDEN; ++i) {
+    jacobian[i * HIDDEN + (i + 1) % HIDDEN] = 1;
+  }
+  for (int i = 0; i < 2 * 2; ++i) {
+    int64_t redone;
+    double *expected = hidden_gradients(i % 2, host, BPPSA_F64, &by_bp, STEPS, HIDDEN, jacobian, seed, &redone);
+    double *got = hidden_gradients(i % 2, device, BPPSA_F32, &in_chunks[i / 2], STEPS, HIDDEN, jacobian, seed, &redone);
+    check_steps(STEPS, HIDDEN, NULL, got, expected);
+    assert_int_equal(redone, 0);
+    bppsa_free(expected);
+    bppsa_free(got);
+  }
+}
+
+/* One number of the gradient leaves the range of its type within the first, second, .. chunk: from there on a GPU's fused kernels
+ * have what BP has, NaN in every other number too. */
+static void test_overflow(void **state) {
+  (void)state;
+  if (bppsa_device_get_kind(device) == BPPSA_CPU) { /* its products need not find it in the same chunk */
+    skip();
+  }
+  enum { CHUNK = 15, STEPS = 5 * CHUNK, HIDDEN = 12 };
+  double jacobian[HIDDEN * HIDDEN] = {0}, seed[HIDDEN];
+  for (int64_t i = 0; i < HIDDEN; ++i) {
+    jacobian[i * (HIDDEN + 1)] = i == 7 ? 3 : 0.9;
+    seed[i] = 1;
+  }
+  for (int i = 0; i < 2 * 4; ++i) {
+    seed[7] = 1e37 * pow(3, -CHUNK * (i / 2)); /* beyond f32 after 4 steps of chunk i / 2 */
+    int64_t redone;
+    double *expected = hidden_gradients(i % 2, device, BPPSA_F32, &by_bp, STEPS, HIDDEN, jacobian, seed, &redone);
+    double *got = hidden_gradients(i % 2, device, BPPSA_F32, &in_chunks[1], STEPS, HIDDEN, jacobian, seed, &redone);
+    assert_true(redone > 0 && isnan(expected[0]) && !isnan(expected[(STEPS - 1 - CHUNK * (i / 2)) * HIDDEN]));
+    for (int64_t k = 0; k < STEPS * HIDDEN; ++k) {
+      assert_true((isnan(expected[k]) && isnan(got[k])) || got[k] == expected[k] ||
+                  fabs(got[k] - expected[k]) < 1e-4 * fabs(expected[k]));
+    }
     bppsa_free(expected);
     bppsa_free(got);
   }
@@ -289,11 +375,12 @@ static void test_growth(void **state) {
 static void test_cancellation(void **state) {
   (void)state;
   enum { STEPS = 240, HIDDEN = 12 };
-  const way bp = {BPPSA_BACKWARD_BP, BPPSA_SCAN_AUTO, 0}, chunked = {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_CHUNKED, 3};
+  double jacobian[HIDDEN * HIDDEN], *q = orthogonal(5, HIDDEN, 1), *seed = q + HIDDEN; /* of eigenvalue 0.9 */
+  make_jacobian(HIDDEN, q, NULL, 1, jacobian);
   for (int gru = 0; gru < 2; ++gru) {
     int64_t redone, none;
-    double *expected = hidden_gradients(gru, device, BPPSA_F32, &bp, STEPS, HIDDEN, 1, true, &none);
-    double *got = hidden_gradients(gru, device, BPPSA_F32, &chunked, STEPS, HIDDEN, 1, true, &redone);
+    double *expected = hidden_gradients(gru, device, BPPSA_F32, &by_bp, STEPS, HIDDEN, jacobian, seed, &none);
+    double *got = hidden_gradients(gru, device, BPPSA_F32, &in_chunks[0], STEPS, HIDDEN, jacobian, seed, &redone);
     assert_true(redone > 0);
     assert_int_equal(none, 0);
     for (int64_t i = 0; i < STEPS * HIDDEN; ++i) { /* rounding alone may grow by 0.9^-STEPS */
@@ -302,6 +389,7 @@ static void test_cancellation(void **state) {
     bppsa_free(expected);
     bppsa_free(got);
   }
+  bppsa_free(q);
 }
 
 /* Gradients enter at every step, and chunks are so long that a chunk's product contributes less than the type's range: nothing is
@@ -443,9 +531,10 @@ int main(void) {
   device = test_device(2);
   host = cpu_device(2);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_rnn_f32),  cmocka_unit_test(test_rnn_f64), cmocka_unit_test(test_gru_f32),
-      cmocka_unit_test(test_gru_f64),  cmocka_unit_test(test_growth),  cmocka_unit_test(test_cancellation),
-      cmocka_unit_test(test_vanished), cmocka_unit_test(test_nodes),   cmocka_unit_test(test_factory)};
+      cmocka_unit_test(test_rnn_f32),  cmocka_unit_test(test_rnn_f64),  cmocka_unit_test(test_gru_f32),
+      cmocka_unit_test(test_gru_f64),  cmocka_unit_test(test_growth),   cmocka_unit_test(test_exponents),
+      cmocka_unit_test(test_moving),   cmocka_unit_test(test_overflow), cmocka_unit_test(test_cancellation),
+      cmocka_unit_test(test_vanished), cmocka_unit_test(test_nodes),    cmocka_unit_test(test_factory)};
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   bppsa_device_destroy(device);
   bppsa_device_destroy(host);

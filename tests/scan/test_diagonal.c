@@ -6,61 +6,107 @@
 #include "scan/scan.h"
 #include "tests/support/support.h"
 
-/* Few numbers and many steps, of which some grow and some shrink so much that parts of the chain exceed the type's range;
- * gradients do not. */
+/* A chain of diagonal Jacobians jt [n][b][d], gradients g [n + 1][b][d] whose last are the seed and whose others are injected
+ * (affine), by a method on the device against float64 at every step. Returns the number of redone products. */
+static int64_t check_chain(const bppsa_scan_config *base, const bppsa_device *device, double *jt, double *g) {
+  bppsa_scan_config c = *base;
+  const int64_t n = c.jacobians, state_size = c.batch * c.dim, size = (int64_t)bppsa_dtype_size(c.dtype);
+  c.element = BPPSA_ELEMENT_DIAGONAL;
+  c.input = true;
+  void *typed_jt = rounded(c.dtype, jt, n * state_size), *typed_g = rounded(c.dtype, g, (n + 1) * state_size);
+  void *on_jt = on_device(device, typed_jt, n * state_size * size);
+  void *on_g = on_device(device, typed_g, (n + 1) * state_size * size);
+  for (int64_t i = n * state_size - 1; i >= 0; --i) {
+    g[i] = jt[i] * g[i + state_size] + (c.affine ? g[i] : 0);
+  }
+  bppsa_scan_plan *plan = NULL;
+  bppsa_scan_executor *executor = NULL;
+  assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_OK);
+  assert_int_equal(bppsa_scan_executor_create(plan, device, &executor), BPPSA_OK);
+  const bppsa_scan_operands operands = {.batch = c.batch, .jt = on_jt, .gradients = on_g, .injected = c.affine ? on_g : NULL};
+  assert_int_equal(executor->execute(executor, &operands), BPPSA_OK);
+  const int64_t row = state_size * size;
+  assert_int_equal(bppsa_memory_get(device, typed_g, on_g, (n + 1) * row), BPPSA_OK);
+  for (int64_t t = 0; t <= n; ++t) {
+    assert_true(residual(c.dtype, (char *)typed_g + t * row, g + t * state_size, state_size, sqrt((double)n)) < 30);
+  }
+  assert_int_equal(bppsa_scan_executor_count(executor), BPPSA_OK);
+  const int64_t redone = executor->redone;
+  bppsa_scan_executor_destroy(executor);
+  bppsa_scan_plan_destroy(plan);
+  bppsa_memory_free(device, on_jt);
+  bppsa_memory_free(device, on_g);
+  bppsa_free(typed_jt);
+  bppsa_free(typed_g);
+  return redone;
+}
+
+/* Few numbers, many steps, of which some grow and some shrink by so much that parts of the chain are beyond the type's range;
+ * gradients are not. Periods of 45 steps, where lanes of a warp that stand beside each other do alike, and of 7, where they do
+ * not. */
 static void test_long_diagonal(void **state) {
   (void)state;
   enum { LONGEST = 300 };
   static const int64_t steps[] = {64, 127, 128, 129, LONGEST};
   bppsa_device *device = test_device(2);
-  for (int k = 0; k < 5 * 4; ++k) {
+  for (int k = 0; k < 5 * 4 * 2; ++k) {
     const bool wide = k % 2 == 1, affine = k % 4 >= 2;
-    const int64_t n = steps[k / 4], batch = 1 + k % 3, dim = 1 + k % 2, state_size = batch * dim;
+    const int64_t n = steps[k / 4 % 5], batch = 1 + k % 3, dim = 1 + k % 2, state_size = batch * dim, period = k < 5 * 4 ? 45 : 7;
     bppsa_scan_config c = bppsa_scan_config_default();
-    c.element = BPPSA_ELEMENT_DIAGONAL;
     c.method.algorithm = BPPSA_SCAN_LINEAR;
     c.dtype = wide ? BPPSA_F64 : BPPSA_F32;
     c.jacobians = n;
     c.batch = batch;
     c.dim = dim;
     c.affine = affine;
-    c.input = true;
     double *jt = uniform((uint64_t)k, n * state_size, 1),
            *g = uniform((uint64_t)k + 100, (n + 1) * state_size, wide ? 1e-200 : 1e-25);
-    for (int64_t i = 0; i < n * state_size; ++i) { /* the last 45 steps, which come first, grow, the 45 before shrink again, .. */
-      jt[i] =
-          (jt[i] < 0 ? -1 : 1) * pow(wide ? 1e7 : 10, (n - 1 - i / state_size) / 45 % 2 == 0 ? 1 : -1) * (1 + 1e-3 * fabs(jt[i]));
+    const double grow = period == 45 ? (wide ? 1e7 : 10) : (wide ? 1e40 : 1e6);
+    for (int64_t i = 0; i < n * state_size; ++i) { /* the last `period` steps, which come first, grow, those before shrink, .. */
+      jt[i] = (jt[i] < 0 ? -1 : 1) * pow(grow, (n - 1 - i / state_size) / period % 2 == 0 ? 1 : -1) * (1 + 1e-3 * fabs(jt[i]));
     }
-    void *typed_jt = rounded(c.dtype, jt, n * state_size), *typed_g = rounded(c.dtype, g, (n + 1) * state_size);
-    void *on_jt = on_device(device, typed_jt, n * state_size * (int64_t)bppsa_dtype_size(c.dtype));
-    void *on_g = on_device(device, typed_g, (n + 1) * state_size * (int64_t)bppsa_dtype_size(c.dtype));
-    for (int64_t i = n * state_size - 1; i >= 0; --i) {
-      g[i] = jt[i] * g[i + state_size] + (affine ? g[i] : 0);
+    assert_int_equal(check_chain(&c, device, jt, g), 0);
+    bppsa_free(jt);
+    bppsa_free(g);
+  }
+  bppsa_device_destroy(device);
+}
+
+/* The last number of each state is nearly as large as its type allows; it shrinks for four steps, grows for four, and grows back.
+ * The product of the first eight has a power of two of its own, without which the number leaves the range: in f64 such a product
+ * is useless for this number alone, and its steps are redone. In a chain that lanes of a warp share, one lane begins beyond the
+ * range. */
+static void test_beyond_range(void **state) {
+  (void)state;
+  enum { N = 64, DIM = 2 };
+  static const bppsa_scan_method methods[] = {{.algorithm = BPPSA_SCAN_LINEAR},
+                                              {.algorithm = BPPSA_SCAN_BLELLOCH, .up_levels = -1},
+                                              {.algorithm = BPPSA_SCAN_CHUNKED, .chunks = N / 8}};
+  bppsa_device *device = test_device(2);
+  for (int k = 0; k < 3 * 2 * 2; ++k) {
+    const bool wide = k % 2 == 1, large = k / 2 % 2 == 1;
+    bppsa_scan_config c = bppsa_scan_config_default();
+    c.method = methods[k / 4];
+    c.dtype = wide ? BPPSA_F64 : BPPSA_F32;
+    c.jacobians = N;
+    c.batch = 1;
+    c.dim = DIM;
+    double *jt = uniform((uint64_t)k, N * DIM, 0.1), *g = bppsa_calloc((N + 1) * DIM, sizeof *g);
+    for (int64_t i = 0; i < N * DIM; ++i) {
+      static const double exponents[N / 4] = {[4] = -2, [5] = 1.5, [6] = 0.5};
+      jt[i] = (1 + jt[i]) * (i % DIM == 1 && large ? pow(10, exponents[(N - 1 - i / DIM) / 4]) : 1);
     }
-    bppsa_scan_plan *plan = NULL;
-    bppsa_scan_executor *executor = NULL;
-    assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_OK);
-    assert_int_equal(bppsa_scan_executor_create(plan, device, &executor), BPPSA_OK);
-    const bppsa_scan_operands operands = {.batch = batch, .jt = on_jt, .gradients = on_g, .injected = affine ? on_g : NULL};
-    assert_int_equal(executor->execute(executor, &operands), BPPSA_OK);
-    const int64_t row = state_size * (int64_t)bppsa_dtype_size(c.dtype);
-    assert_int_equal(bppsa_memory_get(device, typed_g, on_g, (n + 1) * row), BPPSA_OK);
-    for (int64_t t = 0; t <= n; ++t) {
-      assert_true(residual(c.dtype, (char *)typed_g + t * row, g + t * state_size, state_size, sqrt((double)n)) < 30);
-    }
-    bppsa_scan_executor_destroy(executor);
-    bppsa_scan_plan_destroy(plan);
-    bppsa_memory_free(device, on_jt);
-    bppsa_memory_free(device, on_g);
-    void *const own[] = {jt, g, typed_jt, typed_g};
-    for (size_t i = 0; i < sizeof own / sizeof *own; ++i) {
-      bppsa_free(own[i]);
-    }
+    g[N * DIM] = 1;
+    g[N * DIM + 1] = !large ? 1 : wide ? 1e305 : 1e36;
+    const int64_t redone = check_chain(&c, device, jt, g);
+    assert_int_equal(redone > 0, wide && large && c.method.algorithm == BPPSA_SCAN_CHUNKED);
+    bppsa_free(jt);
+    bppsa_free(g);
   }
   bppsa_device_destroy(device);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_long_diagonal)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_long_diagonal), cmocka_unit_test(test_beyond_range)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

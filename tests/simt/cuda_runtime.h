@@ -24,6 +24,8 @@
 #include <algorithm>
 #include <functional>
 
+#include "tests/simt/mutant.h"
+
 #define __global__ static
 #define __device__
 #define __host__
@@ -46,40 +48,41 @@ enum { warpSize = 32 };
 
 void __syncthreads();
 void __syncwarp(unsigned mask = 0xffffffffu);
-int __syncthreads_or(int predicate);
 
-/* Every thread named in the mask gives `size` bytes and receives those of `lane`, which must be in the mask. */
-void simt_exchange(unsigned mask, const void *mine, void *theirs, size_t size, int lane);
-unsigned simt_ballot(unsigned mask, int predicate);
+/* Every thread named in the mask gives `size` bytes and receives those of `lane`, which must be in the mask; the lanes that vote
+ * yes. mutant.h says what a place is. */
+void simt_exchange(unsigned mask, const void *mine, void *theirs, size_t size, int lane, const simt_place &place);
+unsigned simt_ballot(unsigned mask, int predicate, const simt_place &place);
 int simt_lane();
 
-template <typename T> T __shfl_sync(unsigned mask, T value, int lane, int width = 32) {
+int __syncthreads_or(int predicate, simt_place place = SIMT_HERE);
+template <typename T> T __shfl_sync(unsigned mask, T value, int lane, int width = 32, simt_place place = SIMT_HERE) {
   T result;
   const int first = simt_lane() / width * width;
-  simt_exchange(mask, &value, &result, sizeof value, first + (lane & (width - 1)));
+  simt_exchange(mask, &value, &result, sizeof value, first + (lane & (width - 1)), place);
   return result;
 }
-template <typename T> T __shfl_up_sync(unsigned mask, T value, unsigned by, int width = 32) {
+template <typename T> T __shfl_up_sync(unsigned mask, T value, unsigned by, int width = 32, simt_place place = SIMT_HERE) {
   T result;
   const int lane = simt_lane() % width < (int)by ? simt_lane() : simt_lane() - (int)by;
-  simt_exchange(mask, &value, &result, sizeof value, lane);
+  simt_exchange(mask, &value, &result, sizeof value, lane, place);
   return result;
 }
-template <typename T> T __shfl_xor_sync(unsigned mask, T value, int other, int width = 32) {
+template <typename T> T __shfl_xor_sync(unsigned mask, T value, int other, int width = 32, simt_place place = SIMT_HERE) {
   T result;
   const int lane = simt_lane() ^ other;
-  simt_exchange(mask, &value, &result, sizeof value, lane / width > simt_lane() / width ? simt_lane() : lane);
+  simt_exchange(mask, &value, &result, sizeof value, lane / width > simt_lane() / width ? simt_lane() : lane, place);
   return result;
 }
-inline unsigned __ballot_sync(unsigned mask, int predicate) {
-  return simt_ballot(mask, predicate);
+inline unsigned __ballot_sync(unsigned mask, int predicate, simt_place place = SIMT_HERE) {
+  return simt_ballot(mask, predicate, place);
 }
-inline int __any_sync(unsigned mask, int predicate) {
-  return simt_ballot(mask, predicate) != 0;
+inline int __any_sync(unsigned mask, int predicate, simt_place place = SIMT_HERE) {
+  return simt_ballot(mask, predicate, place) != 0;
 }
-inline int __reduce_max_sync(unsigned mask, int value) {
+inline int __reduce_max_sync(unsigned mask, int value, simt_place place = SIMT_HERE) {
   for (int other = warpSize / 2; other > 0; other /= 2) {
-    value = std::max(value, __shfl_xor_sync(mask, value, other));
+    value = std::max(value, __shfl_xor_sync(mask, value, other, warpSize, place));
   }
   return value;
 }

@@ -199,13 +199,6 @@ std::map<std::string, long> &launches() {
   return map;
 }
 
-/* "(name<float, 4>)" -> "name" */
-std::string plain_name(const char *kernel) {
-  std::string name(kernel);
-  name.erase(0, name.find_first_not_of("( "));
-  return name.substr(0, name.find_first_of("<) "));
-}
-
 /* Every kernel of SIMT_KERNELS must have been launched. */
 struct checker {
   checker() { (void)launches(); } /* so that the launches are destroyed after it */
@@ -229,10 +222,16 @@ struct checker {
 
 } // namespace
 
+std::string simt_plain_name(const char *kernel) {
+  std::string name(kernel);
+  name.erase(0, name.find_first_not_of("( "));
+  return name.substr(0, name.find_first_of("<) "));
+}
+
 bool simt_launch_is_valid(const char *kernel, dim3 grid, dim3 block, size_t shared) {
   static checker at_end;
   const size_t threads = (size_t)block.x * block.y * block.z;
-  ++launches()[plain_name(kernel)];
+  ++launches()[simt_plain_name(kernel)];
   return threads >= 1 && threads <= MOST_THREADS && shared <= SIMT_MOST_SHARED && grid.x >= 1 && grid.y >= 1 && grid.y <= 65535;
 }
 
@@ -267,15 +266,38 @@ int simt_lane() {
   return current_index % LANES;
 }
 
-int __syncthreads_or(int predicate) {
+namespace {
+
+int wait_for_block(int predicate) {
   current->where = AT_BLOCK;
   current->predicate = predicate != 0;
   leave();
   return any;
 }
 
+/* The first lane of a mask. */
+int first_of(unsigned mask) {
+  int lane = 0;
+  while (lane < LANES - 1 && (mask >> lane & 1) == 0) {
+    ++lane;
+  }
+  return lane;
+}
+
+unsigned mask_at(unsigned mask, simt_mutant mutant) {
+  return mutant == MUTANT_MASK ? mask & (mask - 1) : mask;
+}
+
+} // namespace
+
 void __syncthreads() {
-  (void)__syncthreads_or(0);
+  (void)wait_for_block(0);
+}
+
+int __syncthreads_or(int predicate, simt_place place) {
+  const simt_mutant mutant = simt_mutant_at(place, kernel_name);
+  const int some = wait_for_block(predicate);
+  return mutant == MUTANT_OWN ? predicate != 0 : mutant == MUTANT_EVERY ? 1 : mutant == MUTANT_NONE ? 0 : some;
 }
 
 void __syncwarp(unsigned mask) {
@@ -284,7 +306,10 @@ void __syncwarp(unsigned mask) {
   leave();
 }
 
-void simt_exchange(unsigned mask, const void *mine, void *theirs, size_t size, int lane) {
+void simt_exchange(unsigned mask, const void *mine, void *theirs, size_t size, int lane, const simt_place &place) {
+  const simt_mutant mutant = simt_mutant_at(place, kernel_name);
+  mask = mask_at(mask, mutant);
+  lane = mutant == MUTANT_OWN ? simt_lane() : mutant == MUTANT_EVERY ? first_of(mask) : mutant == MUTANT_BESIDE ? lane ^ 1 : lane;
   if (size > MOST_BYTES || lane < 0 || lane >= LANES || (mask >> simt_lane() & 1) == 0 || (mask >> lane & 1) == 0) {
     fail("a shuffle from or by a thread that is not of the mask");
   }
@@ -292,11 +317,20 @@ void simt_exchange(unsigned mask, const void *mine, void *theirs, size_t size, i
   memcpy(current->given, mine, size);
   __syncwarp(mask);
   memcpy(theirs, fibers[(size_t)(first + lane)].given, size);
+  if (mutant == MUTANT_NONE) {
+    memset(theirs, 0, size);
+  }
   __syncwarp(mask); /* before any thread gives again */
 }
 
-unsigned simt_ballot(unsigned mask, int predicate) {
+unsigned simt_ballot(unsigned mask, int predicate, const simt_place &place) {
+  const simt_mutant mutant = simt_mutant_at(place, kernel_name);
+  mask = mask_at(mask, mutant);
+  if ((mask >> simt_lane() & 1) == 0) {
+    fail("a vote by a thread that is not of the mask");
+  }
   const int first = current_index - simt_lane();
+  const unsigned own = 1u << simt_lane();
   unsigned votes = 0;
   current->predicate = predicate != 0;
   __syncwarp(mask);
@@ -304,5 +338,16 @@ unsigned simt_ballot(unsigned mask, int predicate) {
     votes |= (mask >> lane & 1) != 0 && fibers[(size_t)(first + lane)].predicate ? 1u << lane : 0;
   }
   __syncwarp(mask);
-  return votes;
+  switch (mutant) {
+  case MUTANT_OWN:
+    return votes & own;
+  case MUTANT_NONE:
+    return 0;
+  case MUTANT_EVERY:
+    return mask;
+  case MUTANT_BESIDE:
+    return votes & ~own;
+  default:
+    return votes;
+  }
 }

@@ -4,6 +4,11 @@
 
 #include <cuda_runtime.h>
 
+#include <string>
+
+/* "(name<float, 4>)" -> "name" */
+std::string simt_plain_name(const char *kernel);
+
 /* Bytes of shared memory that a block can have: those of the GPUs that have least. */
 enum { SIMT_MOST_SHARED = 99 * 1024 };
 

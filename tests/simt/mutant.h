@@ -1,0 +1,36 @@
+/* Shuffles and votes that are broken on purpose, to see whether a test notices (mutate_shuffles.sh). A place is a call in the
+ * source of a kernel. With SIMT_PLACES=FILE a program that ends well appends to FILE every place that it came by, with its kernel;
+ * with SIMT_MUTANT=FILE:LINE:COLUMN:MUTANT the place of that name does otherwise:
+ *
+ *             a shuffle gives                          a vote counts
+ *   own       what the thread itself gave              the thread's own voice alone
+ *   none      zeros                                    nobody's yes
+ *   every     what the first lane of the mask gave     a yes of everybody
+ *   beside    what the wanted lane's neighbour gave    the other lanes' voices alone; a block's: all, as it should
+ *   mask      nothing: its mask lacks a lane           nothing: its mask lacks a lane; a block has none
+ */
+#ifndef BPPSA_TESTS_SIMT_MUTANT_H
+#define BPPSA_TESTS_SIMT_MUTANT_H
+
+struct simt_place {
+  const char *file;
+  unsigned line, column;
+};
+
+/* As a default argument: where the call is. */
+#ifdef __clang__
+#define SIMT_HERE (simt_place{__builtin_FILE(), __builtin_LINE(), __builtin_COLUMN()})
+#else
+#include <source_location>
+constexpr simt_place simt_here(const std::source_location &at) {
+  return {at.file_name(), at.line(), at.column()};
+}
+#define SIMT_HERE simt_here(std::source_location::current())
+#endif
+
+enum simt_mutant { MUTANT_OFF, MUTANT_OWN, MUTANT_NONE, MUTANT_EVERY, MUTANT_BESIDE, MUTANT_MASK };
+
+/* What the place does; kernel: that it is in. */
+simt_mutant simt_mutant_at(const simt_place &place, const char *kernel);
+
+#endif
