@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""What LeNet-5 learns from images, by BP and by the scan, and what is left of it with 3 % of its weights (BPPSA §3.5, 4.3).
+"""Trains LeNet-5 on images by BP and by the scan, then prunes it to 3 % of its weights (BPPSA §3.5, 4.3).
 
     bench/cifar10.py --program build/cpu/bppsa --folder DIR [--epochs 10] [--retrain 12] [--data cifar10:DIR] [--out F.json]
 
 Writes a synthetic set into DIR/cifar unless it is there, or takes --data. Then, at batches of 256 and SGD 0.01/0.9,
 
-  curves    300 iterations by BP and by the scan with one up-level in float64: the losses differ by less than 1e-3 at every step while they fall
-            by at least a third; and how far they lie apart in float32, where rounding grows while the loss falls: beside it, how far BP in float32
-            ends from BP in float64, which no order of sums has a part in
+  curves    300 iterations by BP and by the scan with one up-level. In float64 the losses differ by less than 1e-3 at every step,
+            while they fall by at least a third. For float32, whose rounding errors grow while the loss falls, the script reports
+            how far the two curves are apart, and beside it how far BP in float32 ends from BP in float64.
   accuracy  epochs by BP and by the scan that auto chooses: above 50 % of the held-out part (chance is 10 %)
-  pruning   80, 90, 95 and 97 % of every layer's weights are pruned, the rest trained on with the mask each time, at 0.02: within five points of before
+  pruning   80, 90, 95 and 97 % of every layer's weights are pruned; after each pruning the rest is trained on with the mask, at a
+            learning rate of 0.02. The accuracy ends within five points of the one before.
 
 Exits 1 where one of these fails. Needs Python 3 alone.
 """

@@ -1,13 +1,13 @@
 #!/bin/sh
-# bench/gpu.sh RESULTS [BUNDLE]: on a machine with a GPU, its driver and the CUDA toolkit, verifies everything and measures everything within nine minutes.
-# BUNDLE is what tools/gpu_bundle made, the directory or its .tar.gz [build/gpu/bundle or build/gpu/bundle.tar.gz].
+# bench/gpu.sh RESULTS [BUNDLE]: runs the tests and the benchmarks on a machine with a GPU, its driver and the CUDA toolkit, within
+# nine minutes. BUNDLE is what tools/gpu_bundle made, the directory or its .tar.gz [build/gpu/bundle or build/gpu/bundle.tar.gz].
 #
-# In this order, each step within a time of its own, and what is skipped is said:
+# The parts run in this order. Each step has a time limit of its own, and the script names every step that it skips:
 #   verify      the GPU's tests; compute-sanitizer's memcheck and racecheck on small cases
 #   recurrent   bench rnn (tables 4 and 5), gru (table 6), T = 100000, crossover; PyTorch where python3 has it with CUDA
 #   sparse      LeNet-5 and VGG-11, sparse products and scans, Jacobians
-# PARTS="recurrent sparse" runs some of these alone: all together have to hurry. RESULTS gets log.txt, a JSON document a benchmark, and roofline.md. Exits 1
-# when a test, a sanitizer or a row's check failed, 2 when there is no GPU.
+# PARTS="recurrent sparse" runs these parts alone, which leaves more time for each. RESULTS gets log.txt, a JSON document for each
+# benchmark, and roofline.md. Exits 1 when a test, a sanitizer or a row's check failed, 2 when there is no GPU.
 set -u
 SECONDS_IN_ALL=${SECONDS_IN_ALL:-530}
 PARTS=${PARTS:-verify recurrent sparse}
@@ -54,8 +54,8 @@ skip() { # skip WHAT WHY
   skipped="$skipped; $1: $2"
 }
 
-# part NAME SECONDS COMMAND ...: its output goes to the log. Sets `code`: of the command; 124 when its time was over; 77 when it was skipped. A test
-# that does not end in its time failed; anything else was skipped.
+# part NAME SECONDS COMMAND ...: runs the command; its output goes to the log. Sets `code` to the command's exit code, to 124 when
+# its time was over, to 77 when it was skipped. A test that exceeds its time has failed; any other command counts as skipped.
 part() {
   name=$1
   most=$2
@@ -90,7 +90,7 @@ part() {
   esac
 }
 
-# ---- what is here ----
+# ---- what this machine has ----
 
 if [ -f "$bundle" ]; then
   mkdir "$scratch/bundle"
@@ -103,7 +103,7 @@ if [ ! -x "$program" ]; then
   echo "gpu.sh: no program in $bundle, expected what tools/gpu_bundle makes"
   exit 2
 fi
-# CUDA's own libraries, then those that came as Python packages (cuDNN often does).
+# The directories of CUDA's libraries, then of libraries that were installed as Python packages, as cuDNN often is.
 LD_LIBRARY_PATH=${LD_LIBRARY_PATH:-}:/usr/local/cuda/lib64
 if command -v python3 >/dev/null 2>&1; then
   packages=$(python3 -c 'import nvidia; print(list(nvidia.__path__)[0])' 2>/dev/null || true)
@@ -127,7 +127,7 @@ fi
 
 # ---- verification ----
 
-# late SECONDS WHAT: the benchmarks, where there are any, need the rest of the time; what comes too late is skipped.
+# late SECONDS WHAT: skips WHAT when the script has run for SECONDS and benchmarks follow, because they need the rest of the time.
 late() {
   if [ "$PARTS" = verify ]; then
     return 1
@@ -191,7 +191,7 @@ fi
 
 # ---- benchmarks ----
 
-left_out() { # what the step that has just run says of it
+left_out() { # prints what the latest step has left out
   if [ "$code" -ne 77 ]; then
     grep 'left out' "$scratch/out"
   fi
@@ -235,7 +235,7 @@ if wants sparse; then
   sparse product 60 product
   sparse product_vgg11 45 product --up-levels 2
   sparse scan 15 scan
-  # Generators of sparse Jacobians, their values held against the write bandwidth.
+  # The generation of sparse Jacobians, as a share of the write bandwidth.
   part jacobian 30 "$program" bench jacobian --device cuda --quick --out "$results/jacobian.json"
 fi
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""What a GRU learns from synthetic instruments, by BP and by the scan: the path of the paper's section 4.2 from WAV files to a trained network.
+"""Trains a GRU on synthetic instruments by BP and by the scan: section 4.2 of the paper, from WAV files to a trained network.
 
     bench/instruments.py --program build/cpu/bppsa --folder DIR [--files 3300] [--held-out 500] [--epochs 60] [--out F.json]
 
-Writes the WAV files and their features (set S) into DIR unless they are there, then trains `train gru` (H 20, B 16, Adam 3e-4) once by sequential BP
-and once by the chunked scan: 300 iterations, whose losses are compared, then the epochs, whose accuracy on the samples held out is reported
-(chance is 1 in 11). Exits 1 where the curves differ by 1e-3 or more or an accuracy is not above 60 %. Needs Python 3 alone; 3300 files are 1.8 GB.
+Writes the WAV files and their features (set S) into DIR unless DIR has them, then runs `train gru` (H 20, B 16, Adam 3e-4) once by
+sequential BP and once by the chunked scan: first 300 iterations, whose losses are compared, then the epochs, whose accuracy on
+the held-out samples is reported (chance is 1 in 11). Exits 1 where the curves differ by 1e-3 or more, or an accuracy is not above
+60 %. Needs Python 3 alone. 3300 files take 1.8 GB.
 """
 import argparse
 import datetime

@@ -1,6 +1,7 @@
 #!/bin/sh
-# bench/roofline.sh F.json ...: what `bppsa bench rnn|gru --device cuda --out F.json` measured, as Markdown: every row over the floor that the
-# ceilings measured beside it make, and over the fastest of cuDNN's rows of the same point and phase that are right and do without TF32.
+# bench/roofline.sh F.json ...: prints what `bppsa bench rnn|gru --device cuda --out F.json` measured as Markdown. A row's time is
+# divided by its floor, which follows from the ceilings measured beside it, and by the fastest of cuDNN's rows of the same point
+# and phase that are right and do not use TF32.
 set -eu
 if [ $# -eq 0 ]; then
   echo "roofline: no file, expected documents of bppsa bench"
@@ -11,9 +12,9 @@ for file in "$@"; do
     echo "roofline: $file cannot be read, expected a document of bppsa bench"
     exit 2
   fi
-  # A row is an object without objects in it: one line each.
+  # A row is an object that contains no object: each becomes one line.
   tr '{}' '\n\n' <"$file" | awk -v file="$(basename "$file" .json)" '
-    # The value of a field: text without quotes.
+    # Returns the value of a field; a text without its quotes.
     function field(name,    at, rest) {
       at = index($0, "\"" name "\": ")
       if (at == 0) return ""

@@ -4,8 +4,9 @@
 
 #include "bppsa_version.h"
 #include "cli/command.h"
+#include "models/network_kind.h"
 
-#define OBJECT_LIMIT 16 /* objects of one verb, and verbs */
+#define OBJECT_LIMIT 16 /* the most objects of one verb, and the most verbs */
 
 static const bppsa_command *const commands[] = {&bppsa_command_train_rnn,
                                                 &bppsa_command_train_gru,
@@ -113,15 +114,13 @@ static bool is_help(const char *text) {
   return strcmp(text, "--help") == 0 || strcmp(text, "-h") == 0;
 }
 
-/* Does a command with this object take the word? */
+/* Says whether a command with this object takes the word. */
 static bool is_object(const char *object, const char *word) {
-  static const char suffix[] = ".json";
-  const size_t length = strlen(word), end = sizeof suffix - 1;
-  return strcmp(object, BPPSA_FILE_OBJECT) == 0 ? length > end && strcmp(word + length - end, suffix) == 0
-                                                : strcmp(object, word) == 0;
+  const bppsa_network_kind *kind = bppsa_network_kind_find(word);
+  return strcmp(object, kind != NULL ? kind->name : word) == 0;
 }
 
-/* The command of argv[1] and argv[2]; *used arguments name it. *command stays NULL when help was printed instead. */
+/* Finds the command of argv[1] and argv[2]; *used of them name it. *command stays NULL when help was printed instead. */
 static bppsa_status find_command(int argc, char **argv, FILE *out, const bppsa_command **command, int *used) {
   const char *words[OBJECT_LIMIT + 1];
   char text[200], hint[96];
@@ -152,17 +151,18 @@ static bppsa_status find_command(int argc, char **argv, FILE *out, const bppsa_c
                     join_words(words, text, sizeof text), bppsa_suggestion(argv[2], words, hint, sizeof hint));
 }
 
-/* `used` words name the command. */
+/* Parses the words after the first `used`, which name the command, and runs it. */
 static bppsa_status run_command(const bppsa_command *command, int used, int argc, char **argv, FILE *out, FILE *err) {
   char name[BPPSA_COMMAND_NAME];
-  bppsa_cli cli = {.command = command, .object = used > 2 ? argv[2] : NULL, .argc = argc, .argv = argv, .out = out, .err = err};
+  bppsa_cli cli = {
+      .command = command, .object = used > 2 ? argv[2] : NULL, .argc = argc, .argv = argv, .to = {.out = out, .err = err}};
   BPPSA_TRY(
       bppsa_options_parse(bppsa_command_name(command, name, sizeof name), command->uses, argc - used, argv + used, cli.values));
   if (cli.values[BPPSA_OPTION_HELP].given) {
     bppsa_help_command(out, command);
     return BPPSA_OK;
   }
-  cli.json = cli.values[BPPSA_OPTION_JSON].given;
+  cli.to.json = cli.values[BPPSA_OPTION_JSON].given;
   return command->run(&cli);
 }
 
@@ -210,10 +210,10 @@ static int exit_code(bppsa_status status) {
 int bppsa_cli_main(int argc, char **argv, FILE *out, FILE *err) {
   bppsa_status status = run(argc, argv, out, err);
   if (status == BPPSA_OK) {
-    status = bppsa_cli_flush(out);
+    status = bppsa_output_flush(out);
   }
   if (status != BPPSA_OK) {
-    fflush(out); /* what was already said comes before the error */
+    fflush(out); /* so that results appear before the error */
     fprintf(err, "bppsa: error: %s\n", bppsa_last_error());
     fflush(err);
   }

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "bench/harness/output.h"
 #include "cli/options.h"
 #include "core/json.h"
 #include "core/view.h"
@@ -14,18 +15,15 @@ typedef struct bppsa_command bppsa_command;
 typedef struct {
   const bppsa_command *command;
   const char *object; /* as typed: the command's, or the path of a network file; NULL without */
-  int argc;           /* the words of the command line, the program's name first */
+  int argc;           /* words of the command line, beginning with the program's name */
   char **argv;
-  FILE *out, *err;
-  bool json;
+  bppsa_output to;
   bppsa_option_value values[BPPSA_OPTION_COUNT];
 } bppsa_cli;
 
-#define BPPSA_FILE_OBJECT "FILE.json" /* stands for every path that ends in .json */
-
 struct bppsa_command {
   const char *verb;   /* "train" */
-  const char *object; /* "rnn", or BPPSA_FILE_OBJECT; NULL: the verb alone */
+  const char *object; /* "rnn", or BPPSA_NETWORK_FILE; NULL: the verb alone */
   const char *summary;
   const char *example;          /* a command line without "bppsa " */
   const char *notes;            /* lines below the options in the help, or NULL */
@@ -65,33 +63,17 @@ static inline const bppsa_option_value *bppsa_cli_value(const bppsa_cli *cli, bp
   return &cli->values[option];
 }
 
-/* printf to standard output; ERR_IO when the text could not be written. */
-bppsa_status bppsa_cli_print(bppsa_cli *cli, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Flushes standard output; ERR_IO when anything was lost. */
-bppsa_status bppsa_cli_flush(FILE *out);
-/* The text of the one JSON document (owned, bppsa_free), which is released; NULL stands for a document there was no memory for.
- * Rendered before result files are written, so that running out of memory leaves none behind. */
-bppsa_status bppsa_cli_render(json_t *document, char **text);
-/* Prints the document and a line end. */
-bppsa_status bppsa_cli_print_document(bppsa_cli *cli, const char *text);
-/* Both at once. */
-bppsa_status bppsa_cli_print_json(bppsa_cli *cli, json_t *document);
-
 /* A file that cannot be read as given is a wrong request: turns ERR_IO into ERR_ARGUMENT. */
 bppsa_status bppsa_cli_input(bppsa_status status);
 /* Checks, before the work starts, that the file named by an option can be written: its directory exists and is writable, its name
  * is one that the file system takes, a symbolic link leads to a file, and what is there is a regular file that may be written.
- * Nothing when the option is absent. ERR_ARGUMENT. */
+ * Checks nothing when the option is absent. ERR_ARGUMENT. */
 bppsa_status bppsa_cli_check_output(const bppsa_cli *cli, bppsa_option option);
-/* The same for a directory, which may not exist yet where its parent is writable. */
+/* The same for a directory. It need not exist yet if its parent is writable. */
 bppsa_status bppsa_cli_check_directory(const bppsa_cli *cli, bppsa_option option);
 /* ERR_ARGUMENT when two options name one file. */
 bppsa_status bppsa_cli_check_distinct(const bppsa_cli *cli, bppsa_option first, bppsa_option second);
 /* ERR_ARGUMENT when an option names the file at `path`, which `what` gives. */
 bppsa_status bppsa_cli_check_other(const bppsa_cli *cli, const char *path, const char *what, bppsa_option option);
-
-/* "1.23 MB": a number of units with the prefixes of 1000, for people. Returns text. */
-const char *bppsa_cli_si(double value, const char *unit, char *text, size_t size);
-#define BPPSA_SI_TEXT 32
 
 #endif

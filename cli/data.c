@@ -1,29 +1,27 @@
-/* `bppsa data bitstream`: writes the bitstream task as a pair of NPY files. */
+/* `bppsa data`: makes data sets, or converts them to NPY files. */
 #include <inttypes.h>
+#include <string.h>
 
-#include "cli/data.h"
-
-#include "cli/progress.h"
+#include "audio/instruments.h"
+#include "bench/harness/progress.h"
 #include "cli/setup.h"
+#include "core/alloc.h"
+#include "train/data/cifar10.h"
 
-static const bppsa_option_use uses[] = {{.option = BPPSA_OPTION_LOSS, .help = "which steps have a label: the last or every one"},
-                                        {.option = BPPSA_OPTION_SAMPLES, .fallback = "32000"},
-                                        {.option = BPPSA_OPTION_SEQ_LEN, .fallback = "1000"},
-                                        {.option = BPPSA_OPTION_SEED, .help = "of the data"},
-                                        {.option = BPPSA_OPTION_DTYPE, .help = "type of the sequences"},
-                                        {.option = BPPSA_OPTION_THREADS},
-                                        {.option = BPPSA_OPTION_OUT_X, .required = true},
-                                        {.option = BPPSA_OPTION_OUT_Y, .required = true},
-                                        {.option = BPPSA_OPTION_JSON},
-                                        {.option = BPPSA_OPTION_HELP},
-                                        {.option = BPPSA_OPTION_COUNT}};
+/* A line of progress, and the name of the things that it counts. */
+typedef struct {
+  bppsa_progress_line line;
+  const char *things; /* "samples" */
+} counter;
 
 static void show_progress(void *context, int64_t done, int64_t total) {
-  bppsa_progress_line *line = context;
-  if (bppsa_progress_due(line)) {
-    bppsa_progress_show(line, "%" PRId64 " of %" PRId64 " samples", done, total);
+  counter *shown = context;
+  if (bppsa_progress_due(&shown->line)) {
+    bppsa_progress_show(&shown->line, "%" PRId64 " of %" PRId64 " %s", done, total, shown->things);
   }
 }
+
+/* ---- bitstream and irmas: NPY files ---- */
 
 static json_t *data_json(const bppsa_dataset *dataset, bppsa_dtype dtype) {
   json_t *object = json_object();
@@ -37,48 +35,59 @@ static json_t *data_json(const bppsa_dataset *dataset, bppsa_dtype dtype) {
   return bppsa_json_finish(object, ok);
 }
 
-bppsa_status bppsa_data_write(bppsa_cli *cli, const bppsa_device *device, const bppsa_dataset *dataset, bppsa_dtype dtype) {
+/* Writes a data set to --out-x and --out-y with progress, and says what was written. */
+static bppsa_status write_set(bppsa_cli *cli, const bppsa_device *device, const bppsa_dataset *dataset, bppsa_dtype dtype) {
   const char *x_path = bppsa_cli_value(cli, BPPSA_OPTION_OUT_X)->text;
   const char *y_path = bppsa_cli_value(cli, BPPSA_OPTION_OUT_Y)->text;
-  bppsa_progress_line line = bppsa_progress_start(cli->err);
-  const bppsa_status status = bppsa_dataset_write(dataset, device, dtype, x_path, y_path, show_progress, &line);
-  bppsa_progress_clear(&line);
+  counter shown = {bppsa_progress_start(cli->to.err), "samples"};
+  const bppsa_status status = bppsa_dataset_write(dataset, device, dtype, x_path, y_path, show_progress, &shown);
+  bppsa_progress_clear(&shown.line);
   BPPSA_TRY(status);
-  if (cli->json) {
-    bppsa_json_start();
-    return bppsa_cli_print_json(cli, data_json(dataset, dtype));
+  if (cli->to.json) {
+    return bppsa_output_json(&cli->to, data_json(dataset, dtype));
   }
   const int64_t x_shape[3] = {dataset->samples, dataset->seq_len, dataset->input};
   const int64_t y_shape[2] = {dataset->samples, dataset->seq_len};
   char x_text[BPPSA_SHAPE_TEXT], y_text[BPPSA_SHAPE_TEXT];
-  return bppsa_cli_print(cli, "%s: %s %s\n%s: i64 %s, classes 0 .. %" PRId64 "\n", x_path, bppsa_dtype_name(dtype),
-                         bppsa_shape_text(3, x_shape, x_text, sizeof x_text), y_path,
-                         bppsa_shape_text(dataset->labels_per_step ? 2 : 1, y_shape, y_text, sizeof y_text),
-                         dataset->classes - 1);
+  return bppsa_output_print(&cli->to, "%s: %s %s\n%s: i64 %s, classes 0 .. %" PRId64 "\n", x_path, bppsa_dtype_name(dtype),
+                            bppsa_shape_text(3, x_shape, x_text, sizeof x_text), y_path,
+                            bppsa_shape_text(dataset->labels_per_step ? 2 : 1, y_shape, y_text, sizeof y_text),
+                            dataset->classes - 1);
 }
 
-static bppsa_status run(bppsa_cli *cli) {
+/* Makes the data set `spec` and writes it to --out-x and --out-y. */
+static bppsa_status convert(bppsa_cli *cli, const char *spec) {
+  bppsa_dtype dtype;
+  bppsa_device *device = NULL;
+  bppsa_dataset *dataset = NULL;
   BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_OUT_X));
   BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_OUT_Y));
   BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_OUT_X, BPPSA_OPTION_OUT_Y));
-  bppsa_dataset_options options = {.samples = bppsa_cli_value(cli, BPPSA_OPTION_SAMPLES)->integer,
-                                   .seq_len = bppsa_cli_value(cli, BPPSA_OPTION_SEQ_LEN)->integer,
-                                   .seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer,
-                                   .labels_per_step = bppsa_cli_value(cli, BPPSA_OPTION_LOSS)->choice == 1};
-  bppsa_dtype dtype;
   BPPSA_TRY(bppsa_dtype_parse(bppsa_cli_value(cli, BPPSA_OPTION_DTYPE)->text, &dtype));
-  bppsa_device *device = NULL;
-  bppsa_dataset *dataset = NULL;
-  bppsa_status status = bppsa_setup_device(cli, &device);
-  if (status == BPPSA_OK) {
-    status = bppsa_dataset_create("bitstream", &options, &dataset);
-  }
-  if (status == BPPSA_OK) {
-    status = bppsa_data_write(cli, device, dataset, dtype);
-  }
+  BPPSA_TRY(bppsa_setup_device(cli, &device));
+  bppsa_status status =
+      bppsa_setup_dataset_of(cli, spec, device, bppsa_cli_value(cli, BPPSA_OPTION_LOSS)->choice == 1, NULL, &dataset);
+  status = status == BPPSA_OK ? write_set(cli, device, dataset, dtype) : status;
   bppsa_dataset_destroy(dataset);
   bppsa_device_destroy(device);
   return status;
+}
+
+static const bppsa_option_use bitstream_uses[] = {
+    {.option = BPPSA_OPTION_LOSS, .help = "which steps have a label: the last or every one"},
+    {.option = BPPSA_OPTION_SAMPLES, .fallback = "32000"},
+    {.option = BPPSA_OPTION_SEQ_LEN, .fallback = "1000"},
+    {.option = BPPSA_OPTION_SEED, .help = "of the data"},
+    {.option = BPPSA_OPTION_DTYPE, .help = "type of the sequences"},
+    {.option = BPPSA_OPTION_THREADS},
+    {.option = BPPSA_OPTION_OUT_X, .required = true},
+    {.option = BPPSA_OPTION_OUT_Y, .required = true},
+    {.option = BPPSA_OPTION_JSON},
+    {.option = BPPSA_OPTION_HELP},
+    {.option = BPPSA_OPTION_COUNT}};
+
+static bppsa_status run_bitstream(bppsa_cli *cli) {
+  return convert(cli, "bitstream");
 }
 
 const bppsa_command bppsa_command_data_bitstream = {.verb = "data",
@@ -86,5 +95,192 @@ const bppsa_command bppsa_command_data_bitstream = {.verb = "data",
                                                     .summary = "Writes the bitstream task as NPY files",
                                                     .example =
                                                         "data bitstream --seq-len 100 --samples 1000 --out-x X.npy --out-y Y.npy",
-                                                    .uses = uses,
-                                                    .run = run};
+                                                    .uses = bitstream_uses,
+                                                    .run = run_bitstream};
+
+static const bppsa_option_use irmas_uses[] = {
+    {.option = BPPSA_OPTION_LOSS, .help = "which steps have a label: the last or every one"},
+    {.option = BPPSA_OPTION_DIRECTORY, .required = true, .operand = true},
+    {.option = BPPSA_OPTION_SET, .help = "259 steps of 38 features, 517 of 24, 1034 of 12"},
+    {.option = BPPSA_OPTION_PADDING, .help = "what lies beyond the ends: silence, or the mirror image"},
+    {.option = BPPSA_OPTION_SEED, .help = "of the order of the samples"},
+    {.option = BPPSA_OPTION_DTYPE, .help = "type of the features"},
+    {.option = BPPSA_OPTION_THREADS},
+    {.option = BPPSA_OPTION_OUT_X, .required = true, .help = "where the features go, [N,T,I]"},
+    {.option = BPPSA_OPTION_OUT_Y, .required = true},
+    {.option = BPPSA_OPTION_JSON},
+    {.option = BPPSA_OPTION_HELP},
+    {.option = BPPSA_OPTION_COUNT}};
+
+static const char irmas_notes[] =
+    "Reads DIR/CLASS/NAME.wav, CLASS one of cel cla flu gac gel org pia sax tru vio voi (labels 0 .. 10); classes may be "
+    "missing.\n"
+    "Of every file the first 3 s count; a shorter one is followed by silence, one shorter than a window of the transform is "
+    "refused.\n"
+    "  rate      other than 44100 Hz: converted by libsamplerate's best converter; 4000 to 384000 Hz\n"
+    "  channels  two, or one that stands for both; more are refused\n"
+    "  set       S: 20 MFCC, windows of 4096, hop 512;  M: 13, 2048, 256;  L: 7, 1024, 128\n"
+    "  features  of each channel: librosa's MFCC without the first, each with mean 0 and variance 1 over the steps\n"
+    "The order of the samples depends on the seed and the sorted names alone. Every stretch of it has its share of every class, "
+    "so that\n"
+    "the last samples can be held out. A file that cannot be used is named, with the number of those that can, and nothing is "
+    "written.\n";
+
+static bppsa_status run_irmas(bppsa_cli *cli) {
+  const char *directory = bppsa_cli_value(cli, BPPSA_OPTION_DIRECTORY)->text;
+  const size_t size = strlen(directory) + sizeof "irmas:";
+  char *spec = bppsa_alloc(size);
+  if (spec == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  snprintf(spec, size, "irmas:%s", directory);
+  const bppsa_status status = convert(cli, spec);
+  bppsa_free(spec);
+  return status;
+}
+
+const bppsa_command bppsa_command_data_irmas = {
+    .verb = "data",
+    .object = "irmas",
+    .summary = "Turns directories of WAV files, as IRMAS has them, into MFCC features in NPY files",
+    .example = "data irmas instruments --set S --out-x X.npy --out-y Y.npy",
+    .notes = irmas_notes,
+    .uses = irmas_uses,
+    .run = run_irmas};
+
+/* ---- instruments ---- */
+
+static const bppsa_option_use instruments_uses[] = {
+    {.option = BPPSA_OPTION_FILES, .fallback = "1100"},
+    {.option = BPPSA_OPTION_SEED, .help = "of everything that varies"},
+    {.option = BPPSA_OPTION_THREADS},
+    {.option = BPPSA_OPTION_OUT, .metavar = "DIR", .required = true, .help = "where the folders of the classes go"},
+    {.option = BPPSA_OPTION_JSON},
+    {.option = BPPSA_OPTION_HELP},
+    {.option = BPPSA_OPTION_COUNT}};
+
+static const char instruments_notes[] =
+    "Writes DIR/CLASS/CLASS_NUMBER.wav, 3 s each, stereo, 44100 Hz, 16 bits (529 kB): short phrases by eleven synthetic timbres "
+    "named as\n"
+    "IRMAS's classes. Pitch, tempo, level, envelopes, vibrato, noise, room and place vary. File k is of class k mod 11 and "
+    "depends on the seed\n"
+    "and k alone: more files, or more threads, change none of the others. Every file is complete or absent. A directory whose "
+    "class folders\n"
+    "hold WAV files already is refused, so that two sets never mix: remove it, or name another.\n";
+
+static json_t *instruments_json(const char *directory, int64_t files, int64_t seed) {
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_text(object, "data", "instruments");
+  ok = ok && bppsa_json_put_text(object, "directory", directory);
+  ok = ok && bppsa_json_put_integer(object, "files", files);
+  ok = ok && bppsa_json_put_integer(object, "classes", BPPSA_INSTRUMENTS);
+  ok = ok && bppsa_json_put_integer(object, "length_s", BPPSA_INSTRUMENT_FRAMES / BPPSA_AUDIO_RATE);
+  ok = ok && bppsa_json_put_integer(object, "rate", BPPSA_AUDIO_RATE);
+  ok = ok && bppsa_json_put_integer(object, "seed", seed);
+  return bppsa_json_finish(object, ok);
+}
+
+static bppsa_status write_instruments(bppsa_cli *cli, const bppsa_device *device) {
+  const char *directory = bppsa_cli_value(cli, BPPSA_OPTION_OUT)->text;
+  const int64_t files = bppsa_cli_value(cli, BPPSA_OPTION_FILES)->integer,
+                seed = bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer;
+  counter shown = {bppsa_progress_start(cli->to.err), "files"};
+  const bppsa_status status =
+      bppsa_instruments_write(directory, files, (uint64_t)seed, bppsa_device_get_threads(device), show_progress, &shown);
+  bppsa_progress_clear(&shown.line);
+  BPPSA_TRY(status);
+  if (cli->to.json) {
+    return bppsa_output_json(&cli->to, instruments_json(directory, files, seed));
+  }
+  return bppsa_output_print(&cli->to, "%s: %" PRId64 " files of %d classes, 3 s each\n", directory, files,
+                            files < BPPSA_INSTRUMENTS ? (int)files : BPPSA_INSTRUMENTS);
+}
+
+static bppsa_status run_instruments(bppsa_cli *cli) {
+  bppsa_device *device = NULL;
+  BPPSA_TRY(bppsa_cli_check_directory(cli, BPPSA_OPTION_OUT));
+  BPPSA_TRY(bppsa_setup_device(cli, &device));
+  const bppsa_status status = write_instruments(cli, device);
+  bppsa_device_destroy(device);
+  return status;
+}
+
+const bppsa_command bppsa_command_data_instruments = {.verb = "data",
+                                                      .object = "instruments",
+                                                      .summary =
+                                                          "Writes WAV files of eleven synthetic instruments, as IRMAS has them",
+                                                      .example = "data instruments --files 1100 --seed 1 --out instruments",
+                                                      .notes = instruments_notes,
+                                                      .uses = instruments_uses,
+                                                      .run = run_instruments};
+
+/* ---- cifar10 ---- */
+
+static const bppsa_option_use cifar10_uses[] = {
+    {.option = BPPSA_OPTION_SYNTHETIC},
+    {.option = BPPSA_OPTION_SAMPLES, .fallback = "10000", .help = "images to train on; a fifth as many more are held out"},
+    {.option = BPPSA_OPTION_SEED, .help = "of the images"},
+    {.option = BPPSA_OPTION_THREADS},
+    {.option = BPPSA_OPTION_OUT, .metavar = "DIR", .required = true, .help = "where data_batch_1.bin .. test_batch.bin go"},
+    {.option = BPPSA_OPTION_JSON},
+    {.option = BPPSA_OPTION_HELP},
+    {.option = BPPSA_OPTION_COUNT}};
+
+static const char cifar10_notes[] =
+    "CIFAR-10 itself needs no conversion: unpack cifar-10-binary.tar.gz and name its directory, train "
+    "lenet5 --data cifar10:DIR.\n"
+    "The synthetic set has ten classes: stripes that lie, stand or slope, a checkerboard, dots; a disk, "
+    "a square, a triangle, a ring, "
+    "a cross.\n"
+    "Colours, places, sizes, phases and noise vary. Image k is of class k mod 10 and depends on the seed "
+    "and k alone. A directory that "
+    "holds\n"
+    "any of the files is refused.\n";
+
+static json_t *cifar10_json(const char *directory, int64_t samples, int64_t seed) {
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_text(object, "data", "cifar10");
+  ok = ok && bppsa_json_put_text(object, "directory", directory);
+  ok = ok && bppsa_json_put_integer(object, "samples", samples);
+  ok = ok && bppsa_json_put_integer(object, "held_out", samples / 5);
+  ok = ok && bppsa_json_put_integer(object, "classes", BPPSA_CIFAR10_CLASSES);
+  ok = ok && bppsa_json_put_integer(object, "seed", seed);
+  return bppsa_json_finish(object, ok);
+}
+
+static bppsa_status write_images(bppsa_cli *cli, const bppsa_device *device) {
+  const char *directory = bppsa_cli_value(cli, BPPSA_OPTION_OUT)->text;
+  const int64_t samples = bppsa_cli_value(cli, BPPSA_OPTION_SAMPLES)->integer;
+  const int64_t seed = bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer;
+  counter shown = {bppsa_progress_start(cli->to.err), "images"};
+  const bppsa_status status =
+      bppsa_cifar10_write(directory, samples, (uint64_t)seed, bppsa_device_get_threads(device), show_progress, &shown);
+  bppsa_progress_clear(&shown.line);
+  BPPSA_TRY(status);
+  if (cli->to.json) {
+    return bppsa_output_json(&cli->to, cifar10_json(directory, samples, seed));
+  }
+  return bppsa_output_print(&cli->to, "%s: %" PRId64 " images to train on, %" PRId64 " held out, of %d classes\n", directory,
+                            samples, samples / 5, BPPSA_CIFAR10_CLASSES);
+}
+
+static bppsa_status run_cifar10(bppsa_cli *cli) {
+  bppsa_device *device = NULL;
+  if (!bppsa_cli_value(cli, BPPSA_OPTION_SYNTHETIC)->given) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "--synthetic: missing, expected it: CIFAR-10 itself is read as it is, --data cifar10:DIR");
+  }
+  BPPSA_TRY(bppsa_cli_check_directory(cli, BPPSA_OPTION_OUT));
+  BPPSA_TRY(bppsa_setup_device(cli, &device));
+  const bppsa_status status = write_images(cli, device);
+  bppsa_device_destroy(device);
+  return status;
+}
+
+const bppsa_command bppsa_command_data_cifar10 = {.verb = "data",
+                                                  .object = "cifar10",
+                                                  .summary = "Writes a synthetic set of images in CIFAR-10's binary format",
+                                                  .example = "data cifar10 --synthetic --out cifar",
+                                                  .notes = cifar10_notes,
+                                                  .uses = cifar10_uses,
+                                                  .run = run_cifar10};

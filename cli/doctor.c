@@ -6,13 +6,13 @@
 #include <unistd.h>
 
 #include "audio/audio.h"
+#include "bench/harness/machine.h"
+#include "bench/rivals/rnn_cudnn.h"
 #include "bppsa_version.h"
-#include "cli/machine.h"
 #include "cli/setup.h"
 #include "core/blas.h"
 #include "core/cudnn.h"
 #include "core/simd.h"
-#include "recurrent/recurrent_cudnn.h"
 
 static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {.option = BPPSA_OPTION_COUNT}};
@@ -25,11 +25,11 @@ static const bppsa_option_use uses[] = {
 #define COMPILER "unknown"
 #endif
 
-/* Something optional: found when one of the files can be loaded (a library) or stands in PATH (a program). */
+/* Something optional. A library is found when one of its files can be loaded, a program when it is in a directory of PATH. */
 typedef struct {
   const char *name;
-  const char *package; /* brings it */
-  const char *use;     /* what this version does with it */
+  const char *package; /* the package that brings it */
+  const char *use;     /* what the program does with it */
   bool program;
   const char *files[6]; /* sonames, newest first, or a program; NULL-terminated */
 } backend;
@@ -64,9 +64,9 @@ static const backend backends[] = {
 };
 enum { BACKENDS = sizeof backends / sizeof backends[0] };
 
-/* ---- looking ---- */
+/* ---- finding libraries and programs ---- */
 
-/* An executable file of that name in one of the directories of `path` (separated by colons). */
+/* Looks for an executable file of that name in the directories of `path`, which colons separate. */
 static bool find_program(const char *path, const char *name, char *found, size_t size) {
   while (path != NULL && *path != '\0') {
     const size_t length = strcspn(path, ":");
@@ -79,8 +79,8 @@ static bool find_program(const char *path, const char *name, char *found, size_t
   return false;
 }
 
-/* The loader looks first, then CUDA's own directory, which is often not in its list. What was loaded stays: not every library can
- * be unloaded cleanly. */
+/* Asks the loader first, then looks in CUDA's own directory, which the loader often does not know. A library stays loaded, because
+ * not every one can be unloaded cleanly. */
 static bool find_library(const char *name, char *found, size_t size) {
   snprintf(found, size, "%s", name);
   void *library = dlopen(found, RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE);
@@ -94,7 +94,7 @@ static bool find_library(const char *name, char *found, size_t size) {
   return library != NULL;
 }
 
-/* Where the backend was found; "" when it was not. */
+/* Writes the place where the backend was found, "" when it was not. */
 static void find_backend(const backend *wanted, char *found, size_t size) {
   for (int i = 0; i < 6 && wanted->files[i] != NULL; ++i) {
     const bool here = wanted->program ? find_program(getenv("PATH"), wanted->files[i], found, size) ||
@@ -208,45 +208,47 @@ static json_t *report_json(const report *r) {
 
 static bppsa_status print_cuda(bppsa_cli *cli, const bppsa_cuda_report *cuda) {
   if (!cuda->built) {
-    return bppsa_cli_print(cli, "CUDA          not built%s%s\n", cuda->detail[0] != '\0' ? ": " : "", cuda->detail);
+    return bppsa_output_print(&cli->to, "CUDA          not built%s%s\n", cuda->detail[0] != '\0' ? ": " : "", cuda->detail);
   }
-  BPPSA_TRY(bppsa_cli_print(cli, "CUDA          built, runtime %d.%d, driver ", cuda->runtime / 1000, cuda->runtime % 1000 / 10));
-  BPPSA_TRY(cuda->driver > 0 ? bppsa_cli_print(cli, "%d.%d", cuda->driver / 1000, cuda->driver % 1000 / 10)
-                             : bppsa_cli_print(cli, "missing"));
+  BPPSA_TRY(bppsa_output_print(&cli->to, "CUDA          built, runtime %d.%d, driver ", cuda->runtime / 1000,
+                               cuda->runtime % 1000 / 10));
+  BPPSA_TRY(cuda->driver > 0 ? bppsa_output_print(&cli->to, "%d.%d", cuda->driver / 1000, cuda->driver % 1000 / 10)
+                             : bppsa_output_print(&cli->to, "missing"));
   if (cuda->devices < 1) {
-    return bppsa_cli_print(cli, ", no GPU%s%s\n", cuda->detail[0] != '\0' ? ": " : "", cuda->detail);
+    return bppsa_output_print(&cli->to, ", no GPU%s%s\n", cuda->detail[0] != '\0' ? ": " : "", cuda->detail);
   }
   char memory[BPPSA_SI_TEXT];
-  return bppsa_cli_print(cli,
-                         ", GPUs %d: %s, %s; self-test kernel %s%s%s\n              networks run on the CPU in this version\n",
-                         cuda->devices, cuda->name, bppsa_cli_si((double)cuda->memory, "B", memory, sizeof memory),
-                         cuda->kernel_checked ? "right" : "failed", cuda->detail[0] != '\0' ? ": " : "", cuda->detail);
+  return bppsa_output_print(&cli->to,
+                            ", GPUs %d: %s, %s; self-test kernel %s%s%s\n              networks run on the CPU in this version\n",
+                            cuda->devices, cuda->name, bppsa_text_si((double)cuda->memory, "B", memory, sizeof memory),
+                            cuda->kernel_checked ? "right" : "failed", cuda->detail[0] != '\0' ? ": " : "", cuda->detail);
 }
 
 static bppsa_status print_cudnn(bppsa_cli *cli, const bppsa_cudnn_report *cudnn) {
   if (cudnn->version > 0) {
-    return bppsa_cli_print(cli, "cuDNN         built, library %" PRId64 ".%" PRId64 ".%" PRId64 "\n", cudnn->version / 10000,
-                           cudnn->version / 100 % 100, cudnn->version % 100);
+    return bppsa_output_print(&cli->to, "cuDNN         built, library %" PRId64 ".%" PRId64 ".%" PRId64 "\n",
+                              cudnn->version / 10000, cudnn->version / 100 % 100, cudnn->version % 100);
   }
-  return bppsa_cli_print(cli, "cuDNN         %s: %s\n", cudnn->built ? "built, but not found" : "not built", cudnn->detail);
+  return bppsa_output_print(&cli->to, "cuDNN         %s: %s\n", cudnn->built ? "built, but not found" : "not built",
+                            cudnn->detail);
 }
 
 static bppsa_status print_report(bppsa_cli *cli, const report *r) {
-  BPPSA_TRY(bppsa_cli_print(cli, "bppsa         %s%s%s\ncompiler      %s\nprocessor     %s\nvector units  %s; kernels: %s\n",
-                            r->version, r->commit[0] != '\0' ? ", commit " : "", r->commit, r->compiler,
-                            r->processor[0] != '\0' ? r->processor : "unknown", r->vector[0] != '\0' ? r->vector : "unknown",
-                            bppsa_simd_get()->name));
-  BPPSA_TRY(bppsa_cli_print(cli, "cores         %" PRId64 ", threads by default %" PRId64 "\nBLAS          %s%s%s\n", r->cores,
-                            r->threads, r->blas, r->blas_problem[0] != '\0' ? "; unusable: " : "", r->blas_problem));
+  BPPSA_TRY(bppsa_output_print(
+      &cli->to, "bppsa         %s%s%s\ncompiler      %s\nprocessor     %s\nvector units  %s; kernels: %s\n", r->version,
+      r->commit[0] != '\0' ? ", commit " : "", r->commit, r->compiler, r->processor[0] != '\0' ? r->processor : "unknown",
+      r->vector[0] != '\0' ? r->vector : "unknown", bppsa_simd_get()->name));
+  BPPSA_TRY(bppsa_output_print(&cli->to, "cores         %" PRId64 ", threads by default %" PRId64 "\nBLAS          %s%s%s\n",
+                               r->cores, r->threads, r->blas, r->blas_problem[0] != '\0' ? "; unusable: " : "", r->blas_problem));
   BPPSA_TRY(print_cuda(cli, &r->cuda));
   BPPSA_TRY(print_cudnn(cli, &r->cudnn));
-  BPPSA_TRY(bppsa_cli_print(cli, "audio         %s: %s\n", r->audio.built ? "built" : "not built", r->audio.detail));
-  BPPSA_TRY(bppsa_cli_print(cli, "\nOptional\n"));
+  BPPSA_TRY(bppsa_output_print(&cli->to, "audio         %s: %s\n", r->audio.built ? "built" : "not built", r->audio.detail));
+  BPPSA_TRY(bppsa_output_print(&cli->to, "\nOptional\n"));
   for (int i = 0; i < BACKENDS; ++i) {
     const backend *b = &backends[i];
     const bool found = r->found[i][0] != '\0';
-    BPPSA_TRY(bppsa_cli_print(cli, "  %-14s%-10s %s%s%s%s\n", b->name, found ? "found" : "not found",
-                              found ? r->found[i] : "brought by ", found ? "" : b->package, "; ", b->use));
+    BPPSA_TRY(bppsa_output_print(&cli->to, "  %-14s%-10s %s%s%s%s\n", b->name, found ? "found" : "not found",
+                                 found ? r->found[i] : "brought by ", found ? "" : b->package, "; ", b->use));
   }
   return BPPSA_OK;
 }
@@ -254,9 +256,8 @@ static bppsa_status print_report(bppsa_cli *cli, const report *r) {
 static bppsa_status run(bppsa_cli *cli) {
   report r;
   examine(&r);
-  if (cli->json) {
-    bppsa_json_start();
-    return bppsa_cli_print_json(cli, report_json(&r));
+  if (cli->to.json) {
+    return bppsa_output_json(&cli->to, report_json(&r));
   }
   return print_report(cli, &r);
 }

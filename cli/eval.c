@@ -1,12 +1,14 @@
 /* `bppsa eval MODEL`: loss and accuracy of trained weights on a data set. */
 #include <inttypes.h>
+#include <string.h>
 
-#include "cli/eval_out.h"
+#include "cli/setup.h"
 #include "core/alloc.h"
+#include "models/outputs.h"
 
 #define OUT_HELP "logits and predictions of every sample, in the data's order; numpy.load reads it"
 
-/* What both kinds of network take; `only` is what one of them takes besides. */
+/* The options that eval rnn and eval gru both take; `only` adds those of one of them. */
 #define USES(only)                                                                                                               \
   {                                                                                                                              \
     {.option = BPPSA_OPTION_LAYERS, .fallback = ""}, {.option = BPPSA_OPTION_HIDDEN, .fallback = ""},                            \
@@ -24,9 +26,9 @@
 #define RNN_ONLY {.option = BPPSA_OPTION_NONLINEARITY},
 static const bppsa_option_use uses_rnn[] = USES(RNN_ONLY), uses_gru[] = USES();
 
-/* What convolutional networks take. */
+/* The options of convolutional networks. */
 static const bppsa_option_use uses_cnn[] = {
-    {.option = BPPSA_OPTION_TRAIN_LOSS, .help = "last: cross-entropy; mse: mean squared error of real targets"},
+    {.option = BPPSA_OPTION_TRAIN_LOSS, .help = BPPSA_IMAGES_LOSS_HELP},
     {.option = BPPSA_OPTION_IGNORE_LABEL},
     {.option = BPPSA_OPTION_DATA, .fallback = "", .required = true, .help = BPPSA_IMAGES_HELP},
     {.option = BPPSA_OPTION_SAMPLES, .help = "images in front of those held out"},
@@ -43,37 +45,56 @@ static const bppsa_option_use uses_cnn[] = {
     {.option = BPPSA_OPTION_HELP},
     {.option = BPPSA_OPTION_COUNT}};
 
-/* What one run holds. */
+/* One run of the command. */
 typedef struct {
   bppsa_network network;
-  bppsa_recurrent_config config;
+  bppsa_network_config config;
   bppsa_objective objective;
   bppsa_safetensors *file;
   bppsa_device *device;
   bppsa_dataset *dataset;
   bppsa_model *model;
   bppsa_split split;
-  bppsa_eval_out *out; /* --out, or NULL */
+  bppsa_outputs *out; /* --out, or NULL */
 } evaluation;
+
+/* Checks that --out can be written and is no file that the run reads, and that --states is given only with it. */
+static bppsa_status check_out(const bppsa_cli *cli) {
+  static const bppsa_option inputs[] = {BPPSA_OPTION_WEIGHTS, BPPSA_OPTION_MASK};
+  static const char suffix[] = ".npz";
+  const bppsa_option_value *out = bppsa_cli_value(cli, BPPSA_OPTION_OUT);
+  if (bppsa_cli_value(cli, BPPSA_OPTION_STATES)->given && !out->given) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--states: given without --out, expected --out P.npz too");
+  }
+  BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_OUT));
+  for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; ++i) {
+    BPPSA_TRY(bppsa_cli_check_distinct(cli, inputs[i], BPPSA_OPTION_OUT));
+  }
+  BPPSA_TRY(bppsa_setup_check_data(cli, BPPSA_OPTION_OUT));
+  const size_t length = out->given ? strlen(out->text) : 0, end = strlen(suffix);
+  return !out->given || (length >= end && strcmp(out->text + length - end, suffix) == 0)
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "--out: '%s', expected a name that ends in %s", out->text, suffix);
+}
 
 static bppsa_status prepare(const bppsa_cli *cli, evaluation *e) {
   const char *path = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text;
-  BPPSA_TRY(bppsa_eval_out_check(cli));
-  BPPSA_TRY(bppsa_network_open(cli, &e->network));
+  BPPSA_TRY(check_out(cli));
+  BPPSA_TRY(bppsa_setup_network(cli, &e->network));
   e->config = bppsa_network_config_default(&e->network);
   BPPSA_TRY(bppsa_setup_config(cli, &e->config));
   BPPSA_TRY(bppsa_setup_weights(cli, &e->network, &e->config, &e->file));
-  BPPSA_TRY(bppsa_objective_setup(cli, e->file, &e->objective));
+  BPPSA_TRY(bppsa_setup_objective(cli, e->file, &e->objective));
   BPPSA_TRY(bppsa_setup_device(cli, &e->device));
   BPPSA_TRY(bppsa_setup_dataset(cli, e->device, e->config.loss_all, &e->objective, &e->dataset));
   BPPSA_TRY(bppsa_dataset_split(e->dataset, bppsa_cli_value(cli, BPPSA_OPTION_VALIDATION)->real, &e->split));
-  BPPSA_TRY(bppsa_setup_match(path, &e->network, &e->config, e->dataset));
+  BPPSA_TRY(bppsa_network_match(&e->network, &e->config, path, e->dataset));
   const int64_t count = e->split.validation > 0 ? e->split.validation : e->split.train;
   e->config.batch = e->config.batch < count ? e->config.batch : count;
   e->config.seq_len = e->dataset->seq_len;
-  e->config.method.backward = BPPSA_BACKWARD_BP; /* no backward pass: spare the scan's workspace */
+  e->config.method.backward = BPPSA_BACKWARD_BP; /* eval makes no backward pass and needs no workspace for a scan */
   BPPSA_TRY(bppsa_network_create(&e->network, &e->config, e->device, &e->model));
-  return bppsa_setup_model(cli, e->file, e->model);
+  return bppsa_setup_model(cli, &e->network, e->file, e->model);
 }
 
 static json_t *evaluation_json(const bppsa_evaluation *result) {
@@ -85,26 +106,25 @@ static json_t *evaluation_json(const bppsa_evaluation *result) {
 }
 
 static bppsa_status print_result(bppsa_cli *cli, const evaluation *e, const bppsa_evaluation *result) {
-  BPPSA_TRY(bppsa_cli_print(cli, "samples   %" PRId64 "%s\nloss      %.6f\n", result->samples,
-                            e->split.validation > 0 ? ", held out" : "", result->loss));
+  BPPSA_TRY(bppsa_output_print(&cli->to, "samples   %" PRId64 "%s\nloss      %.6f\n", result->samples,
+                               e->split.validation > 0 ? ", held out" : "", result->loss));
   if (!e->objective.mse) {
-    BPPSA_TRY(bppsa_cli_print(cli, "accuracy  %.4f\n", result->accuracy));
+    BPPSA_TRY(bppsa_output_print(&cli->to, "accuracy  %.4f\n", result->accuracy));
   }
   const bppsa_option_value *out = bppsa_cli_value(cli, BPPSA_OPTION_OUT);
-  return out->given ? bppsa_cli_print(cli, "outputs   written to %s\n", out->text) : BPPSA_OK;
+  return out->given ? bppsa_output_print(&cli->to, "outputs   written to %s\n", out->text) : BPPSA_OK;
 }
 
-/* The document is made before the outputs are in place, and printed after. */
+/* The document is made before the output files are put in place, and printed after that. */
 static bppsa_status finish(bppsa_cli *cli, evaluation *e, const bppsa_evaluation *result) {
   char *text = NULL;
-  if (cli->json) {
-    bppsa_json_start();
-    BPPSA_TRY(bppsa_cli_render(evaluation_json(result), &text));
+  if (cli->to.json) {
+    BPPSA_TRY(bppsa_json_render(evaluation_json(result), &text));
   }
-  bppsa_status status = bppsa_eval_out_commit(e->out);
+  bppsa_status status = bppsa_outputs_commit(e->out);
   e->out = NULL;
   if (status == BPPSA_OK) {
-    status = cli->json ? bppsa_cli_print_document(cli, text) : print_result(cli, e, result);
+    status = cli->to.json ? bppsa_output_document(&cli->to, text) : print_result(cli, e, result);
   }
   bppsa_free(text);
   return status;
@@ -114,8 +134,12 @@ static bppsa_status evaluate(bppsa_cli *cli, evaluation *e) {
   BPPSA_TRY(prepare(cli, e));
   const bool held_out = e->split.validation > 0;
   const int64_t first = held_out ? e->split.train : 0, count = held_out ? e->split.validation : e->split.train;
-  BPPSA_TRY(bppsa_eval_out_open(cli, &e->network, &e->config, e->dataset, e->device, e->model, count, &e->out));
-  const bppsa_evaluation_sink sink = {bppsa_eval_out_add, e->out};
+  const bppsa_option_value *out = bppsa_cli_value(cli, BPPSA_OPTION_OUT);
+  if (out->given) {
+    BPPSA_TRY(bppsa_outputs_open(out->text, bppsa_cli_value(cli, BPPSA_OPTION_STATES)->given, &e->network, &e->config, e->dataset,
+                                 e->device, e->model, count, &e->out));
+  }
+  const bppsa_evaluation_sink sink = {bppsa_outputs_add, e->out};
   bppsa_evaluation result;
   BPPSA_TRY(bppsa_evaluate_each(e->model, e->dataset, e->device, first, count, e->config.batch, e->out != NULL ? &sink : NULL,
                                 &result));
@@ -125,7 +149,7 @@ static bppsa_status evaluate(bppsa_cli *cli, evaluation *e) {
 static bppsa_status run(bppsa_cli *cli) {
   evaluation e = {0};
   const bppsa_status status = evaluate(cli, &e);
-  bppsa_eval_out_abort(e.out);
+  bppsa_outputs_abort(e.out);
   bppsa_model_destroy(e.model);
   bppsa_dataset_destroy(e.dataset);
   bppsa_device_destroy(e.device);
@@ -134,37 +158,15 @@ static bppsa_status run(bppsa_cli *cli) {
   return status;
 }
 
-const bppsa_command bppsa_command_eval_rnn = {.verb = "eval",
-                                              .object = "rnn",
-                                              .summary = "Loss and accuracy of trained weights on a data set",
-                                              .example = "eval rnn --weights W.safetensors --samples 1000 --seed 1",
-                                              .uses = uses_rnn,
-                                              .run = run};
-
-const bppsa_command bppsa_command_eval_gru = {.verb = "eval",
-                                              .object = "gru",
-                                              .summary = "Loss and accuracy of trained weights on a data set",
-                                              .example = "eval gru --weights W.safetensors --samples 1000 --seed 1",
-                                              .uses = uses_gru,
-                                              .run = run};
-
-const bppsa_command bppsa_command_eval_lenet5 = {.verb = "eval",
-                                                 .object = "lenet5",
-                                                 .summary = "Loss and accuracy of trained weights on images",
-                                                 .example = "eval lenet5 --weights W.safetensors --data cifar10:cifar",
-                                                 .uses = uses_cnn,
-                                                 .run = run};
-
-const bppsa_command bppsa_command_eval_vgg11 = {.verb = "eval",
-                                                .object = "vgg11",
-                                                .summary = "Loss and accuracy of trained weights on images",
-                                                .example = "eval vgg11 --weights W.safetensors --data cifar10:cifar",
-                                                .uses = uses_cnn,
-                                                .run = run};
-
-const bppsa_command bppsa_command_eval_file = {.verb = "eval",
-                                               .object = BPPSA_FILE_OBJECT,
-                                               .summary = "Loss and accuracy of trained weights on images",
-                                               .example = "eval net.json --weights W.safetensors --data cifar10:cifar",
-                                               .uses = uses_cnn,
-                                               .run = run};
+#define EVAL(id, name, what, words, takes)                                                                                       \
+  const bppsa_command bppsa_command_eval_##id = {.verb = "eval",                                                                 \
+                                                 .object = (name),                                                               \
+                                                 .summary = "Loss and accuracy of trained weights on " what,                     \
+                                                 .example = "eval " words,                                                       \
+                                                 .uses = (takes),                                                                \
+                                                 .run = run}
+EVAL(rnn, "rnn", "a data set", "rnn --weights W.safetensors --samples 1000 --seed 1", uses_rnn);
+EVAL(gru, "gru", "a data set", "gru --weights W.safetensors --samples 1000 --seed 1", uses_gru);
+EVAL(lenet5, "lenet5", "images", "lenet5 --weights W.safetensors --data cifar10:cifar", uses_cnn);
+EVAL(vgg11, "vgg11", "images", "vgg11 --weights W.safetensors --data cifar10:cifar", uses_cnn);
+EVAL(file, BPPSA_NETWORK_FILE, "images", "net.json --weights W.safetensors --data cifar10:cifar", uses_cnn);

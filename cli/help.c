@@ -55,9 +55,10 @@ static void usage_text(const bppsa_option_use *use, char *text, size_t size) {
 
 static void print_option(FILE *out, const bppsa_option_use *use) {
   const bppsa_option_info *info = bppsa_option_get(use->option);
-  const char *fallback = bppsa_option_fallback(use), *otherwise = fallback != NULL    ? fallback
-                                                                  : use->help == NULL ? info->otherwise
-                                                                                      : NULL; /* own words carry their own */
+  const char *fallback = bppsa_option_fallback(use),
+             *otherwise = fallback != NULL    ? fallback
+                          : use->help == NULL ? info->otherwise
+                                              : NULL; /* a command's own help text says what its default is */
   char usage[120];
   usage_text(use, usage, sizeof usage);
   fprintf(out, "%-*s", COLUMN, usage);

@@ -3,7 +3,8 @@
 #include "cli/cli.h"
 #include "core/file.h"
 
-/* Raised again, and delivered when this returns, the signal ends the program as it would have without a handler: SA_RESETHAND. */
+/* Raises the signal again. SA_RESETHAND has removed this handler, so the signal ends the program as it would without one, once
+ * this function returns. */
 static void end_clean(int number) {
   bppsa_file_remove_temporaries();
   (void)raise(number);
@@ -15,7 +16,8 @@ static void catch_ends(void) {
   sigfillset(&action.sa_mask);
   for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; ++i) {
     struct sigaction before;
-    if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN) { /* as under nohup */
+    if (sigaction(numbers[i], NULL, &before) == 0 &&
+        before.sa_handler != SIG_IGN) { /* a signal that nohup ignores stays ignored */
       (void)sigaction(numbers[i], &action, NULL);
     }
   }
@@ -23,7 +25,7 @@ static void catch_ends(void) {
 
 int main(int argc, char **argv) {
   signal(SIGPIPE, SIG_IGN); /* a closed pipe is a failed write, reported like any other */
-  signal(SIGXFSZ, SIG_IGN); /* so is a file that may not grow */
+  signal(SIGXFSZ, SIG_IGN); /* so is a write beyond the limit on the size of files */
   catch_ends();
   return bppsa_cli_main(argc, argv, stdout, stderr);
 }

@@ -17,7 +17,7 @@ static bool parse_integer(const char *text, int64_t *value) {
   return errno == 0;
 }
 
-/* A whole number of bytes, or of 1024, 1024^2, 1024^3 of them. */
+/* Parses a number of bytes. The suffixes K, M and G multiply it by 1024, 1024^2 and 1024^3. */
 static bool parse_size(const char *text, int64_t *value) {
   static const char suffixes[] = "KMG";
   char digits[24];

@@ -19,7 +19,7 @@ typedef enum {
   BPPSA_OPTION_HIDDEN,
   BPPSA_OPTION_NONLINEARITY,
   BPPSA_OPTION_LOSS,
-  BPPSA_OPTION_TRAIN_LOSS, /* --loss of train, eval and grad, which know the mean squared error too */
+  BPPSA_OPTION_TRAIN_LOSS, /* --loss of train, eval and grad, with the mean squared error among its choices */
   BPPSA_OPTION_IGNORE_LABEL,
   BPPSA_OPTION_INIT,
   BPPSA_OPTION_DATA,
@@ -29,7 +29,7 @@ typedef enum {
   BPPSA_OPTION_FILES,
   BPPSA_OPTION_SAMPLES,
   BPPSA_OPTION_SEQ_LEN,
-  BPPSA_OPTION_INPUT_SIZE, /* --input I of sequences that are made up */
+  BPPSA_OPTION_INPUT_SIZE, /* --input I, the features of sequences that the program makes itself */
   BPPSA_OPTION_BATCH,
   BPPSA_OPTION_VALIDATION,
   BPPSA_OPTION_ORDER,
@@ -168,18 +168,18 @@ typedef struct {
   const char *help;           /* a line */
   const char *expected;       /* "a whole number, 1 or more"; of a choice NULL */
   const char *const *choices; /* NULL-terminated */
-  int64_t least, most;        /* integer, and size in bytes */
-  double low, high;           /* real, both included */
-  const char *otherwise;      /* what holds without the option where no default does, in words; or NULL */
+  int64_t least, most;        /* the range of an integer, or of a size in bytes */
+  double low, high;           /* the range of a real; both ends are allowed */
+  const char *otherwise;      /* what applies without the option, in words, where there is no fallback; or NULL */
 } bppsa_option_info;
 
 /* An option a command takes. A list of them ends with .option = BPPSA_OPTION_COUNT. */
 typedef struct {
   bppsa_option option;
-  const char *fallback; /* the command's own default; NULL: the table's; "": none */
+  const char *fallback; /* this command's default; NULL: the table's; "": none */
   bool required;
-  const char *metavar, *help; /* the command's own, and what the option means to it; NULL: the table's */
-  bool operand;               /* may also stand without its name */
+  const char *metavar, *help; /* the texts of this command's help; NULL: the table's */
+  bool operand;               /* the value may also be given without the name of the option */
 } bppsa_option_use;
 
 typedef struct {
@@ -196,12 +196,13 @@ const char *bppsa_option_group_title(bppsa_option_group group);
 /* The default a command gives an option, or NULL. */
 const char *bppsa_option_fallback(const bppsa_option_use *use);
 
-/* Parses one value: strict, the whole text, in range. ERR_ARGUMENT names option, text and what was expected. */
+/* Parses one value, which must be the whole text and in its range. ERR_ARGUMENT names the option, the text and what was expected.
+ * */
 bppsa_status bppsa_option_parse(bppsa_option option, const char *text, bppsa_option_value *value);
 
 /* Parses arguments 0 .. argc-1 (without program and command) into values, size BPPSA_OPTION_COUNT, defaults filled in. After
- * --help nothing else is checked. ERR_ARGUMENT: unknown (with a suggestion), without a value, missing. `command` names the
- * command in messages. */
+ * --help nothing else is checked. ERR_ARGUMENT: an unknown option (the message suggests one), an option without its value, a
+ * required option that is missing. `command` names the command in messages. */
 bppsa_status bppsa_options_parse(const char *command, const bppsa_option_use *uses, int argc, char **argv,
                                  bppsa_option_value *values);
 

@@ -1,39 +1,16 @@
 #include "cli/provenance.h"
 
 #include <string.h>
-#include <sys/stat.h>
 
 #include "bppsa_version.h"
 #include "core/alloc.h"
 #include "core/directory.h"
 
-enum { DEPTH = 2, PATH = 4096 }; /* DIR/CLASS/NAME.wav */
-
-/* Adds what a file or a directory holds; false where it cannot be told. */
-static bool measure(const char *path, int depth, int64_t *bytes, int64_t *files) {
-  struct stat found;
-  bppsa_directory list = {0};
-  char inner[PATH];
-  if (stat(path, &found) != 0) {
-    return false;
-  }
-  if (!S_ISDIR(found.st_mode)) {
-    *bytes += found.st_size;
-    *files += 1;
-    return true;
-  }
-  bool good = depth > 0 && bppsa_directory_list(path, &list) == BPPSA_OK;
-  for (int64_t i = 0; good && i < list.count; ++i) {
-    const int length = snprintf(inner, sizeof inner, "%s/%s", path, list.names[i]);
-    good = length > 0 && length < PATH && measure(inner, depth - 1, bytes, files);
-  }
-  bppsa_directory_free(&list);
-  return good;
-}
+enum { DEPTH = 2 }; /* DIR/CLASS/NAME.wav */
 
 static bool add_input(json_t *inputs, bppsa_option option, const char *path) {
   int64_t bytes = 0, files = 0;
-  const bool known = measure(path, DEPTH, &bytes, &files);
+  const bool known = bppsa_directory_measure(path, DEPTH, &bytes, &files);
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_text(object, "option", bppsa_option_get(option)->name);
   ok = ok && bppsa_json_put_text(object, "path", path);
@@ -43,7 +20,7 @@ static bool add_input(json_t *inputs, bppsa_option option, const char *path) {
   return object != NULL && json_array_append_new(inputs, object) == 0;
 }
 
-/* The files of npy:X,Y, the directory of KIND:DIR; a set that is made on the fly has none. */
+/* Adds the files of npy:X,Y, or the directory of KIND:DIR; a data set that the program makes has neither. */
 static bool add_data(json_t *inputs, const char *spec) {
   const char *colon = strchr(spec, ':');
   if (colon == NULL) {

@@ -1,16 +1,16 @@
 /* `bppsa schedule`: makes, validates, simulates, draws and compares schedules. */
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
-#include "cli/command.h"
+#include "cli/setup.h"
 #include "core/alloc.h"
 #include "core/file.h"
 #include "schedule/compare.h"
+#include "schedule/report.h"
 #include "schedule/timed.h"
 
-enum { MOST_ROWS = 32, MOST_SCHEMES = 64, COMPARED = 1024 };
+enum { MOST_SCHEMES = 64, COMPARED = 1024 };
 
 static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_SCHEME, .operand = true},
@@ -61,7 +61,7 @@ static const char notes[] =
     "one stage,\n"
     "M_theta the weights of one stage. --compare gives all schemes one model: --layers, or the most that one of them takes by "
     "itself, and "
-    "the same costs\na layer. Schemes that put I and W in an order of their own pay no heed to --split-backward.\n";
+    "the same costs\na layer. Schemes that order I and W themselves ignore --split-backward.\n";
 
 /* ---- a schedule ---- */
 
@@ -128,7 +128,7 @@ static bppsa_status take_options(const bppsa_cli *cli, bppsa_schedule_config *c)
   return BPPSA_OK;
 }
 
-/* What depends on the scheme: the window, the elements; a name nobody has is met with a suggestion. */
+/* Sets what depends on the scheme: the window and the elements. For an unknown name the message suggests one. */
 static bppsa_status take_scheme(const bppsa_cli *cli, const char *id, bppsa_schedule_config *c) {
   const bppsa_schedule_scheme *scheme = bppsa_schedule_find(id);
   if (scheme == NULL) {
@@ -155,7 +155,7 @@ static bppsa_status take_scheme(const bppsa_cli *cli, const char *id, bppsa_sche
   return BPPSA_OK;
 }
 
-/* The command line and its file of costs: what every scheme is made from. */
+/* The command line and its file of costs, from which every schedule is made. */
 typedef struct {
   bppsa_schedule_config config;
   const char *costs; /* the file's path, or NULL */
@@ -176,13 +176,13 @@ static bppsa_status take_request(const bppsa_cli *cli, request *r) {
     const bppsa_status status = bppsa_schedule_costs_load(r->costs, &r->config, r->arrays);
     if (status != BPPSA_OK) {
       free_request(r);
-      return bppsa_fail_prefix(bppsa_cli_input(status), "--costs");
+      return bppsa_fail_prefix(bppsa_input_status(status), "--costs");
     }
   }
   return BPPSA_OK;
 }
 
-/* layers: of the model; 0: what the scheme takes by itself. */
+/* Makes one schedule. layers: of the model; 0: the scheme's own default. */
 static bppsa_status make_one(const bppsa_cli *cli, const char *id, const request *r, int64_t layers, bppsa_timed *timed) {
   bppsa_schedule_config config = r->config;
   bppsa_schedule *list = NULL;
@@ -206,71 +206,17 @@ static bppsa_status make(const bppsa_cli *cli, const char *id, bppsa_timed *time
   return status;
 }
 
-/* ---- for people ---- */
-
-static bppsa_status print_worker(bppsa_cli *cli, const bppsa_timed *timed, int64_t w) {
-  const bppsa_schedule_worker *worker = &timed->times.worker[w];
-  const double makespan = timed->times.makespan;
-  return bppsa_cli_print(cli, " %6" PRId64 "  %-12.6g  %5.1f %%  %-17.6g  %.6g\n", w, worker->busy,
-                         makespan > 0 ? 100 * worker->busy / makespan : 0, worker->peak_activations, worker->weight_versions);
-}
-
-static bppsa_status print_timed(bppsa_cli *cli, const bppsa_timed *timed) {
-  const bppsa_schedule *list = timed->list;
-  int64_t forward = 0, backward = 0;
-  double model = NAN;
-  BPPSA_TRY(bppsa_schedule_model(list, &model, &forward, &backward));
-  BPPSA_TRY(bppsa_cli_print(cli, "%s: D %" PRId64 ", N %" PRId64 ", %" PRId64 " workers, %" PRId64 " operations, valid\n\n",
-                            list->scheme->id, list->config.stages, list->config.micro_batches, list->workers, list->count));
-  BPPSA_TRY(bppsa_cli_print(cli, "  makespan      %.10g%s\n  bubble ratio  %.6g\n", timed->times.makespan,
-                            list->config.window == BPPSA_WINDOW_ITERATION
-                                ? ""
-                                : ", from the start of the backward pass to the end of the next forward pass",
-                            timed->times.bubble_ratio));
-  if (strcmp(list->scheme->id, "reverse-first-k") == 0) {
-    BPPSA_TRY(bppsa_cli_print(cli, "  k             %" PRId64 "\n", list->config.reverse));
-  }
-  if (!isnan(model)) {
-    BPPSA_TRY(bppsa_cli_print(cli, "  model         %.6g (C_f %" PRId64 ", C_b %" PRId64 ")\n", model, forward, backward));
-  }
-  BPPSA_TRY(bppsa_cli_print(cli, "\n worker  busy                  activations, M_a  weights, M_theta\n"));
-  for (int64_t w = 0; w < list->workers; ++w) {
-    if (list->workers <= MOST_ROWS || w < MOST_ROWS / 2 || w >= list->workers - MOST_ROWS / 2) {
-      BPPSA_TRY(print_worker(cli, timed, w));
-    } else if (w == MOST_ROWS / 2) {
-      BPPSA_TRY(bppsa_cli_print(cli, "    ...\n"));
-    }
-  }
-  return list->advice_text[0] != '\0' ? bppsa_cli_print(cli, "\nNote: %s.\n", list->advice_text) : BPPSA_OK;
-}
-
 /* ---- the three ways to be called ---- */
+
+static bppsa_status list_schemes(bppsa_cli *cli, bppsa_text *shown) {
+  return cli->to.json ? bppsa_json_render(bppsa_schedule_list_json(), &shown->text) : bppsa_schedule_list_text(shown);
+}
 
 static bppsa_status no_memory(void) {
   return bppsa_fail(BPPSA_ERR_MEMORY, "JSON document: out of memory, expected room for the results");
 }
 
-static bppsa_status list_schemes(bppsa_cli *cli) {
-  int64_t count = 0;
-  const bppsa_schedule_scheme *schemes = bppsa_schedule_schemes(&count);
-  json_t *array = cli->json ? json_array() : NULL;
-  bool ok = array != NULL;
-  for (int64_t i = 0; i < count; ++i) {
-    if (cli->json) {
-      json_t *object = json_object();
-      bool made = object != NULL && bppsa_json_put_text(object, "id", schemes[i].id) &&
-                  bppsa_json_put_text(object, "summary", schemes[i].summary);
-      made = made && bppsa_json_put_text(object, "paper", schemes[i].paper);
-      object = bppsa_json_finish(object, made);
-      ok = ok && json_array_append_new(array, object) == 0;
-    } else {
-      BPPSA_TRY(bppsa_cli_print(cli, "%-16s %-68s %s\n", schemes[i].id, schemes[i].summary, schemes[i].paper));
-    }
-  }
-  return cli->json ? bppsa_cli_print_json(cli, bppsa_json_finish(array, ok)) : BPPSA_OK;
-}
-
-/* Schemes side by side: their names, and what is kept of each. */
+/* The schemes of --compare: their names, and the results of each. */
 typedef struct {
   char text[COMPARED];
   const char *ids[COMPARED / 2];
@@ -291,7 +237,7 @@ static bppsa_status split_names(const char *list, comparison *c) {
   return c->count > 0 ? BPPSA_OK : bppsa_fail(BPPSA_ERR_ARGUMENT, "--compare: '%s', expected schemes with commas between", list);
 }
 
-/* One model for all of them: the most layers that one takes by itself. Scans have elements instead. */
+/* Returns the layers of one model for all schemes: the largest of their defaults. Schemes of scans have elements instead. */
 static int64_t common_layers(const request *r, const comparison *c) {
   int64_t layers = 0;
   for (int64_t i = 0; i < c->count; ++i) {
@@ -308,49 +254,44 @@ static bppsa_status compare_one(const bppsa_cli *cli, const request *r, int64_t 
   bppsa_timed timed;
   BPPSA_TRY(make_one(cli, c->ids[i], r, layers, &timed));
   c->rows[i] = bppsa_schedule_summarise(&timed);
-  const bool kept = !cli->json || json_array_append_new(c->documents, bppsa_timed_json(&timed, false)) == 0;
+  const bool kept = !cli->to.json || json_array_append_new(c->documents, bppsa_timed_json(&timed, false)) == 0;
   bppsa_timed_free(&timed);
   return kept ? BPPSA_OK : no_memory();
 }
 
-/* Every document names what is not the same for all. */
-static bppsa_status print_documents(bppsa_cli *cli, comparison *c) {
+/* Adds to every document the names of the settings in which the schemes differ. */
+static bppsa_status render_documents(comparison *c, bppsa_text *shown) {
   bool ok = true;
   for (int64_t i = 0; i < c->count && ok; ++i) {
     ok = bppsa_json_put(json_array_get(c->documents, (size_t)i), "differs", bppsa_schedule_differences(c->rows, c->count));
   }
   json_t *documents = bppsa_json_finish(c->documents, ok);
   c->documents = NULL;
-  return bppsa_cli_print_json(cli, documents);
+  return bppsa_json_render(documents, &shown->text);
 }
 
-static bppsa_status print_comparison(bppsa_cli *cli, const comparison *c) {
-  bppsa_text text = {0};
-  bppsa_schedule_table(c->rows, c->count, &text);
-  bppsa_status status = bppsa_text_check(&text);
-  status = status == BPPSA_OK ? bppsa_cli_print(cli, "%s", text.text) : status;
-  bppsa_text_free(&text);
-  return status;
-}
-
-static bppsa_status compare_all(bppsa_cli *cli, const request *r, comparison *c) {
+static bppsa_status compare_all(bppsa_cli *cli, const request *r, comparison *c, bppsa_text *shown) {
   const int64_t layers = common_layers(r, c);
-  if (cli->json) {
+  if (cli->to.json) {
     c->documents = json_array();
     BPPSA_TRY(c->documents != NULL ? BPPSA_OK : no_memory());
   }
-  for (int64_t i = 0; i < c->count; ++i) { /* all rows before anything is printed: a wrong request prints nothing */
+  for (int64_t i = 0; i < c->count; ++i) {
     BPPSA_TRY(compare_one(cli, r, layers, i, c));
   }
-  return cli->json ? print_documents(cli, c) : print_comparison(cli, c);
+  if (cli->to.json) {
+    return render_documents(c, shown);
+  }
+  bppsa_schedule_table(c->rows, c->count, shown);
+  return bppsa_text_check(shown);
 }
 
-static bppsa_status compare(bppsa_cli *cli, const char *list) {
+static bppsa_status compare(bppsa_cli *cli, const char *list, bppsa_text *shown) {
   comparison c = {.count = 0};
   request r;
   BPPSA_TRY(split_names(list, &c));
   BPPSA_TRY(take_request(cli, &r));
-  const bppsa_status status = compare_all(cli, &r, &c);
+  const bppsa_status status = compare_all(cli, &r, &c, shown);
   json_decref(c.documents);
   free_request(&r);
   return status;
@@ -367,7 +308,7 @@ static bppsa_status write_files(const bppsa_cli *cli, const bppsa_timed *timed) 
                {BPPSA_OPTION_CSV, bppsa_schedule_csv_write}};
   bppsa_text texts[3] = {{0}};
   bppsa_status status = BPPSA_OK;
-  for (int i = 0; i < 3 && status == BPPSA_OK; ++i) { /* all texts first: what cannot be made leaves no file behind */
+  for (int i = 0; i < 3 && status == BPPSA_OK; ++i) { /* all texts are made first, so that a failure leaves no file behind */
     status = given(cli, files[i].option) ? files[i].write(timed, &texts[i]) : BPPSA_OK;
     status = status == BPPSA_ERR_ARGUMENT ? bppsa_fail_prefix(status, "%s", bppsa_option_get(files[i].option)->name) : status;
   }
@@ -381,20 +322,7 @@ static bppsa_status write_files(const bppsa_cli *cli, const bppsa_timed *timed) 
   return status;
 }
 
-static bppsa_status show(bppsa_cli *cli, const bppsa_timed *timed) {
-  char *document = NULL;
-  if (cli->json) {
-    BPPSA_TRY(bppsa_cli_render(bppsa_timed_json(timed, true), &document));
-  }
-  bppsa_status status = write_files(cli, timed);
-  if (status == BPPSA_OK) {
-    status = cli->json ? bppsa_cli_print_document(cli, document) : print_timed(cli, timed);
-  }
-  bppsa_free(document);
-  return status;
-}
-
-/* A loaded schedule brings everything with it. */
+/* Loads a schedule. The file is complete, so options that make schedules are refused. */
 static bppsa_status load(const bppsa_cli *cli, const char *path, bppsa_timed *timed) {
   bppsa_schedule *list = NULL;
   for (const bppsa_option_use *use = uses; use->option != BPPSA_OPTION_COUNT; ++use) {
@@ -407,7 +335,7 @@ static bppsa_status load(const bppsa_cli *cli, const char *path, bppsa_timed *ti
   }
   const bppsa_status read = bppsa_schedule_csv_load(path, &list);
   if (read != BPPSA_OK) {
-    return bppsa_fail_prefix(bppsa_cli_input(read), "--load");
+    return bppsa_fail_prefix(bppsa_input_status(read), "--load");
   }
   const bppsa_status status = bppsa_timed_create(list, timed);
   return status == BPPSA_OK ? BPPSA_OK : bppsa_fail_prefix(status, "--load: %s", path);
@@ -424,24 +352,30 @@ static bppsa_status check_files(const bppsa_cli *cli) {
   return BPPSA_OK;
 }
 
-static bppsa_status run(bppsa_cli *cli) {
-  const bppsa_option_value *scheme = bppsa_cli_value(cli, BPPSA_OPTION_SCHEME), *loaded = bppsa_cli_value(cli, BPPSA_OPTION_LOAD),
-                           *compared = bppsa_cli_value(cli, BPPSA_OPTION_COMPARE);
-  bppsa_json_start();
-  if (given(cli, BPPSA_OPTION_LIST)) {
-    return list_schemes(cli);
-  }
-  if (compared->given) {
-    return compare(cli, compared->text);
-  }
+/* Makes one schedule, renders it, then writes its files. */
+static bppsa_status show_one(bppsa_cli *cli, bppsa_text *shown) {
+  const bppsa_option_value *scheme = bppsa_cli_value(cli, BPPSA_OPTION_SCHEME), *loaded = bppsa_cli_value(cli, BPPSA_OPTION_LOAD);
+  bppsa_timed timed;
   if (!scheme->given && !loaded->given) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "schedule: scheme missing, expected one that bppsa schedule --list names");
   }
-  bppsa_timed timed;
   BPPSA_TRY(check_files(cli));
   BPPSA_TRY(loaded->given ? load(cli, loaded->text, &timed) : make(cli, scheme->text, &timed));
-  const bppsa_status status = show(cli, &timed);
+  bppsa_status status =
+      cli->to.json ? bppsa_json_render(bppsa_timed_json(&timed, true), &shown->text) : bppsa_timed_text(&timed, shown);
+  status = status == BPPSA_OK ? write_files(cli, &timed) : status;
   bppsa_timed_free(&timed);
+  return status;
+}
+
+static bppsa_status run(bppsa_cli *cli) {
+  const bppsa_option_value *compared = bppsa_cli_value(cli, BPPSA_OPTION_COMPARE);
+  bppsa_text shown = {0};
+  bppsa_status status = given(cli, BPPSA_OPTION_LIST) ? list_schemes(cli, &shown)
+                        : compared->given             ? compare(cli, compared->text, &shown)
+                                                      : show_one(cli, &shown);
+  status = status == BPPSA_OK ? bppsa_setup_show(cli, &shown) : status;
+  bppsa_text_free(&shown);
   return status;
 }
 

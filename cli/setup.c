@@ -3,19 +3,53 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "cli/progress.h"
-#include "core/alloc.h"
+#include "bench/harness/machine.h"
+#include "bench/harness/progress.h"
 
-const char *bppsa_nonlinearity_name(bppsa_nonlinearity nonlinearity) {
-  return nonlinearity == BPPSA_NONLINEARITY_RELU ? "relu" : "tanh";
+/* ---- networks ---- */
+
+const bppsa_network_kind *bppsa_setup_kind(const bppsa_cli *cli) {
+  const char *object = cli->command->object;
+  const bppsa_network_kind *kind = object != NULL ? bppsa_network_kind_find(object) : NULL;
+  const char *model = bppsa_cli_value(cli, BPPSA_OPTION_MODEL)->text; /* NULL: the command does not take --model */
+  return kind != NULL ? kind : bppsa_network_kind_find(model != NULL ? model : "rnn");
 }
 
-const char *bppsa_loss_name(bool loss_all) {
-  return loss_all ? "all" : "last";
+/* Reads --weight-gradients. Only BP on a GPU has a second stream. */
+static bppsa_status read_order(const bppsa_cli *cli, bppsa_weight_gradients *gradients) {
+  const bppsa_option_value *order = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHT_GRADIENTS),
+                           *backward = bppsa_cli_value(cli, BPPSA_OPTION_BACKWARD),
+                           *device = bppsa_cli_value(cli, BPPSA_OPTION_DEVICE);
+  if (!order->present || order->choice == 0) {
+    return BPPSA_OK;
+  }
+  if (strcmp(backward->text, "bp") != 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--weight-gradients: %s beside --backward %s, expected --backward bp", order->text,
+                      backward->text);
+  }
+  if (strncmp(device->text, "cuda", 4) != 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--weight-gradients: %s beside --device %s, expected --device cuda", order->text,
+                      device->text);
+  }
+  *gradients = BPPSA_WEIGHT_GRADIENTS_SECOND_STREAM;
+  return BPPSA_OK;
 }
 
-/* One of --up-levels and --chunks: its algorithm is implied, another one given beside it contradicts. *number: where its value
- * belongs. */
+bppsa_status bppsa_setup_network(const bppsa_cli *cli, bppsa_network *network) {
+  const bppsa_network_kind *kind = bppsa_setup_kind(cli);
+  const bool file = strcmp(kind->name, BPPSA_NETWORK_FILE) == 0;
+  bppsa_network opened = {0};
+  BPPSA_TRY(bppsa_network_open(file ? cli->object : kind->name, bppsa_cli_value(cli, BPPSA_OPTION_MASK)->text, &opened));
+  const bppsa_status status = kind->convolutional ? read_order(cli, &opened.weight_gradients) : BPPSA_OK;
+  if (status != BPPSA_OK) {
+    bppsa_network_close(&opened);
+    return status;
+  }
+  *network = opened;
+  return BPPSA_OK;
+}
+
+/* Reads one of --up-levels and --chunks. The option implies its algorithm and contradicts any other. *number receives its value. */
 static bppsa_status take_number(const bppsa_cli *cli, bppsa_option option, bppsa_scan_algorithm implied, bppsa_scan_method *scan,
                                 int64_t *number) {
   const bppsa_option_value *value = bppsa_cli_value(cli, option), *algorithm = bppsa_cli_value(cli, BPPSA_OPTION_ALGORITHM);
@@ -31,7 +65,7 @@ static bppsa_status take_number(const bppsa_cli *cli, bppsa_option option, bppsa
   return BPPSA_OK;
 }
 
-/* An option of the scan means the scan; beside another --backward it contradicts. */
+/* Options of the scan imply --backward scan, and contradict any other. */
 static bppsa_status imply_scan(const bppsa_cli *cli, bppsa_gradient_method *method) {
   static const bppsa_option of_scan[] = {BPPSA_OPTION_ALGORITHM, BPPSA_OPTION_UP_LEVELS, BPPSA_OPTION_CHUNKS};
   const bppsa_option_value *backward = bppsa_cli_value(cli, BPPSA_OPTION_BACKWARD);
@@ -48,7 +82,7 @@ static bppsa_status imply_scan(const bppsa_cli *cli, bppsa_gradient_method *meth
   return BPPSA_OK;
 }
 
-/* --backward, --algorithm, --up-levels and --chunks; those the command does not take keep what *method says. */
+/* Reads --backward, --algorithm, --up-levels and --chunks. For options that the command does not take, *method is unchanged. */
 static bppsa_status setup_gradients(const bppsa_cli *cli, bppsa_gradient_method *method) {
   const bppsa_option_value *backward = bppsa_cli_value(cli, BPPSA_OPTION_BACKWARD),
                            *algorithm = bppsa_cli_value(cli, BPPSA_OPTION_ALGORITHM);
@@ -69,7 +103,7 @@ static bppsa_status setup_gradients(const bppsa_cli *cli, bppsa_gradient_method 
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_recurrent_config *config) {
+bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_network_config *config) {
   const struct {
     bppsa_option option;
     int64_t *field;
@@ -92,7 +126,7 @@ bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_recurrent_config *co
   if (loss->present || train_loss->present) {
     config->loss_all = bppsa_objective_all(loss->present ? loss->text : train_loss->text);
   }
-  if (config->loss_all && train_loss->present && bppsa_network_kind_of(cli)->convolutional) {
+  if (config->loss_all && train_loss->present && bppsa_setup_kind(cli)->convolutional) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--loss: %s, a loss of every step, expected last or mse for images", train_loss->text);
   }
   const bppsa_option_value *dtype = bppsa_cli_value(cli, BPPSA_OPTION_DTYPE);
@@ -101,6 +135,101 @@ bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_recurrent_config *co
   }
   return setup_gradients(cli, &config->method);
 }
+
+static void show_plan(void *context, const char *what) {
+  bppsa_progress_show(context, "measuring: %s", what);
+}
+
+int64_t bppsa_setup_memory(const bppsa_device *device) {
+  bppsa_cuda_report report = {0};
+  if (bppsa_device_get_kind(device) == BPPSA_CPU) {
+    return bppsa_machine_memory();
+  }
+  bppsa_cuda_probe(&report);
+  return report.memory;
+}
+
+bppsa_status bppsa_setup_choose(const bppsa_cli *cli, const bppsa_network *network, const bppsa_device *device,
+                                bppsa_network_config *config, bppsa_chosen *chosen) {
+  bppsa_progress_line line = bppsa_progress_start(cli->to.err);
+  const bppsa_planner_request request = {.measure = strcmp(bppsa_cli_value(cli, BPPSA_OPTION_PLAN)->text, "measure") == 0,
+                                         .memory_limit = bppsa_cli_value(cli, BPPSA_OPTION_MEMORY_LIMIT)->integer,
+                                         .assumed_limit = bppsa_setup_memory(device) / 4 * 3,
+                                         .show = show_plan,
+                                         .context = &line};
+  char note[BPPSA_PLANNER_NOTE];
+  const bppsa_status status = bppsa_planner_choose(&request, network, device, config, chosen, note);
+  bppsa_progress_clear(&line);
+  if (status == BPPSA_OK && note[0] != '\0') {
+    fprintf(cli->to.err, "bppsa: note: %s\n", note);
+  }
+  return status;
+}
+
+/* ---- weights ---- */
+
+static bool command_takes(const bppsa_cli *cli, bppsa_option option) {
+  const bppsa_option_use *use = cli->command->uses;
+  while (use->option != BPPSA_OPTION_COUNT && use->option != option) {
+    ++use;
+  }
+  return use->option == option;
+}
+
+/* Returns the text of an option that is on the command line, otherwise NULL. */
+static const char *given_text(const bppsa_cli *cli, bppsa_option option) {
+  return bppsa_cli_value(cli, option)->given ? bppsa_cli_value(cli, option)->text : NULL;
+}
+
+static int64_t given_integer(const bppsa_cli *cli, bppsa_option option) {
+  return bppsa_cli_value(cli, option)->given ? bppsa_cli_value(cli, option)->integer : 0;
+}
+
+static bppsa_weights_request weights_request(const bppsa_cli *cli) {
+  return (bppsa_weights_request){.path = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text,
+                                 .prefix = given_text(cli, BPPSA_OPTION_PREFIX),
+                                 .propose_prefix = command_takes(cli, BPPSA_OPTION_PREFIX),
+                                 .layers = given_integer(cli, BPPSA_OPTION_LAYERS),
+                                 .hidden = given_integer(cli, BPPSA_OPTION_HIDDEN),
+                                 .nonlinearity = given_text(cli, BPPSA_OPTION_NONLINEARITY),
+                                 .loss_given = bppsa_cli_value(cli, BPPSA_OPTION_TRAIN_LOSS)->given};
+}
+
+bppsa_status bppsa_setup_weights(const bppsa_cli *cli, const bppsa_network *network, bppsa_network_config *config,
+                                 bppsa_safetensors **file) {
+  bppsa_weights_request request = weights_request(cli);
+  bppsa_dtype dtype;
+  if (bppsa_cli_value(cli, BPPSA_OPTION_DTYPE)->given) {
+    BPPSA_TRY(bppsa_dtype_parse(bppsa_cli_value(cli, BPPSA_OPTION_DTYPE)->text, &dtype));
+    request.dtype = &dtype;
+  }
+  return bppsa_weights_load(&request, network, config, file);
+}
+
+void bppsa_setup_note_rounded(const bppsa_cli *cli, bool rounded) {
+  if (rounded) {
+    fprintf(cli->to.err, "bppsa: note: %s: f64 weights, rounded to f32 as --dtype f32 asks\n",
+            bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text);
+  }
+}
+
+bppsa_status bppsa_setup_model(const bppsa_cli *cli, const bppsa_network *network, const bppsa_safetensors *file,
+                               bppsa_model *model) {
+  const bppsa_weights_request request = weights_request(cli);
+  bool rounded = false;
+  BPPSA_TRY(bppsa_weights_set(&request, network, file, model, &rounded));
+  bppsa_setup_note_rounded(cli, rounded);
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_setup_objective(const bppsa_cli *cli, const bppsa_safetensors *file, bppsa_objective *objective) {
+  const bppsa_option_value *loss = bppsa_cli_value(cli, BPPSA_OPTION_TRAIN_LOSS);
+  const bppsa_option_value *ignored = bppsa_cli_value(cli, BPPSA_OPTION_IGNORE_LABEL);
+  const char *kept = file != NULL && !loss->given ? bppsa_safetensors_metadata(file, "loss") : NULL;
+  return bppsa_objective_make(kept != NULL ? kept : loss->text, ignored->given ? &ignored->integer : NULL, objective);
+}
+
+/* ---- device and data ---- */
 
 bppsa_status bppsa_setup_device(const bppsa_cli *cli, bppsa_device **device) {
   const bppsa_option_value *name = bppsa_cli_value(cli, BPPSA_OPTION_DEVICE);
@@ -143,13 +272,13 @@ bppsa_status bppsa_setup_dataset_of(const bppsa_cli *cli, const char *spec, cons
   const bppsa_option_value *input = bppsa_cli_value(cli, BPPSA_OPTION_INPUT_SIZE);
   BPPSA_TRY(bppsa_setup_check_set(cli, spec));
   BPPSA_TRY(bppsa_setup_check_input(input, spec));
-  bppsa_progress_line line = bppsa_progress_start(cli->err);
+  bppsa_progress_line line = bppsa_progress_start(cli->to.err);
   const bppsa_dataset_audio audio = {.set = &bppsa_mfcc_sets[set->choice],
                                      .padding = padding->choice == 1 ? BPPSA_PADDING_REFLECT : BPPSA_PADDING_CONSTANT,
                                      .device = device,
                                      .progress = show_reading,
                                      .context = &line};
-  const bppsa_dataset_options options = {.samples = bppsa_cli_value(cli, BPPSA_OPTION_SAMPLES)->integer, /* 0 where not given */
+  const bppsa_dataset_options options = {.samples = bppsa_cli_value(cli, BPPSA_OPTION_SAMPLES)->integer, /* 0: not given */
                                          .seq_len = bppsa_cli_value(cli, BPPSA_OPTION_SEQ_LEN)->integer,
                                          .input = bppsa_cli_value(cli, BPPSA_OPTION_INPUT_SIZE)->integer,
                                          .seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer,
@@ -160,7 +289,7 @@ bppsa_status bppsa_setup_dataset_of(const bppsa_cli *cli, const char *spec, cons
                                          .audio = &audio};
   const bppsa_status status = bppsa_dataset_create(spec, &options, dataset);
   bppsa_progress_clear(&line);
-  return bppsa_cli_input(status);
+  return bppsa_input_status(status);
 }
 
 bppsa_status bppsa_setup_dataset(const bppsa_cli *cli, const bppsa_device *device, bool loss_all,
@@ -168,7 +297,7 @@ bppsa_status bppsa_setup_dataset(const bppsa_cli *cli, const bppsa_device *devic
   return bppsa_setup_dataset_of(cli, bppsa_cli_value(cli, BPPSA_OPTION_DATA)->text, device, loss_all, objective, dataset);
 }
 
-/* Any other text the data set refuses, or knows no file. */
+/* Only npy:X,Y names files; the data set itself checks any other text. */
 bppsa_status bppsa_setup_check_data(const bppsa_cli *cli, bppsa_option output) {
   const char *spec = bppsa_cli_value(cli, BPPSA_OPTION_DATA)->text, *comma = strchr(spec, ',');
   char x[4096];
@@ -180,83 +309,8 @@ bppsa_status bppsa_setup_check_data(const bppsa_cli *cli, bppsa_option output) {
   return bppsa_cli_check_other(cli, comma + 1, "--data", output);
 }
 
-static bppsa_status match_images(const bppsa_network *network, const bppsa_dataset *dataset) {
-  const int64_t *in = network->layers.in, *image = dataset->image;
-  char found[BPPSA_SHAPE_TEXT], expected[BPPSA_SHAPE_TEXT], guess[BPPSA_SHAPE_TEXT];
-  return in[0] == image[0] && in[1] == image[1] && in[2] == image[2]
-             ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_SHAPE, "%s: images of %s, expected %s, the network's input [C, H, W]%s", dataset->ops->name,
-                          bppsa_shape_text(3, image, found, sizeof found), bppsa_shape_text(3, in, expected, sizeof expected),
-                          bppsa_shape_guess("[C, H, W]", 3, image, in, guess, sizeof guess));
-}
+/* ---- what is shown ---- */
 
-bppsa_status bppsa_setup_match(const char *path, const bppsa_network *network, const bppsa_recurrent_config *config,
-                               const bppsa_dataset *dataset) {
-  const bool images = dataset->image[0] > 0, convolutional = network->kind->convolutional;
-  if (images != convolutional) {
-    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: %s, expected %s for %s", dataset->ops->name, images ? "images" : "sequences",
-                      images ? "sequences" : "images", network->kind->name);
-  }
-  if (convolutional) {
-    BPPSA_TRY(match_images(network, dataset));
-  } else if (path != NULL && config->input != dataset->input) {
-    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: weights for input size %" PRId64 ", expected %" PRId64 " as in the data%s", path,
-                      config->input, dataset->input,
-                      config->input == dataset->seq_len ? ", which are [N, T, I], but look like [N, I, T]" : "");
-  }
-  if ((path != NULL || convolutional) && dataset->real_targets && config->classes != dataset->classes) {
-    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: weights for %" PRId64 " outputs, expected %" PRId64 ", the data's targets",
-                      path != NULL ? path : network->kind->name, config->classes, dataset->classes);
-  }
-  if ((path != NULL || convolutional) && config->classes < dataset->classes) {
-    return bppsa_fail(BPPSA_ERR_SHAPE, "%s: weights for %" PRId64 " classes, expected at least %" PRId64 " as in the data",
-                      path != NULL ? path : network->kind->name, config->classes, dataset->classes);
-  }
-  return BPPSA_OK;
-}
-
-const char *bppsa_setup_method(bppsa_chosen chosen, const bppsa_gradient_method *method, char *text, size_t size) {
-  bppsa_gradient_method_words(method, text, size);
-  const size_t used = strlen(text);
-  if (chosen != BPPSA_CHOSEN_BY_OPTION) {
-    snprintf(text + used, size - used, ", chosen by %s", bppsa_chosen_name(chosen));
-  }
-  return text;
-}
-
-const char *bppsa_setup_plan(bppsa_chosen chosen, const bppsa_scan_plan *plan, char *text, size_t size) {
-  const bppsa_gradient_method method = bppsa_scan_plan_method(plan);
-  const int64_t chain = bppsa_scan_plan_totals(plan)->critical_steps;
-  if (!bppsa_scan_plan_is_chain(plan)) {
-    return bppsa_setup_method(chosen, &method, text, size);
-  }
-  snprintf(text, size, "a chain of %" PRId64 ", no scan%s%s", chain, chosen != BPPSA_CHOSEN_BY_OPTION ? ", chosen by " : "",
-           chosen != BPPSA_CHOSEN_BY_OPTION ? bppsa_chosen_name(chosen) : "");
-  return text;
-}
-
-bool bppsa_setup_method_json(json_t *object, const bppsa_gradient_method *method, bppsa_chosen chosen) {
-  return bppsa_gradient_method_put(object, method) && bppsa_json_put_bool(object, "auto", chosen != BPPSA_CHOSEN_BY_OPTION) &&
-         bppsa_json_put_text(object, "chosen", bppsa_chosen_name(chosen));
-}
-
-bppsa_status bppsa_setup_fail_nonfinite(bppsa_model *model, const char *what) {
-  bppsa_nonfinite where;
-  if (!model->ops->find_nonfinite(model, &where)) {
-    where = (bppsa_nonfinite){.what = what, .layer = -1, .step = -1, .sample = -1};
-  }
-  char place[120] = "";
-  size_t used = 0;
-  const struct {
-    const char *what;
-    int64_t value;
-  } parts[] = {{"layer", where.layer}, {"step", where.step}, {"sample", where.sample}};
-  for (size_t i = 0; i < 3; ++i) {
-    if (parts[i].value >= 0) {
-      used += (size_t)snprintf(place + used, sizeof place - used, "%s%s %" PRId64, used == 0 ? " at " : ", ", parts[i].what,
-                               parts[i].value);
-    }
-  }
-  return bppsa_fail(BPPSA_ERR_NUMERIC, "%s%s%s%s: not finite, expected finite values", where.what, where.name != NULL ? " " : "",
-                    where.name != NULL ? where.name : "", place);
+bppsa_status bppsa_setup_show(const bppsa_cli *cli, const bppsa_text *shown) {
+  return cli->to.json ? bppsa_output_document(&cli->to, shown->text) : bppsa_output_print(&cli->to, "%s", shown->text);
 }

@@ -1,77 +1,75 @@
-/* From options to configurations: what train, eval, grad and plan share. */
+/* From options to configurations: the functions that several verbs use. */
 #ifndef BPPSA_CLI_SETUP_H
 #define BPPSA_CLI_SETUP_H
 
-#include "cli/network.h"
-#include "cli/objective.h"
-#include "cli/planner.h"
-#include "core/buffer.h"
+#include "cli/command.h"
 #include "core/device.h"
-#include "core/safetensors.h"
-#include "recurrent/recurrent.h"
+#include "core/text.h"
+#include "models/network.h"
+#include "models/planner.h"
+#include "models/weights.h"
 #include "train/data/dataset.h"
+#include "train/objective.h"
 
-/* Model and gradient options into a configuration; those the command does not take keep the defaults. ERR_ARGUMENT: gradient
- * options that contradict each other. */
-bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_recurrent_config *config);
+/* The help of options whose meaning for convolutional networks differs. */
+#define BPPSA_MASK_HELP "which weights stay; the others are 0 and stay out of the scan's patterns"
+#define BPPSA_IMAGES_HELP "cifar10:DIR (its binary version) or npy:X,Y (X [N,C,H,W], Y [N]; with --loss mse Y [N,C])"
+#define BPPSA_IMAGES_VALIDATION_HELP "fraction of the samples held out instead of CIFAR-10's test batch"
+#define BPPSA_IMAGES_LOSS_HELP "last: cross-entropy; mse: mean squared error of real targets"
+#define BPPSA_REFUSE_HELP "refuse a network that needs more; 1024's multiples as 500K, 64M, 2G [3/4 of available memory]"
 
-/* ---- weights (weights.c) ---- */
+/* ---- networks ---- */
 
-/* Loads --weights and fills the architecture they describe: input, hidden, layers, classes, dtype where --dtype is not given, and
- * the nonlinearity and loss their metadata name where no option does. The names are the network's own, or as --prefix says.
- * ERR_ARGUMENT: an option or the metadata contradict; ERR_FORMAT: a tensor is missing, the message lists the file's. The caller
- * destroys *file. */
-bppsa_status bppsa_setup_weights(const bppsa_cli *cli, const bppsa_network *network, bppsa_recurrent_config *config,
+/* The kind that the command's object names, otherwise the kind of --model, otherwise rnn. */
+const bppsa_network_kind *bppsa_setup_kind(const bppsa_cli *cli);
+/* Opens the network the command's object names, with --mask and --weight-gradients. ERR_ARGUMENT: a second stream is asked for
+ * with a scan or on a processor; ERR_* of bppsa_network_open. */
+bppsa_status bppsa_setup_network(const bppsa_cli *cli, bppsa_network *network);
+/* Puts model and gradient options into a configuration; for those that the command does not take, the defaults stay.
+ * ERR_ARGUMENT: gradient options that contradict each other. */
+bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_network_config *config);
+/* --plan and --memory-limit (bppsa_planner_choose), with progress on a terminal. */
+bppsa_status bppsa_setup_choose(const bppsa_cli *cli, const bppsa_network *network, const bppsa_device *device,
+                                bppsa_network_config *config, bppsa_chosen *chosen);
+/* Returns the bytes that a device has available. */
+int64_t bppsa_setup_memory(const bppsa_device *device);
+
+/* --weights and --prefix (bppsa_weights_load, bppsa_weights_set); a note on standard error where f64 weights are rounded. */
+bppsa_status bppsa_setup_weights(const bppsa_cli *cli, const bppsa_network *network, bppsa_network_config *config,
                                  bppsa_safetensors **file);
-/* A list of a file's tensors (owned, bppsa_free), whose views borrow from it. ERR_MEMORY. */
-bppsa_status bppsa_setup_tensors(const bppsa_safetensors *file, bppsa_named_view **tensors, int64_t *count);
-/* Copies the file's tensors into a model, converted to its dtype, and checks that they are finite in it. */
-bppsa_status bppsa_setup_model(const bppsa_cli *cli, const bppsa_safetensors *file, bppsa_model *model);
+bppsa_status bppsa_setup_model(const bppsa_cli *cli, const bppsa_network *network, const bppsa_safetensors *file,
+                               bppsa_model *model);
+/* Prints the note where f64 weights became f32. */
+void bppsa_setup_note_rounded(const bppsa_cli *cli, bool rounded);
+/* --loss and --ignore-label of train, eval and grad; where --loss is not given, the loss that the weights' metadata name (file
+ * NULL: none). ERR_ARGUMENT: --ignore-label beside the mean squared error. */
+bppsa_status bppsa_setup_objective(const bppsa_cli *cli, const bppsa_safetensors *file, bppsa_objective *objective);
 
 /* --device and --threads. */
 bppsa_status bppsa_setup_device(const bppsa_cli *cli, bppsa_device **device);
-/* --data, --samples, --seq-len, --input, --seed, and what the loss compares with (objective NULL: labels); --set and --padding of
- * WAV files, which are read on the device's threads (NULL: on one) with progress on a terminal. */
+
+/* ---- data ---- */
+
+/* --data, --samples, --seq-len, --input, --seed, --set and --padding. The targets are those of the objective (NULL: labels). WAV
+ * files are read on the threads of the device (NULL: on one), with progress on a terminal. */
 bppsa_status bppsa_setup_dataset(const bppsa_cli *cli, const bppsa_device *device, bool loss_all,
                                  const bppsa_objective *objective, bppsa_dataset **dataset);
 /* The same for the data set `spec`, whatever --data says. */
 bppsa_status bppsa_setup_dataset_of(const bppsa_cli *cli, const char *spec, const bppsa_device *device, bool loss_all,
                                     const bppsa_objective *objective, bppsa_dataset **dataset);
-/* --input is of sequences that are made up. ERR_ARGUMENT where `spec` names others. */
+/* Only sequences that the program makes have an --input. ERR_ARGUMENT where `spec` names others. */
 bppsa_status bppsa_setup_check_input(const bppsa_option_value *input, const char *spec);
-/* --set and --padding are of WAV files only. ERR_ARGUMENT where `spec` names others. */
+/* Only WAV files have a --set and a --padding. ERR_ARGUMENT where `spec` names no WAV files. */
 bppsa_status bppsa_setup_check_set(const bppsa_cli *cli, const char *spec);
 /* Whether a data set's text names a directory of WAV files. */
 bool bppsa_is_audio(const char *spec);
-
-/* The option names no file of the data, npy:X,Y. ERR_ARGUMENT. */
+/* Checks that the option names no file of the data npy:X,Y. ERR_ARGUMENT. */
 bppsa_status bppsa_setup_check_data(const bppsa_cli *cli, bppsa_option output);
 
-/* The data must be of the network's kind, sequences or images, with its input size, and have no more classes. The sizes of a
- * recurrent network are its weights', `path` names them; NULL: it has none yet. ERR_SHAPE. */
-bppsa_status bppsa_setup_match(const char *path, const bppsa_network *network, const bppsa_recurrent_config *config,
-                               const bppsa_dataset *dataset);
+/* ---- what is shown ---- */
 
-/* The method in words and who chose it, "scan, chunked (45 chunks), chosen by estimate". Returns text. */
-const char *bppsa_setup_method(bppsa_chosen chosen, const bppsa_gradient_method *method, char *text, size_t size);
-/* The same of a plan, or where there is no scan "a chain of 9, no scan". Returns text. */
-const char *bppsa_setup_plan(bppsa_chosen chosen, const bppsa_scan_plan *plan, char *text, size_t size);
-#define BPPSA_SETUP_METHOD_TEXT (BPPSA_METHOD_TEXT + 32)
-/* The same as members of a JSON object: the method's, whether auto chose ("auto"), and who ("chosen"). */
-bool bppsa_setup_method_json(json_t *object, const bppsa_gradient_method *method, bppsa_chosen chosen);
-
-/* For a result `what` that is not finite: ERR_NUMERIC with layer, step and sample of the first such value in the model's latest
- * pass. */
-bppsa_status bppsa_setup_fail_nonfinite(bppsa_model *model, const char *what);
-
-/* ---- arrays given as files (arrays.c) ---- */
-
-/* An NPY file of reals, converted to `dtype`; its values must be finite in it. ERR_ARGUMENT, ERR_FORMAT. */
-bppsa_status bppsa_setup_reals(const char *path, bppsa_dtype dtype, bppsa_buffer *array);
-/* The file's array must have this shape, `words` in letters. ERR_SHAPE. */
-bppsa_status bppsa_setup_shape(const char *path, const bppsa_view *view, const char *words, int32_t ndim, const int64_t *shape);
-
-const char *bppsa_nonlinearity_name(bppsa_nonlinearity nonlinearity);
-const char *bppsa_loss_name(bool loss_all);
+/* Prints what a command shows, a document with --json, otherwise text. Both are made before the command writes its files, so that
+ * running out of memory leaves none behind. ERR_IO. */
+bppsa_status bppsa_setup_show(const bppsa_cli *cli, const bppsa_text *shown);
 
 #endif

@@ -1,16 +1,17 @@
-/* `bppsa train MODEL`: sets a run up, drives the training loop, saves the weights. What is shown is in train_report.c. */
+/* `bppsa train MODEL`: sets a run up, drives the training loop, saves the weights. train_report.c prints. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-#include "cli/train_checkpoint.h"
-#include "cli/train_optimizer.h"
+#include "bench/harness/interrupt.h"
+#include "cli/setup.h"
+#include "cli/train_options.h"
 #include "cli/train_report.h"
 #include "core/alloc.h"
-#include "core/clock.h"
 #include "core/npy.h"
+#include "train/line.h"
 
-/* What both kinds of network take; `only` is what one of them takes besides. */
+/* The options that train rnn and train gru both take; `only` adds those of one of them. */
 #define USES(only, rate)                                                                                                         \
   {                                                                                                                              \
     {.option = BPPSA_OPTION_LAYERS}, {.option = BPPSA_OPTION_HIDDEN}, only{.option = BPPSA_OPTION_TRAIN_LOSS},                   \
@@ -36,9 +37,9 @@
 #define RNN_ONLY {.option = BPPSA_OPTION_NONLINEARITY},
 static const bppsa_option_use uses_rnn[] = USES(RNN_ONLY, "0.001"), uses_gru[] = USES(, "0.0003");
 
-/* What convolutional networks take. */
+/* The options of convolutional networks. */
 static const bppsa_option_use uses_cnn[] = {
-    {.option = BPPSA_OPTION_TRAIN_LOSS, .help = "last: cross-entropy; mse: mean squared error of real targets"},
+    {.option = BPPSA_OPTION_TRAIN_LOSS, .help = BPPSA_IMAGES_LOSS_HELP},
     {.option = BPPSA_OPTION_IGNORE_LABEL},
     {.option = BPPSA_OPTION_MASK, .metavar = "M.safetensors", .help = BPPSA_MASK_HELP},
     {.option = BPPSA_OPTION_DATA, .fallback = "", .required = true, .help = BPPSA_IMAGES_HELP},
@@ -85,7 +86,7 @@ static const bppsa_option_use uses_cnn[] = {
 
 static const bppsa_option outputs[] = {BPPSA_OPTION_LOG, BPPSA_OPTION_SAVE_WEIGHTS};
 
-/* No output is one of the checkpoint's files, which train/checkpoint.h names. */
+/* Refuses an output that is one of the checkpoint's files (train/checkpoint.h). */
 static bppsa_status check_checkpoint(const bppsa_cli *cli) {
   static const char *const names[] = {"checkpoint.safetensors", "checkpoint.previous.safetensors", "checkpoint.new.safetensors"};
   const bppsa_option_value *directory = bppsa_cli_value(cli, BPPSA_OPTION_CHECKPOINT);
@@ -121,7 +122,7 @@ static bppsa_status check_files(const bppsa_cli *cli) {
   return BPPSA_OK;
 }
 
-/* What only a run with steps writes or needs. */
+/* Refuses options that have no meaning in a run without steps. */
 static const bppsa_option of_steps[] = {BPPSA_OPTION_LOG, BPPSA_OPTION_CHECKPOINT, BPPSA_OPTION_RESUME};
 
 static bppsa_status setup_training(const bppsa_cli *cli, bppsa_train_config *train) {
@@ -138,7 +139,7 @@ static bppsa_status setup_training(const bppsa_cli *cli, bppsa_train_config *tra
   }
   train->iterations = iterations->integer;
   train->epochs = epochs->given ? epochs->integer : iterations->given ? 0 : 1;
-  BPPSA_TRY(bppsa_train_optimizer_options(cli, train));
+  BPPSA_TRY(bppsa_train_update_options(cli, train));
   train->batch = bppsa_cli_value(cli, BPPSA_OPTION_BATCH)->integer;
   train->clip_norm = bppsa_cli_value(cli, BPPSA_OPTION_CLIP_NORM)->real;
   train->seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer;
@@ -147,8 +148,8 @@ static bppsa_status setup_training(const bppsa_cli *cli, bppsa_train_config *tra
   return bppsa_train_checkpoint_options(cli, train);
 }
 
-/* --order and --no-shuffle, when the split is known. That there are rows for all epochs is checked by the training, which counts
- * them. */
+/* Reads --order and --no-shuffle, once the split is known. The training loop checks that there is a row for every epoch, because
+ * it knows their number. */
 static bppsa_status setup_order(const bppsa_cli *cli, bppsa_train_run *run) {
   const bppsa_option_value *path = bppsa_cli_value(cli, BPPSA_OPTION_ORDER);
   const bool in_order = bppsa_cli_value(cli, BPPSA_OPTION_NO_SHUFFLE)->given;
@@ -158,7 +159,7 @@ static bppsa_status setup_order(const bppsa_cli *cli, bppsa_train_run *run) {
     return path->given ? bppsa_fail(BPPSA_ERR_ARGUMENT, "--no-shuffle: given beside --order, expected only one of the two")
                        : BPPSA_OK;
   }
-  BPPSA_TRY(bppsa_cli_input(bppsa_npy_load(path->text, &run->order)));
+  BPPSA_TRY(bppsa_input_status(bppsa_npy_load(path->text, &run->order)));
   if (view->dtype != BPPSA_I64 || view->ndim < 1 || view->ndim > 2 || bppsa_view_count(view) == 0) {
     char shape[BPPSA_SHAPE_TEXT];
     return bppsa_fail(BPPSA_ERR_SHAPE, "%s: %s %s, expected int64 indices of samples, [M] or [E, M], at least one", path->text,
@@ -182,7 +183,7 @@ static bppsa_status setup_data(const bppsa_cli *cli, bppsa_train_run *run) {
                       "--batch: %" PRId64 ", more than the %" PRId64 " training samples, expected at most that many",
                       run->train.batch, run->epoch_samples);
   }
-  BPPSA_TRY(bppsa_setup_match(bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text, &run->network, &run->config, run->dataset));
+  BPPSA_TRY(bppsa_network_match(&run->network, &run->config, bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text, run->dataset));
   if (run->network.kind->convolutional) {
     return BPPSA_OK;
   }
@@ -194,15 +195,8 @@ static bppsa_status setup_data(const bppsa_cli *cli, bppsa_train_run *run) {
   return BPPSA_OK;
 }
 
-static bppsa_status create_model(bppsa_train_run *run) {
-  const double start = bppsa_now();
-  BPPSA_TRY(bppsa_network_create(&run->network, &run->config, run->device, &run->model));
-  run->plan_s = bppsa_now() - start;
-  return BPPSA_OK;
-}
-
 static bppsa_status setup(const bppsa_cli *cli, bppsa_train_run *run) {
-  BPPSA_TRY(bppsa_network_open(cli, &run->network));
+  BPPSA_TRY(bppsa_setup_network(cli, &run->network));
   run->config = bppsa_network_config_default(&run->network);
   BPPSA_TRY(bppsa_setup_config(cli, &run->config));
   BPPSA_TRY(setup_training(cli, &run->train));
@@ -211,100 +205,103 @@ static bppsa_status setup(const bppsa_cli *cli, bppsa_train_run *run) {
   if (bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->given) {
     BPPSA_TRY(bppsa_setup_weights(cli, &run->network, &run->config, &run->weights));
   }
-  BPPSA_TRY(bppsa_objective_setup(cli, run->weights, &run->objective));
+  BPPSA_TRY(bppsa_setup_objective(cli, run->weights, &run->objective));
   BPPSA_TRY(setup_data(cli, run));
-  run->chosen = bppsa_planner_chooser(&run->config);
-  BPPSA_TRY(bppsa_train_checkpoint_method(&run->train, &run->config, &run->chosen));
-  BPPSA_TRY(bppsa_planner_choose(cli, &run->network, run->device, &run->config, &run->chosen));
-  BPPSA_TRY(create_model(run));
+  run->chosen = bppsa_chosen_of(&run->config.method);
+  BPPSA_TRY(bppsa_train_run_resume_method(run));
+  BPPSA_TRY(bppsa_setup_choose(cli, &run->network, run->device, &run->config, &run->chosen));
+  BPPSA_TRY(bppsa_train_run_create_model(run));
+  const bppsa_option_value *init = bppsa_cli_value(cli, BPPSA_OPTION_INIT); /* without text: the command does not take --init */
+  run->init = run->weights != NULL ? "from weights" : init->text != NULL ? init->text : "default";
   if (run->weights != NULL) {
-    return bppsa_setup_model(cli, run->weights, run->model);
+    return bppsa_setup_model(cli, &run->network, run->weights, run->model);
   }
-  const bool orthogonal = bppsa_cli_value(cli, BPPSA_OPTION_INIT)->choice == 1;
-  return bppsa_network_init(&run->network, run->model, orthogonal ? BPPSA_INIT_ORTHOGONAL : BPPSA_INIT_DEFAULT, run->train.seed);
+  return bppsa_network_init(&run->network, run->model, init->choice == 1 ? BPPSA_INIT_ORTHOGONAL : BPPSA_INIT_DEFAULT,
+                            run->train.seed);
 }
 
 /* ---- results ---- */
 
 static bppsa_status save_weights(const bppsa_cli *cli, const bppsa_train_run *run) {
   const bppsa_option_value *path = bppsa_cli_value(cli, BPPSA_OPTION_SAVE_WEIGHTS);
-  if (!path->given) {
+  return path->given ? bppsa_train_run_save_weights(run, path->text) : BPPSA_OK;
+}
+
+/* The summary is made before the weights are saved, and printed after that. */
+static bppsa_status finish(bppsa_cli *cli, bppsa_train_show *show) {
+  bppsa_text shown = {0};
+  bppsa_status status = bppsa_train_report_render(show, &shown);
+  status = status == BPPSA_OK ? save_weights(cli, &show->run) : status;
+  status = status == BPPSA_OK ? bppsa_setup_show(cli, &shown) : status;
+  bppsa_text_free(&shown);
+  return status;
+}
+
+static bool stop(void *context) {
+  (void)context;
+  return bppsa_interrupt_pending();
+}
+
+/* Trains until the end, or until SIGINT or SIGTERM ends the run after its step; a second signal kills the program
+ * (bench/harness/interrupt.h). */
+static bppsa_status train_interruptible(bppsa_train_run *run, bppsa_train_callbacks *callbacks) {
+  callbacks->stop = stop;
+  bppsa_interrupt_catch();
+  const bppsa_status status = bppsa_train(&run->train, run->model, run->dataset, run->device, callbacks, &run->result);
+  bppsa_interrupt_release();
+  return status;
+}
+
+/* A run that a signal ended counts as a failure; the message names the files that are kept. */
+static bppsa_status check_stopped(const bppsa_cli *cli, const bppsa_train_run *run) {
+  const struct {
+    const char *words, *path, *after;
+  } kept[] = {{"its checkpoint is in", run->train.checkpoint, ", expected --resume to go on"},
+              {"its weights are in", bppsa_cli_value(cli, BPPSA_OPTION_SAVE_WEIGHTS)->text, ""},
+              {"its log is in", run->train.log_path, ""}};
+  bppsa_line line = {.length = 0};
+  if (!run->result.stopped) {
     return BPPSA_OK;
   }
-  const bppsa_model *model = run->model;
-  const bool recurrent = !run->network.kind->convolutional;
-  bppsa_metadata metadata[3] = {{"model", run->network.kind->name}};
-  int64_t known = 1;
-  if (recurrent) {
-    metadata[known++] = (bppsa_metadata){"nonlinearity", bppsa_nonlinearity_name(run->config.nonlinearity)};
+  for (size_t i = 0; i < sizeof kept / sizeof kept[0]; ++i) {
+    if (kept[i].path != NULL) {
+      bppsa_line_add(&line, ", %s %s%s", kept[i].words, kept[i].path, kept[i].after);
+    }
   }
-  if (recurrent || run->objective.mse) {
-    metadata[known++] = (bppsa_metadata){"loss", bppsa_objective_loss(&run->objective, run->config.loss_all)};
-  }
-  bppsa_named_view *tensors = bppsa_calloc(model->parameter_count, sizeof *tensors);
-  if (tensors == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
-  for (int64_t i = 0; i < model->parameter_count; ++i) {
-    tensors[i] = (bppsa_named_view){model->parameters[i].name, model->parameters[i].value};
-  }
-  const bppsa_status status = bppsa_safetensors_save(path->text, model->parameter_count, tensors, known, metadata);
-  bppsa_free(tensors);
-  return status;
+  return bppsa_fail(BPPSA_ERR_IO, "stopped by %s after step %" PRId64 "%s", bppsa_interrupt_name(), run->result.steps,
+                    line.length > 0 ? line.text : ", nothing is kept, expected --save-weights, --log or --checkpoint");
 }
 
-/* The document is made before the weights are saved, and printed after. */
-static bppsa_status finish_json(bppsa_cli *cli, bppsa_train_run *run) {
-  char *text = NULL;
-  BPPSA_TRY(bppsa_cli_render(bppsa_train_report_json(run), &text));
-  bppsa_status status = save_weights(cli, run);
-  if (status == BPPSA_OK) {
-    status = bppsa_cli_print_document(cli, text);
-  }
-  bppsa_free(text);
-  return status;
-}
-
-/* All steps; --iterations 0 asks for none. */
-static bppsa_status take_steps(bppsa_train_run *run) {
-  bppsa_train_callbacks callbacks = bppsa_train_report_callbacks(run);
-  bppsa_run_fields fields;
+/* Takes all steps; --iterations 0 asks for none. */
+static bppsa_status take_steps(bppsa_train_show *show) {
+  bppsa_train_callbacks callbacks = bppsa_train_report_callbacks(show);
+  bppsa_train_run *run = &show->run;
   if (run->train.iterations == 0 && run->train.epochs == 0) {
     run->result.last = (bppsa_train_record){.loss = (double)NAN, .accuracy = (double)NAN};
     return callbacks.started(callbacks.context, &(bppsa_train_start){.notice = ""});
   }
-  bppsa_train_checkpoint_fields(run, &fields);
+  bppsa_train_run_set_fields(run);
   char *header = NULL;
-  BPPSA_TRY(run->train.log_path == NULL ? BPPSA_OK : bppsa_train_report_header(run, &header));
+  BPPSA_TRY(run->train.log_path == NULL ? BPPSA_OK : bppsa_train_report_header(show, &header));
   run->train.log_header = header;
-  const bppsa_status status = bppsa_train_interruptible(run, &callbacks);
+  const bppsa_status status = train_interruptible(run, &callbacks);
   bppsa_free(header);
-  bppsa_progress_clear(&run->line);
+  bppsa_progress_clear(&show->line);
   return status;
 }
 
-static bppsa_status train(bppsa_cli *cli, bppsa_train_run *run) {
-  BPPSA_TRY(setup(cli, run));
-  BPPSA_TRY(take_steps(run));
-  if (cli->json) {
-    BPPSA_TRY(finish_json(cli, run));
-  } else {
-    BPPSA_TRY(save_weights(cli, run));
-    BPPSA_TRY(bppsa_train_report_print(run));
-  }
-  return bppsa_train_check_stopped(run);
+static bppsa_status train(bppsa_cli *cli, bppsa_train_show *show) {
+  BPPSA_TRY(setup(cli, &show->run));
+  BPPSA_TRY(take_steps(show));
+  BPPSA_TRY(finish(cli, show));
+  return check_stopped(cli, &show->run);
 }
 
 static bppsa_status run_train(bppsa_cli *cli) {
-  bppsa_train_run run = {.cli = cli, .train = bppsa_train_config_default()};
-  const bppsa_status status = train(cli, &run);
-  json_decref(run.rows);
-  bppsa_model_destroy(run.model);
-  bppsa_dataset_destroy(run.dataset);
-  bppsa_buffer_free(&run.order);
-  bppsa_device_destroy(run.device);
-  bppsa_safetensors_destroy(run.weights);
-  bppsa_network_close(&run.network);
+  bppsa_train_show show = {.cli = cli, .run = {.train = bppsa_train_config_default()}};
+  const bppsa_status status = train(cli, &show);
+  json_decref(show.rows);
+  bppsa_train_run_free(&show.run);
   return status;
 }
 
@@ -312,48 +309,26 @@ static bppsa_status run_train(bppsa_cli *cli) {
   "Ctrl-C or SIGTERM ends the run after its step: the summary, --save-weights and --log are written as far as it came, and "     \
   "the exit code is 1. A second one kills it.\n"
 
-const bppsa_command bppsa_command_train_rnn = {.verb = "train",
-                                               .object = "rnn",
-                                               .summary = "Trains an RNN by sequential BP or by the scan",
-                                               .example = "train rnn --seq-len 100 --samples 3200 --epochs 3",
-                                               .notes = SIGNAL_NOTES,
-                                               .uses = uses_rnn,
-                                               .run = run_train};
-
-const bppsa_command bppsa_command_train_gru = {.verb = "train",
-                                               .object = "gru",
-                                               .summary = "Trains a GRU by sequential BP or by the scan",
-                                               .example = "train gru --seq-len 100 --samples 3200 --epochs 3",
-                                               .notes = SIGNAL_NOTES,
-                                               .uses = uses_gru,
-                                               .run = run_train};
-
 static const char cnn_notes[] =
     SIGNAL_NOTES "A mask keeps weights at 0 (bppsa prune makes one): they are 0 from the first step on, and the "
                  "scan's patterns leave them out.\n"
                  "Sparse scans know linear, blelloch and auto, which takes the number of up-levels with the "
                  "fewest FLOPs on the critical path.\n";
 
-const bppsa_command bppsa_command_train_lenet5 = {.verb = "train",
-                                                  .object = "lenet5",
-                                                  .summary = "Trains LeNet-5 by sequential BP or by the sparse scan",
-                                                  .example = "train lenet5 --data cifar10:cifar --lr 0.01 --epochs 3",
-                                                  .notes = cnn_notes,
-                                                  .uses = uses_cnn,
-                                                  .run = run_train};
-
-const bppsa_command bppsa_command_train_vgg11 = {.verb = "train",
-                                                 .object = "vgg11",
-                                                 .summary = "Trains VGG-11 by sequential BP or by the sparse scan",
-                                                 .example = "train vgg11 --data cifar10:cifar --backward bp --lr 0.01",
-                                                 .notes = cnn_notes,
-                                                 .uses = uses_cnn,
-                                                 .run = run_train};
-
-const bppsa_command bppsa_command_train_file = {.verb = "train",
-                                                .object = BPPSA_FILE_OBJECT,
-                                                .summary = "Trains a network of a file of operators (docs/networks.md)",
-                                                .example = "train net.json --data cifar10:cifar --lr 0.01 --epochs 3",
-                                                .notes = cnn_notes,
-                                                .uses = uses_cnn,
-                                                .run = run_train};
+#define TRAIN(id, name, what, words, says, takes)                                                                                \
+  const bppsa_command bppsa_command_train_##id = {.verb = "train",                                                               \
+                                                  .object = (name),                                                              \
+                                                  .summary = "Trains " what,                                                     \
+                                                  .example = "train " words,                                                     \
+                                                  .notes = (says),                                                               \
+                                                  .uses = (takes),                                                               \
+                                                  .run = run_train}
+TRAIN(rnn, "rnn", "an RNN by sequential BP or by the scan", "rnn --seq-len 100 --samples 3200 --epochs 3", SIGNAL_NOTES,
+      uses_rnn);
+TRAIN(gru, "gru", "a GRU by sequential BP or by the scan", "gru --seq-len 100 --samples 3200 --epochs 3", SIGNAL_NOTES, uses_gru);
+TRAIN(lenet5, "lenet5", "LeNet-5 by sequential BP or by the sparse scan", "lenet5 --data cifar10:cifar --lr 0.01 --epochs 3",
+      cnn_notes, uses_cnn);
+TRAIN(vgg11, "vgg11", "VGG-11 by sequential BP or by the sparse scan", "vgg11 --data cifar10:cifar --backward bp --lr 0.01",
+      cnn_notes, uses_cnn);
+TRAIN(file, BPPSA_NETWORK_FILE, "a network of a file of operators (docs/networks.md)",
+      "net.json --data cifar10:cifar --lr 0.01 --epochs 3", cnn_notes, uses_cnn);

@@ -6,8 +6,10 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "core/alloc.h"
 #include "core/io.h"
@@ -82,4 +84,36 @@ void bppsa_directory_free(bppsa_directory *list) {
   }
   bppsa_free(list->names);
   *list = (bppsa_directory){0};
+}
+
+static bool add_entry(const char *path, int depth, int64_t *bytes, int64_t *files) {
+  enum { PATH = 4096 };
+  struct stat found;
+  bppsa_directory list = {0};
+  char inner[PATH];
+  if (stat(path, &found) != 0) {
+    return false;
+  }
+  if (!S_ISDIR(found.st_mode)) {
+    *bytes += found.st_size;
+    *files += 1;
+    return true;
+  }
+  bool good = depth > 0 && bppsa_directory_list(path, &list) == BPPSA_OK;
+  for (int64_t i = 0; good && i < list.count; ++i) {
+    const int length = snprintf(inner, sizeof inner, "%s/%s", path, list.names[i]);
+    good = length > 0 && length < PATH && add_entry(inner, depth - 1, bytes, files);
+  }
+  bppsa_directory_free(&list);
+  return good;
+}
+
+bool bppsa_directory_measure(const char *path, int depth, int64_t *bytes, int64_t *files) {
+  int64_t size = 0, count = 0;
+  if (!add_entry(path, depth, &size, &count)) {
+    return false;
+  }
+  *bytes = size;
+  *files = count;
+  return true;
 }

@@ -137,3 +137,12 @@ json_t *bppsa_json_finish(json_t *object, bool ok) {
   bppsa_fail(BPPSA_ERR_MEMORY, "out of memory: a JSON document");
   return NULL;
 }
+
+bppsa_status bppsa_json_render(json_t *document, char **text) {
+  if (document == NULL) {
+    return bppsa_fail(BPPSA_ERR_MEMORY, "JSON document: out of memory, expected room for the results");
+  }
+  const bppsa_status status = bppsa_json_text(document, 0, 0, text);
+  json_decref(document);
+  return status;
+}

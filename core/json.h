@@ -16,9 +16,6 @@
 extern "C" {
 #endif
 
-/* Does nothing; for callers that have not been changed yet. */
-static inline void bppsa_json_start(void) {}
-
 /* Bytes of the largest text that is parsed. The worst of this length takes 0.7 GiB and half a second. Long lists of numbers are
  * better kept as NPY. */
 #define BPPSA_JSON_LIMIT ((int64_t)8 << 20)
@@ -35,6 +32,10 @@ bppsa_status bppsa_json_load(const char *path, json_t **value);
 /* Text of a value (owned, bppsa_free). indent 0: one line. Reals keep 17 significant digits when `digits` is 0.
  * ERR_ARGUMENT, ERR_MEMORY. */
 bppsa_status bppsa_json_text(const json_t *value, int indent, int digits, char **text);
+
+/* The text of one JSON document in one line (owned, bppsa_free). Releases the document; NULL stands for one that found no memory.
+ * Render before result files are written, so that running out of memory leaves none behind. ERR_MEMORY. */
+bppsa_status bppsa_json_render(json_t *document, char **text);
 
 /* Did the system refuse this thread memory since the last call (errno)? For callers to whom jansson answered NULL or -1, which
  * it does for text that is not UTF-8 as well. */

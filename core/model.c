@@ -1,6 +1,8 @@
 #include "core/model.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/memory.h"
@@ -121,4 +123,26 @@ void bppsa_model_destroy(bppsa_model *model) {
   if (model != NULL) {
     model->ops->destroy(model);
   }
+}
+
+bppsa_status bppsa_model_fail_nonfinite(bppsa_model *model, const char *what) {
+  BPPSA_REQUIRE(model != NULL && what != NULL);
+  bppsa_nonfinite where;
+  if (!model->ops->find_nonfinite(model, &where)) {
+    where = (bppsa_nonfinite){.what = what, .layer = -1, .step = -1, .sample = -1};
+  }
+  char place[120] = "";
+  size_t used = 0;
+  const struct {
+    const char *what;
+    int64_t value;
+  } parts[] = {{"layer", where.layer}, {"step", where.step}, {"sample", where.sample}};
+  for (size_t i = 0; i < 3; ++i) {
+    if (parts[i].value >= 0) {
+      used += (size_t)snprintf(place + used, sizeof place - used, "%s%s %" PRId64, used == 0 ? " at " : ", ", parts[i].what,
+                               parts[i].value);
+    }
+  }
+  return bppsa_fail(BPPSA_ERR_NUMERIC, "%s%s%s%s: not finite, expected finite values", where.what, where.name != NULL ? " " : "",
+                    where.name != NULL ? where.name : "", place);
 }

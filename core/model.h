@@ -92,6 +92,9 @@ bppsa_status bppsa_model_set(bppsa_model *model, const char *where, int64_t coun
 /* True, with *where filled, if a parameter's value (gradient = false) or gradient is not finite. Looks at the views as they are. */
 bool bppsa_model_parameter_nonfinite(const bppsa_model *model, bool gradient, bppsa_nonfinite *where);
 
+/* For a result `what` that is not finite: ERR_NUMERIC with layer, step and sample of the first such value in the latest pass. */
+bppsa_status bppsa_model_fail_nonfinite(bppsa_model *model, const char *what);
+
 void bppsa_model_destroy(bppsa_model *model); /* NULL is legal */
 
 #ifdef __cplusplus

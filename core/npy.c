@@ -1,5 +1,7 @@
 #include "core/npy.h"
 
+#include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -324,6 +326,37 @@ bppsa_status bppsa_npy_load(const char *path, bppsa_buffer *array) {
   const bppsa_status status = read_array(&reader, array);
   bppsa_file_reader_close(&reader);
   return status;
+}
+
+bppsa_status bppsa_npy_load_reals(const char *path, bppsa_dtype dtype, bppsa_buffer *array) {
+  bppsa_buffer loaded = {0}, converted = {0};
+  BPPSA_TRY(bppsa_npy_load(path, &loaded));
+  bppsa_status status = BPPSA_OK;
+  if (loaded.view.dtype != BPPSA_F32 && loaded.view.dtype != BPPSA_F64) {
+    status = bppsa_fail(BPPSA_ERR_FORMAT, "%s: dtype %s, expected f32 or f64", path, bppsa_dtype_name(loaded.view.dtype));
+  }
+  if (status == BPPSA_OK) {
+    status = bppsa_buffer_create(NULL, dtype, loaded.view.ndim, loaded.view.shape, &converted);
+  }
+  if (status == BPPSA_OK) {
+    status = bppsa_view_convert(&loaded.view, &converted.view);
+  }
+  const int64_t count = status == BPPSA_OK ? bppsa_view_count(&converted.view) : 0;
+  for (int64_t i = 0; status == BPPSA_OK && i < count; ++i) {
+    if (!isfinite(bppsa_view_get(&converted.view, i))) {
+      char position[BPPSA_SHAPE_TEXT];
+      status = bppsa_fail(BPPSA_ERR_FORMAT, "%s: element %" PRId64 " is not finite in %s, expected finite values: %g at %s", path,
+                          i, bppsa_dtype_name(dtype), bppsa_view_get(&loaded.view, i),
+                          bppsa_index_text(&loaded.view, i, position, sizeof position));
+    }
+  }
+  bppsa_buffer_free(&loaded);
+  if (status != BPPSA_OK) {
+    bppsa_buffer_free(&converted);
+    return status;
+  }
+  *array = converted;
+  return BPPSA_OK;
 }
 
 bppsa_status bppsa_npy_parse(const char *where, const void *data, int64_t size, bppsa_view *view) {

@@ -16,6 +16,10 @@ extern "C" {
  * ERR_IO, ERR_FORMAT (message: path, byte, what was found and expected), ERR_UNSUPPORTED (dtype, byte order, Fortran order). */
 bppsa_status bppsa_npy_load(const char *path, bppsa_buffer *array);
 
+/* The same for reals, converted to `dtype`; its values must be finite in it. ERR_FORMAT: other dtypes than f32 and f64, a value
+ * that is not finite. */
+bppsa_status bppsa_npy_load_reals(const char *path, bppsa_dtype dtype, bppsa_buffer *array);
+
 /* Saves a contiguous host view, atomically. */
 bppsa_status bppsa_npy_save(const char *path, const bppsa_view *view);
 

@@ -503,3 +503,18 @@ bppsa_status bppsa_safetensors_save(const char *path, int64_t count, const bppsa
   bppsa_free(text);
   return status;
 }
+
+bppsa_status bppsa_safetensors_list(const bppsa_safetensors *file, bppsa_named_view **tensors, int64_t *count) {
+  BPPSA_REQUIRE(file != NULL && tensors != NULL && count != NULL);
+  const int64_t size = bppsa_safetensors_count(file);
+  bppsa_named_view *list = bppsa_calloc(size, sizeof *list);
+  if (list == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i < size; ++i) {
+    list[i] = *bppsa_safetensors_get(file, i);
+  }
+  *count = size;
+  *tensors = list;
+  return BPPSA_OK;
+}

@@ -22,6 +22,8 @@ void bppsa_safetensors_destroy(bppsa_safetensors *file);
 int64_t bppsa_safetensors_count(const bppsa_safetensors *file);
 /* Tensors in the order of their data. */
 const bppsa_named_view *bppsa_safetensors_get(const bppsa_safetensors *file, int64_t index);
+/* All of them as a list (owned, bppsa_free), whose views borrow from the file. ERR_MEMORY. */
+bppsa_status bppsa_safetensors_list(const bppsa_safetensors *file, bppsa_named_view **tensors, int64_t *count);
 /* NULL when there is no tensor of that name. */
 const bppsa_view *bppsa_safetensors_find(const bppsa_safetensors *file, const char *name);
 /* The string stored under `key` in __metadata__, or NULL. */

@@ -89,3 +89,7 @@ bppsa_status bppsa_fail_prefix(bppsa_status status, const char *format, ...) {
   va_end(arguments);
   return bppsa_fail(status, "%s: %s", prefix, last_error);
 }
+
+bppsa_status bppsa_input_status(bppsa_status status) {
+  return status == BPPSA_ERR_IO ? BPPSA_ERR_ARGUMENT : status;
+}

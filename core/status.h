@@ -48,6 +48,9 @@ bppsa_status bppsa_fail_prefix(bppsa_status status, const char *format, ...)
 #endif
     ;
 
+/* The status of reading a file that a user names: one that cannot be read is a wrong request, so ERR_IO becomes ERR_ARGUMENT. */
+bppsa_status bppsa_input_status(bppsa_status status);
+
 /* Returns early with the status of `call` when it failed. For functions that hold nothing to release. */
 #define BPPSA_TRY(call)                                                                                                          \
   do {                                                                                                                           \

@@ -207,3 +207,15 @@ const char *bppsa_suggestion(const char *word, const char *const *candidates, ch
   }
   return text;
 }
+
+const char *bppsa_text_si(double value, const char *unit, char *text, size_t size) {
+  static const char *const prefixes[] = {"", "k", "M", "G", "T", "P", "E"};
+  size_t power = 0;
+  while (fabs(value) >= 999.5 && power + 1 < sizeof prefixes / sizeof prefixes[0]) {
+    value /= 1000;
+    ++power;
+  }
+  const char *between = power > 0 || unit[0] != '\0' ? " " : "";
+  snprintf(text, size, "%.3g%s%s%s", value, between, prefixes[power], unit);
+  return text;
+}

@@ -30,6 +30,10 @@ void bppsa_text_free(bppsa_text *text);
 /* ERR_MEMORY if some text was lost. */
 bppsa_status bppsa_text_check(const bppsa_text *text);
 
+/* "1.23 MB": a number of units with the prefixes of 1000, for people. Returns text. */
+#define BPPSA_SI_TEXT 32
+const char *bppsa_text_si(double value, const char *unit, char *text, size_t size);
+
 /* The candidate that a mistyped word most likely meant, or NULL. candidates: NULL-terminated. A word of more than
  * BPPSA_SUGGESTION_LIMIT characters gets no suggestion. */
 #define BPPSA_SUGGESTION_LIMIT 40

@@ -241,3 +241,20 @@ void bppsa_view_set(const bppsa_view *view, int64_t i, double value) {
     ((double *)view->data)[i] = value;
   }
 }
+
+bppsa_status bppsa_view_check_shape(const char *where, const bppsa_view *view, const char *words, int32_t ndim,
+                                    const int64_t *shape) {
+  BPPSA_REQUIRE(where != NULL && view != NULL && words != NULL && shape != NULL && ndim >= 0);
+  bool same = view->ndim == ndim;
+  for (int32_t d = 0; same && d < ndim; ++d) {
+    same = view->shape[d] == shape[d];
+  }
+  char found[BPPSA_SHAPE_TEXT], expected[BPPSA_SHAPE_TEXT], guess[BPPSA_SHAPE_TEXT] = "";
+  if (!same && view->ndim == ndim) {
+    bppsa_shape_guess(words, ndim, view->shape, shape, guess, sizeof guess);
+  }
+  return same ? BPPSA_OK
+              : bppsa_fail(BPPSA_ERR_SHAPE, "%s: shape %s, expected %s = %s%s", where,
+                           bppsa_shape_text(view->ndim, view->shape, found, sizeof found), words,
+                           bppsa_shape_text(ndim, shape, expected, sizeof expected), guess);
+}

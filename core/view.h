@@ -78,6 +78,10 @@ const char *bppsa_shape_text(int32_t ndim, const int64_t *shape, char *text, siz
 const char *bppsa_shape_guess(const char *words, int32_t ndim, const int64_t *found, const int64_t *expected, char *text,
                               size_t size);
 
+/* The view must have this shape, `words` in letters, "[B, C, H, W]"; `where` names it in messages. ERR_SHAPE. */
+bppsa_status bppsa_view_check_shape(const char *where, const bppsa_view *view, const char *words, int32_t ndim,
+                                    const int64_t *shape);
+
 /* "[3, 0, 2]": the indices of element i of a contiguous view. Returns text. */
 const char *bppsa_index_text(const bppsa_view *view, int64_t i, char *text, size_t size);
 

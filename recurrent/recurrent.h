@@ -24,6 +24,8 @@
 extern "C" {
 #endif
 
+const char *bppsa_nonlinearity_name(bppsa_nonlinearity nonlinearity); /* "tanh" or "relu" */
+
 typedef enum { BPPSA_INIT_DEFAULT = 0, BPPSA_INIT_ORTHOGONAL } bppsa_init;
 
 typedef struct {

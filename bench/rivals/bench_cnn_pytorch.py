@@ -3,8 +3,9 @@
 
     bench/rivals/bench_cnn_pytorch.py --program build/cpu/bppsa [--batch 256] [--threads 2] [--rounds 5] [--out F.json]
 
-In every round the program measures and then PyTorch (nn.Conv2d, nn.Linear, float32, gradients of all weights, a seed for the logits and no loss): load from
-elsewhere hits both. The medians over all rounds are compared. The document is the last of the program's with PyTorch's rows added. Exits 77 where PyTorch is not installed.
+In every round the program measures, and then PyTorch (nn.Conv2d, nn.Linear, float32, gradients of all weights, a seed for the
+logits and no loss), so that the load of other programs slows both. The medians over all rounds are compared. The document is the
+program's last one with PyTorch's rows added. Exits 77 where PyTorch is not installed.
 """
 import argparse
 import json

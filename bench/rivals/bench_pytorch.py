@@ -8,9 +8,10 @@ At every point PyTorch runs half of its repeats, then the program runs, then PyT
 same machine. Forward is the layers without head and loss; backward is autograd from a gradient of the last hidden state to the
 gradients of all weights, without the input's. PyTorch's gradients are checked against its own float64 ones (the residual of the
 program's rows). Prints a table of milliseconds and ratios; --out writes the program's JSON document with rows of method "pytorch"
-added. On a GPU, where PyTorch runs cuDNN without TF32, passes are timed by events in the stream, and rows of method "pytorch_graph" are the same
-passes replayed as CUDA graphs, where capture is not refused: a forward pass goes ahead of each, which keeps the GPU busy while the host queues them, since in
-the program's rows no graph waits for its launch. Needs PyTorch (Debian: python3-torch), with CUDA for a GPU, and exits 77 without; exits 1 when a row failed its check.
+added. On a GPU, PyTorch runs cuDNN without TF32, and events in the stream time the passes. Rows of method "pytorch_graph" are the
+same passes replayed as CUDA graphs, where PyTorch can capture them. A forward pass runs before each replay and keeps the GPU busy
+while the host queues the graph, because in the program's rows no graph waits for its launch either. Needs PyTorch (Debian:
+python3-torch), with CUDA for a GPU, and exits 77 without it; exits 1 when a row failed its check.
 """
 import argparse
 import json
@@ -109,7 +110,7 @@ class Rival:
         return middle - start, time.perf_counter() - middle
 
     def residual(self):
-        """Largest over the parameters of |g - ref| / (|ref| eps sqrt(T)), ref in float64 on the CPU."""
+        """The largest |g - ref| / (|ref| eps sqrt(T)) over the parameters, with ref in float64 on the CPU."""
         wide = self.kind(self.rnn.input_size, self.rnn.hidden_size).double()
         wide.load_state_dict({k: v.double().cpu() for k, v in self.rnn.state_dict().items()})
         wide(self.x.double().cpu())[1].backward(self.seed.double().cpu())
@@ -150,7 +151,7 @@ class Replay(Rival):
 
 
 def rivals_of(o, T, B, H, I, init):
-    """The network, and on a GPU its graphs unless their capture is refused."""
+    """The network, and on a GPU its graphs, unless PyTorch cannot capture them."""
     rivals = [Rival(o.model, T, B, H, I, init, o.device)]
     if o.device == "cuda":
         try:
@@ -162,7 +163,7 @@ def rivals_of(o, T, B, H, I, init):
 
 
 def measure_half(rival, repeats, budget):
-    """Pairs of seconds: `repeats` of them, or as many as fit, at least 2."""
+    """Times `repeats` pairs of passes, or as many as fit into the time, at least 2. Returns pairs of seconds."""
     times, start = [], time.perf_counter()
     while len(times) < (repeats or 2) or (not repeats and len(times) < 500 and time.perf_counter() - start < budget):
         times.append(rival.pass_())
@@ -179,7 +180,7 @@ def run_program(o, arguments):
 
 
 def program_rows(o, sweep, T, B, H, I, init):
-    """The program's document of one point. Inputs wider than 1 are part of its sweep alone, which runs once."""
+    """The program's document of one point. Points with inputs wider than 1 come from the program's sweep, which runs once."""
     if I == 1:
         return run_program(o, ["--seq-len", T, "--batch", B, "--hidden", H, "--init", init])
     if not sweep:
@@ -221,7 +222,7 @@ def show(T, B, H, init, rows):
 
 
 def run_point(o, sweep, T, B, H, I, init):
-    """The program's document of a point, PyTorch's rows added."""
+    """The program's document of a point, with PyTorch's rows added."""
     rivals = rivals_of(o, T, B, H, I, init)
     half, budget = (o.repeats + 1) // 2 if o.repeats else None, 0.2 if o.quick else 1.0
     for rival in rivals:
@@ -263,7 +264,7 @@ def main():
             whole = dict(document)
             whole["device"]["pytorch"] = torch.__version__
             whole["rows"] = []
-            whole.pop("growth", None)  # of one point; bppsa figures fits the whole sweep
+            whole.pop("growth", None)  # the growth over one point says nothing; bppsa figures fits the whole sweep
         whole["rows"] += rows
     if o.out:
         with open(o.out + ".part", "w") as file:

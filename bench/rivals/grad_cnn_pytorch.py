@@ -3,10 +3,11 @@
 
     bench/rivals/grad_cnn_pytorch.py build/cpu/bppsa [--quick]
 
-Weights are made by PyTorch's modules with their default initialisation; its gradients (float64 autograd on the values as rounded to the dtype)
-are the reference, and every backward method of the program is held against them: normalised residual ||g - ref|| / (||ref|| eps sqrt(n)) below 30,
-n the number of layers. LeNet-5 at batches of 1 .. 64; VGG-11 with 3 % of its weights; random chains of convolutions, pools and functions, on whole numbers
-too, which tie in pools; dead layers; masks that empty a filter.
+PyTorch's modules make the weights with their default initialisation. PyTorch's gradients (float64 autograd on the values as rounded
+to the dtype) are the reference. The gradients of every backward method of the program must have a normalised residual
+||g - ref|| / (||ref|| eps sqrt(n)) below 30, where n is the number of layers. The cases: LeNet-5 at batches of 1 .. 64; VGG-11 with
+3 % of its weights; random chains of convolutions, pools and functions, also on whole numbers, so that pools see equal values;
+layers whose ReLUs are all dead; masks that empty a filter.
 
 Exit code 0: all within bounds; 1: not; 77: PyTorch is not installed.
 """
@@ -28,7 +29,7 @@ FUNCTIONS = {"relu": torch.relu, "leaky_relu": lambda x: F.leaky_relu(x, 0.01), 
 
 
 class Chain(torch.nn.Module):
-    """A network file as PyTorch has it. prefix: of a layer's parameters, by its position."""
+    """A network file as a PyTorch module. prefix: the prefix of the names of a layer's parameters, by its position."""
 
     def __init__(self, network, prefix=lambda i, layer: layer["name"]):
         super().__init__()
@@ -93,7 +94,7 @@ def vgg11():
 
 
 def random_network(r):
-    """A chain that fits; PyTorch refuses what does not."""
+    """A random chain of layers whose shapes fit together; chains that PyTorch refuses are drawn again."""
     while True:
         layers = []
         for i in range(r.randrange(8)):
@@ -134,7 +135,7 @@ def reference_of(net, x, y, masks):
 
 
 def check(program, folder, word, net, x, y, dtype, masks=None, methods=METHODS):
-    """Every method's gradients against PyTorch's; the largest residual, or infinity with a line that names the case."""
+    """Compares every method's gradients with PyTorch's. Returns the largest residual, or infinity after a line that names the case."""
     masks, path = masks or {}, lambda name: os.path.join(folder, name)
     net = net.to(dtype)
     with torch.no_grad():
@@ -172,7 +173,7 @@ def cases(program, folder, quick):
         for dtype in (torch.float32, torch.float64):
             torch.manual_seed(batch)
             yield check(program, folder, "lenet5", Chain(lenet5()), torch.randn(batch, 3, 32, 32), torch.randint(10, (batch,)), dtype)
-    for dead in (0, 3):  # a layer whose ReLUs all are dead; a filter that a mask empties
+    for dead in (0, 3):  # a layer whose ReLUs are all dead; a filter that a mask empties
         net = Chain(lenet5())
         with torch.no_grad():
             net.modules_[dead].bias.fill_(-100)

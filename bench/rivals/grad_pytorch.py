@@ -3,12 +3,12 @@
 
     bench/rivals/grad_pytorch.py build/cpu/bppsa [rnn|gru] [--quick]
 
-For every case weights, input, labels and h0 are made by PyTorch, its gradients (nn.RNN or nn.GRU, nn.Linear, cross_entropy, float64 autograd on the
-values as rounded to the dtype) are the reference, and every backward method of the program is held against them:
-normalised residual ||g - ref|| / (||ref|| eps sqrt(T)) below 30. With one or two hidden units a weight gradient is a handful of sums that may
-cancel to almost nothing, and no arithmetic of that precision can meet the bound then: for H <= 2 it is widened to what one eps more or less in
-every hidden state does to PyTorch's own gradient (twice the largest of eight random changes, both sides being rounded), if that is more. The comparisons that
-needed it are counted in the last line.
+PyTorch makes the weights, input, labels and h0 of every case. PyTorch's gradients (nn.RNN or nn.GRU, nn.Linear, cross_entropy,
+float64 autograd on the values as rounded to the dtype) are the reference. The gradients of every backward method of the program
+must have a normalised residual ||g - ref|| / (||ref|| eps sqrt(T)) below 30. With one or two hidden units a weight gradient is a
+handful of sums that may cancel to almost nothing, and then no arithmetic of that precision can meet the bound. So for H <= 2 the
+bound is at least twice the largest change of PyTorch's own gradient when every hidden state changes by one eps at random, over
+eight trials; the factor 2 is there because both sides are rounded. The last line counts the comparisons that needed this.
 
 Exit code 0: all within bounds; 1: not; 77: PyTorch is not installed.
 """
@@ -89,7 +89,7 @@ class Network(torch.nn.Module):
         return n + z * (h - n)
 
     def states(self, x, h0, eps):
-        """The layers written out, every hidden state changed by one eps at random."""
+        """Computes the layers step by step and changes every hidden state by one eps at random."""
         for layer, (w_ih, w_hh, b_ih, b_hh) in enumerate(self.layers.all_weights):
             h, out = h0[layer], []
             for step in x:

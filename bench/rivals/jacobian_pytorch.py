@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""PyTorch's autograd, one column at a time, beside `bppsa bench jacobian`: the first convolution, ReLU and pool of VGG-11, in one run.
+"""PyTorch's autograd, one column at a time, beside `bppsa bench jacobian`: the first convolution, ReLU and pool of VGG-11.
 
     bench/rivals/jacobian_pytorch.py --program build/cpu/bppsa [--out F.json] [--quick] [--threads N] [--columns N]
 
-A column of the dense transposed Jacobian is one backward pass from a unit vector. Columns are alike: --columns of them are timed, spread evenly over the
-matrix, half before the program runs and half behind it, and the row's time is the median column times the number of columns ("measured_columns" says
-how many were timed). The columns are compared with those of the operator's own backward pass from another code path (the product of the Jacobian with the
-vector of all ones); a relative difference of 1e-5 fails. Prints a table with the speedup of the program's values on a planned pattern and of its
-full CSR; --out writes the program's document with rows of method "pytorch-columns" added. Needs PyTorch and exits 77 without it.
+A column of the dense transposed Jacobian is one backward pass from a unit vector. All columns take about as long, so --columns of
+them are timed, spread evenly over the matrix, half before the program runs and half after it. The row's time is the median column
+times the number of columns ("measured_columns" says how many were timed). As a check, the sum of the columns is compared with one
+backward pass from the vector that is 1 at these outputs; a relative difference of 1e-5 fails. Prints a table with the speedup of
+the program's values on a planned pattern and of its full CSR; --out writes the program's document with rows of method
+"pytorch-columns" added. Needs PyTorch and exits 77 without it.
 """
 import argparse
 import json
@@ -44,7 +45,7 @@ def cases():
 
 
 def measure(x, f, columns):
-    """Seconds of single columns, and whether columns add up to the backward pass of all ones over those outputs."""
+    """Returns the seconds of single columns, and whether they add up to the backward pass from ones at these outputs."""
     x = x.requires_grad_()
     y = f(x)
     count = y.numel()

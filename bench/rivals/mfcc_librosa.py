@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """librosa's MFCC beside `bppsa bench mfcc`: the same channel of three seconds, one thread, in one run.
 
-    bench/rivals/mfcc_librosa.py --program build/cpu/bppsa [--out F.json] [--quick] [--padding constant|reflect] [--repeats N] [--seed S]
+    bench/rivals/mfcc_librosa.py --program build/cpu/bppsa [--out F.json] [--quick] [--padding constant|reflect]
+                                 [--repeats N] [--seed S]
 
-For every set librosa runs half of its repeats, then the program runs, then librosa runs the other half, so that both see the same machine.
-librosa is given the samples as float64, as the features are defined, and as float32, which is what its own loader returns and a little
-faster; the scaling over the frames is timed with it, as it is in the program. The channel is the left one of the file that `bppsa data
-instruments` writes first. The program's features of that file are compared with librosa's: a difference of 1e-4 or more fails. Prints a table of
-milliseconds; --out writes the program's JSON document with rows of method "librosa" (dtype f64) and "librosa f32" added. Needs librosa and exits
-77 without it; exits 1 when a row failed its check.
+For every set librosa runs half of its repeats, then the program runs, then librosa runs the other half, so that both see the same
+machine. librosa is given the samples as float64, as the features are defined, and as float32, which is what its own loader
+returns and a little faster; the scaling over the frames is timed with it, as it is in the program. The channel is the left one of
+the file that `bppsa data instruments` writes first. The program's features of that file are compared with librosa's: a difference
+of 1e-4 or more fails. Prints a table of milliseconds; --out writes the program's JSON document with rows of method "librosa"
+(dtype f64) and "librosa f32" added. Needs librosa and exits 77 without it; exits 1 when a row failed its check.
 """
 import argparse
 import json
@@ -67,7 +68,7 @@ def measure_half(y, which, padding, repeats, budget):
 
 
 def load(o, directory):
-    """The samples of file 0, and the program's features of it by set: the left channel's half."""
+    """The samples of file 0, and the program's features of its left channel, by set."""
     place = os.path.join(directory, "one")
     run(o, "data", "instruments", "--files", 1, "--seed", o.seed, "--out", place)
     with wave.open(os.path.join(place, "cel", "cel_000000.wav")) as file:

@@ -3,11 +3,12 @@
 
     bench/rivals/product_scipy.py --program build/cpu/bppsa [--out F.json] [--quick] [--repeats N]
 
-The factors of the cases A, B and B64 are written by `bppsa jacobian conv2d` from random weights (and a mask of 3 % for A; half of the columns of B's left
-factor are zeroed, as a ReLU does), so that patterns and sizes are the program's. SciPy multiplies on one thread, PyTorch (torch.sparse.mm) on all of
-its own; both find the pattern in every call. Results are compared with a float64 product of SciPy's: a relative difference of 1e-5 or more fails.
-Prints a table of milliseconds and of the program's speedup; --out writes the program's document with rows of method "scipy" and "pytorch" (phase "full")
-added. Needs SciPy and exits 77 without it; PyTorch is left out where it is not installed.
+`bppsa jacobian conv2d` writes the factors of the cases A, B and B64 from random weights, so that patterns and sizes are the
+program's. A mask leaves 3 % of A's weights, and half of the columns of B's left factor are zeroed, as a ReLU does. SciPy multiplies
+on one thread, PyTorch (torch.sparse.mm) on all of its threads; both find the pattern in every call. Results are compared with a
+float64 product of SciPy's: a relative difference of 1e-5 or more fails. Prints a table of milliseconds and of the program's
+speedup; --out writes the program's document with rows of method "scipy" and "pytorch" (phase "full") added. Needs SciPy and exits
+77 without it; PyTorch is left out where it is not installed.
 """
 import argparse
 import json

@@ -17,7 +17,7 @@ SCANS = ("blelloch", "chunked")
 
 
 def rows_of(document, seq_len, batch):
-    """The backward rows of one network by method; of a network that was measured twice the last."""
+    """The backward rows of one network, by method. Of a network that was measured twice, the last rows count."""
     return {
         row["method"]: row
         for row in document["rows"]
@@ -26,7 +26,7 @@ def rows_of(document, seq_len, batch):
 
 
 def critical_flops(row):
-    """FLOP of the longest chain of products of a sample; BP's chain is all of its mat-vecs."""
+    """FLOP of the longest chain of dependent products of a sample; for BP these are all mat-vecs."""
     return row.get("critical_flops", 2 * row["seq_len"] * row["hidden"] ** 2)
 
 
@@ -35,7 +35,7 @@ def modelled(row, workers):
 
 
 def ratio(rows, seconds):
-    """BP's seconds over the better scan's."""
+    """BP's seconds divided by those of the faster scan."""
     return seconds(rows["bp"]) / min(seconds(rows[name]) for name in SCANS)
 
 

@@ -22,7 +22,7 @@ static inline void put_text(const char *path, const char *text) {
   put_file(path, text, strlen(text));
 }
 
-/* A network's initial weights as a file; a network file is read. */
+/* Writes a network's initial weights to a file. The network may be a file. */
 static inline void put_weights(const char *path, const char *name, bppsa_dtype dtype, uint64_t seed) {
   bppsa_cnn_network network;
   bppsa_device *device = cpu_device(1);

@@ -73,7 +73,7 @@ static inline void assert_one_error(const run_result *result, const char *text) 
   }
 }
 
-/* The line must exit with `code`, say `text` in one line of error, and print no result. */
+/* The line must exit with `code`, print one line of error that contains `text`, and print no result. */
 #define assert_fails(code_, text, ...)                                                                                           \
   do {                                                                                                                           \
     run_result failed_ = run(__VA_ARGS__);                                                                                       \
@@ -92,7 +92,7 @@ static inline void assert_one_error(const run_result *result, const char *text) 
     release(&good_);                                                                                                             \
   } while (0)
 
-/* The one JSON document a line prints; json_decref it. */
+/* Returns the one JSON document that a line prints; json_decref it. */
 #define run_json(...) parse_document(run(__VA_ARGS__))
 
 static inline json_t *parse_document(run_result result) {
@@ -107,7 +107,7 @@ static inline json_t *parse_document(run_result result) {
   return document;
 }
 
-/* Likewise of a line that exits with 1, because of rows in the document; json_decref it. */
+/* The same for a line that exits with 1 because rows of the document failed. */
 #define run_json_wrong(...) parse_wrong(run(__VA_ARGS__))
 
 static inline json_t *parse_wrong(run_result result) {
@@ -197,7 +197,7 @@ static inline int file_exists(const char *path) {
   return lstat(path, &found) == 0;
 }
 
-/* Files in the working directory, hidden ones too. */
+/* Counts the files in the working directory, hidden ones included. */
 static inline int count_files(void) {
   int count = -2; /* . and .. */
   DIR *directory = opendir(".");

@@ -5,7 +5,7 @@
 #define GRAD_WITH(weights, input, labels)                                                                                        \
   "grad rnn --out G.safetensors --weights " weights " --input " input " --labels " labels " "
 
-/* Fails as a wrong request and leaves no trace; an existing result stays as it was. */
+/* The line fails as a wrong request and makes no file; an existing result stays as it was. */
 #define assert_refused(text, ...)                                                                                                \
   do {                                                                                                                           \
     write_bytes("G.safetensors", "kept", 4);                                                                                     \

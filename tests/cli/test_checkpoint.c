@@ -104,7 +104,7 @@ static void test_requests(void **state) {
     assert_fails(2, contradictions[i].text, SMALL " --iterations 5 --layers 2 --checkpoint d --resume --log log.jsonl %s",
                  contradictions[i].option);
   }
-  assert_runs(SMALL " --iterations 4 --layers 2 --checkpoint d --resume --log log.jsonl"); /* and nothing has suffered */
+  assert_runs(SMALL " --iterations 4 --layers 2 --checkpoint d --resume --log log.jsonl"); /* the checkpoint is still good */
 }
 
 /* Gradients are computed as the checkpoint says where `auto` is asked again. */
@@ -120,7 +120,7 @@ static void test_method(void **state) {
                SMALL " --iterations 4 --checkpoint d --resume --backward bp");
 }
 
-/* A run by BP goes on by BP, whoever chose it. */
+/* A run by BP goes on by BP, whether the user or the program chose BP. */
 static void test_method_bp(void **state) {
   (void)state;
   assert_runs(SMALL " --iterations 2 --checkpoint d");
@@ -133,7 +133,7 @@ static void test_method_bp(void **state) {
   json_decref(document);
 }
 
-/* The other file's contents under the same name are another data set; the same under another name are the same. */
+/* Other contents under the same name are another data set; the same contents under another name are the same one. */
 static void test_data(void **state) {
   (void)state;
   assert_runs("data bitstream --seq-len 12 --samples 48 --out-x DX.npy --out-y DY.npy");
@@ -205,7 +205,7 @@ static void test_signals(void **state) {
   }
 }
 
-/* Where nothing can be written the request is refused, before anything happens, and what is there stays. */
+/* A directory that cannot be written is refused before the run begins, and existing files stay. */
 static void test_unwritable(void **state) {
   (void)state;
   assert_runs(SMALL " --iterations 2 --checkpoint d");
@@ -243,7 +243,7 @@ static bool temporary_left(void) {
   return system("ls .bppsa-*.tmp d/.bppsa-*.tmp 2>/dev/null | grep -q .") == 0;
 }
 
-/* A failure is one line that names the reason; the code is 1, or 2 for what was given to be read. */
+/* A failure is one line that names the reason. The exit code is 1, or 2 where an input file cannot be read. */
 static void assert_clear(const run_result *result, int error, const io_fault *fault) {
   assert_one_error(result, strerror(error));
   if (result->code != 1 && !(fault->read_failed && result->code == 2)) {
@@ -281,7 +281,7 @@ static void walk(const scene *s, int error, bool onwards) {
     done = fault.failed == 0;
     if (result.code != 0) {
       assert_clear(&result, error, &fault);
-    } else if (!done) { /* what was only read could not be closed, or the previous checkpoint stood in, which is said */
+    } else if (!done) { /* a file that was read could not be closed, or the previous checkpoint was used, which a note says */
       const bool stood_in = strstr(result.err, "the previous checkpoint is used") != NULL || strstr(s->line, "--resume") != NULL;
       if (fault.kind != BPPSA_IO_CLOSE && !(fault.read_failed && stood_in)) {
         fail_msg("a failed %s, call %d, went unnoticed: %s", bppsa_io_name(fault.kind), (int)call, s->line);
@@ -295,7 +295,7 @@ static void walk(const scene *s, int error, bool onwards) {
       free(found);
     }
     assert_true(fault.unlink_failed || !temporary_left());
-    if (strstr(s->line, "--checkpoint d") != NULL && file_exists(LATEST)) { /* what is there can be gone on from */
+    if (strstr(s->line, "--checkpoint d") != NULL && file_exists(LATEST)) { /* the checkpoint can be resumed */
       assert_runs("%s --resume", s->line);
     }
     release(&result);

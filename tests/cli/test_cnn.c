@@ -7,7 +7,7 @@ static const char *const methods[] = {"--algorithm linear", "--algorithm blelloc
                                       "--up-levels 2"};
 enum { METHODS = sizeof methods / sizeof methods[0] };
 
-/* By every method what BP says, in the dtype of the weights. */
+/* Every method gives the gradients of BP, in the dtype of the weights. */
 static void check_grad(const char *network, bppsa_dtype dtype, const int64_t shape[4], int64_t classes) {
   put_weights("w.safetensors", network, dtype, 2);
   put_images("x.npy", "y.npy", shape, classes);
@@ -216,7 +216,7 @@ static void test_bench(void **state) {
   json_decref(document);
   document = run_json("bench lenet5 --batch 2 --repeats 1 --threads 1 --memory-limit 8M --json");
   assert_true(json_array_size(json_object_get(document, "rows")) <
-              sizeof names / sizeof names[0]); /* what does not fit is left out, and named */
+              sizeof names / sizeof names[0]); /* rows that do not fit are named as left out */
   assert_non_null(strstr(get_text(json_array_get(json_object_get(document, "left_out"), 0), "reason"), "lenet5: "));
   json_decref(document);
   document = run_json("bench lenet5 --batch 1 --repeats 1 --threads 1 --prune 0.9 --json");

@@ -177,7 +177,7 @@ static void test_memory(void **state) {
   shell("rm -rf one *.npy");
 }
 
-/* Without the libraries, what reads audio says which packages bring them. */
+/* Without the libraries, the commands that read audio name the packages that provide them. */
 static void test_unsupported(void **state) {
   (void)state;
   REFUSED("libsndfile1-dev, libsamplerate0-dev and libavutil-dev", "data irmas in --out-x X.npy --out-y Y.npy");

@@ -12,7 +12,7 @@ static const char *device; /* "--device cuda" */
 
 static const char *const kinds[] = {"rnn", "gru"};
 
-/* Every tensor of two files, within `bound` of the larger one's norm. */
+/* Every tensor of two files differs by less than `bound` times the larger norm. */
 static void assert_same_files(const char *a, const char *b, double bound) {
   bppsa_safetensors *left = NULL, *right = NULL;
   assert_int_equal(bppsa_safetensors_load(a, &left), BPPSA_OK);
@@ -250,7 +250,7 @@ int main(void) {
       cmocka_unit_test(test_cnn_resume), cmocka_unit_test(test_cnn_requests),  cmocka_unit_test(test_jacobian)};
   const char *name = getenv("BPPSA_TEST_DEVICE");
   static char text[64];
-  bppsa_device_destroy(test_device(1)); /* skips the test where it is not there */
+  bppsa_device_destroy(test_device(1)); /* skips the test where the device is missing */
   snprintf(text, sizeof text, "--device %s", name != NULL ? name : "cpu");
   device = text;
   return cmocka_run_group_tests(tests, enter_with_batch, leave_directory);

@@ -1,4 +1,4 @@
-/* `eval --out`: what stands in the archive agrees with the loss, the accuracy and the weights, in the data's order. */
+/* `eval --out`: the arrays of the archive agree with the loss, the accuracy and the weights, in the data's order. */
 #include "tests/cli/batch_files.h"
 
 #include <math.h>
@@ -135,7 +135,7 @@ static void test_every_step(void **state) {
   json_decref(document);
 }
 
-/* Of samples held out: those, and nothing else. */
+/* With held-out samples, the archive has these and no others. */
 static void test_held_out(void **state) {
   (void)state;
   bppsa_buffer labels;
@@ -237,7 +237,7 @@ static void test_full_disk(void **state) {
   assert_int_equal(count_files(), files);
 }
 
-/* Of real targets the predictions are the outputs. */
+/* For real targets the predictions are the outputs. */
 static void test_real_targets(void **state) {
   (void)state;
   write_reals("RX.npy", BPPSA_F64, 3, (int64_t[]){5, 6, 2});

@@ -11,7 +11,6 @@
 
 static json_t *load(const char *path) {
   json_t *document = NULL;
-  bppsa_json_start();
   return bppsa_json_load(path, &document) == BPPSA_OK ? document : NULL;
 }
 
@@ -225,7 +224,6 @@ static json_t *add_row(json_t *rows, int64_t seq_len, const char *phase, const c
 
 /* BP takes 9 s and the scan 1 s backward, 1 s forward: (1 + 9) / (1 + 1) = 5. */
 static void write_results(bool noisy) {
-  bppsa_json_start();
   json_t *rows = json_array();
   for (int64_t t = 10; t <= 20; t += 10) {
     add_row(rows, t, "forward", "forward", 1, false);

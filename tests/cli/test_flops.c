@@ -161,7 +161,7 @@ static void assert_same_ratios(const json_t *a, const json_t *b) {
   }
 }
 
-/* One definition: whoever prints a ratio of the same scan prints the same. */
+/* All commands that print a ratio of the same scan print the same number. */
 static void test_agreement(void **state) {
   (void)state;
   json_t *flops = run_json("flops lenet5 --up-levels 2 --json"), *plan = run_json("plan lenet5 --up-levels 2 --json");

@@ -1,5 +1,5 @@
-/* `grad rnn`: what the file holds, and that it is the gradient of what it says. Agreement with an independent reference is tested
- * where the gradients are made (tests/rnn); here it is the road from files to file. */
+/* `grad rnn`: the file holds the right tensors, and they are the gradient of the loss. Agreement with an independent reference is
+ * tested where the gradients are made (tests/rnn); this test covers the way from the input files to the output file. */
 #include "tests/cli/batch_files.h"
 
 #include <math.h>
@@ -178,7 +178,7 @@ static void test_nonlinearity(void **state) {
   bppsa_safetensors_destroy(weights);
 }
 
-/* relu with large weights overflows f32: where is said, and nothing is written. */
+/* relu with large weights overflows f32: the message names the place, and nothing is written. */
 static void test_overflow(void **state) {
   (void)state;
   bppsa_safetensors *weights = load("W2.safetensors");

@@ -1,4 +1,4 @@
-/* Ends by signals (cli/interrupt.h): the first one is noted, the second kills, pairs nest, and what was ignored stays ignored. */
+/* Ends by signals (bench/harness/interrupt.h): the first is noted, the second kills, pairs nest, what was ignored stays so. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/interrupt.h"
+#include "bench/harness/interrupt.h"
 
 /* How a child ends that runs `body`. */
 static int status_of(void (*body)(void)) {
@@ -39,12 +39,12 @@ static void raise_twice(void) {
 }
 
 static void nest(void) {
-  bppsa_interrupt_release(); /* of nothing */
+  bppsa_interrupt_release(); /* without a catch */
   bppsa_interrupt_catch();
   bppsa_interrupt_catch();
   bppsa_interrupt_release();
   check(raise(SIGINT) == 0);
-  bppsa_interrupt_catch(); /* an inner one forgets nothing */
+  bppsa_interrupt_catch(); /* an inner catch keeps the signal */
   check(bppsa_interrupt_pending() && bppsa_interrupt_name()[3] == 'I');
   bppsa_interrupt_release();
   bppsa_interrupt_release();

@@ -129,7 +129,7 @@ static void test_requests(void **state) {
   assert_fails(2, "expected at most 2147483647 values", "jacobian relu --in-shape 1000000,10000,1");
   assert_fails(2, "--padding: three numbers", "jacobian maxpool2d --in-shape 1,4,4 --padding 1,1,1");
   assert_fails(2, "relu: the matrix needs", "jacobian relu --in-shape 2147483647");
-  assert_fails(2, "expected one that ends in .npz or .mtx", "jacobian relu --in-shape 3 --out J.csv");
+  assert_fails(2, "the ending of the name gives the format, expected .npz or .mtx", "jacobian relu --in-shape 3 --out J.csv");
   assert_fails(2, "--out: missing/J.npz: cannot write", "jacobian relu --in-shape 3 --out missing/J.npz");
   assert_fails(2, "no input, expected --input", "jacobian maxpool2d --in-shape 1,4,4 --pattern argmax");
   assert_fails(2, "did you mean conv2d?", "jacobian conv2 --in-shape 3");

@@ -17,7 +17,7 @@ static bool has_two_meanings(const char *key) {
   return strcmp(key, "rows") == 0;
 }
 
-/* Takes down the type of every key below `value`; null says nothing. What contradicts an earlier document is printed. */
+/* Notes the type of every key below `value`; null fits any type. Prints the keys whose type differs from an earlier document. */
 static int64_t take_types(const char *where, json_t *value, json_t *types) {
   const char *key;
   json_t *inner;
@@ -145,7 +145,7 @@ static void test_run_again(void **state) {
   json_decref(document);
 }
 
-/* A checkpoint of before the log's first line: the log begins with it all the same; one that has it keeps it as it is. */
+/* An older checkpoint lacks the log's first line: the log still begins with one. A log that has its first line keeps it. */
 static void test_resumed_header(void **state) {
   (void)state;
   const char *line = "train rnn --seq-len 12 --samples 48 --hidden 4 --checkpoint d";

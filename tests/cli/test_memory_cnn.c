@@ -40,7 +40,7 @@ static void test_analysis(void **state) {
 static void test_data(void **state) {
   (void)state;
   int64_t call = 1;
-  for (bool done = false; !done; ++call) { /* the files of a failed run stay: each has a directory of its own */
+  for (bool done = false; !done; ++call) { /* a failed run may leave files, so each run has a directory of its own */
     bppsa_alloc_fail_at(call);
     run_result result = run("data cifar10 --synthetic --samples 10 --threads 2 --out set%d", (int)call);
     done = bppsa_alloc_calls() < call;

@@ -72,9 +72,9 @@ static void check_steps(const json_t *plan) {
   for (int64_t i = 0; i < layers; ++i) {
     assert_int_equal(json_integer_value(json_array_get(levels, (size_t)i)), counts[i]);
   }
-  assert_int_equal(mm, get_integer(totals, "mm")); /* the dead ones counted */
+  assert_int_equal(mm, get_integer(totals, "mm")); /* dead products are counted */
   assert_int_equal(mv, get_integer(totals, "mv"));
-  assert_int_equal(mm_flops, get_integer(totals, "mm_flops")); /* and not counted */
+  assert_int_equal(mm_flops, get_integer(totals, "mm_flops")); /* their FLOPs are not */
   assert_int_equal(mv_flops, get_integer(totals, "mv_flops"));
 }
 
@@ -164,7 +164,7 @@ static void test_contradictions(void **state) {
 }
 
 /* What does not fit in 64 bits is a wrong request. */
-/* auto chooses for the device it is asked for, which need not be there. */
+/* auto chooses for the device that is asked for, which this machine need not have. */
 static void test_device(void **state) {
   (void)state;
   json_t *cpu = run_json("plan rnn --json --device cpu"), *gpu = run_json("plan rnn --json --device cuda:3");

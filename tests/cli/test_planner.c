@@ -1,4 +1,4 @@
-/* --plan and --memory-limit: who chooses, what is kept, what is refused. */
+/* --plan and --memory-limit: where the choice comes from, what is kept, what is refused. */
 #include "tests/cli/run_cli.h"
 
 #define SMALL "train rnn --seq-len 30 --samples 48 --hidden 5 --iterations 2"
@@ -13,7 +13,7 @@ static int start(void **state) {
   return setenv("XDG_CACHE_HOME", directory, 1);
 }
 
-/* What a run says of its choice: config.chosen. The algorithm in `algorithm`, when wanted. */
+/* Returns config.chosen of a run, and its algorithm in `algorithm` unless NULL. */
 static void assert_chosen(const char *options, const char *chosen) {
   json_t *document = run_json(SMALL " --json %s", options);
   const json_t *config = json_object_get(document, "config");
@@ -32,7 +32,7 @@ static void test_choosers(void **state) {
   assert_int_equal(access(CACHE, F_OK), -1);
   assert_chosen("--plan measure", "measurement");
   assert_chosen("--plan measure", "cache");
-  assert_chosen("--plan measure --threads 1", "measurement"); /* another machine, so to speak */
+  assert_chosen("--plan measure --threads 1", "measurement"); /* as on another machine: another number of threads */
   assert_chosen("--plan measure --batch 4", "measurement");
   assert_chosen("--plan measure --backward scan", "measurement"); /* without BP */
   assert_chosen("--plan measure --algorithm auto", "cache");
@@ -46,7 +46,7 @@ static void write_cache(const char *text) {
   assert_int_equal(fclose(file), 0);
 }
 
-/* What stands in the file is believed when it can be, and otherwise measured anew; other entries stay. */
+/* A valid entry of the file is used, and an invalid one is measured anew; other entries stay. */
 static void test_cache(void **state) {
   (void)state;
   assert_chosen("--plan measure", "measurement");
@@ -89,7 +89,7 @@ static void test_cache(void **state) {
   }
 }
 
-/* A cache that cannot be written is said to be so, and nothing fails. */
+/* A cache that cannot be written gives a note, and the run succeeds. */
 static void test_no_cache(void **state) {
   (void)state;
   assert_int_equal(setenv("XDG_CACHE_HOME", "/dev/null/nowhere", 1), 0);
@@ -148,7 +148,7 @@ static void test_networks(void **state) {
     const json_t *config = json_object_get(document, "config");
     assert_string_equal(get_text(config, "chosen"), cases[i].chosen);
     assert_string_equal(get_text(config, "backward"),
-                        "bp"); /* 3 times as fast as any scan: beyond what a busy machine makes of it */
+                        "bp"); /* 3 times as fast as any scan, so that a busy machine does not change the order */
     json_decref(document);
   }
 }

@@ -64,7 +64,7 @@ static void test_help(void **state) {
     release(&help);
   }
   const char *const absent[] = {"lstm", "oracle", "calibrate"};
-  for (size_t i = 0; i < sizeof absent / sizeof absent[0]; ++i) { /* what is not built is not promised */
+  for (size_t i = 0; i < sizeof absent / sizeof absent[0]; ++i) { /* the help names no command that does not exist */
     assert_null(strstr(top.out, absent[i]));
   }
   release(&top);

@@ -130,7 +130,7 @@ static int count_of(const char *text, const char *word) {
   return found;
 }
 
-/* What --csv writes and --load reads comes to the same schedule and the same file, for every scheme. */
+/* For every scheme --load reads the file that --csv wrote as the same schedule, and writes the same file again. */
 static void test_csv(void **state) {
   (void)state;
   json_t *list = run_json("schedule --list --json");
@@ -263,7 +263,7 @@ static void test_cost_rows(void **state) {
   json_decref(list);
 }
 
-/* What is printed of a scheme does not depend on what stands before it, and is what it is alone on the common model. */
+/* The output for a scheme does not depend on the schemes before it, and equals its output alone on the common model. */
 static void check_orders(const char *const *ids, const char *options, int64_t layers) {
   static const int orders[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
   double alone[3];
@@ -311,7 +311,7 @@ static void test_compare_orders(void **state) {
                "schedule --compare 1f1b,gems --stages 8 --layers 32 --costs S.json");
 }
 
-/* One model for all columns; the table and the document name what is not the same. */
+/* All columns have one model; the table and the document name the settings that differ. */
 static void test_compare_models(void **state) {
   (void)state;
   run_result said = run("schedule --compare 1f1b,interleaved --stages 16 --micro-batches 64");

@@ -101,7 +101,7 @@ static pid_t start_line(const char *line, const char *file, off_t bytes) {
   return child;
 }
 
-/* It exits with 1, and its one line of error is ERROR; returns what stands at its %lld, a step. */
+/* It exits with 1, and its one line of error is ERROR; returns the number at its %lld, a step. */
 static long long assert_stopped(pid_t child, const char *error) {
   int status = 0;
   size_t size = 0;
@@ -161,7 +161,7 @@ static void test_train_by_iterations(void **state) {
   json_t *document = load_document("out.txt"), *last = last_line("L", &lines);
   assert_true(json_is_true(json_object_get(document, "interrupted")));
   assert_int_equal(get_integer(document, "steps_done"), step);
-  assert_int_equal(lines, step + 1); /* and what the run is */
+  assert_int_equal(lines, step + 1); /* and the first line, which describes the run */
   assert_true(json_equal(json_object_get(json_object_get(document, "final"), "loss"), json_object_get(last, "loss")));
   json_decref(document);
   json_decref(last);
@@ -218,7 +218,7 @@ static void test_train_resumed(void **state) {
       "bppsa: error: stopped by SIGINT after step %lld, its checkpoint is in d, expected --resume to go on, its log is in L\n");
   assert_runs(TRAIN " --epochs %lld --checkpoint d --resume --log L", step / 300 + 1);
   json_decref(last_line("L", &lines));
-  assert_int_equal(lines, step / 300 + 2); /* what the run is, and its epochs */
+  assert_int_equal(lines, step / 300 + 2); /* the first line, and its epochs */
   char *text = read_bytes("L", &size);
   text[size] = '\0';
   end = strstr(text, "interrupted");

@@ -22,7 +22,7 @@ static int64_t count_lines(const char *path) {
   return lines;
 }
 
-/* An option of the scan means the scan; beside another --backward it contradicts. */
+/* An option of the scan implies the scan; another --backward beside it is a contradiction. */
 static void test_gradients(void **state) {
   (void)state;
   const struct {

@@ -1,4 +1,4 @@
-/* What training takes besides the gradients: optimisers, weight decay, schedules; alone, in logs and in checkpoints. */
+/* The parts of training other than the gradients: optimisers, weight decay, schedules; alone, in logs and in checkpoints. */
 #include "tests/cli/batch_files.h"
 
 #include <math.h>
@@ -85,7 +85,7 @@ static void test_requests(void **state) {
 
 /* ---- checkpoints ---- */
 
-/* A run in two pieces ends with the bits of one in one piece; what contradicts is named. */
+/* A run in two pieces ends with the bits of a run in one piece; options that contradict the checkpoint are named. */
 static void test_resume(void **state) {
   (void)state;
   const char *const settings[] = {"--optimizer adamw --weight-decay 0.2 --lr-schedule step --lr-step-size 2 --warmup 3",

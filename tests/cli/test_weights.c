@@ -88,7 +88,7 @@ static void write_renamed(const char *path, size_t count, const renaming *renami
 static void test_too_large(void **state) {
   (void)state;
   write_renamed("LARGE", 0, NULL, 1e300);
-  assert_fails(2, "LARGE: rnn.weight_ih_l0: element 2 is 1e+300, beyond f32, expected dtype f64 or smaller weights",
+  assert_fails(2, "LARGE: rnn.weight_ih_l0: element 2 is 1e+300, beyond f32, expected --dtype f64 or smaller weights",
                "eval rnn --weights LARGE " DATA " --dtype f32 --json");
 }
 
@@ -147,7 +147,7 @@ static void assert_proposed(const char *path, const char *given, const char *wan
   assert_same(line);
 }
 
-/* What a message proposes finds the cell and the head. */
+/* The --prefix that a message proposes finds the cell and the head. */
 static void test_proposed(void **state) {
   (void)state;
   write_renamed("P1", 6, (renaming[]){CELL("encoder.rnn."), HEAD("encoder.linear")}, (double)NAN);
@@ -166,7 +166,7 @@ static void test_proposed(void **state) {
   assert_proposed("P6", "--prefix net", "rnn");
 }
 
-/* No prefix is proposed where none would do. */
+/* No prefix is proposed where none would help. */
 static void test_none_proposed(void **state) {
   (void)state;
   write_renamed("N1", 6, (renaming[]){CELL("net.cell."), {"linear.weight", "fc.weight"}, {"linear.bias", NULL}}, (double)NAN);

@@ -70,7 +70,32 @@ static int remove_place(void **state) {
   return system("rm -rf " PLACE);
 }
 
+static void test_measure(void **state) {
+  (void)state;
+  static const char bytes[] = "12345";
+  int64_t size = -1, files = -1;
+  assert_int_equal(mkdir("directory_measured", 0755), 0);
+  assert_int_equal(mkdir("directory_measured/a", 0755), 0);
+  for (int i = 0; i < 3; ++i) {
+    char path[64];
+    snprintf(path, sizeof path, "directory_measured/%s%d", i == 0 ? "" : "a/", i);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, sizeof bytes - 1, file), sizeof bytes - 1);
+    assert_int_equal(fclose(file), 0);
+  }
+  assert_false(bppsa_directory_measure("directory_measured", 1, &size, &files)); /* a directory in it */
+  assert_false(bppsa_directory_measure("no/such/place", 2, &size, &files));
+  assert_int_equal(size, -1);
+  assert_true(bppsa_directory_measure("directory_measured", 2, &size, &files));
+  assert_true(size == 15 && files == 3);
+  assert_true(bppsa_directory_measure("directory_measured/0", 0, &size, &files));
+  assert_true(size == 5 && files == 1);
+  assert_int_equal(system("rm -rf directory_measured"), 0);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_order), cmocka_unit_test(test_failures)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_order), cmocka_unit_test(test_failures),
+                                     cmocka_unit_test(test_measure)};
   return cmocka_run_group_tests(tests, make_place, remove_place);
 }

@@ -294,10 +294,32 @@ static void allocation_failures(void **state) {
   remove(PATH);
 }
 
+static void reals(void **state) {
+  (void)state;
+  double data[4] = {1, 2.5, -3, 1e300};
+  int64_t integers[4] = {0};
+  bppsa_buffer array = {0};
+  const bppsa_view view = bppsa_view_make(data, BPPSA_F64, 2, (const int64_t[]){2, 2});
+  const bppsa_view whole = bppsa_view_make(integers, BPPSA_I64, 1, (const int64_t[]){4});
+  assert_int_equal(bppsa_npy_save(PATH, &view), BPPSA_OK);
+  assert_int_equal(bppsa_npy_load_reals(PATH, BPPSA_F64, &array), BPPSA_OK);
+  assert_true(bppsa_view_get(&array.view, 3) == 1e300);
+  bppsa_buffer_free(&array);
+  assert_int_equal(bppsa_npy_load_reals(PATH, BPPSA_F32, &array), BPPSA_ERR_FORMAT);
+  assert_message(PATH ": element 3 is not finite in f32, expected finite values: 1e+300 at [1, 1]");
+  assert_int_equal(bppsa_npy_save(PATH, &whole), BPPSA_OK);
+  assert_int_equal(bppsa_npy_load_reals(PATH, BPPSA_F32, &array), BPPSA_ERR_FORMAT);
+  assert_message(PATH ": dtype i64, expected f32 or f64");
+  assert_null(array.view.data);
+  remove(PATH);
+  assert_int_equal(bppsa_npy_load_reals(PATH, BPPSA_F32, &array), BPPSA_ERR_IO);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(round_trips),         cmocka_unit_test(numpy_bytes),   cmocka_unit_test(other_writers),
-      cmocka_unit_test(bad_headers),         cmocka_unit_test(bad_prefixes),  cmocka_unit_test(truncated_and_flipped),
-      cmocka_unit_test(random_dictionaries), cmocka_unit_test(writer_counts), cmocka_unit_test(allocation_failures)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(round_trips),         cmocka_unit_test(numpy_bytes),
+                                     cmocka_unit_test(other_writers),       cmocka_unit_test(bad_headers),
+                                     cmocka_unit_test(bad_prefixes),        cmocka_unit_test(truncated_and_flipped),
+                                     cmocka_unit_test(random_dictionaries), cmocka_unit_test(writer_counts),
+                                     cmocka_unit_test(allocation_failures), cmocka_unit_test(reals)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -331,11 +331,31 @@ static void allocation_failures(void **state) {
   remove(PATH);
 }
 
+static void listed(void **state) {
+  (void)state;
+  float data[6] = {0};
+  const bppsa_view view = bppsa_view_make(data, BPPSA_F32, 2, (const int64_t[]){2, 3});
+  const bppsa_named_view tensors[] = {{"a", view}, {"b", view}};
+  bppsa_named_view *list = NULL;
+  bppsa_safetensors *file = NULL;
+  int64_t count = 0;
+  assert_int_equal(bppsa_safetensors_save(PATH, 2, tensors, 0, NULL), BPPSA_OK);
+  assert_int_equal(bppsa_safetensors_load(PATH, &file), BPPSA_OK);
+  assert_int_equal(bppsa_safetensors_list(file, &list, &count), BPPSA_OK);
+  assert_int_equal(count, 2);
+  assert_string_equal(list[1].name, "b");
+  assert_ptr_equal(list[1].view.data, bppsa_safetensors_find(file, "b")->data);
+  bppsa_free(list);
+  bppsa_safetensors_destroy(file);
+  remove(PATH);
+}
+
 int main(void) {
   count_json_memory();
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(round_trip),     cmocka_unit_test(no_tensors),   cmocka_unit_test(other_writers),
-      cmocka_unit_test(bad_lengths),    cmocka_unit_test(bad_headers),  cmocka_unit_test(truncated_and_flipped),
-      cmocka_unit_test(random_headers), cmocka_unit_test(save_refused), cmocka_unit_test(allocation_failures)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(round_trip),          cmocka_unit_test(no_tensors),
+                                     cmocka_unit_test(other_writers),       cmocka_unit_test(bad_lengths),
+                                     cmocka_unit_test(bad_headers),         cmocka_unit_test(truncated_and_flipped),
+                                     cmocka_unit_test(random_headers),      cmocka_unit_test(save_refused),
+                                     cmocka_unit_test(allocation_failures), cmocka_unit_test(listed)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -68,8 +68,19 @@ static void one_message_a_thread(void **state) {
   assert_string_equal(bppsa_last_error(), "mine");
 }
 
+static void input_status(void **state) {
+  (void)state;
+  assert_int_equal(bppsa_input_status(BPPSA_ERR_IO), BPPSA_ERR_ARGUMENT);
+  assert_int_equal(bppsa_input_status(BPPSA_ERR_FORMAT), BPPSA_ERR_FORMAT);
+  assert_int_equal(bppsa_input_status(BPPSA_OK), BPPSA_OK);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(message), cmocka_unit_test(control_characters),
-                                     cmocka_unit_test(long_messages_are_cut), cmocka_unit_test(one_message_a_thread)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(names),
+                                     cmocka_unit_test(message),
+                                     cmocka_unit_test(control_characters),
+                                     cmocka_unit_test(long_messages_are_cut),
+                                     cmocka_unit_test(one_message_a_thread),
+                                     cmocka_unit_test(input_status)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

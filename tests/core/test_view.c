@@ -192,6 +192,17 @@ static void conversions_refused(void **state) {
   assert_int_equal(bppsa_view_convert(&nothing, &nothing), BPPSA_OK);
 }
 
+static void checked_shapes(void **state) {
+  (void)state;
+  double data[24] = {0};
+  const bppsa_view view = bppsa_view_make(data, BPPSA_F64, 3, (const int64_t[]){2, 3, 4});
+  assert_int_equal(bppsa_view_check_shape("F", &view, "[T, B, I]", 3, (const int64_t[]){2, 3, 4}), BPPSA_OK);
+  assert_int_equal(bppsa_view_check_shape("F", &view, "[T, B, I]", 3, (const int64_t[]){3, 2, 4}), BPPSA_ERR_SHAPE);
+  assert_message("F: shape [2, 3, 4], expected [T, B, I] = [3, 2, 4]; it looks like [B, T, I]");
+  assert_int_equal(bppsa_view_check_shape("F", &view, "[T, B]", 2, (const int64_t[]){2, 3}), BPPSA_ERR_SHAPE);
+  assert_message("F: shape [2, 3, 4], expected [T, B] = [2, 3]");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(misused),
                                      cmocka_unit_test(dtypes),
@@ -199,6 +210,7 @@ int main(void) {
                                      cmocka_unit_test(shape_texts),
                                      cmocka_unit_test(shape_bytes),
                                      cmocka_unit_test(conversion),
-                                     cmocka_unit_test(conversions_refused)};
+                                     cmocka_unit_test(conversions_refused),
+                                     cmocka_unit_test(checked_shapes)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,8 @@
 #!/bin/sh
 # test_docs.sh ROOT PROGRAM DIRECTORY: runs every command of README.md and docs/*.md that stands in a block marked sh. The blocks of a page run in
 # their order, in a directory of the page's own, with the program as build/cpu/bppsa and on the PATH; the first command that fails ends the page. Blocks
-# marked "sh by-hand" need a GPU, root, another library or minutes, and are not run.
+# marked "sh by-hand" need a GPU, root, another library or minutes, and are not run. First it checks that the files exist to which these pages and
+# CONTRIBUTING.md link, and those that they name between backticks with a folder of the repository (X, FOLDER and INNER stand for any name).
 set -eu
 root=$1
 program=$2
@@ -13,6 +14,37 @@ if ! python3 -c 'import numpy' 2>/dev/null; then
   ln -s /usr/bin/python3 "$directory/bin/python3"
 fi
 failures=0
+
+# names PAGE: the links of a page, then what stands between backticks and has a slash in it, one a line behind its kind.
+names() {
+  awk '/^```/ { inside = !inside; next } !inside' "$1" >"$directory/prose"
+  grep -o ']([^)# ]*' "$directory/prose" | sed 's/^](//; /^$/d; /:\/\//d; s/^/link /' || true
+  grep -o '`[A-Za-z_][A-Za-z_]*/[^` ]*`' "$directory/prose" | tr -d '`' | sed 's/^/path /' || true
+}
+checked=0
+for page in "$root"/README.md "$root"/CONTRIBUTING.md "$root"/docs/*.md; do
+  names "$page" >"$directory/names"
+  while read -r kind name; do
+    place=$root
+    case "$kind ${name%%/*} $name" in
+      link*) place=$(dirname "$page") ;;
+      "path build "*) continue ;;
+      *.c | *.h | *.cu | *.cuh | *.inc | *.cmake) ;;
+      *) [ -d "$root/${name%%/*}" ] || continue ;; # a shape, an alternative, a path of the user's
+    esac
+    checked=$((checked + 1))
+    pattern=$(echo "$name" | sed -E 's/FOLDER|INNER|X/*/g')
+    # shellcheck disable=SC2086
+    if ! (cd "$place" && ls -d $pattern) >/dev/null 2>&1; then
+      echo "$page: $name does not exist"
+      failures=$((failures + 1))
+    fi
+  done <"$directory/names"
+done
+if [ "$checked" -eq 0 ]; then
+  echo "no page names a file: the search is wrong"
+  failures=$((failures + 1))
+fi
 pages=0
 for page in "$root"/README.md "$root"/docs/*.md; do
   name=$(basename "$page" .md)
@@ -29,5 +61,5 @@ for page in "$root"/README.md "$root"/docs/*.md; do
     failures=$((failures + 1))
   fi
 done
-echo "the commands of $pages pages, $failures of which fail"
+echo "$checked names of files, the commands of $pages pages; $failures failures"
 [ "$pages" -gt 0 ] && [ "$failures" -eq 0 ]

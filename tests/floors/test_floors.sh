@@ -56,6 +56,19 @@ printf '#include "core/good.h"\n#include <scan/b.h>\n' | plant scan/a.h && print
   expect 1 'circle: scan/a.h -> scan/b.h -> scan/c.h -> scan/a.h'
 printf '#include "scan/b.h"\n' | plant scan/a.h && printf '#include "scan/c.h"\n' >"$tree/scan/b.h" &&
   printf '#include "core/x.h"\n' >"$tree/scan/c.h" && expect 0 ""
+# Modules: a.h does not include b.h, but a.c does, and b.h includes a.h.
+printf '#include "scan/b.h"\n' | plant scan/a.c && printf '#include "scan/a.h"\n' >"$tree/scan/b.h" && echo "int x;" >"$tree/scan/a.h" &&
+  expect 1 'scan/a: modules include each other in a circle: scan/a -> scan/b -> scan/a' &&
+  expect 1 'scan/a.c includes scan/b.h' && expect 1 'scan/b.h includes scan/a.h'
+for suffix in _cpu.c _cuda.cu _nocuda.c _cudnn.c _nocudnn.c _internal.h _kernels.cuh .inc; do
+  printf '#include "scan/b.h"\n' | plant "scan/a$suffix" && printf '#include "scan/c.h"\n' >"$tree/scan/b.c" &&
+    printf '#include "core/x.h"\n' >"$tree/scan/b.h" && printf '#include "scan/a.h"\n' >"$tree/scan/c.h" && echo "int x;" >"$tree/scan/a.h" &&
+    expect 1 'modules include each other in a circle: scan/a -> scan/b -> scan/c -> scan/a'
+done
+printf '#include "scan/a_internal.h"\n' | plant scan/a_kernels.cuh && printf '#include "scan/a.h"\n' >"$tree/scan/a_internal.h" &&
+  printf '#include "scan/a_kernels.cuh"\n' >"$tree/scan/a_cuda.cu" && echo "int x;" >"$tree/scan/a.h" && expect 0 "" # of one module
+printf '#include "scan/b.h"\n' | plant scan/a.c && printf '#include "scan/a_table.h"\n' >"$tree/scan/b.h" &&
+  echo "int x;" >"$tree/scan/a_table.h" && expect 0 "" # another module, whatever its name begins with
 plant core/nothing.h </dev/null && echo 'oracle 8' >>"$tree/tools/floors" && expect 1 'tools/floors: oracle: no such folder'
 printf 'int x;\n' | plant new/x.c && expect 1 'new/x.c:1: the folder new has no floor'
 plant core/nothing.h </dev/null && rm "$tree/tools/floors" && expect 1 'tools/floors is missing'

@@ -90,7 +90,6 @@ static void test_scans(void **state) {
 
 static void test_json(void **state) {
   (void)state;
-  bppsa_json_start();
   for (int i = 0; i < FORMS; ++i) {
     const form *f = &forms[i];
     json_t *object = json_object();
@@ -181,7 +180,6 @@ static void test_memory(void **state) {
   for (int i = 0; i < FORMS; ++i) {
     int64_t call = 1;
     for (bool done = false; !done; ++call) {
-      bppsa_json_start();
       json_t *object = json_object();
       bppsa_alloc_fail_at(call);
       done = bppsa_gradient_method_put(object, &forms[i].method);

@@ -114,8 +114,25 @@ static void test_ratios(void **state) {
   assert_true(r.gradients == 1 && r.backward == 1 && r.critical == 1);
 }
 
+static void test_words(void **state) {
+  (void)state;
+  char text[BPPSA_WORK_TEXT];
+  assert_string_equal(bppsa_work_ratio(0.03241, text), "0.0324");
+  assert_string_equal(bppsa_work_ratio(1, text), "1.00");
+  assert_string_equal(bppsa_work_ratio(20.72, text), "20.7");
+  assert_string_equal(bppsa_work_ratio(1611.4, text), "1611");
+  const bppsa_work_ratios ratios = {20.7, 10.6, 0.5};
+  assert_string_equal(bppsa_work_text(&ratios, "steps", text, sizeof text),
+                      "20.7 times the FLOPs of BP for the gradients between steps, 10.6 times with those of weights");
+  json_t *object = json_object();
+  assert_true(bppsa_work_json(object, "bp", &ratios));
+  assert_true(json_real_value(json_object_get(object, "critical_flops_of_bp")) == 0.5);
+  assert_true(json_real_value(json_object_get(object, "backward_flops_of_bp")) == 10.6);
+  json_decref(object);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_uniform), cmocka_unit_test(test_sizes), cmocka_unit_test(test_sparse),
-                                     cmocka_unit_test(test_ratios)};
+                                     cmocka_unit_test(test_ratios), cmocka_unit_test(test_words)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/library_cublas.h"
+#include "bench/rivals/library_cublas.h"
 #include "core/alloc.h"
 
 struct stand_in {

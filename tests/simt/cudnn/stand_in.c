@@ -1,6 +1,6 @@
 /* A stand-in for cuDNN on the SIMT machine: its documented equations, one number at a time in float64, with a layout of the weight
  * space that no real library has. This file has recurrent layers, stand_in_conv.c has convolutions. It shows that
- * recurrent/recurrent_cudnn.c makes the right requests and puts everything in its place; it does not show what the real library
+ * bench/rivals/rnn_cudnn.c makes the right requests and puts everything in its place; it does not show what the real library
  * does.
  *
  *   RNN   h_t = f(W_0 x_t + R_1 h_{t-1} + b_W0 + b_R1)                                linear 0: input, 1: recurrent
@@ -15,10 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench/rivals/rnn_cudnn.h"
 #include "core/alloc.h"
 #include "core/cudnn.h"
 #include "core/library_cudnn.h"
-#include "recurrent/recurrent_cudnn.h"
 #include "tests/simt/cudnn/stand_in.h"
 
 enum { GAP = 3, GATES = 3 };

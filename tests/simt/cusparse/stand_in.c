@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/library_cusparse.h"
+#include "bench/rivals/library_cusparse.h"
 #include "core/alloc.h"
 
 enum { MOST_ROWS = 1000 };

@@ -1,0 +1,16 @@
+#include "bench/cases/case.h"
+
+#include <string.h>
+
+const bppsa_bench_case *bppsa_bench_case_find(const char *name) {
+  static const bppsa_bench_case *const cases[] = {
+      &bppsa_bench_case_rnn,     &bppsa_bench_case_gru,     &bppsa_bench_case_crossover, &bppsa_bench_case_lenet5,
+      &bppsa_bench_case_vgg11,   &bppsa_bench_case_product, &bppsa_bench_case_scan,      &bppsa_bench_case_jacobian,
+      &bppsa_bench_case_threads, &bppsa_bench_case_mfcc};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+    if (strcmp(cases[i]->name, name) == 0) {
+      return cases[i];
+    }
+  }
+  return NULL;
+}

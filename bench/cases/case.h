@@ -1,0 +1,48 @@
+/* The benchmarks: a descriptor for each, and the settings that they are given. */
+#ifndef BPPSA_BENCH_CASES_CASE_H
+#define BPPSA_BENCH_CASES_CASE_H
+
+#include "bench/cases/rnn.h"
+#include "cnn/prune.h"
+
+/* The settings of a benchmark. A benchmark reads `request` and the members whose comment names it. */
+typedef struct {
+  bppsa_bench_request request;
+  bppsa_bench_point point;         /* rnn, gru, crossover, threads: the network, its weights and its data */
+  bool one_point;                  /* rnn, gru: the point alone, not a sweep */
+  bool both_inits;                 /* rnn, gru: every point with default and with orthogonal weights */
+  const bppsa_network *network;    /* lenet5, vgg11 */
+  int64_t batch;                   /* lenet5, vgg11, scan: samples */
+  double prune;                    /* lenet5, vgg11: fraction of the weights that go */
+  bppsa_prune_method prune_method; /* lenet5, vgg11 */
+  const char *left, *right;        /* product: files of two factors; NULL: cases of its own */
+  int64_t up_levels;               /* product: the products of VGG-11's scan with so many are the cases; -1: not these */
+  int64_t longest;                 /* crossover: the largest T; 0: its own choice */
+  int64_t workers;                 /* crossover: predict for so many workers too; 0: no prediction */
+  int64_t neighbours;              /* threads: busy threads beside the measured ones; -1: one a processor */
+  int32_t set;                     /* mfcc: position in bppsa_mfcc_sets; -1: all of them */
+  bppsa_mfcc_padding padding;      /* mfcc */
+} bppsa_bench_settings;
+
+typedef struct {
+  const char *name; /* "rnn", as in `bppsa bench rnn` */
+  bppsa_status (*run)(const bppsa_bench_settings *asked);
+} bppsa_bench_case;
+
+extern const bppsa_bench_case bppsa_bench_case_rnn, bppsa_bench_case_gru, bppsa_bench_case_crossover, bppsa_bench_case_lenet5,
+    bppsa_bench_case_vgg11, bppsa_bench_case_jacobian, bppsa_bench_case_product, bppsa_bench_case_scan, bppsa_bench_case_threads,
+    bppsa_bench_case_mfcc;
+/* The benchmark of that name, or NULL. */
+const bppsa_bench_case *bppsa_bench_case_find(const char *name);
+
+/* The notes of each benchmark's help: what it measures, and how. lenet5 and vgg11 share cnn. */
+extern const char bppsa_bench_notes_rnn[], bppsa_bench_notes_gru[], bppsa_bench_notes_crossover[], bppsa_bench_notes_cnn[],
+    bppsa_bench_notes_jacobian[], bppsa_bench_notes_product[], bppsa_bench_notes_scan[], bppsa_bench_notes_threads[],
+    bppsa_bench_notes_mfcc[];
+
+/* Runs `bench rnn` or `bench gru` and appends a JSON object a row to `rows`. Points that have rows already are counted, and not
+ * measured. ERR_*: of the model; ERR_ARGUMENT: the memory limit left nothing to measure. */
+bppsa_status bppsa_bench_run(const bppsa_bench_settings *asked, const bppsa_bench_hooks *hooks, json_t *rows,
+                             bppsa_bench_tally *tally);
+
+#endif

@@ -1,0 +1,338 @@
+/* `bppsa bench crossover`: who wins, sequential BP or the best scan, over T x B and T x H; measured here, and predicted for p
+ * workers.
+ *
+ * The model: a method does `total` FLOP for the batch: its scans' products, and the weights' gradients, which any worker can
+ * compute. The longest chain of dependent products of a sample is `critical` FLOP. A worker needs c seconds a FLOP, measured for
+ * each method in each cell on one thread. Then
+ *
+ *     time(p) = c · max(critical, total / p)
+ *
+ * At p = 1 this is the measured time. BP's samples are spread over the workers as well. Synchronisation and memory are not in the
+ * model.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "bench/cases/case.h"
+#include "bench/harness/machine.h"
+#include "core/alloc.h"
+
+static const char model_text[] = "time(p) = c max(critical, total / p): total FLOP of the batch, critical FLOP of one sample's "
+                                 "longest chain of products, c seconds a "
+                                 "FLOP of that method in that cell, measured on one thread";
+
+const char bppsa_bench_notes_crossover[] =
+    "A cell holds the backward time of bp over that of the faster of blelloch and chunked: above 1 the "
+    "scan wins. linear is the recurrence\n"
+    "itself and is no contender. Every cell is verified as bench rnn does it.\n"
+    "--workers P predicts the cells for P workers by\n"
+    "  time(p) = c max(critical, total / p)\n"
+    "total: FLOP of the backward pass of the batch; critical: FLOP of the longest chain of dependent "
+    "products of one sample; c: seconds a\n"
+    "FLOP of that method in that cell, measured on one thread. At p = 1 it is the measurement. BP's "
+    "samples are spread over the workers as\n"
+    "well. Synchronisation and memory are not in the model: it is a bound, and it favours the scan.\n";
+
+enum { MOST_ROWS = 8, MOST_COLUMNS = 8 };
+
+typedef struct {
+  bool measured, noisy; /* noisy: a row that decides is noisy, and no winner is named */
+  double bp_s, scan_s;
+  bppsa_bench_method scan; /* the faster one */
+} duel;
+
+typedef struct {
+  const char *name;   /* "T x B" */
+  const char *varied; /* "batch" */
+  const char *letter; /* "B" */
+  int64_t fixed;      /* the value of the size that does not vary */
+  const char *fixed_letter;
+  int64_t rows, columns;
+  int64_t seq_lens[MOST_ROWS], values[MOST_COLUMNS];
+  duel here[MOST_ROWS][MOST_COLUMNS], predicted[MOST_ROWS][MOST_COLUMNS];
+} map;
+
+typedef struct {
+  const bppsa_bench_settings *asked;
+  const bppsa_device *device, *single; /* single: one thread, to measure c; NULL where nothing is predicted */
+  bppsa_bench_point point;
+  bppsa_bench_limits limits;
+  bppsa_bench_tally tally;
+  json_t *rows;
+  int64_t workers, done, all;
+  map maps[2];
+} crossover;
+
+static bool is_scan(bppsa_bench_method method) {
+  return method == BPPSA_BENCH_BLELLOCH || method == BPPSA_BENCH_CHUNKED;
+}
+
+static double ratio_of(const duel *d) {
+  return d->bp_s / d->scan_s;
+}
+
+/* The winner's name; "" where the rows that decide are noisy. */
+static const char *winner_of(const duel *d) {
+  return d->noisy ? "" : ratio_of(d) > 1 ? bppsa_bench_method_name(d->scan) : "bp";
+}
+
+/* ---- measuring ---- */
+
+static double predict(const bppsa_bench_row *row, int64_t workers) {
+  const double c = row->time.median_s / row->flops;
+  return c * fmax(row->work.critical, row->flops / (double)workers);
+}
+
+/* The duel as measured (workers 0) or as predicted for so many workers. */
+static duel fight(const bppsa_bench_result *result, int64_t workers) {
+  const bppsa_bench_row *bp = &result->rows[BPPSA_BENCH_BP];
+  duel d = {.scan_s = INFINITY};
+  for (int m = 0; m < BPPSA_BENCH_METHODS; ++m) {
+    const bppsa_bench_row *row = &result->rows[m];
+    if (!is_scan((bppsa_bench_method)m) || !row->measured || !bp->measured) {
+      continue;
+    }
+    const double seconds = workers > 0 ? predict(row, workers) : row->time.median_s;
+    if (seconds < d.scan_s) {
+      d.scan_s = seconds;
+      d.scan = (bppsa_bench_method)m;
+    }
+    d.measured = true;
+    d.noisy = d.noisy || row->time.noisy || bp->time.noisy;
+    d.bp_s = workers > 0 ? predict(bp, workers) : bp->time.median_s;
+  }
+  return d;
+}
+
+static bppsa_status measure_on(crossover *x, const bppsa_bench_point *point, const bppsa_device *device,
+                               bppsa_bench_result *result) {
+  const bppsa_status status = bppsa_bench_measure(point, &x->limits, device, result);
+  bppsa_progress_clear(x->limits.line);
+  BPPSA_TRY(status);
+  bppsa_bench_tally_add(&x->tally, result);
+  return bppsa_bench_append(x->rows, point, result) ? BPPSA_OK : bppsa_bench_no_room();
+}
+
+static bppsa_status measure_cell(crossover *x, map *m, int64_t row, int64_t column) {
+  bppsa_bench_point point = x->point;
+  bppsa_bench_result result;
+  char label[120];
+  if (bppsa_bench_out_of_time(&x->limits, &x->tally)) {
+    return BPPSA_OK;
+  }
+  point.config.seq_len = m->seq_lens[row];
+  *(strcmp(m->varied, "batch") == 0 ? &point.config.batch : &point.config.hidden) = m->values[column];
+  snprintf(label, sizeof label, "map %s, cell %" PRId64 " of %" PRId64, m->name, ++x->done, x->all);
+  x->limits.label = label;
+  BPPSA_TRY(measure_on(x, &point, x->device, &result));
+  m->here[row][column] = fight(&result, 0);
+  if (x->single != NULL) {
+    if (x->single != x->device) {
+      BPPSA_TRY(measure_on(x, &point, x->single, &result));
+    }
+    m->predicted[row][column] = fight(&result, x->workers);
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status measure_maps(crossover *x) {
+  for (int i = 0; i < 2; ++i) {
+    x->all += x->maps[i].rows * x->maps[i].columns;
+  }
+  for (int i = 0; i < 2; ++i) {
+    map *m = &x->maps[i];
+    for (int64_t r = 0; r < m->rows; ++r) {
+      for (int64_t c = 0; c < m->columns; ++c) {
+        BPPSA_TRY(measure_cell(x, m, r, c));
+      }
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* Powers of ten up to `most`, and `most` itself. */
+static void choose_lengths(map *m, int64_t most) {
+  m->rows = 0;
+  for (int64_t t = 10; t < most && m->rows < MOST_ROWS - 1; t *= 10) {
+    m->seq_lens[m->rows++] = t;
+  }
+  m->seq_lens[m->rows++] = most;
+}
+
+static void choose_cells(crossover *x, bool quick) {
+  static const int64_t batches[] = {1, 4, 16, 64, 256}, hiddens[] = {1, 2, 4, 8, 20, 64}, few[] = {1, 4, 16};
+  const int64_t most = x->asked->longest;
+  map *b = &x->maps[0], *h = &x->maps[1];
+  *b = (map){.name = "T x B", .varied = "batch", .letter = "B", .fixed = x->point.config.hidden, .fixed_letter = "H"};
+  *h = (map){.name = "T x H", .varied = "hidden", .letter = "H", .fixed = x->point.config.batch, .fixed_letter = "B"};
+  for (int i = 0; i < 2; ++i) {
+    choose_lengths(&x->maps[i], most > 0 ? most : quick ? 1000 : 10000);
+  }
+  b->columns = quick ? 3 : 5;
+  h->columns = quick ? 3 : 6;
+  memcpy(b->values, quick ? few : batches, (size_t)b->columns * sizeof *b->values);
+  memcpy(h->values, quick ? few : hiddens, (size_t)h->columns * sizeof *h->values);
+}
+
+/* ---- JSON ---- */
+
+static json_t *cell_json(const duel *d) {
+  json_t *object = json_object();
+  bool ok = object != NULL;
+  if (!d->measured) {
+    ok = ok && bppsa_json_put_text(object, "winner", "");
+    return bppsa_json_finish(object, ok);
+  }
+  const char *scan = bppsa_bench_method_name(d->scan);
+  ok = ok && bppsa_json_put_text(object, "winner", winner_of(d));
+  ok = ok && bppsa_json_put_bool(object, "noisy", d->noisy);
+  ok = ok && bppsa_json_put_text(object, "scan", scan);
+  ok = ok && bppsa_json_put_real(object, "bp_s", d->bp_s);
+  ok = ok && bppsa_json_put_real(object, "scan_s", d->scan_s);
+  ok = ok && bppsa_json_put_real(object, "ratio", ratio_of(d));
+  return bppsa_json_finish(object, ok);
+}
+
+static json_t *grid_json(const map *m, const duel cells[MOST_ROWS][MOST_COLUMNS]) {
+  json_t *grid = json_array();
+  bool ok = grid != NULL;
+  for (int64_t r = 0; ok && r < m->rows; ++r) {
+    json_t *line = json_array();
+    bool filled = line != NULL;
+    for (int64_t c = 0; filled && c < m->columns; ++c) {
+      filled = json_array_append_new(line, cell_json(&cells[r][c])) == 0;
+    }
+    ok = json_array_append_new(grid, bppsa_json_finish(line, filled)) == 0;
+  }
+  return bppsa_json_finish(grid, ok);
+}
+
+static json_t *integers_json(int64_t count, const int64_t *values) {
+  json_t *array = json_array();
+  bool ok = array != NULL;
+  for (int64_t i = 0; ok && i < count; ++i) {
+    ok = json_array_append_new(array, json_integer(values[i])) == 0;
+  }
+  return bppsa_json_finish(array, ok);
+}
+
+static json_t *map_json(const crossover *x, const map *m) {
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_text(object, "map", m->name);
+  ok = ok && bppsa_json_put(object, "seq_len", integers_json(m->rows, m->seq_lens));
+  ok = ok && bppsa_json_put(object, m->varied, integers_json(m->columns, m->values));
+  ok = ok && bppsa_json_put_integer(object, strcmp(m->varied, "batch") == 0 ? "hidden" : "batch", m->fixed);
+  ok = ok && bppsa_json_put(object, "measured", grid_json(m, m->here));
+  if (x->single != NULL) {
+    ok = ok && bppsa_json_put(object, "predicted", grid_json(m, m->predicted));
+  }
+  return bppsa_json_finish(object, ok);
+}
+
+static bool fill_document(const crossover *x, json_t *document) {
+  json_t *maps = json_array();
+  bool ok = maps != NULL && bppsa_json_put_text(document, "network", x->point.kind->name);
+  for (int i = 0; ok && i < 2; ++i) {
+    ok = json_array_append_new(maps, map_json(x, &x->maps[i])) == 0;
+  }
+  ok = bppsa_json_put(document, "maps", bppsa_json_finish(maps, ok));
+  if (x->single != NULL) {
+    ok = ok && bppsa_json_put_integer(document, "workers", x->workers);
+    ok = ok && bppsa_json_put_text(document, "model", model_text);
+  }
+  return ok;
+}
+
+/* ---- for people ---- */
+
+static bppsa_status show_grid(const bppsa_output *to, const map *m, const duel cells[MOST_ROWS][MOST_COLUMNS]) {
+  BPPSA_TRY(bppsa_output_print(to, "  %9s", "T"));
+  for (int64_t c = 0; c < m->columns; ++c) {
+    BPPSA_TRY(bppsa_output_print(to, "%9s %-7" PRId64, m->letter, m->values[c]));
+  }
+  for (int64_t r = 0; r < m->rows; ++r) {
+    BPPSA_TRY(bppsa_output_print(to, "\n  %9" PRId64, m->seq_lens[r]));
+    for (int64_t c = 0; c < m->columns; ++c) {
+      const duel *d = &cells[r][c];
+      const char *winner = !d->measured ? "skipped" : d->noisy ? "noisy" : winner_of(d);
+      char ratio[24] = "";
+      if (d->measured) {
+        snprintf(ratio, sizeof ratio, "%s%.*f", bppsa_bench_mark(d->noisy), ratio_of(d) < 9.995 ? 2 : 0, ratio_of(d));
+      }
+      BPPSA_TRY(bppsa_output_print(to, "  %6s %-8s", ratio, winner));
+    }
+  }
+  return bppsa_output_print(to, "\n");
+}
+
+static bppsa_status show_maps(const crossover *x) {
+  const bppsa_output *to = &x->asked->request.to;
+  char vector[BPPSA_VECTOR_TEXT];
+  const int32_t threads = bppsa_device_get_threads(x->device);
+  BPPSA_TRY(
+      bppsa_output_print(to,
+                         "%s, backward pass, on %s, %d thread%s, %s\ncells: time of bp / time of the faster of blelloch and "
+                         "chunked, and the winner\n",
+                         x->point.kind->name, bppsa_device_get_hardware(x->device), threads, threads == 1 ? "" : "s",
+                         bppsa_machine_vector(vector, sizeof vector)));
+  for (int i = 0; i < 2; ++i) {
+    const map *m = &x->maps[i];
+    BPPSA_TRY(bppsa_output_print(to, "\n%s at %s %" PRId64 ", measured\n", m->name, m->fixed_letter, m->fixed));
+    BPPSA_TRY(show_grid(to, m, m->here));
+    if (x->single != NULL) {
+      BPPSA_TRY(bppsa_output_print(to, "\n%s at %s %" PRId64 ", predicted for %" PRId64 " workers\n", m->name, m->fixed_letter,
+                                   m->fixed, x->workers));
+      BPPSA_TRY(show_grid(to, m, m->predicted));
+    }
+  }
+  BPPSA_TRY(bppsa_bench_show_noisy(to, x->tally.noisy));
+  return x->single == NULL ? BPPSA_OK : bppsa_output_print(to, "\nThe model: %s.\n", model_text);
+}
+
+/* ---- the benchmark ---- */
+
+static bppsa_status measure(crossover *x, const bppsa_bench_report *report) {
+  const bppsa_bench_request *request = report->request;
+  bppsa_progress_line line = bppsa_progress_start(request->to.err);
+  BPPSA_TRY(bppsa_bench_limits_of(request, &x->limits));
+  x->rows = report->rows;
+  x->limits.line = &line;
+  x->limits.budget_s /= 4; /* a cell is a ratio of two rows */
+  x->point.wanted = is_scan;
+  choose_cells(x, request->quick);
+  BPPSA_TRY(measure_maps(x));
+  const bppsa_status verdict = bppsa_bench_verdict(&x->tally, x->limits.memory_limit);
+  if (x->tally.measured == 0) {
+    return verdict;
+  }
+  if (!fill_document(x, report->document)) {
+    return bppsa_bench_no_room();
+  }
+  BPPSA_TRY(request->to.json ? BPPSA_OK : show_maps(x));
+  BPPSA_TRY(bppsa_bench_report_left_out(request, &x->tally, report->document));
+  BPPSA_TRY(bppsa_bench_finish(report));
+  return bppsa_bench_verdict(&x->tally, x->limits.memory_limit);
+}
+
+static bppsa_status run(const bppsa_bench_settings *asked) {
+  const bppsa_device *device = asked->request.device;
+  bppsa_device *single = NULL;
+  bppsa_bench_report report;
+  if (asked->workers > 0 && bppsa_device_get_threads(device) > 1) {
+    BPPSA_TRY(bppsa_device_create(bppsa_device_get_name(device), 1, &single));
+  }
+  crossover x = {.asked = asked, .device = device, .point = asked->point, .workers = asked->workers};
+  if (asked->workers > 0) {
+    x.single = single != NULL ? single : device;
+  }
+  bppsa_status status = bppsa_bench_open(&asked->request, "crossover", &report);
+  if (status == BPPSA_OK) {
+    status = measure(&x, &report);
+    json_decref(report.document);
+  }
+  bppsa_device_destroy(single);
+  return status;
+}
+
+const bppsa_bench_case bppsa_bench_case_crossover = {"crossover", run};

@@ -1,0 +1,127 @@
+/* Counts the FLOP and bytes of a point, and computes residuals. */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "bench/cases/rnn.h"
+
+const char *bppsa_bench_method_name(bppsa_bench_method method) {
+  static const char *const names[BPPSA_BENCH_METHODS] = {"forward", "bp", "linear", "blelloch", "chunked", "auto"};
+  return names[method];
+}
+
+bool bppsa_bench_row_backward(int row) {
+  return row >= BPPSA_BENCH_RIVALS ? (row - BPPSA_BENCH_RIVALS) % 2 == 1 : row % BPPSA_BENCH_METHODS != BPPSA_BENCH_FORWARD;
+}
+
+bool bppsa_bench_row_graph(int row) {
+  return row >= BPPSA_BENCH_RIVALS ? (row - BPPSA_BENCH_RIVALS) % 4 >= 2 : row >= BPPSA_BENCH_GRAPHS;
+}
+
+const char *bppsa_bench_row_name(int row, char *text, size_t size) {
+  const bool rival = row >= BPPSA_BENCH_RIVALS;
+  const char *name = rival ? bppsa_cudnn_algorithm_name((bppsa_cudnn_algorithm)((row - BPPSA_BENCH_RIVALS) / 4))
+                           : bppsa_bench_method_name((bppsa_bench_method)(row % BPPSA_BENCH_METHODS));
+  snprintf(text, size, "%s%s%s", rival ? "cudnn_" : "", name, bppsa_bench_row_graph(row) ? "_graph" : "");
+  return text;
+}
+
+double bppsa_bench_floor(const bppsa_bench_result *result, const bppsa_bench_row *row) {
+  return fmax(row->flops / result->peak.flops, row->bytes / result->peak.bytes);
+}
+
+bppsa_recurrent_config bppsa_bench_config(const bppsa_recurrent_config *config, bppsa_bench_method method) {
+  static const bppsa_gradient_method methods[BPPSA_BENCH_METHODS] = {
+      [BPPSA_BENCH_FORWARD] = {BPPSA_BACKWARD_BP, {BPPSA_SCAN_LINEAR, -1, 0}},
+      [BPPSA_BENCH_BP] = {BPPSA_BACKWARD_BP, {BPPSA_SCAN_LINEAR, -1, 0}},
+      [BPPSA_BENCH_LINEAR] = {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_LINEAR, -1, 0}},
+      [BPPSA_BENCH_BLELLOCH] = {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_BLELLOCH, -1, 0}},
+      [BPPSA_BENCH_CHUNKED] = {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_CHUNKED, -1, 0}},
+      [BPPSA_BENCH_AUTO] = {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_AUTO, -1, 0}}};
+  bppsa_recurrent_config c = *config;
+  c.method = methods[method];
+  c.method.scan.up_levels = method == BPPSA_BENCH_BLELLOCH ? config->method.scan.up_levels : -1;
+  c.method.scan.chunks = method == BPPSA_BENCH_CHUNKED ? config->method.scan.chunks : 0;
+  return c;
+}
+
+/* ---- FLOP and bytes ---- */
+
+/* Bytes a plan's products read and write, per sample; the dead ones never run. */
+static double plan_bytes(const bppsa_scan_plan *plan) {
+  bppsa_scan_iterator iterator = {0};
+  bppsa_scan_step step;
+  double bytes = 0;
+  while (bppsa_scan_plan_next(plan, &iterator, &step)) {
+    bytes += step.level->dead ? 0 : (double)step.bytes;
+  }
+  return bytes;
+}
+
+static bppsa_status add_plan(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, int64_t layer, bool costs,
+                             bppsa_device_kind device, bppsa_bench_row *row) {
+  bppsa_scan_config scan = bppsa_network_scan(kind, config, layer);
+  scan.device = device;
+  bppsa_scan_plan *plan = NULL;
+  BPPSA_TRY(bppsa_scan_plan_create(&scan, &plan));
+  const bppsa_scan_totals *totals = bppsa_scan_plan_totals(plan);
+  const double batch = (double)config->batch, besides = bppsa_network_flops_besides(kind, config, layer);
+  const bppsa_work work = bppsa_work_of_scan(totals, besides), bp = bppsa_work_of_bp(totals, besides);
+  bppsa_work_add(&work, &row->work);
+  bppsa_work_add(&bp, &row->bp);
+  row->critical_steps += totals->critical_steps;
+  row->workspace += config->method.backward == BPPSA_BACKWARD_SCAN ? (double)totals->workspace_bytes : 0;
+  row->plan = config->method.backward == BPPSA_BACKWARD_SCAN;
+  row->method = bppsa_scan_plan_config(plan)->method; /* the top layer comes last */
+  if (costs) {
+    row->flops += batch * (work.gradients + work.besides);
+    row->bytes += batch * plan_bytes(plan);
+  }
+  bppsa_scan_plan_destroy(plan);
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_bench_costs(const bppsa_network_kind *kind, const bppsa_recurrent_config *asked, bppsa_bench_method method,
+                               bppsa_device_kind device, bppsa_bench_row *row) {
+  bppsa_recurrent_config chosen, *config = &chosen;
+  BPPSA_TRY(bppsa_recurrent_choose(asked, kind->cell->matrices, kind->cell->diagonal, device, &chosen));
+  const double rows = (double)config->seq_len * (double)config->batch, hidden = (double)config->hidden,
+               gates = (double)kind->cell->gates * hidden;
+  const double size = (double)bppsa_dtype_size(config->dtype);
+  for (int64_t l = 0; l < config->layers; ++l) {
+    const double input = l == 0 ? (double)config->input : hidden;
+    row->flops += method == BPPSA_BENCH_FORWARD ? 2 * rows * gates * (input + hidden) : 0;
+    row->bytes += size * rows * (input + (method == BPPSA_BENCH_FORWARD ? 1 : 2) * hidden);
+    row->bytes += method != BPPSA_BENCH_FORWARD && l > 0 ? size * rows * 2 * hidden : 0;
+    BPPSA_TRY(add_plan(kind, config, l, method != BPPSA_BENCH_FORWARD, device, row));
+  }
+  return BPPSA_OK;
+}
+
+/* ---- gradients ---- */
+
+static double smallest_normal(bppsa_dtype dtype) {
+  return dtype == BPPSA_F32 ? (double)FLT_MIN : DBL_MIN;
+}
+
+void bppsa_bench_count_view(const bppsa_view *view, bppsa_bench_count *count) {
+  const double tiny = smallest_normal(view->dtype);
+  for (int64_t i = 0; i < bppsa_view_count(view); ++i) {
+    const double size = fabs(bppsa_view_get(view, i));
+    count->zeros += size == 0;
+    count->subnormals += size != 0 && size < tiny;
+    count->all += 1;
+  }
+}
+
+double bppsa_bench_residual(const bppsa_view *found, const double *reference, int64_t steps) {
+  const double tiny = smallest_normal(found->dtype), epsilon = found->dtype == BPPSA_F32 ? (double)FLT_EPSILON : DBL_EPSILON;
+  double difference = 0, norm = 0; /* hypot keeps squares of small numbers from vanishing */
+  for (int64_t i = 0; i < bppsa_view_count(found); ++i) {
+    difference = hypot(difference, bppsa_view_get(found, i) - reference[i]);
+    norm = hypot(norm, reference[i]);
+  }
+  const double unit = norm < tiny / epsilon ? tiny : norm * epsilon;
+  const double residual = difference / (unit * sqrt((double)steps));
+  return isnan(residual) ? INFINITY : residual;
+}

@@ -1,0 +1,41 @@
+#include "bench/harness/output.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "core/alloc.h"
+
+static bppsa_status write_failed(int reason) {
+  return bppsa_fail(BPPSA_ERR_IO, "standard output: write failed (%s), expected it to take the results", strerror(reason));
+}
+
+bppsa_status bppsa_output_print(const bppsa_output *to, const char *format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  errno = 0;
+  const int written = vfprintf(to->out, format, arguments);
+  const int reason = errno;
+  va_end(arguments);
+  return written < 0 ? write_failed(reason) : BPPSA_OK;
+}
+
+bppsa_status bppsa_output_flush(FILE *out) {
+  const int before = ferror(out) ? errno : 0; /* an earlier part of a long text may have been lost */
+  errno = 0;
+  return fflush(out) != 0 || ferror(out) ? write_failed(errno != 0 ? errno : before != 0 ? before : EIO) : BPPSA_OK;
+}
+
+bppsa_status bppsa_output_document(const bppsa_output *to, const char *text) {
+  errno = 0;
+  const bool good = fputs(text, to->out) >= 0 && fputc('\n', to->out) != EOF;
+  return good ? bppsa_output_flush(to->out) : write_failed(errno);
+}
+
+bppsa_status bppsa_output_json(const bppsa_output *to, json_t *document) {
+  char *text = NULL;
+  BPPSA_TRY(bppsa_json_render(document, &text));
+  const bppsa_status status = bppsa_output_document(to, text);
+  bppsa_free(text);
+  return status;
+}

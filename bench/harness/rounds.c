@@ -1,0 +1,221 @@
+#include "bench/harness/rounds.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "core/alloc.h"
+
+/* ---- one timing ---- */
+
+static int compare(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+bppsa_timing bppsa_bench_timing(int64_t count, double *seconds) {
+  qsort(seconds, (size_t)count, sizeof *seconds, compare);
+  bppsa_timing t = {.median_s = 0.5 * (seconds[count / 2] + seconds[(count - 1) / 2]),
+                    .min_s = seconds[0],
+                    .max_s = seconds[count - 1],
+                    .repeats = count};
+  t.noisy = count >= BPPSA_BENCH_LEAST_REPEATS && t.median_s > BPPSA_BENCH_SPREAD * t.min_s;
+  return t;
+}
+
+const char *bppsa_bench_mark(bool noisy) {
+  return noisy ? "~" : "";
+}
+
+const char *bppsa_bench_median_ms(const bppsa_timing *timing, int digits, char text[BPPSA_BENCH_TIME]) {
+  snprintf(text, BPPSA_BENCH_TIME, "%s%.*f", bppsa_bench_mark(timing->noisy), digits, 1e3 * timing->median_s);
+  return text;
+}
+
+/* ---- rounds ---- */
+
+/* One contender in one attempt. */
+typedef struct {
+  double fastest; /* s: the sum of its parts in the fastest pass so far */
+  int64_t repeats, made;
+  double *seconds[BPPSA_BENCH_PARTS]; /* size repeats */
+  bppsa_timing timing[BPPSA_BENCH_PARTS];
+} turn;
+
+typedef struct {
+  const bppsa_rounds *rounds;
+  int64_t count;
+  const bppsa_contender *contenders;
+  turn *turns; /* size count */
+} attempt;
+
+static bppsa_status make_pass(const bppsa_contender *who, turn *t, double seconds[BPPSA_BENCH_PARTS]) {
+  double all = 0;
+  BPPSA_TRY(who->pass(who->context, seconds));
+  for (int p = 0; p < who->parts; ++p) {
+    all += seconds[p];
+  }
+  t->fastest = fmin(t->fastest, all);
+  return BPPSA_OK;
+}
+
+/* A pass that counts. */
+static bppsa_status take_turn(const bppsa_contender *who, turn *t) {
+  double seconds[BPPSA_BENCH_PARTS];
+  BPPSA_TRY(make_pass(who, t, seconds));
+  for (int p = 0; p < who->parts; ++p) {
+    t->seconds[p][t->made] = seconds[p];
+  }
+  ++t->made;
+  return BPPSA_OK;
+}
+
+/* Allocates as many seconds as a contender may make passes. */
+static bppsa_status reserve(const attempt *a) {
+  for (int64_t i = 0; i < a->count; ++i) {
+    for (int p = 0; p < a->contenders[i].parts; ++p) {
+      a->turns[i].seconds[p] =
+          bppsa_calloc(a->rounds->repeats > 0 ? a->rounds->repeats : BPPSA_BENCH_MOST_REPEATS, sizeof(double));
+      if (a->turns[i].seconds[p] == NULL) {
+        return BPPSA_ERR_MEMORY;
+      }
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* How many passes each contender makes, and the largest of these numbers. */
+static int64_t share_budget(const attempt *a) {
+  int64_t most = 0;
+  for (int64_t i = 0; i < a->count; ++i) {
+    turn *t = &a->turns[i];
+    const double fits = a->rounds->budget_s / fmax(t->fastest, 1e-6);
+    t->repeats = a->rounds->repeats > 0             ? a->rounds->repeats
+                 : fits < BPPSA_BENCH_LEAST_REPEATS ? BPPSA_BENCH_LEAST_REPEATS
+                 : fits > BPPSA_BENCH_MOST_REPEATS  ? BPPSA_BENCH_MOST_REPEATS
+                                                    : (int64_t)fits;
+    most = t->repeats > most ? t->repeats : most;
+  }
+  return most;
+}
+
+/* The first round times all contenders. A contender takes part in repeats - 1 of the `most` - 1 rounds that follow, evenly
+ * spread. */
+static bppsa_status run_rounds(const attempt *a) {
+  for (int64_t i = 0; i < a->count; ++i) {
+    BPPSA_TRY(take_turn(&a->contenders[i], &a->turns[i]));
+  }
+  const int64_t most = share_budget(a);
+  for (int64_t round = 1; round < most; ++round) {
+    if (a->rounds->progress != NULL) {
+      a->rounds->progress(a->rounds->context, round + 1, most);
+    }
+    for (int64_t i = 0; i < a->count; ++i) {
+      turn *t = &a->turns[i];
+      if (round * (t->repeats - 1) / (most - 1) >= t->made) {
+        BPPSA_TRY(take_turn(&a->contenders[i], t));
+      }
+    }
+  }
+  for (int64_t i = 0; i < a->count; ++i) {
+    turn *t = &a->turns[i];
+    for (int p = 0; p < a->contenders[i].parts; ++p) {
+      t->timing[p] = bppsa_bench_timing(t->made, t->seconds[p]);
+    }
+  }
+  return BPPSA_OK;
+}
+
+static void free_attempt(attempt *a) {
+  for (int64_t i = 0; a->turns != NULL && i < a->count; ++i) {
+    for (int p = 0; p < BPPSA_BENCH_PARTS; ++p) {
+      bppsa_free(a->turns[i].seconds[p]);
+    }
+  }
+  bppsa_free(a->turns);
+}
+
+/* ---- a second attempt ---- */
+
+typedef struct {
+  int64_t noisy;
+  double worst; /* the largest median over minimum */
+} spread;
+
+static spread spread_of(const attempt *a) {
+  spread s = {0};
+  for (int64_t i = 0; i < a->count; ++i) {
+    for (int p = 0; p < a->contenders[i].parts; ++p) {
+      const bppsa_timing *t = &a->turns[i].timing[p];
+      s.noisy += t->noisy;
+      s.worst = fmax(s.worst, t->min_s > 0 ? t->median_s / t->min_s : INFINITY);
+    }
+  }
+  return s;
+}
+
+static bppsa_status begin(const bppsa_rounds *rounds, int64_t count, const bppsa_contender *contenders, attempt *a) {
+  *a = (attempt){.rounds = rounds, .count = count, .contenders = contenders, .turns = bppsa_calloc(count, sizeof *a->turns)};
+  if (a->turns == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    a->turns[i].fastest = INFINITY;
+  }
+  return reserve(a);
+}
+
+static bppsa_status run_first(attempt *a) {
+  double seconds[BPPSA_BENCH_PARTS];
+  for (int64_t i = 0; i < a->count; ++i) {
+    BPPSA_TRY(make_pass(&a->contenders[i], &a->turns[i], seconds));
+  }
+  return run_rounds(a);
+}
+
+static bppsa_status run_second(const attempt *first, attempt *second) {
+  for (int64_t i = 0; i < first->count; ++i) {
+    second->turns[i].fastest = first->turns[i].fastest;
+  }
+  return run_rounds(second);
+}
+
+bppsa_status bppsa_bench_run_rounds(const bppsa_rounds *rounds, int64_t count, bppsa_contender *contenders) {
+  attempt first, second = {0};
+  bppsa_status status = begin(rounds, count, contenders, &first);
+  status = status == BPPSA_OK ? run_first(&first) : status;
+  const attempt *best = &first;
+  if (status == BPPSA_OK && spread_of(&first).noisy > 0) {
+    status = begin(rounds, count, contenders, &second);
+    status = status == BPPSA_OK ? run_second(&first, &second) : status;
+    const spread before = spread_of(&first), after = status == BPPSA_OK ? spread_of(&second) : before;
+    best = after.noisy < before.noisy || (after.noisy == before.noisy && after.worst < before.worst) ? &second : &first;
+  }
+  for (int64_t i = 0; status == BPPSA_OK && i < count; ++i) {
+    for (int p = 0; p < contenders[i].parts; ++p) {
+      contenders[i].timing[p] = best->turns[i].timing[p];
+    }
+  }
+  free_attempt(&first);
+  free_attempt(&second);
+  return status;
+}
+
+/* ---- work without a clock ---- */
+
+bppsa_status bppsa_timed_work_open(bppsa_timed_work *work) {
+  return bppsa_timeline_create(work->device, 2, &work->timeline);
+}
+
+bppsa_status bppsa_timed_work_pass(void *context, double seconds[BPPSA_BENCH_PARTS]) {
+  const bppsa_timed_work *w = context;
+  BPPSA_TRY(bppsa_timeline_mark(w->timeline, 0));
+  BPPSA_TRY(w->action(w->context));
+  BPPSA_TRY(bppsa_timeline_mark(w->timeline, 1));
+  return bppsa_timeline_seconds(w->timeline, 0, 1, &seconds[0]);
+}
+
+void bppsa_timed_work_close(bppsa_timed_work *work) {
+  bppsa_timeline_destroy(work->timeline);
+  work->timeline = NULL;
+}

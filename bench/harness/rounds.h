@@ -1,0 +1,76 @@
+/* One clock, and rounds of timing in which all contenders take turns.
+ *
+ * Rounds.  A point of a benchmark is a list of contenders. Each makes one pass that warms up and is not counted. In every round
+ *          that follows, each contender whose turn it is makes one pass. So whatever else the machine does hits all of them alike.
+ *          All contenders get an equal share of the budget. The faster of the warm-up and the first round tells how many passes
+ *          fit into it: at least 3, at most 1001. The passes of a fast contender are spread evenly over all rounds. A number of
+ *          repeats, where the user gives one, replaces this count.
+ * Spread.  A timing is noisy when its median is more than 1.25 times its minimum: half of its passes took a quarter longer than
+ *          the fastest one. A few slow passes move neither number, and the rule forgives them. On a quiet machine 19 of 20 rows of
+ *          bench/results stay below 1.18. A load that slows all passes evenly slows minimum and median alike. The rule cannot see
+ *          it and need not: it hits all contenders, and the ratios between them stand. Fewer than 3 passes are never noisy.
+ * Again.   Where a timing of a point is noisy, the rounds run once more. Of the two attempts the one with fewer noisy timings
+ *          counts; of equals, the one whose largest spread is smaller. What is still noisy stays marked: its row says
+ *          "noisy": true, tables put a ~ before the median, and no sentence, winner or fitted line rests on it.
+ */
+#ifndef BPPSA_BENCH_HARNESS_ROUNDS_H
+#define BPPSA_BENCH_HARNESS_ROUNDS_H
+
+#include "core/clock.h"
+#include "core/graph.h"
+#include "core/timeline.h"
+
+#define BPPSA_BENCH_SPREAD 1.25
+enum { BPPSA_BENCH_LEAST_REPEATS = 3, BPPSA_BENCH_MOST_REPEATS = 1001, BPPSA_BENCH_PARTS = 2 };
+
+typedef struct {
+  double median_s, min_s, max_s;
+  int64_t repeats;
+  bool noisy;
+} bppsa_timing;
+
+/* The timing of `count` >= 1 passes; sorts them. */
+bppsa_timing bppsa_bench_timing(int64_t count, double *seconds);
+/* "~" before a median that is noisy, otherwise "". */
+const char *bppsa_bench_mark(bool noisy);
+/* "~12.345": the marked median in milliseconds, with so many digits behind the point. Returns text. */
+enum { BPPSA_BENCH_TIME = 32 };
+const char *bppsa_bench_median_ms(const bppsa_timing *timing, int digits, char text[BPPSA_BENCH_TIME]);
+/* What a table says below itself once it has such a mark: one line. */
+#define BPPSA_BENCH_MARK_NOTE                                                                                                    \
+  "~ noisy: measured twice, and the median is still more than 1.25 times the minimum; nothing is concluded from it"
+
+/* One pass: its seconds, of as many parts as the contender has. ERR_* ends the rounds. */
+typedef bppsa_status (*bppsa_timed_pass)(void *context, double seconds[BPPSA_BENCH_PARTS]);
+
+typedef struct {
+  bppsa_timed_pass pass;
+  void *context;
+  int parts; /* timed apart in every pass: 1, or 2 for forward and backward */
+  bppsa_timing timing[BPPSA_BENCH_PARTS];
+} bppsa_contender;
+
+typedef struct {
+  int64_t repeats;                                                /* 0: as many as fit into the budget */
+  double budget_s;                                                /* of one contender */
+  void (*progress)(void *context, int64_t round, int64_t rounds); /* before a round; may be NULL */
+  void *context;
+} bppsa_rounds;
+
+/* Times all contenders. Their timings are set on success alone. ERR_MEMORY, ERR_* of a pass. */
+bppsa_status bppsa_bench_run_rounds(const bppsa_rounds *rounds, int64_t count, bppsa_contender *contenders);
+
+/* A pass of work that has no clock of its own. A mark before what the action queues and a mark behind it (core/timeline.h) give
+ * its time: on a GPU this includes the time that launches wait for the host, on a CPU it is the time of the call. Set device,
+ * action and context, then call _open. */
+typedef struct {
+  const bppsa_device *device;
+  bppsa_queued_work action;
+  void *context;
+  bppsa_timeline *timeline;
+} bppsa_timed_work;
+bppsa_status bppsa_timed_work_open(bppsa_timed_work *work); /* ERR_MEMORY, ERR_CUDA */
+bppsa_status bppsa_timed_work_pass(void *work, double seconds[BPPSA_BENCH_PARTS]);
+void bppsa_timed_work_close(bppsa_timed_work *work); /* a zeroed one is legal */
+
+#endif

@@ -1,0 +1,56 @@
+/* cuDNN's recurrent layers, the baseline of benchmarks on a GPU: RNN (tanh, relu) and GRU, the layers without a head, of
+ * equal-length sequences.
+ *
+ * cuDNN's equations are PyTorch's, and so are the layouts of its weights, gate by gate: r, z (cuDNN's i), n, two biases, reset
+ * after the product. It has several algorithms and says on request which shapes each accepts. The library is loaded when it is
+ * first needed, so that a program built with it also runs without.
+ */
+#ifndef BPPSA_BENCH_RIVALS_RNN_CUDNN_H
+#define BPPSA_BENCH_RIVALS_RNN_CUDNN_H
+
+#include "recurrent/recurrent.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum {
+  BPPSA_CUDNN_STANDARD = 0,
+  BPPSA_CUDNN_PERSIST_STATIC,
+  BPPSA_CUDNN_PERSIST_DYNAMIC,
+  BPPSA_CUDNN_PERSIST_STATIC_SMALL_H,
+  BPPSA_CUDNN_STANDARD_TF32, /* the standard algorithm with cuDNN's default mathematics, which may round f32 operands to TF32 */
+  BPPSA_CUDNN_ALGORITHMS
+} bppsa_cudnn_algorithm;
+
+const char *bppsa_cudnn_algorithm_name(bppsa_cudnn_algorithm algorithm); /* "persist_static" */
+
+typedef struct bppsa_cudnn_network bppsa_cudnn_network;
+
+/* Makes layers of the cell with the configuration's sizes, dtype and nonlinearity, and allocates all memory. The cell and the
+ * device must outlive the network. ERR_UNSUPPORTED: cuDNN does not have the cell, cuDNN is missing, the device is no GPU, or
+ * cuDNN refuses the algorithm for this shape (the message quotes it). ERR_ARGUMENT, ERR_MEMORY, ERR_CUDA. */
+bppsa_status bppsa_cudnn_create(const bppsa_recurrent_config *config, const bppsa_cell *cell, bppsa_cudnn_algorithm algorithm,
+                                const bppsa_device *device, bppsa_cudnn_network **network);
+void bppsa_cudnn_destroy(bppsa_cudnn_network *network); /* NULL is legal */
+
+/* set copies the values of a model's parameters, found by PyTorch's names (PREFIX.weight_ih_lK and so on, without the head's);
+ * get copies the gradients to the model. The model is in host memory and of the same dtype. Both wait. ERR_SHAPE: a parameter is
+ * missing or has another size. ERR_CUDA. */
+bppsa_status bppsa_cudnn_set(bppsa_cudnn_network *network, const char *prefix, const bppsa_model *model);
+bppsa_status bppsa_cudnn_pull(const bppsa_cudnn_network *network, const char *prefix, const bppsa_model *model);
+
+/* Like bppsa_recurrent_forward_layers and _backward_layers of a GPU's model, for the whole batch and zero initial states; queued
+ * on the device's stream. x is [T,B,I]; the seed is [B,H], or [T,B,H] with loss_all. Both borrow their views until the work is
+ * done; the backward pass also borrows the x of the forward pass. cuDNN also computes the gradient of x. ERR_SHAPE; ERR_ARGUMENT:
+ * backward without forward; ERR_UNSUPPORTED, ERR_CUDA: cuDNN's errors. */
+bppsa_status bppsa_cudnn_forward(bppsa_cudnn_network *network, const bppsa_view *x);
+bppsa_status bppsa_cudnn_backward(bppsa_cudnn_network *network, const bppsa_view *seed);
+
+/* Copies the top layer's last states [B,H] of the latest forward pass to host memory. Waits. ERR_CUDA. */
+bppsa_status bppsa_cudnn_last_states(const bppsa_cudnn_network *network, void *states);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,8 @@
+/* Names that appear in results, in builds with cuDNN and without. */
+#include "bench/rivals/rnn_cudnn.h"
+
+const char *bppsa_cudnn_algorithm_name(bppsa_cudnn_algorithm algorithm) {
+  static const char *const names[BPPSA_CUDNN_ALGORITHMS] = {"standard", "persist_static", "persist_dynamic",
+                                                            "persist_static_small_h", "standard_tf32"};
+  return names[algorithm];
+}

@@ -1,0 +1,312 @@
+/* `bppsa bench`: the options of the benchmarks, and what they ask for (bench/cases/case.h). */
+#include <string.h>
+
+#include "cli/bench.h"
+#include "cli/setup.h"
+
+/* The options that bench rnn and bench gru both take; `only` adds those of one of them. */
+#define RECURRENT_USES(only)                                                                                                     \
+  {                                                                                                                              \
+    {.option = BPPSA_OPTION_LAYERS}, {.option = BPPSA_OPTION_HIDDEN},                                                            \
+        only{.option = BPPSA_OPTION_LOSS, .help = "gradients enter at the last or at every step"},                               \
+        {.option = BPPSA_OPTION_INIT, .fallback = "", .help = "[the sweep: both; one point: default]"},                          \
+        {.option = BPPSA_OPTION_DATA}, {.option = BPPSA_OPTION_SET}, {.option = BPPSA_OPTION_PADDING},                           \
+        {.option = BPPSA_OPTION_SEQ_LEN, .help = "one point instead of the sweep [1000, npy the files']"},                       \
+        {.option = BPPSA_OPTION_INPUT_SIZE, .help = "features of a step, of noise of variance 1; one point [bitstream, of 1]"},  \
+        {.option = BPPSA_OPTION_BATCH}, {.option = BPPSA_OPTION_UP_LEVELS, .help = "of the rows of blelloch [all]"},             \
+        {.option = BPPSA_OPTION_CHUNKS, .help = "of the rows of chunked [from T]"}, {.option = BPPSA_OPTION_QUICK},              \
+        {.option = BPPSA_OPTION_REPEATS}, {.option = BPPSA_OPTION_TIME_LIMIT}, {.option = BPPSA_OPTION_MEMORY_LIMIT},            \
+        {.option = BPPSA_OPTION_SEED, .help = "of weights, data and seed gradients"}, {.option = BPPSA_OPTION_DEVICE},           \
+        {.option = BPPSA_OPTION_DTYPE}, {.option = BPPSA_OPTION_THREADS},                                                        \
+        {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},                           \
+        {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {                                                          \
+      .option = BPPSA_OPTION_COUNT                                                                                               \
+    }                                                                                                                            \
+  }
+#define RNN_ONLY {.option = BPPSA_OPTION_NONLINEARITY},
+static const bppsa_option_use uses_rnn[] = RECURRENT_USES(RNN_ONLY), uses_gru[] = RECURRENT_USES();
+
+static const bppsa_option_use uses_crossover[] = {
+    {.option = BPPSA_OPTION_MODEL},
+    {.option = BPPSA_OPTION_LAYERS},
+    {.option = BPPSA_OPTION_HIDDEN, .help = "of the map T x B"},
+    {.option = BPPSA_OPTION_NONLINEARITY},
+    {.option = BPPSA_OPTION_LOSS, .help = "gradients enter at the last or at every step"},
+    {.option = BPPSA_OPTION_INIT},
+    {.option = BPPSA_OPTION_BATCH, .help = "of the map T x H"},
+    {.option = BPPSA_OPTION_UP_LEVELS, .help = "of blelloch [all]"},
+    {.option = BPPSA_OPTION_CHUNKS, .help = "of chunked [from T]"},
+    {.option = BPPSA_OPTION_SEQ_LEN, .help = "the largest T of the maps [10000, quick 1000]"},
+    {.option = BPPSA_OPTION_QUICK},
+    {.option = BPPSA_OPTION_REPEATS},
+    {.option = BPPSA_OPTION_TIME_LIMIT},
+    {.option = BPPSA_OPTION_WORKERS},
+    {.option = BPPSA_OPTION_MEMORY_LIMIT},
+    {.option = BPPSA_OPTION_SEED, .help = "of weights, data and seed gradients"},
+    {.option = BPPSA_OPTION_DEVICE},
+    {.option = BPPSA_OPTION_DTYPE},
+    {.option = BPPSA_OPTION_THREADS},
+    {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},
+    {.option = BPPSA_OPTION_JSON},
+    {.option = BPPSA_OPTION_HELP},
+    {.option = BPPSA_OPTION_COUNT}};
+
+#define CNN_USES(batch, fraction)                                                                                                \
+  {                                                                                                                              \
+    {.option = BPPSA_OPTION_PRUNE, .fallback = (fraction)}, {.option = BPPSA_OPTION_METHOD},                                     \
+        {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"}, {.option = BPPSA_OPTION_REPEATS},                         \
+        {.option = BPPSA_OPTION_TIME_LIMIT, .help = "begin no further method after that time; those left out are named [none]"}, \
+        {.option = BPPSA_OPTION_BATCH, .fallback = (batch), .help = "samples"},                                                  \
+        {.option = BPPSA_OPTION_SEED, .help = "of weights, images and the logits' gradient"}, {.option = BPPSA_OPTION_DEVICE},   \
+        {.option = BPPSA_OPTION_THREADS},                                                                                        \
+        {.option = BPPSA_OPTION_MEMORY_LIMIT,                                                                                    \
+         .help = "of all held products; what needs more is left out [1/2 of available memory]"},                                 \
+        {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},                           \
+        {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {                                                          \
+      .option = BPPSA_OPTION_COUNT                                                                                               \
+    }                                                                                                                            \
+  }
+static const bppsa_option_use uses_lenet5[] = CNN_USES("256", "0"), uses_vgg11[] = CNN_USES("1", "0.97");
+
+static const bppsa_option_use uses_jacobian[] = {
+    {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"},
+    {.option = BPPSA_OPTION_REPEATS},
+    {.option = BPPSA_OPTION_SEED, .help = "of inputs and weights"},
+    {.option = BPPSA_OPTION_DEVICE},
+    {.option = BPPSA_OPTION_THREADS},
+    {.option = BPPSA_OPTION_MEMORY_LIMIT,
+     .help = "leave operators out that take more, csr's second pattern included [3/4 of available memory]"},
+    {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},
+    {.option = BPPSA_OPTION_JSON},
+    {.option = BPPSA_OPTION_HELP},
+    {.option = BPPSA_OPTION_COUNT}};
+
+static const bppsa_option_use uses_product[] = {
+    {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"},
+    {.option = BPPSA_OPTION_REPEATS},
+    {.option = BPPSA_OPTION_SEED, .help = "of values and masks"},
+    {.option = BPPSA_OPTION_LEFT},
+    {.option = BPPSA_OPTION_RIGHT},
+    {.option = BPPSA_OPTION_UP_LEVELS, .help = "VGG-11's scan with so many, 3 % of the weights: its products are the cases"},
+    {.option = BPPSA_OPTION_DEVICE},
+    {.option = BPPSA_OPTION_THREADS},
+    {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = "leave kinds out whose plan alone needs more [1/4 of available memory]"},
+    {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},
+    {.option = BPPSA_OPTION_JSON},
+    {.option = BPPSA_OPTION_HELP},
+    {.option = BPPSA_OPTION_COUNT}};
+
+static const bppsa_option_use uses_scan[] = {
+    {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"},
+    {.option = BPPSA_OPTION_REPEATS},
+    {.option = BPPSA_OPTION_BATCH, .fallback = "1", .help = "samples"},
+    {.option = BPPSA_OPTION_SEED, .help = "of values and of the seed gradient"},
+    {.option = BPPSA_OPTION_DEVICE},
+    {.option = BPPSA_OPTION_THREADS},
+    {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = "of all methods' held products, and of their plans [1/2 of available memory]"},
+    {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},
+    {.option = BPPSA_OPTION_JSON},
+    {.option = BPPSA_OPTION_HELP},
+    {.option = BPPSA_OPTION_COUNT}};
+
+static const bppsa_option_use uses_threads[] = {
+    {.option = BPPSA_OPTION_HIDDEN},
+    {.option = BPPSA_OPTION_SEQ_LEN, .fallback = "1000"},
+    {.option = BPPSA_OPTION_BATCH},
+    {.option = BPPSA_OPTION_NEIGHBOURS},
+    {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"},
+    {.option = BPPSA_OPTION_REPEATS, .help = "timed passes of every row [as the time budget allows, at least 3]"},
+    {.option = BPPSA_OPTION_SEED, .help = "of the weights and the inputs"},
+    {.option = BPPSA_OPTION_THREADS, .help = "of the rows beside those of one thread"},
+    {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},
+    {.option = BPPSA_OPTION_JSON},
+    {.option = BPPSA_OPTION_HELP},
+    {.option = BPPSA_OPTION_COUNT}};
+
+static const bppsa_option_use uses_mfcc[] = {
+    {.option = BPPSA_OPTION_SET, .fallback = "", .help = "one set instead of all three"},
+    {.option = BPPSA_OPTION_PADDING},
+    {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"},
+    {.option = BPPSA_OPTION_REPEATS},
+    {.option = BPPSA_OPTION_SEED, .help = "of the sound: the left channel of the file that data instruments writes first"},
+    {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},
+    {.option = BPPSA_OPTION_JSON},
+    {.option = BPPSA_OPTION_HELP},
+    {.option = BPPSA_OPTION_COUNT}};
+
+/* ---- from options to settings ---- */
+
+/* --up-levels and --chunks belong to the rows of blelloch and chunked; unlike elsewhere, they do not choose the algorithm. */
+static bppsa_status setup_config(const bppsa_cli *cli, bppsa_bench_point *point) {
+  const bppsa_option_value *up_levels = bppsa_cli_value(cli, BPPSA_OPTION_UP_LEVELS),
+                           *chunks = bppsa_cli_value(cli, BPPSA_OPTION_CHUNKS);
+  const bppsa_network network = {.kind = bppsa_setup_kind(cli)};
+  bppsa_network_config config = bppsa_network_config_default(&network);
+  bppsa_cli without = *cli;
+  without.values[BPPSA_OPTION_UP_LEVELS] = without.values[BPPSA_OPTION_CHUNKS] = (bppsa_option_value){.given = false};
+  BPPSA_TRY(bppsa_setup_config(&without, &config));
+  config.method.scan.up_levels = up_levels->given ? up_levels->integer : -1;
+  config.method.scan.chunks = chunks->given ? chunks->integer : 0;
+  point->kind = network.kind;
+  point->config = bppsa_network_recurrent_config(&config);
+  return BPPSA_OK;
+}
+
+/* Takes the shape of --data, or noise with --input features. */
+static bppsa_status setup_data(const bppsa_cli *cli, bppsa_bench_point *point) {
+  const bppsa_option_value *data = bppsa_cli_value(cli, BPPSA_OPTION_DATA),
+                           *input = bppsa_cli_value(cli, BPPSA_OPTION_INPUT_SIZE);
+  point->data = data->present ? data->text : "bitstream";
+  point->set = bppsa_cli_value(cli, BPPSA_OPTION_SET)->choice;
+  point->padding = bppsa_cli_value(cli, BPPSA_OPTION_PADDING)->choice == 1 ? BPPSA_PADDING_REFLECT : BPPSA_PADDING_CONSTANT;
+  BPPSA_TRY(bppsa_setup_check_set(cli, point->data));
+  BPPSA_TRY(bppsa_setup_check_input(input, point->data));
+  if (input->given) {
+    point->config.input = input->integer;
+    point->data = NULL;
+    return BPPSA_OK;
+  }
+  if (strcmp(point->data, "bitstream") == 0) {
+    return BPPSA_OK;
+  }
+  bppsa_dataset *dataset = NULL;
+  BPPSA_TRY(bppsa_setup_dataset(cli, NULL, point->config.loss_all, NULL, &dataset));
+  point->config.input = dataset->input;
+  point->config.classes = dataset->classes;
+  point->config.seq_len = dataset->seq_len;
+  bppsa_dataset_destroy(dataset);
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_setup_bench(const bppsa_cli *cli, bppsa_bench_settings *asked) {
+  const bppsa_option_value *init = bppsa_cli_value(cli, BPPSA_OPTION_INIT);
+  bppsa_bench_point *point = &asked->point;
+  BPPSA_TRY(setup_config(cli, point));
+  point->init = init->choice == 1 ? BPPSA_INIT_ORTHOGONAL : BPPSA_INIT_DEFAULT;
+  point->seed = asked->request.seed;
+  BPPSA_TRY(setup_data(cli, point));
+  asked->one_point = bppsa_cli_value(cli, BPPSA_OPTION_SEQ_LEN)->given || bppsa_cli_value(cli, BPPSA_OPTION_BATCH)->given ||
+                     bppsa_cli_value(cli, BPPSA_OPTION_HIDDEN)->given || point->data == NULL ||
+                     strcmp(point->data, "bitstream") != 0;
+  asked->both_inits = !asked->one_point && !init->given;
+  return BPPSA_OK;
+}
+
+static bppsa_status setup_crossover(const bppsa_cli *cli, bppsa_bench_settings *asked) {
+  const bppsa_option_value *longest = bppsa_cli_value(cli, BPPSA_OPTION_SEQ_LEN),
+                           *workers = bppsa_cli_value(cli, BPPSA_OPTION_WORKERS);
+  BPPSA_TRY(bppsa_setup_bench(cli, asked));
+  if (bppsa_cli_value(cli, BPPSA_OPTION_NONLINEARITY)->given && !asked->point.kind->cell->relu) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--nonlinearity: given beside --model %s, expected --model rnn",
+                      asked->point.kind->name);
+  }
+  asked->longest = longest->given ? longest->integer : 0;
+  asked->workers = workers->given ? workers->integer : 0;
+  return BPPSA_OK;
+}
+
+static bppsa_status setup_product(const bppsa_cli *cli, bppsa_bench_settings *asked) {
+  const bppsa_option_value *left = bppsa_cli_value(cli, BPPSA_OPTION_LEFT), *right = bppsa_cli_value(cli, BPPSA_OPTION_RIGHT),
+                           *up_levels = bppsa_cli_value(cli, BPPSA_OPTION_UP_LEVELS);
+  if (left->present != right->present) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given without %s, expected both factors", left->present ? "--left" : "--right",
+                      left->present ? "--right" : "--left");
+  }
+  if (left->present && up_levels->present) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--up-levels: given with --left and --right, expected a scan's products or the files'");
+  }
+  asked->left = left->text;
+  asked->right = right->text;
+  asked->up_levels = up_levels->present ? up_levels->integer : -1;
+  return BPPSA_OK;
+}
+
+static bppsa_status setup_threads(const bppsa_cli *cli, bppsa_bench_settings *asked) {
+  const bppsa_option_value *neighbours = bppsa_cli_value(cli, BPPSA_OPTION_NEIGHBOURS);
+  asked->neighbours = neighbours->present ? neighbours->integer : -1;
+  return setup_config(cli, &asked->point);
+}
+
+static bppsa_status setup_mfcc(const bppsa_cli *cli, bppsa_bench_settings *asked) {
+  const bppsa_option_value *set = bppsa_cli_value(cli, BPPSA_OPTION_SET), *padding = bppsa_cli_value(cli, BPPSA_OPTION_PADDING);
+  asked->set = set->given ? set->choice : -1;
+  asked->padding = padding->choice == 1 ? BPPSA_PADDING_REFLECT : BPPSA_PADDING_CONSTANT;
+  return BPPSA_OK;
+}
+
+static bppsa_status setup_batch(const bppsa_cli *cli, bppsa_bench_settings *asked) {
+  asked->batch = bppsa_cli_value(cli, BPPSA_OPTION_BATCH)->integer;
+  return BPPSA_OK;
+}
+
+static bppsa_status setup_network(const bppsa_cli *cli, bppsa_bench_settings *asked) {
+  asked->prune = bppsa_cli_value(cli, BPPSA_OPTION_PRUNE)->real;
+  asked->prune_method = (bppsa_prune_method)bppsa_cli_value(cli, BPPSA_OPTION_METHOD)->choice;
+  return setup_batch(cli, asked);
+}
+
+/* ---- the commands ---- */
+
+/* How the options that not all benchmarks take become settings; a benchmark without such options has no row. */
+static const struct {
+  const char *name;
+  bppsa_status (*setup)(const bppsa_cli *cli, bppsa_bench_settings *asked);
+} benchmarks[] = {{"rnn", bppsa_setup_bench}, {"gru", bppsa_setup_bench}, {"crossover", setup_crossover},
+                  {"lenet5", setup_network},  {"vgg11", setup_network},   {"product", setup_product},
+                  {"scan", setup_batch},      {"threads", setup_threads}, {"mfcc", setup_mfcc}};
+
+bppsa_bench_request bppsa_setup_request(const bppsa_cli *cli, const bppsa_device *device) {
+  const bppsa_option_value *out = bppsa_cli_value(cli, BPPSA_OPTION_OUT);
+  return (bppsa_bench_request){.to = cli->to,
+                               .path = out->given ? out->text : NULL,
+                               .device = device,
+                               .quick = bppsa_cli_value(cli, BPPSA_OPTION_QUICK)->given,
+                               .repeats = bppsa_cli_value(cli, BPPSA_OPTION_REPEATS)->integer,
+                               .time_limit_s = bppsa_cli_value(cli, BPPSA_OPTION_TIME_LIMIT)->integer,
+                               .memory_limit = bppsa_cli_value(cli, BPPSA_OPTION_MEMORY_LIMIT)->integer,
+                               .seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer};
+}
+
+static bppsa_status run_case(const bppsa_cli *cli, const bppsa_device *device) {
+  const char *name = cli->command->object;
+  const bppsa_network_kind *kind = bppsa_network_kind_find(name);
+  bppsa_bench_settings asked = {.request = bppsa_setup_request(cli, device)};
+  bppsa_network network = {0};
+  for (size_t i = 0; i < sizeof benchmarks / sizeof benchmarks[0]; ++i) {
+    BPPSA_TRY(strcmp(benchmarks[i].name, name) == 0 ? benchmarks[i].setup(cli, &asked) : BPPSA_OK);
+  }
+  BPPSA_TRY(kind != NULL ? bppsa_network_open(name, NULL, &network) : BPPSA_OK);
+  asked.network = &network;
+  const bppsa_status status = bppsa_bench_case_find(name)->run(&asked);
+  bppsa_network_close(&network);
+  return status;
+}
+
+static bppsa_status run(bppsa_cli *cli) {
+  bppsa_device *device = NULL;
+  const bool one_thread = strcmp(cli->command->object, "mfcc") == 0;
+  BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_OUT));
+  BPPSA_TRY(one_thread ? bppsa_device_create("cpu", 1, &device) : bppsa_setup_device(cli, &device));
+  const bppsa_status status = run_case(cli, device);
+  bppsa_device_destroy(device);
+  return status;
+}
+
+#define BENCH(id, text, list, options, what)                                                                                     \
+  const bppsa_command bppsa_command_bench_##id = {.verb = "bench",                                                               \
+                                                  .object = #id,                                                                 \
+                                                  .summary = (what),                                                             \
+                                                  .example = "bench " #id " --quick" options,                                    \
+                                                  .notes = bppsa_bench_notes_##text,                                             \
+                                                  .uses = uses_##list,                                                           \
+                                                  .run = run}
+BENCH(rnn, rnn, rnn, "", "Verifies and times forward, BP and every scan algorithm of an RNN");
+BENCH(gru, gru, gru, "", "Verifies and times forward, BP and every scan algorithm of a GRU");
+BENCH(crossover, crossover, crossover, " --workers 1000", "Maps where the scan beats sequential BP, here and for P workers");
+BENCH(lenet5, cnn, lenet5, "", "Verifies and times LeNet-5: forward, BP and every sparse scan");
+BENCH(vgg11, cnn, vgg11, "", "Verifies and times the pruned VGG-11: forward, BP and sparse scans");
+BENCH(jacobian, jacobian, jacobian, "", "Verifies and times the generation of sparse Jacobians");
+BENCH(product, product, product, "", "Verifies and times planned products of sparse Jacobians");
+BENCH(scan, scan, scan, "", "Verifies and times the sparse scan of LeNet-5's operators");
+BENCH(threads, threads, threads, "", "Times a training step on one thread and on several, quiet and beside busy programs");
+BENCH(mfcc, mfcc, mfcc, "", "Verifies and times MFCC features of one channel on one thread");

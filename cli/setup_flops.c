@@ -1,0 +1,84 @@
+#include "cli/setup_flops.h"
+
+#include <string.h>
+
+#include "bench/harness/machine.h"
+#include "core/file.h"
+
+static bppsa_status check_paths(const bppsa_cli *cli) {
+  static const bppsa_option read[] = {BPPSA_OPTION_WEIGHTS, BPPSA_OPTION_MASK, BPPSA_OPTION_INPUT, BPPSA_OPTION_LABELS};
+  BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_SVG));
+  for (size_t i = 0; i < sizeof read / sizeof read[0]; ++i) {
+    BPPSA_TRY(bppsa_cli_check_distinct(cli, read[i], BPPSA_OPTION_SVG));
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status parse_levels(const char *text, int64_t *levels) {
+  bppsa_option_value number;
+  if (strcmp(text, "auto") == 0) {
+    *levels = BPPSA_FLOPS_AUTO;
+    return BPPSA_OK;
+  }
+  if (bppsa_option_parse(BPPSA_OPTION_UP_LEVELS, text, &number) != BPPSA_OK) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--up-levels: '%s', expected %s", text,
+                      bppsa_option_get(BPPSA_OPTION_LEVELS)->expected);
+  }
+  *levels = number.integer;
+  return BPPSA_OK;
+}
+
+static bppsa_status take_options(const bppsa_cli *cli, bppsa_flops_request *request) {
+  const bppsa_option_value *pattern = bppsa_cli_value(cli, BPPSA_OPTION_FLOPS_PATTERN),
+                           *dtype = bppsa_cli_value(cli, BPPSA_OPTION_DTYPE);
+  if (bppsa_cli_value(cli, BPPSA_OPTION_MASK)->given && bppsa_cli_value(cli, BPPSA_OPTION_PRUNE)->given) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--mask: given beside --prune, expected one of them");
+  }
+  *request = (bppsa_flops_request){.network = cli->object,
+                                   .mask = bppsa_cli_value(cli, BPPSA_OPTION_MASK)->text,
+                                   .weights = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text,
+                                   .prune = bppsa_cli_value(cli, BPPSA_OPTION_PRUNE)->real,
+                                   .method = (bppsa_prune_method)bppsa_cli_value(cli, BPPSA_OPTION_METHOD)->choice,
+                                   .seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer,
+                                   .values = pattern->text != NULL && strcmp(pattern->text, "value") == 0,
+                                   .input = bppsa_cli_value(cli, BPPSA_OPTION_INPUT)->text,
+                                   .labels = bppsa_cli_value(cli, BPPSA_OPTION_LABELS)->text,
+                                   .batch = bppsa_cli_value(cli, BPPSA_OPTION_BATCH)->integer,
+                                   .input_grad = bppsa_cli_value(cli, BPPSA_OPTION_INPUT_GRAD)->given,
+                                   .memory_limit = bppsa_cli_value(cli, BPPSA_OPTION_MEMORY_LIMIT)->integer,
+                                   .assumed_limit = (int64_t)(0.75 * (double)bppsa_machine_memory())};
+  BPPSA_TRY(bppsa_dtype_parse(dtype->text, &request->dtype));
+  request->convert_weights = dtype->given;
+  return parse_levels(bppsa_cli_value(cli, BPPSA_OPTION_LEVELS)->text, &request->up_levels);
+}
+
+static bppsa_status draw(const bppsa_cli *cli, const bppsa_flops *flops) {
+  const bppsa_option_value *svg = bppsa_cli_value(cli, BPPSA_OPTION_SVG);
+  bppsa_text drawing = {0};
+  if (!svg->given) {
+    return BPPSA_OK;
+  }
+  bppsa_status status = bppsa_flops_draw(flops, &drawing);
+  status = status == BPPSA_OK ? bppsa_file_write(svg->text, drawing.text, drawing.size) : bppsa_fail_prefix(status, "--svg");
+  bppsa_text_free(&drawing);
+  return status;
+}
+
+bppsa_status bppsa_setup_flops_run(const bppsa_cli *cli,
+                                   bppsa_status (*render)(const bppsa_cli *cli, const bppsa_flops *flops, bppsa_text *shown)) {
+  bppsa_flops_request request;
+  bppsa_flops flops = {0};
+  bppsa_text shown = {0};
+  BPPSA_TRY(check_paths(cli));
+  BPPSA_TRY(take_options(cli, &request));
+  bppsa_status status = bppsa_flops_count(&request, &flops);
+  if (status == BPPSA_OK) {
+    bppsa_setup_note_rounded(cli, flops.rounded);
+    status = render(cli, &flops, &shown);
+  }
+  status = status == BPPSA_OK ? draw(cli, &flops) : status;
+  status = status == BPPSA_OK ? bppsa_setup_show(cli, &shown) : status;
+  bppsa_text_free(&shown);
+  bppsa_flops_free(&flops);
+  return status;
+}

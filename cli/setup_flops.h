@@ -1,0 +1,14 @@
+/* What `flops` and `plan` of convolutional networks share: they turn options into a request, count, and draw. */
+#ifndef BPPSA_CLI_SETUP_FLOPS_H
+#define BPPSA_CLI_SETUP_FLOPS_H
+
+#include "cli/setup.h"
+#include "models/flops.h"
+
+#define BPPSA_PRUNED_MASK_HELP "which weights stay, as prune writes it; the others stay out of the patterns"
+
+/* Runs a command that counts a network: checks its paths, counts, renders what is shown, draws --svg, and shows it. */
+bppsa_status bppsa_setup_flops_run(const bppsa_cli *cli,
+                                   bppsa_status (*render)(const bppsa_cli *cli, const bppsa_flops *flops, bppsa_text *shown));
+
+#endif

@@ -1,0 +1,68 @@
+#include "cli/train_options.h"
+
+#define ADAMW_DECAY 0.01 /* torch.optim.AdamW's */
+
+/* Refuses an option that only one choice of another option takes. */
+static bppsa_status check_belongs(const bppsa_cli *cli, bppsa_option option, bool taken, bppsa_option other,
+                                  const char *expected) {
+  const bppsa_option_value *value = bppsa_cli_value(cli, option), *chosen = bppsa_cli_value(cli, other);
+  if (!value->given || taken) {
+    return BPPSA_OK;
+  }
+  const char *name = bppsa_option_get(other)->name;
+  return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given beside %s %s, expected %s %s", bppsa_option_get(option)->name, name,
+                    chosen->text, name, expected);
+}
+
+static bppsa_status setup_rate(const bppsa_cli *cli, bppsa_train_config *train) {
+  bppsa_rate_config *rate = &train->rate;
+  const bppsa_option_value *step_size = bppsa_cli_value(cli, BPPSA_OPTION_LR_STEP_SIZE);
+  const bppsa_option_value *gamma = bppsa_cli_value(cli, BPPSA_OPTION_LR_GAMMA);
+  const bppsa_option_value *lowest = bppsa_cli_value(cli, BPPSA_OPTION_LR_MIN);
+  const bppsa_option schedule = BPPSA_OPTION_LR_SCHEDULE;
+  BPPSA_TRY(bppsa_rate_parse(bppsa_cli_value(cli, schedule)->text, &rate->kind));
+  const bool step = rate->kind == BPPSA_RATE_STEP, cosine = rate->kind == BPPSA_RATE_COSINE;
+  BPPSA_TRY(check_belongs(cli, BPPSA_OPTION_LR_STEP_SIZE, step, schedule, "step"));
+  BPPSA_TRY(check_belongs(cli, BPPSA_OPTION_LR_GAMMA, step, schedule, "step"));
+  BPPSA_TRY(check_belongs(cli, BPPSA_OPTION_LR_PERIOD, cosine, schedule, "cosine"));
+  BPPSA_TRY(check_belongs(cli, BPPSA_OPTION_LR_MIN, cosine, schedule, "cosine"));
+  if (step && !step_size->given) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--lr-schedule: step without --lr-step-size, expected --lr-step-size N too");
+  }
+  if (lowest->given && lowest->real > train->optimizer.lr) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--lr-min: %g, more than the learning rate %g, expected at most that", lowest->real,
+                      train->optimizer.lr);
+  }
+  rate->step_size = step ? step_size->integer : rate->step_size;
+  rate->gamma = gamma->given ? gamma->real : rate->gamma;
+  rate->period = bppsa_cli_value(cli, BPPSA_OPTION_LR_PERIOD)->integer;
+  rate->min = lowest->real;
+  rate->warmup = bppsa_cli_value(cli, BPPSA_OPTION_WARMUP)->integer;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_train_update_options(const bppsa_cli *cli, bppsa_train_config *train) {
+  bppsa_optimizer_config *o = &train->optimizer;
+  const bppsa_option_value *decay = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHT_DECAY);
+  BPPSA_TRY(bppsa_optimizer_parse(bppsa_cli_value(cli, BPPSA_OPTION_OPTIMIZER)->text, &o->kind));
+  BPPSA_TRY(check_belongs(cli, BPPSA_OPTION_MOMENTUM, o->kind == BPPSA_SGD, BPPSA_OPTION_OPTIMIZER, "sgd"));
+  o->lr = bppsa_cli_value(cli, BPPSA_OPTION_LR)->real;
+  o->momentum = o->kind == BPPSA_SGD ? bppsa_cli_value(cli, BPPSA_OPTION_MOMENTUM)->real : 0;
+  o->weight_decay = decay->given ? decay->real : o->kind == BPPSA_ADAMW ? ADAMW_DECAY : 0;
+  return setup_rate(cli, train);
+}
+
+bppsa_status bppsa_train_checkpoint_options(const bppsa_cli *cli, bppsa_train_config *train) {
+  const bppsa_option_value *directory = bppsa_cli_value(cli, BPPSA_OPTION_CHECKPOINT);
+  const bppsa_option_value *every = bppsa_cli_value(cli, BPPSA_OPTION_CHECKPOINT_EVERY);
+  const bppsa_option_value *resume = bppsa_cli_value(cli, BPPSA_OPTION_RESUME);
+  if (!directory->given && (every->given || resume->given)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given without --checkpoint, expected --checkpoint DIR too",
+                      resume->given ? "--resume" : "--checkpoint-every");
+  }
+  BPPSA_TRY(bppsa_cli_check_directory(cli, BPPSA_OPTION_CHECKPOINT));
+  train->checkpoint = directory->text;
+  train->checkpoint_every = every->integer;
+  train->resume = resume->given;
+  return BPPSA_OK;
+}

@@ -1,0 +1,170 @@
+/* Figure 6: LeNet-5 trained by BP and by the scan at two learning rates. Every curve is a part of what is kept (keep.h). */
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "bench/harness/machine.h"
+#include "figures/data.h"
+#include "figures/dataset.h"
+#include "figures/keep.h"
+#include "models/train_report.h"
+#include "train/data/cifar10.h"
+#include "train/trainer.h"
+
+enum { RATES = 2, METHODS = 2 };
+static const struct {
+  const char *text;
+  double lr;
+} rates[RATES] = {{"0.001", 0.001}, {"0.01", 0.01}};
+static const struct {
+  const char *name;
+  bppsa_gradient_method method;
+} methods[METHODS] = {{"bp", {.backward = BPPSA_BACKWARD_BP}},
+                      {"scan", {BPPSA_BACKWARD_SCAN, {.algorithm = BPPSA_SCAN_BLELLOCH, .up_levels = 1}}}};
+
+/* ---- images ---- */
+
+static void show_images(void *context, int64_t done, int64_t total) {
+  bppsa_progress_line *line = context;
+  if (bppsa_progress_due(line)) {
+    bppsa_progress_show(line, "%" PRId64 " of %" PRId64 " images", done, total);
+  }
+}
+
+/* The run's data set, or a synthetic one in the directory, made where it is not there. */
+static bppsa_status find_images(const bppsa_figures *f, char spec[BPPSA_FIGURES_PATH]) {
+  const bppsa_figures_request *r = f->request;
+  const char *kind = "cifar10:";
+  char path[BPPSA_FIGURES_PATH];
+  struct stat found;
+  if (r->data.spec != NULL) {
+    snprintf(spec, BPPSA_FIGURES_PATH, "%s", r->data.spec);
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_figures_path(f, "cifar/test_batch.bin", "", path)); /* written last, and longer than the spec */
+  snprintf(spec, BPPSA_FIGURES_PATH, "%s%s/cifar", kind, r->directory);
+  if (stat(path, &found) == 0) {
+    return BPPSA_OK;
+  }
+  bppsa_progress_line line = bppsa_progress_start(r->to.err);
+  const bppsa_status status = bppsa_cifar10_write(spec + strlen(kind), r->quick ? 512 : 10000, 1,
+                                                  bppsa_device_get_threads(r->device), show_images, &line);
+  bppsa_progress_clear(&line);
+  return status;
+}
+
+/* ---- one curve ---- */
+
+typedef struct {
+  const bppsa_figures *figures;
+  bppsa_progress_line line;
+  const char *name; /* of the curve */
+  bppsa_network network;
+  bppsa_network_config config;
+  bppsa_dataset *data;
+  bppsa_model *model;
+  json_t *rows; /* an epoch each */
+} curve;
+
+static bppsa_status on_epoch(void *context, const bppsa_train_record *record) {
+  curve *c = context;
+  return json_array_append_new(c->rows, bppsa_train_row_json(record)) == 0 ? BPPSA_OK : bppsa_figures_no_room();
+}
+
+static void show_progress(void *context, const bppsa_progress *p) {
+  curve *c = context;
+  if (p->step < p->total_steps && bppsa_progress_due(&c->line)) {
+    bppsa_progress_show(&c->line, "%s: step %" PRId64 " of %" PRId64 ", epoch %" PRId64 ", loss %.4f", c->name, p->step,
+                        p->total_steps, p->epoch, p->loss);
+  }
+}
+
+static bool is_stopped(void *context) {
+  const curve *c = context;
+  const bppsa_figures_request *r = c->figures->request;
+  return r->stop != NULL && r->stop();
+}
+
+/* Network, data and model. */
+static bppsa_status open_curve(curve *c, const char *spec, bppsa_gradient_method method) {
+  const bppsa_figures_request *r = c->figures->request;
+  bppsa_split split;
+  c->rows = json_array();
+  BPPSA_TRY(c->rows != NULL ? BPPSA_OK : bppsa_figures_no_room());
+  BPPSA_TRY(bppsa_network_open("lenet5", NULL, &c->network));
+  c->config = bppsa_network_config_default(&c->network);
+  c->config.method = method;
+  c->config.memory_limit = bppsa_machine_memory() / 4 * 3;
+  BPPSA_TRY(
+      bppsa_figures_open_data(c->figures, &(bppsa_figures_dataset){.spec = spec, .batch = c->config.batch}, &c->data, &split));
+  BPPSA_TRY(bppsa_network_match(&c->network, &c->config, NULL, c->data));
+  BPPSA_TRY(bppsa_network_create(&c->network, &c->config, r->device, &c->model));
+  return bppsa_network_init(&c->network, c->model, BPPSA_INIT_DEFAULT, r->seed);
+}
+
+static bppsa_status run_curve(curve *c, double lr) {
+  const bppsa_figures_request *r = c->figures->request;
+  const bppsa_train_callbacks callbacks = {.context = c, .on_epoch = on_epoch, .progress = show_progress, .stop = is_stopped};
+  bppsa_train_config config = bppsa_train_config_for("lenet5");
+  bppsa_train_result result;
+  config.optimizer.lr = lr;
+  config.epochs = r->quick ? 2 : 20;
+  config.seed = r->seed;
+  return bppsa_train(&config, c->model, c->data, r->device, &callbacks, &result);
+}
+
+/* Trains by one method at one learning rate, and keeps a row an epoch. A run that is told to stop ends there (bppsa_keep_part). */
+static bppsa_status train_curve(const bppsa_figures *f, const char *spec, int rate, int method, const char *name) {
+  curve c = {.figures = f, .name = name, .line = bppsa_progress_start(f->request->to.err)};
+  bppsa_status status = open_curve(&c, spec, methods[method].method);
+  status = status == BPPSA_OK ? run_curve(&c, rates[rate].lr) : status;
+  bppsa_progress_clear(&c.line);
+  status = status == BPPSA_OK ? bppsa_keep_part(f, name, json_incref(c.rows)) : status;
+  json_decref(c.rows);
+  bppsa_model_destroy(c.model);
+  bppsa_dataset_destroy(c.data);
+  bppsa_network_close(&c.network);
+  return status;
+}
+
+/* ---- all curves ---- */
+
+static double number_of(const json_t *object, const char *key) {
+  return json_number_value(json_object_get(object, key));
+}
+
+/* A line an epoch. *last: the final loss. */
+static bppsa_status add_curve(const bppsa_figures *f, const char *spec, int rate, int method, bppsa_text *csv, double *last) {
+  char name[64];
+  snprintf(name, sizeof name, "figure6 lr %s %s", rates[rate].text, methods[method].name);
+  BPPSA_TRY(bppsa_keep_find_part(f, name) != NULL ? BPPSA_OK : train_curve(f, spec, rate, method, name));
+  const json_t *rows = bppsa_keep_find_part(f, name);
+  for (size_t i = 0; i < json_array_size(rows); ++i) {
+    const json_t *row = json_array_get(rows, i);
+    bppsa_text_add(csv, "%s,%s", rates[rate].text, methods[method].name);
+    bppsa_text_add_cells(csv, 4,
+                         (double[]){number_of(row, "epoch"), number_of(row, "loss"), number_of(row, "validation_loss"),
+                                    number_of(row, "validation_accuracy")});
+    bppsa_text_add(csv, "\n");
+    *last = number_of(row, "loss");
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_make_figure6(bppsa_figures *f, const bppsa_figure *figure, bppsa_figure_content *made) {
+  char spec[BPPSA_FIGURES_PATH];
+  double last[RATES][METHODS] = {{0}};
+  (void)figure;
+  BPPSA_TRY(find_images(f, spec));
+  bppsa_text_add(&made->csv, "lr,method,epoch,training_loss,test_loss,test_accuracy\n");
+  for (int i = 0; i < RATES * METHODS; ++i) {
+    BPPSA_TRY(add_curve(f, spec, i / METHODS, i % METHODS, &made->csv, &last[i / METHODS][i % METHODS]));
+  }
+  bppsa_text_add(&made->caption,
+                 "LeNet-5, B = 256, SGD with momentum 0.9, one seed, by BP and by the scan with one up-level, float32, ");
+  bppsa_text_add_escaped(&made->caption, f->request->data.spec != NULL ? f->request->data.spec : "synthetic images");
+  bppsa_text_add(&made->caption,
+                 ". Training losses of the last epoch: %.4f and %.4f at the paper's 0.001, %.4f and %.4f at 0.01.", last[0][0],
+                 last[0][1], last[1][0], last[1][1]);
+  return BPPSA_OK;
+}

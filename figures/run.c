@@ -1,0 +1,254 @@
+/* A run: what is asked for is checked, what is needed is measured, and the pages are made, one after the other. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include "bench/cases/case.h"
+#include "core/alloc.h"
+#include "core/file.h"
+#include "core/io.h"
+#include "figures/keep.h"
+#include "figures/measured.h"
+#include "figures/verdict.h"
+
+bppsa_status bppsa_figures_no_room(void) {
+  return bppsa_fail(BPPSA_ERR_MEMORY, "figures: out of memory, expected room for the results");
+}
+
+bppsa_recurrent_config bppsa_figures_config(const bppsa_figures *f) {
+  const bppsa_figures_request *r = f->request;
+  bppsa_recurrent_config config = bppsa_recurrent_config_default();
+  config.seq_len = r->seq_len > 0 ? r->seq_len : config.seq_len;
+  config.batch = r->batch > 0 ? r->batch : config.batch;
+  config.hidden = r->hidden > 0 ? r->hidden : config.hidden;
+  return config;
+}
+
+/* ---- before anything is measured ---- */
+
+static bppsa_status load_results(bppsa_figures *f, const char *path) {
+  BPPSA_TRY(bppsa_input_status(bppsa_json_load(path, &f->document)));
+  const json_t *rows = bppsa_figures_rows(f);
+  if (!json_is_array(rows)) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "--results: %s: no array \"rows\", expected a document of bench rnn", path);
+  }
+  return bppsa_measured_check("--results", path, rows);
+}
+
+/* Of which network the results are, and whether the data set is any of its figures' business. */
+static bppsa_status check_kind(bppsa_figures *f) {
+  const bppsa_figures_request *r = f->request;
+  const char *bench = json_string_value(json_object_get(f->document, "bench"));
+  const bppsa_network_kind *kind = bench != NULL ? bppsa_network_kind_find(bench) : NULL;
+  if (kind != NULL && kind != f->kind && r->kind_given) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--model: %s, but --results are of bench %s, expected one network", f->kind->name,
+                      bench);
+  }
+  f->kind = kind != NULL ? kind : f->kind;
+  return r->data.spec == NULL || strcmp(f->kind->name, "rnn") != 0
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT,
+                          "--data: given for the rnn, whose figure 7 trains on bitstream, expected --model gru");
+}
+
+static bool is_of_run(const bppsa_figures *f, const bppsa_figure_page *page) {
+  return strcmp(page->run, f->request->cnn ? "cnn" : f->kind->name) == 0;
+}
+
+static bppsa_status find_page(bppsa_figures *f) {
+  for (int i = 0; f->page == NULL && i < bppsa_figure_page_count; ++i) {
+    f->page = is_of_run(f, &bppsa_figure_pages[i]) ? &bppsa_figure_pages[i] : NULL;
+  }
+  return f->page != NULL ? BPPSA_OK
+                         : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "figures: none of %s, expected rnn or gru", f->kind->name);
+}
+
+/* Makes the directory, and a file in it that goes again: what cannot be written is known before the work starts. */
+static bppsa_status make_directory(const bppsa_figures *f) {
+  const char *directory = f->request->directory;
+  char path[BPPSA_FIGURES_PATH];
+  bppsa_file_writer *writer = NULL;
+  if (bppsa_io_mkdir(directory) != 0 && errno != EEXIST) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--out: %s: cannot be made (%s), expected a directory", directory, strerror(errno));
+  }
+  BPPSA_TRY(bppsa_figures_path(f, f->page->kept, "", path));
+  const bppsa_status status = bppsa_file_writer_create(path, &writer);
+  bppsa_file_writer_abort(writer);
+  return bppsa_input_status(status);
+}
+
+static bppsa_status prepare(bppsa_figures *f) {
+  const bppsa_figures_request *r = f->request;
+  f->files = json_array();
+  if (f->files == NULL) {
+    return bppsa_figures_no_room();
+  }
+  if (!r->cnn) {
+    BPPSA_TRY(r->results != NULL ? load_results(f, r->results) : BPPSA_OK);
+    BPPSA_TRY(check_kind(f));
+  }
+  BPPSA_TRY(find_page(f));
+  BPPSA_TRY(bppsa_keep_check(f));
+  return make_directory(f);
+}
+
+/* ---- what is measured ---- */
+
+static bppsa_status keep_point(void *context, int64_t done, int64_t all) {
+  const bppsa_figures *f = context;
+  char text[64];
+  snprintf(text, sizeof text, "point %" PRId64 " of %" PRId64, done, all);
+  BPPSA_TRY(bppsa_keep_save(f, f->page->kept, f->document, false));
+  return bppsa_keep_check_stop(f, text);
+}
+
+/* The sweep of the kind of network, or one point. */
+static bppsa_bench_settings settings_of(const bppsa_figures *f) {
+  const bppsa_figures_request *r = f->request;
+  bppsa_bench_settings asked = {.request = {.to = r->to,
+                                            .device = r->device,
+                                            .quick = r->quick,
+                                            .repeats = r->repeats,
+                                            .memory_limit = r->memory_limit,
+                                            .seed = r->seed}};
+  asked.point = (bppsa_bench_point){.kind = f->kind, .config = bppsa_figures_config(f), .seed = r->seed, .data = "bitstream"};
+  asked.point.config.method.scan = (bppsa_scan_method){asked.point.config.method.scan.algorithm, -1, 0};
+  asked.one_point = r->seq_len > 0 || r->batch > 0 || r->hidden > 0;
+  asked.both_inits = !asked.one_point;
+  return asked;
+}
+
+/* What is left of it. */
+static bppsa_status measure_rows(bppsa_figures *f) {
+  const bppsa_bench_hooks hooks = {.after = keep_point, .context = f};
+  const bppsa_bench_settings asked = settings_of(f);
+  BPPSA_TRY(bppsa_measured_check("--resume", f->page->kept, bppsa_figures_rows(f)));
+  return bppsa_bench_run(&asked, &hooks, json_object_get(f->document, f->page->list), &f->tally);
+}
+
+/* A benchmark's document says what it is of; of parts (keep.h) every figure measures its own. */
+static bppsa_status open_document(bppsa_figures *f) {
+  const bppsa_figure_page *page = f->page;
+  BPPSA_TRY(bppsa_keep_resume(f, page->kept, page->list, &f->document));
+  if (f->document == NULL) {
+    json_t *object = f->request->cnn ? json_object() : bppsa_bench_document(f->kind->name, f->request->device);
+    BPPSA_TRY(bppsa_keep_begin(f, object, page->list, &f->document));
+  }
+  return f->request->cnn ? BPPSA_OK : measure_rows(f);
+}
+
+/* ---- pages ---- */
+
+/* The figures of a page, which stand together in the table. */
+static const bppsa_figure *figures_of(const bppsa_figure_page *page, int *count) {
+  const bppsa_figure *first = NULL;
+  *count = 0;
+  for (int i = 0; i < bppsa_figure_count; ++i) {
+    if (&bppsa_figure_pages[bppsa_figure_table[i].page] == page) {
+      first = first == NULL ? &bppsa_figure_table[i] : first;
+      ++*count;
+    }
+  }
+  return first;
+}
+
+static bppsa_status make_data(bppsa_figures *f, const bppsa_figure *figure, bppsa_figure_content *made) {
+  if (!bppsa_figure_has_data(f, figure)) {
+    bppsa_text_add(&made->html, "%s", figure->without_data);
+  } else {
+    BPPSA_TRY(figure->data(f, figure, made));
+  }
+  bppsa_text *const texts[] = {&made->csv, &made->svg, &made->script, &made->html, &made->caption};
+  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; ++i) {
+    BPPSA_TRY(bppsa_text_check(texts[i]));
+  }
+  return BPPSA_OK;
+}
+
+/* All data are made before the first file is written. */
+static bppsa_status make_figures(bppsa_figures *f, const bppsa_figure_page *page, int count, const bppsa_figure *rows,
+                                 bppsa_figure_content *contents) {
+  bppsa_text text = {0};
+  for (int i = 0; i < count; ++i) {
+    BPPSA_TRY(make_data(f, &rows[i], &contents[i]));
+  }
+  for (int i = 0; i < count; ++i) {
+    BPPSA_TRY(bppsa_figure_write(f, &rows[i], &contents[i]));
+  }
+  bppsa_status status = bppsa_figures_add_page(f, page, count, rows, contents, &text);
+  status = status == BPPSA_OK ? bppsa_figures_write(f, page->file, "", &text) : status;
+  bppsa_text_free(&text);
+  return status;
+}
+
+static bppsa_status make_page(bppsa_figures *f, const bppsa_figure_page *page) {
+  int count;
+  const bppsa_figure *rows = figures_of(page, &count);
+  bppsa_figure_content *contents = bppsa_calloc(count, sizeof *contents);
+  const bppsa_status status = contents != NULL ? make_figures(f, page, count, rows, contents) : BPPSA_ERR_MEMORY;
+  for (int i = 0; contents != NULL && i < count; ++i) {
+    bppsa_text *const texts[] = {&contents[i].csv, &contents[i].svg, &contents[i].script, &contents[i].html,
+                                 &contents[i].caption};
+    for (size_t k = 0; k < sizeof texts / sizeof texts[0]; ++k) {
+      bppsa_text_free(texts[k]);
+    }
+  }
+  bppsa_free(contents);
+  return status;
+}
+
+/* ---- the end ---- */
+
+/* Last of all: a run that ends while it draws has not finished. A benchmark's rows are among the run's files; those that were
+ * given are copied, without what they say of their own end. */
+static bppsa_status finish_document(bppsa_figures *f) {
+  if (f->request->cnn) {
+    return bppsa_keep_save(f, f->page->kept, f->document, true);
+  }
+  if (f->request->results == NULL) {
+    BPPSA_TRY(bppsa_keep_save(f, f->page->kept, f->document, true));
+    return bppsa_figures_list(f, f->page->kept, "");
+  }
+  char *text = NULL;
+  (void)json_object_del(f->document, "finished");
+  BPPSA_TRY(bppsa_json_render(json_incref(f->document), &text));
+  const bppsa_text copy = {.text = text, .size = strlen(text)};
+  const bppsa_status status = bppsa_figures_write(f, f->page->kept, "", &copy);
+  bppsa_free(text);
+  return status;
+}
+
+static bppsa_status run(bppsa_figures *f, bppsa_figures_result *result) {
+  bppsa_text verdict = {0};
+  BPPSA_TRY(prepare(f));
+  BPPSA_TRY(f->document == NULL ? open_document(f) : BPPSA_OK);
+  for (int i = 0; i < bppsa_figure_page_count; ++i) {
+    BPPSA_TRY(is_of_run(f, &bppsa_figure_pages[i]) ? make_page(f, &bppsa_figure_pages[i]) : BPPSA_OK);
+  }
+  BPPSA_TRY(finish_document(f));
+  if (!f->request->cnn) {
+    bppsa_figures_verdict(f->document, &verdict);
+  }
+  const bppsa_status status = bppsa_text_check(&verdict);
+  if (status != BPPSA_OK) {
+    bppsa_text_free(&verdict);
+    return status;
+  }
+  *result = (bppsa_figures_result){
+      .files = json_incref(f->files), .page = f->page->file, .gnuplot = f->gnuplot, .verdict = verdict, .tally = f->tally};
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_figures_run(const bppsa_figures_request *request, bppsa_figures_result *result) {
+  bppsa_figures f = {.request = request, .kind = request->kind, .gnuplot = true};
+  const bppsa_status status = run(&f, result);
+  json_decref(f.document);
+  json_decref(f.files);
+  return status;
+}
+
+void bppsa_figures_result_free(bppsa_figures_result *result) {
+  json_decref(result->files);
+  bppsa_text_free(&result->verdict);
+  *result = (bppsa_figures_result){0};
+}

@@ -1,0 +1,206 @@
+#include "figures/scripts.h"
+
+/* ---- what scripts begin with ---- */
+
+#define USAGE(name) "# gnuplot -c " name ".gp svg|png: draws " name ".csv\n"
+#define DATA(name) "data = '" name ".csv'\n"
+#define TERMINAL(name, width, height)                                                                                            \
+  "set output '" name ".' . ARG1\n"                                                                                              \
+  "if (ARG1 eq 'svg') {\n"                                                                                                       \
+  "  set terminal svg size " width "," height " font 'DejaVu Sans,13' background rgb 'white' noenhanced\n"                       \
+  "} else {\n"                                                                                                                   \
+  "  set terminal pngcairo size " width "," height " font 'DejaVu Sans,10' background rgb 'white' noenhanced\n"                  \
+  "}\n"                                                                                                                          \
+  "set datafile separator ','\n"
+#define GRID(tics) "set grid " tics "back lt 1 lw 1 lc rgb '#dddddd'\nset border 3\nset tics nomirror out\n"
+
+/* ---- several panels under one key ---- */
+
+#define PANELS(name, width, height)                                                                                              \
+  USAGE(name)                                                                                                                    \
+  DATA(name)                                                                                                                     \
+  TERMINAL(name, width, height)                                                                                                  \
+  GRID("")                                                                                                                       \
+  "title_of(i) = system(sprintf(\"echo '%s' | cut -d'|' -f%d\", titles, i))\n"                                                   \
+  "unset key\n"                                                                                                                  \
+  "set multiplot\n"
+
+/* The key of all panels, drawn once by a last plot without data below them. */
+#define KEY                                                                                                                      \
+  "unset title\n"                                                                                                                \
+  "unset xlabel\n"                                                                                                               \
+  "unset ylabel\n"                                                                                                               \
+  "unset tics\n"                                                                                                                 \
+  "unset border\n"                                                                                                               \
+  "unset grid\n"                                                                                                                 \
+  "unset logscale\n"                                                                                                             \
+  "set xrange [0:1]\n"                                                                                                           \
+  "set yrange [0:1]\n"                                                                                                           \
+  "set lmargin at screen 0.02\n"                                                                                                 \
+  "set rmargin at screen 0.98\n"                                                                                                 \
+  "set bmargin at screen 0.0\n"                                                                                                  \
+  "set tmargin at screen 0.06\n"                                                                                                 \
+  "set key center center horizontal maxrows 1\n"
+
+/* ---- figures 7 and 13 ---- */
+
+#define CURVES(name)                                                                                                             \
+  PANELS(name, "1100", "480")                                                                                                    \
+  "names = 'bp blelloch chunked'\n"                                                                                              \
+  "titles = 'sequential BP|scan: Blelloch|scan: chunked'\n"                                                                      \
+  "array colours[3] = ['#b2182b', '#2166ac', '#1b7837']\n"                                                                       \
+  "array widths[3] = [7, 4, 1.5]\n"                                                                                              \
+  "only(i, column) = (stringcolumn(1) eq word(names, i) ? column(column) : NaN)\n"                                               \
+  "set bmargin at screen 0.20\n"                                                                                                 \
+  "set tmargin at screen 0.91\n"                                                                                                 \
+  "set ylabel 'training loss, mean of 20 iterations'\n"                                                                          \
+  "set xrange [0:*]\n"                                                                                                           \
+  "set lmargin at screen 0.08\n"                                                                                                 \
+  "set rmargin at screen 0.47\n"                                                                                                 \
+  "set title 'Loss over wall-clock time'\n"                                                                                      \
+  "set xlabel 'seconds of the method''s forward and backward passes, medians of repeats'\n"                                      \
+  "noisy(i, column) = (column(8) == 1 ? only(i, column) : NaN)\n"                                                                \
+  "plot for [i = 1:3] data using (only(i, 3)):4 every ::1 with lines lc rgb colours[i] lw 2, \\\n"                               \
+  "  for [i = 1:3] data using (noisy(i, 3)):4 every ::1 with points pt 6 ps 0.9 lc rgb colours[i]\n"                             \
+  "set lmargin at screen 0.58\n"                                                                                                 \
+  "set rmargin at screen 0.97\n"                                                                                                 \
+  "set title 'Loss over iterations: the same curve'\n"                                                                           \
+  "set xlabel 'iterations'\n"                                                                                                    \
+  "plot for [i = 1:3] data using (only(i, 2)):4 every ::1 with lines lc rgb colours[i] lw widths[i]\n" KEY                       \
+  "plot for [i = 1:3] NaN with lines lc rgb colours[i] lw 2 title title_of(i), \\\n"                                             \
+  "  NaN with points pt 6 ps 0.9 lc rgb '#333333' title 'noisy: repeats differ'\n"                                               \
+  "unset multiplot\n"
+
+const char bppsa_script_figure7[] = CURVES("figure7");
+const char bppsa_script_figure13[] = CURVES("figure13");
+
+/* ---- figure 8 ---- */
+
+const char bppsa_script_figure8[] = PANELS("figure8", "1180", "860") //
+    "names = 'bp linear blelloch chunked pytorch paper'\n"
+    "titles = 'BP|linear scan|Blelloch|chunked|PyTorch|paper, V100'\n"
+    "array colours[6] = ['#b2182b', '#f4a582', '#2166ac', '#1b7837', '#7b3294', '#888888']\n"
+    "array points[6] = [7, 1, 6, 2, 4, 8]\n"
+    "array there[6]\n"
+    "do for [i = 1:6] { there[i] = int(system(sprintf(\"grep -c ',%s,' %s || true\", word(names, i), data))) > 0 }\n"
+    "only(i, axis, column) = (stringcolumn(1) eq axis && stringcolumn(3) eq word(names, i) ? column(column) : NaN)\n"
+    "noisy(i, axis, column) = (column(8) == 1 ? only(i, axis, column) : NaN)\n"
+    "file(i) = there[i] ? data : '/dev/null'\n"
+    "set logscale xy\n"
+    "set format y '%g'\n"
+    "do for [panel = 0:3] {\n"
+    "  axis = panel < 2 ? 'T' : 'B'\n"
+    "  column = panel % 2 == 0 ? 7 : 6\n"
+    "  set lmargin at screen panel % 2 == 0 ? 0.08 : 0.58\n"
+    "  set rmargin at screen panel % 2 == 0 ? 0.47 : 0.97\n"
+    "  set tmargin at screen panel < 2 ? 0.95 : 0.485\n"
+    "  set bmargin at screen panel < 2 ? 0.62 : 0.155\n"
+    "  if (axis eq 'T') {\n"
+    "    set xtics (10, 30, 100, 300, 1000, 3000, 10000, 30000)\n"
+    "    set xrange [7:43000]\n"
+    "    set xlabel 'sequence length T  (B = 16)' offset 0,0.5\n"
+    "  } else {\n"
+    "    set xtics (2, 4, 8, 16, 32, 64, 128, 256)\n"
+    "    set xrange [1.6:320]\n"
+    "    set xlabel 'batch B  (T = 1000)' offset 0,0.5\n"
+    "  }\n"
+    "  set title column == 7 ? 'Forward and backward pass' : 'Forward and backward: speedup over BP (above 1: faster)' "
+    "offset 0,-0.4\n"
+    "  set ylabel column == 7 ? 'milliseconds' : 'time of BP / time of the method'\n"
+    "  plot for [i = 1:6] file(i) using (only(i, axis, 2)):(only(i, axis, column)) every ::1 \\\n"
+    "    with linespoints lc rgb colours[i] lw 2 pt points[i] ps 0.8, \\\n"
+    "    for [i = 1:6] file(i) using (noisy(i, axis, 2)):(noisy(i, axis, column)) every ::1 \\\n"
+    "    with points lc rgb '#333333' lw 1.5 pt 6 ps 2\n"
+    "}\n" KEY "plot for [i = 1:6] NaN with linespoints lc rgb colours[i] lw 2 pt points[i] ps 0.8 title (there[i] ? "
+    "title_of(i) : ''), \\\n  NaN with points lc rgb '#333333' lw 1.5 pt 6 ps 2 title 'noisy'\n"
+    "unset multiplot\n";
+
+/* ---- figure 9 ---- */
+
+const char bppsa_script_figure9[] = USAGE("figure9") DATA("figure9") TERMINAL("figure9", "1100", "480") GRID("ytics ") //
+    "set style fill solid 0.9 noborder\n"
+    "set boxwidth 0.36\n"
+    "set yrange [0.1:*]\n"
+    "set logscale y\n"
+    "set xrange [-0.6:8.6]\n"
+    "set ylabel 'over forward + BP'\n"
+    "set xlabel 'set and batch'\n"
+    "set key top left\n"
+    "height(who, parts) = (stringcolumn(3) eq who ? column(4) + (parts > 1 ? column(5) : 0) + (parts > 2 ? column(6) : 0) : "
+    "NaN)\n"
+    "plot data using ($1 - 0.2):(height('paper', 3)):xtic(2) every ::1 with boxes lc rgb '#92c5de' title 'paper: BPPSA', \\\n"
+    "  data using ($1 - 0.2):(height('paper', 2)) every ::1 with boxes lc rgb '#f4a582' title 'paper: overhead', \\\n"
+    "  data using ($1 - 0.2):(height('paper', 1)) every ::1 with boxes lc rgb '#bababa' title 'paper: forward', \\\n"
+    "  data using ($1 + 0.2):(height('here', 3)) every ::1 with boxes lc rgb '#1b7837' title 'here: best scan', \\\n"
+    "  data using ($1 + 0.2):(height('here', 1)) every ::1 with boxes lc rgb '#7f7f7f' title 'here: forward', \\\n"
+    "  data using ($1 + 0.2):(column(7) == 1 ? 1.15 * height('here', 3) : NaN) every ::1 with points lc rgb '#333333' lw 1.5 pt "
+    "6 ps 1.2 "
+    "title 'noisy', \\\n"
+    "  1 with lines lc rgb '#b2182b' lw 2 title 'BP'\n";
+
+/* ---- figure 6 ---- */
+
+const char bppsa_script_figure6[] = USAGE("figure6") TERMINAL("figure6", "1000", "420") GRID("") //
+    "set xlabel 'epoch'\n"
+    "set ylabel 'loss'\n"
+    "at(rate, who, column_) = (strcol(1) eq rate && strcol(2) eq who ? column(column_) : NaN)\n"
+    "set multiplot layout 1,2\n"
+    "do for [rate in '0.001 0.01'] {\n"
+    "  set title 'learning rate '.rate\n"
+    "  plot 'figure6.csv' using 3:(at(rate, 'bp', 4)) every ::1 with lines lw 3 lc rgb '#999999' title 'BP, training', \\\n"
+    "       '' using 3:(at(rate, 'scan', 4)) every ::1 with points pt 7 ps 0.6 lc rgb '#c0392b' title 'scan, training', \\\n"
+    "       '' using 3:(at(rate, 'bp', 5)) every ::1 with lines lw 3 dt 2 lc rgb '#555555' title 'BP, test', \\\n"
+    "       '' using 3:(at(rate, 'scan', 5)) every ::1 with points pt 6 ps 0.9 lc rgb '#2c6fbb' title 'scan, test'\n"
+    "}\n"
+    "unset multiplot\n";
+
+/* ---- figure 10 ---- */
+
+const char bppsa_script_figure10[] = USAGE("figure10") TERMINAL("figure10", "1000", "460") GRID("") //
+    "set logscale xy\n"
+    "set xlabel 'm k n'\n"
+    "set ylabel 'FLOP'\n"
+    "set key below\n"
+    "of(pattern, op, critical) = (strcol(1) eq pattern && strcol(3) eq op && column(6) == critical && column(5) > 0 ? column(5) "
+    ": NaN)\n"
+    "set multiplot layout 1,2\n"
+    "do for [pattern in 'value guaranteed'] {\n"
+    "  set title pattern.' patterns'\n"
+    "  plot 'figure10.csv' using 4:(of(pattern, 'mm', 0)) every ::1 with points pt 7 lc rgb '#8fb8de' title 'mat-mat', \\\n"
+    "       '' using 4:(of(pattern, 'mm', 1)) every ::1 with points pt 7 ps 1.4 lc rgb '#c0392b' title 'mat-mat, critical', \\\n"
+    "       '' using 4:(of(pattern, 'mv', 0)) every ::1 with points pt 5 lc rgb '#b7d7a8' title 'mat-vec', \\\n"
+    "       '' using 4:(of(pattern, 'mv', 1)) every ::1 with points pt 5 ps 1.4 lc rgb '#e67e22' title 'mat-vec, critical', \\\n"
+    "       '' using 4:(of(pattern, 'bp', 0)) every ::1 with points pt 2 lc rgb '#333333' title 'BP, unpruned'\n"
+    "}\n"
+    "unset multiplot\n";
+
+/* ---- schedules ---- */
+
+#define POWERS(name, width)                                                                                                      \
+  USAGE(name)                                                                                                                    \
+  DATA(name)                                                                                                                     \
+  TERMINAL(name, width, "420")                                                                                                   \
+  GRID("")                                                                                                                       \
+  "set logscale x 2\n"
+
+const char bppsa_script_bubble_ratio[] = POWERS("bubble_ratio", "1100") //
+    "set multiplot layout 1,2\n"
+    "set yrange [0:1]\n"
+    "set ylabel 'bubble ratio'\n"
+    "set key top right\n"
+    "ratio(axis, scheme) = (stringcolumn(1) eq axis && stringcolumn(3) eq scheme ? column(4) : NaN)\n"
+    "schemes = 'gpipe 1f1b gems chimera zb-h1'\n"
+    "set datafile missing NaN\n"
+    "set xlabel 'N micro-batches, D = 8'\n"
+    "plot for [s in schemes] data using 2:(ratio('N', s)) every ::1 with linespoints lw 2 title s\n"
+    "set xlabel 'D stages, N = 32'\n"
+    "plot for [s in schemes] data using 2:(ratio('D', s)) every ::1 with linespoints lw 2 title s\n"
+    "unset multiplot\n";
+
+const char bppsa_script_schedule_memory[] = POWERS("schedule_memory", "820") //
+    "set logscale y 2\n"
+    "set ylabel 'activations or Jacobians of one device'\n"
+    "set xlabel 'devices, n = 4096'\n"
+    "set key top center\n"
+    "plot data using 1:2 every ::1 with linespoints lw 2 lc rgb '#b35806' title 'pipeline, M_x', \\\n"
+    "  data using 1:4 every ::1 with linespoints lw 2 lc rgb '#2166ac' title 'Blelloch scan, M_Jacob'\n";

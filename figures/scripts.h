@@ -1,0 +1,8 @@
+/* The gnuplot scripts of the figures: `gnuplot -c NAME.gp svg|png` in the directory of NAME.csv. */
+#ifndef BPPSA_FIGURES_SCRIPTS_H
+#define BPPSA_FIGURES_SCRIPTS_H
+
+extern const char bppsa_script_figure6[], bppsa_script_figure7[], bppsa_script_figure8[], bppsa_script_figure9[],
+    bppsa_script_figure10[], bppsa_script_figure13[], bppsa_script_bubble_ratio[], bppsa_script_schedule_memory[];
+
+#endif

@@ -1,0 +1,212 @@
+/* The table of figures. A row: its page, the name of its files, the function that makes its data and what it makes them of, the
+ * script that draws them, title and caption. A figure is added by a row here and a data function (figures/data.h). */
+#include "figures/data.h"
+#include "figures/scripts.h"
+
+/* ---- pages ---- */
+
+enum { RNN = 0, SCHEDULES, GRU, NETWORKS, PAGES };
+
+const int bppsa_figure_page_count = PAGES;
+const bppsa_figure_page bppsa_figure_pages[] = {
+    [RNN] = {.run = "rnn",
+             .file = "index.html",
+             .kept = "results.json",
+             .list = "rows",
+             .title = "tables and figures",
+             .heading = "Back-propagation as a parallel scan: tables 4 and 5, figures 1, 3, 7 and 8",
+             .end = "<h2>Schedules</h2>\n<p><a href=\"schedules.html\">Timelines of pipelines, data parallelism and "
+                    "scans</a></p>\n"},
+    [SCHEDULES] = {.run = "rnn",
+                   .file = "schedules.html",
+                   .title = "schedules",
+                   .heading = "Schedules: the papers' timelines, computed",
+                   .intro = "<p class=\"note\">Nothing here is measured: every picture and number comes from validated lists of "
+                            "operations, as bppsa schedule makes them. F = I = W = 1 unless a title says otherwise.</p>\n",
+                   .end = ""},
+    [GRU] = {.run = "gru",
+             .file = "index.html",
+             .kept = "results.json",
+             .list = "rows",
+             .title = "tables and figures",
+             .heading = "Back-propagation as a parallel scan: the GRU's tables 3 and 6, figures 9 and 13",
+             .end = ""},
+    [NETWORKS] = {.run = "cnn",
+                  .file = "networks.html",
+                  .kept = "networks.json",
+                  .list = "parts",
+                  .title = "convolutional networks",
+                  .heading = "Convolutional networks: table 1, figures 5, 6 and 10",
+                  .intro = "",
+                  .end = ""},
+};
+
+/* ---- figures ---- */
+
+/* ooo-backprop's figure 4 gives no SYNC costs; these fit its ratios and its boxes (18, 17, 15). */
+static const double figure4_sync[] = {3, 1, 1, 2, 4};
+
+/* The last eight: bppsa_timeline_source. */
+#define TIMELINE(name_, title_, scheme_, ...)                                                                                    \
+  {                                                                                                                              \
+    .page = SCHEDULES, .name = (name_), .data = bppsa_make_timeline, .of = &(const bppsa_timeline_source){scheme_, __VA_ARGS__}, \
+    .title = (title_)                                                                                                            \
+  }
+
+const bppsa_figure bppsa_figure_table[] = {
+    {.page = RNN,
+     .name = "table4",
+     .data = bppsa_make_epochs,
+     .of = &(const int){4},
+     .title = "Table 4: seconds per epoch of 32 000 samples, by sequence length"},
+    {.page = RNN,
+     .name = "table5",
+     .data = bppsa_make_epochs,
+     .of = &(const int){5},
+     .title = "Table 5: seconds per epoch of 32 000 samples, by batch size",
+     .caption =
+         "H = 20, default initialisation, unless the results say otherwise. The paper's columns are whole epochs of "
+         "training on a V100 (BP is PyTorch with cuDNN 7). The columns measured here are one forward pass, and one forward "
+         "and one backward pass, times the iterations of an epoch; head, loss, update and data are left out. "
+         "<i>linear</i> is BP under another name, <i>auto</i> the planner's choice. A dash was not measured."},
+    {.page = RNN,
+     .name = "growth",
+     .data = bppsa_make_growth,
+     .title = "Growth with T at B = 16",
+     .caption =
+         "Least squares over the logarithms of T from 100 on, medians, noisy points left out: an exponent of 1 is linear "
+         "growth. The critical path is counted in the plans: for linear it doubles with T, for Blelloch a doubling adds two "
+         "products."},
+    {.page = RNN,
+     .name = "figure1",
+     .data = bppsa_make_plan,
+     .of = &(const bppsa_plan_source){.jacobians = 7},
+     .title = "Figure 1: back-propagation through 7 layers as a Blelloch scan",
+     .caption = "Seven transposed Jacobians and the last layer's gradient, as in the paper's figure 1. A product stands in the "
+                "column of its last element, its gradient is the one of that prefix. Products whose result would be overwritten "
+                "are dead and never run."},
+    {.page = RNN,
+     .name = "figure3",
+     .data = bppsa_make_plan,
+     .of = &(const bppsa_plan_source){.network = "vgg11"},
+     .title = "Figure 3: the scan of VGG-11's 21 operators",
+     .caption = "The plan of VGG-11 on 3 x 32 x 32, 22 elements, as many as in the paper's figure 3; FLOPs are those of its "
+                "sparse patterns, for one sample. Red is the product each level waits for: 7 in a row where BP has 20. Levels of "
+                "the paper's algorithm that only move data are kept as empty rows."},
+    {.page = RNN,
+     .name = "figure7",
+     .data = bppsa_make_training,
+     .of = "The paper (RTX 2070, 80 epochs, Adam 1e-5): 2.73 overall.",
+     .script = bppsa_script_figure7,
+     .title = "Figure 7: training loss over wall-clock time",
+     .kept = true},
+    {.page = RNN,
+     .name = "figure8",
+     .data = bppsa_make_figure8,
+     .script = bppsa_script_figure8,
+     .title = "Figure 8: sensitivity to T and B",
+     .caption =
+         "One forward and one backward pass, medians, default initialisation, H = 20. The grey curve is the paper's V100 "
+         "from tables 4 and 5. Its BP is cuDNN 7; the BP here is this program's own sequential sweep on this machine. Rings "
+         "are noisy points."},
+    {.page = SCHEDULES,
+     .name = "chimera_table2",
+     .data = bppsa_make_table2,
+     .title = "Chimera, table 2, computed: D = 8, N = 8",
+     .caption = "One iteration from an empty pipeline to an empty one: PipeDream's and 2BW's bubbles are those of filling and "
+                "draining it, and vanish as N grows."},
+    {.page = SCHEDULES,
+     .name = "bubble_ratio",
+     .data = bppsa_make_bubbles,
+     .script = bppsa_script_bubble_ratio,
+     .title = "Bubble ratio against N and D",
+     .caption = "F = I = W = 1; chimera beyond N = D by direct concatenation."},
+    {.page = SCHEDULES,
+     .name = "schedule_memory",
+     .data = bppsa_make_memory,
+     .script = bppsa_script_schedule_memory,
+     .title = "Memory of a device against the number of devices (BPPSA, section 3.6)",
+     .caption = "A model of 4096 layers. A pipeline kept full by as many micro-batches as devices, with recomputation, holds n/p "
+                "+ p activations; the scan's workers hold n/p Jacobians and one product. A Jacobian is larger than an "
+                "activation: the curves differ in growth, not in bytes."},
+    TIMELINE("ooo_4a", "ooo-backprop, figure 4(a): conventional data parallelism (SYNC costs are ours)", "wait-free", 1, 1, 5, 1,
+             0, BPPSA_SPLIT_IW, 0, 1, figure4_sync),
+    TIMELINE("ooo_4b", "Figure 4(b): prioritised communication", "priority", 1, 1, 5, 1, 0, BPPSA_SPLIT_IW, 0, 1, figure4_sync),
+    TIMELINE("ooo_4c", "Figure 4(c): reverse first-k", "reverse-first-k", 1, 1, 5, 1, 0, BPPSA_SPLIT_IW, 0, 1, figure4_sync),
+    TIMELINE("ooo_5a", "ooo-backprop, figure 5(a): model parallelism, 23 units", "model-parallel", 2, 1, 8, 1, 0, BPPSA_SPLIT_WI,
+             0, 1, NULL),
+    TIMELINE("ooo_5b", "Figure 5(b): gradient fast-forwarding, 19 units", "fast-forward", 2, 1, 8, 1, 0, BPPSA_SPLIT_IW, 0, 1,
+             NULL),
+    TIMELINE("ooo_5c", "Figure 5(c): modulo allocation, 16 units", "modulo", 2, 1, 8, 1, 0, BPPSA_SPLIT_IW, 0, 1, NULL),
+    TIMELINE("ooo_13a", "ooo-backprop, figure 13(a): GPipe, 16 layers as in its text, 83 units", "gpipe", 4, 4, 16, 1, 0,
+             BPPSA_SPLIT_WI, 0, 1, NULL),
+    TIMELINE("ooo_13b", "Figure 13(b): gradient fast-forwarding, 68 units", "fast-forward", 4, 4, 16, 1, 0, BPPSA_SPLIT_IW, 0, 1,
+             NULL),
+    TIMELINE("ooo_13c", "Figure 13(c): modulo allocation, 51 units", "modulo", 4, 4, 16, 1, 0, BPPSA_SPLIT_IW, 0, 1, NULL),
+    TIMELINE("chimera_2_pipedream", "Chimera, figure 2: PipeDream", "pipedream", 4, 4, 0, 1, 0, 0, 0, 1, NULL),
+    TIMELINE("chimera_2_2bw", "Figure 2: PipeDream-2BW", "2bw", 4, 4, 0, 1, 0, 0, 0, 1, NULL),
+    TIMELINE("chimera_2_gpipe", "Figure 2: GPipe", "gpipe", 4, 4, 0, 1, 0, 0, 0, 1, NULL),
+    TIMELINE("chimera_2_gems", "Figure 2: GEMS", "gems", 4, 4, 0, 1, 0, 0, 0, 1, NULL),
+    TIMELINE("chimera_2_dapple", "Figure 2: DAPPLE", "1f1b", 4, 4, 0, 1, 0, 0, 0, 1, NULL),
+    TIMELINE("chimera_3", "Figures 2 and 3: Chimera's two pipelines, equal passes", "chimera", 4, 4, 0, 1, 2, 0, 0, 0.5, NULL),
+    TIMELINE("chimera_5", "Figure 5: with data parallelism, W = 2", "chimera", 4, 4, 0, 2, 2, 0, 0, 1, NULL),
+    TIMELINE("chimera_7b", "Figure 7(b): direct concatenation", "chimera", 4, 8, 0, 1, 2, 0, BPPSA_SCALE_DIRECT, 1, NULL),
+    TIMELINE("chimera_7d", "Figure 7(d): forward doubling", "chimera", 4, 8, 0, 1, 2, 0, BPPSA_SCALE_DOUBLING, 1, NULL),
+    TIMELINE("chimera_7h", "Section 3.5: backward halving", "chimera", 4, 8, 0, 1, 2, 0, BPPSA_SCALE_HALVING, 1, NULL),
+    TIMELINE("chimera_8", "Figure 8: four pipelines of eight stages, equal passes", "chimera", 8, 8, 0, 1, 4, 0, 0, 0.5, NULL),
+    TIMELINE("spectrain_6", "SpecTrain, figure 6: pipelined model parallelism, equal passes", "vanilla", 3, 8, 0, 1, 0, 0, 0, 0.5,
+             NULL),
+    TIMELINE("spectrain_7a", "Figure 7(a): a single GPU", "vanilla", 1, 8, 0, 1, 0, 0, 0, 0.5, NULL),
+    TIMELINE("spectrain_7c", "Figure 7(c): PipeDream's stashed weights", "pipedream", 3, 8, 0, 1, 0, 0, 0, 0.5, NULL),
+    TIMELINE("spectrain_7d", "Figure 7(d): SpecTrain's predicted weights (versions in the tooltips)", "spectrain", 3, 8, 0, 1, 0,
+             0, 0, 0.5, NULL),
+    {.page = GRU,
+     .name = "table3",
+     .data = bppsa_make_table3,
+     .title = "Table 3: the features of IRMAS's sets",
+     .caption = "Three seconds of two channels at 44.1 kHz; the first coefficient is left out."},
+    {.page = GRU,
+     .name = "table6",
+     .data = bppsa_make_table6,
+     .title = "Table 6: a GRU over IRMAS's sets",
+     .caption =
+         "H = 20, default initialisation; S is T 259 with 38 features, M 517 with 24, L 1034 with 12, here noise of "
+         "variance 1. The paper's BP is PyTorch with cuDNN 7; its forward overhead is there because cuDNN hides the gates. "
+         "The forward pass here keeps them, for BP and for the scan alike: it has no such overhead. Columns of methods are "
+         "backward passes."},
+    {.page = GRU,
+     .name = "figure9",
+     .data = bppsa_make_figure9,
+     .script = bppsa_script_figure9,
+     .title = "Figure 9: runtime of an iteration over that of forward and BP",
+     .caption =
+         "Left bars: the paper's V100, its forward pass, the overhead of the Jacobians, and BPPSA's backward pass. Right "
+         "bars: forward and the faster of Blelloch and chunked, measured here, medians. A bar below 1 is a gain over BP on "
+         "the same machine. A ring above a bar: noisy."},
+    {.page = GRU,
+     .name = "figure13",
+     .data = bppsa_make_training,
+     .of = "The paper (RTX cards, 400 epochs of IRMAS at B = 16): up to 2.36 overall, over all sets and batches.",
+     .script = bppsa_script_figure13,
+     .title = "Figure 13: training loss over wall-clock time",
+     .kept = true,
+     .without_data = "<p>Not made: it needs a data set, <code>--data instruments:DIR</code> or <code>irmas:DIR</code>.</p>\n"},
+    {.page = NETWORKS, .name = "table1", .data = bppsa_make_table1, .title = "Table 1: making transposed Jacobians"},
+    {.page = NETWORKS,
+     .name = "figure5",
+     .data = bppsa_make_figure5,
+     .write = bppsa_write_figure5,
+     .title = "Figure 5: patterns of VGG-11's first operators",
+     .caption = "Yellow: not 0; cyan: possibly 0; purple: guaranteed zeros."},
+    {.page = NETWORKS,
+     .name = "figure6",
+     .data = bppsa_make_figure6,
+     .script = bppsa_script_figure6,
+     .title = "Figure 6: convergence of LeNet-5"},
+    {.page = NETWORKS,
+     .name = "figure10",
+     .data = bppsa_make_figure10,
+     .script = bppsa_script_figure10,
+     .title = "Figure 10: FLOPs of every step of a pruned VGG-11"},
+};
+const int bppsa_figure_count = sizeof bppsa_figure_table / sizeof bppsa_figure_table[0];

@@ -1,0 +1,256 @@
+#include "models/gradients.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "core/alloc.h"
+#include "core/npy.h"
+#include "train/loss.h"
+
+enum { EXTRAS = 3 }; /* input, h0, loss */
+
+void bppsa_gradients_free(bppsa_gradients *g) {
+  bppsa_free(g->tensors);
+  bppsa_buffer_free(&g->dx);
+  bppsa_buffer_free(&g->dh0);
+  bppsa_buffer_free(&g->seed);
+  bppsa_buffer_free(&g->h0);
+  bppsa_buffer_free(&g->labels);
+  bppsa_buffer_free(&g->x);
+  bppsa_model_destroy(g->model);
+  bppsa_device_destroy(g->device);
+  bppsa_safetensors_destroy(g->file);
+  bppsa_network_close(&g->network);
+  *g = (bppsa_gradients){0};
+}
+
+/* ---- the batch ---- */
+
+/* Checks that the input is a batch of the network's images, [B,C,H,W]. */
+static bppsa_status take_images(const char *path, bppsa_gradients *g) {
+  const bppsa_view *x = &g->x.view;
+  const int64_t *in = g->network.layers.in, batch = x->ndim > 0 ? x->shape[0] : 0, shape[] = {batch, in[0], in[1], in[2]};
+  BPPSA_TRY(bppsa_view_check_shape(path, x, "[B, C, H, W]", 4, shape));
+  g->config.batch = batch;
+  return batch > 0 ? BPPSA_OK : bppsa_fail(BPPSA_ERR_SHAPE, "%s: no sample, expected at least one", path);
+}
+
+static bppsa_status load_input(const char *path, bppsa_gradients *g) {
+  BPPSA_TRY(bppsa_input_status(bppsa_npy_load_reals(path, g->config.dtype, &g->x)));
+  const bppsa_view *x = &g->x.view;
+  if (g->network.kind->convolutional) {
+    return take_images(path, g);
+  }
+  if (x->ndim != 3 || x->shape[0] < 1 || x->shape[1] < 1 || x->shape[2] != g->config.input) {
+    char found[BPPSA_SHAPE_TEXT];
+    const int axis = x->ndim != 3 ? -1 : x->shape[1] == g->config.input ? 1 : x->shape[0] == g->config.input ? 0 : -1;
+    return bppsa_fail(BPPSA_ERR_SHAPE,
+                      "%s: shape %s, expected [T, B, I] with T and B at least 1 and I = %" PRId64 " as in the weights%s", path,
+                      bppsa_shape_text(x->ndim, x->shape, found, sizeof found), g->config.input,
+                      axis == 1   ? "; its middle axis has that size"
+                      : axis == 0 ? "; its first axis has that size"
+                                  : "");
+  }
+  g->config.seq_len = x->shape[0];
+  g->config.batch = x->shape[1];
+  return BPPSA_OK;
+}
+
+/* Loads real targets of the shape of the logits; a last axis of 1 may be missing. */
+static bppsa_status load_targets(const char *path, bppsa_gradients *g) {
+  const bool all = g->config.loss_all, single = g->config.classes == 1;
+  const int64_t shape[3] = {g->config.seq_len, g->config.batch, g->config.classes};
+  BPPSA_TRY(bppsa_input_status(bppsa_npy_load_reals(path, g->config.dtype, &g->labels)));
+  bppsa_view *view = &g->labels.view;
+  if (single && view->ndim == (all ? 2 : 1)) {
+    view->shape[view->ndim] = 1;
+    *view = bppsa_view_make(view->data, view->dtype, view->ndim + 1, view->shape);
+  }
+  return bppsa_view_check_shape(path, view, all ? "[T, B, C]" : "[B, C]", all ? 3 : 2, all ? shape : shape + 1);
+}
+
+static bppsa_status load_labels(const char *path, bppsa_gradients *g) {
+  const bool all = g->config.loss_all;
+  const int64_t batch = g->config.batch, shape[2] = {g->config.seq_len, batch};
+  BPPSA_TRY(bppsa_input_status(bppsa_npy_load(path, &g->labels)));
+  const bppsa_view *labels = &g->labels.view;
+  if (labels->dtype != BPPSA_I64) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: dtype %s, expected i64", path, bppsa_dtype_name(labels->dtype));
+  }
+  if (!all && labels->ndim == 1 && labels->shape[0] != batch && labels->shape[0] == shape[0] && !g->network.kind->convolutional) {
+    return bppsa_fail(BPPSA_ERR_SHAPE,
+                      "%s: %" PRId64 " labels, expected %" PRId64 ": --input is [T, B, I] = [%" PRId64 ", %" PRId64 ", %" PRId64
+                      "], but looks like [B, T, I]",
+                      path, shape[0], batch, shape[0], batch, g->config.input);
+  }
+  BPPSA_TRY(bppsa_view_check_shape(path, labels, all ? "[T, B]" : "[B]", all ? 2 : 1, all ? shape : shape + 1));
+  const int64_t count = bppsa_view_count(labels), *values = labels->data;
+  for (int64_t i = 0; i < count; ++i) {
+    if (g->objective.ignores && values[i] == g->objective.ignored) {
+      continue;
+    }
+    if (values[i] < 0 || values[i] >= g->config.classes) {
+      char position[64];
+      const int64_t index[2] = {i / batch, i % batch};
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: label %" PRId64 " at %s, expected 0 .. %" PRId64, path, values[i],
+                        bppsa_shape_text(all ? 2 : 1, all ? index : index + 1, position, sizeof position), g->config.classes - 1);
+    }
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status load_h0(const char *path, bppsa_gradients *g) {
+  const int64_t shape[3] = {g->config.layers, g->config.batch, g->config.hidden};
+  BPPSA_TRY(bppsa_input_status(bppsa_npy_load_reals(path, g->config.dtype, &g->h0)));
+  return bppsa_view_check_shape(path, &g->h0.view, "[L, B, H]", 3, shape);
+}
+
+bppsa_status bppsa_gradients_load(const char *input, const char *labels, const char *h0, bppsa_gradients *g) {
+  BPPSA_TRY(load_input(input, g));
+  BPPSA_TRY((g->objective.mse ? load_targets : load_labels)(labels, g));
+  return h0 != NULL ? load_h0(h0, g) : BPPSA_OK;
+}
+
+/* ---- the gradients ---- */
+
+static bppsa_status compute_loss(const bppsa_gradients *g, const bppsa_view *logits, bppsa_loss_result *result) {
+  const bppsa_objective *o = &g->objective;
+  const bppsa_view *seed = &g->seed.view, *labels = &g->labels.view;
+  if (o->mse) {
+    return bppsa_mean_squared_error(g->device, logits, labels, seed, result);
+  }
+  return o->ignores ? bppsa_cross_entropy_ignoring(g->device, logits, labels->data, o->ignored, seed, result)
+                    : bppsa_cross_entropy(g->device, logits, labels->data, seed, result);
+}
+
+static bppsa_status forward_backward(bppsa_gradients *g) {
+  bppsa_view logits;
+  bppsa_loss_result result;
+  const bppsa_view *h0 = g->h0.view.data != NULL ? &g->h0.view : NULL;
+  BPPSA_TRY(bppsa_buffer_move(g->device, &g->x));
+  if (h0 != NULL) {
+    BPPSA_TRY(bppsa_buffer_move(g->device, &g->h0));
+  }
+  BPPSA_TRY(g->model->ops->forward(g->model, &g->x.view, h0, &logits));
+  BPPSA_TRY(bppsa_buffer_create(g->device, logits.dtype, logits.ndim, logits.shape, &g->seed));
+  BPPSA_TRY(compute_loss(g, &logits, &result));
+  g->loss = result.loss;
+  if (!isfinite(g->loss)) {
+    return bppsa_model_fail_nonfinite(g->model, "loss");
+  }
+  BPPSA_TRY(g->model->ops->backward(g->model, &g->seed.view));
+  return bppsa_model_pull(g->model, true);
+}
+
+/* Lists the results: every parameter's gradient, input, h0, loss. Their views borrow from the model and from g. */
+static bppsa_status collect(bppsa_gradients *g) {
+  const bppsa_model *model = g->model;
+  bppsa_view input, h0;
+  BPPSA_TRY(model->ops->input_gradients(g->model, &input, &h0));
+  BPPSA_TRY(bppsa_buffer_fetch(g->device, &input, &g->dx));
+  if (g->h0.view.data != NULL) {
+    BPPSA_TRY(bppsa_buffer_fetch(g->device, &h0, &g->dh0));
+  }
+  g->tensors = bppsa_calloc(model->parameter_count + EXTRAS, sizeof *g->tensors);
+  if (g->tensors == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i < model->parameter_count; ++i) {
+    g->tensors[g->count++] = (bppsa_named_view){model->parameters[i].name, model->parameters[i].gradient};
+  }
+  g->tensors[g->count++] = (bppsa_named_view){"input", g->dx.view};
+  if (g->h0.view.data != NULL) {
+    g->tensors[g->count++] = (bppsa_named_view){"h0", g->dh0.view};
+  }
+  g->loss_f32 = (float)g->loss;
+  void *loss = model->dtype == BPPSA_F32 ? (void *)&g->loss_f32 : (void *)&g->loss;
+  g->tensors[g->count++] = (bppsa_named_view){"loss", bppsa_view_make(loss, model->dtype, 0, NULL)};
+  return BPPSA_OK;
+}
+
+/* Returns the 2-norm. The largest element scales it, so that squares neither over- nor underflow; an element that is not finite is
+ * returned instead. */
+static double norm_of(const bppsa_view *view) {
+  const int64_t count = bppsa_view_count(view);
+  double largest = 0, sum = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const double size = fabs(bppsa_view_get(view, i));
+    if (!isfinite(size)) {
+      return size;
+    }
+    largest = size > largest ? size : largest;
+  }
+  for (int64_t i = 0; largest > 0 && i < count; ++i) {
+    const double part = bppsa_view_get(view, i) / largest;
+    sum += part * part;
+  }
+  return largest * sqrt(sum);
+}
+
+static bppsa_status check_finite(const bppsa_gradients *g) {
+  for (int64_t i = 0; i < g->count; ++i) {
+    const bppsa_view *view = &g->tensors[i].view;
+    const int64_t count = bppsa_view_count(view);
+    for (int64_t k = 0; k < count; ++k) {
+      if (!isfinite(bppsa_view_get(view, k))) {
+        char what[128];
+        snprintf(what, sizeof what, "gradient of %s, element %" PRId64, g->tensors[i].name, k);
+        return bppsa_model_fail_nonfinite(g->model, what);
+      }
+    }
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_gradients_compute(bppsa_gradients *g) {
+  BPPSA_TRY(forward_backward(g));
+  BPPSA_TRY(collect(g));
+  return check_finite(g);
+}
+
+/* ---- results ---- */
+
+static json_t *tensor_json(const bppsa_named_view *tensor) {
+  json_t *object = json_object();
+  bool ok = bppsa_json_put_shape(object, "shape", tensor->view.ndim, tensor->view.shape);
+  ok = ok && bppsa_json_put_text(object, "name", tensor->name);
+  ok = ok && bppsa_json_put_real(object, "norm", norm_of(&tensor->view));
+  return bppsa_json_finish(object, ok);
+}
+
+json_t *bppsa_gradients_json(const bppsa_gradients *g) {
+  const bppsa_network_config *c = &g->config;
+  const bppsa_gradient_method method = bppsa_network_method(&g->network, c, g->model);
+  json_t *object = json_object(), *tensors = json_array();
+  bool ok = tensors != NULL;
+  for (int64_t i = 0; ok && i < g->count; ++i) {
+    ok = json_array_append_new(tensors, tensor_json(&g->tensors[i])) == 0;
+  }
+  ok = bppsa_json_put(object, "tensors", bppsa_json_finish(tensors, ok));
+  ok = ok && bppsa_json_put_real(object, "loss", g->loss);
+  ok = ok && bppsa_chosen_method_json(object, &method, g->chosen);
+  ok = ok && bppsa_network_json(&g->network, c, object);
+  ok = ok && bppsa_json_put_text(object, "model", g->network.kind->name);
+  ok = ok && bppsa_objective_json(object, &g->objective, c->loss_all);
+  ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(c->dtype));
+  return bppsa_json_finish(object, ok);
+}
+
+void bppsa_gradients_text(const bppsa_gradients *g, bppsa_text *text) {
+  const bppsa_network_config *c = &g->config;
+  const bppsa_gradient_method method = bppsa_network_method(&g->network, c, g->model);
+  char words[BPPSA_CHOSEN_TEXT], shape[BPPSA_SHAPE_TEXT], network[BPPSA_NETWORK_TEXT];
+  bppsa_text_add(text, "%s, %s, %s\n\n", bppsa_network_describe(&g->network, c, network, sizeof network),
+                 bppsa_dtype_name(c->dtype), bppsa_chosen_method_text(g->chosen, &method, words, sizeof words));
+  bppsa_text_add(text, "%-22s %-20s %s\n", "gradient of", "shape", "norm");
+  for (int64_t i = 0; i + 1 < g->count; ++i) { /* the loss comes last */
+    const bppsa_view *view = &g->tensors[i].view;
+    bppsa_text_add(text, "%-22s %-20s %.6e\n", g->tensors[i].name, bppsa_shape_text(view->ndim, view->shape, shape, sizeof shape),
+                   norm_of(view));
+  }
+}
+
+bppsa_status bppsa_gradients_save(const bppsa_gradients *g, const char *path) {
+  return bppsa_safetensors_save(path, g->count, g->tensors, 0, NULL);
+}

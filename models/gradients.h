@@ -1,0 +1,42 @@
+/* The gradients of one batch, read from files: every parameter's, the input's, the initial state's, and the loss. */
+#ifndef BPPSA_MODELS_GRADIENTS_H
+#define BPPSA_MODELS_GRADIENTS_H
+
+#include "core/buffer.h"
+#include "core/text.h"
+#include "models/planner.h"
+#include "train/objective.h"
+
+/* All pointers are owned. The caller sets the first six members. */
+typedef struct {
+  bppsa_network network;
+  bppsa_network_config config;
+  bppsa_chosen chosen; /* where the choice of the method comes from */
+  bppsa_objective objective;
+  bppsa_safetensors *file; /* of the weights */
+  bppsa_device *device;
+  bppsa_model *model; /* with its weights, created once the batch is loaded */
+  /* [T,B,I] or [B,C,H,W]; int64 [B] or [T,B], or real targets like the logits (both on the host); [L,B,H] or empty */
+  bppsa_buffer x, labels, h0;
+  bppsa_buffer seed;    /* like the logits */
+  bppsa_buffer dx, dh0; /* gradients of x and h0, on the host */
+  double loss;
+  float loss_f32;
+  int64_t count;             /* tensors of the result */
+  bppsa_named_view *tensors; /* every parameter's gradient, input, h0, loss: borrowed from the rest */
+} bppsa_gradients;
+
+/* Loads a batch of NPY files (h0 may be NULL) and takes its sizes into the configuration. ERR_ARGUMENT: a label out of range, a
+ * file that is not there; ERR_SHAPE, ERR_FORMAT, ERR_MEMORY. */
+bppsa_status bppsa_gradients_load(const char *input, const char *labels, const char *h0, bppsa_gradients *gradients);
+/* A forward and a backward pass of the model. ERR_NUMERIC names the first value that is not finite; ERR_MEMORY, ERR_CUDA. */
+bppsa_status bppsa_gradients_compute(bppsa_gradients *gradients);
+void bppsa_gradients_free(bppsa_gradients *gradients); /* a zeroed one is legal */
+
+/* Saves the tensors. ERR_IO, ERR_MEMORY. */
+bppsa_status bppsa_gradients_save(const bppsa_gradients *gradients, const char *path);
+/* The document of `bppsa grad`, NULL when out of memory, and its table of norms for people. */
+json_t *bppsa_gradients_json(const bppsa_gradients *gradients);
+void bppsa_gradients_text(const bppsa_gradients *gradients, bppsa_text *text);
+
+#endif

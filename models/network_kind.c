@@ -1,0 +1,59 @@
+#include "models/network_kind.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "gru/gru.h"
+#include "rnn/rnn.h"
+
+static const bppsa_network_kind kinds[] = {
+    {.name = "rnn", .cell = &bppsa_rnn_cell, .create = bppsa_recurrent_create},
+    {.name = "gru", .cell = &bppsa_gru_cell, .create = bppsa_recurrent_create},
+    {.name = "lenet5", .convolutional = true},
+    {.name = "vgg11", .convolutional = true},
+    {.name = BPPSA_NETWORK_FILE, .convolutional = true},
+};
+
+static bool is_path(const char *name) {
+  static const char suffix[] = ".json";
+  const size_t length = strlen(name), end = sizeof suffix - 1;
+  return length > end && strcmp(name + length - end, suffix) == 0;
+}
+
+const bppsa_network_kind *bppsa_network_kind_find(const char *name) {
+  const char *wanted = is_path(name) ? BPPSA_NETWORK_FILE : name;
+  for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; ++i) {
+    if (strcmp(kinds[i].name, wanted) == 0) {
+      return &kinds[i];
+    }
+  }
+  return NULL;
+}
+
+bppsa_scan_config bppsa_network_scan(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, int64_t layer) {
+  return bppsa_recurrent_scan_config(config, kind->cell->matrices, kind->cell->diagonal, layer);
+}
+
+double bppsa_network_flops_besides(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, int64_t layer) {
+  const double hidden = (double)config->hidden, input = layer == 0 ? (double)config->input : hidden;
+  const bool below = layer > 0 || config->input_gradients;
+  return 2 * (double)config->seq_len * (double)kind->cell->gates * hidden * (input + hidden + (below ? input : 0));
+}
+
+bppsa_status bppsa_network_choose(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, bppsa_device_kind device,
+                                  bppsa_recurrent_config *chosen) {
+  return bppsa_recurrent_choose(config, kind->cell->matrices, kind->cell->diagonal, device, chosen);
+}
+
+const char *bppsa_network_text(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, char *text, size_t size) {
+  const bppsa_recurrent_config *c = config;
+  snprintf(text, size, "%s: T %" PRId64 ", B %" PRId64 ", I %" PRId64 ", H %" PRId64 ", layers %" PRId64 "%s%s, loss %s",
+           kind->name, c->seq_len, c->batch, c->input, c->hidden, c->layers, kind->cell->relu ? ", " : "",
+           kind->cell->relu ? bppsa_nonlinearity_name(c->nonlinearity) : "", bppsa_loss_name(c->loss_all));
+  return text;
+}
+
+const char *bppsa_loss_name(bool loss_all) {
+  return loss_all ? "all" : "last";
+}

@@ -1,0 +1,114 @@
+#include "models/plan_cache.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/file.h"
+#include "core/io.h"
+#include "core/json.h"
+
+enum { FORMAT = 1, MOST_PLANS = 1000, PATH_SIZE = 4096 };
+
+/* Puts the cache's directory into `path`, and creates it with `make`. Returns false where no variable names a home. */
+static bool find_directory(char *path, bool make) {
+  const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+  int length;
+  if (cache != NULL && cache[0] == '/') {
+    length = snprintf(path, PATH_SIZE, "%s", cache);
+  } else if (home != NULL && home[0] == '/') {
+    length = snprintf(path, PATH_SIZE, "%s/.cache", home);
+  } else {
+    return false;
+  }
+  if (length < 0 || length > PATH_SIZE - 32) {
+    return false;
+  }
+  if (make) {
+    (void)bppsa_io_mkdir(path);
+  }
+  memcpy(path + length, "/bppsa", sizeof "/bppsa");
+  return !make || bppsa_io_mkdir(path) == 0 || errno == EEXIST;
+}
+
+/* Returns the plans of the file (owned), or NULL where the file cannot be used. */
+static json_t *load_plans(const char *directory) {
+  char path[PATH_SIZE + 16];
+  json_t *document = NULL;
+  snprintf(path, sizeof path, "%s/plans.json", directory);
+  if (bppsa_json_load(path, &document) != BPPSA_OK) {
+    return NULL;
+  }
+  json_t *plans = json_object_get(document, "plans");
+  const bool good = json_integer_value(json_object_get(document, "format")) == FORMAT && json_is_array(plans);
+  json_t *found = good ? json_incref(plans) : NULL;
+  json_decref(document);
+  return found;
+}
+
+/* Returns the position of the key, or -1. */
+static int64_t find_key(const json_t *plans, const char *key) {
+  for (size_t i = 0; i < json_array_size(plans); ++i) {
+    const char *found = json_string_value(json_object_get(json_array_get(plans, i), "key"));
+    if (found != NULL && strcmp(found, key) == 0) {
+      return (int64_t)i;
+    }
+  }
+  return -1;
+}
+
+bool bppsa_plan_cache_find(const char *key, bppsa_gradient_method *method) {
+  char directory[PATH_SIZE];
+  json_t *plans = find_directory(directory, false) ? load_plans(directory) : NULL;
+  const int64_t at = plans != NULL ? find_key(plans, key) : -1;
+  bppsa_gradient_method kept;
+  const bool found =
+      at >= 0 && bppsa_gradient_method_get(json_array_get(plans, (size_t)at), &kept) && !bppsa_gradient_method_open(&kept);
+  if (found) {
+    *method = kept;
+  }
+  json_decref(plans);
+  return found;
+}
+
+static json_t *plan_json(const char *key, const bppsa_gradient_method *method, double median_s) {
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_text(object, "key", key);
+  ok = ok && bppsa_gradient_method_put(object, method);
+  ok = ok && bppsa_json_put_real(object, "median_s", median_s);
+  return bppsa_json_finish(object, ok);
+}
+
+/* Makes the document with the plan added: it replaces an older one under its key, and the oldest plans make room. Takes `plans`. */
+static json_t *document_with(json_t *plans, json_t *plan, const char *key) {
+  const int64_t old = plans != NULL ? find_key(plans, key) : -1;
+  if (old >= 0) {
+    json_array_remove(plans, (size_t)old);
+  }
+  while (json_array_size(plans) >= MOST_PLANS) {
+    json_array_remove(plans, 0);
+  }
+  json_t *document = json_object();
+  bool ok = json_array_append_new(plans, plan) == 0 && document != NULL;
+  ok = ok && bppsa_json_put_integer(document, "format", FORMAT);
+  ok = ok && bppsa_json_put(document, "plans", json_incref(plans));
+  json_decref(plans);
+  return bppsa_json_finish(document, ok);
+}
+
+bppsa_status bppsa_plan_cache_store(const char *key, const bppsa_gradient_method *method, double median_s) {
+  char directory[PATH_SIZE], path[PATH_SIZE + 16];
+  if (!find_directory(directory, true)) {
+    return bppsa_fail(BPPSA_ERR_IO, "no cache directory, expected XDG_CACHE_HOME or HOME to name one that can be written");
+  }
+  snprintf(path, sizeof path, "%s/plans.json", directory);
+  json_t *plans = load_plans(directory);
+  plans = plans != NULL ? plans : json_array();
+  char *text = NULL;
+  BPPSA_TRY(bppsa_json_render(document_with(plans, plan_json(key, method, median_s), key), &text));
+  const bppsa_status status = bppsa_file_write(path, text, strlen(text));
+  bppsa_free(text);
+  return status;
+}

@@ -1,0 +1,280 @@
+#include "models/planner.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bppsa_version.h"
+#include "core/buffer.h"
+#include "core/clock.h"
+#include "core/graph.h"
+#include "core/philox.h"
+#include "core/simd.h"
+#include "models/plan_cache.h"
+
+enum { LEAST_REPEATS = 3, MOST_REPEATS = 25, KEY_SIZE = 640 };
+
+#define BUDGET_S 0.1       /* seconds that one candidate's timed passes may take */
+#define HOPELESS_RATIO 2.0 /* a first pass this much slower than the best median ends a candidate */
+
+const char *bppsa_chosen_name(bppsa_chosen chosen) {
+  static const char *const names[BPPSA_CHOSEN_COUNT] = {"option", "estimate", "measurement", "cache", "checkpoint"};
+  return names[chosen];
+}
+
+bppsa_chosen bppsa_chosen_of(const bppsa_gradient_method *method) {
+  return bppsa_gradient_method_open(method) ? BPPSA_CHOSEN_BY_ESTIMATE : BPPSA_CHOSEN_BY_OPTION;
+}
+
+const char *bppsa_chosen_method_text(bppsa_chosen chosen, const bppsa_gradient_method *method, char *text, size_t size) {
+  bppsa_gradient_method_words(method, text, size);
+  const size_t used = strlen(text);
+  if (chosen != BPPSA_CHOSEN_BY_OPTION) {
+    snprintf(text + used, size - used, ", chosen by %s", bppsa_chosen_name(chosen));
+  }
+  return text;
+}
+
+const char *bppsa_chosen_plan_text(bppsa_chosen chosen, const bppsa_scan_plan *plan, char *text, size_t size) {
+  const bppsa_gradient_method method = bppsa_scan_plan_method(plan);
+  const int64_t chain = bppsa_scan_plan_totals(plan)->critical_steps;
+  if (!bppsa_scan_plan_is_chain(plan)) {
+    return bppsa_chosen_method_text(chosen, &method, text, size);
+  }
+  snprintf(text, size, "a chain of %" PRId64 ", no scan%s%s", chain, chosen != BPPSA_CHOSEN_BY_OPTION ? ", chosen by " : "",
+           chosen != BPPSA_CHOSEN_BY_OPTION ? bppsa_chosen_name(chosen) : "");
+  return text;
+}
+
+bool bppsa_chosen_method_json(json_t *object, const bppsa_gradient_method *method, bppsa_chosen chosen) {
+  return bppsa_gradient_method_put(object, method) && bppsa_json_put_bool(object, "auto", chosen != BPPSA_CHOSEN_BY_OPTION) &&
+         bppsa_json_put_text(object, "chosen", bppsa_chosen_name(chosen));
+}
+
+/* ---- one candidate ---- */
+
+typedef struct {
+  const bppsa_planner_request *request;
+  const bppsa_network *network;
+  const bppsa_device *device;
+  bppsa_buffer x, seed;
+  double best_s;
+  bppsa_network_config best;
+} contest;
+
+static int compare(const void *a, const void *b) {
+  const double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static bool is_gpu(const bppsa_device *device) {
+  return bppsa_device_get_kind(device) == BPPSA_CUDA;
+}
+
+/* Runs the forward pass that the timed backward passes need; a recurrent network runs without its head. */
+static bppsa_status forward(const contest *c, bppsa_model *model) {
+  bppsa_view logits;
+  return c->network->kind->convolutional ? model->ops->forward(model, &c->x.view, NULL, &logits)
+                                         : bppsa_recurrent_forward_layers(model, &c->x.view, NULL);
+}
+
+/* Queues a candidate's backward pass. This is the work that is timed. */
+typedef struct {
+  const contest *contest;
+  bppsa_model *model;
+} pass;
+
+static bppsa_status queue_pass(void *context) {
+  const pass *p = context;
+  return p->contest->network->kind->convolutional ? p->model->ops->backward(p->model, &p->contest->seed.view)
+                                                  : bppsa_recurrent_backward_layers(p->model, &p->contest->seed.view);
+}
+
+/* Times one pass; on a GPU it replays the recording, if one was made, as training does. */
+static bppsa_status time_pass(pass *p, const bppsa_graph *graph, double *seconds) {
+  const bppsa_device *device = p->contest->device;
+  BPPSA_TRY(bppsa_device_wait(device));
+  const double start = bppsa_now();
+  BPPSA_TRY(graph != NULL ? bppsa_graph_launch(device, graph) : queue_pass(p));
+  BPPSA_TRY(bppsa_device_wait(device));
+  *seconds = bppsa_now() - start;
+  return BPPSA_OK;
+}
+
+static bppsa_status time_passes(pass *p, const bppsa_graph *graph, double *median_s) {
+  double times[MOST_REPEATS], spent = 0;
+  int repeats = 0;
+  while (repeats < LEAST_REPEATS || (repeats < MOST_REPEATS && spent < BUDGET_S)) {
+    BPPSA_TRY(time_pass(p, graph, &times[repeats]));
+    spent += times[repeats++];
+  }
+  qsort(times, (size_t)repeats, sizeof *times, compare);
+  *median_s = times[repeats / 2];
+  return BPPSA_OK;
+}
+
+/* Returns the median seconds of the backward pass, or those of the first pass where that was hopeless already. */
+static bppsa_status time_model(const contest *c, bppsa_model *model, double *median_s) {
+  bppsa_graph *graph = NULL;
+  pass p = {c, model};
+  BPPSA_TRY(bppsa_network_init(c->network, model, BPPSA_INIT_DEFAULT, 0));
+  BPPSA_TRY(forward(c, model));
+  BPPSA_TRY(time_pass(&p, NULL, median_s)); /* warm-up */
+  if (c->best_s > 0 && *median_s > HOPELESS_RATIO * c->best_s && *median_s > 1e-3) {
+    return BPPSA_OK;
+  }
+  if (is_gpu(c->device)) {
+    BPPSA_TRY(bppsa_graph_capture(c->device, queue_pass, &p, &graph));
+  }
+  const bppsa_status status = time_passes(&p, graph, median_s);
+  bppsa_graph_destroy(c->device, graph);
+  return status;
+}
+
+/* Times one configuration and keeps it when it is the fastest so far. A configuration that exceeds the memory limit is no
+ * candidate. */
+static bppsa_status try_candidate(contest *c, const bppsa_network_config *config) {
+  bppsa_model *model = NULL;
+  double median_s;
+  bppsa_status status = bppsa_network_create(c->network, config, c->device, &model);
+  /* The first candidate, BP or linear, ran. So the memory limit is the only thing that can be wrong with this one. */
+  if (status == BPPSA_ERR_ARGUMENT && c->best_s > 0) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(status);
+  status = time_model(c, model, &median_s);
+  bppsa_model_destroy(model);
+  BPPSA_TRY(status);
+  if (c->best_s == 0 || median_s < c->best_s) {
+    c->best_s = median_s;
+    c->best = *config;
+  }
+  return BPPSA_OK;
+}
+
+/* ---- all candidates ---- */
+
+/* Fills a new buffer with random numbers and moves it to the device. */
+static bppsa_status fill(const bppsa_device *device, bppsa_buffer *buffer, bppsa_dtype dtype, int32_t ndim, const int64_t *shape,
+                         double scale) {
+  BPPSA_TRY(bppsa_buffer_create(NULL, dtype, ndim, shape, buffer));
+  const int64_t count = bppsa_view_count(&buffer->view);
+  for (int64_t i = 0; i < count; ++i) {
+    bppsa_view_set(&buffer->view, i, scale * (2 * bppsa_random_double(0, BPPSA_STREAM_TEST, (uint64_t)i) - 1));
+  }
+  return bppsa_buffer_move(device, buffer);
+}
+
+/* What the scan's candidates are asked for: chains of recurrent steps, or of sparse Jacobians. */
+static bppsa_scan_config scan_asked(const contest *c, const bppsa_network_config *config) {
+  bppsa_scan_config asked = bppsa_scan_config_default();
+  if (c->network->kind->convolutional) {
+    asked.element = BPPSA_ELEMENT_CSR;
+    asked.jacobians = c->network->layers.count - 1;
+  } else {
+    const bppsa_recurrent_config recurrent = bppsa_network_recurrent_config(config);
+    asked = bppsa_network_scan(c->network->kind, &recurrent, 0);
+  }
+  asked.device = bppsa_device_get_kind(c->device);
+  return asked;
+}
+
+static bppsa_status try_method(contest *c, bppsa_network_config *config, bppsa_gradient_method method) {
+  char text[BPPSA_METHOD_TEXT];
+  if (c->request->show != NULL) {
+    c->request->show(c->request->context, bppsa_gradient_method_words(&method, text, sizeof text));
+  }
+  config->method = method;
+  return try_candidate(c, config);
+}
+
+/* Tries what is worth measuring, BP among it where it is left open. In a recurrent network BP is the linear scan. */
+static bppsa_status try_all(contest *c, const bppsa_network_config *config) {
+  const bppsa_scan_config asked = scan_asked(c, config);
+  const int32_t threads = bppsa_device_get_threads(c->device);
+  const bool any = config->method.backward == BPPSA_BACKWARD_AUTO, twice = any && !c->network->kind->convolutional;
+  bppsa_network_config tried = *config;
+  bppsa_scan_config candidate;
+  if (any) {
+    BPPSA_TRY(try_method(c, &tried, (bppsa_gradient_method){.backward = BPPSA_BACKWARD_BP}));
+  }
+  for (int64_t index = 0; bppsa_scan_candidate_to_measure(&asked, threads, index, &candidate); ++index) {
+    if (!twice || !bppsa_scan_algorithm_is_bp(candidate.method.algorithm)) {
+      BPPSA_TRY(try_method(c, &tried, (bppsa_gradient_method){BPPSA_BACKWARD_SCAN, candidate.method}));
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* Makes a batch of inputs and a seed of the shapes that the timed passes take. */
+static bppsa_status fill_operands(const bppsa_network_config *config, contest *c) {
+  const int64_t b = config->batch, *in = c->network->layers.in;
+  const int64_t images[] = {b, in[0], in[1], in[2]}, logits[] = {b, config->classes};
+  const int64_t steps[] = {config->seq_len, b, config->input}, states[] = {config->seq_len, b, config->hidden};
+  if (c->network->kind->convolutional) {
+    BPPSA_TRY(fill(c->device, &c->x, config->dtype, 4, images, 1));
+    return fill(c->device, &c->seed, config->dtype, 2, logits, 1 / (double)b);
+  }
+  BPPSA_TRY(fill(c->device, &c->x, config->dtype, 3, steps, 1));
+  return fill(c->device, &c->seed, config->dtype, config->loss_all ? 3 : 2, config->loss_all ? states : states + 1,
+              1 / (double)b);
+}
+
+static bppsa_status measure(const bppsa_planner_request *request, const bppsa_network *network, const bppsa_device *device,
+                            bppsa_network_config *config, double *median_s) {
+  contest c = {.request = request, .network = network, .device = device};
+  bppsa_status status = fill_operands(config, &c);
+  if (status == BPPSA_OK) {
+    status = try_all(&c, config);
+  }
+  bppsa_buffer_free(&c.x);
+  bppsa_buffer_free(&c.seed);
+  if (status == BPPSA_OK) {
+    *config = c.best;
+    *median_s = c.best_s;
+  }
+  return status;
+}
+
+/* Writes everything that a measurement depends on. */
+static void make_key(const bppsa_network *network, const bppsa_device *device, int64_t limit, const bppsa_network_config *c,
+                     char *key) {
+  char identity[32];
+  snprintf(key, KEY_SIZE,
+           "bppsa %s %s|%s|%s|%s|threads %d|%s|%s|T %" PRId64 " B %" PRId64 " I %" PRId64 " H %" PRId64 " layers %" PRId64
+           "|loss %s|input gradients %d|memory limit %" PRId64 "|backward %s|%s",
+           BPPSA_VERSION, BPPSA_COMMIT, bppsa_device_get_name(device), bppsa_device_get_hardware(device), bppsa_simd_get()->name,
+           (int)bppsa_device_get_threads(device), network->kind->name, bppsa_dtype_name(c->dtype), c->seq_len, c->batch, c->input,
+           c->hidden, c->layers, c->loss_all ? "all" : "last", (int)c->input_gradients, limit,
+           bppsa_backward_name(c->method.backward),
+           network->kind->convolutional ? bppsa_network_identity(network, identity, sizeof identity) : "");
+}
+
+bppsa_status bppsa_planner_choose(const bppsa_planner_request *request, const bppsa_network *network, const bppsa_device *device,
+                                  bppsa_network_config *config, bppsa_chosen *chosen, char *note) {
+  char key[KEY_SIZE];
+  /* The key has the limit that was asked for, because the available memory changes all the time. */
+  make_key(network, device, request->memory_limit, config, key);
+  config->memory_limit = request->memory_limit > 0 ? request->memory_limit : request->assumed_limit;
+  note[0] = '\0';
+  if (!request->measure || *chosen == BPPSA_CHOSEN_BY_CHECKPOINT) {
+    return BPPSA_OK;
+  }
+  if (*chosen != BPPSA_CHOSEN_BY_ESTIMATE) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "--plan: measure beside a given %s, expected --backward auto, or scan with --algorithm auto",
+                      config->method.backward == BPPSA_BACKWARD_BP ? "--backward bp" : "algorithm");
+  }
+  if (bppsa_plan_cache_find(key, &config->method)) {
+    *chosen = BPPSA_CHOSEN_BY_CACHE;
+    return BPPSA_OK;
+  }
+  double median_s;
+  BPPSA_TRY(measure(request, network, device, config, &median_s));
+  *chosen = BPPSA_CHOSEN_BY_MEASUREMENT;
+  if (bppsa_plan_cache_store(key, &config->method, median_s) != BPPSA_OK) {
+    snprintf(note, BPPSA_PLANNER_NOTE, "the measured plan is not kept: %s", bppsa_last_error());
+  }
+  return BPPSA_OK;
+}

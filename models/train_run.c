@@ -1,0 +1,103 @@
+#include "models/train_run.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "core/alloc.h"
+#include "core/clock.h"
+#include "train/checkpoint.h"
+
+void bppsa_train_run_free(bppsa_train_run *run) {
+  bppsa_model_destroy(run->model);
+  bppsa_dataset_destroy(run->dataset);
+  bppsa_buffer_free(&run->order);
+  bppsa_device_destroy(run->device);
+  bppsa_safetensors_destroy(run->weights);
+  bppsa_network_close(&run->network);
+  *run = (bppsa_train_run){0};
+}
+
+bppsa_status bppsa_train_run_create_model(bppsa_train_run *run) {
+  const double start = bppsa_now();
+  BPPSA_TRY(bppsa_network_create(&run->network, &run->config, run->device, &run->model));
+  run->plan_s = bppsa_now() - start;
+  return BPPSA_OK;
+}
+
+/* ---- checkpoints ---- */
+
+bppsa_status bppsa_train_run_resume_method(bppsa_train_run *run) {
+  if (!run->train.resume || run->chosen != BPPSA_CHOSEN_BY_ESTIMATE) {
+    return BPPSA_OK;
+  }
+  static const char *const key = "gradients";
+  char value[64];
+  BPPSA_TRY(bppsa_checkpoint_peek(run->train.checkpoint, 1, &key, &value));
+  bppsa_gradient_method kept;
+  /* Where a scan was asked for, a checkpoint of BP belongs to another run, and resuming says so. */
+  const bool scan = run->config.method.backward == BPPSA_BACKWARD_SCAN;
+  if (bppsa_gradient_method_parse(value, &kept) == BPPSA_OK && !bppsa_gradient_method_open(&kept) &&
+      (!scan || kept.backward == BPPSA_BACKWARD_SCAN)) {
+    run->config.method = kept;
+    run->chosen = BPPSA_CHOSEN_BY_CHECKPOINT;
+  }
+  return BPPSA_OK;
+}
+
+/* Sets field `count` to a copy of the text, and returns the number of the next field. */
+static int64_t add_field(bppsa_train_fields *f, int64_t count, const char *key, const char *text) {
+  snprintf(f->texts[count], sizeof f->texts[count], "%s", text);
+  f->fields[count] = (bppsa_metadata){key, f->texts[count]};
+  return count + 1;
+}
+
+static int64_t add_number(bppsa_train_fields *f, int64_t count, const char *key, int64_t number) {
+  char text[24];
+  snprintf(text, sizeof text, "%" PRId64, number);
+  return add_field(f, count, key, text);
+}
+
+void bppsa_train_run_set_fields(bppsa_train_run *run) {
+  bppsa_train_fields *f = &run->fields;
+  const bppsa_network_config *c = &run->config;
+  char text[BPPSA_TRAIN_FIELD];
+  int64_t count = 0;
+  if (run->network.kind->convolutional) {
+    count = add_field(f, count, "network", bppsa_network_identity(&run->network, text, sizeof text));
+  } else {
+    count = add_field(f, count, "nonlinearity", bppsa_nonlinearity_name(c->nonlinearity));
+    count = add_field(f, count, "loss", bppsa_objective_loss(&run->objective, c->loss_all));
+    count = add_number(f, count, "hidden", c->hidden);
+    count = add_number(f, count, "layers", c->layers);
+  }
+  run->train.gradients = f->texts[count];
+  const bppsa_gradient_method method = bppsa_network_method(&run->network, c, run->model);
+  count = add_field(f, count, "gradients", bppsa_gradient_method_text(&method, text, sizeof text));
+  run->train.fields = f->fields;
+  run->train.field_count = count;
+}
+
+/* ---- weights ---- */
+
+bppsa_status bppsa_train_run_save_weights(const bppsa_train_run *run, const char *path) {
+  const bppsa_model *model = run->model;
+  const bool recurrent = !run->network.kind->convolutional;
+  bppsa_metadata metadata[3] = {{"model", run->network.kind->name}};
+  int64_t known = 1;
+  if (recurrent) {
+    metadata[known++] = (bppsa_metadata){"nonlinearity", bppsa_nonlinearity_name(run->config.nonlinearity)};
+  }
+  if (recurrent || run->objective.mse) {
+    metadata[known++] = (bppsa_metadata){"loss", bppsa_objective_loss(&run->objective, run->config.loss_all)};
+  }
+  bppsa_named_view *tensors = bppsa_calloc(model->parameter_count, sizeof *tensors);
+  if (tensors == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i < model->parameter_count; ++i) {
+    tensors[i] = (bppsa_named_view){model->parameters[i].name, model->parameters[i].value};
+  }
+  const bppsa_status status = bppsa_safetensors_save(path, model->parameter_count, tensors, known, metadata);
+  bppsa_free(tensors);
+  return status;
+}

@@ -1,0 +1,54 @@
+/* A run of training: the network, its data, the trainer's settings, and the results. */
+#ifndef BPPSA_MODELS_TRAIN_RUN_H
+#define BPPSA_MODELS_TRAIN_RUN_H
+
+#include "core/buffer.h"
+#include "models/planner.h"
+#include "train/objective.h"
+#include "train/trainer.h"
+
+enum { BPPSA_TRAIN_FIELDS = 5, BPPSA_TRAIN_FIELD = 64 };
+
+/* What a resumed run must have in common with the first one, beyond what the trainer itself compares. */
+typedef struct {
+  bppsa_metadata fields[BPPSA_TRAIN_FIELDS];
+  char texts[BPPSA_TRAIN_FIELDS][BPPSA_TRAIN_FIELD];
+} bppsa_train_fields;
+
+typedef struct {
+  bppsa_network network;
+  bppsa_network_config config;
+  bppsa_objective objective;
+  bppsa_chosen chosen; /* where the choice of the method comes from */
+  bppsa_train_config train;
+  bppsa_train_fields fields;
+  const char *init;           /* "default", "orthogonal", "from weights" */
+  bppsa_safetensors *weights; /* where the weights come from, or NULL */
+  bppsa_device *device;
+  bppsa_dataset *dataset;
+  bppsa_split split;
+  bppsa_buffer order;    /* a given order of the samples */
+  int64_t epoch_samples; /* samples that an epoch visits */
+  bppsa_model *model;
+  double plan_s; /* seconds that creating the model took; for a sparse scan this is planning */
+
+  bppsa_train_result result;
+  double seconds;           /* Σ of all steps, validation left out */
+  int64_t samples;          /* trained on so far */
+  bppsa_train_record epoch; /* the latest complete epoch */
+} bppsa_train_run;
+
+void bppsa_train_run_free(bppsa_train_run *run); /* a zeroed one is legal */
+
+/* Takes the method of a resumed run from its checkpoint, even where `auto` would now choose another one.
+ * ERR_ARGUMENT, ERR_FORMAT: of the checkpoint. */
+bppsa_status bppsa_train_run_resume_method(bppsa_train_run *run);
+/* Creates the model, and measures how long that takes. ERR_* of bppsa_network_create. */
+bppsa_status bppsa_train_run_create_model(bppsa_train_run *run);
+/* Fills run->train with what a resumed run must have in common with the first one, once the model exists. It borrows from the
+ * run. */
+void bppsa_train_run_set_fields(bppsa_train_run *run);
+/* Saves the weights with the metadata that `eval` and `grad` need: model, nonlinearity, loss. ERR_IO, ERR_MEMORY. */
+bppsa_status bppsa_train_run_save_weights(const bppsa_train_run *run, const char *path);
+
+#endif

@@ -1,0 +1,325 @@
+#include "models/weights.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "train/line.h"
+#include "train/objective.h"
+
+/* ---- names ---- */
+
+#define BARE "."          /* the --prefix for names without a prefix, which begin with weight_ih_l0 */
+#define ADDED "recurrent" /* at least as long as what a new name adds to an old one */
+
+/* --prefix P[,HEAD]. */
+typedef struct {
+  const char *stem, *head; /* head: "" where none is given */
+  size_t stem_length;
+} prefix;
+
+/* Returns what follows "STEM." in a name, or NULL; where the stem is BARE, the whole name. */
+static const char *rest_of(const char *name, const char *stem, size_t length) {
+  if (length == strlen(BARE) && strncmp(stem, BARE, length) == 0) {
+    return name;
+  }
+  return strncmp(name, stem, length) == 0 && name[length] == '.' ? name + length + 1 : NULL;
+}
+
+static bool starts(const char *text, const char *start) {
+  return strncmp(text, start, strlen(start)) == 0;
+}
+
+/* Finds the network's own name of a file's tensor: *before, a dot, *rest. Returns false where it is no tensor of the network. */
+static bool own_name(const bppsa_network_kind *kind, const prefix *p, const char *name, const char **before, const char **rest) {
+  *before = "";
+  *rest = p->head[0] != '\0' ? rest_of(name, p->head, strlen(p->head)) : NULL;
+  if (*rest != NULL) {
+    *before = "linear";
+    return true;
+  }
+  *rest = rest_of(name, p->stem, p->stem_length);
+  if (*rest == NULL || kind->convolutional) {
+    return *rest != NULL;
+  }
+  *before = starts(*rest, "weight_") || starts(*rest, "bias_") ? kind->name : "";
+  return p->head[0] == '\0' || !starts(*rest, "linear.");
+}
+
+static bppsa_status parse_prefix(const char *text, const bppsa_network_kind *kind, prefix *p) {
+  const char *comma = strchr(text, ',');
+  *p = (prefix){text, comma != NULL ? comma + 1 : "", comma != NULL ? (size_t)(comma - text) : strlen(text)};
+  if (p->stem_length == 0 || (comma != NULL && (comma[1] == '\0' || strchr(comma + 1, ',') != NULL))) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--prefix: '%s', expected P or P,HEAD", text);
+  }
+  if (comma != NULL && kind->convolutional) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--prefix: '%s' names a head of %s, expected P alone: its head is one of the layers",
+                      text, kind->name);
+  }
+  return BPPSA_OK;
+}
+
+/* The tensors that --prefix selects, under the network's own names; the names lie in the same piece of memory. A head without the
+ * prefix is found under its own name, unless there is one with the prefix. */
+static bppsa_status rename_tensors(const bppsa_network_kind *kind, const prefix *p, const bppsa_safetensors *file,
+                                   bppsa_named_view **tensors, int64_t *count) {
+  const int64_t size = bppsa_safetensors_count(file);
+  size_t bytes = (size_t)size * sizeof **tensors + 1;
+  for (int64_t i = 0; i < size; ++i) {
+    bytes += strlen(bppsa_safetensors_get(file, i)->name) + sizeof ADDED + 1;
+  }
+  bppsa_named_view *list = bppsa_alloc(bytes);
+  if (list == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  char *text = (char *)(list + size);
+  int64_t found = 0;
+  for (int64_t i = 0; i < size; ++i) {
+    const bppsa_named_view *tensor = bppsa_safetensors_get(file, i);
+    const char *before, *rest;
+    if (own_name(kind, p, tensor->name, &before, &rest)) {
+      list[found++] = (bppsa_named_view){text, tensor->view};
+      text += sprintf(text, "%s%s%s", before, before[0] != '\0' ? "." : "", rest) + 1;
+    }
+  }
+  /* Of several tensors with one name the first counts. */
+  for (int64_t i = 0; !kind->convolutional && p->head[0] == '\0' && i < size; ++i) {
+    const bppsa_named_view *tensor = bppsa_safetensors_get(file, i);
+    if (starts(tensor->name, "linear.") && rest_of(tensor->name, p->stem, p->stem_length) == NULL) {
+      list[found++] = *tensor;
+    }
+  }
+  *count = found;
+  *tensors = list;
+  return BPPSA_OK;
+}
+
+static bppsa_status network_tensors(const bppsa_weights_request *request, const bppsa_network_kind *kind,
+                                    const bppsa_safetensors *file, bppsa_named_view **tensors, int64_t *count) {
+  prefix p;
+  if (request->prefix == NULL) {
+    return bppsa_safetensors_list(file, tensors, count);
+  }
+  BPPSA_TRY(parse_prefix(request->prefix, kind, &p));
+  return rename_tensors(kind, &p, file, tensors, count);
+}
+
+/* ---- what is missing ---- */
+
+#define STEM 90 /* the most bytes in front of a name. Longer stems are not proposed, because a message must have room for two. */
+
+/* A candidate for --prefix. */
+typedef struct {
+  const bppsa_network *network;
+  const bppsa_safetensors *file;
+  char text[2 * STEM];
+  bool fits; /* with it every tensor of the network is found */
+} proposal;
+
+/* Tries --prefix STEM, or STEM,HEAD where `head` is not NULL, unless one that fits is known. ERR_MEMORY. */
+static bppsa_status try_prefix(proposal *proposed, const char *stem, const char *head) {
+  bppsa_named_view *tensors = NULL;
+  bppsa_network_config found = {0};
+  int64_t count = 0;
+  prefix p;
+  if (proposed->fits) {
+    return BPPSA_OK;
+  }
+  snprintf(proposed->text, sizeof proposed->text, "%s%s%s", stem, head != NULL ? "," : "", head != NULL ? head : "");
+  if (parse_prefix(proposed->text, proposed->network->kind, &p) != BPPSA_OK) {
+    return BPPSA_OK; /* --prefix separates two stems by a comma, so no stem has one */
+  }
+  BPPSA_TRY(rename_tensors(proposed->network->kind, &p, proposed->file, &tensors, &count));
+  proposed->fits = bppsa_network_infer("", proposed->network, count, tensors, &found) == BPPSA_OK;
+  bppsa_free(tensors);
+  return BPPSA_OK;
+}
+
+/* Cuts ".END" off a name (stem: size STEM); a name that is END has the stem BARE. Returns false where the name ends in something
+ * else. */
+static bool cut_end(const char *name, const char *end, char *stem) {
+  const size_t length = strlen(name), cut = strlen(end) + 1;
+  if (strcmp(name, end) == 0) {
+    snprintf(stem, STEM, BARE);
+    return true;
+  }
+  if (length <= cut || length - cut >= STEM || name[length - cut] != '.' || strcmp(name + length - cut + 1, end) != 0) {
+    return false;
+  }
+  snprintf(stem, STEM, "%.*s", (int)(length - cut), name);
+  return true;
+}
+
+/* The prefixes that fit a recurrent cell whose tensors stand behind `stem`: one for the cell alone, one for cell and head
+ * together, and two different ones. */
+static bppsa_status try_cell(proposal *proposed, const char *stem) {
+  char part[STEM];
+  BPPSA_TRY(try_prefix(proposed, stem, NULL));
+  if (cut_end(stem, proposed->network->kind->name, part)) {
+    BPPSA_TRY(try_prefix(proposed, part, NULL));
+  }
+  for (int64_t i = 0; !proposed->fits && i < bppsa_safetensors_count(proposed->file); ++i) {
+    const bppsa_named_view *tensor = bppsa_safetensors_get(proposed->file, i);
+    if (tensor->view.ndim == 2 && cut_end(tensor->name, "weight", part)) {
+      BPPSA_TRY(try_prefix(proposed, stem, part));
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* Appends the --prefix with which every tensor of the network would be found, if the file has one: the name of the network's first
+ * weight stands behind it. */
+static bppsa_status suggest_prefix(const bppsa_network *network, const bppsa_safetensors *file, bppsa_line *line) {
+  char first[200] = "weight_ih_l0", stem[STEM];
+  const bool convolutional = network->kind->convolutional;
+  proposal proposed = {.network = network, .file = file};
+  for (int64_t i = 0; convolutional && i < network->layers.count; ++i) {
+    if (bppsa_cnn_has_weights(&network->layers.layers[i])) {
+      snprintf(first, sizeof first, "%s.weight", network->layers.layers[i].prefix);
+      break;
+    }
+  }
+  for (int64_t i = 0; !proposed.fits && i < bppsa_safetensors_count(file); ++i) {
+    if (cut_end(bppsa_safetensors_get(file, i)->name, first, stem)) {
+      BPPSA_TRY(convolutional ? try_prefix(&proposed, stem, NULL) : try_cell(&proposed, stem));
+    }
+  }
+  if (proposed.fits) {
+    bppsa_line_add(line, "; did you mean --prefix %s?", proposed.text);
+  }
+  return BPPSA_OK;
+}
+
+/* Appends to the message of a missing tensor what the file has. */
+static bppsa_status say_names(const bppsa_weights_request *request, const bppsa_network *network, const bppsa_safetensors *file) {
+  enum { SHOWN = 8 };
+  bppsa_line line = {.length = 0};
+  const int64_t count = bppsa_safetensors_count(file);
+  bppsa_line_add(&line, "%.300s", bppsa_last_error());
+  if (request->propose_prefix) {
+    BPPSA_TRY(suggest_prefix(network, file, &line));
+  }
+  bppsa_line_add(&line, "; the file has %s", count == 0 ? "no tensor" : "");
+  for (int64_t i = 0; i < count && i < SHOWN; ++i) {
+    bppsa_line_add(&line, "%s%.60s", i > 0 ? ", " : "", bppsa_safetensors_get(file, i)->name);
+  }
+  if (count > SHOWN) {
+    bppsa_line_add(&line, " and %" PRId64 " more", count - SHOWN);
+  }
+  return bppsa_fail(BPPSA_ERR_FORMAT, "%s", line.text);
+}
+
+/* ---- the architecture ---- */
+
+/* Refuses a size that differs from the one of the weights. */
+static bppsa_status check_integer(const char *option, int64_t asked, int64_t found, const char *path) {
+  return asked == 0 || asked == found
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %" PRId64 " contradicts the weights in %s, expected %" PRId64, option, asked,
+                          path, found);
+}
+
+/* Reads what files saved by this program say about themselves; other files have no such metadata. */
+static bppsa_status read_metadata(const bppsa_weights_request *request, const bppsa_network_kind *kind,
+                                  const bppsa_safetensors *file, bppsa_network_config *config) {
+  const char *nonlinearity = bppsa_safetensors_metadata(file, "nonlinearity"), *asked = request->nonlinearity;
+  if (nonlinearity != NULL && kind->cell != NULL && kind->cell->relu) {
+    const bool relu = strcmp(nonlinearity, "relu") == 0;
+    if (!relu && strcmp(nonlinearity, "tanh") != 0) {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: metadata nonlinearity is '%s', expected tanh or relu", request->path,
+                        nonlinearity);
+    }
+    if (asked != NULL && strcmp(asked, nonlinearity) != 0) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "--nonlinearity: %s contradicts the weights in %s, expected %s", asked, request->path,
+                        nonlinearity);
+    }
+    config->nonlinearity = relu ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
+  }
+  /* An option may name another loss, because the loss is no part of the architecture. */
+  const char *loss = bppsa_safetensors_metadata(file, "loss");
+  if (loss != NULL && !request->loss_given) {
+    config->loss_all = bppsa_objective_all(loss);
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status describe_weights(const bppsa_weights_request *request, const bppsa_network *network,
+                                     const bppsa_safetensors *file, bppsa_network_config *config) {
+  bppsa_named_view *tensors = NULL;
+  int64_t count = 0;
+  BPPSA_TRY(network_tensors(request, network->kind, file, &tensors, &count));
+  const bppsa_status status = bppsa_network_infer(request->path, network, count, tensors, config);
+  bppsa_free(tensors);
+  BPPSA_TRY(status == BPPSA_ERR_FORMAT ? say_names(request, network, file) : status); /* a tensor is missing */
+  BPPSA_TRY(check_integer("--layers", request->layers, config->layers, request->path));
+  BPPSA_TRY(check_integer("--hidden", request->hidden, config->hidden, request->path));
+  config->dtype = request->dtype != NULL ? *request->dtype : config->dtype;
+  return read_metadata(request, network->kind, file, config);
+}
+
+bppsa_status bppsa_weights_load(const bppsa_weights_request *request, const bppsa_network *network, bppsa_network_config *config,
+                                bppsa_safetensors **file) {
+  bppsa_safetensors *loaded = NULL;
+  bppsa_network_config described = *config;
+  BPPSA_TRY(bppsa_input_status(bppsa_safetensors_load(request->path, &loaded)));
+  const bppsa_status status = describe_weights(request, network, loaded, &described);
+  if (status != BPPSA_OK) {
+    bppsa_safetensors_destroy(loaded);
+    return status;
+  }
+  *config = described;
+  *file = loaded;
+  return BPPSA_OK;
+}
+
+/* ---- the values ---- */
+
+/* Returns the tensor of that name, or NULL. */
+static const bppsa_view *find_tensor(const char *name, int64_t count, const bppsa_named_view *tensors) {
+  for (int64_t i = 0; i < count; ++i) {
+    if (strcmp(tensors[i].name, name) == 0) {
+      return &tensors[i].view;
+    }
+  }
+  return NULL;
+}
+
+/* Refuses values that are not finite in the parameter's dtype. bppsa_model_set itself refuses tensors of another shape. */
+static bppsa_status check_finite(const char *path, const bppsa_parameter *parameter, const bppsa_view *from) {
+  const bool real = from != NULL && (from->dtype == BPPSA_F32 || from->dtype == BPPSA_F64);
+  const int64_t count = real && bppsa_view_same_shape(from, &parameter->value) ? bppsa_view_count(from) : 0;
+  const bppsa_dtype dtype = parameter->value.dtype;
+  for (int64_t k = 0; k < count; ++k) {
+    const double value = bppsa_view_get(from, k);
+    if (!isfinite(value)) {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s holds a value that is not finite, expected finite weights", path,
+                        parameter->name);
+    }
+    if (dtype == BPPSA_F32 && !isfinite((float)value)) {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: %s: element %" PRId64 " is %g, beyond %s, expected --dtype %s or smaller weights",
+                        path, parameter->name, k, value, bppsa_dtype_name(dtype), bppsa_dtype_name(from->dtype));
+    }
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_weights_set(const bppsa_weights_request *request, const bppsa_network *network, const bppsa_safetensors *file,
+                               bppsa_model *model, bool *rounded) {
+  bppsa_named_view *tensors = NULL;
+  bppsa_status status = BPPSA_OK;
+  int64_t count = 0;
+  BPPSA_TRY(network_tensors(request, network->kind, file, &tensors, &count));
+  for (int64_t i = 0; status == BPPSA_OK && i < model->parameter_count; ++i) {
+    const bppsa_parameter *parameter = &model->parameters[i];
+    status = check_finite(request->path, parameter, find_tensor(parameter->name, count, tensors));
+  }
+  status = status == BPPSA_OK ? bppsa_model_set(model, request->path, count, tensors) : status;
+  if (status == BPPSA_OK && rounded != NULL) {
+    const bppsa_view *first = find_tensor(model->parameters[0].name, count, tensors);
+    *rounded = model->dtype == BPPSA_F32 && first->dtype == BPPSA_F64;
+  }
+  bppsa_free(tensors);
+  return status;
+}

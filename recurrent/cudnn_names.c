@@ -1,8 +1,0 @@
-/* Names that appear in results, in builds with cuDNN and without. */
-#include "recurrent/recurrent_cudnn.h"
-
-const char *bppsa_cudnn_algorithm_name(bppsa_cudnn_algorithm algorithm) {
-  static const char *const names[BPPSA_CUDNN_ALGORITHMS] = {"standard", "persist_static", "persist_dynamic",
-                                                            "persist_static_small_h", "standard_tf32"};
-  return names[algorithm];
-}

@@ -1,0 +1,15 @@
+/* Schedules and schemes as texts for people, and the list of schemes as JSON. */
+#ifndef BPPSA_SCHEDULE_REPORT_H
+#define BPPSA_SCHEDULE_REPORT_H
+
+#include "schedule/timed.h"
+
+/* Appends a schedule's times and a row a worker, of many workers the first and the last. ERR_MEMORY. */
+bppsa_status bppsa_timed_text(const bppsa_timed *timed, bppsa_text *text);
+
+/* Appends a line a scheme: its id, what it is, its paper. ERR_MEMORY. */
+bppsa_status bppsa_schedule_list_text(bppsa_text *text);
+/* The same as an array of {"id", "summary", "paper"}; NULL when out of memory. */
+json_t *bppsa_schedule_list_json(void);
+
+#endif

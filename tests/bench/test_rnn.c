@@ -1,0 +1,448 @@
+/* `bench rnn` and `bench crossover`: the documents, verification, memory limits, wrong requests. */
+#include "tests/cli/batch_files.h"
+
+#include <math.h>
+
+#include "bench/cases/rnn.h"
+
+#define TINY "--batch 3 --hidden 4 --repeats 2 --threads 2"
+
+static const json_t *find_row(const json_t *document, const char *method) {
+  const json_t *rows = json_object_get(document, "rows");
+  for (size_t i = 0; i < json_array_size(rows); ++i) {
+    if (strcmp(get_text(json_array_get(rows, i), "method"), method) == 0) {
+      return json_array_get(rows, i);
+    }
+  }
+  fail_msg("no row of %s", method);
+  return NULL;
+}
+
+static void check_row(const json_t *row) {
+  const char *const parameters[] = {"seq_len", "batch", "hidden", "input", "layers", "threads"};
+  for (size_t i = 0; i < sizeof parameters / sizeof parameters[0]; ++i) {
+    assert_true(get_integer(row, parameters[i]) > 0);
+  }
+  const bool forward = strcmp(get_text(row, "method"), "forward") == 0;
+  assert_string_equal(get_text(row, "phase"), forward ? "forward" : "backward");
+  assert_true(get_real(row, "min_s") > 0);
+  assert_true(get_real(row, "min_s") <= get_real(row, "median_s") && get_real(row, "median_s") <= get_real(row, "max_s"));
+  assert_true(get_real(row, "residual") >= 0 && get_real(row, "residual") < BPPSA_BENCH_RESIDUAL);
+  assert_true(json_is_true(json_object_get(row, "ok")));
+  assert_true(get_integer(row, "flops") > 0 && get_integer(row, "bytes") > 0 && get_integer(row, "memory_bytes") > 0);
+  if (!forward) {
+    assert_true(get_integer(row, "redone") >= 0 && get_real(row, "peak_fraction") > 0 && get_real(row, "peak_fraction") < 1.2);
+    const char *const fractions[] = {"zeros", "subnormals", "hidden_zeros", "hidden_subnormals"};
+    for (size_t i = 0; i < sizeof fractions / sizeof fractions[0]; ++i) {
+      assert_true(get_real(row, fractions[i]) >= 0 && get_real(row, fractions[i]) <= 1);
+    }
+  }
+}
+
+static void check_document(const json_t *document, int repeats) {
+  const char *const methods[] = {"forward", "bp", "linear", "blelloch", "chunked", "auto"};
+  const json_t *rows = json_object_get(document, "rows"), *device = json_object_get(document, "device");
+  assert_string_equal(get_text(document, "bench"), "rnn");
+  assert_int_equal(strlen(get_text(document, "date")), 20);
+  assert_non_null(json_object_get(document, "commit"));
+  assert_int_equal(get_integer(device, "threads"), 2);
+  assert_true(strlen(get_text(device, "blas")) > 0);
+  assert_non_null(json_object_get(device, "hardware"));
+  assert_non_null(json_object_get(device, "vector"));
+  assert_int_equal(json_array_size(rows), 6); /* one point, one initialisation */
+  for (size_t i = 0; i < 6; ++i) {
+    const json_t *row = json_array_get(rows, i);
+    assert_string_equal(get_text(row, "method"), methods[i]);
+    assert_int_equal(get_integer(row, "repeats"), repeats);
+    check_row(row);
+  }
+}
+
+static void test_point(void **state) {
+  (void)state;
+  const char *const variants[] = {"--init orthogonal",           "--layers 2 --loss all",     "--dtype f64",
+                                  "--nonlinearity relu",         "--up-levels 1 --chunks 3",  "--loss all --dtype f64 --layers 3",
+                                  "--init default --device cpu", "--memory-limit 64M --quick"};
+  const int lengths[] = {1, 2, 50};
+  for (size_t v = 0; v < sizeof variants / sizeof variants[0]; ++v) {
+    for (size_t t = 0; t < sizeof lengths / sizeof lengths[0]; ++t) {
+      json_t *document = run_json("bench rnn --json --seq-len %d %s %s", lengths[t], TINY, variants[v]);
+      check_document(document, 2);
+      assert_int_equal(get_integer(find_row(document, "bp"), "seq_len"), lengths[t]);
+      json_decref(document);
+    }
+  }
+}
+
+static void test_counts(void **state) {
+  (void)state;
+  json_t *document = run_json("bench rnn --json --seq-len 10 --batch 3 --hidden 4 --repeats 1 --threads 2");
+  check_document(document, 1);
+  const int64_t gemm = 2 * 10 * 3 * 4 * (1 + 4);
+  assert_int_equal(get_integer(find_row(document, "forward"), "flops"), gemm);
+  assert_int_equal(get_integer(find_row(document, "bp"), "flops"), 9 * 3 * 2 * 4 * 4 + gemm); /* g_10 is the seed */
+  assert_int_equal(get_integer(find_row(document, "linear"), "flops"), get_integer(find_row(document, "bp"), "flops"));
+  assert_true(get_integer(find_row(document, "blelloch"), "flops") > get_integer(find_row(document, "bp"), "flops"));
+  assert_int_equal(get_integer(find_row(document, "forward"), "bytes"), 4 * 10 * 3 * (1 + 4));
+  assert_string_equal(get_text(find_row(document, "linear"), "algorithm"), "linear");
+  assert_true(get_integer(find_row(document, "blelloch"), "up_levels") > 0);
+  assert_true(get_integer(find_row(document, "chunked"), "chunks") > 0);
+  assert_true(get_integer(find_row(document, "blelloch"), "workspace_bytes") > 0);
+  json_decref(document);
+  /* default weights: after a few hundred steps the gradients of the early hidden states are zero in f32 */
+  document = run_json("bench rnn --json --seq-len 600 --batch 1 --hidden 4 --repeats 1 --threads 2");
+  assert_true(get_real(find_row(document, "bp"), "hidden_zeros") > 0.3);
+  json_decref(document);
+}
+
+static void test_data_file(void **state) {
+  (void)state;
+  write_reals("X.npy", BPPSA_F32, 3, (int64_t[]){5, 7, 2});
+  write_labels("Y.npy", 1, (int64_t[]){5}, -1, 0);
+  json_t *document = run_json("bench rnn --json --data npy:X.npy,Y.npy %s", TINY);
+  check_document(document, 2);
+  assert_int_equal(get_integer(find_row(document, "bp"), "seq_len"), 7); /* the file's length */
+  assert_int_equal(get_integer(find_row(document, "bp"), "input"), 2);
+  json_decref(document);
+  assert_fails(2, "--batch: 6, more than the 5 samples", "bench rnn --json --data npy:X.npy,Y.npy --batch 6 --hidden 4");
+  assert_fails(2, "none.npy", "bench rnn --json --data npy:none.npy,Y.npy");
+}
+
+static void test_table_and_file(void **state) {
+  (void)state;
+  run_result result = run("bench rnn --seq-len 20 --out R.json %s", TINY);
+  assert_int_equal(result.code, 0);
+  assert_string_equal(result.err, "");
+  const char *const words[] = {"forward", "bp",    "linear",     "blelloch", "chunked",
+                               "auto",    "zeros", "subnormals", "GFLOP/s",  "T 20  B 3  H 4"};
+  for (size_t i = 0; i < sizeof words / sizeof words[0]; ++i) {
+    assert_non_null(strstr(result.out, words[i]));
+  }
+  assert_null(strstr(result.out, "FAIL"));
+  assert_null(strstr(result.out, "{"));
+  release(&result);
+  json_error_t error;
+  json_t *document = json_load_file("R.json", 0, &error);
+  assert_non_null(document);
+  check_document(document, 2);
+  json_decref(document);
+  result = run("bench rnn --json --seq-len 20 --out R2.json %s", TINY);
+  size_t size;
+  char *bytes = read_bytes("R2.json", &size);
+  assert_int_equal(strlen(result.out), size + 1); /* plus a line end */
+  assert_memory_equal(result.out, bytes, size);
+  free(bytes);
+  release(&result);
+}
+
+static void test_sweep(void **state) {
+  (void)state;
+  const bppsa_bench_sweep *full = bppsa_bench_get_sweep(false), *quick = bppsa_bench_get_sweep(true);
+  assert_int_equal(full->seq_len_count, 8);
+  assert_int_equal(full->batch_count, 8);
+  assert_int_equal(full->seq_lens[0], 10);
+  assert_int_equal(full->seq_lens[7], 30000);
+  assert_int_equal(full->batches[0], 2);
+  assert_int_equal(full->batches[7], 256);
+  assert_true(full->seq_len == 1000 && full->batch == 16);
+  assert_true(quick->seq_len_count < full->seq_len_count && quick->batch_count < full->batch_count);
+}
+
+/* With a time limit of one second, only the first point of a large sweep is measured, and the others are counted. */
+static void test_time_limit(void **state) {
+  (void)state;
+  json_t *document = run_json("bench crossover --quick --seq-len 3000 --threads 1 --time-limit 1 --json");
+  const int64_t left_out = get_integer(document, "points_left_out");
+  const int64_t rows = (int64_t)json_array_size(json_object_get(document, "rows"));
+  assert_true(rows >= 4 && left_out >= 1);
+  assert_int_equal(rows / 4 + left_out, 2 * 4 * 3); /* T 10, 100, 1000, 3000 */
+  json_decref(document);
+  document = run_json("bench rnn --json --seq-len 5 --batch 2 --hidden 3 --repeats 1 --threads 1 --time-limit 1000");
+  assert_int_equal(get_integer(document, "points_left_out"), 0);
+  json_decref(document);
+  assert_fails(2, "--time-limit: '0'", "bench rnn --time-limit 0");
+}
+
+static void test_memory_limit(void **state) {
+  (void)state;
+  const char *line = "bench rnn --seq-len 400 --batch 4 --hidden 20 --repeats 1 --threads 2 --memory-limit 2400K";
+  json_t *document = run_json("%s --json", line); /* blelloch holds 199 products of 4 samples: 1.27 MB */
+  const json_t *refused = find_row(document, "blelloch");
+  assert_true(json_is_null(json_object_get(refused, "median_s")));
+  assert_int_equal(get_integer(refused, "repeats"), 0);
+  assert_true(get_integer(refused, "memory_bytes") > 1 << 20);
+  char bytes[40];
+  snprintf(bytes, sizeof bytes, "%lld bytes", (long long)get_integer(refused, "memory_bytes"));
+  assert_non_null(strstr(get_text(refused, "skipped"), bytes));
+  check_row(find_row(document, "bp"));
+  check_row(find_row(document, "chunked"));
+  json_decref(document);
+  run_result result = run("%s", line);
+  assert_int_equal(result.code, 0);
+  assert_non_null(strstr(result.out, "skipped: needs"));
+  release(&result);
+  assert_fails(2, "--memory-limit: 100 bytes, expected at least", "bench rnn --seq-len 400 --memory-limit 100 --json");
+  assert_fails(2, "--memory-limit: 100 bytes, expected at least",
+               "bench crossover --quick --seq-len 10 --memory-limit 100 --json");
+}
+
+/* Rows that fail their check are marked, counted and end the program with 1. */
+static void test_failed_rows(void **state) {
+  (void)state;
+  const bppsa_bench_point point = {
+      .kind = bppsa_network_kind_find("rnn"), .config = bppsa_recurrent_config_default(), .data = "bitstream"};
+  bppsa_bench_result result = {.threads = 1};
+  for (int m = 0; m < BPPSA_BENCH_METHODS; ++m) {
+    result.rows[m] = (bppsa_bench_row){.measured = true, .time = {1, 1, 1, 1, false}, .residual = 1, .flops = 1};
+  }
+  result.rows[BPPSA_BENCH_CHUNKED].residual = BPPSA_BENCH_RESIDUAL;
+  result.rows[BPPSA_BENCH_AUTO].residual = INFINITY;
+  bppsa_bench_tally tally = {0};
+  bppsa_bench_tally_add(&tally, &result);
+  assert_int_equal(tally.measured, 6);
+  assert_int_equal(tally.failed, 2);
+  assert_int_equal(bppsa_bench_verdict(&tally, 0), BPPSA_ERR_NUMERIC); /* exit 1 */
+  json_t *rows = json_array();
+  assert_true(bppsa_bench_append(rows, &point, &result));
+  assert_true(json_is_true(json_object_get(json_array_get(rows, BPPSA_BENCH_BLELLOCH), "ok")));
+  assert_true(json_is_false(json_object_get(json_array_get(rows, BPPSA_BENCH_CHUNKED), "ok")));
+  json_decref(rows);
+  char *out = NULL;
+  size_t size = 0;
+  bppsa_output to = {.out = open_memstream(&out, &size)};
+  assert_int_equal(bppsa_bench_show_table(&to, &point, &result), BPPSA_OK);
+  fclose(to.out);
+  const char *first = strstr(out, "FAIL");
+  assert_non_null(first);
+  assert_non_null(strstr(first + 1, "FAIL"));
+  free(out);
+}
+
+/* The table of a point, as text (free it). */
+static char *table_of(const bppsa_bench_point *point, const bppsa_bench_result *result) {
+  char *out = NULL;
+  size_t size = 0;
+  bppsa_output to = {.out = open_memstream(&out, &size)};
+  assert_int_equal(bppsa_bench_show_table(&to, point, result), BPPSA_OK);
+  fclose(to.out);
+  return out;
+}
+
+/* Noisy rows are marked, explained, and decide nothing: no winner, no place in a fitted line. */
+static void test_noisy_rows(void **state) {
+  (void)state;
+  const bppsa_bench_point point = {
+      .kind = bppsa_network_kind_find("rnn"), .config = bppsa_recurrent_config_default(), .data = "bitstream"};
+  bppsa_bench_result result = {.threads = 1, .peak = {.flops = 1, .bytes = 1}};
+  for (int m = 0; m < BPPSA_BENCH_METHODS; ++m) {
+    result.rows[m] = (bppsa_bench_row){
+        .measured = true, .time = {2, 2, 3, 5, false}, .forward = {1, 1, 1, 5, false}, .residual = 1, .flops = 1};
+  }
+  result.rows[BPPSA_BENCH_CHUNKED].time = (bppsa_timing){0.3, 0.2, 3, 5, false};
+  char *quiet = table_of(&point, &result);
+  assert_non_null(strstr(quiet, "; here chunked wins\n"));
+  assert_null(strchr(quiet, '~'));
+  free(quiet);
+  result.rows[BPPSA_BENCH_CHUNKED].time.noisy = true;
+  char *noisy = table_of(&point, &result);
+  assert_null(strstr(noisy, "wins"));
+  assert_non_null(strstr(noisy, "; no winner is named: noisy: chunked\n"));
+  assert_non_null(strstr(noisy, " ~300 ms"));
+  assert_non_null(strstr(noisy, "~0.15"));
+  assert_non_null(strstr(noisy, BPPSA_BENCH_MARK_NOTE));
+  free(noisy);
+  bppsa_bench_tally tally = {0};
+  bppsa_bench_tally_add(&tally, &result);
+  assert_int_equal(tally.noisy, 1);
+  json_t *rows = json_array();
+  for (int64_t t = 0; t < 4; ++t) { /* the times of chunked do not grow with T, but for one that is noisy */
+    bppsa_bench_point at = point;
+    at.config.seq_len = INT64_C(100) << t;
+    result.rows[BPPSA_BENCH_CHUNKED].time.noisy = t == 3;
+    result.rows[BPPSA_BENCH_CHUNKED].time.median_s = t == 3 ? 90 : 0.3;
+    assert_true(bppsa_bench_append(rows, &at, &result));
+  }
+  assert_true(json_is_false(json_object_get(json_array_get(rows, BPPSA_BENCH_CHUNKED), "noisy")));
+  assert_true(json_is_true(json_object_get(json_array_get(rows, 3 * BPPSA_BENCH_METHODS + BPPSA_BENCH_CHUNKED), "noisy")));
+  json_t *growth = bppsa_bench_growth(rows, point.config.batch);
+  bool found = false;
+  for (size_t i = 0; i < json_array_size(growth); ++i) {
+    const json_t *g = json_array_get(growth, i);
+    if (strcmp(get_text(g, "method"), "chunked") == 0) {
+      found = true;
+      assert_int_equal(get_integer(g, "points"), 3);
+      assert_true(fabs(get_real(g, "time_exponent")) < 1e-9);
+    }
+  }
+  assert_true(found);
+  json_decref(growth);
+  json_decref(rows);
+}
+
+static void test_residual(void **state) {
+  (void)state;
+  float values[] = {1, 2, 2, 0};
+  const double reference[] = {1, 2, 2, 0};
+  const bppsa_view view = bppsa_view_make(values, BPPSA_F32, 1, (int64_t[]){4});
+  assert_true(bppsa_bench_residual(&view, reference, 4) == 0);
+  values[3] = 1e-4f; /* 1e-4 / (3 eps sqrt(4)) */
+  assert_true(fabs(bppsa_bench_residual(&view, reference, 4) - 1e-4 / (3 * 1.1920929e-7 * 2)) < 0.01);
+  values[3] = NAN;
+  assert_true(isinf(bppsa_bench_residual(&view, reference, 4)));
+  const double nothing[] = {0, 0, 0, 0};
+  const float tiny[] = {1e-37f, 0, 0, 0}; /* absolutely: in units of the smallest normal number */
+  memcpy(values, tiny, sizeof values);
+  assert_true(fabs(bppsa_bench_residual(&view, nothing, 1) - 1e-37 / 1.17549435e-38) < 1e-3);
+}
+
+/* ---- crossover ---- */
+
+static void check_cell(const json_t *cell) {
+  const double ratio = get_real(cell, "ratio");
+  assert_true(fabs(ratio - get_real(cell, "bp_s") / get_real(cell, "scan_s")) < 1e-12 * ratio);
+  const json_t *noisy = json_object_get(cell, "noisy");
+  assert_true(json_is_boolean(noisy));
+  assert_string_equal(get_text(cell, "winner"), json_is_true(noisy) ? "" : ratio > 1 ? get_text(cell, "scan") : "bp");
+  assert_true(strcmp(get_text(cell, "scan"), "blelloch") == 0 || strcmp(get_text(cell, "scan"), "chunked") == 0);
+}
+
+static void test_crossover_gru(void **state) {
+  (void)state;
+  json_t *document =
+      run_json("bench crossover --model gru --quick --seq-len 10 --hidden 3 --batch 2 --repeats 1 --threads 1 --json");
+  const json_t *rows = json_object_get(document, "rows");
+  assert_string_equal(get_text(document, "network"), "gru");
+  assert_int_equal(json_array_size(rows), 2 * 3 * 4);
+  for (size_t i = 0; i < json_array_size(rows); ++i) {
+    check_row(json_array_get(rows, i));
+  }
+  check_cell(
+      json_array_get(json_array_get(json_object_get(json_array_get(json_object_get(document, "maps"), 0), "measured"), 0), 0));
+  json_decref(document);
+  assert_fails(2, "--nonlinearity: given beside --model gru", "bench crossover --model gru --nonlinearity relu");
+}
+
+static void test_crossover(void **state) {
+  (void)state;
+  json_t *document = run_json(
+      "bench crossover --quick --seq-len 20 --hidden 5 --batch 2 --repeats 1 --threads 1 --workers 1 --out C.json --json");
+  const json_t *maps = json_object_get(document, "maps");
+  assert_string_equal(get_text(document, "bench"), "crossover");
+  assert_int_equal(get_integer(document, "workers"), 1);
+  assert_non_null(strstr(get_text(document, "model"), "max(critical, total / p)"));
+  assert_int_equal(json_array_size(maps), 2);
+  for (size_t m = 0; m < 2; ++m) {
+    const json_t *map = json_array_get(maps, m), *here = json_object_get(map, "measured"),
+                 *predicted = json_object_get(map, "predicted");
+    const size_t columns = json_array_size(json_object_get(map, m == 0 ? "batch" : "hidden"));
+    assert_int_equal(get_integer(map, m == 0 ? "hidden" : "batch"), m == 0 ? 5 : 2);
+    assert_int_equal(json_array_size(json_object_get(map, "seq_len")), 2); /* 10 and 20 */
+    assert_int_equal(json_array_size(here), 2);
+    for (size_t r = 0; r < 2; ++r) {
+      assert_int_equal(json_array_size(json_array_get(here, r)), columns);
+      for (size_t c = 0; c < columns; ++c) {
+        const json_t *cell = json_array_get(json_array_get(here, r), c), *model = json_array_get(json_array_get(predicted, r), c);
+        check_cell(cell);
+        check_cell(model);
+        assert_true(fabs(get_real(cell, "bp_s") / get_real(model, "bp_s") - 1) < 1e-9); /* one worker: the measurement itself */
+        assert_true(fabs(get_real(cell, "scan_s") / get_real(model, "scan_s") - 1) < 1e-9);
+      }
+    }
+  }
+  const json_t *rows = json_object_get(document, "rows");
+  assert_int_equal(json_array_size(rows), 2 * 2 * 3 * 4); /* maps x T x columns x (forward, bp, blelloch, chunked) */
+  for (size_t i = 0; i < json_array_size(rows); ++i) {
+    check_row(json_array_get(rows, i));
+  }
+  json_decref(document);
+  assert_true(file_exists("C.json"));
+  run_result result = run("bench crossover --quick --seq-len 10 --repeats 1 --threads 2 --workers 1000");
+  assert_int_equal(result.code, 0);
+  assert_non_null(strstr(result.out, "predicted for 1000 workers"));
+  assert_non_null(strstr(result.out, "T x H at B 16, measured"));
+  release(&result);
+}
+
+/* --input: noise of any size, at one point. */
+static void test_input(void **state) {
+  (void)state;
+  const char *const kinds[] = {"rnn", "gru"};
+  for (int k = 0; k < 2; ++k) {
+    json_t *document = run_json("bench %s --input 7 --repeats 1 --threads 1 --seq-len 9 --batch 2 --json", kinds[k]);
+    const json_t *rows = json_object_get(document, "rows"), *first = json_array_get(rows, 0);
+    assert_int_equal(json_array_size(rows), 6);
+    assert_int_equal(get_integer(first, "input"), 7);
+    assert_true(get_real(first, "flops") == 2.0 * 9 * 2 * (k == 0 ? 1 : 3) * 20 * (7 + 20)); /* 2 T B G H (I + H) */
+    json_decref(document);
+  }
+  json_t *document = run_json("bench gru --input 7 --repeats 1 --threads 1 --json"); /* instead of the sweep */
+  assert_int_equal(json_array_size(json_object_get(document, "rows")), 6);
+  json_decref(document);
+  assert_fails(2, "--input: '0'", "bench gru --input 0");
+  assert_fails(2, "--input: given beside --data npy:a,b, whose files say how wide steps are",
+               "bench rnn --input 2 --data npy:a,b");
+}
+
+static void test_wrong_requests(void **state) {
+  (void)state;
+  assert_fails(2,
+               "bench: benchmark missing, expected rnn, gru, crossover, mfcc, jacobian, product, scan, threads, lenet5 or vgg11",
+               "bench");
+  assert_fails(2,
+               "unknown benchmark 'rnm', expected rnn, gru, crossover, mfcc, jacobian, product, scan, threads, lenet5 or vgg11; "
+               "did you mean rnn?",
+               "bench rnm");
+  assert_fails(2, "--repeats: '0'", "bench rnn --repeats 0");
+  assert_fails(2, "--memory-limit: '5X', expected a number of bytes", "bench rnn --memory-limit 5X");
+  assert_fails(2, "--memory-limit: '0'", "bench rnn --memory-limit 0");
+  assert_fails(2, "--seq-len: '0'", "bench rnn --seq-len 0");
+  assert_fails(2, "--workers: '0'", "bench crossover --workers 0");
+  assert_fails(2, "--validation: unknown option", "bench rnn --validation 0.5");
+  assert_fails(2, "--quick: 'yes', expected the flag", "bench rnn --quick=yes");
+  assert_fails(2, "--out: no/such/R.json", "bench rnn --seq-len 5 --out no/such/R.json");
+  assert_fails(2, "--set: given beside --data bitstream", "bench gru --set L --seq-len 5");
+  assert_fails(2, "data set 'nothing:x'", "bench rnn --seq-len 5 --data nothing:x");
+}
+
+/* Rows that grow as T^1.5 in time, T in memory, 2 log2 T in steps give these numbers back. */
+static void test_growth(void **state) {
+  (void)state;
+  json_t *rows = json_array();
+  for (int64_t t = 10; t <= 6400; t *= 2) { /* below 100: left out */
+    for (int method = 0; method < 2; ++method) {
+      json_array_append_new(rows, json_pack("{s:I,s:I,s:s,s:s,s:s,s:f,s:I,s:f}", "seq_len", (json_int_t)t, "batch",
+                                            (json_int_t)16, "init", "default", "phase", method == 0 ? "forward" : "backward",
+                                            "method", method == 0 ? "forward" : "blelloch", "median_s",
+                                            t < 100 ? 1 : 1e-6 * pow((double)t, 1.5), "memory_bytes", (json_int_t)(40 * t),
+                                            "critical_steps", method == 0 ? 0 : 2 * log2((double)t)));
+    }
+  }
+  json_t *growth = bppsa_bench_growth(rows, 16), *none = bppsa_bench_growth(rows, 8);
+  assert_int_equal(json_array_size(none), 0);
+  assert_int_equal(json_array_size(growth), 2);
+  for (size_t i = 0; i < 2; ++i) {
+    const json_t *g = json_array_get(growth, i);
+    assert_string_equal(get_text(g, "method"), i == 0 ? "forward" : "blelloch");
+    assert_int_equal(get_integer(g, "points"), 6); /* 160 .. 5120 */
+    assert_int_equal(get_integer(g, "from"), 160);
+    assert_int_equal(get_integer(g, "to"), 5120);
+    assert_true(fabs(get_real(g, "time_exponent") - 1.5) < 1e-9);
+    assert_true(fabs(get_real(g, "memory_exponent") - 1) < 1e-9);
+    assert_true(fabs(get_real(g, "time_r2") - 1) < 1e-9);
+    assert_true(i == 0 ? json_object_get(g, "critical_steps_per_doubling") == NULL
+                       : fabs(get_real(g, "critical_steps_per_doubling") - 2) < 1e-9);
+  }
+  json_decref(rows);
+  json_decref(growth);
+  json_decref(none);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_growth),     cmocka_unit_test(test_point),         cmocka_unit_test(test_counts),
+      cmocka_unit_test(test_data_file),  cmocka_unit_test(test_sweep),         cmocka_unit_test(test_table_and_file),
+      cmocka_unit_test(test_time_limit), cmocka_unit_test(test_memory_limit),  cmocka_unit_test(test_failed_rows),
+      cmocka_unit_test(test_noisy_rows), cmocka_unit_test(test_input),         cmocka_unit_test(test_residual),
+      cmocka_unit_test(test_crossover),  cmocka_unit_test(test_crossover_gru), cmocka_unit_test(test_wrong_requests)};
+  return cmocka_run_group_tests(tests, enter_directory, leave_directory);
+}

@@ -1,0 +1,317 @@
+/* The benchmarks on a GPU: rows, their floors, their graphs. */
+#include "tests/cli/batch_files.h"
+
+#include <math.h>
+
+#include "bench/cases/rnn.h"
+#include "bench/harness/recording.h"
+#include "jacobian/jacobian.h"
+#include "rnn/rnn.h"
+#include "tests/support/support.h"
+
+static bppsa_device *device;
+
+/* ---- rows ---- */
+
+static void names(void **state) {
+  (void)state;
+  static const struct {
+    int row;
+    const char *name;
+    bool backward, graph;
+  } expected[] = {
+      {BPPSA_BENCH_FORWARD, "forward", false, false},
+      {BPPSA_BENCH_AUTO, "auto", true, false},
+      {BPPSA_BENCH_GRAPHS + BPPSA_BENCH_FORWARD, "forward_graph", false, true},
+      {BPPSA_BENCH_GRAPHS + BPPSA_BENCH_CHUNKED, "chunked_graph", true, true},
+      {BPPSA_BENCH_RIVALS, "cudnn_standard", false, false},
+      {BPPSA_BENCH_RIVALS + 1, "cudnn_standard", true, false},
+      {BPPSA_BENCH_RIVALS + 4 * BPPSA_CUDNN_PERSIST_STATIC_SMALL_H + 2, "cudnn_persist_static_small_h_graph", false, true},
+      {BPPSA_BENCH_ROWS - 1, "cudnn_standard_tf32_graph", true, true}};
+  for (size_t i = 0; i < sizeof expected / sizeof expected[0]; ++i) {
+    char name[BPPSA_BENCH_NAME];
+    assert_string_equal(bppsa_bench_row_name(expected[i].row, name, sizeof name), expected[i].name);
+    assert_int_equal(bppsa_bench_row_backward(expected[i].row), expected[i].backward);
+    assert_int_equal(bppsa_bench_row_graph(expected[i].row), expected[i].graph);
+  }
+}
+
+static const json_t *find(const json_t *rows, const char *phase, const char *method) {
+  for (size_t i = 0; i < json_array_size(rows); ++i) {
+    const json_t *row = json_array_get(rows, i);
+    if (strcmp(get_text(row, "phase"), phase) == 0 && strcmp(get_text(row, "method"), method) == 0) {
+      return row;
+    }
+  }
+  fail_msg("no %s row of %s", phase, method);
+  return NULL;
+}
+
+/* Floor and ceilings agree with each other, and with FLOP, bytes and time. */
+static void check_row(const json_t *row) {
+  const double seconds = get_real(row, "median_s"), flops = get_real(row, "peak_flops_per_s"),
+               bytes = get_real(row, "copy_bytes_per_s");
+  const double floor = fmax((double)get_integer(row, "flops") / flops, (double)get_integer(row, "bytes") / bytes);
+  assert_true(seconds >= 0 && get_integer(row, "flops") > 0 && get_integer(row, "bytes") > 0);
+  assert_true(fabs(get_real(row, "floor_s") / floor - 1) < 1e-9);
+  assert_true(fabs(get_real(row, "over_floor") * floor - seconds) <= 1e-9 * seconds);
+  assert_true(fabs(get_real(row, "step_s") * (double)get_integer(row, "seq_len") - seconds) <= 1e-9 * seconds);
+  assert_int_equal(get_integer(row, "peak_device_bytes"), get_integer(row, "memory_bytes"));
+}
+
+/* ---- a network that cannot run one of the methods ---- */
+
+static bppsa_status refuse_blelloch(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *given,
+                                    bppsa_model **model) {
+  if (config->method.backward == BPPSA_BACKWARD_SCAN && config->method.scan.algorithm == BPPSA_SCAN_BLELLOCH) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "no kernels for this");
+  }
+  return bppsa_recurrent_create(config, cell, given, model);
+}
+
+static void refused_way(void **state) {
+  (void)state;
+  if (!is_emulated(device)) {
+    skip();
+  }
+  bppsa_network_kind kind = *bppsa_network_kind_find("rnn");
+  bppsa_bench_point point = {.kind = &kind, .config = bppsa_recurrent_config_default(), .data = "bitstream", .rivals = true};
+  const bppsa_bench_limits limits = {.repeats = 2, .memory_limit = INT64_C(1) << 28};
+  bppsa_bench_result *result = calloc(1, sizeof *result);
+  bppsa_bench_tally tally = {0};
+  kind.create = refuse_blelloch;
+  point.config.seq_len = 30;
+  point.config.batch = 3;
+  point.config.hidden = 4;
+  assert_int_equal(bppsa_bench_measure(&point, &limits, device, result), BPPSA_OK);
+  bppsa_bench_tally_add(&tally, result);
+  assert_int_equal(tally.measured, 2 * 5 + 4 * 4); /* the stand-in for cuDNN has four algorithms */
+  assert_int_equal(tally.failed, 0);
+  json_t *rows = json_array();
+  assert_true(bppsa_bench_append(rows, &point, result));
+  const char *const methods[] = {"bp", "linear", "chunked", "auto"}, *const graphs[] = {"bp_graph", "linear_graph",
+                                                                                        "chunked_graph", "auto_graph"};
+  check_row(find(rows, "forward", "forward"));
+  for (size_t m = 0; m < 4; ++m) {
+    const json_t *plain = find(rows, "backward", methods[m]), *graph = find(rows, "backward", graphs[m]);
+    check_row(plain);
+    assert_true(json_is_true(json_object_get(plain, "ok")) && json_is_false(json_object_get(plain, "graph")));
+    assert_true(json_is_true(json_object_get(graph, "ok")) && json_is_true(json_object_get(graph, "graph")));
+    assert_true(get_integer(graph, "graph_nodes") > 0);
+    assert_int_equal(get_integer(graph, "repeats"), 2);
+  }
+  assert_string_equal(get_text(find(rows, "backward", "blelloch"), "skipped"), "no kernels for this");
+  const char *const rivals[] = {"cudnn_standard", "cudnn_persist_dynamic_graph", "cudnn_standard_tf32"};
+  for (size_t r = 0; r < sizeof rivals / sizeof rivals[0]; ++r) {
+    check_row(find(rows, "forward", rivals[r]));
+    check_row(find(rows, "backward", rivals[r]));
+    assert_true(json_is_true(json_object_get(find(rows, "backward", rivals[r]), "ok")));
+  }
+  assert_non_null(strstr(get_text(find(rows, "backward", "cudnn_persist_static"), "skipped"), "no shape is static enough"));
+  json_decref(rows);
+  char *out = NULL;
+  size_t size = 0;
+  bppsa_output to = {.out = open_memstream(&out, &size)};
+  assert_int_equal(bppsa_bench_show_table(&to, &point, result), BPPSA_OK);
+  fclose(to.out);
+  assert_non_null(strstr(out, "x floor"));
+  assert_non_null(strstr(out, "skipped: no kernels for this"));
+  assert_non_null(strstr(out, "chunked_graph"));
+  assert_non_null(strstr(out, "cuDNN's best"));
+  free(out);
+  free(result);
+}
+
+/* ---- the program ---- */
+
+/* The rows of every method and of its graph are right. */
+static void program(void **state) {
+  (void)state;
+  const char *const variants[] = {"rnn",
+                                  "rnn --init orthogonal --dtype f64",
+                                  "rnn --layers 2 --loss all --nonlinearity relu",
+                                  "rnn --layers 2",
+                                  "gru --layers 2",
+                                  "gru --loss all --dtype f64"};
+  for (size_t v = 0; v < sizeof variants / sizeof variants[0]; ++v) {
+    json_t *document =
+        run_json("bench %s --json --device cuda --seq-len 40 --batch 3 --hidden 4 --repeats 2 --threads 1", variants[v]);
+    const json_t *rows = json_object_get(document, "rows");
+    const char *const methods[] = {"bp", "linear", "blelloch", "chunked", "auto"};
+    check_row(find(rows, "forward", "forward"));
+    check_row(find(rows, "forward", "forward_graph"));
+    assert_true(json_is_true(json_object_get(find(rows, "forward", "forward_graph"), "ok")));
+    for (size_t m = 0; m < 5; ++m) {
+      char graph[40];
+      snprintf(graph, sizeof graph, "%s_graph", methods[m]);
+      check_row(find(rows, "backward", methods[m]));
+      check_row(find(rows, "backward", graph));
+      assert_true(json_is_true(json_object_get(find(rows, "backward", graph), "ok")));
+      assert_true(get_integer(find(rows, "backward", graph), "graph_nodes") > 0);
+    }
+    json_decref(document);
+  }
+  json_t *document =
+      run_json("bench crossover --json --device cuda --quick --seq-len 20 --hidden 3 --batch 2 --repeats 1 --threads 1");
+  assert_int_equal(json_array_size(json_object_get(document, "rows")), 2 * 2 * 3 * 4); /* no graphs, no rivals */
+  json_decref(document);
+}
+
+static const char *const small[] = {"rnn", "gru --layers 2 --loss all"};
+
+/* Verification finds graphs that do nothing, forward and backward, the project's and cuDNN's, although the passes before them
+ * were right. No other row fails. */
+static void idle_graphs(void **state) {
+  (void)state;
+  for (size_t v = 0; v < sizeof small / sizeof small[0]; ++v) {
+    int64_t graphs[2] = {0, 0};
+    bppsa_bench_record_nothing(true);
+    json_t *document =
+        run_json_wrong("bench %s --json --device cuda --seq-len 20 --batch 3 --hidden 4 --repeats 2 --threads 1", small[v]);
+    bppsa_bench_record_nothing(false);
+    const json_t *rows = json_object_get(document, "rows");
+    for (size_t i = 0; i < json_array_size(rows); ++i) {
+      const json_t *row = json_array_get(rows, i);
+      if (json_is_string(json_object_get(row, "skipped"))) {
+        continue;
+      }
+      const bool graph = json_is_true(json_object_get(row, "graph"));
+      assert_int_equal(json_is_true(json_object_get(row, "ok")), !graph);
+      assert_true(!graph || get_integer(row, "graph_nodes") == 0); /* the marks do not count */
+      graphs[strcmp(get_text(row, "phase"), "backward") == 0] += graph;
+    }
+    assert_true(graphs[0] >= (is_emulated(device) ? 5 : 1)); /* bp's, and four of the stand-in for cuDNN */
+    assert_true(graphs[1] >= (is_emulated(device) ? 9 : 5));
+    json_decref(document);
+  }
+}
+
+/* The rows of passes that cannot be recorded say so; the others are measured. */
+static void refused_graphs(void **state) {
+  (void)state;
+  for (size_t v = 0; v < sizeof small / sizeof small[0]; ++v) {
+    bppsa_bench_record_waits(true);
+    json_t *document =
+        run_json("bench %s --json --device cuda --seq-len 20 --batch 3 --hidden 4 --repeats 2 --threads 1", small[v]);
+    bppsa_bench_record_waits(false);
+    const json_t *rows = json_object_get(document, "rows");
+    const char *const graphs[] = {"bp_graph", "linear_graph", "blelloch_graph", "chunked_graph", "auto_graph"};
+    assert_non_null(strstr(get_text(find(rows, "forward", "forward_graph"), "skipped"), "recording: "));
+    for (size_t m = 0; m < sizeof graphs / sizeof graphs[0]; ++m) {
+      assert_non_null(strstr(get_text(find(rows, "backward", graphs[m]), "skipped"), "recording: "));
+    }
+    check_row(find(rows, "forward", "forward"));
+    check_row(find(rows, "backward", "chunked"));
+    if (is_emulated(device)) {
+      assert_non_null(strstr(get_text(find(rows, "forward", "cudnn_standard_graph"), "skipped"), "recording: "));
+      check_row(find(rows, "backward", "cudnn_standard"));
+    }
+    json_decref(document);
+  }
+}
+
+/* All values equal the processor's, and the share is that of the measured bandwidth. conv1 and conv7, ReLU and pool are enough
+ * for an emulation. */
+static void generators(void **state) {
+  (void)state;
+  json_t *document =
+      run_json("bench jacobian --json --device cuda --repeats 1 --threads 1%s", is_emulated(device) ? " --memory-limit 40M" : "");
+  const json_t *rows = json_object_get(document, "rows");
+  const double bandwidth = get_real(document, "write_bytes_per_s");
+  assert_int_equal(json_array_size(rows), is_emulated(device) ? 8 : 18);
+  assert_true(bandwidth > 1e6);
+  for (size_t i = 0; i < json_array_size(rows); ++i) {
+    const json_t *row = json_array_get(rows, i);
+    const double bytes = get_real(row, "bytes"), seconds = get_real(row, "median_s");
+    assert_int_equal(get_integer(row, "differing"), 0);
+    assert_true(get_real(row, "residual") < 1e-5);
+    assert_true(fabs(get_real(row, "write_share") * bandwidth * seconds - bytes) <= 1e-9 * bytes);
+  }
+  json_decref(document);
+}
+
+/* A recorded fill that writes nothing marks its row, although the fill before it was right. */
+static void idle_fills(void **state) {
+  (void)state;
+  bppsa_bench_record_nothing(true);
+  json_t *document = run_json_wrong("bench jacobian --json --device cuda --repeats 1 --threads 1 --memory-limit 2M");
+  bppsa_bench_record_nothing(false);
+  const json_t *rows = json_object_get(document, "rows");
+  assert_true(json_array_size(rows) > 0);
+  for (size_t i = 0; i < json_array_size(rows); ++i) {
+    assert_true(get_integer(json_array_get(rows, i), "differing") > 0);
+  }
+  json_decref(document);
+}
+
+/* A fill that cannot be recorded is named as left out; csr is measured. */
+static void refused_fills(void **state) {
+  (void)state;
+  bppsa_bench_record_waits(true);
+  json_t *document = run_json("bench jacobian --json --device cuda --repeats 1 --threads 1 --memory-limit 2M");
+  bppsa_bench_record_waits(false);
+  const json_t *rows = json_object_get(document, "rows"), *left_out = json_object_get(document, "left_out");
+  size_t refused = 0;
+  for (size_t i = 0; i < json_array_size(left_out); ++i) {
+    const json_t *one = json_array_get(left_out, i);
+    refused += strstr(get_text(one, "reason"), "recording: ") != NULL && strcmp(get_text(one, "phase"), "values") == 0;
+  }
+  assert_true(refused > 0 && refused == json_array_size(rows));
+  for (size_t i = 0; i < json_array_size(rows); ++i) {
+    assert_string_equal(get_text(json_array_get(rows, i), "phase"), "csr");
+  }
+  json_decref(document);
+}
+
+/* The bytes that the reason for leaving conv1 out names; 0: conv1 is measured. */
+static int64_t conv1_needs(int64_t limit) {
+  json_t *document =
+      run_json("bench jacobian --json --device cuda --repeats 1 --threads 1 --memory-limit %lld", (long long)limit);
+  const json_t *rows = json_object_get(document, "rows"), *left_out = json_object_get(document, "left_out");
+  long long bytes = 0, most = 0;
+  for (size_t i = 0; i < json_array_size(left_out); ++i) {
+    const json_t *one = json_array_get(left_out, i);
+    if (strcmp(get_text(one, "operator"), "conv1") == 0) {
+      assert_int_equal(sscanf(get_text(one, "reason"), "needs %lld bytes, the memory limit is %lld", &bytes, &most), 2);
+      assert_int_equal(most, limit);
+    }
+  }
+  assert_int_equal(strcmp(get_text(json_array_get(rows, 0), "operator"), "conv1") == 0, bytes == 0);
+  json_decref(document);
+  return bytes;
+}
+
+/* On a GPU the limit counts the GPU's memory, to the byte: x, weights and values, and twice the lists that a generator's kernels
+ * read. */
+static void limit_of_fills(void **state) {
+  (void)state;
+  bppsa_op op = bppsa_op_default(BPPSA_OPERATOR_CONV2D);
+  bppsa_jacobian *j = NULL;
+  memcpy(op.in, (int64_t[]){3, 32, 32}, sizeof op.in);
+  op.out_channels = 64;
+  for (int i = 0; i < 2; ++i) {
+    op.kernel[i] = 3;
+    op.padding[2 * i] = op.padding[2 * i + 1] = 1;
+  }
+  assert_int_equal(bppsa_jacobian_create(&op, NULL, false, device, &j), BPPSA_OK);
+  const int64_t arrays = 4 * (3 * 32 * 32 + 64 * 27 + bppsa_jacobian_pattern(j)->nnz), lists = bppsa_jacobian_device_bytes(j);
+  bppsa_jacobian_destroy(j);
+  assert_true(lists > 0);
+  assert_int_equal(conv1_needs(arrays), arrays + 2 * lists);
+  assert_int_equal(conv1_needs(arrays + 2 * lists - 1), arrays + 2 * lists);
+  assert_int_equal(conv1_needs(arrays + 2 * lists), 0);
+}
+
+int main(void) {
+  if (bppsa_device_create("cuda", 1, &device) != BPPSA_OK) {
+    puts(bppsa_last_error());
+    return 77;
+  }
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(names),       cmocka_unit_test(refused_way),    cmocka_unit_test(program),
+      cmocka_unit_test(idle_graphs), cmocka_unit_test(refused_graphs), cmocka_unit_test(generators),
+      cmocka_unit_test(idle_fills),  cmocka_unit_test(refused_fills),  cmocka_unit_test(limit_of_fills)};
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  bppsa_device_destroy(device);
+  return failed;
+}

@@ -1,0 +1,202 @@
+/* The benchmarks' rounds (bench/harness/rounds.h), with a clock that the test makes up. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include "bench/harness/rounds.h"
+#include "core/alloc.h"
+
+enum { MOST = 20000 };
+
+/* A machine on which a pass takes as long as its contender needs, times what the machine is slowed down by at that moment. */
+typedef struct {
+  double now;
+  double (*slowdown)(double now); /* NULL: none */
+  int64_t calls;
+  int order[MOST]; /* the contender of each call */
+} machine;
+
+typedef struct {
+  machine *m;
+  int index;
+  double needs[BPPSA_BENCH_PARTS]; /* s */
+  int64_t calls;
+  double slow_call[2]; /* a call and its factor: that pass alone; factor 0: none */
+  bppsa_status status; /* of the third call */
+} worker;
+
+static bppsa_status work(void *context, double seconds[BPPSA_BENCH_PARTS]) {
+  worker *w = context;
+  if (w->m->calls < MOST) {
+    w->m->order[w->m->calls] = w->index;
+  }
+  ++w->m->calls;
+  const int64_t call = w->calls++;
+  for (int p = 0; p < BPPSA_BENCH_PARTS; ++p) {
+    const double factor = (w->m->slowdown != NULL ? w->m->slowdown(w->m->now) : 1) *
+                          (w->slow_call[1] > 0 && (double)call == w->slow_call[0] ? w->slow_call[1] : 1);
+    seconds[p] = w->needs[p] * factor;
+    w->m->now += seconds[p];
+  }
+  return call == 2 ? w->status : BPPSA_OK;
+}
+
+static bppsa_contender contend(worker *w) {
+  return (bppsa_contender){.pass = work, .context = w, .parts = w->needs[1] > 0 ? 2 : 1};
+}
+
+static void assert_near(double found, double expected) {
+  assert_true(fabs(found - expected) <= 1e-9 * expected);
+}
+
+/* All contenders take turns and get an equal share of the budget. The passes of the fast one are spread over all rounds. One
+ * warm-up counts neither as a pass nor against the budget. */
+static void test_shares(void **state) {
+  (void)state;
+  machine m = {0};
+  worker a = {&m, 0, {0.5, 0}, 0, {0, 100}, BPPSA_OK}, b = {&m, 1, {0.02, 0.03}, 0, {0, 0}, BPPSA_OK},
+         c = {&m, 2, {1e-7, 0}, 0, {0, 0}, BPPSA_OK};
+  bppsa_contender list[] = {contend(&a), contend(&b), contend(&c)};
+  const bppsa_rounds rounds = {.budget_s = 5};
+  assert_int_equal(bppsa_bench_run_rounds(&rounds, 3, list), BPPSA_OK);
+  assert_true(list[0].timing[0].repeats == 10 && a.calls == 11); /* the warm-up took 50 s */
+  assert_near(list[0].timing[0].max_s, 0.5);
+  assert_true(list[1].timing[0].repeats >= 99 && list[1].timing[0].repeats <= 100);
+  assert_int_equal(list[1].timing[1].repeats, list[1].timing[0].repeats);
+  assert_near(list[1].timing[1].median_s, 0.03);
+  assert_int_equal(list[2].timing[0].repeats, BPPSA_BENCH_MOST_REPEATS);
+  const int head[] = {0, 1, 2, 0, 1, 2, 2, 2};
+  assert_memory_equal(m.order, head, sizeof head);
+  int64_t since = 0; /* how many passes of c lie between two of a, after the first round */
+  for (int64_t i = 6; i < m.calls; ++i) {
+    since = m.order[i] == 0 ? 0 : since + (m.order[i] == 2);
+    assert_true(since <= 1 + 1000 / 9);
+  }
+  machine slow = {0};
+  worker d = {&slow, 0, {9, 0}, 0, {0, 0}, BPPSA_OK};
+  bppsa_contender one = contend(&d);
+  assert_int_equal(bppsa_bench_run_rounds(&rounds, 1, &one), BPPSA_OK);
+  assert_int_equal(one.timing[0].repeats, BPPSA_BENCH_LEAST_REPEATS);
+  const bppsa_rounds given = {.repeats = 2, .budget_s = 5};
+  d.calls = 0;
+  assert_int_equal(bppsa_bench_run_rounds(&given, 1, &one), BPPSA_OK);
+  assert_true(one.timing[0].repeats == 2 && d.calls == 3 && !one.timing[0].noisy);
+}
+
+/* One slow round is forgiven: no mark, no second attempt, and the median is the machine's. */
+static void test_one_slow_round(void **state) {
+  (void)state;
+  machine m = {0};
+  worker a = {&m, 0, {0.1, 0}, 0, {2, 50}, BPPSA_OK}, b = {&m, 1, {0.2, 0}, 0, {0, 0}, BPPSA_OK};
+  bppsa_contender list[] = {contend(&a), contend(&b)};
+  const bppsa_rounds rounds = {.budget_s = 0.1};
+  assert_int_equal(bppsa_bench_run_rounds(&rounds, 2, list), BPPSA_OK);
+  assert_int_equal(a.calls, 1 + 3);
+  assert_near(list[0].timing[0].median_s, 0.1);
+  assert_near(list[0].timing[0].max_s, 5);
+  assert_false(list[0].timing[0].noisy || list[1].timing[0].noisy);
+}
+
+static double twice(double now) {
+  (void)now;
+  return 2;
+}
+
+/* A load that never ends slows all contenders alike: the ratio stays, and nothing is marked. */
+static void test_constant_load(void **state) {
+  (void)state;
+  machine m = {.slowdown = twice};
+  worker a = {&m, 0, {0.1, 0}, 0, {0, 0}, BPPSA_OK}, b = {&m, 1, {0.3, 0}, 0, {0, 0}, BPPSA_OK};
+  bppsa_contender list[] = {contend(&a), contend(&b)};
+  const bppsa_rounds rounds = {.budget_s = 6};
+  assert_int_equal(bppsa_bench_run_rounds(&rounds, 2, list), BPPSA_OK);
+  assert_near(list[1].timing[0].median_s / list[0].timing[0].median_s, 3);
+  assert_false(list[0].timing[0].noisy || list[1].timing[0].noisy);
+  assert_int_equal(a.calls, 1 + 30);
+}
+
+/* The machine is slow in every three seconds except for 0.3. */
+static double stalls(double now) {
+  return fmod(now, 3) < 0.3 ? 1 : 4;
+}
+
+static void test_stalls(void **state) {
+  (void)state;
+  machine m = {.slowdown = stalls};
+  worker a = {&m, 0, {0.05, 0}, 0, {0, 0}, BPPSA_OK}, b = {&m, 1, {0.06, 0}, 0, {0, 0}, BPPSA_OK};
+  bppsa_contender list[] = {contend(&a), contend(&b)};
+  const bppsa_rounds rounds = {.budget_s = 4};
+  assert_int_equal(bppsa_bench_run_rounds(&rounds, 2, list), BPPSA_OK);
+  assert_true(list[0].timing[0].noisy && list[1].timing[0].noisy); /* marked */
+  assert_int_equal(a.calls, 1 + 2 * 80);                           /* the point was measured twice */
+  assert_near(list[0].timing[0].median_s, 0.2);
+  assert_near(list[0].timing[0].min_s, 0.05);
+  assert_string_equal(bppsa_bench_mark(list[0].timing[0].noisy), "~");
+  assert_string_equal(bppsa_bench_mark(false), "");
+}
+
+static double first_seconds(double now) {
+  return now < 20 && fmod(now, 1) > 0.3 ? 4 : 1;
+}
+
+/* A disturbance that is over when the point is measured again leaves no mark: the calm attempt is taken, for all contenders. */
+static void test_measured_again(void **state) {
+  (void)state;
+  machine m = {.slowdown = first_seconds};
+  worker a = {&m, 0, {0.05, 0.02}, 0, {0, 0}, BPPSA_OK}, b = {&m, 1, {0.06, 0}, 0, {0, 0}, BPPSA_OK};
+  bppsa_contender list[] = {contend(&a), contend(&b)};
+  const bppsa_rounds rounds = {.repeats = 60};
+  assert_int_equal(bppsa_bench_run_rounds(&rounds, 2, list), BPPSA_OK);
+  assert_int_equal(a.calls, 1 + 2 * 60);
+  assert_false(list[0].timing[0].noisy || list[0].timing[1].noisy || list[1].timing[0].noisy);
+  assert_near(list[0].timing[0].median_s, 0.05);
+  assert_near(list[1].timing[0].median_s, 0.06);
+}
+
+/* The rule itself: more than 1.25 times the minimum, from three passes on. */
+static void test_rule(void **state) {
+  (void)state;
+  double quiet[] = {1.25, 1, 9}, noisy[] = {1, 1.26, 9, 1.26}, few[] = {1, 9};
+  bppsa_timing t = bppsa_bench_timing(3, quiet);
+  assert_true(!t.noisy && t.median_s == 1.25 && t.min_s == 1 && t.max_s == 9 && t.repeats == 3);
+  assert_true(bppsa_bench_timing(4, noisy).noisy);
+  t = bppsa_bench_timing(2, few);
+  assert_true(!t.noisy && t.median_s == 5);
+}
+
+/* An error ends the rounds and leaves the timings as they were; so does every allocation that fails. */
+static void test_errors(void **state) {
+  (void)state;
+  machine m = {.slowdown = stalls};
+  worker a = {&m, 0, {0.05, 0}, 0, {0, 0}, BPPSA_ERR_CUDA};
+  bppsa_contender one = contend(&a);
+  const bppsa_rounds rounds = {.repeats = 60};
+  assert_int_equal(bppsa_bench_run_rounds(&rounds, 1, &one), BPPSA_ERR_CUDA);
+  assert_int_equal(one.timing[0].repeats, 0);
+  a.status = BPPSA_OK;
+  const int64_t live = bppsa_alloc_live();
+  bppsa_status status = BPPSA_ERR_MEMORY;
+  int64_t failures = 0;
+  for (int64_t call = 1; status != BPPSA_OK; ++call) {
+    m.now = 0;
+    bppsa_alloc_fail_at(call);
+    status = bppsa_bench_run_rounds(&rounds, 1, &one);
+    bppsa_alloc_fail_at(0);
+    assert_int_equal(bppsa_alloc_live(), live);
+    failures += status == BPPSA_ERR_MEMORY;
+  }
+  assert_int_equal(failures, 4); /* two attempts, two blocks each */
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_shares),         cmocka_unit_test(test_one_slow_round),
+                                     cmocka_unit_test(test_constant_load),  cmocka_unit_test(test_stalls),
+                                     cmocka_unit_test(test_measured_again), cmocka_unit_test(test_rule),
+                                     cmocka_unit_test(test_errors)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,113 @@
+/* A run of figures as tests make it: on one thread, into the working directory, with rows that a benchmark might have measured. */
+#ifndef BPPSA_TESTS_FIGURES_FIXTURE_H
+#define BPPSA_TESTS_FIGURES_FIXTURE_H
+
+#include "tests/cli/run_cli.h"
+
+#include "core/json.h"
+#include "figures/figure.h"
+
+typedef struct {
+  bppsa_device *device;
+  bppsa_figures_request request;
+  bppsa_figures run; /* as a page's data functions see it */
+} fixture;
+
+static inline void add_measured(json_t *rows, int64_t seq_len, const char *phase, const char *method, double seconds) {
+  json_t *row =
+      json_pack("{s:I,s:i,s:s,s:s,s:s,s:f,s:f,s:i,s:i}", "seq_len", (json_int_t)seq_len, "batch", 16, "init", "default", "phase",
+                phase, "method", method, "median_s", seconds, "min_s", seconds, "flops", 7, "critical_steps", 3);
+  assert_int_equal(json_array_append_new(rows, row), 0);
+}
+
+/* Points of table 4 (BP twice as long as Blelloch's scan) and of table 6. */
+static inline json_t *measured_rows(void) {
+  static const int64_t lengths[] = {10, 100, 300, 1000, 259};
+  json_t *rows = json_array();
+  for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; ++i) {
+    const double seconds = 1e-3 * (double)lengths[i];
+    add_measured(rows, lengths[i], "forward", "forward", seconds);
+    add_measured(rows, lengths[i], "backward", "bp", 2 * seconds);
+    add_measured(rows, lengths[i], "backward", "blelloch", seconds);
+    add_measured(rows, lengths[i], "backward", "chunked", 3 * seconds);
+  }
+  return rows;
+}
+
+/* run: "rnn", "gru" or "cnn". */
+static inline void open_run(fixture *f, const char *run) {
+  const bool cnn = strcmp(run, "cnn") == 0;
+  const bppsa_figure_page *page = bppsa_figure_pages;
+  while (strcmp(page->run, run) != 0) {
+    ++page;
+  }
+  *f = (fixture){0};
+  assert_int_equal(bppsa_device_create("cpu", 1, &f->device), BPPSA_OK);
+  f->request = (bppsa_figures_request){.to = {.out = stdout, .err = stderr},
+                                       .directory = ".",
+                                       .kind = bppsa_network_kind_find(cnn ? "rnn" : run),
+                                       .cnn = cnn,
+                                       .quick = true,
+                                       .seq_len = 3,
+                                       .batch = 2,
+                                       .hidden = 2,
+                                       .iterations = 1,
+                                       .repeats = 1,
+                                       .device = f->device,
+                                       .configuration = json_pack("{s:i}", "--seed", 0)};
+  f->run = (bppsa_figures){.request = &f->request,
+                           .kind = f->request.kind,
+                           .page = page,
+                           .document = json_pack("{s:s,s:o,s:[]}", "bench", run, "rows", measured_rows(), "parts"),
+                           .files = json_array(),
+                           .gnuplot = true};
+  assert_non_null(f->run.document);
+}
+
+static inline void close_run(fixture *f) {
+  json_decref(f->run.document);
+  json_decref(f->run.files);
+  json_decref(f->request.configuration);
+  bppsa_device_destroy(f->device);
+}
+
+static inline void free_content(bppsa_figure_content *content) {
+  bppsa_text *const texts[] = {&content->csv, &content->svg, &content->script, &content->html, &content->caption};
+  for (size_t i = 0; i < sizeof texts / sizeof texts[0]; ++i) {
+    bppsa_text_free(texts[i]);
+  }
+  *content = (bppsa_figure_content){0};
+}
+
+/* The row of that name. */
+static inline const bppsa_figure *find_figure(const char *name) {
+  for (int i = 0; i < bppsa_figure_count; ++i) {
+    if (strcmp(bppsa_figure_table[i].name, name) == 0) {
+      return &bppsa_figure_table[i];
+    }
+  }
+  fail_msg("no row '%s'", name);
+  return NULL;
+}
+
+static inline char *read_text(const char *path) {
+  size_t size;
+  char *text = read_bytes(path, &size);
+  text[size] = '\0'; /* read_bytes leaves room */
+  return text;
+}
+
+/* Takes gnuplot out of reach, and brings it back. */
+static inline void hide_gnuplot(bool hidden) {
+  static char path[4096];
+  if (hidden) {
+    snprintf(path, sizeof path, "%s", getenv("PATH"));
+  }
+  assert_int_equal(setenv("PATH", hidden ? "/nonexistent" : path, 1), 0);
+}
+
+static inline bool has_gnuplot(void) {
+  return system("gnuplot --version >/dev/null 2>&1") == 0;
+}
+
+#endif

@@ -1,0 +1,251 @@
+/* A run of figures through the library: the writer and the page maker with rows of a test's own, what is kept, what is refused. */
+#include "tests/figures/fixture.h"
+
+#include "figures/keep.h"
+#include "tests/support/json_memory.h"
+
+/* ---- a figure of one's own ---- */
+
+static bppsa_status make_own(bppsa_figures *f, const bppsa_figure *figure, bppsa_figure_content *made) {
+  (void)f;
+  bppsa_text_add(&made->csv, "x,y\n1,%d\n2,4\n", *(const int *)figure->of);
+  return BPPSA_OK;
+}
+
+static const bppsa_figure own = {.name = "own",
+                                 .data = make_own,
+                                 .of = &(const int){7},
+                                 .script = "# gnuplot -c own.gp svg|png: draws own.csv\n"
+                                           "if (ARG1 eq 'svg') { set terminal svg } else { set terminal pngcairo }\n"
+                                           "set output 'own.' . ARG1\n"
+                                           "set datafile separator ','\n"
+                                           "plot 'own.csv' using 1:2 every ::1 with linespoints\n",
+                                 .title = "A figure of its own",
+                                 .caption = "Two <i>points</i>."};
+static const bppsa_figure_page page = {
+    .file = "own.html", .title = "own", .heading = "Own", .intro = "<p>intro</p>", .end = "<p>end</p>"};
+
+/* Its files and a page with it; what is on the page, to be freed. */
+static char *write_own(fixture *f) {
+  bppsa_figure_content made = {0};
+  bppsa_text text = {0};
+  assert_int_equal(own.data(&f->run, &own, &made), BPPSA_OK);
+  assert_int_equal(bppsa_figure_write(&f->run, &own, &made), BPPSA_OK);
+  assert_int_equal(bppsa_figures_add_page(&f->run, &page, 1, &own, &made, &text), BPPSA_OK);
+  free_content(&made);
+  char *copy = strdup(text.text);
+  bppsa_text_free(&text);
+  return copy;
+}
+
+static void test_own_figure(void **state) {
+  (void)state;
+  const bool drawn = has_gnuplot();
+  fixture f;
+  open_run(&f, "rnn");
+  char *html = write_own(&f), *csv = read_text("own.csv"), *script = read_text("own.gp");
+  assert_string_equal(csv, "x,y\n1,7\n2,4\n");
+  assert_string_equal(script, own.script);
+  assert_int_equal(json_array_size(f.run.files), drawn ? 4 : 2);
+  assert_int_equal(f.run.gnuplot, drawn);
+  assert_int_equal(file_exists("own.svg"), drawn);
+  assert_int_equal(file_exists("own.png"), drawn);
+  assert_non_null(strstr(html, "<title>bppsa: own</title>"));
+  assert_non_null(strstr(html, "<h1>Own</h1>\n<p>intro</p><h2 id=\"own\">A figure of its own</h2>\n<figure>\n"));
+  assert_int_equal(strstr(html, "<svg") != NULL, drawn);
+  assert_non_null(strstr(html, "<figcaption>Two <i>points</i>.</figcaption>\n</figure>\n<p>end</p></body>\n</html>\n"));
+  free(html);
+  free(csv);
+  free(script);
+  close_run(&f);
+}
+
+static void test_without_gnuplot(void **state) {
+  (void)state;
+  fixture f;
+  open_run(&f, "rnn");
+  hide_gnuplot(true);
+  char *html = write_own(&f);
+  hide_gnuplot(false);
+  assert_false(f.run.gnuplot);
+  assert_int_equal(json_array_size(f.run.files), 2);
+  assert_non_null(strstr(html, "gnuplot is not installed (package gnuplot-nox). The numbers are in own.csv"));
+  assert_null(strstr(html, "<svg"));
+  free(html);
+  close_run(&f);
+}
+
+/* A script that gnuplot cannot run. */
+static void test_wrong_script(void **state) {
+  (void)state;
+  fixture f;
+  bppsa_figure_content made = {0};
+  bppsa_figure wrong = own;
+  if (!has_gnuplot()) {
+    skip();
+  }
+  wrong.script = "plot nothing\n";
+  open_run(&f, "rnn");
+  bppsa_text_add(&made.csv, "x\n1\n");
+  assert_int_equal(bppsa_figure_write(&f.run, &wrong, &made), BPPSA_ERR_IO);
+  assert_non_null(strstr(bppsa_last_error(), "gnuplot: failed on ./own.gp, expected it to draw own.svg"));
+  free_content(&made);
+  close_run(&f);
+}
+
+/* What the data say stands instead of what the row says; what is left out leaves nothing. */
+static void test_content(void **state) {
+  (void)state;
+  const bppsa_figure rows[] = {{.name = "table", .title = "Table", .caption = "the row's"},
+                               {.name = "gone", .title = "Gone", .caption = "nobody sees it"},
+                               {.name = "drawing", .title = "Drawing"}};
+  bppsa_figure_content made[3] = {{.left_out = false}, {.left_out = true}, {.left_out = false}};
+  bppsa_text text = {0};
+  fixture f;
+  open_run(&f, "rnn");
+  bppsa_text_add(&made[0].html, "<table></table>\n");
+  bppsa_text_add(&made[0].caption, "the data's");
+  bppsa_text_add(&made[2].svg, "<svg></svg>\n");
+  assert_int_equal(bppsa_figures_add_page(&f.run, &page, 3, rows, made, &text), BPPSA_OK);
+  assert_non_null(strstr(text.text, "<h2 id=\"table\">Table</h2>\n<table></table>\n<p class=\"note\">the data's</p>\n"
+                                    "<h2 id=\"drawing\">Drawing</h2>\n<figure>\n<svg></svg>\n</figure>\n<p>end</p>"));
+  bppsa_text_free(&text);
+  for (int i = 0; i < 3; ++i) {
+    free_content(&made[i]);
+  }
+  close_run(&f);
+}
+
+/* ---- whole runs ---- */
+
+static void save(const char *path, const json_t *document) {
+  char *text = NULL;
+  assert_int_equal(bppsa_json_text(document, 0, 0, &text), BPPSA_OK);
+  write_bytes(path, text, strlen(text));
+  bppsa_free(text);
+}
+
+/* The GRU's pages of given rows, without its training: the files, in their order. */
+static void test_files(void **state) {
+  (void)state;
+  static const char *const files[] = {"table3.csv", "table6.csv", "figure9.csv", "figure9.gp", "index.html", "results.json"};
+  fixture f;
+  bppsa_figures_result result;
+  open_run(&f, "gru");
+  save("G.json", f.run.document);
+  f.request.results = "G.json";
+  f.request.directory = "gru";
+  hide_gnuplot(true);
+  assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_OK);
+  hide_gnuplot(false);
+  assert_false(result.gnuplot);
+  assert_string_equal(result.page, "index.html");
+  assert_non_null(strstr(result.verdict.text, "The scan wins most clearly at T = "));
+  assert_int_equal(result.tally.measured, 0);
+  assert_int_equal(json_array_size(result.files), sizeof files / sizeof files[0]);
+  for (size_t i = 0; i < sizeof files / sizeof files[0]; ++i) {
+    assert_string_equal(json_string_value(json_array_get(result.files, i)), files[i]);
+  }
+  char *html = read_text("gru/index.html");
+  assert_non_null(strstr(html,
+                         "<h2 id=\"figure13\">Figure 13: training loss over wall-clock time</h2>\n<p>Not made: it needs a data "
+                         "set, <code>--data instruments:DIR</code>"));
+  free(html);
+  bppsa_figures_result_free(&result);
+  close_run(&f);
+}
+
+static void test_memory(void **state) {
+  (void)state;
+  int64_t call = 1;
+  hide_gnuplot(true);
+  for (bool reached = true; reached; ++call) {
+    fixture f;
+    bppsa_figures_result result = {0};
+    open_run(&f, "gru");
+    f.request.results = "G.json";
+    f.request.directory = "memory";
+    const int64_t live = bppsa_alloc_live();
+    bppsa_alloc_fail_once(call);
+    const bppsa_status status = bppsa_figures_run(&f.request, &result);
+    reached = bppsa_alloc_calls() >= call;
+    bppsa_alloc_fail_at(0);
+    assert_int_equal(status, reached ? BPPSA_ERR_MEMORY : BPPSA_OK);
+    if (reached) {
+      assert_non_null(strstr(bppsa_last_error(), "out of memory"));
+    }
+    bppsa_figures_result_free(&result);
+    assert_int_equal(bppsa_alloc_live(), live);
+    close_run(&f);
+  }
+  hide_gnuplot(false);
+  assert_true(call > 100);
+}
+
+static bool stopped;
+static bool is_stopped(void) {
+  return stopped;
+}
+static const char *stop_name(void) {
+  return "a test";
+}
+
+/* A run that is told to stop keeps its point and goes on only where nothing else was asked for. */
+static void test_stop(void **state) {
+  (void)state;
+  fixture f;
+  bppsa_figures_result result;
+  open_run(&f, "rnn");
+  f.request.directory = "stop";
+  f.request.stop = is_stopped;
+  f.request.stop_name = stop_name;
+  stopped = true;
+  assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_ERR_IO);
+  assert_string_equal(bppsa_last_error(),
+                      "stopped by a test after point 1 of 1, what was measured is in stop, expected --resume to go on");
+  stopped = false;
+  assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_ERR_ARGUMENT);
+  assert_non_null(strstr(bppsa_last_error(), "results.json in it is what an interrupted run measured"));
+  f.request.resume = true;
+  json_object_set_new(f.request.configuration, "--seed", json_integer(3));
+  assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_ERR_ARGUMENT);
+  assert_non_null(strstr(bppsa_last_error(), "--resume: --seed: 3, but stop/results.json was measured with 0"));
+  json_object_set_new(f.request.configuration, "--seed", json_integer(0));
+  hide_gnuplot(true);
+  assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_OK);
+  hide_gnuplot(false);
+  assert_true(file_exists("stop/schedules.html"));
+  bppsa_figures_result_free(&result);
+  close_run(&f);
+}
+
+static void test_refused(void **state) {
+  (void)state;
+  fixture f;
+  bppsa_figures_result result;
+  open_run(&f, "rnn");
+  f.request.kind = bppsa_network_kind_find("lenet5");
+  f.request.directory = "refused";
+  assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_ERR_UNSUPPORTED);
+  assert_string_equal(bppsa_last_error(), "figures: none of lenet5, expected rnn or gru");
+  assert_false(file_exists("refused"));
+  f.request.kind = bppsa_network_kind_find("rnn");
+  f.request.kind_given = true;
+  f.request.results = "G.json";
+  assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_ERR_ARGUMENT);
+  assert_string_equal(bppsa_last_error(), "--model: rnn, but --results are of bench gru, expected one network");
+  f.request.results = NULL;
+  f.request.directory = "no/such/place";
+  assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_ERR_ARGUMENT);
+  assert_non_null(strstr(bppsa_last_error(), "--out: no/such/place: cannot be made"));
+  close_run(&f);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_own_figure),   cmocka_unit_test(test_without_gnuplot),
+                                     cmocka_unit_test(test_wrong_script), cmocka_unit_test(test_content),
+                                     cmocka_unit_test(test_files),        cmocka_unit_test(test_memory),
+                                     cmocka_unit_test(test_stop),         cmocka_unit_test(test_refused)};
+  count_json_memory();
+  return cmocka_run_group_tests(tests, enter_directory, leave_directory);
+}

@@ -1,0 +1,229 @@
+/* The table of figures: every row, its script, its data, out of memory at every allocation. */
+#include "tests/figures/fixture.h"
+
+#include "tests/support/json_memory.h"
+
+/* Rows whose data take seconds: `figures --cnn` as a whole is tested by tests/cli/test_figures_cnn.c. */
+static bool takes_seconds(const bppsa_figure *figure) {
+  static const char *const names[] = {"table1", "figure6", "figure10"};
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i) {
+    if (strcmp(figure->name, names[i]) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* A figure whose data need a data set has one here: samples of nine steps. */
+static void write_data(void) {
+  static const char x[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (20, 9, 2), }",
+                    y[] = "{'descr': '<i8', 'fortran_order': False, 'shape': (20,), }";
+  char head[128], values[20 * 9 * 2 * 4] = {0};
+  const char *const words[] = {x, y}, *const paths[] = {"X.npy", "Y.npy"};
+  const size_t sizes[] = {20 * 9 * 2 * 4, 20 * 8};
+  for (int i = 0; i < 2; ++i) {
+    memset(head, ' ', sizeof head);
+    memcpy(head, "\x93NUMPY\x01\x00\x76\x00", 10);
+    memcpy(head + 10, words[i], strlen(words[i]));
+    head[127] = '\n';
+    FILE *file = fopen(paths[i], "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(head, 1, sizeof head, file) + fwrite(values, 1, sizes[i], file), sizeof head + sizes[i]);
+    assert_int_equal(fclose(file), 0);
+  }
+}
+
+static void open_figure(fixture *f, const bppsa_figure *figure) {
+  open_run(f, bppsa_figure_pages[figure->page].run);
+  if (figure->without_data != NULL) {
+    f->request.data = (bppsa_figures_data){.spec = "npy:X.npy,Y.npy", .validation = 0.25};
+    f->request.seq_len = 0; /* the files' */
+  }
+}
+
+/* ---- rows ---- */
+
+static bool is_file_name(const char *name) {
+  return name[0] != '\0' && strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_") == strlen(name);
+}
+
+static void test_rows(void **state) {
+  (void)state;
+  for (int i = 0; i < bppsa_figure_count; ++i) {
+    const bppsa_figure *figure = &bppsa_figure_table[i];
+    assert_true(is_file_name(figure->name));
+    assert_ptr_equal(find_figure(figure->name), figure); /* no two of one name */
+    assert_in_range(figure->page, 0, bppsa_figure_page_count - 1);
+    assert_non_null(figure->data);
+    assert_non_null(figure->title);
+    for (int k = i + 1; k < bppsa_figure_count && figure->page != bppsa_figure_table[i + 1].page; ++k) {
+      assert_int_not_equal(bppsa_figure_table[k].page, figure->page); /* a page's rows stand together */
+    }
+  }
+  for (int i = 0; i < bppsa_figure_page_count; ++i) {
+    const bppsa_figure_page *page = &bppsa_figure_pages[i];
+    int rows = 0;
+    for (int k = 0; k < bppsa_figure_count; ++k) {
+      rows += bppsa_figure_table[k].page == i;
+    }
+    assert_true(rows > 0);
+    assert_true((page->kept != NULL) == (page->list != NULL));
+    for (int k = 0; k < i; ++k) { /* of one run, no two have one name, and the first is the one that is measured for */
+      const bool same = strcmp(bppsa_figure_pages[k].run, page->run) == 0;
+      assert_false(same && strcmp(bppsa_figure_pages[k].file, page->file) == 0);
+      assert_false(same && page->kept != NULL);
+    }
+  }
+}
+
+/* A script is of its row's files. */
+static void test_scripts(void **state) {
+  (void)state;
+  int scripts = 0;
+  for (int i = 0; i < bppsa_figure_count; ++i) {
+    const bppsa_figure *figure = &bppsa_figure_table[i];
+    char text[128];
+    if (figure->script == NULL) {
+      continue;
+    }
+    ++scripts;
+    snprintf(text, sizeof text, "# gnuplot -c %s.gp svg|png: draws %s.csv\n", figure->name, figure->name);
+    assert_int_equal(strncmp(figure->script, text, strlen(text)), 0);
+    snprintf(text, sizeof text, "'%s.csv'", figure->name);
+    assert_non_null(strstr(figure->script, text));
+    snprintf(text, sizeof text, "set output '%s.' . ARG1\n", figure->name);
+    assert_non_null(strstr(figure->script, text));
+  }
+  assert_int_equal(scripts, 8);
+}
+
+/* ---- data ---- */
+
+static int cells_of(const char *line) {
+  int cells = 1;
+  for (; *line != '\0' && *line != '\n'; ++line) {
+    cells += *line == ',';
+  }
+  return cells;
+}
+
+/* A head, and under it lines of as many cells. */
+static void assert_rectangular(const char *name, const char *csv) {
+  const int cells = cells_of(csv);
+  int lines = 0;
+  for (const char *line = csv; *line != '\0'; ++lines) {
+    if (cells_of(line) != cells) {
+      fail_msg("%s.csv: line %d has %d cells, expected %d", name, lines + 1, cells_of(line), cells);
+    }
+    line = strchr(line, '\n');
+    assert_non_null(line);
+    ++line;
+  }
+  assert_true(cells >= 2 && lines >= 2);
+}
+
+static void check_data(const bppsa_figure *figure, const bppsa_figure_content *made) {
+  if (made->csv.size > 0) {
+    assert_rectangular(figure->name, made->csv.text);
+  }
+  if (made->svg.size > 0) {
+    assert_int_equal(strncmp(made->svg.text, "<svg ", 5), 0);
+  }
+  assert_true(made->csv.size > 0 || made->svg.size > 0 || figure->write != NULL);
+  assert_true(figure->script == NULL || (made->csv.size > 0 && made->svg.size == 0));
+  assert_true(figure->script != NULL || made->svg.size > 0 || made->html.size > 0); /* something to be seen */
+}
+
+static void test_data(void **state) {
+  (void)state;
+  write_data();
+  for (int i = 0; i < bppsa_figure_count; ++i) {
+    const bppsa_figure *figure = &bppsa_figure_table[i];
+    fixture f;
+    bppsa_figure_content made = {0};
+    if (takes_seconds(figure)) {
+      continue;
+    }
+    open_figure(&f, figure);
+    assert_true(bppsa_figure_has_data(&f.run, figure));
+    assert_int_equal(figure->data(&f.run, figure, &made), BPPSA_OK);
+    check_data(figure, &made);
+    free_content(&made);
+    close_run(&f);
+  }
+}
+
+/* What two rows hold of the rows that were measured. */
+static void test_values(void **state) {
+  (void)state;
+  fixture f;
+  bppsa_figure_content made = {0};
+  open_run(&f, "rnn");
+  const bppsa_figure *figure = find_figure("figure8");
+  assert_int_equal(figure->data(&f.run, figure, &made), BPPSA_OK);
+  assert_non_null(strstr(made.csv.text, "\nT,1000,blelloch,1000,2,1.5,2000,0\n")); /* (1000 + 2000) / (1000 + 1000) ms */
+  free_content(&made);
+  figure = find_figure("growth");
+  assert_int_equal(figure->data(&f.run, figure, &made), BPPSA_OK);
+  assert_false(made.left_out);
+  free_content(&made);
+  while (json_array_size(bppsa_figures_rows(&f.run)) > 8) { /* two lengths: no line is fitted */
+    json_array_remove(json_object_get(f.run.document, "rows"), 8);
+  }
+  assert_int_equal(figure->data(&f.run, figure, &made), BPPSA_OK);
+  assert_true(made.left_out);
+  assert_int_equal(made.csv.size, 0);
+  free_content(&made);
+  close_run(&f);
+}
+
+/* ---- out of memory ---- */
+
+/* All of the first allocations, and now and then one of the thousands behind them, which are alike. */
+enum { ALL = 400, STRIDE = 101 };
+
+static void walk(const bppsa_figure *figure) {
+  for (int64_t call = 1;; call += call < ALL ? 1 : STRIDE) {
+    fixture f;
+    bppsa_figure_content made = {0};
+    char kept[64];
+    snprintf(kept, sizeof kept, "%s.json", figure->name);
+    (void)unlink(kept); /* what the pass before this one kept */
+    open_figure(&f, figure);
+    const int64_t live = bppsa_alloc_live();
+    bppsa_alloc_fail_once(call);
+    const bppsa_status status = figure->data(&f.run, figure, &made);
+    const bool reached = bppsa_alloc_calls() >= call;
+    bppsa_alloc_fail_at(0);
+    const bool noticed = status == BPPSA_ERR_MEMORY && strstr(bppsa_last_error(), "out of memory") != NULL,
+               failed = made.csv.failed || made.svg.failed || made.script.failed || made.html.failed || made.caption.failed;
+    if (reached && !noticed && !failed) {
+      fail_msg("%s: allocation %lld failed, and the data are there: status %d, '%s'", figure->name, (long long)call, (int)status,
+               bppsa_last_error());
+    }
+    free_content(&made);
+    assert_int_equal(bppsa_alloc_live(), live);
+    close_run(&f);
+    if (!reached) {
+      assert_int_equal(status, BPPSA_OK);
+      return;
+    }
+  }
+}
+
+static void test_memory(void **state) {
+  (void)state;
+  write_data();
+  for (int i = 0; i < bppsa_figure_count; ++i) {
+    if (!takes_seconds(&bppsa_figure_table[i])) {
+      walk(&bppsa_figure_table[i]);
+    }
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows), cmocka_unit_test(test_scripts), cmocka_unit_test(test_data),
+                                     cmocka_unit_test(test_values), cmocka_unit_test(test_memory)};
+  count_json_memory();
+  return cmocka_run_group_tests(tests, enter_directory, leave_directory);
+}

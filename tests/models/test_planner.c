@@ -1,0 +1,132 @@
+/* The planner without a command line: where the choice comes from, its words, what is kept. */
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "models/plan_cache.h"
+#include "models/planner.h"
+#include "tests/core/helpers.h"
+
+typedef struct {
+  int count;
+  char first[80];
+} seen;
+
+static void show(void *context, const char *what) {
+  seen *s = context;
+  if (s->count++ == 0) {
+    snprintf(s->first, sizeof s->first, "%s", what);
+  }
+}
+
+typedef struct {
+  bppsa_network network;
+  bppsa_device *device;
+  bppsa_network_config config;
+  bppsa_chosen chosen;
+  char note[BPPSA_PLANNER_NOTE];
+} contest;
+
+static void begin(const char *cache, contest *c) {
+  char directory[2048];
+  assert_non_null(getcwd(directory, sizeof directory - 64));
+  strcat(directory, "/");
+  strcat(directory, cache);
+  assert_int_equal(setenv("XDG_CACHE_HOME", directory, 1), 0);
+  *c = (contest){.chosen = BPPSA_CHOSEN_BY_ESTIMATE, .note = "?"};
+  assert_int_equal(bppsa_network_open("rnn", NULL, &c->network), BPPSA_OK);
+  assert_int_equal(bppsa_device_create("cpu", 1, &c->device), BPPSA_OK);
+  c->config = bppsa_network_config_default(&c->network);
+  c->config.seq_len = 12;
+  c->config.batch = 2;
+  c->config.hidden = 3;
+}
+
+static bppsa_status choose(const bppsa_planner_request *request, contest *c) {
+  return bppsa_planner_choose(request, &c->network, c->device, &c->config, &c->chosen, c->note);
+}
+
+static void end(contest *c) {
+  bppsa_device_destroy(c->device);
+  bppsa_network_close(&c->network);
+}
+
+static void test_limits(void **state) {
+  (void)state;
+  contest c;
+  begin("plans", &c);
+  assert_int_equal(choose(&(bppsa_planner_request){.assumed_limit = 1000}, &c), BPPSA_OK);
+  assert_int_equal(c.config.memory_limit, 1000);
+  assert_int_equal(choose(&(bppsa_planner_request){.memory_limit = 77, .assumed_limit = 1000}, &c), BPPSA_OK);
+  assert_int_equal(c.config.memory_limit, 77);
+  assert_int_equal(c.chosen, BPPSA_CHOSEN_BY_ESTIMATE); /* the cost model's turn comes when the model is made */
+  assert_string_equal(c.note, "");
+  end(&c);
+}
+
+static void test_measured(void **state) {
+  (void)state;
+  contest c;
+  seen s = {0};
+  const bppsa_planner_request request = {.measure = true, .assumed_limit = 1 << 30, .show = show, .context = &s};
+  begin("plans", &c);
+  remove("plans/bppsa/plans.json");
+  assert_int_equal(choose(&request, &c), BPPSA_OK);
+  assert_int_equal(c.chosen, BPPSA_CHOSEN_BY_MEASUREMENT);
+  assert_false(bppsa_gradient_method_open(&c.config.method));
+  assert_true(s.count > 2);
+  assert_string_equal(s.first, "sequential BP");
+  assert_string_equal(c.note, "");
+  const bppsa_gradient_method measured = c.config.method;
+  end(&c);
+  begin("plans", &c);
+  s.count = 0;
+  assert_int_equal(choose(&request, &c), BPPSA_OK);
+  assert_int_equal(c.chosen, BPPSA_CHOSEN_BY_CACHE);
+  assert_int_equal(s.count, 0);
+  assert_int_equal(c.config.method.backward, measured.backward);
+  end(&c);
+}
+
+/* A choice that cannot be kept is still used, and the caller gets the reason. */
+static void test_not_kept(void **state) {
+  (void)state;
+  contest c;
+  begin("plans_file", &c);
+  put_file("plans_file", "x", 1); /* a file where the directory should be */
+  assert_int_equal(choose(&(bppsa_planner_request){.measure = true, .assumed_limit = 1 << 30}, &c), BPPSA_OK);
+  assert_int_equal(c.chosen, BPPSA_CHOSEN_BY_MEASUREMENT);
+  assert_non_null(strstr(c.note, "the measured plan is not kept: "));
+  end(&c);
+  remove("plans_file");
+}
+
+static void test_refused(void **state) {
+  (void)state;
+  contest c;
+  begin("plans", &c);
+  c.config.method = (bppsa_gradient_method){.backward = BPPSA_BACKWARD_BP};
+  c.chosen = bppsa_chosen_of(&c.config.method);
+  assert_int_equal(c.chosen, BPPSA_CHOSEN_BY_OPTION);
+  assert_int_equal(choose(&(bppsa_planner_request){.measure = true}, &c), BPPSA_ERR_ARGUMENT);
+  assert_message("--plan: measure beside a given --backward bp");
+  c.chosen = BPPSA_CHOSEN_BY_CHECKPOINT; /* a checkpoint's choice stays */
+  assert_int_equal(choose(&(bppsa_planner_request){.measure = true}, &c), BPPSA_OK);
+  assert_int_equal(c.chosen, BPPSA_CHOSEN_BY_CHECKPOINT);
+  end(&c);
+}
+
+static void test_words(void **state) {
+  (void)state;
+  const bppsa_gradient_method method = {BPPSA_BACKWARD_SCAN, {.algorithm = BPPSA_SCAN_CHUNKED, .chunks = 45}};
+  char text[BPPSA_CHOSEN_TEXT];
+  assert_string_equal(bppsa_chosen_method_text(BPPSA_CHOSEN_BY_ESTIMATE, &method, text, sizeof text),
+                      "scan, chunked (45 chunks), chosen by estimate");
+  assert_string_equal(bppsa_chosen_method_text(BPPSA_CHOSEN_BY_OPTION, &method, text, sizeof text), "scan, chunked (45 chunks)");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_limits), cmocka_unit_test(test_measured),
+                                     cmocka_unit_test(test_not_kept), cmocka_unit_test(test_refused),
+                                     cmocka_unit_test(test_words)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
