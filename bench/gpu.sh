@@ -249,7 +249,7 @@ for file in rnn gru long; do
 done
 if [ -n "$documents" ]; then
   # shellcheck disable=SC2086
-  sh "$root/bench/roofline.sh" $documents >"$results/roofline.md" || failed="$failed roofline"
+  sh "$root/bench/scripts/roofline.sh" $documents >"$results/roofline.md" || failed="$failed roofline"
 else
   skip roofline "no documents"
 fi

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "bench/harness/rounds.h"
+
 const char *const bppsa_measured_methods[BPPSA_MEASURED_METHODS] = {"bp", "linear", "blelloch", "chunked", "auto", "pytorch"};
 
 int64_t bppsa_measured_integer(const json_t *row, const char *key) {
@@ -47,10 +49,19 @@ double bppsa_measured_iteration(const json_t *rows, int64_t seq_len, int64_t bat
   return method == NULL ? forward : forward + seconds_of(rows, seq_len, batch, "backward", method, key);
 }
 
+/* What the row says of itself or, where a rival's row says nothing, what its median and minimum say. */
+static bool is_noisy(const json_t *row) {
+  const json_t *noisy = json_object_get(row, "noisy"), *median = json_object_get(row, "median_s"),
+               *least = json_object_get(row, "min_s");
+  return json_is_boolean(noisy)
+             ? json_is_true(noisy)
+             : json_number_value(median) > BPPSA_BENCH_SPREAD * json_number_value(least) && json_is_number(least);
+}
+
 bool bppsa_measured_noisy(const json_t *rows, int64_t seq_len, int64_t batch, const char *method) {
   const json_t *forward = find_row(rows, seq_len, batch, "forward", forward_of(method)),
                *backward = method != NULL ? find_row(rows, seq_len, batch, "backward", method) : NULL;
-  return json_is_true(json_object_get(forward, "noisy")) || json_is_true(json_object_get(backward, "noisy"));
+  return is_noisy(forward) || is_noisy(backward);
 }
 
 double bppsa_measured_best_scan(const json_t *rows, int64_t seq_len, int64_t batch, bool *noisy) {

@@ -129,7 +129,7 @@ bppsa_status bppsa_bench_costs(const bppsa_network_kind *kind, const bppsa_recur
 /* The configuration a method runs with. */
 bppsa_recurrent_config bppsa_bench_config(const bppsa_recurrent_config *config, bppsa_bench_method method);
 
-/* ---- sweeps (rnn.c) and what they print (rnn_report.c, rnn_growth.c) ---- */
+/* ---- sweeps (rnn_run.c) and what they print (rnn_report.c, rnn_growth.c) ---- */
 
 /* A sweep's points: T at one B, and B at one T. */
 typedef struct {

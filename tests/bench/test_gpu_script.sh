@@ -1,5 +1,5 @@
 #!/bin/sh
-# test_gpu_script.sh SOURCE SCRATCH: bench/gpu.sh and bench/roofline.sh with programs that only pretend: what passes, fails, is skipped or takes too long
+# test_gpu_script.sh SOURCE SCRATCH: bench/gpu.sh and bench/scripts/roofline.sh with programs that only pretend: what passes, fails, is skipped or takes too long
 # is said, the exit code says whether anything failed, and the table's ratios are right.
 set -eu
 source=$1
@@ -121,10 +121,10 @@ run 2
 echo 'echo "bppsa: error: device cuda: no CUDA device found"; exit 2' | program bppsa
 run 2
 code=0
-"$source/bench/roofline.sh" none.json >out.txt || code=$?
+"$source/bench/scripts/roofline.sh" none.json >out.txt || code=$?
 check "roofline.sh without a document: $code, expected 2" [ "$code" -eq 2 ]
 echo '{}' >empty.json
 code=0
-"$source/bench/roofline.sh" empty.json >out.txt || code=$?
+"$source/bench/scripts/roofline.sh" empty.json >out.txt || code=$?
 check "roofline.sh of no rows: $code, expected 2" [ "$code" -eq 2 ]
 echo "test_gpu_script: fine"

@@ -1,6 +1,7 @@
 /* The table of figures: every row, its script, its data, out of memory at every allocation. */
 #include "tests/figures/fixture.h"
 
+#include "figures/measured.h"
 #include "tests/support/json_memory.h"
 
 /* Rows whose data take seconds: `figures --cnn` as a whole is tested by tests/cli/test_figures_cnn.c. */
@@ -177,6 +178,33 @@ static void test_values(void **state) {
   close_run(&f);
 }
 
+/* A row that does not say whether it is noisy is judged by its median and minimum; one that does is believed. */
+static void test_noise(void **state) {
+  (void)state;
+  fixture f;
+  open_run(&f, "rnn");
+  const json_t *rows = bppsa_figures_rows(&f.run);
+  json_t *forward = json_array_get(rows, 0), *bp = json_array_get(rows, 1); /* T = 10, B = 16 */
+  assert_false(bppsa_measured_noisy(rows, 10, 16, "bp"));
+  const double least = json_number_value(json_object_get(bp, "min_s"));
+  assert_int_equal(json_object_set_new(bp, "median_s", json_real(1.26 * least)), 0);
+  assert_true(bppsa_measured_noisy(rows, 10, 16, "bp"));
+  assert_false(bppsa_measured_noisy(rows, 10, 16, "chunked"));
+  assert_int_equal(json_object_set_new(bp, "noisy", json_false()), 0);
+  assert_false(bppsa_measured_noisy(rows, 10, 16, "bp"));
+  assert_int_equal(json_object_set_new(bp, "noisy", json_true()), 0);
+  assert_true(bppsa_measured_noisy(rows, 10, 16, "bp"));
+  assert_int_equal(json_object_set_new(bp, "median_s", json_real(1.24 * least)), 0);
+  assert_int_equal(json_object_del(bp, "noisy"), 0);
+  assert_false(bppsa_measured_noisy(rows, 10, 16, "bp"));
+  assert_int_equal(json_object_set_new(forward, "median_s", json_real(1.0)), 0);
+  assert_true(bppsa_measured_noisy(rows, 10, 16, "chunked"));
+  assert_int_equal(json_object_set_new(forward, "median_s", json_null()), 0); /* a row that was skipped */
+  assert_false(bppsa_measured_noisy(rows, 10, 16, "chunked"));
+  assert_false(bppsa_measured_noisy(rows, 11, 16, "bp")); /* no such row */
+  close_run(&f);
+}
+
 /* ---- out of memory ---- */
 
 /* All of the first allocations, and now and then one of the thousands behind them, which are alike. */
@@ -222,8 +250,9 @@ static void test_memory(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows), cmocka_unit_test(test_scripts), cmocka_unit_test(test_data),
-                                     cmocka_unit_test(test_values), cmocka_unit_test(test_memory)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows),  cmocka_unit_test(test_scripts),
+                                     cmocka_unit_test(test_data),  cmocka_unit_test(test_values),
+                                     cmocka_unit_test(test_noise), cmocka_unit_test(test_memory)};
   count_json_memory();
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

@@ -30,6 +30,7 @@ expect() { # expect STATUS TEXT
 }
 
 plant core/nothing.h </dev/null && expect 0 ""
+printf '%0133d\n' 0 | plant tests/cli/long.cc && expect 1 'tests/cli/long.cc:1: a line of 133 characters'
 printf '\n#include "scan/scan.h"\n' | plant core/up.c && expect 1 'core/up.c:2: includes "scan/scan.h" upwards'
 printf '#define EACH_REAL "train/loss.inc"\n' | plant rnn/up.h && expect 1 'rnn/up.h:1: includes "train/loss.inc" upwards'
 printf '#  include <train/loss.h>\n' | plant rnn/up.h && expect 1 'rnn/up.h:1: includes "train/loss.h" upwards'

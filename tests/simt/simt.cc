@@ -37,8 +37,8 @@ struct fiber {
   bool begun;
   char *stack;
   state where;
-  unsigned mask;  /* of the warp operation it waits in */
-  int predicate;  /* of a block's or warp's vote */
+  unsigned mask; /* of the warp operation it waits in */
+  int predicate; /* of a block's or warp's vote */
   char given[MOST_BYTES];
 #ifdef SIMT_ASAN
   void *fake;
@@ -138,8 +138,8 @@ bool release_warp(int first, int count) {
     bool all = true;
     for (int lane = 0; lane < LANES; ++lane) {
       if ((mask >> lane & 1) != 0) {
-        const bool there = lane < count && fibers[(size_t)(first + lane)].where == AT_WARP && fibers[(size_t)(first + lane)].mask == mask;
-        all = all && there;
+        const auto waits = [&](const auto &fiber) { return fiber.where == AT_WARP && fiber.mask == mask; };
+        all = all && lane < count && waits(fibers[(size_t)(first + lane)]);
         if (lane >= count || fibers[(size_t)(first + lane)].where == DONE) {
           set_thread(i);
           fail("a warp operation whose mask names a thread that has ended or is not there");
@@ -201,7 +201,9 @@ std::map<std::string, long> &launches() {
 
 /* Every kernel of SIMT_KERNELS must have been launched. */
 struct checker {
-  checker() { (void)launches(); } /* so that the launches are destroyed after it */
+  checker() {
+    (void)launches(); /* so that the launches are destroyed after it */
+  }
   ~checker() {
     for (const fiber &f : fibers) {
       free(f.stack);

@@ -1,5 +1,5 @@
 #!/bin/sh
-# bench/roofline.sh F.json ...: prints what `bppsa bench rnn|gru --device cuda --out F.json` measured as Markdown. A row's time is
+# bench/scripts/roofline.sh F.json ...: prints what `bppsa bench rnn|gru --device cuda --out F.json` measured as Markdown. A row's time is
 # divided by its floor, which follows from the ceilings measured beside it, and by the fastest of cuDNN's rows of the same point
 # and phase that are right and do not use TF32.
 set -eu

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains LeNet-5 on images by BP and by the scan, then prunes it to 3 % of its weights (BPPSA §3.5, 4.3).
 
-    bench/cifar10.py --program build/cpu/bppsa --folder DIR [--epochs 10] [--retrain 12] [--data cifar10:DIR] [--out F.json]
+    bench/scripts/cifar10.py --program build/cpu/bppsa --folder DIR [--epochs 10] [--retrain 12] [--data cifar10:DIR] [--out F.json]
 
 Writes a synthetic set into DIR/cifar unless it is there, or takes --data. Then, at batches of 256 and SGD 0.01/0.9,
 

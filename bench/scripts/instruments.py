@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains a GRU on synthetic instruments by BP and by the scan: section 4.2 of the paper, from WAV files to a trained network.
 
-    bench/instruments.py --program build/cpu/bppsa --folder DIR [--files 3300] [--held-out 500] [--epochs 60] [--out F.json]
+    bench/scripts/instruments.py --program build/cpu/bppsa --folder DIR [--files 3300] [--held-out 500] [--epochs 60] [--out F.json]
 
 Writes the WAV files and their features (set S) into DIR unless DIR has them, then runs `train gru` (H 20, B 16, Adam 3e-4) once by
 sequential BP and once by the chunked scan: first 300 iterations, whose losses are compared, then the epochs, whose accuracy on
