@@ -1,4 +1,5 @@
-/* Transports, ranks, and the operations: arguments are checked here, and the transport's table does the rest (comm/request.c). */
+/* Transports, ranks and operations. This file checks arguments; comm/request.c does the rest with the transport's table of
+ * functions. */
 #include "comm/comm.h"
 
 #include <inttypes.h>
@@ -153,18 +154,18 @@ void bppsa_comm_set_fault(bppsa_comm *comm, const bppsa_comm_fault *fault) {
 
 /* ---- split ---- */
 
-/* What a rank says of itself; an array of i64 for the transport. */
+/* What each rank tells the others in a split; sent as an array of i64. */
 typedef struct {
   int64_t color, key, context;
 } claim;
 enum { CLAIM_SIZE = sizeof(claim) / sizeof(int64_t) };
 
-/* Does rank a of this color come before rank b? */
+/* Does rank a come before rank b in their part? Both gave the same color. */
 static bool before(const claim *claims, int32_t a, int32_t b) {
   return claims[a].key < claims[b].key || (claims[a].key == claims[b].key && a < b);
 }
 
-/* The communicator of this rank's color, without the transport's part. */
+/* Makes the communicator of this rank's color, except for the fields of the transport. */
 static bppsa_status make_part(const bppsa_comm *comm, const claim *claims, bppsa_comm **part) {
   const int64_t color = claims[comm->rank].color;
   int32_t size = 0;
@@ -207,7 +208,7 @@ bppsa_status bppsa_comm_split(bppsa_comm *comm, int32_t color, int32_t key, bpps
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "split: color %d, expected at least 0, or -1 for no communicator", color);
   }
   bppsa_comm_endpoint *endpoint = comm->endpoint;
-  /* The first of the new ranks names the context: its number, and how often it has split. */
+  /* The first rank of the part chooses the context: its number in the world, and its number of splits so far. */
   const claim mine = {color, key, ((int64_t)endpoint->world_rank << 40) + ++endpoint->splits};
   claim *claims = bppsa_calloc(comm->size, sizeof *claims);
   if (claims == NULL) {
@@ -262,7 +263,7 @@ static bppsa_status check_message(const bppsa_comm *comm, const char *what, int3
   return BPPSA_OK;
 }
 
-/* Begins and waits. */
+/* Completes a blocking operation: waits for the request if it was begun without an error. */
 static bppsa_status finish(bppsa_status begun, bppsa_comm_request *request) {
   return begun != BPPSA_OK ? begun : bppsa_comm_wait(&request);
 }

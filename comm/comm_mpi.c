@@ -1,8 +1,9 @@
-/* Ranks that are processes of an MPI job, over the module of comm/mpi_module.h, which is loaded when it is needed.
+/* Ranks that are processes of an MPI job. All MPI calls go through the module of comm/mpi_module.h, which is loaded when it is
+ * first needed.
  *
- * A rank that waits asks MPI again and again, at first at once and then with pauses, and looks at the clock. One that fails
- * tells all others on a communicator of its own, which they look at while they wait: MPI itself knows no failures that a job
- * survives.
+ * A rank that waits polls MPI, at first without pauses and then with them, until the deadline. A rank that fails sends a notice to
+ * all others over a separate communicator, which the others poll while they wait. MPI itself has no failure after which the other
+ * ranks could go on.
  */
 #define _GNU_SOURCE 1 /* dladdr */
 #include <dlfcn.h>
@@ -24,9 +25,10 @@
 
 static const mpi_module *module;
 static bool module_exists;
-static char problem[400]; /* why there is no module */
+static char problem[400]; /* why the module cannot be loaded */
 
-/* Loads it from there if it is there. OpenMPI's own plug-ins look for its symbols among those of the whole program. */
+/* Loads the module from the directory; false if the directory does not contain it. OpenMPI's symbols are made visible to the
+ * whole program (RTLD_GLOBAL), because OpenMPI's own plug-ins look for them in the program. */
 static bool load_from(const char *format, const char *directory) {
   char path[1024];
   const int length = snprintf(path, sizeof path, format, directory);
@@ -46,7 +48,8 @@ static bool load_from(const char *format, const char *directory) {
   return true;
 }
 
-/* Where builds and installations have the module, seen from the program or the shared library that holds this code. */
+/* Looks for the module in the directories where builds and installations put it, relative to the program or the shared library
+ * that contains this code. */
 static void load(void) {
   static const char *const places[] = {"%s/" MPI_MODULE_FILE, "%s/../" MPI_MODULE_FILE, "%s/bppsa/" MPI_MODULE_FILE,
                                        "%s/" BPPSA_MODULES_FROM_PROGRAMS "/" MPI_MODULE_FILE,
@@ -92,17 +95,17 @@ void bppsa_comm_probe_mpi(bppsa_comm_transport_report *report) {
 /* ---- the world ---- */
 
 typedef struct {
-  int32_t rank; /* that failed */
+  int32_t rank; /* the rank that failed */
   char reason[508];
 } notice;
 
 typedef struct {
   bppsa_comm_endpoint endpoint;
-  bppsa_comm comm; /* of all ranks */
+  bppsa_comm comm; /* the communicator of all ranks */
   mpi_start started;
-  bool failed, told; /* a rank has failed; and this one has told the others of itself */
+  bool failed, told; /* failed: a rank has failed; told: it was this rank, and it has told the others */
   notice failure;
-  int pauses; /* since something happened */
+  int pauses; /* pauses made since the last event */
 } mpi_world;
 
 typedef struct {
@@ -111,7 +114,7 @@ typedef struct {
   bool begun, done;
 } mpi_request;
 
-/* How the process stands with MPI, for bppsa_comm_end_job and for a second run. */
+/* The state of MPI in this process, for bppsa_comm_end_job and for a second run. */
 static enum { MPI_NEVER, MPI_RUNNING, MPI_BROKEN_HERE, MPI_BROKEN_ELSEWHERE, MPI_OVER } stage;
 
 static mpi_world *world_of(const bppsa_comm *comm) {
@@ -136,7 +139,8 @@ static void sleep_ns(long nanoseconds) {
   (void)nanosleep(&time, NULL);
 }
 
-/* Takes the news of failures that have come; the lowest rank of those that failed at the same moment is the one that counts. */
+/* Receives the notices of failures that have arrived. If several ranks failed at the same moment, the lowest rank is the one that
+ * is reported. */
 static void hear(mpi_world *world) {
   notice heard;
   for (int from = 0; module->look(world->started.control, &heard, sizeof heard, &from) == 0 && from >= 0;) {
@@ -148,7 +152,7 @@ static void hear(mpi_world *world) {
   }
 }
 
-/* Tells all others that this rank failed, and listens for a moment whether another one failed at the same time. */
+/* Tells all other ranks that this one failed, and waits a moment for a notice of another rank that failed at the same time. */
 static void tell(mpi_world *world, const char *reason) {
   const double patience = 0.2;
   const int size = world->started.size;
@@ -156,7 +160,7 @@ static void tell(mpi_world *world, const char *reason) {
   if (world->failed || world->told) {
     return;
   }
-  static notice own; /* read by MPI until the end of the process */
+  static notice own; /* static because MPI may read it until the process ends */
   own.rank = world->endpoint.world_rank;
   snprintf(own.reason, sizeof own.reason, "%s", reason);
   world->failed = world->told = true;
@@ -175,7 +179,7 @@ static void tell(mpi_world *world, const char *reason) {
 
 /* ---- calls that block ---- */
 
-/* A call of MPI that knows no deadline, on a thread of its own: a rank that was stopped would hold it up for ever. */
+/* An MPI call without a deadline, made on a separate thread because a stopped rank would block it for ever. */
 typedef struct {
   pthread_mutex_t mutex;
   pthread_cond_t over;
@@ -196,9 +200,10 @@ static void *make_call(void *argument) {
   return NULL;
 }
 
-/* Makes the call and waits for it until the deadline. After that the thread and what it uses are left behind: the job is to end. */
+/* Makes the call and waits for it until the deadline. After the deadline the thread and its memory are left behind, because the
+ * job has to end. */
 static bppsa_status call_in_time(int (*call)(void *argument), void *argument, double timeout, const char *what) {
-  static blocking_call b; /* one at a time; outlives the wait */
+  static blocking_call b; /* static because the thread may outlive the wait; only one call runs at a time */
   b = (blocking_call){.call = call, .argument = argument};
   pthread_condattr_t attributes;
   (void)pthread_condattr_init(&attributes);
@@ -246,7 +251,7 @@ static void fail(bppsa_comm *comm, const char *why) {
   tell(world_of(comm), reason);
 }
 
-/* counts and places of a gather, in MPI's ints, behind the offsets. */
+/* Begins a gather. Its counts and places, which MPI wants as ints, are stored after the offsets. */
 static bppsa_status gather(mpi_request *m, int *error) {
   bppsa_comm_request *r = &m->base;
   const bppsa_comm *comm = r->comm;
@@ -262,7 +267,7 @@ static bppsa_status gather(mpi_request *m, int *error) {
   }
   const int width = (int)bppsa_dtype_size(r->dtype);
   const bool in_place = r->all != NULL && (char *)r->all + r->offsets[comm->rank] * width == r->data;
-  static char nothing; /* MPI_IN_PLACE and no data are different things */
+  static char nothing; /* the address for an empty part: NULL would mean MPI_IN_PLACE */
   const void *data = in_place ? NULL : r->data != NULL ? r->data : &nothing;
   *error = module->gather(handle_of(comm), data, (int)r->count, r->all, counts, places, width, r->peer, &m->handle);
   return BPPSA_OK;
@@ -274,7 +279,7 @@ static bppsa_status post(bppsa_comm_request *r) {
   const bppsa_device *device = r->comm->endpoint->device;
   int error = 0;
   if ((r->comm->table->reads_gpu >> r->kind & 1U) != 0 && device != NULL) {
-    BPPSA_TRY(bppsa_device_wait(device)); /* MPI does not know of the device's stream */
+    BPPSA_TRY(bppsa_device_wait(device)); /* MPI does not wait for the device's stream */
   }
   if (r->kind == BPPSA_COMM_ALLREDUCE && r->count > INT_MAX) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "allreduce of %" PRId64 " elements: MPI counts to %d, expected several calls",
@@ -327,7 +332,7 @@ static bppsa_status poll(bppsa_comm_request *r, bool *done) {
   return BPPSA_OK;
 }
 
-/* A collective operation cannot be taken back: what is cancelled then is the job. */
+/* Cancels a message. MPI cannot cancel a collective operation: it stays begun, and the job has to end. */
 static void cancel(bppsa_comm_request *r) {
   mpi_request *m = (mpi_request *)(void *)r;
   if (m->begun && !m->done && bppsa_comm_is_message(r->kind)) {
@@ -340,7 +345,7 @@ static uint64_t look(const bppsa_comm *comm) {
   return 0;
 }
 
-/* Gives the processor away at first, then sleeps, longer from time to time: ranks may outnumber processors. */
+/* Yields the processor at first, then sleeps for growing times, because there may be more ranks than processors. */
 static void idle(const bppsa_comm *comm, uint64_t seen, double deadline) {
   enum { YIELDS = 200, LONGEST = 200000 };
   mpi_world *world = world_of(comm);
@@ -366,7 +371,7 @@ static void blame(const bppsa_comm_request *r, char *text, size_t size) {
 static struct {
   mpi_handle comm, part;
   int color, key;
-} splitting; /* outlives a call that does not end */
+} splitting; /* static because a call that does not return may still use it */
 
 static int call_split(void *unused) {
   (void)unused;
@@ -406,7 +411,8 @@ static void close_comm(bppsa_comm *comm) {
     .cancel = cancel, .look = look, .idle = idle, .check = check, .fail = fail, .blame = blame, .split = split,                  \
     .close = close_comm                                                                                                          \
   }
-/* Of an MPI that knows GPUs it is only messages that may be theirs: not all collective operations are. */
+/* The second table is for an MPI library that accepts GPU memory: only for messages, because such libraries do not accept it in
+ * all collective operations. */
 static const bppsa_comm_table tables[2] = {TABLE(0), TABLE(1U << BPPSA_COMM_SEND | 1U << BPPSA_COMM_RECV)};
 
 /* ---- running ---- */
@@ -430,7 +436,7 @@ static bppsa_status start(const bppsa_comm_config *config, mpi_world *world, bpp
   }
   BPPSA_TRY(load_module());
   stage = MPI_BROKEN_HERE;
-  const double least = 10; /* processes of a job do not begin at one moment */
+  const double least = 10; /* the processes of a job do not begin at the same moment */
   BPPSA_TRY(call_in_time(call_start, &world->started, config->timeout > least ? config->timeout : least, "start"));
   stage = MPI_RUNNING;
   const mpi_start *started = &world->started;
@@ -443,14 +449,14 @@ static bppsa_status start(const bppsa_comm_config *config, mpi_world *world, bpp
   return BPPSA_OK;
 }
 
-/* The body, and the end: all ranks are done before MPI is finalised. */
+/* Runs the body and the end of the job: MPI is finalised after all ranks are done. */
 static bppsa_status run_body(mpi_world *world, bppsa_comm_body body, void *context) {
   bppsa_status status = body(&world->comm, context);
   if (status == BPPSA_OK && world->endpoint.pending != NULL) {
     status = bppsa_comm_unwaited(&world->endpoint);
   }
   world->endpoint.fault = (bppsa_comm_fault){0};
-  status = status == BPPSA_OK ? check(&world->comm) : status; /* an abort, of this rank or another, counts */
+  status = status == BPPSA_OK ? check(&world->comm) : status; /* an abort by any rank is a failure */
   bppsa_comm_at(&world->comm, "the end", -1);
   return status == BPPSA_OK ? bppsa_comm_barrier(&world->comm) : status;
 }
@@ -473,7 +479,7 @@ static bppsa_status finish(mpi_world *world, bppsa_status status, bppsa_comm_out
 
 bppsa_status bppsa_comm_run_mpi(const bppsa_comm_config *config, bppsa_comm_body body, void *context,
                                 bppsa_comm_outcome *outcome) {
-  static mpi_world world; /* outlives a failure, in which MPI may still use it */
+  static mpi_world world; /* static because MPI may use it after a failure */
   BPPSA_TRY(start(config, &world, outcome));
   const mpi_start *started = &world.started;
   world.endpoint = (bppsa_comm_endpoint){.world_rank = started->rank,
@@ -505,7 +511,7 @@ bppsa_status bppsa_comm_run_mpi(const bppsa_comm_config *config, bppsa_comm_body
 }
 
 void bppsa_comm_end_mpi_job(int exit_code) {
-  if (stage == MPI_BROKEN_ELSEWHERE) { /* the rank that failed first says so and ends the job; but it may be unable to */
+  if (stage == MPI_BROKEN_ELSEWHERE) { /* gives the rank that failed first time to report its error and to end the job */
     sleep_ns(999999999);
     sleep_ns(999999999);
   }

@@ -1,12 +1,12 @@
-/* A communicator over NCCL, for arrays of GPUs, made from one over threads or MPI that has the same ranks and carries
- * everything else.
+/* A communicator over NCCL for arrays on GPUs. It is made from a communicator of the same ranks over threads or MPI, called the
+ * host's communicator, which carries everything else.
  *
- * Operations are queued on a stream of the communicator's own. Messages that are begun one after the other are one group, which
- * is launched when the rank first waits, tests, or begins a collective operation: within a group they do not wait for each
- * other. An event behind the group tells when it is done.
+ * Operations are queued on a CUDA stream that belongs to the communicator. Messages that are begun one after the other form a
+ * group, which is launched when the rank first waits, tests, or begins a collective operation. Messages of one group do not wait
+ * for each other. An event queued after the group tells when the group is done.
  *
- * NCCL has no tags: between two ranks messages are matched by their order. Each rank keeps what it begins with every other one,
- * and bppsa_comm_check_order compares it over the host's communicator.
+ * NCCL has no tags: it matches the messages between two ranks by their order. Each rank records the messages that it begins with
+ * every other rank, and bppsa_comm_check_order compares these records over the host's communicator.
  */
 #include <cuda_runtime_api.h>
 #include <inttypes.h>
@@ -19,9 +19,9 @@
 #include "comm/library_nccl.h"
 #include "core/clock.h"
 
-enum { KEPT = 31 }; /* messages of a sequence that are kept one by one */
+enum { KEPT = 31 }; /* the first messages of a sequence, which are recorded one by one */
 
-/* The messages in one direction between two ranks, since the last comparison; those behind the first KEPT as a hash. */
+/* The messages in one direction between two ranks since the last comparison: the first KEPT one by one, later ones as a hash. */
 typedef struct {
   int64_t count;
   uint64_t hash;
@@ -37,7 +37,7 @@ typedef struct event {
 
 typedef struct nccl_request {
   bppsa_comm_request base;
-  struct nccl_request *later; /* in the group that is not launched yet */
+  struct nccl_request *later; /* the next request of the group that is not launched yet */
   event *end;                 /* NULL: not launched */
   bool done;
 } nccl_request;
@@ -45,13 +45,13 @@ typedef struct nccl_request {
 typedef struct {
   bppsa_comm_endpoint endpoint;
   const nccl_library *library;
-  bppsa_comm *host; /* borrowed, or owned by a part */
+  bppsa_comm *host; /* borrowed; owned if this communicator is a part of another */
   bool owns_host;
   ncclComm_t comm; /* NULL after an abort */
   cudaStream_t stream;
   event *spare;
-  nccl_request *group, **group_end; /* begun and not launched */
-  sequence *sent, *received;        /* by peer, size of the communicator */
+  nccl_request *group, **group_end; /* messages that are begun but not launched */
+  sequence *sent, *received;        /* one for each rank of the communicator */
 } nccl_state;
 
 static nccl_state *state_of(const bppsa_comm *comm) {
@@ -76,7 +76,7 @@ static void pause_briefly(void) {
   (void)nanosleep(&time, NULL);
 }
 
-/* Ends what NCCL does on the GPU, which otherwise waits for ever. */
+/* Ends NCCL's kernels on the GPU, which would otherwise wait for ever. */
 static void abort_comm(nccl_state *s) {
   if (s->comm != NULL) {
     (void)s->library->ncclCommAbort(s->comm);
@@ -84,7 +84,7 @@ static void abort_comm(nccl_state *s) {
   }
 }
 
-/* Waits until NCCL has taken in what it was asked for; calls do not block. */
+/* Waits until NCCL has accepted the last call: its calls are non-blocking. */
 static bppsa_status settle(nccl_state *s, ncclResult_t result, const char *what) {
   const double deadline = bppsa_now() + s->endpoint.timeout;
   bppsa_status status = check_nccl(s->library, result, what);
@@ -138,7 +138,7 @@ static void give_event(nccl_state *s, event **given) {
 
 /* ---- launching ---- */
 
-/* A gather is messages of one group. */
+/* Queues a gather as the messages of one group. */
 static ncclResult_t queue_gather(const nccl_state *s, const bppsa_comm_request *r) {
   const nccl_library *l = s->library;
   const bppsa_comm *comm = r->comm;
@@ -179,7 +179,7 @@ static ncclResult_t queue_one(const nccl_state *s, const bppsa_comm_request *r) 
   }
 }
 
-/* The device's work so far comes first. */
+/* Makes the stream wait for the work queued on the device so far. */
 static bppsa_status follow_device(nccl_state *s) {
   event *ready = NULL;
   BPPSA_TRY(check_cuda(cudaSetDevice(bppsa_device_get_index(s->endpoint.device)), "device"));
@@ -190,7 +190,7 @@ static bppsa_status follow_device(nccl_state *s) {
   return status;
 }
 
-/* Queues all that was begun, as one group, with an event behind it for each of them. */
+/* Queues all messages that are begun but not launched as one group, followed by an event for each of them. */
 static bppsa_status launch(nccl_state *s) {
   if (s->group == NULL) {
     return BPPSA_OK;
@@ -207,7 +207,7 @@ static bppsa_status launch(nccl_state *s) {
   for (nccl_request *m = first; m != NULL && (result == ncclSuccess || result == ncclInProgress); m = m->later) {
     result = queue_one(s, &m->base);
   }
-  const ncclResult_t ended = s->library->ncclGroupEnd(); /* in any case */
+  const ncclResult_t ended = s->library->ncclGroupEnd(); /* a group must end also after an error */
   BPPSA_TRY(settle(s, result == ncclSuccess || result == ncclInProgress ? ended : result, "group"));
   for (nccl_request *m = first; m != NULL; m = m->later) {
     event *end = NULL;
@@ -229,7 +229,7 @@ static void keep(sequence *q, const bppsa_comm_request *r) {
   q->hash = (q->hash ^ ((uint64_t)r->tag << 40 ^ (uint64_t)r->bytes)) * UINT64_C(0x9E3779B97F4A7C15) + 1;
 }
 
-/* Whether it was in the group that is not launched yet; it no longer is. */
+/* Removes the request from the group that is not launched yet; false if it was not in that group. */
 static bool take_from_group(nccl_state *s, const nccl_request *m) {
   for (nccl_request **at = &s->group; *at != NULL; at = &(*at)->later) {
     if (*at == m) {
@@ -246,7 +246,7 @@ static bppsa_status post(bppsa_comm_request *r) {
   nccl_state *s = state_of(r->comm);
   const bool message = bppsa_comm_is_message(r->kind);
   if (!message) {
-    BPPSA_TRY(launch(s)); /* in the order in which they were begun */
+    BPPSA_TRY(launch(s)); /* messages begun earlier come first */
   }
   if (message) {
     keep(r->kind == BPPSA_COMM_SEND ? &s->sent[r->peer] : &s->received[r->peer], r);
@@ -291,7 +291,7 @@ static void cancel(bppsa_comm_request *r) {
     return;
   }
   if (!m->done) {
-    abort_comm(s); /* the GPU no longer reads or writes its array */
+    abort_comm(s); /* so that the GPU no longer reads or writes the request's array */
   }
   give_event(s, &m->end);
 }
@@ -355,12 +355,12 @@ static void close_comm(bppsa_comm *comm) {
   free_state(comm->own);
 }
 
-/* Where a rank's GPU is: the machine's name and the bus. */
+/* The location of a rank's GPU: the machine's name and the PCI bus id. */
 typedef struct {
   char text[96];
 } location;
 
-/* Every GPU has one rank. All ranks come to the same conclusion. */
+/* Checks that no two ranks have the same GPU. All ranks return the same status. */
 static bppsa_status check_locations(bppsa_comm *host, const bppsa_device *device) {
   location mine = {{0}};
   char machine[48] = "", bus[32] = "";
@@ -435,7 +435,7 @@ static bppsa_status make_state(bppsa_comm *host, const bppsa_device *device, ncc
   return BPPSA_OK;
 }
 
-/* The host's communicator is split as well, and the part made from its part. */
+/* Splits the host's communicator as well, and makes this part from the host's part. */
 static bppsa_status split(bppsa_comm *comm, int32_t color, int32_t key, bppsa_comm *part) {
   nccl_state *outer = state_of(comm), *made = NULL;
   bppsa_comm *host = NULL;

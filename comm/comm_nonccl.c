@@ -1,4 +1,4 @@
-/* A build without NCCL's header. */
+/* Replaces comm_nccl.c in a build without NCCL's header. */
 #include <stdio.h>
 
 #include "comm/comm_internal.h"

@@ -1,7 +1,8 @@
 /* Ranks that are threads of this process.
  *
- * A message is one copy, from the sender's array into the receiver's, by whichever of the two comes second; what came first
- * waits in a queue of the receiving rank. A rank that waits sleeps until something of its own happens.
+ * A message is copied once, from the sender's array to the receiver's. Of the two ranks the one that calls second makes the copy;
+ * until then the first one's request waits in a queue of the receiving rank. A rank that waits sleeps until one of its requests
+ * changes.
  */
 #include <inttypes.h>
 #include <signal.h>
@@ -12,7 +13,7 @@
 #include "comm/threads_internal.h"
 #include "core/clock.h"
 
-enum { COPY_AT_ONCE = 4096 }; /* bytes that are copied with the mutex held, which costs less than to take it again */
+enum { COPY_AT_ONCE = 4096 }; /* up to so many bytes are copied while the mutex is held: that costs less than locking it again */
 
 /* ---- the world ---- */
 
@@ -62,13 +63,13 @@ static void take_out(message_queue *queue, threads_request *r) {
   *(r->next != NULL ? &r->next->previous : &queue->last) = r->previous;
 }
 
-/* The queue in which it waits: the receiving rank's. */
+/* The queue in which a request waits; the receiving rank owns it. */
 static message_queue *queue_of(const threads_request *r) {
   const bppsa_comm *comm = r->base.comm;
   return r->base.kind == BPPSA_COMM_SEND ? &threads_peer(comm, r->base.peer)->sent : &threads_rank_of(comm)->wanted;
 }
 
-/* Are these the two ends of one message? They are in queues of the same receiver. */
+/* Do these requests send and receive the same message? Both are in queues of the same receiver. */
 static bool belong_together(const bppsa_comm_request *send, const bppsa_comm_request *recv) {
   return send->comm->context == recv->comm->context && send->tag == recv->tag && send->comm->rank == recv->peer;
 }
@@ -107,7 +108,7 @@ static void meet(threads_world *world, threads_request *r, threads_request *othe
     }
   }
   threads_rank *partner = threads_rank_of(other->base.comm);
-  r->state = other->state = end; /* from here on the other rank may free its request */
+  r->state = other->state = end; /* after this the other rank may free its request */
   bppsa_threads_notify(partner);
 }
 
@@ -180,7 +181,7 @@ static uint64_t look(const bppsa_comm *comm) {
   return events;
 }
 
-/* Waits for the condition until then; false: it is past. */
+/* Waits for the condition until the deadline; false if the deadline has passed. */
 static bool wait_until(pthread_cond_t *condition, pthread_mutex_t *mutex, double deadline) {
   const time_t seconds = (time_t)deadline;
   const struct timespec time = {seconds, (long)((deadline - (double)seconds) * 1e9)};
@@ -221,7 +222,7 @@ static void blame(const bppsa_comm_request *base, char *text, size_t size) {
   }
 }
 
-/* A part of a world has nothing of its own: contexts keep its messages apart. */
+/* Nothing to do for a part of a world: its context keeps its messages apart from others. */
 static bppsa_status split(bppsa_comm *comm, int32_t color, int32_t key, bppsa_comm *part) {
   (void)comm, (void)color, (void)key, (void)part;
   return BPPSA_OK;
@@ -246,7 +247,7 @@ static const bppsa_comm_table table = {.transport = BPPSA_COMM_THREADS,
 
 /* ---- running ---- */
 
-/* One thread less uses the world. */
+/* This thread no longer uses the world; the last thread frees it. */
 static void release_world(threads_world *world) {
   (void)pthread_mutex_lock(&world->mutex);
   const int32_t left = --world->holders;
@@ -308,7 +309,7 @@ static bppsa_status make_world(const bppsa_comm_config *config, bppsa_comm_body 
   return BPPSA_OK;
 }
 
-/* A rank's thread. */
+/* The main function of a rank's thread. */
 static void *run_rank(void *argument) {
   threads_rank *rank = argument;
   threads_world *world = rank->world;
@@ -335,7 +336,8 @@ static void *run_rank(void *argument) {
   return NULL;
 }
 
-/* Starts a thread for each rank; signals stay with the program's own threads. Returns how many there are. */
+/* Starts a thread for each rank, with all signals blocked so that the program's own threads handle them. Returns the number of
+ * threads that were started. */
 static int32_t start_ranks(threads_world *world) {
   sigset_t all, before;
   (void)sigfillset(&all);
@@ -360,7 +362,7 @@ static int32_t start_ranks(threads_world *world) {
   return started;
 }
 
-/* Waits for the ranks; after a failure no longer than the timeout. */
+/* Waits until the ranks have ended; after a failure, at most for the timeout. */
 static void end_ranks(threads_world *world, int32_t started, bppsa_comm_outcome *outcome) {
   (void)pthread_mutex_lock(&world->mutex);
   bool in_time = true;

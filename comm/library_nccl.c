@@ -9,7 +9,7 @@
 #define FILE_NAME "libnccl.so." TEXT(NCCL_MAJOR)
 
 static nccl_library loaded;
-static char problem[256]; /* "": it is loaded */
+static char problem[256]; /* why NCCL is not loaded; "": it is loaded */
 
 static void load(void) {
 #define LOOK_UP(function) {#function, (void **)(void *)&loaded.function},

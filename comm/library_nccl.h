@@ -1,4 +1,4 @@
-/* The NCCL library, loaded when it is first needed: every function that is called, by its own name. */
+/* The NCCL library, loaded when it is first needed: a table of the functions that this library calls, under NCCL's names. */
 #ifndef BPPSA_COMM_LIBRARY_NCCL_H
 #define BPPSA_COMM_LIBRARY_NCCL_H
 
@@ -6,7 +6,7 @@
 
 #include "core/status.h"
 
-/* The functions that are called: a member of the table below each, and a look-up. */
+/* The NCCL functions that are called. Each becomes a member of the table below and is looked up when NCCL is loaded. */
 #define NCCL_FUNCTIONS(with)                                                                                                     \
   with(ncclGetVersion) with(ncclGetErrorString) with(ncclGetUniqueId) with(ncclCommInitRankConfig) with(ncclCommDestroy)         \
       with(ncclCommAbort) with(ncclCommGetAsyncError) with(ncclGroupStart) with(ncclGroupEnd) with(ncclSend) with(ncclRecv)      \
@@ -17,7 +17,7 @@ typedef struct {
   NCCL_FUNCTIONS(NCCL_MEMBER)
 } nccl_library;
 
-/* The library, the same at every call. ERR_UNSUPPORTED: it is not there; the loader's words. */
+/* Loads NCCL; later calls return the same table. ERR_UNSUPPORTED: NCCL cannot be loaded, with the loader's message. */
 bppsa_status bppsa_nccl_load(const nccl_library **library);
 
 #endif

@@ -1,6 +1,6 @@
-/* The module bppsa_mpi.so: MPI's calls under types that know nothing of MPI, so that the library needs neither its headers nor
- * its libraries. It is built where MPI is, and loaded when ranks are to run on it (comm/comm_mpi.c). Functions return MPI's
- * error codes, 0 for success. Nothing here waits, except start, finish, and split. */
+/* The module bppsa_mpi.so: MPI's calls behind plain C types, so that the library needs neither MPI's headers nor its libraries.
+ * The module is built if the build finds MPI, and comm/comm_mpi.c loads it when ranks are to run on MPI. Functions return MPI's
+ * error codes, 0 for success. Only start, finish and split wait. */
 #ifndef BPPSA_COMM_MPI_MODULE_H
 #define BPPSA_COMM_MPI_MODULE_H
 
@@ -11,8 +11,8 @@ typedef int64_t mpi_handle; /* the bytes of an MPI_Comm or an MPI_Request */
 
 typedef struct {
   int rank, size, node_rank, node_size;
-  mpi_handle messages, control; /* communicators of all ranks: for the program, and for news of failures */
-  bool reads_gpu;               /* the library takes pointers to GPU memory */
+  mpi_handle messages, control; /* two communicators of all ranks: for the program's messages, and for notices of failures */
+  bool reads_gpu;               /* the MPI library accepts pointers to GPU memory */
 } mpi_start;
 
 typedef struct {
@@ -22,22 +22,22 @@ typedef struct {
   int (*start)(mpi_start *started);
   int (*finish)(const mpi_start *started);
   void (*end_job)(int exit_code);
-  int (*split)(mpi_handle comm, int color, int key, mpi_handle *part); /* color -1: part is not written */
+  int (*split)(mpi_handle comm, int color, int key, mpi_handle *part); /* with color -1 part is not written */
   int (*free_comm)(mpi_handle comm);
   int (*send)(mpi_handle comm, const void *data, int64_t bytes, int to, int tag, mpi_handle *request);
   int (*receive)(mpi_handle comm, void *data, int64_t bytes, int from, int tag, mpi_handle *request);
   int (*broadcast)(mpi_handle comm, void *data, int64_t bytes, int root, mpi_handle *request);
   /* kind: 0 float, 1 double, 2 int64_t; op: 0 sum, 1 max, 2 min */
   int (*reduce)(mpi_handle comm, void *data, int count, int kind, int op, mpi_handle *request);
-  /* Elements of `width` bytes, 1, 2, 4 or 8; data NULL: this rank's part is in place. root -1: to all. counts and places live
-   * until the end. */
+  /* width: bytes of an element: 1, 2, 4 or 8. data: NULL if this rank's part is in `all` already. root: -1 if all ranks receive
+   * the result. counts and places: must live until the request is done. */
   int (*gather)(mpi_handle comm, const void *data, int count, void *all, const int *counts, const int *places, int width,
                 int root, mpi_handle *request);
   int (*barrier)(mpi_handle comm, mpi_handle *request);
-  /* bytes: of a message that was received, also where it was longer than its array and error says so (truncated). */
+  /* bytes: the size of the message that was received. truncated: MPI's error says that the message was longer than its array. */
   int (*test)(mpi_handle *request, bool *done, int64_t *bytes, bool *truncated);
   void (*cancel)(mpi_handle *request, bool receives);
-  /* A message of any sender that is here already, of at most so many bytes; from -1: none. */
+  /* Receives a message of at most `bytes` bytes that has already arrived, from any sender; from is -1 if there is none. */
   int (*look)(mpi_handle comm, void *data, int64_t bytes, int *from);
 } mpi_module;
 

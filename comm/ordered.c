@@ -9,23 +9,23 @@
 
 enum { MOST_LEVELS = 63 };
 
-/* A vector of the tree, or one that waits for its next use. */
+/* A vector of the tree, or one that is kept for its next use. */
 typedef struct vector {
   struct vector *next;
   _Alignas(BPPSA_ALIGNMENT) char data[];
 } vector;
 
 struct bppsa_ordered_sum {
-  bppsa_comm *comm; /* NULL: alone */
+  bppsa_comm *comm; /* NULL: one rank */
   int32_t rank, tag;
   int64_t blocks, count, bytes;
   bppsa_dtype dtype;
-  int32_t levels;                    /* the root's */
-  int64_t first_of[MOST_LEVELS + 1]; /* where a level's nodes begin in `nodes`, size levels + 1 */
-  int64_t width[MOST_LEVELS + 1];    /* nodes of a level, size levels + 1 */
+  int32_t levels;                    /* the level of the root */
+  int64_t first_of[MOST_LEVELS + 1]; /* index in `nodes` of each level's first node, size levels + 1 */
+  int64_t width[MOST_LEVELS + 1];    /* number of nodes of each level, size levels + 1 */
   int32_t *owners;                   /* size blocks */
   bool *added;                       /* size blocks */
-  vector **nodes;                    /* sums of this rank that no larger one has taken up; NULL elsewhere */
+  vector **nodes; /* sums that this rank holds and has not yet added into a parent node; NULL for all other nodes */
   vector *spare;
   int64_t held, most_held;
 };
@@ -66,13 +66,13 @@ static int32_t owner(const bppsa_ordered_sum *s, int32_t level, int64_t k) {
   return s->owners[k << level];
 }
 
-/* right is added to left, and is gone. */
+/* Adds right to left and gives right's memory back. */
 static void join(bppsa_ordered_sum *s, vector *left, vector **right) {
   bppsa_comm_reduce(BPPSA_COMM_SUM, s->dtype, s->count, (*right)->data, left->data);
   give_vector(s, right);
 }
 
-/* The node rises as far as this rank alone can take it. */
+/* Adds the node into its parents, as long as this rank holds both halves. */
 static void climb(bppsa_ordered_sum *s, int32_t level, int64_t k) {
   for (; level < s->levels; ++level, k /= 2) {
     const int64_t left = k & ~INT64_C(1), right = left + 1;
@@ -89,7 +89,7 @@ static void climb(bppsa_ordered_sum *s, int32_t level, int64_t k) {
   }
 }
 
-/* The right half of a node goes to the rank that holds the left one. */
+/* Sends the right half of a node to the rank that holds the left half. */
 static bppsa_status bring_together(bppsa_ordered_sum *s, int32_t level, int64_t left) {
   vector **r = node(s, level, left + 1);
   const int32_t to = owner(s, level, left), from = owner(s, level, left + 1);
@@ -197,7 +197,7 @@ static bppsa_status check_vector(const bppsa_ordered_sum *s, const bppsa_view *v
   return BPPSA_OK;
 }
 
-/* The device that a view's memory belongs to; NULL: the host. */
+/* The device that holds a view's memory; NULL: the host. */
 static const bppsa_device *device_of(const bppsa_ordered_sum *s, const bppsa_view *view) {
   return view->device == BPPSA_CUDA && s->comm != NULL ? s->comm->endpoint->device : NULL;
 }
@@ -233,7 +233,7 @@ bppsa_status bppsa_ordered_sum_finish(bppsa_ordered_sum *s, const bppsa_view *re
       return bppsa_fail(BPPSA_ERR_ARGUMENT, "ordered sum: block %" PRId64 " of rank %d was not added", i, s->rank);
     }
   }
-  /* All ranks go through the messages in one order, so none waits for one that waits for it. */
+  /* All ranks handle the messages in the same order, so no two ranks wait for each other. */
   for (int32_t level = 0; level < s->levels; ++level) {
     for (int64_t left = 0; left + 1 < s->width[level]; left += 2) {
       if (owner(s, level, left) != owner(s, level, left + 1)) {

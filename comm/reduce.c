@@ -1,4 +1,4 @@
-/* The operations of reductions, for every dtype that they know. */
+/* The reductions (sum, max, min) for f32, f64 and i64. */
 #include "comm/comm_internal.h"
 
 typedef void (*reducer)(int64_t count, const void *from, void *to);

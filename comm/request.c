@@ -1,4 +1,5 @@
-/* Requests of every transport: begun, waited for against the deadline, cancelled; staging memory for a GPU's arrays; faults. */
+/* Requests, the same for every transport: begins them, waits for them until the deadline, cancels them. Also: staging memory for
+ * arrays on a GPU, and the faults that tests inject. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -53,7 +54,7 @@ void bppsa_comm_reason(int32_t rank, bppsa_status status, char *text, size_t siz
   }
 }
 
-/* Puts who was doing what in front of the last error. */
+/* Puts the rank and what it was doing in front of the text of the last error. */
 static bppsa_status with_place(const bppsa_comm_request *request, bppsa_status status) {
   char text[BPPSA_COMM_TEXT];
   return bppsa_fail_prefix(status, "rank %d, %s", request->comm->endpoint->world_rank,
@@ -92,7 +93,7 @@ static void give_stage(bppsa_comm_endpoint *endpoint, bppsa_comm_stage **stage) 
   }
 }
 
-/* Does this rank read its data in the operation, does it write them? */
+/* Does the operation read this rank's data? The next function: does it write them? */
 static bool reads_data(const bppsa_comm_request *r) {
   return r->kind != BPPSA_COMM_RECV && !(r->kind == BPPSA_COMM_BROADCAST && r->peer != r->comm->rank);
 }
@@ -105,7 +106,7 @@ static int64_t all_bytes(const bppsa_comm_request *r) {
   return r->offsets != NULL ? r->offsets[r->comm->size] * (int64_t)bppsa_dtype_size(r->dtype) : 0;
 }
 
-/* Puts host memory in the place of a GPU's, filled where the operation reads it. */
+/* Replaces GPU memory by host memory in the request; copies the data to it if the operation reads them. */
 static bppsa_status stage_views(bppsa_comm_request *r, const bppsa_view *mine, const bppsa_view *all) {
   bppsa_comm_endpoint *endpoint = r->comm->endpoint;
   if ((r->comm->table->reads_gpu >> r->kind & 1U) != 0) {
@@ -127,7 +128,7 @@ static bppsa_status stage_views(bppsa_comm_request *r, const bppsa_view *mine, c
   return BPPSA_OK;
 }
 
-/* What a finished operation wrote, to the GPU. */
+/* Copies what a finished operation wrote from staging memory to the GPU. */
 static bppsa_status land(const bppsa_comm_request *r) {
   const bppsa_device *device = r->comm->endpoint->device;
   if (r->stage_data != NULL && writes_data(r)) {
@@ -232,7 +233,7 @@ static bppsa_status check_view(const bppsa_comm *comm, const char *what, const b
   return BPPSA_OK;
 }
 
-/* offsets of a gather, from counts or from equal parts; mine and all are of those sizes. */
+/* Computes the offsets of a gather from counts, or for equal parts, and checks that the sizes of mine and all agree with them. */
 static bppsa_status set_parts(bppsa_comm_request *r, const int64_t *counts, const bppsa_view *all) {
   const bppsa_comm *comm = r->comm;
   const char *name = kind_names[r->kind];
@@ -271,7 +272,7 @@ static void sleep_seconds(double seconds) {
   (void)nanosleep(&time, NULL);
 }
 
-/* Counts the operation, and lets happen what the fault says. */
+/* Counts the operation and carries out the injected fault. */
 static bppsa_status inject(bppsa_comm *comm, bppsa_comm_kind kind) {
   bppsa_comm_endpoint *endpoint = comm->endpoint;
   const bppsa_comm_fault *fault = &endpoint->fault;
@@ -305,7 +306,7 @@ static void count_begun(bppsa_comm_counters *counters, const bppsa_comm_request 
   }
 }
 
-/* Fills a request; a failure leaves memory that give_request takes. */
+/* Fills a request. After a failure give_request frees what the request holds. */
 static bppsa_status fill(bppsa_comm_request *r, const bppsa_view *mine, const bppsa_view *all, const int64_t *counts) {
   r->data = mine->data;
   r->dtype = mine->dtype;
@@ -370,7 +371,7 @@ bppsa_status bppsa_comm_begin(const bppsa_comm_request *wanted, const bppsa_view
 
 /* ---- waiting ---- */
 
-/* Is it done? Then it is freed. */
+/* Asks whether the request is done, and frees it if it is. */
 static bppsa_status try_one(bppsa_comm_request **request, bool *done) {
   bppsa_comm_request *r = *request;
   bool finished = false;
@@ -392,8 +393,8 @@ static bppsa_status try_one(bppsa_comm_request **request, bool *done) {
   return BPPSA_OK;
 }
 
-/* Collective operations that others may wait for get on, whatever this rank itself waits for; their failures show when they are
- * waited for. */
+/* Advances all collective operations of this rank, because other ranks may wait for them while this rank waits for something
+ * else. Their failures are reported when this rank waits for them. */
 static void progress(const bppsa_comm *comm) {
   for (bppsa_comm_request *r = comm->endpoint->pending; r != NULL; r = r->next) {
     bool done = false;
@@ -414,9 +415,9 @@ static bppsa_status expired(const bppsa_comm_request *r) {
                     bppsa_comm_describe(r, operation, sizeof operation));
 }
 
-/* The first of the requests that is done, before the deadline. */
+/* Waits until the deadline for one of the requests to be done. */
 static bppsa_status first_done(int64_t count, bppsa_comm_request **requests, double deadline, int64_t *index) {
-  bppsa_comm_request *first = NULL; /* speaks for all of them */
+  bppsa_comm_request *first = NULL; /* the first request that is not NULL: all others must belong to its rank */
   for (int64_t i = 0; i < count; ++i) {
     first = first == NULL ? requests[i] : first;
     if (requests[i] != NULL && requests[i]->comm->endpoint != first->comm->endpoint) {

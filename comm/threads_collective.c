@@ -1,13 +1,13 @@
-/* Collective operations of thread ranks. Those that take part put their arrays down; then the work, in pieces, is done by the
- * ranks that poll, each array being copied once:
+/* Collective operations of ranks that are threads. Each rank enters the addresses of its arrays; the work is cut into pieces, and
+ * the ranks that poll do them. Each array is copied once:
  *
- *   broadcast   a piece for every rank but the root, which copies from the root's array; it need not wait for the others
- *   allgather   a piece a rank, which copies all parts, once all ranks are here
- *   gather      one piece, the root's
- *   allreduce   the elements in pieces of 64 KiB: any rank adds up one of all arrays, in the order of ranks, and writes it to all
- *   barrier     none
+ *   broadcast   one piece for each rank but the root: the rank copies the root's array, without waiting for other ranks
+ *   allgather   one piece for each rank: the rank copies all parts, after all ranks have come
+ *   gather      one piece: the root copies all parts
+ *   allreduce   pieces of 64 KiB: any rank adds up one piece of all arrays, in the order of ranks, and writes the sum to all
+ *   barrier     no pieces
  *
- * A rank is done when its arrays are no longer read or written.
+ * A rank is done when no rank reads or writes its arrays any more.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,24 +18,24 @@
 enum { PIECE_BYTES = 65536, TILE_BYTES = 4096 };
 
 typedef struct {
-  threads_request *request; /* of a rank that is here */
-  bool came;                /* also of one that has left */
+  threads_request *request; /* NULL: the rank has not come, or has left */
+  bool came;                /* true also after the rank has left */
 } slot;
 
 struct threads_collective {
   threads_collective *next;
   uint64_t context, sequence;
-  /* What the first to come calls, and who it was (in the world). */
+  /* The call of the rank that came first, and that rank's number in the world. */
   bppsa_comm_kind kind;
   int32_t peer, first;
   bppsa_comm_op op;
   bppsa_dtype dtype;
   int64_t bytes;
   int32_t size, arrived, left;
-  int64_t pieces, claimed, finished, active; /* active: claimed and not finished */
-  bool broken;                               /* a rank has cancelled its request: the others wait, most likely for its failure */
+  int64_t pieces, claimed, finished, active; /* active: claimed but not finished */
+  bool broken;                               /* a rank has cancelled its request; the others wait, most likely until it fails */
   int32_t broken_by;                         /* in the world */
-  slot slots[];                              /* by rank, of the world's size */
+  slot slots[];                              /* by rank; as many as the world has ranks */
 };
 
 /* ---- meeting ---- */
@@ -49,7 +49,7 @@ static int64_t piece_count(const bppsa_comm_request *r) {
   return counts[r->kind];
 }
 
-/* The operation that this request belongs to; a new one where it is the first. NULL: no memory. */
+/* Finds the operation that this request belongs to; makes it if this is its first request. NULL: out of memory. */
 static threads_collective *find(threads_world *world, const bppsa_comm_request *r, uint64_t sequence) {
   for (threads_collective *c = world->collectives; c != NULL; c = c->next) {
     if (c->context == r->comm->context && c->sequence == sequence) {
@@ -102,12 +102,12 @@ void bppsa_threads_collective_clear(threads_world *world) {
   }
 }
 
-/* Does the rank call what the first one calls? Otherwise the reason. */
+/* Does this rank make the same call as the first one? If not, writes the difference to reason. */
 static bool agrees(const threads_collective *c, const bppsa_comm_request *r, char *reason, size_t size) {
   const bool gathers = r->kind == BPPSA_COMM_ALLGATHER || r->kind == BPPSA_COMM_GATHER;
   const bool same = c->kind == r->kind && c->peer == r->peer && c->op == r->op && c->dtype == r->dtype;
   bool fits = same && (gathers || c->bytes == r->bytes);
-  for (int32_t i = 0; same && gathers && i < c->size; ++i) { /* nobody leaves a gather before all are here */
+  for (int32_t i = 0; same && gathers && i < c->size; ++i) { /* no rank leaves a gather before all have come */
     const threads_request *other = c->slots[i].request;
     fits = fits && (other == NULL || memcmp(other->base.offsets, r->offsets, (size_t)(c->size + 1) * sizeof *r->offsets) == 0);
   }
@@ -149,7 +149,7 @@ bppsa_status bppsa_threads_collective_post(threads_request *r) {
 
 /* ---- working ---- */
 
-/* The piece that this rank is to do now; -1: none. */
+/* Chooses the piece that this rank does next; -1: none. */
 static int64_t claim(threads_collective *c, threads_request *r, const threads_world *world) {
   const bppsa_comm *comm = r->base.comm;
   if (c->broken || world->failed >= 0 || r->worked) {
@@ -198,7 +198,7 @@ static void collect(const threads_collective *c, const threads_request *r) {
   }
 }
 
-/* Piece `piece` of everyone's array, in tiles that stay in the cache. */
+/* Reduces piece `piece` of all ranks' arrays, in tiles that stay in the cache. */
 static void reduce(const threads_collective *c, int64_t piece) {
   _Alignas(BPPSA_ALIGNMENT) char tile[TILE_BYTES];
   const int64_t last = (piece + 1) * PIECE_BYTES, end = last < c->bytes ? last : c->bytes;
@@ -225,7 +225,7 @@ static void work(const threads_collective *c, const threads_request *r, int64_t 
   }
 }
 
-/* The rank has nothing to do with it any more. */
+/* Removes the rank from the operation; the last rank to leave releases it. */
 static void leave(threads_world *world, threads_request *r) {
   threads_collective *c = r->collective;
   r->collective = NULL;
@@ -240,8 +240,8 @@ static bool is_finished(const threads_collective *c, const threads_request *r) {
   return others_too ? c->finished == c->pieces && (c->arrived == c->size || c->kind == BPPSA_COMM_BROADCAST) : r->worked;
 }
 
-/* The rank that this one waits for, because it has not come or has cancelled, in the world's numbers; -1: none. ended: only one
- * that has ended besides. */
+/* The number in the world of the rank that this one waits for: a rank that has not come or has cancelled its request; -1: none.
+ * ended: consider only ranks whose function has returned. */
 static int32_t find_missing(const threads_collective *c, const bppsa_comm *comm, bool ended) {
   if (c->broken && (!ended || threads_rank_of(comm)->world->ranks[c->broken_by].gone)) {
     return c->broken_by;
@@ -260,7 +260,7 @@ bppsa_status bppsa_threads_collective_poll(threads_request *r, bool *done) {
   threads_world *world = threads_rank_of(comm)->world;
   (void)pthread_mutex_lock(&world->mutex);
   threads_collective *c = r->collective;
-  if (c == NULL) { /* found done before */
+  if (c == NULL) { /* an earlier poll found it done */
     (void)pthread_mutex_unlock(&world->mutex);
     *done = true;
     return BPPSA_OK;
@@ -291,7 +291,7 @@ void bppsa_threads_collective_cancel(threads_request *r) {
   if (c != NULL) {
     c->broken = true;
     c->broken_by = rank->endpoint.world_rank;
-    while (c->active > 0) { /* a rank may be reading or writing this one's array */
+    while (c->active > 0) { /* another rank may still read or write this rank's array */
       (void)pthread_cond_wait(&rank->changed, &rank->world->mutex);
     }
     bppsa_threads_notify_members(r->base.comm);

@@ -92,7 +92,7 @@ static bppsa_status load_alone(void) {
   load_result result = {0};
   pthread_t thread;
   sigset_t all, before;
-  sigfillset(&all); /* signals are for the program's own threads */
+  sigfillset(&all); /* the program's own threads handle signals */
   pthread_sigmask(SIG_SETMASK, &all, &before);
   const int refused = pthread_create(&thread, NULL, load, &result);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -107,7 +107,7 @@ static bppsa_status load_alone(void) {
   return BPPSA_OK;
 }
 
-/* Is there address space for one more of OpenBLAS's buffers? */
+/* Is enough address space free for one more of OpenBLAS's buffers? */
 static bool has_space(void) {
   void *space = mmap(NULL, BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (space != MAP_FAILED) {

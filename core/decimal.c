@@ -15,7 +15,7 @@ static void make(void) {
   plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
 }
 
-/* This thread's locale is the C locale until uselocale(what this returned). */
+/* Sets this thread's locale to the C locale. Returns the previous locale; uselocale restores it. */
 static locale_t enter(void) {
   pthread_once(&once, make);
   return uselocale(plain);

@@ -1,16 +1,16 @@
-/* Numbers as text: written and read with a decimal point, whatever the program's locale. The library formats and reads real numbers
- * through these alone. */
+/* Numbers as text: written and read with a decimal point, whatever the program's locale. The library formats and reads real
+ * numbers only with these functions. */
 #ifndef BPPSA_CORE_DECIMAL_H
 #define BPPSA_CORE_DECIMAL_H
 
 #include <stdarg.h>
 #include <stddef.h>
 
-/* snprintf and vsnprintf. */
+/* snprintf and vsnprintf in the C locale. */
 int bppsa_print(char *text, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 int bppsa_vprint(char *text, size_t size, const char *format, va_list arguments) __attribute__((format(printf, 3, 0)));
 
-/* strtod: *end is the first character behind the number, `text` itself where there is none. */
+/* strtod in the C locale: *end is the first character after the number, or `text` if it does not begin with a number. */
 double bppsa_read_real(const char *text, char **end);
 
 #endif

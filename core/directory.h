@@ -21,8 +21,8 @@ typedef struct {
 bppsa_status bppsa_directory_list(const char *path, bppsa_directory *list);
 void bppsa_directory_free(bppsa_directory *list); /* a zeroed or already freed one is legal */
 
-/* The bytes and the number of the files at a path: of a file, or of a directory with at most `depth` levels of directories. False
- * where they cannot be found out: nothing is there, the directories are deeper, one of them cannot be listed. */
+/* Counts the files at a path and adds up their bytes. The path names a file, or a directory with at most `depth` levels of
+ * directories. False if that is not possible: the path does not exist, the directories are deeper, or one cannot be listed. */
 bool bppsa_directory_measure(const char *path, int depth, int64_t *bytes, int64_t *files);
 
 #ifdef __cplusplus

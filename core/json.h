@@ -16,13 +16,13 @@
 extern "C" {
 #endif
 
-/* Bytes of the largest text that is parsed. The worst of this length takes 0.7 GiB and half a second. Long lists of numbers are
- * better kept as NPY. */
+/* The largest number of bytes that is parsed. The worst text of this length takes 0.7 GiB and half a second. Long lists of
+ * numbers are better kept as NPY. */
 #define BPPSA_JSON_LIMIT ((int64_t)8 << 20)
 
 /* Parses `size` bytes of text; `where` names the source in messages. Duplicate keys are refused, nesting is capped by jansson.
- * ERR_FORMAT names line, column and byte, or says that the text is longer than the limit; ERR_MEMORY when there is not enough for
- * the largest value that a text of this size can have: 96 bytes a byte. ERR_ARGUMENT: NULL, or a negative size. */
+ * ERR_FORMAT names line, column and byte, or says that the text is longer than the limit. ERR_MEMORY: less memory is free than the
+ * largest value of a text of this size needs, which is 96 bytes for each byte. ERR_ARGUMENT: NULL, or a negative size. */
 bppsa_status bppsa_json_parse(const char *where, const char *text, int64_t size, json_t **value);
 /* As bppsa_json_parse for a text that lies at byte `offset` of its source: messages count from the source's first byte. */
 bppsa_status bppsa_json_parse_at(const char *where, const char *text, int64_t size, int64_t offset, json_t **value);
@@ -33,12 +33,12 @@ bppsa_status bppsa_json_load(const char *path, json_t **value);
  * ERR_ARGUMENT, ERR_MEMORY. */
 bppsa_status bppsa_json_text(const json_t *value, int indent, int digits, char **text);
 
-/* The text of one JSON document in one line (owned, bppsa_free). Releases the document; NULL stands for one that found no memory.
- * Render before result files are written, so that running out of memory leaves none behind. ERR_MEMORY. */
+/* The text of one JSON document in one line (owned, bppsa_free). Releases the document. document: NULL means that there was no
+ * memory to build it. Render before you write result files, so that running out of memory leaves no file behind. ERR_MEMORY. */
 bppsa_status bppsa_json_render(json_t *document, char **text);
 
-/* Did the system refuse this thread memory since the last call (errno)? For callers to whom jansson answered NULL or -1, which
- * it does for text that is not UTF-8 as well. */
+/* Did the system refuse memory to this thread since the last call (errno says so)? For callers that got NULL or -1 from jansson,
+ * which returns these also for text that is not UTF-8. */
 bool bppsa_json_out_of_memory(void);
 
 /* A real, or null where JSON has no word for it (NaN and the infinities). NULL when out of memory. */
@@ -51,7 +51,7 @@ bool bppsa_json_put_real(json_t *object, const char *key, double value);
 bool bppsa_json_put_text(json_t *object, const char *key, const char *value);
 bool bppsa_json_put_shape(json_t *object, const char *key, int32_t ndim, const int64_t *shape); /* a list of numbers */
 bool bppsa_json_put_bool(json_t *object, const char *key, bool value);
-/* The object when ok, otherwise NULL after releasing it. */
+/* Returns the object if ok; otherwise releases it and returns NULL. */
 json_t *bppsa_json_finish(json_t *object, bool ok);
 
 #ifdef __cplusplus

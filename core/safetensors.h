@@ -1,8 +1,8 @@
 /* safetensors files: 8 bytes little-endian header length, a JSON header, the tensors' bytes.
  *
- * The reader trusts nothing: header length (cap 100 MB and the file's size), JSON (no duplicate keys), dtypes, shapes, products,
- * offsets (inside the file, no overlap, no holes, end - begin = bytes of the shape) are checked before the data are
- * read; the message names the path, the tensor and the byte.
+ * The reader checks everything before it reads the data: the header's length (at most 100 MB and the file's size), JSON (no
+ * duplicate keys), dtypes, shapes and their products, and offsets (inside the file, no overlap, no holes, end - begin = bytes of
+ * the shape). Its message names the path, the tensor and the byte.
  */
 #ifndef BPPSA_CORE_SAFETENSORS_H
 #define BPPSA_CORE_SAFETENSORS_H
@@ -15,16 +15,17 @@ extern "C" {
 
 typedef struct bppsa_safetensors bppsa_safetensors;
 
-/* Loads a whole file. Views borrow from the object: destroy it last. ERR_IO, ERR_FORMAT, ERR_MEMORY. */
+/* Loads a whole file. Views borrow the object's memory, so destroy the object after their last use. ERR_IO, ERR_FORMAT,
+ * ERR_MEMORY. */
 bppsa_status bppsa_safetensors_load(const char *path, bppsa_safetensors **file);
 void bppsa_safetensors_destroy(bppsa_safetensors *file);
 
 int64_t bppsa_safetensors_count(const bppsa_safetensors *file);
 /* Tensors in the order of their data. */
 const bppsa_named_view *bppsa_safetensors_get(const bppsa_safetensors *file, int64_t index);
-/* All of them as a list (owned, bppsa_free), whose views borrow from the file. ERR_MEMORY. */
+/* All tensors as a list (owned, bppsa_free); its views borrow the file's memory. ERR_MEMORY. */
 bppsa_status bppsa_safetensors_list(const bppsa_safetensors *file, bppsa_named_view **tensors, int64_t *count);
-/* NULL when there is no tensor of that name. */
+/* Returns NULL if the file has no tensor of that name. */
 const bppsa_view *bppsa_safetensors_find(const bppsa_safetensors *file, const char *name);
 /* The string stored under `key` in __metadata__, or NULL. */
 const char *bppsa_safetensors_metadata(const bppsa_safetensors *file, const char *key);
@@ -33,7 +34,8 @@ typedef struct {
   const char *key, *value;
 } bppsa_metadata;
 
-/* The entry of __metadata__ after `pair`, in the file's order; from a zeroed one the first. false after the last. */
+/* Replaces `pair` by the next entry of __metadata__, in the file's order; a zeroed pair by the first entry. Returns false after
+ * the last entry. */
 bool bppsa_safetensors_metadata_next(const bppsa_safetensors *file, bppsa_metadata *pair);
 
 /* Saves contiguous host views atomically, in the given order; names must differ and must not be "__metadata__". The header is

@@ -1,4 +1,4 @@
-/* The data functions of the table of figures, and what each is made of. */
+/* The data functions of the table of figures, with the type of each function's source (`of` in figure.h). */
 #ifndef BPPSA_FIGURES_DATA_H
 #define BPPSA_FIGURES_DATA_H
 
@@ -7,7 +7,7 @@
 
 /* ---- from rows of bench rnn ---- */
 
-bppsa_figure_data bppsa_make_epochs; /* of an int: table 4, by T, or 5, by B */
+bppsa_figure_data bppsa_make_epochs; /* source: an int, 4 for table 4 (by T) or 5 for table 5 (by B) */
 bppsa_figure_data bppsa_make_growth, bppsa_make_figure8;
 
 /* ---- from rows of bench gru ---- */
@@ -16,37 +16,37 @@ bppsa_figure_data bppsa_make_table6, bppsa_make_figure9;
 
 /* ---- from what the library plans and counts ---- */
 
-/* Blelloch's scan as a plan that is counted and never run. */
+/* A plan of Blelloch's scan, whose steps are counted but never run. */
 typedef struct {
-  const char *network; /* whose patterns its elements have; NULL: all elements are an RNN's, H = 20 */
-  int64_t jacobians;   /* without a network */
+  const char *network; /* its elements have this network's patterns; NULL: an RNN's dense elements, H = 20 */
+  int64_t jacobians;   /* number of Jacobians if network is NULL */
 } bppsa_plan_source;
-bppsa_figure_data bppsa_make_plan;   /* of a bppsa_plan_source */
-bppsa_figure_data bppsa_make_table3; /* features of audio */
+bppsa_figure_data bppsa_make_plan;   /* source: a bppsa_plan_source */
+bppsa_figure_data bppsa_make_table3; /* the audio features */
 bppsa_figure_data bppsa_make_figure10;
 bppsa_figure_data bppsa_make_figure5;
 bppsa_status bppsa_write_figure5(bppsa_figures *figures, const bppsa_figure *figure);
 
 /* ---- from schedules ---- */
 
-/* A timeline; what is not named is as in bppsa_schedule_config_default. */
+/* A timeline; all other settings are as in bppsa_schedule_config_default. */
 typedef struct {
   const char *scheme;
   int64_t stages, micro_batches, layers, width, replicas;
   bppsa_schedule_split split;
   bppsa_schedule_scale scale;
-  double gradient;    /* cost of I and of W */
-  const double *sync; /* of each layer, or NULL */
+  double gradient;    /* cost of I, and cost of W */
+  const double *sync; /* cost of SYNC for each layer, or NULL */
 } bppsa_timeline_source;
-bppsa_figure_data bppsa_make_timeline; /* of a bppsa_timeline_source */
+bppsa_figure_data bppsa_make_timeline; /* source: a bppsa_timeline_source */
 bppsa_figure_data bppsa_make_table2, bppsa_make_bubbles, bppsa_make_memory;
 
 /* ---- from training ---- */
 
-bppsa_figure_data bppsa_make_training; /* of a text, what the paper found: BP and the scans in lock step */
+bppsa_figure_data bppsa_make_training; /* source: a text, the paper's finding. Trains by BP and the scans in lock step */
 bppsa_figure_data bppsa_make_figure6;
 
-/* ---- from measurements of their own ---- */
+/* ---- from separate measurements ---- */
 
 bppsa_figure_data bppsa_make_table1;
 

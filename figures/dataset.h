@@ -5,9 +5,9 @@
 #include "figures/figure.h"
 #include "train/data/dataset.h"
 
-/* Opens a data set, with progress while WAV files are read, and splits it: `validation` is the fraction held out. A batch must fit
- * into what is trained on. The caller destroys it. seq_len, samples: 0 where the data set says. ERR_ARGUMENT; ERR_* of
- * bppsa_dataset_create. */
+/* Opens a data set and splits it; shows progress while it reads WAV files. validation: the fraction that is held out. batch: at
+ * most the number of samples that are left for training. seq_len, samples: 0 to take the data set's own. The caller destroys the
+ * data set. ERR_ARGUMENT; ERR_* of bppsa_dataset_create. */
 typedef struct {
   const char *spec;
   int64_t seq_len, samples, batch;

@@ -1,4 +1,4 @@
-/* A row of the table of figures, what is made of it, and the run it is made in. */
+/* A row of the table of figures, the content that is made from it, and the run in which it is made. */
 #ifndef BPPSA_FIGURES_FIGURE_H
 #define BPPSA_FIGURES_FIGURE_H
 
@@ -10,11 +10,11 @@ typedef struct bppsa_figure_page bppsa_figure_page;
 
 typedef struct {
   const bppsa_figures_request *request;
-  const bppsa_network_kind *kind; /* the request's, or that of its results */
-  const bppsa_figure_page *page;  /* the run's first: what is measured is measured for it */
-  json_t *document;               /* what is measured: "rows" of a benchmark, or "parts" (keep.h) */
-  json_t *files;                  /* names written so far */
-  bool gnuplot;                   /* false as soon as it turned out not to be installed */
+  const bppsa_network_kind *kind; /* the kind in the request, or the kind in its results */
+  const bppsa_figure_page *page;  /* the run's first page; measurements are made for this page */
+  json_t *document;               /* the measurements: "rows" of a benchmark, or "parts" (keep.h) */
+  json_t *files;                  /* names of the files written so far */
+  bool gnuplot;                   /* becomes false when gnuplot turns out not to be installed */
   bppsa_bench_tally tally;
 } bppsa_figures;
 
@@ -22,21 +22,21 @@ typedef struct {
 static inline const json_t *bppsa_figures_rows(const bppsa_figures *figures) {
   return json_object_get(figures->document, "rows");
 }
-/* The recurrent network's configuration: the default one, with what the request gives. */
+/* The recurrent network's configuration: the default with the settings of the request. */
 bppsa_recurrent_config bppsa_figures_config(const bppsa_figures *figures);
-/* ERR_MEMORY with the sentence for results that found no memory. */
+/* Returns ERR_MEMORY, with a message that there was no memory for the results. */
 bppsa_status bppsa_figures_no_room(void);
 
 /* ---- a figure ---- */
 
-/* What a figure's data function makes; texts that it leaves empty are not written. */
+/* The output of a figure's data function; texts that it leaves empty are not written. */
 typedef struct {
-  bppsa_text csv;     /* of NAME.csv */
-  bppsa_text svg;     /* of NAME.svg where gnuplot does not draw it */
-  bppsa_text script;  /* of NAME.gp where the data make it: a script that draws NAME.png alone */
-  bppsa_text html;    /* what stands on the page instead of a drawing: a table */
-  bppsa_text caption; /* HTML, instead of the figure's */
-  bool left_out;      /* there are not enough data: no file, nothing on the page */
+  bppsa_text csv;     /* content of NAME.csv */
+  bppsa_text svg;     /* content of NAME.svg if gnuplot does not draw it */
+  bppsa_text script;  /* content of NAME.gp if the data function makes the script; it draws only NAME.png */
+  bppsa_text html;    /* a table that replaces the drawing on the page */
+  bppsa_text caption; /* HTML that replaces the figure's caption */
+  bool left_out;      /* too few data: the figure gets no file and no place on the page */
 } bppsa_figure_content;
 
 typedef struct bppsa_figure bppsa_figure;
@@ -45,33 +45,33 @@ typedef bppsa_status bppsa_figure_data(bppsa_figures *figures, const bppsa_figur
 
 struct bppsa_figure {
   int page;         /* position in bppsa_figure_pages */
-  const char *name; /* "figure8": of its files, and of its place on the page */
+  const char *name; /* for example "figure8": names its files and its place on the page */
   bppsa_figure_data *data;
-  const void *of;     /* what `data` makes it of (figures/data.h); NULL: nothing but the run */
-  const char *script; /* draws NAME.csv as NAME.svg and NAME.png: `gnuplot -c NAME.gp svg|png`; NULL: nothing is plotted */
-  bppsa_status (*write)(bppsa_figures *figures, const bppsa_figure *figure); /* other files of a drawing; NULL: none */
+  const void *of;     /* source of `data` (figures/data.h); NULL: `data` uses only the run */
+  const char *script; /* draws NAME.csv as NAME.svg and NAME.png: `gnuplot -c NAME.gp svg|png`; NULL: no plot */
+  bppsa_status (*write)(bppsa_figures *figures, const bppsa_figure *figure); /* writes other files of a drawing; NULL: none */
   const char *title;                                                         /* HTML */
-  const char *caption;      /* HTML: below a drawing, or a note below a table; NULL: none */
-  bool kept;                /* its measurements are kept as NAME.json of their own (keep.h) */
-  const char *without_data; /* HTML that stands on the page instead where the run names no data set; NULL: it needs none */
+  const char *caption;      /* HTML, placed below a drawing or a table; NULL: none */
+  bool kept;                /* its measurements are kept in a separate file NAME.json (keep.h) */
+  const char *without_data; /* HTML that replaces the figure if the run names no data set; NULL: it needs none */
 };
 
-/* The table: all figures, those of one page together and in its order. */
+/* The table of all figures. The figures of a page are consecutive rows, in the order of the page. */
 extern const bppsa_figure bppsa_figure_table[];
 extern const int bppsa_figure_count;
 
-/* Whether the run has what the figure needs. */
+/* Whether the run has the data set that the figure needs. */
 static inline bool bppsa_figure_has_data(const bppsa_figures *figures, const bppsa_figure *figure) {
   return figure->without_data == NULL || figures->request->data.spec != NULL;
 }
 
 struct bppsa_figure_page {
-  const char *run;  /* whose figures: "rnn", "gru" or "cnn" */
+  const char *run;  /* the kind of run that makes this page: "rnn", "gru" or "cnn" */
   const char *file; /* "index.html" */
-  const char *kept; /* the document of what is measured for the page: "results.json"; NULL: nothing is measured */
-  const char *list; /* of that document: "rows" of a benchmark, or "parts" (keep.h) */
+  const char *kept; /* the document with the page's measurements, "results.json"; NULL: nothing is measured */
+  const char *list; /* the list in that document: "rows" of a benchmark, or "parts" (keep.h) */
   const char *title, *heading;
-  const char *intro; /* HTML below the heading; NULL: machine, verdict and definition of the benchmark's document */
+  const char *intro; /* HTML below the heading; NULL: the machine, the verdict and the definition of its times */
   const char *end;   /* HTML below the last figure */
 };
 
@@ -81,17 +81,18 @@ extern const int bppsa_figure_page_count;
 
 /* ---- writer and page maker ---- */
 
-/* DIRECTORY/namesuffix into `path`. ERR_ARGUMENT: it is too long. */
+/* Writes DIRECTORY/namesuffix to `path`. ERR_ARGUMENT: the path is too long. */
 enum { BPPSA_FIGURES_PATH = 4096 };
 bppsa_status bppsa_figures_path(const bppsa_figures *figures, const char *name, const char *suffix,
                                 char path[BPPSA_FIGURES_PATH]);
-/* Writes DIRECTORY/namesuffix and lists it. */
+/* Writes the text to the file DIRECTORY/namesuffix and adds the file to the run's list. */
 bppsa_status bppsa_figures_write(bppsa_figures *figures, const char *name, const char *suffix, const bppsa_text *text);
-/* Lists a file that is there. ERR_MEMORY. */
+/* Adds an existing file to the run's list. ERR_MEMORY. */
 bppsa_status bppsa_figures_list(bppsa_figures *figures, const char *name, const char *suffix);
-/* Writes NAME.csv, NAME.svg, NAME.gp and NAME.png of a figure, as far as it has them. ERR_IO: gnuplot failed. */
+/* Writes a figure's files NAME.csv, NAME.svg, NAME.gp and NAME.png, those that it has. ERR_IO: gnuplot failed. */
 bppsa_status bppsa_figure_write(bppsa_figures *figures, const bppsa_figure *figure, const bppsa_figure_content *content);
-/* Appends a page with its figures, `contents` as many as the page has, whose files are written. */
+/* Appends a page with its `count` figures to the text; contents has one element for each figure. The figures' files must be
+ * written already. */
 bppsa_status bppsa_figures_add_page(const bppsa_figures *figures, const bppsa_figure_page *page, int count,
                                     const bppsa_figure *rows, const bppsa_figure_content *contents, bppsa_text *text);
 

@@ -1,4 +1,5 @@
-/* Table 3: the features. Table 6 and figure 9: the GRU's runtimes over the shapes of IRMAS's sets, beside the paper's. */
+/* Table 3: the audio features. Table 6 and figure 9: the GRU's runtimes for the shapes of the IRMAS feature sets, compared with
+ * the paper's. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 
 /* ---- table 3 ---- */
 
-/* The paper's features, frames x coefficients of both channels; ours are worked out by the plan that computes them. */
+/* The paper's features: frames x coefficients of both channels. Ours come from the plan that computes the features. */
 static const int64_t paper_features[BPPSA_MFCC_SETS][2] = {{259, 38}, {517, 24}, {1034, 12}};
 
 static bppsa_status features_of(int set, int64_t *frames, int64_t *features) {
@@ -59,8 +60,8 @@ bppsa_status bppsa_make_table3(bppsa_figures *f, const bppsa_figure *figure, bpp
 
 /* ---- table 6 and figure 9 ---- */
 
-/* Table 6: seconds an epoch on a V100. forward; with the overhead of the scan's Jacobians; all of it by BP (PyTorch with cuDNN 7)
- * and by BPPSA. */
+/* Table 6, in seconds per epoch on a V100: the forward pass; the forward pass with the overhead of the scan's Jacobians; forward
+ * and backward pass by BP (PyTorch with cuDNN 7); forward and backward pass by BPPSA. */
 typedef struct {
   const char *set;
   int64_t seq_len, batch;
@@ -81,7 +82,7 @@ static double backward_ms(const json_t *rows, const paper_row *at, const char *m
   return 1e3 * bppsa_measured_median(rows, at->seq_len, at->batch, method);
 }
 
-/* The time of one forward and one backward pass by BP over that by the best scan. */
+/* The time of one forward and one backward pass by BP, divided by the time of the same by the best scan. */
 static double speedup(const json_t *rows, const paper_row *at, bool *noisy) {
   const double scan = bppsa_measured_best_scan(rows, at->seq_len, at->batch, noisy);
   *noisy = *noisy || bppsa_measured_noisy(rows, at->seq_len, at->batch, "bp");
@@ -96,14 +97,14 @@ static void add_number(bppsa_text *text, double value, bool noisy) {
   }
 }
 
-/* The paper's seconds, and what they gain. */
+/* Number of columns with the paper's numbers: seconds and speedups. */
 enum { PAPER = 5 };
 static void paper_numbers(const paper_row *at, double numbers[PAPER]) {
   memcpy(numbers, (double[]){at->forward_s, at->overhead_s, at->bp_s, at->bppsa_s, at->bp_s / at->bppsa_s},
          PAPER * sizeof *numbers);
 }
 
-/* Medians measured here: of the forward pass, and of the backward pass by every method; ms. */
+/* Our medians in ms: the forward pass, then the backward pass by each method. */
 static void here_numbers(const json_t *rows, const paper_row *at, double numbers[BPPSA_MEASURED_METHODS + 1]) {
   numbers[0] = forward_ms(rows, at);
   for (int m = 0; m < BPPSA_MEASURED_METHODS; ++m) {
@@ -130,7 +131,7 @@ static void table6_csv(const json_t *rows, bppsa_text *text) {
   }
 }
 
-/* Whether a method was measured at any point. */
+/* Was the method measured at any point? */
 static bool has_column(const json_t *rows, const char *method) {
   for (int i = 0; i < POINTS; ++i) {
     if (isfinite(backward_ms(rows, &paper[i], method))) {
@@ -180,7 +181,7 @@ static void table6_html(const json_t *rows, bppsa_text *text) {
   bppsa_text_add(text, "</table>\n");
 }
 
-/* x, who, and the parts of a bar, each over forward + BP of the same machine. */
+/* Columns: x, the method, and the parts of its bar, each divided by the time of forward + BP on the same machine. */
 static void figure9_csv(const json_t *rows, bppsa_text *text) {
   bppsa_text_add(text, "position,set,who,forward,overhead,backward,noisy\n");
   for (int i = 0; i < POINTS; ++i) {

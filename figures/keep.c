@@ -10,7 +10,7 @@
 
 /* ---- the configuration ---- */
 
-/* "0", "\"npy:X,Y\"" or "nothing". Owned. */
+/* The text of a setting for messages: its JSON, or "none" if it is not set. Owned. */
 static char *value_text(const json_t *value) {
   char *text = NULL;
   const bool none = value == NULL || json_is_null(value);
@@ -100,7 +100,7 @@ bppsa_status bppsa_keep_check_stop(const bppsa_figures *f, const char *done) {
 
 /* ---- before a run ---- */
 
-/* Where DIRECTORY/name says that its run has not finished, a new one would overwrite what that one measured. */
+/* Refuses the run if DIRECTORY/name says that an earlier run did not finish: this run would overwrite its measurements. */
 static bppsa_status check_overwrite(const bppsa_figures *f, const char *name) {
   char path[BPPSA_FIGURES_PATH];
   json_t *kept = NULL;
@@ -111,7 +111,7 @@ static bppsa_status check_overwrite(const bppsa_figures *f, const char *name) {
   const bppsa_status status = bppsa_json_load(path, &kept);
   const bool unfinished = json_is_false(json_object_get(kept, "finished"));
   json_decref(kept);
-  if (status != BPPSA_OK) { /* only whole documents are kept: what is no JSON is none of them */
+  if (status != BPPSA_OK) { /* runs keep only complete JSON documents, so any other file is not from a run */
     return status == BPPSA_ERR_FORMAT ? BPPSA_OK : bppsa_input_status(status);
   }
   return unfinished
@@ -122,7 +122,7 @@ static bppsa_status check_overwrite(const bppsa_figures *f, const char *name) {
              : BPPSA_OK;
 }
 
-/* Looks at a document: `mine` says whether this run would write it; *found: it is there. */
+/* Checks a kept document. mine: this run would write it. *found becomes true if the file exists. */
 static bppsa_status check_document(const bppsa_figures *f, const char *name, const char *suffix, bool mine, bool *found) {
   char file[64], path[BPPSA_FIGURES_PATH];
   snprintf(file, sizeof file, "%s%s", name, suffix);

@@ -1,4 +1,4 @@
-/* Figure 6: LeNet-5 trained by BP and by the scan at two learning rates. Every curve is a part of what is kept (keep.h). */
+/* Figure 6: LeNet-5 trained by BP and by the scan at two learning rates. Every curve is kept as one part (keep.h). */
 #include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -31,7 +31,7 @@ static void show_images(void *context, int64_t done, int64_t total) {
   }
 }
 
-/* The run's data set, or a synthetic one in the directory, made where it is not there. */
+/* Finds the run's data set. If the run names none, uses synthetic images in the directory, and makes them if they are missing. */
 static bppsa_status find_images(const bppsa_figures *f, char spec[BPPSA_FIGURES_PATH]) {
   const bppsa_figures_request *r = f->request;
   const char *kind = "cifar10:";
@@ -41,7 +41,7 @@ static bppsa_status find_images(const bppsa_figures *f, char spec[BPPSA_FIGURES_
     snprintf(spec, BPPSA_FIGURES_PATH, "%s", r->data.spec);
     return BPPSA_OK;
   }
-  BPPSA_TRY(bppsa_figures_path(f, "cifar/test_batch.bin", "", path)); /* written last, and longer than the spec */
+  BPPSA_TRY(bppsa_figures_path(f, "cifar/test_batch.bin", "", path)); /* written last; longer than spec */
   snprintf(spec, BPPSA_FIGURES_PATH, "%s%s/cifar", kind, r->directory);
   if (stat(path, &found) == 0) {
     return BPPSA_OK;
@@ -58,12 +58,12 @@ static bppsa_status find_images(const bppsa_figures *f, char spec[BPPSA_FIGURES_
 typedef struct {
   const bppsa_figures *figures;
   bppsa_progress_line line;
-  const char *name; /* of the curve */
+  const char *name; /* the curve's name */
   bppsa_network network;
   bppsa_network_config config;
   bppsa_dataset *data;
   bppsa_model *model;
-  json_t *rows; /* an epoch each */
+  json_t *rows; /* one row for each epoch */
 } curve;
 
 static bppsa_status on_epoch(void *context, const bppsa_train_record *record) {
@@ -85,7 +85,7 @@ static bool is_stopped(void *context) {
   return r->stop != NULL && r->stop();
 }
 
-/* Network, data and model. */
+/* Opens the network, the data and the model of a curve. */
 static bppsa_status open_curve(curve *c, const char *spec, bppsa_gradient_method method) {
   const bppsa_figures_request *r = c->figures->request;
   bppsa_split split;
@@ -113,7 +113,8 @@ static bppsa_status run_curve(curve *c, double lr) {
   return bppsa_train(&config, c->model, c->data, r->device, &callbacks, &result);
 }
 
-/* Trains by one method at one learning rate, and keeps a row an epoch. A run that is told to stop ends there (bppsa_keep_part). */
+/* Trains by one method at one learning rate and keeps one row for each epoch. If the run is told to stop, it ends without this
+ * curve (bppsa_keep_part). */
 static bppsa_status train_curve(const bppsa_figures *f, const char *spec, int rate, int method, const char *name) {
   curve c = {.figures = f, .name = name, .line = bppsa_progress_start(f->request->to.err)};
   bppsa_status status = open_curve(&c, spec, methods[method].method);
@@ -133,7 +134,7 @@ static double number_of(const json_t *object, const char *key) {
   return json_number_value(json_object_get(object, key));
 }
 
-/* A line an epoch. *last: the final loss. */
+/* Adds one CSV line for each epoch. *last: the final loss. */
 static bppsa_status add_curve(const bppsa_figures *f, const char *spec, int rate, int method, bppsa_text *csv, double *last) {
   char name[64];
   snprintf(name, sizeof name, "figure6 lr %s %s", rates[rate].text, methods[method].name);

@@ -17,7 +17,7 @@ enum { METHODS = BPPSA_LOCKSTEP_METHODS, WINDOW = BPPSA_LOCKSTEP_WINDOW };
 
 /* ---- data ---- */
 
-/* The data set, bitstream where the run names none, and its shape into the configuration. */
+/* Opens the data set (bitstream if the run names none) and writes its shape to the configuration. */
 static bppsa_status open_data(bppsa_lockstep *t) {
   const bppsa_figures_request *r = t->figures->request;
   const bool given = r->data.spec != NULL;

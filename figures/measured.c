@@ -39,7 +39,7 @@ double bppsa_measured_median(const json_t *rows, int64_t seq_len, int64_t batch,
                         : seconds_of(rows, seq_len, batch, "backward", method, "median_s");
 }
 
-/* PyTorch's forward pass is its own; the program's methods share one. */
+/* The row that has a method's forward pass: PyTorch has a separate one, the program's methods share one. */
 static const char *forward_of(const char *method) {
   return method != NULL && strcmp(method, "pytorch") == 0 ? "pytorch" : "forward";
 }
@@ -66,11 +66,11 @@ bool bppsa_measured_noisy(const json_t *rows, int64_t seq_len, int64_t batch, co
 
 double bppsa_measured_best_scan(const json_t *rows, int64_t seq_len, int64_t batch, bool *noisy) {
   *noisy = bppsa_measured_noisy(rows, seq_len, batch, "blelloch") || bppsa_measured_noisy(rows, seq_len, batch, "chunked");
-  return fmin(bppsa_measured_iteration(rows, seq_len, batch, "blelloch", "median_s"), /* fmin passes over NaN */
+  return fmin(bppsa_measured_iteration(rows, seq_len, batch, "blelloch", "median_s"), /* fmin ignores NaN */
               bppsa_measured_iteration(rows, seq_len, batch, "chunked", "median_s"));
 }
 
-/* A row as much as the tables need of it. */
+/* Does the row have all fields that the tables need? */
 static bool is_row(const json_t *row) {
   return json_is_integer(json_object_get(row, "seq_len")) && json_is_integer(json_object_get(row, "batch")) &&
          json_is_string(json_object_get(row, "method")) && json_is_string(json_object_get(row, "phase"));

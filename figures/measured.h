@@ -1,36 +1,36 @@
-/* Looking up what a benchmark measured, and the paper's numbers beside it. */
+/* Looks up a benchmark's measurements and the paper's numbers. */
 #ifndef BPPSA_FIGURES_MEASURED_H
 #define BPPSA_FIGURES_MEASURED_H
 
 #include "core/json.h"
 
-/* Methods of the tables; "pytorch" has rows where bench/rivals added them. */
+/* Number of methods in the tables; "pytorch" has rows only if bench/rivals added them. */
 enum { BPPSA_MEASURED_METHODS = 6 };
 extern const char *const bppsa_measured_methods[BPPSA_MEASURED_METHODS];
 
 int64_t bppsa_measured_integer(const json_t *row, const char *key);
 bool bppsa_measured_is(const json_t *row, const char *key, const char *expected);
 
-/* Seconds: median_s of a row with default initialisation; NaN where there is none. method NULL: the forward pass. */
+/* median_s, in seconds, of the row with default initialisation; NaN if there is no such row. method NULL: the forward pass. */
 double bppsa_measured_median(const json_t *rows, int64_t seq_len, int64_t batch, const char *method);
-/* One definition of a method's time for every table, figure and sentence: seconds (key "median_s" or "min_s") of one forward pass
- * and, unless method is NULL, one backward pass by the method, default initialisation; NaN where one is missing. */
+/* The definition of a method's time in every table, figure and sentence: seconds of one forward pass plus, unless method is NULL,
+ * one backward pass by the method, with default initialisation. key: "median_s" or "min_s". NaN if a row is missing. */
 double bppsa_measured_iteration(const json_t *rows, int64_t seq_len, int64_t batch, const char *method, const char *key);
-/* Whether either of those rows is noisy. */
+/* Whether the row of the forward pass or the row of the backward pass is noisy. */
 bool bppsa_measured_noisy(const json_t *rows, int64_t seq_len, int64_t batch, const char *method);
-/* The median of the faster of blelloch and chunked; *noisy: a row of theirs is. */
+/* The smaller of the medians of blelloch and chunked, in seconds. *noisy: whether one of their rows is noisy. */
 double bppsa_measured_best_scan(const json_t *rows, int64_t seq_len, int64_t batch, bool *noisy);
 
-/* Every row has what the tables need of it. `option` and `path` say where the rows are from. ERR_FORMAT. */
+/* Checks that every row has the fields that the tables need. option, path: where the rows come from, for messages. ERR_FORMAT. */
 bppsa_status bppsa_measured_check(const char *option, const char *path, const json_t *rows);
 
-/* A row of the paper's table 4 or 5: seconds an epoch of 32 000 samples on a V100; BP is PyTorch with cuDNN 7. */
+/* A row of the paper's table 4 or 5: seconds per epoch of 32 000 samples on a V100; BP is PyTorch with cuDNN 7. */
 typedef struct {
   int64_t seq_len, batch;
   double forward_s, bp_s, bppsa_s;
 } bppsa_paper_row;
 
-/* Table 4 (T at B = 16) or 5 (B at T = 1000); *count rows. */
+/* Returns table 4 (by T, at B = 16) or 5 (by B, at T = 1000), with its number of rows in *count. */
 const bppsa_paper_row *bppsa_paper_table(int table, int64_t *count);
 #define BPPSA_PAPER_SAMPLES 32000
 

@@ -1,4 +1,4 @@
-/* Figures 5 and 10: transposed Jacobians of VGG-11's operators, and what the steps of its pruned scan cost. */
+/* Figure 5: transposed Jacobians of VGG-11's operators. Figure 10: the cost of the steps of its pruned scan. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -11,8 +11,8 @@
 
 enum { OPERATORS = 3 };
 static const struct {
-  const char *suffix; /* of the files' names */
-  int layer;          /* of VGG-11 */
+  const char *suffix; /* suffix of the files' names */
+  int layer;          /* layer of VGG-11 */
 } operators[OPERATORS] = {{"_conv1", 0}, {"_relu1", 1}, {"_pool1", 2}};
 
 bppsa_status bppsa_make_figure5(bppsa_figures *f, const bppsa_figure *figure, bppsa_figure_content *made) {
@@ -24,7 +24,7 @@ bppsa_status bppsa_make_figure5(bppsa_figures *f, const bppsa_figure *figure, bp
   return BPPSA_OK;
 }
 
-/* NAME.npz and its picture NAME.png. */
+/* Writes the matrix to NAME.npz and its picture to NAME.png. */
 static bppsa_status write_matrix(bppsa_figures *f, const char *name, const bppsa_op *op) {
   static const char *const suffixes[] = {".npz", ".png"};
   const bppsa_jacobian_request request = {.op = *op, .dtype = BPPSA_F32, .memory = bppsa_machine_memory()};
@@ -59,7 +59,7 @@ bppsa_status bppsa_write_figure5(bppsa_figures *f, const bppsa_figure *figure) {
 enum { PATTERNS = 2 };
 static const char *const patterns[PATTERNS] = {"value", "guaranteed"};
 
-/* The steps of one kind of pattern, and BP's products with the unpruned network's operators. */
+/* Adds the scan's steps for one kind of pattern, and BP's products with the operators of the unpruned network. */
 static void add_steps(const bppsa_flops *counted, const bppsa_flops *unpruned, const char *pattern, bppsa_text *csv) {
   for (int64_t i = 0; i < counted->step_count; ++i) {
     const bppsa_scan_step *s = &counted->steps[i];

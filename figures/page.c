@@ -1,4 +1,4 @@
-/* A self-contained page: its head, and every figure as a drawing or a table with what is said of it. */
+/* Makes a self-contained HTML page: its head, and every figure as a drawing or a table with its caption. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ static void add_meta(bppsa_text *text, const char *name, const json_t *value) {
   }
 }
 
-/* The machine that measured, what wins on it, and what every ratio means. */
+/* Adds the machine that measured, the method that wins on it, and the definition of every ratio. */
 static void add_measured(const bppsa_figures *f, bppsa_text *text) {
   const json_t *device = json_object_get(f->document, "device");
   bppsa_text verdict = {0};
@@ -63,7 +63,7 @@ static void add_head(const bppsa_figures *f, const bppsa_figure_page *page, bpps
 
 /* ---- a drawing ---- */
 
-/* Gnuplot calls its symbols gpPt0, gpDot, .. in every drawing: each use gets a prefix. */
+/* Gnuplot uses the same names for symbols (gpPt0, gpDot, ..) in every drawing, so this adds a prefix to each. */
 static void add_prefixed(bppsa_text *text, const char *svg, const char *prefix) {
   static const char *const marks[] = {"id=\"", "id='", "href='#", "href=\"#", "url(#"};
   while (*svg != '\0') {
@@ -75,14 +75,14 @@ static void add_prefixed(bppsa_text *text, const char *svg, const char *prefix) 
       bppsa_text_add(text, "%s%s-", mark, prefix);
       svg += strlen(mark);
     } else {
-      const size_t length = 1 + strcspn(svg + 1, "ihu"); /* what a mark begins with */
+      const size_t length = 1 + strcspn(svg + 1, "ihu"); /* the text up to the next possible id or reference */
       bppsa_text_add(text, "%.*s", (int)length, svg);
       svg += length;
     }
   }
 }
 
-/* The <svg> element that gnuplot drew, its ids made unique by the figure's name. */
+/* Adds the <svg> element that gnuplot drew; the figure's name makes its ids unique. */
 static bppsa_status add_plot(const bppsa_figures *f, const char *name, bppsa_text *text) {
   enum { LIMIT = 64 << 20 };
   char path[BPPSA_FIGURES_PATH], *data = NULL;
@@ -93,7 +93,7 @@ static bppsa_status add_plot(const bppsa_figures *f, const char *name, bppsa_tex
   }
   BPPSA_TRY(bppsa_figures_path(f, name, ".svg", path));
   BPPSA_TRY(bppsa_file_read(path, LIMIT, &data, &size));
-  const char *svg = strstr(data, "<svg"); /* behind the XML declaration and the document type */
+  const char *svg = strstr(data, "<svg"); /* after the XML declaration and the document type */
   if (svg != NULL) {
     add_prefixed(text, svg, name);
   }

@@ -1,4 +1,4 @@
-/* Figures 1 and 3: Blelloch's scan as a plan. */
+/* Figures 1 and 3: plans of Blelloch's scan. */
 #include <inttypes.h>
 
 #include "figures/data.h"
@@ -19,7 +19,7 @@ static void plan_csv(const bppsa_scan_plan *plan, bppsa_text *text) {
   }
 }
 
-/* patterns: a network's, of `count` operators, or NULL. */
+/* Draws a plan. patterns: the patterns of a network's `count` operators, or NULL. */
 static bppsa_status draw_plan(const char *name, int64_t count, const bppsa_csr *const *patterns, const bppsa_device *device,
                               bppsa_figure_content *made) {
   char png[64];

@@ -1,4 +1,4 @@
-/* A run: what is asked for is checked, what is needed is measured, and the pages are made, one after the other. */
+/* A run: checks the request, measures what the figures need, and makes the pages one after the other. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static bppsa_status load_results(bppsa_figures *f, const char *path) {
   return bppsa_measured_check("--results", path, rows);
 }
 
-/* Of which network the results are, and whether the data set is any of its figures' business. */
+/* Finds out which kind of network the results are from, and refuses a data set if the figures of this kind use none. */
 static bppsa_status check_kind(bppsa_figures *f) {
   const bppsa_figures_request *r = f->request;
   const char *bench = json_string_value(json_object_get(f->document, "bench"));
@@ -63,7 +63,8 @@ static bppsa_status find_page(bppsa_figures *f) {
                          : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "figures: none of %s, expected rnn or gru", f->kind->name);
 }
 
-/* Makes the directory, and a file in it that goes again: what cannot be written is known before the work starts. */
+/* Makes the directory, then makes and removes a file in it, so that a directory that cannot be written is found before the work
+ * starts. */
 static bppsa_status make_directory(const bppsa_figures *f) {
   const char *directory = f->request->directory;
   char path[BPPSA_FIGURES_PATH];
@@ -92,7 +93,7 @@ static bppsa_status prepare(bppsa_figures *f) {
   return make_directory(f);
 }
 
-/* ---- what is measured ---- */
+/* ---- measurements ---- */
 
 static bppsa_status keep_point(void *context, int64_t done, int64_t all) {
   const bppsa_figures *f = context;
@@ -102,7 +103,7 @@ static bppsa_status keep_point(void *context, int64_t done, int64_t all) {
   return bppsa_keep_check_stop(f, text);
 }
 
-/* The sweep of the kind of network, or one point. */
+/* The settings of the benchmark: the sweep for this kind of network, or one point. */
 static bppsa_bench_settings settings_of(const bppsa_figures *f) {
   const bppsa_figures_request *r = f->request;
   bppsa_bench_settings asked = {.request = {.to = r->to,
@@ -118,7 +119,7 @@ static bppsa_bench_settings settings_of(const bppsa_figures *f) {
   return asked;
 }
 
-/* What is left of it. */
+/* Measures the rows that the document does not have yet. */
 static bppsa_status measure_rows(bppsa_figures *f) {
   const bppsa_bench_hooks hooks = {.after = keep_point, .context = f};
   const bppsa_bench_settings asked = settings_of(f);
@@ -126,7 +127,8 @@ static bppsa_status measure_rows(bppsa_figures *f) {
   return bppsa_bench_run(&asked, &hooks, json_object_get(f->document, f->page->list), &f->tally);
 }
 
-/* A benchmark's document says what it is of; of parts (keep.h) every figure measures its own. */
+/* Opens or begins the document. A benchmark's document has a description of the benchmark; in a document of parts (keep.h) each
+ * figure adds its own measurements. */
 static bppsa_status open_document(bppsa_figures *f) {
   const bppsa_figure_page *page = f->page;
   BPPSA_TRY(bppsa_keep_resume(f, page->kept, page->list, &f->document));
@@ -139,7 +141,7 @@ static bppsa_status open_document(bppsa_figures *f) {
 
 /* ---- pages ---- */
 
-/* The figures of a page, which stand together in the table. */
+/* The figures of a page, which are consecutive rows of the table. */
 static const bppsa_figure *figures_of(const bppsa_figure_page *page, int *count) {
   const bppsa_figure *first = NULL;
   *count = 0;
@@ -165,7 +167,7 @@ static bppsa_status make_data(bppsa_figures *f, const bppsa_figure *figure, bpps
   return BPPSA_OK;
 }
 
-/* All data are made before the first file is written. */
+/* Makes all data of a page before it writes the first file. */
 static bppsa_status make_figures(bppsa_figures *f, const bppsa_figure_page *page, int count, const bppsa_figure *rows,
                                  bppsa_figure_content *contents) {
   bppsa_text text = {0};
@@ -199,8 +201,8 @@ static bppsa_status make_page(bppsa_figures *f, const bppsa_figure_page *page) {
 
 /* ---- the end ---- */
 
-/* Last of all: a run that ends while it draws has not finished. A benchmark's rows are among the run's files; those that were
- * given are copied, without what they say of their own end. */
+/* Marks the document as finished. This comes last, because a run that is interrupted while it draws has not finished. A benchmark's
+ * document is one of the run's files; if the request gave one, it is copied without its "finished". */
 static bppsa_status finish_document(bppsa_figures *f) {
   if (f->request->cnn) {
     return bppsa_keep_save(f, f->page->kept, f->document, true);

@@ -1,4 +1,4 @@
-/* The papers' timelines, Chimera's table 2, bubble ratios, and memory against devices: nothing here is measured. */
+/* The papers' timelines, Chimera's table 2, bubble ratios, and memory by number of devices. All are computed, none is measured. */
 #include <inttypes.h>
 #include <math.h>
 
@@ -71,7 +71,7 @@ static const struct {
               {"1f1b", "(D&minus;1)/(N+D&minus;1)"},
               {"chimera", "(D&minus;2)/(2N+D&minus;2)"}};
 
-/* Chimera's table 2 at D = N = 8, computed; its chimera row is for equal passes. */
+/* Chimera's table 2, computed for D = N = 8; its row for Chimera assumes that all passes take the same time. */
 bppsa_status bppsa_make_table2(bppsa_figures *f, const bppsa_figure *figure, bppsa_figure_content *made) {
   bppsa_text *csv = &made->csv, *html = &made->html;
   (void)f;
@@ -127,9 +127,10 @@ bppsa_status bppsa_make_bubbles(bppsa_figures *f, const bppsa_figure *figure, bp
 
 enum { ELEMENTS = 4096, SIMULATED = 64, DEVICES = 2048 };
 
-/* n = 4096 layers over p devices. A pipeline kept full by p micro-batches holds an input of its stage for each of min(N, p) of
- * them, and n / p activations made again for one (BPPSA, section 3.6 and appendix B); the scan n / p Jacobians and one product.
- * Pipelines of more than 64 devices by the closed form that the tests hold up to 64. */
+/* Memory per device for n = 4096 layers on p devices. A pipeline kept full by p micro-batches holds the input of its stage for each
+ * of min(N, p) micro-batches, and n / p activations that it recomputes for one of them (BPPSA, section 3.6 and appendix B). The
+ * scan holds n / p Jacobians and one product. For more than 64 devices the pipeline's memory comes from a closed form, which the
+ * tests check for up to 64 devices. */
 bppsa_status bppsa_make_memory(bppsa_figures *f, const bppsa_figure *figure, bppsa_figure_content *made) {
   bppsa_text *csv = &made->csv;
   (void)f;

@@ -1,6 +1,6 @@
 #include "figures/scripts.h"
 
-/* ---- what scripts begin with ---- */
+/* ---- the beginning of every script ---- */
 
 #define USAGE(name) "# gnuplot -c " name ".gp svg|png: draws " name ".csv\n"
 #define DATA(name) "data = '" name ".csv'\n"
@@ -25,7 +25,7 @@
   "unset key\n"                                                                                                                  \
   "set multiplot\n"
 
-/* The key of all panels, drawn once by a last plot without data below them. */
+/* The key of all panels: a last plot without data draws it once, below the panels. */
 #define KEY                                                                                                                      \
   "unset title\n"                                                                                                                \
   "unset xlabel\n"                                                                                                               \

@@ -1,5 +1,5 @@
-/* The table of figures. A row: its page, the name of its files, the function that makes its data and what it makes them of, the
- * script that draws them, title and caption. A figure is added by a row here and a data function (figures/data.h). */
+/* The table of figures. A row has the figure's page, the name of its files, its data function with its source, the script that
+ * draws the data, a title and a caption. To add a figure, add a row here and a data function (figures/data.h). */
 #include "figures/data.h"
 #include "figures/scripts.h"
 
@@ -43,10 +43,10 @@ const bppsa_figure_page bppsa_figure_pages[] = {
 
 /* ---- figures ---- */
 
-/* ooo-backprop's figure 4 gives no SYNC costs; these fit its ratios and its boxes (18, 17, 15). */
+/* Figure 4 of the ooo-backprop paper gives no costs of SYNC; these costs agree with its ratios and its boxes (18, 17, 15). */
 static const double figure4_sync[] = {3, 1, 1, 2, 4};
 
-/* The last eight: bppsa_timeline_source. */
+/* A row of a timeline. The last eight arguments initialise its bppsa_timeline_source. */
 #define TIMELINE(name_, title_, scheme_, ...)                                                                                    \
   {                                                                                                                              \
     .page = SCHEDULES, .name = (name_), .data = bppsa_make_timeline, .of = &(const bppsa_timeline_source){scheme_, __VA_ARGS__}, \

@@ -1,5 +1,5 @@
-/* Table 1: making transposed Jacobians, against reverse mode a column at a time. Both make the same numbers, which are compared
- * first, and take turns. */
+/* Table 1: the time to make transposed Jacobians directly, compared with reverse mode, which computes them column by column. Both
+ * compute the same numbers, which are compared before anything is timed. The timed passes alternate. */
 #include <math.h>
 #include <string.h>
 
@@ -14,14 +14,14 @@
 
 static const struct {
   const char *name;
-  int layer;    /* of VGG-11 */
-  double paper; /* speedup over autograd, a column at a time */
+  int layer;    /* layer of VGG-11 */
+  double paper; /* the paper's speedup over autograd, which computes one column at a time */
 } operators[] = {{"conv1", 0, 8.3e3}, {"relu1", 1, 1.2e6}, {"pool1", 2, 1.5e5}};
 
-#define TOLERANCE 1e-5f /* of a value, of what is at most 1 */
+#define TOLERANCE 1e-5f /* absolute; values are at most 1 */
 
-/* An operator on one sample, one thread: what one column of reverse mode takes, and what all values of its transposed Jacobian
- * take. */
+/* An operator on one sample and one thread, with the arrays for one column of reverse mode and for all values of its transposed
+ * Jacobian. */
 typedef struct {
   const bppsa_cnn_layer *layer;
   bppsa_device *device;
@@ -36,12 +36,12 @@ static bool is_conv(const operation *o) {
   return o->layer->op.kind == BPPSA_OPERATOR_CONV2D;
 }
 
-/* Column X of Jᵀ: the operator's backward pass for the gradient that is 1 at output X. */
+/* Computes column X of Jᵀ: the operator's backward pass for a gradient that is 1 at output X and 0 elsewhere. */
 static bppsa_status one_column(void *context) {
   operation *o = context;
   const bppsa_layer_call call = {.op = &o->layer->op, .out = o->layer->out, .dtype = BPPSA_F32, .threads = 1, .batch = 1};
   o->dy[o->column] = 0;
-  o->column = (o->column + 7919) % o->outputs; /* columns all over the image */
+  o->column = (o->column + 7919) % o->outputs; /* spread the columns over the whole image */
   o->dy[o->column] = 1;
   if (is_conv(o)) {
     bppsa_conv_input_gradient(&o->conv, 1, o->dy, o->weights, o->scratch, o->dx);
@@ -57,7 +57,7 @@ static bppsa_status all_values(void *context) {
   return bppsa_jacobian_fill(o->jacobian, BPPSA_F32, &operands, o->values);
 }
 
-/* Numbers in (-1, 1) that repeat after `period`. */
+/* Fills an array with numbers in (-1, 1) that repeat after `period` elements. */
 static void fill(float *to, int64_t count, int64_t period) {
   for (int64_t i = 0; i < count; ++i) {
     to[i] = (float)((i * 7919) % period) / (float)period * 2 - 1;
@@ -91,7 +91,7 @@ static bppsa_status prepare(operation *o) {
   return BPPSA_OK;
 }
 
-/* A column of reverse mode holds the same numbers as that column of the generated matrix. */
+/* Checks that a column of reverse mode holds the same numbers as the same column of the generated matrix. */
 static bppsa_status verify(operation *o, const char *name) {
   BPPSA_TRY(one_column(o));
   BPPSA_TRY(all_values(o));
@@ -162,8 +162,8 @@ static bppsa_status measure(const bppsa_cnn_network *vgg, int index, json_t *row
   return json_array_append_new(rows, row_json(index, o.outputs, times)) == 0 ? BPPSA_OK : bppsa_figures_no_room();
 }
 
-/* A row an operator: its name, medians and minima of both ways in seconds, "noisy" and the paper's speedup. ERR_NUMERIC: they
- * differ. */
+/* Adds one row for each operator: its name, the medians and minima of both ways in seconds, "noisy" and the paper's speedup.
+ * ERR_NUMERIC: the two ways computed different numbers. */
 static bppsa_status measure_all(json_t *rows) {
   bppsa_cnn_network vgg = {0};
   BPPSA_TRY(bppsa_cnn_network_builtin("vgg11", &vgg));

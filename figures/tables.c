@@ -1,4 +1,4 @@
-/* Tables 4 and 5, figure 8 and the growth with T: the paper's numbers beside those of bench rnn. */
+/* Tables 4 and 5, figure 8 and the growth with T: compares the paper's numbers with the numbers of bench rnn. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 enum { FIXED_BATCH = 16, FIXED_SEQ_LEN = 1000, MOST_POINTS = 64 };
 
-/* Seconds of an epoch: forward alone (method NULL), or forward and backward. */
+/* Seconds per epoch: of the forward passes alone (method NULL), or of forward and backward passes. */
 static double epoch(const json_t *rows, const bppsa_paper_row *at, const char *method, const char *key) {
   const double iterations = (double)BPPSA_PAPER_SAMPLES / (double)at->batch;
   return iterations * bppsa_measured_iteration(rows, at->seq_len, at->batch, method, key);
@@ -19,7 +19,7 @@ static bool is_noisy(const json_t *rows, const bppsa_paper_row *at, const char *
   return bppsa_measured_noisy(rows, at->seq_len, at->batch, method);
 }
 
-/* The points of a table: the paper's, then those that were measured beside them. */
+/* Lists the points of a table: the paper's, then all other points that were measured. */
 static int64_t list_points(const json_t *rows, int table, bppsa_paper_row points[MOST_POINTS]) {
   int64_t count;
   const bppsa_paper_row *paper = bppsa_paper_table(table, &count);
@@ -45,7 +45,8 @@ static void add_field(bppsa_text *text, double value) {
   bppsa_text_add_cells(text, 1, &value);
 }
 
-/* The paper's seconds an epoch; those measured here by medians, then by minima; and whose are noisy, blanks between them. */
+/* Columns: the paper's seconds per epoch; ours from medians, then from minima; the names of the noisy methods, separated by
+ * blanks. */
 static void table_csv(const json_t *rows, int table, bppsa_text *text) {
   static const char *const keys[] = {"median_s", "min_s"};
   bppsa_paper_row points[MOST_POINTS];
@@ -80,8 +81,8 @@ static void table_csv(const json_t *rows, int table, bppsa_text *text) {
   }
 }
 
-/* x: T or B; times of one iteration, of its backward pass and of both, and what is gained over BP. The paper's backward pass is
- * its total less its forward pass. */
+/* Adds lines with x (T or B), the times of one iteration (of its backward pass, and of both passes), and the speedups over BP. The
+ * paper's time of the backward pass is its total minus its forward pass. */
 static void add_paper_points(int table, const char *axis, bppsa_text *text) {
   int64_t count;
   const bppsa_paper_row *rows = bppsa_paper_table(table, &count);
@@ -155,7 +156,7 @@ static void add_cell(bppsa_text *text, double value, bool noisy) {
   }
 }
 
-/* The median, and the minimum below it. */
+/* Adds the median, and the minimum below it. */
 static void add_times(bppsa_text *text, const json_t *rows, const bppsa_paper_row *at, const char *method) {
   const double median = epoch(rows, at, method, "median_s"), least = epoch(rows, at, method, "min_s");
   if (!isfinite(median) || !isfinite(least)) {
@@ -169,7 +170,7 @@ static void add_times(bppsa_text *text, const json_t *rows, const bppsa_paper_ro
   bppsa_text_add(text, "</small></td>");
 }
 
-/* Whether a method has a number at any point of the table. */
+/* Does the method have a number at any point of the table? */
 static bool has_column(const json_t *rows, int64_t count, const bppsa_paper_row *points, const char *method) {
   for (int64_t i = 0; i < count; ++i) {
     if (isfinite(epoch(rows, &points[i], method, "median_s"))) {
@@ -242,7 +243,7 @@ bppsa_status bppsa_make_growth(bppsa_figures *f, const bppsa_figure *figure, bpp
   if (growth == NULL) {
     return bppsa_figures_no_room();
   }
-  made->left_out = json_array_size(growth) == 0; /* fewer than three lengths */
+  made->left_out = json_array_size(growth) == 0; /* fewer than three values of T were measured */
   if (!made->left_out) {
     bppsa_bench_growth_csv(growth, &made->csv);
     bppsa_bench_growth_html(growth, &made->html);

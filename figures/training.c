@@ -1,6 +1,6 @@
-/* Figures 7 and 13: training by BP and by the scans in lock step. The whole is repeated, so that a stall of the machine hits one
- * repeat: curves are drawn over the medians of the repeats' times. What counts is the time of the forward and backward passes.
- * The losses of all repeats are the same bits, which is checked. Every repeat that is done is kept (keep.h). */
+/* Figures 7 and 13: training by BP and by the scans in lock step. The training is repeated, so that a stall of the machine affects
+ * only one repeat; the curves use the medians of the repeats' times. Only forward and backward passes are timed. The losses of
+ * all repeats must have the same bits, which is checked. Every finished repeat is kept (keep.h). */
 #include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
@@ -14,9 +14,9 @@ enum { METHODS = BPPSA_LOCKSTEP_METHODS, WINDOW = BPPSA_LOCKSTEP_WINDOW, LEAST_R
 
 typedef struct {
   bppsa_lockstep run;
-  const char *paper; /* what the paper found, in a sentence */
-  /* {"configuration", "losses": a list of windows' means a method, "largest_difference", "held_out": an accuracy a method,
-   * "repeats": [a list of windows' seconds a method]} */
+  const char *paper; /* the paper's finding, in one sentence */
+  /* {"configuration", "losses": for each method the list of the windows' mean losses, "largest_difference", "held_out": for each
+   * method its accuracy, "repeats": [for each method the list of the windows' seconds]} */
   json_t *document;
 } training;
 
@@ -31,7 +31,7 @@ static json_t *reals_json(int64_t count, const double *values) {
   return bppsa_json_finish(list, ok);
 }
 
-/* Means of the windows' losses, a list a method. */
+/* The mean losses of the windows: one list for each method. */
 static json_t *losses_json(const training *t) {
   json_t *list = json_array();
   bool ok = list != NULL;
@@ -51,7 +51,7 @@ static json_t *losses_json(const training *t) {
   return bppsa_json_finish(list, ok);
 }
 
-/* What the first repeat finds out, and the later ones must find again. */
+/* Stores the losses and accuracies of the first repeat; later repeats must compute the same. */
 static bppsa_status put_results(training *t) {
   double most = 0, accuracies[METHODS];
   for (int m = 0; m < METHODS; ++m) {
@@ -92,7 +92,7 @@ static double real_at(const json_t *list, int method, int64_t window) {
   return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-/* The timing of windows first .. last - 1 of a method, over the repeats. */
+/* The timing of windows first .. last - 1 of a method, over all repeats. */
 static bppsa_timing timing_of(const training *t, int method, int64_t first, int64_t last) {
   const json_t *repeats = json_object_get(t->document, "repeats");
   double seconds[MOST_REPEATS] = {0};
@@ -113,13 +113,13 @@ static bool any_noisy(const training *t) {
   return noisy;
 }
 
-/* Three repeats; two more where a method's times differ too much. */
+/* Makes three repeats, and two more if a method's times differ too much. */
 static bool needs_more(const training *t) {
   const size_t count = json_array_size(json_object_get(t->document, "repeats"));
   return count < LEAST_REPEATS || (count < MOST_REPEATS && any_noisy(t));
 }
 
-/* What an earlier run kept has this run's shape. */
+/* Does the document of an earlier run have the lists that this run would make? */
 static bool is_whole(const training *t) {
   const json_t *repeats = json_object_get(t->document, "repeats"), *losses = json_object_get(t->document, "losses");
   bool whole = json_array_size(repeats) <= MOST_REPEATS &&
@@ -162,7 +162,7 @@ static bppsa_status run_repeats(training *t) {
   return BPPSA_OK;
 }
 
-/* ---- what is said ---- */
+/* ---- sentences ---- */
 
 static void ratio_text(const training *t, bppsa_text *verdict) {
   bppsa_timing times[METHODS];
@@ -180,7 +180,7 @@ static void ratio_text(const training *t, bppsa_text *verdict) {
   }
 }
 
-/* "gru" as "GRU" */
+/* Writes the name in capitals: "GRU" for "gru". */
 static void capitals(const char *name, char *text, size_t size) {
   size_t i = 0;
   for (; name[i] != '\0' && i + 1 < size; ++i) {

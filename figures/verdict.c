@@ -13,11 +13,11 @@ const char bppsa_figures_definition[] =
     "Nothing is concluded from it.</p>\n";
 
 typedef struct {
-  int64_t points, bp_wins, noisy; /* noisy: points left out */
-  double best;                    /* largest bp / scan */
+  int64_t points, bp_wins, noisy; /* noisy: number of points left out */
+  double best;                    /* the largest speedup: time of BP / time of the scan */
   int64_t seq_len, batch;
   const char *init;
-  double work[2]; /* the scan's FLOPs over BP's at that point: of the gradients between steps, with those of weights */
+  double work[2]; /* FLOPs of the scan / FLOPs of BP at that point: without and with the weights' gradients */
 } score;
 
 static double number(const json_t *row, const char *key) {
@@ -25,7 +25,7 @@ static double number(const json_t *row, const char *key) {
   return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-/* Rows of one point: the same shape and weights. */
+/* Do both rows belong to the same point, with the same shape and weights? */
 static bool is_same_point(const json_t *a, const json_t *b) {
   static const char *const keys[] = {"seq_len", "batch", "hidden", "input", "layers", "init"};
   for (size_t i = 0; i < sizeof keys / sizeof keys[0]; ++i) {
@@ -37,7 +37,7 @@ static bool is_same_point(const json_t *a, const json_t *b) {
   return true;
 }
 
-/* BP against the faster parallel scan at one point, forward passes included. */
+/* Compares BP with the faster parallel scan at one point, forward passes included. */
 static void judge(const json_t *rows, const json_t *bp, score *s) {
   double forward = NAN, scan = INFINITY, work[2] = {0, 0};
   bool noisy = json_is_true(json_object_get(bp, "noisy"));
@@ -53,7 +53,7 @@ static void judge(const json_t *rows, const json_t *bp, score *s) {
     forward = is_forward ? number(row, "median_s") : forward;
     if (is_scan && number(row, "median_s") < scan) {
       scan = number(row, "median_s");
-      work[0] = number(row, "flops_of_bp"); /* NaN: a document from before there was this field */
+      work[0] = number(row, "flops_of_bp"); /* NaN: the document is older than this field */
       work[1] = number(row, "flops") / number(bp, "flops");
     }
   }

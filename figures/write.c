@@ -1,4 +1,4 @@
-/* The files of a figure: its CSV data, its script, and what gnuplot draws by that script. */
+/* Writes the files of a figure: its CSV data, its script, and the drawings that gnuplot makes with this script. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -43,7 +43,8 @@ bppsa_status bppsa_figures_write(bppsa_figures *figures, const char *name, const
 
 enum { NOT_FOUND = 127 };
 
-/* The child: gnuplot in the figures' directory, silent. Its complaints would only repeat the exit code. */
+/* The child process: runs gnuplot in the figures' directory without output, because its messages would only repeat the exit
+ * code. */
 static _Noreturn void run_child(const char *directory, const char *script, const char *format) {
   const int null = open("/dev/null", O_RDWR);
   if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0 || dup2(null, STDERR_FILENO) < 0 ||
@@ -54,7 +55,8 @@ static _Noreturn void run_child(const char *directory, const char *script, const
   _exit(errno == ENOENT ? NOT_FOUND : 1);
 }
 
-/* Runs NAME.gp for one format, "svg" or "png", which writes NAME.format. Nothing without gnuplot. ERR_IO: it failed. */
+/* Runs NAME.gp for one format, "svg" or "png", which writes NAME.svg or NAME.png. Does nothing if gnuplot is not installed.
+ * ERR_IO: gnuplot failed. */
 static bppsa_status plot(bppsa_figures *figures, const char *name, const char *format) {
   const char *directory = figures->request->directory;
   char script[64], suffix[8];

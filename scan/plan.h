@@ -14,7 +14,7 @@
  * never run).
  *
  * The critical path is counted level by level: the most expensive item of every level, because levels follow each other with a
- * barrier between them. (For n = 21 Blelloch has 7 steps; following operands alone there could be a step less.)
+ * barrier between them. (For n = 21 Blelloch has 7 steps; if a step waited for its own operands only, 6 could be enough.)
  *
  * A plan is a short list of level records. One iterator over them serves the printer and everything else that needs single
  * products.

@@ -2,8 +2,9 @@
  * goes to another worker, and groups. The whole list is in an order in which it can run, so no lane waits for an operation behind
  * it.
  *
- * The order is that of a simulation with free links: an operation stands where it starts there; a SEND, followed by its RECV,
- * stands where its tensor is ready. So tensors are sent and received in the order in which they are ready.
+ * The order comes from a simulation in which messages take no time: operations are sorted by the time at which they start in
+ * the simulation; a SEND, followed by its RECV, by the time at which its tensor is ready. So tensors are sent and received in the
+ * order in which they are ready.
  */
 #include <string.h>
 

@@ -222,8 +222,8 @@ static int32_t find_product(const tables *t, int64_t from, int64_t to) {
   return at;
 }
 
-/* The operation from which to fetch the gradient at `from`. Several workers may hold it: those whose CARRY begins there. Takes
- * the CARRY over the fewest elements, but over more than `layers`, so that no worker sends it to many; -1: there is none. */
+/* The operation from which to fetch the gradient at `from`. Each worker whose CARRY begins at `from` holds this gradient. Chooses
+ * the CARRY over the fewest elements, but over more than `layers`, so that no worker sends the gradient to many; -1: none. */
 static int32_t find_holder(const tables *t, int64_t from, int32_t layers) {
   int32_t best = -1;
   for (int32_t at = t->carry[from]; at >= 0; at = t->before[at]) {

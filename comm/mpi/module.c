@@ -1,4 +1,5 @@
-/* bppsa_mpi.so: the only file that includes mpi.h. It uses nothing of the library: a program's symbols are not visible to it. */
+/* The source of bppsa_mpi.so, and the only file that includes mpi.h. It calls no function of the library, because it cannot see
+ * the symbols of the program that loads it. */
 #include "comm/mpi_module.h"
 
 #include <limits.h>
@@ -71,8 +72,8 @@ static void error_text(int error, char *text, int size) {
 static int start(mpi_start *started) {
   int given = 0;
   MPI_Comm messages, control, node;
-  TRY(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &given)); /* one thread at a time, but not always one */
-  TRY(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN)); /* communicators made of it have it from it */
+  TRY(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &given)); /* one thread at a time, but not always the same one */
+  TRY(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN)); /* communicators made from this one inherit the handler */
   TRY(MPI_Comm_rank(MPI_COMM_WORLD, &started->rank));
   TRY(MPI_Comm_size(MPI_COMM_WORLD, &started->size));
   TRY(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, started->rank, MPI_INFO_NULL, &node));
@@ -115,7 +116,8 @@ static int split(mpi_handle comm, int color, int key, mpi_handle *part) {
   return MPI_SUCCESS;
 }
 
-/* So many bytes as a type and a count, which MPI keeps in an int; a type of our own is freed after the call that takes it. */
+/* Expresses a number of bytes as a type and a count, because MPI's counts are ints. The caller frees a type made here after the
+ * call that uses it. */
 static int type_of(int64_t bytes, MPI_Datatype *type, int *count) {
   enum { BLOCK = 1 << 20 };
   if (bytes <= INT_MAX) {
@@ -212,7 +214,7 @@ static void cancel(mpi_handle *request, bool receives) {
   if (cancelled == MPI_REQUEST_NULL) {
     return;
   }
-  if (receives) { /* a receive that has found its message ends by itself */
+  if (receives) { /* a receive whose message has been matched completes by itself */
     (void)MPI_Cancel(&cancelled);
     for (int tries = 0; tries < 1000 && flag == 0; ++tries) {
       if (MPI_Test(&cancelled, &flag, MPI_STATUS_IGNORE) != MPI_SUCCESS) {

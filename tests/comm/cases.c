@@ -10,13 +10,13 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 
-enum { MOST = 200000 }; /* elements of the longest array: several pieces of an allreduce */
+enum { MOST = 200000 }; /* elements of the longest array; an allreduce cuts it into several pieces */
 
 static bppsa_view view_of(void *data, bppsa_dtype dtype, int64_t count) {
   return bppsa_view_make(data, dtype, 1, &count);
 }
 
-/* What rank `rank` sends as element i of its message `number`. */
+/* The value that rank `rank` sends as element i of its message `number`. */
 static double value(int64_t rank, int64_t number, int64_t i) {
   return (double)((rank * 7919 + number * 104729 + i * 31) % 65521);
 }
@@ -49,7 +49,7 @@ static bppsa_status identity(bppsa_comm *comm, void *context) {
   return BPPSA_OK;
 }
 
-/* Everyone receives from its left and sends to its right, itself where it is alone. */
+/* Each rank receives from its left neighbour and sends to its right neighbour; a single rank sends to itself. */
 static bppsa_status ring(bppsa_comm *comm, void *context) {
   (void)context;
   static const int64_t counts[] = {0, 1, 3, 511, 513, 20000, MOST};
@@ -73,7 +73,7 @@ static bppsa_status ring(bppsa_comm *comm, void *context) {
   return BPPSA_OK;
 }
 
-/* Of one tag messages arrive in their order; of two tags in that of the receives. */
+/* Messages with the same tag arrive in the order of the sends; messages with different tags in the order of the receives. */
 static bppsa_status orders(bppsa_comm *comm, void *context) {
   (void)context;
   enum { MESSAGES = 40, COUNT = 5 };
@@ -98,7 +98,7 @@ static bppsa_status orders(bppsa_comm *comm, void *context) {
   return bppsa_comm_wait_all(MESSAGES, requests);
 }
 
-/* Everyone sends several messages to everyone, all of them outstanding at once, and waits for them from the last to the first. */
+/* Every rank begins several messages to every rank, all pending at the same time, and waits for them from the last to the first. */
 static bppsa_status outstanding(bppsa_comm *comm, void *context) {
   (void)context;
   enum { MESSAGES = 12, COUNT = 700 };
@@ -128,7 +128,7 @@ static bppsa_status outstanding(bppsa_comm *comm, void *context) {
   return BPPSA_OK;
 }
 
-/* Rank 0 takes what comes; later ranks send first. */
+/* Rank 0 receives messages in any order with wait_any; higher ranks send first. */
 static bppsa_status whatever_comes(bppsa_comm *comm, void *context) {
   (void)context;
   const int32_t rank = bppsa_comm_rank(comm), size = bppsa_comm_size(comm);
@@ -141,7 +141,7 @@ static bppsa_status whatever_comes(bppsa_comm *comm, void *context) {
   bool *seen = bppsa_calloc(size, sizeof *seen);
   bppsa_comm_request **requests = bppsa_calloc(size, sizeof *requests);
   CHECK(in != NULL && seen != NULL && requests != NULL);
-  for (int32_t r = 1; r < size; ++r) { /* requests[0] stays NULL: it is passed over */
+  for (int32_t r = 1; r < size; ++r) { /* requests[0] stays NULL: wait_any ignores it */
     const bppsa_view view = view_of(&in[r], BPPSA_F64, 1);
     BPPSA_TRY(bppsa_comm_irecv(comm, r, 9, &view, &requests[r]));
   }
@@ -174,7 +174,7 @@ static bppsa_status tested(bppsa_comm *comm, void *context) {
   if (size > 1) {
     BPPSA_TRY(bppsa_comm_barrier(comm));
     BPPSA_TRY(bppsa_comm_test(&requests[0], &done));
-    CHECK(!done && requests[0] != NULL); /* nobody sends before this barrier */
+    CHECK(!done && requests[0] != NULL); /* no rank sends before this barrier */
     BPPSA_TRY(bppsa_comm_barrier(comm));
   }
   BPPSA_TRY(bppsa_comm_isend(comm, (rank + 1) % size, 0, &sent, &requests[1]));
@@ -257,7 +257,7 @@ static bppsa_status reductions(bppsa_comm *comm, void *context) {
   return BPPSA_OK;
 }
 
-/* Parts of rank % 3 * 700 elements, and of equal size; to all, and to every root. */
+/* Gathers parts of rank % 3 * 700 elements, and parts of equal size, to all ranks and to every root. */
 static bppsa_status gathers(bppsa_comm *comm, void *context) {
   (void)context;
   const int32_t rank = bppsa_comm_rank(comm), size = bppsa_comm_size(comm);
@@ -285,7 +285,7 @@ static bppsa_status gathers(bppsa_comm *comm, void *context) {
       }
     }
   }
-  /* This rank's part where it belongs already. */
+  /* This rank's part is already at its place in the result. */
   fill(all + 20 * rank, 20, rank, 4);
   const bppsa_view part = view_of(all + 20 * rank, BPPSA_F64, 20), whole = view_of(all, BPPSA_F64, 20 * size);
   BPPSA_TRY(bppsa_comm_allgather(comm, &part, NULL, &whole));
@@ -298,7 +298,7 @@ static bppsa_status gathers(bppsa_comm *comm, void *context) {
   return BPPSA_OK;
 }
 
-/* Nobody leaves a barrier before everyone has come; all ranks read one clock. */
+/* No rank leaves a barrier before all ranks have come; all ranks read the same clock. */
 static bppsa_status barriers(bppsa_comm *comm, void *context) {
   (void)context;
   for (int round = 0; round < 20; ++round) {
@@ -312,7 +312,8 @@ static bppsa_status barriers(bppsa_comm *comm, void *context) {
   return BPPSA_OK;
 }
 
-/* Three colors, ranks in reverse; messages of equal tags in the whole and in the part do not mix; a part of a part. */
+/* Splits by three colors with the ranks in reverse order. Messages with the same tag in the whole and in a part do not mix. Then
+ * splits a part again. */
 static bppsa_status parts(bppsa_comm *comm, void *context) {
   (void)context;
   const int32_t rank = bppsa_comm_rank(comm), size = bppsa_comm_size(comm), color = rank % 3;
@@ -358,7 +359,8 @@ static bppsa_status parts(bppsa_comm *comm, void *context) {
   return BPPSA_OK;
 }
 
-/* Collective operations under way at once, waited for in another order; and others get on while this rank waits for a message. */
+/* Several collective operations are pending at the same time and waited for in another order; a collective operation also advances
+ * while this rank waits for a message. */
 static bppsa_status overlapping(bppsa_comm *comm, void *context) {
   (void)context;
   enum { AT_ONCE = 6, COUNT = 3000 };
@@ -377,7 +379,7 @@ static bppsa_status overlapping(bppsa_comm *comm, void *context) {
   }
   double token = 0;
   const bppsa_view view = view_of(&token, BPPSA_F64, 1);
-  if (rank == 1 % size && size > 1) { /* root of the first broadcast: sends when it is over */
+  if (rank == 1 % size && size > 1) { /* the root of the first broadcast sends after the broadcast is done */
     BPPSA_TRY(bppsa_comm_wait(&requests[1]));
     for (int32_t r = 0; r < size; ++r) {
       if (r != rank) {
@@ -470,7 +472,7 @@ static bppsa_status refused(bppsa_comm *comm, void *context) {
   bppsa_free(counts);
   CHECK(request == NULL);
   bppsa_comm_request *requests[1] = {NULL};
-  BPPSA_TRY(bppsa_comm_irecv(comm, rank, 11, &view, requests)); /* taken back undone */
+  BPPSA_TRY(bppsa_comm_irecv(comm, rank, 11, &view, requests)); /* cancelled before it is done */
   bppsa_comm_cancel(1, requests);
   CHECK(requests[0] == NULL);
   return BPPSA_OK;
@@ -478,7 +480,7 @@ static bppsa_status refused(bppsa_comm *comm, void *context) {
 
 /* ---- ordered sums ---- */
 
-/* Who holds a block: consecutive, in turns, or scattered. */
+/* Assigns blocks to ranks: consecutive blocks, in turns, or scattered. */
 static void assign(int pattern, int64_t blocks, int32_t size, int32_t *owners) {
   for (int64_t i = 0; i < blocks; ++i) {
     owners[i] = (int32_t)(pattern == 0 ? i * size / blocks : pattern == 1 ? i % size : (i * 7 + i / 3) % size);
@@ -486,7 +488,7 @@ static void assign(int pattern, int64_t blocks, int32_t size, int32_t *owners) {
 }
 
 static void terms(float *vector, int64_t count, int64_t block) {
-  for (int64_t i = 0; i < count; ++i) { /* sums that round */
+  for (int64_t i = 0; i < count; ++i) { /* numbers whose sums are rounded */
     vector[i] = (float)((double)((block * 7919 + i * 104729) % 1009) / 997.0 - 0.5) * (block % 4 == 0 ? 1e4F : 1);
   }
 }
@@ -498,7 +500,7 @@ static bppsa_status sum_blocks(bppsa_comm *comm, int64_t blocks, const int32_t *
   CHECK(vector != NULL);
   BPPSA_TRY(bppsa_ordered_sum_create(comm, blocks, owners, BPPSA_F32, count, 2, &sum));
   const bppsa_view view = view_of(vector, BPPSA_F32, count), total = view_of(result, BPPSA_F32, count);
-  for (int round = 0; round < 2; ++round) { /* the second time in descending order */
+  for (int round = 0; round < 2; ++round) { /* in the second round blocks come in descending order */
     memset(result, 0xFF, (size_t)count * sizeof *result);
     for (int64_t i = 0; i < blocks; ++i) {
       const int64_t block = round == 0 ? i : blocks - 1 - i;

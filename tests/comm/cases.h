@@ -1,5 +1,5 @@
-/* What every transport must do: cases that all ranks of a communicator execute, and that leave it as it was. A case returns an
- * error where something is not as it should be. */
+/* Cases that every transport must pass. All ranks of a communicator execute a case, which leaves no request pending. A case returns
+ * an error if a check fails. */
 #ifndef BPPSA_TESTS_COMM_CASES_H
 #define BPPSA_TESTS_COMM_CASES_H
 
@@ -18,6 +18,6 @@ typedef struct {
   bppsa_comm_body run;
 } comm_case;
 
-extern const comm_case comm_cases[]; /* ends with an empty one */
+extern const comm_case comm_cases[]; /* the last element is empty */
 
 #endif

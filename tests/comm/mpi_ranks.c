@@ -1,6 +1,6 @@
-/* A program for mpirun. `mpi_ranks` runs every case of cases.c; `mpi_ranks CASE` one that breaks the job: each rank prints a
- * line, what its run returned, and the one whose error it is also ends the job, with code 3, or 2 where the request was wrong:
- * `mpi_ranks CASE RANKS` wants so many. tests/comm/test_mpi.sh reads the lines. */
+/* A program for mpirun. `mpi_ranks` runs every case of cases.c. `mpi_ranks CASE` runs a case in which the job fails: each rank
+ * prints a line with the status of its run, then ends the job with code 3. `mpi_ranks CASE RANKS` asks for RANKS ranks, and the
+ * code is 2. tests/comm/test_mpi.sh reads the lines. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,9 +28,9 @@ static bppsa_status contract(bppsa_comm *comm, void *context) {
   return BPPSA_OK;
 }
 
-/* ---- what breaks a job ---- */
+/* ---- cases in which the job fails ---- */
 
-/* Everyone else waits for rank 1 in a reduction, under their own deadline. */
+/* The other ranks wait for rank 1 in a reduction, until their deadline. */
 static bppsa_status wait_for_all(bppsa_comm *comm) {
   double numbers[3] = {0};
   const bppsa_view view = view_of(numbers, 3);
@@ -85,7 +85,7 @@ static bppsa_status is_killed(bppsa_comm *comm, void *context) {
   return wait_for_all(comm);
 }
 
-/* Rank 0 alone waits, for a message that nobody sends. */
+/* Only rank 0 waits, for a message that no rank sends. */
 static bppsa_status sends_nothing(bppsa_comm *comm, void *context) {
   (void)context;
   double number = 0;
@@ -94,7 +94,7 @@ static bppsa_status sends_nothing(bppsa_comm *comm, void *context) {
   return bppsa_comm_rank(comm) == 0 ? bppsa_comm_recv(comm, 1, 21, &view) : BPPSA_OK;
 }
 
-/* Messages that are too long and too short, small and large: the receiver is told, and all goes on. */
+/* Messages that are too long or too short, small or large: the receiver gets an error, and later messages arrive. */
 static bppsa_status sizes_differ(bppsa_comm *comm, void *context) {
   (void)context;
   static double array[50000];

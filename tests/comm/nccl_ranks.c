@@ -1,4 +1,4 @@
-/* Ranks with a GPU each, over the stand-in of NCCL's documented calls; and arrays of GPUs over threads, through host memory. */
+/* Ranks with one GPU each, over a stand-in for NCCL's documented calls; and arrays on GPUs over threads, through host memory. */
 #include <nccl.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static bppsa_device *gpus[MOST_RANKS];
 
 #define HAS(words) (strstr(bppsa_last_error(), words) != NULL)
 
-/* A rank's arrays on its GPU: [i] of `number` holds value(rank, number, i). */
+/* A rank's arrays on its GPU: element i of array `number` is value(rank, number, i). */
 typedef struct {
   const bppsa_device *gpu;
   double *data[3];
@@ -57,7 +57,7 @@ static bppsa_status holds(const arrays *a, int which, int64_t first, int64_t cou
   return status;
 }
 
-/* ---- what both transports do with arrays of GPUs ---- */
+/* ---- cases for both transports with arrays on GPUs ---- */
 
 static bppsa_status messages(bppsa_comm *comm, const arrays *a) {
   const int32_t rank = bppsa_comm_rank(comm), size = bppsa_comm_size(comm);
@@ -71,7 +71,7 @@ static bppsa_status messages(bppsa_comm *comm, const arrays *a) {
     BPPSA_TRY(bppsa_comm_irecv(comm, left, 1, &in, &requests[0]));
     BPPSA_TRY(bppsa_comm_isend(comm, right, 1, &out, &requests[1]));
     BPPSA_TRY(bppsa_comm_isend(comm, right, 2, &few, &requests[2]));
-    BPPSA_TRY(bppsa_comm_recv(comm, left, 2, &got)); /* launches all of them */
+    BPPSA_TRY(bppsa_comm_recv(comm, left, 2, &got)); /* launches all four messages */
     int64_t index = -1;
     BPPSA_TRY(bppsa_comm_wait_any(3, requests, &index));
     CHECK(index >= 0 && requests[index] == NULL);
@@ -143,13 +143,13 @@ static bppsa_status broadcasts_and_parts(bppsa_comm *comm, const arrays *a) {
   CHECK(bppsa_comm_size(part) == (size + 1 - rank % 2) / 2 && bppsa_comm_get_transport(part) == bppsa_comm_get_transport(comm));
   const bppsa_view view = gpu_view(a->data[0], BPPSA_F64, COUNT);
   bppsa_status status = fill(a, 0, rank, 8);
-  status = status == BPPSA_OK ? bppsa_comm_broadcast(part, 0, &view) : status; /* of the highest rank of this color */
+  status = status == BPPSA_OK ? bppsa_comm_broadcast(part, 0, &view) : status; /* the root is the highest rank of this color */
   status = status == BPPSA_OK ? holds(a, 0, 0, COUNT, (size - 1 - rank) % 2 == 0 ? size - 1 : size - 2, 8) : status;
   bppsa_comm_destroy(part);
   return status == BPPSA_OK ? bppsa_comm_barrier(comm) : status;
 }
 
-/* Vectors of GPUs, and of the host, in an ordered sum; the bits of one rank. */
+/* An ordered sum of vectors on GPUs and in host memory has the same bits as on one rank. */
 static bppsa_status ordered(bppsa_comm *comm, const arrays *a) {
   enum { BLOCKS = 11 };
   double alone[COUNT], together[COUNT];
@@ -184,7 +184,7 @@ static bppsa_status ordered(bppsa_comm *comm, const arrays *a) {
   return BPPSA_OK;
 }
 
-/* A broadcast of the host gets on while this rank waits for the GPU's: rank 0, its root, sends when it is over. */
+/* A broadcast in host memory advances while this rank waits for one on the GPU: rank 0, the root, sends after the first is done. */
 static bppsa_status side_by_side(bppsa_comm *comm, const arrays *a) {
   const int32_t rank = bppsa_comm_rank(comm), size = bppsa_comm_size(comm);
   const int64_t one = 1;
@@ -272,7 +272,7 @@ static void assert_says(const char *words) {
   }
 }
 
-/* ---- what goes wrong ---- */
+/* ---- errors ---- */
 
 static bppsa_status share_gpu(bppsa_comm *world, void *context) {
   (void)context;
@@ -293,7 +293,7 @@ static void shared_gpu(void **state) {
   }
 }
 
-/* Rank 0 sends under tags 4, 5; rank 1 receives 5, 4: NCCL would hand out the wrong one. */
+/* Rank 0 sends with tags 4, 5 and rank 1 receives with tags 5, 4: NCCL would deliver the wrong messages. */
 static bppsa_status swap_tags(bppsa_comm *comm, const arrays *a) {
   const int32_t rank = bppsa_comm_rank(comm);
   bppsa_comm_request *requests[2] = {0};
@@ -310,10 +310,10 @@ static bppsa_status swap_tags(bppsa_comm *comm, const arrays *a) {
   } else {
     CHECK(status == BPPSA_OK);
   }
-  return bppsa_comm_check_order(comm); /* begins anew */
+  return bppsa_comm_check_order(comm); /* compares only messages since the last call */
 }
 
-/* As many messages as are kept one by one, and then two in another order. */
+/* Sends as many messages as are recorded one by one, and then two in another order. */
 static bppsa_status swap_late(bppsa_comm *comm, const arrays *a) {
   const int32_t rank = bppsa_comm_rank(comm);
   const bppsa_view view = gpu_view(a->data[0], BPPSA_F64, 1);

@@ -1,4 +1,4 @@
-/* What every transport must do (cases.c), over threads: 1 .. 9 and 17 ranks. */
+/* Runs the cases that every transport must pass (cases.c) over threads, with 1 to 9 and with 17 ranks. */
 #include "tests/comm/cases.h"
 
 #include "core/alloc.h"

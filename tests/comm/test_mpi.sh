@@ -1,6 +1,6 @@
 #!/bin/sh
-# test_mpi.sh MPI_RANKS RANKS [breaks]: the cases of every transport under mpirun, at so many ranks; with "breaks" what ends a job: the
-# rank whose error it is says so, nobody hangs, and no process stays.
+# test_mpi.sh MPI_RANKS RANKS [breaks]: runs the cases that every transport must pass under mpirun, with RANKS ranks. With "breaks"
+# it runs jobs that fail: one rank reports the error, no rank hangs, and no process is left running.
 set -eu
 program=$1
 ranks=$2
@@ -12,12 +12,12 @@ root=""
 if [ "$(id -u)" -eq 0 ]; then
   root=--allow-run-as-root
 fi
-# OpenMPI leaves memory behind, and what the library allocates is counted by mpi_ranks itself.
+# OpenMPI does not free all of its memory, so leaks are not checked here; mpi_ranks itself counts what the library allocates.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 output=$(mktemp)
 trap 'rm -f "$output"' EXIT
 
-# start RANKS ARGUMENT ...: status and output of a job, which gets two minutes
+# start RANKS ARGUMENT ...: runs a job for at most two minutes and keeps its status and output
 start() {
   n=$1
   shift
@@ -29,8 +29,8 @@ fail() {
   cat "$output"
   exit 1
 }
-# breaks CASE TEXT: one rank alone says the text, it is over long before the time is, and the status is not 0. (It may be that of a
-# crash: mpirun 4.1 itself sometimes crashes after it has ended a job.)
+# breaks CASE TEXT: only one rank prints the text, the job ends long before the time limit, and its status is not 0. (The status may
+# be that of a crash: mpirun 4.1 itself sometimes crashes after it has ended a job.)
 breaks() {
   begin=$(date +%s)
   start 3 "$1"
@@ -54,7 +54,7 @@ breaks stopped 'ERR_COMM: failed [02]: rank [02] waited 0.5 s for the other rank
 breaks silence 'ERR_COMM: failed [0-2]: rank'
 breaks forgets "ERR_ARGUMENT: failed 1: rank 1: the rank's function returned and did not wait for its request: recv from rank 0"
 
-# A rank that is stopped before MPI is there: nobody can be told, and those that wait say so.
+# A rank that is stopped before MPI has started: it cannot be told of a failure, and the ranks that wait for it report the deadline.
 start 3 start
 [ "$status" -ne 0 ] && [ "$status" -ne 124 ] || fail "start: status $status"
 grep -q '^HERE ERR_COMM: failed -1: waited 10 s for the other ranks: MPI: start' "$output" || fail "start: expected the deadline"
@@ -64,7 +64,7 @@ start 3 killed # the launcher ends the others
 start 3 sizes
 [ "$status" -eq 0 ] || fail "sizes: status $status"
 
-# Requests that cannot be: one line of one rank.
+# Impossible requests: one rank prints one line.
 start 3 contract 4
 [ "$status" -ne 0 ] && [ "$status" -ne 124 ] || fail "ranks 4: status $status"
 grep -q '^HERE ERR_ARGUMENT: failed -1: ranks 4: the launcher started 3' "$output" || fail "ranks 4"

@@ -1,5 +1,5 @@
-/* Sums over numbered blocks: what is refused, how many vectors are held, and memory that runs out. Their bits over ranks are a
- * case of every transport (cases.c). */
+/* Sums over numbered blocks: bad arguments, the number of vectors held, and failed allocations. A case in cases.c tests for every
+ * transport that the sums' bits do not depend on the ranks. */
 #include <string.h>
 
 #include "comm/ordered.h"
@@ -21,7 +21,7 @@ static bppsa_view view_of(double *data, int64_t count) {
   return bppsa_view_make(data, BPPSA_F64, 1, &count);
 }
 
-/* With numbers of few bits every order gives the same sum: the tree adds each block once. */
+/* The tree adds each block once: the numbers have few bits, so every order of additions gives the same sum. */
 static void adds_every_block_once(void **state) {
   (void)state;
   double vector[COUNT], result[COUNT];
@@ -50,7 +50,7 @@ static void adds_every_block_once(void **state) {
   }
 }
 
-/* (a + b) + (c + d), and not another order: terms whose sum depends on it. */
+/* The tree adds (a + b) + (c + d): these terms give another sum in any other order. */
 static void adds_along_the_tree(void **state) {
   (void)state;
   const double terms[5] = {1e16, 1.0, -1e16, 1.0, 3.0};
@@ -98,7 +98,7 @@ static void refused(void **state) {
   assert_int_equal(bppsa_ordered_sum_add(sum, 2, &fits), BPPSA_OK);
   assert_int_equal(bppsa_ordered_sum_finish(sum, &fits), BPPSA_ERR_ARGUMENT);
   assert_says("block 1 of rank 0 was not added");
-  bppsa_ordered_sum_destroy(sum); /* with vectors in it */
+  bppsa_ordered_sum_destroy(sum); /* while it holds vectors */
   bppsa_ordered_sum_destroy(NULL);
 }
 

@@ -1,5 +1,5 @@
-/* Ranks on threads when something goes wrong: deadlines, deaths, stalls, disagreements, memory that runs out. Nobody hangs, the
- * error names who and what, and nothing is left. */
+/* Ranks on threads when something fails: deadlines, dead ranks, stalled ranks, calls that disagree, failed allocations. No rank
+ * hangs, the error names the rank and the operation, and no memory is left allocated. */
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static void sleep_for(double seconds) {
   nanosleep(&time, NULL);
 }
 
-/* Runs it, with everything freed afterwards; the last error is the run's. */
+/* Runs the body and checks that all memory is freed afterwards; the last error is the run's. */
 static bppsa_status run(int32_t ranks, double timeout, bppsa_comm_body body, void *context, bppsa_comm_outcome *outcome) {
   const int64_t blocks = bppsa_alloc_live();
   const bppsa_comm_config config = {.transport = BPPSA_COMM_THREADS, .ranks = ranks, .timeout = timeout};
@@ -39,7 +39,7 @@ static void assert_says(const char *words) {
 
 /* ---- a rank fails ---- */
 
-/* Rank 1 fails; rank 0 waits for it in the way that *context says. */
+/* Rank 1 fails; rank 0 waits for it in an operation that *context chooses. */
 static bppsa_status wait_for_failing(bppsa_comm *comm, void *context) {
   const int way = *(int *)context;
   double array[4] = {0};
@@ -56,7 +56,7 @@ static bppsa_status wait_for_failing(bppsa_comm *comm, void *context) {
                                          : bppsa_comm_broadcast(comm, 1, &view);
   CHECK(status == BPPSA_ERR_COMM);
   CHECK(HAS("rank 1: disk full") && HAS("at up-sweep 12"));
-  CHECK(bppsa_comm_barrier(comm) == BPPSA_ERR_COMM); /* what failed stays failed */
+  CHECK(bppsa_comm_barrier(comm) == BPPSA_ERR_COMM); /* a failed communicator stays failed */
   return status;
 }
 
@@ -70,7 +70,7 @@ static void failing_rank_wakes_others(void **state) {
     assert_int_equal(outcome.rank, 1);
     assert_true(outcome.here);
     assert_int_equal(outcome.left_behind, 0);
-    assert_true(bppsa_now() - begin < 20); /* not the deadline */
+    assert_true(bppsa_now() - begin < 20); /* it did not wait for the deadline */
   }
 }
 
@@ -93,7 +93,7 @@ static void abort_wakes_others(void **state) {
   assert_int_equal(outcome.rank, 2);
 }
 
-/* Rank 1 returns without the message, or without coming, that the others wait for. */
+/* Rank 1 returns without sending the message, or calling the operation, that the other ranks wait for. */
 static bppsa_status wait_for_ended(bppsa_comm *comm, void *context) {
   const int way = *(int *)context;
   double number = 0;
@@ -109,7 +109,7 @@ static bppsa_status wait_for_ended(bppsa_comm *comm, void *context) {
   return status;
 }
 
-/* Rank 1 cancels a reduction and ends well, which is not a way to end. */
+/* Rank 1 cancels a reduction and returns OK, which still makes the run fail. */
 static bppsa_status cancel_reduction(bppsa_comm *comm, void *context) {
   (void)context;
   double number = 0;
@@ -159,7 +159,7 @@ static void forgotten_request(void **state) {
 
 /* ---- deadlines ---- */
 
-/* Rank 0 waits for the others, which stall at their first operation. */
+/* Rank 0 waits for the other ranks, which stall at their first operation. */
 static bppsa_status wait_too_long(bppsa_comm *comm, void *context) {
   const int way = *(int *)context;
   double array[4] = {0};
@@ -216,7 +216,7 @@ static bppsa_status compute_for_ever(bppsa_comm *comm, void *context) {
   while (!atomic_load(&released)) {
     sleep_for(0.001);
   }
-  const bppsa_status status = bppsa_comm_barrier(comm); /* the world is still there for it */
+  const bppsa_status status = bppsa_comm_barrier(comm); /* the world is not freed while this rank uses it */
   CHECK(status == BPPSA_ERR_COMM && HAS("rank 0: a NaN"));
   return BPPSA_OK;
 }
@@ -232,7 +232,7 @@ static void rank_that_does_not_come_back(void **state) {
   assert_int_equal(outcome.left_behind, 1);
   assert_true(bppsa_now() - begin >= 0.19);
   atomic_store(&released, true);
-  while (bppsa_alloc_live() != blocks) { /* the last one frees the world */
+  while (bppsa_alloc_live() != blocks) { /* the last thread frees the world */
     assert_true(bppsa_now() - begin < 60);
     sleep_for(0.001);
   }
@@ -252,7 +252,7 @@ static bppsa_status sizes_differ(bppsa_comm *comm, void *context) {
   CHECK(status == BPPSA_ERR_COMM);
   CHECK(sends ? HAS("rank 0 expects 80 bytes, this rank sent 40") : HAS("rank 1 sent 40 bytes, this rank expects 80"));
   CHECK(HAS("tag 3"));
-  BPPSA_TRY(bppsa_comm_barrier(comm)); /* the others, and what follows, are not concerned */
+  BPPSA_TRY(bppsa_comm_barrier(comm)); /* the error does not affect other ranks or later operations */
   return BPPSA_OK;
 }
 
@@ -294,7 +294,7 @@ static bppsa_status calls_differ(bppsa_comm *comm, void *context) {
     status = bppsa_comm_allgather(comm, &mine, odd ? others : counts, &whole);
     break;
   }
-  if (way == 3 && !odd) { /* its own broadcast may be under way before the other comes */
+  if (way == 3 && !odd) { /* its broadcast may be done before the other rank calls */
     CHECK(status == BPPSA_OK || status == BPPSA_ERR_COMM);
   } else {
     CHECK(status == BPPSA_ERR_COMM && HAS("rank 1 calls") && HAS("where rank 0 calls"));
@@ -316,7 +316,7 @@ static void calls_that_differ(void **state) {
 
 enum { LONG = 3000 };
 
-/* What training over ranks may do in a step: messages of both sizes, requests left open, reductions, parts. */
+/* The operations that a training step over ranks may use: small and large messages, pending requests, reductions, parts. */
 static bppsa_status work(bppsa_comm *comm, int steps) {
   const int32_t rank = bppsa_comm_rank(comm), size = bppsa_comm_size(comm);
   const int32_t left = (rank + size - 1) % size, right = (rank + 1) % size;
@@ -354,7 +354,7 @@ static bppsa_status work_with_fault(bppsa_comm *comm, void *context) {
   return work(comm, 6);
 }
 
-/* A hundred deaths, of every rank at every operation. */
+/* Lets every rank die at every operation: a hundred runs. */
 static void deaths(void **state) {
   (void)state;
   for (int i = 0; i < 100; ++i) {
@@ -448,7 +448,7 @@ static void memory_by_rank(void **state) {
   }
 }
 
-/* Later rounds take the requests of earlier ones: nothing is allocated. */
+/* Later rounds use the requests of earlier rounds again, so they allocate nothing. */
 static bppsa_status steady(bppsa_comm *comm, void *context) {
   (void)context;
   double numbers[4] = {0};

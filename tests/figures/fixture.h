@@ -1,4 +1,4 @@
-/* A run of figures as tests make it: on one thread, into the working directory, with rows that a benchmark might have measured. */
+/* A run of figures for tests: on one thread, in the working directory, with rows that a benchmark could have measured. */
 #ifndef BPPSA_TESTS_FIGURES_FIXTURE_H
 #define BPPSA_TESTS_FIGURES_FIXTURE_H
 
@@ -10,7 +10,7 @@
 typedef struct {
   bppsa_device *device;
   bppsa_figures_request request;
-  bppsa_figures run; /* as a page's data functions see it */
+  bppsa_figures run; /* the run that data functions get */
 } fixture;
 
 static inline void add_measured(json_t *rows, int64_t seq_len, const char *phase, const char *method, double seconds) {
@@ -20,7 +20,7 @@ static inline void add_measured(json_t *rows, int64_t seq_len, const char *phase
   assert_int_equal(json_array_append_new(rows, row), 0);
 }
 
-/* Points of table 4 (BP twice as long as Blelloch's scan) and of table 6. */
+/* Rows for points of table 4 (BP takes twice as long as Blelloch's scan) and of table 6. */
 static inline json_t *measured_rows(void) {
   static const int64_t lengths[] = {10, 100, 300, 1000, 259};
   json_t *rows = json_array();
@@ -79,7 +79,7 @@ static inline void free_content(bppsa_figure_content *content) {
   *content = (bppsa_figure_content){0};
 }
 
-/* The row of that name. */
+/* The figure of that name in the table of figures. */
 static inline const bppsa_figure *find_figure(const char *name) {
   for (int i = 0; i < bppsa_figure_count; ++i) {
     if (strcmp(bppsa_figure_table[i].name, name) == 0) {
@@ -93,11 +93,11 @@ static inline const bppsa_figure *find_figure(const char *name) {
 static inline char *read_text(const char *path) {
   size_t size;
   char *text = read_bytes(path, &size);
-  text[size] = '\0'; /* read_bytes leaves room */
+  text[size] = '\0'; /* read_bytes allocates room for it */
   return text;
 }
 
-/* Takes gnuplot out of reach, and brings it back. */
+/* Hides gnuplot from the program, or makes it visible again. */
 static inline void hide_gnuplot(bool hidden) {
   static char path[4096];
   if (hidden) {

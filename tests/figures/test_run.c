@@ -1,10 +1,11 @@
-/* A run of figures through the library: the writer and the page maker with rows of a test's own, what is kept, what is refused. */
+/* Runs of figures through the library: the writer and the page maker with figures made by the tests, kept measurements, and
+ * requests that are refused. */
 #include "tests/figures/fixture.h"
 
 #include "figures/keep.h"
 #include "tests/support/json_memory.h"
 
-/* ---- a figure of one's own ---- */
+/* ---- a figure made by the test ---- */
 
 static bppsa_status make_own(bppsa_figures *f, const bppsa_figure *figure, bppsa_figure_content *made) {
   (void)f;
@@ -25,7 +26,7 @@ static const bppsa_figure own = {.name = "own",
 static const bppsa_figure_page page = {
     .file = "own.html", .title = "own", .heading = "Own", .intro = "<p>intro</p>", .end = "<p>end</p>"};
 
-/* Its files and a page with it; what is on the page, to be freed. */
+/* Writes the test's figure and a page with it; returns the page's text, which the caller frees. */
 static char *write_own(fixture *f) {
   bppsa_figure_content made = {0};
   bppsa_text text = {0};
@@ -75,7 +76,7 @@ static void test_without_gnuplot(void **state) {
   close_run(&f);
 }
 
-/* A script that gnuplot cannot run. */
+/* gnuplot cannot run the figure's script: the error says so. */
 static void test_wrong_script(void **state) {
   (void)state;
   fixture f;
@@ -93,7 +94,7 @@ static void test_wrong_script(void **state) {
   close_run(&f);
 }
 
-/* What the data say stands instead of what the row says; what is left out leaves nothing. */
+/* Content from the data function replaces the row's; a figure that is left out gets no file and no place on the page. */
 static void test_content(void **state) {
   (void)state;
   const bppsa_figure rows[] = {{.name = "table", .title = "Table", .caption = "the row's"},
@@ -125,7 +126,7 @@ static void save(const char *path, const json_t *document) {
   bppsa_free(text);
 }
 
-/* The GRU's pages of given rows, without its training: the files, in their order. */
+/* Makes the GRU's pages from given rows, without training, and checks the list of files and its order. */
 static void test_files(void **state) {
   (void)state;
   static const char *const files[] = {"table3.csv", "table6.csv", "figure9.csv", "figure9.gp", "index.html", "results.json"};
@@ -190,7 +191,7 @@ static const char *stop_name(void) {
   return "a test";
 }
 
-/* A run that is told to stop keeps its point and goes on only where nothing else was asked for. */
+/* A run that is told to stop keeps the point that it measured; only a run with the same settings can resume it. */
 static void test_stop(void **state) {
   (void)state;
   fixture f;

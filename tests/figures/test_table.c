@@ -1,4 +1,4 @@
-/* The table of figures: every row, its script, its data, out of memory at every allocation. */
+/* The table of figures: checks every row, its script and its data, and lets allocations fail. */
 #include "tests/figures/fixture.h"
 
 #include "figures/measured.h"
@@ -15,7 +15,7 @@ static bool takes_seconds(const bppsa_figure *figure) {
   return false;
 }
 
-/* A figure whose data need a data set has one here: samples of nine steps. */
+/* Writes a data set for figures that need one: samples of nine steps. */
 static void write_data(void) {
   static const char x[] = "{'descr': '<f4', 'fortran_order': False, 'shape': (20, 9, 2), }",
                     y[] = "{'descr': '<i8', 'fortran_order': False, 'shape': (20,), }";
@@ -38,7 +38,7 @@ static void open_figure(fixture *f, const bppsa_figure *figure) {
   open_run(f, bppsa_figure_pages[figure->page].run);
   if (figure->without_data != NULL) {
     f->request.data = (bppsa_figures_data){.spec = "npy:X.npy,Y.npy", .validation = 0.25};
-    f->request.seq_len = 0; /* the files' */
+    f->request.seq_len = 0; /* 0: taken from the files */
   }
 }
 
@@ -53,12 +53,12 @@ static void test_rows(void **state) {
   for (int i = 0; i < bppsa_figure_count; ++i) {
     const bppsa_figure *figure = &bppsa_figure_table[i];
     assert_true(is_file_name(figure->name));
-    assert_ptr_equal(find_figure(figure->name), figure); /* no two of one name */
+    assert_ptr_equal(find_figure(figure->name), figure); /* names are unique */
     assert_in_range(figure->page, 0, bppsa_figure_page_count - 1);
     assert_non_null(figure->data);
     assert_non_null(figure->title);
     for (int k = i + 1; k < bppsa_figure_count && figure->page != bppsa_figure_table[i + 1].page; ++k) {
-      assert_int_not_equal(bppsa_figure_table[k].page, figure->page); /* a page's rows stand together */
+      assert_int_not_equal(bppsa_figure_table[k].page, figure->page); /* a page's rows are consecutive */
     }
   }
   for (int i = 0; i < bppsa_figure_page_count; ++i) {
@@ -69,7 +69,7 @@ static void test_rows(void **state) {
     }
     assert_true(rows > 0);
     assert_true((page->kept != NULL) == (page->list != NULL));
-    for (int k = 0; k < i; ++k) { /* of one run, no two have one name, and the first is the one that is measured for */
+    for (int k = 0; k < i; ++k) { /* in a run names are unique, and only its first page has measurements */
       const bool same = strcmp(bppsa_figure_pages[k].run, page->run) == 0;
       assert_false(same && strcmp(bppsa_figure_pages[k].file, page->file) == 0);
       assert_false(same && page->kept != NULL);
@@ -77,7 +77,7 @@ static void test_rows(void **state) {
   }
 }
 
-/* A script is of its row's files. */
+/* A script reads and writes the files of its row. */
 static void test_scripts(void **state) {
   (void)state;
   int scripts = 0;
@@ -108,7 +108,7 @@ static int cells_of(const char *line) {
   return cells;
 }
 
-/* A head, and under it lines of as many cells. */
+/* Checks that all lines have as many cells as the first. */
 static void assert_rectangular(const char *name, const char *csv) {
   const int cells = cells_of(csv);
   int lines = 0;
@@ -132,7 +132,7 @@ static void check_data(const bppsa_figure *figure, const bppsa_figure_content *m
   }
   assert_true(made->csv.size > 0 || made->svg.size > 0 || figure->write != NULL);
   assert_true(figure->script == NULL || (made->csv.size > 0 && made->svg.size == 0));
-  assert_true(figure->script != NULL || made->svg.size > 0 || made->html.size > 0); /* something to be seen */
+  assert_true(figure->script != NULL || made->svg.size > 0 || made->html.size > 0); /* the page shows something */
 }
 
 static void test_data(void **state) {
@@ -154,7 +154,7 @@ static void test_data(void **state) {
   }
 }
 
-/* What two rows hold of the rows that were measured. */
+/* Checks the content of two figures against the measured rows. */
 static void test_values(void **state) {
   (void)state;
   fixture f;
@@ -207,7 +207,7 @@ static void test_noise(void **state) {
 
 /* ---- out of memory ---- */
 
-/* All of the first allocations, and now and then one of the thousands behind them, which are alike. */
+/* Each of the first ALL allocations fails once; of the thousands of similar later ones every STRIDE-th. */
 enum { ALL = 400, STRIDE = 101 };
 
 static void walk(const bppsa_figure *figure) {
@@ -216,7 +216,7 @@ static void walk(const bppsa_figure *figure) {
     bppsa_figure_content made = {0};
     char kept[64];
     snprintf(kept, sizeof kept, "%s.json", figure->name);
-    (void)unlink(kept); /* what the pass before this one kept */
+    (void)unlink(kept); /* the document that the previous pass kept */
     open_figure(&f, figure);
     const int64_t live = bppsa_alloc_live();
     bppsa_alloc_fail_once(call);
