@@ -10,6 +10,7 @@
 #include "bench/rivals/rnn_cudnn.h"
 #include "bppsa_version.h"
 #include "cli/setup.h"
+#include "comm/comm.h"
 #include "core/blas.h"
 #include "core/cudnn.h"
 #include "core/simd.h"
@@ -35,7 +36,6 @@ typedef struct {
 } backend;
 
 #define NVIDIA "NVIDIA's Debian repository: "
-#define UNUSED "not used by this version"
 #define AUDIO_USE "needed to build audio: WAV files and MFCC features"
 
 static const backend backends[] = {
@@ -48,11 +48,11 @@ static const backend backends[] = {
     {"cuSPARSE", NVIDIA "libcusparse-13-0", "the baseline of bench product on a GPU", false, {"libcusparse.so.12"}},
     {"cuDNN",
      NVIDIA "cudnn9-cuda-13",
-     "convolutions on a GPU, and the baseline of bench rnn and gru there",
+     "convolutions on a GPU, and the baseline of bench rnn and gru on it",
      false,
      {"libcudnn.so.9"}},
-    {"NCCL", NVIDIA "libnccl2", UNUSED, false, {"libnccl.so.2"}},
-    {"OpenMPI", "openmpi-bin", UNUSED, true, {"mpirun"}},
+    {"NCCL", NVIDIA "libnccl2", "ranks with a GPU each", false, {"libnccl.so.2"}},
+    {"OpenMPI", "openmpi-bin", "starts ranks as processes", true, {"mpirun"}},
     {"libsndfile", "libsndfile1-dev", AUDIO_USE, false, {"libsndfile.so.1"}},
     {"libsamplerate", "libsamplerate0-dev", AUDIO_USE, false, {"libsamplerate.so.0"}},
     {"libavutil",
@@ -117,6 +117,7 @@ typedef struct {
   bppsa_cuda_report cuda;
   bppsa_cudnn_report cudnn;
   bppsa_audio_report audio;
+  bppsa_comm_transport_report transports[BPPSA_COMM_TRANSPORT_COUNT];
   char found[BACKENDS][512];
 } report;
 
@@ -135,6 +136,7 @@ static void examine(report *r) {
   bppsa_cuda_probe(&r->cuda);
   bppsa_cudnn_probe(&r->cudnn);
   bppsa_audio_probe(&r->audio);
+  bppsa_comm_transports(r->transports);
   for (int i = 0; i < BACKENDS; ++i) {
     find_backend(&backends[i], r->found[i], sizeof r->found[i]);
   }
@@ -170,6 +172,22 @@ static json_t *audio_json(const bppsa_audio_report *audio) {
   return bppsa_json_finish(object, ok);
 }
 
+static json_t *transports_json(const report *r) {
+  json_t *array = json_array();
+  bool ok = array != NULL;
+  for (int i = 0; ok && i < BPPSA_COMM_TRANSPORT_COUNT; ++i) {
+    const bppsa_comm_transport_report *t = &r->transports[i];
+    json_t *object = json_object();
+    bool filled = object != NULL && bppsa_json_put_text(object, "name", t->name);
+    filled = filled && bppsa_json_put_bool(object, "built", t->built);
+    filled = filled && bppsa_json_put_bool(object, "found", t->found);
+    filled = filled && bppsa_json_put_text(object, "package", t->package);
+    filled = filled && bppsa_json_put_text(object, "detail", t->detail);
+    ok = json_array_append_new(array, bppsa_json_finish(object, filled)) == 0;
+  }
+  return bppsa_json_finish(array, ok);
+}
+
 static json_t *backends_json(const report *r) {
   json_t *array = json_array();
   bool ok = array != NULL;
@@ -200,6 +218,7 @@ static json_t *report_json(const report *r) {
   ok = ok && bppsa_json_put(object, "cuda", cuda_json(&r->cuda));
   ok = ok && bppsa_json_put(object, "cudnn", cudnn_json(&r->cudnn));
   ok = ok && bppsa_json_put(object, "audio", audio_json(&r->audio));
+  ok = ok && bppsa_json_put(object, "transports", transports_json(r));
   ok = ok && bppsa_json_put(object, "backends", backends_json(r));
   return bppsa_json_finish(object, ok);
 }
@@ -218,9 +237,8 @@ static bppsa_status print_cuda(bppsa_cli *cli, const bppsa_cuda_report *cuda) {
     return bppsa_output_print(&cli->to, ", no GPU%s%s\n", cuda->detail[0] != '\0' ? ": " : "", cuda->detail);
   }
   char memory[BPPSA_SI_TEXT];
-  return bppsa_output_print(&cli->to,
-                            ", GPUs %d: %s, %s; self-test kernel %s%s%s\n              networks run on the CPU in this version\n",
-                            cuda->devices, cuda->name, bppsa_text_si((double)cuda->memory, "B", memory, sizeof memory),
+  return bppsa_output_print(&cli->to, ", GPUs %d: %s, %s; self-test kernel %s%s%s\n", cuda->devices, cuda->name,
+                            bppsa_text_si((double)cuda->memory, "B", memory, sizeof memory),
                             cuda->kernel_checked ? "right" : "failed", cuda->detail[0] != '\0' ? ": " : "", cuda->detail);
 }
 
@@ -233,6 +251,19 @@ static bppsa_status print_cudnn(bppsa_cli *cli, const bppsa_cudnn_report *cudnn)
                             cudnn->detail);
 }
 
+/* How ranks can talk to each other in this build, on this machine. */
+static bppsa_status print_transports(bppsa_cli *cli, const report *r) {
+  for (int i = 0; i < BPPSA_COMM_TRANSPORT_COUNT; ++i) {
+    const bppsa_comm_transport_report *t = &r->transports[i];
+    BPPSA_TRY(bppsa_output_print(&cli->to, "%-14s%s: %s%s%s\n", i == 0 ? "transports" : "", t->name,
+                                 t->found   ? "found"
+                                 : t->built ? "not found"
+                                            : "not built",
+                                 t->detail[0] != '\0' ? ", " : "", t->detail));
+  }
+  return BPPSA_OK;
+}
+
 static bppsa_status print_report(bppsa_cli *cli, const report *r) {
   BPPSA_TRY(bppsa_output_print(
       &cli->to, "bppsa         %s%s%s\ncompiler      %s\nprocessor     %s\nvector units  %s; kernels: %s\n", r->version,
@@ -243,6 +274,7 @@ static bppsa_status print_report(bppsa_cli *cli, const report *r) {
   BPPSA_TRY(print_cuda(cli, &r->cuda));
   BPPSA_TRY(print_cudnn(cli, &r->cudnn));
   BPPSA_TRY(bppsa_output_print(&cli->to, "audio         %s: %s\n", r->audio.built ? "built" : "not built", r->audio.detail));
+  BPPSA_TRY(print_transports(cli, r));
   BPPSA_TRY(bppsa_output_print(&cli->to, "\nOptional\n"));
   for (int i = 0; i < BACKENDS; ++i) {
     const backend *b = &backends[i];

@@ -508,30 +508,22 @@ void bppsa_cnn_destroy(bppsa_model *model) {
   cnn *n = (cnn *)model;
   bppsa_scan_executor_destroy(n->scan);
   bppsa_scan_plan_destroy(n->plan);
-  const bool there = is_gpu(n); /* on a GPU these arrays are parts of one allocation */
+  const bool gpu = is_gpu(n); /* on a GPU these arrays are parts of one allocation */
   for (int64_t i = 0; n->layers != NULL && i < n->network.count; ++i) {
     bppsa_jacobian_destroy(n->layers[i].jt);
     bppsa_memory_free(n->device, n->layers[i].values);
-    bppsa_free(there ? NULL : n->layers[i].y);
-    bppsa_free(there ? NULL : n->layers[i].places);
+    bppsa_free(gpu ? NULL : n->layers[i].y);
+    bppsa_free(gpu ? NULL : n->layers[i].places);
     bppsa_free(n->layers[i].mask);
   }
-  if (there) {
+  if (gpu) {
     bppsa_cnn_cuda_destroy(n);
     bppsa_memory_free(n->device, n->memory);
   }
-  void *const blocks[] = {n->layers,
-                          n->offsets,
-                          n->base.parameters,
-                          n->names,
-                          (void *)n->patterns,
-                          n->csr_values,
-                          there ? NULL : n->g,
-                          n->scratch,
-                          n->sums,
-                          n->transposed,
-                          n->parameter_values,
-                          n->parameter_gradients};
+  void *const blocks[] = {n->layers,         n->offsets,          n->base.parameters,
+                          n->names,          (void *)n->patterns, n->csr_values,
+                          gpu ? NULL : n->g, n->scratch,          n->sums,
+                          n->transposed,     n->parameter_values, n->parameter_gradients};
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; ++i) {
     bppsa_free(blocks[i]);
   }

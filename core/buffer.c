@@ -22,16 +22,16 @@ bppsa_status bppsa_buffer_create(const bppsa_device *device, bppsa_dtype dtype, 
 
 bppsa_status bppsa_buffer_move(const bppsa_device *device, bppsa_buffer *buffer) {
   BPPSA_REQUIRE(buffer != NULL);
-  bppsa_buffer there;
+  bppsa_buffer moved;
   const bppsa_view *view = &buffer->view;
   if (device == NULL || bppsa_device_get_kind(device) == BPPSA_CPU) {
     return BPPSA_OK;
   }
-  BPPSA_TRY(bppsa_buffer_create(device, view->dtype, view->ndim, view->shape, &there));
-  const bppsa_status status = bppsa_memory_put(device, there.view.data, view->data, (int64_t)bppsa_view_bytes(view));
-  bppsa_buffer_free(status == BPPSA_OK ? buffer : &there);
+  BPPSA_TRY(bppsa_buffer_create(device, view->dtype, view->ndim, view->shape, &moved));
+  const bppsa_status status = bppsa_memory_put(device, moved.view.data, view->data, (int64_t)bppsa_view_bytes(view));
+  bppsa_buffer_free(status == BPPSA_OK ? buffer : &moved);
   if (status == BPPSA_OK) {
-    *buffer = there;
+    *buffer = moved;
   }
   return status;
 }

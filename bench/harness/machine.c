@@ -13,14 +13,14 @@ const char *bppsa_machine_vector(char *text, size_t size) {
 #if defined(__x86_64__) || defined(__i386__)
   const struct {
     const char *name;
-    int there;
+    int present;
   } features[] = {{"sse4.2", __builtin_cpu_supports("sse4.2")},     {"avx", __builtin_cpu_supports("avx")},
                   {"avx2", __builtin_cpu_supports("avx2")},         {"fma", __builtin_cpu_supports("fma")},
                   {"avx512f", __builtin_cpu_supports("avx512f")},   {"avx512bw", __builtin_cpu_supports("avx512bw")},
                   {"avx512dq", __builtin_cpu_supports("avx512dq")}, {"avx512vl", __builtin_cpu_supports("avx512vl")}};
   size_t used = 0;
   for (size_t i = 0; i < sizeof features / sizeof features[0] && used < size; ++i) {
-    if (features[i].there) {
+    if (features[i].present) {
       used += (size_t)snprintf(text + used, size - used, "%s%s", used == 0 ? "" : " ", features[i].name);
     }
   }

@@ -95,11 +95,11 @@ static bppsa_status describe(rival *r, int64_t rows, int64_t cols, int64_t nnz, 
 }
 
 static bppsa_status take_over(rival *r, const bppsa_csr *csr, const float *values, cusparseSpMatDescr_t *matrix) {
-  void *offsets, *columns, *there;
+  void *offsets, *columns, *copied;
   BPPSA_TRY(upload_offsets(r, csr, &offsets));
   BPPSA_TRY(upload(r, csr->col, csr->nnz * (int64_t)sizeof *csr->col, &columns));
-  BPPSA_TRY(upload(r, values, csr->nnz * (int64_t)sizeof *values, &there));
-  return describe(r, csr->rows, csr->cols, csr->nnz, offsets, columns, there, matrix);
+  BPPSA_TRY(upload(r, values, csr->nnz * (int64_t)sizeof *values, &copied));
+  return describe(r, csr->rows, csr->cols, csr->nnz, offsets, columns, copied, matrix);
 }
 
 /* ---- what both functions need ---- */

@@ -61,16 +61,16 @@ static void test_grad(void **state) {
 /* An explosion is reported as on the processor. */
 static void test_nonfinite(void **state) {
   (void)state;
-  run_result here =
+  run_result on_cpu =
       run("train rnn --seq-len 20 --samples 40 --hidden 6 --nonlinearity relu --optimizer sgd --lr 1e30 --iterations 9");
-  run_result there = run(
+  run_result on_device = run(
       "train rnn --seq-len 20 --samples 40 --hidden 6 --nonlinearity relu --optimizer sgd --lr 1e30 --iterations 9 %s", device);
-  assert_int_equal(here.code, 1);
-  assert_int_equal(there.code, 1);
-  assert_one_error(&here, "non-finite");
-  assert_string_equal(here.err, there.err);
-  release(&here);
-  release(&there);
+  assert_int_equal(on_cpu.code, 1);
+  assert_int_equal(on_device.code, 1);
+  assert_one_error(&on_cpu, "non-finite");
+  assert_string_equal(on_cpu.err, on_device.err);
+  release(&on_cpu);
+  release(&on_device);
 }
 
 static void test_train_and_eval(void **state) {
@@ -78,11 +78,11 @@ static void test_train_and_eval(void **state) {
   for (int k = 0; k < 2; ++k) {
     const char *line = k == 0 ? "train rnn " SMALL " --epochs 2 --validation 0.25 --clip-norm 0.5 --json"
                               : "train gru " SMALL " --iterations 5 --loss all --layers 2 --chunks 3 --optimizer sgd --json";
-    json_t *here = run_json("%s --save-weights C.safetensors", line);
-    json_t *there = run_json("%s --save-weights D.safetensors %s", line, device);
-    assert_same_rows(here, there, "loss", 1e-10);
-    assert_same_rows(here, there, "accuracy", 1e-10);
-    assert_same_rows(here, there, "grad_norm", 1e-9);
+    json_t *on_cpu = run_json("%s --save-weights C.safetensors", line);
+    json_t *on_device = run_json("%s --save-weights D.safetensors %s", line, device);
+    assert_same_rows(on_cpu, on_device, "loss", 1e-10);
+    assert_same_rows(on_cpu, on_device, "accuracy", 1e-10);
+    assert_same_rows(on_cpu, on_device, "grad_norm", 1e-9);
     assert_same_files("C.safetensors", "D.safetensors", 1e-9);
     const char *loss = k == 0 ? "--validation 0.25" : "--loss all";
     json_t *mine = run_json("eval %s --weights D.safetensors --seq-len 20 --samples 40 %s --json", kinds[k], loss);
@@ -91,8 +91,8 @@ static void test_train_and_eval(void **state) {
     assert_true(get_real(mine, "accuracy") == get_real(its, "accuracy"));
     json_decref(mine);
     json_decref(its);
-    json_decref(here);
-    json_decref(there);
+    json_decref(on_cpu);
+    json_decref(on_device);
   }
 }
 
@@ -132,13 +132,13 @@ static void test_jacobian(void **state) {
                                       "linear --in-shape 2 --out-channels 3",
                                       "gru --weights J.safetensors --input js.npy"};
   for (size_t i = 0; i < sizeof lines / sizeof *lines; ++i) {
-    static char here[1 << 20], there[1 << 20];
+    static char on_cpu[1 << 20], on_device[1 << 20];
     assert_runs("jacobian %s --out H.mtx", lines[i]);
     assert_runs("jacobian %s --out T.mtx %s", lines[i], device);
-    const long bytes = get_file("H.mtx", here, sizeof here);
-    assert_true(bytes > 0 && bytes < (long)sizeof here);
-    assert_int_equal(get_file("T.mtx", there, sizeof there), bytes);
-    assert_memory_equal(here, there, (size_t)bytes);
+    const long bytes = get_file("H.mtx", on_cpu, sizeof on_cpu);
+    assert_true(bytes > 0 && bytes < (long)sizeof on_cpu);
+    assert_int_equal(get_file("T.mtx", on_device, sizeof on_device), bytes);
+    assert_memory_equal(on_cpu, on_device, (size_t)bytes);
   }
 }
 
@@ -174,21 +174,21 @@ static void test_cnn(void **state) {
   const bool gpu = strstr(device, "cuda") != NULL;
   const char *const methods[] = {"--backward bp", gpu ? "--backward bp --weight-gradients second-stream" : "--backward bp",
                                  "--algorithm linear", "--up-levels 1"};
-  json_t *here = run_json("train net.json " IMAGES " --dtype f64 --epochs 3 --backward bp --json --save-weights C.safetensors");
+  json_t *on_cpu = run_json("train net.json " IMAGES " --dtype f64 --epochs 3 --backward bp --json --save-weights C.safetensors");
   json_t *narrow = run_json("train net.json " IMAGES " --iterations 12 --backward bp --json");
   assert_runs("grad net.json --weights C.safetensors --input images.npy --labels classes.npy --backward bp --out E.safetensors");
   for (size_t m = 0; m < sizeof methods / sizeof methods[0]; ++m) {
-    json_t *there = run_json("train net.json " IMAGES " --dtype f64 --epochs 3 --json --save-weights D%d.safetensors %s %s",
-                             (int)m, methods[m], device);
-    assert_same_rows(here, there, "loss", 1e-10);
-    assert_same_rows(here, there, "grad_norm", 1e-9);
+    json_t *on_device = run_json("train net.json " IMAGES " --dtype f64 --epochs 3 --json --save-weights D%d.safetensors %s %s",
+                                 (int)m, methods[m], device);
+    assert_same_rows(on_cpu, on_device, "loss", 1e-10);
+    assert_same_rows(on_cpu, on_device, "grad_norm", 1e-9);
     char file[32];
     snprintf(file, sizeof file, "D%d.safetensors", (int)m);
     assert_same_files("C.safetensors", file, 1e-9);
-    json_decref(there);
-    there = run_json("train net.json " IMAGES " --iterations 12 --json %s %s", methods[m], device);
-    assert_same_rows(narrow, there, "loss", 1e-3);
-    json_decref(there);
+    json_decref(on_device);
+    on_device = run_json("train net.json " IMAGES " --iterations 12 --json %s %s", methods[m], device);
+    assert_same_rows(narrow, on_device, "loss", 1e-3);
+    json_decref(on_device);
     assert_runs("grad net.json --weights C.safetensors --input images.npy --labels classes.npy --out F.safetensors %s %s",
                 methods[m], device);
     assert_same_files("E.safetensors", "F.safetensors", 1e-12);
@@ -200,7 +200,7 @@ static void test_cnn(void **state) {
   assert_true(get_real(mine, "accuracy") == get_real(its, "accuracy"));
   json_decref(mine);
   json_decref(its);
-  json_decref(here);
+  json_decref(on_cpu);
   json_decref(narrow);
 }
 
@@ -234,13 +234,13 @@ static void test_cnn_requests(void **state) {
   assert_fails(2, "--weight-gradients: second-stream beside --device cpu, expected --device cuda",
                "train net.json " IMAGES " --backward bp --weight-gradients second-stream");
   assert_fails(2, "--weight-gradients: 'third'", "train net.json " IMAGES " --weight-gradients third");
-  run_result here = run("train net.json " IMAGES " --backward bp --lr 3e38 --iterations 9");
-  run_result there = run("train net.json " IMAGES " --backward bp --lr 3e38 --iterations 9 %s", device);
-  assert_int_equal(here.code, 1);
-  assert_int_equal(there.code, 1);
-  assert_string_equal(here.err, there.err);
-  release(&here);
-  release(&there);
+  run_result on_cpu = run("train net.json " IMAGES " --backward bp --lr 3e38 --iterations 9");
+  run_result on_device = run("train net.json " IMAGES " --backward bp --lr 3e38 --iterations 9 %s", device);
+  assert_int_equal(on_cpu.code, 1);
+  assert_int_equal(on_device.code, 1);
+  assert_string_equal(on_cpu.err, on_device.err);
+  release(&on_cpu);
+  release(&on_device);
 }
 
 int main(void) {

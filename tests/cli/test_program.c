@@ -161,8 +161,23 @@ static void test_doctor(void **state) {
   assert_true(json_is_boolean(json_object_get(json_object_get(report, "cuda"), "built")));
   const json_t *backends = json_object_get(report, "backends");
   assert_true(json_array_size(backends) >= 10);
+  const json_t *transports = json_object_get(report, "transports");
+  assert_int_equal(json_array_size(transports), 3);
+  assert_string_equal(get_text(json_array_get(transports, 0), "name"), "threads");
+  assert_true(json_is_true(json_object_get(json_array_get(transports, 0), "found"))); /* in every build */
   run_result text = run("doctor");
   assert_int_equal(text.code, 0);
+  for (size_t i = 0; i < json_array_size(transports); ++i) {
+    const json_t *transport = json_array_get(transports, i);
+    const bool found = json_is_true(json_object_get(transport, "found"));
+    const bool built = json_is_true(json_object_get(transport, "built"));
+    const char *name = get_text(transport, "name");
+    assert_non_null(name);
+    char line[80];
+    snprintf(line, sizeof line, "%.20s: %s", name, found ? "found" : built ? "not found" : "not built");
+    assert_non_null(strstr(text.out, line));
+    assert_true(found || get_text(transport, "detail")[0] != '\0'); /* what is missing is said */
+  }
   assert_non_null(strstr(text.out, "\nOptional\n"));
   for (size_t i = 0; i < json_array_size(backends); ++i) {
     const json_t *backend = json_array_get(backends, i);
