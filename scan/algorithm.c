@@ -53,11 +53,6 @@ static bool tree_candidate(const bppsa_scan_contest *contest, int64_t index, bpp
   return index < most_levels(contest->jacobians);
 }
 
-static int64_t tree_slot(int64_t n, const bppsa_scan_method *method, int64_t first, int64_t last) {
-  (void)n, (void)method, (void)first;
-  return last >> 1;
-}
-
 /* Linear is Blelloch with no up-levels. */
 static void write_blelloch(int64_t n, const bppsa_scan_method *method, bppsa_scan_records *to) {
   const int32_t levels = (int32_t)method->up_levels;
@@ -126,11 +121,6 @@ static bool chunk_candidate(const bppsa_scan_contest *contest, int64_t index, bp
   return method->chunks > 0;
 }
 
-static int64_t chunk_slot(int64_t n, const bppsa_scan_method *method, int64_t first, int64_t last) {
-  (void)last;
-  return bppsa_cut_part(n, method->chunks, first - 1) - 1;
-}
-
 /* Chunks 1 .. P - 2 as one record, whose items have one link less than their chunks have elements. */
 static bppsa_scan_level inner_chunks(int64_t n, int64_t p, bppsa_scan_phase phase, bppsa_scan_op op, int32_t level) {
   const int64_t size = n / p;
@@ -197,7 +187,7 @@ static const bppsa_scan_algorithm_row rows[BPPSA_SCAN_ALGORITHMS] = {
     [BPPSA_SCAN_LINEAR] = {.name = "linear",
                            .candidate = only_candidate,
                            .write = write_blelloch,
-                           .slot = tree_slot,
+                           .slot_rule = BPPSA_SLOT_TREE,
                            .runs = {true, true},
                            .sparse = true,
                            .bp = true,
@@ -209,7 +199,7 @@ static const bppsa_scan_algorithm_row rows[BPPSA_SCAN_ALGORITHMS] = {
                              .clamp = clamp_levels,
                              .candidate = tree_candidate,
                              .write = write_blelloch,
-                             .slot = tree_slot,
+                             .slot_rule = BPPSA_SLOT_TREE,
                              .runs = {true, true},
                              .sparse = true,
                              .joins = true},
@@ -221,7 +211,7 @@ static const bppsa_scan_algorithm_row rows[BPPSA_SCAN_ALGORITHMS] = {
                             .clamp = clamp_chunks,
                             .candidate = chunk_candidate,
                             .write = write_chunked,
-                            .slot = chunk_slot,
+                            .slot_rule = BPPSA_SLOT_CHUNKS,
                             .runs = {true, true},
                             .fusion = BPPSA_FUSION_CHUNKS}};
 

@@ -8,6 +8,7 @@
 #include "core/device.h"
 #include "scan/algorithm.h"
 #include "scan/level.h"
+#include "scan/slot.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -43,10 +44,10 @@ typedef struct {
   /* Candidate `index` from 0 of `auto`: sets the number of *method, whose algorithm is set; false if there are no more. NULL: the
    * algorithm is no candidate. */
   bool (*candidate)(const bppsa_scan_contest *contest, int64_t index, bppsa_scan_method *method);
-  /* Writes the records for a chain of n Jacobians; the method's number is clamped. NULL: the algorithm only chooses another.
-   * slot: the number of the slot that holds the product a[first:last]. */
+  /* Writes the records for a chain of n Jacobians; the method's number is clamped. NULL: the algorithm only chooses
+   * another. slot_rule: how its products' slots are numbered; an executor that does not know the rule cannot be created. */
   void (*write)(int64_t n, const bppsa_scan_method *method, bppsa_scan_records *to);
-  int64_t (*slot)(int64_t n, const bppsa_scan_method *method, int64_t first, int64_t last);
+  bppsa_slot_rule slot_rule;
   bool runs[2]; /* can a device of this kind run its records? */
   bool sparse;  /* can it scan csr elements? */
   bool joins;   /* does it multiply products by products? */

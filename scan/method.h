@@ -1,7 +1,8 @@
 /* How gradients are computed: by sequential back-propagation (BP) or by a scan, and by which algorithm.
  *
- * This is the only type for it: configurations of networks, plans, checkpoints, the planner's cache and tables of results use it.
- * It has a text form for files and options, a form in words for people, and a JSON form.
+ * A bppsa_gradient_method answers both questions; its member bppsa_scan_method (scan/algorithm.h) answers the second alone, for
+ * what is a scan in any case. Configurations of networks, plans, checkpoints, the planner's cache and tables of results use one of
+ * the two. Each has a text form for files and options, a form in words for people, and a JSON form.
  *
  *   text          words                         JSON
  *   auto          auto                          "backward": "auto"

@@ -22,8 +22,7 @@ int64_t bppsa_scan_plan_dim(const bppsa_scan_plan *plan, int64_t y) {
 }
 
 int64_t bppsa_scan_plan_slot(const bppsa_scan_plan *plan, int64_t first, int64_t last) {
-  const bppsa_scan_method *method = &plan->config.method;
-  return bppsa_scan_algorithm_find(method->algorithm)->slot(plan->config.jacobians, method, first, last);
+  return bppsa_slot(plan->row->slot_rule, plan->config.jacobians, plan->config.method.chunks, first, last);
 }
 
 /* Reals of a product a[first:last] for one sample, with the affine row. */
@@ -389,6 +388,7 @@ bppsa_status bppsa_scan_create_fixed(const bppsa_scan_config *config, bppsa_scan
   }
   plan->config = *config;
   plan->config.dims = NULL;
+  plan->row = row;
   bppsa_status status = BPPSA_OK;
   if (config->element == BPPSA_ELEMENT_CSR) {
     status = bppsa_scan_csr_chain(plan, config);

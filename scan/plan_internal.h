@@ -2,6 +2,7 @@
 #ifndef BPPSA_SCAN_PLAN_INTERNAL_H
 #define BPPSA_SCAN_PLAN_INTERNAL_H
 
+#include "scan/algorithm_internal.h"
 #include "scan/plan.h"
 
 #ifdef __cplusplus
@@ -17,8 +18,9 @@ typedef struct {
 } bppsa_scan_node;
 
 struct bppsa_scan_plan {
-  bppsa_scan_config config; /* with everything resolved; its dims is the copy below */
-  int64_t *dims;            /* size of each g_t, size n + 1; NULL if uniform */
+  bppsa_scan_config config;            /* with everything resolved; its dims is the copy below */
+  const bppsa_scan_algorithm_row *row; /* of the algorithm that wrote the records */
+  int64_t *dims;                       /* size of each g_t, size n + 1; NULL if uniform */
   int64_t record_count;
   bppsa_scan_level *records; /* size record_count */
   int64_t level_count;

@@ -19,6 +19,10 @@ bppsa_status bppsa_scan_executor_create(const bppsa_scan_plan *plan, const bppsa
   static const char *const elements[] = {"dense", "diagonal", "recurrent", "csr"};
   const bppsa_element element = bppsa_scan_plan_config(plan)->element;
   BPPSA_TRY(bppsa_scan_algorithm_check(bppsa_scan_plan_config(plan)->method.algorithm, bppsa_device_get_kind(device)));
+  if (plan->row->slot_rule <= BPPSA_SLOT_NONE || plan->row->slot_rule >= BPPSA_SLOT_RULES) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "scan: device %s does not know rule %d for the slots of %s, expected 1 .. %d",
+                      bppsa_device_get_name(device), (int)plan->row->slot_rule, plan->row->name, (int)BPPSA_SLOT_RULES - 1);
+  }
   const create_fn create = table[element][bppsa_device_get_kind(device)];
   if (create == NULL) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "scan: %s elements have no kernels for device %s", elements[element],

@@ -66,6 +66,7 @@ template <typename real> scan_chain<real> make_chain(const cuda_executor *x, con
   c.jacobian_offsets = x->jacobian_offsets;
   c.slot_offsets = x->slot_offsets;
   c.slot_reals = plan->slot_reals;
+  c.slot_rule = plan->row->slot_rule;
   c.chunks = config->method.chunks;
   c.slots = (real *)x->slots;
   c.beside = (real *)x->beside;
@@ -211,8 +212,7 @@ void place_all(cuda_executor *x, const bppsa_scan_plan *plan, layout *l) {
   const int64_t size = (int64_t)bppsa_dtype_size(plan->config.dtype), n = plan->config.jacobians;
   int64_t held = 0;
   l->fits = l->fits && bppsa_mul(plan->slot_count * plan->config.batch, x->exponent_rows, &held);
-  const bool joins =
-      bppsa_scan_algorithm_find(plan->config.method.algorithm)->joins && plan->config.element != BPPSA_ELEMENT_DIAGONAL;
+  const bool joins = plan->row->joins && plan->config.element != BPPSA_ELEMENT_DIAGONAL;
   x->redone = (unsigned long long *)place(l, 1, sizeof *x->redone);
   x->slots = place(l, plan->totals.workspace_bytes, 1);
   x->beside = joins ? place(l, plan->totals.workspace_bytes, 1) : NULL;

@@ -14,9 +14,9 @@
 #ifndef BPPSA_SCAN_SCAN_KERNELS_CUH
 #define BPPSA_SCAN_SCAN_KERNELS_CUH
 
-#include "core/cut.h"
 #include "core/launch.cuh"
 #include "scan/scan_numbers.cuh"
+#include "scan/slot.h"
 
 enum {
   SCAN_MATRICES = 8,  /* the most matrices of a recurrent element */
@@ -36,7 +36,8 @@ template <typename real> struct scan_chain {
   /* If sizes differ (dense): sizes of g_t, size n + 1; first reals of g_t, of J_{t+1}ᵀ and of slots, for one sample. */
   const int64_t *dims, *gradient_offsets, *jacobian_offsets, *slot_offsets;
   int64_t weight_row;         /* reals from one row of a weight to the next */
-  int64_t slot_reals, chunks; /* chunks 0: a tree */
+  int64_t slot_reals, chunks; /* chunks: of BPPSA_SLOT_CHUNKS */
+  bppsa_slot_rule slot_rule;
   /* held products [slot][sample][rows + affine][m]; beside: where a product is made before it replaces its operand */
   real *slots, *beside;
   int32_t *exponents; /* [slot][sample][exponent_rows] */
@@ -73,7 +74,7 @@ template <typename real> __device__ inline int64_t scan_gradient_at(const scan_c
 }
 
 template <typename real> __device__ inline int64_t scan_slot(const scan_chain<real> &c, int64_t first, int64_t last) {
-  return c.chunks > 0 ? bppsa_cut_part(c.n, c.chunks, first - 1) - 1 : last >> 1;
+  return bppsa_slot(c.slot_rule, c.n, c.chunks, first, last);
 }
 
 /* The first real of the product a[first:last] of sample b in `slots`, and in `beside`. */

@@ -63,6 +63,48 @@ static void test_executors(void **state) {
   bppsa_device_destroy(device);
 }
 
+/* An algorithm whose row numbers its slots by a rule that no executor knows: ERR_UNSUPPORTED, on the device that
+ * BPPSA_TEST_DEVICE names. The plan's own row is not touched. */
+static void test_slot_rules(void **state) {
+  (void)state;
+  static const bppsa_slot_rule unknown[] = {BPPSA_SLOT_NONE, BPPSA_SLOT_RULES, (bppsa_slot_rule)77};
+  bppsa_device *device = test_device(2);
+  for (int e = 0; e < BPPSA_ELEMENT_CSR; ++e) {
+    for (int a = BPPSA_SCAN_LINEAR; a < BPPSA_SCAN_ALGORITHMS; ++a) {
+      bppsa_scan_config c = bppsa_scan_config_default();
+      bppsa_scan_plan *plan = NULL;
+      bppsa_scan_executor *executor = NULL;
+      c.method = bppsa_scan_method_of((bppsa_scan_algorithm)a);
+      c.element = (bppsa_element)e;
+      c.jacobians = 5;
+      assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_OK);
+      const bppsa_scan_algorithm_row *const known = plan->row;
+      for (size_t u = 0; u < sizeof unknown / sizeof unknown[0]; ++u) {
+        bppsa_scan_algorithm_row row = *known;
+        row.name = "invented";
+        row.slot_rule = unknown[u];
+        plan->row = &row;
+        assert_int_equal(bppsa_scan_executor_create(plan, device, &executor), BPPSA_ERR_UNSUPPORTED);
+        assert_non_null(strstr(bppsa_last_error(), "for the slots of invented"));
+        assert_null(executor);
+      }
+      plan->row = known;
+      assert_int_equal(bppsa_scan_executor_create(plan, device, &executor), BPPSA_OK);
+      bppsa_scan_executor_destroy(executor);
+      bppsa_scan_plan_destroy(plan);
+    }
+  }
+  bppsa_device_destroy(device);
+}
+
+/* The rule of the row decides, and not the number of chunks: of 9 Jacobians in 3 chunks, a[4:6] is chunk 1. */
+static void test_slots(void **state) {
+  (void)state;
+  assert_int_equal(bppsa_slot(BPPSA_SLOT_CHUNKS, 9, 3, 4, 6), 0);
+  assert_int_equal(bppsa_slot(BPPSA_SLOT_TREE, 9, 3, 4, 6), 3);
+  assert_int_equal(bppsa_slot(BPPSA_SLOT_NONE, 9, 3, 4, 6), -1);
+}
+
 /* A layer's own kernels do not run it, and its name cannot be read as another's. */
 static void test_names_and_fusion(void **state) {
   (void)state;
@@ -119,8 +161,9 @@ static void test_messages(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_plans), cmocka_unit_test(test_executors),
-                                     cmocka_unit_test(test_names_and_fusion), cmocka_unit_test(test_fusion),
-                                     cmocka_unit_test(test_messages)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_plans),   cmocka_unit_test(test_executors),        cmocka_unit_test(test_slot_rules),
+      cmocka_unit_test(test_slots),   cmocka_unit_test(test_names_and_fusion), cmocka_unit_test(test_fusion),
+      cmocka_unit_test(test_messages)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
