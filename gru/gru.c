@@ -23,5 +23,4 @@ const bppsa_cell bppsa_gru_cell = {
     .deltas = {deltas_f32, deltas_f64},
     .cuda = bppsa_gru_cuda,
     .step = &bppsa_gru_step,
-    .cudnn = {[BPPSA_NONLINEARITY_TANH] = BPPSA_CUDNN_MODE_GRU},
 };

@@ -53,15 +53,6 @@ typedef struct {
  * sample's bits must not depend on the block or the window that it is in. */
 typedef void (*bppsa_cell_fn)(const bppsa_cell_block *block);
 
-/* cuDNN's name for the cell's equations, for benchmarks. */
-typedef enum {
-  BPPSA_CUDNN_MODE_NONE = 0,
-  BPPSA_CUDNN_MODE_RNN_TANH,
-  BPPSA_CUDNN_MODE_RNN_RELU,
-  BPPSA_CUDNN_MODE_GRU,
-  BPPSA_CUDNN_MODES
-} bppsa_cudnn_mode;
-
 typedef struct {
   const char *name;   /* "rnn": also the prefix of its parameters' names; at most 15 characters */
   int64_t gates;      /* G >= 1 */
@@ -81,8 +72,7 @@ typedef struct {
   bppsa_cell_fn deltas[2];       /* g_1 .. g_T, h, saved -> deltas */
   /* On a GPU: the table that recurrent/cell_launch.cuh makes of a unit. The cell has no kernels if this is NULL or returns NULL. */
   const struct bppsa_cell_cuda *(*cuda)(void);
-  bppsa_cudnn_mode cudnn[2]; /* [nonlinearity] */
-  const bppsa_step *step;    /* one step as an operator (jacobian/op.h), for its sparse Jacobian; NULL: none */
+  const bppsa_step *step; /* one step as an operator (jacobian/op.h), for its sparse Jacobian; NULL: none */
 } bppsa_cell;
 
 #ifdef __cplusplus

@@ -17,5 +17,4 @@ const bppsa_cell bppsa_rnn_cell = {
     .deltas = {deltas_f32, deltas_f64},
     .cuda = bppsa_rnn_cuda,
     .step = &bppsa_rnn_step,
-    .cudnn = {[BPPSA_NONLINEARITY_TANH] = BPPSA_CUDNN_MODE_RNN_TANH, [BPPSA_NONLINEARITY_RELU] = BPPSA_CUDNN_MODE_RNN_RELU},
 };

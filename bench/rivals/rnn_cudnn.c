@@ -7,6 +7,8 @@
 #include "core/alloc.h"
 #include "core/library_cudnn.h"
 #include "core/memory.h"
+#include "gru/gru.h"
+#include "rnn/rnn.h"
 
 /* One allocation of GPU memory (ALIGNED parts, in this order), with the sizes that cuDNN gives:
  *
@@ -25,6 +27,7 @@ struct bppsa_cudnn_network {
   const bppsa_device *device;
   bppsa_recurrent_config config;
   const bppsa_cell *cell;
+  cudnnRNNMode_t mode; /* cuDNN's name for the cell's equations */
   bppsa_cudnn_algorithm algorithm;
   cudnnHandle_t handle;
   cudnnDropoutDescriptor_t dropout;
@@ -73,14 +76,10 @@ static bppsa_status describe_layers(const bppsa_cudnn_network *n) {
       CUDNN_RNN_ALGO_STANDARD, CUDNN_RNN_ALGO_PERSIST_STATIC, CUDNN_RNN_ALGO_PERSIST_DYNAMIC,
       CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H, CUDNN_RNN_ALGO_STANDARD};
   const bppsa_recurrent_config *c = &n->config;
-  static const cudnnRNNMode_t modes[BPPSA_CUDNN_MODES] = {[BPPSA_CUDNN_MODE_RNN_TANH] = CUDNN_RNN_TANH,
-                                                          [BPPSA_CUDNN_MODE_RNN_RELU] = CUDNN_RNN_RELU,
-                                                          [BPPSA_CUDNN_MODE_GRU] = CUDNN_GRU};
   const cudnnMathType_t math = n->algorithm == BPPSA_CUDNN_STANDARD_TF32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
-  TRY_CUDNN(cudnnSetRNNDescriptor_v8(n->rnn, algorithms[n->algorithm], modes[n->cell->cudnn[c->nonlinearity]],
-                                     CUDNN_RNN_DOUBLE_BIAS, CUDNN_UNIDIRECTIONAL, CUDNN_LINEAR_INPUT, type_of(n), type_of(n),
-                                     math, (int32_t)c->input, (int32_t)c->hidden, (int32_t)c->hidden, (int32_t)c->layers,
-                                     n->dropout, CUDNN_RNN_PADDED_IO_ENABLED),
+  TRY_CUDNN(cudnnSetRNNDescriptor_v8(n->rnn, algorithms[n->algorithm], n->mode, CUDNN_RNN_DOUBLE_BIAS, CUDNN_UNIDIRECTIONAL,
+                                     CUDNN_LINEAR_INPUT, type_of(n), type_of(n), math, (int32_t)c->input, (int32_t)c->hidden,
+                                     (int32_t)c->hidden, (int32_t)c->layers, n->dropout, CUDNN_RNN_PADDED_IO_ENABLED),
             "layers");
   if (n->algorithm == BPPSA_CUDNN_PERSIST_DYNAMIC) {
     TRY_CUDNN(cudnnBuildRNNDynamic(n->handle, n->rnn, (int)c->batch), "kernels for this batch");
@@ -154,8 +153,27 @@ static bppsa_status build(bppsa_cudnn_network *n) {
   return status;
 }
 
+/* ERR_UNSUPPORTED: cuDNN does not have the cell with this nonlinearity. */
+static bppsa_status find_mode(const bppsa_cell *cell, bppsa_nonlinearity nonlinearity, cudnnRNNMode_t *mode) {
+  static const struct {
+    const bppsa_cell *cell;
+    bppsa_nonlinearity nonlinearity;
+    cudnnRNNMode_t mode;
+  } modes[] = {{&bppsa_rnn_cell, BPPSA_NONLINEARITY_TANH, CUDNN_RNN_TANH},
+               {&bppsa_rnn_cell, BPPSA_NONLINEARITY_RELU, CUDNN_RNN_RELU},
+               {&bppsa_gru_cell, BPPSA_NONLINEARITY_TANH, CUDNN_GRU}};
+  for (size_t i = 0; i < sizeof modes / sizeof modes[0]; ++i) {
+    if (modes[i].cell == cell && modes[i].nonlinearity == nonlinearity) {
+      *mode = modes[i].mode;
+      return BPPSA_OK;
+    }
+  }
+  return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "cuDNN: it has no layers of the cell '%s' with nonlinearity %d, expected rnn or gru",
+                    cell->name, (int)nonlinearity);
+}
+
 static bppsa_status check_request(const bppsa_recurrent_config *c, const bppsa_cell *cell, bppsa_cudnn_algorithm algorithm,
-                                  const bppsa_device *device) {
+                                  const bppsa_device *device, cudnnRNNMode_t *mode) {
   const int64_t sizes[] = {c->seq_len, c->batch, c->input, c->hidden, c->layers};
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; ++i) {
     if (sizes[i] < 1 || sizes[i] > INT32_MAX) {
@@ -167,10 +185,7 @@ static bppsa_status check_request(const bppsa_recurrent_config *c, const bppsa_c
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "cuDNN: dtype %s, nonlinearity %d, algorithm %d, expected f32 or f64, 0 or 1, 0 .. %d",
                       bppsa_dtype_name(c->dtype), (int)c->nonlinearity, (int)algorithm, BPPSA_CUDNN_ALGORITHMS - 1);
   }
-  if ((unsigned)cell->cudnn[c->nonlinearity] - 1 >= BPPSA_CUDNN_MODES - 1) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "cuDNN: it has no layers of the cell '%s' with nonlinearity %d, expected rnn or gru",
-                      cell->name, (int)c->nonlinearity);
-  }
+  BPPSA_TRY(find_mode(cell, c->nonlinearity, mode));
   if (c->dtype == BPPSA_F64 && algorithm == BPPSA_CUDNN_STANDARD_TF32) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "cuDNN: TF32 with dtype f64, expected f32");
   }
@@ -183,7 +198,8 @@ static bppsa_status check_request(const bppsa_recurrent_config *c, const bppsa_c
 bppsa_status bppsa_cudnn_create(const bppsa_recurrent_config *config, const bppsa_cell *cell, bppsa_cudnn_algorithm algorithm,
                                 const bppsa_device *device, bppsa_cudnn_network **network) {
   const cudnn_library *library;
-  BPPSA_TRY(check_request(config, cell, algorithm, device));
+  cudnnRNNMode_t mode = CUDNN_RNN_TANH;
+  BPPSA_TRY(check_request(config, cell, algorithm, device, &mode));
   BPPSA_TRY(bppsa_cudnn_load(&library));
   bppsa_cudnn_network *n = bppsa_calloc(1, sizeof *n);
   if (n == NULL) {
@@ -193,6 +209,7 @@ bppsa_status bppsa_cudnn_create(const bppsa_recurrent_config *config, const bpps
   n->device = device;
   n->config = *config;
   n->cell = cell;
+  n->mode = mode;
   n->algorithm = algorithm;
   const bppsa_status status = build(n);
   if (status != BPPSA_OK) {

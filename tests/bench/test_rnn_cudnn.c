@@ -135,6 +135,9 @@ static void invented_cell(void **state) {
   bppsa_recurrent_config config = bppsa_recurrent_config_default();
   assert_int_equal(bppsa_cudnn_create(&config, &two_tanh, BPPSA_CUDNN_STANDARD, device, &network), BPPSA_ERR_UNSUPPORTED);
   assert_string_equal(bppsa_last_error(), "cuDNN: it has no layers of the cell 'sum' with nonlinearity 0, expected rnn or gru");
+  bppsa_cell namesake = two_tanh; /* the equations count, and not the name */
+  namesake.name = "rnn";
+  assert_int_equal(bppsa_cudnn_create(&config, &namesake, BPPSA_CUDNN_STANDARD, device, &network), BPPSA_ERR_UNSUPPORTED);
   config.nonlinearity = BPPSA_NONLINEARITY_RELU;
   assert_int_equal(bppsa_cudnn_create(&config, &bppsa_gru_cell, BPPSA_CUDNN_STANDARD, device, &network), BPPSA_ERR_UNSUPPORTED);
   assert_null(network);
