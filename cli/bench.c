@@ -136,17 +136,10 @@ static const bppsa_option_use uses_mfcc[] = {
 
 /* ---- from options to settings ---- */
 
-/* --up-levels and --chunks belong to the rows of blelloch and chunked; unlike elsewhere, they do not choose the algorithm. */
 static bppsa_status setup_config(const bppsa_cli *cli, bppsa_bench_point *point) {
-  const bppsa_option_value *up_levels = bppsa_cli_value(cli, BPPSA_OPTION_UP_LEVELS),
-                           *chunks = bppsa_cli_value(cli, BPPSA_OPTION_CHUNKS);
   const bppsa_network network = {.kind = bppsa_setup_kind(cli)};
   bppsa_network_config config = bppsa_network_config_default(&network);
-  bppsa_cli without = *cli;
-  without.values[BPPSA_OPTION_UP_LEVELS] = without.values[BPPSA_OPTION_CHUNKS] = (bppsa_option_value){.given = false};
-  BPPSA_TRY(bppsa_setup_config(&without, &config));
-  config.method.scan.up_levels = up_levels->given ? up_levels->integer : -1;
-  config.method.scan.chunks = chunks->given ? chunks->integer : 0;
+  BPPSA_TRY(bppsa_setup_config(cli, BPPSA_RUNS_ALL, &config));
   point->kind = network.kind;
   point->config = bppsa_network_recurrent_config(&config);
   return BPPSA_OK;

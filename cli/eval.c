@@ -82,7 +82,7 @@ static bppsa_status prepare(const bppsa_cli *cli, evaluation *e) {
   BPPSA_TRY(check_out(cli));
   BPPSA_TRY(bppsa_setup_network(cli, &e->network));
   e->config = bppsa_network_config_default(&e->network);
-  BPPSA_TRY(bppsa_setup_config(cli, &e->config));
+  BPPSA_TRY(bppsa_setup_config(cli, BPPSA_RUNS_ONE, &e->config));
   BPPSA_TRY(bppsa_setup_weights(cli, &e->network, &e->config, &e->file));
   BPPSA_TRY(bppsa_setup_objective(cli, e->file, &e->objective));
   BPPSA_TRY(bppsa_setup_device(cli, &e->device));

@@ -49,7 +49,7 @@ static const bppsa_option inputs[] = {BPPSA_OPTION_WEIGHTS, BPPSA_OPTION_INPUT, 
 static bppsa_status compute(const bppsa_cli *cli, bppsa_gradients *g) {
   BPPSA_TRY(bppsa_setup_network(cli, &g->network));
   g->config = bppsa_network_config_default(&g->network);
-  BPPSA_TRY(bppsa_setup_config(cli, &g->config));
+  BPPSA_TRY(bppsa_setup_config(cli, BPPSA_RUNS_ONE, &g->config));
   BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_OUT));
   for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; ++i) {
     BPPSA_TRY(bppsa_cli_check_distinct(cli, inputs[i], BPPSA_OPTION_OUT));

@@ -103,7 +103,15 @@ static bppsa_status setup_gradients(const bppsa_cli *cli, bppsa_gradient_method 
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_network_config *config) {
+/* Reads --up-levels and --chunks of a command that runs all algorithms. */
+static void setup_numbers(const bppsa_cli *cli, bppsa_scan_method *scan) {
+  const bppsa_option_value *up_levels = bppsa_cli_value(cli, BPPSA_OPTION_UP_LEVELS),
+                           *chunks = bppsa_cli_value(cli, BPPSA_OPTION_CHUNKS);
+  scan->up_levels = up_levels->given ? up_levels->integer : -1;
+  scan->chunks = chunks->given ? chunks->integer : 0;
+}
+
+bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_runs runs, bppsa_network_config *config) {
   const struct {
     bppsa_option option;
     int64_t *field;
@@ -132,6 +140,10 @@ bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_network_config *conf
   const bppsa_option_value *dtype = bppsa_cli_value(cli, BPPSA_OPTION_DTYPE);
   if (dtype->present) {
     BPPSA_TRY(bppsa_dtype_parse(dtype->text, &config->dtype));
+  }
+  if (runs == BPPSA_RUNS_ALL) {
+    setup_numbers(cli, &config->method.scan);
+    return BPPSA_OK;
   }
   return setup_gradients(cli, &config->method);
 }

@@ -25,9 +25,12 @@ const bppsa_network_kind *bppsa_setup_kind(const bppsa_cli *cli);
 /* Opens the network the command's object names, with --mask and --weight-gradients. ERR_ARGUMENT: a second stream is asked for
  * with a scan or on a processor; ERR_* of bppsa_network_open. */
 bppsa_status bppsa_setup_network(const bppsa_cli *cli, bppsa_network *network);
+/* What --up-levels and --chunks say. A command that runs one method: it is the scan by blelloch, or by chunked, with this number.
+ * A command that runs all algorithms: the number of its blelloch, and that of its chunked; neither chooses anything. */
+typedef enum { BPPSA_RUNS_ONE = 0, BPPSA_RUNS_ALL } bppsa_runs;
 /* Puts model and gradient options into a configuration; for those that the command does not take, the defaults stay.
  * ERR_ARGUMENT: gradient options that contradict each other. */
-bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_network_config *config);
+bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_runs runs, bppsa_network_config *config);
 /* --plan and --memory-limit (bppsa_planner_choose), with progress on a terminal. */
 bppsa_status bppsa_setup_choose(const bppsa_cli *cli, const bppsa_network *network, const bppsa_device *device,
                                 bppsa_network_config *config, bppsa_chosen *chosen);

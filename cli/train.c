@@ -198,7 +198,7 @@ static bppsa_status setup_data(const bppsa_cli *cli, bppsa_train_run *run) {
 static bppsa_status setup(const bppsa_cli *cli, bppsa_train_run *run) {
   BPPSA_TRY(bppsa_setup_network(cli, &run->network));
   run->config = bppsa_network_config_default(&run->network);
-  BPPSA_TRY(bppsa_setup_config(cli, &run->config));
+  BPPSA_TRY(bppsa_setup_config(cli, BPPSA_RUNS_ONE, &run->config));
   BPPSA_TRY(setup_training(cli, &run->train));
   BPPSA_TRY(check_files(cli));
   BPPSA_TRY(bppsa_setup_device(cli, &run->device));
