@@ -121,15 +121,15 @@ static bppsa_status on_gpu(const bppsa_device *device, const bppsa_loss_job *job
   const int64_t bytes = job->labels != NULL ? job->rows * (int64_t)sizeof *job->labels : (int64_t)bppsa_view_bytes(job->logits);
   const int64_t scratch = (LINE + bytes + LINE - 1) / LINE * LINE;
   bppsa_gpu_result found = {0};
-  bppsa_loss_job there = *job;
+  bppsa_loss_job on_device = *job;
   void *memory;
   BPPSA_TRY(bppsa_memory_alloc(device, scratch + bppsa_loss_scratch(job->rows), &memory));
   char *at = memory;
-  there.labels = job->labels != NULL ? (const int64_t *)(at + LINE) : NULL;
-  there.targets = at + LINE;
+  on_device.labels = job->labels != NULL ? (const int64_t *)(at + LINE) : NULL;
+  on_device.targets = at + LINE;
   bppsa_status status = bppsa_memory_put(device, at + LINE, compared, bytes);
   if (status == BPPSA_OK) {
-    status = bppsa_loss_queue(device, &there, at + scratch, memory);
+    status = bppsa_loss_queue(device, &on_device, at + scratch, memory);
   }
   if (status == BPPSA_OK) {
     status = bppsa_memory_get(device, &found, memory, sizeof found);

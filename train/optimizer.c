@@ -235,10 +235,10 @@ static bppsa_status update_on_gpu(bppsa_optimizer *o, double clip_norm, double *
   const bppsa_device *device = o->model->device;
   bppsa_gpu_result found = {0};
   const bppsa_step_factors factors = bppsa_optimizer_begin(o);
-  void *result = o->device_memory, *there = o->device_memory + LINE;
-  bppsa_status status = bppsa_memory_put(device, there, &factors, sizeof factors);
+  void *result = o->device_memory, *device_factors = o->device_memory + LINE;
+  bppsa_status status = bppsa_memory_put(device, device_factors, &factors, sizeof factors);
   status = status == BPPSA_OK ? bppsa_memory_clear(device, result, sizeof found) : status;
-  status = status == BPPSA_OK ? bppsa_optimizer_queue(o, clip_norm, there, result) : status;
+  status = status == BPPSA_OK ? bppsa_optimizer_queue(o, clip_norm, device_factors, result) : status;
   status = status == BPPSA_OK ? bppsa_memory_get(device, &found, result, sizeof found) : status;
   if (status != BPPSA_OK || !isfinite(found.norm)) {
     bppsa_optimizer_cancel(o);
@@ -269,10 +269,10 @@ static bppsa_status move_state(bppsa_optimizer *o, bool push) {
   for (int64_t at = 0; model->device != NULL && at < o->state.count; ++at) {
     const bppsa_view *host = &o->state.tensors[at].view;
     const char *value = model->parameters[at / o->slots].value.data;
-    char *there = device_slot(o, at % o->slots) + (value - (const char *)model->parameters[0].value.data);
+    char *device_value = device_slot(o, at % o->slots) + (value - (const char *)model->parameters[0].value.data);
     const int64_t bytes = (int64_t)bppsa_view_bytes(host);
-    BPPSA_TRY(push ? bppsa_memory_put(model->device, there, host->data, bytes)
-                   : bppsa_memory_get(model->device, host->data, there, bytes));
+    BPPSA_TRY(push ? bppsa_memory_put(model->device, device_value, host->data, bytes)
+                   : bppsa_memory_get(model->device, host->data, device_value, bytes));
   }
   return BPPSA_OK;
 }

@@ -394,15 +394,15 @@ static void test_apply(void **state) {
     }
     bppsa_apply *apply = NULL;
     const int64_t size = (int64_t)bppsa_dtype_size(dtype);
-    void *there[3] = {on_device(device, values, csr.nnz * batch * size), on_device(device, in, COLS * batch * size),
+    void *moved[3] = {on_device(device, values, csr.nnz * batch * size), on_device(device, in, COLS * batch * size),
                       on_device(device, out, ROWS * batch * size)};
     assert_int_equal(bppsa_apply_create(&csr, dtype, device, &apply), BPPSA_OK);
-    assert_int_equal(bppsa_apply_execute(apply, batch, (bppsa_csr_values){there[0], shared ? 0 : csr.nnz}, there[1], there[2]),
+    assert_int_equal(bppsa_apply_execute(apply, batch, (bppsa_csr_values){moved[0], shared ? 0 : csr.nnz}, moved[1], moved[2]),
                      BPPSA_OK);
-    assert_int_equal(bppsa_memory_get(device, out, there[2], ROWS * batch * size), BPPSA_OK);
+    assert_int_equal(bppsa_memory_get(device, out, moved[2], ROWS * batch * size), BPPSA_OK);
     assert_true(residual_of_sum(dtype, out, y, sizes, ROWS * batch, 1) < 30);
     for (int i = 0; i < 3; ++i) {
-      bppsa_memory_free(device, there[i]);
+      bppsa_memory_free(device, moved[i]);
     }
     bppsa_apply_destroy(apply);
     void *const blocks[] = {v, x, y, sizes, values, in, out};

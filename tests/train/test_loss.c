@@ -26,12 +26,12 @@ static bppsa_view to_device(const bppsa_view *view) {
 
 /* The loss of host arrays, through the device's memory. */
 static bppsa_status try_loss(const bppsa_view *logits, const int64_t *labels, const bppsa_view *seed, bppsa_loss_result *result) {
-  const bppsa_view there = to_device(logits), out = to_device(seed != NULL ? seed : logits);
-  const bppsa_status status = bppsa_cross_entropy(device, &there, labels, seed != NULL ? &out : NULL, result);
+  const bppsa_view moved = to_device(logits), out = to_device(seed != NULL ? seed : logits);
+  const bppsa_status status = bppsa_cross_entropy(device, &moved, labels, seed != NULL ? &out : NULL, result);
   if (seed != NULL) {
     assert_int_equal(bppsa_memory_get(device, seed->data, out.data, (int64_t)bppsa_view_bytes(seed)), BPPSA_OK);
   }
-  bppsa_memory_free(device, there.data);
+  bppsa_memory_free(device, moved.data);
   bppsa_memory_free(device, out.data);
   return status;
 }
@@ -242,13 +242,13 @@ static void bits_do_not_depend_on_threads(void **state) {
 /* Through the device's memory: NULL labels are real targets, in host memory. */
 static bppsa_loss_result other_loss(const bppsa_view *logits, const int64_t *labels, int64_t ignored, const bppsa_view *targets,
                                     const bppsa_view *seed) {
-  const bppsa_view there = to_device(logits), out = to_device(seed);
+  const bppsa_view moved = to_device(logits), out = to_device(seed);
   bppsa_loss_result result = {0};
-  assert_int_equal(labels != NULL ? bppsa_cross_entropy_ignoring(device, &there, labels, ignored, &out, &result)
-                                  : bppsa_mean_squared_error(device, &there, targets, &out, &result),
+  assert_int_equal(labels != NULL ? bppsa_cross_entropy_ignoring(device, &moved, labels, ignored, &out, &result)
+                                  : bppsa_mean_squared_error(device, &moved, targets, &out, &result),
                    BPPSA_OK);
   assert_int_equal(bppsa_memory_get(device, seed->data, out.data, (int64_t)bppsa_view_bytes(seed)), BPPSA_OK);
-  bppsa_memory_free(device, there.data);
+  bppsa_memory_free(device, moved.data);
   bppsa_memory_free(device, out.data);
   return result;
 }
@@ -355,13 +355,13 @@ static void other_losses_name_what_is_wrong(void **state) {
   const int64_t shape[2] = {2, 3}, turned[2] = {3, 2}, labels[2] = {-100, -99};
   bppsa_loss_result result = {.rows = 77};
   const bppsa_view view = bppsa_view_make(logits, BPPSA_F32, 2, shape), wrong = bppsa_view_make(targets, BPPSA_F32, 2, turned);
-  const bppsa_view there = to_device(&view);
-  assert_int_equal(bppsa_cross_entropy_ignoring(device, &there, labels, -100, NULL, &result), BPPSA_ERR_ARGUMENT);
+  const bppsa_view moved = to_device(&view);
+  assert_int_equal(bppsa_cross_entropy_ignoring(device, &moved, labels, -100, NULL, &result), BPPSA_ERR_ARGUMENT);
   assert_non_null(strstr(bppsa_last_error(), "label -99 at sample 1 of the batch, expected 0 .. 2"));
-  assert_int_equal(bppsa_mean_squared_error(device, &there, &wrong, NULL, &result), BPPSA_ERR_SHAPE);
+  assert_int_equal(bppsa_mean_squared_error(device, &moved, &wrong, NULL, &result), BPPSA_ERR_SHAPE);
   assert_non_null(strstr(bppsa_last_error(), "targets: f32 [3, 2], expected f32 [2, 3] as the outputs"));
   assert_int_equal(result.rows, 77);
-  bppsa_memory_free(device, there.data);
+  bppsa_memory_free(device, moved.data);
 }
 
 /* 1, 2 and 7 threads give the same bits. */

@@ -428,15 +428,15 @@ static void queued_updates_look_at_loss_and_values(void **state) {
       push_gradients(&p.model);
       void *result = on_device(device, &before, sizeof before);
       factors = bppsa_optimizer_begin(p.optimizer);
-      void *there = on_device(device, &factors, sizeof factors);
-      assert_int_equal(bppsa_optimizer_queue(p.optimizer, 0.0, there, result), BPPSA_OK);
+      void *device_factors = on_device(device, &factors, sizeof factors);
+      assert_int_equal(bppsa_optimizer_queue(p.optimizer, 0.0, device_factors, result), BPPSA_OK);
       assert_int_equal(bppsa_memory_get(device, &after, result, sizeof after), BPPSA_OK);
       assert_int_equal(bppsa_model_pull(&p.model, false), BPPSA_OK);
       assert_true(after.norm == norm);
       assert_int_equal(after.nonfinite, what == 2 ? 1 : 0);
       assert_true((bppsa_view_get(&p.parameters[0].value, 5) == (double)sinf(5.0f)) == (what == 1));
       bppsa_memory_free(device, result);
-      bppsa_memory_free(device, there);
+      bppsa_memory_free(device, device_factors);
       pair_free(&p);
       pair_free(&untouched);
     }

@@ -131,13 +131,13 @@ static void gpu_batches_are_the_hosts(void **state) {
     const bppsa_dtype dtype = k % 4 < 2 ? BPPSA_F32 : BPPSA_F64;
     const int64_t x_bytes = T * B * (int64_t)bppsa_dtype_size(dtype), label_bytes = rows * B * 8, beyond = 24;
     bppsa_dataset *dataset = bitstream(5000, T, (uint64_t)k, k % 2 == 1);
-    char *host = malloc((size_t)(x_bytes + label_bytes)), *there = malloc((size_t)(x_bytes + label_bytes + beyond));
+    char *host = malloc((size_t)(x_bytes + label_bytes)), *moved = malloc((size_t)(x_bytes + label_bytes + beyond));
     int64_t indices[16], *labels = calloc((size_t)(rows * B), sizeof *labels);
     for (int64_t i = 0; i < B; ++i) {
       indices[i] = (i * 1234 + k * 77) % 5000;
     }
-    memset(there, 0xff, (size_t)(x_bytes + label_bytes + beyond)); /* poison */
-    void *gpu = on_device(device, there, x_bytes + label_bytes + beyond), *order = on_device(device, indices, B * 8);
+    memset(moved, 0xff, (size_t)(x_bytes + label_bytes + beyond)); /* poison */
+    void *gpu = on_device(device, moved, x_bytes + label_bytes + beyond), *order = on_device(device, indices, B * 8);
     const bppsa_view x = bppsa_view_make(host, dtype, 3, shape);
     bppsa_view out = bppsa_view_make((char *)gpu + label_bytes, dtype, 3, shape);
     out.device = BPPSA_CUDA;
@@ -147,11 +147,11 @@ static void gpu_batches_are_the_hosts(void **state) {
       assert_non_null(strstr(bppsa_last_error(), "bitstream on device cpu is made on the host"));
     } else {
       assert_int_equal(bppsa_dataset_queue(dataset, device, B, order, &out, gpu), BPPSA_OK);
-      assert_int_equal(bppsa_memory_get(device, there, gpu, x_bytes + label_bytes + beyond), BPPSA_OK);
-      assert_memory_equal(there, labels, (size_t)label_bytes);
-      assert_memory_equal(there + label_bytes, host, (size_t)x_bytes);
+      assert_int_equal(bppsa_memory_get(device, moved, gpu, x_bytes + label_bytes + beyond), BPPSA_OK);
+      assert_memory_equal(moved, labels, (size_t)label_bytes);
+      assert_memory_equal(moved + label_bytes, host, (size_t)x_bytes);
       for (int64_t i = 0; i < beyond; ++i) {
-        assert_int_equal((unsigned char)there[x_bytes + label_bytes + i], 0xff);
+        assert_int_equal((unsigned char)moved[x_bytes + label_bytes + i], 0xff);
       }
       assert_int_equal(bppsa_dataset_queue(dataset, device, B, order, NULL, gpu), BPPSA_OK); /* labels alone, x alone */
       assert_int_equal(bppsa_dataset_queue(dataset, device, B, order, &out, NULL), BPPSA_OK);
@@ -162,7 +162,7 @@ static void gpu_batches_are_the_hosts(void **state) {
     bppsa_memory_free(device, gpu);
     bppsa_memory_free(device, order);
     free(host);
-    free(there);
+    free(moved);
     free(labels);
     bppsa_dataset_destroy(dataset);
   }
