@@ -2,17 +2,11 @@
 
 #include <math.h>
 #include <stdatomic.h>
-#include <time.h>
 
+#include "core/clock.h"
 #include "core/peak_internal.h"
 #include "core/pool.h"
 #include "core/simd.h"
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 typedef struct {
   bppsa_dtype dtype;
@@ -35,9 +29,9 @@ static void run_some(const void *context, int32_t worker, int64_t first, int64_t
 /* Seconds of one run on every thread; *flops: of all threads. */
 static double run(int32_t threads, bppsa_dtype dtype, int64_t rounds, int64_t *flops) {
   atomic_int_least64_t sum = 0;
-  const double start = now();
+  const double start = bppsa_now();
   bppsa_parallel_for(threads, threads, (double)INFINITY, run_some, &(burst){dtype, rounds, &sum});
-  const double seconds = now() - start;
+  const double seconds = bppsa_now() - start;
   *flops = atomic_load(&sum);
   return seconds;
 }

@@ -74,6 +74,8 @@ static void cut(loop *l, int64_t threads, int64_t count) {
 
 /* ---- waiting ---- */
 
+/* Nanoseconds, as an integer and not as bppsa_now() (core/clock.h): threads share such times in atomic variables, and every loop
+ * compares them. */
 static int64_t now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);

@@ -1,8 +1,7 @@
 #include "core/timeline.h"
 
-#include <time.h>
-
 #include "core/alloc.h"
+#include "core/clock.h"
 #include "core/graph.h"
 
 typedef struct {
@@ -51,13 +50,11 @@ void bppsa_timeline_destroy(bppsa_timeline *timeline) {
 
 bppsa_status bppsa_timeline_mark(bppsa_timeline *timeline, int64_t index) {
   mark *at = &timeline->marks[index];
-  struct timespec now;
   at->set = true;
   if (timeline->gpu) {
     return bppsa_mark_set(timeline->device, at->queued);
   }
-  (void)clock_gettime(CLOCK_MONOTONIC, &now);
-  at->seconds = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+  at->seconds = bppsa_now();
   return BPPSA_OK;
 }
 

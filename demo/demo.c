@@ -2,17 +2,16 @@
  *
  *     bppsa_demo OUT_DIR
  *
- * Prints the loss curves and their largest difference, the milliseconds of an iteration by phase, and which method won and why;
- * writes OUT_DIR/figure7.csv (BPPSA figure 7).
+ * Prints the loss curves and their largest difference, the milliseconds of an iteration by phase, and which method won and why,
+ * or that the timings are too noisy to tell; writes OUT_DIR/figure7.csv (BPPSA figure 7).
  */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "core/clock.h"
 #include "core/device.h"
+#include "core/rounds.h"
 #include "recurrent/recurrent.h"
 #include "rnn/rnn.h"
 #include "train/data/dataset.h"
@@ -32,7 +31,7 @@ static const method methods[] = {{"bp", {BPPSA_BACKWARD_BP, {BPPSA_SCAN_AUTO, -1
                                  {"blelloch", {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_BLELLOCH, -1, 0}}},
                                  {"chunked", {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_CHUNKED, -1, 0}}}};
 
-enum { METHODS = sizeof methods / sizeof *methods, BP = 0, PHASES = 3 };
+enum { METHODS = sizeof methods / sizeof *methods, BP = 0, FORWARD = 0, BACKWARD, UPDATE, ALL, PHASES };
 
 /* One method's run. */
 typedef struct {
@@ -40,9 +39,9 @@ typedef struct {
   bppsa_model *model;
   bppsa_optimizer *optimizer;
   double loss[ITERATIONS];
-  double phase_ms[PHASES][ITERATIONS]; /* of the forward pass, backward pass and update */
-  double seconds[ITERATIONS];          /* time of this method's own work since the start */
-  double median_ms[PHASES];
+  double phase_s[PHASES][ITERATIONS]; /* seconds of the forward pass, the backward pass, the update and all three */
+  double seconds[ITERATIONS];         /* time of this method's own work since the start */
+  bppsa_timing timing[PHASES];
 } curve;
 
 /* The batch on which all methods train. */
@@ -50,24 +49,6 @@ typedef struct {
   int64_t order[32000], labels[BATCH];
   float x[SEQ_LEN * BATCH], seed[BATCH * 10];
 } batch;
-
-static int compare(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-static double median(const double *values, int64_t count) {
-  double sorted[ITERATIONS];
-  memcpy(sorted, values, (size_t)count * sizeof *sorted);
-  qsort(sorted, (size_t)count, sizeof *sorted, compare);
-  return 0.5 * (sorted[(count - 1) / 2] + sorted[count / 2]);
-}
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static bppsa_status create(const method *m, const bppsa_device *device, curve *c) {
   bppsa_recurrent_config config = bppsa_recurrent_config_default();
@@ -89,19 +70,20 @@ static bppsa_status step(curve *c, int iteration, batch *b, const bppsa_device *
   const bppsa_view seed = bppsa_view_make(b->seed, BPPSA_F32, 2, (int64_t[]){BATCH, 10});
   bppsa_view logits;
   bppsa_loss_result loss;
-  const double start = now();
+  const double start = bppsa_now();
   BPPSA_TRY(c->model->ops->forward(c->model, &x, NULL, &logits));
-  const double forward = now();
+  const double forward = bppsa_now();
   BPPSA_TRY(bppsa_cross_entropy(device, &logits, b->labels, &seed, &loss));
-  const double scored = now();
+  const double scored = bppsa_now();
   BPPSA_TRY(c->model->ops->backward(c->model, &seed));
-  const double backward = now();
+  const double backward = bppsa_now();
   bppsa_optimizer_step(c->optimizer, device);
-  const double update = now();
+  const double update = bppsa_now();
   c->loss[iteration] = loss.loss;
-  c->phase_ms[0][iteration] = 1e3 * (forward - start);
-  c->phase_ms[1][iteration] = 1e3 * (backward - scored);
-  c->phase_ms[2][iteration] = 1e3 * (update - backward);
+  c->phase_s[FORWARD][iteration] = forward - start;
+  c->phase_s[BACKWARD][iteration] = backward - scored;
+  c->phase_s[UPDATE][iteration] = update - backward;
+  c->phase_s[ALL][iteration] = forward - start + update - scored;
   c->seconds[iteration] = (iteration > 0 ? c->seconds[iteration - 1] : 0) + update - start;
   return BPPSA_OK;
 }
@@ -129,7 +111,7 @@ static bppsa_status run(const bppsa_device *device, const bppsa_dataset *data, b
   }
   for (int m = 0; m < METHODS; ++m) {
     for (int phase = 0; phase < PHASES; ++phase) {
-      curves[m].median_ms[phase] = median(curves[m].phase_ms[phase], ITERATIONS);
+      curves[m].timing[phase] = bppsa_timing_of(ITERATIONS, curves[m].phase_s[phase]);
     }
   }
   return BPPSA_OK;
@@ -149,8 +131,8 @@ static const bppsa_scan_totals *totals_of(const curve *c) {
   return plan == NULL ? NULL : bppsa_scan_plan_totals(plan);
 }
 
-static double total_ms(const curve *c) {
-  return c->median_ms[0] + c->median_ms[1] + c->median_ms[2];
+static double median_ms(const curve *c, int phase) {
+  return 1e3 * c->timing[phase].median_s;
 }
 
 /* ---- output ---- */
@@ -187,12 +169,20 @@ static void print_curves(const curve *curves) {
 }
 
 static void print_times(const curve *curves) {
+  bool noisy = false;
   printf("\nMilliseconds per iteration, median of %d\n\n", ITERATIONS);
   printf("  method     forward  backward   update     all   backward/BP's\n");
   for (int m = 0; m < METHODS; ++m) {
-    const double *ms = curves[m].median_ms;
-    printf("  %-9s%9.3f%10.3f%9.3f%8.3f%13.2fx\n", methods[m].name, ms[0], ms[1], ms[2], total_ms(&curves[m]),
-           ms[1] / curves[BP].median_ms[1]);
+    char text[PHASES][BPPSA_TIMING_TEXT];
+    for (int phase = 0; phase < PHASES; ++phase) {
+      bppsa_timing_median_ms(&curves[m].timing[phase], 3, text[phase]);
+      noisy = noisy || curves[m].timing[phase].noisy;
+    }
+    printf("  %-9s%9s%10s%9s%8s%13.2fx\n", methods[m].name, text[FORWARD], text[BACKWARD], text[UPDATE], text[ALL],
+           median_ms(&curves[m], BACKWARD) / median_ms(&curves[BP], BACKWARD));
+  }
+  if (noisy) {
+    printf("\n  ~ noisy: the median is more than %g times the minimum; nothing is concluded from it\n", BPPSA_TIMING_SPREAD);
   }
   printf("\nThe scan's products in one backward pass: the gradients between steps, without those of weights\n\n");
   printf("  method      mat-mat   mat-vec   MFLOP in the batch   x BP's   critical path, level by level\n");
@@ -209,37 +199,55 @@ static void print_times(const curve *curves) {
   }
 }
 
+static bool is_linear(int m) {
+  return methods[m].gradients.backward == BPPSA_BACKWARD_SCAN && methods[m].gradients.scan.algorithm == BPPSA_SCAN_LINEAR;
+}
+
+/* Which method is the fastest, and the fastest of those that break the chain of steps. Linear is not compared: it is BP. */
+static void print_fastest(const curve *curves, int threads) {
+  bppsa_timing compared[METHODS];
+  int which[METHODS], count = 0;
+  for (int m = 0; m < METHODS; ++m) {
+    if (!is_linear(m)) {
+      which[count] = m;
+      compared[count++] = curves[m].timing[ALL];
+    }
+  }
+  const int64_t fastest = bppsa_timing_fastest(count, compared);
+  if (fastest < 0) {
+    printf("  No winner is named, because a timing is noisy (~): run the demonstration on a machine that does nothing else.\n");
+    return;
+  }
+  const int winner = which[fastest], parallel = which[1 + bppsa_timing_fastest(count - 1, compared + 1)];
+  printf("  Fastest here: %s, %.3f ms per iteration. The fastest that breaks the chain of steps is %s: %.3f ms, BP: %.3f ms.\n",
+         methods[winner].name, median_ms(&curves[winner], ALL), methods[parallel].name, median_ms(&curves[parallel], ALL),
+         median_ms(&curves[BP], ALL));
+  if (winner == BP) {
+    printf("  The FLOPs that Blelloch and chunked add are more than %d thread%s can buy back.\n", threads,
+           threads == 1 ? "" : "s");
+  } else {
+    printf("  It does more FLOPs than BP, and its shorter chain pays for them on %d threads.\n", threads);
+  }
+}
+
 static void print_verdict(const curve *curves, int threads) {
-  int winner = BP, shortest = BP;
+  int shortest = BP;
   const bppsa_scan_totals *l = NULL, *s = NULL;
   for (int m = 0; m < METHODS; ++m) {
     const bppsa_scan_totals *t = totals_of(&curves[m]);
-    winner = total_ms(&curves[m]) < total_ms(&curves[winner]) ? m : winner;
-    l = methods[m].gradients.scan.algorithm == BPPSA_SCAN_LINEAR ? t : l;
+    l = is_linear(m) ? t : l;
     if (t != NULL && (s == NULL || t->critical_steps < s->critical_steps)) {
       s = t;
       shortest = m;
     }
   }
   const double work = (double)(s->mm_flops + s->mv_flops) / (double)(l->mm_flops + l->mv_flops);
-  int parallel = shortest; /* the fastest method that breaks the chain */
-  for (int m = 0; m < METHODS; ++m) {
-    const bppsa_scan_totals *t = totals_of(&curves[m]);
-    parallel = t != NULL && t != l && total_ms(&curves[m]) < total_ms(&curves[parallel]) ? m : parallel;
-  }
   printf("\nWhat this says\n\n");
-  printf("  Fastest here: %s, %.3f ms per iteration. The fastest that breaks the chain of steps is %s: %.3f ms, BP: %.3f ms.\n",
-         methods[winner].name, total_ms(&curves[winner]), methods[parallel].name, total_ms(&curves[parallel]),
-         total_ms(&curves[BP]));
-  if (winner == BP || totals_of(&curves[winner]) == l) {
-    printf(
-        "  BP and linear do the same arithmetic: %lld dependent mat-vecs a sample, shared by the samples of a batch. Blelloch\n"
-        "  multiplies H x H matrices (H = %d) to break that chain and does %.1f times BP's FLOPs for the gradients\n"
-        "  between steps; %d thread%s cannot buy that back.\n",
-        (long long)l->critical_steps, HIDDEN, work, threads, threads == 1 ? "" : "s");
-  } else {
-    printf("  It does more FLOPs than BP, and its shorter chain pays for them on %d threads.\n", threads);
-  }
+  print_fastest(curves, threads);
+  printf("  Linear is BP under another name: both do %lld dependent mat-vecs a sample, shared by the samples of a batch, and a\n"
+         "  difference between their times is none between methods. %c%s multiplies H x H matrices (H = %d) to break that\n"
+         "  chain and does %.1f times BP's FLOPs for the gradients between steps.\n",
+         (long long)l->critical_steps, methods[shortest].name[0] - 'a' + 'A', methods[shortest].name + 1, HIDDEN, work);
   printf("  With a worker for every product, the chain would be %lld steps (%s) instead of %lld, and %.4f MFLOP long instead\n"
          "  of %.4f MFLOP: %.0f times shorter in steps, %.1f times in FLOPs, because its steps are matrix products.\n",
          (long long)s->critical_steps, methods[shortest].name, (long long)l->critical_steps, 1e-6 * (double)s->critical_flops,
@@ -260,7 +268,7 @@ static int write_csv(const char *directory, const curve *curves) {
     for (int w = 0; w < WINDOWS; ++w) {
       const curve *c = &curves[m];
       fprintf(file, "%s,%d,%.6f,%.9g,%.6f,%.6f,%.6f\n", methods[m].name, (w + 1) * WINDOW, c->seconds[(w + 1) * WINDOW - 1],
-              window_mean(c, w), c->median_ms[0], c->median_ms[1], c->median_ms[2]);
+              window_mean(c, w), median_ms(c, FORWARD), median_ms(c, BACKWARD), median_ms(c, UPDATE));
     }
   }
   if (fclose(file) != 0) {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "audio/features.h"
-#include "bench/harness/rounds.h"
+#include "core/rounds.h"
 #include "figures/data.h"
 #include "figures/measured.h"
 
@@ -91,7 +91,7 @@ static double speedup(const json_t *rows, const paper_row *at, bool *noisy) {
 
 static void add_number(bppsa_text *text, double value, bool noisy) {
   if (isfinite(value)) {
-    bppsa_text_add(text, "<td>%s%.4g</td>", bppsa_bench_mark(noisy), value);
+    bppsa_text_add(text, "<td>%s%.4g</td>", bppsa_timing_mark(noisy), value);
   } else {
     bppsa_text_add(text, "<td></td>");
   }

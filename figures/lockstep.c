@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/clock.h"
 #include "figures/dataset.h"
 #include "figures/keep.h"
 #include "figures/measured.h"

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "bench/harness/rounds.h"
+#include "core/rounds.h"
 
 const char *const bppsa_measured_methods[BPPSA_MEASURED_METHODS] = {"bp", "linear", "blelloch", "chunked", "auto", "pytorch"};
 
@@ -55,7 +55,7 @@ static bool is_noisy(const json_t *row) {
                *least = json_object_get(row, "min_s");
   return json_is_boolean(noisy)
              ? json_is_true(noisy)
-             : json_number_value(median) > BPPSA_BENCH_SPREAD * json_number_value(least) && json_is_number(least);
+             : json_number_value(median) > BPPSA_TIMING_SPREAD * json_number_value(least) && json_is_number(least);
 }
 
 bool bppsa_measured_noisy(const json_t *rows, int64_t seq_len, int64_t batch, const char *method) {

@@ -3,11 +3,11 @@
 #include <math.h>
 #include <string.h>
 
-#include "bench/harness/rounds.h"
 #include "cnn/conv.h"
 #include "cnn/layers.h"
 #include "cnn/network.h"
 #include "core/alloc.h"
+#include "core/rounds.h"
 #include "figures/data.h"
 #include "figures/keep.h"
 #include "jacobian/jacobian.h"
@@ -128,7 +128,7 @@ static bppsa_status time_both(operation *o, bppsa_timing times[2]) {
     list[i] = (bppsa_contender){.pass = bppsa_timed_work_pass, .context = &work[i], .parts = 1};
     status = status == BPPSA_OK ? bppsa_timed_work_open(&work[i]) : status;
   }
-  status = status == BPPSA_OK ? bppsa_bench_run_rounds(&rounds, 2, list) : status;
+  status = status == BPPSA_OK ? bppsa_rounds_run(&rounds, 2, list) : status;
   for (int i = 0; i < 2; ++i) {
     bppsa_timed_work_close(&work[i]);
     times[i] = list[i].timing[0];
@@ -206,7 +206,7 @@ static void add_row(const json_t *row, bppsa_text *csv, bppsa_text *html) {
   bppsa_text_add(csv, ",%d\n", marked);
   bppsa_text_add(html, "<tr><td>%s</td><td>%.3g</td><td>%.3g</td><td>%.3g</td><td>%.3g</td><td>%s%.3g</td><td>%.3g</td></tr>\n",
                  name_of(row), columns, number_of(row, "columns_min_s"), generated, number_of(row, "generated_min_s"),
-                 bppsa_bench_mark(marked), columns / generated, number_of(row, "paper_speedup"));
+                 bppsa_timing_mark(marked), columns / generated, number_of(row, "paper_speedup"));
 }
 
 bppsa_status bppsa_make_table1(bppsa_figures *f, const bppsa_figure *figure, bppsa_figure_content *made) {
@@ -229,6 +229,6 @@ bppsa_status bppsa_make_table1(bppsa_figures *f, const bppsa_figure *figure, bpp
                  "One thread. The reverse mode is this program's own backward pass, timed on columns all over the image, in turn "
                  "with the generation, and multiplied by their number; bench/rivals/jacobian_pytorch.py does it with PyTorch's "
                  "autograd.%s%s",
-                 noisy ? " " : "", noisy ? BPPSA_BENCH_MARK_NOTE : "");
+                 noisy ? " " : "", noisy ? BPPSA_TIMING_NOTE : "");
   return BPPSA_OK;
 }

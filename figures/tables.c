@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "bench/harness/rounds.h"
+#include "core/rounds.h"
 #include "figures/data.h"
 #include "figures/measured.h"
 
@@ -143,7 +143,7 @@ static void figure8_csv(const json_t *rows, bppsa_text *text) {
 /* ---- HTML ---- */
 
 static void add_number(bppsa_text *text, double value, bool noisy) {
-  bppsa_text_add(text, "%s%.*f", bppsa_bench_mark(noisy), value < 9.995 ? 3 : 2, value);
+  bppsa_text_add(text, "%s%.*f", bppsa_timing_mark(noisy), value < 9.995 ? 3 : 2, value);
 }
 
 static void add_cell(bppsa_text *text, double value, bool noisy) {

@@ -102,7 +102,7 @@ static bppsa_timing timing_of(const training *t, int method, int64_t first, int6
       seconds[r] += real_at(json_array_get(repeats, (size_t)r), method, w);
     }
   }
-  return bppsa_bench_timing(count, seconds);
+  return bppsa_timing_of(count, seconds);
 }
 
 static bool any_noisy(const training *t) {

@@ -2,20 +2,19 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "bppsa_version.h"
 #include "core/buffer.h"
-#include "core/clock.h"
 #include "core/graph.h"
 #include "core/philox.h"
+#include "core/rounds.h"
 #include "core/simd.h"
 #include "models/plan_cache.h"
 
-enum { LEAST_REPEATS = 3, MOST_REPEATS = 25, KEY_SIZE = 640 };
+enum { KEY_SIZE = 640 };
 
-#define BUDGET_S 0.1       /* seconds that one candidate's timed passes may take */
+#define BUDGET_S 0.1       /* seconds that one candidate's rounds may take (core/rounds.h) */
 #define HOPELESS_RATIO 2.0 /* a first pass this much slower than the best median ends a candidate */
 
 const char *bppsa_chosen_name(bppsa_chosen chosen) {
@@ -63,11 +62,6 @@ typedef struct {
   bppsa_network_config best;
 } contest;
 
-static int compare(const void *a, const void *b) {
-  const double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 static bool is_gpu(const bppsa_device *device) {
   return bppsa_device_get_kind(device) == BPPSA_CUDA;
 }
@@ -79,10 +73,11 @@ static bppsa_status forward(const contest *c, bppsa_model *model) {
                                          : bppsa_recurrent_forward_layers(model, &c->x.view, NULL);
 }
 
-/* Queues a candidate's backward pass. This is the work that is timed. */
+/* A candidate's backward pass, which is timed. */
 typedef struct {
   const contest *contest;
   bppsa_model *model;
+  bppsa_graph *graph; /* its recording on a GPU, which training replays too; NULL: none */
 } pass;
 
 static bppsa_status queue_pass(void *context) {
@@ -91,44 +86,39 @@ static bppsa_status queue_pass(void *context) {
                                                   : bppsa_recurrent_backward_layers(p->model, &p->contest->seed.view);
 }
 
-/* Times one pass; on a GPU it replays the recording, if one was made, as training does. */
-static bppsa_status time_pass(pass *p, const bppsa_graph *graph, double *seconds) {
-  const bppsa_device *device = p->contest->device;
-  BPPSA_TRY(bppsa_device_wait(device));
-  const double start = bppsa_now();
-  BPPSA_TRY(graph != NULL ? bppsa_graph_launch(device, graph) : queue_pass(p));
-  BPPSA_TRY(bppsa_device_wait(device));
-  *seconds = bppsa_now() - start;
-  return BPPSA_OK;
+static bppsa_status run_pass(void *context) {
+  pass *p = context;
+  return p->graph != NULL ? bppsa_graph_launch(p->contest->device, p->graph) : queue_pass(p);
 }
 
-static bppsa_status time_passes(pass *p, const bppsa_graph *graph, double *median_s) {
-  double times[MOST_REPEATS], spent = 0;
-  int repeats = 0;
-  while (repeats < LEAST_REPEATS || (repeats < MOST_REPEATS && spent < BUDGET_S)) {
-    BPPSA_TRY(time_pass(p, graph, &times[repeats]));
-    spent += times[repeats++];
-  }
-  qsort(times, (size_t)repeats, sizeof *times, compare);
-  *median_s = times[repeats / 2];
-  return BPPSA_OK;
-}
-
-/* Returns the median seconds of the backward pass, or those of the first pass where that was hopeless already. */
-static bppsa_status time_model(const contest *c, bppsa_model *model, double *median_s) {
-  bppsa_graph *graph = NULL;
-  pass p = {c, model};
-  BPPSA_TRY(bppsa_network_init(c->network, model, BPPSA_INIT_DEFAULT, 0));
-  BPPSA_TRY(forward(c, model));
-  BPPSA_TRY(time_pass(&p, NULL, median_s)); /* warm-up */
-  if (c->best_s > 0 && *median_s > HOPELESS_RATIO * c->best_s && *median_s > 1e-3) {
+/* *median_s: of the backward pass, or the seconds of the first pass where that was hopeless already. */
+static bppsa_status time_work(pass *p, bppsa_timed_work *work, double *median_s) {
+  const contest *c = p->contest;
+  const bppsa_rounds rounds = {.budget_s = BUDGET_S};
+  bppsa_contender alone = {.pass = bppsa_timed_work_pass, .context = work, .parts = 1};
+  double first[BPPSA_TIMING_PARTS];
+  BPPSA_TRY(bppsa_timed_work_pass(work, first));
+  *median_s = first[0];
+  if (c->best_s > 0 && first[0] > HOPELESS_RATIO * c->best_s && first[0] > 1e-3) {
     return BPPSA_OK;
   }
   if (is_gpu(c->device)) {
-    BPPSA_TRY(bppsa_graph_capture(c->device, queue_pass, &p, &graph));
+    BPPSA_TRY(bppsa_graph_capture(c->device, queue_pass, p, &p->graph));
   }
-  const bppsa_status status = time_passes(&p, graph, median_s);
-  bppsa_graph_destroy(c->device, graph);
+  BPPSA_TRY(bppsa_rounds_run(&rounds, 1, &alone));
+  *median_s = alone.timing[0].median_s;
+  return BPPSA_OK;
+}
+
+static bppsa_status time_model(const contest *c, bppsa_model *model, double *median_s) {
+  pass p = {c, model, NULL};
+  bppsa_timed_work work = {.device = c->device, .action = run_pass, .context = &p};
+  BPPSA_TRY(bppsa_network_init(c->network, model, BPPSA_INIT_DEFAULT, 0));
+  BPPSA_TRY(forward(c, model));
+  BPPSA_TRY(bppsa_timed_work_open(&work));
+  const bppsa_status status = time_work(&p, &work, median_s);
+  bppsa_graph_destroy(c->device, p.graph);
+  bppsa_timed_work_close(&work);
   return status;
 }
 

@@ -10,6 +10,7 @@
 #include "cnn/work.h"
 #include "core/alloc.h"
 #include "core/buffer.h"
+#include "core/clock.h"
 #include "core/memory.h"
 #include "core/philox.h"
 #include "jacobian/jacobian.h"
@@ -252,12 +253,12 @@ static bool put_row(const session *s, const row *r, const bppsa_timing *t, const
 
 static bppsa_status print_row(const session *s, const row *r, const bppsa_timing *t, const char *name, double time_ratio,
                               bool noisy_ratio) {
-  char text[2][BPPSA_SI_TEXT], median[BPPSA_BENCH_TIME], ratio[BPPSA_BENCH_TIME];
+  char text[2][BPPSA_SI_TEXT], median[BPPSA_TIMING_TEXT], ratio[BPPSA_TIMING_TEXT];
   const double batch = (double)s->x[0].view.shape[0];
   const bppsa_work_ratios flops = bppsa_work_over(&r->flops, &s->unpruned);
-  snprintf(ratio, sizeof ratio, "%s%.2f", bppsa_bench_mark(noisy_ratio), time_ratio);
+  snprintf(ratio, sizeof ratio, "%s%.2f", bppsa_timing_mark(noisy_ratio), time_ratio);
   return bppsa_output_print(&s->asked->request.to, "  %-23s%11s%11.3f%11.3f%6" PRId64 "  %-10s%9s%9.2f%9.2f  %-9s%9.1f%10.2f%s\n",
-                            name, bppsa_bench_median_ms(t, 3, median), 1e3 * t->min_s, 1e3 * t->max_s, t->repeats,
+                            name, bppsa_timing_median_ms(t, 3, median), 1e3 * t->min_s, 1e3 * t->max_s, t->repeats,
                             bppsa_text_si(batch * r->flops.gradients, "FLOP", text[0], sizeof text[0]), ratio,
                             r->backward ? flops.gradients : 0, r->backward ? flops.critical : 0,
                             bppsa_text_si((double)r->held, "B", text[1], sizeof text[1]), 1e3 * r->plan_s, r->residual,
@@ -394,7 +395,7 @@ static bppsa_status time_all(session *s) {
     list[i] = r->graph ? (bppsa_contender){.pass = bppsa_bench_replay_pass, .context = &r->recording, .parts = 1}
                        : (bppsa_contender){.pass = bppsa_timed_work_pass, .context = &r->work, .parts = 1};
   }
-  BPPSA_TRY(s->row_count > 0 ? bppsa_bench_run_rounds(&rounds, s->row_count, list) : BPPSA_OK);
+  BPPSA_TRY(s->row_count > 0 ? bppsa_rounds_run(&rounds, s->row_count, list) : BPPSA_OK);
   for (int i = 0; i < s->row_count; ++i) {
     const row *r = &s->timed[i];
     if (r->backward && r->method == methods[0].name) {

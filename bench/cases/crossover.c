@@ -258,7 +258,7 @@ static bppsa_status show_grid(const bppsa_output *to, const map *m, const duel c
       const char *winner = !d->measured ? "skipped" : d->noisy ? "noisy" : winner_of(d);
       char ratio[24] = "";
       if (d->measured) {
-        snprintf(ratio, sizeof ratio, "%s%.*f", bppsa_bench_mark(d->noisy), ratio_of(d) < 9.995 ? 2 : 0, ratio_of(d));
+        snprintf(ratio, sizeof ratio, "%s%.*f", bppsa_timing_mark(d->noisy), ratio_of(d) < 9.995 ? 2 : 0, ratio_of(d));
       }
       BPPSA_TRY(bppsa_output_print(to, "  %6s %-8s", ratio, winner));
     }

@@ -240,12 +240,12 @@ static bppsa_status add_row(session *s, const char *name, const char *phase, con
     return bppsa_bench_no_room();
   }
   s->noisy += t->noisy;
-  char median[BPPSA_BENCH_TIME];
+  char median[BPPSA_TIMING_TEXT];
   return s->asked->request.to.json
              ? BPPSA_OK
              : bppsa_output_print(&s->asked->request.to,
                                   "  %-8s%-8s%12" PRId64 "%12s%12.4f%12.4f%8" PRId64 "%10.2f%8.0f%%%12.1e%s\n", name, phase,
-                                  csr->nnz, bppsa_bench_median_ms(t, 4, median), 1e3 * t->min_s, 1e3 * t->max_s, t->repeats,
+                                  csr->nnz, bppsa_timing_median_ms(t, 4, median), 1e3 * t->min_s, 1e3 * t->max_s, t->repeats,
                                   1e-9 * bytes / t->median_s, 100 * share, difference, wrong ? "  WRONG" : "");
 }
 
@@ -282,7 +282,7 @@ static bppsa_status time_phases(session *s, const char *name, pass *p, bppsa_ben
                       : (bppsa_contender){.pass = bppsa_timed_work_pass, .context = &fill_work, .parts = 1};
   bppsa_status status = bppsa_timed_work_open(&fill_work);
   status = status == BPPSA_OK ? bppsa_timed_work_open(&csr_work) : status;
-  status = status == BPPSA_OK ? bppsa_bench_run_rounds(&rounds, values ? 2 : 1, list) : status;
+  status = status == BPPSA_OK ? bppsa_rounds_run(&rounds, values ? 2 : 1, list) : status;
   bppsa_timed_work_close(&fill_work);
   bppsa_timed_work_close(&csr_work);
   BPPSA_TRY(status);

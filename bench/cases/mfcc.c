@@ -10,6 +10,7 @@
 #include "bench/cases/case.h"
 #include "bench/harness/machine.h"
 #include "core/alloc.h"
+#include "core/clock.h"
 
 const char bppsa_bench_notes_mfcc[] =
     "Features are checked first, against a plain version of the same definitions (a radix-2 transform, "
@@ -192,7 +193,7 @@ static bppsa_status verify(session *s, mfcc_row *row) {
 }
 
 /* A pass: the features, and the transforms alone. */
-static bppsa_status make_pass(void *context, double seconds[BPPSA_BENCH_PARTS]) {
+static bppsa_status make_pass(void *context, double seconds[BPPSA_TIMING_PARTS]) {
   const session *s = context;
   const double start = bppsa_now();
   bppsa_mfcc_execute(s->plan, s->workspace, s->samples, 1, s->features, bppsa_mfcc_features(s->plan));
@@ -205,7 +206,7 @@ static bppsa_status make_pass(void *context, double seconds[BPPSA_BENCH_PARTS]) 
 
 static bppsa_status measure(session *s, const bppsa_rounds *rounds, mfcc_row *row) {
   bppsa_contender whole = {.pass = make_pass, .context = s, .parts = 2};
-  BPPSA_TRY(bppsa_bench_run_rounds(rounds, 1, &whole));
+  BPPSA_TRY(bppsa_rounds_run(rounds, 1, &whole));
   row->time = whole.timing[0];
   row->fft = whole.timing[1];
   return BPPSA_OK;
@@ -249,10 +250,10 @@ static bppsa_status print_head(const bppsa_bench_settings *asked) {
 
 static bppsa_status print_row(const bppsa_bench_settings *asked, const mfcc_row *row) {
   const bppsa_timing *t = &row->time;
-  char median[BPPSA_BENCH_TIME];
+  char median[BPPSA_TIMING_TEXT];
   return bppsa_output_print(
       &asked->request.to, "  %-5s%6" PRId64 "%10" PRId64 "%10s%10.3f%10.3f%7" PRId64 "%10.3f%7.0f%%%13.1e%s\n", row->set->name,
-      row->frames, row->features, bppsa_bench_median_ms(t, 3, median), 1e3 * t->min_s, 1e3 * t->max_s, t->repeats,
+      row->frames, row->features, bppsa_timing_median_ms(t, 3, median), 1e3 * t->min_s, 1e3 * t->max_s, t->repeats,
       1e3 * row->fft.median_s, 100 * row->fft.median_s / t->median_s, row->difference, is_right(row) ? "" : "  FAIL");
 }
 

@@ -10,6 +10,7 @@
 #include "bench/harness/machine.h"
 #include "bench/harness/recording.h"
 #include "core/alloc.h"
+#include "core/clock.h"
 #include "core/memory.h"
 
 static const bppsa_product_rival *const no_rivals[] = {NULL};
@@ -104,12 +105,12 @@ static bppsa_status add_row(session *s, product_row *row, const bppsa_timing *t)
   if (json_array_append_new(s->rows, row_json(s, row, t)) != 0) {
     return bppsa_bench_no_room();
   }
-  char median[BPPSA_BENCH_TIME];
+  char median[BPPSA_TIMING_TEXT];
   return s->asked->request.to.json
              ? BPPSA_OK
              : bppsa_output_print(
                    &s->asked->request.to, "  %-9s%-21s%-9s%11s%11.3f%11.3f%7" PRId64 "%10.2f%8.0f%%  %-9s%9.1f%10.1f%s\n",
-                   s->c.name, row->method, row->phase, bppsa_bench_median_ms(t, 3, median), 1e3 * t->min_s, 1e3 * t->max_s,
+                   s->c.name, row->method, row->phase, bppsa_timing_median_ms(t, 3, median), 1e3 * t->min_s, 1e3 * t->max_s,
                    t->repeats, 1e-9 * row->flops / t->median_s, 100 * row->floor_s / t->median_s,
                    compute > move ? "FMA" : "bandwidth", row->plan_s / t->median_s, row->residual, wrong ? "  WRONG" : "");
 }
@@ -200,7 +201,7 @@ static bppsa_status run_rounds(session *s, bppsa_contender *list) {
       list[count++] = (bppsa_contender){.pass = bppsa_bench_replay_pass, .context = &e->recording, .parts = 1};
     }
   }
-  return count > 0 ? bppsa_bench_run_rounds(&s->rounds, count, list) : BPPSA_OK;
+  return count > 0 ? bppsa_rounds_run(&s->rounds, count, list) : BPPSA_OK;
 }
 
 /* Leaves out the rival that refused in the middle of the rounds; the others begin again. ERR_UNSUPPORTED: no rival refused. */

@@ -72,7 +72,7 @@ typedef struct {
   int index;
 } contender;
 
-static bppsa_status make_pass(void *context, double seconds[BPPSA_BENCH_PARTS]) {
+static bppsa_status make_pass(void *context, double seconds[BPPSA_TIMING_PARTS]) {
   const contender *c = context;
   return bppsa_contest_pass(c->contest, c->index, c->index, seconds);
 }
@@ -96,7 +96,7 @@ bppsa_status bppsa_contest_time(bppsa_contest *contest, const bppsa_bench_limits
     contenders[i] = (contender){contest, i};
     list[i] = (bppsa_contender){.pass = make_pass, .context = &contenders[i], .parts = 2};
   }
-  BPPSA_TRY(bppsa_bench_run_rounds(&rounds, contest->count, list));
+  BPPSA_TRY(bppsa_rounds_run(&rounds, contest->count, list));
   for (int i = 0; i < contest->count; ++i) {
     const bppsa_contestant *who = &contest->list[i];
     if (who->forward >= 0) {

@@ -37,7 +37,7 @@ bppsa_status bppsa_contest_pass(bppsa_contest *contest, int forward, int backwar
  * bppsa_bench_record. */
 bppsa_status bppsa_contest_add_graph(bppsa_contest *contest, int plain, int forward, int backward);
 
-/* Times the passes of all contestants in rounds (bench/harness/rounds.h), which share the budget. Fills the times of all rows.
+/* Times the passes of all contestants in rounds (core/rounds.h), which share the budget. Fills the times of all rows.
  * ERR_*. */
 bppsa_status bppsa_contest_time(bppsa_contest *contest, const bppsa_bench_limits *limits, bppsa_bench_result *result);
 

@@ -184,10 +184,10 @@ static bppsa_status show_row(const bppsa_output *to, const bppsa_bench_result *r
   }
   const bppsa_bench_row *other = &result->rows[bppsa_bench_row_backward(index) ? BPPSA_BENCH_BP : BPPSA_BENCH_FORWARD];
   if (index != BPPSA_BENCH_FORWARD && other->measured) {
-    snprintf(ratio, sizeof ratio, "%s%.2f", bppsa_bench_mark(row->time.noisy || other->time.noisy),
+    snprintf(ratio, sizeof ratio, "%s%.2f", bppsa_timing_mark(row->time.noisy || other->time.noisy),
              row->time.median_s / other->time.median_s);
   }
-  snprintf(marked, sizeof marked, "%s%s", bppsa_bench_mark(row->time.noisy),
+  snprintf(marked, sizeof marked, "%s%s", bppsa_timing_mark(row->time.noisy),
            time_text(row->time.median_s, median, sizeof median));
   return bppsa_output_print(to, "  %-9s%-*s%10s%10s%10s%5" PRId64 "%8s%9.2f%6.0f%10.2f%11.2f%s%s  %s\n", phase_name(index),
                             name_width(result), name, marked, time_text(row->time.min_s, least, sizeof least),
@@ -241,7 +241,7 @@ static bppsa_status show_forward(const bppsa_output *to, const bppsa_bench_resul
     if (result->rows[m].measured) {
       const bppsa_timing *forward = &result->rows[m].forward;
       BPPSA_TRY(bppsa_output_print(to, "  %s %s%+.1f %%", bppsa_bench_method_name((bppsa_bench_method)m),
-                                   bppsa_bench_mark(forward->noisy || bp->forward.noisy),
+                                   bppsa_timing_mark(forward->noisy || bp->forward.noisy),
                                    100 * (forward->median_s / bp->forward.median_s - 1)));
     }
   }

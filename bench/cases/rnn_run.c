@@ -5,6 +5,7 @@
 #include "bench/cases/case.h"
 #include "bench/harness/machine.h"
 #include "bench/harness/recording.h"
+#include "core/clock.h"
 
 #define SWEEP_RNN                                                                                                                \
   "Without --seq-len, --batch, --hidden and --input: T = 10 .. 30000 at B = 16 and B = 2 .. 256 at T = 1000, H = 20.\n"

@@ -9,6 +9,7 @@
 #include "bench/harness/machine.h"
 #include "bench/harness/recording.h"
 #include "core/alloc.h"
+#include "core/clock.h"
 #include "core/memory.h"
 #include "core/philox.h"
 #include "jacobian/network.h"
@@ -196,13 +197,13 @@ static bppsa_status add_row(session *s, const char *name, const entrant *e, doub
   if (json_array_append_new(s->rows, bppsa_json_finish(object, ok)) != 0) {
     return bppsa_bench_no_room();
   }
-  char text[3][BPPSA_SI_TEXT], median[BPPSA_BENCH_TIME];
+  char text[3][BPPSA_SI_TEXT], median[BPPSA_TIMING_TEXT];
   return s->asked->request.to.json
              ? BPPSA_OK
              : bppsa_output_print(
                    &s->asked->request.to,
                    "  %-18s%11s%11.3f%11.3f%7" PRId64 "  %-9s%8.2f%8.2f%7.0f%%  %-9s%6" PRId64 "  %-9s%10.1f%10.2f%s\n", name,
-                   bppsa_bench_median_ms(t, 3, median), 1e3 * t->min_s, 1e3 * t->max_s, t->repeats,
+                   bppsa_timing_median_ms(t, 3, median), 1e3 * t->min_s, 1e3 * t->max_s, t->repeats,
                    bppsa_text_si(flops, "FLOP", text[0], sizeof text[0]), ratios.gradients, 1e-9 * flops / t->median_s,
                    100 * floor_s / t->median_s, bppsa_text_si((double)totals->critical_flops, "FLOP", text[1], sizeof text[1]),
                    totals->critical_steps, bppsa_text_si((double)totals->workspace_bytes, "B", text[2], sizeof text[2]),
@@ -301,7 +302,7 @@ static bppsa_status time_all(session *s) {
       list[count++] = (bppsa_contender){.pass = bppsa_bench_replay_pass, .context = &e->recording, .parts = 1};
     }
   }
-  BPPSA_TRY(count > 0 ? bppsa_bench_run_rounds(&rounds, count, list) : BPPSA_OK);
+  BPPSA_TRY(count > 0 ? bppsa_rounds_run(&rounds, count, list) : BPPSA_OK);
   count = 0;
   for (int i = 0; i < s->entrants; ++i) {
     const entrant *e = &s->list[i];

@@ -10,6 +10,7 @@
 #include "bench/cases/case.h"
 #include "bench/harness/machine.h"
 #include "core/alloc.h"
+#include "core/clock.h"
 #include "core/philox.h"
 #include "core/pool.h"
 #include "train/loss.h"
@@ -193,7 +194,7 @@ typedef struct {
 } cell;
 
 /* Makes one step that is not timed, then STEPS steps that are. */
-static bppsa_status pass(void *context, double seconds[BPPSA_BENCH_PARTS]) {
+static bppsa_status pass(void *context, double seconds[BPPSA_TIMING_PARTS]) {
   const cell *c = context;
   set_busy(&c->s->neighbours, c->beside > 0);
   BPPSA_TRY(step(c->s, c->who));
@@ -216,7 +217,7 @@ static bppsa_timing of_step(const bppsa_timing *t) {
 
 static bppsa_status add_row(const session *s, const cell *c, const bppsa_timing *t, double ratio, bool marked) {
   const int64_t threads = bppsa_device_get_threads(c->who->device);
-  char median[BPPSA_BENCH_TIME];
+  char median[BPPSA_TIMING_TEXT];
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_integer(object, "seq_len", s->config.seq_len);
   ok = ok && bppsa_json_put_integer(object, "batch", s->config.batch);
@@ -233,8 +234,8 @@ static bppsa_status add_row(const session *s, const cell *c, const bppsa_timing 
   return s->asked->request.to.json
              ? BPPSA_OK
              : bppsa_output_print(&s->asked->request.to, "%12" PRId64 "%9" PRId64 "%11s%11.3f%11.3f%7" PRId64 "%9s%.2f\n",
-                                  c->beside, threads, bppsa_bench_median_ms(t, 3, median), 1e3 * t->min_s, 1e3 * t->max_s,
-                                  t->repeats, bppsa_bench_mark(marked), ratio);
+                                  c->beside, threads, bppsa_timing_median_ms(t, 3, median), 1e3 * t->min_s, 1e3 * t->max_s,
+                                  t->repeats, bppsa_timing_mark(marked), ratio);
 }
 
 static bppsa_status print_head(const session *s) {
@@ -258,7 +259,7 @@ static bppsa_status time_cells(session *s) {
     cells[i] = (cell){s, &s->trainees[i % 2], i < 2 ? 0 : s->neighbours.count};
     list[i] = (bppsa_contender){.pass = pass, .context = &cells[i], .parts = 1};
   }
-  BPPSA_TRY(bppsa_bench_run_rounds(&rounds, count, list));
+  BPPSA_TRY(bppsa_rounds_run(&rounds, count, list));
   BPPSA_TRY(s->asked->request.to.json ? BPPSA_OK : print_head(s));
   for (int i = 0; i < count; ++i) {
     const bppsa_timing t = of_step(&list[i].timing[0]), *one = &list[i / 2 * 2].timing[0];

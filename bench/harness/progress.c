@@ -2,16 +2,11 @@
 
 #include <math.h>
 #include <stdarg.h>
-#include <time.h>
 #include <unistd.h>
 
-#define INTERVAL 0.1 /* seconds between updates */
+#include "core/clock.h"
 
-static double now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
+#define INTERVAL 0.1 /* seconds between updates */
 
 bppsa_progress_line bppsa_progress_start(FILE *err) {
   const int descriptor = fileno(err);
@@ -23,7 +18,7 @@ bool bppsa_progress_due(bppsa_progress_line *line) {
   if (line->stream == NULL) {
     return false;
   }
-  const double time = now();
+  const double time = bppsa_now();
   if (time - line->last < INTERVAL) {
     return false;
   }

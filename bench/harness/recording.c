@@ -42,7 +42,7 @@ bppsa_status bppsa_bench_replay_seconds(const bppsa_bench_recording *recording, 
   return bppsa_timeline_seconds(recording->timeline, 0, 1, seconds);
 }
 
-bppsa_status bppsa_bench_replay_pass(void *context, double seconds[BPPSA_BENCH_PARTS]) {
+bppsa_status bppsa_bench_replay_pass(void *context, double seconds[BPPSA_TIMING_PARTS]) {
   const bppsa_bench_recording *r = context;
   BPPSA_TRY(bppsa_bench_replay_queue(r));
   return bppsa_bench_replay_seconds(r, &seconds[0]);

@@ -4,8 +4,8 @@
 #ifndef BPPSA_BENCH_HARNESS_RECORDING_H
 #define BPPSA_BENCH_HARNESS_RECORDING_H
 
-#include "bench/harness/rounds.h"
 #include "core/graph.h"
+#include "core/rounds.h"
 #include "core/timeline.h"
 
 /* A sentence for the notes of benchmarks that time both. */
@@ -30,7 +30,7 @@ bppsa_status bppsa_bench_record(const bppsa_device *device, bppsa_queued_work ac
 /* Clears the results and replays once: the results are then the replay's, and can be verified before it is timed. ERR_CUDA. */
 bppsa_status bppsa_bench_replay_cleared(const bppsa_bench_recording *recording);
 /* A recording as a contender's pass (rounds.h): the time between the two marks in the GPU's queue. ERR_CUDA. */
-bppsa_status bppsa_bench_replay_pass(void *recording, double seconds[BPPSA_BENCH_PARTS]);
+bppsa_status bppsa_bench_replay_pass(void *recording, double seconds[BPPSA_TIMING_PARTS]);
 /* One replay in two calls: queue it, wait for the GPU, then ask for the seconds between its marks. ERR_CUDA. */
 bppsa_status bppsa_bench_replay_queue(const bppsa_bench_recording *recording);
 bppsa_status bppsa_bench_replay_seconds(const bppsa_bench_recording *recording, double *seconds);

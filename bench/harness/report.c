@@ -7,6 +7,7 @@
 #include "bench/harness/machine.h"
 #include "bppsa_version.h"
 #include "core/alloc.h"
+#include "core/clock.h"
 #include "core/file.h"
 #include "core/memory.h"
 
@@ -110,5 +111,5 @@ bppsa_status bppsa_bench_leave_out(json_t *left_out, const char *const *names, c
 }
 
 bppsa_status bppsa_bench_show_noisy(const bppsa_output *to, int64_t noisy) {
-  return noisy == 0 ? BPPSA_OK : bppsa_output_print(to, "  %s\n", BPPSA_BENCH_MARK_NOTE);
+  return noisy == 0 ? BPPSA_OK : bppsa_output_print(to, "  %s\n", BPPSA_TIMING_NOTE);
 }

@@ -3,8 +3,8 @@
 #define BPPSA_BENCH_HARNESS_REPORT_H
 
 #include "bench/harness/output.h"
-#include "bench/harness/rounds.h"
 #include "core/device.h"
+#include "core/rounds.h"
 
 typedef struct {
   bppsa_output to;

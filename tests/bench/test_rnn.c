@@ -249,7 +249,7 @@ static void test_noisy_rows(void **state) {
   assert_non_null(strstr(noisy, "; no winner is named: noisy: chunked\n"));
   assert_non_null(strstr(noisy, " ~300 ms"));
   assert_non_null(strstr(noisy, "~0.15"));
-  assert_non_null(strstr(noisy, BPPSA_BENCH_MARK_NOTE));
+  assert_non_null(strstr(noisy, BPPSA_TIMING_NOTE));
   free(noisy);
   bppsa_bench_tally tally = {0};
   bppsa_bench_tally_add(&tally, &result);

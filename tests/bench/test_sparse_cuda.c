@@ -281,7 +281,7 @@ static void recordings(void **state) {
   assert_int_equal(recording.nodes, 0); /* the marks are not counted */
   assert_int_equal(calls[1], 0);
   assert_int_equal(bppsa_bench_replay_cleared(&recording), BPPSA_OK);
-  assert_int_equal(bppsa_bench_run_rounds(&rounds, 1, &replays), BPPSA_OK);
+  assert_int_equal(bppsa_rounds_run(&rounds, 1, &replays), BPPSA_OK);
   assert_int_equal(replays.timing[0].repeats, 4);
   assert_true(calls[0] == 1 && calls[1] == 1 && replays.timing[0].median_s < 0.2);
   bppsa_bench_recording_free(&recording);

@@ -1,4 +1,4 @@
-#include "bench/harness/rounds.h"
+#include "core/rounds.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -13,23 +13,34 @@ static int compare(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-bppsa_timing bppsa_bench_timing(int64_t count, double *seconds) {
+bppsa_timing bppsa_timing_of(int64_t count, double *seconds) {
   qsort(seconds, (size_t)count, sizeof *seconds, compare);
   bppsa_timing t = {.median_s = 0.5 * (seconds[count / 2] + seconds[(count - 1) / 2]),
                     .min_s = seconds[0],
                     .max_s = seconds[count - 1],
                     .repeats = count};
-  t.noisy = count >= BPPSA_BENCH_LEAST_REPEATS && t.median_s > BPPSA_BENCH_SPREAD * t.min_s;
+  t.noisy = count >= BPPSA_ROUNDS_LEAST_REPEATS && t.median_s > BPPSA_TIMING_SPREAD * t.min_s;
   return t;
 }
 
-const char *bppsa_bench_mark(bool noisy) {
+const char *bppsa_timing_mark(bool noisy) {
   return noisy ? "~" : "";
 }
 
-const char *bppsa_bench_median_ms(const bppsa_timing *timing, int digits, char text[BPPSA_BENCH_TIME]) {
-  snprintf(text, BPPSA_BENCH_TIME, "%s%.*f", bppsa_bench_mark(timing->noisy), digits, 1e3 * timing->median_s);
+const char *bppsa_timing_median_ms(const bppsa_timing *timing, int digits, char text[BPPSA_TIMING_TEXT]) {
+  snprintf(text, BPPSA_TIMING_TEXT, "%s%.*f", bppsa_timing_mark(timing->noisy), digits, 1e3 * timing->median_s);
   return text;
+}
+
+int64_t bppsa_timing_fastest(int64_t count, const bppsa_timing *timings) {
+  int64_t fastest = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    if (timings[i].noisy) {
+      return -1;
+    }
+    fastest = timings[i].median_s < timings[fastest].median_s ? i : fastest;
+  }
+  return fastest;
 }
 
 /* ---- rounds ---- */
@@ -38,8 +49,8 @@ const char *bppsa_bench_median_ms(const bppsa_timing *timing, int digits, char t
 typedef struct {
   double fastest; /* s: the sum of its parts in the fastest pass so far */
   int64_t repeats, made;
-  double *seconds[BPPSA_BENCH_PARTS]; /* size repeats */
-  bppsa_timing timing[BPPSA_BENCH_PARTS];
+  double *seconds[BPPSA_TIMING_PARTS]; /* size repeats */
+  bppsa_timing timing[BPPSA_TIMING_PARTS];
 } turn;
 
 typedef struct {
@@ -49,7 +60,7 @@ typedef struct {
   turn *turns; /* size count */
 } attempt;
 
-static bppsa_status make_pass(const bppsa_contender *who, turn *t, double seconds[BPPSA_BENCH_PARTS]) {
+static bppsa_status make_pass(const bppsa_contender *who, turn *t, double seconds[BPPSA_TIMING_PARTS]) {
   double all = 0;
   BPPSA_TRY(who->pass(who->context, seconds));
   for (int p = 0; p < who->parts; ++p) {
@@ -61,7 +72,7 @@ static bppsa_status make_pass(const bppsa_contender *who, turn *t, double second
 
 /* A pass that counts. */
 static bppsa_status take_turn(const bppsa_contender *who, turn *t) {
-  double seconds[BPPSA_BENCH_PARTS];
+  double seconds[BPPSA_TIMING_PARTS];
   BPPSA_TRY(make_pass(who, t, seconds));
   for (int p = 0; p < who->parts; ++p) {
     t->seconds[p][t->made] = seconds[p];
@@ -75,7 +86,7 @@ static bppsa_status reserve(const attempt *a) {
   for (int64_t i = 0; i < a->count; ++i) {
     for (int p = 0; p < a->contenders[i].parts; ++p) {
       a->turns[i].seconds[p] =
-          bppsa_calloc(a->rounds->repeats > 0 ? a->rounds->repeats : BPPSA_BENCH_MOST_REPEATS, sizeof(double));
+          bppsa_calloc(a->rounds->repeats > 0 ? a->rounds->repeats : BPPSA_ROUNDS_MOST_REPEATS, sizeof(double));
       if (a->turns[i].seconds[p] == NULL) {
         return BPPSA_ERR_MEMORY;
       }
@@ -90,10 +101,10 @@ static int64_t share_budget(const attempt *a) {
   for (int64_t i = 0; i < a->count; ++i) {
     turn *t = &a->turns[i];
     const double fits = a->rounds->budget_s / fmax(t->fastest, 1e-6);
-    t->repeats = a->rounds->repeats > 0             ? a->rounds->repeats
-                 : fits < BPPSA_BENCH_LEAST_REPEATS ? BPPSA_BENCH_LEAST_REPEATS
-                 : fits > BPPSA_BENCH_MOST_REPEATS  ? BPPSA_BENCH_MOST_REPEATS
-                                                    : (int64_t)fits;
+    t->repeats = a->rounds->repeats > 0              ? a->rounds->repeats
+                 : fits < BPPSA_ROUNDS_LEAST_REPEATS ? BPPSA_ROUNDS_LEAST_REPEATS
+                 : fits > BPPSA_ROUNDS_MOST_REPEATS  ? BPPSA_ROUNDS_MOST_REPEATS
+                                                     : (int64_t)fits;
     most = t->repeats > most ? t->repeats : most;
   }
   return most;
@@ -120,7 +131,7 @@ static bppsa_status run_rounds(const attempt *a) {
   for (int64_t i = 0; i < a->count; ++i) {
     turn *t = &a->turns[i];
     for (int p = 0; p < a->contenders[i].parts; ++p) {
-      t->timing[p] = bppsa_bench_timing(t->made, t->seconds[p]);
+      t->timing[p] = bppsa_timing_of(t->made, t->seconds[p]);
     }
   }
   return BPPSA_OK;
@@ -128,7 +139,7 @@ static bppsa_status run_rounds(const attempt *a) {
 
 static void free_attempt(attempt *a) {
   for (int64_t i = 0; a->turns != NULL && i < a->count; ++i) {
-    for (int p = 0; p < BPPSA_BENCH_PARTS; ++p) {
+    for (int p = 0; p < BPPSA_TIMING_PARTS; ++p) {
       bppsa_free(a->turns[i].seconds[p]);
     }
   }
@@ -166,7 +177,7 @@ static bppsa_status begin(const bppsa_rounds *rounds, int64_t count, const bppsa
 }
 
 static bppsa_status run_first(attempt *a) {
-  double seconds[BPPSA_BENCH_PARTS];
+  double seconds[BPPSA_TIMING_PARTS];
   for (int64_t i = 0; i < a->count; ++i) {
     BPPSA_TRY(make_pass(&a->contenders[i], &a->turns[i], seconds));
   }
@@ -180,7 +191,7 @@ static bppsa_status run_second(const attempt *first, attempt *second) {
   return run_rounds(second);
 }
 
-bppsa_status bppsa_bench_run_rounds(const bppsa_rounds *rounds, int64_t count, bppsa_contender *contenders) {
+bppsa_status bppsa_rounds_run(const bppsa_rounds *rounds, int64_t count, bppsa_contender *contenders) {
   attempt first, second = {0};
   bppsa_status status = begin(rounds, count, contenders, &first);
   status = status == BPPSA_OK ? run_first(&first) : status;
@@ -207,7 +218,7 @@ bppsa_status bppsa_timed_work_open(bppsa_timed_work *work) {
   return bppsa_timeline_create(work->device, 2, &work->timeline);
 }
 
-bppsa_status bppsa_timed_work_pass(void *context, double seconds[BPPSA_BENCH_PARTS]) {
+bppsa_status bppsa_timed_work_pass(void *context, double seconds[BPPSA_TIMING_PARTS]) {
   const bppsa_timed_work *w = context;
   BPPSA_TRY(bppsa_timeline_mark(w->timeline, 0));
   BPPSA_TRY(w->action(w->context));

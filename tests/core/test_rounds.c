@@ -1,4 +1,4 @@
-/* The benchmarks' rounds (bench/harness/rounds.h), with a clock that the test makes up. */
+/* Rounds of timing (core/rounds.h), with a clock that the test makes up. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,8 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "bench/harness/rounds.h"
 #include "core/alloc.h"
+#include "core/rounds.h"
 
 enum { MOST = 20000 };
 
@@ -24,20 +24,20 @@ typedef struct {
 typedef struct {
   machine *m;
   int index;
-  double needs[BPPSA_BENCH_PARTS]; /* s */
+  double needs[BPPSA_TIMING_PARTS]; /* s */
   int64_t calls;
   double slow_call[2]; /* a call and its factor: that pass alone; factor 0: none */
   bppsa_status status; /* of the third call */
 } worker;
 
-static bppsa_status work(void *context, double seconds[BPPSA_BENCH_PARTS]) {
+static bppsa_status work(void *context, double seconds[BPPSA_TIMING_PARTS]) {
   worker *w = context;
   if (w->m->calls < MOST) {
     w->m->order[w->m->calls] = w->index;
   }
   ++w->m->calls;
   const int64_t call = w->calls++;
-  for (int p = 0; p < BPPSA_BENCH_PARTS; ++p) {
+  for (int p = 0; p < BPPSA_TIMING_PARTS; ++p) {
     const double factor = (w->m->slowdown != NULL ? w->m->slowdown(w->m->now) : 1) *
                           (w->slow_call[1] > 0 && (double)call == w->slow_call[0] ? w->slow_call[1] : 1);
     seconds[p] = w->needs[p] * factor;
@@ -63,13 +63,13 @@ static void test_shares(void **state) {
          c = {&m, 2, {1e-7, 0}, 0, {0, 0}, BPPSA_OK};
   bppsa_contender list[] = {contend(&a), contend(&b), contend(&c)};
   const bppsa_rounds rounds = {.budget_s = 5};
-  assert_int_equal(bppsa_bench_run_rounds(&rounds, 3, list), BPPSA_OK);
+  assert_int_equal(bppsa_rounds_run(&rounds, 3, list), BPPSA_OK);
   assert_true(list[0].timing[0].repeats == 10 && a.calls == 11); /* the warm-up took 50 s */
   assert_near(list[0].timing[0].max_s, 0.5);
   assert_true(list[1].timing[0].repeats >= 99 && list[1].timing[0].repeats <= 100);
   assert_int_equal(list[1].timing[1].repeats, list[1].timing[0].repeats);
   assert_near(list[1].timing[1].median_s, 0.03);
-  assert_int_equal(list[2].timing[0].repeats, BPPSA_BENCH_MOST_REPEATS);
+  assert_int_equal(list[2].timing[0].repeats, BPPSA_ROUNDS_MOST_REPEATS);
   const int head[] = {0, 1, 2, 0, 1, 2, 2, 2};
   assert_memory_equal(m.order, head, sizeof head);
   int64_t since = 0; /* how many passes of c lie between two of a, after the first round */
@@ -80,11 +80,11 @@ static void test_shares(void **state) {
   machine slow = {0};
   worker d = {&slow, 0, {9, 0}, 0, {0, 0}, BPPSA_OK};
   bppsa_contender one = contend(&d);
-  assert_int_equal(bppsa_bench_run_rounds(&rounds, 1, &one), BPPSA_OK);
-  assert_int_equal(one.timing[0].repeats, BPPSA_BENCH_LEAST_REPEATS);
+  assert_int_equal(bppsa_rounds_run(&rounds, 1, &one), BPPSA_OK);
+  assert_int_equal(one.timing[0].repeats, BPPSA_ROUNDS_LEAST_REPEATS);
   const bppsa_rounds given = {.repeats = 2, .budget_s = 5};
   d.calls = 0;
-  assert_int_equal(bppsa_bench_run_rounds(&given, 1, &one), BPPSA_OK);
+  assert_int_equal(bppsa_rounds_run(&given, 1, &one), BPPSA_OK);
   assert_true(one.timing[0].repeats == 2 && d.calls == 3 && !one.timing[0].noisy);
 }
 
@@ -95,7 +95,7 @@ static void test_one_slow_round(void **state) {
   worker a = {&m, 0, {0.1, 0}, 0, {2, 50}, BPPSA_OK}, b = {&m, 1, {0.2, 0}, 0, {0, 0}, BPPSA_OK};
   bppsa_contender list[] = {contend(&a), contend(&b)};
   const bppsa_rounds rounds = {.budget_s = 0.1};
-  assert_int_equal(bppsa_bench_run_rounds(&rounds, 2, list), BPPSA_OK);
+  assert_int_equal(bppsa_rounds_run(&rounds, 2, list), BPPSA_OK);
   assert_int_equal(a.calls, 1 + 3);
   assert_near(list[0].timing[0].median_s, 0.1);
   assert_near(list[0].timing[0].max_s, 5);
@@ -114,7 +114,7 @@ static void test_constant_load(void **state) {
   worker a = {&m, 0, {0.1, 0}, 0, {0, 0}, BPPSA_OK}, b = {&m, 1, {0.3, 0}, 0, {0, 0}, BPPSA_OK};
   bppsa_contender list[] = {contend(&a), contend(&b)};
   const bppsa_rounds rounds = {.budget_s = 6};
-  assert_int_equal(bppsa_bench_run_rounds(&rounds, 2, list), BPPSA_OK);
+  assert_int_equal(bppsa_rounds_run(&rounds, 2, list), BPPSA_OK);
   assert_near(list[1].timing[0].median_s / list[0].timing[0].median_s, 3);
   assert_false(list[0].timing[0].noisy || list[1].timing[0].noisy);
   assert_int_equal(a.calls, 1 + 30);
@@ -131,13 +131,13 @@ static void test_stalls(void **state) {
   worker a = {&m, 0, {0.05, 0}, 0, {0, 0}, BPPSA_OK}, b = {&m, 1, {0.06, 0}, 0, {0, 0}, BPPSA_OK};
   bppsa_contender list[] = {contend(&a), contend(&b)};
   const bppsa_rounds rounds = {.budget_s = 4};
-  assert_int_equal(bppsa_bench_run_rounds(&rounds, 2, list), BPPSA_OK);
+  assert_int_equal(bppsa_rounds_run(&rounds, 2, list), BPPSA_OK);
   assert_true(list[0].timing[0].noisy && list[1].timing[0].noisy); /* marked */
   assert_int_equal(a.calls, 1 + 2 * 80);                           /* the point was measured twice */
   assert_near(list[0].timing[0].median_s, 0.2);
   assert_near(list[0].timing[0].min_s, 0.05);
-  assert_string_equal(bppsa_bench_mark(list[0].timing[0].noisy), "~");
-  assert_string_equal(bppsa_bench_mark(false), "");
+  assert_string_equal(bppsa_timing_mark(list[0].timing[0].noisy), "~");
+  assert_string_equal(bppsa_timing_mark(false), "");
 }
 
 static double first_seconds(double now) {
@@ -151,7 +151,7 @@ static void test_measured_again(void **state) {
   worker a = {&m, 0, {0.05, 0.02}, 0, {0, 0}, BPPSA_OK}, b = {&m, 1, {0.06, 0}, 0, {0, 0}, BPPSA_OK};
   bppsa_contender list[] = {contend(&a), contend(&b)};
   const bppsa_rounds rounds = {.repeats = 60};
-  assert_int_equal(bppsa_bench_run_rounds(&rounds, 2, list), BPPSA_OK);
+  assert_int_equal(bppsa_rounds_run(&rounds, 2, list), BPPSA_OK);
   assert_int_equal(a.calls, 1 + 2 * 60);
   assert_false(list[0].timing[0].noisy || list[0].timing[1].noisy || list[1].timing[0].noisy);
   assert_near(list[0].timing[0].median_s, 0.05);
@@ -162,11 +162,21 @@ static void test_measured_again(void **state) {
 static void test_rule(void **state) {
   (void)state;
   double quiet[] = {1.25, 1, 9}, noisy[] = {1, 1.26, 9, 1.26}, few[] = {1, 9};
-  bppsa_timing t = bppsa_bench_timing(3, quiet);
+  bppsa_timing t = bppsa_timing_of(3, quiet);
   assert_true(!t.noisy && t.median_s == 1.25 && t.min_s == 1 && t.max_s == 9 && t.repeats == 3);
-  assert_true(bppsa_bench_timing(4, noisy).noisy);
-  t = bppsa_bench_timing(2, few);
+  assert_true(bppsa_timing_of(4, noisy).noisy);
+  t = bppsa_timing_of(2, few);
   assert_true(!t.noisy && t.median_s == 5);
+}
+
+/* The fastest has the smallest median; one noisy timing among the compared, the slowest even, leaves no winner. */
+static void test_fastest(void **state) {
+  (void)state;
+  bppsa_timing compared[] = {{.median_s = 3, .min_s = 3}, {.median_s = 1, .min_s = 1}, {.median_s = 9, .min_s = 8}};
+  assert_int_equal(bppsa_timing_fastest(3, compared), 1);
+  compared[2].noisy = true;
+  assert_int_equal(bppsa_timing_fastest(3, compared), -1);
+  assert_int_equal(bppsa_timing_fastest(2, compared), 1);
 }
 
 /* An error ends the rounds and leaves the timings as they were; so does every allocation that fails. */
@@ -176,7 +186,7 @@ static void test_errors(void **state) {
   worker a = {&m, 0, {0.05, 0}, 0, {0, 0}, BPPSA_ERR_CUDA};
   bppsa_contender one = contend(&a);
   const bppsa_rounds rounds = {.repeats = 60};
-  assert_int_equal(bppsa_bench_run_rounds(&rounds, 1, &one), BPPSA_ERR_CUDA);
+  assert_int_equal(bppsa_rounds_run(&rounds, 1, &one), BPPSA_ERR_CUDA);
   assert_int_equal(one.timing[0].repeats, 0);
   a.status = BPPSA_OK;
   const int64_t live = bppsa_alloc_live();
@@ -185,7 +195,7 @@ static void test_errors(void **state) {
   for (int64_t call = 1; status != BPPSA_OK; ++call) {
     m.now = 0;
     bppsa_alloc_fail_at(call);
-    status = bppsa_bench_run_rounds(&rounds, 1, &one);
+    status = bppsa_rounds_run(&rounds, 1, &one);
     bppsa_alloc_fail_at(0);
     assert_int_equal(bppsa_alloc_live(), live);
     failures += status == BPPSA_ERR_MEMORY;
@@ -197,6 +207,6 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_shares),         cmocka_unit_test(test_one_slow_round),
                                      cmocka_unit_test(test_constant_load),  cmocka_unit_test(test_stalls),
                                      cmocka_unit_test(test_measured_again), cmocka_unit_test(test_rule),
-                                     cmocka_unit_test(test_errors)};
+                                     cmocka_unit_test(test_fastest),        cmocka_unit_test(test_errors)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* One clock, and rounds of timing in which all contenders take turns.
+/* Rounds of timing in which all contenders take turns, and what a timing says (core/clock.h is the clock).
  *
  * Rounds.  A point of a benchmark is a list of contenders. Each makes one pass that warms up and is not counted. In every round
  *          that follows, each contender whose turn it is makes one pass. So whatever else the machine does hits all of them alike.
@@ -13,15 +13,14 @@
  *          counts; of equals, the one whose largest spread is smaller. What is still noisy stays marked: its row says
  *          "noisy": true, tables put a ~ before the median, and no sentence, winner or fitted line rests on it.
  */
-#ifndef BPPSA_BENCH_HARNESS_ROUNDS_H
-#define BPPSA_BENCH_HARNESS_ROUNDS_H
+#ifndef BPPSA_CORE_ROUNDS_H
+#define BPPSA_CORE_ROUNDS_H
 
-#include "core/clock.h"
 #include "core/graph.h"
 #include "core/timeline.h"
 
-#define BPPSA_BENCH_SPREAD 1.25
-enum { BPPSA_BENCH_LEAST_REPEATS = 3, BPPSA_BENCH_MOST_REPEATS = 1001, BPPSA_BENCH_PARTS = 2 };
+#define BPPSA_TIMING_SPREAD 1.25
+enum { BPPSA_ROUNDS_LEAST_REPEATS = 3, BPPSA_ROUNDS_MOST_REPEATS = 1001, BPPSA_TIMING_PARTS = 2 };
 
 typedef struct {
   double median_s, min_s, max_s;
@@ -30,24 +29,26 @@ typedef struct {
 } bppsa_timing;
 
 /* The timing of `count` >= 1 passes; sorts them. */
-bppsa_timing bppsa_bench_timing(int64_t count, double *seconds);
+bppsa_timing bppsa_timing_of(int64_t count, double *seconds);
 /* "~" before a median that is noisy, otherwise "". */
-const char *bppsa_bench_mark(bool noisy);
+const char *bppsa_timing_mark(bool noisy);
 /* "~12.345": the marked median in milliseconds, with so many digits behind the point. Returns text. */
-enum { BPPSA_BENCH_TIME = 32 };
-const char *bppsa_bench_median_ms(const bppsa_timing *timing, int digits, char text[BPPSA_BENCH_TIME]);
+enum { BPPSA_TIMING_TEXT = 32 };
+const char *bppsa_timing_median_ms(const bppsa_timing *timing, int digits, char text[BPPSA_TIMING_TEXT]);
+/* The index of the timing with the smallest median; -1: one of them is noisy, and no winner is named. count >= 1. */
+int64_t bppsa_timing_fastest(int64_t count, const bppsa_timing *timings);
 /* What a table says below itself once it has such a mark: one line. */
-#define BPPSA_BENCH_MARK_NOTE                                                                                                    \
+#define BPPSA_TIMING_NOTE                                                                                                        \
   "~ noisy: measured twice, and the median is still more than 1.25 times the minimum; nothing is concluded from it"
 
 /* One pass: its seconds, of as many parts as the contender has. ERR_* ends the rounds. */
-typedef bppsa_status (*bppsa_timed_pass)(void *context, double seconds[BPPSA_BENCH_PARTS]);
+typedef bppsa_status (*bppsa_timed_pass)(void *context, double seconds[BPPSA_TIMING_PARTS]);
 
 typedef struct {
   bppsa_timed_pass pass;
   void *context;
   int parts; /* timed apart in every pass: 1, or 2 for forward and backward */
-  bppsa_timing timing[BPPSA_BENCH_PARTS];
+  bppsa_timing timing[BPPSA_TIMING_PARTS];
 } bppsa_contender;
 
 typedef struct {
@@ -58,7 +59,7 @@ typedef struct {
 } bppsa_rounds;
 
 /* Times all contenders. Their timings are set on success alone. ERR_MEMORY, ERR_* of a pass. */
-bppsa_status bppsa_bench_run_rounds(const bppsa_rounds *rounds, int64_t count, bppsa_contender *contenders);
+bppsa_status bppsa_rounds_run(const bppsa_rounds *rounds, int64_t count, bppsa_contender *contenders);
 
 /* A pass of work that has no clock of its own. A mark before what the action queues and a mark behind it (core/timeline.h) give
  * its time: on a GPU this includes the time that launches wait for the host, on a CPU it is the time of the call. Set device,
@@ -70,7 +71,7 @@ typedef struct {
   bppsa_timeline *timeline;
 } bppsa_timed_work;
 bppsa_status bppsa_timed_work_open(bppsa_timed_work *work); /* ERR_MEMORY, ERR_CUDA */
-bppsa_status bppsa_timed_work_pass(void *work, double seconds[BPPSA_BENCH_PARTS]);
+bppsa_status bppsa_timed_work_pass(void *work, double seconds[BPPSA_TIMING_PARTS]);
 void bppsa_timed_work_close(bppsa_timed_work *work); /* a zeroed one is legal */
 
 #endif
