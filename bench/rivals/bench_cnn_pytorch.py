@@ -15,6 +15,8 @@ import subprocess
 import sys
 import time
 
+from noise import mark, timing
+
 try:
     import torch
 except ImportError as missing:
@@ -72,17 +74,20 @@ def main():
         for phase, times in measure(net, x, seed, 20).items():
             theirs[phase].append(statistics.median(times))
     for phase, times in theirs.items():
-        document["rows"].append({"network": "lenet5", "method": "pytorch", "phase": phase, "batch": o.batch, "threads": o.threads, "dtype": "f32",
-                                 "median_s": statistics.median(times), "min_s": min(times), "max_s": max(times), "repeats": 20 * o.rounds,
-                                 "version": torch.__version__})
+        row = {"network": "lenet5", "method": "pytorch", "phase": phase, "batch": o.batch, "threads": o.threads, "dtype": "f32"}
+        document["rows"].append({**row, **timing(times), "repeats": 20 * o.rounds, "version": torch.__version__})
     mine = [statistics.median(ours[k]) for k in ("forward", "bp")]
     other = [statistics.median(theirs[k]) for k in ("forward", "backward")]
-    document["rounds"] = {"forward_s": ours["forward"], "bp_s": ours["bp"], "pytorch_forward_s": theirs["forward"], "pytorch_backward_s": theirs["backward"]}
-    print(f"B {o.batch}, {o.threads} threads, medians of {o.rounds} rounds: forward {1e3 * mine[0]:.2f} ms, BP {1e3 * mine[1]:.2f} ms; "
-          f"PyTorch {torch.__version__} {1e3 * other[0]:.2f} and {1e3 * other[1]:.2f} ms; PyTorch's sum over ours {sum(other) / sum(mine):.2f}")
+    document["rounds"] = {"forward_s": ours["forward"], "bp_s": ours["bp"],
+                          "pytorch_forward_s": theirs["forward"], "pytorch_backward_s": theirs["backward"]}
+    noisy = any(timing(times)["noisy"] for times in [*ours.values(), *theirs.values()])
+    quotient = "no ratio, the times are noisy" if noisy else f"PyTorch's sum over ours {sum(other) / sum(mine):.2f}"
+    print(f"B {o.batch}, {o.threads} threads, medians of {o.rounds} rounds: forward {1e3 * mine[0]:.2f} ms, "
+          f"BP {1e3 * mine[1]:.2f} ms; PyTorch {torch.__version__} {1e3 * other[0]:.2f} and {1e3 * other[1]:.2f} ms; {quotient}")
     for row in document["rows"]:
         if "time_of_bp" in row:
-            print(f"  {row['method']:12s} {row['time_of_bp']:7.2f} times BP's time, {row['flops_of_unpruned_bp']:7.2f} times its FLOPs for the gradients between layers, planned in {1e3 * row['plan_s']:.0f} ms")
+            print(f"  {mark(row):1s}{row['method']:12s} {row['time_of_bp']:7.2f} times BP's time, {row['flops_of_unpruned_bp']:7.2f} times its "
+                  f"FLOPs for the gradients between layers, planned in {1e3 * row['plan_s']:.0f} ms")
     if o.out:
         with open(o.out, "w") as file:
             json.dump(document, file)

@@ -1,14 +1,15 @@
 #!/usr/bin/python3
 """PyTorch's nn.RNN or nn.GRU on the CPU or a GPU beside `bppsa bench rnn` or `bench gru`: same shapes, same threads, in one run.
 
-    bench/rivals/bench_pytorch.py --program build/cpu/bppsa [--model rnn|gru] [--out F.json] [--quick] [--threads N] [--device cpu|cuda]
-                                [--seq-len T] [--batch B] [--hidden H] [--init default|orthogonal] [--repeats N] [--time-limit S]
+    bench/rivals/bench_pytorch.py --program build/cpu/bppsa [--model rnn|gru] [--out F.json] [--quick] [--threads N]
+                                [--device cpu|cuda] [--seq-len T] [--batch B] [--hidden H] [--init default|orthogonal]
+                                [--repeats N] [--time-limit S]
 
 At every point PyTorch runs half of its repeats, then the program runs, then PyTorch runs the other half, so that both see the
 same machine. Forward is the layers without head and loss; backward is autograd from a gradient of the last hidden state to the
 gradients of all weights, without the input's. PyTorch's gradients are checked against its own float64 ones (the residual of the
 program's rows). Prints a table of milliseconds and ratios; --out writes the program's JSON document with rows of method "pytorch"
-added. On a GPU, PyTorch runs cuDNN without TF32, and events in the stream time the passes. Rows of method "pytorch_graph" are the
+added; a time whose median is more than 1.25 times its minimum is noisy, has a ~ and no ratio. On a GPU, PyTorch runs cuDNN without TF32, and events in the stream time the passes. Rows of method "pytorch_graph" are the
 same passes replayed as CUDA graphs, where PyTorch can capture them. A forward pass runs before each replay and keeps the GPU busy
 while the host queues the graph, because in the program's rows no graph waits for its launch either. Needs PyTorch (Debian:
 python3-torch), with CUDA for a GPU, and exits 77 without it; exits 1 when a row failed its check.
@@ -17,10 +18,11 @@ import argparse
 import json
 import math
 import os
-import statistics
 import subprocess
 import sys
 import time
+
+from noise import row_is_noisy, timing
 
 try:
     import numpy as np
@@ -59,7 +61,8 @@ def points(o):
     if o.seq_len or o.batch or o.hidden:
         shapes, inits = [(o.seq_len or 1000, o.batch or 16, 1)], ["default"]
     elif o.model == "gru":
-        shapes, inits = [(T, B, I) for T, I in SETS for B in (SET_BATCHES[:1] if o.quick else SET_BATCHES)], ["default", "orthogonal"]
+        batches = SET_BATCHES[:1] if o.quick else SET_BATCHES
+        shapes, inits = [(T, B, I) for T, I in SETS for B in batches], ["default", "orthogonal"]
     else:
         seq_lens, batches = (QUICK_SEQ_LENS, QUICK_BATCHES) if o.quick else (SEQ_LENS, BATCHES)
         shapes = [(T, 16, 1) for T in seq_lens] + [(1000, B, 1) for B in batches if B != 16]
@@ -198,27 +201,39 @@ def rows_of(rival, times, document):
     for phase, method, column in (("forward", "forward", 0), ("backward", "bp", 1)):
         program = next(r for r in document["rows"] if r["method"] == method)
         row = {key: program[key] for key in KEPT if key in program}
-        seconds = [t[column] for t in times]
-        row.update(method=rival.method, phase=phase, median_s=statistics.median(seconds), min_s=min(seconds), max_s=max(seconds),
-                   step_s=statistics.median(seconds) / row["seq_len"], repeats=len(seconds), residual=residual, ok=residual < RESIDUAL)
+        row.update(timing([t[column] for t in times]), method=rival.method, phase=phase, residual=residual, ok=residual < RESIDUAL)
+        row["step_s"] = row["median_s"] / row["seq_len"]
         rows.append(row)
     return rows
 
 
-def median(rows, phase, method):
-    found = [r["median_s"] for r in rows if r["phase"] == phase and r["method"] == method and r["median_s"] is not None]
-    return found[0] if found else math.nan
+def time_of(rows, phase, method):
+    """The median in seconds, and whether it is noisy."""
+    found = [r for r in rows if r["phase"] == phase and r["method"] == method and r["median_s"] is not None]
+    return (found[0]["median_s"], row_is_noisy(found[0])) if found else (math.nan, False)
+
+
+def cell(time, width):
+    """Milliseconds, marked where they are noisy."""
+    return f"{('~' if time[1] else '') + format(1e3 * time[0], '.3f'):>{width}s}"
+
+
+def ratio(above, below, width):
+    """How many times the sum of `below` the sum of `above` is; "~" where one of them is noisy, since nothing follows from it."""
+    times = above + below
+    number = sum(t[0] for t in above) / sum(t[0] for t in below)
+    return f"{'~' if any(t[1] for t in times) else format(number, '.1f') + 'x':>{width}s}"
 
 
 def show(T, B, H, init, rows):
-    forward, rival_forward = median(rows, "forward", "forward"), median(rows, "forward", "pytorch")
-    rival_backward = median(rows, "backward", "pytorch")
-    cells = [f"{T:7d}{B:5d}{H:4d} {init:11s}{1e3 * rival_forward:10.3f}{1e3 * forward:9.3f}{rival_forward / forward:7.1f}x{1e3 * rival_backward:12.3f}"]
+    forward, rival_forward = time_of(rows, "forward", "forward"), time_of(rows, "forward", "pytorch")
+    rival_backward, auto = time_of(rows, "backward", "pytorch"), time_of(rows, "backward", "auto")
+    line = f"{T:7d}{B:5d}{H:4d} {init:11s}" + cell(rival_forward, 10) + cell(forward, 9) + ratio([rival_forward], [forward], 8)
+    line += cell(rival_backward, 12)
     for method in ("bp", "linear", "blelloch", "chunked", "auto"):
-        backward = median(rows, "backward", method)
-        cells.append(f"{1e3 * backward:10.3f}{rival_backward / backward:7.1f}x")
-    auto = forward + median(rows, "backward", "auto")
-    print("".join(cells) + f"{(rival_forward + rival_backward) / auto:10.1f}x", flush=True)
+        backward = time_of(rows, "backward", method)
+        line += cell(backward, 10) + ratio([rival_backward], [backward], 8)
+    print(line + ratio([rival_forward, rival_backward], [forward, auto], 11), flush=True)
 
 
 def run_point(o, sweep, T, B, H, I, init):

@@ -13,10 +13,11 @@ the program's values on a planned pattern and of its full CSR; --out writes the 
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import time
+
+from noise import mark, timing
 
 try:
     import torch
@@ -75,7 +76,7 @@ def main():
     if done.returncode != 0:
         sys.exit(done.returncode)
     document = json.loads(done.stdout)
-    own = {(row["operator"], row["phase"]): row["median_s"] for row in document["rows"]}
+    own = {(row["operator"], row["phase"]): row for row in document["rows"]}
     failed = False
     print(f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads, autograd one column at a time\n")
     print("  operator   columns   seconds     us a column   over values   over csr   difference")
@@ -83,15 +84,16 @@ def main():
         times, count, difference = measure(x, f, half)
         times += before[name][0]
         difference = max(difference, before[name][2])
-        median = statistics.median(times) * count
         row = {"operator": name, "method": "pytorch-columns", "phase": "dense", "threads": torch.get_num_threads(), "dtype": "f32",
-               "rows": x.numel(), "cols": count, "median_s": median, "min_s": min(times) * count, "max_s": max(times) * count,
-               "repeats": 1, "measured_columns": len(times), "residual": difference, "flops": 0, "bytes": 4 * x.numel() * count}
+               "rows": x.numel(), "cols": count, **timing(times, count), "repeats": 1, "measured_columns": len(times), "residual": difference, "flops": 0, "bytes": 4 * x.numel() * count}
         document["rows"].append(row)
+        median = row["median_s"]
         wrong = not difference < 1e-5
         failed = failed or wrong
-        print(f"  {name:10}{count:8}{median:10.2f}{1e6 * median / count:16.1f}{median / own[name, 'values']:14.3g}"
-              f"{median / own[name, 'csr']:11.3g}{difference:13.1e}{'  WRONG' if wrong else ''}")
+        over = {phase: mark(row) or mark(own[name, phase]) or format(median / own[name, phase]["median_s"], ".3g")
+                for phase in ("values", "csr")}  # nothing follows from a noisy row
+        print(f"  {name:10}{count:8}{mark(row) + format(median, '.2f'):>10}{1e6 * median / count:16.1f}{over['values']:>14}"
+              f"{over['csr']:>11}{difference:13.1e}{'  WRONG' if wrong else ''}")
     if o.out:
         with open(o.out, "w", encoding="utf-8") as file:
             json.dump(document, file)

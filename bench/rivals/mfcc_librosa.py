@@ -14,7 +14,6 @@ of 1e-4 or more fails. Prints a table of milliseconds; --out writes the program'
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,8 @@ import wave
 
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ[name] = "1"
+from noise import mark, timing
+
 try:
     import librosa
     import numpy as np
@@ -76,7 +77,8 @@ def load(o, directory):
     mine = {}
     for which, (n_mfcc, _, _) in SETS.items():
         x = os.path.join(directory, which + ".npy")
-        run(o, "data", "irmas", place, "--set", which, "--padding", o.padding, "--out-x", x, "--out-y", os.path.join(directory, "y.npy"))
+        run(o, "data", "irmas", place, "--set", which, "--padding", o.padding, "--out-x", x,
+            "--out-y", os.path.join(directory, "y.npy"))
         mine[which] = np.load(x)[0, :, : n_mfcc - 1]
     return samples, mine
 
@@ -85,9 +87,13 @@ def rival_row(row, method, times, difference):
     row = dict(row)
     for key in ("fft_s", "fft_share"):
         row.pop(key, None)
-    row.update(method=method, median_s=statistics.median(times), min_s=min(times), max_s=max(times), repeats=len(times),
-               difference=difference, ok=difference < TOLERANCE)
+    row.update(timing(times), method=method, difference=difference, ok=difference < TOLERANCE)
     return row
+
+
+def over(row, own):
+    """How many times the program's time a row is; "~" where one of them is noisy, since nothing follows from it."""
+    return mark(row) or mark(own) or f"{row['median_s'] / own['median_s']:.1f}x"
 
 
 def main():
@@ -97,7 +103,8 @@ def main():
         samples, mine = load(o, directory)
     half, budget = (o.repeats + 1) // 2 if o.repeats else None, 0.1 if o.quick else 1.0
     print(f"librosa {librosa.__version__}, numpy {np.__version__}, 1 thread; milliseconds a channel of 3 s, medians")
-    print(f"{'set':>5s}{'bppsa':>9s}{'FFT':>8s}{'share':>7s}{'librosa f64':>13s}{'':8s}{'librosa f32':>13s}{'':8s}{'difference':>12s}")
+    print(f"{'set':>5s}{'bppsa':>9s}{'FFT':>8s}{'share':>7s}{'librosa f64':>13s}{'':8s}{'librosa f32':>13s}{'':8s}"
+          f"{'difference':>12s}")
     for which in SETS:
         inputs = {"librosa": samples, "librosa f32": samples.astype(np.float32)}
         times = {}
@@ -112,8 +119,9 @@ def main():
         difference = float(np.abs(mine[which] - features(samples, which, o.padding)).max())
         rows = [own] + [rival_row(own, method, times[method], difference) for method in inputs]
         failed += sum(not row["ok"] for row in rows)
-        print(f"{which:>5s}{1e3 * own['median_s']:9.2f}{1e3 * own['fft_s']:8.2f}{100 * own['fft_share']:6.0f}%" +
-              "".join(f"{1e3 * row['median_s']:13.2f}{row['median_s'] / own['median_s']:7.1f}x" for row in rows[1:]) +
+        own_ms = mark(own) + format(1e3 * own["median_s"], ".2f")
+        print(f"{which:>5s}{own_ms:>9s}{1e3 * own['fft_s']:8.2f}{100 * own['fft_share']:6.0f}%" +
+              "".join(f"{mark(row) + format(1e3 * row['median_s'], '.2f'):>13s}{over(row, own):>8s}" for row in rows[1:]) +
               f"{difference:12.1e}", flush=True)
         if whole is None:
             whole = document

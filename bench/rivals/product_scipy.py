@@ -13,11 +13,12 @@ speedup; --out writes the program's document with rows of method "scipy" and "py
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
+
+from noise import mark, timing
 
 try:
     import numpy as np
@@ -83,7 +84,8 @@ def main():
             exact = a.astype(np.float64) @ b.astype(np.float64)
             actions = {"scipy": lambda: a @ b}
             if torch is not None:
-                ta, tb = (torch.sparse_coo_tensor(np.stack([m.tocoo().row, m.tocoo().col]), m.data, m.shape).coalesce() for m in (a, b))
+                ta, tb = (torch.sparse_coo_tensor(np.stack([m.tocoo().row, m.tocoo().col]), m.data, m.shape).coalesce()
+                          for m in (a, b))
                 actions["pytorch"] = lambda: torch.sparse.mm(ta, tb)
             for method, action in actions.items():
                 result, times = clock(action, o.repeats)
@@ -92,13 +94,14 @@ def main():
                     result = sparse.csr_matrix((result.values().numpy(), result.indices().numpy()), shape=a.shape[:1] + b.shape[1:])
                 difference = sparse.linalg.norm(result - exact) / sparse.linalg.norm(exact)
                 failed = failed or not difference < 1e-5
-                median = statistics.median(times)
-                document["rows"].append({"case": name, "method": method, "phase": "full", "dtype": "f32", "nnz": int(exact.nnz),
-                                         "threads": 1 if method == "scipy" else torch.get_num_threads(), "median_s": median,
-                                         "min_s": min(times), "max_s": max(times), "repeats": len(times), "residual": float(difference),
-                                         "flops": own[name]["flops"], "bytes": own[name]["bytes"]})
-                print(f"  {name:5} {method:9}{1e3 * median:11.2f}{1e3 * min(times):10.2f}{1e3 * max(times):10.2f}"
-                      f"{1e3 * own[name]['median_s']:10.2f}{median / own[name]['median_s']:11.1f}{difference:13.1e}")
+                row = {"case": name, "method": method, "phase": "full", "dtype": "f32", "nnz": int(exact.nnz),
+                       "threads": 1 if method == "scipy" else torch.get_num_threads(), **timing(times),
+                       "residual": float(difference), "flops": own[name]["flops"], "bytes": own[name]["bytes"]}
+                document["rows"].append(row)
+                median, program = row["median_s"], own[name]["median_s"]
+                noisy = mark(row) or mark(own[name])  # nothing follows from a noisy row
+                print(f"  {name:5} {method:9}{mark(row) + format(1e3 * median, '.2f'):>11}{1e3 * min(times):10.2f}{1e3 * max(times):10.2f}"
+                      f"{mark(own[name]) + format(1e3 * program, '.2f'):>10}{noisy or format(median / program, '.1f'):>11}{difference:13.1e}")
     if o.out:
         with open(o.out, "w", encoding="utf-8") as file:
             json.dump(document, file)

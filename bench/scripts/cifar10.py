@@ -50,7 +50,8 @@ def train(o, *arguments):
 
 
 def curves(o, dtype):
-    losses = [[row["loss"] for row in train(o, "--iterations", o.iterations, "--dtype", dtype, *METHODS[m])["rows"]] for m in METHODS]
+    losses = [[row["loss"] for row in train(o, "--iterations", o.iterations, "--dtype", dtype, *METHODS[m])["rows"]]
+              for m in METHODS]
     return losses, max(abs(a - b) for a, b in zip(*losses))
 
 
@@ -70,21 +71,23 @@ def main():
     (narrow_losses, _), narrow = curves(o, "f32")
     control = max(abs(a - b) for a, b in zip(losses, narrow_losses))
     before, after = mean(losses[:20]), mean(losses[-20:])
-    print(f"{o.iterations} iterations: the curves differ by at most {difference:.2e} in f64, {narrow:.2e} in f32 (BP's in f32 from BP's in f64: {control:.2e}); "
-          f"the loss falls from {before:.3f} to {after:.3f}")
+    print(f"{o.iterations} iterations: the curves differ by at most {difference:.2e} in f64, {narrow:.2e} in f32 "
+          f"(BP's in f32 from BP's in f64: {control:.2e}); the loss falls from {before:.3f} to {after:.3f}")
     failed = difference >= 1e-3 or after > before * 2 / 3
     accuracy = {}
     for name, method in dict(bp=METHODS["bp"], scan=["--algorithm", "auto"]).items():
         result = train(o, "--epochs", o.epochs, "--save-weights", path(name + ".safetensors"), *method)
         accuracy[name] = result["final"]["validation_accuracy"]
-        print(f"{name:5s} {o.epochs} epochs in {result['timing']['seconds']:.0f} s: {100 * accuracy[name]:.1f} % of the held-out images")
+        print(f"{name:5s} {o.epochs} epochs in {result['timing']['seconds']:.0f} s: "
+              f"{100 * accuracy[name]:.1f} % of the held-out images")
         failed |= accuracy[name] <= 0.5
     weights, steps = path("bp.safetensors"), {}
     for fraction in FRACTIONS:
         pruned = json.loads(run(o, "prune", "--weights", weights, "--fraction", fraction, "--method", "class-uniform", "--out",
                                 path("mask.safetensors"), "--json"))
         trained = path(f"pruned_{fraction}.safetensors")
-        result = train(o, "--lr", 0.02, "--epochs", o.retrain, "--weights", weights, "--mask", path("mask.safetensors"), "--save-weights", trained,
+        result = train(o, "--lr", 0.02, "--epochs", o.retrain, "--weights", weights, "--mask", path("mask.safetensors"),
+                       "--save-weights", trained,
                        "--algorithm", "auto")
         weights, steps[str(fraction)] = trained, result["final"]["validation_accuracy"]
         print(f"{pruned['kept']} of {pruned['weights']} weights, {o.retrain} epochs: {100 * steps[str(fraction)]:.1f} %")
@@ -93,8 +96,10 @@ def main():
     document = {"bench": "cifar10", "data": "synthetic" if "cifar10:" + path("cifar") == o.data else "given", "epochs": o.epochs,
                 "retrained": o.retrain, "iterations": o.iterations, "threads": o.threads, "program": run(o, "--version").strip(),
                 "date": datetime.datetime.utcnow().strftime("%Y-%m-%dT%H:%M:%SZ"), "hardware": result["config"]["hardware"],
-                "largest_difference_f64": difference, "largest_difference_f32": narrow, "bp_f32_from_bp_f64": control, "loss_of_the_first_20": before,
-                "loss_of_the_last_20": after, "held_out_accuracy": accuracy, "pruning": steps, "kept": pruned["kept"], "weights": pruned["weights"]}
+                "largest_difference_f64": difference, "largest_difference_f32": narrow,
+                "bp_f32_from_bp_f64": control, "loss_of_the_first_20": before,
+                "loss_of_the_last_20": after, "held_out_accuracy": accuracy, "pruning": steps,
+                "kept": pruned["kept"], "weights": pruned["weights"]}
     if o.out:
         with open(o.out, "w") as file:
             json.dump(document, file, indent=1)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # bench/scripts/roofline.sh F.json ...: prints what `bppsa bench rnn|gru --device cuda --out F.json` measured as Markdown. A row's time is
 # divided by its floor, which follows from the ceilings measured beside it, and by the fastest of cuDNN's rows of the same point
-# and phase that are right and do not use TF32.
+# and phase that are right and do not use TF32. A noisy row has a ~ before its median and no ratio, and is not cuDNN's fastest.
 set -eu
 if [ $# -eq 0 ]; then
   echo "roofline: no file, expected documents of bppsa bench"
@@ -22,7 +22,9 @@ for file in "$@"; do
       if (substr(rest, 1, 1) == "\"") { rest = substr(rest, 2); sub(/".*/, "", rest) } else sub(/,.*/, "", rest)
       return rest
     }
-    function seconds(s) { return s < 1e-3 ? sprintf("%.4g us", s * 1e6) : s < 1 ? sprintf("%.4g ms", s * 1e3) : sprintf("%.4g s", s) }
+    function seconds(s) {
+      return s < 1e-3 ? sprintf("%.4g us", s * 1e6) : s < 1 ? sprintf("%.4g ms", s * 1e3) : sprintf("%.4g s", s)
+    }
     field("method") != "" && field("phase") != "" {
       ++n
       point[n] = field("seq_len") " | " field("batch") " | " field("hidden") " | " field("input") " | " field("init")
@@ -30,13 +32,17 @@ for file in "$@"; do
       median[n] = field("median_s") + 0; flops[n] = field("flops") + 0; bytes[n] = field("bytes") + 0
       floor_s[n] = field("floor_s") + 0; device[n] = field("peak_device_bytes") + 0; step[n] = field("step_s") + 0
       if (field("peak_flops_per_s") + 0 > top) { top = field("peak_flops_per_s") + 0; copy = field("copy_bytes_per_s") + 0 }
+      noisy[n] = field("noisy") == "true" || (field("noisy") == "" && field("min_s") != "" && median[n] > 1.25 * field("min_s"))
       key = point[n] " " phase[n]
-      if (method[n] ~ /^cudnn/ && method[n] !~ /tf32/ && right[n] && skipped[n] == "" && (!(key in best) || median[n] < best[key])) best[key] = median[n]
+      counts = method[n] ~ /^cudnn/ && method[n] !~ /tf32/ && right[n] && skipped[n] == "" && !noisy[n]
+      if (counts && (!(key in best) || median[n] < best[key])) best[key] = median[n]
     }
     END {
       if (n == 0) { print "roofline: " file ": no rows, expected a document of bppsa bench"; exit 2 }
-      printf "## %s\n\nCeilings measured beside the rows: %.4g TFLOP/s of multiply-adds, %.4g TB/s of a copy.\n\n", file, top / 1e12, copy / 1e12
-      print "| T | B | H | I | init | phase | method | median | a step | TFLOP/s | TB/s | floor | over floor | GPU memory, MB | best cuDNN over it |"
+      printf "## %s\n\nCeilings measured beside the rows: %.4g TFLOP/s of multiply-adds, ", file, top / 1e12
+      printf "%.4g TB/s of a copy.\n\n", copy / 1e12
+      printf "| T | B | H | I | init | phase | method | median | a step | TFLOP/s | TB/s | floor | over floor "
+      print "| GPU memory, MB | best cuDNN over it |"
       print "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|"
       for (i = 1; i <= n; ++i) {
         printf "| %s | %s | %s | ", point[i], phase[i], method[i]
@@ -45,8 +51,8 @@ for file in "$@"; do
         rate = (median[i] > 0 ? flops[i] / median[i] / 1e12 : 0)
         moved = (median[i] > 0 ? bytes[i] / median[i] / 1e12 : 0)
         over = (floor_s[i] > 0 ? median[i] / floor_s[i] : 0)
-        ratio = (key in best && median[i] > 0 && right[i] ? sprintf("%.2f", best[key] / median[i]) : "")
-        printf "%s | %s | %.3g | %.3g | %s | %.1f | %.1f | %s |%s\n", seconds(median[i]), seconds(step[i]), rate, moved,
+        ratio = (key in best && median[i] > 0 && right[i] && !noisy[i] ? sprintf("%.2f", best[key] / median[i]) : "")
+        printf "%s%s | %s | %.3g | %.3g | %s | %.1f | %.1f | %s |%s\n", (noisy[i] ? "~" : ""), seconds(median[i]), seconds(step[i]), rate, moved,
           seconds(floor_s[i]), over, device[i] / 1e6, ratio, (right[i] ? "" : " **wrong**")
       }
       print ""

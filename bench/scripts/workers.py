@@ -3,8 +3,9 @@
 
     bench/scripts/workers.py CROSSOVER.json MEASURED.json ... --out docs/workers.svg
 
-Lines are the model of `bppsa bench crossover`, time(p) = c max(critical, total / p), from the rows of CROSSOVER.json, measured on one
-thread. Points are measured: one thread in CROSSOVER.json, more threads in documents of `bppsa bench rnn`. gnuplot draws.
+Lines are the model of `bppsa bench crossover`, time(p) = c max(critical, total / p), from the rows of CROSSOVER.json, of one
+thread. Points are measured: one thread in CROSSOVER.json, more threads in documents of `bppsa bench rnn`. What rests on a noisy row
+(its median is more than 1.25 times its minimum) is left out and named. gnuplot draws.
 """
 import argparse
 import json
@@ -14,6 +15,7 @@ import sys
 SHAPES = [(1000, 16), (10000, 16), (10000, 1)]  # (T, B), H = 20
 WORKERS = [10 ** (k / 10) for k in range(51)]
 SCANS = ("blelloch", "chunked")
+SPREAD = 1.25  # as in core/rounds.h
 
 
 def rows_of(document, seq_len, batch):
@@ -21,8 +23,17 @@ def rows_of(document, seq_len, batch):
     return {
         row["method"]: row
         for row in document["rows"]
-        if row["phase"] == "backward" and (row["seq_len"], row["batch"], row["hidden"]) == (seq_len, batch, 20) and row["init"] == "default"
+        if row["phase"] == "backward" and row["init"] == "default"
+        and (row["seq_len"], row["batch"], row["hidden"]) == (seq_len, batch, 20)
     }
+
+
+def is_noisy(path, rows):
+    """Whether a row of those that are compared is noisy; says so."""
+    noisy = [row for name, row in rows.items() if name in ("bp", *SCANS) and row.get("noisy", row["median_s"] > SPREAD * row["min_s"])]
+    for row in noisy:
+        print(f"workers.py: {path}: T {row['seq_len']}, B {row['batch']} is left out: {row['method']} is noisy", file=sys.stderr)
+    return bool(noisy)
 
 
 def critical_flops(row):
@@ -48,19 +59,25 @@ def main():
     if not arguments.out.endswith((".svg", ".png")):
         sys.exit(f"workers.py: --out: {arguments.out}, expected a name that ends in .svg or .png")
     crossover = json.load(open(arguments.crossover))
-    lines, points = [], []
+    lines, points, titles = [], [], []
     for seq_len, batch in SHAPES:
         rows = rows_of(crossover, seq_len, batch)
         if not {"bp", *SCANS} <= rows.keys():
-            sys.exit(f"workers.py: {arguments.crossover}: no rows of T {seq_len}, B {batch}, H 20, expected bp, blelloch and chunked")
+            sys.exit(f"workers.py: {arguments.crossover}: no rows of T {seq_len}, B {batch}, H 20, "
+                     "expected bp, blelloch and chunked")
+        if is_noisy(arguments.crossover, rows):
+            continue
+        titles.append(f"T = {seq_len}, B = {batch}")
         lines.append([(p, ratio(rows, lambda row: modelled(row, p))) for p in WORKERS])
         points.append((crossover["device"]["threads"], ratio(rows, lambda row: row["median_s"])))
     for path in arguments.measured:
         document = json.load(open(path))
         for seq_len, batch in SHAPES:
             rows = rows_of(document, seq_len, batch)
-            if {"bp", *SCANS} <= rows.keys():
+            if {"bp", *SCANS} <= rows.keys() and not is_noisy(path, rows):
                 points.append((document["device"]["threads"], ratio(rows, lambda row: row["median_s"])))
+    if not lines:
+        sys.exit(f"workers.py: {arguments.crossover}: every row is noisy, expected a calm one")
     terminal = "pngcairo" if arguments.out.endswith(".png") else "svg"
     script = [
         f"set terminal {terminal} size 760,380 font 'DejaVu Sans,12' background '#ffffff'",
@@ -72,7 +89,7 @@ def main():
         "set label 'the scan wins' at 1,1.35 tc rgb '#555555'; set label 'BP wins' at 1,0.72 tc rgb '#555555'",
         f"set label 'you are here: measured' at 1,{min(value for _, value in points) / 1.8} tc rgb '#c0392b'",
     ]
-    plots = [f"'-' with lines lw 2 title 'modelled, T = {t}, B = {b}'" for t, b in SHAPES]
+    plots = [f"'-' with lines lw 2 title 'modelled, {title}'" for title in titles]
     threads = " and ".join(str(count) for count in sorted({workers for workers, _ in points}))
     plots.append(f"'-' with points pt 7 ps 1.1 lc rgb '#c0392b' title 'measured, threads: {threads}'")
     script.append("plot " + ", ".join(plots))

@@ -3,7 +3,7 @@
 # page run in their order, in a directory of the page's own, with the program as build/cpu/bppsa and on the PATH; the first command
 # that fails ends the page. Blocks marked "sh by-hand" need a GPU, root, another library or minutes, and are not run. First it checks
 # that the files exist to which these pages and CONTRIBUTING.md link, and those that they name between backticks with a folder of the
-# repository (X, FOLDER and INNER stand for any name).
+# repository (X, FOLDER and INNER stand for any name). docs/audio.md is passed over, and named, where the program has no audio.
 set -eu
 root=$1
 program=$2
@@ -49,14 +49,20 @@ fi
 pages=0
 for page in "$root"/README.md "$root"/docs/*.md; do
   name=$(basename "$page" .md)
-  mkdir -p "$directory/$name/build/cpu"
-  ln -s "$program" "$directory/$name/build/cpu/bppsa"
+  mkdir -p "$directory/$name/build"
+  ln -s "$(dirname "$program")" "$directory/$name/build/cpu"
+  ln -s "$root/examples" "$directory/$name/examples"
   awk '/^```/ { running = !inside && $0 == "```sh"; inside = !inside; next } running' "$page" >"$directory/$name/commands"
   if [ ! -s "$directory/$name/commands" ]; then
     continue
   fi
+  if [ "$name" = audio ] && ! "$program" doctor | grep -q '^audio  *built'; then
+    echo "$page: passed over, the program was built without audio"
+    continue
+  fi
   pages=$((pages + 1))
-  if ! (cd "$directory/$name" && PATH="$directory/bin:$(dirname "$program"):$PATH" sh -e -x commands) >"$directory/$name/output" 2>&1; then
+  path=$directory/bin:$(dirname "$program"):$PATH
+  if ! (cd "$directory/$name" && PATH=$path sh -e -x commands) >"$directory/$name/output" 2>&1; then
     echo "$page: a command failed; the page's output ends with:"
     tail -n 12 "$directory/$name/output"
     failures=$((failures + 1))
