@@ -105,7 +105,7 @@ static bppsa_status open_curve(curve *c, const char *spec, bppsa_gradient_method
 static bppsa_status run_curve(curve *c, double lr) {
   const bppsa_figures_request *r = c->figures->request;
   const bppsa_train_callbacks callbacks = {.context = c, .on_epoch = on_epoch, .progress = show_progress, .stop = is_stopped};
-  bppsa_train_config config = bppsa_train_config_for("lenet5");
+  bppsa_train_config config = bppsa_network_train_config(c->network.kind);
   bppsa_train_result result;
   config.optimizer.lr = lr;
   config.epochs = r->quick ? 2 : 20;

@@ -8,11 +8,11 @@
 #include "rnn/rnn.h"
 
 static const bppsa_network_kind kinds[] = {
-    {.name = "rnn", .cell = &bppsa_rnn_cell, .create = bppsa_recurrent_create},
-    {.name = "gru", .cell = &bppsa_gru_cell, .create = bppsa_recurrent_create},
-    {.name = "lenet5", .convolutional = true},
-    {.name = "vgg11", .convolutional = true},
-    {.name = BPPSA_NETWORK_FILE, .convolutional = true},
+    {.name = "rnn", .cell = &bppsa_rnn_cell, .create = bppsa_recurrent_create, .training = {16, BPPSA_ADAM, 1e-3, 0}},
+    {.name = "gru", .cell = &bppsa_gru_cell, .create = bppsa_recurrent_create, .training = {16, BPPSA_ADAM, 3e-4, 0}},
+    {.name = "lenet5", .convolutional = true, .training = {256, BPPSA_SGD, 1e-3, 0.9}},
+    {.name = "vgg11", .convolutional = true, .training = {256, BPPSA_SGD, 1e-3, 0.9}},
+    {.name = BPPSA_NETWORK_FILE, .convolutional = true, .training = {256, BPPSA_SGD, 1e-3, 0.9}},
 };
 
 static bool is_path(const char *name) {
@@ -29,6 +29,19 @@ const bppsa_network_kind *bppsa_network_kind_find(const char *name) {
     }
   }
   return NULL;
+}
+
+const bppsa_network_kind *bppsa_network_kind_at(int64_t index) {
+  return index >= 0 && index < (int64_t)(sizeof kinds / sizeof kinds[0]) ? &kinds[index] : NULL;
+}
+
+bppsa_train_config bppsa_network_train_config(const bppsa_network_kind *kind) {
+  bppsa_train_config config = bppsa_train_config_default();
+  config.batch = kind->training.batch;
+  config.optimizer.kind = kind->training.optimizer;
+  config.optimizer.lr = kind->training.lr;
+  config.optimizer.momentum = kind->training.momentum;
+  return config;
 }
 
 bppsa_scan_config bppsa_network_scan(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, int64_t layer) {

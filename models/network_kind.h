@@ -4,15 +4,29 @@
 
 #include "core/model.h"
 #include "recurrent/recurrent.h"
+#include "train/trainer.h"
+
+/* How a kind trains where nothing else is said. The options of `bppsa train` have the same defaults. */
+typedef struct {
+  int64_t batch;
+  bppsa_optimizer_kind optimizer;
+  double lr, momentum; /* momentum: of SGD */
+} bppsa_network_training;
 
 typedef struct {
   const char *name;       /* "rnn": the word on the command line, and the prefix of its weights' names */
   const bppsa_cell *cell; /* of a recurrent network; NULL otherwise */
   bool convolutional;     /* it has layers of its own (models/network.h) */
+  bppsa_network_training training;
   /* recurrent: bppsa_recurrent_create, or what a test puts in its place */
   bppsa_status (*create)(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
                          bppsa_model **model);
 } bppsa_network_kind;
+
+/* Row `index` of the table of kinds from 0; NULL: there are no more. */
+const bppsa_network_kind *bppsa_network_kind_at(int64_t index);
+/* The defaults of `bppsa train`: bppsa_train_config_default with the batch and the update of the kind's row. */
+bppsa_train_config bppsa_network_train_config(const bppsa_network_kind *kind);
 
 /* The name of the kind of networks in files. On the command line the path of any such file stands in its place. */
 #define BPPSA_NETWORK_FILE "FILE.json"

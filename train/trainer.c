@@ -1,7 +1,6 @@
 #include "train/trainer.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "core/alloc.h"
 #include "train/blocks.h"
@@ -10,18 +9,6 @@
 
 bppsa_train_config bppsa_train_config_default(void) {
   return (bppsa_train_config){.batch = 16, .optimizer = bppsa_optimizer_config_default(), .rate = bppsa_rate_config_default()};
-}
-
-bppsa_train_config bppsa_train_config_for(const char *model) {
-  bppsa_train_config config = bppsa_train_config_default();
-  if (strcmp(model, "gru") == 0) {
-    config.optimizer.lr = 3e-4;
-  } else if (strcmp(model, "rnn") != 0) {
-    config.batch = 256;
-    config.optimizer.kind = BPPSA_SGD;
-    config.optimizer.momentum = 0.9;
-  }
-  return config;
 }
 
 static bppsa_status check_config(const bppsa_train_config *config) {

@@ -50,10 +50,6 @@ typedef struct {
  * no checkpoints. */
 bppsa_train_config bppsa_train_config_default(void);
 
-/* The defaults of `bppsa train MODEL`: "rnn" as above; "gru" with Adam 3e-4; any other model is convolutional and has SGD 1e-3
- * with momentum 0.9 and batch 256. */
-bppsa_train_config bppsa_train_config_for(const char *model);
-
 typedef struct {
   int64_t step;        /* steps done, including those before the run was resumed */
   int64_t done;        /* steps done by this call */

@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "cli/command.h"
-#include "train/trainer.h"
+#include "models/network_kind.h"
 
 #define SMALL "train rnn --seq-len 12 --samples 48 --hidden 4 --threads 2"
 
@@ -118,27 +118,39 @@ static void test_resume(void **state) {
 
 /* ---- defaults ---- */
 
-/* The program's defaults are the library's. */
+/* The command `train KIND`. */
+static const bppsa_command *find_train(const char *kind) {
+  for (const bppsa_command *const *command = bppsa_commands(); *command != NULL; ++command) {
+    if (strcmp((*command)->verb, "train") == 0 && strcmp((*command)->object, kind) == 0) {
+      return *command;
+    }
+  }
+  fail_msg("no command 'train %s'", kind);
+  return NULL;
+}
+
+/* Every kind of network can be trained, and the defaults of its options are those of its row. */
 static void test_defaults(void **state) {
   (void)state;
-  int found = 0;
-  for (const bppsa_command *const *command = bppsa_commands(); *command != NULL; ++command) {
-    if (strcmp((*command)->verb, "train") != 0) {
-      continue;
-    }
+  const bppsa_network_kind *kind;
+  int64_t found = 0;
+  for (; (kind = bppsa_network_kind_at(found)) != NULL; ++found) {
     bppsa_option_value values[BPPSA_OPTION_COUNT];
-    const bppsa_option_use *uses = (*command)->uses;
     char data[] = "--data=bitstream", *argv[] = {data};
-    assert_int_equal(bppsa_options_parse("train", uses, 1, argv, values), BPPSA_OK);
-    const bppsa_train_config config = bppsa_train_config_for((*command)->object);
-    assert_true(values[BPPSA_OPTION_LR].real == config.optimizer.lr);
-    assert_string_equal(values[BPPSA_OPTION_OPTIMIZER].text, bppsa_optimizer_name(config.optimizer.kind));
-    assert_true(values[BPPSA_OPTION_MOMENTUM].real == config.optimizer.momentum);
-    assert_int_equal(values[BPPSA_OPTION_BATCH].integer, config.batch);
+    assert_int_equal(bppsa_options_parse("train", find_train(kind->name)->uses, 1, argv, values), BPPSA_OK);
+    const bppsa_train_config config = bppsa_network_train_config(kind);
+    assert_true(kind->training.lr > 0 && kind->training.batch > 0);
+    assert_true(values[BPPSA_OPTION_LR].real == kind->training.lr && config.optimizer.lr == kind->training.lr);
+    assert_string_equal(values[BPPSA_OPTION_OPTIMIZER].text, bppsa_optimizer_name(kind->training.optimizer));
+    assert_int_equal(config.optimizer.kind, kind->training.optimizer);
+    assert_true(values[BPPSA_OPTION_MOMENTUM].real == kind->training.momentum);
+    assert_true(config.optimizer.momentum == kind->training.momentum);
+    assert_int_equal(values[BPPSA_OPTION_BATCH].integer, kind->training.batch);
+    assert_int_equal(config.batch, kind->training.batch);
     assert_string_equal(values[BPPSA_OPTION_LR_SCHEDULE].text, bppsa_rate_name(config.rate.kind));
-    ++found;
   }
   assert_true(found >= 5); /* rnn, gru, lenet5, vgg11, a file's */
+  assert_null(bppsa_network_kind_at(-1));
 }
 
 int main(void) {
