@@ -122,8 +122,8 @@ static json_t *operators_json(const bppsa_flops *net) {
 
 static json_t *automatic_json(const bppsa_flops *net) {
   json_t *object = json_object();
-  bool ok =
-      object != NULL && bppsa_json_put_integer(object, "up_levels", bppsa_scan_plan_config(net->automatic)->method.up_levels);
+  const bppsa_scan_method *scan = &bppsa_scan_plan_config(net->automatic)->method;
+  bool ok = object != NULL && bppsa_json_put_integer(object, "up_levels", scan->up_levels) && bppsa_scan_method_put(object, scan);
   ok = ok && bppsa_json_put_integer(object, "critical_flops", bppsa_scan_plan_totals(net->automatic)->critical_flops);
   return bppsa_json_finish(object, ok);
 }
@@ -158,7 +158,7 @@ static bool put_request(json_t *object, const bppsa_flops *net) {
   const bppsa_scan_config *config = bppsa_scan_plan_config(net->plan);
   bool ok = bppsa_json_put_text(object, "network", r->network);
   ok = ok && bppsa_json_put_integer(object, "elements", net->count + 1);
-  ok = ok && bppsa_json_put_text(object, "algorithm", bppsa_scan_algorithm_name(config->method.algorithm));
+  ok = ok && bppsa_scan_method_put(object, &config->method);
   ok = ok && bppsa_json_put_integer(object, "up_levels", config->method.up_levels);
   ok = ok && bppsa_json_put_text(object, "pattern", pattern_name(net));
   ok = ok && bppsa_json_put_integer(object, "samples", net->samples);

@@ -5,9 +5,19 @@
 
 #include "bench/cases/rnn.h"
 
+static const bppsa_gradient_method methods[BPPSA_BENCH_METHODS] = {
+    [BPPSA_BENCH_FORWARD] = {BPPSA_BACKWARD_BP, {BPPSA_SCAN_LINEAR, -1, 0}},
+    [BPPSA_BENCH_BP] = {BPPSA_BACKWARD_BP, {BPPSA_SCAN_LINEAR, -1, 0}},
+    [BPPSA_BENCH_LINEAR] = {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_LINEAR, -1, 0}},
+    [BPPSA_BENCH_BLELLOCH] = {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_BLELLOCH, -1, 0}},
+    [BPPSA_BENCH_CHUNKED] = {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_CHUNKED, -1, 0}},
+    [BPPSA_BENCH_AUTO] = {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_AUTO, -1, 0}}};
+
 const char *bppsa_bench_method_name(bppsa_bench_method method) {
-  static const char *const names[BPPSA_BENCH_METHODS] = {"forward", "bp", "linear", "blelloch", "chunked", "auto"};
-  return names[method];
+  const bppsa_gradient_method *m = &methods[method];
+  return method == BPPSA_BENCH_FORWARD        ? "forward"
+         : m->backward == BPPSA_BACKWARD_SCAN ? bppsa_scan_algorithm_name(m->scan.algorithm)
+                                              : bppsa_backward_name(m->backward);
 }
 
 bool bppsa_bench_row_backward(int row) {
@@ -31,13 +41,6 @@ double bppsa_bench_floor(const bppsa_bench_result *result, const bppsa_bench_row
 }
 
 bppsa_recurrent_config bppsa_bench_config(const bppsa_recurrent_config *config, bppsa_bench_method method) {
-  static const bppsa_gradient_method methods[BPPSA_BENCH_METHODS] = {
-      [BPPSA_BENCH_FORWARD] = {BPPSA_BACKWARD_BP, {BPPSA_SCAN_LINEAR, -1, 0}},
-      [BPPSA_BENCH_BP] = {BPPSA_BACKWARD_BP, {BPPSA_SCAN_LINEAR, -1, 0}},
-      [BPPSA_BENCH_LINEAR] = {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_LINEAR, -1, 0}},
-      [BPPSA_BENCH_BLELLOCH] = {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_BLELLOCH, -1, 0}},
-      [BPPSA_BENCH_CHUNKED] = {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_CHUNKED, -1, 0}},
-      [BPPSA_BENCH_AUTO] = {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_AUTO, -1, 0}}};
   bppsa_recurrent_config c = *config;
   c.method = methods[method];
   c.method.scan.up_levels = method == BPPSA_BENCH_BLELLOCH ? config->method.scan.up_levels : -1;

@@ -174,6 +174,7 @@ static double worst_residual(const session *s) {
 }
 
 static bppsa_status add_row(session *s, const char *name, const entrant *e, double residual, const bppsa_timing *t) {
+  const bppsa_scan_method *scan = &bppsa_scan_plan_config(e->plan)->method;
   const bppsa_scan_totals *totals = bppsa_scan_plan_totals(e->plan);
   const bppsa_work work = bppsa_work_of_scan(totals, s->besides), bp = bppsa_work_of_bp(totals, s->besides);
   const bppsa_work_ratios ratios = bppsa_work_over(&work, &bp);
@@ -186,7 +187,7 @@ static bppsa_status add_row(session *s, const char *name, const entrant *e, doub
   bool ok = object != NULL && bppsa_json_put_text(object, "network", "lenet5") && bppsa_json_put_text(object, "method", name);
   ok = ok && bppsa_json_put_text(object, "phase", "scan") && bppsa_json_put_integer(object, "batch", s->batch);
   ok = ok && bppsa_json_put_integer(object, "threads", bppsa_device_get_threads(s->device));
-  ok = ok && bppsa_json_put_integer(object, "up_levels", bppsa_scan_plan_config(e->plan)->method.up_levels);
+  ok = ok && bppsa_json_put_integer(object, "up_levels", scan->up_levels) && bppsa_scan_method_put(object, scan);
   ok = ok && bppsa_bench_put_timing(object, t);
   ok = ok && bppsa_json_put_real(object, "residual", residual) && bppsa_json_put_real(object, "flops", flops);
   ok = ok && bppsa_json_put_integer(object, "bytes", totals->workspace_bytes) && bppsa_json_put_real(object, "floor_s", floor_s);

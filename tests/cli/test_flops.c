@@ -53,6 +53,7 @@ static void test_vgg11(void **state) {
   assert_true(get_real(guaranteed, "critical_flops_of_unpruned_bp") > 1 && get_real(value, "critical_flops_of_unpruned_bp") < 1);
   assert_true(get_real(guaranteed, "largest_step_of_unpruned_bp") > 1 && get_real(value, "largest_step_of_unpruned_bp") < 1);
   assert_int_equal(get_integer(part(guaranteed, "automatic"), "up_levels"), 0);
+  assert_string_equal(get_text(part(guaranteed, "automatic"), "algorithm"), "linear");
   json_decref(guaranteed);
   json_decref(value);
 }
@@ -170,6 +171,8 @@ static void test_agreement(void **state) {
   assert_true(get_real(flops, "flops_of_bp") > 50);
   assert_same_ratios(flops, plan);
   assert_same_ratios(flops, row_of(scan, "up_levels 2", "scan"));
+  assert_string_equal(get_text(row_of(scan, "up_levels 2", "scan"), "algorithm"), "blelloch");
+  assert_string_equal(get_text(row_of(scan, "linear", "scan"), "algorithm"), "linear");
   assert_same_ratios(flops, row_of(network, "up_levels 2", "backward"));
   assert_true(get_real(row_of(scan, "linear", "scan"), "flops_of_bp") == 1);
   assert_true(get_real(row_of(network, "linear", "backward"), "flops_of_bp") == 1);

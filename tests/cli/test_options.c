@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/options.h"
 #include "core/status.h"
+#include "scan/method.h"
 
 static bppsa_status parse(bppsa_option option, const char *text, bppsa_option_value *value) {
   return bppsa_option_parse(option, text, value);
@@ -23,6 +24,22 @@ static void test_table(void **state) {
       assert_int_equal(parse((bppsa_option)i, info->fallback, &value), BPPSA_OK);
     }
   }
+}
+
+/* The choices of --algorithm are the algorithms of the table of scan/algorithm.c, in its order; those of --backward likewise. */
+static void test_methods(void **state) {
+  (void)state;
+  const char *const *algorithms = bppsa_option_get(BPPSA_OPTION_ALGORITHM)->choices;
+  const char *const *backwards = bppsa_option_get(BPPSA_OPTION_BACKWARD)->choices;
+  for (int a = 0; a < BPPSA_SCAN_ALGORITHMS; ++a) {
+    assert_non_null(algorithms[a]);
+    assert_string_equal(algorithms[a], bppsa_scan_algorithm_name((bppsa_scan_algorithm)a));
+  }
+  assert_null(algorithms[BPPSA_SCAN_ALGORITHMS]);
+  for (int b = BPPSA_BACKWARD_AUTO; b <= BPPSA_BACKWARD_SCAN; ++b) {
+    assert_string_equal(backwards[b], bppsa_backward_name((bppsa_backward)b));
+  }
+  assert_null(backwards[BPPSA_BACKWARD_SCAN + 1]);
 }
 
 /* A name means one thing to a command; two commands may mean different things by it. */
@@ -163,9 +180,9 @@ static void test_bad_lines(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_table),    cmocka_unit_test(test_names),
-                                     cmocka_unit_test(test_integers), cmocka_unit_test(test_sizes),
-                                     cmocka_unit_test(test_reals),    cmocka_unit_test(test_choices),
-                                     cmocka_unit_test(test_lines),    cmocka_unit_test(test_bad_lines)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_table), cmocka_unit_test(test_names),     cmocka_unit_test(test_integers),
+      cmocka_unit_test(test_sizes), cmocka_unit_test(test_reals),     cmocka_unit_test(test_choices),
+      cmocka_unit_test(test_lines), cmocka_unit_test(test_bad_lines), cmocka_unit_test(test_methods)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
