@@ -105,6 +105,9 @@ static bppsa_status check_files(const bppsa_cli *cli) {
   BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_SAVE_WEIGHTS));
   BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_LOG, BPPSA_OPTION_SAVE_WEIGHTS));
   BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_WEIGHTS, BPPSA_OPTION_LOG));
+  if (bppsa_cli_value(cli, BPPSA_OPTION_CHECKPOINT)->given) { /* a resumed run must find the weights that the first one read */
+    BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_WEIGHTS, BPPSA_OPTION_SAVE_WEIGHTS));
+  }
   BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_ORDER, BPPSA_OPTION_LOG));
   BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_ORDER, BPPSA_OPTION_SAVE_WEIGHTS));
   BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_MASK, BPPSA_OPTION_LOG));

@@ -2,6 +2,8 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
+#include <zlib.h>
 
 #include "core/alloc.h"
 #include "core/clock.h"
@@ -57,6 +59,23 @@ static int64_t add_number(bppsa_train_fields *f, int64_t count, const char *key,
   return add_field(f, count, key, text);
 }
 
+/* Says where the initial weights come from: "orthogonal", or "from weights 89abcdef" with the CRC-32 of the model's names and
+ * values, which two files have in common only if they hold the same weights. */
+static const char *initial_text(const bppsa_train_run *run, char text[BPPSA_TRAIN_FIELD]) {
+  const bppsa_model *model = run->model;
+  uLong sum = crc32_z(0, NULL, 0);
+  if (run->weights == NULL) {
+    return run->init;
+  }
+  for (int64_t i = 0; i < model->parameter_count; ++i) {
+    const char *name = model->parameters[i].name;
+    const bppsa_view *value = &model->parameters[i].value;
+    sum = crc32_z(crc32_z(sum, (const Bytef *)name, strlen(name) + 1), value->data, bppsa_view_bytes(value));
+  }
+  snprintf(text, BPPSA_TRAIN_FIELD, "%s %08lx", run->init, sum);
+  return text;
+}
+
 void bppsa_train_run_set_fields(bppsa_train_run *run) {
   bppsa_train_fields *f = &run->fields;
   const bppsa_network_config *c = &run->config;
@@ -70,6 +89,7 @@ void bppsa_train_run_set_fields(bppsa_train_run *run) {
     count = add_number(f, count, "hidden", c->hidden);
     count = add_number(f, count, "layers", c->layers);
   }
+  count = add_field(f, count, "init", initial_text(run, text));
   run->train.gradients = f->texts[count];
   const bppsa_gradient_method method = bppsa_network_method(&run->network, c, run->model);
   count = add_field(f, count, "gradients", bppsa_gradient_method_text(&method, text, sizeof text));

@@ -7,7 +7,7 @@
 #include "train/objective.h"
 #include "train/trainer.h"
 
-enum { BPPSA_TRAIN_FIELDS = 5, BPPSA_TRAIN_FIELD = 64 };
+enum { BPPSA_TRAIN_FIELDS = 6, BPPSA_TRAIN_FIELD = 64 };
 
 /* What a resumed run must have in common with the first one, beyond what the trainer itself compares. */
 typedef struct {
@@ -45,8 +45,8 @@ void bppsa_train_run_free(bppsa_train_run *run); /* a zeroed one is legal */
 bppsa_status bppsa_train_run_resume_method(bppsa_train_run *run);
 /* Creates the model, and measures how long that takes. ERR_* of bppsa_network_create. */
 bppsa_status bppsa_train_run_create_model(bppsa_train_run *run);
-/* Fills run->train with what a resumed run must have in common with the first one, once the model exists. It borrows from the
- * run. */
+/* Fills run->train with what a resumed run must have in common with the first one, once the model has its initial weights. It
+ * borrows from the run. */
 void bppsa_train_run_set_fields(bppsa_train_run *run);
 /* Saves the weights with the metadata that `eval` and `grad` need: model, nonlinearity, loss. ERR_IO, ERR_MEMORY. */
 bppsa_status bppsa_train_run_save_weights(const bppsa_train_run *run, const char *path);

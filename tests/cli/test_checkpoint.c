@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 
 #include "tests/support/io_fault.h"
+#include "tests/train/forge.h"
 
 #define SMALL "train rnn --seq-len 12 --samples 48 --hidden 4 --threads 2"
 #define LATEST "d/checkpoint.safetensors"
@@ -105,6 +106,46 @@ static void test_requests(void **state) {
                  contradictions[i].option);
   }
   assert_runs(SMALL " --iterations 4 --layers 2 --checkpoint d --resume --log log.jsonl"); /* the checkpoint is still good */
+}
+
+/* A run goes on from the weights it began with: another --init or other --weights belong to another run. */
+static void test_initial_weights(void **state) {
+  (void)state;
+  const char *const line = SMALL " --checkpoint d --iterations";
+  assert_runs(SMALL " --iterations 0 --seed 7 --save-weights a.safetensors");
+  assert_runs(SMALL " --iterations 0 --seed 8 --save-weights b.safetensors");
+  assert_runs("%s 2 --init orthogonal", line);
+  assert_fails(2, "init orthogonal contradicts this run, which has default", "%s 3 --resume", line);
+  assert_fails(2, "init orthogonal contradicts this run, which has from weights", "%s 3 --resume --weights a.safetensors", line);
+  assert_runs("%s 3 --resume --init orthogonal", line);
+  setup(NULL);
+  assert_fails(2, "--save-weights: a.safetensors, the file of --weights, expected two different files",
+               "%s 2 --weights a.safetensors --save-weights a.safetensors", line);
+  assert_runs("%s 2 --weights a.safetensors", line);
+  assert_fails(2, "init from weights", "%s 3 --resume", line);
+  assert_fails(2, "init from weights", "%s 3 --resume --weights b.safetensors", line);
+  assert_runs("%s 3 --resume --weights a.safetensors", line);
+  assert_int_equal(rename("a.safetensors", "c.safetensors"), 0);
+  assert_runs("%s 4 --resume --weights c.safetensors", line); /* the values count, not the name */
+}
+
+/* Numbers that no run can have written, behind checksums that are right. */
+static void test_forged(void **state) {
+  (void)state;
+  static const struct {
+    const char *tensor;
+    int64_t index, value;
+    const char *says;
+  } forged[] = {{"train.cursor", 1, INT64_MAX, "train.cursor: epoch 9223372036854775807, not where a run of 2 steps can be"},
+                {"train.cursor", 2, 17, "train.cursor: position 17, not where a run of 2 steps can be"},
+                {"train.epoch_counts", 2, -1, "train.epoch_counts: steps -1"},
+                {"train.cursor", 0, -1, "step -1, expected 0 or more"}};
+  for (size_t i = 0; i < sizeof forged / sizeof forged[0]; ++i) {
+    setup(NULL);
+    assert_runs(SMALL " --iterations 2 --checkpoint d");
+    forge("d", forged[i].tensor, forged[i].index, &forged[i].value);
+    assert_fails(2, forged[i].says, SMALL " --iterations 3 --checkpoint d --resume");
+  }
 }
 
 /* Gradients are computed as the checkpoint says where `auto` is asked again. */
@@ -323,10 +364,16 @@ static void test_failures(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test_setup(test_resume, setup),  cmocka_unit_test_setup(test_requests, setup),
-                                     cmocka_unit_test_setup(test_method, setup),  cmocka_unit_test_setup(test_method_bp, setup),
-                                     cmocka_unit_test_setup(test_data, setup),    cmocka_unit_test_setup(test_damage, setup),
-                                     cmocka_unit_test_setup(test_signals, setup), cmocka_unit_test_setup(test_unwritable, setup),
+  const struct CMUnitTest tests[] = {cmocka_unit_test_setup(test_resume, setup),
+                                     cmocka_unit_test_setup(test_requests, setup),
+                                     cmocka_unit_test_setup(test_initial_weights, setup),
+                                     cmocka_unit_test_setup(test_forged, setup),
+                                     cmocka_unit_test_setup(test_method, setup),
+                                     cmocka_unit_test_setup(test_method_bp, setup),
+                                     cmocka_unit_test_setup(test_data, setup),
+                                     cmocka_unit_test_setup(test_damage, setup),
+                                     cmocka_unit_test_setup(test_signals, setup),
+                                     cmocka_unit_test_setup(test_unwritable, setup),
                                      cmocka_unit_test_setup(test_failures, setup)};
   return cmocka_run_group_tests(tests, enter_with_batch, leave_directory);
 }

@@ -7,20 +7,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
 #include <cmocka.h>
 
-#include "core/safetensors.h"
 #include "tests/support/support.h"
+#include "tests/train/forge.h"
 #include "tests/train/tiny_model.h"
 #include "train/trainer.h"
 
 #define FOLDER "forged_test"
 #define LATEST FOLDER "/checkpoint.safetensors"
-#define PREVIOUS FOLDER "/checkpoint.previous.safetensors"
 
-enum { SEQ_LEN = 6, CLASSES = 10, SAMPLES = 21, BATCH = 4, MOST_ENTRIES = 128 };
+enum { SEQ_LEN = 6, CLASSES = 10, SAMPLES = 21, BATCH = 4 };
 
 static bppsa_status train(int64_t iterations, bool resume) {
   const bppsa_dataset_options options = {.samples = SAMPLES, .seq_len = SEQ_LEN, .seed = 2};
@@ -38,45 +36,6 @@ static bppsa_status train(int64_t iterations, bool resume) {
   bppsa_model_destroy(&model->base);
   bppsa_dataset_destroy(dataset);
   return status;
-}
-
-/* Writes `value` over element `index` of a tensor of the checkpoint, and its checksums anew. */
-static void forge(const char *tensor, int64_t index, const void *value) {
-  static char texts[MOST_ENTRIES][16];
-  bppsa_metadata entries[MOST_ENTRIES];
-  bppsa_named_view tensors[MOST_ENTRIES];
-  bppsa_safetensors *file = NULL;
-  bppsa_metadata pair = {NULL, NULL};
-  int64_t count = 0, tensor_count = 0;
-  assert_int_equal(bppsa_safetensors_load(LATEST, &file), BPPSA_OK);
-  for (; tensor_count < bppsa_safetensors_count(file); ++tensor_count) {
-    tensors[tensor_count] = *bppsa_safetensors_get(file, tensor_count);
-    if (strcmp(tensors[tensor_count].name, tensor) == 0) {
-      memcpy((char *)tensors[tensor_count].view.data + 8 * index, value, 8);
-    }
-  }
-  uLong all = crc32(0, NULL, 0);
-  while (bppsa_safetensors_metadata_next(file, &pair)) {
-    entries[count] = pair;
-    for (int64_t i = 0; strncmp(pair.key, "crc32.", 6) == 0 && i < tensor_count; ++i) {
-      if (strcmp(pair.key + 6, tensors[i].name) == 0) {
-        const bppsa_view *view = &tensors[i].view;
-        snprintf(texts[count], sizeof texts[count], "%08lx",
-                 (unsigned long)crc32(crc32(0, NULL, 0), view->data, (uInt)bppsa_view_bytes(view)));
-        entries[count].value = texts[count];
-      }
-    }
-    if (strcmp(pair.key, "crc32") == 0) { /* the last of all */
-      snprintf(texts[count], sizeof texts[count], "%08lx", (unsigned long)all);
-      entries[count].value = texts[count];
-    }
-    all = crc32(all, (const Bytef *)entries[count].key, (uInt)strlen(entries[count].key) + 1);
-    all = crc32(all, (const Bytef *)entries[count].value, (uInt)strlen(entries[count].value) + 1);
-    assert_true(++count < MOST_ENTRIES);
-  }
-  assert_int_equal(bppsa_safetensors_save(LATEST, tensor_count, tensors, count, entries), BPPSA_OK);
-  bppsa_safetensors_destroy(file);
-  (void)remove(PREVIOUS);
 }
 
 static void fresh(int64_t iterations) {
@@ -129,7 +88,7 @@ static void numbers(void **state) {
   for (size_t i = 0; i < sizeof forged / sizeof forged[0]; ++i) {
     fresh(8); /* the second step of the second epoch of six */
     const bool real = strstr(forged[i].tensor, "sums") != NULL || strstr(forged[i].tensor, "last") != NULL;
-    forge(forged[i].tensor, forged[i].index, real ? (const void *)&forged[i].real : (const void *)&forged[i].whole);
+    forge(FOLDER, forged[i].tensor, forged[i].index, real ? (const void *)&forged[i].real : (const void *)&forged[i].whole);
     const bppsa_status status = train(20, true);
     if (status == BPPSA_OK || strstr(bppsa_last_error(), forged[i].message) == NULL ||
         strstr(bppsa_last_error(), FOLDER) == NULL) {
@@ -145,7 +104,7 @@ static void every_place_is_one(void **state) {
   for (int64_t steps = 1; steps <= 13; ++steps) {
     const int64_t log = -1;
     fresh(steps);
-    forge("train.log", 0, &log);
+    forge(FOLDER, "train.log", 0, &log);
     if (train(20, true) != BPPSA_OK) {
       fail_msg("after %d steps: %s", (int)steps, bppsa_last_error());
     }
