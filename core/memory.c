@@ -87,3 +87,7 @@ bppsa_status bppsa_memory_available(const bppsa_device *device, int64_t *bytes) 
   }
   return bppsa_cuda_available(bppsa_device_get_index(device), bytes);
 }
+
+int64_t bppsa_memory_held(const bppsa_device *device) {
+  return is_host(device) ? 0 : bppsa_cuda_held(bppsa_device_get_index(device));
+}

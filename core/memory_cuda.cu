@@ -1,4 +1,7 @@
 /* GPU memory for core/memory.h. */
+#include <pthread.h>
+
+#include "core/alloc.h"
 #include "core/check.cuh"
 #include "core/device_internal.h"
 #include "core/memory_internal.h"
@@ -16,8 +19,63 @@ static bppsa_status take(int32_t index, const char *what, cudaError_t (*allocate
   return BPPSA_OK;
 }
 
+/* Blocks that were taken and not freed. CUDA tells neither their sizes nor their sum: it takes memory from the system in pieces of
+ * megabytes, and only these are missing in what cudaMemGetInfo says. */
+struct held_block {
+  void *data;
+  int64_t bytes;
+  int32_t index;
+  struct held_block *next;
+};
+static struct held_block *blocks;
+static pthread_mutex_t blocks_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void note(struct held_block *made) {
+  pthread_mutex_lock(&blocks_lock);
+  made->next = blocks;
+  blocks = made;
+  pthread_mutex_unlock(&blocks_lock);
+}
+
+static void forget(const void *data) {
+  pthread_mutex_lock(&blocks_lock);
+  struct held_block **at = &blocks;
+  while (*at != NULL && (*at)->data != data) {
+    at = &(*at)->next;
+  }
+  struct held_block *found = *at;
+  if (found != NULL) {
+    *at = found->next;
+  }
+  pthread_mutex_unlock(&blocks_lock);
+  bppsa_free(found);
+}
+
+extern "C" int64_t bppsa_cuda_held(int32_t index) {
+  int64_t bytes = 0;
+  pthread_mutex_lock(&blocks_lock);
+  for (const struct held_block *b = blocks; b != NULL; b = b->next) {
+    bytes += b->index == index ? b->bytes : 0;
+  }
+  pthread_mutex_unlock(&blocks_lock);
+  return bytes;
+}
+
 extern "C" bppsa_status bppsa_cuda_alloc(int32_t index, int64_t bytes, void **data) {
-  return take(index, "GPU memory", cudaMalloc, bytes, data);
+  struct held_block *made = (struct held_block *)bppsa_calloc(1, sizeof *made);
+  if (made == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  const bppsa_status status = take(index, "GPU memory", cudaMalloc, bytes, &made->data);
+  if (status != BPPSA_OK) {
+    bppsa_free(made);
+    return status;
+  }
+  made->bytes = bytes;
+  made->index = index;
+  *data = made->data;
+  note(made);
+  return BPPSA_OK;
 }
 
 extern "C" bppsa_status bppsa_cuda_alloc_staging(int32_t index, int64_t bytes, void **data) {
@@ -25,6 +83,7 @@ extern "C" bppsa_status bppsa_cuda_alloc_staging(int32_t index, int64_t bytes, v
 }
 
 extern "C" void bppsa_cuda_free(int32_t index, void *data) {
+  forget(data); /* first: once it is freed, another thread may be given the same address */
   if (cudaSetDevice(index) == cudaSuccess) {
     (void)cudaFree(data);
   }

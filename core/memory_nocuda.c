@@ -49,3 +49,8 @@ bppsa_status bppsa_cuda_available(int32_t index, int64_t *bytes) {
   (void)index, (void)bytes;
   return without();
 }
+
+int64_t bppsa_cuda_held(int32_t index) {
+  (void)index;
+  return 0;
+}

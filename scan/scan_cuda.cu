@@ -163,8 +163,8 @@ bppsa_status count_redone(bppsa_scan_executor *executor) {
 
 void destroy(bppsa_scan_executor *executor) {
   cuda_executor *x = (cuda_executor *)executor;
-  if (cudaSetDevice(x->index) == cudaSuccess) {
-    (void)cudaFree(x->memory);
+  if (x->memory != NULL) {
+    bppsa_cuda_free(x->index, x->memory);
   }
   bppsa_free(x);
 }
@@ -261,13 +261,10 @@ bppsa_status allocate(cuda_executor *x, const bppsa_scan_plan *plan) {
   if (!sum.fits) {
     return bppsa_fail(BPPSA_ERR_MEMORY, "scan: the memory of %lld products does not fit in 64 bits", (long long)plan->slot_count);
   }
-  BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(x->index), "scan"));
-  const cudaError_t error = cudaMalloc(&x->memory, (size_t)sum.bytes);
-  if (error == cudaErrorMemoryAllocation) {
-    (void)cudaGetLastError();
-    return bppsa_fail(BPPSA_ERR_MEMORY, "scan: %lld bytes of GPU memory are not free, expected them to be", (long long)sum.bytes);
+  const bppsa_status status = bppsa_cuda_alloc(x->index, sum.bytes, &x->memory);
+  if (status != BPPSA_OK) {
+    return bppsa_fail_prefix(status, "scan");
   }
-  BPPSA_TRY(bppsa_cuda_check(error, "scan"));
   real.base = (char *)x->memory;
   place_all(x, plan, &real);
   if (plan->slot_offsets == NULL) {

@@ -119,12 +119,6 @@ static void free_contestant(bppsa_contestant *who) {
   }
 }
 
-/* Free bytes of a GPU; 0 on a CPU, and where the GPU does not say. */
-static int64_t available(const bppsa_device *device) {
-  int64_t bytes = 0;
-  return bppsa_device_get_kind(device) == BPPSA_CUDA && bppsa_memory_available(device, &bytes) == BPPSA_OK ? bytes : 0;
-}
-
 static void set_memory(bppsa_bench_result *result, const bppsa_contestant *who, int64_t bytes) {
   if (who->forward >= 0) {
     result->rows[who->forward].memory = bytes;
@@ -136,9 +130,9 @@ static void set_memory(bppsa_bench_result *result, const bppsa_contestant *who, 
 void bppsa_contest_end(bppsa_contest *contest, bppsa_bench_result *result) {
   int64_t freed[BPPSA_BENCH_ROWS];
   for (int i = contest->count - 1; i >= 0; --i) {
-    const int64_t before = available(contest->device);
+    const int64_t before = bppsa_memory_held(contest->device);
     free_contestant(&contest->list[i]);
-    freed[i] = available(contest->device) - before;
+    freed[i] = before - bppsa_memory_held(contest->device);
   }
   for (int i = 0; contest->device != NULL && bppsa_device_get_kind(contest->device) == BPPSA_CUDA && i < contest->count; ++i) {
     const bppsa_contestant *who = &contest->list[i];

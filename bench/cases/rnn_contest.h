@@ -27,7 +27,7 @@ typedef struct {
 
 /* ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_contest_begin(const bppsa_device *device, bppsa_contest *contest);
-/* Destroys all contestants. On a GPU, the memory that each of them gives back becomes the memory of its rows. */
+/* Destroys all contestants. On a GPU, the bytes that each of them held become the memory of its rows. */
 void bppsa_contest_end(bppsa_contest *contest, bppsa_bench_result *result);
 
 /* One forward and one backward pass, by the same contestant, or one by a graph and the other by its plain contestant. seconds:

@@ -133,15 +133,21 @@ std::map<void *, size_t> &held() {
   return map;
 }
 
+size_t used_bytes() {
+  size_t used = 0;
+  for (const auto &block : held()) {
+    used += block.second;
+  }
+  return used;
+}
+
 const size_t allocation_alignment = 256; /* bytes; a GPU's is no less */
 
 cudaError_t allocate(void **data, size_t bytes) {
   if (!may_wait()) {
     return fail(cudaErrorStreamCaptureUnsupported);
   }
-  size_t available, all;
-  (void)cudaMemGetInfo(&available, &all);
-  if (bytes > available || posix_memalign(data, allocation_alignment, bytes > 0 ? bytes : 1) != 0) {
+  if (bytes > memory_bytes - std::min(memory_bytes, used_bytes()) || posix_memalign(data, allocation_alignment, bytes > 0 ? bytes : 1) != 0) {
     *data = nullptr;
     return fail(cudaErrorMemoryAllocation);
   }
@@ -227,11 +233,10 @@ cudaError_t cudaMalloc(void **data, size_t bytes) {
   return allocate(data, bytes);
 }
 
+/* A real device takes memory in pieces of megabytes, and blocks from these; a test that must bear it sets SIMT_PIECE to its size. */
 cudaError_t cudaMemGetInfo(size_t *available, size_t *all) {
-  size_t used = 0;
-  for (const auto &block : held()) {
-    used += block.second;
-  }
+  const char *text = getenv("SIMT_PIECE");
+  const size_t piece = text != nullptr ? (size_t)atoll(text) : 1, used = (used_bytes() + piece - 1) / piece * piece;
   *all = memory_bytes;
   *available = used < memory_bytes ? memory_bytes - used : 0;
   return cudaSuccess;
@@ -431,7 +436,7 @@ simt_work far_order(const std::vector<simt_captured> &pieces) {
 } // namespace
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
-  if (stream == nullptr) {
+  if (stream == nullptr || getenv("SIMT_NO_CAPTURE") != nullptr) { /* a test sets it that must bear a refusal */
     return fail(cudaErrorStreamCaptureUnsupported);
   }
   if (stream->capture != nullptr) {

@@ -66,6 +66,11 @@ bppsa_status bppsa_cuda_available(int32_t index, int64_t *bytes) {
   return BPPSA_OK;
 }
 
+int64_t bppsa_cuda_held(int32_t index) {
+  (void)index;
+  return 0;
+}
+
 bppsa_status bppsa_cuda_stream_create(int32_t index, void **stream) {
   (void)index;
   *stream = NULL;
