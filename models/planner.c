@@ -91,6 +91,14 @@ static bppsa_status run_pass(void *context) {
   return p->graph != NULL ? bppsa_graph_launch(p->contest->device, p->graph) : queue_pass(p);
 }
 
+/* Records the pass on a GPU. One that cannot be recorded is timed as it is queued: its time then has the waits for its launches in
+ * it, and what made the recording fail makes the pass itself fail where it is more than a refusal. */
+static bppsa_status record_pass(pass *p) {
+  const bppsa_device *device = p->contest->device;
+  const bppsa_status status = is_gpu(device) ? bppsa_graph_capture(device, queue_pass, p, &p->graph) : BPPSA_OK;
+  return status == BPPSA_ERR_CUDA || status == BPPSA_ERR_UNSUPPORTED ? BPPSA_OK : status;
+}
+
 /* *median_s: of the backward pass, or the seconds of the first pass where that was hopeless already. */
 static bppsa_status time_work(pass *p, bppsa_timed_work *work, double *median_s) {
   const contest *c = p->contest;
@@ -102,9 +110,7 @@ static bppsa_status time_work(pass *p, bppsa_timed_work *work, double *median_s)
   if (c->best_s > 0 && first[0] > HOPELESS_RATIO * c->best_s && first[0] > 1e-3) {
     return BPPSA_OK;
   }
-  if (is_gpu(c->device)) {
-    BPPSA_TRY(bppsa_graph_capture(c->device, queue_pass, p, &p->graph));
-  }
+  BPPSA_TRY(record_pass(p));
   BPPSA_TRY(bppsa_rounds_run(&rounds, 1, &alone));
   *median_s = alone.timing[0].median_s;
   return BPPSA_OK;

@@ -5,6 +5,7 @@
 #include "models/plan_cache.h"
 #include "models/planner.h"
 #include "tests/core/helpers.h"
+#include "tests/support/support.h"
 
 typedef struct {
   int count;
@@ -26,7 +27,8 @@ typedef struct {
   char note[BPPSA_PLANNER_NOTE];
 } contest;
 
-static void begin(const char *cache, contest *c) {
+/* device: NULL for the processor; the contest destroys it. */
+static void begin_on(bppsa_device *device, const char *cache, contest *c) {
   char directory[2048];
   assert_non_null(getcwd(directory, sizeof directory - 64));
   strcat(directory, "/");
@@ -34,11 +36,15 @@ static void begin(const char *cache, contest *c) {
   assert_int_equal(setenv("XDG_CACHE_HOME", directory, 1), 0);
   *c = (contest){.chosen = BPPSA_CHOSEN_BY_ESTIMATE, .note = "?"};
   assert_int_equal(bppsa_network_open("rnn", NULL, &c->network), BPPSA_OK);
-  assert_int_equal(bppsa_device_create("cpu", 1, &c->device), BPPSA_OK);
+  c->device = device != NULL ? device : cpu_device(1);
   c->config = bppsa_network_config_default(&c->network);
   c->config.seq_len = 12;
   c->config.batch = 2;
   c->config.hidden = 3;
+}
+
+static void begin(const char *cache, contest *c) {
+  begin_on(NULL, cache, c);
 }
 
 static bppsa_status choose(const bppsa_planner_request *request, contest *c) {
@@ -100,6 +106,25 @@ static void test_not_kept(void **state) {
   remove("plans_file");
 }
 
+/* A GPU that refuses to record passes has its methods measured without. Its emulation refuses every recording then. */
+static void test_unrecorded(void **state) {
+  (void)state;
+  contest c;
+  seen s = {0};
+  begin_on(emulated_device(1), "plans_gpu", &c);
+  remove("plans_gpu/bppsa/plans.json");
+  assert_int_equal(setenv("SIMT_NO_CAPTURE", "1", 1), 0);
+  const bppsa_status status =
+      choose(&(bppsa_planner_request){.measure = true, .assumed_limit = 1 << 30, .show = show, .context = &s}, &c);
+  assert_int_equal(unsetenv("SIMT_NO_CAPTURE"), 0);
+  if (status != BPPSA_OK) {
+    fail_msg("%s", bppsa_last_error());
+  }
+  assert_int_equal(c.chosen, BPPSA_CHOSEN_BY_MEASUREMENT);
+  assert_true(s.count > 2);
+  end(&c);
+}
+
 static void test_refused(void **state) {
   (void)state;
   contest c;
@@ -125,8 +150,8 @@ static void test_words(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_limits), cmocka_unit_test(test_measured),
-                                     cmocka_unit_test(test_not_kept), cmocka_unit_test(test_refused),
-                                     cmocka_unit_test(test_words)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_limits),   cmocka_unit_test(test_measured),
+                                     cmocka_unit_test(test_not_kept), cmocka_unit_test(test_unrecorded),
+                                     cmocka_unit_test(test_refused),  cmocka_unit_test(test_words)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
