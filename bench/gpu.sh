@@ -7,7 +7,7 @@
 #   recurrent   bench rnn (tables 4 and 5), gru (table 6), T = 100000, crossover; PyTorch where python3 has it with CUDA
 #   sparse      LeNet-5 and VGG-11, sparse products and scans, Jacobians
 # PARTS="recurrent sparse" runs these parts alone, which leaves more time for each. RESULTS gets log.txt, a JSON document for each
-# benchmark, and roofline.md. Exits 1 when a test, a sanitizer or a row's check failed, 2 when there is no GPU.
+# benchmark, and roofline.md. Exits 1 when a test, a sanitizer or a row's check failed, 2 when there is no GPU, or none that the bundle has code for.
 set -u
 SECONDS_IN_ALL=${SECONDS_IN_ALL:-530}
 PARTS=${PARTS:-verify recurrent sparse}
@@ -101,6 +101,23 @@ bundle=$(cd "$bundle" 2>/dev/null && pwd)
 program=$bundle/bppsa
 if [ ! -x "$program" ]; then
   echo "gpu.sh: no program in $bundle, expected what tools/gpu_bundle makes"
+  exit 2
+fi
+# fits CAPABILITY: whether the bundle has code for a GPU such as 90 (9.0): machine code of the same generation, not newer, or PTX, not newer.
+fits() {
+  while read -r architecture; do
+    number=${architecture%%-*}
+    case $architecture in
+    *-real) [ $((number / 10)) -eq $(($1 / 10)) ] && [ "$number" -le "$1" ] && return 0 ;;
+    *) [ "$number" -le "$1" ] && return 0 ;;
+    esac
+  done <"$bundle/architectures.txt"
+  return 1
+}
+gpu=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -cd '0-9')
+if [ -n "$gpu" ] && [ -f "$bundle/architectures.txt" ] && ! fits "$gpu"; then
+  echo "gpu.sh: the GPU is an sm_$gpu, the bundle is for $(tr '\n' ' ' <"$bundle/architectures.txt" | sed 's/ $//'): build one with" \
+    "ARCHITECTURES='$gpu-real;90' tools/gpu_bundle" | tee -a "$log"
   exit 2
 fi
 # The directories of CUDA's libraries, then of libraries that were installed as Python packages, as cuDNN often is.

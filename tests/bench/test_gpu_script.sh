@@ -123,6 +123,33 @@ limit=
 check "a test that does not end is not named" grep -q 'FAILED:.* test_two' results/log.txt
 check "what had no time left is not said" grep -q 'skipped: gru: no time left' results/log.txt
 
+# The bundle's code must fit the GPU: the preset's fits later ones, and not earlier ones.
+echo 'exit 0' | program test_two
+capability() { # capability X.Y ARCHITECTURE ...: of the GPU, and what the bundle has
+  printf '#!/bin/sh\ncase $* in *compute_cap*) echo %s ;; esac\n' "$1" >bin/nvidia-smi
+  chmod +x bin/nvidia-smi
+  shift
+  printf '%s\n' "$@" >bundle/architectures.txt
+}
+PARTS=sparse
+export PARTS
+# shellcheck disable=SC2046
+set -- $(sed -n 's/.*"CMAKE_CUDA_ARCHITECTURES": "\(.*\)".*/\1/p' "$source/CMakePresets.json" | tr ';' ' ')
+check "no architectures in the preset" [ $# -gt 0 ]
+for gpu in 9.0 10.0 12.0; do
+  capability "$gpu" "$@"
+  run 0
+done
+capability 8.0 "$@"
+run 2
+check "a GPU without code is not named" grep -q "^gpu.sh: the GPU is an sm_80, the bundle is for 90: build one with ARCHITECTURES='80-real;90' tools/gpu_bundle$" out.txt
+capability 8.6 80-real 90
+run 0
+capability 10.0 80-real 90-real
+run 2
+rm bin/nvidia-smi bundle/architectures.txt
+unset PARTS
+
 rm bundle/bppsa
 run 2
 echo 'echo "bppsa: error: device cuda: no CUDA device found"; exit 2' | program bppsa
