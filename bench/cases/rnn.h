@@ -10,8 +10,10 @@
  *   peak       FLOP/s of independent multiply-adds on the same threads, or on the GPU, measured before every point. A row's share
  *              of the peak counts the FLOP above, and not the padding of vectors that are partly empty.
  *   floor      On a GPU: the larger of FLOP / peak and bytes / the bandwidth of a copy, measured likewise.
- *   memory     Bytes. On a CPU: what the model holds. On a GPU: what becomes free when the model (and its graph) is destroyed; it
- *              takes all of its memory when it is created.
+ *   predicted  On a GPU: what the cost model expects of the plan of every layer (scan/cost.c), by which auto chooses. The weight
+ *              gradients that a layer's own kernels sum on their way are in it, matrix products between layers are not.
+ *   memory     Bytes. On a CPU: what the model holds. On a GPU: the bytes of its memory that the model, or cuDNN's network,
+ *              holds (bppsa_memory_held). What libraries and graphs take for themselves is not in it.
  *   residual   The largest ‖g - ref‖ / (‖ref‖·ε·√T) over the parameters, against sequential BP in float64 on the
  *              same weights, inputs and seed; the row is right below 30. For a graph's forward pass: of the gradients that a
  *              backward pass makes from its states. Where ‖ref‖ is below (smallest normal number)/ε, it is
@@ -67,7 +69,8 @@ typedef struct {
   int64_t repeats;      /* 0: as many as fit into budget_s, at least 3 */
   double budget_s;      /* of timed rounds */
   int64_t memory_limit; /* bytes */
-  double deadline;      /* of the monotonic clock, after which no further point begins; 0: none */
+  double deadline;      /* of the monotonic clock, after which neither a point nor a row of cuDNN's begins; 0: none */
+  int64_t most_nodes;   /* launches of a pass of cuDNN's that is recorded; 0: any number */
   bppsa_progress_line *line;
   const char *label; /* in front of the progress */
 } bppsa_bench_limits;
@@ -81,6 +84,7 @@ typedef struct {
   bppsa_timing forward; /* of the forward passes in front of this method's backward passes */
   double residual;
   double flops, bytes;
+  double predicted;         /* seconds by the cost model (scan/cost.c), of the project's backward rows; 0: none */
   double zeros, subnormals; /* fractions of the parameters' gradients */
   int64_t nodes;            /* of a graph: kernels, copies and fills of the pass */
   int64_t redone;           /* held products that one pass found useless and redid step by step */

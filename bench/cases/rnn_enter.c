@@ -5,6 +5,7 @@
 
 #include "bench/cases/rnn_session.h"
 #include "core/alloc.h"
+#include "core/clock.h"
 #include "core/cudnn.h"
 #include "core/memory.h"
 
@@ -208,25 +209,58 @@ static bppsa_status run_rival(bppsa_bench_session *s, bppsa_cudnn_algorithm algo
   return BPPSA_OK;
 }
 
-/* An algorithm that refuses the shape has a row with cuDNN's reason. */
+static void skip_rows(bppsa_bench_session *s, int forward, int backward) {
+  skip_row(s, forward);
+  skip_row(s, backward);
+}
+
+static bppsa_status check_time(const bppsa_bench_limits *limits) {
+  return limits->deadline == 0 || bppsa_now() < limits->deadline ? BPPSA_OK
+                                                                 : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "--time-limit was over");
+}
+
+/* A graph of a hundred thousand nodes takes seconds to be made, four times at a point. */
+static bppsa_status check_nodes(const bppsa_bench_limits *limits, const bppsa_cudnn_network *rival) {
+  const int64_t launches = bppsa_cudnn_launches(rival);
+  if (limits->most_nodes == 0 || launches <= limits->most_nodes) {
+    return BPPSA_OK;
+  }
+  return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
+                    "a graph of %lld launches or more, in a sweep at most %lld; --seq-len measures one shape",
+                    (long long)launches, (long long)limits->most_nodes);
+}
+
+static bppsa_status add_rival_graph(bppsa_bench_session *s, const bppsa_cudnn_network *rival, int first) {
+  bppsa_status status = check_time(s->limits);
+  status = status == BPPSA_OK ? check_nodes(s->limits, rival) : status;
+  if (status != BPPSA_OK) {
+    skip_rows(s, first, first + 1);
+    return BPPSA_OK;
+  }
+  return add_graph(s, s->contest.count - 1, first, first + 1);
+}
+
+/* An algorithm that refuses the shape, when it is made or at its first pass, has a row with cuDNN's reason. */
 static bppsa_status add_rival(bppsa_bench_session *s, bppsa_cudnn_algorithm algorithm) {
   const int first = BPPSA_BENCH_RIVALS + 4 * (int)algorithm;
   bppsa_contestant made = {.forward = first, .backward = first + 1, .plain = -1};
   take_costs(s, first, BPPSA_BENCH_FORWARD);
   take_costs(s, first + 1, BPPSA_BENCH_BP);
-  bppsa_status status = bppsa_cudnn_create(&s->point->config, s->point->kind->cell, algorithm, s->device, &made.rival);
+  bppsa_status status = check_time(s->limits);
+  if (status == BPPSA_OK) {
+    status = bppsa_cudnn_create(&s->point->config, s->point->kind->cell, algorithm, s->device, &made.rival);
+  }
   if (status == BPPSA_OK) {
     s->contest.list[s->contest.count++] = made;
     status = run_rival(s, algorithm, first);
   }
   if (status != BPPSA_OK) {
-    skip_row(s, first);
-    skip_row(s, first + 1);
+    skip_rows(s, first, first + 1);
     s->contest.count -= made.rival != NULL;
     bppsa_cudnn_destroy(made.rival);
     return BPPSA_OK;
   }
-  BPPSA_TRY(add_graph(s, s->contest.count - 1, first + 2, first + 3));
+  BPPSA_TRY(add_rival_graph(s, made.rival, first + 2));
   if (algorithm == BPPSA_CUDNN_STANDARD_TF32) {
     widen(&s->result->rows[first + 2]);
     widen(&s->result->rows[first + 3]);

@@ -36,12 +36,15 @@
       "the shape are\n"                                                                                                          \
       "listed with its words. cudnn_standard_tf32's residuals are in units of TF32. floor is the larger of FLOP over measured "  \
       "multiply-adds\n"                                                                                                          \
-      "and bytes over a measured copy.\n"                                                                                        \
+      "and bytes over a measured copy. predicted is what the cost model expects of a backward pass, by which auto chooses.\n"    \
+      "A sweep records no pass of cuDNN's of more than 16384 launches; one shape's are recorded whatever their number.\n"        \
       "redone: held products of a pass that cancellation made useless; their steps were run one by one.\n"
 const char bppsa_bench_notes_rnn[] = NOTES(SWEEP_RNN), bppsa_bench_notes_gru[] = NOTES(SWEEP_GRU);
 
 static const int64_t seq_lens[] = {10, 30, 100, 300, 1000, 3000, 10000, 30000}, batches[] = {2, 4, 8, 16, 32, 64, 128, 256};
 static const int64_t quick_seq_lens[] = {10, 100, 1000, 3000}, quick_batches[] = {2, 16, 64};
+
+enum { MOST_NODES = 16384 }; /* of a graph of cuDNN's in a sweep: T = 3000 is recorded, T = 10000 is not */
 
 #define COUNT(array) ((int64_t)(sizeof(array) / sizeof(array)[0]))
 
@@ -170,6 +173,7 @@ bppsa_status bppsa_bench_run(const bppsa_bench_settings *asked, const bppsa_benc
   sweep_run run = {.asked = asked, .hooks = hooks, .rows = rows, .tally = tally, .all = 1};
   BPPSA_TRY(bppsa_bench_limits_of(&asked->request, &run.limits));
   run.limits.line = &line;
+  run.limits.most_nodes = asked->one_point ? 0 : MOST_NODES;
   point.rivals = true;
   if (asked->one_point) {
     BPPSA_TRY(run_inits(&run, point, point.config.seq_len, point.config.batch));

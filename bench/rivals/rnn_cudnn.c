@@ -389,6 +389,11 @@ bppsa_status bppsa_cudnn_backward(bppsa_cudnn_network *n, const bppsa_view *seed
   return BPPSA_OK;
 }
 
+int64_t bppsa_cudnn_launches(const bppsa_cudnn_network *network) {
+  const bool standard = network->algorithm == BPPSA_CUDNN_STANDARD || network->algorithm == BPPSA_CUDNN_STANDARD_TF32;
+  return network->config.layers * (standard ? 2 * network->config.seq_len : 1);
+}
+
 bppsa_status bppsa_cudnn_last_states(const bppsa_cudnn_network *network, void *states) {
   int64_t bytes;
   const char *last = last_step(network, network->parts[Y], &bytes);

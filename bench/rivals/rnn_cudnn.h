@@ -47,6 +47,10 @@ bppsa_status bppsa_cudnn_pull(const bppsa_cudnn_network *network, const char *pr
 bppsa_status bppsa_cudnn_forward(bppsa_cudnn_network *network, const bppsa_view *x);
 bppsa_status bppsa_cudnn_backward(bppsa_cudnn_network *network, const bppsa_view *seed);
 
+/* The launches that a pass queues at least: the standard algorithm multiplies by W_hh and applies the cell at every step, layer by
+ * layer, 2·T·L launches; a persistent one runs all steps of a layer in one. */
+int64_t bppsa_cudnn_launches(const bppsa_cudnn_network *network);
+
 /* Copies the top layer's last states [B,H] of the latest forward pass to host memory. Waits. ERR_CUDA. */
 bppsa_status bppsa_cudnn_last_states(const bppsa_cudnn_network *network, void *states);
 

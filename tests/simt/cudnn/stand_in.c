@@ -7,7 +7,9 @@
  *   GRU   i = σ(W_1 x + R_4 h + b_W1 + b_R4)    r = σ(W_0 x + R_3 h + b_W0 + b_R3)    linear 0 .. 2: input, 3 .. 5: recurrent
  *         n = tanh(W_2 x + r ∘ (R_5 h + b_R5) + b_W2)    h_t = (1 - i) ∘ n + i ∘ h_{t-1}
  *
- * The persistent static algorithm refuses every shape, the dynamic one those of batch 1.
+ * The persistent static algorithm refuses every shape when it is described, the dynamic one those of batch 1. The one for small H
+ * accepts every description, and refuses H = 5 at the forward pass and H = 6 at the backward pass: the real library decides there
+ * too.
  *
  * It asserts nothing itself: what it refuses, and the numbers it gives, are what the tests that link it assert.
  */
@@ -377,6 +379,9 @@ cudnnStatus_t cudnnRNNForward(cudnnHandle_t handle, cudnnRNNDescriptor_t rnn, cu
   if (mode != CUDNN_FWD_MODE_TRAINING || !is_complete(rnn, lengths, x_shape, y_shape, h_shape, reserve_bytes, hx)) {
     return stand_in_answer(CUDNN_STATUS_BAD_PARAM, "forward");
   }
+  if (rnn->algorithm == CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H && rnn->hidden == 5) {
+    return stand_in_answer(CUDNN_STATUS_NOT_SUPPORTED, "five is not small enough");
+  }
   return run(handle, forward, &p);
 }
 
@@ -393,6 +398,9 @@ cudnnStatus_t cudnnRNNBackwardData_v8(cudnnHandle_t handle, cudnnRNNDescriptor_t
   if (dhy != NULL || y == NULL || dy == NULL || dx == NULL ||
       !is_complete(rnn, lengths, x_shape, y_shape, h_shape, reserve_bytes, hx)) {
     return stand_in_answer(CUDNN_STATUS_BAD_PARAM, "backward");
+  }
+  if (rnn->algorithm == CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H && rnn->hidden == 6) {
+    return stand_in_answer(CUDNN_STATUS_NOT_SUPPORTED, "six is not small enough");
   }
   return run(handle, backward_data, &p);
 }
