@@ -79,6 +79,7 @@ static bppsa_status add_plan(const bppsa_network_kind *kind, const bppsa_recurre
   if (costs) {
     row->flops += batch * (work.gradients + work.besides);
     row->bytes += batch * plan_bytes(plan);
+    row->predicted += bppsa_scan_plan_seconds(plan);
   }
   bppsa_scan_plan_destroy(plan);
   return BPPSA_OK;

@@ -67,7 +67,7 @@ static bool put_measurement(json_t *object, const bppsa_bench_point *point, cons
   return m ? ok : ok && bppsa_json_put_text(object, "skipped", row->reason);
 }
 
-/* The share of the peak; on a GPU also the floor, and the nodes of a graph. */
+/* The share of the peak; on a GPU also the floor, the cost model's prediction, and the nodes of a graph. */
 static bool put_ceilings(json_t *object, const bppsa_bench_result *result, const bppsa_bench_row *row, bool graph) {
   const bool m = row->measured;
   bool ok = bppsa_json_put_real(object, "peak_fraction", m ? row->flops / row->time.median_s / result->peak.flops : NAN);
@@ -79,6 +79,7 @@ static bool put_ceilings(json_t *object, const bppsa_bench_result *result, const
   ok = ok && bppsa_json_put_real(object, "copy_bytes_per_s", result->peak.bytes);
   ok = ok && bppsa_json_put_real(object, "floor_s", bppsa_bench_floor(result, row));
   ok = ok && bppsa_json_put_real(object, "over_floor", row->time.median_s / bppsa_bench_floor(result, row));
+  ok = ok && (row->predicted == 0 || bppsa_json_put_real(object, "predicted_s", row->predicted));
   ok = ok && bppsa_json_put_bool(object, "graph", graph);
   return graph ? ok && bppsa_json_put_integer(object, "graph_nodes", row->nodes) : ok;
 }
@@ -161,12 +162,15 @@ static int name_width(const bppsa_bench_result *result) {
   return width + 1;
 }
 
-/* On a GPU: the floor, the row's time over it, and the memory it holds. "" on a CPU. */
+/* On a GPU: the cost model's prediction, the floor, the row's time over it, and the memory it holds. "" on a CPU. */
 static const char *floor_text(const bppsa_bench_result *result, const bppsa_bench_row *row, char *text, size_t size) {
-  char floor[24], memory[BPPSA_SI_TEXT];
+  char predicted[24] = "", floor[24], memory[BPPSA_SI_TEXT];
   text[0] = '\0';
   if (result->gpu) {
-    snprintf(text, size, "%10s%9.1f%10s", time_text(bppsa_bench_floor(result, row), floor, sizeof floor),
+    if (row->predicted > 0) {
+      time_text(row->predicted, predicted, sizeof predicted);
+    }
+    snprintf(text, size, "%11s%10s%9.1f%10s", predicted, time_text(bppsa_bench_floor(result, row), floor, sizeof floor),
              row->time.median_s / bppsa_bench_floor(result, row), bppsa_text_si((double)row->memory, "B", memory, sizeof memory));
   }
   return text;
@@ -300,7 +304,7 @@ bppsa_status bppsa_bench_show_table(const bppsa_output *to, const bppsa_bench_po
                                c->seq_len, c->batch, c->hidden, c->input, c->layers, init_name(point->init)));
   BPPSA_TRY(
       bppsa_output_print(to, "  phase    %-*s    median       min       max    n    x bp  GFLOP/s    %%      GB/s   residual%s\n",
-                         name_width(result), "method", result->gpu ? "          floor  x floor    memory" : ""));
+                         name_width(result), "method", result->gpu ? "       predicted     floor  x floor    memory" : ""));
   int64_t noisy = 0;
   for (int i = 0; i < BPPSA_BENCH_ROWS; ++i) {
     BPPSA_TRY(show_row(to, result, i));

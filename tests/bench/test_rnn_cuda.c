@@ -122,6 +122,149 @@ static void refused_way(void **state) {
   free(result);
 }
 
+/* ---- one point of an emulated GPU ---- */
+
+/* Measures T = 30, B = 3 and this H, and returns the rows, which the caller frees. */
+static json_t *measure_point(int64_t hidden, const bppsa_bench_limits *limits) {
+  bppsa_bench_point point = {
+      .kind = bppsa_network_kind_find("rnn"), .config = bppsa_recurrent_config_default(), .data = "bitstream", .rivals = true};
+  bppsa_bench_result *result = calloc(1, sizeof *result);
+  json_t *rows = json_array();
+  point.config.seq_len = 30;
+  point.config.batch = 3;
+  point.config.hidden = hidden;
+  assert_non_null(result);
+  if (bppsa_bench_measure(&point, limits, device, result) != BPPSA_OK) {
+    fail_msg("%s", bppsa_last_error());
+  }
+  assert_true(bppsa_bench_append(rows, &point, result));
+  free(result);
+  return rows;
+}
+
+static void assert_skipped(const json_t *rows, const char *method, const char *words) {
+  assert_non_null(strstr(get_text(find(rows, "forward", method), "skipped"), words));
+  assert_non_null(strstr(get_text(find(rows, "backward", method), "skipped"), words));
+}
+
+static void assert_right(const json_t *rows, const char *method) {
+  check_row(find(rows, "backward", method));
+  assert_true(json_is_true(json_object_get(find(rows, "backward", method), "ok")));
+}
+
+/* An algorithm that takes the shape when it is made and refuses its first forward or backward pass has a row with cuDNN's words;
+ * those after it are measured. */
+static void refused_pass(void **state) {
+  (void)state;
+  if (!is_emulated(device)) {
+    skip();
+  }
+  static const char *const words[] = {"five is not small enough", "six is not small enough"};
+  const bppsa_bench_limits limits = {.repeats = 2, .memory_limit = INT64_C(1) << 28};
+  for (int64_t hidden = 5; hidden <= 6; ++hidden) {
+    json_t *rows = measure_point(hidden, &limits);
+    assert_skipped(rows, "cudnn_persist_static_small_h", words[hidden - 5]);
+    assert_right(rows, "cudnn_standard");
+    assert_right(rows, "cudnn_standard_tf32_graph");
+    json_decref(rows);
+  }
+}
+
+/* Passes of more launches than the limit are timed as they are queued, and not recorded; after the deadline no row of cuDNN's
+ * begins. */
+static void bounded_rivals(void **state) {
+  (void)state;
+  if (!is_emulated(device)) {
+    skip();
+  }
+  bppsa_bench_limits limits = {.repeats = 2, .memory_limit = INT64_C(1) << 28, .most_nodes = 59};
+  json_t *rows = measure_point(4, &limits);
+  assert_skipped(rows, "cudnn_standard_graph", "a graph of 60 launches or more, in a sweep at most 59");
+  assert_skipped(rows, "cudnn_standard_tf32_graph", "a graph of 60 launches or more");
+  assert_right(rows, "cudnn_standard");
+  assert_right(rows, "cudnn_persist_dynamic_graph");
+  json_decref(rows);
+  limits.most_nodes = 60;
+  rows = measure_point(4, &limits);
+  assert_right(rows, "cudnn_standard_graph");
+  json_decref(rows);
+  limits.deadline = bppsa_now();
+  rows = measure_point(4, &limits);
+  assert_skipped(rows, "cudnn_standard", "--time-limit was over");
+  assert_skipped(rows, "cudnn_standard_tf32", "--time-limit was over");
+  assert_right(rows, "chunked_graph");
+  json_decref(rows);
+}
+
+/* A GPU's memory comes in pieces of 2 MiB, and small networks fit into one: their bytes are still those that they hold, a graph's
+ * those of its network. */
+static void bytes_of_small_networks(void **state) {
+  (void)state;
+  static const char *const methods[] = {"bp", "chunked", "cudnn_standard"};
+  assert_int_equal(setenv("SIMT_PIECE", "2097152", 1), 0);
+  json_t *document = run_json("bench rnn --json --device cuda --seq-len 30 --batch 3 --hidden 4 --repeats 1 --threads 1");
+  assert_int_equal(unsetenv("SIMT_PIECE"), 0);
+  const json_t *rows = json_object_get(document, "rows");
+  for (size_t m = 0; m < (is_emulated(device) ? 3 : 2); ++m) {
+    char graph[40];
+    snprintf(graph, sizeof graph, "%s_graph", methods[m]);
+    const int64_t bytes = get_integer(find(rows, "backward", methods[m]), "peak_device_bytes");
+    assert_in_range(bytes, 30 * 3 * 4 * 4, 1 << 20); /* at least the states */
+    assert_int_equal(get_integer(find(rows, "backward", graph), "peak_device_bytes"), bytes);
+  }
+  json_decref(document);
+}
+
+/* Seconds that the cost model expects of a method's plans at T = 40, B = 3, H = 4 and two layers. */
+static double expected_seconds(bppsa_bench_method method) {
+  bppsa_recurrent_config c = bppsa_recurrent_config_default();
+  const bppsa_network_kind *kind = bppsa_network_kind_find("rnn");
+  double seconds = 0;
+  c.seq_len = 40;
+  c.batch = 3;
+  c.hidden = 4;
+  c.layers = 2;
+  c = bppsa_bench_config(&c, method);
+  for (int64_t l = 0; l < c.layers; ++l) {
+    bppsa_scan_config scan = bppsa_network_scan(kind, &c, l);
+    bppsa_scan_plan *plan = NULL;
+    scan.device = BPPSA_CUDA;
+    assert_int_equal(bppsa_scan_plan_create(&scan, &plan), BPPSA_OK);
+    seconds += bppsa_scan_plan_seconds(plan);
+    bppsa_scan_plan_destroy(plan);
+  }
+  return seconds;
+}
+
+/* The backward rows of the project's methods, queued and as graphs, have the cost model's seconds; no other row has. */
+static void predictions(void **state) {
+  (void)state;
+  static const struct {
+    const char *row;
+    bppsa_bench_method method;
+  } expected[] = {{"bp", BPPSA_BENCH_BP},
+                  {"bp_graph", BPPSA_BENCH_BP},
+                  {"chunked", BPPSA_BENCH_CHUNKED},
+                  {"chunked_graph", BPPSA_BENCH_CHUNKED}};
+  static const char shape[] = "bench rnn --device cuda --seq-len 40 --batch 3 --hidden 4 --layers 2 --repeats 1 --threads 1";
+  json_t *document = run_json("%s --json", shape);
+  const json_t *rows = json_object_get(document, "rows");
+  for (size_t i = 0; i < sizeof expected / sizeof expected[0]; ++i) {
+    const double seconds = expected_seconds(expected[i].method);
+    assert_true(seconds > 3e-6 && fabs(get_real(find(rows, "backward", expected[i].row), "predicted_s") / seconds - 1) < 1e-12);
+  }
+  for (size_t i = 0; i < json_array_size(rows); ++i) {
+    const json_t *row = json_array_get(rows, i);
+    const bool ours = strcmp(get_text(row, "phase"), "backward") == 0 && strncmp(get_text(row, "method"), "cudnn_", 6) != 0;
+    assert_int_equal(json_object_get(row, "predicted_s") != NULL, ours);
+  }
+  json_decref(document);
+  run_result result = run("%s", shape);
+  assert_int_equal(result.code, 0);
+  assert_non_null(strstr(result.out, "  predicted     floor  x floor    memory\n"));
+  release(&result);
+}
+
 /* ---- the program ---- */
 
 /* The rows of every method and of its graph are right. */
@@ -308,9 +451,11 @@ int main(void) {
     return 77;
   }
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(names),       cmocka_unit_test(refused_way),    cmocka_unit_test(program),
-      cmocka_unit_test(idle_graphs), cmocka_unit_test(refused_graphs), cmocka_unit_test(generators),
-      cmocka_unit_test(idle_fills),  cmocka_unit_test(refused_fills),  cmocka_unit_test(limit_of_fills)};
+      cmocka_unit_test(refused_pass),  cmocka_unit_test(bounded_rivals), cmocka_unit_test(bytes_of_small_networks),
+      cmocka_unit_test(predictions),   cmocka_unit_test(names),          cmocka_unit_test(refused_way),
+      cmocka_unit_test(program),       cmocka_unit_test(idle_graphs),    cmocka_unit_test(refused_graphs),
+      cmocka_unit_test(generators),    cmocka_unit_test(idle_fills),     cmocka_unit_test(refused_fills),
+      cmocka_unit_test(limit_of_fills)};
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   bppsa_device_destroy(device);
   return failed;
