@@ -1,6 +1,6 @@
 #!/bin/sh
 # bench/gpu.sh RESULTS [BUNDLE]: runs the tests and the benchmarks on a machine with a GPU, its driver and the CUDA toolkit, within
-# nine minutes. BUNDLE is what tools/gpu_bundle made, the directory or its .tar.gz [build/gpu/bundle or build/gpu/bundle.tar.gz].
+# nine minutes. BUNDLE is what tools/gpu_bundle made, the directory or its .tar.xz [build/gpu/bundle or build/gpu/bundle.tar.xz].
 #
 # The parts run in this order. Each step has a time limit of its own, and the script names every step that it skips:
 #   verify      the GPU's tests; compute-sanitizer's memcheck and racecheck on small cases
@@ -30,7 +30,7 @@ mkdir -p "$1" || exit 2
 results=$(cd "$1" && pwd)
 bundle=${2:-$root/build/gpu/bundle}
 if [ ! -e "$bundle" ]; then
-  bundle=$bundle.tar.gz
+  bundle=$bundle.tar.xz
 fi
 log=$results/log.txt
 : >"$log"
@@ -94,7 +94,7 @@ part() {
 
 if [ -f "$bundle" ]; then
   mkdir "$scratch/bundle"
-  tar -C "$scratch/bundle" -xzf "$bundle" || exit 2
+  tar -C "$scratch/bundle" -xf "$bundle" || exit 2
   bundle=$scratch/bundle
 fi
 bundle=$(cd "$bundle" 2>/dev/null && pwd)

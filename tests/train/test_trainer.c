@@ -433,11 +433,13 @@ static void out_of_memory_leaks_nothing(void **state) {
   bppsa_train_result result;
   int64_t calls[2] = {-1, -2}, failures = 0;
   const bppsa_train_callbacks callbacks = {.context = calls, .on_step = count_allocations};
-  const int64_t live = bppsa_alloc_live();
   bppsa_status status = BPPSA_ERR_MEMORY;
   config.iterations = device == NULL ? 2 : 3;
   config.validation = 0.25;
   config.log_path = LOG;
+  /* The first run leaves the tiny model's state on the GPU, until the model goes. */
+  assert_int_equal(bppsa_train(&config, &model->base, dataset, device, NULL, &result), BPPSA_OK);
+  const int64_t live = bppsa_alloc_live();
   for (int once = 0; once < 2; ++once) {
     status = BPPSA_ERR_MEMORY;
     for (int64_t call = 1; status != BPPSA_OK; ++call) {
