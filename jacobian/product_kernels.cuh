@@ -234,7 +234,15 @@ template <typename real, int SIDE> struct alignas(SIDE * sizeof(real) < 16 ? SID
 };
 
 template <typename real, int TILE, int SIDE> struct product_tile {
-  enum { ROW = TILE + SIDE, THREADS = (TILE / SIDE) * (TILE / SIDE), AREA = TILE_DEPTH * ROW };
+  enum {
+    ROW = TILE + SIDE,
+    THREADS = (TILE / SIDE) * (TILE / SIDE),
+    AREA = TILE_DEPTH * ROW,
+    EACH = TILE * TILE_DEPTH / THREADS, /* numbers of an area that a thread loads */
+    DEEP = THREADS / TILE,              /* distance of these, where neighbours lie along a tile's side; */
+    DOWN = THREADS / TILE_DEPTH         /* where they lie along its depth */
+  };
+  static_assert(THREADS % TILE == 0 && THREADS % TILE_DEPTH == 0 && EACH * THREADS == TILE * TILE_DEPTH, "whole areas");
 
   __device__ static void add(const real *left, const real *right, real (&sum)[SIDE][SIDE]) {
     const int i = (int)threadIdx.x / (TILE / SIDE) * SIDE, j = (int)threadIdx.x % (TILE / SIDE) * SIDE;
@@ -281,15 +289,32 @@ __global__ void bppsa_product_bands(BPPSA_GRID_CONSTANT(launch_group<product_ban
   const int64_t i0 = number / across * TILE, j0 = number % across * TILE;
   const real *a = o.a.data + s * o.a.stride + band.a, *b = o.b.data + s * o.b.stride + band.b;
   real *c = o.c + s * o.nnz + band.c;
-  const int me = (int)threadIdx.x;
-  real sum[SIDE][SIDE] = {};
-  for (int64_t k0 = 0; k0 < band.k; k0 += TILE_DEPTH) {
-    for (int at = me; at < TILE * TILE_DEPTH; at += tile::THREADS) {
-      const int64_t ak = at % TILE_DEPTH, ai = at / TILE_DEPTH, bk = at / TILE, bj = at % TILE; /* in the order of memory */
-      left[ak * tile::ROW + ai] = i0 + ai < band.rows && k0 + ak < band.k ? a[(i0 + ai) * band.k + k0 + ak] : (real)0;
-      right[bk * tile::ROW + bj] = k0 + bk < band.k && j0 + bj < band.n ? b[(k0 + bk) * band.n + j0 + bj] : (real)0;
+  const int me = (int)threadIdx.x, k = (int)band.k, ak = me % TILE_DEPTH, ai = me / TILE_DEPTH, bk = me / TILE, bj = me % TILE;
+  const int rows = (int)(band.rows - i0) - ai; /* left from the thread's first one on */
+  const bool column = j0 + bj < band.n;
+  const int64_t a_apart = tile::DOWN * band.k, b_apart = tile::DEEP * band.n;
+  const real *from_a = launch_kept(a + (i0 + ai) * band.k + ak), *from_b = launch_kept(b + bk * band.n + j0 + bj);
+  real sum[SIDE][SIDE] = {}, x[tile::EACH], y[tile::EACH];
+  /* Reads the next stage into registers while the threads add the last one: `depth` is what is left. */
+  const auto fetch = [&](int depth) {
+    BPPSA_UNROLL
+    for (int q = 0; q < tile::EACH; ++q) {
+      x[q] = q * tile::DOWN < rows && ak < depth ? from_a[q * a_apart] : (real)0;
+      y[q] = column && bk + q * tile::DEEP < depth ? from_b[q * b_apart] : (real)0;
+    }
+    from_a += TILE_DEPTH;
+    from_b += TILE_DEPTH * band.n;
+  };
+  fetch(k);
+  BPPSA_UNROLL_BY(1)
+  for (int depth = k; depth > 0; depth -= TILE_DEPTH) {
+    BPPSA_UNROLL
+    for (int q = 0; q < tile::EACH; ++q) {
+      left[ak * tile::ROW + ai + q * tile::DOWN] = x[q];
+      right[(bk + q * tile::DEEP) * tile::ROW + bj] = y[q];
     }
     __syncthreads();
+    fetch(depth - TILE_DEPTH);
     tile::add(left, right, sum);
     __syncthreads();
   }
@@ -400,28 +425,52 @@ __global__ void bppsa_product_meetings(BPPSA_GRID_CONSTANT(launch_group<product_
   const int64_t m0 = part * o.depth;
   const product_meeting *meetings = o.meetings + place.first;
   const int me = (int)threadIdx.x;
-  uint32_t first = 0, within = 0; /* the stage's meeting, and where the stage begins in it */
-  real sum[SIDE][SIDE] = {};
-  for (uint32_t k0 = 0; k0 < depth; k0 += TILE_DEPTH) {
-    for (int at = me; at < TILE * TILE_DEPTH; at += tile::THREADS) {
-      const uint32_t k = (uint32_t)(at / TILE);
-      const int i = at % TILE;
-      real x = 0, y = 0;
-      if (k0 + k < depth) {
-        const product_meeting meeting = meetings[whole ? first : (k0 + k) / each];
-        const int64_t m = m0 + (whole ? within + k : (k0 + k) % each);
-        x = i0 + i < o.rows ? a[(meeting.left * o.mid + m) * o.rows + i0 + i] : (real)0;
-        y = j0 + i < o.columns ? b[(meeting.right * o.mid + m) * o.columns + j0 + i] : (real)0;
+  uint32_t first = 0, within = 0; /* the meeting of the next stage, and the stage's first channel in it */
+  const int deep = me / TILE, side = me % TILE;
+  const bool row = i0 + side < o.rows, column = j0 + side < o.columns;
+  const real *from_a = launch_kept(a + i0 + side), *from_b = launch_kept(b + j0 + side);
+  real sum[SIDE][SIDE] = {}, x[tile::EACH], y[tile::EACH];
+  /* Reads the stage that begins at k0 into registers, while the threads add the one before it. */
+  const auto fetch = [&](uint32_t k0) {
+    if (whole && k0 < depth) {
+      const product_meeting meeting = meetings[first];
+      const int64_t m = m0 + within + deep;
+      const real *stage_a = launch_kept(from_a + (meeting.left * o.mid + m) * o.rows);
+      const real *stage_b = launch_kept(from_b + (meeting.right * o.mid + m) * o.columns);
+      BPPSA_UNROLL
+      for (int q = 0; q < tile::EACH; ++q) {
+        x[q] = row ? stage_a[q * tile::DEEP * o.rows] : (real)0;
+        y[q] = column ? stage_b[q * tile::DEEP * o.columns] : (real)0;
       }
-      left[k * tile::ROW + i] = x;
-      right[k * tile::ROW + i] = y;
+      within += TILE_DEPTH;
+      first += within == each;
+      within = within == each ? 0 : within;
+    } else {
+      BPPSA_UNROLL
+      for (int q = 0; q < tile::EACH; ++q) {
+        const uint32_t k = k0 + (uint32_t)(deep + q * tile::DEEP);
+        real p = 0, r = 0;
+        if (k < depth) {
+          const product_meeting meeting = meetings[k / each];
+          const int64_t m = m0 + k % each;
+          p = row ? from_a[(meeting.left * o.mid + m) * o.rows] : (real)0;
+          r = column ? from_b[(meeting.right * o.mid + m) * o.columns] : (real)0;
+        }
+        x[q] = p;
+        y[q] = r;
+      }
     }
-    within += TILE_DEPTH;
-    if (whole && within == each) {
-      within = 0;
-      ++first;
+  };
+  fetch(0);
+  BPPSA_UNROLL_BY(1)
+  for (uint32_t k0 = 0; k0 < depth; k0 += TILE_DEPTH) {
+    BPPSA_UNROLL
+    for (int q = 0; q < tile::EACH; ++q) {
+      left[(deep + q * tile::DEEP) * tile::ROW + side] = x[q];
+      right[(deep + q * tile::DEEP) * tile::ROW + side] = y[q];
     }
     __syncthreads();
+    fetch(k0 + TILE_DEPTH);
     tile::add(left, right, sum);
     __syncthreads();
   }
