@@ -5,6 +5,7 @@
 
 #include "bench/cases/rnn.h"
 #include "bench/harness/recording.h"
+#include "core/clock.h"
 #include "jacobian/jacobian.h"
 #include "rnn/rnn.h"
 #include "tests/support/support.h"
