@@ -147,7 +147,8 @@ cudaError_t allocate(void **data, size_t bytes) {
   if (!may_wait()) {
     return fail(cudaErrorStreamCaptureUnsupported);
   }
-  if (bytes > memory_bytes - std::min(memory_bytes, used_bytes()) || posix_memalign(data, allocation_alignment, bytes > 0 ? bytes : 1) != 0) {
+  if (bytes > memory_bytes - std::min(memory_bytes, used_bytes()) ||
+      posix_memalign(data, allocation_alignment, bytes > 0 ? bytes : 1) != 0) {
     *data = nullptr;
     return fail(cudaErrorMemoryAllocation);
   }
@@ -233,7 +234,7 @@ cudaError_t cudaMalloc(void **data, size_t bytes) {
   return allocate(data, bytes);
 }
 
-/* A real device takes memory in pieces of megabytes, and blocks from these; a test that must bear it sets SIMT_PIECE to its size. */
+/* A real device takes memory in pieces of megabytes and cuts blocks from them. Tests set SIMT_PIECE to the size of a piece. */
 cudaError_t cudaMemGetInfo(size_t *available, size_t *all) {
   const char *text = getenv("SIMT_PIECE");
   const size_t piece = text != nullptr ? (size_t)atoll(text) : 1, used = (used_bytes() + piece - 1) / piece * piece;
