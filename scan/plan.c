@@ -145,10 +145,10 @@ void bppsa_scan_step_text(const bppsa_scan_plan *plan, const bppsa_scan_step *st
 /* ---- the records ---- */
 
 /* Writes the algorithm's records, and that of the input phase. */
-static void write_records(bppsa_scan_plan *plan, const bppsa_scan_algorithm_row *row) {
+static void write_records(bppsa_scan_plan *plan) {
   const int64_t n = plan->config.jacobians;
   bppsa_scan_records to = {.records = plan->records};
-  row->write(n, &plan->config.method, &to);
+  plan->row->write(n, &plan->config.method, &to);
   if (plan->config.input && n > 0) {
     bppsa_scan_add_record(&to, (bppsa_scan_level){.phase = BPPSA_PHASE_INPUT,
                                                   .op = BPPSA_OP_MV,
@@ -372,7 +372,8 @@ static bppsa_status check_magnitude(const bppsa_scan_config *c) {
 }
 
 /* Keeps the number that the method plans with, and clears the others. */
-static void resolve(bppsa_scan_plan *plan, const bppsa_scan_algorithm_row *row) {
+static void resolve(bppsa_scan_plan *plan) {
+  const bppsa_scan_algorithm_row *row = plan->row;
   bppsa_scan_method *method = &plan->config.method, found = {.algorithm = method->algorithm};
   if (row->number_of != NULL) {
     *row->number_of(&found) = row->clamp(plan->config.jacobians, *row->number_of(method));
@@ -380,8 +381,7 @@ static void resolve(bppsa_scan_plan *plan, const bppsa_scan_algorithm_row *row) 
   *method = found;
 }
 
-bppsa_status bppsa_scan_create_fixed(const bppsa_scan_config *config, bppsa_scan_plan **out) {
-  const bppsa_scan_algorithm_row *row = bppsa_scan_algorithm_find(config->method.algorithm);
+static bppsa_status create_with(const bppsa_scan_config *config, const bppsa_scan_algorithm_row *row, bppsa_scan_plan **out) {
   bppsa_scan_plan *plan = bppsa_calloc(1, sizeof *plan);
   if (plan == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -401,14 +401,14 @@ bppsa_status bppsa_scan_create_fixed(const bppsa_scan_config *config, bppsa_scan
     }
     plan->config.dims = plan->dims;
   }
-  resolve(plan, row);
+  resolve(plan);
   plan->records = bppsa_calloc(BPPSA_SCAN_MOST_RECORDS, sizeof *plan->records);
   plan->levels = bppsa_calloc(BPPSA_SCAN_MOST_RECORDS, sizeof *plan->levels);
   if (status == BPPSA_OK && (plan->records == NULL || plan->levels == NULL || (config->dims != NULL && plan->dims == NULL))) {
     status = BPPSA_ERR_MEMORY;
   }
   if (status == BPPSA_OK) {
-    write_records(plan, row);
+    write_records(plan);
     status = plan->config.element == BPPSA_ELEMENT_CSR ? bppsa_scan_csr_nodes(plan) : BPPSA_OK;
   }
   if (status == BPPSA_OK) {
@@ -425,6 +425,16 @@ bppsa_status bppsa_scan_create_fixed(const bppsa_scan_config *config, bppsa_scan
   }
   *out = plan;
   return BPPSA_OK;
+}
+
+bppsa_status bppsa_scan_create_fixed(const bppsa_scan_config *config, bppsa_scan_plan **plan) {
+  return create_with(config, bppsa_scan_algorithm_find(config->method.algorithm), plan);
+}
+
+bppsa_status bppsa_scan_create_row(const bppsa_scan_config *config, const bppsa_scan_algorithm_row *row, bppsa_scan_plan **plan) {
+  BPPSA_TRY(check_config(config));
+  BPPSA_TRY(check_magnitude(config));
+  return create_with(config, row, plan);
 }
 
 bppsa_status bppsa_scan_plan_create(const bppsa_scan_config *config, bppsa_scan_plan **plan) {

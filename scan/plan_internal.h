@@ -19,7 +19,7 @@ typedef struct {
 
 struct bppsa_scan_plan {
   bppsa_scan_config config;            /* with everything resolved; its dims is the copy below */
-  const bppsa_scan_algorithm_row *row; /* of the algorithm that wrote the records */
+  const bppsa_scan_algorithm_row *row; /* of the table, or a transition's (transition.c) */
   int64_t *dims;                       /* size of each g_t, size n + 1; NULL if uniform */
   int64_t record_count;
   bppsa_scan_level *records; /* size record_count */
@@ -61,6 +61,8 @@ int64_t bppsa_scan_plan_slot_offset(const bppsa_scan_plan *plan, int64_t slot);
 /* Makes a plan from a checked configuration: create_fixed if its algorithm is not AUTO, create_auto if it is (plan_auto.c).
  * Errors of bppsa_scan_plan_create. */
 bppsa_status bppsa_scan_create_fixed(const bppsa_scan_config *config, bppsa_scan_plan **out);
+/* create_row: with another row than that of the configuration's algorithm; checks the configuration. */
+bppsa_status bppsa_scan_create_row(const bppsa_scan_config *config, const bppsa_scan_algorithm_row *row, bppsa_scan_plan **plan);
 bppsa_status bppsa_scan_create_auto(const bppsa_scan_config *config, bppsa_scan_plan **plan);
 
 /* ---- csr (plan_csr.c) ---- */

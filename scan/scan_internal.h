@@ -46,6 +46,17 @@ typedef struct {
 void bppsa_scan_cpu_run_f32(const bppsa_scan_cpu *cpu, const bppsa_scan_operands *operands);
 void bppsa_scan_cpu_run_f64(const bppsa_scan_cpu *cpu, const bppsa_scan_operands *operands);
 
+/* Samples of a product in memory of their own, one behind the other. */
+typedef struct {
+  void *values;       /* [b][rows + affine][columns], diagonal: [b][1 + affine][columns] */
+  int32_t *exponents; /* [b][rows + affine], diagonal: [b][(1 + affine) columns] */
+  void *norms;        /* of the same shape: the largest entries of the rows */
+} bppsa_scan_product;
+
+/* The product of all elements, for an executor whose plan is a transition's (transition.c). */
+void bppsa_scan_cpu_transition_f32(const bppsa_scan_cpu *cpu, const bppsa_scan_operands *operands, const bppsa_scan_product *to);
+void bppsa_scan_cpu_transition_f64(const bppsa_scan_cpu *cpu, const bppsa_scan_operands *operands, const bppsa_scan_product *to);
+
 bppsa_status bppsa_scan_cpu_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor);
 
 /* GPU backend (scan_cuda.cu; scan_nocuda.c in a build without CUDA). */

@@ -14,7 +14,7 @@
 /* One problem: explicit Jᵀ for the reference, and the operands an executor takes. */
 typedef struct {
   bppsa_scan_config config;
-  int64_t dims[128];
+  int64_t dims[1024];
   double *jt;    /* J_tᵀ of sample b at jt_at(t) + b d_{t-1} d_t */
   double *g, *u; /* reference gradients and injections, laid out as the executor's */
   void *typed_jt, *typed_u, *typed_e;

@@ -102,6 +102,7 @@ static void test_slots(void **state) {
   (void)state;
   assert_int_equal(bppsa_slot(BPPSA_SLOT_CHUNKS, 9, 3, 4, 6), 0);
   assert_int_equal(bppsa_slot(BPPSA_SLOT_TREE, 9, 3, 4, 6), 3);
+  assert_int_equal(bppsa_slot(BPPSA_SLOT_ONE, 9, 3, 1, 9), 0);
   assert_int_equal(bppsa_slot(BPPSA_SLOT_NONE, 9, 3, 4, 6), -1);
 }
 

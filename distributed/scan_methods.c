@@ -1,0 +1,297 @@
+/* How the ranks of a scan work together: linear, chunked, blelloch.
+ *
+ * y[r] is the gradient in front of rank r: its g_n, and the g_0 of rank r - 1. P[i:j] is the product of the steps of ranks
+ * i .. j - 1; it takes y[i] to y[j].
+ */
+#include <string.h>
+
+#include "distributed/scan_internal.h"
+
+/* ---- a rank's own work ---- */
+
+/* g_{n-1} .. g_1, then g_0 as well. */
+static bppsa_status walk(ranks_scan *s, const bppsa_scan_operands *o) {
+  return s->walk.executor->execute(s->walk.executor, o);
+}
+
+static bppsa_status walk_through(ranks_scan *s, const bppsa_scan_operands *o) {
+  BPPSA_TRY(walk(s, o));
+  return s->edge.executor->execute(s->edge.executor, o);
+}
+
+static bool is_last(const ranks_scan *s) {
+  return s->rank + 1 == s->ranks;
+}
+
+/* The last rank's part: its steps, and g_0 if it is wanted. */
+static bppsa_status walk_last(ranks_scan *s, const bppsa_scan_operands *o) {
+  return s->config->input ? walk_through(s, o) : walk(s, o);
+}
+
+/* The samples of y[rank] that a product could not give, from where their steps were done. Other samples keep their bits. */
+static void patch(const ranks_scan *s, const bppsa_scan_operands *o, int32_t rank, const bool *useless, const void *done,
+                  char *y) {
+  const int64_t bytes = ranks_scan_bytes(s, o, rank) / o->batch;
+  for (int64_t b = 0; b < o->batch; ++b) {
+    if (useless[b]) {
+      memcpy(y + b * bytes, (const char *)done + b * bytes, (size_t)bytes);
+    }
+  }
+}
+
+/* ---- messages ---- */
+
+static bppsa_view gradient_view(const ranks_scan *s, const bppsa_scan_operands *o, int32_t rank, void *data, bool with_number) {
+  const int64_t count = ranks_scan_reals(s, o, rank) + with_number;
+  return bppsa_view_make(data, s->config->dtype, 1, &count);
+}
+
+/* y[rank], to or from another rank. */
+static bppsa_status send_gradient(ranks_scan *s, const bppsa_scan_operands *o, int32_t to, int32_t rank, void *data) {
+  const bppsa_view view = gradient_view(s, o, rank, data, false);
+  return bppsa_comm_send(s->comm, to, s->tag, &view);
+}
+
+static bppsa_status receive_gradient(ranks_scan *s, const bppsa_scan_operands *o, int32_t from, int32_t rank, void *data) {
+  const bppsa_view view = gradient_view(s, o, rank, data, false);
+  return bppsa_comm_recv(s->comm, from, s->tag, &view);
+}
+
+/* ---- linear ---- */
+
+static bool multiplies_nothing(const ranks_scan *s) {
+  (void)s;
+  return false;
+}
+
+static bppsa_status linear(ranks_scan *s, const bppsa_scan_operands *o) {
+  bppsa_comm_at(s->comm, "the scan's linear pass", -1);
+  if (s->rank > 0) {
+    BPPSA_TRY(receive_gradient(s, o, s->rank - 1, s->rank, ranks_scan_seed(s, o)));
+  }
+  if (is_last(s)) {
+    return walk_last(s, o);
+  }
+  BPPSA_TRY(walk_through(s, o));
+  return send_gradient(s, o, s->rank + 1, s->rank + 1, o->gradients);
+}
+
+/* ---- chunked ---- */
+
+/* The first rank has the seed and needs no product, the last one no y behind it. */
+static bool multiplies_between(const ranks_scan *s) {
+  return s->rank > 0 && !is_last(s);
+}
+
+static bppsa_status chunked(ranks_scan *s, const bppsa_scan_operands *o) {
+  if (!multiplies_between(s)) {
+    return linear(s, o);
+  }
+  BPPSA_TRY(bppsa_transition_make(s->maker, o, s->own));
+  bppsa_comm_at(s->comm, "the scan's carry", -1);
+  BPPSA_TRY(receive_gradient(s, o, s->rank - 1, s->rank, ranks_scan_seed(s, o)));
+  const int64_t redone = bppsa_transition_apply(s->own, ranks_scan_seed(s, o), s->result, s->useless);
+  if (redone > 0) {
+    s->base.redone += redone;
+    BPPSA_TRY(walk_through(s, o));
+    patch(s, o, s->rank + 1, s->useless, o->gradients, s->result);
+    return send_gradient(s, o, s->rank + 1, s->rank + 1, s->result);
+  }
+  BPPSA_TRY(send_gradient(s, o, s->rank + 1, s->rank + 1, s->result));
+  return walk(s, o);
+}
+
+/* ---- blelloch ----
+ *
+ * A node of level l covers up to 2^l ranks, i .. end - 1, and is the last one's, rank end - 1. It joins two nodes, i .. mid - 1
+ * and mid .. end - 1.
+ *   Up    The rank of the first half sends P[i:mid], or y[mid] where i = 0, because that product contains the seed. The node's own
+ *         P[i:end] is made unless it is dead: nothing reads a product that reaches the last rank.
+ *   Down  The node's rank has y[i], finds y[mid] and sends y[i] to the rank of the first half. A number at the end of that message
+ *         says whether P[i:mid] was useless: then the first half answers with y[mid], when its steps are done. */
+
+typedef struct {
+  int32_t level, begin, mid, end;
+} node;
+
+/* The node above a rank on a level (that of its halves); false if all ranks are in one half. */
+static bool node_of(const ranks_scan *s, int32_t level, node *n) {
+  const int64_t size = (int64_t)1 << level, begin = s->rank / (2 * size) * 2 * size, end = begin + 2 * size;
+  if (begin + size >= s->ranks) {
+    return false;
+  }
+  *n = (node){
+      .level = level, .begin = (int32_t)begin, .mid = (int32_t)(begin + size), .end = end < s->ranks ? (int32_t)end : s->ranks};
+  return true;
+}
+
+/* The level on which this rank is the last one of a first half: there its way up ends. A level above all nodes for the last
+ * rank. */
+static int32_t top_of(const ranks_scan *s) {
+  int32_t level = 0;
+  node n;
+  while ((int64_t)1 << level < s->ranks && !(node_of(s, level, &n) && s->rank == n.mid - 1)) {
+    ++level;
+  }
+  return level;
+}
+
+static bppsa_status create_transition(const ranks_scan *s, int32_t from, int32_t to, bppsa_transition **transition) {
+  const bppsa_scan_config *c = s->config;
+  const bppsa_transition_shape shape = {.element = c->element,
+                                        .dtype = c->dtype,
+                                        .affine = c->affine,
+                                        .batch = c->batch,
+                                        .rows = s->dims[from],
+                                        .columns = s->dims[to]};
+  return bppsa_transition_create(&shape, transition);
+}
+
+static bppsa_status prepare_blelloch(ranks_scan *s) {
+  const int32_t top = top_of(s);
+  node n;
+  for (int32_t level = 0; level < top; ++level) {
+    if (node_of(s, level, &n) && n.begin > 0) {
+      BPPSA_TRY(create_transition(s, n.begin, n.mid, &s->left[level]));
+      if (n.end < s->ranks) {
+        BPPSA_TRY(create_transition(s, n.begin, n.end, &s->joined[level]));
+      }
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* What the way up leaves behind: */
+typedef struct {
+  bppsa_transition *product; /* of all ranks that this one stands for */
+  bool carried;              /* s->there is y[mid] of the node that begins at rank 0, and */
+  bool late;                 /* s->result, y behind it, has samples in s->late that are to be redone before it is sent */
+} climb;
+
+/* One level up, as the last rank of the second half. */
+static bppsa_status climb_level(ranks_scan *s, const bppsa_scan_operands *o, const node *n, climb *c) {
+  bppsa_comm_at(s->comm, "the scan's up-sweep", n->level);
+  if (n->begin == 0) {
+    BPPSA_TRY(receive_gradient(s, o, n->mid - 1, n->mid, s->there));
+    c->carried = true;
+    if (n->end < s->ranks) {
+      const int64_t redone = bppsa_transition_apply(c->product, s->there, s->result, s->late);
+      s->base.redone += redone;
+      c->late = redone > 0;
+    }
+    return BPPSA_OK;
+  }
+  bppsa_transition *left = s->left[n->level], *joined = s->joined[n->level];
+  const bppsa_view view = bppsa_transition_view(left, o->batch);
+  BPPSA_TRY(bppsa_comm_recv(s->comm, n->mid - 1, s->tag, &view));
+  bppsa_transition_received(left);
+  if (joined != NULL) {
+    bppsa_transition_join(left, c->product, joined);
+    c->product = joined;
+  }
+  return BPPSA_OK;
+}
+
+/* One level down: from y[begin] in s->here to y[mid] in its place. */
+static bppsa_status descend_level(ranks_scan *s, const bppsa_scan_operands *o, const node *n) {
+  const size_t size = bppsa_dtype_size(s->config->dtype);
+  const double flag64 = 1;
+  const float flag32 = 1;
+  bppsa_comm_at(s->comm, "the scan's down-sweep", n->level);
+  const int64_t redone = bppsa_transition_apply(s->left[n->level], s->here, s->there, s->useless);
+  char *flag = s->here + ranks_scan_bytes(s, o, n->begin);
+  memset(flag, 0, size);
+  if (redone > 0) {
+    s->base.redone += redone;
+    memcpy(flag, s->config->dtype == BPPSA_F32 ? (const void *)&flag32 : (const void *)&flag64, size);
+  }
+  const bppsa_view view = gradient_view(s, o, n->begin, s->here, true);
+  BPPSA_TRY(bppsa_comm_send(s->comm, n->mid - 1, s->tag, &view));
+  if (redone > 0) { /* s->here is free: y[mid] of all samples, of which the useless ones are taken */
+    BPPSA_TRY(receive_gradient(s, o, n->mid - 1, n->mid, s->here));
+    patch(s, o, n->mid, s->useless, s->here, s->there);
+  }
+  memcpy(s->here, s->there, (size_t)ranks_scan_bytes(s, o, n->mid));
+  return BPPSA_OK;
+}
+
+/* Is the number at the end of a message not 0? */
+static bool flagged(const ranks_scan *s, const char *number) {
+  const char zero[sizeof(double)] = {0};
+  return memcmp(number, zero, bppsa_dtype_size(s->config->dtype)) != 0;
+}
+
+static bppsa_status send_product(ranks_scan *s, const bppsa_scan_operands *o, int32_t to, bppsa_transition *product) {
+  const bppsa_view view = bppsa_transition_view(product, o->batch);
+  return bppsa_comm_send(s->comm, to, s->tag, &view);
+}
+
+/* Down from level `top` to this rank's y, in s->here. */
+static bppsa_status descend(ranks_scan *s, const bppsa_scan_operands *o, int32_t top) {
+  node n;
+  for (int32_t level = top - 1; level >= 0; --level) {
+    if (!node_of(s, level, &n)) {
+      continue;
+    }
+    if (n.begin == 0) {
+      memcpy(s->here, s->there, (size_t)ranks_scan_bytes(s, o, n.mid));
+    } else {
+      BPPSA_TRY(descend_level(s, o, &n));
+    }
+  }
+  memcpy(ranks_scan_seed(s, o), s->here, (size_t)ranks_scan_bytes(s, o, s->rank));
+  return BPPSA_OK;
+}
+
+static bppsa_status blelloch(ranks_scan *s, const bppsa_scan_operands *o) {
+  const int32_t top = top_of(s);
+  climb c = {.product = s->own};
+  node n, above = {0};
+  bool answer = false;
+  if (s->rank == 0) { /* the product of its steps contains the seed */
+    return linear(s, o);
+  }
+  if (s->maker != NULL) {
+    BPPSA_TRY(bppsa_transition_make(s->maker, o, s->own));
+  }
+  for (int32_t level = 0; level < top; ++level) {
+    if (node_of(s, level, &n)) {
+      BPPSA_TRY(climb_level(s, o, &n, &c));
+    }
+  }
+  const bool has_above = node_of(s, top, &above);
+  if (has_above && !c.late) {
+    bppsa_comm_at(s->comm, "the scan's up-sweep", top);
+    BPPSA_TRY(c.carried ? send_gradient(s, o, above.end - 1, above.mid, s->result)
+                        : send_product(s, o, above.end - 1, c.product));
+  }
+  if (has_above && !c.carried) {
+    bppsa_comm_at(s->comm, "the scan's down-sweep", top);
+    const bppsa_view view = gradient_view(s, o, above.begin, s->here, true);
+    BPPSA_TRY(bppsa_comm_recv(s->comm, above.end - 1, s->tag, &view));
+    answer = flagged(s, s->here + ranks_scan_bytes(s, o, above.begin));
+  }
+  BPPSA_TRY(descend(s, o, top));
+  if (is_last(s)) {
+    return walk_last(s, o);
+  }
+  if (!answer && !c.late) {
+    return walk(s, o);
+  }
+  BPPSA_TRY(walk_through(s, o));
+  bppsa_comm_at(s->comm, "the scan's redone products", top);
+  if (c.late) {
+    patch(s, o, above.mid, s->late, o->gradients, s->result);
+  }
+  return send_gradient(s, o, above.end - 1, above.mid, c.late ? s->result : o->gradients);
+}
+
+/* ---- the table ---- */
+
+const ranks_method *ranks_method_find(bppsa_scan_algorithm algorithm) {
+  static const ranks_method methods[BPPSA_SCAN_ALGORITHMS] = {
+      [BPPSA_SCAN_LINEAR] = {.multiplies = multiplies_nothing, .execute = linear},
+      [BPPSA_SCAN_CHUNKED] = {.multiplies = multiplies_between, .execute = chunked},
+      [BPPSA_SCAN_BLELLOCH] = {.multiplies = multiplies_between, .prepare = prepare_blelloch, .execute = blelloch}};
+  return (unsigned)algorithm < BPPSA_SCAN_ALGORITHMS && methods[algorithm].execute != NULL ? &methods[algorithm] : NULL;
+}

@@ -1,0 +1,443 @@
+/* The scan over ranks, on ranks that are threads: gradients against the float64 recurrence, messages and bytes against the formulas
+ * of docs/ranks.md, useless products, bad requests, memory that runs out. */
+#include "distributed/scan.h"
+
+#include "tests/comm/cases.h"
+#include "tests/scan/scan_problem.h"
+#include "tests/support/support.h"
+
+enum { METHODS = 3, TAG = 5 };
+
+static const bppsa_scan_algorithm methods[METHODS] = {BPPSA_SCAN_LINEAR, BPPSA_SCAN_CHUNKED, BPPSA_SCAN_BLELLOCH};
+
+/* What all ranks of a run share. */
+typedef struct {
+  const problem *p;
+  const bppsa_device *device;
+  bppsa_scan_algorithm algorithm;
+  bool alias;     /* injections lie in the gradients' memory */
+  bool count;     /* compare messages and bytes: sizes are uniform and no product is useless */
+  double *got;    /* laid out like p->g */
+  int64_t redone; /* of all ranks */
+} job;
+
+static int64_t log2_up(int64_t n) {
+  int64_t levels = 0;
+  while (((int64_t)1 << levels) < n) {
+    ++levels;
+  }
+  return levels;
+}
+
+/* The formulas of docs/ranks.md, summed over the ranks. */
+static void expected_traffic(const job *j, int64_t ranks, int64_t *messages, int64_t *bytes) {
+  const bppsa_scan_config *c = &j->p->config;
+  const int64_t q = ranks < c->jacobians ? ranks : c->jacobians, r = (int64_t)bppsa_dtype_size(c->dtype);
+  const int64_t vector = c->batch * c->dim * r, rows = c->dim + c->affine;
+  const int64_t product =
+      c->element == BPPSA_ELEMENT_DIAGONAL ? c->batch * (1 + c->affine) * c->dim * (r + 4) : c->batch * rows * (c->dim * r + 4);
+  const int64_t levels = log2_up(q), inner = q - 1 - levels;
+  const bool tree = j->algorithm == BPPSA_SCAN_BLELLOCH;
+  *messages = tree ? 2 * (q - 1) - levels : q - 1;
+  *bytes = tree ? levels * vector + inner * (product + vector + r) : (q - 1) * vector;
+}
+
+static bppsa_status compare_traffic(const job *j, bppsa_comm *comm) {
+  bppsa_comm_counters counters;
+  bppsa_comm_get_counters(comm, &counters);
+  int64_t sums[4] = {counters.messages_sent, counters.bytes_sent, counters.messages_received, counters.bytes_received};
+  const int64_t four = 4;
+  const bppsa_view view = bppsa_view_make(sums, BPPSA_I64, 1, &four);
+  BPPSA_TRY(bppsa_comm_allreduce(comm, BPPSA_COMM_SUM, &view));
+  int64_t messages, bytes;
+  expected_traffic(j, bppsa_comm_size(comm), &messages, &bytes);
+  CHECK(counters.collectives == 0);
+  CHECK(sums[0] == messages && sums[2] == messages);
+  CHECK(sums[1] == bytes && sums[3] == bytes);
+  return BPPSA_OK;
+}
+
+static const void *moved(const void *base, int64_t elements, bppsa_dtype dtype) {
+  return base == NULL ? NULL : (const char *)base + elements * (int64_t)bppsa_dtype_size(dtype);
+}
+
+/* This rank's part of a problem. */
+static bppsa_status run_rank(bppsa_comm *comm, void *context) {
+  job *j = context;
+  const problem *p = j->p;
+  bppsa_scan_config c = p->config;
+  int64_t first, count;
+  bppsa_ranks_share(c.jacobians, bppsa_comm_size(comm), bppsa_comm_rank(comm), &first, &count);
+  const int64_t begin = g_at(p, first), seed = g_at(p, first + count) - begin, size = g_at(p, first + count + 1) - begin;
+  c.jacobians = count;
+  c.dims = c.dims == NULL ? NULL : p->dims + first;
+  c.method = bppsa_scan_method_of(j->algorithm);
+  bppsa_scan_plan *plan = NULL;
+  bppsa_scan_executor *executor = NULL;
+  double *g = bppsa_calloc(size, sizeof *g);
+  bppsa_status status = g == NULL ? BPPSA_ERR_MEMORY : bppsa_scan_plan_create(&c, &plan);
+  status = status == BPPSA_OK ? bppsa_ranks_scan_create(comm, TAG, plan, j->device, &executor) : status;
+  const void *columns[3] = {NULL};
+  const int64_t factors = first * c.batch * c.dim;
+  for (int k = 0; k < 3; ++k) {
+    columns[k] = moved(p->columns[k], factors, c.dtype);
+  }
+  const bppsa_scan_operands o = {
+      .batch = c.batch,
+      .jt = moved(p->typed_jt, c.element == BPPSA_ELEMENT_DENSE ? jt_at(p, first + 1) : factors, c.dtype),
+      .weights = (const void *const *)p->weights,
+      .columns = columns,
+      .diagonal = moved(p->typed_e, factors, c.dtype),
+      .injected = !c.affine  ? NULL
+                  : j->alias ? g
+                             : moved(p->typed_u, begin, c.dtype),
+      .gradients = g};
+  for (int repeat = 0; status == BPPSA_OK && repeat < 2; ++repeat) {
+    for (int64_t i = 0; i < size; ++i) {
+      g[i] = j->alias ? ((const double *)p->typed_u)[begin + i] : NAN;
+    }
+    if (bppsa_comm_rank(comm) == 0) {
+      memcpy(g + seed, (const double *)p->seed + begin + seed, (size_t)(size - seed) * sizeof *g);
+    }
+    bppsa_comm_reset_counters(comm);
+    status = executor->execute(executor, &o);
+    status = status == BPPSA_OK && j->count ? compare_traffic(j, comm) : status;
+  }
+  if (status == BPPSA_OK && count > 0) { /* g_1 .. g_n of this rank, and the chain's g_0 */
+    const int64_t from = first == 0 && c.input ? 0 : g_at(p, first + 1) - begin;
+    memcpy(j->got + begin + from, g + from, (size_t)(size - from) * sizeof *g);
+  }
+  int64_t redone = status == BPPSA_OK ? executor->redone : 0;
+  const bppsa_view view = bppsa_view_make(&redone, BPPSA_I64, 0, NULL);
+  status = status == BPPSA_OK ? bppsa_comm_allreduce(comm, BPPSA_COMM_SUM, &view) : status;
+  if (bppsa_comm_rank(comm) == 0) {
+    j->redone = redone;
+  }
+  bppsa_scan_executor_destroy(executor);
+  bppsa_scan_plan_destroy(plan);
+  bppsa_free(g);
+  return status;
+}
+
+static void run_job(job *j, int64_t ranks) {
+  const bppsa_comm_config config = {.ranks = ranks, .timeout = 60};
+  const int64_t n = j->p->config.jacobians;
+  j->got = bppsa_calloc(g_at(j->p, n + 1), sizeof *j->got);
+  assert_non_null(j->got);
+  bppsa_device *device = cpu_device(1);
+  j->device = device;
+  if (bppsa_comm_run(&config, run_rank, j, NULL) != BPPSA_OK) {
+    fail_msg("%s, %d ranks, %d steps: %s", bppsa_scan_algorithm_name(j->algorithm), (int)ranks, (int)n, bppsa_last_error());
+  }
+  bppsa_device_destroy(device);
+}
+
+/* Every method on p ranks against the recurrence. */
+static void compare(const bppsa_scan_config *config, int64_t ranks, bool alias, uint64_t seed) {
+  problem p = make_problem(config, seed);
+  const int64_t n = config->jacobians, first = g_at(&p, config->input ? 0 : 1), size = g_at(&p, n + 1) - first;
+  for (int m = 0; m < METHODS; ++m) {
+    job j = {.p = &p, .algorithm = methods[m], .alias = alias, .count = config->dims == NULL};
+    run_job(&j, ranks);
+    const double r = residual(BPPSA_F64, j.got + first, p.g + first, size, sqrt((double)n));
+    if (!(r < 30)) {
+      fail_msg("%s, %d ranks, %d steps: residual %g", bppsa_scan_algorithm_name(methods[m]), (int)ranks, (int)n, r);
+    }
+    bppsa_free(j.got);
+  }
+  free_problem(&p);
+}
+
+static const int64_t rank_counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 17};
+
+static bppsa_scan_config base_config(bppsa_element element, int64_t dim, int64_t batch) {
+  bppsa_scan_config c = bppsa_scan_config_default();
+  c.element = element;
+  c.dtype = BPPSA_F64;
+  c.dim = dim;
+  c.batch = batch;
+  return c;
+}
+
+/* T = 1 .. 40 and every number of ranks, also more ranks than steps. */
+static void every_length(bppsa_scan_config c, bool alias) {
+  for (size_t i = 0; i < sizeof rank_counts / sizeof *rank_counts; ++i) {
+    for (c.jacobians = 1; c.jacobians <= 40; ++c.jacobians) {
+      c.input = c.jacobians % 2 == 1;
+      compare(&c, rank_counts[i], alias, 11 + (uint64_t)c.jacobians);
+    }
+  }
+}
+
+static void recurrent_elements(void **state) {
+  (void)state;
+  bppsa_scan_config c = base_config(BPPSA_ELEMENT_RECURRENT, 4, 3);
+  every_length(c, false);
+  c.affine = true; /* loss all */
+  every_length(c, false);
+}
+
+static void gated_elements(void **state) {
+  (void)state;
+  bppsa_scan_config c = base_config(BPPSA_ELEMENT_RECURRENT, 3, 2);
+  c.matrices = 3;
+  c.diagonal = true;
+  every_length(c, false);
+  c.affine = true;
+  every_length(c, true);
+}
+
+static void diagonal_elements(void **state) {
+  (void)state;
+  bppsa_scan_config c = base_config(BPPSA_ELEMENT_DIAGONAL, 5, 2);
+  every_length(c, false);
+  c.affine = true;
+  every_length(c, true);
+}
+
+static void dense_elements(void **state) {
+  (void)state;
+  bppsa_scan_config c = base_config(BPPSA_ELEMENT_DENSE, 4, 2);
+  every_length(c, false);
+  int64_t dims[41];
+  for (int64_t t = 0; t <= 40; ++t) {
+    dims[t] = 3 + t * 5 % 4;
+  }
+  c.dims = dims;
+  every_length(c, false);
+  c.affine = true;
+  every_length(c, true);
+}
+
+static void long_chains(void **state) {
+  (void)state;
+  bppsa_scan_config c = base_config(BPPSA_ELEMENT_RECURRENT, 4, 2);
+  c.jacobians = 1000;
+  c.input = true;
+  compare(&c, 3, false, 1);
+  compare(&c, 8, false, 2);
+  c.affine = true;
+  compare(&c, 7, true, 3);
+  c.element = BPPSA_ELEMENT_DIAGONAL;
+  compare(&c, 5, false, 4);
+}
+
+/* Messages and bytes for every p up to 33: steps for all, and fewer steps than ranks. */
+static void every_number_of_ranks(void **state) {
+  (void)state;
+  bppsa_scan_config c = base_config(BPPSA_ELEMENT_RECURRENT, 3, 2);
+  c.affine = true;
+  for (int64_t ranks = 1; ranks <= 33; ++ranks) {
+    c.jacobians = 40;
+    compare(&c, ranks, false, 5);
+    c.jacobians = 19;
+    compare(&c, ranks, true, 6);
+  }
+}
+
+/* ---- useless products ---- */
+
+/* J = H, diag(1, s), H / 2 in turn, with H = [1 1; 1 -1]. A gradient (c, c) comes out of three steps as it went in, with no
+ * rounding. For sample 1 s is 2^60: the product of the three is 2^59 in size, so that nothing of (c, c) is left in it but rounding
+ * error. For sample 0 s is 1, and the product is the identity. */
+static problem cancelling(bool affine, int64_t n) {
+  enum { B = 2, D = 2 };
+  static const double steps[3][D * D] = {{1, 1, 1, -1}, {1, 0, 0, 0x1p60}, {0.5, 0.5, 0.5, -0.5}};
+  problem p = {.config = base_config(BPPSA_ELEMENT_DENSE, D, B)};
+  p.config.jacobians = n;
+  p.config.affine = affine;
+  p.config.input = true;
+  double *jt = bppsa_calloc(n * B * D * D, sizeof *jt), *seed = bppsa_calloc((n + 1) * B * D, sizeof *seed);
+  p.typed_jt = jt;
+  p.seed = seed;
+  p.typed_u = bppsa_calloc((n + 1) * B * D, sizeof *seed);
+  p.g = bppsa_calloc((n + 1) * B * D, sizeof *p.g);
+  for (int64_t t = 0; t <= n; ++t) {
+    p.dims[t] = D;
+    for (int64_t i = 0; t < n && i < B * D * D; ++i) {
+      const double entry = steps[(n - 1 - t) % 3][i % (D * D)];
+      jt[t * B * D * D + i] = entry == 0x1p60 && i < D * D ? 1 : entry;
+    }
+    for (int64_t i = 0; affine && (n - t) % 3 == 0 && i < B * D; ++i) {
+      ((double *)p.typed_u)[t * B * D + i] = 1; /* (1, 1), where the gradient is (c, c) */
+    }
+  }
+  for (int64_t i = 0; i < B * D; ++i) {
+    p.g[n * B * D + i] = seed[n * B * D + i] = 1;
+  }
+  for (int64_t t = n - 1; t >= 0; --t) {
+    for (int64_t i = 0; i < B * D; ++i) {
+      const int64_t b = i / D, at = (t * B + b) * D * D + i % D * D;
+      const double *g = p.g + (t + 1) * B * D + b * D;
+      p.g[t * B * D + i] = ((double *)p.typed_u)[t * B * D + i] + (jt[at] * g[0] + jt[at + 1] * g[1]);
+    }
+  }
+  return p;
+}
+
+/* Every number is exact in the recurrence, so products that were not redone would show. */
+static void useless_products(void **state) {
+  (void)state;
+  static const int64_t lengths[] = {9, 15, 21, 24, 27, 36};
+  for (int affine = 0; affine < 2; ++affine) {
+    for (size_t l = 0; l < sizeof lengths / sizeof *lengths; ++l) {
+      problem p = cancelling(affine, lengths[l]);
+      for (int64_t ranks = 1; ranks <= 9; ++ranks) {
+        /* Shares of whole triples: then (c, c) is in front of every rank. Elsewhere entries cancel while products are joined,
+         * which no scan notices: only a product that is applied is checked. */
+        for (int m = 0; m < METHODS && lengths[l] % (3 * ranks) == 0; ++m) {
+          job j = {.p = &p, .algorithm = methods[m], .alias = affine};
+          run_job(&j, ranks);
+          for (int64_t i = 0; i < (lengths[l] + 1) * 4; ++i) {
+            if (j.got[i] != p.g[i]) {
+              fail_msg("%s, %d ranks, %d steps: [%d] is %g, expected %g", bppsa_scan_algorithm_name(methods[m]), (int)ranks,
+                       (int)lengths[l], (int)i, j.got[i], p.g[i]);
+            }
+          }
+          const bool needs = m > 0 && ranks > 2;
+          assert_true(m > 0 || j.redone == 0);
+          assert_true(!needs || j.redone > 0);
+          bppsa_free(j.got);
+        }
+      }
+      free_problem(&p);
+    }
+  }
+}
+
+/* ---- long products ---- */
+
+/* Diagonals of 2^12 and 2^30 with a seed of 2^-1000 and 0: products leave the range of numbers, gradients do not. Everything is
+ * exact. As diagonal elements, and as recurrent ones with W = I. */
+static problem growing(bppsa_element element, int64_t n) {
+  enum { B = 2, D = 2 };
+  problem p = {.config = base_config(element, D, B)};
+  p.config.jacobians = n;
+  p.config.input = true;
+  double *d = bppsa_calloc(n * B * D, sizeof *d), *w = bppsa_calloc(D * D, sizeof *w), *seed;
+  p.seed = seed = bppsa_calloc((n + 1) * B * D, sizeof *seed);
+  p.typed_u = bppsa_calloc((n + 1) * B * D, sizeof *seed);
+  p.g = bppsa_calloc((n + 1) * B * D, sizeof *p.g);
+  for (int64_t i = 0; i < n * B * D; ++i) {
+    d[i] = i % D == 0 ? 0x1p12 : 0x1p30;
+  }
+  for (int64_t i = 0; i < D; ++i) {
+    w[i * (D + 1)] = 1;
+  }
+  for (int64_t i = 0; i <= n * B + B - 1; ++i) {
+    p.g[i * D] = ldexp(1 + (double)(i % B), -1000 + 12 * (int)(n - i / B));
+  }
+  memcpy(seed + n * B * D, p.g + n * B * D, B * D * sizeof *seed);
+  for (int64_t t = 0; t <= n; ++t) {
+    p.dims[t] = D;
+  }
+  p.typed_jt = d;
+  p.columns[0] = rounded(BPPSA_F64, d, n * B * D);
+  p.weights[0] = w;
+  return p;
+}
+
+static void long_products(void **state) {
+  (void)state;
+  enum { N = 150 };
+  for (int e = BPPSA_ELEMENT_DIAGONAL; e <= BPPSA_ELEMENT_RECURRENT; ++e) {
+    problem p = growing((bppsa_element)e, N);
+    for (int64_t ranks = 1; ranks <= 9; ++ranks) {
+      for (int m = 0; m < METHODS; ++m) {
+        job j = {.p = &p, .algorithm = methods[m], .count = true};
+        run_job(&j, ranks);
+        for (int64_t i = 0; i < g_at(&p, N + 1); ++i) {
+          if (j.got[i] != p.g[i]) {
+            fail_msg("%s, %d ranks: [%d] is %g, expected %g", bppsa_scan_algorithm_name(methods[m]), (int)ranks, (int)i, j.got[i],
+                     p.g[i]);
+          }
+        }
+        bppsa_free(j.got);
+      }
+    }
+    free_problem(&p);
+  }
+}
+
+/* ---- what is refused, and what fails ---- */
+
+/* A rank's plan that does not fit the others'. */
+typedef struct {
+  bppsa_scan_config rank1; /* of rank 1; the others': 2 recurrent steps of size 3 */
+  bppsa_status expected;
+  const char *words;
+} refusal;
+
+static bppsa_status refused_on_all(bppsa_comm *comm, void *context) {
+  const refusal *r = context;
+  bppsa_scan_config c = base_config(r->rank1.element, 3, 1);
+  c.jacobians = 2;
+  c.method = r->rank1.method;
+  c = bppsa_comm_rank(comm) == 1 ? r->rank1 : c;
+  bppsa_scan_plan *plan = NULL;
+  bppsa_scan_executor *executor = NULL;
+  bppsa_device *device = cpu_device(1);
+  BPPSA_TRY(bppsa_scan_plan_create(&c, &plan));
+  const bppsa_status status = bppsa_ranks_scan_create(comm, TAG, plan, device, &executor);
+  CHECK(status == r->expected && strstr(bppsa_last_error(), r->words) != NULL);
+  CHECK(executor == NULL);
+  bppsa_scan_plan_destroy(plan);
+  bppsa_device_destroy(device);
+  return BPPSA_OK;
+}
+
+static void refused(void **state) {
+  (void)state;
+  bppsa_scan_config fits = base_config(BPPSA_ELEMENT_RECURRENT, 3, 1);
+  fits.jacobians = 2;
+  fits.method = bppsa_scan_method_of(BPPSA_SCAN_CHUNKED);
+  refusal r[] = {{fits, BPPSA_ERR_ARGUMENT, "rank 0 plans 2 of 7 steps, expected 3"},
+                 {fits, BPPSA_ERR_ARGUMENT, "rank 1 plans batch 2, expected 1 as rank 0"},
+                 {fits, BPPSA_ERR_ARGUMENT, "rank 1 plans affine 1, expected 0 as rank 0"},
+                 {fits, BPPSA_ERR_SHAPE, "rank 1 begins with a gradient of size 4, expected 3 as rank 0 ends"}};
+  r[0].rank1.jacobians = 3;
+  r[1].rank1.batch = 2;
+  r[2].rank1.affine = true;
+  r[3].rank1.dim = 4;
+  const bppsa_comm_config config = {.ranks = 3, .timeout = 60};
+  for (size_t i = 0; i < sizeof r / sizeof *r; ++i) {
+    if (bppsa_comm_run(&config, refused_on_all, &r[i], NULL) != BPPSA_OK) {
+      fail_msg("%s", bppsa_last_error());
+    }
+  }
+}
+
+static void memory_runs_out(void **state) {
+  (void)state;
+  bppsa_scan_config c = base_config(BPPSA_ELEMENT_RECURRENT, 3, 2);
+  c.jacobians = 13;
+  problem p = make_problem(&c, 3);
+  const bppsa_comm_config config = {.ranks = 5, .timeout = 60};
+  bppsa_device *device = cpu_device(1);
+  job j = {.p = &p, .device = device, .algorithm = BPPSA_SCAN_BLELLOCH, .got = bppsa_calloc(g_at(&p, 14), sizeof(double))};
+  const int64_t blocks = bppsa_alloc_live();
+  bppsa_status status = BPPSA_ERR_MEMORY;
+  int64_t call = 1;
+  for (; status != BPPSA_OK && call < 1000; ++call) {
+    bppsa_alloc_fail_once(call);
+    status = bppsa_comm_run(&config, run_rank, &j, NULL);
+    assert_int_equal(bppsa_alloc_live(), blocks);
+    if (status != BPPSA_OK) {
+      assert_int_equal(status, BPPSA_ERR_MEMORY);
+    }
+  }
+  bppsa_alloc_fail_at(0);
+  assert_in_range(call, 60, 999);
+  bppsa_free(j.got);
+  bppsa_device_destroy(device);
+  free_problem(&p);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(recurrent_elements), cmocka_unit_test(gated_elements), cmocka_unit_test(diagonal_elements),
+      cmocka_unit_test(dense_elements),     cmocka_unit_test(long_chains),    cmocka_unit_test(every_number_of_ranks),
+      cmocka_unit_test(useless_products),   cmocka_unit_test(long_products),  cmocka_unit_test(refused),
+      cmocka_unit_test(memory_runs_out)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
