@@ -1,0 +1,63 @@
+/* A recurrent network whose sequence is cut along time: every rank of a communicator holds neighbouring steps, and is given, as a
+ * bppsa_model (core/model.h), the part of the network that computes them.
+ *
+ * Rank 0 has the last steps, where back-propagation begins; bppsa_ranks_share (distributed/scan.h) says which are whose, and where
+ * p > T the ranks beyond T have none. All ranks call forward and backward, in the same order and with the same b; t is the number
+ * of a rank's own steps:
+ *
+ *   forward          x [t,b,I] of its own steps; h0 [L,b,H] or NULL: only the rank with step 1 reads it. Logits: with a loss on
+ *                    all steps [t,b,C]; with a loss on the last one [b,C] on rank 0, and [0,C] on the others.
+ *   backward         a seed of the shape of the logits. Every rank's gradients are those of the whole sequence, with the same bits
+ *                    on all ranks: the ranks' parts are added in a fixed order (comm/ordered.h).
+ *   input_gradients  x [t,b,I]; h0 [L,b,H] on the rank with step 1, [L,0,H] on the others.
+ *
+ * A rank scales its seed by its own rows alone; bppsa_ranks_loss makes it the seed of all ranks' rows:
+ *
+ *     forward(x) -> logits;  loss(logits) -> seed, result;  bppsa_ranks_loss(comm, &seed, &result);  backward(seed)
+ *
+ * The batch goes through the ranks in groups of samples (`micro_batches`), cut by core/cut.h. In the forward pass the states of a
+ * group pass from the rank with the earlier steps to the next one, which computes while the first goes on to the next group. The
+ * backward pass with method BP is the same pipeline from rank 0 on. With a scan (linear, chunked, blelloch) the groups' scans over
+ * ranks follow each other (distributed/scan.h). AUTO is BP where (p - 1) / micro_batches, the time that ranks of the pipeline
+ * wait in units of their own work, is at most H, the work of a product in units of BP's; otherwise chunked. docs/ranks.md counts
+ * messages, bytes and memory.
+ */
+#ifndef BPPSA_DISTRIBUTED_SPLIT_TIME_H
+#define BPPSA_DISTRIBUTED_SPLIT_TIME_H
+
+#include "comm/comm.h"
+#include "distributed/scan.h"
+#include "recurrent/recurrent.h"
+#include "train/loss.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { BPPSA_SPLIT_TIME_TAGS = 4 }; /* tags that a network uses, from the first one given */
+
+typedef struct {
+  bppsa_comm *comm;      /* of the ranks that share the sequence; borrowed */
+  int32_t tag;           /* the first tag of its messages; nothing else may use them while the model exists */
+  int64_t micro_batches; /* groups of samples, 1 .. batch */
+} bppsa_split_time;
+
+/* Makes this rank's part of a network; collective. config: of the whole network, seq_len = T, equal on all ranks, without a
+ * factory. The parameters start at 0 and must be set alike on all ranks. ERR_ARGUMENT: configurations that differ between the
+ * ranks (the same error on every rank), micro_batches or tag out of range, and those of bppsa_recurrent_create. ERR_UNSUPPORTED: a
+ * GPU. ERR_SHAPE, ERR_MEMORY, ERR_COMM. */
+bppsa_status bppsa_split_time_create(const bppsa_split_time *split, const bppsa_recurrent_config *config, const bppsa_cell *cell,
+                                     const bppsa_device *device, bppsa_model **model);
+
+/* The method by which its ranks compute gradients, with AUTO resolved. */
+bppsa_gradient_method bppsa_split_time_method(const bppsa_model *model);
+
+/* Turns the loss of every rank's own rows into the loss of all ranks' rows, on every rank: sums counted rows and correct ones, and
+ * averages the losses over the rows, in the order of the ranks; scales this rank's seed to the new mean. A rank without rows gives
+ * rows = 0. Collective; one allgather. ERR_COMM, ERR_MEMORY. */
+bppsa_status bppsa_ranks_loss(bppsa_comm *comm, const bppsa_view *seed, bppsa_loss_result *result);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
