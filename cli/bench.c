@@ -278,7 +278,6 @@ static bppsa_status run_case(const bppsa_cli *cli, const bppsa_device *device) {
 static bppsa_status run(bppsa_cli *cli) {
   bppsa_device *device = NULL;
   const bool one_thread = strcmp(cli->command->object, "mfcc") == 0;
-  BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_OUT));
   BPPSA_TRY(one_thread ? bppsa_device_create("cpu", 1, &device) : bppsa_setup_device(cli, &device));
   const bppsa_status status = run_case(cli, device);
   bppsa_device_destroy(device);

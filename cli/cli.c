@@ -163,6 +163,7 @@ static bppsa_status run_command(const bppsa_command *command, int used, int argc
     return BPPSA_OK;
   }
   cli.to.json = cli.values[BPPSA_OPTION_JSON].given;
+  BPPSA_TRY(bppsa_cli_check_paths(&cli));
   return command->run(&cli);
 }
 

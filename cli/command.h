@@ -63,17 +63,9 @@ static inline const bppsa_option_value *bppsa_cli_value(const bppsa_cli *cli, bp
   return &cli->values[option];
 }
 
-/* A file that cannot be read as given is a wrong request: turns ERR_IO into ERR_ARGUMENT. */
-bppsa_status bppsa_cli_input(bppsa_status status);
-/* Checks, before the work starts, that the file named by an option can be written: its directory exists and is writable, its name
- * is one that the file system takes, a symbolic link leads to a file, and what is there is a regular file that may be written.
- * Checks nothing when the option is absent. ERR_ARGUMENT. */
-bppsa_status bppsa_cli_check_output(const bppsa_cli *cli, bppsa_option option);
-/* The same for a directory. It need not exist yet if its parent is writable. */
-bppsa_status bppsa_cli_check_directory(const bppsa_cli *cli, bppsa_option option);
-/* ERR_ARGUMENT when two options name one file. */
-bppsa_status bppsa_cli_check_distinct(const bppsa_cli *cli, bppsa_option first, bppsa_option second);
-/* ERR_ARGUMENT when an option names the file at `path`, which `what` gives. */
-bppsa_status bppsa_cli_check_other(const bppsa_cli *cli, const char *path, const char *what, bppsa_option option);
+/* Checks, before the work starts, every path that the options name to be written: the directory exists and can be written into,
+ * the file system takes the name, a symbolic link leads to something, what is there is a regular file (of BPPSA_PATH_FOLDER a
+ * directory) that may be written, and it is no file that the command reads or writes besides. ERR_ARGUMENT. */
+bppsa_status bppsa_cli_check_paths(const bppsa_cli *cli);
 
 #endif

@@ -60,9 +60,6 @@ static bppsa_status convert(bppsa_cli *cli, const char *spec) {
   bppsa_dtype dtype;
   bppsa_device *device = NULL;
   bppsa_dataset *dataset = NULL;
-  BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_OUT_X));
-  BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_OUT_Y));
-  BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_OUT_X, BPPSA_OPTION_OUT_Y));
   BPPSA_TRY(bppsa_dtype_parse(bppsa_cli_value(cli, BPPSA_OPTION_DTYPE)->text, &dtype));
   BPPSA_TRY(bppsa_setup_device(cli, &device));
   bppsa_status status =
@@ -150,14 +147,17 @@ const bppsa_command bppsa_command_data_irmas = {
 
 /* ---- instruments ---- */
 
-static const bppsa_option_use instruments_uses[] = {
-    {.option = BPPSA_OPTION_FILES, .fallback = "1100"},
-    {.option = BPPSA_OPTION_SEED, .help = "of everything that varies"},
-    {.option = BPPSA_OPTION_THREADS},
-    {.option = BPPSA_OPTION_OUT, .metavar = "DIR", .required = true, .help = "where the folders of the classes go"},
-    {.option = BPPSA_OPTION_JSON},
-    {.option = BPPSA_OPTION_HELP},
-    {.option = BPPSA_OPTION_COUNT}};
+static const bppsa_option_use instruments_uses[] = {{.option = BPPSA_OPTION_FILES, .fallback = "1100"},
+                                                    {.option = BPPSA_OPTION_SEED, .help = "of everything that varies"},
+                                                    {.option = BPPSA_OPTION_THREADS},
+                                                    {.option = BPPSA_OPTION_OUT,
+                                                     .metavar = "DIR",
+                                                     .required = true,
+                                                     .path = BPPSA_PATH_FOLDER,
+                                                     .help = "where the folders of the classes go"},
+                                                    {.option = BPPSA_OPTION_JSON},
+                                                    {.option = BPPSA_OPTION_HELP},
+                                                    {.option = BPPSA_OPTION_COUNT}};
 
 static const char instruments_notes[] =
     "Writes DIR/CLASS/CLASS_NUMBER.wav, 3 s each, stereo, 44100 Hz, 16 bits (529 kB): short phrases by eleven synthetic timbres "
@@ -198,7 +198,6 @@ static bppsa_status write_instruments(bppsa_cli *cli, const bppsa_device *device
 
 static bppsa_status run_instruments(bppsa_cli *cli) {
   bppsa_device *device = NULL;
-  BPPSA_TRY(bppsa_cli_check_directory(cli, BPPSA_OPTION_OUT));
   BPPSA_TRY(bppsa_setup_device(cli, &device));
   const bppsa_status status = write_instruments(cli, device);
   bppsa_device_destroy(device);
@@ -221,7 +220,11 @@ static const bppsa_option_use cifar10_uses[] = {
     {.option = BPPSA_OPTION_SAMPLES, .fallback = "10000", .help = "images to train on; a fifth as many more are held out"},
     {.option = BPPSA_OPTION_SEED, .help = "of the images"},
     {.option = BPPSA_OPTION_THREADS},
-    {.option = BPPSA_OPTION_OUT, .metavar = "DIR", .required = true, .help = "where data_batch_1.bin .. test_batch.bin go"},
+    {.option = BPPSA_OPTION_OUT,
+     .metavar = "DIR",
+     .required = true,
+     .path = BPPSA_PATH_FOLDER,
+     .help = "where data_batch_1.bin .. test_batch.bin go"},
     {.option = BPPSA_OPTION_JSON},
     {.option = BPPSA_OPTION_HELP},
     {.option = BPPSA_OPTION_COUNT}};
@@ -270,7 +273,6 @@ static bppsa_status run_cifar10(bppsa_cli *cli) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
                       "--synthetic: missing, expected it: CIFAR-10 itself is read as it is, --data cifar10:DIR");
   }
-  BPPSA_TRY(bppsa_cli_check_directory(cli, BPPSA_OPTION_OUT));
   BPPSA_TRY(bppsa_setup_device(cli, &device));
   const bppsa_status status = write_images(cli, device);
   bppsa_device_destroy(device);

@@ -58,19 +58,13 @@ typedef struct {
   bppsa_outputs *out; /* --out, or NULL */
 } evaluation;
 
-/* Checks that --out can be written and is no file that the run reads, and that --states is given only with it. */
+/* Checks the ending of --out, and that --states is given only with it. */
 static bppsa_status check_out(const bppsa_cli *cli) {
-  static const bppsa_option inputs[] = {BPPSA_OPTION_WEIGHTS, BPPSA_OPTION_MASK};
   static const char suffix[] = ".npz";
   const bppsa_option_value *out = bppsa_cli_value(cli, BPPSA_OPTION_OUT);
   if (bppsa_cli_value(cli, BPPSA_OPTION_STATES)->given && !out->given) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--states: given without --out, expected --out P.npz too");
   }
-  BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_OUT));
-  for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; ++i) {
-    BPPSA_TRY(bppsa_cli_check_distinct(cli, inputs[i], BPPSA_OPTION_OUT));
-  }
-  BPPSA_TRY(bppsa_setup_check_data(cli, BPPSA_OPTION_OUT));
   const size_t length = out->given ? strlen(out->text) : 0, end = strlen(suffix);
   return !out->given || (length >= end && strcmp(out->text + length - end, suffix) == 0)
              ? BPPSA_OK

@@ -6,7 +6,11 @@
 #include "cli/setup.h"
 
 static const bppsa_option_use uses[] = {
-    {.option = BPPSA_OPTION_OUT, .required = true, .metavar = "DIR", .help = "the directory of the files, made when missing"},
+    {.option = BPPSA_OPTION_OUT,
+     .required = true,
+     .metavar = "DIR",
+     .path = BPPSA_PATH_FOLDER,
+     .help = "the directory of the files, made when missing"},
     {.option = BPPSA_OPTION_RESULTS},
     {.option = BPPSA_OPTION_MODEL},
     {.option = BPPSA_OPTION_CNN},
@@ -132,8 +136,7 @@ static bppsa_status setup(const bppsa_cli *cli, bppsa_figures_request *request) 
                                      .seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer,
                                      .stop = bppsa_interrupt_pending,
                                      .stop_name = bppsa_interrupt_name};
-  BPPSA_TRY(setup_data(cli, &request->data));
-  return bppsa_cli_check_directory(cli, BPPSA_OPTION_OUT);
+  return setup_data(cli, &request->data);
 }
 
 /* ---- the summary ---- */

@@ -43,17 +43,10 @@ static const bppsa_option_use uses_cnn[] = {
     {.option = BPPSA_OPTION_HELP},
     {.option = BPPSA_OPTION_COUNT}};
 
-static const bppsa_option inputs[] = {BPPSA_OPTION_WEIGHTS, BPPSA_OPTION_INPUT, BPPSA_OPTION_LABELS, BPPSA_OPTION_H0,
-                                      BPPSA_OPTION_MASK};
-
 static bppsa_status compute(const bppsa_cli *cli, bppsa_gradients *g) {
   BPPSA_TRY(bppsa_setup_network(cli, &g->network));
   g->config = bppsa_network_config_default(&g->network);
   BPPSA_TRY(bppsa_setup_config(cli, BPPSA_RUNS_ONE, &g->config));
-  BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_OUT));
-  for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; ++i) {
-    BPPSA_TRY(bppsa_cli_check_distinct(cli, inputs[i], BPPSA_OPTION_OUT));
-  }
   BPPSA_TRY(bppsa_setup_device(cli, &g->device));
   BPPSA_TRY(bppsa_setup_weights(cli, &g->network, &g->config, &g->file));
   BPPSA_TRY(bppsa_setup_objective(cli, g->file, &g->objective));

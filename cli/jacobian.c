@@ -387,14 +387,10 @@ static bppsa_status finish(bppsa_cli *cli, const bppsa_jacobian_matrix *matrix) 
   return status;
 }
 
-static bppsa_status check_outputs(const bppsa_cli *cli) {
+static bppsa_status check_ending(const bppsa_cli *cli) {
   const bppsa_option_value *file = bppsa_cli_value(cli, BPPSA_OPTION_OUT);
-  if (file->present && bppsa_csr_check_path(file->text) != BPPSA_OK) {
-    return bppsa_fail_prefix(BPPSA_ERR_ARGUMENT, "--out");
-  }
-  BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_OUT));
-  BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_SPY));
-  return bppsa_cli_check_distinct(cli, BPPSA_OPTION_OUT, BPPSA_OPTION_SPY);
+  return !file->present || bppsa_csr_check_path(file->text) == BPPSA_OK ? BPPSA_OK
+                                                                        : bppsa_fail_prefix(BPPSA_ERR_ARGUMENT, "--out");
 }
 
 /* Finds the operator that the command names: one of jacobian/op.h, or a recurrent cell's step. */
@@ -414,7 +410,7 @@ static bppsa_status run(bppsa_cli *cli) {
   session s = {0};
   bppsa_device *device = NULL;
   bppsa_jacobian_matrix matrix = {0};
-  BPPSA_TRY(check_outputs(cli));
+  BPPSA_TRY(check_ending(cli));
   BPPSA_TRY(find_operator(cli, &s.wanted.op));
   BPPSA_TRY(bppsa_dtype_parse(bppsa_cli_value(cli, BPPSA_OPTION_DTYPE)->text, &s.wanted.dtype));
   BPPSA_TRY(bppsa_setup_device(cli, &device));

@@ -159,6 +159,9 @@ typedef enum {
   BPPSA_GROUP_COUNT
 } bppsa_option_group;
 
+/* What a command does with the path that an option names. */
+typedef enum { BPPSA_NO_PATH = 0, BPPSA_PATH_READ, BPPSA_PATH_WRITTEN, BPPSA_PATH_FOLDER /* written into */ } bppsa_path_use;
+
 typedef struct {
   const char *name; /* "--seq-len" */
   bppsa_option_kind kind;
@@ -171,6 +174,7 @@ typedef struct {
   int64_t least, most;        /* the range of an integer, or of a size in bytes */
   double low, high;           /* the range of a real; both ends are allowed */
   const char *otherwise;      /* what applies without the option, in words, where there is no fallback; or NULL */
+  bppsa_path_use path;        /* of a text */
 } bppsa_option_info;
 
 /* An option a command takes. A list of them ends with .option = BPPSA_OPTION_COUNT. */
@@ -180,6 +184,7 @@ typedef struct {
   bool required;
   const char *metavar, *help; /* the texts of this command's help; NULL: the table's */
   bool operand;               /* the value may also be given without the name of the option */
+  bppsa_path_use path;        /* 0: the table's */
 } bppsa_option_use;
 
 typedef struct {
@@ -192,6 +197,8 @@ typedef struct {
 } bppsa_option_value;
 
 const bppsa_option_info *bppsa_option_get(bppsa_option option);
+/* What a command does with the path of an option. */
+bppsa_path_use bppsa_option_path(const bppsa_option_use *use);
 const char *bppsa_option_group_title(bppsa_option_group group);
 /* The default a command gives an option, or NULL. */
 const char *bppsa_option_fallback(const bppsa_option_use *use);

@@ -1,15 +1,13 @@
 /* Checks of the files that options name. */
 #include <errno.h>
 #include <limits.h>
-#include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/command.h"
-#include "core/alloc.h"
+#include "models/network_kind.h"
 
 /* Copies the directory part of a path, "." where it has none. Returns false when it does not fit. */
 static bool directory_of(const char *path, char *text, size_t size) {
@@ -48,12 +46,7 @@ static bppsa_status check_writable(const char *name, const char *path, const cha
                     name, path, directory);
 }
 
-bppsa_status bppsa_cli_check_output(const bppsa_cli *cli, bppsa_option option) {
-  const bppsa_option_value *value = bppsa_cli_value(cli, option);
-  if (!value->present) {
-    return BPPSA_OK;
-  }
-  const char *name = bppsa_option_get(option)->name, *path = value->text;
+static bppsa_status check_file(const char *name, const char *path) {
   char directory[PATH_MAX], target[PATH_MAX];
   if (!directory_of(path, directory, sizeof directory)) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: a path of %zu characters, expected at most 4095", name, strlen(path));
@@ -67,21 +60,21 @@ bppsa_status bppsa_cli_check_output(const bppsa_cli *cli, bppsa_option option) {
   return linked ? check_writable(name, path, directory) : BPPSA_OK; /* the new file is made beside the one it replaces */
 }
 
-bppsa_status bppsa_cli_check_directory(const bppsa_cli *cli, bppsa_option option) {
-  const bppsa_option_value *value = bppsa_cli_value(cli, option);
-  if (!value->present) {
-    return BPPSA_OK;
-  }
-  const char *name = bppsa_option_get(option)->name, *path = value->text;
-  char above[PATH_MAX];
+static bppsa_status check_folder(const char *name, const char *path) {
+  char above[PATH_MAX], bare[PATH_MAX];
   struct stat found;
-  if (path[0] == '\0' || !directory_of(path, above, sizeof above)) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: a path of %zu characters, expected 1 to 4095", name, strlen(path));
+  size_t length = strlen(path);
+  while (length > 1 && path[length - 1] == '/') { /* "new/" is made in ".", not in "new" */
+    --length;
+  }
+  const bool fits = snprintf(bare, sizeof bare, "%.*s", (int)length, path) < (int)sizeof bare;
+  if (!fits || !directory_of(bare, above, sizeof above)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: a path of %zu characters, expected at most 4095", name, strlen(path));
   }
   if (stat(path, &found) == 0 && S_ISDIR(found.st_mode)) {
     return check_writable(name, path, path);
   }
-  const char *wrong = wrong_path(path, S_IFDIR);
+  const char *wrong = wrong_path(bare, S_IFDIR);
   return wrong[0] != '\0' ? bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s: %s, expected the path of a directory", name, path, wrong)
                           : check_writable(name, path, above);
 }
@@ -105,15 +98,66 @@ static bool same_file(const char *a, const char *b) {
           directory_of(b, b_directory, sizeof b_directory) && same_inode(a_directory, b_directory));
 }
 
-bppsa_status bppsa_cli_check_other(const bppsa_cli *cli, const char *path, const char *what, bppsa_option option) {
-  const bppsa_option_value *value = bppsa_cli_value(cli, option);
-  return value->present && same_file(path, value->text)
-             ? bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s, the file of %s, expected two different files",
-                          bppsa_option_get(option)->name, value->text, what)
+/* Refuses an output that is the file at `path`, which `what` gives. */
+static bppsa_status check_other(const char *path, const char *what, const char *name, const char *output) {
+  return same_file(path, output)
+             ? bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s, the file of %s, expected two different files", name, output, what)
              : BPPSA_OK;
 }
 
-bppsa_status bppsa_cli_check_distinct(const bppsa_cli *cli, bppsa_option first, bppsa_option second) {
-  const bppsa_option_value *value = bppsa_cli_value(cli, first);
-  return value->present ? bppsa_cli_check_other(cli, value->text, bppsa_option_get(first)->name, second) : BPPSA_OK;
+/* Refuses an output that is one of the checkpoint's files (train/checkpoint.h). */
+static bppsa_status check_checkpoint(const char *directory, const char *name, const char *output) {
+  static const char *const names[] = {"checkpoint.safetensors", "checkpoint.previous.safetensors", "checkpoint.new.safetensors"};
+  char path[PATH_MAX + 64];
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i) {
+    snprintf(path, sizeof path, "%.4095s/%s", directory, names[i]);
+    BPPSA_TRY(check_other(path, "--checkpoint", name, output));
+  }
+  return BPPSA_OK;
+}
+
+/* Refuses an output that is a file of --data npy:X,Y; the data set itself checks any other text. */
+static bppsa_status check_data(const char *spec, const char *name, const char *output) {
+  const char *comma = strchr(spec, ',');
+  char x[PATH_MAX];
+  if (strncmp(spec, "npy:", 4) != 0 || comma == NULL || (size_t)(comma - spec) >= sizeof x) {
+    return BPPSA_OK;
+  }
+  snprintf(x, sizeof x, "%.*s", (int)(comma - spec) - 4, spec + 4);
+  BPPSA_TRY(check_other(x, "--data", name, output));
+  return check_other(comma + 1, "--data", name, output);
+}
+
+/* Refuses an output that is a file which the command reads, or another of its outputs, of which the later one is named. Training
+ * may replace the file of its first weights, unless a resumed run has to find them again. */
+static bppsa_status check_distinct(const bppsa_cli *cli, const bppsa_option_use *output) {
+  const char *name = bppsa_option_get(output->option)->name, *path = bppsa_cli_value(cli, output->option)->text;
+  const bppsa_option_value *checkpoint = bppsa_cli_value(cli, BPPSA_OPTION_CHECKPOINT);
+  const bppsa_option_value *data = bppsa_cli_value(cli, BPPSA_OPTION_DATA);
+  for (const bppsa_option_use *use = cli->command->uses; use->option != BPPSA_OPTION_COUNT; ++use) {
+    const bppsa_option_value *value = bppsa_cli_value(cli, use->option);
+    const bppsa_path_use role = bppsa_option_path(use);
+    const bool other = role == BPPSA_PATH_READ || (role == BPPSA_PATH_WRITTEN && use < output);
+    const bool replaced = use->option == BPPSA_OPTION_WEIGHTS && output->option == BPPSA_OPTION_SAVE_WEIGHTS;
+    if (value->present && other && (!replaced || checkpoint->present)) {
+      BPPSA_TRY(check_other(value->text, bppsa_option_get(use->option)->name, name, path));
+    }
+  }
+  BPPSA_TRY(checkpoint->present ? check_checkpoint(checkpoint->text, name, path) : BPPSA_OK);
+  BPPSA_TRY(data->present ? check_data(data->text, name, path) : BPPSA_OK);
+  const bool file = cli->command->object != NULL && strcmp(cli->command->object, BPPSA_NETWORK_FILE) == 0;
+  return file ? check_other(cli->object, "the network", name, path) : BPPSA_OK;
+}
+
+bppsa_status bppsa_cli_check_paths(const bppsa_cli *cli) {
+  for (const bppsa_option_use *use = cli->command->uses; use->option != BPPSA_OPTION_COUNT; ++use) {
+    const char *name = bppsa_option_get(use->option)->name, *path = bppsa_cli_value(cli, use->option)->text;
+    const bppsa_path_use role = bppsa_option_path(use);
+    if (!bppsa_cli_value(cli, use->option)->present || role == BPPSA_NO_PATH || role == BPPSA_PATH_READ) {
+      continue;
+    }
+    BPPSA_TRY(role == BPPSA_PATH_FOLDER ? check_folder(name, path) : check_file(name, path));
+    BPPSA_TRY(role == BPPSA_PATH_WRITTEN ? check_distinct(cli, use) : BPPSA_OK);
+  }
+  return BPPSA_OK;
 }

@@ -75,7 +75,6 @@ static bppsa_status run(bppsa_cli *cli) {
   config.method.backward = BPPSA_BACKWARD_SCAN; /* this command shows the plan of a scan */
   BPPSA_TRY(bppsa_setup_config(cli, BPPSA_RUNS_ONE, &config));
   BPPSA_TRY(bppsa_device_parse(bppsa_cli_value(cli, BPPSA_OPTION_DEVICE)->text, &device, &index));
-  BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_SVG));
   config.input_gradients = bppsa_cli_value(cli, BPPSA_OPTION_INPUT_GRAD)->given;
   const bppsa_recurrent_config recurrent = bppsa_network_recurrent_config(&config);
   bppsa_status status = bppsa_layer_plans_make(network.kind, &recurrent, device, &plans);

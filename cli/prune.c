@@ -66,8 +66,6 @@ static bppsa_status prune(const bppsa_cli *cli, const bppsa_safetensors *file) {
 
 static bppsa_status run(bppsa_cli *cli) {
   bppsa_safetensors *file = NULL;
-  BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_OUT));
-  BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_WEIGHTS, BPPSA_OPTION_OUT));
   BPPSA_TRY(bppsa_input_status(bppsa_safetensors_load(bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text, &file)));
   const bppsa_status status = prune(cli, file);
   bppsa_safetensors_destroy(file);

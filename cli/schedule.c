@@ -341,17 +341,6 @@ static bppsa_status load(const bppsa_cli *cli, const char *path, bppsa_timed *ti
   return status == BPPSA_OK ? BPPSA_OK : bppsa_fail_prefix(status, "--load: %s", path);
 }
 
-static bppsa_status check_files(const bppsa_cli *cli) {
-  static const bppsa_option files[] = {BPPSA_OPTION_SVG, BPPSA_OPTION_TRACE, BPPSA_OPTION_CSV};
-  for (int i = 0; i < 3; ++i) {
-    BPPSA_TRY(bppsa_cli_check_output(cli, files[i]));
-    for (int k = i + 1; k < 3; ++k) {
-      BPPSA_TRY(bppsa_cli_check_distinct(cli, files[i], files[k]));
-    }
-  }
-  return BPPSA_OK;
-}
-
 /* Makes one schedule, renders it, then writes its files. */
 static bppsa_status show_one(bppsa_cli *cli, bppsa_text *shown) {
   const bppsa_option_value *scheme = bppsa_cli_value(cli, BPPSA_OPTION_SCHEME), *loaded = bppsa_cli_value(cli, BPPSA_OPTION_LOAD);
@@ -359,7 +348,6 @@ static bppsa_status show_one(bppsa_cli *cli, bppsa_text *shown) {
   if (!scheme->given && !loaded->given) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "schedule: scheme missing, expected one that bppsa schedule --list names");
   }
-  BPPSA_TRY(check_files(cli));
   BPPSA_TRY(loaded->given ? load(cli, loaded->text, &timed) : make(cli, scheme->text, &timed));
   bppsa_status status =
       cli->to.json ? bppsa_json_render(bppsa_timed_json(&timed, true), &shown->text) : bppsa_timed_text(&timed, shown);

@@ -309,18 +309,6 @@ bppsa_status bppsa_setup_dataset(const bppsa_cli *cli, const bppsa_device *devic
   return bppsa_setup_dataset_of(cli, bppsa_cli_value(cli, BPPSA_OPTION_DATA)->text, device, loss_all, objective, dataset);
 }
 
-/* Only npy:X,Y names files; the data set itself checks any other text. */
-bppsa_status bppsa_setup_check_data(const bppsa_cli *cli, bppsa_option output) {
-  const char *spec = bppsa_cli_value(cli, BPPSA_OPTION_DATA)->text, *comma = strchr(spec, ',');
-  char x[4096];
-  if (strncmp(spec, "npy:", 4) != 0 || comma == NULL || (size_t)(comma - spec) >= sizeof x) {
-    return BPPSA_OK;
-  }
-  snprintf(x, sizeof x, "%.*s", (int)(comma - spec) - 4, spec + 4);
-  BPPSA_TRY(bppsa_cli_check_other(cli, x, "--data", output));
-  return bppsa_cli_check_other(cli, comma + 1, "--data", output);
-}
-
 /* ---- what is shown ---- */
 
 bppsa_status bppsa_setup_show(const bppsa_cli *cli, const bppsa_text *shown) {

@@ -66,8 +66,6 @@ bppsa_status bppsa_setup_check_input(const bppsa_option_value *input, const char
 bppsa_status bppsa_setup_check_set(const bppsa_cli *cli, const char *spec);
 /* Whether a data set's text names a directory of WAV files. */
 bool bppsa_is_audio(const char *spec);
-/* Checks that the option names no file of the data npy:X,Y. ERR_ARGUMENT. */
-bppsa_status bppsa_setup_check_data(const bppsa_cli *cli, bppsa_option output);
 
 /* ---- what is shown ---- */
 

@@ -5,15 +5,6 @@
 #include "bench/harness/machine.h"
 #include "core/file.h"
 
-static bppsa_status check_paths(const bppsa_cli *cli) {
-  static const bppsa_option read[] = {BPPSA_OPTION_WEIGHTS, BPPSA_OPTION_MASK, BPPSA_OPTION_INPUT, BPPSA_OPTION_LABELS};
-  BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_SVG));
-  for (size_t i = 0; i < sizeof read / sizeof read[0]; ++i) {
-    BPPSA_TRY(bppsa_cli_check_distinct(cli, read[i], BPPSA_OPTION_SVG));
-  }
-  return BPPSA_OK;
-}
-
 static bppsa_status parse_levels(const char *text, int64_t *levels) {
   bppsa_option_value number;
   if (strcmp(text, "auto") == 0) {
@@ -69,7 +60,6 @@ bppsa_status bppsa_setup_flops_run(const bppsa_cli *cli,
   bppsa_flops_request request;
   bppsa_flops flops = {0};
   bppsa_text shown = {0};
-  BPPSA_TRY(check_paths(cli));
   BPPSA_TRY(take_options(cli, &request));
   bppsa_status status = bppsa_flops_count(&request, &flops);
   if (status == BPPSA_OK) {

@@ -84,38 +84,7 @@ static const bppsa_option_use uses_cnn[] = {
 
 /* ---- setting up ---- */
 
-static const bppsa_option outputs[] = {BPPSA_OPTION_LOG, BPPSA_OPTION_SAVE_WEIGHTS};
-
-/* Refuses an output that is one of the checkpoint's files (train/checkpoint.h). */
-static bppsa_status check_checkpoint(const bppsa_cli *cli) {
-  static const char *const names[] = {"checkpoint.safetensors", "checkpoint.previous.safetensors", "checkpoint.new.safetensors"};
-  const bppsa_option_value *directory = bppsa_cli_value(cli, BPPSA_OPTION_CHECKPOINT);
-  char path[4200];
-  for (size_t i = 0; directory->given && i < sizeof names / sizeof names[0]; ++i) {
-    snprintf(path, sizeof path, "%.4095s/%s", directory->text, names[i]);
-    for (size_t k = 0; k < sizeof outputs / sizeof outputs[0]; ++k) {
-      BPPSA_TRY(bppsa_cli_check_other(cli, path, "--checkpoint", outputs[k]));
-    }
-  }
-  return BPPSA_OK;
-}
-
-static bppsa_status check_files(const bppsa_cli *cli) {
-  BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_LOG));
-  BPPSA_TRY(bppsa_cli_check_output(cli, BPPSA_OPTION_SAVE_WEIGHTS));
-  BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_LOG, BPPSA_OPTION_SAVE_WEIGHTS));
-  BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_WEIGHTS, BPPSA_OPTION_LOG));
-  if (bppsa_cli_value(cli, BPPSA_OPTION_CHECKPOINT)->given) { /* a resumed run must find the weights that the first one read */
-    BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_WEIGHTS, BPPSA_OPTION_SAVE_WEIGHTS));
-  }
-  BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_ORDER, BPPSA_OPTION_LOG));
-  BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_ORDER, BPPSA_OPTION_SAVE_WEIGHTS));
-  BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_MASK, BPPSA_OPTION_LOG));
-  BPPSA_TRY(bppsa_cli_check_distinct(cli, BPPSA_OPTION_MASK, BPPSA_OPTION_SAVE_WEIGHTS));
-  for (size_t i = 0; i < sizeof outputs / sizeof outputs[0]; ++i) {
-    BPPSA_TRY(bppsa_setup_check_data(cli, outputs[i]));
-  }
-  BPPSA_TRY(check_checkpoint(cli));
+static bppsa_status check_weights(const bppsa_cli *cli) {
   if (bppsa_cli_value(cli, BPPSA_OPTION_PREFIX)->given && !bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->given) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--prefix: given without --weights, expected --weights W.safetensors too");
   }
@@ -203,7 +172,7 @@ static bppsa_status setup(const bppsa_cli *cli, bppsa_train_run *run) {
   run->config = bppsa_network_config_default(&run->network);
   BPPSA_TRY(bppsa_setup_config(cli, BPPSA_RUNS_ONE, &run->config));
   BPPSA_TRY(setup_training(cli, &run->train));
-  BPPSA_TRY(check_files(cli));
+  BPPSA_TRY(check_weights(cli));
   BPPSA_TRY(bppsa_setup_device(cli, &run->device));
   if (bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->given) {
     BPPSA_TRY(bppsa_setup_weights(cli, &run->network, &run->config, &run->weights));

@@ -60,7 +60,6 @@ bppsa_status bppsa_train_checkpoint_options(const bppsa_cli *cli, bppsa_train_co
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given without --checkpoint, expected --checkpoint DIR too",
                       resume->given ? "--resume" : "--checkpoint-every");
   }
-  BPPSA_TRY(bppsa_cli_check_directory(cli, BPPSA_OPTION_CHECKPOINT));
   train->checkpoint = directory->text;
   train->checkpoint_every = every->integer;
   train->resume = resume->given;

@@ -1,7 +1,12 @@
 /* Paths at which nothing can be written are refused before the work begins, by every command and for every output. */
 #include "tests/cli/batch_files.h"
 
+#include <grp.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+#include "cli/command.h"
+#include "models/network_kind.h"
 
 #define LONG_NAME                                                                                                                \
   "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" \
@@ -98,8 +103,154 @@ static void test_link_to_file(void **state) {
   assert_true(found.st_size > 100);
 }
 
+/* ---- every path option of every command, from the table ---- */
+
+/* Appends the command's words and the options it requires, but `but`, with values that the parser takes. */
+static void compose(const bppsa_command *command, bppsa_option but, char *line, size_t size) {
+  const bool file = command->object != NULL && strcmp(command->object, BPPSA_NETWORK_FILE) == 0;
+  size_t used = (size_t)snprintf(line, size, "%s %s", command->verb,
+                                 file                      ? "net.json"
+                                 : command->object != NULL ? command->object
+                                                           : "");
+  for (const bppsa_option_use *use = command->uses; use->option != BPPSA_OPTION_COUNT; ++use) {
+    const bppsa_option_info *info = bppsa_option_get(use->option);
+    if (!use->required || use->option == but) {
+      continue;
+    }
+    char value[32];
+    snprintf(value, sizeof value, "x%d", (int)use->option);
+    used += (size_t)snprintf(line + used, size - used, " %s %s", info->name,
+                             info->kind == BPPSA_TEXT ? value
+                             : info->choices != NULL  ? info->choices[0]
+                                                      : "1");
+    assert_true(used < size);
+  }
+}
+
+/* Every command must refuse this path for every option that names a file (or directory) to be written, before it does anything. */
+static int refuse_everywhere(const char *path, bppsa_path_use role, const char *says) {
+  const int files = count_files();
+  int refused = 0;
+  for (const bppsa_command *const *command = bppsa_commands(); *command != NULL; ++command) {
+    for (const bppsa_option_use *use = (*command)->uses; use->option != BPPSA_OPTION_COUNT; ++use) {
+      char line[1024], wanted[700];
+      if (bppsa_option_path(use) != role) {
+        continue;
+      }
+      const char *name = bppsa_option_get(use->option)->name;
+      compose(*command, use->option, line, sizeof line);
+      snprintf(wanted, sizeof wanted, "%s: %s: %s", name, path, says);
+      wanted[400] = '\0'; /* messages are cut, too */
+      assert_fails(2, wanted, "%s %s %s", line, name, path);
+      assert_int_equal(count_files(), files);
+      ++refused;
+    }
+  }
+  return refused;
+}
+
+static void test_table(void **state) {
+  (void)state;
+  const struct {
+    const char *path, *says;
+    bppsa_path_use role;
+  } bad[] = {{"dangling", "a symbolic link that leads nowhere, expected the path of a new or a regular file", BPPSA_PATH_WRITTEN},
+             {"loop", "Too many levels of symbolic links", BPPSA_PATH_WRITTEN},
+             {LONG_NAME, "File name too long", BPPSA_PATH_WRITTEN},
+             {"folder", "not a regular file", BPPSA_PATH_WRITTEN},
+             {"new/", "cannot write into directory 'new'", BPPSA_PATH_WRITTEN},
+             {"folder/", "not a regular file", BPPSA_PATH_WRITTEN},
+             {"pipe", "not a regular file", BPPSA_PATH_WRITTEN},
+             {"/dev/full", "not a regular file", BPPSA_PATH_WRITTEN},
+             {"missing/f", "cannot write into directory 'missing'", BPPSA_PATH_WRITTEN},
+             {"X.npy/f", "cannot write into directory 'X.npy'", BPPSA_PATH_WRITTEN},
+             {"dangling", "a symbolic link that leads nowhere, expected the path of a directory", BPPSA_PATH_FOLDER},
+             {"loop", "Too many levels of symbolic links", BPPSA_PATH_FOLDER},
+             {LONG_NAME, "File name too long", BPPSA_PATH_FOLDER},
+             {"X.npy", "not a directory", BPPSA_PATH_FOLDER},
+             {"pipe", "not a directory", BPPSA_PATH_FOLDER},
+             {"missing/f", "cannot write into directory 'missing'", BPPSA_PATH_FOLDER},
+             {"missing/f/", "cannot write into directory 'missing'", BPPSA_PATH_FOLDER}};
+  assert_int_equal(mkdir("folder", 0777), 0);
+  assert_int_equal(mkfifo("pipe", 0666), 0);
+  for (size_t i = 0; i < sizeof bad / sizeof bad[0]; ++i) {
+    const int refused = refuse_everywhere(bad[i].path, bad[i].role, bad[i].says);
+    assert_true(refused >= (bad[i].role == BPPSA_PATH_FOLDER ? 6 : 45)); /* train's checkpoints, data, figures; all the rest */
+  }
+}
+
+/* Neither in a directory that may not be written, nor over a file that may not. */
+static void test_permissions(void **state) {
+  (void)state;
+  assert_int_equal(system("chmod 755 . && mkdir -m 555 locked && mkdir -m 777 open && touch open/kept && chmod 444 open/kept"),
+                   0);
+  const pid_t child = fork();
+  assert_true(child >= 0);
+  if (child == 0) {
+    if (getuid() == 0 && (setgroups(0, NULL) != 0 || setgid(65534) != 0 || setuid(65534) != 0)) {
+      _exit(9);
+    }
+    assert_int_equal(chdir("open"), 0); /* so that the other outputs of a line can be written */
+    refuse_everywhere("../locked/f", BPPSA_PATH_WRITTEN, "cannot write into directory '../locked'");
+    refuse_everywhere("kept", BPPSA_PATH_WRITTEN, "Permission denied");
+    refuse_everywhere("../locked/f", BPPSA_PATH_FOLDER, "cannot write into directory '../locked'");
+    refuse_everywhere("../locked", BPPSA_PATH_FOLDER, "cannot write into directory '../locked'");
+    _exit(0);
+  }
+  int status = 0;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* No output may be a file that the command reads, or another of its outputs; only train may replace its --weights. */
+static void test_distinct(void **state) {
+  (void)state;
+  const int files = count_files();
+  int pairs = 0;
+  for (const bppsa_command *const *command = bppsa_commands(); *command != NULL; ++command) {
+    for (const bppsa_option_use *in = (*command)->uses; in->option != BPPSA_OPTION_COUNT; ++in) {
+      for (const bppsa_option_use *out = (*command)->uses; out->option != BPPSA_OPTION_COUNT; ++out) {
+        const bool written = bppsa_option_path(in) == BPPSA_PATH_WRITTEN && in < out;
+        char line[1024], wanted[100];
+        if (bppsa_option_path(out) != BPPSA_PATH_WRITTEN || (bppsa_option_path(in) != BPPSA_PATH_READ && !written) ||
+            (in->option == BPPSA_OPTION_WEIGHTS && out->option == BPPSA_OPTION_SAVE_WEIGHTS)) {
+          continue;
+        }
+        const char *one = bppsa_option_get(in->option)->name, *other = bppsa_option_get(out->option)->name;
+        compose(*command, out->option, line, sizeof line);
+        snprintf(wanted, sizeof wanted, "%s: ./same, the file of %s, expected two different files", other, one);
+        assert_fails(2, wanted, "%s %s same %s ./same", line, one, other);
+        assert_int_equal(count_files(), files);
+        ++pairs;
+      }
+    }
+  }
+  assert_true(pairs > 60);
+  assert_fails(2, "--svg: net.json, the file of the network, expected two different files", "plan net.json --svg net.json");
+}
+
+/* A new option for a path cannot be forgotten in the checks. */
+static void test_roles(void **state) {
+  (void)state;
+  for (int i = 0; i < BPPSA_OPTION_COUNT; ++i) {
+    const bppsa_option_info *info = bppsa_option_get((bppsa_option)i);
+    if (info->kind == BPPSA_TEXT && strncmp(info->expected, "the path of ", 12) == 0) {
+      const bool written = strcmp(info->expected, "the path of the file to write") == 0;
+      const bool folder = strcmp(info->expected, "the path of a directory") == 0;
+      const bppsa_path_use wanted = written ? BPPSA_PATH_WRITTEN : !folder ? BPPSA_PATH_READ : BPPSA_PATH_FOLDER;
+      if (info->path != wanted && (bppsa_option)i != BPPSA_OPTION_DIRECTORY) { /* --directory is read */
+        fail_msg("%s: path is %d, expected %d", info->name, (int)info->path, (int)wanted);
+      }
+    } else {
+      assert_int_equal(info->path, BPPSA_NO_PATH);
+    }
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_links), cmocka_unit_test(test_names),
-                                     cmocka_unit_test(test_directories), cmocka_unit_test(test_link_to_file)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_links),       cmocka_unit_test(test_names),
+                                     cmocka_unit_test(test_directories), cmocka_unit_test(test_link_to_file),
+                                     cmocka_unit_test(test_table),       cmocka_unit_test(test_permissions),
+                                     cmocka_unit_test(test_distinct),    cmocka_unit_test(test_roles)};
   return cmocka_run_group_tests(tests, enter_with_batch, leave_directory);
 }
