@@ -8,7 +8,7 @@
  *     values     on the scale of 16-bit integers: those are unchanged, full scale (1.0 of a float file) is 32768
  *     channels   two are unchanged; one is copied to both sides; more are refused, because programs differ on which of them are
  *                left and right
- *     rate       4000 to 384000 Hz, converted to 44100 Hz by libsamplerate (resample_samplerate.c)
+ *     rate       4000 to 384000 Hz, converted to 44100 Hz by libsamplerate
  *     length     a longer file is cut at the wanted length, a shorter one is padded with silence; one that is too short is refused
  */
 #ifndef BPPSA_AUDIO_WAV_H

@@ -21,7 +21,7 @@ typedef struct {
 bppsa_status bppsa_cnn_predict(const bppsa_cnn_network *network, const uint8_t *const *masks, const bppsa_cnn_config *config,
                                const bppsa_device *device, bppsa_cnn_seconds *seconds);
 
-/* The method for which backward = AUTO stands, given these seconds: BP, or the linear scan. */
+/* The method that backward = AUTO means, given these seconds: BP, or the linear scan. */
 bppsa_gradient_method bppsa_cnn_choose(const bppsa_cnn_seconds *seconds);
 
 #ifdef __cplusplus

@@ -33,7 +33,8 @@ typedef enum { BPPSA_WEIGHT_GRADIENTS_IN_ORDER = 0, BPPSA_WEIGHT_GRADIENTS_SECON
 typedef struct {
   int64_t batch;     /* B >= 1, the largest batch */
   bppsa_dtype dtype; /* f32, f64 */
-  /* auto: see cnn/choose.h; with a factory it is a scan. A scan is auto, linear or blelloch */
+  /* BP, a scan (auto, linear or blelloch), or auto: of BP and the linear scan, the one that a cost model predicts to be faster on
+   * the device. With a factory, auto is a scan. */
   bppsa_gradient_method method;
   bppsa_weight_gradients weight_gradients; /* second stream: only with backward = BP on a GPU */
   bool input_gradients;                    /* computes the gradient of x too */

@@ -22,7 +22,7 @@
  *     function.
  *   - Only one thread at a time uses a communicator and the communicators split from it.
  *
- * docs/ranks.md is the guide for users.
+ * The program's pages of documentation include a guide to ranks for users.
  */
 #ifndef BPPSA_COMM_COMM_H
 #define BPPSA_COMM_COMM_H

@@ -22,9 +22,10 @@ extern "C" {
 typedef struct bppsa_ordered_sum bppsa_ordered_sum;
 
 /* comm: borrowed; NULL: this rank computes alone. blocks: the number of blocks on all ranks together, at least 1. owners: the
- * rank of each block, size `blocks`, equal on all ranks; NULL: consecutive blocks, cut by core/cut.h. dtype: f32 or f64. count:
- * elements of a vector. tag: the tag of its messages; nothing else may use it while the sum exists. The caller destroys the sum.
- * ERR_ARGUMENT: a number out of its range. ERR_UNSUPPORTED: the dtype. ERR_MEMORY. */
+ * rank of each block, size `blocks`, equal on all ranks; NULL: each rank has consecutive blocks, and the numbers of
+ * blocks of two ranks differ by at most one. dtype: f32 or f64. count: elements of a vector. tag: the tag of the sum's messages;
+ * nothing else may use it while the sum exists. The caller destroys the sum. ERR_ARGUMENT: a number out of its range.
+ * ERR_UNSUPPORTED: the dtype. ERR_MEMORY. */
 bppsa_status bppsa_ordered_sum_create(bppsa_comm *comm, int64_t blocks, const int32_t *owners, bppsa_dtype dtype, int64_t count,
                                       int32_t tag, bppsa_ordered_sum **sum);
 void bppsa_ordered_sum_destroy(bppsa_ordered_sum *sum); /* NULL is legal */

@@ -1,7 +1,8 @@
 /* The scan over ranks: a chain of n transposed Jacobians that is cut along time, every rank holding neighbouring steps.
  *
- * Rank 0 holds the last steps, where back-propagation begins; bppsa_ranks_share says which are whose. Ranks beyond n hold none
- * and take no part. An executor of this kind is used like a local one of its rank's own steps (scan/scan.h), by all ranks at once:
+ * Rank 0 holds the last steps, where back-propagation begins; bppsa_ranks_share says which rank holds which steps. Ranks beyond n
+ * hold none and take no part. An executor of this kind is used like a local one of its rank's own steps (scan/scan.h), by all ranks
+ * at once:
  *
  *   - the plan is the rank's own: n is the number of its own steps, and its operands are theirs;
  *   - the seed g_n is given on rank 0 alone. On the others g_n is set: it comes from the rank before;
@@ -9,14 +10,14 @@
  *     scratch, and may have been written to;
  *   - affine: u_0 .. u_{n-1} are given on every rank. The u_0 of one rank belongs to the gradient g_n of the next.
  *
- * The plan's algorithm says how ranks work together; each applies its steps one by one at the end (docs/ranks.md counts messages):
+ * The plan's algorithm says how ranks work together; each rank applies its steps one by one at the end:
  *
  *   linear    a rank waits for the gradient of the one before it: p - 1 messages, one after the other
  *   chunked   every rank multiplies its steps, at once; then the gradient passes along the ranks through those products
  *   blelloch  Algorithm 1 of BPPSA over the ranks' products (§3.6): products travel up a binary tree, gradients down
  *
- * A product that turns out useless (scan/held.inc) is redone by the ranks that hold its steps, and counted in `redone` of the
- * rank that found it.
+ * A product that turns out useless (not finite, or rounding error) is replaced: the ranks that hold its steps compute them one by
+ * one. The rank that found the product counts it in `redone`.
  */
 #ifndef BPPSA_DISTRIBUTED_SCAN_H
 #define BPPSA_DISTRIBUTED_SCAN_H
@@ -28,8 +29,7 @@
 extern "C" {
 #endif
 
-/* The steps of a rank, of `steps` in all: first + 1 .. first + count in time (cut by core/cut.h, so that counts differ by at most
- * one). */
+/* The steps of a rank, of `steps` in all: first + 1 .. first + count in time. The counts of two ranks differ by at most one. */
 void bppsa_ranks_share(int64_t steps, int32_t ranks, int32_t rank, int64_t *first, int64_t *count);
 
 /* Makes the executor of this rank; collective. plan: of this rank's own steps; all ranks plan the same algorithm, element, dtype,

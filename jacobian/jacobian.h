@@ -6,7 +6,7 @@
  * column outside the image, no entry twice, columns increase.
  *
  * On a GPU the pattern stays in host memory, and operands and values are in GPU memory. A fill is queued on the device's stream and
- * returns before it is done; it may be recorded (core/graph.h). Its bits are the CPU's, except that NaN may have another payload.
+ * returns before it is done; a CUDA graph may record it. Its bits are the CPU's, except that NaN may have another payload.
  *
  * Jᵀ has a row for every input and a column for every output, both in the order [C][H][W].
  */

@@ -38,8 +38,8 @@ typedef struct {
    * and h_{-1}. NULL: the step has no factors of this type. */
   void (*factors_f32)(bool relu, const float *x, const float *h, float before, float *d);
   void (*factors_f64)(bool relu, const double *x, const double *h, double before, double *d);
-  /* On a GPU: the table that jacobian/step_launch.cuh makes of the same factors. There are no kernels if it is NULL or returns
-   * NULL. */
+  /* Returns the table of kernels that compute the same factors on a GPU. The table's members are private to the library, so a
+   * step outside it has NULL. The step has no kernels if this is NULL or returns NULL. */
   const struct bppsa_step_cuda *(*cuda)(void);
 } bppsa_step;
 

@@ -14,7 +14,7 @@
  *              diagonal
  *   dense      both factors are full, or A has bands of rows      one GEMM for each band
  *              with equal columns and no known structure
- *   conv       both have channel structure K ⊗ S (csr.h)          one GEMM over channels for each pair of positions; stores no
+ *   conv       both have channel structure K ⊗ S                  one GEMM over channels for each pair of positions; stores no
  *                                                                 index for a multiply-add
  *   slots      any patterns (Gustavson)                           c[slot[t++]] += a b: stores an index of 2 or 4 bytes for each
  *                                                                 multiply-add

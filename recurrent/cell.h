@@ -7,7 +7,8 @@
  *     Jᵀ_t = Σ_k W_kᵀ diag(d_{k,t}) + diag(e_t)        k = 0 .. K - 1
  *
  * where W_k is the k-th H x H block of W_hh. The network handles biases, products with x, weight gradients, windows, threads and
- * the scan; the cell computes what is between the products. examples/cell.c is a complete example of a user's cell.
+ * the scan; the cell computes what is between the products. A program may define a cell of its own: the sources of bppsa have one
+ * as an example, a minimal gated unit with its gradients checked.
  *
  * An entry that is empty is something the cell cannot do: a caller that needs it gets BPPSA_ERR_UNSUPPORTED and a sentence, and
  * nothing else runs in its place.
@@ -70,7 +71,8 @@ typedef struct {
   bppsa_cell_fn backward[2];
   bppsa_cell_fn coefficients[2]; /* h, saved -> columns, diagonal */
   bppsa_cell_fn deltas[2];       /* g_1 .. g_T, h, saved -> deltas */
-  /* On a GPU: the table that recurrent/cell_launch.cuh makes of a unit. The cell has no kernels if this is NULL or returns NULL. */
+  /* Returns the table of the cell's kernels on a GPU. The table's members are private to the library, so a cell outside it has
+   * NULL. The cell has no kernels if this is NULL or returns NULL. */
   const struct bppsa_cell_cuda *(*cuda)(void);
   const bppsa_step *step; /* one step as an operator (jacobian/op.h), for its sparse Jacobian; NULL: none */
 } bppsa_cell;

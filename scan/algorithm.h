@@ -1,5 +1,4 @@
-/* The algorithms of a scan, and a method: an algorithm with its number. scan/method.h has the text forms of methods,
- * scan/algorithm.c the table of what each algorithm does and what runs it. */
+/* The algorithms of a scan, and a method: an algorithm with its number. scan/method.h has the text forms of methods. */
 #ifndef BPPSA_SCAN_ALGORITHM_H
 #define BPPSA_SCAN_ALGORITHM_H
 
@@ -11,7 +10,7 @@ extern "C" {
 #endif
 
 typedef enum {
-  /* The candidate that the cost model expects to be the fastest (scan/cost.c). csr: the number of up-levels whose critical path
+  /* The candidate that the cost model expects to be the fastest. csr: the number of up-levels whose critical path
    * has the fewest FLOPs, among those that fit the memory limit and the free memory of the planner's GPU. */
   BPPSA_SCAN_AUTO = 0,
   BPPSA_SCAN_LINEAR,   /* the recurrence itself */

@@ -36,7 +36,7 @@ typedef enum {
   BPPSA_ELEMENT_DENSE = 0, /* J_tᵀ [d_{t-1}, d_t], one for each sample */
   BPPSA_ELEMENT_DIAGONAL,  /* J_tᵀ = diag(j_t) */
   BPPSA_ELEMENT_RECURRENT, /* J_tᵀ = Σ_k W_kᵀ diag(d_{k,t}) + diag(e_t), never formed for all t */
-  BPPSA_ELEMENT_CSR        /* J_tᵀ sparse [d_{t-1}, d_t], with differing shapes (BPPSA §3.3); scan/plan_csr.c */
+  BPPSA_ELEMENT_CSR        /* J_tᵀ sparse [d_{t-1}, d_t], with differing shapes (BPPSA §3.3) */
 } bppsa_element;
 
 typedef struct {
@@ -92,11 +92,11 @@ const bppsa_scan_config *bppsa_scan_plan_config(const bppsa_scan_plan *plan);
 /* The method that the plan executes; sequential BP for NULL. */
 bppsa_gradient_method bppsa_scan_plan_method(const bppsa_scan_plan *plan);
 const bppsa_scan_totals *bppsa_scan_plan_totals(const bppsa_scan_plan *plan);
-/* Seconds that executing the plan takes according to the cost model of its device (scan/cost.c). They depend on the plan alone,
- * not on the number of threads; only ratios are meaningful. */
+/* Seconds that executing the plan takes according to the cost model of its device. They depend on the plan alone, not on
+ * the number of threads; only ratios are meaningful. */
 double bppsa_scan_plan_seconds(const bppsa_scan_plan *plan);
-/* The candidates among which AUTO chooses, in the order of the table of algorithms (scan/algorithm.c), for every algorithm that
- * can scan the configuration's elements on its device: linear; blelloch with 1, 2, .. up-levels; chunked with its default number
+/* The candidates among which AUTO chooses, in the order of their numbers, for every algorithm that can scan the
+ * configuration's elements on its device: linear; blelloch with 1, 2, .. up-levels; chunked with its default number
  * of chunks, and on a GPU, which needs many chunks to be busy, with 2, 4, 8, .. chunks. Sparse elements have no chunks. Candidate
  * `index` from 0 is *config with that method; false if there are no more. */
 bool bppsa_scan_candidate(const bppsa_scan_config *config, int64_t index, bppsa_scan_config *candidate);

@@ -41,7 +41,8 @@ struct bppsa_scan_executor {
   void (*destroy)(bppsa_scan_executor *executor);
   bppsa_status (*count_redone)(bppsa_scan_executor *executor); /* NULL: `redone` is always up to date */
   const bppsa_scan_plan *plan;                                 /* borrowed; must outlive the executor */
-  /* held products that were useless (scan_products.inc) and were redone step by step, per sample, since creation */
+  /* How many products that the scan held were useless (not finite, or rounding error), so that their steps were computed one by
+   * one instead. Counted since creation, each sample for itself. */
   int64_t redone;
 };
 

@@ -1,12 +1,12 @@
 /* Transitions: the product of neighbouring elements of a scan as an object of its own, which can be sent, joined with the
- * transition of the elements behind it, and applied to gradients. What a scan over ranks exchanges.
+ * transition of the elements behind it, and applied to gradients. A scan over ranks exchanges transitions.
  *
  * A transition takes the gradients in front of its elements to those behind them, for each of b samples:
  *
  *     y_out = x P + v        x [rows], P [rows][columns], v [columns] if the scan is affine
  *
- * Every row of P, and v, has an exponent of its own, as in every scan (scan/held.inc): products of many elements neither over-
- * nor underflow. A diagonal has one row, and an exponent for each number.
+ * Every row of P, and v, has an exponent of its own, as in every scan: products of many elements neither over- nor underflow. A
+ * diagonal has one row, and an exponent for each number.
  */
 #ifndef BPPSA_SCAN_TRANSITION_H
 #define BPPSA_SCAN_TRANSITION_H

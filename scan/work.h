@@ -1,4 +1,4 @@
-/* The arithmetic of a backward pass compared with BP's: the only definition of all ratios of FLOPs (docs/flops.md derives it).
+/* The arithmetic of a backward pass compared with BP's: the only definition of all ratios of FLOPs.
  *
  * Counts are for one sample, and both sides do the same work:
  *

@@ -36,6 +36,31 @@ for header in audio/instruments.h core/blas.h core/host_device.h core/philox.h c
   [ -f "$source/$header" ] || fail "$header does not exist, expected a header to look for"
   [ ! -e "$prefix/include/bppsa/$header" ] || fail "$header is installed, expected it to serve the library alone"
 done
+# What a header says stands by itself: every file of the sources that it names, as FOLDER/NAME, FOLDER/NAME.ENDING or NAME.ENDING,
+# is installed.
+find "$source" \( -name .git -o -path "$source/build*" \) -prune -o -type f -print | sed "s|^$source/||" >"$work/files"
+(cd "$prefix/include/bppsa" && find . -type f) | sed 's|^\./||' >"$work/installed"
+names='[A-Za-z_0-9]+(/[A-Za-z_0-9]+)+(\.[a-z]+)?|[A-Za-z_0-9]+\.(c|h|inc|cu|cuh|cc|cpp|md|sh|py|txt|cmake|json)'
+(cd "$prefix/include/bppsa" && grep -rnoE "$names" .) >"$work/named" || fail "no header names a file: the search is wrong"
+awk '
+# A path is known by its last parts, whole or without the ending: a/b/c.h, b/c.h, c.h, a/b/c and b/c.
+function learn(known, path) {
+  do {
+    known[path]
+    if (path ~ "/") known[substr(path, 1, length(path) - length(ending))]
+  } while (sub("^[^/]*/", "", path))
+}
+{ match($0, /([.][a-z]+)?$/); ending = substr($0, RSTART) }
+FILENAME ~ /files$/ { learn(files, $0) }
+FILENAME ~ /installed$/ { learn(installed, $0) }
+FILENAME ~ /named$/ {
+  split($0, part, ":")
+  if (part[3] in files && !(part[3] in installed)) {
+    print part[1] ":" part[2] ": names " part[3] ", which is not installed"
+    bad = 1
+  }
+}
+END { exit bad }' "$work/files" "$work/installed" "$work/named" || fail "expected headers that name installed files alone"
 [ -f "$prefix/include/bppsa/core/status.h" ] || fail "core/status.h is not installed under include/bppsa"
 
 cmake -S "$source/examples" -B "$work/cmake" "-DCMAKE_C_COMPILER=$cc" "-DCMAKE_PREFIX_PATH=$prefix" >"$work/cmake.log" ||

@@ -12,10 +12,10 @@
  *                 DIR/test_batch.bin, if it exists, is held out. A record is a label and 3 x 32 x 32 bytes x, which become
  *                 (x / 255 - 0.5) / 0.25.
  *     irmas:DIR, instruments:DIR
- *                 WAV files DIR/CLASS/NAME.wav, CLASS one of IRMAS's eleven (audio/instruments.h). They become MFCC features when
- *                 the set is made (audio/features.h): T frames, I = 2 (n_mfcc - 1). The order of the samples depends on the seed
- *                 and the sorted names alone; every range of samples has its share of every class, so the last ones can be held
- *                 out.
+ *                 WAV files DIR/CLASS/NAME.wav, CLASS one of IRMAS's eleven: cel, cla, flu, gac, gel, org, pia, sax, tru, vio or
+ *                 voi. They become MFCC features when the set is made (audio/features.h): T frames, I = 2 (n_mfcc - 1). The order
+ *                 of the samples depends on the seed and the sorted names alone; every range of samples has its share of every
+ *                 class, so the last ones can be held out.
  */
 #ifndef BPPSA_TRAIN_DATA_DATASET_H
 #define BPPSA_TRAIN_DATA_DATASET_H
