@@ -7,7 +7,8 @@
 #   recurrent   bench rnn (tables 4 and 5), gru (table 6), T = 100000, crossover; PyTorch where python3 has it with CUDA
 #   sparse      LeNet-5 and VGG-11, sparse products and scans, Jacobians
 # PARTS="recurrent sparse" runs these parts alone, which leaves more time for each. RESULTS gets log.txt, a JSON document for each
-# benchmark, and roofline.md. Exits 1 when a test, a sanitizer or a row's check failed, 2 when there is no GPU, or none that the bundle has code for.
+# benchmark, and roofline.md. Exits 1 when a test, a sanitizer or a row's check failed, 2 when there is no GPU, or none that the
+# bundle has code for.
 set -u
 SECONDS_IN_ALL=${SECONDS_IN_ALL:-530}
 PARTS=${PARTS:-verify recurrent sparse}
@@ -103,7 +104,8 @@ if [ ! -x "$program" ]; then
   echo "gpu.sh: no program in $bundle, expected what tools/gpu_bundle makes"
   exit 2
 fi
-# fits CAPABILITY: whether the bundle has code for a GPU such as 90 (9.0): machine code of the same generation, not newer, or PTX, not newer.
+# fits CAPABILITY: whether the bundle has code for a GPU such as 90 (9.0): machine code of the same generation, not newer, or PTX,
+# not newer.
 fits() {
   while read -r architecture; do
     number=${architecture%%-*}
@@ -116,7 +118,8 @@ fits() {
 }
 gpu=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -cd '0-9')
 if [ -n "$gpu" ] && [ -f "$bundle/architectures.txt" ] && ! fits "$gpu"; then
-  echo "gpu.sh: the GPU is an sm_$gpu, the bundle is for $(tr '\n' ' ' <"$bundle/architectures.txt" | sed 's/ $//'): build one with" \
+  has=$(tr '\n' ' ' <"$bundle/architectures.txt" | sed 's/ $//')
+  echo "gpu.sh: the GPU is an sm_$gpu, the bundle is for $has: build one with" \
     "ARCHITECTURES='$gpu-real;90' tools/gpu_bundle" | tee -a "$log"
   exit 2
 fi

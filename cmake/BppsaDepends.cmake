@@ -17,7 +17,8 @@ if(NOT BPPSA_OPENBLAS_LINKS)
   message(FATAL_ERROR "OpenBLAS: openblas_set_num_threads does not link, expected cblas.h and the library of libopenblas-dev")
 endif()
 
-# WAV files and MFCC features need all three: sets BPPSA_AUDIO to ON or OFF. libavutil has a float64 transform of real data from 57.28 on.
+# WAV files and MFCC features need all three libraries: this sets BPPSA_AUDIO to ON or OFF. libavutil has a float64 transform of
+# real data from 57.28 on.
 set(BPPSA_AUDIO OFF)
 if(NOT BPPSA_WITH_AUDIO STREQUAL "OFF")
   pkg_check_modules(AUDIO IMPORTED_TARGET sndfile>=1.0.28 samplerate>=0.1.9 libavutil>=57.28)
@@ -37,7 +38,8 @@ if(NOT BPPSA_WITH_MPI STREQUAL "OFF")
   if(OMPI_FOUND)
     set(BPPSA_MPI ON)
   elseif(BPPSA_WITH_MPI STREQUAL "ON")
-    message(FATAL_ERROR "BPPSA_WITH_MPI=ON: ompi-c not found by pkg-config, expected OpenMPI 4 or newer (packages libopenmpi-dev openmpi-bin)")
+    message(FATAL_ERROR "BPPSA_WITH_MPI=ON: ompi-c not found by pkg-config, expected OpenMPI 4 or newer (packages libopenmpi-dev "
+                        "openmpi-bin)")
   endif()
 endif()
 message(STATUS "MPI: ${BPPSA_MPI}")

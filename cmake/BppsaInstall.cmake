@@ -22,17 +22,20 @@ foreach(line IN LISTS public_headers)
   cmake_path(GET header PARENT_PATH folder)
   install(FILES "${PROJECT_SOURCE_DIR}/${header}" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/bppsa/${folder})
 endforeach()
-install(FILES "${PROJECT_SOURCE_DIR}/bppsa.h" "${BPPSA_GENERATED_DIR}/bppsa_version.h" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/bppsa)
+install(FILES "${PROJECT_SOURCE_DIR}/bppsa.h" "${BPPSA_GENERATED_DIR}/bppsa_version.h"
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/bppsa)
 install(TARGETS bppsa EXPORT bppsa ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/bppsa)
 install(EXPORT bppsa NAMESPACE bppsa:: FILE bppsaTargets.cmake DESTINATION ${package_dir})
-configure_package_config_file(cmake/bppsaConfig.cmake.in "${PROJECT_BINARY_DIR}/bppsaConfig.cmake" INSTALL_DESTINATION ${package_dir})
+configure_package_config_file(cmake/bppsaConfig.cmake.in "${PROJECT_BINARY_DIR}/bppsaConfig.cmake"
+                              INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/bppsaConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/bppsaConfig.cmake" "${PROJECT_BINARY_DIR}/bppsaConfigVersion.cmake" DESTINATION ${package_dir})
 
 # pkg-config. The prefix is relative to the file's directory, so that an installed tree can be moved.
-cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" OUTPUT_VARIABLE BPPSA_PC_PREFIX)
+cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX BASE_DIRECTORY "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig"
+           OUTPUT_VARIABLE BPPSA_PC_PREFIX)
 set(libs "")
 if(BPPSA_CUDA)
   string(APPEND libs " -L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -lstdc++ -lrt")

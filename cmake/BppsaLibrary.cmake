@@ -2,7 +2,8 @@
 get_property(objects GLOBAL PROPERTY BPPSA_OBJECTS)
 add_library(bppsa ${objects})
 add_library(bppsa::bppsa ALIAS bppsa)
-set_target_properties(bppsa PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR} LINKER_LANGUAGE C)
+set_target_properties(bppsa PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}
+                                       LINKER_LANGUAGE C)
 target_include_directories(bppsa INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<BUILD_INTERFACE:${BPPSA_GENERATED_DIR}>
                                            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/bppsa>)
 if(TARGET bppsa_mpi)

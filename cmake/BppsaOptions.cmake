@@ -12,7 +12,8 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 add_library(bppsa_options INTERFACE)
-target_compile_definitions(bppsa_options INTERFACE $<$<COMPILE_LANGUAGE:C>:_POSIX_C_SOURCE=200809L> $<$<COMPILE_LANGUAGE:C>:_DEFAULT_SOURCE=>)
+target_compile_definitions(bppsa_options INTERFACE $<$<COMPILE_LANGUAGE:C>:_POSIX_C_SOURCE=200809L>
+                                                   $<$<COMPILE_LANGUAGE:C>:_DEFAULT_SOURCE=>)
 target_compile_options(
   bppsa_options
   INTERFACE $<$<COMPILE_LANGUAGE:C>:-Wall>
@@ -24,7 +25,8 @@ target_compile_options(
             $<$<COMPILE_LANGUAGE:C>:-ffp-contract=off>
             $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
 if(BPPSA_SANITIZE)
-  target_compile_options(bppsa_options INTERFACE $<$<COMPILE_LANGUAGE:C>:-fsanitize=${BPPSA_SANITIZE}> $<$<COMPILE_LANGUAGE:C>:-fno-omit-frame-pointer>
+  target_compile_options(bppsa_options INTERFACE $<$<COMPILE_LANGUAGE:C>:-fsanitize=${BPPSA_SANITIZE}>
+                                                 $<$<COMPILE_LANGUAGE:C>:-fno-omit-frame-pointer>
                                                  $<$<COMPILE_LANGUAGE:C>:-fno-sanitize-recover=all>)
   target_link_options(bppsa_options INTERFACE -fsanitize=${BPPSA_SANITIZE})
 endif()

@@ -1,5 +1,6 @@
-# bppsa_add_simd_folder(NAME PREFIX [WIDE ...] [ALL ...]): bppsa_add_folder, where PREFIXavx2.c and PREFIXavx512.c are compiled
-# for those instruction sets, and left out on processors of other families. WIDE: further options for these two files, ALL: for PREFIXportable.c too.
+# bppsa_add_simd_folder(NAME PREFIX [WIDE ...] [ALL ...]) is bppsa_add_folder for a folder with kernels per instruction set:
+# PREFIXavx2.c and PREFIXavx512.c are compiled for AVX2 and AVX-512, and left out on processors of other families. WIDE has further
+# options for these two files, ALL options for these two and PREFIXportable.c.
 function(bppsa_add_simd_folder name prefix)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "WIDE;ALL")
   if(arg_ALL)

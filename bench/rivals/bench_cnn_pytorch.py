@@ -86,8 +86,9 @@ def main():
           f"BP {1e3 * mine[1]:.2f} ms; PyTorch {torch.__version__} {1e3 * other[0]:.2f} and {1e3 * other[1]:.2f} ms; {quotient}")
     for row in document["rows"]:
         if "time_of_bp" in row:
-            print(f"  {mark(row):1s}{row['method']:12s} {row['time_of_bp']:7.2f} times BP's time, {row['flops_of_unpruned_bp']:7.2f} times its "
-                  f"FLOPs for the gradients between layers, planned in {1e3 * row['plan_s']:.0f} ms")
+            print(f"  {mark(row):1s}{row['method']:12s} {row['time_of_bp']:7.2f} times BP's time, "
+                  f"{row['flops_of_unpruned_bp']:7.2f} times its FLOPs for the gradients between layers, "
+                  f"planned in {1e3 * row['plan_s']:.0f} ms")
     if o.out:
         with open(o.out, "w") as file:
             json.dump(document, file)

@@ -9,10 +9,11 @@ At every point PyTorch runs half of its repeats, then the program runs, then PyT
 same machine. Forward is the layers without head and loss; backward is autograd from a gradient of the last hidden state to the
 gradients of all weights, without the input's. PyTorch's gradients are checked against its own float64 ones (the residual of the
 program's rows). Prints a table of milliseconds and ratios; --out writes the program's JSON document with rows of method "pytorch"
-added; a time whose median is more than 1.25 times its minimum is noisy, has a ~ and no ratio. On a GPU, PyTorch runs cuDNN without TF32, and events in the stream time the passes. Rows of method "pytorch_graph" are the
-same passes replayed as CUDA graphs, where PyTorch can capture them. A forward pass runs before each replay and keeps the GPU busy
-while the host queues the graph, because in the program's rows no graph waits for its launch either. Needs PyTorch (Debian:
-python3-torch), with CUDA for a GPU, and exits 77 without it; exits 1 when a row failed its check.
+added; a time whose median is more than 1.25 times its minimum is noisy, has a ~ and no ratio. On a GPU, PyTorch runs cuDNN without
+TF32, and events in the stream time the passes. Rows of method "pytorch_graph" are the same passes replayed as CUDA graphs, where
+PyTorch can capture them. A forward pass runs before each replay and keeps the GPU busy while the host queues the graph, because in
+the program's rows no graph waits for its launch either. Needs PyTorch (Debian: python3-torch), with CUDA for a GPU, and exits 77
+without it; exits 1 when a row failed its check.
 """
 import argparse
 import json

@@ -22,8 +22,8 @@ import tempfile
 from grad_pytorch import load_safetensors, np, residual, save_safetensors, torch
 
 F = torch.nn.functional
-METHODS = [["--backward", "bp"], ["--algorithm", "auto"], ["--algorithm", "linear"], ["--algorithm", "blelloch"], ["--up-levels", "1"],
-           ["--up-levels", "2"], ["--up-levels", "3"]]
+METHODS = [["--backward", "bp"], ["--algorithm", "auto"], ["--algorithm", "linear"], ["--algorithm", "blelloch"],
+           ["--up-levels", "1"], ["--up-levels", "2"], ["--up-levels", "3"]]
 FUNCTIONS = {"relu": torch.relu, "leaky_relu": lambda x: F.leaky_relu(x, 0.01), "tanh": torch.tanh, "sigmoid": torch.sigmoid,
              "flatten": lambda x: x.flatten(1)[:, :, None, None]}
 
@@ -81,8 +81,9 @@ def lenet5():
     pool = lambda i: {"name": f"pool{i}", "op": "maxpool2d", "kernel": [2, 2]}
     relu = lambda i: {"name": f"relu{i}", "op": "relu"}
     fc = lambda i, n: {"name": f"fc{i}", "op": "linear", "out": n}
-    return {"input": [3, 32, 32], "layers": [conv("conv1", 6, 5), relu(1), pool(1), conv("conv2", 16, 5), relu(2), pool(2), fc(1, 120), relu(3),
-                                             fc(2, 84), relu(4), fc(3, 10)]}
+    layers = [conv("conv1", 6, 5), relu(1), pool(1), conv("conv2", 16, 5), relu(2), pool(2), fc(1, 120), relu(3), fc(2, 84),
+              relu(4), fc(3, 10)]
+    return {"input": [3, 32, 32], "layers": layers}
 
 
 def vgg11():
@@ -98,7 +99,8 @@ def random_network(r):
     while True:
         layers = []
         for i in range(r.randrange(8)):
-            op = r.choice(["conv2d", "conv2d", "conv2d", "maxpool2d", "avgpool2d", "relu", "leaky_relu", "tanh", "sigmoid", "linear", "flatten"])
+            op = r.choice(["conv2d", "conv2d", "conv2d", "maxpool2d", "avgpool2d", "relu", "leaky_relu", "tanh", "sigmoid",
+                           "linear", "flatten"])
             layer = {"name": f"layer{i}", "op": op}
             if op in ("conv2d", "maxpool2d", "avgpool2d"):
                 layer["kernel"] = [r.randint(1, 3), r.randint(1, 3)]
@@ -117,7 +119,8 @@ def random_network(r):
             if op in ("conv2d", "linear"):
                 layer["bias"] = r.random() < 0.7
             layers.append(layer)
-        network = {"input": [r.randint(1, 6), r.randint(1, 12), r.randint(1, 12)], "layers": layers + [{"name": "head", "op": "linear", "out": 4}]}
+        network = {"input": [r.randint(1, 6), r.randint(1, 12), r.randint(1, 12)],
+                   "layers": layers + [{"name": "head", "op": "linear", "out": 4}]}
         try:
             return network, Chain(network)
         except (RuntimeError, ValueError):
@@ -135,7 +138,10 @@ def reference_of(net, x, y, masks):
 
 
 def check(program, folder, word, net, x, y, dtype, masks=None, methods=METHODS):
-    """Compares every method's gradients with PyTorch's. Returns the largest residual, or infinity after a line that names the case."""
+    """Compares every method's gradients with PyTorch's.
+
+    Returns the largest residual, or infinity after a line that names the case.
+    """
     masks, path = masks or {}, lambda name: os.path.join(folder, name)
     net = net.to(dtype)
     with torch.no_grad():
@@ -146,7 +152,8 @@ def check(program, folder, word, net, x, y, dtype, masks=None, methods=METHODS):
     np.save(path("x.npy"), x.numpy())
     np.save(path("y.npy"), y.numpy())
     reference, worst = reference_of(net, x, y, masks), 0.0
-    command = [program, "grad", word, "--weights", path("w.safetensors"), "--input", path("x.npy"), "--labels", path("y.npy"), "--out", path("g.safetensors")]
+    command = [program, "grad", word, "--weights", path("w.safetensors"), "--input", path("x.npy"), "--labels", path("y.npy"),
+               "--out", path("g.safetensors")]
     if masks:
         save_safetensors(path("m.safetensors"), {name: m.numpy().astype(np.float32) for name, m in masks.items()})
         command += ["--mask", path("m.safetensors")]
@@ -172,7 +179,8 @@ def cases(program, folder, quick):
     for batch in (1, 2, 7) if quick else (1, 2, 3, 7, 16, 33, 64):
         for dtype in (torch.float32, torch.float64):
             torch.manual_seed(batch)
-            yield check(program, folder, "lenet5", Chain(lenet5()), torch.randn(batch, 3, 32, 32), torch.randint(10, (batch,)), dtype)
+            images, labels = torch.randn(batch, 3, 32, 32), torch.randint(10, (batch,))
+            yield check(program, folder, "lenet5", Chain(lenet5()), images, labels, dtype)
     for dead in (0, 3):  # a layer whose ReLUs are all dead; a filter that a mask empties
         net = Chain(lenet5())
         with torch.no_grad():
@@ -211,8 +219,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         results = list(cases(os.path.abspath(sys.argv[1]), folder, "--quick" in sys.argv))
     good = [r for r in results if r < math.inf]
-    print(f"PyTorch {torch.__version__}: {len(good)} of {len(results)} cases by up to {len(METHODS)} methods within bounds, largest residual "
-          f"{max(good, default=0):.2f}")
+    print(f"PyTorch {torch.__version__}: {len(good)} of {len(results)} cases by up to {len(METHODS)} methods within bounds, "
+          f"largest residual {max(good, default=0):.2f}")
     return 0 if len(good) == len(results) else 1
 
 

@@ -85,7 +85,8 @@ def main():
         times += before[name][0]
         difference = max(difference, before[name][2])
         row = {"operator": name, "method": "pytorch-columns", "phase": "dense", "threads": torch.get_num_threads(), "dtype": "f32",
-               "rows": x.numel(), "cols": count, **timing(times, count), "repeats": 1, "measured_columns": len(times), "residual": difference, "flops": 0, "bytes": 4 * x.numel() * count}
+               "rows": x.numel(), "cols": count, **timing(times, count), "repeats": 1, "measured_columns": len(times),
+               "residual": difference, "flops": 0, "bytes": 4 * x.numel() * count}
         document["rows"].append(row)
         median = row["median_s"]
         wrong = not difference < 1e-5

@@ -100,8 +100,9 @@ def main():
                 document["rows"].append(row)
                 median, program = row["median_s"], own[name]["median_s"]
                 noisy = mark(row) or mark(own[name])  # nothing follows from a noisy row
-                print(f"  {name:5} {method:9}{mark(row) + format(1e3 * median, '.2f'):>11}{1e3 * min(times):10.2f}{1e3 * max(times):10.2f}"
-                      f"{mark(own[name]) + format(1e3 * program, '.2f'):>10}{noisy or format(median / program, '.1f'):>11}{difference:13.1e}")
+                print(f"  {name:5} {method:9}{mark(row) + format(1e3 * median, '.2f'):>11}"
+                      f"{1e3 * min(times):10.2f}{1e3 * max(times):10.2f}{mark(own[name]) + format(1e3 * program, '.2f'):>10}"
+                      f"{noisy or format(median / program, '.1f'):>11}{difference:13.1e}")
     if o.out:
         with open(o.out, "w", encoding="utf-8") as file:
             json.dump(document, file)

@@ -1,7 +1,8 @@
 #!/bin/sh
-# bench/scripts/roofline.sh F.json ...: prints what `bppsa bench rnn|gru --device cuda --out F.json` measured as Markdown. A row's time is
-# divided by its floor, which follows from the ceilings measured beside it, and by the fastest of cuDNN's rows of the same point
-# and phase that are right and do not use TF32. A noisy row has a ~ before its median and no ratio, and is not cuDNN's fastest.
+# bench/scripts/roofline.sh F.json ...: prints what `bppsa bench rnn|gru --device cuda --out F.json` measured as Markdown. A row's
+# time is divided by its floor, which follows from the ceilings measured beside it, and by the fastest of cuDNN's rows of the same
+# point and phase that are right and do not use TF32. A noisy row has a ~ before its median and no ratio, and is not cuDNN's
+# fastest.
 set -eu
 if [ $# -eq 0 ]; then
   echo "roofline: no file, expected documents of bppsa bench"
@@ -52,8 +53,8 @@ for file in "$@"; do
         moved = (median[i] > 0 ? bytes[i] / median[i] / 1e12 : 0)
         over = (floor_s[i] > 0 ? median[i] / floor_s[i] : 0)
         ratio = (key in best && median[i] > 0 && right[i] && !noisy[i] ? sprintf("%.2f", best[key] / median[i]) : "")
-        printf "%s%s | %s | %.3g | %.3g | %s | %.1f | %.1f | %s |%s\n", (noisy[i] ? "~" : ""), seconds(median[i]), seconds(step[i]), rate, moved,
-          seconds(floor_s[i]), over, device[i] / 1e6, ratio, (right[i] ? "" : " **wrong**")
+        printf "%s%s | %s | %.3g | %.3g | %s | %.1f | %.1f | %s |%s\n", (noisy[i] ? "~" : ""), seconds(median[i]),
+          seconds(step[i]), rate, moved, seconds(floor_s[i]), over, device[i] / 1e6, ratio, (right[i] ? "" : " **wrong**")
       }
       print ""
     }'

@@ -29,8 +29,9 @@ def rows_of(document, seq_len, batch):
 
 
 def is_noisy(path, rows):
-    """Whether a row of those that are compared is noisy; says so."""
-    noisy = [row for name, row in rows.items() if name in ("bp", *SCANS) and row.get("noisy", row["median_s"] > SPREAD * row["min_s"])]
+    """Whether one of the compared rows is noisy. Names the noisy ones on stderr."""
+    compared = [row for name, row in rows.items() if name in ("bp", *SCANS)]
+    noisy = [row for row in compared if row.get("noisy", row["median_s"] > SPREAD * row["min_s"])]
     for row in noisy:
         print(f"workers.py: {path}: T {row['seq_len']}, B {row['batch']} is left out: {row['method']} is noisy", file=sys.stderr)
     return bool(noisy)

@@ -3,9 +3,10 @@
 
     python3 -m venv V && V/bin/pip install librosa && V/bin/python tests/audio/make_mfcc_golden.py
 
-Every signal is 132300 whole numbers in the range of int16, given to librosa as float64. The first coefficient is dropped, each of the
-others scaled to zero mean and unit variance over the frames. Kept are the frames of FRAMES, counted from the end where negative.
-Lines: `signal padding set frame` and the frame's values; lines with # say where they come from.
+Every signal is 132300 whole numbers in the range of int16, given to librosa as float64. The first coefficient is dropped, and each
+of the others is scaled to zero mean and unit variance over the frames. The file has the frames that FRAMES lists; negative numbers
+count from the end. A line holds `signal padding set frame` and the frame's values; lines that begin with # name the versions that
+computed them.
 """
 import datetime
 import os
@@ -60,8 +61,8 @@ def features(y, padding, n_mfcc, n_fft, hop):
 def main():
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "mfcc_golden.txt")
     with open(path, "w") as file:
-        file.write(f"# Written by make_mfcc_golden.py: librosa {librosa.__version__}, numpy {np.__version__}, scipy {scipy.__version__}, "
-                   f"Python {platform.python_version()}, {datetime.date.today()}\n")
+        file.write(f"# Written by make_mfcc_golden.py: librosa {librosa.__version__}, numpy {np.__version__}, "
+                   f"scipy {scipy.__version__}, Python {platform.python_version()}, {datetime.date.today()}\n")
         for name, y in signals():
             for padding in ("constant", "reflect"):
                 for which, (n_mfcc, n_fft, hop) in SETS.items():

@@ -1,6 +1,7 @@
 #!/bin/sh
-# test_gpu_script.sh SOURCE SCRATCH: bench/gpu.sh and bench/scripts/roofline.sh with programs that only pretend: what passes, fails, is skipped or takes too long
-# is said, the exit code says whether anything failed, and the table's ratios are right.
+# test_gpu_script.sh SOURCE SCRATCH: runs bench/gpu.sh and bench/scripts/roofline.sh with programs that only pretend. The scripts
+# must report what passes, fails, is skipped or takes too long, the exit code must say whether anything failed, and the table's
+# ratios must be right.
 set -eu
 source=$1
 scratch=$2
@@ -35,18 +36,19 @@ chmod +x bin/python3
 # A program that writes the document it is asked for.
 cat >rows.json <<'END'
 {"bench": "rnn", "device": {"name": "cuda:0"}, "rows": [
- {"seq_len": 10, "batch": 2, "hidden": 3, "input": 1, "init": "default", "method": "bp", "phase": "backward", "median_s": 2e-5, "step_s": 2e-6,
-  "ok": true, "flops": 4000000, "bytes": 8000, "peak_device_bytes": 3000000, "peak_flops_per_s": 5e13, "copy_bytes_per_s": 4e12, "floor_s": 1e-7},
- {"seq_len": 10, "batch": 2, "hidden": 3, "input": 1, "init": "default", "method": "cudnn_standard", "phase": "backward", "median_s": 5e-5,
-  "step_s": 5e-6, "ok": true, "flops": 4000000, "bytes": 8000, "floor_s": 1e-7},
- {"seq_len": 10, "batch": 2, "hidden": 3, "input": 1, "init": "default", "method": "cudnn_persist_static", "phase": "backward", "median_s": 1e-6,
-  "step_s": 1e-7, "ok": false, "flops": 4000000, "bytes": 8000, "floor_s": 1e-7},
+ {"seq_len": 10, "batch": 2, "hidden": 3, "input": 1, "init": "default", "method": "bp", "phase": "backward",
+  "median_s": 2e-5, "step_s": 2e-6, "ok": true, "flops": 4000000, "bytes": 8000, "peak_device_bytes": 3000000,
+  "peak_flops_per_s": 5e13, "copy_bytes_per_s": 4e12, "floor_s": 1e-7},
+ {"seq_len": 10, "batch": 2, "hidden": 3, "input": 1, "init": "default", "method": "cudnn_standard", "phase": "backward",
+  "median_s": 5e-5, "step_s": 5e-6, "ok": true, "flops": 4000000, "bytes": 8000, "floor_s": 1e-7},
+ {"seq_len": 10, "batch": 2, "hidden": 3, "input": 1, "init": "default", "method": "cudnn_persist_static", "phase": "backward",
+  "median_s": 1e-6, "step_s": 1e-7, "ok": false, "flops": 4000000, "bytes": 8000, "floor_s": 1e-7},
  {"seq_len": 10, "batch": 2, "hidden": 3, "input": 1, "init": "default", "method": "cudnn_persist_small", "phase": "backward",
   "median_s": 4e-6, "min_s": 3e-6, "step_s": 4e-7, "ok": true, "flops": 4000000, "bytes": 8000, "floor_s": 1e-7},
  {"seq_len": 10, "batch": 2, "hidden": 3, "input": 1, "init": "default", "method": "blelloch", "phase": "backward",
   "median_s": 4e-6, "min_s": 3.9e-6, "noisy": true, "step_s": 4e-7, "ok": true, "flops": 4000000, "bytes": 8000, "floor_s": 1e-7},
- {"seq_len": 10, "batch": 2, "hidden": 3, "input": 1, "init": "default", "method": "cudnn_persist_dynamic", "phase": "backward", "median_s": null,
-  "ok": false, "flops": 4000000, "bytes": 8000, "skipped": "cuDNN: layers: CUDNN_STATUS_NOT_SUPPORTED"}]}
+ {"seq_len": 10, "batch": 2, "hidden": 3, "input": 1, "init": "default", "method": "cudnn_persist_dynamic", "phase": "backward",
+  "median_s": null, "ok": false, "flops": 4000000, "bytes": 8000, "skipped": "cuDNN: layers: CUDNN_STATUS_NOT_SUPPORTED"}]}
 END
 tr -d '\n' <rows.json >bundle/rows.json
 program bppsa <<'END'
@@ -84,12 +86,14 @@ for file in lenet5 vgg11 rnn gru product product_vgg11 scan long crossover; do
   check "no document $file.json" [ -s "results/$file.json" ]
 done
 check "no document jacobian.json" [ -s results/jacobian.json ]
-check "a row of the table is wrong" grep -q '| bp | 20 us | 2 us | 0.2 | 0.0004 | 0.1 us | 200.0 | 3.0 | 2.50 |$' results/roofline.md
+check "a row of the table is wrong" \
+  grep -q '| bp | 20 us | 2 us | 0.2 | 0.0004 | 0.1 us | 200.0 | 3.0 | 2.50 |$' results/roofline.md
 check "a wrong row is not marked" grep -q 'cudnn_persist_static | 1 us .*|  | \*\*wrong\*\*' results/roofline.md
 check "a row that its minimum shows to be noisy has no mark, or a ratio" \
   grep -q 'cudnn_persist_small | ~4 us .* |  |$' results/roofline.md
 check "a row that says it is noisy has no mark, or a ratio" grep -q 'blelloch | ~4 us .* |  |$' results/roofline.md
-check "a refused algorithm is not listed" grep -q 'cudnn_persist_dynamic | skipped: cuDNN: layers: CUDNN_STATUS_NOT_SUPPORTED' results/roofline.md
+check "a refused algorithm is not listed" \
+  grep -q 'cudnn_persist_dynamic | skipped: cuDNN: layers: CUDNN_STATUS_NOT_SUPPORTED' results/roofline.md
 
 rm -rf results
 PARTS=sparse
@@ -114,7 +118,8 @@ check "a skipped test is not said" grep -q 'skipped: test_two: not here' results
 
 printf '#!/bin/sh\necho "Error: Device not supported"\nexit 9\n' >bin/compute-sanitizer
 run 0
-check "a sanitizer that cannot is not said" grep -q 'skipped: memcheck gru: compute-sanitizer does not support this device' results/log.txt
+check "a sanitizer that cannot run is not reported" \
+  grep -q 'skipped: memcheck gru: compute-sanitizer does not support this device' results/log.txt
 
 echo 'sleep 60' | program test_two
 limit=9
@@ -142,7 +147,8 @@ for gpu in 9.0 10.0 12.0; do
 done
 capability 8.0 "$@"
 run 2
-check "a GPU without code is not named" grep -q "^gpu.sh: the GPU is an sm_80, the bundle is for 90: build one with ARCHITECTURES='80-real;90' tools/gpu_bundle$" out.txt
+check "a GPU without code is not named" \
+  grep -q "^gpu.sh: the GPU is an sm_80, the bundle is for 90: build one with ARCHITECTURES='80-real;90' tools/gpu_bundle$" out.txt
 capability 8.6 80-real 90
 run 0
 capability 10.0 80-real 90-real

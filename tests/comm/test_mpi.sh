@@ -22,7 +22,8 @@ start() {
   n=$1
   shift
   status=0
-  OMPI_MCA_rmaps_base_oversubscribe=1 timeout -k 5 120 mpirun $root --oversubscribe -n "$n" "$program" "$@" >"$output" 2>&1 || status=$?
+  OMPI_MCA_rmaps_base_oversubscribe=1 timeout -k 5 120 \
+    mpirun $root --oversubscribe -n "$n" "$program" "$@" >"$output" 2>&1 || status=$?
 }
 fail() {
   echo "test_mpi: $*; the job's output:"
@@ -72,4 +73,5 @@ grep -q '^HERE ERR_ARGUMENT: failed -1: ranks 4: the launcher started 3' "$outpu
 status=0
 env -i PATH="$PATH" "$program" >"$output" 2>&1 || status=$?
 [ "$status" -eq 4 ] || fail "without mpirun: status $status"
-grep -q 'no launcher has started this process, expected mpirun -n P or srun in front of the program' "$output" || fail "without mpirun"
+grep -q 'no launcher has started this process, expected mpirun -n P or srun in front of the program' "$output" ||
+  fail "without mpirun"

@@ -5,7 +5,8 @@ mkdir -p "$2"
 "$1" "$2" >"$2/text"
 # The fifth column is the median of a whole iteration; linear is BP and is not compared.
 noisy=$(awk '/^Milliseconds/ { on = 1 } /products in one/ { on = 0 }
-             on && /^  (bp|blelloch|chunked) / { ++rows; noisy += $5 ~ /^~/ } END { print rows == 3 ? noisy + 0 : "no table" }' "$2/text")
+             on && /^  (bp|blelloch|chunked) / { ++rows; noisy += $5 ~ /^~/ }
+             END { print rows == 3 ? noisy + 0 : "no table" }' "$2/text")
 named=$(grep -c '^  Fastest here: ' "$2/text" || true)
 unnamed=$(grep -c '^  No winner is named, because a timing is noisy' "$2/text" || true)
 case "$noisy $named $unnamed" in

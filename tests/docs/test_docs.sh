@@ -1,9 +1,10 @@
 #!/bin/sh
-# test_docs.sh ROOT PROGRAM DIRECTORY: runs every command of README.md and docs/*.md that stands in a block marked sh. The blocks of a
-# page run in their order, in a directory of the page's own, with the program as build/cpu/bppsa and on the PATH; the first command
-# that fails ends the page. Blocks marked "sh by-hand" need a GPU, root, another library or minutes, and are not run. First it checks
-# that the files exist to which these pages and CONTRIBUTING.md link, and those that they name between backticks with a folder of the
-# repository (X, FOLDER and INNER stand for any name). docs/audio.md is passed over, and named, where the program has no audio.
+# test_docs.sh ROOT PROGRAM DIRECTORY: runs every command of README.md and docs/*.md that stands in a block marked sh. The blocks
+# of a page run in their order, in a directory of the page's own, with the program as build/cpu/bppsa and on the PATH; the first
+# command that fails ends the page. Blocks marked "sh by-hand" need a GPU, root, another library or minutes, and are not run.
+# First it checks that the files exist to which these pages and CONTRIBUTING.md link, and the files that they name between
+# backticks with a folder of the repository (X, FOLDER and INNER stand for any name). docs/audio.md is passed over, and named,
+# where the program has no audio.
 set -eu
 root=$1
 program=$2

@@ -51,6 +51,14 @@ printf 'int f(void) { return t->read(0) + rename("a", "b"); }\n' | plant core/r.
 printf 'int f(void) { return open("a", 0); }\n' | plant core/io.c && expect 0 ""
 awk 'BEGIN { printf "// %130s\n", "x" }' | plant scan/wide.h && expect 1 'scan/wide.h:1: a line of 133 characters'
 awk 'BEGIN { printf "// %129s\n", "x" }' | plant scan/wide.h && expect 0 ""
+wide=$(awk 'BEGIN { printf "%0133d", 0 }')
+for file in bench/run.sh bench/rows.py core/simd.cmake core/CMakeLists.txt Makefile tools/build docs/page.md README.md; do
+  printf '\n%s\n' "$wide" | plant "$file" && expect 1 "$file:2: a line of 133 characters, expected at most 132"
+  printf '%s\n' "${wide#0}" | plant "$file" && expect 0 ""
+done
+printf '```\n%s\n```\n| %s |\n' "$wide" "$wide" | plant docs/page.md && expect 0 ""
+printf '```\nx\n```\n%s\n' "$wide" | plant docs/page.md && expect 1 'docs/page.md:4: a line of 133 characters'
+printf '```\nx\n' | plant docs/a.md && printf '%s\n' "$wide" >"$tree/docs/b.md" && expect 1 'docs/b.md:1: a line of 133 characters'
 printf '#include "scan/circle.h"\n' | plant scan/circle.h && expect 1 'circle: scan/circle.h -> scan/circle.h'
 printf '#include "core/good.h"\n#include <scan/b.h>\n' | plant scan/a.h && printf '#include "scan/c.h"\n' >"$tree/scan/b.h" &&
   printf '#include "scan/a.h"\n' >"$tree/scan/c.h" && printf '#include "scan/a.h"\n' >"$tree/scan/a.c" &&
@@ -58,12 +66,14 @@ printf '#include "core/good.h"\n#include <scan/b.h>\n' | plant scan/a.h && print
 printf '#include "scan/b.h"\n' | plant scan/a.h && printf '#include "scan/c.h"\n' >"$tree/scan/b.h" &&
   printf '#include "core/x.h"\n' >"$tree/scan/c.h" && expect 0 ""
 # Modules: a.h does not include b.h, but a.c does, and b.h includes a.h.
-printf '#include "scan/b.h"\n' | plant scan/a.c && printf '#include "scan/a.h"\n' >"$tree/scan/b.h" && echo "int x;" >"$tree/scan/a.h" &&
+printf '#include "scan/b.h"\n' | plant scan/a.c && printf '#include "scan/a.h"\n' >"$tree/scan/b.h" &&
+  echo "int x;" >"$tree/scan/a.h" &&
   expect 1 'scan/a: modules include each other in a circle: scan/a -> scan/b -> scan/a' &&
   expect 1 'scan/a.c includes scan/b.h' && expect 1 'scan/b.h includes scan/a.h'
 for suffix in _cpu.c _cuda.cu _nocuda.c _cudnn.c _nocudnn.c _internal.h _kernels.cuh .inc; do
   printf '#include "scan/b.h"\n' | plant "scan/a$suffix" && printf '#include "scan/c.h"\n' >"$tree/scan/b.c" &&
-    printf '#include "core/x.h"\n' >"$tree/scan/b.h" && printf '#include "scan/a.h"\n' >"$tree/scan/c.h" && echo "int x;" >"$tree/scan/a.h" &&
+    printf '#include "core/x.h"\n' >"$tree/scan/b.h" && printf '#include "scan/a.h"\n' >"$tree/scan/c.h" &&
+    echo "int x;" >"$tree/scan/a.h" &&
     expect 1 'modules include each other in a circle: scan/a -> scan/b -> scan/c -> scan/a'
 done
 printf '#include "scan/a_internal.h"\n' | plant scan/a_kernels.cuh && printf '#include "scan/a.h"\n' >"$tree/scan/a_internal.h" &&

@@ -1,6 +1,6 @@
 #!/bin/sh
-# test_headers.sh ROOT GENERATED STANDARD COMPILER [FLAG ...]: every public header, as named in bppsa.h, compiles alone and twice in a
-# row, without a warning.
+# test_headers.sh ROOT GENERATED STANDARD COMPILER [FLAG ...]: every public header, as named in bppsa.h, compiles alone and twice in
+# a row, without a warning.
 set -eu
 root=$1
 generated=$2

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Holds products against SciPy's: products_scipy.py FILE.
 
-FILE has for every pair six int64 (m, k, n, nnz of A, B and C), then per matrix int64 offsets, int32 columns and float64 values. Prints the
-number of pairs, or the first that differs and exits 1.
+FILE has for every pair six int64 (m, k, n, nnz of A, B and C), then per matrix int64 offsets, int32 columns and float64 values. The
+script prints the number of pairs, or names the first pair that differs and exits 1.
 """
 import sys
 

@@ -1,8 +1,10 @@
 #!/bin/sh
-# check_kernels.sh SOURCE: every __global__ function of the library and of the tests is listed in tests/simt/kernels.txt with its test, and nothing else is.
+# check_kernels.sh SOURCE: every __global__ function of the library and of the tests is listed in tests/simt/kernels.txt with its
+# test, and nothing else is.
 set -eu
 cd "$1"
-written=$(cat */*.cu */*.cuh */*/*.cu */*/*.cuh | tr '\n' ' ' | sed 's|__launch_bounds__([A-Z_]*)||g' | grep -o '__global__ [^(;{]*(' | sed 's/ *($//; s/.*[ *]//' | sort)
+written=$(cat */*.cu */*.cuh */*/*.cu */*/*.cuh | tr '\n' ' ' | sed 's|__launch_bounds__([A-Z_]*)||g' |
+  grep -o '__global__ [^(;{]*(' | sed 's/ *($//; s/.*[ *]//' | sort)
 listed=$(sed '/^[#-]/d; s/ .*//' tests/simt/kernels.txt | sort)
 if [ -z "$written" ]; then
   echo "check_kernels: no kernel found in $1/*/ and $1/*/*/, *.cu and *.cuh, expected some"

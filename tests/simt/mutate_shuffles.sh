@@ -1,15 +1,18 @@
 #!/bin/sh
-# mutate_shuffles.sh BUILD [FILE]: breaks every shuffle and vote in the source of the kernels, one at a time and in each way of mutant.h, and runs the emulated
-# tests of kernels.txt that come by it, shortest first, until one fails. A mutant that passes all of them survives. What fails: a place that no test comes by, a
-# survivor that mutants.txt does not list, and a mutant that it lists and that is killed. BUILD: a directory of the preset cpu, built. FILE: only its places.
-# JOBS: tests at once. Some minutes; run by hand.
+# mutate_shuffles.sh BUILD [FILE]: breaks every shuffle and vote in the source of the kernels, one at a time and in each way of
+# mutant.h. For each mutant it runs the emulated tests of kernels.txt that reach the place, the shortest first, until one fails. A
+# mutant that passes all of them survives. The script fails when no test reaches a place, when a mutant survives that mutants.txt
+# does not list, and when a test kills a mutant that mutants.txt lists. BUILD is a built directory of the preset cpu. With FILE,
+# only the places in that file are broken. JOBS in the environment is the number of tests at once. It takes some minutes and is
+# run by hand.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 if [ "${1:-}" = --one ]; then # BUILD PLACE MUTANT TEST ...: prints what became of the mutant
   build=$2 place=$3 mutant=$4
   shift 4
   for test in "$@"; do
-    if { SIMT_MUTANT=$place:$mutant BPPSA_TEST_DEVICE=cuda timeout 300 stdbuf -oL "$build/tests/simt/$test" || echo "status $?"; } 2>&1 |
+    if { SIMT_MUTANT=$place:$mutant BPPSA_TEST_DEVICE=cuda timeout 300 stdbuf -oL "$build/tests/simt/$test" ||
+      echo "status $?"; } 2>&1 |
       grep -q -m 1 -e '\[  FAILED  \]' -e '^simt:' -e '^status'; then
       echo "${place#../../} $mutant killed by $test"
       exit 0
@@ -74,11 +77,13 @@ while IFS='|' read -r file part mutants reason; do
     for line in $(grep -nF "$part" "$file" | cut -d : -f 1); do
       grep "^$file:$line:[0-9]* $mutant survives " "$scratch/alive" >>"$scratch/known" && found=1
     done
-    [ $found -eq 1 ] || echo "mutate_shuffles: mutants.txt: $file: \"$part\": $mutant does not survive ($reason)" >>"$scratch/failures"
+    [ $found -eq 1 ] ||
+      echo "mutate_shuffles: mutants.txt: $file: \"$part\": $mutant does not survive ($reason)" >>"$scratch/failures"
   done
 done <"$here/mutants.txt"
 grep -v -x -F -f "$scratch/known" "$scratch/alive" | sed 's/^/mutate_shuffles: a mutant survives: /' >>"$scratch/failures" || true
 cat "$scratch/failures"
-echo "mutate_shuffles: $(wc -l <"$scratch/source") places, $(wc -l <"$scratch/results") mutants, $(grep -c ' killed ' "$scratch/results") killed," \
-  "$(wc -l <"$scratch/known") known to change nothing, $(wc -l <"$scratch/failures") findings"
+echo "mutate_shuffles: $(wc -l <"$scratch/source") places, $(wc -l <"$scratch/results") mutants," \
+  "$(grep -c ' killed ' "$scratch/results") killed, $(wc -l <"$scratch/known") known to change nothing," \
+  "$(wc -l <"$scratch/failures") findings"
 [ ! -s "$scratch/failures" ]
