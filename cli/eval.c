@@ -82,10 +82,9 @@ static bppsa_status prepare(const bppsa_cli *cli, evaluation *e) {
   BPPSA_TRY(bppsa_setup_device(cli, &e->device));
   BPPSA_TRY(bppsa_setup_dataset(cli, e->device, e->config.loss_all, &e->objective, &e->dataset));
   BPPSA_TRY(bppsa_dataset_split(e->dataset, bppsa_cli_value(cli, BPPSA_OPTION_VALIDATION)->real, &e->split));
-  BPPSA_TRY(bppsa_network_match(&e->network, &e->config, path, e->dataset));
+  BPPSA_TRY(bppsa_network_fit(&e->network, path, e->dataset, &e->config));
   const int64_t count = e->split.validation > 0 ? e->split.validation : e->split.train;
   e->config.batch = e->config.batch < count ? e->config.batch : count;
-  e->config.seq_len = e->dataset->seq_len;
   e->config.method.backward = BPPSA_BACKWARD_BP; /* eval makes no backward pass and needs no workspace for a scan */
   BPPSA_TRY(bppsa_network_create(&e->network, &e->config, e->device, &e->model));
   return bppsa_setup_model(cli, &e->network, e->file, e->model);

@@ -40,7 +40,7 @@ bppsa_status bppsa_setup_network(const bppsa_cli *cli, bppsa_network *network) {
   const bool file = strcmp(kind->name, BPPSA_NETWORK_FILE) == 0;
   bppsa_network opened = {0};
   BPPSA_TRY(bppsa_network_open(file ? cli->object : kind->name, bppsa_cli_value(cli, BPPSA_OPTION_MASK)->text, &opened));
-  const bppsa_status status = kind->convolutional ? read_order(cli, &opened.weight_gradients) : BPPSA_OK;
+  const bppsa_status status = read_order(cli, &opened.weight_gradients);
   if (status != BPPSA_OK) {
     bppsa_network_close(&opened);
     return status;
@@ -115,9 +115,9 @@ bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_runs runs, bppsa_net
   const struct {
     bppsa_option option;
     int64_t *field;
-  } integers[] = {{BPPSA_OPTION_LAYERS, &config->layers},
-                  {BPPSA_OPTION_HIDDEN, &config->hidden},
-                  {BPPSA_OPTION_SEQ_LEN, &config->seq_len},
+  } integers[] = {{BPPSA_OPTION_LAYERS, &config->steps.layers},
+                  {BPPSA_OPTION_HIDDEN, &config->steps.hidden},
+                  {BPPSA_OPTION_SEQ_LEN, &config->steps.seq_len},
                   {BPPSA_OPTION_BATCH, &config->batch}};
   for (size_t i = 0; i < sizeof integers / sizeof integers[0]; ++i) {
     const bppsa_option_value *value = bppsa_cli_value(cli, integers[i].option);
@@ -127,14 +127,14 @@ bppsa_status bppsa_setup_config(const bppsa_cli *cli, bppsa_runs runs, bppsa_net
   }
   const bppsa_option_value *nonlinearity = bppsa_cli_value(cli, BPPSA_OPTION_NONLINEARITY);
   if (nonlinearity->present) {
-    config->nonlinearity = strcmp(nonlinearity->text, "relu") == 0 ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
+    config->steps.nonlinearity = strcmp(nonlinearity->text, "relu") == 0 ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
   }
   const bppsa_option_value *loss = bppsa_cli_value(cli, BPPSA_OPTION_LOSS);
   const bppsa_option_value *train_loss = bppsa_cli_value(cli, BPPSA_OPTION_TRAIN_LOSS);
   if (loss->present || train_loss->present) {
     config->loss_all = bppsa_objective_all(loss->present ? loss->text : train_loss->text);
   }
-  if (config->loss_all && train_loss->present && bppsa_setup_kind(cli)->convolutional) {
+  if (config->loss_all && train_loss->present && !bppsa_setup_kind(cli)->family->steps) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--loss: %s, a loss of every step, expected last or mse for images", train_loss->text);
   }
   const bppsa_option_value *dtype = bppsa_cli_value(cli, BPPSA_OPTION_DTYPE);

@@ -156,16 +156,7 @@ static bppsa_status setup_data(const bppsa_cli *cli, bppsa_train_run *run) {
                       "--batch: %" PRId64 ", more than the %" PRId64 " training samples, expected at most that many",
                       run->train.batch, run->epoch_samples);
   }
-  BPPSA_TRY(bppsa_network_match(&run->network, &run->config, bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text, run->dataset));
-  if (run->network.kind->convolutional) {
-    return BPPSA_OK;
-  }
-  if (run->weights == NULL) {
-    run->config.input = run->dataset->input;
-    run->config.classes = run->dataset->classes;
-  }
-  run->config.seq_len = run->dataset->seq_len;
-  return BPPSA_OK;
+  return bppsa_network_fit(&run->network, bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text, run->dataset, &run->config);
 }
 
 static bppsa_status setup(const bppsa_cli *cli, bppsa_train_run *run) {

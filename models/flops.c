@@ -411,8 +411,9 @@ bppsa_flops_request bppsa_flops_request_default(void) {
 static bppsa_status open_and_count(const bppsa_flops_request *request, bppsa_flops *f) {
   BPPSA_TRY(bppsa_network_open(request->network, request->mask, &f->network));
   f->count = f->network.layers.count - 1;
-  if (!f->network.kind->convolutional) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: a recurrent network, expected a convolutional one", request->network);
+  if (f->network.kind->family != &bppsa_network_convolutional) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: a %s network, expected a %s one", request->network, f->network.kind->family->name,
+                      bppsa_network_convolutional.name);
   }
   if (!request->values && (request->input != NULL || request->labels != NULL)) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--input: given beside --pattern guaranteed, expected --pattern value");

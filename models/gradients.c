@@ -27,40 +27,15 @@ void bppsa_gradients_free(bppsa_gradients *g) {
 
 /* ---- the batch ---- */
 
-/* Checks that the input is a batch of the network's images, [B,C,H,W]. */
-static bppsa_status take_images(const char *path, bppsa_gradients *g) {
-  const bppsa_view *x = &g->x.view;
-  const int64_t *in = g->network.layers.in, batch = x->ndim > 0 ? x->shape[0] : 0, shape[] = {batch, in[0], in[1], in[2]};
-  BPPSA_TRY(bppsa_view_check_shape(path, x, "[B, C, H, W]", 4, shape));
-  g->config.batch = batch;
-  return batch > 0 ? BPPSA_OK : bppsa_fail(BPPSA_ERR_SHAPE, "%s: no sample, expected at least one", path);
-}
-
 static bppsa_status load_input(const char *path, bppsa_gradients *g) {
   BPPSA_TRY(bppsa_input_status(bppsa_npy_load_reals(path, g->config.dtype, &g->x)));
-  const bppsa_view *x = &g->x.view;
-  if (g->network.kind->convolutional) {
-    return take_images(path, g);
-  }
-  if (x->ndim != 3 || x->shape[0] < 1 || x->shape[1] < 1 || x->shape[2] != g->config.input) {
-    char found[BPPSA_SHAPE_TEXT];
-    const int axis = x->ndim != 3 ? -1 : x->shape[1] == g->config.input ? 1 : x->shape[0] == g->config.input ? 0 : -1;
-    return bppsa_fail(BPPSA_ERR_SHAPE,
-                      "%s: shape %s, expected [T, B, I] with T and B at least 1 and I = %" PRId64 " as in the weights%s", path,
-                      bppsa_shape_text(x->ndim, x->shape, found, sizeof found), g->config.input,
-                      axis == 1   ? "; its middle axis has that size"
-                      : axis == 0 ? "; its first axis has that size"
-                                  : "");
-  }
-  g->config.seq_len = x->shape[0];
-  g->config.batch = x->shape[1];
-  return BPPSA_OK;
+  return g->network.kind->family->take_batch(path, &g->network, &g->x.view, &g->config);
 }
 
 /* Loads real targets of the shape of the logits; a last axis of 1 may be missing. */
 static bppsa_status load_targets(const char *path, bppsa_gradients *g) {
   const bool all = g->config.loss_all, single = g->config.classes == 1;
-  const int64_t shape[3] = {g->config.seq_len, g->config.batch, g->config.classes};
+  const int64_t shape[3] = {g->config.steps.seq_len, g->config.batch, g->config.classes};
   BPPSA_TRY(bppsa_input_status(bppsa_npy_load_reals(path, g->config.dtype, &g->labels)));
   bppsa_view *view = &g->labels.view;
   if (single && view->ndim == (all ? 2 : 1)) {
@@ -72,13 +47,13 @@ static bppsa_status load_targets(const char *path, bppsa_gradients *g) {
 
 static bppsa_status load_labels(const char *path, bppsa_gradients *g) {
   const bool all = g->config.loss_all;
-  const int64_t batch = g->config.batch, shape[2] = {g->config.seq_len, batch};
+  const int64_t batch = g->config.batch, shape[2] = {g->config.steps.seq_len, batch};
   BPPSA_TRY(bppsa_input_status(bppsa_npy_load(path, &g->labels)));
   const bppsa_view *labels = &g->labels.view;
   if (labels->dtype != BPPSA_I64) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: dtype %s, expected i64", path, bppsa_dtype_name(labels->dtype));
   }
-  if (!all && labels->ndim == 1 && labels->shape[0] != batch && labels->shape[0] == shape[0] && !g->network.kind->convolutional) {
+  if (!all && labels->ndim == 1 && labels->shape[0] != batch && labels->shape[0] == shape[0] && g->network.kind->family->steps) {
     return bppsa_fail(BPPSA_ERR_SHAPE,
                       "%s: %" PRId64 " labels, expected %" PRId64 ": --input is [T, B, I] = [%" PRId64 ", %" PRId64 ", %" PRId64
                       "], but looks like [B, T, I]",
@@ -101,7 +76,7 @@ static bppsa_status load_labels(const char *path, bppsa_gradients *g) {
 }
 
 static bppsa_status load_h0(const char *path, bppsa_gradients *g) {
-  const int64_t shape[3] = {g->config.layers, g->config.batch, g->config.hidden};
+  const int64_t shape[3] = {g->config.steps.layers, g->config.batch, g->config.steps.hidden};
   BPPSA_TRY(bppsa_input_status(bppsa_npy_load_reals(path, g->config.dtype, &g->h0)));
   return bppsa_view_check_shape(path, &g->h0.view, "[L, B, H]", 3, shape);
 }

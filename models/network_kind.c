@@ -6,13 +6,14 @@
 
 #include "gru/gru.h"
 #include "rnn/rnn.h"
+#include "train/line.h"
 
 static const bppsa_network_kind kinds[] = {
-    {.name = "rnn", .cell = &bppsa_rnn_cell, .create = bppsa_recurrent_create, .training = {16, BPPSA_ADAM, 1e-3, 0}},
-    {.name = "gru", .cell = &bppsa_gru_cell, .create = bppsa_recurrent_create, .training = {16, BPPSA_ADAM, 3e-4, 0}},
-    {.name = "lenet5", .convolutional = true, .training = {256, BPPSA_SGD, 1e-3, 0.9}},
-    {.name = "vgg11", .convolutional = true, .training = {256, BPPSA_SGD, 1e-3, 0.9}},
-    {.name = BPPSA_NETWORK_FILE, .convolutional = true, .training = {256, BPPSA_SGD, 1e-3, 0.9}},
+    {"rnn", &bppsa_network_recurrent, &bppsa_rnn_cell, {16, BPPSA_ADAM, 1e-3, 0}, bppsa_recurrent_create},
+    {"gru", &bppsa_network_recurrent, &bppsa_gru_cell, {16, BPPSA_ADAM, 3e-4, 0}, bppsa_recurrent_create},
+    {"lenet5", &bppsa_network_convolutional, NULL, {256, BPPSA_SGD, 1e-3, 0.9}, NULL},
+    {"vgg11", &bppsa_network_convolutional, NULL, {256, BPPSA_SGD, 1e-3, 0.9}, NULL},
+    {BPPSA_NETWORK_FILE, &bppsa_network_convolutional, NULL, {256, BPPSA_SGD, 1e-3, 0.9}, NULL},
 };
 
 static bool is_path(const char *name) {
@@ -33,6 +34,17 @@ const bppsa_network_kind *bppsa_network_kind_find(const char *name) {
 
 const bppsa_network_kind *bppsa_network_kind_at(int64_t index) {
   return index >= 0 && index < (int64_t)(sizeof kinds / sizeof kinds[0]) ? &kinds[index] : NULL;
+}
+
+const char *bppsa_network_kind_names(char *text, size_t size) {
+  bppsa_line line = {.length = 0};
+  for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; ++i) {
+    if (strcmp(kinds[i].name, BPPSA_NETWORK_FILE) != 0) {
+      bppsa_line_add(&line, "%s%s", line.length > 0 ? ", " : "", kinds[i].name);
+    }
+  }
+  snprintf(text, size, "%s", line.text);
+  return text;
 }
 
 bppsa_train_config bppsa_network_train_config(const bppsa_network_kind *kind) {

@@ -6,6 +6,10 @@
 #include "recurrent/recurrent.h"
 #include "train/trainer.h"
 
+/* What networks of one sort have in common: a table of functions (models/network.h). */
+typedef struct bppsa_network_family bppsa_network_family;
+extern const bppsa_network_family bppsa_network_recurrent, bppsa_network_convolutional;
+
 /* How a kind trains where nothing else is said. The options of `bppsa train` have the same defaults. */
 typedef struct {
   int64_t batch;
@@ -14,9 +18,9 @@ typedef struct {
 } bppsa_network_training;
 
 typedef struct {
-  const char *name;       /* "rnn": the word on the command line, and the prefix of its weights' names */
+  const char *name; /* "rnn": the word on the command line, and the prefix of its weights' names */
+  const bppsa_network_family *family;
   const bppsa_cell *cell; /* of a recurrent network; NULL otherwise */
-  bool convolutional;     /* it has layers of its own (models/network.h) */
   bppsa_network_training training;
   /* recurrent: bppsa_recurrent_create, or what a test puts in its place */
   bppsa_status (*create)(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
@@ -25,6 +29,9 @@ typedef struct {
 
 /* Row `index` of the table of kinds from 0; NULL: there are no more. */
 const bppsa_network_kind *bppsa_network_kind_at(int64_t index);
+/* "rnn, gru, lenet5, vgg11": the names of all kinds but BPPSA_NETWORK_FILE. Returns text. */
+const char *bppsa_network_kind_names(char *text, size_t size);
+#define BPPSA_NETWORK_NAMES 200
 /* The defaults of `bppsa train`: bppsa_train_config_default with the batch and the update of the kind's row. */
 bppsa_train_config bppsa_network_train_config(const bppsa_network_kind *kind);
 

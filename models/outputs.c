@@ -8,14 +8,12 @@
 #include "core/buffer.h"
 #include "core/npz.h"
 
-enum { LOGITS = 0, PREDICTIONS, STATES, NAME = 80, DIMS = 4 };
+enum { LOGITS = 0, PREDICTIONS, STATES };
 
 /* An array of the archive; its first extent counts samples. */
 typedef struct {
-  char name[NAME];
+  bppsa_network_shape about;
   bppsa_dtype dtype;
-  int32_t ndim;
-  int64_t shape[DIMS]; /* [N, ...] */
 } array;
 
 struct bppsa_outputs {
@@ -32,25 +30,17 @@ struct bppsa_outputs {
 /* Lists the arrays: logits [N,C] or [N,T,C]; predictions [N] or [N,T], which for real targets are the logits; states [N,T,H] or
  * [N,C,H,W]. */
 static void describe(const bppsa_network_config *c, const bppsa_dataset *dataset, int64_t samples, bppsa_outputs *out) {
-  const bool every = dataset->labels_per_step, images = out->network->kind->convolutional;
-  const int64_t steps = c->seq_len, classes = out->model->classes;
+  const bool every = dataset->labels_per_step;
+  const int64_t steps = c->steps.seq_len, classes = out->model->classes;
   array *a = out->arrays;
-  a[LOGITS] = (array){"logits", c->dtype, every ? 3 : 2, {samples, every ? steps : classes, classes}};
-  a[PREDICTIONS] = (array){"predictions", BPPSA_I64, every ? 2 : 1, {samples, steps}};
+  a[LOGITS] = (array){{"logits", every ? 3 : 2, {samples, every ? steps : classes, classes}}, c->dtype};
+  a[PREDICTIONS] = (array){{"predictions", every ? 2 : 1, {samples, steps}}, BPPSA_I64};
   if (dataset->real_targets) {
     a[PREDICTIONS] = a[LOGITS];
-    snprintf(a[PREDICTIONS].name, NAME, "predictions");
+    snprintf(a[PREDICTIONS].about.name, sizeof a[PREDICTIONS].about.name, "predictions");
   }
   for (int64_t i = STATES; i < out->count; ++i) {
-    const int64_t layer = i - STATES;
-    if (images) {
-      const bppsa_cnn_layer *about = &out->network->layers.layers[layer];
-      a[i] = (array){"", c->dtype, 4, {samples, about->out[0], about->out[1], about->out[2]}};
-      snprintf(a[i].name, NAME, "states_%.60s", about->name);
-    } else {
-      a[i] = (array){"", c->dtype, 3, {samples, steps, c->hidden}};
-      snprintf(a[i].name, NAME, "states_l%" PRId64, layer);
-    }
+    a[i] = (array){out->network->kind->family->states_shape(out->network, c, i - STATES, samples), c->dtype};
   }
 }
 
@@ -61,7 +51,7 @@ static bppsa_status create(const char *path, bppsa_outputs *out) {
   }
   for (int64_t i = 0; i < out->count; ++i) {
     const array *a = &out->arrays[i];
-    list[i] = (bppsa_npz_array){a->name, NULL, a->dtype, a->ndim, a->shape, NULL};
+    list[i] = (bppsa_npz_array){a->about.name, NULL, a->dtype, a->about.ndim, a->about.shape, NULL};
   }
   const bppsa_status status = bppsa_npz_writer_create(path, out->count, list, &out->file);
   bppsa_free(list);
@@ -71,9 +61,7 @@ static bppsa_status create(const char *path, bppsa_outputs *out) {
 bppsa_status bppsa_outputs_open(const char *path, bool states, const bppsa_network *network, const bppsa_network_config *config,
                                 const bppsa_dataset *dataset, const bppsa_device *device, bppsa_model *model, int64_t count,
                                 bppsa_outputs **outputs) {
-  const int64_t layers =
-      network->kind->convolutional ? network->layers.count - 1 : config->layers; /* the head gives the logits */
-  const int64_t arrays = STATES + (states ? layers : 0);
+  const int64_t arrays = STATES + (states ? network->kind->family->layers(network, config) : 0);
   bppsa_outputs *made = bppsa_calloc(1, sizeof *made + (size_t)arrays * sizeof *made->arrays);
   if (made == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -110,13 +98,13 @@ static bppsa_status reorder(bppsa_buffer *buffer, int64_t steps, int64_t batch, 
   return BPPSA_OK;
 }
 
-/* Writes a view of the model's to an array, in host memory and samples first. The view is [b, ..], or [T, b, width] where the
- * model is recurrent. */
+/* Writes a view of the model's to an array, in host memory and samples first. The view is [b, ..], or [T, b, width] of a
+ * network with steps. */
 static bppsa_status fetch(const bppsa_outputs *out, const bppsa_view *view, bppsa_buffer *copy) {
   bppsa_buffer made = {0};
   BPPSA_TRY(bppsa_buffer_fetch(out->device, view, &made));
   bppsa_status status = BPPSA_OK;
-  if (view->ndim == 3 && !out->network->kind->convolutional) {
+  if (view->ndim == 3 && out->network->kind->family->steps) {
     status = reorder(&made, view->shape[0], view->shape[1], (size_t)view->shape[2] * bppsa_dtype_size(view->dtype));
   }
   if (status != BPPSA_OK) {
@@ -164,8 +152,7 @@ bppsa_status bppsa_outputs_add(void *context, const bppsa_view *logits) {
   BPPSA_TRY(add(out, LOGITS, logits));
   for (int64_t i = STATES; i < out->count; ++i) {
     bppsa_view states;
-    BPPSA_TRY(out->network->kind->convolutional ? bppsa_cnn_activation(out->model, i - STATES, &states)
-                                                : bppsa_recurrent_states(out->model, i - STATES, &states));
+    BPPSA_TRY(out->network->kind->family->states(out->model, i - STATES, &states));
     BPPSA_TRY(add(out, i, &states));
   }
   return BPPSA_OK;

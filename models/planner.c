@@ -66,11 +66,9 @@ static bool is_gpu(const bppsa_device *device) {
   return bppsa_device_get_kind(device) == BPPSA_CUDA;
 }
 
-/* Runs the forward pass that the timed backward passes need; a recurrent network runs without its head. */
+/* Runs the forward pass that the timed backward passes need. */
 static bppsa_status forward(const contest *c, bppsa_model *model) {
-  bppsa_view logits;
-  return c->network->kind->convolutional ? model->ops->forward(model, &c->x.view, NULL, &logits)
-                                         : bppsa_recurrent_forward_layers(model, &c->x.view, NULL);
+  return c->network->kind->family->forward(model, &c->x.view);
 }
 
 /* A candidate's backward pass, which is timed. */
@@ -82,8 +80,7 @@ typedef struct {
 
 static bppsa_status queue_pass(void *context) {
   const pass *p = context;
-  return p->contest->network->kind->convolutional ? p->model->ops->backward(p->model, &p->contest->seed.view)
-                                                  : bppsa_recurrent_backward_layers(p->model, &p->contest->seed.view);
+  return p->contest->network->kind->family->backward(p->model, &p->contest->seed.view);
 }
 
 static bppsa_status run_pass(void *context) {
@@ -162,16 +159,9 @@ static bppsa_status fill(const bppsa_device *device, bppsa_buffer *buffer, bppsa
   return bppsa_buffer_move(device, buffer);
 }
 
-/* What the scan's candidates are asked for: chains of recurrent steps, or of sparse Jacobians. */
+/* What the scan's candidates are asked for. */
 static bppsa_scan_config scan_asked(const contest *c, const bppsa_network_config *config) {
-  bppsa_scan_config asked = bppsa_scan_config_default();
-  if (c->network->kind->convolutional) {
-    asked.element = BPPSA_ELEMENT_CSR;
-    asked.jacobians = c->network->layers.count - 1;
-  } else {
-    const bppsa_recurrent_config recurrent = bppsa_network_recurrent_config(config);
-    asked = bppsa_network_scan(c->network->kind, &recurrent, 0);
-  }
+  bppsa_scan_config asked = c->network->kind->family->scan(c->network, config);
   asked.device = bppsa_device_get_kind(c->device);
   return asked;
 }
@@ -185,11 +175,11 @@ static bppsa_status try_method(contest *c, bppsa_network_config *config, bppsa_g
   return try_candidate(c, config);
 }
 
-/* Tries what is worth measuring, BP among it where it is left open. In a recurrent network BP is the linear scan. */
+/* Tries what is worth measuring, BP among it where it is left open. */
 static bppsa_status try_all(contest *c, const bppsa_network_config *config) {
   const bppsa_scan_config asked = scan_asked(c, config);
   const int32_t threads = bppsa_device_get_threads(c->device);
-  const bool any = config->method.backward == BPPSA_BACKWARD_AUTO, twice = any && !c->network->kind->convolutional;
+  const bool any = config->method.backward == BPPSA_BACKWARD_AUTO, twice = any && c->network->kind->family->bp_is_linear;
   bppsa_network_config tried = *config;
   bppsa_scan_config candidate;
   if (any) {
@@ -205,16 +195,10 @@ static bppsa_status try_all(contest *c, const bppsa_network_config *config) {
 
 /* Makes a batch of inputs and a seed of the shapes that the timed passes take. */
 static bppsa_status fill_operands(const bppsa_network_config *config, contest *c) {
-  const int64_t b = config->batch, *in = c->network->layers.in;
-  const int64_t images[] = {b, in[0], in[1], in[2]}, logits[] = {b, config->classes};
-  const int64_t steps[] = {config->seq_len, b, config->input}, states[] = {config->seq_len, b, config->hidden};
-  if (c->network->kind->convolutional) {
-    BPPSA_TRY(fill(c->device, &c->x, config->dtype, 4, images, 1));
-    return fill(c->device, &c->seed, config->dtype, 2, logits, 1 / (double)b);
-  }
-  BPPSA_TRY(fill(c->device, &c->x, config->dtype, 3, steps, 1));
-  return fill(c->device, &c->seed, config->dtype, config->loss_all ? 3 : 2, config->loss_all ? states : states + 1,
-              1 / (double)b);
+  bppsa_network_shape x, seed;
+  c->network->kind->family->batch(c->network, config, &x, &seed);
+  BPPSA_TRY(fill(c->device, &c->x, config->dtype, x.ndim, x.shape, 1));
+  return fill(c->device, &c->seed, config->dtype, seed.ndim, seed.shape, 1 / (double)config->batch);
 }
 
 static bppsa_status measure(const bppsa_planner_request *request, const bppsa_network *network, const bppsa_device *device,
@@ -236,15 +220,18 @@ static bppsa_status measure(const bppsa_planner_request *request, const bppsa_ne
 /* Writes everything that a measurement depends on. */
 static void make_key(const bppsa_network *network, const bppsa_device *device, int64_t limit, const bppsa_network_config *c,
                      char *key) {
-  char identity[32];
+  char identity[32], inputs[BPPSA_SHAPE_TEXT], seeds[BPPSA_SHAPE_TEXT];
+  const bppsa_network_family *family = network->kind->family;
+  bppsa_network_shape x, seed;
+  family->batch(network, c, &x, &seed);
   snprintf(key, KEY_SIZE,
-           "bppsa %s %s|%s|%s|%s|threads %d|%s|%s|T %" PRId64 " B %" PRId64 " I %" PRId64 " H %" PRId64 " layers %" PRId64
+           "bppsa %s %s|%s|%s|%s|threads %d|%s|%s|inputs %s seed %s layers %" PRId64
            "|loss %s|input gradients %d|memory limit %" PRId64 "|backward %s|%s",
            BPPSA_VERSION, BPPSA_COMMIT, bppsa_device_get_name(device), bppsa_device_get_hardware(device), bppsa_simd_get()->name,
-           (int)bppsa_device_get_threads(device), network->kind->name, bppsa_dtype_name(c->dtype), c->seq_len, c->batch, c->input,
-           c->hidden, c->layers, c->loss_all ? "all" : "last", (int)c->input_gradients, limit,
-           bppsa_backward_name(c->method.backward),
-           network->kind->convolutional ? bppsa_network_identity(network, identity, sizeof identity) : "");
+           (int)bppsa_device_get_threads(device), network->kind->name, bppsa_dtype_name(c->dtype),
+           bppsa_shape_text(x.ndim, x.shape, inputs, sizeof inputs), bppsa_shape_text(seed.ndim, seed.shape, seeds, sizeof seeds),
+           family->layers(network, c), c->loss_all ? "all" : "last", (int)c->input_gradients, limit,
+           bppsa_backward_name(c->method.backward), bppsa_network_identity(network, identity, sizeof identity));
 }
 
 bppsa_status bppsa_planner_choose(const bppsa_planner_request *request, const bppsa_network *network, const bppsa_device *device,

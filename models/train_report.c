@@ -81,7 +81,7 @@ void bppsa_train_header_text(const bppsa_train_run *run, const bppsa_train_start
   bppsa_text_add(text, "loss       %s\n", bppsa_objective_text(&run->objective, c->loss_all, loss, sizeof loss));
   bppsa_text_add(text, "update     %s\n", bppsa_train_update_text(&run->train, update, sizeof update));
   bppsa_text_add(text, "gradients  %s\n", bppsa_chosen_method_text(run->chosen, &method, words, sizeof words));
-  if (run->network.kind->convolutional && method.backward == BPPSA_BACKWARD_SCAN) {
+  if (run->network.kind->family->plans && method.backward == BPPSA_BACKWARD_SCAN) {
     bppsa_text_add(text, "plan       made in %.3g s\n", run->plan_s);
   }
   bppsa_text_add(text, "machine    %s, %d threads, %s\n", bppsa_device_get_name(run->device),
@@ -184,7 +184,7 @@ static json_t *timing_json(const bppsa_train_run *run) {
   ok = ok && bppsa_json_put_real(object, "iteration_s", share * run->seconds);
   ok = ok && bppsa_json_put_real(object, "samples_per_s", run->seconds > 0 ? (double)run->samples / run->seconds : 0.0);
   ok = ok && bppsa_json_put_real(object, "total_s", r->seconds);
-  if (run->network.kind->convolutional) {
+  if (run->network.kind->family->plans) {
     ok = ok && bppsa_json_put_real(object, "plan_s", run->plan_s);
   }
   return bppsa_json_finish(object, ok);

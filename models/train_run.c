@@ -53,12 +53,6 @@ static int64_t add_field(bppsa_train_fields *f, int64_t count, const char *key, 
   return count + 1;
 }
 
-static int64_t add_number(bppsa_train_fields *f, int64_t count, const char *key, int64_t number) {
-  char text[24];
-  snprintf(text, sizeof text, "%" PRId64, number);
-  return add_field(f, count, key, text);
-}
-
 /* Says where the initial weights come from: "orthogonal", or "from weights 89abcdef" with the CRC-32 of the model's names and
  * values, which two files have in common only if they hold the same weights. */
 static const char *initial_text(const bppsa_train_run *run, char text[BPPSA_TRAIN_FIELD]) {
@@ -81,13 +75,11 @@ void bppsa_train_run_set_fields(bppsa_train_run *run) {
   const bppsa_network_config *c = &run->config;
   char text[BPPSA_TRAIN_FIELD];
   int64_t count = 0;
-  if (run->network.kind->convolutional) {
-    count = add_field(f, count, "network", bppsa_network_identity(&run->network, text, sizeof text));
-  } else {
-    count = add_field(f, count, "nonlinearity", bppsa_nonlinearity_name(c->nonlinearity));
-    count = add_field(f, count, "loss", bppsa_objective_loss(&run->objective, c->loss_all));
-    count = add_number(f, count, "hidden", c->hidden);
-    count = add_number(f, count, "layers", c->layers);
+  const char *loss = bppsa_objective_loss(&run->objective, c->loss_all);
+  bppsa_network_field fields[BPPSA_NETWORK_FIELDS];
+  const int64_t of_network = run->network.kind->family->fields(&run->network, c, loss, fields);
+  for (int64_t i = 0; i < of_network; ++i) {
+    count = add_field(f, count, fields[i].key, fields[i].text);
   }
   count = add_field(f, count, "init", initial_text(run, text));
   run->train.gradients = f->texts[count];
@@ -101,13 +93,13 @@ void bppsa_train_run_set_fields(bppsa_train_run *run) {
 
 bppsa_status bppsa_train_run_save_weights(const bppsa_train_run *run, const char *path) {
   const bppsa_model *model = run->model;
-  const bool recurrent = !run->network.kind->convolutional;
-  bppsa_metadata metadata[3] = {{"model", run->network.kind->name}};
+  const bppsa_network_kind *kind = run->network.kind;
+  bppsa_metadata metadata[3] = {{"model", kind->name}};
   int64_t known = 1;
-  if (recurrent) {
-    metadata[known++] = (bppsa_metadata){"nonlinearity", bppsa_nonlinearity_name(run->config.nonlinearity)};
+  if (kind->cell != NULL) {
+    metadata[known++] = (bppsa_metadata){"nonlinearity", bppsa_nonlinearity_name(run->config.steps.nonlinearity)};
   }
-  if (recurrent || run->objective.mse) {
+  if (kind->family->steps || run->objective.mse) {
     metadata[known++] = (bppsa_metadata){"loss", bppsa_objective_loss(&run->objective, run->config.loss_all)};
   }
   bppsa_named_view *tensors = bppsa_calloc(model->parameter_count, sizeof *tensors);

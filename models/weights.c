@@ -32,20 +32,26 @@ static bool starts(const char *text, const char *start) {
   return strncmp(text, start, strlen(start)) == 0;
 }
 
+/* Is it "linear.weight", a tensor of the head? */
+static bool is_of_head(const bppsa_network_kind *kind, const char *name) {
+  const size_t length = strlen(kind->family->head);
+  return strncmp(name, kind->family->head, length) == 0 && name[length] == '.';
+}
+
 /* Finds the network's own name of a file's tensor: *before, a dot, *rest. Returns false where it is no tensor of the network. */
 static bool own_name(const bppsa_network_kind *kind, const prefix *p, const char *name, const char **before, const char **rest) {
   *before = "";
   *rest = p->head[0] != '\0' ? rest_of(name, p->head, strlen(p->head)) : NULL;
   if (*rest != NULL) {
-    *before = "linear";
+    *before = kind->family->head;
     return true;
   }
   *rest = rest_of(name, p->stem, p->stem_length);
-  if (*rest == NULL || kind->convolutional) {
+  if (*rest == NULL || kind->family->head == NULL) {
     return *rest != NULL;
   }
   *before = starts(*rest, "weight_") || starts(*rest, "bias_") ? kind->name : "";
-  return p->head[0] == '\0' || !starts(*rest, "linear.");
+  return p->head[0] == '\0' || !is_of_head(kind, *rest);
 }
 
 static bppsa_status parse_prefix(const char *text, const bppsa_network_kind *kind, prefix *p) {
@@ -54,7 +60,7 @@ static bppsa_status parse_prefix(const char *text, const bppsa_network_kind *kin
   if (p->stem_length == 0 || (comma != NULL && (comma[1] == '\0' || strchr(comma + 1, ',') != NULL))) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--prefix: '%s', expected P or P,HEAD", text);
   }
-  if (comma != NULL && kind->convolutional) {
+  if (comma != NULL && kind->family->head == NULL) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--prefix: '%s' names a head of %s, expected P alone: its head is one of the layers",
                       text, kind->name);
   }
@@ -85,9 +91,9 @@ static bppsa_status rename_tensors(const bppsa_network_kind *kind, const prefix 
     }
   }
   /* Of several tensors with one name the first counts. */
-  for (int64_t i = 0; !kind->convolutional && p->head[0] == '\0' && i < size; ++i) {
+  for (int64_t i = 0; kind->family->head != NULL && p->head[0] == '\0' && i < size; ++i) {
     const bppsa_named_view *tensor = bppsa_safetensors_get(file, i);
-    if (starts(tensor->name, "linear.") && rest_of(tensor->name, p->stem, p->stem_length) == NULL) {
+    if (is_of_head(kind, tensor->name) && rest_of(tensor->name, p->stem, p->stem_length) == NULL) {
       list[found++] = *tensor;
     }
   }
@@ -152,9 +158,9 @@ static bool cut_end(const char *name, const char *end, char *stem) {
   return true;
 }
 
-/* The prefixes that fit a recurrent cell whose tensors stand behind `stem`: one for the cell alone, one for cell and head
- * together, and two different ones. */
-static bppsa_status try_cell(proposal *proposed, const char *stem) {
+/* The prefixes that fit a network with a head of its own whose other tensors stand behind `stem`: one for these alone, one for them
+ * and the head together, and two different ones. */
+static bppsa_status try_beside_head(proposal *proposed, const char *stem) {
   char part[STEM];
   BPPSA_TRY(try_prefix(proposed, stem, NULL));
   if (cut_end(stem, proposed->network->kind->name, part)) {
@@ -172,18 +178,13 @@ static bppsa_status try_cell(proposal *proposed, const char *stem) {
 /* Appends the --prefix with which every tensor of the network would be found, if the file has one: the name of the network's first
  * weight stands behind it. */
 static bppsa_status suggest_prefix(const bppsa_network *network, const bppsa_safetensors *file, bppsa_line *line) {
-  char first[200] = "weight_ih_l0", stem[STEM];
-  const bool convolutional = network->kind->convolutional;
+  char first[BPPSA_NETWORK_TEXT], stem[STEM];
+  const bppsa_network_family *family = network->kind->family;
   proposal proposed = {.network = network, .file = file};
-  for (int64_t i = 0; convolutional && i < network->layers.count; ++i) {
-    if (bppsa_cnn_has_weights(&network->layers.layers[i])) {
-      snprintf(first, sizeof first, "%s.weight", network->layers.layers[i].prefix);
-      break;
-    }
-  }
+  family->first_weight(network, first);
   for (int64_t i = 0; !proposed.fits && i < bppsa_safetensors_count(file); ++i) {
     if (cut_end(bppsa_safetensors_get(file, i)->name, first, stem)) {
-      BPPSA_TRY(convolutional ? try_prefix(&proposed, stem, NULL) : try_cell(&proposed, stem));
+      BPPSA_TRY(family->head == NULL ? try_prefix(&proposed, stem, NULL) : try_beside_head(&proposed, stem));
     }
   }
   if (proposed.fits) {
@@ -235,7 +236,7 @@ static bppsa_status read_metadata(const bppsa_weights_request *request, const bp
       return bppsa_fail(BPPSA_ERR_ARGUMENT, "--nonlinearity: %s contradicts the weights in %s, expected %s", asked, request->path,
                         nonlinearity);
     }
-    config->nonlinearity = relu ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
+    config->steps.nonlinearity = relu ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
   }
   /* An option may name another loss, because the loss is no part of the architecture. */
   const char *loss = bppsa_safetensors_metadata(file, "loss");
@@ -253,8 +254,8 @@ static bppsa_status describe_weights(const bppsa_weights_request *request, const
   const bppsa_status status = bppsa_network_infer(request->path, network, count, tensors, config);
   bppsa_free(tensors);
   BPPSA_TRY(status == BPPSA_ERR_FORMAT ? say_names(request, network, file) : status); /* a tensor is missing */
-  BPPSA_TRY(check_integer("--layers", request->layers, config->layers, request->path));
-  BPPSA_TRY(check_integer("--hidden", request->hidden, config->hidden, request->path));
+  BPPSA_TRY(check_integer("--layers", request->layers, config->steps.layers, request->path));
+  BPPSA_TRY(check_integer("--hidden", request->hidden, config->steps.hidden, request->path));
   config->dtype = request->dtype != NULL ? *request->dtype : config->dtype;
   return read_metadata(request, network->kind, file, config);
 }

@@ -22,7 +22,7 @@ static void test_names(void **state) {
     bppsa_network network;
     assert_int_equal(bppsa_network_open(names[i], NULL, &network), BPPSA_OK);
     assert_string_equal(network.kind->name, names[i]);
-    assert_int_equal(network.kind->convolutional, i >= 2);
+    assert_ptr_equal(network.kind->family, i < 2 ? &bppsa_network_recurrent : &bppsa_network_convolutional);
     assert_int_equal(network.layers.count > 0, i >= 2);
     bppsa_network_close(&network);
     assert_null(network.kind);
@@ -69,9 +69,9 @@ static void test_configurations(void **state) {
   assert_int_equal(bppsa_network_open("gru", NULL, &network), BPPSA_OK);
   bppsa_network_config config = bppsa_network_config_default(&network);
   const bppsa_recurrent_config usual = bppsa_recurrent_config_default();
-  assert_int_equal(config.seq_len * config.batch + config.hidden, usual.seq_len * usual.batch + usual.hidden);
+  assert_int_equal(config.steps.seq_len * config.batch + config.steps.hidden, usual.seq_len * usual.batch + usual.hidden);
   config.loss_all = true;
-  config.hidden = 7;
+  config.steps.hidden = 7;
   config.memory_limit = 12345;
   config.method.backward = BPPSA_BACKWARD_SCAN;
   const bppsa_recurrent_config made = bppsa_network_recurrent_config(&config);
@@ -86,6 +86,7 @@ static void test_configurations(void **state) {
   assert_int_equal(config.batch, 256);
   assert_int_equal(config.classes, 10);
   assert_int_equal(config.input, 3 * 32 * 32);
+  assert_int_equal(config.steps.seq_len + config.steps.hidden + config.steps.layers, 0); /* an image has no steps */
   network.weight_gradients = BPPSA_WEIGHT_GRADIENTS_SECOND_STREAM;
   config.memory_limit = 99;
   const bppsa_cnn_config cnn = bppsa_network_cnn_config(&network, &config);
@@ -123,8 +124,85 @@ static void test_match(void **state) {
   bppsa_network_close(&images);
 }
 
+/* Without weights a recurrent network takes all sizes from the data, with weights the number of steps alone. */
+static void test_fit(void **state) {
+  (void)state;
+  bppsa_network network;
+  bppsa_dataset *dataset = NULL;
+  const bppsa_dataset_options options = {.samples = 4, .seq_len = 6, .input = 3};
+  assert_int_equal(bppsa_network_open("gru", NULL, &network), BPPSA_OK);
+  assert_int_equal(bppsa_dataset_create("bitstream", &options, &dataset), BPPSA_OK);
+  bppsa_network_config config = bppsa_network_config_default(&network);
+  config.classes = 12;
+  assert_int_equal(bppsa_network_fit(&network, "W", dataset, &config), BPPSA_ERR_SHAPE); /* 1 and 3 inputs */
+  assert_int_equal(config.steps.seq_len, 1000);
+  config.input = 3;
+  assert_int_equal(bppsa_network_fit(&network, "W", dataset, &config), BPPSA_OK);
+  assert_true(config.steps.seq_len == 6 && config.input == 3 && config.classes == 12);
+  config.input = 1;
+  assert_int_equal(bppsa_network_fit(&network, NULL, dataset, &config), BPPSA_OK);
+  assert_true(config.input == 3 && config.classes == 10);
+  bppsa_dataset_destroy(dataset);
+  bppsa_network_close(&network);
+}
+
+/* ---- a family of one's own ---- */
+
+static bppsa_network_config stages_config(const bppsa_network *network) {
+  return (bppsa_network_config){.batch = (int64_t)strlen(network->kind->name)};
+}
+
+static const char *stages_describe(const bppsa_network *network, const bppsa_network_config *config, char *words, size_t size) {
+  snprintf(words, size, "%s of %d", network->kind->family->name, (int)config->batch);
+  return words;
+}
+
+static bool stages_json(const bppsa_network *network, const bppsa_network_config *config, json_t *object) {
+  (void)network;
+  return bppsa_json_put_integer(object, "stages", config->batch);
+}
+
+static bppsa_status stages_create(const bppsa_network *network, const bppsa_network_config *config, const bppsa_device *device,
+                                  bppsa_model **model) {
+  (void)config;
+  (void)device;
+  (void)model;
+  return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: not made yet", network->kind->name);
+}
+
+/* A third sort of network is a table and a row: everything asks the table. */
+static void test_family(void **state) {
+  (void)state;
+  static const bppsa_network_family stages = {.name = "chain",
+                                              .samples = "images",
+                                              .config = stages_config,
+                                              .create = stages_create,
+                                              .describe = stages_describe,
+                                              .json = stages_json};
+  static const bppsa_network_kind kind = {.name = "stage", .family = &stages};
+  const bppsa_network network = {.kind = &kind, .name = "stage"};
+  const bppsa_network_config config = bppsa_network_config_default(&network);
+  const bppsa_dataset_options options = {.samples = 4, .seq_len = 6};
+  char words[BPPSA_NETWORK_TEXT];
+  bppsa_model *model = NULL;
+  bppsa_dataset *dataset = NULL;
+  assert_string_equal(bppsa_network_describe(&network, &config, words, sizeof words), "chain of 5");
+  assert_string_equal(bppsa_network_identity(&network, words, sizeof words), "");
+  assert_int_equal(bppsa_network_create(&network, &config, NULL, &model), BPPSA_ERR_UNSUPPORTED);
+  json_t *object = json_object();
+  assert_true(bppsa_network_json(&network, &config, object));
+  assert_int_equal(json_integer_value(json_object_get(object, "stages")), 5);
+  json_decref(object);
+  assert_int_equal(bppsa_dataset_create("bitstream", &options, &dataset), BPPSA_OK);
+  assert_int_equal(bppsa_network_match(&network, &config, NULL, dataset), BPPSA_ERR_SHAPE);
+  assert_message("bitstream: sequences, expected images for stage");
+  bppsa_dataset_destroy(dataset);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_names), cmocka_unit_test(test_files), cmocka_unit_test(test_refusals),
-                                     cmocka_unit_test(test_configurations), cmocka_unit_test(test_match)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_names),    cmocka_unit_test(test_files),
+                                     cmocka_unit_test(test_refusals), cmocka_unit_test(test_configurations),
+                                     cmocka_unit_test(test_match),    cmocka_unit_test(test_fit),
+                                     cmocka_unit_test(test_family)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

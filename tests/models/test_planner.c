@@ -38,9 +38,9 @@ static void begin_on(bppsa_device *device, const char *cache, contest *c) {
   assert_int_equal(bppsa_network_open("rnn", NULL, &c->network), BPPSA_OK);
   c->device = device != NULL ? device : cpu_device(1);
   c->config = bppsa_network_config_default(&c->network);
-  c->config.seq_len = 12;
+  c->config.steps.seq_len = 12;
   c->config.batch = 2;
-  c->config.hidden = 3;
+  c->config.steps.hidden = 3;
 }
 
 static void begin(const char *cache, contest *c) {

@@ -52,8 +52,8 @@ static void test_architecture(void **state) {
   loaded l;
   save(BPPSA_F64, "", 2, metadata);
   assert_int_equal(load(&(bppsa_weights_request){.path = PATH}, &l), BPPSA_OK);
-  assert_true(l.config.hidden == HIDDEN && l.config.input == 1 && l.config.layers == 1 && l.config.classes == 4);
-  assert_true(l.config.dtype == BPPSA_F64 && l.config.loss_all && l.config.nonlinearity == BPPSA_NONLINEARITY_RELU);
+  assert_true(l.config.steps.hidden == HIDDEN && l.config.input == 1 && l.config.steps.layers == 1 && l.config.classes == 4);
+  assert_true(l.config.dtype == BPPSA_F64 && l.config.loss_all && l.config.steps.nonlinearity == BPPSA_NONLINEARITY_RELU);
   unload(&l);
   assert_int_equal(load(&(bppsa_weights_request){.path = PATH, .dtype = &f32, .loss_given = true}, &l), BPPSA_OK);
   assert_true(l.config.dtype == BPPSA_F32 && !l.config.loss_all);
@@ -67,7 +67,7 @@ static void test_contradictions(void **state) {
   save(BPPSA_F32, "", 1, &metadata);
   assert_int_equal(load(&(bppsa_weights_request){.path = PATH, .hidden = 5}, &l), BPPSA_ERR_ARGUMENT);
   assert_message("--hidden: 5 contradicts the weights in " PATH ", expected 3");
-  assert_int_equal(l.config.hidden, 20); /* untouched */
+  assert_int_equal(l.config.steps.hidden, 20); /* untouched */
   unload(&l);
   assert_int_equal(load(&(bppsa_weights_request){.path = PATH, .layers = 2}, &l), BPPSA_ERR_ARGUMENT);
   assert_message("--layers: 2 contradicts");
@@ -84,7 +84,7 @@ static void test_prefix(void **state) {
   loaded l;
   save(BPPSA_F32, "net.", 0, NULL);
   assert_int_equal(load(&(bppsa_weights_request){.path = PATH, .prefix = "net"}, &l), BPPSA_OK);
-  assert_int_equal(l.config.hidden, HIDDEN);
+  assert_int_equal(l.config.steps.hidden, HIDDEN);
   unload(&l);
   assert_int_equal(load(&(bppsa_weights_request){.path = PATH, .propose_prefix = true}, &l), BPPSA_ERR_FORMAT);
   assert_message("did you mean --prefix net?");
@@ -106,7 +106,7 @@ static void test_rounding(void **state) {
     loaded l;
     save(BPPSA_F64, "", 0, NULL);
     assert_int_equal(load(&request, &l), BPPSA_OK);
-    l.config.seq_len = 4;
+    l.config.steps.seq_len = 4;
     assert_int_equal(bppsa_network_create(&l.network, &l.config, device, &model), BPPSA_OK);
     assert_int_equal(bppsa_weights_set(&request, &l.network, l.file, model, &rounded), BPPSA_OK);
     assert_int_equal(rounded, i == 0);
@@ -128,7 +128,7 @@ static void test_values(void **state) {
   save(BPPSA_F64, "", 0, NULL);
   assert_int_equal(bppsa_device_create("cpu", 1, &device), BPPSA_OK);
   assert_int_equal(load(&request, &l), BPPSA_OK);
-  l.config.seq_len = 4;
+  l.config.steps.seq_len = 4;
   assert_int_equal(bppsa_network_create(&l.network, &l.config, device, &model), BPPSA_OK);
   const bppsa_view *tensor = bppsa_safetensors_find(l.file, "rnn.weight_hh_l0");
   bppsa_view_set(tensor, 2, 1e300);
