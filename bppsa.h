@@ -23,6 +23,8 @@
 #include "core/status.h"
 #include "core/threads.h"
 #include "core/view.h"
+#include "distributed/data_parallel.h"
+#include "distributed/reduction.h"
 #include "distributed/scan.h"
 #include "gru/gru.h"
 #include "jacobian/apply.h"

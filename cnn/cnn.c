@@ -92,21 +92,18 @@ const uint8_t *bppsa_cnn_mask(const bppsa_model *model, int64_t i) {
   return i >= 0 && i < n->network.count ? n->layers[i].mask : NULL;
 }
 
-/* Sets masked weights to 0 before a pass, and their gradients after it. */
-static void apply_masks(const cnn *n, bool gradients) {
-  for (int64_t i = 0; i < n->network.count; ++i) {
-    const cnn_layer *layer = &n->layers[i];
-    if (layer->mask == NULL) {
-      continue;
-    }
-    const int64_t count = bppsa_view_count(&n->base.parameters[layer->weight].value);
-    void *w = bppsa_cnn_weight(n, layer, gradients);
-    for (int64_t k = 0; k < count; ++k) {
-      if (layer->mask[k] == 0 && n->config.dtype == BPPSA_F32) {
-        ((float *)w)[k] = 0;
-      } else if (layer->mask[k] == 0) {
-        ((double *)w)[k] = 0;
-      }
+/* Sets a layer's masked weights to 0, or their gradients. */
+static void apply_mask(const cnn *n, const cnn_layer *layer, bool gradients) {
+  if (layer->mask == NULL) {
+    return;
+  }
+  const int64_t count = bppsa_view_count(&n->base.parameters[layer->weight].value);
+  void *w = bppsa_cnn_weight(n, layer, gradients);
+  for (int64_t k = 0; k < count; ++k) {
+    if (layer->mask[k] == 0 && n->config.dtype == BPPSA_F32) {
+      ((float *)w)[k] = 0;
+    } else if (layer->mask[k] == 0) {
+      ((double *)w)[k] = 0;
     }
   }
 }
@@ -133,8 +130,8 @@ static void forward_layer(const cnn *n, const cnn_layer *layer, const void *x) {
 }
 
 static void forward_here(const cnn *n) {
-  apply_masks(n, false);
   for (int64_t i = 0; i < n->network.count; ++i) {
+    apply_mask(n, &n->layers[i], false);
     forward_layer(n, &n->layers[i], bppsa_cnn_input(n, i));
   }
 }
@@ -186,10 +183,13 @@ static void backward_layer(const cnn *n, int64_t t) {
   }
 }
 
-static void weight_gradient(const cnn *n, const cnn_layer *layer, const void *dy, const void *x) {
+/* The gradients of the weights of layer i, from 0, which end its part of the pass. */
+static void weight_gradient(const cnn *n, int64_t i) {
+  const cnn_layer *layer = &n->layers[i];
   if (layer->weight < 0) {
     return;
   }
+  const void *dy = i == n->elements ? n->seed : bppsa_cnn_gradient(n, i + 1), *x = bppsa_cnn_input(n, i);
   void *dw = bppsa_cnn_weight(n, layer, true), *db = bppsa_cnn_bias(n, layer, true);
   if (layer->about->op.kind == BPPSA_OPERATOR_CONV2D) {
     bppsa_conv_weight_gradient(&layer->conv, n->batch, dy, x, n->scratch, n->sums, dw, db);
@@ -197,6 +197,8 @@ static void weight_gradient(const cnn *n, const cnn_layer *layer, const void *dy
     const bppsa_linear l = bppsa_cnn_linear(n, layer, n->batch);
     bppsa_linear_weight_gradient(&l, dy, x, dw, db, n->sums);
   }
+  apply_mask(n, layer, true);
+  bppsa_model_ready(&n->base, layer->weight, db != NULL ? 2 : 1);
 }
 
 /* Computes the values of J_tᵀ that the scan multiplies. */
@@ -224,7 +226,7 @@ static bppsa_status backward_here(cnn *n) {
   if (n->elements > 0 || n->config.input_gradients) {
     bppsa_linear_input_gradient(&l, n->seed, bppsa_cnn_weight(n, head, false), bppsa_cnn_gradient(n, n->elements));
   }
-  weight_gradient(n, head, n->seed, bppsa_cnn_input(n, n->elements));
+  weight_gradient(n, n->elements);
   if (n->scan != NULL) {
     BPPSA_TRY(bppsa_cnn_run_scan(n));
   }
@@ -232,9 +234,13 @@ static bppsa_status backward_here(cnn *n) {
     if (n->scan == NULL && (t > 1 || n->config.input_gradients)) {
       backward_layer(n, t);
     }
-    weight_gradient(n, &n->layers[t - 1], bppsa_cnn_gradient(n, t), bppsa_cnn_input(n, t - 1));
+    if (t > n->delayed) {
+      weight_gradient(n, t - 1);
+    }
   }
-  apply_masks(n, true);
+  for (int64_t i = 0; i < n->delayed; ++i) {
+    weight_gradient(n, i);
+  }
   return BPPSA_OK;
 }
 
@@ -248,6 +254,21 @@ static bppsa_status backward(bppsa_model *model, const bppsa_view *seed) {
   BPPSA_TRY(n->gpu != NULL ? bppsa_cnn_cuda_backward(n) : backward_here(n));
   n->base.redone = n->scan != NULL ? n->scan->redone : 0;
   n->backward_done = true;
+  return BPPSA_OK;
+}
+
+static bppsa_status delay(bppsa_model *model, int64_t k, int64_t *parameters) {
+  cnn *n = (cnn *)model;
+  int64_t layers = 0, first = n->layers[n->elements].weight;
+  n->delayed = 0;
+  for (int64_t i = 0; i < n->elements && layers < k; ++i) {
+    layers += n->layers[i].weight >= 0 ? 1 : 0;
+    n->delayed = i + 1;
+  }
+  for (int64_t i = n->elements - 1; i >= n->delayed; --i) {
+    first = n->layers[i].weight >= 0 ? n->layers[i].weight : first;
+  }
+  *parameters = n->delayed > 0 ? first : 0;
   return BPPSA_OK;
 }
 
@@ -321,4 +342,5 @@ const bppsa_model_ops bppsa_cnn_ops = {.name = "cnn",
                                        .backward = backward,
                                        .input_gradients = input_gradients,
                                        .find_nonfinite = find_nonfinite,
+                                       .delay = delay,
                                        .destroy = bppsa_cnn_destroy};

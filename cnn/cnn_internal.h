@@ -39,6 +39,7 @@ typedef struct {
   int64_t batch;        /* b of the latest forward pass; 0 before it */
   const void *x, *seed; /* borrowed; seed NULL before a backward pass */
   bool backward_done;
+  int64_t delayed;                   /* the weight gradients of layers before this one come last (bppsa_model_delay) */
   cnn_layer *layers;                 /* size network.count; the last is the head, the others are t = 1 .. n */
   int64_t elements;                  /* n */
   int64_t *offsets;                  /* of g_t for one sample, size n + 2; on a GPU with BP there are gaps */

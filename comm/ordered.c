@@ -28,6 +28,11 @@ struct bppsa_ordered_sum {
   vector **nodes; /* sums that this rank holds and has not yet added into a parent node; NULL for all other nodes */
   vector *spare;
   int64_t held, most_held;
+  /* How far the reduction is: the left node of the next pair, and the message of the present pair. */
+  bool reducing;
+  int32_t level;
+  int64_t left;
+  bppsa_comm_request *request;
 };
 
 /* ---- vectors ---- */
@@ -89,21 +94,42 @@ static void climb(bppsa_ordered_sum *s, int32_t level, int64_t k) {
   }
 }
 
-/* Sends the right half of a node to the rank that holds the left half. */
-static bppsa_status bring_together(bppsa_ordered_sum *s, int32_t level, int64_t left) {
-  vector **r = node(s, level, left + 1);
-  const int32_t to = owner(s, level, left), from = owner(s, level, left + 1);
-  if (s->rank == from) {
-    const bppsa_view view = view_of(s, *r);
-    BPPSA_TRY(bppsa_comm_send(s->comm, to, s->tag, &view));
-    give_vector(s, r);
-  } else if (s->rank == to) {
-    BPPSA_TRY(take_vector(s, r));
-    const bppsa_view view = view_of(s, *r);
-    BPPSA_TRY(bppsa_comm_recv(s->comm, from, s->tag, &view));
-    climb(s, level, left);
+/* ---- messages ---- */
+
+/* Moves on to the next pair of nodes of which this rank holds exactly one; false: there is none. All ranks go through the pairs in
+ * the same order, so no two of them wait for each other. */
+static bool find_pair(bppsa_ordered_sum *s) {
+  for (; s->level < s->levels; ++s->level, s->left = 0) {
+    for (; s->left + 1 < s->width[s->level]; s->left += 2) {
+      const int32_t to = owner(s, s->level, s->left), from = owner(s, s->level, s->left + 1);
+      if (to != from && (s->rank == to || s->rank == from)) {
+        return true;
+      }
+    }
   }
-  return BPPSA_OK;
+  return false;
+}
+
+/* Begins the message that carries the right half of the present pair to the rank of the left half. */
+static bppsa_status begin_pair(bppsa_ordered_sum *s) {
+  vector **r = node(s, s->level, s->left + 1);
+  const int32_t to = owner(s, s->level, s->left), from = owner(s, s->level, s->left + 1);
+  if (s->rank == to) {
+    BPPSA_TRY(take_vector(s, r));
+  }
+  const bppsa_view view = view_of(s, *r);
+  return s->rank == to ? bppsa_comm_irecv(s->comm, from, s->tag, &view, &s->request)
+                       : bppsa_comm_isend(s->comm, to, s->tag, &view, &s->request);
+}
+
+/* Takes what the finished message of the present pair brought, or frees what it carried away. */
+static void end_pair(bppsa_ordered_sum *s) {
+  if (s->rank == owner(s, s->level, s->left)) {
+    climb(s, s->level, s->left);
+  } else {
+    give_vector(s, node(s, s->level, s->left + 1));
+  }
+  s->left += 2;
 }
 
 /* ---- the interface ---- */
@@ -175,6 +201,7 @@ void bppsa_ordered_sum_destroy(bppsa_ordered_sum *s) {
   if (s == NULL) {
     return;
   }
+  bppsa_comm_cancel(1, &s->request);
   for (int64_t i = 0; s->nodes != NULL && i <= s->first_of[s->levels]; ++i) {
     bppsa_free(s->nodes[i]);
   }
@@ -225,32 +252,66 @@ bppsa_status bppsa_ordered_sum_add(bppsa_ordered_sum *s, int64_t block, const bp
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_ordered_sum_finish(bppsa_ordered_sum *s, const bppsa_view *result) {
-  BPPSA_REQUIRE(s != NULL && result != NULL);
-  BPPSA_TRY(check_vector(s, result));
+static bppsa_status check_added(const bppsa_ordered_sum *s) {
   for (int64_t i = 0; i < s->blocks; ++i) {
     if (s->owners[i] == s->rank && !s->added[i]) {
       return bppsa_fail(BPPSA_ERR_ARGUMENT, "ordered sum: block %" PRId64 " of rank %d was not added", i, s->rank);
     }
   }
-  /* All ranks handle the messages in the same order, so no two ranks wait for each other. */
-  for (int32_t level = 0; level < s->levels; ++level) {
-    for (int64_t left = 0; left + 1 < s->width[level]; left += 2) {
-      if (owner(s, level, left) != owner(s, level, left + 1)) {
-        BPPSA_TRY(bring_together(s, level, left));
-      }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_ordered_sum_reduce(bppsa_ordered_sum *s, bool wait, bool *done) {
+  BPPSA_REQUIRE(s != NULL && done != NULL);
+  if (!s->reducing) {
+    BPPSA_TRY(check_added(s));
+    s->reducing = true;
+    s->level = 0;
+    s->left = 0;
+  }
+  bool here = true; /* the present message is done */
+  while (s->request != NULL || find_pair(s)) {
+    if (s->request == NULL) {
+      BPPSA_TRY(begin_pair(s));
     }
+    BPPSA_TRY(wait ? bppsa_comm_wait(&s->request) : bppsa_comm_test(&s->request, &here));
+    if (!here) {
+      break;
+    }
+    end_pair(s);
+  }
+  *done = here;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_ordered_sum_ibroadcast(bppsa_ordered_sum *s, const bppsa_view *result, bppsa_comm_request **request) {
+  BPPSA_REQUIRE(s != NULL && result != NULL && request != NULL);
+  BPPSA_TRY(check_vector(s, result));
+  if (!s->reducing || s->request != NULL || find_pair(s)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "ordered sum: a broadcast before its reduction is done, expected it afterwards");
   }
   vector **root = node(s, s->levels, 0);
   if (*root != NULL) {
     BPPSA_TRY(bppsa_memory_put(device_of(s, result), result->data, (*root)->data, s->bytes));
     give_vector(s, root);
   }
+  *request = NULL;
   if (s->comm != NULL) {
-    BPPSA_TRY(bppsa_comm_broadcast(s->comm, s->owners[0], result));
+    BPPSA_TRY(bppsa_comm_ibroadcast(s->comm, s->owners[0], result, request));
   }
   memset(s->added, 0, (size_t)s->blocks * sizeof *s->added);
+  s->reducing = false;
   return BPPSA_OK;
+}
+
+bppsa_status bppsa_ordered_sum_finish(bppsa_ordered_sum *s, const bppsa_view *result) {
+  BPPSA_REQUIRE(s != NULL && result != NULL);
+  bool done = false;
+  bppsa_comm_request *request = NULL;
+  BPPSA_TRY(check_vector(s, result));
+  BPPSA_TRY(bppsa_ordered_sum_reduce(s, true, &done));
+  BPPSA_TRY(bppsa_ordered_sum_ibroadcast(s, result, &request));
+  return bppsa_comm_wait(&request);
 }
 
 int64_t bppsa_ordered_sum_vectors(const bppsa_ordered_sum *s) {

@@ -34,6 +34,14 @@ void bppsa_ordered_sum_destroy(bppsa_ordered_sum *sum); /* NULL is legal */
  * block belongs to another rank or was added before. ERR_SHAPE: another dtype or count. ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_ordered_sum_add(bppsa_ordered_sum *sum, int64_t block, const bppsa_view *vector);
 
+/* The two halves of bppsa_ordered_sum_finish, for sums that are computed beside other work. `reduce` brings the sum to the rank of
+ * block 0: each call goes as far as it can without waiting, or to the end (`wait`); *done says whether this rank's part is over.
+ * Several sums with different tags may be under way at once. `ibroadcast` then begins the collective broadcast of the sum to
+ * `result`, which is borrowed until the request is done, and the object is ready for the next sum; with a comm of NULL the request
+ * is NULL. Errors as below. */
+bppsa_status bppsa_ordered_sum_reduce(bppsa_ordered_sum *sum, bool wait, bool *done);
+bppsa_status bppsa_ordered_sum_ibroadcast(bppsa_ordered_sum *sum, const bppsa_view *result, bppsa_comm_request **request);
+
 /* Writes the sum over all blocks to result, on every rank; collective. Afterwards the object can compute the next sum; after a
  * failure it can only be destroyed.
  * ERR_ARGUMENT: a block of this rank was not added. ERR_SHAPE, ERR_MEMORY, ERR_COMM, ERR_CUDA. */

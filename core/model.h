@@ -61,7 +61,16 @@ typedef struct {
 
   void (*destroy)(bppsa_model *model);
   bppsa_status (*count)(bppsa_model *model); /* brings model->redone up to date; NULL: it always is */
+  /* bppsa_model_delay, with a checked k. NULL: the model cannot. */
+  bppsa_status (*delay)(bppsa_model *model, int64_t k, int64_t *parameters);
 } bppsa_model_ops;
+
+/* Called by a backward pass in host memory, in the pass's thread, as soon as the gradients of parameters first .. first + count - 1
+ * are complete: once for every parameter. */
+typedef struct {
+  void (*ready)(void *context, int64_t first, int64_t count); /* NULL: nothing is called */
+  void *context;
+} bppsa_gradient_listener;
 
 struct bppsa_model {
   const bppsa_model_ops *ops;
@@ -72,6 +81,7 @@ struct bppsa_model {
   /* Scan products found useless and redone step by step since creation (scan/scan.h); bppsa_model_update_redone brings it up to
    * date. */
   int64_t redone;
+  bppsa_gradient_listener listener; /* set by the caller; a model on a GPU ignores it */
 
   const bppsa_device *device; /* NULL: the host; the fields below are then 0 */
   /* GPU memory, owned: the parameters one behind the other, at the same distances as their views; gaps hold 0 */
@@ -89,6 +99,12 @@ bppsa_status bppsa_model_update_redone(bppsa_model *model);        /* brings mod
  * value is beyond f32; ERR_SHAPE: its shape disagrees; ERR_CUDA. Nothing is changed on failure. */
 bppsa_status bppsa_model_set(bppsa_model *model, const char *where, int64_t count, const bppsa_named_view *values);
 
+/* Puts off the weight gradients of the first k layers that have weights (k < 0: of none, >= their number: of all but the head's):
+ * later backward passes compute them last, the first layer's first ("reverse first-k" of ooo-backprop). No bit changes.
+ * *parameters: the number of parameters put off; they are the first ones. ERR_UNSUPPORTED: the model computes them together with
+ * the gradients between layers. */
+bppsa_status bppsa_model_delay(bppsa_model *model, int64_t k, int64_t *parameters);
+
 /* True, with *where filled, if a parameter's value (gradient = false) or gradient is not finite. Looks at the views as they are. */
 bool bppsa_model_parameter_nonfinite(const bppsa_model *model, bool gradient, bppsa_nonfinite *where);
 
@@ -96,6 +112,13 @@ bool bppsa_model_parameter_nonfinite(const bppsa_model *model, bool gradient, bp
 bppsa_status bppsa_model_fail_nonfinite(bppsa_model *model, const char *what);
 
 void bppsa_model_destroy(bppsa_model *model); /* NULL is legal */
+
+/* For models: tells the listener, if there is one, that gradients are complete. */
+static inline void bppsa_model_ready(const bppsa_model *model, int64_t first, int64_t count) {
+  if (model->listener.ready != NULL) {
+    model->listener.ready(model->listener.context, first, count);
+  }
+}
 
 #ifdef __cplusplus
 }

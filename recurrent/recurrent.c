@@ -102,11 +102,18 @@ static bppsa_status count(bppsa_model *model) {
   return BPPSA_OK;
 }
 
+static void gradients_ready(const recurrent_network *n, int64_t first, int64_t count) {
+  if (n->gpu == NULL) { /* a GPU has only been given the work */
+    bppsa_model_ready(&n->base, first, count);
+  }
+}
+
 /* All layers, from g_T and u of the top layer in n->g. Redone products are not counted here, because counting on a GPU waits. */
 static bppsa_status backward_layers(recurrent_network *n) {
   n->backward_done = true;
   for (int64_t l = n->config.layers - 1; l >= 0; --l) {
     BPPSA_TRY(n->backend->backward(n, l));
+    gradients_ready(n, l * PARAMETERS_PER_LAYER, PARAMETERS_PER_LAYER);
     if (l > 0) {
       BPPSA_TRY(n->backend->pass_down(n, l));
     }
@@ -126,6 +133,8 @@ static bppsa_status backward(bppsa_model *model, const bppsa_view *seed) {
   n->seed = seed->data;
   BPPSA_TRY(n->backend->seed(n));
   BPPSA_TRY(n->backend->head_gradients(n));
+  const int64_t head = n->config.layers * PARAMETERS_PER_LAYER;
+  gradients_ready(n, head, n->base.parameter_count - head);
   return backward_layers(n);
 }
 

@@ -144,6 +144,18 @@ bppsa_status bppsa_batch_loss(bppsa_batch *batch, bppsa_loss_result *result) {
              : bppsa_cross_entropy(batch->device, &batch->logits, batch->labels, seed, result);
 }
 
+bppsa_status bppsa_batch_loss_part(bppsa_batch *batch, int64_t samples, bppsa_loss_result *result) {
+  const bppsa_view *seed = batch->dlogits.data == NULL ? NULL : &batch->dlogits;
+  const bppsa_dataset *dataset = batch->dataset;
+  const bppsa_view targets = dataset->real_targets ? bppsa_batch_targets(batch) : (bppsa_view){0};
+  const bppsa_loss_rows rows = {.labels = batch->labels,
+                                .targets = dataset->real_targets ? &targets : NULL,
+                                .ignores = dataset->ignores,
+                                .ignored = dataset->ignored,
+                                .mean_rows = samples * (bppsa_batch_rows(batch) / batch->count)};
+  return bppsa_loss_part(batch->device, &batch->logits, &rows, seed, result);
+}
+
 void bppsa_batch_describe(const bppsa_batch *batch, const bppsa_nonfinite *found, bppsa_line *line) {
   const char *comma = " in";
   bppsa_line_add(line, "non-finite %s", found->what);
@@ -159,7 +171,7 @@ void bppsa_batch_describe(const bppsa_batch *batch, const bppsa_nonfinite *found
     comma = ",";
   }
   if (found->sample >= 0 && found->sample < batch->count) {
-    bppsa_line_add(line, "%s sample %lld of the batch (data set index %lld)", comma, (long long)found->sample,
+    bppsa_line_add(line, "%s sample %lld of the batch (data set index %lld)", comma, (long long)(batch->first + found->sample),
                    (long long)batch->indices[found->sample]);
   }
 }

@@ -41,6 +41,7 @@ typedef struct {
   bppsa_view targets;
   bppsa_buffer own_targets; /* memory of `targets` if the model is in host memory */
   int64_t *indices;         /* of the samples in the present batch, size capacity, in host memory */
+  int64_t first;            /* samples of the whole batch in front of these, if these are a part of it; for messages */
   bppsa_view x_view;        /* x of the present batch */
   bppsa_view logits;        /* of the latest forward pass, owned by the model */
   bppsa_view dlogits;       /* seed of the present batch */
@@ -62,6 +63,8 @@ bppsa_status bppsa_batch_forward(bppsa_batch *batch);
  * GPU and leaves the result in gpu.device_result; loss waits for it. */
 bppsa_status bppsa_batch_queue_loss(bppsa_batch *batch);
 bppsa_status bppsa_batch_loss(bppsa_batch *batch, bppsa_loss_result *result);
+/* The same for a part of a whole batch of so many samples (bppsa_loss_part); ignored rows count in its mean. */
+bppsa_status bppsa_batch_loss_part(bppsa_batch *batch, int64_t samples, bppsa_loss_result *result);
 
 /* Appends "non-finite WHAT in layer 0, time step 37, sample 5 of the batch (data set index 1234)": the first value that the model
  * finds, else a parameter's gradient, else `otherwise`. */

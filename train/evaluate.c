@@ -5,10 +5,15 @@
 #include "train/blocks.h"
 #include "train/evaluate_internal.h"
 
-bppsa_status bppsa_batch_evaluate(bppsa_batch *batch, int64_t first, int64_t count, const bppsa_evaluation_sink *sink,
-                                  bppsa_evaluation *result) {
-  double loss = 0.0;
-  int64_t correct = 0, rows = 0;
+bppsa_evaluation bppsa_batch_evaluation(const bppsa_batch_sums *sums, int64_t samples) {
+  return (bppsa_evaluation){.loss = sums->rows > 0 ? sums->loss / (double)sums->rows : 0.0,
+                            .accuracy = bppsa_accuracy(sums->correct, sums->rows),
+                            .samples = samples};
+}
+
+bppsa_status bppsa_batch_evaluate_sums(bppsa_batch *batch, int64_t first, int64_t count, const bppsa_evaluation_sink *sink,
+                                       bppsa_batch_sums *sums) {
+  bppsa_batch_sums all = {0};
   for (int64_t done = 0; done < count; done += batch->count) {
     const int64_t size = bppsa_min(batch->capacity, count - done);
     for (int64_t i = 0; i < size; ++i) {
@@ -26,12 +31,19 @@ bppsa_status bppsa_batch_evaluate(bppsa_batch *batch, int64_t first, int64_t cou
                         (long long)(first + done + size - 1), line.text);
     }
     BPPSA_TRY(sink == NULL ? BPPSA_OK : sink->each(sink->context, &batch->logits));
-    loss += part.loss * (double)part.rows;
-    correct += part.correct;
-    rows += part.rows;
+    all.loss += part.loss * (double)part.rows;
+    all.correct += part.correct;
+    all.rows += part.rows;
   }
-  *result = (bppsa_evaluation){
-      .loss = rows > 0 ? loss / (double)rows : 0.0, .accuracy = bppsa_accuracy(correct, rows), .samples = count};
+  *sums = all;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_batch_evaluate(bppsa_batch *batch, int64_t first, int64_t count, const bppsa_evaluation_sink *sink,
+                                  bppsa_evaluation *result) {
+  bppsa_batch_sums sums;
+  BPPSA_TRY(bppsa_batch_evaluate_sums(batch, first, count, sink, &sums));
+  *result = bppsa_batch_evaluation(&sums, count);
   return BPPSA_OK;
 }
 

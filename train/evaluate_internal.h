@@ -5,6 +5,16 @@
 #include "train/batch.h"
 #include "train/evaluate.h"
 
+/* Sums over the samples of an evaluation. */
+typedef struct {
+  double loss; /* Σ of the rows' losses */
+  int64_t correct, rows;
+} bppsa_batch_sums;
+
+bppsa_evaluation bppsa_batch_evaluation(const bppsa_batch_sums *sums, int64_t samples);
+/* bppsa_evaluate_each, before its sums become means. */
+bppsa_status bppsa_batch_evaluate_sums(bppsa_batch *batch, int64_t first, int64_t count, const bppsa_evaluation_sink *sink,
+                                       bppsa_batch_sums *sums);
 /* bppsa_evaluate_each with existing buffers, batch->capacity samples at a time. */
 bppsa_status bppsa_batch_evaluate(bppsa_batch *batch, int64_t first, int64_t count, const bppsa_evaluation_sink *sink,
                                   bppsa_evaluation *result);

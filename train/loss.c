@@ -97,7 +97,8 @@ static bppsa_status on_cpu(const bppsa_device *device, const bppsa_loss_job *job
   enum { LOGIT_FLOPS = 80 }; /* an exponential takes as long as so many FLOP of a kernel */
   const bppsa_view *logits = job->logits;
   const int64_t size = bppsa_block_terms(job->rows, ROWS_PER_BLOCK), blocks = (job->rows - 1) / size + 1;
-  const int64_t terms = counted * (job->labels == NULL ? logits->shape[logits->ndim - 1] : 1);
+  const int64_t mean_rows = job->mean_rows > 0 ? job->mean_rows : counted;
+  const int64_t terms = mean_rows * (job->labels == NULL ? logits->shape[logits->ndim - 1] : 1);
   double losses[BPPSA_BLOCKS];
   int64_t corrects[BPPSA_BLOCKS];
   const block_losses all = {job, 1.0 / (double)terms, size, losses, corrects};
@@ -171,6 +172,30 @@ bppsa_status bppsa_mean_squared_error(const bppsa_device *device, const bppsa_vi
   const int64_t rows = bppsa_view_count(outputs) / outputs->shape[outputs->ndim - 1];
   const bppsa_loss_job job = {.logits = outputs, .seed = seed, .rows = rows, .targets = targets->data};
   return (outputs->device == BPPSA_CPU ? on_cpu : on_gpu)(device, &job, rows, result);
+}
+
+bppsa_status bppsa_loss_part(const bppsa_device *device, const bppsa_view *outputs, const bppsa_loss_rows *rows,
+                             const bppsa_view *seed, bppsa_loss_result *result) {
+  BPPSA_REQUIRE(outputs != NULL && rows != NULL && result != NULL);
+  BPPSA_REQUIRE((rows->labels == NULL) != (rows->targets == NULL));
+  if (rows->mean_rows < 1 || outputs->device != BPPSA_CPU) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "loss of a part of %lld rows in %s memory, expected 1 or more in host memory",
+                      (long long)rows->mean_rows, outputs->device == BPPSA_CPU ? "host" : "GPU");
+  }
+  bppsa_loss_job job = {.logits = outputs,
+                        .seed = seed,
+                        .labels = rows->labels,
+                        .ignores = rows->ignores,
+                        .ignored = rows->ignored,
+                        .mean_rows = rows->mean_rows};
+  if (rows->labels != NULL) {
+    return cross_entropy(device, &job, result);
+  }
+  BPPSA_TRY(check_views(device, outputs, seed));
+  BPPSA_TRY(check_targets(outputs, rows->targets));
+  job.targets = rows->targets->data;
+  job.rows = bppsa_view_count(outputs) / outputs->shape[outputs->ndim - 1];
+  return on_cpu(device, &job, job.rows, result);
 }
 
 double bppsa_accuracy(int64_t correct, int64_t rows) {

@@ -45,6 +45,21 @@ bppsa_status bppsa_cross_entropy_ignoring(const bppsa_device *device, const bpps
 bppsa_status bppsa_mean_squared_error(const bppsa_device *device, const bppsa_view *outputs, const bppsa_view *targets,
                                       const bppsa_view *seed, bppsa_loss_result *result);
 
+/* What the rows of a part of a batch are compared with, and how many rows the batch has. */
+typedef struct {
+  const int64_t *labels; /* for the cross-entropy, one for each row, in host memory; NULL: mean squared error of `targets` */
+  const bppsa_view *targets;
+  bool ignores; /* rows with the label `ignored` are left out, but count among mean_rows */
+  int64_t ignored;
+  int64_t mean_rows; /* the mean is over so many rows, >= 1 */
+} bppsa_loss_rows;
+
+/* A part's share of the loss of a batch: result->loss and the seed are divided by mean_rows instead of the part's own rows, so
+ * that the shares of all parts add up to the loss of the batch. result->correct and result->rows are the part's own. In host
+ * memory only. ERR_UNSUPPORTED: on a GPU; otherwise the errors above. */
+bppsa_status bppsa_loss_part(const bppsa_device *device, const bppsa_view *outputs, const bppsa_loss_rows *rows,
+                             const bppsa_view *seed, bppsa_loss_result *result);
+
 #ifdef __cplusplus
 }
 #endif

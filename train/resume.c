@@ -7,11 +7,14 @@
 
 #include "core/alloc.h"
 #include "core/decimal.h"
+#include "core/json.h"
 #include "train/trainer_internal.h"
 
 enum { STORED = 6, STEPS_BETWEEN = 100 };
 
 #define OPTIMIZER_PREFIX "optimizer."
+#define REDUCTION "reduction"
+#define ONE_RANK "one rank without --ranks"
 
 /* ---- the description of a run ---- */
 
@@ -68,7 +71,7 @@ static bppsa_status describe(bppsa_training *run, int64_t *count) {
       {"warmup", NULL, false, 0, (uint64_t)rate->warmup},
   };
   const int64_t n = (int64_t)(sizeof own / sizeof own[0]);
-  run->fields = bppsa_calloc(config->field_count + n + 1, sizeof *run->fields);
+  run->fields = bppsa_calloc(config->field_count + n + 2, sizeof *run->fields);
   run->texts = bppsa_calloc(n, sizeof *run->texts);
   if (run->fields == NULL || run->texts == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -85,6 +88,10 @@ static bppsa_status describe(bppsa_training *run, int64_t *count) {
     run->fields[config->field_count + i] = (bppsa_metadata){own[i].key, own[i].text != NULL ? own[i].text : run->texts[i]};
   }
   *count = config->field_count + n;
+  if (run->ranks != NULL) {
+    run->reduction = &run->fields[(*count)++];
+    *run->reduction = (bppsa_metadata){REDUCTION, config->reduction};
+  }
   if (run->model->device != NULL) {
     run->fields[(*count)++] = (bppsa_metadata){"device", "cuda"};
   }
@@ -132,10 +139,15 @@ static bppsa_status list_tensors(bppsa_training *run, int64_t *count) {
   return BPPSA_OK;
 }
 
+/* Opens the directory on the first rank; the others need only the list of tensors. */
 static bppsa_status open_checkpoint(bppsa_training *run) {
   bppsa_checkpoint_contents contents = {0};
-  BPPSA_TRY(describe(run, &contents.field_count));
   BPPSA_TRY(list_tensors(run, &contents.tensor_count));
+  run->tensor_count = contents.tensor_count;
+  if (!run->first) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(describe(run, &contents.field_count));
   contents.fields = run->fields;
   contents.tensors = run->tensors;
   return bppsa_checkpoint_open(run->config->checkpoint, &contents, &run->checkpoint);
@@ -227,7 +239,7 @@ static int64_t whole(double value) {
 static bppsa_status check_counts(const bppsa_training *run) {
   const bppsa_stored *s = &run->stored;
   const bppsa_dataset *data = run->dataset;
-  const int64_t batch = run->batch.capacity, per_epoch = (run->samples - 1) / batch + 1, step = s->cursor[0];
+  const int64_t batch = run->most, per_epoch = (run->samples - 1) / batch + 1, step = s->cursor[0];
   const int64_t epoch = step == 0 ? 0 : (step - 1) / per_epoch + 1, steps = step == 0 ? 0 : step - (epoch - 1) * per_epoch;
   const int64_t complete = steps == per_epoch ? epoch : epoch > 0 ? epoch - 1 : 0;
   const int64_t samples = steps == per_epoch ? run->samples : steps * batch, position = steps == per_epoch ? 0 : samples;
@@ -284,18 +296,53 @@ static bppsa_status check_stored(const bppsa_training *run) {
   return check_counts(run);
 }
 
-/* Checkpoints of a GPU run say so, and only runs on a GPU accept them: another device gives other bits. */
-static bppsa_status check_device(const bppsa_training *run) {
-  static const char *const key = "device";
-  char value[64];
-  if (run->model->device != NULL) {
-    return BPPSA_OK;
+/* What a checkpoint says about the run that wrote it, beyond the fields that load compares. "": it does not say it. */
+typedef struct {
+  char device[64], reduction[64];
+} origin;
+
+/* Checkpoints of a GPU run say so, and only runs on a GPU accept them: another device gives other bits. So does another order in
+ * which gradients are added up, unless the caller allows it. */
+static bppsa_status check_origin(const bppsa_training *run, origin *found) {
+  static const char *const keys[] = {"device", REDUCTION};
+  char values[2][64];
+  const char *mine = run->reduction != NULL ? run->reduction->value : "";
+  BPPSA_TRY(bppsa_checkpoint_peek(run->config->checkpoint, 2, keys, values));
+  memcpy(found->device, values[0], sizeof found->device);
+  memcpy(found->reduction, values[1], sizeof found->reduction);
+  if (run->model->device == NULL && found->device[0] != '\0') {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "checkpoint in %s: device %s contradicts this run, which has cpu, expected the same",
+                      run->config->checkpoint, found->device);
   }
-  BPPSA_TRY(bppsa_checkpoint_peek(run->config->checkpoint, 1, &key, &value));
-  return value[0] == '\0' ? BPPSA_OK
-                          : bppsa_fail(BPPSA_ERR_ARGUMENT,
-                                       "checkpoint in %s: device %s contradicts this run, which has cpu, expected the same",
-                                       run->config->checkpoint, value);
+  if (!run->config->other_reduction && strcmp(found->reduction, mine) != 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "checkpoint in %s: gradients added up by %s, in this run by %s, expected the same "
+                      "(other_reduction, --allow-other-ranks: go on with other bits)",
+                      run->config->checkpoint, found->reduction[0] == '\0' ? ONE_RANK : found->reduction,
+                      mine[0] == '\0' ? ONE_RANK : mine);
+  }
+  return BPPSA_OK;
+}
+
+/* Loads the checkpoint of a run that may have added up in another way; that field is then not compared. */
+static bppsa_status load(bppsa_training *run, const origin *found, char *notice) {
+  const bppsa_metadata mine = run->reduction != NULL ? *run->reduction : (bppsa_metadata){0};
+  const bool other = strcmp(found->reduction, run->reduction != NULL ? mine.value : "") != 0;
+  if (run->reduction != NULL && other) {
+    *run->reduction = run->fields[0];
+  }
+  const bppsa_status status = bppsa_checkpoint_load(run->checkpoint, notice);
+  if (run->reduction != NULL) {
+    *run->reduction = mine;
+  }
+  if (status == BPPSA_OK && other) {
+    const size_t length = strlen(notice);
+    (void)snprintf(notice + length, BPPSA_CHECKPOINT_NOTICE - length,
+                   "%sgradients were added up by %s, from here on by %s: the bits are not those of one run",
+                   length > 0 ? "; " : "", found->reduction[0] == '\0' ? ONE_RANK : found->reduction,
+                   run->reduction != NULL ? mine.value : ONE_RANK);
+  }
+  return status;
 }
 
 static bppsa_status report_start(const bppsa_training *run, const char *notice) {
@@ -309,21 +356,43 @@ static bppsa_status begin_log(bppsa_training *run) {
   return run->config->log_header == NULL ? BPPSA_OK : bppsa_log_write_text(run->log, run->config->log_header);
 }
 
+/* Writes what a resumed run does otherwise than before to the log. */
+static bppsa_status log_notice(bppsa_training *run, const char *notice) {
+  char *text = NULL;
+  json_t *object = json_object();
+  BPPSA_TRY(bppsa_json_render(bppsa_json_finish(object, object != NULL && bppsa_json_put_text(object, "note", notice)), &text));
+  const bppsa_status status = bppsa_log_write_text(run->log, text);
+  bppsa_free(text);
+  return status;
+}
+
+static bppsa_status continue_log(bppsa_training *run, const origin *found, const char *notice) {
+  const bppsa_log_position position = {run->stored.log[0], run->stored.log[1]};
+  BPPSA_TRY(bppsa_log_continue(run->config->log_path, &position, &run->log));
+  BPPSA_TRY(position.bytes > 0 ? BPPSA_OK : begin_log(run));
+  const bool other = strcmp(found->reduction, run->reduction != NULL ? run->reduction->value : "") != 0;
+  return other ? log_notice(run, notice) : BPPSA_OK;
+}
+
 static bppsa_status resume(bppsa_training *run) {
-  char notice[BPPSA_CHECKPOINT_NOTICE];
-  BPPSA_TRY(bppsa_checkpoint_load(run->checkpoint, notice));
-  BPPSA_TRY(check_stored(run));
-  BPPSA_TRY(check_device(run));
+  char notice[BPPSA_CHECKPOINT_NOTICE] = "";
+  origin found = {0};
+  if (run->first) {
+    BPPSA_TRY(check_origin(run, &found));
+    BPPSA_TRY(load(run, &found, notice));
+    BPPSA_TRY(check_stored(run));
+  }
+  if (run->ranks != NULL) {
+    BPPSA_TRY(run->ranks->share(run->ranks->context, run->tensor_count, run->tensors));
+  }
   unpack(run);
   BPPSA_TRY(bppsa_model_push(run->model));
   BPPSA_TRY(bppsa_optimizer_push(run->optimizer));
   if (run->cursor.position > 0) {
     bppsa_order_fill(&run->config->order, run->config->seed, run->cursor.epoch, run->split.train, run->order);
   }
-  if (run->config->log_path != NULL) {
-    const bppsa_log_position position = {run->stored.log[0], run->stored.log[1]};
-    BPPSA_TRY(bppsa_log_continue(run->config->log_path, &position, &run->log));
-    BPPSA_TRY(position.bytes > 0 ? BPPSA_OK : begin_log(run));
+  if (run->first && run->config->log_path != NULL) {
+    BPPSA_TRY(continue_log(run, &found, notice));
   }
   return report_start(run, notice);
 }
@@ -338,18 +407,32 @@ static bppsa_status begin(bppsa_training *run) {
     pack(run);
     BPPSA_TRY(bppsa_checkpoint_save(run->checkpoint));
   }
-  if (run->config->log_path != NULL) {
+  if (run->first && run->config->log_path != NULL) {
     BPPSA_TRY(bppsa_log_create(run->config->log_path, &run->log));
     BPPSA_TRY(begin_log(run));
   }
   return report_start(run, "");
 }
 
+/* Makes the models of all ranks equal. */
+static bppsa_status share_weights(bppsa_training *run) {
+  const bppsa_train_ranks *ranks = run->ranks;
+  for (int64_t i = 0; ranks != NULL && i < run->model->parameter_count; ++i) {
+    const bppsa_named_view weight = {run->model->parameters[i].name, run->model->parameters[i].value};
+    BPPSA_TRY(ranks->share(ranks->context, 1, &weight));
+  }
+  return BPPSA_OK;
+}
+
 bppsa_status bppsa_training_open_files(bppsa_training *run) {
   if (run->config->checkpoint != NULL) {
     BPPSA_TRY(open_checkpoint(run));
   }
-  return run->config->resume ? resume(run) : begin(run);
+  if (run->config->resume) {
+    return resume(run);
+  }
+  BPPSA_TRY(share_weights(run));
+  return begin(run);
 }
 
 /* ---- while it runs ---- */

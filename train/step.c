@@ -25,6 +25,20 @@ static bppsa_status forward_backward(bppsa_training *run, bppsa_train_record *re
   return BPPSA_OK;
 }
 
+/* The same, shared with the other ranks. */
+static bppsa_status forward_backward_on_ranks(bppsa_training *run, bppsa_train_record *record, bppsa_loss_result *loss) {
+  const bppsa_train_ranks *r = run->ranks;
+  const int64_t *indices = bppsa_training_indices(run);
+  BPPSA_TRY(r->forward_backward(r->context, &run->batch, run->count, indices, record, loss));
+  record->grad_norm = bppsa_gradient_norm(run->model, run->device);
+  const bool lost = !isfinite(loss->loss);
+  if (lost || !isfinite(record->grad_norm)) {
+    return r->describe_nonfinite(r->context, &run->batch, run->count, indices, !lost, lost ? "loss" : "gradient norm",
+                                 &run->nonfinite);
+  }
+  return BPPSA_OK;
+}
+
 static void update(bppsa_training *run, bppsa_train_record *record) {
   const double start = bppsa_now();
   if (run->config->clip_norm > 0.0) {
@@ -43,7 +57,7 @@ bppsa_status bppsa_step(bppsa_training *run, bppsa_train_record *record, bppsa_l
   if (run->gpu != NULL) {
     return bppsa_step_gpu(run, record, loss);
   }
-  BPPSA_TRY(forward_backward(run, record, loss));
+  BPPSA_TRY((run->ranks != NULL ? forward_backward_on_ranks : forward_backward)(run, record, loss));
   if (run->nonfinite.length == 0) {
     update(run, record);
   }

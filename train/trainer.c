@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "core/alloc.h"
 #include "train/blocks.h"
@@ -28,6 +29,11 @@ static bppsa_status check_config(const bppsa_train_config *config) {
   if (config->checkpoint_every < 0 || (config->checkpoint == NULL && (config->checkpoint_every > 0 || config->resume))) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "training: %s without a checkpoint directory, expected one",
                       config->resume ? "to be resumed" : "checkpoints every so many steps");
+  }
+  if (config->ranks != NULL && (config->ranks->capacity < 1 || config->reduction == NULL)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "training on ranks: %lld samples at once, %s, expected 1 or more and the reduction's name",
+                      (long long)config->ranks->capacity, config->reduction == NULL ? "no reduction" : config->reduction);
   }
   return bppsa_rate_check(&config->rate, config->optimizer.lr);
 }
@@ -59,12 +65,16 @@ static bppsa_status training_prepare(bppsa_training *run) {
   if (run->rate.kind == BPPSA_RATE_COSINE && run->rate.period == 0) {
     run->rate.period = config->iterations > 0 ? config->iterations : config->epochs;
   }
-  const int64_t capacity = bppsa_min(config->batch, run->samples);
+  run->most = bppsa_min(config->batch, run->samples);
+  const int64_t capacity = run->ranks != NULL ? bppsa_min(run->ranks->capacity, run->most) : run->most;
   BPPSA_TRY(bppsa_optimizer_create(&config->optimizer, run->model, &run->optimizer));
   BPPSA_TRY(bppsa_batch_create(run->model, run->dataset, run->device, capacity, true, &run->batch));
   run->order = bppsa_calloc(run->samples, sizeof *run->order);
   if (run->order == NULL) {
     return BPPSA_ERR_MEMORY;
+  }
+  if (run->model->device != NULL && run->ranks != NULL) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "training on ranks: the model is on a GPU, expected it in host memory");
   }
   if (run->model->device != NULL) {
     BPPSA_TRY(bppsa_gpu_steps_create(run->model->device, &run->gpu));
@@ -81,16 +91,20 @@ static bppsa_status next_batch(bppsa_training *run) {
     run->epoch = (bppsa_epoch_sums){0};
     bppsa_order_fill(&run->config->order, run->config->seed, run->cursor.epoch, run->split.train, run->order);
   }
-  const int64_t count = bppsa_min(run->batch.capacity, run->samples - run->cursor.position);
-  for (int64_t i = 0; i < count; ++i) {
-    run->batch.indices[i] = run->order[run->cursor.position + i];
+  run->count = bppsa_min(run->most, run->samples - run->cursor.position);
+  run->cursor.position += run->count;
+  if (run->ranks != NULL) { /* each rank stages its samples */
+    return BPPSA_OK;
   }
-  run->cursor.position += count;
-  return bppsa_batch_stage(&run->batch, count);
+  memcpy(run->batch.indices, bppsa_training_indices(run), (size_t)run->count * sizeof *run->batch.indices);
+  return bppsa_batch_stage(&run->batch, run->count);
 }
 
 /* Counts scan products redone since the last call. On a GPU this waits, so it is called only where the number is shown. */
 static bppsa_status count_redone(bppsa_training *run, bppsa_train_record *record) {
+  if (run->ranks != NULL) { /* they have counted */
+    return BPPSA_OK;
+  }
   const bool looked_at =
       run->config->iterations > 0 || run->checkpoint != NULL || run->cursor.position == run->samples || run->gpu == NULL;
   if (looked_at) {
@@ -108,7 +122,7 @@ static void add_to_epoch(bppsa_training *run, const bppsa_train_record *record, 
   sums->rows += loss->rows;
   sums->grad_norm += record->grad_norm;
   sums->steps += 1;
-  sums->samples += run->batch.count;
+  sums->samples += run->count;
   sums->redone += record->redone;
   sums->forward_s += record->forward_s;
   sums->backward_s += record->backward_s;
@@ -142,7 +156,7 @@ static bppsa_status step(bppsa_training *run, bppsa_train_record *record) {
   BPPSA_TRY(bppsa_step(run, record, &loss));
   BPPSA_TRY(count_redone(run, record));
   const double seconds = bppsa_now() - start;
-  record->samples_per_s = (double)run->batch.count / seconds;
+  record->samples_per_s = (double)run->count / seconds;
   add_to_epoch(run, record, &loss, seconds);
   run->result.steps += 1;
   run->result.epochs = record->epoch;
@@ -157,7 +171,10 @@ static bppsa_status validate(bppsa_training *run, bppsa_train_record *record) {
     return BPPSA_OK;
   }
   bppsa_evaluation evaluation;
-  const bppsa_status status = bppsa_batch_evaluate(&run->batch, run->split.train, run->split.validation, NULL, &evaluation);
+  const bppsa_train_ranks *ranks = run->ranks;
+  const int64_t first = run->split.train, count = run->split.validation;
+  const bppsa_status status = ranks != NULL ? ranks->evaluate(ranks->context, &run->batch, first, count, &evaluation)
+                                            : bppsa_batch_evaluate(&run->batch, first, count, NULL, &evaluation);
   if (status != BPPSA_OK) {
     return bppsa_fail_prefix(status, "validation after training step %lld", (long long)run->result.steps);
   }
@@ -264,6 +281,8 @@ static bppsa_status training_loop(bppsa_training *run) {
     report_progress(run);
     const bool last = run->result.steps == run->total_steps;
     run->result.stopped = !last && run->callbacks.stop != NULL && run->callbacks.stop(run->callbacks.context);
+    BPPSA_TRY(last || run->ranks == NULL ? BPPSA_OK
+                                         : run->ranks->agree(run->ranks->context, run->result.steps, &run->result.stopped));
     BPPSA_TRY(bppsa_training_save(run, epoch_complete, last || run->result.stopped));
   }
   if (run->result.stopped) {
@@ -278,9 +297,10 @@ static bppsa_status training_loop(bppsa_training *run) {
 bppsa_status bppsa_train(const bppsa_train_config *config, bppsa_model *model, const bppsa_dataset *dataset,
                          const bppsa_device *device, const bppsa_train_callbacks *callbacks, bppsa_train_result *result) {
   BPPSA_REQUIRE(config != NULL && model != NULL && dataset != NULL && result != NULL);
-  bppsa_training run = {.config = config, .model = model, .dataset = dataset, .device = device};
+  bppsa_training run = {.config = config, .model = model, .dataset = dataset, .device = device, .ranks = config->ranks};
+  run.first = run.ranks == NULL || run.ranks->first;
   if (callbacks != NULL) {
-    run.callbacks = *callbacks;
+    run.callbacks = run.first ? *callbacks : (bppsa_train_callbacks){.context = callbacks->context, .stop = callbacks->stop};
   }
   bppsa_status status = training_prepare(&run);
   if (status == BPPSA_OK) {

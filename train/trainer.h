@@ -24,6 +24,8 @@
 extern "C" {
 #endif
 
+typedef struct bppsa_train_ranks bppsa_train_ranks; /* train/ranks.h */
+
 typedef struct {
   int64_t epochs;                   /* exactly one of epochs and iterations is above 0 */
   int64_t iterations;               /* training steps */
@@ -44,6 +46,9 @@ typedef struct {
   int64_t field_count;
   /* settings in which a resumed run must agree, besides those of this struct: how gradients are computed, .. */
   const bppsa_metadata *fields;
+  const bppsa_train_ranks *ranks; /* the other ranks of this one, borrowed; NULL: it trains alone */
+  const char *reduction;          /* with ranks: how gradients are added up, on which the bits depend (docs/ranks.md) */
+  bool other_reduction;           /* resume a run even if its gradients were added up in another way */
 } bppsa_train_config;
 
 /* epochs 0, iterations 0 (one must be set), batch 16, Adam 1e-3 without a schedule, no clipping, seed 0, no validation, no log,
@@ -105,6 +110,9 @@ typedef struct {
  * after the last step. A resumed run ends with the bits of a run that was never interrupted: weights, optimiser, position in the
  * data and logged losses; the log is cut back to the checkpoint. It may be given more epochs or iterations than before, or as
  * many as are done, which leaves nothing to do.
+ *
+ * With ranks every rank calls it, with the same settings; only the first one writes files and gets callbacks, but `stop` is asked
+ * on all. A run whose gradients were added up in another way is resumed only if other_reduction allows it, and the notice says so.
  *
  * ERR_ARGUMENT: a setting out of range, labels beyond the model's classes, a checkpoint where none may be, no checkpoint to
  * resume from, a checkpoint of another run (the message names what disagrees), a log that is not the resumed run's. ERR_FORMAT:

@@ -5,6 +5,7 @@
 #include "core/clock.h"
 #include "train/batch.h"
 #include "train/checkpoint.h"
+#include "train/ranks.h"
 #include "train/trainer.h"
 
 /* Sums over the steps of an epoch. */
@@ -39,8 +40,12 @@ typedef struct {
   const bppsa_device *device;
   bppsa_split split;
   bppsa_batch batch;
-  int64_t samples; /* in an epoch */
-  int64_t *order;  /* the epoch's order, size samples */
+  int64_t samples;                /* in an epoch */
+  int64_t most;                   /* samples of a full batch */
+  int64_t count;                  /* samples of the present batch; with ranks of all ranks together */
+  const bppsa_train_ranks *ranks; /* NULL: one rank */
+  bool first;                     /* this rank writes the files */
+  int64_t *order;                 /* the epoch's order, size samples */
   bppsa_optimizer *optimizer;
   bppsa_gpu_steps *gpu; /* NULL: the model is in host memory */
   int64_t redone;       /* of the model, as far as they have been counted */
@@ -58,14 +63,21 @@ typedef struct {
   bppsa_checkpoint *checkpoint;
   int64_t checkpoint_step; /* step of the latest checkpoint saved or loaded */
   bppsa_stored stored;
+  int64_t tensor_count;
   bppsa_named_view *tensors; /* weights, optimiser's state, the arrays of `stored` */
   char *names;               /* names of the optimiser's tensors */
   bppsa_metadata *fields;    /* the caller's fields and the training's own */
+  bppsa_metadata *reduction; /* the one of these that says how ranks add up; NULL: one rank */
   char (*texts)[BPPSA_FIELD_TEXT];
   char order_text[BPPSA_FIELD_TEXT];
 } bppsa_training;
 
-/* Takes a step with the staged batch: forward pass, loss, backward pass, update. Fills the record's loss, accuracy, norm and
+/* The samples of the present batch in the data set, size run->count. */
+static inline const int64_t *bppsa_training_indices(const bppsa_training *run) {
+  return run->order + run->cursor.position - run->count;
+}
+
+/* Takes a step with the present batch: forward pass, loss, backward pass, update. Fills the record's loss, accuracy, norm and
  * times. If something is not finite it stops, updates nothing, and sets run->nonfinite. On a GPU the whole step is queued, from
  * the second batch of a size on as a recording, and waited for once. */
 bppsa_status bppsa_step(bppsa_training *run, bppsa_train_record *record, bppsa_loss_result *loss);

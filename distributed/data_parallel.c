@@ -1,0 +1,365 @@
+#include "distributed/data_parallel.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/clock.h"
+#include "core/cut.h"
+#include "distributed/buckets.h"
+#include "distributed/reverse_first.h"
+#include "train/evaluate_internal.h"
+#include "train/ranks.h"
+
+struct bppsa_data_parallel {
+  bppsa_comm *comm;
+  bppsa_model *model;
+  bppsa_data_parallel_config config;
+  int64_t block; /* samples */
+  bppsa_buckets *buckets;
+  bppsa_reverse_first search;
+  bppsa_train_ranks ranks;
+  int64_t part_capacity; /* of `parts` */
+  double *parts;         /* of an evaluation, [part][PART_NUMBERS] */
+};
+
+enum { PART_NUMBERS = 3 }; /* loss times rows, correct, rows */
+
+/* ---- what follows from the configuration ---- */
+
+bppsa_data_parallel_config bppsa_data_parallel_config_default(void) {
+  return (bppsa_data_parallel_config){.batch = BPPSA_DATA_PARALLEL_BLOCK, .bucket_bytes = 1 << 20, .tag = 1024};
+}
+
+int64_t bppsa_data_parallel_block(const bppsa_data_parallel_config *config, int32_t ranks) {
+  const int64_t share = (config->batch - 1) / ranks + 1, blocks = (config->batch - 1) / BPPSA_DATA_PARALLEL_BLOCK + 1;
+  return config->reduction == BPPSA_REDUCTION_ORDERED && ranks <= blocks ? BPPSA_DATA_PARALLEL_BLOCK : share;
+}
+
+bool bppsa_data_parallel_same_bits(const bppsa_data_parallel_config *config, int32_t ranks) {
+  return config->reduction == BPPSA_REDUCTION_ORDERED && bppsa_data_parallel_block(config, ranks) == BPPSA_DATA_PARALLEL_BLOCK;
+}
+
+const char *bppsa_data_parallel_text(const bppsa_data_parallel_config *config, bppsa_comm_transport transport, int32_t ranks,
+                                     char *text, size_t size) {
+  if (config->reduction == BPPSA_REDUCTION_ORDERED) {
+    snprintf(text, size, "a tree over blocks of %" PRId64 " samples", bppsa_data_parallel_block(config, ranks));
+  } else {
+    snprintf(text, size, "the allreduce of %s over %d ranks", bppsa_comm_transport_name(transport), ranks);
+  }
+  return text;
+}
+
+/* ---- blocks ---- */
+
+void bppsa_data_parallel_share(const bppsa_data_parallel *dp, int64_t count, int64_t *first, int64_t *blocks, int64_t *all) {
+  const int64_t ranks = bppsa_comm_size(dp->comm), rank = bppsa_comm_rank(dp->comm);
+  *all = dp->config.reduction == BPPSA_REDUCTION_ORDERED ? (count - 1) / dp->block + 1 : ranks;
+  *first = bppsa_cut(*all, ranks, rank);
+  *blocks = bppsa_cut(*all, ranks, rank + 1) - *first;
+}
+
+/* The first sample of a block of a batch of `count` samples, or, behind the last block, the end. The library adds one block of each
+ * rank, whatever its size, which may be 0. */
+static int64_t block_begin(const bppsa_data_parallel *dp, int64_t count, int64_t block) {
+  if (dp->config.reduction == BPPSA_REDUCTION_LIBRARY) {
+    return bppsa_cut(count, bppsa_comm_size(dp->comm), block);
+  }
+  return block * dp->block < count ? block * dp->block : count;
+}
+
+int64_t bppsa_data_parallel_samples(const bppsa_data_parallel *dp) {
+  int64_t first, blocks, all;
+  bppsa_data_parallel_share(dp, dp->config.batch, &first, &blocks, &all);
+  return block_begin(dp, dp->config.batch, first + blocks) - block_begin(dp, dp->config.batch, first);
+}
+
+/* Computes this rank's blocks. */
+static bppsa_status compute_blocks(bppsa_data_parallel *dp, int64_t count, int64_t first, int64_t end,
+                                   bppsa_data_parallel_block_fn block, void *context) {
+  for (int64_t b = first; b < end; ++b) {
+    const int64_t from = block_begin(dp, count, b), to = block_begin(dp, count, b + 1);
+    bppsa_data_parallel_sums sums = {0};
+    bppsa_buckets_begin_block(dp->buckets);
+    BPPSA_TRY(block(context, from, to - from, &sums));
+    BPPSA_TRY(bppsa_buckets_end_block(dp->buckets, &sums));
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_data_parallel_compute(bppsa_data_parallel *dp, int64_t count, bppsa_data_parallel_block_fn block,
+                                         void *context, bppsa_data_parallel_sums *sums) {
+  BPPSA_REQUIRE(dp != NULL && block != NULL && sums != NULL);
+  if (count < 1 || count > dp->config.batch) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "data parallelism: a batch of %" PRId64 " samples, expected 1 .. %" PRId64, count,
+                      dp->config.batch);
+  }
+  int64_t first, blocks, all;
+  bppsa_data_parallel_share(dp, count, &first, &blocks, &all);
+  if (block_begin(dp, count, first) == block_begin(dp, count, first + blocks)) {
+    blocks = 0; /* an empty share */
+  }
+  BPPSA_TRY(bppsa_buckets_begin(dp->buckets, all, first, blocks));
+  const bppsa_status status = compute_blocks(dp, count, first, first + blocks, block, context);
+  dp->model->listener = (bppsa_gradient_listener){0};
+  BPPSA_TRY(status);
+  return bppsa_buckets_finish(dp->buckets, sums);
+}
+
+/* ---- the training loop's functions ---- */
+
+/* A batch of the training loop. */
+typedef struct {
+  bppsa_batch *batch;
+  int64_t count;
+  const int64_t *indices;
+  bppsa_train_record *record;
+} step_of;
+
+static bppsa_status stage(const step_of *s, int64_t first, int64_t count) {
+  memcpy(s->batch->indices, s->indices + first, (size_t)count * sizeof *s->indices);
+  s->batch->first = first;
+  return bppsa_batch_stage(s->batch, count);
+}
+
+static bppsa_status train_block(void *context, int64_t first, int64_t count, bppsa_data_parallel_sums *sums) {
+  step_of *s = context;
+  bppsa_model *model = s->batch->model;
+  bppsa_loss_result loss;
+  const int64_t redone = model->redone;
+  BPPSA_TRY(stage(s, first, count));
+  double start = bppsa_now();
+  BPPSA_TRY(bppsa_batch_forward(s->batch));
+  s->record->forward_s += bppsa_now() - start;
+  BPPSA_TRY(bppsa_batch_loss_part(s->batch, s->count, &loss));
+  start = bppsa_now();
+  BPPSA_TRY(model->ops->backward(model, &s->batch->dlogits));
+  BPPSA_TRY(bppsa_model_update_redone(model));
+  s->record->backward_s += bppsa_now() - start;
+  *sums = (bppsa_data_parallel_sums){loss.loss, (double)loss.correct, (double)loss.rows, (double)(model->redone - redone)};
+  return BPPSA_OK;
+}
+
+/* Multiplies all gradients: rows whose label is ignored counted when the blocks took their means. */
+static void scale_gradients(const bppsa_model *model, double factor) {
+  for (int64_t p = 0; p < model->parameter_count; ++p) {
+    const bppsa_view *gradient = &model->parameters[p].gradient;
+    const int64_t count = bppsa_view_count(gradient);
+    for (int64_t i = 0; i < count; ++i) {
+      bppsa_view_set(gradient, i, bppsa_view_get(gradient, i) * factor);
+    }
+  }
+}
+
+static bppsa_status change_order(bppsa_data_parallel *dp);
+
+static bppsa_status forward_backward(void *context, bppsa_batch *batch, int64_t count, const int64_t *indices,
+                                     bppsa_train_record *record, bppsa_loss_result *loss) {
+  bppsa_data_parallel *dp = context;
+  bppsa_data_parallel_sums sums;
+  step_of step = {batch, count, indices, record};
+  bppsa_comm_at(dp->comm, "training step", record->step);
+  record->forward_s = record->backward_s = 0;
+  const double start = bppsa_now();
+  BPPSA_TRY(bppsa_data_parallel_compute(dp, count, train_block, &step, &sums));
+  const double seconds = bppsa_now() - start;
+  record->backward_s = seconds - record->forward_s; /* with the time that gradients travelled */
+  *loss = (bppsa_loss_result){.loss = sums.loss, .correct = (int64_t)sums.correct, .rows = (int64_t)sums.rows};
+  const double all = (double)count * (batch->dataset->labels_per_step ? (double)batch->dataset->seq_len : 1);
+  if (sums.rows > 0 && sums.rows < all) {
+    loss->loss *= all / sums.rows;
+    scale_gradients(dp->model, all / sums.rows);
+  }
+  record->loss = loss->loss;
+  record->accuracy = bppsa_accuracy(loss->correct, loss->rows);
+  record->redone = (int64_t)sums.redone;
+  bool changed = false;
+  BPPSA_TRY(bppsa_reverse_first_measured(&dp->search, dp->comm, seconds, &changed));
+  return changed ? change_order(dp) : BPPSA_OK;
+}
+
+/* Computes this rank's blocks again, and describes the first that is not finite. Nothing is sent. */
+static bppsa_status describe_own(bppsa_data_parallel *dp, const step_of *s, bool backward, const char *otherwise,
+                                 bppsa_line *line) {
+  int64_t first, blocks, all;
+  bppsa_data_parallel_share(dp, s->count, &first, &blocks, &all);
+  for (int64_t b = first; b < first + blocks && line->length == 0; ++b) {
+    const int64_t from = block_begin(dp, s->count, b), to = block_begin(dp, s->count, b + 1);
+    bppsa_loss_result loss;
+    bppsa_nonfinite found;
+    if (to == from) {
+      continue;
+    }
+    BPPSA_TRY(stage(s, from, to - from));
+    BPPSA_TRY(bppsa_batch_forward(s->batch));
+    BPPSA_TRY(bppsa_batch_loss_part(s->batch, s->count, &loss));
+    if (backward) {
+      BPPSA_TRY(dp->model->ops->backward(dp->model, &s->batch->dlogits));
+    }
+    if (!isfinite(loss.loss) || (backward && (dp->model->ops->find_nonfinite(dp->model, &found) ||
+                                              bppsa_model_parameter_nonfinite(dp->model, true, &found)))) {
+      bppsa_batch_describe_nonfinite(s->batch, otherwise, line);
+    }
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status describe_nonfinite(void *context, bppsa_batch *batch, int64_t count, const int64_t *indices, bool backward,
+                                       const char *otherwise, bppsa_line *line) {
+  bppsa_data_parallel *dp = context;
+  const step_of step = {batch, count, indices, NULL};
+  bppsa_line own = {.length = 0};
+  BPPSA_TRY(describe_own(dp, &step, backward, otherwise, &own));
+  /* The lowest rank that found something tells the others; if none did, only the sum overflowed. */
+  const int64_t one = 1, size = (int64_t)sizeof own.text, none = bppsa_comm_size(dp->comm);
+  int64_t teller = own.length > 0 ? bppsa_comm_rank(dp->comm) : none;
+  const bppsa_view number = bppsa_view_make(&teller, BPPSA_I64, 1, &one), text = bppsa_view_make(own.text, BPPSA_U8, 1, &size);
+  BPPSA_TRY(bppsa_comm_allreduce(dp->comm, BPPSA_COMM_MIN, &number));
+  if (teller == none) {
+    bppsa_line_add(line, "non-finite %s of the batch, all its parts being finite", otherwise);
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_comm_broadcast(dp->comm, (int32_t)teller, &text));
+  bppsa_line_add(line, "%s", own.text);
+  return BPPSA_OK;
+}
+
+/* Evaluates every p-th part, and adds all up in the order of the samples, so that the bits depend on the size of a part alone. */
+static bppsa_status evaluate(void *context, bppsa_batch *batch, int64_t first, int64_t count, bppsa_evaluation *result) {
+  bppsa_data_parallel *dp = context;
+  const int64_t size = batch->capacity, all = (count - 1) / size + 1, numbers = all * PART_NUMBERS;
+  if (all > dp->part_capacity) {
+    bppsa_free(dp->parts);
+    dp->part_capacity = 0;
+    dp->parts = bppsa_calloc(numbers, sizeof *dp->parts);
+    if (dp->parts == NULL) {
+      return BPPSA_ERR_MEMORY;
+    }
+    dp->part_capacity = all;
+  }
+  memset(dp->parts, 0, (size_t)numbers * sizeof *dp->parts);
+  for (int64_t i = bppsa_comm_rank(dp->comm); i < all; i += bppsa_comm_size(dp->comm)) {
+    const int64_t from = i * size, here = count - from < size ? count - from : size;
+    bppsa_batch_sums part;
+    BPPSA_TRY(bppsa_batch_evaluate_sums(batch, first + from, here, NULL, &part));
+    double *to = dp->parts + i * PART_NUMBERS;
+    to[0] = part.loss;
+    to[1] = (double)part.correct;
+    to[2] = (double)part.rows;
+  }
+  const bppsa_view view = bppsa_view_make(dp->parts, BPPSA_F64, 1, &numbers);
+  BPPSA_TRY(bppsa_comm_allreduce(dp->comm, BPPSA_COMM_SUM, &view)); /* exact: one of the terms is not 0 */
+  bppsa_batch_sums sums = {0};
+  for (int64_t i = 0; i < all; ++i) {
+    sums.loss += dp->parts[i * PART_NUMBERS];
+    sums.correct += (int64_t)dp->parts[i * PART_NUMBERS + 1];
+    sums.rows += (int64_t)dp->parts[i * PART_NUMBERS + 2];
+  }
+  *result = bppsa_batch_evaluation(&sums, count);
+  return BPPSA_OK;
+}
+
+static bppsa_status agree(void *context, int64_t step, bool *stop) {
+  bppsa_data_parallel *dp = context;
+  const int64_t one = 1;
+  int64_t wanted = *stop ? 1 : 0;
+  const bppsa_view view = bppsa_view_make(&wanted, BPPSA_I64, 1, &one);
+  bppsa_comm_at(dp->comm, "the end of training step", step);
+  BPPSA_TRY(bppsa_comm_allreduce(dp->comm, BPPSA_COMM_MAX, &view));
+  *stop = wanted != 0;
+  return BPPSA_OK;
+}
+
+static bppsa_status share(void *context, int64_t count, const bppsa_named_view *tensors) {
+  bppsa_data_parallel *dp = context;
+  bppsa_comm_at(dp->comm, "the start of training", -1);
+  for (int64_t i = 0; i < count; ++i) {
+    BPPSA_TRY(bppsa_comm_broadcast(dp->comm, 0, &tensors[i].view));
+  }
+  return BPPSA_OK;
+}
+
+/* ---- creation ---- */
+
+static bppsa_status check(const bppsa_comm *comm, const bppsa_model *model, const bppsa_data_parallel_config *config) {
+  const int32_t ranks = bppsa_comm_size(comm);
+  if (model->device != NULL) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "data parallelism: the model is on a GPU, expected it in host memory");
+  }
+  if (config->batch < 1 || config->bucket_bytes < 1 || config->reverse_first < -1 || config->tag < 0 ||
+      (unsigned)config->reduction > BPPSA_REDUCTION_LIBRARY) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "data parallelism: batch %" PRId64 ", buckets of %" PRId64 " bytes, reverse first %" PRId64
+                      ", tag %d, expected 1 or more, 1 or more, -1 or more, 0 or more",
+                      config->batch, config->bucket_bytes, config->reverse_first, config->tag);
+  }
+  return ranks <= config->batch
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT,
+                          "ranks: %d, more than the %" PRId64 " samples of a batch, expected at most that many", ranks,
+                          config->batch);
+}
+
+/* Makes the buckets for the present k. */
+static bppsa_status change_order(bppsa_data_parallel *dp) {
+  int64_t delayed = 0;
+  bppsa_buckets *buckets = NULL;
+  if (dp->config.reverse_first != 0) {
+    BPPSA_TRY(bppsa_model_delay(dp->model, dp->search.k, &delayed));
+  }
+  BPPSA_TRY(bppsa_buckets_create(dp->comm, dp->model, &dp->config, delayed, &buckets));
+  bppsa_buckets_destroy(dp->buckets);
+  dp->buckets = buckets;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_data_parallel_create(bppsa_comm *comm, bppsa_model *model, const bppsa_data_parallel_config *config,
+                                        bppsa_data_parallel **made) {
+  BPPSA_REQUIRE(comm != NULL && model != NULL && config != NULL && made != NULL);
+  BPPSA_TRY(check(comm, model, config));
+  bppsa_data_parallel *dp = bppsa_calloc(1, sizeof *dp);
+  if (dp == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  *dp = (bppsa_data_parallel){.comm = comm, .model = model, .config = *config};
+  dp->block = bppsa_data_parallel_block(config, bppsa_comm_size(comm));
+  dp->ranks = (bppsa_train_ranks){.context = dp,
+                                  .first = bppsa_comm_rank(comm) == 0,
+                                  .capacity = dp->block,
+                                  .forward_backward = forward_backward,
+                                  .describe_nonfinite = describe_nonfinite,
+                                  .evaluate = evaluate,
+                                  .agree = agree,
+                                  .share = share};
+  bppsa_status status = bppsa_reverse_first_begin(model, config->reverse_first, &dp->search);
+  status = status == BPPSA_OK ? change_order(dp) : status;
+  if (status != BPPSA_OK) {
+    bppsa_data_parallel_destroy(dp);
+    return status;
+  }
+  *made = dp;
+  return BPPSA_OK;
+}
+
+void bppsa_data_parallel_destroy(bppsa_data_parallel *dp) {
+  if (dp == NULL) {
+    return;
+  }
+  bppsa_buckets_destroy(dp->buckets);
+  bppsa_free(dp->parts);
+  bppsa_free(dp);
+}
+
+const bppsa_train_ranks *bppsa_data_parallel_ranks(const bppsa_data_parallel *dp) {
+  return &dp->ranks;
+}
+
+int64_t bppsa_data_parallel_reverse_first(const bppsa_data_parallel *dp) {
+  return dp->search.running ? -1 : dp->search.k;
+}
+
+int64_t bppsa_data_parallel_buckets(const bppsa_data_parallel *dp) {
+  return bppsa_buckets_count(dp->buckets);
+}

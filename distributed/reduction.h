@@ -1,0 +1,26 @@
+/* How data parallelism adds up gradients, and the numbers that travel with them. */
+#ifndef BPPSA_DISTRIBUTED_REDUCTION_H
+#define BPPSA_DISTRIBUTED_REDUCTION_H
+
+#include <stdint.h>
+
+typedef enum { BPPSA_REDUCTION_ORDERED = 0, BPPSA_REDUCTION_LIBRARY } bppsa_reduction;
+
+typedef struct {
+  bppsa_reduction reduction;
+  int64_t batch;        /* samples of a full batch, of all ranks together, >= 1 */
+  int64_t bucket_bytes; /* gradients in a bucket: a bucket is complete when it has so many, >= 1 */
+  /* k: the layers whose weight gradients come last; 0: none. -1: the fastest k, measured during the first steps */
+  int64_t reverse_first;
+  int32_t tag; /* the first of its messages' tags, of which it uses one for each bucket and one more */
+} bppsa_data_parallel_config;
+
+/* Sums of the blocks' numbers that travel with the gradients. */
+typedef struct {
+  double loss;    /* Σ of the blocks' shares of the loss (bppsa_loss_part) */
+  double correct; /* rows */
+  double rows;    /* counted rows */
+  double redone;  /* scan products */
+} bppsa_data_parallel_sums;
+
+#endif

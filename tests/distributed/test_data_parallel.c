@@ -1,0 +1,468 @@
+/* Data parallelism on ranks that are threads: the bits of every number of ranks, gradients against one rank, reverse first-k,
+ * messages against the formulas of docs/ranks.md, values that are not finite, refusals, memory that runs out. */
+#include <math.h>
+
+#include "tests/distributed/ranked_run.h"
+#include "train/ranks.h"
+
+enum { STEPS = 50 };
+
+/* ---- the same bits ---- */
+
+static void same_bits(const char *name, bool convolutional, bool every_step) {
+  static const int64_t ranks[] = {1, 2, 4, 8}, batches[] = {128, 256};
+  bppsa_network network;
+  assert_int_equal(bppsa_network_open(name, NULL, &network), BPPSA_OK);
+  for (size_t b = 0; b < 2; ++b) {
+    /* the last batch of an epoch has 37 samples: three blocks, of which the last is small */
+    const int64_t samples = 2 * batches[b] + 37;
+    bppsa_dataset *dataset = convolutional ? images(samples, network.layers.in, 5) : bits(samples, 7, every_step, every_step);
+    ranked_run one = ranked(&network, dataset, BPPSA_F32, batches[b], STEPS);
+    one.train.validation = 0.1;
+    assert_trains(1, &one);
+    assert_true(isfinite(one.losses[STEPS - 1]) && one.losses[0] != one.losses[STEPS - 1]);
+    assert_true(one.result.last.has_validation);
+    for (size_t r = 1; r < sizeof ranks / sizeof ranks[0]; ++r) {
+      ranked_run many = ranked(&network, dataset, BPPSA_F32, batches[b], STEPS);
+      many.train.validation = 0.1;
+      assert_true(bppsa_data_parallel_same_bits(&many.parallel, (int32_t)ranks[r]) == (ranks[r] == 1));
+      many.parallel.batch = batches[b];
+      assert_true(bppsa_data_parallel_same_bits(&many.parallel, (int32_t)ranks[r]));
+      assert_trains(ranks[r], &many);
+      assert_same_run(&one, &many);
+      assert_memory_equal(&one.result.last.validation_loss, &many.result.last.validation_loss, sizeof(double));
+      assert_int_equal(one.result.redone, many.result.redone);
+    }
+    bppsa_dataset_destroy(dataset);
+  }
+  bppsa_network_close(&network);
+}
+
+static void rnn_has_the_same_bits(void **state) {
+  (void)state;
+  same_bits("rnn", false, true);
+}
+
+static void gru_has_the_same_bits(void **state) {
+  (void)state;
+  same_bits("gru", false, false);
+}
+
+static void network_has_the_same_bits(void **state) {
+  (void)state;
+  write_text("ranked.json", small_network);
+  same_bits("ranked.json", true, false);
+}
+
+static void lenet5_has_the_same_bits(void **state) {
+  (void)state;
+  bppsa_network network;
+  assert_int_equal(bppsa_network_open("lenet5", NULL, &network), BPPSA_OK);
+  bppsa_dataset *dataset = images(80, network.layers.in, 10);
+  ranked_run one = ranked(&network, dataset, BPPSA_F32, 32, 2);
+  ranked_run many = one;
+  assert_trains(1, &one);
+  assert_trains(2, &many);
+  assert_same_run(&one, &many);
+  bppsa_dataset_destroy(dataset);
+  bppsa_network_close(&network);
+}
+
+/* Blocks of fewer than 16 samples, the library's sums, and a scan: the same bits twice. */
+static void twice_the_same_bits(void **state) {
+  (void)state;
+  static const struct {
+    int64_t ranks, batch;
+    bppsa_reduction reduction;
+    bool scan;
+  } cases[] = {{5, 9, BPPSA_REDUCTION_ORDERED, false},
+               {3, 40, BPPSA_REDUCTION_LIBRARY, false},
+               {8, 9, BPPSA_REDUCTION_LIBRARY, false},
+               {2, 48, BPPSA_REDUCTION_ORDERED, true}};
+  bppsa_network network;
+  assert_int_equal(bppsa_network_open("gru", NULL, &network), BPPSA_OK);
+  bppsa_dataset *dataset = bits(101, 9, true, true);
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+    ranked_run first = ranked(&network, dataset, BPPSA_F32, cases[i].batch, 20);
+    first.parallel.reduction = cases[i].reduction;
+    if (cases[i].scan) {
+      first.config.method = (bppsa_gradient_method){BPPSA_BACKWARD_SCAN, bppsa_scan_method_of(BPPSA_SCAN_BLELLOCH)};
+    }
+    ranked_run second = first;
+    assert_trains(cases[i].ranks, &first);
+    assert_trains(cases[i].ranks, &second);
+    assert_same_run(&first, &second);
+    assert_true(isfinite(first.losses[19]));
+  }
+  bppsa_dataset_destroy(dataset);
+  bppsa_network_close(&network);
+}
+
+/* ---- against one rank ---- */
+
+/* The sums of a step, and its gradients before the update: plain training's, and those of ranks. */
+static void matches_one_rank(void **state) {
+  (void)state;
+  static const struct {
+    const char *name;
+    int64_t batch;
+    bool every_step, ignores;
+  } cases[] = {{"rnn", 37, false, false}, {"gru", 9, true, false}, {"rnn", 50, true, true}, {"ranked.json", 37, false, false}};
+  static const int64_t ranks[] = {1, 2, 3, 8};
+  write_text("ranked.json", small_network);
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+    bppsa_network network;
+    assert_int_equal(bppsa_network_open(cases[i].name, NULL, &network), BPPSA_OK);
+    bppsa_dataset *dataset =
+        network.kind->family->steps ? bits(80, 11, cases[i].every_step, cases[i].ignores) : images(80, network.layers.in, 5);
+    ranked_run plain = ranked(&network, dataset, BPPSA_F64, cases[i].batch, 5);
+    plain.alone = true;
+    /* SGD: the weights are sums of gradients, so a residual of theirs is one of the gradients */
+    plain.train.optimizer = (bppsa_optimizer_config){.kind = BPPSA_SGD, .lr = 0.5};
+    plain.train.clip_norm = 0;
+    assert_trains(1, &plain);
+    for (size_t r = 0; r < 2 * sizeof ranks / sizeof ranks[0]; ++r) {
+      ranked_run many = ranked(&network, dataset, BPPSA_F64, cases[i].batch, 5);
+      many.train = plain.train;
+      many.parallel.reduction = r % 2 == 0 ? BPPSA_REDUCTION_ORDERED : BPPSA_REDUCTION_LIBRARY;
+      assert_trains(ranks[r / 2], &many);
+      const double k = sqrt((double)cases[i].batch * (double)dataset->seq_len);
+      const int64_t count = plain.bytes / (int64_t)sizeof(double);
+      assert_true(residual(BPPSA_F64, many.values, (const double *)(const void *)plain.values, count, k) < 30);
+      assert_true(residual(BPPSA_F64, many.losses, plain.losses, 5, k) < 30);
+      assert_true(many.result.last.accuracy == plain.result.last.accuracy);
+    }
+    bppsa_dataset_destroy(dataset);
+    bppsa_network_close(&network);
+  }
+}
+
+/* ---- reverse first-k ---- */
+
+/* A listener that writes down the order of the parameters. */
+typedef struct {
+  int64_t order[16], count;
+} heard;
+
+static void hear(void *context, int64_t first, int64_t count) {
+  heard *h = context;
+  for (int64_t p = first; p < first + count; ++p) {
+    h->order[h->count++] = p;
+  }
+}
+
+static void delays_the_first_layers(void **state) {
+  (void)state;
+  /* parameters: conv1's 0 and 1, conv2's 2, fc's 3 and 4 */
+  static const struct {
+    int64_t k, delayed, order[5];
+  } cases[] = {{-1, 0, {3, 4, 2, 0, 1}},
+               {0, 0, {3, 4, 2, 0, 1}},
+               {1, 2, {3, 4, 2, 0, 1}},
+               {2, 3, {3, 4, 0, 1, 2}},
+               {9, 3, {3, 4, 0, 1, 2}}};
+  write_text("ranked.json", small_network);
+  bppsa_network network;
+  assert_int_equal(bppsa_network_open("ranked.json", NULL, &network), BPPSA_OK);
+  bppsa_device *device = cpu_device(1);
+  bppsa_network_config config = bppsa_network_config_default(&network);
+  config.batch = 3;
+  bppsa_model *model = NULL;
+  assert_int_equal(bppsa_network_create(&network, &config, device, &model), BPPSA_OK);
+  assert_int_equal(bppsa_network_init(&network, model, BPPSA_INIT_DEFAULT, 1), BPPSA_OK);
+  float x[3 * 72], seed[15];
+  for (int i = 0; i < 3 * 72; ++i) {
+    x[i] = (float)(i % 7) - 3;
+  }
+  for (int i = 0; i < 15; ++i) {
+    seed[i] = (float)(i % 3) - 1;
+  }
+  const bppsa_view x_view = bppsa_view_make(x, BPPSA_F32, 4, (int64_t[]){3, 2, 6, 6});
+  const bppsa_view seed_view = bppsa_view_make(seed, BPPSA_F32, 2, (int64_t[]){3, 5});
+  bppsa_view logits;
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+    heard h = {.count = 0};
+    int64_t delayed = -1;
+    assert_int_equal(bppsa_model_delay(model, cases[i].k, &delayed), BPPSA_OK);
+    assert_int_equal(delayed, cases[i].delayed);
+    model->listener = (bppsa_gradient_listener){hear, &h};
+    assert_int_equal(model->ops->forward(model, &x_view, NULL, &logits), BPPSA_OK);
+    assert_int_equal(model->ops->backward(model, &seed_view), BPPSA_OK);
+    assert_int_equal(h.count, 5);
+    assert_memory_equal(h.order, cases[i].order, sizeof cases[i].order);
+  }
+  bppsa_model_destroy(model);
+  bppsa_device_destroy(device);
+  bppsa_network_close(&network);
+}
+
+static void note_k(bppsa_comm *comm, bppsa_data_parallel *dp, void *context) {
+  int64_t *k = context;
+  k[bppsa_comm_rank(comm)] = bppsa_data_parallel_reverse_first(dp);
+}
+
+static void reverse_first_changes_no_bit(void **state) {
+  (void)state;
+  write_text("ranked.json", small_network);
+  bppsa_network network;
+  assert_int_equal(bppsa_network_open("ranked.json", NULL, &network), BPPSA_OK);
+  bppsa_dataset *dataset = images(100, network.layers.in, 5);
+  for (int reduction = 0; reduction < 2; ++reduction) {
+    ranked_run in_order = ranked(&network, dataset, BPPSA_F32, 64, 20);
+    in_order.parallel.reduction = (bppsa_reduction)reduction;
+    assert_trains(3, &in_order);
+    for (int64_t k = -1; k <= 3; ++k) { /* -1: measured within the first 9 steps */
+      int64_t found[3] = {-2, -2, -2};
+      ranked_run reversed = ranked(&network, dataset, BPPSA_F32, 64, 20);
+      reversed.parallel.reduction = (bppsa_reduction)reduction;
+      reversed.parallel.reverse_first = k;
+      reversed.done = note_k;
+      reversed.context = found;
+      assert_trains(3, &reversed);
+      assert_same_run(&in_order, &reversed);
+      assert_true(found[0] >= 0 && found[0] <= 3 && found[1] == found[0] && found[2] == found[0]);
+      assert_true(k < 0 || found[0] == k);
+    }
+  }
+  bppsa_dataset_destroy(dataset);
+  bppsa_network_close(&network);
+}
+
+/* ---- messages ---- */
+
+/* p ranks with as many blocks each, a power of two: p - 1 messages a bucket, and one for the numbers (docs/ranks.md). */
+static void counts_messages(bppsa_comm *comm, bppsa_data_parallel *dp, void *context) {
+  int64_t *found = context; /* of each rank: messages, bytes, collectives, buckets */
+  bppsa_comm_counters counters;
+  bppsa_comm_get_counters(comm, &counters);
+  int64_t *mine = found + 4 * bppsa_comm_rank(comm);
+  mine[0] = counters.messages_sent;
+  mine[1] = counters.bytes_sent;
+  mine[2] = counters.collectives;
+  mine[3] = bppsa_data_parallel_buckets(dp);
+}
+
+static void sends_what_the_formulas_say(void **state) {
+  (void)state;
+  enum { RUN_STEPS = 4, RANKS = 4 };
+  bppsa_network network;
+  assert_int_equal(bppsa_network_open("gru", NULL, &network), BPPSA_OK);
+  bppsa_dataset *dataset = bits(128, 5, false, false);
+  int64_t found[4 * RANKS] = {0};
+  ranked_run run = ranked(&network, dataset, BPPSA_F32, 128, RUN_STEPS);
+  run.done = counts_messages;
+  run.context = found;
+  assert_trains(RANKS, &run);
+  const int64_t buckets = found[3];
+  assert_true(buckets > 2);
+  int64_t messages = 0, bytes = 0;
+  for (int r = 0; r < RANKS; ++r) {
+    messages += found[4 * r];
+    bytes += found[4 * r + 1];
+    assert_int_equal(found[4 * r + 3], buckets);
+    /* a broadcast for each sum, and the agreement, in each step but the last; the weights at the start; the barrier of the test */
+    assert_int_equal(found[4 * r + 2], RUN_STEPS * (buckets + 1) + RUN_STEPS - 1 + 10 + 1);
+  }
+  assert_int_equal(messages, RUN_STEPS * (buckets + 1) * (RANKS - 1));
+  assert_int_equal(bytes, RUN_STEPS * (RANKS - 1) * (run.bytes + (int64_t)sizeof(bppsa_data_parallel_sums)));
+  bppsa_dataset_destroy(dataset);
+  bppsa_network_close(&network);
+}
+
+/* ---- what goes wrong ---- */
+
+#define assert_says(words)                                                                                                       \
+  do {                                                                                                                           \
+    if (strstr(bppsa_last_error(), words) == NULL) {                                                                             \
+      fail_msg("the last error is \"%s\", expected \"%s\" in it", bppsa_last_error(), words);                                    \
+    }                                                                                                                            \
+  } while (0)
+
+/* Both ways of training say the same about the value that is not finite: the sample of the whole batch, and its index. */
+static void finds_what_is_not_finite(void **state) {
+  (void)state;
+  bppsa_network network;
+  assert_int_equal(bppsa_network_open("rnn", NULL, &network), BPPSA_OK);
+  bppsa_dataset *dataset = bits(64, 30, false, false);
+  char words[2][600];
+  for (int alone = 0; alone < 2; ++alone) {
+    ranked_run run = ranked(&network, dataset, BPPSA_F32, 64, 40);
+    run.alone = alone == 1;
+    run.config.steps.nonlinearity = BPPSA_NONLINEARITY_RELU;
+    run.train.optimizer = (bppsa_optimizer_config){.kind = BPPSA_SGD, .lr = 1e6};
+    run.train.clip_norm = 0;
+    assert_int_equal(train_on(alone ? 1 : 4, 60, &run, NULL), BPPSA_ERR_NUMERIC);
+    const char *step = strstr(bppsa_last_error(), "training step");
+    assert_non_null(step);
+    snprintf(words[alone], sizeof words[alone], "%s", step);
+  }
+  assert_string_equal(words[0], words[1]);
+  assert_says("(data set index");
+  bppsa_dataset_destroy(dataset);
+  bppsa_network_close(&network);
+}
+
+static bool stop_on_one(void *context) {
+  int64_t *asked = context;
+  return ++*asked == 3; /* the ranks count together: only one of them gets true */
+}
+
+static bppsa_status stop_body(bppsa_comm *comm, void *context) {
+  ranked_run *run = context;
+  static int64_t asked[4];
+  bppsa_network_config config = run->config;
+  config.batch = bppsa_data_parallel_block(&run->parallel, bppsa_comm_size(comm));
+  bppsa_model *model = NULL;
+  bppsa_data_parallel *dp = NULL;
+  const int32_t rank = bppsa_comm_rank(comm);
+  asked[rank] = rank == 1 ? 0 : -1000; /* only rank 1 is asked to stop */
+  const bppsa_train_callbacks callbacks = {.context = &asked[rank], .stop = stop_on_one};
+  bppsa_train_config train = run->train;
+  train.reduction = "test";
+  bppsa_train_result result = {0};
+  bppsa_device *device = NULL;
+  bppsa_status status = bppsa_device_create("cpu", 1, &device);
+  status = status == BPPSA_OK ? bppsa_network_create(run->network, &config, device, &model) : status;
+  status = status == BPPSA_OK ? bppsa_network_init(run->network, model, BPPSA_INIT_DEFAULT, 0) : status;
+  status = status == BPPSA_OK ? bppsa_data_parallel_create(comm, model, &run->parallel, &dp) : status;
+  if (status == BPPSA_OK) {
+    train.ranks = bppsa_data_parallel_ranks(dp);
+    status = bppsa_train(&train, model, run->dataset, device, &callbacks, &result);
+  }
+  bppsa_data_parallel_destroy(dp);
+  bppsa_model_destroy(model);
+  bppsa_device_destroy(device);
+  BPPSA_TRY(status);
+  CHECK(result.stopped && result.steps == 3);
+  return BPPSA_OK;
+}
+
+static void all_ranks_stop_where_one_is_asked_to(void **state) {
+  (void)state;
+  bppsa_network network;
+  assert_int_equal(bppsa_network_open("rnn", NULL, &network), BPPSA_OK);
+  bppsa_dataset *dataset = bits(64, 4, false, false);
+  ranked_run run = ranked(&network, dataset, BPPSA_F32, 64, 40);
+  run.parallel.batch = 64;
+  bppsa_comm_config config = bppsa_comm_config_default();
+  config.ranks = 4;
+  if (bppsa_comm_run(&config, stop_body, &run, NULL) != BPPSA_OK) {
+    fail_msg("%s", bppsa_last_error());
+  }
+  bppsa_dataset_destroy(dataset);
+  bppsa_network_close(&network);
+}
+
+static void refused(void **state) {
+  (void)state;
+  bppsa_network network;
+  assert_int_equal(bppsa_network_open("rnn", NULL, &network), BPPSA_OK);
+  bppsa_dataset *dataset = bits(32, 4, false, false);
+  ranked_run run = ranked(&network, dataset, BPPSA_F32, 3, 2);
+  assert_int_equal(train_on(4, 60, &run, NULL), BPPSA_ERR_ARGUMENT);
+  assert_says("ranks: 4, more than the 3 samples of a batch, expected at most that many");
+  run = ranked(&network, dataset, BPPSA_F32, 8, 2);
+  run.parallel.reverse_first = 1;
+  assert_int_equal(train_on(2, 60, &run, NULL), BPPSA_ERR_UNSUPPORTED);
+  assert_says("its weight gradients cannot be put off");
+  run.parallel.reverse_first = -2;
+  assert_int_equal(train_on(2, 60, &run, NULL), BPPSA_ERR_ARGUMENT);
+  run.parallel = bppsa_data_parallel_config_default();
+  run.parallel.bucket_bytes = 0;
+  assert_int_equal(train_on(2, 60, &run, NULL), BPPSA_ERR_ARGUMENT);
+  assert_says("buckets of 0 bytes");
+  run.parallel = bppsa_data_parallel_config_default();
+  run.parallel.bucket_bytes = 1;
+  run.parallel.tag = BPPSA_COMM_MAX_TAG - 5;
+  assert_int_equal(train_on(2, 60, &run, NULL), BPPSA_ERR_ARGUMENT);
+  assert_says("expected tags up to 32767");
+  bppsa_dataset_destroy(dataset);
+  bppsa_network_close(&network);
+}
+
+static void blocks_and_words(void **state) {
+  (void)state;
+  static const struct {
+    int64_t batch;
+    int32_t ranks;
+    bppsa_reduction reduction;
+    int64_t block;
+    const char *text;
+  } cases[] = {{256, 8, BPPSA_REDUCTION_ORDERED, 16, "a tree over blocks of 16 samples"},
+               {100, 7, BPPSA_REDUCTION_ORDERED, 16, "a tree over blocks of 16 samples"},
+               {100, 8, BPPSA_REDUCTION_ORDERED, 13, "a tree over blocks of 13 samples"},
+               {3, 1, BPPSA_REDUCTION_ORDERED, 16, "a tree over blocks of 16 samples"},
+               {16, 2, BPPSA_REDUCTION_ORDERED, 8, "a tree over blocks of 8 samples"},
+               {10, 3, BPPSA_REDUCTION_LIBRARY, 4, "the allreduce of threads over 3 ranks"}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+    char text[BPPSA_DATA_PARALLEL_TEXT];
+    bppsa_data_parallel_config config = bppsa_data_parallel_config_default();
+    config.batch = cases[i].batch;
+    config.reduction = cases[i].reduction;
+    assert_int_equal(bppsa_data_parallel_block(&config, cases[i].ranks), cases[i].block);
+    assert_int_equal(bppsa_data_parallel_same_bits(&config, cases[i].ranks), cases[i].block == 16);
+    assert_string_equal(bppsa_data_parallel_text(&config, BPPSA_COMM_THREADS, cases[i].ranks, text, sizeof text), cases[i].text);
+  }
+}
+
+/* Every allocation of a rank's part fails once; nothing is left behind. */
+static bppsa_status create_without_memory(bppsa_comm *comm, void *context) {
+  ranked_run *run = context;
+  bppsa_network_config config = run->config;
+  bppsa_model *model = NULL;
+  bppsa_device *device = NULL;
+  config.batch = 16;
+  bppsa_status status = bppsa_device_create("cpu", 1, &device);
+  status = status == BPPSA_OK ? bppsa_network_create(run->network, &config, device, &model) : status;
+  int64_t failures = 0;
+  bool made = false;
+  for (int64_t n = 1; status == BPPSA_OK && !made; ++n) {
+    bppsa_data_parallel *dp = NULL;
+    bppsa_alloc_fail_at(n);
+    const bppsa_status created = bppsa_data_parallel_create(comm, model, &run->parallel, &dp);
+    bppsa_alloc_fail_at(0);
+    made = created == BPPSA_OK;
+    failures += created == BPPSA_ERR_MEMORY ? 1 : 0;
+    status = made || created == BPPSA_ERR_MEMORY ? BPPSA_OK : created;
+    bppsa_data_parallel_destroy(dp);
+  }
+  bppsa_model_destroy(model);
+  bppsa_device_destroy(device);
+  BPPSA_TRY(status);
+  CHECK(failures > 5);
+  return BPPSA_OK;
+}
+
+static void survives_without_memory(void **state) {
+  (void)state;
+  bppsa_network network;
+  assert_int_equal(bppsa_network_open("rnn", NULL, &network), BPPSA_OK);
+  bppsa_dataset *dataset = bits(32, 4, false, false);
+  ranked_run run = ranked(&network, dataset, BPPSA_F32, 16, 2);
+  const bppsa_comm_config config = bppsa_comm_config_default();
+  const int64_t live = bppsa_alloc_live();
+  if (bppsa_comm_run(&config, create_without_memory, &run, NULL) != BPPSA_OK) {
+    fail_msg("%s", bppsa_last_error());
+  }
+  assert_int_equal(bppsa_alloc_live(), live);
+  bppsa_dataset_destroy(dataset);
+  bppsa_network_close(&network);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(rnn_has_the_same_bits),
+                                     cmocka_unit_test(gru_has_the_same_bits),
+                                     cmocka_unit_test(network_has_the_same_bits),
+                                     cmocka_unit_test(lenet5_has_the_same_bits),
+                                     cmocka_unit_test(twice_the_same_bits),
+                                     cmocka_unit_test(matches_one_rank),
+                                     cmocka_unit_test(delays_the_first_layers),
+                                     cmocka_unit_test(reverse_first_changes_no_bit),
+                                     cmocka_unit_test(sends_what_the_formulas_say),
+                                     cmocka_unit_test(finds_what_is_not_finite),
+                                     cmocka_unit_test(all_ranks_stop_where_one_is_asked_to),
+                                     cmocka_unit_test(refused),
+                                     cmocka_unit_test(blocks_and_words),
+                                     cmocka_unit_test(survives_without_memory)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

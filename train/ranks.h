@@ -1,0 +1,38 @@
+/* Several ranks that train one model together, as the training loop sees them: a table of functions that distributed/ fills in.
+ * Internal.
+ *
+ * Every rank runs the whole loop (train/trainer.h) with a model of its own, equal at the start. The ranks share the work of a
+ * batch, and the gradients that every rank then holds are the same to the bit, so that equal updates keep the models equal. The
+ * first rank alone writes the log and the checkpoints and calls the callbacks. Each function is collective.
+ */
+#ifndef BPPSA_TRAIN_RANKS_H
+#define BPPSA_TRAIN_RANKS_H
+
+#include "core/safetensors.h"
+#include "train/batch.h"
+#include "train/evaluate.h"
+#include "train/log.h"
+
+typedef struct bppsa_train_ranks {
+  void *context;
+  bool first;       /* of the ranks */
+  int64_t capacity; /* samples that the model takes at once */
+
+  /* Loss and gradients of the batch that the data set's samples indices[0 .. count - 1] make up: on return every rank's model holds
+   * the gradients of the whole batch. Fills the record's loss, accuracy, redone products, forward and backward time. batch: this
+   * rank's buffers, of `capacity` samples. ERR_COMM, and the errors of the model. */
+  bppsa_status (*forward_backward)(void *context, bppsa_batch *batch, int64_t count, const int64_t *indices,
+                                   bppsa_train_record *record, bppsa_loss_result *loss);
+  /* Appends to the line what is not finite in the batch of which the gradients were just computed, the same words on every rank:
+   * in its forward pass, or (backward) in its gradients. `otherwise`: as for bppsa_batch_describe_nonfinite. */
+  bppsa_status (*describe_nonfinite)(void *context, bppsa_batch *batch, int64_t count, const int64_t *indices, bool backward,
+                                     const char *otherwise, bppsa_line *line);
+  /* bppsa_batch_evaluate without a sink; every rank gets the result. */
+  bppsa_status (*evaluate)(void *context, bppsa_batch *batch, int64_t first, int64_t count, bppsa_evaluation *result);
+  /* *stop: true on every rank if it was true on any. */
+  bppsa_status (*agree)(void *context, int64_t step, bool *stop);
+  /* Copies the tensors of the first rank to those of the others. */
+  bppsa_status (*share)(void *context, int64_t count, const bppsa_named_view *tensors);
+} bppsa_train_ranks;
+
+#endif
