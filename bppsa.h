@@ -26,6 +26,7 @@
 #include "distributed/data_parallel.h"
 #include "distributed/reduction.h"
 #include "distributed/scan.h"
+#include "distributed/split_time.h"
 #include "gru/gru.h"
 #include "jacobian/apply.h"
 #include "jacobian/csr.h"

@@ -111,8 +111,15 @@ static void gradients_ready(const recurrent_network *n, int64_t first, int64_t c
 /* All layers, from g_T and u of the top layer in n->g. Redone products are not counted here, because counting on a GPU waits. */
 static bppsa_status backward_layers(recurrent_network *n) {
   n->backward_done = true;
+  const bppsa_recurrent_ends *ends = &n->config.ends;
   for (int64_t l = n->config.layers - 1; l >= 0; --l) {
+    if (ends->before != NULL) {
+      BPPSA_TRY(ends->before(ends->context, l, n->g));
+    }
     BPPSA_TRY(n->backend->backward(n, l));
+    if (ends->after != NULL) {
+      BPPSA_TRY(ends->after(ends->context, l, n->g));
+    }
     gradients_ready(n, l * PARAMETERS_PER_LAYER, PARAMETERS_PER_LAYER);
     if (l > 0) {
       BPPSA_TRY(n->backend->pass_down(n, l));

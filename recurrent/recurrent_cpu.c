@@ -34,12 +34,17 @@ typedef struct {
   bool input;          /* g_first is wanted */
 } window;
 
+/* Is g_0 wanted? */
+static bool wants_first(const recurrent_network *n) {
+  return n->config.input_gradients || n->config.ends.after != NULL;
+}
+
 static window whole(const recurrent_network *n) {
   return (window){.steps = n->config.seq_len,
                   .pre = n->pre,
                   .delta_h = n->cell->split ? n->delta_h : n->pre,
                   .g = n->g,
-                  .input = n->config.input_gradients};
+                  .input = wants_first(n)};
 }
 
 /* Rows of a run, in whole steps: so many that deltas, states and gradients fit; all rows where BLAS would compute the products. */
@@ -310,7 +315,7 @@ static window bp_window(const recurrent_network *n, int64_t l, int64_t first, in
   window w = whole(n);
   w.first = first;
   w.steps = steps;
-  w.input = first > 0 || n->config.input_gradients;
+  w.input = first > 0 || wants_first(n);
   if (l > 0 || n->config.input_gradients) {
     w.pre = bppsa_recurrent_offset(n, n->pre, first * n->cell->gates * state);
     w.delta_h = n->cell->split ? n->delta_h : w.pre;

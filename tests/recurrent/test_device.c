@@ -527,6 +527,28 @@ static void test_factory(void **state) {
   }
 }
 
+static bppsa_status no_end(void *context, int64_t layer, void *g) {
+  (void)context, (void)layer, (void)g;
+  return BPPSA_OK;
+}
+
+/* Gradients come in and leave at the ends of time on a processor only: elsewhere they are refused, not ignored. */
+static void test_ends(void **state) {
+  (void)state;
+  bppsa_recurrent_config c = bppsa_recurrent_config_default();
+  bppsa_model *model = NULL;
+  c.seq_len = 3;
+  c.ends.before = no_end;
+  if (bppsa_device_get_kind(device) == BPPSA_CPU) {
+    assert_int_equal(bppsa_recurrent_create(&c, &bppsa_rnn_cell, device, &model), BPPSA_OK);
+    bppsa_model_destroy(model);
+    return;
+  }
+  assert_int_equal(bppsa_recurrent_create(&c, &bppsa_rnn_cell, device, &model), BPPSA_ERR_UNSUPPORTED);
+  assert_null(model);
+  assert_non_null(strstr(bppsa_last_error(), "ends of time"));
+}
+
 int main(void) {
   device = test_device(2);
   host = cpu_device(2);
@@ -534,7 +556,8 @@ int main(void) {
       cmocka_unit_test(test_rnn_f32),  cmocka_unit_test(test_rnn_f64),  cmocka_unit_test(test_gru_f32),
       cmocka_unit_test(test_gru_f64),  cmocka_unit_test(test_growth),   cmocka_unit_test(test_exponents),
       cmocka_unit_test(test_moving),   cmocka_unit_test(test_overflow), cmocka_unit_test(test_cancellation),
-      cmocka_unit_test(test_vanished), cmocka_unit_test(test_nodes),    cmocka_unit_test(test_factory)};
+      cmocka_unit_test(test_vanished), cmocka_unit_test(test_nodes),    cmocka_unit_test(test_factory),
+      cmocka_unit_test(test_ends)};
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   bppsa_device_destroy(device);
   bppsa_device_destroy(host);

@@ -7,7 +7,7 @@
 #ifndef BPPSA_TESTS_SUPPORT_CELL_TESTS_H
 #define BPPSA_TESTS_SUPPORT_CELL_TESTS_H
 
-#include "tests/support/cell_problem.h"
+#include "tests/support/cell_run.h"
 
 static const struct {
   bppsa_backward backward;

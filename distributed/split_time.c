@@ -1,0 +1,331 @@
+/* Recurrent networks cut along time: agreement between the ranks, and what each of them holds. */
+#include "distributed/split_time.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/cut.h"
+#include "distributed/split_time_internal.h"
+
+/* ---- agreement ---- */
+
+/* What must be equal on all ranks. */
+enum { STEPS, BATCH, INPUT, HIDDEN, LAYERS, CLASSES, LOSS, DTYPE, NONLINEARITY, BACKWARD, ALGORITHM, GRADIENTS, GROUPS, TERMS };
+
+static bppsa_status agree(const bppsa_split_time *split, const bppsa_recurrent_config *c) {
+  static const char *const names[TERMS] = {"seq_len",   "batch",           "input",        "hidden",       "layers",
+                                           "classes",   "loss_all",        "dtype",        "nonlinearity", "backward",
+                                           "algorithm", "input_gradients", "micro_batches"};
+  int64_t mine[TERMS] = {c->seq_len,
+                         c->batch,
+                         c->input,
+                         c->hidden,
+                         c->layers,
+                         c->classes,
+                         c->loss_all,
+                         c->dtype,
+                         c->nonlinearity,
+                         c->method.backward,
+                         c->method.backward == BPPSA_BACKWARD_SCAN ? c->method.scan.algorithm : 0,
+                         c->input_gradients,
+                         split->micro_batches};
+  const int64_t ranks = bppsa_comm_size(split->comm), own[1] = {TERMS}, shape[2] = {ranks, TERMS};
+  int64_t(*all)[TERMS] = bppsa_calloc(ranks, sizeof *all);
+  if (all == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  const bppsa_view view = bppsa_view_make(mine, BPPSA_I64, 1, own), to = bppsa_view_make(all, BPPSA_I64, 2, shape);
+  bppsa_status status = bppsa_comm_allgather(split->comm, &view, NULL, &to);
+  for (int64_t at = 0; status == BPPSA_OK && at < ranks * TERMS; ++at) {
+    const int64_t r = at / TERMS, term = at % TERMS;
+    if (all[r][term] != all[0][term]) {
+      status = bppsa_fail(BPPSA_ERR_ARGUMENT, "split time: %s is %lld on rank %lld, expected %lld as on rank 0", names[term],
+                          (long long)all[r][term], (long long)r, (long long)all[0][term]);
+    }
+  }
+  bppsa_free(all);
+  return status;
+}
+
+static bppsa_status check(const bppsa_split_time *split, const bppsa_recurrent_config *c, const bppsa_device *device) {
+  if (bppsa_device_get_kind(device) != BPPSA_CPU) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "split time: device %s, expected cpu", bppsa_device_get_name(device));
+  }
+  if (c->factory.create != NULL || c->ends.before != NULL || c->ends.after != NULL) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "split time: a configuration with a factory or ends of its own, expected none");
+  }
+  if (c->seq_len < 1 || split->micro_batches < 1 || split->micro_batches > c->batch) {
+    return bppsa_fail(
+        BPPSA_ERR_ARGUMENT,
+        "split time: %lld steps, %lld micro-batches, expected at least 1 step, and 1 .. %lld micro-batches as samples",
+        (long long)c->seq_len, (long long)split->micro_batches, (long long)c->batch);
+  }
+  if (split->tag < 0 || split->tag > BPPSA_COMM_MAX_TAG - BPPSA_SPLIT_TIME_TAGS + 1) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "split time: tag %d, expected 0 .. %d", (int)split->tag,
+                      BPPSA_COMM_MAX_TAG - BPPSA_SPLIT_TIME_TAGS + 1);
+  }
+  return BPPSA_OK;
+}
+
+/* Resolves AUTO. In units of a rank's own BP, the last rank of a pipeline waits (p - 1) / m, and a product costs about H. */
+static bppsa_gradient_method choose(const bppsa_recurrent_config *c, int64_t ranks, int64_t groups) {
+  bppsa_gradient_method method = c->method;
+  if (method.backward == BPPSA_BACKWARD_AUTO) {
+    const bool waits = (ranks - 1) / groups > c->hidden;
+    method.backward = waits ? BPPSA_BACKWARD_SCAN : BPPSA_BACKWARD_BP;
+    method.scan = bppsa_scan_method_of(BPPSA_SCAN_AUTO);
+  }
+  if (method.backward == BPPSA_BACKWARD_SCAN && method.scan.algorithm == BPPSA_SCAN_AUTO) {
+    method.scan = bppsa_scan_method_of(BPPSA_SCAN_CHUNKED);
+  }
+  return method;
+}
+
+bppsa_gradient_method bppsa_split_time_method(const bppsa_model *model) {
+  return ((const split_network *)model)->config.method;
+}
+
+/* ---- what a rank holds ---- */
+
+static bppsa_status allocate(char **array, const split_network *s, int64_t steps, int64_t rows, int64_t width) {
+  int64_t count;
+  size_t bytes;
+  BPPSA_TRY(bppsa_shape_bytes(s->config.dtype, 3, (int64_t[]){steps, rows, width}, &count, &bytes));
+  *array = bppsa_calloc((int64_t)bytes + 1, 1);
+  return *array == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+}
+
+/* The group's network, of this rank's steps; a rank without steps has a network of one, for its parameters. */
+static bppsa_status create_group(split_network *s, int64_t g, const bppsa_device *device) {
+  split_group *group = &s->groups[g];
+  bppsa_recurrent_config c = s->config;
+  const int64_t samples = bppsa_cut(c.batch, s->group_count, g + 1) - bppsa_cut(c.batch, s->group_count, g);
+  const bool scans = c.method.backward == BPPSA_BACKWARD_SCAN;
+  group->split = s;
+  c.seq_len = s->steps > 0 ? s->steps : 1;
+  c.batch = samples;
+  if (s->active == NULL) {
+    c.method.backward = BPPSA_BACKWARD_BP;
+  } else if (s->ranks > 1) {
+    c.factory = scans ? bppsa_ranks_scan_factory(&s->scan) : c.factory;
+    c.ends = (bppsa_recurrent_ends){.context = group,
+                                    .before = scans ? split_time_join_injected : split_time_receive_carry,
+                                    .after = scans || s->rank + 1 == s->ranks ? NULL : split_time_send_carry};
+  }
+  BPPSA_TRY(bppsa_recurrent_create(&c, s->cell, device, &group->model));
+  group->sent = bppsa_calloc(c.layers, sizeof(bppsa_comm_request *));
+  if (group->sent == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  BPPSA_TRY(allocate(&group->states, s, c.layers, samples, c.hidden));
+  if (s->group_count > 1) {
+    BPPSA_TRY(allocate(&group->x, s, s->steps, samples, c.input));
+    BPPSA_TRY(allocate(&group->seed, s, split_logit_steps(s), samples, c.classes));
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status create_sum(split_network *s) {
+  const int64_t ranks = bppsa_comm_size(s->comm);
+  for (int64_t i = 0; i < s->base.parameter_count; ++i) {
+    s->reals += bppsa_view_count(&s->base.parameters[i].gradient);
+  }
+  if (ranks == 1) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(allocate(&s->flat, s, 1, 1, s->reals));
+  return bppsa_ordered_sum_create(s->comm, ranks, NULL, s->config.dtype, s->reals, s->tag + TAG_SUM, &s->sum);
+}
+
+static bppsa_status build(split_network *s, const bppsa_device *device) {
+  const bppsa_recurrent_config *c = &s->config;
+  const int64_t samples = bppsa_cut(c->batch, s->group_count, 1);
+  s->active = s->comm;
+  if (s->ranks < bppsa_comm_size(s->comm)) {
+    s->active = NULL;
+    BPPSA_TRY(bppsa_comm_split(s->comm, s->rank < s->ranks ? 0 : -1, s->rank, &s->active));
+  }
+  s->scan = (bppsa_ranks_scan_context){.comm = s->active, .tag = s->tag + TAG_SCAN};
+  s->groups = bppsa_calloc(s->group_count, sizeof *s->groups);
+  if (s->groups == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t g = 0; g < s->group_count; ++g) {
+    BPPSA_TRY(create_group(s, g, device));
+  }
+  s->base.parameter_count = s->groups[0].model->parameter_count;
+  s->base.parameters = s->groups[0].model->parameters;
+  BPPSA_TRY(allocate(&s->carry, s, 1, samples, c->hidden));
+  BPPSA_TRY(allocate(&s->zeros, s, 1, samples, c->hidden));
+  if (s->group_count > 1) {
+    BPPSA_TRY(allocate(&s->logits, s, split_logit_steps(s), c->batch, c->classes));
+  }
+  if (s->group_count > 1 && c->input_gradients) {
+    BPPSA_TRY(allocate(&s->dx, s, s->steps, c->batch, c->input));
+    BPPSA_TRY(allocate(&s->dh0, s, c->layers, c->batch, c->hidden));
+  }
+  return create_sum(s);
+}
+
+static void destroy(bppsa_model *model) {
+  split_network *s = (split_network *)model;
+  for (int64_t g = 0; s->groups != NULL && g < s->group_count; ++g) {
+    split_group *group = &s->groups[g];
+    if (group->sent != NULL) {
+      bppsa_comm_cancel(s->config.layers, group->sent);
+    }
+    bppsa_model_destroy(group->model);
+    bppsa_free(group->sent);
+    bppsa_free(group->states);
+    bppsa_free(group->x);
+    bppsa_free(group->seed);
+  }
+  if (s->active != s->comm) {
+    bppsa_comm_destroy(s->active);
+  }
+  bppsa_ordered_sum_destroy(s->sum);
+  void *const own[] = {s->groups, s->logits, s->dx, s->dh0, s->carry, s->zeros, s->flat, s};
+  for (size_t i = 0; i < sizeof own / sizeof *own; ++i) {
+    bppsa_free(own[i]);
+  }
+}
+
+/* ---- the model ---- */
+
+/* The gradients of x and h0, of all groups beside each other. */
+static bppsa_status input_gradients(bppsa_model *model, bppsa_view *x, bppsa_view *h0) {
+  const split_network *s = (const split_network *)model;
+  const bppsa_recurrent_config *c = &s->config;
+  if (!c->input_gradients) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "input gradients: the model was created without them");
+  }
+  if (!s->backward_done) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "input gradients: no backward pass precedes them");
+  }
+  const bool begins = s->steps > 0 && s->first == 0;
+  bppsa_view dx = bppsa_view_make(s->dx, c->dtype, 3, (int64_t[]){s->steps, s->batch, c->input});
+  bppsa_view dh0 = bppsa_view_make(s->dh0, c->dtype, 3, (int64_t[]){c->layers, begins ? s->batch : 0, c->hidden});
+  if (s->group_count == 1 && s->steps > 0) {
+    bppsa_view own_x, own_h0;
+    bppsa_model *only = s->groups[0].model;
+    BPPSA_TRY(only->ops->input_gradients(only, &own_x, &own_h0));
+    dx.data = own_x.data;
+    dh0.data = own_h0.data;
+  }
+  if (x != NULL) {
+    *x = dx;
+  }
+  if (h0 != NULL) {
+    *h0 = dh0;
+  }
+  return BPPSA_OK;
+}
+
+static bool find_in_view(const bppsa_view *view, int64_t *index) {
+  const int64_t count = bppsa_view_count(view);
+  for (*index = 0; *index < count && isfinite(bppsa_view_get(view, *index)); ++*index) {
+  }
+  return *index < count;
+}
+
+/* Looks at what this rank holds, without a message: the other ranks may have found nothing, and do not answer. */
+static bool find_nonfinite(bppsa_model *model, bppsa_nonfinite *where) {
+  const split_network *s = (const split_network *)model;
+  *where = (bppsa_nonfinite){.layer = -1, .step = -1, .sample = -1};
+  for (int64_t g = 0; s->steps > 0 && s->batch > 0 && g < s->group_count; ++g) {
+    const split_group *group = &s->groups[g];
+    for (int64_t l = 0; group->samples > 0 && l < s->config.layers; ++l) {
+      bppsa_view states;
+      int64_t at;
+      if (bppsa_recurrent_states(group->model, l, &states) == BPPSA_OK && find_in_view(&states, &at)) {
+        const int64_t row = at / s->config.hidden;
+        *where = (bppsa_nonfinite){.what = "hidden state",
+                                   .layer = l,
+                                   .step = s->first + 1 + row / group->samples,
+                                   .sample = group->first + row % group->samples};
+        return true;
+      }
+    }
+  }
+  return bppsa_model_parameter_nonfinite(model, s->backward_done, where);
+}
+
+bppsa_status bppsa_split_time_create(const bppsa_split_time *split, const bppsa_recurrent_config *config, const bppsa_cell *cell,
+                                     const bppsa_device *device, bppsa_model **model) {
+  BPPSA_REQUIRE(split != NULL && split->comm != NULL && config != NULL && cell != NULL && device != NULL && model != NULL);
+  BPPSA_TRY(agree(split, config));
+  BPPSA_TRY(check(split, config, device));
+  split_network *s = bppsa_calloc(1, sizeof *s);
+  if (s == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  const int32_t size = bppsa_comm_size(split->comm);
+  s->ops = (bppsa_model_ops){.name = cell->name,
+                             .forward = split_time_forward,
+                             .backward = split_time_backward,
+                             .input_gradients = input_gradients,
+                             .find_nonfinite = find_nonfinite,
+                             .destroy = destroy};
+  s->base = (bppsa_model){.ops = &s->ops, .dtype = config->dtype, .classes = config->classes};
+  s->comm = split->comm;
+  s->tag = split->tag;
+  s->rank = bppsa_comm_rank(split->comm);
+  s->ranks = size < config->seq_len ? size : (int32_t)config->seq_len;
+  s->config = *config;
+  s->config.method = choose(config, s->ranks, split->micro_batches);
+  s->cell = cell;
+  s->group_count = split->micro_batches;
+  bppsa_ranks_share(config->seq_len, size, s->rank, &s->first, &s->steps);
+  const bppsa_status status = build(s, device);
+  if (status != BPPSA_OK) {
+    destroy(&s->base);
+    return status;
+  }
+  *model = &s->base;
+  return BPPSA_OK;
+}
+
+/* ---- the loss ---- */
+
+static void scale(const bppsa_view *view, double factor) {
+  const int64_t count = bppsa_view_count(view);
+  for (int64_t i = 0; i < count; ++i) {
+    bppsa_view_set(view, i, factor * bppsa_view_get(view, i));
+  }
+}
+
+bppsa_status bppsa_ranks_loss(bppsa_comm *comm, const bppsa_view *seed, bppsa_loss_result *result) {
+  BPPSA_REQUIRE(comm != NULL && seed != NULL && result != NULL);
+  enum { LOSS_SUM, CORRECT, ROWS, NUMBERS };
+  const int64_t ranks = bppsa_comm_size(comm), three = NUMBERS, shape[2] = {ranks, NUMBERS};
+  if (ranks == 1) {
+    return BPPSA_OK;
+  }
+  double mine[NUMBERS] = {[LOSS_SUM] = result->rows > 0 ? result->loss * (double)result->rows : 0,
+                          [CORRECT] = (double)result->correct,
+                          [ROWS] = (double)result->rows};
+  double(*all)[NUMBERS] = bppsa_calloc(ranks, sizeof *all);
+  if (all == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  const bppsa_view view = bppsa_view_make(mine, BPPSA_F64, 1, &three), to = bppsa_view_make(all, BPPSA_F64, 2, shape);
+  const bppsa_status status = bppsa_comm_allgather(comm, &view, NULL, &to);
+  if (status == BPPSA_OK) {
+    double sum = 0, correct = 0, rows = 0;
+    bool labels = true;
+    for (int64_t r = 0; r < ranks; ++r) {
+      sum += all[r][LOSS_SUM];
+      correct += all[r][CORRECT];
+      rows += all[r][ROWS];
+      labels = labels && all[r][CORRECT] >= 0;
+    }
+    if (rows > (double)result->rows) {
+      scale(seed, (double)result->rows / rows);
+    }
+    *result =
+        (bppsa_loss_result){.loss = rows > 0 ? sum / rows : 0, .correct = labels ? (int64_t)correct : -1, .rows = (int64_t)rows};
+  }
+  bppsa_free(all);
+  return status;
+}

@@ -1,0 +1,61 @@
+/* The inside of a recurrent network cut along time: what a rank holds (split_time.c) and its passes (split_time_passes.c). */
+#ifndef BPPSA_DISTRIBUTED_SPLIT_TIME_INTERNAL_H
+#define BPPSA_DISTRIBUTED_SPLIT_TIME_INTERNAL_H
+
+#include "comm/ordered.h"
+#include "distributed/split_time.h"
+
+/* What each tag is for. */
+enum { TAG_STATES = 0, TAG_SCAN, TAG_ENDS, TAG_SUM };
+
+typedef struct split_network split_network;
+
+/* A group of samples with its own network of this rank's steps. */
+typedef struct {
+  split_network *split;
+  bppsa_model *model;
+  int64_t first, samples;    /* of the latest pass; 0 samples: none */
+  char *x, *seed;            /* [t][samples][I], like the logits: the group's part of the batch; NULL with one group */
+  char *states;              /* [L][samples][H]: h0 of the group, then what goes to another rank */
+  bppsa_comm_request **sent; /* [L]: messages under way */
+} split_group;
+
+struct split_network {
+  bppsa_model base;
+  bppsa_model_ops ops;
+  bppsa_comm *comm;              /* of all ranks */
+  bppsa_comm *active;            /* of the ranks that hold steps; owned unless it is comm; NULL: this rank holds none */
+  int32_t tag, rank, ranks;      /* ranks: those that hold steps */
+  bppsa_recurrent_config config; /* of the whole network, AUTO resolved */
+  const bppsa_cell *cell;
+  int64_t first, steps; /* this rank's steps: first + 1 .. first + steps */
+  int64_t group_count;
+  split_group *groups; /* size group_count */
+  int64_t batch;       /* b of the latest forward pass; 0: none */
+  bool backward_done;
+  char *logits, *dx, *dh0; /* of the whole batch; NULL with one group, whose network has them */
+  char *carry;             /* [samples][H]: a gradient that arrives */
+  char *zeros;             /* [samples][H]: the seed of a rank without a head */
+  bppsa_ranks_scan_context scan;
+  int64_t reals; /* of all parameters */
+  char *flat;    /* [reals]: their gradients one behind the other; NULL with one rank */
+  bppsa_ordered_sum *sum;
+};
+
+/* Has this rank logits? */
+static inline bool split_has_head(const split_network *s) {
+  return s->steps > 0 && (s->config.loss_all || s->rank == 0);
+}
+/* Rows of a sample among this rank's logits. */
+static inline int64_t split_logit_steps(const split_network *s) {
+  return !split_has_head(s) ? 0 : s->config.loss_all ? s->steps : 1;
+}
+
+bppsa_status split_time_forward(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, bppsa_view *logits);
+bppsa_status split_time_backward(bppsa_model *model, const bppsa_view *seed);
+/* bppsa_recurrent_ends of a group: gradients that go through the ends of this rank's steps. */
+bppsa_status split_time_join_injected(void *group, int64_t layer, void *g);    /* with scans: u_0 comes from the next rank */
+bppsa_status split_time_receive_carry(void *group, int64_t layer, void *g);    /* BP: g_T comes from the rank before, */
+bppsa_status split_time_send_carry(void *group, int64_t layer, const void *g); /* and g_0 goes to the next one */
+
+#endif

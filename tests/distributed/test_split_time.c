@@ -1,0 +1,326 @@
+/* Recurrent networks cut along time, on ranks that are threads: loss and gradients against the textbook's, messages and bytes
+ * against the formulas of docs/ranks.md, wrong requests, no memory. */
+#include "tests/distributed/split_problem.h"
+
+static const bppsa_gradient_method methods[] = {
+    {.backward = BPPSA_BACKWARD_BP},
+    {.backward = BPPSA_BACKWARD_AUTO, .scan.algorithm = BPPSA_SCAN_AUTO},
+    {.backward = BPPSA_BACKWARD_SCAN, .scan = {.algorithm = BPPSA_SCAN_LINEAR, .up_levels = -1}},
+    {.backward = BPPSA_BACKWARD_SCAN, .scan = {.algorithm = BPPSA_SCAN_CHUNKED, .up_levels = -1}},
+    {.backward = BPPSA_BACKWARD_SCAN, .scan = {.algorithm = BPPSA_SCAN_BLELLOCH, .up_levels = -1}}};
+enum { METHODS = sizeof methods / sizeof *methods };
+
+static const int64_t rank_counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 17};
+enum { RANK_COUNTS = sizeof rank_counts / sizeof *rank_counts };
+
+static void run_job(split_job *j, int64_t ranks) {
+  const bppsa_comm_config config = {.ranks = ranks, .timeout = 60};
+  if (bppsa_comm_run(&config, split_rank, j, NULL) != BPPSA_OK) {
+    const bppsa_recurrent_config *c = &j->p->c;
+    char text[BPPSA_METHOD_TEXT];
+    fail_msg("%s, %s, %d ranks, T %d, B %d, H %d, L %d, loss all %d, %d groups: %s", cell.cell->name,
+             bppsa_gradient_method_text(&j->method, text, sizeof text), (int)ranks, (int)c->seq_len, (int)c->batch,
+             (int)c->hidden, (int)c->layers, (int)c->loss_all, (int)j->micro_batches, bppsa_last_error());
+  }
+}
+
+/* Every method on p ranks. */
+static void compare(const bppsa_recurrent_config *c, int64_t ranks, int64_t groups, bool count, uint64_t seed) {
+  problem p = make_problem(c, true, seed);
+  split_job j = {.p = &p, .micro_batches = groups, .repeats = 2};
+  j.loss = reference(&p);
+  for (int m = 0; m < METHODS; ++m) {
+    j.method = methods[m];
+    j.count = count && j.method.backward != BPPSA_BACKWARD_AUTO;
+    run_job(&j, ranks);
+  }
+  free_problem(&p);
+}
+
+static bppsa_recurrent_config small(void) {
+  bppsa_recurrent_config c = bppsa_recurrent_config_default();
+  c.dtype = BPPSA_F64;
+  c.input_gradients = true;
+  c.classes = 3;
+  c.hidden = 4;
+  c.input = 2;
+  c.batch = 3;
+  return c;
+}
+
+/* T = 1 .. 40 on every number of ranks, with one to three layers, loss last and all, one to three groups. */
+static void every_length(uint64_t seed) {
+  for (int i = 0; i < RANK_COUNTS; ++i) {
+    for (int64_t steps = 1; steps <= 40; ++steps, ++seed) {
+      bppsa_recurrent_config c = small();
+      c.seq_len = steps;
+      c.layers = 1 + (int64_t)(seed % 3);
+      c.loss_all = seed / 3 % 2 == 0;
+      compare(&c, rank_counts[i], 1 + (int64_t)(seed / 6 % 3), false, seed);
+    }
+  }
+}
+
+static void rnn(void **state) {
+  (void)state;
+  cell = (cell_reference)RNN_REFERENCE;
+  every_length(7);
+}
+
+static void gru(void **state) {
+  (void)state;
+  cell = (cell_reference)GRU_REFERENCE;
+  every_length(10);
+}
+
+static void long_sequences(void **state) {
+  (void)state;
+  static const int64_t ranks[] = {2, 3, 8};
+  for (int i = 0; i < 3; ++i) {
+    bppsa_recurrent_config c = small();
+    c.seq_len = 1000;
+    c.layers = 1 + i % 2;
+    cell = i == 1 ? (cell_reference)GRU_REFERENCE : (cell_reference)RNN_REFERENCE;
+    for (int all = 0; all < 2; ++all) {
+      c.loss_all = all;
+      compare(&c, ranks[i], 2, false, 60 + (uint64_t)i);
+    }
+    c.dtype = BPPSA_F32;
+    compare(&c, ranks[i], 1, false, 70 + (uint64_t)i);
+  }
+}
+
+/* Messages and bytes for every p up to 33, with more steps than ranks, and fewer. */
+static void traffic(void **state) {
+  (void)state;
+  cell = (cell_reference)RNN_REFERENCE;
+  for (int64_t ranks = 1; ranks <= 33; ++ranks) {
+    bppsa_recurrent_config c = small();
+    c.seq_len = ranks % 3 == 0 ? 19 : 41;
+    c.layers = 1 + ranks % 2;
+    c.loss_all = ranks % 4 < 2;
+    compare(&c, ranks, 1 + ranks % 3, true, 90);
+  }
+}
+
+/* Batches smaller than the planned one, with fewer samples than groups, against a network of the whole sequence. */
+enum { SMALL_T = 7, SMALL_B = 4, SMALL_CLASSES = 10 };
+
+static void set_small(const bppsa_model *m) {
+  for (int64_t i = 0; i < m->parameter_count; ++i) {
+    for (int64_t k = 0; k < bppsa_view_count(&m->parameters[i].value); ++k) {
+      bppsa_view_set(&m->parameters[i].value, k, 0.1 * (double)((k + i) % 5) - 0.2);
+    }
+  }
+}
+
+/* Steps first + 1 .. first + steps of a batch of b samples, forward and backward. */
+static bppsa_status pass_small(bppsa_model *m, int64_t first, int64_t steps, int64_t b) {
+  static const double numbers[SMALL_T * SMALL_B * SMALL_CLASSES] = {0.5, -0.25, 1, 0, 2, 3, 1, -1, 0, 1, 0.25, 2, 1};
+  const bppsa_view x = bppsa_view_make((void *)(uintptr_t)(numbers + first * b), BPPSA_F64, 3, (int64_t[]){steps, b, 1});
+  bppsa_view logits;
+  BPPSA_TRY(m->ops->forward(m, &x, NULL, &logits));
+  CHECK(logits.ndim == 3 && logits.shape[0] == steps && logits.shape[1] == b && logits.shape[2] == SMALL_CLASSES);
+  const bppsa_view seed = bppsa_view_make((void *)(uintptr_t)(numbers + first * b * SMALL_CLASSES), BPPSA_F64, 3, logits.shape);
+  return m->ops->backward(m, &seed);
+}
+
+static bppsa_status smaller_batch(bppsa_comm *comm, void *context) {
+  const bppsa_gradient_method *method = context;
+  bppsa_recurrent_config c = bppsa_recurrent_config_default();
+  c.seq_len = SMALL_T;
+  c.batch = SMALL_B;
+  c.hidden = 3;
+  c.method.backward = BPPSA_BACKWARD_BP;
+  c.dtype = BPPSA_F64;
+  c.loss_all = true;
+  const bppsa_split_time split = {.comm = comm, .micro_batches = 3};
+  bppsa_device *device = NULL;
+  bppsa_model *m = NULL, *whole = NULL;
+  int64_t first, steps;
+  bppsa_ranks_share(SMALL_T, bppsa_comm_size(comm), bppsa_comm_rank(comm), &first, &steps);
+  BPPSA_TRY(bppsa_device_create("cpu", 1, &device));
+  BPPSA_TRY(bppsa_recurrent_create(&c, &bppsa_rnn_cell, device, &whole));
+  c.method = *method;
+  BPPSA_TRY(bppsa_split_time_create(&split, &c, &bppsa_rnn_cell, device, &m));
+  set_small(m);
+  set_small(whole);
+  static const int64_t batches[] = {4, 1, 2, 3, 4};
+  for (int i = 0; i < 5; ++i) {
+    BPPSA_TRY(pass_small(m, first, steps, batches[i]));
+    BPPSA_TRY(pass_small(whole, 0, SMALL_T, batches[i]));
+    for (int64_t k = 0; k < m->parameter_count; ++k) {
+      const bppsa_view *got = &m->parameters[k].gradient;
+      BPPSA_TRY(check_part(m->parameters[k].name, got, whole->parameters[k].gradient.data, whole->parameters[k].gradient.data,
+                           SMALL_T));
+    }
+  }
+  bppsa_model_destroy(m);
+  bppsa_model_destroy(whole);
+  bppsa_device_destroy(device);
+  return BPPSA_OK;
+}
+
+static void smaller_batches(void **state) {
+  (void)state;
+  for (int m = 0; m < METHODS; ++m) {
+    bppsa_gradient_method method = methods[m];
+    for (int64_t ranks = 1; ranks <= 4; ++ranks) {
+      const bppsa_comm_config config = {.ranks = ranks, .timeout = 60};
+      if (bppsa_comm_run(&config, smaller_batch, &method, NULL) != BPPSA_OK) {
+        fail_msg("method %d, %d ranks: %s", m, (int)ranks, bppsa_last_error());
+      }
+    }
+  }
+}
+
+/* ---- choices, and what is refused ---- */
+
+typedef struct {
+  bppsa_recurrent_config rank1; /* of rank 1 */
+  int64_t micro_batches;        /* of all ranks */
+  bppsa_status expected;
+  const char *words;
+} refusal;
+
+static bppsa_status refused_on_all(bppsa_comm *comm, void *context) {
+  const refusal *r = context;
+  const bppsa_recurrent_config fits = small(), *c = bppsa_comm_rank(comm) == 1 ? &r->rank1 : &fits;
+  const bppsa_split_time split = {.comm = comm, .micro_batches = r->micro_batches};
+  bppsa_device *device = NULL;
+  bppsa_model *model = NULL;
+  BPPSA_TRY(bppsa_device_create("cpu", 1, &device));
+  const bppsa_status status = bppsa_split_time_create(&split, c, &bppsa_rnn_cell, device, &model);
+  CHECK(status == r->expected && strstr(bppsa_last_error(), r->words) != NULL);
+  CHECK(model == NULL);
+  bppsa_device_destroy(device);
+  return BPPSA_OK;
+}
+
+static void refused(void **state) {
+  (void)state;
+  const bppsa_recurrent_config fits = small();
+  refusal r[] = {{fits, 1, BPPSA_ERR_ARGUMENT, "seq_len is 5 on rank 1, expected 1000 as on rank 0"},
+                 {fits, 1, BPPSA_ERR_ARGUMENT, "backward is 1 on rank 1, expected 0 as on rank 0"},
+                 {fits, 4, BPPSA_ERR_ARGUMENT, "4 micro-batches, expected at least 1 step, and 1 .. 3 micro-batches as samples"},
+                 {fits, 0, BPPSA_ERR_ARGUMENT, "0 micro-batches"}};
+  r[0].rank1.seq_len = 5;
+  r[1].rank1.method.backward = BPPSA_BACKWARD_BP;
+  for (size_t i = 0; i < sizeof r / sizeof *r; ++i) {
+    const bppsa_comm_config config = {.ranks = 3, .timeout = 60};
+    if (bppsa_comm_run(&config, refused_on_all, &r[i], NULL) != BPPSA_OK) {
+      fail_msg("%zu: %s", i, bppsa_last_error());
+    }
+  }
+}
+
+/* AUTO takes BP until ranks wait longer in the pipeline than a product takes. */
+static bppsa_status choices(bppsa_comm *comm, void *context) {
+  (void)context;
+  bppsa_device *device = NULL;
+  BPPSA_TRY(bppsa_device_create("cpu", 1, &device));
+  for (int64_t groups = 1; groups <= 2; ++groups) {
+    bppsa_recurrent_config c = small();
+    bppsa_model *model = NULL;
+    c.hidden = 3;
+    c.method = (bppsa_gradient_method){.scan = bppsa_scan_method_of(BPPSA_SCAN_AUTO)};
+    const bppsa_split_time split = {.comm = comm, .micro_batches = groups};
+    BPPSA_TRY(bppsa_split_time_create(&split, &c, &bppsa_rnn_cell, device, &model));
+    const bppsa_gradient_method m = bppsa_split_time_method(model);
+    CHECK(m.backward == (groups == 1 ? BPPSA_BACKWARD_SCAN : BPPSA_BACKWARD_BP));
+    CHECK(groups > 1 || m.scan.algorithm == BPPSA_SCAN_CHUNKED);
+    bppsa_model_destroy(model);
+  }
+  bppsa_device_destroy(device);
+  return BPPSA_OK;
+}
+
+static void chosen(void **state) {
+  (void)state;
+  const bppsa_comm_config config = {.ranks = 5, .timeout = 60};
+  if (bppsa_comm_run(&config, choices, NULL, NULL) != BPPSA_OK) {
+    fail_msg("%s", bppsa_last_error());
+  }
+}
+
+/* What is not finite is found without a message: rank 1 finds the state that its input made, and the others what came of it. */
+static bppsa_status finds_nonfinite(bppsa_comm *comm, void *context) {
+  (void)context;
+  bppsa_recurrent_config c = small();
+  c.seq_len = 9;
+  c.layers = 2;
+  c.method = methods[3];
+  const bppsa_split_time split = {.comm = comm, .micro_batches = 2};
+  bppsa_device *device = NULL;
+  bppsa_model *m = NULL;
+  double x[3 * 3 * 2] = {0};
+  BPPSA_TRY(bppsa_device_create("cpu", 1, &device));
+  BPPSA_TRY(bppsa_split_time_create(&split, &c, &bppsa_rnn_cell, device, &m));
+  for (int64_t k = 0; k < bppsa_view_count(&m->parameters[0].value); ++k) {
+    bppsa_view_set(&m->parameters[0].value, k, 1);
+  }
+  if (bppsa_comm_rank(comm) == 1) {
+    x[(1 * 3 + 2) * 2] = NAN; /* its second step, sample 2 */
+  }
+  const bppsa_view view = bppsa_view_make(x, BPPSA_F64, 3, (int64_t[]){3, 3, 2});
+  bppsa_view logits;
+  bppsa_nonfinite where;
+  BPPSA_TRY(m->ops->forward(m, &view, NULL, &logits));
+  const bool found = m->ops->find_nonfinite(m, &where);
+  const int32_t rank = bppsa_comm_rank(comm);
+  CHECK(found == (rank <= 1));
+  CHECK(!found || (strcmp(where.what, "hidden state") == 0 && where.layer == 0 && where.sample == 2));
+  CHECK(!found || where.step == (rank == 1 ? 5 : 7));
+  bppsa_model_destroy(m);
+  bppsa_device_destroy(device);
+  return BPPSA_OK;
+}
+
+static void nonfinite(void **state) {
+  (void)state;
+  const bppsa_comm_config config = {.ranks = 3, .timeout = 60};
+  if (bppsa_comm_run(&config, finds_nonfinite, NULL, NULL) != BPPSA_OK) {
+    fail_msg("%s", bppsa_last_error());
+  }
+}
+
+static void memory_runs_out(void **state) {
+  (void)state;
+  cell = (cell_reference)GRU_REFERENCE;
+  bppsa_recurrent_config c = small();
+  c.seq_len = 11;
+  c.layers = 2;
+  problem p = make_problem(&c, true, 3);
+  split_job j = {.p = &p, .method = methods[4], .micro_batches = 2, .repeats = 1};
+  j.loss = reference(&p);
+  const bppsa_comm_config config = {.ranks = 4, .timeout = 60};
+  const int64_t blocks = bppsa_alloc_live();
+  bppsa_status status = BPPSA_ERR_MEMORY;
+  int64_t call = 1;
+  for (; status != BPPSA_OK && call < 4000; ++call) {
+    bppsa_alloc_fail_once(call);
+    status = bppsa_comm_run(&config, split_rank, &j, NULL);
+    if (bppsa_alloc_live() != blocks) {
+      fail_msg("call %d: %d blocks are left: %s", (int)call, (int)(bppsa_alloc_live() - blocks), bppsa_last_error());
+    }
+    if (status != BPPSA_OK && status != BPPSA_ERR_MEMORY && strstr(bppsa_last_error(), "not so") == NULL) {
+      fail_msg("call %d: %s", (int)call, bppsa_last_error());
+    }
+  }
+  bppsa_alloc_fail_at(0);
+  assert_in_range(call, 100, 3999);
+  free_problem(&p);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(rnn),
+                                     cmocka_unit_test(gru),
+                                     cmocka_unit_test(long_sequences),
+                                     cmocka_unit_test(traffic),
+                                     cmocka_unit_test(smaller_batches),
+                                     cmocka_unit_test(refused),
+                                     cmocka_unit_test(chosen),
+                                     cmocka_unit_test(nonfinite),
+                                     cmocka_unit_test(memory_runs_out)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
