@@ -36,6 +36,7 @@
 #include "jacobian/op.h"
 #include "jacobian/product.h"
 #include "recurrent/cell.h"
+#include "recurrent/forward.h"
 #include "recurrent/recurrent.h"
 #include "rnn/rnn.h"
 #include "scan/algorithm.h"

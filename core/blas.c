@@ -234,5 +234,9 @@ int64_t bppsa_sample_block(int64_t batch, int32_t threads, int64_t n, int64_t k)
   return is_large(n, k) ? LARGE : block < LEAST ? LEAST : block > MOST ? MOST : block;
 }
 
+bool bppsa_matmul_in_order(int64_t n, int64_t k) {
+  return !is_large(n, k);
+}
+
 #define EACH_REAL "core/blas.inc"
 #include "core/each_real.inc"

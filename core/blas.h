@@ -43,6 +43,8 @@ void bppsa_gemm_f64(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k,
  * Blocks are large, because a step's samples are neighbours in memory. The project's kernels give a row the same bits whatever
  * other rows are computed with it; CBLAS does not guarantee that, so sizes that go to CBLAS have a fixed block. */
 int64_t bppsa_sample_block(int64_t batch, int32_t threads, int64_t n, int64_t k);
+/* Do the project's kernels compute a product with B [k,n]? Then a row has the same bits whatever other rows are beside it. */
+bool bppsa_matmul_in_order(int64_t n, int64_t k);
 
 /* C[m,n] = init + A B. init (row length init_row) is NULL for 0, c itself to accumulate, or a bias with init_row = 0. A(i, p) =
  * a[i a_row + p a_step] with a_row = 1 or a_step = 1; B(p, j) = b[p ldb + j]. The project's kernels (core/simd.h), whose order is

@@ -18,6 +18,7 @@
 #include "core/device.h"
 #include "core/model.h"
 #include "recurrent/cell.h"
+#include "recurrent/forward.h"
 #include "scan/scan.h"
 
 #ifdef __cplusplus
@@ -49,13 +50,14 @@ typedef struct {
   bppsa_dtype dtype; /* f32, f64 */
   bppsa_nonlinearity nonlinearity;
   bppsa_gradient_method method;
+  bppsa_forward_method forward;
   bool input_gradients;       /* computes the gradients of x and h0 too */
   int64_t memory_limit;       /* bytes the network may hold; 0: no limit */
   bppsa_scan_factory factory; /* zero: the local executor */
   bppsa_recurrent_ends ends;  /* zero: none */
 } bppsa_recurrent_config;
 
-/* T 1000, B 16, I 1, H 20, 1 layer, 10 classes, loss on the last step, f32, tanh, backward by auto. */
+/* T 1000, B 16, I 1, H 20, 1 layer, 10 classes, loss on the last step, f32, tanh, forward sequential, backward by auto. */
 bppsa_recurrent_config bppsa_recurrent_config_default(void);
 
 /* Makes a network of layers of the cell and a linear head. Checks the configuration and the table, and allocates everything, so
@@ -78,6 +80,10 @@ const bppsa_scan_plan *bppsa_recurrent_plan(const bppsa_model *model, int64_t la
 /* The scan configuration that a layer would get; `plan rnn` prints it. matrices and diagonal are the cell's. */
 bppsa_scan_config bppsa_recurrent_scan_config(const bppsa_recurrent_config *config, int64_t matrices, bool diagonal,
                                               int64_t layer);
+
+/* The sizes from which the network's forward pass is planned; gates: the cell's; multiprocessors: of the GPU, 0 on a CPU. */
+bppsa_forward_shape bppsa_recurrent_forward_shape(const bppsa_recurrent_config *config, int64_t gates, bppsa_device_kind device,
+                                                  int multiprocessors);
 
 /* Passes without the head, for benchmarks. Forward: x [T,b,I], h0 [L,b,H] or NULL. Backward: seed is the gradient of the top
  * layer's last hidden states [b,H], or of all of them [T,b,H] with loss_all; it sets the gradients of all parameters except the

@@ -161,6 +161,7 @@ static void forward_layer(const recurrent_network *n, int64_t l, const void *x) 
 static bppsa_status forward(recurrent_network *n, const void *h0) {
   const bppsa_recurrent_config *c = &n->config;
   const int64_t state = n->batch * c->hidden;
+  const bool speculates = bppsa_forward_begin(n);
   const void *input = n->x;
   for (int64_t l = 0; l < c->layers; ++l) {
     if (h0 != NULL) {
@@ -168,9 +169,15 @@ static bppsa_status forward(recurrent_network *n, const void *h0) {
     } else {
       memset(n->layers[l].h, 0, (size_t)(state * size_of(n)));
     }
-    forward_layer(n, l, input);
+    if (speculates) {
+      prepare_weights(n, l);
+      bppsa_forward_layer(n, l, input);
+    } else {
+      forward_layer(n, l, input);
+    }
     input = bppsa_recurrent_offset(n, n->layers[l].h, state);
   }
+  bppsa_forward_end(n);
   return BPPSA_OK;
 }
 
@@ -410,8 +417,9 @@ static bool runs_scan(const recurrent_network *n, const bppsa_scan_plan *plan) {
          (!bppsa_scan_algorithm_is_bp(bppsa_scan_plan_config(plan)->method.algorithm) || n->config.factory.create != NULL);
 }
 
-static void choose(recurrent_network *n) {
-  (void)n;
+static bppsa_status look(recurrent_network *n) {
+  (void)n; /* passes are over when they return */
+  return BPPSA_OK;
 }
 
 /* Bytes of the weight gradients' parts: of W_ih and W_lin, which share them, or of W_hh. -1: they do not fit in 64 bits. */
@@ -468,6 +476,7 @@ static bppsa_status visit_arrays(recurrent_network *n, bool scans, bppsa_recurre
       BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, arrays[i].steps, arrays[i].rows, arrays[i].width, arrays[i].array, bytes));
     }
   }
+  BPPSA_TRY(bppsa_forward_visit(n, visit, bytes));
   BPPSA_TRY(visit(&n->sums, sums, bytes));
   return visit(&n->hidden_sums, hidden_sums, bytes);
 }
@@ -491,6 +500,7 @@ static void destroy(recurrent_network *n) {
   for (int64_t k = 0; n->columns != NULL && k < n->cell->matrices; ++k) {
     bppsa_free(n->columns[k]);
   }
+  bppsa_forward_free(n);
   void *const own[] = {n->pre, n->delta_h, n->g,    n->diagonal, n->logits, n->sums, n->hidden_sums,
                        n->dx,  n->dh0,     n->bias, n->w_t,      n->w_hh_t, n->w_hh};
   for (size_t i = 0; i < sizeof own / sizeof *own; ++i) {
@@ -500,7 +510,7 @@ static void destroy(recurrent_network *n) {
 
 const recurrent_backend bppsa_recurrent_cpu = {.create = create,
                                                .runs_scan = runs_scan,
-                                               .choose = choose,
+                                               .choose = bppsa_forward_choose,
                                                .visit = visit_arrays,
                                                .allocate = allocate,
                                                .check_cell = bppsa_recurrent_check_entries,
@@ -513,4 +523,5 @@ const recurrent_backend bppsa_recurrent_cpu = {.create = create,
                                                .layer_backward = layer_backward,
                                                .backward = backward_layer,
                                                .pass_down = pass_down,
-                                               .count = count};
+                                               .count = count,
+                                               .look = look};

@@ -13,7 +13,8 @@ bppsa_recurrent_config bppsa_recurrent_config_default(void) {
                                   .layers = 1,
                                   .classes = 10,
                                   .dtype = BPPSA_F32,
-                                  .method.scan = bppsa_scan_method_of(BPPSA_SCAN_AUTO)};
+                                  .method.scan = bppsa_scan_method_of(BPPSA_SCAN_AUTO),
+                                  .forward = bppsa_forward_method_default()};
 }
 
 bppsa_scan_config bppsa_recurrent_scan_config(const bppsa_recurrent_config *config, int64_t matrices, bool diagonal,
@@ -198,10 +199,29 @@ static bppsa_status check_memory(recurrent_network *n, bool scans, int64_t held)
                     (long long)bytes, (long long)held, (long long)limit);
 }
 
+bppsa_forward_shape bppsa_recurrent_forward_shape(const bppsa_recurrent_config *c, int64_t gates, bppsa_device_kind device,
+                                                  int multiprocessors) {
+  return (bppsa_forward_shape){.seq_len = c->seq_len,
+                               .batch = c->batch,
+                               .input = c->layers > 1 && c->hidden > c->input ? c->hidden : c->input,
+                               .hidden = c->hidden,
+                               .gates = gates,
+                               .dtype = c->dtype,
+                               .relu = c->nonlinearity == BPPSA_NONLINEARITY_RELU,
+                               .device = device,
+                               .multiprocessors = multiprocessors};
+}
+
 static bppsa_status reserve_all(recurrent_network *n, const bppsa_device *device) {
   int64_t held;
   bool scans;
   BPPSA_TRY(make_plans(n, device, &held, &scans));
+  const bppsa_forward_shape shape =
+      bppsa_recurrent_forward_shape(&n->config, n->cell->gates, bppsa_device_get_kind(device), n->forward.multiprocessors);
+  BPPSA_TRY(bppsa_forward_plan_make(&n->config.forward, &shape, &n->forward.plan));
+  if (n->forward.plan.speculative && shape.device != BPPSA_CPU) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "forward pass: speculative on a GPU, expected sequential or auto, or device cpu");
+  }
   n->backend->choose(n);
   BPPSA_TRY(check_memory(n, scans, scans ? held : 0)); /* products of the backend's own kernels are among its arrays */
   BPPSA_TRY(n->backend->allocate(n, scans));

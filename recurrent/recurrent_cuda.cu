@@ -588,8 +588,12 @@ bppsa_status count(recurrent_network *n, int64_t *redone) {
   return BPPSA_OK;
 }
 
+bppsa_status look(recurrent_network *) {
+  return BPPSA_OK; /* passes are sequential */
+}
+
 } // namespace
 
 extern "C" const recurrent_backend bppsa_recurrent_cuda = {
-    create, runs_scan, choose,      visit_arrays,   allocate,       check_cell, destroy,   forward,
-    logits, seed,      seed_layers, head_gradients, layer_backward, backward,   pass_down, count};
+    create, runs_scan,   choose,         visit_arrays,   allocate, check_cell, destroy, forward, logits,
+    seed,   seed_layers, head_gradients, layer_backward, backward, pass_down,  count,   look};

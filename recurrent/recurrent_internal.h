@@ -3,6 +3,7 @@
 #define BPPSA_RECURRENT_RECURRENT_INTERNAL_H
 
 #include "core/linear.h"
+#include "recurrent/forward.h"
 #include "recurrent/recurrent.h"
 
 #ifdef __cplusplus
@@ -34,6 +35,22 @@ typedef struct {
 typedef struct recurrent_gpu recurrent_gpu;
 typedef struct recurrent_backend recurrent_backend;
 
+/* The parallel forward pass (recurrent/forward.h). Arrays are NULL where the plan is sequential. */
+typedef struct {
+  bppsa_forward_plan plan;
+  bppsa_forward_stats stats; /* of the latest pass */
+  bppsa_forward_pause pause;
+  int multiprocessors; /* of the GPU; 0 on a CPU */
+  int64_t workers;     /* on a CPU: threads that walk at the same time, each with its own part of `scratch` */
+  int64_t window;      /* steps that lanes take between two looks at them */
+  void *lanes;         /* [C·B], forward_lane of forward_cpu.c */
+  void *starts;        /* [C·B][H]: the states from which lanes start */
+  void *scratch;       /* [workers], the arrays of a group of lanes */
+  void *doubtful;      /* [B][C] bytes: the chunk must be verified */
+  void *paths;         /* [B] int64: dependent steps of each sample, over the layers so far */
+  void *reseeded;      /* [B] bytes: the layer's later chunks began anew */
+} recurrent_forward;
+
 typedef struct {
   bppsa_model base;
   bppsa_model_ops ops; /* the shared functions, under the cell's name */
@@ -41,6 +58,7 @@ typedef struct {
   const bppsa_cell *cell;
   const recurrent_backend *backend; /* of the network's device */
   int32_t threads;
+  recurrent_forward forward;
   recurrent_gpu *gpu;      /* NULL: the host. Otherwise arrays are in GPU memory, and those that a GPU does not use are NULL */
   int64_t batch;           /* b of the latest forward pass */
   const void *x;           /* of the latest forward pass, borrowed */
@@ -102,9 +120,21 @@ struct recurrent_backend {
   bppsa_status (*backward)(recurrent_network *n, int64_t l);
   bppsa_status (*pass_down)(recurrent_network *n, int64_t l); /* delta_x of layer l >= 1 -> u of the layer below, in n->g */
   bppsa_status (*count)(recurrent_network *n,
-                        int64_t *redone); /* products that the backend's own kernels have redone; waits for the kernels */
+                        int64_t *redone);     /* products that the backend's own kernels have redone; waits for the kernels */
+  bppsa_status (*look)(recurrent_network *n); /* brings n->forward up to date; waits for the kernels */
 };
 extern const recurrent_backend bppsa_recurrent_cpu, bppsa_recurrent_cuda; /* the latter also without CUDA, where creation fails */
+
+/* ---- the parallel forward pass on a CPU ---- */
+
+/* Says how many threads walk, and how many steps at once. */
+void bppsa_forward_choose(recurrent_network *n);
+bppsa_status bppsa_forward_visit(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes);
+void bppsa_forward_free(recurrent_network *n);
+bool bppsa_forward_begin(recurrent_network *n); /* a pass over all layers: does it speculate? */
+/* Layer l's states from x, its input, and the state in front of the first step. Its weights have been prepared. */
+void bppsa_forward_layer(recurrent_network *n, int64_t l, const void *x);
+void bppsa_forward_end(recurrent_network *n);
 
 extern const bppsa_model_ops bppsa_recurrent_ops;
 bool bppsa_recurrent_find_nonfinite(bppsa_model *model, bppsa_nonfinite *where);

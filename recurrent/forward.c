@@ -1,0 +1,142 @@
+/* The plan of a forward pass, its names, its pauses and its statistics (recurrent/forward.h). */
+#include "recurrent/forward.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/blas.h"
+
+static const char *const names[] = {
+    [BPPSA_FORWARD_SEQUENTIAL] = "sequential", [BPPSA_FORWARD_SPECULATIVE] = "speculative", [BPPSA_FORWARD_AUTO] = "auto"};
+
+bppsa_forward_method bppsa_forward_method_default(void) {
+  return (bppsa_forward_method){.kind = BPPSA_FORWARD_SEQUENTIAL, .warm_up = -1, .rounds = -1, .tolerance = -1};
+}
+
+const char *bppsa_forward_name(bppsa_forward_kind kind) {
+  return names[kind];
+}
+
+bppsa_status bppsa_forward_parse(const char *name, bppsa_forward_kind *kind) {
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i) {
+    if (strcmp(name, names[i]) == 0) {
+      *kind = (bppsa_forward_kind)i;
+      return BPPSA_OK;
+    }
+  }
+  return bppsa_fail(BPPSA_ERR_FORMAT, "forward pass '%s', expected sequential, speculative or auto", name);
+}
+
+/* ---- the plan ---- */
+
+/* Rounds of mending, and the change of a chunk's last state that is a change of basin. */
+enum { ROUNDS = 8 };
+static const double far_change = .05;
+
+/* Tolerances and warm-ups of a type: small enough that errors are those of the sequential pass's own rounding, and steps enough
+ * for a network with default weights to forget, to the type's precision, where it began. */
+static const struct {
+  double accept, stop;
+  int64_t warm_up, short_warm_up, is_short; /* warm_up steps, or short_warm_up where T is is_short or less */
+} defaults[] = {{1e-6, 2.4e-7, 64, 40, 2000}, {2e-14, 1e-15, 128, 128, 0}};
+
+static int64_t least(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+
+static int64_t most(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+
+static bppsa_status check(const bppsa_forward_method *m) {
+  if ((unsigned)m->kind > BPPSA_FORWARD_AUTO) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "forward pass: unknown kind %d", (int)m->kind);
+  }
+  if (m->chunks < 0 || m->warm_up < -1 || m->rounds < -1 || isnan(m->tolerance) || isinf(m->tolerance)) {
+    return bppsa_fail(
+        BPPSA_ERR_ARGUMENT,
+        "forward pass: %lld chunks, a warm-up of %lld steps, %lld rounds, tolerance %g, expected numbers of 0 or more",
+        (long long)m->chunks, (long long)m->warm_up, (long long)m->rounds, m->tolerance);
+  }
+  return BPPSA_OK;
+}
+
+/* Chunks of samples that run at once: as many as hide a GPU's latency, or fill the vectors of some CPU cores; on a CPU more where
+ * their warm-ups are no more than a sixteenth of the work. */
+static int64_t chunks_for(const bppsa_forward_shape *s, int64_t warm_up) {
+  enum { WARPS = 16, LANES = 16, SHARE = 16 };
+  const int64_t shortest = most(64, 2 * warm_up), fitting = (s->seq_len + shortest - 1) / shortest;
+  const int64_t cheap = s->seq_len / (SHARE * most(warm_up, 1));
+  const int64_t wanted = s->device == BPPSA_CPU ? most(LANES / s->batch, cheap) : WARPS * s->multiprocessors / s->batch;
+  return most(least(fitting, wanted), 1);
+}
+
+/* Is a speculative pass that mends nothing expected to be faster? On a CPU a step of many rows takes less than half as long a
+ * row as a step of one row, and a step of two gains little; a GPU gains what the path is shorter. */
+static bool pays(const bppsa_forward_shape *s, const bppsa_forward_plan *p) {
+  const double row_gain = 2.2, worth = 1.2;
+  const double path = (double)p->warm_up + (double)s->seq_len / (double)p->chunks;
+  const double work = 1 + (double)p->warm_up * (double)(p->chunks - 1) / (double)s->seq_len;
+  return (s->device == BPPSA_CPU ? fmin(row_gain, (double)p->chunks / 2) / (double)s->batch / work : (double)s->seq_len / path) >
+         worth;
+}
+
+bppsa_status bppsa_forward_plan_make(const bppsa_forward_method *method, const bppsa_forward_shape *shape,
+                                     bppsa_forward_plan *plan) {
+  BPPSA_REQUIRE(method != NULL && shape != NULL && plan != NULL);
+  BPPSA_TRY(check(method));
+  const int type = shape->dtype == BPPSA_F64;
+  const double tolerance = method->tolerance;
+  bppsa_forward_plan p = {.speculative = true,
+                          .rounds = method->rounds >= 0 ? method->rounds : ROUNDS,
+                          .accept = tolerance >= 0 ? tolerance : defaults[type].accept,
+                          .stop = tolerance >= 0 ? fmin(tolerance, defaults[type].stop) : defaults[type].stop,
+                          .far = far_change};
+  const int64_t own = shape->seq_len <= defaults[type].is_short ? defaults[type].short_warm_up : defaults[type].warm_up;
+  p.warm_up = method->warm_up >= 0 ? least(method->warm_up, shape->seq_len) : own;
+  p.chunks = method->chunks > 0 ? least(method->chunks, shape->seq_len) : chunks_for(shape, p.warm_up);
+  /* CBLAS, which computes large products on a CPU, gives a row other bits beside other rows: the sequential order alone is
+   * exact. */
+  const int64_t width = shape->gates * shape->hidden;
+  const bool inexact = shape->device == BPPSA_CPU && tolerance == 0 &&
+                       !(bppsa_matmul_in_order(width, shape->hidden) && bppsa_matmul_in_order(width, shape->input));
+  const bool open = method->kind == BPPSA_FORWARD_AUTO;
+  if (method->kind == BPPSA_FORWARD_SEQUENTIAL || p.chunks < 2 || inexact ||
+      (open && (shape->device != BPPSA_CPU || !pays(shape, &p)))) {
+    p.speculative = false;
+    p.chunks = 1;
+    p.warm_up = 0;
+  }
+  *plan = p;
+  return BPPSA_OK;
+}
+
+/* ---- pauses and statistics ---- */
+
+bool bppsa_forward_pause_begin(const bppsa_forward_plan *plan, bppsa_forward_pause *pause) {
+  if (plan->speculative && pause->left > 0) {
+    --pause->left;
+    return false;
+  }
+  return plan->speculative;
+}
+
+void bppsa_forward_pause_end(const bppsa_forward_stats *stats, bppsa_forward_pause *pause) {
+  enum { FAILURES = 3, PAUSE = 50 };
+  pause->failures = stats->tails > 0 ? least(pause->failures + 1, FAILURES) : 0;
+  pause->left = pause->failures == FAILURES ? PAUSE : 0;
+}
+
+void bppsa_forward_stats_add(bppsa_forward_stats *sum, const bppsa_forward_stats *pass) {
+  const double before = (double)sum->passes, added = (double)pass->passes;
+  sum->speculated = sum->speculated || pass->speculated;
+  sum->work = before + added > 0 ? (before * sum->work + added * pass->work) / (before + added) : 0;
+  sum->passes += pass->passes;
+  sum->path += pass->path;
+  sum->possible += pass->possible;
+  sum->rounds = most(sum->rounds, pass->rounds);
+  sum->mended += pass->mended;
+  sum->reseeded += pass->reseeded;
+  sum->tails += pass->tails;
+  sum->gap = fmax(sum->gap, pass->gap);
+}

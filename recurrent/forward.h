@@ -1,0 +1,119 @@
+/* The forward pass of a recurrent layer in parallel over time, and verified: speculate, verify, mend.
+ *
+ * Time is cut into C chunks, whose lengths differ by one at most. Every chunk begins W steps early from a guess, zero, and warms
+ * up: networks that train forget, so that its state is the true one, but for rounding, where the chunk begins. All chunks run at
+ * once. Then every boundary is verified by one step from the end of the chunk in front of it; a chunk that does not fit walks on
+ * from there until new and stored states agree. This is repeated in rounds, and what still does not fit is computed
+ * sequentially, sample by sample (the tail). So the states satisfy the recurrence whatever the network is:
+ *
+ *     |h_t - f(h_{t-1}, x_t)|_inf <= max(accept, stop)        for all t; for ReLU times max(1, |h_t|_inf)
+ *
+ * in the rounding of the cell's own step, and a value that is not finite stands where the sequential pass puts it. The worst
+ * case is the sequential pass and a little more. With tolerance 0 the states have the sequential pass's bits. Bits depend on the
+ * plan, not on the number of threads.
+ *
+ * A path is counted in dependent steps of the slowest sample, work in all steps computed, relative to T for each sample.
+ */
+#ifndef BPPSA_RECURRENT_FORWARD_H
+#define BPPSA_RECURRENT_FORWARD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/device.h"
+#include "core/model.h"
+#include "core/view.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum {
+  BPPSA_FORWARD_SEQUENTIAL = 0, /* one step after the other */
+  BPPSA_FORWARD_SPECULATIVE,
+  BPPSA_FORWARD_AUTO /* the one of the two that the cost model expects to be faster */
+} bppsa_forward_kind;
+
+/* How states are computed. The numbers are for the speculative pass; those that are left open come from the plan. */
+typedef struct {
+  bppsa_forward_kind kind;
+  int64_t chunks;   /* C; 0: open */
+  int64_t warm_up;  /* W; -1: open */
+  int64_t rounds;   /* R, rounds of mending before the tail; -1: open */
+  double tolerance; /* largest difference that is accepted at a chunk's beginning; negative: open; 0: exact */
+} bppsa_forward_method;
+
+/* Sequential, everything else open. */
+bppsa_forward_method bppsa_forward_method_default(void);
+
+const char *bppsa_forward_name(bppsa_forward_kind kind); /* "sequential", "speculative", "auto" */
+/* ERR_FORMAT: no such name; *kind is then untouched. */
+bppsa_status bppsa_forward_parse(const char *name, bppsa_forward_kind *kind);
+
+/* What the plan depends on. */
+typedef struct {
+  int64_t seq_len, batch, input, hidden, gates; /* T, B, the layer's input size, H, G */
+  bppsa_dtype dtype;
+  bool relu; /* states are unbounded: tolerances are relative to the largest */
+  bppsa_device_kind device;
+  int multiprocessors; /* of a GPU; 0 on a CPU */
+} bppsa_forward_shape;
+
+typedef struct {
+  bool speculative; /* otherwise the numbers below are those of the sequential pass: one chunk, no warm-up */
+  int64_t chunks, warm_up, rounds;
+  double accept; /* a chunk is accepted if its first state differs by no more */
+  double stop;   /* a mend ends where a state differs by no more */
+  double
+      far; /* a mended chunk whose last state moved by more shows that the guess was wrong for all later ones: they begin anew */
+} bppsa_forward_plan;
+
+/* ERR_ARGUMENT: a number of the method is out of range. */
+bppsa_status bppsa_forward_plan_make(const bppsa_forward_method *method, const bppsa_forward_shape *shape,
+                                     bppsa_forward_plan *plan);
+
+/* What a pass did, over all layers. */
+typedef struct {
+  bool speculated;  /* false: the pass ran sequentially, as planned or during a pause */
+  int64_t passes;   /* 1 for a single pass; 0 before the first */
+  int64_t path;     /* dependent steps of the slowest sample */
+  int64_t possible; /* those of the sequential pass: T for each layer */
+  double work;      /* steps computed over those of the sequential pass */
+  int64_t rounds;   /* in which a chunk was mended; of several layers the most */
+  int64_t mended;   /* walks that changed states of a chunk */
+  int64_t reseeded; /* samples whose later chunks began anew */
+  int64_t tails;    /* samples whose last chunks were computed sequentially */
+  double gap;       /* the largest difference that was accepted */
+} bppsa_forward_stats;
+
+/* Failing passes lead to pauses: after three passes in a row with a tail, and then after each one more, the next 50 passes are
+ * sequential. Checkpoints keep this state, because the bits of later passes depend on it. */
+typedef struct {
+  int64_t failures; /* passes with a tail in a row */
+  int64_t left;     /* sequential passes still to come */
+} bppsa_forward_pause;
+
+/* Does the pass speculate? If not, a pause has one pass less left. */
+bool bppsa_forward_pause_begin(const bppsa_forward_plan *plan, bppsa_forward_pause *pause);
+/* Takes note of how a speculative pass ended. */
+void bppsa_forward_pause_end(const bppsa_forward_stats *stats, bppsa_forward_pause *pause);
+
+/* Adds what another pass did: sums of passes, path, possible steps, mends, reseeds and tails; the mean of work; the most rounds
+ * and the largest gap. `speculated` says whether any did. */
+void bppsa_forward_stats_add(bppsa_forward_stats *sum, const bppsa_forward_stats *pass);
+
+/* ---- of a model ---- */
+
+/* The plan of a recurrent model; NULL for other models. */
+const bppsa_forward_plan *bppsa_forward_plan_of(const bppsa_model *model);
+/* What the latest pass did; zero before the first. On a GPU it waits for the pass. ERR_ARGUMENT: not a recurrent model;
+ * ERR_CUDA. */
+bppsa_status bppsa_forward_stats_of(bppsa_model *model, bppsa_forward_stats *stats);
+/* Reads and sets the state of pauses. ERR_ARGUMENT: not a recurrent model; set: a negative number; ERR_CUDA. */
+bppsa_status bppsa_forward_pause_get(bppsa_model *model, bppsa_forward_pause *pause);
+bppsa_status bppsa_forward_pause_set(bppsa_model *model, const bppsa_forward_pause *pause);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,43 @@
+/* A recurrent network's plan of its forward pass, and what its passes did (recurrent/forward.h). */
+#include "recurrent/recurrent_internal.h"
+
+/* The network behind a model; NULL if the model is of another kind. */
+static recurrent_network *network_of(const bppsa_model *model) {
+  return model->ops->destroy == bppsa_recurrent_destroy ? (recurrent_network *)model : NULL;
+}
+
+static bppsa_status find_network(const bppsa_model *model, recurrent_network **n) {
+  *n = network_of(model);
+  return *n != NULL ? BPPSA_OK : bppsa_fail(BPPSA_ERR_ARGUMENT, "forward pass of %s: not a recurrent network", model->ops->name);
+}
+
+const bppsa_forward_plan *bppsa_forward_plan_of(const bppsa_model *model) {
+  const recurrent_network *n = network_of(model);
+  return n != NULL ? &n->forward.plan : NULL;
+}
+
+bppsa_status bppsa_forward_stats_of(bppsa_model *model, bppsa_forward_stats *stats) {
+  recurrent_network *n;
+  BPPSA_REQUIRE(model != NULL && stats != NULL);
+  BPPSA_TRY(find_network(model, &n));
+  BPPSA_TRY(n->backend->look(n));
+  *stats = n->forward.stats;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_forward_pause_get(bppsa_model *model, bppsa_forward_pause *pause) {
+  recurrent_network *n;
+  BPPSA_REQUIRE(model != NULL && pause != NULL);
+  BPPSA_TRY(find_network(model, &n));
+  BPPSA_TRY(n->backend->look(n));
+  *pause = n->forward.pause;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_forward_pause_set(bppsa_model *model, const bppsa_forward_pause *pause) {
+  recurrent_network *n;
+  BPPSA_REQUIRE(model != NULL && pause != NULL && pause->failures >= 0 && pause->left >= 0);
+  BPPSA_TRY(find_network(model, &n));
+  n->forward.pause = *pause;
+  return BPPSA_OK;
+}

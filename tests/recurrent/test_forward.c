@@ -1,0 +1,558 @@
+/* The parallel forward pass: its states satisfy the recurrence for any weights and inputs, whatever path it took; its plan, its
+ * statistics and its pauses. BPPSA_TEST_CONFIGURATIONS: the number of random configurations (100); 2000 take a minute. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "gru/gru.h"
+#include "rnn/rnn.h"
+#include "tests/recurrent/forward_problem.h"
+
+/* ---- random configurations ---- */
+
+static int64_t pick(uint64_t *state, int64_t least, int64_t most) {
+  return least + (int64_t)(next_random(state) % (uint64_t)(most - least + 1));
+}
+
+static const double out_of_range[] = {NAN, 1e30, -1e30};
+
+/* Sizes have about the same product: T 1 .. 5000, H 1 .. 200, B 1 .. 40. */
+static forward_problem random_problem(uint64_t seed) {
+  uint64_t state = seed;
+  forward_problem p = forward_problem_default();
+  const bool gru = pick(&state, 0, 1) == 1;
+  bppsa_recurrent_config *c = &p.config;
+  p.cell = gru ? &bppsa_gru_cell : &bppsa_rnn_cell;
+  c->hidden = pick(&state, 0, 3) > 0 ? pick(&state, 1, 24) : pick(&state, 25, 200);
+  c->batch = pick(&state, 0, 2) > 0 ? pick(&state, 1, 4) : pick(&state, 5, 40);
+  const int64_t most = 40000000 / (c->hidden * (c->hidden + 20) * c->batch * (gru ? 3 : 1));
+  c->seq_len = pick(&state, 1, most > 5000 ? 5000 : most < 40 ? 40 : most);
+  c->layers = pick(&state, 1, 2);
+  c->input = pick(&state, 1, 3);
+  c->dtype = pick(&state, 0, 1) == 1 ? BPPSA_F64 : BPPSA_F32;
+  c->nonlinearity = !gru && pick(&state, 0, 3) == 0 ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
+  c->forward.kind = BPPSA_FORWARD_SPECULATIVE;
+  c->forward.chunks = pick(&state, 0, 2) > 0 ? pick(&state, 2, 40) : 0;
+  c->forward.warm_up = pick(&state, 0, 2) > 0 ? pick(&state, 0, 60) : -1;
+  c->forward.rounds = pick(&state, 0, 1) == 1 ? pick(&state, 0, 10) : -1;
+  c->forward.tolerance = (const double[]){-1, -1, 0, 1e-3, 1e-5}[pick(&state, 0, 4)];
+  p.seed = seed;
+  p.scale = pow(10, (double)pick(&state, -4, 4) / 4);
+  p.orthogonal = pick(&state, 0, 3) == 0;
+  p.from_zero = pick(&state, 0, 1) == 1;
+  p.spoiled = pick(&state, 0, 3) == 0 ? pick(&state, 1, 3) : 0;
+  for (int64_t i = 0; i < p.spoiled; ++i) {
+    p.spoils[i] = out_of_range[pick(&state, 0, 2)];
+    p.places[i] = (int64_t)(next_random(&state) >> 1);
+  }
+  return p;
+}
+
+/* What the random configurations went through, so that none of it is left out. */
+typedef struct {
+  int64_t speculated, untouched, mended, reseeded, tails, not_finite, exact;
+} seen;
+
+/* Rows of f(h_{t-1}, x_t) against rows of h_t: the largest difference, relative where states are unbounded. A NaN must stand
+ * where f puts it. */
+static double largest_residual(const forward_problem *p, const double *h, const double *next, int64_t count, seen *s) {
+  const int64_t hidden = p->config.hidden;
+  const bool relu = p->config.nonlinearity == BPPSA_NONLINEARITY_RELU;
+  double worst = 0;
+  for (int64_t row = 0; row < count / hidden; ++row) {
+    double most = 0, size = 1;
+    for (int64_t j = row * hidden; j < (row + 1) * hidden; ++j) {
+      const bool same = (isnan(h[j]) && isnan(next[j])) || h[j] == next[j];
+      s->not_finite += !isfinite(h[j]);
+      size = relu && fabs(next[j]) > size ? fabs(next[j]) : size;
+      most = same ? most : isfinite(h[j]) && isfinite(next[j]) ? fmax(most, fabs(h[j] - next[j])) : INFINITY;
+    }
+    worst = fmax(worst, isinf(size) && !isinf(most) ? 0 : most / size);
+  }
+  return worst;
+}
+
+static bool same_nans(const double *a, const double *b, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    if (isnan(a[i]) != isnan(b[i])) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static const char *describe(const forward_problem *p) {
+  static char text[300];
+  const bppsa_recurrent_config *c = &p->config;
+  snprintf(text, sizeof text, "seed %d: %s %s T %d H %d B %d L %d %s, scale %g, chunks %d, warm-up %d, rounds %d, tolerance %g",
+           (int)p->seed, p->cell->name, bppsa_nonlinearity_name(c->nonlinearity), (int)c->seq_len, (int)c->hidden, (int)c->batch,
+           (int)c->layers, bppsa_dtype_name(c->dtype), p->scale, (int)c->forward.chunks, (int)c->forward.warm_up,
+           (int)c->forward.rounds, c->forward.tolerance);
+  return text;
+}
+
+static void check_random(uint64_t seed, const bppsa_device *device, seen *s) {
+  const forward_problem p = random_problem(seed);
+  forward_problem sequential = p;
+  sequential.config.forward.kind = BPPSA_FORWARD_SEQUENTIAL;
+  forward_run run = run_forward(&p, device), reference = run_forward(&sequential, device);
+  const double tolerance = fmax(run.plan.accept, run.plan.stop);
+  for (int64_t l = 0; l < p.config.layers; ++l) {
+    double *next = one_step(&p, &run, l, device);
+    const double worst = largest_residual(&p, run.h[l], next, run.count, s);
+    if (!(worst <= tolerance)) { /* the step has the same kernels, so its bits */
+      fail_msg("%s: layer %d: residual %g, expected at most %g", describe(&p), (int)l, worst, tolerance);
+    }
+    bppsa_free(next);
+  }
+  if (p.config.nonlinearity == BPPSA_NONLINEARITY_TANH) {
+    assert_true(same_nans(run.h[0], reference.h[0], run.count));
+  }
+  if (p.config.forward.tolerance == 0) {
+    ++s->exact;
+    for (int64_t l = 0; l < p.config.layers; ++l) {
+      if (memcmp(run.h[l], reference.h[l], (size_t)run.count * sizeof(double)) != 0) {
+        fail_msg("%s: layer %d: other bits than the sequential pass", describe(&p), (int)l);
+      }
+    }
+  }
+  const bppsa_forward_stats *f = &run.stats;
+  assert_true(f->path >= 1 && f->work >= 1 - 1e-9 && f->path <= (int64_t)ceil(f->work * (double)(f->possible * p.config.batch)));
+  s->speculated += f->speculated;
+  s->untouched += f->speculated && f->mended == 0;
+  s->mended += f->mended > 0;
+  s->reseeded += f->reseeded > 0;
+  s->tails += f->tails > 0;
+  free_run(&run, device);
+  free_run(&reference, device);
+}
+
+static void test_random(void **state) {
+  (void)state;
+  const char *asked = getenv("BPPSA_TEST_CONFIGURATIONS");
+  const int64_t count = asked != NULL ? strtoll(asked, NULL, 10) : 100;
+  bppsa_device *device = cpu_device(2);
+  seen s = {0};
+  for (int64_t i = 0; i < count; ++i) {
+    check_random(1000 + (uint64_t)i, device, &s);
+  }
+  const int64_t least = count / 30;
+  assert_true(s.speculated > count / 2 && s.untouched > least && s.mended > least && s.reseeded > least && s.tails > least &&
+              s.not_finite > least && s.exact > least);
+  bppsa_device_destroy(device);
+}
+
+/* ---- networks that forget ---- */
+
+static double largest_difference(const double *a, const double *b, int64_t count) {
+  double most = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    most = fmax(most, fabs(a[i] - b[i]));
+  }
+  return most;
+}
+
+/* Networks with default weights: nothing is mended, states are as good as the sequential pass's. */
+static void test_default_weights(void **state) {
+  (void)state;
+  static const int64_t lengths[] = {1000, 4000}, hidden[] = {20, 64};
+  bppsa_device *device = cpu_device(2);
+  for (int bits = 0; bits < 8; ++bits) {
+    forward_problem p = forward_problem_default();
+    p.cell = (bits & 1) != 0 ? &bppsa_gru_cell : &bppsa_rnn_cell;
+    p.config.hidden = hidden[bits / 2 % 2];
+    p.config.seq_len = lengths[bits / 4];
+    p.config.batch = 3;
+    p.bits = true;
+    forward_problem sequential = p, exact = p;
+    sequential.config.forward.kind = exact.config.forward.kind = BPPSA_FORWARD_SEQUENTIAL;
+    exact.config.dtype = BPPSA_F64;
+    forward_run run = run_forward(&p, device), slow = run_forward(&sequential, device);
+    exact.weights = run.model;
+    forward_run reference = run_forward(&exact, device);
+    double *next = one_step(&p, &run, 0, device);
+    assert_true(run.stats.speculated && run.stats.mended == 0 && run.stats.tails == 0 && run.stats.rounds == 0);
+    assert_true(run.stats.gap <= 3e-7 && largest_difference(run.h[0], next, run.count) <= 5e-7);
+    assert_true(largest_difference(run.h[0], reference.h[0], run.count) <=
+                2 * largest_difference(slow.h[0], reference.h[0], run.count));
+    assert_int_equal(run.stats.path, run.plan.warm_up + (p.config.seq_len + run.plan.chunks - 1) / run.plan.chunks + 1);
+    assert_int_equal(run.stats.possible, p.config.seq_len);
+    assert_int_equal(slow.stats.path, p.config.seq_len);
+    assert_true(slow.stats.work == 1 && !slow.stats.speculated && slow.stats.passes == 1);
+    bppsa_free(next);
+    free_run(&run, device);
+    free_run(&slow, device);
+    free_run(&reference, device);
+  }
+  bppsa_device_destroy(device);
+}
+
+/* With a warm-up that is too short mends end early; rounds are few, and the tail has nothing to do. */
+static void test_short_warm_up(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(2);
+  forward_problem p = forward_problem_default();
+  p.cell = &bppsa_rnn_cell;
+  p.config.batch = 2;
+  p.config.forward.warm_up = 4;
+  forward_run run = run_forward(&p, device);
+  assert_int_equal(run.stats.mended, 2 * (run.plan.chunks - 1));
+  assert_true(run.stats.rounds == 1 && run.stats.tails == 0 && run.stats.reseeded == 0);
+  assert_true(run.stats.gap > 0 && run.stats.gap <= run.plan.stop); /* every chunk was mended, until it agreed closely */
+  assert_true(run.stats.path > run.plan.warm_up + p.config.seq_len / run.plan.chunks + 10 && run.stats.path < 200);
+  free_run(&run, device);
+  bppsa_device_destroy(device);
+}
+
+/* One unit with two stable states. From 0 the guess stays on the ridge between them; the first mended end shows it, and everything
+ * behind it begins anew. */
+static void test_two_basins(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(1);
+  forward_problem p = forward_problem_default();
+  p.cell = &bppsa_rnn_cell;
+  p.config.hidden = p.config.batch = 1;
+  p.config.forward.chunks = 10;
+  p.config.forward.warm_up = 50;
+  bppsa_model *model = make_forward_model(&p, device);
+  for (int64_t i = 0; i < 4; ++i) {
+    bppsa_view_set(&model->parameters[i].value, 0, i == 1 ? 2 : 0);
+  }
+  float x[1000] = {0}, start = .5f;
+  bppsa_view h, in = bppsa_view_make(x, BPPSA_F32, 3, (int64_t[]){1000, 1, 1}),
+                h0 = bppsa_view_make(&start, BPPSA_F32, 3, (int64_t[]){1, 1, 1});
+  bppsa_forward_stats s;
+  assert_int_equal(bppsa_recurrent_forward_layers(model, &in, &h0), BPPSA_OK);
+  assert_int_equal(bppsa_forward_stats_of(model, &s), BPPSA_OK);
+  assert_int_equal(s.mended, 1);
+  assert_int_equal(s.rounds, 1);
+  assert_int_equal(s.reseeded, 1);
+  assert_int_equal(s.tails, 0);
+  /* guesses, the mend of chunk 1, guesses anew, a step that verifies them */
+  assert_int_equal(s.path, (50 + 100) + 100 + (50 + 100) + 1);
+  assert_int_equal(bppsa_recurrent_states(model, 0, &h), BPPSA_OK);
+  for (int64_t t = 100; t < 1000; ++t) {
+    assert_true(fabs(bppsa_view_get(&h, t) - 0.957504) < 1e-5);
+  }
+  bppsa_model_destroy(model);
+  bppsa_device_destroy(device);
+}
+
+/* ---- networks that do not ---- */
+
+/* Chaos: the path is that of the sequential pass and little more, and three such passes are followed by a pause. */
+static void test_chaos_and_pauses(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(2);
+  forward_problem p = forward_problem_default();
+  p.cell = &bppsa_rnn_cell;
+  p.scale = 8;
+  p.config.batch = 2;
+  forward_run run = run_forward(&p, device);
+  const int64_t length = (p.config.seq_len + run.plan.chunks - 1) / run.plan.chunks;
+  bppsa_forward_stats sum = {0};
+  for (int pass = 1; pass <= 120; ++pass) {
+    const bool expected = pass <= 3 || pass == 54 || pass == 105; /* 50 passes in between */
+    const bppsa_forward_stats *s = &run.stats;
+    assert_true(s->speculated == expected);
+    assert_true(s->path <= 1.15 * (double)p.config.seq_len + 2 * (double)(run.plan.warm_up + length));
+    assert_int_equal(s->tails, expected ? 2 : 0);
+    bppsa_forward_stats_add(&sum, s);
+    pass_forward(&p, &run, device);
+  }
+  assert_int_equal(sum.passes, 120);
+  assert_int_equal(sum.tails, 10);
+  assert_true(sum.speculated && sum.work > 1 && sum.work < 1.25 && sum.path > sum.possible && sum.gap == run.stats.gap + sum.gap);
+  bppsa_forward_pause pause = {.failures = 2, .left = 1}, found;
+  assert_int_equal(bppsa_forward_pause_set(run.model, &pause), BPPSA_OK);
+  assert_int_equal(bppsa_forward_pause_get(run.model, &found), BPPSA_OK);
+  assert_memory_equal(&found, &pause, sizeof pause);
+  pass_forward(&p, &run, device);
+  assert_false(run.stats.speculated);
+  pass_forward(&p, &run, device);
+  assert_true(run.stats.speculated);
+  assert_int_equal(bppsa_forward_pause_get(run.model, &found), BPPSA_OK);
+  assert_true(found.failures == 3 && found.left == 50);
+  free_run(&run, device);
+  bppsa_device_destroy(device);
+}
+
+/* A sample that fails does not touch the bits of one that does not. */
+static void test_not_a_number(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(2);
+  forward_problem p = forward_problem_default();
+  p.cell = &bppsa_gru_cell;
+  p.config.batch = 2;
+  forward_run good = run_forward(&p, device);
+  p.spoiled = 1;
+  p.spoils[0] = NAN;
+  p.places[0] = 2 * 600 + 1; /* step 600 of the second sample */
+  forward_run bad = run_forward(&p, device);
+  const int64_t hidden = p.config.hidden;
+  for (int64_t i = 0; i < good.count; ++i) {
+    const bool spoiled = i / hidden % 2 == 1 && i / (2 * hidden) >= 600;
+    assert_true(spoiled ? isnan(bad.h[0][i]) : bad.h[0][i] == good.h[0][i]);
+  }
+  assert_int_equal(bad.stats.tails + good.stats.tails, 0); /* behind the NaN every bit is the same again */
+  free_run(&good, device);
+  free_run(&bad, device);
+  bppsa_device_destroy(device);
+}
+
+/* ---- bits ---- */
+
+static void test_threads(void **state) {
+  (void)state;
+  static const double scales[] = {1, 4, 8};
+  for (int i = 0; i < 6; ++i) {
+    forward_problem p = forward_problem_default();
+    p.cell = i % 2 == 0 ? &bppsa_rnn_cell : &bppsa_gru_cell;
+    p.scale = scales[i / 2];
+    p.config.batch = 3;
+    p.config.layers = 2;
+    p.config.forward.chunks = 30;
+    bppsa_device *one = cpu_device(1), *four = cpu_device(4);
+    forward_run first = run_forward(&p, one), second = run_forward(&p, four);
+    for (int again = 0; again < 2; ++again) {
+      for (int64_t l = 0; l < 2; ++l) {
+        assert_memory_equal(first.h[l], second.h[l], (size_t)first.count * sizeof(double));
+      }
+      assert_memory_equal(&first.stats, &second.stats, sizeof first.stats);
+      pass_forward(&p, &second, four);
+    }
+    free_run(&first, one);
+    free_run(&second, four);
+    bppsa_device_destroy(one);
+    bppsa_device_destroy(four);
+  }
+}
+
+/* A batch smaller than the planned one, which has fewer lanes of as many chunks. */
+static void test_smaller_batch(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(2);
+  forward_problem p = forward_problem_default();
+  p.cell = &bppsa_gru_cell;
+  p.config.batch = 1;
+  p.config.forward.chunks = 16;
+  forward_run small = run_forward(&p, device);
+  p.config.batch = 5;
+  forward_run large = run_forward(&p, device);
+  const bppsa_view in = device_view(device, small.in, BPPSA_F32, (int64_t[]){1000, 1, 1}),
+                   h0 = device_view(device, small.state, BPPSA_F32, (int64_t[]){1, 1, 20});
+  bppsa_view h;
+  assert_int_equal(bppsa_recurrent_forward_layers(large.model, &in, &h0), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_states(large.model, 0, &h), BPPSA_OK);
+  for (int64_t i = 0; i < small.count; ++i) {
+    assert_true(bppsa_view_get(&h, i) == small.h[0][i]);
+  }
+  free_run(&small, device);
+  free_run(&large, device);
+  bppsa_device_destroy(device);
+}
+
+/* ---- gradients ---- */
+
+static void go_back(const forward_run *run, double *seed, const bppsa_recurrent_config *c) {
+  void *from = rounded(c->dtype, seed, c->batch * c->hidden);
+  const bppsa_view view = bppsa_view_make(from, c->dtype, 2, (int64_t[]){c->batch, c->hidden});
+  assert_int_equal(bppsa_recurrent_backward_layers(run->model, &view), BPPSA_OK);
+  bppsa_free(from);
+}
+
+/* Gradients by every method, in f64, from speculative states against those by BP from sequential ones. */
+static void test_gradients(void **state) {
+  (void)state;
+  static const bppsa_scan_algorithm algorithms[] = {BPPSA_SCAN_AUTO, BPPSA_SCAN_LINEAR, BPPSA_SCAN_BLELLOCH, BPPSA_SCAN_CHUNKED};
+  bppsa_device *device = cpu_device(2);
+  for (int i = 0; i < 16; ++i) {
+    forward_problem p = forward_problem_default();
+    bppsa_recurrent_config *c = &p.config;
+    p.cell = i % 2 == 0 ? &bppsa_rnn_cell : &bppsa_gru_cell;
+    p.scale = i / 2 % 2 == 0 ? 1 : 1.5;
+    c->dtype = BPPSA_F64;
+    c->layers = 2;
+    c->batch = 2;
+    c->forward.chunks = 7;
+    c->forward.tolerance = 1e-15; /* the gradients' rounding is of the order of the default tolerance */
+    c->method.backward = i / 4 == 0 ? BPPSA_BACKWARD_BP : BPPSA_BACKWARD_SCAN;
+    c->method.scan.algorithm = algorithms[i / 4];
+    forward_run run = run_forward(&p, device);
+    c->forward.kind = BPPSA_FORWARD_SEQUENTIAL;
+    c->method.backward = BPPSA_BACKWARD_BP;
+    forward_run reference = run_forward(&p, device);
+    double *seed = uniform(9, c->batch * c->hidden, 1);
+    go_back(&run, seed, c);
+    go_back(&reference, seed, c);
+    for (int64_t k = 0; k < 8; ++k) {
+      const bppsa_view *got = &run.model->parameters[k].gradient, *expected = &reference.model->parameters[k].gradient;
+      assert_true(residual(BPPSA_F64, got->data, expected->data, bppsa_view_count(got), sqrt((double)c->seq_len)) < 30);
+    }
+    assert_true(run.stats.speculated);
+    bppsa_free(seed);
+    free_run(&run, device);
+    free_run(&reference, device);
+  }
+  bppsa_device_destroy(device);
+}
+
+/* With tolerance 0 the gradients have the sequential pass's bits too: what is saved with a step belongs to the state in front of
+ * it, also where the warm-up came from another state and met the same one. */
+static void test_exact_gradients(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(2);
+  forward_problem p = forward_problem_default();
+  bppsa_recurrent_config *c = &p.config;
+  p.cell = &bppsa_gru_cell;
+  c->batch = 8;
+  c->forward.chunks = 100;
+  c->forward.tolerance = 0;
+  for (c->forward.warm_up = 20; c->forward.warm_up <= 50; c->forward.warm_up += 10) {
+    c->forward.kind = BPPSA_FORWARD_SPECULATIVE;
+    forward_run run = run_forward(&p, device);
+    c->forward.kind = BPPSA_FORWARD_SEQUENTIAL;
+    forward_run reference = run_forward(&p, device);
+    double *seed = uniform(9, c->batch * c->hidden, 1);
+    go_back(&run, seed, c);
+    go_back(&reference, seed, c);
+    assert_true(run.stats.speculated && run.stats.gap == 0);
+    for (int64_t k = 0; k < 4; ++k) {
+      const bppsa_view *got = &run.model->parameters[k].gradient, *expected = &reference.model->parameters[k].gradient;
+      assert_memory_equal(got->data, expected->data, bppsa_view_bytes(got));
+    }
+    bppsa_free(seed);
+    free_run(&run, device);
+    free_run(&reference, device);
+  }
+  bppsa_device_destroy(device);
+}
+
+/* ---- plans ---- */
+
+static bppsa_forward_plan plan_of(bppsa_forward_method method, int64_t seq_len, int64_t batch, bppsa_dtype dtype,
+                                  bppsa_device_kind device) {
+  const bppsa_forward_shape shape = {.seq_len = seq_len,
+                                     .batch = batch,
+                                     .input = 1,
+                                     .hidden = 20,
+                                     .gates = 1,
+                                     .dtype = dtype,
+                                     .device = device,
+                                     .multiprocessors = device == BPPSA_CPU ? 0 : 132};
+  bppsa_forward_plan plan = {0};
+  assert_int_equal(bppsa_forward_plan_make(&method, &shape, &plan), BPPSA_OK);
+  return plan;
+}
+
+static void test_plans(void **state) {
+  (void)state;
+  bppsa_forward_method m = bppsa_forward_method_default();
+  assert_false(plan_of(m, 1000, 1, BPPSA_F32, BPPSA_CPU).speculative);
+  m.kind = BPPSA_FORWARD_SPECULATIVE;
+  bppsa_forward_plan p = plan_of(m, 1000, 1, BPPSA_F32, BPPSA_CPU);
+  assert_true(p.speculative && p.chunks == 13 && p.warm_up == 40 && p.rounds == 8 && p.accept == 1e-6 && p.stop == 2.4e-7);
+  p = plan_of(m, 1000, 1, BPPSA_F64, BPPSA_CPU);
+  assert_true(p.speculative && p.chunks == 4 && p.warm_up == 128 && p.accept == 2e-14 && p.stop == 1e-15);
+  assert_int_equal(plan_of(m, 100000, 1, BPPSA_F32, BPPSA_CPU).chunks, 97); /* warm-ups are a sixteenth of the work */
+  assert_int_equal(plan_of(m, 30000, 16, BPPSA_F32, BPPSA_CUDA).chunks, 132);
+  assert_int_equal(plan_of(m, 10000, 16, BPPSA_F32, BPPSA_CUDA).chunks, 79);
+  assert_int_equal(plan_of(m, 30000, 1000, BPPSA_F32, BPPSA_CUDA).chunks, 2);
+  assert_false(plan_of(m, 1, 1, BPPSA_F32, BPPSA_CPU).speculative);
+  m.chunks = 1000;
+  m.warm_up = 5000;
+  m.rounds = 0;
+  m.tolerance = 1e-7;
+  p = plan_of(m, 300, 16, BPPSA_F32, BPPSA_CPU);
+  assert_true(p.chunks == 300 && p.warm_up == 300 && p.rounds == 0 && p.accept == 1e-7 && p.stop == 1e-7);
+  m = bppsa_forward_method_default();
+  m.kind = BPPSA_FORWARD_AUTO;
+  assert_true(plan_of(m, 1000, 1, BPPSA_F32, BPPSA_CPU).speculative);
+  assert_false(plan_of(m, 1000, 16, BPPSA_F32, BPPSA_CPU).speculative);
+  assert_false(plan_of(m, 100, 1, BPPSA_F32, BPPSA_CPU).speculative);
+}
+
+/* Large products are CBLAS's, whose rows depend on their neighbours: with tolerance 0 the plan is the sequential pass. */
+static void test_exact_plans(void **state) {
+  (void)state;
+  const bppsa_forward_method m = {.kind = BPPSA_FORWARD_SPECULATIVE, .warm_up = -1, .rounds = -1, .tolerance = 0};
+  bppsa_forward_shape shape = {.seq_len = 1000, .batch = 1, .input = 1, .hidden = 600, .gates = 1, .dtype = BPPSA_F32};
+  bppsa_forward_plan p;
+  assert_int_equal(bppsa_forward_plan_make(&m, &shape, &p), BPPSA_OK);
+  assert_false(p.speculative);
+  shape.hidden = 500;
+  assert_int_equal(bppsa_forward_plan_make(&m, &shape, &p), BPPSA_OK);
+  assert_true(p.speculative && p.accept == 0 && p.stop == 0);
+  shape.input = 600;
+  assert_int_equal(bppsa_forward_plan_make(&m, &shape, &p), BPPSA_OK);
+  assert_false(p.speculative);
+}
+
+static void test_wrong_requests(void **state) {
+  (void)state;
+  const bppsa_forward_method wrong[] = {
+      {.kind = (bppsa_forward_kind)3}, {.chunks = -1}, {.warm_up = -2}, {.rounds = -2}, {.tolerance = NAN},
+      {.tolerance = INFINITY}};
+  bppsa_device *device = cpu_device(1);
+  for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; ++i) {
+    bppsa_recurrent_config c = bppsa_recurrent_config_default();
+    bppsa_model *model = NULL;
+    c.forward = wrong[i];
+    assert_int_equal(bppsa_recurrent_create(&c, &bppsa_rnn_cell, device, &model), BPPSA_ERR_ARGUMENT);
+    assert_non_null(strstr(bppsa_last_error(), i == 0 ? "unknown kind 3" : "expected numbers of 0 or more"));
+    assert_null(model);
+  }
+  bppsa_forward_kind kind = BPPSA_FORWARD_AUTO;
+  assert_int_equal(bppsa_forward_parse("speculativ", &kind), BPPSA_ERR_FORMAT);
+  assert_string_equal(bppsa_last_error(), "forward pass 'speculativ', expected sequential, speculative or auto");
+  assert_int_equal(kind, BPPSA_FORWARD_AUTO);
+  for (int i = 0; i < 3; ++i) {
+    assert_int_equal(bppsa_forward_parse(bppsa_forward_name((bppsa_forward_kind)i), &kind), BPPSA_OK);
+    assert_int_equal(kind, i);
+  }
+  bppsa_device_destroy(device);
+}
+
+static void test_out_of_memory(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(2);
+  forward_problem p = forward_problem_default();
+  bppsa_model *model = NULL;
+  const int64_t live = bppsa_alloc_live();
+  int64_t call = 1;
+  for (bppsa_alloc_fail_at(1); bppsa_recurrent_create(&p.config, &bppsa_gru_cell, device, &model) != BPPSA_OK;
+       bppsa_alloc_fail_at(++call)) {
+    assert_null(model);
+    assert_int_equal(bppsa_alloc_live(), live);
+  }
+  bppsa_alloc_fail_at(1); /* a pass allocates nothing */
+  const bppsa_view in = bppsa_view_make(NULL, BPPSA_F32, 3, (int64_t[]){1000, 16, 1});
+  static float x[16000];
+  bppsa_view given = in;
+  given.data = x;
+  assert_int_equal(bppsa_recurrent_forward_layers(model, &given, NULL), BPPSA_OK);
+  bppsa_alloc_fail_at(0);
+  assert_true(call > 10);
+  bppsa_model_destroy(model);
+  bppsa_device_destroy(device);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_random),
+                                     cmocka_unit_test(test_default_weights),
+                                     cmocka_unit_test(test_short_warm_up),
+                                     cmocka_unit_test(test_two_basins),
+                                     cmocka_unit_test(test_chaos_and_pauses),
+                                     cmocka_unit_test(test_not_a_number),
+                                     cmocka_unit_test(test_threads),
+                                     cmocka_unit_test(test_smaller_batch),
+                                     cmocka_unit_test(test_gradients),
+                                     cmocka_unit_test(test_exact_gradients),
+                                     cmocka_unit_test(test_plans),
+                                     cmocka_unit_test(test_exact_plans),
+                                     cmocka_unit_test(test_wrong_requests),
+                                     cmocka_unit_test(test_out_of_memory)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
