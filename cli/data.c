@@ -7,6 +7,7 @@
 #include "cli/setup.h"
 #include "core/alloc.h"
 #include "train/data/cifar10.h"
+#include "train/data/report.h"
 
 /* A line of progress, and the name of the things that it counts. */
 typedef struct {
@@ -23,36 +24,16 @@ static void show_progress(void *context, int64_t done, int64_t total) {
 
 /* ---- bitstream and irmas: NPY files ---- */
 
-static json_t *data_json(const bppsa_dataset *dataset, bppsa_dtype dtype) {
-  json_t *object = json_object();
-  bool ok = object != NULL && bppsa_json_put_text(object, "data", dataset->ops->name);
-  ok = ok && bppsa_json_put_integer(object, "samples", dataset->samples);
-  ok = ok && bppsa_json_put_integer(object, "seq_len", dataset->seq_len);
-  ok = ok && bppsa_json_put_integer(object, "input", dataset->input);
-  ok = ok && bppsa_json_put_integer(object, "classes", dataset->classes);
-  ok = ok && bppsa_json_put_text(object, "loss_on", bppsa_loss_name(dataset->labels_per_step));
-  ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(dtype));
-  return bppsa_json_finish(object, ok);
-}
-
 /* Writes a data set to --out-x and --out-y with progress, and says what was written. */
 static bppsa_status write_set(bppsa_cli *cli, const bppsa_device *device, const bppsa_dataset *dataset, bppsa_dtype dtype) {
-  const char *x_path = bppsa_cli_value(cli, BPPSA_OPTION_OUT_X)->text;
-  const char *y_path = bppsa_cli_value(cli, BPPSA_OPTION_OUT_Y)->text;
-  counter shown = {bppsa_progress_start(cli->to.err), "samples"};
-  const bppsa_status status = bppsa_dataset_write(dataset, device, dtype, x_path, y_path, show_progress, &shown);
-  bppsa_progress_clear(&shown.line);
-  BPPSA_TRY(status);
-  if (cli->to.json) {
-    return bppsa_output_json(&cli->to, data_json(dataset, dtype));
-  }
-  const int64_t x_shape[3] = {dataset->samples, dataset->seq_len, dataset->input};
-  const int64_t y_shape[2] = {dataset->samples, dataset->seq_len};
-  char x_text[BPPSA_SHAPE_TEXT], y_text[BPPSA_SHAPE_TEXT];
-  return bppsa_output_print(&cli->to, "%s: %s %s\n%s: i64 %s, classes 0 .. %" PRId64 "\n", x_path, bppsa_dtype_name(dtype),
-                            bppsa_shape_text(3, x_shape, x_text, sizeof x_text), y_path,
-                            bppsa_shape_text(dataset->labels_per_step ? 2 : 1, y_shape, y_text, sizeof y_text),
-                            dataset->classes - 1);
+  const char *x = bppsa_cli_value(cli, BPPSA_OPTION_OUT_X)->text, *y = bppsa_cli_value(cli, BPPSA_OPTION_OUT_Y)->text;
+  counter count = {bppsa_progress_start(cli->to.err), "samples"};
+  bppsa_text shown = {0};
+  bppsa_status status = cli->to.json ? bppsa_json_render(bppsa_dataset_json(dataset, dtype), &shown.text)
+                                     : bppsa_dataset_text(dataset, dtype, x, y, &shown);
+  status = status == BPPSA_OK ? bppsa_dataset_write(dataset, device, dtype, x, y, show_progress, &count) : status;
+  bppsa_progress_clear(&count.line);
+  return bppsa_setup_finish(cli, status, &shown);
 }
 
 /* Makes the data set `spec` and writes it to --out-x and --out-y. */
@@ -168,32 +149,19 @@ static const char instruments_notes[] =
     "class folders\n"
     "hold WAV files already is refused, so that two sets never mix: remove it, or name another.\n";
 
-static json_t *instruments_json(const char *directory, int64_t files, int64_t seed) {
-  json_t *object = json_object();
-  bool ok = object != NULL && bppsa_json_put_text(object, "data", "instruments");
-  ok = ok && bppsa_json_put_text(object, "directory", directory);
-  ok = ok && bppsa_json_put_integer(object, "files", files);
-  ok = ok && bppsa_json_put_integer(object, "classes", BPPSA_INSTRUMENTS);
-  ok = ok && bppsa_json_put_integer(object, "length_s", BPPSA_INSTRUMENT_FRAMES / BPPSA_AUDIO_RATE);
-  ok = ok && bppsa_json_put_integer(object, "rate", BPPSA_AUDIO_RATE);
-  ok = ok && bppsa_json_put_integer(object, "seed", seed);
-  return bppsa_json_finish(object, ok);
-}
-
 static bppsa_status write_instruments(bppsa_cli *cli, const bppsa_device *device) {
   const char *directory = bppsa_cli_value(cli, BPPSA_OPTION_OUT)->text;
   const int64_t files = bppsa_cli_value(cli, BPPSA_OPTION_FILES)->integer,
                 seed = bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer;
-  counter shown = {bppsa_progress_start(cli->to.err), "files"};
-  const bppsa_status status =
-      bppsa_instruments_write(directory, files, (uint64_t)seed, bppsa_device_get_threads(device), show_progress, &shown);
-  bppsa_progress_clear(&shown.line);
-  BPPSA_TRY(status);
-  if (cli->to.json) {
-    return bppsa_output_json(&cli->to, instruments_json(directory, files, seed));
-  }
-  return bppsa_output_print(&cli->to, "%s: %" PRId64 " files of %d classes, 3 s each\n", directory, files,
-                            files < BPPSA_INSTRUMENTS ? (int)files : BPPSA_INSTRUMENTS);
+  const int32_t threads = bppsa_device_get_threads(device);
+  counter count = {bppsa_progress_start(cli->to.err), "files"};
+  bppsa_text shown = {0};
+  bppsa_status status = cli->to.json ? bppsa_json_render(bppsa_instruments_json(directory, files, seed), &shown.text)
+                                     : bppsa_instruments_text(directory, files, &shown);
+  status =
+      status == BPPSA_OK ? bppsa_instruments_write(directory, files, (uint64_t)seed, threads, show_progress, &count) : status;
+  bppsa_progress_clear(&count.line);
+  return bppsa_setup_finish(cli, status, &shown);
 }
 
 static bppsa_status run_instruments(bppsa_cli *cli) {
@@ -240,31 +208,18 @@ static const char cifar10_notes[] =
     "holds\n"
     "any of the files is refused.\n";
 
-static json_t *cifar10_json(const char *directory, int64_t samples, int64_t seed) {
-  json_t *object = json_object();
-  bool ok = object != NULL && bppsa_json_put_text(object, "data", "cifar10");
-  ok = ok && bppsa_json_put_text(object, "directory", directory);
-  ok = ok && bppsa_json_put_integer(object, "samples", samples);
-  ok = ok && bppsa_json_put_integer(object, "held_out", samples / 5);
-  ok = ok && bppsa_json_put_integer(object, "classes", BPPSA_CIFAR10_CLASSES);
-  ok = ok && bppsa_json_put_integer(object, "seed", seed);
-  return bppsa_json_finish(object, ok);
-}
-
 static bppsa_status write_images(bppsa_cli *cli, const bppsa_device *device) {
   const char *directory = bppsa_cli_value(cli, BPPSA_OPTION_OUT)->text;
-  const int64_t samples = bppsa_cli_value(cli, BPPSA_OPTION_SAMPLES)->integer;
-  const int64_t seed = bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer;
-  counter shown = {bppsa_progress_start(cli->to.err), "images"};
-  const bppsa_status status =
-      bppsa_cifar10_write(directory, samples, (uint64_t)seed, bppsa_device_get_threads(device), show_progress, &shown);
-  bppsa_progress_clear(&shown.line);
-  BPPSA_TRY(status);
-  if (cli->to.json) {
-    return bppsa_output_json(&cli->to, cifar10_json(directory, samples, seed));
-  }
-  return bppsa_output_print(&cli->to, "%s: %" PRId64 " images to train on, %" PRId64 " held out, of %d classes\n", directory,
-                            samples, samples / 5, BPPSA_CIFAR10_CLASSES);
+  const int64_t samples = bppsa_cli_value(cli, BPPSA_OPTION_SAMPLES)->integer,
+                seed = bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer;
+  const int32_t threads = bppsa_device_get_threads(device);
+  counter count = {bppsa_progress_start(cli->to.err), "images"};
+  bppsa_text shown = {0};
+  bppsa_status status = cli->to.json ? bppsa_json_render(bppsa_cifar10_json(directory, samples, seed), &shown.text)
+                                     : bppsa_cifar10_text(directory, samples, &shown);
+  status = status == BPPSA_OK ? bppsa_cifar10_write(directory, samples, (uint64_t)seed, threads, show_progress, &count) : status;
+  bppsa_progress_clear(&count.line);
+  return bppsa_setup_finish(cli, status, &shown);
 }
 
 static bppsa_status run_cifar10(bppsa_cli *cli) {

@@ -1,14 +1,11 @@
 /* `bppsa jacobian OPERATOR`: the transposed Jacobian of one operator, to a file and in numbers. */
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "bench/harness/machine.h"
 #include "cli/setup.h"
-#include "core/alloc.h"
-#include "core/npy.h"
 #include "jacobian/file.h"
-#include "models/jacobian_matrix.h"
+#include "models/jacobian_files.h"
 
 #define COMMON                                                                                                                   \
   {.option = BPPSA_OPTION_OUT, .metavar = "J.npz|J.mtx", .help = "where the matrix goes: SciPy's sparse NPZ, or Matrix Market"}, \
@@ -60,14 +57,10 @@ static const char notes[] =
     "has them)\nall values are 1: the pattern alone.\n";
 static const char notes_step[] = "One step of the first layer, h0 to h1.\n";
 
-enum { ARRAYS = 8 };
-
 /* One run of the command. */
 typedef struct {
   bppsa_jacobian_request wanted;
-  void *arrays[ARRAYS]; /* owned: the memory that the operands point to */
-  int count;
-  uint8_t *mask;
+  bppsa_jacobian_arrays arrays;
 } session;
 
 /* ---- options ---- */
@@ -125,143 +118,23 @@ static bppsa_status parse_padding(const bppsa_cli *cli, int64_t padding[4]) {
   return BPPSA_OK;
 }
 
-/* ---- files ---- */
-
-/* Copies an array of `count` reals, in the run's dtype; the session owns the copy. */
-static bppsa_status keep(session *s, const bppsa_view *view, const char *what, int64_t count, const void **data) {
-  char shape[BPPSA_SHAPE_TEXT];
-  if (view->dtype != BPPSA_F32 && view->dtype != BPPSA_F64) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: dtype %s, expected f32 or f64", what, bppsa_dtype_name(view->dtype));
-  }
-  if (bppsa_view_count(view) != count) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: shape %s, expected %" PRId64 " values", what,
-                      bppsa_shape_text(view->ndim, view->shape, shape, sizeof shape), count);
-  }
-  void *to = bppsa_alloc((size_t)count * bppsa_dtype_size(s->wanted.dtype));
-  if (to == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
-  s->arrays[s->count++] = to;
-  const bppsa_view made = bppsa_view_make(to, s->wanted.dtype, view->ndim, view->shape);
-  BPPSA_TRY(bppsa_view_convert(view, &made));
-  *data = to;
-  return BPPSA_OK;
-}
-
-/* Loads the NPY file of an option, which must have `count` values, and keeps it. */
-static bppsa_status load(session *s, const bppsa_cli *cli, bppsa_option option, int64_t count, const void **data) {
-  const bppsa_option_value *value = bppsa_cli_value(cli, option);
-  if (!value->present) {
-    return BPPSA_OK;
-  }
-  bppsa_buffer array;
-  BPPSA_TRY(bppsa_input_status(bppsa_npy_load(value->text, &array)));
-  char what[300];
-  snprintf(what, sizeof what, "%s: %s", bppsa_option_get(option)->name, value->text);
-  const bppsa_status status = keep(s, &array.view, what, count, data);
-  bppsa_buffer_free(&array);
-  return status;
-}
-
-/* Reads the shape of an NPY file's array. */
-static bppsa_status shape_of(const bppsa_cli *cli, bppsa_option option, bppsa_view *view) {
-  bppsa_buffer array;
-  BPPSA_TRY(bppsa_input_status(bppsa_npy_load(bppsa_cli_value(cli, option)->text, &array)));
-  *view = array.view;
-  view->data = NULL;
-  bppsa_buffer_free(&array);
-  return BPPSA_OK;
-}
-
-/* Takes C, H, W from --in-shape, or from the input; a batch of one counts as a sample. */
-static bppsa_status read_shape(const bppsa_cli *cli, bppsa_op *op) {
-  const bool listed = bppsa_cli_value(cli, BPPSA_OPTION_IN_SHAPE)->present,
-             given = bppsa_cli_value(cli, BPPSA_OPTION_INPUT)->present;
-  if (listed) {
-    int count;
-    op->in[1] = op->in[2] = 1;
-    return parse_list(cli, BPPSA_OPTION_IN_SHAPE, 3, op->in, &count);
-  }
-  if (!given) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--in-shape: missing, expected it or --input");
-  }
-  bppsa_view view;
-  BPPSA_TRY(shape_of(cli, BPPSA_OPTION_INPUT, &view));
-  const int skip = view.ndim == 4 && view.shape[0] == 1;
-  if (view.ndim - skip > 3 || view.ndim < 1) {
-    char shape[BPPSA_SHAPE_TEXT];
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--input: shape %s, expected one sample [C,H,W]",
-                      bppsa_shape_text(view.ndim, view.shape, shape, sizeof shape));
-  }
-  for (int i = 0; i < 3; ++i) {
-    op->in[i] = i + skip < view.ndim ? view.shape[i + skip] : 1;
-  }
-  return BPPSA_OK;
-}
-
-/* Takes output channels and kernel from the weights' shape where no option gives them. */
-static bppsa_status read_weight_shape(const bppsa_cli *cli, bppsa_op *op) {
-  bppsa_view view;
-  const bool conv = op->kind == BPPSA_OPERATOR_CONV2D;
-  if (!bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->present) {
-    return bppsa_cli_value(cli, BPPSA_OPTION_OUT_CHANNELS)->present &&
-                   (!conv || bppsa_cli_value(cli, BPPSA_OPTION_KERNEL)->present)
-               ? BPPSA_OK
-               : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: missing, expected it or --weights",
-                            bppsa_cli_value(cli, BPPSA_OPTION_OUT_CHANNELS)->present ? "--kernel" : "--out-channels");
-  }
-  BPPSA_TRY(shape_of(cli, BPPSA_OPTION_WEIGHTS, &view));
-  if (view.ndim != (conv ? 4 : 2)) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--weights: %d dimensions, expected %s", (int)view.ndim,
-                      conv ? "[Co,Ci/G,kh,kw]" : "[Co,C*H*W]");
-  }
-  if (!bppsa_cli_value(cli, BPPSA_OPTION_OUT_CHANNELS)->present) {
-    op->out_channels = view.shape[0];
-  }
-  if (conv && !bppsa_cli_value(cli, BPPSA_OPTION_KERNEL)->present) {
-    op->kernel[0] = view.shape[2];
-    op->kernel[1] = view.shape[3];
-  }
-  return BPPSA_OK;
-}
-
-/* Reads --mask, a numeric array of any dtype and of the weights' size. */
-static bppsa_status read_mask(session *s, const bppsa_cli *cli) {
-  const bppsa_option_value *value = bppsa_cli_value(cli, BPPSA_OPTION_MASK);
-  if (!value->present) {
-    return BPPSA_OK;
-  }
-  bppsa_buffer array;
-  const int64_t count = bppsa_op_weights(&s->wanted.op);
-  BPPSA_TRY(bppsa_input_status(bppsa_npy_load(value->text, &array)));
-  bppsa_status status = BPPSA_OK;
-  const size_t size = bppsa_dtype_size(array.view.dtype);
-  if (bppsa_view_count(&array.view) != count) {
-    status = bppsa_fail(BPPSA_ERR_ARGUMENT, "--mask: %s: %" PRId64 " values, expected %" PRId64 ", one for each weight",
-                        value->text, bppsa_view_count(&array.view), count);
-  } else if ((s->mask = bppsa_calloc(count, 1)) == NULL) {
-    status = BPPSA_ERR_MEMORY;
-  }
-  for (int64_t i = 0; status == BPPSA_OK && i < count;
-       ++i) { /* a value is 0 when all its bytes are 0, except for the sign bit of a real */
-    const unsigned char *bytes = (const unsigned char *)array.view.data + (size_t)i * size;
-    for (size_t b = 0; b < size; ++b) {
-      const bool real = array.view.dtype == BPPSA_F32 || array.view.dtype == BPPSA_F64 || array.view.dtype == BPPSA_F16;
-      s->mask[i] = (uint8_t)(s->mask[i] | ((bytes[b] & (real && b + 1 == size ? 0x7F : 0xFF)) != 0));
-    }
-  }
-  bppsa_buffer_free(&array);
-  return status;
-}
-
 /* ---- operators ---- */
 
-/* Reads the options and files of an operator that is no recurrent step. */
-static bppsa_status read_operator(session *s, const bppsa_cli *cli) {
-  bppsa_op *op = &s->wanted.op;
+/* Takes C, H, W from --in-shape, or from the input. */
+static bppsa_status read_shape(const bppsa_cli *cli, const bppsa_jacobian_files *files, bppsa_op *op) {
+  int count;
+  if (!bppsa_cli_value(cli, BPPSA_OPTION_IN_SHAPE)->present) {
+    return bppsa_jacobian_input_shape(files, op);
+  }
+  op->in[1] = op->in[2] = 1;
+  return parse_list(cli, BPPSA_OPTION_IN_SHAPE, 3, op->in, &count);
+}
+
+/* Reads the options of an operator that is no recurrent step, and takes from files what they do not say. */
+static bppsa_status read_operator(const bppsa_cli *cli, const bppsa_jacobian_files *files, bppsa_op *op) {
   const bool pool = op->kind == BPPSA_OPERATOR_MAXPOOL2D || op->kind == BPPSA_OPERATOR_AVGPOOL2D;
   const bool weights = op->kind == BPPSA_OPERATOR_CONV2D || op->kind == BPPSA_OPERATOR_LINEAR;
-  BPPSA_TRY(read_shape(cli, op));
+  BPPSA_TRY(read_shape(cli, files, op));
   const bppsa_option_value *channels = bppsa_cli_value(cli, BPPSA_OPTION_OUT_CHANNELS),
                            *groups = bppsa_cli_value(cli, BPPSA_OPTION_GROUPS);
   op->out_channels = channels->present ? channels->integer : 1;
@@ -269,7 +142,7 @@ static bppsa_status read_operator(session *s, const bppsa_cli *cli) {
   op->kernel[0] = op->kernel[1] = pool ? 2 : 1;
   BPPSA_TRY(parse_pair(cli, BPPSA_OPTION_KERNEL, op->kernel));
   if (weights) {
-    BPPSA_TRY(read_weight_shape(cli, op));
+    BPPSA_TRY(bppsa_jacobian_weight_shape(files, channels->present, bppsa_cli_value(cli, BPPSA_OPTION_KERNEL)->present, op));
   }
   for (int i = 0; i < 2; ++i) {
     op->stride[i] = pool ? op->kernel[i] : 1;
@@ -282,83 +155,31 @@ static bppsa_status read_operator(session *s, const bppsa_cli *cli) {
   const bppsa_option_value *slope = bppsa_cli_value(cli, BPPSA_OPTION_SLOPE);
   op->slope = slope->present ? slope->real : op->slope;
   int64_t out[3];
-  BPPSA_TRY(bppsa_op_shape(op, out));
-  BPPSA_TRY(load(s, cli, BPPSA_OPTION_INPUT, op->in[0] * op->in[1] * op->in[2], &s->wanted.operands.input));
-  if (weights) {
-    BPPSA_TRY(load(s, cli, BPPSA_OPTION_WEIGHTS, bppsa_op_weights(op), &s->wanted.operands.weights));
-    BPPSA_TRY(read_mask(s, cli));
-  }
-  s->wanted.filled =
-      weights ? s->wanted.operands.weights != NULL
-              : s->wanted.operands.input != NULL || op->kind == BPPSA_OPERATOR_AVGPOOL2D || op->kind == BPPSA_OPERATOR_FLATTEN;
-  return BPPSA_OK;
+  return bppsa_op_shape(op, out);
 }
 
-/* Finds the tensor OPERATOR.name of the first layer. ERR_ARGUMENT: the file has no such tensor. */
-static bppsa_status find_tensor(const session *s, const bppsa_safetensors *file, const char *path, const char *name,
-                                const bppsa_view **view, char *what, size_t size) {
-  char full[64];
-  snprintf(full, sizeof full, "%s.%s", bppsa_op_name(&s->wanted.op), name);
-  snprintf(what, size, "--weights: %s: %s", path, full);
-  *view = bppsa_safetensors_find(file, full);
-  return *view != NULL ? BPPSA_OK : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s missing, expected weights with PyTorch's names", what);
+static const char *path_of(const bppsa_cli *cli, bppsa_option option) {
+  const bppsa_option_value *value = bppsa_cli_value(cli, option);
+  return value->present ? value->text : NULL;
 }
 
-static bppsa_status keep_tensor(session *s, const bppsa_safetensors *file, const char *path, const char *name, int64_t count,
-                                const void **data) {
-  char what[300];
-  const bppsa_view *view;
-  BPPSA_TRY(find_tensor(s, file, path, name, &view, what, sizeof what));
-  return keep(s, view, what, count, data);
-}
-
-static bppsa_status read_tensors(session *s, const bppsa_cli *cli, const bppsa_safetensors *file) {
-  const char *path = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text;
-  const int64_t gates = s->wanted.op.step->gates;
-  char what[300], rows[24] = "";
-  const bppsa_view *hh;
-  BPPSA_TRY(find_tensor(s, file, path, "weight_hh_l0", &hh, what, sizeof what));
-  if (hh->ndim != 2 || hh->shape[0] != gates * hh->shape[1]) {
-    if (gates > 1) {
-      snprintf(rows, sizeof rows, "%" PRId64, gates);
-    }
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s has another shape, expected [%sH,H]", what, rows);
-  }
-  const int64_t h = s->wanted.op.in[0] = hh->shape[1];
-  bppsa_view x;
-  BPPSA_TRY(shape_of(cli, BPPSA_OPTION_INPUT, &x));
-  s->wanted.operands.inputs = bppsa_view_count(&x);
-  BPPSA_TRY(keep_tensor(s, file, path, "weight_hh_l0", gates * h * h, &s->wanted.operands.weights));
-  BPPSA_TRY(keep_tensor(s, file, path, "weight_ih_l0", gates * h * s->wanted.operands.inputs, &s->wanted.operands.weights_ih));
-  BPPSA_TRY(keep_tensor(s, file, path, "bias_ih_l0", gates * h, &s->wanted.operands.bias_ih));
-  BPPSA_TRY(keep_tensor(s, file, path, "bias_hh_l0", gates * h, &s->wanted.operands.bias_hh));
-  BPPSA_TRY(load(s, cli, BPPSA_OPTION_INPUT, s->wanted.operands.inputs, &s->wanted.operands.input));
-  return load(s, cli, BPPSA_OPTION_H0, h, &s->wanted.operands.state);
-}
-
-static bppsa_status read_step(session *s, const bppsa_cli *cli) {
-  bppsa_safetensors *file = NULL;
-  BPPSA_TRY(bppsa_input_status(bppsa_safetensors_load(bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text, &file)));
-  const bppsa_status status = read_tensors(s, cli, file);
-  bppsa_safetensors_destroy(file);
-  BPPSA_TRY(status);
-  if (s->wanted.operands.state == NULL) { /* without --h0 the state is zero */
-    s->arrays[s->count] = bppsa_calloc(s->wanted.op.in[0], sizeof(double));
-    s->wanted.operands.state = s->arrays[s->count++];
-    BPPSA_TRY(s->wanted.operands.state == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK);
-  }
+static bppsa_status read_request(const bppsa_cli *cli, session *s) {
+  const bppsa_jacobian_files files = {.input = path_of(cli, BPPSA_OPTION_INPUT),
+                                      .weights = path_of(cli, BPPSA_OPTION_WEIGHTS),
+                                      .mask = path_of(cli, BPPSA_OPTION_MASK),
+                                      .h0 = path_of(cli, BPPSA_OPTION_H0)};
   const bppsa_option_value *nonlinearity = bppsa_cli_value(cli, BPPSA_OPTION_NONLINEARITY);
-  s->wanted.op.relu = nonlinearity->present && strcmp(nonlinearity->text, "relu") == 0;
-  s->wanted.filled = true;
-  return BPPSA_OK;
+  bppsa_op *op = &s->wanted.op;
+  op->relu = nonlinearity->present && strcmp(nonlinearity->text, "relu") == 0;
+  BPPSA_TRY(op->kind != BPPSA_OPERATOR_STEP ? read_operator(cli, &files, op) : BPPSA_OK);
+  return bppsa_jacobian_load(&files, &s->wanted, &s->arrays);
 }
 
 /* ---- the matrix ---- */
 
 static bppsa_status make(session *s, const bppsa_cli *cli, const bppsa_device *device, bppsa_jacobian_matrix *matrix) {
   const bppsa_option_value *pattern = bppsa_cli_value(cli, BPPSA_OPTION_POOL_PATTERN);
-  BPPSA_TRY(s->wanted.op.kind == BPPSA_OPERATOR_STEP ? read_step(s, cli) : read_operator(s, cli));
-  s->wanted.mask = s->mask;
+  BPPSA_TRY(read_request(cli, s));
   s->wanted.compact = pattern->present && strcmp(pattern->text, "argmax") == 0;
   s->wanted.memory = bppsa_machine_memory();
   if (s->wanted.compact && !s->wanted.filled) {
@@ -417,10 +238,7 @@ static bppsa_status run(bppsa_cli *cli) {
   bppsa_status status = make(&s, cli, device, &matrix);
   status = status == BPPSA_OK ? finish(cli, &matrix) : status;
   bppsa_jacobian_matrix_free(&matrix);
-  for (int i = 0; i < s.count; ++i) {
-    bppsa_free(s.arrays[i]);
-  }
-  bppsa_free(s.mask);
+  bppsa_jacobian_arrays_free(&s.arrays);
   bppsa_device_destroy(device);
   return status;
 }

@@ -1,16 +1,10 @@
 /* `bppsa schedule`: makes, validates, simulates, draws and compares schedules. */
 
-#include <inttypes.h>
-#include <string.h>
-
 #include "cli/setup.h"
-#include "core/alloc.h"
 #include "core/file.h"
 #include "schedule/compare.h"
 #include "schedule/report.h"
 #include "schedule/timed.h"
-
-enum { MOST_SCHEMES = 64, COMPARED = 1024 };
 
 static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_SCHEME, .operand = true},
@@ -128,81 +122,23 @@ static bppsa_status take_options(const bppsa_cli *cli, bppsa_schedule_config *c)
   return BPPSA_OK;
 }
 
-/* Sets what depends on the scheme: the window and the elements. For an unknown name the message suggests one. */
-static bppsa_status take_scheme(const bppsa_cli *cli, const char *id, bppsa_schedule_config *c) {
-  const bppsa_schedule_scheme *scheme = bppsa_schedule_find(id);
-  if (scheme == NULL) {
-    int64_t count = 0;
-    const bppsa_schedule_scheme *schemes = bppsa_schedule_schemes(&count);
-    const char *ids[MOST_SCHEMES] = {NULL};
-    char hint[96];
-    for (int64_t i = 0; i < count && i + 1 < MOST_SCHEMES; ++i) {
-      ids[i] = schemes[i].id;
-    }
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "schedule: unknown scheme '%s', expected one that bppsa schedule --list names%s", id,
-                      bppsa_suggestion(id, ids, hint, sizeof hint));
-  }
-  const bppsa_option_value *window = bppsa_cli_value(cli, BPPSA_OPTION_WINDOW);
-  const bool parallel = scheme->data_parallel && strcmp(id, "multi-stream") != 0;
-  c->window = window->given ? (bppsa_schedule_window)window->choice
-              : parallel    ? BPPSA_WINDOW_BACKWARD_FORWARD
-                            : BPPSA_WINDOW_ITERATION;
-  if (given(cli, BPPSA_OPTION_ELEMENTS) || !scheme->scan) {
-    c->elements = given(cli, BPPSA_OPTION_ELEMENTS) ? integer(cli, BPPSA_OPTION_ELEMENTS) : c->elements;
-  } else {
-    c->elements = c->stages * c->width * 16 + 1;
-  }
-  return BPPSA_OK;
-}
-
-/* The command line and its file of costs, from which every schedule is made. */
-typedef struct {
-  bppsa_schedule_config config;
-  const char *costs; /* the file's path, or NULL */
-  double *arrays[BPPSA_SCHEDULE_COST_ARRAYS];
-} request;
-
-static void free_request(request *r) {
-  for (int i = 0; i < BPPSA_SCHEDULE_COST_ARRAYS; ++i) {
-    bppsa_free(r->arrays[i]);
-  }
-}
-
-static bppsa_status take_request(const bppsa_cli *cli, request *r) {
-  *r = (request){.config = bppsa_schedule_config_default()};
+/* The command line and its file of costs. */
+static bppsa_status take_request(const bppsa_cli *cli, bppsa_schedule_request *r) {
+  *r = bppsa_schedule_request_default();
   BPPSA_TRY(take_options(cli, &r->config));
-  if (given(cli, BPPSA_OPTION_COSTS)) {
-    r->costs = bppsa_cli_value(cli, BPPSA_OPTION_COSTS)->text;
-    const bppsa_status status = bppsa_schedule_costs_load(r->costs, &r->config, r->arrays);
-    if (status != BPPSA_OK) {
-      free_request(r);
-      return bppsa_fail_prefix(bppsa_input_status(status), "--costs");
-    }
-  }
-  return BPPSA_OK;
-}
-
-/* Makes one schedule. layers: of the model; 0: the scheme's own default. */
-static bppsa_status make_one(const bppsa_cli *cli, const char *id, const request *r, int64_t layers, bppsa_timed *timed) {
-  bppsa_schedule_config config = r->config;
-  bppsa_schedule *list = NULL;
-  config.layers = config.layers > 0 ? config.layers : layers;
-  BPPSA_TRY(take_scheme(cli, id, &config));
-  if (r->costs != NULL) {
-    const bppsa_status status = bppsa_schedule_check_rows(id, &config);
-    if (status != BPPSA_OK) {
-      return bppsa_fail_prefix(status, "--costs: %s", r->costs);
-    }
-  }
-  BPPSA_TRY(bppsa_schedule_create(id, &config, &list));
-  return bppsa_timed_create(list, timed);
+  r->sets_window = given(cli, BPPSA_OPTION_WINDOW);
+  r->sets_elements = given(cli, BPPSA_OPTION_ELEMENTS);
+  r->config.window = (bppsa_schedule_window)bppsa_cli_value(cli, BPPSA_OPTION_WINDOW)->choice;
+  r->config.elements = r->sets_elements ? integer(cli, BPPSA_OPTION_ELEMENTS) : r->config.elements;
+  return given(cli, BPPSA_OPTION_COSTS) ? bppsa_schedule_request_costs(r, bppsa_cli_value(cli, BPPSA_OPTION_COSTS)->text)
+                                        : BPPSA_OK;
 }
 
 static bppsa_status make(const bppsa_cli *cli, const char *id, bppsa_timed *timed) {
-  request r;
+  bppsa_schedule_request r;
   BPPSA_TRY(take_request(cli, &r));
-  const bppsa_status status = make_one(cli, id, &r, 0, timed);
-  free_request(&r);
+  const bppsa_status status = bppsa_schedule_request_make(&r, id, 0, timed);
+  bppsa_schedule_request_free(&r);
   return status;
 }
 
@@ -212,88 +148,11 @@ static bppsa_status list_schemes(bppsa_cli *cli, bppsa_text *shown) {
   return cli->to.json ? bppsa_json_render(bppsa_schedule_list_json(), &shown->text) : bppsa_schedule_list_text(shown);
 }
 
-static bppsa_status no_memory(void) {
-  return bppsa_fail(BPPSA_ERR_MEMORY, "JSON document: out of memory, expected room for the results");
-}
-
-/* The schemes of --compare: their names, and the results of each. */
-typedef struct {
-  char text[COMPARED];
-  const char *ids[COMPARED / 2];
-  bppsa_schedule_summary rows[COMPARED / 2];
-  int64_t count;
-  json_t *documents;
-} comparison;
-
-static bppsa_status split_names(const char *list, comparison *c) {
-  char *rest = c->text;
-  if (strlen(list) >= sizeof c->text) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--compare: %zu characters, expected fewer than %d", strlen(list), COMPARED);
-  }
-  strcpy(c->text, list);
-  for (char *id = strtok_r(c->text, ",", &rest); id != NULL; id = strtok_r(NULL, ",", &rest)) {
-    c->ids[c->count++] = id;
-  }
-  return c->count > 0 ? BPPSA_OK : bppsa_fail(BPPSA_ERR_ARGUMENT, "--compare: '%s', expected schemes with commas between", list);
-}
-
-/* Returns the layers of one model for all schemes: the largest of their defaults. Schemes of scans have elements instead. */
-static int64_t common_layers(const request *r, const comparison *c) {
-  int64_t layers = 0;
-  for (int64_t i = 0; i < c->count; ++i) {
-    const bppsa_schedule_scheme *scheme = bppsa_schedule_find(c->ids[i]);
-    if (scheme != NULL && !scheme->scan) {
-      const int64_t own = bppsa_schedule_layers(scheme, &r->config);
-      layers = own > layers ? own : layers;
-    }
-  }
-  return layers;
-}
-
-static bppsa_status compare_one(const bppsa_cli *cli, const request *r, int64_t layers, int64_t i, comparison *c) {
-  bppsa_timed timed;
-  BPPSA_TRY(make_one(cli, c->ids[i], r, layers, &timed));
-  c->rows[i] = bppsa_schedule_summarise(&timed);
-  const bool kept = !cli->to.json || json_array_append_new(c->documents, bppsa_timed_json(&timed, false)) == 0;
-  bppsa_timed_free(&timed);
-  return kept ? BPPSA_OK : no_memory();
-}
-
-/* Adds to every document the names of the settings in which the schemes differ. */
-static bppsa_status render_documents(comparison *c, bppsa_text *shown) {
-  bool ok = true;
-  for (int64_t i = 0; i < c->count && ok; ++i) {
-    ok = bppsa_json_put(json_array_get(c->documents, (size_t)i), "differs", bppsa_schedule_differences(c->rows, c->count));
-  }
-  json_t *documents = bppsa_json_finish(c->documents, ok);
-  c->documents = NULL;
-  return bppsa_json_render(documents, &shown->text);
-}
-
-static bppsa_status compare_all(bppsa_cli *cli, const request *r, comparison *c, bppsa_text *shown) {
-  const int64_t layers = common_layers(r, c);
-  if (cli->to.json) {
-    c->documents = json_array();
-    BPPSA_TRY(c->documents != NULL ? BPPSA_OK : no_memory());
-  }
-  for (int64_t i = 0; i < c->count; ++i) {
-    BPPSA_TRY(compare_one(cli, r, layers, i, c));
-  }
-  if (cli->to.json) {
-    return render_documents(c, shown);
-  }
-  bppsa_schedule_table(c->rows, c->count, shown);
-  return bppsa_text_check(shown);
-}
-
-static bppsa_status compare(bppsa_cli *cli, const char *list, bppsa_text *shown) {
-  comparison c = {.count = 0};
-  request r;
-  BPPSA_TRY(split_names(list, &c));
+static bppsa_status compare(const bppsa_cli *cli, const char *names, bppsa_text *shown) {
+  bppsa_schedule_request r;
   BPPSA_TRY(take_request(cli, &r));
-  const bppsa_status status = compare_all(cli, &r, &c, shown);
-  json_decref(c.documents);
-  free_request(&r);
+  const bppsa_status status = bppsa_schedule_compare(&r, names, cli->to.json, shown);
+  bppsa_schedule_request_free(&r);
   return status;
 }
 
@@ -324,7 +183,6 @@ static bppsa_status write_files(const bppsa_cli *cli, const bppsa_timed *timed) 
 
 /* Loads a schedule. The file is complete, so options that make schedules are refused. */
 static bppsa_status load(const bppsa_cli *cli, const char *path, bppsa_timed *timed) {
-  bppsa_schedule *list = NULL;
   for (const bppsa_option_use *use = uses; use->option != BPPSA_OPTION_COUNT; ++use) {
     const bppsa_option_info *info = bppsa_option_get(use->option);
     const bool output =
@@ -333,12 +191,7 @@ static bppsa_status load(const bppsa_cli *cli, const char *path, bppsa_timed *ti
       return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given beside --load, expected in the file's first row", info->name);
     }
   }
-  const bppsa_status read = bppsa_schedule_csv_load(path, &list);
-  if (read != BPPSA_OK) {
-    return bppsa_fail_prefix(bppsa_input_status(read), "--load");
-  }
-  const bppsa_status status = bppsa_timed_create(list, timed);
-  return status == BPPSA_OK ? BPPSA_OK : bppsa_fail_prefix(status, "--load: %s", path);
+  return bppsa_schedule_load(path, timed);
 }
 
 /* Makes one schedule, renders it, then writes its files. */

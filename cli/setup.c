@@ -314,3 +314,9 @@ bppsa_status bppsa_setup_dataset(const bppsa_cli *cli, const bppsa_device *devic
 bppsa_status bppsa_setup_show(const bppsa_cli *cli, const bppsa_text *shown) {
   return cli->to.json ? bppsa_output_document(&cli->to, shown->text) : bppsa_output_print(&cli->to, "%s", shown->text);
 }
+
+bppsa_status bppsa_setup_finish(const bppsa_cli *cli, bppsa_status status, bppsa_text *shown) {
+  status = status == BPPSA_OK ? bppsa_setup_show(cli, shown) : status;
+  bppsa_text_free(shown);
+  return status;
+}

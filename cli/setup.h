@@ -72,5 +72,7 @@ bool bppsa_is_audio(const char *spec);
 /* Prints what a command shows, a document with --json, otherwise text. Both are made before the command writes its files, so that
  * running out of memory leaves none behind. ERR_IO. */
 bppsa_status bppsa_setup_show(const bppsa_cli *cli, const bppsa_text *shown);
+/* The end of a command: shows the text unless the command failed, and frees it. Returns the command's status, or ERR_IO. */
+bppsa_status bppsa_setup_finish(const bppsa_cli *cli, bppsa_status status, bppsa_text *shown);
 
 #endif

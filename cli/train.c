@@ -1,14 +1,15 @@
-/* `bppsa train MODEL`: sets a run up, drives the training loop, saves the weights. train_report.c prints. */
+/* `bppsa train MODEL`: sets a run up, drives the training loop, saves the weights. models/train_show.c says what is shown. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
 #include "bench/harness/interrupt.h"
+#include "bench/harness/progress.h"
 #include "cli/setup.h"
 #include "cli/train_options.h"
-#include "cli/train_report.h"
 #include "core/alloc.h"
 #include "core/npy.h"
+#include "models/train_show.h"
 #include "train/line.h"
 
 /* The options that train rnn and train gru both take; `only` adds those of one of them. */
@@ -191,13 +192,63 @@ static bppsa_status save_weights(const bppsa_cli *cli, const bppsa_train_run *ru
 }
 
 /* The summary is made before the weights are saved, and printed after that. */
-static bppsa_status finish(bppsa_cli *cli, bppsa_train_show *show) {
+static bppsa_status finish(bppsa_cli *cli, const bppsa_train_show *show) {
   bppsa_text shown = {0};
-  bppsa_status status = bppsa_train_report_render(show, &shown);
-  status = status == BPPSA_OK ? save_weights(cli, &show->run) : status;
+  bppsa_status status = bppsa_train_show_render(show, &shown);
+  status = status == BPPSA_OK ? save_weights(cli, show->run) : status;
   status = status == BPPSA_OK ? bppsa_setup_show(cli, &shown) : status;
   bppsa_text_free(&shown);
   return status;
+}
+
+/* ---- what is shown while it runs ---- */
+
+typedef struct {
+  const bppsa_cli *cli;
+  bppsa_progress_line line;
+} screen;
+
+/* The stream is flushed, so that other programs see the text at once. */
+static bppsa_status print_now(void *context, const char *text) {
+  screen *shown = context;
+  bppsa_progress_clear(&shown->line);
+  BPPSA_TRY(bppsa_output_print(&shown->cli->to, "%s", text));
+  return bppsa_output_flush(shown->cli->to.out);
+}
+
+static void note(void *context, const char *text) {
+  const screen *shown = context;
+  fprintf(shown->cli->to.err, "bppsa: note: %s\n", text);
+}
+
+static void show_progress(void *context, const bppsa_progress *p) {
+  const bppsa_train_show *show = context;
+  bppsa_progress_line *line = &((screen *)show->context)->line;
+  if (p->step < p->total_steps && bppsa_progress_due(line)) {
+    char left[32];
+    bppsa_progress_show(line, "step %" PRId64 " of %" PRId64 ", epoch %" PRId64 ", loss %.4f, %.2f ms a step, %s left", p->step,
+                        p->total_steps, p->epoch, p->loss, 1e3 * p->elapsed_s / (double)p->done,
+                        bppsa_progress_time(p->eta_s, left, sizeof left));
+  }
+}
+
+enum { INPUTS = 3 };
+
+/* Lists the files that the run reads, besides its data. */
+static bppsa_provenance provenance(const bppsa_cli *cli, bppsa_provenance_input inputs[INPUTS]) {
+  static const bppsa_option files[INPUTS] = {BPPSA_OPTION_WEIGHTS, BPPSA_OPTION_MASK, BPPSA_OPTION_ORDER};
+  int count = 0;
+  for (int i = 0; i < INPUTS; ++i) {
+    const bppsa_option_value *file = bppsa_cli_value(cli, files[i]);
+    if (file->given) {
+      inputs[count++] = (bppsa_provenance_input){bppsa_option_get(files[i])->name, file->text};
+    }
+  }
+  return (bppsa_provenance){.argc = cli->argc,
+                            .argv = cli->argv,
+                            .data = bppsa_cli_value(cli, BPPSA_OPTION_DATA)->text,
+                            .count = count,
+                            .inputs = inputs};
 }
 
 static bool stop(void *context) {
@@ -237,34 +288,45 @@ static bppsa_status check_stopped(const bppsa_cli *cli, const bppsa_train_run *r
 
 /* Takes all steps; --iterations 0 asks for none. */
 static bppsa_status take_steps(bppsa_train_show *show) {
-  bppsa_train_callbacks callbacks = bppsa_train_report_callbacks(show);
-  bppsa_train_run *run = &show->run;
+  bppsa_train_callbacks callbacks = bppsa_train_show_callbacks(show);
+  bppsa_train_run *run = show->run;
+  callbacks.progress = show_progress;
   if (run->train.iterations == 0 && run->train.epochs == 0) {
     run->result.last = (bppsa_train_record){.loss = (double)NAN, .accuracy = (double)NAN};
     return callbacks.started(callbacks.context, &(bppsa_train_start){.notice = ""});
   }
   bppsa_train_run_set_fields(run);
   char *header = NULL;
-  BPPSA_TRY(run->train.log_path == NULL ? BPPSA_OK : bppsa_train_report_header(show, &header));
+  BPPSA_TRY(run->train.log_path == NULL ? BPPSA_OK : bppsa_train_show_header(show, &header));
   run->train.log_header = header;
   const bppsa_status status = train_interruptible(run, &callbacks);
   bppsa_free(header);
-  bppsa_progress_clear(&show->line);
+  bppsa_progress_clear(&((screen *)show->context)->line);
   return status;
 }
 
 static bppsa_status train(bppsa_cli *cli, bppsa_train_show *show) {
-  BPPSA_TRY(setup(cli, &show->run));
+  BPPSA_TRY(setup(cli, show->run));
   BPPSA_TRY(take_steps(show));
   BPPSA_TRY(finish(cli, show));
-  return check_stopped(cli, &show->run);
+  return check_stopped(cli, show->run);
 }
 
 static bppsa_status run_train(bppsa_cli *cli) {
-  bppsa_train_show show = {.cli = cli, .run = {.train = bppsa_train_config_default()}};
+  bppsa_train_run run = {.train = bppsa_train_config_default()};
+  bppsa_provenance_input inputs[INPUTS];
+  screen shown = {cli, bppsa_progress_start(cli->to.err)};
+  bppsa_train_show show = {.run = &run,
+                           .json = cli->to.json,
+                           .provenance = provenance(cli, inputs),
+                           .print = print_now,
+                           .note = note,
+                           .context = &shown};
+  const bppsa_option_value *saved = bppsa_cli_value(cli, BPPSA_OPTION_SAVE_WEIGHTS);
+  show.saved = saved->given ? saved->text : NULL;
   const bppsa_status status = train(cli, &show);
-  json_decref(show.rows);
-  bppsa_train_run_free(&show.run);
+  bppsa_train_show_free(&show);
+  bppsa_train_run_free(&run);
   return status;
 }
 

@@ -150,3 +150,89 @@ json_t *bppsa_schedule_differences(const bppsa_schedule_summary *rows, int64_t c
   }
   return bppsa_json_finish(array, ok);
 }
+
+/* ---- all schemes of a list ---- */
+
+enum { COMPARED = 1024 }; /* characters of a list */
+
+/* Schemes: their names, and the results of each. */
+typedef struct {
+  char text[COMPARED];
+  const char *ids[COMPARED / 2];
+  bppsa_schedule_summary rows[COMPARED / 2];
+  int64_t count;
+  json_t *documents;
+} comparison;
+
+static bppsa_status no_memory(void) {
+  return bppsa_fail(BPPSA_ERR_MEMORY, "JSON document: out of memory, expected room for the results");
+}
+
+static bppsa_status split_names(const char *list, comparison *c) {
+  char *rest = c->text;
+  if (strlen(list) >= sizeof c->text) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--compare: %zu characters, expected fewer than %d", strlen(list), COMPARED);
+  }
+  strcpy(c->text, list);
+  for (char *id = strtok_r(c->text, ",", &rest); id != NULL; id = strtok_r(NULL, ",", &rest)) {
+    c->ids[c->count++] = id;
+  }
+  return c->count > 0 ? BPPSA_OK : bppsa_fail(BPPSA_ERR_ARGUMENT, "--compare: '%s', expected schemes with commas between", list);
+}
+
+/* Returns the layers of one model for all schemes: the largest of their defaults. Schemes of scans have elements instead. */
+static int64_t common_layers(const bppsa_schedule_request *r, const comparison *c) {
+  int64_t layers = 0;
+  for (int64_t i = 0; i < c->count; ++i) {
+    const bppsa_schedule_scheme *scheme = bppsa_schedule_find(c->ids[i]);
+    if (scheme != NULL && !scheme->scan) {
+      const int64_t own = bppsa_schedule_layers(scheme, &r->config);
+      layers = own > layers ? own : layers;
+    }
+  }
+  return layers;
+}
+
+static bppsa_status compare_one(const bppsa_schedule_request *r, int64_t layers, int64_t i, comparison *c) {
+  bppsa_timed timed;
+  BPPSA_TRY(bppsa_schedule_request_make(r, c->ids[i], layers, &timed));
+  c->rows[i] = bppsa_schedule_summarise(&timed);
+  const bool kept = c->documents == NULL || json_array_append_new(c->documents, bppsa_timed_json(&timed, false)) == 0;
+  bppsa_timed_free(&timed);
+  return kept ? BPPSA_OK : no_memory();
+}
+
+/* Adds to every document the names of the settings in which the schemes differ. */
+static bppsa_status render_documents(comparison *c, bppsa_text *shown) {
+  bool ok = true;
+  for (int64_t i = 0; i < c->count && ok; ++i) {
+    ok = bppsa_json_put(json_array_get(c->documents, (size_t)i), "differs", bppsa_schedule_differences(c->rows, c->count));
+  }
+  json_t *documents = bppsa_json_finish(c->documents, ok);
+  c->documents = NULL;
+  return bppsa_json_render(documents, &shown->text);
+}
+
+static bppsa_status compare_all(const bppsa_schedule_request *r, bool json, comparison *c, bppsa_text *shown) {
+  const int64_t layers = common_layers(r, c);
+  if (json) {
+    c->documents = json_array();
+    BPPSA_TRY(c->documents != NULL ? BPPSA_OK : no_memory());
+  }
+  for (int64_t i = 0; i < c->count; ++i) {
+    BPPSA_TRY(compare_one(r, layers, i, c));
+  }
+  if (json) {
+    return render_documents(c, shown);
+  }
+  bppsa_schedule_table(c->rows, c->count, shown);
+  return bppsa_text_check(shown);
+}
+
+bppsa_status bppsa_schedule_compare(const bppsa_schedule_request *request, const char *schemes, bool json, bppsa_text *text) {
+  comparison c = {.count = 0};
+  BPPSA_TRY(split_names(schemes, &c));
+  const bppsa_status status = compare_all(request, json, &c, text);
+  json_decref(c.documents);
+  return status;
+}

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "schedule/timed.h"
+#include "schedule/request.h"
 
 /* A row of the table: a schedule's results, and the work that its time is for. -1: the scheme has no such field. */
 typedef struct {
@@ -25,5 +25,11 @@ void bppsa_schedule_table(const bppsa_schedule_summary *rows, int64_t count, bpp
 
 /* The keys (of bppsa_timed_json) of the fields in which schedules differ, as an array of strings. NULL when out of memory. */
 json_t *bppsa_schedule_differences(const bppsa_schedule_summary *rows, int64_t count);
+
+/* Makes the schedules of a list of schemes ("gpipe,1f1b") for one model: the request's layers, or the most that one of the schemes
+ * takes by itself. Appends the table; or, with `json`, the text of an array of their documents without operations, each with
+ * "differs", the keys above. ERR_ARGUMENT: no scheme, or a list of more than 1023 characters; ERR_* of
+ * bppsa_schedule_request_make. */
+bppsa_status bppsa_schedule_compare(const bppsa_schedule_request *request, const char *schemes, bool json, bppsa_text *text);
 
 #endif

@@ -1,4 +1,4 @@
-#include "cli/provenance.h"
+#include "models/provenance.h"
 
 #include <string.h>
 
@@ -8,11 +8,11 @@
 
 enum { DEPTH = 2 }; /* DIR/CLASS/NAME.wav */
 
-static bool add_input(json_t *inputs, bppsa_option option, const char *path) {
+static bool add_input(json_t *inputs, const char *option, const char *path) {
   int64_t bytes = 0, files = 0;
   const bool known = bppsa_directory_measure(path, DEPTH, &bytes, &files);
   json_t *object = json_object();
-  bool ok = object != NULL && bppsa_json_put_text(object, "option", bppsa_option_get(option)->name);
+  bool ok = object != NULL && bppsa_json_put_text(object, "option", option);
   ok = ok && bppsa_json_put_text(object, "path", path);
   ok = ok && bppsa_json_put(object, "size_bytes", known ? json_integer(bytes) : json_null());
   ok = ok && bppsa_json_put(object, "file_count", known ? json_integer(files) : json_null());
@@ -34,36 +34,32 @@ static bool add_data(json_t *inputs, const char *spec) {
   if (comma != NULL) {
     *comma = '\0';
   }
-  const bool ok =
-      add_input(inputs, BPPSA_OPTION_DATA, paths) && (comma == NULL || add_input(inputs, BPPSA_OPTION_DATA, comma + 1));
+  const bool ok = add_input(inputs, "--data", paths) && (comma == NULL || add_input(inputs, "--data", comma + 1));
   bppsa_free(paths);
   return ok;
 }
 
-static json_t *inputs_json(const bppsa_cli *cli) {
-  static const bppsa_option options[] = {BPPSA_OPTION_WEIGHTS, BPPSA_OPTION_MASK, BPPSA_OPTION_ORDER};
-  const bppsa_option_value *data = bppsa_cli_value(cli, BPPSA_OPTION_DATA);
+static json_t *inputs_json(const bppsa_provenance *provenance) {
   json_t *inputs = json_array();
-  bool ok = inputs != NULL && (data->text == NULL || add_data(inputs, data->text));
-  for (size_t i = 0; ok && i < sizeof options / sizeof options[0]; ++i) {
-    const bppsa_option_value *value = bppsa_cli_value(cli, options[i]);
-    ok = !value->given || add_input(inputs, options[i], value->text);
+  bool ok = inputs != NULL && (provenance->data == NULL || add_data(inputs, provenance->data));
+  for (int i = 0; ok && i < provenance->count; ++i) {
+    ok = add_input(inputs, provenance->inputs[i].option, provenance->inputs[i].path);
   }
   return bppsa_json_finish(inputs, ok);
 }
 
-static json_t *command_json(const bppsa_cli *cli) {
+static json_t *command_json(const bppsa_provenance *provenance) {
   json_t *words = json_array();
   bool ok = words != NULL;
-  for (int i = 0; ok && i < cli->argc; ++i) {
-    json_t *word = json_string(cli->argv[i]);
+  for (int i = 0; ok && i < provenance->argc; ++i) {
+    json_t *word = json_string(provenance->argv[i]);
     word = word != NULL || bppsa_json_out_of_memory() ? word : json_string("(not UTF-8)");
     ok = word != NULL && json_array_append_new(words, word) == 0;
   }
   return bppsa_json_finish(words, ok);
 }
 
-bool bppsa_provenance_json(json_t *object, const bppsa_cli *cli) {
+bool bppsa_provenance_put(json_t *object, const bppsa_provenance *provenance) {
   return bppsa_json_put_text(object, "version", BPPSA_VERSION) && bppsa_json_put_text(object, "commit", BPPSA_COMMIT) &&
-         bppsa_json_put(object, "command", command_json(cli)) && bppsa_json_put(object, "inputs", inputs_json(cli));
+         bppsa_json_put(object, "command", command_json(provenance)) && bppsa_json_put(object, "inputs", inputs_json(provenance));
 }

@@ -1,0 +1,254 @@
+#include "models/jacobian_files.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "core/alloc.h"
+#include "core/file.h"
+#include "core/npy.h"
+#include "core/safetensors.h"
+
+/* A request that is loaded, its files, and the memory that its operands point to. */
+typedef struct {
+  const bppsa_jacobian_files *files;
+  bppsa_jacobian_request *wanted;
+  bppsa_jacobian_arrays *arrays;
+} loading;
+
+/* ---- files ---- */
+
+/* Returns zeroed memory that the arrays own, or NULL. */
+static void *new_array(bppsa_jacobian_arrays *arrays, int64_t count, size_t size) {
+  void *made = bppsa_calloc(count, size);
+  arrays->arrays[arrays->count] = made;
+  arrays->count += made != NULL;
+  return made;
+}
+
+/* Copies an array of `count` reals, in the request's dtype. */
+static bppsa_status keep(const loading *l, const bppsa_view *view, const char *what, int64_t count, const void **data) {
+  char shape[BPPSA_SHAPE_TEXT];
+  if (view->dtype != BPPSA_F32 && view->dtype != BPPSA_F64) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: dtype %s, expected f32 or f64", what, bppsa_dtype_name(view->dtype));
+  }
+  if (bppsa_view_count(view) != count) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: shape %s, expected %" PRId64 " values", what,
+                      bppsa_shape_text(view->ndim, view->shape, shape, sizeof shape), count);
+  }
+  void *to = new_array(l->arrays, count, bppsa_dtype_size(l->wanted->dtype));
+  if (to == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  const bppsa_view made = bppsa_view_make(to, l->wanted->dtype, view->ndim, view->shape);
+  BPPSA_TRY(bppsa_view_convert(view, &made));
+  *data = to;
+  return BPPSA_OK;
+}
+
+/* Loads the NPY file of an option, which must have `count` values, and keeps it; without a path *data is unchanged. */
+static bppsa_status load(const loading *l, const char *option, const char *path, int64_t count, const void **data) {
+  if (path == NULL) {
+    return BPPSA_OK;
+  }
+  bppsa_buffer array;
+  BPPSA_TRY(bppsa_input_status(bppsa_npy_load(path, &array)));
+  char what[300];
+  snprintf(what, sizeof what, "%s: %s", option, path);
+  const bppsa_status status = keep(l, &array.view, what, count, data);
+  bppsa_buffer_free(&array);
+  return status;
+}
+
+/* Reads the shape of an NPY file's array. */
+static bppsa_status shape_of(const char *path, bppsa_view *view) {
+  bppsa_buffer array;
+  BPPSA_TRY(bppsa_input_status(bppsa_npy_load(path, &array)));
+  *view = array.view;
+  view->data = NULL;
+  bppsa_buffer_free(&array);
+  return BPPSA_OK;
+}
+
+/* ---- sizes ---- */
+
+bppsa_status bppsa_jacobian_input_shape(const bppsa_jacobian_files *files, bppsa_op *op) {
+  if (files->input == NULL) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--in-shape: missing, expected it or --input");
+  }
+  bppsa_view view;
+  BPPSA_TRY(shape_of(files->input, &view));
+  const int skip = view.ndim == 4 && view.shape[0] == 1;
+  if (view.ndim - skip > 3 || view.ndim < 1) {
+    char shape[BPPSA_SHAPE_TEXT];
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--input: shape %s, expected one sample [C,H,W]",
+                      bppsa_shape_text(view.ndim, view.shape, shape, sizeof shape));
+  }
+  for (int i = 0; i < 3; ++i) {
+    op->in[i] = i + skip < view.ndim ? view.shape[i + skip] : 1;
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_jacobian_weight_shape(const bppsa_jacobian_files *files, bool known_channels, bool known_kernel,
+                                         bppsa_op *op) {
+  bppsa_view view;
+  const bool conv = op->kind == BPPSA_OPERATOR_CONV2D;
+  if (files->weights == NULL) {
+    return known_channels && (!conv || known_kernel) ? BPPSA_OK
+                                                     : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: missing, expected it or --weights",
+                                                                  known_channels ? "--kernel" : "--out-channels");
+  }
+  BPPSA_TRY(shape_of(files->weights, &view));
+  if (view.ndim != (conv ? 4 : 2)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--weights: %d dimensions, expected %s", (int)view.ndim,
+                      conv ? "[Co,Ci/G,kh,kw]" : "[Co,C*H*W]");
+  }
+  if (!known_channels) {
+    op->out_channels = view.shape[0];
+  }
+  if (conv && !known_kernel) {
+    op->kernel[0] = view.shape[2];
+    op->kernel[1] = view.shape[3];
+  }
+  return BPPSA_OK;
+}
+
+/* ---- operators ---- */
+
+/* Is value i of an array not 0? It is 0 when all its bytes are 0, except for the sign bit of a real. */
+static bool is_set(const bppsa_view *view, int64_t i) {
+  const bool real = view->dtype == BPPSA_F32 || view->dtype == BPPSA_F64 || view->dtype == BPPSA_F16;
+  const size_t size = bppsa_dtype_size(view->dtype);
+  const unsigned char *bytes = (const unsigned char *)view->data + (size_t)i * size;
+  for (size_t b = 0; b < size; ++b) {
+    if ((bytes[b] & (real && b + 1 == size ? 0x7F : 0xFF)) != 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/* Turns a numeric array of any dtype, of the weights' size, into a byte a weight. */
+static bppsa_status make_mask(const loading *l, const bppsa_view *view) {
+  const int64_t count = bppsa_op_weights(&l->wanted->op);
+  if (bppsa_view_count(view) != count) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--mask: %s: %" PRId64 " values, expected %" PRId64 ", one for each weight",
+                      l->files->mask, bppsa_view_count(view), count);
+  }
+  uint8_t *mask = new_array(l->arrays, count, 1);
+  if (mask == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    mask[i] = is_set(view, i);
+  }
+  l->wanted->mask = mask;
+  return BPPSA_OK;
+}
+
+static bppsa_status load_mask(const loading *l) {
+  bppsa_buffer array;
+  if (l->files->mask == NULL) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_input_status(bppsa_npy_load(l->files->mask, &array)));
+  const bppsa_status status = make_mask(l, &array.view);
+  bppsa_buffer_free(&array);
+  return status;
+}
+
+static bppsa_status load_operator(const loading *l) {
+  bppsa_jacobian_request *wanted = l->wanted;
+  const bppsa_op *op = &wanted->op;
+  const int64_t weights = bppsa_op_weights(op);
+  BPPSA_TRY(load(l, "--input", l->files->input, op->in[0] * op->in[1] * op->in[2], &wanted->operands.input));
+  if (weights > 0) {
+    BPPSA_TRY(load(l, "--weights", l->files->weights, weights, &wanted->operands.weights));
+    BPPSA_TRY(load_mask(l));
+    wanted->filled = wanted->operands.weights != NULL;
+    return BPPSA_OK;
+  }
+  wanted->filled = wanted->operands.input != NULL || op->kind == BPPSA_OPERATOR_AVGPOOL2D || op->kind == BPPSA_OPERATOR_FLATTEN;
+  return BPPSA_OK;
+}
+
+/* ---- a cell's step ---- */
+
+/* Finds the tensor CELL.name of the first layer. ERR_ARGUMENT: the file has no such tensor. */
+static bppsa_status find_tensor(const loading *l, const bppsa_safetensors *file, const char *name, const bppsa_view **view,
+                                char *what, size_t size) {
+  char full[64];
+  snprintf(full, sizeof full, "%s.%s", bppsa_op_name(&l->wanted->op), name);
+  snprintf(what, size, "--weights: %s: %s", l->files->weights, full);
+  *view = bppsa_safetensors_find(file, full);
+  return *view != NULL ? BPPSA_OK : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s missing, expected weights with PyTorch's names", what);
+}
+
+static bppsa_status keep_tensor(const loading *l, const bppsa_safetensors *file, const char *name, int64_t count,
+                                const void **data) {
+  char what[300];
+  const bppsa_view *view;
+  BPPSA_TRY(find_tensor(l, file, name, &view, what, sizeof what));
+  return keep(l, view, what, count, data);
+}
+
+static bppsa_status load_tensors(const loading *l, const bppsa_safetensors *file) {
+  bppsa_jacobian_operands *operands = &l->wanted->operands;
+  const int64_t gates = l->wanted->op.step->gates;
+  char what[300], rows[24] = "";
+  const bppsa_view *hh;
+  BPPSA_TRY(find_tensor(l, file, "weight_hh_l0", &hh, what, sizeof what));
+  if (hh->ndim != 2 || hh->shape[0] != gates * hh->shape[1]) {
+    if (gates > 1) {
+      snprintf(rows, sizeof rows, "%" PRId64, gates);
+    }
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s has another shape, expected [%sH,H]", what, rows);
+  }
+  const int64_t h = l->wanted->op.in[0] = hh->shape[1];
+  bppsa_view x;
+  BPPSA_TRY(shape_of(l->files->input, &x));
+  const int64_t inputs = operands->inputs = bppsa_view_count(&x);
+  BPPSA_TRY(keep_tensor(l, file, "weight_hh_l0", gates * h * h, &operands->weights));
+  BPPSA_TRY(keep_tensor(l, file, "weight_ih_l0", gates * h * inputs, &operands->weights_ih));
+  BPPSA_TRY(keep_tensor(l, file, "bias_ih_l0", gates * h, &operands->bias_ih));
+  BPPSA_TRY(keep_tensor(l, file, "bias_hh_l0", gates * h, &operands->bias_hh));
+  BPPSA_TRY(load(l, "--input", l->files->input, inputs, &operands->input));
+  if (l->files->h0 != NULL) {
+    return load(l, "--h0", l->files->h0, h, &operands->state);
+  }
+  operands->state = new_array(l->arrays, h, bppsa_dtype_size(l->wanted->dtype));
+  return operands->state != NULL ? BPPSA_OK : BPPSA_ERR_MEMORY;
+}
+
+static bppsa_status load_step(const loading *l) {
+  bppsa_safetensors *file = NULL;
+  BPPSA_TRY(bppsa_input_status(bppsa_safetensors_load(l->files->weights, &file)));
+  const bppsa_status status = load_tensors(l, file);
+  bppsa_safetensors_destroy(file);
+  l->wanted->filled = true;
+  return status;
+}
+
+/* ---- all ---- */
+
+void bppsa_jacobian_arrays_free(bppsa_jacobian_arrays *arrays) {
+  for (int i = 0; i < arrays->count; ++i) {
+    bppsa_free(arrays->arrays[i]);
+  }
+  *arrays = (bppsa_jacobian_arrays){.count = 0};
+}
+
+bppsa_status bppsa_jacobian_load(const bppsa_jacobian_files *files, bppsa_jacobian_request *request,
+                                 bppsa_jacobian_arrays *arrays) {
+  bppsa_jacobian_request wanted = *request;
+  bppsa_jacobian_arrays made = {.count = 0};
+  const loading l = {files, &wanted, &made};
+  const bppsa_status status = wanted.op.kind == BPPSA_OPERATOR_STEP ? load_step(&l) : load_operator(&l);
+  if (status != BPPSA_OK) {
+    bppsa_jacobian_arrays_free(&made);
+    return status;
+  }
+  *request = wanted;
+  *arrays = made;
+  return BPPSA_OK;
+}

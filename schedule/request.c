@@ -1,0 +1,88 @@
+#include "schedule/request.h"
+
+#include "core/alloc.h"
+#include "schedule/schedule_internal.h"
+
+enum { MOST_SCHEMES = 64, JACOBIANS = 16 /* of each worker of a scan */ };
+
+bppsa_schedule_request bppsa_schedule_request_default(void) {
+  return (bppsa_schedule_request){.config = bppsa_schedule_config_default()};
+}
+
+void bppsa_schedule_request_free(bppsa_schedule_request *request) {
+  for (int i = 0; i < BPPSA_SCHEDULE_COST_ARRAYS; ++i) {
+    bppsa_free(request->arrays[i]);
+  }
+  *request = (bppsa_schedule_request){.costs = NULL};
+}
+
+bppsa_status bppsa_schedule_request_costs(bppsa_schedule_request *request, const char *path) {
+  BPPSA_REQUIRE(request->costs == NULL);
+  bppsa_schedule_request made = *request;
+  const bppsa_status status = bppsa_schedule_costs_load(path, &made.config, made.arrays);
+  if (status != BPPSA_OK) {
+    bppsa_schedule_request_free(&made);
+    return bppsa_fail_prefix(bppsa_input_status(status), "--costs");
+  }
+  made.costs = path;
+  *request = made;
+  return BPPSA_OK;
+}
+
+/* Finds a scheme. For an unknown name the message suggests one. */
+static bppsa_status find(const char *id, const bppsa_schedule_scheme **scheme) {
+  int64_t count = 0;
+  const bppsa_schedule_scheme *schemes = bppsa_schedule_schemes(&count);
+  const char *ids[MOST_SCHEMES] = {NULL};
+  char hint[96];
+  *scheme = bppsa_schedule_find(id);
+  if (*scheme != NULL) {
+    return BPPSA_OK;
+  }
+  for (int64_t i = 0; i < count && i + 1 < MOST_SCHEMES; ++i) {
+    ids[i] = schemes[i].id;
+  }
+  return bppsa_fail(BPPSA_ERR_ARGUMENT, "schedule: unknown scheme '%s', expected one that bppsa schedule --list names%s", id,
+                    bppsa_suggestion(id, ids, hint, sizeof hint));
+}
+
+/* The request's configuration, with the window and the elements of the scheme where it has none. */
+static bppsa_schedule_config config_of(const bppsa_schedule_request *request, const bppsa_schedule_scheme *scheme,
+                                       int64_t layers) {
+  bppsa_schedule_config c = request->config;
+  const bool parallel = scheme->data_parallel && scheme->generate != bppsa_schedule_multi_stream;
+  c.layers = c.layers > 0 ? c.layers : layers;
+  if (!request->sets_window) {
+    c.window = parallel ? BPPSA_WINDOW_BACKWARD_FORWARD : BPPSA_WINDOW_ITERATION;
+  }
+  if (!request->sets_elements && scheme->scan) {
+    c.elements = c.stages * c.width * JACOBIANS + 1;
+  }
+  return c;
+}
+
+bppsa_status bppsa_schedule_request_make(const bppsa_schedule_request *request, const char *id, int64_t layers,
+                                         bppsa_timed *timed) {
+  const bppsa_schedule_scheme *scheme;
+  bppsa_schedule *list = NULL;
+  BPPSA_TRY(find(id, &scheme));
+  const bppsa_schedule_config config = config_of(request, scheme, layers);
+  if (request->costs != NULL) {
+    const bppsa_status status = bppsa_schedule_check_rows(id, &config);
+    if (status != BPPSA_OK) {
+      return bppsa_fail_prefix(status, "--costs: %s", request->costs);
+    }
+  }
+  BPPSA_TRY(bppsa_schedule_create(id, &config, &list));
+  return bppsa_timed_create(list, timed);
+}
+
+bppsa_status bppsa_schedule_load(const char *path, bppsa_timed *timed) {
+  bppsa_schedule *list = NULL;
+  const bppsa_status read = bppsa_schedule_csv_load(path, &list);
+  if (read != BPPSA_OK) {
+    return bppsa_fail_prefix(bppsa_input_status(read), "--load");
+  }
+  const bppsa_status status = bppsa_timed_create(list, timed);
+  return status == BPPSA_OK ? BPPSA_OK : bppsa_fail_prefix(status, "--load: %s", path);
+}

@@ -1,0 +1,29 @@
+/* A schedule that is asked for: a configuration, perhaps a file of costs, and what is left to the scheme. */
+#ifndef BPPSA_SCHEDULE_REQUEST_H
+#define BPPSA_SCHEDULE_REQUEST_H
+
+#include "schedule/timed.h"
+
+typedef struct {
+  bppsa_schedule_config config;
+  bool sets_window;   /* config.window holds; otherwise the scheme's own: of data-parallel ones a backward and a forward pass */
+  bool sets_elements; /* config.elements holds; otherwise a scan has 16 Jacobians a worker */
+  const char *costs;  /* the path of a file of costs (borrowed), or NULL */
+  double *arrays[BPPSA_SCHEDULE_COST_ARRAYS]; /* owned: its numbers, which config borrows */
+} bppsa_schedule_request;
+
+bppsa_schedule_request bppsa_schedule_request_default(void);
+/* Reads a file of costs. ERR_* of bppsa_schedule_costs_load. */
+bppsa_status bppsa_schedule_request_costs(bppsa_schedule_request *request, const char *path);
+void bppsa_schedule_request_free(bppsa_schedule_request *request); /* a zeroed one is legal */
+
+/* Makes and times the scheme's schedule. layers: of the model, where config says none; 0: the scheme's default. ERR_ARGUMENT: an
+ * unknown scheme (the message suggests one), costs of other layers; ERR_* of bppsa_schedule_create and bppsa_timed_create. */
+bppsa_status bppsa_schedule_request_make(const bppsa_schedule_request *request, const char *scheme, int64_t layers,
+                                         bppsa_timed *timed);
+
+/* Reads the schedule of a CSV file and times it. ERR_ARGUMENT: a file that cannot be read; ERR_* of bppsa_schedule_csv_load and
+ * bppsa_timed_create. */
+bppsa_status bppsa_schedule_load(const char *path, bppsa_timed *timed);
+
+#endif

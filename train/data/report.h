@@ -1,0 +1,23 @@
+/* What was written: data sets and their files as JSON documents and as lines for people. */
+#ifndef BPPSA_TRAIN_DATA_REPORT_H
+#define BPPSA_TRAIN_DATA_REPORT_H
+
+#include "core/json.h"
+#include "core/text.h"
+#include "train/data/dataset.h"
+
+/* A data set of sequences that bppsa_dataset_write wrote with this dtype to two files. JSON: NULL when out of memory;
+ * text: ERR_MEMORY. */
+json_t *bppsa_dataset_json(const bppsa_dataset *dataset, bppsa_dtype dtype);
+bppsa_status bppsa_dataset_text(const bppsa_dataset *dataset, bppsa_dtype dtype, const char *x_path, const char *y_path,
+                                bppsa_text *text);
+
+/* The same for the WAV files of bppsa_instruments_write, */
+json_t *bppsa_instruments_json(const char *directory, int64_t files, int64_t seed);
+bppsa_status bppsa_instruments_text(const char *directory, int64_t files, bppsa_text *text);
+
+/* and for the images of bppsa_cifar10_write. */
+json_t *bppsa_cifar10_json(const char *directory, int64_t samples, int64_t seed);
+bppsa_status bppsa_cifar10_text(const char *directory, int64_t samples, bppsa_text *text);
+
+#endif
