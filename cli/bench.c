@@ -210,7 +210,8 @@ static bppsa_status setup_product(const bppsa_cli *cli, bppsa_bench_settings *as
   }
   asked->left = left->text;
   asked->right = right->text;
-  asked->up_levels = up_levels->present ? up_levels->integer : -1;
+  asked->of_scan = up_levels->present;
+  asked->scan = (bppsa_scan_method){BPPSA_SCAN_BLELLOCH, up_levels->integer, 0};
   return BPPSA_OK;
 }
 
@@ -270,14 +271,14 @@ static bppsa_status run_case(const bppsa_cli *cli, const bppsa_device *device) {
   }
   BPPSA_TRY(kind != NULL ? bppsa_network_open(name, NULL, &network) : BPPSA_OK);
   asked.network = &network;
-  const bppsa_status status = bppsa_bench_case_find(name)->run(&asked);
+  const bppsa_status status = bppsa_bench_drive(bppsa_bench_case_find(name), &asked.request, &asked);
   bppsa_network_close(&network);
   return status;
 }
 
 static bppsa_status run(bppsa_cli *cli) {
   bppsa_device *device = NULL;
-  const bool one_thread = strcmp(cli->command->object, "mfcc") == 0;
+  const bool one_thread = bppsa_bench_case_find(cli->command->object)->one_thread;
   BPPSA_TRY(one_thread ? bppsa_device_create("cpu", 1, &device) : bppsa_setup_device(cli, &device));
   const bppsa_status status = run_case(cli, device);
   bppsa_device_destroy(device);

@@ -168,7 +168,7 @@ static bppsa_status make(const bppsa_figures_request *request) {
   BPPSA_TRY(bppsa_figures_run(request, &result));
   bppsa_status status = request->to.json ? bppsa_output_json(&request->to, files_json(request->directory, &result))
                                          : print_files(&request->to, request->directory, &result);
-  if (status == BPPSA_OK && result.tally.measured > 0) {
+  if (status == BPPSA_OK && result.tally.rows.measured > 0) {
     status = bppsa_bench_verdict(&result.tally, 0);
   }
   bppsa_figures_result_free(&result);

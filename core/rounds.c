@@ -43,6 +43,47 @@ int64_t bppsa_timing_fastest(int64_t count, const bppsa_timing *timings) {
   return fastest;
 }
 
+/* ---- verification ---- */
+
+static void refuse(bppsa_contender *contender) {
+  contender->verdict = BPPSA_REFUSED;
+  snprintf(contender->reason, sizeof contender->reason, "%.*s", (int)sizeof contender->reason - 1, bppsa_last_error());
+}
+
+bppsa_status bppsa_contender_verify(bppsa_contender *contender) {
+  const bppsa_verification *v = &contender->verification;
+  double residual = NAN;
+  if (contender->verdict != BPPSA_UNVERIFIED) {
+    return BPPSA_OK;
+  }
+  if (v->verify == NULL) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "rounds: %s has no verification, expected one before it is timed", contender->name);
+  }
+  const bppsa_status status = v->verify(v->context, &residual);
+  if (status == BPPSA_ERR_UNSUPPORTED) {
+    refuse(contender);
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(status);
+  contender->residual = residual;
+  contender->verdict = residual < v->bound ? BPPSA_VERIFIED : BPPSA_WRONG;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_contender_status(const bppsa_contender *contender) {
+  switch (contender->verdict) {
+  case BPPSA_VERIFIED:
+    return BPPSA_OK;
+  case BPPSA_WRONG:
+    return bppsa_fail(BPPSA_ERR_NUMERIC, "%s: wrong, a residual of %g, expected less than %g", contender->name,
+                      contender->residual, contender->verification.bound);
+  case BPPSA_REFUSED:
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s", contender->reason);
+  default:
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "rounds: %s is not verified, expected it to be", contender->name);
+  }
+}
+
 /* ---- rounds ---- */
 
 /* One contender in one attempt. */
@@ -56,35 +97,53 @@ typedef struct {
 typedef struct {
   const bppsa_rounds *rounds;
   int64_t count;
-  const bppsa_contender *contenders;
+  bppsa_contender *contenders;
   turn *turns; /* size count */
 } attempt;
 
-static bppsa_status make_pass(const bppsa_contender *who, turn *t, double seconds[BPPSA_TIMING_PARTS]) {
+static bool takes_part(const attempt *a, int64_t i) {
+  return a->contenders[i].verdict == BPPSA_VERIFIED;
+}
+
+/* A pass of a contender that takes part; one that is refused takes part no longer, and *made is false. */
+static bppsa_status make_pass(const attempt *a, int64_t i, double seconds[BPPSA_TIMING_PARTS], bool *made) {
+  bppsa_contender *who = &a->contenders[i];
   double all = 0;
-  BPPSA_TRY(who->pass(who->context, seconds));
+  *made = false;
+  if (!takes_part(a, i)) {
+    return BPPSA_OK;
+  }
+  const bppsa_status status = who->pass(who->context, seconds);
+  if (status == BPPSA_ERR_UNSUPPORTED) {
+    refuse(who);
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(status);
   for (int p = 0; p < who->parts; ++p) {
     all += seconds[p];
   }
-  t->fastest = fmin(t->fastest, all);
+  a->turns[i].fastest = fmin(a->turns[i].fastest, all);
+  *made = true;
   return BPPSA_OK;
 }
 
 /* A pass that counts. */
-static bppsa_status take_turn(const bppsa_contender *who, turn *t) {
+static bppsa_status take_turn(const attempt *a, int64_t i) {
+  turn *t = &a->turns[i];
   double seconds[BPPSA_TIMING_PARTS];
-  BPPSA_TRY(make_pass(who, t, seconds));
-  for (int p = 0; p < who->parts; ++p) {
+  bool made;
+  BPPSA_TRY(make_pass(a, i, seconds, &made));
+  for (int p = 0; made && p < a->contenders[i].parts; ++p) {
     t->seconds[p][t->made] = seconds[p];
   }
-  ++t->made;
+  t->made += made;
   return BPPSA_OK;
 }
 
 /* Allocates as many seconds as a contender may make passes. */
 static bppsa_status reserve(const attempt *a) {
   for (int64_t i = 0; i < a->count; ++i) {
-    for (int p = 0; p < a->contenders[i].parts; ++p) {
+    for (int p = 0; takes_part(a, i) && p < a->contenders[i].parts; ++p) {
       a->turns[i].seconds[p] =
           bppsa_calloc(a->rounds->repeats > 0 ? a->rounds->repeats : BPPSA_ROUNDS_MOST_REPEATS, sizeof(double));
       if (a->turns[i].seconds[p] == NULL) {
@@ -105,7 +164,7 @@ static int64_t share_budget(const attempt *a) {
                  : fits < BPPSA_ROUNDS_LEAST_REPEATS ? BPPSA_ROUNDS_LEAST_REPEATS
                  : fits > BPPSA_ROUNDS_MOST_REPEATS  ? BPPSA_ROUNDS_MOST_REPEATS
                                                      : (int64_t)fits;
-    most = t->repeats > most ? t->repeats : most;
+    most = takes_part(a, i) && t->repeats > most ? t->repeats : most;
   }
   return most;
 }
@@ -114,7 +173,7 @@ static int64_t share_budget(const attempt *a) {
  * spread. */
 static bppsa_status run_rounds(const attempt *a) {
   for (int64_t i = 0; i < a->count; ++i) {
-    BPPSA_TRY(take_turn(&a->contenders[i], &a->turns[i]));
+    BPPSA_TRY(take_turn(a, i));
   }
   const int64_t most = share_budget(a);
   for (int64_t round = 1; round < most; ++round) {
@@ -122,15 +181,15 @@ static bppsa_status run_rounds(const attempt *a) {
       a->rounds->progress(a->rounds->context, round + 1, most);
     }
     for (int64_t i = 0; i < a->count; ++i) {
-      turn *t = &a->turns[i];
+      const turn *t = &a->turns[i];
       if (round * (t->repeats - 1) / (most - 1) >= t->made) {
-        BPPSA_TRY(take_turn(&a->contenders[i], t));
+        BPPSA_TRY(take_turn(a, i));
       }
     }
   }
   for (int64_t i = 0; i < a->count; ++i) {
     turn *t = &a->turns[i];
-    for (int p = 0; p < a->contenders[i].parts; ++p) {
+    for (int p = 0; takes_part(a, i) && p < a->contenders[i].parts; ++p) {
       t->timing[p] = bppsa_timing_of(t->made, t->seconds[p]);
     }
   }
@@ -156,7 +215,7 @@ typedef struct {
 static spread spread_of(const attempt *a) {
   spread s = {0};
   for (int64_t i = 0; i < a->count; ++i) {
-    for (int p = 0; p < a->contenders[i].parts; ++p) {
+    for (int p = 0; takes_part(a, i) && p < a->contenders[i].parts; ++p) {
       const bppsa_timing *t = &a->turns[i].timing[p];
       s.noisy += t->noisy;
       s.worst = fmax(s.worst, t->min_s > 0 ? t->median_s / t->min_s : INFINITY);
@@ -165,7 +224,7 @@ static spread spread_of(const attempt *a) {
   return s;
 }
 
-static bppsa_status begin(const bppsa_rounds *rounds, int64_t count, const bppsa_contender *contenders, attempt *a) {
+static bppsa_status begin(const bppsa_rounds *rounds, int64_t count, bppsa_contender *contenders, attempt *a) {
   *a = (attempt){.rounds = rounds, .count = count, .contenders = contenders, .turns = bppsa_calloc(count, sizeof *a->turns)};
   if (a->turns == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -176,22 +235,23 @@ static bppsa_status begin(const bppsa_rounds *rounds, int64_t count, const bppsa
   return reserve(a);
 }
 
-static bppsa_status run_first(attempt *a) {
+static bppsa_status run_first(const attempt *a) {
   double seconds[BPPSA_TIMING_PARTS];
+  bool made;
   for (int64_t i = 0; i < a->count; ++i) {
-    BPPSA_TRY(make_pass(&a->contenders[i], &a->turns[i], seconds));
+    BPPSA_TRY(make_pass(a, i, seconds, &made));
   }
   return run_rounds(a);
 }
 
-static bppsa_status run_second(const attempt *first, attempt *second) {
+static bppsa_status run_second(const attempt *first, const attempt *second) {
   for (int64_t i = 0; i < first->count; ++i) {
     second->turns[i].fastest = first->turns[i].fastest;
   }
   return run_rounds(second);
 }
 
-bppsa_status bppsa_rounds_run(const bppsa_rounds *rounds, int64_t count, bppsa_contender *contenders) {
+static bppsa_status run_verified(const bppsa_rounds *rounds, int64_t count, bppsa_contender *contenders) {
   attempt first, second = {0};
   bppsa_status status = begin(rounds, count, contenders, &first);
   status = status == BPPSA_OK ? run_first(&first) : status;
@@ -203,13 +263,22 @@ bppsa_status bppsa_rounds_run(const bppsa_rounds *rounds, int64_t count, bppsa_c
     best = after.noisy < before.noisy || (after.noisy == before.noisy && after.worst < before.worst) ? &second : &first;
   }
   for (int64_t i = 0; status == BPPSA_OK && i < count; ++i) {
-    for (int p = 0; p < contenders[i].parts; ++p) {
+    for (int p = 0; takes_part(best, i) && p < contenders[i].parts; ++p) {
       contenders[i].timing[p] = best->turns[i].timing[p];
     }
   }
   free_attempt(&first);
   free_attempt(&second);
   return status;
+}
+
+bppsa_status bppsa_rounds_run(const bppsa_rounds *rounds, int64_t count, bppsa_contender *contenders) {
+  int64_t right = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    BPPSA_TRY(bppsa_contender_verify(&contenders[i]));
+    right += contenders[i].verdict == BPPSA_VERIFIED;
+  }
+  return right > 0 ? run_verified(rounds, count, contenders) : BPPSA_OK;
 }
 
 /* ---- work without a clock ---- */

@@ -1,5 +1,10 @@
 /* Rounds of timing in which all contenders take turns, and what a timing says (core/clock.h is the clock).
  *
+ * Verified first.  Nothing is timed whose results have not been held against a reference. Every contender has a verification: it
+ *          makes the pass once and says how far its results lie from the right ones, the residual. A residual of `bound` or more,
+ *          or NaN, makes the contender wrong. A wrong contender keeps its residual and takes no part in the rounds, so that it
+ *          has no time. A contender that answers ERR_UNSUPPORTED, when it is verified or in a round, is refused: it keeps the
+ *          reason, takes no further part and has no time either. The others go on.
  * Rounds.  A point of a benchmark is a list of contenders. Each makes one pass that warms up and is not counted. In every round
  *          that follows, each contender whose turn it is makes one pass. So whatever else the machine does hits all of them alike.
  *          All contenders get an equal share of the budget. The faster of the warm-up and the first round tells how many passes
@@ -41,15 +46,38 @@ int64_t bppsa_timing_fastest(int64_t count, const bppsa_timing *timings);
 #define BPPSA_TIMING_NOTE                                                                                                        \
   "~ noisy: measured twice, and the median is still more than 1.25 times the minimum; nothing is concluded from it"
 
-/* One pass: its seconds, of as many parts as the contender has. ERR_* ends the rounds. */
+/* One pass: its seconds, of as many parts as the contender has. ERR_UNSUPPORTED refuses it, other errors end the rounds. */
 typedef bppsa_status (*bppsa_timed_pass)(void *context, double seconds[BPPSA_TIMING_PARTS]);
 
+/* Makes one pass and sets the residual of its results. ERR_UNSUPPORTED refuses the contender, other errors end the rounds. */
 typedef struct {
-  bppsa_timed_pass pass;
+  bppsa_status (*verify)(void *context, double *residual);
   void *context;
-  int parts; /* timed apart in every pass: 1, or 2 for forward and backward */
+  double bound; /* results are right below it */
+} bppsa_verification;
+
+typedef enum { BPPSA_UNVERIFIED = 0, BPPSA_VERIFIED, BPPSA_WRONG, BPPSA_REFUSED } bppsa_verdict;
+enum { BPPSA_CONTENDER_REASON = 320 };
+
+typedef struct {
+  const char *name; /* for messages */
+  bppsa_verification verification;
+  bppsa_timed_pass pass;
+  void *context; /* of the pass */
+  int parts;     /* timed apart in every pass: 1, or 2 for forward and backward */
+  /* Set by bppsa_contender_verify and bppsa_rounds_run; zero before. */
+  bppsa_verdict verdict;
+  double residual;
+  char reason[BPPSA_CONTENDER_REASON]; /* why it was refused */
   bppsa_timing timing[BPPSA_TIMING_PARTS];
 } bppsa_contender;
+
+/* Verifies a contender, whose verdict and residual are then set; once it has a verdict, nothing happens. ERR_ARGUMENT: it has no
+ * verification; other ERR_* of its verification, but ERR_UNSUPPORTED is a verdict. */
+bppsa_status bppsa_contender_verify(bppsa_contender *contender);
+/* OK for a contender that is right; ERR_NUMERIC for a wrong one, with its residual and bound; ERR_UNSUPPORTED for a refused one,
+ * with the reason; ERR_ARGUMENT for one without a verdict. */
+bppsa_status bppsa_contender_status(const bppsa_contender *contender);
 
 typedef struct {
   int64_t repeats;                                                /* 0: as many as fit into the budget */
@@ -58,7 +86,9 @@ typedef struct {
   void *context;
 } bppsa_rounds;
 
-/* Times all contenders. Their timings are set on success alone. ERR_MEMORY, ERR_* of a pass. */
+/* Verifies every contender that has no verdict yet, then times those that are right. The verdicts of the others are no error; who
+ * needs all of them asks bppsa_contender_status. Timings are set on success alone. ERR_ARGUMENT: a contender without a
+ * verification, and nothing was timed; ERR_MEMORY; ERR_* of a verification or a pass. */
 bppsa_status bppsa_rounds_run(const bppsa_rounds *rounds, int64_t count, bppsa_contender *contenders);
 
 /* A pass of work that has no clock of its own. A mark before what the action queues and a mark behind it (core/timeline.h) give

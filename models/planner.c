@@ -1,13 +1,16 @@
 #include "models/planner.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "bppsa_version.h"
+#include "core/alloc.h"
 #include "core/buffer.h"
 #include "core/graph.h"
 #include "core/philox.h"
+#include "core/residual.h"
 #include "core/rounds.h"
 #include "core/simd.h"
 #include "models/plan_cache.h"
@@ -16,6 +19,8 @@ enum { KEY_SIZE = 640 };
 
 #define BUDGET_S 0.1       /* seconds that one candidate's rounds may take (core/rounds.h) */
 #define HOPELESS_RATIO 2.0 /* a first pass this much slower than the best median ends a candidate */
+/* Gradients of a candidate are right below it. They are held against the first candidate's, which are rounded as well. */
+#define BOUND (2 * BPPSA_RESIDUAL_BOUND)
 
 const char *bppsa_chosen_name(bppsa_chosen chosen) {
   static const char *const names[BPPSA_CHOSEN_COUNT] = {"option", "estimate", "measurement", "cache", "checkpoint"};
@@ -58,8 +63,11 @@ typedef struct {
   const bppsa_network *network;
   const bppsa_device *device;
   bppsa_buffer x, seed;
+  int64_t steps;     /* of the chain */
+  double *reference; /* the gradients that the first candidate computes */
   double best_s;
   bppsa_network_config best;
+  char *note; /* of BPPSA_PLANNER_NOTE bytes: the latest candidate that was wrong */
 } contest;
 
 static bool is_gpu(const bppsa_device *device) {
@@ -73,9 +81,11 @@ static bppsa_status forward(const contest *c, bppsa_model *model) {
 
 /* A candidate's backward pass, which is timed. */
 typedef struct {
-  const contest *contest;
+  contest *contest;
   bppsa_model *model;
   bppsa_graph *graph; /* its recording on a GPU, which training replays too; NULL: none */
+  bppsa_timed_work work;
+  double first_s; /* of the pass that was verified */
 } pass;
 
 static bppsa_status queue_pass(void *context) {
@@ -88,6 +98,53 @@ static bppsa_status run_pass(void *context) {
   return p->graph != NULL ? bppsa_graph_launch(p->contest->device, p->graph) : queue_pass(p);
 }
 
+/* Keeps the first candidate's gradients, against which the others are held. Parameters of a recurrent network's head get none from
+ * the pass: theirs are 0 in every candidate. */
+static bppsa_status keep_reference(const pass *p) {
+  int64_t count = 0, next = 0;
+  for (int64_t i = 0; i < p->model->parameter_count; ++i) {
+    count += bppsa_view_count(&p->model->parameters[i].gradient);
+  }
+  double *reference = bppsa_calloc(count, sizeof *reference);
+  if (reference == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i < p->model->parameter_count; ++i) {
+    const bppsa_view *gradient = &p->model->parameters[i].gradient;
+    for (int64_t k = 0; k < bppsa_view_count(gradient); ++k) {
+      reference[next++] = bppsa_view_get(gradient, k);
+    }
+  }
+  p->contest->reference = reference;
+  return BPPSA_OK;
+}
+
+static double worst_residual(const pass *p) {
+  const double *reference = p->contest->reference;
+  double worst = 0;
+  for (int64_t i = 0; i < p->model->parameter_count; ++i) {
+    const bppsa_view *gradient = &p->model->parameters[i].gradient;
+    worst = bppsa_residual_worse(worst, bppsa_residual(gradient, reference, p->contest->steps));
+    reference += bppsa_view_count(gradient);
+  }
+  return worst;
+}
+
+/* Makes the first pass and holds its gradients against the first candidate's. */
+static bppsa_status verify_pass(void *context, double *residual) {
+  pass *p = context;
+  double seconds[BPPSA_TIMING_PARTS];
+  BPPSA_TRY(bppsa_timed_work_pass(&p->work, seconds));
+  BPPSA_TRY(bppsa_model_pull(p->model, true));
+  p->first_s = seconds[0];
+  *residual = 0;
+  if (p->contest->reference == NULL) {
+    return keep_reference(p);
+  }
+  *residual = worst_residual(p);
+  return BPPSA_OK;
+}
+
 /* Records the pass on a GPU. One that cannot be recorded is timed as it is queued: its time then has the waits for its launches in
  * it, and what made the recording fail makes the pass itself fail where it is more than a refusal. */
 static bppsa_status record_pass(pass *p) {
@@ -96,37 +153,47 @@ static bppsa_status record_pass(pass *p) {
   return status == BPPSA_ERR_CUDA || status == BPPSA_ERR_UNSUPPORTED ? BPPSA_OK : status;
 }
 
-/* *median_s: of the backward pass, or the seconds of the first pass where that was hopeless already. */
-static bppsa_status time_work(pass *p, bppsa_timed_work *work, double *median_s) {
+/* *median_s: of the backward pass, or the seconds of the first pass where that was hopeless already; infinite for a candidate
+ * whose gradients are wrong. */
+static bppsa_status time_pass(pass *p, const char *name, double *median_s) {
   const contest *c = p->contest;
   const bppsa_rounds rounds = {.budget_s = BUDGET_S};
-  bppsa_contender alone = {.pass = bppsa_timed_work_pass, .context = work, .parts = 1};
-  double first[BPPSA_TIMING_PARTS];
-  BPPSA_TRY(bppsa_timed_work_pass(work, first));
-  *median_s = first[0];
-  if (c->best_s > 0 && first[0] > HOPELESS_RATIO * c->best_s && first[0] > 1e-3) {
+  bppsa_contender alone = {
+      .name = name, .verification = {verify_pass, p, BOUND}, .pass = bppsa_timed_work_pass, .context = &p->work, .parts = 1};
+  BPPSA_TRY(bppsa_contender_verify(&alone));
+  if (alone.verdict == BPPSA_WRONG) {
+    (void)bppsa_contender_status(&alone);
+    snprintf(c->note, BPPSA_PLANNER_NOTE, "not a candidate: %s", bppsa_last_error());
+    *median_s = INFINITY;
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_contender_status(&alone));
+  *median_s = p->first_s;
+  if (c->best_s > 0 && p->first_s > HOPELESS_RATIO * c->best_s && p->first_s > 1e-3) {
     return BPPSA_OK;
   }
   BPPSA_TRY(record_pass(p));
   BPPSA_TRY(bppsa_rounds_run(&rounds, 1, &alone));
+  BPPSA_TRY(bppsa_contender_status(&alone));
   *median_s = alone.timing[0].median_s;
   return BPPSA_OK;
 }
 
-static bppsa_status time_model(const contest *c, bppsa_model *model, double *median_s) {
-  pass p = {c, model, NULL};
-  bppsa_timed_work work = {.device = c->device, .action = run_pass, .context = &p};
+static bppsa_status time_model(contest *c, bppsa_model *model, const bppsa_gradient_method *method, double *median_s) {
+  char name[BPPSA_METHOD_TEXT];
+  pass p = {.contest = c, .model = model, .work = {.device = c->device, .action = run_pass, .context = &p}};
+  bppsa_gradient_method_text(method, name, sizeof name);
   BPPSA_TRY(bppsa_network_init(c->network, model, BPPSA_INIT_DEFAULT, 0));
   BPPSA_TRY(forward(c, model));
-  BPPSA_TRY(bppsa_timed_work_open(&work));
-  const bppsa_status status = time_work(&p, &work, median_s);
+  BPPSA_TRY(bppsa_timed_work_open(&p.work));
+  const bppsa_status status = time_pass(&p, name, median_s);
   bppsa_graph_destroy(c->device, p.graph);
-  bppsa_timed_work_close(&work);
+  bppsa_timed_work_close(&p.work);
   return status;
 }
 
-/* Times one configuration and keeps it when it is the fastest so far. A configuration that exceeds the memory limit is no
- * candidate. */
+/* Verifies and times one configuration and keeps it when it is the fastest so far. A configuration that exceeds the memory limit
+ * is no candidate, nor is one whose gradients are wrong. */
 static bppsa_status try_candidate(contest *c, const bppsa_network_config *config) {
   bppsa_model *model = NULL;
   double median_s;
@@ -136,7 +203,7 @@ static bppsa_status try_candidate(contest *c, const bppsa_network_config *config
     return BPPSA_OK;
   }
   BPPSA_TRY(status);
-  status = time_model(c, model, &median_s);
+  status = time_model(c, model, &config->method, &median_s);
   bppsa_model_destroy(model);
   BPPSA_TRY(status);
   if (c->best_s == 0 || median_s < c->best_s) {
@@ -182,6 +249,7 @@ static bppsa_status try_all(contest *c, const bppsa_network_config *config) {
   const bool any = config->method.backward == BPPSA_BACKWARD_AUTO, twice = any && c->network->kind->family->bp_is_linear;
   bppsa_network_config tried = *config;
   bppsa_scan_config candidate;
+  c->steps = asked.jacobians;
   if (any) {
     BPPSA_TRY(try_method(c, &tried, (bppsa_gradient_method){.backward = BPPSA_BACKWARD_BP}));
   }
@@ -202,14 +270,15 @@ static bppsa_status fill_operands(const bppsa_network_config *config, contest *c
 }
 
 static bppsa_status measure(const bppsa_planner_request *request, const bppsa_network *network, const bppsa_device *device,
-                            bppsa_network_config *config, double *median_s) {
-  contest c = {.request = request, .network = network, .device = device};
+                            bppsa_network_config *config, double *median_s, char *note) {
+  contest c = {.request = request, .network = network, .device = device, .note = note};
   bppsa_status status = fill_operands(config, &c);
   if (status == BPPSA_OK) {
     status = try_all(&c, config);
   }
   bppsa_buffer_free(&c.x);
   bppsa_buffer_free(&c.seed);
+  bppsa_free(c.reference);
   if (status == BPPSA_OK) {
     *config = c.best;
     *median_s = c.best_s;
@@ -254,7 +323,7 @@ bppsa_status bppsa_planner_choose(const bppsa_planner_request *request, const bp
     return BPPSA_OK;
   }
   double median_s;
-  BPPSA_TRY(measure(request, network, device, config, &median_s));
+  BPPSA_TRY(measure(request, network, device, config, &median_s, note));
   *chosen = BPPSA_CHOSEN_BY_MEASUREMENT;
   if (bppsa_plan_cache_store(key, &config->method, median_s) != BPPSA_OK) {
     snprintf(note, BPPSA_PLANNER_NOTE, "the measured plan is not kept: %s", bppsa_last_error());

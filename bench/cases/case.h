@@ -3,10 +3,11 @@
 #define BPPSA_BENCH_CASES_CASE_H
 
 #include "bench/cases/rnn.h"
+#include "bench/harness/driver.h"
 #include "cnn/prune.h"
 
 /* The settings of a benchmark. A benchmark reads `request` and the members whose comment names it. */
-typedef struct {
+typedef struct bppsa_bench_settings {
   bppsa_bench_request request;
   bppsa_bench_point point;         /* rnn, gru, crossover, threads: the network, its weights and its data */
   bool one_point;                  /* rnn, gru: the point alone, not a sweep */
@@ -16,18 +17,14 @@ typedef struct {
   double prune;                    /* lenet5, vgg11: fraction of the weights that go */
   bppsa_prune_method prune_method; /* lenet5, vgg11 */
   const char *left, *right;        /* product: files of two factors; NULL: cases of its own */
-  int64_t up_levels;               /* product: the products of VGG-11's scan with so many are the cases; -1: not these */
+  bool of_scan;                    /* product: the products of a scan of VGG-11 are the cases */
+  bppsa_scan_method scan;          /* product: by this method */
   int64_t longest;                 /* crossover: the largest T; 0: its own choice */
   int64_t workers;                 /* crossover: predict for so many workers too; 0: no prediction */
   int64_t neighbours;              /* threads: busy threads beside the measured ones; -1: one a processor */
   int32_t set;                     /* mfcc: position in bppsa_mfcc_sets; -1: all of them */
   bppsa_mfcc_padding padding;      /* mfcc */
 } bppsa_bench_settings;
-
-typedef struct {
-  const char *name; /* "rnn", as in `bppsa bench rnn` */
-  bppsa_status (*run)(const bppsa_bench_settings *asked);
-} bppsa_bench_case;
 
 extern const bppsa_bench_case bppsa_bench_case_rnn, bppsa_bench_case_gru, bppsa_bench_case_crossover, bppsa_bench_case_lenet5,
     bppsa_bench_case_vgg11, bppsa_bench_case_jacobian, bppsa_bench_case_product, bppsa_bench_case_scan, bppsa_bench_case_threads,

@@ -16,7 +16,7 @@
 
 #include "bench/cases/case.h"
 #include "bench/harness/machine.h"
-#include "core/alloc.h"
+#include "core/residual.h"
 
 static const char model_text[] = "time(p) = c max(critical, total / p): total FLOP of the batch, critical FLOP of one sample's "
                                  "longest chain of products, c seconds a "
@@ -90,7 +90,7 @@ static duel fight(const bppsa_bench_result *result, int64_t workers) {
   duel d = {.scan_s = INFINITY};
   for (int m = 0; m < BPPSA_BENCH_METHODS; ++m) {
     const bppsa_bench_row *row = &result->rows[m];
-    if (!is_scan((bppsa_bench_method)m) || !row->measured || !bp->measured) {
+    if (!is_scan((bppsa_bench_method)m) || row->time.repeats == 0 || bp->time.repeats == 0) {
       continue;
     }
     const double seconds = workers > 0 ? predict(row, workers) : row->time.median_s;
@@ -286,39 +286,37 @@ static bppsa_status show_maps(const crossover *x) {
       BPPSA_TRY(show_grid(to, m, m->predicted));
     }
   }
-  BPPSA_TRY(bppsa_bench_show_noisy(to, x->tally.noisy));
+  BPPSA_TRY(bppsa_bench_show_noisy(to, x->tally.rows.noisy));
   return x->single == NULL ? BPPSA_OK : bppsa_output_print(to, "\nThe model: %s.\n", model_text);
 }
 
 /* ---- the benchmark ---- */
 
-static bppsa_status measure(crossover *x, const bppsa_bench_report *report) {
-  const bppsa_bench_request *request = report->request;
+static bppsa_status measure_and_show(crossover *x, bppsa_bench *bench) {
+  const bppsa_bench_request *request = bench->request;
   bppsa_progress_line line = bppsa_progress_start(request->to.err);
   BPPSA_TRY(bppsa_bench_limits_of(request, &x->limits));
-  x->rows = report->rows;
+  x->rows = bench->report.rows;
   x->limits.line = &line;
   x->limits.budget_s /= 4; /* a cell is a ratio of two rows */
   x->point.wanted = is_scan;
   choose_cells(x, request->quick);
   BPPSA_TRY(measure_maps(x));
-  const bppsa_status verdict = bppsa_bench_verdict(&x->tally, x->limits.memory_limit);
-  if (x->tally.measured == 0) {
-    return verdict;
+  bench->rows = x->tally.rows;
+  if (bench->rows.measured == 0) {
+    return bppsa_bench_verdict(&x->tally, x->limits.memory_limit);
   }
-  if (!fill_document(x, report->document)) {
+  if (!fill_document(x, bench->report.document)) {
     return bppsa_bench_no_room();
   }
   BPPSA_TRY(request->to.json ? BPPSA_OK : show_maps(x));
-  BPPSA_TRY(bppsa_bench_report_left_out(request, &x->tally, report->document));
-  BPPSA_TRY(bppsa_bench_finish(report));
-  return bppsa_bench_verdict(&x->tally, x->limits.memory_limit);
+  return bppsa_bench_report_left_out(request, &x->tally, bench->report.document);
 }
 
-static bppsa_status run(const bppsa_bench_settings *asked) {
-  const bppsa_device *device = asked->request.device;
+static bppsa_status measure(bppsa_bench *bench) {
+  const bppsa_bench_settings *asked = bench->asked;
+  const bppsa_device *device = bench->device;
   bppsa_device *single = NULL;
-  bppsa_bench_report report;
   if (asked->workers > 0 && bppsa_device_get_threads(device) > 1) {
     BPPSA_TRY(bppsa_device_create(bppsa_device_get_name(device), 1, &single));
   }
@@ -326,13 +324,9 @@ static bppsa_status run(const bppsa_bench_settings *asked) {
   if (asked->workers > 0) {
     x.single = single != NULL ? single : device;
   }
-  bppsa_status status = bppsa_bench_open(&asked->request, "crossover", &report);
-  if (status == BPPSA_OK) {
-    status = measure(&x, &report);
-    json_decref(report.document);
-  }
+  const bppsa_status status = measure_and_show(&x, bench);
   bppsa_device_destroy(single);
   return status;
 }
 
-const bppsa_bench_case bppsa_bench_case_crossover = {"crossover", run};
+const bppsa_bench_case bppsa_bench_case_crossover = {.name = "crossover", .bound = BPPSA_RESIDUAL_BOUND, .measure = measure};

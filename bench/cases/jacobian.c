@@ -5,12 +5,11 @@
 
 #include "bench/cases/case.h"
 #include "bench/cases/product_case.h"
-#include "bench/harness/limits.h"
 #include "bench/harness/machine.h"
-#include "bench/harness/recording.h"
 #include "core/alloc.h"
 #include "core/memory.h"
 #include "core/philox.h"
+#include "core/residual.h"
 #include "jacobian/network.h"
 
 const char bppsa_bench_notes_jacobian[] =
@@ -33,23 +32,20 @@ const char bppsa_bench_notes_jacobian[] =
 static const char *const cases[] = {"conv1", "relu1", "pool1", "conv2", "conv3", "conv4", "conv5", "conv6", "conv7"};
 
 typedef struct {
-  const bppsa_device *device, *host; /* host: verifies the values; the same as device unless that is a GPU */
+  const bppsa_bench *bench;
   bppsa_op op;
   bppsa_jacobian *j, *reference; /* reference: the same on the host; it is j unless the device is a GPU */
   float *x, *weights, *values;   /* in host memory */
   bppsa_jacobian_operands operands;
   void *moved[3]; /* x, weights and values of a GPU */
   bppsa_jacobian_operands moved_operands;
+  double difference; /* of the host's values from the forward operator: max |J x - f(x)| / max |f(x)| */
   int64_t differing; /* the most values of a fill on the GPU that differ from the host's */
-} pass;
-
-static bool on_gpu(const pass *p) {
-  return bppsa_device_get_kind(p->device) == BPPSA_CUDA;
-}
+} session;
 
 /* ---- verification ---- */
 
-static double window_value(const pass *p, int64_t c, int64_t Y, int64_t X) {
+static double window_value(const session *p, int64_t c, int64_t Y, int64_t X) {
   const bppsa_op *o = &p->op;
   const bool conv = o->kind == BPPSA_OPERATOR_CONV2D;
   double sum = 0, most = -INFINITY;
@@ -68,8 +64,7 @@ static double window_value(const pass *p, int64_t c, int64_t Y, int64_t X) {
   return conv ? sum : most;
 }
 
-/* max |J x - f(x)| / max |f(x)| */
-static bppsa_status verify(const pass *p, double *difference) {
+static bppsa_status compare_outputs(session *p) {
   const bppsa_csr *csr = bppsa_jacobian_pattern(p->reference);
   int64_t out[3];
   BPPSA_TRY(bppsa_op_shape(&p->op, out));
@@ -86,44 +81,44 @@ static bppsa_status verify(const pass *p, double *difference) {
     const double f = p->op.kind == BPPSA_OPERATOR_RELU ? fmax(0, (double)p->x[k])
                                                        : window_value(p, k / (out[1] * out[2]), k / out[2] % out[1], k % out[2]);
     const double d = fabs(sum[k] - f);
-    worst = d <= worst ? worst : d; /* NaN stays */
+    worst = bppsa_residual_worse(worst, d);
     largest = fmax(largest, fabs(f));
   }
-  *difference = worst / largest;
+  p->difference = worst / largest;
   bppsa_free(sum);
   return BPPSA_OK;
 }
 
 /* ---- a case ---- */
 
-static bppsa_status fill(pass *p, bppsa_jacobian *j) {
-  return on_gpu(p) ? bppsa_jacobian_fill(j, BPPSA_F32, &p->moved_operands, p->moved[2])
-                   : bppsa_jacobian_fill(j, BPPSA_F32, &p->operands, p->values);
+static bppsa_status fill(session *p, bppsa_jacobian *j) {
+  return p->bench->gpu ? bppsa_jacobian_fill(j, BPPSA_F32, &p->moved_operands, p->moved[2])
+                       : bppsa_jacobian_fill(j, BPPSA_F32, &p->operands, p->values);
 }
 
 static bppsa_status run_values(void *context) {
-  pass *p = context;
+  session *p = context;
   return fill(p, p->j);
 }
 
-static int64_t value_bytes(const pass *p) {
+static int64_t value_bytes(const session *p) {
   return bppsa_jacobian_pattern(p->j)->nnz * (int64_t)sizeof *p->values;
 }
 
 static bppsa_status clear_values(void *context) {
-  const pass *p = context;
-  return bppsa_memory_clear(p->device, p->moved[2], value_bytes(p));
+  const session *p = context;
+  return bppsa_memory_clear(p->bench->device, p->bench->gpu ? p->moved[2] : p->values, value_bytes(p));
 }
 
-/* How many values of the latest fill on the GPU differ from the host's. */
-static bppsa_status compare_values(pass *p) {
+/* Counts how many values of the latest fill on the GPU differ from the host's. */
+static bppsa_status compare_values(session *p) {
   const int64_t count = bppsa_jacobian_pattern(p->j)->nnz;
   int64_t differing = 0;
   float *found = bppsa_calloc(count, sizeof *found);
   if (found == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  const bppsa_status status = bppsa_memory_get(p->device, found, p->moved[2], value_bytes(p));
+  const bppsa_status status = bppsa_memory_get(p->bench->device, found, p->moved[2], value_bytes(p));
   for (int64_t i = 0; status == BPPSA_OK && i < count; ++i) {
     differing += memcmp(&found[i], &p->values[i], sizeof *found) != 0;
   }
@@ -133,16 +128,16 @@ static bppsa_status compare_values(pass *p) {
 }
 
 static bppsa_status run_csr(void *context) {
-  pass *p = context;
+  session *p = context;
   bppsa_jacobian *j = NULL;
-  BPPSA_TRY(bppsa_jacobian_create(&p->op, NULL, false, p->device, &j));
+  BPPSA_TRY(bppsa_jacobian_create(&p->op, NULL, false, p->bench->device, &j));
   bppsa_status status = fill(p, j);
-  status = status == BPPSA_OK ? bppsa_device_wait(p->device) : status;
+  status = status == BPPSA_OK ? bppsa_device_wait(p->bench->device) : status;
   bppsa_jacobian_destroy(j);
   return status;
 }
 
-static bppsa_status make_operands(pass *p, uint64_t seed) {
+static bppsa_status make_operands(session *p, uint64_t seed) {
   const int64_t count = p->op.in[0] * p->op.in[1] * p->op.in[2], weights = bppsa_op_weights(&p->op);
   p->x = bppsa_calloc(count, sizeof *p->x);
   p->weights = bppsa_calloc(weights, sizeof *p->weights);
@@ -168,14 +163,14 @@ static void count_arrays(const bppsa_op *op, int64_t nnz, int64_t counts[3]) {
 }
 
 /* Copies the operands to the GPU and fills the values on it. */
-static bppsa_status move(pass *p) {
+static bppsa_status move(session *p) {
   const float *const from[2] = {p->x, p->weights};
   int64_t counts[3];
   count_arrays(&p->op, bppsa_jacobian_pattern(p->j)->nnz, counts);
   for (int i = 0; i < 3; ++i) {
-    BPPSA_TRY(bppsa_memory_alloc(p->device, counts[i] * (int64_t)sizeof(float), &p->moved[i]));
+    BPPSA_TRY(bppsa_memory_alloc(p->bench->device, counts[i] * (int64_t)sizeof(float), &p->moved[i]));
     if (i < 2) {
-      BPPSA_TRY(bppsa_memory_put(p->device, p->moved[i], from[i], counts[i] * (int64_t)sizeof(float)));
+      BPPSA_TRY(bppsa_memory_put(p->bench->device, p->moved[i], from[i], counts[i] * (int64_t)sizeof(float)));
     }
   }
   p->moved_operands = (bppsa_jacobian_operands){.batch = 1, .weights = p->moved[1], .input = p->moved[0]};
@@ -184,19 +179,142 @@ static bppsa_status move(pass *p) {
 }
 
 /* Called after `fits`, which makes the generator. */
-static bppsa_status prepare(pass *p, uint64_t seed) {
-  if (!on_gpu(p)) {
+static bppsa_status prepare_operands(session *p, uint64_t seed) {
+  if (!p->bench->gpu) {
     p->reference = p->j;
     return make_operands(p, seed);
   }
-  BPPSA_TRY(bppsa_jacobian_create(&p->op, NULL, false, p->host, &p->reference));
+  BPPSA_TRY(bppsa_jacobian_create(&p->op, NULL, false, p->bench->host, &p->reference));
   BPPSA_TRY(make_operands(p, seed));
   return move(p);
 }
 
-static void release(pass *p) {
-  for (int i = 0; i < 3; ++i) {
-    bppsa_memory_free(p->device, p->moved[i]);
+/* The values of the latest fill against the forward operator, or on a GPU against the host's, which are. */
+static bppsa_status judge(void *context, double *residual) {
+  session *p = context;
+  BPPSA_TRY(p->bench->gpu ? compare_values(p) : compare_outputs(p));
+  *residual = p->differing > 0 ? (double)p->differing : p->difference;
+  return BPPSA_OK;
+}
+
+static const bppsa_bench_work values_work = {run_values, clear_values, judge}, csr_work = {run_csr, clear_values, judge};
+
+/* ---- rows ---- */
+
+/* bytes: what is written. */
+static bool put(const bppsa_bench_entrant *e, json_t *row) {
+  const session *p = e->context;
+  const bppsa_csr *csr = bppsa_jacobian_pattern(p->j);
+  const bppsa_timing *t = &e->contender.timing[0];
+  const bool values = e->work == &values_work;
+  const double bytes = values ? 4.0 * (double)csr->nnz : 8.0 * (double)csr->nnz + 8.0 * (double)(csr->rows + 1);
+  const double rate = t->repeats > 0 ? bytes / t->median_s : NAN;
+  bool ok = bppsa_json_put_text(row, "operator", p->bench->point);
+  ok = ok && bppsa_json_put_text(row, "method", "bppsa") && bppsa_json_put_text(row, "phase", e->phase);
+  ok = ok && bppsa_json_put_integer(row, "threads", bppsa_device_get_threads(p->bench->device));
+  ok = ok && bppsa_json_put_text(row, "dtype", "f32");
+  ok = ok && bppsa_json_put_integer(row, "rows", csr->rows) && bppsa_json_put_integer(row, "cols", csr->cols);
+  ok = ok && bppsa_json_put_integer(row, "nnz", csr->nnz);
+  ok = ok && bppsa_bench_put_timing(row, t);
+  ok = ok && bppsa_json_put_real(row, "residual", e->contender.residual) && bppsa_json_put_real(row, "flops", 0);
+  ok = ok && bppsa_json_put_real(row, "bytes", bytes) && bppsa_json_put_real(row, "bytes_per_s", rate);
+  ok = ok && bppsa_json_put_real(row, "write_share", rate / p->bench->limits.write_bytes);
+  return ok && (!p->bench->gpu || bppsa_json_put_integer(row, "differing", p->differing));
+}
+
+static const bppsa_bench_column columns[] = {
+    {.heading = "operator", .width = -8, .key = "operator"},
+    {.heading = "phase", .width = -6, .key = "phase"},
+    {.heading = "nnz", .width = 12, .kind = BPPSA_COLUMN_INTEGER, .key = "nnz"},
+    BPPSA_COLUMN_TIMES(12, 12, 8, 4),
+    {.heading = "GB/s", .width = 10, .kind = BPPSA_COLUMN_REAL, .key = "bytes_per_s", .scale = 1e-9, .digits = 2},
+    {.heading = "share", .width = 9, .kind = BPPSA_COLUMN_PERCENT, .key = "write_share"},
+    {.heading = "difference", .width = 12, .kind = BPPSA_COLUMN_EXPONENT, .key = "residual"},
+    {0}};
+
+static bppsa_status print_head(const bppsa_bench *bench) {
+  char date[BPPSA_DATE_TEXT], write[BPPSA_SI_TEXT];
+  return bppsa_output_print(&bench->request->to,
+                            "Jacobians on %s, %d threads, %s; measured write bandwidth %s\n"
+                            "milliseconds; share: of that bandwidth, counting what is written\n\n",
+                            bppsa_device_get_hardware(bench->device), bppsa_device_get_threads(bench->device),
+                            bppsa_machine_date(date, sizeof date),
+                            bppsa_text_si(bench->limits.write_bytes, "B/s", write, sizeof write));
+}
+
+static bool put_members(const bppsa_bench *bench, json_t *document) {
+  return bppsa_json_put_real(document, "write_bytes_per_s", bench->limits.write_bytes);
+}
+
+/* ---- an operator ---- */
+
+/* Bytes of a case's arrays on the device that fills them, counted before they are allocated. On a processor two patterns count as
+ * well, because csr makes a second one. */
+static bppsa_status count_bytes(const session *p, int64_t *bytes) {
+  bppsa_jacobian *counted = NULL;
+  int64_t counts[3];
+  BPPSA_TRY(bppsa_jacobian_create(&p->op, NULL, true, p->bench->host, &counted));
+  const bppsa_csr *csr = bppsa_jacobian_pattern(counted);
+  const int64_t pattern = csr->nnz * (int64_t)sizeof *csr->col + (csr->rows + 1) * (int64_t)sizeof *csr->row_ptr;
+  count_arrays(&p->op, csr->nnz, counts);
+  bppsa_jacobian_destroy(counted);
+  *bytes = (counts[0] + counts[1] + counts[2]) * (int64_t)sizeof(float) + (p->bench->gpu ? 0 : 2 * pattern);
+  return BPPSA_OK;
+}
+
+/* Makes the generator. A case that exceeds --memory-limit is left out with the reason. On a GPU the lists of two generators count
+ * as well; their sizes are known once the generator exists. */
+static bppsa_status fits(bppsa_bench *bench, session *p, bool *fit) {
+  int64_t bytes;
+  BPPSA_TRY(count_bytes(p, &bytes));
+  if (bytes <= bench->memory_limit) {
+    BPPSA_TRY(bppsa_jacobian_create(&p->op, NULL, false, p->bench->device, &p->j));
+    bytes += 2 * bppsa_jacobian_device_bytes(p->j);
+  }
+  *fit = bytes <= bench->memory_limit;
+  if (*fit) {
+    return BPPSA_OK;
+  }
+  (void)bppsa_fail(BPPSA_ERR_ARGUMENT, "needs %s%" PRId64 " bytes, the memory limit is %" PRId64, p->j == NULL ? "at least " : "",
+                   bytes, bench->memory_limit);
+  return bppsa_bench_leave_out(bench, "", "");
+}
+
+/* On a GPU the values are replayed from a recording, and csr, of which the host does a part, is timed by the host's clock. */
+static bppsa_status enter_operator(bppsa_bench *bench, session *p) {
+  bool fit = false;
+  BPPSA_TRY(fits(bench, p, &fit));
+  if (!fit) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(prepare_operands(p, bench->request->seed));
+  BPPSA_TRY(compare_outputs(p));
+  BPPSA_TRY(bench->gpu ? bppsa_bench_enter_recording(bench, &values_work, p, "bppsa", "values")
+                       : bppsa_bench_enter(bench, &values_work, bench->device, p, "bppsa", "values", NULL));
+  return bppsa_bench_enter(bench, &csr_work, bench->host, p, "bppsa", "csr", NULL);
+}
+
+static bppsa_status enter(bppsa_bench *bench, int64_t point, bool *more) {
+  bppsa_named_op ops[BPPSA_NETWORK_OPS];
+  session *p = bench->session;
+  int64_t count, k = 0;
+  *more = point < (int64_t)(sizeof cases / sizeof cases[0]);
+  if (!*more) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_network_table("vgg11", ops, &count));
+  while (strcmp(ops[k].name, cases[point]) != 0) {
+    ++k;
+  }
+  *p = (session){.bench = bench, .op = ops[k].op};
+  snprintf(bench->point, sizeof bench->point, "%s", cases[point]);
+  return enter_operator(bench, p);
+}
+
+static void leave(bppsa_bench *bench) {
+  session *p = bench->session;
+  for (int i = 0; bench->gpu && i < 3; ++i) {
+    bppsa_memory_free(bench->device, p->moved[i]);
   }
   if (p->reference != p->j) {
     bppsa_jacobian_destroy(p->reference);
@@ -205,192 +323,22 @@ static void release(pass *p) {
   bppsa_free(p->x);
   bppsa_free(p->weights);
   bppsa_free(p->values);
+  *p = (session){0};
 }
 
-typedef struct {
-  const bppsa_bench_settings *asked;
-  const bppsa_device *device, *host;
-  bppsa_machine_limits limits;
-  json_t *rows, *left_out;
-  int64_t failed, noisy, memory_limit;
-} session;
+static const char *const names[] = {"operator", "phase", NULL};
 
-/* One row. bytes: what is written; share: of the measured write bandwidth. */
-static bppsa_status add_row(session *s, const char *name, const char *phase, const pass *p, const bppsa_timing *t,
-                            double difference) {
-  const bppsa_csr *csr = bppsa_jacobian_pattern(p->j);
-  const bool values = strcmp(phase, "values") == 0;
-  const double bytes = values ? 4.0 * (double)csr->nnz : 8.0 * (double)csr->nnz + 8.0 * (double)(csr->rows + 1);
-  const double share = bytes / t->median_s / s->limits.write_bytes;
-  const bool wrong = !(difference < TOLERANCE) || p->differing > 0;
-  s->failed += wrong;
-  json_t *object = json_object();
-  bool ok = object != NULL && bppsa_json_put_text(object, "operator", name);
-  ok = ok && bppsa_json_put_text(object, "method", "bppsa") && bppsa_json_put_text(object, "phase", phase);
-  ok = ok && bppsa_json_put_integer(object, "threads", bppsa_device_get_threads(s->device));
-  ok = ok && bppsa_json_put_text(object, "dtype", "f32");
-  ok = ok && bppsa_json_put_integer(object, "rows", csr->rows) && bppsa_json_put_integer(object, "cols", csr->cols);
-  ok = ok && bppsa_json_put_integer(object, "nnz", csr->nnz);
-  ok = ok && bppsa_bench_put_timing(object, t);
-  ok = ok && bppsa_json_put_real(object, "residual", difference) && bppsa_json_put_real(object, "flops", 0);
-  ok = ok && bppsa_json_put_real(object, "bytes", bytes) && bppsa_json_put_real(object, "bytes_per_s", bytes / t->median_s);
-  ok = ok && bppsa_json_put_real(object, "write_share", share);
-  ok = ok && (!on_gpu(p) || bppsa_json_put_integer(object, "differing", p->differing));
-  if (json_array_append_new(s->rows, bppsa_json_finish(object, ok)) != 0) {
-    return bppsa_bench_no_room();
-  }
-  s->noisy += t->noisy;
-  char median[BPPSA_TIMING_TEXT];
-  return s->asked->request.to.json
-             ? BPPSA_OK
-             : bppsa_output_print(&s->asked->request.to,
-                                  "  %-8s%-8s%12" PRId64 "%12s%12.4f%12.4f%8" PRId64 "%10.2f%8.0f%%%12.1e%s\n", name, phase,
-                                  csr->nnz, bppsa_timing_median_ms(t, 4, median), 1e3 * t->min_s, 1e3 * t->max_s, t->repeats,
-                                  1e-9 * bytes / t->median_s, 100 * share, difference, wrong ? "  WRONG" : "");
-}
-
-/* Leaves out a phase, or with NULL both of them. */
-static bppsa_status leave_out(const session *s, const char *name, const char *phase, const char *why) {
-  const char *const names[] = {"operator", name, phase != NULL ? "phase" : NULL, phase, NULL};
-  BPPSA_TRY(bppsa_bench_leave_out(s->left_out, names, why));
-  return s->asked->request.to.json
-             ? BPPSA_OK
-             : bppsa_output_print(&s->asked->request.to, "  %-8s%-8sleft out: %s\n", name, phase != NULL ? phase : "", why);
-}
-
-/* Records a GPU's fill and compares what it writes with the host's values. A fill that cannot be recorded is left out: *recorded
- * stays false. */
-static bppsa_status record_values(session *s, const char *name, pass *p, bppsa_bench_recording *recording, bool *recorded) {
-  const bppsa_status status = bppsa_bench_record(p->device, run_values, clear_values, p, recording);
-  if (status == BPPSA_ERR_UNSUPPORTED) {
-    return leave_out(s, name, "values", bppsa_last_error());
-  }
-  BPPSA_TRY(status);
-  *recorded = true;
-  BPPSA_TRY(bppsa_bench_replay_cleared(recording));
-  return compare_values(p);
-}
-
-/* Times both phases in turn: values, unless a GPU refused to record them, and csr, which the host's clock measures. */
-static bppsa_status time_phases(session *s, const char *name, pass *p, bppsa_bench_recording *recording, bool values,
-                                double difference) {
-  const bppsa_rounds rounds = bppsa_bench_rounds_of(&s->asked->request, 1, 0.1);
-  bppsa_timed_work fill_work = {.device = p->host, .action = run_values, .context = p},
-                   csr_work = {.device = p->host, .action = run_csr, .context = p};
-  bppsa_contender list[2] = {{.pass = bppsa_timed_work_pass, .context = &csr_work, .parts = 1}};
-  list[1] = on_gpu(p) ? (bppsa_contender){.pass = bppsa_bench_replay_pass, .context = recording, .parts = 1}
-                      : (bppsa_contender){.pass = bppsa_timed_work_pass, .context = &fill_work, .parts = 1};
-  bppsa_status status = bppsa_timed_work_open(&fill_work);
-  status = status == BPPSA_OK ? bppsa_timed_work_open(&csr_work) : status;
-  status = status == BPPSA_OK ? bppsa_rounds_run(&rounds, values ? 2 : 1, list) : status;
-  bppsa_timed_work_close(&fill_work);
-  bppsa_timed_work_close(&csr_work);
-  BPPSA_TRY(status);
-  BPPSA_TRY(values ? add_row(s, name, "values", p, &list[1].timing[0], difference) : BPPSA_OK);
-  return add_row(s, name, "csr", p, &list[0].timing[0], difference);
-}
-
-static bppsa_status measure_case(session *s, const char *name, pass *p) {
-  double difference;
-  bppsa_bench_recording recording = {0};
-  bool recorded = false;
-  BPPSA_TRY(prepare(p, s->asked->request.seed));
-  BPPSA_TRY(verify(p, &difference));
-  bppsa_status status = on_gpu(p) ? record_values(s, name, p, &recording, &recorded) : BPPSA_OK;
-  status = status == BPPSA_OK ? time_phases(s, name, p, &recording, recorded || !on_gpu(p), difference) : status;
-  bppsa_bench_recording_free(&recording);
-  return status;
-}
-
-static bppsa_status print_head(session *s) {
-  char date[BPPSA_DATE_TEXT], write[BPPSA_SI_TEXT];
-  return bppsa_output_print(
-      &s->asked->request.to,
-      "Jacobians on %s, %d threads, %s; measured write bandwidth %s\n"
-      "milliseconds; share: of that bandwidth, counting what is written\n\n"
-      "  operator phase           nnz      median         min         max       n      GB/s   share  difference\n",
-      bppsa_device_get_hardware(s->device), bppsa_device_get_threads(s->device), bppsa_machine_date(date, sizeof date),
-      bppsa_text_si(s->limits.write_bytes, "B/s", write, sizeof write));
-}
-
-/* Bytes of a case's arrays on the device that fills them, counted before they are allocated. On a processor two patterns count as
- * well, because csr makes a second one. */
-static bppsa_status count_bytes(const pass *p, int64_t *bytes) {
-  bppsa_jacobian *counted = NULL;
-  int64_t counts[3];
-  BPPSA_TRY(bppsa_jacobian_create(&p->op, NULL, true, p->host, &counted));
-  const bppsa_csr *csr = bppsa_jacobian_pattern(counted);
-  const int64_t pattern = csr->nnz * (int64_t)sizeof *csr->col + (csr->rows + 1) * (int64_t)sizeof *csr->row_ptr;
-  count_arrays(&p->op, csr->nnz, counts);
-  bppsa_jacobian_destroy(counted);
-  *bytes = (counts[0] + counts[1] + counts[2]) * (int64_t)sizeof(float) + (on_gpu(p) ? 0 : 2 * pattern);
-  return BPPSA_OK;
-}
-
-/* Makes the generator. A case that exceeds --memory-limit is left out with the reason. On a GPU the lists of two generators count
- * as well; their sizes are known once the generator exists. */
-static bppsa_status fits(const session *s, const char *name, pass *p, bool *fit) {
-  int64_t bytes;
-  BPPSA_TRY(count_bytes(p, &bytes));
-  if (bytes <= s->memory_limit) {
-    BPPSA_TRY(bppsa_jacobian_create(&p->op, NULL, false, p->device, &p->j));
-    bytes += 2 * bppsa_jacobian_device_bytes(p->j);
-  }
-  *fit = bytes <= s->memory_limit;
-  if (*fit) {
-    return BPPSA_OK;
-  }
-  char why[96];
-  snprintf(why, sizeof why, "needs %s%" PRId64 " bytes, the memory limit is %" PRId64, p->j == NULL ? "at least " : "", bytes,
-           s->memory_limit);
-  return leave_out(s, name, NULL, why);
-}
-
-/* The default memory limit: 3/4 of what is available on the device. */
-static bppsa_status set_limits(session *s) {
-  BPPSA_TRY(bppsa_bench_memory_limit(&s->asked->request, 3, &s->memory_limit));
-  return bppsa_machine_limits_measure(s->device, &s->limits);
-}
-
-static bppsa_status measure(session *s, json_t *document) {
-  bppsa_named_op ops[BPPSA_NETWORK_OPS];
-  int64_t count;
-  BPPSA_TRY(bppsa_network_table("vgg11", ops, &count));
-  BPPSA_TRY(set_limits(s));
-  if (!bppsa_json_put_real(document, "write_bytes_per_s", s->limits.write_bytes)) {
-    return bppsa_bench_no_room();
-  }
-  if (!s->asked->request.to.json) {
-    BPPSA_TRY(print_head(s));
-  }
-  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
-    int64_t k = 0;
-    while (strcmp(ops[k].name, cases[i]) != 0) {
-      ++k;
-    }
-    pass p = {.device = s->device, .host = s->host, .op = ops[k].op};
-    bool fit = false;
-    bppsa_status status = fits(s, cases[i], &p, &fit);
-    status = fit ? measure_case(s, cases[i], &p) : status;
-    release(&p);
-    BPPSA_TRY(status);
-  }
-  return s->asked->request.to.json ? BPPSA_OK : bppsa_bench_show_noisy(&s->asked->request.to, s->noisy);
-}
-
-static bppsa_status run(const bppsa_bench_settings *asked) {
-  bppsa_bench_report report;
-  BPPSA_TRY(bppsa_bench_open(&asked->request, "jacobian", &report));
-  session s = {.asked = asked, .device = asked->request.device, .host = asked->request.device, .rows = report.rows};
-  bppsa_device *host = NULL;
-  bppsa_status status = bppsa_bench_list_left_out(&report, &s.left_out);
-  if (status == BPPSA_OK && bppsa_device_get_kind(asked->request.device) == BPPSA_CUDA) {
-    status = bppsa_device_create("cpu", bppsa_device_get_threads(asked->request.device), &host);
-    s.host = host;
-  }
-  status = status == BPPSA_OK ? measure(&s, report.document) : status;
-  bppsa_device_destroy(host);
-  return bppsa_bench_close(&report, status, s.failed, TOLERANCE);
-}
-
-const bppsa_bench_case bppsa_bench_case_jacobian = {"jacobian", run};
+const bppsa_bench_case bppsa_bench_case_jacobian = {.name = "jacobian",
+                                                    .session = sizeof(session),
+                                                    .budget_s = 1,
+                                                    .quick_s = 0.1,
+                                                    .bound = TOLERANCE,
+                                                    .memory_quarters = 3,
+                                                    .limits = true,
+                                                    .names = names,
+                                                    .columns = columns,
+                                                    .put_members = put_members,
+                                                    .head = print_head,
+                                                    .enter = enter,
+                                                    .put = put,
+                                                    .leave = leave};

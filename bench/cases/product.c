@@ -6,12 +6,11 @@
 
 #include "bench/cases/case.h"
 #include "bench/cases/product_case.h"
-#include "bench/harness/limits.h"
 #include "bench/harness/machine.h"
-#include "bench/harness/recording.h"
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/memory.h"
+#include "core/residual.h"
 
 static const bppsa_product_rival *const no_rivals[] = {NULL};
 bppsa_product_rival_list bppsa_product_rivals = no_rivals;
@@ -32,106 +31,9 @@ const char bppsa_bench_notes_product[] =
     "structure is known (numeric). Where both factors are full, there are rows of cuBLAS.\n"
     "The program bppsa-rivals, which is built on machines that have SuiteSparse:GraphBLAS, LIBXSMM or PETSc, adds their rows.\n";
 
-enum { WRONG = 30 };
 #define KEPT 0.03 /* of the weights of VGG-11's scan */
 
-typedef struct {
-  const char *method, *phase;
-  double plan_s, residual, flops, executed_flops, bytes,
-      floor_s; /* flops: 2 a matching pair; executed: FLOPs that were done, 0 where the library does not say */
-} product_row;
-
-typedef struct {
-  const bppsa_bench_settings *asked;
-  const bppsa_device *device, *host; /* host: its threads make the cases */
-  bppsa_machine_limits limits;
-  json_t *rows, *left_out;
-  int64_t failed, noisy, memory_limit;
-  bppsa_rounds rounds;
-  /* the current case */
-  bppsa_product_case c;
-  bppsa_csr pattern; /* of C, a copy */
-  double *sums, *magnitudes;
-  float *values;            /* of C */
-  void *left, *right, *out; /* values of A, B and C on the device; on a processor they are the case's own */
-  struct entrant *list;     /* size limit */
-  int count, limit;
-} session;
-
-static bool on_gpu(const session *s) {
-  return bppsa_device_get_kind(s->device) == BPPSA_CUDA;
-}
-
-static double residual(const session *s) {
-  double worst = 0;
-  for (int64_t i = 0; i < s->pattern.nnz; ++i) {
-    const double r = fabs((double)s->values[i] - s->sums[i]) / (1.1920929e-7 * s->magnitudes[i] + 1e-37);
-    worst = r <= worst ? worst : r; /* NaN stays */
-  }
-  return worst;
-}
-
-/* ---- rows ---- */
-
-static json_t *row_json(const session *s, const product_row *row, const bppsa_timing *t) {
-  json_t *object = json_object();
-  bool ok = object != NULL && bppsa_json_put_text(object, "case", s->c.name);
-  ok = ok && bppsa_json_put_text(object, "method", row->method);
-  ok = ok && bppsa_json_put_text(object, "phase", row->phase);
-  ok = ok && bppsa_json_put_integer(object, "threads", bppsa_device_get_threads(s->device));
-  ok = ok && bppsa_json_put_text(object, "dtype", "f32");
-  ok = ok && bppsa_json_put_integer(object, "nnz", s->pattern.nnz);
-  ok = ok && bppsa_bench_put_timing(object, t);
-  ok = ok && bppsa_json_put_real(object, "residual", row->residual);
-  ok = ok && bppsa_json_put_real(object, "flops", row->flops);
-  ok = ok && bppsa_json_put_real(object, "pair_flops", row->flops);
-  if (row->executed_flops > 0) {
-    ok = ok && bppsa_json_put_real(object, "executed_flops", row->executed_flops);
-  }
-  ok = ok && bppsa_json_put_real(object, "bytes", row->bytes);
-  ok = ok && bppsa_json_put_real(object, "flops_per_s", row->flops / t->median_s);
-  ok = ok && bppsa_json_put_real(object, "floor_s", row->floor_s);
-  ok = ok && bppsa_json_put_real(object, "plan_s", row->plan_s);
-  ok = ok && bppsa_json_put_real(object, "plan_passes", row->plan_s / t->median_s);
-  return bppsa_json_finish(object, ok);
-}
-
-static bppsa_status add_row(session *s, product_row *row, const bppsa_timing *t) {
-  const double compute = row->flops / s->limits.peak, move = row->bytes / s->limits.copy_bytes;
-  row->floor_s = compute > move ? compute : move;
-  const bool wrong = !(row->residual < WRONG);
-  s->failed += wrong;
-  s->noisy += t->noisy;
-  if (json_array_append_new(s->rows, row_json(s, row, t)) != 0) {
-    return bppsa_bench_no_room();
-  }
-  char median[BPPSA_TIMING_TEXT];
-  return s->asked->request.to.json
-             ? BPPSA_OK
-             : bppsa_output_print(
-                   &s->asked->request.to, "  %-9s%-21s%-9s%11s%11.3f%11.3f%7" PRId64 "%10.2f%8.0f%%  %-9s%9.1f%10.1f%s\n",
-                   s->c.name, row->method, row->phase, bppsa_timing_median_ms(t, 3, median), 1e3 * t->min_s, 1e3 * t->max_s,
-                   t->repeats, 1e-9 * row->flops / t->median_s, 100 * row->floor_s / t->median_s,
-                   compute > move ? "FMA" : "bandwidth", row->plan_s / t->median_s, row->residual, wrong ? "  WRONG" : "");
-}
-
-/* Names what is not measured; the reason is the last error. */
-static bppsa_status leave_out(session *s, const char *method, const char *phase) {
-  const char *const names[] = {"case", s->c.name, "method", method, "phase", phase, NULL}, *why = bppsa_last_error();
-  BPPSA_TRY(bppsa_bench_leave_out(s->left_out, names, why));
-  return s->asked->request.to.json
-             ? BPPSA_OK
-             : bppsa_output_print(&s->asked->request.to, "  %-9s%-21s%-9sleft out: %s\n", s->c.name, method, phase, why);
-}
-
-/* ---- entrants ---- */
-
-/* How an entrant computes C on the device and brings its values to s->values. */
-typedef struct {
-  bppsa_status (*run)(void *context);
-  bppsa_status (*clear)(void *context); /* sets C's values to 0 where an earlier run may have left them */
-  bppsa_status (*fetch)(session *s, void *context);
-} work;
+typedef struct session session;
 
 typedef struct {
   const bppsa_product_rival *rival;
@@ -139,171 +41,165 @@ typedef struct {
   void *state;
 } rival_run;
 
-/* A kind of the project's products, or a rival, for the current case. All entrants exist at once, so that they can take turns. */
-typedef struct entrant {
-  const session *s;
+/* A kind of the project's products, or a rival, for the current case. All exist at once, so that they can take turns. */
+typedef struct {
+  session *s;
   bppsa_product *product; /* of a kind of the project's; or */
   rival_run rival;
-  product_row row, graph_row;
-  bppsa_timed_work work;
-  bppsa_bench_recording recording; /* GPU */
-  bool recorded;
-  bool refused, out; /* refused: a rival's latest run was ERR_UNSUPPORTED; out: it has been left out */
-} entrant;
+  double plan_s, flops, executed_flops; /* flops: 2 a matching pair; executed: FLOPs that were done, 0 where nobody says */
+  double bytes;
+} multiplier;
 
-/* Runs and verifies an entrant; on a GPU, also records the pass, in which no launch then waits for the host, and verifies it
- * again. A pass that cannot be recorded is left out. */
-static bppsa_status verify(session *s, entrant *e, const work *w, bool record) {
-  e->work = (bppsa_timed_work){.device = s->device, .action = w->run, .context = e};
-  BPPSA_TRY(w->clear(e));
-  BPPSA_TRY(w->run(e));
-  BPPSA_TRY(bppsa_device_wait(s->device));
-  BPPSA_TRY(w->fetch(s, e));
-  e->row.residual = residual(s);
-  BPPSA_TRY(bppsa_timed_work_open(&e->work));
-  if (!record) {
-    return BPPSA_OK;
+struct session {
+  const bppsa_bench *bench;
+  bppsa_product_chain *chain; /* where the products of a scan are the cases */
+  /* the current case */
+  bppsa_product_case c;
+  bppsa_csr pattern; /* of C, a copy */
+  double *sums, *magnitudes;
+  float *values;            /* of C */
+  void *left, *right, *out; /* values of A, B and C on the device; on a processor they are the case's own */
+  multiplier *list;         /* size limit */
+  int count, limit;
+};
+
+static double worst_residual(const session *s) {
+  double worst = 0;
+  for (int64_t i = 0; i < s->pattern.nnz; ++i) {
+    const double r = fabs((double)s->values[i] - s->sums[i]) / (1.1920929e-7 * s->magnitudes[i] + 1e-37);
+    worst = bppsa_residual_worse(worst, r);
   }
-  e->graph_row = e->row;
-  e->graph_row.phase = "graph";
-  const bppsa_status recorded = bppsa_bench_record(s->device, w->run, w->clear, e, &e->recording);
-  if (recorded == BPPSA_ERR_UNSUPPORTED) {
-    return leave_out(s, e->graph_row.method, e->graph_row.phase);
-  }
-  BPPSA_TRY(recorded);
-  e->recorded = true;
-  BPPSA_TRY(bppsa_bench_replay_cleared(&e->recording));
-  BPPSA_TRY(w->fetch(s, e));
-  e->graph_row.residual = residual(s);
-  return BPPSA_OK;
+  return worst;
 }
 
-static void leave(entrant *e) {
-  bppsa_timed_work_close(&e->work);
-  if (e->recorded) {
-    bppsa_bench_recording_free(&e->recording);
-  }
-  if (e->rival.state != NULL) {
-    e->rival.rival->destroy(e->rival.state);
-  }
-  bppsa_product_destroy(e->product);
+/* ---- rows ---- */
+
+/* Seconds that the FLOPs and the bytes take at least. */
+static double compute_s(const multiplier *m) {
+  return m->flops / m->s->bench->limits.peak;
 }
 
-/* Times all entrants and their recordings in rounds. list: size 2 * s->limit. */
-static bppsa_status run_rounds(session *s, bppsa_contender *list) {
-  int count = 0;
-  for (int i = 0; i < s->count; ++i) {
-    entrant *e = &s->list[i];
-    if (!e->out) {
-      list[count++] = (bppsa_contender){.pass = bppsa_timed_work_pass, .context = &e->work, .parts = 1};
-    }
-    if (!e->out && e->recorded) {
-      list[count++] = (bppsa_contender){.pass = bppsa_bench_replay_pass, .context = &e->recording, .parts = 1};
-    }
-  }
-  return count > 0 ? bppsa_rounds_run(&s->rounds, count, list) : BPPSA_OK;
+static double move_s(const multiplier *m) {
+  return m->bytes / m->s->bench->limits.copy_bytes;
 }
 
-/* Leaves out the rival that refused in the middle of the rounds; the others begin again. ERR_UNSUPPORTED: no rival refused. */
-static bppsa_status drop_refused(session *s) {
-  for (int i = 0; i < s->count; ++i) {
-    entrant *e = &s->list[i];
-    if (e->refused && !e->out) {
-      e->out = true;
-      return leave_out(s, e->row.method, e->row.phase);
-    }
+static bool put(const bppsa_bench_entrant *e, json_t *row) {
+  const multiplier *m = e->context;
+  const session *s = m->s;
+  const bppsa_timing *t = &e->contender.timing[0];
+  const bool timed = t->repeats > 0;
+  bool ok = bppsa_json_put_text(row, "case", s->c.name);
+  ok = ok && bppsa_json_put_text(row, "method", e->method);
+  ok = ok && bppsa_json_put_text(row, "phase", e->phase);
+  ok = ok && bppsa_json_put_integer(row, "threads", bppsa_device_get_threads(s->bench->device));
+  ok = ok && bppsa_json_put_text(row, "dtype", "f32");
+  ok = ok && bppsa_json_put_integer(row, "nnz", s->pattern.nnz);
+  ok = ok && bppsa_bench_put_timing(row, t);
+  ok = ok && bppsa_json_put_real(row, "residual", e->contender.residual);
+  ok = ok && bppsa_json_put_real(row, "flops", m->flops);
+  ok = ok && bppsa_json_put_real(row, "pair_flops", m->flops);
+  if (m->executed_flops > 0) {
+    ok = ok && bppsa_json_put_real(row, "executed_flops", m->executed_flops);
   }
-  return BPPSA_ERR_UNSUPPORTED;
+  ok = ok && bppsa_json_put_real(row, "bytes", m->bytes);
+  ok = ok && bppsa_json_put_real(row, "flops_per_s", timed ? m->flops / t->median_s : NAN);
+  ok = ok && bppsa_json_put_real(row, "floor_s", fmax(compute_s(m), move_s(m)));
+  ok = ok && bppsa_json_put_real(row, "plan_s", m->plan_s);
+  return ok && bppsa_json_put_real(row, "plan_passes", timed ? m->plan_s / t->median_s : NAN);
 }
 
-static bppsa_status add_rows(session *s, const bppsa_contender *list) {
-  for (int i = 0; i < s->count; ++i) {
-    entrant *e = &s->list[i];
-    BPPSA_TRY(e->out ? BPPSA_OK : add_row(s, &e->row, &(list++)->timing[0]));
-    BPPSA_TRY(e->out || !e->recorded ? BPPSA_OK : add_row(s, &e->graph_row, &(list++)->timing[0]));
-  }
-  return BPPSA_OK;
+static const char *write_limit(const void *context, const json_t *row, char *text, size_t size) {
+  const multiplier *m = ((const bppsa_bench_entrant *)context)->context;
+  (void)row, (void)text, (void)size;
+  return compute_s(m) > move_s(m) ? "FMA" : "bandwidth";
 }
 
-static bppsa_status time_all(session *s) {
-  bppsa_contender *list = bppsa_calloc(2 * s->limit, sizeof *list);
-  if (list == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
-  bppsa_status status = run_rounds(s, list);
-  while (status == BPPSA_ERR_UNSUPPORTED && (status = drop_refused(s)) == BPPSA_OK) {
-    status = run_rounds(s, list);
-  }
-  status = status == BPPSA_OK ? add_rows(s, list) : status;
-  bppsa_free(list);
-  return status;
-}
+static const bppsa_bench_column columns[] = {
+    {.heading = "case", .width = -8, .key = "case"},
+    {.heading = "method", .width = -19, .key = "method"},
+    {.heading = "phase", .width = -9, .key = "phase"},
+    BPPSA_COLUMN_TIMES(11, 11, 7, 3),
+    {.heading = "GFLOP/s", .width = 10, .kind = BPPSA_COLUMN_REAL, .key = "flops_per_s", .scale = 1e-9, .digits = 2},
+    {.heading = "floor", .width = 9, .kind = BPPSA_COLUMN_PERCENT, .key = "floor_s", .over = "median_s"},
+    {.heading = "limit", .width = -9, .key = "floor_s", .write = write_limit},
+    {.heading = "plan", .width = 9, .kind = BPPSA_COLUMN_REAL, .key = "plan_passes", .digits = 1},
+    {.heading = "residual", .width = 10, .kind = BPPSA_COLUMN_REAL, .key = "residual", .digits = 1},
+    {0}};
 
 /* ---- the project's kinds ---- */
 
 static bppsa_status run_kind(void *context) {
-  const entrant *e = context;
-  return bppsa_product_execute(e->product, 1, (bppsa_csr_values){e->s->left, 0}, (bppsa_csr_values){e->s->right, 0}, e->s->out);
+  const multiplier *m = context;
+  return bppsa_product_execute(m->product, 1, (bppsa_csr_values){m->s->left, 0}, (bppsa_csr_values){m->s->right, 0}, m->s->out);
 }
 
 static bppsa_status clear_kind(void *context) {
-  const session *s = ((const entrant *)context)->s;
-  return bppsa_memory_clear(s->device, s->out, s->pattern.nnz * (int64_t)sizeof *s->values);
+  const session *s = ((const multiplier *)context)->s;
+  return bppsa_memory_clear(s->bench->device, s->out, s->pattern.nnz * (int64_t)sizeof *s->values);
 }
 
-static bppsa_status fetch_kind(session *s, void *context) {
-  (void)context;
-  return on_gpu(s) ? bppsa_memory_get(s->device, s->values, s->out, s->pattern.nnz * (int64_t)sizeof *s->values) : BPPSA_OK;
+static bppsa_status judge_kind(void *context, double *residual) {
+  const session *s = ((const multiplier *)context)->s;
+  if (s->bench->gpu) {
+    BPPSA_TRY(bppsa_memory_get(s->bench->device, s->values, s->out, s->pattern.nnz * (int64_t)sizeof *s->values));
+  }
+  *residual = worst_residual(s);
+  return BPPSA_OK;
 }
 
-static bppsa_status enter_kind(session *s, bppsa_product_kind kind) {
-  static const work own = {run_kind, clear_kind, fetch_kind};
-  const bppsa_product_config config = {.kind = kind, .dtype = BPPSA_F32, .memory_limit = s->memory_limit};
-  entrant *e = &s->list[s->count];
-  *e = (entrant){.s = s};
+static const bppsa_bench_work kind_work = {run_kind, clear_kind, judge_kind};
+
+static bppsa_status enter_kind(bppsa_bench *bench, bppsa_product_kind kind) {
+  session *s = bench->session;
+  const bppsa_product_config config = {.kind = kind, .dtype = BPPSA_F32, .memory_limit = bench->memory_limit};
+  const char *name = bppsa_product_kind_name(kind);
+  multiplier *m = &s->list[s->count];
+  bool entered;
+  *m = (multiplier){.s = s};
   const double start = bppsa_now();
-  const bppsa_status made = bppsa_product_create(s->c.a, s->c.b, &config, s->device, &e->product);
+  const bppsa_status made = bppsa_product_create(s->c.a, s->c.b, &config, bench->device, &m->product);
   if (made == BPPSA_ERR_UNSUPPORTED || made == BPPSA_ERR_ARGUMENT) {
-    return leave_out(s, bppsa_product_kind_name(kind), "numeric"); /* the kind does not apply, or needs too much memory */
+    return bppsa_bench_leave_out(bench, name, "numeric"); /* the kind does not apply, or needs too much memory */
   }
   BPPSA_TRY(made);
   ++s->count;
-  const bppsa_product_info *info = bppsa_product_get_info(e->product);
+  m->plan_s = bppsa_now() - start;
+  const bppsa_product_info *info = bppsa_product_get_info(m->product);
   const int64_t indices = info->kind == BPPSA_PRODUCT_SLOTS ? info->plan_bytes - 4 * info->nnz - 8 * (s->c.a->rows + 1) : 0;
-  e->row = (product_row){.method = bppsa_product_kind_name(kind),
-                         .phase = "numeric",
-                         .plan_s = bppsa_now() - start,
-                         .flops = (double)info->pair_flops,
-                         .executed_flops = (double)info->executed_flops,
-                         .bytes = 4.0 * (double)(s->c.a->nnz + s->c.b->nnz + info->nnz) + (double)indices};
-  return verify(s, e, &own, on_gpu(s));
+  m->flops = (double)info->pair_flops;
+  m->executed_flops = (double)info->executed_flops;
+  m->bytes = 4.0 * (double)(s->c.a->nnz + s->c.b->nnz + info->nnz) + (double)indices;
+  BPPSA_TRY(bppsa_bench_enter(bench, &kind_work, bench->device, m, name, "numeric", &entered));
+  return bench->gpu && entered ? bppsa_bench_enter_recording(bench, &kind_work, m, name, "graph") : BPPSA_OK;
 }
 
 /* ---- rivals ---- */
 
 static bppsa_status run_rival(void *context) {
-  entrant *e = context;
-  const bppsa_status status = e->rival.rival->run(e->rival.state);
-  e->refused = status == BPPSA_ERR_UNSUPPORTED;
-  return status;
+  const rival_run *r = &((const multiplier *)context)->rival;
+  return r->rival->run(r->state);
 }
 
 static bppsa_status clear_rival(void *context) {
-  const rival_run *r = &((const entrant *)context)->rival;
+  const rival_run *r = &((const multiplier *)context)->rival;
   return r->gpu == NULL ? BPPSA_OK : r->gpu->clear(r->state);
 }
 
-static bppsa_status fetch_rival(session *s, void *context) {
-  const rival_run *r = &((const entrant *)context)->rival;
-  return r->rival->read(r->state, &s->pattern, s->values);
+static bppsa_status judge_rival(void *context, double *residual) {
+  const multiplier *m = context;
+  BPPSA_TRY(m->rival.rival->read(m->rival.state, &m->s->pattern, m->s->values));
+  *residual = worst_residual(m->s);
+  return BPPSA_OK;
 }
+
+static const bppsa_bench_work rival_work = {run_rival, clear_rival, judge_rival};
 
 /* Makes a rival ready to run. *plan_s counts its plan alone: loading the library and taking over the factors come before. */
 static bppsa_status open_rival(const session *s, rival_run *r, double *plan_s) {
   void *state = NULL;
   (void)bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: not for this case",
                    r->rival->name); /* for a rival that refuses without a message */
-  BPPSA_TRY(r->rival->create(&s->c, bppsa_device_get_threads(s->device), &state));
+  BPPSA_TRY(r->rival->create(&s->c, bppsa_device_get_threads(s->bench->device), &state));
   const double start = bppsa_now();
   const bppsa_status planned = r->rival->plan != NULL ? r->rival->plan(state) : BPPSA_OK;
   if (planned != BPPSA_OK) {
@@ -325,29 +221,30 @@ static bppsa_status open_warm(const session *s, rival_run *r, double *plan_s) {
   return open_rival(s, r, plan_s);
 }
 
-static bppsa_status enter_rival(session *s, const bppsa_product_rival *rival, double flops) {
-  static const work theirs = {run_rival, clear_rival, fetch_rival};
-  entrant *e = &s->list[s->count];
-  *e = (entrant){.s = s, .rival = {rival, on_gpu(s) ? (const bppsa_product_gpu_rival *)rival : NULL, NULL}};
-  e->row = (product_row){.method = rival->name,
-                         .phase = rival->method,
-                         .flops = flops,
-                         .bytes = 4.0 * (double)(s->c.a->nnz + s->c.b->nnz + s->pattern.nnz)};
-  bppsa_status status = open_warm(s, &e->rival, &e->row.plan_s);
-  if (status == BPPSA_OK) { /* a call that takes memory and reads counts waits for the GPU and cannot be recorded */
-    status = verify(s, e, &theirs, on_gpu(s) && strcmp(rival->method, "numeric") == 0);
+static bppsa_status enter_rival(bppsa_bench *bench, const bppsa_product_rival *rival, double flops) {
+  session *s = bench->session;
+  multiplier *m = &s->list[s->count];
+  bool entered;
+  *m = (multiplier){.s = s,
+                    .rival = {rival, bench->gpu ? (const bppsa_product_gpu_rival *)rival : NULL, NULL},
+                    .flops = flops,
+                    .bytes = 4.0 * (double)(s->c.a->nnz + s->c.b->nnz + s->pattern.nnz)};
+  const bppsa_status status = open_warm(s, &m->rival, &m->plan_s);
+  if (status == BPPSA_ERR_UNSUPPORTED) {
+    return bppsa_bench_leave_out(bench, rival->name, rival->method);
   }
-  if (status == BPPSA_OK) {
-    ++s->count;
-    return BPPSA_OK;
-  }
-  leave(e);
-  return status == BPPSA_ERR_UNSUPPORTED ? leave_out(s, rival->name, rival->method) : status;
+  BPPSA_TRY(status);
+  ++s->count;
+  BPPSA_TRY(bppsa_bench_enter(bench, &rival_work, bench->device, m, rival->name, rival->method, &entered));
+  /* a call that takes memory and reads counts waits for the GPU and cannot be recorded */
+  return bench->gpu && entered && strcmp(rival->method, "numeric") == 0
+             ? bppsa_bench_enter_recording(bench, &rival_work, m, rival->name, "graph")
+             : BPPSA_OK;
 }
 
-static bppsa_status enter_rivals(session *s, bppsa_product_rival_list rivals, double flops) {
+static bppsa_status enter_rivals(bppsa_bench *bench, bppsa_product_rival_list rivals, double flops) {
   for (; *rivals != NULL; ++rivals) {
-    BPPSA_TRY(enter_rival(s, *rivals, flops));
+    BPPSA_TRY(enter_rival(bench, *rivals, flops));
   }
   return BPPSA_OK;
 }
@@ -363,13 +260,13 @@ static int count_rivals(bppsa_product_rival_list rivals) {
 /* ---- a case ---- */
 
 static bppsa_status move_factor(const session *s, const float *values, int64_t count, void **to) {
-  BPPSA_TRY(bppsa_memory_alloc(s->device, count * (int64_t)sizeof *values, to));
-  return count == 0 ? BPPSA_OK : bppsa_memory_put(s->device, *to, values, count * (int64_t)sizeof *values);
+  BPPSA_TRY(bppsa_memory_alloc(s->bench->device, count * (int64_t)sizeof *values, to));
+  return count == 0 ? BPPSA_OK : bppsa_memory_put(s->bench->device, *to, values, count * (int64_t)sizeof *values);
 }
 
 static bppsa_status move_values(session *s) {
-  s->c.device = s->device;
-  if (!on_gpu(s)) {
+  s->c.device = s->bench->device;
+  if (!s->bench->gpu) {
     s->left = s->c.a_values;
     s->right = s->c.b_values;
     s->out = s->values;
@@ -377,13 +274,13 @@ static bppsa_status move_values(session *s) {
   }
   BPPSA_TRY(move_factor(s, s->c.a_values, s->c.a->nnz, &s->left));
   BPPSA_TRY(move_factor(s, s->c.b_values, s->c.b->nnz, &s->right));
-  return bppsa_memory_alloc(s->device, s->pattern.nnz * (int64_t)sizeof *s->values, &s->out);
+  return bppsa_memory_alloc(s->bench->device, s->pattern.nnz * (int64_t)sizeof *s->values, &s->out);
 }
 
-static bppsa_status prepare(session *s, double *flops) {
+static bppsa_status prepare_case(session *s, double *flops) {
   const bppsa_product_config config = bppsa_product_config_default();
   bppsa_product *product = NULL;
-  BPPSA_TRY(bppsa_product_create(s->c.a, s->c.b, &config, s->host, &product));
+  BPPSA_TRY(bppsa_product_create(s->c.a, s->c.b, &config, s->bench->host, &product));
   *flops = (double)bppsa_product_get_info(product)->pair_flops;
   const bppsa_status status = bppsa_csr_copy(bppsa_product_pattern(product), &s->pattern);
   bppsa_product_destroy(product);
@@ -396,7 +293,7 @@ static bppsa_status prepare(session *s, double *flops) {
   return bppsa_product_case_reference(&s->c, &s->pattern, &s->sums, &s->magnitudes);
 }
 
-/* Allocates the list for the largest possible number of entrants. */
+/* Allocates the list for the largest possible number of kinds and rivals. */
 static bppsa_status make_list(session *s) {
   s->limit = BPPSA_PRODUCT_KINDS + count_rivals(bppsa_product_rivals);
   for (bppsa_product_rival_list *library = bppsa_product_rivals_on_gpu; *library != NULL; ++library) {
@@ -406,107 +303,85 @@ static bppsa_status make_list(session *s) {
   return s->list != NULL ? BPPSA_OK : BPPSA_ERR_MEMORY;
 }
 
-static bppsa_status measure_case(session *s) {
+static bppsa_status enter_case(bppsa_bench *bench) {
+  session *s = bench->session;
   double flops;
-  BPPSA_TRY(prepare(s, &flops));
+  snprintf(bench->point, sizeof bench->point, "%s", s->c.name);
+  BPPSA_TRY(prepare_case(s, &flops));
   BPPSA_TRY(make_list(s));
   for (int kind = BPPSA_PRODUCT_AUTO; kind < BPPSA_PRODUCT_KINDS; ++kind) {
-    BPPSA_TRY(enter_kind(s, (bppsa_product_kind)kind));
+    BPPSA_TRY(enter_kind(bench, (bppsa_product_kind)kind));
   }
-  if (!on_gpu(s)) {
-    BPPSA_TRY(enter_rivals(s, bppsa_product_rivals, flops));
-    return time_all(s);
+  if (!bench->gpu) {
+    return enter_rivals(bench, bppsa_product_rivals, flops);
   }
   for (bppsa_product_rival_list *library = bppsa_product_rivals_on_gpu; *library != NULL; ++library) {
-    BPPSA_TRY(enter_rivals(s, *library, flops));
-  }
-  return time_all(s);
-}
-
-static void release_case(session *s) {
-  void *const on_device[] = {s->left, s->right, s->out};
-  for (int i = s->count - 1; i >= 0; --i) {
-    leave(&s->list[i]);
-  }
-  bppsa_free(s->list);
-  s->list = NULL;
-  s->count = 0;
-  for (int i = 0; on_gpu(s) && i < 3; ++i) {
-    bppsa_memory_free(s->device, on_device[i]);
-  }
-  s->left = s->right = s->out = NULL;
-  bppsa_product_case_free(&s->c);
-  bppsa_csr_free(&s->pattern);
-  bppsa_free(s->sums);
-  bppsa_free(s->magnitudes);
-  bppsa_free(s->values);
-  s->sums = s->magnitudes = NULL;
-  s->values = NULL;
-}
-
-static bppsa_status print_head(session *s) {
-  char date[BPPSA_DATE_TEXT], peak[BPPSA_SI_TEXT], copy[BPPSA_SI_TEXT];
-  return bppsa_output_print(
-      &s->asked->request.to,
-      "products on %s, %d threads, %s; measured: %s, copy %s\n"
-      "milliseconds; floor: share of the time that the limit beside it explains; plan: in numeric passes\n\n"
-      "  case     method               phase         median        min        max      n   GFLOP/s    floor  "
-      "limit         plan  residual\n",
-      bppsa_device_get_hardware(s->device), bppsa_device_get_threads(s->device), bppsa_machine_date(date, sizeof date),
-      bppsa_text_si(s->limits.peak, "FLOP/s", peak, sizeof peak), bppsa_text_si(s->limits.copy_bytes, "B/s", copy, sizeof copy));
-}
-
-static bppsa_status measure_cases(session *s) {
-  bool more = true;
-  for (int64_t i = 0; more; ++i) {
-    bppsa_status status = bppsa_product_case_make(i, s->asked->request.seed, s->host, &s->c, &more);
-    if (status == BPPSA_OK && more) {
-      status = measure_case(s);
-    }
-    release_case(s);
-    BPPSA_TRY(status);
+    BPPSA_TRY(enter_rivals(bench, *library, flops));
   }
   return BPPSA_OK;
 }
 
-static bppsa_status measure_chain(session *s, int64_t up_levels) {
-  const uint64_t seed = s->asked->request.seed;
-  bppsa_product_chain *chain = NULL;
-  bool more = true;
-  bppsa_status status = bppsa_product_chain_create(up_levels, KEPT, seed, s->host, &chain);
-  while (status == BPPSA_OK && more) {
-    status = bppsa_product_chain_next(chain, &s->c, &more);
-    if (status == BPPSA_OK && more) {
-      status = measure_case(s);
+/* The factors from files were read before; other cases are made here. */
+static bppsa_status enter(bppsa_bench *bench, int64_t point, bool *more) {
+  session *s = bench->session;
+  if (bench->asked->left != NULL) {
+    *more = point == 0;
+  } else if (s->chain != NULL) {
+    BPPSA_TRY(bppsa_product_chain_next(s->chain, &s->c, more));
+  } else {
+    BPPSA_TRY(bppsa_product_case_make(point, bench->request->seed, bench->host, &s->c, more));
+  }
+  return *more ? enter_case(bench) : BPPSA_OK;
+}
+
+static void leave(bppsa_bench *bench) {
+  session *s = bench->session;
+  void *const on_device[] = {s->left, s->right, s->out};
+  for (int i = s->count - 1; i >= 0; --i) {
+    if (s->list[i].rival.state != NULL) {
+      s->list[i].rival.rival->destroy(s->list[i].rival.state);
     }
-    release_case(s);
+    bppsa_product_destroy(s->list[i].product);
   }
-  bppsa_product_chain_destroy(chain);
-  return status;
+  for (int i = 0; bench->gpu && i < 3; ++i) {
+    bppsa_memory_free(bench->device, on_device[i]);
+  }
+  bppsa_product_case_free(&s->c);
+  bppsa_csr_free(&s->pattern);
+  bppsa_free(s->list);
+  bppsa_free(s->sums);
+  bppsa_free(s->magnitudes);
+  bppsa_free(s->values);
+  *s = (session){.bench = bench, .chain = s->chain};
 }
 
-static bppsa_status measure(session *s, json_t *document) {
-  s->rounds = bppsa_bench_rounds_of(&s->asked->request, 2, 0.2);
-  BPPSA_TRY(bppsa_bench_memory_limit(&s->asked->request, 1, &s->memory_limit));
-  BPPSA_TRY(bppsa_machine_limits_measure(s->device, &s->limits));
-  if (!bppsa_json_put_real(document, "peak_flops_per_s", s->limits.peak) ||
-      !bppsa_json_put_real(document, "copy_bytes_per_s", s->limits.copy_bytes)) {
-    return bppsa_bench_no_room();
-  }
-  if (!s->asked->request.to.json) {
-    BPPSA_TRY(print_head(s));
-  }
-  const int64_t up_levels = s->asked->up_levels;
-  const bool files = s->asked->left != NULL; /* the factors come from files, which have been read */
-  BPPSA_TRY(files ? measure_case(s) : up_levels >= 0 ? measure_chain(s, up_levels) : measure_cases(s));
-  return s->asked->request.to.json ? BPPSA_OK : bppsa_bench_show_noisy(&s->asked->request.to, s->noisy);
+/* ---- the benchmark ---- */
+
+static bppsa_status print_head(const bppsa_bench *bench) {
+  char date[BPPSA_DATE_TEXT], peak[BPPSA_SI_TEXT], copy[BPPSA_SI_TEXT];
+  return bppsa_output_print(
+      &bench->request->to,
+      "products on %s, %d threads, %s; measured: %s, copy %s\n"
+      "milliseconds; floor: share of the time that the limit beside it explains; plan: in numeric passes\n\n",
+      bppsa_device_get_hardware(bench->device), bppsa_device_get_threads(bench->device), bppsa_machine_date(date, sizeof date),
+      bppsa_text_si(bench->limits.peak, "FLOP/s", peak, sizeof peak),
+      bppsa_text_si(bench->limits.copy_bytes, "B/s", copy, sizeof copy));
 }
 
-/* Reads the factors from files before anything is printed. */
-static bppsa_status read_files(session *s) {
-  const char *left = s->asked->left, *right = s->asked->right;
+static bool put_members(const bppsa_bench *bench, json_t *document) {
+  return bppsa_json_put_real(document, "peak_flops_per_s", bench->limits.peak) &&
+         bppsa_json_put_real(document, "copy_bytes_per_s", bench->limits.copy_bytes);
+}
+
+/* Reads the factors from files, or plans the scan. */
+static bppsa_status prepare(bppsa_bench *bench) {
+  session *s = bench->session;
+  const char *left = bench->asked->left, *right = bench->asked->right;
+  s->bench = bench;
   if (left == NULL) {
-    return BPPSA_OK;
+    return bench->asked->of_scan
+               ? bppsa_product_chain_create(&bench->asked->scan, KEPT, bench->request->seed, bench->host, &s->chain)
+               : BPPSA_OK;
   }
   BPPSA_TRY(bppsa_product_case_load(left, right, &s->c));
   return s->c.a->cols == s->c.b->rows
@@ -515,19 +390,27 @@ static bppsa_status read_files(session *s) {
                           s->c.b->rows, s->c.a->cols, left);
 }
 
-static bppsa_status run(const bppsa_bench_settings *asked) {
-  bppsa_bench_report report;
-  BPPSA_TRY(bppsa_bench_open(&asked->request, "product", &report));
-  session s = {.asked = asked, .device = asked->request.device, .rows = report.rows};
-  bppsa_device *host = NULL;
-  bppsa_status status = bppsa_bench_list_left_out(&report, &s.left_out);
-  status = status == BPPSA_OK ? bppsa_device_create("cpu", bppsa_device_get_threads(asked->request.device), &host) : status;
-  s.host = host;
-  status = status == BPPSA_OK ? read_files(&s) : status;
-  status = status == BPPSA_OK ? measure(&s, report.document) : status;
-  release_case(&s);
-  bppsa_device_destroy(host);
-  return bppsa_bench_close(&report, status, s.failed, WRONG);
+static void release(bppsa_bench *bench) {
+  session *s = bench->session;
+  leave(bench);
+  bppsa_product_chain_destroy(s->chain);
 }
 
-const bppsa_bench_case bppsa_bench_case_product = {"product", run};
+static const char *const names[] = {"case", "method", "phase", NULL};
+
+const bppsa_bench_case bppsa_bench_case_product = {.name = "product",
+                                                   .session = sizeof(session),
+                                                   .budget_s = 2,
+                                                   .quick_s = 0.2,
+                                                   .bound = BPPSA_RESIDUAL_BOUND,
+                                                   .memory_quarters = 1,
+                                                   .limits = true,
+                                                   .names = names,
+                                                   .columns = columns,
+                                                   .prepare = prepare,
+                                                   .put_members = put_members,
+                                                   .head = print_head,
+                                                   .enter = enter,
+                                                   .put = put,
+                                                   .leave = leave,
+                                                   .release = release};

@@ -13,6 +13,7 @@
 #include "jacobian/file.h"
 #include "jacobian/jacobian.h"
 #include "jacobian/product.h"
+#include "scan/algorithm.h"
 
 /* ---- cases of products ---- */
 
@@ -42,11 +43,11 @@ void bppsa_product_case_free(bppsa_product_case *c);
 bppsa_status bppsa_bench_factor(const bppsa_op *op, double kept, uint64_t seed, const bppsa_device *device, bppsa_jacobian **j,
                                 float **values);
 
-/* The products of the scan of VGG-11's operators with so many up-levels, a fraction `kept` of its weights left, in the order in
- * which they run (product_chain.c).
+/* The products of a scan of VGG-11's operators by a method, a fraction `kept` of its weights left, in the order in which they run
+ * (product_chain.c).
  * _next computes the product too, as an operand of later ones; *more is false past the last. Cases are freed before the chain. */
 typedef struct bppsa_product_chain bppsa_product_chain;
-bppsa_status bppsa_product_chain_create(int64_t up_levels, double kept, uint64_t seed, const bppsa_device *device,
+bppsa_status bppsa_product_chain_create(const bppsa_scan_method *method, double kept, uint64_t seed, const bppsa_device *device,
                                         bppsa_product_chain **chain);
 bppsa_status bppsa_product_chain_next(bppsa_product_chain *chain, bppsa_product_case *made, bool *more);
 void bppsa_product_chain_destroy(bppsa_product_chain *chain); /* NULL is legal */

@@ -33,7 +33,7 @@ static element *find(bppsa_product_chain *c, int64_t first, int64_t last) {
   return e;
 }
 
-static bppsa_status fill(bppsa_product_chain *c, int64_t up_levels, double kept, uint64_t seed) {
+static bppsa_status fill(bppsa_product_chain *c, const bppsa_scan_method *method, double kept, uint64_t seed) {
   bppsa_named_op ops[BPPSA_NETWORK_OPS];
   BPPSA_TRY(bppsa_network_table("vgg11", ops, &c->n));
   for (int64_t t = 0; t < c->n; ++t) {
@@ -44,8 +44,7 @@ static bppsa_status fill(bppsa_product_chain *c, int64_t up_levels, double kept,
   }
   bppsa_scan_config config = bppsa_scan_config_default();
   config.element = BPPSA_ELEMENT_CSR;
-  config.method.algorithm = BPPSA_SCAN_BLELLOCH;
-  config.method.up_levels = up_levels;
+  config.method = *method;
   config.jacobians = c->n;
   config.patterns = c->patterns;
   config.planner = c->device;
@@ -53,14 +52,14 @@ static bppsa_status fill(bppsa_product_chain *c, int64_t up_levels, double kept,
   return bppsa_scan_plan_create(&config, &c->plan);
 }
 
-bppsa_status bppsa_product_chain_create(int64_t up_levels, double kept, uint64_t seed, const bppsa_device *device,
+bppsa_status bppsa_product_chain_create(const bppsa_scan_method *method, double kept, uint64_t seed, const bppsa_device *device,
                                         bppsa_product_chain **chain) {
   bppsa_product_chain *c = bppsa_calloc(1, sizeof *c);
   if (c == NULL) {
     return BPPSA_ERR_MEMORY;
   }
   c->device = device;
-  const bppsa_status status = fill(c, up_levels, kept, seed);
+  const bppsa_status status = fill(c, method, kept, seed);
   if (status != BPPSA_OK) {
     bppsa_product_chain_destroy(c);
     return status;

@@ -14,10 +14,9 @@
  *              gradients that a layer's own kernels sum on their way are in it, matrix products between layers are not.
  *   memory     Bytes. On a CPU: what the model holds. On a GPU: the bytes of its memory that the model, or cuDNN's network,
  *              holds (bppsa_memory_held). What libraries and graphs take for themselves is not in it.
- *   residual   The largest ‖g - ref‖ / (‖ref‖·ε·√T) over the parameters, against sequential BP in float64 on the
- *              same weights, inputs and seed; the row is right below 30. For a graph's forward pass: of the gradients that a
- *              backward pass makes from its states. Where ‖ref‖ is below (smallest normal number)/ε, it is
- *              ‖g - ref‖ / (smallest normal number · √T).
+ *   residual   The largest ‖g - ref‖ / (‖ref‖·ε·√T) over the parameters (core/residual.h), against sequential BP in
+ *              float64 on the same weights, inputs and seed; the row is right below 30, and is not timed otherwise. For a
+ *              graph's forward pass: of the gradients that a backward pass makes from its states.
  */
 #ifndef BPPSA_BENCH_CASES_RNN_H
 #define BPPSA_BENCH_CASES_RNN_H
@@ -31,6 +30,8 @@
 #include "models/network.h"
 #include "scan/work.h"
 #include "train/data/dataset.h"
+
+#define BPPSA_BENCH_NAME 48 /* bytes of a row's name */
 
 typedef enum {
   BPPSA_BENCH_FORWARD = 0,
@@ -49,8 +50,6 @@ enum {
   BPPSA_BENCH_RIVALS = 2 * BPPSA_BENCH_METHODS, /* + 4 algorithm + 2 (graph) + 1 (backward) */
   BPPSA_BENCH_ROWS = BPPSA_BENCH_RIVALS + 4 * BPPSA_CUDNN_ALGORITHMS
 };
-
-#define BPPSA_BENCH_RESIDUAL 30.0 /* a row with a smaller residual is right */
 
 /* One network. A method sets the configuration's backward and algorithm; up_levels and chunks are for blelloch and chunked. */
 typedef struct {
@@ -77,9 +76,9 @@ typedef struct {
 
 /* One row: a phase by a method. */
 typedef struct {
-  bool measured;
-  char reason[320]; /* why it was skipped */
-  int64_t memory;   /* bytes: held by the model when measured, otherwise what it would need at least */
+  bool measured;                       /* verified; a row whose residual is too large has no time */
+  char reason[BPPSA_CONTENDER_REASON]; /* why it was skipped */
+  int64_t memory;                      /* bytes: held by the model when measured, otherwise what it would need at least */
   bppsa_timing time;
   bppsa_timing forward; /* of the forward passes in front of this method's backward passes */
   double residual;
@@ -107,7 +106,6 @@ typedef struct {
 const char *bppsa_bench_method_name(bppsa_bench_method method); /* "bp" */
 /* "bp", "chunked_graph", "cudnn_persist_static_graph". Returns text. */
 const char *bppsa_bench_row_name(int row, char *text, size_t size);
-#define BPPSA_BENCH_NAME 48
 bool bppsa_bench_row_backward(int row); /* or forward */
 bool bppsa_bench_row_graph(int row);
 /* The least time of the row on the result's GPU, in s. */
@@ -125,8 +123,6 @@ typedef struct {
 } bppsa_bench_count;
 
 void bppsa_bench_count_view(const bppsa_view *view, bppsa_bench_count *count);
-/* The residual of one tensor against `reference` (float64, as many values); infinite when a value is not finite. */
-double bppsa_bench_residual(const bppsa_view *found, const double *reference, int64_t steps);
 /* Adds FLOP and bytes, and the numbers of a method's plan where it has one. */
 bppsa_status bppsa_bench_costs(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, bppsa_bench_method method,
                                bppsa_device_kind device, bppsa_bench_row *row);
@@ -147,12 +143,10 @@ const bppsa_bench_sweep *bppsa_bench_get_sweep(bool quick);
 
 /* What a sweep amounts to. */
 typedef struct {
-  int64_t failed, measured; /* rows whose residual is 30 or more; rows that were measured */
-  int64_t needed;           /* bytes: the least memory any point needs */
-  int64_t noisy;            /* of the measured rows */
-  int64_t left_out;         /* points, by the deadline */
-  double worst;             /* residual */
-  char reason[320];         /* of the first row that was skipped for another reason than memory */
+  bppsa_bench_count_rows rows;
+  int64_t needed;                      /* bytes: the least memory any point needs */
+  int64_t left_out;                    /* points, by the deadline */
+  char reason[BPPSA_CONTENDER_REASON]; /* of the first row that was skipped for another reason than memory */
 } bppsa_bench_tally;
 typedef bppsa_status (*bppsa_bench_show)(const bppsa_output *to, const bppsa_bench_point *point,
                                          const bppsa_bench_result *result);

@@ -84,6 +84,29 @@ static void show_round(void *context, int64_t round, int64_t rounds) {
   }
 }
 
+void bppsa_contest_skip_row(bppsa_bench_row *row, const char *reason) {
+  row->measured = false;
+  row->memory = 0; /* so that the row does not look as if it lacked memory */
+  snprintf(row->reason, sizeof row->reason, "%.*s", (int)sizeof row->reason - 1, reason);
+}
+
+static void fill_rows(const bppsa_contestant *who, bppsa_bench_result *result) {
+  const bppsa_contender *c = &who->contender;
+  bppsa_bench_row *forward = who->forward >= 0 ? &result->rows[who->forward] : NULL, *backward = &result->rows[who->backward];
+  if (c->verdict == BPPSA_REFUSED) {
+    bppsa_contest_skip_row(backward, c->reason);
+    if (forward != NULL) {
+      bppsa_contest_skip_row(forward, c->reason);
+    }
+    return;
+  }
+  if (forward != NULL) {
+    forward->time = c->timing[0];
+  }
+  backward->time = c->timing[1];
+  backward->forward = c->timing[0];
+}
+
 bppsa_status bppsa_contest_time(bppsa_contest *contest, const bppsa_bench_limits *limits, bppsa_bench_result *result) {
   bppsa_contender list[BPPSA_BENCH_ROWS];
   contender contenders[BPPSA_BENCH_ROWS];
@@ -94,16 +117,15 @@ bppsa_status bppsa_contest_time(bppsa_contest *contest, const bppsa_bench_limits
                                .context = &shown};
   for (int i = 0; i < contest->count; ++i) {
     contenders[i] = (contender){contest, i};
-    list[i] = (bppsa_contender){.pass = make_pass, .context = &contenders[i], .parts = 2};
+    list[i] = contest->list[i].contender;
+    list[i].pass = make_pass;
+    list[i].context = &contenders[i];
+    list[i].parts = 2;
   }
   BPPSA_TRY(bppsa_rounds_run(&rounds, contest->count, list));
   for (int i = 0; i < contest->count; ++i) {
-    const bppsa_contestant *who = &contest->list[i];
-    if (who->forward >= 0) {
-      result->rows[who->forward].time = list[i].timing[0];
-    }
-    result->rows[who->backward].time = list[i].timing[1];
-    result->rows[who->backward].forward = list[i].timing[0];
+    contest->list[i].contender = list[i];
+    fill_rows(&contest->list[i], result);
   }
   return BPPSA_OK;
 }

@@ -1,9 +1,9 @@
-/* Counts the FLOP and bytes of a point, and computes residuals. */
-#include <float.h>
+/* Counts the FLOP and bytes of a point, and its gradients that are zero or subnormal. */
 #include <math.h>
 #include <string.h>
 
 #include "bench/cases/rnn.h"
+#include "core/residual.h"
 
 static const bppsa_gradient_method methods[BPPSA_BENCH_METHODS] = {
     [BPPSA_BENCH_FORWARD] = {BPPSA_BACKWARD_BP, {BPPSA_SCAN_LINEAR, -1, 0}},
@@ -104,28 +104,12 @@ bppsa_status bppsa_bench_costs(const bppsa_network_kind *kind, const bppsa_recur
 
 /* ---- gradients ---- */
 
-static double smallest_normal(bppsa_dtype dtype) {
-  return dtype == BPPSA_F32 ? (double)FLT_MIN : DBL_MIN;
-}
-
 void bppsa_bench_count_view(const bppsa_view *view, bppsa_bench_count *count) {
-  const double tiny = smallest_normal(view->dtype);
+  const double tiny = bppsa_smallest_normal(view->dtype);
   for (int64_t i = 0; i < bppsa_view_count(view); ++i) {
     const double size = fabs(bppsa_view_get(view, i));
     count->zeros += size == 0;
     count->subnormals += size != 0 && size < tiny;
     count->all += 1;
   }
-}
-
-double bppsa_bench_residual(const bppsa_view *found, const double *reference, int64_t steps) {
-  const double tiny = smallest_normal(found->dtype), epsilon = found->dtype == BPPSA_F32 ? (double)FLT_EPSILON : DBL_EPSILON;
-  double difference = 0, norm = 0; /* hypot keeps squares of small numbers from vanishing */
-  for (int64_t i = 0; i < bppsa_view_count(found); ++i) {
-    difference = hypot(difference, bppsa_view_get(found, i) - reference[i]);
-    norm = hypot(norm, reference[i]);
-  }
-  const double unit = norm < tiny / epsilon ? tiny : norm * epsilon;
-  const double residual = difference / (unit * sqrt((double)steps));
-  return isnan(residual) ? INFINITY : residual;
 }

@@ -8,6 +8,7 @@
 #include "core/clock.h"
 #include "core/cudnn.h"
 #include "core/memory.h"
+#include "core/residual.h"
 
 /* ---- verification ---- */
 
@@ -15,9 +16,10 @@
 static void judge(const bppsa_bench_session *s, const bppsa_model *model, bppsa_bench_row *row) {
   bppsa_bench_count count = {0};
   const double *reference = s->gradients;
+  row->residual = 0;
   for (int64_t p = 0; p < model->parameter_count - BPPSA_HEAD_PARAMETERS; ++p) {
     const bppsa_view *gradient = &model->parameters[p].gradient;
-    row->residual = fmax(row->residual, bppsa_bench_residual(gradient, reference, s->point->config.seq_len));
+    row->residual = bppsa_residual_worse(row->residual, bppsa_residual(gradient, reference, s->point->config.seq_len));
     reference += bppsa_view_count(gradient);
     bppsa_bench_count_view(gradient, &count);
   }
@@ -50,7 +52,7 @@ static bppsa_status verify_logits(bppsa_bench_session *s, bppsa_model *model, bp
   const bppsa_status status = bppsa_memory_get(s->device, copy, logits.data, (int64_t)bppsa_view_bytes(&logits));
   if (status == BPPSA_OK) {
     const bppsa_view found = bppsa_view_make(copy, logits.dtype, logits.ndim, logits.shape);
-    row->residual = bppsa_bench_residual(&found, s->logits, s->point->config.seq_len);
+    row->residual = bppsa_residual(&found, s->logits, s->point->config.seq_len);
   }
   bppsa_free(copy);
   return status;
@@ -68,10 +70,38 @@ static void take_costs(bppsa_bench_session *s, int row, int from) {
 }
 
 static void skip_row(bppsa_bench_session *s, int row) {
-  bppsa_bench_row *to = &s->result->rows[row];
-  to->measured = false;
-  to->memory = 0; /* so that the row does not look as if it lacked memory */
-  snprintf(to->reason, sizeof to->reason, "%.*s", (int)sizeof to->reason - 1, bppsa_last_error());
+  bppsa_contest_skip_row(&s->result->rows[row], bppsa_last_error());
+}
+
+/* ---- contestants ---- */
+
+/* The verification of the contestant that is added next. Its residual is the larger one of its rows. */
+static bppsa_contender verified_by(bppsa_bench_session *s, bppsa_status (*verify)(void *entry, double *residual), double unit) {
+  bppsa_bench_entry *entry = &s->entries[s->contest.count];
+  *entry = (bppsa_bench_entry){s, s->contest.count, unit};
+  return (bppsa_contender){.verification = {verify, entry, BPPSA_RESIDUAL_BOUND}};
+}
+
+/* Names and verifies the contestant that was added last. */
+static bppsa_status verify_last(bppsa_bench_session *s) {
+  bppsa_contestant *who = &s->contest.list[s->contest.count - 1];
+  who->contender.name = bppsa_bench_row_name(who->backward, who->name, sizeof who->name);
+  return bppsa_contender_verify(&who->contender);
+}
+
+/* In units of the entry; of the rows that the contestant has. */
+static double residual_of(const bppsa_bench_entry *entry) {
+  const bppsa_contestant *who = &entry->session->contest.list[entry->index];
+  bppsa_bench_row *rows = entry->session->result->rows;
+  const int indices[] = {who->forward, who->backward};
+  double worst = 0;
+  for (int i = 0; i < 2; ++i) {
+    if (indices[i] >= 0) {
+      rows[indices[i]].residual /= entry->unit;
+      worst = bppsa_residual_worse(worst, rows[indices[i]].residual);
+    }
+  }
+  return worst;
 }
 
 /* Runs a pass without inputs: its states and gradients are wrong, so that a graph that does nothing is found out. */
@@ -86,7 +116,7 @@ static bppsa_status clear_results(bppsa_bench_session *s, int plain) {
 }
 
 /* Verifies one pass of a graph by the gradients that it computes together with the other pass, which the plain contestant runs. */
-static bppsa_status verify_graph(bppsa_bench_session *s, int graph, bool backward) {
+static bppsa_status verify_phase(bppsa_bench_session *s, int graph, bool backward) {
   const bppsa_contestant *who = &s->contest.list[graph];
   const int index = backward ? who->backward : who->forward, from = backward ? who->plain : graph,
             to = backward ? graph : who->plain;
@@ -94,16 +124,25 @@ static bppsa_status verify_graph(bppsa_bench_session *s, int graph, bool backwar
   bppsa_bench_row *row = &s->result->rows[index];
   double seconds[2];
   *row = s->result->rows[backward ? same->backward : same->forward];
-  row->residual = 0;
   row->nodes = who->recordings[backward].nodes;
   BPPSA_TRY(clear_results(s, who->plain));
   BPPSA_TRY(bppsa_contest_pass(&s->contest, from, to, seconds));
   return judge_pass(s, who, row);
 }
 
+static bppsa_status verify_graph(void *context, double *residual) {
+  const bppsa_bench_entry *entry = context;
+  bppsa_bench_session *s = entry->session;
+  BPPSA_TRY(s->contest.list[entry->index].forward >= 0 ? verify_phase(s, entry->index, false) : BPPSA_OK);
+  BPPSA_TRY(verify_phase(s, entry->index, true));
+  *residual = residual_of(entry);
+  return BPPSA_OK;
+}
+
 /* Records the passes of a contestant as graphs, for the rows `backward` and (unless -1) `forward`. The rows of a pass that cannot
  * be recorded say so. */
 static bppsa_status add_graph(bppsa_bench_session *s, int plain, int forward, int backward) {
+  const bppsa_contender contender = verified_by(s, verify_graph, s->entries[plain].unit);
   const bppsa_status status = bppsa_contest_add_graph(&s->contest, plain, forward, backward);
   if (status == BPPSA_ERR_UNSUPPORTED) {
     skip_row(s, backward);
@@ -113,18 +152,28 @@ static bppsa_status add_graph(bppsa_bench_session *s, int plain, int forward, in
     return BPPSA_OK;
   }
   BPPSA_TRY(status);
-  const int graph = s->contest.count - 1;
-  BPPSA_TRY(forward >= 0 ? verify_graph(s, graph, false) : BPPSA_OK);
-  return verify_graph(s, graph, true);
+  s->contest.list[s->contest.count - 1].contender = contender;
+  return verify_last(s);
 }
 
 /* ---- the project's methods ---- */
+
+static bppsa_status verify_method(void *context, double *residual) {
+  const bppsa_bench_entry *entry = context;
+  bppsa_bench_session *s = entry->session;
+  const bppsa_contestant *who = &s->contest.list[entry->index];
+  double seconds[2];
+  BPPSA_TRY(bppsa_contest_pass(&s->contest, entry->index, entry->index, seconds));
+  BPPSA_TRY(judge_pass(s, who, &s->result->rows[who->backward]));
+  BPPSA_TRY(who->forward >= 0 ? verify_logits(s, who->model, &s->result->rows[who->forward]) : BPPSA_OK);
+  *residual = residual_of(entry);
+  return BPPSA_OK;
+}
 
 static bppsa_status add_method(bppsa_bench_session *s, bppsa_bench_method method) {
   const bppsa_recurrent_config config = bppsa_bench_config(&s->point->config, method);
   const int64_t before = bppsa_alloc_live_bytes();
   const bool first = method == BPPSA_BENCH_BP;
-  double seconds[2];
   bppsa_model *model = NULL;
   const bppsa_status status = s->point->kind->create(&config, s->point->kind->cell, s->device, &model);
   if (status == BPPSA_ERR_UNSUPPORTED) {
@@ -133,17 +182,19 @@ static bppsa_status add_method(bppsa_bench_session *s, bppsa_bench_method method
     return BPPSA_OK;
   }
   BPPSA_TRY(status);
+  const bppsa_contender contender = verified_by(s, verify_method, 1);
   s->plain[method] = s->contest.count;
-  s->contest.list[s->contest.count++] =
-      (bppsa_contestant){.forward = first ? BPPSA_BENCH_FORWARD : -1, .backward = (int)method, .plain = -1, .model = model};
+  s->contest.list[s->contest.count++] = (bppsa_contestant){
+      .forward = first ? BPPSA_BENCH_FORWARD : -1, .backward = (int)method, .plain = -1, .model = model, .contender = contender};
   s->result->rows[method].memory = bppsa_alloc_live_bytes() - before;
-  BPPSA_TRY(bppsa_recurrent_init(model, s->point->init, s->point->seed));
-  BPPSA_TRY(bppsa_model_push(model));
-  BPPSA_TRY(bppsa_contest_pass(&s->contest, s->plain[method], s->plain[method], seconds));
-  BPPSA_TRY(judge_pass(s, &s->contest.list[s->plain[method]], &s->result->rows[method]));
   if (first) {
     s->result->rows[BPPSA_BENCH_FORWARD].memory = s->result->rows[method].memory;
-    BPPSA_TRY(verify_logits(s, model, &s->result->rows[BPPSA_BENCH_FORWARD]));
+  }
+  BPPSA_TRY(bppsa_recurrent_init(model, s->point->init, s->point->seed));
+  BPPSA_TRY(bppsa_model_push(model));
+  BPPSA_TRY(verify_last(s));
+  if (s->contest.list[s->plain[method]].contender.verdict == BPPSA_REFUSED) {
+    return BPPSA_OK; /* its rows say so after the rounds */
   }
   const int forward = first ? BPPSA_BENCH_GRAPHS + BPPSA_BENCH_FORWARD : -1;
   return bppsa_bench_on_gpu(s) && s->point->rivals ? add_graph(s, s->plain[method], forward, BPPSA_BENCH_GRAPHS + (int)method)
@@ -184,28 +235,26 @@ static bppsa_status verify_states(bppsa_bench_session *s, const bppsa_cudnn_netw
     bppsa_view_set(&found, i, sum);
   }
   const double *last = s->logits + (c->loss_all ? (c->seq_len - 1) * logits : 0);
-  row->residual = status == BPPSA_OK ? bppsa_bench_residual(&found, last, c->seq_len) : 0;
+  row->residual = status == BPPSA_OK ? bppsa_residual(&found, last, c->seq_len) : 0;
   bppsa_free(block);
   return status;
 }
 
 /* TF32 keeps 10 bits of a number, and its residuals are in units of 2^-10. */
-static void widen(bppsa_bench_row *row) {
-  row->residual *= (double)FLT_EPSILON * 1024;
+static double unit_of(bppsa_cudnn_algorithm algorithm) {
+  return algorithm == BPPSA_CUDNN_STANDARD_TF32 ? 1 / ((double)FLT_EPSILON * 1024) : 1;
 }
 
-static bppsa_status run_rival(bppsa_bench_session *s, bppsa_cudnn_algorithm algorithm, int first) {
-  const int last = s->contest.count - 1;
-  const bppsa_contestant *who = &s->contest.list[last];
+static bppsa_status verify_rival(void *context, double *residual) {
+  const bppsa_bench_entry *entry = context;
+  bppsa_bench_session *s = entry->session;
+  const bppsa_contestant *who = &s->contest.list[entry->index];
   double seconds[2];
   BPPSA_TRY(bppsa_cudnn_set(who->rival, s->point->kind->name, s->holder));
-  BPPSA_TRY(bppsa_contest_pass(&s->contest, last, last, seconds));
-  BPPSA_TRY(verify_states(s, who->rival, &s->result->rows[first]));
-  BPPSA_TRY(judge_pass(s, who, &s->result->rows[first + 1]));
-  if (algorithm == BPPSA_CUDNN_STANDARD_TF32) {
-    widen(&s->result->rows[first]);
-    widen(&s->result->rows[first + 1]);
-  }
+  BPPSA_TRY(bppsa_contest_pass(&s->contest, entry->index, entry->index, seconds));
+  BPPSA_TRY(verify_states(s, who->rival, &s->result->rows[who->forward]));
+  BPPSA_TRY(judge_pass(s, who, &s->result->rows[who->backward]));
+  *residual = residual_of(entry);
   return BPPSA_OK;
 }
 
@@ -251,8 +300,12 @@ static bppsa_status add_rival(bppsa_bench_session *s, bppsa_cudnn_algorithm algo
     status = bppsa_cudnn_create(&s->point->config, s->point->kind->cell, algorithm, s->device, &made.rival);
   }
   if (status == BPPSA_OK) {
+    made.contender = verified_by(s, verify_rival, unit_of(algorithm));
     s->contest.list[s->contest.count++] = made;
-    status = run_rival(s, algorithm, first);
+    status = verify_last(s);
+  }
+  if (status == BPPSA_OK && s->contest.list[s->contest.count - 1].contender.verdict == BPPSA_REFUSED) {
+    status = BPPSA_ERR_UNSUPPORTED;
   }
   if (status != BPPSA_OK) {
     skip_rows(s, first, first + 1);
@@ -260,12 +313,7 @@ static bppsa_status add_rival(bppsa_bench_session *s, bppsa_cudnn_algorithm algo
     bppsa_cudnn_destroy(made.rival);
     return BPPSA_OK;
   }
-  BPPSA_TRY(add_rival_graph(s, made.rival, first + 2));
-  if (algorithm == BPPSA_CUDNN_STANDARD_TF32) {
-    widen(&s->result->rows[first + 2]);
-    widen(&s->result->rows[first + 3]);
-  }
-  return BPPSA_OK;
+  return add_rival_graph(s, made.rival, first + 2);
 }
 
 /* A network of one step, for its parameters alone. */

@@ -5,6 +5,7 @@
 
 #include "bench/cases/rnn.h"
 #include "core/alloc.h"
+#include "core/residual.h"
 
 static const char *phase_name(int row) {
   return bppsa_bench_row_backward(row) ? "backward" : "forward";
@@ -15,7 +16,12 @@ static const char *init_name(bppsa_init init) {
 }
 
 static bool is_right(const bppsa_bench_row *row) {
-  return row->residual < BPPSA_BENCH_RESIDUAL;
+  return row->residual < BPPSA_RESIDUAL_BOUND;
+}
+
+/* Wrong rows have no time. */
+static bool is_timed(const bppsa_bench_row *row) {
+  return row->measured && row->time.repeats > 0;
 }
 
 static bool is_absent(const bppsa_bench_row *row) {
@@ -58,7 +64,7 @@ static bool put_plan(json_t *object, const bppsa_bench_row *row, int64_t batch) 
 static bool put_measurement(json_t *object, const bppsa_bench_point *point, const bppsa_bench_row *row) {
   const bool m = row->measured;
   bool ok = bppsa_bench_put_timing(object, &row->time);
-  ok = ok && bppsa_json_put_real(object, "step_s", m ? row->time.median_s / (double)point->config.seq_len : NAN);
+  ok = ok && bppsa_json_put_real(object, "step_s", is_timed(row) ? row->time.median_s / (double)point->config.seq_len : NAN);
   ok = ok && bppsa_json_put_real(object, "residual", m ? row->residual : NAN);
   ok = ok && bppsa_json_put_bool(object, "ok", m && is_right(row));
   ok = ok && put_count(object, "flops", row->flops);
@@ -69,16 +75,16 @@ static bool put_measurement(json_t *object, const bppsa_bench_point *point, cons
 
 /* The share of the peak; on a GPU also the floor, the cost model's prediction, and the nodes of a graph. */
 static bool put_ceilings(json_t *object, const bppsa_bench_result *result, const bppsa_bench_row *row, bool graph) {
-  const bool m = row->measured;
-  bool ok = bppsa_json_put_real(object, "peak_fraction", m ? row->flops / row->time.median_s / result->peak.flops : NAN);
-  if (!result->gpu || !m) {
+  const bool timed = is_timed(row);
+  bool ok = bppsa_json_put_real(object, "peak_fraction", timed ? row->flops / row->time.median_s / result->peak.flops : NAN);
+  if (!result->gpu || !row->measured) {
     return ok;
   }
   ok = ok && bppsa_json_put_integer(object, "peak_device_bytes", row->memory);
   ok = ok && bppsa_json_put_real(object, "peak_flops_per_s", result->peak.flops);
   ok = ok && bppsa_json_put_real(object, "copy_bytes_per_s", result->peak.bytes);
   ok = ok && bppsa_json_put_real(object, "floor_s", bppsa_bench_floor(result, row));
-  ok = ok && bppsa_json_put_real(object, "over_floor", row->time.median_s / bppsa_bench_floor(result, row));
+  ok = ok && bppsa_json_put_real(object, "over_floor", timed ? row->time.median_s / bppsa_bench_floor(result, row) : NAN);
   ok = ok && (row->predicted == 0 || bppsa_json_put_real(object, "predicted_s", row->predicted));
   ok = ok && bppsa_json_put_bool(object, "graph", graph);
   return graph ? ok && bppsa_json_put_integer(object, "graph_nodes", row->nodes) : ok;
@@ -92,7 +98,7 @@ static bool put_gradients(json_t *object, const bppsa_bench_result *result, cons
     ok = ok && bppsa_json_put_real(object, "hidden_zeros", result->hidden_zeros);
     ok = ok && bppsa_json_put_real(object, "hidden_subnormals", result->hidden_subnormals);
   }
-  return ok && bppsa_json_put_real(object, "forward_s", row->forward.median_s);
+  return ok && bppsa_json_put_real(object, "forward_s", is_timed(row) ? row->forward.median_s : NAN);
 }
 
 static json_t *row_json(const bppsa_bench_point *point, const bppsa_bench_result *result, int index) {
@@ -187,18 +193,22 @@ static bppsa_status show_row(const bppsa_output *to, const bppsa_bench_result *r
     return bppsa_output_print(to, "  %-9s%-*s skipped: %s\n", phase_name(index), name_width(result), name, row->reason);
   }
   const bppsa_bench_row *other = &result->rows[bppsa_bench_row_backward(index) ? BPPSA_BENCH_BP : BPPSA_BENCH_FORWARD];
-  if (index != BPPSA_BENCH_FORWARD && other->measured) {
+  if (!is_timed(row)) {
+    return bppsa_output_print(to, "  %-9s%-*s not timed: its residual is %.2f%s\n", phase_name(index), name_width(result), name,
+                              row->residual, bppsa_bench_wrong(is_right(row)));
+  }
+  if (index != BPPSA_BENCH_FORWARD && is_timed(other)) {
     snprintf(ratio, sizeof ratio, "%s%.2f", bppsa_timing_mark(row->time.noisy || other->time.noisy),
              row->time.median_s / other->time.median_s);
   }
   snprintf(marked, sizeof marked, "%s%s", bppsa_timing_mark(row->time.noisy),
            time_text(row->time.median_s, median, sizeof median));
-  return bppsa_output_print(to, "  %-9s%-*s%10s%10s%10s%5" PRId64 "%8s%9.2f%6.0f%10.2f%11.2f%s%s  %s\n", phase_name(index),
-                            name_width(result), name, marked, time_text(row->time.min_s, least, sizeof least),
-                            time_text(row->time.max_s, most, sizeof most), row->time.repeats, ratio,
-                            1e-9 * row->flops / row->time.median_s, 100 * row->flops / row->time.median_s / result->peak.flops,
-                            1e-9 * row->bytes / row->time.median_s, row->residual, is_right(row) ? "     " : " FAIL",
-                            floor_text(result, row, floor, sizeof floor), how_text(row, how, sizeof how));
+  return bppsa_output_print(
+      to, "  %-9s%-*s%10s%10s%10s%5" PRId64 "%8s%9.2f%6.0f%10.2f%11.2f%s%s  %s\n", phase_name(index), name_width(result), name,
+      marked, time_text(row->time.min_s, least, sizeof least), time_text(row->time.max_s, most, sizeof most), row->time.repeats,
+      ratio, 1e-9 * row->flops / row->time.median_s, 100 * row->flops / row->time.median_s / result->peak.flops,
+      1e-9 * row->bytes / row->time.median_s, row->residual, is_right(row) ? "     " : bppsa_bench_wrong(false),
+      floor_text(result, row, floor, sizeof floor), how_text(row, how, sizeof how));
 }
 
 /* The names of noisy rows among those compared, "bp, chunked"; empty where there are none. */
@@ -207,7 +217,7 @@ static const char *noisy_names(const bppsa_bench_result *result, int first, int 
   text[0] = '\0';
   for (int m = first; m <= last; ++m) {
     const bppsa_bench_row *row = &result->rows[m];
-    if (row->measured && row->time.noisy && used < size) {
+    if (is_timed(row) && row->time.noisy && used < size) {
       used += (size_t)snprintf(text + used, size - used, "%s%s", used > 0 ? ", " : "",
                                bppsa_bench_method_name((bppsa_bench_method)m));
     }
@@ -222,7 +232,7 @@ static bppsa_status show_work(const bppsa_output *to, const bppsa_bench_result *
   BPPSA_TRY(bppsa_output_print(to, "  times the FLOPs of BP for the gradients between steps (with those of weights):"));
   for (int m = BPPSA_BENCH_LINEAR; m < BPPSA_BENCH_AUTO; ++m) {
     const bppsa_bench_row *row = &result->rows[m];
-    if (row->measured) {
+    if (is_timed(row)) {
       const bppsa_work_ratios ratios = bppsa_work_over(&row->work, &row->bp);
       char text[2][BPPSA_RATIO_TEXT];
       BPPSA_TRY(bppsa_output_print(to, "  %s %s (%s)", bppsa_bench_method_name((bppsa_bench_method)m),
@@ -242,7 +252,7 @@ static bppsa_status show_forward(const bppsa_output *to, const bppsa_bench_resul
   const bppsa_bench_row *bp = &result->rows[BPPSA_BENCH_BP];
   BPPSA_TRY(bppsa_output_print(to, "  forward pass in front of each, over bp's:"));
   for (int m = BPPSA_BENCH_BP + 1; m < BPPSA_BENCH_METHODS; ++m) {
-    if (result->rows[m].measured) {
+    if (is_timed(&result->rows[m])) {
       const bppsa_timing *forward = &result->rows[m].forward;
       BPPSA_TRY(bppsa_output_print(to, "  %s %s%+.1f %%", bppsa_bench_method_name((bppsa_bench_method)m),
                                    bppsa_timing_mark(forward->noisy || bp->forward.noisy),
@@ -261,7 +271,7 @@ static bppsa_status show_duel(const bppsa_output *to, const bppsa_bench_result *
     const bppsa_bench_row *row = &result->rows[i];
     const int side = i >= BPPSA_BENCH_RIVALS;
     const bool exact = i < BPPSA_BENCH_RIVALS + 4 * BPPSA_CUDNN_STANDARD_TF32;
-    if (exact && row->measured && is_right(row) && bppsa_bench_row_backward(i) && row->time.median_s < seconds[side]) {
+    if (exact && is_timed(row) && is_right(row) && bppsa_bench_row_backward(i) && row->time.median_s < seconds[side]) {
       seconds[side] = row->time.median_s;
       best[side] = i;
     }
@@ -310,13 +320,13 @@ bppsa_status bppsa_bench_show_table(const bppsa_output *to, const bppsa_bench_po
     BPPSA_TRY(show_row(to, result, i));
     noisy += result->rows[i].time.noisy || result->rows[i].forward.noisy;
   }
-  if (result->rows[BPPSA_BENCH_BP].measured) {
+  if (is_timed(&result->rows[BPPSA_BENCH_BP])) {
     BPPSA_TRY(show_work(to, result));
     BPPSA_TRY(show_forward(to, result));
   }
   BPPSA_TRY(result->gpu ? show_duel(to, result) : BPPSA_OK);
   BPPSA_TRY(bppsa_bench_show_noisy(to, noisy));
-  return result->gpu || result->rows[BPPSA_BENCH_BP].measured ? show_ceilings(to, result) : BPPSA_OK;
+  return result->gpu || is_timed(&result->rows[BPPSA_BENCH_BP]) ? show_ceilings(to, result) : BPPSA_OK;
 }
 
 /* ---- the verdict ---- */
@@ -325,10 +335,7 @@ void bppsa_bench_tally_add(bppsa_bench_tally *tally, const bppsa_bench_result *r
   for (int i = 0; i < BPPSA_BENCH_ROWS; ++i) {
     const bppsa_bench_row *row = &result->rows[i];
     if (row->measured) {
-      ++tally->measured;
-      tally->failed += !is_right(row);
-      tally->noisy += row->time.noisy;
-      tally->worst = fmax(tally->worst, row->residual);
+      bppsa_bench_count_row(&tally->rows, row->residual, is_right(row), row->time.noisy);
     } else if (!is_absent(row) && row->memory == 0 && tally->reason[0] == '\0') {
       memcpy(tally->reason, row->reason, sizeof tally->reason);
     } else if (!is_absent(row) && row->memory > 0 && (tally->needed == 0 || row->memory < tally->needed)) {
@@ -362,26 +369,20 @@ bool bppsa_bench_tally_rows(bppsa_bench_tally *tally, const bppsa_bench_point *p
       continue;
     }
     found = true;
-    if (json_is_number(json_object_get(row, "median_s"))) {
-      ++tally->measured;
-      tally->failed += !json_is_true(json_object_get(row, "ok"));
-      tally->noisy += json_is_true(json_object_get(row, "noisy"));
-      tally->worst = fmax(tally->worst, json_number_value(json_object_get(row, "residual")));
+    if (json_object_get(row, "skipped") == NULL) { /* a wrong row has no time */
+      bppsa_bench_count_row(&tally->rows, json_number_value(json_object_get(row, "residual")),
+                            json_is_true(json_object_get(row, "ok")), json_is_true(json_object_get(row, "noisy")));
     }
   }
   return found;
 }
 
 bppsa_status bppsa_bench_verdict(const bppsa_bench_tally *tally, int64_t memory_limit) {
-  if (tally->failed > 0) {
-    return bppsa_fail(BPPSA_ERR_NUMERIC,
-                      "bench: %" PRId64 " of %" PRId64 " rows have a residual of %g or more, up to %g, expected less",
-                      tally->failed, tally->measured, BPPSA_BENCH_RESIDUAL, tally->worst);
-  }
-  if (tally->measured == 0 && tally->needed == 0) {
+  BPPSA_TRY(bppsa_bench_rows_status(&tally->rows, BPPSA_RESIDUAL_BOUND));
+  if (tally->rows.measured == 0 && tally->needed == 0) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "bench: nothing could be measured: %s", tally->reason);
   }
-  if (tally->measured == 0) {
+  if (tally->rows.measured == 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--memory-limit: %" PRId64 " bytes, expected at least %" PRId64, memory_limit,
                       tally->needed);
   }

@@ -6,6 +6,7 @@
 #include "bench/harness/machine.h"
 #include "bench/harness/recording.h"
 #include "core/clock.h"
+#include "core/residual.h"
 
 #define SWEEP_RNN                                                                                                                \
   "Without --seq-len, --batch, --hidden and --input: T = 10 .. 30000 at B = 16 and B = 2 .. 256 at T = 1000, H = 20.\n"
@@ -55,7 +56,7 @@ const bppsa_bench_sweep *bppsa_bench_get_sweep(bool quick) {
 }
 
 bool bppsa_bench_out_of_time(const bppsa_bench_limits *limits, bppsa_bench_tally *tally) {
-  const bool over = limits->deadline > 0 && tally->measured > 0 && bppsa_now() >= limits->deadline;
+  const bool over = limits->deadline > 0 && tally->rows.measured > 0 && bppsa_now() >= limits->deadline;
   tally->left_out += over;
   return over;
 }
@@ -182,7 +183,7 @@ bppsa_status bppsa_bench_run(const bppsa_bench_settings *asked, const bppsa_benc
                                                    : run_sweep(&run, &point, bppsa_bench_get_sweep(quick)));
   }
   const bppsa_status verdict = bppsa_bench_verdict(tally, run.limits.memory_limit);
-  return tally->measured == 0 ? verdict : BPPSA_OK; /* failed rows are shown first and are an error after that */
+  return tally->rows.measured == 0 ? verdict : BPPSA_OK; /* failed rows are shown first and are an error after that */
 }
 
 /* ---- the benchmark ---- */
@@ -199,31 +200,22 @@ static bppsa_status print_head(const bppsa_bench_settings *asked) {
       bppsa_machine_vector(vector, sizeof vector), bppsa_machine_date(date, sizeof date));
 }
 
-static bppsa_status measure(const bppsa_bench_settings *asked, const bppsa_bench_report *report) {
-  const bppsa_bench_request *request = &asked->request;
+static bppsa_status measure(bppsa_bench *bench) {
+  const bppsa_bench_settings *asked = bench->asked;
+  const bppsa_bench_request *request = bench->request;
   const bppsa_bench_hooks hooks = {.show = request->to.json ? NULL : bppsa_bench_show_table};
   bppsa_bench_tally tally = {0};
   BPPSA_TRY(request->to.json ? BPPSA_OK : print_head(asked));
-  BPPSA_TRY(bppsa_bench_run(asked, &hooks, report->rows, &tally));
+  BPPSA_TRY(bppsa_bench_run(asked, &hooks, bench->report.rows, &tally));
+  bench->rows = tally.rows;
   const bool one_shape = strcmp(asked->point.kind->name, "rnn") == 0; /* the GRU's sets differ in more than T */
-  json_t *growth = one_shape ? bppsa_bench_growth(report->rows, bppsa_bench_get_sweep(false)->batch) : json_array();
-  if (!bppsa_json_put(report->document, "growth", growth)) {
+  json_t *growth = one_shape ? bppsa_bench_growth(bench->report.rows, bppsa_bench_get_sweep(false)->batch) : json_array();
+  if (!bppsa_json_put(bench->report.document, "growth", growth)) {
     return bppsa_bench_no_room();
   }
   BPPSA_TRY(request->to.json ? BPPSA_OK : bppsa_bench_show_growth(&request->to, growth));
-  BPPSA_TRY(bppsa_bench_report_left_out(request, &tally, report->document));
-  BPPSA_TRY(bppsa_bench_finish(report));
-  return bppsa_bench_verdict(&tally, 0);
+  return bppsa_bench_report_left_out(request, &tally, bench->report.document);
 }
 
-static bppsa_status run(const bppsa_bench_settings *asked) {
-  bppsa_bench_report report;
-  BPPSA_TRY(bppsa_bench_open(&asked->request, asked->point.kind->name, &report));
-  const bppsa_status status = measure(asked, &report);
-  json_decref(report.document);
-  return status;
-}
-
-const bppsa_bench_case bppsa_bench_case_rnn = {"rnn", run};
-
-const bppsa_bench_case bppsa_bench_case_gru = {"gru", run};
+const bppsa_bench_case bppsa_bench_case_rnn = {.name = "rnn", .bound = BPPSA_RESIDUAL_BOUND, .measure = measure},
+                       bppsa_bench_case_gru = {.name = "gru", .bound = BPPSA_RESIDUAL_BOUND, .measure = measure};

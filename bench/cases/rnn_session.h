@@ -4,11 +4,19 @@
 
 #include "bench/cases/rnn_contest.h"
 
-enum {
-  BPPSA_HEAD_PARAMETERS = 2
-}; /* the last parameters of a recurrent model belong to its head: the layers alone give them no gradient */
+/* The last parameters of a recurrent model belong to its head: the layers alone give them no gradient. */
+enum { BPPSA_HEAD_PARAMETERS = 2 };
 
+typedef struct bppsa_bench_session bppsa_bench_session;
+
+/* What a contestant's verification needs. */
 typedef struct {
+  bppsa_bench_session *session;
+  int index;   /* of the contestant */
+  double unit; /* of its residuals, in rounding errors of the dtype */
+} bppsa_bench_entry;
+
+struct bppsa_bench_session {
   const bppsa_bench_point *point;
   const bppsa_bench_limits *limits;
   const bppsa_device *device, *host; /* host: computes the reference; the same as device unless that is a GPU */
@@ -22,7 +30,8 @@ typedef struct {
   void *device_x, *device_seed;   /* GPU */
   int plain[BPPSA_BENCH_METHODS]; /* contestants, or -1 */
   bppsa_contest contest;
-} bppsa_bench_session;
+  bppsa_bench_entry entries[BPPSA_BENCH_ROWS]; /* of the contestants */
+};
 
 static inline bool bppsa_bench_on_gpu(const bppsa_bench_session *s) {
   return bppsa_device_get_kind(s->device) == BPPSA_CUDA;

@@ -33,6 +33,7 @@ typedef struct {
   atomic_int counting; /* neighbours at work */
   int64_t count;
   pthread_t *threads; /* size count */
+  bool started;       /* stop them before anything that they use is freed */
 } neighbours;
 
 static void *keep_busy(void *context) {
@@ -74,12 +75,14 @@ static void stop_neighbours(neighbours *n) {
     pthread_join(n->threads[i], NULL);
   }
   n->count = 0;
+  n->started = false;
   bppsa_free(n->threads);
   pthread_cond_destroy(&n->changed);
   pthread_mutex_destroy(&n->mutex);
 }
 
 static bppsa_status start_neighbours(neighbours *n, int64_t wanted) {
+  n->started = true;
   pthread_mutex_init(&n->mutex, NULL);
   pthread_cond_init(&n->changed, NULL);
   n->threads = bppsa_calloc(wanted, sizeof *n->threads);
@@ -109,15 +112,24 @@ typedef struct {
   double norm;
 } trainee;
 
+/* A row: so many threads, beside so many neighbours. */
 typedef struct {
-  const bppsa_bench_settings *asked;
-  json_t *rows;
+  struct session *s;
+  trainee *who;
+  int64_t beside; /* neighbours at work */
+} cell;
+
+typedef struct session {
+  const bppsa_bench *bench;
   bppsa_recurrent_config config;
   bppsa_device *one; /* of one thread */
   trainee trainees[2];
   bppsa_view x;    /* [T,B,1] */
   int64_t *labels; /* [B] */
+  bool compared;
+  int64_t differing; /* numbers that are not the same after VERIFIED steps */
   neighbours neighbours;
+  cell cells[CELLS];
 } session;
 
 static bppsa_status step(const session *s, trainee *t) {
@@ -137,7 +149,7 @@ static bppsa_status make_trainee(const session *s, const bppsa_device *device, u
   if (t->seed == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  BPPSA_TRY(bppsa_recurrent_create(&s->config, s->asked->point.kind->cell, device, &t->model));
+  BPPSA_TRY(bppsa_recurrent_create(&s->config, s->bench->asked->point.kind->cell, device, &t->model));
   BPPSA_TRY(bppsa_recurrent_init(t->model, BPPSA_INIT_DEFAULT, seed));
   return bppsa_optimizer_create(&config, t->model, &t->optimizer);
 }
@@ -164,34 +176,41 @@ static bppsa_status make_inputs(session *s, uint64_t seed) {
 
 /* ---- verification ---- */
 
-static bool same_values(const bppsa_view *a, const bppsa_view *b) {
-  return memcmp(a->data, b->data, bppsa_view_bytes(a)) == 0;
+/* The values of two tensors that do not have the same bits. */
+static int64_t count_differing(const bppsa_view *a, const bppsa_view *b) {
+  const size_t size = bppsa_dtype_size(a->dtype);
+  int64_t differing = 0;
+  for (int64_t i = 0; i < bppsa_view_count(a); ++i) {
+    differing += memcmp((const char *)a->data + (size_t)i * size, (const char *)b->data + (size_t)i * size, size) != 0;
+  }
+  return differing;
 }
 
-static bppsa_status verify(session *s) {
+/* Both trainees make the same steps. */
+static bppsa_status compare_trainees(session *s) {
   trainee *one = &s->trainees[0], *several = &s->trainees[1];
-  bool same = true;
   for (int i = 0; i < VERIFIED; ++i) {
     BPPSA_TRY(step(s, one));
     BPPSA_TRY(step(s, several));
-    same = same && memcmp(&one->loss.loss, &several->loss.loss, sizeof one->loss.loss) == 0;
+    s->differing += memcmp(&one->loss.loss, &several->loss.loss, sizeof one->loss.loss) != 0;
   }
   for (int64_t p = 0; p < one->model->parameter_count; ++p) {
     const bppsa_parameter *a = &one->model->parameters[p], *b = &several->model->parameters[p];
-    same = same && same_values(&a->value, &b->value) && same_values(&a->gradient, &b->gradient);
+    s->differing += count_differing(&a->value, &b->value) + count_differing(&a->gradient, &b->gradient);
   }
-  return same ? BPPSA_OK
-              : bppsa_fail(BPPSA_ERR_NUMERIC, "bench: after %d steps 1 and %d threads differ, expected the same bits", VERIFIED,
-                           bppsa_device_get_threads(several->device));
+  s->compared = true;
+  return BPPSA_OK;
+}
+
+/* All rows are right when the two trainees have the same bits; they are compared once. */
+static bppsa_status verify(void *context, double *residual) {
+  session *s = ((const cell *)context)->s;
+  BPPSA_TRY(s->compared ? BPPSA_OK : compare_trainees(s));
+  *residual = (double)s->differing;
+  return BPPSA_OK;
 }
 
 /* ---- timing ---- */
-
-typedef struct {
-  session *s;
-  trainee *who;
-  int64_t beside; /* neighbours at work */
-} cell;
 
 /* Makes one step that is not timed, then STEPS steps that are. */
 static bppsa_status pass(void *context, double seconds[BPPSA_TIMING_PARTS]) {
@@ -206,6 +225,22 @@ static bppsa_status pass(void *context, double seconds[BPPSA_TIMING_PARTS]) {
   return BPPSA_OK;
 }
 
+/* Quiet first, then beside the neighbours; one thread first. */
+static bppsa_status enter(bppsa_bench *bench, int64_t point, bool *more) {
+  session *s = bench->session;
+  const int count = s->neighbours.count > 0 ? CELLS : CELLS / 2;
+  *more = point == 0;
+  for (int i = 0; *more && i < count; ++i) {
+    const bppsa_contender contender = {
+        .verification = {verify, &s->cells[i], 0}, .pass = pass, .context = &s->cells[i], .parts = 1};
+    s->cells[i] = (cell){s, &s->trainees[i % 2], i < 2 ? 0 : s->neighbours.count};
+    BPPSA_TRY(bppsa_bench_enter_contender(bench, &contender, &s->cells[i], "bp", "step"));
+  }
+  return BPPSA_OK;
+}
+
+/* ---- rows ---- */
+
 /* The timing of a step, from the timing of a pass. */
 static bppsa_timing of_step(const bppsa_timing *t) {
   bppsa_timing step_time = *t;
@@ -215,76 +250,80 @@ static bppsa_timing of_step(const bppsa_timing *t) {
   return step_time;
 }
 
-static bppsa_status add_row(const session *s, const cell *c, const bppsa_timing *t, double ratio, bool marked) {
-  const int64_t threads = bppsa_device_get_threads(c->who->device);
-  char median[BPPSA_TIMING_TEXT];
-  json_t *object = json_object();
-  bool ok = object != NULL && bppsa_json_put_integer(object, "seq_len", s->config.seq_len);
-  ok = ok && bppsa_json_put_integer(object, "batch", s->config.batch);
-  ok = ok && bppsa_json_put_integer(object, "hidden", s->config.hidden);
-  ok = ok && bppsa_json_put_integer(object, "input", s->config.input) && bppsa_json_put_integer(object, "layers", 1);
-  ok = ok && bppsa_json_put_text(object, "dtype", "f32") && bppsa_json_put_text(object, "method", "bp");
-  ok = ok && bppsa_json_put_text(object, "phase", "step") && bppsa_json_put_integer(object, "threads", threads);
-  ok = ok && bppsa_json_put_integer(object, "neighbours", c->beside) && bppsa_bench_put_timing(object, t);
-  ok = ok && bppsa_json_put_integer(object, "steps_per_pass", STEPS) && bppsa_json_put_bool(object, "identical", true);
-  ok = ok && bppsa_json_put_real(object, "over_one_thread", ratio);
-  if (json_array_append_new(s->rows, bppsa_json_finish(object, ok)) != 0) {
-    return bppsa_bench_no_room();
-  }
-  return s->asked->request.to.json
-             ? BPPSA_OK
-             : bppsa_output_print(&s->asked->request.to, "%12" PRId64 "%9" PRId64 "%11s%11.3f%11.3f%7" PRId64 "%9s%.2f\n",
-                                  c->beside, threads, bppsa_timing_median_ms(t, 3, median), 1e3 * t->min_s, 1e3 * t->max_s,
-                                  t->repeats, bppsa_timing_mark(marked), ratio);
+/* The row of one thread beside as many neighbours. */
+static const bppsa_timing *one_thread(const bppsa_bench_entrant *e) {
+  const cell *c = e->context;
+  return &e->bench->entrants[(c - c->s->cells) / 2 * 2]->contender.timing[0];
 }
 
-static bppsa_status print_head(const session *s) {
-  const bppsa_device *device = s->trainees[1].device;
+static bool put(const bppsa_bench_entrant *e, json_t *row) {
+  const cell *c = e->context;
+  const bppsa_recurrent_config *config = &c->s->config;
+  const bppsa_timing t = of_step(&e->contender.timing[0]);
+  bool ok = bppsa_json_put_integer(row, "seq_len", config->seq_len);
+  ok = ok && bppsa_json_put_integer(row, "batch", config->batch);
+  ok = ok && bppsa_json_put_integer(row, "hidden", config->hidden);
+  ok = ok && bppsa_json_put_integer(row, "input", config->input) && bppsa_json_put_integer(row, "layers", 1);
+  ok = ok && bppsa_json_put_text(row, "dtype", "f32") && bppsa_json_put_text(row, "method", e->method);
+  ok = ok && bppsa_json_put_text(row, "phase", e->phase);
+  ok = ok && bppsa_json_put_integer(row, "threads", bppsa_device_get_threads(c->who->device));
+  ok = ok && bppsa_json_put_integer(row, "neighbours", c->beside) && bppsa_bench_put_timing(row, &t);
+  ok = ok && bppsa_json_put_integer(row, "steps_per_pass", STEPS);
+  ok = ok && bppsa_json_put_bool(row, "identical", e->contender.verdict == BPPSA_VERIFIED);
+  ok = ok && bppsa_json_put_real(row, "residual", e->contender.residual);
+  return ok && bppsa_json_put_real(row, "over_one_thread",
+                                   t.repeats > 0 ? e->contender.timing[0].median_s / one_thread(e)->median_s : NAN);
+}
+
+static const char *write_ratio(const void *context, const json_t *row, char *text, size_t size) {
+  const bppsa_bench_entrant *e = context;
+  const json_t *ratio = json_object_get(row, "over_one_thread");
+  if (!json_is_number(ratio)) {
+    return "-";
+  }
+  snprintf(text, size, "%s%.2f", bppsa_timing_mark(e->contender.timing[0].noisy || one_thread(e)->noisy),
+           json_number_value(ratio));
+  return text;
+}
+
+static const bppsa_bench_column columns[] = {
+    {.heading = "neighbours", .width = 12, .kind = BPPSA_COLUMN_INTEGER, .key = "neighbours"},
+    {.heading = "threads", .width = 9, .kind = BPPSA_COLUMN_INTEGER, .key = "threads"},
+    BPPSA_COLUMN_TIMES(11, 11, 7, 3),
+    {.heading = "x one", .width = 9, .key = "over_one_thread", .write = write_ratio},
+    {0}};
+
+static bppsa_status print_head(const bppsa_bench *bench) {
+  const session *s = bench->session;
   return bppsa_output_print(
-      &s->asked->request.to,
+      &bench->request->to,
       "one training step of rnn: T %" PRId64 ", B %" PRId64 ", H %" PRId64 ", bp, f32, on %s, %d processors\n"
-      "milliseconds; the results of both numbers of threads have the same bits\n\n"
-      "  neighbours  threads     median        min        max      n    x one\n",
-      s->config.seq_len, s->config.batch, s->config.hidden, bppsa_device_get_hardware(device), (int)bppsa_pool_cpus());
-}
-
-/* Quiet first, then beside the neighbours; one thread first. */
-static bppsa_status time_cells(session *s) {
-  const int count = s->neighbours.count > 0 ? CELLS : CELLS / 2;
-  cell cells[CELLS];
-  bppsa_contender list[CELLS] = {0};
-  const bppsa_rounds rounds = bppsa_bench_rounds_of(&s->asked->request, 3, 0.3);
-  int64_t noisy = 0;
-  for (int i = 0; i < count; ++i) {
-    cells[i] = (cell){s, &s->trainees[i % 2], i < 2 ? 0 : s->neighbours.count};
-    list[i] = (bppsa_contender){.pass = pass, .context = &cells[i], .parts = 1};
-  }
-  BPPSA_TRY(bppsa_rounds_run(&rounds, count, list));
-  BPPSA_TRY(s->asked->request.to.json ? BPPSA_OK : print_head(s));
-  for (int i = 0; i < count; ++i) {
-    const bppsa_timing t = of_step(&list[i].timing[0]), *one = &list[i / 2 * 2].timing[0];
-    BPPSA_TRY(add_row(s, &cells[i], &t, list[i].timing[0].median_s / one->median_s, t.noisy || one->noisy));
-    noisy += t.noisy;
-  }
-  return s->asked->request.to.json ? BPPSA_OK : bppsa_bench_show_noisy(&s->asked->request.to, noisy);
+      "milliseconds; the results of both numbers of threads have the same bits\n\n",
+      s->config.seq_len, s->config.batch, s->config.hidden, bppsa_device_get_hardware(bench->device), (int)bppsa_pool_cpus());
 }
 
 /* ---- the benchmark ---- */
 
-static bppsa_status measure(session *s, const bppsa_device *several) {
-  const uint64_t seed = s->asked->request.seed;
+static bppsa_status prepare(bppsa_bench *bench) {
+  session *s = bench->session;
+  const uint64_t seed = bench->request->seed;
+  s->bench = bench;
+  s->config = bppsa_bench_config(&bench->asked->point.config, BPPSA_BENCH_BP);
+  if (bppsa_device_get_threads(bench->device) < 2) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--threads: 1, expected 2 or more: one thread is what they are compared with");
+  }
   BPPSA_TRY(bppsa_device_create("cpu", 1, &s->one));
   BPPSA_TRY(make_inputs(s, seed));
   BPPSA_TRY(make_trainee(s, s->one, seed, &s->trainees[0]));
-  BPPSA_TRY(make_trainee(s, several, seed, &s->trainees[1]));
-  BPPSA_TRY(verify(s));
-  BPPSA_TRY(start_neighbours(&s->neighbours, s->asked->neighbours >= 0 ? s->asked->neighbours : bppsa_pool_cpus()));
-  const bppsa_status status = time_cells(s);
-  stop_neighbours(&s->neighbours);
-  return status;
+  BPPSA_TRY(make_trainee(s, bench->device, seed, &s->trainees[1]));
+  return start_neighbours(&s->neighbours, bench->asked->neighbours >= 0 ? bench->asked->neighbours : bppsa_pool_cpus());
 }
 
-static void release(session *s) {
+static void release(bppsa_bench *bench) {
+  session *s = bench->session;
+  if (s->neighbours.started) {
+    stop_neighbours(&s->neighbours);
+  }
   for (int i = 0; i < 2; ++i) {
     bppsa_optimizer_destroy(s->trainees[i].optimizer);
     bppsa_model_destroy(s->trainees[i].model);
@@ -295,16 +334,14 @@ static void release(session *s) {
   bppsa_device_destroy(s->one);
 }
 
-static bppsa_status run(const bppsa_bench_settings *asked) {
-  bppsa_bench_report report;
-  BPPSA_TRY(bppsa_bench_open(&asked->request, "threads", &report));
-  session s = {.asked = asked, .rows = report.rows, .config = bppsa_bench_config(&asked->point.config, BPPSA_BENCH_BP)};
-  bppsa_status status =
-      bppsa_device_get_threads(asked->request.device) > 1
-          ? measure(&s, asked->request.device)
-          : bppsa_fail(BPPSA_ERR_ARGUMENT, "--threads: 1, expected 2 or more: one thread is what they are compared with");
-  release(&s);
-  return bppsa_bench_close(&report, status, 0, 0);
-}
-
-const bppsa_bench_case bppsa_bench_case_threads = {"threads", run};
+const bppsa_bench_case bppsa_bench_case_threads = {.name = "threads",
+                                                   .session = sizeof(session),
+                                                   .budget_s = 3,
+                                                   .quick_s = 0.3,
+                                                   .bound = 1, /* not one number may differ */
+                                                   .columns = columns,
+                                                   .prepare = prepare,
+                                                   .head = print_head,
+                                                   .enter = enter,
+                                                   .put = put,
+                                                   .release = release};

@@ -10,6 +10,7 @@
 #include "core/clock.h"
 #include "core/file.h"
 #include "core/memory.h"
+#include "core/residual.h"
 
 bppsa_status bppsa_bench_no_room(void) {
   return bppsa_fail(BPPSA_ERR_MEMORY, "bench: out of memory, expected room for the results");
@@ -69,19 +70,22 @@ bppsa_status bppsa_bench_finish(const bppsa_bench_report *report) {
   return status;
 }
 
-bppsa_status bppsa_bench_close(bppsa_bench_report *report, bppsa_status status, int64_t failed, double bound) {
-  if (status == BPPSA_OK) {
-    status = bppsa_bench_finish(report);
-  }
-  if (status == BPPSA_OK && failed > 0) {
-    status = bppsa_fail(BPPSA_ERR_NUMERIC, "bench: %" PRId64 " rows differ by %g or more, expected less", failed, bound);
-  }
-  json_decref(report->document);
-  *report = (bppsa_bench_report){0};
-  return status;
+/* ---- rows ---- */
+
+void bppsa_bench_count_row(bppsa_bench_count_rows *rows, double residual, bool right, bool noisy) {
+  ++rows->measured;
+  rows->failed += !right;
+  rows->noisy += noisy;
+  rows->worst = bppsa_residual_worse(rows->worst, residual);
 }
 
-/* ---- rows ---- */
+bppsa_status bppsa_bench_rows_status(const bppsa_bench_count_rows *rows, double bound) {
+  return rows->failed == 0
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_NUMERIC,
+                          "bench: %" PRId64 " of %" PRId64 " rows have a residual of %g or more, up to %g, expected less",
+                          rows->failed, rows->measured, bound, rows->worst);
+}
 
 bool bppsa_bench_put_timing(json_t *object, const bppsa_timing *t) {
   const bool m = t->repeats > 0; /* bppsa_json_put_real writes null for NaN */
@@ -92,22 +96,8 @@ bool bppsa_bench_put_timing(json_t *object, const bppsa_timing *t) {
   return ok && bppsa_json_put_bool(object, "noisy", t->noisy);
 }
 
-bppsa_status bppsa_bench_list_left_out(const bppsa_bench_report *report, json_t **left_out) {
-  if (!bppsa_json_put(report->document, "left_out", json_array())) {
-    return bppsa_bench_no_room();
-  }
-  *left_out = json_object_get(report->document, "left_out");
-  return BPPSA_OK;
-}
-
-bppsa_status bppsa_bench_leave_out(json_t *left_out, const char *const *names, const char *reason) {
-  json_t *object = json_object();
-  bool ok = object != NULL;
-  for (; ok && *names != NULL; names += 2) {
-    ok = bppsa_json_put_text(object, names[0], names[1]);
-  }
-  ok = ok && bppsa_json_put_text(object, "reason", reason);
-  return json_array_append_new(left_out, bppsa_json_finish(object, ok)) == 0 ? BPPSA_OK : bppsa_bench_no_room();
+const char *bppsa_bench_wrong(bool right) {
+  return right ? "" : "  WRONG";
 }
 
 bppsa_status bppsa_bench_show_noisy(const bppsa_output *to, int64_t noisy) {

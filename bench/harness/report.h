@@ -37,21 +37,26 @@ json_t *bppsa_bench_document(const char *name, const bppsa_device *device);
 bppsa_status bppsa_bench_open(const bppsa_bench_request *request, const char *name, bppsa_bench_report *report);
 /* Writes the document to the request's file (atomically) and prints it where JSON is wanted. ERR_MEMORY, ERR_IO. */
 bppsa_status bppsa_bench_finish(const bppsa_bench_report *report);
-/* Releases the document and returns the status of the benchmark. Where `status` is OK, the document is finished first, and rows
- * that `failed`, by `bound` or more, are ERR_NUMERIC. */
-bppsa_status bppsa_bench_close(bppsa_bench_report *report, bppsa_status status, int64_t failed, double bound);
-
 /* ---- rows ---- */
+
+/* How many rows were measured, and what they were like. */
+typedef struct {
+  int64_t measured, failed, noisy; /* failed: wrong, and not timed */
+  double worst;                    /* residual */
+} bppsa_bench_count_rows;
+
+/* Counts a row, noisy or wrong. */
+void bppsa_bench_count_row(bppsa_bench_count_rows *rows, double residual, bool right, bool noisy);
+/* OK; ERR_NUMERIC where rows failed, because their residual is `bound` or more. */
+bppsa_status bppsa_bench_rows_status(const bppsa_bench_count_rows *rows, double bound);
 
 /* "median_s", "min_s", "max_s", "repeats" and "noisy" (rounds.h); null for times of what was not measured. False when out of
  * memory. */
 bool bppsa_bench_put_timing(json_t *object, const bppsa_timing *timing);
+/* What stands behind a row whose results are wrong: "  WRONG"; "" behind one that is right. */
+const char *bppsa_bench_wrong(bool right);
 /* Prints the line that explains the marks of noise below a table; nothing where `noisy` is 0. ERR_IO. */
 bppsa_status bppsa_bench_show_noisy(const bppsa_output *to, int64_t noisy);
-/* The document's "left_out": a list of what has no row, empty at first. ERR_MEMORY. */
-bppsa_status bppsa_bench_list_left_out(const bppsa_bench_report *report, json_t **left_out);
-/* Adds what has no row: names (a key, its text, ..., NULL) and the reason. ERR_MEMORY. */
-bppsa_status bppsa_bench_leave_out(json_t *left_out, const char *const *names, const char *reason);
 /* ERR_MEMORY with the sentence for results that found no memory. */
 bppsa_status bppsa_bench_no_room(void);
 

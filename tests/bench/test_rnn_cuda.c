@@ -86,8 +86,8 @@ static void refused_way(void **state) {
   point.config.hidden = 4;
   assert_int_equal(bppsa_bench_measure(&point, &limits, device, result), BPPSA_OK);
   bppsa_bench_tally_add(&tally, result);
-  assert_int_equal(tally.measured, 2 * 5 + 4 * 4); /* the stand-in for cuDNN has four algorithms */
-  assert_int_equal(tally.failed, 0);
+  assert_int_equal(tally.rows.measured, 2 * 5 + 4 * 4); /* the stand-in for cuDNN has four algorithms */
+  assert_int_equal(tally.rows.failed, 0);
   json_t *rows = json_array();
   assert_true(bppsa_bench_append(rows, &point, result));
   const char *const methods[] = {"bp", "linear", "chunked", "auto"}, *const graphs[] = {"bp_graph", "linear_graph",

@@ -201,7 +201,7 @@ static void test_bench(void **state) {
   (void)state;
   json_t *document = run_json("bench lenet5 --batch 2 --repeats 1 --threads 1 --out b.json --json");
   const json_t *rows = json_object_get(document, "rows");
-  static const char *const names[] = {"forward", "bp", "linear", "up_levels 1", "up_levels 2", "blelloch", "auto"};
+  static const char *const names[] = {"forward", "bp", "linear", "blelloch 1", "blelloch 2", "blelloch", "auto"};
   static const char *const takes[] = {"", "bp", "linear", "blelloch 1", "blelloch 2", "blelloch 3", "bp"};
   assert_int_equal(json_array_size(rows), sizeof names / sizeof names[0]);
   for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i) {

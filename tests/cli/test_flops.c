@@ -170,10 +170,10 @@ static void test_agreement(void **state) {
   json_t *network = run_json("bench lenet5 --batch 1 --repeats 1 --threads 1 --json");
   assert_true(get_real(flops, "flops_of_bp") > 50);
   assert_same_ratios(flops, plan);
-  assert_same_ratios(flops, row_of(scan, "up_levels 2", "scan"));
-  assert_string_equal(get_text(row_of(scan, "up_levels 2", "scan"), "algorithm"), "blelloch");
+  assert_same_ratios(flops, row_of(scan, "blelloch 2", "scan"));
+  assert_string_equal(get_text(row_of(scan, "blelloch 2", "scan"), "algorithm"), "blelloch");
   assert_string_equal(get_text(row_of(scan, "linear", "scan"), "algorithm"), "linear");
-  assert_same_ratios(flops, row_of(network, "up_levels 2", "backward"));
+  assert_same_ratios(flops, row_of(network, "blelloch 2", "backward"));
   assert_true(get_real(row_of(scan, "linear", "scan"), "flops_of_bp") == 1);
   assert_true(get_real(row_of(network, "linear", "backward"), "flops_of_bp") == 1);
   json_decref(flops);

@@ -28,7 +28,18 @@ typedef struct {
   int64_t calls;
   double slow_call[2]; /* a call and its factor: that pass alone; factor 0: none */
   bppsa_status status; /* of the third call */
+  int64_t verified;    /* how often it was verified; always before the first pass */
+  double residual;
+  bppsa_status verification;
 } worker;
+
+static bppsa_status verify(void *context, double *residual) {
+  worker *w = context;
+  assert_int_equal(w->calls, 0); /* nothing is timed before */
+  ++w->verified;
+  *residual = w->residual;
+  return w->verification == BPPSA_OK ? BPPSA_OK : bppsa_fail(w->verification, "no kernels for this");
+}
 
 static bppsa_status work(void *context, double seconds[BPPSA_TIMING_PARTS]) {
   worker *w = context;
@@ -43,11 +54,12 @@ static bppsa_status work(void *context, double seconds[BPPSA_TIMING_PARTS]) {
     seconds[p] = w->needs[p] * factor;
     w->m->now += seconds[p];
   }
-  return call == 2 ? w->status : BPPSA_OK;
+  return call == 2 && w->status != BPPSA_OK ? bppsa_fail(w->status, "not that one") : BPPSA_OK;
 }
 
 static bppsa_contender contend(worker *w) {
-  return (bppsa_contender){.pass = work, .context = w, .parts = w->needs[1] > 0 ? 2 : 1};
+  return (bppsa_contender){
+      .name = "worker", .verification = {verify, w, 30}, .pass = work, .context = w, .parts = w->needs[1] > 0 ? 2 : 1};
 }
 
 static void assert_near(double found, double expected) {
@@ -59,8 +71,9 @@ static void assert_near(double found, double expected) {
 static void test_shares(void **state) {
   (void)state;
   machine m = {0};
-  worker a = {&m, 0, {0.5, 0}, 0, {0, 100}, BPPSA_OK}, b = {&m, 1, {0.02, 0.03}, 0, {0, 0}, BPPSA_OK},
-         c = {&m, 2, {1e-7, 0}, 0, {0, 0}, BPPSA_OK};
+  worker a = {&m, 0, {0.5, 0}, 0, {0, 100}, BPPSA_OK, 0, 0, BPPSA_OK},
+         b = {&m, 1, {0.02, 0.03}, 0, {0, 0}, BPPSA_OK, 0, 0, BPPSA_OK},
+         c = {&m, 2, {1e-7, 0}, 0, {0, 0}, BPPSA_OK, 0, 0, BPPSA_OK};
   bppsa_contender list[] = {contend(&a), contend(&b), contend(&c)};
   const bppsa_rounds rounds = {.budget_s = 5};
   assert_int_equal(bppsa_rounds_run(&rounds, 3, list), BPPSA_OK);
@@ -78,13 +91,14 @@ static void test_shares(void **state) {
     assert_true(since <= 1 + 1000 / 9);
   }
   machine slow = {0};
-  worker d = {&slow, 0, {9, 0}, 0, {0, 0}, BPPSA_OK};
+  worker d = {&slow, 0, {9, 0}, 0, {0, 0}, BPPSA_OK, 0, 0, BPPSA_OK};
   bppsa_contender one = contend(&d);
   assert_int_equal(bppsa_rounds_run(&rounds, 1, &one), BPPSA_OK);
   assert_int_equal(one.timing[0].repeats, BPPSA_ROUNDS_LEAST_REPEATS);
   const bppsa_rounds given = {.repeats = 2, .budget_s = 5};
   d.calls = 0;
   assert_int_equal(bppsa_rounds_run(&given, 1, &one), BPPSA_OK);
+  assert_int_equal(d.verified, 1); /* a verdict stays */
   assert_true(one.timing[0].repeats == 2 && d.calls == 3 && !one.timing[0].noisy);
 }
 
@@ -92,7 +106,7 @@ static void test_shares(void **state) {
 static void test_one_slow_round(void **state) {
   (void)state;
   machine m = {0};
-  worker a = {&m, 0, {0.1, 0}, 0, {2, 50}, BPPSA_OK}, b = {&m, 1, {0.2, 0}, 0, {0, 0}, BPPSA_OK};
+  worker a = {&m, 0, {0.1, 0}, 0, {2, 50}, BPPSA_OK, 0, 0, BPPSA_OK}, b = {&m, 1, {0.2, 0}, 0, {0, 0}, BPPSA_OK, 0, 0, BPPSA_OK};
   bppsa_contender list[] = {contend(&a), contend(&b)};
   const bppsa_rounds rounds = {.budget_s = 0.1};
   assert_int_equal(bppsa_rounds_run(&rounds, 2, list), BPPSA_OK);
@@ -111,7 +125,7 @@ static double twice(double now) {
 static void test_constant_load(void **state) {
   (void)state;
   machine m = {.slowdown = twice};
-  worker a = {&m, 0, {0.1, 0}, 0, {0, 0}, BPPSA_OK}, b = {&m, 1, {0.3, 0}, 0, {0, 0}, BPPSA_OK};
+  worker a = {&m, 0, {0.1, 0}, 0, {0, 0}, BPPSA_OK, 0, 0, BPPSA_OK}, b = {&m, 1, {0.3, 0}, 0, {0, 0}, BPPSA_OK, 0, 0, BPPSA_OK};
   bppsa_contender list[] = {contend(&a), contend(&b)};
   const bppsa_rounds rounds = {.budget_s = 6};
   assert_int_equal(bppsa_rounds_run(&rounds, 2, list), BPPSA_OK);
@@ -128,7 +142,7 @@ static double stalls(double now) {
 static void test_stalls(void **state) {
   (void)state;
   machine m = {.slowdown = stalls};
-  worker a = {&m, 0, {0.05, 0}, 0, {0, 0}, BPPSA_OK}, b = {&m, 1, {0.06, 0}, 0, {0, 0}, BPPSA_OK};
+  worker a = {&m, 0, {0.05, 0}, 0, {0, 0}, BPPSA_OK, 0, 0, BPPSA_OK}, b = {&m, 1, {0.06, 0}, 0, {0, 0}, BPPSA_OK, 0, 0, BPPSA_OK};
   bppsa_contender list[] = {contend(&a), contend(&b)};
   const bppsa_rounds rounds = {.budget_s = 4};
   assert_int_equal(bppsa_rounds_run(&rounds, 2, list), BPPSA_OK);
@@ -148,7 +162,8 @@ static double first_seconds(double now) {
 static void test_measured_again(void **state) {
   (void)state;
   machine m = {.slowdown = first_seconds};
-  worker a = {&m, 0, {0.05, 0.02}, 0, {0, 0}, BPPSA_OK}, b = {&m, 1, {0.06, 0}, 0, {0, 0}, BPPSA_OK};
+  worker a = {&m, 0, {0.05, 0.02}, 0, {0, 0}, BPPSA_OK, 0, 0, BPPSA_OK},
+         b = {&m, 1, {0.06, 0}, 0, {0, 0}, BPPSA_OK, 0, 0, BPPSA_OK};
   bppsa_contender list[] = {contend(&a), contend(&b)};
   const bppsa_rounds rounds = {.repeats = 60};
   assert_int_equal(bppsa_rounds_run(&rounds, 2, list), BPPSA_OK);
@@ -183,7 +198,7 @@ static void test_fastest(void **state) {
 static void test_errors(void **state) {
   (void)state;
   machine m = {.slowdown = stalls};
-  worker a = {&m, 0, {0.05, 0}, 0, {0, 0}, BPPSA_ERR_CUDA};
+  worker a = {&m, 0, {0.05, 0}, 0, {0, 0}, BPPSA_ERR_CUDA, 0, 0, BPPSA_OK};
   bppsa_contender one = contend(&a);
   const bppsa_rounds rounds = {.repeats = 60};
   assert_int_equal(bppsa_rounds_run(&rounds, 1, &one), BPPSA_ERR_CUDA);
@@ -203,10 +218,80 @@ static void test_errors(void **state) {
   assert_int_equal(failures, 4); /* two attempts, two blocks each */
 }
 
+/* A contender whose results are wrong, by a residual of the bound or by NaN, is never timed and keeps its residual. The others
+ * are verified once, before the first pass of any, and timed. */
+static void test_wrong(void **state) {
+  (void)state;
+  machine m = {0};
+  worker right = {.m = &m, .index = 0, .needs = {0.1, 0}, .residual = 29.9},
+         wrong = {.m = &m, .index = 1, .needs = {0.1, 0}, .residual = 30},
+         strange = {.m = &m, .index = 2, .needs = {0.1, 0}, .residual = NAN};
+  bppsa_contender list[] = {contend(&wrong), contend(&right), contend(&strange)};
+  const bppsa_rounds rounds = {.repeats = 3};
+  assert_int_equal(bppsa_rounds_run(&rounds, 3, list), BPPSA_OK);
+  assert_true(right.verified == 1 && wrong.verified == 1 && strange.verified == 1);
+  assert_true(right.calls == 1 + 3 && wrong.calls == 0 && strange.calls == 0);
+  assert_int_equal(list[0].verdict, BPPSA_WRONG);
+  assert_int_equal(list[1].verdict, BPPSA_VERIFIED);
+  assert_int_equal(list[2].verdict, BPPSA_WRONG);
+  assert_true(list[0].residual == 30 && list[1].residual == 29.9 && isnan(list[2].residual));
+  assert_true(list[0].timing[0].repeats == 0 && list[1].timing[0].repeats == 3 && list[2].timing[0].repeats == 0);
+  assert_int_equal(bppsa_contender_status(&list[1]), BPPSA_OK);
+  assert_int_equal(bppsa_contender_status(&list[0]), BPPSA_ERR_NUMERIC);
+  assert_string_equal(bppsa_last_error(), "worker: wrong, a residual of 30, expected less than 30");
+  worker alone = {.m = &m, .needs = {0.1, 0}, .residual = 31};
+  bppsa_contender one = contend(&alone);
+  assert_int_equal(bppsa_rounds_run(&rounds, 1, &one), BPPSA_OK); /* nothing to time */
+  assert_int_equal(alone.calls, 0);
+  one = contend(&alone);
+  one.verification.bound = 0; /* a bound that was forgotten lets nothing pass */
+  alone.residual = 0;
+  assert_int_equal(bppsa_rounds_run(&rounds, 1, &one), BPPSA_OK);
+  assert_true(one.verdict == BPPSA_WRONG && alone.calls == 0);
+}
+
+/* Without a verification nothing is timed, not even the contenders beside it. */
+static void test_unverified(void **state) {
+  (void)state;
+  machine m = {0};
+  worker a = {.m = &m, .needs = {0.1, 0}}, b = {.m = &m, .index = 1, .needs = {0.1, 0}};
+  bppsa_contender list[] = {contend(&a), contend(&b)};
+  const bppsa_rounds rounds = {.repeats = 3};
+  list[1].verification.verify = NULL;
+  assert_int_equal(bppsa_contender_status(&list[1]), BPPSA_ERR_ARGUMENT);
+  assert_int_equal(bppsa_contender_verify(&list[1]), BPPSA_ERR_ARGUMENT);
+  assert_int_equal(bppsa_rounds_run(&rounds, 2, list), BPPSA_ERR_ARGUMENT);
+  assert_string_equal(bppsa_last_error(), "rounds: worker has no verification, expected one before it is timed");
+  assert_true(m.calls == 0 && list[0].timing[0].repeats == 0);
+  b.verification = BPPSA_ERR_CUDA; /* a verification that fails ends the rounds before they begin */
+  list[1] = contend(&b);
+  assert_int_equal(bppsa_rounds_run(&rounds, 2, list), BPPSA_ERR_CUDA);
+  assert_int_equal(m.calls, 0);
+}
+
+/* What is unsupported, when it is verified or in the middle of the rounds, is refused with its reason; the others go on. */
+static void test_refused(void **state) {
+  (void)state;
+  machine m = {0};
+  worker a = {.m = &m, .needs = {0.1, 0}}, b = {.m = &m, .needs = {0.1, 0}, .verification = BPPSA_ERR_UNSUPPORTED},
+         c = {.m = &m, .needs = {0.1, 0}, .status = BPPSA_ERR_UNSUPPORTED};
+  bppsa_contender list[] = {contend(&b), contend(&c), contend(&a)};
+  const bppsa_rounds rounds = {.repeats = 5};
+  assert_int_equal(bppsa_rounds_run(&rounds, 3, list), BPPSA_OK);
+  assert_true(a.calls == 1 + 5 && b.calls == 0 && c.calls == 3);
+  assert_true(list[0].verdict == BPPSA_REFUSED && list[1].verdict == BPPSA_REFUSED && list[2].verdict == BPPSA_VERIFIED);
+  assert_string_equal(list[0].reason, "no kernels for this");
+  assert_string_equal(list[1].reason, "not that one");
+  assert_true(list[0].timing[0].repeats == 0 && list[1].timing[0].repeats == 0 && list[2].timing[0].repeats == 5);
+  assert_int_equal(bppsa_contender_status(&list[1]), BPPSA_ERR_UNSUPPORTED);
+  assert_string_equal(bppsa_last_error(), "not that one");
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_shares),         cmocka_unit_test(test_one_slow_round),
-                                     cmocka_unit_test(test_constant_load),  cmocka_unit_test(test_stalls),
-                                     cmocka_unit_test(test_measured_again), cmocka_unit_test(test_rule),
-                                     cmocka_unit_test(test_fastest),        cmocka_unit_test(test_errors)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_shares),     cmocka_unit_test(test_one_slow_round), cmocka_unit_test(test_constant_load),
+      cmocka_unit_test(test_stalls),     cmocka_unit_test(test_measured_again), cmocka_unit_test(test_rule),
+      cmocka_unit_test(test_fastest),    cmocka_unit_test(test_errors),         cmocka_unit_test(test_wrong),
+      cmocka_unit_test(test_unverified), cmocka_unit_test(test_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

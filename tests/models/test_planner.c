@@ -149,9 +149,37 @@ static void test_words(void **state) {
   assert_string_equal(bppsa_chosen_method_text(BPPSA_CHOSEN_BY_OPTION, &method, text, sizeof text), "scan, chunked (45 chunks)");
 }
 
+/* Another network in the place of the scans, so that their gradients are wrong. */
+static bppsa_status create_wrong(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
+                                 bppsa_model **model) {
+  bppsa_recurrent_config other = *config;
+  if (config->method.backward == BPPSA_BACKWARD_SCAN && config->method.scan.algorithm == BPPSA_SCAN_CHUNKED) {
+    other.nonlinearity = BPPSA_NONLINEARITY_RELU;
+  }
+  return bppsa_recurrent_create(&other, cell, device, model);
+}
+
+/* A candidate whose gradients are wrong is named and not chosen, even where nothing else is fast. */
+static void test_wrong_gradients(void **state) {
+  (void)state;
+  contest c;
+  begin("plans_wrong", &c);
+  remove("plans_wrong/bppsa/plans.json");
+  bppsa_network_kind kind = *c.network.kind;
+  kind.create = create_wrong;
+  c.network.kind = &kind;
+  assert_int_equal(choose(&(bppsa_planner_request){.measure = true, .assumed_limit = 1 << 30}, &c), BPPSA_OK);
+  assert_int_equal(c.chosen, BPPSA_CHOSEN_BY_MEASUREMENT);
+  assert_true(c.config.method.backward == BPPSA_BACKWARD_BP || c.config.method.scan.algorithm != BPPSA_SCAN_CHUNKED);
+  assert_non_null(strstr(c.note, "not a candidate: chunked"));
+  assert_non_null(strstr(c.note, ": wrong, a residual of "));
+  end(&c);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_limits),   cmocka_unit_test(test_measured),
-                                     cmocka_unit_test(test_not_kept), cmocka_unit_test(test_unrecorded),
-                                     cmocka_unit_test(test_refused),  cmocka_unit_test(test_words)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_limits),         cmocka_unit_test(test_measured),
+                                     cmocka_unit_test(test_not_kept),       cmocka_unit_test(test_unrecorded),
+                                     cmocka_unit_test(test_refused),        cmocka_unit_test(test_words),
+                                     cmocka_unit_test(test_wrong_gradients)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,104 @@
+/* Runs a benchmark. A benchmark is a descriptor: what it prepares, which contenders each of its points has, what a row of each of
+ * them says. All the rest is the same for all of them and is done here: the document, the host beside a GPU, the limits of memory
+ * and time, verification before timing (core/rounds.h), recordings on a GPU, rows, the table, what is left out, the verdict.
+ *
+ * The order of a run: prepare; what the machine can do; the head of the table; for each point enter, rounds, rows, leave; the
+ * document; release.
+ */
+#ifndef BPPSA_BENCH_HARNESS_DRIVER_H
+#define BPPSA_BENCH_HARNESS_DRIVER_H
+
+#include "bench/harness/limits.h"
+#include "bench/harness/recording.h"
+#include "bench/harness/report.h"
+#include "bench/harness/table.h"
+
+typedef struct bppsa_bench bppsa_bench;
+
+/* A pass, and how its results are held against a reference. On a GPU a pass is also recorded and replayed. */
+typedef struct {
+  bppsa_queued_work action; /* queues one pass */
+  bppsa_queued_work clear; /* makes the results of an earlier pass 0, so that a pass that does nothing is found; NULL: need not */
+  /* The residual of the latest pass, which is over. ERR_UNSUPPORTED refuses the contender. */
+  bppsa_status (*judge)(void *context, double *residual);
+} bppsa_bench_work;
+
+enum { BPPSA_BENCH_METHOD = 80, BPPSA_BENCH_PHASE = 16 };
+
+/* One contender at a point, with a row of its own. */
+typedef struct {
+  bppsa_bench *bench;
+  char method[BPPSA_BENCH_METHOD], phase[BPPSA_BENCH_PHASE]; /* they name it; "" where a benchmark has only one */
+  void *context;                                             /* the benchmark's: its work and what its row says */
+  const bppsa_bench_work *work;                              /* NULL: the contender has a pass of its own */
+  const bppsa_device *device;                                /* whose clock times it */
+  bool recorded;                                             /* replayed as a recording */
+  bppsa_timed_work timed;                                    /* queued anew; or */
+  bppsa_bench_recording recording;
+  bppsa_contender contender; /* with the residual and the timing */
+} bppsa_bench_entrant;
+
+struct bppsa_bench_settings; /* cases/case.h */
+
+typedef struct {
+  const char *name;         /* "scan", as in `bppsa bench scan` */
+  const char *document;     /* what the document calls it; NULL: the name */
+  size_t session;           /* bytes of what the benchmark holds while it runs, zero at first */
+  double budget_s, quick_s; /* seconds of the rounds of one contender; in a quick run */
+  double bound;             /* results whose residual is smaller are right */
+  int memory_quarters;      /* of the available memory that are its limit where none is asked for; 0: it has no limit */
+  bool limits;              /* it needs to know what the machine can do at best */
+  bool one_thread;          /* it runs on one thread of the processor */
+  /* The members that name what has no row: "method", "phase", or another one for the point; NULL-terminated. NULL: nothing is
+   * ever left out. */
+  const char *const *names;
+  const bppsa_bench_column *columns;
+  bppsa_status (*prepare)(bppsa_bench *bench);                     /* what all points need */
+  bool (*put_members)(const bppsa_bench *bench, json_t *document); /* of the document, besides rows; NULL: none */
+  bppsa_status (*head)(const bppsa_bench *bench);                  /* prints the lines above the table */
+  bppsa_status (*enter)(bppsa_bench *bench, int64_t point,
+                        bool *more);                            /* the contenders of a point; *more: there is such a point */
+  bool (*put)(const bppsa_bench_entrant *entrant, json_t *row); /* the members of a row; false: out of memory */
+  void (*leave)(bppsa_bench *bench);                            /* frees what the point's contenders used; NULL: nothing */
+  void (*release)(bppsa_bench *bench);                          /* after `prepare`, also where it failed */
+  bppsa_status (*measure)(bppsa_bench *bench); /* instead of points: it makes rows and a table of its own, and counts them */
+} bppsa_bench_case;
+
+struct bppsa_bench {
+  const bppsa_bench_case *kind;
+  const bppsa_bench_request *request;
+  const struct bppsa_bench_settings *asked;
+  const bppsa_device *device; /* where it is measured */
+  const bppsa_device *host;   /* a processor with as many threads; the same as device unless that is a GPU */
+  bool gpu;
+  int64_t memory_limit;        /* bytes */
+  double deadline;             /* of the monotonic clock; 0: none */
+  bppsa_machine_limits limits; /* where the benchmark needs them */
+  bppsa_bench_report report;
+  json_t *left_out;
+  bppsa_bench_count_rows rows; /* what was measured so far */
+  char point[BPPSA_BENCH_METHOD];
+  int64_t count, capacity; /* of entrants */
+  bppsa_bench_entrant **entrants;
+  void *session;
+};
+
+/* Runs a benchmark. ERR_NUMERIC: rows are wrong; other ERR_* of its parts. */
+bppsa_status bppsa_bench_drive(const bppsa_bench_case *kind, const bppsa_bench_request *request,
+                               const struct bppsa_bench_settings *asked);
+
+/* ---- for `enter` ---- */
+
+/* Enters a pass that is queued anew, and verifies it. A pass that is refused is left out, and *entered (may be NULL) is false. */
+bppsa_status bppsa_bench_enter(bppsa_bench *bench, const bppsa_bench_work *work, const bppsa_device *device, void *context,
+                               const char *method, const char *phase, bool *entered);
+/* Enters the same as a recording of the GPU. One that cannot be recorded is left out. */
+bppsa_status bppsa_bench_enter_recording(bppsa_bench *bench, const bppsa_bench_work *work, void *context, const char *method,
+                                         const char *phase);
+/* Enters a contender with a verification and a pass of its own, whose contexts are the caller's. */
+bppsa_status bppsa_bench_enter_contender(bppsa_bench *bench, const bppsa_contender *contender, void *context, const char *method,
+                                         const char *phase);
+/* Names what has no row; the reason is the last error. "" for names that do not apply. */
+bppsa_status bppsa_bench_leave_out(bppsa_bench *bench, const char *method, const char *phase);
+
+#endif

@@ -1,0 +1,50 @@
+/* A benchmark's table for people: columns as data, each of which shows a member of a row's JSON object. */
+#ifndef BPPSA_BENCH_HARNESS_TABLE_H
+#define BPPSA_BENCH_HARNESS_TABLE_H
+
+#include "bench/harness/output.h"
+
+typedef enum {
+  BPPSA_COLUMN_TEXT = 0,
+  BPPSA_COLUMN_INTEGER,
+  BPPSA_COLUMN_REAL,     /* with `digits` behind the point */
+  BPPSA_COLUMN_EXPONENT, /* "1.2e-05" */
+  BPPSA_COLUMN_PERCENT,  /* "12%" */
+  BPPSA_COLUMN_SI,       /* "1.2 MFLOP": with a prefix and `unit` */
+  BPPSA_COLUMN_MARKED    /* as REAL, with a ~ where the row is noisy */
+} bppsa_column_kind;
+
+typedef struct {
+  const char *heading;
+  int width; /* a negative one is to the left, two spaces behind the column before */
+  bppsa_column_kind kind;
+  const char *key;  /* the member shown; "-" where it is missing or null */
+  const char *over; /* is divided by this member; NULL: by nothing */
+  double scale;     /* and multiplied by this; 0 stands for 1 */
+  int digits;
+  const char *unit;
+  /* Writes the cell instead, of whatever `context` is to the benchmark; returns text. NULL: the kind writes it. */
+  const char *(*write)(const void *context, const json_t *row, char *text, size_t size);
+} bppsa_bench_column;
+
+/* The columns of a timing, in milliseconds: median, minimum, maximum, repeats. */
+#define BPPSA_COLUMN_TIMES(median_width, other_width, count_width, places)                                                       \
+  {.heading = "median",                                                                                                          \
+   .width = (median_width),                                                                                                      \
+   .kind = BPPSA_COLUMN_MARKED,                                                                                                  \
+   .key = "median_s",                                                                                                            \
+   .scale = 1e3,                                                                                                                 \
+   .digits = (places)},                                                                                                          \
+      {.heading = "min", .width = (other_width), .kind = BPPSA_COLUMN_REAL, .key = "min_s", .scale = 1e3, .digits = (places)},   \
+      {.heading = "max", .width = (other_width), .kind = BPPSA_COLUMN_REAL, .key = "max_s", .scale = 1e3, .digits = (places)}, { \
+    .heading = "n", .width = (count_width), .kind = BPPSA_COLUMN_INTEGER, .key = "repeats"                                       \
+  }
+
+/* One row of a table; the list ends with a column without a heading. `end` stands behind the row. ERR_IO. */
+bppsa_status bppsa_bench_print_row(const bppsa_output *to, const bppsa_bench_column *columns, const void *context,
+                                   const json_t *row, const char *end);
+bppsa_status bppsa_bench_print_headings(const bppsa_output *to, const bppsa_bench_column *columns);
+/* The text columns whose members the object has, and the reason why it has no row. ERR_IO. */
+bppsa_status bppsa_bench_print_left_out(const bppsa_output *to, const bppsa_bench_column *columns, const json_t *object);
+
+#endif
