@@ -46,10 +46,10 @@ void bppsa_help_verb(FILE *out, const char *verb) {
 static void usage_text(const bppsa_option_use *use, char *text, size_t size) {
   const bppsa_option_info *info = bppsa_option_get(use->option);
   const char *metavar = use->metavar != NULL ? use->metavar : info->metavar;
-  size_t used = (size_t)snprintf(text, size, "  %s%s%s", info->name, metavar != NULL || info->choices != NULL ? " " : "",
+  size_t used = (size_t)snprintf(text, size, "  %s%s%s", info->name, metavar != NULL || info->kind == BPPSA_CHOICE ? " " : "",
                                  metavar != NULL ? metavar : "");
-  for (int i = 0; info->choices != NULL && info->choices[i] != NULL && used < size; ++i) {
-    used += (size_t)snprintf(text + used, size - used, "%s%s", i == 0 ? "" : "|", info->choices[i]);
+  for (int32_t i = 0; bppsa_option_choice(info, i) != NULL && used < size; ++i) {
+    used += (size_t)snprintf(text + used, size - used, "%s%s", i == 0 ? "" : "|", bppsa_option_choice(info, i));
   }
 }
 

@@ -2,18 +2,16 @@
 #include <float.h>
 
 #include "cli/options.h"
+#include "models/network_kind.h"
 
 #define SPAN(from, to) .least = (from), .most = (to)
 #define COUNT_EXPECTED "a whole number, 1 or more"
 #define COUNT32_EXPECTED "a whole number from 1 to 2147483647"
 
-static const char *const models[] = {"rnn", "gru", NULL};
 static const char *const nonlinearities[] = {"tanh", "relu", NULL};
 static const char *const losses[] = {"last", "all", NULL};
 static const char *const train_losses[] = {"last", "all", "mse", "mse-all", NULL};
 static const char *const inits[] = {"default", "orthogonal", NULL};
-static const char *const backwards[] = {"auto", "bp", "scan", NULL};
-static const char *const algorithms[] = {"auto", "linear", "blelloch", "chunked", NULL};
 static const char *const plans[] = {"estimate", "measure", NULL};
 static const char *const weight_gradients[] = {"in-order", "second-stream", NULL};
 static const char *const optimizers[] = {"adam", "sgd", "adamw", NULL};
@@ -30,13 +28,36 @@ static const char *const syncs[] = {"post", "eager", "eager-opt", NULL};
 static const char *const windows[] = {"iteration", "backward-forward", NULL};
 static const char *const contentions[] = {"port", "none", "network", NULL};
 
+/* ---- choices that other tables list ---- */
+
+/* The kinds of recurrent networks. */
+static const char *model(int32_t index) {
+  const bppsa_network_kind *kind;
+  for (int64_t i = 0; (kind = bppsa_network_kind_at(i)) != NULL; ++i) {
+    if (kind->cell != NULL && index-- == 0) {
+      return kind->name;
+    }
+  }
+  return NULL;
+}
+
+static const char *backward(int32_t index) {
+  return index <= (int32_t)BPPSA_BACKWARD_SCAN ? bppsa_backward_name((bppsa_backward)index) : NULL;
+}
+
+static const char *algorithm(int32_t index) {
+  return index < (int32_t)BPPSA_SCAN_ALGORITHMS ? bppsa_scan_algorithm_name((bppsa_scan_algorithm)index) : NULL;
+}
+
+/* ---- the table ---- */
+
 #define MILLION_EXPECTED "a whole number from 1 to 1000000"
 #define COST_EXPECTED "a number from 0 to 1e15"
 #define COST(metavar_, fallback_, help_)                                                                                         \
   BPPSA_REAL, BPPSA_GROUP_COSTS, metavar_, fallback_, help_, COST_EXPECTED, .low = 0, .high = 1e15
 
 static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
-    [BPPSA_OPTION_MODEL] = {"--model", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "rnn", "the network", .choices = models},
+    [BPPSA_OPTION_MODEL] = {"--model", BPPSA_CHOICE, BPPSA_GROUP_MODEL, NULL, "rnn", "the network", .listed = model},
     [BPPSA_OPTION_LAYERS] = {"--layers", BPPSA_INTEGER, BPPSA_GROUP_MODEL, "L", "1", "recurrent layers",
                              "a whole number from 1 to 1000", SPAN(1, 1000)},
     [BPPSA_OPTION_HIDDEN] = {"--hidden", BPPSA_INTEGER, BPPSA_GROUP_MODEL, "H", "20", "size of the hidden state",
@@ -84,9 +105,9 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
     [BPPSA_OPTION_NO_SHUFFLE] = {"--no-shuffle", BPPSA_FLAG, BPPSA_GROUP_DATA, NULL, NULL, "every epoch in the data's order",
                                  NULL, .choices = NULL},
     [BPPSA_OPTION_BACKWARD] = {"--backward", BPPSA_CHOICE, BPPSA_GROUP_GRADIENTS, NULL, "auto",
-                               "sequential back-propagation, a scan, or the fastest of these, see --plan", .choices = backwards},
+                               "sequential back-propagation, a scan, or the fastest of these, see --plan", .listed = backward},
     [BPPSA_OPTION_ALGORITHM] = {"--algorithm", BPPSA_CHOICE, BPPSA_GROUP_GRADIENTS, NULL, "auto",
-                                "how the scan computes, and implies a scan; auto: the fastest", .choices = algorithms},
+                                "how the scan computes, and implies a scan; auto: the fastest", .listed = algorithm},
     [BPPSA_OPTION_UP_LEVELS] = {"--up-levels", BPPSA_INTEGER, BPPSA_GROUP_GRADIENTS, "L", NULL,
                                 "up-sweep levels, then a linear middle; implies blelloch", "a whole number, 0 or more",
                                 SPAN(0, INT64_MAX), .otherwise = "all"},
@@ -331,6 +352,10 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
 
 static const char *const titles[BPPSA_GROUP_COUNT] = {"Model",       "Data",    "Gradients", "Training", "Costs",
                                                       "Measurement", "Machine", "Files",     "Output"};
+
+const char *bppsa_option_choice(const bppsa_option_info *info, int32_t index) {
+  return info->listed != NULL ? info->listed(index) : info->choices != NULL ? info->choices[index] : NULL;
+}
 
 const bppsa_option_info *bppsa_option_get(bppsa_option option) {
   return &table[option];

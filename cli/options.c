@@ -49,29 +49,30 @@ static bool parse_real(const char *text, double *value) {
 }
 
 /* "tanh or relu" */
-static const char *choices_text(const char *const *choices, char *text, size_t size) {
+static const char *choices_text(const bppsa_option_info *info, char *text, size_t size) {
   size_t used = 0;
   text[0] = '\0';
-  for (int i = 0; choices[i] != NULL && used < size; ++i) {
-    const char *between = i == 0 ? "" : choices[i + 1] == NULL ? " or " : ", ";
-    const int length = snprintf(text + used, size - used, "%s%s", between, choices[i]);
+  for (int32_t i = 0; bppsa_option_choice(info, i) != NULL && used < size; ++i) {
+    const char *between = i == 0 ? "" : bppsa_option_choice(info, i + 1) == NULL ? " or " : ", ";
+    const int length = snprintf(text + used, size - used, "%s%s", between, bppsa_option_choice(info, i));
     used += length > 0 ? (size_t)length : 0;
   }
   return text;
 }
 
 static bppsa_status parse_choice(const bppsa_option_info *info, const char *text, bppsa_option_value *value) {
-  for (int32_t i = 0; info->choices[i] != NULL; ++i) {
-    if (strcmp(info->choices[i], text) == 0) {
+  const char *choices[BPPSA_OPTION_CHOICES + 1] = {NULL};
+  for (int32_t i = 0; i < BPPSA_OPTION_CHOICES && bppsa_option_choice(info, i) != NULL; ++i) {
+    choices[i] = bppsa_option_choice(info, i);
+    if (strcmp(choices[i], text) == 0) {
       value->choice = i;
-      value->text = info->choices[i];
+      value->text = choices[i];
       return BPPSA_OK;
     }
   }
   char expected[160], hint[96];
   return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: '%s', expected %s%s", info->name, text,
-                    choices_text(info->choices, expected, sizeof expected),
-                    bppsa_suggestion(text, info->choices, hint, sizeof hint));
+                    choices_text(info, expected, sizeof expected), bppsa_suggestion(text, choices, hint, sizeof hint));
 }
 
 bppsa_status bppsa_option_parse(bppsa_option option, const char *text, bppsa_option_value *value) {
@@ -165,7 +166,7 @@ static bppsa_status parse_argument(const char *command, const bppsa_option_use *
     if (*position + 1 >= argc || strncmp(argv[*position + 1], "--", 2) == 0) {
       char expected[160];
       return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: value missing, expected %s", info->name,
-                        info->choices != NULL ? choices_text(info->choices, expected, sizeof expected) : info->expected);
+                        info->kind == BPPSA_CHOICE ? choices_text(info, expected, sizeof expected) : info->expected);
     }
     value = argv[++*position];
   }

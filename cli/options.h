@@ -166,15 +166,16 @@ typedef struct {
   const char *name; /* "--seq-len" */
   bppsa_option_kind kind;
   bppsa_option_group group;
-  const char *metavar;        /* "T"; of a choice NULL: its choices */
-  const char *fallback;       /* the default as it would be typed, or NULL: none */
-  const char *help;           /* a line */
-  const char *expected;       /* "a whole number, 1 or more"; of a choice NULL */
-  const char *const *choices; /* NULL-terminated */
-  int64_t least, most;        /* the range of an integer, or of a size in bytes */
-  double low, high;           /* the range of a real; both ends are allowed */
-  const char *otherwise;      /* what applies without the option, in words, where there is no fallback; or NULL */
-  bppsa_path_use path;        /* of a text */
+  const char *metavar;                  /* "T"; of a choice NULL: its choices */
+  const char *fallback;                 /* the default as it would be typed, or NULL: none */
+  const char *help;                     /* a line */
+  const char *expected;                 /* "a whole number, 1 or more"; of a choice NULL */
+  const char *const *choices;           /* NULL-terminated; of a choice that another table lists NULL */
+  int64_t least, most;                  /* the range of an integer, or of a size in bytes */
+  double low, high;                     /* the range of a real; both ends are allowed */
+  const char *otherwise;                /* what applies without the option, in words, where there is no fallback; or NULL */
+  bppsa_path_use path;                  /* of a text */
+  const char *(*listed)(int32_t index); /* the choice of that number in the other table, NULL behind the last one */
 } bppsa_option_info;
 
 /* An option a command takes. A list of them ends with .option = BPPSA_OPTION_COUNT. */
@@ -197,6 +198,9 @@ typedef struct {
 } bppsa_option_value;
 
 const bppsa_option_info *bppsa_option_get(bppsa_option option);
+/* The option's choice of that number from 0, NULL behind the last one. */
+const char *bppsa_option_choice(const bppsa_option_info *info, int32_t index);
+enum { BPPSA_OPTION_CHOICES = 32 }; /* more than any option has */
 /* What a command does with the path of an option. */
 bppsa_path_use bppsa_option_path(const bppsa_option_use *use);
 const char *bppsa_option_group_title(bppsa_option_group group);

@@ -5,17 +5,17 @@
 #include "bench/harness/machine.h"
 #include "core/file.h"
 
-static bppsa_status parse_levels(const char *text, int64_t *levels) {
+static bppsa_status parse_levels(const char *text, bppsa_scan_method *scan) {
   bppsa_option_value number;
   if (strcmp(text, "auto") == 0) {
-    *levels = BPPSA_FLOPS_AUTO;
+    *scan = bppsa_scan_method_of(BPPSA_SCAN_AUTO);
     return BPPSA_OK;
   }
   if (bppsa_option_parse(BPPSA_OPTION_UP_LEVELS, text, &number) != BPPSA_OK) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--up-levels: '%s', expected %s", text,
                       bppsa_option_get(BPPSA_OPTION_LEVELS)->expected);
   }
-  *levels = number.integer;
+  *scan = (bppsa_scan_method){.algorithm = BPPSA_SCAN_BLELLOCH, .up_levels = number.integer};
   return BPPSA_OK;
 }
 
@@ -40,7 +40,7 @@ static bppsa_status take_options(const bppsa_cli *cli, bppsa_flops_request *requ
                                    .assumed_limit = (int64_t)(0.75 * (double)bppsa_machine_memory())};
   BPPSA_TRY(bppsa_dtype_parse(dtype->text, &request->dtype));
   request->convert_weights = dtype->given;
-  return parse_levels(bppsa_cli_value(cli, BPPSA_OPTION_LEVELS)->text, &request->up_levels);
+  return parse_levels(bppsa_cli_value(cli, BPPSA_OPTION_LEVELS)->text, &request->scan);
 }
 
 static bppsa_status draw(const bppsa_cli *cli, const bppsa_flops *flops) {

@@ -103,7 +103,7 @@ bppsa_status bppsa_make_figure10(bppsa_figures *f, const bppsa_figure *figure, b
   bppsa_flops unpruned = {0}, counted[PATTERNS] = {{.count = 0}, {.count = 0}};
   (void)figure;
   request.network = "vgg11";
-  request.up_levels = 2;
+  request.scan = (bppsa_scan_method){.algorithm = BPPSA_SCAN_BLELLOCH, .up_levels = 2};
   request.assumed_limit = bppsa_machine_memory() / 4 * 3;
   bppsa_text_add(&made->csv, "pattern,phase,op,mkn,flops,critical,result\n");
   bppsa_status status = bppsa_flops_count(&request, &unpruned);

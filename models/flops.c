@@ -255,12 +255,7 @@ static void find_critical(bppsa_flops *f) {
 
 static bppsa_scan_config scan_config(const bppsa_flops_request *request, const bppsa_flops *f) {
   bppsa_scan_config config = bppsa_scan_config_default();
-  if (request->up_levels == BPPSA_FLOPS_AUTO) {
-    config.method.algorithm = BPPSA_SCAN_AUTO;
-  } else {
-    config.method.algorithm = BPPSA_SCAN_BLELLOCH;
-    config.method.up_levels = request->up_levels;
-  }
+  config.method = request->scan;
   config.element = BPPSA_ELEMENT_CSR;
   config.jacobians = f->count;
   config.dim = bppsa_cnn_size(&f->network.layers, f->count);
@@ -310,7 +305,7 @@ static bppsa_status count_samples(const bppsa_model *model, bppsa_scan_config co
 
 static bppsa_status count_patterns(const bppsa_flops_request *request, const bppsa_model *model, bppsa_flops *f) {
   bppsa_scan_config config = scan_config(request, f), automatic = config;
-  automatic.method.algorithm = BPPSA_SCAN_AUTO;
+  automatic.method = bppsa_scan_method_of(BPPSA_SCAN_AUTO);
   BPPSA_TRY(bppsa_scan_plan_create(&automatic, &f->automatic));
   if (config.method.algorithm == BPPSA_SCAN_AUTO) { /* a run knows these patterns only, so auto chooses by them */
     config.method.algorithm = BPPSA_SCAN_BLELLOCH;
@@ -405,7 +400,7 @@ static bppsa_status count_network(const bppsa_flops_request *request, bppsa_flop
 
 bppsa_flops_request bppsa_flops_request_default(void) {
   return (bppsa_flops_request){
-      .method = BPPSA_PRUNE_CLASS_UNIFORM, .batch = 1, .up_levels = BPPSA_FLOPS_AUTO, .dtype = BPPSA_F32};
+      .method = BPPSA_PRUNE_CLASS_UNIFORM, .batch = 1, .scan = bppsa_scan_method_of(BPPSA_SCAN_AUTO), .dtype = BPPSA_F32};
 }
 
 static bppsa_status open_and_count(const bppsa_flops_request *request, bppsa_flops *f) {

@@ -10,8 +10,6 @@
 #include "models/network.h"
 #include "scan/work.h"
 
-enum { BPPSA_FLOPS_AUTO = -1 }; /* up-levels: the number that auto would choose */
-
 /* Paths and names are borrowed and must outlive the counts. */
 typedef struct {
   const char *network; /* a kind's name or the path of a network's file */
@@ -19,17 +17,17 @@ typedef struct {
   const char *weights; /* path of a safetensors file, or NULL: random ones by the seed */
   double prune;        /* fraction of the weights that is pruned, 0 .. 1 */
   bppsa_prune_method method;
-  uint64_t seed;         /* of random weights, and of an image where none is given */
-  bool values;           /* patterns of a batch's values (flops.c), not those guaranteed */
-  const char *input;     /* with `values`: path of the images [B,C,H,W] as NPY, or NULL: one of random numbers */
-  const char *labels;    /* with `values`: path of int64 labels [B], which are checked, or NULL */
-  int64_t batch;         /* samples whose products are held */
-  int64_t up_levels;     /* >= 0, or BPPSA_FLOPS_AUTO */
-  bool input_grad;       /* the step to the input's gradient too */
-  bppsa_dtype dtype;     /* of Jacobians and products */
-  bool convert_weights;  /* convert a file's weights to that type before their values are counted */
-  int64_t memory_limit;  /* bytes of patterns and held products; 0: no limit was asked for */
-  int64_t assumed_limit; /* the limit on bytes of patterns and of a model where no limit was asked for */
+  uint64_t seed;          /* of random weights, and of an image where none is given */
+  bool values;            /* patterns of a batch's values (flops.c), not those guaranteed */
+  const char *input;      /* with `values`: path of the images [B,C,H,W] as NPY, or NULL: one of random numbers */
+  const char *labels;     /* with `values`: path of int64 labels [B], which are checked, or NULL */
+  int64_t batch;          /* samples whose products are held */
+  bppsa_scan_method scan; /* blelloch with this number of up-levels, or auto */
+  bool input_grad;        /* the step to the input's gradient too */
+  bppsa_dtype dtype;      /* of Jacobians and products */
+  bool convert_weights;   /* convert a file's weights to that type before their values are counted */
+  int64_t memory_limit;   /* bytes of patterns and held products; 0: no limit was asked for */
+  int64_t assumed_limit;  /* the limit on bytes of patterns and of a model where no limit was asked for */
 } bppsa_flops_request;
 
 /* No pruning (method class-uniform), seed 0, guaranteed patterns, batch 1, up-levels by auto, f32. The caller sets network and

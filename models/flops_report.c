@@ -310,7 +310,7 @@ void bppsa_flops_text(const bppsa_flops *net, bppsa_text *text) {
 }
 
 void bppsa_flops_plan_text(const bppsa_flops *net, bppsa_text *text) {
-  const bppsa_chosen chosen = net->request.up_levels == BPPSA_FLOPS_AUTO ? BPPSA_CHOSEN_BY_ESTIMATE : BPPSA_CHOSEN_BY_OPTION;
+  const bppsa_chosen chosen = net->request.scan.algorithm == BPPSA_SCAN_AUTO ? BPPSA_CHOSEN_BY_ESTIMATE : BPPSA_CHOSEN_BY_OPTION;
   const bppsa_scan_config *config = bppsa_scan_plan_config(net->plan);
   char words[BPPSA_CHOSEN_TEXT];
   bppsa_text_add(text, "%s: %s, %" PRId64 " elements, %s weights, B %" PRId64 ", %s; FLOPs a sample\n", net->request.network,

@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/options.h"
 #include "core/status.h"
+#include "models/network_kind.h"
 #include "scan/method.h"
 
 static bppsa_status parse(bppsa_option option, const char *text, bppsa_option_value *value) {
@@ -18,7 +19,12 @@ static void test_table(void **state) {
     assert_int_equal(strncmp(info->name, "--", 2), 0);
     assert_non_null(info->help);
     assert_true(info->kind == BPPSA_FLAG || info->kind == BPPSA_CHOICE || info->expected != NULL);
-    assert_true((info->kind == BPPSA_CHOICE) == (info->choices != NULL));
+    assert_true((info->kind == BPPSA_CHOICE) == (bppsa_option_choice(info, 0) != NULL));
+    int32_t choices = 0;
+    while (bppsa_option_choice(info, choices) != NULL) {
+      ++choices;
+    }
+    assert_true(choices < BPPSA_OPTION_CHOICES);
     bppsa_option_value value;
     if (info->fallback != NULL) {
       assert_int_equal(parse((bppsa_option)i, info->fallback, &value), BPPSA_OK);
@@ -26,20 +32,29 @@ static void test_table(void **state) {
   }
 }
 
-/* The choices of --algorithm are the algorithms of the table of scan/algorithm.c, in its order; those of --backward likewise. */
+/* The choices of --algorithm are the algorithms of the table of scan/algorithm.c, in its order; those of --backward and --model
+ * likewise. */
 static void test_methods(void **state) {
   (void)state;
-  const char *const *algorithms = bppsa_option_get(BPPSA_OPTION_ALGORITHM)->choices;
-  const char *const *backwards = bppsa_option_get(BPPSA_OPTION_BACKWARD)->choices;
+  const bppsa_option_info *algorithms = bppsa_option_get(BPPSA_OPTION_ALGORITHM), *models = bppsa_option_get(BPPSA_OPTION_MODEL);
+  const bppsa_option_info *backwards = bppsa_option_get(BPPSA_OPTION_BACKWARD);
   for (int a = 0; a < BPPSA_SCAN_ALGORITHMS; ++a) {
-    assert_non_null(algorithms[a]);
-    assert_string_equal(algorithms[a], bppsa_scan_algorithm_name((bppsa_scan_algorithm)a));
+    assert_non_null(bppsa_option_choice(algorithms, a));
+    assert_string_equal(bppsa_option_choice(algorithms, a), bppsa_scan_algorithm_name((bppsa_scan_algorithm)a));
   }
-  assert_null(algorithms[BPPSA_SCAN_ALGORITHMS]);
+  assert_null(bppsa_option_choice(algorithms, BPPSA_SCAN_ALGORITHMS));
   for (int b = BPPSA_BACKWARD_AUTO; b <= BPPSA_BACKWARD_SCAN; ++b) {
-    assert_string_equal(backwards[b], bppsa_backward_name((bppsa_backward)b));
+    assert_string_equal(bppsa_option_choice(backwards, b), bppsa_backward_name((bppsa_backward)b));
   }
-  assert_null(backwards[BPPSA_BACKWARD_SCAN + 1]);
+  assert_null(bppsa_option_choice(backwards, BPPSA_BACKWARD_SCAN + 1));
+  int32_t recurrent = 0;
+  for (int64_t i = 0; bppsa_network_kind_at(i) != NULL; ++i) {
+    const bppsa_network_kind *kind = bppsa_network_kind_at(i);
+    if (kind->cell != NULL) {
+      assert_string_equal(bppsa_option_choice(models, recurrent++), kind->name);
+    }
+  }
+  assert_null(bppsa_option_choice(models, recurrent));
 }
 
 /* A name means one thing to a command; two commands may mean different things by it. */

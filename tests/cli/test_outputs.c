@@ -120,9 +120,9 @@ static void compose(const bppsa_command *command, bppsa_option but, char *line, 
     char value[32];
     snprintf(value, sizeof value, "x%d", (int)use->option);
     used += (size_t)snprintf(line + used, size - used, " %s %s", info->name,
-                             info->kind == BPPSA_TEXT ? value
-                             : info->choices != NULL  ? info->choices[0]
-                                                      : "1");
+                             info->kind == BPPSA_TEXT     ? value
+                             : info->kind == BPPSA_CHOICE ? bppsa_option_choice(info, 0)
+                                                          : "1");
     assert_true(used < size);
   }
 }

@@ -22,7 +22,7 @@ static void test_document(void **state) {
   bppsa_text text = {0};
   char words[BPPSA_FLOPS_CONCLUSION];
   request.prune = 0.9;
-  request.up_levels = 2;
+  request.scan = (bppsa_scan_method){.algorithm = BPPSA_SCAN_BLELLOCH, .up_levels = 2};
   assert_int_equal(bppsa_flops_count(&request, &flops), BPPSA_OK);
   assert_true(flops.pruned && flops.count == 10);
   json_t *document = bppsa_flops_json(&flops);
