@@ -21,17 +21,22 @@
 enum { ITERATIONS = 300, WINDOW = 20, WINDOWS = ITERATIONS / WINDOW, SEQ_LEN = 1000, BATCH = 16, HIDDEN = 20 };
 static const double learning_rate = 3e-4;
 
-typedef struct {
-  const char *name;
-  bppsa_gradient_method gradients;
-} method;
+/* BP is method 0; method m is the scan by algorithm m of scan/algorithm.h, where number 0 is auto. */
+enum { METHODS = BPPSA_SCAN_ALGORITHMS, BP = BPPSA_SCAN_AUTO, FORWARD = 0, BACKWARD, UPDATE, ALL, PHASES };
 
-static const method methods[] = {{"bp", {BPPSA_BACKWARD_BP, {BPPSA_SCAN_AUTO, -1, 0}}},
-                                 {"linear", {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_LINEAR, -1, 0}}},
-                                 {"blelloch", {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_BLELLOCH, -1, 0}}},
-                                 {"chunked", {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_CHUNKED, -1, 0}}}};
+static const char *name_of(int m) {
+  return m == BP ? bppsa_backward_name(BPPSA_BACKWARD_BP) : bppsa_scan_algorithm_name((bppsa_scan_algorithm)m);
+}
 
-enum { METHODS = sizeof methods / sizeof *methods, BP = 0, FORWARD = 0, BACKWARD, UPDATE, ALL, PHASES };
+static bppsa_gradient_method method_of(int m) {
+  return m == BP ? (bppsa_gradient_method){.backward = BPPSA_BACKWARD_BP}
+                 : (bppsa_gradient_method){BPPSA_BACKWARD_SCAN, bppsa_scan_method_of((bppsa_scan_algorithm)m)};
+}
+
+/* Linear is BP under another name. */
+static bool is_linear(int m) {
+  return m != BP && bppsa_scan_algorithm_is_bp((bppsa_scan_algorithm)m);
+}
 
 /* One method's run. */
 typedef struct {
@@ -50,13 +55,13 @@ typedef struct {
   float x[SEQ_LEN * BATCH], seed[BATCH * 10];
 } batch;
 
-static bppsa_status create(const method *m, const bppsa_device *device, curve *c) {
+static bppsa_status create(int m, const bppsa_device *device, curve *c) {
   bppsa_recurrent_config config = bppsa_recurrent_config_default();
   config.seq_len = SEQ_LEN;
   config.batch = BATCH;
   config.hidden = HIDDEN;
-  config.method = m->gradients;
-  c->name = m->name;
+  config.method = method_of(m);
+  c->name = name_of(m);
   BPPSA_TRY(bppsa_recurrent_create(&config, &bppsa_rnn_cell, device, &c->model));
   BPPSA_TRY(bppsa_recurrent_init(c->model, BPPSA_INIT_DEFAULT, 0));
   bppsa_optimizer_config adam = bppsa_optimizer_config_default();
@@ -91,7 +96,7 @@ static bppsa_status step(curve *c, int iteration, batch *b, const bppsa_device *
 /* All methods take turns in every iteration, on the same batch, so that other load on the machine affects them alike. */
 static bppsa_status run(const bppsa_device *device, const bppsa_dataset *data, batch *b, curve *curves) {
   for (int m = 0; m < METHODS; ++m) {
-    BPPSA_TRY(create(&methods[m], device, &curves[m]));
+    BPPSA_TRY(create(m, device, &curves[m]));
   }
   const bppsa_view x = bppsa_view_make(b->x, BPPSA_F32, 3, (int64_t[]){SEQ_LEN, BATCH, 1});
   bppsa_shuffle(0, 1, data->samples, b->order);
@@ -140,7 +145,7 @@ static double median_ms(const curve *c, int phase) {
 static void print_curves(const curve *curves) {
   printf("Training loss, mean over %d iterations\n\n  iterations", WINDOW);
   for (int m = 0; m < METHODS; ++m) {
-    printf("%12s", methods[m].name);
+    printf("%12s", name_of(m));
   }
   printf("\n");
   for (int w = 0; w < WINDOWS; ++w) {
@@ -159,7 +164,7 @@ static void print_curves(const curve *curves) {
       at = d > most ? i : at;
       most = d > most ? d : most;
     }
-    printf("  %-10s%9.2e", methods[m].name, most);
+    printf("  %-10s%9.2e", name_of(m), most);
     if (most > 0) {
       printf("  (iteration %d)\n", at + 1);
     } else {
@@ -178,7 +183,7 @@ static void print_times(const curve *curves) {
       bppsa_timing_median_ms(&curves[m].timing[phase], 3, text[phase]);
       noisy = noisy || curves[m].timing[phase].noisy;
     }
-    printf("  %-9s%9s%10s%9s%8s%13.2fx\n", methods[m].name, text[FORWARD], text[BACKWARD], text[UPDATE], text[ALL],
+    printf("  %-9s%9s%10s%9s%8s%13.2fx\n", name_of(m), text[FORWARD], text[BACKWARD], text[UPDATE], text[ALL],
            median_ms(&curves[m], BACKWARD) / median_ms(&curves[BP], BACKWARD));
   }
   if (noisy) {
@@ -193,14 +198,10 @@ static void print_times(const curve *curves) {
       continue;
     }
     const double flops = 1e-6 * BATCH * (double)(t->mm_flops + t->mv_flops);
-    bp = methods[m].gradients.scan.algorithm == BPPSA_SCAN_LINEAR ? flops : bp;
-    printf("  %-9s%10lld%10lld%21.1f%9.1f%29lld\n", methods[m].name, (long long)(t->mm - t->dead), (long long)t->mv, flops,
-           flops / bp, (long long)t->critical_steps);
+    bp = is_linear(m) ? flops : bp;
+    printf("  %-9s%10lld%10lld%21.1f%9.1f%29lld\n", name_of(m), (long long)(t->mm - t->dead), (long long)t->mv, flops, flops / bp,
+           (long long)t->critical_steps);
   }
-}
-
-static bool is_linear(int m) {
-  return methods[m].gradients.backward == BPPSA_BACKWARD_SCAN && methods[m].gradients.scan.algorithm == BPPSA_SCAN_LINEAR;
 }
 
 /* Which method is the fastest, and the fastest of those that break the chain of steps. Linear is not compared: it is BP. */
@@ -220,11 +221,10 @@ static void print_fastest(const curve *curves, int threads) {
   }
   const int winner = which[fastest], parallel = which[1 + bppsa_timing_fastest(count - 1, compared + 1)];
   printf("  Fastest here: %s, %.3f ms per iteration. The fastest that breaks the chain of steps is %s: %.3f ms, BP: %.3f ms.\n",
-         methods[winner].name, median_ms(&curves[winner], ALL), methods[parallel].name, median_ms(&curves[parallel], ALL),
+         name_of(winner), median_ms(&curves[winner], ALL), name_of(parallel), median_ms(&curves[parallel], ALL),
          median_ms(&curves[BP], ALL));
   if (winner == BP) {
-    printf("  The FLOPs that Blelloch and chunked add are more than %d thread%s can buy back.\n", threads,
-           threads == 1 ? "" : "s");
+    printf("  The FLOPs that the parallel scans add are more than %d thread%s can buy back.\n", threads, threads == 1 ? "" : "s");
   } else {
     printf("  It does more FLOPs than BP, and its shorter chain pays for them on %d threads.\n", threads);
   }
@@ -247,10 +247,10 @@ static void print_verdict(const curve *curves, int threads) {
   printf("  Linear is BP under another name: both do %lld dependent mat-vecs a sample, shared by the samples of a batch, and a\n"
          "  difference between their times is none between methods. %c%s multiplies H x H matrices (H = %d) to break that\n"
          "  chain and does %.1f times BP's FLOPs for the gradients between steps.\n",
-         (long long)l->critical_steps, methods[shortest].name[0] - 'a' + 'A', methods[shortest].name + 1, HIDDEN, work);
+         (long long)l->critical_steps, name_of(shortest)[0] - 'a' + 'A', name_of(shortest) + 1, HIDDEN, work);
   printf("  With a worker for every product, the chain would be %lld steps (%s) instead of %lld, and %.4f MFLOP long instead\n"
          "  of %.4f MFLOP: %.0f times shorter in steps, %.1f times in FLOPs, because its steps are matrix products.\n",
-         (long long)s->critical_steps, methods[shortest].name, (long long)l->critical_steps, 1e-6 * (double)s->critical_flops,
+         (long long)s->critical_steps, name_of(shortest), (long long)l->critical_steps, 1e-6 * (double)s->critical_flops,
          1e-6 * (double)l->critical_flops, (double)l->critical_steps / (double)s->critical_steps,
          (double)l->critical_flops / (double)s->critical_flops);
 }
@@ -267,7 +267,7 @@ static int write_csv(const char *directory, const curve *curves) {
   for (int m = 0; m < METHODS; ++m) {
     for (int w = 0; w < WINDOWS; ++w) {
       const curve *c = &curves[m];
-      fprintf(file, "%s,%d,%.6f,%.9g,%.6f,%.6f,%.6f\n", methods[m].name, (w + 1) * WINDOW, c->seconds[(w + 1) * WINDOW - 1],
+      fprintf(file, "%s,%d,%.6f,%.9g,%.6f,%.6f,%.6f\n", name_of(m), (w + 1) * WINDOW, c->seconds[(w + 1) * WINDOW - 1],
               window_mean(c, w), median_ms(c, FORWARD), median_ms(c, BACKWARD), median_ms(c, UPDATE));
     }
   }

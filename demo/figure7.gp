@@ -12,6 +12,7 @@ set datafile separator ","
 methods = system("awk -F, 'NR > 1 && !seen[$1]++ { printf \"%s \", $1 }' '" . data . "'")
 count = words(methods)
 array colours[4] = ["#b2182b", "#2166ac", "#1b7837", "#e08214"]
+colour(i) = colours[1 + (i - 1) % 4]
 set multiplot layout 1,2
 set grid lc rgb "#dddddd"
 set border 3
@@ -22,7 +23,7 @@ set xlabel "seconds"
 set ylabel "cross-entropy, mean of 20 iterations"
 set key bottom left
 plot for [i = 1:count] data using (stringcolumn(1) eq word(methods, i) ? column(3) : NaN):4 every ::1 \
-  with linespoints lc rgb colours[i] lw 2 pt 6 ps 0.6 title word(methods, i)
+  with linespoints lc rgb colour(i) lw 2 pt 6 ps 0.6 title word(methods, i)
 
 set title "Time of one iteration (median)"
 set xlabel ""

@@ -7,14 +7,22 @@
 #include "core/clock.h"
 #include "figures/dataset.h"
 #include "figures/keep.h"
-#include "figures/measured.h"
 #include "train/loss.h"
 
-const bppsa_bench_method bppsa_lockstep_methods[BPPSA_LOCKSTEP_METHODS] = {BPPSA_BENCH_BP, BPPSA_BENCH_BLELLOCH,
-                                                                           BPPSA_BENCH_CHUNKED};
 const double bppsa_lockstep_rate = 3e-4;
 
 enum { METHODS = BPPSA_LOCKSTEP_METHODS, WINDOW = BPPSA_LOCKSTEP_WINDOW };
+
+/* ---- methods ---- */
+
+const char *bppsa_lockstep_name(int method) {
+  return method == 0 ? bppsa_backward_name(BPPSA_BACKWARD_BP) : bppsa_scan_algorithm_name(bppsa_measured_parallel(method - 1));
+}
+
+static bppsa_gradient_method method_of(int method) {
+  return method == 0 ? (bppsa_gradient_method){.backward = BPPSA_BACKWARD_BP}
+                     : (bppsa_gradient_method){BPPSA_BACKWARD_SCAN, bppsa_scan_method_of(bppsa_measured_parallel(method - 1))};
+}
 
 /* ---- data ---- */
 
@@ -68,7 +76,8 @@ static void end_runners(bppsa_lockstep *t) {
 static bppsa_status begin_runners(bppsa_lockstep *t) {
   for (int m = 0; m < METHODS; ++m) {
     bppsa_lockstep_runner *r = &t->runners[m];
-    const bppsa_recurrent_config config = bppsa_bench_config(&t->config, bppsa_lockstep_methods[m]);
+    bppsa_recurrent_config config = t->config;
+    config.method = method_of(m);
     bppsa_optimizer_config adam = bppsa_optimizer_config_default();
     adam.lr = bppsa_lockstep_rate;
     memset(r->seconds, 0, (size_t)t->windows * sizeof *r->seconds);

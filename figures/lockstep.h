@@ -4,12 +4,14 @@
 #define BPPSA_FIGURES_LOCKSTEP_H
 
 #include "figures/figure.h"
+#include "figures/measured.h"
 #include "train/optimizer.h"
 #include "train/trainer.h"
 
-enum { BPPSA_LOCKSTEP_METHODS = 3, BPPSA_LOCKSTEP_WINDOW = 20 };
-extern const bppsa_bench_method bppsa_lockstep_methods[BPPSA_LOCKSTEP_METHODS]; /* BP is the first */
-extern const double bppsa_lockstep_rate;                                        /* Adam's learning rate */
+/* BP, then the parallel scans. */
+enum { BPPSA_LOCKSTEP_METHODS = 1 + BPPSA_MEASURED_PARALLEL, BPPSA_LOCKSTEP_WINDOW = 20 };
+const char *bppsa_lockstep_name(int method); /* "bp" */
+extern const double bppsa_lockstep_rate;     /* Adam's learning rate */
 
 typedef struct {
   bppsa_model *model;

@@ -1,11 +1,53 @@
 #include "figures/measured.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/rounds.h"
+#include "scan/method.h"
 
-const char *const bppsa_measured_methods[BPPSA_MEASURED_METHODS] = {"bp", "linear", "blelloch", "chunked", "auto", "pytorch"};
+/* ---- methods ---- */
+
+const char *bppsa_measured_method(int index) {
+  enum { FIRST = BPPSA_SCAN_AUTO + 1, LAST = BPPSA_SCAN_ALGORITHMS - 1 };
+  return index == 0                      ? bppsa_backward_name(BPPSA_BACKWARD_BP)
+         : index + FIRST - 1 <= LAST     ? bppsa_scan_algorithm_name((bppsa_scan_algorithm)(index + FIRST - 1))
+         : index + FIRST - 1 == LAST + 1 ? bppsa_scan_algorithm_name(BPPSA_SCAN_AUTO)
+                                         : "pytorch";
+}
+
+static bool is_parallel(bppsa_scan_algorithm algorithm) {
+  return algorithm != BPPSA_SCAN_AUTO && !bppsa_scan_algorithm_is_bp(algorithm);
+}
+
+bppsa_scan_algorithm bppsa_measured_parallel(int index) {
+  int algorithm = 0;
+  while (!is_parallel((bppsa_scan_algorithm)algorithm) || index-- > 0) {
+    ++algorithm;
+  }
+  return (bppsa_scan_algorithm)algorithm;
+}
+
+bool bppsa_measured_is_parallel(const char *method) {
+  for (int i = 0; method != NULL && i < BPPSA_MEASURED_PARALLEL; ++i) {
+    if (strcmp(method, bppsa_scan_algorithm_name(bppsa_measured_parallel(i))) == 0) {
+      return true;
+    }
+  }
+  return false;
+}
+
+const char *bppsa_measured_parallel_text(char *text, size_t size) {
+  size_t used = 0;
+  for (int i = 0; i < BPPSA_MEASURED_PARALLEL && used < size; ++i) {
+    const char *between = i == 0 ? "" : i + 1 == BPPSA_MEASURED_PARALLEL ? " and " : ", ";
+    used += (size_t)snprintf(text + used, size - used, "%s%s", between, bppsa_scan_algorithm_name(bppsa_measured_parallel(i)));
+  }
+  return text;
+}
+
+/* ---- rows ---- */
 
 int64_t bppsa_measured_integer(const json_t *row, const char *key) {
   return json_integer_value(json_object_get(row, key));
@@ -65,9 +107,14 @@ bool bppsa_measured_noisy(const json_t *rows, int64_t seq_len, int64_t batch, co
 }
 
 double bppsa_measured_best_scan(const json_t *rows, int64_t seq_len, int64_t batch, bool *noisy) {
-  *noisy = bppsa_measured_noisy(rows, seq_len, batch, "blelloch") || bppsa_measured_noisy(rows, seq_len, batch, "chunked");
-  return fmin(bppsa_measured_iteration(rows, seq_len, batch, "blelloch", "median_s"), /* fmin ignores NaN */
-              bppsa_measured_iteration(rows, seq_len, batch, "chunked", "median_s"));
+  double best = NAN;
+  *noisy = false;
+  for (int i = 0; i < BPPSA_MEASURED_PARALLEL; ++i) {
+    const char *method = bppsa_scan_algorithm_name(bppsa_measured_parallel(i));
+    *noisy = *noisy || bppsa_measured_noisy(rows, seq_len, batch, method);
+    best = fmin(best, bppsa_measured_iteration(rows, seq_len, batch, method, "median_s")); /* fmin ignores NaN */
+  }
+  return best;
 }
 
 /* Does the row have all fields that the tables need? */

@@ -3,10 +3,20 @@
 #define BPPSA_FIGURES_MEASURED_H
 
 #include "core/json.h"
+#include "scan/algorithm.h"
 
-/* Number of methods in the tables; "pytorch" has rows only if bench/rivals added them. */
-enum { BPPSA_MEASURED_METHODS = 6 };
-extern const char *const bppsa_measured_methods[BPPSA_MEASURED_METHODS];
+/* The methods in the tables: "bp", the algorithms of a scan (scan/algorithm.h) with auto as the last one, and "pytorch", which has
+ * rows only if bench/rivals added them. */
+enum { BPPSA_MEASURED_METHODS = BPPSA_SCAN_ALGORITHMS + 2 };
+const char *bppsa_measured_method(int index);
+
+/* A parallel scan breaks the chain of steps: every algorithm but auto and the one that is BP itself. There are so many: */
+enum { BPPSA_MEASURED_PARALLEL = BPPSA_SCAN_ALGORITHMS - 2 };
+bppsa_scan_algorithm bppsa_measured_parallel(int index);
+bool bppsa_measured_is_parallel(const char *method);
+/* "blelloch and chunked": the names of all parallel scans. Returns text. */
+const char *bppsa_measured_parallel_text(char *text, size_t size);
+#define BPPSA_MEASURED_TEXT 120
 
 int64_t bppsa_measured_integer(const json_t *row, const char *key);
 bool bppsa_measured_is(const json_t *row, const char *key, const char *expected);
@@ -18,7 +28,7 @@ double bppsa_measured_median(const json_t *rows, int64_t seq_len, int64_t batch,
 double bppsa_measured_iteration(const json_t *rows, int64_t seq_len, int64_t batch, const char *method, const char *key);
 /* Whether the row of the forward pass or the row of the backward pass is noisy. */
 bool bppsa_measured_noisy(const json_t *rows, int64_t seq_len, int64_t batch, const char *method);
-/* The smaller of the medians of blelloch and chunked, in seconds. *noisy: whether one of their rows is noisy. */
+/* The smallest of the medians of the parallel scans, in seconds. *noisy: whether one of their rows is noisy. */
 double bppsa_measured_best_scan(const json_t *rows, int64_t seq_len, int64_t batch, bool *noisy);
 
 /* Checks that every row has the fields that the tables need. option, path: where the rows come from, for messages. ERR_FORMAT. */

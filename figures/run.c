@@ -10,6 +10,7 @@
 #include "figures/keep.h"
 #include "figures/measured.h"
 #include "figures/verdict.h"
+#include "train/line.h"
 
 bppsa_status bppsa_figures_no_room(void) {
   return bppsa_fail(BPPSA_ERR_MEMORY, "figures: out of memory, expected room for the results");
@@ -35,7 +36,32 @@ static bppsa_status load_results(bppsa_figures *f, const char *path) {
   return bppsa_measured_check("--results", path, rows);
 }
 
-/* Finds out which kind of network the results are from, and refuses a data set if the figures of this kind use none. */
+static bool is_run(const bppsa_figure_page *page, const char *name) {
+  return strcmp(page->run, name) == 0;
+}
+
+/* Returns the first figure, of this kind or (NULL) of any, that is made of a data set of the user's; NULL: there is none. */
+static const bppsa_figure *figure_of_data(const char *kind) {
+  for (int i = 0; i < bppsa_figure_count; ++i) {
+    const bppsa_figure *figure = &bppsa_figure_table[i];
+    if (figure->without_data != NULL && (kind == NULL || is_run(&bppsa_figure_pages[figure->page], kind))) {
+      return figure;
+    }
+  }
+  return NULL;
+}
+
+/* Refuses a data set if the figures of this kind use none. */
+static bppsa_status check_data(const bppsa_figures *f) {
+  const bppsa_figure *other = figure_of_data(NULL);
+  if (f->request->data.spec == NULL || figure_of_data(f->kind->name) != NULL) {
+    return BPPSA_OK;
+  }
+  return bppsa_fail(BPPSA_ERR_ARGUMENT, "--data: given for the %s, whose figures train on bitstream, expected --model %s",
+                    f->kind->name, other != NULL ? bppsa_figure_pages[other->page].run : "of another network");
+}
+
+/* Finds out which kind of network the results are from. */
 static bppsa_status check_kind(bppsa_figures *f) {
   const bppsa_figures_request *r = f->request;
   const char *bench = json_string_value(json_object_get(f->document, "bench"));
@@ -45,22 +71,37 @@ static bppsa_status check_kind(bppsa_figures *f) {
                       bench);
   }
   f->kind = kind != NULL ? kind : f->kind;
-  return r->data.spec == NULL || strcmp(f->kind->name, "rnn") != 0
-             ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_ARGUMENT,
-                          "--data: given for the rnn, whose figure 7 trains on bitstream, expected --model gru");
+  return check_data(f);
 }
 
 static bool is_of_run(const bppsa_figures *f, const bppsa_figure_page *page) {
-  return strcmp(page->run, f->request->cnn ? "cnn" : f->kind->name) == 0;
+  return is_run(page, f->request->cnn ? "cnn" : f->kind->name);
+}
+
+static bool has_page(const char *kind) {
+  for (int i = 0; i < bppsa_figure_page_count; ++i) {
+    if (is_run(&bppsa_figure_pages[i], kind)) {
+      return true;
+    }
+  }
+  return false;
 }
 
 static bppsa_status find_page(bppsa_figures *f) {
   for (int i = 0; f->page == NULL && i < bppsa_figure_page_count; ++i) {
     f->page = is_of_run(f, &bppsa_figure_pages[i]) ? &bppsa_figure_pages[i] : NULL;
   }
-  return f->page != NULL ? BPPSA_OK
-                         : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "figures: none of %s, expected rnn or gru", f->kind->name);
+  if (f->page != NULL) {
+    return BPPSA_OK;
+  }
+  bppsa_line line = {.length = 0};
+  for (int64_t i = 0; bppsa_network_kind_at(i) != NULL; ++i) {
+    const char *name = bppsa_network_kind_at(i)->name;
+    if (has_page(name)) {
+      bppsa_line_add(&line, "%s%s", line.length > 0 ? " or " : "", name);
+    }
+  }
+  return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "figures: none of %s, expected %s", f->kind->name, line.text);
 }
 
 /* Makes the directory, then makes and removes a file in it, so that a directory that cannot be written is found before the work

@@ -16,12 +16,21 @@
 
 /* ---- several panels under one key ---- */
 
+/* The methods that a column of the data names, in the order of the data, without `auto`; and how the key calls them. */
+#define METHODS(column)                                                                                                          \
+  "names = system(\"awk -F, 'NR > 1 && $" column " != \\\"auto\\\" && !seen[$" column "]++ { printf \\\"%s \\\", $" column       \
+  " }' \" . data)\n"                                                                                                             \
+  "count = words(names)\n"                                                                                                       \
+  "title_of(i) = (word(names, i) eq 'bp' ? 'sequential BP' : word(names, i) eq 'paper' ? 'paper, V100' : \\\n"                   \
+  "  word(names, i) eq 'pytorch' ? 'PyTorch' : 'scan: ' . word(names, i))\n"                                                     \
+  "array colours[6] = ['#b2182b', '#2166ac', '#1b7837', '#f4a582', '#7b3294', '#b8860b']\n"                                      \
+  "colour(i) = (word(names, i) eq 'paper' ? '#888888' : colours[1 + (i - 1) % 6])\n"
+
 #define PANELS(name, width, height)                                                                                              \
   USAGE(name)                                                                                                                    \
   DATA(name)                                                                                                                     \
   TERMINAL(name, width, height)                                                                                                  \
   GRID("")                                                                                                                       \
-  "title_of(i) = system(sprintf(\"echo '%s' | cut -d'|' -f%d\", titles, i))\n"                                                   \
   "unset key\n"                                                                                                                  \
   "set multiplot\n"
 
@@ -46,10 +55,8 @@
 
 #define CURVES(name)                                                                                                             \
   PANELS(name, "1100", "480")                                                                                                    \
-  "names = 'bp blelloch chunked'\n"                                                                                              \
-  "titles = 'sequential BP|scan: Blelloch|scan: chunked'\n"                                                                      \
-  "array colours[3] = ['#b2182b', '#2166ac', '#1b7837']\n"                                                                       \
-  "array widths[3] = [7, 4, 1.5]\n"                                                                                              \
+  METHODS("1")                                                                                                                   \
+  "width(i) = 1.5 + 5.5 * (count - i) / (count > 1 ? count - 1 : 1)\n"                                                           \
   "only(i, column) = (stringcolumn(1) eq word(names, i) ? column(column) : NaN)\n"                                               \
   "set bmargin at screen 0.20\n"                                                                                                 \
   "set tmargin at screen 0.91\n"                                                                                                 \
@@ -60,14 +67,14 @@
   "set title 'Loss over wall-clock time'\n"                                                                                      \
   "set xlabel 'seconds of the method''s forward and backward passes, medians of repeats'\n"                                      \
   "noisy(i, column) = (column(8) == 1 ? only(i, column) : NaN)\n"                                                                \
-  "plot for [i = 1:3] data using (only(i, 3)):4 every ::1 with lines lc rgb colours[i] lw 2, \\\n"                               \
-  "  for [i = 1:3] data using (noisy(i, 3)):4 every ::1 with points pt 6 ps 0.9 lc rgb colours[i]\n"                             \
+  "plot for [i = 1:count] data using (only(i, 3)):4 every ::1 with lines lc rgb colour(i) lw 2, \\\n"                            \
+  "  for [i = 1:count] data using (noisy(i, 3)):4 every ::1 with points pt 6 ps 0.9 lc rgb colour(i)\n"                          \
   "set lmargin at screen 0.58\n"                                                                                                 \
   "set rmargin at screen 0.97\n"                                                                                                 \
   "set title 'Loss over iterations: the same curve'\n"                                                                           \
   "set xlabel 'iterations'\n"                                                                                                    \
-  "plot for [i = 1:3] data using (only(i, 2)):4 every ::1 with lines lc rgb colours[i] lw widths[i]\n" KEY                       \
-  "plot for [i = 1:3] NaN with lines lc rgb colours[i] lw 2 title title_of(i), \\\n"                                             \
+  "plot for [i = 1:count] data using (only(i, 2)):4 every ::1 with lines lc rgb colour(i) lw width(i)\n" KEY                     \
+  "plot for [i = 1:count] NaN with lines lc rgb colour(i) lw 2 title title_of(i), \\\n"                                          \
   "  NaN with points pt 6 ps 0.9 lc rgb '#333333' title 'noisy: repeats differ'\n"                                               \
   "unset multiplot\n"
 
@@ -77,43 +84,39 @@ const char bppsa_script_figure13[] = CURVES("figure13");
 /* ---- figure 8 ---- */
 
 const char bppsa_script_figure8[] = PANELS("figure8", "1180", "860") //
-    "names = 'bp linear blelloch chunked pytorch paper'\n"
-    "titles = 'BP|linear scan|Blelloch|chunked|PyTorch|paper, V100'\n"
-    "array colours[6] = ['#b2182b', '#f4a582', '#2166ac', '#1b7837', '#7b3294', '#888888']\n"
-    "array points[6] = [7, 1, 6, 2, 4, 8]\n"
-    "array there[6]\n"
-    "do for [i = 1:6] { there[i] = int(system(sprintf(\"grep -c ',%s,' %s || true\", word(names, i), data))) > 0 }\n"
-    "only(i, axis, column) = (stringcolumn(1) eq axis && stringcolumn(3) eq word(names, i) ? column(column) : NaN)\n"
-    "noisy(i, axis, column) = (column(8) == 1 ? only(i, axis, column) : NaN)\n"
-    "file(i) = there[i] ? data : '/dev/null'\n"
-    "set logscale xy\n"
-    "set format y '%g'\n"
-    "do for [panel = 0:3] {\n"
-    "  axis = panel < 2 ? 'T' : 'B'\n"
-    "  column = panel % 2 == 0 ? 7 : 6\n"
-    "  set lmargin at screen panel % 2 == 0 ? 0.08 : 0.58\n"
-    "  set rmargin at screen panel % 2 == 0 ? 0.47 : 0.97\n"
-    "  set tmargin at screen panel < 2 ? 0.95 : 0.485\n"
-    "  set bmargin at screen panel < 2 ? 0.62 : 0.155\n"
-    "  if (axis eq 'T') {\n"
-    "    set xtics (10, 30, 100, 300, 1000, 3000, 10000, 30000)\n"
-    "    set xrange [7:43000]\n"
-    "    set xlabel 'sequence length T  (B = 16)' offset 0,0.5\n"
-    "  } else {\n"
-    "    set xtics (2, 4, 8, 16, 32, 64, 128, 256)\n"
-    "    set xrange [1.6:320]\n"
-    "    set xlabel 'batch B  (T = 1000)' offset 0,0.5\n"
-    "  }\n"
-    "  set title column == 7 ? 'Forward and backward pass' : 'Forward and backward: speedup over BP (above 1: faster)' "
-    "offset 0,-0.4\n"
-    "  set ylabel column == 7 ? 'milliseconds' : 'time of BP / time of the method'\n"
-    "  plot for [i = 1:6] file(i) using (only(i, axis, 2)):(only(i, axis, column)) every ::1 \\\n"
-    "    with linespoints lc rgb colours[i] lw 2 pt points[i] ps 0.8, \\\n"
-    "    for [i = 1:6] file(i) using (noisy(i, axis, 2)):(noisy(i, axis, column)) every ::1 \\\n"
-    "    with points lc rgb '#333333' lw 1.5 pt 6 ps 2\n"
-    "}\n" KEY "plot for [i = 1:6] NaN with linespoints lc rgb colours[i] lw 2 pt points[i] ps 0.8 title (there[i] ? "
-    "title_of(i) : ''), \\\n  NaN with points lc rgb '#333333' lw 1.5 pt 6 ps 2 title 'noisy'\n"
-    "unset multiplot\n";
+    METHODS(
+        "3") "array points[6] = [7, 6, 2, 1, 4, 8]\n"
+             "point(i) = points[1 + (i - 1) % 6]\n"
+             "only(i, axis, column) = (stringcolumn(1) eq axis && stringcolumn(3) eq word(names, i) ? column(column) : NaN)\n"
+             "noisy(i, axis, column) = (column(8) == 1 ? only(i, axis, column) : NaN)\n"
+             "set logscale xy\n"
+             "set format y '%g'\n"
+             "do for [panel = 0:3] {\n"
+             "  axis = panel < 2 ? 'T' : 'B'\n"
+             "  column = panel % 2 == 0 ? 7 : 6\n"
+             "  set lmargin at screen panel % 2 == 0 ? 0.08 : 0.58\n"
+             "  set rmargin at screen panel % 2 == 0 ? 0.47 : 0.97\n"
+             "  set tmargin at screen panel < 2 ? 0.95 : 0.485\n"
+             "  set bmargin at screen panel < 2 ? 0.62 : 0.155\n"
+             "  if (axis eq 'T') {\n"
+             "    set xtics (10, 30, 100, 300, 1000, 3000, 10000, 30000)\n"
+             "    set xrange [7:43000]\n"
+             "    set xlabel 'sequence length T  (B = 16)' offset 0,0.5\n"
+             "  } else {\n"
+             "    set xtics (2, 4, 8, 16, 32, 64, 128, 256)\n"
+             "    set xrange [1.6:320]\n"
+             "    set xlabel 'batch B  (T = 1000)' offset 0,0.5\n"
+             "  }\n"
+             "  set title column == 7 ? 'Forward and backward pass' : 'Forward and backward: speedup over BP (above 1: faster)' "
+             "offset 0,-0.4\n"
+             "  set ylabel column == 7 ? 'milliseconds' : 'time of BP / time of the method'\n"
+             "  plot for [i = 1:count] data using (only(i, axis, 2)):(only(i, axis, column)) every ::1 \\\n"
+             "    with linespoints lc rgb colour(i) lw 2 pt point(i) ps 0.8, \\\n"
+             "    for [i = 1:count] data using (noisy(i, axis, 2)):(noisy(i, axis, column)) every ::1 \\\n"
+             "    with points lc rgb '#333333' lw 1.5 pt 6 ps 2\n"
+             "}\n" KEY "plot for [i = 1:count] NaN with linespoints lc rgb colour(i) lw 2 pt point(i) ps 0.8 title title_of(i), "
+             "\\\n  NaN with points lc rgb '#333333' lw 1.5 pt 6 ps 2 title 'noisy'\n"
+             "unset multiplot\n";
 
 /* ---- figure 9 ---- */
 
@@ -144,6 +147,9 @@ const char bppsa_script_figure6[] = USAGE("figure6") TERMINAL("figure6", "1000",
     "set xlabel 'epoch'\n"
     "set ylabel 'loss'\n"
     "at(rate, who, column_) = (strcol(1) eq rate && strcol(2) eq who ? column(column_) : NaN)\n"
+    "set key outside below center horizontal maxrows 2\n"
+    "set bmargin 6\n"
+    "set offsets graph 0.03, graph 0.03, graph 0.05, graph 0.05\n"
     "set multiplot layout 1,2\n"
     "do for [rate in '0.001 0.01'] {\n"
     "  set title 'learning rate '.rate\n"
@@ -187,7 +193,8 @@ const char bppsa_script_bubble_ratio[] = POWERS("bubble_ratio", "1100") //
     "set multiplot layout 1,2\n"
     "set yrange [0:1]\n"
     "set ylabel 'bubble ratio'\n"
-    "set key top right\n"
+    "set key below center horizontal maxrows 2\n"
+    "set bmargin 6\n"
     "ratio(axis, scheme) = (stringcolumn(1) eq axis && stringcolumn(3) eq scheme ? column(4) : NaN)\n"
     "schemes = 'gpipe 1f1b gems chimera zb-h1'\n"
     "set datafile missing NaN\n"
@@ -201,6 +208,6 @@ const char bppsa_script_schedule_memory[] = POWERS("schedule_memory", "820") //
     "set logscale y 2\n"
     "set ylabel 'activations or Jacobians of one device'\n"
     "set xlabel 'devices, n = 4096'\n"
-    "set key top center\n"
+    "set key below center horizontal maxrows 1\n"
     "plot data using 1:2 every ::1 with linespoints lw 2 lc rgb '#b35806' title 'pipeline, M_x', \\\n"
     "  data using 1:4 every ::1 with linespoints lw 2 lc rgb '#2166ac' title 'Blelloch scan, M_Jacob'\n";

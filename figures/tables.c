@@ -55,7 +55,7 @@ static void table_csv(const json_t *rows, int table, bppsa_text *text) {
   for (int k = 0; k < 2; ++k) {
     bppsa_text_add(text, ",forward%s_s", k == 0 ? "" : "_min");
     for (int m = 0; m < BPPSA_MEASURED_METHODS; ++m) {
-      bppsa_text_add(text, ",%s%s_s", bppsa_measured_methods[m], k == 0 ? "" : "_min");
+      bppsa_text_add(text, ",%s%s_s", bppsa_measured_method(m), k == 0 ? "" : "_min");
     }
   }
   bppsa_text_add(text, ",noisy\n");
@@ -66,14 +66,14 @@ static void table_csv(const json_t *rows, int table, bppsa_text *text) {
     for (int k = 0; k < 2; ++k) {
       add_field(text, epoch(rows, at, NULL, keys[k]));
       for (int m = 0; m < BPPSA_MEASURED_METHODS; ++m) {
-        add_field(text, epoch(rows, at, bppsa_measured_methods[m], keys[k]));
+        add_field(text, epoch(rows, at, bppsa_measured_method(m), keys[k]));
       }
     }
     bppsa_text_add(text, ",");
     bool more = false;
     for (int m = 0; m < BPPSA_MEASURED_METHODS; ++m) {
-      if (is_noisy(rows, at, bppsa_measured_methods[m])) {
-        bppsa_text_add(text, "%s%s", more ? " " : "", bppsa_measured_methods[m]);
+      if (is_noisy(rows, at, bppsa_measured_method(m))) {
+        bppsa_text_add(text, "%s%s", more ? " " : "", bppsa_measured_method(m));
         more = true;
       }
     }
@@ -121,19 +121,19 @@ static void figure8_csv(const json_t *rows, bppsa_text *text) {
     sort_points(count, points);
     for (int m = 0; m < BPPSA_MEASURED_METHODS; ++m) {
       for (int64_t i = 0; i < count; ++i) {
-        const double backward = bppsa_measured_median(rows, points[i].seq_len, points[i].batch, bppsa_measured_methods[m]);
+        const double backward = bppsa_measured_median(rows, points[i].seq_len, points[i].batch, bppsa_measured_method(m));
         if (!isfinite(backward)) {
           continue;
         }
         bppsa_text_add(text, "%s,%" PRId64 ",%s", axis, table == 4 ? points[i].seq_len : points[i].batch,
-                       bppsa_measured_methods[m]);
+                       bppsa_measured_method(m));
         add_field(text, 1e3 * backward);
         add_field(text, bppsa_measured_median(rows, points[i].seq_len, points[i].batch, "bp") / backward);
         const double all =
-            bppsa_measured_iteration(rows, points[i].seq_len, points[i].batch, bppsa_measured_methods[m], "median_s");
+            bppsa_measured_iteration(rows, points[i].seq_len, points[i].batch, bppsa_measured_method(m), "median_s");
         add_field(text, bppsa_measured_iteration(rows, points[i].seq_len, points[i].batch, "bp", "median_s") / all);
         add_field(text, 1e3 * all);
-        bppsa_text_add(text, ",%d\n", is_noisy(rows, &points[i], bppsa_measured_methods[m]));
+        bppsa_text_add(text, ",%d\n", is_noisy(rows, &points[i], bppsa_measured_method(m)));
       }
     }
     add_paper_points(table, axis, text);
@@ -186,7 +186,7 @@ static void table_html(const json_t *rows, int table, bppsa_text *text) {
   bool shown[BPPSA_MEASURED_METHODS];
   int columns = 2;
   for (int m = 0; m < BPPSA_MEASURED_METHODS; ++m) {
-    shown[m] = has_column(rows, count, points, bppsa_measured_methods[m]);
+    shown[m] = has_column(rows, count, points, bppsa_measured_method(m));
     columns += shown[m];
   }
   bppsa_text_add(text,
@@ -196,7 +196,7 @@ static void table_html(const json_t *rows, int table, bppsa_text *text) {
                  table == 4 ? "T (B = 16)" : "B (T = 1000)", columns);
   for (int m = 0; m < BPPSA_MEASURED_METHODS; ++m) {
     if (shown[m]) {
-      bppsa_text_add(text, "<th>%s</th>", bppsa_measured_methods[m]);
+      bppsa_text_add(text, "<th>%s</th>", bppsa_measured_method(m));
     }
   }
   bppsa_text_add(text, "<th>BP / best scan</th></tr>\n");
@@ -213,7 +213,7 @@ static void table_html(const json_t *rows, int table, bppsa_text *text) {
     add_times(text, rows, at, NULL);
     for (int m = 0; m < BPPSA_MEASURED_METHODS; ++m) {
       if (shown[m]) {
-        add_times(text, rows, at, bppsa_measured_methods[m]);
+        add_times(text, rows, at, bppsa_measured_method(m));
       }
     }
     add_cell(text, bp / scan, noisy || is_noisy(rows, at, "bp"));

@@ -166,17 +166,19 @@ static bppsa_status run_repeats(training *t) {
 
 static void ratio_text(const training *t, bppsa_text *verdict) {
   bppsa_timing times[METHODS];
+  double best = INFINITY; /* of the scans, which follow BP */
   bool noisy = false;
   for (int m = 0; m < METHODS; ++m) {
     times[m] = timing_of(t, m, 0, t->run.windows);
     noisy = noisy || times[m].noisy;
+    best = m > 0 ? fmin(best, times[m].median_s) : best;
   }
   if (noisy) {
     bppsa_text_add(verdict, "No ratio of BP to the scan: the times of %" PRId64 " repeats are noisy. ", times[0].repeats);
   } else {
     bppsa_text_add(verdict,
-                   "The time of BP over that of the faster scan, forward and backward, medians of %" PRId64 " repeats: %.2f. ",
-                   times[0].repeats, times[0].median_s / fmin(times[1].median_s, times[2].median_s));
+                   "The time of BP over that of the fastest scan, forward and backward, medians of %" PRId64 " repeats: %.2f. ",
+                   times[0].repeats, times[0].median_s / best);
   }
 }
 
@@ -202,8 +204,7 @@ static void verdict_text(const training *t, bppsa_text *verdict) {
       json_number_value(json_object_get(t->document, "largest_difference")));
   ratio_text(t, verdict);
   for (int m = 0; t->run.split.validation > 0 && m < METHODS; ++m) {
-    bppsa_text_add(verdict, "%s%s %.1f %%", m == 0 ? "Accuracy on the samples held out: " : ", ",
-                   bppsa_bench_method_name(bppsa_lockstep_methods[m]),
+    bppsa_text_add(verdict, "%s%s %.1f %%", m == 0 ? "Accuracy on the samples held out: " : ", ", bppsa_lockstep_name(m),
                    100 * json_number_value(json_array_get(held_out, (size_t)m)));
   }
   if (t->run.split.validation > 0) {
@@ -221,7 +222,7 @@ static void report(const training *t, bppsa_text *csv, bppsa_text *verdict) {
       const int64_t last = (w + 1) * WINDOW, all = t->run.iterations;
       const bppsa_timing time = timing_of(t, m, w, w + 1);
       seconds += time.median_s;
-      bppsa_text_add(csv, "%s,%" PRId64, bppsa_bench_method_name(bppsa_lockstep_methods[m]), last < all ? last : all);
+      bppsa_text_add(csv, "%s,%" PRId64, bppsa_lockstep_name(m), last < all ? last : all);
       bppsa_text_add_cells(csv, 5, (double[]){seconds, real_at(losses, m, w), time.median_s, time.min_s, time.max_s});
       bppsa_text_add(csv, ",%d\n", time.noisy);
     }

@@ -8,7 +8,8 @@
 const char bppsa_figures_definition[] =
     "<p class=\"note\">Every ratio of BP to a scan on this page is the time of one <b>forward and one backward pass</b> by BP "
     "over the "
-    "same by the scan, <b>both medians</b>; minima stand beside them. The best scan is the faster of Blelloch and chunked. "
+    "same by the scan, <b>both medians</b>; minima stand beside them. The best scan is the fastest one that breaks the chain of "
+    "steps: not linear, which is BP. "
     "A ~ (in figures a ring) marks what is noisy: its median is more than 1.25 times its minimum, also when measured again. "
     "Nothing is concluded from it.</p>\n";
 
@@ -45,7 +46,7 @@ static void judge(const json_t *rows, const json_t *bp, score *s) {
     const json_t *row = json_array_get(rows, i);
     const bool is_forward = bppsa_measured_is(row, "phase", "forward") && bppsa_measured_is(row, "method", "forward");
     const bool is_scan = bppsa_measured_is(row, "phase", "backward") &&
-                         (bppsa_measured_is(row, "method", "blelloch") || bppsa_measured_is(row, "method", "chunked"));
+                         bppsa_measured_is_parallel(json_string_value(json_object_get(row, "method")));
     if ((!is_forward && !is_scan) || !is_same_point(row, bp)) {
       continue;
     }
@@ -92,6 +93,7 @@ static void add_noisy_points(const score *s, bppsa_text *text) {
 void bppsa_figures_verdict(const json_t *document, bppsa_text *text) {
   const json_t *rows = json_object_get(document, "rows");
   const int64_t threads = bppsa_measured_integer(json_object_get(document, "device"), "threads");
+  char scans[BPPSA_MEASURED_TEXT];
   score s = {0};
   for (size_t i = 0; i < json_array_size(rows); ++i) {
     const json_t *row = json_array_get(rows, i);
@@ -108,8 +110,8 @@ void bppsa_figures_verdict(const json_t *document, bppsa_text *text) {
   bppsa_text_add(text,
                  "On this machine, with %" PRId64
                  " thread%s, one forward and one backward pass of sequential BP, by medians, are "
-                 "faster than by both parallel scans (Blelloch and chunked) at %" PRId64 " of %" PRId64 " measured points. ",
-                 threads, threads == 1 ? "" : "s", s.bp_wins, s.points);
+                 "faster than by every parallel scan (%s) at %" PRId64 " of %" PRId64 " measured points. ",
+                 threads, threads == 1 ? "" : "s", bppsa_measured_parallel_text(scans, sizeof scans), s.bp_wins, s.points);
   bppsa_text_add(text,
                  "The scan %s at T = %" PRId64 ", B = %" PRId64 " (init %s), where BP takes %.2f times the best scan's "
                  "time; the scan's backward pass does %.1f times the FLOPs of BP's, gradients of weights included",

@@ -14,7 +14,6 @@ import sys
 
 SHAPES = [(1000, 16), (10000, 16), (10000, 1)]  # (T, B), H = 20
 WORKERS = [10 ** (k / 10) for k in range(51)]
-SCANS = ("blelloch", "chunked")
 SPREAD = 1.25  # as in core/rounds.h
 
 
@@ -28,9 +27,14 @@ def rows_of(document, seq_len, batch):
     }
 
 
+def scans_of(rows):
+    """The parallel scans among the rows: each runs the algorithm that it is named after, in fewer steps than the recurrence has."""
+    return [name for name, row in rows.items() if row.get("algorithm") == name and row["critical_steps"] < row["seq_len"] - 1]
+
+
 def is_noisy(path, rows):
     """Whether one of the compared rows is noisy. Names the noisy ones on stderr."""
-    compared = [row for name, row in rows.items() if name in ("bp", *SCANS)]
+    compared = [row for name, row in rows.items() if name in ("bp", *scans_of(rows))]
     noisy = [row for row in compared if row.get("noisy", row["median_s"] > SPREAD * row["min_s"])]
     for row in noisy:
         print(f"workers.py: {path}: T {row['seq_len']}, B {row['batch']} is left out: {row['method']} is noisy", file=sys.stderr)
@@ -48,7 +52,7 @@ def modelled(row, workers):
 
 def ratio(rows, seconds):
     """BP's seconds divided by those of the faster scan."""
-    return seconds(rows["bp"]) / min(seconds(rows[name]) for name in SCANS)
+    return seconds(rows["bp"]) / min(seconds(rows[name]) for name in scans_of(rows))
 
 
 def main():
@@ -63,9 +67,8 @@ def main():
     lines, points, titles = [], [], []
     for seq_len, batch in SHAPES:
         rows = rows_of(crossover, seq_len, batch)
-        if not {"bp", *SCANS} <= rows.keys():
-            sys.exit(f"workers.py: {arguments.crossover}: no rows of T {seq_len}, B {batch}, H 20, "
-                     "expected bp, blelloch and chunked")
+        if "bp" not in rows or not scans_of(rows):
+            sys.exit(f"workers.py: {arguments.crossover}: no rows of T {seq_len}, B {batch}, H 20, expected bp and the scans")
         if is_noisy(arguments.crossover, rows):
             continue
         titles.append(f"T = {seq_len}, B = {batch}")
@@ -75,7 +78,7 @@ def main():
         document = json.load(open(path))
         for seq_len, batch in SHAPES:
             rows = rows_of(document, seq_len, batch)
-            if {"bp", *SCANS} <= rows.keys() and not is_noisy(path, rows):
+            if "bp" in rows and scans_of(rows) and not is_noisy(path, rows):
                 points.append((document["device"]["threads"], ratio(rows, lambda row: row["median_s"])))
     if not lines:
         sys.exit(f"workers.py: {arguments.crossover}: every row is noisy, expected a calm one")
