@@ -1,4 +1,4 @@
-/* What a simulated schedule tells: SpecTrain's version differences, Chimera's performance model. */
+/* Quantities derived from a simulated schedule: SpecTrain's version differences, Chimera's performance model. */
 #include <math.h>
 
 #include "core/alloc.h"
