@@ -24,7 +24,7 @@
 extern "C" {
 #endif
 
-typedef struct bppsa_train_ranks bppsa_train_ranks; /* train/ranks.h */
+typedef struct bppsa_train_ranks bppsa_train_ranks; /* its members are private to the library */
 
 typedef struct {
   int64_t epochs;                   /* exactly one of epochs and iterations is above 0 */
@@ -47,7 +47,7 @@ typedef struct {
   /* settings in which a resumed run must agree, besides those of this struct: how gradients are computed, .. */
   const bppsa_metadata *fields;
   const bppsa_train_ranks *ranks; /* the other ranks of this one, borrowed; NULL: it trains alone */
-  const char *reduction;          /* with ranks: how gradients are added up, on which the bits depend (docs/ranks.md) */
+  const char *reduction;          /* with ranks: how gradients are added up, on which the bits depend */
   bool other_reduction;           /* resume a run even if its gradients were added up in another way */
 } bppsa_train_config;
 
