@@ -58,8 +58,7 @@ static bppsa_status system_failure(const char *path, const char *action) {
 
 bppsa_status bppsa_file_reader_open(const char *path, bppsa_file_reader *reader) {
   BPPSA_REQUIRE(path != NULL && reader != NULL);
-  /* opening a pipe without a writer must not block */
-  const int descriptor = bppsa_io_open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+  const int descriptor = bppsa_io_open(path, O_RDONLY | O_CLOEXEC, 0);
   if (descriptor < 0) {
     return system_failure(path, "cannot open");
   }
@@ -211,6 +210,9 @@ static int standard_stream(const struct stat *target) {
 static bppsa_status open_direct(bppsa_file_writer *writer, int stream) {
   writer->direct = true;
   writer->descriptor = stream >= 0 ? bppsa_io_duplicate(stream) : bppsa_io_open(writer->path, O_WRONLY | O_CLOEXEC | O_NOCTTY, 0);
+  if (writer->descriptor < 0 && errno == ENXIO) {
+    return bppsa_fail(BPPSA_ERR_IO, "%s: a pipe or device that nobody reads, expected a file or a reader", writer->path);
+  }
   return writer->descriptor < 0 ? system_failure(writer->path, "cannot open for writing") : BPPSA_OK;
 }
 

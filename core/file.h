@@ -1,5 +1,6 @@
-/* Whole-file reads with a limit, and writes that are complete or absent: a temporary file in the same directory, fsync, rename,
- * fsync of the directory. Every writer of the project uses these functions.
+/* Whole-file reads with a limit, from regular files only: pipes, devices and directories are refused. Writes that are complete or
+ * absent: a temporary file in the same directory, fsync, rename, fsync of the directory. Every reader and writer of the project
+ * uses these functions.
  */
 #ifndef BPPSA_CORE_FILE_H
 #define BPPSA_CORE_FILE_H
@@ -35,7 +36,7 @@ typedef struct bppsa_file_writer bppsa_file_writer;
 
 /* Opens a temporary file next to `path`. Nothing is visible at `path` until commit. If `path` is a symbolic link, the file it
  * names is replaced. A path that is no regular file (/dev/null, a pipe, a terminal), or on which standard output or error is
- * open, is written to directly; a directory is refused. */
+ * open, is written to directly; a directory, and a pipe that nobody reads, are refused. */
 bppsa_status bppsa_file_writer_create(const char *path, bppsa_file_writer **writer);
 bppsa_status bppsa_file_writer_write(bppsa_file_writer *writer, const void *data, size_t bytes);
 /* Continues at `offset` from the beginning, which may lie behind everything written so far. ERR_IO: a pipe or a terminal can only

@@ -40,10 +40,17 @@ static bool refused(bppsa_io_call call) {
 }
 
 int bppsa_io_open(const char *path, int flags, mode_t mode) {
-  const int descriptor = refused(BPPSA_IO_OPEN) ? -1 : open(path, flags, mode);
-  if (descriptor >= 0) {
-    atomic_fetch_add(&opened, 1);
+  const int descriptor = refused(BPPSA_IO_OPEN) ? -1 : open(path, flags | O_NONBLOCK, mode);
+  if (descriptor < 0) {
+    return -1;
   }
+  if (fcntl(descriptor, F_SETFL, flags) != 0) { /* reads and writes wait, as usual */
+    const int reason = errno;
+    (void)close(descriptor);
+    errno = reason;
+    return -1;
+  }
+  atomic_fetch_add(&opened, 1);
   return descriptor;
 }
 

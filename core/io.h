@@ -31,6 +31,7 @@ typedef enum {
 /* The call's name: "fsync". */
 const char *bppsa_io_name(bppsa_io_call call);
 
+/* Opening never waits for the other end of a pipe: to read it succeeds, to write without a reader it fails with ENXIO. */
 int bppsa_io_open(const char *path, int flags, mode_t mode);
 int bppsa_io_duplicate(int descriptor); /* counts as an open */
 int bppsa_io_status(int descriptor, struct stat *info);

@@ -10,8 +10,6 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little-endian and are read in place");
 
-#define HEADER_LIMIT ((int64_t)1 << 20) /* the dictionary of an array without fields has fewer than 500 bytes */
-
 static const struct {
   const char *code; /* type code without the byte order */
   bppsa_dtype dtype;
@@ -268,9 +266,9 @@ static bppsa_status read_prefix(bppsa_file_reader *reader, int64_t *length) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte 8: a header of %lld bytes, but the file has %lld after its length",
                       reader->path, (long long)*length, (long long)left);
   }
-  if (*length > HEADER_LIMIT) {
+  if (*length > BPPSA_NPY_HEADER_LIMIT) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte 8: a header of %lld bytes, expected at most %lld", reader->path,
-                      (long long)*length, (long long)HEADER_LIMIT);
+                      (long long)*length, (long long)BPPSA_NPY_HEADER_LIMIT);
   }
   return BPPSA_OK;
 }
@@ -368,9 +366,9 @@ bppsa_status bppsa_npy_parse(const char *where, const void *data, int64_t size, 
   const int64_t start = bytes[6] > 1 ? 12 : 10;
   int64_t length = bytes[8] | (int64_t)bytes[9] << 8;
   length |= start == 12 && size >= 12 ? (int64_t)bytes[10] << 16 | (int64_t)bytes[11] << 24 : 0;
-  if (length > size - start || length > HEADER_LIMIT) {
+  if (length > size - start || length > BPPSA_NPY_HEADER_LIMIT) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte 8: a header of %lld bytes, expected at most %lld", where, (long long)length,
-                      (long long)(size - start < HEADER_LIMIT ? size - start : HEADER_LIMIT));
+                      (long long)(size - start < BPPSA_NPY_HEADER_LIMIT ? size - start : BPPSA_NPY_HEADER_LIMIT));
   }
   cursor c = {.path = where, .text = (const char *)bytes + start, .size = length, .at = 0, .offset = start};
   npy_header header = {0};

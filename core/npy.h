@@ -12,6 +12,9 @@
 extern "C" {
 #endif
 
+/* The longest header that is read. The dictionary of an array without fields has fewer than 500 bytes. */
+#define BPPSA_NPY_HEADER_LIMIT ((int64_t)1 << 20)
+
 /* Loads a whole array into host memory. The caller frees it with bppsa_buffer_free.
  * ERR_IO, ERR_FORMAT (message: path, byte, what was found and expected), ERR_UNSUPPORTED (dtype, byte order, Fortran order). */
 bppsa_status bppsa_npy_load(const char *path, bppsa_buffer *array);

@@ -9,7 +9,6 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little-endian and are read in place");
 
-#define HEADER_LIMIT BPPSA_JSON_LIMIT
 #define HEADER_START 8 /* the header's length comes first */
 #define METADATA "__metadata__"
 
@@ -286,7 +285,7 @@ static bppsa_status read_length(bppsa_file_reader *reader, int64_t *length) {
   }
   BPPSA_TRY(bppsa_file_reader_read(reader, &announced, HEADER_START));
   const int64_t left = reader->size - HEADER_START;
-  if (announced > (uint64_t)left || announced > (uint64_t)HEADER_LIMIT) {
+  if (announced > (uint64_t)left || announced > (uint64_t)BPPSA_SAFETENSORS_HEADER_LIMIT) {
     unsigned char rest[256];
     const int64_t size = left < (int64_t)sizeof rest ? left : (int64_t)sizeof rest;
     BPPSA_TRY(bppsa_file_reader_read(reader, rest, size));
@@ -297,9 +296,9 @@ static bppsa_status read_length(bppsa_file_reader *reader, int64_t *length) {
                       "%s: byte 0: a header of %llu bytes, but the file has %lld after its length, expected at most those",
                       reader->path, (unsigned long long)announced, (long long)left);
   }
-  if (announced > (uint64_t)HEADER_LIMIT) {
+  if (announced > (uint64_t)BPPSA_SAFETENSORS_HEADER_LIMIT) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte 0: a header of %llu bytes, expected at most %lld", reader->path,
-                      (unsigned long long)announced, (long long)HEADER_LIMIT);
+                      (unsigned long long)announced, (long long)BPPSA_SAFETENSORS_HEADER_LIMIT);
   }
   *length = (int64_t)announced;
   return BPPSA_OK;

@@ -1,6 +1,6 @@
 /* safetensors files: 8 bytes little-endian header length, a JSON header, the tensors' bytes.
  *
- * The reader checks everything before it reads the data: the header's length (at most 100 MB and the file's size), JSON (no
+ * The reader checks everything before it reads the data: the header's length (at most 8 MiB and the file's size), JSON (no
  * duplicate keys), dtypes, shapes and their products, and offsets (inside the file, no overlap, no holes, end - begin = bytes of
  * the shape). Its message names the path, the tensor and the byte.
  */
@@ -8,6 +8,8 @@
 #define BPPSA_CORE_SAFETENSORS_H
 
 #include "core/view.h"
+
+#define BPPSA_SAFETENSORS_HEADER_LIMIT ((int64_t)8 << 20) /* bytes of the header, which is JSON (core/json.h) */
 
 #ifdef __cplusplus
 extern "C" {

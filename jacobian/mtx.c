@@ -9,8 +9,6 @@
 #include "core/file.h"
 #include "jacobian/file.h"
 
-#define FILE_LIMIT ((int64_t)1 << 36)
-
 /* ---- writing ---- */
 
 static bppsa_status write_entries(bppsa_file_writer *file, const bppsa_csr *csr, bppsa_dtype dtype, const void *values) {
@@ -127,7 +125,12 @@ static bppsa_status take_head(cursor *c, int64_t *rows, int64_t *cols, int64_t *
     return unexpected(c, "numbers of rows, columns and entries");
   }
   const int64_t left = (c->size - c->at) / 4 + 1; /* "1 1\n" is the shortest entry */
-  if (*nnz > left || *rows > INT32_MAX || *rows > 64 * c->size + (1 << 20)) {
+  if (*rows > BPPSA_MTX_ROWS) {
+    return bppsa_fail(BPPSA_ERR_FORMAT,
+                      "%s: line %lld: %lld rows, expected at most %lld in a Matrix Market file, more in an NPZ file", c->path,
+                      (long long)c->line - 1, (long long)*rows, (long long)BPPSA_MTX_ROWS);
+  }
+  if (*nnz > left || *rows > 64 * c->size + (1 << 20)) {
     return bppsa_fail(BPPSA_ERR_FORMAT,
                       "%s: line %lld: %lld rows and %lld entries, more than the file of %lld bytes has room for", c->path,
                       (long long)c->line - 1, (long long)*rows, (long long)*nnz, (long long)c->size);
@@ -209,7 +212,7 @@ bppsa_status bppsa_csr_load_mtx(const char *path, bppsa_csr_matrix *matrix) {
   BPPSA_REQUIRE(path != NULL && matrix != NULL);
   char *text = NULL;
   cursor c = {.path = path, .line = 1};
-  BPPSA_TRY(bppsa_file_read(path, FILE_LIMIT, &text, &c.size));
+  BPPSA_TRY(bppsa_file_read(path, BPPSA_MTX_LIMIT, &text, &c.size));
   c.text = text;
   bppsa_csr_matrix made = {0};
   const bppsa_status status = parse(&c, &made);

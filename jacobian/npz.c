@@ -163,6 +163,10 @@ static bppsa_status read_member(const archive *a, const char *name, unsigned cha
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %lld: %s with %lld bytes in %lld, which the file does not hold", a->path,
                       (long long)header, name, (long long)*size, (long long)packed);
   }
+  if (method == DEFLATED && *size > BPPSA_NPZ_INFLATED_LIMIT) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %lld: %s has %lld bytes, expected at most %lld compressed, more as they are",
+                      a->path, (long long)header, name, (long long)*size, (long long)BPPSA_NPZ_INFLATED_LIMIT);
+  }
   unsigned char *made = bppsa_alloc((size_t)*size);
   if (made == NULL) {
     return BPPSA_ERR_MEMORY;

@@ -48,15 +48,16 @@ static json_t *load_plans(const char *directory) {
   return found;
 }
 
-/* Returns the position of the key, or -1. */
+/* Returns the position of the key's latest plan, which is the last one, or -1. */
 static int64_t find_key(const json_t *plans, const char *key) {
-  for (size_t i = 0; i < json_array_size(plans); ++i) {
-    const char *found = json_string_value(json_object_get(json_array_get(plans, i), "key"));
+  int64_t at = (int64_t)json_array_size(plans) - 1;
+  for (; at >= 0; --at) {
+    const char *found = json_string_value(json_object_get(json_array_get(plans, (size_t)at), "key"));
     if (found != NULL && strcmp(found, key) == 0) {
-      return (int64_t)i;
+      break;
     }
   }
-  return -1;
+  return at;
 }
 
 bool bppsa_plan_cache_find(const char *key, bppsa_gradient_method *method) {
@@ -81,10 +82,9 @@ static json_t *plan_json(const char *key, const bppsa_gradient_method *method, d
   return bppsa_json_finish(object, ok);
 }
 
-/* Makes the document with the plan added: it replaces an older one under its key, and the oldest plans make room. Takes `plans`. */
+/* Makes the document with the plan added: it replaces those under its key, and the oldest plans make room. Takes `plans`. */
 static json_t *document_with(json_t *plans, json_t *plan, const char *key) {
-  const int64_t old = plans != NULL ? find_key(plans, key) : -1;
-  if (old >= 0) {
+  for (int64_t old = find_key(plans, key); old >= 0; old = find_key(plans, key)) {
     json_array_remove(plans, (size_t)old);
   }
   while (json_array_size(plans) >= MOST_PLANS) {

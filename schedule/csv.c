@@ -24,8 +24,6 @@
 #include "core/file.h"
 #include "schedule/timed.h"
 
-#define FILE_LIMIT ((int64_t)1 << 30)
-
 /* ---- the first row ---- */
 
 typedef enum { WHOLE, ENUM, FLAG, REAL } field_kind;
@@ -417,7 +415,7 @@ bppsa_status bppsa_schedule_csv_load(const char *path, bppsa_schedule **list) {
   int64_t size = 0;
   bppsa_schedule *made = NULL;
   place at = {.path = path};
-  BPPSA_TRY(bppsa_file_read(path, FILE_LIMIT, &text, &size));
+  BPPSA_TRY(bppsa_file_read(path, BPPSA_SCHEDULE_CSV_LIMIT, &text, &size));
   bppsa_status status = (int64_t)strlen(text) == size
                             ? read_rows(&at, text, &made)
                             : bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %zu: 0, expected text", path, strlen(text));

@@ -37,7 +37,8 @@ bppsa_status bppsa_schedule_trace(const bppsa_timed *timed, bppsa_text *text);
 
 /* Writes one row with what the schedule was made from, then one for each worker: its operations in order. */
 bppsa_status bppsa_schedule_csv_write(const bppsa_timed *timed, bppsa_text *text);
-/* Reads such a file. The caller destroys the list. ERR_FORMAT names row and cell; ERR_IO, ERR_MEMORY. */
+/* Reads such a file. The caller destroys the list. ERR_FORMAT: more bytes than the limit, or row and cell; ERR_IO, ERR_MEMORY. */
 bppsa_status bppsa_schedule_csv_load(const char *path, bppsa_schedule **list);
+#define BPPSA_SCHEDULE_CSV_LIMIT ((int64_t)16 << 20) /* about two million operations: less than 1 GiB and 5 s */
 
 #endif

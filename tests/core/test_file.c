@@ -178,6 +178,8 @@ static void devices(void **state) {
   assert_int_equal(stat("/dev/full", &info), 0);
   assert_true(S_ISCHR(info.st_mode));
   assert_true(stat(FOLDER "/pipe", &info) == 0 || mkfifo(FOLDER "/pipe", 0666) == 0);
+  assert_int_equal(bppsa_file_write(FOLDER "/pipe", "flow", 4), BPPSA_ERR_IO); /* does not wait for a reader */
+  assert_message(FOLDER "/pipe: a pipe or device that nobody reads, expected a file or a reader");
   const int descriptor = open(FOLDER "/pipe", O_RDONLY | O_NONBLOCK);
   assert_true(descriptor >= 0);
   assert_int_equal(bppsa_file_write(FOLDER "/pipe", "flow", 4), BPPSA_OK);

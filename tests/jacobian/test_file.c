@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "jacobian/file.h"
 #include "tests/core/helpers.h"
@@ -169,6 +170,44 @@ static void test_bad_npz(void **state) {
   assert_message("the archive ends without its directory");
 }
 
+/* A file of `size` bytes, all 0 behind `text`, that takes no room on the disk. */
+static void put_sparse(const char *path, const char *text, int64_t size) {
+  put_file(path, text, strlen(text));
+  assert_int_equal(truncate(path, size), 0);
+}
+
+/* What would take more than 1 GiB is refused before anything is allocated for it. */
+static void test_limits(void **state) {
+  (void)state;
+  bppsa_csr_matrix read = {0};
+  put_sparse(MTX, HEAD "1 1 0\n", BPPSA_MTX_LIMIT + 1);
+  assert_int_equal(bppsa_csr_load(MTX, &read), BPPSA_ERR_FORMAT);
+  assert_message("67108865 bytes, expected at most 67108864");
+  put_sparse(MTX, HEAD "16777217 1 0\n%", (1 << 20) + 8); /* room for as many rows: 64 for each byte */
+  assert_int_equal(bppsa_csr_load(MTX, &read), BPPSA_ERR_FORMAT);
+  assert_message("line 2: 16777217 rows, expected at most 16777216");
+
+  enum { ROWS = 30000, HUGE_SIZE = (96 << 20) + 1 };
+  static int64_t offsets[ROWS + 1];
+  static char bytes[ROWS * 8];
+  const bppsa_csr csr = {.rows = ROWS, .cols = 1, .row_ptr = offsets, .col = (int32_t[]){0}};
+  assert_int_equal(bppsa_csr_save(NPZ, &csr, BPPSA_F32, single), BPPSA_OK);
+  const long size = get_file(NPZ, bytes, sizeof bytes);
+  assert_in_range(size, 100000, sizeof bytes - 1);
+  long at = size - 11; /* the directory lies at the end, and its entry of indptr.npy has the name behind 46 bytes */
+  while (at > 46 && (memcmp(bytes + at, "indptr.npy", 10) != 0 || memcmp(bytes + at - 46, "PK\x01\x02", 4) != 0)) {
+    --at;
+  }
+  assert_true(at > 46);
+  bytes[at - 36] = 8; /* deflated */
+  for (int i = 0; i < 4; ++i) {
+    bytes[at - 22 + i] = (char)(HUGE_SIZE >> (8 * i) & 0xFF);
+  }
+  put_file(NPZ, bytes, (size_t)size);
+  assert_int_equal(bppsa_csr_load(NPZ, &read), BPPSA_ERR_FORMAT);
+  assert_message("indptr.npy has 100663297 bytes, expected at most 100663296 compressed");
+}
+
 static bppsa_status write_and_read(void *argument) {
   const char *path = argument;
   const bppsa_csr csr = matrix();
@@ -211,6 +250,7 @@ static void test_io(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_round_trip), cmocka_unit_test(test_scipy),
                                      cmocka_unit_test(test_bad_mtx),    cmocka_unit_test(test_bad_npz),
-                                     cmocka_unit_test(test_memory),     cmocka_unit_test(test_io)};
+                                     cmocka_unit_test(test_limits),     cmocka_unit_test(test_memory),
+                                     cmocka_unit_test(test_io)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,6 @@
 /* The planner without a command line: where the choice comes from, its words, what is kept. */
+#include <errno.h>
+#include <jansson.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -106,6 +108,50 @@ static void test_not_kept(void **state) {
   remove("plans_file");
 }
 
+/* A pipe where the file should be is neither read nor written to. */
+static void test_pipe(void **state) {
+  (void)state;
+  contest c;
+  begin("plans_pipe", &c);
+  assert_true(mkdir("plans_pipe", 0777) == 0 || errno == EEXIST);
+  assert_true(mkdir("plans_pipe/bppsa", 0777) == 0 || errno == EEXIST);
+  remove("plans_pipe/bppsa/plans.json");
+  assert_int_equal(mkfifo("plans_pipe/bppsa/plans.json", 0666), 0);
+  (void)alarm(60); /* it waited for ever */
+  assert_int_equal(choose(&(bppsa_planner_request){.measure = true, .assumed_limit = 1 << 30}, &c), BPPSA_OK);
+  (void)alarm(0);
+  assert_int_equal(c.chosen, BPPSA_CHOSEN_BY_MEASUREMENT);
+  assert_non_null(strstr(c.note, "the measured plan is not kept: "));
+  assert_non_null(strstr(c.note, "a pipe or device that nobody reads"));
+  end(&c);
+  remove("plans_pipe/bppsa/plans.json");
+}
+
+/* A key that stands there twice: the later plan counts, and storing another one leaves a single one. */
+static void test_key_twice(void **state) {
+  (void)state;
+  static const char text[] = "{\"format\": 1, \"plans\": ["
+                             "{\"key\": \"k\", \"backward\": \"bp\"}, {\"key\": \"other\", \"backward\": \"bp\"}, "
+                             "{\"key\": \"k\", \"backward\": \"scan\", \"algorithm\": \"chunked\", \"chunks\": 7}]}";
+  const bppsa_gradient_method stored = {BPPSA_BACKWARD_SCAN, {.algorithm = BPPSA_SCAN_CHUNKED, .chunks = 9}};
+  bppsa_gradient_method found = {.backward = BPPSA_BACKWARD_AUTO};
+  contest c;
+  begin("plans_twice", &c);
+  assert_true(mkdir("plans_twice", 0777) == 0 || errno == EEXIST);
+  assert_true(mkdir("plans_twice/bppsa", 0777) == 0 || errno == EEXIST);
+  put_file("plans_twice/bppsa/plans.json", text, sizeof text - 1);
+  assert_true(bppsa_plan_cache_find("k", &found));
+  assert_int_equal(found.backward, BPPSA_BACKWARD_SCAN);
+  assert_int_equal(found.scan.chunks, 7);
+  assert_int_equal(bppsa_plan_cache_store("k", &stored, 1), BPPSA_OK);
+  assert_true(bppsa_plan_cache_find("k", &found));
+  assert_int_equal(found.scan.chunks, 9);
+  json_t *document = json_load_file("plans_twice/bppsa/plans.json", 0, NULL);
+  assert_int_equal(json_array_size(json_object_get(document, "plans")), 2);
+  json_decref(document);
+  end(&c);
+}
+
 /* A GPU that refuses to record passes has its methods measured without. Its emulation refuses every recording then. */
 static void test_unrecorded(void **state) {
   (void)state;
@@ -177,9 +223,9 @@ static void test_wrong_gradients(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_limits),         cmocka_unit_test(test_measured),
-                                     cmocka_unit_test(test_not_kept),       cmocka_unit_test(test_unrecorded),
-                                     cmocka_unit_test(test_refused),        cmocka_unit_test(test_words),
-                                     cmocka_unit_test(test_wrong_gradients)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_limits),     cmocka_unit_test(test_measured), cmocka_unit_test(test_not_kept),
+      cmocka_unit_test(test_unrecorded), cmocka_unit_test(test_pipe),     cmocka_unit_test(test_key_twice),
+      cmocka_unit_test(test_refused),    cmocka_unit_test(test_words),    cmocka_unit_test(test_wrong_gradients)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

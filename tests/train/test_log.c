@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -16,6 +17,7 @@
 #include "train/log.h"
 
 #define PATH "train_log.jsonl"
+#define PIPE "log_test.pipe"
 
 static const bppsa_train_record record = {.step = 3,
                                           .epoch = 2,
@@ -104,6 +106,11 @@ static void failures_name_the_path(void **state) {
     assert_non_null(strstr(bppsa_last_error(), "log /dev/full: cannot be written: No space left on device"));
     assert_int_equal(bppsa_log_close(log), BPPSA_OK);
   }
+  assert_int_equal(mkfifo(PIPE, 0666), 0);
+  log = NULL;
+  assert_int_equal(bppsa_log_create(PIPE, &log), BPPSA_ERR_IO); /* does not wait for a reader */
+  assert_non_null(strstr(bppsa_last_error(), "cannot be opened for writing"));
+  assert_int_equal(remove(PIPE), 0);
   for (int64_t call = 1; call <= 2; ++call) {
     log = NULL;
     bppsa_alloc_fail_at(call);

@@ -1,0 +1,159 @@
+"""Measures the worst inputs that each reader accepts: peak memory and processor seconds of a process of the program.
+
+    python3 bench/scripts/limits.py build/cpu/bppsa bench/results/limits.json
+
+Inputs are made in a temporary directory. Readers of texts and of compressed data must stay below 1 GiB and 5 s; readers of plain
+arrays below 2.5 bytes for each byte of the file. Exits 1 if one does not.
+"""
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import zipfile
+
+MIB = 1 << 20
+JSON, CSV, MTX, MTX_ROWS, INFLATED, NPY_HEADER, LAYERS = 8 * MIB, 16 * MIB, 64 * MIB, 16 * MIB, 96 * MIB, MIB, 4096
+MEMORY, SECONDS, RATIO = 1 << 30, 5.0, 2.5
+
+
+def fill(head, unit, tail, size):
+    """head, as many units as fit into size bytes, tail; without the comma behind the last unit"""
+    return (head + unit * ((size - len(head) - len(tail)) // len(unit))).rstrip(b",") + tail
+
+
+def npy_header(descr, shape):
+    text = ("{'descr': '%s', 'fortran_order': False, 'shape': %s, }" % (descr, shape)).encode()
+    text += b" " * (-(11 + len(text)) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text
+
+
+def write(path, data, size=None):
+    """writes the data, then zeros that take no room on the disk until the file has `size` bytes"""
+    with open(path, "wb") as file:
+        file.write(data)
+        if size is not None:
+            file.truncate(size)
+
+
+def write_npz(path, rows, entries):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("format.npy", npy_header("|S3", "()") + b"csr")
+        archive.writestr("shape.npy", npy_header("<i8", "(2,)") + struct.pack("<qq", rows, 1))
+        for name, descr, count in (("indptr", "<i4", rows + 1), ("indices", "<i4", entries), ("data", "<f4", entries)):
+            header = npy_header(descr, "(%d,)" % count)
+            archive.writestr(name + ".npy", header + bytes(4 * count))
+
+
+def numbered(unit, size):
+    """unit % 0, unit % 1, .. with commas between, at most size bytes"""
+    parts, used = [], 0
+    while used < size - 100:
+        parts.append(unit % len(parts))
+        used += len(parts[-1]) + 1
+    return b",".join(parts)
+
+
+def cases(program):
+    """name, arguments, the array file whose size bounds the memory (or None); each after its files are written"""
+    costs = "schedule 1f1b --stages 2 --micro-batches 2 --costs f.json"
+    for name, unit in (("objects", b"{},"), ("lists", b"[1],"), ("numbers", b"1,"), ("texts", b'"",')):
+        write("f.json", fill(b'{"forward":[', unit, b"]}", JSON))
+        yield "JSON: " + name, costs, None
+    write("f.json", b"{" + numbered(b'"%x":1', JSON) + b"}")
+    yield "JSON: keys", costs, None
+    write("f.json", fill(b'{"configuration":{},"rows":[', b"{},", b"]}", JSON))
+    yield "JSON: results", "figures --results f.json --out figures", None
+    layer = b'{"name":"a%d","op":"conv2d","out":1,"kernel":[1,1]},'
+    write("f.json", b'{"input":[1,8,8],"layers":[' + b"".join(layer % i for i in range(LAYERS - 1)) +
+          b'{"name":"z","op":"linear","out":2}]}')
+    yield "network file: layers", "plan f.json", None
+    for name, text in (("objects", fill(b'{"a":[', b"{},", b"]}", JSON)),
+                       ("tensors", b"{" + numbered(b'"%x":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}', JSON) + b"}"),
+                       ("metadata", b'{"__metadata__":{' + numbered(b'"%x":""', JSON) + b"}}")):
+        write("f.safetensors", struct.pack("<Q", len(text)) + text)
+        yield "safetensors header: " + name, "prune --weights f.safetensors --fraction 0.5 --out m.safetensors", None
+    write("f.csv", fill(b"scheme=1f1b,stages=1,micro-batches=1000000\n0", b",F0@0", b"\n", CSV))
+    yield "schedule CSV: operations", "schedule --load f.csv", None
+    subprocess.run([program] + "schedule gpipe --stages 850 --micro-batches 880 --csv f.csv".split(), check=True,
+                   stdout=subprocess.DEVNULL)
+    yield "schedule CSV: a valid one of %d bytes" % os.path.getsize("f.csv"), "schedule --load f.csv", None
+    head = b"%%MatrixMarket matrix coordinate pattern general\n"
+    product = "bench product --left f.%s --right none.%s"
+    count = (MTX - len(head) - 20) // 4
+    write("f.mtx", head + b"1 1 %d\n" % count + b"1 1\n" * count)
+    yield "Matrix Market: entries", product % ("mtx", "mtx"), None
+    rows = b"".join(b"%d %d\n" % (r, c) for r in range(2600, 0, -1) for c in range(2600, 0, -1))[:MTX - 200]
+    rows = rows[:rows.rindex(b"\n") + 1]
+    write("f.mtx", head + b"%d 2600 %d\n" % (MTX_ROWS, rows.count(b"\n")) + rows)
+    yield "Matrix Market: rows, entries in reverse", product % ("mtx", "mtx"), None
+    most = (INFLATED - 200) // 4
+    write_npz("f.npz", most - 1, most)
+    yield "NPZ: compressed members", product % ("npz", "npz"), None
+    write("f.npy", b"\x93NUMPY\x02\x00" + struct.pack("<I", NPY_HEADER) +
+          fill(b"{'descr': '<i8', 'fortran_order': False, 'shape': (", b"1,", b")}", NPY_HEADER))
+    yield "NPY header", "train rnn --seq-len 5 --order f.npy --iterations 1", None
+    for folder in ("cel", "cla"):
+        os.makedirs("wav/" + folder)
+        size = (4 << 30) - 100
+        write("wav/%s/1.wav" % folder, b"RIFF" + struct.pack("<I", size + 36) + b"WAVEfmt " +
+              struct.pack("<IHHIIHH", 16, 1, 2, 384000, 384000 * 4, 4, 16) + b"data" + struct.pack("<I", size), size + 44)
+    yield "WAV: 4 GiB", "data irmas wav --out-x x.npy --out-y y.npy", None
+
+    header = npy_header("<f4", "(1024, 512, 512)")
+    write("x.npy", header, len(header) + (1 << 30))
+    header = npy_header("<i8", "(1024,)")
+    write("y.npy", header, len(header) + 8192)
+    yield "NPY: 1 GiB of samples", "train rnn --data npy:x.npy,y.npy --iterations 1 --batch 1 --hidden 1", "x.npy"
+    header = b'{"a":{"dtype":"F32","shape":[%d],"data_offsets":[0,%d]}}' % (1 << 28, 1 << 30)
+    write("f.safetensors", struct.pack("<Q", len(header)) + header, len(header) + 8 + (1 << 30))
+    yield "safetensors: 1 GiB", "prune --weights f.safetensors --fraction 0.5 --out m.safetensors", "f.safetensors"
+    os.makedirs("cifar")
+    write("cifar/data_batch_1.bin", b"", 3073 * 340000)
+    yield "CIFAR-10: 1 GiB", "train lenet5 --data cifar10:cifar --iterations 1 --batch 4", "cifar/data_batch_1.bin"
+
+
+def measure(program, arguments):
+    start = time.time()
+    child = os.fork()
+    if child == 0:
+        with open("said.txt", "wb") as said:
+            os.dup2(said.fileno(), 1)
+            os.dup2(said.fileno(), 2)
+        os.execv(program, [program] + arguments.split())
+    _, status, usage = os.wait4(child, 0)
+    with open("said.txt", errors="replace") as said:
+        lines = said.read().strip().split("\n")
+    return {"exit": os.waitstatus_to_exitcode(status), "peak_bytes": usage.ru_maxrss * 1024,
+            "processor_s": round(usage.ru_utime + usage.ru_stime, 2), "elapsed_s": round(time.time() - start, 2),
+            "said": lines[-1][:120]}
+
+
+def main():
+    program, out = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+    version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout.split()
+    rows, good = [], True
+    with tempfile.TemporaryDirectory() as directory:
+        os.chdir(directory)
+        for name, arguments, array in cases(program):
+            row = {"case": name, "command": arguments} | measure(program, arguments)
+            if array is not None:
+                row["bytes_per_byte"] = round(row["peak_bytes"] / os.path.getsize(array), 2)
+            held = row["bytes_per_byte"] <= RATIO if array else row["peak_bytes"] <= MEMORY and row["processor_s"] <= SECONDS
+            row["within"] = held and row["exit"] in (0, 1, 2)
+            good = good and row["within"]
+            rows.append(row)
+            print("%-45s %7.1f MiB %6.2f s  exit %d%s" % (name, row["peak_bytes"] / MIB, row["processor_s"], row["exit"],
+                                                       "" if row["within"] else "  TOO MUCH"), flush=True)
+        os.chdir("/")
+    document = {"bench": "limits", "commit": version[-1], "memory_bytes": MEMORY, "processor_s": SECONDS, "rows": rows}
+    with open(out, "w") as file:
+        json.dump(document, file, indent=1)
+        file.write("\n")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
