@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/decimal.h"
+
 static bool parse_integer(const char *text, int64_t *value) {
   const char *digits = text[0] == '-' ? text + 1 : text;
   if (digits[0] == '\0' || strspn(digits, "0123456789") != strlen(digits)) {
@@ -44,7 +46,7 @@ static bool parse_real(const char *text, double *value) {
   }
   char *end = NULL;
   errno = 0;
-  *value = strtod(text, &end);
+  *value = bppsa_read_real(text, &end);
   return errno == 0 && *end == '\0' && isfinite(*value);
 }
 

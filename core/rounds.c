@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "core/alloc.h"
+#include "core/decimal.h"
 
 /* ---- one timing ---- */
 
@@ -28,7 +29,7 @@ const char *bppsa_timing_mark(bool noisy) {
 }
 
 const char *bppsa_timing_median_ms(const bppsa_timing *timing, int digits, char text[BPPSA_TIMING_TEXT]) {
-  snprintf(text, BPPSA_TIMING_TEXT, "%s%.*f", bppsa_timing_mark(timing->noisy), digits, 1e3 * timing->median_s);
+  bppsa_print(text, BPPSA_TIMING_TEXT, "%s%.*f", bppsa_timing_mark(timing->noisy), digits, 1e3 * timing->median_s);
   return text;
 }
 

@@ -216,6 +216,6 @@ const char *bppsa_text_si(double value, const char *unit, char *text, size_t siz
     ++power;
   }
   const char *between = power > 0 || unit[0] != '\0' ? " " : "";
-  snprintf(text, size, "%.3g%s%s%s", value, between, prefixes[power], unit);
+  bppsa_print(text, size, "%.3g%s%s%s", value, between, prefixes[power], unit);
   return text;
 }

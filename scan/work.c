@@ -1,5 +1,7 @@
 #include "scan/work.h"
 
+#include "core/decimal.h"
+
 #include <stdio.h>
 
 bppsa_work bppsa_work_of_scan(const bppsa_scan_totals *totals, double besides) {
@@ -29,9 +31,9 @@ bppsa_work_ratios bppsa_work_over(const bppsa_work *work, const bppsa_work *bp) 
 
 const char *bppsa_work_ratio(double ratio, char text[BPPSA_RATIO_TEXT]) {
   if (ratio > 0 && ratio < 0.1) {
-    snprintf(text, BPPSA_RATIO_TEXT, "%.3g", ratio);
+    bppsa_print(text, BPPSA_RATIO_TEXT, "%.3g", ratio);
   } else {
-    snprintf(text, BPPSA_RATIO_TEXT, "%.*f", ratio < 10 ? 2 : ratio < 100 ? 1 : 0, ratio);
+    bppsa_print(text, BPPSA_RATIO_TEXT, "%.*f", ratio < 10 ? 2 : ratio < 100 ? 1 : 0, ratio);
   }
   return text;
 }

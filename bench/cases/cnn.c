@@ -10,6 +10,7 @@
 #include "core/alloc.h"
 #include "core/buffer.h"
 #include "core/clock.h"
+#include "core/decimal.h"
 #include "core/memory.h"
 #include "core/philox.h"
 #include "core/residual.h"
@@ -243,7 +244,7 @@ static const char *write_ratio(const void *context, const json_t *row, char *tex
   if (!(ratio > 0)) {
     return "-";
   }
-  snprintf(text, size, "%s%.2f", bppsa_timing_mark(e->contender.timing[0].noisy || bp->contender.timing[0].noisy), ratio);
+  bppsa_print(text, size, "%s%.2f", bppsa_timing_mark(e->contender.timing[0].noisy || bp->contender.timing[0].noisy), ratio);
   return text;
 }
 
@@ -412,7 +413,7 @@ static bppsa_status print_head(const bppsa_bench *bench) {
   char date[BPPSA_DATE_TEXT], pruned[40] = "";
   const double fraction = bench->asked->prune;
   if (fraction > 0) {
-    snprintf(pruned, sizeof pruned, ", %.4g %% pruned", 100 * fraction);
+    bppsa_print(pruned, sizeof pruned, ", %.4g %% pruned", 100 * fraction);
   }
   return bppsa_output_print(
       &bench->request->to,

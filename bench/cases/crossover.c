@@ -16,6 +16,7 @@
 
 #include "bench/cases/case.h"
 #include "bench/harness/machine.h"
+#include "core/decimal.h"
 #include "core/residual.h"
 
 static const char model_text[] = "time(p) = c max(critical, total / p): total FLOP of the batch, critical FLOP of one sample's "
@@ -258,7 +259,7 @@ static bppsa_status show_grid(const bppsa_output *to, const map *m, const duel c
       const char *winner = !d->measured ? "skipped" : d->noisy ? "noisy" : winner_of(d);
       char ratio[24] = "";
       if (d->measured) {
-        snprintf(ratio, sizeof ratio, "%s%.*f", bppsa_timing_mark(d->noisy), ratio_of(d) < 9.995 ? 2 : 0, ratio_of(d));
+        bppsa_print(ratio, sizeof ratio, "%s%.*f", bppsa_timing_mark(d->noisy), ratio_of(d) < 9.995 ? 2 : 0, ratio_of(d));
       }
       BPPSA_TRY(bppsa_output_print(to, "  %6s %-8s", ratio, winner));
     }

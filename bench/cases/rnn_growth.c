@@ -5,6 +5,8 @@
 
 #include "bench/cases/rnn.h"
 
+#include "core/decimal.h"
+
 enum { LEAST_T = 100, LEAST_POINTS = 3, MOST_POINTS = 32 };
 
 /* The rows of one method; all but the steps as logarithms to base 2. */
@@ -110,7 +112,7 @@ json_t *bppsa_bench_growth(const json_t *rows, int64_t batch) {
 static const char *cell(const json_t *g, const char *key, int digits, int width, char *text, size_t size) {
   const json_t *value = json_object_get(g, key);
   if (json_is_number(value)) {
-    snprintf(text, size, "%*.*f", width, digits, json_number_value(value));
+    bppsa_print(text, size, "%*.*f", width, digits, json_number_value(value));
   } else {
     snprintf(text, size, "%*s", width, "");
   }

@@ -5,6 +5,7 @@
 
 #include "bench/cases/rnn.h"
 #include "core/alloc.h"
+#include "core/decimal.h"
 #include "core/residual.h"
 
 static const char *phase_name(int row) {
@@ -132,14 +133,14 @@ bool bppsa_bench_append(json_t *rows, const bppsa_bench_point *point, const bpps
 /* "0.123 ms": three digits and a unit that people read. */
 static const char *time_text(double seconds, char *text, size_t size) {
   const double scale = seconds < 1e-3 ? 1e6 : seconds < 1 ? 1e3 : 1;
-  snprintf(text, size, "%.*f %s",
-           seconds * scale < 9.995   ? 2
-           : seconds * scale < 99.95 ? 1
-                                     : 0,
-           seconds * scale,
-           scale == 1e6   ? "us"
-           : scale == 1e3 ? "ms"
-                          : "s ");
+  bppsa_print(text, size, "%.*f %s",
+              seconds * scale < 9.995   ? 2
+              : seconds * scale < 99.95 ? 1
+                                        : 0,
+              seconds * scale,
+              scale == 1e6   ? "us"
+              : scale == 1e3 ? "ms"
+                             : "s ");
   return text;
 }
 
@@ -176,8 +177,9 @@ static const char *floor_text(const bppsa_bench_result *result, const bppsa_benc
     if (row->predicted > 0) {
       time_text(row->predicted, predicted, sizeof predicted);
     }
-    snprintf(text, size, "%11s%10s%9.1f%10s", predicted, time_text(bppsa_bench_floor(result, row), floor, sizeof floor),
-             row->time.median_s / bppsa_bench_floor(result, row), bppsa_text_si((double)row->memory, "B", memory, sizeof memory));
+    bppsa_print(text, size, "%11s%10s%9.1f%10s", predicted, time_text(bppsa_bench_floor(result, row), floor, sizeof floor),
+                row->time.median_s / bppsa_bench_floor(result, row),
+                bppsa_text_si((double)row->memory, "B", memory, sizeof memory));
   }
   return text;
 }
@@ -198,8 +200,8 @@ static bppsa_status show_row(const bppsa_output *to, const bppsa_bench_result *r
                               row->residual, bppsa_bench_wrong(is_right(row)));
   }
   if (index != BPPSA_BENCH_FORWARD && is_timed(other)) {
-    snprintf(ratio, sizeof ratio, "%s%.2f", bppsa_timing_mark(row->time.noisy || other->time.noisy),
-             row->time.median_s / other->time.median_s);
+    bppsa_print(ratio, sizeof ratio, "%s%.2f", bppsa_timing_mark(row->time.noisy || other->time.noisy),
+                row->time.median_s / other->time.median_s);
   }
   snprintf(marked, sizeof marked, "%s%s", bppsa_timing_mark(row->time.noisy),
            time_text(row->time.median_s, median, sizeof median));

@@ -11,6 +11,7 @@
 #include "bench/harness/machine.h"
 #include "core/alloc.h"
 #include "core/clock.h"
+#include "core/decimal.h"
 #include "core/philox.h"
 #include "core/pool.h"
 #include "train/loss.h"
@@ -281,8 +282,8 @@ static const char *write_ratio(const void *context, const json_t *row, char *tex
   if (!json_is_number(ratio)) {
     return "-";
   }
-  snprintf(text, size, "%s%.2f", bppsa_timing_mark(e->contender.timing[0].noisy || one_thread(e)->noisy),
-           json_number_value(ratio));
+  bppsa_print(text, size, "%s%.2f", bppsa_timing_mark(e->contender.timing[0].noisy || one_thread(e)->noisy),
+              json_number_value(ratio));
   return text;
 }
 

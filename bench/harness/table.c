@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 
+#include "core/decimal.h"
 #include "core/rounds.h"
 #include "core/text.h"
 
@@ -21,21 +22,21 @@ static bool value_of(const bppsa_bench_column *column, const json_t *row, double
 static const char *number_text(const bppsa_bench_column *column, const json_t *row, double value, char *text, size_t size) {
   switch (column->kind) {
   case BPPSA_COLUMN_INTEGER:
-    snprintf(text, size, "%.0f", value);
+    bppsa_print(text, size, "%.0f", value);
     return text;
   case BPPSA_COLUMN_EXPONENT:
-    snprintf(text, size, "%.1e", value);
+    bppsa_print(text, size, "%.1e", value);
     return text;
   case BPPSA_COLUMN_PERCENT:
-    snprintf(text, size, "%.0f%%", 100 * value);
+    bppsa_print(text, size, "%.0f%%", 100 * value);
     return text;
   case BPPSA_COLUMN_SI:
     return bppsa_text_si(value, column->unit, text, size);
   case BPPSA_COLUMN_MARKED:
-    snprintf(text, size, "%s%.*f", bppsa_timing_mark(json_is_true(json_object_get(row, "noisy"))), column->digits, value);
+    bppsa_print(text, size, "%s%.*f", bppsa_timing_mark(json_is_true(json_object_get(row, "noisy"))), column->digits, value);
     return text;
   default:
-    snprintf(text, size, "%.*f", column->digits, value);
+    bppsa_print(text, size, "%.*f", column->digits, value);
     return text;
   }
 }
