@@ -24,6 +24,8 @@
 #include "core/threads.h"
 #include "core/view.h"
 #include "distributed/data_parallel.h"
+#include "distributed/evaluate.h"
+#include "distributed/job.h"
 #include "distributed/reduction.h"
 #include "distributed/scan.h"
 #include "distributed/split_time.h"

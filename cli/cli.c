@@ -4,6 +4,7 @@
 
 #include "bppsa_version.h"
 #include "cli/command.h"
+#include "cli/ranks.h"
 #include "models/network_kind.h"
 
 #define OBJECT_LIMIT 16 /* the most objects of one verb, and the most verbs */
@@ -156,14 +157,17 @@ static bppsa_status run_command(const bppsa_command *command, int used, int argc
   char name[BPPSA_COMMAND_NAME];
   bppsa_cli cli = {
       .command = command, .object = used > 2 ? argv[2] : NULL, .argc = argc, .argv = argv, .to = {.out = out, .err = err}};
-  BPPSA_TRY(
-      bppsa_options_parse(bppsa_command_name(command, name, sizeof name), command->uses, argc - used, argv + used, cli.values));
-  if (cli.values[BPPSA_OPTION_HELP].given) {
+  bppsa_status status =
+      bppsa_options_parse(bppsa_command_name(command, name, sizeof name), command->uses, argc - used, argv + used, cli.values);
+  if (status == BPPSA_OK && cli.values[BPPSA_OPTION_HELP].given) {
     bppsa_help_command(out, command);
     return BPPSA_OK;
   }
   cli.to.json = cli.values[BPPSA_OPTION_JSON].given;
-  BPPSA_TRY(bppsa_cli_check_paths(&cli));
+  status = status == BPPSA_OK ? bppsa_cli_check_paths(&cli) : status;
+  if (status != BPPSA_OK) {
+    return bppsa_ranks_refuse(command, status);
+  }
   return command->run(&cli);
 }
 
@@ -213,10 +217,12 @@ int bppsa_cli_main(int argc, char **argv, FILE *out, FILE *err) {
   if (status == BPPSA_OK) {
     status = bppsa_output_flush(out);
   }
-  if (status != BPPSA_OK) {
+  const int code = exit_code(status);
+  if (status != BPPSA_OK && bppsa_ranks_here()) {
     fflush(out); /* so that results appear before the error */
     fprintf(err, "bppsa: error: %s\n", bppsa_last_error());
     fflush(err);
   }
-  return exit_code(status);
+  bppsa_ranks_end(code);
+  return code;
 }

@@ -2,8 +2,11 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "cli/ranks.h"
 #include "cli/setup.h"
 #include "core/alloc.h"
+#include "distributed/evaluate.h"
+#include "distributed/job.h"
 #include "models/outputs.h"
 
 #define OUT_HELP "logits and predictions of every sample, in the data's order; numpy.load reads it"
@@ -17,7 +20,7 @@
         {.option = BPPSA_OPTION_SEQ_LEN}, {.option = BPPSA_OPTION_INPUT_SIZE}, {.option = BPPSA_OPTION_BATCH},                   \
         {.option = BPPSA_OPTION_VALIDATION}, {.option = BPPSA_OPTION_SEED, .help = "of the data"},                               \
         {.option = BPPSA_OPTION_DEVICE}, {.option = BPPSA_OPTION_DTYPE, .fallback = ""}, {.option = BPPSA_OPTION_THREADS},       \
-        {.option = BPPSA_OPTION_WEIGHTS, .required = true}, {.option = BPPSA_OPTION_PREFIX},                                     \
+        BPPSA_RANKS_USES, {.option = BPPSA_OPTION_WEIGHTS, .required = true}, {.option = BPPSA_OPTION_PREFIX},                   \
         {.option = BPPSA_OPTION_OUT, .metavar = "P.npz", .help = OUT_HELP}, {.option = BPPSA_OPTION_STATES},                     \
         {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {                                                          \
       .option = BPPSA_OPTION_COUNT                                                                                               \
@@ -37,6 +40,7 @@ static const bppsa_option_use uses_cnn[] = {
     {.option = BPPSA_OPTION_DEVICE},
     {.option = BPPSA_OPTION_DTYPE, .fallback = ""},
     {.option = BPPSA_OPTION_THREADS},
+    BPPSA_RANKS_USES,
     {.option = BPPSA_OPTION_WEIGHTS, .required = true},
     {.option = BPPSA_OPTION_PREFIX},
     {.option = BPPSA_OPTION_OUT, .metavar = "P.npz", .help = OUT_HELP},
@@ -123,6 +127,27 @@ static bppsa_status finish(bppsa_cli *cli, evaluation *e, const bppsa_evaluation
   return status;
 }
 
+/* Ranks share the batches. Only a run without them writes --out, whose samples are in order. */
+static bppsa_status check_ranks(const bppsa_cli *cli, const bppsa_comm *comm, const evaluation *e) {
+  bppsa_data_parallel_config config;
+  const int64_t count = e->split.validation > 0 ? e->split.validation : e->split.train;
+  BPPSA_TRY(bppsa_ranks_setup(cli, comm, count, "the evaluation", &config));
+  return bppsa_cli_value(cli, BPPSA_OPTION_OUT)->given
+             ? bppsa_fail(BPPSA_ERR_ARGUMENT, "--out: given beside ranks, which do not write it, expected one of them")
+             : BPPSA_OK;
+}
+
+static bppsa_status evaluate_on_ranks(bppsa_cli *cli, bppsa_comm *comm, evaluation *e) {
+  bppsa_evaluation result;
+  bppsa_status status = prepare(cli, e);
+  status = status == BPPSA_OK ? check_ranks(cli, comm, e) : status;
+  BPPSA_TRY(bppsa_job_agree(comm, status));
+  const bool held_out = e->split.validation > 0;
+  BPPSA_TRY(bppsa_ranks_evaluate(comm, e->model, e->dataset, e->device, held_out ? e->split.train : 0,
+                                 held_out ? e->split.validation : e->split.train, e->config.batch, &result));
+  return bppsa_ranks_first(comm) ? finish(cli, e, &result) : BPPSA_OK;
+}
+
 static bppsa_status evaluate(bppsa_cli *cli, evaluation *e) {
   BPPSA_TRY(prepare(cli, e));
   const bool held_out = e->split.validation > 0;
@@ -139,9 +164,9 @@ static bppsa_status evaluate(bppsa_cli *cli, evaluation *e) {
   return finish(cli, e, &result);
 }
 
-static bppsa_status run(bppsa_cli *cli) {
+static bppsa_status run_rank(bppsa_cli *cli, bppsa_comm *comm) {
   evaluation e = {0};
-  const bppsa_status status = evaluate(cli, &e);
+  const bppsa_status status = comm != NULL ? evaluate_on_ranks(cli, comm, &e) : evaluate(cli, &e);
   bppsa_outputs_abort(e.out);
   bppsa_model_destroy(e.model);
   bppsa_dataset_destroy(e.dataset);
@@ -149,6 +174,10 @@ static bppsa_status run(bppsa_cli *cli) {
   bppsa_safetensors_destroy(e.file);
   bppsa_network_close(&e.network);
   return status;
+}
+
+static bppsa_status run(bppsa_cli *cli) {
+  return bppsa_ranks_run(cli, run_rank);
 }
 
 #define EVAL(id, name, what, words, takes)                                                                                       \

@@ -1,5 +1,7 @@
 /* `bppsa grad MODEL`: the gradients of one batch, written as a safetensors file. */
+#include "cli/ranks.h"
 #include "cli/setup.h"
+#include "distributed/job.h"
 #include "models/gradients.h"
 
 /* The options that grad rnn and grad gru both take; `only` adds those of one of them. */
@@ -9,7 +11,7 @@
         only{.option = BPPSA_OPTION_TRAIN_LOSS}, {.option = BPPSA_OPTION_IGNORE_LABEL}, {.option = BPPSA_OPTION_BACKWARD},       \
         {.option = BPPSA_OPTION_ALGORITHM}, {.option = BPPSA_OPTION_UP_LEVELS}, {.option = BPPSA_OPTION_CHUNKS},                 \
         {.option = BPPSA_OPTION_PLAN}, {.option = BPPSA_OPTION_DEVICE}, {.option = BPPSA_OPTION_DTYPE, .fallback = ""},          \
-        {.option = BPPSA_OPTION_THREADS}, {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP},                      \
+        {.option = BPPSA_OPTION_THREADS}, BPPSA_RANKS_USES, {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP},    \
         {.option = BPPSA_OPTION_WEIGHTS, .required = true}, {.option = BPPSA_OPTION_PREFIX},                                     \
         {.option = BPPSA_OPTION_INPUT, .required = true}, {.option = BPPSA_OPTION_LABELS, .required = true},                     \
         {.option = BPPSA_OPTION_H0}, {.option = BPPSA_OPTION_OUT, .required = true}, {.option = BPPSA_OPTION_JSON},              \
@@ -33,6 +35,7 @@ static const bppsa_option_use uses_cnn[] = {
     {.option = BPPSA_OPTION_DEVICE},
     {.option = BPPSA_OPTION_DTYPE, .fallback = ""},
     {.option = BPPSA_OPTION_THREADS},
+    BPPSA_RANKS_USES,
     {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP},
     {.option = BPPSA_OPTION_WEIGHTS, .required = true},
     {.option = BPPSA_OPTION_PREFIX},
@@ -43,21 +46,52 @@ static const bppsa_option_use uses_cnn[] = {
     {.option = BPPSA_OPTION_HELP},
     {.option = BPPSA_OPTION_COUNT}};
 
-static bppsa_status compute(const bppsa_cli *cli, bppsa_gradients *g) {
+static bppsa_status load(const bppsa_cli *cli, bppsa_gradients *g) {
   BPPSA_TRY(bppsa_setup_network(cli, &g->network));
   g->config = bppsa_network_config_default(&g->network);
   BPPSA_TRY(bppsa_setup_config(cli, BPPSA_RUNS_ONE, &g->config));
   BPPSA_TRY(bppsa_setup_device(cli, &g->device));
   BPPSA_TRY(bppsa_setup_weights(cli, &g->network, &g->config, &g->file));
   BPPSA_TRY(bppsa_setup_objective(cli, g->file, &g->objective));
-  BPPSA_TRY(bppsa_gradients_load(bppsa_cli_value(cli, BPPSA_OPTION_INPUT)->text, bppsa_cli_value(cli, BPPSA_OPTION_LABELS)->text,
-                                 bppsa_cli_value(cli, BPPSA_OPTION_H0)->text, g));
+  return bppsa_gradients_load(bppsa_cli_value(cli, BPPSA_OPTION_INPUT)->text, bppsa_cli_value(cli, BPPSA_OPTION_LABELS)->text,
+                              bppsa_cli_value(cli, BPPSA_OPTION_H0)->text, g);
+}
+
+static bppsa_status choose(const bppsa_cli *cli, bppsa_gradients *g) {
   g->config.input_gradients = true;
   g->chosen = bppsa_chosen_of(&g->config.method);
-  BPPSA_TRY(bppsa_setup_choose(cli, &g->network, g->device, &g->config, &g->chosen));
+  return bppsa_setup_choose(cli, &g->network, g->device, &g->config, &g->chosen);
+}
+
+static bppsa_status create(const bppsa_cli *cli, bppsa_gradients *g) {
   BPPSA_TRY(bppsa_network_create(&g->network, &g->config, g->device, &g->model));
-  BPPSA_TRY(bppsa_setup_model(cli, &g->network, g->file, g->model));
+  return bppsa_setup_model(cli, &g->network, g->file, g->model);
+}
+
+static bppsa_status compute(const bppsa_cli *cli, bppsa_gradients *g) {
+  BPPSA_TRY(load(cli, g));
+  BPPSA_TRY(choose(cli, g));
+  BPPSA_TRY(create(cli, g));
   return bppsa_gradients_compute(g);
+}
+
+/* Loads the batch, and chooses the method for a model of the size of a block. */
+static bppsa_status prepare_on_ranks(const bppsa_cli *cli, const bppsa_comm *comm, bppsa_gradients *g,
+                                     bppsa_data_parallel_config *parallel) {
+  BPPSA_TRY(load(cli, g));
+  BPPSA_TRY(bppsa_ranks_setup(cli, comm, g->config.batch, "the batch", parallel));
+  g->config.batch = bppsa_data_parallel_block(parallel, bppsa_comm_size(comm));
+  return choose(cli, g);
+}
+
+static bppsa_status compute_on_ranks(const bppsa_cli *cli, bppsa_comm *comm, bppsa_gradients *g) {
+  bppsa_data_parallel_config parallel;
+  BPPSA_TRY(bppsa_job_agree(comm, prepare_on_ranks(cli, comm, g, &parallel)));
+  BPPSA_TRY(bppsa_chosen_share(comm, &g->config.method, &g->chosen));
+  BPPSA_TRY(bppsa_job_agree(comm, create(cli, g)));
+  g->config.batch = parallel.batch; /* as it is shown */
+  bppsa_comm_at(comm, "the gradients", -1);
+  return bppsa_gradients_compute_on_ranks(comm, &parallel, g);
 }
 
 static bppsa_status render(const bppsa_cli *cli, const bppsa_gradients *g, bppsa_text *shown) {
@@ -69,16 +103,25 @@ static bppsa_status render(const bppsa_cli *cli, const bppsa_gradients *g, bppsa
   return bppsa_text_check(shown);
 }
 
-static bppsa_status run(bppsa_cli *cli) {
-  bppsa_gradients g = {0};
+static bppsa_status report(const bppsa_cli *cli, const bppsa_gradients *g) {
   bppsa_text shown = {0};
-  bppsa_status status = compute(cli, &g);
-  status = status == BPPSA_OK ? render(cli, &g, &shown) : status;
-  status = status == BPPSA_OK ? bppsa_gradients_save(&g, bppsa_cli_value(cli, BPPSA_OPTION_OUT)->text) : status;
+  bppsa_status status = render(cli, g, &shown);
+  status = status == BPPSA_OK ? bppsa_gradients_save(g, bppsa_cli_value(cli, BPPSA_OPTION_OUT)->text) : status;
   status = status == BPPSA_OK ? bppsa_setup_show(cli, &shown) : status;
   bppsa_text_free(&shown);
+  return status;
+}
+
+static bppsa_status run_rank(bppsa_cli *cli, bppsa_comm *comm) {
+  bppsa_gradients g = {0};
+  bppsa_status status = comm != NULL ? compute_on_ranks(cli, comm, &g) : compute(cli, &g);
+  status = status == BPPSA_OK && bppsa_ranks_first(comm) ? report(cli, &g) : status;
   bppsa_gradients_free(&g);
   return status;
+}
+
+static bppsa_status run(bppsa_cli *cli) {
+  return bppsa_ranks_run(cli, run_rank);
 }
 
 #define GRAD(id, name, word, scan, takes)                                                                                        \

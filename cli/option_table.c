@@ -23,6 +23,8 @@ static const char *const flops_patterns[] = {"guaranteed", "value", NULL};
 static const char *const prune_methods[] = {"class-blind", "class-uniform", "class-distribution", NULL};
 static const char *const dtypes[] = {"f32", "f64", NULL};
 
+static const char *const transports[] = {"threads", "mpi", "nccl", NULL};
+static const char *const reductions[] = {"ordered", "library", NULL};
 static const char *const splits[] = {"wi", "iw", NULL};
 static const char *const syncs[] = {"post", "eager", "eager-opt", NULL};
 static const char *const windows[] = {"iteration", "backward-forward", NULL};
@@ -165,6 +167,26 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
     [BPPSA_OPTION_DTYPE] = {"--dtype", BPPSA_CHOICE, BPPSA_GROUP_MACHINE, NULL, "f32", "type of all values", .choices = dtypes},
     [BPPSA_OPTION_THREADS] = {"--threads", BPPSA_INTEGER, BPPSA_GROUP_MACHINE, "N", NULL, "host threads",
                               "a whole number from 1 to 4096", SPAN(1, 4096), .otherwise = "all cores"},
+    [BPPSA_OPTION_RANKS] = {"--ranks", BPPSA_INTEGER, BPPSA_GROUP_RANKS, "P", NULL,
+                            "compute on P ranks; under mpirun P is the number of its processes", "a whole number from 1 to 4096",
+                            SPAN(1, 4096), .otherwise = "without ranks"},
+    [BPPSA_OPTION_SPLIT] = {"--split", BPPSA_TEXT, BPPSA_GROUP_RANKS, "SPLIT", "batch",
+                            "what the ranks share: batch, time, or both as time:P,batch:Q", "batch, time, or time:P,batch:Q",
+                            .choices = NULL},
+    [BPPSA_OPTION_TRANSPORT] = {"--transport", BPPSA_CHOICE, BPPSA_GROUP_RANKS, NULL, NULL, "how they exchange arrays",
+                                .choices = transports, .otherwise = "threads; under mpirun mpi"},
+    [BPPSA_OPTION_TIMEOUT] = {"--timeout", BPPSA_REAL, BPPSA_GROUP_RANKS, "S", "60", "the longest that a rank waits, in seconds",
+                              "a number above 0, at most 1e6", .low = DBL_MIN, .high = 1e6},
+    [BPPSA_OPTION_RANK_MICRO_BATCHES] = {"--micro-batches", BPPSA_INTEGER, BPPSA_GROUP_RANKS, "M", "1",
+                                         "groups of samples that follow each other through ranks along time", COUNT32_EXPECTED,
+                                         SPAN(1, INT32_MAX)},
+    [BPPSA_OPTION_REDUCTION] = {"--reduction", BPPSA_CHOICE, BPPSA_GROUP_RANKS, NULL, "ordered",
+                                "ordered: the same bits for every P; library: the transport's own sum", .choices = reductions},
+    [BPPSA_OPTION_REVERSE_FIRST] = {"--reverse-first", BPPSA_TEXT, BPPSA_GROUP_RANKS, "K|auto", "0",
+                                    "layers whose weight gradients come last; auto: as many as are fastest",
+                                    "a whole number from 0 to 1000000, or auto", .choices = NULL},
+    [BPPSA_OPTION_ALLOW_OTHER_RANKS] = {"--allow-other-ranks", BPPSA_FLAG, BPPSA_GROUP_RANKS, NULL, NULL,
+                                        "with --resume: go on although other ranks give other bits", NULL, .choices = NULL},
     [BPPSA_OPTION_WEIGHTS] = {"--weights", BPPSA_TEXT, BPPSA_GROUP_FILES, "W.safetensors", NULL, "weights, with PyTorch's names",
                               "the path of a safetensors file", .path = BPPSA_PATH_READ},
     [BPPSA_OPTION_PREFIX] =
@@ -351,7 +373,7 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
 };
 
 static const char *const titles[BPPSA_GROUP_COUNT] = {"Model",       "Data",    "Gradients", "Training", "Costs",
-                                                      "Measurement", "Machine", "Files",     "Output"};
+                                                      "Measurement", "Machine", "Ranks",     "Files",    "Output"};
 
 const char *bppsa_option_choice(const bppsa_option_info *info, int32_t index) {
   return info->listed != NULL ? info->listed(index) : info->choices != NULL ? info->choices[index] : NULL;

@@ -5,10 +5,12 @@
 
 #include "bench/harness/interrupt.h"
 #include "bench/harness/progress.h"
+#include "cli/ranks.h"
 #include "cli/setup.h"
 #include "cli/train_options.h"
 #include "core/alloc.h"
 #include "core/npy.h"
+#include "distributed/job.h"
 #include "models/train_show.h"
 #include "train/line.h"
 
@@ -27,11 +29,11 @@
         {.option = BPPSA_OPTION_WEIGHT_DECAY}, {.option = BPPSA_OPTION_LR_SCHEDULE}, {.option = BPPSA_OPTION_LR_STEP_SIZE},      \
         {.option = BPPSA_OPTION_LR_GAMMA}, {.option = BPPSA_OPTION_LR_PERIOD}, {.option = BPPSA_OPTION_LR_MIN},                  \
         {.option = BPPSA_OPTION_WARMUP}, {.option = BPPSA_OPTION_CLIP_NORM}, {.option = BPPSA_OPTION_SEED},                      \
-        {.option = BPPSA_OPTION_DEVICE}, {.option = BPPSA_OPTION_DTYPE}, {.option = BPPSA_OPTION_THREADS},                       \
-        {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP}, {.option = BPPSA_OPTION_LOG},                          \
-        {.option = BPPSA_OPTION_WEIGHTS}, {.option = BPPSA_OPTION_PREFIX}, {.option = BPPSA_OPTION_SAVE_WEIGHTS},                \
-        {.option = BPPSA_OPTION_CHECKPOINT}, {.option = BPPSA_OPTION_CHECKPOINT_EVERY}, {.option = BPPSA_OPTION_RESUME},         \
-        {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {                                                          \
+        {.option = BPPSA_OPTION_DEVICE}, {.option = BPPSA_OPTION_DTYPE}, {.option = BPPSA_OPTION_THREADS}, BPPSA_RANKS_USES,     \
+        {.option = BPPSA_OPTION_ALLOW_OTHER_RANKS}, {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP},            \
+        {.option = BPPSA_OPTION_LOG}, {.option = BPPSA_OPTION_WEIGHTS}, {.option = BPPSA_OPTION_PREFIX},                         \
+        {.option = BPPSA_OPTION_SAVE_WEIGHTS}, {.option = BPPSA_OPTION_CHECKPOINT}, {.option = BPPSA_OPTION_CHECKPOINT_EVERY},   \
+        {.option = BPPSA_OPTION_RESUME}, {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {                         \
       .option = BPPSA_OPTION_COUNT                                                                                               \
     }                                                                                                                            \
   }
@@ -71,6 +73,9 @@ static const bppsa_option_use uses_cnn[] = {
     {.option = BPPSA_OPTION_DEVICE},
     {.option = BPPSA_OPTION_DTYPE},
     {.option = BPPSA_OPTION_THREADS},
+    BPPSA_RANKS_USES,
+    {.option = BPPSA_OPTION_REVERSE_FIRST},
+    {.option = BPPSA_OPTION_ALLOW_OTHER_RANKS},
     {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP},
     {.option = BPPSA_OPTION_LOG},
     {.option = BPPSA_OPTION_WEIGHTS},
@@ -159,7 +164,8 @@ static bppsa_status setup_data(const bppsa_cli *cli, bppsa_train_run *run) {
   return bppsa_network_fit(&run->network, bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text, run->dataset, &run->config);
 }
 
-static bppsa_status setup(const bppsa_cli *cli, bppsa_train_run *run) {
+/* Everything up to the choice of the method. */
+static bppsa_status setup_request(const bppsa_cli *cli, bppsa_train_run *run) {
   BPPSA_TRY(bppsa_setup_network(cli, &run->network));
   run->config = bppsa_network_config_default(&run->network);
   BPPSA_TRY(bppsa_setup_config(cli, BPPSA_RUNS_ONE, &run->config));
@@ -171,9 +177,16 @@ static bppsa_status setup(const bppsa_cli *cli, bppsa_train_run *run) {
   }
   BPPSA_TRY(bppsa_setup_objective(cli, run->weights, &run->objective));
   BPPSA_TRY(setup_data(cli, run));
+  if (run->comm != NULL) {
+    BPPSA_TRY(bppsa_ranks_setup(cli, run->comm, run->train.batch, "a batch", &run->parallel));
+    run->config.batch = bppsa_data_parallel_block(&run->parallel, bppsa_comm_size(run->comm));
+  }
   run->chosen = bppsa_chosen_of(&run->config.method);
   BPPSA_TRY(bppsa_train_run_resume_method(run));
-  BPPSA_TRY(bppsa_setup_choose(cli, &run->network, run->device, &run->config, &run->chosen));
+  return bppsa_setup_choose(cli, &run->network, run->device, &run->config, &run->chosen);
+}
+
+static bppsa_status setup_model(const bppsa_cli *cli, bppsa_train_run *run) {
   BPPSA_TRY(bppsa_train_run_create_model(run));
   const bppsa_option_value *init = bppsa_cli_value(cli, BPPSA_OPTION_INIT); /* without text: the command does not take --init */
   run->init = run->weights != NULL ? "from weights" : init->text != NULL ? init->text : "default";
@@ -182,6 +195,18 @@ static bppsa_status setup(const bppsa_cli *cli, bppsa_train_run *run) {
   }
   return bppsa_network_init(&run->network, run->model, init->choice == 1 ? BPPSA_INIT_ORTHOGONAL : BPPSA_INIT_DEFAULT,
                             run->train.seed);
+}
+
+/* On ranks one of them reports what is wrong, and all of them take rank 0's method, which may have been measured. */
+static bppsa_status setup(const bppsa_cli *cli, bppsa_train_run *run) {
+  bppsa_status status = setup_request(cli, run);
+  if (run->comm == NULL) {
+    return status == BPPSA_OK ? setup_model(cli, run) : status;
+  }
+  bppsa_comm_at(run->comm, "the setup", -1);
+  BPPSA_TRY(bppsa_job_agree(run->comm, status));
+  BPPSA_TRY(bppsa_chosen_share(run->comm, &run->config.method, &run->chosen));
+  return bppsa_job_agree(run->comm, setup_model(cli, run));
 }
 
 /* ---- results ---- */
@@ -259,10 +284,15 @@ static bool stop(void *context) {
 /* Trains until the end, or until SIGINT or SIGTERM ends the run after its step; a second signal kills the program
  * (bench/harness/interrupt.h). */
 static bppsa_status train_interruptible(bppsa_train_run *run, bppsa_train_callbacks *callbacks) {
+  const bool catches = bppsa_ranks_first(run->comm) || bppsa_comm_get_transport(run->comm) == BPPSA_COMM_MPI;
   callbacks->stop = stop;
-  bppsa_interrupt_catch();
+  if (catches) { /* once for each process */
+    bppsa_interrupt_catch();
+  }
   const bppsa_status status = bppsa_train(&run->train, run->model, run->dataset, run->device, callbacks, &run->result);
-  bppsa_interrupt_release();
+  if (catches) {
+    bppsa_interrupt_release();
+  }
   return status;
 }
 
@@ -308,12 +338,15 @@ static bppsa_status take_steps(bppsa_train_show *show) {
 static bppsa_status train(bppsa_cli *cli, bppsa_train_show *show) {
   BPPSA_TRY(setup(cli, show->run));
   BPPSA_TRY(take_steps(show));
+  if (!bppsa_ranks_first(show->run->comm)) {
+    return BPPSA_OK;
+  }
   BPPSA_TRY(finish(cli, show));
   return check_stopped(cli, show->run);
 }
 
-static bppsa_status run_train(bppsa_cli *cli) {
-  bppsa_train_run run = {.train = bppsa_train_config_default()};
+static bppsa_status train_rank(bppsa_cli *cli, bppsa_comm *comm) {
+  bppsa_train_run run = {.train = bppsa_train_config_default(), .comm = comm};
   bppsa_provenance_input inputs[INPUTS];
   screen shown = {cli, bppsa_progress_start(cli->to.err)};
   bppsa_train_show show = {.run = &run,
@@ -328,6 +361,10 @@ static bppsa_status run_train(bppsa_cli *cli) {
   bppsa_train_show_free(&show);
   bppsa_train_run_free(&run);
   return status;
+}
+
+static bppsa_status run_train(bppsa_cli *cli) {
+  return bppsa_ranks_run(cli, train_rank);
 }
 
 #define SIGNAL_NOTES                                                                                                             \

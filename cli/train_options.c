@@ -56,6 +56,10 @@ bppsa_status bppsa_train_checkpoint_options(const bppsa_cli *cli, bppsa_train_co
   const bppsa_option_value *directory = bppsa_cli_value(cli, BPPSA_OPTION_CHECKPOINT);
   const bppsa_option_value *every = bppsa_cli_value(cli, BPPSA_OPTION_CHECKPOINT_EVERY);
   const bppsa_option_value *resume = bppsa_cli_value(cli, BPPSA_OPTION_RESUME);
+  const bppsa_option_value *allow = bppsa_cli_value(cli, BPPSA_OPTION_ALLOW_OTHER_RANKS);
+  if (allow->given && !resume->given) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--allow-other-ranks: given without --resume, expected --resume too");
+  }
   if (!directory->given && (every->given || resume->given)) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given without --checkpoint, expected --checkpoint DIR too",
                       resume->given ? "--resume" : "--checkpoint-every");
@@ -63,5 +67,6 @@ bppsa_status bppsa_train_checkpoint_options(const bppsa_cli *cli, bppsa_train_co
   train->checkpoint = directory->text;
   train->checkpoint_every = every->integer;
   train->resume = resume->given;
+  train->other_reduction = allow->given;
   return BPPSA_OK;
 }

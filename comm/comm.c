@@ -37,7 +37,7 @@ void bppsa_comm_transports(bppsa_comm_transport_report reports[BPPSA_COMM_TRANSP
 }
 
 bool bppsa_comm_launched(void) {
-  static const char *const prefixes[] = {"OMPI_", "PMIX_", "PMI_"};
+  static const char *const prefixes[] = {"OMPI_COMM_WORLD_", "PMIX_RANK", "PMIX_NAMESPACE", "PMI_"};
   for (char **variable = environ; variable != NULL && *variable != NULL; ++variable) {
     for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; ++i) {
       if (strncmp(*variable, prefixes[i], strlen(prefixes[i])) == 0) {

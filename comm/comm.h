@@ -57,8 +57,9 @@ typedef struct {
 /* Reports which transports this build supports and this machine has; never fails. Loads the libraries but initialises none. */
 void bppsa_comm_transports(bppsa_comm_transport_report reports[BPPSA_COMM_TRANSPORT_COUNT]);
 
-/* Whether a launcher of MPI programs started this process: an environment variable whose name begins with OMPI_, PMIX_ or PMI_
- * shows it. The variables' values are not used: rank and size come from MPI. */
+/* Whether a launcher of MPI programs started this process: an environment variable whose name begins with OMPI_COMM_WORLD_,
+ * PMIX_RANK, PMIX_NAMESPACE or PMI_ shows it; other variables of OpenMPI are a user's settings. The variables' values are not used:
+ * rank and size come from MPI. */
 bool bppsa_comm_launched(void);
 
 /* ---- running ranks ---- */

@@ -9,8 +9,8 @@
 #include "core/clock.h"
 #include "core/cut.h"
 #include "distributed/buckets.h"
+#include "distributed/evaluate_internal.h"
 #include "distributed/reverse_first.h"
-#include "train/evaluate_internal.h"
 #include "train/ranks.h"
 
 struct bppsa_data_parallel {
@@ -21,11 +21,7 @@ struct bppsa_data_parallel {
   bppsa_buckets *buckets;
   bppsa_reverse_first search;
   bppsa_train_ranks ranks;
-  int64_t part_capacity; /* of `parts` */
-  double *parts;         /* of an evaluation, [part][PART_NUMBERS] */
 };
-
-enum { PART_NUMBERS = 3 }; /* loss times rows, correct, rows */
 
 /* ---- what follows from the configuration ---- */
 
@@ -226,39 +222,10 @@ static bppsa_status describe_nonfinite(void *context, bppsa_batch *batch, int64_
   return BPPSA_OK;
 }
 
-/* Evaluates every p-th part, and adds all up in the order of the samples, so that the bits depend on the size of a part alone. */
 static bppsa_status evaluate(void *context, bppsa_batch *batch, int64_t first, int64_t count, bppsa_evaluation *result) {
-  bppsa_data_parallel *dp = context;
-  const int64_t size = batch->capacity, all = (count - 1) / size + 1, numbers = all * PART_NUMBERS;
-  if (all > dp->part_capacity) {
-    bppsa_free(dp->parts);
-    dp->part_capacity = 0;
-    dp->parts = bppsa_calloc(numbers, sizeof *dp->parts);
-    if (dp->parts == NULL) {
-      return BPPSA_ERR_MEMORY;
-    }
-    dp->part_capacity = all;
-  }
-  memset(dp->parts, 0, (size_t)numbers * sizeof *dp->parts);
-  for (int64_t i = bppsa_comm_rank(dp->comm); i < all; i += bppsa_comm_size(dp->comm)) {
-    const int64_t from = i * size, here = count - from < size ? count - from : size;
-    bppsa_batch_sums part;
-    BPPSA_TRY(bppsa_batch_evaluate_sums(batch, first + from, here, NULL, &part));
-    double *to = dp->parts + i * PART_NUMBERS;
-    to[0] = part.loss;
-    to[1] = (double)part.correct;
-    to[2] = (double)part.rows;
-  }
-  const bppsa_view view = bppsa_view_make(dp->parts, BPPSA_F64, 1, &numbers);
-  BPPSA_TRY(bppsa_comm_allreduce(dp->comm, BPPSA_COMM_SUM, &view)); /* exact: one of the terms is not 0 */
-  bppsa_batch_sums sums = {0};
-  for (int64_t i = 0; i < all; ++i) {
-    sums.loss += dp->parts[i * PART_NUMBERS];
-    sums.correct += (int64_t)dp->parts[i * PART_NUMBERS + 1];
-    sums.rows += (int64_t)dp->parts[i * PART_NUMBERS + 2];
-  }
-  *result = bppsa_batch_evaluation(&sums, count);
-  return BPPSA_OK;
+  const bppsa_data_parallel *dp = context;
+  bppsa_comm_at(dp->comm, "the evaluation", -1);
+  return bppsa_ranks_evaluate_batch(dp->comm, batch, first, count, result);
 }
 
 static bppsa_status agree(void *context, int64_t step, bool *stop) {
@@ -348,7 +315,6 @@ void bppsa_data_parallel_destroy(bppsa_data_parallel *dp) {
     return;
   }
   bppsa_buckets_destroy(dp->buckets);
-  bppsa_free(dp->parts);
   bppsa_free(dp);
 }
 

@@ -6,6 +6,7 @@
 
 #include "core/alloc.h"
 #include "core/npy.h"
+#include "models/gradients_internal.h"
 #include "train/loss.h"
 
 enum { EXTRAS = 3 }; /* input, h0, loss */
@@ -118,15 +119,15 @@ static bppsa_status forward_backward(bppsa_gradients *g) {
   return bppsa_model_pull(g->model, true);
 }
 
-/* Lists the results: every parameter's gradient, input, h0, loss. Their views borrow from the model and from g. */
-static bppsa_status collect(bppsa_gradients *g) {
-  const bppsa_model *model = g->model;
+static bppsa_status fetch_inputs(bppsa_gradients *g) {
   bppsa_view input, h0;
-  BPPSA_TRY(model->ops->input_gradients(g->model, &input, &h0));
+  BPPSA_TRY(g->model->ops->input_gradients(g->model, &input, &h0));
   BPPSA_TRY(bppsa_buffer_fetch(g->device, &input, &g->dx));
-  if (g->h0.view.data != NULL) {
-    BPPSA_TRY(bppsa_buffer_fetch(g->device, &h0, &g->dh0));
-  }
+  return g->h0.view.data != NULL ? bppsa_buffer_fetch(g->device, &h0, &g->dh0) : BPPSA_OK;
+}
+
+bppsa_status bppsa_gradients_list(bppsa_gradients *g) {
+  const bppsa_model *model = g->model;
   g->tensors = bppsa_calloc(model->parameter_count + EXTRAS, sizeof *g->tensors);
   if (g->tensors == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -163,7 +164,7 @@ static double norm_of(const bppsa_view *view) {
   return largest * sqrt(sum);
 }
 
-static bppsa_status check_finite(const bppsa_gradients *g) {
+bppsa_status bppsa_gradients_check(const bppsa_gradients *g) {
   for (int64_t i = 0; i < g->count; ++i) {
     const bppsa_view *view = &g->tensors[i].view;
     const int64_t count = bppsa_view_count(view);
@@ -180,8 +181,9 @@ static bppsa_status check_finite(const bppsa_gradients *g) {
 
 bppsa_status bppsa_gradients_compute(bppsa_gradients *g) {
   BPPSA_TRY(forward_backward(g));
-  BPPSA_TRY(collect(g));
-  return check_finite(g);
+  BPPSA_TRY(fetch_inputs(g));
+  BPPSA_TRY(bppsa_gradients_list(g));
+  return bppsa_gradients_check(g);
 }
 
 /* ---- results ---- */

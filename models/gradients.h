@@ -4,6 +4,7 @@
 
 #include "core/buffer.h"
 #include "core/text.h"
+#include "distributed/data_parallel.h"
 #include "models/planner.h"
 #include "train/objective.h"
 
@@ -31,6 +32,11 @@ typedef struct {
 bppsa_status bppsa_gradients_load(const char *input, const char *labels, const char *h0, bppsa_gradients *gradients);
 /* A forward and a backward pass of the model. ERR_NUMERIC names the first value that is not finite; ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_gradients_compute(bppsa_gradients *gradients);
+/* The same on ranks: each computes blocks of the batch with a model for bppsa_data_parallel_block samples. Every rank gets the
+ * loss and the parameters' gradients of the whole batch, and rank 0 those of x and h0; the others may not save them. Collective.
+ * ERR_COMM too. */
+bppsa_status bppsa_gradients_compute_on_ranks(bppsa_comm *comm, const bppsa_data_parallel_config *parallel,
+                                              bppsa_gradients *gradients);
 void bppsa_gradients_free(bppsa_gradients *gradients); /* a zeroed one is legal */
 
 /* Saves the tensors. ERR_IO, ERR_MEMORY. */

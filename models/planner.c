@@ -51,6 +51,19 @@ const char *bppsa_chosen_plan_text(bppsa_chosen chosen, const bppsa_scan_plan *p
   return text;
 }
 
+bppsa_status bppsa_chosen_share(bppsa_comm *comm, bppsa_gradient_method *method, bppsa_chosen *chosen) {
+  BPPSA_REQUIRE(comm != NULL && method != NULL && chosen != NULL);
+  bppsa_scan_method *scan = &method->scan;
+  int64_t numbers[] = {(int64_t)method->backward, (int64_t)scan->algorithm, scan->up_levels, scan->chunks, (int64_t)*chosen};
+  const int64_t count = sizeof numbers / sizeof numbers[0];
+  const bppsa_view view = bppsa_view_make(numbers, BPPSA_I64, 1, &count);
+  BPPSA_TRY(bppsa_comm_broadcast(comm, 0, &view));
+  method->backward = (bppsa_backward)numbers[0];
+  *scan = (bppsa_scan_method){.algorithm = (bppsa_scan_algorithm)numbers[1], .up_levels = numbers[2], .chunks = numbers[3]};
+  *chosen = (bppsa_chosen)numbers[4];
+  return BPPSA_OK;
+}
+
 bool bppsa_chosen_method_json(json_t *object, const bppsa_gradient_method *method, bppsa_chosen chosen) {
   return bppsa_gradient_method_put(object, method) && bppsa_json_put_bool(object, "auto", chosen != BPPSA_CHOSEN_BY_OPTION) &&
          bppsa_json_put_text(object, "chosen", bppsa_chosen_name(chosen));

@@ -8,6 +8,7 @@
 #ifndef BPPSA_MODELS_PLANNER_H
 #define BPPSA_MODELS_PLANNER_H
 
+#include "comm/comm.h"
 #include "models/network.h"
 
 /* Where the choice of the method comes from. */
@@ -32,6 +33,9 @@ const char *bppsa_chosen_plan_text(bppsa_chosen chosen, const bppsa_scan_plan *p
 /* The same as members of a JSON object: those of the method, "auto" (whether the choice was left open) and "chosen" (where it
  * comes from). */
 bool bppsa_chosen_method_json(json_t *object, const bppsa_gradient_method *method, bppsa_chosen chosen);
+
+/* Takes rank 0's method on every rank, as ranks that measure may choose different ones. Collective. ERR_COMM. */
+bppsa_status bppsa_chosen_share(bppsa_comm *comm, bppsa_gradient_method *method, bppsa_chosen *chosen);
 
 typedef struct {
   bool measure;          /* time the candidates where the method is left open */

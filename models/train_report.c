@@ -69,6 +69,13 @@ void bppsa_train_row_text(const bppsa_train_run *run, const bppsa_train_record *
 
 /* ---- for people ---- */
 
+static void ranks_text(const bppsa_train_run *run, bppsa_text *text) {
+  const int32_t ranks = bppsa_comm_size(run->comm);
+  bppsa_text_add(text, "ranks      %d, %s, split batch, gradients added up by %s%s\n", ranks,
+                 bppsa_comm_transport_name(bppsa_comm_get_transport(run->comm)), run->reduction,
+                 bppsa_data_parallel_same_bits(&run->parallel, ranks) ? "" : ": the bits depend on the number of ranks");
+}
+
 void bppsa_train_header_text(const bppsa_train_run *run, const bppsa_train_start *start, bppsa_text *text) {
   const bppsa_network_config *c = &run->config;
   char words[BPPSA_CHOSEN_TEXT], network[BPPSA_NETWORK_TEXT], update[BPPSA_UPDATE_TEXT], loss[BPPSA_OBJECTIVE_TEXT];
@@ -86,6 +93,9 @@ void bppsa_train_header_text(const bppsa_train_run *run, const bppsa_train_start
   }
   bppsa_text_add(text, "machine    %s, %d threads, %s\n", bppsa_device_get_name(run->device),
                  (int)bppsa_device_get_threads(run->device), bppsa_device_get_hardware(run->device));
+  if (run->comm != NULL) {
+    ranks_text(run, text);
+  }
   if (start->resumed) {
     bppsa_text_add(text, "resumed    after step %" PRId64 ", from %s\n", start->step, run->train.checkpoint);
   }
@@ -169,9 +179,23 @@ static json_t *config_json(const bppsa_train_run *run) {
   return bppsa_json_finish(object, ok);
 }
 
+static json_t *ranks_json(const bppsa_train_run *run) {
+  const int32_t ranks = bppsa_comm_size(run->comm);
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_integer(object, "ranks", ranks);
+  ok = ok && bppsa_json_put_text(object, "transport", bppsa_comm_transport_name(bppsa_comm_get_transport(run->comm)));
+  ok = ok && bppsa_json_put_text(object, "split", "batch");
+  ok = ok && bppsa_json_put_text(object, "reduction", run->reduction);
+  ok = ok && bppsa_json_put_bool(object, "same_bits", bppsa_data_parallel_same_bits(&run->parallel, ranks));
+  ok = ok && bppsa_json_put_integer(object, "buckets", bppsa_data_parallel_buckets(run->ranks));
+  ok = ok && bppsa_json_put_integer(object, "reverse_first", bppsa_data_parallel_reverse_first(run->ranks));
+  return bppsa_json_finish(object, ok);
+}
+
 bool bppsa_train_run_put(json_t *object, const bppsa_train_run *run) {
   return bppsa_json_put_integer(object, "parameters", parameter_total(run->model)) &&
-         bppsa_json_put(object, "config", config_json(run));
+         bppsa_json_put(object, "config", config_json(run)) &&
+         (run->comm == NULL || bppsa_json_put(object, "ranks", ranks_json(run)));
 }
 
 static json_t *timing_json(const bppsa_train_run *run) {

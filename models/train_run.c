@@ -10,6 +10,7 @@
 #include "train/checkpoint.h"
 
 void bppsa_train_run_free(bppsa_train_run *run) {
+  bppsa_data_parallel_destroy(run->ranks);
   bppsa_model_destroy(run->model);
   bppsa_dataset_destroy(run->dataset);
   bppsa_buffer_free(&run->order);
@@ -19,11 +20,20 @@ void bppsa_train_run_free(bppsa_train_run *run) {
   *run = (bppsa_train_run){0};
 }
 
+static bppsa_status join_ranks(bppsa_train_run *run) {
+  BPPSA_TRY(bppsa_data_parallel_create(run->comm, run->model, &run->parallel, &run->ranks));
+  run->config.batch = run->train.batch; /* of the model so far */
+  run->train.ranks = bppsa_data_parallel_ranks(run->ranks);
+  run->train.reduction = bppsa_data_parallel_text(&run->parallel, bppsa_comm_get_transport(run->comm), bppsa_comm_size(run->comm),
+                                                  run->reduction, sizeof run->reduction);
+  return BPPSA_OK;
+}
+
 bppsa_status bppsa_train_run_create_model(bppsa_train_run *run) {
   const double start = bppsa_now();
   BPPSA_TRY(bppsa_network_create(&run->network, &run->config, run->device, &run->model));
   run->plan_s = bppsa_now() - start;
-  return BPPSA_OK;
+  return run->comm != NULL ? join_ranks(run) : BPPSA_OK;
 }
 
 /* ---- checkpoints ---- */

@@ -3,6 +3,7 @@
 #define BPPSA_MODELS_TRAIN_RUN_H
 
 #include "core/buffer.h"
+#include "distributed/data_parallel.h"
 #include "models/planner.h"
 #include "train/objective.h"
 #include "train/trainer.h"
@@ -30,6 +31,11 @@ typedef struct {
   bppsa_buffer order;    /* a given order of the samples */
   int64_t epoch_samples; /* samples that an epoch visits */
   bppsa_model *model;
+  bppsa_comm *comm; /* the ranks of which this is one, borrowed; NULL: the run has no ranks */
+  /* with ranks: how they share a batch; config.batch is the size of a block until the model is made */
+  bppsa_data_parallel_config parallel;
+  bppsa_data_parallel *ranks; /* with ranks, made with the model */
+  char reduction[BPPSA_DATA_PARALLEL_TEXT];
   double plan_s; /* seconds that creating the model took; for a sparse scan this is planning */
 
   bppsa_train_result result;
@@ -43,7 +49,8 @@ void bppsa_train_run_free(bppsa_train_run *run); /* a zeroed one is legal */
 /* Takes the method of a resumed run from its checkpoint, even where `auto` would now choose another one.
  * ERR_ARGUMENT, ERR_FORMAT: of the checkpoint. */
 bppsa_status bppsa_train_run_resume_method(bppsa_train_run *run);
-/* Creates the model, and measures how long that takes. ERR_* of bppsa_network_create. */
+/* Creates the model, and what joins it to those of other ranks, and measures how long that takes. ERR_* of bppsa_network_create and
+ * bppsa_data_parallel_create. */
 bppsa_status bppsa_train_run_create_model(bppsa_train_run *run);
 /* Fills run->train with what a resumed run must have in common with the first one, once the model has its initial weights. It
  * borrows from the run. */

@@ -47,6 +47,17 @@ bppsa_status bppsa_batch_evaluate(bppsa_batch *batch, int64_t first, int64_t cou
   return BPPSA_OK;
 }
 
+bppsa_status bppsa_evaluate_check(const bppsa_dataset *dataset, int64_t first, int64_t count, int64_t batch) {
+  if (first < 0 || count < 1 || first >= dataset->samples || count > dataset->samples - first) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "evaluation: %lld samples from %lld on, the data set has %lld", (long long)count,
+                      (long long)first, (long long)dataset->samples);
+  }
+  if (batch < 1) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "evaluation: batch %lld, expected at least 1", (long long)batch);
+  }
+  return BPPSA_OK;
+}
+
 bppsa_status bppsa_evaluate(bppsa_model *model, const bppsa_dataset *dataset, const bppsa_device *device, int64_t first,
                             int64_t count, int64_t batch, bppsa_evaluation *result) {
   BPPSA_REQUIRE(model != NULL && dataset != NULL && result != NULL);
@@ -56,13 +67,7 @@ bppsa_status bppsa_evaluate(bppsa_model *model, const bppsa_dataset *dataset, co
 bppsa_status bppsa_evaluate_each(bppsa_model *model, const bppsa_dataset *dataset, const bppsa_device *device, int64_t first,
                                  int64_t count, int64_t batch, const bppsa_evaluation_sink *sink, bppsa_evaluation *result) {
   BPPSA_REQUIRE(model != NULL && dataset != NULL && result != NULL);
-  if (first < 0 || count < 1 || first >= dataset->samples || count > dataset->samples - first) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "evaluation: %lld samples from %lld on, the data set has %lld", (long long)count,
-                      (long long)first, (long long)dataset->samples);
-  }
-  if (batch < 1) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "evaluation: batch %lld, expected at least 1", (long long)batch);
-  }
+  BPPSA_TRY(bppsa_evaluate_check(dataset, first, count, batch));
   bppsa_batch buffers;
   BPPSA_TRY(bppsa_batch_create(model, dataset, device, bppsa_min(batch, count), false, &buffers));
   const bppsa_status status = bppsa_batch_evaluate(&buffers, first, count, sink, result);

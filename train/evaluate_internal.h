@@ -15,6 +15,8 @@ bppsa_evaluation bppsa_batch_evaluation(const bppsa_batch_sums *sums, int64_t sa
 /* bppsa_evaluate_each, before its sums become means. */
 bppsa_status bppsa_batch_evaluate_sums(bppsa_batch *batch, int64_t first, int64_t count, const bppsa_evaluation_sink *sink,
                                        bppsa_batch_sums *sums);
+/* ERR_ARGUMENT: samples that the data set does not have, none, or a batch of none. */
+bppsa_status bppsa_evaluate_check(const bppsa_dataset *dataset, int64_t first, int64_t count, int64_t batch);
 /* bppsa_evaluate_each with existing buffers, batch->capacity samples at a time. */
 bppsa_status bppsa_batch_evaluate(bppsa_batch *batch, int64_t first, int64_t count, const bppsa_evaluation_sink *sink,
                                   bppsa_evaluation *result);

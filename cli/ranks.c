@@ -1,0 +1,182 @@
+#include "cli/ranks.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/file.h"
+#include "core/pool.h"
+#include "distributed/job.h"
+
+/* What the latest run left for the program's end. */
+static bppsa_comm_outcome outcome = {.rank = -1, .here = true};
+
+bool bppsa_ranks_here(void) {
+  return outcome.here;
+}
+
+void bppsa_ranks_end(int code) {
+  if (code != 0) {
+    bppsa_comm_end_job(code);
+  }
+  if (outcome.left_behind > 0) { /* they may still use this process's memory */
+    bppsa_file_remove_temporaries();
+    _exit(code);
+  }
+}
+
+/* ---- the work of a rank ---- */
+
+typedef struct {
+  const bppsa_cli *cli;
+  bppsa_rank_work work;
+} job;
+
+/* This rank's share of the processors of its machine. */
+static int64_t threads_of(const bppsa_comm *comm) {
+  const int64_t share = bppsa_pool_cpus() / bppsa_comm_node_size(comm);
+  return share > 1 ? share : 1;
+}
+
+static bppsa_status run_rank(bppsa_comm *comm, void *context) {
+  const job *j = context;
+  bppsa_cli cli = *j->cli;
+  FILE *nowhere = NULL;
+  bppsa_option_value *threads = &cli.values[BPPSA_OPTION_THREADS];
+  threads->integer = threads->given ? threads->integer : threads_of(comm);
+  if (!bppsa_ranks_first(comm)) {
+    nowhere = fopen("/dev/null", "w");
+    if (nowhere == NULL) {
+      return bppsa_fail(BPPSA_ERR_IO, "/dev/null: cannot be opened");
+    }
+    cli.to.out = cli.to.err = nowhere;
+  }
+  bppsa_comm_at(comm, "the command line", -1);
+  bppsa_status status = bppsa_job_agree(comm, bppsa_job_compare(comm, cli.argc, cli.argv));
+  status = status == BPPSA_OK ? j->work(&cli, comm) : status;
+  if (nowhere != NULL) {
+    fclose(nowhere);
+  }
+  return status;
+}
+
+/* ---- all ranks ---- */
+
+static bool given(const bppsa_cli *cli, bppsa_option option) {
+  return bppsa_cli_value(cli, option)->given;
+}
+
+/* Options that mean something only with ranks. */
+static const bppsa_option of_ranks[] = {BPPSA_OPTION_SPLIT,     BPPSA_OPTION_TRANSPORT,
+                                        BPPSA_OPTION_TIMEOUT,   BPPSA_OPTION_RANK_MICRO_BATCHES,
+                                        BPPSA_OPTION_REDUCTION, BPPSA_OPTION_REVERSE_FIRST};
+
+/* Reads --ranks, --transport and --timeout; *wanted: whether the command runs on ranks. */
+static bppsa_status configure(const bppsa_cli *cli, bppsa_comm_config *config, bool *wanted) {
+  const bppsa_option_value *transport = bppsa_cli_value(cli, BPPSA_OPTION_TRANSPORT);
+  const bool launched = bppsa_comm_launched();
+  *config = (bppsa_comm_config){.transport = launched ? BPPSA_COMM_MPI : BPPSA_COMM_THREADS,
+                                .ranks = given(cli, BPPSA_OPTION_RANKS) ? bppsa_cli_value(cli, BPPSA_OPTION_RANKS)->integer : 0,
+                                .timeout = bppsa_cli_value(cli, BPPSA_OPTION_TIMEOUT)->real};
+  if (transport->given) {
+    BPPSA_TRY(bppsa_comm_transport_parse(transport->text, &config->transport));
+  }
+  if (config->transport == BPPSA_COMM_NCCL) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
+                      "--transport: nccl carries arrays between GPUs, and ranks compute on processors, expected threads or mpi");
+  }
+  *wanted = config->ranks > 0 || config->transport == BPPSA_COMM_MPI;
+  for (size_t i = 0; !*wanted && i < sizeof of_ranks / sizeof of_ranks[0]; ++i) {
+    if (given(cli, of_ranks[i])) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given without ranks, expected --ranks P too, or mpirun",
+                        bppsa_option_get(of_ranks[i])->name);
+    }
+  }
+  const char *device = bppsa_cli_value(cli, BPPSA_OPTION_DEVICE)->text;
+  return *wanted && strncmp(device, "cuda", 4) == 0
+             ? bppsa_fail(BPPSA_ERR_UNSUPPORTED, "--device: %s beside ranks, which compute on processors, expected cpu", device)
+             : BPPSA_OK;
+}
+
+bppsa_status bppsa_ranks_run(bppsa_cli *cli, bppsa_rank_work work) {
+  bppsa_comm_config config;
+  bool wanted = false;
+  const bppsa_status status = configure(cli, &config, &wanted);
+  if (status != BPPSA_OK) {
+    return bppsa_ranks_refuse(cli->command, status);
+  }
+  job j = {cli, work};
+  return wanted ? bppsa_job_run(&config, run_rank, &j, &outcome) : work(cli, NULL);
+}
+
+/* ---- requests that are refused before there are ranks ---- */
+
+static bppsa_status refuse(bppsa_comm *comm, void *context) {
+  const bppsa_status *status = context;
+  return bppsa_job_agree(comm, *status);
+}
+
+bppsa_status bppsa_ranks_refuse(const bppsa_command *command, bppsa_status status) {
+  const bppsa_option_use *use = command->uses;
+  while (use->option != BPPSA_OPTION_COUNT && use->option != BPPSA_OPTION_RANKS) {
+    ++use;
+  }
+  bppsa_comm_transport_report transports[BPPSA_COMM_TRANSPORT_COUNT];
+  if (use->option == BPPSA_OPTION_COUNT || !bppsa_comm_launched()) {
+    return status;
+  }
+  char message[512];
+  snprintf(message, sizeof message, "%s", bppsa_last_error());
+  bppsa_comm_transports(transports);
+  if (!transports[BPPSA_COMM_MPI].found) {
+    return bppsa_fail(status, "%s", message);
+  }
+  const bppsa_comm_config config = {.transport = BPPSA_COMM_MPI, .timeout = bppsa_comm_config_default().timeout};
+  (void)bppsa_fail(status, "%s", message);
+  return bppsa_job_run(&config, refuse, &status, &outcome);
+}
+
+/* ---- the split ---- */
+
+/* --reverse-first, a whole number or auto. */
+static bppsa_status read_reverse_first(const bppsa_cli *cli, int64_t *k) {
+  const bppsa_option_value *value = bppsa_cli_value(cli, BPPSA_OPTION_REVERSE_FIRST);
+  bppsa_option_value number;
+  if (!value->present || strcmp(value->text, "auto") == 0) {
+    *k = value->present ? -1 : 0;
+    return BPPSA_OK;
+  }
+  if (bppsa_option_parse(BPPSA_OPTION_REVERSE_K, value->text, &number) != BPPSA_OK) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--reverse-first: '%s', expected %s", value->text,
+                      bppsa_option_get(BPPSA_OPTION_REVERSE_FIRST)->expected);
+  }
+  *k = number.integer;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_ranks_setup(const bppsa_cli *cli, const bppsa_comm *comm, int64_t batch, const char *what,
+                               bppsa_data_parallel_config *config) {
+  const bppsa_option_value *text = bppsa_cli_value(cli, BPPSA_OPTION_SPLIT);
+  const int64_t ranks = bppsa_comm_size(comm);
+  bppsa_rank_split split;
+  const bppsa_status status = bppsa_rank_split_parse(text->text, ranks, &split);
+  if (status != BPPSA_OK) {
+    return bppsa_fail_prefix(status, "--split");
+  }
+  if (split.time > 1) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "--split: %s cuts sequences along time, which no command does yet, expected batch",
+                      text->text);
+  }
+  if (split.batch > batch) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "--ranks: %" PRId64 ", more than the %" PRId64 " samples of %s, expected at most that many", split.batch,
+                      batch, what);
+  }
+  bppsa_data_parallel_config found = bppsa_data_parallel_config_default();
+  found.batch = batch;
+  found.reduction = bppsa_cli_value(cli, BPPSA_OPTION_REDUCTION)->choice == 1 ? BPPSA_REDUCTION_LIBRARY : BPPSA_REDUCTION_ORDERED;
+  BPPSA_TRY(read_reverse_first(cli, &found.reverse_first));
+  *config = found;
+  return BPPSA_OK;
+}

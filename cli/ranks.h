@@ -1,0 +1,40 @@
+/* Commands that run on ranks: train, eval and grad with --ranks, or under mpirun. */
+#ifndef BPPSA_CLI_RANKS_H
+#define BPPSA_CLI_RANKS_H
+
+#include "cli/command.h"
+#include "comm/comm.h"
+#include "distributed/data_parallel.h"
+
+/* The options of a command that runs on ranks. */
+#define BPPSA_RANKS_USES                                                                                                         \
+  {.option = BPPSA_OPTION_RANKS}, {.option = BPPSA_OPTION_SPLIT}, {.option = BPPSA_OPTION_TRANSPORT},                            \
+      {.option = BPPSA_OPTION_TIMEOUT}, {.option = BPPSA_OPTION_RANK_MICRO_BATCHES}, {                                           \
+    .option = BPPSA_OPTION_REDUCTION                                                                                             \
+  }
+
+/* The work of one rank; comm NULL: the command runs without ranks. */
+typedef bppsa_status (*bppsa_rank_work)(bppsa_cli *cli, bppsa_comm *comm);
+
+/* Does the work on this process alone, or on ranks if --ranks asks for them or mpirun has started the process. Every rank gets a
+ * copy of the command line, with its share of the threads; only what rank 0 prints appears. ERR_ARGUMENT: options without --ranks;
+ * ranks whose command lines differ. Other errors of bppsa_comm_run and of the work. */
+bppsa_status bppsa_ranks_run(bppsa_cli *cli, bppsa_rank_work work);
+/* A command line that cannot be parsed: under mpirun one rank gets its error back, so that one line is printed. */
+bppsa_status bppsa_ranks_refuse(const bppsa_command *command, bppsa_status status);
+/* Is there an error that this process has to print? The next function is called last: it ends the other processes of a job and
+ * threads that hang, if there are any, with this exit code, and otherwise returns. */
+bool bppsa_ranks_here(void);
+void bppsa_ranks_end(int code);
+
+/* Is this the rank that prints and writes files? */
+static inline bool bppsa_ranks_first(const bppsa_comm *comm) {
+  return comm == NULL || bppsa_comm_rank(comm) == 0;
+}
+
+/* --split, --reduction and --reverse-first for batches of so many samples, which `what` gives ("--batch"). ERR_ARGUMENT: more ranks
+ * than samples; ERR_UNSUPPORTED: a split that there is not. */
+bppsa_status bppsa_ranks_setup(const bppsa_cli *cli, const bppsa_comm *comm, int64_t batch, const char *what,
+                               bppsa_data_parallel_config *config);
+
+#endif

@@ -1,0 +1,56 @@
+#include "distributed/evaluate.h"
+
+#include "core/alloc.h"
+#include "distributed/evaluate_internal.h"
+
+enum { PART_NUMBERS = 3 }; /* loss times rows, correct, rows */
+
+/* Evaluates this rank's parts and writes their numbers to `parts`. */
+static bppsa_status evaluate_own(const bppsa_comm *comm, bppsa_batch *batch, int64_t first, int64_t count, int64_t all,
+                                 double *parts) {
+  const int64_t size = batch->capacity;
+  for (int64_t i = bppsa_comm_rank(comm); i < all; i += bppsa_comm_size(comm)) {
+    const int64_t from = i * size, here = count - from < size ? count - from : size;
+    bppsa_batch_sums part;
+    BPPSA_TRY(bppsa_batch_evaluate_sums(batch, first + from, here, NULL, &part));
+    double *to = parts + i * PART_NUMBERS;
+    to[0] = part.loss;
+    to[1] = (double)part.correct;
+    to[2] = (double)part.rows;
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_ranks_evaluate_batch(bppsa_comm *comm, bppsa_batch *batch, int64_t first, int64_t count,
+                                        bppsa_evaluation *result) {
+  const int64_t all = (count - 1) / batch->capacity + 1, numbers = all * PART_NUMBERS;
+  double *parts = bppsa_calloc(numbers, sizeof *parts);
+  if (parts == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  const bppsa_view view = bppsa_view_make(parts, BPPSA_F64, 1, &numbers);
+  bppsa_status status = evaluate_own(comm, batch, first, count, all, parts);
+  /* exact: at most one of the terms is not 0 */
+  status = status == BPPSA_OK ? bppsa_comm_allreduce(comm, BPPSA_COMM_SUM, &view) : status;
+  bppsa_batch_sums sums = {0};
+  for (int64_t i = 0; i < all; ++i) {
+    sums.loss += parts[i * PART_NUMBERS];
+    sums.correct += (int64_t)parts[i * PART_NUMBERS + 1];
+    sums.rows += (int64_t)parts[i * PART_NUMBERS + 2];
+  }
+  bppsa_free(parts);
+  BPPSA_TRY(status);
+  *result = bppsa_batch_evaluation(&sums, count);
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_ranks_evaluate(bppsa_comm *comm, bppsa_model *model, const bppsa_dataset *dataset, const bppsa_device *device,
+                                  int64_t first, int64_t count, int64_t batch, bppsa_evaluation *result) {
+  BPPSA_REQUIRE(comm != NULL && model != NULL && dataset != NULL && result != NULL);
+  bppsa_batch buffers;
+  BPPSA_TRY(bppsa_evaluate_check(dataset, first, count, batch));
+  BPPSA_TRY(bppsa_batch_create(model, dataset, device, batch < count ? batch : count, false, &buffers));
+  const bppsa_status status = bppsa_ranks_evaluate_batch(comm, &buffers, first, count, result);
+  bppsa_batch_free(&buffers);
+  return status;
+}

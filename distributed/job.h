@@ -1,0 +1,35 @@
+/* A program that runs on ranks: how the ranks share the work, and how they report a request that cannot be carried out. */
+#ifndef BPPSA_DISTRIBUTED_JOB_H
+#define BPPSA_DISTRIBUTED_JOB_H
+
+#include "comm/comm.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The numbers of ranks along time and among the samples; their product is the number of all ranks. */
+typedef struct {
+  int64_t time, batch;
+} bppsa_rank_split;
+
+/* "batch", "time", or both with their numbers in either order: "time:2,batch:2". ranks: 0: not known yet, then the two words alone
+ * give 0. ERR_ARGUMENT: another text, or numbers whose product is not `ranks`. */
+bppsa_status bppsa_rank_split_parse(const char *text, int64_t ranks, bppsa_rank_split *split);
+
+/* Every rank gives the status of what it has prepared. All are OK: OK everywhere. Otherwise the lowest rank that failed gets its
+ * own status and message back, and every other one ERR_COMM, after that rank has failed: so one rank has an error to report, always
+ * the same. Collective. */
+bppsa_status bppsa_job_agree(bppsa_comm *comm, bppsa_status status);
+
+/* Checks that all ranks have the same words, argv[1] .. argv[argc - 1]. ERR_ARGUMENT on all of them otherwise. Collective. */
+bppsa_status bppsa_job_compare(bppsa_comm *comm, int argc, char *const *argv);
+
+/* The same as bppsa_comm_run; but in the message of an error of a rank's request (ERR_ARGUMENT, ERR_SHAPE, ERR_FORMAT,
+ * ERR_UNSUPPORTED) no rank is named, because all have the same request. outcome: not NULL. */
+bppsa_status bppsa_job_run(const bppsa_comm_config *config, bppsa_comm_body body, void *context, bppsa_comm_outcome *outcome);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

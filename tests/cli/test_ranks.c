@@ -1,0 +1,213 @@
+/* train, eval and grad on ranks that are threads: the same bits for every number of ranks, what is printed and by whom,
+ * checkpoints, refusals. */
+#include <math.h>
+
+#include "tests/cli/batch_files.h"
+#include "tests/cli/cnn_files.h"
+
+#define TRAIN "train gru --seq-len 6 --hidden 5 --samples 150 --batch 64 --validation 0.2 --threads 1 --seed 3"
+
+static const char network[] =
+    "{\"input\": [2, 6, 6], \"layers\": [{\"name\": \"conv1\", \"op\": \"conv2d\", \"out\": 3, \"kernel\": [3, 3]}, {\"name\": "
+    "\"relu1\", \"op\": \"relu\"}, {\"name\": \"flatten\", \"op\": \"flatten\"}, {\"name\": \"fc\", \"op\": \"linear\", \"out\": "
+    "5}]}";
+
+static void test_train_has_the_same_bits(void **state) {
+  (void)state;
+  assert_runs(TRAIN " --epochs 3 --ranks 1 --save-weights one.safetensors");
+  for (int ranks = 2; ranks <= 4; ++ranks) {
+    assert_runs(TRAIN " --epochs 3 --ranks %d --save-weights many.safetensors", ranks);
+    assert_equal_files("one.safetensors", "many.safetensors");
+  }
+  assert_runs(TRAIN " --epochs 3 --save-weights alone.safetensors");
+  assert_true(file_difference("one.safetensors", "alone.safetensors") < 1e-4);
+  assert_runs(TRAIN " --epochs 3 --ranks 3 --reduction library --save-weights library.safetensors");
+  assert_true(file_difference("library.safetensors", "alone.safetensors") < 1e-4);
+}
+
+/* Without --ranks nothing has changed: no member of the document, no line of the header, no field of the checkpoint. */
+static void test_documents(void **state) {
+  (void)state;
+  json_t *alone = run_json(TRAIN " --iterations 2 --json");
+  assert_null(json_object_get(alone, "ranks"));
+  json_t *two = run_json(TRAIN " --iterations 2 --ranks 2 --json");
+  const json_t *ranks = json_object_get(two, "ranks");
+  assert_int_equal(get_integer(ranks, "ranks"), 2);
+  assert_string_equal(get_text(ranks, "transport"), "threads");
+  assert_string_equal(get_text(ranks, "reduction"), "a tree over blocks of 16 samples");
+  assert_true(json_is_true(json_object_get(ranks, "same_bits")));
+  assert_int_equal(get_integer(json_object_get(two, "config"), "batch"), 64);
+  assert_int_equal(get_integer(json_object_get(two, "config"), "threads"), 1);
+  assert_int_equal(json_array_size(json_object_get(two, "rows")), 2);
+  json_decref(alone);
+  json_decref(two);
+  run_result text = run(TRAIN " --iterations 2 --ranks 7");
+  assert_int_equal(text.code, 0);
+  const char *line =
+      strstr(text.out, "\nranks      7, threads, split batch, gradients added up by a tree over blocks of 10 samples: "
+                       "the bits depend on the number of ranks\n");
+  assert_non_null(line);
+  assert_null(strstr(line + 1, "\nranks ")); /* printed once */
+  release(&text);
+}
+
+static void test_logs(void **state) {
+  (void)state;
+  assert_runs(TRAIN " --iterations 4 --ranks 3 --log three.jsonl");
+  size_t size = 0;
+  char *log = read_bytes("three.jsonl", &size);
+  int lines = 0;
+  for (size_t i = 0; i < size; ++i) {
+    lines += log[i] == '\n' ? 1 : 0;
+  }
+  assert_int_equal(lines, 5); /* the run, and four steps */
+  free(log);
+}
+
+static void test_eval_has_the_same_bits(void **state) {
+  (void)state;
+  const char *line = "eval rnn --weights W.safetensors --samples 77 --seq-len 5 --batch 10 --threads 1 --json";
+  run_result alone = run("%s", line);
+  for (int ranks = 1; ranks <= 5; ++ranks) {
+    run_result many = run("%s --ranks %d", line, ranks);
+    assert_string_equal(many.err, "");
+    assert_string_equal(many.out, alone.out);
+    release(&many);
+  }
+  release(&alone);
+  assert_fails(2, "--out: given beside ranks, which do not write it, expected one of them", "%s --ranks 2 --out o.npz", line);
+  assert_fails(2, "--ranks: 78, more than the 77 samples of the evaluation, expected at most that many", "%s --ranks 78", line);
+}
+
+static void write_wide_batch(void) {
+  enum { SAMPLES = 37 };
+  write_reals("XB.npy", BPPSA_F64, 3, (int64_t[]){T, SAMPLES, 1});
+  write_labels("YB.npy", 1, (int64_t[]){SAMPLES}, -1, 0);
+  write_labels("YTB.npy", 2, (int64_t[]){T, SAMPLES}, -1, 0);
+  write_reals("H0B.npy", BPPSA_F64, 3, (int64_t[]){1, SAMPLES, H});
+}
+
+static void test_grad(void **state) {
+  (void)state;
+  static const char *const lines[] = {
+      "grad rnn --weights W64.safetensors --input XB.npy --labels YB.npy --h0 H0B.npy --threads 1",
+      "grad rnn --weights W64.safetensors --input XB.npy --labels YTB.npy --loss all --ignore-label 3 --threads 1",
+      "grad rnn --weights W64.safetensors --input XB.npy --labels YTB.npy --loss all --algorithm blelloch --threads 1"};
+  write_wide_batch();
+  for (size_t i = 0; i < sizeof lines / sizeof lines[0]; ++i) {
+    assert_runs("%s --out alone.safetensors", lines[i]);
+    assert_runs("%s --ranks 1 --out one.safetensors", lines[i]);
+    assert_true(file_difference("one.safetensors", "alone.safetensors") < 1e-14);
+    for (int ranks = 2; ranks <= 3; ++ranks) {
+      assert_runs("%s --ranks %d --out many.safetensors", lines[i], ranks);
+      assert_equal_files("one.safetensors", "many.safetensors");
+    }
+    assert_runs("%s --ranks 5 --out many.safetensors", lines[i]); /* blocks of 8 */
+    assert_true(file_difference("many.safetensors", "alone.safetensors") < 1e-14);
+    assert_runs("%s --ranks 2 --reduction library --out many.safetensors", lines[i]);
+    assert_true(file_difference("many.safetensors", "alone.safetensors") < 1e-14);
+  }
+}
+
+/* A checkpoint of many ranks is one file, and goes on at another number of ranks with the bits of a run that was never
+ * interrupted. */
+static void test_resumes_at_another_number(void **state) {
+  (void)state;
+  assert_runs(TRAIN " --iterations 9 --ranks 1 --save-weights whole.safetensors");
+  assert_runs(TRAIN " --iterations 4 --ranks 4 --checkpoint ck --log l.jsonl");
+  assert_int_equal(file_exists("ck/checkpoint.safetensors"), 1);
+  assert_runs(TRAIN " --iterations 7 --ranks 2 --checkpoint ck --resume --log l.jsonl");
+  assert_runs(TRAIN " --iterations 9 --ranks 3 --checkpoint ck --resume --log l.jsonl --save-weights parts.safetensors");
+  assert_equal_files("whole.safetensors", "parts.safetensors");
+}
+
+static void test_refuses_other_sums(void **state) {
+  (void)state;
+  static const struct {
+    const char *first, *then, *words;
+  } cases[] = {
+      {"", "--ranks 2", "gradients added up by one rank without --ranks, in this run by a tree over blocks of 16 samples"},
+      {"--ranks 2", "", "gradients added up by a tree over blocks of 16 samples, in this run by one rank without --ranks"},
+      {"--ranks 2", "--ranks 5", "in this run by a tree over blocks of 13 samples"},
+      {"--ranks 2 --reduction library", "--ranks 3 --reduction library",
+       "gradients added up by the allreduce of threads over 2 ranks, in this run by the allreduce of threads over 3 ranks"}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+    char folder[16], log[24];
+    snprintf(folder, sizeof folder, "ck%zu", i);
+    snprintf(log, sizeof log, "log%zu", i);
+    assert_runs(TRAIN " --iterations 4 --checkpoint %s --log %s %s", folder, log, cases[i].first);
+    assert_fails(2, cases[i].words, TRAIN " --iterations 8 --checkpoint %s --resume %s", folder, cases[i].then);
+    run_result allowed =
+        run(TRAIN " --iterations 8 --checkpoint %s --log %s --resume --allow-other-ranks %s", folder, log, cases[i].then);
+    assert_int_equal(allowed.code, 0);
+    assert_non_null(strstr(allowed.err, "bppsa: note: gradients were added up by "));
+    release(&allowed);
+    size_t size = 0;
+    char *text = read_bytes(log, &size);
+    assert_non_null(strstr(text, "{\"note\":"));
+    assert_non_null(strstr(text, "\"step\":8,"));
+    free(text);
+    /* from here on the checkpoint is the new run's */
+    assert_runs(TRAIN " --iterations 9 --checkpoint %s --log %s --resume %s", folder, log, cases[i].then);
+  }
+}
+
+static void test_networks(void **state) {
+  (void)state;
+  put_text("net.json", network);
+  put_images("IX.npy", "IY.npy", (int64_t[]){40, 2, 6, 6}, 5);
+  const char *train = "train net.json --data npy:IX.npy,IY.npy --batch 32 --epochs 8 --threads 1 --lr 0.1";
+  assert_runs("%s --ranks 1 --save-weights one.safetensors", train);
+  assert_runs("%s --ranks 2 --save-weights two.safetensors", train);
+  assert_equal_files("one.safetensors", "two.safetensors");
+  assert_runs("%s --ranks 2 --reverse-first 1 --save-weights two.safetensors", train);
+  assert_equal_files("one.safetensors", "two.safetensors");
+  json_t *found = run_json("%s --ranks 2 --reverse-first auto --save-weights two.safetensors --json", train);
+  assert_equal_files("one.safetensors", "two.safetensors");
+  assert_in_range(get_integer(json_object_get(found, "ranks"), "reverse_first"), 0, 1);
+  json_decref(found);
+  assert_runs(
+      "grad net.json --weights one.safetensors --input IX.npy --labels IY.npy --threads 1 --dtype f64 --out alone.safetensors");
+  assert_runs("grad net.json --weights one.safetensors --input IX.npy --labels IY.npy --threads 1 --dtype f64 --ranks 3 --out "
+              "many.safetensors");
+  assert_true(file_difference("many.safetensors", "alone.safetensors") < 1e-14);
+}
+
+static void test_refused(void **state) {
+  (void)state;
+  assert_fails(2, "--ranks: '0', expected a whole number from 1 to 4096", TRAIN " --ranks 0");
+  assert_fails(2, "--ranks: 65, more than the 64 samples of a batch, expected at most that many", TRAIN " --ranks 65");
+  assert_fails(2, "--transport: 'udp', expected threads, mpi or nccl", TRAIN " --ranks 2 --transport udp");
+  assert_fails(2, "no launcher has started this process, expected mpirun -n P or srun in front of the program",
+               TRAIN " --ranks 2 --transport mpi");
+  assert_fails(2, "--transport: nccl carries arrays between GPUs", TRAIN " --ranks 2 --transport nccl");
+  assert_fails(2, "--split: split \"rows\": expected batch, time, or time:P,batch:Q with P times Q ranks",
+               TRAIN " --ranks 2 --split rows");
+  assert_fails(2, "--split: split \"time:2,batch:2\": for 4 ranks, expected it for 3", TRAIN " --ranks 3 --split time:2,batch:2");
+  assert_fails(2, "--split: given without ranks, expected --ranks P too, or mpirun", TRAIN " --split batch");
+  assert_fails(2, "--reduction: given without ranks", TRAIN " --reduction library");
+  assert_fails(2, "--timeout: '0', expected a number above 0, at most 1e6", TRAIN " --ranks 2 --timeout 0");
+  assert_fails(2, "--allow-other-ranks: given without --resume", TRAIN " --ranks 2 --checkpoint d --allow-other-ranks");
+  assert_fails(2, "data set 'x': unknown kind", "train rnn --ranks 3 --data x");
+  assert_fails(2, "--rank: unknown option, expected one that bppsa train gru --help lists; did you mean --ranks?",
+               TRAIN " --rank 2");
+  put_text("net.json", network);
+  put_images("IX.npy", "IY.npy", (int64_t[]){40, 2, 6, 6}, 5);
+  assert_fails(2, "--reverse-first: 'x', expected a whole number from 0 to 1000000, or auto",
+               "train net.json --data npy:IX.npy,IY.npy --batch 32 --ranks 2 --reverse-first x");
+  assert_fails(2, "--device: cuda beside ranks, which compute on processors, expected cpu", TRAIN " --ranks 2 --device cuda");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(test_train_has_the_same_bits, enter_directory, leave_directory),
+      cmocka_unit_test_setup_teardown(test_documents, enter_directory, leave_directory),
+      cmocka_unit_test_setup_teardown(test_logs, enter_directory, leave_directory),
+      cmocka_unit_test_setup_teardown(test_eval_has_the_same_bits, enter_with_batch, leave_directory),
+      cmocka_unit_test_setup_teardown(test_grad, enter_with_batch, leave_directory),
+      cmocka_unit_test_setup_teardown(test_resumes_at_another_number, enter_directory, leave_directory),
+      cmocka_unit_test_setup_teardown(test_refuses_other_sums, enter_directory, leave_directory),
+      cmocka_unit_test_setup_teardown(test_networks, enter_directory, leave_directory),
+      cmocka_unit_test_setup_teardown(test_refused, enter_directory, leave_directory)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,82 @@
+#!/bin/sh
+# test_mpi_program.sh PROGRAM FOLDER: train, eval and grad under mpirun: the bits of ranks that are threads, output by one rank, and
+# one line for a request that cannot be carried out.
+set -eu
+program=$1
+folder=$2
+if ! command -v mpirun >/dev/null 2>&1; then
+  echo "test_mpi_program: no mpirun (package openmpi-bin)"
+  exit 77
+fi
+root=""
+if [ "$(id -u)" -eq 0 ]; then
+  root=--allow-run-as-root
+fi
+# OpenMPI does not free all of its memory, so leaks are not checked here.
+export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
+rm -rf "$folder"
+mkdir -p "$folder"
+cd "$folder"
+
+fail() {
+  echo "test_mpi_program: $*"
+  cat out err 2>/dev/null
+  exit 1
+}
+# mpi RANKS ARGUMENT ...: runs the program under mpirun; its results go to `out`, everything else to `err`
+mpi() {
+  ranks=$1
+  shift
+  status=0
+  timeout -k 5 120 mpirun $root --oversubscribe -n "$ranks" "$program" "$@" >out 2>err || status=$?
+}
+# refuses TEXT RANKS ARGUMENT ...: one line of error, no result, a status that is not 0. (That status is 2 unless mpirun 4.1 crashes
+# after it has ended a job, which it sometimes does.)
+refuses() {
+  text=$1
+  shift
+  mpi "$@"
+  [ "$status" -ne 0 ] && [ "$status" -ne 124 ] || fail "$*: status $status"
+  [ "$(grep -c '^bppsa: error: ' err)" -eq 1 ] || fail "$*: expected one line of error"
+  grep -q "^bppsa: error: $text" err || fail "$*: expected \"$text\""
+  [ ! -s out ] || fail "$*: printed a result"
+}
+
+train="train gru --seq-len 6 --hidden 5 --samples 150 --batch 64 --validation 0.2 --threads 1 --epochs 2"
+# shellcheck disable=SC2086
+"$program" $train --ranks 1 --save-weights one.safetensors >/dev/null
+for ranks in 1 2 4; do
+  # shellcheck disable=SC2086
+  mpi $ranks $train --save-weights "mpi$ranks.safetensors" --log "mpi$ranks.jsonl"
+  [ "$status" -eq 0 ] || fail "train on $ranks: status $status"
+  cmp one.safetensors "mpi$ranks.safetensors" || fail "train on $ranks: other bits"
+  [ "$(grep -c '^final loss' out)" -eq 1 ] || fail "train on $ranks: expected one summary"
+  [ "$(wc -l <"mpi$ranks.jsonl")" -eq 3 ] || fail "train on $ranks: expected three lines of log"
+  grep -q "^ranks      $ranks, mpi, split batch, gradients added up by a tree over blocks of 16 samples\$" out ||
+    fail "train on $ranks: expected the line of ranks"
+done
+# shellcheck disable=SC2086
+mpi 3 $train --ranks 3 --reduction library --save-weights library.safetensors
+[ "$status" -eq 0 ] || fail "library: status $status"
+
+evaluation="eval gru --weights one.safetensors --samples 50 --seq-len 6 --batch 7 --threads 1 --json"
+# shellcheck disable=SC2086
+"$program" $evaluation >alone.json
+# shellcheck disable=SC2086
+mpi 3 $evaluation
+cmp alone.json out || fail "eval: other bits"
+
+# shellcheck disable=SC2086
+{
+  refuses "--ranks: '0', expected a whole number from 1 to 4096" 3 $train --ranks 0
+  refuses "ranks 2: the launcher started 3, expected the same number or none" 3 $train --ranks 2
+  refuses "--transport: 'udp', expected threads, mpi or nccl" 2 $train --transport udp
+  refuses "--ranks: 3, more than the 2 samples of a batch" 3 $train --batch 2
+  refuses "'x.safetensors'\|x.safetensors: " 2 eval gru --weights x.safetensors
+}
+status=0
+# shellcheck disable=SC2086
+timeout -k 5 120 mpirun $root --oversubscribe -n 2 "$program" $train : -n 1 "$program" $train --seed 1 >out 2>err || status=$?
+[ "$status" -ne 0 ] && [ "$(grep -c '^bppsa: error: ' err)" -eq 1 ] || fail "other command lines: status $status"
+grep -q '^bppsa: error: rank 2: another command line than rank 0, expected the same on all ranks$' err || fail "other command lines"
+echo "test_mpi_program: passed"
