@@ -60,6 +60,7 @@ static const bppsa_command *const commands[] = {&bppsa_command_train_rnn,
                                                 &bppsa_command_prune,
                                                 &bppsa_command_figures,
                                                 &bppsa_command_schedule,
+                                                &bppsa_command_oracle,
                                                 &bppsa_command_doctor,
                                                 NULL};
 

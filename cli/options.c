@@ -118,10 +118,10 @@ static const bppsa_option_use *find_use(const bppsa_option_use *uses, const char
   return NULL;
 }
 
-/* The option that may stand without its name, or NULL. */
-static const bppsa_option_use *find_operand(const bppsa_option_use *uses) {
+/* The next option that may stand without its name, or NULL. */
+static const bppsa_option_use *find_operand(const bppsa_option_use *uses, const bppsa_option_value *values) {
   for (; uses->option != BPPSA_OPTION_COUNT; ++uses) {
-    if (uses->operand) {
+    if (uses->operand && !values[uses->option].given) {
       return uses;
     }
   }
@@ -143,8 +143,8 @@ static bppsa_status parse_argument(const char *command, const bppsa_option_use *
                                    bppsa_option_value *values) {
   const char *text = argv[*position];
   if (text[0] != '-' || text[1] == '\0') {
-    const bppsa_option_use *operand = find_operand(uses);
-    if (operand != NULL && !values[operand->option].given) {
+    const bppsa_option_use *operand = find_operand(uses, values);
+    if (operand != NULL) {
       return bppsa_option_parse(operand->option, text, &values[operand->option]);
     }
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "'%s': unexpected argument of '%s', expected options such as --help", text, command);

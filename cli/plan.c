@@ -11,8 +11,8 @@
         {.option = BPPSA_OPTION_SEQ_LEN, .fallback = "1000"}, {.option = BPPSA_OPTION_BATCH},                                    \
         {.option = BPPSA_OPTION_ALGORITHM}, {.option = BPPSA_OPTION_UP_LEVELS}, {.option = BPPSA_OPTION_CHUNKS},                 \
         {.option = BPPSA_OPTION_INPUT_GRAD}, {.option = BPPSA_OPTION_DTYPE},                                                     \
-        {.option = BPPSA_OPTION_DEVICE, .help = "the device that auto chooses for; this machine need not have it"},              \
-        {.option = BPPSA_OPTION_SVG}, {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {                            \
+        {.option = BPPSA_OPTION_DEVICE, .help = "what auto chooses for; it need not be there"}, {.option = BPPSA_OPTION_SVG},    \
+        {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {                                                          \
       .option = BPPSA_OPTION_COUNT                                                                                               \
     }                                                                                                                            \
   }

@@ -154,7 +154,7 @@ void bppsa_comm_set_fault(bppsa_comm *comm, const bppsa_comm_fault *fault) {
 
 /* ---- split ---- */
 
-/* The message of each rank to the others in a split, sent as an array of i64. */
+/* What each rank tells the others in a split; sent as an array of i64. */
 typedef struct {
   int64_t color, key, context;
 } claim;

@@ -22,7 +22,7 @@ struct recurrent_gpu {
   void *memory;
   int64_t chunks;   /* fused: P; 1 for BP */
   bool sums;        /* the walk sums weight gradients */
-  const void *last; /* g_T of the top layer if it is not in g, otherwise NULL */
+  const void *last; /* g_T of the top layer, where it does not stand in g */
   void *products, *norms, *offsets, *carried, *partials, *w_t, *exponents, *redone;
 };
 
@@ -522,7 +522,7 @@ int64_t top_of(const recurrent_network *n) {
   return n->config.layers - 1;
 }
 
-/* Sets u_0 = 0 if layer l reads it. The layer's own kernels read it only where gradients are injected. */
+/* Sets u_0 = 0, where layer l reads it: its own kernels do only where gradients are injected. */
 bppsa_status clear_first(recurrent_network *n, int64_t l) {
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(n->gpu->index), "backward pass"));
   if (n->layers[l].scan == NULL && !bppsa_recurrent_injected(n, l)) {
@@ -551,7 +551,7 @@ bppsa_status put_seed(recurrent_network *n, const void *from) {
                           "seed");
 }
 
-/* Hands the seed to the top layer. A seed that is g_T alone is read from its own memory, not copied. */
+/* Only g_T is read where it stands. */
 bppsa_status seed_layers(recurrent_network *n, const void *seed) {
   BPPSA_TRY(clear_first(n, top_of(n)));
   if (n->layers[top_of(n)].scan != NULL || n->config.loss_all) {
@@ -561,7 +561,7 @@ bppsa_status seed_layers(recurrent_network *n, const void *seed) {
   return BPPSA_OK;
 }
 
-/* Writes all gradients of the states of layer l to g, g_T included. */
+/* g_T is among the gradients that are wanted. */
 bppsa_status layer_backward(recurrent_network *n, int64_t l) {
   if (n->gpu->last != NULL) {
     BPPSA_TRY(put_seed(n, n->gpu->last));

@@ -38,8 +38,7 @@ bppsa_view bppsa_transition_view(bppsa_transition *transition, int64_t batch);
 void bppsa_transition_received(bppsa_transition *transition);
 
 /* result = first, then second: x ↦ (x P_1 + v_1) P_2 + v_2, for first's number of samples, which must be second's. The result is
- * neither of them, has first's rows and second's columns. Rows in which everything cancels are marked: a gradient that the result,
- * or what is made of it, is applied to is useless. */
+ * neither of them, has first's rows and second's columns. */
 void bppsa_transition_join(const bppsa_transition *first, const bppsa_transition *second, bppsa_transition *result);
 
 /* out [b][columns] = in [b][rows] P + v. useless [b]: set where the result is rounding error or not finite (cancellation), so that

@@ -1,4 +1,4 @@
-/* Quantities derived from a simulated schedule: SpecTrain's version differences, Chimera's performance model. */
+/* What a simulated schedule tells: SpecTrain's version differences, Chimera's performance model. */
 #include <math.h>
 
 #include "core/alloc.h"

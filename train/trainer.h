@@ -24,7 +24,7 @@
 extern "C" {
 #endif
 
-typedef struct bppsa_train_ranks bppsa_train_ranks; /* its members are private to the library */
+typedef struct bppsa_train_ranks bppsa_train_ranks; /* several ranks that train one model */
 
 typedef struct {
   int64_t epochs;                   /* exactly one of epochs and iterations is above 0 */

@@ -21,7 +21,7 @@ typedef struct bppsa_bench_settings {
   bppsa_scan_method scan;          /* product: by this method */
   int64_t longest;                 /* crossover: the largest T; 0: its own choice */
   int64_t workers;                 /* crossover: predict for so many workers too; 0: no prediction */
-  int64_t neighbours;              /* threads: busy threads beside the measured ones; -1: one for each processor */
+  int64_t neighbours;              /* threads: busy threads beside the measured ones; -1: one a processor */
   int32_t set;                     /* mfcc: position in bppsa_mfcc_sets; -1: all of them */
   bppsa_mfcc_padding padding;      /* mfcc */
 } bppsa_bench_settings;

@@ -141,7 +141,7 @@ typedef struct {
 /* The points of tables 4 and 5 (RNN), or a small sweep. */
 const bppsa_bench_sweep *bppsa_bench_get_sweep(bool quick);
 
-/* The totals of a sweep. */
+/* What a sweep amounts to. */
 typedef struct {
   bppsa_bench_count_rows rows;
   int64_t needed;                      /* bytes: the least memory any point needs */

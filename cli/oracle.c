@@ -1,0 +1,145 @@
+/* `bppsa oracle`: projects time and memory of parallel training strategies. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/setup.h"
+#include "core/alloc.h"
+#include "core/file.h"
+#include "oracle/oracle.h"
+
+static const bppsa_option_use uses[] = {
+    {.option = BPPSA_OPTION_ORACLE_MODEL, .operand = true},
+    {.option = BPPSA_OPTION_SYSTEM, .operand = true},
+    {.option = BPPSA_OPTION_STRATEGY},
+    {.option = BPPSA_OPTION_PROCESSORS},
+    {.option = BPPSA_OPTION_BATCH,
+     .fallback = "32",
+     .help = "samples of a mini-batch, for each processor or (--scaling) for all"},
+    {.option = BPPSA_OPTION_SAMPLES, .fallback = "", .help = "of an epoch [the model's]"},
+    {.option = BPPSA_OPTION_SCALING},
+    {.option = BPPSA_OPTION_MICRO_BATCHES, .fallback = "", .metavar = "S", .help = "of pipelines [4 a stage]"},
+    {.option = BPPSA_OPTION_GROUP_SIZE},
+    {.option = BPPSA_OPTION_COLLECTIVE},
+    {.option = BPPSA_OPTION_DTYPE, .help = "of activations and weights"},
+    {.option = BPPSA_OPTION_PLOT},
+    {.option = BPPSA_OPTION_SAVE_MODEL},
+    {.option = BPPSA_OPTION_SAVE_SYSTEM},
+    {.option = BPPSA_OPTION_LIST, .help = "names of models, systems and strategies"},
+    {.option = BPPSA_OPTION_JSON},
+    {.option = BPPSA_OPTION_HELP},
+    {.option = BPPSA_OPTION_COUNT}};
+
+static const char notes[] =
+    "Times are of an epoch. They are projections: a layer's time is measured where the model's file says so, otherwise it\n"
+    "follows from its FLOPs. filter, channel and time-* keep --batch samples for all processors whatever --scaling says.\n";
+
+/* Reads "64" or "4..1024". */
+static bppsa_status read_processors(const bppsa_option_value *value, const bppsa_oracle_system *system, int64_t *first,
+                                    int64_t *last) {
+  char rest = 0;
+  long long a = 0, b = 0;
+  if (!value->given) {
+    *first = *last = bppsa_oracle_system_processors(system);
+    return BPPSA_OK;
+  }
+  if (sscanf(value->text, "%18lld..%18lld%c", &a, &b, &rest) != 2) {
+    if (sscanf(value->text, "%18lld%c", &a, &rest) != 1) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "--processors: '%s', expected a number, or two as 4..1024", value->text);
+    }
+    b = a;
+  }
+  *first = a;
+  *last = b;
+  return BPPSA_OK;
+}
+
+static bppsa_status query_of(const bppsa_cli *cli, const bppsa_oracle_model *model, const bppsa_oracle_system *system,
+                             bppsa_oracle_query *query) {
+  const bppsa_option_value *samples = bppsa_cli_value(cli, BPPSA_OPTION_SAMPLES);
+  *query = bppsa_oracle_query_default(model, system);
+  query->batch = bppsa_cli_value(cli, BPPSA_OPTION_BATCH)->integer;
+  query->samples = samples->given ? samples->integer : query->samples;
+  query->strong = bppsa_cli_value(cli, BPPSA_OPTION_SCALING)->choice == 1;
+  query->micro_batches = bppsa_cli_value(cli, BPPSA_OPTION_MICRO_BATCHES)->integer;
+  query->group = bppsa_cli_value(cli, BPPSA_OPTION_GROUP_SIZE)->integer;
+  query->collective = (bppsa_collective)bppsa_cli_value(cli, BPPSA_OPTION_COLLECTIVE)->choice;
+  query->item_bytes = bppsa_cli_value(cli, BPPSA_OPTION_DTYPE)->choice == 0 ? 4 : 8;
+  return BPPSA_OK;
+}
+
+static bppsa_status save(const bppsa_option_value *path, json_t *document) {
+  char *text = NULL;
+  if (!path->given) {
+    json_decref(document);
+    return BPPSA_OK;
+  }
+  bppsa_text file = {0};
+  BPPSA_TRY(bppsa_json_render(document, &text));
+  bppsa_text_add(&file, "%s\n", text);
+  bppsa_free(text);
+  bppsa_status status = bppsa_text_check(&file);
+  status = status == BPPSA_OK ? bppsa_file_write(path->text, file.text, file.size) : status;
+  bppsa_text_free(&file);
+  return status;
+}
+
+static bppsa_status write_files(const bppsa_cli *cli, const bppsa_oracle_query *query, const bppsa_oracle_rows *rows) {
+  const bppsa_option_value *plot = bppsa_cli_value(cli, BPPSA_OPTION_PLOT);
+  bppsa_text drawing = {0};
+  BPPSA_TRY(save(bppsa_cli_value(cli, BPPSA_OPTION_SAVE_MODEL), bppsa_oracle_model_json(query->model)));
+  BPPSA_TRY(save(bppsa_cli_value(cli, BPPSA_OPTION_SAVE_SYSTEM), bppsa_oracle_system_json(query->system)));
+  if (!plot->given) {
+    return BPPSA_OK;
+  }
+  bppsa_status status = bppsa_oracle_draw(query, rows, &drawing);
+  status = status == BPPSA_OK ? bppsa_file_write(plot->text, drawing.text, drawing.size) : status;
+  bppsa_text_free(&drawing);
+  return status;
+}
+
+static bppsa_status ask(const bppsa_cli *cli, const bppsa_oracle_model *model, const bppsa_oracle_system *system,
+                        bppsa_text *shown) {
+  const char *strategy = bppsa_cli_value(cli, BPPSA_OPTION_STRATEGY)->text;
+  bppsa_oracle_query query;
+  bppsa_oracle_rows rows;
+  int64_t first = 1, last = 1;
+  BPPSA_TRY(query_of(cli, model, system, &query));
+  BPPSA_TRY(read_processors(bppsa_cli_value(cli, BPPSA_OPTION_PROCESSORS), system, &first, &last));
+  BPPSA_TRY(bppsa_oracle_ask(&query, strcmp(strategy, "all") == 0 ? NULL : strategy, first, last, &rows));
+  bppsa_status status = cli->to.json ? bppsa_json_render(bppsa_oracle_rows_json(&query, &rows), &shown->text)
+                                     : bppsa_oracle_text_table(&query, &rows, shown);
+  status = status == BPPSA_OK ? write_files(cli, &query, &rows) : status;
+  bppsa_oracle_rows_free(&rows);
+  return status;
+}
+
+static bppsa_status open_and_ask(const bppsa_cli *cli, bppsa_text *shown) {
+  const bppsa_option_value *name = bppsa_cli_value(cli, BPPSA_OPTION_ORACLE_MODEL),
+                           *place = bppsa_cli_value(cli, BPPSA_OPTION_SYSTEM);
+  bppsa_oracle_model model;
+  bppsa_oracle_system system;
+  if (!name->given || !place->given) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "oracle: %s missing, expected a name of bppsa oracle --list, or a file .json",
+                      name->given ? "system" : "model");
+  }
+  BPPSA_TRY(bppsa_oracle_system_open(place->text, &system));
+  BPPSA_TRY(bppsa_oracle_model_open(name->text, &model));
+  const bppsa_status status = ask(cli, &model, &system, shown);
+  bppsa_oracle_model_free(&model);
+  return status;
+}
+
+static bppsa_status run(bppsa_cli *cli) {
+  bppsa_text shown = {0};
+  bppsa_status status = bppsa_cli_value(cli, BPPSA_OPTION_LIST)->given ? bppsa_oracle_list(&shown) : open_and_ask(cli, &shown);
+  status = status == BPPSA_OK ? bppsa_setup_show(cli, &shown) : status;
+  bppsa_text_free(&shown);
+  return status;
+}
+
+const bppsa_command bppsa_command_oracle = {.verb = "oracle",
+                                            .summary = "Projects time and memory of parallel training strategies on a system",
+                                            .example = "oracle resnet50 paradl-v100 --processors 4..1024",
+                                            .notes = notes,
+                                            .uses = uses,
+                                            .run = run};

@@ -1,0 +1,25 @@
+/* Seconds and bytes of a layer. */
+#ifndef BPPSA_ORACLE_LAYER_COST_H
+#define BPPSA_ORACLE_LAYER_COST_H
+
+#include "oracle/query.h"
+
+/* FW, BW: of one sample; WU: of one update. Measured where the model has it; otherwise the longer of FLOP / (peak efficiency) and
+ * bytes / bandwidth. BW of a layer with weights takes twice the forward pass's FLOP (gradients of inputs and of weights). An
+ * update by SGD with momentum reads three arrays and writes two, and takes 4 FLOP a weight. */
+double bppsa_layer_forward_s(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer);
+double bppsa_layer_backward_s(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer);
+double bppsa_layer_update_s(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer);
+/* Seconds of `flops` on one processor. */
+double bppsa_flops_s(const bppsa_oracle_query *q, double flops);
+
+/* ParaDL, table 3: 2 B (|x| + |y|) + 2 |w| + |bi|, in elements; `batch` samples, shares of activations and of weights. */
+double bppsa_layer_elements(const bppsa_oracle_layer *layer, double batch, double activations, double weights);
+
+/* The level that joins p processors, as a link; `shared`: groups of a hybrid strategy talk at the same time (phi). */
+bppsa_link bppsa_oracle_link(const bppsa_oracle_query *q, int64_t p, bool shared);
+
+/* The mini-batch at p processors, and what divides it with weak scaling. */
+int64_t bppsa_mini_batch(const bppsa_oracle_query *q, int64_t p);
+
+#endif

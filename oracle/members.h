@@ -1,0 +1,22 @@
+/* Members of the oracle's files: checked numbers, texts, and no member that the format does not have. */
+#ifndef BPPSA_ORACLE_MEMBERS_H
+#define BPPSA_ORACLE_MEMBERS_H
+
+#include <stddef.h>
+
+#include "core/json.h"
+
+typedef struct {
+  const char *name;
+  double *value; /* keeps what it has where the member is absent */
+  double low, high;
+} bppsa_oracle_member;
+
+/* ERR_FORMAT: the document is no object, or has a member that `names` (NULL-terminated) lacks; the message suggests one. */
+bppsa_status bppsa_oracle_known(const char *where, const json_t *object, const char *const *names);
+/* A required text that fits into `size` bytes with its final 0, and is not empty. ERR_FORMAT. */
+bppsa_status bppsa_oracle_text(const char *where, const json_t *object, const char *name, size_t size, char *text);
+/* Optional numbers within their ranges, both ends allowed. ERR_FORMAT. */
+bppsa_status bppsa_oracle_numbers(const char *where, const json_t *object, size_t count, const bppsa_oracle_member *members);
+
+#endif

@@ -1,0 +1,209 @@
+#include "oracle/model.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "oracle/members.h"
+
+static const char *const kinds[] = {"conv", "linear", "norm", "elementwise", "pool", "add", "recurrent", NULL};
+
+const char *bppsa_layer_kind_name(int32_t kind) {
+  return kind >= 0 && kind < BPPSA_LAYER_KINDS ? kinds[kind] : NULL;
+}
+
+bool bppsa_oracle_weighted(const bppsa_oracle_layer *layer) {
+  return layer->kind == BPPSA_LAYER_CONV || layer->kind == BPPSA_LAYER_LINEAR;
+}
+
+double bppsa_oracle_parameters(const bppsa_oracle_model *model) {
+  double sum = 0;
+  for (int64_t l = 0; l < model->count; ++l) {
+    sum += model->layers[l].w + model->layers[l].bias;
+  }
+  return sum;
+}
+
+void bppsa_oracle_model_free(bppsa_oracle_model *model) {
+  bppsa_free(model->layers);
+  *model = (bppsa_oracle_model){0};
+}
+
+/* ---- reading ---- */
+
+static double product(const int64_t extents[1 + BPPSA_ORACLE_AXES]) {
+  double elements = 1;
+  for (int i = 0; i <= BPPSA_ORACLE_AXES; ++i) {
+    elements *= (double)extents[i];
+  }
+  return elements;
+}
+
+/* Reads a list of `least` to `most` whole numbers of 1 or more into extents, which are 1 behind them. */
+static bool read_extents(const json_t *value, size_t least, size_t most, int64_t *extents) {
+  const size_t size = json_array_size(value);
+  if (size < least || size > most) {
+    return false;
+  }
+  for (size_t i = 0; i < most; ++i) {
+    const json_t *number = json_array_get(value, i);
+    extents[i] = i < size ? json_integer_value(number) : 1;
+    if (extents[i] < 1 || extents[i] > INT32_MAX || (i < size && !json_is_integer(number))) {
+      return false;
+    }
+  }
+  return true;
+}
+
+static bppsa_status read_layer_extents(const char *where, const json_t *object, bppsa_oracle_layer *layer) {
+  const struct {
+    const char *name;
+    size_t least, most;
+    bool needed;
+    int64_t *extents;
+  } members[] = {{"in", 1, 1 + BPPSA_ORACLE_AXES, true, layer->in},
+                 {"out", 1, 1 + BPPSA_ORACLE_AXES, true, layer->out},
+                 {"kernel", 1, BPPSA_ORACLE_AXES, false, layer->kernel},
+                 {"stride", 1, BPPSA_ORACLE_AXES, false, layer->stride}};
+  for (size_t i = 0; i < sizeof members / sizeof members[0]; ++i) {
+    const json_t *value = json_object_get(object, members[i].name);
+    for (size_t a = 0; value == NULL && a < members[i].most; ++a) {
+      members[i].extents[a] = 1;
+    }
+    if ((value == NULL && members[i].needed) ||
+        (value != NULL && !read_extents(value, members[i].least, members[i].most, members[i].extents))) {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\": expected a list of %zu to %zu whole numbers, 1 or more", where,
+                        members[i].name, members[i].least, members[i].most);
+    }
+  }
+  layer->x = product(layer->in);
+  layer->y = product(layer->out);
+  return BPPSA_OK;
+}
+
+static bppsa_status read_kind(const char *where, const json_t *object, bppsa_oracle_layer *layer) {
+  const char *text = json_string_value(json_object_get(object, "kind"));
+  for (int32_t kind = 0; text != NULL && kinds[kind] != NULL; ++kind) {
+    if (strcmp(text, kinds[kind]) == 0) {
+      layer->kind = (bppsa_layer_kind)kind;
+      return BPPSA_OK;
+    }
+  }
+  return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"kind\": %s, expected conv, linear, norm, elementwise, pool, add or recurrent", where,
+                    text != NULL ? text : "missing");
+}
+
+static const char *const layer_members[] = {"name",       "kind",     "in",   "out",   "kernel", "stride",        "x",
+                                            "y",          "w",        "bias", "flops", "gather", "product_flops", "forward_s",
+                                            "backward_s", "update_s", NULL};
+
+static bppsa_status read_layer(const char *where, const json_t *object, bppsa_oracle_layer *layer) {
+  double x = -1, y = -1;
+  *layer = (bppsa_oracle_layer){.forward_s = -1, .backward_s = -1, .update_s = -1, .flops = -1};
+  BPPSA_TRY(bppsa_oracle_known(where, object, layer_members));
+  BPPSA_TRY(bppsa_oracle_text(where, object, "name", BPPSA_ORACLE_NAME, layer->name));
+  BPPSA_TRY(read_kind(where, object, layer));
+  BPPSA_TRY(read_layer_extents(where, object, layer));
+  const bppsa_oracle_member numbers[] = {{"x", &x, 0, 1e18},
+                                         {"y", &y, 0, 1e18},
+                                         {"w", &layer->w, 0, 1e15},
+                                         {"bias", &layer->bias, 0, 1e15},
+                                         {"flops", &layer->flops, 0, 1e21},
+                                         {"product_flops", &layer->product_flops, 0, 1e21},
+                                         {"forward_s", &layer->forward_s, 0, 1e9},
+                                         {"backward_s", &layer->backward_s, 0, 1e9},
+                                         {"update_s", &layer->update_s, 0, 1e9}};
+  BPPSA_TRY(bppsa_oracle_numbers(where, object, sizeof numbers / sizeof numbers[0], numbers));
+  if ((x >= 0 && x != layer->x) || (y >= 0 && y != layer->y)) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"x\" and \"y\": expected %.17g and %.17g, the elements of \"in\" and \"out\"",
+                      where, layer->x, layer->y);
+  }
+  if (layer->flops < 0) { /* every weight meets every output position of its channel */
+    layer->flops = layer->w > 0 ? 2 * layer->w * layer->y / (double)layer->out[0] : layer->y;
+  }
+  return BPPSA_OK;
+}
+
+/* Layers that have no image to split. */
+static bool whole(const bppsa_oracle_layer *layer) {
+  return layer->kind == BPPSA_LAYER_LINEAR || layer->kind == BPPSA_LAYER_RECURRENT;
+}
+
+static bppsa_status read_layers(const char *where, const json_t *list, bppsa_oracle_model *model) {
+  char what[160];
+  for (int64_t l = 0; l < model->count; ++l) {
+    const json_t *object = json_array_get(list, (size_t)l);
+    snprintf(what, sizeof what, "%.100s: layer %" PRId64, where, l);
+    BPPSA_TRY(read_layer(what, object, &model->layers[l]));
+    const json_t *gather = json_object_get(object, "gather");
+    if (gather != NULL && !json_is_boolean(gather)) {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"gather\": expected true or false", what);
+    }
+    if (model->gather == model->count && (json_is_true(gather) || whole(&model->layers[l]))) {
+      model->gather = l;
+    }
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_oracle_model_parse(const char *where, const json_t *document, bppsa_oracle_model *model) {
+  static const char *const members[] = {"name", "samples", "layers", NULL};
+  const json_t *list = json_object_get(document, "layers");
+  bppsa_oracle_model made = {.count = (int64_t)json_array_size(list), .gather = (int64_t)json_array_size(list)};
+  double samples = 1;
+  const bppsa_oracle_member number = {"samples", &samples, 1, 9e15};
+  BPPSA_TRY(bppsa_oracle_known(where, document, members));
+  BPPSA_TRY(bppsa_oracle_text(where, document, "name", BPPSA_ORACLE_NAME, made.name));
+  BPPSA_TRY(bppsa_oracle_numbers(where, document, 1, &number));
+  if (made.count < 1 || made.count > BPPSA_ORACLE_MOST_LAYERS) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"layers\": %" PRId64 ", expected a list of 1 to %d layers", where, made.count,
+                      BPPSA_ORACLE_MOST_LAYERS);
+  }
+  made.samples = (int64_t)samples;
+  made.layers = bppsa_calloc(made.count, sizeof *made.layers);
+  const bppsa_status status = made.layers == NULL ? BPPSA_ERR_MEMORY : read_layers(where, list, &made);
+  if (status != BPPSA_OK) {
+    bppsa_oracle_model_free(&made);
+    return status;
+  }
+  *model = made;
+  return BPPSA_OK;
+}
+
+/* ---- writing ---- */
+
+static bool put_measured(json_t *object, const char *key, double seconds) {
+  return seconds < 0 || bppsa_json_put_real(object, key, seconds);
+}
+
+static json_t *layer_json(const bppsa_oracle_layer *layer, bool gather) {
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_text(object, "name", layer->name);
+  ok = ok && bppsa_json_put_text(object, "kind", kinds[layer->kind]);
+  ok = ok && bppsa_json_put_shape(object, "in", 1 + BPPSA_ORACLE_AXES, layer->in);
+  ok = ok && bppsa_json_put_shape(object, "out", 1 + BPPSA_ORACLE_AXES, layer->out);
+  ok = ok && bppsa_json_put_shape(object, "kernel", BPPSA_ORACLE_AXES, layer->kernel);
+  ok = ok && bppsa_json_put_shape(object, "stride", BPPSA_ORACLE_AXES, layer->stride);
+  ok = ok && bppsa_json_put_real(object, "x", layer->x) && bppsa_json_put_real(object, "y", layer->y);
+  ok = ok && bppsa_json_put_real(object, "w", layer->w) && bppsa_json_put_real(object, "bias", layer->bias);
+  ok = ok && bppsa_json_put_real(object, "flops", layer->flops);
+  ok = ok && (layer->product_flops <= 0 || bppsa_json_put_real(object, "product_flops", layer->product_flops));
+  ok = ok && put_measured(object, "forward_s", layer->forward_s) && put_measured(object, "backward_s", layer->backward_s);
+  ok = ok && put_measured(object, "update_s", layer->update_s);
+  return bppsa_json_finish(object, ok && (!gather || bppsa_json_put_bool(object, "gather", true)));
+}
+
+json_t *bppsa_oracle_model_json(const bppsa_oracle_model *model) {
+  json_t *object = json_object(), *layers = json_array();
+  bool ok = object != NULL && layers != NULL;
+  for (int64_t l = 0; ok && l < model->count; ++l) {
+    ok = json_array_append_new(layers, layer_json(&model->layers[l], l == model->gather)) == 0;
+  }
+  ok = ok && bppsa_json_put_text(object, "name", model->name) && bppsa_json_put_integer(object, "samples", model->samples);
+  if (!ok) {
+    json_decref(layers);
+    return bppsa_json_finish(object, false);
+  }
+  return bppsa_json_finish(object, bppsa_json_put(object, "layers", layers));
+}

@@ -1,0 +1,92 @@
+/* Models as the oracle sees them: a chain of layers with their sizes, their FLOPs and, where somebody measured them, their times.
+ *
+ * A model file is one JSON object:
+ *
+ *     {"name": "tiny", "samples": 50000,
+ *      "layers": [{"name": "conv1", "kind": "conv", "in": [3, 32, 32], "out": [6, 28, 28], "kernel": [5, 5],
+ *                  "w": 450, "bias": 6, "flops": 705600},
+ *                 {"name": "fc", "kind": "linear", "in": [4704], "out": [10], "w": 47040, "bias": 10}]}
+ *
+ *   name, layers, and of a layer kind, in, out: required
+ *   samples       D, of the data set; default 1
+ *   kind          conv, linear, norm, elementwise, pool, add, recurrent
+ *   in, out       [channels, extents...] of one sample, up to three extents; recurrent: [features, T]
+ *   kernel, stride   conv, pool: an extent an axis; default 1
+ *   w, bias       elements; default 0. x and y, the elements of `in` and `out`, may be given and are checked
+ *   flops         of the forward pass of one sample; default: 2 w for each output position, y where there are no weights
+ *   forward_s, backward_s   measured seconds of one sample; update_s: of one update. Default: from the FLOPs and the system
+ *   gather        true: from this layer on, spatial strategies hold whole samples; default: the first linear or recurrent one
+ */
+#ifndef BPPSA_ORACLE_MODEL_H
+#define BPPSA_ORACLE_MODEL_H
+
+#include <stdbool.h>
+
+#include "core/json.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { BPPSA_ORACLE_NAME = 48, BPPSA_ORACLE_AXES = 3, BPPSA_ORACLE_MOST_LAYERS = 100000 };
+
+typedef enum {
+  BPPSA_LAYER_CONV = 0,
+  BPPSA_LAYER_LINEAR,
+  BPPSA_LAYER_NORM,        /* batch normalisation: a scale and a shift a channel */
+  BPPSA_LAYER_ELEMENTWISE, /* ReLU, dropout */
+  BPPSA_LAYER_POOL,
+  BPPSA_LAYER_ADD,       /* the sum at the end of a residual block */
+  BPPSA_LAYER_RECURRENT, /* T steps of a cell; the first extent is T */
+  BPPSA_LAYER_KINDS
+} bppsa_layer_kind;
+
+/* "conv", ...; NULL beyond the last. */
+const char *bppsa_layer_kind_name(int32_t kind);
+
+typedef struct {
+  char name[BPPSA_ORACLE_NAME];
+  bppsa_layer_kind kind;
+  int64_t in[1 + BPPSA_ORACLE_AXES], out[1 + BPPSA_ORACLE_AXES]; /* channels, extents; 1 where there is none */
+  int64_t kernel[BPPSA_ORACLE_AXES], stride[BPPSA_ORACLE_AXES];
+  double x, y;          /* elements of input and output, one sample */
+  double w, bias;       /* elements */
+  double flops;         /* of the forward pass, one sample */
+  double forward_s;     /* measured, one sample; negative: not measured */
+  double backward_s;    /* likewise */
+  double update_s;      /* measured, one update; negative: not measured */
+  double product_flops; /* recurrent: of the product of two steps' Jacobians, one sample; otherwise 0 */
+} bppsa_oracle_layer;
+
+typedef struct {
+  char name[BPPSA_ORACLE_NAME];
+  int64_t samples;            /* D */
+  int64_t count;              /* G */
+  int64_t gather;             /* layers in front of it are split by spatial strategies; `count`: all */
+  bppsa_oracle_layer *layers; /* size count, owned */
+} bppsa_oracle_model;
+
+/* Makes the model `name`: a built-in one (bppsa_oracle_model_name), or one from a file, whose name ends in .json: a model file, or
+ * a network file (cnn/network.h). ERR_ARGUMENT: an unknown name, a file that cannot be read; ERR_FORMAT names layer and member;
+ * ERR_MEMORY. */
+bppsa_status bppsa_oracle_model_open(const char *name, bppsa_oracle_model *model);
+void bppsa_oracle_model_free(bppsa_oracle_model *model); /* a zeroed one is legal */
+
+/* Name and description of the i-th built-in model; NULL behind the last. */
+const char *bppsa_oracle_model_name(int64_t i);
+const char *bppsa_oracle_model_summary(int64_t i);
+
+/* Reads a model file's document. `where` names it in messages. ERR_FORMAT, ERR_MEMORY. */
+bppsa_status bppsa_oracle_model_parse(const char *where, const json_t *document, bppsa_oracle_model *model);
+/* The model as such a document; NULL when out of memory. */
+json_t *bppsa_oracle_model_json(const bppsa_oracle_model *model);
+
+/* Weights and biases of all layers. */
+double bppsa_oracle_parameters(const bppsa_oracle_model *model);
+/* Is it one of the layers that hold weights? Their outputs are what filter and channel parallelism exchange. */
+bool bppsa_oracle_weighted(const bppsa_oracle_layer *layer);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,175 @@
+#include "oracle/oracle.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "oracle/strategies.h"
+
+#define OWN(name) bppsa_oracle_##name##_limit, bppsa_oracle_##name
+#define SIMULATED bppsa_oracle_simulated_limit, bppsa_oracle_simulated
+
+static const bppsa_oracle_strategy strategies[] = {
+    {"serial", "one processor", OWN(serial)},
+    {"data", "samples cut over p, gradients added by an allreduce", OWN(data)},
+    {"spatial", "images cut over p, borders exchanged", OWN(spatial)},
+    {"filter", "output channels cut over p, an allgather a layer", OWN(filter)},
+    {"channel", "input channels cut over p, an allreduce a layer", OWN(channel)},
+    {"data+filter", "filter in groups of p2, data between groups", OWN(data_filter)},
+    {"data+spatial", "spatial in groups of p2, data between groups", OWN(data_spatial)},
+    {"pipeline", "layers cut into p stages, ParaDL's formula", OWN(pipeline)},
+    /* Schemes of schedule/, under their ids. */
+    {"gpipe", "layers cut into p stages, simulated", SIMULATED},
+    {"1f1b", "the same, forward and backward passes in turn", SIMULATED},
+    {"zb-h1", "the same, weight gradients in the bubbles", SIMULATED},
+    {"gems", "two replicas in opposite directions", bppsa_oracle_even_limit, bppsa_oracle_simulated},
+    {"chimera", "two pipelines in opposite directions", bppsa_oracle_even_limit, bppsa_oracle_simulated},
+    {"pipedream", "no flush, stashed weights", SIMULATED},
+    {"2bw", "no flush, two versions of the weights", SIMULATED},
+    {"spectrain", "no flush, predicted weights", SIMULATED},
+    {"time-bp", "a recurrent layer's steps cut over p, backward pass by BP", OWN(time_bp)},
+    {"time-chunked", "the same, by a chunked scan", OWN(time_chunked)},
+    {"time-blelloch", "the same, by a Blelloch scan", OWN(time_blelloch)},
+};
+enum { STRATEGIES = sizeof strategies / sizeof strategies[0] };
+
+const bppsa_oracle_strategy *bppsa_oracle_strategy_at(int64_t i) {
+  return i < STRATEGIES ? &strategies[i] : NULL;
+}
+
+const char *bppsa_oracle_phase_name(int32_t phase) {
+  static const char *const names[BPPSA_PHASE_COUNT] = {"forward",     "backward", "update",         "gradient_exchange",
+                                                       "collectives", "halo",     "point_to_point", "wait"};
+  return phase >= 0 && phase < BPPSA_PHASE_COUNT ? names[phase] : NULL;
+}
+
+bppsa_oracle_query bppsa_oracle_query_default(const bppsa_oracle_model *model, const bppsa_oracle_system *system) {
+  return (bppsa_oracle_query){.model = model,
+                              .system = system,
+                              .batch = 32,
+                              .samples = model->samples,
+                              .item_bytes = 4,
+                              .memory_reuse = system->memory_reuse};
+}
+
+/* ---- rows ---- */
+
+static void add_up(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
+  row->compute_s = row->communication_s = 0;
+  for (int phase = 0; phase < BPPSA_PHASE_COUNT; ++phase) {
+    *(phase <= BPPSA_PHASE_UPDATE ? &row->compute_s : &row->communication_s) += row->phase_s[phase];
+  }
+  row->time_s = row->compute_s + row->communication_s;
+  if (row->memory_bytes > q->system->memory_bytes) {
+    char needed[BPPSA_SI_TEXT], has[BPPSA_SI_TEXT];
+    row->feasible = false;
+    snprintf(row->reason, sizeof row->reason, "it needs %s of memory, a processor has %s",
+             bppsa_text_si(row->memory_bytes, "B", needed, sizeof needed),
+             bppsa_text_si(q->system->memory_bytes, "B", has, sizeof has));
+  }
+}
+
+static bppsa_status make_row(const bppsa_oracle_query *q, const bppsa_oracle_strategy *strategy, int64_t p,
+                             bppsa_oracle_row *row) {
+  *row = (bppsa_oracle_row){.strategy = strategy->name,
+                            .processors = p,
+                            .groups = 1,
+                            .micro_batches = 1,
+                            .compute_s = NAN,
+                            .communication_s = NAN,
+                            .time_s = NAN,
+                            .model_s = NAN};
+  row->limit = strategy->limit(q, p, row->reason);
+  row->feasible = p <= row->limit;
+  if (!row->feasible) {
+    row->memory_bytes = NAN;
+    return BPPSA_OK;
+  }
+  row->reason[0] = '\0';
+  BPPSA_TRY(strategy->project(q, row));
+  if (row->feasible) {
+    add_up(q, row);
+  } else {
+    row->memory_bytes = NAN;
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status find(const char *name, int64_t *first, int64_t *count) {
+  const char *names[STRATEGIES + 1] = {NULL};
+  char hint[96];
+  for (int64_t i = 0; i < STRATEGIES; ++i) {
+    names[i] = strategies[i].name;
+    if (strcmp(name, names[i]) == 0) {
+      *first = i;
+      *count = 1;
+      return BPPSA_OK;
+    }
+  }
+  return bppsa_fail(BPPSA_ERR_ARGUMENT, "'%s': unknown strategy, expected one that bppsa oracle --list names, or all%s", name,
+                    bppsa_suggestion(name, names, hint, sizeof hint));
+}
+
+static bppsa_status check(const bppsa_oracle_query *q, int64_t first, int64_t last) {
+  const int64_t most = bppsa_oracle_system_processors(q->system);
+  if (first < 1 || first > last || last > most) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "processors %" PRId64 " to %" PRId64 ", expected 1 to the %" PRId64 " of %s", first,
+                      last, most, q->system->name);
+  }
+  if (q->batch < 1 || q->batch > INT64_MAX / 4 / last || q->samples < 1 || q->item_bytes < 1 || q->group < 0 ||
+      q->micro_batches < 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "batch %" PRId64 ", samples %" PRId64 ", expected 1 or more, and products below 2^61",
+                      q->batch, q->samples);
+  }
+  return BPPSA_OK;
+}
+
+/* p, then twice that, ...; `last` ends the row. */
+static int64_t next(int64_t p, int64_t last) {
+  return p < last && p > last / 2 ? last : 2 * p;
+}
+
+/* The fastest feasible row among those with the largest p. */
+static int64_t best_of(const bppsa_oracle_rows *rows, int64_t last) {
+  int64_t best = -1;
+  for (int64_t i = 0; i < rows->count; ++i) {
+    const bppsa_oracle_row *row = &rows->rows[i];
+    if (row->processors == last && row->feasible && (best < 0 || row->time_s < rows->rows[best].time_s)) {
+      best = i;
+    }
+  }
+  return best;
+}
+
+bppsa_status bppsa_oracle_ask(const bppsa_oracle_query *query, const char *strategy, int64_t first, int64_t last,
+                              bppsa_oracle_rows *rows) {
+  int64_t begin = 0, count = STRATEGIES, sizes = 0;
+  BPPSA_TRY(check(query, first, last));
+  if (strategy != NULL) {
+    BPPSA_TRY(find(strategy, &begin, &count));
+  }
+  for (int64_t p = first; p <= last; p = next(p, last)) {
+    ++sizes;
+  }
+  bppsa_oracle_rows made = {.rows = bppsa_calloc(count * sizes, sizeof *made.rows), .best = -1};
+  bppsa_status status = made.rows == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+  for (int64_t i = begin; i < begin + count; ++i) {
+    for (int64_t p = first; p <= last && status == BPPSA_OK; p = next(p, last)) {
+      status = make_row(query, &strategies[i], p, &made.rows[made.count++]);
+    }
+  }
+  if (status != BPPSA_OK) {
+    bppsa_oracle_rows_free(&made);
+    return status;
+  }
+  made.best = best_of(&made, last);
+  *rows = made;
+  return BPPSA_OK;
+}
+
+void bppsa_oracle_rows_free(bppsa_oracle_rows *rows) {
+  bppsa_free(rows->rows);
+  *rows = (bppsa_oracle_rows){.best = -1};
+}

@@ -1,0 +1,58 @@
+/* Projects time and memory of parallel training strategies before anybody buys the machines.
+ *
+ * ParaDL's model (table 3 and appendix A), with its slips repaired where a comment says so; pipeline schemes by simulation
+ * (schedule/), Chimera's model beside it; the scan of recurrent layers over ranks (BPPSA, section 3.6).
+ *
+ *     bppsa_oracle_query query = bppsa_oracle_query_default(&model, &system);
+ *     query.batch = 32;
+ *     bppsa_oracle_rows rows = {0};
+ *     bppsa_oracle_ask(&query, NULL, 4, 1024, &rows);
+ */
+#ifndef BPPSA_ORACLE_ORACLE_H
+#define BPPSA_ORACLE_ORACLE_H
+
+#include "core/text.h"
+#include "oracle/query.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A strategy: its limit, and its row at p processors, p <= limit. */
+typedef struct {
+  const char *name, *summary;
+  int64_t (*limit)(const bppsa_oracle_query *query, int64_t p, char reason[160]); /* reason: what the limit is */
+  bppsa_status (*project)(const bppsa_oracle_query *query, bppsa_oracle_row *row);
+} bppsa_oracle_strategy;
+
+/* All strategies, NULL behind the last. */
+const bppsa_oracle_strategy *bppsa_oracle_strategy_at(int64_t i);
+
+typedef struct {
+  bppsa_oracle_row *rows; /* owned */
+  int64_t count;
+  int64_t best; /* index of the fastest feasible row at the largest p; -1: none */
+} bppsa_oracle_rows;
+
+/* Rows of one strategy (NULL: all) for p = first, twice that, ... and last. A strategy that cannot run gives a row with
+ * feasible = false and the reason. ERR_ARGUMENT: an unknown strategy (with a suggestion), sizes below 1, first > last, more
+ * processors than the system has; ERR_MEMORY. */
+bppsa_status bppsa_oracle_ask(const bppsa_oracle_query *query, const char *strategy, int64_t first, int64_t last,
+                              bppsa_oracle_rows *rows);
+void bppsa_oracle_rows_free(bppsa_oracle_rows *rows);
+
+/* ---- what is shown ---- */
+
+/* A table, and a sentence: which strategy to take at the largest p, and why the others are not it. ERR_MEMORY. */
+bppsa_status bppsa_oracle_text_table(const bppsa_oracle_query *query, const bppsa_oracle_rows *rows, bppsa_text *text);
+/* {"model", "system", "parameters", "rows": [...], "verdict"}; NULL when out of memory. */
+json_t *bppsa_oracle_rows_json(const bppsa_oracle_query *query, const bppsa_oracle_rows *rows);
+/* Draws stacked bars a phase for the largest p, and lines of time over p where there are several. ERR_MEMORY. */
+bppsa_status bppsa_oracle_draw(const bppsa_oracle_query *query, const bppsa_oracle_rows *rows, bppsa_text *text);
+/* Names of models, systems and strategies. ERR_MEMORY. */
+bppsa_status bppsa_oracle_list(bppsa_text *text);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

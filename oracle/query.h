@@ -1,0 +1,61 @@
+/* What the oracle is asked, and the rows of its answer. */
+#ifndef BPPSA_ORACLE_QUERY_H
+#define BPPSA_ORACLE_QUERY_H
+
+#include "oracle/collective.h"
+#include "oracle/model.h"
+#include "oracle/system.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What an epoch's time is spent on. */
+typedef enum {
+  BPPSA_PHASE_FORWARD = 0,
+  BPPSA_PHASE_BACKWARD,
+  BPPSA_PHASE_UPDATE,
+  BPPSA_PHASE_GRADIENT_EXCHANGE, /* allreduce of the weight gradients */
+  BPPSA_PHASE_COLLECTIVES,       /* layer by layer: of filter, channel and of gathered layers */
+  BPPSA_PHASE_HALO,
+  BPPSA_PHASE_POINT_TO_POINT, /* between stages or ranks */
+  BPPSA_PHASE_WAIT,           /* bubbles of a simulated pipeline, with the transfers that nothing hides */
+  BPPSA_PHASE_COUNT
+} bppsa_oracle_phase;
+
+const char *bppsa_oracle_phase_name(int32_t phase); /* "gradient_exchange" */
+
+typedef struct {
+  const bppsa_oracle_model *model;
+  const bppsa_oracle_system *system;
+  int64_t batch;         /* b: samples of a mini-batch; with weak scaling, of each processor */
+  int64_t samples;       /* D, of an epoch */
+  int64_t item_bytes;    /* delta */
+  double memory_reuse;   /* gamma */
+  bool strong;           /* the mini-batch stays b whatever p; weak: it is b p. filter and channel scale strongly always (ParaDL
+                          * 4.2), and so do recurrent scans */
+  int64_t micro_batches; /* S of pipelines; 0: 4 p, at most the mini-batch */
+  int64_t group;         /* p2 of hybrid strategies; 0: processors of the innermost level */
+  bppsa_collective collective;
+} bppsa_oracle_query;
+
+/* D of the model, 4 bytes, gamma of the system, weak scaling, b = 32. */
+bppsa_oracle_query bppsa_oracle_query_default(const bppsa_oracle_model *model, const bppsa_oracle_system *system);
+
+typedef struct {
+  const char *strategy;
+  int64_t processors, groups; /* p; p1 of hybrid strategies, otherwise 1 */
+  int64_t mini_batch, micro_batches;
+  double phase_s[BPPSA_PHASE_COUNT];         /* an epoch */
+  double compute_s, communication_s, time_s; /* NaN where p is beyond the limit */
+  double model_s;                            /* Chimera's equation 1; NaN for others */
+  double memory_bytes;                       /* of the fullest processor; NaN where p is beyond the limit */
+  int64_t limit;                             /* the most processors that the strategy can use */
+  bool feasible;
+  char reason[160]; /* why not; "" */
+} bppsa_oracle_row;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

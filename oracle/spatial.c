@@ -1,0 +1,163 @@
+/* Spatial, and data + spatial: every axis of the images is cut, and borders are exchanged. ParaDL, equations 8 to 10. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "oracle/strategies.h"
+
+typedef struct {
+  int64_t parts[BPPSA_ORACLE_AXES]; /* pw, ph, pd; their product is p */
+  double halo;                      /* elements of x and dL/dy, all split layers, one sample; negative: no grid */
+  int64_t exchanges;                /* layers with a border to exchange */
+} grid;
+
+/* Positions beyond a part's border, on one side, that a window needs: half of those by which windows overlap. */
+static int64_t border(const bppsa_oracle_layer *layer, int axis) {
+  const int64_t overlap = layer->kernel[axis] - layer->stride[axis];
+  return overlap > 0 ? (overlap + 1) / 2 : 0;
+}
+
+/* Elements at the borders that `shape` has between the parts of a grid, on one side of each axis. */
+static double halo_of(const bppsa_oracle_layer *layer, const int64_t shape[1 + BPPSA_ORACLE_AXES],
+                      const int64_t parts[BPPSA_ORACLE_AXES]) {
+  double sum = 0;
+  for (int axis = 0; axis < BPPSA_ORACLE_AXES; ++axis) {
+    double face = (double)shape[0] * (double)border(layer, axis);
+    for (int other = 0; other < BPPSA_ORACLE_AXES; ++other) {
+      face *= other == axis ? 1 : (double)shape[1 + other] / (double)parts[other];
+    }
+    sum += parts[axis] > 1 ? face : 0;
+  }
+  return sum;
+}
+
+static bool fits(const bppsa_oracle_model *model, const int64_t parts[BPPSA_ORACLE_AXES]) {
+  for (int64_t l = 0; l < model->gather; ++l) {
+    for (int axis = 0; axis < BPPSA_ORACLE_AXES; ++axis) {
+      if (model->layers[l].in[1 + axis] < parts[axis]) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+static void try_grid(const bppsa_oracle_model *model, const int64_t parts[BPPSA_ORACLE_AXES], grid *best) {
+  grid g = {.halo = 0};
+  if (!fits(model, parts)) {
+    return;
+  }
+  memcpy(g.parts, parts, sizeof g.parts);
+  for (int64_t l = 0; l < model->gather; ++l) {
+    const double halo =
+        halo_of(&model->layers[l], model->layers[l].in, parts) + halo_of(&model->layers[l], model->layers[l].out, parts);
+    g.halo += halo;
+    g.exchanges += halo > 0;
+  }
+  if (best->halo < 0 || g.halo < best->halo) {
+    *best = g;
+  }
+}
+
+/* The grid of p parts with the smallest borders. */
+static grid best_grid(const bppsa_oracle_model *model, int64_t p) {
+  grid best = {.halo = -1};
+  for (int64_t a = 1; a <= p; ++a) {
+    for (int64_t b = 1; p % a == 0 && b <= p / a; ++b) {
+      if (p / a % b == 0) {
+        try_grid(model, (const int64_t[]){a, b, p / a / b}, &best);
+      }
+    }
+  }
+  return best;
+}
+
+/* min_l W_l H_l (D_l), of the layers that are split. */
+static int64_t positions(const bppsa_oracle_model *model) {
+  int64_t least = INT64_MAX;
+  for (int64_t l = 0; l < model->gather; ++l) {
+    const int64_t *in = model->layers[l].in;
+    const int64_t here = in[1] * in[2] * in[3];
+    least = here < least ? here : least;
+  }
+  return least;
+}
+
+static int64_t limit_of(const bppsa_oracle_query *q, int64_t parts, char reason[160]) {
+  const int64_t least = positions(q->model);
+  if (q->model->gather == 0) {
+    snprintf(reason, 160, "the model has no images to split");
+    return 0;
+  }
+  snprintf(reason, 160, "the smallest image that is split has %" PRId64 " position%s", least, least == 1 ? "" : "s");
+  if (least >= parts && parts > 1 && best_grid(q->model, parts).halo < 0) {
+    snprintf(reason, 160, "no grid of %" PRId64 " parts fits into every image", parts);
+    return parts - 1;
+  }
+  return least;
+}
+
+int64_t bppsa_oracle_spatial_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {
+  return limit_of(q, p, reason);
+}
+
+/* Compute, memory, halo and gathering of `groups` groups of p2 processors. Layers from `gather` on run whole on every processor of
+ * a group: table 3 divides them by p too, section 4.5.1 says that they are aggregated. */
+static void project(const bppsa_oracle_query *q, bppsa_oracle_row *row, int64_t p2) {
+  const bppsa_oracle_model *model = q->model;
+  const double ways = (double)p2, groups = (double)row->groups, batch = (double)row->mini_batch / groups;
+  const double samples = (double)q->samples / groups, iterations = (double)q->samples / (double)row->mini_batch;
+  double elements = 0;
+  for (int64_t l = 0; l < model->count; ++l) {
+    const bppsa_oracle_layer *layer = &model->layers[l];
+    const double share = l < model->gather ? 1 / ways : 1;
+    row->phase_s[BPPSA_PHASE_FORWARD] += samples * share * bppsa_layer_forward_s(q, layer);
+    row->phase_s[BPPSA_PHASE_BACKWARD] += samples * share * bppsa_layer_backward_s(q, layer);
+    row->phase_s[BPPSA_PHASE_UPDATE] += iterations * bppsa_layer_update_s(q, layer);
+    elements += bppsa_layer_elements(layer, batch, share, 1);
+  }
+  row->memory_bytes = q->memory_reuse * (double)q->item_bytes * elements;
+  if (p2 == 1) {
+    return;
+  }
+  /* Equation 10: 2 I sum(2 alpha + B delta beta (halo x + halo dL/dy)), the sum over layers that have a border to exchange. */
+  const grid g = best_grid(model, p2);
+  const bppsa_link link = bppsa_oracle_link(q, p2, false);
+  const double bytes = batch * (double)q->item_bytes;
+  row->phase_s[BPPSA_PHASE_HALO] = 2 * iterations * (2 * link.alpha_s * (double)g.exchanges + bytes * g.halo * link.beta_s);
+  if (model->gather < model->count) { /* forwards; backwards every processor takes its part of what it has */
+    row->phase_s[BPPSA_PHASE_COLLECTIVES] =
+        iterations * bppsa_allgather_s(link, p2, bytes * model->layers[model->gather - 1].y / ways);
+  }
+}
+
+bppsa_status bppsa_oracle_spatial(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
+  const int64_t p = row->processors;
+  row->mini_batch = bppsa_mini_batch(q, p);
+  project(q, row, p);
+  row->phase_s[BPPSA_PHASE_GRADIENT_EXCHANGE] =
+      (double)q->samples / (double)row->mini_batch *
+      bppsa_allreduce_s(q->collective, bppsa_oracle_link(q, p, false), p, bppsa_oracle_weight_bytes(q));
+  return BPPSA_OK;
+}
+
+int64_t bppsa_oracle_data_spatial_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {
+  const int64_t p2 = bppsa_oracle_group(q, p);
+  return limit_of(q, p2, reason) < p2 ? 0 : bppsa_oracle_samples_limit(q, p, p2, reason);
+}
+
+/* Table 3 has no row for it. Spatial in groups of p2, data between groups; weight gradients are reduced within a group, then
+ * between the groups' leaders, then handed out (section 4.5.1): an allreduce inside and one between. */
+bppsa_status bppsa_oracle_data_spatial(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
+  const int64_t p = row->processors, p2 = bppsa_oracle_group(q, p);
+  const double weights = bppsa_oracle_weight_bytes(q);
+  row->groups = p / p2;
+  row->mini_batch = bppsa_mini_batch(q, p);
+  project(q, row, p2);
+  row->phase_s[BPPSA_PHASE_GRADIENT_EXCHANGE] =
+      (double)q->samples / (double)row->mini_batch *
+      (bppsa_allreduce_s(q->collective, bppsa_oracle_link(q, p2, false), p2, weights) +
+       bppsa_allreduce_s(q->collective, bppsa_oracle_link(q, p, false), row->groups, weights));
+  return BPPSA_OK;
+}

@@ -1,0 +1,268 @@
+/* Pipelines: ParaDL's formula, and the schemes of schedule/ by simulation, over stages of consecutive layers. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "oracle/strategies.h"
+#include "schedule/schedule.h"
+
+enum { MOST_SIMULATED = 64 };
+
+/* Sums over the layers of a stage; of one sample, `update_s` of one update. */
+typedef struct {
+  double forward_s, backward_s, weight_grad_s, update_s;
+  double activations; /* |x| + |y| */
+  double w, bias, y;  /* y: of the last layer, which goes to the next stage */
+} stage;
+
+static void add(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer, stage *s) {
+  const double backward = bppsa_layer_backward_s(q, layer);
+  s->forward_s += bppsa_layer_forward_s(q, layer);
+  s->backward_s += backward;
+  s->weight_grad_s += layer->w > 0 ? backward / 2 : 0; /* two products of one size: the input's gradient and the weights' */
+  s->update_s += bppsa_layer_update_s(q, layer);
+  s->activations += layer->x + layer->y;
+  s->w += layer->w;
+  s->bias += layer->bias;
+  s->y = layer->y;
+}
+
+static double cost(const bppsa_oracle_query *q, int64_t l) {
+  return bppsa_layer_forward_s(q, &q->model->layers[l]) + bppsa_layer_backward_s(q, &q->model->layers[l]);
+}
+
+/* Fills stages from the front with layers while each stays within `most`; every stage gets a layer, the last one what is left.
+ * Returns the longest stage's seconds. */
+static double fill(const bppsa_oracle_query *q, double most, int64_t p, stage *stages) {
+  const int64_t count = q->model->count;
+  double longest = 0;
+  int64_t l = 0;
+  memset(stages, 0, (size_t)p * sizeof *stages);
+  for (int64_t i = 0; i < p; ++i) {
+    double sum = 0;
+    do {
+      sum += cost(q, l);
+      add(q, &q->model->layers[l++], &stages[i]);
+    } while (count - l > p - 1 - i && (i + 1 == p || sum + cost(q, l) <= most));
+    longest = fmax(longest, sum);
+  }
+  return longest;
+}
+
+/* Cuts the layers into p stages of which the longest is as short as possible: halves an interval of lengths. */
+static void cut(const bppsa_oracle_query *q, int64_t p, stage *stages) {
+  double low = 0, high = 0;
+  for (int64_t l = 0; l < q->model->count; ++l) {
+    low = fmax(low, cost(q, l));
+    high += cost(q, l);
+  }
+  for (int step = 0; step < 60; ++step) {
+    const double middle = (low + high) / 2, longest = fill(q, middle, p, stages);
+    low = longest <= middle ? low : middle;
+    high = longest <= middle ? fmin(middle, longest) : high;
+  }
+  fill(q, high, p, stages);
+}
+
+static int64_t micro_batches(const bppsa_oracle_query *q, const bppsa_oracle_row *row) {
+  const int64_t asked = q->micro_batches > 0 ? q->micro_batches : 4 * row->processors;
+  return asked < row->mini_batch ? asked : row->mini_batch;
+}
+
+int64_t bppsa_oracle_pipeline_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {
+  (void)p;
+  snprintf(reason, 160, "the model has %" PRId64 " layers", q->model->count);
+  return q->model->count;
+}
+
+static double stage_elements(const stage *s, double batch, double versions) {
+  return 2 * batch * s->activations + (1 + versions) * s->w + s->bias;
+}
+
+/* Equations 12 to 14. Equation 12 puts WU into the factor of (p + S - 1) / S and lacks its D / B: an update comes once an
+ * iteration. */
+static void by_formula(const bppsa_oracle_query *q, const stage *stages, bppsa_oracle_row *row) {
+  const int64_t p = row->processors;
+  const double samples = (double)q->samples, batch = (double)row->mini_batch, s = (double)row->micro_batches;
+  const double slots = ((double)p + s - 1) / s;
+  double forward = 0, backward = 0, update = 0, y = 0;
+  for (int64_t i = 0; i < p; ++i) {
+    forward = fmax(forward, stages[i].forward_s);
+    backward = fmax(backward, stages[i].backward_s);
+    update = fmax(update, stages[i].update_s);
+    y = i + 1 < p ? fmax(y, stages[i].y) : y;
+    row->memory_bytes = fmax(row->memory_bytes, q->memory_reuse * (double)q->item_bytes * stage_elements(&stages[i], batch, 1));
+  }
+  row->phase_s[BPPSA_PHASE_FORWARD] = samples * slots * forward;
+  row->phase_s[BPPSA_PHASE_BACKWARD] = samples * slots * backward;
+  row->phase_s[BPPSA_PHASE_UPDATE] = samples / batch * update;
+  if (p > 1) {
+    row->phase_s[BPPSA_PHASE_POINT_TO_POINT] =
+        2 * samples * ((double)p + s - 2) / batch *
+        bppsa_point_to_point_s(bppsa_oracle_link(q, p, false), batch / s * y * (double)q->item_bytes);
+  }
+}
+
+/* Cuts the model, and calls one of the two projections. */
+static bppsa_status with_stages(const bppsa_oracle_query *q, bppsa_oracle_row *row,
+                                bppsa_status (*project)(const bppsa_oracle_query *, const stage *, bppsa_oracle_row *)) {
+  stage *stages = bppsa_calloc(row->processors, sizeof *stages);
+  if (stages == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  cut(q, row->processors, stages);
+  row->mini_batch = bppsa_mini_batch(q, row->processors);
+  row->micro_batches = micro_batches(q, row);
+  const bppsa_status status = project(q, stages, row);
+  bppsa_free(stages);
+  return status;
+}
+
+static bppsa_status project_formula(const bppsa_oracle_query *q, const stage *stages, bppsa_oracle_row *row) {
+  by_formula(q, stages, row);
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_oracle_pipeline(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
+  return with_stages(q, row, project_formula);
+}
+
+/* ---- by simulation ---- */
+
+int64_t bppsa_oracle_simulated_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {
+  const int64_t layers = bppsa_oracle_pipeline_limit(q, p, reason);
+  if (layers <= MOST_SIMULATED) {
+    return layers;
+  }
+  snprintf(reason, 160, "simulated for up to %d stages", MOST_SIMULATED);
+  return MOST_SIMULATED;
+}
+
+int64_t bppsa_oracle_even_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {
+  const int64_t most = bppsa_oracle_simulated_limit(q, p, reason);
+  if (p <= most && p % 2 != 0) {
+    snprintf(reason, 160, "its two pipelines need an even number of stages");
+    return p - 1;
+  }
+  return most;
+}
+
+enum { ARRAYS = 7 };
+static const bppsa_schedule_cost arrays[ARRAYS] = {BPPSA_COST_FORWARD, BPPSA_COST_INPUT_GRAD, BPPSA_COST_WEIGHT_GRAD,
+                                                   BPPSA_COST_STEP,    BPPSA_COST_ACTIVATION, BPPSA_COST_MESSAGE,
+                                                   BPPSA_COST_GRADIENT};
+
+/* The costs of a schedule of p stages; words are bytes. `costs`: [ARRAYS][p]. */
+static bppsa_schedule_config config_of(const bppsa_oracle_query *q, const stage *stages, const bppsa_oracle_row *row,
+                                       double *costs) {
+  bppsa_schedule_config config = bppsa_schedule_config_default();
+  const int64_t p = row->processors;
+  const double micro = (double)row->mini_batch / (double)row->micro_batches, bytes = (double)q->item_bytes;
+  const bppsa_link link = bppsa_oracle_link(q, p, false);
+  for (int64_t i = 0; i < p; ++i) {
+    const stage *s = &stages[i];
+    const double values[ARRAYS] = {micro * s->forward_s,
+                                   micro * (s->backward_s - s->weight_grad_s),
+                                   micro * s->weight_grad_s,
+                                   s->update_s,
+                                   micro * s->activations,
+                                   micro * s->y * bytes,
+                                   s->w * bytes};
+    for (int a = 0; a < ARRAYS; ++a) {
+      costs[a * p + i] = values[a];
+    }
+  }
+  for (int a = 0; a < ARRAYS; ++a) {
+    config.cost[arrays[a]] = &costs[a * p];
+    config.rows[arrays[a]] = p;
+    config.uniform[arrays[a]] = 0;
+    for (int64_t i = 0; i < p; ++i) { /* Chimera's model knows one stage: the longest */
+      config.uniform[arrays[a]] = fmax(config.uniform[arrays[a]], costs[a * p + i]);
+    }
+  }
+  config.stages = p;
+  config.micro_batches = row->micro_batches;
+  config.uniform[BPPSA_COST_SYNC] = -1; /* from the link */
+  config.alpha = link.alpha_s;
+  config.beta = link.beta_s;
+  return config;
+}
+
+/* Adds what the fullest worker holds: activations by the simulated peak, weights by the resident versions and one gradient. */
+static void take_memory(const bppsa_oracle_query *q, const stage *stages, const bppsa_schedule_times *times,
+                        bppsa_oracle_row *row) {
+  const int64_t p = row->processors;
+  const double micro = (double)row->mini_batch / (double)row->micro_batches;
+  stage mean = {0};
+  for (int64_t i = 0; i < p; ++i) {
+    mean.activations += stages[i].activations / (double)p;
+    mean.w += stages[i].w / (double)p;
+    mean.bias += stages[i].bias / (double)p;
+  }
+  for (int64_t worker = 0; worker < p; ++worker) {
+    const bppsa_schedule_worker *at = &times->worker[worker];
+    const double elements = stage_elements(&mean, micro * at->peak_activations, at->weight_versions);
+    row->memory_bytes = fmax(row->memory_bytes, q->memory_reuse * (double)q->item_bytes * elements);
+  }
+}
+
+/* The makespan of so many iterations; memory and the model's time of the last call stay. */
+static bppsa_status simulate(const bppsa_oracle_query *q, const stage *stages, bppsa_schedule_config *config, int64_t iterations,
+                             bppsa_oracle_row *row, double *makespan) {
+  bppsa_schedule *list = NULL;
+  bppsa_schedule_times times = {0};
+  int64_t forward = 0, backward = 0;
+  config->iterations = iterations;
+  BPPSA_TRY(bppsa_schedule_create(row->strategy, config, &list));
+  bppsa_status status = bppsa_schedule_simulate(list, &times);
+  status = status == BPPSA_OK && iterations == 1 ? bppsa_schedule_model(list, &row->model_s, &forward, &backward) : status;
+  if (status == BPPSA_OK) {
+    *makespan = times.makespan;
+    take_memory(q, stages, &times, row);
+  }
+  bppsa_schedule_times_free(&times);
+  bppsa_schedule_destroy(list);
+  return status;
+}
+
+/* Seconds of one iteration: of a synchronous scheme its makespan; of the others, whose iterations overlap, what one more takes. */
+static bppsa_status iteration_s(const bppsa_oracle_query *q, const stage *stages, bppsa_schedule_config *config,
+                                bppsa_oracle_row *row, double *seconds) {
+  double shorter = 0, longer = 0;
+  if (bppsa_schedule_find(row->strategy)->weights == BPPSA_WEIGHTS_SYNCHRONOUS) {
+    return simulate(q, stages, config, 1, row, seconds);
+  }
+  BPPSA_TRY(simulate(q, stages, config, 3, row, &shorter));
+  BPPSA_TRY(simulate(q, stages, config, 4, row, &longer));
+  *seconds = longer - shorter;
+  return BPPSA_OK;
+}
+
+static bppsa_status project_simulated(const bppsa_oracle_query *q, const stage *stages, bppsa_oracle_row *row) {
+  const double iterations = (double)q->samples / (double)row->mini_batch;
+  double *costs = bppsa_calloc(ARRAYS * row->processors, sizeof *costs);
+  double seconds = 0;
+  if (costs == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  bppsa_schedule_config config = config_of(q, stages, row, costs);
+  const bppsa_status status = iteration_s(q, stages, &config, row, &seconds);
+  bppsa_free(costs);
+  if (status == BPPSA_ERR_ARGUMENT) { /* the scheme has no list for these numbers, and says why */
+    row->feasible = false;
+    snprintf(row->reason, sizeof row->reason, "%.150s", bppsa_last_error());
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(status);
+  bppsa_oracle_compute(q, row, 1 / (double)row->processors, 1 / (double)row->processors);
+  const double busy = row->phase_s[BPPSA_PHASE_FORWARD] + row->phase_s[BPPSA_PHASE_BACKWARD] + row->phase_s[BPPSA_PHASE_UPDATE];
+  row->phase_s[BPPSA_PHASE_WAIT] = fmax(0, iterations * seconds - busy);
+  row->model_s *= iterations;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_oracle_simulated(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
+  return with_stages(q, row, project_simulated);
+}

@@ -1,0 +1,202 @@
+/* Serial, data, filter, channel, and data + filter. Formulas: ParaDL, table 3 and appendix A. I = D / B iterations an epoch. */
+#include "oracle/strategies.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+void bppsa_oracle_compute(const bppsa_oracle_query *q, bppsa_oracle_row *row, double share, double update_share) {
+  const double samples = (double)q->samples, iterations = samples / (double)row->mini_batch;
+  for (int64_t l = 0; l < q->model->count; ++l) {
+    const bppsa_oracle_layer *layer = &q->model->layers[l];
+    row->phase_s[BPPSA_PHASE_FORWARD] += samples * share * bppsa_layer_forward_s(q, layer);
+    row->phase_s[BPPSA_PHASE_BACKWARD] += samples * share * bppsa_layer_backward_s(q, layer);
+    row->phase_s[BPPSA_PHASE_UPDATE] += iterations * update_share * bppsa_layer_update_s(q, layer);
+  }
+}
+
+double bppsa_oracle_memory(const bppsa_oracle_query *q, double batch, double activations, double weights) {
+  double elements = 0;
+  for (int64_t l = 0; l < q->model->count; ++l) {
+    elements += bppsa_layer_elements(&q->model->layers[l], batch, activations, weights);
+  }
+  return q->memory_reuse * (double)q->item_bytes * elements;
+}
+
+double bppsa_oracle_weight_bytes(const bppsa_oracle_query *q) {
+  double weights = 0;
+  for (int64_t l = 0; l < q->model->count; ++l) {
+    weights += q->model->layers[l].w;
+  }
+  return weights * (double)q->item_bytes;
+}
+
+int64_t bppsa_oracle_group(const bppsa_oracle_query *q, int64_t p) {
+  int64_t group = q->group > 0 ? q->group : q->system->levels[0].processors;
+  while (group > 1 && p % group != 0) {
+    --group;
+  }
+  return group;
+}
+
+/* ---- serial: D sum(FW + BW) + I sum(WU). Equation 4 of the paper drops |bi|; table 3 has it. ---- */
+
+int64_t bppsa_oracle_serial_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {
+  (void)q, (void)p;
+  snprintf(reason, 160, "one processor");
+  return 1;
+}
+
+bppsa_status bppsa_oracle_serial(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
+  row->mini_batch = q->batch;
+  bppsa_oracle_compute(q, row, 1, 1);
+  row->memory_bytes = bppsa_oracle_memory(q, (double)row->mini_batch, 1, 1);
+  return BPPSA_OK;
+}
+
+/* ---- data: D/p sum(FW + BW) + I sum(WU); I T_allreduce(p, sum |w|) ---- */
+
+int64_t bppsa_oracle_samples_limit(const bppsa_oracle_query *q, int64_t p, int64_t group, char reason[160]) {
+  const int64_t batch = bppsa_mini_batch(q, p);
+  if (batch > q->samples) {
+    snprintf(reason, 160, "the mini-batch of %" PRId64 " is larger than the %" PRId64 " samples of the data set", batch,
+             q->samples);
+    return q->strong ? 0 : q->samples / q->batch;
+  }
+  snprintf(reason, 160, "the mini-batch of %" PRId64 " has fewer samples than there are %s", batch,
+           group > 1 ? "groups" : "processors");
+  return batch > INT64_MAX / group ? INT64_MAX : batch * group;
+}
+
+int64_t bppsa_oracle_data_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {
+  return bppsa_oracle_samples_limit(q, p, 1, reason);
+}
+
+bppsa_status bppsa_oracle_data(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
+  const int64_t p = row->processors;
+  row->mini_batch = bppsa_mini_batch(q, p);
+  const double iterations = (double)q->samples / (double)row->mini_batch;
+  bppsa_oracle_compute(q, row, 1 / (double)p, 1);
+  row->phase_s[BPPSA_PHASE_GRADIENT_EXCHANGE] =
+      iterations * bppsa_allreduce_s(q->collective, bppsa_oracle_link(q, p, false), p, bppsa_oracle_weight_bytes(q));
+  row->memory_bytes = bppsa_oracle_memory(q, (double)row->mini_batch / (double)p, 1, 1);
+  return BPPSA_OK;
+}
+
+/* ---- filter and channel ---- */
+
+static bool next_weighted(const bppsa_oracle_model *model, int64_t *l) {
+  while (*l < model->count && !bppsa_oracle_weighted(&model->layers[*l])) {
+    ++*l;
+  }
+  return *l < model->count;
+}
+
+/* Seconds of one iteration's collectives among p processors over a batch. Layers without weights exchange nothing (table 4).
+ * Filter: in the forward pass an allgather of y behind every weighted layer but the last, in the backward pass an allreduce of
+ * dL/dx in front of every one but the first; channel the other way round. With rings, and where |x_l| = |y_{l-1}|, both are
+ * 3 (p - 1) sum_{l<G}(alpha + B |y| delta beta / p) (equations 15 and 19). */
+static double exchange_s(const bppsa_oracle_query *q, bppsa_link link, int64_t p, double batch, bool channel) {
+  const bppsa_oracle_model *model = q->model;
+  const double bytes = batch * (double)q->item_bytes;
+  double seconds = 0;
+  const bppsa_oracle_layer *before = NULL;
+  for (int64_t l = 0; next_weighted(model, &l); ++l) {
+    const bppsa_oracle_layer *layer = &model->layers[l];
+    if (before != NULL) {
+      const double gathered = bytes * (channel ? layer->x : before->y), reduced = bytes * (channel ? before->y : layer->x);
+      seconds += bppsa_allgather_s(link, p, gathered / (double)p) + bppsa_allreduce_s(q->collective, link, p, reduced);
+    }
+    before = layer;
+  }
+  return seconds;
+}
+
+/* The fewest filters of a weighted layer, or channels of one behind the first, whose 3 channels are not split (section 4.5.1). */
+static int64_t fewest(const bppsa_oracle_query *q, bool channel) {
+  int64_t least = INT64_MAX, l = 0;
+  for (bool first = true; next_weighted(q->model, &l); ++l, first = false) {
+    const int64_t ways = channel ? q->model->layers[l].in[0] : q->model->layers[l].out[0];
+    least = (channel && first) || ways > least ? least : ways;
+  }
+  return least == INT64_MAX ? 1 : least;
+}
+
+/* A recurrent layer would exchange its state at every step, which nobody runs. */
+static int64_t split_limit(const bppsa_oracle_query *q, bool channel, char reason[160]) {
+  const int64_t least = fewest(q, channel);
+  for (int64_t l = 0; l < q->model->count; ++l) {
+    if (q->model->layers[l].kind == BPPSA_LAYER_RECURRENT) {
+      snprintf(reason, 160, "a recurrent layer is not split by channels");
+      return 0;
+    }
+  }
+  snprintf(reason, 160, "the narrowest layer has %" PRId64 " %s%s", least, channel ? "channel" : "filter", least == 1 ? "" : "s");
+  return least;
+}
+
+/* Adds what channel parallelism does not split: every processor computes the whole first layer. */
+static void add_first_layer(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
+  int64_t l = 0;
+  if (next_weighted(q->model, &l)) {
+    const bppsa_oracle_layer *first = &q->model->layers[l];
+    const double samples = (double)q->samples, more = 1 - 1 / (double)row->processors;
+    row->phase_s[BPPSA_PHASE_FORWARD] += samples * more * bppsa_layer_forward_s(q, first);
+    row->phase_s[BPPSA_PHASE_BACKWARD] += samples * more * bppsa_layer_backward_s(q, first);
+    row->phase_s[BPPSA_PHASE_UPDATE] += (double)q->samples / (double)row->mini_batch * more * bppsa_layer_update_s(q, first);
+    row->memory_bytes += q->memory_reuse * (double)q->item_bytes * 2 * first->w * more;
+  }
+}
+
+static bppsa_status split(const bppsa_oracle_query *q, bppsa_oracle_row *row, bool channel) {
+  const int64_t p = row->processors;
+  row->mini_batch = q->batch;
+  const double batch = (double)row->mini_batch, iterations = (double)q->samples / batch;
+  bppsa_oracle_compute(q, row, 1 / (double)p, 1 / (double)p);
+  row->phase_s[BPPSA_PHASE_COLLECTIVES] = iterations * exchange_s(q, bppsa_oracle_link(q, p, false), p, batch, channel);
+  row->memory_bytes = bppsa_oracle_memory(q, batch, 1, 1 / (double)p);
+  if (channel) {
+    add_first_layer(q, row);
+  }
+  return BPPSA_OK;
+}
+
+int64_t bppsa_oracle_filter_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {
+  (void)p;
+  return split_limit(q, false, reason);
+}
+
+bppsa_status bppsa_oracle_filter(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
+  return split(q, row, false);
+}
+
+int64_t bppsa_oracle_channel_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {
+  (void)p;
+  return split_limit(q, true, reason);
+}
+
+bppsa_status bppsa_oracle_channel(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
+  return split(q, row, true);
+}
+
+/* ---- data + filter: p1 groups of p2; equations 20 to 22, where 22 drops delta. Between groups p2 segmented allreduces of 1/p2 of
+ * the weights each share the links (phi, section 5.2). ---- */
+
+int64_t bppsa_oracle_data_filter_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {
+  const int64_t p2 = bppsa_oracle_group(q, p);
+  return split_limit(q, false, reason) < p2 ? 0 : bppsa_oracle_samples_limit(q, p, p2, reason);
+}
+
+bppsa_status bppsa_oracle_data_filter(const bppsa_oracle_query *q, bppsa_oracle_row *row) {
+  const int64_t p = row->processors, p2 = bppsa_oracle_group(q, p), p1 = p / p2;
+  row->groups = p1;
+  row->mini_batch = bppsa_mini_batch(q, p);
+  const double batch = (double)row->mini_batch, iterations = (double)q->samples / batch;
+  bppsa_oracle_compute(q, row, 1 / (double)p, 1 / (double)p2);
+  row->phase_s[BPPSA_PHASE_COLLECTIVES] =
+      iterations * exchange_s(q, bppsa_oracle_link(q, p2, false), p2, batch / (double)p1, false);
+  row->phase_s[BPPSA_PHASE_GRADIENT_EXCHANGE] = iterations * bppsa_allreduce_s(q->collective, bppsa_oracle_link(q, p, p2 > 1), p1,
+                                                                               bppsa_oracle_weight_bytes(q) / (double)p2);
+  row->memory_bytes = bppsa_oracle_memory(q, batch / (double)p1, 1, 1 / (double)p2);
+  return BPPSA_OK;
+}

@@ -1,0 +1,163 @@
+#include "oracle/system.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/text.h"
+#include "oracle/members.h"
+
+/* ParaDL's cluster (section 5.1): nodes of 4 V100, NVLink with 20 GB/s; 17 nodes a rack, each on two InfiniBand links of 12.5 GB/s
+ * that its four GPUs share; 1:3 oversubscription between racks. The paper gives no start-up times: these are assumptions, as are
+ * the efficiencies. phi = 2 is what the paper's data + filter projection uses (section 5.2). */
+static const struct {
+  const char *summary;
+  bppsa_oracle_system system;
+} systems[] = {
+    {"ParaDL's cluster: nodes of 4 V100 16 GB, 17 nodes a rack",
+     {"paradl-v100",
+      15.7e12,
+      0.5,
+      900e9,
+      16e9,
+      0.5,
+      3,
+      {{"node", 4, 5e-6, 1 / 20e9, 1}, {"rack", 68, 1e-5, 1 / 25e9, 2}, {"cluster", 1088, 2e-5, 3 / 25e9, 2}}}},
+    {"nodes of 8 H100 80 GB, NVLink 4, eight InfiniBand NDR links a node",
+     {"dgx-h100",
+      67e12,
+      0.5,
+      3350e9,
+      80e9,
+      0.5,
+      3,
+      {{"node", 8, 3e-6, 1 / 450e9, 1}, {"pod", 256, 8e-6, 1 / 50e9, 1}, {"cluster", 1 << 20, 15e-6, 1 / 50e9, 1}}}},
+    {"one node of 4 H200 141 GB, NVLink 4", {"h200x4", 67e12, 0.5, 4800e9, 141e9, 0.5, 1, {{"node", 4, 3e-6, 1 / 450e9, 1}}}},
+};
+
+const char *bppsa_oracle_system_name(int64_t i) {
+  return i < (int64_t)(sizeof systems / sizeof systems[0]) ? systems[i].system.name : NULL;
+}
+
+const char *bppsa_oracle_system_summary(int64_t i) {
+  return i < (int64_t)(sizeof systems / sizeof systems[0]) ? systems[i].summary : NULL;
+}
+
+const bppsa_oracle_level *bppsa_oracle_system_level(const bppsa_oracle_system *system, int64_t processors) {
+  int64_t level = 0;
+  while (level + 1 < system->count && system->levels[level].processors < processors) {
+    ++level;
+  }
+  return &system->levels[level];
+}
+
+int64_t bppsa_oracle_system_processors(const bppsa_oracle_system *system) {
+  return system->levels[system->count - 1].processors;
+}
+
+/* ---- files ---- */
+
+static bppsa_status read_level(const char *where, const json_t *object, int64_t inside, bppsa_oracle_level *level) {
+  static const char *const names[] = {"name", "processors", "alpha_s", "bandwidth", "contention", NULL};
+  double processors = 0, alpha = -1, bandwidth = 0;
+  level->contention = 1;
+  const bppsa_oracle_member members[] = {{"processors", &processors, 1, 1e12},
+                                         {"alpha_s", &alpha, 0, 1e6},
+                                         {"bandwidth", &bandwidth, 1e-3, 1e18},
+                                         {"contention", &level->contention, 1, 1e6}};
+  BPPSA_TRY(bppsa_oracle_known(where, object, names));
+  BPPSA_TRY(bppsa_oracle_text(where, object, "name", BPPSA_ORACLE_NAME, level->name));
+  BPPSA_TRY(bppsa_oracle_numbers(where, object, sizeof members / sizeof members[0], members));
+  if (alpha < 0 || bandwidth <= 0) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\" missing, expected %s", where, alpha < 0 ? "alpha_s" : "bandwidth",
+                      alpha < 0 ? "the seconds that a message takes to start" : "bytes a second between two processors");
+  }
+  level->processors = (int64_t)processors;
+  level->alpha_s = alpha;
+  level->beta_s = 1 / bandwidth;
+  if (level->processors <= inside) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"processors\": %" PRId64 ", expected more than the %" PRId64 " inside it", where,
+                      level->processors, inside);
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_oracle_system_parse(const char *where, const json_t *document, bppsa_oracle_system *system) {
+  static const char *const names[] = {"name",         "peak_flops",   "efficiency", "memory_bandwidth",
+                                      "memory_bytes", "memory_reuse", "levels",     NULL};
+  bppsa_oracle_system made = {.efficiency = 1, .memory_reuse = 0.5};
+  const bppsa_oracle_member members[] = {{"peak_flops", &made.peak_flops, 1, 1e24},
+                                         {"efficiency", &made.efficiency, 1e-6, 1},
+                                         {"memory_bandwidth", &made.memory_bandwidth, 0, 1e18},
+                                         {"memory_bytes", &made.memory_bytes, 1, 1e18},
+                                         {"memory_reuse", &made.memory_reuse, 1e-3, 1}};
+  BPPSA_TRY(bppsa_oracle_known(where, document, names));
+  BPPSA_TRY(bppsa_oracle_text(where, document, "name", BPPSA_ORACLE_NAME, made.name));
+  BPPSA_TRY(bppsa_oracle_numbers(where, document, sizeof members / sizeof members[0], members));
+  if (made.peak_flops <= 0 || made.memory_bytes <= 0) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\" missing, expected a number above 0", where,
+                      made.peak_flops <= 0 ? "peak_flops" : "memory_bytes");
+  }
+  const json_t *levels = json_object_get(document, "levels");
+  made.count = (int64_t)json_array_size(levels);
+  if (made.count < 1 || made.count > BPPSA_ORACLE_MOST_LEVELS) {
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"levels\": %" PRId64 ", expected a list of 1 to %d levels", where, made.count,
+                      BPPSA_ORACLE_MOST_LEVELS);
+  }
+  for (int64_t i = 0; i < made.count; ++i) {
+    char what[160];
+    snprintf(what, sizeof what, "%.100s: level %" PRId64, where, i);
+    BPPSA_TRY(read_level(what, json_array_get(levels, (size_t)i), i > 0 ? made.levels[i - 1].processors : 0, &made.levels[i]));
+  }
+  *system = made;
+  return BPPSA_OK;
+}
+
+static json_t *level_json(const bppsa_oracle_level *level) {
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_text(object, "name", level->name);
+  ok = ok && bppsa_json_put_integer(object, "processors", level->processors);
+  ok =
+      ok && bppsa_json_put_real(object, "alpha_s", level->alpha_s) && bppsa_json_put_real(object, "bandwidth", 1 / level->beta_s);
+  return bppsa_json_finish(object, ok && bppsa_json_put_real(object, "contention", level->contention));
+}
+
+json_t *bppsa_oracle_system_json(const bppsa_oracle_system *system) {
+  json_t *object = json_object(), *levels = json_array();
+  bool ok = object != NULL && levels != NULL;
+  for (int64_t i = 0; ok && i < system->count; ++i) {
+    ok = json_array_append_new(levels, level_json(&system->levels[i])) == 0;
+  }
+  ok = ok && bppsa_json_put_text(object, "name", system->name) && bppsa_json_put_real(object, "peak_flops", system->peak_flops);
+  ok = ok && bppsa_json_put_real(object, "efficiency", system->efficiency);
+  ok = ok && bppsa_json_put_real(object, "memory_bandwidth", system->memory_bandwidth);
+  ok = ok && bppsa_json_put_real(object, "memory_bytes", system->memory_bytes);
+  ok = ok && bppsa_json_put_real(object, "memory_reuse", system->memory_reuse);
+  if (!ok) {
+    json_decref(levels);
+    return bppsa_json_finish(object, false);
+  }
+  return bppsa_json_finish(object, bppsa_json_put(object, "levels", levels));
+}
+
+bppsa_status bppsa_oracle_system_open(const char *name, bppsa_oracle_system *system) {
+  const char *names[sizeof systems / sizeof systems[0] + 1] = {NULL};
+  char hint[96];
+  const size_t length = strlen(name);
+  if (length > 5 && strcmp(name + length - 5, ".json") == 0) {
+    json_t *document = NULL;
+    BPPSA_TRY(bppsa_input_status(bppsa_json_load(name, &document)));
+    const bppsa_status status = bppsa_oracle_system_parse(name, document, system);
+    json_decref(document);
+    return status;
+  }
+  for (size_t i = 0; i < sizeof systems / sizeof systems[0]; ++i) {
+    names[i] = systems[i].system.name;
+    if (strcmp(name, names[i]) == 0) {
+      *system = systems[i].system;
+      return BPPSA_OK;
+    }
+  }
+  return bppsa_fail(BPPSA_ERR_ARGUMENT, "'%s': unknown system, expected one that bppsa oracle --list names, or a file .json%s",
+                    name, bppsa_suggestion(name, names, hint, sizeof hint));
+}

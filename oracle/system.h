@@ -1,0 +1,59 @@
+/* Systems as the oracle sees them: processors, and the levels of the network between them.
+ *
+ * A system file is one JSON object:
+ *
+ *     {"name": "two nodes", "peak_flops": 15.7e12, "efficiency": 0.4, "memory_bandwidth": 9e11, "memory_bytes": 16e9,
+ *      "levels": [{"name": "node", "processors": 4, "alpha_s": 1e-5, "bandwidth": 20e9},
+ *                 {"name": "rack", "processors": 68, "alpha_s": 2e-5, "bandwidth": 25e9, "contention": 2}]}
+ *
+ *   peak_flops, efficiency   FLOP/s of one processor, and the share of it that layers reach, above 0, at most 1
+ *   memory_bandwidth         bytes/s; default 0: layers are not limited by it
+ *   memory_bytes             of one processor
+ *   memory_reuse             gamma, the share of the naive sum of buffers that is held at once; default 0.5: a layer's output and
+ *                            the next one's input are one buffer, which the naive sum counts twice
+ *   levels                   1 to 8, from the inside: a level joins `processors` processors, more than the level inside it
+ *   alpha_s, bandwidth       the start of a message, and bytes/s between two processors: beta = 1 / bandwidth
+ *   contention               phi >= 1: messages that share a link when the groups of a hybrid strategy talk at once; default 1
+ */
+#ifndef BPPSA_ORACLE_SYSTEM_H
+#define BPPSA_ORACLE_SYSTEM_H
+
+#include "oracle/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { BPPSA_ORACLE_MOST_LEVELS = 8 };
+
+typedef struct {
+  char name[BPPSA_ORACLE_NAME];
+  int64_t processors;
+  double alpha_s, beta_s; /* beta_s: seconds a byte */
+  double contention;      /* phi */
+} bppsa_oracle_level;
+
+typedef struct {
+  char name[BPPSA_ORACLE_NAME];
+  double peak_flops, efficiency, memory_bandwidth, memory_bytes, memory_reuse;
+  int64_t count;
+  bppsa_oracle_level levels[BPPSA_ORACLE_MOST_LEVELS];
+} bppsa_oracle_system;
+
+/* A built-in system, or a file whose name ends in .json. ERR_ARGUMENT: an unknown name, a file that cannot be read; ERR_FORMAT
+ * names the member and what was expected. */
+bppsa_status bppsa_oracle_system_open(const char *name, bppsa_oracle_system *system);
+const char *bppsa_oracle_system_name(int64_t i);
+const char *bppsa_oracle_system_summary(int64_t i);
+bppsa_status bppsa_oracle_system_parse(const char *where, const json_t *document, bppsa_oracle_system *system);
+json_t *bppsa_oracle_system_json(const bppsa_oracle_system *system);
+
+/* The innermost level that joins `processors` processors; the outermost where none does. */
+const bppsa_oracle_level *bppsa_oracle_system_level(const bppsa_oracle_system *system, int64_t processors);
+/* Processors of the outermost level. */
+int64_t bppsa_oracle_system_processors(const bppsa_oracle_system *system);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

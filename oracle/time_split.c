@@ -1,0 +1,109 @@
+/* Recurrent networks cut along time: every processor holds T / p steps (BPPSA, section 3.6). The forward pass hands states from one
+ * to the next, the mini-batch in S micro-batches, so that processors overlap. The backward pass does the same (time-bp), or scans:
+ * all products of T / p Jacobians at once, then a gradient from processor to processor (chunked), or matrices up a tree and
+ * gradients down (blelloch, BPPSA's Theta(n / p + log p)). Weights are whole everywhere, their gradients added at the end. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "oracle/strategies.h"
+
+typedef enum { BY_BP, BY_CHUNKED, BY_BLELLOCH } way;
+
+/* The fewest steps of a recurrent layer; 0: the model has none. */
+static int64_t steps_of(const bppsa_oracle_model *model) {
+  int64_t least = 0;
+  for (int64_t l = 0; l < model->count; ++l) {
+    const bppsa_oracle_layer *layer = &model->layers[l];
+    if (layer->kind == BPPSA_LAYER_RECURRENT && (least == 0 || layer->in[1] < least)) {
+      least = layer->in[1];
+    }
+  }
+  return least;
+}
+
+static int64_t limit(const bppsa_oracle_query *q, char reason[160]) {
+  const int64_t steps = steps_of(q->model);
+  if (steps == 0) {
+    snprintf(reason, 160, "the model has no recurrent layer");
+  } else {
+    snprintf(reason, 160, "a recurrent layer has %" PRId64 " steps", steps);
+  }
+  return steps;
+}
+
+/* What an iteration's backward pass of one recurrent layer adds to a pass without chains, B (BW / p). */
+static void add_backward(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer, way how, double iterations, double batch,
+                         bppsa_oracle_row *row) {
+  const double p = (double)row->processors, rounds = ceil(log2(p)), hidden = (double)layer->out[0], bytes = (double)q->item_bytes;
+  const bppsa_link link = bppsa_oracle_link(q, row->processors, false);
+  const double vector = batch * hidden * bytes, matrix = vector * hidden, steps = (double)layer->in[1] / p;
+  const double product = bppsa_flops_s(q, batch * layer->product_flops);
+  const double full = bppsa_flops_s(q, batch * 2 * hidden * hidden * hidden),
+               apply = bppsa_flops_s(q, batch * 2 * hidden * hidden);
+  double compute = steps * product, messages = 0;
+  if (how == BY_CHUNKED) {
+    compute += (p - 1) * apply;
+    messages = (p - 1) * bppsa_point_to_point_s(link, vector);
+  } else {
+    compute += rounds * (full + apply);
+    messages = rounds * (bppsa_point_to_point_s(link, matrix) + bppsa_point_to_point_s(link, vector));
+  }
+  row->phase_s[BPPSA_PHASE_BACKWARD] += iterations * compute;
+  row->phase_s[BPPSA_PHASE_POINT_TO_POINT] += iterations * messages;
+}
+
+static void add_recurrent(const bppsa_oracle_query *q, const bppsa_oracle_layer *layer, way how, bppsa_oracle_row *row) {
+  const double p = (double)row->processors, s = (double)row->micro_batches, samples = (double)q->samples;
+  const double batch = (double)row->mini_batch, iterations = samples / batch, slots = (p + s - 1) / s;
+  const double state = batch / s * (double)layer->out[0] * (double)q->item_bytes;
+  const double relay = (p + s - 2) * bppsa_point_to_point_s(bppsa_oracle_link(q, row->processors, false), state);
+  const double passes = how == BY_BP ? 2 : 1;
+  row->phase_s[BPPSA_PHASE_FORWARD] += samples * slots * bppsa_layer_forward_s(q, layer) / p;
+  row->phase_s[BPPSA_PHASE_BACKWARD] += samples * (how == BY_BP ? slots : 1) * bppsa_layer_backward_s(q, layer) / p;
+  row->phase_s[BPPSA_PHASE_POINT_TO_POINT] += row->processors > 1 ? iterations * passes * relay : 0;
+  if (how != BY_BP && row->processors > 1) {
+    add_backward(q, layer, how, iterations, batch, row);
+  }
+}
+
+static bppsa_status project(const bppsa_oracle_query *q, way how, bppsa_oracle_row *row) {
+  const double p = (double)row->processors;
+  const int64_t asked = q->micro_batches > 0 ? q->micro_batches : 4 * row->processors;
+  double elements = 0;
+  row->mini_batch = q->batch;
+  row->micro_batches = asked < row->mini_batch ? asked : row->mini_batch;
+  const double iterations = (double)q->samples / (double)row->mini_batch;
+  for (int64_t l = 0; l < q->model->count; ++l) {
+    const bppsa_oracle_layer *layer = &q->model->layers[l];
+    const bool cut = layer->kind == BPPSA_LAYER_RECURRENT;
+    if (cut) {
+      add_recurrent(q, layer, how, row);
+    } else { /* one processor has it, and the others wait */
+      row->phase_s[BPPSA_PHASE_FORWARD] += (double)q->samples * bppsa_layer_forward_s(q, layer);
+      row->phase_s[BPPSA_PHASE_BACKWARD] += (double)q->samples * bppsa_layer_backward_s(q, layer);
+    }
+    row->phase_s[BPPSA_PHASE_UPDATE] += iterations * bppsa_layer_update_s(q, layer);
+    elements += bppsa_layer_elements(layer, (double)row->mini_batch, cut ? 1 / p : 1, 1);
+    if (cut && how != BY_BP) { /* a product of the processor's Jacobians for each sample */
+      elements += (double)row->mini_batch * (double)layer->out[0] * (double)layer->out[0];
+    }
+  }
+  row->phase_s[BPPSA_PHASE_GRADIENT_EXCHANGE] =
+      iterations * bppsa_allreduce_s(q->collective, bppsa_oracle_link(q, row->processors, false), row->processors,
+                                     bppsa_oracle_weight_bytes(q));
+  row->memory_bytes = q->memory_reuse * (double)q->item_bytes * elements;
+  return BPPSA_OK;
+}
+
+#define WAY(name, how)                                                                                                           \
+  int64_t bppsa_oracle_##name##_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {                                \
+    (void)p;                                                                                                                     \
+    return limit(q, reason);                                                                                                     \
+  }                                                                                                                              \
+  bppsa_status bppsa_oracle_##name(const bppsa_oracle_query *q, bppsa_oracle_row *row) {                                         \
+    return project(q, how, row);                                                                                                 \
+  }
+WAY(time_bp, BY_BP)
+WAY(time_chunked, BY_CHUNKED)
+WAY(time_blelloch, BY_BLELLOCH)

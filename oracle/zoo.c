@@ -1,0 +1,396 @@
+/* Built-in models, made layer by layer from their definitions, and models from files. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cnn/network.h"
+#include "core/alloc.h"
+#include "core/text.h"
+#include "oracle/model.h"
+
+/* ---- building a chain ---- */
+
+typedef struct {
+  bppsa_oracle_model *model;
+  int64_t at[1 + BPPSA_ORACLE_AXES]; /* shape behind the last layer */
+  int axes;
+  bool failed;
+} chain;
+
+static bppsa_oracle_layer *append(chain *c, bppsa_layer_kind kind, const char *name) {
+  static bppsa_oracle_layer nowhere;
+  bppsa_oracle_model *model = c->model;
+  if ((model->count & (model->count - 1)) == 0) { /* full at every power of two */
+    bppsa_oracle_layer *grown = bppsa_realloc(model->layers, (size_t)(2 * model->count + 1) * sizeof *grown);
+    c->failed = c->failed || grown == NULL;
+    model->layers = grown != NULL ? grown : model->layers;
+  }
+  bppsa_oracle_layer *layer = c->failed ? &nowhere : &model->layers[model->count++];
+  *layer = (bppsa_oracle_layer){.kind = kind, .forward_s = -1, .backward_s = -1, .update_s = -1};
+  snprintf(layer->name, sizeof layer->name, "%s", name);
+  memcpy(layer->in, c->at, sizeof layer->in);
+  memcpy(layer->out, c->at, sizeof layer->out);
+  for (int a = 0; a < BPPSA_ORACLE_AXES; ++a) {
+    layer->kernel[a] = layer->stride[a] = 1;
+  }
+  return layer;
+}
+
+static double elements(const int64_t shape[1 + BPPSA_ORACLE_AXES]) {
+  return (double)shape[0] * (double)shape[1] * (double)shape[2] * (double)shape[3];
+}
+
+/* Fixes the layer's sizes; the next layer begins with its output. `flops`: of one output element. */
+static void finish(chain *c, bppsa_oracle_layer *layer, double w, double bias, double flops) {
+  layer->x = elements(layer->in);
+  layer->y = elements(layer->out);
+  layer->w = w;
+  layer->bias = bias;
+  layer->flops = flops * layer->y;
+  memcpy(c->at, layer->out, sizeof c->at);
+}
+
+/* Slides a window of k positions with stride s and padding p over every axis; a pool may end beyond its input (up). */
+static double slide(const chain *c, bppsa_oracle_layer *layer, int64_t k, int64_t s, int64_t p, bool up) {
+  double taps = 1;
+  for (int a = 0; a < c->axes; ++a) {
+    layer->kernel[a] = k;
+    layer->stride[a] = s;
+    layer->out[1 + a] = (layer->in[1 + a] + 2 * p - k + (up ? s - 1 : 0)) / s + 1;
+    taps *= (double)k;
+  }
+  return taps;
+}
+
+static void conv(chain *c, const char *name, int64_t out, int64_t k, int64_t s, int64_t p, bool bias) {
+  bppsa_oracle_layer *layer = append(c, BPPSA_LAYER_CONV, name);
+  const double fan = slide(c, layer, k, s, p, false) * (double)layer->in[0];
+  layer->out[0] = out;
+  finish(c, layer, fan * (double)out, bias ? (double)out : 0, 2 * fan);
+}
+
+static void pool(chain *c, const char *name, int64_t k, int64_t s, int64_t p, bool up) {
+  bppsa_oracle_layer *layer = append(c, BPPSA_LAYER_POOL, name);
+  const double taps = slide(c, layer, k, s, p, up);
+  finish(c, layer, 0, 0, taps);
+}
+
+static void norm(chain *c, const char *name) {
+  bppsa_oracle_layer *layer = append(c, BPPSA_LAYER_NORM, name);
+  finish(c, layer, (double)layer->in[0], (double)layer->in[0], 4);
+}
+
+static void elementwise(chain *c, const char *name) {
+  finish(c, append(c, BPPSA_LAYER_ELEMENTWISE, name), 0, 0, 1);
+}
+
+static void linear(chain *c, const char *name, int64_t out) {
+  if (c->model->gather < 0) {
+    c->model->gather = c->model->count;
+  }
+  bppsa_oracle_layer *layer = append(c, BPPSA_LAYER_LINEAR, name);
+  layer->in[0] = (int64_t)elements(layer->in);
+  layer->out[0] = out;
+  for (int a = 1; a <= BPPSA_ORACLE_AXES; ++a) {
+    layer->in[a] = layer->out[a] = 1;
+  }
+  finish(c, layer, (double)layer->in[0] * (double)out, (double)out, 2 * (double)layer->in[0]);
+}
+
+static chain begin(bppsa_oracle_model *model, int axes, int64_t channels, int64_t extent, int64_t samples) {
+  model->samples = samples;
+  model->gather = -1;
+  chain c = {.model = model, .at = {channels, 1, 1, 1}, .axes = axes};
+  for (int a = 0; a < axes; ++a) {
+    c.at[1 + a] = extent;
+  }
+  return c;
+}
+
+static bppsa_status end(const chain *c) {
+  if (c->model->gather < 0) {
+    c->model->gather = c->model->count;
+  }
+  return c->failed ? BPPSA_ERR_MEMORY : BPPSA_OK;
+}
+
+/* ---- ImageNet and CosmoFlow ---- */
+
+enum { IMAGENET_SAMPLES = 1281167, COSMOFLOW_SAMPLES = 1584 };
+
+/* A bottleneck (He et al. 2016; the stride lies in the 3 x 3 convolution, as in torchvision). The projection of the shortcut
+ * stands in front of the sum, with the block's own input. */
+static void bottleneck(chain *c, int stage, int block, int64_t width, int64_t stride) {
+  char name[BPPSA_ORACLE_NAME];
+  int64_t entry[1 + BPPSA_ORACLE_AXES], behind[1 + BPPSA_ORACLE_AXES];
+  memcpy(entry, c->at, sizeof entry);
+#define NAME(what) (snprintf(name, sizeof name, "layer%d.%d." what, stage, block), name)
+  conv(c, NAME("conv1"), width, 1, 1, 0, false);
+  norm(c, NAME("bn1"));
+  elementwise(c, NAME("relu1"));
+  conv(c, NAME("conv2"), width, 3, stride, 1, false);
+  norm(c, NAME("bn2"));
+  elementwise(c, NAME("relu2"));
+  conv(c, NAME("conv3"), 4 * width, 1, 1, 0, false);
+  norm(c, NAME("bn3"));
+  if (block == 0) {
+    memcpy(behind, c->at, sizeof behind);
+    memcpy(c->at, entry, sizeof entry);
+    conv(c, NAME("downsample.0"), 4 * width, 1, stride, 0, false);
+    norm(c, NAME("downsample.1"));
+    memcpy(c->at, behind, sizeof behind);
+  }
+  finish(c, append(c, BPPSA_LAYER_ADD, NAME("add")), 0, 0, 1);
+  elementwise(c, NAME("relu3"));
+#undef NAME
+}
+
+static bppsa_status resnet(bppsa_oracle_model *model, const int blocks[4]) {
+  chain c = begin(model, 2, 3, 226, IMAGENET_SAMPLES);
+  conv(&c, "conv1", 64, 7, 2, 3, false);
+  norm(&c, "bn1");
+  elementwise(&c, "relu");
+  pool(&c, "maxpool", 3, 2, 1, false);
+  for (int stage = 0; stage < 4; ++stage) {
+    for (int block = 0; block < blocks[stage]; ++block) {
+      bottleneck(&c, stage + 1, block, (int64_t)64 << stage, stage > 0 && block == 0 ? 2 : 1);
+    }
+  }
+  pool(&c, "avgpool", c.at[1], c.at[1], 0, false);
+  linear(&c, "fc", 1000);
+  return end(&c);
+}
+
+static bppsa_status resnet50(bppsa_oracle_model *model) {
+  return resnet(model, (const int[]){3, 4, 6, 3});
+}
+
+static bppsa_status resnet152(bppsa_oracle_model *model) {
+  return resnet(model, (const int[]){3, 8, 36, 3});
+}
+
+/* VGG-16 (Simonyan and Zisserman 2015, configuration D) has 38 layers with dropout. ParaDL's 226 x 226 images and pools that end
+ * beyond their input leave 8 x 8 positions in front of the first linear layer; 224 x 224 leave 7 x 7. */
+static bppsa_status vgg16_of(bppsa_oracle_model *model, int64_t extent) {
+  static const int64_t channels[] = {64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512, 512, 512, 0, 512, 512, 512, 0};
+  chain c = begin(model, 2, 3, extent, IMAGENET_SAMPLES);
+  char name[BPPSA_ORACLE_NAME];
+  for (size_t i = 0, layer = 0; i < sizeof channels / sizeof channels[0]; ++i) {
+    snprintf(name, sizeof name, "features.%zu", layer++);
+    if (channels[i] == 0) {
+      pool(&c, name, 2, 2, 0, true);
+      continue;
+    }
+    conv(&c, name, channels[i], 3, 1, 1, true);
+    snprintf(name, sizeof name, "features.%zu", layer++);
+    elementwise(&c, name);
+  }
+  for (int i = 0; i < 2; ++i) {
+    snprintf(name, sizeof name, "classifier.%d", 3 * i);
+    linear(&c, name, 4096);
+    snprintf(name, sizeof name, "classifier.%d", 3 * i + 1);
+    elementwise(&c, name);
+    snprintf(name, sizeof name, "classifier.%d", 3 * i + 2);
+    elementwise(&c, name);
+  }
+  linear(&c, "classifier.6", 1000);
+  return end(&c);
+}
+
+static bppsa_status vgg16(bppsa_oracle_model *model) {
+  return vgg16_of(model, 226);
+}
+
+static bppsa_status vgg16_224(bppsa_oracle_model *model) {
+  return vgg16_of(model, 224);
+}
+
+/* CosmoFlow (Mathuriya et al. 2018) in ParaDL's size: 20 layers, about 2 M parameters, 4 channels. The paper gives no more; this
+ * chain has six blocks of convolution, leaky ReLU and average pool, and two linear layers. At 512^3 a seventh octave stays in the
+ * last pool, so both sizes have the same parameters, as the paper's computation "times 8" assumes. Spatial strategies split the
+ * first two blocks (section 4.5.1). */
+static bppsa_status cosmoflow_of(bppsa_oracle_model *model, int64_t extent) {
+  static const int64_t channels[] = {16, 32, 64, 128, 128, 128};
+  enum { BLOCKS = sizeof channels / sizeof channels[0], SPLIT_BLOCKS = 2 };
+  chain c = begin(model, 3, 4, extent, COSMOFLOW_SAMPLES);
+  char name[BPPSA_ORACLE_NAME];
+  for (int i = 0; i < BLOCKS; ++i) {
+    const int64_t window = i + 1 < BLOCKS ? 2 : c.at[1] / 4;
+    snprintf(name, sizeof name, "conv%d", i + 1);
+    conv(&c, name, channels[i], 3, 1, 1, true);
+    snprintf(name, sizeof name, "relu%d", i + 1);
+    elementwise(&c, name);
+    snprintf(name, sizeof name, "pool%d", i + 1);
+    pool(&c, name, window, window, 0, false);
+    if (i + 1 == SPLIT_BLOCKS) {
+      model->gather = model->count;
+    }
+  }
+  linear(&c, "fc1", 128);
+  linear(&c, "fc2", 4);
+  return end(&c);
+}
+
+static bppsa_status cosmoflow256(bppsa_oracle_model *model) {
+  return cosmoflow_of(model, 256);
+}
+
+static bppsa_status cosmoflow512(bppsa_oracle_model *model) {
+  return cosmoflow_of(model, 512);
+}
+
+/* ---- the project's own networks ---- */
+
+static void add_layer(chain *c, const bppsa_cnn_layer *from) {
+  static const bppsa_layer_kind kinds[BPPSA_OPERATOR_COUNT] = {
+      [BPPSA_OPERATOR_CONV2D] = BPPSA_LAYER_CONV,         [BPPSA_OPERATOR_LINEAR] = BPPSA_LAYER_LINEAR,
+      [BPPSA_OPERATOR_RELU] = BPPSA_LAYER_ELEMENTWISE,    [BPPSA_OPERATOR_LEAKY_RELU] = BPPSA_LAYER_ELEMENTWISE,
+      [BPPSA_OPERATOR_TANH] = BPPSA_LAYER_ELEMENTWISE,    [BPPSA_OPERATOR_SIGMOID] = BPPSA_LAYER_ELEMENTWISE,
+      [BPPSA_OPERATOR_MAXPOOL2D] = BPPSA_LAYER_POOL,      [BPPSA_OPERATOR_AVGPOOL2D] = BPPSA_LAYER_POOL,
+      [BPPSA_OPERATOR_FLATTEN] = BPPSA_LAYER_ELEMENTWISE,
+  };
+  if (from->op.kind == BPPSA_OPERATOR_LINEAR) {
+    linear(c, from->name, from->op.out_channels);
+    return;
+  }
+  bppsa_oracle_layer *layer = append(c, kinds[from->op.kind], from->name);
+  double taps = 1;
+  for (int a = 0; a < 2; ++a) {
+    layer->kernel[a] = from->op.dilation[a] * (from->op.kernel[a] - 1) + 1;
+    layer->stride[a] = from->op.stride[a];
+    taps *= (double)from->op.kernel[a];
+  }
+  memcpy(layer->out, from->out, sizeof from->out);
+  if (layer->kind == BPPSA_LAYER_CONV) {
+    const double fan = taps * (double)(from->op.in[0] / from->op.groups);
+    finish(c, layer, fan * (double)from->out[0], from->bias ? (double)from->out[0] : 0, 2 * fan);
+  } else {
+    finish(c, layer, 0, 0, layer->kind == BPPSA_LAYER_POOL ? taps : from->op.kind == BPPSA_OPERATOR_FLATTEN ? 0 : 1);
+  }
+}
+
+static bppsa_status of_network(const bppsa_cnn_network *network, int64_t samples, bppsa_oracle_model *model) {
+  chain c = begin(model, 2, network->in[0], 1, samples);
+  c.at[1] = network->in[1];
+  c.at[2] = network->in[2];
+  for (int64_t l = 0; l < network->count; ++l) {
+    add_layer(&c, &network->layers[l]);
+  }
+  return end(&c);
+}
+
+static bppsa_status builtin_network(const char *name, bppsa_oracle_model *model) {
+  bppsa_cnn_network network;
+  BPPSA_TRY(bppsa_cnn_network_builtin(name, &network));
+  const bppsa_status status = of_network(&network, 50000, model); /* CIFAR-10's training images */
+  bppsa_cnn_network_free(&network);
+  return status;
+}
+
+static bppsa_status vgg11(bppsa_oracle_model *model) {
+  return builtin_network("vgg11", model);
+}
+
+static bppsa_status lenet5(bppsa_oracle_model *model) {
+  return builtin_network("lenet5", model);
+}
+
+/* The recurrent benchmarks: T = 1000 bits, H = 20, one layer and a head of 10 classes on its last state. A step of K gates takes
+ * 2 K H (I + H) FLOP; the product of two steps' Jacobians, sum_k W_k^T diag(d_k) times a matrix, 2 K H^3. */
+static bppsa_status recurrent(bppsa_oracle_model *model, int64_t gates) {
+  enum { STEPS = 1000, INPUT = 1, HIDDEN = 20, CLASSES = 10 };
+  chain c = begin(model, 1, INPUT, STEPS, 32000);
+  bppsa_oracle_layer *layer = append(&c, BPPSA_LAYER_RECURRENT, "layer 0");
+  layer->out[0] = HIDDEN;
+  layer->product_flops = 2.0 * (double)gates * HIDDEN * HIDDEN * HIDDEN;
+  finish(&c, layer, (double)(gates * HIDDEN * (INPUT + HIDDEN)), (double)(2 * gates * HIDDEN),
+         2.0 * (double)gates * (INPUT + HIDDEN));
+  model->gather = 0;
+  c.at[1] = 1; /* the head sees the last state */
+  linear(&c, "linear", CLASSES);
+  return end(&c);
+}
+
+static bppsa_status rnn(bppsa_oracle_model *model) {
+  return recurrent(model, 1);
+}
+
+static bppsa_status gru(bppsa_oracle_model *model) {
+  return recurrent(model, 3);
+}
+
+/* ---- names ---- */
+
+static const struct {
+  const char *name, *summary;
+  bppsa_status (*make)(bppsa_oracle_model *model);
+} models[] = {
+    {"resnet50", "ResNet-50, ImageNet, 3 x 226 x 226", resnet50},
+    {"resnet152", "ResNet-152, ImageNet, 3 x 226 x 226", resnet152},
+    {"vgg16", "VGG-16, ImageNet, 3 x 226 x 226, pools rounded up", vgg16},
+    {"vgg16-224", "VGG-16, ImageNet, 3 x 224 x 224", vgg16_224},
+    {"cosmoflow256", "CosmoFlow, 4 x 256 x 256 x 256", cosmoflow256},
+    {"cosmoflow512", "CosmoFlow, 4 x 512 x 512 x 512", cosmoflow512},
+    {"vgg11", "VGG-11 of bppsa train vgg11, CIFAR-10", vgg11},
+    {"lenet5", "LeNet-5 of bppsa train lenet5, CIFAR-10", lenet5},
+    {"rnn", "the RNN benchmark: T 1000, H 20", rnn},
+    {"gru", "the GRU benchmark: T 1000, H 20", gru},
+};
+enum { MODELS = sizeof models / sizeof models[0] };
+
+const char *bppsa_oracle_model_name(int64_t i) {
+  return i < MODELS ? models[i].name : NULL;
+}
+
+const char *bppsa_oracle_model_summary(int64_t i) {
+  return i < MODELS ? models[i].summary : NULL;
+}
+
+/* A network file has "input", a model file has not. */
+static bppsa_status open_file(const char *path, bppsa_oracle_model *model) {
+  json_t *document = NULL;
+  BPPSA_TRY(bppsa_input_status(bppsa_json_load(path, &document)));
+  if (json_object_get(document, "input") == NULL) {
+    const bppsa_status status = bppsa_oracle_model_parse(path, document, model);
+    json_decref(document);
+    return status;
+  }
+  json_decref(document);
+  bppsa_cnn_network network;
+  BPPSA_TRY(bppsa_input_status(bppsa_cnn_network_load(path, &network)));
+  const bppsa_status status = of_network(&network, 1, model);
+  snprintf(model->name, sizeof model->name, "%s", network.name);
+  bppsa_cnn_network_free(&network);
+  return status;
+}
+
+bppsa_status bppsa_oracle_model_open(const char *name, bppsa_oracle_model *model) {
+  bppsa_oracle_model made = {.count = 0};
+  bppsa_status status = BPPSA_ERR_ARGUMENT;
+  const char *names[MODELS + 1] = {NULL};
+  const size_t length = strlen(name);
+  if (length > 5 && strcmp(name + length - 5, ".json") == 0) {
+    status = open_file(name, &made);
+  } else {
+    int64_t found = 0;
+    for (int64_t i = 0; i < MODELS; ++i) {
+      names[i] = models[i].name;
+    }
+    while (found < MODELS && strcmp(names[found], name) != 0) {
+      ++found;
+    }
+    if (found == MODELS) {
+      char hint[96];
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "'%s': unknown model, expected one that bppsa oracle --list names, or a file .json%s",
+                        name, bppsa_suggestion(name, names, hint, sizeof hint));
+    }
+    snprintf(made.name, sizeof made.name, "%s", name);
+    status = models[found].make(&made);
+  }
+  if (status != BPPSA_OK) {
+    bppsa_oracle_model_free(&made);
+    return status;
+  }
+  *model = made;
+  return BPPSA_OK;
+}

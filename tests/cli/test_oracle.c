@@ -1,0 +1,117 @@
+/* `bppsa oracle`: the table and its sentence, JSON, files, and one line for what cannot be. */
+#include "tests/cli/run_cli.h"
+
+static void expect_error(const char *line, int code, const char *part) {
+  run_result result = run("%s", line);
+  assert_int_equal(result.code, code);
+  assert_string_equal(result.out, "");
+  if (strncmp(result.err, "bppsa: error: ", 14) != 0 || strstr(result.err, part) == NULL ||
+      strchr(result.err, '\n') != result.err + strlen(result.err) - 1) {
+    fail_msg("%s: %s lacks '%s'", line, result.err, part);
+  }
+  release(&result);
+}
+
+static void test_errors(void **state) {
+  (void)state;
+  expect_error("oracle", 2, "model missing");
+  expect_error("oracle vgg16", 2, "system missing");
+  expect_error("oracle vgg17 dgx-h100", 2, "did you mean vgg16?");
+  expect_error("oracle vgg16 dgx-h10", 2, "did you mean dgx-h100?");
+  expect_error("oracle vgg16 dgx-h100 more", 2, "'more': unexpected argument");
+  expect_error("oracle vgg16 h200x4 --processors 5", 2, "expected 1 to the 4 of h200x4");
+  expect_error("oracle vgg16 h200x4 --processors 0", 2, "expected 1 to the 4");
+  expect_error("oracle vgg16 h200x4 --processors 4..2", 2, "processors 4 to 2");
+  expect_error("oracle vgg16 h200x4 --processors 1-4", 2, "--processors: '1-4'");
+  expect_error("oracle vgg16 h200x4 --processors 1..4x", 2, "--processors: '1..4x'");
+  expect_error("oracle vgg16 h200x4 --batch -1", 2, "--batch: '-1'");
+  expect_error("oracle vgg16 h200x4 --strategy dta", 2, "did you mean data?");
+  expect_error("oracle vgg16 h200x4 --scaling wek", 2, "did you mean weak?");
+  expect_error("oracle no.json h200x4", 2, "no.json");
+  expect_error("oracle vgg16 no.json", 2, "no.json");
+}
+
+static void test_table(void **state) {
+  (void)state;
+  run_result result = run("oracle vgg16 paradl-v100 --processors 1024 --scaling strong --batch 1024 --collective ring");
+  assert_int_equal(result.code, 0);
+  assert_non_null(strstr(result.out, "Take data+filter for vgg16 on 1024 processors of paradl-v100"));
+  assert_non_null(strstr(result.out, "filter (the narrowest layer has 64 filters)"));
+  assert_non_null(strstr(result.out, "time-bp, time-chunked, time-blelloch (the model has no recurrent layer)"));
+  release(&result);
+  result = run("oracle cosmoflow512 paradl-v100 --processors 4 --batch 1 --strategy data");
+  assert_int_equal(result.code, 0);
+  assert_non_null(strstr(result.out, "No strategy trains cosmoflow512 on 4 processors"));
+  assert_non_null(strstr(result.out, "it needs 50.7 GB of memory, a processor has 16 GB"));
+  release(&result);
+  result = run("oracle --list");
+  assert_int_equal(result.code, 0);
+  assert_non_null(strstr(result.out, "cosmoflow256"));
+  release(&result);
+}
+
+/* Phases add up, powers of two and the last number of the range have a row, impossible ones have nulls. */
+static void test_json(void **state) {
+  (void)state;
+  json_t *document = run_json("oracle resnet50 dgx-h100 --processors 4..100 --json");
+  const json_t *rows = json_object_get(document, "rows");
+  static const int64_t sizes[] = {4, 8, 16, 32, 64, 100};
+  int64_t possible = 0;
+  assert_true(get_real(document, "parameters") == 25557032);
+  for (size_t i = 0; i < json_array_size(rows); ++i) {
+    const json_t *row = json_array_get(rows, i), *phases = json_object_get(row, "phases_s");
+    assert_int_equal(get_integer(row, "processors"), sizes[i % 6]);
+    if (json_is_null(json_object_get(row, "time_s"))) {
+      assert_true(json_is_false(json_object_get(row, "feasible")));
+      assert_true(strlen(get_text(row, "reason")) > 0);
+      continue;
+    }
+    double sum = 0;
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)phases, key, value) {
+      sum += json_number_value(value);
+    }
+    const double time = get_real(row, "time_s");
+    assert_true(sum > 0.999999 * time && sum < 1.000001 * time);
+    ++possible;
+  }
+  assert_true(possible > 30);
+  json_decref(document);
+}
+
+/* Saved files give the same document; a network file is a model too. */
+static void test_files(void **state) {
+  (void)state;
+  json_t *first =
+      run_json("oracle lenet5 h200x4 --save-model oracle_m.json --save-system oracle_s.json --plot oracle.svg --json");
+  json_t *second = run_json("oracle oracle_m.json oracle_s.json --json");
+  assert_true(json_array_size(json_object_get(first, "rows")) == json_array_size(json_object_get(second, "rows")));
+  assert_string_equal(get_text(first, "verdict"), get_text(second, "verdict"));
+  assert_int_equal(access("oracle.svg", R_OK), 0);
+  json_decref(first);
+  json_decref(second);
+  FILE *file = fopen("oracle_n.json", "w");
+  assert_non_null(file);
+  fputs("{\"input\": [1, 8, 8], \"layers\": [{\"name\": \"c\", \"op\": \"conv2d\", \"out\": 2, \"kernel\": 3, \"dilation\": 2},"
+        "{\"name\": \"fc\", \"op\": \"linear\", \"out\": 3}]}",
+        file);
+  assert_int_equal(fclose(file), 0);
+  first = run_json("oracle oracle_n.json h200x4 --processors 2 --samples 64 --batch 2 --json");
+  assert_true(get_real(first, "parameters") == 2 * 9 + 2 + 2 * 16 * 3 + 3);
+  json_decref(first);
+}
+
+/* A million processors, all strategies, one command. */
+static void test_million(void **state) {
+  (void)state;
+  json_t *document = run_json("oracle resnet152 dgx-h100 --processors 1000000 --batch 1 --json");
+  assert_non_null(strstr(get_text(document, "verdict"), "1000000 processors"));
+  json_decref(document);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_errors), cmocka_unit_test(test_table), cmocka_unit_test(test_json),
+                                     cmocka_unit_test(test_files), cmocka_unit_test(test_million)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,462 @@
+/* The oracle's formulas against numbers computed by hand, its limits, and the statements of the ParaDL paper. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "oracle/oracle.h"
+
+/* D = 100. FW = 1 + 4 ms, BW = 2 + 5 ms, WU = 3 + 6 ms; sum |w| = 288, sum |bi| = 10; |x| + |y| = 384 + 640 = 1024. */
+static const char two_layers[] =
+    "{\"name\": \"two\", \"samples\": 100, \"layers\": ["
+    "{\"name\": \"a\", \"kind\": \"conv\", \"in\": [2, 8, 8], \"out\": [4, 8, 8], \"kernel\": [3, 3], \"w\": 72, \"bias\": 4,"
+    " \"forward_s\": 1e-3, \"backward_s\": 2e-3, \"update_s\": 3e-3},"
+    "{\"name\": \"b\", \"kind\": \"conv\", \"in\": [4, 8, 8], \"out\": [6, 8, 8], \"kernel\": [3, 3], \"w\": 216, \"bias\": 6,"
+    " \"forward_s\": 4e-3, \"backward_s\": 5e-3, \"update_s\": 6e-3}]}";
+
+/* alpha = 1e-4 s, beta = 1e-6 s a byte, 1 MFLOP/s, nothing is reused. */
+static const char plain[] = "{\"name\": \"plain\", \"peak_flops\": 1e6, \"memory_bytes\": 1e9, \"memory_reuse\": 1, \"levels\": ["
+                            "{\"name\": \"all\", \"processors\": 64, \"alpha_s\": 1e-4, \"bandwidth\": 1e6}]}";
+
+typedef struct {
+  bppsa_oracle_model model;
+  bppsa_oracle_system system;
+  bppsa_oracle_query query;
+} asked;
+
+static asked parse(const char *model, const char *system, int64_t batch) {
+  asked a = {.query = {.batch = 0}};
+  json_t *document = NULL;
+  assert_int_equal(bppsa_json_parse("model", model, (int64_t)strlen(model), &document), BPPSA_OK);
+  assert_int_equal(bppsa_oracle_model_parse("model", document, &a.model), BPPSA_OK);
+  json_decref(document);
+  assert_int_equal(bppsa_json_parse("system", system, (int64_t)strlen(system), &document), BPPSA_OK);
+  assert_int_equal(bppsa_oracle_system_parse("system", document, &a.system), BPPSA_OK);
+  json_decref(document);
+  a.query = bppsa_oracle_query_default(&a.model, &a.system);
+  a.query.batch = batch;
+  a.query.strong = true;
+  a.query.collective = BPPSA_COLLECTIVE_RING;
+  return a;
+}
+
+static asked named(const char *model, const char *system, int64_t batch) {
+  asked a = {.query = {.batch = 0}};
+  assert_int_equal(bppsa_oracle_model_open(model, &a.model), BPPSA_OK);
+  assert_int_equal(bppsa_oracle_system_open(system, &a.system), BPPSA_OK);
+  a.query = bppsa_oracle_query_default(&a.model, &a.system);
+  a.query.batch = batch;
+  return a;
+}
+
+/* The one row of a strategy at p. */
+static bppsa_oracle_row row_of(asked *a, const char *strategy, int64_t p) {
+  bppsa_oracle_rows rows;
+  a->query.model = &a->model;
+  a->query.system = &a->system;
+  const bppsa_status status = bppsa_oracle_ask(&a->query, strategy, p, p, &rows);
+  if (status != BPPSA_OK) {
+    fail_msg("%s", bppsa_last_error());
+  }
+  assert_int_equal(rows.count, 1);
+  const bppsa_oracle_row row = rows.rows[0];
+  bppsa_oracle_rows_free(&rows);
+  return row;
+}
+
+static void near(double found, double expected) {
+  if (!(fabs(found - expected) <= 1e-12 * fmax(1, fabs(expected)))) {
+    fail_msg("%.17g, expected %.17g", found, expected);
+  }
+}
+
+static double sum_of(const bppsa_oracle_row *row) {
+  double sum = 0;
+  for (int phase = 0; phase < BPPSA_PHASE_COUNT; ++phase) {
+    sum += row->phase_s[phase];
+  }
+  return sum;
+}
+
+static void check(const bppsa_oracle_row *row, double compute, double communication, double memory, int64_t limit) {
+  assert_true(row->feasible);
+  near(row->compute_s, compute);
+  near(row->communication_s, communication);
+  near(row->time_s, compute + communication);
+  near(sum_of(row), compute + communication);
+  near(row->memory_bytes, memory);
+  assert_int_equal(row->limit, limit);
+}
+
+/* B = 20, so I = 5 iterations. Table 3, row by row. */
+static void test_basic_strategies(void **state) {
+  (void)state;
+  asked a = parse(two_layers, plain, 20);
+  /* 100 * 12e-3 + 5 * 9e-3; 4 (2 * 20 * 1024 + 2 * 288 + 10). Equation 4 of the paper drops the 10 biases. */
+  bppsa_oracle_row row = row_of(&a, "serial", 1);
+  check(&row, 1.245, 0, 166184, 1);
+  /* 100/4 * 12e-3 + 5 * 9e-3; 2 * 5 * 3 (1e-4 + 288/4 * 4e-6); B/p = 5 samples. */
+  row = row_of(&a, "data", 4);
+  check(&row, 0.345, 0.01164, 43304, 20);
+  near(row.phase_s[BPPSA_PHASE_GRADIENT_EXCHANGE], 0.01164);
+  /* A 1 x 4 grid has borders of 8 C elements on a side: 16 + 32 and 32 + 48 = 128. 2 * 5 (2 * 2 * 1e-4 + 20 * 4e-6 * 128). */
+  row = row_of(&a, "spatial", 4);
+  check(&row, 0.345, 0.01164 + 0.1064, 43304, 64);
+  near(row.phase_s[BPPSA_PHASE_HALO], 0.1064);
+  /* 100/2 * 12e-3 + 5/2 * 9e-3; 3 * 5 * 1 * (1e-4 + 20 * 256/2 * 4e-6); the narrowest layer has 4 filters. */
+  row = row_of(&a, "filter", 2);
+  check(&row, 0.6225, 0.1551, 165032, 4);
+  near(row.phase_s[BPPSA_PHASE_COLLECTIVES], 0.1551);
+  /* The first layer stays whole: 100/2 * 3e-3 + 5/2 * 3e-3 more compute, 4 * 2 * 72/2 more bytes. The second has 4 channels. */
+  row = row_of(&a, "channel", 2);
+  check(&row, 0.78, 0.1551, 165320, 4);
+  bppsa_oracle_model_free(&a.model);
+}
+
+static void test_hybrid_strategies(void **state) {
+  (void)state;
+  asked a = parse(two_layers, plain, 20);
+  a.query.group = 2;
+  /* p1 = p2 = 2: 100/4 * 12e-3 + 5/2 * 9e-3; 3 * 5 * 1 * (1e-4 + 20 * 256/4 * 4e-6) + 2 * 5 * 1 * (1e-4 + 288/4 * 4e-6), where
+   * equation 22 of the paper lacks the 4 bytes. */
+  bppsa_oracle_row row = row_of(&a, "data+filter", 4);
+  check(&row, 0.3225, 0.0783 + 0.00388, 83112, 40);
+  near(row.phase_s[BPPSA_PHASE_GRADIENT_EXCHANGE], 0.00388);
+  /* phi = 2: the two segmented allreduces share a link: 10 (1e-4 + 2 * 2.88e-4). Nothing else changes. */
+  a.system.levels[0].contention = 2;
+  row = row_of(&a, "data+filter", 4);
+  near(row.phase_s[BPPSA_PHASE_GRADIENT_EXCHANGE], 0.00676);
+  near(row.phase_s[BPPSA_PHASE_COLLECTIVES], 0.0783);
+  a.system.levels[0].contention = 1;
+  /* Groups of 2 with 10 samples: halo 2 * 5 (2 * 2 * 1e-4 + 10 * 4e-6 * 128); 5 allreduces inside and 5 between, each
+   * 2 (1e-4 + 288/2 * 4e-6). */
+  row = row_of(&a, "data+spatial", 4);
+  check(&row, 0.345, 0.0552 + 0.01352, 43304, 40);
+  near(row.phase_s[BPPSA_PHASE_HALO], 0.0552);
+  assert_int_equal(row.groups, 2);
+  bppsa_oracle_model_free(&a.model);
+}
+
+/* Weak scaling: b = 20 for each of 4 processors is a mini-batch of 80. */
+static void test_scaling(void **state) {
+  (void)state;
+  asked a = parse(two_layers, plain, 20);
+  a.query.strong = false;
+  bppsa_oracle_row row = row_of(&a, "data", 4);
+  assert_int_equal(row.mini_batch, 80);
+  near(row.phase_s[BPPSA_PHASE_UPDATE], 100.0 / 80 * 9e-3);
+  near(row.memory_bytes, 166184);
+  row = row_of(&a, "filter", 4); /* strong always */
+  assert_int_equal(row.mini_batch, 20);
+  row = row_of(&a, "data", 6); /* 120 samples of 100 */
+  assert_false(row.feasible);
+  assert_int_equal(row.limit, 5);
+  assert_non_null(strstr(row.reason, "larger than the 100 samples"));
+  bppsa_oracle_model_free(&a.model);
+}
+
+/* p = 2, S = 4: 100 (2 + 4 - 1)/4 (4e-3 + 5e-3) + 5 * 6e-3, where equation 12 of the paper multiplies WU too and lacks D/B;
+ * 2 * 100 (2 + 4 - 2)/20 (1e-4 + 20/4 * 256 * 4e-6); the second layer's 4 (2 * 20 * 640 + 2 * 216 + 6) bytes. */
+static void test_pipeline(void **state) {
+  (void)state;
+  asked a = parse(two_layers, plain, 20);
+  a.query.micro_batches = 4;
+  const bppsa_oracle_row row = row_of(&a, "pipeline", 2);
+  check(&row, 1.155, 0.2088, 104152, 2);
+  bppsa_oracle_model_free(&a.model);
+}
+
+static const char even[] = "{\"name\": \"even\", \"samples\": 80, \"layers\": ["
+                           "{\"name\": \"a\", \"kind\": \"conv\", \"in\": [1, 4, 4], \"out\": [1, 4, 4], \"w\": 1, "
+                           "\"forward_s\": 1e-3, \"backward_s\": 2e-3,"
+                           " \"update_s\": 0},"
+                           "{\"name\": \"b\", \"kind\": \"conv\", \"in\": [1, 4, 4], \"out\": [1, 4, 4], \"w\": 1, "
+                           "\"forward_s\": 1e-3, \"backward_s\": 2e-3,"
+                           " \"update_s\": 0},"
+                           "{\"name\": \"c\", \"kind\": \"conv\", \"in\": [1, 4, 4], \"out\": [1, 4, 4], \"w\": 1, "
+                           "\"forward_s\": 1e-3, \"backward_s\": 2e-3,"
+                           " \"update_s\": 0},"
+                           "{\"name\": \"d\", \"kind\": \"conv\", \"in\": [1, 4, 4], \"out\": [1, 4, 4], \"w\": 1, "
+                           "\"forward_s\": 1e-3, \"backward_s\": 2e-3,"
+                           " \"update_s\": 0}]}";
+static const char links_are_free[] = "{\"name\": \"free\", \"peak_flops\": 1e6, \"memory_bytes\": 1e9, \"levels\": ["
+                                     "{\"name\": \"all\", \"processors\": 64, \"alpha_s\": 0, \"bandwidth\": 1e18}]}";
+
+/* Four even stages without links, B = 40 in S = 4 micro-batches of 10, so a micro-batch takes 10 ms forward and 20 ms back. */
+static void test_simulated(void **state) {
+  (void)state;
+  asked a = parse(even, links_are_free, 40);
+  a.query.micro_batches = 4;
+  a.query.memory_reuse = 1;
+  bppsa_oracle_row row = row_of(&a, "gpipe", 4); /* two iterations of (4 + 4 - 1) 30 ms */
+  assert_true(fabs(row.time_s - 0.42) < 1e-9);
+  near(row.compute_s, 80 * 12e-3 / 4);
+  near(row.memory_bytes, 4 * (2 * 40 * 32 + 2)); /* the activations of four micro-batches */
+  assert_true(isnan(row.model_s));
+  row = row_of(&a, "chimera", 4); /* 5 D - 4 slots of F = 1 and B = 2: 16 (facts of Chimera's table 2) */
+  assert_true(fabs(row.time_s - 0.32) < 1e-9);
+  near(row.model_s, 0.32);
+  row = row_of(&a, "pipedream", 4); /* once full, a micro-batch takes 30 ms */
+  assert_true(fabs(row.time_s - 0.24) < 1e-9);
+  row = row_of(&a, "chimera", 3);
+  assert_false(row.feasible);
+  assert_non_null(strstr(row.reason, "even"));
+  row = row_of(&a, "gpipe", 5);
+  assert_false(row.feasible);
+  assert_int_equal(row.limit, 4);
+  assert_true(isnan(row.time_s));
+  bppsa_oracle_model_free(&a.model);
+}
+
+/* T = 8 steps over p = 2, D = 8, B = 4, S = 2; H = 3: states of 4/2 * 3 * 4 = 24 bytes. */
+static void test_time(void **state) {
+  (void)state;
+  asked a = parse(
+      "{\"name\": \"steps\", \"samples\": 8, \"layers\": [{\"name\": \"l\", \"kind\": \"recurrent\", \"in\": [2, 8],"
+      " \"out\": [3, 8], \"w\": 15, \"product_flops\": 54, \"forward_s\": 1e-3, \"backward_s\": 2e-3, \"update_s\": 3e-3}]}",
+      plain, 4);
+  a.query.micro_batches = 2;
+  /* 8 * 3/2 * 1e-3 / 2 + 8 * 3/2 * 2e-3 / 2 + 2 * 3e-3; two passes of two iterations of (2 + 2 - 2)(1e-4 + 24e-6), and two
+   * allreduces of 2 (1e-4 + 15/2 * 4e-6). */
+  bppsa_oracle_row row = row_of(&a, "time-bp", 2);
+  check(&row, 0.006 + 0.012 + 0.006, 9.92e-4 + 5.2e-4, 4 * (2 * 4 * 40 / 2.0 + 30), 8);
+  /* Backwards 8 * 2e-3 / 2, and in two iterations 4 products of 4 samples and a product with a vector, 4 * 18 FLOP; one message of
+   * 48 bytes. A 3 x 3 product is kept for each sample. */
+  row = row_of(&a, "time-chunked", 2);
+  check(&row, 0.006 + 0.008 + 2 * (4 * 4 * 54e-6 + 72e-6) + 0.006, 4.96e-4 + 2 * 1.48e-4 + 5.2e-4, 4 * (160 + 30 + 36), 8);
+  /* One round: 4 * 54 FLOP for the product of two full matrices, a matrix of 144 bytes up and a vector of 48 down. */
+  row = row_of(&a, "time-blelloch", 2);
+  check(&row, 0.006 + 0.008 + 2 * (4 * 4 * 54e-6 + 4 * 54e-6 + 72e-6) + 0.006, 4.96e-4 + 2 * (2.44e-4 + 1.48e-4) + 5.2e-4,
+        4 * (160 + 30 + 36), 8);
+  row = row_of(&a, "filter", 2);
+  assert_false(row.feasible);
+  row = row_of(&a, "spatial", 2);
+  assert_false(row.feasible);
+  bppsa_oracle_model_free(&a.model);
+}
+
+static void test_collectives(void **state) {
+  (void)state;
+  const bppsa_link link = {2, 0.5};
+  near(bppsa_point_to_point_s(link, 8), 6);
+  near(bppsa_allgather_s(link, 4, 8), 3 * 6);
+  near(bppsa_allreduce_s(BPPSA_COLLECTIVE_RING, link, 4, 8), 2 * 3 * (2 + 2 * 0.5));
+  /* 64 bytes, p = 16: depth 4; (4 + k)(2 + 32/k) is least at k = sqrt(4 * 32/2) = 8. */
+  near(bppsa_allreduce_s(BPPSA_COLLECTIVE_TREE, link, 16, 64), 2 * 12 * (2 + 32.0 / 8));
+  /* Rings win for large buffers, trees for small ones; one processor talks to nobody. */
+  near(bppsa_allreduce_s(BPPSA_COLLECTIVE_AUTO, link, 16, 1e9), bppsa_allreduce_s(BPPSA_COLLECTIVE_RING, link, 16, 1e9));
+  near(bppsa_allreduce_s(BPPSA_COLLECTIVE_AUTO, link, 16, 8), bppsa_allreduce_s(BPPSA_COLLECTIVE_TREE, link, 16, 8));
+  near(bppsa_allreduce_s(BPPSA_COLLECTIVE_AUTO, link, 1, 8), 0);
+  near(bppsa_allgather_s(link, 1, 8), 0);
+}
+
+/* A link is as slow as the innermost level that joins all processors. */
+static void test_levels(void **state) {
+  (void)state;
+  bppsa_oracle_system system;
+  assert_int_equal(bppsa_oracle_system_open("paradl-v100", &system), BPPSA_OK);
+  near(bppsa_oracle_system_level(&system, 4)->beta_s * 20e9, 1);
+  near(bppsa_oracle_system_level(&system, 5)->beta_s * 25e9, 1);
+  near(bppsa_oracle_system_level(&system, 68)->beta_s * 25e9, 1);
+  near(bppsa_oracle_system_level(&system, 69)->beta_s * 25e9, 3); /* 1:3 oversubscription */
+}
+
+/* Section 5 of the paper. */
+static void test_statements(void **state) {
+  (void)state;
+  /* CosmoFlow at 512^3 does not fit with one sample on a processor; it does where 4 share one, alone or beside other groups. */
+  asked cosmoflow = named("cosmoflow512", "paradl-v100", 1);
+  assert_false(row_of(&cosmoflow, "data", 4).feasible);
+  cosmoflow.query.strong = true;
+  assert_true(row_of(&cosmoflow, "spatial", 4).feasible);
+  cosmoflow.query.batch = 16;
+  assert_true(row_of(&cosmoflow, "data+spatial", 64).feasible);
+  assert_false(row_of(&cosmoflow, "data+filter", 64).feasible);
+  bppsa_oracle_model_free(&cosmoflow.model);
+  /* Filter and channel parallelism stop at 64. */
+  static const char *const models[] = {"vgg16", "resnet50"}, *const ways[] = {"filter", "channel"};
+  for (size_t i = 0; i < 4; ++i) {
+    asked a = named(models[i / 2], "paradl-v100", 32);
+    assert_int_equal(row_of(&a, ways[i % 2], 64).limit, 64);
+    assert_true(!isnan(row_of(&a, ways[i % 2], 64).time_s));
+    assert_true(isnan(row_of(&a, ways[i % 2], 128).time_s));
+    bppsa_oracle_model_free(&a.model);
+  }
+  /* Data + filter can beat data at scale: VGG-16, whose weights are many, with one sample a processor. */
+  asked vgg16 = named("vgg16", "paradl-v100", 1024);
+  vgg16.query.strong = true;
+  assert_true(row_of(&vgg16, "data+filter", 64).time_s > row_of(&vgg16, "data", 64).time_s);
+  assert_true(row_of(&vgg16, "data+filter", 1024).time_s < row_of(&vgg16, "data", 1024).time_s);
+  bppsa_oracle_model_free(&vgg16.model);
+}
+
+/* Parameters as the papers of the models count them; ParaDL's rounded ones stand behind. */
+static void test_parameters(void **state) {
+  (void)state;
+  static const struct {
+    const char *name;
+    double parameters;
+    int64_t layers;
+  } models[] = {{"resnet50", 25557032, 174},   /* 25 M */
+                {"resnet152", 60192808, 514},  /* 58 M */
+                {"vgg16", 169814824, 38},      /* 169 M */
+                {"vgg16-224", 138357544, 38},  /* */
+                {"cosmoflow256", 2226484, 20}, /* 2 M */
+                {"cosmoflow512", 2226484, 20},
+                {"lenet5", 62006, 11},
+                {"vgg11", 9225610, 22},
+                {"rnn", 20 * 21 + 40 + 210, 2},
+                {"gru", 3 * (20 * 21 + 40) + 210, 2}};
+  for (size_t i = 0; i < sizeof models / sizeof models[0]; ++i) {
+    bppsa_oracle_model model;
+    assert_int_equal(bppsa_oracle_model_open(models[i].name, &model), BPPSA_OK);
+    near(bppsa_oracle_parameters(&model), models[i].parameters);
+    assert_int_equal(model.count, models[i].layers);
+    for (int64_t l = 1; l < model.count; ++l) { /* a chain, but for the projections of shortcuts */
+      const bppsa_oracle_layer *before = &model.layers[l - 1], *layer = &model.layers[l];
+      if (strstr(layer->name, "downsample.0") == NULL && before->kind != BPPSA_LAYER_RECURRENT) {
+        near(layer->x, before->y);
+      }
+    }
+    bppsa_oracle_model_free(&model);
+  }
+}
+
+/* The file of a built-in model or system gives the same rows. */
+static void test_round_trip(void **state) {
+  (void)state;
+  for (int64_t i = 0; bppsa_oracle_model_name(i) != NULL; ++i) {
+    asked a = named(bppsa_oracle_model_name(i), "dgx-h100", 8), b = a;
+    json_t *document = bppsa_oracle_model_json(&a.model), *place = bppsa_oracle_system_json(&a.system);
+    assert_int_equal(bppsa_oracle_model_parse("copy", document, &b.model), BPPSA_OK);
+    assert_int_equal(bppsa_oracle_system_parse("copy", place, &b.system), BPPSA_OK);
+    json_decref(document);
+    json_decref(place);
+    for (int64_t s = 0; bppsa_oracle_strategy_at(s) != NULL; ++s) {
+      const bppsa_oracle_row first = row_of(&a, bppsa_oracle_strategy_at(s)->name, 4),
+                             second = row_of(&b, bppsa_oracle_strategy_at(s)->name, 4);
+      assert_int_equal(first.feasible, second.feasible);
+      assert_int_equal(first.limit, second.limit);
+      if (!isnan(first.time_s)) {
+        assert_true(fabs(first.time_s - second.time_s) <= 1e-12 * first.time_s);
+        near(first.memory_bytes, second.memory_bytes);
+      }
+    }
+    bppsa_oracle_model_free(&a.model);
+    bppsa_oracle_model_free(&b.model);
+  }
+}
+
+static void refuse_model(const char *text, const char *part) {
+  json_t *document = NULL;
+  bppsa_oracle_model model;
+  assert_int_equal(bppsa_json_parse("m", text, (int64_t)strlen(text), &document), BPPSA_OK);
+  assert_int_equal(bppsa_oracle_model_parse("m", document, &model), BPPSA_ERR_FORMAT);
+  json_decref(document);
+  if (strstr(bppsa_last_error(), part) == NULL) {
+    fail_msg("%s lacks '%s'", bppsa_last_error(), part);
+  }
+}
+
+static void refuse_system(const char *text, const char *part) {
+  json_t *document = NULL;
+  bppsa_oracle_system system;
+  assert_int_equal(bppsa_json_parse("s", text, (int64_t)strlen(text), &document), BPPSA_OK);
+  assert_int_equal(bppsa_oracle_system_parse("s", document, &system), BPPSA_ERR_FORMAT);
+  json_decref(document);
+  if (strstr(bppsa_last_error(), part) == NULL) {
+    fail_msg("%s lacks '%s'", bppsa_last_error(), part);
+  }
+}
+
+#define LAYER(members) "{\"name\": \"m\", \"layers\": [{\"name\": \"a\", \"kind\": \"conv\", " members "}]}"
+#define SYSTEM(levels) "{\"name\": \"s\", \"peak_flops\": 1, \"memory_bytes\": 1, \"levels\": [" levels "]}"
+
+static void test_bad_files(void **state) {
+  (void)state;
+  refuse_model("[1]", "expected a JSON object");
+  refuse_model("{\"name\": \"m\", \"layers\": []}", "expected a list of 1 to");
+  refuse_model("{\"layers\": [{}]}", "\"name\"");
+  refuse_model("{\"name\": \"m\", \"layer\": [{}]}", "unknown member \"layer\"; did you mean layers?");
+  refuse_model("{\"name\": \"m\", \"layers\": [{\"name\": \"a\", \"kind\": \"konv\"}]}", "layer 0: \"kind\": konv");
+  refuse_model(LAYER("\"in\": [1], \"out\": [-1]"), "\"out\"");
+  refuse_model(LAYER("\"in\": [1], \"out\": [1.5]"), "\"out\"");
+  refuse_model(LAYER("\"in\": [1], \"out\": [1, 2, 3, 4, 5]"), "\"out\"");
+  refuse_model(LAYER("\"out\": [1]"), "\"in\"");
+  refuse_model(LAYER("\"in\": [1], \"out\": [1], \"w\": -1"), "\"w\": expected a number from 0");
+  refuse_model(LAYER("\"in\": [1], \"out\": [1], \"w\": \"1\""), "\"w\"");
+  refuse_model(LAYER("\"in\": [2, 3], \"out\": [1], \"x\": 5"), "\"x\" and \"y\": expected 6 and 1");
+  refuse_model(LAYER("\"in\": [1], \"out\": [1], \"gather\": 1"), "\"gather\"");
+  refuse_system("{\"name\": \"s\", \"memory_bytes\": 1, \"levels\": [{}]}", "\"peak_flops\" missing");
+  refuse_system("{\"name\": \"s\", \"peak_flops\": -1, \"memory_bytes\": 1, \"levels\": [{}]}", "\"peak_flops\"");
+  refuse_system(SYSTEM(""), "\"levels\": 0");
+  refuse_system(SYSTEM("{\"name\": \"n\", \"processors\": 4, \"alpha_s\": 1}"), "\"bandwidth\" missing");
+  refuse_system(SYSTEM("{\"name\": \"n\", \"processors\": 4, \"bandwidth\": 1}"), "\"alpha_s\" missing");
+  refuse_system(SYSTEM("{\"name\": \"n\", \"processors\": 4, \"alpha_s\": 1, \"bandwidth\": 0}"), "\"bandwidth\"");
+  refuse_system(SYSTEM("{\"name\": \"n\", \"processors\": 4, \"alpha_s\": 1, \"bandwidth\": 1},"
+                       "{\"name\": \"m\", \"processors\": 4, \"alpha_s\": 1, \"bandwidth\": 1}"),
+                "level 1: \"processors\": 4, expected more than the 4 inside it");
+}
+
+static void test_bad_questions(void **state) {
+  (void)state;
+  asked a = named("lenet5", "h200x4", 32);
+  bppsa_oracle_rows rows = {.count = 7};
+  a.query.model = &a.model;
+  a.query.system = &a.system;
+  assert_int_equal(bppsa_oracle_ask(&a.query, NULL, 1, 5, &rows), BPPSA_ERR_ARGUMENT);
+  assert_non_null(strstr(bppsa_last_error(), "expected 1 to the 4 of h200x4"));
+  assert_int_equal(bppsa_oracle_ask(&a.query, NULL, 0, 4, &rows), BPPSA_ERR_ARGUMENT);
+  assert_int_equal(bppsa_oracle_ask(&a.query, NULL, 4, 2, &rows), BPPSA_ERR_ARGUMENT);
+  assert_int_equal(bppsa_oracle_ask(&a.query, "dta", 1, 1, &rows), BPPSA_ERR_ARGUMENT);
+  assert_non_null(strstr(bppsa_last_error(), "did you mean data?"));
+  a.query.batch = INT64_MAX;
+  assert_int_equal(bppsa_oracle_ask(&a.query, NULL, 1, 1, &rows), BPPSA_ERR_ARGUMENT);
+  assert_int_equal(rows.count, 7);
+  bppsa_oracle_model_free(&a.model);
+  assert_int_equal(bppsa_oracle_model_open("resnet5", &a.model), BPPSA_ERR_ARGUMENT);
+  assert_non_null(strstr(bppsa_last_error(), "did you mean resnet50?"));
+  assert_int_equal(bppsa_oracle_model_open("no_such.json", &a.model), BPPSA_ERR_ARGUMENT);
+  assert_int_equal(bppsa_oracle_system_open("dgx", &a.system), BPPSA_ERR_ARGUMENT);
+}
+
+/* Every allocation fails in turn: nothing leaks, and the status is ERR_MEMORY. */
+static void test_memory_runs_out(void **state) {
+  (void)state;
+  const int64_t before = bppsa_alloc_live();
+  bppsa_status status = BPPSA_ERR_MEMORY;
+  for (int64_t call = 1; status != BPPSA_OK; ++call) {
+    asked a = {.query = {.batch = 0}};
+    bppsa_oracle_rows rows = {0};
+    bppsa_text text = {0};
+    bppsa_alloc_fail_at(call);
+    status = bppsa_oracle_model_open("lenet5", &a.model);
+    status = status == BPPSA_OK ? bppsa_oracle_system_open("h200x4", &a.system) : status;
+    a.query = bppsa_oracle_query_default(&a.model, &a.system);
+    status = status == BPPSA_OK ? bppsa_oracle_ask(&a.query, NULL, 1, 4, &rows) : status;
+    status = status == BPPSA_OK ? bppsa_oracle_text_table(&a.query, &rows, &text) : status;
+    status = status == BPPSA_OK ? bppsa_oracle_draw(&a.query, &rows, &text) : status;
+    bppsa_alloc_fail_at(0);
+    assert_true(status == BPPSA_OK || status == BPPSA_ERR_MEMORY);
+    bppsa_text_free(&text);
+    bppsa_oracle_rows_free(&rows);
+    bppsa_oracle_model_free(&a.model);
+    assert_int_equal(bppsa_alloc_live(), before);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_basic_strategies), cmocka_unit_test(test_hybrid_strategies),
+                                     cmocka_unit_test(test_scaling),          cmocka_unit_test(test_pipeline),
+                                     cmocka_unit_test(test_simulated),        cmocka_unit_test(test_time),
+                                     cmocka_unit_test(test_collectives),      cmocka_unit_test(test_levels),
+                                     cmocka_unit_test(test_statements),       cmocka_unit_test(test_parameters),
+                                     cmocka_unit_test(test_round_trip),       cmocka_unit_test(test_bad_files),
+                                     cmocka_unit_test(test_bad_questions),    cmocka_unit_test(test_memory_runs_out)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
