@@ -28,7 +28,8 @@ static bppsa_status walk_last(ranks_scan *s, const bppsa_scan_operands *o) {
   return s->config->input ? walk_through(s, o) : walk(s, o);
 }
 
-/* The samples of y[rank] that a product could not give, from where their steps were done. Other samples keep their bits. */
+/* Replaces the samples of y[rank] for which a product was useless by those in `done`, which were computed step by step. Other
+ * samples keep their bits. */
 static void patch(const ranks_scan *s, const bppsa_scan_operands *o, int32_t rank, const bool *useless, const void *done,
                   char *y) {
   const int64_t bytes = ranks_scan_bytes(s, o, rank) / o->batch;
@@ -114,7 +115,7 @@ typedef struct {
   int32_t level, begin, mid, end;
 } node;
 
-/* The node above a rank on a level (that of its halves); false if all ranks are in one half. */
+/* Finds the node above this rank whose halves are on the given level; false if all ranks are in one half. */
 static bool node_of(const ranks_scan *s, int32_t level, node *n) {
   const int64_t size = (int64_t)1 << level, begin = s->rank / (2 * size) * 2 * size, end = begin + 2 * size;
   if (begin + size >= s->ranks) {
@@ -125,8 +126,8 @@ static bool node_of(const ranks_scan *s, int32_t level, node *n) {
   return true;
 }
 
-/* The level on which this rank is the last one of a first half: there its way up ends. A level above all nodes for the last
- * rank. */
+/* The level at which this rank's way up ends, because it is the last rank of a first half. For the last rank, which is never
+ * that, a level above all nodes. */
 static int32_t top_of(const ranks_scan *s) {
   int32_t level = 0;
   node n;
@@ -161,11 +162,11 @@ static bppsa_status prepare_blelloch(ranks_scan *s) {
   return BPPSA_OK;
 }
 
-/* What the way up leaves behind: */
+/* The results of the way up. */
 typedef struct {
-  bppsa_transition *product; /* of all ranks that this one stands for */
-  bool carried;              /* s->there is y[mid] of the node that begins at rank 0, and */
-  bool late;                 /* s->result, y behind it, has samples in s->late that are to be redone before it is sent */
+  bppsa_transition *product; /* of all ranks of the node that this rank ended at */
+  bool carried;              /* s->there is y[mid] of the node that begins at rank 0 */
+  bool late;                 /* s->result, the y behind that node, must be redone for the samples in s->late before it is sent */
 } climb;
 
 /* One level up, as the last rank of the second half. */
@@ -207,7 +208,7 @@ static bppsa_status descend_level(ranks_scan *s, const bppsa_scan_operands *o, c
   }
   const bppsa_view view = gradient_view(s, o, n->begin, s->here, true);
   BPPSA_TRY(bppsa_comm_send(s->comm, n->mid - 1, s->tag, &view));
-  if (redone > 0) { /* s->here is free: y[mid] of all samples, of which the useless ones are taken */
+  if (redone > 0) { /* receives y[mid] of all samples into s->here, which is free, and takes the useless ones */
     BPPSA_TRY(receive_gradient(s, o, n->mid - 1, n->mid, s->here));
     patch(s, o, n->mid, s->useless, s->here, s->there);
   }

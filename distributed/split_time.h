@@ -1,9 +1,9 @@
 /* A recurrent network whose sequence is cut along time: every rank of a communicator holds neighbouring steps, and is given, as a
  * bppsa_model (core/model.h), the part of the network that computes them.
  *
- * Rank 0 has the last steps, where back-propagation begins; bppsa_ranks_share (distributed/scan.h) says which are whose, and where
- * p > T the ranks beyond T have none. All ranks call forward and backward, in the same order and with the same b; t is the number
- * of a rank's own steps:
+ * Rank 0 has the last steps, where back-propagation begins; bppsa_ranks_share (distributed/scan.h) says which rank has which
+ * steps, and where p > T the ranks beyond T have none. All ranks call forward and backward, in the same order and with the same
+ * b; t is the number of a rank's own steps:
  *
  *   forward          x [t,b,I] of its own steps; h0 [L,b,H] or NULL: only the rank with step 1 reads it. Logits: with a loss on
  *                    all steps [t,b,C]; with a loss on the last one [b,C] on rank 0, and [0,C] on the others.

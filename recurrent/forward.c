@@ -29,12 +29,12 @@ bppsa_status bppsa_forward_parse(const char *name, bppsa_forward_kind *kind) {
 
 /* ---- the plan ---- */
 
-/* Rounds of mending, and the change of a chunk's last state that is a change of basin. */
+/* ROUNDS: rounds of mending. far_change: if the last state of a chunk changes by more, the sequence went to another basin. */
 enum { ROUNDS = 8 };
 static const double far_change = .05;
 
-/* Tolerances and warm-ups of a type: small enough that errors are those of the sequential pass's own rounding, and steps enough
- * for a network with default weights to forget, to the type's precision, where it began. */
+/* Tolerances and warm-ups of a type. The tolerances are so small that errors are those of the sequential pass's own rounding. The
+ * warm-ups are so long that a network with default weights forgets its initial state to the type's precision. */
 static const struct {
   double accept, stop;
   int64_t warm_up, short_warm_up, is_short; /* warm_up steps, or short_warm_up where T is is_short or less */
@@ -71,8 +71,8 @@ static int64_t chunks_for(const bppsa_forward_shape *s, int64_t warm_up) {
   return most(least(fitting, wanted), 1);
 }
 
-/* Is a speculative pass that mends nothing expected to be faster? On a CPU a step of many rows takes less than half as long a
- * row as a step of one row, and a step of two gains little; a GPU gains what the path is shorter. */
+/* Is a speculative pass that mends nothing expected to be faster? On a CPU a step of many rows takes, for each
+ * row, less than half of the time of a step of one row, and a step of two rows gains little. On a GPU the time follows the path. */
 static bool pays(const bppsa_forward_shape *s, const bppsa_forward_plan *p) {
   const double row_gain = 2.2, worth = 1.2;
   const double path = (double)p->warm_up + (double)s->seq_len / (double)p->chunks;

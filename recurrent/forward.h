@@ -72,7 +72,7 @@ typedef struct {
 bppsa_status bppsa_forward_plan_make(const bppsa_forward_method *method, const bppsa_forward_shape *shape,
                                      bppsa_forward_plan *plan);
 
-/* What a pass did, over all layers. */
+/* Statistics of a pass, over all layers. */
 typedef struct {
   bool speculated;  /* false: the pass ran sequentially, as planned or during a pause */
   int64_t passes;   /* 1 for a single pass; 0 before the first */
@@ -93,7 +93,7 @@ typedef struct {
   int64_t left;     /* sequential passes still to come */
 } bppsa_forward_pause;
 
-/* Does the pass speculate? If not, a pause has one pass less left. */
+/* Returns whether the pass speculates. If it does not because of a pause, the pause is one pass shorter afterwards. */
 bool bppsa_forward_pause_begin(const bppsa_forward_plan *plan, bppsa_forward_pause *pause);
 /* Takes note of how a speculative pass ended. */
 void bppsa_forward_pause_end(const bppsa_forward_stats *stats, bppsa_forward_pause *pause);

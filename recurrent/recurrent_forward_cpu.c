@@ -1,9 +1,9 @@
 /* The parallel forward pass on a CPU (recurrent/forward.h).
  *
- * What walks is a lane: a sample in a chunk, from some step on. A group of lanes is a batch for the cell's own forward function:
- * their inputs are gathered, a window of steps is computed at once, and what it gave is written to its places in the layer's
- * arrays, lane by lane. Lanes that have arrived leave the group, the others move together. Groups are shared among threads; a
- * group of lanes, and with it every bit, depends on the plan and on values alone.
+ * A lane is a sample in a chunk that walks from some step on. A group of lanes is a batch for the cell's own forward function:
+ * their inputs are gathered, a window of steps is computed at once, and the results are written to their places in the
+ * layer's arrays, lane by lane. Lanes that have arrived leave the group, the others move together. Groups are shared among
+ * threads; a group of lanes, and with it every bit, depends on the plan and on values alone.
  *
  * A lane of a round starts from a copy of the end of the chunk in front of it, which another lane may overwrite meanwhile;
  * within its own chunk it alone reads and writes.
@@ -34,7 +34,7 @@ typedef struct {
   bool far;        /* and by much */
 } lane;
 
-/* What all lanes of one phase in one layer share. */
+/* The properties that all lanes of one phase in one layer share. */
 typedef struct {
   recurrent_network *n;
   int64_t layer, input, count;            /* count: lanes */
@@ -86,8 +86,8 @@ static void keep(const walk *w, const lane *l, int64_t step, const void *state, 
   copy_saved(w, l, step, saved);
 }
 
-/* Does the stored state agree with the one that was walked to? With tolerance 0: in every bit. *distance: how far they are
- * apart. */
+/* Does the stored state agree with the one that the lane has reached? With tolerance 0 they must agree in every bit. *distance: the
+ * largest difference. */
 static bool agrees(const recurrent_network *n, const void *state, const void *stored, double tolerance, double *distance) {
   const int64_t hidden = n->config.hidden;
   double largest;
@@ -140,7 +140,7 @@ static bool settle_guess(const walk *w, const group *g, int64_t row, int64_t ste
   return end < l->end;
 }
 
-/* Behind the last state of a chunk, which was changed. True: the lane goes on. */
+/* Settles a lane that has reached the end of its chunk and changed its last state. True: the lane goes on. */
 static bool settle_end(const walk *w, lane *l) {
   l->reached = true;
   if (w->phase == MEND || l->chunk + 1 == w->n->forward.plan.chunks) {

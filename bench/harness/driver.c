@@ -30,7 +30,7 @@ static void free_entrant(bppsa_bench_entrant *e) {
   bppsa_free(e);
 }
 
-/* In the opposite order: a recording uses what its pass has made before. */
+/* Frees the entrants, the last one first, because a recording uses what its pass made before it. */
 static void free_entrants(bppsa_bench *bench) {
   while (bench->count > 0) {
     free_entrant(bench->entrants[--bench->count]);
@@ -40,7 +40,7 @@ static void free_entrants(bppsa_bench *bench) {
   bench->capacity = 0;
 }
 
-/* Room for one more entrant at the end of the list. */
+/* Makes room for one more entrant at the end of the list. */
 static bppsa_status grow(bppsa_bench *bench) {
   if (bench->count < bench->capacity) {
     return BPPSA_OK;
@@ -59,7 +59,7 @@ static bppsa_status grow(bppsa_bench *bench) {
   return BPPSA_OK;
 }
 
-/* Makes an entrant, which is not in the list yet. */
+/* Makes an entrant. The caller puts it into the list. */
 static bppsa_status make(bppsa_bench *bench, void *context, const char *method, const char *phase, bppsa_bench_entrant **made) {
   BPPSA_TRY(grow(bench));
   bppsa_bench_entrant *e = bppsa_calloc(1, sizeof *e);

@@ -15,10 +15,11 @@
 
 typedef struct bppsa_bench bppsa_bench;
 
-/* A pass, and how its results are held against a reference. On a GPU a pass is also recorded and replayed. */
+/* A pass, and the function that compares its results with a reference. On a GPU a pass is also recorded and replayed. */
 typedef struct {
   bppsa_queued_work action; /* queues one pass */
-  bppsa_queued_work clear; /* makes the results of an earlier pass 0, so that a pass that does nothing is found; NULL: need not */
+  bppsa_queued_work
+      clear; /* makes the results of an earlier pass 0, so that a pass that does nothing is found; NULL: not needed */
   /* The residual of the latest pass, which is over. ERR_UNSUPPORTED refuses the contender. */
   bppsa_status (*judge)(void *context, double *residual);
 } bppsa_bench_work;

@@ -16,14 +16,14 @@ typedef enum {
 
 typedef struct {
   const char *heading;
-  int width; /* a negative one is to the left, two spaces behind the column before */
+  int width; /* of the cell; negative: its text begins at the left, two spaces behind the previous column */
   bppsa_column_kind kind;
   const char *key;  /* the member shown; "-" where it is missing or null */
-  const char *over; /* is divided by this member; NULL: by nothing */
-  double scale;     /* and multiplied by this; 0 stands for 1 */
+  const char *over; /* the member by which it is divided; NULL: none */
+  double scale;     /* the factor by which it is multiplied; 0 stands for 1 */
   int digits;
   const char *unit;
-  /* Writes the cell instead, of whatever `context` is to the benchmark; returns text. NULL: the kind writes it. */
+  /* Writes the cell in the place of `kind`, from the benchmark's own `context`; returns text. NULL: `kind` decides. */
   const char *(*write)(const void *context, const json_t *row, char *text, size_t size);
 } bppsa_bench_column;
 
