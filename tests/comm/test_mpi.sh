@@ -1,6 +1,6 @@
 #!/bin/sh
-# test_mpi.sh MPI_RANKS RANKS [breaks]: runs the cases that every transport must pass under mpirun, with RANKS ranks. With "breaks"
-# it runs jobs that fail: one rank reports the error, no rank hangs, and no process is left running.
+# test_mpi.sh PROGRAM RANKS [breaks]: runs the cases of mpi_ranks, or another program of tests, under mpirun, with RANKS ranks. With
+# "breaks" it runs jobs of mpi_ranks that fail: one rank reports the error, no rank hangs, and no process is left running.
 set -eu
 program=$1
 ranks=$2

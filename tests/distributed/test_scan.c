@@ -1,123 +1,8 @@
 /* The scan over ranks, on ranks that are threads: gradients against the float64 recurrence, messages and bytes against the formulas
  * of docs/ranks.md, useless products, bad requests, memory that runs out. */
-#include "distributed/scan.h"
-
-#include "tests/comm/cases.h"
-#include "tests/scan/scan_problem.h"
-#include "tests/support/support.h"
-
-enum { METHODS = 3, TAG = 5 };
-
-static const bppsa_scan_algorithm methods[METHODS] = {BPPSA_SCAN_LINEAR, BPPSA_SCAN_CHUNKED, BPPSA_SCAN_BLELLOCH};
-
-/* What all ranks of a run share. */
-typedef struct {
-  const problem *p;
-  const bppsa_device *device;
-  bppsa_scan_algorithm algorithm;
-  bool alias;     /* injections lie in the gradients' memory */
-  bool count;     /* compare messages and bytes: sizes are uniform and no product is useless */
-  double *got;    /* laid out like p->g */
-  int64_t redone; /* of all ranks */
-} job;
-
-static int64_t log2_up(int64_t n) {
-  int64_t levels = 0;
-  while (((int64_t)1 << levels) < n) {
-    ++levels;
-  }
-  return levels;
-}
-
-/* The formulas of docs/ranks.md, summed over the ranks. */
-static void expected_traffic(const job *j, int64_t ranks, int64_t *messages, int64_t *bytes) {
-  const bppsa_scan_config *c = &j->p->config;
-  const int64_t q = ranks < c->jacobians ? ranks : c->jacobians, r = (int64_t)bppsa_dtype_size(c->dtype);
-  const int64_t vector = c->batch * c->dim * r, rows = c->dim + c->affine;
-  const int64_t product =
-      c->element == BPPSA_ELEMENT_DIAGONAL ? c->batch * (1 + c->affine) * c->dim * (r + 4) : c->batch * rows * (c->dim * r + 4);
-  const int64_t levels = log2_up(q), inner = q - 1 - levels;
-  const bool tree = j->algorithm == BPPSA_SCAN_BLELLOCH;
-  *messages = tree ? 2 * (q - 1) - levels : q - 1;
-  *bytes = tree ? levels * vector + inner * (product + vector + r) : (q - 1) * vector;
-}
-
-static bppsa_status compare_traffic(const job *j, bppsa_comm *comm) {
-  bppsa_comm_counters counters;
-  bppsa_comm_get_counters(comm, &counters);
-  int64_t sums[4] = {counters.messages_sent, counters.bytes_sent, counters.messages_received, counters.bytes_received};
-  const int64_t four = 4;
-  const bppsa_view view = bppsa_view_make(sums, BPPSA_I64, 1, &four);
-  BPPSA_TRY(bppsa_comm_allreduce(comm, BPPSA_COMM_SUM, &view));
-  int64_t messages, bytes;
-  expected_traffic(j, bppsa_comm_size(comm), &messages, &bytes);
-  CHECK(counters.collectives == 0);
-  CHECK(sums[0] == messages && sums[2] == messages);
-  CHECK(sums[1] == bytes && sums[3] == bytes);
-  return BPPSA_OK;
-}
-
-static const void *moved(const void *base, int64_t elements, bppsa_dtype dtype) {
-  return base == NULL ? NULL : (const char *)base + elements * (int64_t)bppsa_dtype_size(dtype);
-}
-
-/* This rank's part of a problem. */
-static bppsa_status run_rank(bppsa_comm *comm, void *context) {
-  job *j = context;
-  const problem *p = j->p;
-  bppsa_scan_config c = p->config;
-  int64_t first, count;
-  bppsa_ranks_share(c.jacobians, bppsa_comm_size(comm), bppsa_comm_rank(comm), &first, &count);
-  const int64_t begin = g_at(p, first), seed = g_at(p, first + count) - begin, size = g_at(p, first + count + 1) - begin;
-  c.jacobians = count;
-  c.dims = c.dims == NULL ? NULL : p->dims + first;
-  c.method = bppsa_scan_method_of(j->algorithm);
-  bppsa_scan_plan *plan = NULL;
-  bppsa_scan_executor *executor = NULL;
-  double *g = bppsa_calloc(size, sizeof *g);
-  bppsa_status status = g == NULL ? BPPSA_ERR_MEMORY : bppsa_scan_plan_create(&c, &plan);
-  status = status == BPPSA_OK ? bppsa_ranks_scan_create(comm, TAG, plan, j->device, &executor) : status;
-  const void *columns[3] = {NULL};
-  const int64_t factors = first * c.batch * c.dim;
-  for (int k = 0; k < 3; ++k) {
-    columns[k] = moved(p->columns[k], factors, c.dtype);
-  }
-  const bppsa_scan_operands o = {
-      .batch = c.batch,
-      .jt = moved(p->typed_jt, c.element == BPPSA_ELEMENT_DENSE ? jt_at(p, first + 1) : factors, c.dtype),
-      .weights = (const void *const *)p->weights,
-      .columns = columns,
-      .diagonal = moved(p->typed_e, factors, c.dtype),
-      .injected = !c.affine  ? NULL
-                  : j->alias ? g
-                             : moved(p->typed_u, begin, c.dtype),
-      .gradients = g};
-  for (int repeat = 0; status == BPPSA_OK && repeat < 2; ++repeat) {
-    for (int64_t i = 0; i < size; ++i) {
-      g[i] = j->alias ? ((const double *)p->typed_u)[begin + i] : NAN;
-    }
-    if (bppsa_comm_rank(comm) == 0) {
-      memcpy(g + seed, (const double *)p->seed + begin + seed, (size_t)(size - seed) * sizeof *g);
-    }
-    bppsa_comm_reset_counters(comm);
-    status = executor->execute(executor, &o);
-    status = status == BPPSA_OK && j->count ? compare_traffic(j, comm) : status;
-  }
-  if (status == BPPSA_OK && count > 0) { /* g_1 .. g_n of this rank, and the chain's g_0 */
-    const int64_t from = first == 0 && c.input ? 0 : g_at(p, first + 1) - begin;
-    memcpy(j->got + begin + from, g + from, (size_t)(size - from) * sizeof *g);
-  }
-  int64_t redone = status == BPPSA_OK ? executor->redone : 0;
-  const bppsa_view view = bppsa_view_make(&redone, BPPSA_I64, 0, NULL);
-  status = status == BPPSA_OK ? bppsa_comm_allreduce(comm, BPPSA_COMM_SUM, &view) : status;
-  if (bppsa_comm_rank(comm) == 0) {
-    j->redone = redone;
-  }
-  bppsa_scan_executor_destroy(executor);
-  bppsa_scan_plan_destroy(plan);
-  bppsa_free(g);
-  return status;
-}
+#include "core/clock.h"
+#include "schedule/schedule.h"
+#include "tests/distributed/scan_ranks.h"
 
 static void run_job(job *j, int64_t ranks) {
   const bppsa_comm_config config = {.ranks = ranks, .timeout = 60};
@@ -149,15 +34,6 @@ static void compare(const bppsa_scan_config *config, int64_t ranks, bool alias, 
 }
 
 static const int64_t rank_counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 17};
-
-static bppsa_scan_config base_config(bppsa_element element, int64_t dim, int64_t batch) {
-  bppsa_scan_config c = bppsa_scan_config_default();
-  c.element = element;
-  c.dtype = BPPSA_F64;
-  c.dim = dim;
-  c.batch = batch;
-  return c;
-}
 
 /* T = 1 .. 40 and every number of ranks, also more ranks than steps. */
 static void every_length(bppsa_scan_config c, bool alias) {
@@ -209,17 +85,22 @@ static void dense_elements(void **state) {
   every_length(c, true);
 }
 
+/* T = 1000 on every number of ranks. */
 static void long_chains(void **state) {
   (void)state;
-  bppsa_scan_config c = base_config(BPPSA_ELEMENT_RECURRENT, 4, 2);
-  c.jacobians = 1000;
-  c.input = true;
-  compare(&c, 3, false, 1);
-  compare(&c, 8, false, 2);
-  c.affine = true;
-  compare(&c, 7, true, 3);
-  c.element = BPPSA_ELEMENT_DIAGONAL;
-  compare(&c, 5, false, 4);
+  for (size_t i = 0; i < sizeof rank_counts / sizeof *rank_counts; ++i) {
+    for (int e = BPPSA_ELEMENT_DENSE; e <= BPPSA_ELEMENT_RECURRENT; ++e) {
+      for (int affine = 0; affine < 2; ++affine) {
+        bppsa_scan_config c = base_config((bppsa_element)e, 4, 2);
+        c.jacobians = 1000;
+        c.affine = affine;
+        c.input = i % 2 == 0;
+        c.matrices = e == BPPSA_ELEMENT_RECURRENT && affine ? 3 : 1;
+        c.diagonal = c.matrices > 1;
+        compare(&c, rank_counts[i], i % 3 == 0 && affine, 1 + i);
+      }
+    }
+  }
 }
 
 /* Messages and bytes for every p up to 33: steps for all, and fewer steps than ranks. */
@@ -232,6 +113,102 @@ static void every_number_of_ranks(void **state) {
     compare(&c, ranks, false, 5);
     c.jacobians = 19;
     compare(&c, ranks, true, 6);
+  }
+}
+
+/* ---- rounds ---- */
+
+static const double delay = 0.02; /* of every message, in seconds */
+
+/* The time of a scan whose every message is delayed. */
+static bppsa_status run_delayed(bppsa_comm *comm, void *context) {
+  double *seconds = context;
+  bppsa_scan_config c = base_config(BPPSA_ELEMENT_DIAGONAL, 1, 1);
+  c.jacobians = 2;
+  c.method = bppsa_scan_method_of(BPPSA_SCAN_BLELLOCH);
+  bppsa_device *device = NULL;
+  bppsa_scan_plan *plan = NULL;
+  bppsa_scan_executor *executor = NULL;
+  double ones[2] = {1, 1}, g[3] = {0, 0, 1};
+  BPPSA_TRY(bppsa_device_create("cpu", 1, &device));
+  BPPSA_TRY(bppsa_scan_plan_create(&c, &plan));
+  BPPSA_TRY(bppsa_ranks_scan_create(comm, TAG, plan, device, &executor));
+  bppsa_comm_set_fault(comm, &(bppsa_comm_fault){.delay = delay});
+  BPPSA_TRY(bppsa_comm_barrier(comm));
+  const double start = bppsa_now();
+  const bppsa_scan_operands o = {.batch = 1, .jt = ones, .gradients = g};
+  BPPSA_TRY(executor->execute(executor, &o));
+  double taken = bppsa_now() - start;
+  const bppsa_view view = bppsa_view_make(&taken, BPPSA_F64, 0, NULL);
+  BPPSA_TRY(bppsa_comm_allreduce(comm, BPPSA_COMM_MAX, &view));
+  if (bppsa_comm_rank(comm) == 0) {
+    *seconds = taken;
+  }
+  CHECK(g[1] == 1);
+  bppsa_scan_executor_destroy(executor);
+  bppsa_scan_plan_destroy(plan);
+  bppsa_device_destroy(device);
+  return BPPSA_OK;
+}
+
+/* Messages that follow each other in the schedule scan-blelloch on p workers. */
+static int64_t scheduled_rounds(int64_t workers) {
+  bppsa_schedule_config c = bppsa_schedule_config_default();
+  bppsa_schedule *list = NULL;
+  c.stages = (int32_t)workers;
+  c.elements = 2 * workers + 1;
+  assert_int_equal(bppsa_schedule_create("scan-blelloch", &c, &list), BPPSA_OK);
+  int64_t *depth = bppsa_calloc(list->count, sizeof *depth), most = 0;
+  assert_non_null(depth);
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (int64_t i = 0; i < list->count; ++i) {
+      const bppsa_schedule_op *op = &list->ops[i];
+      int64_t before = 0;
+      for (int32_t k = 0; k < op->dep_count; ++k) {
+        const int64_t d = depth[list->deps[op->deps + k]];
+        before = d > before ? d : before;
+      }
+      for (int64_t k = 0; op->kind == BPPSA_KIND_RECV && k < list->count; ++k) { /* the SEND that it begins with */
+        const bool pair = list->ops[k].group == op->group && list->ops[k].kind == BPPSA_KIND_SEND;
+        before = pair && depth[k] > before ? depth[k] : before;
+      }
+      before += op->kind == BPPSA_KIND_SEND;
+      changed = changed || before != depth[i];
+      depth[i] = before;
+      most = before > most ? before : most;
+    }
+  }
+  bppsa_free(depth);
+  bppsa_schedule_destroy(list);
+  return most;
+}
+
+/* Rounds by the clock, for every p up to 33: with every message delayed a scan takes at least the delays that follow each other,
+ * and in one of some tries less than one more. The schedule's tree has the same way up; on the way down, gradients that are known
+ * early go early. */
+static void rounds(void **state) {
+  (void)state;
+  enum { TRIES = 40 };
+  for (int64_t ranks = 1; ranks <= 33; ++ranks) {
+    int64_t expected = log2_up(ranks);
+    for (int64_t reach = 3; reach < ranks; reach *= 2) {
+      ++expected;
+    }
+    double least = INFINITY;
+    for (int try = 0; try < TRIES && least >= (double)(expected + 1) * delay; ++try) {
+      const bppsa_comm_config config = {.ranks = ranks, .timeout = 60};
+      double seconds = 0;
+      if (bppsa_comm_run(&config, run_delayed, &seconds, NULL) != BPPSA_OK) {
+        fail_msg("%d ranks: %s", (int)ranks, bppsa_last_error());
+      }
+      assert_true(seconds >= (double)expected * delay);
+      least = seconds < least ? seconds : least;
+    }
+    if (!(least < (double)(expected + 1) * delay)) {
+      fail_msg("%d ranks: %g s, expected %d rounds of %g s", (int)ranks, least, (int)expected, delay);
+    }
+    assert_in_range(expected, log2_up(ranks), ranks == 1 ? 0 : scheduled_rounds(ranks));
   }
 }
 
@@ -434,10 +411,16 @@ static void memory_runs_out(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(recurrent_elements), cmocka_unit_test(gated_elements), cmocka_unit_test(diagonal_elements),
-      cmocka_unit_test(dense_elements),     cmocka_unit_test(long_chains),    cmocka_unit_test(every_number_of_ranks),
-      cmocka_unit_test(useless_products),   cmocka_unit_test(long_products),  cmocka_unit_test(refused),
-      cmocka_unit_test(memory_runs_out)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(recurrent_elements),
+                                     cmocka_unit_test(gated_elements),
+                                     cmocka_unit_test(diagonal_elements),
+                                     cmocka_unit_test(dense_elements),
+                                     cmocka_unit_test(long_chains),
+                                     cmocka_unit_test(every_number_of_ranks),
+                                     cmocka_unit_test(rounds),
+                                     cmocka_unit_test(useless_products),
+                                     cmocka_unit_test(long_products),
+                                     cmocka_unit_test(refused),
+                                     cmocka_unit_test(memory_runs_out)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
