@@ -4,7 +4,7 @@
 #include "cli/bench.h"
 #include "cli/setup.h"
 
-/* The options that bench rnn and bench gru both take; `only` adds those of one of them. */
+/* The options of recurrent networks; `only` adds those of one cell. */
 #define RECURRENT_USES(only)                                                                                                     \
   {                                                                                                                              \
     {.option = BPPSA_OPTION_LAYERS}, {.option = BPPSA_OPTION_HIDDEN},                                                            \
@@ -23,8 +23,9 @@
       .option = BPPSA_OPTION_COUNT                                                                                               \
     }                                                                                                                            \
   }
-#define RNN_ONLY {.option = BPPSA_OPTION_NONLINEARITY},
-static const bppsa_option_use uses_rnn[] = RECURRENT_USES(RNN_ONLY), uses_gru[] = RECURRENT_USES();
+#define CELL(id, words, functions, rate, sweep)                                                                                  \
+  static const bppsa_option_use uses_##id[] = RECURRENT_USES(BPPSA_OPTIONS_##functions);
+#include "models/cells.inc"
 
 static const bppsa_option_use uses_crossover[] = {
     {.option = BPPSA_OPTION_MODEL},
@@ -245,9 +246,11 @@ static bppsa_status setup_network(const bppsa_cli *cli, bppsa_bench_settings *as
 static const struct {
   const char *name;
   bppsa_status (*setup)(const bppsa_cli *cli, bppsa_bench_settings *asked);
-} benchmarks[] = {{"rnn", bppsa_setup_bench}, {"gru", bppsa_setup_bench}, {"crossover", setup_crossover},
-                  {"lenet5", setup_network},  {"vgg11", setup_network},   {"product", setup_product},
-                  {"scan", setup_batch},      {"threads", setup_threads}, {"mfcc", setup_mfcc}};
+} benchmarks[] = {
+#define CELL(id, words, functions, rate, sweep) {#id, bppsa_setup_bench},
+#include "models/cells.inc"
+    {"crossover", setup_crossover}, {"lenet5", setup_network},  {"vgg11", setup_network}, {"product", setup_product},
+    {"scan", setup_batch},          {"threads", setup_threads}, {"mfcc", setup_mfcc}};
 
 bppsa_bench_request bppsa_setup_request(const bppsa_cli *cli, const bppsa_device *device) {
   const bppsa_option_value *out = bppsa_cli_value(cli, BPPSA_OPTION_OUT);
@@ -293,8 +296,9 @@ static bppsa_status run(bppsa_cli *cli) {
                                                   .notes = bppsa_bench_notes_##text,                                             \
                                                   .uses = uses_##list,                                                           \
                                                   .run = run}
-BENCH(rnn, rnn, rnn, "", "Verifies and times forward, BP and every scan algorithm of an RNN");
-BENCH(gru, gru, gru, "", "Verifies and times forward, BP and every scan algorithm of a GRU");
+#define CELL(id, words, functions, rate, sweep)                                                                                  \
+  BENCH(id, id, id, "", "Verifies and times forward, BP and every scan algorithm of " words);
+#include "models/cells.inc"
 BENCH(crossover, crossover, crossover, " --workers 1000", "Maps where the scan beats sequential BP, here and for P workers");
 BENCH(lenet5, cnn, lenet5, "", "Verifies and times LeNet-5: forward, BP and every sparse scan");
 BENCH(vgg11, cnn, vgg11, "", "Verifies and times the pruned VGG-11: forward, BP and sparse scans");

@@ -11,7 +11,7 @@
 
 #define OUT_HELP "logits and predictions of every sample, in the data's order; numpy.load reads it"
 
-/* The options that eval rnn and eval gru both take; `only` adds those of one of them. */
+/* The options of recurrent networks; `only` adds those of one cell. */
 #define USES(only)                                                                                                               \
   {                                                                                                                              \
     {.option = BPPSA_OPTION_LAYERS, .fallback = ""}, {.option = BPPSA_OPTION_HIDDEN, .fallback = ""},                            \
@@ -26,8 +26,8 @@
       .option = BPPSA_OPTION_COUNT                                                                                               \
     }                                                                                                                            \
   }
-#define RNN_ONLY {.option = BPPSA_OPTION_NONLINEARITY},
-static const bppsa_option_use uses_rnn[] = USES(RNN_ONLY), uses_gru[] = USES();
+#define CELL(id, words, functions, rate, sweep) static const bppsa_option_use uses_##id[] = USES(BPPSA_OPTIONS_##functions);
+#include "models/cells.inc"
 
 /* The options of convolutional networks. */
 static const bppsa_option_use uses_cnn[] = {
@@ -187,8 +187,9 @@ static bppsa_status run(bppsa_cli *cli) {
                                                  .example = "eval " words,                                                       \
                                                  .uses = (takes),                                                                \
                                                  .run = run}
-EVAL(rnn, "rnn", "a data set", "rnn --weights W.safetensors --samples 1000 --seed 1", uses_rnn);
-EVAL(gru, "gru", "a data set", "gru --weights W.safetensors --samples 1000 --seed 1", uses_gru);
+#define CELL(id, words, functions, rate, sweep)                                                                                  \
+  EVAL(id, #id, "a data set", #id " --weights W.safetensors --samples 1000 --seed 1", uses_##id);
+#include "models/cells.inc"
 EVAL(lenet5, "lenet5", "images", "lenet5 --weights W.safetensors --data cifar10:cifar", uses_cnn);
 EVAL(vgg11, "vgg11", "images", "vgg11 --weights W.safetensors --data cifar10:cifar", uses_cnn);
 EVAL(file, BPPSA_NETWORK_FILE, "images", "net.json --weights W.safetensors --data cifar10:cifar", uses_cnn);

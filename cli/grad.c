@@ -4,7 +4,7 @@
 #include "distributed/job.h"
 #include "models/gradients.h"
 
-/* The options that grad rnn and grad gru both take; `only` adds those of one of them. */
+/* The options of recurrent networks; `only` adds those of one cell. */
 #define USES(only)                                                                                                               \
   {                                                                                                                              \
     {.option = BPPSA_OPTION_LAYERS, .fallback = ""}, {.option = BPPSA_OPTION_HIDDEN, .fallback = ""},                            \
@@ -19,8 +19,8 @@
       .option = BPPSA_OPTION_COUNT                                                                                               \
     }                                                                                                                            \
   }
-#define RNN_ONLY {.option = BPPSA_OPTION_NONLINEARITY},
-static const bppsa_option_use uses_rnn[] = USES(RNN_ONLY), uses_gru[] = USES();
+#define CELL(id, words, functions, rate, sweep) static const bppsa_option_use uses_##id[] = USES(BPPSA_OPTIONS_##functions);
+#include "models/cells.inc"
 
 /* The options of convolutional networks. */
 static const bppsa_option_use uses_cnn[] = {
@@ -132,8 +132,8 @@ static bppsa_status run(bppsa_cli *cli) {
       .example = "grad " word " --weights W.safetensors --input X.npy --labels Y.npy --out G.safetensors",                       \
       .uses = (takes),                                                                                                           \
       .run = run}
-GRAD(rnn, "rnn", "rnn", "scan", uses_rnn);
-GRAD(gru, "gru", "gru", "scan", uses_gru);
+#define CELL(id, words, functions, rate, sweep) GRAD(id, #id, #id, "scan", uses_##id);
+#include "models/cells.inc"
 GRAD(lenet5, "lenet5", "lenet5", "sparse scan", uses_cnn);
 GRAD(vgg11, "vgg11", "vgg11", "sparse scan", uses_cnn);
 GRAD(file, BPPSA_NETWORK_FILE, "net.json", "sparse scan", uses_cnn);

@@ -42,15 +42,14 @@ static const bppsa_option_use uses_max[] = {
     COMMON};
 static const bppsa_option_use uses_average[] = {
     SHAPE, WINDOW, {.option = BPPSA_OPTION_CEIL_MODE}, {.option = BPPSA_OPTION_EXCLUDE_PAD}, COMMON};
-static const bppsa_option_use uses_rnn[] = {{.option = BPPSA_OPTION_WEIGHTS, .required = true},
-                                            {.option = BPPSA_OPTION_INPUT, .required = true, .help = "the step's input [I]"},
-                                            {.option = BPPSA_OPTION_H0, .help = "the state before the step [H]"},
-                                            {.option = BPPSA_OPTION_NONLINEARITY},
-                                            COMMON};
-static const bppsa_option_use uses_gru[] = {{.option = BPPSA_OPTION_WEIGHTS, .required = true},
-                                            {.option = BPPSA_OPTION_INPUT, .required = true, .help = "the step's input [I]"},
-                                            {.option = BPPSA_OPTION_H0, .help = "the state before the step [H]"},
-                                            COMMON};
+#define STEP(only)                                                                                                               \
+  {                                                                                                                              \
+    {.option = BPPSA_OPTION_WEIGHTS, .required = true},                                                                          \
+        {.option = BPPSA_OPTION_INPUT, .required = true, .help = "the step's input [I]"},                                        \
+        {.option = BPPSA_OPTION_H0, .help = "the state before the step [H]"}, only COMMON                                        \
+  }
+#define CELL(id, words, functions, rate, sweep) static const bppsa_option_use uses_##id[] = STEP(BPPSA_OPTIONS_##functions);
+#include "models/cells.inc"
 
 static const char notes[] =
     "Rows are inputs and columns outputs, both in the order [C][H][W]. Without --input (and without --weights where an operator "
@@ -260,5 +259,6 @@ COMMAND(sigmoid, "a sigmoid", uses_plain, "--in-shape 20", notes);
 COMMAND(maxpool2d, "a max-pool", uses_max, "--in-shape 64,32,32 --kernel 2", notes);
 COMMAND(avgpool2d, "an average pool", uses_average, "--in-shape 64,32,32 --kernel 2", notes);
 COMMAND(flatten, "flatten", uses_plain, "--in-shape 16,5,5", notes);
-COMMAND(rnn, "a step of an RNN", uses_rnn, "--weights W.safetensors --input X.npy --h0 H.npy --out J.npz", notes_step);
-COMMAND(gru, "a step of a GRU", uses_gru, "--weights W.safetensors --input X.npy --h0 H.npy --out J.npz", notes_step);
+#define CELL(id, words, functions, rate, sweep)                                                                                  \
+  COMMAND(id, "a step of " words, uses_##id, "--weights W.safetensors --input X.npy --h0 H.npy --out J.npz", notes_step);
+#include "models/cells.inc"

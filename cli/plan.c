@@ -4,7 +4,7 @@
 #include "models/layer_plans.h"
 #include "models/plan_draw.h"
 
-/* The options that plan rnn and plan gru both take; `only` adds those of one of them. */
+/* The options of recurrent networks; `only` adds those of one cell. */
 #define USES(only)                                                                                                               \
   {                                                                                                                              \
     {.option = BPPSA_OPTION_LAYERS}, {.option = BPPSA_OPTION_HIDDEN}, only{.option = BPPSA_OPTION_LOSS},                         \
@@ -16,8 +16,8 @@
       .option = BPPSA_OPTION_COUNT                                                                                               \
     }                                                                                                                            \
   }
-#define RNN_ONLY {.option = BPPSA_OPTION_NONLINEARITY},
-static const bppsa_option_use uses_rnn[] = USES(RNN_ONLY), uses_gru[] = USES();
+#define CELL(id, words, functions, rate, sweep) static const bppsa_option_use uses_##id[] = USES(BPPSA_OPTIONS_##functions);
+#include "models/cells.inc"
 
 /* The options of convolutional networks. Their plan is made over the patterns that hold for any input. */
 static const bppsa_option_use uses_cnn[] = {
@@ -93,8 +93,8 @@ static bppsa_status run(bppsa_cli *cli) {
                                                    .example = "plan " #name " --seq-len 1000 --algorithm blelloch",              \
                                                    .uses = uses_##name,                                                          \
                                                    .run = run}
-PLAN_RECURRENT(rnn);
-PLAN_RECURRENT(gru);
+#define CELL(id, words, functions, rate, sweep) PLAN_RECURRENT(id);
+#include "models/cells.inc"
 
 /* ---- convolutional networks ---- */
 

@@ -18,6 +18,10 @@
 #define BPPSA_IMAGES_LOSS_HELP "last: cross-entropy; mse: mean squared error of real targets"
 #define BPPSA_REFUSE_HELP "refuse a network that needs more; 1024's multiples as 500K, 64M, 2G [3/4 of available memory]"
 
+/* The options that a cell with these functions has beyond those of all cells (models/cells.inc). */
+#define BPPSA_OPTIONS_TANH
+#define BPPSA_OPTIONS_TANH_OR_RELU {.option = BPPSA_OPTION_NONLINEARITY},
+
 /* ---- networks ---- */
 
 /* The kind that the command's object names, otherwise the kind of --model, otherwise rnn. */

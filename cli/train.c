@@ -14,7 +14,7 @@
 #include "models/train_show.h"
 #include "train/line.h"
 
-/* The options that train rnn and train gru both take; `only` adds those of one of them. */
+/* The options of recurrent networks; `only` adds those of one cell. */
 #define USES(only, rate)                                                                                                         \
   {                                                                                                                              \
     {.option = BPPSA_OPTION_LAYERS}, {.option = BPPSA_OPTION_HIDDEN}, only{.option = BPPSA_OPTION_TRAIN_LOSS},                   \
@@ -37,8 +37,9 @@
       .option = BPPSA_OPTION_COUNT                                                                                               \
     }                                                                                                                            \
   }
-#define RNN_ONLY {.option = BPPSA_OPTION_NONLINEARITY},
-static const bppsa_option_use uses_rnn[] = USES(RNN_ONLY, "0.001"), uses_gru[] = USES(, "0.0003");
+#define CELL(id, words, functions, rate, sweep)                                                                                  \
+  static const bppsa_option_use uses_##id[] = USES(BPPSA_OPTIONS_##functions, #rate);
+#include "models/cells.inc"
 
 /* The options of convolutional networks. */
 static const bppsa_option_use uses_cnn[] = {
@@ -385,9 +386,10 @@ static const char cnn_notes[] =
                                                   .notes = (says),                                                               \
                                                   .uses = (takes),                                                               \
                                                   .run = run_train}
-TRAIN(rnn, "rnn", "an RNN by sequential BP or by the scan", "rnn --seq-len 100 --samples 3200 --epochs 3", SIGNAL_NOTES,
-      uses_rnn);
-TRAIN(gru, "gru", "a GRU by sequential BP or by the scan", "gru --seq-len 100 --samples 3200 --epochs 3", SIGNAL_NOTES, uses_gru);
+#define CELL(id, words, functions, rate, sweep)                                                                                  \
+  TRAIN(id, #id, words " by sequential BP or by the scan", #id " --seq-len 100 --samples 3200 --epochs 3", SIGNAL_NOTES,         \
+        uses_##id);
+#include "models/cells.inc"
 TRAIN(lenet5, "lenet5", "LeNet-5 by sequential BP or by the sparse scan", "lenet5 --data cifar10:cifar --lr 0.01 --epochs 3",
       cnn_notes, uses_cnn);
 TRAIN(vgg11, "vgg11", "VGG-11 by sequential BP or by the sparse scan", "vgg11 --data cifar10:cifar --backward bp --lr 0.01",

@@ -9,8 +9,9 @@
 #include "train/line.h"
 
 static const bppsa_network_kind kinds[] = {
-    {"rnn", &bppsa_network_recurrent, &bppsa_rnn_cell, {16, BPPSA_ADAM, 1e-3, 0}, bppsa_recurrent_create},
-    {"gru", &bppsa_network_recurrent, &bppsa_gru_cell, {16, BPPSA_ADAM, 3e-4, 0}, bppsa_recurrent_create},
+#define CELL(id, words, functions, rate, sweep)                                                                                  \
+  {#id, &bppsa_network_recurrent, &bppsa_##id##_cell, {16, BPPSA_ADAM, rate, 0}, bppsa_recurrent_create},
+#include "models/cells.inc"
     {"lenet5", &bppsa_network_convolutional, NULL, {256, BPPSA_SGD, 1e-3, 0.9}, NULL},
     {"vgg11", &bppsa_network_convolutional, NULL, {256, BPPSA_SGD, 1e-3, 0.9}, NULL},
     {BPPSA_NETWORK_FILE, &bppsa_network_convolutional, NULL, {256, BPPSA_SGD, 1e-3, 0.9}, NULL},

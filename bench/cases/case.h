@@ -26,16 +26,18 @@ typedef struct bppsa_bench_settings {
   bppsa_mfcc_padding padding;      /* mfcc */
 } bppsa_bench_settings;
 
-extern const bppsa_bench_case bppsa_bench_case_rnn, bppsa_bench_case_gru, bppsa_bench_case_crossover, bppsa_bench_case_lenet5,
-    bppsa_bench_case_vgg11, bppsa_bench_case_jacobian, bppsa_bench_case_product, bppsa_bench_case_scan, bppsa_bench_case_threads,
-    bppsa_bench_case_mfcc;
+#define CELL(id, words, functions, rate, sweep)                                                                                  \
+  extern const bppsa_bench_case bppsa_bench_case_##id;                                                                           \
+  extern const char bppsa_bench_notes_##id[];
+#include "models/cells.inc"
+extern const bppsa_bench_case bppsa_bench_case_crossover, bppsa_bench_case_lenet5, bppsa_bench_case_vgg11,
+    bppsa_bench_case_jacobian, bppsa_bench_case_product, bppsa_bench_case_scan, bppsa_bench_case_threads, bppsa_bench_case_mfcc;
 /* The benchmark of that name, or NULL. */
 const bppsa_bench_case *bppsa_bench_case_find(const char *name);
 
 /* The notes of each benchmark's help: what it measures, and how. lenet5 and vgg11 share cnn. */
-extern const char bppsa_bench_notes_rnn[], bppsa_bench_notes_gru[], bppsa_bench_notes_crossover[], bppsa_bench_notes_cnn[],
-    bppsa_bench_notes_jacobian[], bppsa_bench_notes_product[], bppsa_bench_notes_scan[], bppsa_bench_notes_threads[],
-    bppsa_bench_notes_mfcc[];
+extern const char bppsa_bench_notes_crossover[], bppsa_bench_notes_cnn[], bppsa_bench_notes_jacobian[],
+    bppsa_bench_notes_product[], bppsa_bench_notes_scan[], bppsa_bench_notes_threads[], bppsa_bench_notes_mfcc[];
 
 /* Runs `bench rnn` or `bench gru` and appends a JSON object a row to `rows`. Points that have rows already are counted, and not
  * measured. ERR_*: of the model; ERR_ARGUMENT: the memory limit left nothing to measure. */

@@ -8,9 +8,9 @@
 #include "core/clock.h"
 #include "core/residual.h"
 
-#define SWEEP_RNN                                                                                                                \
+#define SWEEP_LENGTHS                                                                                                            \
   "Without --seq-len, --batch, --hidden and --input: T = 10 .. 30000 at B = 16 and B = 2 .. 256 at T = 1000, H = 20.\n"
-#define SWEEP_GRU                                                                                                                \
+#define SWEEP_SETS                                                                                                               \
   "Without --seq-len, --batch, --hidden and --input: the shapes of IRMAS's sets S (T 259, I 38), M (517, 24) and L (1034, 12), " \
   "noise of "                                                                                                                    \
   "variance 1,\nat B = 16, 32 and 64, H = 20.\n"
@@ -40,7 +40,26 @@
       "and bytes over a measured copy. predicted is what the cost model expects of a backward pass, by which auto chooses.\n"    \
       "A sweep records no pass of cuDNN's of more than 16384 launches; one shape's are recorded whatever their number.\n"        \
       "redone: held products of a pass that cancellation made useless; their steps were run one by one.\n"
-const char bppsa_bench_notes_rnn[] = NOTES(SWEEP_RNN), bppsa_bench_notes_gru[] = NOTES(SWEEP_GRU);
+#define CELL(id, words, functions, rate, sweep) const char bppsa_bench_notes_##id[] = NOTES(SWEEP_##sweep);
+#include "models/cells.inc"
+
+/* What a kind's sweep goes over: the lengths and the batches of tables 4 and 5, or the shapes of table 6. */
+typedef enum { LENGTHS = 0, SETS } sweep_kind;
+
+static sweep_kind sweep_of(const bppsa_network_kind *kind) {
+  static const struct {
+    const char *name;
+    sweep_kind sweep;
+  } sweeps[] = {
+#define CELL(id, words, functions, rate, sweep) {#id, sweep},
+#include "models/cells.inc"
+  };
+  size_t i = 0;
+  while (i + 1 < sizeof sweeps / sizeof sweeps[0] && strcmp(sweeps[i].name, kind->name) != 0) {
+    ++i;
+  }
+  return sweeps[i].sweep;
+}
 
 static const int64_t seq_lens[] = {10, 30, 100, 300, 1000, 3000, 10000, 30000}, batches[] = {2, 4, 8, 16, 32, 64, 128, 256};
 static const int64_t quick_seq_lens[] = {10, 100, 1000, 3000}, quick_batches[] = {2, 16, 64};
@@ -179,8 +198,8 @@ bppsa_status bppsa_bench_run(const bppsa_bench_settings *asked, const bppsa_benc
   if (asked->one_point) {
     BPPSA_TRY(run_inits(&run, point, point.config.seq_len, point.config.batch));
   } else {
-    BPPSA_TRY(strcmp(point.kind->name, "gru") == 0 ? run_sets(&run, point, quick)
-                                                   : run_sweep(&run, &point, bppsa_bench_get_sweep(quick)));
+    BPPSA_TRY(sweep_of(point.kind) == SETS ? run_sets(&run, point, quick)
+                                           : run_sweep(&run, &point, bppsa_bench_get_sweep(quick)));
   }
   const bppsa_status verdict = bppsa_bench_verdict(tally, run.limits.memory_limit);
   return tally->rows.measured == 0 ? verdict : BPPSA_OK; /* failed rows are shown first and are an error after that */
@@ -208,7 +227,7 @@ static bppsa_status measure(bppsa_bench *bench) {
   BPPSA_TRY(request->to.json ? BPPSA_OK : print_head(asked));
   BPPSA_TRY(bppsa_bench_run(asked, &hooks, bench->report.rows, &tally));
   bench->rows = tally.rows;
-  const bool one_shape = strcmp(asked->point.kind->name, "rnn") == 0; /* the GRU's sets differ in more than T */
+  const bool one_shape = sweep_of(asked->point.kind) == LENGTHS; /* sets differ in more than T */
   json_t *growth = one_shape ? bppsa_bench_growth(bench->report.rows, bppsa_bench_get_sweep(false)->batch) : json_array();
   if (!bppsa_json_put(bench->report.document, "growth", growth)) {
     return bppsa_bench_no_room();
@@ -217,5 +236,6 @@ static bppsa_status measure(bppsa_bench *bench) {
   return bppsa_bench_report_left_out(request, &tally, bench->report.document);
 }
 
-const bppsa_bench_case bppsa_bench_case_rnn = {.name = "rnn", .bound = BPPSA_RESIDUAL_BOUND, .measure = measure},
-                       bppsa_bench_case_gru = {.name = "gru", .bound = BPPSA_RESIDUAL_BOUND, .measure = measure};
+#define CELL(id, words, functions, rate, sweep)                                                                                  \
+  const bppsa_bench_case bppsa_bench_case_##id = {.name = #id, .bound = BPPSA_RESIDUAL_BOUND, .measure = measure};
+#include "models/cells.inc"

@@ -57,6 +57,39 @@ static void test_methods(void **state) {
   assert_null(bppsa_option_choice(models, recurrent));
 }
 
+static const bppsa_command *find_command(const char *verb, const char *object) {
+  for (const bppsa_command *const *command = bppsa_commands(); *command != NULL; ++command) {
+    if (strcmp((*command)->verb, verb) == 0 && (*command)->object != NULL && strcmp((*command)->object, object) == 0) {
+      return *command;
+    }
+  }
+  return NULL;
+}
+
+/* Every recurrent kind has all commands of recurrent networks, with --nonlinearity where its cell has a second function. */
+static void test_kinds(void **state) {
+  (void)state;
+  static const char *const verbs[] = {"train", "eval", "grad", "plan", "bench", "jacobian"};
+  const bppsa_network_kind *kind;
+  int recurrent = 0;
+  for (int64_t i = 0; (kind = bppsa_network_kind_at(i)) != NULL; ++i) {
+    for (size_t v = 0; kind->cell != NULL && v < sizeof verbs / sizeof verbs[0]; ++v) {
+      const bppsa_command *command = find_command(verbs[v], kind->name);
+      if (command == NULL) {
+        fail_msg("no command '%s %s'", verbs[v], kind->name);
+        return;
+      }
+      bool takes = false;
+      for (const bppsa_option_use *use = command->uses; use->option != BPPSA_OPTION_COUNT; ++use) {
+        takes = takes || use->option == BPPSA_OPTION_NONLINEARITY;
+      }
+      assert_int_equal(takes, kind->cell->relu);
+    }
+    recurrent += kind->cell != NULL;
+  }
+  assert_true(recurrent >= 2);
+}
+
 /* A name means one thing to a command; two commands may mean different things by it. */
 static void test_names(void **state) {
   (void)state;
@@ -195,9 +228,10 @@ static void test_bad_lines(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_table), cmocka_unit_test(test_names),     cmocka_unit_test(test_integers),
-      cmocka_unit_test(test_sizes), cmocka_unit_test(test_reals),     cmocka_unit_test(test_choices),
-      cmocka_unit_test(test_lines), cmocka_unit_test(test_bad_lines), cmocka_unit_test(test_methods)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_table),     cmocka_unit_test(test_names),
+                                     cmocka_unit_test(test_integers),  cmocka_unit_test(test_kinds),
+                                     cmocka_unit_test(test_sizes),     cmocka_unit_test(test_reals),
+                                     cmocka_unit_test(test_choices),   cmocka_unit_test(test_lines),
+                                     cmocka_unit_test(test_bad_lines), cmocka_unit_test(test_methods)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
