@@ -3,6 +3,9 @@
 # options for these two files, ALL options for these two and PREFIXportable.c.
 function(bppsa_add_simd_folder name prefix)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "WIDE;ALL")
+  if(BPPSA_SANITIZE MATCHES "fuzzer") # kernels read no files, and clang would take minutes for them
+    list(APPEND arg_ALL -fno-sanitize=all)
+  endif()
   if(arg_ALL)
     set_source_files_properties(${prefix}portable.c PROPERTIES COMPILE_OPTIONS "${arg_ALL}")
   endif()

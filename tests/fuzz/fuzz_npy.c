@@ -1,0 +1,83 @@
+/* Reader: core/npy.c. Options: 0 the part is a file; 1, 2, 3 the first part is the header's text behind magic, version 1, 2 or 3
+ * and its length, the second the elements. */
+#include <string.h>
+
+#include "core/npy.h"
+#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/make.h"
+
+static bppsa_status load(const char *path) {
+  bppsa_buffer array = {0};
+  const bppsa_status status = bppsa_npy_load(path, &array);
+  if (status == BPPSA_OK) {
+    char again[512];
+    snprintf(again, sizeof again, "%s", fuzz_path("again.npy"));
+    FUZZ_CHECK(bppsa_view_count(&array.view) >= 0);
+    if (bppsa_npy_save(again, &array.view) == BPPSA_OK) { /* what was read is what is written */
+      bppsa_buffer copy = {0};
+      FUZZ_CHECK(bppsa_npy_load(again, &copy) == BPPSA_OK);
+      FUZZ_CHECK(copy.view.dtype == array.view.dtype && bppsa_view_same_shape(&copy.view, &array.view));
+      FUZZ_CHECK(bppsa_view_bytes(&copy.view) == 0 || memcmp(copy.view.data, array.view.data, bppsa_view_bytes(&copy.view)) == 0);
+      bppsa_buffer_free(&copy);
+    }
+    bppsa_buffer_free(&array);
+  }
+  return status;
+}
+
+bppsa_status fuzz_run(const fuzz_input *input) {
+  fuzz_bytes file = {0};
+  const int version = input->options & 3;
+  if (version == 0) {
+    fuzz_add(&file, input->part[0].data, input->part[0].size);
+  } else {
+    fuzz_add_npy(&file, version, input->part[0].data, input->part[0].size, input->part[1].data, input->part[1].size);
+  }
+  const char *path = fuzz_file("a.npy", file.data, file.size);
+  const bppsa_status status = load(path);
+  bppsa_view view;
+  const bppsa_status parsed = bppsa_npy_parse("memory", file.data, (int64_t)file.size, &view);
+  FUZZ_CHECK((status == BPPSA_OK) == (parsed == BPPSA_OK));
+  if (parsed == BPPSA_OK) {
+    FUZZ_CHECK((const uint8_t *)view.data + bppsa_view_bytes(&view) == file.data + file.size || bppsa_view_bytes(&view) == 0);
+  }
+  for (int wide = 0; wide < 2; ++wide) {
+    bppsa_buffer reals = {0};
+    if (bppsa_npy_load_reals(path, wide != 0 ? BPPSA_F64 : BPPSA_F32, &reals) == BPPSA_OK) {
+      FUZZ_CHECK(status == BPPSA_OK);
+      bppsa_buffer_free(&reals);
+    }
+  }
+  free(file.data);
+  return status;
+}
+
+bool fuzz_seed(int index, fuzz_bytes *seed) {
+  static const struct {
+    uint8_t options;
+    const char *header, *elements;
+    size_t size;
+  } seeds[] = {
+      {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }\n", "\0\0\x80\x3f\0\0\0\x40", 8},
+      {1, "{'descr': '<f8', 'fortran_order': False, 'shape': (), }\n", "\0\0\0\0\0\0\xf0\x3f", 8},
+      {2, "{'descr': '<i8', 'fortran_order': False, 'shape': (1, 2), }  \n", "\1\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0", 16},
+      {3, "{'shape': (4,), 'descr': '|b1', 'fortran_order': True}\n", "\0\1\1\0", 4},
+      {1, "{'descr': '<f2', 'fortran_order': False, 'shape': (0, 3)}\n", "", 0},
+      {1, "{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }\n", "\x9c\x75\0\x88\x3c\xe4\x37\x7e", 8},
+      {1, "{\"descr\": \">f4\", 'fortran_order': False, 'shape': (2, 2, 2, 2, 2, 2, 2, 2, 2)}\n", "", 0},
+      {1, "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}\n", "\0\0\0\0", 4},
+      {1, "{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 4), }\n", "\0\0\0\0", 4},
+  };
+  if (index < (int)(sizeof seeds / sizeof seeds[0])) {
+    fuzz_add_number(seed, seeds[index].options, 1);
+    fuzz_add_part_text(seed, seeds[index].header);
+    fuzz_add_part(seed, seeds[index].elements, seeds[index].size);
+    return true;
+  }
+  fuzz_bytes file = {0};
+  fuzz_add_npy(&file, 1, (const uint8_t *)seeds[0].header, strlen(seeds[0].header), (const uint8_t *)"\0\0\0\0\0\0\0\0", 8);
+  fuzz_add_number(seed, 0, 1);
+  fuzz_add_part(seed, file.data, file.size);
+  free(file.data);
+  return index == (int)(sizeof seeds / sizeof seeds[0]);
+}
