@@ -42,9 +42,9 @@ bppsa_status fuzz_run(const fuzz_input *input) {
   g.config.dtype = (input->options & 16) != 0 ? BPPSA_F64 : BPPSA_F32;
   if (recurrent) {
     g.config.input = 1;
-    g.config.hidden = 2;
+    g.config.steps.hidden = 2;
     g.config.classes = 3;
-    g.config.layers = 1;
+    g.config.steps.layers = 1;
   }
   status = bppsa_gradients_load(x, y, state ? h0 : NULL, &g);
   if (status == BPPSA_OK) {

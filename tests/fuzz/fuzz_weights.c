@@ -1,4 +1,4 @@
-/* Readers: models/weights.c with the networks' inference of sizes, models/masks.c, models/network.c. The parts are the header
+/* Readers: models/weights.c with the networks' inference of sizes, models/masks.c, models/network_convolutional.c. The parts are the header
  * and the bytes of a safetensors file, and the text of --prefix; options: which network, what is asked for, whether the file is
  * a mask. */
 #include <string.h>
@@ -36,7 +36,7 @@ static void set(const bppsa_weights_request *request, const bppsa_network *netwo
   bppsa_device *device = NULL;
   bool rounded = false;
   FUZZ_CHECK(bppsa_device_create("cpu", 1, &device) == BPPSA_OK);
-  config->seq_len = 2;
+  config->steps.seq_len = config->steps.seq_len > 0 ? 2 : 0;
   config->batch = 1;
   config->memory_limit = 8 << 20;
   config->method = (bppsa_gradient_method){.backward = BPPSA_BACKWARD_BP};
