@@ -1,6 +1,6 @@
-/* Readers: models/weights.c with the networks' inference of sizes, models/masks.c, models/network_convolutional.c. The parts are the header
- * and the bytes of a safetensors file, and the text of --prefix; options: which network, what is asked for, whether the file is
- * a mask. */
+/* Readers: models/weights.c with the networks' inference of sizes, models/masks.c, models/network_convolutional.c. The parts
+ * are the header and the bytes of a safetensors file, and the text of --prefix; options: which network, what is asked for,
+ * whether the file is a mask. */
 #include <string.h>
 #include <unistd.h>
 
