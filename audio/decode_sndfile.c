@@ -10,6 +10,9 @@
 
 struct bppsa_decoder {
   bppsa_file_reader *file;
+  int64_t count;
+  bppsa_decoder_piece pieces[BPPSA_DECODER_PIECES];
+  int64_t offset;      /* in the file that the pieces make */
   bppsa_status status; /* of the first read that failed; libsndfile itself reports such a read as the end of the file */
   int64_t channels;
   SNDFILE *handle;
@@ -18,36 +21,49 @@ struct bppsa_decoder {
 /* ---- the file as libsndfile sees it ---- */
 
 static sf_count_t file_length(void *user) {
-  return ((const bppsa_decoder *)user)->file->size;
+  const bppsa_decoder *d = user;
+  int64_t length = 0;
+  for (int64_t i = 0; i < d->count; ++i) {
+    length += d->pieces[i].bytes;
+  }
+  return length;
 }
 
 static sf_count_t file_tell(void *user) {
-  return ((const bppsa_decoder *)user)->file->offset;
+  return ((const bppsa_decoder *)user)->offset;
 }
 
 static sf_count_t file_seek(sf_count_t offset, int whence, void *user) {
   bppsa_decoder *d = user;
-  const int64_t base = whence == SEEK_CUR ? d->file->offset : whence == SEEK_END ? d->file->size : 0;
-  const int64_t target = base + offset;
-  if (target < 0 || target > d->file->size || d->status != BPPSA_OK) {
+  const int64_t length = file_length(d), base = whence == SEEK_CUR ? d->offset : whence == SEEK_END ? length : 0;
+  if (offset < -base || offset > length - base || d->status != BPPSA_OK) {
     return -1;
   }
-  if (bppsa_io_seek(d->file->descriptor, target) < 0) {
-    d->status = bppsa_fail(BPPSA_ERR_IO, "%s: cannot move to byte %lld", d->file->path, (long long)target);
-    return -1;
+  d->offset = base + offset;
+  return d->offset;
+}
+
+/* Reads bytes at .. at + bytes - 1 of the file. */
+static bppsa_status read_file(bppsa_decoder *d, int64_t at, char *data, int64_t bytes) {
+  if (d->file->offset != at && bppsa_io_seek(d->file->descriptor, at) < 0) {
+    return bppsa_fail(BPPSA_ERR_IO, "%s: cannot move to byte %lld", d->file->path, (long long)at);
   }
-  d->file->offset = target;
-  return target;
+  d->file->offset = at;
+  return bppsa_file_reader_read(d->file, data, bytes);
 }
 
 static sf_count_t file_read(void *data, sf_count_t bytes, void *user) {
   bppsa_decoder *d = user;
-  const int64_t left = d->file->size - d->file->offset, count = bytes < left ? bytes : left;
-  if (d->status != BPPSA_OK || count <= 0) {
-    return 0;
+  int64_t done = 0, before = 0; /* bytes of the pieces in front of piece i */
+  for (int64_t i = 0; i < d->count && d->status == BPPSA_OK; before += d->pieces[i++].bytes) {
+    const int64_t left = before + d->pieces[i].bytes - d->offset, count = bytes - done < left ? bytes - done : left;
+    if (count > 0) {
+      d->status = read_file(d, d->pieces[i].at + d->offset - before, (char *)data + done, count);
+      d->offset += count;
+      done += count;
+    }
   }
-  d->status = bppsa_file_reader_read(d->file, data, count);
-  return d->status == BPPSA_OK ? count : 0;
+  return d->status == BPPSA_OK ? done : 0;
 }
 
 /* Required by the interface; nothing is ever written. */
@@ -78,15 +94,17 @@ static bppsa_status open_handle(bppsa_decoder *d, SF_INFO *info) {
   return status;
 }
 
-bppsa_status bppsa_decoder_create(bppsa_file_reader *file, bppsa_decoder **decoder, int64_t *frames, int64_t *channels,
-                                  int64_t *rate) {
+bppsa_status bppsa_decoder_create(bppsa_file_reader *file, int64_t count, const bppsa_decoder_piece *pieces,
+                                  bppsa_decoder **decoder, int64_t *frames, int64_t *channels, int64_t *rate) {
   SF_INFO info = {0};
   bppsa_decoder *made = bppsa_calloc(1, sizeof *made);
   if (made == NULL) {
     return BPPSA_ERR_MEMORY;
   }
   made->file = file;
-  bppsa_status status = file_seek(0, SEEK_SET, made) == 0 ? open_handle(made, &info) : made->status;
+  made->count = count;
+  memcpy(made->pieces, pieces, (size_t)count * sizeof *pieces);
+  bppsa_status status = open_handle(made, &info);
   if (status == BPPSA_OK && (info.channels < 1 || info.frames < 0)) {
     status = bppsa_fail(BPPSA_ERR_FORMAT, "%s: %d channels, %lld frames, expected both to be positive", file->path, info.channels,
                         (long long)info.frames);

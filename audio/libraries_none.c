@@ -11,9 +11,9 @@ void bppsa_audio_probe(bppsa_audio_report *report) {
            "and configure with -DBPPSA_WITH_AUDIO=ON");
 }
 
-bppsa_status bppsa_decoder_create(bppsa_file_reader *file, bppsa_decoder **decoder, int64_t *frames, int64_t *channels,
-                                  int64_t *rate) {
-  (void)file, (void)decoder, (void)frames, (void)channels, (void)rate;
+bppsa_status bppsa_decoder_create(bppsa_file_reader *file, int64_t count, const bppsa_decoder_piece *pieces,
+                                  bppsa_decoder **decoder, int64_t *frames, int64_t *channels, int64_t *rate) {
+  (void)file, (void)count, (void)pieces, (void)decoder, (void)frames, (void)channels, (void)rate;
   return bppsa_audio_check();
 }
 

@@ -21,6 +21,9 @@ typedef struct {
   int64_t format_at;                    /* first byte of the fmt chunk's content; 0: not found yet */
   uint32_t kind, channels, rate, block; /* from the fmt chunk; block: bytes of a frame */
   int64_t data_at, data_bytes;          /* content of the data chunk; data_at 0: not found yet */
+  bool fact;                            /* there was a fact chunk, with the number of frames of a compressed format */
+  int64_t pieces;                       /* that libsndfile is given */
+  bppsa_decoder_piece piece[BPPSA_DECODER_PIECES];
 } walk;
 
 /* ---- bytes ---- */
@@ -45,6 +48,11 @@ static bppsa_status read_at(walk *w, int64_t at, const char *what, void *data, i
   }
   w->file.offset = at;
   return bppsa_file_reader_read(&w->file, data, bytes);
+}
+
+/* Bytes at .. at + bytes - 1 are handed to libsndfile. */
+static void keep(walk *w, int64_t at, int64_t bytes) {
+  w->piece[w->pieces++] = (bppsa_decoder_piece){at, bytes};
 }
 
 /* ---- the container ---- */
@@ -72,6 +80,7 @@ static bppsa_status read_head(walk *w) {
     w->end = 8 + (int64_t)riff;
     w->wide_data = (int64_t)data;
   }
+  keep(w, 0, sizeof head);
   if (w->end > w->file.size) {
     return bppsa_fail(BPPSA_ERR_FORMAT,
                       "%s: byte 4: the RIFF header announces %lld bytes after it, but the file has %lld, expected at most that",
@@ -115,6 +124,13 @@ static bppsa_status read_format(walk *w, int64_t at, int64_t bytes) {
   return BPPSA_OK;
 }
 
+/* Is it a chunk that libsndfile needs? The first of a kind is; a second fmt or data chunk is refused. */
+static bool is_needed(walk *w, const unsigned char *name, int64_t at) {
+  const bool fact = memcmp(name, "fact", 4) == 0, first = fact && !w->fact;
+  w->fact = w->fact || fact;
+  return first || memcmp(name, "fmt ", 4) == 0 || memcmp(name, "data", 4) == 0 || (w->wide && at == 12);
+}
+
 /* Takes note of one chunk: its name, where its content begins, how many bytes it has. */
 static bppsa_status read_chunk(walk *w, const unsigned char *name, int64_t at, int64_t bytes) {
   if (memcmp(name, "fmt ", 4) == 0) {
@@ -151,7 +167,11 @@ static bppsa_status read_chunks(walk *w) {
                         w->file.path, (long long)at + 4, name, (long long)bytes, (long long)(w->end - at - 8));
     }
     BPPSA_TRY(read_chunk(w, head, at + 8, bytes));
-    at += 8 + bytes + (bytes & 1);
+    const int64_t next = at + 8 + bytes + (bytes & 1);
+    if (is_needed(w, head, at)) {
+      keep(w, at, (next < w->end ? next : w->end) - at);
+    }
+    at = next;
   }
   if (w->format_at == 0 || w->data_at == 0) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %lld: the chunks end without a %s chunk, expected fmt and data", w->file.path,
@@ -248,7 +268,7 @@ static bppsa_status check_agreement(const walk *w, int64_t frames, int64_t chann
 static bppsa_status read_samples(walk *w, int64_t least, int64_t wanted, float *samples, bppsa_wav_info *info) {
   bppsa_decoder *decoder = NULL;
   int64_t frames = 0, channels = 0, rate = 0, made = 0;
-  BPPSA_TRY(bppsa_decoder_create(&w->file, &decoder, &frames, &channels, &rate));
+  BPPSA_TRY(bppsa_decoder_create(&w->file, w->pieces, w->piece, &decoder, &frames, &channels, &rate));
   bppsa_status status = check_agreement(w, frames, channels, rate);
   if (status == BPPSA_OK) {
     status = check_length(w, frames, least);
