@@ -12,18 +12,18 @@
 
 typedef struct bppsa_decoder bppsa_decoder;
 
-/* The pieces of a WAV file that libsndfile is given, as one file, in their order: the container's head and the chunks ds64, fmt, fact
- * and data, each with its head and its padding. It does not see other chunks: what it does with lists of texts inside them can take
- * hours. */
+/* The pieces of a WAV file that libsndfile is given, as one file, in their order: the container's head and the chunks ds64, fmt,
+ * fact and data, each with its head and its padding. It does not see other chunks: what it does with lists of texts inside them
+ * can take hours. */
 typedef struct {
   int64_t at, bytes;
 } bppsa_decoder_piece;
 
 enum { BPPSA_DECODER_PIECES = 5 };
 
-/* Opens the WAV file that `file` reads; `file` is borrowed until the decoder is destroyed, the pieces lie inside it. Outputs: frames
- * (samples of each channel), channels, rate in Hz. ERR_FORMAT: libsndfile cannot read it (the message quotes libsndfile); ERR_IO,
- * ERR_MEMORY. */
+/* Opens the WAV file that `file` reads; `file` is borrowed until the decoder is destroyed, the pieces lie inside it. Outputs:
+ * frames (samples of each channel), channels, rate in Hz. ERR_FORMAT: libsndfile cannot read it (the message quotes libsndfile);
+ * ERR_IO, ERR_MEMORY. */
 bppsa_status bppsa_decoder_create(bppsa_file_reader *file, int64_t count, const bppsa_decoder_piece *pieces,
                                   bppsa_decoder **decoder, int64_t *frames, int64_t *channels, int64_t *rate);
 /* Reads the first `frames` frames as [frames][channels], full scale ±1. May be called once. ERR_FORMAT: the file has fewer;
