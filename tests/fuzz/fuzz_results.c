@@ -18,8 +18,8 @@ bppsa_status fuzz_run(const fuzz_input *input) {
     (void)bppsa_measured_median(rows, lengths[i], batches[i], NULL);
     (void)bppsa_measured_best_scan(rows, lengths[i], batches[i], &noisy);
     for (int m = 0; m < BPPSA_MEASURED_METHODS; ++m) {
-      (void)bppsa_measured_iteration(rows, lengths[i], batches[i], bppsa_measured_methods[m], "min_s");
-      (void)bppsa_measured_noisy(rows, lengths[i], batches[i], bppsa_measured_methods[m]);
+      (void)bppsa_measured_iteration(rows, lengths[i], batches[i], bppsa_measured_method(m), "min_s");
+      (void)bppsa_measured_noisy(rows, lengths[i], batches[i], bppsa_measured_method(m));
     }
   }
   json_decref(document);
