@@ -1,0 +1,101 @@
+/* Readers: oracle/system.c, oracle/model.c, oracle/zoo.c. The first part is a system's file, the second a model's or a
+ * network's. What was read is written, and reads again; odd options: all strategies are asked, up to 8 processors. */
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/json.h"
+#include "oracle/oracle.h"
+#include "tests/fuzz/fuzz.h"
+
+/* Writes the document to a file and returns its path. */
+static const char *write_json(const char *name, json_t *document, char path[256]) {
+  char *text = NULL;
+  FUZZ_CHECK(bppsa_json_render(document, &text) == BPPSA_OK);
+  snprintf(path, 256, "%s", fuzz_file(name, text, strlen(text)));
+  bppsa_free(text);
+  return path;
+}
+
+static void check_system(const bppsa_oracle_system *system) {
+  char path[256];
+  bppsa_oracle_system again;
+  int64_t inside = 0;
+  for (int64_t i = 0; i < system->count; ++i) {
+    FUZZ_CHECK(system->levels[i].processors > inside && system->levels[i].beta_s > 0);
+    inside = system->levels[i].processors;
+  }
+  FUZZ_CHECK(bppsa_oracle_system_open(write_json("again.json", bppsa_oracle_system_json(system), path), &again) == BPPSA_OK);
+  FUZZ_CHECK(again.count == system->count && again.peak_flops == system->peak_flops);
+}
+
+static void check_model(const bppsa_oracle_model *model) {
+  char path[256];
+  bppsa_oracle_model again = {0};
+  FUZZ_CHECK(model->count >= 1 && model->gather >= 0 && model->gather <= model->count);
+  FUZZ_CHECK(bppsa_oracle_model_open(write_json("again.json", bppsa_oracle_model_json(model), path), &again) == BPPSA_OK);
+  FUZZ_CHECK(again.count == model->count && again.samples == model->samples);
+  bppsa_oracle_model_free(&again);
+}
+
+static void ask(const bppsa_oracle_model *model, const bppsa_oracle_system *system) {
+  const bppsa_oracle_query query = bppsa_oracle_query_default(model, system);
+  bppsa_oracle_rows rows = {0};
+  bppsa_text text = {0};
+  if (bppsa_oracle_ask(&query, NULL, 4, 8, &rows) == BPPSA_OK) {
+    FUZZ_CHECK(rows.best < rows.count);
+    json_decref(bppsa_oracle_rows_json(&query, &rows));
+    FUZZ_CHECK(bppsa_oracle_text_table(&query, &rows, &text) == BPPSA_OK);
+    FUZZ_CHECK(bppsa_oracle_draw(&query, &rows, &text) == BPPSA_OK);
+    bppsa_oracle_rows_free(&rows);
+  }
+  bppsa_text_free(&text);
+}
+
+bppsa_status fuzz_run(const fuzz_input *input) {
+  char path[256];
+  bppsa_oracle_system system = {.count = 0};
+  bppsa_oracle_model model = {0};
+  snprintf(path, sizeof path, "%s", fuzz_file("system.json", input->part[0].data, input->part[0].size));
+  const bppsa_status status = bppsa_oracle_system_open(path, &system);
+  snprintf(path, sizeof path, "%s", fuzz_file("model.json", input->part[1].data, input->part[1].size));
+  const bppsa_status read = bppsa_oracle_model_open(path, &model);
+  if (status == BPPSA_OK) {
+    check_system(&system);
+  }
+  if (read == BPPSA_OK) {
+    check_model(&model);
+  }
+  if (status == BPPSA_OK && read == BPPSA_OK && model.count < 64 && input->options % 2 != 0) {
+    ask(&model, &system);
+  }
+  bppsa_oracle_model_free(&model);
+  return status;
+}
+
+bool fuzz_seed(int index, fuzz_bytes *seed) {
+  static const char *const systems[] = {
+      ("{\"name\":\"two nodes\",\"peak_flops\":15.7e12,\"efficiency\":0.4,\"memory_bandwidth\":9e11,\"memory_bytes\":16e9,"
+       "\"memory_reuse\":0.5,\"levels\":[{\"name\":\"node\",\"processors\":4,\"alpha_s\":1e-5,\"bandwidth\":20e9},"
+       "{\"name\":\"rack\",\"processors\":68,\"alpha_s\":2e-5,\"bandwidth\":25e9,\"contention\":2}]}"),
+      "{\"name\":\"one\",\"peak_flops\":1,\"memory_bytes\":1,\"levels\":[]}"};
+  static const char *const models[] = {
+      ("{\"name\":\"tiny\",\"samples\":50000,\"layers\":[{\"name\":\"conv1\",\"kind\":\"conv\",\"in\":[3,32,32],\"out\":[6,28,28]"
+       ","
+       "\"kernel\":[5,5],\"w\":450,\"bias\":6,\"flops\":705600},{\"name\":\"p\",\"kind\":\"pool\",\"in\":[6,28,28],"
+       "\"out\":[6,14,14],\"kernel\":[2,2],\"stride\":[2,2]},{\"name\":\"fc\",\"kind\":\"linear\",\"in\":[1176],\"out\":[10],"
+       "\"w\":11760,\"bias\":10,\"gather\":true}]}"),
+      ("{\"name\":\"r\",\"layers\":[{\"name\":\"rnn\",\"kind\":\"recurrent\",\"in\":[1,100],\"out\":[20,100],\"w\":420,\"bias\":"
+       "40,"
+       "\"forward_s\":1e-3,\"backward_s\":2e-3,\"update_s\":1e-6}]}"),
+      ("{\"input\":[1,4,4],\"layers\":[{\"name\":\"c\",\"op\":\"conv2d\",\"out\":2,\"kernel\":3},{\"name\":\"r\",\"op\":\"relu\"}"
+       ","
+       "{\"name\":\"fc\",\"op\":\"linear\",\"out\":3}]}"),
+      ("{\"name\":\"x\",\"layers\":[{\"name\":\"n\",\"kind\":\"norm\",\"in\":[1e18,1e18],\"out\":[1,1]}]}")};
+  if (index >= 5) {
+    return false;
+  }
+  fuzz_add_number(seed, 1, 1);
+  fuzz_add_part_text(seed, systems[index / 4]);
+  fuzz_add_part_text(seed, models[index % 4]);
+  return true;
+}
