@@ -49,7 +49,7 @@ bppsa_view bppsa_view_make(void *data, bppsa_dtype dtype, int32_t ndim, const in
   if (ndim < 0 || ndim > BPPSA_MAX_DIMS || (shape == NULL && ndim > 0)) {
     bppsa_fail(BPPSA_ERR_ARGUMENT, "view: %d dimensions%s, expected 0 .. %d and the shape", (int)ndim,
                shape == NULL ? " and no shape" : "", BPPSA_MAX_DIMS);
-    return (bppsa_view){.dtype = dtype, .device = BPPSA_CPU, .ndim = 1, .strides = {1}};
+    return (bppsa_view){.dtype = BPPSA_DTYPE_COUNT, .device = BPPSA_CPU, .ndim = 1, .strides = {1}};
   }
   bppsa_view view = {.data = data, .dtype = dtype, .device = BPPSA_CPU, .ndim = ndim};
   int64_t stride = 1; /* an extent of 0 counts as 1, as in NumPy */

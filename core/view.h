@@ -60,7 +60,7 @@ const char *bppsa_dtype_name(bppsa_dtype dtype); /* "f32" */
 bppsa_status bppsa_dtype_parse(const char *text, bppsa_dtype *dtype);
 
 /* A contiguous host view. `shape` has size ndim. Does not allocate. Where ndim is not in 0 .. BPPSA_MAX_DIMS, or the shape is NULL,
- * the view is empty, [0] without data, and bppsa_last_error() tells why. */
+ * the view is empty, [0] without data and of no dtype, which every function refuses, and bppsa_last_error() tells why. */
 bppsa_view bppsa_view_make(void *data, bppsa_dtype dtype, int32_t ndim, const int64_t *shape);
 int64_t bppsa_view_count(const bppsa_view *view); /* product of the extents */
 size_t bppsa_view_bytes(const bppsa_view *view);

@@ -371,6 +371,50 @@ static void test_overflow(void **state) {
   }
 }
 
+/* The last step whose gradient is not finite, which is where the backward pass meets the first such number; -1: all are finite. */
+static int64_t last_nonfinite(const double *gradients, int64_t steps, int64_t hidden) {
+  int64_t k = steps * hidden - 1;
+  while (k >= 0 && isfinite(gradients[k])) {
+    --k;
+  }
+  return k < 0 ? -1 : k / hidden;
+}
+
+/* Whatever the method, the gradient leaves the range of its type in the step in which BP's does, at every place of a chunk and at
+ * its ends. Behind that step the methods' numbers may differ, because a product can be finite where BP has Inf - Inf or 0 Inf, but
+ * the step itself is computed from the same finite gradient; also where the number would be gone at the chunk's end. */
+static void test_overflow_is_found(void **state) {
+  (void)state;
+  enum { STEPS = 45, HIDDEN = 12, PLACES = 16 };
+  for (int gone = 0; gone < 2; ++gone) {
+    double jacobian[HIDDEN * HIDDEN] = {0}, seed[HIDDEN];
+    const int64_t unit = gone ? HIDDEN / 2 : 7;
+    for (int64_t i = 0; i < HIDDEN;
+         ++i) { /* one unit grows; or a number moves through the units, grows, and leaves the last one */
+      jacobian[gone ? i * HIDDEN + (i + 1) % HIDDEN : i * (HIDDEN + 1)] = gone ? (i + 1 < HIDDEN ? 10 : 0) : i == unit ? 3 : 0.9;
+    }
+    for (int place = 0; place < PLACES; ++place) {
+      int64_t redone;
+      for (int64_t i = 0; i < HIDDEN; ++i) {
+        seed[i] = gone ? 0 : 1;
+      }
+      seed[unit] = gone ? 3 * pow(10, 38 - place) : 1e37 * pow(3, -place);
+      double *expected = hidden_gradients(place % 2, device, BPPSA_F32, &by_bp, STEPS, HIDDEN, jacobian, seed, &redone);
+      const int64_t step = last_nonfinite(expected, STEPS, HIDDEN);
+      assert_true(gone ? (step >= 0) == (place < HIDDEN / 2 - 1) : step >= 0);
+      for (size_t w = 1; w < sizeof ways / sizeof *ways; ++w) {
+        double *got = hidden_gradients(place % 2, device, BPPSA_F32, &ways[w], STEPS, HIDDEN, jacobian, seed, &redone);
+        if (last_nonfinite(got, STEPS, HIDDEN) != step) {
+          fail_msg("way %d, %s, place %d: not finite at step %d, by BP at step %d", (int)w, gone ? "gone" : "growing", place,
+                   (int)last_nonfinite(got, STEPS, HIDDEN), (int)step);
+        }
+        bppsa_free(got);
+      }
+      bppsa_free(expected);
+    }
+  }
+}
+
 /* The larger directions cancel in the gradient: the product is useless, its steps are redone, and counted. */
 static void test_cancellation(void **state) {
   (void)state;
@@ -553,11 +597,11 @@ int main(void) {
   device = test_device(2);
   host = cpu_device(2);
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_rnn_f32),  cmocka_unit_test(test_rnn_f64),  cmocka_unit_test(test_gru_f32),
-      cmocka_unit_test(test_gru_f64),  cmocka_unit_test(test_growth),   cmocka_unit_test(test_exponents),
-      cmocka_unit_test(test_moving),   cmocka_unit_test(test_overflow), cmocka_unit_test(test_cancellation),
-      cmocka_unit_test(test_vanished), cmocka_unit_test(test_nodes),    cmocka_unit_test(test_factory),
-      cmocka_unit_test(test_ends)};
+      cmocka_unit_test(test_rnn_f32),      cmocka_unit_test(test_rnn_f64),  cmocka_unit_test(test_gru_f32),
+      cmocka_unit_test(test_gru_f64),      cmocka_unit_test(test_growth),   cmocka_unit_test(test_exponents),
+      cmocka_unit_test(test_moving),       cmocka_unit_test(test_overflow), cmocka_unit_test(test_overflow_is_found),
+      cmocka_unit_test(test_cancellation), cmocka_unit_test(test_vanished), cmocka_unit_test(test_nodes),
+      cmocka_unit_test(test_factory),      cmocka_unit_test(test_ends)};
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   bppsa_device_destroy(device);
   bppsa_device_destroy(host);
