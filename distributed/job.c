@@ -53,6 +53,7 @@ bppsa_status bppsa_rank_split_parse(const char *text, int64_t ranks, bppsa_rank_
 /* ---- one error of many ranks ---- */
 
 bppsa_status bppsa_job_agree(bppsa_comm *comm, bppsa_status status) {
+  BPPSA_REQUIRE(comm != NULL);
   const int64_t one = 1, none = bppsa_comm_size(comm);
   const int32_t rank = bppsa_comm_rank(comm);
   int64_t failed = status == BPPSA_OK ? none : rank;
@@ -71,6 +72,7 @@ bppsa_status bppsa_job_agree(bppsa_comm *comm, bppsa_status status) {
 }
 
 bppsa_status bppsa_job_compare(bppsa_comm *comm, int argc, char *const *argv) {
+  BPPSA_REQUIRE(comm != NULL && argv != NULL);
   const int64_t one = 1;
   uLong sum = crc32_z(0, NULL, 0);
   for (int i = 1; i < argc; ++i) {

@@ -18,6 +18,7 @@ const char *bppsa_forward_name(bppsa_forward_kind kind) {
 }
 
 bppsa_status bppsa_forward_parse(const char *name, bppsa_forward_kind *kind) {
+  BPPSA_REQUIRE(name != NULL && kind != NULL);
   for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i) {
     if (strcmp(name, names[i]) == 0) {
       *kind = (bppsa_forward_kind)i;
