@@ -65,10 +65,6 @@ typedef struct {
   map maps[2];
 } crossover;
 
-static bool is_scan(bppsa_bench_method method) {
-  return method == BPPSA_BENCH_BLELLOCH || method == BPPSA_BENCH_CHUNKED;
-}
-
 static double ratio_of(const duel *d) {
   return d->bp_s / d->scan_s;
 }
@@ -91,7 +87,7 @@ static duel fight(const bppsa_bench_result *result, int64_t workers) {
   duel d = {.scan_s = INFINITY};
   for (int m = 0; m < BPPSA_BENCH_METHODS; ++m) {
     const bppsa_bench_row *row = &result->rows[m];
-    if (!is_scan((bppsa_bench_method)m) || row->time.repeats == 0 || bp->time.repeats == 0) {
+    if (!bppsa_bench_is_scan((bppsa_bench_method)m) || row->time.repeats == 0 || bp->time.repeats == 0) {
       continue;
     }
     const double seconds = workers > 0 ? predict(row, workers) : row->time.median_s;
@@ -300,7 +296,7 @@ static bppsa_status measure_and_show(crossover *x, bppsa_bench *bench) {
   x->rows = bench->report.rows;
   x->limits.line = &line;
   x->limits.budget_s /= 4; /* a cell is a ratio of two rows */
-  x->point.wanted = is_scan;
+  x->point.wanted = bppsa_bench_is_scan;
   choose_cells(x, request->quick);
   BPPSA_TRY(measure_maps(x));
   bench->rows = x->tally.rows;

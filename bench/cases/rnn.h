@@ -33,15 +33,18 @@
 
 #define BPPSA_BENCH_NAME 48 /* bytes of a row's name */
 
+/* The methods: the forward pass, BP, every scan of the table of algorithms (scan/algorithm.c) in its order, and auto. */
 typedef enum {
   BPPSA_BENCH_FORWARD = 0,
   BPPSA_BENCH_BP,
-  BPPSA_BENCH_LINEAR,
-  BPPSA_BENCH_BLELLOCH,
-  BPPSA_BENCH_CHUNKED,
-  BPPSA_BENCH_AUTO,
+  BPPSA_BENCH_SCANS, /* the first scan */
+  BPPSA_BENCH_AUTO = BPPSA_BENCH_SCANS + BPPSA_SCAN_ALGORITHMS - 1,
   BPPSA_BENCH_METHODS
 } bppsa_bench_method;
+
+/* The method that runs a scan's algorithm. */
+#define BPPSA_BENCH_SCAN(algorithm)                                                                                              \
+  ((algorithm) == BPPSA_SCAN_AUTO ? BPPSA_BENCH_AUTO : (bppsa_bench_method)(BPPSA_BENCH_SCANS + (algorithm)-1))
 
 /* A point's rows: the methods; on a GPU the same under CUDA graphs, and cuDNN's algorithms, forward and backward, queued and
  * under graphs. */
@@ -104,6 +107,8 @@ typedef struct {
 } bppsa_bench_result;
 
 const char *bppsa_bench_method_name(bppsa_bench_method method); /* "bp" */
+/* Is the method a scan that is not the recurrence itself? auto is none: it runs one of the others. */
+bool bppsa_bench_is_scan(bppsa_bench_method method);
 /* "bp", "chunked_graph", "cudnn_persist_static_graph". Returns text. */
 const char *bppsa_bench_row_name(int row, char *text, size_t size);
 bool bppsa_bench_row_backward(int row); /* or forward */

@@ -5,19 +5,19 @@
 #include "bench/cases/rnn.h"
 #include "core/residual.h"
 
-static const bppsa_gradient_method methods[BPPSA_BENCH_METHODS] = {
-    [BPPSA_BENCH_FORWARD] = {BPPSA_BACKWARD_BP, {BPPSA_SCAN_LINEAR, -1, 0}},
-    [BPPSA_BENCH_BP] = {BPPSA_BACKWARD_BP, {BPPSA_SCAN_LINEAR, -1, 0}},
-    [BPPSA_BENCH_LINEAR] = {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_LINEAR, -1, 0}},
-    [BPPSA_BENCH_BLELLOCH] = {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_BLELLOCH, -1, 0}},
-    [BPPSA_BENCH_CHUNKED] = {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_CHUNKED, -1, 0}},
-    [BPPSA_BENCH_AUTO] = {BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_AUTO, -1, 0}}};
+/* Of a scan or auto. */
+static bppsa_scan_algorithm algorithm_of(bppsa_bench_method method) {
+  return method == BPPSA_BENCH_AUTO ? BPPSA_SCAN_AUTO : (bppsa_scan_algorithm)((int)method - BPPSA_BENCH_SCANS + 1);
+}
 
 const char *bppsa_bench_method_name(bppsa_bench_method method) {
-  const bppsa_gradient_method *m = &methods[method];
-  return method == BPPSA_BENCH_FORWARD        ? "forward"
-         : m->backward == BPPSA_BACKWARD_SCAN ? bppsa_scan_algorithm_name(m->scan.algorithm)
-                                              : bppsa_backward_name(m->backward);
+  return method == BPPSA_BENCH_FORWARD ? "forward"
+         : method == BPPSA_BENCH_BP    ? bppsa_backward_name(BPPSA_BACKWARD_BP)
+                                       : bppsa_scan_algorithm_name(algorithm_of(method));
+}
+
+bool bppsa_bench_is_scan(bppsa_bench_method method) {
+  return method >= BPPSA_BENCH_SCANS && method < BPPSA_BENCH_AUTO && !bppsa_scan_algorithm_is_bp(algorithm_of(method));
 }
 
 bool bppsa_bench_row_backward(int row) {
@@ -40,11 +40,12 @@ double bppsa_bench_floor(const bppsa_bench_result *result, const bppsa_bench_row
   return fmax(row->flops / result->peak.flops, row->bytes / result->peak.bytes);
 }
 
+/* The up-levels and chunks that were asked for stay: an algorithm takes the number that is its own. */
 bppsa_recurrent_config bppsa_bench_config(const bppsa_recurrent_config *config, bppsa_bench_method method) {
+  const bool scan = method >= BPPSA_BENCH_SCANS;
   bppsa_recurrent_config c = *config;
-  c.method = methods[method];
-  c.method.scan.up_levels = method == BPPSA_BENCH_BLELLOCH ? config->method.scan.up_levels : -1;
-  c.method.scan.chunks = method == BPPSA_BENCH_CHUNKED ? config->method.scan.chunks : 0;
+  c.method.backward = scan ? BPPSA_BACKWARD_SCAN : BPPSA_BACKWARD_BP;
+  c.method.scan.algorithm = scan ? algorithm_of(method) : BPPSA_SCAN_LINEAR;
   return c;
 }
 

@@ -88,22 +88,25 @@ static json_t *growth_json(const series *s, const char *init, const char *phase,
   return bppsa_json_finish(object, ok);
 }
 
+static bool add_growth(const json_t *rows, int64_t batch, const char *init, const char *phase, const char *method,
+                       json_t *growth) {
+  series s;
+  collect(rows, batch, init, phase, method, &s);
+  return s.count < LEAST_POINTS || json_array_append_new(growth, growth_json(&s, init, phase, method)) == 0;
+}
+
+/* The methods of the program, and PyTorch's rows where bench/rivals added them. */
 json_t *bppsa_bench_growth(const json_t *rows, int64_t batch) {
-  static const char *const inits[] = {"default", "orthogonal"};
-  static const struct {
-    const char *phase, *method;
-  } kinds[] = {{"forward", "forward"},   {"forward", "pytorch"},  {"backward", "bp"},   {"backward", "linear"},
-               {"backward", "blelloch"}, {"backward", "chunked"}, {"backward", "auto"}, {"backward", "pytorch"}};
+  static const char *const inits[] = {"default", "orthogonal"}, rival[] = "pytorch";
   json_t *growth = json_array();
   bool ok = growth != NULL;
-  for (int i = 0; i < 2; ++i) {
-    for (size_t k = 0; ok && k < sizeof kinds / sizeof kinds[0]; ++k) {
-      series s;
-      collect(rows, batch, inits[i], kinds[k].phase, kinds[k].method, &s);
-      if (s.count >= LEAST_POINTS) {
-        ok = json_array_append_new(growth, growth_json(&s, inits[i], kinds[k].phase, kinds[k].method)) == 0;
-      }
+  for (int i = 0; ok && i < 2; ++i) {
+    ok = add_growth(rows, batch, inits[i], "forward", bppsa_bench_method_name(BPPSA_BENCH_FORWARD), growth);
+    ok = ok && add_growth(rows, batch, inits[i], "forward", rival, growth);
+    for (int m = BPPSA_BENCH_BP; ok && m < BPPSA_BENCH_METHODS; ++m) {
+      ok = add_growth(rows, batch, inits[i], "backward", bppsa_bench_method_name((bppsa_bench_method)m), growth);
     }
+    ok = ok && add_growth(rows, batch, inits[i], "backward", rival, growth);
   }
   return bppsa_json_finish(growth, ok);
 }

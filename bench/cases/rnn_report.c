@@ -232,7 +232,7 @@ static bppsa_status show_work(const bppsa_output *to, const bppsa_bench_result *
   int fastest = BPPSA_BENCH_BP;
   char noisy[80];
   BPPSA_TRY(bppsa_output_print(to, "  times the FLOPs of BP for the gradients between steps (with those of weights):"));
-  for (int m = BPPSA_BENCH_LINEAR; m < BPPSA_BENCH_AUTO; ++m) {
+  for (int m = BPPSA_BENCH_SCANS; m < BPPSA_BENCH_AUTO; ++m) {
     const bppsa_bench_row *row = &result->rows[m];
     if (is_timed(row)) {
       const bppsa_work_ratios ratios = bppsa_work_over(&row->work, &row->bp);
@@ -242,12 +242,13 @@ static bppsa_status show_work(const bppsa_output *to, const bppsa_bench_result *
       fastest = row->time.median_s < result->rows[fastest].time.median_s ? m : fastest;
     }
   }
-  if (noisy_names(result, BPPSA_BENCH_BP, BPPSA_BENCH_CHUNKED, noisy, sizeof noisy)[0] != '\0') {
+  if (noisy_names(result, BPPSA_BENCH_BP, BPPSA_BENCH_AUTO - 1, noisy, sizeof noisy)[0] != '\0') {
     return bppsa_output_print(to, "; no winner is named: noisy: %s\n", noisy);
   }
-  const bool is_scan = fastest == BPPSA_BENCH_BLELLOCH || fastest == BPPSA_BENCH_CHUNKED;
   return bppsa_output_print(to, "; here %s wins\n",
-                            is_scan ? bppsa_bench_method_name((bppsa_bench_method)fastest) : "the recurrence (bp, linear)");
+                            bppsa_bench_is_scan((bppsa_bench_method)fastest)
+                                ? bppsa_bench_method_name((bppsa_bench_method)fastest)
+                                : "the recurrence (bp, linear)");
 }
 
 static bppsa_status show_forward(const bppsa_output *to, const bppsa_bench_result *result) {

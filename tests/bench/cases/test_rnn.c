@@ -149,6 +149,28 @@ static void test_sweep(void **state) {
   assert_true(quick->seq_len_count < full->seq_len_count && quick->batch_count < full->batch_count);
 }
 
+/* The methods are those of the table of algorithms, each once, behind the forward pass and BP, and auto is the last. */
+static void test_methods(void **state) {
+  (void)state;
+  assert_string_equal(bppsa_bench_method_name(BPPSA_BENCH_FORWARD), "forward");
+  assert_string_equal(bppsa_bench_method_name(BPPSA_BENCH_BP), "bp");
+  assert_int_equal(BPPSA_BENCH_METHODS, 2 + BPPSA_SCAN_ALGORITHMS);
+  assert_int_equal(BPPSA_BENCH_SCAN(BPPSA_SCAN_AUTO), BPPSA_BENCH_METHODS - 1);
+  bppsa_recurrent_config asked = bppsa_recurrent_config_default();
+  asked.method.scan.up_levels = 3;
+  asked.method.scan.chunks = 5;
+  for (int a = 0; a < BPPSA_SCAN_ALGORITHMS; ++a) {
+    const bppsa_bench_method method = BPPSA_BENCH_SCAN((bppsa_scan_algorithm)a);
+    const bppsa_recurrent_config config = bppsa_bench_config(&asked, method);
+    assert_string_equal(bppsa_bench_method_name(method), bppsa_scan_algorithm_name((bppsa_scan_algorithm)a));
+    assert_true(config.method.backward == BPPSA_BACKWARD_SCAN && config.method.scan.algorithm == (bppsa_scan_algorithm)a);
+    assert_true(config.method.scan.up_levels == 3 && config.method.scan.chunks == 5);
+    assert_int_equal(bppsa_bench_is_scan(method), a == BPPSA_SCAN_BLELLOCH || a == BPPSA_SCAN_CHUNKED);
+  }
+  assert_int_equal(bppsa_bench_config(&asked, BPPSA_BENCH_FORWARD).method.backward, BPPSA_BACKWARD_BP);
+  assert_false(bppsa_bench_is_scan(BPPSA_BENCH_BP) || bppsa_bench_is_scan(BPPSA_BENCH_FORWARD));
+}
+
 /* With a time limit of one second, only the first point of a large sweep is measured, and the others are counted. */
 static void test_time_limit(void **state) {
   (void)state;
@@ -196,8 +218,8 @@ static void test_failed_rows(void **state) {
   for (int m = 0; m < BPPSA_BENCH_METHODS; ++m) {
     result.rows[m] = (bppsa_bench_row){.measured = true, .time = {1, 1, 1, 1, false}, .residual = 1, .flops = 1};
   }
-  result.rows[BPPSA_BENCH_CHUNKED].residual = BPPSA_RESIDUAL_BOUND;
-  result.rows[BPPSA_BENCH_CHUNKED].time = (bppsa_timing){0}; /* what is wrong is not timed */
+  result.rows[BPPSA_BENCH_SCAN(BPPSA_SCAN_CHUNKED)].residual = BPPSA_RESIDUAL_BOUND;
+  result.rows[BPPSA_BENCH_SCAN(BPPSA_SCAN_CHUNKED)].time = (bppsa_timing){0}; /* what is wrong is not timed */
   result.rows[BPPSA_BENCH_AUTO].residual = INFINITY;
   bppsa_bench_tally tally = {0};
   bppsa_bench_tally_add(&tally, &result);
@@ -206,8 +228,8 @@ static void test_failed_rows(void **state) {
   assert_int_equal(bppsa_bench_verdict(&tally, 0), BPPSA_ERR_NUMERIC); /* exit 1 */
   json_t *rows = json_array();
   assert_true(bppsa_bench_append(rows, &point, &result));
-  assert_true(json_is_true(json_object_get(json_array_get(rows, BPPSA_BENCH_BLELLOCH), "ok")));
-  const json_t *wrong = json_array_get(rows, BPPSA_BENCH_CHUNKED);
+  assert_true(json_is_true(json_object_get(json_array_get(rows, BPPSA_BENCH_SCAN(BPPSA_SCAN_BLELLOCH)), "ok")));
+  const json_t *wrong = json_array_get(rows, BPPSA_BENCH_SCAN(BPPSA_SCAN_CHUNKED));
   assert_true(json_is_false(json_object_get(wrong, "ok")));
   assert_true(get_real(wrong, "residual") == BPPSA_RESIDUAL_BOUND && get_integer(wrong, "repeats") == 0);
   assert_true(json_is_null(json_object_get(wrong, "median_s")) && json_is_null(json_object_get(wrong, "step_s")));
@@ -247,12 +269,12 @@ static void test_noisy_rows(void **state) {
     result.rows[m] = (bppsa_bench_row){
         .measured = true, .time = {2, 2, 3, 5, false}, .forward = {1, 1, 1, 5, false}, .residual = 1, .flops = 1};
   }
-  result.rows[BPPSA_BENCH_CHUNKED].time = (bppsa_timing){0.3, 0.2, 3, 5, false};
+  result.rows[BPPSA_BENCH_SCAN(BPPSA_SCAN_CHUNKED)].time = (bppsa_timing){0.3, 0.2, 3, 5, false};
   char *quiet = table_of(&point, &result);
   assert_non_null(strstr(quiet, "; here chunked wins\n"));
   assert_null(strchr(quiet, '~'));
   free(quiet);
-  result.rows[BPPSA_BENCH_CHUNKED].time.noisy = true;
+  result.rows[BPPSA_BENCH_SCAN(BPPSA_SCAN_CHUNKED)].time.noisy = true;
   char *noisy = table_of(&point, &result);
   assert_null(strstr(noisy, "wins"));
   assert_non_null(strstr(noisy, "; no winner is named: noisy: chunked\n"));
@@ -267,12 +289,13 @@ static void test_noisy_rows(void **state) {
   for (int64_t t = 0; t < 4; ++t) { /* the times of chunked do not grow with T, but for one that is noisy */
     bppsa_bench_point at = point;
     at.config.seq_len = INT64_C(100) << t;
-    result.rows[BPPSA_BENCH_CHUNKED].time.noisy = t == 3;
-    result.rows[BPPSA_BENCH_CHUNKED].time.median_s = t == 3 ? 90 : 0.3;
+    result.rows[BPPSA_BENCH_SCAN(BPPSA_SCAN_CHUNKED)].time.noisy = t == 3;
+    result.rows[BPPSA_BENCH_SCAN(BPPSA_SCAN_CHUNKED)].time.median_s = t == 3 ? 90 : 0.3;
     assert_true(bppsa_bench_append(rows, &at, &result));
   }
-  assert_true(json_is_false(json_object_get(json_array_get(rows, BPPSA_BENCH_CHUNKED), "noisy")));
-  assert_true(json_is_true(json_object_get(json_array_get(rows, 3 * BPPSA_BENCH_METHODS + BPPSA_BENCH_CHUNKED), "noisy")));
+  assert_true(json_is_false(json_object_get(json_array_get(rows, BPPSA_BENCH_SCAN(BPPSA_SCAN_CHUNKED)), "noisy")));
+  assert_true(json_is_true(
+      json_object_get(json_array_get(rows, 3 * BPPSA_BENCH_METHODS + BPPSA_BENCH_SCAN(BPPSA_SCAN_CHUNKED)), "noisy")));
   json_t *growth = bppsa_bench_growth(rows, point.config.batch);
   bool found = false;
   for (size_t i = 0; i < json_array_size(growth); ++i) {
@@ -432,10 +455,10 @@ static void test_growth(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_growth),        cmocka_unit_test(test_point),         cmocka_unit_test(test_counts),
-      cmocka_unit_test(test_data_file),     cmocka_unit_test(test_sweep),         cmocka_unit_test(test_table_and_file),
-      cmocka_unit_test(test_time_limit),    cmocka_unit_test(test_memory_limit),  cmocka_unit_test(test_failed_rows),
-      cmocka_unit_test(test_noisy_rows),    cmocka_unit_test(test_input),         cmocka_unit_test(test_crossover),
-      cmocka_unit_test(test_crossover_gru), cmocka_unit_test(test_wrong_requests)};
+      cmocka_unit_test(test_growth),         cmocka_unit_test(test_point),         cmocka_unit_test(test_counts),
+      cmocka_unit_test(test_data_file),      cmocka_unit_test(test_sweep),         cmocka_unit_test(test_methods),
+      cmocka_unit_test(test_table_and_file), cmocka_unit_test(test_time_limit),    cmocka_unit_test(test_memory_limit),
+      cmocka_unit_test(test_failed_rows),    cmocka_unit_test(test_noisy_rows),    cmocka_unit_test(test_input),
+      cmocka_unit_test(test_crossover),      cmocka_unit_test(test_crossover_gru), cmocka_unit_test(test_wrong_requests)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

@@ -24,7 +24,7 @@ static void names(void **state) {
       {BPPSA_BENCH_FORWARD, "forward", false, false},
       {BPPSA_BENCH_AUTO, "auto", true, false},
       {BPPSA_BENCH_GRAPHS + BPPSA_BENCH_FORWARD, "forward_graph", false, true},
-      {BPPSA_BENCH_GRAPHS + BPPSA_BENCH_CHUNKED, "chunked_graph", true, true},
+      {BPPSA_BENCH_GRAPHS + BPPSA_BENCH_SCAN(BPPSA_SCAN_CHUNKED), "chunked_graph", true, true},
       {BPPSA_BENCH_RIVALS, "cudnn_standard", false, false},
       {BPPSA_BENCH_RIVALS + 1, "cudnn_standard", true, false},
       {BPPSA_BENCH_RIVALS + 4 * BPPSA_CUDNN_PERSIST_STATIC_SMALL_H + 2, "cudnn_persist_static_small_h_graph", false, true},
@@ -245,8 +245,8 @@ static void predictions(void **state) {
     bppsa_bench_method method;
   } expected[] = {{"bp", BPPSA_BENCH_BP},
                   {"bp_graph", BPPSA_BENCH_BP},
-                  {"chunked", BPPSA_BENCH_CHUNKED},
-                  {"chunked_graph", BPPSA_BENCH_CHUNKED}};
+                  {"chunked", BPPSA_BENCH_SCAN(BPPSA_SCAN_CHUNKED)},
+                  {"chunked_graph", BPPSA_BENCH_SCAN(BPPSA_SCAN_CHUNKED)}};
   static const char shape[] = "bench rnn --device cuda --seq-len 40 --batch 3 --hidden 4 --layers 2 --repeats 1 --threads 1";
   json_t *document = run_json("%s --json", shape);
   const json_t *rows = json_object_get(document, "rows");
