@@ -19,14 +19,18 @@
 #include "scan/work.h"
 
 const char bppsa_bench_notes_cnn[] =
-    "f32. forward is the pass to the logits; the other rows are backward passes, weight gradients included, the input's not.\n"
-    "FLOP: of the gradients between layers alone, as `bppsa flops` counts them; path: of the longest chain of products. The\n"
-    "table's ratios are to the row bp, which multiplies pruned weights like all others (flops_of_unpruned_bp in the document;\n"
-    "flops_of_bp is to BP over the same patterns: linear has 1.00), of graphs' times to the graph of BP. Logits and gradients of "
-    "every row are first held against BP in float64 on the processor: a\n"
-    "residual of 30 or more marks the row and exits 1. All methods are held side by side and take turns. On a GPU BP is cuDNN's, "
-    "and second_stream has the weights' gradients\n"
-    "beside the others. auto is what --backward auto takes; takes names it in the document. " BPPSA_BENCH_QUEUED_NOTE
+    "In f32. The row forward is the pass from the images to the logits. All other rows are backward passes: they compute the\n"
+    "gradients of the weights, but not that of the images.\n"
+    "First every row computes its results once. They are held against BP in float64 on the processor: the logits and the\n"
+    "gradients. A row whose residual is 30 or more is wrong: it is marked and not timed, and the program exits 1. Then all\n"
+    "rows take turns.\n"
+    "  work  FLOP of the gradients between layers, counted as `bppsa flops` counts them\n"
+    "  time  the row's time over that of BP, or over that of BP's graph for a graph\n"
+    "  FLOP  the row's FLOP over those of BP over all weights, also those that are pruned: BP multiplies them like the others\n"
+    "  path  the FLOP of the longest chain of dependent products, likewise\n"
+    "In the document flops_of_unpruned_bp is the column FLOP; flops_of_bp compares with BP over the weights that are left,\n"
+    "which gives linear 1.00. takes names the method that a row runs: auto is what --backward auto takes.\n"
+    "On a GPU BP is cuDNN's, and bp_second_stream computes the gradients of weights beside the others.\n" BPPSA_BENCH_QUEUED_NOTE
     "bench/rivals/bench_cnn_pytorch.py times PyTorch in the same run.\n";
 
 typedef struct {

@@ -24,16 +24,14 @@ static const char model_text[] = "time(p) = c max(critical, total / p): total FL
                                  "FLOP of that method in that cell, measured on one thread";
 
 const char bppsa_bench_notes_crossover[] =
-    "A cell holds the backward time of bp over that of the faster of blelloch and chunked: above 1 the "
-    "scan wins. linear is the recurrence\n"
-    "itself and is no contender. Every cell is verified as bench rnn does it.\n"
-    "--workers P predicts the cells for P workers by\n"
+    "A cell holds the time of BP's backward pass over that of the fastest scan. Above 1 the scan wins. linear takes no part,\n"
+    "because it is the recurrence itself. Every cell is verified as in bench rnn.\n"
+    "--workers P also predicts every cell for P workers:\n"
     "  time(p) = c max(critical, total / p)\n"
-    "total: FLOP of the backward pass of the batch; critical: FLOP of the longest chain of dependent "
-    "products of one sample; c: seconds a\n"
-    "FLOP of that method in that cell, measured on one thread. At p = 1 it is the measurement. BP's "
-    "samples are spread over the workers as\n"
-    "well. Synchronisation and memory are not in the model: it is a bound, and it favours the scan.\n";
+    "total is the FLOP of the backward pass for the whole batch. critical is the FLOP of one sample's longest chain of\n"
+    "dependent products. c is seconds a FLOP, measured for that method in that cell on one thread, so that the prediction for\n"
+    "one worker is the measurement. BP's samples are spread over the workers as well. The model leaves out synchronisation and\n"
+    "memory: its times are bounds from below, and favour the scan.\n";
 
 enum { MOST_ROWS = 8, MOST_COLUMNS = 8 };
 

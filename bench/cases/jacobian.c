@@ -13,18 +13,15 @@
 #include "jacobian/network.h"
 
 const char bppsa_bench_notes_jacobian[] =
-    "Operators of VGG-11 on 3 x 32 x 32 in f32, one sample. values: on a planned pattern; csr: pattern and values.\n"
-    "Every Jacobian is first applied to the input, in float64, and held against the forward operator: f(x) = J x for all of "
-    "them. A largest\n"
-    "difference of 1e-5 or more, relative to the largest output, marks the row and exits 1. The two phases then take turns.\n"
-    "On a GPU all values must be those of the processor, bit for bit; a fill is then recorded and replayed, timed by marks "
-    "inside "
-    "the\n"
-    "recording. csr is the pattern on the host, what the kernels need of it sent to the GPU, and the values there, timed by the "
-    "host. The\n"
-    "share is that of the memory's write bandwidth, and values that fit into the GPU's cache may exceed it. --memory-limit "
-    "counts\n"
-    "the GPU's memory.\n"
+    "Operators of VGG-11 on 3 x 32 x 32 in f32, one sample. The phase values fills a pattern that was planned before; csr\n"
+    "makes the pattern too.\n"
+    "First every Jacobian J is multiplied by the input x in float64. All these operators f have f(x) = J x. A Jacobian whose\n"
+    "largest difference is 1e-5 of the largest output or more is wrong: it is marked and not timed, and the program exits 1.\n"
+    "Then the two phases take turns.\n"
+    "On a GPU the values must have the same bits as the processor's. A fill is recorded, and the replays of the recording are\n"
+    "timed by the GPU's clock. csr makes the pattern on the host, sends the GPU what its kernels need of it, and fills the\n"
+    "values there; the host's clock times it. share is that of the measured bandwidth of writing, which values that fit into\n"
+    "the GPU's cache may exceed. --memory-limit counts the GPU's memory.\n"
     "bench/rivals/jacobian_pytorch.py adds PyTorch's autograd, one column at a time, on the processor.\n";
 
 #define TOLERANCE 1e-5

@@ -13,10 +13,9 @@
 #include "core/residual.h"
 
 const char bppsa_bench_notes_mfcc[] =
-    "Features are checked first, against a plain version of the same definitions (a radix-2 transform, "
-    "dense filters, the C library's\n"
-    "logarithm): a largest difference of 1e-4 or more marks the row and exits 1. Then rounds of the "
-    "whole and of its Fourier transforms alone.\n"
+    "First the features are held against those of a plain program with the same definitions: a radix-2 transform, dense\n"
+    "filters, the C library's logarithm. A set with a difference of 1e-4 or more is wrong: it is marked and not timed, and the\n"
+    "program exits 1. Every pass then computes the features, and after that the Fourier transforms alone, which fft times.\n"
     "bench/rivals/mfcc_librosa.py adds librosa's rows.\n";
 
 enum { SAMPLES = BPPSA_FEATURES_SAMPLES, BANDS = BPPSA_MEL_BANDS };

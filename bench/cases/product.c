@@ -17,18 +17,21 @@ bppsa_product_rival_list bppsa_product_rivals = no_rivals;
 bppsa_product_rival_list bppsa_product_rivals_on_gpu[] = {bppsa_product_cusparse_rivals, bppsa_product_cublas_rivals, NULL};
 
 const char bppsa_bench_notes_product[] =
-    "C = A B in f32. Case A: conv3·conv4 of VGG-11 with 3 % of the weights. B: conv·relu·conv with 16 channels at 16 x 16. B64: "
-    "with 64.\n"
-    "D: fc1·relu·fc2 of LeNet-5, two full factors. D1024: 1024 x 1024 each.\n"
-    "--up-levels: the products of a pruned VGG-11's scan in their place, a[i:j] of its elements.\n"
-    "Every result is first checked against float64: a largest |c - ref| / (eps sum |a b|) of 30 or more marks the row and exits "
-    "1. All kinds are then held side by side and take turns.\n"
-    "floor: the larger of FLOP / measured peak and bytes / measured copy bandwidth. plan: planning time in numeric passes; of "
-    "other libraries\n"
-    "without taking over the factors, and 0 where every pass does all of it (full).\n" BPPSA_BENCH_QUEUED_NOTE
-    "On a GPU there are rows of cuSPARSE, where it is installed: SpGEMM as a whole (full), and what SpGEMMreuse computes once "
-    "the\n"
-    "structure is known (numeric). Where both factors are full, there are rows of cuBLAS.\n"
+    "C = A B in f32, for these pairs of factors:\n"
+    "  A      conv3 and conv4 of VGG-11 with 3 % of their weights\n"
+    "  B      conv, relu, conv with 16 channels at 16 x 16\n"
+    "  B64    the same with 64 channels at 8 x 8\n"
+    "  D      fc1, relu, fc2 of LeNet-5: two factors without gaps\n"
+    "  D1024  the same with 1024 x 1024 each\n"
+    "With --up-levels the pairs are those that a scan of a pruned VGG-11 multiplies; a[i:j] names the product by its elements.\n"
+    "First every kind computes C once. The result is held against float64. A kind with a |c - ref| / (eps sum |a b|) of 30 or\n"
+    "more is wrong: it is marked and not timed, and the program exits 1. Then all kinds take turns.\n"
+    "  floor  the share of the time that is the least possible: the larger of FLOP over the measured peak and bytes over the\n"
+    "         measured bandwidth of a copy\n"
+    "  plan   how many products take as long as planning one. Another library's plan does not include taking over the factors,\n"
+    "         and is 0 in rows of phase full, where every product plans anew\n" BPPSA_BENCH_QUEUED_NOTE
+    "On a GPU there are rows of cuSPARSE, where it is installed: SpGEMM with everything it does (full), and what SpGEMMreuse\n"
+    "computes once the structure of C is known (numeric). Where neither factor has a gap, there are rows of cuBLAS.\n"
     "The program bppsa-rivals, which is built on machines that have SuiteSparse:GraphBLAS, LIBXSMM or PETSc, adds their rows.\n";
 
 #define KEPT 0.03 /* of the weights of VGG-11's scan */

@@ -8,38 +8,31 @@
 #include "core/clock.h"
 #include "core/residual.h"
 
+#define NOTES(sweep)                                                                                                             \
+  sweep                                                                                                                          \
+      "First each method computes its gradients once. They are held against those of sequential BP in float64 on the same\n"     \
+      "weights and inputs. The residual is the largest |g - ref| / (|ref| eps sqrt(T)) over the parameters; where |ref| is\n"    \
+      "too small for that, the smallest normal number takes the place of |ref| eps. A method whose residual is 30 or more\n"     \
+      "is wrong: its row says so, it is not timed, and the program exits 1.\n"                                                   \
+      "Then every method makes a pass that does not count, and after that the methods take turns in rounds: one forward\n"       \
+      "and one backward pass at a time.\n"                                                                                       \
+      "  forward   Layers without head and loss: 2 T B G H (I + H) FLOP a layer. G counts gates: 1 in an RNN, 3 in a GRU.\n"     \
+      "  backward  With the gradients of weights, without that of the input: the FLOP of the plan's products for the whole\n"    \
+      "            batch, 2 T B G H (I + H) for the weights, and 2 T B G H H for the gradient of a layer below.\n"               \
+      "  bytes     The least that has to move: x and h forward; backward what the plan's products read and write, and x, h\n"    \
+      "            and g once for the gradients of weights.\n"                                                                   \
+      "  redone    Products of a scan that lost their digits by cancellation, so that their steps were run one by one.\n"        \
+      "linear and bp do the same: both run the recurrence by the cell's own backward pass.\n" BPPSA_BENCH_QUEUED_NOTE            \
+      "Rows named _graph are recordings. Rows named cudnn_ are cuDNN's algorithms; one that refuses the network's shape has a\n" \
+      "row with the reason that cuDNN gives. cudnn_standard_tf32 computes in TF32, and its residuals are in units of TF32.\n"    \
+      "floor is the least time of a pass: the larger of its FLOP over measured FLOP/s and its bytes over the measured\n"         \
+      "bandwidth of a copy. predicted is the time that the cost model expects of a backward pass; auto chooses by it.\n"         \
+      "A sweep does not record a pass of cuDNN that takes more than 16384 launches. A single shape is always recorded.\n"
 #define SWEEP_LENGTHS                                                                                                            \
   "Without --seq-len, --batch, --hidden and --input: T = 10 .. 30000 at B = 16 and B = 2 .. 256 at T = 1000, H = 20.\n"
 #define SWEEP_SETS                                                                                                               \
-  "Without --seq-len, --batch, --hidden and --input: the shapes of IRMAS's sets S (T 259, I 38), M (517, 24) and L (1034, 12), " \
-  "noise of "                                                                                                                    \
-  "variance 1,\nat B = 16, 32 and 64, H = 20.\n"
-#define NOTES(sweep)                                                                                                             \
-  sweep                                                                                                                          \
-                                                                                                                                 \
-      "Every method's gradients are checked first, against sequential BP in float64 on the same weights and inputs: the "        \
-      "residual "                                                                                                                \
-      "is the\n"                                                                                                                 \
-      "largest of |g - ref| / (|ref| eps sqrt(T)) over the parameters (below the normal numbers: absolute). 30 or more marks "   \
-      "the "                                                                                                                     \
-      "row and exits 1.\n"                                                                                                       \
-      "Then a warm-up, and rounds in which each method makes one forward and one backward pass, one method after the other.\n"   \
-      "  forward   without head and loss         2 T B G H (I + H) FLOP a layer (G gates: 1, GRU 3)\n"                           \
-      "  backward  with the weights' gradients,  the plan's products over the batch + 2 T B G H (I + H), + 2 T B G H H to a "    \
-      "layer "                                                                                                                   \
-      "below\n"                                                                                                                  \
-      "            without the input's\n"                                                                                        \
-      "  bytes     the least that has to move: x and h; the plan's operands and results; x, h and g for the weights' "           \
-      "gradients\n"                                                                                                              \
-      "linear is the recurrence itself, run by the cell's own backward sweep: it is bp under another "                           \
-      "name.\n" BPPSA_BENCH_QUEUED_NOTE                                                                                          \
-      "Every method is measured both ways there (_graph), and so are cuDNN's algorithms (cudnn_), of which those that refuse "   \
-      "the shape are\n"                                                                                                          \
-      "listed with its words. cudnn_standard_tf32's residuals are in units of TF32. floor is the larger of FLOP over measured "  \
-      "multiply-adds\n"                                                                                                          \
-      "and bytes over a measured copy. predicted is what the cost model expects of a backward pass, by which auto chooses.\n"    \
-      "A sweep records no pass of cuDNN's of more than 16384 launches; one shape's are recorded whatever their number.\n"        \
-      "redone: held products of a pass that cancellation made useless; their steps were run one by one.\n"
+  "Without --seq-len, --batch, --hidden and --input: the shapes of the data sets S (T 259, I 38), M (T 517, I 24) and L\n"       \
+  "(T 1034, I 12) that IRMAS gives, filled with noise of variance 1, at B = 16, 32 and 64, H = 20.\n"
 #define CELL(id, words, functions, rate, sweep) const char bppsa_bench_notes_##id[] = NOTES(SWEEP_##sweep);
 #include "models/cells.inc"
 

@@ -16,11 +16,11 @@
 #include "scan/work.h"
 
 const char bppsa_bench_notes_scan[] =
-    "The chain of LeNet-5's ten operators on 3 x 32 x 32 in f32 with random values: convolutions and "
-    "linear operators shared by the\n"
-    "samples, ReLUs and pools per sample. Every result is first held against the recurrence in float64: "
-    "a residual of 30 or more\n"
-    "marks the row and exits 1. All methods are held side by side and take turns. " BPPSA_BENCH_QUEUED_NOTE;
+    "The chain of LeNet-5's ten operators on 3 x 32 x 32 in f32, with random values. All samples share the Jacobians of\n"
+    "convolutions and linear operators; those of ReLUs and pools differ from sample to sample.\n"
+    "First every method computes its gradients once. They are held against the recurrence in float64. A method whose residual\n"
+    "is 30 or more is wrong: it is marked and not timed, and the program exits 1. Then all methods take "
+    "turns.\n" BPPSA_BENCH_QUEUED_NOTE;
 
 static const bppsa_scan_method methods[] = {{BPPSA_SCAN_LINEAR, 0, 0},    {BPPSA_SCAN_BLELLOCH, 1, 0},
                                             {BPPSA_SCAN_BLELLOCH, 2, 0},  {BPPSA_SCAN_BLELLOCH, 3, 0},

@@ -18,9 +18,10 @@
 #include "train/optimizer.h"
 
 const char bppsa_bench_notes_threads[] =
-    "A step is forward pass, loss, sequential back-propagation and Adam's update of an RNN in f32; a pass is 20 of them.\n"
-    "First both numbers of threads make three steps: results that differ in a bit exit 1. Then all rows take turns. The\n"
-    "neighbours are threads of this program that do nothing but count; they sleep while the rows without them run.\n"
+    "A step is the forward pass, the loss, sequential back-propagation and Adam's update of an RNN in f32. A pass is 20 steps.\n"
+    "First one network makes three steps on one thread, and an equal network makes them on several. If a single bit of the\n"
+    "weights, the gradients or the loss differs, nothing is timed and the program exits 1. Then all rows take turns.\n"
+    "The neighbours are threads of this program that do nothing but count. They sleep while the rows without them run.\n"
     "x one: the median over that of one thread with as many neighbours.\n";
 
 enum { STEPS = 20, VERIFIED = 3, CELLS = 4 };
@@ -299,7 +300,7 @@ static bppsa_status print_head(const bppsa_bench *bench) {
   return bppsa_output_print(
       &bench->request->to,
       "one training step of rnn: T %" PRId64 ", B %" PRId64 ", H %" PRId64 ", bp, f32, on %s, %d processors\n"
-      "milliseconds; the results of both numbers of threads have the same bits\n\n",
+      "milliseconds; rows are WRONG where the results of both numbers of threads differ in a bit\n\n",
       s->config.seq_len, s->config.batch, s->config.hidden, bppsa_device_get_hardware(bench->device), (int)bppsa_pool_cpus());
 }
 

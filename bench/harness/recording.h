@@ -8,10 +8,11 @@
 #include "core/rounds.h"
 #include "core/timeline.h"
 
-/* A sentence for the notes of benchmarks that time both. */
+/* Sentences for the notes of benchmarks that time both. */
 #define BPPSA_BENCH_QUEUED_NOTE                                                                                                  \
-  "On a GPU times are between marks in its queue: around a pass that is queued anew, the waits for its launches included, and\n" \
-  "inside a recording (graph), which has none.\n"
+  "On a GPU every pass is timed in two ways. A queued pass is launched anew, and its time includes the waits for its "           \
+  "launches.\n"                                                                                                                  \
+  "A recording, called graph, holds all launches of a pass and runs without such waits. The GPU's own clock times both.\n"
 
 typedef struct {
   const bppsa_device *device;
