@@ -86,6 +86,11 @@ bppsa_gradient_method bppsa_split_time_method(const bppsa_model *model) {
   return ((const split_network *)model)->config.method;
 }
 
+bppsa_status bppsa_split_time_init(bppsa_model *model, bppsa_init init, uint64_t seed) {
+  BPPSA_REQUIRE(model != NULL);
+  return bppsa_recurrent_init(((const split_network *)model)->groups[0].model, init, seed);
+}
+
 /* ---- what a rank holds ---- */
 
 static bppsa_status allocate(char **array, const split_network *s, int64_t steps, int64_t rows, int64_t width) {

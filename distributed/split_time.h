@@ -49,6 +49,9 @@ typedef struct {
 bppsa_status bppsa_split_time_create(const bppsa_split_time *split, const bppsa_recurrent_config *config, const bppsa_cell *cell,
                                      const bppsa_device *device, bppsa_model **model);
 
+/* Initialises the parameters as bppsa_recurrent_init does, alike on all ranks. ERR_MEMORY. */
+bppsa_status bppsa_split_time_init(bppsa_model *model, bppsa_init init, uint64_t seed);
+
 /* The method by which its ranks compute gradients, with AUTO resolved. */
 bppsa_gradient_method bppsa_split_time_method(const bppsa_model *model);
 

@@ -105,14 +105,6 @@ static void traffic(void **state) {
 /* Batches smaller than the planned one, with fewer samples than groups, against a network of the whole sequence. */
 enum { SMALL_T = 7, SMALL_B = 4, SMALL_CLASSES = 10 };
 
-static void set_small(const bppsa_model *m) {
-  for (int64_t i = 0; i < m->parameter_count; ++i) {
-    for (int64_t k = 0; k < bppsa_view_count(&m->parameters[i].value); ++k) {
-      bppsa_view_set(&m->parameters[i].value, k, 0.1 * (double)((k + i) % 5) - 0.2);
-    }
-  }
-}
-
 /* Steps first + 1 .. first + steps of a batch of b samples, forward and backward. */
 static bppsa_status pass_small(bppsa_model *m, int64_t first, int64_t steps, int64_t b) {
   static const double numbers[SMALL_T * SMALL_B * SMALL_CLASSES] = {0.5, -0.25, 1, 0, 2, 3, 1, -1, 0, 1, 0.25, 2, 1};
@@ -142,8 +134,8 @@ static bppsa_status smaller_batch(bppsa_comm *comm, void *context) {
   BPPSA_TRY(bppsa_recurrent_create(&c, &bppsa_rnn_cell, device, &whole));
   c.method = *method;
   BPPSA_TRY(bppsa_split_time_create(&split, &c, &bppsa_rnn_cell, device, &m));
-  set_small(m);
-  set_small(whole);
+  BPPSA_TRY(bppsa_split_time_init(m, BPPSA_INIT_ORTHOGONAL, 7));
+  BPPSA_TRY(bppsa_recurrent_init(whole, BPPSA_INIT_ORTHOGONAL, 7));
   static const int64_t batches[] = {4, 1, 2, 3, 4};
   for (int i = 0; i < 5; ++i) {
     BPPSA_TRY(pass_small(m, first, steps, batches[i]));
