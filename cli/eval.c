@@ -18,7 +18,7 @@
         only{.option = BPPSA_OPTION_TRAIN_LOSS}, {.option = BPPSA_OPTION_IGNORE_LABEL}, {.option = BPPSA_OPTION_DATA},           \
         {.option = BPPSA_OPTION_SET}, {.option = BPPSA_OPTION_PADDING}, {.option = BPPSA_OPTION_SAMPLES},                        \
         {.option = BPPSA_OPTION_SEQ_LEN}, {.option = BPPSA_OPTION_INPUT_SIZE}, {.option = BPPSA_OPTION_BATCH},                   \
-        {.option = BPPSA_OPTION_VALIDATION}, {.option = BPPSA_OPTION_SEED, .help = "of the data"},                               \
+        {.option = BPPSA_OPTION_VALIDATION}, {.option = BPPSA_OPTION_SEED, .help = "of the data"}, BPPSA_FORWARD_USES,           \
         {.option = BPPSA_OPTION_DEVICE}, {.option = BPPSA_OPTION_DTYPE, .fallback = ""}, {.option = BPPSA_OPTION_THREADS},       \
         BPPSA_RANKS_USES, {.option = BPPSA_OPTION_WEIGHTS, .required = true}, {.option = BPPSA_OPTION_PREFIX},                   \
         {.option = BPPSA_OPTION_OUT, .metavar = "P.npz", .help = OUT_HELP}, {.option = BPPSA_OPTION_STATES},                     \
@@ -99,6 +99,9 @@ static json_t *evaluation_json(const bppsa_evaluation *result) {
   bool ok = object != NULL && bppsa_json_put_real(object, "loss", result->loss);
   ok = ok && bppsa_json_put_real(object, "accuracy", result->accuracy);
   ok = ok && bppsa_json_put_integer(object, "samples", result->samples);
+  if (result->forward.passes > 0) {
+    ok = ok && bppsa_json_put(object, "forward", bppsa_forward_stats_json(&result->forward));
+  }
   return bppsa_json_finish(object, ok);
 }
 
@@ -107,6 +110,11 @@ static bppsa_status print_result(bppsa_cli *cli, const evaluation *e, const bpps
                                e->split.validation > 0 ? ", held out" : "", result->loss));
   if (!e->objective.mse) {
     BPPSA_TRY(bppsa_output_print(&cli->to, "accuracy  %.4f\n", result->accuracy));
+  }
+  if (result->forward.passes > 0) {
+    char words[BPPSA_FORWARD_TEXT];
+    BPPSA_TRY(bppsa_output_print(&cli->to, "forward   in parallel: %s\n",
+                                 bppsa_forward_stats_text(&result->forward, words, sizeof words)));
   }
   const bppsa_option_value *out = bppsa_cli_value(cli, BPPSA_OPTION_OUT);
   return out->given ? bppsa_output_print(&cli->to, "outputs   written to %s\n", out->text) : BPPSA_OK;

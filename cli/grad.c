@@ -8,14 +8,14 @@
 #define USES(only)                                                                                                               \
   {                                                                                                                              \
     {.option = BPPSA_OPTION_LAYERS, .fallback = ""}, {.option = BPPSA_OPTION_HIDDEN, .fallback = ""},                            \
-        only{.option = BPPSA_OPTION_TRAIN_LOSS}, {.option = BPPSA_OPTION_IGNORE_LABEL}, {.option = BPPSA_OPTION_BACKWARD},       \
-        {.option = BPPSA_OPTION_ALGORITHM}, {.option = BPPSA_OPTION_UP_LEVELS}, {.option = BPPSA_OPTION_CHUNKS},                 \
-        {.option = BPPSA_OPTION_PLAN}, {.option = BPPSA_OPTION_DEVICE}, {.option = BPPSA_OPTION_DTYPE, .fallback = ""},          \
-        {.option = BPPSA_OPTION_THREADS}, BPPSA_RANKS_USES, {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP},    \
-        {.option = BPPSA_OPTION_WEIGHTS, .required = true}, {.option = BPPSA_OPTION_PREFIX},                                     \
-        {.option = BPPSA_OPTION_INPUT, .required = true}, {.option = BPPSA_OPTION_LABELS, .required = true},                     \
-        {.option = BPPSA_OPTION_H0}, {.option = BPPSA_OPTION_OUT, .required = true}, {.option = BPPSA_OPTION_JSON},              \
-        {.option = BPPSA_OPTION_HELP}, {                                                                                         \
+        only{.option = BPPSA_OPTION_TRAIN_LOSS}, {.option = BPPSA_OPTION_IGNORE_LABEL}, BPPSA_FORWARD_USES,                      \
+        {.option = BPPSA_OPTION_BACKWARD}, {.option = BPPSA_OPTION_ALGORITHM}, {.option = BPPSA_OPTION_UP_LEVELS},               \
+        {.option = BPPSA_OPTION_CHUNKS}, {.option = BPPSA_OPTION_PLAN}, {.option = BPPSA_OPTION_DEVICE},                         \
+        {.option = BPPSA_OPTION_DTYPE, .fallback = ""}, {.option = BPPSA_OPTION_THREADS}, BPPSA_RANKS_USES,                      \
+        {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = BPPSA_REFUSE_HELP}, {.option = BPPSA_OPTION_WEIGHTS, .required = true},    \
+        {.option = BPPSA_OPTION_PREFIX}, {.option = BPPSA_OPTION_INPUT, .required = true},                                       \
+        {.option = BPPSA_OPTION_LABELS, .required = true}, {.option = BPPSA_OPTION_H0},                                          \
+        {.option = BPPSA_OPTION_OUT, .required = true}, {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {          \
       .option = BPPSA_OPTION_COUNT                                                                                               \
     }                                                                                                                            \
   }

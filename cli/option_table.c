@@ -53,6 +53,10 @@ static const char *algorithm(int32_t index) {
   return index < (int32_t)BPPSA_SCAN_ALGORITHMS ? bppsa_scan_algorithm_name((bppsa_scan_algorithm)index) : NULL;
 }
 
+static const char *forward(int32_t index) {
+  return index <= (int32_t)BPPSA_FORWARD_AUTO ? bppsa_forward_name((bppsa_forward_kind)index) : NULL;
+}
+
 /* ---- the table ---- */
 
 #define MILLION_EXPECTED "a whole number from 1 to 1000000"
@@ -118,6 +122,18 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
     [BPPSA_OPTION_CHUNKS] = {"--chunks", BPPSA_INTEGER, BPPSA_GROUP_GRADIENTS, "P", NULL,
                              "number of chunks of time; implies chunked", COUNT_EXPECTED, SPAN(1, INT64_MAX),
                              .otherwise = "from T"},
+    [BPPSA_OPTION_FORWARD] = {"--forward", BPPSA_CHOICE, BPPSA_GROUP_GRADIENTS, NULL, "sequential",
+                              "states step by step, or in chunks of time at once, verified; auto: the faster by the cost model",
+                              .listed = forward},
+    [BPPSA_OPTION_FORWARD_CHUNKS] = {"--forward-chunks", BPPSA_INTEGER, BPPSA_GROUP_GRADIENTS, "C", NULL,
+                                     "chunks of a speculative forward pass, which it implies", COUNT_EXPECTED, SPAN(1, INT64_MAX),
+                                     .otherwise = "from T and B"},
+    [BPPSA_OPTION_WARM_UP] = {"--warm-up", BPPSA_INTEGER, BPPSA_GROUP_GRADIENTS, "W", NULL,
+                              "steps that each of these chunks begins early", "a whole number, 0 or more", SPAN(0, INT64_MAX),
+                              .otherwise = "from T and the type"},
+    [BPPSA_OPTION_TOLERANCE] = {"--tolerance", BPPSA_REAL, BPPSA_GROUP_GRADIENTS, "TAU", NULL,
+                                "largest difference accepted where chunks meet; 0: the bits of the sequential pass",
+                                "a number, 0 or more", .low = 0, .high = DBL_MAX, .otherwise = "1e-6; f64 2e-14"},
     [BPPSA_OPTION_PLAN] = {"--plan", BPPSA_CHOICE, BPPSA_GROUP_GRADIENTS, NULL, "estimate",
                            "how auto chooses: by the cost model, or by timing on this machine (kept in a cache)",
                            .choices = plans},

@@ -38,6 +38,10 @@ typedef enum {
   BPPSA_OPTION_ALGORITHM,
   BPPSA_OPTION_UP_LEVELS,
   BPPSA_OPTION_CHUNKS,
+  BPPSA_OPTION_FORWARD,
+  BPPSA_OPTION_FORWARD_CHUNKS,
+  BPPSA_OPTION_WARM_UP,
+  BPPSA_OPTION_TOLERANCE,
   BPPSA_OPTION_PLAN,
   BPPSA_OPTION_WEIGHT_GRADIENTS,
   BPPSA_OPTION_INPUT_GRAD,
@@ -235,5 +239,11 @@ bppsa_status bppsa_option_parse(bppsa_option option, const char *text, bppsa_opt
  * required option that is missing. `command` names the command in messages. */
 bppsa_status bppsa_options_parse(const char *command, const bppsa_option_use *uses, int argc, char **argv,
                                  bppsa_option_value *values);
+
+/* The options of forward passes in parallel, for lists of options. */
+#define BPPSA_FORWARD_USES                                                                                                       \
+  {.option = BPPSA_OPTION_FORWARD}, {.option = BPPSA_OPTION_FORWARD_CHUNKS}, {.option = BPPSA_OPTION_WARM_UP}, {                 \
+    .option = BPPSA_OPTION_TOLERANCE                                                                                             \
+  }
 
 #endif

@@ -8,7 +8,7 @@
 #define USES(only)                                                                                                               \
   {                                                                                                                              \
     {.option = BPPSA_OPTION_LAYERS}, {.option = BPPSA_OPTION_HIDDEN}, only{.option = BPPSA_OPTION_LOSS},                         \
-        {.option = BPPSA_OPTION_SEQ_LEN, .fallback = "1000"}, {.option = BPPSA_OPTION_BATCH},                                    \
+        {.option = BPPSA_OPTION_SEQ_LEN, .fallback = "1000"}, {.option = BPPSA_OPTION_BATCH}, BPPSA_FORWARD_USES,                \
         {.option = BPPSA_OPTION_ALGORITHM}, {.option = BPPSA_OPTION_UP_LEVELS}, {.option = BPPSA_OPTION_CHUNKS},                 \
         {.option = BPPSA_OPTION_INPUT_GRAD}, {.option = BPPSA_OPTION_DTYPE},                                                     \
         {.option = BPPSA_OPTION_DEVICE, .help = "what auto chooses for; it need not be there"}, {.option = BPPSA_OPTION_SVG},    \

@@ -22,9 +22,9 @@
         {.option = BPPSA_OPTION_SET}, {.option = BPPSA_OPTION_PADDING}, {.option = BPPSA_OPTION_SAMPLES},                        \
         {.option = BPPSA_OPTION_SEQ_LEN}, {.option = BPPSA_OPTION_INPUT_SIZE}, {.option = BPPSA_OPTION_BATCH},                   \
         {.option = BPPSA_OPTION_VALIDATION}, {.option = BPPSA_OPTION_ORDER}, {.option = BPPSA_OPTION_NO_SHUFFLE},                \
-        {.option = BPPSA_OPTION_BACKWARD}, {.option = BPPSA_OPTION_ALGORITHM}, {.option = BPPSA_OPTION_UP_LEVELS},               \
-        {.option = BPPSA_OPTION_CHUNKS}, {.option = BPPSA_OPTION_PLAN}, {.option = BPPSA_OPTION_EPOCHS},                         \
-        {.option = BPPSA_OPTION_TRAIN_ITERATIONS}, {.option = BPPSA_OPTION_OPTIMIZER},                                           \
+        BPPSA_FORWARD_USES, {.option = BPPSA_OPTION_BACKWARD}, {.option = BPPSA_OPTION_ALGORITHM},                               \
+        {.option = BPPSA_OPTION_UP_LEVELS}, {.option = BPPSA_OPTION_CHUNKS}, {.option = BPPSA_OPTION_PLAN},                      \
+        {.option = BPPSA_OPTION_EPOCHS}, {.option = BPPSA_OPTION_TRAIN_ITERATIONS}, {.option = BPPSA_OPTION_OPTIMIZER},          \
         {.option = BPPSA_OPTION_LR, .fallback = (rate)}, {.option = BPPSA_OPTION_MOMENTUM},                                      \
         {.option = BPPSA_OPTION_WEIGHT_DECAY}, {.option = BPPSA_OPTION_LR_SCHEDULE}, {.option = BPPSA_OPTION_LR_STEP_SIZE},      \
         {.option = BPPSA_OPTION_LR_GAMMA}, {.option = BPPSA_OPTION_LR_PERIOD}, {.option = BPPSA_OPTION_LR_MIN},                  \

@@ -109,6 +109,7 @@ static bppsa_status forward_backward(bppsa_gradients *g) {
     BPPSA_TRY(bppsa_buffer_move(g->device, &g->h0));
   }
   BPPSA_TRY(g->model->ops->forward(g->model, &g->x.view, h0, &logits));
+  BPPSA_TRY(bppsa_forward_stats_collect(g->model, &g->forward));
   BPPSA_TRY(bppsa_buffer_create(g->device, logits.dtype, logits.ndim, logits.shape, &g->seed));
   BPPSA_TRY(compute_loss(g, &logits, &result));
   g->loss = result.loss;
@@ -207,6 +208,9 @@ json_t *bppsa_gradients_json(const bppsa_gradients *g) {
   ok = bppsa_json_put(object, "tensors", bppsa_json_finish(tensors, ok));
   ok = ok && bppsa_json_put_real(object, "loss", g->loss);
   ok = ok && bppsa_chosen_method_json(object, &method, g->chosen);
+  if (g->forward.passes > 0) {
+    ok = ok && bppsa_json_put(object, "forward", bppsa_forward_stats_json(&g->forward));
+  }
   ok = ok && bppsa_network_json(&g->network, c, object);
   ok = ok && bppsa_json_put_text(object, "model", g->network.kind->name);
   ok = ok && bppsa_objective_json(object, &g->objective, c->loss_all);
@@ -220,6 +224,10 @@ void bppsa_gradients_text(const bppsa_gradients *g, bppsa_text *text) {
   char words[BPPSA_CHOSEN_TEXT], shape[BPPSA_SHAPE_TEXT], network[BPPSA_NETWORK_TEXT];
   bppsa_text_add(text, "%s, %s, %s\n\n", bppsa_network_describe(&g->network, c, network, sizeof network),
                  bppsa_dtype_name(c->dtype), bppsa_chosen_method_text(g->chosen, &method, words, sizeof words));
+  if (g->forward.passes > 0) {
+    char forward[BPPSA_FORWARD_TEXT];
+    bppsa_text_add(text, "forward pass in parallel: %s\n\n", bppsa_forward_stats_text(&g->forward, forward, sizeof forward));
+  }
   bppsa_text_add(text, "%-22s %-20s %s\n", "gradient of", "shape", "norm");
   for (int64_t i = 0; i + 1 < g->count; ++i) { /* the loss comes last */
     const bppsa_view *view = &g->tensors[i].view;

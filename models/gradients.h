@@ -19,8 +19,9 @@ typedef struct {
   bppsa_model *model; /* with its weights, created once the batch is loaded */
   /* [T,B,I] or [B,C,H,W]; int64 [B] or [T,B], or real targets like the logits (both on the host); [L,B,H] or empty */
   bppsa_buffer x, labels, h0;
-  bppsa_buffer seed;    /* like the logits */
-  bppsa_buffer dx, dh0; /* gradients of x and h0, on the host */
+  bppsa_buffer seed;           /* like the logits */
+  bppsa_buffer dx, dh0;        /* gradients of x and h0, on the host */
+  bppsa_forward_stats forward; /* of the pass, where states are computed in parallel; otherwise passes is 0 */
   double loss;
   float loss_f32;
   int64_t count;             /* tensors of the result */

@@ -7,9 +7,14 @@
 #include "scan/plan_json.h"
 #include "scan/work.h"
 
+/* Of the GPU that a plan without one is made for: an H100's or an H200's. */
+enum { PLANNED_MULTIPROCESSORS = 132 };
+
 bppsa_status bppsa_layer_plans_make(const bppsa_network_kind *kind, const bppsa_recurrent_config *config,
                                     bppsa_device_kind device, bppsa_layer_plans *plans) {
-  bppsa_layer_plans made = {kind, *config, bppsa_calloc(config->layers, sizeof *made.plans)};
+  bppsa_layer_plans made = {.kind = kind, .config = *config, .plans = bppsa_calloc(config->layers, sizeof *made.plans)};
+  const bppsa_forward_shape shape =
+      bppsa_recurrent_forward_shape(config, kind->cell->gates, device, device == BPPSA_CPU ? 0 : PLANNED_MULTIPROCESSORS);
   bppsa_recurrent_config chosen = *config;
   bppsa_status status = made.plans == NULL ? BPPSA_ERR_MEMORY : bppsa_network_choose(kind, config, device, &chosen);
   for (int64_t layer = 0; status == BPPSA_OK && layer < config->layers; ++layer) {
@@ -17,6 +22,7 @@ bppsa_status bppsa_layer_plans_make(const bppsa_network_kind *kind, const bppsa_
     scan.device = device;
     status = bppsa_scan_plan_create(&scan, &made.plans[layer]);
   }
+  status = status == BPPSA_OK ? bppsa_forward_plan_make(&config->forward, &shape, &made.forward) : status;
   if (status != BPPSA_OK) {
     bppsa_layer_plans_free(&made);
     return status;
@@ -93,10 +99,32 @@ json_t *bppsa_layer_plans_json(const bppsa_layer_plans *plans) {
   ok = ok && bppsa_json_put(object, "totals", bppsa_plan_totals_json(totals));
   ok = ok && bppsa_work_json(object, "bp", &ratios);
   ok = ok && bppsa_json_put(object, "layer_plans", layers_json(plans->kind, config, plans->plans));
+  if (config->forward.kind != BPPSA_FORWARD_SEQUENTIAL) {
+    ok = ok && bppsa_json_put(object, "forward", bppsa_forward_plan_json(&plans->forward));
+  }
   return bppsa_json_finish(object, ok);
 }
 
 /* ---- for people ---- */
+
+/* The forward pass of every layer. */
+static void add_forward(const bppsa_layer_plans *plans, bppsa_text *text) {
+  const bppsa_forward_plan *p = &plans->forward;
+  const int64_t steps = plans->config.seq_len, longest = (steps + p->chunks - 1) / p->chunks;
+  char words[BPPSA_FORWARD_TEXT];
+  bppsa_text_add(text, "Forward: %s\n", bppsa_forward_plan_text(p, words, sizeof words));
+  if (p->speculative) {
+    bppsa_text_add(text,
+                   "\n  chunks             %" PRId64 " of up to %" PRId64 " steps\n"
+                   "  path               %" PRId64 " steps where nothing is mended, of %" PRId64 "\n"
+                   "  work               %.2f of the sequential pass\n"
+                   "  residual           at most %.3g\n",
+                   p->chunks, longest, longest + p->warm_up + 1, steps,
+                   1 + (double)(p->warm_up + 1) * (double)(p->chunks - 1) / (double)steps,
+                   p->accept > p->stop ? p->accept : p->stop);
+  }
+  bppsa_text_add(text, "\n");
+}
 
 /* Adds a line for every level record; all products of one record have the same shape and cost. */
 static void add_records(const bppsa_scan_plan *plan, bppsa_text *text) {
@@ -162,6 +190,9 @@ void bppsa_layer_plans_text(const bppsa_layer_plans *plans, bppsa_text *text) {
   bppsa_text_add(text, "%s: T %" PRId64 ", B %" PRId64 ", H %" PRId64 ", layers %" PRId64 ", loss %s, %s\n\n", plans->kind->name,
                  config->seq_len, config->batch, config->hidden, config->layers, bppsa_loss_name(config->loss_all),
                  bppsa_dtype_name(config->dtype));
+  if (config->forward.kind != BPPSA_FORWARD_SEQUENTIAL) {
+    add_forward(plans, text);
+  }
   for (int64_t layer = config->layers - 1; layer >= 0; --layer) {
     add_layer(config, plans->plans[layer], layer, text);
   }

@@ -8,6 +8,7 @@
 typedef struct {
   const bppsa_network_kind *kind;
   bppsa_recurrent_config config; /* as asked for */
+  bppsa_forward_plan forward;    /* shown unless the config's forward pass is sequential */
   bppsa_scan_plan **plans;       /* size config.layers */
 } bppsa_layer_plans;
 

@@ -31,6 +31,7 @@ void bppsa_network_close(bppsa_network *network); /* a zeroed one is legal */
 typedef struct {
   int64_t seq_len, hidden, layers; /* T, H, L */
   bppsa_nonlinearity nonlinearity;
+  bppsa_forward_method forward; /* how its states are computed */
 } bppsa_network_steps;
 
 typedef struct {

@@ -15,7 +15,7 @@ static bppsa_network_config config_of(const bppsa_recurrent_config *c) {
                                 .method = c->method,
                                 .input_gradients = c->input_gradients,
                                 .memory_limit = c->memory_limit,
-                                .steps = {c->seq_len, c->hidden, c->layers, c->nonlinearity}};
+                                .steps = {c->seq_len, c->hidden, c->layers, c->nonlinearity, c->forward}};
 }
 
 static bppsa_network_config default_config(const bppsa_network *network) {
@@ -36,6 +36,7 @@ bppsa_recurrent_config bppsa_network_recurrent_config(const bppsa_network_config
   made.dtype = config->dtype;
   made.nonlinearity = config->steps.nonlinearity;
   made.method = config->method;
+  made.forward = config->steps.forward;
   made.input_gradients = config->input_gradients;
   made.memory_limit = config->memory_limit;
   return made;

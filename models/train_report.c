@@ -41,6 +41,9 @@ json_t *bppsa_train_row_json(const bppsa_train_record *record) {
   ok = ok && bppsa_json_put_real(object, "update_s", record->update_s);
   ok = ok && bppsa_json_put_real(object, "samples_per_s", record->samples_per_s);
   ok = ok && bppsa_json_put_integer(object, "redone", record->redone);
+  if (record->forward.passes > 0) {
+    ok = ok && bppsa_json_put(object, "forward", bppsa_forward_stats_json(&record->forward));
+  }
   if (record->has_validation) {
     ok = ok && bppsa_json_put_real(object, "validation_loss", record->validation_loss);
     ok = ok && bppsa_json_put_real(object, "validation_accuracy", record->validation_accuracy);
@@ -76,6 +79,15 @@ static void ranks_text(const bppsa_train_run *run, bppsa_text *text) {
                  bppsa_data_parallel_same_bits(&run->parallel, ranks) ? "" : ": the bits depend on the number of ranks");
 }
 
+/* The plan of forward passes in parallel; nothing where they are sequential. */
+static void add_forward(const bppsa_train_run *run, bppsa_text *text) {
+  const bppsa_forward_plan *plan = bppsa_forward_plan_of(run->model);
+  char words[BPPSA_FORWARD_TEXT];
+  if (plan != NULL && plan->speculative) {
+    bppsa_text_add(text, "forward    %s\n", bppsa_forward_plan_text(plan, words, sizeof words));
+  }
+}
+
 void bppsa_train_header_text(const bppsa_train_run *run, const bppsa_train_start *start, bppsa_text *text) {
   const bppsa_network_config *c = &run->config;
   char words[BPPSA_CHOSEN_TEXT], network[BPPSA_NETWORK_TEXT], update[BPPSA_UPDATE_TEXT], loss[BPPSA_OBJECTIVE_TEXT];
@@ -87,6 +99,7 @@ void bppsa_train_header_text(const bppsa_train_run *run, const bppsa_train_start
                  run->dataset->ops->name, run->split.train, run->split.validation, order_name(run));
   bppsa_text_add(text, "loss       %s\n", bppsa_objective_text(&run->objective, c->loss_all, loss, sizeof loss));
   bppsa_text_add(text, "update     %s\n", bppsa_train_update_text(&run->train, update, sizeof update));
+  add_forward(run, text);
   bppsa_text_add(text, "gradients  %s\n", bppsa_chosen_method_text(run->chosen, &method, words, sizeof words));
   if (run->network.kind->family->plans && method.backward == BPPSA_BACKWARD_SCAN) {
     bppsa_text_add(text, "plan       made in %.3g s\n", run->plan_s);
@@ -144,6 +157,10 @@ void bppsa_train_summary_text(const bppsa_train_run *run, bppsa_text *text) {
                    share_text(last.validation_accuracy, share));
   }
   bppsa_text_add(text, "\n");
+  if (r->forward.passes > 0) {
+    char words[BPPSA_FORWARD_TEXT];
+    bppsa_text_add(text, "forward passes in parallel: %s\n", bppsa_forward_stats_text(&r->forward, words, sizeof words));
+  }
   if (r->redone > 0) {
     bppsa_text_add(text, "%" PRId64 " products of the scan were useless (cancellation) and redone step by step\n", r->redone);
   }
@@ -170,6 +187,10 @@ static json_t *config_json(const bppsa_train_run *run) {
   ok = ok && bppsa_json_put(object, "epochs", t->epochs > 0 ? json_integer(t->epochs) : json_null());
   ok = ok && bppsa_json_put(object, "iterations", t->epochs > 0 ? json_null() : json_integer(t->iterations));
   ok = ok && bppsa_chosen_method_json(object, &method, run->chosen);
+  const bppsa_forward_plan *forward = bppsa_forward_plan_of(run->model);
+  if (forward != NULL && forward->speculative) {
+    ok = ok && bppsa_json_put(object, "forward", bppsa_forward_plan_json(forward));
+  }
   ok = ok && bppsa_train_update_json(object, t);
   ok = ok && bppsa_json_put(object, "clip_norm", t->clip_norm > 0 ? bppsa_json_real(t->clip_norm) : json_null());
   ok = ok && bppsa_json_put_integer(object, "seed", (int64_t)t->seed);
@@ -231,6 +252,9 @@ bool bppsa_train_result_put(json_t *object, const bppsa_train_run *run) {
   ok = ok && bppsa_json_put_integer(object, "epochs", run->result.epochs);
   ok = ok && bppsa_json_put_integer(object, "resumed", run->result.resumed);
   ok = ok && bppsa_json_put_integer(object, "redone", run->result.redone);
+  if (run->result.forward.passes > 0) {
+    ok = ok && bppsa_json_put(object, "forward", bppsa_forward_stats_json(&run->result.forward));
+  }
   ok = ok && bppsa_json_put_bool(object, "interrupted", run->result.stopped);
   ok = ok && bppsa_json_put(object, "timing", timing_json(run));
   return ok && bppsa_json_put(object, "final", final_json(run));

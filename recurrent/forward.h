@@ -102,7 +102,26 @@ void bppsa_forward_pause_end(const bppsa_forward_stats *stats, bppsa_forward_pau
  * and the largest gap. `speculated` says whether any did. */
 void bppsa_forward_stats_add(bppsa_forward_stats *sum, const bppsa_forward_stats *pass);
 
+/* ---- in words and as JSON ---- */
+
+#define BPPSA_FORWARD_TEXT 192 /* enough bytes for any of these texts */
+
+/* "speculative, 16 chunks, warm-up 40, 8 rounds, tolerance 1e-06", or "sequential": what two runs with the same bits have in
+ * common. Returns text. */
+const char *bppsa_forward_plan_text(const bppsa_forward_plan *plan, char *text, size_t size);
+/* "102 dependent steps of 1000 a pass, 1.48 times the work, 0 chunks mended, 0 tails, largest gap 1.2e-07". Returns text. */
+const char *bppsa_forward_stats_text(const bppsa_forward_stats *stats, char *text, size_t size);
+
+/* Objects: {"kind", "chunks", "warm_up", "rounds", "accept", "stop"} and {"passes", "path", ..}. NULL when out of memory. */
+struct json_t; /* jansson's */
+struct json_t *bppsa_forward_plan_json(const bppsa_forward_plan *plan);
+struct json_t *bppsa_forward_stats_json(const bppsa_forward_stats *stats);
+
 /* ---- of a model ---- */
+
+/* Adds what the latest pass of a model did, if its plan is speculative; models without a plan add nothing. On a GPU it waits for
+ * the pass. ERR_CUDA. */
+bppsa_status bppsa_forward_stats_collect(bppsa_model *model, bppsa_forward_stats *sum);
 
 /* The plan of a recurrent model; NULL for other models. */
 const bppsa_forward_plan *bppsa_forward_plan_of(const bppsa_model *model);

@@ -41,3 +41,14 @@ bppsa_status bppsa_forward_pause_set(bppsa_model *model, const bppsa_forward_pau
   n->forward.pause = *pause;
   return BPPSA_OK;
 }
+
+bppsa_status bppsa_forward_stats_collect(bppsa_model *model, bppsa_forward_stats *sum) {
+  bppsa_forward_stats pass;
+  const bppsa_forward_plan *plan = bppsa_forward_plan_of(model);
+  if (plan == NULL || !plan->speculative) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_forward_stats_of(model, &pass));
+  bppsa_forward_stats_add(sum, &pass);
+  return BPPSA_OK;
+}

@@ -8,7 +8,8 @@
 bppsa_evaluation bppsa_batch_evaluation(const bppsa_batch_sums *sums, int64_t samples) {
   return (bppsa_evaluation){.loss = sums->rows > 0 ? sums->loss / (double)sums->rows : 0.0,
                             .accuracy = bppsa_accuracy(sums->correct, sums->rows),
-                            .samples = samples};
+                            .samples = samples,
+                            .forward = sums->forward};
 }
 
 bppsa_status bppsa_batch_evaluate_sums(bppsa_batch *batch, int64_t first, int64_t count, const bppsa_evaluation_sink *sink,
@@ -24,6 +25,7 @@ bppsa_status bppsa_batch_evaluate_sums(bppsa_batch *batch, int64_t first, int64_
     BPPSA_TRY(bppsa_batch_queue_fill(batch));
     BPPSA_TRY(bppsa_batch_forward(batch));
     BPPSA_TRY(bppsa_batch_loss(batch, &part));
+    BPPSA_TRY(bppsa_forward_stats_collect(batch->model, &all.forward));
     if (!isfinite(part.loss)) {
       bppsa_line line = {.length = 0};
       bppsa_batch_describe_nonfinite(batch, "loss", &line);

@@ -5,6 +5,7 @@
 
 #include "core/device.h"
 #include "core/model.h"
+#include "recurrent/forward.h"
 #include "train/data/dataset.h"
 
 #ifdef __cplusplus
@@ -14,6 +15,7 @@ extern "C" {
 typedef struct {
   double loss, accuracy; /* means over the counted rows: samples, or samples times steps. Accuracy is NaN for real targets */
   int64_t samples;
+  bppsa_forward_stats forward; /* of forward passes in parallel; passes 0: the model has none */
 } bppsa_evaluation;
 
 /* Evaluates samples first .. first + count - 1 in their order, `batch` at a time. ERR_ARGUMENT: the range is empty or outside the

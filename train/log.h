@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "core/status.h"
+#include "recurrent/forward.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -23,9 +24,10 @@ typedef struct {
   double backward_s; /* the model's backward pass, without the loss; sum likewise */
   double update_s;   /* clipping and optimiser; sum likewise */
   int64_t redone;    /* scan products found useless and redone step by step (scan/scan.h); of an epoch: the sum over its steps */
-  const char *gradients; /* the method of the gradients, "chunked 44", borrowed; NULL: unknown, and left out */
-  double samples_per_s;  /* samples over the time of the whole step, or of all steps of the epoch, without validation */
-  bool has_validation;   /* whether the following two are set */
+  bppsa_forward_stats forward; /* of forward passes in parallel; passes 0: left out; of an epoch: the sums over its steps */
+  const char *gradients;       /* the method of the gradients, "chunked 44", borrowed; NULL: unknown, and left out */
+  double samples_per_s;        /* samples over the time of the whole step, or of all steps of the epoch, without validation */
+  bool has_validation;         /* whether the following two are set */
   double validation_loss;
   double validation_accuracy;
   bool interrupted; /* the run was stopped in this epoch; the record covers the part before that */

@@ -10,10 +10,11 @@
 #include "core/json.h"
 #include "train/trainer_internal.h"
 
-enum { STORED = 6, STEPS_BETWEEN = 100 };
+enum { STORED = 7, STEPS_BETWEEN = 100 };
 
 #define OPTIMIZER_PREFIX "optimizer."
 #define REDUCTION "reduction"
+#define FORWARD "forward"
 #define ONE_RANK "one rank without --ranks"
 
 /* ---- the description of a run ---- */
@@ -24,6 +25,11 @@ static void real_text(double value, char text[BPPSA_FIELD_TEXT]) {
   if (bppsa_read_real(text, NULL) != value) {
     (void)bppsa_print(text, BPPSA_FIELD_TEXT, "%.17g", value);
   }
+}
+
+static bool speculates(const bppsa_training *run) {
+  const bppsa_forward_plan *plan = bppsa_forward_plan_of(run->model);
+  return plan != NULL && plan->speculative;
 }
 
 /* Lists the caller's fields and the training's own. The number of threads and the place of files are not among them, because the
@@ -71,7 +77,7 @@ static bppsa_status describe(bppsa_training *run, int64_t *count) {
       {"warmup", NULL, false, 0, (uint64_t)rate->warmup},
   };
   const int64_t n = (int64_t)(sizeof own / sizeof own[0]);
-  run->fields = bppsa_calloc(config->field_count + n + 2, sizeof *run->fields);
+  run->fields = bppsa_calloc(config->field_count + n + 3, sizeof *run->fields);
   run->texts = bppsa_calloc(n, sizeof *run->texts);
   if (run->fields == NULL || run->texts == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -95,6 +101,10 @@ static bppsa_status describe(bppsa_training *run, int64_t *count) {
   if (run->model->device != NULL) {
     run->fields[(*count)++] = (bppsa_metadata){"device", "cuda"};
   }
+  if (speculates(run)) {
+    run->fields[(*count)++] = (bppsa_metadata){
+        FORWARD, bppsa_forward_plan_text(bppsa_forward_plan_of(run->model), run->forward_text, sizeof run->forward_text)};
+  }
   return BPPSA_OK;
 }
 
@@ -113,12 +123,14 @@ static bppsa_status list_tensors(bppsa_training *run, int64_t *count) {
                       {"train.epoch_sums", s->sums, BPPSA_F64, 6},
                       {"train.last_step", s->last_step, BPPSA_F64, BPPSA_RECORD_NUMBERS},
                       {"train.last_epoch", s->last_epoch, BPPSA_F64, BPPSA_RECORD_NUMBERS},
-                      {"train.log", s->log, BPPSA_I64, 2}};
+                      {"train.log", s->log, BPPSA_I64, 2},
+                      {"train.forward", s->forward, BPPSA_F64, BPPSA_FORWARD_NUMBERS}};
+  const int64_t stored = speculates(run) ? STORED : STORED - 1;
   size_t bytes = 1;
   for (int64_t i = 0; i < state->count; ++i) {
     bytes += strlen(state->tensors[i].name) + sizeof OPTIMIZER_PREFIX;
   }
-  *count = run->model->parameter_count + state->count + STORED;
+  *count = run->model->parameter_count + state->count + stored;
   run->tensors = bppsa_calloc(*count, sizeof *run->tensors);
   run->names = bppsa_alloc(bytes);
   if (run->tensors == NULL || run->names == NULL) {
@@ -126,7 +138,7 @@ static bppsa_status list_tensors(bppsa_training *run, int64_t *count) {
   }
   bppsa_named_view *at = run->tensors;
   char *name = run->names;
-  for (int64_t i = 0; i < STORED; ++i) { /* eight bytes for each element, so that tensors in the file stay aligned */
+  for (int64_t i = 0; i < stored; ++i) { /* eight bytes for each element, so that tensors in the file stay aligned */
     *at++ = (bppsa_named_view){arrays[i].name, bppsa_view_make(arrays[i].data, arrays[i].dtype, 1, &arrays[i].size)};
   }
   for (int64_t i = 0; i < run->model->parameter_count; ++i) {
@@ -191,6 +203,42 @@ static bppsa_train_record unpack_record(const double *numbers) {
                               .validation_accuracy = validation ? numbers[10] : 0.0};
 }
 
+static void pack_forward(bppsa_training *run) {
+  const bppsa_forward_stats *f = &run->epoch.forward;
+  bppsa_forward_pause pause = {0};
+  (void)bppsa_forward_pause_get(run->model, &pause); /* a model whose passes are over, so that this cannot fail */
+  const double all[BPPSA_FORWARD_NUMBERS] = {(double)pause.failures,
+                                             (double)pause.left,
+                                             (double)f->speculated,
+                                             (double)f->passes,
+                                             (double)f->path,
+                                             (double)f->possible,
+                                             f->work,
+                                             (double)f->rounds,
+                                             (double)f->mended,
+                                             (double)f->reseeded,
+                                             (double)f->tails,
+                                             f->gap};
+  memcpy(run->stored.forward, all, sizeof all);
+}
+
+/* Takes the pauses and the epoch's statistics from numbers that have been checked. */
+static bppsa_status unpack_forward(bppsa_training *run) {
+  const double *n = run->stored.forward;
+  const bppsa_forward_pause pause = {.failures = (int64_t)n[0], .left = (int64_t)n[1]};
+  run->epoch.forward = (bppsa_forward_stats){.speculated = n[2] > 0,
+                                             .passes = (int64_t)n[3],
+                                             .path = (int64_t)n[4],
+                                             .possible = (int64_t)n[5],
+                                             .work = n[6],
+                                             .rounds = (int64_t)n[7],
+                                             .mended = (int64_t)n[8],
+                                             .reseeded = (int64_t)n[9],
+                                             .tails = (int64_t)n[10],
+                                             .gap = n[11]};
+  return bppsa_forward_pause_set(run->model, &pause);
+}
+
 static void pack(bppsa_training *run) {
   const bppsa_epoch_sums *e = &run->epoch;
   const bppsa_log_position none = {.bytes = -1}, empty = {.bytes = 0};
@@ -205,6 +253,9 @@ static void pack(bppsa_training *run) {
       .log = {log.bytes, log.crc32}};
   pack_record(&run->result.last, s->last_step);
   pack_record(&run->last_epoch, s->last_epoch);
+  if (speculates(run)) {
+    pack_forward(run);
+  }
 }
 
 static void unpack(bppsa_training *run) {
@@ -274,6 +325,18 @@ static bppsa_status check_counts(const bppsa_training *run) {
   return BPPSA_OK;
 }
 
+/* Numbers 6 and 11 are the mean work and the largest gap; the others are counts. */
+static bppsa_status check_forward(const bppsa_training *run) {
+  for (int i = 0; speculates(run) && i < BPPSA_FORWARD_NUMBERS; ++i) {
+    const double number = run->stored.forward[i];
+    if (i == 6 || i == 11 ? !(number >= 0 && isfinite(number)) : whole(number) < 0) {
+      return bppsa_fail(BPPSA_ERR_FORMAT, "checkpoint in %s: train.forward: number %d is %g, expected %s of 0 or more",
+                        run->config->checkpoint, i, number, i == 6 || i == 11 ? "a finite number" : "a whole number");
+    }
+  }
+  return BPPSA_OK;
+}
+
 static bppsa_status check_stored(const bppsa_training *run) {
   static const char *const names[] = {"loss", "grad_norm", "forward_s", "backward_s", "update_s", "seconds"};
   const int64_t step = run->stored.cursor[0];
@@ -293,26 +356,32 @@ static bppsa_status check_stored(const bppsa_training *run) {
                         run->config->checkpoint, names[i], sum, i > 0 ? ", 0 or more" : "");
     }
   }
+  BPPSA_TRY(check_forward(run));
   return check_counts(run);
 }
 
 /* What a checkpoint says about the run that wrote it, beyond the fields that load compares. "": it does not say it. */
 typedef struct {
-  char device[64], reduction[64];
+  char device[64], reduction[64], forward[64];
 } origin;
 
 /* Checkpoints of a GPU run say so, and only runs on a GPU accept them: another device gives other bits. So does another order in
- * which gradients are added up, unless the caller allows it. */
+ * which gradients are added up, unless the caller allows it, and forward passes that are not sequential. */
 static bppsa_status check_origin(const bppsa_training *run, origin *found) {
-  static const char *const keys[] = {"device", REDUCTION};
-  char values[2][64];
+  static const char *const keys[] = {"device", REDUCTION, FORWARD};
+  char values[3][64];
   const char *mine = run->reduction != NULL ? run->reduction->value : "";
-  BPPSA_TRY(bppsa_checkpoint_peek(run->config->checkpoint, 2, keys, values));
+  BPPSA_TRY(bppsa_checkpoint_peek(run->config->checkpoint, 3, keys, values));
   memcpy(found->device, values[0], sizeof found->device);
   memcpy(found->reduction, values[1], sizeof found->reduction);
+  memcpy(found->forward, values[2], sizeof found->forward);
   if (run->model->device == NULL && found->device[0] != '\0') {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "checkpoint in %s: device %s contradicts this run, which has cpu, expected the same",
                       run->config->checkpoint, found->device);
+  }
+  if (!speculates(run) && found->forward[0] != '\0') { /* in the other case load says what is missing */
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "checkpoint in %s: forward passes %s, in this run sequential, expected the same",
+                      run->config->checkpoint, found->forward);
   }
   if (!run->config->other_reduction && strcmp(found->reduction, mine) != 0) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
@@ -386,6 +455,7 @@ static bppsa_status resume(bppsa_training *run) {
     BPPSA_TRY(run->ranks->share(run->ranks->context, run->tensor_count, run->tensors));
   }
   unpack(run);
+  BPPSA_TRY(speculates(run) ? unpack_forward(run) : BPPSA_OK);
   BPPSA_TRY(bppsa_model_push(run->model));
   BPPSA_TRY(bppsa_optimizer_push(run->optimizer));
   if (run->cursor.position > 0) {

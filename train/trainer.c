@@ -79,6 +79,10 @@ static bppsa_status training_prepare(bppsa_training *run) {
   if (run->model->device != NULL) {
     BPPSA_TRY(bppsa_gpu_steps_create(run->model->device, &run->gpu));
   }
+  const bppsa_forward_plan *forward = bppsa_forward_plan_of(run->model);
+  if (run->ranks != NULL && forward != NULL && forward->speculative) { /* a rank's samples would decide about its pauses */
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "training: speculative forward passes on several ranks, expected sequential ones");
+  }
   BPPSA_TRY(bppsa_model_update_redone(run->model));
   run->redone = run->model->redone;
   return bppsa_training_open_files(run);
@@ -100,7 +104,8 @@ static bppsa_status next_batch(bppsa_training *run) {
   return bppsa_batch_stage(&run->batch, run->count);
 }
 
-/* Counts scan products redone since the last call. On a GPU this waits, so it is called only where the number is shown. */
+/* Counts scan products redone since the last call, and what the forward pass did. On a GPU this waits, so it is called only where
+ * the numbers are shown. */
 static bppsa_status count_redone(bppsa_training *run, bppsa_train_record *record) {
   if (run->ranks != NULL) { /* they have counted */
     return BPPSA_OK;
@@ -111,6 +116,7 @@ static bppsa_status count_redone(bppsa_training *run, bppsa_train_record *record
     BPPSA_TRY(bppsa_model_update_redone(run->model));
     record->redone = run->model->redone - run->redone;
     run->redone = run->model->redone;
+    BPPSA_TRY(bppsa_forward_stats_collect(run->model, &record->forward));
   }
   return BPPSA_OK;
 }
@@ -132,6 +138,8 @@ static void add_to_epoch(bppsa_training *run, const bppsa_train_record *record, 
   run->result.backward_s += record->backward_s;
   run->result.update_s += record->update_s;
   run->result.redone += record->redone;
+  bppsa_forward_stats_add(&sums->forward, &record->forward);
+  bppsa_forward_stats_add(&run->result.forward, &record->forward);
 }
 
 /* Sets the optimiser's rate for the next step and returns it. */
@@ -204,6 +212,7 @@ static bppsa_train_record epoch_record(const bppsa_training *run) {
                               .backward_s = sums->backward_s,
                               .update_s = sums->update_s,
                               .redone = sums->redone,
+                              .forward = sums->forward,
                               .gradients = run->config->gradients,
                               .samples_per_s = (double)sums->samples / sums->seconds};
 }

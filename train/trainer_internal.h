@@ -15,9 +15,10 @@ typedef struct {
   double grad_norm;
   int64_t steps, samples, redone;
   double forward_s, backward_s, update_s, seconds;
+  bppsa_forward_stats forward;
 } bppsa_epoch_sums;
 
-enum { BPPSA_RECORD_NUMBERS = 13, BPPSA_FIELD_TEXT = 64 };
+enum { BPPSA_FORWARD_NUMBERS = 12, BPPSA_RECORD_NUMBERS = 13, BPPSA_FIELD_TEXT = 64 };
 
 /* What a checkpoint holds besides the weights and the optimiser's state: these arrays, each a tensor. The seed is among the
  * fields; random numbers are numbered by epoch and step and need no state. */
@@ -28,6 +29,8 @@ typedef struct {
   double last_step[BPPSA_RECORD_NUMBERS];  /* train.last_step: the fields of a record; validation is NaN if there was none */
   double last_epoch[BPPSA_RECORD_NUMBERS]; /* train.last_epoch: the same for the latest complete epoch */
   int64_t log[2];                          /* train.log: bytes (-1: no log), crc32 */
+  /* train.forward, only where states are computed in parallel: the pause's failures and passes left, and the epoch's statistics */
+  double forward[BPPSA_FORWARD_NUMBERS];
 } bppsa_stored;
 
 typedef struct bppsa_gpu_steps bppsa_gpu_steps; /* train/step_gpu.c */
@@ -70,6 +73,7 @@ typedef struct {
   bppsa_metadata *reduction; /* the one of these that says how ranks add up; NULL: one rank */
   char (*texts)[BPPSA_FIELD_TEXT];
   char order_text[BPPSA_FIELD_TEXT];
+  char forward_text[BPPSA_FORWARD_TEXT];
 } bppsa_training;
 
 /* The samples of the present batch in the data set, size run->count. */

@@ -1,0 +1,52 @@
+/* Plans and statistics of forward passes in words and as JSON (recurrent/forward.h). */
+#include <inttypes.h>
+
+#include "core/decimal.h"
+#include "core/json.h"
+#include "recurrent/forward.h"
+
+const char *bppsa_forward_plan_text(const bppsa_forward_plan *plan, char *text, size_t size) {
+  if (!plan->speculative) {
+    (void)bppsa_print(text, size, "%s", bppsa_forward_name(BPPSA_FORWARD_SEQUENTIAL));
+    return text;
+  }
+  (void)bppsa_print(text, size, "%s, %" PRId64 " chunks, warm-up %" PRId64 ", %" PRId64 " rounds, tolerance %g",
+                    bppsa_forward_name(BPPSA_FORWARD_SPECULATIVE), plan->chunks, plan->warm_up, plan->rounds, plan->accept);
+  return text;
+}
+
+const char *bppsa_forward_stats_text(const bppsa_forward_stats *stats, char *text, size_t size) {
+  const double passes = stats->passes > 0 ? (double)stats->passes : 1;
+  (void)bppsa_print(
+      text, size,
+      "%.0f dependent steps of %.0f a pass, %.2f times the work, %" PRId64 " chunks mended, %" PRId64 " tails, largest gap %.2g",
+      (double)stats->path / passes, (double)stats->possible / passes, stats->work, stats->mended, stats->tails, stats->gap);
+  return text;
+}
+
+json_t *bppsa_forward_plan_json(const bppsa_forward_plan *plan) {
+  json_t *object = json_object();
+  const char *kind = bppsa_forward_name(plan->speculative ? BPPSA_FORWARD_SPECULATIVE : BPPSA_FORWARD_SEQUENTIAL);
+  bool ok = object != NULL && bppsa_json_put_text(object, "kind", kind);
+  ok = ok && bppsa_json_put_integer(object, "chunks", plan->chunks);
+  ok = ok && bppsa_json_put_integer(object, "warm_up", plan->warm_up);
+  ok = ok && bppsa_json_put_integer(object, "rounds", plan->rounds);
+  ok = ok && bppsa_json_put_real(object, "accept", plan->accept);
+  ok = ok && bppsa_json_put_real(object, "stop", plan->stop);
+  return bppsa_json_finish(object, ok);
+}
+
+json_t *bppsa_forward_stats_json(const bppsa_forward_stats *stats) {
+  json_t *object = json_object();
+  bool ok = object != NULL && bppsa_json_put_bool(object, "speculated", stats->speculated);
+  ok = ok && bppsa_json_put_integer(object, "passes", stats->passes);
+  ok = ok && bppsa_json_put_integer(object, "path", stats->path);
+  ok = ok && bppsa_json_put_integer(object, "possible", stats->possible);
+  ok = ok && bppsa_json_put_real(object, "work", stats->work);
+  ok = ok && bppsa_json_put_integer(object, "rounds", stats->rounds);
+  ok = ok && bppsa_json_put_integer(object, "mended", stats->mended);
+  ok = ok && bppsa_json_put_integer(object, "reseeded", stats->reseeded);
+  ok = ok && bppsa_json_put_integer(object, "tails", stats->tails);
+  ok = ok && bppsa_json_put_real(object, "gap", stats->gap);
+  return bppsa_json_finish(object, ok);
+}

@@ -1,0 +1,197 @@
+/* --forward, --forward-chunks, --warm-up and --tolerance of train, grad, eval and plan: what they compute, say and refuse. */
+#include "tests/cli/batch_files.h"
+
+#define GRAD "grad %s --weights W.safetensors --input X.npy --labels Y.npy --out "
+/* Chunks of two steps without a warm-up, and a tolerance that only equal bits meet: every pass ends in the tail. */
+#define HOPELESS "--seq-len 24 --samples 48 --hidden 4 --forward-chunks 12 --warm-up 0 --tolerance 1e-30"
+
+static json_t *at(const json_t *object, const char *key) {
+  json_t *found = json_object_get(object, key);
+  assert_non_null(found);
+  return found;
+}
+
+static void assert_prints(const run_result *result, const char *words) {
+  if (strstr(result->out, words) == NULL) {
+    fail_msg("expected '%s' in:\n%s", words, result->out);
+  }
+}
+
+static void test_plan(void **state) {
+  (void)state;
+  json_t *plan = run_json("plan rnn --forward speculative --batch 1 --json"), *forward = at(plan, "forward");
+  assert_string_equal(json_string_value(at(forward, "kind")), "speculative");
+  assert_int_equal(get_integer(forward, "chunks"), 13);
+  assert_int_equal(get_integer(forward, "warm_up"), 40);
+  assert_int_equal(get_integer(forward, "rounds"), 8);
+  json_decref(plan);
+  plan = run_json("plan rnn --json");
+  assert_null(json_object_get(plan, "forward")); /* nothing is said about the default */
+  json_decref(plan);
+  run_result result = run("plan gru --forward-chunks 10 --warm-up 20 --tolerance 0.001");
+  assert_int_equal(result.code, 0);
+  assert_prints(&result, "Forward: speculative, 10 chunks, warm-up 20, 8 rounds, tolerance 0.001\n");
+  assert_prints(&result, "10 of up to 100 steps\n");
+  assert_prints(&result, "121 steps where nothing is mended, of 1000\n");
+  assert_prints(&result, "residual           at most 0.001\n");
+  release(&result);
+  result = run("plan rnn --forward auto");
+  assert_prints(&result, "Forward: sequential\n");
+  release(&result);
+}
+
+static void test_grad(void **state) {
+  (void)state;
+  assert_runs(GRAD "S.safetensors", "rnn");
+  assert_runs(GRAD "P.safetensors --forward speculative --forward-chunks 3 --tolerance 0", "rnn");
+  assert_equal_files("S.safetensors", "P.safetensors");
+  json_t *document = run_json(GRAD "P.safetensors --forward-chunks 3 --json", "rnn");
+  assert_int_equal(get_integer(at(document, "forward"), "passes"), 1);
+  assert_int_equal(get_integer(at(document, "forward"), "possible"), T);
+  json_decref(document);
+  run_result result = run(GRAD "P.safetensors --forward-chunks 3", "rnn");
+  assert_prints(&result, "forward pass in parallel: 7 dependent steps of 7 a pass, ");
+  release(&result);
+}
+
+static void test_eval(void **state) {
+  (void)state;
+  const char *eval = "eval rnn --weights W.safetensors --seq-len 1000 --samples 6 --batch 2";
+  json_t *sequential = run_json("%s --json", eval);
+  assert_null(json_object_get(sequential, "forward"));
+  json_t *document = run_json("%s --forward speculative --json", eval), *forward = at(document, "forward");
+  assert_int_equal(get_integer(forward, "passes"), 3);
+  assert_int_equal(get_integer(forward, "possible"), 3000);
+  assert_true(get_integer(forward, "path") < 1500 && get_real(forward, "gap") <= 1e-6);
+  const double difference = get_real(document, "loss") - get_real(sequential, "loss");
+  assert_true(difference < 1e-5 && difference > -1e-5);
+  json_decref(document);
+  json_decref(sequential);
+  run_result result = run("%s --forward speculative", eval);
+  assert_prints(&result, "forward   in parallel: ");
+  release(&result);
+}
+
+static void test_train(void **state) {
+  (void)state;
+  const char *train = "train gru --seq-len 300 --samples 8 --batch 2 --hidden 8 --iterations 3 --forward speculative";
+  run_result result = run("%s", train);
+  assert_prints(&result, "forward    speculative, 4 chunks, warm-up 40, 8 rounds, tolerance 1e-06\n");
+  assert_prints(&result, "forward passes in parallel: 1");
+  release(&result);
+  json_t *document = run_json("%s --log F.jsonl --json", train);
+  assert_int_equal(get_integer(at(at(document, "config"), "forward"), "chunks"), 4);
+  assert_int_equal(get_integer(at(document, "forward"), "passes"), 3);
+  assert_int_equal(json_array_size(at(document, "rows")), 3);
+  const json_t *row = json_array_get(at(document, "rows"), 1);
+  assert_int_equal(get_integer(at(row, "forward"), "passes"), 1);
+  assert_true(json_is_true(at(at(row, "forward"), "speculated")));
+  json_decref(document);
+  document = run_json("train gru --seq-len 30 --samples 8 --batch 2 --iterations 1 --json");
+  assert_null(json_object_get(document, "forward"));
+  assert_null(json_object_get(at(document, "config"), "forward"));
+  json_decref(document);
+}
+
+/* The losses of 300 steps at T = 1000, as the document's rows have them. */
+static void train_losses(const char *more, double losses[300]) {
+  json_t *document = run_json("train rnn --batch 2 --samples 64 --hidden 12 --lr 0.0001 --iterations 300 --json %s", more);
+  for (size_t i = 0; i < 300; ++i) {
+    losses[i] = get_real(json_array_get(at(document, "rows"), i), "loss");
+  }
+  json_decref(document);
+}
+
+static void test_losses(void **state) {
+  (void)state;
+  static const struct {
+    const char *dtype;
+    double most;
+  } cases[] = {{"f32", 1e-4}, {"f64", 1e-9}};
+  for (int i = 0; i < 2; ++i) {
+    double sequential[300], speculative[300];
+    char more[80];
+    snprintf(more, sizeof more, "--dtype %s", cases[i].dtype);
+    train_losses(more, sequential);
+    snprintf(more, sizeof more, "--dtype %s --forward speculative", cases[i].dtype);
+    train_losses(more, speculative);
+    for (int k = 0; k < 300; ++k) {
+      const double difference = speculative[k] - sequential[k];
+      assert_true(difference < cases[i].most && difference > -cases[i].most);
+    }
+  }
+}
+
+/* The objects "forward" of a log, one after the other. */
+static json_t *logged(const char *path) {
+  json_t *list = json_array();
+  char text[8192];
+  FILE *file = fopen(path, "r");
+  assert_non_null(file);
+  while (fgets(text, sizeof text, file) != NULL) {
+    json_t *line = json_loads(text, 0, NULL);
+    assert_non_null(line);
+    if (json_object_get(line, "step") != NULL) {
+      assert_int_equal(json_array_append(list, at(line, "forward")), 0);
+    }
+    json_decref(line);
+  }
+  fclose(file);
+  return list;
+}
+
+/* Passes that fail lead to a pause, and a resumed run is where the first one was: in the pause, in the epoch's sums. */
+static void test_resume(void **state) {
+  (void)state;
+  static const char *const lengths[][2] = {{"--iterations 8", "--iterations 4"}, {"--epochs 4", "--epochs 2"}};
+  for (int i = 0; i < 2; ++i) {
+    assert_int_equal(system("rm -rf d"), 0);
+    assert_runs("train rnn " HOPELESS " %s --log F.jsonl --save-weights A.safetensors", lengths[i][0]);
+    json_t *whole = logged("F.jsonl");
+    assert_runs("train rnn " HOPELESS " %s --log F.jsonl --checkpoint d", lengths[i][1]);
+    assert_runs("train rnn " HOPELESS " %s --log F.jsonl --checkpoint d --resume --threads 1 --save-weights R.safetensors",
+                lengths[i][0]);
+    json_t *resumed = logged("F.jsonl");
+    assert_true(json_equal(whole, resumed));
+    assert_equal_files("A.safetensors", "R.safetensors");
+    const json_t *first = json_array_get(whole, 0), *last = json_array_get(whole, json_array_size(whole) - 1);
+    assert_true(get_integer(first, "tails") > 0);
+    assert_int_equal(get_integer(last, "tails"), 0); /* the pause */
+    json_decref(whole);
+    json_decref(resumed);
+  }
+}
+
+static void assert_refused(const char *words, const char *line) {
+  run_result result = run("%s", line);
+  assert_int_equal(result.code, 2);
+  if (strstr(result.err, words) == NULL) {
+    fail_msg("expected '%s' in: %s", words, result.err);
+  }
+  release(&result);
+}
+
+static void test_refused(void **state) {
+  (void)state;
+  assert_refused("--tolerance: given beside --forward sequential, expected --forward speculative or auto",
+                 "plan rnn --forward sequential --tolerance 0");
+  assert_refused("--warm-up: '-1', expected a whole number, 0 or more", "plan rnn --warm-up -1");
+  assert_refused("--forward-chunks: '0', expected", "plan rnn --forward-chunks 0");
+  assert_refused("--tolerance: 'nan', expected a number, 0 or more", "plan rnn --tolerance nan");
+  assert_refused("--forward: 'speculativ', expected sequential, speculative or auto; did you mean speculative?",
+                 "train rnn --forward speculativ");
+  assert_refused("unknown option", "train lenet5 --data cifar10:x --forward auto");
+  assert_int_equal(system("rm -rf d"), 0);
+  assert_runs("train rnn " HOPELESS " --iterations 2 --checkpoint d");
+  assert_refused("forward passes speculative, 12 chunks, warm-up 0, 8 rounds, tolerance 1e-30, in this run sequential, expected",
+                 "train rnn --seq-len 24 --samples 48 --hidden 4 --iterations 3 --checkpoint d --resume");
+  assert_refused("forward", "train rnn --seq-len 24 --samples 48 --hidden 4 --iterations 3 --forward-chunks 3 --checkpoint d "
+                            "--resume");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_plan),   cmocka_unit_test(test_grad),   cmocka_unit_test(test_eval),
+                                     cmocka_unit_test(test_train),  cmocka_unit_test(test_losses), cmocka_unit_test(test_resume),
+                                     cmocka_unit_test(test_refused)};
+  return cmocka_run_group_tests(tests, enter_with_batch, NULL);
+}
