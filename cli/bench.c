@@ -135,6 +135,25 @@ static const bppsa_option_use uses_mfcc[] = {
     {.option = BPPSA_OPTION_HELP},
     {.option = BPPSA_OPTION_COUNT}};
 
+static const bppsa_option_use uses_forward[] = {
+    {.option = BPPSA_OPTION_MODEL},
+    {.option = BPPSA_OPTION_WEIGHTS, .help = "one row of this network, whose T is --seq-len"},
+    {.option = BPPSA_OPTION_HIDDEN, .fallback = "", .help = "[20, 64 and 200]"},
+    {.option = BPPSA_OPTION_SEQ_LEN, .help = "[1000, 10000 and 30000; quick and --weights 1000]"},
+    {.option = BPPSA_OPTION_BATCH, .fallback = "1"},
+    BPPSA_FORWARD_USES,
+    {.option = BPPSA_OPTION_QUICK},
+    {.option = BPPSA_OPTION_REPEATS},
+    {.option = BPPSA_OPTION_TIME_LIMIT},
+    {.option = BPPSA_OPTION_SEED, .help = "of weights and data"},
+    {.option = BPPSA_OPTION_DEVICE},
+    {.option = BPPSA_OPTION_DTYPE, .fallback = ""},
+    {.option = BPPSA_OPTION_THREADS},
+    {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},
+    {.option = BPPSA_OPTION_JSON},
+    {.option = BPPSA_OPTION_HELP},
+    {.option = BPPSA_OPTION_COUNT}};
+
 /* ---- from options to settings ---- */
 
 static bppsa_status setup_config(const bppsa_cli *cli, bppsa_bench_point *point) {
@@ -222,6 +241,25 @@ static bppsa_status setup_threads(const bppsa_cli *cli, bppsa_bench_settings *as
   return setup_config(cli, &asked->point);
 }
 
+static bppsa_status setup_forward(const bppsa_cli *cli, bppsa_bench_settings *asked) {
+  const bppsa_option_value *length = bppsa_cli_value(cli, BPPSA_OPTION_SEQ_LEN),
+                           *weights = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS);
+  const bppsa_network network = {.kind = bppsa_setup_kind(cli), .name = bppsa_setup_kind(cli)->name};
+  bppsa_network_config config = bppsa_network_config_default(&network);
+  asked->longest = length->given ? length->integer : 0;
+  asked->hidden = bppsa_cli_value(cli, BPPSA_OPTION_HIDDEN)->integer;
+  BPPSA_TRY(bppsa_setup_config(cli, BPPSA_RUNS_ONE, &config));
+  if (weights->given) {
+    bppsa_safetensors *file = NULL;
+    BPPSA_TRY(bppsa_setup_weights(cli, &network, &config, &file));
+    asked->weights = file;
+    asked->weights_name = weights->text;
+  }
+  asked->point.kind = network.kind;
+  asked->point.config = bppsa_network_recurrent_config(&config);
+  return BPPSA_OK;
+}
+
 static bppsa_status setup_mfcc(const bppsa_cli *cli, bppsa_bench_settings *asked) {
   const bppsa_option_value *set = bppsa_cli_value(cli, BPPSA_OPTION_SET), *padding = bppsa_cli_value(cli, BPPSA_OPTION_PADDING);
   asked->set = set->given ? set->choice : -1;
@@ -250,7 +288,7 @@ static const struct {
 #define CELL(id, words, functions, rate, sweep) {#id, bppsa_setup_bench},
 #include "models/cells.inc"
     {"crossover", setup_crossover}, {"lenet5", setup_network},  {"vgg11", setup_network}, {"product", setup_product},
-    {"scan", setup_batch},          {"threads", setup_threads}, {"mfcc", setup_mfcc}};
+    {"scan", setup_batch},          {"threads", setup_threads}, {"mfcc", setup_mfcc},     {"forward", setup_forward}};
 
 bppsa_bench_request bppsa_setup_request(const bppsa_cli *cli, const bppsa_device *device) {
   const bppsa_option_value *out = bppsa_cli_value(cli, BPPSA_OPTION_OUT);
@@ -272,9 +310,10 @@ static bppsa_status run_case(const bppsa_cli *cli, const bppsa_device *device) {
   for (size_t i = 0; i < sizeof benchmarks / sizeof benchmarks[0]; ++i) {
     BPPSA_TRY(strcmp(benchmarks[i].name, name) == 0 ? benchmarks[i].setup(cli, &asked) : BPPSA_OK);
   }
-  BPPSA_TRY(kind != NULL ? bppsa_network_open(name, NULL, &network) : BPPSA_OK);
+  bppsa_status status = kind != NULL ? bppsa_network_open(name, NULL, &network) : BPPSA_OK;
   asked.network = &network;
-  const bppsa_status status = bppsa_bench_drive(bppsa_bench_case_find(name), &asked.request, &asked);
+  status = status == BPPSA_OK ? bppsa_bench_drive(bppsa_bench_case_find(name), &asked.request, &asked) : status;
+  bppsa_safetensors_destroy(asked.weights);
   bppsa_network_close(&network);
   return status;
 }
@@ -307,3 +346,4 @@ BENCH(product, product, product, "", "Verifies and times planned products of spa
 BENCH(scan, scan, scan, "", "Verifies and times the sparse scan of LeNet-5's operators");
 BENCH(threads, threads, threads, "", "Times a training step on one thread and on several, quiet and beside busy programs");
 BENCH(mfcc, mfcc, mfcc, "", "Verifies and times MFCC features of one channel on one thread");
+BENCH(forward, forward, forward, "", "Verifies and times forward passes in parallel over time beside sequential ones");

@@ -42,6 +42,7 @@ static const bppsa_command *const commands[] = {
 #include "models/cells.inc"
     &bppsa_command_bench_crossover,
     &bppsa_command_bench_mfcc,
+    &bppsa_command_bench_forward,
     &bppsa_command_bench_jacobian,
     &bppsa_command_bench_product,
     &bppsa_command_bench_scan,

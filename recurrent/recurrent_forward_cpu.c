@@ -377,12 +377,12 @@ static void reseed(walk *w, const int64_t *ends) {
   }
 }
 
-/* Mends all doubtful chunks at once. firsts [b]: of each sample the first chunk that moved far, or C. Returns how many lanes went
- * through their whole chunk. */
+/* Mends all doubtful chunks at once. firsts [b]: of each sample the first chunk that moved far, or C. Returns how many chunks moved
+ * far. */
 static int64_t mend(walk *w, int64_t *firsts) {
   recurrent_network *n = w->n;
   const int64_t chunks = n->forward.plan.chunks;
-  int64_t through = 0, changed = 0;
+  int64_t moved = 0, changed = 0;
   w->phase = MEND;
   w->count = 0;
   for (int64_t chunk = 1; chunk < chunks; ++chunk) {
@@ -399,7 +399,7 @@ static int64_t mend(walk *w, int64_t *firsts) {
   }
   for (int64_t i = w->count - 1; i >= 0; --i) {
     const lane *l = &w->lanes[i];
-    through += l->reached;
+    moved += l->far;
     changed += l->mended;
     if (l->reached && l->chunk + 1 < chunks) {
       doubtful(n, l->sample)[l->chunk + 1] = 1;
@@ -407,7 +407,7 @@ static int64_t mend(walk *w, int64_t *firsts) {
     firsts[l->sample] = l->far ? l->chunk : firsts[l->sample];
   }
   n->forward.stats.rounds += changed > 0;
-  return through;
+  return moved;
 }
 
 /* Every sample with doubtful chunks walks on from the first of them, one chunk after the other. */
@@ -451,7 +451,8 @@ void bppsa_forward_layer(recurrent_network *n, int64_t l, const void *x) {
   memset(n->forward.reseeded, 0, (size_t)n->batch);
   speculate(&w);
   for (int64_t round = 0; round < plan->rounds && any_doubt(n); ++round) {
-    /* Where most walk through their whole chunk, each round fixes one chunk alone; the tail does so with less work. */
+    /* Where the last states of most chunks move far, nothing is forgotten: each round fixes one chunk alone, and the tail does so
+     * with less work. */
     const bool hopeless = 2 * mend(&w, firsts) > plan->chunks * n->batch;
     const int64_t before = n->forward.stats.reseeded;
     reseed(&w, firsts);

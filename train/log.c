@@ -185,8 +185,8 @@ bppsa_status bppsa_log_write_text(bppsa_log *log, const char *text) {
 }
 
 static void add_forward(bppsa_line *line, const bppsa_forward_stats *f) {
-  bppsa_line_add(line, ",\"forward\":{\"passes\":%lld,\"path\":%lld,\"possible\":%lld", (long long)f->passes, (long long)f->path,
-                 (long long)f->possible);
+  bppsa_line_add(line, ",\"forward\":{\"speculated\":%s,\"passes\":%lld,\"path\":%lld,\"possible\":%lld",
+                 f->speculated ? "true" : "false", (long long)f->passes, (long long)f->path, (long long)f->possible);
   add_real(line, "work", f->work);
   bppsa_line_add(line, ",\"rounds\":%lld,\"mended\":%lld,\"reseeded\":%lld,\"tails\":%lld", (long long)f->rounds,
                  (long long)f->mended, (long long)f->reseeded, (long long)f->tails);

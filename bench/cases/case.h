@@ -9,7 +9,7 @@
 /* The settings of a benchmark. A benchmark reads `request` and the members whose comment names it. */
 typedef struct bppsa_bench_settings {
   bppsa_bench_request request;
-  bppsa_bench_point point;         /* rnn, gru, crossover, threads: the network, its weights and its data */
+  bppsa_bench_point point;         /* rnn, gru, crossover, threads, forward: the network, its weights and its data */
   bool one_point;                  /* rnn, gru: the point alone, not a sweep */
   bool both_inits;                 /* rnn, gru: every point with default and with orthogonal weights */
   const bppsa_network *network;    /* lenet5, vgg11 */
@@ -19,8 +19,11 @@ typedef struct bppsa_bench_settings {
   const char *left, *right;        /* product: files of two factors; NULL: cases of its own */
   bool of_scan;                    /* product: the products of a scan of VGG-11 are the cases */
   bppsa_scan_method scan;          /* product: by this method */
-  int64_t longest;                 /* crossover: the largest T; 0: its own choice */
+  int64_t longest;                 /* crossover: the largest T; forward: T; 0: its own choice */
   int64_t workers;                 /* crossover: predict for so many workers too; 0: no prediction */
+  int64_t hidden;                  /* forward: H of all rows; 0: its own choices */
+  bppsa_safetensors *weights;      /* forward: the one network of the rows; NULL: its own choices */
+  const char *weights_name;        /* of that network: its path */
   int64_t neighbours;              /* threads: busy threads beside the measured ones; -1: one a processor */
   int32_t set;                     /* mfcc: position in bppsa_mfcc_sets; -1: all of them */
   bppsa_mfcc_padding padding;      /* mfcc */
@@ -31,13 +34,15 @@ typedef struct bppsa_bench_settings {
   extern const char bppsa_bench_notes_##id[];
 #include "models/cells.inc"
 extern const bppsa_bench_case bppsa_bench_case_crossover, bppsa_bench_case_lenet5, bppsa_bench_case_vgg11,
-    bppsa_bench_case_jacobian, bppsa_bench_case_product, bppsa_bench_case_scan, bppsa_bench_case_threads, bppsa_bench_case_mfcc;
+    bppsa_bench_case_jacobian, bppsa_bench_case_product, bppsa_bench_case_scan, bppsa_bench_case_threads, bppsa_bench_case_mfcc,
+    bppsa_bench_case_forward;
 /* The benchmark of that name, or NULL. */
 const bppsa_bench_case *bppsa_bench_case_find(const char *name);
 
 /* The notes of each benchmark's help: what it measures, and how. lenet5 and vgg11 share cnn. */
 extern const char bppsa_bench_notes_crossover[], bppsa_bench_notes_cnn[], bppsa_bench_notes_jacobian[],
-    bppsa_bench_notes_product[], bppsa_bench_notes_scan[], bppsa_bench_notes_threads[], bppsa_bench_notes_mfcc[];
+    bppsa_bench_notes_product[], bppsa_bench_notes_scan[], bppsa_bench_notes_threads[], bppsa_bench_notes_mfcc[],
+    bppsa_bench_notes_forward[];
 
 /* Runs `bench rnn` or `bench gru` and appends a JSON object a row to `rows`. Points that have rows already are counted, and not
  * measured. ERR_*: of the model; ERR_ARGUMENT: the memory limit left nothing to measure. */

@@ -1,0 +1,377 @@
+/* `bppsa bench forward`: the forward pass in parallel over time beside the sequential one. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "bench/cases/case.h"
+#include "bench/harness/machine.h"
+#include "core/alloc.h"
+#include "core/buffer.h"
+#include "core/clock.h"
+#include "core/memory.h"
+#include "core/philox.h"
+#include "core/residual.h"
+#include "models/weights.h"
+
+const char bppsa_bench_notes_forward[] =
+    "States of the top layer are verified first: each against one step from the state before it, in units of the plan's "
+    "tolerance,\n"
+    "where 1 or less is right; and all against a sequential pass in float64. path: dependent steps of the slowest sample; work:\n"
+    "steps computed, over T. A network that fails, so that passes end in the tail and pauses follow, also gets the mean of 200\n"
+    "passes (\"mean_s\"), and its first pass (\"failing_s\"). Without --weights the rows sweep T, H and initialisations: "
+    "default,\n"
+    "and orthogonal W_hh times 1, 1.2 and 1.5; --seq-len, --hidden and --batch fix one of the sizes.\n";
+
+enum { ROWS = 1024, CYCLE = 200, CYCLE_STEPS = 2000 }; /* rows of a one-step network; passes of a mean, and the longest T of it */
+
+typedef enum { SEQUENTIAL, SPECULATIVE, PASSES } pass_kind;
+
+static const struct {
+  const char *name;
+  bppsa_init init;
+  double scale; /* of W_hh */
+} inits[] = {{"default", BPPSA_INIT_DEFAULT, 1},
+             {"orthogonal", BPPSA_INIT_ORTHOGONAL, 1},
+             {"orthogonal x 1.2", BPPSA_INIT_ORTHOGONAL, 1.2},
+             {"orthogonal x 1.5", BPPSA_INIT_ORTHOGONAL, 1.5}};
+static const int64_t lengths[] = {1000, 10000, 30000}, quick_lengths[] = {1000}, widths[] = {20, 64, 200};
+
+enum { INITS = sizeof inits / sizeof inits[0], LENGTHS = 3, WIDTHS = 3 };
+
+typedef struct session session;
+
+typedef struct {
+  session *s;
+  pass_kind kind;
+  bppsa_model *model;
+  bppsa_forward_stats stats; /* of the first pass */
+  double worst, error;       /* the largest residual; the largest difference from float64 */
+  double failing_s, mean_s;  /* NAN: not measured */
+} entry;
+
+struct session {
+  const bppsa_bench *bench;
+  bppsa_recurrent_config config;
+  const char *init;
+  bppsa_buffer x;    /* [T,B,I] */
+  bppsa_buffer in;   /* the same where the passes run */
+  double *reference; /* [T·B·H]: the top layer's states in float64 */
+  entry entries[PASSES];
+};
+
+/* ---- points ---- */
+
+/* Which of `count` values stands at a place of the sweep; a value that was asked for is the only one. */
+static int64_t pick(int64_t asked, const int64_t *values, int64_t count, int64_t *place) {
+  const int64_t at = asked > 0 ? 0 : *place % count;
+  *place /= asked > 0 ? 1 : count;
+  return asked > 0 ? asked : values[at];
+}
+
+/* Sets the sizes and the weights' name of a point. False: there is no such point. */
+static bool choose(session *s, const bppsa_bench_settings *asked, int64_t point, int64_t *init) {
+  const bool quick = asked->request.quick, given = asked->weights != NULL;
+  s->config = asked->point.config;
+  s->config.method.backward = BPPSA_BACKWARD_BP;
+  if (given) {
+    s->init = asked->weights_name;
+    return point == 0;
+  }
+  int64_t place = point;
+  *init = place % INITS;
+  place /= INITS;
+  s->init = inits[*init].name;
+  s->config.hidden = pick(asked->hidden, widths, quick ? 1 : WIDTHS, &place);
+  s->config.seq_len = pick(asked->longest, quick ? quick_lengths : lengths, quick ? 1 : LENGTHS, &place);
+  return place == 0;
+}
+
+/* ---- models and inputs ---- */
+
+static bppsa_status set_weights(const session *s, int64_t init, bppsa_model *model) {
+  const bppsa_bench_settings *asked = s->bench->asked;
+  if (asked->weights != NULL) {
+    const bppsa_weights_request request = {.path = asked->weights_name};
+    const bppsa_network network = {.kind = asked->point.kind, .name = asked->point.kind->name};
+    bool rounded;
+    return bppsa_weights_set(&request, &network, asked->weights, model, &rounded);
+  }
+  BPPSA_TRY(bppsa_recurrent_init(model, inits[init].init, asked->request.seed));
+  for (int64_t i = 0; i < model->parameter_count; ++i) {
+    const bppsa_view *w = &model->parameters[i].value;
+    for (int64_t k = 0; strstr(model->parameters[i].name, "weight_hh") != NULL && k < bppsa_view_count(w); ++k) {
+      bppsa_view_set(w, k, inits[init].scale * bppsa_view_get(w, k));
+    }
+  }
+  return bppsa_model_push(model);
+}
+
+/* Copies all weights, whose types may differ. */
+static bppsa_status copy_weights(const bppsa_model *from, bppsa_model *to) {
+  for (int64_t i = 0; i < from->parameter_count; ++i) {
+    for (int64_t k = 0; k < bppsa_view_count(&from->parameters[i].value); ++k) {
+      bppsa_view_set(&to->parameters[i].value, k, bppsa_view_get(&from->parameters[i].value, k));
+    }
+  }
+  return bppsa_model_push(to);
+}
+
+/* Bits as those of the bitstream, of probability 1/2. */
+static bppsa_status make_bits(const session *s, bppsa_buffer *x) {
+  const bppsa_recurrent_config *c = &s->config;
+  BPPSA_TRY(bppsa_buffer_create(NULL, c->dtype, 3, (int64_t[]){c->seq_len, c->batch, c->input}, x));
+  for (int64_t i = 0; i < bppsa_view_count(&x->view); ++i) {
+    bppsa_view_set(&x->view, i, bppsa_random_double(s->bench->request->seed, BPPSA_STREAM_TEST, (uint64_t)i) < 0.5);
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status make_input(session *s) {
+  BPPSA_TRY(make_bits(s, &s->x));
+  BPPSA_TRY(make_bits(s, &s->in));
+  return bppsa_buffer_move(s->bench->device, &s->in);
+}
+
+/* The top layer's states in the host's memory, as float64. */
+static bppsa_status fetch_states(const bppsa_device *device, const bppsa_model *model, int64_t layer, double **states) {
+  bppsa_view h;
+  bppsa_buffer host = {0};
+  BPPSA_TRY(bppsa_recurrent_states(model, layer, &h));
+  BPPSA_TRY(bppsa_buffer_fetch(device, &h, &host));
+  const int64_t count = bppsa_view_count(&host.view);
+  *states = bppsa_calloc(count, sizeof **states);
+  for (int64_t i = 0; *states != NULL && i < count; ++i) {
+    (*states)[i] = bppsa_view_get(&host.view, i);
+  }
+  bppsa_buffer_free(&host);
+  return *states != NULL ? BPPSA_OK : BPPSA_ERR_MEMORY;
+}
+
+/* A sequential pass in float64 from the same weights and inputs, on the host. */
+static bppsa_status make_reference(session *s, const bppsa_model *model) {
+  bppsa_recurrent_config c = s->config;
+  bppsa_model *exact = NULL;
+  bppsa_buffer x = {0};
+  c.dtype = BPPSA_F64;
+  c.forward.kind = BPPSA_FORWARD_SEQUENTIAL;
+  BPPSA_TRY(bppsa_recurrent_create(&c, s->bench->asked->point.kind->cell, s->bench->host, &exact));
+  bppsa_status status = copy_weights(model, exact);
+  status = status == BPPSA_OK ? bppsa_buffer_create(NULL, BPPSA_F64, 3, s->x.view.shape, &x) : status;
+  for (int64_t i = 0; status == BPPSA_OK && i < bppsa_view_count(&x.view); ++i) {
+    bppsa_view_set(&x.view, i, bppsa_view_get(&s->x.view, i));
+  }
+  status = status == BPPSA_OK ? bppsa_recurrent_forward_layers(exact, &x.view, NULL) : status;
+  status = status == BPPSA_OK ? fetch_states(s->bench->host, exact, c.layers - 1, &s->reference) : status;
+  bppsa_buffer_free(&x);
+  bppsa_model_destroy(exact);
+  return status;
+}
+
+/* ---- verification ---- */
+
+/* One step from states `h` and inputs `in` of `rows` rows, by a network whose batch they are; `next` receives the states. */
+static bppsa_status step_rows(bppsa_model *step, const bppsa_recurrent_config *c, int64_t rows, const double *h, const double *in,
+                              const double *next, double *worst) {
+  bppsa_buffer x = {0}, state = {0};
+  bppsa_view got;
+  bppsa_status status = bppsa_buffer_create(NULL, c->dtype, 3, (int64_t[]){1, rows, c->input}, &x);
+  status = status == BPPSA_OK ? bppsa_buffer_create(NULL, c->dtype, 3, (int64_t[]){1, rows, c->hidden}, &state) : status;
+  for (int64_t i = 0; status == BPPSA_OK && i < rows * c->input; ++i) {
+    bppsa_view_set(&x.view, i, in[i]);
+  }
+  for (int64_t i = 0; status == BPPSA_OK && i < rows * c->hidden; ++i) {
+    bppsa_view_set(&state.view, i, h[i]);
+  }
+  status = status == BPPSA_OK ? bppsa_recurrent_forward_layers(step, &x.view, &state.view) : status;
+  status = status == BPPSA_OK ? bppsa_recurrent_states(step, 0, &got) : status;
+  for (int64_t i = 0; status == BPPSA_OK && i < rows * c->hidden; ++i) {
+    *worst = bppsa_residual_worse(*worst, fabs(bppsa_view_get(&got, i) - next[i]));
+  }
+  bppsa_buffer_free(&x);
+  bppsa_buffer_free(&state);
+  return status;
+}
+
+/* max |h_t - f(h_{t-1}, x_t)| of the first layer, on the host. */
+static bppsa_status find_residual(const entry *e, const double *h, double *worst) {
+  const session *s = e->s;
+  bppsa_recurrent_config c = s->config;
+  bppsa_model *step = NULL;
+  const int64_t all = c.seq_len * c.batch, state = c.batch * c.hidden;
+  double *before = bppsa_calloc((all + c.batch) * c.hidden, sizeof *before), *in = bppsa_calloc(all * c.input, sizeof *in);
+  bppsa_status status = before == NULL || in == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+  c.seq_len = c.layers = 1;
+  c.batch = all < ROWS ? all : ROWS;
+  c.forward.kind = BPPSA_FORWARD_SEQUENTIAL;
+  status = status == BPPSA_OK ? bppsa_recurrent_create(&c, s->bench->asked->point.kind->cell, s->bench->host, &step) : status;
+  for (int64_t i = 0; status == BPPSA_OK && i < 4; ++i) {
+    const bppsa_view *from = &e->model->parameters[i].value;
+    memcpy(step->parameters[i].value.data, from->data, bppsa_view_bytes(from));
+  }
+  for (int64_t i = 0; status == BPPSA_OK && i < all * c.input; ++i) {
+    in[i] = bppsa_view_get(&s->x.view, i);
+  }
+  if (status == BPPSA_OK) {
+    memcpy(before + state, h, (size_t)(all * c.hidden) * sizeof *before);
+  }
+  for (int64_t row = 0; status == BPPSA_OK && row < all; row += c.batch) {
+    const int64_t rows = all - row < c.batch ? all - row : c.batch;
+    status = step_rows(step, &c, rows, before + row * c.hidden, in + row * c.input, h + row * c.hidden, worst);
+  }
+  bppsa_model_destroy(step);
+  bppsa_free(before);
+  bppsa_free(in);
+  return status;
+}
+
+static bppsa_status run_pass(void *context) {
+  const entry *e = context;
+  return bppsa_recurrent_forward_layers(e->model, &e->s->in.view, NULL);
+}
+
+/* The mean of passes with their pauses; the pass before was the first. */
+static bppsa_status time_failing(entry *e) {
+  const double begun = bppsa_now();
+  for (int i = 0; i < CYCLE; ++i) {
+    BPPSA_TRY(run_pass(e));
+    BPPSA_TRY(bppsa_device_wait(e->s->bench->device));
+    e->failing_s = i == 0 ? bppsa_now() - begun : e->failing_s;
+  }
+  e->mean_s = (bppsa_now() - begun) / CYCLE;
+  return BPPSA_OK;
+}
+
+static bppsa_status judge(void *context, double *residual) {
+  entry *e = context;
+  session *s = e->s;
+  const bppsa_forward_plan *plan = bppsa_forward_plan_of(e->model);
+  const double rounding = s->config.dtype == BPPSA_F64 ? 2e-15 : 5e-7, allowed = fmax(fmax(plan->accept, plan->stop), rounding);
+  double *top = NULL, *first = NULL;
+  BPPSA_TRY(bppsa_forward_stats_of(e->model, &e->stats));
+  bppsa_status status = fetch_states(s->bench->device, e->model, s->config.layers - 1, &top);
+  status = status == BPPSA_OK ? fetch_states(s->bench->device, e->model, 0, &first) : status;
+  e->worst = e->error = 0;
+  status = status == BPPSA_OK ? find_residual(e, first, &e->worst) : status;
+  for (int64_t i = 0; status == BPPSA_OK && i < s->config.seq_len * s->config.batch * s->config.hidden; ++i) {
+    e->error = bppsa_residual_worse(e->error, fabs(top[i] - s->reference[i]));
+  }
+  *residual = e->worst / allowed;
+  bppsa_free(top);
+  bppsa_free(first);
+  e->failing_s = e->mean_s = NAN;
+  const bool times = e->kind == SEQUENTIAL ? s->config.seq_len <= CYCLE_STEPS : e->stats.tails > 0;
+  return status == BPPSA_OK && times && s->config.seq_len <= CYCLE_STEPS ? time_failing(e) : status;
+}
+
+static const bppsa_bench_work work = {run_pass, NULL, judge};
+
+static bppsa_status enter(bppsa_bench *bench, int64_t point, bool *more) {
+  static const char *const names[PASSES] = {"sequential", "speculative"};
+  session *s = bench->session;
+  int64_t init = 0;
+  s->bench = bench;
+  *more = choose(s, bench->asked, point, &init);
+  if (!*more) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(make_input(s));
+  for (int k = 0; k < PASSES; ++k) {
+    entry *e = &s->entries[k];
+    bppsa_recurrent_config config = s->config;
+    *e = (entry){.s = s, .kind = (pass_kind)k};
+    config.forward.kind = k == SEQUENTIAL ? BPPSA_FORWARD_SEQUENTIAL : BPPSA_FORWARD_SPECULATIVE;
+    BPPSA_TRY(bppsa_recurrent_create(&config, bench->asked->point.kind->cell, bench->device, &e->model));
+    BPPSA_TRY(set_weights(s, init, e->model));
+    if (k == 0) {
+      BPPSA_TRY(make_reference(s, e->model));
+    }
+    BPPSA_TRY(bppsa_bench_enter(bench, &work, bench->device, e, names[k], "forward", NULL));
+  }
+  return BPPSA_OK;
+}
+
+static void leave(bppsa_bench *bench) {
+  session *s = bench->session;
+  for (int k = 0; k < PASSES; ++k) {
+    bppsa_model_destroy(s->entries[k].model);
+    s->entries[k].model = NULL;
+  }
+  bppsa_buffer_free(&s->x);
+  bppsa_buffer_free(&s->in);
+  bppsa_free(s->reference);
+  s->reference = NULL;
+}
+
+/* ---- rows ---- */
+
+static bool put(const bppsa_bench_entrant *entrant, json_t *row) {
+  const entry *e = entrant->context;
+  const session *s = e->s;
+  const bppsa_recurrent_config *c = &s->config;
+  const bppsa_forward_plan *plan = bppsa_forward_plan_of(e->model);
+  bool ok = bppsa_json_put_text(row, "model", s->bench->asked->point.kind->name) && bppsa_json_put_text(row, "init", s->init);
+  ok = ok && bppsa_json_put_integer(row, "seq_len", c->seq_len) && bppsa_json_put_integer(row, "batch", c->batch);
+  ok = ok && bppsa_json_put_integer(row, "hidden", c->hidden) && bppsa_json_put_integer(row, "input", c->input);
+  ok = ok && bppsa_json_put_integer(row, "layers", c->layers) && bppsa_json_put_text(row, "dtype", bppsa_dtype_name(c->dtype));
+  ok = ok && bppsa_json_put_integer(row, "threads", bppsa_device_get_threads(s->bench->device));
+  ok = ok && bppsa_json_put_text(row, "method", entrant->method) && bppsa_json_put_text(row, "phase", entrant->phase);
+  ok = ok && bppsa_json_put_integer(row, "chunks", plan->chunks) && bppsa_json_put_integer(row, "warm_up", plan->warm_up);
+  ok = ok && bppsa_bench_put_timing(row, &entrant->contender.timing[0]);
+  ok = ok && bppsa_json_put_integer(row, "path", e->stats.path) && bppsa_json_put_integer(row, "possible", e->stats.possible);
+  ok = ok && bppsa_json_put_real(row, "work", e->stats.work) && bppsa_json_put_integer(row, "rounds", e->stats.rounds);
+  ok = ok && bppsa_json_put_integer(row, "mended", e->stats.mended) && bppsa_json_put_integer(row, "reseeded", e->stats.reseeded);
+  ok = ok && bppsa_json_put_integer(row, "tails", e->stats.tails) && bppsa_json_put_real(row, "gap", e->stats.gap);
+  ok = ok && bppsa_json_put_real(row, "residual", e->worst) && bppsa_json_put_real(row, "error", e->error);
+  return ok && bppsa_json_put_real(row, "mean_s", e->mean_s) && bppsa_json_put_real(row, "failing_s", e->failing_s);
+}
+
+static const bppsa_bench_column columns[] = {
+    {.heading = "init", .width = -18, .key = "init"},
+    {.heading = "T", .width = 7, .kind = BPPSA_COLUMN_INTEGER, .key = "seq_len"},
+    {.heading = "B", .width = 4, .kind = BPPSA_COLUMN_INTEGER, .key = "batch"},
+    {.heading = "H", .width = 5, .kind = BPPSA_COLUMN_INTEGER, .key = "hidden"},
+    {.heading = "method", .width = -12, .key = "method"},
+    BPPSA_COLUMN_TIMES(10, 10, 6, 3),
+    {.heading = "mean", .width = 10, .kind = BPPSA_COLUMN_REAL, .key = "mean_s", .scale = 1e3, .digits = 3},
+    {.heading = "path", .width = 7, .kind = BPPSA_COLUMN_INTEGER, .key = "path"},
+    {.heading = "work", .width = 6, .kind = BPPSA_COLUMN_REAL, .key = "work", .digits = 2},
+    {.heading = "mended", .width = 8, .kind = BPPSA_COLUMN_INTEGER, .key = "mended"},
+    {.heading = "tails", .width = 6, .kind = BPPSA_COLUMN_INTEGER, .key = "tails"},
+    {.heading = "gap", .width = 9, .kind = BPPSA_COLUMN_EXPONENT, .key = "gap"},
+    {.heading = "residual", .width = 10, .kind = BPPSA_COLUMN_EXPONENT, .key = "residual"},
+    {.heading = "error", .width = 9, .kind = BPPSA_COLUMN_EXPONENT, .key = "error"},
+    {0}};
+
+static bppsa_status print_head(const bppsa_bench *bench) {
+  char date[BPPSA_DATE_TEXT];
+  return bppsa_output_print(&bench->request->to,
+                            "forward passes of %s on %s, %d threads, %s\n"
+                            "milliseconds; mean: of %d passes, pauses included; error: against float64\n\n",
+                            bench->asked->point.kind->name, bppsa_device_get_hardware(bench->device),
+                            bppsa_device_get_threads(bench->device), bppsa_machine_date(date, sizeof date), CYCLE);
+}
+
+static bppsa_status prepare(bppsa_bench *bench) {
+  ((session *)bench->session)->bench = bench;
+  return BPPSA_OK;
+}
+
+static void release(bppsa_bench *bench) {
+  leave(bench);
+}
+
+static const char *const names[] = {"init", "method", NULL};
+
+const bppsa_bench_case bppsa_bench_case_forward = {.name = "forward",
+                                                   .session = sizeof(session),
+                                                   .budget_s = 1,
+                                                   .quick_s = 0.1,
+                                                   .bound = 1 + 1e-9,
+                                                   .names = names,
+                                                   .columns = columns,
+                                                   .prepare = prepare,
+                                                   .head = print_head,
+                                                   .enter = enter,
+                                                   .put = put,
+                                                   .leave = leave,
+                                                   .release = release};

@@ -1,0 +1,95 @@
+/* `bench forward`: its document, its table, a network from a file, wrong requests, out of memory. */
+#include "tests/cli/run_cli.h"
+
+static void check_row(const json_t *row, const char *method, int64_t seq_len) {
+  assert_string_equal(get_text(row, "method"), method);
+  assert_int_equal(get_integer(row, "seq_len"), seq_len);
+  assert_int_equal(get_integer(row, "possible"), seq_len);
+  assert_int_equal(get_integer(row, "repeats"), 3);
+  assert_true(get_real(row, "min_s") > 0 && get_real(row, "min_s") <= get_real(row, "median_s"));
+  assert_true(get_real(row, "residual") <= 1e-6 && get_real(row, "gap") <= 1e-6);
+  assert_true(get_real(row, "error") > 0);
+  if (strcmp(method, "sequential") == 0) {
+    assert_int_equal(get_integer(row, "path"), seq_len);
+    assert_true(get_real(row, "residual") == 0 && get_real(row, "work") == 1);
+  } else {
+    assert_true(get_integer(row, "path") > 0 && get_real(row, "work") > 1 && get_integer(row, "chunks") > 1);
+  }
+}
+
+static void test_document(void **state) {
+  (void)state;
+  static const char *const names[] = {"default", "orthogonal", "orthogonal x 1.2", "orthogonal x 1.5"};
+  json_t *document = run_json("bench forward --hidden 8 --seq-len 700 --repeats 3 --quick --out F.json --json");
+  const json_t *rows = json_object_get(document, "rows");
+  assert_string_equal(get_text(document, "bench"), "forward");
+  assert_int_equal(json_array_size(rows), 8);
+  for (size_t i = 0; i < 8; ++i) {
+    const json_t *row = json_array_get(rows, i);
+    assert_string_equal(get_text(row, "init"), names[i / 2]);
+    check_row(row, i % 2 == 0 ? "sequential" : "speculative", 700);
+    if (i % 2 == 1 && get_integer(row, "tails") > 0) { /* it fails, and its mean has pauses */
+      assert_true(get_real(row, "mean_s") > 0 && get_real(row, "failing_s") > 0);
+    }
+  }
+  /* a network with default weights: errors are those of the sequential pass */
+  assert_true(get_real(json_array_get(rows, 1), "error") <= 2 * get_real(json_array_get(rows, 0), "error"));
+  assert_int_equal(get_integer(json_array_get(rows, 1), "mended"), 0);
+  assert_true(get_integer(json_array_get(rows, 7), "mended") > 0);
+  json_t *written = json_load_file("F.json", 0, NULL);
+  assert_true(json_equal(written, document));
+  json_decref(written);
+  json_decref(document);
+}
+
+static void test_weights(void **state) {
+  (void)state;
+  assert_runs(
+      "train gru --layers 2 --hidden 6 --dtype f64 --seq-len 20 --samples 16 --batch 4 --iterations 2 --save-weights W.st");
+  json_t *document =
+      run_json("bench forward --model gru --weights W.st --seq-len 900 --batch 2 --forward-chunks 5 --repeats 3 --json");
+  const json_t *rows = json_object_get(document, "rows"), *row = json_array_get(rows, 1);
+  assert_int_equal(json_array_size(rows), 2);
+  assert_string_equal(get_text(row, "init"), "W.st");
+  assert_string_equal(get_text(row, "model"), "gru");
+  assert_string_equal(get_text(row, "dtype"), "f64");
+  assert_int_equal(get_integer(row, "hidden"), 6);
+  assert_int_equal(get_integer(row, "layers"), 2);
+  assert_int_equal(get_integer(row, "chunks"), 5);
+  assert_int_equal(get_integer(row, "possible"), 1800);
+  assert_true(get_real(row, "residual") <= 2e-14 && get_real(row, "error") < 1e-12);
+  json_decref(document);
+  run_result result = run("bench forward --model gru --weights W.st --seq-len 900 --repeats 3");
+  assert_int_equal(result.code, 0);
+  assert_non_null(strstr(result.out, "forward passes of gru on "));
+  assert_non_null(strstr(result.out, "\n  W.st                  900   1    6  speculative "));
+  release(&result);
+}
+
+static void test_requests(void **state) {
+  (void)state;
+  assert_fails(2, "--model: 'lenet5', expected rnn or gru", "bench forward --model lenet5");
+  assert_fails(2, "--forward-chunks: '0', expected", "bench forward --forward-chunks 0");
+  assert_fails(2, "missing.st", "bench forward --weights missing.st");
+  assert_fails(2, "--algorithm: unknown option", "bench forward --algorithm bp");
+}
+
+static void test_memory(void **state) {
+  (void)state;
+  int code = 1;
+  for (int64_t call = 1; code != 0; call += call < 60 ? 1 : 17) {
+    bppsa_alloc_fail_at(call);
+    run_result result = run("bench forward --hidden 3 --seq-len 200 --repeats 1 --json");
+    bppsa_alloc_fail_at(0);
+    code = result.code;
+    assert_true(code == 0 || code == 1);
+    release(&result);
+    assert_true(call < 20000);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_document), cmocka_unit_test(test_weights),
+                                     cmocka_unit_test(test_requests), cmocka_unit_test(test_memory)};
+  return cmocka_run_group_tests(tests, enter_directory, leave_directory);
+}
