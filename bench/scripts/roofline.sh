@@ -35,7 +35,7 @@ for file in "$@"; do
       if (field("peak_flops_per_s") + 0 > top) { top = field("peak_flops_per_s") + 0; copy = field("copy_bytes_per_s") + 0 }
       noisy[n] = field("noisy") == "true" || (field("noisy") == "" && field("min_s") != "" && median[n] > 1.25 * field("min_s"))
       key = point[n] " " phase[n]
-      counts = method[n] ~ /^cudnn/ && method[n] !~ /tf32/ && right[n] && skipped[n] == "" && !noisy[n]
+      counts = method[n] ~ /^cudnn/ && method[n] !~ /tf32/ && right[n] && skipped[n] == "" && median[n] > 0 && !noisy[n]
       if (counts && (!(key in best) || median[n] < best[key])) best[key] = median[n]
     }
     END {
@@ -48,11 +48,12 @@ for file in "$@"; do
       for (i = 1; i <= n; ++i) {
         printf "| %s | %s | %s | ", point[i], phase[i], method[i]
         if (skipped[i] != "") { printf "skipped: %s | | | | | | | |\n", skipped[i]; continue }
+        if (median[i] == 0) { printf "not timed | | | | | | | |%s\n", (right[i] ? "" : " **wrong**"); continue }
         key = point[i] " " phase[i]
-        rate = (median[i] > 0 ? flops[i] / median[i] / 1e12 : 0)
-        moved = (median[i] > 0 ? bytes[i] / median[i] / 1e12 : 0)
+        rate = flops[i] / median[i] / 1e12
+        moved = bytes[i] / median[i] / 1e12
         over = (floor_s[i] > 0 ? median[i] / floor_s[i] : 0)
-        ratio = (key in best && median[i] > 0 && right[i] && !noisy[i] ? sprintf("%.2f", best[key] / median[i]) : "")
+        ratio = (key in best && right[i] && !noisy[i] ? sprintf("%.2f", best[key] / median[i]) : "")
         printf "%s%s | %s | %.3g | %.3g | %s | %.1f | %.1f | %s |%s\n", (noisy[i] ? "~" : ""), seconds(median[i]),
           seconds(step[i]), rate, moved, seconds(floor_s[i]), over, device[i] / 1e6, ratio, (right[i] ? "" : " **wrong**")
       }

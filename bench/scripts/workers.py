@@ -18,11 +18,11 @@ SPREAD = 1.25  # as in core/rounds.h
 
 
 def rows_of(document, seq_len, batch):
-    """The backward rows of one network, by method. Of a network that was measured twice, the last rows count."""
+    """The timed backward rows of one network, by method. Of a network that was measured twice, the last rows count."""
     return {
         row["method"]: row
         for row in document["rows"]
-        if row["phase"] == "backward" and row["init"] == "default"
+        if row["phase"] == "backward" and row["init"] == "default" and row["median_s"] is not None
         and (row["seq_len"], row["batch"], row["hidden"]) == (seq_len, batch, 20)
     }
 

@@ -47,6 +47,10 @@ cat >rows.json <<'END'
   "median_s": 4e-6, "min_s": 3e-6, "step_s": 4e-7, "ok": true, "flops": 4000000, "bytes": 8000, "floor_s": 1e-7},
  {"seq_len": 10, "batch": 2, "hidden": 3, "input": 1, "init": "default", "method": "blelloch", "phase": "backward",
   "median_s": 4e-6, "min_s": 3.9e-6, "noisy": true, "step_s": 4e-7, "ok": true, "flops": 4000000, "bytes": 8000, "floor_s": 1e-7},
+ {"seq_len": 10, "batch": 2, "hidden": 3, "input": 1, "init": "default", "method": "cudnn_wrong", "phase": "backward",
+  "median_s": null, "min_s": null, "residual": 99, "ok": false, "flops": 4000000, "bytes": 8000, "floor_s": 1e-7},
+ {"seq_len": 10, "batch": 2, "hidden": 3, "input": 1, "init": "default", "method": "cudnn_beside_it", "phase": "backward",
+  "median_s": null, "min_s": null, "residual": 1, "ok": true, "flops": 4000000, "bytes": 8000, "floor_s": 1e-7},
  {"seq_len": 10, "batch": 2, "hidden": 3, "input": 1, "init": "default", "method": "cudnn_persist_dynamic", "phase": "backward",
   "median_s": null, "ok": false, "flops": 4000000, "bytes": 8000, "skipped": "cuDNN: layers: CUDNN_STATUS_NOT_SUPPORTED"}]}
 END
@@ -89,6 +93,9 @@ check "no document jacobian.json" [ -s results/jacobian.json ]
 check "a row of the table is wrong" \
   grep -q '| bp | 20 us | 2 us | 0.2 | 0.0004 | 0.1 us | 200.0 | 3.0 | 2.50 |$' results/roofline.md
 check "a wrong row is not marked" grep -q 'cudnn_persist_static | 1 us .*|  | \*\*wrong\*\*' results/roofline.md
+check "a wrong row, which has no time, is not said to be" \
+  grep -q 'cudnn_wrong | not timed | | | | | | | | \*\*wrong\*\*$' results/roofline.md
+check "a right row without a time is not said to be" grep -q 'cudnn_beside_it | not timed | | | | | | | |$' results/roofline.md
 check "a row that its minimum shows to be noisy has no mark, or a ratio" \
   grep -q 'cudnn_persist_small | ~4 us .* |  |$' results/roofline.md
 check "a row that says it is noisy has no mark, or a ratio" grep -q 'blelloch | ~4 us .* |  |$' results/roofline.md

@@ -165,6 +165,7 @@ static void idle_recordings(void **state) {
       const json_t *row = json_array_get(rows, k);
       const bool graph = strstr(get_text(row, i == 0 ? "phase" : "method"), "graph") != NULL;
       assert_int_equal(!(get_real(row, "residual") < 30), graph);
+      assert_int_equal(get_integer(row, "repeats"), graph ? 0 : 1); /* what is wrong is not timed */
       recorded += graph;
     }
     assert_true(recorded >= (i == 1 ? 1 : is_emulated(device) ? 3 : 2)); /* auto, slots, cuSPARSE */
