@@ -6,7 +6,6 @@
 #include "cli/setup.h"
 #include "core/alloc.h"
 #include "distributed/evaluate.h"
-#include "distributed/job.h"
 #include "models/outputs.h"
 
 #define OUT_HELP "logits and predictions of every sample, in the data's order; numpy.load reads it"
@@ -139,7 +138,7 @@ static bppsa_status finish(bppsa_cli *cli, evaluation *e, const bppsa_evaluation
 static bppsa_status check_ranks(const bppsa_cli *cli, const bppsa_comm *comm, const evaluation *e) {
   bppsa_data_parallel_config config;
   const int64_t count = e->split.validation > 0 ? e->split.validation : e->split.train;
-  BPPSA_TRY(bppsa_ranks_setup(cli, comm, count, "the evaluation", &config));
+  BPPSA_TRY(bppsa_ranks_setup(cli, comm, count, "the evaluation", &config, NULL));
   return bppsa_cli_value(cli, BPPSA_OPTION_OUT)->given
              ? bppsa_fail(BPPSA_ERR_ARGUMENT, "--out: given beside ranks, which do not write it, expected one of them")
              : BPPSA_OK;

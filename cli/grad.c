@@ -1,7 +1,6 @@
 /* `bppsa grad MODEL`: the gradients of one batch, written as a safetensors file. */
 #include "cli/ranks.h"
 #include "cli/setup.h"
-#include "distributed/job.h"
 #include "models/gradients.h"
 
 /* The options of recurrent networks; `only` adds those of one cell. */
@@ -79,7 +78,7 @@ static bppsa_status compute(const bppsa_cli *cli, bppsa_gradients *g) {
 static bppsa_status prepare_on_ranks(const bppsa_cli *cli, const bppsa_comm *comm, bppsa_gradients *g,
                                      bppsa_data_parallel_config *parallel) {
   BPPSA_TRY(load(cli, g));
-  BPPSA_TRY(bppsa_ranks_setup(cli, comm, g->config.batch, "the batch", parallel));
+  BPPSA_TRY(bppsa_ranks_setup(cli, comm, g->config.batch, "the batch", parallel, NULL));
   g->config.batch = bppsa_data_parallel_block(parallel, bppsa_comm_size(comm));
   return choose(cli, g);
 }

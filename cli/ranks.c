@@ -7,7 +7,6 @@
 
 #include "core/file.h"
 #include "core/pool.h"
-#include "distributed/job.h"
 
 /* What the latest run left for the program's end. */
 static bppsa_comm_outcome outcome = {.rank = -1, .here = true};
@@ -156,21 +155,21 @@ static bppsa_status read_reverse_first(const bppsa_cli *cli, int64_t *k) {
 }
 
 bppsa_status bppsa_ranks_setup(const bppsa_cli *cli, const bppsa_comm *comm, int64_t batch, const char *what,
-                               bppsa_data_parallel_config *config) {
+                               bppsa_data_parallel_config *config, bppsa_rank_split *split) {
   const bppsa_option_value *text = bppsa_cli_value(cli, BPPSA_OPTION_SPLIT);
   const int64_t ranks = bppsa_comm_size(comm);
-  bppsa_rank_split split;
-  const bppsa_status status = bppsa_rank_split_parse(text->text, ranks, &split);
+  bppsa_rank_split parsed;
+  const bppsa_status status = bppsa_rank_split_parse(text->text, ranks, &parsed);
   if (status != BPPSA_OK) {
     return bppsa_fail_prefix(status, "--split");
   }
-  if (split.time > 1) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "--split: %s cuts sequences along time, which no command does yet, expected batch",
+  if (parsed.time > 1 && split == NULL) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "--split: %s cuts sequences along time, which only training does, expected batch",
                       text->text);
   }
-  if (split.batch > batch) {
+  if (parsed.batch > batch) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
-                      "--ranks: %" PRId64 ", more than the %" PRId64 " samples of %s, expected at most that many", split.batch,
+                      "--ranks: %" PRId64 ", more than the %" PRId64 " samples of %s, expected at most that many", parsed.batch,
                       batch, what);
   }
   bppsa_data_parallel_config found = bppsa_data_parallel_config_default();
@@ -178,5 +177,8 @@ bppsa_status bppsa_ranks_setup(const bppsa_cli *cli, const bppsa_comm *comm, int
   found.reduction = bppsa_cli_value(cli, BPPSA_OPTION_REDUCTION)->choice == 1 ? BPPSA_REDUCTION_LIBRARY : BPPSA_REDUCTION_ORDERED;
   BPPSA_TRY(read_reverse_first(cli, &found.reverse_first));
   *config = found;
+  if (split != NULL) {
+    *split = parsed;
+  }
   return BPPSA_OK;
 }

@@ -5,6 +5,7 @@
 #include "cli/command.h"
 #include "comm/comm.h"
 #include "distributed/data_parallel.h"
+#include "distributed/job.h"
 
 /* The options of a command that runs on ranks. */
 #define BPPSA_RANKS_USES                                                                                                         \
@@ -32,9 +33,10 @@ static inline bool bppsa_ranks_first(const bppsa_comm *comm) {
   return comm == NULL || bppsa_comm_rank(comm) == 0;
 }
 
-/* --split, --reduction and --reverse-first for batches of so many samples, which `what` gives ("--batch"). ERR_ARGUMENT: more ranks
- * than samples; ERR_UNSUPPORTED: a split that there is not. */
+/* --split, --reduction and --reverse-first for batches of so many samples, which `what` names. split: receives the split; NULL: the
+ * command takes only the samples apart. ERR_ARGUMENT: another text, more ranks than samples; ERR_UNSUPPORTED: ranks along time
+ * where split is NULL. */
 bppsa_status bppsa_ranks_setup(const bppsa_cli *cli, const bppsa_comm *comm, int64_t batch, const char *what,
-                               bppsa_data_parallel_config *config);
+                               bppsa_data_parallel_config *config, bppsa_rank_split *split);
 
 #endif

@@ -10,7 +10,6 @@
 #include "cli/train_options.h"
 #include "core/alloc.h"
 #include "core/npy.h"
-#include "distributed/job.h"
 #include "models/train_show.h"
 #include "train/line.h"
 
@@ -165,7 +164,29 @@ static bppsa_status setup_data(const bppsa_cli *cli, bppsa_train_run *run) {
   return bppsa_network_fit(&run->network, bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text, run->dataset, &run->config);
 }
 
-/* Everything up to the choice of the method. */
+/* How the ranks share a batch; the model takes a block of it, or a rank's share of it. */
+static bppsa_status setup_ranks(const bppsa_cli *cli, bppsa_train_run *run) {
+  BPPSA_TRY(bppsa_ranks_setup(cli, run->comm, run->train.batch, "a batch", &run->parallel, &run->rank_split));
+  const int64_t share = (run->train.batch - 1) / run->rank_split.batch + 1;
+  run->micro_batches = bppsa_cli_value(cli, BPPSA_OPTION_RANK_MICRO_BATCHES)->integer;
+  if (run->rank_split.time == 1) {
+    run->config.batch = bppsa_data_parallel_block(&run->parallel, bppsa_comm_size(run->comm));
+    return run->micro_batches == 1
+               ? BPPSA_OK
+               : bppsa_fail(BPPSA_ERR_ARGUMENT, "--micro-batches: given beside --split batch, expected ranks along time");
+  }
+  run->config.batch = share;
+  if (run->network.kind->cell == NULL) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--split: %s takes images, which have no time, expected batch", run->network.name);
+  }
+  return run->micro_batches <= share ? BPPSA_OK
+                                     : bppsa_fail(BPPSA_ERR_ARGUMENT,
+                                                  "--micro-batches: %" PRId64 ", more than the %" PRId64
+                                                  " samples that a rank has of a batch, expected at most that many",
+                                                  run->micro_batches, share);
+}
+
+/* Everything up to the choice of the method, which ranks along time make by themselves. */
 static bppsa_status setup_request(const bppsa_cli *cli, bppsa_train_run *run) {
   BPPSA_TRY(bppsa_setup_network(cli, &run->network));
   run->config = bppsa_network_config_default(&run->network);
@@ -178,13 +199,10 @@ static bppsa_status setup_request(const bppsa_cli *cli, bppsa_train_run *run) {
   }
   BPPSA_TRY(bppsa_setup_objective(cli, run->weights, &run->objective));
   BPPSA_TRY(setup_data(cli, run));
-  if (run->comm != NULL) {
-    BPPSA_TRY(bppsa_ranks_setup(cli, run->comm, run->train.batch, "a batch", &run->parallel));
-    run->config.batch = bppsa_data_parallel_block(&run->parallel, bppsa_comm_size(run->comm));
-  }
+  BPPSA_TRY(run->comm != NULL ? setup_ranks(cli, run) : BPPSA_OK);
   run->chosen = bppsa_chosen_of(&run->config.method);
   BPPSA_TRY(bppsa_train_run_resume_method(run));
-  return bppsa_setup_choose(cli, &run->network, run->device, &run->config, &run->chosen);
+  return run->rank_split.time > 1 ? BPPSA_OK : bppsa_setup_choose(cli, &run->network, run->device, &run->config, &run->chosen);
 }
 
 static bppsa_status setup_model(const bppsa_cli *cli, bppsa_train_run *run) {
@@ -194,8 +212,7 @@ static bppsa_status setup_model(const bppsa_cli *cli, bppsa_train_run *run) {
   if (run->weights != NULL) {
     return bppsa_setup_model(cli, &run->network, run->weights, run->model);
   }
-  return bppsa_network_init(&run->network, run->model, init->choice == 1 ? BPPSA_INIT_ORTHOGONAL : BPPSA_INIT_DEFAULT,
-                            run->train.seed);
+  return bppsa_train_run_init(run, init->choice == 1 ? BPPSA_INIT_ORTHOGONAL : BPPSA_INIT_DEFAULT);
 }
 
 /* On ranks one of them reports what is wrong, and all of them take rank 0's method, which may have been measured. */

@@ -66,7 +66,7 @@ typedef struct {
 } bppsa_model_ops;
 
 /* Called by a backward pass in host memory, in the pass's thread, as soon as the gradients of parameters first .. first + count - 1
- * are complete: once for every parameter. */
+ * are complete: once for every parameter, or not at all. */
 typedef struct {
   void (*ready)(void *context, int64_t first, int64_t count); /* NULL: nothing is called */
   void *context;

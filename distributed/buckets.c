@@ -35,6 +35,7 @@ struct bppsa_buckets {
   int size;             /* of the present batch */
   int64_t block, end;   /* this rank's present block, and the one behind its last */
   int64_t begun;        /* buckets whose collective operation has begun */
+  bool reported;        /* the model has reported gradients of the present block */
   bppsa_status status;  /* of messages begun while the model computes */
 };
 
@@ -192,6 +193,7 @@ static bppsa_status take_over(bppsa_buckets *b, bucket *k) {
 /* The model's listener. */
 static void ready(void *context, int64_t first, int64_t count) {
   bppsa_buckets *b = context;
+  b->reported = true;
   for (int64_t p = first; p < first + count && b->status == BPPSA_OK; ++p) {
     bucket *k = &b->all[b->bucket_of[p]];
     const bppsa_view *gradient = &b->model->parameters[p].gradient;
@@ -247,11 +249,15 @@ bppsa_status bppsa_buckets_begin(bppsa_buckets *b, int64_t blocks, int64_t first
 
 void bppsa_buckets_begin_block(bppsa_buckets *b) {
   ++b->block;
+  b->reported = false;
   b->model->listener = (bppsa_gradient_listener){.ready = ready, .context = b};
 }
 
 bppsa_status bppsa_buckets_end_block(bppsa_buckets *b, const bppsa_data_parallel_sums *sums) {
   b->model->listener = (bppsa_gradient_listener){0};
+  if (!b->reported && b->model->parameter_count > 0) { /* a model that does not report: everything is complete now */
+    ready(b, 0, b->model->parameter_count);
+  }
   bucket *numbers = &b->all[b->count - 1];
   if (b->status == BPPSA_OK) {
     memcpy(numbers->data, sums, sizeof *sums);

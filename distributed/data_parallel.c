@@ -14,7 +14,8 @@
 #include "train/ranks.h"
 
 struct bppsa_data_parallel {
-  bppsa_comm *comm;
+  bppsa_comm *comm;  /* of the ranks that share a batch */
+  bppsa_comm *world; /* of all ranks; the same unless there are ranks along time */
   bppsa_model *model;
   bppsa_data_parallel_config config;
   int64_t block; /* samples */
@@ -31,19 +32,25 @@ bppsa_data_parallel_config bppsa_data_parallel_config_default(void) {
 
 int64_t bppsa_data_parallel_block(const bppsa_data_parallel_config *config, int32_t ranks) {
   const int64_t share = (config->batch - 1) / ranks + 1, blocks = (config->batch - 1) / BPPSA_DATA_PARALLEL_BLOCK + 1;
-  return config->reduction == BPPSA_REDUCTION_ORDERED && ranks <= blocks ? BPPSA_DATA_PARALLEL_BLOCK : share;
+  return config->reduction == BPPSA_REDUCTION_ORDERED && config->time == NULL && ranks <= blocks ? BPPSA_DATA_PARALLEL_BLOCK
+                                                                                                 : share;
 }
 
 bool bppsa_data_parallel_same_bits(const bppsa_data_parallel_config *config, int32_t ranks) {
-  return config->reduction == BPPSA_REDUCTION_ORDERED && bppsa_data_parallel_block(config, ranks) == BPPSA_DATA_PARALLEL_BLOCK;
+  return config->reduction == BPPSA_REDUCTION_ORDERED && config->time == NULL &&
+         bppsa_data_parallel_block(config, ranks) == BPPSA_DATA_PARALLEL_BLOCK;
 }
 
 const char *bppsa_data_parallel_text(const bppsa_data_parallel_config *config, bppsa_comm_transport transport, int32_t ranks,
                                      char *text, size_t size) {
+  char time[32] = "";
+  if (config->time != NULL) {
+    snprintf(time, sizeof time, "%d ranks along time, ", bppsa_comm_size(config->time));
+  }
   if (config->reduction == BPPSA_REDUCTION_ORDERED) {
-    snprintf(text, size, "a tree over blocks of %" PRId64 " samples", bppsa_data_parallel_block(config, ranks));
+    snprintf(text, size, "%sa tree over blocks of %" PRId64 " samples", time, bppsa_data_parallel_block(config, ranks));
   } else {
-    snprintf(text, size, "the allreduce of %s over %d ranks", bppsa_comm_transport_name(transport), ranks);
+    snprintf(text, size, "%sthe allreduce of %s over %d ranks", time, bppsa_comm_transport_name(transport), ranks);
   }
   return text;
 }
@@ -138,6 +145,13 @@ static bppsa_status train_block(void *context, int64_t first, int64_t count, bpp
   return BPPSA_OK;
 }
 
+/* Adds the numbers of the ranks that hold the other steps of the same samples; their gradients are complete. */
+static bppsa_status add_along_time(const bppsa_data_parallel *dp, bppsa_data_parallel_sums *sums) {
+  const int64_t count = sizeof *sums / sizeof(double);
+  const bppsa_view view = bppsa_view_make(sums, BPPSA_F64, 1, &count);
+  return dp->config.time != NULL ? bppsa_comm_allreduce(dp->config.time, BPPSA_COMM_SUM, &view) : BPPSA_OK;
+}
+
 /* Multiplies all gradients: rows whose label is ignored counted when the blocks took their means. */
 static void scale_gradients(const bppsa_model *model, double factor) {
   for (int64_t p = 0; p < model->parameter_count; ++p) {
@@ -156,10 +170,11 @@ static bppsa_status forward_backward(void *context, bppsa_batch *batch, int64_t 
   bppsa_data_parallel *dp = context;
   bppsa_data_parallel_sums sums;
   step_of step = {batch, count, indices, record};
-  bppsa_comm_at(dp->comm, "training step", record->step);
+  bppsa_comm_at(dp->world, "training step", record->step);
   record->forward_s = record->backward_s = 0;
   const double start = bppsa_now();
   BPPSA_TRY(bppsa_data_parallel_compute(dp, count, train_block, &step, &sums));
+  BPPSA_TRY(add_along_time(dp, &sums));
   const double seconds = bppsa_now() - start;
   record->backward_s = seconds - record->forward_s; /* with the time that gradients travelled */
   *loss = (bppsa_loss_result){.loss = sums.loss, .correct = (int64_t)sums.correct, .rows = (int64_t)sums.rows};
@@ -172,7 +187,7 @@ static bppsa_status forward_backward(void *context, bppsa_batch *batch, int64_t 
   record->accuracy = bppsa_accuracy(loss->correct, loss->rows);
   record->redone = (int64_t)sums.redone;
   bool changed = false;
-  BPPSA_TRY(bppsa_reverse_first_measured(&dp->search, dp->comm, seconds, &changed));
+  BPPSA_TRY(bppsa_reverse_first_measured(&dp->search, dp->world, seconds, &changed));
   return changed ? change_order(dp) : BPPSA_OK;
 }
 
@@ -181,7 +196,7 @@ static bppsa_status describe_own(bppsa_data_parallel *dp, const step_of *s, bool
                                  bppsa_line *line) {
   int64_t first, blocks, all;
   bppsa_data_parallel_share(dp, s->count, &first, &blocks, &all);
-  for (int64_t b = first; b < first + blocks && line->length == 0; ++b) {
+  for (int64_t b = first; b < first + blocks; ++b) {
     const int64_t from = block_begin(dp, s->count, b), to = block_begin(dp, s->count, b + 1);
     bppsa_loss_result loss;
     bppsa_nonfinite found;
@@ -193,6 +208,9 @@ static bppsa_status describe_own(bppsa_data_parallel *dp, const step_of *s, bool
     BPPSA_TRY(bppsa_batch_loss_part(s->batch, s->count, &loss));
     if (backward) {
       BPPSA_TRY(dp->model->ops->backward(dp->model, &s->batch->dlogits));
+    }
+    if (line->length > 0) { /* the ranks along time compute all blocks together */
+      continue;
     }
     if (!isfinite(loss.loss) || (backward && (dp->model->ops->find_nonfinite(dp->model, &found) ||
                                               bppsa_model_parameter_nonfinite(dp->model, true, &found)))) {
@@ -209,23 +227,23 @@ static bppsa_status describe_nonfinite(void *context, bppsa_batch *batch, int64_
   bppsa_line own = {.length = 0};
   BPPSA_TRY(describe_own(dp, &step, backward, otherwise, &own));
   /* The lowest rank that found something tells the others; if none did, only the sum overflowed. */
-  const int64_t one = 1, size = (int64_t)sizeof own.text, none = bppsa_comm_size(dp->comm);
-  int64_t teller = own.length > 0 ? bppsa_comm_rank(dp->comm) : none;
+  const int64_t one = 1, size = (int64_t)sizeof own.text, none = bppsa_comm_size(dp->world);
+  int64_t teller = own.length > 0 ? bppsa_comm_rank(dp->world) : none;
   const bppsa_view number = bppsa_view_make(&teller, BPPSA_I64, 1, &one), text = bppsa_view_make(own.text, BPPSA_U8, 1, &size);
-  BPPSA_TRY(bppsa_comm_allreduce(dp->comm, BPPSA_COMM_MIN, &number));
+  BPPSA_TRY(bppsa_comm_allreduce(dp->world, BPPSA_COMM_MIN, &number));
   if (teller == none) {
     bppsa_line_add(line, "non-finite %s of the batch, all its parts being finite", otherwise);
     return BPPSA_OK;
   }
-  BPPSA_TRY(bppsa_comm_broadcast(dp->comm, (int32_t)teller, &text));
+  BPPSA_TRY(bppsa_comm_broadcast(dp->world, (int32_t)teller, &text));
   bppsa_line_add(line, "%s", own.text);
   return BPPSA_OK;
 }
 
 static bppsa_status evaluate(void *context, bppsa_batch *batch, int64_t first, int64_t count, bppsa_evaluation *result) {
   const bppsa_data_parallel *dp = context;
-  bppsa_comm_at(dp->comm, "the evaluation", -1);
-  return bppsa_ranks_evaluate_batch(dp->comm, batch, first, count, result);
+  bppsa_comm_at(dp->world, "the evaluation", -1);
+  return bppsa_ranks_evaluate_batch(dp->world, dp->comm, batch, first, count, result);
 }
 
 static bppsa_status agree(void *context, int64_t step, bool *stop) {
@@ -233,17 +251,17 @@ static bppsa_status agree(void *context, int64_t step, bool *stop) {
   const int64_t one = 1;
   int64_t wanted = *stop ? 1 : 0;
   const bppsa_view view = bppsa_view_make(&wanted, BPPSA_I64, 1, &one);
-  bppsa_comm_at(dp->comm, "the end of training step", step);
-  BPPSA_TRY(bppsa_comm_allreduce(dp->comm, BPPSA_COMM_MAX, &view));
+  bppsa_comm_at(dp->world, "the end of training step", step);
+  BPPSA_TRY(bppsa_comm_allreduce(dp->world, BPPSA_COMM_MAX, &view));
   *stop = wanted != 0;
   return BPPSA_OK;
 }
 
 static bppsa_status share(void *context, int64_t count, const bppsa_named_view *tensors) {
   bppsa_data_parallel *dp = context;
-  bppsa_comm_at(dp->comm, "the start of training", -1);
+  bppsa_comm_at(dp->world, "the start of training", -1);
   for (int64_t i = 0; i < count; ++i) {
-    BPPSA_TRY(bppsa_comm_broadcast(dp->comm, 0, &tensors[i].view));
+    BPPSA_TRY(bppsa_comm_broadcast(dp->world, 0, &tensors[i].view));
   }
   return BPPSA_OK;
 }
@@ -290,10 +308,14 @@ bppsa_status bppsa_data_parallel_create(bppsa_comm *comm, bppsa_model *model, co
   if (dp == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  *dp = (bppsa_data_parallel){.comm = comm, .model = model, .config = *config};
+  *dp = (bppsa_data_parallel){
+      .comm = comm, .world = config->time != NULL ? config->world : comm, .model = model, .config = *config};
   dp->block = bppsa_data_parallel_block(config, bppsa_comm_size(comm));
   dp->ranks = (bppsa_train_ranks){.context = dp,
-                                  .first = bppsa_comm_rank(comm) == 0,
+                                  .first = bppsa_comm_rank(dp->world) == 0,
+                                  .cut = config->time != NULL,
+                                  .first_step = config->first_step,
+                                  .steps = config->steps,
                                   .capacity = dp->block,
                                   .forward_backward = forward_backward,
                                   .describe_nonfinite = describe_nonfinite,

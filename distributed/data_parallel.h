@@ -5,6 +5,9 @@
  * of loss and gradients depend on the size of a block, and not on the number of ranks. A block has 16 samples if each rank gets at
  * least one of them; otherwise each rank's share of the batch is one block, and the bits depend on the number of ranks.
  *
+ * With ranks along time (distributed/split_time.h) each rank's share of a batch is one block, which it computes together with the
+ * ranks that hold the other steps of these samples. Their gradients are complete when the block's backward pass ends.
+ *
  * The alternative is the transport's own allreduce. Then each rank's share is one block, and the bits depend on ranks and
  * transport.
  *

@@ -21,8 +21,8 @@ static bppsa_status evaluate_own(const bppsa_comm *comm, bppsa_batch *batch, int
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_ranks_evaluate_batch(bppsa_comm *comm, bppsa_batch *batch, int64_t first, int64_t count,
-                                        bppsa_evaluation *result) {
+bppsa_status bppsa_ranks_evaluate_batch(bppsa_comm *world, const bppsa_comm *comm, bppsa_batch *batch, int64_t first,
+                                        int64_t count, bppsa_evaluation *result) {
   const int64_t all = (count - 1) / batch->capacity + 1, numbers = all * PART_NUMBERS;
   double *parts = bppsa_calloc(numbers, sizeof *parts);
   if (parts == NULL) {
@@ -30,8 +30,8 @@ bppsa_status bppsa_ranks_evaluate_batch(bppsa_comm *comm, bppsa_batch *batch, in
   }
   const bppsa_view view = bppsa_view_make(parts, BPPSA_F64, 1, &numbers);
   bppsa_status status = evaluate_own(comm, batch, first, count, all, parts);
-  /* exact: at most one of the terms is not 0 */
-  status = status == BPPSA_OK ? bppsa_comm_allreduce(comm, BPPSA_COMM_SUM, &view) : status;
+  /* exact without ranks along time: at most one of the terms is not 0 */
+  status = status == BPPSA_OK ? bppsa_comm_allreduce(world, BPPSA_COMM_SUM, &view) : status;
   bppsa_batch_sums sums = {0};
   for (int64_t i = 0; i < all; ++i) {
     sums.loss += parts[i * PART_NUMBERS];
@@ -50,7 +50,7 @@ bppsa_status bppsa_ranks_evaluate(bppsa_comm *comm, bppsa_model *model, const bp
   bppsa_batch buffers;
   BPPSA_TRY(bppsa_evaluate_check(dataset, first, count, batch));
   BPPSA_TRY(bppsa_batch_create(model, dataset, device, batch < count ? batch : count, false, &buffers));
-  const bppsa_status status = bppsa_ranks_evaluate_batch(comm, &buffers, first, count, result);
+  const bppsa_status status = bppsa_ranks_evaluate_batch(comm, comm, &buffers, first, count, result);
   bppsa_batch_free(&buffers);
   return status;
 }

@@ -50,6 +50,30 @@ bppsa_status bppsa_rank_split_parse(const char *text, int64_t ranks, bppsa_rank_
   return BPPSA_OK;
 }
 
+const char *bppsa_rank_split_text(const bppsa_rank_split *split, char *text, size_t size) {
+  if (split->time > 1 && split->batch > 1) {
+    snprintf(text, size, "time:%" PRId64 ",batch:%" PRId64, split->time, split->batch);
+  } else {
+    snprintf(text, size, "%s", split->time > 1 ? "time" : "batch");
+  }
+  return text;
+}
+
+bppsa_status bppsa_rank_split_groups(bppsa_comm *comm, const bppsa_rank_split *split, bppsa_comm **time, bppsa_comm **batch) {
+  BPPSA_REQUIRE(comm != NULL && split != NULL && time != NULL && batch != NULL);
+  const int32_t rank = bppsa_comm_rank(comm), along = rank % (int32_t)split->time, among = rank / (int32_t)split->time;
+  bppsa_comm *first = NULL, *second = NULL;
+  BPPSA_TRY(bppsa_comm_split(comm, among, along, &first));
+  const bppsa_status status = bppsa_comm_split(comm, along, among, &second);
+  if (status != BPPSA_OK) {
+    bppsa_comm_destroy(first);
+    return status;
+  }
+  *time = first;
+  *batch = second;
+  return BPPSA_OK;
+}
+
 /* ---- one error of many ranks ---- */
 
 bppsa_status bppsa_job_agree(bppsa_comm *comm, bppsa_status status) {

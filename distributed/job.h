@@ -17,6 +17,15 @@ typedef struct {
  * give 0. ERR_ARGUMENT: another text, or numbers whose product is not `ranks`. */
 bppsa_status bppsa_rank_split_parse(const char *text, int64_t ranks, bppsa_rank_split *split);
 
+/* "batch", "time", or "time:2,batch:2". Returns text. */
+const char *bppsa_rank_split_text(const bppsa_rank_split *split, char *text, size_t size);
+#define BPPSA_RANK_SPLIT_TEXT 32
+
+/* The ranks that share the steps of the same samples, and those that share the samples with the same steps. Rank r of all ranks has
+ * place r % split->time along time, and place r / split->time among the samples. Collective. The caller destroys both, with
+ * bppsa_comm_destroy. ERR_MEMORY, ERR_COMM. */
+bppsa_status bppsa_rank_split_groups(bppsa_comm *comm, const bppsa_rank_split *split, bppsa_comm **time, bppsa_comm **batch);
+
 /* Every rank gives the status of what it has prepared. All are OK: OK everywhere. Otherwise the lowest rank that failed gets its
  * own status and message back, and every other one ERR_COMM, after that rank has failed: so one rank has an error to report, always
  * the same. Collective. */

@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "comm/comm.h"
+
 typedef enum { BPPSA_REDUCTION_ORDERED = 0, BPPSA_REDUCTION_LIBRARY } bppsa_reduction;
 
 typedef struct {
@@ -12,6 +14,10 @@ typedef struct {
   int64_t bucket_bytes; /* gradients in a bucket: a bucket is complete when it has so many, >= 1 */
   /* k: the layers whose weight gradients come last; 0: none. -1: the fastest k, measured during the first steps */
   int64_t reverse_first;
+  /* Ranks along time, where each sample is the work of several ranks; NULL: none. The model is then one of bppsa_split_time_create
+   * on `time`, of steps first_step + 1 .. first_step + steps, and each rank's share of the batch is one block. world: all ranks. */
+  bppsa_comm *time, *world;
+  int64_t first_step, steps;
   int32_t tag; /* the first of its messages' tags, of which it uses one for each bucket and one more */
 } bppsa_data_parallel_config;
 

@@ -16,7 +16,7 @@ static int64_t parameter_total(const bppsa_model *model) {
 }
 
 static bppsa_gradient_method method_of(const bppsa_train_run *run) {
-  return bppsa_network_method(&run->network, &run->config, run->model);
+  return bppsa_train_run_method(run);
 }
 
 /* Returns "shuffled", "data", or the path of a given order. */
@@ -72,11 +72,16 @@ void bppsa_train_row_text(const bppsa_train_run *run, const bppsa_train_record *
 
 /* ---- for people ---- */
 
+static bool same_bits(const bppsa_train_run *run) {
+  return bppsa_data_parallel_same_bits(&run->parallel, (int32_t)run->rank_split.batch);
+}
+
 static void ranks_text(const bppsa_train_run *run, bppsa_text *text) {
-  const int32_t ranks = bppsa_comm_size(run->comm);
-  bppsa_text_add(text, "ranks      %d, %s, split batch, gradients added up by %s%s\n", ranks,
-                 bppsa_comm_transport_name(bppsa_comm_get_transport(run->comm)), run->reduction,
-                 bppsa_data_parallel_same_bits(&run->parallel, ranks) ? "" : ": the bits depend on the number of ranks");
+  char split[BPPSA_RANK_SPLIT_TEXT];
+  bppsa_text_add(text, "ranks      %d, %s, split %s, gradients added up by %s%s\n", bppsa_comm_size(run->comm),
+                 bppsa_comm_transport_name(bppsa_comm_get_transport(run->comm)),
+                 bppsa_rank_split_text(&run->rank_split, split, sizeof split), run->reduction,
+                 same_bits(run) ? "" : ": the bits depend on the number of ranks");
 }
 
 /* The plan of forward passes in parallel; nothing where they are sequential. */
@@ -201,13 +206,13 @@ static json_t *config_json(const bppsa_train_run *run) {
 }
 
 static json_t *ranks_json(const bppsa_train_run *run) {
-  const int32_t ranks = bppsa_comm_size(run->comm);
+  char split[BPPSA_RANK_SPLIT_TEXT];
   json_t *object = json_object();
-  bool ok = object != NULL && bppsa_json_put_integer(object, "ranks", ranks);
+  bool ok = object != NULL && bppsa_json_put_integer(object, "ranks", bppsa_comm_size(run->comm));
   ok = ok && bppsa_json_put_text(object, "transport", bppsa_comm_transport_name(bppsa_comm_get_transport(run->comm)));
-  ok = ok && bppsa_json_put_text(object, "split", "batch");
+  ok = ok && bppsa_json_put_text(object, "split", bppsa_rank_split_text(&run->rank_split, split, sizeof split));
   ok = ok && bppsa_json_put_text(object, "reduction", run->reduction);
-  ok = ok && bppsa_json_put_bool(object, "same_bits", bppsa_data_parallel_same_bits(&run->parallel, ranks));
+  ok = ok && bppsa_json_put_bool(object, "same_bits", same_bits(run));
   ok = ok && bppsa_json_put_integer(object, "buckets", bppsa_data_parallel_buckets(run->ranks));
   ok = ok && bppsa_json_put_integer(object, "reverse_first", bppsa_data_parallel_reverse_first(run->ranks));
   return bppsa_json_finish(object, ok);

@@ -1,5 +1,7 @@
 #include "train/batch.h"
 
+#include <string.h>
+
 #include "core/alloc.h"
 #include "core/memory.h"
 #include "train/blocks.h"
@@ -56,7 +58,7 @@ bppsa_status bppsa_batch_create(bppsa_model *model, const bppsa_dataset *dataset
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "model: in %s memory, expected it on the device %s", elsewhere ? "host" : "GPU",
                       device == NULL ? "cpu" : bppsa_device_get_name(device));
   }
-  bppsa_batch made = {.model = model, .dataset = dataset, .device = device, .capacity = capacity};
+  bppsa_batch made = {.model = model, .dataset = dataset, .device = device, .capacity = capacity, .steps = dataset->seq_len};
   const bppsa_status status = create_buffers(&made, gradients);
   if (status != BPPSA_OK) {
     bppsa_batch_free(&made);
@@ -77,6 +79,35 @@ void bppsa_batch_free(bppsa_batch *batch) {
     bppsa_free(batch->indices);
   }
   *batch = (bppsa_batch){0};
+}
+
+void bppsa_batch_set_steps(bppsa_batch *batch, int64_t first_step, int64_t steps) {
+  batch->first_step = first_step;
+  batch->steps = steps;
+}
+
+/* The shape of the model's logits: of its own steps, or of the last one, which one rank has. Returns the number of extents. */
+static int32_t logits_shape(const bppsa_batch *batch, int64_t shape[3]) {
+  const bool per_step = batch->dataset->labels_per_step, last = batch->first_step + batch->steps == batch->dataset->seq_len;
+  const int64_t all[3] = {batch->steps, per_step || (last && batch->steps > 0) ? batch->count : 0, batch->model->classes};
+  memcpy(shape, per_step ? all : all + 1, (per_step ? 3 : 2) * sizeof *shape);
+  return per_step ? 3 : 2;
+}
+
+/* Rows of the data set's labels or targets in front of the model's. */
+static int64_t rows_before(const bppsa_batch *batch) {
+  return batch->dataset->labels_per_step ? batch->first_step * batch->count : 0;
+}
+
+/* x of the model's steps. */
+static bppsa_view own_x(const bppsa_batch *batch) {
+  bppsa_view x = batch->x_view;
+  if (batch->steps == batch->dataset->seq_len) {
+    return x;
+  }
+  const int64_t shape[3] = {batch->steps, batch->count, batch->dataset->input};
+  return bppsa_view_make((char *)x.data + batch->first_step * batch->count * shape[2] * (int64_t)bppsa_dtype_size(x.dtype),
+                         x.dtype, 3, shape);
 }
 
 bppsa_view bppsa_batch_targets(const bppsa_batch *batch) {
@@ -107,17 +138,17 @@ bppsa_status bppsa_batch_stage(bppsa_batch *batch, int64_t count) {
 }
 
 bppsa_status bppsa_batch_forward(bppsa_batch *batch) {
-  const bool per_step = batch->dataset->labels_per_step;
-  const int64_t shape[3] = {batch->dataset->seq_len, batch->count, batch->model->classes};
-  BPPSA_TRY(batch->model->ops->forward(batch->model, &batch->x_view, NULL, &batch->logits));
-  const bppsa_view expected =
-      bppsa_view_make(batch->logits.data, batch->model->dtype, per_step ? 3 : 2, per_step ? shape : shape + 1);
+  int64_t shape[3];
+  const int32_t ndim = logits_shape(batch, shape);
+  const bppsa_view x = own_x(batch);
+  BPPSA_TRY(batch->model->ops->forward(batch->model, &x, NULL, &batch->logits));
+  const bppsa_view expected = bppsa_view_make(batch->logits.data, batch->model->dtype, ndim, shape);
   if (!bppsa_view_same_shape(&batch->logits, &expected)) {
     char found_text[BPPSA_SHAPE_TEXT], expected_text[BPPSA_SHAPE_TEXT];
     return bppsa_fail(BPPSA_ERR_SHAPE, "logits: shape %s, expected %s: the labels are per %s",
                       bppsa_shape_text(batch->logits.ndim, batch->logits.shape, found_text, sizeof found_text),
                       bppsa_shape_text(expected.ndim, expected.shape, expected_text, sizeof expected_text),
-                      per_step ? "step" : "sample");
+                      ndim == 3 ? "step" : "sample");
   }
   batch->dlogits = placed(expected, batch->x.view.device);
   batch->dlogits.data = batch->seed.view.data;
@@ -147,8 +178,18 @@ bppsa_status bppsa_batch_loss(bppsa_batch *batch, bppsa_loss_result *result) {
 bppsa_status bppsa_batch_loss_part(bppsa_batch *batch, int64_t samples, bppsa_loss_result *result) {
   const bppsa_view *seed = batch->dlogits.data == NULL ? NULL : &batch->dlogits;
   const bppsa_dataset *dataset = batch->dataset;
-  const bppsa_view targets = dataset->real_targets ? bppsa_batch_targets(batch) : (bppsa_view){0};
-  const bppsa_loss_rows rows = {.labels = batch->labels,
+  const int64_t before = rows_before(batch);
+  bppsa_view targets = {0};
+  if (bppsa_view_count(&batch->logits) == 0) { /* the rows are other ranks' */
+    *result = (bppsa_loss_result){0};
+    return BPPSA_OK;
+  }
+  if (dataset->real_targets) {
+    char *data = batch->targets.data;
+    targets = bppsa_view_make(data + before * batch->model->classes * (int64_t)bppsa_dtype_size(batch->model->dtype),
+                              batch->model->dtype, batch->logits.ndim, batch->logits.shape);
+  }
+  const bppsa_loss_rows rows = {.labels = dataset->real_targets ? NULL : batch->labels + before,
                                 .targets = dataset->real_targets ? &targets : NULL,
                                 .ignores = dataset->ignores,
                                 .ignored = dataset->ignored,

@@ -41,10 +41,12 @@ typedef struct {
   bppsa_view targets;
   bppsa_buffer own_targets; /* memory of `targets` if the model is in host memory */
   int64_t *indices;         /* of the samples in the present batch, size capacity, in host memory */
-  int64_t first;            /* samples of the whole batch in front of these, if these are a part of it; for messages */
-  bppsa_view x_view;        /* x of the present batch */
-  bppsa_view logits;        /* of the latest forward pass, owned by the model */
-  bppsa_view dlogits;       /* seed of the present batch */
+  /* The model computes steps first_step + 1 .. first_step + steps of the data set's; all of them unless bppsa_batch_set_steps */
+  int64_t first_step, steps;
+  int64_t first;      /* samples of the whole batch in front of these, if these are a part of it; for messages */
+  bppsa_view x_view;  /* x of the present batch */
+  bppsa_view logits;  /* of the latest forward pass, owned by the model */
+  bppsa_view dlogits; /* seed of the present batch */
   bppsa_batch_gpu gpu;
 } bppsa_batch;
 
@@ -54,6 +56,9 @@ bppsa_status bppsa_batch_create(bppsa_model *model, const bppsa_dataset *dataset
                                 bool gradients, bppsa_batch *batch);
 void bppsa_batch_free(bppsa_batch *batch); /* a zeroed batch is legal */
 
+/* From here on the model, in host memory, computes only these steps of every sample, a rank's of a sequence cut along time: the
+ * batch holds whole samples, but forward passes, losses and seeds are of the steps' rows alone, which may be none. */
+void bppsa_batch_set_steps(bppsa_batch *batch, int64_t first_step, int64_t steps);
 /* stage makes the first `count` of batch->indices the present batch and does the host's part; queue_fill queues the GPU's part. */
 bppsa_status bppsa_batch_stage(bppsa_batch *batch, int64_t count);
 bppsa_status bppsa_batch_queue_fill(bppsa_batch *batch); /* does nothing for a model in host memory */

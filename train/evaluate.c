@@ -12,6 +12,14 @@ bppsa_evaluation bppsa_batch_evaluation(const bppsa_batch_sums *sums, int64_t sa
                             .forward = sums->forward};
 }
 
+/* The mean over the rows of a rank of a sequence cut along time, which may have none. */
+static bppsa_status own_loss(bppsa_batch *batch, bppsa_loss_result *result) {
+  const double all = (double)bppsa_batch_rows(batch);
+  BPPSA_TRY(bppsa_batch_loss_part(batch, batch->count, result));
+  result->loss *= result->rows > 0 ? all / (double)result->rows : 0;
+  return BPPSA_OK;
+}
+
 bppsa_status bppsa_batch_evaluate_sums(bppsa_batch *batch, int64_t first, int64_t count, const bppsa_evaluation_sink *sink,
                                        bppsa_batch_sums *sums) {
   bppsa_batch_sums all = {0};
@@ -24,7 +32,7 @@ bppsa_status bppsa_batch_evaluate_sums(bppsa_batch *batch, int64_t first, int64_
     BPPSA_TRY(bppsa_batch_stage(batch, size));
     BPPSA_TRY(bppsa_batch_queue_fill(batch));
     BPPSA_TRY(bppsa_batch_forward(batch));
-    BPPSA_TRY(bppsa_batch_loss(batch, &part));
+    BPPSA_TRY(batch->steps == batch->dataset->seq_len ? bppsa_batch_loss(batch, &part) : own_loss(batch, &part));
     BPPSA_TRY(bppsa_forward_stats_collect(batch->model, &all.forward));
     if (!isfinite(part.loss)) {
       bppsa_line line = {.length = 0};

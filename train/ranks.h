@@ -17,6 +17,9 @@ typedef struct bppsa_train_ranks {
   void *context;
   bool first;       /* of the ranks */
   int64_t capacity; /* samples that the model takes at once */
+  /* Ranks along time: steps first_step + 1 .. first_step + steps of every sample are this rank's. cut: there are such ranks */
+  bool cut;
+  int64_t first_step, steps;
 
   /* Loss and gradients of the batch that the data set's samples indices[0 .. count - 1] make up: on return every rank's model holds
    * the gradients of the whole batch. Fills the record's loss, accuracy, redone products, forward and backward time. batch: this

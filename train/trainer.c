@@ -69,6 +69,9 @@ static bppsa_status training_prepare(bppsa_training *run) {
   const int64_t capacity = run->ranks != NULL ? bppsa_min(run->ranks->capacity, run->most) : run->most;
   BPPSA_TRY(bppsa_optimizer_create(&config->optimizer, run->model, &run->optimizer));
   BPPSA_TRY(bppsa_batch_create(run->model, run->dataset, run->device, capacity, true, &run->batch));
+  if (run->ranks != NULL && run->ranks->cut) {
+    bppsa_batch_set_steps(&run->batch, run->ranks->first_step, run->ranks->steps);
+  }
   run->order = bppsa_calloc(run->samples, sizeof *run->order);
   if (run->order == NULL) {
     return BPPSA_ERR_MEMORY;

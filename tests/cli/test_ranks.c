@@ -75,6 +75,8 @@ static void test_eval_has_the_same_bits(void **state) {
     release(&many);
   }
   release(&alone);
+  assert_fails(2, "--split: time cuts sequences along time, which only training does, expected batch",
+               "%s --ranks 2 --split time", line);
   assert_fails(2, "--out: given beside ranks, which do not write it, expected one of them", "%s --ranks 2 --out o.npz", line);
   assert_fails(2, "--ranks: 78, more than the 77 samples of the evaluation, expected at most that many", "%s --ranks 78", line);
 }
@@ -152,6 +154,45 @@ static void test_refuses_other_sums(void **state) {
   }
 }
 
+/* Ranks along time, and along time and among the samples: the weights of one rank but for rounding, the same bits twice, and a run
+ * that was interrupted. */
+static void test_splits_time(void **state) {
+  (void)state;
+  static const char *const data[] = {"gru --seq-len 23 --layers 2", "rnn --seq-len 23 --loss all --ignore-label 3",
+                                     "gru --seq-len 3 --loss all"};
+  static const char *const splits[] = {"--ranks 3 --split time", "--ranks 4 --split time:2,batch:2 --micro-batches 3",
+                                       "--ranks 4 --split batch:2,time:2 --algorithm chunked",
+                                       "--ranks 2 --split time --algorithm blelloch --micro-batches 5"};
+  for (size_t d = 0; d < sizeof data / sizeof data[0]; ++d) {
+    const char *options = "--hidden 5 --samples 90 --batch 32 --validation 0.1 --threads 1 --dtype f64 --optimizer sgd --lr 0.5";
+    assert_runs("train %s %s --epochs 3 --save-weights alone.safetensors", data[d], options);
+    json_t *alone = run_json("train %s %s --epochs 3 --json", data[d], options);
+    for (size_t s = 0; s < sizeof splits / sizeof splits[0]; ++s) {
+      assert_runs("train %s %s %s --epochs 3 --save-weights cut.safetensors", data[d], options, splits[s]);
+      assert_true(file_difference("cut.safetensors", "alone.safetensors") < 1e-13);
+      json_t *cut = run_json("train %s %s %s --epochs 3 --json --save-weights twice.safetensors", data[d], options, splits[s]);
+      assert_equal_files("cut.safetensors", "twice.safetensors");
+      const json_t *final = json_object_get(cut, "final"), *expected = json_object_get(alone, "final");
+      assert_true(fabs(get_real(final, "validation_loss") - get_real(expected, "validation_loss")) < 1e-13);
+      assert_true(get_real(final, "validation_accuracy") == get_real(expected, "validation_accuracy"));
+      assert_true(get_real(final, "accuracy") == get_real(expected, "accuracy"));
+      assert_false(json_is_true(json_object_get(json_object_get(cut, "ranks"), "same_bits")));
+      json_decref(cut);
+    }
+    json_decref(alone);
+    char folder[16];
+    snprintf(folder, sizeof folder, "ck%zu", d);
+    assert_runs("train %s %s %s --epochs 1 --checkpoint %s", data[d], options, splits[1], folder);
+    assert_runs("train %s %s %s --epochs 3 --checkpoint %s --resume --save-weights cut.safetensors", data[d], options, splits[1],
+                folder);
+    assert_runs("train %s %s %s --epochs 3 --save-weights twice.safetensors", data[d], options, splits[1]);
+    assert_equal_files("cut.safetensors", "twice.safetensors");
+    assert_fails(2,
+                 "gradients added up by 2 ranks along time, a tree over blocks of 16 samples, in this run by 3 ranks along time",
+                 "train %s %s %s --epochs 4 --checkpoint %s --resume", data[d], options, splits[0], folder);
+  }
+}
+
 static void test_networks(void **state) {
   (void)state;
   put_text("net.json", network);
@@ -184,6 +225,9 @@ static void test_refused(void **state) {
   assert_fails(2, "--split: split \"rows\": expected batch, time, or time:P,batch:Q with P times Q ranks",
                TRAIN " --ranks 2 --split rows");
   assert_fails(2, "--split: split \"time:2,batch:2\": for 4 ranks, expected it for 3", TRAIN " --ranks 3 --split time:2,batch:2");
+  assert_fails(2, "--micro-batches: 65, more than the 64 samples that a rank has of a batch, expected at most that many",
+               TRAIN " --ranks 2 --split time --micro-batches 65");
+  assert_fails(2, "--micro-batches: given beside --split batch, expected ranks along time", TRAIN " --ranks 2 --micro-batches 2");
   assert_fails(2, "--split: given without ranks, expected --ranks P too, or mpirun", TRAIN " --split batch");
   assert_fails(2, "--reduction: given without ranks", TRAIN " --reduction library");
   assert_fails(2, "--timeout: '0', expected a number above 0, at most 1e6", TRAIN " --ranks 2 --timeout 0");
@@ -193,6 +237,8 @@ static void test_refused(void **state) {
                TRAIN " --rank 2");
   put_text("net.json", network);
   put_images("IX.npy", "IY.npy", (int64_t[]){40, 2, 6, 6}, 5);
+  assert_fails(2, "--split: net.json takes images, which have no time, expected batch",
+               "train net.json --data npy:IX.npy,IY.npy --batch 32 --ranks 2 --split time");
   assert_fails(2, "--reverse-first: 'x', expected a whole number from 0 to 1000000, or auto",
                "train net.json --data npy:IX.npy,IY.npy --batch 32 --ranks 2 --reverse-first x");
   assert_fails(2, "--device: cuda beside ranks, which compute on processors, expected cpu", TRAIN " --ranks 2 --device cuda");
@@ -207,6 +253,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_grad, enter_with_batch, leave_directory),
       cmocka_unit_test_setup_teardown(test_resumes_at_another_number, enter_directory, leave_directory),
       cmocka_unit_test_setup_teardown(test_refuses_other_sums, enter_directory, leave_directory),
+      cmocka_unit_test_setup_teardown(test_splits_time, enter_directory, leave_directory),
       cmocka_unit_test_setup_teardown(test_networks, enter_directory, leave_directory),
       cmocka_unit_test_setup_teardown(test_refused, enter_directory, leave_directory)};
   return cmocka_run_group_tests(tests, NULL, NULL);
