@@ -74,9 +74,6 @@ static bppsa_status check_support(const bppsa_scan_config *c, const bppsa_device
   if (bppsa_device_get_kind(device) != BPPSA_CPU) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "ranks scan: device %s, expected cpu", bppsa_device_get_name(device));
   }
-  if (c->element == BPPSA_ELEMENT_CSR) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "ranks scan: csr elements, expected dense, diagonal or recurrent ones");
-  }
   if (ranks_method_find(c->method.algorithm) == NULL) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "ranks scan: %s, expected linear, chunked or blelloch",
                       bppsa_scan_algorithm_name(c->method.algorithm));
@@ -126,6 +123,7 @@ static bppsa_status create_local(const bppsa_scan_config *config, int64_t steps,
   own.method = bppsa_scan_method_of(BPPSA_SCAN_LINEAR);
   own.jacobians = steps; /* those at the beginning of all arrays */
   own.input = input;
+  own.planner = device;
   BPPSA_TRY(bppsa_scan_plan_create(&own, &local->plan));
   return bppsa_scan_executor_create(local->plan, device, &local->executor);
 }
@@ -160,7 +158,7 @@ static bppsa_status allocate(ranks_scan *s, const bppsa_device *device) {
     const bppsa_transition_shape shape = bppsa_transition_maker_shape(s->maker);
     BPPSA_TRY(bppsa_transition_create(&shape, &s->own));
   }
-  return method->prepare == NULL ? BPPSA_OK : method->prepare(s);
+  return method->prepare == NULL ? BPPSA_OK : method->prepare(s, device);
 }
 
 static bppsa_status ranks_execute(bppsa_scan_executor *executor, const bppsa_scan_operands *operands) {
@@ -182,12 +180,13 @@ static void ranks_destroy(bppsa_scan_executor *executor) {
   ranks_scan *s = (ranks_scan *)executor;
   destroy_local(&s->walk);
   destroy_local(&s->edge);
-  bppsa_transition_maker_destroy(s->maker);
-  bppsa_transition_destroy(s->own);
-  for (int32_t level = 0; level < MOST_LEVELS; ++level) {
-    bppsa_transition_destroy(s->left[level]);
+  for (int32_t level = MOST_LEVELS - 1; level >= 0; --level) { /* each borrows the patterns of those before it */
     bppsa_transition_destroy(s->joined[level]);
+    bppsa_transition_destroy(s->left[level]);
+    bppsa_csr_free(&s->patterns[level]);
   }
+  bppsa_transition_destroy(s->own);
+  bppsa_transition_maker_destroy(s->maker);
   bppsa_free(s->here);
   bppsa_free(s->there);
   bppsa_free(s->result);

@@ -24,8 +24,9 @@ typedef struct {
   bppsa_transition *own;         /* of this rank's steps */
   /* blelloch, by level: the product that arrives from the left, and that one joined with what this rank had */
   bppsa_transition *left[MOST_LEVELS], *joined[MOST_LEVELS];
-  char *here, *there, *result; /* gradients: [batch][largest dim] and one number */
-  bool *useless, *late;        /* [batch] */
+  bppsa_csr patterns[MOST_LEVELS]; /* csr: of `left` */
+  char *here, *there, *result;     /* gradients: [batch][largest dim] and one number */
+  bool *useless, *late;            /* [batch] */
 } ranks_scan;
 
 /* How the ranks of a method work together. */
@@ -33,7 +34,7 @@ typedef struct {
   /* Whether this rank needs the product of its steps. */
   bool (*multiplies)(const ranks_scan *s);
   /* Allocates what the method needs besides; NULL: nothing. */
-  bppsa_status (*prepare)(ranks_scan *s);
+  bppsa_status (*prepare)(ranks_scan *s, const bppsa_device *device);
   bppsa_status (*execute)(ranks_scan *s, const bppsa_scan_operands *o);
 } ranks_method;
 

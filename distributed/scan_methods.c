@@ -137,29 +137,74 @@ static int32_t top_of(const ranks_scan *s) {
   return level;
 }
 
-static bppsa_status create_transition(const ranks_scan *s, int32_t from, int32_t to, bppsa_transition **transition) {
-  const bppsa_scan_config *c = s->config;
-  const bppsa_transition_shape shape = {.element = c->element,
-                                        .dtype = c->dtype,
-                                        .affine = c->affine,
-                                        .batch = c->batch,
-                                        .rows = s->dims[from],
-                                        .columns = s->dims[to]};
-  return bppsa_transition_create(&shape, transition);
+/* ---- patterns, which are sent when the executor is made ---- */
+
+static bppsa_view array_view(void *data, bppsa_dtype dtype, int64_t count) {
+  return bppsa_view_make(data, dtype, 1, &count);
 }
 
-static bppsa_status prepare_blelloch(ranks_scan *s) {
+enum { ROWS, COLUMNS, ENTRIES, IDENTITY, NUMBERS };
+
+static bppsa_status send_pattern(ranks_scan *s, int32_t to, const bppsa_csr *from) {
+  bppsa_csr csr = {0};
+  bppsa_status status = bppsa_csr_copy(from, &csr);
+  status = status == BPPSA_OK && csr.row_ptr == NULL ? bppsa_csr_expand(&csr, 1) : status;
+  if (status == BPPSA_OK) {
+    int64_t numbers[NUMBERS] = {[ROWS] = csr.rows, [COLUMNS] = csr.cols, [ENTRIES] = csr.nnz, [IDENTITY] = csr.identity};
+    const bppsa_view parts[] = {array_view(numbers, BPPSA_I64, NUMBERS), array_view(csr.row_ptr, BPPSA_I64, csr.rows + 1),
+                                array_view(csr.col, BPPSA_I32, csr.nnz)};
+    for (int part = 0; status == BPPSA_OK && part < 3; ++part) {
+      status = bppsa_comm_send(s->comm, to, s->tag, &parts[part]);
+    }
+  }
+  bppsa_csr_free(&csr);
+  return status;
+}
+
+static bppsa_status receive_pattern(ranks_scan *s, int32_t from, bppsa_csr *csr) {
+  int64_t numbers[NUMBERS];
+  const bppsa_view head = array_view(numbers, BPPSA_I64, NUMBERS);
+  BPPSA_TRY(bppsa_comm_recv(s->comm, from, s->tag, &head));
+  BPPSA_TRY(bppsa_csr_create(numbers[ROWS], numbers[COLUMNS], numbers[ENTRIES], csr));
+  csr->identity = numbers[IDENTITY] != 0;
+  const bppsa_view rows = array_view(csr->row_ptr, BPPSA_I64, csr->rows + 1), col = array_view(csr->col, BPPSA_I32, csr->nnz);
+  BPPSA_TRY(bppsa_comm_recv(s->comm, from, s->tag, &rows));
+  return bppsa_comm_recv(s->comm, from, s->tag, &col);
+}
+
+/* The product that will arrive on a level, of ranks begin .. mid - 1. */
+static bppsa_status create_left(ranks_scan *s, const node *n) {
+  const bppsa_scan_config *c = s->config;
+  bppsa_transition_shape shape = {.element = c->element,
+                                  .dtype = c->dtype,
+                                  .affine = c->affine,
+                                  .batch = c->batch,
+                                  .rows = s->dims[n->begin],
+                                  .columns = s->dims[n->mid]};
+  if (c->element == BPPSA_ELEMENT_CSR) {
+    BPPSA_TRY(receive_pattern(s, n->mid - 1, &s->patterns[n->level]));
+    shape.pattern = &s->patterns[n->level];
+  }
+  return bppsa_transition_create(&shape, &s->left[n->level]);
+}
+
+static bppsa_status prepare_blelloch(ranks_scan *s, const bppsa_device *device) {
   const int32_t top = top_of(s);
+  const bppsa_transition *product = s->own;
   node n;
   for (int32_t level = 0; level < top; ++level) {
     if (node_of(s, level, &n) && n.begin > 0) {
-      BPPSA_TRY(create_transition(s, n.begin, n.mid, &s->left[level]));
+      BPPSA_TRY(create_left(s, &n));
       if (n.end < s->ranks) {
-        BPPSA_TRY(create_transition(s, n.begin, n.end, &s->joined[level]));
+        BPPSA_TRY(bppsa_transition_create_joined(s->left[level], product, device, &s->joined[level]));
+        product = s->joined[level];
       }
     }
   }
-  return BPPSA_OK;
+  const bool sends = node_of(s, top, &n) && n.begin > 0; /* a product, and not what contains the seed */
+  return sends && s->config->element == BPPSA_ELEMENT_CSR
+             ? send_pattern(s, n.end - 1, bppsa_transition_get_shape(product)->pattern)
+             : BPPSA_OK;
 }
 
 /* The results of the way up. */
@@ -187,7 +232,7 @@ static bppsa_status climb_level(ranks_scan *s, const bppsa_scan_operands *o, con
   BPPSA_TRY(bppsa_comm_recv(s->comm, n->mid - 1, s->tag, &view));
   bppsa_transition_received(left);
   if (joined != NULL) {
-    bppsa_transition_join(left, c->product, joined);
+    BPPSA_TRY(bppsa_transition_join(left, c->product, joined));
     c->product = joined;
   }
   return BPPSA_OK;

@@ -110,6 +110,10 @@ bppsa_status bppsa_scan_csr_check(const bppsa_scan_plan *plan, const bppsa_devic
                           plan->planner_kind == BPPSA_CPU ? "processor" : "GPU", bppsa_device_get_name(device));
 }
 
+bppsa_csr_values bppsa_scan_csr_product(const bppsa_scan_executor *executor, const bppsa_scan_operands *operands) {
+  return operand((const scan_csr *)executor, operands, 1, executor->plan->config.jacobians);
+}
+
 bppsa_status bppsa_scan_csr_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor) {
   BPPSA_TRY(bppsa_scan_csr_check(plan, device));
   scan_csr *s = bppsa_calloc(1, sizeof *s);

@@ -18,28 +18,36 @@ extern "C" {
 #endif
 
 typedef struct {
-  bppsa_element element; /* dense, diagonal or recurrent */
-  bppsa_dtype dtype;     /* f32, f64 */
+  bppsa_element element;
+  bppsa_dtype dtype; /* f32, f64 */
   bool affine;
-  int64_t batch;         /* the most samples */
-  int64_t rows, columns; /* sizes of x and y_out; equal for a diagonal */
+  int64_t batch;            /* the most samples */
+  int64_t rows, columns;    /* sizes of x and y_out; equal for a diagonal */
+  const bppsa_csr *pattern; /* csr: of Pᵀ [columns][rows], borrowed */
 } bppsa_transition_shape;
 
 typedef struct bppsa_transition bppsa_transition;
 
-/* Host memory for a transition. ERR_UNSUPPORTED: sparse elements. ERR_MEMORY. */
+/* Host memory for a transition. ERR_MEMORY. */
 bppsa_status bppsa_transition_create(const bppsa_transition_shape *shape, bppsa_transition **transition);
+/* The same for first, then second. Of sparse elements it plans the product on `device`, and borrows the pattern of both, and
+ * first and second must live as long. Errors of bppsa_product_create. */
+bppsa_status bppsa_transition_create_joined(const bppsa_transition *first, const bppsa_transition *second,
+                                            const bppsa_device *device, bppsa_transition **transition);
+const bppsa_transition_shape *bppsa_transition_get_shape(const bppsa_transition *transition);
 void bppsa_transition_destroy(bppsa_transition *transition); /* NULL is legal */
 
-/* Bytes of `batch` samples as a message: the numbers of P and v, and 4 for each exponent. */
+/* Bytes of `batch` samples as a message: the numbers of P and v, and 4 for each exponent; of sparse elements the pattern's
+ * values. */
 int64_t bppsa_transition_bytes(const bppsa_transition_shape *shape, int64_t batch);
 /* The transition of `batch` samples as such a message, to send it or to receive one; received: call it when one has arrived. */
 bppsa_view bppsa_transition_view(bppsa_transition *transition, int64_t batch);
 void bppsa_transition_received(bppsa_transition *transition);
 
-/* result = first, then second: x ↦ (x P_1 + v_1) P_2 + v_2, for first's number of samples, which must be second's. The result is
- * neither of them, has first's rows and second's columns. */
-void bppsa_transition_join(const bppsa_transition *first, const bppsa_transition *second, bppsa_transition *result);
+/* result = first, then second: x ↦ (x P_1 + v_1) P_2 + v_2, for first's number of samples, which must be second's. The
+ * result was created for both. Rows in which everything cancels are marked: a gradient that the result, or what is made of
+ * it, is applied to is useless. Sparse: not checked, as in every scan of sparse elements. */
+bppsa_status bppsa_transition_join(const bppsa_transition *first, const bppsa_transition *second, bppsa_transition *result);
 
 /* out [b][columns] = in [b][rows] P + v. useless [b]: set where the result is rounding error or not finite (cancellation), so that
  * the steps have to be done one by one. Returns the number of those samples. */
@@ -50,11 +58,11 @@ int64_t bppsa_transition_apply(bppsa_transition *transition, const void *in, voi
 typedef struct bppsa_transition_maker bppsa_transition_maker;
 
 /* For all elements of a chain, at least one; config's method and `input` have no meaning. ERR_ARGUMENT: no elements, or those of
- * bppsa_scan_plan_create. ERR_UNSUPPORTED: sparse elements; a GPU. ERR_SHAPE, ERR_MEMORY. */
+ * bppsa_scan_plan_create. ERR_UNSUPPORTED: a GPU. ERR_SHAPE, ERR_MEMORY. */
 bppsa_status bppsa_transition_maker_create(const bppsa_scan_config *config, const bppsa_device *device,
                                            bppsa_transition_maker **maker);
 void bppsa_transition_maker_destroy(bppsa_transition_maker *maker); /* NULL is legal */
-/* The shape of its transitions. */
+/* The shape of its transitions; a pattern is the maker's. */
 bppsa_transition_shape bppsa_transition_maker_shape(const bppsa_transition_maker *maker);
 /* The transition of the operands' elements; gradients are neither read nor written. Bits do not depend on the device's number of
  * threads. ERR_ARGUMENT: as of an executor. */
