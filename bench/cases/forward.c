@@ -259,8 +259,8 @@ static bppsa_status judge(void *context, double *residual) {
   bppsa_free(top);
   bppsa_free(first);
   e->failing_s = e->mean_s = NAN;
-  const bool times = e->kind == SEQUENTIAL ? s->config.seq_len <= CYCLE_STEPS : e->stats.tails > 0;
-  return status == BPPSA_OK && times && s->config.seq_len <= CYCLE_STEPS ? time_failing(e) : status;
+  const bool right = *residual < s->bench->kind->bound, times = e->kind == SEQUENTIAL || e->stats.tails > 0;
+  return status == BPPSA_OK && right && times && s->config.seq_len <= CYCLE_STEPS ? time_failing(e) : status;
 }
 
 static const bppsa_bench_work work = {run_pass, NULL, judge};
