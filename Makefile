@@ -1,6 +1,6 @@
 # The two commands are `make demo` and `make test`. CMake does the work; see CMakePresets.json.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test check gpu-bundle install format clean
+.PHONY: help setup build demo test check coverage gpu-bundle install format clean
 SHELL := /bin/sh
 PREFIX ?= /usr/local
 # CMake runs its own build tool: it must not inherit this make's job server.
@@ -10,6 +10,7 @@ help:
 	@echo "make demo              build, then train an RNN by BP and by the scan and compare them (under two minutes)"
 	@echo "make test              build and run all tests (minutes)"
 	@echo "make check             what takes longer: CUDA compiles and links, the tests under the sanitizers"
+	@echo "make coverage          which statements the tests run, a row a folder (long; needs python3)"
 	@echo "make build             build the program: build/cpu/bppsa"
 	@echo "make install PREFIX=P  install program, library and headers under P (default $(PREFIX))"
 	@echo "make gpu-bundle        build what bench/gpu.sh runs on a machine with a GPU: build/gpu/bundle"
@@ -32,6 +33,9 @@ test: setup
 
 check: setup
 	@tools/run_tests check
+
+coverage: setup
+	@tools/coverage
 
 gpu-bundle: setup
 	@tools/gpu_bundle

@@ -64,8 +64,6 @@ const uint8_t *bppsa_cnn_mask(const bppsa_model *model, int64_t i);
 /* The output of layer i in the latest forward pass, [b][C][H][W], on the model's device (borrowed, until the next pass); i = -1:
  * the input. ERR_ARGUMENT: no such layer, or no pass yet. */
 bppsa_status bppsa_cnn_activation(const bppsa_model *model, int64_t i, bppsa_view *activation);
-/* The network of a model made by bppsa_cnn_create (borrowed). */
-const bppsa_cnn_network *bppsa_cnn_get_network(const bppsa_model *model);
 /* Finds the dtype of the network's weights among named tensors. ERR_FORMAT: one is missing; ERR_UNSUPPORTED: a dtype other than
  * f32 or f64, or different ones. `where` names the source. */
 bppsa_status bppsa_cnn_infer(const char *where, const bppsa_cnn_network *network, int64_t count, const bppsa_named_view *tensors,

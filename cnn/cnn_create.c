@@ -15,10 +15,6 @@ const bppsa_scan_plan *bppsa_cnn_plan(const bppsa_model *model) {
   return ((const cnn *)model)->plan;
 }
 
-const bppsa_cnn_network *bppsa_cnn_get_network(const bppsa_model *model) {
-  return &((const cnn *)model)->network;
-}
-
 static bppsa_status check_order(const bppsa_cnn_config *c, const bppsa_device *device) {
   if ((unsigned)c->weight_gradients > BPPSA_WEIGHT_GRADIENTS_SECOND_STREAM) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "unknown order of weight gradients %d", (int)c->weight_gradients);

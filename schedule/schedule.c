@@ -65,10 +65,6 @@ int64_t bppsa_schedule_layer_of(const bppsa_schedule *list, int64_t stage) {
   return bppsa_cut(list->config.layers, list->stages, stage);
 }
 
-int64_t bppsa_schedule_stage_of(const bppsa_schedule *list, int64_t layer) {
-  return bppsa_cut_part(list->config.layers, list->stages, layer);
-}
-
 /* Down pipeline i of Chimera begins at worker i D / f, and up pipelines mirror it (section 3.6). GEMS has one of each.
  * Interleaved and modulo go round robin. */
 int64_t bppsa_schedule_place(const bppsa_schedule *list, int64_t replica, int64_t stage) {

@@ -10,7 +10,6 @@
 
 /* The first layer of a stage; for stage = `stages` L. Stages are as even as possible, the first ones larger. */
 int64_t bppsa_schedule_layer_of(const bppsa_schedule *list, int64_t stage); /* its first layer */
-int64_t bppsa_schedule_stage_of(const bppsa_schedule *list, int64_t layer);
 /* The worker that holds a stage of a replica. */
 int64_t bppsa_schedule_place(const bppsa_schedule *list, int64_t replica, int64_t stage);
 /* Cost of a layer. */

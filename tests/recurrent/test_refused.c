@@ -1,0 +1,78 @@
+/* Recurrent networks, batches and files of weights that are refused, each with what was expected. */
+#include <string.h>
+
+#include "recurrent/recurrent.h"
+#include "rnn/rnn.h"
+#include "tests/support/support.h"
+
+static void assert_message(bppsa_status status, bppsa_status expected, const char *text) {
+  assert_int_equal(status, expected);
+  if (strstr(bppsa_last_error(), text) == NULL) {
+    fail_msg("'%s' does not say '%s'", bppsa_last_error(), text);
+  }
+}
+
+static bppsa_recurrent_config small(void) {
+  bppsa_recurrent_config config = bppsa_recurrent_config_default();
+  config.seq_len = 3;
+  config.batch = 2;
+  config.input = 2;
+  config.hidden = 4;
+  config.classes = 3;
+  return config;
+}
+
+static void test_configurations(void **state) {
+  (void)state;
+  bppsa_device *device = cpu_device(1);
+  bppsa_model *model = NULL;
+  bppsa_recurrent_config config = small();
+  config.nonlinearity = (bppsa_nonlinearity)9;
+  assert_message(bppsa_recurrent_create(&config, &bppsa_rnn_cell, device, &model), BPPSA_ERR_ARGUMENT,
+                 "unknown nonlinearity 9 or backward");
+  config = small();
+  config.method.backward = (bppsa_backward)5;
+  assert_message(bppsa_recurrent_create(&config, &bppsa_rnn_cell, device, &model), BPPSA_ERR_ARGUMENT, "or backward 5");
+  assert_null(model);
+  bppsa_device_destroy(device);
+}
+
+static void test_batches(void **state) {
+  (void)state;
+  static float values[3 * 2 * 2];
+  const int64_t shape[3] = {3, 2, 2};
+  bppsa_device *device = cpu_device(1);
+  bppsa_model *model = NULL;
+  bppsa_recurrent_config config = small();
+  assert_int_equal(bppsa_recurrent_create(&config, &bppsa_rnn_cell, device, &model), BPPSA_OK);
+  bppsa_view x = bppsa_view_make(values, BPPSA_F32, 3, shape), logits, dx, dh0;
+  x.strides[0] = 2;
+  x.strides[1] = 6; /* the same shape, another order */
+  assert_message(model->ops->forward(model, &x, NULL, &logits), BPPSA_ERR_SHAPE, "x: not contiguous, expected row-major");
+  x = bppsa_view_make(values, BPPSA_F32, 3, shape);
+  x.device = BPPSA_CUDA;
+  assert_message(model->ops->forward(model, &x, NULL, &logits), BPPSA_ERR_ARGUMENT, "x: in the memory of a GPU, expected");
+  assert_message(model->ops->input_gradients(model, &dx, &dh0), BPPSA_ERR_UNSUPPORTED, "the model was created without them");
+  bppsa_model_destroy(model);
+  config.input_gradients = true;
+  assert_int_equal(bppsa_recurrent_create(&config, &bppsa_rnn_cell, device, &model), BPPSA_OK);
+  assert_message(model->ops->input_gradients(model, &dx, &dh0), BPPSA_ERR_ARGUMENT, "no backward pass precedes them");
+  bppsa_model_destroy(model);
+  bppsa_device_destroy(device);
+}
+
+static void test_weights(void **state) {
+  (void)state;
+  static int64_t values[16];
+  const int64_t shape[2] = {4, 4};
+  const bppsa_named_view tensor = {"rnn.weight_hh_l0", bppsa_view_make(values, BPPSA_I64, 2, shape)};
+  bppsa_recurrent_config config = small();
+  assert_message(bppsa_recurrent_infer("w", "rnn", 1, 1, &tensor, &config), BPPSA_ERR_UNSUPPORTED,
+                 "w: tensor 'rnn.weight_hh_l0' is i64, expected f32 or f64");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_configurations), cmocka_unit_test(test_batches),
+                                     cmocka_unit_test(test_weights)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
