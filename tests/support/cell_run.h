@@ -58,31 +58,4 @@ static void free_run(run *r) {
   bppsa_free(r->seed);
 }
 
-/* With a single hidden unit a weight gradient is one sum, which may cancel to nothing: there it is held against its terms. */
-static void check_tensor(const char *name, const bppsa_recurrent_config *c, const void *got, const double *expected,
-                         const double *magnitude, int64_t count) {
-  const double r =
-      residual_of_sum(c->dtype, got, expected, c->hidden == 1 ? magnitude : expected, count, sqrt((double)c->seq_len));
-  if (!(r < 30)) {
-    fail_msg("%s: residual %g (backward %d, algorithm %d, T=%lld B=%lld H=%lld L=%lld I=%lld, dtype %d, all %d)", name, r,
-             (int)c->method.backward, (int)c->method.scan.algorithm, (long long)c->seq_len, (long long)c->batch,
-             (long long)c->hidden, (long long)c->layers, (long long)c->input, (int)c->dtype, (int)c->loss_all);
-  }
-}
-
-static void check_run(problem *p, const bppsa_recurrent_config *config, const bppsa_device *device) {
-  run r = run_model(p, config, device);
-  for (int64_t i = 0; i < p->count; ++i) {
-    check_tensor(r.model->parameters[i].name, config, r.model->parameters[i].gradient.data, p->dw[i], p->magnitude[i],
-                 p->sizes[i]);
-  }
-  bppsa_view dx, dh0;
-  assert_int_equal(r.model->ops->input_gradients(r.model, &dx, &dh0), BPPSA_OK);
-  check_tensor("input", config, dx.data, p->dx, p->dx, bppsa_view_count(&dx));
-  check_tensor("h0", config, dh0.data, p->dh0, p->dh0, bppsa_view_count(&dh0));
-  bppsa_nonfinite where;
-  assert_false(r.model->ops->find_nonfinite(r.model, &where));
-  free_run(&r);
-}
-
 #endif

@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""gradients.py BUILD COUNT OUT.json [SEED]: gradients of random configurations of every cell against the float64 reference.
+
+Runs COUNT configurations of BUILD/tests/campaign_rnn and campaign_gru each (tests/support/cell_campaign.h), one process of each
+cell, and writes the worst of them, the share below each power of two, and how often each method, dtype and loss was met. BUILD:
+a build of the preset cpu. Exit code 1: a residual of 30 or more, or a program that ended before its last configuration.
+"""
+import collections
+import datetime
+import json
+import os
+import platform
+import subprocess
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+CELLS = ("rnn", "gru")
+LIMIT = 30
+WORST = 20
+
+
+def run(build, count, seed):
+    started = [subprocess.Popen([os.path.join(build, "tests", "campaign_" + cell), str(seed), str(count)], stdout=subprocess.PIPE)
+               for cell in CELLS]
+    return [json.loads(line) for process in started for line in process.communicate()[0].decode().splitlines()]
+
+
+def processor():
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def commit():
+    found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, check=False)
+    return found.stdout.decode().strip()
+
+
+def summary(rows, count):
+    rows = sorted(rows, key=lambda row: -row["residual"])
+    shares = {"below_%g" % limit: sum(row["residual"] < limit for row in rows) for limit in (1, 2, 4, 8, 16, LIMIT)}
+    met = {key: dict(collections.Counter(str(row[key]).split()[0] for row in rows))
+           for key in ("cell", "method", "dtype", "loss", "nonlinearity", "orthogonal", "threads", "layers")}
+    return {"bench": "gradients", "commit": commit(),
+            "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "device": processor(), "asked": count * len(CELLS), "configurations": len(rows), "limit": LIMIT, **shares,
+            "longest": max(row["seq_len"] for row in rows), "widest": max(row["hidden"] for row in rows), "met": met,
+            "worst": rows[:WORST]}
+
+
+def main():
+    if len(sys.argv) not in (4, 5):
+        print("gradients.py: expected BUILD COUNT OUT.json [SEED]", file=sys.stderr)
+        return 2
+    count, seed = int(sys.argv[2]), int(sys.argv[4]) if len(sys.argv) == 5 else 1
+    rows = run(sys.argv[1], count, seed)
+    if not rows:
+        print("gradients.py: no configuration came back", file=sys.stderr)
+        return 1
+    document = summary(rows, count)
+    with open(sys.argv[3], "w", encoding="utf-8") as file:
+        json.dump(document, file, indent=1)
+        file.write("\n")
+    print("%d configurations, the largest residual is %g" % (len(rows), document["worst"][0]["residual"]))
+    return 0 if len(rows) == document["asked"] and document["below_%g" % LIMIT] == len(rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

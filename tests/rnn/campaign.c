@@ -1,0 +1,10 @@
+/* Random configurations of the RNN (tests/support/cell_campaign.h). */
+#include "tests/support/rnn_reference.h"
+
+static const cell_reference cell = RNN_REFERENCE;
+
+#include "tests/support/cell_campaign.h"
+
+int main(int argc, char **argv) {
+  return campaign("rnn", argc, argv);
+}

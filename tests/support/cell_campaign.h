@@ -1,0 +1,130 @@
+/* Gradients of random configurations of a cell against the float64 reference (cell_problem.h), one JSON line a configuration:
+ *
+ *     campaign_CELL SEED COUNT
+ *
+ * Configuration k of COUNT is a function of SEED + k alone, so `campaign_CELL N 1` shows one again. Exit code 1: a residual of 30
+ * or more. A program includes this after it has defined `cell`. bench/scripts/gradients.py runs many. */
+#ifndef BPPSA_TESTS_SUPPORT_CELL_CAMPAIGN_H
+#define BPPSA_TESTS_SUPPORT_CELL_CAMPAIGN_H
+
+#include <stdlib.h>
+
+#include "core/philox.h"
+#include "scan/method.h"
+#include "tests/support/cell_run.h"
+
+/* Random numbers of one configuration. */
+typedef struct {
+  uint64_t seed, drawn;
+} dice;
+
+static int64_t roll(dice *d, int64_t least, int64_t most) {
+  return least + (int64_t)(bppsa_random_u32(d->seed, BPPSA_STREAM_TEST, d->drawn++) % (uint64_t)(most - least + 1));
+}
+
+/* Small numbers are as likely as large ones. */
+static int64_t roll_size(dice *d, int64_t most) {
+  const int64_t below = roll(d, 1, most);
+  return roll(d, 1, below);
+}
+
+static bppsa_gradient_method roll_method(dice *d) {
+  static const bppsa_scan_algorithm algorithms[] = {BPPSA_SCAN_AUTO, BPPSA_SCAN_LINEAR, BPPSA_SCAN_BLELLOCH, BPPSA_SCAN_CHUNKED};
+  bppsa_gradient_method method = {.backward = (bppsa_backward)roll(d, BPPSA_BACKWARD_BP, BPPSA_BACKWARD_SCAN)};
+  method.scan = bppsa_scan_method_of(algorithms[roll(d, 0, 3)]);
+  method.scan.up_levels = method.scan.algorithm == BPPSA_SCAN_BLELLOCH ? roll(d, -1, 8) : method.scan.up_levels;
+  method.scan.chunks = method.scan.algorithm == BPPSA_SCAN_CHUNKED ? roll(d, 0, 40) : method.scan.chunks;
+  return method;
+}
+
+static bppsa_recurrent_config roll_config(dice *d) {
+  bppsa_recurrent_config c = bppsa_recurrent_config_default();
+  c.input_gradients = true;
+  c.dtype = roll(d, 0, 2) == 0 ? BPPSA_F64 : BPPSA_F32;
+  c.loss_all = roll(d, 0, 1) != 0;
+  c.hidden = roll_size(d, 48);
+  c.batch = roll_size(d, 20);
+  c.input = roll_size(d, 8);
+  c.classes = roll(d, 2, 7);
+  c.layers = c.hidden == 1 ? 1 : roll_size(d, 3); /* stacked single units are sums that may cancel (cell_tests.h) */
+  const int64_t step = c.batch * c.hidden * (c.hidden + c.input) * c.layers * cell.gates, room = 4000000 / step;
+  c.seq_len = roll_size(d, room < 2 ? 2 : room > 1500 ? 1500 : room);
+  c.nonlinearity = cell.relu && roll(d, 0, 2) == 0 ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
+  c.method = roll_method(d);
+  return c;
+}
+
+/* The largest residual of all gradients; *name: of which. Infinite where something is not finite. */
+static double worst_residual(problem *p, const bppsa_recurrent_config *c, const bppsa_device *device, char name[64]) {
+  run r = run_model(p, c, device);
+  bppsa_view dx, dh0;
+  double worst = -1;
+  assert_int_equal(r.model->ops->input_gradients(r.model, &dx, &dh0), BPPSA_OK);
+  for (int64_t i = 0; i < p->count + 2; ++i) {
+    const bool parameter = i < p->count;
+    const bppsa_view *got = parameter ? &r.model->parameters[i].gradient : i == p->count ? &dx : &dh0;
+    const double *expected = parameter ? p->dw[i] : i == p->count ? p->dx : p->dh0;
+    const double *magnitude = parameter && c->hidden == 1 ? p->magnitude[i] : expected;
+    const double found =
+        residual_of_sum(c->dtype, got->data, expected, magnitude, bppsa_view_count(got), sqrt((double)c->seq_len));
+    if (!(found <= worst)) {
+      worst = found;
+      snprintf(name, 64, "%s", parameter ? r.model->parameters[i].name : i == p->count ? "input" : "h0");
+    }
+  }
+  free_run(&r);
+  return worst;
+}
+
+static void scale(double *values, int64_t count, double factor, bppsa_dtype dtype) {
+  for (int64_t i = 0; i < count; ++i) {
+    values[i] *= factor;
+  }
+  bppsa_free(rounded(dtype, values, count));
+}
+
+static double run_one(const char *program, uint64_t seed) {
+  dice d = {.seed = seed};
+  bppsa_recurrent_config c = roll_config(&d);
+  const int64_t threads = roll(&d, 1, 4);
+  /* One relu unit with W_hh = -1 gives exactly the kink (cell_tests.h). */
+  const bool kink = c.hidden == 1 && c.nonlinearity == BPPSA_NONLINEARITY_RELU, orthogonal_hh = roll(&d, 0, 1) != 0 && !kink;
+  const double weights = orthogonal_hh ? 1 : ldexp(1, (int)roll(&d, -3, 0)), inputs = ldexp(1, (int)roll(&d, -4, 1));
+  problem p = make_problem(&c, orthogonal_hh, 1000 * seed);
+  for (int64_t i = 0; i < p.count; ++i) {
+    scale(p.w[i], p.sizes[i], weights, c.dtype);
+  }
+  scale(p.x, c.seq_len * c.batch * c.input, inputs, c.dtype);
+  reference(&p);
+  bppsa_device *device = cpu_device(threads);
+  char method[BPPSA_METHOD_TEXT], name[64] = "";
+  const double worst = worst_residual(&p, &c, device, name);
+  printf(
+      "{\"cell\":\"%s\",\"seed\":%llu,\"residual\":%.4g,\"tensor\":\"%s\",\"method\":\"%s\",\"seq_len\":%lld,\"batch\":%lld,"
+      "\"hidden\":%lld,\"input\":%lld,\"layers\":%lld,\"classes\":%lld,\"dtype\":\"%s\",\"loss\":\"%s\",\"nonlinearity\":\"%s\","
+      "\"orthogonal\":%s,\"weights\":%g,\"inputs\":%g,\"threads\":%lld}\n",
+      program, (unsigned long long)seed, worst < 1e300 ? worst : 1e300, name,
+      bppsa_gradient_method_text(&c.method, method, sizeof method), (long long)c.seq_len, (long long)c.batch, (long long)c.hidden,
+      (long long)c.input, (long long)c.layers, (long long)c.classes, bppsa_dtype_name(c.dtype), c.loss_all ? "all" : "last",
+      c.nonlinearity == BPPSA_NONLINEARITY_RELU ? "relu" : "tanh", orthogonal_hh ? "true" : "false", weights, inputs,
+      (long long)threads);
+  bppsa_device_destroy(device);
+  free_problem(&p);
+  return worst;
+}
+
+static int campaign(const char *program, int argc, char **argv) {
+  bool good = argc == 3;
+  const uint64_t seed = good ? strtoull(argv[1], NULL, 10) : 0, count = good ? strtoull(argv[2], NULL, 10) : 0;
+  if (count == 0) {
+    fprintf(stderr, "campaign_%s: expected SEED COUNT\n", program);
+    return 2;
+  }
+  for (uint64_t k = 0; k < count; ++k) {
+    good = run_one(program, seed + k) < 30 && good;
+    fflush(stdout);
+  }
+  return good ? 0 : 1;
+}
+
+#endif
