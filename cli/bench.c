@@ -205,13 +205,23 @@ bppsa_status bppsa_setup_bench(const bppsa_cli *cli, bppsa_bench_settings *asked
   return BPPSA_OK;
 }
 
+/* The first kind whose cell has a second function. */
+static const char *name_with_relu(void) {
+  int64_t i = 0;
+  const bppsa_network_kind *kind = bppsa_network_kind_at(0);
+  while (kind != NULL && (kind->cell == NULL || !kind->cell->relu)) {
+    kind = bppsa_network_kind_at(++i);
+  }
+  return kind != NULL ? kind->name : "of another cell";
+}
+
 static bppsa_status setup_crossover(const bppsa_cli *cli, bppsa_bench_settings *asked) {
   const bppsa_option_value *longest = bppsa_cli_value(cli, BPPSA_OPTION_SEQ_LEN),
                            *workers = bppsa_cli_value(cli, BPPSA_OPTION_WORKERS);
   BPPSA_TRY(bppsa_setup_bench(cli, asked));
   if (bppsa_cli_value(cli, BPPSA_OPTION_NONLINEARITY)->given && !asked->point.kind->cell->relu) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--nonlinearity: given beside --model %s, expected --model rnn",
-                      asked->point.kind->name);
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--nonlinearity: given beside --model %s, expected --model %s", asked->point.kind->name,
+                      name_with_relu());
   }
   asked->longest = longest->given ? longest->integer : 0;
   asked->workers = workers->given ? workers->integer : 0;

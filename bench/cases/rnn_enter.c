@@ -17,7 +17,7 @@ static void judge(const bppsa_bench_session *s, const bppsa_model *model, bppsa_
   bppsa_bench_count count = {0};
   const double *reference = s->gradients;
   row->residual = 0;
-  for (int64_t p = 0; p < model->parameter_count - BPPSA_HEAD_PARAMETERS; ++p) {
+  for (int64_t p = 0; p < model->parameter_count - s->point->kind->family->head_parameters; ++p) {
     const bppsa_view *gradient = &model->parameters[p].gradient;
     row->residual = bppsa_residual_worse(row->residual, bppsa_residual(gradient, reference, s->point->config.seq_len));
     reference += bppsa_view_count(gradient);
@@ -216,7 +216,7 @@ bppsa_status bppsa_bench_add_methods(bppsa_bench_session *s) {
 /* The residual of the last step's logits, which the holder's head computes from the last states in float64. */
 static bppsa_status verify_states(bppsa_bench_session *s, const bppsa_cudnn_network *rival, bppsa_bench_row *row) {
   const bppsa_recurrent_config *c = &s->point->config;
-  const bppsa_parameter *head = &s->holder->parameters[s->holder->parameter_count - BPPSA_HEAD_PARAMETERS];
+  const bppsa_parameter *head = &s->holder->parameters[s->holder->parameter_count - s->point->kind->family->head_parameters];
   const bppsa_view states = bppsa_view_make(NULL, c->dtype, 2, (int64_t[]){c->batch, c->hidden});
   const int64_t logits = c->batch * c->classes;
   char *block = bppsa_alloc((size_t)logits * sizeof(double) + bppsa_view_bytes(&states));

@@ -116,7 +116,7 @@ static bppsa_status run_reference(bppsa_bench_session *s, bppsa_model *model) {
   BPPSA_TRY(bppsa_recurrent_forward_layers(model, &x, NULL));
   BPPSA_TRY(bppsa_recurrent_backward_layers(model, &seed));
   double *next = s->gradients;
-  for (int64_t p = 0; p < model->parameter_count - BPPSA_HEAD_PARAMETERS; ++p) {
+  for (int64_t p = 0; p < model->parameter_count - s->point->kind->family->head_parameters; ++p) {
     const bppsa_view *gradient = &model->parameters[p].gradient;
     memcpy(next, gradient->data, bppsa_view_bytes(gradient));
     next += bppsa_view_count(gradient);

@@ -4,9 +4,6 @@
 
 #include "bench/cases/rnn_contest.h"
 
-/* The last parameters of a recurrent model belong to its head: the layers alone give them no gradient. */
-enum { BPPSA_HEAD_PARAMETERS = 2 };
-
 typedef struct bppsa_bench_session bppsa_bench_session;
 
 /* What a contestant's verification needs. */
