@@ -57,6 +57,7 @@ typedef struct {
   bppsa_device *device;
   bppsa_dataset *dataset;
   bppsa_model *model;
+  bppsa_rank_network on; /* its ranks */
   bppsa_split split;
   bppsa_outputs *out; /* --out, or NULL */
 } evaluation;
@@ -89,7 +90,11 @@ static bppsa_status prepare(const bppsa_cli *cli, evaluation *e) {
   const int64_t count = e->split.validation > 0 ? e->split.validation : e->split.train;
   e->config.batch = e->config.batch < count ? e->config.batch : count;
   e->config.method.backward = BPPSA_BACKWARD_BP; /* eval makes no backward pass and needs no workspace for a scan */
-  BPPSA_TRY(bppsa_network_create(&e->network, &e->config, e->device, &e->model));
+  return BPPSA_OK;
+}
+
+static bppsa_status create(const bppsa_cli *cli, evaluation *e) {
+  BPPSA_TRY(bppsa_rank_network_create(&e->network, &e->config, e->device, &e->on, &e->model));
   return bppsa_setup_model(cli, &e->network, e->file, e->model);
 }
 
@@ -134,29 +139,39 @@ static bppsa_status finish(bppsa_cli *cli, evaluation *e, const bppsa_evaluation
   return status;
 }
 
-/* Ranks share the batches. Only a run without them writes --out, whose samples are in order. */
-static bppsa_status check_ranks(const bppsa_cli *cli, const bppsa_comm *comm, const evaluation *e) {
-  bppsa_data_parallel_config config;
-  const int64_t count = e->split.validation > 0 ? e->split.validation : e->split.train;
-  BPPSA_TRY(bppsa_ranks_setup(cli, comm, count, "the evaluation", &config, NULL));
+/* Ranks share the batches, and along time the steps. Only a run without them writes --out, whose samples are in order. */
+static bppsa_status prepare_on_ranks(const bppsa_cli *cli, evaluation *e) {
+  BPPSA_TRY(prepare(cli, e));
+  const int64_t count = e->split.validation > 0 ? e->split.validation : e->split.train, batch = e->config.batch;
+  BPPSA_TRY(bppsa_ranks_setup(cli, &e->network, count, "the evaluation", &e->on, &e->config));
+  e->config.batch = batch; /* every rank takes whole batches */
+  if (e->on.micro_batches > batch) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                      "--micro-batches: %" PRId64 ", more than the %" PRId64 " samples of a batch, expected at "
+                      "most that many",
+                      e->on.micro_batches, batch);
+  }
   return bppsa_cli_value(cli, BPPSA_OPTION_OUT)->given
              ? bppsa_fail(BPPSA_ERR_ARGUMENT, "--out: given beside ranks, which do not write it, expected one of them")
              : BPPSA_OK;
 }
 
-static bppsa_status evaluate_on_ranks(bppsa_cli *cli, bppsa_comm *comm, evaluation *e) {
+static bppsa_status evaluate_on_ranks(bppsa_cli *cli, evaluation *e) {
   bppsa_evaluation result;
-  bppsa_status status = prepare(cli, e);
-  status = status == BPPSA_OK ? check_ranks(cli, comm, e) : status;
-  BPPSA_TRY(bppsa_job_agree(comm, status));
+  bppsa_comm *comm = e->on.comm;
+  BPPSA_TRY(bppsa_job_agree(comm, prepare_on_ranks(cli, e)));
+  BPPSA_TRY(bppsa_job_agree(comm, create(cli, e)));
   const bool held_out = e->split.validation > 0;
-  BPPSA_TRY(bppsa_ranks_evaluate(comm, e->model, e->dataset, e->device, held_out ? e->split.train : 0,
-                                 held_out ? e->split.validation : e->split.train, e->config.batch, &result));
+  bppsa_comm_at(comm, "the evaluation", -1);
+  BPPSA_TRY(bppsa_ranks_evaluate(bppsa_rank_network_among(&e->on), &e->on.parallel, e->model, e->dataset, e->device,
+                                 held_out ? e->split.train : 0, held_out ? e->split.validation : e->split.train, e->config.batch,
+                                 &result));
   return bppsa_ranks_first(comm) ? finish(cli, e, &result) : BPPSA_OK;
 }
 
 static bppsa_status evaluate(bppsa_cli *cli, evaluation *e) {
   BPPSA_TRY(prepare(cli, e));
+  BPPSA_TRY(create(cli, e));
   const bool held_out = e->split.validation > 0;
   const int64_t first = held_out ? e->split.train : 0, count = held_out ? e->split.validation : e->split.train;
   const bppsa_option_value *out = bppsa_cli_value(cli, BPPSA_OPTION_OUT);
@@ -172,10 +187,11 @@ static bppsa_status evaluate(bppsa_cli *cli, evaluation *e) {
 }
 
 static bppsa_status run_rank(bppsa_cli *cli, bppsa_comm *comm) {
-  evaluation e = {0};
-  const bppsa_status status = comm != NULL ? evaluate_on_ranks(cli, comm, &e) : evaluate(cli, &e);
+  evaluation e = {.on = {.comm = comm}};
+  const bppsa_status status = comm != NULL ? evaluate_on_ranks(cli, &e) : evaluate(cli, &e);
   bppsa_outputs_abort(e.out);
   bppsa_model_destroy(e.model);
+  bppsa_rank_network_free(&e.on);
   bppsa_dataset_destroy(e.dataset);
   bppsa_device_destroy(e.device);
   bppsa_safetensors_destroy(e.file);

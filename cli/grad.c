@@ -63,7 +63,7 @@ static bppsa_status choose(const bppsa_cli *cli, bppsa_gradients *g) {
 }
 
 static bppsa_status create(const bppsa_cli *cli, bppsa_gradients *g) {
-  BPPSA_TRY(bppsa_network_create(&g->network, &g->config, g->device, &g->model));
+  BPPSA_TRY(bppsa_rank_network_create(&g->network, &g->config, g->device, &g->on, &g->model));
   return bppsa_setup_model(cli, &g->network, g->file, g->model);
 }
 
@@ -74,23 +74,23 @@ static bppsa_status compute(const bppsa_cli *cli, bppsa_gradients *g) {
   return bppsa_gradients_compute(g);
 }
 
-/* Loads the batch, and chooses the method for a model of the size of a block. */
-static bppsa_status prepare_on_ranks(const bppsa_cli *cli, const bppsa_comm *comm, bppsa_gradients *g,
-                                     bppsa_data_parallel_config *parallel) {
+/* Loads the batch, and chooses the method for a model of what a rank takes at once; ranks along time choose by themselves. */
+static bppsa_status prepare_on_ranks(const bppsa_cli *cli, bppsa_gradients *g) {
   BPPSA_TRY(load(cli, g));
-  BPPSA_TRY(bppsa_ranks_setup(cli, comm, g->config.batch, "the batch", parallel, NULL));
-  g->config.batch = bppsa_data_parallel_block(parallel, bppsa_comm_size(comm));
-  return choose(cli, g);
+  BPPSA_TRY(bppsa_ranks_setup(cli, &g->network, g->config.batch, "the batch", &g->on, &g->config));
+  g->config.input_gradients = true;
+  g->chosen = bppsa_chosen_of(&g->config.method);
+  return bppsa_rank_network_cut(&g->on) ? BPPSA_OK : choose(cli, g);
 }
 
-static bppsa_status compute_on_ranks(const bppsa_cli *cli, bppsa_comm *comm, bppsa_gradients *g) {
-  bppsa_data_parallel_config parallel;
-  BPPSA_TRY(bppsa_job_agree(comm, prepare_on_ranks(cli, comm, g, &parallel)));
+static bppsa_status compute_on_ranks(const bppsa_cli *cli, bppsa_gradients *g) {
+  bppsa_comm *comm = g->on.comm;
+  BPPSA_TRY(bppsa_job_agree(comm, prepare_on_ranks(cli, g)));
   BPPSA_TRY(bppsa_chosen_share(comm, &g->config.method, &g->chosen));
   BPPSA_TRY(bppsa_job_agree(comm, create(cli, g)));
-  g->config.batch = parallel.batch; /* as it is shown */
+  g->config.batch = g->on.parallel.batch; /* as it is shown */
   bppsa_comm_at(comm, "the gradients", -1);
-  return bppsa_gradients_compute_on_ranks(comm, &parallel, g);
+  return bppsa_gradients_compute_on_ranks(&g->on, g);
 }
 
 static bppsa_status render(const bppsa_cli *cli, const bppsa_gradients *g, bppsa_text *shown) {
@@ -112,8 +112,8 @@ static bppsa_status report(const bppsa_cli *cli, const bppsa_gradients *g) {
 }
 
 static bppsa_status run_rank(bppsa_cli *cli, bppsa_comm *comm) {
-  bppsa_gradients g = {0};
-  bppsa_status status = comm != NULL ? compute_on_ranks(cli, comm, &g) : compute(cli, &g);
+  bppsa_gradients g = {.on = {.comm = comm}};
+  bppsa_status status = comm != NULL ? compute_on_ranks(cli, &g) : compute(cli, &g);
   status = status == BPPSA_OK && bppsa_ranks_first(comm) ? report(cli, &g) : status;
   bppsa_gradients_free(&g);
   return status;

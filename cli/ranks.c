@@ -154,31 +154,49 @@ static bppsa_status read_reverse_first(const bppsa_cli *cli, int64_t *k) {
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_ranks_setup(const bppsa_cli *cli, const bppsa_comm *comm, int64_t batch, const char *what,
-                               bppsa_data_parallel_config *config, bppsa_rank_split *split) {
-  const bppsa_option_value *text = bppsa_cli_value(cli, BPPSA_OPTION_SPLIT);
-  const int64_t ranks = bppsa_comm_size(comm);
-  bppsa_rank_split parsed;
-  const bppsa_status status = bppsa_rank_split_parse(text->text, ranks, &parsed);
+/* --split, for a network. */
+static bppsa_status read_split(const bppsa_cli *cli, const bppsa_network *network, int64_t ranks, bppsa_rank_split *split) {
+  const char *text = bppsa_cli_value(cli, BPPSA_OPTION_SPLIT)->text;
+  const bppsa_status status = bppsa_rank_split_parse(text, ranks, split);
   if (status != BPPSA_OK) {
     return bppsa_fail_prefix(status, "--split");
   }
-  if (parsed.time > 1 && split == NULL) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "--split: %s cuts sequences along time, which only training does, expected batch",
-                      text->text);
+  if (split->time > 1 && network->kind->cell == NULL) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--split: %s takes images, which have no time, expected batch", network->name);
   }
-  if (parsed.batch > batch) {
+  return BPPSA_OK;
+}
+
+static bppsa_status read_micro_batches(const bppsa_cli *cli, const bppsa_rank_network *ranks, int64_t *number) {
+  const int64_t asked = bppsa_cli_value(cli, BPPSA_OPTION_RANK_MICRO_BATCHES)->integer, most = bppsa_rank_network_samples(ranks);
+  if (asked > 1 && !bppsa_rank_network_cut(ranks)) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--micro-batches: given beside --split batch, expected ranks along time");
+  }
+  *number = asked;
+  return asked <= most ? BPPSA_OK
+                       : bppsa_fail(BPPSA_ERR_ARGUMENT,
+                                    "--micro-batches: %" PRId64 ", more than the %" PRId64
+                                    " samples that a rank has of a batch, expected at most that many",
+                                    asked, most);
+}
+
+bppsa_status bppsa_ranks_setup(const bppsa_cli *cli, const bppsa_network *network, int64_t batch, const char *what,
+                               bppsa_rank_network *ranks, bppsa_network_config *config) {
+  if (ranks->comm == NULL) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(read_split(cli, network, bppsa_comm_size(ranks->comm), &ranks->split));
+  if (ranks->split.batch > batch) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
-                      "--ranks: %" PRId64 ", more than the %" PRId64 " samples of %s, expected at most that many", parsed.batch,
-                      batch, what);
+                      "--ranks: %" PRId64 ", more than the %" PRId64 " samples of %s, expected at most that many",
+                      ranks->split.batch, batch, what);
   }
-  bppsa_data_parallel_config found = bppsa_data_parallel_config_default();
-  found.batch = batch;
-  found.reduction = bppsa_cli_value(cli, BPPSA_OPTION_REDUCTION)->choice == 1 ? BPPSA_REDUCTION_LIBRARY : BPPSA_REDUCTION_ORDERED;
-  BPPSA_TRY(read_reverse_first(cli, &found.reverse_first));
-  *config = found;
-  if (split != NULL) {
-    *split = parsed;
-  }
+  ranks->parallel = bppsa_data_parallel_config_default();
+  ranks->parallel.batch = batch;
+  ranks->parallel.reduction =
+      bppsa_cli_value(cli, BPPSA_OPTION_REDUCTION)->choice == 1 ? BPPSA_REDUCTION_LIBRARY : BPPSA_REDUCTION_ORDERED;
+  BPPSA_TRY(read_reverse_first(cli, &ranks->parallel.reverse_first));
+  BPPSA_TRY(read_micro_batches(cli, ranks, &ranks->micro_batches));
+  config->batch = bppsa_rank_network_samples(ranks);
   return BPPSA_OK;
 }

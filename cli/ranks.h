@@ -4,8 +4,8 @@
 
 #include "cli/command.h"
 #include "comm/comm.h"
-#include "distributed/data_parallel.h"
 #include "distributed/job.h"
+#include "models/rank_network.h"
 
 /* The options of a command that runs on ranks. */
 #define BPPSA_RANKS_USES                                                                                                         \
@@ -33,10 +33,10 @@ static inline bool bppsa_ranks_first(const bppsa_comm *comm) {
   return comm == NULL || bppsa_comm_rank(comm) == 0;
 }
 
-/* --split, --reduction and --reverse-first for batches of so many samples, which `what` names. split: receives the split; NULL: the
- * command takes only the samples apart. ERR_ARGUMENT: another text, more ranks than samples; ERR_UNSUPPORTED: ranks along time
- * where split is NULL. */
-bppsa_status bppsa_ranks_setup(const bppsa_cli *cli, const bppsa_comm *comm, int64_t batch, const char *what,
-                               bppsa_data_parallel_config *config, bppsa_rank_split *split);
+/* --split, --reduction, --reverse-first and --micro-batches for batches of so many samples, which `what` names. config->batch
+ * becomes what a rank's model takes at once. Without ranks it does nothing. ERR_ARGUMENT: another split, more ranks than samples,
+ * more micro-batches than samples of a rank, images along time. */
+bppsa_status bppsa_ranks_setup(const bppsa_cli *cli, const bppsa_network *network, int64_t batch, const char *what,
+                               bppsa_rank_network *ranks, bppsa_network_config *config);
 
 #endif

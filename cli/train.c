@@ -164,28 +164,6 @@ static bppsa_status setup_data(const bppsa_cli *cli, bppsa_train_run *run) {
   return bppsa_network_fit(&run->network, bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text, run->dataset, &run->config);
 }
 
-/* How the ranks share a batch; the model takes a block of it, or a rank's share of it. */
-static bppsa_status setup_ranks(const bppsa_cli *cli, bppsa_train_run *run) {
-  BPPSA_TRY(bppsa_ranks_setup(cli, run->comm, run->train.batch, "a batch", &run->parallel, &run->rank_split));
-  const int64_t share = (run->train.batch - 1) / run->rank_split.batch + 1;
-  run->micro_batches = bppsa_cli_value(cli, BPPSA_OPTION_RANK_MICRO_BATCHES)->integer;
-  if (run->rank_split.time == 1) {
-    run->config.batch = bppsa_data_parallel_block(&run->parallel, bppsa_comm_size(run->comm));
-    return run->micro_batches == 1
-               ? BPPSA_OK
-               : bppsa_fail(BPPSA_ERR_ARGUMENT, "--micro-batches: given beside --split batch, expected ranks along time");
-  }
-  run->config.batch = share;
-  if (run->network.kind->cell == NULL) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--split: %s takes images, which have no time, expected batch", run->network.name);
-  }
-  return run->micro_batches <= share ? BPPSA_OK
-                                     : bppsa_fail(BPPSA_ERR_ARGUMENT,
-                                                  "--micro-batches: %" PRId64 ", more than the %" PRId64
-                                                  " samples that a rank has of a batch, expected at most that many",
-                                                  run->micro_batches, share);
-}
-
 /* Everything up to the choice of the method, which ranks along time make by themselves. */
 static bppsa_status setup_request(const bppsa_cli *cli, bppsa_train_run *run) {
   BPPSA_TRY(bppsa_setup_network(cli, &run->network));
@@ -199,10 +177,11 @@ static bppsa_status setup_request(const bppsa_cli *cli, bppsa_train_run *run) {
   }
   BPPSA_TRY(bppsa_setup_objective(cli, run->weights, &run->objective));
   BPPSA_TRY(setup_data(cli, run));
-  BPPSA_TRY(run->comm != NULL ? setup_ranks(cli, run) : BPPSA_OK);
+  BPPSA_TRY(bppsa_ranks_setup(cli, &run->network, run->train.batch, "a batch", &run->on, &run->config));
   run->chosen = bppsa_chosen_of(&run->config.method);
   BPPSA_TRY(bppsa_train_run_resume_method(run));
-  return run->rank_split.time > 1 ? BPPSA_OK : bppsa_setup_choose(cli, &run->network, run->device, &run->config, &run->chosen);
+  return bppsa_rank_network_cut(&run->on) ? BPPSA_OK
+                                          : bppsa_setup_choose(cli, &run->network, run->device, &run->config, &run->chosen);
 }
 
 static bppsa_status setup_model(const bppsa_cli *cli, bppsa_train_run *run) {
@@ -212,19 +191,20 @@ static bppsa_status setup_model(const bppsa_cli *cli, bppsa_train_run *run) {
   if (run->weights != NULL) {
     return bppsa_setup_model(cli, &run->network, run->weights, run->model);
   }
-  return bppsa_train_run_init(run, init->choice == 1 ? BPPSA_INIT_ORTHOGONAL : BPPSA_INIT_DEFAULT);
+  return bppsa_rank_network_init(&run->network, &run->config, run->device, &run->on,
+                                 init->choice == 1 ? BPPSA_INIT_ORTHOGONAL : BPPSA_INIT_DEFAULT, run->train.seed, run->model);
 }
 
 /* On ranks one of them reports what is wrong, and all of them take rank 0's method, which may have been measured. */
 static bppsa_status setup(const bppsa_cli *cli, bppsa_train_run *run) {
   bppsa_status status = setup_request(cli, run);
-  if (run->comm == NULL) {
+  if (run->on.comm == NULL) {
     return status == BPPSA_OK ? setup_model(cli, run) : status;
   }
-  bppsa_comm_at(run->comm, "the setup", -1);
-  BPPSA_TRY(bppsa_job_agree(run->comm, status));
-  BPPSA_TRY(bppsa_chosen_share(run->comm, &run->config.method, &run->chosen));
-  return bppsa_job_agree(run->comm, setup_model(cli, run));
+  bppsa_comm_at(run->on.comm, "the setup", -1);
+  BPPSA_TRY(bppsa_job_agree(run->on.comm, status));
+  BPPSA_TRY(bppsa_chosen_share(run->on.comm, &run->config.method, &run->chosen));
+  return bppsa_job_agree(run->on.comm, setup_model(cli, run));
 }
 
 /* ---- results ---- */
@@ -302,7 +282,7 @@ static bool stop(void *context) {
 /* Trains until the end, or until SIGINT or SIGTERM ends the run after its step; a second signal kills the program
  * (bench/harness/interrupt.h). */
 static bppsa_status train_interruptible(bppsa_train_run *run, bppsa_train_callbacks *callbacks) {
-  const bool catches = bppsa_ranks_first(run->comm) || bppsa_comm_get_transport(run->comm) == BPPSA_COMM_MPI;
+  const bool catches = bppsa_ranks_first(run->on.comm) || bppsa_comm_get_transport(run->on.comm) == BPPSA_COMM_MPI;
   callbacks->stop = stop;
   if (catches) { /* once for each process */
     bppsa_interrupt_catch();
@@ -356,7 +336,7 @@ static bppsa_status take_steps(bppsa_train_show *show) {
 static bppsa_status train(bppsa_cli *cli, bppsa_train_show *show) {
   BPPSA_TRY(setup(cli, show->run));
   BPPSA_TRY(take_steps(show));
-  if (!bppsa_ranks_first(show->run->comm)) {
+  if (!bppsa_ranks_first(show->run->on.comm)) {
     return BPPSA_OK;
   }
   BPPSA_TRY(finish(cli, show));
@@ -364,7 +344,7 @@ static bppsa_status train(bppsa_cli *cli, bppsa_train_show *show) {
 }
 
 static bppsa_status train_rank(bppsa_cli *cli, bppsa_comm *comm) {
-  bppsa_train_run run = {.train = bppsa_train_config_default(), .comm = comm};
+  bppsa_train_run run = {.train = bppsa_train_config_default(), .on = {.comm = comm}};
   bppsa_provenance_input inputs[INPUTS];
   screen shown = {cli, bppsa_progress_start(cli->to.err)};
   bppsa_train_show show = {.run = &run,

@@ -145,8 +145,7 @@ static bppsa_status train_block(void *context, int64_t first, int64_t count, bpp
   return BPPSA_OK;
 }
 
-/* Adds the numbers of the ranks that hold the other steps of the same samples; their gradients are complete. */
-static bppsa_status add_along_time(const bppsa_data_parallel *dp, bppsa_data_parallel_sums *sums) {
+bppsa_status bppsa_data_parallel_add_along_time(const bppsa_data_parallel *dp, bppsa_data_parallel_sums *sums) {
   const int64_t count = sizeof *sums / sizeof(double);
   const bppsa_view view = bppsa_view_make(sums, BPPSA_F64, 1, &count);
   return dp->config.time != NULL ? bppsa_comm_allreduce(dp->config.time, BPPSA_COMM_SUM, &view) : BPPSA_OK;
@@ -174,7 +173,7 @@ static bppsa_status forward_backward(void *context, bppsa_batch *batch, int64_t 
   record->forward_s = record->backward_s = 0;
   const double start = bppsa_now();
   BPPSA_TRY(bppsa_data_parallel_compute(dp, count, train_block, &step, &sums));
-  BPPSA_TRY(add_along_time(dp, &sums));
+  BPPSA_TRY(bppsa_data_parallel_add_along_time(dp, &sums));
   const double seconds = bppsa_now() - start;
   record->backward_s = seconds - record->forward_s; /* with the time that gradients travelled */
   *loss = (bppsa_loss_result){.loss = sums.loss, .correct = (int64_t)sums.correct, .rows = (int64_t)sums.rows};

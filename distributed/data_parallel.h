@@ -73,6 +73,10 @@ typedef bppsa_status (*bppsa_data_parallel_block_fn)(void *context, int64_t firs
 bppsa_status bppsa_data_parallel_compute(bppsa_data_parallel *dp, int64_t count, bppsa_data_parallel_block_fn block,
                                          void *context, bppsa_data_parallel_sums *sums);
 
+/* Adds the numbers of the ranks along time, each of which has the rows of its own steps; nothing to do without them. Collective.
+ * ERR_COMM. */
+bppsa_status bppsa_data_parallel_add_along_time(const bppsa_data_parallel *dp, bppsa_data_parallel_sums *sums);
+
 #ifdef __cplusplus
 }
 #endif

@@ -44,13 +44,18 @@ bppsa_status bppsa_ranks_evaluate_batch(bppsa_comm *world, const bppsa_comm *com
   return BPPSA_OK;
 }
 
-bppsa_status bppsa_ranks_evaluate(bppsa_comm *comm, bppsa_model *model, const bppsa_dataset *dataset, const bppsa_device *device,
-                                  int64_t first, int64_t count, int64_t batch, bppsa_evaluation *result) {
+bppsa_status bppsa_ranks_evaluate(bppsa_comm *comm, const bppsa_data_parallel_config *along, bppsa_model *model,
+                                  const bppsa_dataset *dataset, const bppsa_device *device, int64_t first, int64_t count,
+                                  int64_t batch, bppsa_evaluation *result) {
   BPPSA_REQUIRE(comm != NULL && model != NULL && dataset != NULL && result != NULL);
   bppsa_batch buffers;
   BPPSA_TRY(bppsa_evaluate_check(dataset, first, count, batch));
   BPPSA_TRY(bppsa_batch_create(model, dataset, device, batch < count ? batch : count, false, &buffers));
-  const bppsa_status status = bppsa_ranks_evaluate_batch(comm, comm, &buffers, first, count, result);
+  const bool cut = along != NULL && along->time != NULL;
+  if (cut) {
+    bppsa_batch_set_steps(&buffers, along->first_step, along->steps);
+  }
+  const bppsa_status status = bppsa_ranks_evaluate_batch(cut ? along->world : comm, comm, &buffers, first, count, result);
   bppsa_batch_free(&buffers);
   return status;
 }

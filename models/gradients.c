@@ -20,6 +20,7 @@ void bppsa_gradients_free(bppsa_gradients *g) {
   bppsa_buffer_free(&g->labels);
   bppsa_buffer_free(&g->x);
   bppsa_model_destroy(g->model);
+  bppsa_rank_network_free(&g->on);
   bppsa_device_destroy(g->device);
   bppsa_safetensors_destroy(g->file);
   bppsa_network_close(&g->network);
@@ -199,7 +200,7 @@ static json_t *tensor_json(const bppsa_named_view *tensor) {
 
 json_t *bppsa_gradients_json(const bppsa_gradients *g) {
   const bppsa_network_config *c = &g->config;
-  const bppsa_gradient_method method = bppsa_network_method(&g->network, c, g->model);
+  const bppsa_gradient_method method = bppsa_rank_network_method(&g->network, c, &g->on, g->model);
   json_t *object = json_object(), *tensors = json_array();
   bool ok = tensors != NULL;
   for (int64_t i = 0; ok && i < g->count; ++i) {
@@ -220,7 +221,7 @@ json_t *bppsa_gradients_json(const bppsa_gradients *g) {
 
 void bppsa_gradients_text(const bppsa_gradients *g, bppsa_text *text) {
   const bppsa_network_config *c = &g->config;
-  const bppsa_gradient_method method = bppsa_network_method(&g->network, c, g->model);
+  const bppsa_gradient_method method = bppsa_rank_network_method(&g->network, c, &g->on, g->model);
   char words[BPPSA_CHOSEN_TEXT], shape[BPPSA_SHAPE_TEXT], network[BPPSA_NETWORK_TEXT];
   bppsa_text_add(text, "%s, %s, %s\n\n", bppsa_network_describe(&g->network, c, network, sizeof network),
                  bppsa_dtype_name(c->dtype), bppsa_chosen_method_text(g->chosen, &method, words, sizeof words));

@@ -4,8 +4,8 @@
 
 #include "core/buffer.h"
 #include "core/text.h"
-#include "distributed/data_parallel.h"
 #include "models/planner.h"
+#include "models/rank_network.h"
 #include "train/objective.h"
 
 /* All pointers are owned. The caller sets the first six members. */
@@ -16,7 +16,8 @@ typedef struct {
   bppsa_objective objective;
   bppsa_safetensors *file; /* of the weights */
   bppsa_device *device;
-  bppsa_model *model; /* with its weights, created once the batch is loaded */
+  bppsa_model *model;    /* with its weights, created once the batch is loaded */
+  bppsa_rank_network on; /* its ranks, set by the caller */
   /* [T,B,I] or [B,C,H,W]; int64 [B] or [T,B], or real targets like the logits (both on the host); [L,B,H] or empty */
   bppsa_buffer x, labels, h0;
   bppsa_buffer seed;           /* like the logits */
@@ -33,11 +34,9 @@ typedef struct {
 bppsa_status bppsa_gradients_load(const char *input, const char *labels, const char *h0, bppsa_gradients *gradients);
 /* A forward and a backward pass of the model. ERR_NUMERIC names the first value that is not finite; ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_gradients_compute(bppsa_gradients *gradients);
-/* The same on ranks: each computes blocks of the batch with a model for bppsa_data_parallel_block samples. Every rank gets the
- * loss and the parameters' gradients of the whole batch, and rank 0 those of x and h0; the others may not save them. Collective.
- * ERR_COMM too. */
-bppsa_status bppsa_gradients_compute_on_ranks(bppsa_comm *comm, const bppsa_data_parallel_config *parallel,
-                                              bppsa_gradients *gradients);
+/* The same on ranks: each computes its part of the batch with its part of the network. Every rank gets the loss and the parameters'
+ * gradients of the whole batch, and rank 0 those of x and h0; the others may not save them. Collective. ERR_COMM too. */
+bppsa_status bppsa_gradients_compute_on_ranks(const bppsa_rank_network *ranks, bppsa_gradients *gradients);
 void bppsa_gradients_free(bppsa_gradients *gradients); /* a zeroed one is legal */
 
 /* Saves the tensors. ERR_IO, ERR_MEMORY. */

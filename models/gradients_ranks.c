@@ -8,23 +8,26 @@
 #include "models/gradients_internal.h"
 #include "train/loss.h"
 
-/* An array with an axis of samples: [outer][samples][inner], inner in bytes. */
+/* An array with an axis of samples, and in front of it steps or layers: [outer][samples][inner], inner in bytes. A rank uses the
+ * outer rows from .. from + rows - 1. */
 typedef struct {
   const bppsa_view *view;
-  int64_t outer, samples, inner;
+  int64_t outer, samples, inner, from, rows;
   int32_t axis; /* of the samples in the view */
 } sampled;
 
 static sampled sampled_of(const bppsa_view *view, int32_t axis) {
   sampled s = {.view = view, .outer = axis == 1 ? view->shape[0] : 1, .samples = view->shape[axis], .axis = axis};
   s.inner = (int64_t)bppsa_view_bytes(view) / (s.outer * s.samples);
+  s.rows = s.outer;
   return s;
 }
 
-/* Copies samples first .. first + count - 1 between the array and `part`, which holds them alone. */
+/* Copies samples first .. first + count - 1 of the rows between the array and `part`, which holds them alone. */
 static void copy_samples(const sampled *s, int64_t first, int64_t count, void *part, bool to_part) {
-  for (int64_t i = 0; i < s->outer; ++i) {
-    char *whole = (char *)s->view->data + (i * s->samples + first) * s->inner, *own = (char *)part + i * count * s->inner;
+  for (int64_t i = 0; i < s->rows; ++i) {
+    char *whole = (char *)s->view->data + ((s->from + i) * s->samples + first) * s->inner;
+    char *own = (char *)part + i * count * s->inner;
     memcpy(to_part ? own : whole, to_part ? whole : own, (size_t)(count * s->inner));
   }
 }
@@ -33,6 +36,7 @@ static bppsa_view part_view(const sampled *s, int64_t count, void *part) {
   int64_t shape[BPPSA_MAX_DIMS];
   memcpy(shape, s->view->shape, sizeof *shape * (size_t)s->view->ndim);
   shape[s->axis] = count;
+  shape[0] = s->axis == 1 ? s->rows : shape[0];
   return bppsa_view_make(part, s->view->dtype, s->view->ndim, shape);
 }
 
@@ -43,6 +47,20 @@ typedef struct {
   void *x_part, *labels_part, *h0_part, *seed;
   int64_t first, count; /* samples computed so far on this rank */
 } share;
+
+/* The block's share of the loss, and its seed; without rows of the logits both are empty. */
+static bppsa_status block_loss(const share *s, int64_t count, const bppsa_view *logits, const bppsa_view *seed,
+                               bppsa_loss_result *loss) {
+  const bppsa_gradients *g = s->g;
+  const bppsa_view labels = part_view(&s->labels, count, s->labels_part);
+  const bppsa_loss_rows rows = {.labels = g->objective.mse ? NULL : labels.data,
+                                .targets = g->objective.mse ? &labels : NULL,
+                                .ignores = g->objective.ignores,
+                                .ignored = g->objective.ignored,
+                                .mean_rows = s->labels.outer * s->labels.samples};
+  *loss = (bppsa_loss_result){0};
+  return bppsa_view_count(logits) > 0 ? bppsa_loss_part(g->device, logits, &rows, seed, loss) : BPPSA_OK;
+}
 
 static bppsa_status compute_block(void *context, int64_t first, int64_t count, bppsa_data_parallel_sums *sums) {
   share *s = context;
@@ -55,16 +73,11 @@ static bppsa_status compute_block(void *context, int64_t first, int64_t count, b
   if (state) {
     copy_samples(&s->h0, first, count, s->h0_part, true);
   }
-  const bppsa_view x = part_view(&s->x, count, s->x_part), labels = part_view(&s->labels, count, s->labels_part);
+  const bppsa_view x = part_view(&s->x, count, s->x_part);
   const bppsa_view h0 = state ? part_view(&s->h0, count, s->h0_part) : (bppsa_view){0};
   BPPSA_TRY(g->model->ops->forward(g->model, &x, state ? &h0 : NULL, &logits));
   const bppsa_view seed = bppsa_view_make(s->seed, logits.dtype, logits.ndim, logits.shape);
-  const bppsa_loss_rows rows = {.labels = g->objective.mse ? NULL : labels.data,
-                                .targets = g->objective.mse ? &labels : NULL,
-                                .ignores = g->objective.ignores,
-                                .ignored = g->objective.ignored,
-                                .mean_rows = s->labels.outer * s->labels.samples};
-  BPPSA_TRY(bppsa_loss_part(g->device, &logits, &rows, &seed, &loss));
+  BPPSA_TRY(block_loss(s, count, &logits, &seed, &loss));
   if (!isfinite(loss.loss)) {
     return bppsa_model_fail_nonfinite(g->model, "loss");
   }
@@ -80,44 +93,74 @@ static bppsa_status compute_block(void *context, int64_t first, int64_t count, b
   return BPPSA_OK;
 }
 
-/* Brings the samples that every rank has computed to rank 0; ranges: of every rank, first sample and number. */
-static bppsa_status gather(bppsa_comm *comm, const sampled *s, const int64_t *ranges, int64_t *bytes, void *own, void *all) {
+/* ---- the gradients of inputs ---- */
+
+/* What a rank has computed of an array. */
+typedef struct {
+  int64_t first, count, from, rows;
+} region;
+enum { REGION = sizeof(region) / sizeof(int64_t) };
+
+static bppsa_status exchange(bppsa_comm *comm, const share *s, const sampled *array, region *all) {
+  const region mine = {s->first, s->count, array->from, array->rows};
+  const int64_t count = REGION, counts = REGION * bppsa_comm_size(comm);
+  const bppsa_view one = bppsa_view_make((void *)(uintptr_t)&mine, BPPSA_I64, 1, &count);
+  const bppsa_view whole = bppsa_view_make(all, BPPSA_I64, 1, &counts);
+  return bppsa_comm_allgather(comm, &one, NULL, &whole);
+}
+
+/* Brings what every rank has computed to rank 0. all, bytes: scratch for every rank; own, whole: for the array. */
+static bppsa_status gather(bppsa_comm *comm, const share *s, const sampled *array, region *all, int64_t *bytes, void *own,
+                           void *whole) {
   const int32_t size = bppsa_comm_size(comm), rank = bppsa_comm_rank(comm);
   int64_t total = 0;
+  BPPSA_TRY(exchange(comm, s, array, all));
   for (int32_t r = 0; r < size; ++r) {
-    bytes[r] = ranges[2 * r + 1] * s->outer * s->inner;
+    bytes[r] = all[r].count * all[r].rows * array->inner;
     total += bytes[r];
   }
-  copy_samples(s, ranges[2 * rank], ranges[2 * rank + 1], own, true);
-  const bppsa_view mine = bppsa_view_make(own, BPPSA_U8, 1, &bytes[rank]), whole = bppsa_view_make(all, BPPSA_U8, 1, &total);
-  BPPSA_TRY(bppsa_comm_gather(comm, 0, &mine, bytes, &whole));
-  char *from = all;
+  copy_samples(array, s->first, s->count, own, true);
+  const bppsa_view mine = bppsa_view_make(own, BPPSA_U8, 1, &bytes[rank]),
+                   everything = bppsa_view_make(whole, BPPSA_U8, 1, &total);
+  BPPSA_TRY(bppsa_comm_gather(comm, 0, &mine, bytes, &everything));
+  char *from = whole;
   for (int32_t r = 0; rank == 0 && r < size; from += bytes[r], ++r) {
-    copy_samples(s, ranges[2 * r], ranges[2 * r + 1], from, false);
+    sampled theirs = *array;
+    theirs.from = all[r].from;
+    theirs.rows = all[r].rows;
+    copy_samples(&theirs, all[r].first, all[r].count, from, false);
   }
   return BPPSA_OK;
 }
 
 static bppsa_status gather_inputs(bppsa_comm *comm, const share *s) {
   const int32_t size = bppsa_comm_size(comm);
-  const int64_t mine[2] = {s->first, s->count}, two = 2, pairs = 2 * size;
   const bool state = s->g->h0.view.data != NULL;
   const size_t dx = bppsa_view_bytes(s->dx.view), dh0 = state ? bppsa_view_bytes(s->dh0.view) : 0, most = dx > dh0 ? dx : dh0;
-  int64_t *ranges = bppsa_calloc(pairs, sizeof *ranges), *bytes = bppsa_calloc(size, sizeof *bytes);
-  void *own = bppsa_alloc(most), *all = bppsa_alloc(most);
-  bppsa_status status = ranges == NULL || bytes == NULL || own == NULL || all == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
-  if (status == BPPSA_OK) {
-    const bppsa_view one = bppsa_view_make((void *)(uintptr_t)mine, BPPSA_I64, 1, &two);
-    const bppsa_view pair_view = bppsa_view_make(ranges, BPPSA_I64, 1, &pairs);
-    status = bppsa_comm_allgather(comm, &one, NULL, &pair_view);
-  }
-  status = status == BPPSA_OK ? gather(comm, &s->dx, ranges, bytes, own, all) : status;
-  status = status == BPPSA_OK && state ? gather(comm, &s->dh0, ranges, bytes, own, all) : status;
-  bppsa_free(ranges);
+  region *all = bppsa_calloc(size, sizeof *all);
+  int64_t *bytes = bppsa_calloc(size, sizeof *bytes);
+  void *own = bppsa_alloc(most), *whole = bppsa_alloc(most);
+  bppsa_status status = all == NULL || bytes == NULL || own == NULL || whole == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+  status = status == BPPSA_OK ? gather(comm, s, &s->dx, all, bytes, own, whole) : status;
+  status = status == BPPSA_OK && state ? gather(comm, s, &s->dh0, all, bytes, own, whole) : status;
+  bppsa_free(all);
   bppsa_free(bytes);
   bppsa_free(own);
-  bppsa_free(all);
+  bppsa_free(whole);
   return status;
+}
+
+/* ---- this rank's part ---- */
+
+/* Along time a rank has the rows of its own steps, and the gradient of h0 only with the first one. */
+static void cut(share *s, const bppsa_rank_network *ranks) {
+  const bppsa_data_parallel_config *p = &ranks->parallel;
+  sampled *const steps[] = {&s->x, &s->dx, &s->labels};
+  for (int i = 0; bppsa_rank_network_cut(ranks) && i < (s->g->config.loss_all ? 3 : 2); ++i) {
+    steps[i]->from = p->first_step;
+    steps[i]->rows = p->steps;
+  }
+  s->dh0.rows = bppsa_rank_network_cut(ranks) && !(p->first_step == 0 && p->steps > 0) ? 0 : s->dh0.rows;
 }
 
 static bppsa_status allocate(share *s, int64_t block) {
@@ -168,6 +211,7 @@ static void leave_out_ignored(const share *s, const bppsa_data_parallel_sums *su
 static bppsa_status compute(bppsa_comm *comm, bppsa_data_parallel *dp, share *s) {
   bppsa_data_parallel_sums sums;
   BPPSA_TRY(bppsa_data_parallel_compute(dp, s->x.samples, compute_block, s, &sums));
+  BPPSA_TRY(bppsa_data_parallel_add_along_time(dp, &sums));
   s->g->loss = sums.loss;
   BPPSA_TRY(gather_inputs(comm, s));
   leave_out_ignored(s, &sums);
@@ -175,13 +219,16 @@ static bppsa_status compute(bppsa_comm *comm, bppsa_data_parallel *dp, share *s)
   return bppsa_comm_rank(comm) == 0 ? bppsa_gradients_check(s->g) : BPPSA_OK;
 }
 
-bppsa_status bppsa_gradients_compute_on_ranks(bppsa_comm *comm, const bppsa_data_parallel_config *parallel, bppsa_gradients *g) {
-  BPPSA_REQUIRE(comm != NULL && parallel != NULL && g != NULL);
+bppsa_status bppsa_gradients_compute_on_ranks(const bppsa_rank_network *ranks, bppsa_gradients *g) {
+  BPPSA_REQUIRE(ranks != NULL && ranks->comm != NULL && g != NULL);
   share s = {.g = g};
   bppsa_data_parallel *dp = NULL;
-  bppsa_status status = bppsa_data_parallel_create(comm, g->model, parallel, &dp);
-  status = status == BPPSA_OK ? allocate(&s, bppsa_data_parallel_block(parallel, bppsa_comm_size(comm))) : status;
-  status = status == BPPSA_OK ? compute(comm, dp, &s) : status;
+  bppsa_status status = bppsa_data_parallel_create(bppsa_rank_network_among(ranks), g->model, &ranks->parallel, &dp);
+  status = status == BPPSA_OK ? allocate(&s, bppsa_rank_network_samples(ranks)) : status;
+  if (status == BPPSA_OK) {
+    cut(&s, ranks);
+    status = compute(ranks->comm, dp, &s);
+  }
   bppsa_data_parallel_destroy(dp);
   bppsa_free(s.x_part);
   bppsa_free(s.labels_part);

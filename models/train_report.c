@@ -16,7 +16,7 @@ static int64_t parameter_total(const bppsa_model *model) {
 }
 
 static bppsa_gradient_method method_of(const bppsa_train_run *run) {
-  return bppsa_train_run_method(run);
+  return bppsa_rank_network_method(&run->network, &run->config, &run->on, run->model);
 }
 
 /* Returns "shuffled", "data", or the path of a given order. */
@@ -73,14 +73,14 @@ void bppsa_train_row_text(const bppsa_train_run *run, const bppsa_train_record *
 /* ---- for people ---- */
 
 static bool same_bits(const bppsa_train_run *run) {
-  return bppsa_data_parallel_same_bits(&run->parallel, (int32_t)run->rank_split.batch);
+  return bppsa_data_parallel_same_bits(&run->on.parallel, (int32_t)run->on.split.batch);
 }
 
 static void ranks_text(const bppsa_train_run *run, bppsa_text *text) {
   char split[BPPSA_RANK_SPLIT_TEXT];
-  bppsa_text_add(text, "ranks      %d, %s, split %s, gradients added up by %s%s\n", bppsa_comm_size(run->comm),
-                 bppsa_comm_transport_name(bppsa_comm_get_transport(run->comm)),
-                 bppsa_rank_split_text(&run->rank_split, split, sizeof split), run->reduction,
+  bppsa_text_add(text, "ranks      %d, %s, split %s, gradients added up by %s%s\n", bppsa_comm_size(run->on.comm),
+                 bppsa_comm_transport_name(bppsa_comm_get_transport(run->on.comm)),
+                 bppsa_rank_split_text(&run->on.split, split, sizeof split), run->reduction,
                  same_bits(run) ? "" : ": the bits depend on the number of ranks");
 }
 
@@ -111,7 +111,7 @@ void bppsa_train_header_text(const bppsa_train_run *run, const bppsa_train_start
   }
   bppsa_text_add(text, "machine    %s, %d threads, %s\n", bppsa_device_get_name(run->device),
                  (int)bppsa_device_get_threads(run->device), bppsa_device_get_hardware(run->device));
-  if (run->comm != NULL) {
+  if (run->on.comm != NULL) {
     ranks_text(run, text);
   }
   if (start->resumed) {
@@ -208,9 +208,9 @@ static json_t *config_json(const bppsa_train_run *run) {
 static json_t *ranks_json(const bppsa_train_run *run) {
   char split[BPPSA_RANK_SPLIT_TEXT];
   json_t *object = json_object();
-  bool ok = object != NULL && bppsa_json_put_integer(object, "ranks", bppsa_comm_size(run->comm));
-  ok = ok && bppsa_json_put_text(object, "transport", bppsa_comm_transport_name(bppsa_comm_get_transport(run->comm)));
-  ok = ok && bppsa_json_put_text(object, "split", bppsa_rank_split_text(&run->rank_split, split, sizeof split));
+  bool ok = object != NULL && bppsa_json_put_integer(object, "ranks", bppsa_comm_size(run->on.comm));
+  ok = ok && bppsa_json_put_text(object, "transport", bppsa_comm_transport_name(bppsa_comm_get_transport(run->on.comm)));
+  ok = ok && bppsa_json_put_text(object, "split", bppsa_rank_split_text(&run->on.split, split, sizeof split));
   ok = ok && bppsa_json_put_text(object, "reduction", run->reduction);
   ok = ok && bppsa_json_put_bool(object, "same_bits", same_bits(run));
   ok = ok && bppsa_json_put_integer(object, "buckets", bppsa_data_parallel_buckets(run->ranks));
@@ -221,7 +221,7 @@ static json_t *ranks_json(const bppsa_train_run *run) {
 bool bppsa_train_run_put(json_t *object, const bppsa_train_run *run) {
   return bppsa_json_put_integer(object, "parameters", parameter_total(run->model)) &&
          bppsa_json_put(object, "config", config_json(run)) &&
-         (run->comm == NULL || bppsa_json_put(object, "ranks", ranks_json(run)));
+         (run->on.comm == NULL || bppsa_json_put(object, "ranks", ranks_json(run)));
 }
 
 static json_t *timing_json(const bppsa_train_run *run) {

@@ -7,16 +7,12 @@
 
 #include "core/alloc.h"
 #include "core/clock.h"
-#include "distributed/split_time.h"
 #include "train/checkpoint.h"
-
-enum { TIME_TAG = 512 }; /* of messages along time; those of data parallelism begin at 1024 */
 
 void bppsa_train_run_free(bppsa_train_run *run) {
   bppsa_data_parallel_destroy(run->ranks);
   bppsa_model_destroy(run->model);
-  bppsa_comm_destroy(run->batch_ranks);
-  bppsa_comm_destroy(run->time_ranks);
+  bppsa_rank_network_free(&run->on);
   bppsa_dataset_destroy(run->dataset);
   bppsa_buffer_free(&run->order);
   bppsa_device_destroy(run->device);
@@ -27,63 +23,22 @@ void bppsa_train_run_free(bppsa_train_run *run) {
 
 /* ---- the model ---- */
 
-static bool cut_along_time(const bppsa_train_run *run) {
-  return run->comm != NULL && run->rank_split.time > 1;
-}
-
 static bppsa_status join_ranks(bppsa_train_run *run) {
-  bppsa_comm *comm = cut_along_time(run) ? run->batch_ranks : run->comm;
-  const int32_t ranks = bppsa_comm_size(comm);
-  BPPSA_TRY(bppsa_data_parallel_create(comm, run->model, &run->parallel, &run->ranks));
+  bppsa_comm *comm = bppsa_rank_network_among(&run->on);
+  const bppsa_data_parallel_config *parallel = &run->on.parallel;
+  BPPSA_TRY(bppsa_data_parallel_create(comm, run->model, parallel, &run->ranks));
   run->config.batch = run->train.batch; /* of the model so far */
   run->train.ranks = bppsa_data_parallel_ranks(run->ranks);
-  run->train.reduction =
-      bppsa_data_parallel_text(&run->parallel, bppsa_comm_get_transport(run->comm), ranks, run->reduction, sizeof run->reduction);
+  run->train.reduction = bppsa_data_parallel_text(parallel, bppsa_comm_get_transport(comm), bppsa_comm_size(comm), run->reduction,
+                                                  sizeof run->reduction);
   return BPPSA_OK;
-}
-
-/* This rank's part of a recurrent network that is cut along time. */
-static bppsa_status create_part(bppsa_train_run *run) {
-  const bppsa_recurrent_config config = bppsa_network_recurrent_config(&run->config);
-  BPPSA_TRY(bppsa_rank_split_groups(run->comm, &run->rank_split, &run->time_ranks, &run->batch_ranks));
-  const bppsa_split_time split = {.comm = run->time_ranks, .tag = TIME_TAG, .micro_batches = run->micro_batches};
-  run->parallel.time = run->time_ranks;
-  run->parallel.world = run->comm;
-  bppsa_ranks_share(config.seq_len, bppsa_comm_size(run->time_ranks), bppsa_comm_rank(run->time_ranks), &run->parallel.first_step,
-                    &run->parallel.steps);
-  return bppsa_split_time_create(&split, &config, run->network.kind->cell, run->device, &run->model);
 }
 
 bppsa_status bppsa_train_run_create_model(bppsa_train_run *run) {
   const double start = bppsa_now();
-  BPPSA_TRY(cut_along_time(run) ? create_part(run) : bppsa_network_create(&run->network, &run->config, run->device, &run->model));
+  BPPSA_TRY(bppsa_rank_network_create(&run->network, &run->config, run->device, &run->on, &run->model));
   run->plan_s = bppsa_now() - start;
-  return run->comm != NULL ? join_ranks(run) : BPPSA_OK;
-}
-
-/* Initialises a small model with the same parameters, and copies them. */
-static bppsa_status init_part(bppsa_train_run *run, bppsa_init init) {
-  bppsa_network_config config = run->config;
-  bppsa_model *whole = NULL;
-  config.batch = config.steps.seq_len = 1;
-  config.method.backward = BPPSA_BACKWARD_BP;
-  BPPSA_TRY(bppsa_network_create(&run->network, &config, run->device, &whole));
-  bppsa_status status = bppsa_network_init(&run->network, whole, init, run->train.seed);
-  for (int64_t i = 0; status == BPPSA_OK && i < whole->parameter_count; ++i) {
-    const bppsa_view *value = &whole->parameters[i].value;
-    memcpy(run->model->parameters[i].value.data, value->data, bppsa_view_bytes(value));
-  }
-  bppsa_model_destroy(whole);
-  return status;
-}
-
-bppsa_status bppsa_train_run_init(bppsa_train_run *run, bppsa_init init) {
-  return cut_along_time(run) ? init_part(run, init) : bppsa_network_init(&run->network, run->model, init, run->train.seed);
-}
-
-bppsa_gradient_method bppsa_train_run_method(const bppsa_train_run *run) {
-  return cut_along_time(run) ? bppsa_split_time_method(run->model)
-                             : bppsa_network_method(&run->network, &run->config, run->model);
+  return run->on.comm != NULL ? join_ranks(run) : BPPSA_OK;
 }
 
 /* ---- checkpoints ---- */
@@ -143,7 +98,7 @@ void bppsa_train_run_set_fields(bppsa_train_run *run) {
   }
   count = add_field(f, count, "init", initial_text(run, text));
   run->train.gradients = f->texts[count];
-  const bppsa_gradient_method method = bppsa_train_run_method(run);
+  const bppsa_gradient_method method = bppsa_rank_network_method(&run->network, c, &run->on, run->model);
   count = add_field(f, count, "gradients", bppsa_gradient_method_text(&method, text, sizeof text));
   run->train.fields = f->fields;
   run->train.field_count = count;

@@ -3,9 +3,8 @@
 #define BPPSA_MODELS_TRAIN_RUN_H
 
 #include "core/buffer.h"
-#include "distributed/data_parallel.h"
-#include "distributed/job.h"
 #include "models/planner.h"
+#include "models/rank_network.h"
 #include "train/objective.h"
 #include "train/trainer.h"
 
@@ -32,12 +31,7 @@ typedef struct {
   bppsa_buffer order;    /* a given order of the samples */
   int64_t epoch_samples; /* samples that an epoch visits */
   bppsa_model *model;
-  bppsa_comm *comm;                     /* the ranks of which this is one, borrowed; NULL: the run has no ranks */
-  bppsa_rank_split rank_split;          /* with ranks: along time and among the samples */
-  int64_t micro_batches;                /* with ranks along time */
-  bppsa_comm *time_ranks, *batch_ranks; /* with ranks along time, made with the model */
-  /* with ranks: how they share a batch; config.batch is the size of a block until the model is made */
-  bppsa_data_parallel_config parallel;
+  bppsa_rank_network on;      /* its ranks; config.batch is what a rank's model takes at once until the model is made */
   bppsa_data_parallel *ranks; /* with ranks, made with the model */
   char reduction[BPPSA_DATA_PARALLEL_TEXT];
   double plan_s; /* seconds that creating the model took; for a sparse scan this is planning */
@@ -56,10 +50,6 @@ bppsa_status bppsa_train_run_resume_method(bppsa_train_run *run);
 /* Creates the model, and what joins it to those of other ranks, and measures how long that takes. ERR_* of bppsa_network_create and
  * bppsa_data_parallel_create. */
 bppsa_status bppsa_train_run_create_model(bppsa_train_run *run);
-/* Gives the model its initial weights. ERR_MEMORY. */
-bppsa_status bppsa_train_run_init(bppsa_train_run *run, bppsa_init init);
-/* The method by which the model computes its gradients, with `auto` resolved. */
-bppsa_gradient_method bppsa_train_run_method(const bppsa_train_run *run);
 /* Fills run->train with what a resumed run must have in common with the first one, once the model has its initial weights. It
  * borrows from the run. */
 void bppsa_train_run_set_fields(bppsa_train_run *run);

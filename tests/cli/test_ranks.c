@@ -75,8 +75,22 @@ static void test_eval_has_the_same_bits(void **state) {
     release(&many);
   }
   release(&alone);
-  assert_fails(2, "--split: time cuts sequences along time, which only training does, expected batch",
-               "%s --ranks 2 --split time", line);
+  const char *every = "eval rnn --weights W.safetensors --samples 77 --seq-len 9 --batch 10 --threads 1 --json --loss all "
+                      "--ignore-label 3";
+  static const char *const cuts[] = {"--ranks 3 --split time", "--ranks 4 --split time:2,batch:2 --micro-batches 3",
+                                     "--ranks 12 --split time"};
+  for (int i = 0; i < 2; ++i) {
+    json_t *expected = run_json("%s", i == 0 ? line : every);
+    for (size_t k = 0; k < sizeof cuts / sizeof cuts[0]; ++k) {
+      json_t *cut = run_json("%s %s", i == 0 ? line : every, cuts[k]);
+      assert_true(fabs(get_real(cut, "loss") - get_real(expected, "loss")) < 1e-6);
+      assert_true(get_real(cut, "accuracy") == get_real(expected, "accuracy"));
+      json_decref(cut);
+    }
+    json_decref(expected);
+  }
+  assert_fails(2, "--micro-batches: 11, more than the 10 samples of a batch", "%s --ranks 2 --split time --micro-batches 11",
+               line);
   assert_fails(2, "--out: given beside ranks, which do not write it, expected one of them", "%s --ranks 2 --out o.npz", line);
   assert_fails(2, "--ranks: 78, more than the 77 samples of the evaluation, expected at most that many", "%s --ranks 78", line);
 }
@@ -103,6 +117,12 @@ static void test_grad(void **state) {
     for (int ranks = 2; ranks <= 3; ++ranks) {
       assert_runs("%s --ranks %d --out many.safetensors", lines[i], ranks);
       assert_equal_files("one.safetensors", "many.safetensors");
+    }
+    static const char *const cuts[] = {"--ranks 3 --split time", "--ranks 6 --split time:3,batch:2 --micro-batches 4",
+                                       "--ranks 9 --split time"};
+    for (size_t k = 0; k < sizeof cuts / sizeof cuts[0]; ++k) {
+      assert_runs("%s %s --out cut.safetensors", lines[i], cuts[k]);
+      assert_true(file_difference("cut.safetensors", "alone.safetensors") < 1e-14);
     }
     assert_runs("%s --ranks 5 --out many.safetensors", lines[i]); /* blocks of 8 */
     assert_true(file_difference("many.safetensors", "alone.safetensors") < 1e-14);

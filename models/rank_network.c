@@ -1,0 +1,65 @@
+#include "models/rank_network.h"
+
+#include <string.h>
+
+#include "distributed/split_time.h"
+
+enum { TIME_TAG = 512 }; /* of messages along time; those of data parallelism begin at 1024 */
+
+bool bppsa_rank_network_cut(const bppsa_rank_network *ranks) {
+  return ranks->comm != NULL && ranks->split.time > 1;
+}
+
+int64_t bppsa_rank_network_samples(const bppsa_rank_network *ranks) {
+  return bppsa_rank_network_cut(ranks) ? (ranks->parallel.batch - 1) / ranks->split.batch + 1
+                                       : bppsa_data_parallel_block(&ranks->parallel, bppsa_comm_size(ranks->comm));
+}
+
+bppsa_comm *bppsa_rank_network_among(const bppsa_rank_network *ranks) {
+  return bppsa_rank_network_cut(ranks) ? ranks->batch : ranks->comm;
+}
+
+bppsa_status bppsa_rank_network_create(const bppsa_network *network, const bppsa_network_config *config,
+                                       const bppsa_device *device, bppsa_rank_network *ranks, bppsa_model **model) {
+  if (!bppsa_rank_network_cut(ranks)) {
+    return bppsa_network_create(network, config, device, model);
+  }
+  const bppsa_recurrent_config recurrent = bppsa_network_recurrent_config(config);
+  BPPSA_TRY(bppsa_rank_split_groups(ranks->comm, &ranks->split, &ranks->time, &ranks->batch));
+  const bppsa_split_time split = {.comm = ranks->time, .tag = TIME_TAG, .micro_batches = ranks->micro_batches};
+  ranks->parallel.time = ranks->time;
+  ranks->parallel.world = ranks->comm;
+  bppsa_ranks_share(recurrent.seq_len, bppsa_comm_size(ranks->time), bppsa_comm_rank(ranks->time), &ranks->parallel.first_step,
+                    &ranks->parallel.steps);
+  return bppsa_split_time_create(&split, &recurrent, network->kind->cell, device, model);
+}
+
+bppsa_status bppsa_rank_network_init(const bppsa_network *network, const bppsa_network_config *config, const bppsa_device *device,
+                                     const bppsa_rank_network *ranks, bppsa_init init, uint64_t seed, bppsa_model *model) {
+  if (!bppsa_rank_network_cut(ranks)) {
+    return bppsa_network_init(network, model, init, seed);
+  }
+  bppsa_network_config one = *config; /* a small model with the same parameters */
+  bppsa_model *whole = NULL;
+  one.batch = one.steps.seq_len = 1;
+  one.method.backward = BPPSA_BACKWARD_BP;
+  BPPSA_TRY(bppsa_network_create(network, &one, device, &whole));
+  bppsa_status status = bppsa_network_init(network, whole, init, seed);
+  for (int64_t i = 0; status == BPPSA_OK && i < whole->parameter_count; ++i) {
+    const bppsa_view *value = &whole->parameters[i].value;
+    memcpy(model->parameters[i].value.data, value->data, bppsa_view_bytes(value));
+  }
+  bppsa_model_destroy(whole);
+  return status;
+}
+
+bppsa_gradient_method bppsa_rank_network_method(const bppsa_network *network, const bppsa_network_config *config,
+                                                const bppsa_rank_network *ranks, const bppsa_model *model) {
+  return bppsa_rank_network_cut(ranks) ? bppsa_split_time_method(model) : bppsa_network_method(network, config, model);
+}
+
+void bppsa_rank_network_free(bppsa_rank_network *ranks) {
+  bppsa_comm_destroy(ranks->batch);
+  bppsa_comm_destroy(ranks->time);
+  *ranks = (bppsa_rank_network){0};
+}

@@ -1,0 +1,38 @@
+/* A network on ranks: each rank holds the whole network, or, along time, the part that computes its own steps. */
+#ifndef BPPSA_MODELS_RANK_NETWORK_H
+#define BPPSA_MODELS_RANK_NETWORK_H
+
+#include "distributed/data_parallel.h"
+#include "distributed/job.h"
+#include "models/network.h"
+
+/* The caller sets the first four members. */
+typedef struct {
+  bppsa_comm *comm;       /* of all ranks, borrowed; NULL: the network has no ranks */
+  bppsa_rank_split split; /* along time and among the samples */
+  int64_t micro_batches;  /* along time */
+  bppsa_data_parallel_config parallel;
+  bppsa_comm *time,
+      *batch; /* the ranks that share this one's samples, and its steps; NULL unless the network is cut along time */
+} bppsa_rank_network;
+
+/* Is the network cut along time? */
+bool bppsa_rank_network_cut(const bppsa_rank_network *ranks);
+/* Samples that a rank's model takes at once: a block, or along time its share of the batch. */
+int64_t bppsa_rank_network_samples(const bppsa_rank_network *ranks);
+/* The ranks that share a batch. */
+bppsa_comm *bppsa_rank_network_among(const bppsa_rank_network *ranks);
+
+/* Makes this rank's model; collective along time. config.batch: bppsa_rank_network_samples. Without ranks the same as
+ * bppsa_network_create. ERR_* of that function and of bppsa_split_time_create. */
+bppsa_status bppsa_rank_network_create(const bppsa_network *network, const bppsa_network_config *config,
+                                       const bppsa_device *device, bppsa_rank_network *ranks, bppsa_model **model);
+/* Gives the model its initial weights, the same on every rank. ERR_MEMORY. */
+bppsa_status bppsa_rank_network_init(const bppsa_network *network, const bppsa_network_config *config, const bppsa_device *device,
+                                     const bppsa_rank_network *ranks, bppsa_init init, uint64_t seed, bppsa_model *model);
+/* The method by which the model computes its gradients, with `auto` resolved. */
+bppsa_gradient_method bppsa_rank_network_method(const bppsa_network *network, const bppsa_network_config *config,
+                                                const bppsa_rank_network *ranks, const bppsa_model *model);
+void bppsa_rank_network_free(bppsa_rank_network *ranks); /* behind the model; a zeroed one is legal */
+
+#endif
