@@ -295,13 +295,20 @@ bppsa_status bppsa_split_time_create(const bppsa_split_time *split, const bppsa_
 
 static void scale(const bppsa_view *view, double factor) {
   const int64_t count = bppsa_view_count(view);
-  for (int64_t i = 0; i < count; ++i) {
-    bppsa_view_set(view, i, factor * bppsa_view_get(view, i));
+  for (int64_t i = 0; i < count && view->dtype == BPPSA_F64; ++i) {
+    ((double *)view->data)[i] *= factor;
+  }
+  for (int64_t i = 0; i < count && view->dtype == BPPSA_F32; ++i) {
+    ((float *)view->data)[i] = (float)(factor * (double)((float *)view->data)[i]);
   }
 }
 
 bppsa_status bppsa_ranks_loss(bppsa_comm *comm, const bppsa_view *seed, bppsa_loss_result *result) {
   BPPSA_REQUIRE(comm != NULL && seed != NULL && result != NULL);
+  if ((seed->dtype != BPPSA_F32 && seed->dtype != BPPSA_F64) || !bppsa_view_contiguous(seed) || seed->device != BPPSA_CPU) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "ranks loss: a seed of %s, expected f32 or f64 without gaps in host memory",
+                      bppsa_dtype_name(seed->dtype));
+  }
   enum { LOSS_SUM, CORRECT, ROWS, NUMBERS };
   const int64_t ranks = bppsa_comm_size(comm), three = NUMBERS, shape[2] = {ranks, NUMBERS};
   if (ranks == 1) {

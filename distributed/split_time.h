@@ -57,7 +57,8 @@ bppsa_gradient_method bppsa_split_time_method(const bppsa_model *model);
 
 /* Turns the loss of every rank's own rows into the loss of all ranks' rows, on every rank: sums counted rows and correct ones, and
  * averages the losses over the rows, in the order of the ranks; scales this rank's seed to the new mean. A rank without rows gives
- * rows = 0. Collective; one allgather. ERR_COMM, ERR_MEMORY. */
+ * rows = 0. Collective; one allgather. ERR_ARGUMENT: a seed that is not f32 or f64, contiguous, in host memory; ERR_COMM,
+ * ERR_MEMORY. */
 bppsa_status bppsa_ranks_loss(bppsa_comm *comm, const bppsa_view *seed, bppsa_loss_result *result);
 
 #ifdef __cplusplus

@@ -222,6 +222,11 @@ static bppsa_status choices(bppsa_comm *comm, void *context) {
     CHECK(groups > 1 || m.scan.algorithm == BPPSA_SCAN_CHUNKED);
     bppsa_model_destroy(model);
   }
+  int64_t number = 1;
+  bppsa_loss_result result = {.rows = 1};
+  const bppsa_view seed = bppsa_view_make(&number, BPPSA_I64, 0, NULL);
+  CHECK(bppsa_ranks_loss(comm, &seed, &result) == BPPSA_ERR_ARGUMENT && strstr(bppsa_last_error(), "a seed of i64") != NULL);
+  CHECK(number == 1 && result.rows == 1);
   bppsa_device_destroy(device);
   return BPPSA_OK;
 }
