@@ -1,4 +1,5 @@
 /* `bppsa plan MODEL`: the scan plan of a model, as a table, as JSON, as a drawing. */
+#include "cli/ranks.h"
 #include "cli/setup_flops.h"
 #include "core/file.h"
 #include "models/layer_plans.h"
@@ -11,8 +12,10 @@
         {.option = BPPSA_OPTION_SEQ_LEN, .fallback = "1000"}, {.option = BPPSA_OPTION_BATCH}, BPPSA_FORWARD_USES,                \
         {.option = BPPSA_OPTION_ALGORITHM}, {.option = BPPSA_OPTION_UP_LEVELS}, {.option = BPPSA_OPTION_CHUNKS},                 \
         {.option = BPPSA_OPTION_INPUT_GRAD}, {.option = BPPSA_OPTION_DTYPE},                                                     \
-        {.option = BPPSA_OPTION_DEVICE, .help = "what auto chooses for; it need not be there"}, {.option = BPPSA_OPTION_SVG},    \
-        {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {                                                          \
+        {.option = BPPSA_OPTION_DEVICE, .help = "what auto chooses for; it need not be there"},                                  \
+        {.option = BPPSA_OPTION_RANKS, .help = "show what each of P ranks holds and sends"},                                     \
+        {.option = BPPSA_OPTION_SPLIT, .fallback = "time"}, {.option = BPPSA_OPTION_SVG}, {.option = BPPSA_OPTION_JSON},         \
+        {.option = BPPSA_OPTION_HELP}, {                                                                                         \
       .option = BPPSA_OPTION_COUNT                                                                                               \
     }                                                                                                                            \
   }
@@ -71,13 +74,16 @@ static bppsa_status run(bppsa_cli *cli) {
   bppsa_layer_plans plans = {0};
   bppsa_text shown = {0};
   bppsa_device_kind device;
+  bppsa_rank_split split;
   int32_t index;
   config.method.backward = BPPSA_BACKWARD_SCAN; /* this command shows the plan of a scan */
   BPPSA_TRY(bppsa_setup_config(cli, BPPSA_RUNS_ONE, &config));
   BPPSA_TRY(bppsa_device_parse(bppsa_cli_value(cli, BPPSA_OPTION_DEVICE)->text, &device, &index));
   config.input_gradients = bppsa_cli_value(cli, BPPSA_OPTION_INPUT_GRAD)->given;
   const bppsa_recurrent_config recurrent = bppsa_network_recurrent_config(&config);
+  BPPSA_TRY(bppsa_ranks_split(cli, &network, config.batch, &split));
   bppsa_status status = bppsa_layer_plans_make(network.kind, &recurrent, device, &plans);
+  plans.split = split;
   status = status == BPPSA_OK ? render(cli, &plans, &shown) : status;
   status = status == BPPSA_OK ? draw(cli, &plans) : status;
   status = status == BPPSA_OK ? bppsa_setup_show(cli, &shown) : status;

@@ -118,7 +118,7 @@ static bppsa_status refuse(bppsa_comm *comm, void *context) {
 
 bppsa_status bppsa_ranks_refuse(const bppsa_command *command, bppsa_status status) {
   const bppsa_option_use *use = command->uses;
-  while (use->option != BPPSA_OPTION_COUNT && use->option != BPPSA_OPTION_RANKS) {
+  while (use->option != BPPSA_OPTION_COUNT && use->option != BPPSA_OPTION_TRANSPORT) {
     ++use;
   }
   bppsa_comm_transport_report transports[BPPSA_COMM_TRANSPORT_COUNT];
@@ -167,6 +167,26 @@ static bppsa_status read_split(const bppsa_cli *cli, const bppsa_network *networ
   return BPPSA_OK;
 }
 
+static bppsa_status check_samples(const bppsa_rank_split *split, int64_t batch, const char *what) {
+  return split->batch <= batch
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT,
+                          "--ranks: %" PRId64 ", more than the %" PRId64 " samples of %s, expected at most that many",
+                          split->batch, batch, what);
+}
+
+bppsa_status bppsa_ranks_split(const bppsa_cli *cli, const bppsa_network *network, int64_t batch, bppsa_rank_split *split) {
+  const bppsa_option_value *ranks = bppsa_cli_value(cli, BPPSA_OPTION_RANKS);
+  *split = (bppsa_rank_split){0};
+  if (!ranks->given) {
+    return given(cli, BPPSA_OPTION_SPLIT)
+               ? bppsa_fail(BPPSA_ERR_ARGUMENT, "--split: given without --ranks, expected --ranks P too")
+               : BPPSA_OK;
+  }
+  BPPSA_TRY(read_split(cli, network, ranks->integer, split));
+  return check_samples(split, batch, "a batch");
+}
+
 static bppsa_status read_micro_batches(const bppsa_cli *cli, const bppsa_rank_network *ranks, int64_t *number) {
   const int64_t asked = bppsa_cli_value(cli, BPPSA_OPTION_RANK_MICRO_BATCHES)->integer, most = bppsa_rank_network_samples(ranks);
   if (asked > 1 && !bppsa_rank_network_cut(ranks)) {
@@ -186,11 +206,7 @@ bppsa_status bppsa_ranks_setup(const bppsa_cli *cli, const bppsa_network *networ
     return BPPSA_OK;
   }
   BPPSA_TRY(read_split(cli, network, bppsa_comm_size(ranks->comm), &ranks->split));
-  if (ranks->split.batch > batch) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT,
-                      "--ranks: %" PRId64 ", more than the %" PRId64 " samples of %s, expected at most that many",
-                      ranks->split.batch, batch, what);
-  }
+  BPPSA_TRY(check_samples(&ranks->split, batch, what));
   ranks->parallel = bppsa_data_parallel_config_default();
   ranks->parallel.batch = batch;
   ranks->parallel.reduction =

@@ -33,6 +33,8 @@ static inline bool bppsa_ranks_first(const bppsa_comm *comm) {
   return comm == NULL || bppsa_comm_rank(comm) == 0;
 }
 
+/* --ranks and --split of a command that only shows what ranks would do; zero without --ranks. ERR_ARGUMENT. */
+bppsa_status bppsa_ranks_split(const bppsa_cli *cli, const bppsa_network *network, int64_t batch, bppsa_rank_split *split);
 /* --split, --reduction, --reverse-first and --micro-batches for batches of so many samples, which `what` names. config->batch
  * becomes what a rank's model takes at once. Without ranks it does nothing. ERR_ARGUMENT: another split, more ranks than samples,
  * more micro-batches than samples of a rank, images along time. */

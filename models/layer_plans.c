@@ -74,6 +74,12 @@ static double predicted_seconds(bppsa_scan_plan *const *plans, int64_t count) {
   return seconds;
 }
 
+/* How the ranks share what the top layer's plan computes at once. */
+static bppsa_rank_plan rank_plan(const bppsa_layer_plans *plans) {
+  const bppsa_gradient_method method = bppsa_scan_plan_method(plans->plans[plans->config.layers - 1]);
+  return (bppsa_rank_plan){.config = plans->config, .algorithm = method.scan.algorithm, .split = plans->split};
+}
+
 /* ---- JSON ---- */
 
 json_t *bppsa_layer_plans_json(const bppsa_layer_plans *plans) {
@@ -99,6 +105,10 @@ json_t *bppsa_layer_plans_json(const bppsa_layer_plans *plans) {
   ok = ok && bppsa_json_put(object, "totals", bppsa_plan_totals_json(totals));
   ok = ok && bppsa_work_json(object, "bp", &ratios);
   ok = ok && bppsa_json_put(object, "layer_plans", layers_json(plans->kind, config, plans->plans));
+  if (plans->split.time > 0) {
+    const bppsa_rank_plan ranks = rank_plan(plans);
+    ok = ok && bppsa_json_put(object, "ranks", bppsa_rank_plan_json(&ranks));
+  }
   if (config->forward.kind != BPPSA_FORWARD_SEQUENTIAL) {
     ok = ok && bppsa_json_put(object, "forward", bppsa_forward_plan_json(&plans->forward));
   }
@@ -197,4 +207,8 @@ void bppsa_layer_plans_text(const bppsa_layer_plans *plans, bppsa_text *text) {
     add_layer(config, plans->plans[layer], layer, text);
   }
   add_sentence(plans, text);
+  if (plans->split.time > 0) {
+    const bppsa_rank_plan ranks = rank_plan(plans);
+    bppsa_rank_plan_text(&ranks, text);
+  }
 }

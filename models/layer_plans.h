@@ -4,12 +4,14 @@
 
 #include "core/text.h"
 #include "models/planner.h"
+#include "models/rank_plan.h"
 
 typedef struct {
   const bppsa_network_kind *kind;
   bppsa_recurrent_config config; /* as asked for */
   bppsa_forward_plan forward;    /* shown unless the config's forward pass is sequential */
   bppsa_scan_plan **plans;       /* size config.layers */
+  bppsa_rank_split split;        /* set by the caller: how ranks share the work; zero: there are none */
 } bppsa_layer_plans;
 
 /* Makes the plans for a kind of device, which this machine need not have. The cost model resolves `auto`. ERR_* of

@@ -234,6 +234,47 @@ static void test_networks(void **state) {
   assert_true(file_difference("many.safetensors", "alone.safetensors") < 1e-14);
 }
 
+/* Who holds what: every step of every sample once; and the formulas of docs/ranks.md. */
+static void test_plan(void **state) {
+  (void)state;
+  static const struct {
+    const char *options;
+    int64_t ranks, messages, rounds, bytes; /* of f32, H = 4 */
+  } cases[] = {{"--batch 6 --ranks 8 --algorithm blelloch", 8, 11, 5, 3 * 96 + 4 * (6 * 4 * 20 + 96 + 4)},
+               {"--batch 6 --ranks 8 --algorithm chunked", 8, 7, 7, 7 * 96},
+               {"--batch 6 --ranks 8 --algorithm linear --split time:4,batch:2", 8, 6, 3, 2 * 3 * 48},
+               {"--batch 40 --ranks 2 --split batch", 2, 0, 0, 0},
+               {"--batch 6 --ranks 30 --algorithm chunked", 30, 22, 22, 22 * 96}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+    json_t *document = run_json("plan rnn --seq-len 23 --hidden 4 %s --json", cases[i].options);
+    const json_t *ranks = json_object_get(document, "ranks"), *shares = json_object_get(ranks, "shares");
+    int64_t covered = 0, batch = get_integer(document, "batch");
+    assert_int_equal(get_integer(ranks, "ranks"), cases[i].ranks);
+    assert_int_equal(json_array_size(shares), (size_t)cases[i].ranks);
+    for (int64_t r = 0; r < cases[i].ranks; ++r) {
+      const json_t *share = json_array_get(shares, (size_t)r);
+      covered += get_integer(share, "samples") * get_integer(share, "steps");
+      assert_true(get_integer(share, "first_sample") + get_integer(share, "samples") <= batch);
+      assert_true(get_integer(share, "first_step") - 1 + get_integer(share, "steps") <= 23);
+    }
+    assert_int_equal(covered, 23 * batch);
+    assert_int_equal(get_integer(ranks, "scan_messages"), cases[i].messages);
+    assert_int_equal(get_integer(ranks, "scan_rounds"), cases[i].rounds);
+    assert_int_equal(get_integer(ranks, "scan_bytes"), cases[i].bytes);
+    json_decref(document);
+  }
+  run_result text = run("plan rnn --seq-len 23 --batch 6 --hidden 4 --ranks 3 --algorithm chunked");
+  assert_int_equal(text.code, 0);
+  assert_non_null(strstr(text.out, "\nRanks: 3, split time\n"));
+  assert_non_null(strstr(text.out, "\n     0  6, from 0               8, from 16 to 23\n"));
+  assert_non_null(strstr(text.out, "\n     2  6, from 0               7, from 1 to 7\n"));
+  assert_non_null(strstr(text.out, "chunked: 2 messages in 2 rounds, "));
+  release(&text);
+  assert_fails(2, "--split: given without --ranks, expected --ranks P too", "plan rnn --split time");
+  assert_fails(2, "--ranks: 9, more than the 6 samples of a batch", "plan rnn --batch 6 --ranks 9 --split batch");
+  assert_fails(2, "for 6 ranks, expected it for 4", "plan rnn --ranks 4 --split time:3,batch:2");
+}
+
 static void test_refused(void **state) {
   (void)state;
   assert_fails(2, "--ranks: '0', expected a whole number from 1 to 4096", TRAIN " --ranks 0");
@@ -275,6 +316,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_refuses_other_sums, enter_directory, leave_directory),
       cmocka_unit_test_setup_teardown(test_splits_time, enter_directory, leave_directory),
       cmocka_unit_test_setup_teardown(test_networks, enter_directory, leave_directory),
+      cmocka_unit_test(test_plan),
       cmocka_unit_test_setup_teardown(test_refused, enter_directory, leave_directory)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
