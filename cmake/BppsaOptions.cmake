@@ -27,6 +27,8 @@ target_compile_options(
 if(BPPSA_SANITIZE)
   target_compile_options(bppsa_options INTERFACE $<$<COMPILE_LANGUAGE:C>:-fsanitize=${BPPSA_SANITIZE}>
                                                  $<$<COMPILE_LANGUAGE:C>:-fno-omit-frame-pointer>
-                                                 $<$<COMPILE_LANGUAGE:C>:-fno-sanitize-recover=all>)
+                                                 $<$<COMPILE_LANGUAGE:C>:-fno-sanitize-recover=all>
+                                                 # checks keep clang from vectorising loops, of which it would warn
+                                                 $<$<COMPILE_LANG_AND_ID:C,Clang>:-Wno-pass-failed>)
   target_link_options(bppsa_options INTERFACE -fsanitize=${BPPSA_SANITIZE})
 endif()
