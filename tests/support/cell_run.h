@@ -35,13 +35,16 @@ static run run_model(problem *p, const bppsa_recurrent_config *config, const bpp
   const int64_t rows = bppsa_view_count(&logits) / C;
   double *seed = zeros(rows * C);
   for (int64_t i = 0; i < rows; ++i) {
-    double sum = 0;
+    double most = -INFINITY, sum = 0;
     for (int64_t k = 0; k < C; ++k) {
-      sum += exp(bppsa_view_get(&logits, i * C + k));
+      most = fmax(most, bppsa_view_get(&logits, i * C + k));
     }
-    r.loss += (log(sum) - bppsa_view_get(&logits, i * C + p->labels[i])) / (double)rows;
     for (int64_t k = 0; k < C; ++k) {
-      seed[i * C + k] = (exp(bppsa_view_get(&logits, i * C + k)) / sum - (k == p->labels[i])) / (double)rows;
+      sum += exp(bppsa_view_get(&logits, i * C + k) - most);
+    }
+    r.loss += (log(sum) + most - bppsa_view_get(&logits, i * C + p->labels[i])) / (double)rows;
+    for (int64_t k = 0; k < C; ++k) {
+      seed[i * C + k] = (exp(bppsa_view_get(&logits, i * C + k) - most) / sum - (k == p->labels[i])) / (double)rows;
     }
   }
   r.seed = rounded(config->dtype, seed, rows * C);
