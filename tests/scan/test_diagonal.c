@@ -106,7 +106,39 @@ static void test_beyond_range(void **state) {
   bppsa_device_destroy(device);
 }
 
+/* An injected number cancels the gradient exactly, and what follows grows beyond the range: every gradient is small, but the
+ * effect of those steps alone is not finite, so that lanes of a warp that share the chain take their steps one after the
+ * other. */
+static void test_cancelled(void **state) {
+  (void)state;
+  enum { N = 150 };
+  bppsa_device *device = test_device(2);
+  for (int first = 1; first < 20; first += 3) { /* where in a lane's steps it happens */
+    for (int wide = 0; wide < 2; ++wide) {
+      bppsa_scan_config c = bppsa_scan_config_default();
+      c.method.algorithm = BPPSA_SCAN_LINEAR;
+      c.dtype = wide != 0 ? BPPSA_F64 : BPPSA_F32;
+      c.jacobians = N;
+      c.batch = c.dim = 1;
+      c.affine = true;
+      double *jt = bppsa_calloc(N, sizeof *jt), *g = bppsa_calloc(N + 1, sizeof *g);
+      for (int step = 0; step < N; ++step) { /* step 0 comes first: it is the last Jacobian */
+        const bool grows = step > first && step <= first + 24;
+        jt[N - 1 - step] = grows ? (wide != 0 ? 1e40 : 1e5) : 1 + 0.01 * (step % 7 - 3);
+        g[N - 1 - step] = step == first ? 1 : step > first + 30 && step % 5 == 0 ? 0.25 * (step % 3 + 1) : 0;
+        jt[N - 1 - step] = step <= first ? 1 : jt[N - 1 - step];
+      }
+      g[N] = -1;
+      assert_int_equal(check_chain(&c, device, jt, g), 0);
+      bppsa_free(jt);
+      bppsa_free(g);
+    }
+  }
+  bppsa_device_destroy(device);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_long_diagonal), cmocka_unit_test(test_beyond_range)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_long_diagonal), cmocka_unit_test(test_beyond_range),
+                                     cmocka_unit_test(test_cancelled)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
