@@ -337,7 +337,12 @@ bppsa_status bppsa_comm_begin(const bppsa_comm_request *wanted, const bppsa_view
   if (all != NULL) {
     BPPSA_TRY(check_view(comm, kind_names[wanted->kind], all));
   }
-  BPPSA_TRY(inject(comm, wanted->kind));
+  const bppsa_status injected = inject(comm, wanted->kind);
+  if (injected != BPPSA_OK) {
+    bppsa_comm_request place = *wanted;
+    place.bytes = (int64_t)bppsa_view_bytes(mine);
+    return with_place(&place, injected);
+  }
   bppsa_comm_request *made = take_request(comm);
   if (made == NULL) {
     return BPPSA_ERR_MEMORY;

@@ -1,0 +1,362 @@
+/* rank_faults PROGRAM COUNT SEED DIRECTORY [RESULT.json]
+ *
+ * Ranks that die or hang: COUNT injected deaths among four ranks that are threads (of which every fifth rank hangs instead), COUNT
+ * kills (SIGKILL) and COUNT stops (SIGSTOP) of a random process of `mpirun -n 4`, each at a random moment of a training run with a
+ * checkpoint after every step. Every run must
+ *
+ *   - end within its timeout and 10 s more, with a status that is not 0, and leave no process behind;
+ *   - among threads, and after a stop, print exactly one line of error, which names a rank, a step and an operation (a kill may
+ *     leave all lines to the launcher);
+ *   - leave checkpoints of which one is whole: the run is resumed on another number of ranks, and ends with the weights, bit for
+ *     bit, of a run that was never interrupted.
+ *
+ * Kills and stops begin with the first checkpoint, which precedes the first step: mpirun 4.1 itself may hang when a process is
+ * killed while MPI starts.
+ *
+ * Prints one line of counts for each kind, and writes them to RESULT.json if given. Exit 1 at the first run that does otherwise, 77
+ * without mpirun for the kinds that need it.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include "bppsa_version.h"
+#include "cli/cli.h"
+#include "comm/comm.h"
+#include "core/philox.h"
+
+enum { RANKS = 4, ARGUMENTS = 64, GRACE = 10, OUTPUT = 1 << 16 };
+
+/* Steps so many that a run under mpirun lasts some tenths of a second after its start. */
+#define RUN "train gru --seq-len 40 --hidden 8 --samples 256 --batch 128 --iterations 60 --threads 1 --checkpoint-every 1"
+#define TIMEOUT 2
+
+extern char **environ;
+
+typedef struct {
+  const char *name;
+  int64_t runs, one_line, before_first_checkpoint;
+  double longest; /* seconds from the fault to the end */
+} counts;
+
+static uint64_t seed, drawn;
+
+static double uniform(void) {
+  return bppsa_random_double(seed, BPPSA_STREAM_TEST, drawn++);
+}
+
+static double now(void) {
+  struct timespec time;
+  (void)clock_gettime(CLOCK_MONOTONIC, &time);
+  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static void pause_for(double seconds) {
+  const struct timespec time = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+  (void)nanosleep(&time, NULL);
+}
+
+static void fail(const counts *c, const char *what, const char *output) {
+  fprintf(stderr, "rank_faults: %s %" PRId64 ": %s\n%s", c->name, c->runs + 1, what, output);
+  exit(1);
+}
+
+static int split(char *line, char **argv) {
+  int count = 0;
+  char *rest = line;
+  for (char *word = strtok_r(line, " ", &rest); word != NULL && count < ARGUMENTS - 1; word = strtok_r(NULL, " ", &rest)) {
+    argv[count++] = word;
+  }
+  argv[count] = NULL;
+  return count;
+}
+
+static char *read_file(const char *path, size_t *size) {
+  FILE *file = fopen(path, "rb");
+  char *bytes = calloc(1, OUTPUT);
+  if (bytes == NULL) {
+    exit(1);
+  }
+  *size = file != NULL ? fread(bytes, 1, OUTPUT - 1, file) : 0;
+  if (file != NULL) {
+    fclose(file);
+  }
+  return bytes;
+}
+
+static bool same_files(const char *a, const char *b) {
+  size_t a_size = 0, b_size = 0;
+  char *x = read_file(a, &a_size), *y = read_file(b, &b_size);
+  const bool same = a_size == b_size && a_size > 0 && memcmp(x, y, a_size) == 0;
+  free(x);
+  free(y);
+  return same;
+}
+
+static void clear(void) {
+  (void)unlink("err");
+  (void)unlink("weights.safetensors");
+  DIR *folder = opendir("ck");
+  for (const struct dirent *entry = folder != NULL ? readdir(folder) : NULL; entry != NULL; entry = readdir(folder)) {
+    char path[400];
+    snprintf(path, sizeof path, "ck/%s", entry->d_name);
+    (void)unlink(path);
+  }
+  if (folder != NULL) {
+    closedir(folder);
+  }
+}
+
+/* ---- what a run leaves ---- */
+
+/* Resumes the run on two ranks that are threads and compares its weights with those of an uninterrupted run. A run that had not
+ * begun its first checkpoint begins again. */
+static void resume(counts *c) {
+  const bool begun = access("ck/checkpoint.safetensors", F_OK) == 0 || access("ck/checkpoint.previous.safetensors", F_OK) == 0;
+  char line[512] = "", *argv[ARGUMENTS], *text = NULL;
+  size_t size = 0;
+  snprintf(line, sizeof line, "bppsa " RUN " --ranks 2 --checkpoint ck --save-weights weights.safetensors%s",
+           begun ? " --resume" : "");
+  FILE *out = fopen("/dev/null", "w"), *err = open_memstream(&text, &size);
+  const int code = bppsa_cli_main(split(line, argv), argv, out, err);
+  fclose(out);
+  fclose(err);
+  if (code != 0 || !same_files("weights.safetensors", "whole.safetensors")) {
+    fail(c, code != 0 ? "it cannot be resumed" : "the resumed run has other weights", text);
+  }
+  free(text);
+  c->before_first_checkpoint += begun ? 0 : 1;
+}
+
+/* Checks what was printed; `needed`: one line must be there. */
+static void check_lines(counts *c, const char *text, bool needed) {
+  int lines = 0;
+  for (const char *at = strstr(text, "bppsa: error: "); at != NULL; at = strstr(at + 1, "bppsa: error: ")) {
+    ++lines;
+    const char *end = strchr(at, '\n');
+    char line[1024];
+    snprintf(line, sizeof line, "%.*s", end != NULL ? (int)(end - at) : (int)strlen(at), at);
+    if (strstr(line, "rank ") == NULL || strstr(line, ", at ") == NULL || strstr(line, " bytes") == NULL) {
+      fail(c, "the line names no rank, place or operation", text);
+    }
+  }
+  if (lines > 1 || (needed && lines != 1)) {
+    fail(c, "expected one line of error", text);
+  }
+  c->one_line += lines;
+}
+
+static void check_end(counts *c, double begin, int status, const char *text) {
+  const double seconds = now() - begin;
+  c->longest = seconds > c->longest ? seconds : c->longest;
+  if (seconds > TIMEOUT + GRACE) {
+    fail(c, "it took too long to end", text);
+  }
+  if (status == 0) {
+    fail(c, "it ended with status 0", text);
+  }
+}
+
+/* ---- threads ---- */
+
+/* A rank of a run in this process dies, or hangs, at a random operation. */
+static void die_among_threads(counts *c) {
+  const bool hangs = c->runs % 5 == 4;
+  const int64_t operation = 1 + (int64_t)(uniform() * 250);
+  const bppsa_comm_fault fault = {.die_at = hangs ? 0 : operation, .stall_at = hangs ? operation : 0};
+  char line[512] = "", *argv[ARGUMENTS], *text = NULL;
+  size_t size = 0;
+  snprintf(line, sizeof line, "bppsa " RUN " --ranks %d --timeout %d --checkpoint ck", RANKS, TIMEOUT);
+  clear();
+  FILE *out = fopen("/dev/null", "w"), *err = open_memstream(&text, &size);
+  bppsa_comm_set_run_fault((int32_t)(uniform() * RANKS), &fault);
+  const double begin = now();
+  const int code = bppsa_cli_main(split(line, argv), argv, out, err);
+  bppsa_comm_set_run_fault(-1, NULL);
+  fclose(out);
+  fclose(err);
+  check_end(c, begin, code, text);
+  check_lines(c, text, true);
+  if (code != 1) {
+    fail(c, "it did not exit with 1", text);
+  }
+  free(text);
+  resume(c);
+  c->runs++;
+}
+
+/* ---- processes ---- */
+
+/* The children of a process, at most RANKS of them. */
+static int children(pid_t parent, pid_t found[RANKS]) {
+  char path[64];
+  int count = 0;
+  snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)parent, (int)parent);
+  FILE *file = fopen(path, "r");
+  for (int pid; file != NULL && count < RANKS && fscanf(file, "%d", &pid) == 1; ++count) {
+    found[count] = (pid_t)pid;
+  }
+  if (file != NULL) {
+    fclose(file);
+  }
+  return count;
+}
+
+static pid_t start_mpi(const char *program) {
+  char line[1024], *argv[ARGUMENTS];
+  snprintf(line, sizeof line, "mpirun %s--oversubscribe -n %d %s " RUN " --timeout %d --checkpoint ck",
+           geteuid() == 0 ? "--allow-run-as-root " : "", RANKS, program, TIMEOUT);
+  (void)split(line, argv);
+  posix_spawn_file_actions_t actions;
+  pid_t child = -1;
+  if (posix_spawn_file_actions_init(&actions) != 0 ||
+      posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0) != 0 ||
+      posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "err", O_WRONLY | O_CREAT | O_TRUNC, 0644) != 0 ||
+      posix_spawnp(&child, "mpirun", &actions, NULL, argv, environ) != 0) {
+    exit(77);
+  }
+  posix_spawn_file_actions_destroy(&actions);
+  return child;
+}
+
+/* Waits for mpirun until the time has come that no run may take; -1: it did not end. */
+static int wait_for(pid_t launcher, double begin) {
+  int status = 0;
+  while (waitpid(launcher, &status, WNOHANG) == 0) {
+    if (now() - begin > TIMEOUT + GRACE + 5) {
+      return -1;
+    }
+    pause_for(0.01);
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* Have all ranks but this one ended? */
+static bool alone(const pid_t ranks[RANKS], int rank) {
+  bool others = false;
+  for (int r = 0; r < RANKS; ++r) {
+    others = others || (r != rank && kill(ranks[r], 0) == 0);
+  }
+  return !others;
+}
+
+/* Sends the signal to a random rank at a random moment; false: the run had ended before. */
+static bool strike(counts *c, const char *program, int number) {
+  pid_t ranks[RANKS];
+  clear();
+  const pid_t launcher = start_mpi(program);
+  const double patience = now() + 30;
+  while (access("ck/checkpoint.safetensors", F_OK) != 0 && now() < patience) {
+    pause_for(0.002);
+  }
+  pause_for(uniform() * 0.25);
+  const int struck_rank = (int)(uniform() * RANKS);
+  const bool hit = children(launcher, ranks) == RANKS && kill(ranks[struck_rank], number) == 0;
+  const double begin = now();
+  int status = wait_for(launcher, begin);
+  if (status == -1 && alone(ranks, struck_rank)) { /* it was stopped when its work was done, and nobody waits for it any more */
+    (void)kill(ranks[struck_rank], SIGCONT);
+    status = wait_for(launcher, now());
+  }
+  size_t size = 0;
+  char *text = read_file("err", &size);
+  if (status == -1) {
+    char states[256] = "";
+    for (int r = 0; r < RANKS; ++r) {
+      snprintf(states + strlen(states), sizeof states - strlen(states), "rank %d %s%s; ", r,
+               kill(ranks[r], 0) == 0 ? "remains" : "has ended", r == struck_rank ? ", struck" : "");
+    }
+    fprintf(stderr, "rank_faults: %s\n", states);
+    fail(c, "it did not end", text);
+  }
+  for (int r = 0; r < RANKS; ++r) { /* the launcher has ended them; the system may still be removing them */
+    for (int tries = 0; hit && kill(ranks[r], 0) == 0; ++tries) {
+      if (tries > 200) {
+        fail(c, "a process remains", text);
+      }
+      pause_for(0.01);
+    }
+  }
+  const bool struck = hit && status != 0;
+  if (struck) {
+    check_end(c, begin, status, text);
+    check_lines(c, text, number == SIGSTOP);
+    resume(c);
+    c->runs++;
+  }
+  free(text);
+  return struck;
+}
+
+/* ---- the program ---- */
+
+static void report(const counts *c, json_t *results) {
+  printf("rank_faults: %" PRId64 " %s: %" PRId64 " lines of error, %" PRId64
+         " before the first checkpoint, at most %.1f s to the end\n",
+         c->runs, c->name, c->one_line, c->before_first_checkpoint, c->longest);
+  json_object_set_new(results, c->name,
+                      json_pack("{s:I, s:I, s:I, s:f}", "runs", (json_int_t)c->runs, "error_lines", (json_int_t)c->one_line,
+                                "before_first_checkpoint", (json_int_t)c->before_first_checkpoint, "longest_s", c->longest));
+}
+
+static void train_whole(void) {
+  char line[512] = "bppsa " RUN " --ranks 1 --save-weights whole.safetensors --checkpoint ck", *argv[ARGUMENTS];
+  FILE *out = fopen("/dev/null", "w");
+  clear();
+  if (bppsa_cli_main(split(line, argv), argv, out, stderr) != 0) {
+    exit(1);
+  }
+  fclose(out);
+}
+
+int main(int argc, char **argv) {
+  if (argc < 5) {
+    fprintf(stderr, "rank_faults PROGRAM COUNT SEED DIRECTORY [RESULT.json]\n");
+    return 2;
+  }
+  const int64_t count = atoll(argv[2]);
+  seed = (uint64_t)atoll(argv[3]);
+  json_t *results = json_object();
+  if ((mkdir(argv[4], 0755) != 0 && errno != EEXIST) || chdir(argv[4]) != 0 || results == NULL) {
+    perror(argv[4]);
+    return 1;
+  }
+  train_whole();
+  counts deaths = {.name = "deaths"}, kills = {.name = "kills"}, stops = {.name = "stops"};
+  while (deaths.runs < count) {
+    die_among_threads(&deaths);
+  }
+  report(&deaths, results);
+  if (system("command -v mpirun >/dev/null 2>&1") != 0) {
+    printf("rank_faults: no mpirun (package openmpi-bin): no kills and no stops\n");
+    return 77;
+  }
+  while (kills.runs < count) {
+    (void)strike(&kills, argv[1], SIGKILL);
+  }
+  report(&kills, results);
+  while (stops.runs < count) {
+    (void)strike(&stops, argv[1], SIGSTOP);
+  }
+  report(&stops, results);
+  json_object_set_new(results, "commit", json_string(BPPSA_COMMIT));
+  json_object_set_new(results, "ranks", json_integer(RANKS));
+  json_object_set_new(results, "timeout_s", json_integer(TIMEOUT));
+  json_object_set_new(results, "command", json_string(RUN));
+  const int status = argc > 5 ? json_dump_file(results, argv[5], JSON_INDENT(1) | JSON_SORT_KEYS) : 0;
+  json_decref(results);
+  return status == 0 ? 0 : 1;
+}
