@@ -146,6 +146,7 @@ static bppsa_status train_block(void *context, int64_t first, int64_t count, bpp
 }
 
 bppsa_status bppsa_data_parallel_add_along_time(const bppsa_data_parallel *dp, bppsa_data_parallel_sums *sums) {
+  BPPSA_REQUIRE(dp != NULL && sums != NULL);
   const int64_t count = sizeof *sums / sizeof(double);
   const bppsa_view view = bppsa_view_make(sums, BPPSA_F64, 1, &count);
   return dp->config.time != NULL ? bppsa_comm_allreduce(dp->config.time, BPPSA_COMM_SUM, &view) : BPPSA_OK;

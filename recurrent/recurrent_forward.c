@@ -43,6 +43,7 @@ bppsa_status bppsa_forward_pause_set(bppsa_model *model, const bppsa_forward_pau
 }
 
 bppsa_status bppsa_forward_stats_collect(bppsa_model *model, bppsa_forward_stats *sum) {
+  BPPSA_REQUIRE(model != NULL && sum != NULL);
   bppsa_forward_stats pass;
   const bppsa_forward_plan *plan = bppsa_forward_plan_of(model);
   if (plan == NULL || !plan->speculative) {
