@@ -16,6 +16,7 @@ enum { CHUNK_HIDDEN = BPPSA_SCAN_FUSED_DIM }; /* the largest H of the fused kern
 template <typename real> struct layer_arrays {
   int64_t steps, batch, hidden, input; /* T, b, H, I */
   bool relu;                           /* the nonlinearity is ReLU */
+  const int64_t *pause;                /* passes left that are sequential: at 0 a sequential pass does nothing; NULL: it runs */
   const real *w_ih, *b_ih, *w_hh, *b_hh;
   const real *x;             /* [T][b][I] */
   real *pre;                 /* [T][b][G·H]: x W_ihᵀ + b_ih; NULL: computed within the kernels from an input of size 1 */
@@ -65,6 +66,33 @@ template <typename real> struct chunk_arrays {
   unsigned long long *redone;
 };
 
+/* The parallel forward pass (speculate_kernels.cuh), H <= CHUNK_HIDDEN. Phases are speculation, a round, speculation anew, and
+ * further rounds; the last one is the tail. */
+enum { SPECULATE_ROUNDS = 3, SPECULATE_ANEW = 2, SPECULATE_PHASES = SPECULATE_ROUNDS + 3 };
+
+struct speculate_report {
+  int64_t failures, left;                        /* of the pauses */
+  int64_t path, rounds, mended, reseeded, tails; /* of the pass, as in bppsa_forward_stats */
+  int64_t steps;                                 /* computed */
+  int64_t speculated;                            /* 0: during a pause */
+  double gap;
+};
+
+template <typename real> struct speculate_arrays {
+  int64_t chunks, warm_up;
+  int64_t failures, pause; /* so many failing passes in a row lead to a pause of so many */
+  double accept, stop, far;
+  real *ends[2];    /* [C][b][H]: last states of the chunks, before and after a round */
+  int *doubtful[2]; /* [C][b]: the chunk must be verified */
+  real *aside;      /* [C][b][1 + SAVED][H]: where warm-ups write */
+  int *steps;       /* [SPECULATE_PHASES][C][b]: walked in each phase */
+  int *found;       /* likewise: bits of SPECULATE_* below */
+  double *gaps;     /* [C][b]: the largest difference that was accepted */
+  int64_t *paths;   /* [b]: dependent steps in the layers so far */
+  speculate_report *report;
+};
+enum { SPECULATE_CHANGED = 1, SPECULATE_REACHED = 2, SPECULATE_FAR = 4 };
+
 /* All functions: ERR_CUDA: the launch failed. */
 template <typename real> struct cell_launchers {
   /* Asks for more shared memory than 48 KiB, once for each device. */
@@ -73,6 +101,9 @@ template <typename real> struct cell_launchers {
    * of W_hh. */
   bppsa_status (*forward)(cudaStream_t stream, const layer_arrays<real> &c);
   bppsa_status (*forward_wide)(cudaStream_t stream, const layer_arrays<real> &c, const real *w_t, int shared_most);
+  /* The same in parallel, or, during a pause, sequentially; first and last: of the pass's layers. */
+  bppsa_status (*speculate)(cudaStream_t stream, const layer_arrays<real> &c, const speculate_arrays<real> &s, int64_t rounds,
+                            bool first, bool last);
   /* For a scan: coefficients computes d_k and e; deltas computes delta_x and delta_h from g. */
   bppsa_status (*coefficients)(cudaStream_t stream, const layer_arrays<real> &c);
   bppsa_status (*deltas)(cudaStream_t stream, const layer_arrays<real> &c);

@@ -9,6 +9,7 @@
 
 #include "recurrent/chunk_kernels.cuh"
 #include "recurrent/forward_kernels.cuh"
+#include "recurrent/speculate_kernels.cuh"
 #include "recurrent/unit_kernels.cuh"
 
 namespace {
@@ -53,6 +54,33 @@ int64_t walk_warps(int64_t items) {
 
 bppsa_status launched(const char *what) {
   return bppsa_cuda_check(cudaGetLastError(), what);
+}
+
+/* All kernels of a layer's parallel forward pass. The ends and doubts are in place 0 first, and change it with every round. */
+template <typename real, template <typename> class cell, int HP, bool ONE>
+bppsa_status launch_speculate(cudaStream_t stream, const layer_arrays<real> &c, const speculate_arrays<real> &s, int64_t rounds,
+                              bool first, bool last) {
+  enum { SUMMING = 128, NUMBERS = 7 };
+  const unsigned items = (unsigned)(s.chunks * c.batch);
+  const size_t shared = 2 * HP * sizeof(real);
+  layer_arrays<real> sequential = c;
+  int phase = 0;
+  sequential.pause = &s.report->left;
+  BPPSA_LAUNCH((bppsa_recurrent_speculate<real, cell, HP, ONE, false>), items, WARP_LANES, shared, stream, c, s);
+  for (int64_t round = 1; round <= rounds; ++round) {
+    BPPSA_LAUNCH((bppsa_recurrent_mend<real, cell, HP, ONE>), items, WARP_LANES, shared, stream, c, s, ++phase,
+                 (int)((round - 1) % 2));
+    if (round == 1) {
+      BPPSA_LAUNCH((bppsa_recurrent_speculate<real, cell, HP, ONE, true>), items, WARP_LANES, shared, stream, c, s);
+      ++phase;
+    }
+  }
+  BPPSA_LAUNCH((bppsa_recurrent_tail<real, cell, HP, ONE>), (unsigned)c.batch, WARP_LANES, shared, stream, c, s,
+               (int)(rounds % 2));
+  BPPSA_LAUNCH((bppsa_recurrent_forward<real, cell, HP, ONE>), (unsigned)c.batch, WARP_LANES, shared, stream, sequential);
+  BPPSA_LAUNCH((bppsa_recurrent_collect<real>), 1, SUMMING, SUMMING * NUMBERS * sizeof(int64_t), stream, c, s, rounds, first,
+               last);
+  return launched("parallel forward pass: launch");
 }
 
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
@@ -104,6 +132,8 @@ template <typename real, template <typename> class cell> struct chunk_launch {
   static bppsa_status prepare(int64_t hidden, int shared_most);
   static bppsa_status forward(cudaStream_t stream, const layer_arrays<real> &c);
   static bppsa_status forward_wide(cudaStream_t stream, const layer_arrays<real> &c, const real *w_t, int shared_most);
+  static bppsa_status speculate(cudaStream_t stream, const layer_arrays<real> &c, const speculate_arrays<real> &s, int64_t rounds,
+                                bool first, bool last);
   static bppsa_status coefficients(cudaStream_t stream, const layer_arrays<real> &c);
   static bppsa_status deltas(cudaStream_t stream, const layer_arrays<real> &c);
   static bppsa_status carry(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
@@ -112,7 +142,7 @@ template <typename real, template <typename> class cell> struct chunk_launch {
   static int64_t padded_hidden(int64_t hidden);
   static int64_t blocks(int64_t chunks, int64_t batch);
   static constexpr cell_launchers<real> table() {
-    return {prepare, forward, forward_wide, coefficients, deltas, carry, walk, sums, padded_hidden, blocks};
+    return {prepare, forward, forward_wide, speculate, coefficients, deltas, carry, walk, sums, padded_hidden, blocks};
   }
 };
 
@@ -152,6 +182,14 @@ METHOD(bppsa_status, forward)(cudaStream_t stream, const layer_arrays<real> &c) 
       BPPSA_LAUNCH((bppsa_recurrent_forward<real, cell, hp.value, false>), (unsigned)c.batch, WARP_LANES, shared, stream, c);
     }
     return launched("forward pass: launch");
+  });
+}
+
+METHOD(bppsa_status, speculate)
+(cudaStream_t stream, const layer_arrays<real> &c, const speculate_arrays<real> &s, int64_t rounds, bool first, bool last) {
+  return padded(c.hidden, [&](auto hp) {
+    return c.pre == NULL ? launch_speculate<real, cell, hp.value, true>(stream, c, s, rounds, first, last)
+                         : launch_speculate<real, cell, hp.value, false>(stream, c, s, rounds, first, last);
   });
 }
 

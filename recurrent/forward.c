@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/blas.h"
+#include "scan/algorithm.h"
 
 static const char *const names[] = {
     [BPPSA_FORWARD_SEQUENTIAL] = "sequential", [BPPSA_FORWARD_SPECULATIVE] = "speculative", [BPPSA_FORWARD_AUTO] = "auto"};
@@ -31,7 +32,7 @@ bppsa_status bppsa_forward_parse(const char *name, bppsa_forward_kind *kind) {
 /* ---- the plan ---- */
 
 /* ROUNDS: rounds of mending. far_change: if the last state of a chunk changes by more, the sequence went to another basin. */
-enum { ROUNDS = 8 };
+enum { ROUNDS = 8, GPU_ROUNDS = 3 };
 static const double far_change = .05;
 
 /* Tolerances and warm-ups of a type. The tolerances are so small that errors are those of the sequential pass's own rounding. The
@@ -101,9 +102,16 @@ bppsa_status bppsa_forward_plan_make(const bppsa_forward_method *method, const b
   const int64_t width = shape->gates * shape->hidden;
   const bool inexact = shape->device == BPPSA_CPU && tolerance == 0 &&
                        !(bppsa_matmul_in_order(width, shape->hidden) && bppsa_matmul_in_order(width, shape->input));
-  const bool open = method->kind == BPPSA_FORWARD_AUTO;
-  if (method->kind == BPPSA_FORWARD_SEQUENTIAL || p.chunks < 2 || inexact ||
-      (open && (shape->device != BPPSA_CPU || !pays(shape, &p)))) {
+  const bool wide = shape->device != BPPSA_CPU && shape->hidden > BPPSA_SCAN_FUSED_DIM; /* there are no kernels */
+  if (method->kind == BPPSA_FORWARD_SPECULATIVE && wide) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "forward pass: speculative on a GPU with H %lld, expected at most %d, or sequential",
+                      (long long)shape->hidden, (int)BPPSA_SCAN_FUSED_DIM);
+  }
+  if (shape->device != BPPSA_CPU && p.rounds > GPU_ROUNDS) {
+    p.rounds = GPU_ROUNDS;
+  }
+  if (method->kind == BPPSA_FORWARD_SEQUENTIAL || p.chunks < 2 || inexact || wide ||
+      (method->kind == BPPSA_FORWARD_AUTO && !pays(shape, &p))) {
     p.speculative = false;
     p.chunks = 1;
     p.warm_up = 0;
@@ -123,9 +131,8 @@ bool bppsa_forward_pause_begin(const bppsa_forward_plan *plan, bppsa_forward_pau
 }
 
 void bppsa_forward_pause_end(const bppsa_forward_stats *stats, bppsa_forward_pause *pause) {
-  enum { FAILURES = 3, PAUSE = 50 };
-  pause->failures = stats->tails > 0 ? least(pause->failures + 1, FAILURES) : 0;
-  pause->left = pause->failures == FAILURES ? PAUSE : 0;
+  pause->failures = stats->tails > 0 ? least(pause->failures + 1, BPPSA_FORWARD_FAILURES) : 0;
+  pause->left = pause->failures == BPPSA_FORWARD_FAILURES ? BPPSA_FORWARD_PAUSE : 0;
 }
 
 void bppsa_forward_stats_add(bppsa_forward_stats *sum, const bppsa_forward_stats *pass) {

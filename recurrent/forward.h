@@ -88,6 +88,7 @@ typedef struct {
 
 /* Failing passes lead to pauses: after three passes in a row with a tail, and then after each one more, the next 50 passes are
  * sequential. Checkpoints keep this state, because the bits of later passes depend on it. */
+enum { BPPSA_FORWARD_FAILURES = 3, BPPSA_FORWARD_PAUSE = 50 };
 typedef struct {
   int64_t failures; /* passes with a tail in a row */
   int64_t left;     /* sequential passes still to come */

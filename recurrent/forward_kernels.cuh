@@ -87,6 +87,57 @@ __device__ __forceinline__ void forward_round(const layer_arrays<real> &c, int l
   }
 }
 
+/* A lane's weights, and the distances between its steps. */
+template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
+__device__ __forceinline__ void forward_prepare(const layer_arrays<real> &c, int lane, real *shared,
+                                                forward_lane<real, K, HP, AHEAD, ONE> *l) {
+  const int64_t hidden = c.hidden, j = lane < hidden ? lane : 0;
+  BPPSA_UNROLL
+  for (int k = 0; k < K; ++k) {
+    BPPSA_UNROLL
+    for (int r = 0; r < HP; ++r) {
+      l->w[k][r] = r < hidden ? c.w_hh[(k * hidden + j) * hidden + r] : 0;
+    }
+    l->b_h[k] = c.b_hh[k * hidden + j];
+    l->w_x[k] = ONE ? c.w_ih[k * hidden + j] : 0;
+    l->b_x[k] = ONE ? c.b_ih[k * hidden + j] : 0;
+  }
+  l->state = c.batch * hidden;
+  l->saved_row = l->state * cell<real>::SAVED;
+  l->input_row = ONE ? AHEAD * c.batch : l->state * K;
+  if (lane >= hidden && lane < HP) {
+    shared[lane] = shared[HP + lane] = 0;
+  }
+}
+
+/* Goes to the step behind h_t of sample b. */
+template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
+__device__ __forceinline__ void forward_seek(const layer_arrays<real> &c, int lane, int64_t b, int64_t t,
+                                             forward_lane<real, K, HP, AHEAD, ONE> *l) {
+  const int64_t hidden = c.hidden, j = lane < hidden ? lane : 0, row = t * c.batch + b;
+  l->input = ONE ? c.x + row + lane % AHEAD * c.batch : c.pre + row * K * hidden + j;
+  l->h_to = c.h + (row + c.batch) * hidden + j;
+  l->saved_to = cell<real>::SAVED > 0 ? c.saved + row * cell<real>::SAVED * hidden + j : NULL;
+}
+
+/* Takes `left` steps from where the lane is. */
+template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
+__device__ __forceinline__ void forward_run(const layer_arrays<real> &c, int lane, int64_t left, real *shared,
+                                            forward_lane<real, K, HP, AHEAD, ONE> *l) {
+  BPPSA_UNROLL
+  for (int i = 0; i < l->ROOM; ++i) {
+    if ((ONE ? lane % AHEAD : i) < left) {
+      forward_read(i, c.hidden, l);
+    }
+  }
+  for (; left >= 2 * AHEAD; left -= AHEAD) {
+    forward_round<real, cell, HP, AHEAD, ONE, true, K>(c, lane, left, shared, l);
+  }
+  for (; left > 0; left -= AHEAD) {
+    forward_round<real, cell, HP, AHEAD, ONE, false, K>(c, lane, left, shared, l);
+  }
+}
+
 /* h_1 .. h_T with a warp for each sample and a lane for each unit, whose rows of W_hh are in registers; lanes beyond H do the
  * same as lane 0. ONE: an input of size 1, whose products are computed here. shared: 2 · HP reals. */
 template <typename real, template <typename> class cell, int HP, bool ONE>
@@ -94,42 +145,16 @@ __global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_forward(layer_arra
   enum { K = cell<real>::MATRICES, AHEAD = cell<real>::AHEAD };
   BPPSA_SHARED(real, memory);
   const int lane = (int)threadIdx.x;
-  const int64_t b = blockIdx.x, hidden = c.hidden, j = lane < hidden ? lane : 0;
+  const int64_t b = blockIdx.x;
   real *shared = launch_held(memory);
   forward_lane<real, K, HP, AHEAD, ONE> l = {};
-  BPPSA_UNROLL
-  for (int k = 0; k < K; ++k) {
-    BPPSA_UNROLL
-    for (int r = 0; r < HP; ++r) {
-      l.w[k][r] = r < hidden ? c.w_hh[(k * hidden + j) * hidden + r] : 0;
-    }
-    l.b_h[k] = c.b_hh[k * hidden + j];
-    l.w_x[k] = ONE ? c.w_ih[k * hidden + j] : 0;
-    l.b_x[k] = ONE ? c.b_ih[k * hidden + j] : 0;
+  if (c.pause != NULL && *c.pause == 0) { /* the states have been computed in parallel */
+    return;
   }
-  l.state = c.batch * hidden;
-  l.saved_row = l.state * cell<real>::SAVED;
-  l.input_row = ONE ? AHEAD * c.batch : l.state * K;
-  l.input = ONE ? c.x + lane % AHEAD * c.batch + b : c.pre + b * K * hidden + j;
-  l.h = c.h[b * hidden + j];
-  l.h_to = c.h + l.state + b * hidden + j;
-  l.saved_to = cell<real>::SAVED > 0 ? c.saved + b * cell<real>::SAVED * hidden + j : NULL;
-  if (lane >= hidden && lane < HP) {
-    shared[lane] = shared[HP + lane] = 0;
-  }
-  BPPSA_UNROLL
-  for (int i = 0; i < l.ROOM; ++i) {
-    if ((ONE ? lane % AHEAD : i) < c.steps) {
-      forward_read(i, hidden, &l);
-    }
-  }
-  int64_t left = c.steps;
-  for (; left >= 2 * AHEAD; left -= AHEAD) {
-    forward_round<real, cell, HP, AHEAD, ONE, true, K>(c, lane, left, shared, &l);
-  }
-  for (; left > 0; left -= AHEAD) {
-    forward_round<real, cell, HP, AHEAD, ONE, false, K>(c, lane, left, shared, &l);
-  }
+  forward_prepare<real, cell>(c, lane, shared, &l);
+  forward_seek<real, cell>(c, lane, b, 0, &l);
+  l.h = c.h[b * c.hidden + (lane < c.hidden ? lane : 0)];
+  forward_run<real, cell>(c, lane, c.steps, shared, &l);
 }
 
 /* For any H: a block for each sample, whose threads share the units. w_t [H][G·H]: W_hhᵀ, in shared memory if it fits. shared:

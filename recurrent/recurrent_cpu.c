@@ -418,7 +418,7 @@ static bool runs_scan(const recurrent_network *n, const bppsa_scan_plan *plan) {
 }
 
 static bppsa_status look(recurrent_network *n) {
-  (void)n; /* passes are over when they return */
+  (void)n; /* passes are over when they return, and n->forward is what they read and write */
   return BPPSA_OK;
 }
 
@@ -524,4 +524,5 @@ const recurrent_backend bppsa_recurrent_cpu = {.create = create,
                                                .backward = backward_layer,
                                                .pass_down = pass_down,
                                                .count = count,
-                                               .look = look};
+                                               .look = look,
+                                               .tell = look};

@@ -219,9 +219,6 @@ static bppsa_status reserve_all(recurrent_network *n, const bppsa_device *device
   const bppsa_forward_shape shape =
       bppsa_recurrent_forward_shape(&n->config, n->cell->gates, bppsa_device_get_kind(device), n->forward.multiprocessors);
   BPPSA_TRY(bppsa_forward_plan_make(&n->config.forward, &shape, &n->forward.plan));
-  if (n->forward.plan.speculative && shape.device != BPPSA_CPU) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "forward pass: speculative on a GPU, expected sequential or auto, or device cpu");
-  }
   n->backend->choose(n);
   BPPSA_TRY(check_memory(n, scans, scans ? held : 0)); /* products of the backend's own kernels are among its arrays */
   BPPSA_TRY(n->backend->allocate(n, scans));

@@ -13,7 +13,13 @@
 
 enum { PART_ROWS = 128, MOST_PARTS = 512, MOST_BLOCKS = INT32_MAX, TRANSPOSE_THREADS = 256 };
 
+/* Arrays of the parallel forward pass (speculate_arrays). */
+struct speculate_memory {
+  void *ends[2], *doubtful[2], *aside, *steps, *found, *gaps, *paths, *report;
+};
+
 struct recurrent_gpu {
+  speculate_memory speculate;
   const bppsa_cell_cuda *cell;
   const bppsa_device *device;
   int32_t index;
@@ -201,10 +207,38 @@ template <typename real> chunk_arrays<real> chunks_of(const recurrent_network *n
   return s;
 }
 
+template <typename real> speculate_arrays<real> speculate_of(const recurrent_network *n) {
+  const speculate_memory &m = n->gpu->speculate;
+  const bppsa_forward_plan &plan = n->forward.plan;
+  speculate_arrays<real> s = {};
+  s.chunks = plan.chunks;
+  s.warm_up = plan.warm_up;
+  s.failures = BPPSA_FORWARD_FAILURES;
+  s.pause = BPPSA_FORWARD_PAUSE;
+  s.accept = plan.accept;
+  s.stop = plan.stop;
+  s.far = plan.far;
+  for (int i = 0; i < 2; ++i) {
+    s.ends[i] = (real *)m.ends[i];
+    s.doubtful[i] = (int *)m.doubtful[i];
+  }
+  s.aside = (real *)m.aside;
+  s.steps = (int *)m.steps;
+  s.found = (int *)m.found;
+  s.gaps = (double *)m.gaps;
+  s.paths = (int64_t *)m.paths;
+  s.report = (speculate_report *)m.report;
+  return s;
+}
+
 template <typename real> bppsa_status forward_layer(recurrent_network *n, int64_t l) {
   const layer_arrays<real> c = arrays_of<real>(n, l);
   if (c.pre != NULL) {
     BPPSA_TRY(apply_linear<real>(n, c.steps * c.batch, c.input, n->cell->gates * c.hidden, c.x, c.w_ih, c.b_ih, c.pre));
+  }
+  if (n->forward.plan.speculative) {
+    return launchers<real>(n).speculate(n->gpu->stream, c, speculate_of<real>(n), n->forward.plan.rounds, l == 0,
+                                        l + 1 == n->config.layers);
   }
   if (c.hidden <= CHUNK_HIDDEN) {
     return launchers<real>(n).forward(n->gpu->stream, c);
@@ -377,6 +411,7 @@ bppsa_status create(recurrent_network *n, const bppsa_device *device) {
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(gpu->index), "network"));
   BPPSA_TRY(bppsa_cuda_check(cudaDeviceGetAttribute(&gpu->multiprocessors, cudaDevAttrMultiProcessorCount, gpu->index),
                              "network: multiprocessors"));
+  n->forward.multiprocessors = gpu->multiprocessors;
   BPPSA_TRY(bppsa_cuda_check(cudaDeviceGetAttribute(&gpu->shared_most, cudaDevAttrMaxSharedMemoryPerBlockOptin, gpu->index),
                              "network: shared memory"));
   return LAUNCH(n, prepare, n->config.hidden, gpu->shared_most);
@@ -391,6 +426,30 @@ void choose(recurrent_network *n) {
   gpu->chunks = fusion_of(n) == BPPSA_FUSION_CHUNKS ? bppsa_scan_plan_config(n->layers[0].plan)->method.chunks : 1;
   gpu->sums = is_fused(n) && LAUNCH(n, sums, n->config.hidden);
   n->base.reals = parameter_reals(n);
+}
+
+bppsa_status visit_speculate(recurrent_network *n, bppsa_recurrent_visit visit, int64_t *bytes) {
+  speculate_memory &m = n->gpu->speculate;
+  const int64_t chunks = n->forward.plan.chunks, batch = n->config.batch, hidden = n->config.hidden;
+  int64_t items, numbers;
+  if (!n->forward.plan.speculative) {
+    return BPPSA_OK;
+  }
+  if (!bppsa_mul(chunks, batch, &items) || items > MOST_BLOCKS ||
+      !bppsa_mul(items, SPECULATE_PHASES * (int64_t)sizeof(int), &numbers)) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "forward pass on a GPU: %lld chunks of %lld samples, expected at most %d in all",
+                      (long long)chunks, (long long)batch, (int)MOST_BLOCKS);
+  }
+  for (int i = 0; i < 2; ++i) {
+    BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, chunks, batch, hidden, &m.ends[i], bytes));
+    BPPSA_TRY(visit(&m.doubtful[i], items * (int64_t)sizeof(int), bytes));
+  }
+  BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, chunks, batch, (1 + n->cell->saved) * hidden, &m.aside, bytes));
+  BPPSA_TRY(visit(&m.steps, numbers, bytes));
+  BPPSA_TRY(visit(&m.found, numbers, bytes));
+  BPPSA_TRY(visit(&m.gaps, items * (int64_t)sizeof(double), bytes));
+  BPPSA_TRY(visit(&m.paths, batch * (int64_t)sizeof(int64_t), bytes));
+  return visit(&m.report, sizeof(speculate_report), bytes);
 }
 
 bppsa_status visit_arrays(recurrent_network *n, bool, bppsa_recurrent_visit visit, int64_t *bytes) {
@@ -435,6 +494,7 @@ bppsa_status visit_arrays(recurrent_network *n, bool, bppsa_recurrent_visit visi
       BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, arrays[i].steps, arrays[i].rows, arrays[i].width, arrays[i].array, bytes));
     }
   }
+  BPPSA_TRY(visit_speculate(n, visit, bytes));
   return visit(&gpu->redone, sizeof(unsigned long long), bytes);
 }
 
@@ -455,6 +515,9 @@ bppsa_status clear_arrays(recurrent_network *n) {
   const int64_t bytes = n->base.reals * size_of(n);
   BPPSA_TRY(bppsa_cuda_clear(gpu->index, gpu->stream, n->base.device_values, bytes));
   BPPSA_TRY(bppsa_cuda_clear(gpu->index, gpu->stream, n->base.device_gradients, bytes));
+  if (n->forward.plan.speculative) {
+    BPPSA_TRY(bppsa_cuda_clear(gpu->index, gpu->stream, gpu->speculate.report, sizeof(speculate_report)));
+  }
   return bppsa_cuda_clear(gpu->index, gpu->stream, gpu->redone, sizeof(unsigned long long));
 }
 
@@ -588,12 +651,42 @@ bppsa_status count(recurrent_network *n, int64_t *redone) {
   return BPPSA_OK;
 }
 
-bppsa_status look(recurrent_network *) {
-  return BPPSA_OK; /* passes are sequential */
+/* Reads the report of the latest pass. */
+bppsa_status look(recurrent_network *n) {
+  recurrent_forward *f = &n->forward;
+  const int64_t possible = n->config.seq_len * n->config.layers;
+  speculate_report r = {};
+  if (f->plan.speculative) {
+    BPPSA_TRY(bppsa_cuda_get(n->gpu->index, n->gpu->stream, &r, n->gpu->speculate.report, sizeof r));
+  }
+  f->pause = {r.failures, r.left};
+  f->stats = {};
+  f->stats.passes = n->batch > 0;
+  f->stats.path = f->stats.possible = possible;
+  f->stats.work = 1;
+  if (r.speculated != 0) {
+    f->stats.speculated = true;
+    f->stats.path = r.path;
+    f->stats.work = (double)r.steps / ((double)possible * (double)n->batch);
+    f->stats.rounds = r.rounds;
+    f->stats.mended = r.mended;
+    f->stats.reseeded = r.reseeded;
+    f->stats.tails = r.tails;
+    f->stats.gap = r.gap;
+  }
+  return BPPSA_OK;
+}
+
+/* Writes the state of the pauses, which begins the report. */
+bppsa_status tell(recurrent_network *n) {
+  const int64_t state[2] = {n->forward.pause.failures, n->forward.pause.left};
+  return n->forward.plan.speculative
+             ? bppsa_cuda_put(n->gpu->index, n->gpu->stream, n->gpu->speculate.report, state, sizeof state)
+             : BPPSA_OK;
 }
 
 } // namespace
 
 extern "C" const recurrent_backend bppsa_recurrent_cuda = {
     create, runs_scan,   choose,         visit_arrays,   allocate, check_cell, destroy, forward, logits,
-    seed,   seed_layers, head_gradients, layer_backward, backward, pass_down,  count,   look};
+    seed,   seed_layers, head_gradients, layer_backward, backward, pass_down,  count,   look,    tell};

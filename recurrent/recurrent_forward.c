@@ -39,7 +39,7 @@ bppsa_status bppsa_forward_pause_set(bppsa_model *model, const bppsa_forward_pau
   BPPSA_REQUIRE(model != NULL && pause != NULL && pause->failures >= 0 && pause->left >= 0);
   BPPSA_TRY(find_network(model, &n));
   n->forward.pause = *pause;
-  return BPPSA_OK;
+  return n->backend->tell(n);
 }
 
 bppsa_status bppsa_forward_stats_collect(bppsa_model *model, bppsa_forward_stats *sum) {

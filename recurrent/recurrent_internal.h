@@ -122,6 +122,7 @@ struct recurrent_backend {
   bppsa_status (*count)(recurrent_network *n,
                         int64_t *redone);     /* products that the backend's own kernels have redone; waits for the kernels */
   bppsa_status (*look)(recurrent_network *n); /* brings n->forward up to date; waits for the kernels */
+  bppsa_status (*tell)(recurrent_network *n); /* takes the pauses from n->forward */
 };
 extern const recurrent_backend bppsa_recurrent_cpu, bppsa_recurrent_cuda; /* the latter also without CUDA, where creation fails */
 

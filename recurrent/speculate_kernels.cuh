@@ -1,0 +1,305 @@
+/* The forward pass in parallel over time (recurrent/forward.h), for H <= 32: a warp for each chunk and sample, with W_hh in
+ * registers as in forward_kernels.cuh. The host never waits: every kernel finds in memory what those before it left to do.
+ *
+ *     speculate     every chunk from W steps early
+ *     mend          a round: verifies the chunks that are doubtful and walks through those that do not fit
+ *     speculate     after the first round, the chunks behind the first one that moved far begin anew from its end
+ *     tail          a warp for each sample: what is still doubtful, one chunk after the other
+ *     (sequential)  bppsa_recurrent_forward, during a pause instead of all others
+ *     collect       sums up what was done, and decides about pauses
+ *
+ * A round reads the ends and doubts of the round before it and writes those of its own, for every chunk. */
+#ifndef BPPSA_RECURRENT_SPECULATE_KERNELS_CUH
+#define BPPSA_RECURRENT_SPECULATE_KERNELS_CUH
+
+#include <string.h>
+
+#include "core/cut.h"
+#include "recurrent/forward_kernels.cuh"
+
+/* The largest value of a warp; NaN is passed over. */
+template <typename real> __device__ __forceinline__ real warp_largest(real value) {
+  BPPSA_UNROLL
+  for (int other = WARP_LANES / 2; other > 0; other /= 2) {
+    const real theirs = __shfl_xor_sync(0xffffffffu, value, other);
+    value = theirs > value ? theirs : value;
+  }
+  return value;
+}
+
+template <typename real> __device__ __forceinline__ real distance_of(real a, real b) {
+  return a > b ? a - b : b - a;
+}
+
+__device__ __forceinline__ bool same_bits(float a, float b) {
+  return __float_as_int(a) == __float_as_int(b);
+}
+__device__ __forceinline__ bool same_bits(double a, double b) {
+  return __double_as_longlong(a) == __double_as_longlong(b);
+}
+
+/* One of the two places of ends and doubts. An index that is no constant would put all of the kernel's parameters on the stack. */
+template <typename T> __device__ __forceinline__ T *place_of_round(T *const places[2], int place) {
+  return place == 0 ? places[0] : places[1];
+}
+
+/* The first chunk of sample b that moved far in the first round; C: none. The same in all lanes. */
+template <typename real>
+__device__ int64_t first_far(const layer_arrays<real> &c, const speculate_arrays<real> &s, int lane, int64_t b) {
+  const int *found = s.found + s.chunks * c.batch;
+  for (int64_t from = 1; from < s.chunks; from += WARP_LANES) {
+    const int64_t chunk = from + lane;
+    const unsigned far = __ballot_sync(0xffffffffu, chunk < s.chunks && (found[chunk * c.batch + b] & SPECULATE_FAR) != 0);
+    int64_t first = from;
+    for (unsigned left = far; far != 0 && (left & 1) == 0; left >>= 1) {
+      ++first;
+    }
+    if (far != 0) {
+      return first;
+    }
+  }
+  return s.chunks;
+}
+
+/* ANEW: chunks behind the first one that moved far in the first round; the others are left as they are. */
+template <typename real, template <typename> class cell, int HP, bool ONE, bool ANEW>
+__global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_speculate(layer_arrays<real> c, speculate_arrays<real> s) {
+  enum { K = cell<real>::MATRICES, AHEAD = cell<real>::AHEAD };
+  BPPSA_SHARED(real, memory);
+  const int lane = (int)threadIdx.x;
+  const int64_t p = blockIdx.x / c.batch, b = blockIdx.x % c.batch, hidden = c.hidden, j = lane < hidden ? lane : 0;
+  real *shared = launch_held(memory);
+  forward_lane<real, K, HP, AHEAD, ONE> l = {};
+  if (s.report->left > 0) {
+    return;
+  }
+  const int64_t from = ANEW ? first_far(c, s, lane, b) + 1 : 0,
+                least = ANEW && from < s.chunks ? bppsa_cut(c.steps, s.chunks, from) : 0;
+  const int64_t slot = p * c.batch + b, item = (ANEW ? SPECULATE_ANEW : 0) * s.chunks * c.batch + slot;
+  s.steps[item] = s.found[item] = 0;
+  if (p < from) {
+    return;
+  }
+  const int64_t begin = bppsa_cut(c.steps, s.chunks, p), end = bppsa_cut(c.steps, s.chunks, p + 1);
+  const int64_t at = begin - s.warm_up > least ? begin - s.warm_up : least;
+  forward_prepare<real, cell>(c, lane, shared, &l);
+  l.h = ANEW ? s.ends[1][((from - 1) * c.batch + b) * hidden + j] : at == 0 ? c.h[b * hidden + j] : 0;
+  const int64_t state = l.state, saved_row = l.saved_row;
+  forward_seek<real, cell>(c, lane, b, at, &l);
+  l.h_to = s.aside + slot * (1 + cell<real>::SAVED) * hidden + j; /* all steps of the warm-up write to one place */
+  l.saved_to = l.h_to + hidden;
+  l.state = l.saved_row = 0;
+  forward_run<real, cell>(c, lane, begin - at, shared, &l);
+  __syncwarp();
+  l.state = state;
+  l.saved_row = saved_row;
+  forward_seek<real, cell>(c, lane, b, begin, &l);
+  forward_run<real, cell>(c, lane, end - begin, shared, &l);
+  s.ends[ANEW][slot * hidden + j] = l.h;
+  s.doubtful[ANEW][slot] = at > least;
+  s.steps[item] = (int)(end - at);
+  if (!ANEW) {
+    s.gaps[slot] = 0;
+  }
+}
+
+/* What a walk through a chunk found. */
+template <typename real> struct walked {
+  int steps, found;
+  double gap;
+};
+
+/* Walks from h_begin in l until new and stored states agree, or to the end of the chunk. */
+template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, int K>
+__device__ __forceinline__ walked<real> walk_chunk(const layer_arrays<real> &c, const speculate_arrays<real> &s, int lane,
+                                                   int64_t b, int64_t begin, int64_t end, real *shared,
+                                                   forward_lane<real, K, HP, AHEAD, ONE> *l) {
+  walked<real> w = {};
+  const int64_t hidden = c.hidden, j = lane < hidden ? lane : 0;
+  for (int64_t t = begin; t < end; ++t) {
+    const int64_t row = t * c.batch + b;
+    real x[K];
+    forward_seek<real, cell>(c, lane, b, t, l);
+    real *place = l->h_to;
+    const real stored = *place;
+    BPPSA_UNROLL
+    for (int k = 0; k < (ONE ? 1 : K); ++k) {
+      x[k] = ONE ? c.x[row] : c.pre[(row * K + k) * hidden + j];
+    }
+    forward_step<real, cell, HP, AHEAD, ONE, K>(c, lane, x, shared + (t - begin) % 2 * HP, l);
+    const real distance = same_bits(l->h, stored) ? 0 : distance_of(l->h, stored), size = l->h < 0 ? -l->h : l->h;
+    const double tolerance = t == begin ? s.accept : s.stop, largest = c.relu ? (double)warp_largest(size) : 1;
+    const bool differs =
+        !(same_bits(l->h, stored) || (tolerance > 0 && (double)distance <= tolerance * (largest > 1 ? largest : 1)));
+    ++w.steps;
+    if (!__any_sync(0xffffffffu, differs)) {
+      *place = stored; /* and what was saved with this step belongs to the state in front of it */
+      w.gap = (double)warp_largest(distance);
+      return w;
+    }
+    w.found |= SPECULATE_CHANGED;
+    if (t + 1 == end) {
+      w.found |= SPECULATE_REACHED | ((double)warp_largest(distance) > s.far ? SPECULATE_FAR : 0);
+    }
+  }
+  return w;
+}
+
+/* Round `round`, from 1, in phase `phase`. `in`: where the ends and doubts before it are. */
+template <typename real, template <typename> class cell, int HP, bool ONE>
+__global__ void __launch_bounds__(WARP_LANES)
+    bppsa_recurrent_mend(layer_arrays<real> c, speculate_arrays<real> s, int phase, int in) {
+  enum { K = cell<real>::MATRICES, AHEAD = cell<real>::AHEAD };
+  BPPSA_SHARED(real, memory);
+  const int lane = (int)threadIdx.x;
+  const int64_t p = blockIdx.x / c.batch, b = blockIdx.x % c.batch, hidden = c.hidden, j = lane < hidden ? lane : 0;
+  const int64_t slot = p * c.batch + b, item = phase * s.chunks * c.batch + slot;
+  real *shared = launch_held(memory);
+  forward_lane<real, K, HP, AHEAD, ONE> l = {};
+  if (s.report->left > 0) {
+    return;
+  }
+  walked<real> w = {};
+  real last = place_of_round(s.ends, in)[slot * hidden + j];
+  if (place_of_round(s.doubtful, in)[slot] != 0) { /* never of chunk 0 */
+    forward_prepare<real, cell>(c, lane, shared, &l);
+    l.h = place_of_round(s.ends, in)[(slot - c.batch) * hidden + j];
+    w = walk_chunk<real, cell>(c, s, lane, b, bppsa_cut(c.steps, s.chunks, p), bppsa_cut(c.steps, s.chunks, p + 1), shared, &l);
+    last = (w.found & SPECULATE_REACHED) != 0 ? l.h : last;
+  }
+  place_of_round(s.ends, 1 - in)[slot * hidden + j] = last;
+  if (p + 1 < s.chunks) {
+    place_of_round(s.doubtful, 1 - in)[slot + c.batch] = (w.found & SPECULATE_REACHED) != 0;
+  }
+  if (p == 0) {
+    place_of_round(s.doubtful, 1 - in)[slot] = 0;
+  }
+  s.steps[item] = w.steps;
+  s.found[item] = w.found;
+  s.gaps[slot] = w.gap > s.gaps[slot] ? w.gap : s.gaps[slot];
+}
+
+/* What is still doubtful, sample by sample. */
+template <typename real, template <typename> class cell, int HP, bool ONE>
+__global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_tail(layer_arrays<real> c, speculate_arrays<real> s, int in) {
+  enum { K = cell<real>::MATRICES, AHEAD = cell<real>::AHEAD, PHASE = SPECULATE_PHASES - 1 };
+  BPPSA_SHARED(real, memory);
+  const int lane = (int)threadIdx.x;
+  const int64_t b = blockIdx.x, hidden = c.hidden, j = lane < hidden ? lane : 0;
+  real *shared = launch_held(memory);
+  forward_lane<real, K, HP, AHEAD, ONE> l = {};
+  if (s.report->left > 0) {
+    return;
+  }
+  bool goes_on = false;
+  int steps = 0;
+  for (int64_t p = 0; p < s.chunks; ++p) {
+    const int64_t slot = p * c.batch + b, item = PHASE * s.chunks * c.batch + slot, begin = bppsa_cut(c.steps, s.chunks, p);
+    walked<real> w = {};
+    if (goes_on || place_of_round(s.doubtful, in)[slot] != 0) {
+      if (steps == 0) {
+        forward_prepare<real, cell>(c, lane, shared, &l);
+      }
+      if (!goes_on) {
+        __syncwarp(); /* states that other lanes wrote are not read, but the buffer is written again */
+        l.h = c.h[(begin * c.batch + b) * hidden + j];
+      }
+      w = walk_chunk<real, cell>(c, s, lane, b, begin, bppsa_cut(c.steps, s.chunks, p + 1), shared, &l);
+      __syncwarp();
+      goes_on = (w.found & SPECULATE_REACHED) != 0;
+    }
+    steps += w.steps;
+    s.steps[item] = w.steps;
+    s.found[item] = w.found;
+    s.gaps[slot] = w.gap > s.gaps[slot] ? w.gap : s.gaps[slot];
+  }
+}
+
+/* Sums up what the phases of a layer did, into the report of the pass; one block. last: of the layers; then the pauses are decided
+ * about. shared: two int64_t for each thread. */
+template <typename real>
+__global__ void bppsa_recurrent_collect(layer_arrays<real> c, speculate_arrays<real> s, int64_t rounds, bool first, bool last) {
+  BPPSA_SHARED(int64_t, sums);
+  enum { STEPS = 0, CHANGED, ANEW, TAILS, FAR_ROUND, SUMS };
+  const int64_t layer_chunks = s.chunks * c.batch;
+  const int me = (int)threadIdx.x, threads = (int)blockDim.x;
+  speculate_report *r = s.report;
+  int64_t mine[SUMS] = {}, path = 0;
+  double gap = 0;
+  if (r->left > 0) { /* all threads have read this before the first changes it */
+    __syncthreads();
+    if (me == 0 && last) {
+      const int64_t left = r->left - 1, failures = r->failures;
+      *r = {};
+      r->failures = failures;
+      r->left = left;
+    }
+    return;
+  }
+  for (int64_t b = me; b < c.batch; b += threads) {
+    int64_t sample_path = first ? 0 : s.paths[b], anew = 0, tail = 0;
+    for (int phase = 0; phase < SPECULATE_PHASES; ++phase) {
+      const bool is_tail = phase == SPECULATE_PHASES - 1, is_anew = phase == SPECULATE_ANEW;
+      const int round = phase == 1 ? 1 : phase - SPECULATE_ANEW + 1;
+      int64_t longest = 0, all = 0;
+      if (!is_tail && phase > 0 && (is_anew ? rounds < 1 : round > rounds)) {
+        continue; /* it was not launched */
+      }
+      for (int64_t p = 0; p < s.chunks; ++p) {
+        const int64_t item = phase * layer_chunks + p * c.batch + b;
+        longest = s.steps[item] > longest ? s.steps[item] : longest;
+        all += s.steps[item];
+        if ((s.found[item] & SPECULATE_CHANGED) != 0) {
+          ++mine[CHANGED];
+          mine[FAR_ROUND] = !is_tail && round > mine[FAR_ROUND] ? round : mine[FAR_ROUND];
+        }
+      }
+      sample_path += is_tail ? all : longest;
+      mine[STEPS] += all;
+      anew += is_anew ? all : 0;
+      tail += is_tail ? all : 0;
+    }
+    for (int64_t p = 0; p < s.chunks; ++p) {
+      gap = s.gaps[p * c.batch + b] > gap ? s.gaps[p * c.batch + b] : gap;
+    }
+    mine[ANEW] += anew > 0;
+    mine[TAILS] += tail > 0;
+    s.paths[b] = sample_path;
+    path = sample_path > path ? sample_path : path;
+  }
+  int64_t *of_all = sums;
+  double *gaps = (double *)(sums + (SUMS + 1) * threads);
+  for (int i = 0; i < SUMS; ++i) {
+    of_all[i * threads + me] = mine[i];
+  }
+  of_all[SUMS * threads + me] = path;
+  gaps[me] = gap;
+  __syncthreads();
+  if (me != 0) {
+    return;
+  }
+  if (first) {
+    const int64_t failures = r->failures;
+    *r = {};
+    r->failures = failures;
+    r->speculated = 1;
+  }
+  int64_t round = 0, longest = 0;
+  for (int t = 0; t < threads; ++t) {
+    r->steps += of_all[STEPS * threads + t];
+    r->mended += of_all[CHANGED * threads + t];
+    r->reseeded += of_all[ANEW * threads + t];
+    r->tails += of_all[TAILS * threads + t];
+    round = of_all[FAR_ROUND * threads + t] > round ? of_all[FAR_ROUND * threads + t] : round;
+    longest = of_all[SUMS * threads + t] > longest ? of_all[SUMS * threads + t] : longest;
+    r->gap = gaps[t] > r->gap ? gaps[t] : r->gap;
+  }
+  r->rounds = round > r->rounds ? round : r->rounds;
+  r->path = longest;
+  if (last) {
+    r->failures = r->tails == 0 ? 0 : r->failures < s.failures ? r->failures + 1 : r->failures;
+    r->left = r->failures == s.failures ? s.pause : 0;
+  }
+}
+
+#endif

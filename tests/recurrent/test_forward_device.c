@@ -1,0 +1,250 @@
+/* The parallel forward pass on a device: every branch of its kernels, the bits of the device's own sequential pass with
+ * tolerance 0, pauses, recordings. BPPSA_TEST_DEVICE names the device. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/graph.h"
+#include "gru/gru.h"
+#include "rnn/rnn.h"
+#include "tests/recurrent/forward_problem.h"
+
+static bppsa_device *device;
+
+static int open_device(void **state) {
+  (void)state;
+  device = test_device(2);
+  return 0;
+}
+
+static int close_device(void **state) {
+  (void)state;
+  bppsa_device_destroy(device);
+  return 0;
+}
+
+static forward_problem problem_of(int64_t seq_len, int64_t hidden, int64_t chunks, int64_t warm_up) {
+  forward_problem p = forward_problem_default();
+  p.cell = &bppsa_rnn_cell;
+  p.config.seq_len = seq_len;
+  p.config.hidden = hidden;
+  p.config.batch = 2;
+  p.config.forward.chunks = chunks;
+  p.config.forward.warm_up = warm_up;
+  return p;
+}
+
+/* Runs the problem and its sequential twin; states must be equal up to the tolerance, relative for ReLU, NaN in the same places. */
+static bppsa_forward_stats check(const forward_problem *p) {
+  forward_problem twin = *p;
+  twin.config.forward.kind = BPPSA_FORWARD_SEQUENTIAL;
+  forward_run run = run_forward(p, device), sequential = run_forward(&twin, device);
+  const double tolerance = run.plan.accept > 1e-9 ? 1e-5 : run.plan.accept;
+  for (int64_t l = 0; l < p->config.layers; ++l) {
+    for (int64_t i = 0; i < run.count; ++i) {
+      const double a = run.h[l][i], b = sequential.h[l][i];
+      if (!(isnan(a) && isnan(b)) && !(fabs(a - b) <= tolerance * fmax(1, fabs(b)))) {
+        fail_msg("seed %d, layer %d, number %d: %.9g, sequentially %.9g", (int)p->seed, (int)l, (int)i, a, b);
+      }
+    }
+  }
+  const bppsa_forward_stats s = run.stats;
+  assert_true(s.speculated && s.passes == 1 && s.possible == p->config.seq_len * p->config.layers);
+  assert_true(s.path >= 1 && s.work >= 1 - 1e-12 && s.gap <= fmax(run.plan.accept, run.plan.stop));
+  assert_false(sequential.stats.speculated);
+  free_run(&run, device);
+  free_run(&sequential, device);
+  return s;
+}
+
+/* Nothing to mend: path and work are those of the plan, a step of verification for each chunk but the first. */
+static void test_nothing_to_mend(void **state) {
+  (void)state;
+  for (int gru = 0; gru < 2; ++gru) {
+    forward_problem p = problem_of(240, 7, 4, 50);
+    p.cell = gru ? &bppsa_gru_cell : &bppsa_rnn_cell;
+    p.scale = .5;
+    p.config.input = 1 + 2 * gru;
+    const bppsa_forward_stats s = check(&p);
+    assert_int_equal(s.path, 50 + 60 + 1);
+    assert_true(fabs(s.work - (240 + 3 * 51.) / 240) < 1e-12);
+    assert_int_equal(s.mended + s.rounds + s.tails + s.reseeded, 0);
+  }
+}
+
+/* Mends that stop early, and further rounds for those that reach the end of their chunk. */
+static void test_mends(void **state) {
+  (void)state;
+  forward_problem p = problem_of(240, 9, 4, 2);
+  bppsa_forward_stats s = check(&p);
+  assert_int_equal(s.mended, 2 * 3);
+  assert_int_equal(s.rounds, 1);
+  assert_int_equal(s.tails, 0);
+  assert_true(s.path > 2 + 60 + 2 && s.path < 2 + 2 * 60);
+  p = problem_of(80, 9, 16, 0); /* chunks of five steps: every mend goes through several of them */
+  s = check(&p);
+  assert_true(s.rounds == (bppsa_device_get_kind(device) == BPPSA_CPU ? s.rounds : 3) && s.mended > 2 * 16 && s.rounds > 1);
+  assert_true(s.tails > 0); /* after three rounds on a GPU; on a CPU after eight */
+}
+
+/* Two stable states: the guess stays on the ridge, and what is behind the first mend begins anew (test_forward.c). */
+static void test_reseeding(void **state) {
+  (void)state;
+  forward_problem p = problem_of(1000, 1, 10, 50);
+  p.config.batch = 1;
+  bppsa_model *model = make_forward_model(&p, device);
+  for (int64_t i = 0; i < 4; ++i) {
+    bppsa_view_set(&model->parameters[i].value, 0, i == 1 ? 2 : 0);
+  }
+  assert_int_equal(bppsa_model_push(model), BPPSA_OK);
+  double x[1000] = {0}, start = .5;
+  void *in = sent(device, BPPSA_F32, x, 1000), *first = sent(device, BPPSA_F32, &start, 1);
+  const bppsa_view in_view = device_view(device, in, BPPSA_F32, (int64_t[]){1000, 1, 1}),
+                   h0 = device_view(device, first, BPPSA_F32, (int64_t[]){1, 1, 1});
+  bppsa_view h;
+  bppsa_forward_stats s;
+  assert_int_equal(bppsa_recurrent_forward_layers(model, &in_view, &h0), BPPSA_OK);
+  assert_int_equal(bppsa_forward_stats_of(model, &s), BPPSA_OK);
+  assert_int_equal(s.reseeded, 1);
+  assert_int_equal(s.mended, 1);
+  assert_int_equal(s.rounds, 1);
+  assert_int_equal(s.tails, 0);
+  assert_int_equal(s.path, (50 + 100) + 100 + (50 + 100) + 1);
+  assert_int_equal(bppsa_recurrent_states(model, 0, &h), BPPSA_OK);
+  double *states = fetched(device, &h);
+  for (int64_t t = 100; t < 1000; ++t) {
+    assert_true(fabs(states[t] - 0.957504) < 1e-5);
+  }
+  bppsa_free(states);
+  bppsa_memory_free(device, in);
+  bppsa_memory_free(device, first);
+  bppsa_model_destroy(model);
+}
+
+/* All weights, types, layers and widths of the kernels with tolerance 0, which leaves no bit to chance; with a NaN in the input. */
+static void test_exact(void **state) {
+  (void)state;
+  static const int64_t hidden[] = {1, 8, 13, 20, 32};
+  int64_t tails = 0, mended = 0;
+  for (uint64_t i = 0; i < 20; ++i) {
+    forward_problem p = problem_of(60 + (int64_t)i, hidden[i % 5], 2 + (int64_t)(i % 6), (int64_t)(i % 4) * 5);
+    p.seed = i + 1;
+    p.cell = i % 2 == 0 ? &bppsa_rnn_cell : &bppsa_gru_cell;
+    p.config.dtype = i % 3 == 0 ? BPPSA_F64 : BPPSA_F32;
+    p.config.layers = 1 + (int64_t)(i % 4 == 3);
+    p.config.input = 1 + (int64_t)(i % 3 == 1);
+    p.config.batch = 1 + (int64_t)(i % 3);
+    p.config.nonlinearity = i % 4 == 2 ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
+    p.config.forward.tolerance = 0;
+    p.config.forward.rounds = (int64_t)(i % 5);
+    p.scale = i % 3 == 2 ? 5 : 1;
+    p.from_zero = i % 2 == 1;
+    p.spoiled = i % 5 == 4;
+    p.spoils[0] = NAN;
+    p.places[0] = 40;
+    const bppsa_forward_stats s = check(&p);
+    tails += s.tails;
+    mended += s.mended;
+    assert_true(s.gap == 0);
+  }
+  assert_true(tails > 10 && mended > 40);
+}
+
+/* A tolerance that is relative to unbounded states. */
+static void test_relu(void **state) {
+  (void)state;
+  forward_problem p = problem_of(200, 6, 5, 20);
+  p.config.nonlinearity = BPPSA_NONLINEARITY_RELU;
+  for (p.seed = 1; p.seed <= 3; ++p.seed) {
+    (void)check(&p);
+  }
+}
+
+/* Three passes that end in the tail, then a pause, which the state that checkpoints keep can end. */
+static void test_pauses(void **state) {
+  (void)state;
+  forward_problem p = problem_of(60, 5, 6, 3);
+  p.scale = 20;
+  p.config.forward.rounds = 1;
+  p.config.layers = 2;
+  forward_run run = run_forward(&p, device);
+  bppsa_forward_pause pause;
+  for (int pass = 1; pass <= 6; ++pass) {
+    assert_true(run.stats.speculated == (pass <= 3 || pass == 6));
+    assert_int_equal(run.stats.possible, 120);
+    assert_true(run.stats.speculated ? run.stats.tails > 0 : run.stats.path == 120 && run.stats.work == 1);
+    assert_int_equal(bppsa_forward_pause_get(run.model, &pause), BPPSA_OK);
+    assert_int_equal(pause.failures, pass < 3 ? pass : 3);
+    assert_int_equal(pause.left, pass < 3 ? 0 : pass == 6 ? 50 : 53 - pass);
+    if (pass == 5) {
+      pause.left = 0;
+      assert_int_equal(bppsa_forward_pause_set(run.model, &pause), BPPSA_OK);
+    }
+    double *before = run.h[1];
+    run.h[1] = NULL;
+    pass_forward(&p, &run, device);
+    for (int64_t i = 0; i < run.count; ++i) {
+      assert_true(fabs(before[i] - run.h[1][i]) <= 1e-4); /* sequential or not */
+    }
+    bppsa_free(before);
+  }
+  free_run(&run, device);
+}
+
+typedef struct {
+  forward_run *run;
+  bppsa_view in;
+} recorded;
+
+static bppsa_status queue_pass(void *context) {
+  const recorded *r = context;
+  return bppsa_recurrent_forward_layers(r->run->model, &r->in, NULL);
+}
+
+/* A recording replays with the same bits, and its pauses go on. */
+static void test_recording(void **state) {
+  (void)state;
+  if (bppsa_device_get_kind(device) == BPPSA_CPU) {
+    return;
+  }
+  forward_problem p = problem_of(100, 6, 5, 4);
+  p.from_zero = true;
+  forward_run run = run_forward(&p, device);
+  recorded r = {&run, device_view(device, run.in, BPPSA_F32, (int64_t[]){100, 2, 1})};
+  bppsa_graph *graph = NULL;
+  bppsa_view h;
+  assert_int_equal(bppsa_graph_capture(device, queue_pass, &r, &graph), BPPSA_OK);
+  assert_int_equal(bppsa_graph_launch(device, graph), BPPSA_OK);
+  assert_int_equal(bppsa_device_wait(device), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_states(run.model, 0, &h), BPPSA_OK);
+  double *again = fetched(device, &h);
+  assert_memory_equal(again, run.h[0], (size_t)run.count * sizeof *again);
+  bppsa_free(again);
+  bppsa_graph_destroy(device, graph);
+  free_run(&run, device);
+}
+
+static void test_refused(void **state) {
+  (void)state;
+  if (bppsa_device_get_kind(device) == BPPSA_CPU) {
+    return;
+  }
+  bppsa_recurrent_config c = bppsa_recurrent_config_default();
+  bppsa_model *model = NULL;
+  c.hidden = 33;
+  c.forward.kind = BPPSA_FORWARD_SPECULATIVE;
+  assert_int_equal(bppsa_recurrent_create(&c, &bppsa_rnn_cell, device, &model), BPPSA_ERR_UNSUPPORTED);
+  assert_non_null(strstr(bppsa_last_error(), "speculative on a GPU with H 33, expected at most 32, or sequential"));
+  c.forward.kind = BPPSA_FORWARD_AUTO;
+  assert_int_equal(bppsa_recurrent_create(&c, &bppsa_rnn_cell, device, &model), BPPSA_OK);
+  assert_false(bppsa_forward_plan_of(model)->speculative);
+  bppsa_model_destroy(model);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_nothing_to_mend), cmocka_unit_test(test_mends),  cmocka_unit_test(test_reseeding),
+      cmocka_unit_test(test_exact),           cmocka_unit_test(test_relu),   cmocka_unit_test(test_pauses),
+      cmocka_unit_test(test_recording),       cmocka_unit_test(test_refused)};
+  return cmocka_run_group_tests(tests, open_device, close_device);
+}
