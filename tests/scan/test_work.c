@@ -118,6 +118,8 @@ static void test_words(void **state) {
   (void)state;
   char text[BPPSA_WORK_TEXT];
   assert_string_equal(bppsa_work_ratio(0.03241, text), "0.0324");
+  assert_string_equal(bppsa_work_ratio(0, text), "0.00");
+  assert_string_equal(bppsa_work_ratio(0.1, text), "0.10");
   assert_string_equal(bppsa_work_ratio(1, text), "1.00");
   assert_string_equal(bppsa_work_ratio(20.72, text), "20.7");
   assert_string_equal(bppsa_work_ratio(1611.4, text), "1611");
