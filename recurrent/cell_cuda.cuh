@@ -81,6 +81,7 @@ struct speculate_report {
 template <typename real> struct speculate_arrays {
   int64_t chunks, warm_up;
   int64_t failures, pause; /* so many failing passes in a row lead to a pause of so many */
+  int64_t possible;        /* dependent steps of the sequential pass, over all layers */
   double accept, stop, far;
   real *ends[2];    /* [C][b][H]: last states of the chunks, before and after a round */
   int *doubtful[2]; /* [C][b]: the chunk must be verified */

@@ -131,8 +131,11 @@ bool bppsa_forward_pause_begin(const bppsa_forward_plan *plan, bppsa_forward_pau
 }
 
 void bppsa_forward_pause_end(const bppsa_forward_stats *stats, bppsa_forward_pause *pause) {
-  pause->failures = stats->tails > 0 ? least(pause->failures + 1, BPPSA_FORWARD_FAILURES) : 0;
-  pause->left = pause->failures == BPPSA_FORWARD_FAILURES ? BPPSA_FORWARD_PAUSE : 0;
+  const bool failed = 10 * (double)stats->path >= 9 * (double)stats->possible;
+  pause->failures = failed ? pause->failures + 1 : 0;
+  if (pause->failures >= BPPSA_FORWARD_FAILURES) {
+    *pause = (bppsa_forward_pause){.left = BPPSA_FORWARD_PAUSE};
+  }
 }
 
 void bppsa_forward_stats_add(bppsa_forward_stats *sum, const bppsa_forward_stats *pass) {

@@ -86,11 +86,11 @@ typedef struct {
   double gap;       /* the largest difference that was accepted */
 } bppsa_forward_stats;
 
-/* Failing passes lead to pauses: after three passes in a row with a tail, and then after each one more, the next 50 passes are
- * sequential. Checkpoints keep this state, because the bits of later passes depend on it. */
+/* A pass fails if its path is nine tenths of the sequential one's or more. After three failing passes in a row
+ * the next 50 passes are sequential. Checkpoints keep this state, because the bits of later passes depend on it. */
 enum { BPPSA_FORWARD_FAILURES = 3, BPPSA_FORWARD_PAUSE = 50 };
 typedef struct {
-  int64_t failures; /* passes with a tail in a row */
+  int64_t failures; /* failing passes in a row */
   int64_t left;     /* sequential passes still to come */
 } bppsa_forward_pause;
 

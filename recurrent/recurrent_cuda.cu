@@ -215,6 +215,7 @@ template <typename real> speculate_arrays<real> speculate_of(const recurrent_net
   s.warm_up = plan.warm_up;
   s.failures = BPPSA_FORWARD_FAILURES;
   s.pause = BPPSA_FORWARD_PAUSE;
+  s.possible = n->config.seq_len * n->config.layers;
   s.accept = plan.accept;
   s.stop = plan.stop;
   s.far = plan.far;

@@ -20,7 +20,8 @@
 #define EACH_REAL "recurrent/recurrent_forward.inc"
 #include "core/each_real.inc"
 
-enum { GROUP = 16 }; /* lanes of a group: rows that fill the vectors of a product */
+enum { PATIENCE = 3 }; /* rounds that a long memory may need before most chunks stop moving */
+enum { GROUP = 16 };   /* lanes of a group: rows that fill the vectors of a product */
 
 typedef enum { SPECULATE, MEND, TAIL } phase;
 
@@ -451,12 +452,11 @@ void bppsa_forward_layer(recurrent_network *n, int64_t l, const void *x) {
   memset(n->forward.reseeded, 0, (size_t)n->batch);
   speculate(&w);
   for (int64_t round = 0; round < plan->rounds && any_doubt(n); ++round) {
-    /* Where the last states of most chunks move far, nothing is forgotten: each round fixes one chunk alone, and the tail does so
-     * with less work. */
-    const bool hopeless = 2 * mend(&w, firsts) > plan->chunks * n->batch;
-    const int64_t before = n->forward.stats.reseeded;
+    const int64_t moved = mend(&w, firsts);
     reseed(&w, firsts);
-    if (hopeless && n->forward.stats.reseeded == before) {
+    /* Where the last states of most chunks still move far, nothing is forgotten: each round fixes one chunk alone, and the tail
+     * does so with less work. */
+    if (round >= PATIENCE && 2 * moved > plan->chunks * n->batch) {
       break;
     }
   }

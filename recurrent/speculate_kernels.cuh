@@ -297,8 +297,10 @@ __global__ void bppsa_recurrent_collect(layer_arrays<real> c, speculate_arrays<r
   r->rounds = round > r->rounds ? round : r->rounds;
   r->path = longest;
   if (last) {
-    r->failures = r->tails == 0 ? 0 : r->failures < s.failures ? r->failures + 1 : r->failures;
-    r->left = r->failures == s.failures ? s.pause : 0;
+    const bool failed = 10 * (double)r->path >= 9 * (double)s.possible;
+    r->failures = failed ? r->failures + 1 : 0;
+    r->left = r->failures >= s.failures ? s.pause : 0;
+    r->failures = r->left > 0 ? 0 : r->failures;
   }
 }
 

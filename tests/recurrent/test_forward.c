@@ -250,11 +250,12 @@ static void test_chaos_and_pauses(void **state) {
   p.cell = &bppsa_rnn_cell;
   p.scale = 8;
   p.config.batch = 2;
+  p.config.forward.chunks = 16;
   forward_run run = run_forward(&p, device);
   const int64_t length = (p.config.seq_len + run.plan.chunks - 1) / run.plan.chunks;
   bppsa_forward_stats sum = {0};
   for (int pass = 1; pass <= 120; ++pass) {
-    const bool expected = pass <= 3 || pass == 54 || pass == 105; /* 50 passes in between */
+    const bool expected = (pass - 1) % 53 < 3; /* 50 passes in between */
     const bppsa_forward_stats *s = &run.stats;
     assert_true(s->speculated == expected);
     assert_true(s->path <= 1.15 * (double)p.config.seq_len + 2 * (double)(run.plan.warm_up + length));
@@ -263,8 +264,8 @@ static void test_chaos_and_pauses(void **state) {
     pass_forward(&p, &run, device);
   }
   assert_int_equal(sum.passes, 120);
-  assert_int_equal(sum.tails, 10);
-  assert_true(sum.speculated && sum.work > 1 && sum.work < 1.25 && sum.path > sum.possible && sum.gap == run.stats.gap + sum.gap);
+  assert_int_equal(sum.tails, 2 * 9);
+  assert_true(sum.speculated && sum.work > 1 && sum.work < 1.8 && sum.path > sum.possible && sum.gap == run.stats.gap + sum.gap);
   bppsa_forward_pause pause = {.failures = 2, .left = 1}, found;
   assert_int_equal(bppsa_forward_pause_set(run.model, &pause), BPPSA_OK);
   assert_int_equal(bppsa_forward_pause_get(run.model, &found), BPPSA_OK);
@@ -274,7 +275,7 @@ static void test_chaos_and_pauses(void **state) {
   pass_forward(&p, &run, device);
   assert_true(run.stats.speculated);
   assert_int_equal(bppsa_forward_pause_get(run.model, &found), BPPSA_OK);
-  assert_true(found.failures == 3 && found.left == 50);
+  assert_true(found.failures == 0 && found.left == 50);
   free_run(&run, device);
   bppsa_device_destroy(device);
 }
