@@ -114,6 +114,8 @@ static bppsa_status network_tensors(const bppsa_weights_request *request, const 
 
 /* ---- what is missing ---- */
 
+/* The most candidates that are tried. Each walks through all tensors of the file, whose number only its size limits. */
+enum { MOST_PROPOSALS = 200 };
 #define STEM 90 /* the most bytes in front of a name. Longer stems are not proposed, because a message must have room for two. */
 
 /* A candidate for --prefix. */
@@ -121,18 +123,24 @@ typedef struct {
   const bppsa_network *network;
   const bppsa_safetensors *file;
   char text[2 * STEM];
+  int64_t tried;
   bool fits; /* with it every tensor of the network is found */
 } proposal;
 
-/* Tries --prefix STEM, or STEM,HEAD where `head` is not NULL, unless one that fits is known. ERR_MEMORY. */
+static bool open_for_more(const proposal *proposed) {
+  return !proposed->fits && proposed->tried < MOST_PROPOSALS;
+}
+
+/* Tries --prefix STEM, or STEM,HEAD where `head` is not NULL, unless one that fits is known or too many were tried. ERR_MEMORY. */
 static bppsa_status try_prefix(proposal *proposed, const char *stem, const char *head) {
   bppsa_named_view *tensors = NULL;
   bppsa_network_config found = {0};
   int64_t count = 0;
   prefix p;
-  if (proposed->fits) {
+  if (!open_for_more(proposed)) {
     return BPPSA_OK;
   }
+  ++proposed->tried;
   snprintf(proposed->text, sizeof proposed->text, "%s%s%s", stem, head != NULL ? "," : "", head != NULL ? head : "");
   if (parse_prefix(proposed->text, proposed->network->kind, &p) != BPPSA_OK) {
     return BPPSA_OK; /* --prefix separates two stems by a comma, so no stem has one */
@@ -166,7 +174,7 @@ static bppsa_status try_beside_head(proposal *proposed, const char *stem) {
   if (cut_end(stem, proposed->network->kind->name, part)) {
     BPPSA_TRY(try_prefix(proposed, part, NULL));
   }
-  for (int64_t i = 0; !proposed->fits && i < bppsa_safetensors_count(proposed->file); ++i) {
+  for (int64_t i = 0; open_for_more(proposed) && i < bppsa_safetensors_count(proposed->file); ++i) {
     const bppsa_named_view *tensor = bppsa_safetensors_get(proposed->file, i);
     if (tensor->view.ndim == 2 && cut_end(tensor->name, "weight", part)) {
       BPPSA_TRY(try_prefix(proposed, stem, part));
@@ -182,7 +190,7 @@ static bppsa_status suggest_prefix(const bppsa_network *network, const bppsa_saf
   const bppsa_network_family *family = network->kind->family;
   proposal proposed = {.network = network, .file = file};
   family->first_weight(network, first);
-  for (int64_t i = 0; !proposed.fits && i < bppsa_safetensors_count(file); ++i) {
+  for (int64_t i = 0; open_for_more(&proposed) && i < bppsa_safetensors_count(file); ++i) {
     if (cut_end(bppsa_safetensors_get(file, i)->name, first, stem)) {
       BPPSA_TRY(family->head == NULL ? try_prefix(&proposed, stem, NULL) : try_beside_head(&proposed, stem));
     }

@@ -261,7 +261,7 @@ static bppsa_status choose_method(recurrent_network *n, const bppsa_device *devi
 
 bppsa_status bppsa_recurrent_create(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
                                     bppsa_model **model) {
-  BPPSA_REQUIRE(config != NULL && cell != NULL && model != NULL);
+  BPPSA_REQUIRE(config != NULL && cell != NULL && device != NULL && model != NULL);
   BPPSA_TRY(check_config(config, device));
   BPPSA_TRY(bppsa_recurrent_check_cell(config, cell));
   recurrent_network *n = bppsa_calloc(1, sizeof *n);

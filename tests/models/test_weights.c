@@ -94,6 +94,26 @@ static void test_prefix(void **state) {
   unload(&l);
 }
 
+/* A file of 300 first weights and 300 heads has 90 000 prefixes that could fit; only some are tried. A try takes memory once. */
+static void test_many_prefixes(void **state) {
+  (void)state;
+  enum { PAIRS = 300 };
+  static char names[2 * PAIRS][40];
+  static bppsa_named_view tensors[2 * PAIRS];
+  float value = 0;
+  loaded l;
+  for (int i = 0; i < 2 * PAIRS; ++i) {
+    snprintf(names[i], sizeof names[i], i < PAIRS ? "a%d.weight_ih_l0" : "b%d.weight", i);
+    tensors[i] = (bppsa_named_view){names[i], bppsa_view_make(&value, BPPSA_F32, 2, (const int64_t[]){1, 1})};
+  }
+  assert_int_equal(bppsa_safetensors_save(PATH, 2 * PAIRS, tensors, 0, NULL), BPPSA_OK);
+  const int64_t before = bppsa_alloc_calls();
+  assert_int_equal(load(&(bppsa_weights_request){.path = PATH, .propose_prefix = true}, &l), BPPSA_ERR_FORMAT);
+  assert_null(strstr(bppsa_last_error(), "did you mean"));
+  assert_true(bppsa_alloc_calls() - before < 10 * PAIRS);
+  unload(&l);
+}
+
 static void test_rounding(void **state) {
   (void)state;
   static const bppsa_dtype dtypes[] = {BPPSA_F32, BPPSA_F64};
@@ -145,7 +165,7 @@ static void test_values(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_architecture), cmocka_unit_test(test_contradictions),
-                                     cmocka_unit_test(test_prefix), cmocka_unit_test(test_rounding),
-                                     cmocka_unit_test(test_values)};
+                                     cmocka_unit_test(test_prefix),       cmocka_unit_test(test_many_prefixes),
+                                     cmocka_unit_test(test_rounding),     cmocka_unit_test(test_values)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
