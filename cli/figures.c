@@ -1,9 +1,11 @@
 /* `bppsa figures`: the options, and the summary of the files that were written (figures/figures.h). */
 #include "figures/figures.h"
+#include "core/residual.h"
 
 #include "bench/harness/interrupt.h"
 #include "bppsa_version.h"
 #include "cli/setup.h"
+#include "core/residual.h"
 
 static const bppsa_option_use uses[] = {
     {.option = BPPSA_OPTION_OUT,
@@ -168,9 +170,7 @@ static bppsa_status make(const bppsa_figures_request *request) {
   BPPSA_TRY(bppsa_figures_run(request, &result));
   bppsa_status status = request->to.json ? bppsa_output_json(&request->to, files_json(request->directory, &result))
                                          : print_files(&request->to, request->directory, &result);
-  if (status == BPPSA_OK && result.tally.rows.measured > 0) {
-    status = bppsa_bench_verdict(&result.tally, 0);
-  }
+  status = status == BPPSA_OK ? bppsa_bench_rows_status(&result.measured, BPPSA_RESIDUAL_BOUND) : status;
   bppsa_figures_result_free(&result);
   return status;
 }

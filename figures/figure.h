@@ -15,7 +15,7 @@ typedef struct {
   json_t *document;               /* the measurements: "rows" of a benchmark, or "parts" (keep.h) */
   json_t *files;                  /* names of the files written so far */
   bool gnuplot;                   /* becomes false when gnuplot turns out not to be installed */
-  bppsa_bench_tally tally;
+  bppsa_bench_count_rows measured;
 } bppsa_figures;
 
 /* The rows of the benchmark's document. */

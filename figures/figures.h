@@ -42,11 +42,11 @@ typedef struct {
 
 /* The results of a run. */
 typedef struct {
-  json_t *files;           /* the names of the files, in the order in which they were written */
-  const char *page;        /* the first page to read: "index.html" */
-  bool gnuplot;            /* gnuplot is installed; if not, the drawings that it makes are missing */
-  bppsa_text verdict;      /* the method that wins on the machine that measured; empty if no methods were compared */
-  bppsa_bench_tally tally; /* counts of the part of the sweep that this run measured */
+  json_t *files;                   /* the names of the files, in the order in which they were written */
+  const char *page;                /* the first page to read: "index.html" */
+  bool gnuplot;                    /* gnuplot is installed; if not, the drawings that it makes are missing */
+  bppsa_text verdict;              /* the method that wins on the machine that measured; empty if no methods were compared */
+  bppsa_bench_count_rows measured; /* counts of the part of the sweep that this run measured */
 } bppsa_figures_result;
 
 /* Measures what the figures need and writes all files. It checks the whole request before it measures anything. If the status is

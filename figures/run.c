@@ -162,10 +162,10 @@ static bppsa_bench_settings settings_of(const bppsa_figures *f) {
 
 /* Measures the rows that the document does not have yet. */
 static bppsa_status measure_rows(bppsa_figures *f) {
-  const bppsa_bench_hooks hooks = {.after = keep_point, .context = f};
+  const bppsa_bench_keeper keeper = {.rows = json_object_get(f->document, f->page->list), .after = keep_point, .context = f};
   const bppsa_bench_settings asked = settings_of(f);
   BPPSA_TRY(bppsa_measured_check("--resume", f->page->kept, bppsa_figures_rows(f)));
-  return bppsa_bench_run(&asked, &hooks, json_object_get(f->document, f->page->list), &f->tally);
+  return bppsa_bench_drive_rows(bppsa_bench_case_find(f->kind->name), &asked.request, &asked, &keeper, &f->measured);
 }
 
 /* Opens or begins the document. A benchmark's document has a description of the benchmark; in a document of parts (keep.h) each
@@ -278,7 +278,7 @@ static bppsa_status run(bppsa_figures *f, bppsa_figures_result *result) {
     return status;
   }
   *result = (bppsa_figures_result){
-      .files = json_incref(f->files), .page = f->page->file, .gnuplot = f->gnuplot, .verdict = verdict, .tally = f->tally};
+      .files = json_incref(f->files), .page = f->page->file, .gnuplot = f->gnuplot, .verdict = verdict, .measured = f->measured};
   return BPPSA_OK;
 }
 

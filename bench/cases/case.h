@@ -44,9 +44,4 @@ extern const char bppsa_bench_notes_crossover[], bppsa_bench_notes_cnn[], bppsa_
     bppsa_bench_notes_product[], bppsa_bench_notes_scan[], bppsa_bench_notes_threads[], bppsa_bench_notes_mfcc[],
     bppsa_bench_notes_forward[];
 
-/* Runs `bench rnn` or `bench gru` and appends a JSON object a row to `rows`. Points that have rows already are counted, and not
- * measured. ERR_*: of the model; ERR_ARGUMENT: the memory limit left nothing to measure. */
-bppsa_status bppsa_bench_run(const bppsa_bench_settings *asked, const bppsa_bench_hooks *hooks, json_t *rows,
-                             bppsa_bench_tally *tally);
-
 #endif

@@ -53,13 +53,13 @@ typedef struct {
 } map;
 
 typedef struct {
-  const bppsa_bench_settings *asked;
-  const bppsa_device *device, *single; /* single: one thread, to measure c; NULL where nothing is predicted */
-  bppsa_bench_point point;
-  bppsa_bench_limits limits;
-  bppsa_bench_tally tally;
-  json_t *rows;
-  int64_t workers, done, all;
+  bppsa_bench_session base;       /* the first member: it is also the session of a point */
+  bppsa_device *single;           /* one thread; NULL: not needed */
+  const bppsa_device *devices[2]; /* a cell is measured on each of them; c comes from the last one */
+  int64_t device_count;
+  map *at; /* of the point: the map, row and column of its cell */
+  int64_t row, column;
+  bool left_out; /* the cell, by the deadline */
   map maps[2];
 } crossover;
 
@@ -100,52 +100,6 @@ static duel fight(const bppsa_bench_result *result, int64_t workers) {
   return d;
 }
 
-static bppsa_status measure_on(crossover *x, const bppsa_bench_point *point, const bppsa_device *device,
-                               bppsa_bench_result *result) {
-  const bppsa_status status = bppsa_bench_measure(point, &x->limits, device, result);
-  bppsa_progress_clear(x->limits.line);
-  BPPSA_TRY(status);
-  bppsa_bench_tally_add(&x->tally, result);
-  return bppsa_bench_append(x->rows, point, result) ? BPPSA_OK : bppsa_bench_no_room();
-}
-
-static bppsa_status measure_cell(crossover *x, map *m, int64_t row, int64_t column) {
-  bppsa_bench_point point = x->point;
-  bppsa_bench_result result;
-  char label[120];
-  if (bppsa_bench_out_of_time(&x->limits, &x->tally)) {
-    return BPPSA_OK;
-  }
-  point.config.seq_len = m->seq_lens[row];
-  *(strcmp(m->varied, "batch") == 0 ? &point.config.batch : &point.config.hidden) = m->values[column];
-  snprintf(label, sizeof label, "map %s, cell %" PRId64 " of %" PRId64, m->name, ++x->done, x->all);
-  x->limits.label = label;
-  BPPSA_TRY(measure_on(x, &point, x->device, &result));
-  m->here[row][column] = fight(&result, 0);
-  if (x->single != NULL) {
-    if (x->single != x->device) {
-      BPPSA_TRY(measure_on(x, &point, x->single, &result));
-    }
-    m->predicted[row][column] = fight(&result, x->workers);
-  }
-  return BPPSA_OK;
-}
-
-static bppsa_status measure_maps(crossover *x) {
-  for (int i = 0; i < 2; ++i) {
-    x->all += x->maps[i].rows * x->maps[i].columns;
-  }
-  for (int i = 0; i < 2; ++i) {
-    map *m = &x->maps[i];
-    for (int64_t r = 0; r < m->rows; ++r) {
-      for (int64_t c = 0; c < m->columns; ++c) {
-        BPPSA_TRY(measure_cell(x, m, r, c));
-      }
-    }
-  }
-  return BPPSA_OK;
-}
-
 /* Powers of ten up to `most`, and `most` itself. */
 static void choose_lengths(map *m, int64_t most) {
   m->rows = 0;
@@ -155,12 +109,14 @@ static void choose_lengths(map *m, int64_t most) {
   m->seq_lens[m->rows++] = most;
 }
 
-static void choose_cells(crossover *x, bool quick) {
+static void choose_cells(crossover *x, const bppsa_bench_settings *asked) {
   static const int64_t batches[] = {1, 4, 16, 64, 256}, hiddens[] = {1, 2, 4, 8, 20, 64}, few[] = {1, 4, 16};
-  const int64_t most = x->asked->longest;
+  const bppsa_recurrent_config *c = &asked->point.config;
+  const bool quick = asked->request.quick;
+  const int64_t most = asked->longest;
   map *b = &x->maps[0], *h = &x->maps[1];
-  *b = (map){.name = "T x B", .varied = "batch", .letter = "B", .fixed = x->point.config.hidden, .fixed_letter = "H"};
-  *h = (map){.name = "T x H", .varied = "hidden", .letter = "H", .fixed = x->point.config.batch, .fixed_letter = "B"};
+  *b = (map){.name = "T x B", .varied = "batch", .letter = "B", .fixed = c->hidden, .fixed_letter = "H"};
+  *h = (map){.name = "T x H", .varied = "hidden", .letter = "H", .fixed = c->batch, .fixed_letter = "B"};
   for (int i = 0; i < 2; ++i) {
     choose_lengths(&x->maps[i], most > 0 ? most : quick ? 1000 : 10000);
   }
@@ -212,28 +168,30 @@ static json_t *integers_json(int64_t count, const int64_t *values) {
   return bppsa_json_finish(array, ok);
 }
 
-static json_t *map_json(const crossover *x, const map *m) {
+static json_t *map_json(const map *m, bool predicted) {
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_text(object, "map", m->name);
   ok = ok && bppsa_json_put(object, "seq_len", integers_json(m->rows, m->seq_lens));
   ok = ok && bppsa_json_put(object, m->varied, integers_json(m->columns, m->values));
   ok = ok && bppsa_json_put_integer(object, strcmp(m->varied, "batch") == 0 ? "hidden" : "batch", m->fixed);
   ok = ok && bppsa_json_put(object, "measured", grid_json(m, m->here));
-  if (x->single != NULL) {
+  if (predicted) {
     ok = ok && bppsa_json_put(object, "predicted", grid_json(m, m->predicted));
   }
   return bppsa_json_finish(object, ok);
 }
 
-static bool fill_document(const crossover *x, json_t *document) {
-  json_t *maps = json_array();
-  bool ok = maps != NULL && bppsa_json_put_text(document, "network", x->point.kind->name);
+static bool fill_document(const bppsa_bench *bench) {
+  const crossover *x = bench->session;
+  const int64_t workers = bench->asked->workers;
+  json_t *maps = json_array(), *document = bench->report.document;
+  bool ok = maps != NULL && bppsa_json_put_text(document, "network", x->base.point.kind->name);
   for (int i = 0; ok && i < 2; ++i) {
-    ok = json_array_append_new(maps, map_json(x, &x->maps[i])) == 0;
+    ok = json_array_append_new(maps, map_json(&x->maps[i], workers > 0)) == 0;
   }
   ok = bppsa_json_put(document, "maps", bppsa_json_finish(maps, ok));
-  if (x->single != NULL) {
-    ok = ok && bppsa_json_put_integer(document, "workers", x->workers);
+  if (workers > 0) {
+    ok = ok && bppsa_json_put_integer(document, "workers", workers);
     ok = ok && bppsa_json_put_text(document, "model", model_text);
   }
   return ok;
@@ -261,67 +219,127 @@ static bppsa_status show_grid(const bppsa_output *to, const map *m, const duel c
   return bppsa_output_print(to, "\n");
 }
 
-static bppsa_status show_maps(const crossover *x) {
-  const bppsa_output *to = &x->asked->request.to;
+static bppsa_status show_maps(const bppsa_bench *bench) {
+  const crossover *x = bench->session;
+  const bppsa_output *to = &bench->request->to;
+  const int64_t workers = bench->asked->workers;
+  const int32_t threads = bppsa_device_get_threads(bench->device);
   char vector[BPPSA_VECTOR_TEXT];
-  const int32_t threads = bppsa_device_get_threads(x->device);
   BPPSA_TRY(
       bppsa_output_print(to,
                          "%s, backward pass, on %s, %d thread%s, %s\ncells: time of bp / time of the faster of blelloch and "
                          "chunked, and the winner\n",
-                         x->point.kind->name, bppsa_device_get_hardware(x->device), threads, threads == 1 ? "" : "s",
+                         x->base.point.kind->name, bppsa_device_get_hardware(bench->device), threads, threads == 1 ? "" : "s",
                          bppsa_machine_vector(vector, sizeof vector)));
   for (int i = 0; i < 2; ++i) {
     const map *m = &x->maps[i];
     BPPSA_TRY(bppsa_output_print(to, "\n%s at %s %" PRId64 ", measured\n", m->name, m->fixed_letter, m->fixed));
     BPPSA_TRY(show_grid(to, m, m->here));
-    if (x->single != NULL) {
+    if (workers > 0) {
       BPPSA_TRY(bppsa_output_print(to, "\n%s at %s %" PRId64 ", predicted for %" PRId64 " workers\n", m->name, m->fixed_letter,
-                                   m->fixed, x->workers));
+                                   m->fixed, workers));
       BPPSA_TRY(show_grid(to, m, m->predicted));
     }
   }
-  BPPSA_TRY(bppsa_bench_show_noisy(to, x->tally.rows.noisy));
-  return x->single == NULL ? BPPSA_OK : bppsa_output_print(to, "\nThe model: %s.\n", model_text);
+  BPPSA_TRY(bppsa_bench_show_noisy(to, bench->rows.noisy));
+  return workers == 0 ? BPPSA_OK : bppsa_output_print(to, "\nThe model: %s.\n", model_text);
 }
 
 /* ---- the benchmark ---- */
 
-static bppsa_status measure_and_show(crossover *x, bppsa_bench *bench) {
-  const bppsa_bench_request *request = bench->request;
-  bppsa_progress_line line = bppsa_progress_start(request->to.err);
-  BPPSA_TRY(bppsa_bench_limits_of(request, &x->limits));
-  x->rows = bench->report.rows;
-  x->limits.line = &line;
-  x->limits.budget_s /= 4; /* a cell is a ratio of two rows */
-  x->point.wanted = bppsa_bench_is_scan;
-  choose_cells(x, request->quick);
-  BPPSA_TRY(measure_maps(x));
-  bench->rows = x->tally.rows;
-  if (bench->rows.measured == 0) {
-    return bppsa_bench_verdict(&x->tally, x->limits.memory_limit);
+static bppsa_status prepare(bppsa_bench *bench) {
+  const bppsa_bench_settings *asked = bench->asked;
+  crossover *x = bench->session;
+  x->base.bench = bench;
+  x->base.scans_only = true;
+  x->devices[x->device_count++] = bench->device;
+  choose_cells(x, asked);
+  if (asked->workers > 0 && bppsa_device_get_threads(bench->device) > 1) {
+    BPPSA_TRY(bppsa_device_create(bppsa_device_get_name(bench->device), 1, &x->single));
+    x->devices[x->device_count++] = x->single;
   }
-  if (!fill_document(x, bench->report.document)) {
+  return BPPSA_OK;
+}
+
+/* Finds a cell; they are numbered map by map. False: there is no such cell. */
+static bool find_cell(crossover *x, int64_t cell) {
+  for (int i = 0; i < 2; ++i) {
+    map *m = &x->maps[i];
+    if (cell < m->rows * m->columns) {
+      x->at = m;
+      x->row = cell / m->columns;
+      x->column = cell % m->columns;
+      return true;
+    }
+    cell -= m->rows * m->columns;
+  }
+  return false;
+}
+
+/* A point is a cell on one of the devices. A cell that was begun is finished, also behind the deadline. */
+static bppsa_status enter(bppsa_bench *bench, int64_t point, bool *more) {
+  crossover *x = bench->session;
+  const int64_t cell = point / x->device_count, device = point % x->device_count;
+  *more = find_cell(x, cell);
+  if (!*more) {
+    return BPPSA_OK;
+  }
+  x->left_out = device == 0 ? bppsa_bench_out_of_time(bench) : x->left_out;
+  bench->idle = x->left_out;
+  if (bench->idle) {
+    return BPPSA_OK;
+  }
+  const map *m = x->at;
+  x->base.device = x->devices[device];
+  x->base.point = bench->asked->point;
+  bppsa_recurrent_config *config = &x->base.point.config;
+  config->seq_len = m->seq_lens[x->row];
+  *(strcmp(m->varied, "batch") == 0 ? &config->batch : &config->hidden) = m->values[x->column];
+  snprintf(bench->label, sizeof bench->label, "map %s, cell %" PRId64 " of %" PRId64, m->name, cell + 1,
+           x->maps[0].rows * x->maps[0].columns + x->maps[1].rows * x->maps[1].columns);
+  return bppsa_bench_enter_point(bench);
+}
+
+/* Who wins the cell, as measured on the benchmark's device, and as predicted from the last device. */
+static bppsa_status settle(bppsa_bench *bench) {
+  crossover *x = bench->session;
+  const int64_t workers = bench->asked->workers;
+  BPPSA_TRY(bppsa_bench_settle_point(bench));
+  if (x->base.device == bench->device) {
+    x->at->here[x->row][x->column] = fight(&x->base.result, 0);
+  }
+  if (workers > 0 && x->base.device == x->devices[x->device_count - 1]) {
+    x->at->predicted[x->row][x->column] = fight(&x->base.result, workers);
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status finish(bppsa_bench *bench) {
+  if (!fill_document(bench)) {
     return bppsa_bench_no_room();
   }
-  BPPSA_TRY(request->to.json ? BPPSA_OK : show_maps(x));
-  return bppsa_bench_report_left_out(request, &x->tally, bench->report.document);
+  BPPSA_TRY(bench->request->to.json ? BPPSA_OK : show_maps(bench));
+  return bppsa_bench_report_points(bench);
 }
 
-static bppsa_status measure(bppsa_bench *bench) {
-  const bppsa_bench_settings *asked = bench->asked;
-  const bppsa_device *device = bench->device;
-  bppsa_device *single = NULL;
-  if (asked->workers > 0 && bppsa_device_get_threads(device) > 1) {
-    BPPSA_TRY(bppsa_device_create(bppsa_device_get_name(device), 1, &single));
-  }
-  crossover x = {.asked = asked, .device = device, .point = asked->point, .workers = asked->workers};
-  if (asked->workers > 0) {
-    x.single = single != NULL ? single : device;
-  }
-  const bppsa_status status = measure_and_show(&x, bench);
-  bppsa_device_destroy(single);
-  return status;
+static void release(bppsa_bench *bench) {
+  bppsa_device_destroy(((crossover *)bench->session)->single);
 }
 
-const bppsa_bench_case bppsa_bench_case_crossover = {.name = "crossover", .bound = BPPSA_RESIDUAL_BOUND, .measure = measure};
+/* A cell is a ratio of two rows, so that a quarter of the seconds of bench rnn suffices. */
+const bppsa_bench_case bppsa_bench_case_crossover = {.name = "crossover",
+                                                     .session = sizeof(crossover),
+                                                     .budget_s = 0.5,
+                                                     .quick_s = 0.1,
+                                                     .shared = true,
+                                                     .bound = BPPSA_RESIDUAL_BOUND,
+                                                     .memory_quarters = 3,
+                                                     .prepare = prepare,
+                                                     .enter = enter,
+                                                     .put = bppsa_bench_put_line,
+                                                     .leave = bppsa_bench_leave_point,
+                                                     .release = release,
+                                                     .lines = BPPSA_BENCH_ROWS,
+                                                     .line = bppsa_bench_line_of_point,
+                                                     .settle = settle,
+                                                     .finish = finish};

@@ -14,13 +14,21 @@
 #include "models/weights.h"
 
 const char bppsa_bench_notes_forward[] =
-    "States of the top layer are verified first: each against one step from the state before it, in units of the plan's "
-    "tolerance,\n"
-    "where 1 or less is right; and all against a sequential pass in float64. path: dependent steps of the slowest sample; work:\n"
-    "steps computed, over T. A network that fails, so that passes end in the tail and pauses follow, also gets the mean of 200\n"
-    "passes (\"mean_s\"), and its first pass (\"failing_s\"). Without --weights the rows sweep T, H and initialisations: "
-    "default,\n"
-    "and orthogonal W_hh times 1, 1.2 and 1.5; --seq-len, --hidden and --batch fix one of the sizes.\n";
+    "A speculative forward pass cuts T steps into chunks. The chunks run at the same time, each from a guessed state, and are\n"
+    "corrected until they fit together. A row compares it with the sequential pass on the same weights and random bits.\n"
+    "First each pass computes its states once. The check takes every state of the first layer and computes the next one from\n"
+    "it. The largest difference is the column residual. A pass whose residual is above its tolerance is wrong: it is not\n"
+    "timed, and the program exits 1. Then the passes take turns.\n"
+    "  path    dependent steps of the slowest sample: the sequential pass has T\n"
+    "  work    steps that were computed, over T\n"
+    "  mended  corrections of chunks\n"
+    "  tails   samples whose last chunks were computed one after the other, because speculation failed\n"
+    "  gap     the largest difference that was accepted where two chunks meet\n"
+    "  error   the largest difference of a state of the top layer from a sequential pass in float64\n"
+    "  mean    of 200 passes: a network on which speculation failed pauses it for some passes. The first of the 200 is\n"
+    "          failing_s in the document. Only networks that failed, and the sequential pass, have a mean, up to T = 2000.\n"
+    "Without --weights the rows go over T, H and the initialisation: default, and orthogonal W_hh times 1, 1.2 and 1.5.\n"
+    "--seq-len and --hidden fix one of the sizes; --batch sets B of all rows.\n";
 
 enum { ROWS = 1024, CYCLE = 200, CYCLE_STEPS = 2000 }; /* rows of a one-step network; passes of a mean, and the longest T of it */
 
@@ -271,7 +279,7 @@ static bppsa_status enter(bppsa_bench *bench, int64_t point, bool *more) {
   int64_t init = 0;
   s->bench = bench;
   *more = choose(s, bench->asked, point, &init);
-  if (!*more) {
+  if (!*more || bppsa_bench_out_of_time(bench)) {
     return BPPSA_OK;
   }
   BPPSA_TRY(make_input(s));
@@ -374,4 +382,5 @@ const bppsa_bench_case bppsa_bench_case_forward = {.name = "forward",
                                                    .enter = enter,
                                                    .put = put,
                                                    .leave = leave,
-                                                   .release = release};
+                                                   .release = release,
+                                                   .finish = bppsa_bench_report_points};

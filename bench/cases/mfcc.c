@@ -210,7 +210,7 @@ static bppsa_status enter_set(bppsa_bench *bench, const bppsa_mfcc_config *set) 
   s->set = set;
   s->padding = bench->asked->padding;
   BPPSA_TRY(prepare_set(s));
-  return bppsa_bench_enter_contender(bench, &whole, s, "bppsa", "");
+  return bppsa_bench_enter_contender(bench, &whole, s, "bppsa", "", NULL);
 }
 
 static bppsa_status enter(bppsa_bench *bench, int64_t point, bool *more) {

@@ -1,5 +1,7 @@
-/* Measures recurrent networks: at each point of `bench rnn`, `gru` and `crossover`, one network runs every method. All methods are
- * verified first and then timed in one run.
+/* What `bench rnn`, `gru` and `crossover` share. At each point one network runs every method: the project's, and on a GPU each of
+ * them as a CUDA graph, and cuDNN's algorithms. All make the same two passes, forward and backward. The time of a pass lies between
+ * two marks in the device's queue (core/timeline.h); a graph contains its marks (bench/harness/recording.h). The driver
+ * (bench/harness/driver.h) verifies every contestant when it is entered, and times all of them in rounds.
  *
  * What a row's numbers mean (`bppsa bench rnn --help` says it to people):
  *   forward    The layers without head and loss: 2·T·B·G·H·(I + H) FLOP a layer. A layer above the first has I = H.
@@ -22,8 +24,7 @@
 #define BPPSA_BENCH_CASES_RNN_H
 
 #include "audio/mfcc.h"
-#include "bench/harness/progress.h"
-#include "bench/harness/report.h"
+#include "bench/harness/driver.h"
 #include "bench/rivals/rnn_cudnn.h"
 #include "core/peak.h"
 #include "core/text.h"
@@ -60,22 +61,10 @@ typedef struct {
   bppsa_recurrent_config config;
   bppsa_init init;
   uint64_t seed;
-  const char *data;                          /* as --data; NULL: uniform noise of variance 1, of any input size */
-  int32_t set;                               /* of WAV files: position in bppsa_mfcc_sets */
-  bppsa_mfcc_padding padding;                /* of WAV files */
-  bool (*wanted)(bppsa_bench_method method); /* NULL: every method; forward and bp are always measured */
-  bool rivals;                               /* on a GPU: graphs and cuDNN too */
+  const char *data;           /* as --data; NULL: uniform noise of variance 1, of any input size */
+  int32_t set;                /* of WAV files: position in bppsa_mfcc_sets */
+  bppsa_mfcc_padding padding; /* of WAV files */
 } bppsa_bench_point;
-
-typedef struct {
-  int64_t repeats;      /* 0: as many as fit into budget_s, at least 3 */
-  double budget_s;      /* of timed rounds */
-  int64_t memory_limit; /* bytes */
-  double deadline;      /* of the monotonic clock, after which neither a point nor a row of cuDNN's begins; 0: none */
-  int64_t most_nodes;   /* launches of a pass of cuDNN's that is recorded; 0: any number */
-  bppsa_progress_line *line;
-  const char *label; /* in front of the progress */
-} bppsa_bench_limits;
 
 /* One row: a phase by a method. */
 typedef struct {
@@ -98,13 +87,89 @@ typedef struct {
 } bppsa_bench_row;
 
 typedef struct {
-  int64_t threads;
   bppsa_peak peak; /* of the device */
-  bool gpu;
   double hidden_zeros,
       hidden_subnormals; /* on a CPU: fractions of the hidden states' gradients in the top layer, by the recurrence */
   bppsa_bench_row rows[BPPSA_BENCH_ROWS];
 } bppsa_bench_result;
+
+/* ---- one point while it is measured ---- */
+
+enum { BPPSA_BENCH_POINT_COLUMNS = 16 };
+typedef struct bppsa_bench_session bppsa_bench_session;
+
+typedef struct bppsa_bench_contestant {
+  bppsa_bench_session *session;
+  int forward, backward;                /* rows of the result; forward -1: the pass is no row of its own */
+  struct bppsa_bench_contestant *plain; /* of a graph: who runs the same passes without it; NULL otherwise */
+  bppsa_model *model;                   /* the project's; or */
+  bppsa_cudnn_network *rival;           /* cuDNN's; a graph has those of its plain contestant */
+  bppsa_bench_recording recordings[2];  /* of a graph: forward, backward */
+  double unit;                          /* of its residuals, in rounding errors of the dtype */
+} bppsa_bench_contestant;
+
+/* What the driver holds for these benchmarks. The first members are set before a point is entered. */
+struct bppsa_bench_session {
+  bppsa_bench *bench;
+  bppsa_bench_point point;
+  const bppsa_device *device; /* where the point is measured; of the kind of the benchmark's device */
+  bool scans_only;            /* beside forward and bp only the scans, and on a GPU neither graphs nor cuDNN */
+  int64_t most_nodes;         /* launches of a pass of cuDNN's that is recorded; 0: any number */
+  bppsa_bench_result result;
+  bppsa_bench_column columns[BPPSA_BENCH_POINT_COLUMNS]; /* of the point's table */
+  /* What follows is freed after the point. */
+  bppsa_dataset *data;
+  int64_t *indices;
+  void *x, *x64, *seed, *seed64;
+  double *gradients; /* the reference's, of the layers' parameters one after the other */
+  double *logits;
+  bppsa_model *holder;          /* has the parameters of cuDNN's networks in host memory */
+  void *device_x, *device_seed; /* GPU */
+  bppsa_view view_x, view_seed; /* on the device */
+  bppsa_timeline *timeline;
+  bppsa_bench_contestant *bp; /* of the project; NULL: the device has no kernels for it */
+  int count;
+  bppsa_bench_contestant list[BPPSA_BENCH_ROWS];
+};
+
+/* The functions of a case (driver.h). `enter_point` takes the session's point: it computes the reference, verifies all contestants
+ * and enters them. A row that does not fit into memory is refused and says why. `settle` fills in the times of the rows, destroys
+ * the contestants, and on a GPU the bytes that each of them held become the memory of its rows. */
+bppsa_status bppsa_bench_enter_point(bppsa_bench *bench);
+bppsa_status bppsa_bench_settle_point(bppsa_bench *bench);
+bool bppsa_bench_line_of_point(const bppsa_bench *bench, int64_t index, bppsa_bench_entrant *line);
+bool bppsa_bench_put_line(const bppsa_bench_entrant *line, json_t *row);
+void bppsa_bench_leave_point(bppsa_bench *bench);
+/* A point's table: what stands for a row that has no time, and the lines above and below. */
+extern const bppsa_bench_column bppsa_bench_point_columns[];
+const char *bppsa_bench_note_line(const bppsa_bench_entrant *line, char *text, size_t size);
+bppsa_status bppsa_bench_print_above(bppsa_bench *bench);
+bppsa_status bppsa_bench_print_below(bppsa_bench *bench);
+/* Counts the rows of the session's point that an earlier run measured; false where there are none. */
+bool bppsa_bench_count_kept(bppsa_bench *bench, const json_t *rows);
+
+/* ---- contestants (rnn_contest.c, rnn_enter.c) ---- */
+
+/* One forward and one backward pass, by the same contestant, or one by a graph and the other by its plain contestant. seconds:
+ * forward, backward. ERR_* of the contestants. */
+bppsa_status bppsa_bench_pass(bppsa_bench_contestant *forward, bppsa_bench_contestant *backward, double seconds[2]);
+/* Records the passes of a graph's plain contestant. On failure nothing is held. ERR_*: of bppsa_bench_record. */
+bppsa_status bppsa_bench_record_passes(bppsa_bench_contestant *graph);
+/* Enters a contestant, which is in the session's list, with its verification. ERR_*; it is refused: *entered is false. */
+bppsa_status bppsa_bench_enter_contestant(bppsa_bench_contestant *who, bppsa_status (*verify)(void *who, double *residual),
+                                          bool *entered);
+/* Destroys all contestants. On a GPU, the bytes that each of them held become the memory of its rows. */
+void bppsa_bench_end_contestants(bppsa_bench_session *s);
+/* Adds the project's methods whose rows are to be measured, and on a GPU their graphs. The row says so where the device has no
+ * kernels for a method, or refuses to record it. ERR_*. */
+bppsa_status bppsa_bench_add_methods(bppsa_bench_session *s);
+/* On a GPU: the same for cuDNN's algorithms and their graphs. An algorithm that refuses the shape has a row with cuDNN's reason.
+ * ERR_*. */
+bppsa_status bppsa_bench_add_rivals(bppsa_bench_session *s);
+/* A row that has nothing to show, with the reason. */
+void bppsa_bench_skip_row(bppsa_bench_row *row, const char *reason);
+
+/* ---- rows (rnn_cost.c) ---- */
 
 const char *bppsa_bench_method_name(bppsa_bench_method method); /* "bp" */
 /* Is the method a scan that is not the recurrence itself? auto is none: it runs one of the others. */
@@ -115,12 +180,6 @@ bool bppsa_bench_row_backward(int row); /* or forward */
 bool bppsa_bench_row_graph(int row);
 /* The least time of the row on the result's GPU, in s. */
 double bppsa_bench_floor(const bppsa_bench_result *result, const bppsa_bench_row *row);
-
-/* Verifies and times one point. A row that does not fit into memory is not measured and says why. ERR_* of the model. */
-bppsa_status bppsa_bench_measure(const bppsa_bench_point *point, const bppsa_bench_limits *limits, const bppsa_device *device,
-                                 bppsa_bench_result *result);
-
-/* ---- parts of a measurement ---- */
 
 typedef struct {
   double zeros, subnormals; /* counts */
@@ -134,7 +193,7 @@ bppsa_status bppsa_bench_costs(const bppsa_network_kind *kind, const bppsa_recur
 /* The configuration a method runs with. */
 bppsa_recurrent_config bppsa_bench_config(const bppsa_recurrent_config *config, bppsa_bench_method method);
 
-/* ---- sweeps (rnn_run.c) and what they print (rnn_report.c, rnn_growth.c) ---- */
+/* ---- sweeps (rnn_run.c) and growth (rnn_growth.c) ---- */
 
 /* A sweep's points: T at one B, and B at one T. */
 typedef struct {
@@ -146,36 +205,6 @@ typedef struct {
 /* The points of tables 4 and 5 (RNN), or a small sweep. */
 const bppsa_bench_sweep *bppsa_bench_get_sweep(bool quick);
 
-/* What a sweep amounts to. */
-typedef struct {
-  bppsa_bench_count_rows rows;
-  int64_t needed;                      /* bytes: the least memory any point needs */
-  int64_t left_out;                    /* points, by the deadline */
-  char reason[BPPSA_CONTENDER_REASON]; /* of the first row that was skipped for another reason than memory */
-} bppsa_bench_tally;
-typedef bppsa_status (*bppsa_bench_show)(const bppsa_output *to, const bppsa_bench_point *point,
-                                         const bppsa_bench_result *result);
-/* After every point, whose rows are in the array: `done` of `all` points. A status that is not OK ends the sweep. */
-typedef bppsa_status (*bppsa_bench_after)(void *context, int64_t done, int64_t all);
-typedef struct {
-  bppsa_bench_show show;   /* or NULL */
-  bppsa_bench_after after; /* or NULL */
-  void *context;           /* of after */
-} bppsa_bench_hooks;
-/* Appends a point's rows; false when out of memory. */
-bool bppsa_bench_append(json_t *rows, const bppsa_bench_point *point, const bppsa_bench_result *result);
-/* A point's table for people. */
-bppsa_status bppsa_bench_show_table(const bppsa_output *to, const bppsa_bench_point *point, const bppsa_bench_result *result);
-/* OK, or ERR_NUMERIC when rows failed, or ERR_ARGUMENT when the memory limit left nothing to measure. */
-bppsa_status bppsa_bench_verdict(const bppsa_bench_tally *tally, int64_t memory_limit);
-/* Whether the deadline is over, once a first point is done. Counts a point that is left out. */
-bool bppsa_bench_out_of_time(const bppsa_bench_limits *limits, bppsa_bench_tally *tally);
-/* "points_left_out" of the document where there is a deadline, and a line for people. ERR_MEMORY, ERR_IO. */
-bppsa_status bppsa_bench_report_left_out(const bppsa_bench_request *request, const bppsa_bench_tally *tally, json_t *document);
-/* Counts a point's rows. */
-void bppsa_bench_tally_add(bppsa_bench_tally *tally, const bppsa_bench_result *result);
-/* Counts the rows of a point that an earlier run measured; false where there are none. */
-bool bppsa_bench_tally_rows(bppsa_bench_tally *tally, const bppsa_bench_point *point, const json_t *rows);
 /* How time, memory and the critical path grow along the rows of one B, by initialisation and method:
  * [{"init","phase","method","points", "from","to","time_exponent","time_r2","memory_exponent","critical_steps_per_doubling"}].
  * time_exponent: the slope of the least-squares line through (log T, log median_s) over T >= 100, 1 is linear; time_r2 its
@@ -185,7 +214,5 @@ json_t *bppsa_bench_growth(const json_t *rows, int64_t batch);
 bppsa_status bppsa_bench_show_growth(const bppsa_output *to, const json_t *growth);
 void bppsa_bench_growth_csv(const json_t *growth, bppsa_text *text);
 void bppsa_bench_growth_html(const json_t *growth, bppsa_text *text);
-/* Limits as they were asked for; line and label are the caller's. ERR_CUDA. */
-bppsa_status bppsa_bench_limits_of(const bppsa_bench_request *request, bppsa_bench_limits *limits);
 
 #endif

@@ -111,36 +111,34 @@ json_t *bppsa_bench_growth(const json_t *rows, int64_t batch) {
   return bppsa_json_finish(growth, ok);
 }
 
-/* One number of a fit, or blanks where it has none. */
-static const char *cell(const json_t *g, const char *key, int digits, int width, char *text, size_t size) {
-  const json_t *value = json_object_get(g, key);
-  if (json_is_number(value)) {
-    bppsa_print(text, size, "%*.*f", width, digits, json_number_value(value));
-  } else {
-    snprintf(text, size, "%*s", width, "");
-  }
-  return text;
-}
+static const bppsa_bench_column columns[] = {
+    {.heading = "init", .width = -10, .key = "init"},
+    {.heading = "phase", .width = -8, .key = "phase"},
+    {.heading = "method", .width = -8, .key = "method"},
+    {.heading = "a", .width = 9, .kind = BPPSA_COLUMN_REAL, .key = "time_exponent", .digits = 2},
+    {.heading = "r2", .width = 8, .kind = BPPSA_COLUMN_REAL, .key = "time_r2", .digits = 4},
+    {.heading = "b", .width = 8, .kind = BPPSA_COLUMN_REAL, .key = "memory_exponent", .digits = 2, .missing = ""},
+    {.heading = "products",
+     .width = 11,
+     .kind = BPPSA_COLUMN_REAL,
+     .key = "critical_steps_per_doubling",
+     .digits = 1,
+     .missing = ""},
+    {0}};
 
 bppsa_status bppsa_bench_show_growth(const bppsa_output *to, const json_t *growth) {
-  if (json_array_size(growth) == 0) {
+  const json_t *first = json_array_get(growth, 0);
+  if (first == NULL) {
     return BPPSA_OK;
   }
-  const json_t *first = json_array_get(growth, 0);
   BPPSA_TRY(
       bppsa_output_print(to,
                          "\nGrowth over T = %.0f .. %.0f: time as T^a and memory as T^b, by least squares over the logarithms "
-                         "(1 is linear), noisy\npoints left out; products: what a doubling of T adds to the critical path\n"
-                         "  init        phase     method          a      r2       b   products\n",
+                         "(1 is linear), noisy\npoints left out; products: what a doubling of T adds to the critical path\n",
                          number(first, "from"), number(first, "to")));
+  BPPSA_TRY(bppsa_bench_print_headings(to, columns));
   for (size_t i = 0; i < json_array_size(growth); ++i) {
-    const json_t *g = json_array_get(growth, i);
-    char a[16], r2[16], b[16], products[24];
-    BPPSA_TRY(bppsa_output_print(to, "  %-12s%-10s%-10s%s%s%s%s\n", json_string_value(json_object_get(g, "init")),
-                                 json_string_value(json_object_get(g, "phase")), json_string_value(json_object_get(g, "method")),
-                                 cell(g, "time_exponent", 2, 7, a, sizeof a), cell(g, "time_r2", 4, 8, r2, sizeof r2),
-                                 cell(g, "memory_exponent", 2, 8, b, sizeof b),
-                                 cell(g, "critical_steps_per_doubling", 1, 11, products, sizeof products)));
+    BPPSA_TRY(bppsa_bench_print_row(to, columns, NULL, json_array_get(growth, i), ""));
   }
   return BPPSA_OK;
 }

@@ -1,10 +1,9 @@
-/* Measures one point: computes the reference, verifies all contestants against it (rnn_enter.c), then times them in rounds in
- * which they take turns (rnn_contest.c). */
+/* Enters one point: computes the reference, says which methods fit into memory, and enters them (rnn_enter.c). */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-#include "bench/cases/rnn_session.h"
+#include "bench/cases/rnn.h"
 #include "bench/harness/machine.h"
 #include "core/alloc.h"
 #include "core/memory.h"
@@ -13,19 +12,19 @@
 enum { SEED_STREAM = BPPSA_STREAM_TEST + 100 };
 
 static bool is_wanted(const bppsa_bench_session *s, bppsa_bench_method method) {
-  return method <= BPPSA_BENCH_BP || s->point->wanted == NULL || s->point->wanted(method);
+  return method <= BPPSA_BENCH_BP || !s->scans_only || bppsa_bench_is_scan(method);
 }
 
 /* ---- inputs ---- */
 
 static bppsa_view x_view(const bppsa_bench_session *s, bool wide) {
-  const bppsa_recurrent_config *c = &s->point->config;
+  const bppsa_recurrent_config *c = &s->point.config;
   return bppsa_view_make(wide ? s->x64 : s->x, wide ? BPPSA_F64 : c->dtype, 3, (int64_t[]){c->seq_len, c->batch, c->input});
 }
 
 /* The gradient of the last hidden states [B,H], or of all of them [T,B,H]. */
 static bppsa_view seed_view(const bppsa_bench_session *s, bool wide) {
-  const bppsa_recurrent_config *c = &s->point->config;
+  const bppsa_recurrent_config *c = &s->point.config;
   const int64_t all[] = {c->seq_len, c->batch, c->hidden};
   return bppsa_view_make(wide ? s->seed64 : s->seed, wide ? BPPSA_F64 : c->dtype, c->loss_all ? 3 : 2,
                          c->loss_all ? all : all + 1);
@@ -41,7 +40,7 @@ static bppsa_status reserve(bppsa_dtype dtype, int32_t ndim, const int64_t *shap
 
 /* The first B samples of the data, and a seed uniform in (-1, 1)/B; both also as float64, the same values. */
 static bppsa_status make_inputs(bppsa_bench_session *s) {
-  const bppsa_recurrent_config *c = &s->point->config;
+  const bppsa_recurrent_config *c = &s->point.config;
   const bppsa_view shape = seed_view(s, false), x_shape = x_view(s, false);
   BPPSA_TRY(reserve(c->dtype, 3, x_shape.shape, &s->x));
   BPPSA_TRY(reserve(BPPSA_F64, 3, x_shape.shape, &s->x64));
@@ -56,14 +55,14 @@ static bppsa_status make_inputs(bppsa_bench_session *s) {
   }
   const bppsa_view x = x_view(s, false), wide = x_view(s, true), seed = seed_view(s, false), seed64 = seed_view(s, true);
   if (s->data != NULL) {
-    BPPSA_TRY(bppsa_dataset_fill(s->data, s->host, c->batch, s->indices, &x, NULL));
+    BPPSA_TRY(bppsa_dataset_fill(s->data, s->bench->host, c->batch, s->indices, &x, NULL));
   }
   for (int64_t i = 0; s->data == NULL && i < bppsa_view_count(&x); ++i) {
-    bppsa_view_set(&x, i, sqrt(3) * (2 * bppsa_random_double(s->point->seed, SEED_STREAM + 1, (uint64_t)i) - 1));
+    bppsa_view_set(&x, i, sqrt(3) * (2 * bppsa_random_double(s->point.seed, SEED_STREAM + 1, (uint64_t)i) - 1));
   }
   BPPSA_TRY(bppsa_view_convert(&x, &wide));
   for (int64_t i = 0; i < bppsa_view_count(&seed); ++i) {
-    const double uniform = bppsa_random_double(s->point->seed, SEED_STREAM, (uint64_t)i);
+    const double uniform = bppsa_random_double(s->point.seed, SEED_STREAM, (uint64_t)i);
     bppsa_view_set(&seed, i, (2 * uniform - 1) / (double)c->batch);
   }
   return bppsa_view_convert(&seed, &seed64);
@@ -79,16 +78,15 @@ static bppsa_status move(const bppsa_bench_session *s, const bppsa_view *view, v
   return bppsa_memory_put(s->device, *data, view->data, bytes);
 }
 
-static bppsa_status begin_contest(bppsa_bench_session *s) {
+static bppsa_status place_inputs(bppsa_bench_session *s) {
   const bppsa_view x = x_view(s, false), seed = seed_view(s, false);
-  BPPSA_TRY(bppsa_contest_begin(s->device, &s->contest));
-  s->contest.x = x;
-  s->contest.seed = seed;
-  if (!bppsa_bench_on_gpu(s)) {
+  s->view_x = x;
+  s->view_seed = seed;
+  if (!s->bench->gpu) {
     return BPPSA_OK;
   }
-  BPPSA_TRY(move(s, &x, &s->device_x, &s->contest.x));
-  return move(s, &seed, &s->device_seed, &s->contest.seed);
+  BPPSA_TRY(move(s, &x, &s->device_x, &s->view_x));
+  return move(s, &seed, &s->device_seed, &s->view_seed);
 }
 
 /* ---- the reference ---- */
@@ -96,12 +94,12 @@ static bppsa_status begin_contest(bppsa_bench_session *s) {
 /* Sequential BP in float64 on the weights as the dtype rounds them. */
 static bppsa_status run_reference(bppsa_bench_session *s, bppsa_model *model) {
   const bppsa_view x = x_view(s, true), seed = seed_view(s, true);
-  BPPSA_TRY(bppsa_recurrent_init(model, s->point->init, s->point->seed));
+  BPPSA_TRY(bppsa_recurrent_init(model, s->point.init, s->point.seed));
   int64_t total = 0;
   for (int64_t p = 0; p < model->parameter_count; ++p) {
     const bppsa_view *value = &model->parameters[p].value;
     total += bppsa_view_count(value);
-    for (int64_t i = 0; s->point->config.dtype == BPPSA_F32 && i < bppsa_view_count(value); ++i) {
+    for (int64_t i = 0; s->point.config.dtype == BPPSA_F32 && i < bppsa_view_count(value); ++i) {
       bppsa_view_set(value, i, (float)bppsa_view_get(value, i));
     }
   }
@@ -116,7 +114,7 @@ static bppsa_status run_reference(bppsa_bench_session *s, bppsa_model *model) {
   BPPSA_TRY(bppsa_recurrent_forward_layers(model, &x, NULL));
   BPPSA_TRY(bppsa_recurrent_backward_layers(model, &seed));
   double *next = s->gradients;
-  for (int64_t p = 0; p < model->parameter_count - s->point->kind->family->head_parameters; ++p) {
+  for (int64_t p = 0; p < model->parameter_count - s->point.kind->family->head_parameters; ++p) {
     const bppsa_view *gradient = &model->parameters[p].gradient;
     memcpy(next, gradient->data, bppsa_view_bytes(gradient));
     next += bppsa_view_count(gradient);
@@ -125,10 +123,10 @@ static bppsa_status run_reference(bppsa_bench_session *s, bppsa_model *model) {
 }
 
 static bppsa_status make_reference(bppsa_bench_session *s) {
-  bppsa_recurrent_config config = bppsa_bench_config(&s->point->config, BPPSA_BENCH_BP);
+  bppsa_recurrent_config config = bppsa_bench_config(&s->point.config, BPPSA_BENCH_BP);
   config.dtype = BPPSA_F64;
   bppsa_model *model = NULL;
-  BPPSA_TRY(s->point->kind->create(&config, s->point->kind->cell, s->host, &model));
+  BPPSA_TRY(s->point.kind->create(&config, s->point.kind->cell, s->bench->host, &model));
   const bppsa_status status = run_reference(s, model);
   bppsa_model_destroy(model);
   return status;
@@ -158,25 +156,25 @@ static void refuse(bppsa_bench_row *row, double held, double limit) {
 /* Costs of every method, and whether it fits. All models exist at once; forward and bp share one. The reference, which is
  * destroyed before the others are created, must fit as well: on a CPU alone, on a GPU into the host's memory. */
 static bppsa_status admit(bppsa_bench_session *s) {
-  bppsa_recurrent_config reference = bppsa_bench_config(&s->point->config, BPPSA_BENCH_BP);
+  bppsa_recurrent_config reference = bppsa_bench_config(&s->point.config, BPPSA_BENCH_BP);
   reference.dtype = BPPSA_F64;
-  const double limit = (double)s->limits->memory_limit, host = 0.75 * (double)bppsa_machine_memory();
-  const double all = least_memory(s->point->kind, &reference, 0), wide = bppsa_bench_on_gpu(s) && all <= host ? 0 : all;
+  const double limit = (double)s->bench->memory_limit, host = 0.75 * (double)bppsa_machine_memory();
+  const double all = least_memory(s->point.kind, &reference, 0), wide = s->bench->gpu && all <= host ? 0 : all;
   double held = 0;
   for (int m = 0; m < BPPSA_BENCH_METHODS; ++m) {
-    bppsa_bench_row *row = &s->result->rows[m];
+    bppsa_bench_row *row = &s->result.rows[m];
     if (!is_wanted(s, (bppsa_bench_method)m)) {
       continue;
     }
-    const bppsa_recurrent_config config = bppsa_bench_config(&s->point->config, (bppsa_bench_method)m);
-    BPPSA_TRY(bppsa_bench_costs(s->point->kind, &config, (bppsa_bench_method)m, bppsa_device_get_kind(s->device), row));
-    const double need = fmax(least_memory(s->point->kind, &config, row->workspace), wide);
+    const bppsa_recurrent_config config = bppsa_bench_config(&s->point.config, (bppsa_bench_method)m);
+    BPPSA_TRY(bppsa_bench_costs(s->point.kind, &config, (bppsa_bench_method)m, bppsa_device_get_kind(s->device), row));
+    const double need = fmax(least_memory(s->point.kind, &config, row->workspace), wide);
     row->memory = whole(need);
     row->measured = held + need <= limit;
     if (!row->measured) {
       refuse(row, held, limit);
     } else if (m != BPPSA_BENCH_FORWARD) {
-      held += least_memory(s->point->kind, &config, row->workspace);
+      held += least_memory(s->point.kind, &config, row->workspace);
     }
   }
   return BPPSA_OK;
@@ -185,30 +183,30 @@ static bppsa_status admit(bppsa_bench_session *s) {
 /* ---- the point ---- */
 
 static bppsa_status count_hidden(bppsa_bench_session *s) {
-  bppsa_model *model = s->contest.list[s->plain[BPPSA_BENCH_BP]].model;
+  bppsa_model *model = s->bp->model;
   bppsa_bench_count count = {0};
   bppsa_view gradients;
-  BPPSA_TRY(bppsa_recurrent_forward_layers(model, &s->contest.x, NULL));
-  BPPSA_TRY(bppsa_recurrent_hidden_gradients(model, &s->contest.seed, &gradients));
+  BPPSA_TRY(bppsa_recurrent_forward_layers(model, &s->view_x, NULL));
+  BPPSA_TRY(bppsa_recurrent_hidden_gradients(model, &s->view_seed, &gradients));
   bppsa_bench_count_view(&gradients, &count);
-  s->result->hidden_zeros = count.zeros / count.all;
-  s->result->hidden_subnormals = count.subnormals / count.all;
+  s->result.hidden_zeros = count.zeros / count.all;
+  s->result.hidden_subnormals = count.subnormals / count.all;
   return BPPSA_OK;
 }
 
 /* The data set, unless the input is noise. */
 static bppsa_status open_data(bppsa_bench_session *s) {
-  const bppsa_recurrent_config *c = &s->point->config;
-  if (s->point->data == NULL) {
+  const bppsa_recurrent_config *c = &s->point.config;
+  if (s->point.data == NULL) {
     return BPPSA_OK;
   }
-  const bppsa_dataset_audio audio = {.set = &bppsa_mfcc_sets[s->point->set], .padding = s->point->padding, .device = s->device};
+  const bppsa_dataset_audio audio = {.set = &bppsa_mfcc_sets[s->point.set], .padding = s->point.padding, .device = s->device};
   bppsa_dataset_options options = bppsa_dataset_options_default();
-  options.samples = strcmp(s->point->data, "bitstream") == 0 ? c->batch : 0;
+  options.samples = strcmp(s->point.data, "bitstream") == 0 ? c->batch : 0;
   options.seq_len = c->seq_len;
-  options.seed = s->point->seed;
+  options.seed = s->point.seed;
   options.audio = &audio;
-  BPPSA_TRY(bppsa_input_status(bppsa_dataset_create(s->point->data, &options, &s->data)));
+  BPPSA_TRY(bppsa_input_status(bppsa_dataset_create(s->point.data, &options, &s->data)));
   if (s->data->samples < c->batch) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
                       "--batch: %" PRId64 ", more than the %" PRId64 " samples of --data, expected at most that many", c->batch,
@@ -217,57 +215,42 @@ static bppsa_status open_data(bppsa_bench_session *s) {
   return BPPSA_OK;
 }
 
-static bppsa_status measure(bppsa_bench_session *s) {
-  const bppsa_recurrent_config *c = &s->point->config;
+enum { MARKS = 3 };
+
+bppsa_status bppsa_bench_enter_point(bppsa_bench *bench) {
+  bppsa_bench_session *s = bench->session;
+  s->result = (bppsa_bench_result){0};
   BPPSA_TRY(admit(s));
-  if (!s->result->rows[BPPSA_BENCH_FORWARD].measured) {
+  if (!s->result.rows[BPPSA_BENCH_FORWARD].measured) {
     return BPPSA_OK;
   }
-  if (s->limits->line != NULL) {
-    bppsa_progress_show(s->limits->line, "%s: verifying", s->limits->label);
-  }
+  bppsa_progress_show(&bench->progress, "%s: verifying", bench->label);
   BPPSA_TRY(open_data(s));
   BPPSA_TRY(make_inputs(s));
   BPPSA_TRY(make_reference(s));
-  BPPSA_TRY(begin_contest(s));
+  BPPSA_TRY(bppsa_timeline_create(s->device, MARKS, &s->timeline));
+  BPPSA_TRY(place_inputs(s));
   BPPSA_TRY(bppsa_bench_add_methods(s));
-  if (!bppsa_bench_on_gpu(s)) {
-    BPPSA_TRY(count_hidden(s));
-  } else if (s->point->rivals) {
+  if (!bench->gpu) {
+    BPPSA_TRY(s->bp != NULL ? count_hidden(s) : BPPSA_OK);
+  } else if (!s->scans_only) {
     BPPSA_TRY(bppsa_bench_add_rivals(s));
   }
-  BPPSA_TRY(bppsa_peak_measure(s->device, c->dtype, &s->result->peak));
-  return bppsa_contest_time(&s->contest, s->limits, s->result);
+  return bppsa_peak_measure(s->device, s->point.config.dtype, &s->result.peak);
 }
 
-static bppsa_status measure_on_host(bppsa_bench_session *s) {
-  bppsa_device *host = NULL;
-  if (bppsa_bench_on_gpu(s)) {
-    BPPSA_TRY(bppsa_device_create("cpu", bppsa_device_get_threads(s->device), &host));
-  }
-  s->host = host != NULL ? host : s->device;
-  const bppsa_status status = measure(s);
+void bppsa_bench_leave_point(bppsa_bench *bench) {
+  bppsa_bench_session *s = bench->session;
+  bppsa_bench_end_contestants(s);
   bppsa_model_destroy(s->holder);
-  bppsa_contest_end(&s->contest, s->result);
-  bppsa_device_destroy(host);
-  return status;
-}
-
-bppsa_status bppsa_bench_measure(const bppsa_bench_point *point, const bppsa_bench_limits *limits, const bppsa_device *device,
-                                 bppsa_bench_result *result) {
-  bppsa_bench_result found = {.threads = bppsa_device_get_threads(device)};
-  bppsa_bench_session s = {.point = point, .limits = limits, .device = device, .result = &found};
-  found.gpu = bppsa_bench_on_gpu(&s);
-  const bppsa_status status = measure_on_host(&s);
-  bppsa_dataset_destroy(s.data);
-  bppsa_memory_free(device, s.device_x);
-  bppsa_memory_free(device, s.device_seed);
-  void *const blocks[] = {s.indices, s.x, s.x64, s.seed, s.seed64, s.gradients, s.logits};
+  bppsa_timeline_destroy(s->timeline);
+  bppsa_dataset_destroy(s->data);
+  bppsa_memory_free(s->device, s->device_x);
+  bppsa_memory_free(s->device, s->device_seed);
+  void *const blocks[] = {s->indices, s->x, s->x64, s->seed, s->seed64, s->gradients, s->logits};
   for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; ++i) {
     bppsa_free(blocks[i]);
   }
-  if (status == BPPSA_OK) {
-    *result = found;
-  }
-  return status;
+  *s = (bppsa_bench_session){
+      .bench = bench, .point = s->point, .device = s->device, .scans_only = s->scans_only, .most_nodes = s->most_nodes};
 }

@@ -1,10 +1,9 @@
-/* The rows as JSON and as a table for people, and the verdict on them. */
+/* The rows of a point as JSON, and its table for people. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
 #include "bench/cases/rnn.h"
-#include "core/alloc.h"
 #include "core/decimal.h"
 #include "core/residual.h"
 
@@ -36,17 +35,17 @@ static bool put_count(json_t *object, const char *key, double value) {
   return fabs(value) < 9e15 ? bppsa_json_put_integer(object, key, (int64_t)value) : bppsa_json_put_real(object, key, value);
 }
 
-static bool put_point(json_t *object, const bppsa_bench_point *point, const bppsa_bench_result *result) {
-  const bppsa_recurrent_config *c = &point->config;
-  bool ok = object != NULL && bppsa_json_put_integer(object, "seq_len", c->seq_len);
+static bool put_point(json_t *object, const bppsa_bench_session *s) {
+  const bppsa_recurrent_config *c = &s->point.config;
+  bool ok = bppsa_json_put_integer(object, "seq_len", c->seq_len);
   ok = ok && bppsa_json_put_integer(object, "batch", c->batch);
   ok = ok && bppsa_json_put_integer(object, "hidden", c->hidden);
   ok = ok && bppsa_json_put_integer(object, "input", c->input);
   ok = ok && bppsa_json_put_integer(object, "layers", c->layers);
-  ok = ok && bppsa_json_put_integer(object, "threads", result->threads);
+  ok = ok && bppsa_json_put_integer(object, "threads", bppsa_device_get_threads(s->device));
   ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(c->dtype));
-  ok = ok && bppsa_json_put_text(object, "init", init_name(point->init));
-  if (point->kind->cell->relu) {
+  ok = ok && bppsa_json_put_text(object, "init", init_name(s->point.init));
+  if (s->point.kind->cell->relu) {
     ok = ok && bppsa_json_put_text(object, "nonlinearity", bppsa_nonlinearity_name(c->nonlinearity));
   }
   return ok && bppsa_json_put_text(object, "loss_on", bppsa_loss_name(c->loss_all));
@@ -62,10 +61,10 @@ static bool put_plan(json_t *object, const bppsa_bench_row *row, int64_t batch) 
   return ok && bppsa_json_put_integer(object, "critical_steps", row->critical_steps);
 }
 
-static bool put_measurement(json_t *object, const bppsa_bench_point *point, const bppsa_bench_row *row) {
+static bool put_measurement(json_t *object, int64_t seq_len, const bppsa_bench_row *row) {
   const bool m = row->measured;
   bool ok = bppsa_bench_put_timing(object, &row->time);
-  ok = ok && bppsa_json_put_real(object, "step_s", is_timed(row) ? row->time.median_s / (double)point->config.seq_len : NAN);
+  ok = ok && bppsa_json_put_real(object, "step_s", is_timed(row) ? row->time.median_s / (double)seq_len : NAN);
   ok = ok && bppsa_json_put_real(object, "residual", m ? row->residual : NAN);
   ok = ok && bppsa_json_put_bool(object, "ok", m && is_right(row));
   ok = ok && put_count(object, "flops", row->flops);
@@ -75,10 +74,11 @@ static bool put_measurement(json_t *object, const bppsa_bench_point *point, cons
 }
 
 /* The share of the peak; on a GPU also the floor, the cost model's prediction, and the nodes of a graph. */
-static bool put_ceilings(json_t *object, const bppsa_bench_result *result, const bppsa_bench_row *row, bool graph) {
+static bool put_ceilings(json_t *object, const bppsa_bench_session *s, const bppsa_bench_row *row, bool graph) {
+  const bppsa_bench_result *result = &s->result;
   const bool timed = is_timed(row);
   bool ok = bppsa_json_put_real(object, "peak_fraction", timed ? row->flops / row->time.median_s / result->peak.flops : NAN);
-  if (!result->gpu || !row->measured) {
+  if (!s->bench->gpu || !row->measured) {
     return ok;
   }
   ok = ok && bppsa_json_put_integer(object, "peak_device_bytes", row->memory);
@@ -91,72 +91,119 @@ static bool put_ceilings(json_t *object, const bppsa_bench_result *result, const
   return graph ? ok && bppsa_json_put_integer(object, "graph_nodes", row->nodes) : ok;
 }
 
-static bool put_gradients(json_t *object, const bppsa_bench_result *result, const bppsa_bench_row *row) {
+static bool put_gradients(json_t *object, const bppsa_bench_session *s, const bppsa_bench_row *row) {
   bool ok = bppsa_json_put_real(object, "zeros", row->zeros);
   ok = ok && bppsa_json_put_real(object, "subnormals", row->subnormals);
   ok = ok && bppsa_json_put_integer(object, "redone", row->redone);
-  if (!result->gpu) {
-    ok = ok && bppsa_json_put_real(object, "hidden_zeros", result->hidden_zeros);
-    ok = ok && bppsa_json_put_real(object, "hidden_subnormals", result->hidden_subnormals);
+  if (!s->bench->gpu) {
+    ok = ok && bppsa_json_put_real(object, "hidden_zeros", s->result.hidden_zeros);
+    ok = ok && bppsa_json_put_real(object, "hidden_subnormals", s->result.hidden_subnormals);
   }
   return ok && bppsa_json_put_real(object, "forward_s", is_timed(row) ? row->forward.median_s : NAN);
 }
 
-static json_t *row_json(const bppsa_bench_point *point, const bppsa_bench_result *result, int index) {
-  char name[BPPSA_BENCH_NAME];
-  const bppsa_bench_row *row = &result->rows[index];
-  json_t *object = json_object();
-  bool ok = put_point(object, point, result);
-  ok = ok && bppsa_json_put_text(object, "method", bppsa_bench_row_name(index, name, sizeof name));
-  ok = ok && bppsa_json_put_text(object, "phase", phase_name(index));
-  ok = ok && put_measurement(object, point, row);
-  ok = ok && put_ceilings(object, result, row, bppsa_bench_row_graph(index));
+/* The session and the position in its result of a line's row. */
+static const bppsa_bench_session *session_of(const bppsa_bench_entrant *line) {
+  return line->bench->session;
+}
+
+static int index_of(const bppsa_bench_entrant *line) {
+  return (int)((const bppsa_bench_row *)line->context - session_of(line)->result.rows);
+}
+
+bool bppsa_bench_line_of_point(const bppsa_bench *bench, int64_t index, bppsa_bench_entrant *line) {
+  bppsa_bench_session *s = bench->session;
+  bppsa_bench_row *row = &s->result.rows[index];
+  if (is_absent(row)) {
+    return false;
+  }
+  bppsa_bench_row_name((int)index, line->method, sizeof line->method);
+  snprintf(line->phase, sizeof line->phase, "%s", phase_name((int)index));
+  snprintf(line->contender.reason, sizeof line->contender.reason, "%s", row->reason);
+  line->context = row;
+  line->needs = row->measured ? 0 : row->memory;
+  line->contender.verdict = !row->measured ? BPPSA_REFUSED : is_right(row) ? BPPSA_VERIFIED : BPPSA_WRONG;
+  line->contender.residual = row->residual;
+  line->contender.timing[0] = row->time;
+  return true;
+}
+
+bool bppsa_bench_put_line(const bppsa_bench_entrant *line, json_t *object) {
+  const bppsa_bench_session *s = session_of(line);
+  const bppsa_bench_row *row = line->context;
+  const int index = index_of(line);
+  bool ok = put_point(object, s) && bppsa_json_put_text(object, "method", line->method);
+  ok = ok && bppsa_json_put_text(object, "phase", line->phase);
+  ok = ok && put_measurement(object, s->point.config.seq_len, row);
+  ok = ok && put_ceilings(object, s, row, bppsa_bench_row_graph(index));
   if (bppsa_bench_row_backward(index) && row->measured) {
-    ok = ok && put_gradients(object, result, row);
+    ok = ok && put_gradients(object, s, row);
   }
-  if (row->plan) {
-    ok = ok && put_plan(object, row, point->config.batch);
-  }
-  return bppsa_json_finish(object, ok);
+  return ok && (!row->plan || put_plan(object, row, s->point.config.batch));
 }
 
-bool bppsa_bench_append(json_t *rows, const bppsa_bench_point *point, const bppsa_bench_result *result) {
-  bool ok = true;
-  for (int i = 0; ok && i < BPPSA_BENCH_ROWS; ++i) {
-    ok = is_absent(&result->rows[i]) || json_array_append_new(rows, row_json(point, result, i)) == 0;
-  }
-  return ok;
-}
+/* ---- for people: columns ---- */
 
-/* ---- for people ---- */
-
-/* "0.123 ms": three digits and a unit that people read. */
-static const char *time_text(double seconds, char *text, size_t size) {
-  const double scale = seconds < 1e-3 ? 1e6 : seconds < 1 ? 1e3 : 1;
-  bppsa_print(text, size, "%.*f %s",
-              seconds * scale < 9.995   ? 2
-              : seconds * scale < 99.95 ? 1
-                                        : 0,
-              seconds * scale,
-              scale == 1e6   ? "us"
-              : scale == 1e3 ? "ms"
-                             : "s ");
+static const char *write_name(const void *context, const json_t *row, char *text, size_t size) {
+  const bppsa_bench_entrant *line = context;
+  (void)row;
+  snprintf(text, size, "%-9s%s", line->phase, line->method);
   return text;
 }
 
-/* "blelloch (9 up-levels), 3 redone": the scan's method, and the products it redid. */
-static const char *how_text(const bppsa_bench_row *row, char *text, size_t size) {
+/* The time over that of bp, or of the forward pass. */
+static const char *write_ratio(const void *context, const json_t *object, char *text, size_t size) {
+  const bppsa_bench_entrant *line = context;
+  const int index = index_of(line);
+  const bppsa_bench_row *row = line->context, *rows = session_of(line)->result.rows,
+                        *other = &rows[bppsa_bench_row_backward(index) ? BPPSA_BENCH_BP : BPPSA_BENCH_FORWARD];
+  (void)object;
   text[0] = '\0';
+  if (index != BPPSA_BENCH_FORWARD && is_timed(other)) {
+    bppsa_print(text, size, "%s%.2f", bppsa_timing_mark(row->time.noisy || other->time.noisy),
+                row->time.median_s / other->time.median_s);
+  }
+  return text;
+}
+
+/* "blelloch (9 up-levels), 3 redone": the scan's method, and the products it redid. Blanks are where a mark would stand. */
+static const char *write_method(const void *context, const json_t *object, char *text, size_t size) {
+  const bppsa_bench_entrant *line = context;
+  const bppsa_bench_row *row = line->context;
+  (void)object;
+  size_t used = (size_t)snprintf(text, size, "%s", line->bench->gpu ? "  " : "       ");
   if (!row->plan) {
     return text;
   }
-  bppsa_scan_method_words(&row->method, text, size);
+  bppsa_scan_method_words(&row->method, text + used, size - used);
   if (row->redone > 0) {
-    const size_t used = strlen(text);
+    used = strlen(text);
     snprintf(text + used, size - used, ", %" PRId64 " redone", row->redone);
   }
   return text;
 }
+
+/* The columns of a GPU stand between the others and the last one. Which of them a point has, `above` decides. */
+enum { GPU_COLUMNS = 4 };
+const bppsa_bench_column bppsa_bench_point_columns[] = {
+    {.heading = "phase    method", .write = write_name}, /* as wide as the longest name */
+    {.heading = "median", .width = 10, .kind = BPPSA_COLUMN_MARKED_TIME, .key = "median_s"},
+    {.heading = "min", .width = 10, .kind = BPPSA_COLUMN_TIME, .key = "min_s"},
+    {.heading = "max", .width = 10, .kind = BPPSA_COLUMN_TIME, .key = "max_s"},
+    {.heading = "n", .width = 5, .kind = BPPSA_COLUMN_INTEGER, .key = "repeats"},
+    {.heading = "x bp", .width = 8, .kind = BPPSA_COLUMN_REAL, .write = write_ratio},
+    {.heading = "GFLOP/s", .width = 9, .kind = BPPSA_COLUMN_REAL, .key = "flops", .over = "median_s", .scale = 1e-9, .digits = 2},
+    {.heading = "%", .width = 6, .kind = BPPSA_COLUMN_REAL, .key = "peak_fraction", .scale = 100},
+    {.heading = "GB/s", .width = 10, .kind = BPPSA_COLUMN_REAL, .key = "bytes", .over = "median_s", .scale = 1e-9, .digits = 2},
+    {.heading = "residual", .width = 11, .kind = BPPSA_COLUMN_REAL, .key = "residual", .digits = 2},
+    {.heading = "predicted", .width = 16, .kind = BPPSA_COLUMN_TIME, .key = "predicted_s", .missing = ""},
+    {.heading = "floor", .width = 10, .kind = BPPSA_COLUMN_TIME, .key = "floor_s"},
+    {.heading = "x floor", .width = 9, .kind = BPPSA_COLUMN_REAL, .key = "over_floor", .digits = 1},
+    {.heading = "memory", .width = 10, .kind = BPPSA_COLUMN_SI, .key = "peak_device_bytes", .unit = "B"},
+    {.heading = "", .kind = BPPSA_COLUMN_REAL, .write = write_method},
+    {0}};
+#define COLUMNS ((int)(sizeof bppsa_bench_point_columns / sizeof bppsa_bench_point_columns[0]))
+_Static_assert(COLUMNS == (int)BPPSA_BENCH_POINT_COLUMNS, "a session has room for the columns of a point");
 
 /* The width of the names' column: cuDNN's names are long. */
 static int name_width(const bppsa_bench_result *result) {
@@ -169,49 +216,37 @@ static int name_width(const bppsa_bench_result *result) {
   return width + 1;
 }
 
-/* On a GPU: the cost model's prediction, the floor, the row's time over it, and the memory it holds. "" on a CPU. */
-static const char *floor_text(const bppsa_bench_result *result, const bppsa_bench_row *row, char *text, size_t size) {
-  char predicted[24] = "", floor[24], memory[BPPSA_SI_TEXT];
-  text[0] = '\0';
-  if (result->gpu) {
-    if (row->predicted > 0) {
-      time_text(row->predicted, predicted, sizeof predicted);
+bppsa_status bppsa_bench_print_above(bppsa_bench *bench) {
+  bppsa_bench_session *s = bench->session;
+  const bppsa_recurrent_config *c = &s->point.config;
+  const int first_of_gpu = COLUMNS - 2 - GPU_COLUMNS;
+  int count = 0;
+  for (int i = 0; i < COLUMNS; ++i) {
+    if (bench->gpu || i < first_of_gpu || i >= first_of_gpu + GPU_COLUMNS) {
+      s->columns[count++] = bppsa_bench_point_columns[i];
     }
-    bppsa_print(text, size, "%11s%10s%9.1f%10s", predicted, time_text(bppsa_bench_floor(result, row), floor, sizeof floor),
-                row->time.median_s / bppsa_bench_floor(result, row),
-                bppsa_text_si((double)row->memory, "B", memory, sizeof memory));
+  }
+  s->columns[0].width = -(9 + name_width(&s->result));
+  bench->columns = s->columns;
+  return bppsa_output_print(&bench->request->to,
+                            "\nT %" PRId64 "  B %" PRId64 "  H %" PRId64 "  I %" PRId64 "  layers %" PRId64 "  init %s\n",
+                            c->seq_len, c->batch, c->hidden, c->input, c->layers, init_name(s->point.init));
+}
+
+const char *bppsa_bench_note_line(const bppsa_bench_entrant *line, char *text, size_t size) {
+  const bppsa_bench_row *row = line->context;
+  if (is_timed(row)) {
+    return NULL;
+  }
+  if (!row->measured) {
+    snprintf(text, size, "skipped: %s", row->reason);
+  } else {
+    bppsa_print(text, size, "not timed: its residual is %.2f%s", row->residual, bppsa_bench_wrong(is_right(row)));
   }
   return text;
 }
 
-static bppsa_status show_row(const bppsa_output *to, const bppsa_bench_result *result, int index) {
-  const bppsa_bench_row *row = &result->rows[index];
-  char name[BPPSA_BENCH_NAME], median[24], marked[26], least[24], most[24], how[64], floor[80], ratio[24] = "";
-  if (is_absent(row)) {
-    return BPPSA_OK;
-  }
-  bppsa_bench_row_name(index, name, sizeof name);
-  if (!row->measured) {
-    return bppsa_output_print(to, "  %-9s%-*s skipped: %s\n", phase_name(index), name_width(result), name, row->reason);
-  }
-  const bppsa_bench_row *other = &result->rows[bppsa_bench_row_backward(index) ? BPPSA_BENCH_BP : BPPSA_BENCH_FORWARD];
-  if (!is_timed(row)) {
-    return bppsa_output_print(to, "  %-9s%-*s not timed: its residual is %.2f%s\n", phase_name(index), name_width(result), name,
-                              row->residual, bppsa_bench_wrong(is_right(row)));
-  }
-  if (index != BPPSA_BENCH_FORWARD && is_timed(other)) {
-    bppsa_print(ratio, sizeof ratio, "%s%.2f", bppsa_timing_mark(row->time.noisy || other->time.noisy),
-                row->time.median_s / other->time.median_s);
-  }
-  snprintf(marked, sizeof marked, "%s%s", bppsa_timing_mark(row->time.noisy),
-           time_text(row->time.median_s, median, sizeof median));
-  return bppsa_output_print(
-      to, "  %-9s%-*s%10s%10s%10s%5" PRId64 "%8s%9.2f%6.0f%10.2f%11.2f%s%s  %s\n", phase_name(index), name_width(result), name,
-      marked, time_text(row->time.min_s, least, sizeof least), time_text(row->time.max_s, most, sizeof most), row->time.repeats,
-      ratio, 1e-9 * row->flops / row->time.median_s, 100 * row->flops / row->time.median_s / result->peak.flops,
-      1e-9 * row->bytes / row->time.median_s, row->residual, is_right(row) ? "     " : bppsa_bench_wrong(false),
-      floor_text(result, row, floor, sizeof floor), how_text(row, how, sizeof how));
-}
+/* ---- for people: what the rows say ---- */
 
 /* The names of noisy rows among those compared, "bp, chunked"; empty where there are none. */
 static const char *noisy_names(const bppsa_bench_result *result, int first, int last, char *text, size_t size) {
@@ -288,16 +323,17 @@ static bppsa_status show_duel(const bppsa_output *to, const bppsa_bench_result *
                                 bppsa_bench_row_name(best[side], names[side], sizeof names[side]));
     }
     bppsa_bench_row_name(best[side], names[side], sizeof names[side]);
-    time_text(seconds[side], times[side], sizeof times[side]);
+    bppsa_bench_time_text(seconds[side], times[side], sizeof times[side]);
   }
   return bppsa_output_print(to, "  backward: %s %s, cuDNN's best, %s, %s: %.2f times as long\n", names[0], times[0], names[1],
                             times[1], seconds[1] / seconds[0]);
 }
 
-static bppsa_status show_ceilings(const bppsa_output *to, const bppsa_bench_result *result) {
+static bppsa_status show_ceilings(const bppsa_output *to, const bppsa_bench_session *s) {
+  const bppsa_bench_result *result = &s->result;
   char flops[BPPSA_SI_TEXT], bytes[BPPSA_SI_TEXT];
   const bppsa_bench_row *bp = &result->rows[BPPSA_BENCH_BP];
-  if (result->gpu) {
+  if (s->bench->gpu) {
     return bppsa_output_print(to,
                               "  floor: the larger of FLOP over %s and bytes over %s, both measured here; memory of the GPU\n",
                               bppsa_text_si(result->peak.flops, "FLOP/s", flops, sizeof flops),
@@ -311,41 +347,23 @@ static bppsa_status show_ceilings(const bppsa_output *to, const bppsa_bench_resu
                             100 * bp->zeros, 100 * bp->subnormals);
 }
 
-bppsa_status bppsa_bench_show_table(const bppsa_output *to, const bppsa_bench_point *point, const bppsa_bench_result *result) {
-  const bppsa_recurrent_config *c = &point->config;
-  BPPSA_TRY(bppsa_output_print(to, "\nT %" PRId64 "  B %" PRId64 "  H %" PRId64 "  I %" PRId64 "  layers %" PRId64 "  init %s\n",
-                               c->seq_len, c->batch, c->hidden, c->input, c->layers, init_name(point->init)));
-  BPPSA_TRY(
-      bppsa_output_print(to, "  phase    %-*s    median       min       max    n    x bp  GFLOP/s    %%      GB/s   residual%s\n",
-                         name_width(result), "method", result->gpu ? "       predicted     floor  x floor    memory" : ""));
+bppsa_status bppsa_bench_print_below(bppsa_bench *bench) {
+  const bppsa_bench_session *s = bench->session;
+  const bppsa_bench_result *result = &s->result;
+  const bppsa_output *to = &bench->request->to;
+  const bool compared = is_timed(&result->rows[BPPSA_BENCH_BP]);
   int64_t noisy = 0;
   for (int i = 0; i < BPPSA_BENCH_ROWS; ++i) {
-    BPPSA_TRY(show_row(to, result, i));
     noisy += result->rows[i].time.noisy || result->rows[i].forward.noisy;
   }
-  if (is_timed(&result->rows[BPPSA_BENCH_BP])) {
-    BPPSA_TRY(show_work(to, result));
-    BPPSA_TRY(show_forward(to, result));
-  }
-  BPPSA_TRY(result->gpu ? show_duel(to, result) : BPPSA_OK);
+  BPPSA_TRY(compared ? show_work(to, result) : BPPSA_OK);
+  BPPSA_TRY(compared ? show_forward(to, result) : BPPSA_OK);
+  BPPSA_TRY(bench->gpu ? show_duel(to, result) : BPPSA_OK);
   BPPSA_TRY(bppsa_bench_show_noisy(to, noisy));
-  return result->gpu || is_timed(&result->rows[BPPSA_BENCH_BP]) ? show_ceilings(to, result) : BPPSA_OK;
+  return bench->gpu || compared ? show_ceilings(to, s) : BPPSA_OK;
 }
 
-/* ---- the verdict ---- */
-
-void bppsa_bench_tally_add(bppsa_bench_tally *tally, const bppsa_bench_result *result) {
-  for (int i = 0; i < BPPSA_BENCH_ROWS; ++i) {
-    const bppsa_bench_row *row = &result->rows[i];
-    if (row->measured) {
-      bppsa_bench_count_row(&tally->rows, row->residual, is_right(row), row->time.noisy);
-    } else if (!is_absent(row) && row->memory == 0 && tally->reason[0] == '\0') {
-      memcpy(tally->reason, row->reason, sizeof tally->reason);
-    } else if (!is_absent(row) && row->memory > 0 && (tally->needed == 0 || row->memory < tally->needed)) {
-      tally->needed = row->memory;
-    }
-  }
-}
+/* ---- rows of an earlier run ---- */
 
 /* Whether a row belongs to the point: its shape, its layers, its weights. */
 static bool is_of_point(const json_t *row, const bppsa_bench_point *point) {
@@ -364,30 +382,19 @@ static bool is_of_point(const json_t *row, const bppsa_bench_point *point) {
   return init != NULL && strcmp(init, init_name(point->init)) == 0;
 }
 
-bool bppsa_bench_tally_rows(bppsa_bench_tally *tally, const bppsa_bench_point *point, const json_t *rows) {
+bool bppsa_bench_count_kept(bppsa_bench *bench, const json_t *rows) {
+  const bppsa_bench_session *s = bench->session;
   bool found = false;
   for (size_t i = 0; i < json_array_size(rows); ++i) {
     const json_t *row = json_array_get(rows, i);
-    if (!is_of_point(row, point)) {
+    if (!is_of_point(row, &s->point)) {
       continue;
     }
     found = true;
     if (json_object_get(row, "skipped") == NULL) { /* a wrong row has no time */
-      bppsa_bench_count_row(&tally->rows, json_number_value(json_object_get(row, "residual")),
+      bppsa_bench_count_row(&bench->rows, json_number_value(json_object_get(row, "residual")),
                             json_is_true(json_object_get(row, "ok")), json_is_true(json_object_get(row, "noisy")));
     }
   }
   return found;
-}
-
-bppsa_status bppsa_bench_verdict(const bppsa_bench_tally *tally, int64_t memory_limit) {
-  BPPSA_TRY(bppsa_bench_rows_status(&tally->rows, BPPSA_RESIDUAL_BOUND));
-  if (tally->rows.measured == 0 && tally->needed == 0) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "bench: nothing could be measured: %s", tally->reason);
-  }
-  if (tally->rows.measured == 0) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--memory-limit: %" PRId64 " bytes, expected at least %" PRId64, memory_limit,
-                      tally->needed);
-  }
-  return BPPSA_OK;
 }

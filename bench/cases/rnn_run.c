@@ -4,8 +4,6 @@
 
 #include "bench/cases/case.h"
 #include "bench/harness/machine.h"
-#include "bench/harness/recording.h"
-#include "core/clock.h"
 #include "core/residual.h"
 
 #define NOTES(sweep)                                                                                                             \
@@ -67,76 +65,7 @@ const bppsa_bench_sweep *bppsa_bench_get_sweep(bool quick) {
   return quick ? &small : &full;
 }
 
-bool bppsa_bench_out_of_time(const bppsa_bench_limits *limits, bppsa_bench_tally *tally) {
-  const bool over = limits->deadline > 0 && tally->rows.measured > 0 && bppsa_now() >= limits->deadline;
-  tally->left_out += over;
-  return over;
-}
-
-bppsa_status bppsa_bench_report_left_out(const bppsa_bench_request *request, const bppsa_bench_tally *tally, json_t *document) {
-  if (request->time_limit_s == 0) {
-    return BPPSA_OK;
-  }
-  if (!bppsa_json_put_integer(document, "points_left_out", tally->left_out)) {
-    return bppsa_bench_no_room();
-  }
-  return request->to.json || tally->left_out == 0
-             ? BPPSA_OK
-             : bppsa_output_print(&request->to, "\n%" PRId64 " points left out: --time-limit was over\n", tally->left_out);
-}
-
-bppsa_status bppsa_bench_limits_of(const bppsa_bench_request *request, bppsa_bench_limits *limits) {
-  *limits = (bppsa_bench_limits){
-      .repeats = request->repeats, .budget_s = request->quick ? 0.4 : 2, .deadline = bppsa_bench_deadline(request)};
-  return bppsa_bench_memory_limit(request, 3, &limits->memory_limit);
-}
-
-/* ---- the sweep ---- */
-
-typedef struct {
-  const bppsa_bench_settings *asked;
-  const bppsa_bench_hooks *hooks;
-  json_t *rows;
-  bppsa_bench_tally *tally;
-  bppsa_bench_limits limits;
-  int64_t done, all;
-} sweep_run;
-
-static bppsa_status run_point(sweep_run *run, bppsa_bench_point point, bppsa_init init) {
-  char label[120];
-  bppsa_bench_result result;
-  point.init = init;
-  if (bppsa_bench_tally_rows(run->tally, &point, run->rows)) { /* an earlier run measured it */
-    ++run->done;
-    return BPPSA_OK;
-  }
-  if (bppsa_bench_out_of_time(&run->limits, run->tally)) {
-    return BPPSA_OK;
-  }
-  snprintf(label, sizeof label, "point %" PRId64 " of %" PRId64 ", T %" PRId64 ", B %" PRId64 ", H %" PRId64, run->done + 1,
-           run->all, point.config.seq_len, point.config.batch, point.config.hidden);
-  run->limits.label = label;
-  const bppsa_status status = bppsa_bench_measure(&point, &run->limits, run->asked->request.device, &result);
-  bppsa_progress_clear(run->limits.line);
-  BPPSA_TRY(status);
-  ++run->done;
-  bppsa_bench_tally_add(run->tally, &result);
-  if (!bppsa_bench_append(run->rows, &point, &result)) {
-    return bppsa_bench_no_room();
-  }
-  BPPSA_TRY(run->hooks->show != NULL ? run->hooks->show(&run->asked->request.to, &point, &result) : BPPSA_OK);
-  return run->hooks->after != NULL ? run->hooks->after(run->hooks->context, run->done, run->all) : BPPSA_OK;
-}
-
-static bppsa_status run_inits(sweep_run *run, bppsa_bench_point point, int64_t seq_len, int64_t batch) {
-  point.config.seq_len = seq_len;
-  point.config.batch = batch;
-  if (!run->asked->both_inits) {
-    return run_point(run, point, point.init);
-  }
-  BPPSA_TRY(run_point(run, point, BPPSA_INIT_DEFAULT));
-  return run_point(run, point, BPPSA_INIT_ORTHOGONAL);
-}
+/* ---- the points ---- */
 
 static bool is_in(int64_t value, int64_t count, const int64_t *values) {
   for (int64_t i = 0; i < count; ++i) {
@@ -147,88 +76,124 @@ static bool is_in(int64_t value, int64_t count, const int64_t *values) {
   return false;
 }
 
-/* Table 6: the shapes of the features of IRMAS's three sets. */
-static bppsa_status run_sets(sweep_run *run, bppsa_bench_point point, bool quick) {
+/* Table 6: the shapes of the features of IRMAS's three sets, filled with noise. */
+static bool choose_of_sets(int64_t place, bool quick, bppsa_bench_point *point) {
   static const struct { int64_t seq_len, input; } sets[] = {{259, 38}, {517, 24}, {1034, 12}};
   static const int64_t set_batches[] = {16, 32, 64};
-  const int64_t count = quick ? 1 : COUNT(set_batches);
-  run->all = COUNT(sets) * count * (run->asked->both_inits ? 2 : 1);
-  point.data = NULL;
-  for (int64_t i = 0; i < COUNT(sets); ++i) {
-    for (int64_t k = 0; k < count; ++k) {
-      point.config.input = sets[i].input;
-      BPPSA_TRY(run_inits(run, point, sets[i].seq_len, set_batches[k]));
-    }
+  const int64_t count = quick ? 1 : COUNT(set_batches), set = place / count;
+  if (set >= COUNT(sets)) {
+    return false;
   }
-  return BPPSA_OK;
+  point->data = NULL;
+  point->config.seq_len = sets[set].seq_len;
+  point->config.input = sets[set].input;
+  point->config.batch = set_batches[place % count];
+  return true;
 }
 
-static bppsa_status run_sweep(sweep_run *run, const bppsa_bench_point *point, const bppsa_bench_sweep *sweep) {
-  const bool common = is_in(sweep->seq_len, sweep->seq_len_count, sweep->seq_lens) &&
-                      is_in(sweep->batch, sweep->batch_count, sweep->batches); /* the point of both sweeps is measured once */
-  run->all = (sweep->seq_len_count + sweep->batch_count - common) * (run->asked->both_inits ? 2 : 1);
-  for (int64_t i = 0; i < sweep->seq_len_count; ++i) {
-    BPPSA_TRY(run_inits(run, *point, sweep->seq_lens[i], sweep->batch));
+/* The lengths, then the batches; the point of both is measured once. */
+static bool choose_of_sweep(int64_t place, const bppsa_bench_sweep *sweep, bppsa_bench_point *point) {
+  const bool common =
+      is_in(sweep->seq_len, sweep->seq_len_count, sweep->seq_lens) && is_in(sweep->batch, sweep->batch_count, sweep->batches);
+  if (place < sweep->seq_len_count) {
+    point->config.seq_len = sweep->seq_lens[place];
+    point->config.batch = sweep->batch;
+    return true;
   }
+  place -= sweep->seq_len_count;
   for (int64_t i = 0; i < sweep->batch_count; ++i) {
-    if (!common || sweep->batches[i] != sweep->batch) {
-      BPPSA_TRY(run_inits(run, *point, sweep->seq_len, sweep->batches[i]));
+    if ((!common || sweep->batches[i] != sweep->batch) && place-- == 0) {
+      point->config.seq_len = sweep->seq_len;
+      point->config.batch = sweep->batches[i];
+      return true;
     }
   }
-  return BPPSA_OK;
+  return false;
 }
 
-bppsa_status bppsa_bench_run(const bppsa_bench_settings *asked, const bppsa_bench_hooks *hooks, json_t *rows,
-                             bppsa_bench_tally *tally) {
-  bppsa_progress_line line = bppsa_progress_start(asked->request.to.err);
-  bppsa_bench_point point = asked->point;
+/* The point of that index; false: there is none. */
+static bool choose(const bppsa_bench_settings *asked, int64_t index, bppsa_bench_point *point) {
+  const int64_t inits = asked->both_inits ? 2 : 1, place = index / inits;
   const bool quick = asked->request.quick;
-  sweep_run run = {.asked = asked, .hooks = hooks, .rows = rows, .tally = tally, .all = 1};
-  BPPSA_TRY(bppsa_bench_limits_of(&asked->request, &run.limits));
-  run.limits.line = &line;
-  run.limits.most_nodes = asked->one_point ? 0 : MOST_NODES;
-  point.rivals = true;
-  if (asked->one_point) {
-    BPPSA_TRY(run_inits(&run, point, point.config.seq_len, point.config.batch));
-  } else {
-    BPPSA_TRY(sweep_of(point.kind) == SETS ? run_sets(&run, point, quick)
-                                           : run_sweep(&run, &point, bppsa_bench_get_sweep(quick)));
+  *point = asked->point;
+  if (asked->both_inits) {
+    point->init = index % inits == 0 ? BPPSA_INIT_DEFAULT : BPPSA_INIT_ORTHOGONAL;
   }
-  const bppsa_status verdict = bppsa_bench_verdict(tally, run.limits.memory_limit);
-  return tally->rows.measured == 0 ? verdict : BPPSA_OK; /* failed rows are shown first and are an error after that */
+  return asked->one_point                      ? place == 0
+         : sweep_of(asked->point.kind) == SETS ? choose_of_sets(place, quick, point)
+                                               : choose_of_sweep(place, bppsa_bench_get_sweep(quick), point);
 }
 
 /* ---- the benchmark ---- */
 
-static bppsa_status print_head(const bppsa_bench_settings *asked) {
-  const bppsa_device *device = asked->request.device;
+static bppsa_status prepare(bppsa_bench *bench) {
+  bppsa_bench_session *s = bench->session;
+  s->bench = bench;
+  s->device = bench->device;
+  s->most_nodes = bench->asked->one_point ? 0 : MOST_NODES;
+  while (choose(bench->asked, bench->points, &s->point)) {
+    ++bench->points;
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status enter(bppsa_bench *bench, int64_t index, bool *more) {
+  bppsa_bench_session *s = bench->session;
+  const bppsa_recurrent_config *c = &s->point.config;
+  *more = choose(bench->asked, index, &s->point);
+  if (!*more) {
+    return BPPSA_OK;
+  }
+  bench->idle = bench->keeper != NULL && bppsa_bench_count_kept(bench, bench->keeper->rows);
+  if (bench->idle || bppsa_bench_out_of_time(bench)) {
+    return BPPSA_OK;
+  }
+  snprintf(bench->label, sizeof bench->label, "point %" PRId64 " of %" PRId64 ", T %" PRId64 ", B %" PRId64 ", H %" PRId64,
+           index + 1, bench->points, c->seq_len, c->batch, c->hidden);
+  return bppsa_bench_enter_point(bench);
+}
+
+static bppsa_status print_head(const bppsa_bench *bench) {
+  const bppsa_device *device = bench->device;
   const int threads = bppsa_device_get_threads(device);
   char vector[BPPSA_VECTOR_TEXT], date[BPPSA_DATE_TEXT];
   return bppsa_output_print(
-      &asked->request.to,
+      &bench->request->to,
       "%s on %s, %d thread%s, %s, %s\n"
       "forward without head and loss; backward with the weights' gradients, without the input's; x bp below 1 is faster\n",
-      asked->point.kind->name, bppsa_device_get_hardware(device), threads, threads == 1 ? "" : "s",
+      bench->asked->point.kind->name, bppsa_device_get_hardware(device), threads, threads == 1 ? "" : "s",
       bppsa_machine_vector(vector, sizeof vector), bppsa_machine_date(date, sizeof date));
 }
 
-static bppsa_status measure(bppsa_bench *bench) {
-  const bppsa_bench_settings *asked = bench->asked;
-  const bppsa_bench_request *request = bench->request;
-  const bppsa_bench_hooks hooks = {.show = request->to.json ? NULL : bppsa_bench_show_table};
-  bppsa_bench_tally tally = {0};
-  BPPSA_TRY(request->to.json ? BPPSA_OK : print_head(asked));
-  BPPSA_TRY(bppsa_bench_run(asked, &hooks, bench->report.rows, &tally));
-  bench->rows = tally.rows;
-  const bool one_shape = sweep_of(asked->point.kind) == LENGTHS; /* sets differ in more than T */
+static bppsa_status finish(bppsa_bench *bench) {
+  const bool one_shape = sweep_of(bench->asked->point.kind) == LENGTHS; /* sets differ in more than T */
   json_t *growth = one_shape ? bppsa_bench_growth(bench->report.rows, bppsa_bench_get_sweep(false)->batch) : json_array();
   if (!bppsa_json_put(bench->report.document, "growth", growth)) {
     return bppsa_bench_no_room();
   }
-  BPPSA_TRY(request->to.json ? BPPSA_OK : bppsa_bench_show_growth(&request->to, growth));
-  return bppsa_bench_report_left_out(request, &tally, bench->report.document);
+  BPPSA_TRY(bench->request->to.json ? BPPSA_OK : bppsa_bench_show_growth(&bench->request->to, growth));
+  return bppsa_bench_report_points(bench);
 }
 
 #define CELL(id, words, functions, rate, sweep)                                                                                  \
-  const bppsa_bench_case bppsa_bench_case_##id = {.name = #id, .bound = BPPSA_RESIDUAL_BOUND, .measure = measure};
+  const bppsa_bench_case bppsa_bench_case_##id = {.name = #id,                                                                   \
+                                                  .session = sizeof(bppsa_bench_session),                                        \
+                                                  .budget_s = 2,                                                                 \
+                                                  .quick_s = 0.4,                                                                \
+                                                  .shared = true,                                                                \
+                                                  .bound = BPPSA_RESIDUAL_BOUND,                                                 \
+                                                  .memory_quarters = 3,                                                          \
+                                                  .columns = bppsa_bench_point_columns,                                          \
+                                                  .prepare = prepare,                                                            \
+                                                  .head = print_head,                                                            \
+                                                  .enter = enter,                                                                \
+                                                  .put = bppsa_bench_put_line,                                                   \
+                                                  .leave = bppsa_bench_leave_point,                                              \
+                                                  .lines = BPPSA_BENCH_ROWS,                                                     \
+                                                  .line = bppsa_bench_line_of_point,                                             \
+                                                  .note = bppsa_bench_note_line,                                                 \
+                                                  .settle = bppsa_bench_settle_point,                                            \
+                                                  .above = bppsa_bench_print_above,                                              \
+                                                  .below = bppsa_bench_print_below,                                              \
+                                                  .finish = finish};
 #include "models/cells.inc"

@@ -236,7 +236,7 @@ static bppsa_status enter(bppsa_bench *bench, int64_t point, bool *more) {
     const bppsa_contender contender = {
         .verification = {verify, &s->cells[i], 0}, .pass = pass, .context = &s->cells[i], .parts = 1};
     s->cells[i] = (cell){s, &s->trainees[i % 2], i < 2 ? 0 : s->neighbours.count};
-    BPPSA_TRY(bppsa_bench_enter_contender(bench, &contender, &s->cells[i], "bp", "step"));
+    BPPSA_TRY(bppsa_bench_enter_contender(bench, &contender, &s->cells[i], "bp", "step", NULL));
   }
   return BPPSA_OK;
 }

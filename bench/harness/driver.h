@@ -2,13 +2,17 @@
  * them says. All the rest is the same for all of them and is done here: the document, the host beside a GPU, the limits of memory
  * and time, verification before timing (core/rounds.h), recordings on a GPU, rows, the table, what is left out, the verdict.
  *
- * The order of a run: prepare; what the machine can do; the head of the table; for each point enter, rounds, rows, leave; the
- * document; release.
+ * The order of a run: prepare; what the machine can do; the head of the table; for each point enter, rounds, settle, rows, leave;
+ * finish; the document; release.
+ *
+ * A row belongs to a contender, unless the benchmark has lines: then it says which rows a point has, and a row may be one of two
+ * phases of a contender, or something that was skipped and says why.
  */
 #ifndef BPPSA_BENCH_HARNESS_DRIVER_H
 #define BPPSA_BENCH_HARNESS_DRIVER_H
 
 #include "bench/harness/limits.h"
+#include "bench/harness/progress.h"
 #include "bench/harness/recording.h"
 #include "bench/harness/report.h"
 #include "bench/harness/table.h"
@@ -24,7 +28,7 @@ typedef struct {
   bppsa_status (*judge)(void *context, double *residual);
 } bppsa_bench_work;
 
-enum { BPPSA_BENCH_METHOD = 80, BPPSA_BENCH_PHASE = 16 };
+enum { BPPSA_BENCH_METHOD = 80, BPPSA_BENCH_PHASE = 16, BPPSA_BENCH_LABEL = 120 };
 
 /* One contender at a point, with a row of its own. */
 typedef struct {
@@ -37,6 +41,7 @@ typedef struct {
   bppsa_timed_work timed;                                    /* queued anew; or */
   bppsa_bench_recording recording;
   bppsa_contender contender; /* with the residual and the timing */
+  int64_t needs;             /* of a line that is refused: the bytes that it needs; 0: it is refused for another reason */
 } bppsa_bench_entrant;
 
 struct bppsa_bench_settings; /* cases/case.h */
@@ -46,6 +51,7 @@ typedef struct {
   const char *document;     /* what the document calls it; NULL: the name */
   size_t session;           /* bytes of what the benchmark holds while it runs, zero at first */
   double budget_s, quick_s; /* seconds of the rounds of one contender; in a quick run */
+  bool shared;              /* the contenders of a point share these seconds */
   double bound;             /* results whose residual is smaller are right */
   int memory_quarters;      /* of the available memory that are its limit where none is asked for; 0: it has no limit */
   bool limits;              /* it needs to know what the machine can do at best */
@@ -53,7 +59,7 @@ typedef struct {
   /* The members that name what has no row: "method", "phase", or another one for the point; NULL-terminated. NULL: nothing is
    * ever left out. */
   const char *const *names;
-  const bppsa_bench_column *columns;
+  const bppsa_bench_column *columns;                               /* NULL: rows are not shown to people */
   bppsa_status (*prepare)(bppsa_bench *bench);                     /* what all points need */
   bool (*put_members)(const bppsa_bench *bench, json_t *document); /* of the document, besides rows; NULL: none */
   bppsa_status (*head)(const bppsa_bench *bench);                  /* prints the lines above the table */
@@ -62,8 +68,29 @@ typedef struct {
   bool (*put)(const bppsa_bench_entrant *entrant, json_t *row); /* the members of a row; false: out of memory */
   void (*leave)(bppsa_bench *bench);                            /* frees what the point's contenders used; NULL: nothing */
   void (*release)(bppsa_bench *bench);                          /* after `prepare`, also where it failed */
-  bppsa_status (*measure)(bppsa_bench *bench); /* instead of points: it makes rows and a table of its own, and counts them */
+  /* Lines; NULL: a row for every entrant. `line` fills in the names, the context and of the contender the verdict, the residual,
+   * the reason and timing[0] of a point's row `index`, 0 .. lines - 1; false: the point does not have that row. */
+  int64_t lines;
+  bool (*line)(const bppsa_bench *bench, int64_t index, bppsa_bench_entrant *line);
+  /* What stands in the place of a row's numbers in the table; NULL: the numbers. Returns text, or NULL. */
+  const char *(*note)(const bppsa_bench_entrant *line, char *text, size_t size);
+  /* After the rounds, whose results the entrants have; their passes are over. NULL: nothing. */
+  bppsa_status (*settle)(bppsa_bench *bench);
+  /* Print the lines above the headings and below the rows of every point. NULL: one table has the rows of all points. */
+  bppsa_status (*above)(bppsa_bench *bench), (*below)(bppsa_bench *bench);
+  /* After all points: adds members to the document and prints what stands below the table. NULL: nothing. */
+  bppsa_status (*finish)(bppsa_bench *bench);
 } bppsa_bench_case;
+
+enum { BPPSA_BENCH_NOTE = BPPSA_CONTENDER_REASON + 40 }; /* bytes of a note */
+
+/* Takes rows as they are measured. */
+typedef struct {
+  json_t *rows; /* an array; rows of an earlier run may be in it */
+  /* After every point, whose rows are in the array: `done` of `all` points. A status that is not OK ends the run. */
+  bppsa_status (*after)(void *context, int64_t done, int64_t all);
+  void *context;
+} bppsa_bench_keeper;
 
 struct bppsa_bench {
   const bppsa_bench_case *kind;
@@ -77,7 +104,16 @@ struct bppsa_bench {
   bppsa_machine_limits limits; /* where the benchmark needs them */
   bppsa_bench_report report;
   json_t *left_out;
-  bppsa_bench_count_rows rows; /* what was measured so far */
+  const bppsa_bench_keeper *keeper;    /* NULL: rows go to a document and a table */
+  const bppsa_bench_column *columns;   /* the case's; a case may set others for a point, before its rows */
+  bppsa_bench_count_rows rows;         /* what was measured so far */
+  int64_t needed;                      /* bytes: the least that a refused line needs; 0: none lacks memory */
+  char reason[BPPSA_CONTENDER_REASON]; /* of the first line that was refused for another reason */
+  int64_t points;                      /* set by a case that knows how many there are */
+  int64_t points_left_out;             /* by the deadline */
+  bool idle;                           /* set by `enter`: nothing is measured at this point */
+  bppsa_progress_line progress;
+  char label[BPPSA_BENCH_LABEL]; /* of the point, in front of its progress; "": no progress is shown */
   char point[BPPSA_BENCH_METHOD];
   int64_t count, capacity; /* of entrants */
   bppsa_bench_entrant **entrants;
@@ -87,8 +123,20 @@ struct bppsa_bench {
 /* Runs a benchmark. ERR_NUMERIC: rows are wrong; other ERR_* of its parts. */
 bppsa_status bppsa_bench_drive(const bppsa_bench_case *kind, const bppsa_bench_request *request,
                                const struct bppsa_bench_settings *asked);
+/* Makes the rows alone, without document and table, and counts them; those that are wrong are no error. ERR_*: of its parts. */
+bppsa_status bppsa_bench_drive_rows(const bppsa_bench_case *kind, const bppsa_bench_request *request,
+                                    const struct bppsa_bench_settings *asked, const bppsa_bench_keeper *keeper,
+                                    bppsa_bench_count_rows *count);
+
+/* ---- for `finish` ---- */
+
+/* "points_left_out" of the document where there is a deadline, and a line for people. ERR_MEMORY, ERR_IO. */
+bppsa_status bppsa_bench_report_points(bppsa_bench *bench);
 
 /* ---- for `enter` ---- */
+
+/* Whether the deadline is over, once a row is measured. The point is then idle, and counted as left out. */
+bool bppsa_bench_out_of_time(bppsa_bench *bench);
 
 /* Enters a pass that is queued anew, and verifies it. A pass that is refused is left out, and *entered (may be NULL) is false. */
 bppsa_status bppsa_bench_enter(bppsa_bench *bench, const bppsa_bench_work *work, const bppsa_device *device, void *context,
@@ -96,10 +144,11 @@ bppsa_status bppsa_bench_enter(bppsa_bench *bench, const bppsa_bench_work *work,
 /* Enters the same as a recording of the GPU. One that cannot be recorded is left out. */
 bppsa_status bppsa_bench_enter_recording(bppsa_bench *bench, const bppsa_bench_work *work, void *context, const char *method,
                                          const char *phase);
-/* Enters a contender with a verification and a pass of its own, whose contexts are the caller's. */
+/* Enters a contender with a verification and a pass of its own, whose contexts are the caller's. One that is refused is left out,
+ * the last error is the reason, and *entered (may be NULL) is false. */
 bppsa_status bppsa_bench_enter_contender(bppsa_bench *bench, const bppsa_contender *contender, void *context, const char *method,
-                                         const char *phase);
-/* Names what has no row; the reason is the last error. "" for names that do not apply. */
+                                         const char *phase, bool *entered);
+/* Names what has no row; the reason is the last error. "" for names that do not apply. Nothing where the case has no `names`. */
 bppsa_status bppsa_bench_leave_out(bppsa_bench *bench, const char *method, const char *phase);
 
 #endif

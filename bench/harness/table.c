@@ -6,7 +6,7 @@
 #include "core/rounds.h"
 #include "core/text.h"
 
-enum { CELL = 64 };
+enum { CELL = 96 };
 
 /* The value of a numeric cell; false where the row does not have it. */
 static bool value_of(const bppsa_bench_column *column, const json_t *row, double *value) {
@@ -19,8 +19,29 @@ static bool value_of(const bppsa_bench_column *column, const json_t *row, double
   return true;
 }
 
+const char *bppsa_bench_time_text(double seconds, char *text, size_t size) {
+  const int unit = seconds < 1e-3 ? 0 : seconds < 1 ? 1 : 2;
+  const double scaled = seconds * (const double[]){1e6, 1e3, 1}[unit];
+  bppsa_print(text, size, "%.*f %s",
+              scaled < 9.995   ? 2
+              : scaled < 99.95 ? 1
+                               : 0,
+              scaled, (const char *[]){"us", "ms", "s "}[unit]);
+  return text;
+}
+
+static const char *mark_of(const json_t *row) {
+  return bppsa_timing_mark(json_is_true(json_object_get(row, "noisy")));
+}
+
 static const char *number_text(const bppsa_bench_column *column, const json_t *row, double value, char *text, size_t size) {
+  char time[CELL];
   switch (column->kind) {
+  case BPPSA_COLUMN_TIME:
+    return bppsa_bench_time_text(value, text, size);
+  case BPPSA_COLUMN_MARKED_TIME:
+    snprintf(text, size, "%s%s", mark_of(row), bppsa_bench_time_text(value, time, sizeof time - 1));
+    return text;
   case BPPSA_COLUMN_INTEGER:
     bppsa_print(text, size, "%.0f", value);
     return text;
@@ -33,7 +54,7 @@ static const char *number_text(const bppsa_bench_column *column, const json_t *r
   case BPPSA_COLUMN_SI:
     return bppsa_text_si(value, column->unit, text, size);
   case BPPSA_COLUMN_MARKED:
-    bppsa_print(text, size, "%s%.*f", bppsa_timing_mark(json_is_true(json_object_get(row, "noisy"))), column->digits, value);
+    bppsa_print(text, size, "%s%.*f", mark_of(row), column->digits, value);
     return text;
   default:
     bppsa_print(text, size, "%.*f", column->digits, value);
@@ -42,15 +63,16 @@ static const char *number_text(const bppsa_bench_column *column, const json_t *r
 }
 
 static const char *cell_text(const bppsa_bench_column *column, const void *context, const json_t *row, char *text, size_t size) {
+  const char *missing = column->missing != NULL ? column->missing : "-";
   double value;
   if (column->write != NULL) {
     return column->write(context, row, text, size);
   }
   if (column->kind == BPPSA_COLUMN_TEXT) {
     const char *found = json_string_value(json_object_get(row, column->key));
-    return found != NULL ? found : "-";
+    return found != NULL ? found : missing;
   }
-  return value_of(column, row, &value) ? number_text(column, row, value, text, size) : "-";
+  return value_of(column, row, &value) ? number_text(column, row, value, text, size) : missing;
 }
 
 static bppsa_status print_cell(const bppsa_output *to, const bppsa_bench_column *column, const char *text) {
@@ -64,6 +86,15 @@ bppsa_status bppsa_bench_print_row(const bppsa_output *to, const bppsa_bench_col
     BPPSA_TRY(print_cell(to, columns, cell_text(columns, context, row, text, sizeof text)));
   }
   return bppsa_output_print(to, "%s\n", end);
+}
+
+bppsa_status bppsa_bench_print_note(const bppsa_output *to, const bppsa_bench_column *columns, const void *context,
+                                    const json_t *row, const char *note) {
+  char text[CELL];
+  for (; columns->heading != NULL && columns->kind == BPPSA_COLUMN_TEXT; ++columns) {
+    BPPSA_TRY(print_cell(to, columns, cell_text(columns, context, row, text, sizeof text)));
+  }
+  return bppsa_output_print(to, " %s\n", note);
 }
 
 bppsa_status bppsa_bench_print_headings(const bppsa_output *to, const bppsa_bench_column *columns) {

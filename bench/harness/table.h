@@ -11,18 +11,21 @@ typedef enum {
   BPPSA_COLUMN_EXPONENT, /* "1.2e-05" */
   BPPSA_COLUMN_PERCENT,  /* "12%" */
   BPPSA_COLUMN_SI,       /* "1.2 MFLOP": with a prefix and `unit` */
-  BPPSA_COLUMN_MARKED    /* as REAL, with a ~ where the row is noisy */
+  BPPSA_COLUMN_MARKED,   /* as REAL, with a ~ where the row is noisy */
+  BPPSA_COLUMN_TIME,     /* "1.23 ms": seconds with three digits and a unit */
+  BPPSA_COLUMN_MARKED_TIME
 } bppsa_column_kind;
 
 typedef struct {
   const char *heading;
   int width; /* of the cell; negative: its text begins at the left, two spaces behind the previous column */
   bppsa_column_kind kind;
-  const char *key;  /* the member shown; "-" where it is missing or null */
+  const char *key;  /* the member shown */
   const char *over; /* the member by which it is divided; NULL: none */
   double scale;     /* the factor by which it is multiplied; 0 stands for 1 */
   int digits;
   const char *unit;
+  const char *missing; /* stands where the member is missing or null; NULL: "-" */
   /* Writes the cell in the place of `kind`, from the benchmark's own `context`; returns text. NULL: `kind` decides. */
   const char *(*write)(const void *context, const json_t *row, char *text, size_t size);
 } bppsa_bench_column;
@@ -43,8 +46,14 @@ typedef struct {
 /* One row of a table; the list ends with a column without a heading. `end` stands behind the row. ERR_IO. */
 bppsa_status bppsa_bench_print_row(const bppsa_output *to, const bppsa_bench_column *columns, const void *context,
                                    const json_t *row, const char *end);
+/* The text columns with which a row begins, and a note in the place of all others. ERR_IO. */
+bppsa_status bppsa_bench_print_note(const bppsa_output *to, const bppsa_bench_column *columns, const void *context,
+                                    const json_t *row, const char *note);
 bppsa_status bppsa_bench_print_headings(const bppsa_output *to, const bppsa_bench_column *columns);
 /* The text columns whose members the object has, and the reason why it has no row. ERR_IO. */
 bppsa_status bppsa_bench_print_left_out(const bppsa_output *to, const bppsa_bench_column *columns, const json_t *object);
+
+/* "1.23 ms", as a TIME cell. Returns text. */
+const char *bppsa_bench_time_text(double seconds, char *text, size_t size);
 
 #endif

@@ -142,7 +142,7 @@ static void test_files(void **state) {
   assert_false(result.gnuplot);
   assert_string_equal(result.page, "index.html");
   assert_non_null(strstr(result.verdict.text, "The scan wins most clearly at T = "));
-  assert_int_equal(result.tally.rows.measured, 0);
+  assert_int_equal(result.measured.measured, 0);
   assert_int_equal(json_array_size(result.files), sizeof files / sizeof files[0]);
   for (size_t i = 0; i < sizeof files / sizeof files[0]; ++i) {
     assert_string_equal(json_string_value(json_array_get(result.files, i)), files[i]);

@@ -66,6 +66,15 @@ static void test_weights(void **state) {
   release(&result);
 }
 
+/* Behind the time limit no further point begins, and those left out are counted. */
+static void test_time_limit(void **state) {
+  (void)state;
+  json_t *document = run_json("bench forward --hidden 8 --seq-len 5000 --repeats 5000 --time-limit 1 --json");
+  assert_int_equal(json_array_size(json_object_get(document, "rows")), 2);
+  assert_int_equal(get_integer(document, "points_left_out"), 3);
+  json_decref(document);
+}
+
 static void test_requests(void **state) {
   (void)state;
   assert_fails(2, "--model: 'lenet5', expected rnn or gru", "bench forward --model lenet5");
@@ -90,6 +99,7 @@ static void test_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_document), cmocka_unit_test(test_weights),
-                                     cmocka_unit_test(test_requests), cmocka_unit_test(test_memory)};
+                                     cmocka_unit_test(test_requests), cmocka_unit_test(test_time_limit),
+                                     cmocka_unit_test(test_memory)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "bench/cases/rnn.h"
+#include "bench/cases/case.h"
 #include "core/residual.h"
 
 #define TINY "--batch 3 --hidden 4 --repeats 2 --threads 2"
@@ -209,94 +209,168 @@ static void test_memory_limit(void **state) {
                "bench crossover --quick --seq-len 10 --memory-limit 100 --json");
 }
 
+/* ---- rows that the test makes up ---- */
+
+enum { STAGED = 4 };
+static bppsa_bench_result staged[STAGED];
+static int64_t staged_count;
+
+/* `bench rnn` as it is, but that its points are staged: T = 100, 200, 400, 800. */
+static bppsa_status enter_staged(bppsa_bench *bench, int64_t point, bool *more) {
+  bppsa_bench_session *s = bench->session;
+  *more = point < staged_count;
+  if (*more) {
+    s->result = staged[point];
+    s->point.config.seq_len = INT64_C(100) << point;
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_bench_settings settings_of(const bppsa_device *device, bool json, FILE *out) {
+  bppsa_bench_settings asked = {
+      .request = {.to = {.out = out, .err = stderr, .json = json}, .device = device},
+      .point = {.kind = bppsa_network_kind_find("rnn"), .config = bppsa_recurrent_config_default(), .data = "bitstream"},
+      .one_point = true};
+  asked.point.config.seq_len = 100;
+  return asked;
+}
+
+/* What the benchmark prints about the first points (free it), and its status. */
+static char *drive_staged(int64_t count, bool json, bppsa_status *status) {
+  bppsa_bench_case kind = bppsa_bench_case_rnn;
+  bppsa_device *device = NULL;
+  char *out = NULL;
+  size_t size = 0;
+  FILE *stream = open_memstream(&out, &size);
+  assert_int_equal(bppsa_device_create("cpu", 1, &device), BPPSA_OK);
+  const bppsa_bench_settings asked = settings_of(device, json, stream);
+  kind.enter = enter_staged;
+  staged_count = count;
+  *status = bppsa_bench_drive(&kind, &asked.request, &asked);
+  bppsa_device_destroy(device);
+  fclose(stream);
+  return out;
+}
+
+/* The document about the first points (release it). */
+static json_t *document_of(int64_t count, bppsa_status expected) {
+  bppsa_status status;
+  char *out = drive_staged(count, true, &status);
+  assert_int_equal(status, expected);
+  json_t *document = json_loads(out, 0, NULL);
+  assert_non_null(document);
+  free(out);
+  return document;
+}
+
+static bppsa_status never_after(void *context, int64_t done, int64_t all) {
+  (void)context;
+  fail_msg("point %d of %d was measured, although it has rows", (int)done, (int)all);
+  return BPPSA_OK;
+}
+
 /* Rows that fail their check are marked, counted and end the program with 1. */
 static void test_failed_rows(void **state) {
   (void)state;
-  const bppsa_bench_point point = {
-      .kind = bppsa_network_kind_find("rnn"), .config = bppsa_recurrent_config_default(), .data = "bitstream"};
-  bppsa_bench_result result = {.threads = 1};
+  bppsa_bench_row *made = staged[0].rows;
+  staged[0] = (bppsa_bench_result){0};
   for (int m = 0; m < BPPSA_BENCH_METHODS; ++m) {
-    result.rows[m] = (bppsa_bench_row){.measured = true, .time = {1, 1, 1, 1, false}, .residual = 1, .flops = 1};
+    made[m] = (bppsa_bench_row){.measured = true, .time = {1, 1, 1, 1, false}, .residual = 1, .flops = 1};
   }
-  result.rows[BPPSA_BENCH_SCAN(BPPSA_SCAN_CHUNKED)].residual = BPPSA_RESIDUAL_BOUND;
-  result.rows[BPPSA_BENCH_SCAN(BPPSA_SCAN_CHUNKED)].time = (bppsa_timing){0}; /* what is wrong is not timed */
-  result.rows[BPPSA_BENCH_AUTO].residual = INFINITY;
-  bppsa_bench_tally tally = {0};
-  bppsa_bench_tally_add(&tally, &result);
-  assert_int_equal(tally.rows.measured, 6);
-  assert_int_equal(tally.rows.failed, 2);
-  assert_int_equal(bppsa_bench_verdict(&tally, 0), BPPSA_ERR_NUMERIC); /* exit 1 */
-  json_t *rows = json_array();
-  assert_true(bppsa_bench_append(rows, &point, &result));
+  made[BPPSA_BENCH_SCAN(BPPSA_SCAN_CHUNKED)].residual = BPPSA_RESIDUAL_BOUND;
+  made[BPPSA_BENCH_SCAN(BPPSA_SCAN_CHUNKED)].time = (bppsa_timing){0}; /* what is wrong is not timed */
+  made[BPPSA_BENCH_AUTO].residual = INFINITY;
+  json_t *document = document_of(1, BPPSA_ERR_NUMERIC); /* exit 1 */
+  assert_non_null(strstr(bppsa_last_error(), "bench: 2 of 6 rows have a residual of 30 or more"));
+  json_t *rows = json_object_get(document, "rows");
   assert_true(json_is_true(json_object_get(json_array_get(rows, BPPSA_BENCH_SCAN(BPPSA_SCAN_BLELLOCH)), "ok")));
   const json_t *wrong = json_array_get(rows, BPPSA_BENCH_SCAN(BPPSA_SCAN_CHUNKED));
   assert_true(json_is_false(json_object_get(wrong, "ok")));
   assert_true(get_real(wrong, "residual") == BPPSA_RESIDUAL_BOUND && get_integer(wrong, "repeats") == 0);
   assert_true(json_is_null(json_object_get(wrong, "median_s")) && json_is_null(json_object_get(wrong, "step_s")));
-  bppsa_bench_tally found = {0}; /* of a run that goes on from these rows */
-  assert_true(bppsa_bench_tally_rows(&found, &point, rows));
-  assert_true(found.rows.measured == 6 && found.rows.failed == 2);
-  json_decref(rows);
-  char *out = NULL;
-  size_t size = 0;
-  bppsa_output to = {.out = open_memstream(&out, &size)};
-  assert_int_equal(bppsa_bench_show_table(&to, &point, &result), BPPSA_OK);
-  fclose(to.out);
+  /* a run that goes on from these rows counts them, and measures nothing */
+  bppsa_device *device = NULL;
+  assert_int_equal(bppsa_device_create("cpu", 1, &device), BPPSA_OK);
+  const bppsa_bench_settings asked = settings_of(device, true, stdout);
+  const bppsa_bench_keeper keeper = {.rows = rows, .after = never_after};
+  bppsa_bench_count_rows found = {0};
+  assert_int_equal(bppsa_bench_drive_rows(&bppsa_bench_case_rnn, &asked.request, &asked, &keeper, &found), BPPSA_OK);
+  bppsa_device_destroy(device);
+  assert_true(found.measured == 6 && found.failed == 2);
+  assert_int_equal(json_array_size(rows), 6);
+  json_decref(document);
+  bppsa_status status;
+  char *out = drive_staged(1, false, &status);
+  assert_int_equal(status, BPPSA_ERR_NUMERIC);
   const char *first = strstr(out, "WRONG");
   assert_non_null(first);
   assert_non_null(strstr(first + 1, "WRONG"));
-  assert_non_null(strstr(out, "not timed: its residual is 30.00  WRONG\n"));
+  assert_non_null(strstr(out, "\n  backward chunked    not timed: its residual is 30.00  WRONG\n"));
   free(out);
 }
 
-/* The table of a point, as text (free it). */
-static char *table_of(const bppsa_bench_point *point, const bppsa_bench_result *result) {
-  char *out = NULL;
-  size_t size = 0;
-  bppsa_output to = {.out = open_memstream(&out, &size)};
-  assert_int_equal(bppsa_bench_show_table(&to, point, result), BPPSA_OK);
-  fclose(to.out);
+static char *table_of_first(void) {
+  bppsa_status status;
+  char *out = drive_staged(1, false, &status);
+  assert_int_equal(status, BPPSA_OK);
   return out;
+}
+
+/* Every heading ends where the cells below it end. */
+static void test_headings(void **state) {
+  (void)state;
+  bppsa_bench_row *made = staged[0].rows;
+  staged[0] = (bppsa_bench_result){.peak = {.flops = 5e9, .bytes = 1}};
+  made[BPPSA_BENCH_FORWARD] =
+      (bppsa_bench_row){.measured = true, .time = {.002, .00095, 3, 5, false}, .residual = 1, .flops = 1e6, .bytes = 2e6};
+  made[BPPSA_BENCH_BP] = made[BPPSA_BENCH_FORWARD];
+  made[BPPSA_BENCH_BP].forward = made[BPPSA_BENCH_BP].time;
+  char *out = table_of_first();
+  assert_non_null(strstr(
+      out, "  phase    method        median       min       max    n    x bp  GFLOP/s     %      GB/s   residual\n"
+           "  forward  forward      2.00 ms    950 us   3.00 s     5             0.50    10      1.00       1.00       \n"
+           "  backward bp           2.00 ms    950 us   3.00 s     5    1.00     0.50    10      1.00       1.00       \n"));
+  free(out);
 }
 
 /* Noisy rows are marked, explained, and decide nothing: no winner, no place in a fitted line. */
 static void test_noisy_rows(void **state) {
   (void)state;
-  const bppsa_bench_point point = {
-      .kind = bppsa_network_kind_find("rnn"), .config = bppsa_recurrent_config_default(), .data = "bitstream"};
-  bppsa_bench_result result = {.threads = 1, .peak = {.flops = 1, .bytes = 1}};
+  bppsa_timing *chunked = &staged[0].rows[BPPSA_BENCH_SCAN(BPPSA_SCAN_CHUNKED)].time;
+  staged[0] = (bppsa_bench_result){.peak = {.flops = 1, .bytes = 1}};
   for (int m = 0; m < BPPSA_BENCH_METHODS; ++m) {
-    result.rows[m] = (bppsa_bench_row){
+    staged[0].rows[m] = (bppsa_bench_row){
         .measured = true, .time = {2, 2, 3, 5, false}, .forward = {1, 1, 1, 5, false}, .residual = 1, .flops = 1};
   }
-  result.rows[BPPSA_BENCH_SCAN(BPPSA_SCAN_CHUNKED)].time = (bppsa_timing){0.3, 0.2, 3, 5, false};
-  char *quiet = table_of(&point, &result);
+  *chunked = (bppsa_timing){0.3, 0.2, 3, 5, false};
+  char *quiet = table_of_first();
   assert_non_null(strstr(quiet, "; here chunked wins\n"));
   assert_null(strchr(quiet, '~'));
   free(quiet);
-  result.rows[BPPSA_BENCH_SCAN(BPPSA_SCAN_CHUNKED)].time.noisy = true;
-  char *noisy = table_of(&point, &result);
+  chunked->noisy = true;
+  char *noisy = table_of_first();
   assert_null(strstr(noisy, "wins"));
   assert_non_null(strstr(noisy, "; no winner is named: noisy: chunked\n"));
   assert_non_null(strstr(noisy, " ~300 ms"));
   assert_non_null(strstr(noisy, "~0.15"));
   assert_non_null(strstr(noisy, BPPSA_TIMING_NOTE));
+  assert_null(strstr(strstr(noisy, BPPSA_TIMING_NOTE) + 1, BPPSA_TIMING_NOTE)); /* once a point */
   free(noisy);
-  bppsa_bench_tally tally = {0};
-  bppsa_bench_tally_add(&tally, &result);
-  assert_int_equal(tally.rows.noisy, 1);
-  json_t *rows = json_array();
-  for (int64_t t = 0; t < 4; ++t) { /* the times of chunked do not grow with T, but for one that is noisy */
-    bppsa_bench_point at = point;
-    at.config.seq_len = INT64_C(100) << t;
-    result.rows[BPPSA_BENCH_SCAN(BPPSA_SCAN_CHUNKED)].time.noisy = t == 3;
-    result.rows[BPPSA_BENCH_SCAN(BPPSA_SCAN_CHUNKED)].time.median_s = t == 3 ? 90 : 0.3;
-    assert_true(bppsa_bench_append(rows, &at, &result));
+  for (int64_t t = 0; t < STAGED; ++t) { /* the times of chunked do not grow with T, but for one that is noisy */
+    staged[t] = staged[0];
+    staged[t].rows[BPPSA_BENCH_SCAN(BPPSA_SCAN_CHUNKED)].time.noisy = t == 3;
+    staged[t].rows[BPPSA_BENCH_SCAN(BPPSA_SCAN_CHUNKED)].time.median_s = t == 3 ? 90 : 0.3;
   }
+  json_t *document = document_of(STAGED, BPPSA_OK), *rows = json_object_get(document, "rows");
+  int64_t marked = 0;
+  for (size_t i = 0; i < json_array_size(rows); ++i) {
+    marked += json_is_true(json_object_get(json_array_get(rows, i), "noisy"));
+  }
+  assert_int_equal(marked, 1);
   assert_true(json_is_false(json_object_get(json_array_get(rows, BPPSA_BENCH_SCAN(BPPSA_SCAN_CHUNKED)), "noisy")));
   assert_true(json_is_true(
       json_object_get(json_array_get(rows, 3 * BPPSA_BENCH_METHODS + BPPSA_BENCH_SCAN(BPPSA_SCAN_CHUNKED)), "noisy")));
-  json_t *growth = bppsa_bench_growth(rows, point.config.batch);
+  json_t *growth = json_object_get(document, "growth");
   bool found = false;
   for (size_t i = 0; i < json_array_size(growth); ++i) {
     const json_t *g = json_array_get(growth, i);
@@ -307,8 +381,12 @@ static void test_noisy_rows(void **state) {
     }
   }
   assert_true(found);
-  json_decref(growth);
-  json_decref(rows);
+  json_decref(document);
+  bppsa_status status;
+  char *table = drive_staged(STAGED, false, &status);
+  assert_non_null(strstr(table, "\n  init        phase     method          a      r2       b   products\n"
+                                "  default     forward   forward      0.00  1.0000"));
+  free(table);
 }
 
 /* ---- crossover ---- */
@@ -457,10 +535,11 @@ static void test_growth(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_growth),         cmocka_unit_test(test_point),         cmocka_unit_test(test_counts),
-      cmocka_unit_test(test_data_file),      cmocka_unit_test(test_sweep),         cmocka_unit_test(test_methods),
-      cmocka_unit_test(test_table_and_file), cmocka_unit_test(test_time_limit),    cmocka_unit_test(test_memory_limit),
-      cmocka_unit_test(test_failed_rows),    cmocka_unit_test(test_noisy_rows),    cmocka_unit_test(test_input),
-      cmocka_unit_test(test_crossover),      cmocka_unit_test(test_crossover_gru), cmocka_unit_test(test_wrong_requests)};
+      cmocka_unit_test(test_growth),         cmocka_unit_test(test_point),       cmocka_unit_test(test_counts),
+      cmocka_unit_test(test_data_file),      cmocka_unit_test(test_sweep),       cmocka_unit_test(test_methods),
+      cmocka_unit_test(test_table_and_file), cmocka_unit_test(test_time_limit),  cmocka_unit_test(test_memory_limit),
+      cmocka_unit_test(test_headings),       cmocka_unit_test(test_failed_rows), cmocka_unit_test(test_noisy_rows),
+      cmocka_unit_test(test_input),          cmocka_unit_test(test_crossover),   cmocka_unit_test(test_crossover_gru),
+      cmocka_unit_test(test_wrong_requests)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

@@ -3,8 +3,7 @@
 
 #include <math.h>
 
-#include "bench/cases/rnn.h"
-#include "bench/harness/recording.h"
+#include "bench/cases/case.h"
 #include "core/clock.h"
 #include "jacobian/jacobian.h"
 #include "rnn/rnn.h"
@@ -60,6 +59,35 @@ static void check_row(const json_t *row) {
   assert_int_equal(get_integer(row, "peak_device_bytes"), get_integer(row, "memory_bytes"));
 }
 
+/* ---- one point ---- */
+
+static bppsa_status nothing_after(void *context, int64_t done, int64_t all) {
+  (void)context;
+  assert_true(done == 1 && all == 1);
+  return BPPSA_OK;
+}
+
+/* T = 30, B = 3, H = 4. */
+static bppsa_bench_settings settings_of(const bppsa_network_kind *kind) {
+  bppsa_bench_settings asked = {
+      .request = {.to = {.err = stderr}, .device = device, .repeats = 2, .memory_limit = INT64_C(1) << 28},
+      .point = {.kind = kind, .config = bppsa_recurrent_config_default(), .data = "bitstream"},
+      .one_point = true};
+  asked.point.config.seq_len = 30;
+  asked.point.config.batch = 3;
+  asked.point.config.hidden = 4;
+  return asked;
+}
+
+/* Measures a point and returns the rows, which the caller frees. */
+static json_t *measure_rows(const bppsa_bench_case *kind, const bppsa_bench_settings *asked, bppsa_bench_count_rows *count) {
+  const bppsa_bench_keeper keeper = {.rows = json_array(), .after = nothing_after};
+  if (bppsa_bench_drive_rows(kind, &asked->request, asked, &keeper, count) != BPPSA_OK) {
+    fail_msg("%s", bppsa_last_error());
+  }
+  return keeper.rows;
+}
+
 /* ---- a network that cannot run one of the methods ---- */
 
 static bppsa_status refuse_blelloch(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *given,
@@ -76,20 +104,12 @@ static void refused_way(void **state) {
     skip();
   }
   bppsa_network_kind kind = *bppsa_network_kind_find("rnn");
-  bppsa_bench_point point = {.kind = &kind, .config = bppsa_recurrent_config_default(), .data = "bitstream", .rivals = true};
-  const bppsa_bench_limits limits = {.repeats = 2, .memory_limit = INT64_C(1) << 28};
-  bppsa_bench_result *result = calloc(1, sizeof *result);
-  bppsa_bench_tally tally = {0};
   kind.create = refuse_blelloch;
-  point.config.seq_len = 30;
-  point.config.batch = 3;
-  point.config.hidden = 4;
-  assert_int_equal(bppsa_bench_measure(&point, &limits, device, result), BPPSA_OK);
-  bppsa_bench_tally_add(&tally, result);
-  assert_int_equal(tally.rows.measured, 2 * 5 + 4 * 4); /* the stand-in for cuDNN has four algorithms */
-  assert_int_equal(tally.rows.failed, 0);
-  json_t *rows = json_array();
-  assert_true(bppsa_bench_append(rows, &point, result));
+  bppsa_bench_settings asked = settings_of(&kind);
+  bppsa_bench_count_rows count = {0};
+  json_t *rows = measure_rows(&bppsa_bench_case_rnn, &asked, &count);
+  assert_int_equal(count.measured, 2 * 5 + 4 * 4); /* the stand-in for cuDNN has four algorithms */
+  assert_int_equal(count.failed, 0);
   const char *const methods[] = {"bp", "linear", "chunked", "auto"}, *const graphs[] = {"bp_graph", "linear_graph",
                                                                                         "chunked_graph", "auto_graph"};
   check_row(find(rows, "forward", "forward"));
@@ -112,35 +132,36 @@ static void refused_way(void **state) {
   json_decref(rows);
   char *out = NULL;
   size_t size = 0;
-  bppsa_output to = {.out = open_memstream(&out, &size)};
-  assert_int_equal(bppsa_bench_show_table(&to, &point, result), BPPSA_OK);
-  fclose(to.out);
+  asked.request.to.out = open_memstream(&out, &size);
+  assert_int_equal(bppsa_bench_drive(&bppsa_bench_case_rnn, &asked.request, &asked), BPPSA_OK);
+  fclose(asked.request.to.out);
   assert_non_null(strstr(out, "x floor"));
   assert_non_null(strstr(out, "skipped: no kernels for this"));
   assert_non_null(strstr(out, "chunked_graph"));
   assert_non_null(strstr(out, "cuDNN's best"));
   free(out);
-  free(result);
 }
 
 /* ---- one point of an emulated GPU ---- */
 
+static int64_t most_nodes;
+static double deadline;
+
+/* The point as `bench rnn` enters it, with these bounds. */
+static bppsa_status enter_bounded(bppsa_bench *bench, int64_t point, bool *more) {
+  ((bppsa_bench_session *)bench->session)->most_nodes = most_nodes;
+  bench->deadline = deadline;
+  return bppsa_bench_case_rnn.enter(bench, point, more);
+}
+
 /* Measures T = 30, B = 3 and this H, and returns the rows, which the caller frees. */
-static json_t *measure_point(int64_t hidden, const bppsa_bench_limits *limits) {
-  bppsa_bench_point point = {
-      .kind = bppsa_network_kind_find("rnn"), .config = bppsa_recurrent_config_default(), .data = "bitstream", .rivals = true};
-  bppsa_bench_result *result = calloc(1, sizeof *result);
-  json_t *rows = json_array();
-  point.config.seq_len = 30;
-  point.config.batch = 3;
-  point.config.hidden = hidden;
-  assert_non_null(result);
-  if (bppsa_bench_measure(&point, limits, device, result) != BPPSA_OK) {
-    fail_msg("%s", bppsa_last_error());
-  }
-  assert_true(bppsa_bench_append(rows, &point, result));
-  free(result);
-  return rows;
+static json_t *measure_point(int64_t hidden) {
+  bppsa_bench_case kind = bppsa_bench_case_rnn;
+  bppsa_bench_settings asked = settings_of(bppsa_network_kind_find("rnn"));
+  bppsa_bench_count_rows count = {0};
+  asked.point.config.hidden = hidden;
+  kind.enter = enter_bounded;
+  return measure_rows(&kind, &asked, &count);
 }
 
 static void assert_skipped(const json_t *rows, const char *method, const char *words) {
@@ -161,9 +182,10 @@ static void refused_pass(void **state) {
     skip();
   }
   static const char *const words[] = {"five is not small enough", "six is not small enough"};
-  const bppsa_bench_limits limits = {.repeats = 2, .memory_limit = INT64_C(1) << 28};
+  most_nodes = 0;
+  deadline = 0;
   for (int64_t hidden = 5; hidden <= 6; ++hidden) {
-    json_t *rows = measure_point(hidden, &limits);
+    json_t *rows = measure_point(hidden);
     assert_skipped(rows, "cudnn_persist_static_small_h", words[hidden - 5]);
     assert_right(rows, "cudnn_standard");
     assert_right(rows, "cudnn_standard_tf32_graph");
@@ -178,19 +200,20 @@ static void bounded_rivals(void **state) {
   if (!is_emulated(device)) {
     skip();
   }
-  bppsa_bench_limits limits = {.repeats = 2, .memory_limit = INT64_C(1) << 28, .most_nodes = 59};
-  json_t *rows = measure_point(4, &limits);
+  most_nodes = 59;
+  deadline = 0;
+  json_t *rows = measure_point(4);
   assert_skipped(rows, "cudnn_standard_graph", "a graph of 60 launches or more, in a sweep at most 59");
   assert_skipped(rows, "cudnn_standard_tf32_graph", "a graph of 60 launches or more");
   assert_right(rows, "cudnn_standard");
   assert_right(rows, "cudnn_persist_dynamic_graph");
   json_decref(rows);
-  limits.most_nodes = 60;
-  rows = measure_point(4, &limits);
+  most_nodes = 60;
+  rows = measure_point(4);
   assert_right(rows, "cudnn_standard_graph");
   json_decref(rows);
-  limits.deadline = bppsa_now();
-  rows = measure_point(4, &limits);
+  deadline = bppsa_now();
+  rows = measure_point(4);
   assert_skipped(rows, "cudnn_standard", "--time-limit was over");
   assert_skipped(rows, "cudnn_standard_tf32", "--time-limit was over");
   assert_right(rows, "chunked_graph");

@@ -223,7 +223,7 @@ static void test_errors(void **state) {
 static bppsa_status enter_unverified(bppsa_bench *bench, int64_t point, bool *more) {
   const bppsa_contender contender = {.pass = bppsa_timed_work_pass, .parts = 1};
   *more = point == 0;
-  return *more ? bppsa_bench_enter_contender(bench, &contender, NULL, "sly", "") : BPPSA_OK;
+  return *more ? bppsa_bench_enter_contender(bench, &contender, NULL, "sly", "", NULL) : BPPSA_OK;
 }
 
 /* A contender that nothing verifies is refused when it is entered. */
@@ -238,25 +238,173 @@ static void test_unverified(void **state) {
   free(o.out);
 }
 
-static bppsa_status measure_alone(bppsa_bench *bench) {
-  bppsa_bench_count_row(&bench->rows, 1, true, false);
-  bppsa_bench_count_row(&bench->rows, 40, false, false);
-  return bppsa_json_put_integer(bench->report.document, "own", 5) ? BPPSA_OK : bppsa_bench_no_room();
+/* ---- lines ---- */
+
+static int64_t idle_points; /* the first ones */
+static int64_t needs;       /* bytes, of what is skipped */
+static bool only_skipped;
+static int64_t settled, finished;
+
+static bppsa_status enter_lines(bppsa_bench *bench, int64_t point, bool *more) {
+  bench->points = points;
+  bench->idle = point < idle_points;
+  bench->deadline = 1e-9; /* is over */
+  if (point >= points || bench->idle || bppsa_bench_out_of_time(bench)) {
+    *more = point < points;
+    return BPPSA_OK;
+  }
+  return enter(bench, point, more);
 }
 
-/* A benchmark that makes its own rows counts them, and gets its document and its verdict from the driver. */
-static void test_own_rows(void **state) {
+/* Two lines an actor: the second is what one more pass would be, and is skipped. */
+static bool line(const bppsa_bench *bench, int64_t index, bppsa_bench_entrant *made) {
+  actor *a = &actors[index / 2];
+  assert_true(settled == released + 1); /* before the lines are asked for */
+  if (index / 2 >= bench->count || (only_skipped && index % 2 == 0)) {
+    return false;
+  }
+  made->context = a;
+  snprintf(made->method, sizeof made->method, "%s%s", a->name, index % 2 == 0 ? "" : "_more");
+  made->contender = bench->entrants[index / 2]->contender;
+  if (index % 2 == 1) {
+    made->contender = (bppsa_contender){.verdict = BPPSA_REFUSED, .reason = "no second one"};
+    made->needs = needs;
+  }
+  return true;
+}
+
+static const char *note(const bppsa_bench_entrant *e, char *text, size_t size) {
+  snprintf(text, size, "skipped: %s", e->contender.reason);
+  return e->contender.verdict == BPPSA_REFUSED ? text : NULL;
+}
+
+static bppsa_status settle(bppsa_bench *bench) {
+  for (int64_t i = 0; i < bench->count; ++i) {
+    assert_int_equal(bench->entrants[i]->contender.timing[0].repeats, 3);
+  }
+  ++settled;
+  return BPPSA_OK;
+}
+
+static bppsa_status above(bppsa_bench *bench) {
+  return bppsa_output_print(&bench->request->to, "above %s\n", bench->point);
+}
+
+static bppsa_status below(bppsa_bench *bench) {
+  return bppsa_output_print(&bench->request->to, "below %s\n", bench->point);
+}
+
+static bppsa_status finish(bppsa_bench *bench) {
+  ++finished;
+  return bppsa_bench_report_points(bench);
+}
+
+static bppsa_bench_case case_of_lines(void) {
+  bppsa_bench_case kind = plain;
+  kind.document = "another";
+  kind.names = NULL;
+  kind.memory_quarters = 1;
+  kind.enter = enter_lines;
+  kind.lines = 4;
+  kind.line = line;
+  kind.note = note;
+  kind.settle = settle;
+  kind.above = above;
+  kind.below = below;
+  kind.finish = finish;
+  settled = finished = idle_points = needs = 0;
+  only_skipped = false;
+  return kind;
+}
+
+/* The benchmark says which rows a point has. What it skipped has a row, a note in the table, and no part in the verdict. */
+static void test_lines(void **state) {
   (void)state;
-  const bppsa_bench_case kind = {.name = "alone", .document = "another", .bound = 30, .measure = measure_alone};
+  const bppsa_bench_case kind = case_of_lines();
+  cast(1, 2, (actor[]){{.name = "a"}, {.name = "b", .residual = 2}});
   outcome o = drive(&kind, true);
-  assert_int_equal(o.status, BPPSA_ERR_NUMERIC);
-  assert_string_equal(bppsa_last_error(), "bench: 1 of 2 rows have a residual of 30 or more, up to 40, expected less");
+  assert_int_equal(o.status, BPPSA_OK);
   json_t *document = json_loads(o.out, 0, NULL);
+  const json_t *rows = json_object_get(document, "rows");
+  const char *const names_of_rows[] = {"a", "a_more", "b", "b_more"};
   assert_string_equal(json_string_value(json_object_get(document, "bench")), "another");
-  assert_int_equal(json_integer_value(json_object_get(document, "own")), 5);
   assert_null(json_object_get(document, "left_out"));
+  assert_null(json_object_get(document, "points_left_out")); /* nobody asked for a limit */
+  assert_int_equal(json_array_size(rows), 4);
+  for (size_t i = 0; i < 4; ++i) {
+    assert_string_equal(json_string_value(json_object_get(json_array_get(rows, i), "method")), names_of_rows[i]);
+    assert_int_equal(number(rows, i, "repeats"), i % 2 == 0 ? 3 : 0);
+  }
+  assert_true(settled == 1 && finished == 1);
   json_decref(document);
   free(o.out);
+  settled = 0;
+  cast(1, 1, (actor[]){{.name = "a"}});
+  o = drive(&kind, false);
+  assert_int_equal(o.status, BPPSA_OK);
+  assert_memory_equal(o.out, "the head\nabove p0\n  point   method  ", 36);
+  assert_non_null(strstr(o.out, "\n  p0      a   "));
+  assert_non_null(strstr(o.out, "\n  p0      a_more   skipped: no second one\nbelow p0\n"));
+  free(o.out);
+}
+
+/* Nothing measured is an error: bytes that would suffice, or the first reason. */
+static void test_nothing_measured(void **state) {
+  (void)state;
+  const bppsa_bench_case kind = case_of_lines();
+  only_skipped = true;
+  cast(1, 1, (actor[]){{.name = "a"}});
+  outcome o = drive(&kind, true);
+  assert_int_equal(o.status, BPPSA_ERR_UNSUPPORTED);
+  assert_string_equal(bppsa_last_error(), "bench: nothing could be measured: no second one");
+  assert_true(o.out[0] == '\0' && finished == 0);
+  free(o.out);
+  settled = 0;
+  needs = 77;
+  cast(1, 1, (actor[]){{.name = "a"}});
+  o = drive(&kind, true);
+  assert_int_equal(o.status, BPPSA_ERR_ARGUMENT);
+  assert_non_null(strstr(bppsa_last_error(), "bytes, expected at least 77"));
+  free(o.out);
+}
+
+typedef struct {
+  int64_t calls, done, all;
+  bppsa_status answer;
+} watcher;
+
+static bppsa_status watch(void *context, int64_t done, int64_t all) {
+  watcher *w = context;
+  ++w->calls;
+  w->done = done;
+  w->all = all;
+  return w->answer;
+}
+
+/* Rows without a document: idle points are passed by, others are told of, and a deadline ends the run behind the first rows. */
+static void test_keeper(void **state) {
+  (void)state;
+  const bppsa_bench_case kind = case_of_lines();
+  bppsa_device *device = NULL;
+  watcher w = {0};
+  bppsa_bench_count_rows counted = {0};
+  assert_int_equal(bppsa_device_create("cpu", 1, &device), BPPSA_OK);
+  const bppsa_bench_request request = {.to = {.err = stderr}, .device = device, .repeats = 3};
+  const bppsa_bench_keeper keeper = {json_array(), watch, &w};
+  idle_points = 1;
+  released = 0;
+  cast(4, 1, (actor[]){{.name = "a"}});
+  assert_int_equal(bppsa_bench_drive_rows(&kind, &request, NULL, &keeper, &counted), BPPSA_OK);
+  assert_int_equal(json_array_size(keeper.rows), 2);
+  assert_true(counted.measured == 1 && counted.failed == 0 && finished == 0);
+  assert_true(w.calls == 1 && w.done == 2 && w.all == 4);
+  settled = released = 0;
+  w.answer = BPPSA_ERR_IO;
+  cast(4, 1, (actor[]){{.name = "a"}});
+  assert_int_equal(bppsa_bench_drive_rows(&kind, &request, NULL, &keeper, &counted), BPPSA_ERR_IO);
+  assert_true(w.calls == 2 && counted.measured == 1);
+  json_decref(keeper.rows);
+  bppsa_device_destroy(device);
 }
 
 /* Whichever allocation fails, the run ends with ERR_MEMORY and holds nothing. More entrants than the list has at first. */
@@ -283,9 +431,9 @@ static void test_memory(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_document),   cmocka_unit_test(test_table),
-                                     cmocka_unit_test(test_left_out),   cmocka_unit_test(test_errors),
-                                     cmocka_unit_test(test_unverified), cmocka_unit_test(test_own_rows),
-                                     cmocka_unit_test(test_memory)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_document),         cmocka_unit_test(test_table),      cmocka_unit_test(test_left_out),
+      cmocka_unit_test(test_errors),           cmocka_unit_test(test_unverified), cmocka_unit_test(test_lines),
+      cmocka_unit_test(test_nothing_measured), cmocka_unit_test(test_keeper),     cmocka_unit_test(test_memory)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

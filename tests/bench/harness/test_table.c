@@ -26,6 +26,8 @@ static const bppsa_bench_column columns[] = {
     {.heading = "share", .width = 7, .kind = BPPSA_COLUMN_PERCENT, .key = "x", .over = "n"},
     {.heading = "work", .width = -10, .kind = BPPSA_COLUMN_SI, .key = "flops", .unit = "FLOP"},
     {.heading = "median", .width = 8, .kind = BPPSA_COLUMN_MARKED, .key = "x", .digits = 1},
+    {.heading = "took", .width = 10, .kind = BPPSA_COLUMN_TIME, .key = "s", .missing = ""},
+    {.heading = "about", .width = 10, .kind = BPPSA_COLUMN_MARKED_TIME, .key = "s", .missing = "none"},
     {.heading = "own", .width = 8, .key = "", .write = write_context},
     {0}};
 
@@ -38,6 +40,10 @@ static bppsa_status print_headings(const bppsa_output *to, const json_t *row) {
 
 static bppsa_status print_row(const bppsa_output *to, const json_t *row) {
   return bppsa_bench_print_row(to, columns, "it", row, "  WRONG");
+}
+
+static bppsa_status print_note(const bppsa_output *to, const json_t *row) {
+  return bppsa_bench_print_note(to, columns, "it", row, "skipped: no room");
 }
 
 static bppsa_status print_left_out(const bppsa_output *to, const json_t *row) {
@@ -59,16 +65,33 @@ static void assert_printed(printer print, const char *row_text, const char *expe
 
 static void test_cells(void **state) {
   (void)state;
-  assert_printed(print_headings, "{}", "  name      n    real   scaled   rate    small  share  work        median     own\n");
-  assert_printed(print_row, "{\"name\":\"conv1\",\"n\":4,\"x\":0.5,\"flops\":2500000,\"noisy\":true}",
-                 "  conv1     4    0.50    500.0      8  5.0e-01    12%  2.5 MFLOP     ~0.5  <it:4>  WRONG\n");
+  assert_printed(print_headings, "{}",
+                 "  name      n    real   scaled   rate    small  share  work        median      took     about     own\n");
+  assert_printed(
+      print_row, "{\"name\":\"conv1\",\"n\":4,\"x\":0.5,\"flops\":2500000,\"noisy\":true,\"s\":0.01}",
+      "  conv1     4    0.50    500.0      8  5.0e-01    12%  2.5 MFLOP     ~0.5   10.0 ms  ~10.0 ms  <it:4>  WRONG\n");
 }
 
-/* What a row does not have, or has as null, is a dash, also as a divisor. */
+/* Three digits, and the unit that keeps them short. */
+static void test_times(void **state) {
+  (void)state;
+  static const struct {
+    double seconds;
+    const char *text;
+  } cases[] = {{0, "0.00 us"},        {9.994e-6, "9.99 us"}, {9.996e-6, "10.0 us"}, {99.96e-6, "100 us"},
+               {0.9994e-3, "999 us"}, {1e-3, "1.00 ms"},     {0.25, "250 ms"},      {1, "1.00 s "}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+    char text[24];
+    assert_string_equal(bppsa_bench_time_text(cases[i].seconds, text, sizeof text), cases[i].text);
+  }
+}
+
+/* What a row does not have, or has as null, is a dash, or what the column says instead; also as a divisor. */
 static void test_missing(void **state) {
   (void)state;
-  assert_printed(print_row, "{\"n\":4,\"x\":null}",
-                 "  -         4       -        -      -        -      -  -                -  <it:4>  WRONG\n");
+  assert_printed(
+      print_row, "{\"n\":4,\"x\":null}",
+      "  -         4       -        -      -        -      -  -                -                none  <it:4>  WRONG\n");
 }
 
 static void test_left_out(void **state) {
@@ -77,8 +100,14 @@ static void test_left_out(void **state) {
   assert_printed(print_left_out, "{\"reason\":\"too large\"}", "          left out: too large\n");
 }
 
+/* A note stands behind the text columns, in the place of the others. */
+static void test_note(void **state) {
+  (void)state;
+  assert_printed(print_note, "{\"name\":\"pool1\",\"n\":4}", "  pool1  skipped: no room\n");
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_cells), cmocka_unit_test(test_missing),
-                                     cmocka_unit_test(test_left_out)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_times), cmocka_unit_test(test_note), cmocka_unit_test(test_cells),
+                                     cmocka_unit_test(test_missing), cmocka_unit_test(test_left_out)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
