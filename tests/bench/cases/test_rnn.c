@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "bench/cases/case.h"
+#include "core/alloc.h"
 #include "core/residual.h"
 
 #define TINY "--batch 3 --hidden 4 --repeats 2 --threads 2"
@@ -477,6 +478,30 @@ static void test_input(void **state) {
                "bench rnn --input 2 --data npy:a,b");
 }
 
+/* Whichever allocation fails, the program ends with 1 and one line, prints no half document, and holds nothing. */
+static void test_memory(void **state) {
+  (void)state;
+  static const char *const lines[] = {
+      "bench rnn --seq-len 3 --batch 1 --hidden 2 --repeats 1 --threads 1 --json",
+      "bench crossover --quick --seq-len 10 --hidden 2 --repeats 1 --threads 2 --workers 2 --json"};
+  for (int i = 0; i < 2; ++i) {
+    const int64_t live = bppsa_alloc_live();
+    int64_t failures = 0;
+    int code = 1;
+    for (int64_t call = 1; code != 0; call += call < 250 ? 1 : 1 + call / 8) {
+      bppsa_alloc_fail_at(call);
+      run_result result = run("%s", lines[i]);
+      bppsa_alloc_fail_at(0);
+      code = result.code;
+      assert_true(code == 0 || (code == 1 && result.out[0] == '\0' && strchr(result.err, '\n') != NULL));
+      assert_int_equal(bppsa_alloc_live(), live);
+      failures += code == 1;
+      release(&result);
+    }
+    assert_true(failures > 50);
+  }
+}
+
 static void test_wrong_requests(void **state) {
   (void)state;
   assert_fails(
@@ -535,11 +560,11 @@ static void test_growth(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_growth),         cmocka_unit_test(test_point),       cmocka_unit_test(test_counts),
-      cmocka_unit_test(test_data_file),      cmocka_unit_test(test_sweep),       cmocka_unit_test(test_methods),
-      cmocka_unit_test(test_table_and_file), cmocka_unit_test(test_time_limit),  cmocka_unit_test(test_memory_limit),
-      cmocka_unit_test(test_headings),       cmocka_unit_test(test_failed_rows), cmocka_unit_test(test_noisy_rows),
-      cmocka_unit_test(test_input),          cmocka_unit_test(test_crossover),   cmocka_unit_test(test_crossover_gru),
-      cmocka_unit_test(test_wrong_requests)};
+      cmocka_unit_test(test_growth),         cmocka_unit_test(test_point),         cmocka_unit_test(test_counts),
+      cmocka_unit_test(test_data_file),      cmocka_unit_test(test_sweep),         cmocka_unit_test(test_methods),
+      cmocka_unit_test(test_table_and_file), cmocka_unit_test(test_time_limit),    cmocka_unit_test(test_memory_limit),
+      cmocka_unit_test(test_headings),       cmocka_unit_test(test_failed_rows),   cmocka_unit_test(test_noisy_rows),
+      cmocka_unit_test(test_input),          cmocka_unit_test(test_crossover),     cmocka_unit_test(test_crossover_gru),
+      cmocka_unit_test(test_memory),         cmocka_unit_test(test_wrong_requests)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }
