@@ -168,7 +168,7 @@ static inline void write_bytes(const char *path, const void *bytes, size_t size)
   assert_int_equal(fclose(file), 0);
 }
 
-/* The file's bytes (free them). */
+/* The file's bytes, and a 0 behind them (free them). */
 static inline char *read_bytes(const char *path, size_t *size) {
   FILE *file = fopen(path, "rb");
   assert_non_null(file);
@@ -178,6 +178,7 @@ static inline char *read_bytes(const char *path, size_t *size) {
   char *bytes = malloc(*size + 1);
   assert_non_null(bytes);
   assert_int_equal(fread(bytes, 1, *size, file), *size);
+  bytes[*size] = '\0';
   fclose(file);
   return bytes;
 }

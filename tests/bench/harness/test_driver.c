@@ -134,7 +134,9 @@ static void cast(int64_t of_points, int64_t of_actors, const actor *list) {
   points = of_points;
   count = of_actors;
   prepared = BPPSA_OK;
-  memcpy(actors, list, (size_t)of_actors * sizeof *list);
+  for (int64_t i = 0; i < of_actors; ++i) {
+    actors[i] = list[i];
+  }
 }
 
 static double number(const json_t *rows, size_t i, const char *key) {
