@@ -258,7 +258,7 @@ static void test_chaos_and_pauses(void **state) {
     const bool expected = (pass - 1) % 53 < 3; /* 50 passes in between */
     const bppsa_forward_stats *s = &run.stats;
     assert_true(s->speculated == expected);
-    assert_true(s->path <= 1.15 * (double)p.config.seq_len + 2 * (double)(run.plan.warm_up + length));
+    assert_true((double)s->path <= 1.15 * (double)p.config.seq_len + 2 * (double)(run.plan.warm_up + length));
     assert_int_equal(s->tails, expected ? 2 : 0);
     bppsa_forward_stats_add(&sum, s);
     pass_forward(&p, &run, device);
