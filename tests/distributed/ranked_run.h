@@ -59,7 +59,9 @@ static inline bppsa_status keep_weights(const bppsa_model *model, ranked_run *ru
     }
     at += bytes;
   }
-  run->bytes = first ? at : run->bytes;
+  if (first) {
+    run->bytes = at;
+  }
   return BPPSA_OK;
 }
 

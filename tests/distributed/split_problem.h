@@ -41,8 +41,9 @@ static bppsa_status check_part(const char *what, const bppsa_view *got, const do
 /* Do all ranks hold the same bits? */
 static bppsa_status check_bits(bppsa_comm *comm, const bppsa_view *mine) {
   const int64_t count = bppsa_view_count(mine);
-  double *least = bppsa_calloc(2 * count, sizeof *least), *most = least + count;
+  double *least = bppsa_calloc(2 * count, sizeof *least);
   CHECK(least != NULL);
+  double *most = least + count;
   for (int64_t i = 0; i < count; ++i) {
     least[i] = most[i] = bppsa_view_get(mine, i);
   }
