@@ -124,7 +124,7 @@ static bppsa_status copy_weights(const bppsa_model *from, bppsa_model *to) {
   return bppsa_model_push(to);
 }
 
-/* Bits as those of the bitstream, of probability 1/2. */
+/* Fills a new x with random bits, each 0 or 1 with probability 1/2, as the bitstream data set does. */
 static bppsa_status make_bits(const session *s, bppsa_buffer *x) {
   const bppsa_recurrent_config *c = &s->config;
   BPPSA_TRY(bppsa_buffer_create(NULL, c->dtype, 3, (int64_t[]){c->seq_len, c->batch, c->input}, x));

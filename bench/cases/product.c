@@ -49,7 +49,9 @@ typedef struct {
   session *s;
   bppsa_product *product; /* of a kind of the project's; or */
   rival_run rival;
-  double plan_s, flops, executed_flops; /* flops: 2 a matching pair; executed: FLOPs that were done, 0 where nobody says */
+  double plan_s;
+  double flops;          /* 2 for each matching pair of entries */
+  double executed_flops; /* FLOPs that were done, padding included; 0: the library does not tell */
   double bytes;
 } multiplier;
 

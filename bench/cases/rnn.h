@@ -103,7 +103,7 @@ typedef struct bppsa_bench_contestant {
   int forward, backward;                /* rows of the result; forward -1: the pass is no row of its own */
   struct bppsa_bench_contestant *plain; /* of a graph: who runs the same passes without it; NULL otherwise */
   bppsa_model *model;                   /* the project's; or */
-  bppsa_cudnn_network *rival;           /* cuDNN's; a graph has those of its plain contestant */
+  bppsa_cudnn_network *rival;           /* cuDNN's; a graph shares model or rival with its plain contestant */
   bppsa_bench_recording recordings[2];  /* of a graph: forward, backward */
   double unit;                          /* of its residuals, in rounding errors of the dtype */
 } bppsa_bench_contestant;

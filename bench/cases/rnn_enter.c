@@ -37,8 +37,9 @@ static bppsa_status judge_pass(bppsa_bench_session *s, const bppsa_bench_contest
   BPPSA_TRY(bppsa_model_pull(who->model, true));
   BPPSA_TRY(bppsa_model_update_redone(who->model));
   judge(s, who->model, row);
-  row->redone =
-      who->plain == NULL ? who->model->redone : row->redone; /* a graph has those of its plain contestant's first pass */
+  if (who->plain == NULL) { /* a graph's row keeps the count that its plain contestant's first pass left there */
+    row->redone = who->model->redone;
+  }
   return BPPSA_OK;
 }
 

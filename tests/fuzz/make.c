@@ -1,3 +1,4 @@
+/* Builds inputs for the fuzzers, which check what the readers make of them. */
 #include "tests/fuzz/make.h"
 
 #include <string.h>

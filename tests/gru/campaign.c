@@ -1,4 +1,4 @@
-/* Random configurations of the GRU (tests/support/cell_campaign.h). */
+/* Random configurations of the GRU. campaign (tests/support/cell_campaign.h) checks them; its result is the exit status. */
 #include "tests/support/gru_reference.h"
 
 static const cell_reference cell = GRU_REFERENCE;

@@ -1,4 +1,4 @@
-/* Random configurations of the RNN (tests/support/cell_campaign.h). */
+/* Random configurations of the RNN. campaign (tests/support/cell_campaign.h) checks them; its result is the exit status. */
 #include "tests/support/rnn_reference.h"
 
 static const cell_reference cell = RNN_REFERENCE;
