@@ -15,17 +15,17 @@ typedef struct {
   int64_t at[1 + BPPSA_ORACLE_AXES]; /* shape behind the last layer */
   int axes;
   bool failed;
+  bppsa_oracle_layer lost; /* takes what is written to a layer for which there was no memory */
 } chain;
 
 static bppsa_oracle_layer *append(chain *c, bppsa_layer_kind kind, const char *name) {
-  static bppsa_oracle_layer nowhere;
   bppsa_oracle_model *model = c->model;
   if ((model->count & (model->count - 1)) == 0) { /* full at every power of two */
     bppsa_oracle_layer *grown = bppsa_realloc(model->layers, (size_t)(2 * model->count + 1) * sizeof *grown);
     c->failed = c->failed || grown == NULL;
     model->layers = grown != NULL ? grown : model->layers;
   }
-  bppsa_oracle_layer *layer = c->failed ? &nowhere : &model->layers[model->count++];
+  bppsa_oracle_layer *layer = c->failed ? &c->lost : &model->layers[model->count++];
   *layer = (bppsa_oracle_layer){.kind = kind, .forward_s = -1, .backward_s = -1, .update_s = -1};
   snprintf(layer->name, sizeof layer->name, "%s", name);
   memcpy(layer->in, c->at, sizeof layer->in);
