@@ -40,4 +40,22 @@ static inline void walk_both(const char *line, const char *product, int least) {
   walk(bppsa_alloc_fail_once, line, product, least);
 }
 
+/* The same for a benchmark, whose later calls write rows that are all alike: of its allocations up to `dense` every `often`-th
+ * fails with all behind it, of the others every `seldom`-th. At most `most` calls. */
+static inline void walk_benchmark(const char *line, int64_t often, int64_t dense, int64_t seldom, int64_t most) {
+  int code = 1;
+  for (int64_t call = 1; code != 0; call += call < dense ? often : seldom) {
+    bppsa_alloc_fail_at(call);
+    run_result result = run("%s", line);
+    bppsa_alloc_fail_at(0);
+    code = result.code;
+    assert_true(code == 0 || code == 1);
+    if (code != 0) {
+      assert_one_error(&result, "");
+    }
+    release(&result);
+    assert_true(call < most);
+  }
+}
+
 #endif

@@ -1,5 +1,5 @@
 /* `bench forward`: its document, its table, a network from a file, wrong requests, out of memory. */
-#include "tests/cli/run_cli.h"
+#include "tests/cli/memory_walk.h"
 
 static void check_row(const json_t *row, const char *method, int64_t seq_len) {
   assert_string_equal(get_text(row, "method"), method);
@@ -85,16 +85,7 @@ static void test_requests(void **state) {
 
 static void test_memory(void **state) {
   (void)state;
-  int code = 1;
-  for (int64_t call = 1; code != 0; call += call < 60 ? 1 : 17) {
-    bppsa_alloc_fail_at(call);
-    run_result result = run("bench forward --hidden 3 --seq-len 200 --repeats 1 --json");
-    bppsa_alloc_fail_at(0);
-    code = result.code;
-    assert_true(code == 0 || code == 1);
-    release(&result);
-    assert_true(call < 20000);
-  }
+  walk_benchmark("bench forward --hidden 3 --seq-len 200 --repeats 1 --json", 1, 60, 17, 20000);
 }
 
 int main(void) {

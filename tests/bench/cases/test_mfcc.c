@@ -1,5 +1,5 @@
 /* `bench mfcc`: its document, its table, wrong requests. */
-#include "tests/cli/run_cli.h"
+#include "tests/cli/memory_walk.h"
 
 #include "audio/audio.h"
 
@@ -50,19 +50,7 @@ static void test_requests(void **state) {
 
 static void test_memory(void **state) {
   (void)state;
-  int code = 1;
-  for (int64_t call = 1; code != 0; call += call < 40 ? 1 : 11) {
-    bppsa_alloc_fail_at(call);
-    run_result result = run("bench mfcc --set L --repeats 1 --json");
-    bppsa_alloc_fail_at(0);
-    code = result.code;
-    assert_true(code == 0 || code == 1);
-    if (code != 0) {
-      assert_one_error(&result, "");
-    }
-    release(&result);
-    assert_true(call < 2000);
-  }
+  walk_benchmark("bench mfcc --set L --repeats 1 --json", 1, 40, 11, 2000);
 }
 
 int main(void) {

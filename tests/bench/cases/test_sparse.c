@@ -1,5 +1,5 @@
 /* `bench product`, `bench jacobian`, `bench scan`: documents, wrong requests. */
-#include "tests/cli/run_cli.h"
+#include "tests/cli/memory_walk.h"
 
 #include "bench/cases/product_case.h"
 
@@ -248,19 +248,7 @@ static void test_requests(void **state) {
 
 static void test_memory(void **state) {
   (void)state;
-  int code = 1;
-  for (int64_t call = 1; code != 0; call += call < 100 ? 7 : 37) {
-    bppsa_alloc_fail_at(call);
-    run_result result = run("bench scan --repeats 1 --threads 1 --json");
-    bppsa_alloc_fail_at(0);
-    code = result.code;
-    assert_true(code == 0 || code == 1);
-    if (code != 0) {
-      assert_one_error(&result, "");
-    }
-    release(&result);
-    assert_true(call < 5000);
-  }
+  walk_benchmark("bench scan --repeats 1 --threads 1 --json", 7, 100, 37, 5000);
 }
 
 int main(void) {

@@ -1,5 +1,5 @@
 /* `bench threads`: its document, its table, wrong requests, running out of memory. No time is asserted. */
-#include "tests/cli/run_cli.h"
+#include "tests/cli/memory_walk.h"
 
 #include <math.h>
 
@@ -60,21 +60,7 @@ static void test_requests(void **state) {
 
 static void test_memory(void **state) {
   (void)state;
-  const int64_t live = bppsa_alloc_live();
-  int code = 1;
-  for (int64_t call = 1; code != 0; call += call < 60 ? 1 : 11) { /* the later calls write rows, which are all alike */
-    bppsa_alloc_fail_at(call);
-    run_result result = run("bench threads --seq-len 3 --batch 9 --hidden 5 --repeats 1 --threads 3 --neighbours 0 --json");
-    bppsa_alloc_fail_at(0);
-    code = result.code;
-    assert_true(code == 0 || code == 1);
-    if (code != 0) {
-      assert_one_error(&result, "");
-    }
-    release(&result);
-    assert_int_equal(bppsa_alloc_live(), live);
-    assert_true(call < 2000);
-  }
+  walk_benchmark("bench threads --seq-len 3 --batch 9 --hidden 5 --repeats 1 --threads 3 --neighbours 0 --json", 1, 60, 11, 2000);
 }
 
 int main(void) {
