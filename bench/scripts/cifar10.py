@@ -14,35 +14,24 @@ Writes a synthetic set into DIR/cifar unless it is there, or takes --data. Then,
 
 Exits 1 where one of these fails. Needs Python 3 alone.
 """
-import argparse
 import datetime
 import json
 import os
-import subprocess
 import sys
+
+from program import parser, run
 
 FRACTIONS = (0.8, 0.9, 0.95, 0.97)
 METHODS = {"bp": ["--backward", "bp"], "scan": ["--up-levels", "1"]}
 
 
 def parse():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--program", required=True, help="the bppsa program")
-    p.add_argument("--folder", required=True, help="where images, weights and masks go")
+    p = parser(__doc__, "where images, weights and masks go")
     p.add_argument("--data", help="images instead of synthetic ones")
     p.add_argument("--epochs", type=int, default=10, help="of training [10]")
     p.add_argument("--retrain", type=int, default=12, help="epochs after each step of pruning [12]")
     p.add_argument("--iterations", type=int, default=300, help="of the curves [300]")
-    p.add_argument("--threads", type=int, default=2, help="[2]")
-    p.add_argument("--out", help="where the JSON document goes")
     return p.parse_args()
-
-
-def run(o, *arguments):
-    done = subprocess.run([os.path.abspath(o.program), *map(str, arguments)], stdout=subprocess.PIPE, text=True)
-    if done.returncode:
-        sys.exit(done.returncode)
-    return done.stdout
 
 
 def train(o, *arguments):

@@ -8,33 +8,22 @@ sequential BP and once by the chunked scan: first 300 iterations, whose losses a
 the held-out samples is reported (chance is 1 in 11). Exits 1 where the curves differ by 1e-3 or more, or an accuracy is not above
 60 %. Needs Python 3 alone. 3300 files take 1.8 GB.
 """
-import argparse
 import datetime
 import json
 import os
-import subprocess
 import sys
+
+from program import parser, run
 
 METHODS = {"bp": ["--backward", "bp"], "chunked": ["--algorithm", "chunked"]}
 
 
 def parse():
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--program", required=True, help="the bppsa program")
-    p.add_argument("--folder", required=True, help="where files and features are, or go")
+    p = parser(__doc__, "where files and features are, or go")
     p.add_argument("--files", type=int, default=3300, help="WAV files [3300]")
     p.add_argument("--held-out", type=int, default=500, help="samples of them that are not trained on [500]")
     p.add_argument("--epochs", type=int, default=60, help="of training [60]")
-    p.add_argument("--threads", type=int, default=2, help="[2]")
-    p.add_argument("--out", help="where the JSON document goes")
     return p.parse_args()
-
-
-def run(o, *arguments):
-    done = subprocess.run([os.path.abspath(o.program), *map(str, arguments)], stdout=subprocess.PIPE, text=True)
-    if done.returncode:
-        sys.exit(done.returncode)
-    return done.stdout
 
 
 def features(o):
