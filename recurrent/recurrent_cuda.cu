@@ -3,6 +3,8 @@
  * Up to H = 32 (CHUNK_HIDDEN) the kernels of chunk_kernels.cuh run the layers: sequential BP is one chunk, the chunked scan many,
  * and weight gradients are summed within them if they fit into registers. Otherwise, and for tree scans, kernels write the
  * factors of the Jacobians, a scan executor computes the gradients, and products of matrices compute the rest.
+ *
+ * (The file is long because it is one backend's table of functions: memory and passes share the sizes of all arrays.)
  */
 #include "core/alloc.h"
 #include "core/check.cuh"

@@ -1,5 +1,6 @@
 /* Recurrent networks on a device against the processor's sequential BP in float64: logits, gradients of every parameter, of the
- * input, of h0, for every way a device computes them. BPPSA_TEST_DEVICE names the device. */
+ * input, of h0, for every way a device computes them. BPPSA_TEST_DEVICE names the device. (The file is long because all tests
+ * share the ways, the problem and its transfers.) */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
