@@ -21,10 +21,15 @@ bool bppsa_checker_broken(bppsa_checker *c, int64_t op, const char *format, ...)
 bppsa_status bppsa_checker_prepare(bppsa_checker *c);
 void bppsa_checker_free(bppsa_checker *c);
 
-/* The rules after those of shape, in the order of the table. *kept: no operation breaks the rule. ERR_MEMORY. */
-typedef bppsa_status (*bppsa_checker_rule)(bppsa_checker *c, bool *kept);
-enum { CHECKER_RULES = 27 };
-extern const bppsa_checker_rule bppsa_checker_rules[CHECKER_RULES];
+/* A rule that is not about the shape of one operation, and the walk that checks it. *kept: no operation breaks the rule.
+ * ERR_MEMORY. */
+typedef struct {
+  bppsa_schedule_rule rule;
+  bppsa_status (*walk)(bppsa_checker *c, bool *kept);
+} bppsa_checker_rule;
+enum { BPPSA_CHECKER_MOST_RULES = 32 }; /* of shape, and as many others: half of a mask's bits each */
+extern const bppsa_checker_rule bppsa_checker_rules[];
+extern const int bppsa_checker_rule_count;
 
 /* The following are in rules_weights.c. */
 bppsa_status bppsa_rule_sync_replicas(bppsa_checker *c, bool *kept);

@@ -222,7 +222,8 @@ typedef struct {
   const char *what; /* what it asks for, a line */
 } bppsa_schedule_rule;
 
-const bppsa_schedule_rule *bppsa_schedule_rules(int64_t *count);
+/* Rule `index`, from 0 on, in the order in which rules are checked; NULL behind the last. */
+const bppsa_schedule_rule *bppsa_schedule_rule_at(int64_t index);
 #define BPPSA_SCHEDULE_ALL_RULES UINT64_MAX
 
 /* The first rule that is broken; rule is NULL if none is. */

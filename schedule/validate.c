@@ -1,4 +1,4 @@
-/* The table of the rules that a schedule keeps: shapes first, then order, transfers, synchronisation, versions, memory (rules.c).
+/* The validator: checks the rules that a schedule keeps. This file has the rules of shape, rules.c the table of all others.
  *
  * Every rule is one walk over operations and dependencies. The walks of the other rules skip operations that break a rule of
  * shape.
@@ -132,60 +132,32 @@ static bool shape_group(const bppsa_checker *c, const bppsa_schedule_op *op) {
   return together ? in(op->group, 0, c->list->groups) : op->group == -1;
 }
 
-/* The shape rules, in the order of the table below. */
-static bool (*const shapes[])(const bppsa_checker *c, const bppsa_schedule_op *op) = {
-    shape_kind,  shape_worker, shape_lane, shape_replica, shape_layers, shape_stage,
-    shape_micro, shape_part,   shape_cost, shape_memory,  shape_group,  shape_dependencies};
-enum { SHAPES = sizeof shapes / sizeof shapes[0] };
-
-static const bppsa_schedule_rule rules[] = {
-    {"kind", "every operation is of a kind that the scheme has"},
-    {"worker", "every operation is on one of the workers"},
-    {"lane", "every operation is in a lane of its kind"},
-    {"replica", "every operation is of one of the replicas"},
-    {"layers", "the layers of an operation exist in the model"},
-    {"stage", "the stage of an operation holds its layers"},
-    {"micro-batch", "the micro-batches of an operation exist in the run"},
-    {"half", "only halving has halves of backward passes"},
-    {"cost", "every cost is finite, 0 or more"},
-    {"delta", "every change of memory is finite"},
-    {"group", "operations that begin together have a group, others have none"},
-    {"dependency", "dependencies are on other operations of the list"},
-    {"placement", "all layers of a replica's stage are on one worker"},
-    {"once", "every pass of a micro-batch through a layer occurs once"},
-    {"complete-forward", "every micro-batch passes every layer forward"},
-    {"complete-gradient", "every micro-batch's gradient reaches every layer that wants it"},
-    {"complete-weights", "every micro-batch has a weight gradient on every layer"},
-    {"send-receive", "each group has a SEND and a RECV of the same tensor, on two workers"},
-    {"send-source", "a SEND waits for what made its tensor"},
-    {"receive-order", "a pair of workers receives in the order in which it sends"},
-    {"order-forward", "F waits for F of the layer in front"},
-    {"order-input", "I and B wait for the gradient behind their last layer"},
-    {"order-weights", "W waits for the gradient behind its layers"},
-    {"order-activations", "a backward pass waits for its own F, and for its RECOMPUTE where there is one"},
-    {"transfer", "a tensor that another worker made arrives by a RECV"},
-    {"acyclic", "no operations wait for each other"},
-    {"sync-replicas", "every replica has the SYNC of a group, of the same layers"},
-    {"sync-gradients", "SYNC waits for every gradient since the last STEP"},
-    {"step-synchronised", "STEP waits for every SYNC and every gradient of its layers since the last STEP"},
-    {"step-count", "as many updates of every layer as the scheme makes"},
-    {"version-step", "the updates of a stage count up by one"},
-    {"version-forward", "F sees the weights its scheme promises"},
-    {"version-backward", "a backward pass sees the weights its scheme promises"},
-    {"version-prepared", "STASH and PREDICT have the version of the pass behind them"},
-    {"memory-balance", "all memory that is taken is given back, and no more"},
-    {"memory-cap", "no worker holds more activations than the cap"},
-    {"scan-product", "a PRODUCT joins two neighbours and waits for their products"},
-    {"scan-gradient", "CARRY and APPLY wait for the gradient in front of their Jacobians"},
-    {"scan-complete", "every Jacobian is applied once"},
+/* The shape rules, in the order in which they are checked: a rule may rely on the rules in front of it. */
+static const struct {
+  bppsa_schedule_rule rule;
+  bool (*kept)(const bppsa_checker *c, const bppsa_schedule_op *op);
+} shapes[] = {
+    {{"kind", "every operation is of a kind that the scheme has"}, shape_kind},
+    {{"worker", "every operation is on one of the workers"}, shape_worker},
+    {{"lane", "every operation is in a lane of its kind"}, shape_lane},
+    {{"replica", "every operation is of one of the replicas"}, shape_replica},
+    {{"layers", "the layers of an operation exist in the model"}, shape_layers},
+    {{"stage", "the stage of an operation holds its layers"}, shape_stage},
+    {{"micro-batch", "the micro-batches of an operation exist in the run"}, shape_micro},
+    {{"half", "only halving has halves of backward passes"}, shape_part},
+    {{"cost", "every cost is finite, 0 or more"}, shape_cost},
+    {{"delta", "every change of memory is finite"}, shape_memory},
+    {{"group", "operations that begin together have a group, others have none"}, shape_group},
+    {{"dependency", "dependencies are on other operations of the list"}, shape_dependencies},
 };
-enum { RULES = sizeof rules / sizeof rules[0] };
-_Static_assert(RULES == SHAPES + CHECKER_RULES, "a walk for every rule");
-_Static_assert(RULES <= 64, "a bit of a mask each");
+enum { SHAPES = sizeof shapes / sizeof shapes[0] };
+_Static_assert(sizeof shapes / sizeof shapes[0] <= BPPSA_CHECKER_MOST_RULES, "a bit of a mask each, beside the other rules");
 
-const bppsa_schedule_rule *bppsa_schedule_rules(int64_t *count) {
-  *count = RULES;
-  return rules;
+const bppsa_schedule_rule *bppsa_schedule_rule_at(int64_t index) {
+  if (index < 0 || index >= SHAPES + bppsa_checker_rule_count) {
+    return NULL;
+  }
+  return index < SHAPES ? &shapes[index].rule : &bppsa_checker_rules[index - SHAPES].rule;
 }
 
 /* ---- all rules ---- */
@@ -197,12 +169,12 @@ static bool check_shapes(bppsa_checker *c, uint64_t mask) {
     const bppsa_schedule_op *op = &c->list->ops[id];
     c->sane[id] = true;
     for (int rule = 0; rule < SHAPES; ++rule) {
-      if (!shapes[rule](c, op)) {
+      if (!shapes[rule].kept(c, op)) {
         c->sane[id] = false;
         c->all_sane = false;
         if (good && (mask >> rule & 1) != 0) {
-          good = bppsa_checker_broken(c, id, "expected %s", rules[rule].what);
-          c->finding->rule = rules[rule].name;
+          good = bppsa_checker_broken(c, id, "expected %s", shapes[rule].rule.what);
+          c->finding->rule = shapes[rule].rule.name;
         }
         break; /* the following rules may rely on it */
       }
@@ -216,13 +188,13 @@ static bppsa_status check(bppsa_checker *c, uint64_t mask) {
     return BPPSA_OK;
   }
   BPPSA_TRY(bppsa_checker_prepare(c));
-  for (int rule = SHAPES; rule < RULES; ++rule) {
-    if ((mask >> rule & 1) == 0) {
+  for (int rule = 0; rule < bppsa_checker_rule_count; ++rule) {
+    if ((mask >> (SHAPES + rule) & 1) == 0) {
       continue;
     }
-    c->finding->rule = rules[rule].name;
+    c->finding->rule = bppsa_checker_rules[rule].rule.name;
     bool kept = true;
-    BPPSA_TRY(bppsa_checker_rules[rule - SHAPES](c, &kept));
+    BPPSA_TRY(bppsa_checker_rules[rule].walk(c, &kept));
     if (!kept) {
       return BPPSA_OK;
     }

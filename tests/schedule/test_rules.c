@@ -26,7 +26,7 @@ static void test_valid(void **state) {
   (void)state;
   int64_t count = 0;
   const bppsa_schedule_scheme *schemes = bppsa_schedule_schemes(&count);
-  assert_int_equal(count, 20);
+  assert_true(count >= 20);
   for (int64_t i = 0; i < count; ++i) {
     for (int64_t d = 2; d <= 8; d += 2) {
       for (int64_t width = 1; width <= 2; ++width) {
@@ -422,10 +422,9 @@ static const struct {
 enum { MUTATIONS = sizeof mutations / sizeof mutations[0] };
 
 static int64_t rule_index(const char *name) {
-  int64_t count = 0;
-  const bppsa_schedule_rule *rules = bppsa_schedule_rules(&count);
-  for (int64_t i = 0; i < count; ++i) {
-    if (strcmp(rules[i].name, name) == 0) {
+  const bppsa_schedule_rule *rule = NULL;
+  for (int64_t i = 0; (rule = bppsa_schedule_rule_at(i)) != NULL; ++i) {
+    if (strcmp(rule->name, name) == 0) {
       return i;
     }
   }
@@ -471,21 +470,25 @@ static void test_mutations(void **state) {
   }
 }
 
-/* Every rule has a mutation. */
+/* Every rule has a name that no other has, a line that says what it asks for, and a mutation. */
 static void test_rules(void **state) {
   (void)state;
+  const bppsa_schedule_rule *rule = NULL;
   int64_t count = 0;
-  const bppsa_schedule_rule *rules = bppsa_schedule_rules(&count);
+  assert_null(bppsa_schedule_rule_at(-1));
   assert_true(MUTATIONS >= 30);
-  for (int64_t i = 0; i < count; ++i) {
+  for (; (rule = bppsa_schedule_rule_at(count)) != NULL; ++count) {
     bool broken = false;
     for (int m = 0; m < MUTATIONS; ++m) {
-      broken = broken || strcmp(mutations[m].rule, rules[i].name) == 0;
+      broken = broken || strcmp(mutations[m].rule, rule->name) == 0;
     }
     if (!broken) {
-      fail_msg("no mutation breaks rule %s", rules[i].name);
+      fail_msg("no mutation breaks rule %s", rule->name);
     }
+    assert_int_equal(rule_index(rule->name), count);
+    assert_true(strlen(rule->what) > 10);
   }
+  assert_in_range(count, 1, 64);
 }
 
 int main(void) {
