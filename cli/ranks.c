@@ -44,6 +44,9 @@ static bppsa_status run_rank(bppsa_comm *comm, void *context) {
   FILE *nowhere = NULL;
   bppsa_option_value *threads = &cli.values[BPPSA_OPTION_THREADS];
   threads->integer = threads->given ? threads->integer : threads_of(comm);
+  bppsa_option_value *device = &cli.values[BPPSA_OPTION_DEVICE];
+  char gpu[BPPSA_RANK_DEVICE];
+  device->text = bppsa_rank_device(comm, device->text, gpu, sizeof gpu);
   if (!bppsa_ranks_first(comm)) {
     nowhere = fopen("/dev/null", "w");
     if (nowhere == NULL) {
@@ -71,6 +74,12 @@ static const bppsa_option of_ranks[] = {BPPSA_OPTION_SPLIT,     BPPSA_OPTION_TRA
                                         BPPSA_OPTION_TIMEOUT,   BPPSA_OPTION_RANK_MICRO_BATCHES,
                                         BPPSA_OPTION_REDUCTION, BPPSA_OPTION_REVERSE_FIRST};
 
+/* Do arrays on GPUs travel over NCCL? Threads, or under mpirun MPI, carry everything else. */
+static bool over_nccl(const bppsa_cli *cli) {
+  const bppsa_option_value *transport = bppsa_cli_value(cli, BPPSA_OPTION_TRANSPORT);
+  return transport->given && strcmp(transport->text, bppsa_comm_transport_name(BPPSA_COMM_NCCL)) == 0;
+}
+
 /* Reads --ranks, --transport and --timeout; *wanted: whether the command runs on ranks. */
 static bppsa_status configure(const bppsa_cli *cli, bppsa_comm_config *config, bool *wanted) {
   const bppsa_option_value *transport = bppsa_cli_value(cli, BPPSA_OPTION_TRANSPORT);
@@ -78,12 +87,14 @@ static bppsa_status configure(const bppsa_cli *cli, bppsa_comm_config *config, b
   *config = (bppsa_comm_config){.transport = launched ? BPPSA_COMM_MPI : BPPSA_COMM_THREADS,
                                 .ranks = given(cli, BPPSA_OPTION_RANKS) ? bppsa_cli_value(cli, BPPSA_OPTION_RANKS)->integer : 0,
                                 .timeout = bppsa_cli_value(cli, BPPSA_OPTION_TIMEOUT)->real};
-  if (transport->given) {
+  if (over_nccl(cli)) {
+    const char *device = bppsa_cli_value(cli, BPPSA_OPTION_DEVICE)->text;
+    if (strncmp(device, "cuda", 4) != 0) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "--transport: nccl carries arrays between GPUs, expected --device cuda, not %s",
+                        device);
+    }
+  } else if (transport->given) {
     BPPSA_TRY(bppsa_comm_transport_parse(transport->text, &config->transport));
-  }
-  if (config->transport == BPPSA_COMM_NCCL) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
-                      "--transport: nccl carries arrays between GPUs, and ranks compute on processors, expected threads or mpi");
   }
   *wanted = config->ranks > 0 || config->transport == BPPSA_COMM_MPI;
   for (size_t i = 0; !*wanted && i < sizeof of_ranks / sizeof of_ranks[0]; ++i) {
@@ -92,10 +103,7 @@ static bppsa_status configure(const bppsa_cli *cli, bppsa_comm_config *config, b
                         bppsa_option_get(of_ranks[i])->name);
     }
   }
-  const char *device = bppsa_cli_value(cli, BPPSA_OPTION_DEVICE)->text;
-  return *wanted && strncmp(device, "cuda", 4) == 0
-             ? bppsa_fail(BPPSA_ERR_UNSUPPORTED, "--device: %s beside ranks, which compute on processors, expected cpu", device)
-             : BPPSA_OK;
+  return BPPSA_OK;
 }
 
 bppsa_status bppsa_ranks_run(bppsa_cli *cli, bppsa_rank_work work) {
@@ -207,6 +215,7 @@ bppsa_status bppsa_ranks_setup(const bppsa_cli *cli, const bppsa_network *networ
   }
   BPPSA_TRY(read_split(cli, network, bppsa_comm_size(ranks->comm), &ranks->split));
   BPPSA_TRY(check_samples(&ranks->split, batch, what));
+  ranks->nccl = over_nccl(cli);
   ranks->parallel = bppsa_data_parallel_config_default();
   ranks->parallel.batch = batch;
   ranks->parallel.reduction =

@@ -118,7 +118,14 @@ void bppsa_comm_at(bppsa_comm *comm, const char *where, int64_t step) {
 }
 
 void bppsa_comm_set_device(bppsa_comm *comm, const bppsa_device *device) {
+  if (device != comm->endpoint->device) {
+    bppsa_comm_free_stages(comm->endpoint);
+  }
   comm->endpoint->device = device;
+}
+
+const bppsa_device *bppsa_comm_get_device(const bppsa_comm *comm) {
+  return comm->endpoint->device;
 }
 
 void bppsa_comm_abort(bppsa_comm *comm, const char *why) {

@@ -112,9 +112,11 @@ double bppsa_comm_get_timeout(const bppsa_comm *comm);
  * `where` is borrowed until the next call. The place holds for this rank in all communicators of its world. */
 void bppsa_comm_at(bppsa_comm *comm, const char *where, int64_t step);
 
-/* Sets the GPU whose memory this rank's views may use; a CPU or NULL: none. The device must exist until the next call or until the
- * communicator is destroyed. If the transport cannot read GPU memory, arrays travel through pinned host memory. */
+/* Sets the GPU whose memory the views of this rank may use, in all communicators of its world; a CPU or NULL: none. The device must
+ * exist until the next call or until the communicator is destroyed; no request may be pending. If the transport cannot read GPU
+ * memory, arrays travel through pinned host memory. The next function returns the device; NULL: none was set. */
 void bppsa_comm_set_device(bppsa_comm *comm, const bppsa_device *device);
+const bppsa_device *bppsa_comm_get_device(const bppsa_comm *comm);
 
 /* The ranks that give the same color >= 0 form a new communicator, ordered by key, then by rank. A rank that gives color -1 gets
  * NULL. Collective. The caller destroys the part before the communicator it was split from. ERR_ARGUMENT, ERR_MEMORY,

@@ -121,6 +121,8 @@ bppsa_status bppsa_comm_begin(const bppsa_comm_request *wanted, const bppsa_view
 int64_t bppsa_comm_cancel_pending(bppsa_comm_endpoint *endpoint, const bppsa_comm *comm);
 /* Reports the error of a rank whose function returned while requests were pending. */
 bppsa_status bppsa_comm_unwaited(const bppsa_comm_endpoint *endpoint);
+/* Frees staging memory that no request uses, while its GPU exists. */
+void bppsa_comm_free_stages(bppsa_comm_endpoint *endpoint);
 /* Frees an endpoint's memory; no request may be pending. */
 void bppsa_comm_endpoint_clear(bppsa_comm_endpoint *endpoint);
 /* Writes for example "recv from rank 1, tag 7, 80 bytes, at up-sweep 12" to text and returns text. */

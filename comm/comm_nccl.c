@@ -379,7 +379,7 @@ static bppsa_status check_locations(bppsa_comm *host, const bppsa_device *device
       if (memcmp(&all[a], &all[b], sizeof mine) == 0) {
         status = bppsa_fail(BPPSA_ERR_ARGUMENT,
                             "transport nccl: ranks %d and %d share the GPU %.90s, expected one rank a GPU; "
-                            "--transport mpi lets them share it",
+                            "--transport mpi or threads lets them share it",
                             host->members[a], host->members[b], all[a].text);
       }
     }

@@ -204,6 +204,15 @@ bppsa_status bppsa_comm_unwaited(const bppsa_comm_endpoint *endpoint) {
                     bppsa_comm_describe(endpoint->pending, operation, sizeof operation));
 }
 
+void bppsa_comm_free_stages(bppsa_comm_endpoint *endpoint) {
+  while (endpoint->stages != NULL) {
+    bppsa_comm_stage *stage = endpoint->stages;
+    endpoint->stages = stage->next;
+    bppsa_memory_free_staging(stage->device, stage->data);
+    bppsa_free(stage);
+  }
+}
+
 void bppsa_comm_endpoint_clear(bppsa_comm_endpoint *endpoint) {
   while (endpoint->spare != NULL) {
     bppsa_comm_request *request = endpoint->spare;
@@ -211,12 +220,7 @@ void bppsa_comm_endpoint_clear(bppsa_comm_endpoint *endpoint) {
     bppsa_free(request->offsets);
     bppsa_free(request);
   }
-  while (endpoint->stages != NULL) {
-    bppsa_comm_stage *stage = endpoint->stages;
-    endpoint->stages = stage->next;
-    bppsa_memory_free_staging(stage->device, stage->data);
-    bppsa_free(stage);
-  }
+  bppsa_comm_free_stages(endpoint);
 }
 
 /* ---- beginning ---- */

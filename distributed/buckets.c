@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/memory.h"
 
 /* What has happened to a bucket in the present batch. */
 typedef enum { FILLING = 0, COMPLETE, REDUCED, SENT } bucket_state;
@@ -11,7 +12,8 @@ typedef enum { FILLING = 0, COMPLETE, REDUCED, SENT } bucket_state;
 typedef struct {
   int64_t first, count; /* parameters */
   int64_t elements;
-  void *data;                /* the gradients of a block, later of the batch */
+  /* The gradients of a block, later of the batch: a copy; on a GPU the model's own, with the gaps between tensors, which hold 0 */
+  void *data;
   bppsa_view view;           /* of data */
   int64_t ready;             /* parameters complete in the present block */
   bppsa_ordered_sum *sum[2]; /* for each of `sizes`; NULL: not needed */
@@ -67,18 +69,35 @@ static int64_t cut_all(const bppsa_model *model, int64_t delayed, int64_t bytes,
   return upper + cut(model, 0, delayed, 1, bytes, made != NULL ? made + upper : NULL);
 }
 
+/* Is the bucket's array a part of the model's gradients on a GPU? The last bucket, of numbers, is in host memory. */
+static bool on_gpu(const bppsa_buckets *b, const bucket *k) {
+  return b->model->device != NULL && k != &b->all[b->count - 1];
+}
+
+/* Finds or makes the bucket's array. */
+static bppsa_status place(const bppsa_buckets *b, bucket *k) {
+  const bppsa_model *model = b->model;
+  const bool numbers = k == &b->all[b->count - 1];
+  const bppsa_dtype dtype = numbers ? BPPSA_F64 : model->dtype;
+  if (on_gpu(b, k)) {
+    const bppsa_view *first = &model->parameters[k->first].value, *last = &model->parameters[k->first + k->count - 1].value;
+    const char *start = model->parameters[0].value.data, *begin = first->data, *end = (char *)last->data + bppsa_view_bytes(last);
+    k->elements = (end - begin) / (int64_t)bppsa_dtype_size(dtype);
+    k->data = (char *)model->device_gradients + (begin - start);
+  } else if ((k->data = bppsa_calloc(k->elements, bppsa_dtype_size(dtype))) == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  k->view = bppsa_view_make(k->data, dtype, 1, &k->elements);
+  k->view.device = on_gpu(b, k) ? BPPSA_CUDA : BPPSA_CPU;
+  return BPPSA_OK;
+}
+
 /* Fills in everything that follows from the cut. */
 static bppsa_status lay_out(bppsa_buckets *b) {
-  const bppsa_model *model = b->model;
   b->all[b->count - 1] = (bucket){.elements = NUMBERS};
   for (int64_t i = 0; i < b->count; ++i) {
     bucket *k = &b->all[i];
-    const bppsa_dtype dtype = i + 1 < b->count ? model->dtype : BPPSA_F64;
-    k->data = bppsa_calloc(k->elements, bppsa_dtype_size(dtype));
-    if (k->data == NULL) {
-      return BPPSA_ERR_MEMORY;
-    }
-    k->view = bppsa_view_make(k->data, dtype, 1, &k->elements);
+    BPPSA_TRY(place(b, k));
     for (int64_t p = k->first; p < k->first + k->count; ++p) {
       b->bucket_of[p] = (int32_t)i;
     }
@@ -140,7 +159,9 @@ void bppsa_buckets_destroy(bppsa_buckets *b) {
   b->model->listener = (bppsa_gradient_listener){0};
   for (int64_t i = 0; b->all != NULL && i < b->count; ++i) {
     bppsa_comm_cancel(1, &b->all[i].request);
-    bppsa_free(b->all[i].data);
+    if (!on_gpu(b, &b->all[i])) {
+      bppsa_free(b->all[i].data);
+    }
   }
   for (int size = 0; b->all != NULL && size < SIZES; ++size) {
     free_sums(b, size);
@@ -190,18 +211,26 @@ static bppsa_status take_over(bppsa_buckets *b, bucket *k) {
   return progress(b);
 }
 
-/* The model's listener. */
+/* Copies a parameter's gradient to or from its bucket, unless the bucket is where the gradient is. */
+static void copy_gradient(const bppsa_buckets *b, const bucket *k, int64_t parameter, bool to_bucket) {
+  const bppsa_view *gradient = &b->model->parameters[parameter].gradient;
+  char *at = k->data;
+  if (on_gpu(b, k)) {
+    return;
+  }
+  for (int64_t before = k->first; before < parameter; ++before) {
+    at += bppsa_view_bytes(&b->model->parameters[before].gradient);
+  }
+  memcpy(to_bucket ? at : gradient->data, to_bucket ? gradient->data : at, bppsa_view_bytes(gradient));
+}
+
+/* The model's listener. On a GPU it is called when the whole pass has been queued. */
 static void ready(void *context, int64_t first, int64_t count) {
   bppsa_buckets *b = context;
   b->reported = true;
   for (int64_t p = first; p < first + count && b->status == BPPSA_OK; ++p) {
     bucket *k = &b->all[b->bucket_of[p]];
-    const bppsa_view *gradient = &b->model->parameters[p].gradient;
-    char *to = k->data;
-    for (int64_t before = k->first; before < p; ++before) {
-      to += bppsa_view_bytes(&b->model->parameters[before].gradient);
-    }
-    memcpy(to, gradient->data, bppsa_view_bytes(gradient));
+    copy_gradient(b, k, p, true);
     if (++k->ready == k->count) {
       b->status = take_over(b, k);
     }
@@ -240,7 +269,7 @@ bppsa_status bppsa_buckets_begin(bppsa_buckets *b, int64_t blocks, int64_t first
     k->ready = 0;
     k->state = FILLING;
     if (mine == 0) { /* this rank adds nothing, but passes on what the others add */
-      memset(k->data, 0, bppsa_view_bytes(&k->view));
+      BPPSA_TRY(bppsa_memory_clear(on_gpu(b, k) ? b->model->device : NULL, k->data, (int64_t)bppsa_view_bytes(&k->view)));
       k->state = COMPLETE;
     }
   }
@@ -284,11 +313,8 @@ bppsa_status bppsa_buckets_finish(bppsa_buckets *b, bppsa_data_parallel_sums *su
   for (int64_t i = 0; i < b->count; ++i) {
     bucket *k = &b->all[i];
     BPPSA_TRY(bppsa_comm_wait(&k->request));
-    const char *from = k->data;
     for (int64_t p = k->first; p < k->first + k->count; ++p) {
-      const bppsa_view *gradient = &b->model->parameters[p].gradient;
-      memcpy(gradient->data, from, bppsa_view_bytes(gradient));
-      from += bppsa_view_bytes(gradient);
+      copy_gradient(b, k, p, false);
     }
   }
   memcpy(sums, b->all[b->count - 1].data, sizeof *sums);

@@ -8,6 +8,7 @@
 #include "core/alloc.h"
 #include "core/clock.h"
 #include "core/cut.h"
+#include "core/memory.h"
 #include "distributed/buckets.h"
 #include "distributed/evaluate_internal.h"
 #include "distributed/reverse_first.h"
@@ -124,7 +125,8 @@ typedef struct {
 static bppsa_status stage(const step_of *s, int64_t first, int64_t count) {
   memcpy(s->batch->indices, s->indices + first, (size_t)count * sizeof *s->indices);
   s->batch->first = first;
-  return bppsa_batch_stage(s->batch, count);
+  BPPSA_TRY(bppsa_batch_stage(s->batch, count));
+  return bppsa_batch_queue_fill(s->batch);
 }
 
 static bppsa_status train_block(void *context, int64_t first, int64_t count, bppsa_data_parallel_sums *sums) {
@@ -135,6 +137,7 @@ static bppsa_status train_block(void *context, int64_t first, int64_t count, bpp
   BPPSA_TRY(stage(s, first, count));
   double start = bppsa_now();
   BPPSA_TRY(bppsa_batch_forward(s->batch));
+  BPPSA_TRY(model->device != NULL ? bppsa_device_wait(model->device) : BPPSA_OK); /* until here it has only been queued */
   s->record->forward_s += bppsa_now() - start;
   BPPSA_TRY(bppsa_batch_loss_part(s->batch, s->count, &loss));
   start = bppsa_now();
@@ -153,7 +156,8 @@ bppsa_status bppsa_data_parallel_add_along_time(const bppsa_data_parallel *dp, b
 }
 
 /* Multiplies all gradients: rows whose label is ignored counted when the blocks took their means. */
-static void scale_gradients(const bppsa_model *model, double factor) {
+static bppsa_status scale_gradients(bppsa_model *model, double factor) {
+  BPPSA_TRY(bppsa_model_pull(model, true));
   for (int64_t p = 0; p < model->parameter_count; ++p) {
     const bppsa_view *gradient = &model->parameters[p].gradient;
     const int64_t count = bppsa_view_count(gradient);
@@ -161,6 +165,9 @@ static void scale_gradients(const bppsa_model *model, double factor) {
       bppsa_view_set(gradient, i, bppsa_view_get(gradient, i) * factor);
     }
   }
+  return model->device == NULL ? BPPSA_OK
+                               : bppsa_memory_put(model->device, model->device_gradients, model->parameters[0].gradient.data,
+                                                  model->reals * (int64_t)bppsa_dtype_size(model->dtype));
 }
 
 static bppsa_status change_order(bppsa_data_parallel *dp);
@@ -181,7 +188,7 @@ static bppsa_status forward_backward(void *context, bppsa_batch *batch, int64_t 
   const double all = (double)count * (batch->dataset->labels_per_step ? (double)batch->dataset->seq_len : 1);
   if (sums.rows > 0 && sums.rows < all) {
     loss->loss *= all / sums.rows;
-    scale_gradients(dp->model, all / sums.rows);
+    BPPSA_TRY(scale_gradients(dp->model, all / sums.rows));
   }
   record->loss = loss->loss;
   record->accuracy = bppsa_accuracy(loss->correct, loss->rows);
@@ -208,6 +215,7 @@ static bppsa_status describe_own(bppsa_data_parallel *dp, const step_of *s, bool
     BPPSA_TRY(bppsa_batch_loss_part(s->batch, s->count, &loss));
     if (backward) {
       BPPSA_TRY(dp->model->ops->backward(dp->model, &s->batch->dlogits));
+      BPPSA_TRY(bppsa_model_pull(dp->model, true));
     }
     if (line->length > 0) { /* the ranks along time compute all blocks together */
       continue;
@@ -270,8 +278,9 @@ static bppsa_status share(void *context, int64_t count, const bppsa_named_view *
 
 static bppsa_status check(const bppsa_comm *comm, const bppsa_model *model, const bppsa_data_parallel_config *config) {
   const int32_t ranks = bppsa_comm_size(comm);
-  if (model->device != NULL) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "data parallelism: the model is on a GPU, expected it in host memory");
+  if (model->device != NULL && bppsa_comm_get_device(comm) != model->device) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "data parallelism: the model is on %s, expected a communicator for its arrays",
+                      bppsa_device_get_name(model->device));
   }
   if (config->batch < 1 || config->bucket_bytes < 1 || config->reverse_first < -1 || config->tag < 0 ||
       (unsigned)config->reduction > BPPSA_REDUCTION_LIBRARY) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/alloc.h"
+#include "core/memory.h"
 #include "models/gradients.h"
 #include "models/gradients_internal.h"
 #include "train/loss.h"
@@ -44,8 +45,9 @@ static bppsa_view part_view(const sampled *s, int64_t count, void *part) {
 typedef struct {
   bppsa_gradients *g;
   sampled x, labels, h0, dx, dh0;
-  void *x_part, *labels_part, *h0_part, *seed;
-  int64_t first, count; /* samples computed so far on this rank */
+  void *x_part, *labels_part, *h0_part;
+  void *seed, *x_gpu, *h0_gpu; /* in the model's memory; the last two on a GPU alone, copies of the parts */
+  int64_t first, count;        /* samples computed so far on this rank */
 } share;
 
 /* The block's share of the loss, and its seed; without rows of the logits both are empty. */
@@ -62,31 +64,51 @@ static bppsa_status block_loss(const share *s, int64_t count, const bppsa_view *
   return bppsa_view_count(logits) > 0 ? bppsa_loss_part(g->device, logits, &rows, seed, loss) : BPPSA_OK;
 }
 
+/* The part where the model reads it: copied to `gpu` if that is not NULL. */
+static bppsa_status hand_over(const share *s, const sampled *array, int64_t count, void *part, void *gpu, bppsa_view *view) {
+  *view = part_view(array, count, part);
+  if (gpu == NULL) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_memory_put(s->g->device, gpu, part, (int64_t)bppsa_view_bytes(view)));
+  view->data = gpu;
+  view->device = BPPSA_CUDA;
+  return BPPSA_OK;
+}
+
+/* Copies a gradient to the array of the whole batch, by way of `part` if it is on a GPU. */
+static bppsa_status collect(const share *s, const sampled *array, int64_t first, int64_t count, const bppsa_view *gradient,
+                            void *part) {
+  const bool gpu = gradient->device == BPPSA_CUDA;
+  BPPSA_TRY(gpu ? bppsa_memory_get(s->g->device, part, gradient->data, (int64_t)bppsa_view_bytes(gradient)) : BPPSA_OK);
+  copy_samples(array, first, count, gpu ? part : gradient->data, false);
+  return BPPSA_OK;
+}
+
 static bppsa_status compute_block(void *context, int64_t first, int64_t count, bppsa_data_parallel_sums *sums) {
   share *s = context;
   const bppsa_gradients *g = s->g;
   const bool state = g->h0.view.data != NULL;
-  bppsa_view logits, dx, dh0;
+  bppsa_view x, h0, logits, dx, dh0;
   bppsa_loss_result loss;
   copy_samples(&s->x, first, count, s->x_part, true);
   copy_samples(&s->labels, first, count, s->labels_part, true);
+  BPPSA_TRY(hand_over(s, &s->x, count, s->x_part, s->x_gpu, &x));
   if (state) {
     copy_samples(&s->h0, first, count, s->h0_part, true);
+    BPPSA_TRY(hand_over(s, &s->h0, count, s->h0_part, s->h0_gpu, &h0));
   }
-  const bppsa_view x = part_view(&s->x, count, s->x_part);
-  const bppsa_view h0 = state ? part_view(&s->h0, count, s->h0_part) : (bppsa_view){0};
   BPPSA_TRY(g->model->ops->forward(g->model, &x, state ? &h0 : NULL, &logits));
-  const bppsa_view seed = bppsa_view_make(s->seed, logits.dtype, logits.ndim, logits.shape);
+  bppsa_view seed = bppsa_view_make(s->seed, logits.dtype, logits.ndim, logits.shape);
+  seed.device = logits.device;
   BPPSA_TRY(block_loss(s, count, &logits, &seed, &loss));
   if (!isfinite(loss.loss)) {
     return bppsa_model_fail_nonfinite(g->model, "loss");
   }
   BPPSA_TRY(g->model->ops->backward(g->model, &seed));
   BPPSA_TRY(g->model->ops->input_gradients(g->model, &dx, &dh0));
-  copy_samples(&s->dx, first, count, dx.data, false);
-  if (state) {
-    copy_samples(&s->dh0, first, count, dh0.data, false);
-  }
+  BPPSA_TRY(collect(s, &s->dx, first, count, &dx, s->x_part));
+  BPPSA_TRY(state ? collect(s, &s->dh0, first, count, &dh0, s->h0_part) : BPPSA_OK);
   s->first = s->count == 0 ? first : s->first;
   s->count += count;
   *sums = (bppsa_data_parallel_sums){loss.loss, (double)loss.correct, (double)loss.rows, 0};
@@ -179,9 +201,16 @@ static bppsa_status allocate(share *s, int64_t block) {
   }
   s->x_part = bppsa_calloc(s->x.outer * block, (size_t)s->x.inner);
   s->labels_part = bppsa_calloc(s->labels.outer * block, (size_t)s->labels.inner);
-  s->seed = bppsa_calloc(s->labels.outer * block * g->config.classes, bppsa_dtype_size(g->config.dtype));
-  return s->x_part == NULL || s->labels_part == NULL || s->seed == NULL || (state && s->h0_part == NULL) ? BPPSA_ERR_MEMORY
-                                                                                                         : BPPSA_OK;
+  if (s->x_part == NULL || s->labels_part == NULL || (state && s->h0_part == NULL)) {
+    return BPPSA_ERR_MEMORY;
+  }
+  const bppsa_device *device = g->model->device;
+  if (device != NULL) {
+    BPPSA_TRY(bppsa_memory_alloc(device, s->x.outer * block * s->x.inner, &s->x_gpu));
+    BPPSA_TRY(state ? bppsa_memory_alloc(device, s->h0.outer * block * s->h0.inner, &s->h0_gpu) : BPPSA_OK);
+  }
+  const int64_t logits = s->labels.outer * block * g->config.classes;
+  return bppsa_memory_alloc(device, logits * (int64_t)bppsa_dtype_size(g->config.dtype), &s->seed);
 }
 
 static void scale(const bppsa_view *view, double factor) {
@@ -214,6 +243,7 @@ static bppsa_status compute(bppsa_comm *comm, bppsa_data_parallel *dp, share *s)
   BPPSA_TRY(bppsa_data_parallel_add_along_time(dp, &sums));
   s->g->loss = sums.loss;
   BPPSA_TRY(gather_inputs(comm, s));
+  BPPSA_TRY(bppsa_model_pull(s->g->model, true));
   leave_out_ignored(s, &sums);
   BPPSA_TRY(bppsa_gradients_list(s->g));
   return bppsa_comm_rank(comm) == 0 ? bppsa_gradients_check(s->g) : BPPSA_OK;
@@ -233,6 +263,8 @@ bppsa_status bppsa_gradients_compute_on_ranks(const bppsa_rank_network *ranks, b
   bppsa_free(s.x_part);
   bppsa_free(s.labels_part);
   bppsa_free(s.h0_part);
-  bppsa_free(s.seed);
+  bppsa_memory_free(g->model->device, s.x_gpu);
+  bppsa_memory_free(g->model->device, s.h0_gpu);
+  bppsa_memory_free(g->model->device, s.seed);
   return status;
 }

@@ -1,5 +1,6 @@
 #include "models/rank_network.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "distributed/split_time.h"
@@ -16,16 +17,38 @@ int64_t bppsa_rank_network_samples(const bppsa_rank_network *ranks) {
 }
 
 bppsa_comm *bppsa_rank_network_among(const bppsa_rank_network *ranks) {
-  return bppsa_rank_network_cut(ranks) ? ranks->batch : ranks->comm;
+  return bppsa_rank_network_cut(ranks) ? ranks->batch : ranks->gpus != NULL ? ranks->gpus : ranks->comm;
+}
+
+const char *bppsa_rank_device(const bppsa_comm *comm, const char *name, char *text, size_t size) {
+  bppsa_cuda_report report = {0};
+  if (strcmp(name, "cuda") == 0) {
+    bppsa_cuda_probe(&report);
+  }
+  if (report.devices == 0) {
+    return name;
+  }
+  snprintf(text, size, "cuda:%d", (int)(bppsa_comm_node_rank(comm) % report.devices));
+  return text;
+}
+
+/* Tells the communicator of the GPU whose arrays it carries. */
+static bppsa_status connect(bppsa_rank_network *ranks, const bppsa_device *device) {
+  if (ranks->comm == NULL || bppsa_device_get_kind(device) == BPPSA_CPU) {
+    return BPPSA_OK;
+  }
+  bppsa_comm_set_device(ranks->comm, device);
+  return ranks->nccl ? bppsa_comm_create_nccl(ranks->comm, device, &ranks->gpus) : BPPSA_OK;
 }
 
 bppsa_status bppsa_rank_network_create(const bppsa_network *network, const bppsa_network_config *config,
                                        const bppsa_device *device, bppsa_rank_network *ranks, bppsa_model **model) {
+  BPPSA_TRY(connect(ranks, device));
   if (!bppsa_rank_network_cut(ranks)) {
     return bppsa_network_create(network, config, device, model);
   }
   const bppsa_recurrent_config recurrent = bppsa_network_recurrent_config(config);
-  BPPSA_TRY(bppsa_rank_split_groups(ranks->comm, &ranks->split, &ranks->time, &ranks->batch));
+  BPPSA_TRY(bppsa_rank_split_groups(ranks->gpus != NULL ? ranks->gpus : ranks->comm, &ranks->split, &ranks->time, &ranks->batch));
   const bppsa_split_time split = {.comm = ranks->time, .tag = TIME_TAG, .micro_batches = ranks->micro_batches};
   ranks->parallel.time = ranks->time;
   ranks->parallel.world = ranks->comm;
@@ -50,7 +73,7 @@ bppsa_status bppsa_rank_network_init(const bppsa_network *network, const bppsa_n
     memcpy(model->parameters[i].value.data, value->data, bppsa_view_bytes(value));
   }
   bppsa_model_destroy(whole);
-  return status;
+  return status == BPPSA_OK ? bppsa_model_push(model) : status;
 }
 
 bppsa_gradient_method bppsa_rank_network_method(const bppsa_network *network, const bppsa_network_config *config,
@@ -61,5 +84,9 @@ bppsa_gradient_method bppsa_rank_network_method(const bppsa_network *network, co
 void bppsa_rank_network_free(bppsa_rank_network *ranks) {
   bppsa_comm_destroy(ranks->batch);
   bppsa_comm_destroy(ranks->time);
+  bppsa_comm_destroy(ranks->gpus);
+  if (ranks->comm != NULL) {
+    bppsa_comm_set_device(ranks->comm, NULL); /* it may be destroyed from here on */
+  }
   *ranks = (bppsa_rank_network){0};
 }

@@ -6,12 +6,14 @@
 #include "distributed/job.h"
 #include "models/network.h"
 
-/* The caller sets the first four members. */
+/* The caller sets the first five members. */
 typedef struct {
   bppsa_comm *comm;       /* of all ranks, borrowed; NULL: the network has no ranks */
   bppsa_rank_split split; /* along time and among the samples */
   int64_t micro_batches;  /* along time */
   bppsa_data_parallel_config parallel;
+  bool nccl;        /* arrays on GPUs travel over NCCL */
+  bppsa_comm *gpus; /* of all ranks, over NCCL; NULL without it */
   bppsa_comm *time,
       *batch; /* the ranks that share this one's samples, and its steps; NULL unless the network is cut along time */
 } bppsa_rank_network;
@@ -20,11 +22,17 @@ typedef struct {
 bool bppsa_rank_network_cut(const bppsa_rank_network *ranks);
 /* Samples that a rank's model takes at once: a block, or along time its share of the batch. */
 int64_t bppsa_rank_network_samples(const bppsa_rank_network *ranks);
+/* The device of this rank, where the user asks for `name`: "cuda" is cuda:K, with K the rank's number on its machine, and the GPUs
+ * are dealt out again from the first one on where there are fewer than ranks. Other names stay. Returns name or text. */
+const char *bppsa_rank_device(const bppsa_comm *comm, const char *name, char *text, size_t size);
+#define BPPSA_RANK_DEVICE 24
+
 /* The ranks that share a batch. */
 bppsa_comm *bppsa_rank_network_among(const bppsa_rank_network *ranks);
 
-/* Makes this rank's model; collective along time. config.batch: bppsa_rank_network_samples. Without ranks the same as
- * bppsa_network_create. ERR_* of that function and of bppsa_split_time_create. */
+/* Makes this rank's model; collective along time and over NCCL. On a GPU the ranks' arrays are then those of the device, until
+ * bppsa_rank_network_free. config.batch: bppsa_rank_network_samples. Without ranks the same as
+ * bppsa_network_create. ERR_* of that function, of bppsa_split_time_create and bppsa_comm_create_nccl. */
 bppsa_status bppsa_rank_network_create(const bppsa_network *network, const bppsa_network_config *config,
                                        const bppsa_device *device, bppsa_rank_network *ranks, bppsa_model **model);
 /* Gives the model its initial weights, the same on every rank. ERR_MEMORY. */

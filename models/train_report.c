@@ -79,7 +79,7 @@ static bool same_bits(const bppsa_train_run *run) {
 static void ranks_text(const bppsa_train_run *run, bppsa_text *text) {
   char split[BPPSA_RANK_SPLIT_TEXT];
   bppsa_text_add(text, "ranks      %d, %s, split %s, gradients added up by %s%s\n", bppsa_comm_size(run->on.comm),
-                 bppsa_comm_transport_name(bppsa_comm_get_transport(run->on.comm)),
+                 bppsa_comm_transport_name(bppsa_comm_get_transport(bppsa_rank_network_among(&run->on))),
                  bppsa_rank_split_text(&run->on.split, split, sizeof split), run->reduction,
                  same_bits(run) ? "" : ": the bits depend on the number of ranks");
 }
@@ -209,7 +209,8 @@ static json_t *ranks_json(const bppsa_train_run *run) {
   char split[BPPSA_RANK_SPLIT_TEXT];
   json_t *object = json_object();
   bool ok = object != NULL && bppsa_json_put_integer(object, "ranks", bppsa_comm_size(run->on.comm));
-  ok = ok && bppsa_json_put_text(object, "transport", bppsa_comm_transport_name(bppsa_comm_get_transport(run->on.comm)));
+  ok = ok && bppsa_json_put_text(object, "transport",
+                                 bppsa_comm_transport_name(bppsa_comm_get_transport(bppsa_rank_network_among(&run->on))));
   ok = ok && bppsa_json_put_text(object, "split", bppsa_rank_split_text(&run->on.split, split, sizeof split));
   ok = ok && bppsa_json_put_text(object, "reduction", run->reduction);
   ok = ok && bppsa_json_put_bool(object, "same_bits", same_bits(run));

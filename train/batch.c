@@ -94,9 +94,9 @@ static int32_t logits_shape(const bppsa_batch *batch, int64_t shape[3]) {
   return per_step ? 3 : 2;
 }
 
-/* Rows of the data set's labels or targets in front of the model's. */
-static int64_t rows_before(const bppsa_batch *batch) {
-  return batch->dataset->labels_per_step ? batch->first_step * batch->count : 0;
+static bppsa_view placed(bppsa_view view, bppsa_device_kind kind) {
+  view.device = kind;
+  return view;
 }
 
 /* x of the model's steps. */
@@ -106,19 +106,14 @@ static bppsa_view own_x(const bppsa_batch *batch) {
     return x;
   }
   const int64_t shape[3] = {batch->steps, batch->count, batch->dataset->input};
-  return bppsa_view_make((char *)x.data + batch->first_step * batch->count * shape[2] * (int64_t)bppsa_dtype_size(x.dtype),
-                         x.dtype, 3, shape);
+  char *first = (char *)x.data + batch->first_step * batch->count * shape[2] * (int64_t)bppsa_dtype_size(x.dtype);
+  return placed(bppsa_view_make(first, x.dtype, 3, shape), x.device);
 }
 
 bppsa_view bppsa_batch_targets(const bppsa_batch *batch) {
   const bool per_step = batch->dataset->labels_per_step;
   const int64_t shape[3] = {batch->dataset->seq_len, batch->count, batch->model->classes};
   return bppsa_view_make(batch->targets.data, batch->model->dtype, per_step ? 3 : 2, per_step ? shape : shape + 1);
-}
-
-static bppsa_view placed(bppsa_view view, bppsa_device_kind kind) {
-  view.device = kind;
-  return view;
 }
 
 bppsa_status bppsa_batch_stage(bppsa_batch *batch, int64_t count) {
@@ -157,13 +152,8 @@ bppsa_status bppsa_batch_forward(bppsa_batch *batch) {
 
 bppsa_status bppsa_batch_loss(bppsa_batch *batch, bppsa_loss_result *result) {
   const bppsa_view *seed = batch->dlogits.data == NULL ? NULL : &batch->dlogits;
-  const bppsa_batch_gpu *gpu = &batch->gpu;
-  if (gpu->device != NULL) {
-    BPPSA_TRY(bppsa_batch_queue_loss(batch));
-    BPPSA_TRY(bppsa_memory_queue_get(gpu->device, gpu->result, gpu->device_result, sizeof *gpu->result));
-    BPPSA_TRY(bppsa_device_wait(gpu->device));
-    *result = (bppsa_loss_result){gpu->result->loss, gpu->result->correct, gpu->result->rows};
-    return BPPSA_OK;
+  if (batch->gpu.device != NULL) {
+    return bppsa_batch_gpu_loss(batch, 0, result);
   }
   const bppsa_dataset *dataset = batch->dataset;
   if (dataset->real_targets) {
@@ -178,11 +168,14 @@ bppsa_status bppsa_batch_loss(bppsa_batch *batch, bppsa_loss_result *result) {
 bppsa_status bppsa_batch_loss_part(bppsa_batch *batch, int64_t samples, bppsa_loss_result *result) {
   const bppsa_view *seed = batch->dlogits.data == NULL ? NULL : &batch->dlogits;
   const bppsa_dataset *dataset = batch->dataset;
-  const int64_t before = rows_before(batch);
+  const int64_t before = bppsa_batch_rows_before(batch), mean_rows = samples * (bppsa_batch_rows(batch) / batch->count);
   bppsa_view targets = {0};
   if (bppsa_view_count(&batch->logits) == 0) { /* the rows are other ranks' */
     *result = (bppsa_loss_result){0};
-    return BPPSA_OK;
+    return batch->gpu.device != NULL ? bppsa_device_wait(batch->gpu.device) : BPPSA_OK; /* staging memory is free again */
+  }
+  if (batch->gpu.device != NULL) {
+    return bppsa_batch_gpu_loss(batch, mean_rows, result);
   }
   if (dataset->real_targets) {
     char *data = batch->targets.data;
@@ -193,7 +186,7 @@ bppsa_status bppsa_batch_loss_part(bppsa_batch *batch, int64_t samples, bppsa_lo
                                 .targets = dataset->real_targets ? &targets : NULL,
                                 .ignores = dataset->ignores,
                                 .ignored = dataset->ignored,
-                                .mean_rows = samples * (bppsa_batch_rows(batch) / batch->count)};
+                                .mean_rows = mean_rows};
   return bppsa_loss_part(batch->device, &batch->logits, &rows, seed, result);
 }
 

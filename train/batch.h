@@ -56,7 +56,7 @@ bppsa_status bppsa_batch_create(bppsa_model *model, const bppsa_dataset *dataset
                                 bool gradients, bppsa_batch *batch);
 void bppsa_batch_free(bppsa_batch *batch); /* a zeroed batch is legal */
 
-/* From here on the model, in host memory, computes only these steps of every sample, a rank's of a sequence cut along time: the
+/* From here on the model computes only these steps of every sample, a rank's of a sequence cut along time: the
  * batch holds whole samples, but forward passes, losses and seeds are of the steps' rows alone, which may be none. */
 void bppsa_batch_set_steps(bppsa_batch *batch, int64_t first_step, int64_t steps);
 /* stage makes the first `count` of batch->indices the present batch and does the host's part; queue_fill queues the GPU's part. */
@@ -85,8 +85,15 @@ static inline int64_t bppsa_batch_rows(const bppsa_batch *batch) {
   return batch->dataset->labels_per_step ? batch->dataset->seq_len * batch->count : batch->count;
 }
 
-/* The functions of batch_gpu.c, for batch.c. */
+/* Rows of the data set's labels or targets in front of those of the model's own steps. */
+static inline int64_t bppsa_batch_rows_before(const bppsa_batch *batch) {
+  return batch->dataset->labels_per_step ? batch->first_step * batch->count : 0;
+}
+
+/* The functions of batch_gpu.c, for batch.c. gpu_loss: of the present logits, at least one row; mean_rows as in bppsa_loss_rows,
+ * or 0: the mean is over the counted rows. */
 bppsa_status bppsa_batch_gpu_create(bppsa_batch *batch, int64_t labels);
 void bppsa_batch_gpu_free(bppsa_batch *batch);
+bppsa_status bppsa_batch_gpu_loss(bppsa_batch *batch, int64_t mean_rows, bppsa_loss_result *result);
 
 #endif

@@ -99,14 +99,30 @@ bppsa_status bppsa_batch_queue_fill(bppsa_batch *b) {
   return bppsa_memory_queue_put(g->device, g->device_labels, b->labels, bppsa_batch_rows(b) * (int64_t)sizeof *b->labels);
 }
 
-bppsa_status bppsa_batch_queue_loss(bppsa_batch *b) {
-  const bppsa_view *seed = b->dlogits.data == NULL ? NULL : &b->dlogits;
+/* The loss of the logits, which are those of the model's own steps. */
+static bppsa_status queue_loss(bppsa_batch *b, int64_t mean_rows) {
+  const int64_t classes = b->model->classes, before = bppsa_batch_rows_before(b);
+  const int64_t skipped = before * classes * (int64_t)bppsa_dtype_size(b->model->dtype);
   const bppsa_loss_job job = {.logits = &b->logits,
-                              .seed = seed,
-                              .rows = bppsa_batch_rows(b),
-                              .labels = b->gpu.device_labels,
+                              .seed = b->dlogits.data == NULL ? NULL : &b->dlogits,
+                              .rows = bppsa_view_count(&b->logits) / classes,
+                              .labels = b->gpu.device_labels == NULL ? NULL : b->gpu.device_labels + before,
                               .ignores = b->dataset->ignores,
                               .ignored = b->dataset->ignored,
-                              .targets = b->gpu.device_targets};
+                              .targets = b->gpu.device_targets == NULL ? NULL : (const char *)b->gpu.device_targets + skipped,
+                              .mean_rows = mean_rows};
   return bppsa_loss_queue(b->gpu.device, &job, b->gpu.loss_scratch, b->gpu.device_result);
+}
+
+bppsa_status bppsa_batch_queue_loss(bppsa_batch *b) {
+  return queue_loss(b, 0);
+}
+
+bppsa_status bppsa_batch_gpu_loss(bppsa_batch *b, int64_t mean_rows, bppsa_loss_result *result) {
+  const bppsa_batch_gpu *g = &b->gpu;
+  BPPSA_TRY(queue_loss(b, mean_rows));
+  BPPSA_TRY(bppsa_memory_queue_get(g->device, g->result, g->device_result, sizeof *g->result));
+  BPPSA_TRY(bppsa_device_wait(g->device));
+  *result = (bppsa_loss_result){g->result->loss, g->result->correct, g->result->rows};
+  return BPPSA_OK;
 }

@@ -178,9 +178,8 @@ bppsa_status bppsa_loss_part(const bppsa_device *device, const bppsa_view *outpu
                              const bppsa_view *seed, bppsa_loss_result *result) {
   BPPSA_REQUIRE(outputs != NULL && rows != NULL && result != NULL);
   BPPSA_REQUIRE((rows->labels == NULL) != (rows->targets == NULL));
-  if (rows->mean_rows < 1 || outputs->device != BPPSA_CPU) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "loss of a part of %lld rows in %s memory, expected 1 or more in host memory",
-                      (long long)rows->mean_rows, outputs->device == BPPSA_CPU ? "host" : "GPU");
+  if (rows->mean_rows < 1) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "loss of a part of %lld rows, expected 1 or more", (long long)rows->mean_rows);
   }
   bppsa_loss_job job = {.logits = outputs,
                         .seed = seed,
@@ -195,7 +194,7 @@ bppsa_status bppsa_loss_part(const bppsa_device *device, const bppsa_view *outpu
   BPPSA_TRY(check_targets(outputs, rows->targets));
   job.targets = rows->targets->data;
   job.rows = bppsa_view_count(outputs) / outputs->shape[outputs->ndim - 1];
-  return on_cpu(device, &job, job.rows, result);
+  return (outputs->device == BPPSA_CPU ? on_cpu : on_gpu)(device, &job, job.rows, result);
 }
 
 double bppsa_accuracy(int64_t correct, int64_t rows) {

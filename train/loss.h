@@ -55,8 +55,8 @@ typedef struct {
 } bppsa_loss_rows;
 
 /* A part's share of the loss of a batch: result->loss and the seed are divided by mean_rows instead of the part's own rows, so
- * that the shares of all parts add up to the loss of the batch. result->correct and result->rows are the part's own. In host
- * memory only. ERR_UNSUPPORTED: on a GPU; otherwise the errors above. */
+ * that the shares of all parts add up to the loss of the batch. result->correct and result->rows are the part's own.
+ * ERR_ARGUMENT: mean_rows below 1; otherwise the errors above. */
 bppsa_status bppsa_loss_part(const bppsa_device *device, const bppsa_view *outputs, const bppsa_loss_rows *rows,
                              const bppsa_view *seed, bppsa_loss_result *result);
 

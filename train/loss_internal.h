@@ -19,7 +19,7 @@ typedef struct {
   bool ignores;          /* rows with the label `ignored` are left out */
   int64_t ignored;
   const void *targets; /* for the mean squared error: [rows][C] of the logits' dtype */
-  int64_t mean_rows;   /* the mean is over so many rows; 0: over the counted ones. Only on a CPU */
+  int64_t mean_rows;   /* the mean is over so many rows; 0: over the counted ones */
 } bppsa_loss_job;
 
 /* Bytes of GPU memory for the sums of the blocks of rows. */

@@ -44,6 +44,7 @@ struct loss_terms {
   int64_t terms; /* of the mean, in each row */
   bool ignores;  /* rows with the label `ignored` are left out; result->rows has the number of others */
   int64_t ignored;
+  int64_t mean_rows; /* the mean is over so many rows; 0: over the counted ones */
 };
 
 /* The number of counted rows. */
@@ -51,9 +52,14 @@ __device__ inline int64_t loss_counted(const loss_terms &t, const bppsa_gpu_resu
   return t.ignores ? result->rows : t.rows;
 }
 
+/* The number of rows in the mean. */
+__device__ inline int64_t loss_mean_rows(const loss_terms &t, const bppsa_gpu_result *result) {
+  return t.mean_rows > 0 ? t.mean_rows : loss_counted(t, result);
+}
+
 __device__ inline void loss_finish(const loss_terms &t, const loss_sum &sum, bppsa_gpu_result *result) {
   const int64_t rows = loss_counted(t, result);
-  result->loss = rows > 0 ? sum.loss / (double)(rows * t.terms) : 0.0;
+  result->loss = rows > 0 ? sum.loss / (double)(loss_mean_rows(t, result) * t.terms) : 0.0;
   result->correct = sum.correct;
   result->rows = rows;
 }
@@ -105,7 +111,8 @@ __global__ void bppsa_loss_rows(loss_terms t, const real *logits, const int64_t 
         row_seed[c] = 0;
       }
     } else {
-      loss = loss_of_row(logits + r * t.classes, t.classes, labels[r], 1.0 / (double)loss_counted(t, result), row_seed, &correct);
+      loss =
+          loss_of_row(logits + r * t.classes, t.classes, labels[r], 1.0 / (double)loss_mean_rows(t, result), row_seed, &correct);
     }
     own[threadIdx.x].loss = loss;
     own[threadIdx.x].correct = correct;
@@ -123,8 +130,9 @@ __global__ void bppsa_loss_squares(loss_terms t, const real *outputs, const real
   BPPSA_SHARED(loss_sum, own);
   const int64_t r = (int64_t)blockIdx.x * LOSS_THREADS + threadIdx.x;
   if (r < t.rows) {
-    own[threadIdx.x].loss = squares_of_row(outputs + r * t.classes, targets + r * t.classes, t.classes,
-                                           1.0 / (double)(t.rows * t.terms), seed == nullptr ? nullptr : seed + r * t.classes);
+    own[threadIdx.x].loss =
+        squares_of_row(outputs + r * t.classes, targets + r * t.classes, t.classes,
+                       1.0 / (double)(loss_mean_rows(t, result) * t.terms), seed == nullptr ? nullptr : seed + r * t.classes);
     own[threadIdx.x].correct = -1;
   }
   __syncthreads();

@@ -491,7 +491,7 @@ static bppsa_status share_weights(bppsa_training *run) {
     const bppsa_named_view weight = {run->model->parameters[i].name, run->model->parameters[i].value};
     BPPSA_TRY(ranks->share(ranks->context, 1, &weight));
   }
-  return BPPSA_OK;
+  return ranks != NULL ? bppsa_model_push(run->model) : BPPSA_OK;
 }
 
 bppsa_status bppsa_training_open_files(bppsa_training *run) {

@@ -1,5 +1,5 @@
 /* One training step on a GPU: copies the indices to the GPU; then fill, forward, loss, backward, norm, clip, update; then copies
- * the results back.
+ * the results back. On ranks everything up to the gradients is theirs (train/ranks.h), and the update alone is queued.
  *
  * The first batch of a size is queued kernel by kernel, so that libraries can do what they do on first use. The second is recorded;
  * from then on a step is one replay and one wait.
@@ -124,8 +124,47 @@ static bppsa_status describe_parameters(bppsa_training *run) {
   return BPPSA_OK;
 }
 
+/* Norm, clipping and update, once the gradients of all ranks have been added up. */
+static bppsa_status update_on_ranks(bppsa_training *run, double *norm, bool *nonfinite) {
+  const bppsa_batch_gpu *g = &run->batch.gpu;
+  g->input->factors = bppsa_optimizer_begin(run->optimizer);
+  g->result->loss = 0; /* it is finite, or there would be no update */
+  BPPSA_TRY(bppsa_memory_queue_put(g->device, &g->device_input->factors, &g->input->factors, sizeof g->input->factors));
+  BPPSA_TRY(bppsa_memory_queue_put(g->device, &g->device_result->loss, &g->result->loss, sizeof g->result->loss));
+  BPPSA_TRY(bppsa_optimizer_queue(run->optimizer, run->config->clip_norm, &g->device_input->factors, g->device_result));
+  BPPSA_TRY(bppsa_memory_queue_get(g->device, g->result, g->device_result, sizeof *g->result));
+  BPPSA_TRY(bppsa_device_wait(g->device));
+  *norm = g->result->norm;
+  *nonfinite = g->result->nonfinite != 0;
+  return BPPSA_OK;
+}
+
+static bppsa_status step_on_ranks(bppsa_training *run, bppsa_train_record *record, bppsa_loss_result *loss) {
+  const bppsa_train_ranks *r = run->ranks;
+  const int64_t *indices = bppsa_training_indices(run);
+  bool nonfinite = false;
+  BPPSA_TRY(r->forward_backward(r->context, &run->batch, run->count, indices, record, loss));
+  const bool lost = !isfinite(loss->loss);
+  if (!lost) {
+    const double start = bppsa_now();
+    BPPSA_TRY(update_on_ranks(run, &record->grad_norm, &nonfinite));
+    record->update_s = bppsa_now() - start;
+  }
+  if (lost || !isfinite(record->grad_norm)) {
+    if (!lost) {
+      bppsa_optimizer_cancel(run->optimizer);
+    }
+    return r->describe_nonfinite(r->context, &run->batch, run->count, indices, !lost, lost ? "loss" : "gradient norm",
+                                 &run->nonfinite);
+  }
+  return nonfinite ? describe_parameters(run) : BPPSA_OK;
+}
+
 bppsa_status bppsa_step_gpu(bppsa_training *run, bppsa_train_record *record, bppsa_loss_result *loss) {
   const bppsa_gpu_result *found = run->batch.gpu.result;
+  if (run->ranks != NULL) {
+    return step_on_ranks(run, record, loss);
+  }
   run->batch.gpu.input->factors = bppsa_optimizer_begin(run->optimizer);
   BPPSA_TRY(run_step(run));
   *loss = (bppsa_loss_result){found->loss, found->correct, found->rows};

@@ -76,9 +76,6 @@ static bppsa_status training_prepare(bppsa_training *run) {
   if (run->order == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  if (run->model->device != NULL && run->ranks != NULL) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "training on ranks: the model is on a GPU, expected it in host memory");
-  }
   if (run->model->device != NULL) {
     BPPSA_TRY(bppsa_gpu_steps_create(run->model->device, &run->gpu));
   }

@@ -280,7 +280,7 @@ static bppsa_status share_gpu(bppsa_comm *world, void *context) {
   const bppsa_status status =
       bppsa_comm_create_nccl(world, gpus[bppsa_comm_rank(world) == 2 ? 0 : bppsa_comm_rank(world)], &comm);
   CHECK(status == BPPSA_ERR_ARGUMENT && comm == NULL);
-  CHECK(HAS("ranks 0 and 2 share the GPU") && HAS("--transport mpi lets them share it"));
+  CHECK(HAS("ranks 0 and 2 share the GPU") && HAS("--transport mpi or threads lets them share it"));
   CHECK(bppsa_comm_create_nccl(world, NULL, &comm) == BPPSA_ERR_ARGUMENT && HAS("expected a GPU for every rank"));
   return BPPSA_OK;
 }

@@ -1,5 +1,6 @@
 /* A small SIMT machine for the tests. It takes the place of <cuda_runtime.h>, so that a .cu file that is compiled as C++ runs its
- * kernels on the CPU, under the sanitizers. It is not a backend: it is slow, and it has one device, in host memory.
+ * kernels on the CPU, under the sanitizers. It is not a backend: it is slow, and its device is in host memory. Tests of ranks,
+ * which may be threads, give it several devices (SIMT_DEVICES); it computes for one thread at a time.
  *
  * The threads of a block are fibers of one host thread. They run until a barrier, a shuffle or their end, in ascending order, and
  * in descending order after every other barrier, so that a dependence on the order shows. Shared memory, and every allocation, has

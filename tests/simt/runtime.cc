@@ -1,4 +1,4 @@
-/* The runtime of the SIMT machine: a device in host memory, lazy streams, events, captured graphs. */
+/* The runtime of the SIMT machine: devices in host memory, lazy streams, events, captured graphs. */
 #include <stdio.h>
 
 #include <algorithm>
@@ -6,6 +6,8 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <thread>
 #include <vector>
 
 #include "tests/simt/simt.h"
@@ -21,8 +23,10 @@ struct simt_captured {
 struct simt_capture {
   std::vector<simt_captured> pieces;
   bool spoilt;
+  std::thread::id owner; /* the thread that began it: other threads' calls do not spoil it (the mode "thread local") */
 };
 struct simt_stream {
+  int device;
   std::deque<std::function<void()>> queue;
   std::shared_ptr<simt_capture> capture; /* NULL: no capture is going on */
   bool origin;                           /* it began the capture; other streams joined it */
@@ -52,13 +56,26 @@ namespace {
 
 const size_t memory_bytes = (size_t)1 << 30, most_poisoned = (size_t)1 << 28;
 
-cudaError_t last_error = cudaSuccess;
+thread_local cudaError_t last_error = cudaSuccess;
+thread_local int device_now = 0;
 simt_stream default_stream;
 std::vector<simt_stream *> streams = {&default_stream};
+
+/* Ranks may be threads: one of them at a time is in the machine, and runs whatever is queued on the streams that it waits for. */
+std::recursive_mutex &machine() {
+  static std::recursive_mutex mutex;
+  return mutex;
+}
+#define SIMT_LOCK const std::lock_guard<std::recursive_mutex> locked(machine())
 
 cudaError_t fail(cudaError_t error) {
   last_error = error;
   return error;
+}
+
+/* Has the calling thread chosen the stream's device? The default stream is every device's. */
+bool is_here(const simt_stream *s) {
+  return s == &default_stream || s->device == device_now;
 }
 
 simt_stream *stream_of(cudaStream_t stream) {
@@ -104,11 +121,11 @@ void run_until(const std::shared_ptr<simt_moment> &moment, simt_stream *s, int64
   }
 }
 
-/* Called by everything that may wait for a device: it spoils every capture that is going on. */
+/* Called by everything that may wait for a device: it spoils every capture that the thread has begun. */
 bool may_wait() {
   bool may = true;
   for (simt_stream *s : streams) {
-    if (s->capture != nullptr) {
+    if (s->capture != nullptr && s->capture->owner == std::this_thread::get_id()) {
       s->capture->spoilt = true;
       may = false;
     }
@@ -197,6 +214,7 @@ bool may_share(const void *function, size_t bytes) {
 } // namespace
 
 void simt_allow_shared(const void *function, int bytes) {
+  SIMT_LOCK;
   allowed()[function] = (size_t)bytes;
 }
 
@@ -221,6 +239,11 @@ bool simt_show(const char *kernel, dim3 grid, dim3 block, int count, const void 
 
 void simt_launch(const char *kernel, const void *function, dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
                  std::function<void()> thread) {
+  SIMT_LOCK;
+  if (!is_here(stream_of(stream))) {
+    (void)fail(cudaErrorInvalidResourceHandle);
+    return;
+  }
   if (!simt_launch_is_valid(kernel, grid, block, shared) || !may_share(function, shared)) {
     (void)fail(cudaErrorInvalidConfiguration);
     return;
@@ -231,11 +254,13 @@ void simt_launch(const char *kernel, const void *function, dim3 grid, dim3 block
 /* ---- memory ---- */
 
 cudaError_t cudaMalloc(void **data, size_t bytes) {
+  SIMT_LOCK;
   return allocate(data, bytes);
 }
 
 /* A real device takes memory in pieces of megabytes and cuts blocks from them. Tests set SIMT_PIECE to the size of a piece. */
 cudaError_t cudaMemGetInfo(size_t *available, size_t *all) {
+  SIMT_LOCK;
   const char *text = getenv("SIMT_PIECE");
   const size_t piece = text != nullptr ? (size_t)atoll(text) : 1, used = (used_bytes() + piece - 1) / piece * piece;
   *all = memory_bytes;
@@ -244,18 +269,22 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *all) {
 }
 
 cudaError_t cudaFree(void *data) {
+  SIMT_LOCK;
   return release(data);
 }
 
 cudaError_t cudaMallocHost(void **data, size_t bytes) {
+  SIMT_LOCK;
   return allocate(data, bytes);
 }
 
 cudaError_t cudaFreeHost(void *data) {
+  SIMT_LOCK;
   return release(data);
 }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  SIMT_LOCK;
   return queue(stream, [=]() {
     if (bytes > 0) {
       memmove(to, from, bytes);
@@ -264,6 +293,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
 }
 
 cudaError_t cudaMemsetAsync(void *data, int value, size_t bytes, cudaStream_t stream) {
+  SIMT_LOCK;
   return queue(stream, [=]() {
     if (bytes > 0) {
       memset(data, value, bytes);
@@ -272,18 +302,22 @@ cudaError_t cudaMemsetAsync(void *data, int value, size_t bytes, cudaStream_t st
 }
 
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind) {
+  SIMT_LOCK;
   (void)cudaMemcpyAsync(to, from, bytes, kind, nullptr);
   return cudaStreamSynchronize(nullptr);
 }
 
 cudaError_t cudaMemset(void *data, int value, size_t bytes) {
+  SIMT_LOCK;
   return cudaMemsetAsync(data, value, bytes, nullptr);
 }
 
 /* ---- streams ---- */
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned) {
+  SIMT_LOCK;
   *stream = new simt_stream();
+  (*stream)->device = device_now;
   streams.push_back(*stream);
   return cudaSuccess;
 }
@@ -299,6 +333,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  SIMT_LOCK;
   run_for(stream);
   streams.erase(std::find(streams.begin(), streams.end(), stream));
   delete stream;
@@ -306,6 +341,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  SIMT_LOCK;
   if (!may_wait()) {
     return fail(cudaErrorStreamCaptureUnsupported);
   }
@@ -314,6 +350,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 }
 
 cudaError_t cudaDeviceSynchronize() {
+  SIMT_LOCK;
   if (!may_wait()) {
     return fail(cudaErrorStreamCaptureUnsupported);
   }
@@ -338,6 +375,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+  SIMT_LOCK;
   simt_stream *s = stream_of(stream);
   const bool capturing = s->capture != nullptr, external = flags == cudaEventRecordExternal;
   if (external && !capturing) {
@@ -361,6 +399,7 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
 
 /* Inside a capture the waiting stream joins it; an event that was never recorded is not waited for. */
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  SIMT_LOCK;
   simt_stream *s = stream_of(stream);
   const std::shared_ptr<simt_moment> moment = event->moment;
   if (moment->inside_capture) {
@@ -382,6 +421,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 }
 
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t first, cudaEvent_t second) {
+  SIMT_LOCK;
   const simt_moment &from = *first->moment, &to = *second->moment;
   if (!from.recorded || !to.recorded || from.inside_capture || to.inside_capture) {
     return fail(cudaErrorInvalidResourceHandle);
@@ -437,6 +477,7 @@ simt_work far_order(const std::vector<simt_captured> &pieces) {
 } // namespace
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  SIMT_LOCK;
   if (stream == nullptr || getenv("SIMT_NO_CAPTURE") != nullptr) { /* a test sets it that must bear a refusal */
     return fail(cudaErrorStreamCaptureUnsupported);
   }
@@ -444,11 +485,13 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
     return fail(cudaErrorIllegalState);
   }
   stream->capture = std::make_shared<simt_capture>();
+  stream->capture->owner = std::this_thread::get_id();
   stream->origin = true;
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
+  SIMT_LOCK;
   const std::shared_ptr<simt_capture> capture = stream->capture;
   if (capture == nullptr || !stream->origin) {
     return fail(cudaErrorInvalidValue);
@@ -463,6 +506,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph) {
 }
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus *status) {
+  SIMT_LOCK;
   const simt_stream *s = stream_of(stream);
   *status = s->capture == nullptr ? cudaStreamCaptureStatusNone
             : s->capture->spoilt  ? cudaStreamCaptureStatusInvalidated
@@ -476,6 +520,7 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *, size_t *coun
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long) {
+  SIMT_LOCK;
   simt_work near;
   for (const simt_captured &piece : graph->pieces) {
     near.push_back(piece.work);
@@ -486,6 +531,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsig
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
+  SIMT_LOCK;
   const std::shared_ptr<const simt_work> work = exec->orders[exec->launches++ % 2];
   return queue(stream, [work]() {
     for (const auto &one : *work) {
@@ -530,18 +576,28 @@ const char *cudaGetErrorName(cudaError_t error) {
   return "unknown";
 }
 
+/* Tests of ranks set SIMT_DEVICES. All devices have the same memory. */
+static int device_count() {
+  const char *text = getenv("SIMT_DEVICES");
+  return text != nullptr ? atoi(text) : 1;
+}
+
 cudaError_t cudaGetDeviceCount(int *count) {
-  *count = 1;
+  *count = device_count();
   return cudaSuccess;
 }
 
 cudaError_t cudaGetDevice(int *device) {
-  *device = 0;
+  *device = device_now;
   return cudaSuccess;
 }
 
 cudaError_t cudaSetDevice(int device) {
-  return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+  if (device < 0 || device >= device_count()) {
+    return fail(cudaErrorInvalidDevice);
+  }
+  device_now = device;
+  return cudaSuccess;
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int) {
@@ -591,4 +647,9 @@ extern "C" void simt_host_function(cudaStream_t stream, void (*function)(const v
                                    size_t bytes) {
   const std::vector<char> copy((const char *)context, (const char *)context + bytes);
   (void)queue(stream, [=]() { function(copy.data()); });
+}
+
+/* For nccl/stand_in.c: everything queued on the stream so far is done. */
+extern "C" int simt_finish(void *stream) {
+  return cudaStreamSynchronize((cudaStream_t)stream);
 }

@@ -397,6 +397,56 @@ static void bits_of_others_do_not_depend_on_threads(void **state) {
   bppsa_free(values);
 }
 
+/* The shares of the parts of a batch add up to its loss, and their seeds are the batch's: of labels, with ignored ones, of squares.
+ * Parts of 300 and 80 rows: several blocks of a GPU, and one. */
+static void parts_add_up(void **state) {
+  (void)state;
+  enum { ROWS = 380, C = 3, N = ROWS * C, KINDS = 3 };
+  static double values[N], goals[N];
+  static int64_t labels[ROWS];
+  for (int i = 0; i < N; ++i) {
+    values[i] = 4.0 * bppsa_random_double(5, BPPSA_STREAM_TEST, (uint64_t)i) - 2.0;
+    goals[i] = bppsa_random_double(6, BPPSA_STREAM_TEST, (uint64_t)i);
+  }
+  for (int r = 0; r < ROWS; ++r) {
+    labels[r] = r % C;
+  }
+  for (int kind = 0; kind < KINDS; ++kind) {
+    static const int64_t cuts[] = {0, 300, 380};
+    bppsa_loss_result sum = {0}, shares[2][2];
+    static double seeds[2][N]; /* of the whole, of the parts */
+    for (int split = 0; split < 2; ++split) {
+      for (int part = 0; part <= split; ++part) {
+        const int64_t first = split ? cuts[part] : 0, end = split ? cuts[part + 1] : ROWS, shape[2] = {end - first, C};
+        const bppsa_view host = bppsa_view_make(values + first * C, BPPSA_F64, 2, shape), in = to_device(&host);
+        const bppsa_view out = to_device(&host);
+        const bppsa_view goal = bppsa_view_make(goals + first * C, BPPSA_F64, 2, shape);
+        const bppsa_loss_rows rows = {.labels = kind < 2 ? labels + first : NULL,
+                                      .targets = kind < 2 ? NULL : &goal,
+                                      .ignores = kind == 1,
+                                      .ignored = 2,
+                                      .mean_rows = ROWS};
+        assert_int_equal(bppsa_loss_part(device, &in, &rows, &out, &shares[split][part]), BPPSA_OK);
+        assert_int_equal(bppsa_memory_get(device, seeds[split] + first * C, out.data, (int64_t)bppsa_view_bytes(&out)), BPPSA_OK);
+        bppsa_memory_free(device, in.data);
+        bppsa_memory_free(device, out.data);
+      }
+    }
+    sum = (bppsa_loss_result){shares[1][0].loss + shares[1][1].loss, shares[1][0].correct + shares[1][1].correct,
+                              shares[1][0].rows + shares[1][1].rows};
+    assert_true(sum.loss > 0 && fabs(sum.loss - shares[0][0].loss) < 1e-14);
+    assert_int_equal(sum.rows, shares[0][0].rows);
+    assert_int_equal(sum.rows, kind == 1 ? 254 : ROWS);
+    assert_int_equal(sum.correct, shares[0][0].correct);
+    assert_memory_equal(seeds[0], seeds[1], sizeof seeds[0]); /* each row's is divided by the same number */
+  }
+  const int64_t shape[2] = {1, C};
+  const bppsa_view view = bppsa_view_make(values, BPPSA_F64, 2, shape);
+  bppsa_loss_result result;
+  assert_int_equal(bppsa_loss_part(NULL, &view, &(bppsa_loss_rows){.labels = labels}, NULL, &result), BPPSA_ERR_ARGUMENT);
+  assert_non_null(strstr(bppsa_last_error(), "loss of a part of 0 rows, expected 1 or more"));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(agrees_with_pytorch),
@@ -411,6 +461,7 @@ int main(void) {
       cmocka_unit_test(others_agree_between_devices),
       cmocka_unit_test(other_losses_name_what_is_wrong),
       cmocka_unit_test(bits_of_others_do_not_depend_on_threads),
+      cmocka_unit_test(parts_add_up),
   };
   device = test_device(1);
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);

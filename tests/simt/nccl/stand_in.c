@@ -1,10 +1,11 @@
 /* A stand-in for NCCL and for the streams its operations are queued on: what its documentation says of the calls that
- * comm/comm_nccl.c makes, between threads of one process. A GPU's memory is the host's here (gpu.c).
+ * comm/comm_nccl.c makes, between threads of one process. A GPU's memory is the host's here (gpu.c, or the SIMT machine).
  *
  * A stream runs the groups that were queued on it one after the other, and of each the operations side by side. A send and a
  * receive meet when both are in running groups, in the order in which each was queued for the peer; a collective operation when
- * it is in the running groups of all ranks. Arrays of different sizes, undefined in NCCL, are an asynchronous error of both
- * sides here. Communicators do not block: what waits for other ranks says ncclInProgress.
+ * it is in the running groups of all ranks. A device's own stream is the SIMT machine's, if the program has one: what is queued on
+ * it is done when NCCL's stream begins to wait for it. Arrays of different sizes, undefined in NCCL, are an asynchronous error of
+ * both sides here. Communicators do not block: what waits for other ranks says ncclInProgress.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -54,15 +55,21 @@ typedef struct stand_in_world {
 } world;
 
 struct stand_in_stream {
+  struct stand_in_stream *next;
   struct stand_in_comm *comm; /* whose operations it has */
 };
 struct stand_in_event {
   struct stand_in_stream *stream;
   int64_t after; /* groups */
+  void *device;  /* the SIMT machine's stream on which it was recorded instead; NULL: none */
 };
+
+/* Of the SIMT machine, where there is one: does what is queued on a device's stream. */
+extern int simt_finish(void *stream) __attribute__((weak));
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static world *worlds;
+static struct stand_in_stream *streams;
 static int64_t ids;
 static int failing = -1;
 static _Thread_local int depth;
@@ -357,15 +364,37 @@ const char *cudaGetErrorString(cudaError_t error) {
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags) {
   *stream = bppsa_calloc(1, sizeof **stream);
-  return *stream != NULL && flags == cudaStreamNonBlocking ? cudaSuccess : cudaErrorInvalidValue;
+  if (*stream == NULL || flags != cudaStreamNonBlocking) {
+    return cudaErrorInvalidValue;
+  }
+  lock();
+  (*stream)->next = streams;
+  streams = *stream;
+  unlock();
+  return cudaSuccess;
+}
+
+/* Where the stream stands in the list; NULL: it is not one of NCCL's. Locked. */
+static struct stand_in_stream **find_stream(const void *stream) {
+  struct stand_in_stream **at = &streams;
+  while (*at != NULL && *at != stream) {
+    at = &(*at)->next;
+  }
+  return *at != NULL ? at : NULL;
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  lock();
+  *find_stream(stream) = stream->next;
+  unlock();
   bppsa_free(stream);
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
+  if (event != NULL && event->device != NULL && simt_finish != NULL && simt_finish(event->device) != cudaSuccess) {
+    return cudaErrorInvalidValue;
+  }
   return stream != NULL && event != NULL && flags == 0 ? cudaSuccess : cudaErrorInvalidValue;
 }
 
@@ -379,10 +408,12 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 
-/* The device's own stream (NULL here) has always done its work. */
+/* Without the SIMT machine a device's own stream, NULL, has always done its work. */
 cudaError_t cudaEventRecord(cudaEvent_t event, void *stream) {
   lock();
-  event->stream = stream;
+  event->stream = find_stream(stream) != NULL ? stream : NULL;
+  event->device = event->stream == NULL ? stream : NULL;
+  stream = event->stream;
   event->after = stream != NULL && event->stream->comm != NULL ? event->stream->comm->queued : 0;
   unlock();
   return cudaSuccess;

@@ -1,0 +1,155 @@
+/* train, eval and grad on ranks with --device: a GPU for each rank, or one for several, over threads, and over NCCL where the
+ * program has it. The device is BPPSA_TEST_DEVICE. */
+#include <math.h>
+
+#include "comm/comm.h"
+#include "tests/cli/batch_files.h"
+#include "tests/cli/cnn_files.h"
+
+enum { MOST_RANKS = 4 };
+static const char *device; /* "cuda" */
+static bool gpu, nccl;
+
+#define SMALL "--seq-len 6 --hidden 3 --samples 36 --batch 28 --validation 0.1 --dtype f64 --threads 1"
+
+/* The transports that arrays of the device have. */
+static int transports(const char *names[2]) {
+  names[0] = "threads";
+  names[1] = "nccl";
+  return nccl ? 2 : 1;
+}
+
+static void assert_close(const char *a, const char *b, double bound) {
+  const double difference = file_difference(a, b);
+  if (!(difference < bound)) {
+    fail_msg("%s and %s differ by %g, expected less than %g", a, b, difference, bound);
+  }
+}
+
+/* Ordered sums have the same bits on any number of GPUs, as they have on processors. */
+static void test_train(void **state) {
+  (void)state;
+  static const char *const runs[] = {"train rnn " SMALL " --epochs 2",
+                                     "train gru " SMALL " --iterations 3 --loss all --chunks 2"};
+  const char *names[2];
+  const int count = transports(names);
+  for (size_t i = 0; i < sizeof runs / sizeof *runs; ++i) {
+    assert_runs("%s --save-weights cpu.safetensors", runs[i]);
+    assert_runs("%s --ranks 1 --device %s --save-weights one.safetensors", runs[i], device);
+    assert_close("cpu.safetensors", "one.safetensors", 1e-10);
+    for (int t = 0; t < count; ++t) {
+      const char *options = t == 0 ? "--device" : "--transport nccl --device";
+      assert_runs("%s --ranks 2 %s %s --save-weights many.safetensors", runs[i], options, device);
+      assert_equal_files("one.safetensors", "many.safetensors");
+      json_t *library = run_json("%s --ranks %d %s %s --reduction library --save-weights many.safetensors --json", runs[i],
+                                 MOST_RANKS - t, options, device);
+      assert_close("cpu.safetensors", "many.safetensors", 1e-10);
+      assert_string_equal(get_text(json_object_get(library, "ranks"), "transport"), names[t]);
+      json_decref(library);
+    }
+  }
+}
+
+/* Batches of which labels are left out: the gradients are scaled by the number of the others. */
+static void test_grad(void **state) {
+  (void)state;
+  enum { SAMPLES = 18 };
+  const char *names[2];
+  const int count = transports(names);
+  write_reals("XB.npy", BPPSA_F64, 3, (int64_t[]){T, SAMPLES, 1});
+  write_labels("YTB.npy", 2, (int64_t[]){T, SAMPLES}, -1, 0);
+  write_reals("H0B.npy", BPPSA_F64, 3, (int64_t[]){1, SAMPLES, H});
+  const char *line =
+      "grad rnn --weights W64.safetensors --input XB.npy --labels YTB.npy --h0 H0B.npy --loss all --ignore-label 3";
+  assert_runs("%s --threads 1 --out alone.safetensors", line);
+  for (int t = 0; t < count; ++t) {
+    for (int ranks = 2; ranks <= 3; ++ranks) {
+      assert_runs("%s --threads 1 --ranks %d --device %s --out many.safetensors %s", line, ranks, device,
+                  t == 1 ? "--transport nccl" : "");
+      assert_close("many.safetensors", "alone.safetensors", 1e-13);
+    }
+  }
+}
+
+static void test_eval(void **state) {
+  (void)state;
+  const char *line = "eval rnn --weights W64.safetensors --samples 21 --seq-len 5 --batch 5 --threads 1 --json";
+  json_t *alone = run_json("%s", line), *many = run_json("%s --ranks 3 --device %s", line, device);
+  assert_true(fabs(get_real(alone, "loss") - get_real(many, "loss")) < 1e-12);
+  assert_true(get_real(alone, "accuracy") == get_real(many, "accuracy"));
+  json_decref(alone);
+  json_decref(many);
+}
+
+static void test_networks(void **state) {
+  (void)state;
+  put_text("net.json", SMALL_NETWORK);
+  put_images("images.npy", "classes.npy", (int64_t[]){26, 2, 6, 5}, 3);
+  const char *train =
+      "train net.json --data npy:images.npy,classes.npy --batch 20 --iterations 2 --lr 0.05 --dtype f64 --threads 1";
+  assert_runs("%s --backward bp --save-weights cpu.safetensors", train);
+  assert_runs("%s --backward bp --ranks 2 --device %s --save-weights many.safetensors", train, device);
+  assert_close("cpu.safetensors", "many.safetensors", 1e-12);
+}
+
+/* A run goes on at another number of GPUs, with the bits of one that was never interrupted. */
+static void test_resumes(void **state) {
+  (void)state;
+  const char *line = "train gru " SMALL " --clip-norm 1";
+  assert_runs("%s --iterations 4 --ranks 2 --device %s --save-weights whole.safetensors", line, device);
+  assert_runs("%s --iterations 2 --ranks 2 --device %s --checkpoint ck", line, device);
+  assert_runs("%s --iterations 4 --ranks 1 --device %s --checkpoint ck --resume --save-weights parts.safetensors", line, device);
+  assert_equal_files("whole.safetensors", "parts.safetensors");
+}
+
+/* An explosion is reported once, in the words of one rank's run. */
+static void test_nonfinite(void **state) {
+  (void)state;
+  const char *line =
+      "train rnn --seq-len 20 --samples 40 --hidden 6 --nonlinearity relu --optimizer sgd --lr 1e30 --iterations 9 --ranks 2 "
+      "--threads 1";
+  run_result on_cpu = run("%s", line), on_device = run("%s --device %s", line, device);
+  assert_int_equal(on_cpu.code, 1);
+  assert_int_equal(on_device.code, 1);
+  assert_one_error(&on_device, "non-finite");
+  assert_string_equal(strstr(on_cpu.err, "training step"), strstr(on_device.err, "training step")); /* "rank 0: " or "rank 1: " */
+  release(&on_cpu);
+  release(&on_device);
+}
+
+/* One rank a GPU over NCCL; over threads several ranks share one. */
+static void test_requests(void **state) {
+  (void)state;
+  if (!gpu) {
+    assert_fails(2, "--transport: nccl carries arrays between GPUs, expected --device cuda, not cpu",
+                 "train rnn " SMALL " --iterations 1 --ranks 2 --transport nccl");
+    return;
+  }
+  assert_runs("train rnn " SMALL " --iterations 1 --ranks 5 --device %s", device);
+  assert_runs("train rnn " SMALL " --iterations 1 --ranks 2 --device cuda:0");
+  if (nccl) {
+    assert_fails(2, "transport nccl: ranks 0 and 4 share the GPU",
+                 "train rnn " SMALL " --iterations 1 --ranks 5 --device %s "
+                 "--transport nccl",
+                 device);
+    assert_fails(2, "transport nccl: ranks 0 and 1 share the GPU",
+                 "train rnn " SMALL " --iterations 1 --ranks 2 --device cuda:0 "
+                 "--transport nccl");
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_train),   cmocka_unit_test(test_grad),
+                                     cmocka_unit_test(test_eval),    cmocka_unit_test(test_networks),
+                                     cmocka_unit_test(test_resumes), cmocka_unit_test(test_nonfinite),
+                                     cmocka_unit_test(test_requests)};
+  bppsa_comm_transport_report reports[BPPSA_COMM_TRANSPORT_COUNT];
+  (void)setenv("SIMT_DEVICES", "4", 1); /* emulated GPUs */
+  bppsa_device *tried = test_device(1); /* skips the test where the device is missing */
+  gpu = bppsa_device_get_kind(tried) == BPPSA_CUDA;
+  bppsa_comm_transports(reports);
+  nccl = is_emulated(tried) && reports[BPPSA_COMM_NCCL].found;
+  bppsa_device_destroy(tried);
+  device = gpu ? "cuda" : "cpu";
+  return cmocka_run_group_tests(tests, enter_with_batch, leave_directory);
+}
