@@ -1,8 +1,17 @@
 /* `bppsa bench`: the options of the benchmarks, and what they ask for (bench/cases/case.h). */
+#include <inttypes.h>
 #include <string.h>
 
 #include "cli/bench.h"
+#include "cli/ranks.h"
 #include "cli/setup.h"
+
+/* The options with which every list ends. */
+#define RESULT_USES                                                                                                              \
+  {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"}, {.option = BPPSA_OPTION_JSON},  \
+      {.option = BPPSA_OPTION_HELP}, {                                                                                           \
+    .option = BPPSA_OPTION_COUNT                                                                                                 \
+  }
 
 /* The options of recurrent networks; `only` adds those of one cell. */
 #define RECURRENT_USES(only)                                                                                                     \
@@ -47,10 +56,7 @@ static const bppsa_option_use uses_crossover[] = {
     {.option = BPPSA_OPTION_DEVICE},
     {.option = BPPSA_OPTION_DTYPE},
     {.option = BPPSA_OPTION_THREADS},
-    {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},
-    {.option = BPPSA_OPTION_JSON},
-    {.option = BPPSA_OPTION_HELP},
-    {.option = BPPSA_OPTION_COUNT}};
+    RESULT_USES};
 
 #define CNN_USES(batch, fraction)                                                                                                \
   {                                                                                                                              \
@@ -77,10 +83,7 @@ static const bppsa_option_use uses_jacobian[] = {
     {.option = BPPSA_OPTION_THREADS},
     {.option = BPPSA_OPTION_MEMORY_LIMIT,
      .help = "leave operators out that take more, csr's second pattern included [3/4 of available memory]"},
-    {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},
-    {.option = BPPSA_OPTION_JSON},
-    {.option = BPPSA_OPTION_HELP},
-    {.option = BPPSA_OPTION_COUNT}};
+    RESULT_USES};
 
 static const bppsa_option_use uses_product[] = {
     {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"},
@@ -92,10 +95,7 @@ static const bppsa_option_use uses_product[] = {
     {.option = BPPSA_OPTION_DEVICE},
     {.option = BPPSA_OPTION_THREADS},
     {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = "leave kinds out whose plan alone needs more [1/4 of available memory]"},
-    {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},
-    {.option = BPPSA_OPTION_JSON},
-    {.option = BPPSA_OPTION_HELP},
-    {.option = BPPSA_OPTION_COUNT}};
+    RESULT_USES};
 
 static const bppsa_option_use uses_scan[] = {
     {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"},
@@ -105,10 +105,7 @@ static const bppsa_option_use uses_scan[] = {
     {.option = BPPSA_OPTION_DEVICE},
     {.option = BPPSA_OPTION_THREADS},
     {.option = BPPSA_OPTION_MEMORY_LIMIT, .help = "of all methods' held products, and of their plans [1/2 of available memory]"},
-    {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},
-    {.option = BPPSA_OPTION_JSON},
-    {.option = BPPSA_OPTION_HELP},
-    {.option = BPPSA_OPTION_COUNT}};
+    RESULT_USES};
 
 static const bppsa_option_use uses_threads[] = {
     {.option = BPPSA_OPTION_HIDDEN},
@@ -119,10 +116,7 @@ static const bppsa_option_use uses_threads[] = {
     {.option = BPPSA_OPTION_REPEATS, .help = "timed passes of every row [as the time budget allows, at least 3]"},
     {.option = BPPSA_OPTION_SEED, .help = "of the weights and the inputs"},
     {.option = BPPSA_OPTION_THREADS, .help = "of the rows beside those of one thread"},
-    {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},
-    {.option = BPPSA_OPTION_JSON},
-    {.option = BPPSA_OPTION_HELP},
-    {.option = BPPSA_OPTION_COUNT}};
+    RESULT_USES};
 
 static const bppsa_option_use uses_mfcc[] = {
     {.option = BPPSA_OPTION_SET, .fallback = "", .help = "one set instead of all three"},
@@ -130,10 +124,7 @@ static const bppsa_option_use uses_mfcc[] = {
     {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"},
     {.option = BPPSA_OPTION_REPEATS},
     {.option = BPPSA_OPTION_SEED, .help = "of the sound: the left channel of the file that data instruments writes first"},
-    {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},
-    {.option = BPPSA_OPTION_JSON},
-    {.option = BPPSA_OPTION_HELP},
-    {.option = BPPSA_OPTION_COUNT}};
+    RESULT_USES};
 
 static const bppsa_option_use uses_forward[] = {
     {.option = BPPSA_OPTION_MODEL},
@@ -149,10 +140,30 @@ static const bppsa_option_use uses_forward[] = {
     {.option = BPPSA_OPTION_DEVICE},
     {.option = BPPSA_OPTION_DTYPE, .fallback = ""},
     {.option = BPPSA_OPTION_THREADS},
-    {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},
-    {.option = BPPSA_OPTION_JSON},
-    {.option = BPPSA_OPTION_HELP},
-    {.option = BPPSA_OPTION_COUNT}};
+    RESULT_USES};
+
+static const bppsa_option_use uses_ranks[] = {
+    {.option = BPPSA_OPTION_MODEL, .fallback = "gru", .help = "the recurrent network, beside LeNet-5"},
+    {.option = BPPSA_OPTION_LAYERS},
+    {.option = BPPSA_OPTION_HIDDEN},
+    {.option = BPPSA_OPTION_LOSS, .help = "gradients enter at the last or at every step"},
+    {.option = BPPSA_OPTION_INIT, .fallback = "orthogonal"},
+    {.option = BPPSA_OPTION_SEQ_LEN, .fallback = "259"},
+    {.option = BPPSA_OPTION_INPUT_SIZE, .fallback = "38", .help = "features of a step, of noise of variance 1"},
+    {.option = BPPSA_OPTION_BATCH, .fallback = "256", .help = "samples, of both networks"},
+    {.option = BPPSA_OPTION_RANKS,
+     .fallback = "8",
+     .help = "1, 2, 4, .. and P ranks; under mpirun P is the number of its processes"},
+    {.option = BPPSA_OPTION_SPLIT, .fallback = "", .help = "time or batch: rows of this share alone [both]"},
+    {.option = BPPSA_OPTION_RANK_MICRO_BATCHES},
+    {.option = BPPSA_OPTION_TRANSPORT},
+    {.option = BPPSA_OPTION_TIMEOUT},
+    {.option = BPPSA_OPTION_QUICK, .help = "a tenth of the time"},
+    {.option = BPPSA_OPTION_REPEATS},
+    {.option = BPPSA_OPTION_SEED, .help = "of weights, data and seed gradients"},
+    {.option = BPPSA_OPTION_DTYPE},
+    {.option = BPPSA_OPTION_THREADS, .help = "of a rank [the processors divided by P]"},
+    RESULT_USES};
 
 /* ---- from options to settings ---- */
 
@@ -270,6 +281,24 @@ static bppsa_status setup_forward(const bppsa_cli *cli, bppsa_bench_settings *as
   return BPPSA_OK;
 }
 
+static bppsa_status setup_ranks(const bppsa_cli *cli, bppsa_bench_settings *asked) {
+  const bppsa_option_value *split = bppsa_cli_value(cli, BPPSA_OPTION_SPLIT);
+  BPPSA_TRY(setup_config(cli, &asked->point));
+  asked->point.config.input = bppsa_cli_value(cli, BPPSA_OPTION_INPUT_SIZE)->integer;
+  asked->point.init = bppsa_cli_value(cli, BPPSA_OPTION_INIT)->choice == 1 ? BPPSA_INIT_ORTHOGONAL : BPPSA_INIT_DEFAULT;
+  asked->micro_batches = bppsa_cli_value(cli, BPPSA_OPTION_RANK_MICRO_BATCHES)->integer;
+  asked->shares = !split->given                      ? BPPSA_BENCH_SHARES_BOTH
+                  : strcmp(split->text, "time") == 0 ? BPPSA_BENCH_SHARES_TIME
+                                                     : BPPSA_BENCH_SHARES_BATCH;
+  if (asked->shares == BPPSA_BENCH_SHARES_BATCH && strcmp(split->text, "batch") != 0) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--split: '%s', expected time or batch", split->text);
+  }
+  return asked->micro_batches <= asked->point.config.batch
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "--micro-batches: %" PRId64 ", expected at most the %" PRId64 " samples of a batch",
+                          asked->micro_batches, asked->point.config.batch);
+}
+
 static bppsa_status setup_mfcc(const bppsa_cli *cli, bppsa_bench_settings *asked) {
   const bppsa_option_value *set = bppsa_cli_value(cli, BPPSA_OPTION_SET), *padding = bppsa_cli_value(cli, BPPSA_OPTION_PADDING);
   asked->set = set->given ? set->choice : -1;
@@ -297,8 +326,9 @@ static const struct {
 } benchmarks[] = {
 #define CELL(id, words, functions, rate, sweep) {#id, bppsa_setup_bench},
 #include "models/cells.inc"
-    {"crossover", setup_crossover}, {"lenet5", setup_network},  {"vgg11", setup_network}, {"product", setup_product},
-    {"scan", setup_batch},          {"threads", setup_threads}, {"mfcc", setup_mfcc},     {"forward", setup_forward}};
+    {"crossover", setup_crossover}, {"lenet5", setup_network},  {"vgg11", setup_network},
+    {"product", setup_product},     {"scan", setup_batch},      {"threads", setup_threads},
+    {"mfcc", setup_mfcc},           {"forward", setup_forward}, {"ranks", setup_ranks}};
 
 bppsa_bench_request bppsa_setup_request(const bppsa_cli *cli, const bppsa_device *device) {
   const bppsa_option_value *out = bppsa_cli_value(cli, BPPSA_OPTION_OUT);
@@ -312,29 +342,42 @@ bppsa_bench_request bppsa_setup_request(const bppsa_cli *cli, const bppsa_device
                                .seed = (uint64_t)bppsa_cli_value(cli, BPPSA_OPTION_SEED)->integer};
 }
 
-static bppsa_status run_case(const bppsa_cli *cli, const bppsa_device *device) {
+/* Reads the settings. On ranks one of them reports what is wrong. */
+static bppsa_status setup(const bppsa_cli *cli, bppsa_network *network, bppsa_bench_settings *asked) {
   const char *name = cli->command->object;
-  const bppsa_network_kind *kind = bppsa_network_kind_find(name);
-  bppsa_bench_settings asked = {.request = bppsa_setup_request(cli, device)};
-  bppsa_network network = {0};
-  for (size_t i = 0; i < sizeof benchmarks / sizeof benchmarks[0]; ++i) {
-    BPPSA_TRY(strcmp(benchmarks[i].name, name) == 0 ? benchmarks[i].setup(cli, &asked) : BPPSA_OK);
+  bppsa_status status = BPPSA_OK;
+  for (size_t i = 0; status == BPPSA_OK && i < sizeof benchmarks / sizeof benchmarks[0]; ++i) {
+    status = strcmp(benchmarks[i].name, name) == 0 ? benchmarks[i].setup(cli, asked) : BPPSA_OK;
   }
-  bppsa_status status = kind != NULL ? bppsa_network_open(name, NULL, &network) : BPPSA_OK;
-  asked.network = &network;
-  status = status == BPPSA_OK ? bppsa_bench_drive(bppsa_bench_case_find(name), &asked.request, &asked) : status;
+  status = status == BPPSA_OK && bppsa_network_kind_find(name) != NULL ? bppsa_network_open(name, NULL, network) : status;
+  asked->network = network;
+  return asked->comm != NULL ? bppsa_job_agree(asked->comm, status) : status;
+}
+
+static bppsa_status run_case(const bppsa_cli *cli, const bppsa_device *device, bppsa_comm *comm) {
+  const bppsa_bench_case *kind = bppsa_bench_case_find(cli->command->object);
+  bppsa_bench_settings asked = {.request = bppsa_setup_request(cli, device), .comm = comm};
+  bppsa_network network = {0};
+  bppsa_status status = setup(cli, &network, &asked);
+  if (status == BPPSA_OK) {
+    status = bppsa_ranks_first(comm) ? bppsa_bench_drive(kind, &asked.request, &asked) : kind->serve(&asked.request, &asked);
+  }
   bppsa_safetensors_destroy(asked.weights);
   bppsa_network_close(&network);
   return status;
 }
 
-static bppsa_status run(bppsa_cli *cli) {
+static bppsa_status run_here(bppsa_cli *cli, bppsa_comm *comm) {
   bppsa_device *device = NULL;
   const bool one_thread = bppsa_bench_case_find(cli->command->object)->one_thread;
   BPPSA_TRY(one_thread ? bppsa_device_create("cpu", 1, &device) : bppsa_setup_device(cli, &device));
-  const bppsa_status status = run_case(cli, device);
+  const bppsa_status status = run_case(cli, device, comm);
   bppsa_device_destroy(device);
   return status;
+}
+
+static bppsa_status run(bppsa_cli *cli) {
+  return bppsa_bench_case_find(cli->command->object)->serve != NULL ? bppsa_ranks_run(cli, run_here) : run_here(cli, NULL);
 }
 
 #define BENCH(id, text, list, options, what)                                                                                     \
@@ -357,3 +400,4 @@ BENCH(scan, scan, scan, "", "Verifies and times the sparse scan of LeNet-5's ope
 BENCH(threads, threads, threads, "", "Times a training step on one thread and on several, quiet and beside busy programs");
 BENCH(mfcc, mfcc, mfcc, "", "Verifies and times MFCC features of one channel on one thread");
 BENCH(forward, forward, forward, "", "Verifies and times forward passes in parallel over time beside sequential ones");
+BENCH(ranks, ranks, ranks, "", "Verifies and times gradients on 1, 2, 4 .. ranks by every method, beside a model");

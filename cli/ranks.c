@@ -46,7 +46,9 @@ static bppsa_status run_rank(bppsa_comm *comm, void *context) {
   threads->integer = threads->given ? threads->integer : threads_of(comm);
   bppsa_option_value *device = &cli.values[BPPSA_OPTION_DEVICE];
   char gpu[BPPSA_RANK_DEVICE];
-  device->text = bppsa_rank_device(comm, device->text, gpu, sizeof gpu);
+  if (device->present) { /* a command without --device computes on the processor */
+    device->text = bppsa_rank_device(comm, device->text, gpu, sizeof gpu);
+  }
   if (!bppsa_ranks_first(comm)) {
     nowhere = fopen("/dev/null", "w");
     if (nowhere == NULL) {
@@ -82,13 +84,16 @@ static bool over_nccl(const bppsa_cli *cli) {
 
 /* Reads --ranks, --transport and --timeout; *wanted: whether the command runs on ranks. */
 static bppsa_status configure(const bppsa_cli *cli, bppsa_comm_config *config, bool *wanted) {
-  const bppsa_option_value *transport = bppsa_cli_value(cli, BPPSA_OPTION_TRANSPORT);
+  const bppsa_option_value *transport = bppsa_cli_value(cli, BPPSA_OPTION_TRANSPORT),
+                           *ranks = bppsa_cli_value(cli, BPPSA_OPTION_RANKS);
   const bool launched = bppsa_comm_launched();
   *config = (bppsa_comm_config){.transport = launched ? BPPSA_COMM_MPI : BPPSA_COMM_THREADS,
-                                .ranks = given(cli, BPPSA_OPTION_RANKS) ? bppsa_cli_value(cli, BPPSA_OPTION_RANKS)->integer : 0,
                                 .timeout = bppsa_cli_value(cli, BPPSA_OPTION_TIMEOUT)->real};
   if (over_nccl(cli)) {
     const char *device = bppsa_cli_value(cli, BPPSA_OPTION_DEVICE)->text;
+    if (device == NULL) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "--transport: nccl carries arrays between GPUs, expected threads or mpi");
+    }
     if (strncmp(device, "cuda", 4) != 0) {
       return bppsa_fail(BPPSA_ERR_ARGUMENT, "--transport: nccl carries arrays between GPUs, expected --device cuda, not %s",
                         device);
@@ -96,6 +101,7 @@ static bppsa_status configure(const bppsa_cli *cli, bppsa_comm_config *config, b
   } else if (transport->given) {
     BPPSA_TRY(bppsa_comm_transport_parse(transport->text, &config->transport));
   }
+  config->ranks = ranks->given || (ranks->present && config->transport == BPPSA_COMM_THREADS) ? ranks->integer : 0;
   *wanted = config->ranks > 0 || config->transport == BPPSA_COMM_MPI;
   for (size_t i = 0; !*wanted && i < sizeof of_ranks / sizeof of_ranks[0]; ++i) {
     if (given(cli, of_ranks[i])) {

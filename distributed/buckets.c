@@ -29,9 +29,10 @@ struct bppsa_buckets {
   bppsa_model *model;
   bool ordered;
   int32_t tag;
-  int64_t count;    /* buckets, the numbers included */
-  bucket *all;      /* in the order in which they are complete, which is the order of their collective operations on every rank */
-  int64_t *urgency; /* the buckets' indices: the first parameters' first, the numbers last */
+  int64_t count; /* buckets, the numbers included */
+  bucket *all;   /* in the order in which they are complete, which is the order of their collective operations on every rank */
+  bool in_order;
+  int64_t *urgency;     /* the buckets' indices: the first parameters' first, unless they go in order; the numbers last */
   int32_t *bucket_of;   /* of each parameter */
   int64_t sizes[SIZES]; /* blocks of a batch for which there are sums; 0: none */
   int size;             /* of the present batch */
@@ -102,7 +103,7 @@ static bppsa_status lay_out(bppsa_buckets *b) {
       b->bucket_of[p] = (int32_t)i;
     }
     int64_t at = i;
-    for (; i + 1 < b->count && at > 0 && b->all[b->urgency[at - 1]].first > k->first; --at) {
+    for (; !b->in_order && i + 1 < b->count && at > 0 && b->all[b->urgency[at - 1]].first > k->first; --at) {
       b->urgency[at] = b->urgency[at - 1];
     }
     b->urgency[at] = i;
@@ -120,6 +121,7 @@ bppsa_status bppsa_buckets_create(bppsa_comm *comm, bppsa_model *model, const bp
                        .model = model,
                        .ordered = config->reduction == BPPSA_REDUCTION_ORDERED,
                        .tag = config->tag,
+                       .in_order = config->in_order,
                        .count = cut_all(model, delayed, config->bucket_bytes, NULL) + 1};
   if (b->tag + b->count > BPPSA_COMM_MAX_TAG) {
     const int64_t count = b->count;

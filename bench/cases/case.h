@@ -5,11 +5,15 @@
 #include "bench/cases/rnn.h"
 #include "bench/harness/driver.h"
 #include "cnn/prune.h"
+#include "comm/comm.h"
+
+/* ranks: what its ranks share in the rows. */
+typedef enum { BPPSA_BENCH_SHARES_BOTH = 0, BPPSA_BENCH_SHARES_TIME, BPPSA_BENCH_SHARES_BATCH } bppsa_bench_shares;
 
 /* The settings of a benchmark. A benchmark reads `request` and the members whose comment names it. */
 typedef struct bppsa_bench_settings {
   bppsa_bench_request request;
-  bppsa_bench_point point;         /* rnn, gru, crossover, threads, forward: the network, its weights and its data */
+  bppsa_bench_point point;         /* rnn, gru, crossover, threads, forward, ranks: the network, its weights and its data */
   bool one_point;                  /* rnn, gru: the point alone, not a sweep */
   bool both_inits;                 /* rnn, gru: every point with default and with orthogonal weights */
   const bppsa_network *network;    /* lenet5, vgg11 */
@@ -27,6 +31,9 @@ typedef struct bppsa_bench_settings {
   int64_t neighbours;              /* threads: busy threads beside the measured ones; -1: one a processor */
   int32_t set;                     /* mfcc: position in bppsa_mfcc_sets; -1: all of them */
   bppsa_mfcc_padding padding;      /* mfcc */
+  bppsa_comm *comm;                /* ranks: of all ranks */
+  bppsa_bench_shares shares;       /* ranks */
+  int64_t micro_batches;           /* ranks: along time */
 } bppsa_bench_settings;
 
 #define CELL(id, words, functions, rate, sweep)                                                                                  \
@@ -35,13 +42,13 @@ typedef struct bppsa_bench_settings {
 #include "models/cells.inc"
 extern const bppsa_bench_case bppsa_bench_case_crossover, bppsa_bench_case_lenet5, bppsa_bench_case_vgg11,
     bppsa_bench_case_jacobian, bppsa_bench_case_product, bppsa_bench_case_scan, bppsa_bench_case_threads, bppsa_bench_case_mfcc,
-    bppsa_bench_case_forward;
+    bppsa_bench_case_forward, bppsa_bench_case_ranks;
 /* The benchmark of that name, or NULL. */
 const bppsa_bench_case *bppsa_bench_case_find(const char *name);
 
 /* The notes of each benchmark's help: what it measures, and how. lenet5 and vgg11 share cnn. */
 extern const char bppsa_bench_notes_crossover[], bppsa_bench_notes_cnn[], bppsa_bench_notes_jacobian[],
     bppsa_bench_notes_product[], bppsa_bench_notes_scan[], bppsa_bench_notes_threads[], bppsa_bench_notes_mfcc[],
-    bppsa_bench_notes_forward[];
+    bppsa_bench_notes_forward[], bppsa_bench_notes_ranks[];
 
 #endif

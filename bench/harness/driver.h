@@ -80,6 +80,8 @@ typedef struct {
   bppsa_status (*above)(bppsa_bench *bench), (*below)(bppsa_bench *bench);
   /* After all points: adds members to the document and prints what stands below the table. NULL: nothing. */
   bppsa_status (*finish)(bppsa_bench *bench);
+  /* A benchmark on ranks: rank 0 drives it, and the other ranks do this. NULL: it runs in one process, on one rank. */
+  bppsa_status (*serve)(const bppsa_bench_request *request, const struct bppsa_bench_settings *asked);
 } bppsa_bench_case;
 
 enum { BPPSA_BENCH_NOTE = BPPSA_CONTENDER_REASON + 40 }; /* bytes of a note */

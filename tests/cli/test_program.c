@@ -2,11 +2,11 @@
 #include "tests/cli/run_cli.h"
 
 static const char *const commands[] = {
-    "train rnn",        "eval rnn",   "grad rnn",        "plan rnn",        "data bitstream", "data irmas",
-    "data instruments", "bench rnn",  "bench crossover", "bench mfcc",      "bench forward",  "bench product",
-    "bench jacobian",   "bench scan", "bench threads",   "jacobian conv2d", "jacobian gru",   "flops vgg11",
-    "figures",          "doctor",     "train lenet5",    "train x.json",    "eval vgg11",     "grad y.json",
-    "data cifar10",     "prune",      "bench lenet5",    "plan vgg11",      "plan z.json"};
+    "train rnn",        "eval rnn",     "grad rnn",        "plan rnn",     "data bitstream",  "data irmas",
+    "data instruments", "bench rnn",    "bench crossover", "bench mfcc",   "bench forward",   "bench product",
+    "bench jacobian",   "bench scan",   "bench threads",   "bench ranks",  "jacobian conv2d", "jacobian gru",
+    "flops vgg11",      "figures",      "doctor",          "train lenet5", "train x.json",    "eval vgg11",
+    "grad y.json",      "data cifar10", "prune",           "bench lenet5", "plan vgg11",      "plan z.json"};
 enum { COMMANDS = sizeof commands / sizeof commands[0] };
 
 static void test_commands(void **state) {

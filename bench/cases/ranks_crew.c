@@ -1,0 +1,468 @@
+/* The ranks of `bench ranks`: what each of them holds of an entry, and the orders that rank 0 gives. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/cases/ranks.h"
+#include "core/alloc.h"
+#include "core/clock.h"
+#include "core/philox.h"
+#include "core/rounds.h"
+#include "distributed/split_time.h"
+
+/* ---- numbers ---- */
+
+enum { INPUTS = 240, SEEDS = 241 }; /* streams of core/philox.h */
+
+void bppsa_ranks_fill(const bppsa_ranks_subject *s, uint64_t seed, bool inputs, int64_t from_step, int64_t first,
+                      const bppsa_view *view) {
+  const bppsa_network_config *c = &s->config;
+  const bool steps = s->network.kind->family->steps && (inputs || c->loss_all);
+  const int64_t rows = steps ? view->shape[0] : 1, samples = view->shape[steps ? 1 : 0], width = inputs ? c->input : c->classes;
+  const double rows_of_loss = (double)c->batch * (c->loss_all ? (double)c->steps.seq_len : 1);
+  const double scale = sqrt(12) * (inputs ? 1 : 1 / rows_of_loss); /* of numbers between -1/2 and 1/2 */
+  for (int64_t t = 0; t < rows; ++t) {
+    for (int64_t i = 0; i < samples * width; ++i) {
+      const int64_t place = ((steps ? from_step + t : 0) * c->batch + first) * width + i;
+      const double u = bppsa_random_double(seed, inputs ? INPUTS : SEEDS, (uint64_t)place);
+      bppsa_view_set(view, t * samples * width + i, scale * (u - 0.5));
+    }
+  }
+}
+
+bppsa_network_config bppsa_ranks_config(const bppsa_ranks_subject *subject, const bppsa_ranks_entry *entry) {
+  bppsa_network_config config = subject->config;
+  config.method = entry->method;
+  return config;
+}
+
+static bppsa_data_parallel_config parallel_of(const bppsa_ranks_subject *s, const bppsa_ranks_entry *e) {
+  bppsa_data_parallel_config config = bppsa_data_parallel_config_default();
+  config.batch = s->config.batch;
+  config.bucket_bytes = 1; /* a bucket for every parameter */
+  config.in_order = e->scheme != NULL && strcmp(e->scheme, "wait-free") == 0;
+  config.reverse_first = e->reverse_first;
+  return config;
+}
+
+int64_t bppsa_ranks_block(const bppsa_ranks_subject *subject, const bppsa_ranks_entry *entry) {
+  const bppsa_data_parallel_config config = parallel_of(subject, entry);
+  return bppsa_data_parallel_block(&config, entry->ranks);
+}
+
+/* ---- a part ---- */
+
+static void free_part(bppsa_ranks_part *p) {
+  bppsa_data_parallel_destroy(p->parallel);
+  bppsa_model_destroy(p->model);
+  for (int64_t i = 0; i < p->count; ++i) {
+    bppsa_free(p->x != NULL ? p->x[i].data : NULL);
+    bppsa_free(p->seeds != NULL ? p->seeds[i] : NULL);
+  }
+  bppsa_free(p->x);
+  bppsa_free((void *)p->seeds);
+  *p = (bppsa_ranks_part){0};
+}
+
+/* Makes the numbers of block i: `samples` samples from the first one on, of `rows` steps. */
+static bppsa_status make_block(const bppsa_ranks_crew *crew, bppsa_ranks_part *p, int64_t i, int64_t from_step, int64_t rows,
+                               int64_t first, int64_t samples) {
+  const bppsa_ranks_subject *s = &crew->subjects[crew->subject];
+  const bppsa_network_config *c = &s->config;
+  const bool steps = s->network.kind->family->steps;
+  const int64_t *in = s->network.layers.in, reals = (int64_t)bppsa_dtype_size(c->dtype);
+  const int64_t sequence[] = {rows, samples, c->input}, images[] = {samples, in[0], in[1], in[2]};
+  const int64_t last[] = {samples, c->classes}, all[] = {rows, samples, c->classes};
+  p->x[i] = bppsa_view_make(NULL, c->dtype, steps ? 3 : 4, steps ? sequence : images);
+  p->x[i].data = bppsa_calloc(bppsa_view_count(&p->x[i]) + 1, (size_t)reals);
+  p->seeds[i] = bppsa_calloc((c->loss_all ? rows : 1) * samples * c->classes + 1, (size_t)reals);
+  if (p->x[i].data == NULL || p->seeds[i] == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  const bppsa_view seed = bppsa_view_make(p->seeds[i], c->dtype, c->loss_all ? 3 : 2, c->loss_all ? all : last);
+  bppsa_ranks_fill(s, crew->asked->request.seed, true, from_step, first, &p->x[i]);
+  bppsa_ranks_fill(s, crew->asked->request.seed, false, from_step, first, &seed);
+  return BPPSA_OK;
+}
+
+static bppsa_status reserve(bppsa_ranks_part *p, int64_t count) {
+  p->x = bppsa_calloc(count + 1, sizeof *p->x);
+  p->seeds = bppsa_calloc(count + 1, sizeof *p->seeds);
+  if (p->x == NULL || p->seeds == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  p->count = count;
+  return BPPSA_OK;
+}
+
+static bppsa_status make_alone(const bppsa_ranks_crew *crew, bppsa_ranks_part *p) {
+  const bppsa_ranks_subject *s = &crew->subjects[crew->subject];
+  const bppsa_network_config config = bppsa_ranks_config(s, p->entry);
+  BPPSA_TRY(bppsa_network_create(&s->network, &config, crew->device, &p->model));
+  BPPSA_TRY(bppsa_network_init(&s->network, p->model, crew->asked->point.init, crew->asked->request.seed));
+  BPPSA_TRY(reserve(p, 1));
+  return make_block(crew, p, 0, 0, config.steps.seq_len, 0, config.batch);
+}
+
+static bppsa_status make_along_time(const bppsa_ranks_crew *crew, bppsa_ranks_part *p) {
+  const bppsa_ranks_subject *s = &crew->subjects[crew->subject];
+  const bppsa_network_config config = bppsa_ranks_config(s, p->entry);
+  const bppsa_recurrent_config recurrent = bppsa_network_recurrent_config(&config);
+  const bppsa_split_time split = {.comm = p->group, .tag = 512, .micro_batches = crew->asked->micro_batches};
+  int64_t first, steps;
+  bppsa_ranks_share(recurrent.seq_len, bppsa_comm_size(p->group), bppsa_comm_rank(p->group), &first, &steps);
+  BPPSA_TRY(bppsa_split_time_create(&split, &recurrent, s->network.kind->cell, crew->device, &p->model));
+  BPPSA_TRY(bppsa_split_time_init(p->model, crew->asked->point.init, crew->asked->request.seed));
+  BPPSA_TRY(reserve(p, 1));
+  return make_block(crew, p, 0, first, steps, 0, recurrent.batch);
+}
+
+static bppsa_status make_data_parallel(const bppsa_ranks_crew *crew, bppsa_ranks_part *p) {
+  const bppsa_ranks_subject *s = &crew->subjects[crew->subject];
+  const bppsa_data_parallel_config parallel = parallel_of(s, p->entry);
+  const int64_t block = bppsa_ranks_block(s, p->entry), batch = s->config.batch;
+  bppsa_network_config config = bppsa_ranks_config(s, p->entry);
+  int64_t first, count, all;
+  config.batch = block;
+  BPPSA_TRY(bppsa_network_create(&s->network, &config, crew->device, &p->model));
+  BPPSA_TRY(bppsa_network_init(&s->network, p->model, crew->asked->point.init, crew->asked->request.seed));
+  BPPSA_TRY(bppsa_data_parallel_create(p->group, p->model, &parallel, &p->parallel));
+  bppsa_data_parallel_share(p->parallel, batch, &first, &count, &all);
+  BPPSA_TRY(reserve(p, count));
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t from = (first + i) * block, left = batch - from;
+    BPPSA_TRY(make_block(crew, p, i, 0, config.steps.seq_len, from, left < block ? left : block));
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_comm *group_of(const bppsa_ranks_crew *crew, const bppsa_ranks_entry *e) {
+  for (int64_t g = 0; e->share != BPPSA_RANKS_ALONE && g < crew->group_count; ++g) {
+    if (crew->sizes[g] == e->ranks) {
+      return crew->groups[g];
+    }
+  }
+  return NULL;
+}
+
+/* ---- passes ---- */
+
+static bppsa_status compute(bppsa_ranks_part *p, int64_t i) {
+  bppsa_view logits;
+  const double start = bppsa_now();
+  BPPSA_TRY(p->model->ops->forward(p->model, &p->x[i], NULL, &logits));
+  const double between = bppsa_now();
+  const bppsa_view seed = bppsa_view_make(p->seeds[i], logits.dtype, logits.ndim, logits.shape);
+  BPPSA_TRY(p->model->ops->backward(p->model, &seed));
+  const double forward = between - start, backward = bppsa_now() - between;
+  p->forward_s = p->forward_s == 0 || forward < p->forward_s ? forward : p->forward_s;
+  p->backward_s = p->backward_s == 0 || backward < p->backward_s ? backward : p->backward_s;
+  return BPPSA_OK;
+}
+
+/* The work of one pass; of the blocks of data parallelism `next` is the one whose turn it is. */
+typedef struct {
+  bppsa_ranks_part *part;
+  int64_t next;
+} blocks;
+
+static bppsa_status compute_block(void *context, int64_t first, int64_t count, bppsa_data_parallel_sums *sums) {
+  blocks *b = context;
+  (void)first;
+  (void)count;
+  *sums = (bppsa_data_parallel_sums){0};
+  return compute(b->part, b->next++);
+}
+
+static bppsa_status work(const bppsa_ranks_crew *crew, bppsa_ranks_part *p) {
+  bppsa_data_parallel_sums sums;
+  blocks b = {p, 0};
+  return p->parallel != NULL
+             ? bppsa_data_parallel_compute(p->parallel, crew->subjects[crew->subject].config.batch, compute_block, &b, &sums)
+             : compute(p, 0);
+}
+
+/* All ranks of the entry begin together; the pass is over when the slowest one has ended. */
+static bppsa_status timed_work(const bppsa_ranks_crew *crew, bppsa_ranks_part *p) {
+  const int64_t one = 1;
+  const bppsa_view view = bppsa_view_make(&p->reduced_s, BPPSA_F64, 1, &one);
+  BPPSA_TRY(p->group != NULL ? bppsa_comm_barrier(p->group) : BPPSA_OK);
+  const double start = bppsa_now();
+  BPPSA_TRY(work(crew, p));
+  p->reduced_s = bppsa_now() - start;
+  return p->group != NULL ? bppsa_comm_allreduce(p->group, BPPSA_COMM_MAX, &view) : BPPSA_OK;
+}
+
+static bppsa_status counted_work(const bppsa_ranks_crew *crew, bppsa_ranks_part *p) {
+  bppsa_comm_counters counters;
+  int64_t held, peak;
+  bppsa_comm_reset_counters(crew->world);
+  BPPSA_TRY(work(crew, p));
+  bppsa_comm_get_counters(crew->world, &counters);
+  bppsa_comm_get_memory(crew->world, &held, &peak);
+  const int64_t counts[BPPSA_RANKS_COUNTS] = {counters.messages_sent, counters.bytes_sent, counters.collectives,
+                                              counters.collective_bytes, held - p->before};
+  memcpy(p->counts, counts, sizeof counts);
+  return BPPSA_OK;
+}
+
+/* ---- orders ---- */
+
+typedef enum { MAKE = 0, PASS, COUNT, GATHER, DROP, PING, DISMISS } what;
+typedef struct {
+  int64_t what, subject, entry, bytes, rounds;
+} order;
+enum { ORDER = sizeof(order) / sizeof(int64_t) };
+
+/* Makes this rank's part of an entry, if it has one. */
+static bppsa_status make_part(bppsa_ranks_crew *crew, const order *o) {
+  static bppsa_status (*const makers[])(const bppsa_ranks_crew *crew, bppsa_ranks_part *p) = {make_alone, make_along_time,
+                                                                                              make_data_parallel};
+  const bppsa_ranks_entry *e = &crew->subjects[o->subject].entries[o->entry];
+  bppsa_ranks_part *p = &crew->parts[o->entry];
+  int64_t peak;
+  crew->subject = o->subject;
+  if (bppsa_comm_rank(crew->world) >= e->ranks) {
+    return BPPSA_OK;
+  }
+  *p = (bppsa_ranks_part){.entry = e, .group = group_of(crew, e)};
+  bppsa_comm_get_memory(crew->world, &p->before, &peak);
+  return makers[e->share](crew, p);
+}
+
+/* Brings the counts of the entry's ranks to rank 0, as their maxima and sums: two reductions. */
+static bppsa_status gather(bppsa_ranks_part *p, bppsa_ranks_report *report) {
+  const int64_t count = BPPSA_RANKS_COUNTS;
+  bppsa_ranks_report made;
+  memcpy(made.most, p->counts, sizeof made.most);
+  memcpy(made.all, p->counts, sizeof made.all);
+  const bppsa_view most = bppsa_view_make(made.most, BPPSA_I64, 1, &count), all = bppsa_view_make(made.all, BPPSA_I64, 1, &count);
+  BPPSA_TRY(p->group != NULL ? bppsa_comm_allreduce(p->group, BPPSA_COMM_MAX, &most) : BPPSA_OK);
+  BPPSA_TRY(p->group != NULL ? bppsa_comm_allreduce(p->group, BPPSA_COMM_SUM, &all) : BPPSA_OK);
+  *report = made;
+  return BPPSA_OK;
+}
+
+static void drop(bppsa_ranks_crew *crew) {
+  for (int64_t i = BPPSA_RANKS_ENTRIES - 1; crew->parts != NULL && i >= 0; --i) {
+    free_part(&crew->parts[i]);
+  }
+}
+
+/* Rank 0 sends to rank 1 and back; seconds: of each round, on rank 0. */
+static bppsa_status ping(bppsa_comm *world, const order *o, void *buffer, double *seconds) {
+  const bppsa_view view = bppsa_view_make(buffer, BPPSA_U8, 1, &o->bytes);
+  const int32_t rank = bppsa_comm_rank(world);
+  for (int64_t i = 0; i < o->rounds; ++i) {
+    const double start = bppsa_now();
+    if (rank == 0) {
+      BPPSA_TRY(bppsa_comm_send(world, 1, 0, &view));
+      BPPSA_TRY(bppsa_comm_recv(world, 1, 0, &view));
+    } else {
+      BPPSA_TRY(bppsa_comm_recv(world, 0, 0, &view));
+      BPPSA_TRY(bppsa_comm_send(world, 0, 0, &view));
+    }
+    seconds[i] = (bppsa_now() - start) / 2;
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status time_messages(const bppsa_ranks_crew *crew, const order *o, double *median) {
+  if (bppsa_comm_rank(crew->world) > 1) {
+    return BPPSA_OK;
+  }
+  void *buffer = bppsa_calloc(o->bytes, 1);
+  double *seconds = bppsa_calloc(o->rounds, sizeof *seconds);
+  bppsa_status status = buffer == NULL || seconds == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+  status = status == BPPSA_OK ? ping(crew->world, o, buffer, seconds) : status;
+  *median = status == BPPSA_OK ? bppsa_timing_of(o->rounds, seconds).median_s : 0;
+  bppsa_free(buffer);
+  bppsa_free(seconds);
+  return status;
+}
+
+/* This rank's share of an order. median: of PING, report: of GATHER. */
+static bppsa_status carry_out(bppsa_ranks_crew *crew, const order *o, double *median, bppsa_ranks_report *report) {
+  bppsa_ranks_part *p = &crew->parts[o->entry];
+  switch ((what)o->what) {
+  case MAKE:
+    return make_part(crew, o);
+  case PASS:
+    return p->model != NULL ? timed_work(crew, p) : BPPSA_OK;
+  case COUNT:
+    return p->model != NULL ? counted_work(crew, p) : BPPSA_OK;
+  case GATHER:
+    return p->model != NULL ? gather(p, report) : BPPSA_OK;
+  case DROP:
+    drop(crew);
+    return BPPSA_OK;
+  case PING:
+    return time_messages(crew, o, median);
+  default:
+    return BPPSA_OK;
+  }
+}
+
+static bppsa_status hear(bppsa_comm *world, order *o) {
+  const int64_t count = ORDER;
+  const bppsa_view view = bppsa_view_make(o, BPPSA_I64, 1, &count);
+  return bppsa_comm_broadcast(world, 0, &view);
+}
+
+static bppsa_status give(bppsa_ranks_crew *crew, order o, double *median, bppsa_ranks_report *report) {
+  BPPSA_TRY(hear(crew->world, &o));
+  return carry_out(crew, &o, median, report);
+}
+
+bppsa_status bppsa_ranks_crew_make(bppsa_ranks_crew *crew, int64_t subject, int64_t entry) {
+  return give(crew, (order){.what = MAKE, .subject = subject, .entry = entry}, NULL, NULL);
+}
+
+bppsa_status bppsa_ranks_crew_pass(bppsa_ranks_crew *crew, int64_t entry, double *seconds) {
+  BPPSA_TRY(give(crew, (order){.what = PASS, .entry = entry}, NULL, NULL));
+  *seconds = crew->parts[entry].reduced_s;
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_ranks_crew_count(bppsa_ranks_crew *crew, int64_t entry, bppsa_ranks_report *report) {
+  BPPSA_TRY(give(crew, (order){.what = COUNT, .entry = entry}, NULL, NULL));
+  return give(crew, (order){.what = GATHER, .entry = entry}, NULL, report);
+}
+
+bppsa_status bppsa_ranks_crew_drop(bppsa_ranks_crew *crew) {
+  return give(crew, (order){.what = DROP}, NULL, NULL);
+}
+
+bppsa_status bppsa_ranks_crew_ping(bppsa_ranks_crew *crew, int64_t bytes, int64_t rounds, double *seconds) {
+  return give(crew, (order){.what = PING, .bytes = bytes, .rounds = rounds}, seconds, NULL);
+}
+
+bppsa_status bppsa_ranks_crew_dismiss(bppsa_ranks_crew *crew) {
+  return give(crew, (order){.what = DISMISS}, NULL, NULL);
+}
+
+bppsa_status bppsa_ranks_crew_serve(const bppsa_bench_request *request, const struct bppsa_bench_settings *asked) {
+  bppsa_ranks_crew crew;
+  order o = {.what = MAKE};
+  bppsa_ranks_report report;
+  double median;
+  bppsa_status status = bppsa_ranks_crew_open(asked, request->device, &crew);
+  while (status == BPPSA_OK && o.what != DISMISS) {
+    status = hear(crew.world, &o);
+    status = status == BPPSA_OK ? carry_out(&crew, &o, &median, &report) : status;
+  }
+  bppsa_ranks_crew_close(&crew);
+  return status;
+}
+
+/* ---- the crew ---- */
+
+static bppsa_ranks_entry *add(bppsa_ranks_subject *s, bppsa_ranks_share_of share, int32_t ranks, const char *name) {
+  bppsa_ranks_entry *e = &s->entries[s->count++];
+  *e = (bppsa_ranks_entry){.share = share, .ranks = ranks, .method.backward = BPPSA_BACKWARD_BP};
+  snprintf(e->name, sizeof e->name, "%s", name);
+  return e;
+}
+
+/* The scans of the table of algorithms, without auto; bp in front. */
+static void add_methods(bppsa_ranks_subject *s, bppsa_ranks_share_of share, int32_t ranks) {
+  (void)add(s, share, ranks, "bp");
+  for (int i = 0; i < BPPSA_SCAN_ALGORITHMS; ++i) {
+    if (i != BPPSA_SCAN_AUTO) {
+      bppsa_ranks_entry *e = add(s, share, ranks, bppsa_scan_algorithm_name((bppsa_scan_algorithm)i));
+      e->method = (bppsa_gradient_method){BPPSA_BACKWARD_SCAN, {(bppsa_scan_algorithm)i, -1, 0}};
+    }
+  }
+}
+
+/* One layer has one order. A recurrent network's weight gradients cannot be put off. */
+static void add_schemes(bppsa_ranks_subject *s, int32_t ranks) {
+  int64_t layers = 0; /* with weights */
+  for (int64_t i = 0; i < s->network.layers.count; ++i) {
+    layers += bppsa_cnn_has_weights(&s->network.layers.layers[i]);
+  }
+  add(s, BPPSA_RANKS_BATCH, ranks, "wait-free")->scheme = "wait-free";
+  if (layers > 1 || s->config.steps.layers > 1) {
+    add(s, BPPSA_RANKS_BATCH, ranks, "priority")->scheme = "priority";
+  }
+  for (int64_t k = 1; k < layers; ++k) {
+    char name[40];
+    snprintf(name, sizeof name, "reverse-first-%" PRId64, k);
+    bppsa_ranks_entry *e = add(s, BPPSA_RANKS_BATCH, ranks, name);
+    e->scheme = "reverse-first-k";
+    e->reverse_first = k;
+  }
+}
+
+/* Rows of one rank alone first, then by the number of ranks. */
+static void list_entries(const bppsa_ranks_crew *crew, bppsa_ranks_subject *s) {
+  const bool steps = s->network.kind->family->steps;
+  (void)add(s, BPPSA_RANKS_ALONE, 1, "bp");
+  if (steps) { /* without up-levels Blelloch's scan is the linear one, over Jacobians as those over ranks */
+    add(s, BPPSA_RANKS_ALONE, 1, "linear")->method = (bppsa_gradient_method){BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_BLELLOCH, 0, 0}};
+    add(s, BPPSA_RANKS_ALONE, 1, "chunked")->method = (bppsa_gradient_method){BPPSA_BACKWARD_SCAN, {BPPSA_SCAN_CHUNKED, -1, 0}};
+  }
+  for (int64_t g = 0; g < crew->group_count; ++g) {
+    if (steps && crew->asked->shares != BPPSA_BENCH_SHARES_BATCH) {
+      add_methods(s, BPPSA_RANKS_TIME, crew->sizes[g]);
+    }
+    if (crew->asked->shares != BPPSA_BENCH_SHARES_TIME) {
+      add_schemes(s, crew->sizes[g]);
+    }
+  }
+}
+
+static bppsa_status open_subjects(bppsa_ranks_crew *crew) {
+  const struct bppsa_bench_settings *asked = crew->asked;
+  const char *const names[BPPSA_RANKS_NETWORKS] = {asked->point.kind->name, "lenet5"};
+  for (int i = 0; i < BPPSA_RANKS_NETWORKS; ++i) {
+    bppsa_ranks_subject *s = &crew->subjects[i];
+    const bppsa_recurrent_config *c = &asked->point.config;
+    BPPSA_TRY(bppsa_network_open(names[i], NULL, &s->network));
+    s->config = bppsa_network_config_default(&s->network);
+    s->config.dtype = c->dtype;
+    s->config.batch = c->batch;
+    if (s->network.kind->family->steps) {
+      s->config.input = c->input;
+      s->config.classes = c->classes;
+      s->config.loss_all = c->loss_all;
+      s->config.steps.seq_len = c->seq_len;
+      s->config.steps.hidden = c->hidden;
+      s->config.steps.layers = c->layers;
+      s->config.steps.nonlinearity = c->nonlinearity;
+    }
+    list_entries(crew, s);
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_ranks_crew_open(const struct bppsa_bench_settings *asked, const bppsa_device *device, bppsa_ranks_crew *crew) {
+  *crew = (bppsa_ranks_crew){.asked = asked, .device = device, .world = asked->comm};
+  const int32_t size = bppsa_comm_size(crew->world), rank = bppsa_comm_rank(crew->world);
+  crew->subjects = bppsa_calloc(BPPSA_RANKS_NETWORKS, sizeof *crew->subjects);
+  crew->parts = bppsa_calloc(BPPSA_RANKS_ENTRIES, sizeof *crew->parts);
+  if (crew->subjects == NULL || crew->parts == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int32_t ranks = 1; crew->group_count == 0 || crew->sizes[crew->group_count - 1] < size; ranks *= 2) {
+    const int64_t g = crew->group_count;
+    crew->sizes[g] = ranks < size ? ranks : size;
+    BPPSA_TRY(bppsa_comm_split(crew->world, rank < crew->sizes[g] ? 0 : -1, rank, &crew->groups[g]));
+    ++crew->group_count;
+  }
+  return open_subjects(crew);
+}
+
+void bppsa_ranks_crew_close(bppsa_ranks_crew *crew) {
+  drop(crew);
+  for (int64_t g = crew->group_count - 1; g >= 0; --g) {
+    bppsa_comm_destroy(crew->groups[g]);
+  }
+  for (int i = 0; crew->subjects != NULL && i < BPPSA_RANKS_NETWORKS; ++i) {
+    bppsa_network_close(&crew->subjects[i].network);
+  }
+  bppsa_free(crew->subjects);
+  bppsa_free(crew->parts);
+  *crew = (bppsa_ranks_crew){0};
+}

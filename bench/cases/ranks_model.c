@@ -1,0 +1,162 @@
+#include "bench/cases/ranks_model.h"
+
+#include <math.h>
+
+#include "core/alloc.h"
+#include "schedule/schedule.h"
+
+/* The smallest k with 2^k >= p. */
+static double levels_of(double p) {
+  double levels = 0;
+  for (; p > 1; p /= 2) {
+    ++levels;
+  }
+  return levels;
+}
+
+static double message(const bppsa_ranks_costs *c, double bytes) {
+  return bppsa_point_to_point_s(c->link, bytes);
+}
+
+/* Ranks whose work is done in `alone` seconds each if they have processors of their own, and in `all` seconds by one rank: they
+ * share the processors. */
+static double shared(const bppsa_ranks_costs *c, double alone, double all) {
+  return fmax(alone, all / c->at_once);
+}
+
+/* Vectors of `bytes` go up a tree over p ranks, and their sum comes back. */
+static double sum_s(const bppsa_ranks_costs *c, int64_t p, double bytes) {
+  return 2 * levels_of((double)p) * message(c, bytes);
+}
+
+/* ---- along time ---- */
+
+/* q ranks take a pass of `seconds` in turn, the batch in m groups that follow each other. */
+static double pipeline_s(const bppsa_ranks_costs *c, double q, double seconds) {
+  const double m = (double)c->micro_batches, slots = q + m - 1;
+  return shared(c, slots * seconds / (q * m), seconds) + (q > 1 ? (slots - 1) * message(c, c->vector_bytes / m) : 0);
+}
+
+/* Messages of a layer's scan of one group that follow each other. Of the levels of the tree, `wide` carry products. */
+static double scan_messages_s(const bppsa_ranks_costs *c, bppsa_scan_algorithm algorithm, double q) {
+  const double m = (double)c->micro_batches, vector = message(c, c->vector_bytes / m);
+  const double levels = levels_of(q), wide = fmax(0, levels_of(q / 3));
+  return algorithm == BPPSA_SCAN_BLELLOCH ? levels * vector + wide * message(c, c->product_bytes / m) : (q - 1) * vector;
+}
+
+/* A rank between the first and the last one multiplies its steps before the gradient reaches it. The linear scan makes no product,
+ * and its ranks wait for each other. The rest, the gradients of weights, waits for nothing. */
+static double scan_s(const bppsa_ranks_costs *c, bppsa_scan_algorithm algorithm, double q) {
+  const double m = (double)c->micro_batches, layers = (double)c->layers, rest = c->backward_s * (1 - c->recurrence);
+  const double sweep = c->backward_s - rest + c->scan_s, between = fmax(0, q - 2);
+  const double injected = c->injected && q > 1 ? message(c, c->vector_bytes / m) : 0;
+  const double messages = layers * m * (scan_messages_s(c, algorithm, q) + injected);
+  if (algorithm == BPPSA_SCAN_LINEAR) {
+    return shared(c, sweep + rest / q, sweep + rest) + messages;
+  }
+  const double products = between > 0 ? layers * fmax(0, (double)c->steps / q - 1) * c->product_s : 0;
+  return shared(c, fmax(sweep / q, products) + (sweep + rest) / q, between * products + sweep + rest) + messages;
+}
+
+double bppsa_ranks_model_time(const bppsa_ranks_costs *c, const bppsa_gradient_method *method, int64_t p) {
+  const double q = (double)(p < c->steps ? p : c->steps), forward = pipeline_s(c, q, c->forward_s),
+               sum = sum_s(c, p, c->weight_bytes);
+  const bool one = q == 1 && method->scan.algorithm == BPPSA_SCAN_LINEAR; /* a local linear scan is BP */
+  if (method->backward == BPPSA_BACKWARD_BP || one) {
+    const double sweep = c->backward_s * c->recurrence, rest = c->backward_s - sweep;
+    const double extra = (double)(c->layers - 1) * message(c, c->vector_bytes / (double)c->micro_batches);
+    return forward + pipeline_s(c, q, sweep) + shared(c, rest / q, rest) + (q > 1 ? extra : 0) + sum;
+  }
+  const bool local = q == 1 && method->scan.algorithm != BPPSA_SCAN_LINEAR; /* a local scan of all its steps */
+  return method->backward == BPPSA_BACKWARD_SCAN && method->scan.algorithm != BPPSA_SCAN_AUTO && !local
+             ? forward + scan_s(c, method->scan.algorithm, q) + sum
+             : (double)NAN;
+}
+
+/* ---- data parallelism ---- */
+
+/* A layer's part of the passes, which is that of its multiply-adds, and the bytes of its parameters. */
+typedef struct {
+  double work, bytes;
+} layer_part;
+
+static int64_t parts_of(const bppsa_ranks_costs *c, layer_part *parts) {
+  int64_t count = 0;
+  double all = 0;
+  for (int64_t i = 0; c->network != NULL && i < c->network->count; ++i) {
+    const bppsa_cnn_layer *layer = &c->network->layers[i];
+    if (bppsa_cnn_has_weights(layer)) {
+      const double weights = (double)bppsa_op_weights(&layer->op), out = (double)layer->out[0];
+      const double pixels = layer->op.kind == BPPSA_OPERATOR_CONV2D ? (double)(layer->out[1] * layer->out[2]) : 1;
+      parts[count++] = (layer_part){weights * pixels, weights + (layer->bias ? out : 0)};
+    }
+  }
+  double numbers = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    all += parts[i].work;
+    numbers += parts[i].bytes;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    parts[i] = (layer_part){parts[i].work / all, parts[i].bytes / numbers * c->weight_bytes};
+  }
+  if (count == 0) {
+    parts[count++] = (layer_part){1, c->weight_bytes};
+  }
+  return count;
+}
+
+enum { FORWARD, INPUT, WEIGHT, SYNC, COSTS };
+
+/* A rank's last block, during whose backward pass gradients travel. Elapsed time is that of p ranks that share the processors. */
+static void fill_costs(const bppsa_ranks_costs *c, int64_t p, int64_t blocks, int64_t count, const layer_part *parts,
+                       double *const costs[COSTS]) {
+  const double block = fmax(1, (double)p / c->at_once) / (double)blocks;
+  for (int64_t l = 0; l < count; ++l) {
+    costs[FORWARD][l] = parts[l].work * c->forward_s * block;
+    costs[INPUT][l] = costs[WEIGHT][l] = parts[l].work * c->backward_s * block / 2;
+    costs[SYNC][l] = sum_s(c, p, parts[l].bytes);
+  }
+}
+
+static bppsa_status simulate(const char *scheme, const bppsa_schedule_config *config, double *makespan) {
+  bppsa_schedule *schedule = NULL;
+  bppsa_schedule_times times;
+  BPPSA_TRY(bppsa_schedule_create(scheme, config, &schedule));
+  const bppsa_status status = bppsa_schedule_simulate(schedule, &times);
+  if (status == BPPSA_OK) {
+    *makespan = times.makespan;
+    bppsa_schedule_times_free(&times);
+  }
+  bppsa_schedule_destroy(schedule);
+  return status;
+}
+
+bppsa_status bppsa_ranks_model_batch(const bppsa_ranks_costs *c, const char *scheme, int64_t reverse, int64_t p, int64_t blocks,
+                                     double *seconds) {
+  static const bppsa_schedule_cost kinds[COSTS] = {BPPSA_COST_FORWARD, BPPSA_COST_INPUT_GRAD, BPPSA_COST_WEIGHT_GRAD,
+                                                   BPPSA_COST_SYNC};
+  const int64_t most = c->network != NULL ? c->network->count : 1, own = (blocks - 1) / p; /* blocks before a rank's last one */
+  layer_part *parts = bppsa_calloc(most, sizeof *parts);
+  double *numbers = bppsa_calloc(COSTS * most, sizeof *numbers), makespan = 0;
+  bppsa_schedule_config config = bppsa_schedule_config_default();
+  bppsa_status status = parts != NULL && numbers != NULL ? BPPSA_OK : BPPSA_ERR_MEMORY;
+  if (status == BPPSA_OK) {
+    double *const costs[COSTS] = {numbers, numbers + most, numbers + 2 * most, numbers + 3 * most};
+    config.layers = parts_of(c, parts);
+    config.stages = p;
+    config.micro_batches = 1;
+    config.reverse = reverse;
+    config.split = BPPSA_SPLIT_IW;
+    fill_costs(c, p, blocks, config.layers, parts, costs);
+    for (int i = 0; i < COSTS; ++i) {
+      config.cost[kinds[i]] = costs[i];
+      config.rows[kinds[i]] = config.layers;
+    }
+    status = simulate(scheme, &config, &makespan);
+  }
+  bppsa_free(parts);
+  bppsa_free(numbers);
+  BPPSA_TRY(status);
+  *seconds = makespan + (double)own * fmax(1, (double)p / c->at_once) * (c->forward_s + c->backward_s) / (double)blocks;
+  return BPPSA_OK;
+}

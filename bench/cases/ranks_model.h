@@ -1,0 +1,33 @@
+/* The model of `bench ranks`: what a forward and a backward pass on p ranks should take, from what one rank takes alone and from
+ * the messages of the transport, alpha + beta bytes each. docs/ranks.md derives it. */
+#ifndef BPPSA_BENCH_CASES_RANKS_MODEL_H
+#define BPPSA_BENCH_CASES_RANKS_MODEL_H
+
+#include "cnn/network.h"
+#include "oracle/collective.h"
+#include "scan/method.h"
+
+/* What was measured of a network on one rank, and its sizes. Zero where it was not measured: the model then has no time for it. */
+typedef struct {
+  double forward_s, backward_s; /* sequential BP, the whole batch, without communicators */
+  double scan_s;                /* what the linear scan over Jacobians takes longer than BP */
+  double product_s;             /* a product of two transposed Jacobians of the whole batch, of one layer */
+  double recurrence;            /* the part of the backward pass in which a step waits for the one behind it, 0 .. 1 */
+  bppsa_link link;
+  double at_once; /* ranks that compute at the same time: processors over threads of a rank */
+  int64_t steps, layers, batch, micro_batches;
+  double vector_bytes, product_bytes, weight_bytes; /* V, M of docs/ranks.md; all parameters */
+  bool injected;                                    /* gradients enter at every step: a = 1 in docs/ranks.md */
+  const bppsa_cnn_network *network;                 /* layer by layer; NULL: its gradients are complete all at once */
+} bppsa_ranks_costs;
+
+/* Seconds of a recurrent network along time on p ranks by BP or by a scan. NaN: a method that the model does not know, or one rank
+ * that scans all steps by itself. */
+double bppsa_ranks_model_time(const bppsa_ranks_costs *costs, const bppsa_gradient_method *method, int64_t p);
+
+/* Seconds of data parallelism on p ranks by a scheme of schedule/: "wait-free", "priority", "reverse-first-k" with k = reverse.
+ * blocks: of the batch, one after the other on a rank. ERR_* of bppsa_schedule_create and _simulate. */
+bppsa_status bppsa_ranks_model_batch(const bppsa_ranks_costs *costs, const char *scheme, int64_t reverse, int64_t p,
+                                     int64_t blocks, double *seconds);
+
+#endif
