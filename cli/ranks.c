@@ -16,9 +16,7 @@ bool bppsa_ranks_here(void) {
 }
 
 void bppsa_ranks_end(int code) {
-  if (code != 0) {
-    bppsa_comm_end_job(code);
-  }
+  bppsa_comm_end_job(code);
   if (outcome.left_behind > 0) { /* they may still use this process's memory */
     bppsa_file_remove_temporaries();
     _exit(code);

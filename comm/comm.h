@@ -91,11 +91,14 @@ typedef struct {
  * "rank R: " followed by that rank's message. outcome: NULL, or receives which rank failed; it is set also on failure.
  * ERR_ARGUMENT: a number of ranks or a timeout out of range; mpi without a launcher or with another number of ranks.
  * ERR_UNSUPPORTED: mpi is not installed or not built (bppsa_comm_transports says which). ERR_MEMORY. ERR_COMM.
- * With mpi a program may call it only once: afterwards MPI is finalised or, after a failure, waits for bppsa_comm_end_job. */
+ * With mpi a program may call it only once: afterwards MPI is finalised or, after a failure, waits for bppsa_comm_end_job.
+ * A process that is stopped while MPI ends is killed 5 s after the timeout. */
 bppsa_status bppsa_comm_run(const bppsa_comm_config *config, bppsa_comm_body body, void *context, bppsa_comm_outcome *outcome);
 
-/* A program whose bppsa_comm_run failed calls this last, after it has reported the error. With mpi it calls MPI_Abort, which ends
- * every process of the job, this one included, with this exit code. Otherwise it does nothing and returns. */
+/* A program that has run ranks calls this last, after it has reported an error. After a failure with mpi it ends every process of
+ * the job, this one included: by MPI_Abort with this exit code, or, if MPI was ending already, by SIGKILL. After a run with mpi
+ * that succeeded it returns, and the process has the timeout and 5 s to end; later the system ends it, even if it is stopped. With
+ * threads it does nothing. */
 void bppsa_comm_end_job(int exit_code);
 
 /* ---- a communicator ---- */

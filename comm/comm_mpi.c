@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,6 +117,8 @@ typedef struct {
 
 /* The state of MPI in this process, for bppsa_comm_end_job and for a second run. */
 static enum { MPI_NEVER, MPI_RUNNING, MPI_BROKEN_HERE, MPI_BROKEN_ELSEWHERE, MPI_OVER } stage;
+static bool finalising;
+static double last_timeout; /* of the run */
 
 static mpi_world *world_of(const bppsa_comm *comm) {
   return (mpi_world *)(void *)comm->endpoint;
@@ -136,6 +139,11 @@ static bppsa_status check_mpi(int error, const char *what) {
 
 static void sleep_ns(long nanoseconds) {
   const struct timespec time = {0, nanoseconds};
+  (void)nanosleep(&time, NULL);
+}
+
+static void sleep_s(time_t seconds) {
+  const struct timespec time = {seconds, 0};
   (void)nanosleep(&time, NULL);
 }
 
@@ -233,6 +241,28 @@ static bppsa_status call_in_time(int (*call)(void *argument), void *argument, do
   (void)pthread_cond_destroy(&b.over);
   (void)pthread_mutex_destroy(&b.mutex);
   return check_mpi(error, what);
+}
+
+/* ---- the end of this process ---- */
+
+enum { END_GRACE = 5, REPORT_AFTER = 3 }; /* seconds */
+
+/* Lets the system kill this process after the timeout and END_GRACE; a negative timeout takes that back. A process that is stopped
+ * when MPI ends would otherwise stay for ever: the other ranks have ended or end MPI, and only the launcher waits for it, without
+ * a deadline. The system's timer also runs, and its SIGKILL also arrives, while a process is stopped. */
+static void end_within(double timeout) {
+  static timer_t timer;
+  static bool exists;
+  if (!exists) {
+    struct sigevent event = {.sigev_notify = SIGEV_SIGNAL};
+    event.sigev_signo = SIGKILL;
+    exists = timer_create(CLOCK_MONOTONIC, &event, &timer) == 0; /* if the system has no timer left, such a process stays */
+  }
+  const double seconds = timeout < 0 ? 0 : timeout + END_GRACE; /* 0 stops the timer */
+  const struct itimerspec time = {.it_value = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)}};
+  if (exists) {
+    (void)timer_settime(timer, 0, &time, NULL);
+  }
 }
 
 /* ---- the table ---- */
@@ -461,12 +491,33 @@ static bppsa_status run_body(mpi_world *world, bppsa_comm_body body, void *conte
   return status == BPPSA_OK ? bppsa_comm_barrier(&world->comm) : status;
 }
 
+/* Finalises MPI. If a rank does not take part, the others have no way left to agree which of them reports it. Rank 0 does, and ends
+ * the job, unless it is late itself: then it was stopped, and has gone on because the job is being ended. Rank 1 does REPORT_AFTER
+ * seconds later if it still exists, because then rank 0 is the one that is missing. */
+static bppsa_status finalise(mpi_world *world, bppsa_comm_outcome *outcome) {
+  const double timeout = world->endpoint.timeout, late = bppsa_now() + timeout + 0.5;
+  const int32_t rank = world->endpoint.world_rank;
+  finalising = true;
+  end_within(timeout);
+  bppsa_status status = call_in_time(call_finish, &world->started, timeout, "finish");
+  if (status == BPPSA_OK) {
+    end_within(-1);
+    stage = MPI_OVER;
+    return BPPSA_OK;
+  }
+  status = bppsa_fail_prefix(status, "rank %d", rank);
+  outcome->rank = rank;
+  outcome->here = rank <= 1 && bppsa_now() < late;
+  stage = outcome->here ? MPI_BROKEN_HERE : MPI_BROKEN_ELSEWHERE;
+  if (rank == 1) {
+    sleep_s(REPORT_AFTER);
+  }
+  return status;
+}
+
 static bppsa_status finish(mpi_world *world, bppsa_status status, bppsa_comm_outcome *outcome) {
   if (status == BPPSA_OK) {
-    status = call_in_time(call_finish, &world->started, world->endpoint.timeout, "finish");
-    stage = status == BPPSA_OK ? MPI_OVER : MPI_BROKEN_HERE;
-    outcome->rank = status == BPPSA_OK ? -1 : world->endpoint.world_rank;
-    return status;
+    return finalise(world, outcome);
   }
   char reason[508];
   bppsa_comm_reason(world->endpoint.world_rank, status, reason, sizeof reason);
@@ -482,6 +533,7 @@ bppsa_status bppsa_comm_run_mpi(const bppsa_comm_config *config, bppsa_comm_body
   static mpi_world world; /* static because MPI may use it after a failure */
   BPPSA_TRY(start(config, &world, outcome));
   const mpi_start *started = &world.started;
+  last_timeout = config->timeout;
   world.endpoint = (bppsa_comm_endpoint){.world_rank = started->rank,
                                          .node_rank = started->node_rank,
                                          .node_size = started->node_size,
@@ -511,11 +563,17 @@ bppsa_status bppsa_comm_run_mpi(const bppsa_comm_config *config, bppsa_comm_body
 }
 
 void bppsa_comm_end_mpi_job(int exit_code) {
-  if (stage == MPI_BROKEN_ELSEWHERE) { /* gives the rank that failed first time to report its error and to end the job */
-    sleep_ns(999999999);
-    sleep_ns(999999999);
+  const bool broken = stage == MPI_BROKEN_HERE || stage == MPI_BROKEN_ELSEWHERE;
+  if (stage == MPI_OVER) {
+    end_within(last_timeout);
   }
-  if (stage == MPI_BROKEN_HERE || stage == MPI_BROKEN_ELSEWHERE) {
+  if (stage == MPI_BROKEN_ELSEWHERE) { /* gives the rank that failed first time to report its error and to end the job */
+    sleep_s(finalising ? END_GRACE : 2);
+  }
+  if (broken && finalising) { /* beside MPI_Finalize in another thread MPI_Abort sometimes makes mpirun 4.1 hang */
+    (void)raise(SIGKILL);
+  }
+  if (broken) {
     module->end_job(exit_code);
   }
 }

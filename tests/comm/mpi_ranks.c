@@ -1,6 +1,8 @@
 /* A program for mpirun. `mpi_ranks` runs every case of cases.c. `mpi_ranks CASE` runs a case in which the job fails: each rank
  * prints a line with the status of its run, then ends the job with code 3. `mpi_ranks CASE RANKS` asks for RANKS ranks, and the
- * code is 2. tests/comm/test_mpi.sh reads the lines. */
+ * code is 2; `mpi_ranks end RANK` and `mpi_ranks gone RANK` stop a rank while MPI ends. tests/comm/test_mpi.sh reads the lines. */
+#define _GNU_SOURCE 1 /* RTLD_DEFAULT */
+#include <dlfcn.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,6 +79,30 @@ static bppsa_status is_stopped(bppsa_comm *comm, void *context) {
   return wait_for_all(comm);
 }
 
+/* The rank that is stopped in front of MPI_Finalize, or, when no rank waits for it any more, behind it; -1: none. */
+static int stopped_rank = -1;
+static bool stops_behind;
+
+/* bppsa_mpi.so calls this function instead of MPI's, which has a second name. */
+int MPI_Finalize(void);
+int MPI_Finalize(void) {
+  const char *launched_as = getenv("OMPI_COMM_WORLD_RANK");
+  const bool stops = launched_as != NULL && atoi(launched_as) == stopped_rank;
+  void *const found = dlsym(RTLD_DEFAULT, "PMPI_Finalize");
+  int (*finalize)(void) = NULL;
+  memcpy(&finalize, &found, sizeof finalize);
+  if (finalize == NULL || (stops && !stops_behind && raise(SIGSTOP) != 0)) {
+    return 1;
+  }
+  const int error = finalize();
+  return stops && stops_behind && raise(SIGSTOP) != 0 ? 1 : error;
+}
+
+static bppsa_status does_nothing(bppsa_comm *comm, void *context) {
+  (void)comm, (void)context;
+  return BPPSA_OK;
+}
+
 static bppsa_status is_killed(bppsa_comm *comm, void *context) {
   (void)context;
   if (bppsa_comm_rank(comm) == 1) {
@@ -127,9 +153,10 @@ static const struct {
   bppsa_comm_body body;
   double timeout;
 } modes[] = {
-    {"contract", contract, 60},  {"fails", fails, 60},         {"aborts", aborts, 60},     {"dies", dies, 60},
-    {"stalls", stalls, 0.5},     {"stopped", is_stopped, 0.5}, {"killed", is_killed, 60},  {"silence", sends_nothing, 0.5},
-    {"sizes", sizes_differ, 60}, {"forgets", forgets, 60},     {"start", sends_nothing, 2}};
+    {"contract", contract, 60},  {"fails", fails, 60},         {"aborts", aborts, 60},      {"dies", dies, 60},
+    {"stalls", stalls, 0.5},     {"stopped", is_stopped, 0.5}, {"killed", is_killed, 60},   {"silence", sends_nothing, 0.5},
+    {"sizes", sizes_differ, 60}, {"forgets", forgets, 60},     {"start", sends_nothing, 2}, {"end", does_nothing, 1},
+    {"gone", does_nothing, 1}};
 
 int main(int argc, char **argv) {
   bppsa_comm_config config = {.transport = BPPSA_COMM_MPI, .ranks = argc > 2 ? atoll(argv[2]) : 0};
@@ -140,6 +167,11 @@ int main(int argc, char **argv) {
       const char *launched_as = getenv("OMPI_COMM_WORLD_RANK");
       if (strcmp(modes[i].name, "start") == 0 && launched_as != NULL && strcmp(launched_as, "1") == 0) {
         (void)raise(SIGSTOP); /* before MPI is started */
+      }
+      stops_behind = strcmp(modes[i].name, "gone") == 0;
+      if (modes[i].body == does_nothing) {
+        stopped_rank = (int)config.ranks;
+        config.ranks = 0;
       }
       const int64_t blocks = bppsa_alloc_live();
       const bppsa_status status = bppsa_comm_run(&config, modes[i].body, NULL, &outcome);

@@ -15,7 +15,7 @@ fi
 # OpenMPI does not free all of its memory, so leaks are not checked here; mpi_ranks itself counts what the library allocates.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 output=$(mktemp)
-trap 'rm -f "$output"' EXIT
+trap 'rm -f "$output" "$output".*' EXIT
 
 # start RANKS ARGUMENT ...: runs a job for at most two minutes and keeps its status and output
 start() {
@@ -59,6 +59,27 @@ breaks forgets "ERR_ARGUMENT: failed 1: rank 1: the rank's function returned and
 start 3 start
 [ "$status" -ne 0 ] && [ "$status" -ne 124 ] || fail "start: status $status"
 grep -q '^HERE ERR_COMM: failed -1: waited 10 s for the other ranks: MPI: start' "$output" || fail "start: expected the deadline"
+
+# A rank that is stopped while MPI ends. In front of the end the others wait for it: one of them reports that, rank 1 if rank 0 is
+# stopped. Behind it only the launcher waits, and the system ends the rank.
+stopped() {
+  begin=$(date +%s)
+  output="$output.$1.$2"
+  start 3 "$1" "$2"
+  [ "$status" -ne 0 ] && [ "$status" -ne 124 ] || fail "$1 $2: status $status"
+  [ $(($(date +%s) - begin)) -le 11 ] || fail "$1 $2: took $(($(date +%s) - begin)) s, expected its deadline and 10 s at most"
+  [ "$(grep -c '^HERE' "$output")" -eq "$3" ] || fail "$1 $2: expected $3 ranks to call the error their own"
+  [ "$3" -eq 0 ] || grep -q "^HERE ERR_COMM: failed $4: rank $4: waited 1 s for the other ranks: MPI: finish" "$output" ||
+    fail "$1 $2: expected the deadline of rank $4"
+  rm -f "$output"
+}
+stopped end 0 1 1 &
+first=$!
+stopped end 1 1 0 &
+second=$!
+stopped gone 1 0
+wait $first
+wait $second
 
 start 3 killed # the launcher ends the others
 [ "$status" -ne 0 ] && [ "$status" -ne 124 ] || fail "killed: status $status"
