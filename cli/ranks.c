@@ -220,6 +220,10 @@ bppsa_status bppsa_ranks_setup(const bppsa_cli *cli, const bppsa_network *networ
   BPPSA_TRY(read_split(cli, network, bppsa_comm_size(ranks->comm), &ranks->split));
   BPPSA_TRY(check_samples(&ranks->split, batch, what));
   ranks->nccl = over_nccl(cli);
+  if (config->steps.forward.kind == BPPSA_FORWARD_SPECULATIVE) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--forward: speculative beside ranks, expected sequential or auto");
+  }
+  config->steps.forward = bppsa_forward_method_default();
   ranks->parallel = bppsa_data_parallel_config_default();
   ranks->parallel.batch = batch;
   ranks->parallel.reduction =

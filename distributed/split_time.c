@@ -11,25 +11,35 @@
 /* ---- agreement ---- */
 
 /* What must be equal on all ranks. */
-enum { STEPS, BATCH, INPUT, HIDDEN, LAYERS, CLASSES, LOSS, DTYPE, NONLINEARITY, BACKWARD, ALGORITHM, GRADIENTS, GROUPS, TERMS };
+enum {
+  STEPS,
+  BATCH,
+  INPUT,
+  HIDDEN,
+  LAYERS,
+  CLASSES,
+  LOSS,
+  DTYPE,
+  NONLINEARITY,
+  FORWARD,
+  BACKWARD,
+  ALGORITHM,
+  GRADIENTS,
+  GROUPS,
+  TERMS
+};
 
 static bppsa_status agree(const bppsa_split_time *split, const bppsa_recurrent_config *c) {
-  static const char *const names[TERMS] = {"seq_len",   "batch",           "input",        "hidden",       "layers",
-                                           "classes",   "loss_all",        "dtype",        "nonlinearity", "backward",
-                                           "algorithm", "input_gradients", "micro_batches"};
-  int64_t mine[TERMS] = {c->seq_len,
-                         c->batch,
-                         c->input,
-                         c->hidden,
-                         c->layers,
-                         c->classes,
-                         c->loss_all,
-                         c->dtype,
-                         c->nonlinearity,
-                         c->method.backward,
-                         c->method.backward == BPPSA_BACKWARD_SCAN ? c->method.scan.algorithm : 0,
-                         c->input_gradients,
-                         split->micro_batches};
+  static const char *const names[TERMS] = {"seq_len",  "batch",     "input",           "hidden",       "layers",
+                                           "classes",  "loss_all",  "dtype",           "nonlinearity", "forward",
+                                           "backward", "algorithm", "input_gradients", "micro_batches"};
+  int64_t mine[TERMS] = {c->seq_len,         c->batch,
+                         c->input,           c->hidden,
+                         c->layers,          c->classes,
+                         c->loss_all,        c->dtype,
+                         c->nonlinearity,    c->forward.kind,
+                         c->method.backward, c->method.backward == BPPSA_BACKWARD_SCAN ? c->method.scan.algorithm : 0,
+                         c->input_gradients, split->micro_batches};
   const int64_t ranks = bppsa_comm_size(split->comm), own[1] = {TERMS}, shape[2] = {ranks, TERMS};
   int64_t(*all)[TERMS] = bppsa_calloc(ranks, sizeof *all);
   if (all == NULL) {
@@ -54,6 +64,9 @@ static bppsa_status check(const bppsa_split_time *split, const bppsa_recurrent_c
   }
   if (c->factory.create != NULL || c->ends.before != NULL || c->ends.after != NULL) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "split time: a configuration with a factory or ends of its own, expected none");
+  }
+  if (c->forward.kind == BPPSA_FORWARD_SPECULATIVE) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "split time: speculative forward passes, expected sequential ones, or auto");
   }
   if (c->seq_len < 1 || split->micro_batches < 1 || split->micro_batches > c->batch) {
     return bppsa_fail(
@@ -279,6 +292,7 @@ bppsa_status bppsa_split_time_create(const bppsa_split_time *split, const bppsa_
   s->ranks = size < config->seq_len ? size : (int32_t)config->seq_len;
   s->config = *config;
   s->config.method = choose(config, s->ranks, split->micro_batches);
+  s->config.forward = bppsa_forward_method_default(); /* AUTO too */
   s->cell = cell;
   s->group_count = split->micro_batches;
   bppsa_ranks_share(config->seq_len, size, s->rank, &s->first, &s->steps);

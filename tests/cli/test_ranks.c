@@ -303,6 +303,14 @@ static void test_refused(void **state) {
   assert_fails(2, "--reverse-first: 'x', expected a whole number from 0 to 1000000, or auto",
                "train net.json --data npy:IX.npy,IY.npy --batch 32 --ranks 2 --reverse-first x");
   assert_fails(2, "--device: device cuda: this build has no CUDA", TRAIN " --ranks 2 --device cuda");
+  static const char *const commands[] = {TRAIN, "eval rnn --weights W.safetensors --samples 20 --seq-len 5",
+                                         "grad rnn --weights W.safetensors --input X.npy --labels Y.npy --out o.safetensors"};
+  for (size_t i = 0; i < sizeof commands / sizeof commands[0]; ++i) {
+    for (int time = 0; time < 2; ++time) {
+      assert_fails(2, "--forward: speculative beside ranks, expected sequential or auto", "%s --ranks 2 --split %s --warm-up 2",
+                   commands[i], time == 1 ? "time" : "batch");
+    }
+  }
 }
 
 int main(void) {
@@ -317,6 +325,6 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_splits_time, enter_directory, leave_directory),
       cmocka_unit_test_setup_teardown(test_networks, enter_directory, leave_directory),
       cmocka_unit_test(test_plan),
-      cmocka_unit_test_setup_teardown(test_refused, enter_directory, leave_directory)};
+      cmocka_unit_test_setup_teardown(test_refused, enter_with_batch, leave_directory)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
