@@ -85,7 +85,7 @@ static bppsa_status check(const bppsa_split_time *split, const bppsa_recurrent_c
 static bppsa_gradient_method choose(const bppsa_recurrent_config *c, int64_t ranks, int64_t groups) {
   bppsa_gradient_method method = c->method;
   if (method.backward == BPPSA_BACKWARD_AUTO) {
-    const bool waits = (ranks - 1) / groups > c->hidden;
+    const bool waits = ranks - 1 > groups * c->hidden;
     method.backward = waits ? BPPSA_BACKWARD_SCAN : BPPSA_BACKWARD_BP;
     method.scan = bppsa_scan_method_of(BPPSA_SCAN_AUTO);
   }

@@ -211,7 +211,7 @@ static void refused(void **state) {
   }
 }
 
-/* AUTO takes BP until ranks wait longer in the pipeline than a product takes. */
+/* AUTO takes BP until ranks wait longer in the pipeline than a product takes; 4 / 3 of a rank's work with the last sizes. */
 static bppsa_status choices(bppsa_comm *comm, void *context) {
   (void)context;
   bppsa_device *device = NULL;
@@ -219,7 +219,7 @@ static bppsa_status choices(bppsa_comm *comm, void *context) {
   static const struct {
     int64_t groups, hidden;
     bool scans;
-  } cases[] = {{1, 3, true}, {2, 3, false}, {2, 2, false}};
+  } cases[] = {{1, 3, true}, {2, 3, false}, {2, 2, false}, {3, 1, true}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
     bppsa_recurrent_config c = small();
     bppsa_model *model = NULL;
