@@ -44,9 +44,12 @@ bool bppsa_data_parallel_same_bits(const bppsa_data_parallel_config *config, int
 
 const char *bppsa_data_parallel_text(const bppsa_data_parallel_config *config, bppsa_comm_transport transport, int32_t ranks,
                                      char *text, size_t size) {
-  char time[32] = "";
+  char time[64] = "", groups[32] = "";
+  if (config->time != NULL && config->micro_batches > 1) {
+    snprintf(groups, sizeof groups, "%" PRId64 " groups, ", config->micro_batches);
+  }
   if (config->time != NULL) {
-    snprintf(time, sizeof time, "%d ranks along time, ", bppsa_comm_size(config->time));
+    snprintf(time, sizeof time, "%d ranks along time, %s", bppsa_comm_size(config->time), groups);
   }
   if (config->reduction == BPPSA_REDUCTION_ORDERED) {
     snprintf(text, size, "%sa tree over blocks of %" PRId64 " samples", time, bppsa_data_parallel_block(config, ranks));

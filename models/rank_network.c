@@ -52,6 +52,7 @@ bppsa_status bppsa_rank_network_create(const bppsa_network *network, const bppsa
   const bppsa_split_time split = {.comm = ranks->time, .tag = TIME_TAG, .micro_batches = ranks->micro_batches};
   ranks->parallel.time = ranks->time;
   ranks->parallel.world = ranks->comm;
+  ranks->parallel.micro_batches = ranks->micro_batches;
   bppsa_ranks_share(recurrent.seq_len, bppsa_comm_size(ranks->time), bppsa_comm_rank(ranks->time), &ranks->parallel.first_step,
                     &ranks->parallel.steps);
   return bppsa_split_time_create(&split, &recurrent, network->kind->cell, device, model);

@@ -48,7 +48,7 @@ bppsa_status bppsa_train_run_resume_method(bppsa_train_run *run) {
     return BPPSA_OK;
   }
   static const char *const key = "gradients";
-  char value[64];
+  char value[BPPSA_CHECKPOINT_VALUE];
   BPPSA_TRY(bppsa_checkpoint_peek(run->train.checkpoint, 1, &key, &value));
   bppsa_gradient_method kept;
   /* Where a scan was asked for, a checkpoint of BP belongs to another run, and resuming says so. */

@@ -336,7 +336,8 @@ bppsa_status bppsa_checkpoint_load(bppsa_checkpoint *checkpoint, char *notice) {
   return status;
 }
 
-bppsa_status bppsa_checkpoint_peek(const char *directory, int64_t count, const char *const *keys, char (*values)[64]) {
+bppsa_status bppsa_checkpoint_peek(const char *directory, int64_t count, const char *const *keys,
+                                   char (*values)[BPPSA_CHECKPOINT_VALUE]) {
   BPPSA_REQUIRE(directory != NULL && keys != NULL && values != NULL);
   char *latest = join(directory, file_names[LATEST]), *previous = join(directory, file_names[PREVIOUS]);
   char notice[BPPSA_CHECKPOINT_NOTICE];

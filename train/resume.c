@@ -362,14 +362,14 @@ static bppsa_status check_stored(const bppsa_training *run) {
 
 /* What a checkpoint says about the run that wrote it, beyond the fields that load compares. "": it does not say it. */
 typedef struct {
-  char device[64], reduction[64], forward[64];
+  char device[BPPSA_CHECKPOINT_VALUE], reduction[BPPSA_CHECKPOINT_VALUE], forward[BPPSA_CHECKPOINT_VALUE];
 } origin;
 
 /* Checkpoints of a GPU run say so, and only runs on a GPU accept them: another device gives other bits. So does another order in
  * which gradients are added up, unless the caller allows it, and forward passes that are not sequential. */
 static bppsa_status check_origin(const bppsa_training *run, origin *found) {
   static const char *const keys[] = {"device", REDUCTION, FORWARD};
-  char values[3][64];
+  char values[3][BPPSA_CHECKPOINT_VALUE];
   const char *mine = run->reduction != NULL ? run->reduction->value : "";
   BPPSA_TRY(bppsa_checkpoint_peek(run->config->checkpoint, 3, keys, values));
   memcpy(found->device, values[0], sizeof found->device);

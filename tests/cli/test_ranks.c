@@ -208,8 +208,18 @@ static void test_splits_time(void **state) {
     assert_runs("train %s %s %s --epochs 3 --save-weights twice.safetensors", data[d], options, splits[1]);
     assert_equal_files("cut.safetensors", "twice.safetensors");
     assert_fails(2,
-                 "gradients added up by 2 ranks along time, a tree over blocks of 16 samples, in this run by 3 ranks along time",
+                 "gradients added up by 2 ranks along time, 3 groups, a tree over blocks of 16 samples, in this run by 3 ranks "
+                 "along time, a tree over blocks of 32 samples",
                  "train %s %s %s --epochs 4 --checkpoint %s --resume", data[d], options, splits[0], folder);
+    const char *groups = "--ranks 4 --split time:2,batch:2 --micro-batches 4"; /* as before, but for the groups */
+    assert_fails(2, "3 groups, a tree over blocks of 16 samples, in this run by 2 ranks along time, 4 groups, a tree",
+                 "train %s %s %s --epochs 4 --checkpoint %s --resume", data[d], options, groups, folder);
+    run_result allowed =
+        run("train %s %s %s --epochs 4 --checkpoint %s --resume --allow-other-ranks", data[d], options, groups, folder);
+    assert_int_equal(allowed.code, 0);
+    assert_non_null(
+        strstr(allowed.err, "3 groups, a tree over blocks of 16 samples, from here on by 2 ranks along time, 4 groups"));
+    release(&allowed);
   }
 }
 

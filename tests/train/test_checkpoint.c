@@ -125,7 +125,7 @@ static void saved_values_come_back(void **state) {
   assert_int_equal(load_step(notice), 3); /* a kill between the two renames */
   assert_non_null(strstr(notice, "the previous checkpoint is used"));
   const char *const keys[] = {"seed", "model", "none"};
-  char values[3][64];
+  char values[3][BPPSA_CHECKPOINT_VALUE];
   assert_int_equal(bppsa_checkpoint_peek(DIR_NAME, 3, keys, values), BPPSA_OK);
   assert_string_equal(values[0], "3");
   assert_string_equal(values[1], "test");
