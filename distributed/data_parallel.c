@@ -127,8 +127,8 @@ typedef struct {
 
 static bppsa_status stage(const step_of *s, int64_t first, int64_t count) {
   memcpy(s->batch->indices, s->indices + first, (size_t)count * sizeof *s->indices);
-  s->batch->first = first;
   BPPSA_TRY(bppsa_batch_stage(s->batch, count));
+  s->batch->first = first;
   return bppsa_batch_queue_fill(s->batch);
 }
 

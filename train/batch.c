@@ -120,6 +120,7 @@ bppsa_status bppsa_batch_stage(bppsa_batch *batch, int64_t count) {
   int64_t shape[4];
   const int32_t ndim = bppsa_dataset_shape(batch->dataset, count, shape);
   batch->count = count;
+  batch->first = 0;
   batch->x_view = placed(bppsa_view_make(batch->x.view.data, batch->model->dtype, ndim, shape), batch->x.view.device);
   if (batch->gpu.device != NULL && batch->dataset->ops->queue != NULL) {
     return BPPSA_OK;

@@ -59,7 +59,8 @@ void bppsa_batch_free(bppsa_batch *batch); /* a zeroed batch is legal */
 /* From here on the model computes only these steps of every sample, a rank's of a sequence cut along time: the
  * batch holds whole samples, but forward passes, losses and seeds are of the steps' rows alone, which may be none. */
 void bppsa_batch_set_steps(bppsa_batch *batch, int64_t first_step, int64_t steps);
-/* stage makes the first `count` of batch->indices the present batch and does the host's part; queue_fill queues the GPU's part. */
+/* stage makes the first `count` of batch->indices the present batch, a whole one, and does the host's part; queue_fill queues the
+ * GPU's part. */
 bppsa_status bppsa_batch_stage(bppsa_batch *batch, int64_t count);
 bppsa_status bppsa_batch_queue_fill(bppsa_batch *batch); /* does nothing for a model in host memory */
 /* Runs the model's forward pass from a zero state and checks the logits' shape. */

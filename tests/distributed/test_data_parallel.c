@@ -302,6 +302,32 @@ static void finds_what_is_not_finite(void **state) {
   bppsa_network_close(&network);
 }
 
+/* An evaluation says the same about its samples, whatever part of a batch its buffers held before. */
+static void finds_what_is_not_finite_in_an_evaluation(void **state) {
+  (void)state;
+  bppsa_network network;
+  assert_int_equal(bppsa_network_open("rnn", NULL, &network), BPPSA_OK);
+  bppsa_dataset *dataset = bits(64, 30, false, false);
+  char words[2][600];
+  for (int alone = 0; alone < 2; ++alone) {
+    ranked_run run = ranked(&network, dataset, BPPSA_F32, 32, 0);
+    run.alone = alone == 1;
+    run.config.steps.nonlinearity = BPPSA_NONLINEARITY_RELU;
+    run.train.optimizer = (bppsa_optimizer_config){.kind = BPPSA_SGD, .lr = 1e30};
+    run.train.clip_norm = 0;
+    run.train.epochs = 1;
+    run.train.validation = 0.5;
+    assert_int_equal(train_on(1, 60, &run, NULL), BPPSA_ERR_NUMERIC);
+    assert_says("evaluation of samples 32 .. ");
+    const char *found = strstr(bppsa_last_error(), "non-finite");
+    assert_non_null(found);
+    snprintf(words[alone], sizeof words[alone], "%s", found);
+  }
+  assert_string_equal(words[0], words[1]);
+  bppsa_dataset_destroy(dataset);
+  bppsa_network_close(&network);
+}
+
 static bool stop_on_one(void *context) {
   int64_t *asked = context;
   return ++*asked == 3; /* the ranks count together: only one of them gets true */
@@ -464,6 +490,7 @@ int main(void) {
                                      cmocka_unit_test(reverse_first_changes_no_bit),
                                      cmocka_unit_test(sends_what_the_formulas_say),
                                      cmocka_unit_test(finds_what_is_not_finite),
+                                     cmocka_unit_test(finds_what_is_not_finite_in_an_evaluation),
                                      cmocka_unit_test(all_ranks_stop_where_one_is_asked_to),
                                      cmocka_unit_test(refused),
                                      cmocka_unit_test(blocks_and_words),
