@@ -197,6 +197,9 @@ static bppsa_status forward_backward(void *context, bppsa_batch *batch, int64_t 
   record->accuracy = bppsa_accuracy(loss->correct, loss->rows);
   record->redone = (int64_t)sums.redone;
   bool changed = false;
+  if (count < dp->config.batch) { /* the last batch of an epoch: its time says nothing about full ones */
+    return BPPSA_OK;
+  }
   BPPSA_TRY(bppsa_reverse_first_measured(&dp->search, dp->world, seconds, &changed));
   return changed ? change_order(dp) : BPPSA_OK;
 }

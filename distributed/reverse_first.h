@@ -20,8 +20,8 @@ typedef struct {
 
 /* wanted: k, or -1: measure. ERR_UNSUPPORTED: of bppsa_model_delay. */
 bppsa_status bppsa_reverse_first_begin(bppsa_model *model, int64_t wanted, bppsa_reverse_first *search);
-/* Takes a step's time; *changed: k is another one from here on. After the last step of the search, collective: every rank takes the
- * k whose slowest rank is the fastest. ERR_COMM. */
+/* Takes the time of a step with a full batch; *changed: k is another one from here on. After the last step of the search,
+ * collective: every rank takes the k whose slowest rank is the fastest. ERR_COMM. */
 bppsa_status bppsa_reverse_first_measured(bppsa_reverse_first *search, bppsa_comm *comm, double seconds, bool *changed);
 
 #endif

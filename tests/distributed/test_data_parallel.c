@@ -206,7 +206,7 @@ static void reverse_first_changes_no_bit(void **state) {
   write_text("ranked.json", small_network);
   bppsa_network network;
   assert_int_equal(bppsa_network_open("ranked.json", NULL, &network), BPPSA_OK);
-  bppsa_dataset *dataset = images(100, network.layers.in, 5);
+  bppsa_dataset *dataset = images(128, network.layers.in, 5);
   for (int reduction = 0; reduction < 2; ++reduction) {
     ranked_run in_order = ranked(&network, dataset, BPPSA_F32, 64, 20);
     in_order.parallel.reduction = (bppsa_reduction)reduction;
@@ -223,6 +223,26 @@ static void reverse_first_changes_no_bit(void **state) {
       assert_true(found[0] >= 0 && found[0] <= 3 && found[1] == found[0] && found[2] == found[0]);
       assert_true(k < 0 || found[0] == k);
     }
+  }
+  bppsa_dataset_destroy(dataset);
+  bppsa_network_close(&network);
+}
+
+/* Only full batches are compared: with 100 samples every second batch is smaller, and 9 steps with k = 0 .. 2 need 17. */
+static void measures_full_batches(void **state) {
+  (void)state;
+  write_text("ranked.json", small_network);
+  bppsa_network network;
+  assert_int_equal(bppsa_network_open("ranked.json", NULL, &network), BPPSA_OK);
+  bppsa_dataset *dataset = images(100, network.layers.in, 5);
+  for (int64_t steps = 16; steps <= 17; ++steps) {
+    int64_t found = -2;
+    ranked_run run = ranked(&network, dataset, BPPSA_F32, 64, steps);
+    run.parallel.reverse_first = -1;
+    run.done = note_k;
+    run.context = &found;
+    assert_trains(1, &run);
+    assert_true(steps < 17 ? found == -1 : found >= 0);
   }
   bppsa_dataset_destroy(dataset);
   bppsa_network_close(&network);
@@ -488,6 +508,7 @@ int main(void) {
                                      cmocka_unit_test(matches_one_rank),
                                      cmocka_unit_test(delays_the_first_layers),
                                      cmocka_unit_test(reverse_first_changes_no_bit),
+                                     cmocka_unit_test(measures_full_batches),
                                      cmocka_unit_test(sends_what_the_formulas_say),
                                      cmocka_unit_test(finds_what_is_not_finite),
                                      cmocka_unit_test(finds_what_is_not_finite_in_an_evaluation),
