@@ -2,6 +2,7 @@
 #include <float.h>
 
 #include "cli/options.h"
+#include "comm/comm.h"
 #include "models/network_kind.h"
 
 #define SPAN(from, to) .least = (from), .most = (to)
@@ -23,7 +24,6 @@ static const char *const flops_patterns[] = {"guaranteed", "value", NULL};
 static const char *const prune_methods[] = {"class-blind", "class-uniform", "class-distribution", NULL};
 static const char *const dtypes[] = {"f32", "f64", NULL};
 
-static const char *const transports[] = {"threads", "mpi", "nccl", NULL};
 static const char *const reductions[] = {"ordered", "library", NULL};
 static const char *const splits[] = {"wi", "iw", NULL};
 static const char *const syncs[] = {"post", "eager", "eager-opt", NULL};
@@ -51,6 +51,10 @@ static const char *backward(int32_t index) {
 
 static const char *algorithm(int32_t index) {
   return index < (int32_t)BPPSA_SCAN_ALGORITHMS ? bppsa_scan_algorithm_name((bppsa_scan_algorithm)index) : NULL;
+}
+
+static const char *transport(int32_t index) {
+  return index < (int32_t)BPPSA_COMM_TRANSPORT_COUNT ? bppsa_comm_transport_name((bppsa_comm_transport)index) : NULL;
 }
 
 static const char *forward(int32_t index) {
@@ -192,7 +196,7 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
                             "what the ranks share: batch, time, or both as time:P,batch:Q", "batch, time, or time:P,batch:Q",
                             .choices = NULL},
     [BPPSA_OPTION_TRANSPORT] = {"--transport", BPPSA_CHOICE, BPPSA_GROUP_RANKS, NULL, NULL,
-                                "how they exchange arrays; nccl: from GPU to GPU", .choices = transports,
+                                "how they exchange arrays; nccl: from GPU to GPU", .listed = transport,
                                 .otherwise = "threads; under mpirun mpi"},
     [BPPSA_OPTION_TIMEOUT] = {"--timeout", BPPSA_REAL, BPPSA_GROUP_RANKS, "S", "60", "the longest that a rank waits, in seconds",
                               "a number above 0, at most 1e6", .low = DBL_MIN, .high = 1e6},

@@ -50,16 +50,8 @@ static bool parse_real(const char *text, double *value) {
   return errno == 0 && *end == '\0' && isfinite(*value);
 }
 
-/* "tanh or relu" */
-static const char *choices_text(const bppsa_option_info *info, char *text, size_t size) {
-  size_t used = 0;
-  text[0] = '\0';
-  for (int32_t i = 0; bppsa_option_choice(info, i) != NULL && used < size; ++i) {
-    const char *between = i == 0 ? "" : bppsa_option_choice(info, i + 1) == NULL ? " or " : ", ";
-    const int length = snprintf(text + used, size - used, "%s%s", between, bppsa_option_choice(info, i));
-    used += length > 0 ? (size_t)length : 0;
-  }
-  return text;
+static const char *choice(const void *info, int32_t index) {
+  return bppsa_option_choice(info, index);
 }
 
 static bppsa_status parse_choice(const bppsa_option_info *info, const char *text, bppsa_option_value *value) {
@@ -74,7 +66,8 @@ static bppsa_status parse_choice(const bppsa_option_info *info, const char *text
   }
   char expected[160], hint[96];
   return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: '%s', expected %s%s", info->name, text,
-                    choices_text(info, expected, sizeof expected), bppsa_suggestion(text, choices, hint, sizeof hint));
+                    bppsa_text_choices(choice, info, expected, sizeof expected),
+                    bppsa_suggestion(text, choices, hint, sizeof hint));
 }
 
 bppsa_status bppsa_option_parse(bppsa_option option, const char *text, bppsa_option_value *value) {
@@ -168,7 +161,8 @@ static bppsa_status parse_argument(const char *command, const bppsa_option_use *
     if (*position + 1 >= argc || strncmp(argv[*position + 1], "--", 2) == 0) {
       char expected[160];
       return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: value missing, expected %s", info->name,
-                        info->kind == BPPSA_CHOICE ? choices_text(info, expected, sizeof expected) : info->expected);
+                        info->kind == BPPSA_CHOICE ? bppsa_text_choices(choice, info, expected, sizeof expected)
+                                                   : info->expected);
     }
     value = argv[++*position];
   }

@@ -3,37 +3,73 @@
 #include "comm/comm.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "comm/comm_internal.h"
+#include "core/text.h"
 
 extern char **environ;
 
-static const char *const transport_names[BPPSA_COMM_TRANSPORT_COUNT] = {"threads", "mpi", "nccl"};
+/* ---- transports ---- */
+
+static void probe_threads(bppsa_comm_transport_report *report) {
+  report->built = report->found = true;
+  snprintf(report->detail, sizeof report->detail, "in every build");
+}
+
+static const struct {
+  const char *name, *package;                         /* package: "" if none is needed */
+  void (*probe)(bppsa_comm_transport_report *report); /* fills in built, found and detail */
+  bppsa_status (*run)(const bppsa_comm_config *config, bppsa_comm_body body, void *context,
+                      bppsa_comm_outcome *outcome); /* NULL: it starts no ranks */
+  int64_t least;                                    /* ranks that a run may ask for, at least */
+} transports[BPPSA_COMM_TRANSPORT_COUNT] = {
+    [BPPSA_COMM_THREADS] = {"threads", "", probe_threads, bppsa_comm_run_threads, 1},
+    [BPPSA_COMM_MPI] = {"mpi", "libopenmpi-dev openmpi-bin", bppsa_comm_probe_mpi, bppsa_comm_run_mpi, 0},
+    [BPPSA_COMM_NCCL] = {"nccl", "libnccl2 libnccl-dev", bppsa_comm_probe_nccl, NULL, 1},
+};
 
 const char *bppsa_comm_transport_name(bppsa_comm_transport transport) {
-  return (unsigned)transport < BPPSA_COMM_TRANSPORT_COUNT ? transport_names[transport] : "unknown";
+  return (unsigned)transport < BPPSA_COMM_TRANSPORT_COUNT ? transports[transport].name : "unknown";
 }
+
+/* The names of all transports, or of those that start ranks; NULL behind the last. */
+static const char *any_name(const void *context, int32_t index) {
+  (void)context;
+  return index < BPPSA_COMM_TRANSPORT_COUNT ? transports[index].name : NULL;
+}
+
+static const char *starting_name(const void *context, int32_t index) {
+  (void)context;
+  int32_t i = 0;
+  while (i < BPPSA_COMM_TRANSPORT_COUNT && (transports[i].run == NULL || index-- > 0)) {
+    ++i;
+  }
+  return any_name(NULL, i);
+}
+
+enum { NAMES = 120 /* bytes of a list of names */ };
 
 bppsa_status bppsa_comm_transport_parse(const char *text, bppsa_comm_transport *transport) {
   BPPSA_REQUIRE(text != NULL && transport != NULL);
   for (int i = 0; i < BPPSA_COMM_TRANSPORT_COUNT; ++i) {
-    if (strcmp(text, transport_names[i]) == 0) {
+    if (strcmp(text, transports[i].name) == 0) {
       *transport = (bppsa_comm_transport)i;
       return BPPSA_OK;
     }
   }
-  return bppsa_fail(BPPSA_ERR_ARGUMENT, "transport \"%s\": expected threads, mpi or nccl", text);
+  char names[NAMES];
+  return bppsa_fail(BPPSA_ERR_ARGUMENT, "transport \"%s\": expected %s", text,
+                    bppsa_text_choices(any_name, NULL, names, sizeof names));
 }
 
 void bppsa_comm_transports(bppsa_comm_transport_report reports[BPPSA_COMM_TRANSPORT_COUNT]) {
-  reports[BPPSA_COMM_THREADS] =
-      (bppsa_comm_transport_report){.name = "threads", .package = "", .built = true, .found = true, .detail = "in every build"};
-  reports[BPPSA_COMM_MPI] = (bppsa_comm_transport_report){.name = "mpi", .package = "libopenmpi-dev openmpi-bin"};
-  bppsa_comm_probe_mpi(&reports[BPPSA_COMM_MPI]);
-  reports[BPPSA_COMM_NCCL] = (bppsa_comm_transport_report){.name = "nccl", .package = "libnccl2 libnccl-dev"};
-  bppsa_comm_probe_nccl(&reports[BPPSA_COMM_NCCL]);
+  for (int i = 0; i < BPPSA_COMM_TRANSPORT_COUNT; ++i) {
+    reports[i] = (bppsa_comm_transport_report){.name = transports[i].name, .package = transports[i].package};
+    transports[i].probe(&reports[i]);
+  }
 }
 
 bool bppsa_comm_launched(void) {
@@ -50,10 +86,6 @@ bool bppsa_comm_launched(void) {
 
 /* ---- running ranks ---- */
 
-typedef bppsa_status (*runner)(const bppsa_comm_config *config, bppsa_comm_body body, void *context, bppsa_comm_outcome *outcome);
-static const runner runners[BPPSA_COMM_TRANSPORT_COUNT] = {
-    [BPPSA_COMM_THREADS] = bppsa_comm_run_threads, [BPPSA_COMM_MPI] = bppsa_comm_run_mpi};
-
 bppsa_comm_config bppsa_comm_config_default(void) {
   return (bppsa_comm_config){.transport = BPPSA_COMM_THREADS, .ranks = 1, .timeout = 60};
 }
@@ -63,7 +95,12 @@ bppsa_status bppsa_comm_run(const bppsa_comm_config *config, bppsa_comm_body bod
   bppsa_comm_outcome unused;
   outcome = outcome != NULL ? outcome : &unused;
   *outcome = (bppsa_comm_outcome){.rank = -1, .here = true};
-  const int64_t least = config->transport == BPPSA_COMM_MPI ? 0 : 1;
+  if ((unsigned)config->transport >= BPPSA_COMM_TRANSPORT_COUNT || transports[config->transport].run == NULL) {
+    char names[NAMES];
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "transport %s: it starts no ranks, expected %s, and bppsa_comm_create_nccl",
+                      bppsa_comm_transport_name(config->transport), bppsa_text_choices(starting_name, NULL, names, sizeof names));
+  }
+  const int64_t least = transports[config->transport].least;
   if (config->ranks < least || config->ranks > BPPSA_COMM_MAX_RANKS) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "ranks %" PRId64 ": expected %" PRId64 " .. %d", config->ranks, least,
                       BPPSA_COMM_MAX_RANKS);
@@ -71,12 +108,7 @@ bppsa_status bppsa_comm_run(const bppsa_comm_config *config, bppsa_comm_body bod
   if (!(config->timeout > 0 && config->timeout <= 1e6)) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "timeout %g s: expected above 0, at most 1e6", config->timeout);
   }
-  if ((unsigned)config->transport >= BPPSA_COMM_TRANSPORT_COUNT || runners[config->transport] == NULL) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
-                      "transport %s: it starts no ranks, expected threads or mpi, and bppsa_comm_create_nccl",
-                      bppsa_comm_transport_name(config->transport));
-  }
-  return runners[config->transport](config, body, context, outcome);
+  return transports[config->transport].run(config, body, context, outcome);
 }
 
 void bppsa_comm_end_job(int exit_code) {

@@ -208,6 +208,17 @@ const char *bppsa_suggestion(const char *word, const char *const *candidates, ch
   return text;
 }
 
+const char *bppsa_text_choices(const char *(*item)(const void *context, int32_t index), const void *context, char *text,
+                               size_t size) {
+  size_t used = 0;
+  text[0] = '\0';
+  for (int32_t i = 0; item(context, i) != NULL && used < size; ++i) {
+    const char *between = i == 0 ? "" : item(context, i + 1) == NULL ? " or " : ", ";
+    used += (size_t)snprintf(text + used, size - used, "%s%s", between, item(context, i));
+  }
+  return text;
+}
+
 const char *bppsa_text_si(double value, const char *unit, char *text, size_t size) {
   static const char *const prefixes[] = {"", "k", "M", "G", "T", "P", "E"};
   size_t power = 0;

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "core/status.h"
 
@@ -33,6 +34,10 @@ bppsa_status bppsa_text_check(const bppsa_text *text);
 /* "1.23 MB": a number of units with the prefixes of 1000, for people. Returns text. */
 #define BPPSA_SI_TEXT 32
 const char *bppsa_text_si(double value, const char *unit, char *text, size_t size);
+
+/* Writes the words item(context, 0), item(context, 1), .. up to the first NULL: "a", "a or b", "a, b or c". Returns text. */
+const char *bppsa_text_choices(const char *(*item)(const void *context, int32_t index), const void *context, char *text,
+                               size_t size);
 
 /* The candidate that a mistyped word most likely meant, or NULL. candidates: NULL-terminated. A word of more than
  * BPPSA_SUGGESTION_LIMIT characters gets no suggestion. */

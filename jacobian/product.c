@@ -6,14 +6,8 @@
 #include "core/alloc.h"
 #include "jacobian/product_internal.h"
 
-static const char *const names[BPPSA_PRODUCT_KINDS] = {"auto", "identity", "diagonal", "slots", "dense", "conv"};
-
 bppsa_product_config bppsa_product_config_default(void) {
   return (bppsa_product_config){.kind = BPPSA_PRODUCT_AUTO, .dtype = BPPSA_F32};
-}
-
-const char *bppsa_product_kind_name(bppsa_product_kind kind) {
-  return names[kind];
 }
 
 /* ---- which kinds apply ---- */
@@ -41,32 +35,74 @@ static bool is_diagonal(const bppsa_csr *b) {
   return diagonal;
 }
 
-/* Seconds of a pass on one thread, roughly: only their order matters. Measured on a Xeon with AVX-512 (`bppsa bench product`). */
-static double predict(const bppsa_product *p, bppsa_product_kind kind) {
-  if (p->on_gpu) {
-    return bppsa_product_gpu_predict(p, kind);
-  }
-  const double pairs = (double)p->pairs, written = (double)p->pattern.nnz;
-  switch (kind) {
-  case BPPSA_PRODUCT_SLOTS:
-    return 0.9e-9 * pairs + 0.5e-9 * written;
-  case BPPSA_PRODUCT_CONV:
-    return 2.2e-11 * pairs + 60e-9 * bppsa_product_conv_calls(p) + 0.6e-9 * (written + (double)p->b->nnz);
-  case BPPSA_PRODUCT_DENSE:
-    return 2e-11 * pairs + 0.5e-6 * (double)p->band_count + 0.3e-9 * written;
-  default:
-    return 0.4e-9 * written;
-  }
+/* ---- the kinds on a processor ---- */
+
+static double written_seconds(const bppsa_product *p) {
+  return 0.4e-9 * (double)p->pattern.nnz;
 }
 
-/* Bytes of a slot; and the reals of scratch that a thread needs: a row of C. */
+static double slot_seconds(const bppsa_product *p) {
+  return 0.9e-9 * (double)p->pairs + 0.5e-9 * (double)p->pattern.nnz;
+}
+
+static double dense_seconds(const bppsa_product *p) {
+  return 2e-11 * (double)p->pairs + 0.5e-6 * (double)p->band_count + 0.3e-9 * (double)p->pattern.nnz;
+}
+
+static double conv_seconds(const bppsa_product *p) {
+  const double written = (double)p->pattern.nnz;
+  return 2.2e-11 * (double)p->pairs + 60e-9 * bppsa_product_conv_calls(p) + 0.6e-9 * (written + (double)p->b->nnz);
+}
+
 static int64_t slot_bytes(const bppsa_product *p) {
   return p->widest <= UINT16_MAX + 1 ? 2 : 4;
 }
 
+static int64_t slot_index_bytes(const bppsa_product *p) {
+  return slot_bytes(p) * p->pairs;
+}
+
+static int64_t band_bytes(const bppsa_product *p) {
+  return (p->band_count + 1) * (int64_t)sizeof *p->bands;
+}
+
+/* The reals of scratch that a thread needs: a row of C. */
 static int64_t slot_scratch(const bppsa_product *p) {
   return (p->widest + 15) / 16 * 16;
 }
+
+static int64_t slot_scratch_bytes(const bppsa_product *p) {
+  return slot_scratch(p) * p->threads * (int64_t)bppsa_dtype_size(p->config.dtype);
+}
+
+/* What a kind is, besides its routine (product.inc). find_kinds says when it applies. */
+static const struct {
+  const char *name;
+  bool gpu; /* a GPU has it too (product_gpu.c, product_cuda.cu) */
+  /* Seconds of a pass on one thread, roughly: only their order matters. Measured on a Xeon with AVX-512 (`bppsa bench product`). */
+  double (*seconds)(const bppsa_product *p);
+  int64_t (*index_bytes)(const bppsa_product *p);   /* of its indices in host memory; NULL: it has none */
+  int64_t (*scratch_bytes)(const bppsa_product *p); /* of its scratch for all threads; NULL: it has none */
+  bppsa_status (*plan)(bppsa_product *p); /* makes indices and scratch once C's pattern is complete; NULL: nothing to make */
+} kinds[BPPSA_PRODUCT_KINDS] = {
+    [BPPSA_PRODUCT_AUTO] = {"auto", true, NULL, NULL, NULL, NULL},
+    [BPPSA_PRODUCT_IDENTITY] = {"identity", true, written_seconds, NULL, NULL, NULL},
+    [BPPSA_PRODUCT_DIAGONAL] = {"diagonal", true, written_seconds, NULL, NULL, NULL},
+    [BPPSA_PRODUCT_SLOTS] = {"slots", true, slot_seconds, slot_index_bytes, slot_scratch_bytes, NULL}, /* see fill */
+    [BPPSA_PRODUCT_DENSE] = {"dense", true, dense_seconds, band_bytes, NULL, NULL},                    /* see find_kinds */
+    [BPPSA_PRODUCT_CONV] = {"conv", true, conv_seconds, bppsa_product_conv_index_bytes, bppsa_product_conv_scratch_bytes,
+                            bppsa_product_plan_conv},
+};
+
+const char *bppsa_product_kind_name(bppsa_product_kind kind) {
+  return kinds[kind].name;
+}
+
+static double predict(const bppsa_product *p, bppsa_product_kind kind) {
+  return p->on_gpu ? bppsa_product_gpu_predict(p, kind) : kinds[kind].seconds(p);
+}
+
+/* ---- bytes ---- */
 
 static int64_t csr_bytes(const bppsa_csr *csr) {
   return csr->row_ptr == NULL ? 0 : 8 * (csr->rows + 1) + 4 * csr->nnz;
@@ -77,13 +113,9 @@ static int64_t csr_bytes(const bppsa_csr *csr) {
 static int64_t plan_bytes(const bppsa_product *p, bppsa_product_kind kind) {
   const int64_t patterns = 8 * (p->pattern.rows + 1) + 4 * p->pattern.nnz + csr_bytes(&p->own_a) + csr_bytes(&p->own_b);
   if (p->on_gpu) {
-    const int64_t bands = kind == BPPSA_PRODUCT_DENSE ? (p->band_count + 1) * (int64_t)sizeof *p->bands : 0;
-    return patterns + bands + bppsa_product_gpu_index_bytes(p, kind);
+    return patterns + (kind == BPPSA_PRODUCT_DENSE ? band_bytes(p) : 0) + bppsa_product_gpu_index_bytes(p, kind);
   }
-  return patterns + (kind == BPPSA_PRODUCT_SLOTS   ? slot_bytes(p) * p->pairs
-                     : kind == BPPSA_PRODUCT_CONV  ? bppsa_product_conv_index_bytes(p)
-                     : kind == BPPSA_PRODUCT_DENSE ? (p->band_count + 1) * (int64_t)sizeof *p->bands
-                                                   : 0);
+  return patterns + (kinds[kind].index_bytes != NULL ? kinds[kind].index_bytes(p) : 0);
 }
 
 /* Bytes of its scratch, for all threads. */
@@ -91,9 +123,7 @@ static int64_t scratch_bytes(const bppsa_product *p, bppsa_product_kind kind) {
   if (p->on_gpu) {
     return bppsa_product_gpu_scratch_bytes(p, kind);
   }
-  return kind == BPPSA_PRODUCT_CONV    ? bppsa_product_conv_scratch_bytes(p)
-         : kind == BPPSA_PRODUCT_SLOTS ? slot_scratch(p) * p->threads * (int64_t)bppsa_dtype_size(p->config.dtype)
-                                       : 0;
+  return kinds[kind].scratch_bytes != NULL ? kinds[kind].scratch_bytes(p) : 0;
 }
 
 static bppsa_status check_limit(const bppsa_product *p, int64_t bytes) {
@@ -165,7 +195,10 @@ static bppsa_status find_kinds(bppsa_product *p, bool known, bool applies[BPPSA_
              : bppsa_product_find_bands(p, &applies[BPPSA_PRODUCT_DENSE]);
 }
 
-static bppsa_status choose(bppsa_product *p, const bool applies[BPPSA_PRODUCT_KINDS]) {
+static bppsa_status choose(bppsa_product *p, bool applies[BPPSA_PRODUCT_KINDS]) {
+  for (int k = 0; k < BPPSA_PRODUCT_KINDS; ++k) {
+    applies[k] = applies[k] && (kinds[k].gpu || !p->on_gpu);
+  }
   bppsa_product_kind best = p->config.kind;
   if (best == BPPSA_PRODUCT_AUTO) {
     best = applies[BPPSA_PRODUCT_IDENTITY] ? BPPSA_PRODUCT_IDENTITY : BPPSA_PRODUCT_DIAGONAL;
@@ -180,7 +213,7 @@ static bppsa_status choose(bppsa_product *p, const bool applies[BPPSA_PRODUCT_KI
   }
   if (!applies[best]) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "product: kind %s does not apply to these patterns, expected slots or auto",
-                      names[best]);
+                      kinds[best].name);
   }
   p->info.kind = best;
   return BPPSA_OK;
@@ -227,7 +260,7 @@ static bppsa_status fill(bppsa_product *p, bool known) {
   if (p->on_gpu) {
     return bppsa_product_gpu_plan(p);
   }
-  return p->info.kind == BPPSA_PRODUCT_CONV ? bppsa_product_plan_conv(p) : BPPSA_OK;
+  return kinds[p->info.kind].plan != NULL ? kinds[p->info.kind].plan(p) : BPPSA_OK;
 }
 
 static bppsa_status plan(bppsa_product *p) {

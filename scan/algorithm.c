@@ -13,6 +13,7 @@
 #include <math.h>
 
 #include "core/cut.h"
+#include "core/text.h"
 #include "scan/algorithm_internal.h"
 
 void bppsa_scan_add_record(bppsa_scan_records *to, bppsa_scan_level record) {
@@ -219,11 +220,17 @@ const bppsa_scan_algorithm_row *bppsa_scan_algorithm_find(bppsa_scan_algorithm a
   return (unsigned)algorithm < BPPSA_SCAN_ALGORITHMS && rows[algorithm].name != NULL ? &rows[algorithm] : NULL;
 }
 
+static const char *listed(const void *context, int32_t index) {
+  (void)context;
+  return index < BPPSA_SCAN_ALGORITHMS ? rows[index].name : NULL;
+}
+
 bppsa_status bppsa_scan_algorithm_check(bppsa_scan_algorithm algorithm, bppsa_device_kind device) {
   const bppsa_scan_algorithm_row *row = bppsa_scan_algorithm_find(algorithm);
   if (row == NULL) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "scan: unknown algorithm %d, expected auto, linear, blelloch or chunked",
-                      (int)algorithm);
+    char names[160];
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "scan: unknown algorithm %d, expected %s", (int)algorithm,
+                      bppsa_text_choices(listed, NULL, names, sizeof names));
   }
   return row->runs[device] ? BPPSA_OK
                            : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "scan: %s does not run on device %s", row->name,

@@ -146,8 +146,24 @@ static void reals_of_any_locale(void **state) {
   assert_true(point);
 }
 
+static const char *word(const void *context, int32_t index) {
+  return ((const char *const *)context)[index];
+}
+
+static void choices(void **state) {
+  (void)state;
+  static const char *const words[] = {"threads", "mpi", "nccl", NULL};
+  char text[40];
+  assert_string_equal(bppsa_text_choices(word, words, text, sizeof text), "threads, mpi or nccl");
+  assert_string_equal(bppsa_text_choices(word, words + 1, text, sizeof text), "mpi or nccl");
+  assert_string_equal(bppsa_text_choices(word, words + 2, text, sizeof text), "nccl");
+  assert_string_equal(bppsa_text_choices(word, words + 3, text, sizeof text), "");
+  assert_string_equal(bppsa_text_choices(word, words, text, 12), "threads, mp"); /* what fits */
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(grows), cmocka_unit_test(failure_stays), cmocka_unit_test(suggestions),
-                                     cmocka_unit_test(reals), cmocka_unit_test(reals_of_any_locale)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(grows),       cmocka_unit_test(failure_stays),
+                                     cmocka_unit_test(suggestions), cmocka_unit_test(choices),
+                                     cmocka_unit_test(reals),       cmocka_unit_test(reals_of_any_locale)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

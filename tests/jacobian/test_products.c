@@ -257,6 +257,8 @@ static void check_processor(const factor *a, const factor *b, int64_t batch, con
   bppsa_device_destroy(device);
 }
 
+static int64_t computed[BPPSA_PRODUCT_KINDS]; /* products of each kind whose values were compared */
+
 static void check_product(const factor *a, const factor *b, int64_t batch, bppsa_dtype dtype, bppsa_product_kind kind) {
   bppsa_product_config config = {.kind = kind, .dtype = dtype};
   const bool shared = a->shared && b->shared;
@@ -277,6 +279,7 @@ static void check_product(const factor *a, const factor *b, int64_t batch, bppsa
               c->nnz * samples, dtype);
     }
     const bppsa_product_kind used = bppsa_product_get_info(p)->kind;
+    computed[used] += 1;
     if (bppsa_device_get_kind(device) == BPPSA_CUDA && threads == 1 &&
         (used == BPPSA_PRODUCT_IDENTITY || used == BPPSA_PRODUCT_DIAGONAL || used == BPPSA_PRODUCT_SLOTS)) {
       const bppsa_product_config same = {.kind = used, .dtype = dtype};
@@ -514,6 +517,7 @@ static void test_identity(void **state) {
   double c[24] = {0};
   execute(p, device, 1, (bppsa_csr_values){a.typed, 0}, 6, (bppsa_csr_values){b.typed, 0}, 24, c, 24, BPPSA_F64);
   assert_memory_equal(c, b.typed, sizeof c);
+  computed[BPPSA_PRODUCT_IDENTITY] += 1;
   bppsa_product_destroy(p);
   free_factor(&a);
   free_factor(&b);
@@ -565,10 +569,27 @@ static void test_requests(void **state) {
   bppsa_device_destroy(device);
 }
 
+/* Every kind has a name of its own, and the tests above compute it. */
+static void test_every_kind(void **state) {
+  (void)state;
+  bppsa_device *device = test_device(1);
+  for (int k = BPPSA_PRODUCT_AUTO; k < BPPSA_PRODUCT_KINDS; ++k) {
+    const char *name = bppsa_product_kind_name((bppsa_product_kind)k);
+    assert_non_null(name);
+    for (int other = 0; other < k; ++other) {
+      assert_string_not_equal(name, bppsa_product_kind_name((bppsa_product_kind)other));
+    }
+    if (k != BPPSA_PRODUCT_AUTO && computed[k] == 0 && bppsa_device_get_kind(device) == BPPSA_CPU) {
+      fail_msg("no test computes a product of kind %s", name);
+    }
+  }
+  bppsa_device_destroy(device);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_scipy),     cmocka_unit_test(test_structures),
                                      cmocka_unit_test(test_wide),      cmocka_unit_test(test_tiles),
                                      cmocka_unit_test(test_wide_rows), cmocka_unit_test(test_identity),
-                                     cmocka_unit_test(test_requests)};
+                                     cmocka_unit_test(test_requests),  cmocka_unit_test(test_every_kind)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
