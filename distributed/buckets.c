@@ -111,8 +111,35 @@ static bppsa_status lay_out(bppsa_buckets *b) {
   return BPPSA_OK;
 }
 
+static void free_sums(bppsa_buckets *b, int size) {
+  for (int64_t i = 0; i < b->count; ++i) {
+    bppsa_ordered_sum_destroy(b->all[i].sum[size]);
+    b->all[i].sum[size] = NULL;
+  }
+  b->sizes[size] = 0;
+}
+
+/* Finds or makes the sums for batches of so many blocks: full ones, which are made first, and the last one of an epoch. */
+static bppsa_status find_sums(bppsa_buckets *b, int64_t blocks) {
+  int size = 0;
+  while (size < SIZES && b->sizes[size] != blocks && b->sizes[size] != 0) {
+    ++size;
+  }
+  size = size < SIZES ? size : SIZES - 1;
+  if (b->sizes[size] != blocks) {
+    free_sums(b, size);
+    for (int64_t i = 0; i < b->count; ++i) {
+      bucket *k = &b->all[i];
+      BPPSA_TRY(bppsa_ordered_sum_create(b->comm, blocks, NULL, k->view.dtype, k->elements, b->tag + (int32_t)i, &k->sum[size]));
+    }
+    b->sizes[size] = blocks;
+  }
+  b->size = size;
+  return BPPSA_OK;
+}
+
 bppsa_status bppsa_buckets_create(bppsa_comm *comm, bppsa_model *model, const bppsa_data_parallel_config *config, int64_t delayed,
-                                  bppsa_buckets **made) {
+                                  int64_t blocks, bppsa_buckets **made) {
   bppsa_buckets *b = bppsa_calloc(1, sizeof *b);
   if (b == NULL) {
     return BPPSA_ERR_MEMORY;
@@ -138,20 +165,15 @@ bppsa_status bppsa_buckets_create(bppsa_comm *comm, bppsa_model *model, const bp
     (void)cut_all(model, delayed, config->bucket_bytes, b->all);
     status = lay_out(b);
   }
+  if (status == BPPSA_OK && b->ordered) {
+    status = find_sums(b, blocks);
+  }
   if (status != BPPSA_OK) {
     bppsa_buckets_destroy(b);
     return status;
   }
   *made = b;
   return BPPSA_OK;
-}
-
-static void free_sums(bppsa_buckets *b, int size) {
-  for (int64_t i = 0; i < b->count; ++i) {
-    bppsa_ordered_sum_destroy(b->all[i].sum[size]);
-    b->all[i].sum[size] = NULL;
-  }
-  b->sizes[size] = 0;
 }
 
 void bppsa_buckets_destroy(bppsa_buckets *b) {
@@ -240,25 +262,6 @@ static void ready(void *context, int64_t first, int64_t count) {
 }
 
 /* ---- a batch ---- */
-
-/* Finds or makes the sums for batches of so many blocks: full ones, and the last one of an epoch. */
-static bppsa_status find_sums(bppsa_buckets *b, int64_t blocks) {
-  int size = 0;
-  while (size < SIZES && b->sizes[size] != blocks && b->sizes[size] != 0) {
-    ++size;
-  }
-  size = size < SIZES ? size : SIZES - 1;
-  if (b->sizes[size] != blocks) {
-    free_sums(b, size);
-    for (int64_t i = 0; i < b->count; ++i) {
-      bucket *k = &b->all[i];
-      BPPSA_TRY(bppsa_ordered_sum_create(b->comm, blocks, NULL, k->view.dtype, k->elements, b->tag + (int32_t)i, &k->sum[size]));
-    }
-    b->sizes[size] = blocks;
-  }
-  b->size = size;
-  return BPPSA_OK;
-}
 
 bppsa_status bppsa_buckets_begin(bppsa_buckets *b, int64_t blocks, int64_t first, int64_t mine) {
   BPPSA_TRY(b->ordered ? find_sums(b, blocks) : BPPSA_OK);

@@ -304,12 +304,13 @@ static bppsa_status check(const bppsa_comm *comm, const bppsa_model *model, cons
 
 /* Makes the buckets for the present k. */
 static bppsa_status change_order(bppsa_data_parallel *dp) {
-  int64_t delayed = 0;
+  int64_t delayed = 0, first, blocks, all;
   bppsa_buckets *buckets = NULL;
   if (dp->config.reverse_first != 0) {
     BPPSA_TRY(bppsa_model_delay(dp->model, dp->search.k, &delayed));
   }
-  BPPSA_TRY(bppsa_buckets_create(dp->comm, dp->model, &dp->config, delayed, &buckets));
+  bppsa_data_parallel_share(dp, dp->config.batch, &first, &blocks, &all);
+  BPPSA_TRY(bppsa_buckets_create(dp->comm, dp->model, &dp->config, delayed, all, &buckets));
   bppsa_buckets_destroy(dp->buckets);
   dp->buckets = buckets;
   return BPPSA_OK;
