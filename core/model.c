@@ -110,6 +110,12 @@ static int64_t layer_of(const char *name) {
   return layer;
 }
 
+void bppsa_model_scale_gradients(const bppsa_model *model, double factor) {
+  for (int64_t i = 0; i < model->parameter_count; ++i) {
+    bppsa_view_scale(&model->parameters[i].gradient, factor);
+  }
+}
+
 bool bppsa_model_parameter_nonfinite(const bppsa_model *model, bool gradient, bppsa_nonfinite *where) {
   for (int64_t p = 0; p < model->parameter_count; ++p) {
     const bppsa_parameter *parameter = &model->parameters[p];

@@ -108,6 +108,9 @@ bppsa_status bppsa_model_delay(bppsa_model *model, int64_t k, int64_t *parameter
 /* True, with *where filled, if a parameter's value (gradient = false) or gradient is not finite. Looks at the views as they are. */
 bool bppsa_model_parameter_nonfinite(const bppsa_model *model, bool gradient, bppsa_nonfinite *where);
 
+/* Multiplies all gradients in host memory by the factor, in double. */
+void bppsa_model_scale_gradients(const bppsa_model *model, double factor);
+
 /* For a result `what` that is not finite: ERR_NUMERIC with layer, step and sample of the first such value in the latest pass. */
 bppsa_status bppsa_model_fail_nonfinite(bppsa_model *model, const char *what);
 

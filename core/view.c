@@ -242,6 +242,13 @@ void bppsa_view_set(const bppsa_view *view, int64_t i, double value) {
   }
 }
 
+void bppsa_view_scale(const bppsa_view *view, double factor) {
+  const int64_t count = bppsa_view_count(view);
+  for (int64_t i = 0; i < count; ++i) {
+    bppsa_view_set(view, i, factor * bppsa_view_get(view, i));
+  }
+}
+
 bppsa_status bppsa_view_check_shape(const char *where, const bppsa_view *view, const char *words, int32_t ndim,
                                     const int64_t *shape) {
   BPPSA_REQUIRE(where != NULL && view != NULL && words != NULL && shape != NULL && ndim >= 0);

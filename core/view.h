@@ -94,6 +94,8 @@ bppsa_status bppsa_view_convert(const bppsa_view *from, const bppsa_view *to);
 /* The real at flat index i of a contiguous host f32 or f64 view, as double. */
 double bppsa_view_get(const bppsa_view *view, int64_t i);
 void bppsa_view_set(const bppsa_view *view, int64_t i, double value);
+/* Multiplies every real of such a view by the factor, in double. */
+void bppsa_view_scale(const bppsa_view *view, double factor);
 
 #ifdef __cplusplus
 }

@@ -158,16 +158,10 @@ bppsa_status bppsa_data_parallel_add_along_time(const bppsa_data_parallel *dp, b
   return dp->config.time != NULL ? bppsa_comm_allreduce(dp->config.time, BPPSA_COMM_SUM, &view) : BPPSA_OK;
 }
 
-/* Multiplies all gradients: rows whose label is ignored counted when the blocks took their means. */
+/* Multiplies all gradients, on whichever device they are. */
 static bppsa_status scale_gradients(bppsa_model *model, double factor) {
   BPPSA_TRY(bppsa_model_pull(model, true));
-  for (int64_t p = 0; p < model->parameter_count; ++p) {
-    const bppsa_view *gradient = &model->parameters[p].gradient;
-    const int64_t count = bppsa_view_count(gradient);
-    for (int64_t i = 0; i < count; ++i) {
-      bppsa_view_set(gradient, i, bppsa_view_get(gradient, i) * factor);
-    }
-  }
+  bppsa_model_scale_gradients(model, factor);
   return model->device == NULL ? BPPSA_OK
                                : bppsa_memory_put(model->device, model->device_gradients, model->parameters[0].gradient.data,
                                                   model->reals * (int64_t)bppsa_dtype_size(model->dtype));
@@ -189,7 +183,7 @@ static bppsa_status forward_backward(void *context, bppsa_batch *batch, int64_t 
   record->backward_s = seconds - record->forward_s; /* with the time that gradients travelled */
   *loss = (bppsa_loss_result){.loss = sums.loss, .correct = (int64_t)sums.correct, .rows = (int64_t)sums.rows};
   const double all = (double)count * (batch->dataset->labels_per_step ? (double)batch->dataset->seq_len : 1);
-  if (sums.rows > 0 && sums.rows < all) {
+  if (sums.rows > 0 && sums.rows < all) { /* the blocks divided by all rows, also by those whose label is ignored */
     loss->loss *= all / sums.rows;
     BPPSA_TRY(scale_gradients(dp->model, all / sums.rows));
   }

@@ -307,16 +307,6 @@ bppsa_status bppsa_split_time_create(const bppsa_split_time *split, const bppsa_
 
 /* ---- the loss ---- */
 
-static void scale(const bppsa_view *view, double factor) {
-  const int64_t count = bppsa_view_count(view);
-  for (int64_t i = 0; i < count && view->dtype == BPPSA_F64; ++i) {
-    ((double *)view->data)[i] *= factor;
-  }
-  for (int64_t i = 0; i < count && view->dtype == BPPSA_F32; ++i) {
-    ((float *)view->data)[i] = (float)(factor * (double)((float *)view->data)[i]);
-  }
-}
-
 bppsa_status bppsa_ranks_loss(bppsa_comm *comm, const bppsa_view *seed, bppsa_loss_result *result) {
   BPPSA_REQUIRE(comm != NULL && seed != NULL && result != NULL);
   if ((seed->dtype != BPPSA_F32 && seed->dtype != BPPSA_F64) || !bppsa_view_contiguous(seed) || seed->device != BPPSA_CPU) {
@@ -347,7 +337,7 @@ bppsa_status bppsa_ranks_loss(bppsa_comm *comm, const bppsa_view *seed, bppsa_lo
       labels = labels && all[r][CORRECT] >= 0;
     }
     if (rows > (double)result->rows) {
-      scale(seed, (double)result->rows / rows);
+      bppsa_view_scale(seed, (double)result->rows / rows);
     }
     *result =
         (bppsa_loss_result){.loss = rows > 0 ? sum / rows : 0, .correct = labels ? (int64_t)correct : -1, .rows = (int64_t)rows};

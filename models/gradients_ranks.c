@@ -213,14 +213,7 @@ static bppsa_status allocate(share *s, int64_t block) {
   return bppsa_memory_alloc(device, logits * (int64_t)bppsa_dtype_size(g->config.dtype), &s->seed);
 }
 
-static void scale(const bppsa_view *view, double factor) {
-  const int64_t count = bppsa_view_count(view);
-  for (int64_t i = 0; i < count; ++i) {
-    bppsa_view_set(view, i, bppsa_view_get(view, i) * factor);
-  }
-}
-
-/* Rows whose label is ignored counted when the blocks took their means. */
+/* The blocks divided by the number of all rows, also of those whose label is ignored; here the mean becomes that of the others. */
 static void leave_out_ignored(const share *s, const bppsa_data_parallel_sums *sums) {
   bppsa_gradients *g = s->g;
   const double all = (double)(s->labels.outer * s->labels.samples), factor = all / sums->rows;
@@ -228,12 +221,10 @@ static void leave_out_ignored(const share *s, const bppsa_data_parallel_sums *su
     return;
   }
   g->loss *= factor;
-  for (int64_t p = 0; p < g->model->parameter_count; ++p) {
-    scale(&g->model->parameters[p].gradient, factor);
-  }
-  scale(&g->dx.view, factor);
+  bppsa_model_scale_gradients(g->model, factor);
+  bppsa_view_scale(&g->dx.view, factor);
   if (g->dh0.view.data != NULL) {
-    scale(&g->dh0.view, factor);
+    bppsa_view_scale(&g->dh0.view, factor);
   }
 }
 

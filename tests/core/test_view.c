@@ -168,6 +168,10 @@ static void conversion(void **state) {
   bppsa_view_set(&to, 5, 0.5);
   bppsa_view_set(&wide, 5, 0.25);
   assert_true(f[5] == 0.5f && back[5] == 0.25);
+  bppsa_view_set(&to, 0, 3);
+  bppsa_view_scale(&to, 1.0 / 3.0); /* the factor is not rounded to f32 */
+  bppsa_view_scale(&wide, -2);
+  assert_true(f[0] == 1.0f && f[5] == (float)(0.5 / 3.0) && back[5] == -0.5);
 }
 
 static void conversions_refused(void **state) {
