@@ -1,7 +1,6 @@
 /* Recurrent networks cut along time: agreement between the ranks, and what each of them holds. */
 #include "distributed/split_time.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "core/alloc.h"
@@ -240,32 +239,19 @@ static bppsa_status input_gradients(bppsa_model *model, bppsa_view *x, bppsa_vie
   return BPPSA_OK;
 }
 
-static bool find_in_view(const bppsa_view *view, int64_t *index) {
-  const int64_t count = bppsa_view_count(view);
-  for (*index = 0; *index < count && isfinite(bppsa_view_get(view, *index)); ++*index) {
-  }
-  return *index < count;
-}
-
-/* Looks at what this rank holds, without a message: the other ranks may have found nothing, and do not answer. */
+/* Looks at what this rank holds, without a message: the other ranks may have found nothing, and do not answer. A backward pass is
+ * not repeated, because it would send. */
 static bool find_nonfinite(bppsa_model *model, bppsa_nonfinite *where) {
   const split_network *s = (const split_network *)model;
-  *where = (bppsa_nonfinite){.layer = -1, .step = -1, .sample = -1};
   for (int64_t g = 0; s->steps > 0 && s->batch > 0 && g < s->group_count; ++g) {
     const split_group *group = &s->groups[g];
-    for (int64_t l = 0; group->samples > 0 && l < s->config.layers; ++l) {
-      bppsa_view states;
-      int64_t at;
-      if (bppsa_recurrent_states(group->model, l, &states) == BPPSA_OK && find_in_view(&states, &at)) {
-        const int64_t row = at / s->config.hidden;
-        *where = (bppsa_nonfinite){.what = "hidden state",
-                                   .layer = l,
-                                   .step = s->first + 1 + row / group->samples,
-                                   .sample = group->first + row % group->samples};
-        return true;
-      }
+    if (group->samples > 0 && bppsa_recurrent_forward_nonfinite(group->model, where)) {
+      where->step += s->first;
+      where->sample += group->first;
+      return true;
     }
   }
+  *where = (bppsa_nonfinite){.layer = -1, .step = -1, .sample = -1};
   return bppsa_model_parameter_nonfinite(model, s->backward_done, where);
 }
 

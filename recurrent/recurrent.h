@@ -98,6 +98,10 @@ bppsa_status bppsa_recurrent_hidden_gradients(bppsa_model *model, const bppsa_vi
  * ERR_ARGUMENT: no such layer, or no pass yet. */
 bppsa_status bppsa_recurrent_states(const bppsa_model *model, int64_t layer, bppsa_view *states);
 
+/* Looks at the latest forward pass alone, and computes nothing. True, with *where filled, if one of its states, h0 included (step
+ * 0), or logits is not finite: the first one, layer by layer and step by step, then the logits. */
+bool bppsa_recurrent_forward_nonfinite(const bppsa_model *model, bppsa_nonfinite *where);
+
 /* Initialises the parameters. DEFAULT: PyTorch's module defaults, U(-1/√H, 1/√H) everywhere. ORTHOGONAL: each H x H block of
  * W_hh is a random orthogonal matrix instead. Deterministic in seed; the same numbers in f32 (rounded) and f64. ERR_MEMORY. */
 bppsa_status bppsa_recurrent_init(bppsa_model *model, bppsa_init init, uint64_t seed);

@@ -39,8 +39,13 @@ static bool find_in(const recurrent_network *n, const void *base, int64_t width,
   return found >= 0;
 }
 
-static bool find_forward(const recurrent_network *n, bppsa_nonfinite *where) {
+bool bppsa_recurrent_forward_nonfinite(const bppsa_model *model, bppsa_nonfinite *where) {
+  const recurrent_network *n = (const recurrent_network *)model;
   const bppsa_recurrent_config *c = &n->config;
+  *where = (bppsa_nonfinite){.layer = -1, .step = -1, .sample = -1};
+  if (n->batch == 0) {
+    return false;
+  }
   for (int64_t l = 0; l < c->layers; ++l) {
     if (find_in(n, n->layers[l].h, c->hidden, 0, c->seq_len, 1, where)) {
       where->what = "hidden state";
@@ -79,10 +84,12 @@ static bool find_backward(recurrent_network *n, bppsa_nonfinite *where) {
 
 bool bppsa_recurrent_find_nonfinite(bppsa_model *model, bppsa_nonfinite *where) {
   recurrent_network *n = (recurrent_network *)model;
-  *where = (bppsa_nonfinite){.layer = -1, .step = -1, .sample = -1};
+  if (bppsa_recurrent_forward_nonfinite(model, where)) {
+    return true;
+  }
   if (n->batch == 0) {
     return false;
   }
-  return find_forward(n, where) || (n->seed != NULL && find_backward(n, where)) ||
+  return (n->seed != NULL && find_backward(n, where)) ||
          (bppsa_model_pull(model, n->seed != NULL) == BPPSA_OK && bppsa_model_parameter_nonfinite(model, n->seed != NULL, where));
 }
