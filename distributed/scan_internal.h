@@ -41,6 +41,14 @@ typedef struct {
 /* NULL: no such method. */
 const ranks_method *ranks_method_find(bppsa_scan_algorithm algorithm);
 
+/* A node of the tree over ranks: the join of ranks begin .. mid - 1 and mid .. end - 1. */
+typedef struct {
+  int32_t level, begin, mid, end;
+} ranks_node;
+
+/* Finds the node above a rank whose halves are on the given level; false if all ranks are in one half. */
+bool ranks_node_of(int32_t rank, int32_t ranks, int32_t level, ranks_node *n);
+
 /* Elements and bytes of the gradient in front of a rank, for the samples of an execution. */
 int64_t ranks_scan_reals(const ranks_scan *s, const bppsa_scan_operands *o, int32_t rank);
 int64_t ranks_scan_bytes(const ranks_scan *s, const bppsa_scan_operands *o, int32_t rank);

@@ -111,26 +111,25 @@ static bppsa_status chunked(ranks_scan *s, const bppsa_scan_operands *o) {
  *   Down  The node's rank has y[i], finds y[mid] and sends y[i] to the rank of the first half. A number at the end of that message
  *         says whether P[i:mid] was useless: then the first half answers with y[mid], when its steps are done. */
 
-typedef struct {
-  int32_t level, begin, mid, end;
-} node;
-
-/* Finds the node above this rank whose halves are on the given level; false if all ranks are in one half. */
-static bool node_of(const ranks_scan *s, int32_t level, node *n) {
-  const int64_t size = (int64_t)1 << level, begin = s->rank / (2 * size) * 2 * size, end = begin + 2 * size;
-  if (begin + size >= s->ranks) {
+bool ranks_node_of(int32_t rank, int32_t ranks, int32_t level, ranks_node *n) {
+  const int64_t size = (int64_t)1 << level, begin = rank / (2 * size) * 2 * size, end = begin + 2 * size;
+  if (begin + size >= ranks) {
     return false;
   }
-  *n = (node){
-      .level = level, .begin = (int32_t)begin, .mid = (int32_t)(begin + size), .end = end < s->ranks ? (int32_t)end : s->ranks};
+  *n = (ranks_node){
+      .level = level, .begin = (int32_t)begin, .mid = (int32_t)(begin + size), .end = end < ranks ? (int32_t)end : ranks};
   return true;
+}
+
+static bool node_of(const ranks_scan *s, int32_t level, ranks_node *n) {
+  return ranks_node_of(s->rank, s->ranks, level, n);
 }
 
 /* The level at which this rank's way up ends, because it is the last rank of a first half. For the last rank, which is never
  * that, a level above all nodes. */
 static int32_t top_of(const ranks_scan *s) {
   int32_t level = 0;
-  node n;
+  ranks_node n;
   while ((int64_t)1 << level < s->ranks && !(node_of(s, level, &n) && s->rank == n.mid - 1)) {
     ++level;
   }
@@ -173,7 +172,7 @@ static bppsa_status receive_pattern(ranks_scan *s, int32_t from, bppsa_csr *csr)
 }
 
 /* The product that will arrive on a level, of ranks begin .. mid - 1. */
-static bppsa_status create_left(ranks_scan *s, const node *n) {
+static bppsa_status create_left(ranks_scan *s, const ranks_node *n) {
   const bppsa_scan_config *c = s->config;
   bppsa_transition_shape shape = {.element = c->element,
                                   .dtype = c->dtype,
@@ -191,7 +190,7 @@ static bppsa_status create_left(ranks_scan *s, const node *n) {
 static bppsa_status prepare_blelloch(ranks_scan *s, const bppsa_device *device) {
   const int32_t top = top_of(s);
   const bppsa_transition *product = s->own;
-  node n;
+  ranks_node n;
   for (int32_t level = 0; level < top; ++level) {
     if (node_of(s, level, &n) && n.begin > 0) {
       BPPSA_TRY(create_left(s, &n));
@@ -215,7 +214,7 @@ typedef struct {
 } climb;
 
 /* One level up, as the last rank of the second half. */
-static bppsa_status climb_level(ranks_scan *s, const bppsa_scan_operands *o, const node *n, climb *c) {
+static bppsa_status climb_level(ranks_scan *s, const bppsa_scan_operands *o, const ranks_node *n, climb *c) {
   bppsa_comm_at(s->comm, "the scan's up-sweep", n->level);
   if (n->begin == 0) {
     BPPSA_TRY(receive_gradient(s, o, n->mid - 1, n->mid, s->there));
@@ -238,33 +237,26 @@ static bppsa_status climb_level(ranks_scan *s, const bppsa_scan_operands *o, con
   return BPPSA_OK;
 }
 
+static void swap(ranks_scan *s) {
+  char *here = s->here;
+  s->here = s->there;
+  s->there = here;
+}
+
 /* One level down: from y[begin] in s->here to y[mid] in its place. */
-static bppsa_status descend_level(ranks_scan *s, const bppsa_scan_operands *o, const node *n) {
-  const size_t size = bppsa_dtype_size(s->config->dtype);
-  const double flag64 = 1;
-  const float flag32 = 1;
+static bppsa_status descend_level(ranks_scan *s, const bppsa_scan_operands *o, const ranks_node *n) {
   bppsa_comm_at(s->comm, "the scan's down-sweep", n->level);
   const int64_t redone = bppsa_transition_apply(s->left[n->level], s->here, s->there, s->useless);
-  char *flag = s->here + ranks_scan_bytes(s, o, n->begin);
-  memset(flag, 0, size);
-  if (redone > 0) {
-    s->base.redone += redone;
-    memcpy(flag, s->config->dtype == BPPSA_F32 ? (const void *)&flag32 : (const void *)&flag64, size);
-  }
   const bppsa_view view = gradient_view(s, o, n->begin, s->here, true);
+  s->base.redone += redone;
+  bppsa_view_set(&view, view.shape[0] - 1, redone > 0 ? 1 : 0);
   BPPSA_TRY(bppsa_comm_send(s->comm, n->mid - 1, s->tag, &view));
   if (redone > 0) { /* receives y[mid] of all samples into s->here, which is free, and takes the useless ones */
     BPPSA_TRY(receive_gradient(s, o, n->mid - 1, n->mid, s->here));
     patch(s, o, n->mid, s->useless, s->here, s->there);
   }
-  memcpy(s->here, s->there, (size_t)ranks_scan_bytes(s, o, n->mid));
+  swap(s);
   return BPPSA_OK;
-}
-
-/* Is the number at the end of a message not 0? */
-static bool flagged(const ranks_scan *s, const char *number) {
-  const char zero[sizeof(double)] = {0};
-  return memcmp(number, zero, bppsa_dtype_size(s->config->dtype)) != 0;
 }
 
 static bppsa_status send_product(ranks_scan *s, const bppsa_scan_operands *o, int32_t to, bppsa_transition *product) {
@@ -274,13 +266,13 @@ static bppsa_status send_product(ranks_scan *s, const bppsa_scan_operands *o, in
 
 /* Down from level `top` to this rank's y, in s->here. */
 static bppsa_status descend(ranks_scan *s, const bppsa_scan_operands *o, int32_t top) {
-  node n;
+  ranks_node n;
   for (int32_t level = top - 1; level >= 0; --level) {
     if (!node_of(s, level, &n)) {
       continue;
     }
     if (n.begin == 0) {
-      memcpy(s->here, s->there, (size_t)ranks_scan_bytes(s, o, n.mid));
+      swap(s);
     } else {
       BPPSA_TRY(descend_level(s, o, &n));
     }
@@ -292,7 +284,7 @@ static bppsa_status descend(ranks_scan *s, const bppsa_scan_operands *o, int32_t
 static bppsa_status blelloch(ranks_scan *s, const bppsa_scan_operands *o) {
   const int32_t top = top_of(s);
   climb c = {.product = s->own};
-  node n, above = {0};
+  ranks_node n, above = {0};
   bool answer = false;
   if (s->rank == 0) { /* the product of its steps contains the seed */
     return linear(s, o);
@@ -315,7 +307,7 @@ static bppsa_status blelloch(ranks_scan *s, const bppsa_scan_operands *o) {
     bppsa_comm_at(s->comm, "the scan's down-sweep", top);
     const bppsa_view view = gradient_view(s, o, above.begin, s->here, true);
     BPPSA_TRY(bppsa_comm_recv(s->comm, above.end - 1, s->tag, &view));
-    answer = flagged(s, s->here + ranks_scan_bytes(s, o, above.begin));
+    answer = bppsa_view_get(&view, view.shape[0] - 1) != 0;
   }
   BPPSA_TRY(descend(s, o, top));
   if (is_last(s)) {
