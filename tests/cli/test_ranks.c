@@ -271,6 +271,11 @@ static void test_plan(void **state) {
     assert_int_equal(get_integer(ranks, "scan_messages"), cases[i].messages);
     assert_int_equal(get_integer(ranks, "scan_rounds"), cases[i].rounds);
     assert_int_equal(get_integer(ranks, "scan_bytes"), cases[i].bytes);
+    const json_t *messages = json_object_get(ranks, "scan_schedule");
+    const int64_t groups = cases[i].messages > 0 && strstr(cases[i].options, "batch:2") != NULL ? 2 : 1;
+    const size_t count = json_array_size(messages);
+    assert_int_equal((int64_t)count * groups, cases[i].messages);
+    assert_int_equal(count == 0 ? 0 : get_integer(json_array_get(messages, count - 1), "round"), cases[i].rounds);
     json_decref(document);
   }
   run_result text = run("plan rnn --seq-len 23 --batch 6 --hidden 4 --ranks 3 --algorithm chunked");
@@ -279,6 +284,15 @@ static void test_plan(void **state) {
   assert_non_null(strstr(text.out, "\n     0  6, from 0               8, from 16 to 23\n"));
   assert_non_null(strstr(text.out, "\n     2  6, from 0               7, from 1 to 7\n"));
   assert_non_null(strstr(text.out, "chunked: 2 messages in 2 rounds, "));
+  assert_non_null(strstr(text.out, "\n      1     0  1     the gradient of h_15\n      2     1  2     the gradient of h_7\n"));
+  release(&text);
+  text = run("plan rnn --seq-len 23 --batch 6 --hidden 4 --ranks 5 --algorithm blelloch");
+  assert_non_null(strstr(text.out, "\n  round  from  to    what\n"
+                                   "      1     0  1     the gradient of h_18\n"
+                                   "      1     2  3     the product of steps 9 to 13\n"
+                                   "      2     1  3     the gradient of h_13\n"
+                                   "      3     3  4     the gradient of h_4\n"
+                                   "      4     3  2     the gradient of h_13\n"));
   release(&text);
   assert_fails(2, "--split: given without --ranks, expected --ranks P too", "plan rnn --split time");
   assert_fails(2, "--ranks: 9, more than the 6 samples of a batch", "plan rnn --batch 6 --ranks 9 --split batch");

@@ -4,6 +4,7 @@
 #define BPPSA_TESTS_DISTRIBUTED_SCAN_RANKS_H
 
 #include "distributed/scan.h"
+#include "distributed/scan_rounds.h"
 #include "tests/comm/cases.h"
 #include "tests/scan/scan_problem.h"
 
@@ -52,6 +53,31 @@ static void expected_traffic(const job *j, int64_t ranks, int64_t *messages, int
   *bytes = tree ? levels * vector + inner * (product + vector + r) : (q - 1) * vector;
 }
 
+/* This rank's messages, those of the list (distributed/scan_rounds.h): how many, and how many bytes. */
+static bppsa_status compare_messages(const job *j, const bppsa_comm *comm, const bppsa_comm_counters *counters) {
+  const bppsa_scan_config *c = &j->p->config;
+  const int64_t r = (int64_t)bppsa_dtype_size(c->dtype), vector = c->batch * c->dim * r, rows = c->dim + c->affine;
+  const int64_t product =
+      c->element == BPPSA_ELEMENT_DIAGONAL ? c->batch * (1 + c->affine) * c->dim * (r + 4) : c->batch * rows * (c->dim * r + 4);
+  const int32_t ranks = bppsa_comm_size(comm) < c->jacobians ? bppsa_comm_size(comm) : (int32_t)c->jacobians;
+  int64_t count = 0, sent = 0, received = 0, bytes = 0;
+  bppsa_scan_message *messages = bppsa_calloc(2 * ranks, sizeof *messages);
+  CHECK(messages != NULL);
+  const bppsa_status status = bppsa_ranks_scan_messages(j->algorithm, ranks, messages, &count);
+  for (int64_t i = 0; i < count; ++i) {
+    const bppsa_scan_message *m = &messages[i];
+    const bool numbered = j->algorithm == BPPSA_SCAN_BLELLOCH && m->from > m->to; /* on the way down with one number more */
+    const bool mine = m->from == bppsa_comm_rank(comm);
+    sent += mine;
+    bytes += !mine ? 0 : m->count > 0 ? product : vector + (numbered ? r : 0);
+    received += m->to == bppsa_comm_rank(comm);
+  }
+  bppsa_free(messages);
+  BPPSA_TRY(status);
+  CHECK(counters->messages_sent == sent && counters->messages_received == received && counters->bytes_sent == bytes);
+  return BPPSA_OK;
+}
+
 static bppsa_status compare_traffic(const job *j, bppsa_comm *comm) {
   bppsa_comm_counters counters;
   bppsa_comm_get_counters(comm, &counters);
@@ -64,7 +90,7 @@ static bppsa_status compare_traffic(const job *j, bppsa_comm *comm) {
   CHECK(counters.collectives == 0);
   CHECK(sums[0] == messages && sums[2] == messages);
   CHECK(sums[1] == bytes && sums[3] == bytes);
-  return BPPSA_OK;
+  return compare_messages(j, comm, &counters);
 }
 
 static const void *moved(const void *base, int64_t elements, bppsa_dtype dtype) {

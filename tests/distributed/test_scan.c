@@ -211,6 +211,10 @@ static void rounds(void **state) {
     if (!reached) {
       fail_msg("%d ranks: %g s, expected %d rounds of %g s", (int)ranks, run.seconds, (int)expected, run.delay);
     }
+    bppsa_scan_message messages[64];
+    int64_t count = 0;
+    assert_int_equal(bppsa_ranks_scan_messages(BPPSA_SCAN_BLELLOCH, (int32_t)ranks, messages, &count), BPPSA_OK);
+    assert_int_equal(count == 0 ? 0 : messages[count - 1].round, expected);
     assert_in_range(expected, log2_up(ranks), ranks == 1 ? 0 : scheduled_rounds(ranks));
   }
 }
