@@ -191,6 +191,25 @@ void bppsa_comm_set_fault(bppsa_comm *comm, const bppsa_comm_fault *fault) {
   comm->endpoint->dead = false;
 }
 
+/* A fault that tests inject into every run. */
+static struct {
+  bool wanted;
+  int32_t rank; /* -1: all */
+  bppsa_comm_fault fault;
+} run_fault;
+
+void bppsa_comm_set_run_fault(int32_t rank, const bppsa_comm_fault *fault) {
+  run_fault.wanted = fault != NULL;
+  run_fault.rank = rank;
+  run_fault.fault = fault != NULL ? *fault : (bppsa_comm_fault){0};
+}
+
+void bppsa_comm_begin_fault(bppsa_comm_endpoint *endpoint) {
+  if (run_fault.wanted && (run_fault.rank < 0 || run_fault.rank == endpoint->world_rank)) {
+    endpoint->fault = run_fault.fault;
+  }
+}
+
 /* ---- split ---- */
 
 /* What each rank tells the others in a split; sent as an array of i64. */

@@ -227,8 +227,8 @@ typedef struct {
 } bppsa_comm_fault;
 
 void bppsa_comm_set_fault(bppsa_comm *comm, const bppsa_comm_fault *fault);
-/* The same for runs that do not exist yet: from here on, this rank of every run over threads begins with the fault. For programs
- * that begin their runs themselves. NULL: no rank does. Not while a run begins. */
+/* The same for runs that do not exist yet: from here on, this rank of every run of this process begins with the fault; rank -1:
+ * all of them do. For programs that begin their runs themselves. NULL: none does. Not while a run begins. */
 void bppsa_comm_set_run_fault(int32_t rank, const bppsa_comm_fault *fault);
 
 #ifdef __cplusplus

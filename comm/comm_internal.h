@@ -41,6 +41,9 @@ typedef struct {
   bppsa_comm_stage *stages;            /* free for the next use */
 } bppsa_comm_endpoint;
 
+/* For transports: gives a rank whose run begins the fault of bppsa_comm_set_run_fault, if it is meant. */
+void bppsa_comm_begin_fault(bppsa_comm_endpoint *endpoint);
+
 typedef struct bppsa_comm_table bppsa_comm_table;
 
 struct bppsa_comm {

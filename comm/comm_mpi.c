@@ -481,6 +481,7 @@ static bppsa_status start(const bppsa_comm_config *config, mpi_world *world, bpp
 
 /* Runs the body and the end of the job: MPI is finalised after all ranks are done. */
 static bppsa_status run_body(mpi_world *world, bppsa_comm_body body, void *context) {
+  bppsa_comm_begin_fault(&world->endpoint);
   bppsa_status status = body(&world->comm, context);
   if (status == BPPSA_OK && world->endpoint.pending != NULL) {
     status = bppsa_comm_unwaited(&world->endpoint);

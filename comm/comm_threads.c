@@ -276,15 +276,6 @@ static void start_condition(pthread_cond_t *condition) {
   (void)pthread_condattr_destroy(&attributes);
 }
 
-/* A fault that tests inject into every run. */
-static bppsa_comm_fault run_fault;
-static int32_t run_fault_rank = -1; /* none */
-
-void bppsa_comm_set_run_fault(int32_t rank, const bppsa_comm_fault *fault) {
-  run_fault_rank = fault != NULL ? rank : -1;
-  run_fault = fault != NULL ? *fault : (bppsa_comm_fault){0};
-}
-
 static bppsa_status make_world(const bppsa_comm_config *config, bppsa_comm_body body, void *context, threads_world **made) {
   const int32_t size = (int32_t)config->ranks;
   threads_world *world = bppsa_calloc(1, sizeof *world);
@@ -307,15 +298,13 @@ static bppsa_status make_world(const bppsa_comm_config *config, bppsa_comm_body 
     rank->world = world;
     rank->endpoint = (bppsa_comm_endpoint){.world_rank = r, .node_rank = r, .node_size = size, .timeout = config->timeout};
     rank->endpoint.account = account;
+    bppsa_comm_begin_fault(&rank->endpoint);
     rank->comm = (bppsa_comm){.table = &table, .endpoint = &rank->endpoint, .rank = r, .size = size, .members = world->members};
     start_condition(&rank->changed);
   }
   if (world->size < size) {
     release_world(world);
     return BPPSA_ERR_MEMORY;
-  }
-  if (run_fault_rank >= 0 && run_fault_rank < size) {
-    world->ranks[run_fault_rank].endpoint.fault = run_fault;
   }
   *made = world;
   return BPPSA_OK;

@@ -22,7 +22,7 @@ const char bppsa_bench_notes_ranks[] =
     "(priority),\n"
     "          or with the first K layers' weight gradients at the end (reverse-first-K); a message for every parameter\n"
     "Gradients are first compared with those of one rank, by BP in float64; then all rows of a network take turns.\n"
-    "model      what the rows alone and the time of a message, alpha + beta bytes, measured before, predict (docs/ranks.md)\n"
+    "model      what the rows alone and the times of messages and broadcasts, measured before, predict (docs/ranks.md)\n"
     "x alone    the median of row alone, bp, over the row's\n"
     "messages, sent, held: of one pass, on the rank that sends or holds most; collective operations count as messages\n";
 
@@ -37,7 +37,7 @@ typedef struct {
 typedef struct session {
   bppsa_bench *bench;
   bppsa_ranks_crew crew;
-  bppsa_link link;
+  bppsa_link link, collective;
   bppsa_model *reference; /* float64, by BP, on one rank */
   bppsa_buffer x, seed;   /* its numbers */
   lead *leads;            /* size BPPSA_RANKS_ENTRIES */
@@ -207,6 +207,7 @@ static bppsa_ranks_costs costs_of(const bppsa_bench_entrant *bp) {
                              .product_s = products > 0 ? longer(chunked, linear) / (double)products : 0,
                              .recurrence = subject->network.kind->cell != NULL ? hidden / (2 * hidden + (double)c->input) : 0,
                              .link = s->link,
+                             .collective = s->collective,
                              .at_once = fmax(1, nodes * bppsa_pool_cpus() / bppsa_device_get_threads(s->bench->device)),
                              .steps = c->steps.seq_len,
                              .layers = c->steps.layers,
@@ -215,6 +216,7 @@ static bppsa_ranks_costs costs_of(const bppsa_bench_entrant *bp) {
                              .vector_bytes = state * real,
                              .product_bytes = (state + (injected ? (double)c->batch : 0)) * (hidden * real + 4),
                              .weight_bytes = weights,
+                             .parameters = part->model->parameter_count,
                              .injected = injected,
                              .network = subject->network.kind->cell == NULL ? &subject->network.layers : NULL};
 }
@@ -314,16 +316,28 @@ static const bppsa_bench_column columns[] = {
 enum { PING_LEAST = 8, PING_MOST = 1 << 20, PING_ROUNDS = 101, PING_FEW = 9 };
 
 /* alpha from short messages, beta from long ones. Few rounds where a message takes milliseconds. */
-static bppsa_status measure_link(session *s) {
+static bppsa_status measure_link(session *s, bool broadcast, bppsa_link *link) {
   double first, small, large;
+  BPPSA_TRY(bppsa_ranks_crew_ping(&s->crew, broadcast, PING_LEAST, PING_FEW, &first));
+  BPPSA_TRY(bppsa_ranks_crew_ping(&s->crew, broadcast, PING_LEAST, first < 1e-3 ? PING_ROUNDS : PING_FEW, &small));
+  BPPSA_TRY(bppsa_ranks_crew_ping(&s->crew, broadcast, PING_MOST, PING_FEW, &large));
+  *link = (bppsa_link){.alpha_s = small, .beta_s = fmax(0, large - small) / (PING_MOST - PING_LEAST)};
+  return BPPSA_OK;
+}
+
+/* A broadcast without the message that answers it, for each of the levels of a tree over all ranks. */
+static bppsa_status measure_links(session *s) {
+  double levels = 0;
   if (bppsa_comm_size(s->crew.world) < 2) {
     return BPPSA_OK;
   }
-  BPPSA_TRY(bppsa_ranks_crew_ping(&s->crew, PING_LEAST, PING_FEW, &first));
-  const int64_t rounds = first < 1e-3 ? PING_ROUNDS : PING_FEW;
-  BPPSA_TRY(bppsa_ranks_crew_ping(&s->crew, PING_LEAST, rounds, &small));
-  BPPSA_TRY(bppsa_ranks_crew_ping(&s->crew, PING_MOST, PING_FEW, &large));
-  s->link = (bppsa_link){.alpha_s = small, .beta_s = fmax(0, large - small) / (PING_MOST - PING_LEAST)};
+  for (int32_t ranks = 1; ranks < bppsa_comm_size(s->crew.world); ranks *= 2) {
+    ++levels;
+  }
+  BPPSA_TRY(measure_link(s, false, &s->link));
+  BPPSA_TRY(measure_link(s, true, &s->collective));
+  s->collective.alpha_s = fmax(0, s->collective.alpha_s - s->link.alpha_s) / levels;
+  s->collective.beta_s /= levels;
   return BPPSA_OK;
 }
 
@@ -335,16 +349,20 @@ static bppsa_status prepare(bppsa_bench *bench) {
     return bppsa_bench_no_room();
   }
   BPPSA_TRY(bppsa_ranks_crew_open(bench->asked, bench->device, &s->crew));
-  return measure_link(s);
+  return measure_links(s);
+}
+
+static bool put_link(json_t *document, const char *key, bppsa_link link) {
+  json_t *object = json_object();
+  const bool ok = object != NULL && bppsa_json_put_real(object, "alpha_s", link.alpha_s) &&
+                  bppsa_json_put_real(object, "beta_s", link.beta_s);
+  return bppsa_json_put(document, key, bppsa_json_finish(object, ok));
 }
 
 static bool put_members(const bppsa_bench *bench, json_t *document) {
   const session *s = bench->session;
   const bppsa_comm *world = s->crew.world;
-  json_t *link = json_object();
-  bool ok = link != NULL && bppsa_json_put_real(link, "alpha_s", s->link.alpha_s);
-  ok = ok && bppsa_json_put_real(link, "beta_s", s->link.beta_s);
-  ok = bppsa_json_put(document, "link", bppsa_json_finish(link, ok));
+  bool ok = put_link(document, "link", s->link) && put_link(document, "broadcast", s->collective);
   ok = ok && bppsa_json_put_text(document, "transport", bppsa_comm_transport_name(bppsa_comm_get_transport(world)));
   ok = ok && bppsa_json_put_integer(document, "ranks", bppsa_comm_size(world));
   ok = ok && bppsa_json_put_integer(document, "ranks_of_node", bppsa_comm_node_size(world));
@@ -353,13 +371,14 @@ static bool put_members(const bppsa_bench *bench, json_t *document) {
 
 static bppsa_status print_head(const bppsa_bench *bench) {
   const session *s = bench->session;
-  return bppsa_output_print(
-      &bench->request->to,
-      "up to %d ranks over %s on %s, %d processors, %d threads a rank\n"
-      "a message takes %.3g us and %.3g ns a byte; milliseconds; messages, sent and held: of the rank with the most\n",
-      bppsa_comm_size(s->crew.world), bppsa_comm_transport_name(bppsa_comm_get_transport(s->crew.world)),
-      bppsa_device_get_hardware(bench->device), (int)bppsa_pool_cpus(), bppsa_device_get_threads(bench->device),
-      1e6 * s->link.alpha_s, 1e9 * s->link.beta_s);
+  return bppsa_output_print(&bench->request->to,
+                            "up to %d ranks over %s on %s, %d processors, %d threads a rank\n"
+                            "a message takes %.3g us and %.3g ns a byte, a level of a broadcast %.3g us and %.3g ns\n"
+                            "milliseconds; messages, sent and held: of the rank with the most\n",
+                            bppsa_comm_size(s->crew.world), bppsa_comm_transport_name(bppsa_comm_get_transport(s->crew.world)),
+                            bppsa_device_get_hardware(bench->device), (int)bppsa_pool_cpus(),
+                            bppsa_device_get_threads(bench->device), 1e6 * s->link.alpha_s, 1e9 * s->link.beta_s,
+                            1e6 * s->collective.alpha_s, 1e9 * s->collective.beta_s);
 }
 
 static bppsa_status print_above(bppsa_bench *bench) {

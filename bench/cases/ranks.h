@@ -80,8 +80,9 @@ bppsa_status bppsa_ranks_crew_pass(bppsa_ranks_crew *crew, int64_t entry, double
 /* A pass whose messages are counted, and the memory that its ranks hold. */
 bppsa_status bppsa_ranks_crew_count(bppsa_ranks_crew *crew, int64_t entry, bppsa_ranks_report *report);
 bppsa_status bppsa_ranks_crew_drop(bppsa_ranks_crew *crew); /* all parts */
-/* The median time of a message of so many bytes from rank 0 to rank 1, of `rounds` there and back. ERR_MEMORY, ERR_COMM. */
-bppsa_status bppsa_ranks_crew_ping(bppsa_ranks_crew *crew, int64_t bytes, int64_t rounds, double *seconds);
+/* The median time, of `rounds`, of a message of so many bytes from rank 0 to rank 1, which is half of one there and back. With
+ * `broadcast`: of one from rank 0 to all others and a message of a byte back from the last one. ERR_MEMORY, ERR_COMM. */
+bppsa_status bppsa_ranks_crew_ping(bppsa_ranks_crew *crew, bool broadcast, int64_t bytes, int64_t rounds, double *seconds);
 bppsa_status bppsa_ranks_crew_dismiss(bppsa_ranks_crew *crew); /* the others return from serving */
 
 /* What the other ranks do. */

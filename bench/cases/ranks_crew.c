@@ -211,7 +211,7 @@ static bppsa_status counted_work(const bppsa_ranks_crew *crew, bppsa_ranks_part 
 
 typedef enum { MAKE = 0, PASS, COUNT, GATHER, DROP, PING, DISMISS } what;
 typedef struct {
-  int64_t what, subject, entry, bytes, rounds;
+  int64_t what, subject, entry, broadcast, bytes, rounds;
 } order;
 enum { ORDER = sizeof(order) / sizeof(int64_t) };
 
@@ -250,32 +250,43 @@ static void drop(bppsa_ranks_crew *crew) {
   }
 }
 
-/* Rank 0 sends to rank 1 and back; seconds: of each round, on rank 0. */
-static bppsa_status ping(bppsa_comm *world, const order *o, void *buffer, double *seconds) {
-  const bppsa_view view = bppsa_view_make(buffer, BPPSA_U8, 1, &o->bytes);
+/* Rank 0 sends to rank 1 and back. */
+static bppsa_status ping(bppsa_comm *world, const bppsa_view *view) {
   const int32_t rank = bppsa_comm_rank(world);
+  if (rank == 0) {
+    BPPSA_TRY(bppsa_comm_send(world, 1, 0, view));
+    return bppsa_comm_recv(world, 1, 0, view);
+  }
+  BPPSA_TRY(rank == 1 ? bppsa_comm_recv(world, 0, 0, view) : BPPSA_OK);
+  return rank == 1 ? bppsa_comm_send(world, 0, 0, view) : BPPSA_OK;
+}
+
+/* Rank 0 broadcasts, and the last rank answers. */
+static bppsa_status ping_all(bppsa_comm *world, const bppsa_view *view) {
+  const int64_t one = 1;
+  const int32_t rank = bppsa_comm_rank(world), last = bppsa_comm_size(world) - 1;
+  char byte = 0;
+  const bppsa_view answer = bppsa_view_make(&byte, BPPSA_U8, 1, &one);
+  BPPSA_TRY(bppsa_comm_broadcast(world, 0, view));
+  BPPSA_TRY(rank == last ? bppsa_comm_send(world, 0, 0, &answer) : BPPSA_OK);
+  return rank == 0 ? bppsa_comm_recv(world, last, 0, &answer) : BPPSA_OK;
+}
+
+static bppsa_status time_rounds(bppsa_comm *world, const order *o, void *buffer, double *seconds) {
+  const bppsa_view view = bppsa_view_make(buffer, BPPSA_U8, 1, &o->bytes);
   for (int64_t i = 0; i < o->rounds; ++i) {
     const double start = bppsa_now();
-    if (rank == 0) {
-      BPPSA_TRY(bppsa_comm_send(world, 1, 0, &view));
-      BPPSA_TRY(bppsa_comm_recv(world, 1, 0, &view));
-    } else {
-      BPPSA_TRY(bppsa_comm_recv(world, 0, 0, &view));
-      BPPSA_TRY(bppsa_comm_send(world, 0, 0, &view));
-    }
-    seconds[i] = (bppsa_now() - start) / 2;
+    BPPSA_TRY(o->broadcast ? ping_all(world, &view) : ping(world, &view));
+    seconds[i] = (bppsa_now() - start) / (o->broadcast ? 1 : 2);
   }
   return BPPSA_OK;
 }
 
 static bppsa_status time_messages(const bppsa_ranks_crew *crew, const order *o, double *median) {
-  if (bppsa_comm_rank(crew->world) > 1) {
-    return BPPSA_OK;
-  }
   void *buffer = bppsa_calloc(o->bytes, 1);
   double *seconds = bppsa_calloc(o->rounds, sizeof *seconds);
   bppsa_status status = buffer == NULL || seconds == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
-  status = status == BPPSA_OK ? ping(crew->world, o, buffer, seconds) : status;
+  status = status == BPPSA_OK ? time_rounds(crew->world, o, buffer, seconds) : status;
   *median = status == BPPSA_OK ? bppsa_timing_of(o->rounds, seconds).median_s : 0;
   bppsa_free(buffer);
   bppsa_free(seconds);
@@ -334,8 +345,8 @@ bppsa_status bppsa_ranks_crew_drop(bppsa_ranks_crew *crew) {
   return give(crew, (order){.what = DROP}, NULL, NULL);
 }
 
-bppsa_status bppsa_ranks_crew_ping(bppsa_ranks_crew *crew, int64_t bytes, int64_t rounds, double *seconds) {
-  return give(crew, (order){.what = PING, .bytes = bytes, .rounds = rounds}, seconds, NULL);
+bppsa_status bppsa_ranks_crew_ping(bppsa_ranks_crew *crew, bool broadcast, int64_t bytes, int64_t rounds, double *seconds) {
+  return give(crew, (order){.what = PING, .broadcast = broadcast, .bytes = bytes, .rounds = rounds}, seconds, NULL);
 }
 
 bppsa_status bppsa_ranks_crew_dismiss(bppsa_ranks_crew *crew) {

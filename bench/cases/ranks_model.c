@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "core/alloc.h"
+#include "distributed/reduction.h"
 #include "schedule/schedule.h"
 
 /* The smallest k with 2^k >= p. */
@@ -24,9 +25,9 @@ static double shared(const bppsa_ranks_costs *c, double alone, double all) {
   return fmax(alone, all / c->at_once);
 }
 
-/* Vectors of `bytes` go up a tree over p ranks, and their sum comes back. */
-static double sum_s(const bppsa_ranks_costs *c, int64_t p, double bytes) {
-  return 2 * levels_of((double)p) * message(c, bytes);
+/* A hop of an ordered sum: messages go up one level of the tree over ranks, and their sums come down one level, by broadcasts. */
+static double hop(const bppsa_ranks_costs *c, double messages, double bytes) {
+  return messages * (c->link.alpha_s + c->collective.alpha_s) + bytes * (c->link.beta_s + c->collective.beta_s);
 }
 
 /* ---- along time ---- */
@@ -37,11 +38,14 @@ static double pipeline_s(const bppsa_ranks_costs *c, double q, double seconds) {
   return shared(c, slots * seconds / (q * m), seconds) + (q > 1 ? (slots - 1) * message(c, c->vector_bytes / m) : 0);
 }
 
-/* Messages of a layer's scan of one group that follow each other. Of the levels of the tree, `wide` carry products. */
+/* Messages of a layer's scan that follow each other. Groups follow each other through ranks that pass gradients on, but a tree is
+ * done with one group before the next: of its levels, `wide` carry products. */
 static double scan_messages_s(const bppsa_ranks_costs *c, bppsa_scan_algorithm algorithm, double q) {
   const double m = (double)c->micro_batches, vector = message(c, c->vector_bytes / m);
-  const double levels = levels_of(q), wide = fmax(0, levels_of(q / 3));
-  return algorithm == BPPSA_SCAN_BLELLOCH ? levels * vector + wide * message(c, c->product_bytes / m) : (q - 1) * vector;
+  const double levels = levels_of(q), wide = fmax(0, levels_of(q / 3)), injected = c->injected ? m * vector : 0;
+  return q == 1                             ? 0
+         : algorithm == BPPSA_SCAN_BLELLOCH ? m * (levels * vector + wide * message(c, c->product_bytes / m)) + injected
+                                            : (q + m - 2) * vector + injected;
 }
 
 /* A rank between the first and the last one multiplies its steps before the gradient reaches it. The linear scan makes no product,
@@ -49,10 +53,9 @@ static double scan_messages_s(const bppsa_ranks_costs *c, bppsa_scan_algorithm a
 static double scan_s(const bppsa_ranks_costs *c, bppsa_scan_algorithm algorithm, double q) {
   const double m = (double)c->micro_batches, layers = (double)c->layers, rest = c->backward_s * (1 - c->recurrence);
   const double sweep = c->backward_s - rest + c->scan_s, between = fmax(0, q - 2);
-  const double injected = c->injected && q > 1 ? message(c, c->vector_bytes / m) : 0;
-  const double messages = layers * m * (scan_messages_s(c, algorithm, q) + injected);
+  const double messages = layers * scan_messages_s(c, algorithm, q);
   if (algorithm == BPPSA_SCAN_LINEAR) {
-    return shared(c, sweep + rest / q, sweep + rest) + messages;
+    return shared(c, sweep * (q + m - 1) / (q * m) + rest / q, sweep + rest) + messages;
   }
   const double products = between > 0 ? layers * fmax(0, (double)c->steps / q - 1) * c->product_s : 0;
   return shared(c, fmax(sweep / q, products) + (sweep + rest) / q, between * products + sweep + rest) + messages;
@@ -60,7 +63,7 @@ static double scan_s(const bppsa_ranks_costs *c, bppsa_scan_algorithm algorithm,
 
 double bppsa_ranks_model_time(const bppsa_ranks_costs *c, const bppsa_gradient_method *method, int64_t p) {
   const double q = (double)(p < c->steps ? p : c->steps), forward = pipeline_s(c, q, c->forward_s),
-               sum = sum_s(c, p, c->weight_bytes);
+               sum = levels_of((double)p) * hop(c, 1, c->weight_bytes);
   const bool one = q == 1 && method->scan.algorithm == BPPSA_SCAN_LINEAR; /* a local linear scan is BP */
   if (method->backward == BPPSA_BACKWARD_BP || one) {
     const double sweep = c->backward_s * c->recurrence, rest = c->backward_s - sweep;
@@ -75,9 +78,9 @@ double bppsa_ranks_model_time(const bppsa_ranks_costs *c, const bppsa_gradient_m
 
 /* ---- data parallelism ---- */
 
-/* A layer's part of the passes, which is that of its multiply-adds, and the bytes of its parameters. */
+/* A layer's part of the passes, which is that of its multiply-adds, its parameters and their bytes. */
 typedef struct {
-  double work, bytes;
+  double work, parameters, bytes;
 } layer_part;
 
 static int64_t parts_of(const bppsa_ranks_costs *c, layer_part *parts) {
@@ -88,7 +91,8 @@ static int64_t parts_of(const bppsa_ranks_costs *c, layer_part *parts) {
     if (bppsa_cnn_has_weights(layer)) {
       const double weights = (double)bppsa_op_weights(&layer->op), out = (double)layer->out[0];
       const double pixels = layer->op.kind == BPPSA_OPERATOR_CONV2D ? (double)(layer->out[1] * layer->out[2]) : 1;
-      parts[count++] = (layer_part){weights * pixels, weights + (layer->bias ? out : 0)};
+      const double biases = layer->bias ? out : 0;
+      parts[count++] = (layer_part){weights * pixels, layer->bias ? 2 : 1, weights + biases};
     }
   }
   double numbers = 0;
@@ -97,10 +101,10 @@ static int64_t parts_of(const bppsa_ranks_costs *c, layer_part *parts) {
     numbers += parts[i].bytes;
   }
   for (int64_t i = 0; i < count; ++i) {
-    parts[i] = (layer_part){parts[i].work / all, parts[i].bytes / numbers * c->weight_bytes};
+    parts[i] = (layer_part){parts[i].work / all, parts[i].parameters, parts[i].bytes / numbers * c->weight_bytes};
   }
   if (count == 0) {
-    parts[count++] = (layer_part){1, c->weight_bytes};
+    parts[count++] = (layer_part){1, (double)c->parameters, c->weight_bytes};
   }
   return count;
 }
@@ -114,8 +118,15 @@ static void fill_costs(const bppsa_ranks_costs *c, int64_t p, int64_t blocks, in
   for (int64_t l = 0; l < count; ++l) {
     costs[FORWARD][l] = parts[l].work * c->forward_s * block;
     costs[INPUT][l] = costs[WEIGHT][l] = parts[l].work * c->backward_s * block / 2;
-    costs[SYNC][l] = sum_s(c, p, parts[l].bytes);
+    costs[SYNC][l] = p > 1 ? hop(c, parts[l].parameters, parts[l].bytes) : 0;
   }
+}
+
+/* The levels of the tree follow each other like the stages of a pipeline: behind the first level's messages come those of the last
+ * parameter on the other levels, and a last message with four numbers. */
+static double drain_s(const bppsa_ranks_costs *c, int64_t p) {
+  const double levels = levels_of((double)p), numbers = sizeof(bppsa_data_parallel_sums);
+  return p > 1 ? (levels - 1) * hop(c, 1, c->weight_bytes / (double)c->parameters) + levels * hop(c, 1, numbers) : 0;
 }
 
 static bppsa_status simulate(const char *scheme, const bppsa_schedule_config *config, double *makespan) {
@@ -157,6 +168,7 @@ bppsa_status bppsa_ranks_model_batch(const bppsa_ranks_costs *c, const char *sch
   bppsa_free(parts);
   bppsa_free(numbers);
   BPPSA_TRY(status);
-  *seconds = makespan + (double)own * fmax(1, (double)p / c->at_once) * (c->forward_s + c->backward_s) / (double)blocks;
+  *seconds =
+      makespan + drain_s(c, p) + (double)own * fmax(1, (double)p / c->at_once) * (c->forward_s + c->backward_s) / (double)blocks;
   return BPPSA_OK;
 }

@@ -13,10 +13,11 @@ typedef struct {
   double scan_s;                /* what the linear scan over Jacobians takes longer than BP */
   double product_s;             /* a product of two transposed Jacobians of the whole batch, of one layer */
   double recurrence;            /* the part of the backward pass in which a step waits for the one behind it, 0 .. 1 */
-  bppsa_link link;
-  double at_once; /* ranks that compute at the same time: processors over threads of a rank */
+  bppsa_link link, collective;  /* a message; a broadcast, for every doubling of the ranks */
+  double at_once;               /* ranks that compute at the same time: processors over threads of a rank */
   int64_t steps, layers, batch, micro_batches;
   double vector_bytes, product_bytes, weight_bytes; /* V, M of docs/ranks.md; all parameters */
+  int64_t parameters;                               /* tensors, each of which is a message in data parallelism */
   bool injected;                                    /* gradients enter at every step: a = 1 in docs/ranks.md */
   const bppsa_cnn_network *network;                 /* layer by layer; NULL: its gradients are complete all at once */
 } bppsa_ranks_costs;

@@ -129,7 +129,8 @@ static double time_of(const bppsa_ranks_costs *costs, const char *method, int64_
  * pass, and those of docs/ranks.md in the backward pass. */
 static void test_model_counts_messages(void **state) {
   (void)state;
-  const bppsa_ranks_costs costs = {.link = {1, 0}, .at_once = 1e9, .steps = 1000, .layers = 1, .batch = 1, .micro_batches = 1};
+  const bppsa_ranks_costs costs = {
+      .link = {1, 0}, .collective = {1, 0}, .at_once = 1e9, .steps = 1000, .layers = 1, .batch = 1, .micro_batches = 1};
   for (int64_t p = 1; p <= 33; ++p) {
     int64_t levels = 0, wide = 0;
     for (; (1 << levels) < p; ++levels) {
@@ -177,15 +178,20 @@ static void test_model_of_data_parallelism(void **state) {
   (void)state;
   bppsa_cnn_network network;
   assert_int_equal(bppsa_cnn_network_builtin("lenet5", &network), BPPSA_OK);
-  bppsa_ranks_costs costs = {.forward_s = 1, .backward_s = 2, .at_once = 1e9, .batch = 128, .weight_bytes = 1000};
+  bppsa_ranks_costs costs = {
+      .forward_s = 1, .backward_s = 2, .at_once = 1e9, .batch = 128, .weight_bytes = 1000, .parameters = 1};
   assert_true(fabs(batch_of(&costs, "wait-free", 0, 4, 8) - 3.0 / 4) < 1e-12); /* free messages: 2 blocks of 8 a rank */
   costs.at_once = 2;
   assert_true(fabs(batch_of(&costs, "wait-free", 0, 4, 8) - 3.0 / 2) < 1e-12);
-  costs.link = (bppsa_link){0, 0.001}; /* one layer: its gradients travel at the end, up and down two levels */
-  assert_true(fabs(batch_of(&costs, "wait-free", 0, 4, 8) - (3.0 / 2 + 4)) < 1e-9);
+  /* one layer: its gradients travel at the end, up and down two levels, and four numbers behind them */
+  costs.link = costs.collective = (bppsa_link){0, 0.001};
+  const double after = 2 * (2 + 0.064);
+  assert_true(fabs(batch_of(&costs, "wait-free", 0, 4, 8) - (3.0 / 2 + after)) < 1e-9);
+  assert_true(batch_of(&costs, "wait-free", 0, 1, 8) == 3);
   costs.network = &network; /* layers: all but the first one's gradients travel beside the backward pass */
+  costs.parameters = 10;
   const double overlapped = batch_of(&costs, "wait-free", 0, 4, 8);
-  assert_true(overlapped > 3.0 / 2 && overlapped < 3.0 / 2 + 4);
+  assert_true(overlapped > 3.0 / 2 && overlapped < 3.0 / 2 + after);
   assert_true(batch_of(&costs, "reverse-first-k", 2, 4, 8) > 3.0 / 2);
   double seconds = -1;
   assert_int_equal(bppsa_ranks_model_batch(&costs, "reverse-first-k", 9, 4, 8, &seconds), BPPSA_ERR_ARGUMENT);
