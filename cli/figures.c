@@ -44,7 +44,7 @@ static const char notes[] =
     "and all PNG files; without it they are left out and a line says so.\n"
     "schedules.html: the papers' timelines and tables of schedules, computed, with their .svg and .csv files.\n"
     "With --model gru, or --results of bench gru: table3.csv, table6.csv, figure9 and a page of their own; "
-    "figure13 with --data.\n"
+    "figure13 with --data. With --results of bench ranks: ranks_time and ranks_batch.\n"
     "What is measured is kept in DIR as it goes: results.json after every point, figure7.json (figure13.json) after every repeat "
     "of the "
     "training;\n"

@@ -249,7 +249,7 @@ static const bppsa_option_info table[BPPSA_OPTION_COUNT] = {
     [BPPSA_OPTION_SVG] = {"--svg", BPPSA_TEXT, BPPSA_GROUP_FILES, "F.svg", NULL, "a drawing of the plan's levels",
                           "the path of the file to write", .path = BPPSA_PATH_WRITTEN},
     [BPPSA_OPTION_RESULTS] = {"--results", BPPSA_TEXT, BPPSA_GROUP_FILES, "F.json", NULL,
-                              "what bench rnn or gru wrote with --out, instead of measuring", "the path of a JSON file",
+                              "what bench rnn, gru or ranks wrote with --out, instead of measuring", "the path of a JSON file",
                               .path = BPPSA_PATH_READ},
     [BPPSA_OPTION_QUICK] = {"--quick", BPPSA_FLAG, BPPSA_GROUP_MEASUREMENT, NULL, NULL, "a small sweep, for a laptop", NULL,
                             .choices = NULL},

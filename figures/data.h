@@ -14,6 +14,10 @@ bppsa_figure_data bppsa_make_growth, bppsa_make_figure8;
 
 bppsa_figure_data bppsa_make_table6, bppsa_make_figure9;
 
+/* ---- from rows of bench ranks ---- */
+
+bppsa_figure_data bppsa_make_ranks; /* source: a text, what the ranks share: "time" or "batch" */
+
 /* ---- from what the library plans and counts ---- */
 
 /* A plan of Blelloch's scan, whose steps are counted but never run. */

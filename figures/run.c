@@ -9,6 +9,7 @@
 #include "core/io.h"
 #include "figures/keep.h"
 #include "figures/measured.h"
+#include "figures/ranks.h"
 #include "figures/verdict.h"
 #include "train/line.h"
 
@@ -27,13 +28,19 @@ bppsa_recurrent_config bppsa_figures_config(const bppsa_figures *f) {
 
 /* ---- before anything is measured ---- */
 
+/* Are the results of bench ranks? */
+static bool of_ranks(const bppsa_figures *f) {
+  const char *bench = json_string_value(json_object_get(f->document, "bench"));
+  return bench != NULL && strcmp(bench, BPPSA_FIGURES_RANKS) == 0;
+}
+
 static bppsa_status load_results(bppsa_figures *f, const char *path) {
   BPPSA_TRY(bppsa_input_status(bppsa_json_load(path, &f->document)));
   const json_t *rows = bppsa_figures_rows(f);
   if (!json_is_array(rows)) {
     return bppsa_fail(BPPSA_ERR_FORMAT, "--results: %s: no array \"rows\", expected a document of bench rnn", path);
   }
-  return bppsa_measured_check("--results", path, rows);
+  return of_ranks(f) ? bppsa_ranks_rows_check(path, rows) : bppsa_measured_check("--results", path, rows);
 }
 
 static bool is_run(const bppsa_figure_page *page, const char *name) {
@@ -65,6 +72,12 @@ static bppsa_status check_data(const bppsa_figures *f) {
 static bppsa_status check_kind(bppsa_figures *f) {
   const bppsa_figures_request *r = f->request;
   const char *bench = json_string_value(json_object_get(f->document, "bench"));
+  if (of_ranks(f)) {
+    return r->kind_given || r->data.spec != NULL
+               ? bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: given beside --results of bench ranks, which hold all that is drawn",
+                            r->kind_given ? "--model" : "--data")
+               : BPPSA_OK;
+  }
   const bppsa_network_kind *kind = bench != NULL ? bppsa_network_kind_find(bench) : NULL;
   if (kind != NULL && kind != f->kind && r->kind_given) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--model: %s, but --results are of bench %s, expected one network", f->kind->name,
@@ -75,7 +88,7 @@ static bppsa_status check_kind(bppsa_figures *f) {
 }
 
 static bool is_of_run(const bppsa_figures *f, const bppsa_figure_page *page) {
-  return is_run(page, f->request->cnn ? "cnn" : f->kind->name);
+  return is_run(page, f->request->cnn ? "cnn" : of_ranks(f) ? BPPSA_FIGURES_RANKS : f->kind->name);
 }
 
 static bool has_page(const char *kind) {
@@ -269,7 +282,7 @@ static bppsa_status run(bppsa_figures *f, bppsa_figures_result *result) {
     BPPSA_TRY(is_of_run(f, &bppsa_figure_pages[i]) ? make_page(f, &bppsa_figure_pages[i]) : BPPSA_OK);
   }
   BPPSA_TRY(finish_document(f));
-  if (!f->request->cnn) {
+  if (!f->request->cnn && !of_ranks(f)) {
     bppsa_figures_verdict(f->document, &verdict);
   }
   const bppsa_status status = bppsa_text_check(&verdict);

@@ -211,3 +211,51 @@ const char bppsa_script_schedule_memory[] = POWERS("schedule_memory", "820") //
     "set key below center horizontal maxrows 1\n"
     "plot data using 1:2 every ::1 with linespoints lw 2 lc rgb '#b35806' title 'pipeline, M_x', \\\n"
     "  data using 1:4 every ::1 with linespoints lw 2 lc rgb '#2166ac' title 'Blelloch scan, M_Jacob'\n";
+
+/* ---- ranks ---- */
+
+/* The rows of one method; rings around noisy ones. */
+#define RANKS(name)                                                                                                              \
+  PANELS(name, "1100", "520")                                                                                                    \
+  METHODS("2")                                                                                                                   \
+  "set datafile missing NaN\n"                                                                                                   \
+  "only(i, network, column) = (stringcolumn(1) eq network && stringcolumn(2) eq word(names, i) ? column(column) : NaN)\n"        \
+  "noisy(i, network, column) = (column(6) == 1 ? only(i, network, column) : NaN)\n"                                              \
+  "networks = system(\"awk -F, 'NR > 1 && !seen[$1]++ { printf \\\"%s \\\", $1 }' \" . data)\n"                                  \
+  "set logscale xy 2\n"                                                                                                          \
+  "set format y '%g'\n"                                                                                                          \
+  "set offsets graph 0.05, graph 0.05, graph 0.05, graph 0.05\n"                                                                 \
+  "set xlabel 'ranks' offset 0,0.5\n"                                                                                            \
+  "set bmargin at screen 0.23\n"                                                                                                 \
+  "set tmargin at screen 0.92\n"
+#define RANKS_LEFT "set lmargin at screen 0.08\nset rmargin at screen 0.47\n"
+#define RANKS_RIGHT "set lmargin at screen 0.58\nset rmargin at screen 0.97\n"
+/* Measured, dashed the model, rings. */
+#define RANKS_TIMES(network)                                                                                                     \
+  "set ylabel 'milliseconds of the slowest rank'\n"                                                                              \
+  "plot for [i = 1:count] data using 3:(only(i, " network ", 4)) every ::1 with linespoints lc rgb colour(i) lw 2 pt 7, \\\n"    \
+  "  for [i = 1:count] data using 3:(only(i, " network ", 5)) every ::1 with lines lc rgb colour(i) lw 1.5 dt 2, \\\n"           \
+  "  for [i = 1:count] data using 3:(noisy(i, " network ", 4)) every ::1 with points lc rgb '#333333' lw 1.5 pt 6 ps 2\n"
+#define RANKS_KEY                                                                                                                \
+  KEY "set tmargin at screen 0.12\nset key maxrows 2\n"                                                                          \
+      "plot for [i = 1:count] NaN with linespoints lc rgb colour(i) lw 2 pt 7 title title_of(i), \\\n"                           \
+      "  NaN with lines lc rgb '#333333' lw 1.5 dt 2 title 'model', \\\n"
+
+const char bppsa_script_ranks_time[] = RANKS("ranks_time") RANKS_LEFT //
+    "set title 'Forward and backward pass of ' . word(networks, 1)\n" RANKS_TIMES("word(networks, 1)") RANKS_RIGHT
+    "set title 'Memory of the rank that holds most'\n"
+    "set ylabel 'MB'\n"
+    "plot for [i = 1:count] data using 3:(only(i, word(networks, 1), 7)) every ::1 with linespoints lc rgb colour(i) lw 2 pt 7, "
+    "\\\n  for [i = 1:count] data using 3:(only(i, word(networks, 1), 8)) every ::1 with lines lc rgb colour(i) lw 2 dt "
+    "3\n" RANKS_KEY "  NaN with lines lc rgb '#333333' lw 2 dt 3 title 'section 3.6', \\\n"
+    "  NaN with points lc rgb '#333333' lw 1.5 pt 6 ps 2 title 'noisy'\n"
+    "unset multiplot\n";
+
+const char bppsa_script_ranks_batch[] = RANKS("ranks_batch") //
+    "title_of(i) = word(names, i)\n"
+    "do for [k = 1:words(networks)] {\n"
+    "  set lmargin at screen (k == 1 ? 0.08 : 0.58)\n"
+    "  set rmargin at screen (k == 1 ? 0.47 : 0.97)\n"
+    "set title 'Forward and backward pass of ' . word(networks, k)\n" RANKS_TIMES(
+        "word(networks, k)") "}\n" RANKS_KEY "  NaN with points lc rgb '#333333' lw 1.5 pt 6 ps 2 title 'noisy'\n"
+                             "unset multiplot\n";

@@ -1,11 +1,12 @@
 /* The table of figures. A row has the figure's page, the name of its files, its data function with its source, the script that
  * draws the data, a title and a caption. To add a figure, add a row here and a data function (figures/data.h). */
 #include "figures/data.h"
+#include "figures/ranks.h"
 #include "figures/scripts.h"
 
 /* ---- pages ---- */
 
-enum { RNN = 0, SCHEDULES, GRU, NETWORKS, PAGES };
+enum { RNN = 0, SCHEDULES, GRU, RANKS, NETWORKS, PAGES };
 
 const int bppsa_figure_page_count = PAGES;
 const bppsa_figure_page bppsa_figure_pages[] = {
@@ -31,6 +32,16 @@ const bppsa_figure_page bppsa_figure_pages[] = {
              .title = "tables and figures",
              .heading = "Back-propagation as a parallel scan: the GRU's tables 3 and 6, figures 9 and 13",
              .end = ""},
+    [RANKS] = {.run = BPPSA_FIGURES_RANKS,
+               .file = "index.html",
+               .kept = "results.json",
+               .list = "rows",
+               .title = "ranks",
+               .heading = "Many ranks: time and memory of a rank",
+               .intro =
+                   "<p class=\"note\">From the rows of bench ranks, which results.json holds: one forward and one backward pass "
+                   "of a batch, by the slowest rank; docs/ranks.md derives the model. Rings are noisy rows.</p>\n",
+               .end = ""},
     [NETWORKS] = {.run = "cnn",
                   .file = "networks.html",
                   .kept = "networks.json",
@@ -190,6 +201,23 @@ const bppsa_figure bppsa_figure_table[] = {
      .title = "Figure 13: training loss over wall-clock time",
      .kept = true,
      .without_data = "<p>Not made: it needs a data set, <code>--data instruments:DIR</code> or <code>irmas:DIR</code>.</p>\n"},
+    {.page = RANKS,
+     .name = "ranks_time",
+     .data = bppsa_make_ranks,
+     .of = "time",
+     .script = bppsa_script_ranks_time,
+     .title = "Ranks along time: time and memory of a rank (BPPSA, section 3.6)",
+     .caption =
+         "Left: medians, and dashed what the model predicts. Right: bytes of the rank that holds most, inputs included. "
+         "Dotted: as section 3.6 says that it grows, from the fewest ranks above one: max(n/p, 1) for a scan, n/p + p for a "
+         "pipeline. One rank by itself runs a local scan, which holds more products."},
+    {.page = RANKS,
+     .name = "ranks_batch",
+     .data = bppsa_make_ranks,
+     .of = "batch",
+     .script = bppsa_script_ranks_batch,
+     .title = "Data parallelism: time of a batch",
+     .caption = "Medians, and dashed what the model predicts. A message for every parameter."},
     {.page = NETWORKS, .name = "table1", .data = bppsa_make_table1, .title = "Table 1: making transposed Jacobians"},
     {.page = NETWORKS,
      .name = "figure5",

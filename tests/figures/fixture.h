@@ -34,9 +34,28 @@ static inline json_t *measured_rows(void) {
   return rows;
 }
 
-/* run: "rnn", "gru" or "cnn". */
+static inline void add_ranks(json_t *rows, const char *share, const char *method, int64_t ranks, double seconds, int64_t held) {
+  json_t *row = json_pack("{s:s,s:s,s:s,s:I,s:i,s:i,s:f,s:f,s:b,s:I}", "network", "gru", "share", share, "method", method,
+                          "ranks", (json_int_t)ranks, "batch", 16, "seq_len", 100, "median_s", seconds, "model_s", seconds / 2,
+                          "noisy", ranks == 2, "held_bytes", (json_int_t)held);
+  assert_int_equal(json_array_append_new(rows, row), 0);
+}
+
+/* Rows of bench ranks: every rank holds less than n / p of what one holds. */
+static inline json_t *ranked_rows(void) {
+  json_t *rows = json_array();
+  add_ranks(rows, "alone", "bp", 1, 0.008, 8000000);
+  for (int64_t p = 1; p <= 4; p *= 2) {
+    add_ranks(rows, "time", "bp", p, 0.008 / (double)p, 8000000 / p);
+    add_ranks(rows, "time", "blelloch", p, 0.016, 9000000 / p);
+    add_ranks(rows, "batch", "wait-free", p, 0.008 / (double)p, 7000000);
+  }
+  return rows;
+}
+
+/* run: "rnn", "gru", "ranks" or "cnn". */
 static inline void open_run(fixture *f, const char *run) {
-  const bool cnn = strcmp(run, "cnn") == 0;
+  const bool cnn = strcmp(run, "cnn") == 0, ranks = strcmp(run, "ranks") == 0;
   const bppsa_figure_page *page = bppsa_figure_pages;
   while (strcmp(page->run, run) != 0) {
     ++page;
@@ -45,7 +64,7 @@ static inline void open_run(fixture *f, const char *run) {
   assert_int_equal(bppsa_device_create("cpu", 1, &f->device), BPPSA_OK);
   f->request = (bppsa_figures_request){.to = {.out = stdout, .err = stderr},
                                        .directory = ".",
-                                       .kind = bppsa_network_kind_find(cnn ? "rnn" : run),
+                                       .kind = bppsa_network_kind_find(cnn || ranks ? "rnn" : run),
                                        .cnn = cnn,
                                        .quick = true,
                                        .seq_len = 3,
@@ -55,12 +74,13 @@ static inline void open_run(fixture *f, const char *run) {
                                        .repeats = 1,
                                        .device = f->device,
                                        .configuration = json_pack("{s:i}", "--seed", 0)};
-  f->run = (bppsa_figures){.request = &f->request,
-                           .kind = f->request.kind,
-                           .page = page,
-                           .document = json_pack("{s:s,s:o,s:[]}", "bench", run, "rows", measured_rows(), "parts"),
-                           .files = json_array(),
-                           .gnuplot = true};
+  f->run = (bppsa_figures){
+      .request = &f->request,
+      .kind = f->request.kind,
+      .page = page,
+      .document = json_pack("{s:s,s:o,s:[]}", "bench", run, "rows", ranks ? ranked_rows() : measured_rows(), "parts"),
+      .files = json_array(),
+      .gnuplot = true};
   assert_non_null(f->run.document);
 }
 

@@ -156,6 +156,43 @@ static void test_files(void **state) {
   close_run(&f);
 }
 
+/* Results of bench ranks have a page of their own; what lacks a share is left out, and the request may name no network. */
+static void test_ranks(void **state) {
+  (void)state;
+  static const char *const files[] = {"ranks_time.csv", "ranks_time.gp", "index.html", "results.json"};
+  fixture f;
+  bppsa_figures_result result;
+  open_run(&f, "ranks");
+  json_t *rows = json_object_get(f.run.document, "rows");
+  for (size_t i = json_array_size(rows); i-- > 0;) {
+    if (strcmp(json_string_value(json_object_get(json_array_get(rows, i), "share")), "batch") == 0) {
+      json_array_remove(rows, i);
+    }
+  }
+  save("R.json", f.run.document);
+  f.request.results = "R.json";
+  f.request.directory = "ranks";
+  hide_gnuplot(true);
+  assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_OK);
+  hide_gnuplot(false);
+  assert_string_equal(result.page, "index.html");
+  assert_null(result.verdict.text);
+  assert_int_equal(json_array_size(result.files), sizeof files / sizeof files[0]);
+  for (size_t i = 0; i < sizeof files / sizeof files[0]; ++i) {
+    assert_string_equal(json_string_value(json_array_get(result.files, i)), files[i]);
+  }
+  bppsa_figures_result_free(&result);
+  f.request.kind_given = true;
+  assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_ERR_ARGUMENT);
+  assert_string_equal(bppsa_last_error(), "--model: given beside --results of bench ranks, which hold all that is drawn");
+  f.request.kind_given = false;
+  json_object_del(json_array_get(rows, 1), "held_bytes");
+  save("R.json", f.run.document);
+  assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_ERR_FORMAT);
+  assert_string_equal(bppsa_last_error(), "--results: R.json: row 1 lacks held_bytes, expected a row of bench ranks");
+  close_run(&f);
+}
+
 static void test_memory(void **state) {
   (void)state;
   int64_t call = 1;
@@ -243,10 +280,10 @@ static void test_refused(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_own_figure),   cmocka_unit_test(test_without_gnuplot),
-                                     cmocka_unit_test(test_wrong_script), cmocka_unit_test(test_content),
-                                     cmocka_unit_test(test_files),        cmocka_unit_test(test_memory),
-                                     cmocka_unit_test(test_stop),         cmocka_unit_test(test_refused)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_own_figure), cmocka_unit_test(test_without_gnuplot), cmocka_unit_test(test_wrong_script),
+      cmocka_unit_test(test_content),    cmocka_unit_test(test_files),           cmocka_unit_test(test_memory),
+      cmocka_unit_test(test_stop),       cmocka_unit_test(test_refused),         cmocka_unit_test(test_ranks)};
   count_json_memory();
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

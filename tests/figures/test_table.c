@@ -99,7 +99,7 @@ static void test_scripts(void **state) {
     const bool strip = strstr(figure->script, "set key center center horizontal") != NULL;
     assert_true(outside || strip || strstr(figure->script, "with boxes") != NULL);
   }
-  assert_int_equal(scripts, 8);
+  assert_int_equal(scripts, 10);
 }
 
 /* ---- data ---- */
@@ -182,6 +182,31 @@ static void test_values(void **state) {
   close_run(&f);
 }
 
+/* Curves of section 3.6 begin with the fewest ranks above 1; one share has the rows of its own. */
+static void test_ranks(void **state) {
+  (void)state;
+  fixture f;
+  bppsa_figure_content made = {0};
+  open_run(&f, "ranks");
+  const bppsa_figure *figure = find_figure("ranks_time");
+  assert_int_equal(figure->data(&f.run, figure, &made), BPPSA_OK);
+  assert_non_null(strstr(made.csv.text, "\ngru,bp,1,8,4,0,8,\n"));
+  assert_non_null(strstr(made.csv.text, "\ngru,bp,2,4,2,1,4,4\n"));
+  assert_non_null(strstr(made.csv.text, "\ngru,blelloch,4,16,8,0,2.25,2.25\n")); /* 4.5 MB, half of the steps */
+  assert_non_null(strstr(made.csv.text, "\ngru,bp,4,2,1,0,2,2.2307"));           /* 4 MB (100 / 4 + 4) / (100 / 2 + 2) */
+  assert_null(strstr(made.csv.text, "wait-free"));
+  free_content(&made);
+  figure = find_figure("ranks_batch");
+  assert_int_equal(figure->data(&f.run, figure, &made), BPPSA_OK);
+  assert_non_null(strstr(made.csv.text, "\ngru,wait-free,4,2,1,0,7,\n"));
+  free_content(&made);
+  json_array_clear(json_object_get(f.run.document, "rows"));
+  assert_int_equal(figure->data(&f.run, figure, &made), BPPSA_OK);
+  assert_true(made.left_out);
+  free_content(&made);
+  close_run(&f);
+}
+
 /* A row that does not say whether it is noisy is judged by its median and minimum; one that does is believed. */
 static void test_noise(void **state) {
   (void)state;
@@ -254,9 +279,9 @@ static void test_memory(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows),  cmocka_unit_test(test_scripts),
-                                     cmocka_unit_test(test_data),  cmocka_unit_test(test_values),
-                                     cmocka_unit_test(test_noise), cmocka_unit_test(test_memory)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_rows),   cmocka_unit_test(test_scripts), cmocka_unit_test(test_data),
+                                     cmocka_unit_test(test_values), cmocka_unit_test(test_noise),   cmocka_unit_test(test_memory),
+                                     cmocka_unit_test(test_ranks)};
   count_json_memory();
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }
