@@ -271,7 +271,8 @@ static bool put(const bppsa_bench_entrant *e, json_t *row) {
   const bppsa_bench_entrant *bp = alone(e->bench, "bp");
   const bppsa_timing *t = &e->contender.timing[0];
   bool ok = bppsa_json_put_text(row, "network", subject->network.kind->name) && bppsa_json_put_text(row, "share", e->phase);
-  ok = ok && bppsa_json_put_text(row, "method", e->method) && bppsa_json_put_integer(row, "ranks", entry->ranks);
+  ok = ok && bppsa_json_put_text(row, "method", e->method) && bppsa_json_put_text(row, "phase", "gradients");
+  ok = ok && bppsa_json_put_integer(row, "ranks", entry->ranks);
   ok = ok && bppsa_json_put_integer(row, "threads", bppsa_device_get_threads(e->bench->device));
   ok = ok && bppsa_json_put_text(row, "dtype", bppsa_dtype_name(c->dtype)) && bppsa_json_put_integer(row, "batch", c->batch);
   if (subject->network.kind->family->steps) {

@@ -66,8 +66,15 @@ evaluation="eval gru --weights one.safetensors --samples 50 --seq-len 6 --batch 
 mpi 3 $evaluation
 cmp alone.json out || fail "eval: other bits"
 
+# Rows of one rank and of two, all of them right, from rank 0 alone.
+mpi 2 bench ranks --split batch --seq-len 5 --hidden 3 --batch 4 --threads 1 --repeats 1 --json
+[ "$status" -eq 0 ] || fail "bench ranks: status $status"
+[ "$(grep -c '"transport": "mpi"' out)" -eq 1 ] || fail "bench ranks: expected one document"
+[ "$(grep -o '"network": "lenet5", "share": "batch"' out | wc -l)" -eq 12 ] || fail "bench ranks: expected 12 rows of LeNet-5"
+
 # shellcheck disable=SC2086
 {
+  refuses "--split: 'both', expected time or batch" 2 bench ranks --split both
   refuses "--ranks: '0', expected a whole number from 1 to 4096" 3 $train --ranks 0
   refuses "ranks 2: the launcher started 3, expected the same number or none" 3 $train --ranks 2
   refuses "--transport: 'udp', expected threads, mpi or nccl" 2 $train --transport udp

@@ -27,6 +27,7 @@ static const json_t *find_row(const json_t *document, const char *network, const
 
 static void check_row(const json_t *row, bool predicted) {
   assert_true(get_real(row, "residual") < 30);
+  assert_string_equal(get_text(row, "phase"), "gradients");
   assert_int_equal(get_integer(row, "repeats"), 3);
   assert_int_equal(get_integer(row, "batch"), 6);
   assert_true(get_real(row, "min_s") > 0 && get_real(row, "min_s") <= get_real(row, "median_s"));
