@@ -33,20 +33,21 @@ void *bppsa_cnn_bias(const cnn *n, const cnn_layer *layer, bool gradient) {
   return layer->about->bias ? parameter_of(n, layer->weight + 1, gradient) : NULL;
 }
 
-bppsa_linear bppsa_cnn_linear(const cnn *n, const cnn_layer *layer, int64_t batch) {
-  enum { BLOCK = 32 };
-  return (bppsa_linear){.dtype = n->config.dtype,
-                        .threads = n->threads,
-                        .rows = batch,
-                        .in = layer->in,
-                        .out = layer->out,
-                        .unit = 1,
-                        .block = BLOCK};
+bppsa_cnn_pass bppsa_cnn_pass_of(const cnn *n, const cnn_layer *layer, int64_t batch) {
+  return (bppsa_cnn_pass){.about = layer->about,
+                          .conv = &layer->conv,
+                          .dtype = n->config.dtype,
+                          .threads = n->threads,
+                          .batch = batch,
+                          .in = layer->in,
+                          .out = layer->out,
+                          .scratch = n->scratch,
+                          .sums = n->sums,
+                          .transposed = n->transposed};
 }
 
-static bppsa_layer_call call_of(const cnn *n, const cnn_layer *layer) {
-  return (bppsa_layer_call){
-      .op = &layer->about->op, .out = layer->about->out, .dtype = n->config.dtype, .threads = n->threads, .batch = n->batch};
+static const void *weight_of(const cnn *n, const cnn_layer *layer) {
+  return layer->weight < 0 ? NULL : bppsa_cnn_weight(n, layer, false);
 }
 
 const void *bppsa_cnn_input(const cnn *n, int64_t i) {
@@ -111,22 +112,9 @@ static void apply_mask(const cnn *n, const cnn_layer *layer, bool gradients) {
 /* ---- forward ---- */
 
 static void forward_layer(const cnn *n, const cnn_layer *layer, const void *x) {
-  switch (layer->about->op.kind) {
-  case BPPSA_OPERATOR_CONV2D:
-    bppsa_conv_forward(&layer->conv, n->batch, x, bppsa_cnn_weight(n, layer, false), bppsa_cnn_bias(n, layer, false), n->scratch,
-                       layer->y);
-    break;
-  case BPPSA_OPERATOR_LINEAR: {
-    const bppsa_linear l = bppsa_cnn_linear(n, layer, n->batch);
-    bppsa_linear_transpose(&l, bppsa_cnn_weight(n, layer, false), n->transposed, l.out);
-    bppsa_linear_forward(&l, x, n->transposed, bppsa_cnn_bias(n, layer, false), layer->y);
-    break;
-  }
-  default: {
-    const bppsa_layer_call call = call_of(n, layer);
-    bppsa_layer_forward(&call, x, layer->places, layer->y);
-  }
-  }
+  const bppsa_cnn_pass pass = bppsa_cnn_pass_of(n, layer, n->batch);
+  const void *weight = weight_of(n, layer), *bias = weight != NULL ? bppsa_cnn_bias(n, layer, false) : NULL;
+  bppsa_cnn_pass_forward(&pass, x, weight, bias, layer->places, layer->y);
 }
 
 static void forward_here(const cnn *n) {
@@ -165,22 +153,9 @@ static bppsa_status forward(bppsa_model *model, const bppsa_view *x, const bppsa
 /* g_{t-1} = J_tᵀ g_t by operator t itself. */
 static void backward_layer(const cnn *n, int64_t t) {
   const cnn_layer *layer = &n->layers[t - 1];
-  const void *dy = bppsa_cnn_gradient(n, t);
-  switch (layer->about->op.kind) {
-  case BPPSA_OPERATOR_CONV2D:
-    bppsa_conv_input_gradient(&layer->conv, n->batch, dy, bppsa_cnn_weight(n, layer, false), n->scratch,
-                              bppsa_cnn_gradient(n, t - 1));
-    break;
-  case BPPSA_OPERATOR_LINEAR: {
-    const bppsa_linear l = bppsa_cnn_linear(n, layer, n->batch);
-    bppsa_linear_input_gradient(&l, dy, bppsa_cnn_weight(n, layer, false), bppsa_cnn_gradient(n, t - 1));
-    break;
-  }
-  default: {
-    const bppsa_layer_call call = call_of(n, layer);
-    bppsa_layer_backward(&call, dy, bppsa_cnn_input(n, t - 1), layer->y, layer->places, bppsa_cnn_gradient(n, t - 1));
-  }
-  }
+  const bppsa_cnn_pass pass = bppsa_cnn_pass_of(n, layer, n->batch);
+  bppsa_cnn_pass_input_gradient(&pass, bppsa_cnn_gradient(n, t), weight_of(n, layer), bppsa_cnn_input(n, t - 1), layer->y,
+                                layer->places, bppsa_cnn_gradient(n, t - 1));
 }
 
 /* The gradients of the weights of layer i, from 0, which end its part of the pass. */
@@ -191,12 +166,8 @@ static void weight_gradient(const cnn *n, int64_t i) {
   }
   const void *dy = i == n->elements ? n->seed : bppsa_cnn_gradient(n, i + 1), *x = bppsa_cnn_input(n, i);
   void *dw = bppsa_cnn_weight(n, layer, true), *db = bppsa_cnn_bias(n, layer, true);
-  if (layer->about->op.kind == BPPSA_OPERATOR_CONV2D) {
-    bppsa_conv_weight_gradient(&layer->conv, n->batch, dy, x, n->scratch, n->sums, dw, db);
-  } else {
-    const bppsa_linear l = bppsa_cnn_linear(n, layer, n->batch);
-    bppsa_linear_weight_gradient(&l, dy, x, dw, db, n->sums);
-  }
+  const bppsa_cnn_pass pass = bppsa_cnn_pass_of(n, layer, n->batch);
+  bppsa_cnn_pass_weight_gradient(&pass, dy, x, dw, db);
   apply_mask(n, layer, true);
   bppsa_model_ready(&n->base, layer->weight, db != NULL ? 2 : 1);
 }
@@ -222,9 +193,9 @@ bppsa_status bppsa_cnn_run_scan(cnn *n) {
 
 static bppsa_status backward_here(cnn *n) {
   const cnn_layer *head = &n->layers[n->elements];
-  const bppsa_linear l = bppsa_cnn_linear(n, head, n->batch);
   if (n->elements > 0 || n->config.input_gradients) {
-    bppsa_linear_input_gradient(&l, n->seed, bppsa_cnn_weight(n, head, false), bppsa_cnn_gradient(n, n->elements));
+    const bppsa_cnn_pass pass = bppsa_cnn_pass_of(n, head, n->batch);
+    bppsa_cnn_pass_input_gradient(&pass, n->seed, weight_of(n, head), NULL, NULL, NULL, bppsa_cnn_gradient(n, n->elements));
   }
   weight_gradient(n, n->elements);
   if (n->scan != NULL) {

@@ -92,13 +92,8 @@ static bppsa_status place_gradients(cnn *n) {
 static void describe_parameters(cnn *n) {
   for (int64_t i = 0; i < n->network.count; ++i) {
     const cnn_layer *layer = &n->layers[i];
-    int64_t shape[4];
     for (int64_t p = layer->weight; p >= 0 && p < layer->weight + 1 + layer->about->bias; ++p) {
-      const bool bias = p > layer->weight;
-      const int32_t ndim = bias ? 1 : bppsa_cnn_weight_shape(layer->about, shape);
-      snprintf(n->names[p], BPPSA_CNN_PARAMETER, "%s.%s", layer->about->prefix, bias ? "bias" : "weight");
-      n->base.parameters[p].name = n->names[p];
-      n->base.parameters[p].value = n->base.parameters[p].gradient = bppsa_view_make(NULL, n->config.dtype, ndim, shape);
+      n->base.parameters[p] = bppsa_cnn_parameter(layer->about, p > layer->weight, n->config.dtype, n->names[p]);
     }
   }
 }
@@ -218,10 +213,6 @@ static int64_t batch_bytes(const cnn *n, int64_t count, int64_t size) {
   return bppsa_mul(count * size, n->config.batch, &bytes) && bytes < INT64_MAX / 2 ? bytes + BPPSA_ALIGNMENT : -1;
 }
 
-static int64_t larger(int64_t a, int64_t b) {
-  return a > b ? a : b;
-}
-
 /* Visits the results of passes, on a CPU and on a GPU. */
 static bppsa_status visit_passes(cnn *n, bppsa_cnn_visit visit, int64_t *sum) {
   const int64_t size = (int64_t)bppsa_dtype_size(n->config.dtype);
@@ -237,20 +228,10 @@ static bppsa_status visit_passes(cnn *n, bppsa_cnn_visit visit, int64_t *sum) {
 
 /* Visits the scratch of a CPU. */
 static bppsa_status visit_scratch(cnn *n, bppsa_cnn_visit visit, int64_t *sum) {
-  const int64_t size = (int64_t)bppsa_dtype_size(n->config.dtype);
   int64_t scratch = 0, sums = 0, transposed = 0;
   for (int64_t i = 0; i < n->network.count; ++i) {
-    cnn_layer *layer = &n->layers[i];
-    const bppsa_linear l = bppsa_cnn_linear(n, layer, n->config.batch);
-    if (layer->about->op.kind == BPPSA_OPERATOR_CONV2D) {
-      scratch = larger(scratch, size * bppsa_conv_scratch(&layer->conv));
-      sums = larger(sums, size * bppsa_conv_sums(&layer->conv));
-    } else if (layer->about->op.kind == BPPSA_OPERATOR_LINEAR) {
-      const int64_t workspace = bppsa_linear_workspace(&l);
-      BPPSA_TRY(count_array(NULL, workspace, &(int64_t){0})); /* -1: beyond 64 bits */
-      sums = larger(sums, workspace);
-      transposed = larger(transposed, size * layer->in * layer->out);
-    }
+    const bppsa_cnn_pass pass = bppsa_cnn_pass_of(n, &n->layers[i], n->config.batch);
+    BPPSA_TRY(bppsa_cnn_pass_room(&pass, &scratch, &sums, &transposed));
   }
   BPPSA_TRY(visit(&n->scratch, scratch, sum));
   BPPSA_TRY(visit(&n->sums, sums, sum));
@@ -464,16 +445,6 @@ static bppsa_status build(cnn *n) {
   return status == BPPSA_OK || status == BPPSA_ERR_MEMORY ? status : bppsa_fail_prefix(status, "%s", n->network.name);
 }
 
-static bppsa_status copy_network(const bppsa_cnn_network *from, bppsa_cnn_network *to) {
-  *to = *from;
-  to->layers = bppsa_calloc(from->count, sizeof *to->layers);
-  if (to->layers == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
-  memcpy(to->layers, from->layers, (size_t)from->count * sizeof *to->layers);
-  return BPPSA_OK;
-}
-
 bppsa_status bppsa_cnn_create(const bppsa_cnn_network *network, const bppsa_cnn_config *config, const bppsa_device *device,
                               bppsa_model **model) {
   BPPSA_REQUIRE(network != NULL && config != NULL && model != NULL);
@@ -489,7 +460,7 @@ bppsa_status bppsa_cnn_create(const bppsa_cnn_network *network, const bppsa_cnn_
   n->device = device;
   n->threads = bppsa_device_get_threads(device);
   n->elements = network->count - 1;
-  bppsa_status status = copy_network(network, &n->network);
+  bppsa_status status = bppsa_cnn_network_copy(network, &n->network);
   status = status == BPPSA_OK ? build(n) : status;
   if (status != BPPSA_OK) {
     bppsa_cnn_destroy(&n->base);

@@ -4,8 +4,7 @@
 
 #include "cnn/cnn.h"
 #include "cnn/conv.h"
-#include "cnn/layers.h"
-#include "core/linear.h"
+#include "cnn/pass.h"
 #include "jacobian/jacobian.h"
 
 #ifdef __cplusplus
@@ -62,8 +61,8 @@ const void *bppsa_cnn_input(const cnn *n, int64_t i); /* of layer i */
 void *bppsa_cnn_gradient(const cnn *n, int64_t t);    /* g_t for the present batch */
 /* Computes g_{n-1} .. g_1, and g_0 if it is wanted, from g_n by the scan. */
 bppsa_status bppsa_cnn_run_scan(cnn *n);
-/* The product y = x Wᵀ + b of a linear operator for b samples. */
-bppsa_linear bppsa_cnn_linear(const cnn *n, const cnn_layer *layer, int64_t batch);
+/* The passes of a layer on `batch` samples, on a CPU. */
+bppsa_cnn_pass bppsa_cnn_pass_of(const cnn *n, const cnn_layer *layer, int64_t batch);
 
 /* Counts entries of a layer's J_tᵀ: *all by its structure; *kept at most those that the mask keeps, the kept weights times the
  * output's positions. Errors of bppsa_op_count. */

@@ -95,3 +95,24 @@ bppsa_status bppsa_cnn_network_builtin(const char *name, bppsa_cnn_network *netw
   }
   return bppsa_fail(BPPSA_ERR_ARGUMENT, "network '%s' is unknown, expected lenet5 or vgg11", name);
 }
+
+bppsa_parameter bppsa_cnn_parameter(const bppsa_cnn_layer *layer, bool bias, bppsa_dtype dtype, char name[BPPSA_CNN_PARAMETER]) {
+  int64_t shape[4];
+  bppsa_parameter parameter = {.name = name};
+  const int32_t ndim = bias ? 1 : bppsa_cnn_weight_shape(layer, shape);
+  if (bias) {
+    shape[0] = layer->op.out_channels;
+  }
+  snprintf(name, BPPSA_CNN_PARAMETER, "%s.%s", layer->prefix, bias ? "bias" : "weight");
+  parameter.value = parameter.gradient = bppsa_view_make(NULL, dtype, ndim, shape);
+  return parameter;
+}
+
+bppsa_status bppsa_cnn_network_copy(const bppsa_cnn_network *from, bppsa_cnn_network *to) {
+  BPPSA_REQUIRE(from != NULL && to != NULL && from->layers != NULL);
+  bppsa_cnn_network copy = *from;
+  BPPSA_TRY(bppsa_cnn_network_reserve(from->count, &copy));
+  memcpy(copy.layers, from->layers, (size_t)from->count * sizeof *copy.layers);
+  *to = copy;
+  return BPPSA_OK;
+}

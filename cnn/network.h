@@ -30,6 +30,7 @@
 #ifndef BPPSA_CNN_NETWORK_H
 #define BPPSA_CNN_NETWORK_H
 
+#include "core/model.h"
 #include "jacobian/op.h"
 
 #ifdef __cplusplus
@@ -64,6 +65,8 @@ bppsa_status bppsa_cnn_network_builtin(const char *name, bppsa_cnn_network *netw
 bppsa_status bppsa_cnn_network_load(const char *path, bppsa_cnn_network *network);
 /* The same for `size` bytes of text; `where` names their source in messages. */
 bppsa_status bppsa_cnn_network_parse(const char *where, const char *text, int64_t size, bppsa_cnn_network *network);
+/* ERR_MEMORY. */
+bppsa_status bppsa_cnn_network_copy(const bppsa_cnn_network *from, bppsa_cnn_network *to);
 void bppsa_cnn_network_free(bppsa_cnn_network *network); /* a zeroed one is legal */
 
 /* Does the operator have weights? Only conv2d and linear do. */
@@ -75,6 +78,10 @@ int64_t bppsa_cnn_size(const bppsa_cnn_network *network, int64_t i);
 /* The shape of the layer's weight, as in PyTorch: conv2d [Co][Ci / groups][kh][kw], linear [Co][Ci]. Returns the number of
  * extents. */
 int32_t bppsa_cnn_weight_shape(const bppsa_cnn_layer *layer, int64_t shape[4]);
+
+/* A layer's weight or bias: its shape in both views, which have no data, and its name, PREFIX.weight, which is written to `name`
+ * and borrowed. */
+bppsa_parameter bppsa_cnn_parameter(const bppsa_cnn_layer *layer, bool bias, bppsa_dtype dtype, char name[BPPSA_CNN_PARAMETER]);
 
 #ifdef __cplusplus
 }

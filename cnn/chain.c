@@ -1,0 +1,144 @@
+#include "cnn/chain.h"
+
+#include <string.h>
+
+#include "cnn/pass.h"
+#include "core/alloc.h"
+
+typedef struct {
+  bppsa_chain base;
+  bppsa_cnn_network network;
+  int32_t threads;
+  bppsa_chain_layer *layers;   /* size L */
+  bppsa_conv *convs;           /* size L; planned for convolutions */
+  bppsa_parameter *parameters; /* size 2 L at most */
+  char (*names)[BPPSA_CNN_PARAMETER];
+  void *scratch, *sums, *transposed;
+} cnn_chain;
+
+static bppsa_cnn_pass pass_of(const cnn_chain *c, int64_t layer, int64_t samples) {
+  return (bppsa_cnn_pass){.about = &c->network.layers[layer],
+                          .conv = &c->convs[layer],
+                          .dtype = c->base.dtype,
+                          .threads = c->threads,
+                          .batch = samples,
+                          .in = c->layers[layer].in,
+                          .out = c->layers[layer].out,
+                          .scratch = c->scratch,
+                          .sums = c->sums,
+                          .transposed = c->transposed};
+}
+
+/* The layer's weight or bias among `arrays`, or NULL. */
+static void *array_of(const cnn_chain *c, int64_t layer, void *const *arrays, int64_t which) {
+  return which < c->layers[layer].parameters ? arrays[which] : NULL;
+}
+
+static bppsa_status forward(bppsa_chain *chain, int64_t layer, int64_t samples, void *const *weights, const void *x, void *kept,
+                            void *y) {
+  const cnn_chain *c = (const cnn_chain *)chain;
+  const bppsa_cnn_pass pass = pass_of(c, layer, samples);
+  bppsa_cnn_pass_forward(&pass, x, array_of(c, layer, weights, 0), array_of(c, layer, weights, 1), kept, y);
+  return BPPSA_OK;
+}
+
+static bppsa_status input_gradient(bppsa_chain *chain, int64_t layer, int64_t samples, void *const *weights, const void *dy,
+                                   const void *x, const void *y, const void *kept, void *dx) {
+  const cnn_chain *c = (const cnn_chain *)chain;
+  const bppsa_cnn_pass pass = pass_of(c, layer, samples);
+  bppsa_cnn_pass_input_gradient(&pass, dy, array_of(c, layer, weights, 0), x, y, kept, dx);
+  return BPPSA_OK;
+}
+
+static bppsa_status weight_gradient(bppsa_chain *chain, int64_t layer, int64_t samples, const void *dy, const void *x,
+                                    const void *kept, void *const *gradients) {
+  const cnn_chain *c = (const cnn_chain *)chain;
+  const bppsa_cnn_pass pass = pass_of(c, layer, samples);
+  (void)kept;
+  bppsa_cnn_pass_weight_gradient(&pass, dy, x, gradients[0], array_of(c, layer, gradients, 1));
+  return BPPSA_OK;
+}
+
+static void destroy(bppsa_chain *chain) {
+  cnn_chain *c = (cnn_chain *)chain;
+  void *const blocks[] = {c->layers, c->convs, c->parameters, c->names, c->scratch, c->sums, c->transposed};
+  for (size_t i = 0; i < sizeof blocks / sizeof *blocks; ++i) {
+    bppsa_free(blocks[i]);
+  }
+  bppsa_cnn_network_free(&c->network);
+  bppsa_free(c);
+}
+
+static const bppsa_chain_ops chain_ops = {
+    .forward = forward, .input_gradient = input_gradient, .weight_gradient = weight_gradient, .destroy = destroy};
+
+static bppsa_status describe_layer(cnn_chain *c, int64_t i) {
+  const bppsa_cnn_layer *about = &c->network.layers[i];
+  const int64_t first = c->base.parameter_count, parameters = bppsa_cnn_has_weights(about) ? 1 + about->bias : 0;
+  for (int64_t p = first; p < first + parameters; ++p) {
+    c->parameters[p] = bppsa_cnn_parameter(about, p > first, c->base.dtype, c->names[p]);
+  }
+  c->base.parameter_count += parameters;
+  c->layers[i] = (bppsa_chain_layer){
+      .name = about->name,
+      .in = bppsa_cnn_size(&c->network, i),
+      .out = bppsa_cnn_size(&c->network, i + 1),
+      .kept = about->op.kind == BPPSA_OPERATOR_MAXPOOL2D ? bppsa_cnn_size(&c->network, i + 1) * (int64_t)sizeof(int32_t) : 0,
+      .first_parameter = first,
+      .parameters = parameters};
+  return about->op.kind == BPPSA_OPERATOR_CONV2D
+             ? bppsa_conv_plan(&about->op, c->base.dtype, c->threads, c->base.batch, &c->convs[i])
+             : BPPSA_OK;
+}
+
+static bppsa_status build(cnn_chain *c) {
+  const int64_t count = c->network.count;
+  int64_t scratch = 0, sums = 0, transposed = 0;
+  c->layers = bppsa_calloc(count, sizeof *c->layers);
+  c->convs = bppsa_calloc(count, sizeof *c->convs);
+  c->parameters = bppsa_calloc(2 * count, sizeof *c->parameters);
+  c->names = bppsa_calloc(2 * count, sizeof *c->names);
+  if (c->layers == NULL || c->convs == NULL || c->parameters == NULL || c->names == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    BPPSA_TRY(describe_layer(c, i));
+    const bppsa_cnn_pass pass = pass_of(c, i, c->base.batch);
+    BPPSA_TRY(bppsa_cnn_pass_room(&pass, &scratch, &sums, &transposed));
+  }
+  c->scratch = bppsa_calloc(scratch + 1, 1);
+  c->sums = bppsa_calloc(sums + 1, 1);
+  c->transposed = bppsa_calloc(transposed + 1, 1);
+  return c->scratch == NULL || c->sums == NULL || c->transposed == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+}
+
+bppsa_status bppsa_cnn_chain_create(const bppsa_cnn_network *network, int64_t batch, bppsa_dtype dtype,
+                                    const bppsa_device *device, bppsa_chain **chain) {
+  BPPSA_REQUIRE(network != NULL && device != NULL && chain != NULL);
+  if (network->count < 1 || network->layers[network->count - 1].op.kind != BPPSA_OPERATOR_LINEAR) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "network: no linear operator at its end, expected one");
+  }
+  if (batch < 1 || batch > INT32_MAX) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "batch is %lld, expected 1 .. 2147483647", (long long)batch);
+  }
+  if ((dtype != BPPSA_F32 && dtype != BPPSA_F64) || bppsa_device_get_kind(device) == BPPSA_CUDA) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "chain: %s on %s, expected f32 or f64 on a CPU", bppsa_dtype_name(dtype),
+                      bppsa_device_get_name(device));
+  }
+  cnn_chain *c = bppsa_calloc(1, sizeof *c);
+  if (c == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  c->threads = bppsa_device_get_threads(device);
+  c->base = (bppsa_chain){.ops = &chain_ops, .dtype = dtype, .batch = batch, .layers = network->count};
+  bppsa_status status = bppsa_cnn_network_copy(network, &c->network);
+  status = status == BPPSA_OK ? build(c) : status;
+  if (status != BPPSA_OK) {
+    destroy(&c->base);
+    return status;
+  }
+  c->base.layer = c->layers;
+  c->base.parameters = c->parameters;
+  *chain = &c->base;
+  return BPPSA_OK;
+}

@@ -1,0 +1,23 @@
+/* Convolutional networks as a chain of layers (core/chain.h), for pipelines. */
+#ifndef BPPSA_CNN_CHAIN_H
+#define BPPSA_CNN_CHAIN_H
+
+#include "cnn/network.h"
+#include "core/chain.h"
+#include "core/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Makes the chain of a network (copied): a layer for each operator, with the parameters of bppsa_cnn_create. The passes are those
+ * of the model, bit for bit. batch: the most samples of a call. device: a CPU, gives the threads. The caller destroys the chain
+ * with bppsa_chain_destroy. ERR_ARGUMENT: a batch out of range, a network that does not end with a linear operator;
+ * ERR_UNSUPPORTED: a dtype, a GPU; ERR_MEMORY. */
+bppsa_status bppsa_cnn_chain_create(const bppsa_cnn_network *network, int64_t batch, bppsa_dtype dtype,
+                                    const bppsa_device *device, bppsa_chain **chain);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,93 @@
+/* The executor of schedules: ranks that train a chain of layers as a list of operations says (schedule/schedule.h), the same list
+ * that is validated, simulated and drawn.
+ *
+ * A rank does the work of the workers w with w % ranks = rank. Every lane of a worker runs its operations in the list's order, each
+ * as soon as what it reads is there; F, I, W, B and RECOMPUTE are passes of the chain, SEND and RECV messages, SYNC a sum over the
+ * replicas of a layer, STEP an update by the optimiser. STASH and PREDICT need nothing by themselves: an operation names the
+ * version of the weights that it sees (weight_version), and gets it. An older version than the present one is a copy that was kept
+ * because the list needs it (PipeDream, PipeDream-2BW); a newer one is predicted (SpecTrain, equation 4):
+ *
+ *     Ŵ = W - s η v          s: updates that are missing; v: the momentum buffer of SGD
+ *     Ŵ = W - s η m̂ / (√v̂ + ε)                              of Adam and AdamW
+ *
+ * An update's gradient is the sum over its micro-batches along a fixed binary tree over their numbers (comm/ordered.h), whichever
+ * rank computed them. So all synchronous schemes with equal micro-batches give the same bits, on any number of ranks.
+ *
+ * Every message carries its kind, layer, micro-batch and iteration, and the version of the weights that made it, and the receiver
+ * compares them with the list.
+ */
+#ifndef BPPSA_DISTRIBUTED_PIPELINE_H
+#define BPPSA_DISTRIBUTED_PIPELINE_H
+
+#include "comm/comm.h"
+#include "core/chain.h"
+#include "schedule/schedule.h"
+#include "train/optimizer.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct {
+  const bppsa_schedule *schedule; /* borrowed; its layers are the chain's */
+  int64_t samples;                /* of a micro-batch, 1 .. the chain's batch */
+  bppsa_optimizer_config optimizer;
+  int32_t tag; /* the first of its messages' tags, of which it uses L + 2 m²; m: workers on a rank */
+} bppsa_pipeline_config;
+
+typedef struct bppsa_pipeline bppsa_pipeline;
+
+/* Makes this rank's part; collective. comm and chain are borrowed; values: of all the chain's parameters, copied, equal on all
+ * ranks. The caller destroys it. ERR_ARGUMENT: a list that breaks a rule (the message names it), layers or samples that are not the
+ * chain's. ERR_UNSUPPORTED: a list for scans, halves of micro-batches, a window that ends behind forward passes, updates that add
+ * up different micro-batches. ERR_MEMORY, ERR_COMM. */
+bppsa_status bppsa_pipeline_create(bppsa_comm *comm, bppsa_chain *chain, const bppsa_pipeline_config *config,
+                                   const bppsa_view *values, bppsa_pipeline **pipeline);
+void bppsa_pipeline_destroy(bppsa_pipeline *pipeline); /* NULL is legal */
+
+/* A micro-batch, as the data callbacks see it: number `block` of the `blocks` that the update adds up. Updates count from 0 over
+ * all runs. */
+typedef struct {
+  int64_t update, block, blocks;
+} bppsa_pipeline_micro;
+
+typedef struct {
+  void *context;
+  /* Writes the micro-batch's input, [samples][in of the first layer]. */
+  bppsa_status (*input)(void *context, const bppsa_pipeline_micro *micro, const bppsa_view *x);
+  /* Writes the gradient of the loss with respect to the logits, and the micro-batch's share of the loss; both such that the sum
+   * over the update's micro-batches is the update's. */
+  bppsa_status (*loss)(void *context, const bppsa_pipeline_micro *micro, const bppsa_view *logits, const bppsa_view *seed,
+                       double *loss);
+} bppsa_pipeline_data;
+
+/* Updates of each stage in one run of the list. */
+int64_t bppsa_pipeline_updates(const bppsa_pipeline *pipeline);
+
+/* Executes the list once. losses, size bppsa_pipeline_updates: the loss of every update, the same on every rank. The next run goes
+ * on from the weights of this one. Collective. After a failure the object can only be destroyed. Errors of the callbacks; ERR_COMM:
+ * a message that is not the list's, an operation that waits for longer than the communicator's timeout; ERR_MEMORY. */
+bppsa_status bppsa_pipeline_run(bppsa_pipeline *pipeline, const bppsa_pipeline_data *data, double *losses);
+
+/* Copies the present weights of replica 0 to `values` on every rank: a view for each parameter of the chain. Collective. ERR_SHAPE,
+ * ERR_COMM. */
+bppsa_status bppsa_pipeline_collect(bppsa_pipeline *pipeline, const bppsa_view *values);
+
+/* ---- what happened ---- */
+
+/* Of one operation in the latest run. */
+typedef struct {
+  double start, end; /* seconds since the run began on this rank; NaN: another rank's operation */
+  int64_t version;   /* updates that its weights have seen since creation; -1: none */
+  int64_t ahead;     /* of these, predicted ones */
+} bppsa_pipeline_event;
+
+/* Size: the schedule's operations. Borrowed, until the next run. */
+const bppsa_pipeline_event *bppsa_pipeline_events(const bppsa_pipeline *pipeline);
+/* The most bytes of activations that a worker of this rank has held at once, without its inputs; 0 for other workers. */
+int64_t bppsa_pipeline_peak_activations(const bppsa_pipeline *pipeline, int64_t worker);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

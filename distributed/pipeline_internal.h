@@ -1,0 +1,160 @@
+/* The inside of the executor of schedules. */
+#ifndef BPPSA_DISTRIBUTED_PIPELINE_INTERNAL_H
+#define BPPSA_DISTRIBUTED_PIPELINE_INTERNAL_H
+
+#include "comm/ordered.h"
+#include "distributed/pipeline.h"
+
+/* ---- arrays of micro-batches (pipeline_arrays.c) ---- */
+
+/* Blocks of equal size that are taken and given back; the memory of the first run serves all later ones. */
+typedef struct {
+  size_t bytes;
+  void **free; /* size count */
+  int64_t count, room;
+} pipeline_pool;
+
+typedef enum { PIPELINE_VALUES = 0, PIPELINE_GRADIENTS, PIPELINE_KEPT, PIPELINE_ARRAYS } pipeline_array;
+
+/* An array of one micro-batch: the values in front of layer l, their gradient, or what layer l keeps. It is given back when the
+ * last operation that reads it is over. */
+typedef struct {
+  char *block;            /* NULL: not there. A message's header, then the array */
+  int32_t readers, again; /* in the list: of the array as it is made first; of the one that RECOMPUTE makes */
+  int32_t left;
+  bool counted; /* among the worker's activations */
+} pipeline_slot;
+
+enum { PIPELINE_HEADER = 64 /* bytes */, PIPELINE_MOST_PARAMETERS = 8 /* of a layer */ };
+
+/* ---- weights (pipeline_weights.c) ---- */
+
+/* A kept copy of older weights. */
+typedef struct {
+  int64_t version;
+  void *values;
+} pipeline_version;
+
+/* The weights of one layer of one replica. */
+typedef struct {
+  bppsa_model model; /* the layer's parameters alone, one behind the other */
+  bppsa_optimizer *optimizer;
+  void *values, *gradients, *predicted;
+  int64_t bytes;
+  int64_t updates;        /* since creation */
+  int64_t *readers;       /* of each version in a run: operations that read it, size updates of a run + 1 */
+  int64_t *left;          /* likewise, in the present run */
+  pipeline_version *kept; /* size kept_count */
+  int64_t kept_count, kept_room;
+  pipeline_pool pool;
+  int64_t predicted_from, predicted_ahead; /* what `predicted` holds; -1: nothing */
+} pipeline_held;
+
+/* The sum of a layer's gradients over the micro-batches of an update. */
+typedef struct {
+  bppsa_comm *comm; /* the ranks that hold the layer, owned; NULL: this rank alone */
+  bppsa_ordered_sum *sum;
+  bppsa_comm_request *request;
+  void *part, *result; /* of one micro-batch; of the update */
+  int64_t count;       /* reals */
+  int64_t mine;        /* blocks of this rank in an update */
+  int64_t added;
+  int64_t finished; /* updates whose sum was made, since the run began */
+  enum { PIPELINE_ADDING = 0, PIPELINE_REDUCING, PIPELINE_SHARING } state;
+} pipeline_sum;
+
+/* ---- the executor ---- */
+
+typedef struct {
+  const int32_t *ops; /* in order */
+  int64_t count, next;
+  bool begun; /* the next operation waits for a message */
+} pipeline_lane;
+
+typedef struct {
+  int64_t worker;
+  pipeline_lane lanes[BPPSA_LANE_COUNT];
+  int32_t *ops;                  /* of all lanes */
+  pipeline_slot *slots;          /* [PIPELINE_ARRAYS][micros][layers + 1] */
+  bppsa_comm_request **requests; /* of the present SEND, then of the present RECV; size 2 (most_micros + 1) */
+  int64_t activations, peak;     /* bytes */
+} pipeline_worker;
+
+/* What the list says about a transfer. */
+typedef struct {
+  int32_t other;  /* the RECV of a SEND, and the SEND of a RECV */
+  bool gradients; /* sends g_{layer - 1}; otherwise the values behind the last layer */
+} pipeline_transfer;
+
+struct bppsa_pipeline {
+  bppsa_comm *comm;
+  bppsa_chain *chain;
+  bppsa_pipeline_config config;
+  const bppsa_schedule *list;
+  int64_t rank, ranks, micros, layers, updates, runs;
+  bppsa_device *device; /* one thread: of the optimisers */
+  int64_t workers;      /* of this rank */
+  pipeline_worker *worker;
+  bool *done;                   /* size of the list */
+  bool *taken;                  /* of a SEND to a worker of the same rank: its RECV has copied it */
+  pipeline_transfer *transfers; /* size of the list */
+  int64_t *first_layer;         /* of each stage */
+  bppsa_pipeline_micro *micro;  /* size micros; update within a run */
+  pipeline_held **held;         /* [replicas][layers]; NULL: of another rank */
+  pipeline_sum *sums;           /* size layers */
+  int32_t *holder;              /* the worker that holds [replica][layer], or -1 */
+  pipeline_pool *pools;         /* [PIPELINE_ARRAYS][layers + 1] */
+  int64_t most_micros;          /* in a transfer */
+  double *losses;               /* size micros */
+  bppsa_pipeline_event *events;
+  const bppsa_pipeline_data *data;
+};
+
+static inline pipeline_slot *pipeline_slot_of(const bppsa_pipeline *p, const pipeline_worker *w, pipeline_array array,
+                                              int64_t micro, int64_t layer) {
+  return &w->slots[((int64_t)array * p->micros + micro) * (p->layers + 1) + layer];
+}
+
+static inline void *pipeline_data_of(const pipeline_slot *slot) {
+  return slot->block == NULL ? NULL : slot->block + PIPELINE_HEADER;
+}
+
+/* Bytes of an array of one micro-batch. */
+int64_t bppsa_pipeline_bytes(const bppsa_pipeline *p, pipeline_array array, int64_t layer);
+/* Makes the array that operation `id` writes; the operation releases it when it is over. */
+bppsa_status bppsa_pipeline_take(bppsa_pipeline *p, pipeline_worker *w, int64_t id, pipeline_array array, int64_t micro,
+                                 int64_t layer);
+/* One reader of the array less; the last gives it back. */
+void bppsa_pipeline_release(bppsa_pipeline *p, pipeline_worker *w, pipeline_array array, int64_t micro, int64_t layer);
+/* Counts the readers of every array in the list (`make`), or releases what the operation has read. */
+void bppsa_pipeline_read(bppsa_pipeline *p, pipeline_worker *w, int64_t id, bool make);
+bppsa_status bppsa_pipeline_pool_take(pipeline_pool *pool, void **block);
+void bppsa_pipeline_pool_give(pipeline_pool *pool, void *block);
+void bppsa_pipeline_pool_free(pipeline_pool *pool);
+
+bppsa_status bppsa_pipeline_weights_create(bppsa_pipeline *p, const bppsa_view *values);
+void bppsa_pipeline_weights_destroy(bppsa_pipeline *p);
+void bppsa_pipeline_weights_begin(bppsa_pipeline *p);
+/* The weights that the operation sees for a layer, an array for each parameter; sets the event's version. */
+bppsa_status bppsa_pipeline_weights(bppsa_pipeline *p, int64_t id, int64_t layer, void *arrays[PIPELINE_MOST_PARAMETERS]);
+void bppsa_pipeline_weights_read(bppsa_pipeline *p, int64_t id, int64_t layer);
+/* Where a micro-batch's gradient of the layer is to be written, before it is added. */
+void bppsa_pipeline_gradient(const bppsa_pipeline *p, int64_t layer, void *arrays[PIPELINE_MOST_PARAMETERS]);
+bppsa_status bppsa_pipeline_sum_add(bppsa_pipeline *p, int64_t micro, int64_t layer);
+/* Goes on with the sum of the layer's update number `update`, as far as it can without waiting. */
+bppsa_status bppsa_pipeline_sum_go(bppsa_pipeline *p, int64_t layer, int64_t update, bool *done);
+/* Updates the layer, once the sum is there. */
+bppsa_status bppsa_pipeline_step(bppsa_pipeline *p, int64_t replica, int64_t layer, bool *done);
+/* The update of the present run that comes next. */
+int64_t bppsa_pipeline_update_of(const bppsa_pipeline *p, int64_t replica, int64_t layer);
+
+/* Ŵ (pipeline.h) of a layer's parameters, `ahead` updates from now. */
+bppsa_status bppsa_pipeline_predict(const bppsa_model *model, bppsa_optimizer *optimizer, const bppsa_optimizer_config *config,
+                                    int64_t ahead, void *const *predicted);
+
+/* Where an operation runs. */
+static inline int64_t pipeline_rank_of(const bppsa_pipeline *p, int64_t worker) {
+  return worker % p->ranks;
+}
+
+#endif

@@ -1,0 +1,410 @@
+/* The executor's weights: versions, sums of gradients over micro-batches and replicas, updates. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "distributed/pipeline_internal.h"
+
+static int64_t padded(const bppsa_view *view) {
+  return ((int64_t)bppsa_view_bytes(view) + BPPSA_ALIGNMENT - 1) / BPPSA_ALIGNMENT * BPPSA_ALIGNMENT;
+}
+
+static const bppsa_parameter *parameter_of(const bppsa_pipeline *p, int64_t layer, int64_t i) {
+  return &p->chain->parameters[p->chain->layer[layer].first_parameter + i];
+}
+
+/* Bytes of a layer's parameters, one behind the other. */
+static int64_t layer_bytes(const bppsa_pipeline *p, int64_t layer) {
+  int64_t bytes = 0;
+  for (int64_t i = 0; i < p->chain->layer[layer].parameters; ++i) {
+    bytes += padded(&parameter_of(p, layer, i)->value);
+  }
+  return bytes;
+}
+
+static void place_arrays(const bppsa_pipeline *p, int64_t layer, void *memory, void *arrays[PIPELINE_MOST_PARAMETERS]) {
+  char *at = memory;
+  for (int64_t i = 0; i < p->chain->layer[layer].parameters; ++i) {
+    arrays[i] = at;
+    at += padded(&parameter_of(p, layer, i)->value);
+  }
+}
+
+static pipeline_held *held_of(const bppsa_pipeline *p, int64_t replica, int64_t layer) {
+  return p->held[replica * p->layers + layer];
+}
+
+/* ---- creation ---- */
+
+static bppsa_status make_held(bppsa_pipeline *p, int64_t layer, const bppsa_view *values, pipeline_held *h) {
+  const bppsa_chain_layer *about = &p->chain->layer[layer];
+  void *arrays[PIPELINE_MOST_PARAMETERS], *gradients[PIPELINE_MOST_PARAMETERS];
+  h->bytes = layer_bytes(p, layer);
+  h->pool.bytes = (size_t)h->bytes;
+  h->predicted_from = -1;
+  h->values = bppsa_calloc(h->bytes + 1, 1);
+  h->gradients = bppsa_calloc(h->bytes + 1, 1);
+  h->predicted = bppsa_calloc(p->list->scheme->weights == BPPSA_WEIGHTS_PREDICTED ? h->bytes + 1 : 1, 1);
+  h->readers = bppsa_calloc(p->updates + 1, sizeof *h->readers);
+  h->left = bppsa_calloc(p->updates + 1, sizeof *h->left);
+  h->model = (bppsa_model){.dtype = p->chain->dtype, .parameter_count = about->parameters};
+  h->model.parameters = bppsa_calloc(about->parameters + 1, sizeof *h->model.parameters);
+  if (h->values == NULL || h->gradients == NULL || h->predicted == NULL || h->readers == NULL || h->left == NULL ||
+      h->model.parameters == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  place_arrays(p, layer, h->values, arrays);
+  place_arrays(p, layer, h->gradients, gradients);
+  for (int64_t i = 0; i < about->parameters; ++i) {
+    h->model.parameters[i] = *parameter_of(p, layer, i);
+    h->model.parameters[i].value.data = arrays[i];
+    h->model.parameters[i].gradient.data = gradients[i];
+    memcpy(arrays[i], values[about->first_parameter + i].data, bppsa_view_bytes(&h->model.parameters[i].value));
+  }
+  return about->parameters == 0 ? BPPSA_OK : bppsa_optimizer_create(&p->config.optimizer, &h->model, &h->optimizer);
+}
+
+static bppsa_status make_all_held(bppsa_pipeline *p, const bppsa_view *values) {
+  const int64_t cells = p->list->replicas * p->layers;
+  p->held = bppsa_calloc(cells, sizeof *p->held);
+  if (p->held == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t cell = 0; cell < cells; ++cell) {
+    if (p->holder[cell] < 0 || pipeline_rank_of(p, p->holder[cell]) != p->rank) {
+      continue;
+    }
+    p->held[cell] = bppsa_calloc(1, sizeof **p->held);
+    if (p->held[cell] == NULL) {
+      return BPPSA_ERR_MEMORY;
+    }
+    BPPSA_TRY(make_held(p, cell % p->layers, values, p->held[cell]));
+  }
+  for (int64_t id = 0; id < p->list->count; ++id) {
+    const bppsa_schedule_op *op = &p->list->ops[id];
+    for (int64_t layer = op->layer; op->kind <= BPPSA_KIND_RECOMPUTE && layer < op->layer + op->layers; ++layer) {
+      pipeline_held *h = held_of(p, op->replica, layer);
+      if (h != NULL && op->kind != BPPSA_KIND_W && op->weight_version >= 0 && op->weight_version <= p->updates) {
+        h->readers[op->weight_version]++;
+      }
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* The ranks that hold a layer: *member says whether this one does, and *ranks how many. mark: size p->ranks. */
+static void find_group(const bppsa_pipeline *p, int64_t layer, bool *mark, int64_t *ranks) {
+  memset(mark, 0, (size_t)p->ranks * sizeof *mark);
+  *ranks = 0;
+  for (int64_t replica = 0; replica < p->list->replicas; ++replica) {
+    const int32_t worker = p->holder[replica * p->layers + layer];
+    if (worker >= 0 && !mark[pipeline_rank_of(p, worker)]) {
+      mark[pipeline_rank_of(p, worker)] = true;
+      ++*ranks;
+    }
+  }
+}
+
+/* Splits a communicator for every layer that several ranks hold: sums of different layers end in any order, and the collective
+ * operations of one communicator must come in the same order on all of its ranks. marks: [layers][ranks]. */
+static bppsa_status make_groups(bppsa_pipeline *p, bool *marks) {
+  for (int64_t layer = 0; layer < p->layers; ++layer) {
+    bool *mark = &marks[layer * p->ranks];
+    int64_t ranks;
+    find_group(p, layer, mark, &ranks);
+    if (ranks > 1 && p->chain->layer[layer].parameters > 0) {
+      BPPSA_TRY(bppsa_comm_split(p->comm, mark[p->rank] ? 0 : -1, (int32_t)p->rank, &p->sums[layer].comm));
+    }
+  }
+  return BPPSA_OK;
+}
+
+/* The rank, in the layer's group, of the worker that computes a micro-batch's gradient. */
+static int32_t rank_in_group(const bppsa_pipeline *p, const bool *mark, int64_t worker) {
+  int32_t place = 0;
+  for (int64_t rank = 0; rank < pipeline_rank_of(p, worker); ++rank) {
+    place += mark[rank];
+  }
+  return place;
+}
+
+/* Fills in who computes each block of the layer's updates, the same in all of them. */
+static bppsa_status find_owners(const bppsa_pipeline *p, int64_t layer, const bool *mark, int64_t blocks, int32_t *owners) {
+  memset(owners, 0xff, (size_t)blocks * sizeof *owners); /* -1 */
+  for (int64_t id = 0; id < p->list->count; ++id) {
+    const bppsa_schedule_op *op = &p->list->ops[id];
+    const bool makes = op->kind == BPPSA_KIND_W || op->kind == BPPSA_KIND_B;
+    if (!makes || layer < op->layer || layer >= op->layer + op->layers) {
+      continue;
+    }
+    const bppsa_pipeline_micro *micro = &p->micro[op->micro];
+    const int32_t owner = rank_in_group(p, mark, op->worker);
+    if (micro->blocks != blocks || (owners[micro->block] >= 0 && owners[micro->block] != owner)) {
+      return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
+                        "schedule %s: update %" PRId64
+                        " of layer %s adds up other micro-batches than the first, expected the same "
+                        "in every update",
+                        p->list->scheme->id, micro->update, p->chain->layer[layer].name);
+    }
+    owners[micro->block] = owner;
+  }
+  return BPPSA_OK;
+}
+
+/* Micro-batches of an update. */
+static int64_t blocks_of(const bppsa_pipeline *p) {
+  for (int64_t m = 0; m < p->micros; ++m) {
+    if (p->micro[m].block == 0) {
+      return p->micro[m].blocks;
+    }
+  }
+  return 1;
+}
+
+static bppsa_status make_sum(bppsa_pipeline *p, int64_t layer, const bool *mark) {
+  pipeline_sum *sum = &p->sums[layer];
+  const int64_t blocks = blocks_of(p), bytes = layer_bytes(p, layer);
+  int32_t *owners = bppsa_alloc((size_t)blocks * sizeof *owners);
+  bppsa_status status = owners == NULL ? BPPSA_ERR_MEMORY : find_owners(p, layer, mark, blocks, owners);
+  sum->count = bytes / (int64_t)bppsa_dtype_size(p->chain->dtype);
+  if (status == BPPSA_OK) {
+    const int32_t me = rank_in_group(p, mark, p->rank);
+    for (int64_t b = 0; b < blocks; ++b) {
+      sum->mine += owners[b] == me;
+    }
+    sum->part = bppsa_calloc(bytes, 1);
+    sum->result = bppsa_calloc(bytes, 1);
+    status = sum->part == NULL || sum->result == NULL
+                 ? BPPSA_ERR_MEMORY
+                 : bppsa_ordered_sum_create(sum->comm, blocks, sum->comm == NULL ? NULL : owners, p->chain->dtype, sum->count,
+                                            p->config.tag + (int32_t)layer, &sum->sum);
+  }
+  bppsa_free(owners);
+  return status;
+}
+
+bppsa_status bppsa_pipeline_weights_create(bppsa_pipeline *p, const bppsa_view *values) {
+  BPPSA_TRY(make_all_held(p, values));
+  p->sums = bppsa_calloc(p->layers, sizeof *p->sums);
+  bool *marks = bppsa_calloc(p->layers * p->ranks, sizeof *marks);
+  bppsa_status status = p->sums == NULL || marks == NULL ? BPPSA_ERR_MEMORY : make_groups(p, marks);
+  for (int64_t layer = 0; layer < p->layers && status == BPPSA_OK; ++layer) {
+    if (marks[layer * p->ranks + p->rank] && p->chain->layer[layer].parameters > 0) {
+      status = make_sum(p, layer, &marks[layer * p->ranks]);
+    }
+  }
+  bppsa_free(marks);
+  return status;
+}
+
+static void destroy_held(pipeline_held *h) {
+  for (int64_t i = 0; i < h->kept_count; ++i) {
+    bppsa_free(h->kept[i].values);
+  }
+  bppsa_optimizer_destroy(h->optimizer);
+  bppsa_pipeline_pool_free(&h->pool);
+  void *const blocks[] = {h->values, h->gradients, h->predicted, h->readers, h->left, h->kept, h->model.parameters, h};
+  for (size_t i = 0; i < sizeof blocks / sizeof *blocks; ++i) {
+    bppsa_free(blocks[i]);
+  }
+}
+
+void bppsa_pipeline_weights_destroy(bppsa_pipeline *p) {
+  for (int64_t layer = 0; p->sums != NULL && layer < p->layers; ++layer) {
+    bppsa_comm_cancel(1, &p->sums[layer].request);
+    bppsa_ordered_sum_destroy(p->sums[layer].sum);
+    bppsa_comm_destroy(p->sums[layer].comm);
+    bppsa_free(p->sums[layer].part);
+    bppsa_free(p->sums[layer].result);
+  }
+  for (int64_t cell = 0; p->held != NULL && cell < p->list->replicas * p->layers; ++cell) {
+    if (p->held[cell] != NULL) {
+      destroy_held(p->held[cell]);
+    }
+  }
+  bppsa_free(p->sums);
+  bppsa_free((void *)p->held);
+}
+
+/* ---- versions ---- */
+
+void bppsa_pipeline_weights_begin(bppsa_pipeline *p) {
+  for (int64_t cell = 0; cell < p->list->replicas * p->layers; ++cell) {
+    pipeline_held *h = p->held[cell];
+    if (h != NULL) {
+      memcpy(h->left, h->readers, (size_t)(p->updates + 1) * sizeof *h->left);
+    }
+  }
+  for (int64_t layer = 0; layer < p->layers; ++layer) {
+    p->sums[layer].finished = 0;
+  }
+}
+
+/* Updates since the run began. */
+static int64_t updates_of(const bppsa_pipeline *p, const pipeline_held *h) {
+  return h->updates - p->runs * p->updates;
+}
+
+static bppsa_status missing(const bppsa_pipeline *p, int64_t id, int64_t layer, int64_t version, int64_t now) {
+  return bppsa_fail(BPPSA_ERR_ARGUMENT,
+                    "schedule %s: operation %" PRId64 ": weights of layer %s after %" PRId64 " updates, expected after %" PRId64,
+                    p->list->scheme->id, id, p->chain->layer[layer].name, now, version);
+}
+
+static pipeline_version *find_kept(pipeline_held *h, int64_t version) {
+  for (int64_t i = 0; i < h->kept_count; ++i) {
+    if (h->kept[i].version == version) {
+      return &h->kept[i];
+    }
+  }
+  return NULL;
+}
+
+bppsa_status bppsa_pipeline_weights(bppsa_pipeline *p, int64_t id, int64_t layer, void *arrays[PIPELINE_MOST_PARAMETERS]) {
+  const bppsa_schedule_op *op = &p->list->ops[id];
+  pipeline_held *h = held_of(p, op->replica, layer);
+  const int64_t now = updates_of(p, h), version = op->weight_version >= 0 ? op->weight_version : now;
+  void *values = h->values;
+  p->events[id].version = h->updates - now + version;
+  p->events[id].ahead = version > now ? version - now : 0;
+  if (h->model.parameter_count == 0) {
+    return BPPSA_OK;
+  }
+  if (version < now) {
+    const pipeline_version *kept = find_kept(h, version);
+    if (kept == NULL) {
+      return missing(p, id, layer, version, now);
+    }
+    values = kept->values;
+  } else if (version > now && p->list->scheme->weights != BPPSA_WEIGHTS_PREDICTED) {
+    return missing(p, id, layer, version, now);
+  } else if (version > now) {
+    if (h->predicted_from != h->updates || h->predicted_ahead != version - now) {
+      void *places[PIPELINE_MOST_PARAMETERS];
+      place_arrays(p, layer, h->predicted, places);
+      BPPSA_TRY(bppsa_pipeline_predict(&h->model, h->optimizer, &p->config.optimizer, version - now, places));
+      h->predicted_from = h->updates;
+      h->predicted_ahead = version - now;
+    }
+    values = h->predicted;
+  }
+  place_arrays(p, layer, values, arrays);
+  return BPPSA_OK;
+}
+
+void bppsa_pipeline_weights_read(bppsa_pipeline *p, int64_t id, int64_t layer) {
+  const bppsa_schedule_op *op = &p->list->ops[id];
+  pipeline_held *h = held_of(p, op->replica, layer);
+  if (op->weight_version < 0 || op->weight_version > p->updates || --h->left[op->weight_version] > 0) {
+    return;
+  }
+  pipeline_version *kept = find_kept(h, op->weight_version);
+  if (kept != NULL) {
+    bppsa_pipeline_pool_give(&h->pool, kept->values);
+    *kept = h->kept[--h->kept_count];
+  }
+}
+
+/* Keeps a copy of the present weights if an operation behind the update reads them. */
+static bppsa_status keep(bppsa_pipeline *p, pipeline_held *h) {
+  const bppsa_schedule_weights weights = p->list->scheme->weights;
+  const int64_t now = updates_of(p, h);
+  if (h->left[now] == 0 || weights == BPPSA_WEIGHTS_PREDICTED || h->bytes == 0) {
+    return BPPSA_OK;
+  }
+  if (h->kept_count == h->kept_room) {
+    const int64_t room = h->kept_room < 4 ? 4 : 2 * h->kept_room;
+    pipeline_version *grown = bppsa_realloc(h->kept, (size_t)room * sizeof *grown);
+    if (grown == NULL) {
+      return BPPSA_ERR_MEMORY;
+    }
+    h->kept = grown;
+    h->kept_room = room;
+  }
+  void *copy;
+  BPPSA_TRY(bppsa_pipeline_pool_take(&h->pool, &copy));
+  memcpy(copy, h->values, (size_t)h->bytes);
+  h->kept[h->kept_count++] = (pipeline_version){now, copy};
+  return BPPSA_OK;
+}
+
+/* ---- sums and updates ---- */
+
+bppsa_status bppsa_pipeline_sum_add(bppsa_pipeline *p, int64_t micro, int64_t layer) {
+  pipeline_sum *sum = &p->sums[layer];
+  const bppsa_view part = bppsa_view_make(sum->part, p->chain->dtype, 1, &sum->count);
+  BPPSA_TRY(bppsa_ordered_sum_add(sum->sum, p->micro[micro].block, &part));
+  sum->added++;
+  return BPPSA_OK;
+}
+
+void bppsa_pipeline_gradient(const bppsa_pipeline *p, int64_t layer, void *arrays[PIPELINE_MOST_PARAMETERS]) {
+  place_arrays(p, layer, p->sums[layer].part, arrays);
+}
+
+bppsa_status bppsa_pipeline_sum_go(bppsa_pipeline *p, int64_t layer, int64_t update, bool *done) {
+  pipeline_sum *sum = &p->sums[layer];
+  *done = sum->sum == NULL || sum->finished > update;
+  if (*done || (sum->state == PIPELINE_ADDING && sum->added < sum->mine)) {
+    return BPPSA_OK;
+  }
+  bool over = true;
+  if (sum->state != PIPELINE_SHARING) {
+    sum->state = PIPELINE_REDUCING;
+    BPPSA_TRY(bppsa_ordered_sum_reduce(sum->sum, false, &over));
+    if (!over) {
+      return BPPSA_OK;
+    }
+    const bppsa_view result = bppsa_view_make(sum->result, p->chain->dtype, 1, &sum->count);
+    BPPSA_TRY(bppsa_ordered_sum_ibroadcast(sum->sum, &result, &sum->request));
+    sum->state = PIPELINE_SHARING;
+  }
+  if (sum->request != NULL) {
+    BPPSA_TRY(bppsa_comm_test(&sum->request, &over));
+  }
+  if (over) {
+    sum->state = PIPELINE_ADDING;
+    sum->added = 0;
+    sum->finished++;
+    *done = sum->finished > update;
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_pipeline_step(bppsa_pipeline *p, int64_t replica, int64_t layer, bool *done) {
+  pipeline_held *h = held_of(p, replica, layer);
+  BPPSA_TRY(bppsa_pipeline_sum_go(p, layer, updates_of(p, h), done));
+  if (!*done) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(keep(p, h));
+  if (h->optimizer != NULL) {
+    memcpy(h->gradients, p->sums[layer].result, (size_t)h->bytes);
+    bppsa_optimizer_step(h->optimizer, p->device);
+  }
+  h->updates++;
+  return BPPSA_OK;
+}
+
+int64_t bppsa_pipeline_update_of(const bppsa_pipeline *p, int64_t replica, int64_t layer) {
+  return updates_of(p, held_of(p, replica, layer));
+}
+
+bppsa_status bppsa_pipeline_collect(bppsa_pipeline *p, const bppsa_view *values) {
+  BPPSA_REQUIRE(p != NULL && values != NULL);
+  for (int64_t layer = 0; layer < p->layers; ++layer) {
+    const pipeline_held *h = held_of(p, 0, layer);
+    for (int64_t i = 0; i < p->chain->layer[layer].parameters; ++i) {
+      const bppsa_view *to = &values[p->chain->layer[layer].first_parameter + i];
+      if (!bppsa_view_same_shape(to, &parameter_of(p, layer, i)->value) || to->dtype != p->chain->dtype) {
+        return bppsa_fail(BPPSA_ERR_SHAPE, "pipeline: another shape or dtype for %s, expected the chain's",
+                          parameter_of(p, layer, i)->name);
+      }
+      if (h != NULL) {
+        memcpy(to->data, h->model.parameters[i].value.data, bppsa_view_bytes(to));
+      }
+      BPPSA_TRY(bppsa_comm_broadcast(p->comm, (int32_t)pipeline_rank_of(p, p->holder[layer]), to));
+    }
+  }
+  return BPPSA_OK;
+}
