@@ -96,10 +96,11 @@ enum { SPECULATE_CHANGED = 1, SPECULATE_REACHED = 2, SPECULATE_FAR = 4 };
 
 /* All functions: ERR_CUDA: the launch failed. */
 template <typename real> struct cell_launchers {
-  /* Asks for more shared memory than 48 KiB, once for each device. */
-  bppsa_status (*prepare)(int64_t hidden, int shared_most);
-  /* Compute h_1 .. h_T and what is saved: forward for H <= CHUNK_HIDDEN, forward_wide for any H with w_t [H][G·H], the transpose
-   * of W_hh. */
+  /* Asks for more shared memory than 48 KiB, once for each device. wide: H > CHUNK_HIDDEN, and forward and walk run on this device
+   * all the same (wide_kernels.cuh). */
+  bppsa_status (*prepare)(int64_t hidden, int device, int shared_most, bool *wide);
+  /* Compute h_1 .. h_T and what is saved: forward for H <= CHUNK_HIDDEN or `wide`, forward_wide for any H with w_t [H][G·H], the
+   * transpose of W_hh. */
   bppsa_status (*forward)(cudaStream_t stream, const layer_arrays<real> &c);
   bppsa_status (*forward_wide)(cudaStream_t stream, const layer_arrays<real> &c, const real *w_t, int shared_most);
   /* The same in parallel, or, during a pause, sequentially; first and last: of the pass's layers. */
@@ -110,7 +111,7 @@ template <typename real> struct cell_launchers {
   bppsa_status (*deltas)(cudaStream_t stream, const layer_arrays<real> &c);
   /* The fused backward pass, H <= CHUNK_HIDDEN. carry, with more than one chunk: computes transitions, injected gradients, and
    * the gradients at the beginnings of chunks, to s.carried. walk: goes through all chunks, or through one chunk as sequential
-   * BP. */
+   * BP; where layers are `wide`, through one chunk only, and without sums. */
   bppsa_status (*carry)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
   bppsa_status (*walk)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
   bool (*sums)(int64_t hidden);                     /* can a walk sum weight gradients, because they fit into registers? */

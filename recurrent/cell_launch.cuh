@@ -11,6 +11,7 @@
 #include "recurrent/forward_kernels.cuh"
 #include "recurrent/speculate_kernels.cuh"
 #include "recurrent/unit_kernels.cuh"
+#include "recurrent/wide_launch.cuh"
 
 namespace {
 
@@ -129,7 +130,7 @@ template <typename real, template <typename> class cell, int HP, int V> bppsa_st
 } // namespace
 
 template <typename real, template <typename> class cell> struct chunk_launch {
-  static bppsa_status prepare(int64_t hidden, int shared_most);
+  static bppsa_status prepare(int64_t hidden, int device, int shared_most, bool *wide);
   static bppsa_status forward(cudaStream_t stream, const layer_arrays<real> &c);
   static bppsa_status forward_wide(cudaStream_t stream, const layer_arrays<real> &c, const real *w_t, int shared_most);
   static bppsa_status speculate(cudaStream_t stream, const layer_arrays<real> &c, const speculate_arrays<real> &s, int64_t rounds,
@@ -149,7 +150,7 @@ template <typename real, template <typename> class cell> struct chunk_launch {
 #define METHOD(type, name) template <typename real, template <typename> class cell> type chunk_launch<real, cell>::name
 
 METHOD(bool, sums)(int64_t hidden) {
-  return padded(hidden, [](auto hp) { return (bool)fits<real, cell, hp.value>::SUM; });
+  return hidden <= CHUNK_HIDDEN && padded(hidden, [](auto hp) { return (bool)fits<real, cell, hp.value>::SUM; });
 }
 
 METHOD(int64_t, padded_hidden)(int64_t hidden) {
@@ -160,8 +161,10 @@ METHOD(int64_t, blocks)(int64_t chunks, int64_t batch) {
   return divide_up(chunks * batch, walk_warps(chunks * batch));
 }
 
-METHOD(bppsa_status, prepare)(int64_t hidden, int shared_most) {
+METHOD(bppsa_status, prepare)(int64_t hidden, int device, int shared_most, bool *wide) {
+  *wide = false;
   if (hidden > CHUNK_HIDDEN) {
+    BPPSA_TRY((wide_runs<real, cell>(hidden, device, wide)));
     return bppsa_cuda_check(
         cudaFuncSetAttribute(bppsa_recurrent_forward_wide<real, cell>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_most),
         "forward pass: shared memory");
@@ -174,6 +177,9 @@ METHOD(bppsa_status, prepare)(int64_t hidden, int shared_most) {
 }
 
 METHOD(bppsa_status, forward)(cudaStream_t stream, const layer_arrays<real> &c) {
+  if (c.hidden > CHUNK_HIDDEN) {
+    return wide_launch<real, cell, false>(stream, c);
+  }
   return padded(c.hidden, [&](auto hp) {
     const size_t shared = 2 * hp.value * sizeof(real);
     if (c.pre == NULL) {
@@ -204,6 +210,9 @@ METHOD(bppsa_status, forward_wide)(cudaStream_t stream, const layer_arrays<real>
 }
 
 METHOD(bppsa_status, walk)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s) {
+  if (c.hidden > CHUNK_HIDDEN) {
+    return wide_launch<real, cell, true>(stream, c);
+  }
   return padded(c.hidden, [&](auto hp) {
     if constexpr (fits<real, cell, hp.value>::SUM) {
       if (s.partials != NULL) {

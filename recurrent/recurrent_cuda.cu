@@ -1,8 +1,9 @@
 /* Recurrent networks on a GPU: memory, and the order of launches.
  *
  * Up to H = 32 (CHUNK_HIDDEN) the kernels of chunk_kernels.cuh run the layers: sequential BP is one chunk, the chunked scan many,
- * and weight gradients are summed within them if they fit into registers. Otherwise, and for tree scans, kernels write the
- * factors of the Jacobians, a scan executor computes the gradients, and products of matrices compute the rest.
+ * and weight gradients are summed within them if they fit into registers. Larger layers run forward and through BP in the kernels
+ * of wide_kernels.cuh, where the GPU has room for them. Otherwise, and for other scans, kernels write the factors of the Jacobians,
+ * a scan executor computes the gradients, and products of matrices compute the rest.
  *
  * (The file is long because it is one backend's table of functions: memory and passes share the sizes of all arrays.)
  */
@@ -26,6 +27,7 @@ struct recurrent_gpu {
   const bppsa_device *device;
   int32_t index;
   int multiprocessors, shared_most; /* of the GPU; bytes of shared memory that a block can have */
+  bool wide;                        /* H > CHUNK_HIDDEN, and the layer's own kernels run sequential passes (wide_kernels.cuh) */
   cudaStream_t stream;
   void *memory;
   int64_t chunks;   /* fused: P; 1 for BP */
@@ -243,7 +245,7 @@ template <typename real> bppsa_status forward_layer(recurrent_network *n, int64_
     return launchers<real>(n).speculate(n->gpu->stream, c, speculate_of<real>(n), n->forward.plan.rounds, l == 0,
                                         l + 1 == n->config.layers);
   }
-  if (c.hidden <= CHUNK_HIDDEN) {
+  if (c.hidden <= CHUNK_HIDDEN || n->gpu->wide) {
     return launchers<real>(n).forward(n->gpu->stream, c);
   }
   const int64_t rows = n->cell->gates * c.hidden;
@@ -396,7 +398,7 @@ bool is_fused(const recurrent_network *n) {
   const bppsa_recurrent_config *c = &n->config;
   /* the caller provides the executor */
   const bool others = c->method.backward == BPPSA_BACKWARD_SCAN && c->factory.create != NULL;
-  return c->hidden <= CHUNK_HIDDEN && !others && fusion_of(n) != BPPSA_FUSION_NONE;
+  return (c->hidden <= CHUNK_HIDDEN || n->gpu->wide) && !others && fusion_of(n) != BPPSA_FUSION_NONE;
 }
 
 bppsa_status create(recurrent_network *n, const bppsa_device *device) {
@@ -417,7 +419,7 @@ bppsa_status create(recurrent_network *n, const bppsa_device *device) {
   n->forward.multiprocessors = gpu->multiprocessors;
   BPPSA_TRY(bppsa_cuda_check(cudaDeviceGetAttribute(&gpu->shared_most, cudaDevAttrMaxSharedMemoryPerBlockOptin, gpu->index),
                              "network: shared memory"));
-  return LAUNCH(n, prepare, n->config.hidden, gpu->shared_most);
+  return LAUNCH(n, prepare, n->config.hidden, gpu->index, gpu->shared_most, &gpu->wide);
 }
 
 bool runs_scan(const recurrent_network *n, const bppsa_scan_plan *) {
@@ -490,7 +492,7 @@ bppsa_status visit_arrays(recurrent_network *n, bool, bppsa_recurrent_visit visi
                 {held > 0, held, batch, hidden, &gpu->exponents},
                 {held > 0 && (c->loss_all || c->layers > 1), held, batch, hidden, &gpu->offsets},
                 {held > 0, held + 1, batch, hidden, &gpu->carried},
-                {hidden > CHUNK_HIDDEN, 1, gates, hidden, &gpu->w_t},
+                {hidden > CHUNK_HIDDEN && !gpu->wide, 1, gates, hidden, &gpu->w_t},
                 {true, 1, 1, partial_reals(n, fused), &gpu->partials}};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) {
     if (arrays[i].wanted) {

@@ -72,6 +72,16 @@ static const cycles fused_cycles[][2][2] = {
     [CARRY] = {{{185, 185, 460}, {185, 185, 460}}, {{230, 230, 900}, {230, 230, 900}}},
     [WALK] = {{{112, 112, 64}, {255, 255, 188}}, {{147, 147, 91}, {359, 359, 199}}},
 };
+/* The same of a walk through a wide layer (recurrent/wide_kernels.cuh): H = 64, 128, 256, 512, for each K = 1 and K = 3. alone: a
+ * warp's path through a step of a whole round, replayed: 295, 296, 338, 370 and 447, 592, 565; the multiply-adds of the other warps
+ * on its scheduler, 0, 64, 64, 192 and 48, 96, 96; and where several blocks share a step (all but H = 64, and 128 of K = 1) 250
+ * cycles, assumed, until a number sent has arrived and opened the gate. busy: issue slots of all warps of all blocks; K = 3, H 512
+ * has no kernel: its row serves K = 2 and is H = 256 times the ratio of K = 1. */
+static const cycles wide_cycles[][2] = {{{295, 295, 424}, {495, 495, 1300}},
+                                        {{360, 360, 956}, {938, 938, 3776}},
+                                        {{652, 652, 4128}, {911, 911, 14208}},
+                                        {{812, 812, 16768}, {1135, 1135, 57700}}};
+
 static const double few_items[] = {132 * 16, 132 * 8}; /* a block of four warps on each multiprocessor */
 
 /* H200. Between two levels: a launch, assumed to take 1.2 µs, and the beginning and end of a kernel, on average 3500 cycles with
@@ -85,7 +95,8 @@ static bool is_fused(const bppsa_scan_config *config) {
 /* Seconds of `items` items of a kernel, `longest` and on average `mean` steps long. */
 static double fused_seconds(const bppsa_scan_config *config, int kernel, double items, double longest, double mean) {
   const bool wide = config->dim > 20, few = items <= few_items[wide];
-  const cycles *c = fused_cycles[kernel][wide];
+  const int size = config->dim <= 64 ? 0 : config->dim <= 128 ? 1 : config->dim <= 256 ? 2 : 3;
+  const cycles *c = config->dim > BPPSA_SCAN_FUSED_DIM ? wide_cycles[size] : fused_cycles[kernel][wide];
   const double more = ((double)config->matrices - 1) / 2, width = config->dtype == BPPSA_F64 ? 2 : 1;
   const double first = few ? c[0].few : c[0].alone, third = few ? c[1].few : c[1].alone;
   const double alone = longest * (first + more * (third - first)),

@@ -458,10 +458,23 @@ void bppsa_scan_plan_destroy(bppsa_scan_plan *plan) {
 
 /* ---- access ---- */
 
+/* Is a walk through matrices of this size a kernel's work? It pads them to a power of two. */
+static bool may_walk(const bppsa_scan_config *config) {
+  int64_t padded = 64;
+  while (padded < config->dim && padded < BPPSA_SCAN_WALK_DIM) {
+    padded *= 2;
+  }
+  return config->dim <= padded &&
+         config->matrices * padded * padded * (int64_t)bppsa_dtype_size(config->dtype) <= BPPSA_SCAN_WALK_BYTES;
+}
+
 bppsa_scan_fusion bppsa_scan_fusion_of(const bppsa_scan_config *config) {
   const bppsa_scan_algorithm_row *row = bppsa_scan_algorithm_find(config->method.algorithm);
-  const bool small = config->element == BPPSA_ELEMENT_RECURRENT && config->dim <= BPPSA_SCAN_FUSED_DIM;
-  return row != NULL && small && config->device == BPPSA_CUDA ? row->fusion : BPPSA_FUSION_NONE;
+  if (row == NULL || config->element != BPPSA_ELEMENT_RECURRENT || config->device != BPPSA_CUDA) {
+    return BPPSA_FUSION_NONE;
+  }
+  const bool fits = config->dim <= BPPSA_SCAN_FUSED_DIM || (row->fusion == BPPSA_FUSION_WALK && may_walk(config));
+  return fits ? row->fusion : BPPSA_FUSION_NONE;
 }
 
 const bppsa_scan_config *bppsa_scan_plan_config(const bppsa_scan_plan *plan) {

@@ -11,146 +11,13 @@
 #include "gru/gru.h"
 #include "recurrent/recurrent.h"
 #include "rnn/rnn.h"
+#include "tests/recurrent/device_problem.h"
 #include "tests/support/support.h"
-
-static bppsa_device *device, *host;
-
-typedef struct {
-  bppsa_backward backward;
-  bppsa_scan_algorithm algorithm;
-  int64_t chunks;
-} way;
 
 static const way ways[] = {{BPPSA_BACKWARD_BP, BPPSA_SCAN_AUTO, 0},      {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_CHUNKED, 0},
                            {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_CHUNKED, 3}, {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_BLELLOCH, 0},
                            {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_LINEAR, 0},  {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_CHUNKED, 1000},
                            {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_AUTO, 0}};
-
-/* A problem, with the inputs and results of both networks. */
-typedef struct {
-  bppsa_recurrent_config config;
-  bool gru, state; /* state: h0 is given */
-  int64_t batch;   /* of the pass, at most the configuration's */
-  double *x, *h0, *seed;
-  bppsa_model *reference;
-  bppsa_view logits;
-} problem;
-
-static bppsa_status create(const problem *p, const bppsa_recurrent_config *config, const bppsa_device *on, bppsa_model **model) {
-  return bppsa_recurrent_create(config, p->gru ? &bppsa_gru_cell : &bppsa_rnn_cell, on, model);
-}
-
-/* A view of an array's copy on a device; free its data with bppsa_memory_free. */
-static bppsa_view put(const bppsa_device *on, bppsa_dtype dtype, const double *values, int32_t ndim, const int64_t *shape) {
-  bppsa_view view = bppsa_view_make(NULL, dtype, ndim, shape);
-  const int64_t count = bppsa_view_count(&view);
-  double *copy = bppsa_calloc(count, sizeof *copy);
-  assert_non_null(copy);
-  memcpy(copy, values, (size_t)count * sizeof *copy);
-  void *typed = rounded(dtype, copy, count);
-  view.data = on_device(on, typed, (int64_t)bppsa_view_bytes(&view));
-  view.device = bppsa_device_get_kind(on);
-  bppsa_free(typed);
-  bppsa_free(copy);
-  return view;
-}
-
-/* A device's array against the host's float64. */
-static void check(const problem *p, const way *w, const char *what, const bppsa_view *got, const double *expected) {
-  const int64_t count = bppsa_view_count(got);
-  void *copy = bppsa_alloc(bppsa_view_bytes(got));
-  assert_non_null(copy);
-  assert_int_equal(bppsa_memory_get(got->device == BPPSA_CUDA ? device : NULL, copy, got->data, (int64_t)bppsa_view_bytes(got)),
-                   BPPSA_OK);
-  const double r = residual(got->dtype, copy, expected, count, sqrt((double)p->config.seq_len));
-  if (!(r < 30)) {
-    const bppsa_recurrent_config *c = &p->config;
-    fail_msg("%s %s: T %lld, B %lld of %lld, I %lld, H %lld, L %lld, %s, %s; backward %d, algorithm %d, chunks %lld: residual %g",
-             p->gru ? "gru" : "rnn", what, (long long)c->seq_len, (long long)p->batch, (long long)c->batch, (long long)c->input,
-             (long long)c->hidden, (long long)c->layers, bppsa_dtype_name(c->dtype), c->loss_all ? "all" : "last",
-             (int)w->backward, (int)w->algorithm, (long long)w->chunks, r);
-  }
-  bppsa_free(copy);
-}
-
-/* Gives both networks the weights of the device's, rounded to its type. */
-static void share_weights(problem *p, bppsa_model *model) {
-  bppsa_named_view values[64];
-  for (int64_t i = 0; i < model->parameter_count; ++i) {
-    values[i] = (bppsa_named_view){model->parameters[i].name, model->parameters[i].value};
-  }
-  assert_int_equal(bppsa_model_set(p->reference, "test", model->parameter_count, values), BPPSA_OK);
-}
-
-/* A forward and a backward pass. Shapes: x [T, b, I], h0 [L, b, H], seed [b, C] or [T, b, C]. */
-static void pass(const problem *p, bppsa_model *model, const bppsa_device *on, bppsa_view *logits, bppsa_view held[3]) {
-  const bppsa_recurrent_config *c = &p->config;
-  const int64_t x[] = {c->seq_len, p->batch, c->input}, h0[] = {c->layers, p->batch, c->hidden},
-                seed[] = {c->seq_len, p->batch, c->classes};
-  held[0] = put(on, model->dtype, p->x, 3, x);
-  held[1] = put(on, model->dtype, p->h0, 3, h0);
-  held[2] = put(on, model->dtype, p->seed, c->loss_all ? 3 : 2, c->loss_all ? seed : seed + 1);
-  assert_int_equal(model->ops->forward(model, &held[0], p->state ? &held[1] : NULL, logits), BPPSA_OK);
-  assert_int_equal(model->ops->backward(model, &held[2]), BPPSA_OK);
-}
-
-static void drop(const bppsa_device *on, bppsa_view held[3]) {
-  for (int i = 0; i < 3; ++i) {
-    bppsa_memory_free(on, held[i].data);
-  }
-}
-
-static void check_way(problem *p, const way *w) {
-  bppsa_recurrent_config c = p->config, exact = p->config;
-  bppsa_model *model = NULL;
-  bppsa_view logits, expected_logits, held[3], expected_held[3], got[2], expected[2];
-  c.method.backward = w->backward;
-  c.method.scan.algorithm = w->algorithm;
-  c.method.scan.chunks = w->chunks;
-  exact.dtype = BPPSA_F64;
-  exact.method.backward = BPPSA_BACKWARD_BP;
-  assert_int_equal(create(p, &c, device, &model), BPPSA_OK);
-  assert_int_equal(create(p, &exact, host, &p->reference), BPPSA_OK);
-  assert_int_equal(bppsa_recurrent_init(model, BPPSA_INIT_ORTHOGONAL, (uint64_t)c.seq_len), BPPSA_OK);
-  share_weights(p, model);
-  assert_int_equal(bppsa_recurrent_states(model, 0, &got[0]), BPPSA_ERR_ARGUMENT); /* no pass yet */
-  pass(p, p->reference, host, &expected_logits, expected_held);
-  for (int again = 0; again < 2; ++again) { /* a second pass gives the same */
-    pass(p, model, device, &logits, held);
-    check(p, w, "logits", &logits, expected_logits.data);
-    for (int64_t l = 0; l < c.layers; ++l) {
-      assert_int_equal(bppsa_recurrent_states(model, l, &got[0]), BPPSA_OK);
-      assert_int_equal(bppsa_recurrent_states(p->reference, l, &expected[0]), BPPSA_OK);
-      assert_true(bppsa_view_same_shape(&got[0], &expected[0]));
-      check(p, w, "states", &got[0], expected[0].data);
-    }
-    assert_int_equal(bppsa_model_pull(model, true), BPPSA_OK);
-    for (int64_t i = 0; i < model->parameter_count; ++i) {
-      check(p, w, model->parameters[i].name, &model->parameters[i].gradient, p->reference->parameters[i].gradient.data);
-    }
-    if (c.input_gradients) {
-      assert_int_equal(model->ops->input_gradients(model, &got[0], &got[1]), BPPSA_OK);
-      assert_int_equal(p->reference->ops->input_gradients(p->reference, &expected[0], &expected[1]), BPPSA_OK);
-      check(p, w, "gradient of x", &got[0], expected[0].data);
-      check(p, w, "gradient of h0", &got[1], expected[1].data);
-    }
-    drop(device, held);
-  }
-  assert_int_equal(bppsa_recurrent_states(model, c.layers, &got[0]), BPPSA_ERR_ARGUMENT);
-  drop(host, expected_held);
-  bppsa_model_destroy(model);
-  bppsa_model_destroy(p->reference);
-}
-
-static void make_numbers(problem *p, uint64_t seed) {
-  const bppsa_recurrent_config *c = &p->config;
-  p->x = uniform(seed, c->seq_len * p->batch * c->input, 1);
-  p->h0 = uniform(seed + 1, c->layers * p->batch * c->hidden, 0.5);
-  p->seed = uniform(seed + 2, (c->loss_all ? c->seq_len : 1) * p->batch * c->classes, 1);
-  bppsa_free(rounded(c->dtype, p->x, c->seq_len * p->batch * c->input)); /* rounds the array itself, too */
-  bppsa_free(rounded(c->dtype, p->h0, c->layers * p->batch * c->hidden));
-  bppsa_free(rounded(c->dtype, p->seed, (c->loss_all ? c->seq_len : 1) * p->batch * c->classes));
-}
 
 static void check_problem(problem p, uint64_t seed) {
   make_numbers(&p, seed);
@@ -176,7 +43,11 @@ static const struct {
 
 static void check_shapes(bool gru, bppsa_dtype dtype) {
   for (size_t s = 0; s < sizeof shapes / sizeof *shapes; ++s) {
-    problem p = {.config = bppsa_recurrent_config_default(), .gru = gru, .state = shapes[s].state, .batch = shapes[s].batch};
+    problem p = {.config = bppsa_recurrent_config_default(),
+                 .gru = gru,
+                 .init = BPPSA_INIT_ORTHOGONAL,
+                 .state = shapes[s].state,
+                 .batch = shapes[s].batch};
     p.config.seq_len = shapes[s].steps;
     p.config.batch = shapes[s].planned;
     p.config.input = shapes[s].input;

@@ -135,6 +135,16 @@ static void test_fusion(void **state) {
     c.dim = BPPSA_SCAN_FUSED_DIM;
     assert_int_equal(bppsa_scan_fusion_of(&c), expected[a]);
     c.dim += 1;
+    const bool walks = expected[a] == BPPSA_FUSION_WALK;
+    assert_int_equal(bppsa_scan_fusion_of(&c), walks ? BPPSA_FUSION_WALK : BPPSA_FUSION_NONE);
+    c.dim = BPPSA_SCAN_WALK_DIM;
+    assert_int_equal(bppsa_scan_fusion_of(&c), walks ? BPPSA_FUSION_WALK : BPPSA_FUSION_NONE);
+    c.matrices = 3; /* too many bytes */
+    assert_int_equal(bppsa_scan_fusion_of(&c), BPPSA_FUSION_NONE);
+    c.dim = BPPSA_SCAN_WALK_DIM / 2;
+    assert_int_equal(bppsa_scan_fusion_of(&c), walks ? BPPSA_FUSION_WALK : BPPSA_FUSION_NONE);
+    c.matrices = 1;
+    c.dim = BPPSA_SCAN_WALK_DIM + 1;
     assert_int_equal(bppsa_scan_fusion_of(&c), BPPSA_FUSION_NONE);
     c.dim = 1;
     c.device = BPPSA_CPU;

@@ -385,6 +385,16 @@ static void test_predicted_on_a_gpu(void **state) {
     assert_true(gpu_seconds(a, scan * 256, 3, 20, 10000, BPPSA_F32) > gpu_seconds(a, scan * 256, 2, 20, 10000, BPPSA_F32));
     assert_true(gpu_seconds(a, scan * 256, 1, 20, 10000, BPPSA_F64) > 1.5 * seconds);
   }
+  double before = gpu_seconds(BPPSA_SCAN_LINEAR, 0, 1, 32, 10000, BPPSA_F32);
+  for (int64_t dim = 64; dim <= 512;
+       dim *= 2) { /* a wide layer's walk; behind it an executor, whose matrices come out of caches */
+    const double wide = gpu_seconds(BPPSA_SCAN_LINEAR, 0, 1, dim, 10000, BPPSA_F32);
+    assert_true(wide > 1.1 * before && wide < 3 * before);
+    assert_true(gpu_seconds(BPPSA_SCAN_LINEAR, 0, 2, dim, 10000, BPPSA_F32) > wide);
+    assert_true(gpu_seconds(BPPSA_SCAN_LINEAR, 0, 1, dim - 20, 10000, BPPSA_F32) == wide);
+    before = wide;
+  }
+  assert_true(gpu_seconds(BPPSA_SCAN_LINEAR, 0, 1, 513, 10000, BPPSA_F32) > 10 * before);
   const double many = gpu_seconds(BPPSA_SCAN_CHUNKED, 256, 1, 20, 30000, BPPSA_F32);
   assert_true(5 * many < gpu_seconds(BPPSA_SCAN_LINEAR, 0, 1, 20, 30000, BPPSA_F32));
   assert_true(many < gpu_seconds(BPPSA_SCAN_CHUNKED, 16, 1, 20, 30000, BPPSA_F32));

@@ -126,6 +126,23 @@ void *simt_shared();
 #define BPPSA_SHARED(type, name) type *name = (type *)simt_shared()
 #define BPPSA_UNROLL
 #define BPPSA_UNROLL_BY(n)
+/* Clusters of blocks, core/cluster.cuh in C++. */
+struct cluster_gate {
+  int missing;                 /* bytes of this phase; negative: they came before it was said how many are expected */
+  unsigned short told, phases; /* whether it was said; phases that are over */
+};
+struct cluster_far {
+  char *place;
+};
+void cluster_meet();
+void cluster_gate_make(cluster_gate *gate);
+void cluster_gate_expect(cluster_gate *gate, unsigned bytes);
+cluster_far cluster_find(const void *mine, unsigned rank);
+void simt_send(char *to, const void *value, size_t size, cluster_gate *gate);
+template <typename real> void cluster_send(cluster_far far, unsigned at, real value, unsigned gate) {
+  simt_send(far.place + at, &value, sizeof value, (cluster_gate *)(far.place + gate));
+}
+void cluster_gate_wait(cluster_gate *gate, unsigned parity);
 /* For groups of launches (core/launch_group.cuh): a small device, so that launches which exceed it show. */
 #define BPPSA_GRID_CONSTANT(...) const __VA_ARGS__ &
 #define BPPSA_MOST_BLOCKS 300
@@ -136,14 +153,15 @@ using std::min;
 /* ---- launches ---- */
 
 typedef struct simt_stream *cudaStream_t;
-void simt_launch(const char *kernel, const void *function, dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
-                 std::function<void()> thread);
+void simt_launch(const char *kernel, const void *function, unsigned cluster, dim3 grid, dim3 block, size_t shared,
+                 cudaStream_t stream, std::function<void()> thread);
 /* Shows a launch to a test that watches (tests/simt/watch.h). True: one does, and the launch is not to run. */
 bool simt_show(const char *kernel, dim3 grid, dim3 block, int count, const void *const *arguments, const size_t *sizes);
 
 /* A launch whose arguments follow. They are evaluated now, as the kernel's parameters, although the kernel runs later. */
 template <typename... P> struct simt_prepared {
   const char *name;
+  unsigned cluster;
   dim3 grid, block;
   size_t shared;
   cudaStream_t stream;
@@ -155,17 +173,19 @@ template <typename... P> struct simt_prepared {
     if (simt_show(name, grid, block, (int)sizeof...(P), at, sizes)) {
       return;
     }
-    simt_launch(name, (const void *)function, grid, block, shared, stream,
+    simt_launch(name, (const void *)function, cluster, grid, block, shared, stream,
                 [function, arguments...]() { function(arguments...); });
   }
 };
 template <typename... P>
-simt_prepared<P...> simt_prepare(const char *name, dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
+simt_prepared<P...> simt_prepare(const char *name, unsigned cluster, dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
                                  void (*kernel)(P...)) {
-  return {name, grid, block, shared, stream, kernel};
+  return {name, cluster, grid, block, shared, stream, kernel};
 }
 #define BPPSA_LAUNCH(kernel, blocks, threads, shared_bytes, stream, ...)                                                         \
-  simt_prepare(#kernel, (blocks), (threads), (shared_bytes), (stream), kernel)(__VA_ARGS__)
+  simt_prepare(#kernel, 1, (blocks), (threads), (shared_bytes), (stream), kernel)(__VA_ARGS__)
+#define BPPSA_LAUNCH_CLUSTER(kernel, cluster, blocks, threads, shared_bytes, stream, ...)                                        \
+  simt_prepare(#kernel, (cluster), (blocks), (threads), (shared_bytes), (stream), kernel)(__VA_ARGS__)
 
 /* ---- the part of the runtime that the library uses ---- */
 
@@ -182,7 +202,7 @@ enum cudaError_t {
   cudaErrorStreamCaptureUnjoined = 904
 };
 enum cudaMemcpyKind { cudaMemcpyHostToHost = 0, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
-enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8, cudaFuncAttributeNonPortableClusterSizeAllowed = 14 };
 struct cudaDeviceProp {
   char name[256];
   size_t totalGlobalMem;
@@ -205,7 +225,12 @@ cudaError_t cudaGetDeviceCount(int *count);
 cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device);
-enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16, cudaDevAttrMaxSharedMemoryPerBlockOptin = 97 };
+enum cudaDeviceAttr {
+  cudaDevAttrMultiProcessorCount = 16,
+  cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
+  cudaDevAttrClusterLaunch =
+      120 /* a test that sets SIMT_MOST_CLUSTER to 1 has a GPU without clusters, to 8 one without larger ones */
+};
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaRuntimeGetVersion(int *version);
 cudaError_t cudaDriverGetVersion(int *version);
@@ -250,11 +275,23 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 
-/* Launches with more than 48 KiB of shared memory are refused unless the instance was allowed it. */
-void simt_allow_shared(const void *function, int bytes);
-template <typename F> cudaError_t cudaFuncSetAttribute(F function, cudaFuncAttribute, int bytes) {
-  simt_allow_shared((const void *)function, bytes);
-  return cudaSuccess;
+/* Launches with more than 48 KiB of shared memory, or in clusters of more than 8 blocks, are refused unless an instance was allowed
+ * it. */
+cudaError_t simt_allow(const void *function, cudaFuncAttribute attribute, int value);
+template <typename F> cudaError_t cudaFuncSetAttribute(F function, cudaFuncAttribute attribute, int value) {
+  return simt_allow((const void *)function, attribute, value);
+}
+struct cluster_config {
+  unsigned cluster, threads;
+  size_t shared;
+  const cluster_config &config;
+  cluster_config(unsigned cluster_, unsigned, unsigned threads_, size_t shared_, cudaStream_t)
+      : cluster(cluster_), threads(threads_), shared(shared_), config(*this) {}
+};
+/* The number of clusters that run at the same time: here 1, or none that is so large. */
+cudaError_t simt_most_clusters(int *clusters, const void *function, const cluster_config *config);
+template <typename F> cudaError_t cudaOccupancyMaxActiveClusters(int *clusters, F function, const cluster_config *config) {
+  return simt_most_clusters(clusters, (const void *)function, config);
 }
 
 #endif

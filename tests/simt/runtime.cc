@@ -205,6 +205,12 @@ std::map<const void *, size_t> &allowed() {
   return bytes;
 }
 
+/* Likewise the instances that may be launched in clusters of more than 8 blocks. */
+std::map<const void *, size_t> &allowed_clusters() {
+  static std::map<const void *, size_t> any;
+  return any;
+}
+
 bool may_share(const void *function, size_t bytes) {
   enum { UNASKED = 48 * 1024 };
   const auto found = allowed().find(function);
@@ -213,9 +219,27 @@ bool may_share(const void *function, size_t bytes) {
 
 } // namespace
 
-void simt_allow_shared(const void *function, int bytes) {
+cudaError_t simt_allow(const void *function, cudaFuncAttribute attribute, int value) {
   SIMT_LOCK;
-  allowed()[function] = (size_t)bytes;
+  (attribute == cudaFuncAttributeNonPortableClusterSizeAllowed ? allowed_clusters() : allowed())[function] = (size_t)value;
+  return cudaSuccess;
+}
+
+/* Blocks in the device's largest cluster. */
+static unsigned most_cluster() {
+  const char *text = getenv("SIMT_MOST_CLUSTER");
+  return text != nullptr ? (unsigned)atoi(text) : 16;
+}
+
+/* Would the device run a cluster of this size? */
+static bool may_cluster(const void *function, unsigned cluster) {
+  return cluster <= most_cluster() && (cluster <= 8 || allowed_clusters()[function] != 0);
+}
+
+cudaError_t simt_most_clusters(int *clusters, const void *function, const cluster_config *config) {
+  SIMT_LOCK;
+  *clusters = may_cluster(function, config->cluster) && config->shared <= SIMT_MOST_SHARED;
+  return cudaSuccess;
 }
 
 static struct {
@@ -237,18 +261,19 @@ bool simt_show(const char *kernel, dim3 grid, dim3 block, int count, const void 
   return true;
 }
 
-void simt_launch(const char *kernel, const void *function, dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
-                 std::function<void()> thread) {
+void simt_launch(const char *kernel, const void *function, unsigned cluster, dim3 grid, dim3 block, size_t shared,
+                 cudaStream_t stream, std::function<void()> thread) {
   SIMT_LOCK;
   if (!is_here(stream_of(stream))) {
     (void)fail(cudaErrorInvalidResourceHandle);
     return;
   }
-  if (!simt_launch_is_valid(kernel, grid, block, shared) || !may_share(function, shared)) {
+  if (!simt_launch_is_valid(kernel, cluster, grid, block, shared) || !may_share(function, shared) ||
+      !may_cluster(function, cluster)) {
     (void)fail(cudaErrorInvalidConfiguration);
     return;
   }
-  (void)queue(stream, [=]() { simt_run(kernel, grid, block, shared, thread); });
+  (void)queue(stream, [=]() { simt_run(kernel, cluster, grid, block, shared, thread); });
 }
 
 /* ---- memory ---- */
@@ -611,7 +636,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int) {
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device) {
   cudaDeviceProp properties;
   const cudaError_t error = cudaGetDeviceProperties(&properties, device);
-  *value = attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin ? (int)SIMT_MOST_SHARED : properties.multiProcessorCount;
+  *value = attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin ? (int)SIMT_MOST_SHARED
+           : attribute == cudaDevAttrClusterLaunch              ? most_cluster() > 1
+                                                                : properties.multiProcessorCount;
   return error;
 }
 

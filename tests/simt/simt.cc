@@ -24,9 +24,9 @@ dim3 blockDim(1), gridDim(1);
 
 namespace {
 
-enum { STACK = 1 << 16, LANES = 32, MOST_THREADS = 1024, MOST_BYTES = 16 };
+enum { STACK = 1 << 16, LANES = 32, MOST_THREADS = 1024, MOST_CLUSTER = 16, MOST_BYTES = 16 };
 
-enum state { READY, AT_BLOCK, AT_WARP, DONE };
+enum state { READY, AT_BLOCK, AT_WARP, AT_CLUSTER, AT_GATE, DONE };
 
 /* Each fiber is started once by makecontext and then switched by the compiler's own jumps, which make no system call. */
 typedef void *jump[5];
@@ -39,6 +39,9 @@ struct fiber {
   state where;
   unsigned mask; /* of the warp operation it waits in */
   int predicate; /* of a block's or warp's vote */
+  int any;       /* the result of a block's vote */
+  const cluster_gate *gate;
+  unsigned parity; /* of the gate's phase that it waits for */
   char given[MOST_BYTES];
 #ifdef SIMT_ASAN
   void *fake;
@@ -50,8 +53,19 @@ const std::function<void()> *body;
 std::vector<fiber> fibers;
 jump scheduler;
 fiber *current;
-int current_index, any;
-char *shared_memory;
+int current_index, current_block; /* in the cluster */
+int current_thread;               /* in the block */
+int block_threads;
+unsigned first_block;              /* of the cluster */
+std::vector<char *> shared_memory; /* of the cluster's blocks */
+/* What threads have sent and has not arrived. */
+struct message {
+  char *to;
+  cluster_gate *gate;
+  size_t size;
+  char value[MOST_BYTES];
+};
+std::vector<message> messages;
 #ifdef SIMT_ASAN
 const void *scheduler_stack;
 size_t scheduler_size;
@@ -59,14 +73,17 @@ void *scheduler_fake;
 #endif
 
 [[noreturn]] void fail(const char *what) {
-  fprintf(stderr, "simt: %s: block %u, thread %d: %s\n", kernel_name, blockIdx.x, current_index, what);
+  fprintf(stderr, "simt: %s: block %u, thread %d: %s\n", kernel_name, blockIdx.x, current_thread, what);
   abort();
 }
 
 void set_thread(int index) {
   current = &fibers[(size_t)index];
   current_index = index;
-  const unsigned i = (unsigned)index;
+  current_block = index < block_threads ? 0 : index / block_threads;
+  current_thread = index - current_block * block_threads;
+  const unsigned i = (unsigned)current_thread;
+  blockIdx.x = first_block + (unsigned)current_block;
   threadIdx.x = i % blockDim.x;
   threadIdx.y = i / blockDim.x % blockDim.y;
   threadIdx.z = i / blockDim.x / blockDim.y;
@@ -160,12 +177,66 @@ bool release_warp(int first, int count) {
   return released;
 }
 
-void run_block(int threads) {
+/* Lets a block's threads continue if all of them wait at its barrier. */
+bool release_block(int first) {
+  int some = 0;
+  for (int i = first; i < first + block_threads; ++i) {
+    if (fibers[(size_t)i].where != AT_BLOCK) {
+      return false;
+    }
+    some |= fibers[(size_t)i].predicate;
+  }
+  for (int i = first; i < first + block_threads; ++i) {
+    fibers[(size_t)i].any = some;
+    fibers[(size_t)i].where = READY;
+  }
+  return true;
+}
+
+/* The gate's phase is over when all bytes have come that were expected. True if it is. */
+bool open_gate(cluster_gate *gate) {
+  if (gate->told == 0 || gate->missing != 0) {
+    return false;
+  }
+  gate->told = 0;
+  ++gate->phases;
+  return true;
+}
+
+/* Delivers the latest message. True if it opens a gate. */
+bool deliver() {
+  const message m = messages.back();
+  messages.pop_back();
+  memcpy(m.to, m.value, m.size);
+  m.gate->missing -= (int)m.size;
+  return open_gate(m.gate);
+}
+
+/* Threads whose gate is open continue, and all at the cluster's barrier if no thread has yet to come there. */
+bool release_cluster(int threads) {
+  int meeting = 0;
+  bool moved = false;
+  for (int i = 0; i < threads; ++i) {
+    fiber *f = &fibers[(size_t)i];
+    meeting += f->where == AT_CLUSTER;
+    if (f->where == AT_GATE && f->gate->phases % 2u != f->parity) {
+      f->where = READY;
+      moved = true;
+    }
+  }
+  for (int i = 0; meeting == threads && i < threads; ++i) {
+    fibers[(size_t)i].where = READY;
+  }
+  return moved || meeting == threads;
+}
+
+/* Runs the blocks of a cluster. */
+void run_cluster(int blocks) {
+  const int threads = blocks * block_threads;
   for (int i = 0; i < threads; ++i) {
     fibers[(size_t)i].where = READY;
   }
   for (bool descending = false;; descending = !descending) {
-    int done = 0, waiting = 0;
     for (int k = 0; k < threads; ++k) {
       const int i = descending ? threads - 1 - k : k;
       if (fibers[(size_t)i].where == READY) {
@@ -173,26 +244,33 @@ void run_block(int threads) {
       }
     }
     bool moved = false;
-    for (int first = 0; first < threads; first += LANES) {
-      moved = release_warp(first, threads - first < LANES ? threads - first : LANES) || moved;
-    }
-    for (int i = 0; i < threads; ++i) {
-      done += fibers[(size_t)i].where == DONE;
-      waiting += fibers[(size_t)i].where == AT_BLOCK;
-    }
-    if (done == threads) {
-      return;
+    for (int block = 0; block < threads; block += block_threads) {
+      for (int first = 0; first < block_threads; first += LANES) {
+        moved = release_warp(block + first, block_threads - first < LANES ? block_threads - first : LANES) || moved;
+      }
     }
     if (moved) {
       continue;
     }
-    if (waiting != threads) {
-      fail("threads wait for each other: a barrier that not all of the block reach, or a mask that does not fit");
-    }
-    any = 0;
+    int done = 0;
     for (int i = 0; i < threads; ++i) {
-      any |= fibers[(size_t)i].predicate;
-      fibers[(size_t)i].where = READY;
+      done += fibers[(size_t)i].where == DONE;
+    }
+    if (done == threads) {
+      if (!messages.empty()) {
+        fail("a number was sent to a block that did not wait for it");
+      }
+      return;
+    }
+    for (int block = 0; block < threads; block += block_threads) {
+      moved = release_block(block) || moved;
+    }
+    moved = moved || release_cluster(threads);
+    while (!moved && !messages.empty()) {
+      moved = deliver() && release_cluster(threads);
+    }
+    if (!moved) {
+      fail("threads wait for each other: a barrier that not all of the block reach, or a mask that does not fit");
     }
   }
 }
@@ -234,42 +312,47 @@ std::string simt_plain_name(const char *kernel) {
   return name.substr(0, name.find_first_of("<) "));
 }
 
-bool simt_launch_is_valid(const char *kernel, dim3 grid, dim3 block, size_t shared) {
+bool simt_launch_is_valid(const char *kernel, unsigned cluster, dim3 grid, dim3 block, size_t shared) {
   static checker at_end;
   const size_t threads = (size_t)block.x * block.y * block.z;
   ++launches()[simt_plain_name(kernel)];
-  return threads >= 1 && threads <= MOST_THREADS && shared <= SIMT_MOST_SHARED && grid.x >= 1 && grid.y >= 1 && grid.y <= 65535;
+  return threads >= 1 && threads <= MOST_THREADS && shared <= SIMT_MOST_SHARED && grid.x >= 1 && grid.y >= 1 && grid.y <= 65535 &&
+         cluster >= 1 && grid.x % cluster == 0;
 }
 
-void simt_run(const char *kernel, dim3 grid, dim3 block, size_t shared, const std::function<void()> &thread) {
-  const size_t threads = (size_t)block.x * block.y * block.z;
+void simt_run(const char *kernel, unsigned cluster, dim3 grid, dim3 block, size_t shared, const std::function<void()> &thread) {
+  block_threads = (int)(block.x * block.y * block.z);
   kernel_name = kernel;
   body = &thread;
   blockDim = block;
   gridDim = grid;
-  fibers.reserve(MOST_THREADS); /* fibers do not move */
-  while (fibers.size() < threads) {
+  fibers.reserve((size_t)MOST_THREADS * MOST_CLUSTER); /* fibers do not move */
+  while (fibers.size() < (size_t)block_threads * cluster) {
     fibers.push_back(fiber());
     fibers.back().stack = (char *)malloc(STACK);
   }
+  shared_memory.resize(cluster);
   for (unsigned y = 0; y < grid.y; ++y) {
-    for (unsigned x = 0; x < grid.x; ++x) {
-      blockIdx.x = x;
-      blockIdx.y = y;
-      shared_memory = (char *)malloc(shared > 0 ? shared : 1);
-      memset(shared_memory, 0xff, shared > 0 ? shared : 1);
-      run_block((int)threads);
-      free(shared_memory);
+    blockIdx.y = y;
+    for (first_block = 0; first_block < grid.x; first_block += cluster) {
+      for (char *&memory : shared_memory) {
+        memory = (char *)malloc(shared > 0 ? shared : 1);
+        memset(memory, 0xff, shared > 0 ? shared : 1);
+      }
+      run_cluster((int)cluster);
+      for (char *memory : shared_memory) {
+        free(memory);
+      }
     }
   }
 }
 
 void *simt_shared() {
-  return shared_memory;
+  return shared_memory[(size_t)current_block];
 }
 
 int simt_lane() {
-  return current_index % LANES;
+  return current_thread % LANES;
 }
 
 namespace {
@@ -278,7 +361,7 @@ int wait_for_block(int predicate) {
   current->where = AT_BLOCK;
   current->predicate = predicate != 0;
   leave();
-  return any;
+  return current->any;
 }
 
 /* The first lane of a mask. */
@@ -356,4 +439,41 @@ unsigned simt_ballot(unsigned mask, int predicate, const simt_place &place) {
   default:
     return votes;
   }
+}
+
+void cluster_meet() {
+  current->where = AT_CLUSTER;
+  leave();
+}
+
+void cluster_gate_make(cluster_gate *gate) {
+  *gate = cluster_gate();
+}
+
+void cluster_gate_expect(cluster_gate *gate, unsigned bytes) {
+  if (gate->told != 0) {
+    fail("a gate that is told twice in a phase what to expect");
+  }
+  gate->told = 1;
+  gate->missing += (int)bytes;
+  (void)open_gate(gate);
+}
+
+cluster_far cluster_find(const void *mine, unsigned rank) {
+  if (rank >= shared_memory.size()) {
+    fail("a block that is not of the cluster");
+  }
+  return {shared_memory[rank] + ((const char *)mine - (const char *)simt_shared())};
+}
+
+void simt_send(char *to, const void *value, size_t size, cluster_gate *gate) {
+  messages.push_back({to, gate, size, {}});
+  memcpy(messages.back().value, value, size);
+}
+
+void cluster_gate_wait(cluster_gate *gate, unsigned parity) {
+  current->where = AT_GATE;
+  current->gate = gate;
+  current->parity = parity;
+  leave();
 }

@@ -13,8 +13,8 @@ std::string simt_plain_name(const char *kernel);
 enum { SIMT_MOST_SHARED = 99 * 1024 };
 
 /* Counts the launch; returns whether a device would accept its sizes. */
-bool simt_launch_is_valid(const char *kernel, dim3 grid, dim3 block, size_t shared);
-/* Runs all blocks one after the other; `thread` is the code of a thread. */
-void simt_run(const char *kernel, dim3 grid, dim3 block, size_t shared, const std::function<void()> &thread);
+bool simt_launch_is_valid(const char *kernel, unsigned cluster, dim3 grid, dim3 block, size_t shared);
+/* Runs all clusters one after the other, of one block each unless `cluster` says otherwise; `thread` is the code of a thread. */
+void simt_run(const char *kernel, unsigned cluster, dim3 grid, dim3 block, size_t shared, const std::function<void()> &thread);
 
 #endif

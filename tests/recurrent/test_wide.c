@@ -1,0 +1,229 @@
+/* Wide layers on a device: the sequential passes in one launch each (recurrent/wide_kernels.cuh), and what runs in their place
+ * where the device has no room for them. BPPSA_TEST_DEVICE names the device. */
+#include <stdlib.h>
+
+#include "core/graph.h"
+#include "tests/recurrent/device_problem.h"
+
+enum { LARGE = 100 }; /* layers above are tested without their weight gradients */
+
+static const way by_bp = {BPPSA_BACKWARD_BP, BPPSA_SCAN_AUTO, 0}, by_linear = {BPPSA_BACKWARD_SCAN, BPPSA_SCAN_LINEAR, 0};
+
+typedef struct {
+  int64_t hidden, steps, planned, batch, input, layers;
+  bool all, input_gradients, relu, state;
+} shape;
+
+/* Every size that a kernel is made for, and sizes that are padded to one. */
+static const shape shapes[] = {{33, 7, 3, 2, 1, 2, true, true, true, true},    {64, 5, 1, 1, 3, 1, false, true, false, false},
+                               {100, 4, 2, 2, 1, 1, true, false, false, true}, {128, 4, 2, 2, 1, 1, false, false, false, true},
+                               {200, 3, 1, 1, 2, 1, false, false, true, true}, {256, 3, 2, 1, 1, 1, false, false, false, false},
+                               {512, 3, 1, 1, 1, 1, false, false, false, true}};
+
+static problem problem_of(const shape *s, bool gru, bppsa_dtype dtype) {
+  problem p = {.config = bppsa_recurrent_config_default(), .gru = gru, .state = s->state, .batch = s->batch};
+  p.init = s->hidden > LARGE ? BPPSA_INIT_DEFAULT : BPPSA_INIT_ORTHOGONAL; /* which takes H^3 operations */
+  p.config.seq_len = s->steps;
+  p.config.batch = s->planned;
+  p.config.input = s->input;
+  p.config.hidden = s->hidden;
+  p.config.layers = s->layers;
+  p.config.classes = 3;
+  p.config.dtype = dtype;
+  p.config.loss_all = s->all;
+  p.config.input_gradients = s->input_gradients;
+  p.config.nonlinearity = s->relu && !gru ? BPPSA_NONLINEARITY_RELU : BPPSA_NONLINEARITY_TANH;
+  return p;
+}
+
+static void free_numbers(problem *p) {
+  bppsa_free(p->x);
+  bppsa_free(p->h0);
+  bppsa_free(p->seed);
+}
+
+/* States, and gradients of states: of large layers alone, because an emulation takes long for those of weights. */
+static void check_states(problem *p, const bppsa_recurrent_config *config) {
+  bppsa_recurrent_config exact = *config;
+  bppsa_model *model = NULL;
+  const int64_t b = p->batch, x[] = {config->seq_len, b, config->input}, h0[] = {1, b, config->hidden};
+  const way w = by_bp;
+  exact.dtype = BPPSA_F64;
+  assert_int_equal(create(p, config, device, &model), BPPSA_OK);
+  assert_int_equal(create(p, &exact, host, &p->reference), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_init(model, p->init, 1), BPPSA_OK);
+  share_weights(p, model);
+  double *seed = uniform(9, b * config->hidden, 1);
+  bppsa_free(rounded(config->dtype, seed, b * config->hidden));
+  bppsa_view got, expected;
+  for (int k = 0; k < 2; ++k) { /* the device, then the reference */
+    const bppsa_device *on = k == 0 ? device : host;
+    bppsa_model *m = k == 0 ? model : p->reference;
+    bppsa_view in = put(on, m->dtype, p->x, 3, x), first = put(on, m->dtype, p->h0, 3, h0),
+               last = put(on, m->dtype, seed, 2, h0 + 1);
+    assert_int_equal(bppsa_recurrent_forward_layers(m, &in, p->state ? &first : NULL), BPPSA_OK);
+    assert_int_equal(bppsa_recurrent_hidden_gradients(m, &last, k == 0 ? &got : &expected), BPPSA_OK);
+    bppsa_memory_free(on, in.data);
+    bppsa_memory_free(on, first.data);
+    bppsa_memory_free(on, last.data);
+  }
+  check(p, &w, "gradients of states", &got, expected.data);
+  assert_int_equal(bppsa_recurrent_states(model, 0, &got), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_states(p->reference, 0, &expected), BPPSA_OK);
+  check(p, &w, "states", &got, expected.data);
+  bppsa_free(seed);
+  bppsa_model_destroy(model);
+  bppsa_model_destroy(p->reference);
+}
+
+static void check_shape(const shape *s, bool gru, bppsa_dtype dtype, const way *w) {
+  problem p = problem_of(s, gru, dtype);
+  make_numbers(&p, (uint64_t)s->hidden);
+  if (s->hidden <= LARGE) {
+    check_way(&p, w);
+  } else {
+    p.config.method.backward = w->backward;
+    p.config.method.scan.algorithm = w->algorithm;
+    check_states(&p, &p.config);
+  }
+  free_numbers(&p);
+}
+
+static void check_shapes(bool gru, bppsa_dtype dtype) {
+  for (size_t s = 0; s < sizeof shapes / sizeof *shapes; ++s) {
+    check_shape(&shapes[s], gru, dtype, &by_bp);
+  }
+  check_shape(&shapes[0], gru, dtype, &by_linear);
+}
+
+static void test_rnn_f32(void **state) {
+  (void)state;
+  check_shapes(false, BPPSA_F32);
+}
+
+static void test_rnn_f64(void **state) {
+  (void)state;
+  check_shapes(false, BPPSA_F64);
+}
+
+static void test_gru_f32(void **state) {
+  (void)state;
+  check_shapes(true, BPPSA_F32);
+}
+
+static void test_gru_f64(void **state) {
+  (void)state;
+  check_shapes(true, BPPSA_F64);
+}
+
+/* Gradients neither vanish nor explode over many steps of an orthogonal W_hh, so that a number which arrives a step too early or
+ * too late shows in all that follow. */
+static void test_long(void **state) {
+  (void)state;
+  const shape s = {.hidden = 40, .steps = 60, .planned = 1, .batch = 1, .input = 1, .layers = 1, .all = true};
+  for (int gru = 0; gru < 2; ++gru) {
+    check_shape(&s, gru != 0, BPPSA_F32, &by_bp);
+  }
+}
+
+typedef struct {
+  bppsa_model *model;
+  const bppsa_view *x, *seed;
+} queued;
+
+static bppsa_status queue_forward(void *context) {
+  const queued *q = context;
+  return bppsa_recurrent_forward_layers(q->model, q->x, NULL);
+}
+
+static bppsa_status queue_backward(void *context) {
+  const queued *q = context;
+  return bppsa_recurrent_backward_layers(q->model, q->seed);
+}
+
+/* The launches of a pass. */
+static int64_t nodes_of(bppsa_status (*queue)(void *context), queued *q) {
+  bppsa_graph *graph = NULL;
+  assert_int_equal(bppsa_graph_capture(device, queue, q, &graph), BPPSA_OK);
+  const int64_t nodes = bppsa_graph_nodes(graph);
+  bppsa_graph_destroy(device, graph);
+  return nodes;
+}
+
+static void count_nodes(int64_t hidden, bool gru, bppsa_dtype dtype, int64_t nodes[2]) {
+  const shape s = {.hidden = hidden, .steps = 9, .planned = 1, .batch = 1, .input = 1, .layers = 1};
+  problem p = problem_of(&s, gru, dtype);
+  bppsa_model *model = NULL;
+  p.config.method.backward = BPPSA_BACKWARD_BP;
+  make_numbers(&p, 3);
+  assert_int_equal(create(&p, &p.config, device, &model), BPPSA_OK);
+  double *seed = uniform(4, hidden, 1);
+  bppsa_view x = put(device, dtype, p.x, 3, (int64_t[]){s.steps, 1, 1}),
+             from = put(device, dtype, seed, 2, (int64_t[]){1, hidden});
+  queued q = {model, &x, &from};
+  nodes[0] = nodes_of(queue_forward, &q);
+  nodes[1] = nodes_of(queue_backward, &q);
+  bppsa_memory_free(device, x.data);
+  bppsa_memory_free(device, from.data);
+  bppsa_model_destroy(model);
+  bppsa_free(seed);
+  free_numbers(&p);
+}
+
+static void set_most_cluster(const char *blocks) {
+  assert_int_equal(blocks != NULL ? setenv("SIMT_MOST_CLUSTER", blocks, 1) : unsetenv("SIMT_MOST_CLUSTER"), 0);
+}
+
+/* A recorded pass has a launch for all its steps, beside h0's, the products with inputs, and two a weight gradient; a device whose
+ * clusters are too small, or which has none, and a layer that no kernel takes, run as many as their scans have. */
+static void test_launches(void **state) {
+  (void)state;
+  if (!is_emulated(device)) { /* another device may have no clusters */
+    skip();
+  }
+  static const struct {
+    int64_t hidden;
+    const char *cluster; /* NULL: as large as may be */
+    bool gru, one;
+    bppsa_dtype dtype;
+  } cases[] = {{33, "1", false, true, BPPSA_F32},   {64, "1", true, true, BPPSA_F64},    {128, "1", false, true, BPPSA_F64},
+               {128, "1", true, false, BPPSA_F32},  {128, "2", true, true, BPPSA_F32},   {256, "1", false, false, BPPSA_F32},
+               {256, "8", false, true, BPPSA_F32},  {256, "8", true, true, BPPSA_F32},   {256, "8", true, false, BPPSA_F64},
+               {257, "8", false, true, BPPSA_F32},  {512, NULL, true, false, BPPSA_F32}, {512, NULL, false, true, BPPSA_F64},
+               {512, "8", false, false, BPPSA_F64}, {512, NULL, true, false, BPPSA_F64}, {513, NULL, false, false, BPPSA_F32}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+    int64_t nodes[2];
+    set_most_cluster(cases[i].cluster);
+    count_nodes(cases[i].hidden, cases[i].gru, cases[i].dtype, nodes);
+    set_most_cluster(NULL);
+    if (nodes[0] != (cases[i].one ? 3 : 4) || (nodes[1] == 5) != cases[i].one) {
+      fail_msg("case %d: H %d: %d and %d launches", (int)i, (int)cases[i].hidden, (int)nodes[0], (int)nodes[1]);
+    }
+  }
+}
+
+/* What runs where no kernel of wide layers does. */
+static void test_fallback(void **state) {
+  (void)state;
+  static const shape s[] = {{70, 3, 2, 2, 2, 1, true, true, false, true},
+                            {130, 3, 1, 1, 1, 1, false, false, false, true},
+                            {513, 2, 1, 1, 1, 1, false, false, false, true}};
+  set_most_cluster("1");
+  for (size_t i = 0; i < 2 * (sizeof s / sizeof *s); ++i) {
+    check_shape(&s[i / 2], i % 2 != 0, i % 2 != 0 ? BPPSA_F32 : BPPSA_F64, &by_bp);
+  }
+  set_most_cluster(NULL);
+}
+
+int main(void) {
+  device = test_device(2);
+  host = cpu_device(2);
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_rnn_f32), cmocka_unit_test(test_rnn_f64),
+                                     cmocka_unit_test(test_gru_f32), cmocka_unit_test(test_gru_f64),
+                                     cmocka_unit_test(test_long),    cmocka_unit_test(test_launches),
+                                     cmocka_unit_test(test_fallback)};
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  bppsa_device_destroy(device);
+  bppsa_device_destroy(host);
+  return failed;
+}
