@@ -1,4 +1,4 @@
-/* How kernels are launched, and how they reach dynamic shared memory: with BPPSA_LAUNCH and BPPSA_SHARED only. So a kernel file can
+/* How kernels are launched (clusters: core/cluster.cuh) and reach dynamic shared memory: by these macros only. A kernel file can
  * also be compiled for the host: the tests' SIMT emulation defines both in its own <cuda_runtime.h>.
  *
  *     BPPSA_LAUNCH(kernel, blocks, threads, shared_bytes, stream, arguments ...);     a template instance in parentheses
