@@ -222,6 +222,9 @@ static bppsa_status load_tensors(const loading *l, const bppsa_safetensors *file
 
 static bppsa_status load_step(const loading *l) {
   bppsa_safetensors *file = NULL;
+  if (l->wanted->op.step == NULL) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "jacobian: the cell has no step, expected a cell whose table has one");
+  }
   BPPSA_TRY(bppsa_input_status(bppsa_safetensors_load(l->files->weights, &file)));
   const bppsa_status status = load_tensors(l, file);
   bppsa_safetensors_destroy(file);

@@ -26,7 +26,8 @@ bppsa_status bppsa_jacobian_weight_shape(const bppsa_jacobian_files *files, bool
 
 /* Loads the operands, in the request's dtype, and the mask; says whether the values depend on something that is missing (`filled`).
  * A step takes its sizes from the weights [KH,H] and the input [I]; without h0 its state is 0. The request's op and dtype are set
- * before. ERR_ARGUMENT: an array of another size or dtype, a tensor that is missing; ERR_* of the readers; ERR_MEMORY. */
+ * before. ERR_ARGUMENT: an array of another size or dtype, a tensor that is missing; ERR_UNSUPPORTED: a cell
+ * without step; ERR_* of the readers; ERR_MEMORY. */
 bppsa_status bppsa_jacobian_load(const bppsa_jacobian_files *files, bppsa_jacobian_request *request,
                                  bppsa_jacobian_arrays *arrays);
 void bppsa_jacobian_arrays_free(bppsa_jacobian_arrays *arrays); /* a zeroed one is legal */

@@ -242,18 +242,15 @@ static bppsa_status cosmoflow512(bppsa_oracle_model *model) {
 /* ---- the project's own networks ---- */
 
 static void add_layer(chain *c, const bppsa_cnn_layer *from) {
-  static const bppsa_layer_kind kinds[BPPSA_OPERATOR_COUNT] = {
-      [BPPSA_OPERATOR_CONV2D] = BPPSA_LAYER_CONV,         [BPPSA_OPERATOR_LINEAR] = BPPSA_LAYER_LINEAR,
-      [BPPSA_OPERATOR_RELU] = BPPSA_LAYER_ELEMENTWISE,    [BPPSA_OPERATOR_LEAKY_RELU] = BPPSA_LAYER_ELEMENTWISE,
-      [BPPSA_OPERATOR_TANH] = BPPSA_LAYER_ELEMENTWISE,    [BPPSA_OPERATOR_SIGMOID] = BPPSA_LAYER_ELEMENTWISE,
-      [BPPSA_OPERATOR_MAXPOOL2D] = BPPSA_LAYER_POOL,      [BPPSA_OPERATOR_AVGPOOL2D] = BPPSA_LAYER_POOL,
-      [BPPSA_OPERATOR_FLATTEN] = BPPSA_LAYER_ELEMENTWISE,
-  };
   if (from->op.kind == BPPSA_OPERATOR_LINEAR) {
     linear(c, from->name, from->op.out_channels);
     return;
   }
-  bppsa_oracle_layer *layer = append(c, kinds[from->op.kind], from->name);
+  const bool pool = from->op.kind == BPPSA_OPERATOR_MAXPOOL2D || from->op.kind == BPPSA_OPERATOR_AVGPOOL2D;
+  const bppsa_layer_kind kind = from->op.kind == BPPSA_OPERATOR_CONV2D ? BPPSA_LAYER_CONV
+                                : pool                                 ? BPPSA_LAYER_POOL
+                                                                       : BPPSA_LAYER_ELEMENTWISE;
+  bppsa_oracle_layer *layer = append(c, kind, from->name);
   double taps = 1;
   for (int a = 0; a < 2; ++a) {
     layer->kernel[a] = from->op.dilation[a] * (from->op.kernel[a] - 1) + 1;

@@ -49,10 +49,13 @@ static int64_t operand_reals(const bppsa_scan_plan *plan, int64_t first, int64_t
     return bppsa_scan_plan_dim(plan, first) * bppsa_scan_plan_dim(plan, last + 1) + injected;
   case BPPSA_ELEMENT_DIAGONAL:
     return c->dim + injected;
-  default:
+  case BPPSA_ELEMENT_RECURRENT:
+    return (c->matrices + c->diagonal) * c->dim + injected;
+  case BPPSA_ELEMENT_CSR: /* bppsa_scan_csr_cost */
+  case BPPSA_ELEMENTS:
     break;
   }
-  return (c->matrices + c->diagonal) * c->dim + injected;
+  return 0;
 }
 
 /* Sets shape and cost of a step whose operands are set. The bounds of the ranges were checked when the plan was made. */
@@ -316,7 +319,7 @@ static bppsa_status check_dim(int64_t dim, int64_t t) {
 
 static bppsa_status check_config(const bppsa_scan_config *c) {
   BPPSA_TRY(bppsa_scan_algorithm_check(c->method.algorithm, c->device));
-  if ((unsigned)c->element > BPPSA_ELEMENT_CSR) {
+  if ((unsigned)c->element >= BPPSA_ELEMENTS) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "scan plan: unknown element %d", (int)c->element);
   }
   if (c->dtype != BPPSA_F32 && c->dtype != BPPSA_F64) {

@@ -36,7 +36,8 @@ typedef enum {
   BPPSA_ELEMENT_DENSE = 0, /* J_tᵀ [d_{t-1}, d_t], one for each sample */
   BPPSA_ELEMENT_DIAGONAL,  /* J_tᵀ = diag(j_t) */
   BPPSA_ELEMENT_RECURRENT, /* J_tᵀ = Σ_k W_kᵀ diag(d_{k,t}) + diag(e_t), never formed for all t */
-  BPPSA_ELEMENT_CSR        /* J_tᵀ sparse [d_{t-1}, d_t], with differing shapes (BPPSA §3.3) */
+  BPPSA_ELEMENT_CSR,       /* J_tᵀ sparse [d_{t-1}, d_t], with differing shapes (BPPSA §3.3) */
+  BPPSA_ELEMENTS
 } bppsa_element;
 
 typedef struct {

@@ -4,28 +4,28 @@
 #include "scan/algorithm_internal.h"
 #include "scan/scan_internal.h"
 
-typedef bppsa_status (*create_fn)(const bppsa_scan_plan *, const bppsa_device *, bppsa_scan_executor **);
-
-/* [element][device] */
-static create_fn const table[4][2] = {
-    [BPPSA_ELEMENT_DENSE] = {[BPPSA_CPU] = bppsa_scan_cpu_create, [BPPSA_CUDA] = bppsa_scan_cuda_create},
-    [BPPSA_ELEMENT_DIAGONAL] = {[BPPSA_CPU] = bppsa_scan_cpu_create, [BPPSA_CUDA] = bppsa_scan_cuda_create},
-    [BPPSA_ELEMENT_RECURRENT] = {[BPPSA_CPU] = bppsa_scan_cpu_create, [BPPSA_CUDA] = bppsa_scan_cuda_create},
-    [BPPSA_ELEMENT_CSR] = {[BPPSA_CPU] = bppsa_scan_csr_create, [BPPSA_CUDA] = bppsa_scan_csr_cuda_create},
+static const bppsa_scan_element_row rows[BPPSA_ELEMENTS] = {
+    [BPPSA_ELEMENT_DENSE] = {"dense", {bppsa_scan_cpu_create, bppsa_scan_cuda_create}, bppsa_scan_cpu_create},
+    [BPPSA_ELEMENT_DIAGONAL] = {"diagonal", {bppsa_scan_cpu_create, bppsa_scan_cuda_create}, bppsa_scan_cpu_create},
+    [BPPSA_ELEMENT_RECURRENT] = {"recurrent", {bppsa_scan_cpu_create, bppsa_scan_cuda_create}, bppsa_scan_cpu_create},
+    [BPPSA_ELEMENT_CSR] = {"csr", {bppsa_scan_csr_create, bppsa_scan_csr_cuda_create}, bppsa_scan_csr_create},
 };
+
+const bppsa_scan_element_row *bppsa_scan_element_find(bppsa_element element) {
+  return (unsigned)element < BPPSA_ELEMENTS ? &rows[element] : NULL;
+}
 
 bppsa_status bppsa_scan_executor_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor) {
   BPPSA_REQUIRE(plan != NULL && executor != NULL);
-  static const char *const elements[] = {"dense", "diagonal", "recurrent", "csr"};
-  const bppsa_element element = bppsa_scan_plan_config(plan)->element;
+  const bppsa_scan_element_row *element = bppsa_scan_element_find(bppsa_scan_plan_config(plan)->element);
   BPPSA_TRY(bppsa_scan_algorithm_check(bppsa_scan_plan_config(plan)->method.algorithm, bppsa_device_get_kind(device)));
   if (plan->row->slot_rule <= BPPSA_SLOT_NONE || plan->row->slot_rule >= BPPSA_SLOT_RULES) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "scan: device %s does not know rule %d for the slots of %s, expected 1 .. %d",
                       bppsa_device_get_name(device), (int)plan->row->slot_rule, plan->row->name, (int)BPPSA_SLOT_RULES - 1);
   }
-  const create_fn create = table[element][bppsa_device_get_kind(device)];
+  const bppsa_scan_create create = element->create[bppsa_device_get_kind(device)];
   if (create == NULL) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "scan: %s elements have no kernels for device %s", elements[element],
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "scan: %s elements have no kernels for device %s", element->name,
                       bppsa_device_get_name(device));
   }
   return create(plan, device, executor);

@@ -65,6 +65,17 @@ bppsa_status bppsa_scan_cuda_create(const bppsa_scan_plan *plan, const bppsa_dev
 /* Sparse elements (scan_csr.c; scan_csr_cuda.cu, or scan_csr_nocuda.c in a build without CUDA). */
 bppsa_status bppsa_scan_csr_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor);
 bppsa_status bppsa_scan_csr_cuda_create(const bppsa_scan_plan *plan, const bppsa_device *device, bppsa_scan_executor **executor);
+/* What runs a kind of elements (scan.c). */
+typedef bppsa_status (*bppsa_scan_create)(const bppsa_scan_plan *plan, const bppsa_device *device,
+                                          bppsa_scan_executor **executor);
+typedef struct {
+  const char *name;            /* "dense" */
+  bppsa_scan_create create[2]; /* by kind of device; NULL: no such device runs it */
+  bppsa_scan_create product;   /* the executor with which a transition multiplies all elements; NULL: none can */
+} bppsa_scan_element_row;
+/* NULL: no such kind. */
+const bppsa_scan_element_row *bppsa_scan_element_find(bppsa_element element);
+
 /* After an execution on the CPU: the values of the product of all elements, which the plan must make. */
 bppsa_csr_values bppsa_scan_csr_product(const bppsa_scan_executor *executor, const bppsa_scan_operands *operands);
 /* ERR_ARGUMENT: a plan that only counts, or whose products were planned for another device. */

@@ -227,6 +227,11 @@ bppsa_status bppsa_transition_maker_create(const bppsa_scan_config *config, cons
   if (config->jacobians < 1) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "transition of %lld elements, expected at least 1", (long long)config->jacobians);
   }
+  const bppsa_scan_element_row *element = bppsa_scan_element_find(config->element);
+  if (element != NULL && element->product == NULL) {
+    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "transition of %s elements, which have no product, expected other elements",
+                      element->name);
+  }
   bppsa_scan_config own = *config;
   const bool sparse = config->element == BPPSA_ELEMENT_CSR;
   own.method = bppsa_scan_method_of(sparse ? BPPSA_SCAN_LINEAR : BPPSA_SCAN_CHUNKED);
@@ -238,7 +243,7 @@ bppsa_status bppsa_transition_maker_create(const bppsa_scan_config *config, cons
   }
   bppsa_status status = bppsa_scan_create_row(&own, &transition_row, &m->plan);
   if (status == BPPSA_OK) {
-    status = (sparse ? bppsa_scan_csr_create : bppsa_scan_cpu_create)(m->plan, device, &m->executor);
+    status = element->product(m->plan, device, &m->executor);
   }
   if (status != BPPSA_OK) {
     bppsa_transition_maker_destroy(m);

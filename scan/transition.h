@@ -58,7 +58,7 @@ int64_t bppsa_transition_apply(bppsa_transition *transition, const void *in, voi
 typedef struct bppsa_transition_maker bppsa_transition_maker;
 
 /* For all elements of a chain, at least one; config's method and `input` have no meaning. ERR_ARGUMENT: no elements, or those of
- * bppsa_scan_plan_create. ERR_UNSUPPORTED: a GPU. ERR_SHAPE, ERR_MEMORY. */
+ * bppsa_scan_plan_create. ERR_UNSUPPORTED: a GPU, or elements without product. ERR_SHAPE, ERR_MEMORY. */
 bppsa_status bppsa_transition_maker_create(const bppsa_scan_config *config, const bppsa_device *device,
                                            bppsa_transition_maker **maker);
 void bppsa_transition_maker_destroy(bppsa_transition_maker *maker); /* NULL is legal */

@@ -4,6 +4,7 @@
 #include "core/npy.h"
 #include "core/safetensors.h"
 #include "jacobian/file.h"
+#include "jacobian/op.h"
 #include "tests/cli/run_cli.h"
 
 static void put_reals(const char *path, int32_t ndim, const int64_t *shape, const double *values) {
@@ -77,6 +78,16 @@ static void test_operators(void **state) {
     assert_int_equal(bppsa_csr_load("J.npz", &j), BPPSA_OK);
     assert_int_equal(j.csr.nnz, cases[i].nnz);
     bppsa_csr_matrix_free(&j);
+  }
+}
+
+/* Every operator but the steps, which are named by their cells, is a command. */
+static void test_every_operator(void **state) {
+  (void)state;
+  for (int kind = 0; kind < BPPSA_OPERATOR_STEP; ++kind) {
+    char line[64];
+    snprintf(line, sizeof line, "jacobian %s --help", bppsa_operator_name((bppsa_operator)kind));
+    assert_runs(line);
   }
 }
 
@@ -225,9 +236,9 @@ static void test_flops(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_conv2d), cmocka_unit_test(test_operators),
-                                     cmocka_unit_test(test_step),   cmocka_unit_test(test_requests),
-                                     cmocka_unit_test(test_memory), cmocka_unit_test(test_vgg11),
-                                     cmocka_unit_test(test_flops)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_conv2d),         cmocka_unit_test(test_operators),
+                                     cmocka_unit_test(test_every_operator), cmocka_unit_test(test_step),
+                                     cmocka_unit_test(test_requests),       cmocka_unit_test(test_memory),
+                                     cmocka_unit_test(test_vgg11),          cmocka_unit_test(test_flops)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

@@ -27,7 +27,8 @@ static inline void chain_layer(uint64_t *counter, bool flat, const int64_t in[3]
   static const bppsa_operator vectors[] = {BPPSA_OPERATOR_LINEAR, BPPSA_OPERATOR_RELU, BPPSA_OPERATOR_TANH};
   bppsa_op op;
   do {
-    op = bppsa_op_default(flat ? vectors[chain_below(counter, 3)] : images[chain_below(counter, 10)]);
+    op = bppsa_op_default(flat ? vectors[chain_below(counter, 3)]
+                               : images[chain_below(counter, (int64_t)(sizeof images / sizeof *images))]);
     memcpy(op.in, in, sizeof op.in);
     op.groups = op.kind == BPPSA_OPERATOR_CONV2D && chain_below(counter, 3) == 0 ? in[0] : 1;
     op.out_channels = op.groups * (1 + chain_below(counter, op.groups > 1 ? 2 : 5));

@@ -44,6 +44,16 @@ static void test_input_shape(void **state) {
   assert_int_equal(bppsa_jacobian_input_shape(&(bppsa_jacobian_files){.input = "nowhere.npy"}, &op), BPPSA_ERR_ARGUMENT);
 }
 
+/* A cell whose table has no step has no Jacobian. */
+static void test_no_step(void **state) {
+  (void)state;
+  const bppsa_jacobian_files files = {.input = "nowhere.npy", .weights = "nowhere.safetensors"};
+  bppsa_jacobian_request request = request_of(BPPSA_OPERATOR_STEP);
+  bppsa_jacobian_arrays arrays = {.count = 0};
+  assert_error(bppsa_jacobian_load(&files, &request, &arrays), BPPSA_ERR_UNSUPPORTED, "the cell has no step");
+  assert_int_equal(arrays.count, 0);
+}
+
 /* Output channels and kernel come from the weights where nothing else gives them. */
 static void test_weight_shape(void **state) {
   (void)state;
@@ -188,8 +198,9 @@ static void test_memory(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_input_shape), cmocka_unit_test(test_weight_shape),
-                                     cmocka_unit_test(test_operands),    cmocka_unit_test(test_refusals),
-                                     cmocka_unit_test(test_step),        cmocka_unit_test(test_memory)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_input_shape),  cmocka_unit_test(test_no_step),
+                                     cmocka_unit_test(test_weight_shape), cmocka_unit_test(test_operands),
+                                     cmocka_unit_test(test_refusals),     cmocka_unit_test(test_step),
+                                     cmocka_unit_test(test_memory)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 #include "scan/algorithm_internal.h"
 #include "scan/plan_internal.h"
 #include "scan/scan.h"
+#include "scan/scan_internal.h"
 #include "tests/support/support.h"
 
 static const bppsa_scan_algorithm invented[] = {BPPSA_SCAN_ALGORITHMS, (bppsa_scan_algorithm)77, (bppsa_scan_algorithm)-1};
@@ -11,15 +12,13 @@ enum { INVENTED = sizeof invented / sizeof invented[0] };
 
 static void test_plans(void **state) {
   (void)state;
-  static const bppsa_element elements[] = {BPPSA_ELEMENT_DENSE, BPPSA_ELEMENT_DIAGONAL, BPPSA_ELEMENT_RECURRENT,
-                                           BPPSA_ELEMENT_CSR};
   for (int i = 0; i < INVENTED; ++i) {
-    for (int e = 0; e < 4; ++e) {
+    for (int e = 0; e < BPPSA_ELEMENTS; ++e) {
       for (int kind = BPPSA_CPU; kind <= BPPSA_CUDA; ++kind) {
         bppsa_scan_config c = bppsa_scan_config_default();
         bppsa_scan_plan *plan = NULL;
         c.method.algorithm = invented[i];
-        c.element = elements[e];
+        c.element = (bppsa_element)e;
         c.device = (bppsa_device_kind)kind;
         c.jacobians = 5;
         assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_ERR_UNSUPPORTED);
@@ -28,6 +27,25 @@ static void test_plans(void **state) {
       }
     }
   }
+}
+
+/* Every kind of elements has a name of its own and runs on a processor; a number behind them is refused. */
+static void test_elements(void **state) {
+  (void)state;
+  bppsa_scan_config c = bppsa_scan_config_default();
+  bppsa_scan_plan *plan = NULL;
+  for (int e = 0; e < BPPSA_ELEMENTS; ++e) {
+    const bppsa_scan_element_row *row = bppsa_scan_element_find((bppsa_element)e);
+    assert_true(row != NULL && row->name != NULL && row->create[BPPSA_CPU] != NULL);
+    for (int other = 0; other < e; ++other) {
+      assert_string_not_equal(row->name, bppsa_scan_element_find((bppsa_element)other)->name);
+    }
+  }
+  assert_null(bppsa_scan_element_find(BPPSA_ELEMENTS));
+  c.element = BPPSA_ELEMENTS;
+  assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_ERR_ARGUMENT);
+  assert_non_null(strstr(bppsa_last_error(), "unknown element"));
+  assert_null(plan);
 }
 
 /* A plan whose algorithm is not in the table, on the device that BPPSA_TEST_DEVICE names. */
@@ -39,7 +57,7 @@ static void test_executors(void **state) {
   one.row_ptr[1] = 1;
   one.col[0] = 0;
   const bppsa_csr *const patterns[] = {&one, &one, &one, &one, &one};
-  for (int e = 0; e < 4; ++e) {
+  for (int e = 0; e < BPPSA_ELEMENTS; ++e) {
     bppsa_scan_config c = bppsa_scan_config_default();
     bppsa_scan_plan *plan = NULL;
     bppsa_scan_executor *executor = NULL;
@@ -172,9 +190,9 @@ static void test_messages(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_plans),   cmocka_unit_test(test_executors),        cmocka_unit_test(test_slot_rules),
-      cmocka_unit_test(test_slots),   cmocka_unit_test(test_names_and_fusion), cmocka_unit_test(test_fusion),
-      cmocka_unit_test(test_messages)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_plans),     cmocka_unit_test(test_elements),
+                                     cmocka_unit_test(test_executors), cmocka_unit_test(test_slot_rules),
+                                     cmocka_unit_test(test_slots),     cmocka_unit_test(test_names_and_fusion),
+                                     cmocka_unit_test(test_fusion),    cmocka_unit_test(test_messages)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
