@@ -101,14 +101,8 @@ static void list_words(const char *verb, const char *words[OBJECT_LIMIT + 1]) {
   words[count] = NULL;
 }
 
-static const char *join_words(const char *const *words, char *text, size_t size) {
-  size_t used = 0;
-  text[0] = '\0';
-  for (int i = 0; words[i] != NULL && used < size; ++i) {
-    const int length = snprintf(text + used, size - used, "%s%s", i == 0 ? "" : words[i + 1] == NULL ? " or " : ", ", words[i]);
-    used += length > 0 ? (size_t)length : 0;
-  }
-  return text;
+static const char *listed_word(const void *words, int32_t index) {
+  return ((const char *const *)words)[index];
 }
 
 static bool known_verb(const char *verb) {
@@ -137,9 +131,9 @@ static bppsa_status find_command(int argc, char **argv, FILE *out, const bppsa_c
   const char *verb = argv[1];
   if (!known_verb(verb)) {
     list_words(NULL, words);
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "'%s': unknown %s, expected %s%s", verb,
-                      verb[0] == '-' ? "option before a command" : "command", join_words(words, text, sizeof text),
-                      bppsa_suggestion(verb, words, hint, sizeof hint));
+    return bppsa_fail(
+        BPPSA_ERR_ARGUMENT, "'%s': unknown %s, expected %s%s", verb, verb[0] == '-' ? "option before a command" : "command",
+        bppsa_text_choices(listed_word, words, text, sizeof text), bppsa_suggestion(verb, words, hint, sizeof hint));
   }
   list_words(verb, words);
   if (words[0] != NULL && argc > 2 && is_help(argv[2])) {
@@ -148,7 +142,7 @@ static bppsa_status find_command(int argc, char **argv, FILE *out, const bppsa_c
   }
   if (words[0] != NULL && (argc < 3 || argv[2][0] == '-')) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s missing, expected %s", verb, bppsa_object_noun(verb),
-                      join_words(words, text, sizeof text));
+                      bppsa_text_choices(listed_word, words, text, sizeof text));
   }
   for (const bppsa_command *const *each = commands; *each != NULL; ++each) {
     if (strcmp((*each)->verb, verb) == 0 && ((*each)->object == NULL || is_object((*each)->object, argv[2]))) {
@@ -158,7 +152,8 @@ static bppsa_status find_command(int argc, char **argv, FILE *out, const bppsa_c
     }
   }
   return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: unknown %s '%s', expected %s%s", verb, bppsa_object_noun(verb), argv[2],
-                    join_words(words, text, sizeof text), bppsa_suggestion(argv[2], words, hint, sizeof hint));
+                    bppsa_text_choices(listed_word, words, text, sizeof text),
+                    bppsa_suggestion(argv[2], words, hint, sizeof hint));
 }
 
 /* Parses the words after the first `used`, which name the command, and runs it. */
@@ -186,7 +181,7 @@ static bppsa_status run(int argc, char **argv, FILE *out, FILE *err) {
     char text[200];
     list_words(NULL, words);
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "command missing, expected %s (see bppsa --help)",
-                      join_words(words, text, sizeof text));
+                      bppsa_text_choices(listed_word, words, text, sizeof text));
   }
   if (is_help(argv[1])) {
     bppsa_help_program(out);

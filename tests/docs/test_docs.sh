@@ -43,6 +43,13 @@ for page in "$root"/README.md "$root"/CONTRIBUTING.md "$root"/docs/*.md; do
     fi
   done <"$directory/names"
 done
+# Every option of the build has its row.
+for option in $(grep -oE '^(option|set)\(B(PPSA|UILD)_[A-Z_]+' "$root/CMakeLists.txt" | sed 's/.*(//' | sort -u); do
+  grep -q "^| \`$option\`" "$root/docs/library.md" || {
+    echo "docs/library.md: no row for the option $option"
+    failures=$((failures + 1))
+  }
+done
 if [ "$checked" -eq 0 ]; then
   echo "no page names a file: the search is wrong"
   failures=$((failures + 1))
