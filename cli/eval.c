@@ -139,18 +139,12 @@ static bppsa_status finish(bppsa_cli *cli, evaluation *e, const bppsa_evaluation
   return status;
 }
 
-/* Ranks share the batches, and along time the steps. Only a run without them writes --out, whose samples are in order. */
+/* Ranks share the batches, of which each takes whole ones, and along time the steps. Only a run without ranks writes --out, whose
+ * samples are in order. */
 static bppsa_status prepare_on_ranks(const bppsa_cli *cli, evaluation *e) {
   BPPSA_TRY(prepare(cli, e));
-  const int64_t count = e->split.validation > 0 ? e->split.validation : e->split.train, batch = e->config.batch;
-  BPPSA_TRY(bppsa_ranks_setup(cli, &e->network, count, "the evaluation", &e->on, &e->config));
-  e->config.batch = batch; /* every rank takes whole batches */
-  if (e->on.micro_batches > batch) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT,
-                      "--micro-batches: %" PRId64 ", more than the %" PRId64 " samples of a batch, expected at "
-                      "most that many",
-                      e->on.micro_batches, batch);
-  }
+  const int64_t count = e->split.validation > 0 ? e->split.validation : e->split.train;
+  BPPSA_TRY(bppsa_ranks_setup(cli, &e->network, count, "the evaluation", e->config.batch, &e->on, &e->config));
   return bppsa_cli_value(cli, BPPSA_OPTION_OUT)->given
              ? bppsa_fail(BPPSA_ERR_ARGUMENT, "--out: given beside ranks, which do not write it, expected one of them")
              : BPPSA_OK;

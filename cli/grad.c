@@ -74,10 +74,11 @@ static bppsa_status compute(const bppsa_cli *cli, bppsa_gradients *g) {
   return bppsa_gradients_compute(g);
 }
 
-/* Loads the batch, and chooses the method for a model of what a rank takes at once; ranks along time choose by themselves. */
+/* Loads the batch, and chooses the method for as many samples as a rank's model takes at once. A network cut along time chooses
+ * when it is made. */
 static bppsa_status prepare_on_ranks(const bppsa_cli *cli, bppsa_gradients *g) {
   BPPSA_TRY(load(cli, g));
-  BPPSA_TRY(bppsa_ranks_setup(cli, &g->network, g->config.batch, "the batch", &g->on, &g->config));
+  BPPSA_TRY(bppsa_ranks_setup(cli, &g->network, g->config.batch, "the batch", 0, &g->on, &g->config));
   g->config.input_gradients = true;
   g->chosen = bppsa_chosen_of(&g->config.method);
   return bppsa_rank_network_cut(&g->on) ? BPPSA_OK : choose(cli, g);

@@ -101,6 +101,13 @@ bppsa_status bppsa_option_parse(bppsa_option option, const char *text, bppsa_opt
 }
 
 /* The option of a command that has this name (the first `length` characters of text), or NULL. */
+bool bppsa_options_take(const bppsa_option_use *uses, bppsa_option option) {
+  while (uses->option != BPPSA_OPTION_COUNT && uses->option != option) {
+    ++uses;
+  }
+  return uses->option == option;
+}
+
 static const bppsa_option_use *find_use(const bppsa_option_use *uses, const char *text, size_t length) {
   for (; uses->option != BPPSA_OPTION_COUNT; ++uses) {
     const char *name = bppsa_option_get(uses->option)->name;

@@ -230,6 +230,9 @@ const char *bppsa_option_group_title(bppsa_option_group group);
 /* The default a command gives an option, or NULL. */
 const char *bppsa_option_fallback(const bppsa_option_use *use);
 
+/* Is the option in the list? */
+bool bppsa_options_take(const bppsa_option_use *uses, bppsa_option option);
+
 /* Parses one value, which must be the whole text and in its range. ERR_ARGUMENT names the option, the text and what was expected.
  * */
 bppsa_status bppsa_option_parse(bppsa_option option, const char *text, bppsa_option_value *value);

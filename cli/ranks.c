@@ -129,12 +129,8 @@ static bppsa_status refuse(bppsa_comm *comm, void *context) {
 }
 
 bppsa_status bppsa_ranks_refuse(const bppsa_command *command, bppsa_status status) {
-  const bppsa_option_use *use = command->uses;
-  while (use->option != BPPSA_OPTION_COUNT && use->option != BPPSA_OPTION_TRANSPORT) {
-    ++use;
-  }
   bppsa_comm_transport_report transports[BPPSA_COMM_TRANSPORT_COUNT];
-  if (use->option == BPPSA_OPTION_COUNT || !bppsa_comm_launched()) {
+  if (!bppsa_options_take(command->uses, BPPSA_OPTION_TRANSPORT) || !bppsa_comm_launched()) {
     return status;
   }
   char message[512];
@@ -199,8 +195,8 @@ bppsa_status bppsa_ranks_split(const bppsa_cli *cli, const bppsa_network *networ
   return check_samples(split, batch, "a batch");
 }
 
-static bppsa_status read_micro_batches(const bppsa_cli *cli, const bppsa_rank_network *ranks, int64_t *number) {
-  const int64_t asked = bppsa_cli_value(cli, BPPSA_OPTION_RANK_MICRO_BATCHES)->integer, most = bppsa_rank_network_samples(ranks);
+static bppsa_status read_micro_batches(const bppsa_cli *cli, const bppsa_rank_network *ranks, int64_t most, int64_t *number) {
+  const int64_t asked = bppsa_cli_value(cli, BPPSA_OPTION_RANK_MICRO_BATCHES)->integer;
   if (asked > 1 && !bppsa_rank_network_cut(ranks)) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "--micro-batches: given beside --split batch, expected ranks along time");
   }
@@ -208,12 +204,12 @@ static bppsa_status read_micro_batches(const bppsa_cli *cli, const bppsa_rank_ne
   return asked <= most ? BPPSA_OK
                        : bppsa_fail(BPPSA_ERR_ARGUMENT,
                                     "--micro-batches: %" PRId64 ", more than the %" PRId64
-                                    " samples that a rank has of a batch, expected at most that many",
+                                    " samples that a rank takes at once, expected at most that many",
                                     asked, most);
 }
 
 bppsa_status bppsa_ranks_setup(const bppsa_cli *cli, const bppsa_network *network, int64_t batch, const char *what,
-                               bppsa_rank_network *ranks, bppsa_network_config *config) {
+                               int64_t at_once, bppsa_rank_network *ranks, bppsa_network_config *config) {
   if (ranks->comm == NULL) {
     return BPPSA_OK;
   }
@@ -229,7 +225,6 @@ bppsa_status bppsa_ranks_setup(const bppsa_cli *cli, const bppsa_network *networ
   ranks->parallel.reduction =
       bppsa_cli_value(cli, BPPSA_OPTION_REDUCTION)->choice == 1 ? BPPSA_REDUCTION_LIBRARY : BPPSA_REDUCTION_ORDERED;
   BPPSA_TRY(read_reverse_first(cli, &ranks->parallel.reverse_first));
-  BPPSA_TRY(read_micro_batches(cli, ranks, &ranks->micro_batches));
-  config->batch = bppsa_rank_network_samples(ranks);
-  return BPPSA_OK;
+  config->batch = at_once > 0 ? at_once : bppsa_rank_network_samples(ranks);
+  return read_micro_batches(cli, ranks, config->batch, &ranks->micro_batches);
 }

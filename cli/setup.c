@@ -206,14 +206,6 @@ bppsa_status bppsa_setup_choose(const bppsa_cli *cli, const bppsa_network *netwo
 
 /* ---- weights ---- */
 
-static bool command_takes(const bppsa_cli *cli, bppsa_option option) {
-  const bppsa_option_use *use = cli->command->uses;
-  while (use->option != BPPSA_OPTION_COUNT && use->option != option) {
-    ++use;
-  }
-  return use->option == option;
-}
-
 /* Returns the text of an option that is on the command line, otherwise NULL. */
 static const char *given_text(const bppsa_cli *cli, bppsa_option option) {
   return bppsa_cli_value(cli, option)->given ? bppsa_cli_value(cli, option)->text : NULL;
@@ -226,7 +218,7 @@ static int64_t given_integer(const bppsa_cli *cli, bppsa_option option) {
 static bppsa_weights_request weights_request(const bppsa_cli *cli) {
   return (bppsa_weights_request){.path = bppsa_cli_value(cli, BPPSA_OPTION_WEIGHTS)->text,
                                  .prefix = given_text(cli, BPPSA_OPTION_PREFIX),
-                                 .propose_prefix = command_takes(cli, BPPSA_OPTION_PREFIX),
+                                 .propose_prefix = bppsa_options_take(cli->command->uses, BPPSA_OPTION_PREFIX),
                                  .layers = given_integer(cli, BPPSA_OPTION_LAYERS),
                                  .hidden = given_integer(cli, BPPSA_OPTION_HIDDEN),
                                  .nonlinearity = given_text(cli, BPPSA_OPTION_NONLINEARITY),

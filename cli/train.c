@@ -177,7 +177,7 @@ static bppsa_status setup_request(const bppsa_cli *cli, bppsa_train_run *run) {
   }
   BPPSA_TRY(bppsa_setup_objective(cli, run->weights, &run->objective));
   BPPSA_TRY(setup_data(cli, run));
-  BPPSA_TRY(bppsa_ranks_setup(cli, &run->network, run->train.batch, "a batch", &run->on, &run->config));
+  BPPSA_TRY(bppsa_ranks_setup(cli, &run->network, run->train.batch, "a batch", 0, &run->on, &run->config));
   run->chosen = bppsa_chosen_of(&run->config.method);
   BPPSA_TRY(bppsa_train_run_resume_method(run));
   return bppsa_rank_network_cut(&run->on) ? BPPSA_OK

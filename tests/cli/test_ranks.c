@@ -89,8 +89,8 @@ static void test_eval_has_the_same_bits(void **state) {
     }
     json_decref(expected);
   }
-  assert_fails(2, "--micro-batches: 11, more than the 10 samples of a batch", "%s --ranks 2 --split time --micro-batches 11",
-               line);
+  assert_fails(2, "--micro-batches: 11, more than the 10 samples that a rank takes at once",
+               "%s --ranks 2 --split time --micro-batches 11", line);
   assert_fails(2, "--out: given beside ranks, which do not write it, expected one of them", "%s --ranks 2 --out o.npz", line);
   assert_fails(2, "--ranks: 78, more than the 77 samples of the evaluation, expected at most that many", "%s --ranks 78", line);
 }
@@ -310,7 +310,7 @@ static void test_refused(void **state) {
   assert_fails(2, "--split: split \"rows\": expected batch, time, or time:P,batch:Q with P times Q ranks",
                TRAIN " --ranks 2 --split rows");
   assert_fails(2, "--split: split \"time:2,batch:2\": for 4 ranks, expected it for 3", TRAIN " --ranks 3 --split time:2,batch:2");
-  assert_fails(2, "--micro-batches: 65, more than the 64 samples that a rank has of a batch, expected at most that many",
+  assert_fails(2, "--micro-batches: 65, more than the 64 samples that a rank takes at once, expected at most that many",
                TRAIN " --ranks 2 --split time --micro-batches 65");
   assert_fails(2, "--micro-batches: given beside --split batch, expected ranks along time", TRAIN " --ranks 2 --micro-batches 2");
   assert_fails(2, "--split: given without ranks, expected --ranks P too, or mpirun", TRAIN " --split batch");
