@@ -77,12 +77,6 @@ static int64_t block_begin(const bppsa_data_parallel *dp, int64_t count, int64_t
   return block * dp->block < count ? block * dp->block : count;
 }
 
-int64_t bppsa_data_parallel_samples(const bppsa_data_parallel *dp) {
-  int64_t first, blocks, all;
-  bppsa_data_parallel_share(dp, dp->config.batch, &first, &blocks, &all);
-  return block_begin(dp, dp->config.batch, first + blocks) - block_begin(dp, dp->config.batch, first);
-}
-
 /* Computes this rank's blocks. */
 static bppsa_status compute_blocks(bppsa_data_parallel *dp, int64_t count, int64_t first, int64_t end,
                                    bppsa_data_parallel_block_fn block, void *context) {

@@ -57,11 +57,9 @@ void bppsa_data_parallel_destroy(bppsa_data_parallel *dp); /* NULL is legal */
 /* What the training loop drives (bppsa_train_config.ranks); borrowed. */
 const bppsa_train_ranks *bppsa_data_parallel_ranks(const bppsa_data_parallel *dp);
 
-/* The k of reverse first-k in use; -1 while it is still measured. The next functions: the number of buckets, and the most samples
- * that this rank computes in a full batch. */
+/* The k of reverse first-k in use; -1 while it is still measured. The next function: the number of buckets. */
 int64_t bppsa_data_parallel_reverse_first(const bppsa_data_parallel *dp);
 int64_t bppsa_data_parallel_buckets(const bppsa_data_parallel *dp);
-int64_t bppsa_data_parallel_samples(const bppsa_data_parallel *dp);
 
 /* ---- gradients of one batch, without a training loop ---- */
 

@@ -19,8 +19,7 @@
  * the states of a group pass from the rank with the earlier steps to the next one, which computes while the first goes on to the
  * next group. The backward pass with method BP is the same pipeline from rank 0 on. With a scan (linear, chunked, blelloch) the
  * groups' scans over ranks follow each other (distributed/scan.h). AUTO is BP where (p - 1) / micro_batches, the time that ranks
- * of the pipeline wait in units of their own work, is at most H, the work of a product in units of BP's; otherwise chunked. The
- * project's page on ranks counts messages, bytes and memory.
+ * of the pipeline wait in units of their own work, is at most H, the work of a product in units of BP's; otherwise chunked.
  */
 #ifndef BPPSA_DISTRIBUTED_SPLIT_TIME_H
 #define BPPSA_DISTRIBUTED_SPLIT_TIME_H

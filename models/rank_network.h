@@ -14,8 +14,9 @@ typedef struct {
   bppsa_data_parallel_config parallel;
   bool nccl;        /* arrays on GPUs travel over NCCL */
   bppsa_comm *gpus; /* of all ranks, over NCCL; NULL without it */
-  bppsa_comm *time,
-      *batch; /* the ranks that share this one's samples, and its steps; NULL unless the network is cut along time */
+  /* NULL unless the network is cut along time: the ranks that have the other steps of this rank's samples, and the ranks that have
+   * this rank's steps of the other samples */
+  bppsa_comm *time, *batch;
 } bppsa_rank_network;
 
 /* Is the network cut along time? */

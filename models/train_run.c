@@ -27,7 +27,7 @@ static bppsa_status join_ranks(bppsa_train_run *run) {
   bppsa_comm *comm = bppsa_rank_network_among(&run->on);
   const bppsa_data_parallel_config *parallel = &run->on.parallel;
   BPPSA_TRY(bppsa_data_parallel_create(comm, run->model, parallel, &run->ranks));
-  run->config.batch = run->train.batch; /* of the model so far */
+  run->config.batch = run->train.batch; /* as it is shown; so far it was what the rank's model takes at once */
   run->train.ranks = bppsa_data_parallel_ranks(run->ranks);
   run->train.reduction = bppsa_data_parallel_text(parallel, bppsa_comm_get_transport(comm), bppsa_comm_size(comm), run->reduction,
                                                   sizeof run->reduction);

@@ -393,7 +393,8 @@ static bppsa_status check_origin(const bppsa_training *run, origin *found) {
   return BPPSA_OK;
 }
 
-/* Loads the checkpoint of a run that may have added up in another way; that field is then not compared. */
+/* Loads the checkpoint. A field says how gradients are added up; where check_origin has allowed another way than the checkpoint's,
+ * a copy of the run's first field takes its place for the time of the comparison, because fields cannot be left out. */
 static bppsa_status load(bppsa_training *run, const origin *found, char *notice) {
   const bppsa_metadata mine = run->reduction != NULL ? *run->reduction : (bppsa_metadata){0};
   const bool other = strcmp(found->reduction, run->reduction != NULL ? mine.value : "") != 0;
