@@ -5,6 +5,7 @@
 
 #include "core/alloc.h"
 #include "core/cut.h"
+#include "distributed/agree.h"
 #include "distributed/scan_internal.h"
 
 void bppsa_ranks_share(int64_t steps, int32_t ranks, int32_t rank, int64_t *first, int64_t *count) {
@@ -43,8 +44,8 @@ static const char *const term_names[TERMS] = {
     [ALGORITHM] = "algorithm", [ELEMENT] = "element", [DTYPE] = "dtype",       [BATCH] = "batch",
     [AFFINE] = "affine",       [INPUT] = "input",     [MATRICES] = "matrices", [DIAGONAL] = "diagonal"};
 
-/* terms [ranks][TERMS]. Every rank finds the same. */
-static bppsa_status check_terms(const int64_t (*terms)[TERMS], int32_t ranks) {
+/* Do the ranks' shares fit together? terms [ranks][TERMS]. Every rank finds the same. */
+static bppsa_status check_shares(const int64_t (*terms)[TERMS], int32_t ranks) {
   int64_t steps = 0;
   for (int32_t r = 0; r < ranks; ++r) {
     steps += terms[r][STEPS];
@@ -55,12 +56,6 @@ static bppsa_status check_terms(const int64_t (*terms)[TERMS], int32_t ranks) {
     if (terms[r][STEPS] != count) {
       return bppsa_fail(BPPSA_ERR_ARGUMENT, "ranks scan: rank %d plans %lld of %lld steps, expected %lld", (int)r,
                         (long long)terms[r][STEPS], (long long)steps, (long long)count);
-    }
-    for (int term = ALGORITHM; term < TERMS; ++term) {
-      if (terms[r][term] != terms[0][term]) {
-        return bppsa_fail(BPPSA_ERR_ARGUMENT, "ranks scan: rank %d plans %s %lld, expected %lld as rank 0", (int)r,
-                          term_names[term], (long long)terms[r][term], (long long)terms[0][term]);
-      }
     }
     if (r > 0 && count > 0 && terms[r][FRONT] != terms[r - 1][BEHIND]) {
       return bppsa_fail(BPPSA_ERR_SHAPE, "ranks scan: rank %d begins with a gradient of size %lld, expected %lld as rank %d ends",
@@ -96,22 +91,20 @@ static bppsa_status agree(ranks_scan *s) {
                          [INPUT] = c->input,
                          [MATRICES] = c->matrices,
                          [DIAGONAL] = c->diagonal};
-  const int64_t own[1] = {TERMS}, shape[2] = {size, TERMS};
-  int64_t(*terms)[TERMS] = bppsa_calloc(size, sizeof *terms);
+  int64_t *all = NULL;
   s->dims = bppsa_calloc(size + 1, sizeof *s->dims);
-  if (terms == NULL || s->dims == NULL) {
-    bppsa_free(terms);
+  if (s->dims == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  const bppsa_view view = bppsa_view_make(mine, BPPSA_I64, 1, own), all = bppsa_view_make(terms, BPPSA_I64, 2, shape);
-  bppsa_status status = bppsa_comm_allgather(s->comm, &view, NULL, &all);
-  status = status == BPPSA_OK ? check_terms((const int64_t(*)[TERMS])terms, size) : status;
+  BPPSA_TRY(bppsa_ranks_agree(s->comm, "ranks scan", TERMS, term_names, mine, &all));
+  const int64_t(*terms)[TERMS] = (const int64_t(*)[TERMS])all;
+  const bppsa_status status = check_shares(terms, size);
   s->dims[0] = terms[0][FRONT];
   for (int32_t r = 0; r < size && terms[r][STEPS] > 0; ++r) {
     s->dims[r + 1] = terms[r][BEHIND];
     s->ranks = r + 1;
   }
-  bppsa_free(terms);
+  bppsa_free(all);
   return status;
 }
 

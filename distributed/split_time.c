@@ -5,6 +5,7 @@
 
 #include "core/alloc.h"
 #include "core/cut.h"
+#include "distributed/agree.h"
 #include "distributed/split_time_internal.h"
 
 /* ---- agreement ---- */
@@ -39,22 +40,10 @@ static bppsa_status agree(const bppsa_split_time *split, const bppsa_recurrent_c
                          c->nonlinearity,    c->forward.kind,
                          c->method.backward, c->method.backward == BPPSA_BACKWARD_SCAN ? c->method.scan.algorithm : 0,
                          c->input_gradients, split->micro_batches};
-  const int64_t ranks = bppsa_comm_size(split->comm), own[1] = {TERMS}, shape[2] = {ranks, TERMS};
-  int64_t(*all)[TERMS] = bppsa_calloc(ranks, sizeof *all);
-  if (all == NULL) {
-    return BPPSA_ERR_MEMORY;
-  }
-  const bppsa_view view = bppsa_view_make(mine, BPPSA_I64, 1, own), to = bppsa_view_make(all, BPPSA_I64, 2, shape);
-  bppsa_status status = bppsa_comm_allgather(split->comm, &view, NULL, &to);
-  for (int64_t at = 0; status == BPPSA_OK && at < ranks * TERMS; ++at) {
-    const int64_t r = at / TERMS, term = at % TERMS;
-    if (all[r][term] != all[0][term]) {
-      status = bppsa_fail(BPPSA_ERR_ARGUMENT, "split time: %s is %lld on rank %lld, expected %lld as on rank 0", names[term],
-                          (long long)all[r][term], (long long)r, (long long)all[0][term]);
-    }
-  }
+  int64_t *all = NULL;
+  BPPSA_TRY(bppsa_ranks_agree(split->comm, "split time", TERMS, names, mine, &all));
   bppsa_free(all);
-  return status;
+  return BPPSA_OK;
 }
 
 static bppsa_status check(const bppsa_split_time *split, const bppsa_recurrent_config *c, const bppsa_device *device) {

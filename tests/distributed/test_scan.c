@@ -376,8 +376,8 @@ static void refused(void **state) {
   fits.jacobians = 2;
   fits.method = bppsa_scan_method_of(BPPSA_SCAN_CHUNKED);
   refusal r[] = {{fits, BPPSA_ERR_ARGUMENT, "rank 0 plans 2 of 7 steps, expected 3"},
-                 {fits, BPPSA_ERR_ARGUMENT, "rank 1 plans batch 2, expected 1 as rank 0"},
-                 {fits, BPPSA_ERR_ARGUMENT, "rank 1 plans affine 1, expected 0 as rank 0"},
+                 {fits, BPPSA_ERR_ARGUMENT, "batch is 2 on rank 1, expected 1 as on rank 0"},
+                 {fits, BPPSA_ERR_ARGUMENT, "affine is 1 on rank 1, expected 0 as on rank 0"},
                  {fits, BPPSA_ERR_SHAPE, "rank 1 begins with a gradient of size 4, expected 3 as rank 0 ends"}};
   r[0].rank1.jacobians = 3;
   r[1].rank1.batch = 2;

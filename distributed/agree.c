@@ -1,0 +1,34 @@
+#include "distributed/agree.h"
+
+#include <inttypes.h>
+
+#include "core/alloc.h"
+
+static bppsa_status compare(const char *where, int64_t ranks, int64_t count, const char *const *names, const int64_t *all) {
+  for (int64_t at = count; at < ranks * count; ++at) {
+    const int64_t k = at % count;
+    if (names[k] != NULL && all[at] != all[k]) {
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %s is %" PRId64 " on rank %" PRId64 ", expected %" PRId64 " as on rank 0", where,
+                        names[k], all[at], at / count, all[k]);
+    }
+  }
+  return BPPSA_OK;
+}
+
+bppsa_status bppsa_ranks_agree(bppsa_comm *comm, const char *where, int64_t count, const char *const *names, int64_t *mine,
+                               int64_t **all) {
+  const int64_t ranks = bppsa_comm_size(comm), shape[2] = {ranks, count};
+  int64_t *gathered = bppsa_calloc(ranks * count, sizeof *gathered);
+  if (gathered == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  const bppsa_view view = bppsa_view_make(mine, BPPSA_I64, 1, &count), to = bppsa_view_make(gathered, BPPSA_I64, 2, shape);
+  bppsa_status status = bppsa_comm_allgather(comm, &view, NULL, &to);
+  status = status == BPPSA_OK ? compare(where, ranks, count, names, gathered) : status;
+  if (status != BPPSA_OK) {
+    bppsa_free(gathered);
+    return status;
+  }
+  *all = gathered;
+  return BPPSA_OK;
+}

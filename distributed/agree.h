@@ -1,0 +1,13 @@
+/* What ranks must have in common, compared before they work together. Internal. */
+#ifndef BPPSA_DISTRIBUTED_AGREE_H
+#define BPPSA_DISTRIBUTED_AGREE_H
+
+#include "comm/comm.h"
+
+/* Gathers `count` numbers of every rank: *all [ranks][count], which the caller frees with bppsa_free. Those that have a name must
+ * be equal: ERR_ARGUMENT names the first rank that differs from rank 0, the same on every rank; `where` begins the message. names:
+ * size count, NULL for a number that may differ. Collective. ERR_MEMORY, ERR_COMM. */
+bppsa_status bppsa_ranks_agree(bppsa_comm *comm, const char *where, int64_t count, const char *const *names, int64_t *mine,
+                               int64_t **all);
+
+#endif
