@@ -37,6 +37,7 @@
 #include "bppsa_version.h"
 #include "cli/cli.h"
 #include "comm/comm.h"
+#include "core/device.h"
 #include "core/philox.h"
 #include "core/safetensors.h"
 
@@ -333,6 +334,26 @@ static void train_whole(void) {
   fclose(out);
 }
 
+/* Where, when and of what the counts are. */
+static void describe(json_t *results) {
+  const time_t today = time(NULL);
+  char date[32];
+  bppsa_device *device = NULL;
+  (void)strftime(date, sizeof date, "%Y-%m-%d", gmtime(&today));
+  if (bppsa_device_create("cpu", 1, &device) == BPPSA_OK) {
+    json_object_set_new(results, "device", json_string(bppsa_device_get_hardware(device)));
+  }
+  bppsa_device_destroy(device);
+  json_object_set_new(results, "bench", json_string("rank_faults"));
+  json_object_set_new(results, "cores", json_integer(sysconf(_SC_NPROCESSORS_ONLN)));
+  json_object_set_new(results, "date", json_string(date));
+  json_object_set_new(results, "seed", json_integer((json_int_t)seed));
+  json_object_set_new(results, "commit", json_string(BPPSA_COMMIT));
+  json_object_set_new(results, "ranks", json_integer(RANKS));
+  json_object_set_new(results, "timeout_s", json_integer(TIMEOUT));
+  json_object_set_new(results, "command", json_string(RUN));
+}
+
 int main(int argc, char **argv) {
   if (argc < 5) {
     fprintf(stderr, "rank_faults PROGRAM COUNT SEED DIRECTORY [RESULT.json]\n");
@@ -363,10 +384,7 @@ int main(int argc, char **argv) {
     (void)strike(&stops, argv[1], SIGSTOP);
   }
   report(&stops, results);
-  json_object_set_new(results, "commit", json_string(BPPSA_COMMIT));
-  json_object_set_new(results, "ranks", json_integer(RANKS));
-  json_object_set_new(results, "timeout_s", json_integer(TIMEOUT));
-  json_object_set_new(results, "command", json_string(RUN));
+  describe(results);
   const int status = argc > 5 ? json_dump_file(results, argv[5], JSON_INDENT(1) | JSON_SORT_KEYS) : 0;
   json_decref(results);
   return status == 0 ? 0 : 1;
