@@ -61,20 +61,33 @@ const char *bppsa_data_parallel_text(const bppsa_data_parallel_config *config, b
 
 /* ---- blocks ---- */
 
+static int64_t blocks_of(const bppsa_data_parallel_config *config, int64_t size, int32_t ranks, int64_t count) {
+  return config->reduction == BPPSA_REDUCTION_ORDERED ? (count - 1) / size + 1 : ranks;
+}
+
 void bppsa_data_parallel_share(const bppsa_data_parallel *dp, int64_t count, int64_t *first, int64_t *blocks, int64_t *all) {
   const int64_t ranks = bppsa_comm_size(dp->comm), rank = bppsa_comm_rank(dp->comm);
-  *all = dp->config.reduction == BPPSA_REDUCTION_ORDERED ? (count - 1) / dp->block + 1 : ranks;
+  *all = blocks_of(&dp->config, dp->block, (int32_t)ranks, count);
   *first = bppsa_cut(*all, ranks, rank);
   *blocks = bppsa_cut(*all, ranks, rank + 1) - *first;
 }
 
 /* The first sample of a block of a batch of `count` samples, or, behind the last block, the end. The library adds one block of each
  * rank, whatever its size, which may be 0. */
-static int64_t block_begin(const bppsa_data_parallel *dp, int64_t count, int64_t block) {
-  if (dp->config.reduction == BPPSA_REDUCTION_LIBRARY) {
-    return bppsa_cut(count, bppsa_comm_size(dp->comm), block);
+static int64_t block_first(const bppsa_data_parallel_config *config, int64_t size, int32_t ranks, int64_t block, int64_t count) {
+  if (config->reduction == BPPSA_REDUCTION_LIBRARY) {
+    return bppsa_cut(count, ranks, block);
   }
-  return block * dp->block < count ? block * dp->block : count;
+  return block * size < count ? block * size : count;
+}
+
+static int64_t block_begin(const bppsa_data_parallel *dp, int64_t count, int64_t block) {
+  return block_first(&dp->config, dp->block, bppsa_comm_size(dp->comm), block, count);
+}
+
+int64_t bppsa_data_parallel_first(const bppsa_data_parallel_config *config, int64_t block, int32_t ranks, int64_t rank,
+                                  int64_t count) {
+  return block_first(config, block, ranks, bppsa_cut(blocks_of(config, block, ranks, count), ranks, rank), count);
 }
 
 /* Computes this rank's blocks. */

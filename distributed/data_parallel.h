@@ -35,6 +35,9 @@ bppsa_data_parallel_config bppsa_data_parallel_config_default(void);
 
 /* Samples of a block: what a rank's model takes at once. `ranks` >= 1. */
 int64_t bppsa_data_parallel_block(const bppsa_data_parallel_config *config, int32_t ranks);
+/* The first sample of a rank's share of `count` samples that are cut into blocks of `block`; `count` for rank = ranks. */
+int64_t bppsa_data_parallel_first(const bppsa_data_parallel_config *config, int64_t block, int32_t ranks, int64_t rank,
+                                  int64_t count);
 /* Are the bits those of every other number of ranks whose blocks have 16 samples? */
 bool bppsa_data_parallel_same_bits(const bppsa_data_parallel_config *config, int32_t ranks);
 /* On what the bits depend, in words: "a tree over blocks of 16 samples", "the allreduce of mpi over 4 ranks", "2 ranks along time,

@@ -3,7 +3,6 @@
 #include <inttypes.h>
 
 #include "core/alloc.h"
-#include "core/cut.h"
 #include "distributed/data_parallel.h"
 #include "distributed/scan.h"
 #include "distributed/scan_rounds.h"
@@ -20,25 +19,15 @@ typedef struct {
   int64_t messages, rounds, bytes;
 } rank_traffic;
 
-static bppsa_data_parallel_config parallel(const bppsa_rank_plan *plan) {
-  bppsa_data_parallel_config config = bppsa_data_parallel_config_default();
-  config.batch = plan->config.batch;
-  return config;
-}
-
-/* The samples of a block: along time a rank's share of the batch is one. */
-static int64_t block(const bppsa_rank_plan *plan) {
-  const bppsa_data_parallel_config config = parallel(plan);
-  return plan->split.time > 1 ? (config.batch - 1) / plan->split.batch + 1
-                              : bppsa_data_parallel_block(&config, (int32_t)plan->split.batch);
-}
-
 static rank_share share_of(const bppsa_rank_plan *plan, int64_t rank) {
-  const int64_t size = block(plan), batch = plan->config.batch, blocks = (batch - 1) / size + 1, among = rank / plan->split.time;
-  const int64_t first = bppsa_cut(blocks, plan->split.batch, among) * size;
-  const int64_t end = bppsa_cut(blocks, plan->split.batch, among + 1) * size;
-  rank_share share = {.first_sample = first < batch ? first : batch};
-  share.samples = (end < batch ? end : batch) - share.first_sample;
+  const int64_t batch = plan->config.batch, among = rank / plan->split.time;
+  const int32_t shares = (int32_t)plan->split.batch;
+  bppsa_data_parallel_config config = bppsa_data_parallel_config_default();
+  config.batch = batch;
+  /* along time a rank's share of the batch is one block */
+  const int64_t block = plan->split.time > 1 ? (batch - 1) / shares + 1 : bppsa_data_parallel_block(&config, shares);
+  rank_share share = {.first_sample = bppsa_data_parallel_first(&config, block, shares, among, batch)};
+  share.samples = bppsa_data_parallel_first(&config, block, shares, among + 1, batch) - share.first_sample;
   bppsa_ranks_share(plan->config.seq_len, (int32_t)plan->split.time, (int32_t)(rank % plan->split.time), &share.first_step,
                     &share.steps);
   return share;

@@ -455,6 +455,18 @@ static void blocks_and_words(void **state) {
     config.reduction = cases[i].reduction;
     assert_int_equal(bppsa_data_parallel_block(&config, cases[i].ranks), cases[i].block);
     assert_int_equal(bppsa_data_parallel_same_bits(&config, cases[i].ranks), cases[i].block == 16);
+    for (int64_t count = 1; count <= cases[i].batch; ++count) { /* shares of whole blocks, or of the library's cut */
+      const int32_t ranks = cases[i].ranks;
+      int64_t before = 0;
+      assert_int_equal(bppsa_data_parallel_first(&config, cases[i].block, ranks, 0, count), 0);
+      assert_int_equal(bppsa_data_parallel_first(&config, cases[i].block, ranks, ranks, count), count);
+      for (int64_t r = 1; r <= ranks; ++r) {
+        const int64_t first = bppsa_data_parallel_first(&config, cases[i].block, ranks, r, count);
+        assert_true(first >= before);
+        assert_true(config.reduction == BPPSA_REDUCTION_LIBRARY || first % cases[i].block == 0 || first == count);
+        before = first;
+      }
+    }
     assert_string_equal(bppsa_data_parallel_text(&config, BPPSA_COMM_THREADS, cases[i].ranks, text, sizeof text), cases[i].text);
   }
 }
