@@ -4,6 +4,8 @@
  * A rank that waits polls MPI, at first without pauses and then with them, until the deadline. A rank that fails sends a notice to
  * all others over a separate communicator, which the others poll while they wait. MPI itself has no failure after which the other
  * ranks could go on.
+ *
+ * (The file is long because it is one transport, from MPI's start to the end of the process, on one state of the job.)
  */
 #define _GNU_SOURCE 1 /* dladdr */
 #include <dlfcn.h>
