@@ -87,8 +87,8 @@ static void keep(const walk *w, const lane *l, int64_t step, const void *state, 
   copy_saved(w, l, step, saved);
 }
 
-/* Does the stored state agree with the one that the lane has reached? With tolerance 0 they must agree in every bit. *distance: the
- * largest difference. */
+/* Does the stored state agree with the one that the lane has reached? With tolerance 0 they must agree in every bit, and so must a
+ * state that has overflowed. *distance: the largest difference. */
 static bool agrees(const recurrent_network *n, const void *state, const void *stored, double tolerance, double *distance) {
   const int64_t hidden = n->config.hidden;
   double largest;
@@ -99,8 +99,8 @@ static bool agrees(const recurrent_network *n, const void *state, const void *st
   } else {
     *distance = distance_f64(hidden, state, stored, &largest);
   }
-  const double scale = n->config.nonlinearity == BPPSA_NONLINEARITY_RELU ? fmax(largest, 1) : 1;
-  return tolerance > 0 ? *distance <= tolerance * scale : memcmp(state, stored, (size_t)(hidden * size_of(n))) == 0;
+  const double most = tolerance * (n->config.nonlinearity == BPPSA_NONLINEARITY_RELU ? fmax(largest, 1) : 1);
+  return tolerance > 0 && isfinite(most) ? *distance <= most : memcmp(state, stored, (size_t)(hidden * size_of(n))) == 0;
 }
 
 /* Goes on in the next chunk of the sample that must be verified. False: it was the last. */

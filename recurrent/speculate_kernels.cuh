@@ -129,8 +129,8 @@ __device__ __forceinline__ walked<real> walk_chunk(const layer_arrays<real> &c, 
     forward_step<real, cell, HP, AHEAD, ONE, K>(c, lane, x, shared + (t - begin) % 2 * HP, l);
     const real distance = same_bits(l->h, stored) ? 0 : distance_of(l->h, stored), size = l->h < 0 ? -l->h : l->h;
     const double tolerance = t == begin ? s.accept : s.stop, largest = c.relu ? (double)warp_largest(size) : 1;
-    const bool differs =
-        !(same_bits(l->h, stored) || (tolerance > 0 && (double)distance <= tolerance * (largest > 1 ? largest : 1)));
+    const double most = tolerance * (largest > 1 ? largest : 1); /* infinite where a state has overflowed: then only bits count */
+    const bool differs = !(same_bits(l->h, stored) || (tolerance > 0 && isfinite(most) && (double)distance <= most));
     ++w.steps;
     if (!__any_sync(0xffffffffu, differs)) {
       *place = stored; /* and what was saved with this step belongs to the state in front of it */

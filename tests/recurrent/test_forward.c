@@ -55,8 +55,8 @@ typedef struct {
   int64_t speculated, untouched, mended, reseeded, tails, not_finite, exact;
 } seen;
 
-/* Rows of f(h_{t-1}, x_t) against rows of h_t: the largest difference, relative where states are unbounded. A NaN must stand
- * where f puts it. */
+/* Rows of f(h_{t-1}, x_t) against rows of h_t: the largest difference, relative where states are unbounded. What is not finite must
+ * stand where f puts it, and in a row that overflows nothing may differ. */
 static double largest_residual(const forward_problem *p, const double *h, const double *next, int64_t count, seen *s) {
   const int64_t hidden = p->config.hidden;
   const bool relu = p->config.nonlinearity == BPPSA_NONLINEARITY_RELU;
@@ -69,7 +69,7 @@ static double largest_residual(const forward_problem *p, const double *h, const 
       size = relu && fabs(next[j]) > size ? fabs(next[j]) : size;
       most = same ? most : isfinite(h[j]) && isfinite(next[j]) ? fmax(most, fabs(h[j] - next[j])) : INFINITY;
     }
-    worst = fmax(worst, isinf(size) && !isinf(most) ? 0 : most / size);
+    worst = fmax(worst, most > 0 && (isinf(most) || isinf(size)) ? INFINITY : most / size);
   }
   return worst;
 }
