@@ -66,33 +66,7 @@ template <typename real> struct chunk_arrays {
   unsigned long long *redone;
 };
 
-/* The parallel forward pass (speculate_kernels.cuh), H <= CHUNK_HIDDEN. Phases are speculation, a round, speculation anew, and
- * further rounds; the last one is the tail. */
-enum { SPECULATE_ROUNDS = 3, SPECULATE_ANEW = 2, SPECULATE_PHASES = SPECULATE_ROUNDS + 3 };
-
-struct speculate_report {
-  int64_t failures, left;                        /* of the pauses */
-  int64_t path, rounds, mended, reseeded, tails; /* of the pass, as in bppsa_forward_stats */
-  int64_t steps;                                 /* computed */
-  int64_t speculated;                            /* 0: during a pause */
-  double gap;
-};
-
-template <typename real> struct speculate_arrays {
-  int64_t chunks, warm_up;
-  int64_t failures, pause; /* so many failing passes in a row lead to a pause of so many */
-  int64_t possible;        /* dependent steps of the sequential pass, over all layers */
-  double accept, stop, far;
-  real *ends[2];    /* [C][b][H]: last states of the chunks, before and after a round */
-  int *doubtful[2]; /* [C][b]: the chunk must be verified */
-  real *aside;      /* [C][b][1 + SAVED][H]: where warm-ups write */
-  int *steps;       /* [SPECULATE_PHASES][C][b]: walked in each phase */
-  int *found;       /* likewise: bits of SPECULATE_* below */
-  double *gaps;     /* [C][b]: the largest difference that was accepted */
-  int64_t *paths;   /* [b]: dependent steps in the layers so far */
-  speculate_report *report;
-};
-enum { SPECULATE_CHANGED = 1, SPECULATE_REACHED = 2, SPECULATE_FAR = 4 };
+template <typename real> struct speculate_arrays; /* of the parallel forward pass: recurrent/speculate.cuh */
 
 /* All functions: ERR_CUDA: the launch failed. */
 template <typename real> struct cell_launchers {

@@ -61,12 +61,12 @@ bppsa_status launched(const char *what) {
 template <typename real, template <typename> class cell, int HP, bool ONE>
 bppsa_status launch_speculate(cudaStream_t stream, const layer_arrays<real> &c, const speculate_arrays<real> &s, int64_t rounds,
                               bool first, bool last) {
-  enum { SUMMING = 128, NUMBERS = 7 };
+  enum { SUMMING = 128 };
   const unsigned items = (unsigned)(s.chunks * c.batch);
   const size_t shared = 2 * HP * sizeof(real);
   layer_arrays<real> sequential = c;
   int phase = 0;
-  sequential.pause = &s.report->left;
+  sequential.pause = &s.report->pause.left;
   BPPSA_LAUNCH((bppsa_recurrent_speculate<real, cell, HP, ONE, false>), items, WARP_LANES, shared, stream, c, s);
   for (int64_t round = 1; round <= rounds; ++round) {
     BPPSA_LAUNCH((bppsa_recurrent_mend<real, cell, HP, ONE>), items, WARP_LANES, shared, stream, c, s, ++phase,
@@ -79,8 +79,8 @@ bppsa_status launch_speculate(cudaStream_t stream, const layer_arrays<real> &c, 
   BPPSA_LAUNCH((bppsa_recurrent_tail<real, cell, HP, ONE>), (unsigned)c.batch, WARP_LANES, shared, stream, c, s,
                (int)(rounds % 2));
   BPPSA_LAUNCH((bppsa_recurrent_forward<real, cell, HP, ONE>), (unsigned)c.batch, WARP_LANES, shared, stream, sequential);
-  BPPSA_LAUNCH((bppsa_recurrent_collect<real>), 1, SUMMING, SUMMING * NUMBERS * sizeof(int64_t), stream, c, s, rounds, first,
-               last);
+  BPPSA_LAUNCH((bppsa_recurrent_collect<real>), 1, SUMMING, SUMMING * COLLECT_NUMBERS * sizeof(int64_t), stream, c, s, rounds,
+               first, last);
   return launched("parallel forward pass: launch");
 }
 

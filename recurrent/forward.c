@@ -32,7 +32,7 @@ bppsa_status bppsa_forward_parse(const char *name, bppsa_forward_kind *kind) {
 /* ---- the plan ---- */
 
 /* ROUNDS: rounds of mending. far_change: if the last state of a chunk changes by more, the sequence went to another basin. */
-enum { ROUNDS = 8, GPU_ROUNDS = 3 };
+enum { ROUNDS = 8 };
 static const double far_change = .05;
 
 /* Tolerances and warm-ups of a type. The tolerances are so small that errors are those of the sequential pass's own rounding. The
@@ -107,14 +107,14 @@ bppsa_status bppsa_forward_plan_make(const bppsa_forward_method *method, const b
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "forward pass: speculative on a GPU with H %lld, expected at most %d, or sequential",
                       (long long)shape->hidden, (int)BPPSA_SCAN_FUSED_DIM);
   }
-  if (shape->device != BPPSA_CPU && p.rounds > GPU_ROUNDS) {
-    p.rounds = GPU_ROUNDS;
+  if (shape->device != BPPSA_CPU) {
+    p.rounds = least(p.rounds, BPPSA_FORWARD_GPU_ROUNDS);
   }
   if (method->kind == BPPSA_FORWARD_SEQUENTIAL || p.chunks < 2 || inexact || wide ||
       (method->kind == BPPSA_FORWARD_AUTO && !pays(shape, &p))) {
     p.speculative = false;
     p.chunks = 1;
-    p.warm_up = 0;
+    p.warm_up = p.rounds = 0;
   }
   *plan = p;
   return BPPSA_OK;
@@ -128,14 +128,6 @@ bool bppsa_forward_pause_begin(const bppsa_forward_plan *plan, bppsa_forward_pau
     return false;
   }
   return plan->speculative;
-}
-
-void bppsa_forward_pause_end(const bppsa_forward_stats *stats, bppsa_forward_pause *pause) {
-  const bool failed = 10 * (double)stats->path >= 9 * (double)stats->possible;
-  pause->failures = failed ? pause->failures + 1 : 0;
-  if (pause->failures >= BPPSA_FORWARD_FAILURES) {
-    *pause = (bppsa_forward_pause){.left = BPPSA_FORWARD_PAUSE};
-  }
 }
 
 void bppsa_forward_stats_add(bppsa_forward_stats *sum, const bppsa_forward_stats *pass) {

@@ -54,18 +54,16 @@ bppsa_status bppsa_forward_parse(const char *name, bppsa_forward_kind *kind);
 typedef struct {
   int64_t seq_len, batch, input, hidden, gates; /* T, B, the layer's input size, H, G */
   bppsa_dtype dtype;
-  bool relu; /* states are unbounded: tolerances are relative to the largest */
   bppsa_device_kind device;
   int multiprocessors; /* of a GPU; 0 on a CPU */
 } bppsa_forward_shape;
 
 typedef struct {
-  bool speculative; /* otherwise the numbers below are those of the sequential pass: one chunk, no warm-up */
-  int64_t chunks, warm_up, rounds;
-  double accept; /* a chunk is accepted if its first state differs by no more */
-  double stop;   /* a mend ends where a state differs by no more */
-  double
-      far; /* a mended chunk whose last state moved by more shows that the guess was wrong for all later ones: they begin anew */
+  bool speculative;                /* false: every step follows the one before it, in one chunk without warm-up and rounds */
+  int64_t chunks, warm_up, rounds; /* C, W, R */
+  double accept;                   /* the first state of a chunk is accepted if it differs by at most this much */
+  double stop;                     /* a mend ends at the first state that differs by at most this much */
+  double far;                      /* a chunk whose last state moves by more makes the later chunks of its sample begin anew */
 } bppsa_forward_plan;
 
 /* ERR_ARGUMENT: a number of the method is out of range. */
@@ -86,6 +84,8 @@ typedef struct {
   double gap;       /* the largest difference that was accepted */
 } bppsa_forward_stats;
 
+enum { BPPSA_FORWARD_GPU_ROUNDS = 3 }; /* the most rounds of a pass on a GPU, which launches all of them */
+
 /* A pass fails if its path is nine tenths of the sequential one's or more. After three failing passes in a row
  * the next 50 passes are sequential. Checkpoints keep this state, because the bits of later passes depend on it. */
 enum { BPPSA_FORWARD_FAILURES = 3, BPPSA_FORWARD_PAUSE = 50 };
@@ -96,8 +96,6 @@ typedef struct {
 
 /* Returns whether the pass speculates. If it does not because of a pause, the pause is one pass shorter afterwards. */
 bool bppsa_forward_pause_begin(const bppsa_forward_plan *plan, bppsa_forward_pause *pause);
-/* Takes note of how a speculative pass ended. */
-void bppsa_forward_pause_end(const bppsa_forward_stats *stats, bppsa_forward_pause *pause);
 
 /* Adds what another pass did: sums of passes, path, possible steps, mends, reseeds and tails; the mean of work; the most rounds
  * and the largest gap. `speculated` says whether any did. */
@@ -126,7 +124,7 @@ bppsa_status bppsa_forward_stats_collect(bppsa_model *model, bppsa_forward_stats
 
 /* The plan of a recurrent model; NULL for other models. */
 const bppsa_forward_plan *bppsa_forward_plan_of(const bppsa_model *model);
-/* What the latest pass did; zero before the first. On a GPU it waits for the pass. ERR_ARGUMENT: not a recurrent model;
+/* What the latest pass did; all zero before the first. On a GPU it waits for the pass. ERR_ARGUMENT: not a recurrent model;
  * ERR_CUDA. */
 bppsa_status bppsa_forward_stats_of(bppsa_model *model, bppsa_forward_stats *stats);
 /* Reads and sets the state of pauses. ERR_ARGUMENT: not a recurrent model; set: a negative number; ERR_CUDA. */

@@ -207,7 +207,6 @@ bppsa_forward_shape bppsa_recurrent_forward_shape(const bppsa_recurrent_config *
                                .hidden = c->hidden,
                                .gates = gates,
                                .dtype = c->dtype,
-                               .relu = c->nonlinearity == BPPSA_NONLINEARITY_RELU,
                                .device = device,
                                .multiprocessors = multiprocessors};
 }

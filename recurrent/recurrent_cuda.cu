@@ -13,6 +13,7 @@
 #include "core/memory_internal.h"
 #include "recurrent/cell_cuda.cuh"
 #include "recurrent/recurrent_internal.h"
+#include "recurrent/speculate.cuh"
 
 enum { PART_ROWS = 128, MOST_PARTS = 512, MOST_BLOCKS = INT32_MAX, TRANSPOSE_THREADS = 256 };
 
@@ -217,8 +218,6 @@ template <typename real> speculate_arrays<real> speculate_of(const recurrent_net
   speculate_arrays<real> s = {};
   s.chunks = plan.chunks;
   s.warm_up = plan.warm_up;
-  s.failures = BPPSA_FORWARD_FAILURES;
-  s.pause = BPPSA_FORWARD_PAUSE;
   s.possible = n->config.seq_len * n->config.layers;
   s.accept = plan.accept;
   s.stop = plan.stop;
@@ -664,9 +663,12 @@ bppsa_status look(recurrent_network *n) {
   if (f->plan.speculative) {
     BPPSA_TRY(bppsa_cuda_get(n->gpu->index, n->gpu->stream, &r, n->gpu->speculate.report, sizeof r));
   }
-  f->pause = {r.failures, r.left};
+  f->pause = r.pause;
   f->stats = {};
-  f->stats.passes = n->batch > 0;
+  if (n->batch == 0) { /* before the first pass */
+    return BPPSA_OK;
+  }
+  f->stats.passes = 1;
   f->stats.path = f->stats.possible = possible;
   f->stats.work = 1;
   if (r.speculated != 0) {
@@ -684,9 +686,9 @@ bppsa_status look(recurrent_network *n) {
 
 /* Writes the state of the pauses, which begins the report. */
 bppsa_status tell(recurrent_network *n) {
-  const int64_t state[2] = {n->forward.pause.failures, n->forward.pause.left};
+  const bppsa_forward_pause *pause = &n->forward.pause;
   return n->forward.plan.speculative
-             ? bppsa_cuda_put(n->gpu->index, n->gpu->stream, n->gpu->speculate.report, state, sizeof state)
+             ? bppsa_cuda_put(n->gpu->index, n->gpu->stream, n->gpu->speculate.report, pause, sizeof *pause)
              : BPPSA_OK;
 }
 

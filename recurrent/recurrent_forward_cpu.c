@@ -15,6 +15,7 @@
 #include "core/cut.h"
 #include "core/flush.h"
 #include "core/pool.h"
+#include "recurrent/pause.h"
 #include "recurrent/recurrent_internal.h"
 
 #define EACH_REAL "recurrent/recurrent_forward.inc"
@@ -253,17 +254,26 @@ static int64_t window_steps(const walk *w, const group *g, int64_t before) {
   return before == 0 && w->phase != SPECULATE ? 1 : w->phase != TAIL && longest < grown ? longest : grown;
 }
 
+/* Numbers in a step's input: at most so many in any layer. */
+static int64_t widest_input(const recurrent_network *n) {
+  return n->config.hidden > n->config.input ? n->config.hidden : n->config.input;
+}
+
 /* A worker's part of the scratch memory: reals for one lane and one step of a window, in the order of struct group. */
 static int64_t lane_reals(const recurrent_network *n, int64_t input) {
   return input + (n->cell->gates + 1 + n->cell->saved) * n->config.hidden;
 }
 
+/* All of a worker's part, in reals: a window of a group, and the states in front of it. */
+static int64_t group_reals(const recurrent_network *n) {
+  return n->forward.window * GROUP * lane_reals(n, widest_input(n)) + GROUP * n->config.hidden;
+}
+
 static group group_of(const walk *w, int32_t worker) {
   const recurrent_network *n = w->n;
   const int64_t hidden = n->config.hidden, rows = n->forward.window * GROUP;
-  const int64_t widest = n->config.input > hidden ? n->config.input : hidden;
-  group g = {.x = at(n, n->forward.scratch, worker * (rows * lane_reals(n, widest) + GROUP * hidden))};
-  g.pre = at(n, g.x, rows * widest);
+  group g = {.x = at(n, n->forward.scratch, worker * group_reals(n))};
+  g.pre = at(n, g.x, rows * widest_input(n));
   g.saved = at(n, g.pre, rows * n->cell->gates * hidden);
   g.h = at(n, g.saved, rows * n->cell->saved * hidden);
   return g;
@@ -419,8 +429,7 @@ static void finish(walk *w) {
   for (int64_t b = 0; b < n->batch; ++b) {
     lane first = {.sample = b};
     if (next_doubt(w, &first)) {
-      lane *l = add_lane(w, b, first.chunk, 0, 0, state_of(w, first.at, b));
-      l->mended = 0;
+      add_lane(w, b, first.chunk, 0, 0, state_of(w, first.at, b));
     }
   }
   if (w->count > 0) {
@@ -489,7 +498,7 @@ void bppsa_forward_end(recurrent_network *n) {
     f->stats.path = paths[2 * b] > f->stats.path ? paths[2 * b] : f->stats.path;
   }
   f->stats.work /= (double)f->stats.possible * (double)n->batch;
-  bppsa_forward_pause_end(&f->stats, &f->pause);
+  f->pause = bppsa_forward_pause_end(f->stats.path, f->stats.possible, f->pause);
 }
 
 void bppsa_forward_choose(recurrent_network *n) {
@@ -512,14 +521,12 @@ bppsa_status bppsa_forward_visit(recurrent_network *n, bppsa_recurrent_visit vis
     return bppsa_fail(BPPSA_ERR_MEMORY, "forward pass: %lld chunks of %lld samples do not fit in 64 bits",
                       (long long)f->plan.chunks, (long long)c->batch);
   }
-  const int64_t widest = c->input > c->hidden ? c->input : c->hidden;
   BPPSA_TRY(visit(&f->lanes, lane_bytes, bytes));
   BPPSA_TRY(visit(&f->doubtful, lanes, bytes));
   BPPSA_TRY(visit(&f->paths, 3 * c->batch * (int64_t)sizeof(int64_t), bytes));
   BPPSA_TRY(visit(&f->reseeded, c->batch, bytes));
   BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, f->plan.chunks, c->batch, c->hidden, &f->starts, bytes));
-  return bppsa_recurrent_visit_array(n, visit, f->workers, 1, f->window * GROUP * lane_reals(n, widest) + GROUP * c->hidden,
-                                     &f->scratch, bytes);
+  return bppsa_recurrent_visit_array(n, visit, f->workers, 1, group_reals(n), &f->scratch, bytes);
 }
 
 void bppsa_forward_free(recurrent_network *n) {

@@ -43,11 +43,12 @@ typedef struct {
   int multiprocessors; /* of the GPU; 0 on a CPU */
   int64_t workers;     /* on a CPU: threads that walk at the same time, each with its own part of `scratch` */
   int64_t window;      /* steps that lanes take between two looks at them */
-  void *lanes;         /* [C·B], forward_lane of forward_cpu.c */
+  void *lanes;         /* [C·B], struct lane of recurrent_forward_cpu.c */
   void *starts;        /* [C·B][H]: the states from which lanes start */
   void *scratch;       /* [workers], the arrays of a group of lanes */
   void *doubtful;      /* [B][C] bytes: the chunk must be verified */
-  void *paths;         /* [B] int64: dependent steps of each sample, over the layers so far */
+  void *paths;         /* int64: [B][2], dependent steps of each sample, in all layers so far and in the present phase; then
+                        * [B], its first chunk that moved far */
   void *reseeded;      /* [B] bytes: the layer's later chunks began anew */
 } recurrent_forward;
 

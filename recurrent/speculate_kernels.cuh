@@ -16,6 +16,8 @@
 
 #include "core/cut.h"
 #include "recurrent/forward_kernels.cuh"
+#include "recurrent/pause.h"
+#include "recurrent/speculate.cuh"
 
 /* The largest value of a warp; NaN is passed over. */
 template <typename real> __device__ __forceinline__ real warp_largest(real value) {
@@ -70,7 +72,7 @@ __global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_speculate(layer_ar
   const int64_t p = blockIdx.x / c.batch, b = blockIdx.x % c.batch, hidden = c.hidden, j = lane < hidden ? lane : 0;
   real *shared = launch_held(memory);
   forward_lane<real, K, HP, AHEAD, ONE> l = {};
-  if (s.report->left > 0) {
+  if (s.report->pause.left > 0) {
     return;
   }
   const int64_t from = ANEW ? first_far(c, s, lane, b) + 1 : 0,
@@ -156,7 +158,7 @@ __global__ void __launch_bounds__(WARP_LANES)
   const int64_t slot = p * c.batch + b, item = phase * s.chunks * c.batch + slot;
   real *shared = launch_held(memory);
   forward_lane<real, K, HP, AHEAD, ONE> l = {};
-  if (s.report->left > 0) {
+  if (s.report->pause.left > 0) {
     return;
   }
   walked<real> w = {};
@@ -188,7 +190,7 @@ __global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_tail(layer_arrays<
   const int64_t b = blockIdx.x, hidden = c.hidden, j = lane < hidden ? lane : 0;
   real *shared = launch_held(memory);
   forward_lane<real, K, HP, AHEAD, ONE> l = {};
-  if (s.report->left > 0) {
+  if (s.report->pause.left > 0) {
     return;
   }
   bool goes_on = false;
@@ -215,92 +217,92 @@ __global__ void __launch_bounds__(WARP_LANES) bppsa_recurrent_tail(layer_arrays<
   }
 }
 
+/* What collect knows of samples, of a thread's and then of all: STEPS .. TAILS are sums, ROUND .. GAP the largest. */
+enum { COLLECT_STEPS, COLLECT_CHANGED, COLLECT_ANEW, COLLECT_TAILS, COLLECT_ROUND, COLLECT_PATH, COLLECT_GAP, COLLECT_NUMBERS };
+
+/* Sums up sample b. A round's number belongs to its phase; a phase that was not launched has left nothing to read. */
+template <typename real>
+__device__ void collect_sample(const layer_arrays<real> &c, const speculate_arrays<real> &s, int64_t b, int64_t rounds,
+                               bool first, int64_t *mine, double *gap) {
+  int64_t path = first ? 0 : s.paths[b], anew = 0, tail = 0;
+  for (int phase = 0; phase < SPECULATE_PHASES; ++phase) {
+    const bool is_tail = phase == SPECULATE_PHASES - 1, is_anew = phase == SPECULATE_ANEW;
+    const int round = phase == 1 ? 1 : phase - SPECULATE_ANEW + 1;
+    int64_t longest = 0, all = 0;
+    if (!is_tail && phase > 0 && (is_anew ? rounds < 1 : round > rounds)) {
+      continue;
+    }
+    for (int64_t p = 0; p < s.chunks; ++p) {
+      const int64_t item = (phase * s.chunks + p) * c.batch + b;
+      longest = s.steps[item] > longest ? s.steps[item] : longest;
+      all += s.steps[item];
+      if ((s.found[item] & SPECULATE_CHANGED) != 0) {
+        ++mine[COLLECT_CHANGED];
+        mine[COLLECT_ROUND] = !is_tail && round > mine[COLLECT_ROUND] ? round : mine[COLLECT_ROUND];
+      }
+    }
+    path += is_tail ? all : longest;
+    mine[COLLECT_STEPS] += all;
+    anew += is_anew ? all : 0;
+    tail += is_tail ? all : 0;
+  }
+  for (int64_t p = 0; p < s.chunks; ++p) {
+    *gap = s.gaps[p * c.batch + b] > *gap ? s.gaps[p * c.batch + b] : *gap;
+  }
+  mine[COLLECT_ANEW] += anew > 0;
+  mine[COLLECT_TAILS] += tail > 0;
+  mine[COLLECT_PATH] = path > mine[COLLECT_PATH] ? path : mine[COLLECT_PATH];
+  s.paths[b] = path;
+}
+
 /* Sums up what the phases of a layer did, into the report of the pass; one block. last: of the layers; then the pauses are decided
- * about. shared: two int64_t for each thread. */
+ * about. shared: COLLECT_NUMBERS int64_t for each thread, those of one kind behind each other. */
 template <typename real>
 __global__ void bppsa_recurrent_collect(layer_arrays<real> c, speculate_arrays<real> s, int64_t rounds, bool first, bool last) {
-  BPPSA_SHARED(int64_t, sums);
-  enum { STEPS = 0, CHANGED, ANEW, TAILS, FAR_ROUND, SUMS };
-  const int64_t layer_chunks = s.chunks * c.batch;
+  BPPSA_SHARED(int64_t, numbers);
   const int me = (int)threadIdx.x, threads = (int)blockDim.x;
+  double *gaps = (double *)(numbers + COLLECT_GAP * threads), gap = 0;
   speculate_report *r = s.report;
-  int64_t mine[SUMS] = {}, path = 0;
-  double gap = 0;
-  if (r->left > 0) { /* all threads have read this before the first changes it */
+  bppsa_forward_pause pause = r->pause;
+  int64_t mine[COLLECT_GAP] = {};
+  if (pause.left > 0) { /* all threads have read this before the first changes it */
     __syncthreads();
     if (me == 0 && last) {
-      const int64_t left = r->left - 1, failures = r->failures;
       *r = {};
-      r->failures = failures;
-      r->left = left;
+      --pause.left;
+      r->pause = pause;
     }
     return;
   }
   for (int64_t b = me; b < c.batch; b += threads) {
-    int64_t sample_path = first ? 0 : s.paths[b], anew = 0, tail = 0;
-    for (int phase = 0; phase < SPECULATE_PHASES; ++phase) {
-      const bool is_tail = phase == SPECULATE_PHASES - 1, is_anew = phase == SPECULATE_ANEW;
-      const int round = phase == 1 ? 1 : phase - SPECULATE_ANEW + 1;
-      int64_t longest = 0, all = 0;
-      if (!is_tail && phase > 0 && (is_anew ? rounds < 1 : round > rounds)) {
-        continue; /* it was not launched */
-      }
-      for (int64_t p = 0; p < s.chunks; ++p) {
-        const int64_t item = phase * layer_chunks + p * c.batch + b;
-        longest = s.steps[item] > longest ? s.steps[item] : longest;
-        all += s.steps[item];
-        if ((s.found[item] & SPECULATE_CHANGED) != 0) {
-          ++mine[CHANGED];
-          mine[FAR_ROUND] = !is_tail && round > mine[FAR_ROUND] ? round : mine[FAR_ROUND];
-        }
-      }
-      sample_path += is_tail ? all : longest;
-      mine[STEPS] += all;
-      anew += is_anew ? all : 0;
-      tail += is_tail ? all : 0;
-    }
-    for (int64_t p = 0; p < s.chunks; ++p) {
-      gap = s.gaps[p * c.batch + b] > gap ? s.gaps[p * c.batch + b] : gap;
-    }
-    mine[ANEW] += anew > 0;
-    mine[TAILS] += tail > 0;
-    s.paths[b] = sample_path;
-    path = sample_path > path ? sample_path : path;
+    collect_sample(c, s, b, rounds, first, mine, &gap);
   }
-  int64_t *of_all = sums;
-  double *gaps = (double *)(sums + (SUMS + 1) * threads);
-  for (int i = 0; i < SUMS; ++i) {
-    of_all[i * threads + me] = mine[i];
+  for (int i = 0; i < COLLECT_GAP; ++i) {
+    numbers[i * threads + me] = mine[i];
   }
-  of_all[SUMS * threads + me] = path;
   gaps[me] = gap;
   __syncthreads();
   if (me != 0) {
     return;
   }
   if (first) {
-    const int64_t failures = r->failures;
     *r = {};
-    r->failures = failures;
+    r->pause = pause;
     r->speculated = 1;
   }
-  int64_t round = 0, longest = 0;
+  r->path = 0;
   for (int t = 0; t < threads; ++t) {
-    r->steps += of_all[STEPS * threads + t];
-    r->mended += of_all[CHANGED * threads + t];
-    r->reseeded += of_all[ANEW * threads + t];
-    r->tails += of_all[TAILS * threads + t];
-    round = of_all[FAR_ROUND * threads + t] > round ? of_all[FAR_ROUND * threads + t] : round;
-    longest = of_all[SUMS * threads + t] > longest ? of_all[SUMS * threads + t] : longest;
+    const int64_t round = numbers[COLLECT_ROUND * threads + t], path = numbers[COLLECT_PATH * threads + t];
+    r->steps += numbers[COLLECT_STEPS * threads + t];
+    r->mended += numbers[COLLECT_CHANGED * threads + t];
+    r->reseeded += numbers[COLLECT_ANEW * threads + t];
+    r->tails += numbers[COLLECT_TAILS * threads + t];
+    r->rounds = round > r->rounds ? round : r->rounds;
+    r->path = path > r->path ? path : r->path;
     r->gap = gaps[t] > r->gap ? gaps[t] : r->gap;
   }
-  r->rounds = round > r->rounds ? round : r->rounds;
-  r->path = longest;
   if (last) {
-    const bool failed = 10 * (double)r->path >= 9 * (double)s.possible;
-    r->failures = failed ? r->failures + 1 : 0;
-    r->left = r->failures >= s.failures ? s.pause : 0;
-    r->failures = r->left > 0 ? 0 : r->failures;
+    r->pause = bppsa_forward_pause_end(r->path, s.possible, pause);
   }
 }
 

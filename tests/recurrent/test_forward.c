@@ -7,6 +7,7 @@
 
 #include "core/alloc.h"
 #include "gru/gru.h"
+#include "recurrent/pause.h"
 #include "rnn/rnn.h"
 #include "tests/recurrent/forward_problem.h"
 
@@ -451,9 +452,10 @@ static bppsa_forward_plan plan_of(bppsa_forward_method method, int64_t seq_len, 
 static void test_plans(void **state) {
   (void)state;
   bppsa_forward_method m = bppsa_forward_method_default();
-  assert_false(plan_of(m, 1000, 1, BPPSA_F32, BPPSA_CPU).speculative);
-  m.kind = BPPSA_FORWARD_SPECULATIVE;
   bppsa_forward_plan p = plan_of(m, 1000, 1, BPPSA_F32, BPPSA_CPU);
+  assert_true(!p.speculative && p.chunks == 1 && p.warm_up == 0 && p.rounds == 0);
+  m.kind = BPPSA_FORWARD_SPECULATIVE;
+  p = plan_of(m, 1000, 1, BPPSA_F32, BPPSA_CPU);
   assert_true(p.speculative && p.chunks == 13 && p.warm_up == 40 && p.rounds == 8 && p.accept == 1e-6 && p.stop == 2.4e-7);
   p = plan_of(m, 1000, 1, BPPSA_F64, BPPSA_CPU);
   assert_true(p.speculative && p.chunks == 4 && p.warm_up == 128 && p.accept == 2e-14 && p.stop == 1e-15);
@@ -468,6 +470,8 @@ static void test_plans(void **state) {
   m.tolerance = 1e-7;
   p = plan_of(m, 300, 16, BPPSA_F32, BPPSA_CPU);
   assert_true(p.chunks == 300 && p.warm_up == 300 && p.rounds == 0 && p.accept == 1e-7 && p.stop == 1e-7);
+  m.rounds = 8;
+  assert_int_equal(plan_of(m, 300, 16, BPPSA_F32, BPPSA_CUDA).rounds, BPPSA_FORWARD_GPU_ROUNDS);
   m = bppsa_forward_method_default();
   m.kind = BPPSA_FORWARD_AUTO;
   assert_true(plan_of(m, 1000, 1, BPPSA_F32, BPPSA_CPU).speculative);
@@ -489,6 +493,20 @@ static void test_exact_plans(void **state) {
   shape.input = 600;
   assert_int_equal(bppsa_forward_plan_make(&m, &shape, &p), BPPSA_OK);
   assert_false(p.speculative);
+}
+
+/* Nine tenths of the sequential path is a failure, a step less is none; the third failure in a row begins a pause. */
+static void test_pause_rule(void **state) {
+  (void)state;
+  bppsa_forward_pause pause = {0};
+  for (int64_t failures = 1; failures < BPPSA_FORWARD_FAILURES; ++failures) {
+    pause = bppsa_forward_pause_end(900, 1000, pause);
+    assert_true(pause.failures == failures && pause.left == 0);
+  }
+  bppsa_forward_pause good = bppsa_forward_pause_end(899, 1000, pause);
+  assert_true(good.failures == 0 && good.left == 0);
+  pause = bppsa_forward_pause_end(1200, 1000, pause);
+  assert_true(pause.failures == 0 && pause.left == BPPSA_FORWARD_PAUSE);
 }
 
 static void test_wrong_requests(void **state) {
@@ -553,6 +571,7 @@ int main(void) {
                                      cmocka_unit_test(test_exact_gradients),
                                      cmocka_unit_test(test_plans),
                                      cmocka_unit_test(test_exact_plans),
+                                     cmocka_unit_test(test_pause_rule),
                                      cmocka_unit_test(test_wrong_requests),
                                      cmocka_unit_test(test_out_of_memory)};
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -193,6 +193,20 @@ static void test_overflow(void **state) {
   check_overflow(2, (double[]){2, 0}, (double[]){0, 0, 0, 1}, (double[]){0, 1}, 3e38);
 }
 
+/* Before its first pass a network has no statistics. */
+static void test_before_a_pass(void **state) {
+  (void)state;
+  for (int kind = BPPSA_FORWARD_SEQUENTIAL; kind <= BPPSA_FORWARD_SPECULATIVE; ++kind) {
+    forward_problem p = problem_of(60, 5, 6, 3);
+    p.config.forward.kind = (bppsa_forward_kind)kind;
+    bppsa_model *model = make_forward_model(&p, device);
+    bppsa_forward_stats s = {.path = 1};
+    assert_int_equal(bppsa_forward_stats_of(model, &s), BPPSA_OK);
+    assert_true(!s.speculated && s.passes == 0 && s.path == 0 && s.possible == 0 && s.work == 0);
+    bppsa_model_destroy(model);
+  }
+}
+
 /* Three passes that end in the tail, then a pause, which the state that checkpoints keep can end. */
 static void test_pauses(void **state) {
   (void)state;
@@ -276,8 +290,9 @@ static void test_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_nothing_to_mend), cmocka_unit_test(test_mends),     cmocka_unit_test(test_reseeding),
-      cmocka_unit_test(test_exact),           cmocka_unit_test(test_relu),      cmocka_unit_test(test_overflow),
-      cmocka_unit_test(test_pauses),          cmocka_unit_test(test_recording), cmocka_unit_test(test_refused)};
+      cmocka_unit_test(test_nothing_to_mend), cmocka_unit_test(test_mends),  cmocka_unit_test(test_reseeding),
+      cmocka_unit_test(test_exact),           cmocka_unit_test(test_relu),   cmocka_unit_test(test_overflow),
+      cmocka_unit_test(test_before_a_pass),   cmocka_unit_test(test_pauses), cmocka_unit_test(test_recording),
+      cmocka_unit_test(test_refused)};
   return cmocka_run_group_tests(tests, open_device, close_device);
 }

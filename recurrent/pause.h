@@ -1,0 +1,23 @@
+/* When a network's parallel forward passes pause (recurrent/forward.h). */
+#ifndef BPPSA_RECURRENT_PAUSE_H
+#define BPPSA_RECURRENT_PAUSE_H
+
+#include "core/host_device.h"
+#include "recurrent/forward.h"
+
+/* The state of the pauses after a speculative pass, on every device. path and possible as in bppsa_forward_stats. */
+static inline BPPSA_HOST_DEVICE bppsa_forward_pause bppsa_forward_pause_end(int64_t path, int64_t possible,
+                                                                            bppsa_forward_pause before) {
+  bppsa_forward_pause after = {0, 0};
+  if (10 * (double)path < 9 * (double)possible) {
+    return after;
+  }
+  after.failures = before.failures + 1;
+  if (after.failures >= BPPSA_FORWARD_FAILURES) {
+    after.failures = 0;
+    after.left = BPPSA_FORWARD_PAUSE;
+  }
+  return after;
+}
+
+#endif
