@@ -67,6 +67,9 @@ bppsa_status bppsa_cnn_network_load(const char *path, bppsa_cnn_network *network
 bppsa_status bppsa_cnn_network_parse(const char *where, const char *text, int64_t size, bppsa_cnn_network *network);
 /* ERR_MEMORY. */
 bppsa_status bppsa_cnn_network_copy(const bppsa_cnn_network *from, bppsa_cnn_network *to);
+/* The same for a document that is parsed already and stays the caller's. */
+struct json_t; /* jansson's */
+bppsa_status bppsa_cnn_network_read(const char *where, struct json_t *document, bppsa_cnn_network *network);
 void bppsa_cnn_network_free(bppsa_cnn_network *network); /* a zeroed one is legal */
 
 /* Does the operator have weights? Only conv2d and linear do. */

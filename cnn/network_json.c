@@ -283,11 +283,10 @@ static bppsa_status read_network(const char *where, json_t *root, bppsa_cnn_netw
                           head->name, bppsa_operator_name(head->op.kind));
 }
 
-/* Makes the network; takes over the root. */
-static bppsa_status make_network(const char *where, json_t *root, bppsa_cnn_network *network) {
+bppsa_status bppsa_cnn_network_read(const char *where, json_t *root, bppsa_cnn_network *network) {
+  BPPSA_REQUIRE(where != NULL && root != NULL && network != NULL);
   bppsa_cnn_network made = {.name = "network"};
   const bppsa_status status = read_network(where, root, &made);
-  json_decref(root);
   if (status != BPPSA_OK) {
     bppsa_cnn_network_free(&made);
     return status;
@@ -300,12 +299,16 @@ bppsa_status bppsa_cnn_network_parse(const char *where, const char *text, int64_
   BPPSA_REQUIRE(where != NULL && text != NULL && network != NULL);
   json_t *root = NULL;
   BPPSA_TRY(bppsa_json_parse(where, text, size, &root));
-  return make_network(where, root, network);
+  const bppsa_status status = bppsa_cnn_network_read(where, root, network);
+  json_decref(root);
+  return status;
 }
 
 bppsa_status bppsa_cnn_network_load(const char *path, bppsa_cnn_network *network) {
   BPPSA_REQUIRE(path != NULL && network != NULL);
   json_t *root = NULL;
   BPPSA_TRY(bppsa_json_load(path, &root));
-  return make_network(path, root, network);
+  const bppsa_status status = bppsa_cnn_network_read(path, root, network);
+  json_decref(root);
+  return status;
 }

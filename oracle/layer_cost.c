@@ -37,3 +37,8 @@ bppsa_link bppsa_oracle_link(const bppsa_oracle_query *q, int64_t p, bool shared
 int64_t bppsa_mini_batch(const bppsa_oracle_query *q, int64_t p) {
   return q->strong ? q->batch : q->batch * p;
 }
+
+int64_t bppsa_micro_batches(const bppsa_oracle_query *q, int64_t p, int64_t mini_batch) {
+  const int64_t asked = q->micro_batches > 0 ? q->micro_batches : 4 * p;
+  return asked < mini_batch ? asked : mini_batch;
+}

@@ -19,7 +19,9 @@ double bppsa_layer_elements(const bppsa_oracle_layer *layer, double batch, doubl
 /* The level that joins p processors, as a link; `shared`: groups of a hybrid strategy talk at the same time (phi). */
 bppsa_link bppsa_oracle_link(const bppsa_oracle_query *q, int64_t p, bool shared);
 
-/* The mini-batch at p processors, and what divides it with weak scaling. */
+/* The mini-batch at p processors: b with strong scaling, b p with weak scaling. */
 int64_t bppsa_mini_batch(const bppsa_oracle_query *q, int64_t p);
+/* S, into how many micro-batches p processors cut a mini-batch: what is asked for, or 4 p; at most a sample each. */
+int64_t bppsa_micro_batches(const bppsa_oracle_query *q, int64_t p, int64_t mini_batch);
 
 #endif

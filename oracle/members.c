@@ -41,7 +41,7 @@ bppsa_status bppsa_oracle_numbers(const char *where, const json_t *object, size_
     const json_t *value = json_object_get(object, m->name);
     const double number = json_number_value(value);
     if (value != NULL && (!json_is_number(value) || !isfinite(number) || number < m->low || number > m->high)) {
-      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\": expected a number from %g to %g", where, m->name, m->low, m->high);
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\": expected a number from %.10g to %.10g", where, m->name, m->low, m->high);
     }
     if (value != NULL) {
       *m->value = number;

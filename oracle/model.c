@@ -1,7 +1,6 @@
 #include "oracle/model.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 #include "core/alloc.h"
@@ -15,6 +14,14 @@ const char *bppsa_layer_kind_name(int32_t kind) {
 
 bool bppsa_oracle_weighted(const bppsa_oracle_layer *layer) {
   return layer->kind == BPPSA_LAYER_CONV || layer->kind == BPPSA_LAYER_LINEAR;
+}
+
+double bppsa_oracle_elements(const int64_t shape[1 + BPPSA_ORACLE_AXES]) {
+  double elements = 1;
+  for (int i = 0; i <= BPPSA_ORACLE_AXES; ++i) {
+    elements *= (double)shape[i];
+  }
+  return elements;
 }
 
 double bppsa_oracle_parameters(const bppsa_oracle_model *model) {
@@ -31,14 +38,6 @@ void bppsa_oracle_model_free(bppsa_oracle_model *model) {
 }
 
 /* ---- reading ---- */
-
-static double product(const int64_t extents[1 + BPPSA_ORACLE_AXES]) {
-  double elements = 1;
-  for (int i = 0; i <= BPPSA_ORACLE_AXES; ++i) {
-    elements *= (double)extents[i];
-  }
-  return elements;
-}
 
 /* Reads a list of `least` to `most` whole numbers of 1 or more into extents, which are 1 behind them. */
 static bool read_extents(const json_t *value, size_t least, size_t most, int64_t *extents) {
@@ -77,8 +76,14 @@ static bppsa_status read_layer_extents(const char *where, const json_t *object, 
                         members[i].name, members[i].least, members[i].most);
     }
   }
-  layer->x = product(layer->in);
-  layer->y = product(layer->out);
+  layer->x = bppsa_oracle_elements(layer->in);
+  layer->y = bppsa_oracle_elements(layer->out);
+  const double most = 1e18; /* products of extents are computed in 64 bits */
+  if (layer->x > most || layer->y > most) {
+    const bool is_in = layer->x > most;
+    return bppsa_fail(BPPSA_ERR_FORMAT, "%s: \"%s\": %g elements, expected at most %g", where, is_in ? "in" : "out",
+                      is_in ? layer->x : layer->y, most);
+  }
   return BPPSA_OK;
 }
 

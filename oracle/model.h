@@ -10,7 +10,7 @@
  *   name, layers, and of a layer kind, in, out: required
  *   samples       D, of the data set; default 1
  *   kind          conv, linear, norm, elementwise, pool, add, recurrent
- *   in, out       [channels, extents...] of one sample, up to three extents; recurrent: [features, T]
+ *   in, out       [channels, extents...] of one sample, up to three extents; recurrent: [features, T]. At most 1e18 elements
  *   kernel, stride   conv, pool: an extent an axis; default 1
  *   w, bias       elements; default 0. x and y, the elements of `in` and `out`, may be given and are checked
  *   flops         of the forward pass of one sample; default: 2 w for each output position, y where there are no weights
@@ -81,6 +81,8 @@ bppsa_status bppsa_oracle_model_parse(const char *where, const json_t *document,
 /* The model as such a document; NULL when out of memory. */
 json_t *bppsa_oracle_model_json(const bppsa_oracle_model *model);
 
+/* Elements of a shape. */
+double bppsa_oracle_elements(const int64_t shape[1 + BPPSA_ORACLE_AXES]);
 /* Weights and biases of all layers. */
 double bppsa_oracle_parameters(const bppsa_oracle_model *model);
 /* Is it one of the layers that hold weights? Their outputs are what filter and channel parallelism exchange. */

@@ -66,11 +66,6 @@ static void cut(const bppsa_oracle_query *q, int64_t p, stage *stages) {
   fill(q, high, p, stages);
 }
 
-static int64_t micro_batches(const bppsa_oracle_query *q, const bppsa_oracle_row *row) {
-  const int64_t asked = q->micro_batches > 0 ? q->micro_batches : 4 * row->processors;
-  return asked < row->mini_batch ? asked : row->mini_batch;
-}
-
 int64_t bppsa_oracle_pipeline_limit(const bppsa_oracle_query *q, int64_t p, char reason[160]) {
   (void)p;
   snprintf(reason, 160, "the model has %" PRId64 " layers", q->model->count);
@@ -83,7 +78,7 @@ static double stage_elements(const stage *s, double batch, double versions) {
 
 /* Equations 12 to 14. Equation 12 puts WU into the factor of (p + S - 1) / S and lacks its D / B: an update comes once an
  * iteration. */
-static void by_formula(const bppsa_oracle_query *q, const stage *stages, bppsa_oracle_row *row) {
+static bppsa_status project_formula(const bppsa_oracle_query *q, const stage *stages, bppsa_oracle_row *row) {
   const int64_t p = row->processors;
   const double samples = (double)q->samples, batch = (double)row->mini_batch, s = (double)row->micro_batches;
   const double slots = ((double)p + s - 1) / s;
@@ -103,6 +98,7 @@ static void by_formula(const bppsa_oracle_query *q, const stage *stages, bppsa_o
         2 * samples * ((double)p + s - 2) / batch *
         bppsa_point_to_point_s(bppsa_oracle_link(q, p, false), batch / s * y * (double)q->item_bytes);
   }
+  return BPPSA_OK;
 }
 
 /* Cuts the model, and calls one of the two projections. */
@@ -114,15 +110,10 @@ static bppsa_status with_stages(const bppsa_oracle_query *q, bppsa_oracle_row *r
   }
   cut(q, row->processors, stages);
   row->mini_batch = bppsa_mini_batch(q, row->processors);
-  row->micro_batches = micro_batches(q, row);
+  row->micro_batches = bppsa_micro_batches(q, row->processors, row->mini_batch);
   const bppsa_status status = project(q, stages, row);
   bppsa_free(stages);
   return status;
-}
-
-static bppsa_status project_formula(const bppsa_oracle_query *q, const stage *stages, bppsa_oracle_row *row) {
-  by_formula(q, stages, row);
-  return BPPSA_OK;
 }
 
 bppsa_status bppsa_oracle_pipeline(const bppsa_oracle_query *q, bppsa_oracle_row *row) {

@@ -61,7 +61,7 @@ static bppsa_status read_level(const char *where, const json_t *object, int64_t 
   static const char *const names[] = {"name", "processors", "alpha_s", "bandwidth", "contention", NULL};
   double processors = 0, alpha = -1, bandwidth = 0;
   level->contention = 1;
-  const bppsa_oracle_member members[] = {{"processors", &processors, 1, 1e12},
+  const bppsa_oracle_member members[] = {{"processors", &processors, 1, BPPSA_ORACLE_MOST_PROCESSORS},
                                          {"alpha_s", &alpha, 0, 1e6},
                                          {"bandwidth", &bandwidth, 1e-3, 1e18},
                                          {"contention", &level->contention, 1, 1e6}};

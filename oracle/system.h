@@ -11,7 +11,8 @@
  *   memory_bytes             of one processor
  *   memory_reuse             gamma, the share of the naive sum of buffers that is held at once; default 0.5: a layer's output and
  *                            the next one's input are one buffer, which the naive sum counts twice
- *   levels                   1 to 8, from the inside: a level joins `processors` processors, more than the level inside it
+ *   levels                   1 to 8, from the inside: a level joins `processors` processors, more than the level inside it, and
+ *                            at most 2^24
  *   alpha_s, bandwidth       the start of a message, and bytes/s between two processors: beta = 1 / bandwidth
  *   contention               phi >= 1: messages that share a link when the groups of a hybrid strategy talk at once; default 1
  */
@@ -24,7 +25,7 @@
 extern "C" {
 #endif
 
-enum { BPPSA_ORACLE_MOST_LEVELS = 8 };
+enum { BPPSA_ORACLE_MOST_LEVELS = 8, BPPSA_ORACLE_MOST_PROCESSORS = 1 << 24 };
 
 typedef struct {
   char name[BPPSA_ORACLE_NAME];

@@ -36,14 +36,10 @@ static bppsa_oracle_layer *append(chain *c, bppsa_layer_kind kind, const char *n
   return layer;
 }
 
-static double elements(const int64_t shape[1 + BPPSA_ORACLE_AXES]) {
-  return (double)shape[0] * (double)shape[1] * (double)shape[2] * (double)shape[3];
-}
-
 /* Fixes the layer's sizes; the next layer begins with its output. `flops`: of one output element. */
 static void finish(chain *c, bppsa_oracle_layer *layer, double w, double bias, double flops) {
-  layer->x = elements(layer->in);
-  layer->y = elements(layer->out);
+  layer->x = bppsa_oracle_elements(layer->in);
+  layer->y = bppsa_oracle_elements(layer->out);
   layer->w = w;
   layer->bias = bias;
   layer->flops = flops * layer->y;
@@ -89,7 +85,7 @@ static void linear(chain *c, const char *name, int64_t out) {
     c->model->gather = c->model->count;
   }
   bppsa_oracle_layer *layer = append(c, BPPSA_LAYER_LINEAR, name);
-  layer->in[0] = (int64_t)elements(layer->in);
+  layer->in[0] = (int64_t)bppsa_oracle_elements(layer->in);
   layer->out[0] = out;
   for (int a = 1; a <= BPPSA_ORACLE_AXES; ++a) {
     layer->in[a] = layer->out[a] = 1;
@@ -347,17 +343,16 @@ const char *bppsa_oracle_model_summary(int64_t i) {
 static bppsa_status open_file(const char *path, bppsa_oracle_model *model) {
   json_t *document = NULL;
   BPPSA_TRY(bppsa_input_status(bppsa_json_load(path, &document)));
-  if (json_object_get(document, "input") == NULL) {
-    const bppsa_status status = bppsa_oracle_model_parse(path, document, model);
-    json_decref(document);
-    return status;
-  }
+  const bool is_network = json_object_get(document, "input") != NULL;
+  bppsa_cnn_network network = {.count = 0};
+  bppsa_status status = is_network ? bppsa_input_status(bppsa_cnn_network_read(path, document, &network))
+                                   : bppsa_oracle_model_parse(path, document, model);
   json_decref(document);
-  bppsa_cnn_network network;
-  BPPSA_TRY(bppsa_input_status(bppsa_cnn_network_load(path, &network)));
-  const bppsa_status status = of_network(&network, 1, model);
-  snprintf(model->name, sizeof model->name, "%s", network.name);
-  bppsa_cnn_network_free(&network);
+  if (is_network && status == BPPSA_OK) {
+    status = of_network(&network, 1, model);
+    snprintf(model->name, sizeof model->name, "%s", network.name);
+    bppsa_cnn_network_free(&network);
+  }
   return status;
 }
 

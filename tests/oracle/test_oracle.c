@@ -392,6 +392,9 @@ static void test_bad_files(void **state) {
   refuse_model(LAYER("\"in\": [1], \"out\": [1], \"w\": \"1\""), "\"w\"");
   refuse_model(LAYER("\"in\": [2, 3], \"out\": [1], \"x\": 5"), "\"x\" and \"y\": expected 6 and 1");
   refuse_model(LAYER("\"in\": [1], \"out\": [1], \"gather\": 1"), "\"gather\"");
+  refuse_model(LAYER("\"in\": [1], \"out\": [1, 2147483647, 2147483647]"),
+               "\"out\": 4.61169e+18 elements, expected at most 1e+18");
+  refuse_model(LAYER("\"in\": [1, 2147483647, 2147483647, 4], \"out\": [1]"), "layer 0: \"in\": 1.84467e+19 elements");
   refuse_system("{\"name\": \"s\", \"memory_bytes\": 1, \"levels\": [{}]}", "\"peak_flops\" missing");
   refuse_system("{\"name\": \"s\", \"peak_flops\": -1, \"memory_bytes\": 1, \"levels\": [{}]}", "\"peak_flops\"");
   refuse_system(SYSTEM(""), "\"levels\": 0");
@@ -401,6 +404,8 @@ static void test_bad_files(void **state) {
   refuse_system(SYSTEM("{\"name\": \"n\", \"processors\": 4, \"alpha_s\": 1, \"bandwidth\": 1},"
                        "{\"name\": \"m\", \"processors\": 4, \"alpha_s\": 1, \"bandwidth\": 1}"),
                 "level 1: \"processors\": 4, expected more than the 4 inside it");
+  refuse_system(SYSTEM("{\"name\": \"n\", \"processors\": 16777217, \"alpha_s\": 1, \"bandwidth\": 1}"),
+                "\"processors\": expected a number from 1 to 16777216");
 }
 
 static void test_bad_questions(void **state) {
