@@ -30,8 +30,8 @@ typedef struct bppsa_transition bppsa_transition;
 
 /* Host memory for a transition. ERR_MEMORY. */
 bppsa_status bppsa_transition_create(const bppsa_transition_shape *shape, bppsa_transition **transition);
-/* The same for first, then second. Of sparse elements it plans the product on `device`, and borrows the pattern of both, and
- * first and second must live as long. Errors of bppsa_product_create. */
+/* Host memory for the join of first and second, in this order. For sparse elements it plans their product on `device` and borrows
+ * their patterns, so that first and second must live as long as it. Errors of bppsa_product_create. */
 bppsa_status bppsa_transition_create_joined(const bppsa_transition *first, const bppsa_transition *second,
                                             const bppsa_device *device, bppsa_transition **transition);
 const bppsa_transition_shape *bppsa_transition_get_shape(const bppsa_transition *transition);
@@ -45,8 +45,8 @@ bppsa_view bppsa_transition_view(bppsa_transition *transition, int64_t batch);
 void bppsa_transition_received(bppsa_transition *transition);
 
 /* result = first, then second: x ↦ (x P_1 + v_1) P_2 + v_2, for first's number of samples, which must be second's. The
- * result was created for both. Rows in which everything cancels are marked: a gradient that the result, or what is made of
- * it, is applied to is useless. Sparse: not checked, as in every scan of sparse elements. */
+ * result was created for both. Dense and recurrent elements: a row in which everything cancels becomes NaN, so that the result,
+ * and what is made of it, is useless for every gradient. Diagonal and sparse elements are not checked here. */
 bppsa_status bppsa_transition_join(const bppsa_transition *first, const bppsa_transition *second, bppsa_transition *result);
 
 /* out [b][columns] = in [b][rows] P + v. useless [b]: set where the result is rounding error or not finite (cancellation), so that
