@@ -76,6 +76,8 @@ static bool one_line(const char *message) {
   return message[0] != '\0' && strlen(message) < 512;
 }
 
+int64_t fuzz_accepted;
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   static bool warm; /* the first run fills caches that stay */
   fuzz_input input;
@@ -93,6 +95,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   FUZZ_CHECK(bppsa_io_open_count() == open);
   FUZZ_CHECK(bppsa_alloc_account_peak(account) <= MOST_MEMORY + MEMORY_FACTOR * (int64_t)size);
   bppsa_alloc_account_destroy(account);
+  fuzz_accepted += status == BPPSA_OK;
   warm = true;
   return 0;
 }

@@ -25,7 +25,7 @@ typedef struct {
 typedef struct {
   uint8_t options;
   int count;                  /* parts that the input has */
-  fuzz_part part[FUZZ_PARTS]; /* of those that it lacks size 0, data not NULL */
+  fuzz_part part[FUZZ_PARTS]; /* a part that the input lacks has size 0, and its data are not NULL either */
 } fuzz_input;
 
 /* ---- what a target defines ---- */
@@ -72,6 +72,8 @@ void fuzz_add_part_file(fuzz_bytes *bytes, const char *path);
 bool fuzz_seed_text(int index, uint8_t options, const char *const *texts, int count, fuzz_bytes *seed);
 
 /* ---- common.c ---- */
+
+extern int64_t fuzz_accepted; /* inputs that the reader has accepted in this process */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t most, unsigned seed);

@@ -100,20 +100,12 @@ bool fuzz_seed(int index, fuzz_bytes *seed) {
                {0, "<f8", "(2, 1, 1)", "<i2", "(2,)", 16, 4}};
   static const uint8_t elements[64] = {0, 0, 0, 0, 0, 0, 0, 0, 1};
   static const int64_t order[3] = {0, 1, 0};
-  char header[128];
   if (index >= (int)(sizeof seeds / sizeof seeds[0])) {
     return false;
   }
-  const char *const form = "{'descr': '%s', 'fortran_order': False, 'shape': %s, }\n";
   fuzz_add_number(seed, seeds[index].options, 1);
-  snprintf(header, sizeof header, form, seeds[index].x_type, seeds[index].x_shape);
-  fuzz_add_part_text(seed, header);
-  fuzz_add_part(seed, elements, seeds[index].x_size);
-  snprintf(header, sizeof header, form, seeds[index].y_type, seeds[index].y_shape);
-  fuzz_add_part_text(seed, header);
-  fuzz_add_part(seed, elements, seeds[index].y_size);
-  snprintf(header, sizeof header, form, "<i8", index % 2 == 0 ? "(3,)" : "(1, 3)");
-  fuzz_add_part_text(seed, header);
-  fuzz_add_part(seed, order, sizeof order);
+  fuzz_add_array_parts(seed, seeds[index].x_type, seeds[index].x_shape, elements, seeds[index].x_size);
+  fuzz_add_array_parts(seed, seeds[index].y_type, seeds[index].y_shape, elements, seeds[index].y_size);
+  fuzz_add_array_parts(seed, "<i8", index % 2 == 0 ? "(3,)" : "(1, 3)", order, sizeof order);
   return true;
 }

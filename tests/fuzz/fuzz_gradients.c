@@ -75,11 +75,7 @@ bool fuzz_seed(int index, fuzz_bytes *seed) {
   }
   fuzz_add_number(seed, seeds[index].options, 1);
   for (int i = 0; i < 3 && seeds[index].types[i] != NULL; ++i) {
-    char header[128];
-    snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': %s, }\n", seeds[index].types[i],
-             seeds[index].shapes[i]);
-    fuzz_add_part_text(seed, header);
-    fuzz_add_part(seed, elements, seeds[index].sizes[i]);
+    fuzz_add_array_parts(seed, seeds[index].types[i], seeds[index].shapes[i], elements, seeds[index].sizes[i]);
   }
   return true;
 }

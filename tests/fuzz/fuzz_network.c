@@ -86,9 +86,7 @@ bool fuzz_seed(int index, fuzz_bytes *seed) {
   static const int64_t labels[2] = {0, 2};
   fuzz_add_number(seed, 3, 1);
   fuzz_add_part_text(seed, texts[1]);
-  fuzz_add_part_text(seed, "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 1, 4, 4), }\n");
-  fuzz_add_part(seed, images, sizeof images);
-  fuzz_add_part_text(seed, "{'descr': '<i8', 'fortran_order': False, 'shape': (2,), }\n");
-  fuzz_add_part(seed, labels, sizeof labels);
+  fuzz_add_array_parts(seed, "<f4", "(2, 1, 4, 4)", images, sizeof images);
+  fuzz_add_array_parts(seed, "<i8", "(2,)", labels, sizeof labels);
   return index == count;
 }

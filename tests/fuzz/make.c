@@ -12,10 +12,25 @@ void fuzz_add_npy(fuzz_bytes *bytes, int version, const uint8_t *header, size_t 
   fuzz_add(bytes, elements, size);
 }
 
+enum { HEADER = 160 };
+
+static size_t write_header(char header[HEADER], const char *descr, const char *shape) {
+  const int length = snprintf(header, HEADER, "{'descr': '%s', 'fortran_order': False, 'shape': %s, }\n", descr, shape);
+  FUZZ_CHECK(length > 0 && length < HEADER);
+  return (size_t)length;
+}
+
+void fuzz_add_array_parts(fuzz_bytes *bytes, const char *descr, const char *shape, const void *elements, size_t size) {
+  char header[HEADER];
+  const size_t length = write_header(header, descr, shape);
+  fuzz_add_part(bytes, header, length);
+  fuzz_add_part(bytes, elements, size);
+}
+
 void fuzz_add_array(fuzz_bytes *bytes, const char *descr, const char *shape, const void *elements, size_t size) {
-  char header[160];
-  const int length = snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': %s, }\n", descr, shape);
-  fuzz_add_npy(bytes, 1, (const uint8_t *)header, (size_t)length, elements, size);
+  char header[HEADER];
+  const size_t length = write_header(header, descr, shape);
+  fuzz_add_npy(bytes, 1, (const uint8_t *)header, length, elements, size);
 }
 
 void fuzz_write_array(char path[256], const char *name, const fuzz_part *parts) {

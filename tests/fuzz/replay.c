@@ -4,7 +4,7 @@
  *     fuzz_replay_NAME [--cuts N] [--mutations N] [--seeds DIRECTORY] [FILE | DIRECTORY ...]
  *
  * --cuts: at most about so many cuts of each input; 0: none. --seeds writes the seeds into a directory, which libFuzzer starts
- * from, and runs nothing. */
+ * from, and runs nothing. Exit 1: an input could not be read, or the reader accepted none: then nothing behind its checks ran. */
 #include <dirent.h>
 #include <errno.h>
 #include <string.h>
@@ -157,6 +157,10 @@ int main(int argc, char **argv) {
   for (int i = first; directory == NULL && i < argc; ++i) {
     good = run_path(argv[i]) && good;
   }
-  printf("%lld runs\n", (long long)runs);
-  return good && (directory != NULL || runs > 0) ? 0 : 1;
+  printf("%lld runs, %lld accepted\n", (long long)runs, (long long)fuzz_accepted);
+  if (directory == NULL && fuzz_accepted == 0) {
+    fprintf(stderr, "%s: no input was accepted, expected one of the seeds at least\n", argv[0]);
+    return 1;
+  }
+  return good ? 0 : 1;
 }
