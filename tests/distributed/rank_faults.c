@@ -12,7 +12,8 @@
  *
  * Kills and stops begin with the first checkpoint, which precedes the first step: mpirun 4.1 itself may hang when a process is
  * killed while MPI starts. After the last step only MPI's own end is left: such a strike is not counted, and may change nothing,
- * but the job ends in the same time.
+ * but the job ends in the same time. A run that fails before it is struck is reported and counted; UNSTRUCK of them in a row are an
+ * error.
  *
  * Prints one line of counts for each kind, and writes them to RESULT.json if given. Exit 1 at the first run that does otherwise, 77
  * without mpirun for the kinds that need it.
@@ -38,10 +39,10 @@
 #include "cli/cli.h"
 #include "comm/comm.h"
 #include "core/device.h"
-#include "core/philox.h"
 #include "core/safetensors.h"
+#include "tests/support/runs.h"
 
-enum { RANKS = 4, STEPS = 60, ARGUMENTS = 64, GRACE = 10, OUTPUT = 1 << 16 };
+enum { RANKS = 4, STEPS = 60, GRACE = 10, UNSTRUCK = 3 };
 
 /* Steps so many that a run under mpirun lasts some tenths of a second after its start. */
 #define RUN "train gru --seq-len 40 --hidden 8 --samples 256 --batch 128 --iterations 60 --threads 1 --checkpoint-every 1"
@@ -52,59 +53,20 @@ extern char **environ;
 typedef struct {
   const char *name;
   int64_t runs, one_line, before_first_checkpoint;
-  int64_t too_late; /* strikes when the run had ended; they do not count as runs */
-  double longest;   /* seconds from the fault to the end */
+  int64_t too_late;           /* strikes when the run had ended; they do not count as runs */
+  int64_t unstruck, in_a_row; /* runs that failed before they were struck; since the last one that did not */
+  double longest;             /* seconds from the fault to the end */
 } counts;
-
-static uint64_t seed, drawn;
-
-static double uniform(void) {
-  return bppsa_random_double(seed, BPPSA_STREAM_TEST, drawn++);
-}
-
-static double now(void) {
-  struct timespec time;
-  (void)clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
-static void pause_for(double seconds) {
-  const struct timespec time = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
-  (void)nanosleep(&time, NULL);
-}
 
 static void fail(const counts *c, const char *what, const char *output) {
   fprintf(stderr, "rank_faults: %s %" PRId64 ": %s\n%s", c->name, c->runs + 1, what, output);
   exit(1);
 }
 
-static int split(char *line, char **argv) {
-  int count = 0;
-  char *rest = line;
-  for (char *word = strtok_r(line, " ", &rest); word != NULL && count < ARGUMENTS - 1; word = strtok_r(NULL, " ", &rest)) {
-    argv[count++] = word;
-  }
-  argv[count] = NULL;
-  return count;
-}
-
-static char *read_file(const char *path, size_t *size) {
-  FILE *file = fopen(path, "rb");
-  char *bytes = calloc(1, OUTPUT);
-  if (bytes == NULL) {
-    exit(1);
-  }
-  *size = file != NULL ? fread(bytes, 1, OUTPUT - 1, file) : 0;
-  if (file != NULL) {
-    fclose(file);
-  }
-  return bytes;
-}
-
 static bool same_files(const char *a, const char *b) {
   size_t a_size = 0, b_size = 0;
-  char *x = read_file(a, &a_size), *y = read_file(b, &b_size);
-  const bool same = a_size == b_size && a_size > 0 && memcmp(x, y, a_size) == 0;
+  char *x = run_file(a, &a_size), *y = run_file(b, &b_size);
+  const bool same = x != NULL && y != NULL && a_size == b_size && a_size > 0 && memcmp(x, y, a_size) == 0;
   free(x);
   free(y);
   return same;
@@ -130,12 +92,12 @@ static void clear(void) {
  * begun its first checkpoint begins again. */
 static void resume(counts *c) {
   const bool begun = access("ck/checkpoint.safetensors", F_OK) == 0 || access("ck/checkpoint.previous.safetensors", F_OK) == 0;
-  char line[512] = "", *argv[ARGUMENTS], *text = NULL;
+  char line[512] = "", *argv[RUN_WORDS], *text = NULL;
   size_t size = 0;
   snprintf(line, sizeof line, "bppsa " RUN " --ranks 2 --checkpoint ck --save-weights weights.safetensors%s",
            begun ? " --resume" : "");
   FILE *out = fopen("/dev/null", "w"), *err = open_memstream(&text, &size);
-  const int code = bppsa_cli_main(split(line, argv), argv, out, err);
+  const int code = bppsa_cli_main(run_words(line, argv), argv, out, err);
   fclose(out);
   fclose(err);
   if (code != 0 || !same_files("weights.safetensors", "whole.safetensors")) {
@@ -164,7 +126,7 @@ static void check_lines(counts *c, const char *text, bool needed) {
 }
 
 static void check_time(counts *c, double begin, const char *text) {
-  const double seconds = now() - begin;
+  const double seconds = run_now() - begin;
   c->longest = seconds > c->longest ? seconds : c->longest;
   if (seconds > TIMEOUT + GRACE) {
     fail(c, "it took too long to end", text);
@@ -182,16 +144,16 @@ static void check_status(const counts *c, int status, const char *text) {
 /* A rank of a run in this process dies, or hangs, at a random operation. */
 static void die_among_threads(counts *c) {
   const bool hangs = c->runs % 5 == 4;
-  const int64_t operation = 1 + (int64_t)(uniform() * 250);
+  const int64_t operation = 1 + (int64_t)(run_uniform() * 250);
   const bppsa_comm_fault fault = {.die_at = hangs ? 0 : operation, .stall_at = hangs ? operation : 0};
-  char line[512] = "", *argv[ARGUMENTS], *text = NULL;
+  char line[512] = "", *argv[RUN_WORDS], *text = NULL;
   size_t size = 0;
   snprintf(line, sizeof line, "bppsa " RUN " --ranks %d --timeout %d --checkpoint ck", RANKS, TIMEOUT);
   clear();
   FILE *out = fopen("/dev/null", "w"), *err = open_memstream(&text, &size);
-  bppsa_comm_set_run_fault((int32_t)(uniform() * RANKS), &fault);
-  const double begin = now();
-  const int code = bppsa_cli_main(split(line, argv), argv, out, err);
+  bppsa_comm_set_run_fault((int32_t)(run_uniform() * RANKS), &fault);
+  const double begin = run_now();
+  const int code = bppsa_cli_main(run_words(line, argv), argv, out, err);
   bppsa_comm_set_run_fault(-1, NULL);
   fclose(out);
   fclose(err);
@@ -208,7 +170,7 @@ static void die_among_threads(counts *c) {
 
 /* ---- processes ---- */
 
-/* The children of a process, at most RANKS of them. */
+/* The children of a process, at most RANKS of them; returns their number. */
 static int children(pid_t parent, pid_t found[RANKS]) {
   char path[64];
   int count = 0;
@@ -224,10 +186,10 @@ static int children(pid_t parent, pid_t found[RANKS]) {
 }
 
 static pid_t start_mpi(const char *program) {
-  char line[1024], *argv[ARGUMENTS];
+  char line[1024], *argv[RUN_WORDS];
   snprintf(line, sizeof line, "mpirun %s--oversubscribe -n %d %s " RUN " --timeout %d --checkpoint ck",
            geteuid() == 0 ? "--allow-run-as-root " : "", RANKS, program, TIMEOUT);
-  (void)split(line, argv);
+  (void)run_words(line, argv);
   posix_spawn_file_actions_t actions;
   pid_t child = -1;
   if (posix_spawn_file_actions_init(&actions) != 0 ||
@@ -244,12 +206,23 @@ static pid_t start_mpi(const char *program) {
 static int wait_for(pid_t launcher, double begin) {
   int status = 0;
   while (waitpid(launcher, &status, WNOHANG) == 0) {
-    if (now() - begin > TIMEOUT + GRACE + 5) {
+    if (run_now() - begin > TIMEOUT + GRACE + 5) {
       return -1;
     }
-    pause_for(0.01);
+    run_pause(0.01);
   }
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* Fails, because mpirun did not end. */
+static void did_not_end(const counts *c, const pid_t *ranks, int count, int struck_rank, const char *text) {
+  char states[256] = "";
+  for (int r = 0; r < count; ++r) {
+    snprintf(states + strlen(states), sizeof states - strlen(states), "rank %d %s%s; ", r,
+             kill(ranks[r], 0) == 0 ? "remains" : "has ended", r == struck_rank ? ", struck" : "");
+  }
+  fprintf(stderr, "rank_faults: %s\n", states);
+  fail(c, "it did not end", text);
 }
 
 /* Is the checkpoint that of the last step? Then nothing is left but MPI's own end. */
@@ -264,52 +237,59 @@ static bool all_steps_done(void) {
   return done;
 }
 
-/* Sends the signal to a random rank at a random moment; false: the run had ended before. */
-static bool strike(counts *c, const char *program, int number) {
+/* Has the launcher ended? It remains to be waited for. */
+static bool has_ended(pid_t launcher) {
+  siginfo_t info = {0};
+  return waitid(P_PID, (id_t)launcher, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == launcher;
+}
+
+/* Sends the signal to a random rank at a random moment. A run that has ended by then does not count, but must have done all. */
+static void strike(counts *c, const char *program, int number) {
   pid_t ranks[RANKS];
   clear();
   const pid_t launcher = start_mpi(program);
-  const double patience = now() + 30;
-  while (access("ck/checkpoint.safetensors", F_OK) != 0 && now() < patience) {
-    pause_for(0.002);
+  const double patience = run_now() + 30;
+  while (access("ck/checkpoint.safetensors", F_OK) != 0 && run_now() < patience && !has_ended(launcher)) {
+    run_pause(0.002);
   }
-  pause_for(uniform() * 0.25);
-  const int struck_rank = (int)(uniform() * RANKS);
-  const bool hit = children(launcher, ranks) == RANKS && kill(ranks[struck_rank], number) == 0;
-  const double begin = now();
+  run_pause(run_uniform() * 0.25);
+  const int struck_rank = (int)(run_uniform() * RANKS), count = children(launcher, ranks);
+  const bool hit = count == RANKS && kill(ranks[struck_rank], number) == 0;
+  const double begin = run_now();
   const int status = wait_for(launcher, begin);
   size_t size = 0;
-  char *text = read_file("err", &size);
+  char *text = run_file("err", &size);
+  const char *said = text != NULL ? text : "";
   if (status == -1) {
-    char states[256] = "";
-    for (int r = 0; r < RANKS; ++r) {
-      snprintf(states + strlen(states), sizeof states - strlen(states), "rank %d %s%s; ", r,
-               kill(ranks[r], 0) == 0 ? "remains" : "has ended", r == struck_rank ? ", struck" : "");
-    }
-    fprintf(stderr, "rank_faults: %s\n", states);
-    fail(c, "it did not end", text);
+    did_not_end(c, ranks, count, struck_rank, said);
   }
-  for (int r = 0; r < RANKS; ++r) { /* the launcher has ended them; the system may still be removing them */
-    for (int tries = 0; hit && kill(ranks[r], 0) == 0; ++tries) {
+  for (int r = 0; r < count; ++r) { /* the launcher has ended them; the system may still be removing them */
+    for (int tries = 0; kill(ranks[r], 0) == 0; ++tries) {
       if (tries > 200) {
-        fail(c, "a process remains", text);
+        fail(c, "a process remains", said);
       }
-      pause_for(0.01);
+      run_pause(0.01);
     }
   }
-  const bool over = status == 0 || all_steps_done(), struck = hit && !over;
-  c->too_late += over ? 1 : 0;
   if (hit) {
-    check_time(c, begin, text);
+    check_time(c, begin, said);
   }
-  if (struck) {
-    check_status(c, status, text);
-    check_lines(c, text, number == SIGSTOP);
+  if (status == 0 || all_steps_done()) {
+    c->too_late++;
+  } else if (!hit) {
+    fprintf(stderr, "rank_faults: %s: a run failed before it was struck, with status %d\n%s", c->name, status, said);
+    c->unstruck++;
+    if (++c->in_a_row == UNSTRUCK) {
+      fail(c, "no run lasts until it is struck", said);
+    }
+  } else {
+    c->in_a_row = 0;
+    check_status(c, status, said);
+    check_lines(c, said, number == SIGSTOP);
     resume(c);
     c->runs++;
   }
   free(text);
-  return struck;
 }
 
 /* ---- the program ---- */
@@ -319,16 +299,17 @@ static void report(const counts *c, json_t *results) {
          " before the first checkpoint, at most %.1f s to the end\n",
          c->runs, c->name, c->one_line, c->before_first_checkpoint, c->longest);
   json_object_set_new(results, c->name,
-                      json_pack("{s:I, s:I, s:I, s:I, s:f}", "runs", (json_int_t)c->runs, "error_lines", (json_int_t)c->one_line,
-                                "before_first_checkpoint", (json_int_t)c->before_first_checkpoint, "too_late",
-                                (json_int_t)c->too_late, "longest_s", c->longest));
+                      json_pack("{s:I, s:I, s:I, s:I, s:I, s:f}", "runs", (json_int_t)c->runs, "error_lines",
+                                (json_int_t)c->one_line, "before_first_checkpoint", (json_int_t)c->before_first_checkpoint,
+                                "too_late", (json_int_t)c->too_late, "unstruck_failures", (json_int_t)c->unstruck, "longest_s",
+                                c->longest));
 }
 
 static void train_whole(void) {
-  char line[512] = "bppsa " RUN " --ranks 1 --save-weights whole.safetensors --checkpoint ck", *argv[ARGUMENTS];
+  char line[512] = "bppsa " RUN " --ranks 1 --save-weights whole.safetensors --checkpoint ck", *argv[RUN_WORDS];
   FILE *out = fopen("/dev/null", "w");
   clear();
-  if (bppsa_cli_main(split(line, argv), argv, out, stderr) != 0) {
+  if (bppsa_cli_main(run_words(line, argv), argv, out, stderr) != 0) {
     exit(1);
   }
   fclose(out);
@@ -347,7 +328,7 @@ static void describe(json_t *results) {
   json_object_set_new(results, "bench", json_string("rank_faults"));
   json_object_set_new(results, "cores", json_integer(sysconf(_SC_NPROCESSORS_ONLN)));
   json_object_set_new(results, "date", json_string(date));
-  json_object_set_new(results, "seed", json_integer((json_int_t)seed));
+  json_object_set_new(results, "seed", json_integer((json_int_t)run_seed));
   json_object_set_new(results, "commit", json_string(BPPSA_COMMIT));
   json_object_set_new(results, "ranks", json_integer(RANKS));
   json_object_set_new(results, "timeout_s", json_integer(TIMEOUT));
@@ -360,7 +341,7 @@ int main(int argc, char **argv) {
     return 2;
   }
   const int64_t count = atoll(argv[2]);
-  seed = (uint64_t)atoll(argv[3]);
+  run_seed = (uint64_t)atoll(argv[3]);
   json_t *results = json_object();
   if ((mkdir(argv[4], 0755) != 0 && errno != EEXIST) || chdir(argv[4]) != 0 || results == NULL) {
     perror(argv[4]);
@@ -377,11 +358,11 @@ int main(int argc, char **argv) {
     return 77;
   }
   while (kills.runs < count) {
-    (void)strike(&kills, argv[1], SIGKILL);
+    strike(&kills, argv[1], SIGKILL);
   }
   report(&kills, results);
   while (stops.runs < count) {
-    (void)strike(&stops, argv[1], SIGSTOP);
+    strike(&stops, argv[1], SIGSTOP);
   }
   report(&stops, results);
   describe(results);

@@ -26,8 +26,8 @@
 #include <jansson.h>
 
 #include "bppsa_version.h"
-#include "core/philox.h"
 #include "core/safetensors.h"
+#include "tests/support/runs.h"
 
 #define CHECKPOINT "run"
 #define LOG "log.jsonl"
@@ -45,60 +45,25 @@ static const struct {
     {"--epochs 8 --chunks 3 --layers 2 --loss all", ""}, /* at the end of every epoch */
 };
 
-enum { MODES = sizeof modes / sizeof modes[0], ARGUMENTS = 64 };
+enum { MODES = sizeof modes / sizeof modes[0] };
 
 typedef struct {
   int64_t kills, in_save, in_resume, in_start, runs, mismatches;
 } counts;
-
-static uint64_t seed;
-static uint64_t drawn;
-
-static double uniform(void) {
-  return bppsa_random_double(seed, BPPSA_STREAM_TEST, drawn++);
-}
-
-static double now(void) {
-  struct timespec time;
-  (void)clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 static void die(const char *what) {
   fprintf(stderr, "kill_resume: %s: %s\n", what, strerror(errno));
   exit(1);
 }
 
-/* The bytes of a file, 0-terminated; NULL without one. */
-static char *read_file(const char *path, size_t *size) {
-  FILE *file = fopen(path, "rb");
-  if (file == NULL) {
-    return NULL;
-  }
-  struct stat info;
-  if (fstat(fileno(file), &info) != 0) {
-    die(path);
-  }
-  char *bytes = calloc((size_t)info.st_size + 1, 1);
-  if (bytes == NULL || fread(bytes, 1, (size_t)info.st_size, file) != (size_t)info.st_size) {
-    die(path);
-  }
-  *size = (size_t)info.st_size;
-  fclose(file);
-  return bytes;
-}
-
 static pid_t start(const char *program, int mode, bool checkpoint, bool resume) {
-  char line[1024], *argv[ARGUMENTS] = {NULL}, *rest = line;
+  char line[1024], *argv[RUN_WORDS];
   snprintf(line, sizeof line,
            "%s train rnn --seq-len 24 --samples 160 --batch 16 --hidden 5 --lr 0.01 --threads 1 %s --log " LOG
            " --save-weights " WEIGHTS " %s %s %s",
            program, modes[mode].options, checkpoint ? "--checkpoint " CHECKPOINT : "", checkpoint ? modes[mode].checkpoints : "",
            resume ? "--resume" : "");
-  int count = 0;
-  for (char *word = strtok_r(line, " ", &rest); word != NULL && count < ARGUMENTS - 1; word = strtok_r(NULL, " ", &rest)) {
-    argv[count++] = word;
-  }
+  (void)run_words(line, argv);
   posix_spawn_file_actions_t actions;
   pid_t child = -1;
   if (posix_spawn_file_actions_init(&actions) != 0 ||
@@ -166,8 +131,7 @@ static bool run_for(const char *program, int mode, double seconds, counts *c) {
   const int64_t before = log_size(&header), cut = log_size_of_checkpoint() - header;
   const pid_t child = start(program, mode, true, resume);
   if (seconds >= 0) {
-    const struct timespec wait = {(time_t)seconds, (long)(1e9 * (seconds - (double)(time_t)seconds))};
-    (void)nanosleep(&wait, NULL);
+    run_pause(seconds);
     (void)kill(child, SIGKILL);
   }
   int status = 0;
@@ -233,16 +197,16 @@ static reference make_reference(const char *program, int mode) {
   reference r = {0};
   for (int checkpoints = 0; checkpoints < 2; ++checkpoints) { /* the second only for its time */
     clear();
-    const double begin = now();
+    const double begin = run_now();
     const pid_t child = start(program, mode, checkpoints == 1, false);
     int status = 0;
     if (waitpid(child, &status, 0) != child || !WIFEXITED(status) || WEXITSTATUS(status) != 0) {
       die("a run that is left alone");
     }
-    r.seconds = now() - begin;
+    r.seconds = run_now() - begin;
     if (checkpoints == 0) {
-      r.weights = read_file(WEIGHTS, &r.weights_size);
-      r.log = read_file(LOG, &r.log_size);
+      r.weights = run_file(WEIGHTS, &r.weights_size);
+      r.log = run_file(LOG, &r.log_size);
     }
   }
   if (r.weights == NULL || r.log == NULL) {
@@ -257,11 +221,11 @@ static bool one_run(const char *program, int mode, const reference *r, int64_t k
   c->runs += 1;
   for (bool done = false; !done;) {
     /* Mostly within the time that a run takes, sometimes within its first moments, because resuming is short. */
-    const double span = uniform() < 0.3 ? 0.25 * r->seconds : r->seconds;
-    done = run_for(program, mode, c->kills < kills ? span * uniform() : -1.0, c);
+    const double span = run_uniform() < 0.3 ? 0.25 * r->seconds : r->seconds;
+    done = run_for(program, mode, c->kills < kills ? span * run_uniform() : -1.0, c);
   }
   size_t weights_size = 0, size = 0;
-  char *weights = read_file(WEIGHTS, &weights_size), *log = read_file(LOG, &size);
+  char *weights = run_file(WEIGHTS, &weights_size), *log = run_file(LOG, &size);
   const bool same = weights != NULL && log != NULL && weights_size == r->weights_size &&
                     memcmp(weights, r->weights, weights_size) == 0 && same_logs(log, r->log);
   free(weights);
@@ -293,7 +257,7 @@ static void write_result(const char *path, const counts *c, double seconds) {
   (void)strftime(date, sizeof date, "%Y-%m-%d", gmtime(&today));
   json_t *result =
       json_pack("{s:s, s:s, s:i, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "bench", "kill_resume", "device", processor,
-                "cores", (int)sysconf(_SC_NPROCESSORS_ONLN), "commit", BPPSA_COMMIT, "date", date, "seed", (json_int_t)seed,
+                "cores", (int)sysconf(_SC_NPROCESSORS_ONLN), "commit", BPPSA_COMMIT, "date", date, "seed", (json_int_t)run_seed,
                 "kills", (json_int_t)c->kills, "kills_during_a_save", (json_int_t)c->in_save, "kills_during_a_resume",
                 (json_int_t)c->in_resume, "kills_before_the_first_step", (json_int_t)c->in_start, "runs_completed",
                 (json_int_t)c->runs, "mismatches", (json_int_t)c->mismatches, "elapsed_s", seconds);
@@ -316,7 +280,7 @@ int main(int argc, char **argv) {
   const char *program = argv[1], *directory = argv[4];
   const int64_t kills = strtoll(argv[2], NULL, 10);
   char result[4096] = "", here[2048];
-  seed = strtoull(argv[3], NULL, 10);
+  run_seed = strtoull(argv[3], NULL, 10);
   if (getcwd(here, sizeof here) == NULL) {
     die("the working directory");
   }
@@ -331,7 +295,7 @@ int main(int argc, char **argv) {
     references[mode] = make_reference(program, mode);
   }
   counts c = {0};
-  const double begin = now();
+  const double begin = run_now();
   for (int mode = 0; c.kills < kills; mode = (mode + 1) % MODES) {
     if (!one_run(program, mode, &references[mode], kills, &c)) {
       c.mismatches += 1;
@@ -342,7 +306,7 @@ int main(int argc, char **argv) {
          " runs completed, %" PRId64 " mismatches\n",
          c.kills, c.in_save, c.in_resume, c.in_start, c.runs, c.mismatches);
   if (result[0] != '\0') {
-    write_result(result, &c, now() - begin);
+    write_result(result, &c, run_now() - begin);
   }
   for (int mode = 0; mode < MODES; ++mode) {
     free(references[mode].weights);
