@@ -4,7 +4,7 @@
 
 T = 1 000 000 steps, one sample, H = 20, f32, by BP and by the chunked scan, on 1, 2, 4 and 8 ranks: threads (the allocator's count
 of each) and processes of MPI (resident bytes of each as well; left out where mpirun is missing). Exits 1 where a rank holds more
-than the formula and 8 MiB, or where the largest rank does not hold less than on half as many ranks.
+than the formula, a fiftieth of it and 1 MiB, or where the largest rank does not hold less than on half as many ranks.
 """
 import json
 import os
@@ -12,7 +12,8 @@ import shutil
 import subprocess
 import sys
 
-SLACK = 8 << 20  # weights, partial sums of their gradients, and what MPI and the threads hold
+SLACK = 1 << 20  # weights, partial sums of their gradients, and what MPI and the threads hold
+SHARE = 50  # and a fiftieth of the formula: with one rank, the carries of the chunks
 RESIDENT = 64 << 20  # the same for a process: MPI's buffers, libraries, pages that were freed
 
 
@@ -34,7 +35,7 @@ def check(rows):
     for row in rows:
         name = "%s, %s, %d ranks" % (row["transport"], row["method"], row["ranks"])
         for rank in row["by_rank"]:
-            if rank["peak"] > rank["formula"] + SLACK:
+            if rank["peak"] > rank["formula"] + rank["formula"] // SHARE + SLACK:
                 yield "%s: rank %d held %d bytes, the formula says %d" % (name, rank["rank"], rank["peak"], rank["formula"])
             if row["transport"] == "mpi" and rank["resident"] > rank["formula"] + RESIDENT:
                 yield "%s: rank %d grew by %d bytes, the formula says %d" % (name, rank["rank"], rank["resident"], rank["formula"])
