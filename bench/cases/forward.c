@@ -1,6 +1,7 @@
 /* `bppsa bench forward`: the forward pass in parallel over time beside the sequential one. */
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "bench/cases/case.h"
@@ -282,6 +283,7 @@ static bppsa_status enter(bppsa_bench *bench, int64_t point, bool *more) {
   if (!*more || bppsa_bench_out_of_time(bench)) {
     return BPPSA_OK;
   }
+  snprintf(bench->point, sizeof bench->point, "%s", s->init);
   BPPSA_TRY(make_input(s));
   for (int k = 0; k < PASSES; ++k) {
     entry *e = &s->entries[k];
@@ -359,28 +361,17 @@ static bppsa_status print_head(const bppsa_bench *bench) {
                             bppsa_device_get_threads(bench->device), bppsa_machine_date(date, sizeof date), CYCLE);
 }
 
-static bppsa_status prepare(bppsa_bench *bench) {
-  ((session *)bench->session)->bench = bench;
-  return BPPSA_OK;
-}
-
-static void release(bppsa_bench *bench) {
-  leave(bench);
-}
-
-static const char *const names[] = {"init", "method", NULL};
+static const char *const left_out_names[] = {"init", "method", NULL};
 
 const bppsa_bench_case bppsa_bench_case_forward = {.name = "forward",
                                                    .session = sizeof(session),
                                                    .budget_s = 1,
                                                    .quick_s = 0.1,
                                                    .bound = 1 + 1e-9,
-                                                   .names = names,
+                                                   .names = left_out_names,
                                                    .columns = columns,
-                                                   .prepare = prepare,
                                                    .head = print_head,
                                                    .enter = enter,
                                                    .put = put,
                                                    .leave = leave,
-                                                   .release = release,
                                                    .finish = bppsa_bench_report_points};
