@@ -6,6 +6,7 @@
 #include "core/alloc.h"
 #include "scan/plan_json.h"
 #include "scan/work.h"
+#include "train/objective.h"
 
 /* Of the GPU that a plan without one is made for: an H100's or an H200's. */
 enum { PLANNED_MULTIPROCESSORS = 132 };
@@ -198,7 +199,7 @@ static void add_sentence(const bppsa_layer_plans *plans, bppsa_text *text) {
 void bppsa_layer_plans_text(const bppsa_layer_plans *plans, bppsa_text *text) {
   const bppsa_recurrent_config *config = &plans->config;
   bppsa_text_add(text, "%s: T %" PRId64 ", B %" PRId64 ", H %" PRId64 ", layers %" PRId64 ", loss %s, %s\n\n", plans->kind->name,
-                 config->seq_len, config->batch, config->hidden, config->layers, bppsa_loss_name(config->loss_all),
+                 config->seq_len, config->batch, config->hidden, config->layers, bppsa_objective_loss(NULL, config->loss_all),
                  bppsa_dtype_name(config->dtype));
   if (config->forward.kind != BPPSA_FORWARD_SEQUENTIAL) {
     add_forward(plans, text);

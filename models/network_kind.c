@@ -7,6 +7,7 @@
 #include "gru/gru.h"
 #include "rnn/rnn.h"
 #include "train/line.h"
+#include "train/objective.h"
 
 static const bppsa_network_kind kinds[] = {
 #define CELL(id, words, functions, rate, sweep)                                                                                  \
@@ -76,10 +77,6 @@ const char *bppsa_network_text(const bppsa_network_kind *kind, const bppsa_recur
   const bppsa_recurrent_config *c = config;
   snprintf(text, size, "%s: T %" PRId64 ", B %" PRId64 ", I %" PRId64 ", H %" PRId64 ", layers %" PRId64 "%s%s, loss %s",
            kind->name, c->seq_len, c->batch, c->input, c->hidden, c->layers, kind->cell->relu ? ", " : "",
-           kind->cell->relu ? bppsa_nonlinearity_name(c->nonlinearity) : "", bppsa_loss_name(c->loss_all));
+           kind->cell->relu ? bppsa_nonlinearity_name(c->nonlinearity) : "", bppsa_objective_loss(NULL, c->loss_all));
   return text;
-}
-
-const char *bppsa_loss_name(bool loss_all) {
-  return loss_all ? "all" : "last";
 }

@@ -54,6 +54,4 @@ bppsa_status bppsa_network_choose(const bppsa_network_kind *kind, const bppsa_re
 const char *bppsa_network_text(const bppsa_network_kind *kind, const bppsa_recurrent_config *config, char *text, size_t size);
 #define BPPSA_NETWORK_TEXT 200
 
-const char *bppsa_loss_name(bool loss_all); /* "last" or "all" */
-
 #endif

@@ -15,7 +15,7 @@ static bool is_mse(const char *loss) {
 }
 
 const char *bppsa_objective_loss(const bppsa_objective *objective, bool all) {
-  return losses[objective->mse][all];
+  return losses[objective != NULL && objective->mse][all];
 }
 
 bppsa_status bppsa_objective_make(const char *loss, const int64_t *ignored, bppsa_objective *objective) {

@@ -19,7 +19,7 @@ bppsa_status bppsa_objective_make(const char *loss, const int64_t *ignored, bpps
 
 /* Whether a loss, of an option or of a file's metadata, means every step: "all" and "mse-all". */
 bool bppsa_objective_all(const char *loss);
-/* "last", "all", "mse" or "mse-all". */
+/* "last", "all", "mse" or "mse-all"; NULL: the cross-entropy. */
 const char *bppsa_objective_loss(const bppsa_objective *objective, bool all);
 /* "cross-entropy of the last step, label -100 left out". Returns text (BPPSA_OBJECTIVE_TEXT). */
 const char *bppsa_objective_text(const bppsa_objective *objective, bool all, char *text, size_t size);

@@ -6,6 +6,7 @@
 #include "bench/cases/rnn.h"
 #include "core/decimal.h"
 #include "core/residual.h"
+#include "train/objective.h"
 
 static const char *phase_name(int row) {
   return bppsa_bench_row_backward(row) ? "backward" : "forward";
@@ -48,7 +49,7 @@ static bool put_point(json_t *object, const bppsa_bench_session *s) {
   if (s->point.kind->cell->relu) {
     ok = ok && bppsa_json_put_text(object, "nonlinearity", bppsa_nonlinearity_name(c->nonlinearity));
   }
-  return ok && bppsa_json_put_text(object, "loss_on", bppsa_loss_name(c->loss_all));
+  return ok && bppsa_json_put_text(object, "loss_on", bppsa_objective_loss(NULL, c->loss_all));
 }
 
 static bool put_plan(json_t *object, const bppsa_bench_row *row, int64_t batch) {

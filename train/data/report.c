@@ -15,8 +15,7 @@ json_t *bppsa_dataset_json(const bppsa_dataset *dataset, bppsa_dtype dtype) {
   ok = ok && bppsa_json_put_integer(object, "seq_len", dataset->seq_len);
   ok = ok && bppsa_json_put_integer(object, "input", dataset->input);
   ok = ok && bppsa_json_put_integer(object, "classes", dataset->classes);
-  ok = ok &&
-       bppsa_json_put_text(object, "loss_on", bppsa_objective_loss(&(bppsa_objective){.mse = false}, dataset->labels_per_step));
+  ok = ok && bppsa_json_put_text(object, "loss_on", bppsa_objective_loss(NULL, dataset->labels_per_step));
   ok = ok && bppsa_json_put_text(object, "dtype", bppsa_dtype_name(dtype));
   return bppsa_json_finish(object, ok);
 }
