@@ -470,6 +470,29 @@ static void test_mutations(void **state) {
   }
 }
 
+/* A list may end with a transfer: a second one of the first tensor that is sent, to the same worker. */
+static void test_last_transfer(void **state) {
+  (void)state;
+  bppsa_schedule *list = make("gpipe");
+  bppsa_schedule_op send = *find(list, BPPSA_KIND_SEND, 0), receive = send;
+  for (int64_t id = 0; id < list->count; ++id) {
+    const bppsa_schedule_op *op = &list->ops[id];
+    receive = op->kind == BPPSA_KIND_RECV && op->group == send.group ? *op : receive;
+  }
+  assert_int_equal(receive.kind, BPPSA_KIND_RECV);
+  send.group = receive.group = (int32_t)list->groups++;
+  assert_int_equal(bppsa_schedule_append(list, &send), BPPSA_OK);
+  assert_int_equal(bppsa_schedule_append(list, &receive), BPPSA_OK);
+  bppsa_schedule_finding finding;
+  const uint64_t rule = (uint64_t)1 << rule_index("send-receive");
+  assert_int_equal(bppsa_schedule_check(list, rule, &finding), BPPSA_OK);
+  assert_null(finding.rule);
+  drop(list, &list->ops[list->count - 1]);
+  assert_int_equal(bppsa_schedule_check(list, rule, &finding), BPPSA_OK);
+  assert_string_equal(finding.rule, "send-receive");
+  bppsa_schedule_destroy(list);
+}
+
 /* Every rule has a name that no other has, a line that says what it asks for, and a mutation. */
 static void test_rules(void **state) {
   (void)state;
@@ -493,6 +516,7 @@ static void test_rules(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_valid), cmocka_unit_test(test_variants),
-                                     cmocka_unit_test(test_mutations), cmocka_unit_test(test_rules)};
+                                     cmocka_unit_test(test_mutations), cmocka_unit_test(test_last_transfer),
+                                     cmocka_unit_test(test_rules)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
