@@ -140,13 +140,6 @@ static const char *const small_network =
     "\"dilation\": [1, 1], \"groups\": 1, \"bias\": false}, {\"name\": \"tanh2\", \"op\": \"tanh\"}, "
     "{\"name\": \"flatten\", \"op\": \"flatten\"}, {\"name\": \"fc\", \"op\": \"linear\", \"out\": 5, \"bias\": true}]}";
 
-static inline void write_text(const char *path, const char *text) {
-  FILE *file = fopen(path, "w");
-  assert_non_null(file);
-  assert_true(fputs(text, file) >= 0);
-  assert_int_equal(fclose(file), 0);
-}
-
 /* Random images [samples, C, H, W] with labels below `classes`, and a data set of them. */
 static inline bppsa_dataset *images(int64_t samples, const int64_t shape[3], int64_t classes) {
   const int64_t x_shape[] = {samples, shape[0], shape[1], shape[2]};

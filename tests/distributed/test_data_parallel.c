@@ -2,6 +2,7 @@
  * messages against the formulas of docs/ranks.md, values that are not finite, refusals, memory that runs out. */
 #include <math.h>
 
+#include "tests/core/helpers.h"
 #include "tests/distributed/ranked_run.h"
 #include "train/ranks.h"
 
@@ -50,7 +51,7 @@ static void gru_has_the_same_bits(void **state) {
 
 static void network_has_the_same_bits(void **state) {
   (void)state;
-  write_text("ranked.json", small_network);
+  put_file("ranked.json", small_network, strlen(small_network));
   same_bits("ranked.json", true, false);
 }
 
@@ -113,7 +114,7 @@ static void matches_one_rank(void **state) {
     bool every_step, ignores;
   } cases[] = {{"rnn", 37, false, false}, {"gru", 9, true, false}, {"rnn", 50, true, true}, {"ranked.json", 37, false, false}};
   static const int64_t ranks[] = {1, 2, 3, 8};
-  write_text("ranked.json", small_network);
+  put_file("ranked.json", small_network, strlen(small_network));
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
     bppsa_network network;
     assert_int_equal(bppsa_network_open(cases[i].name, NULL, &network), BPPSA_OK);
@@ -165,7 +166,7 @@ static void delays_the_first_layers(void **state) {
                {1, 2, {3, 4, 2, 0, 1}},
                {2, 3, {3, 4, 0, 1, 2}},
                {9, 3, {3, 4, 0, 1, 2}}};
-  write_text("ranked.json", small_network);
+  put_file("ranked.json", small_network, strlen(small_network));
   bppsa_network network;
   assert_int_equal(bppsa_network_open("ranked.json", NULL, &network), BPPSA_OK);
   bppsa_device *device = cpu_device(1);
@@ -207,7 +208,7 @@ static void note_k(bppsa_comm *comm, bppsa_data_parallel *dp, void *context) {
 
 static void reverse_first_changes_no_bit(void **state) {
   (void)state;
-  write_text("ranked.json", small_network);
+  put_file("ranked.json", small_network, strlen(small_network));
   bppsa_network network;
   assert_int_equal(bppsa_network_open("ranked.json", NULL, &network), BPPSA_OK);
   bppsa_dataset *dataset = images(128, network.layers.in, 5);
@@ -235,7 +236,7 @@ static void reverse_first_changes_no_bit(void **state) {
 /* Only full batches are compared: with 100 samples every second batch is smaller, and 9 steps with k = 0 .. 2 need 17. */
 static void measures_full_batches(void **state) {
   (void)state;
-  write_text("ranked.json", small_network);
+  put_file("ranked.json", small_network, strlen(small_network));
   bppsa_network network;
   assert_int_equal(bppsa_network_open("ranked.json", NULL, &network), BPPSA_OK);
   bppsa_dataset *dataset = images(100, network.layers.in, 5);
