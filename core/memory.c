@@ -81,6 +81,18 @@ bppsa_status bppsa_memory_queue_get(const bppsa_device *device, void *to_staging
              : bppsa_cuda_queue_get(bppsa_device_get_index(device), bppsa_device_get_stream(device), to_staging, from, bytes);
 }
 
+bppsa_status bppsa_memory_queue_copy(const bppsa_device *device, void *to, int64_t to_stride, const void *from,
+                                     int64_t from_stride, int64_t width, int64_t rows) {
+  if (!is_host(device)) {
+    return bppsa_cuda_queue_copy(bppsa_device_get_index(device), bppsa_device_get_stream(device), to, to_stride, from,
+                                 from_stride, width, rows);
+  }
+  for (int64_t r = 0; width > 0 && r < rows; ++r) {
+    memcpy((char *)to + r * to_stride, (const char *)from + r * from_stride, (size_t)width);
+  }
+  return BPPSA_OK;
+}
+
 bppsa_status bppsa_memory_available(const bppsa_device *device, int64_t *bytes) {
   if (is_host(device)) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "available memory: expected a GPU, not device cpu");

@@ -108,6 +108,17 @@ extern "C" bppsa_status bppsa_cuda_queue_get(int32_t index, void *stream, void *
   return queue_copy(index, stream, to_staging, from, bytes, cudaMemcpyDeviceToHost);
 }
 
+extern "C" bppsa_status bppsa_cuda_queue_copy(int32_t index, void *stream, void *to, int64_t to_stride, const void *from,
+                                              int64_t from_stride, int64_t width, int64_t rows) {
+  BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(index), "copy"));
+  if (width == 0 || rows == 0) {
+    return BPPSA_OK;
+  }
+  return bppsa_cuda_check(cudaMemcpy2DAsync(to, (size_t)to_stride, from, (size_t)from_stride, (size_t)width, (size_t)rows,
+                                            cudaMemcpyDeviceToDevice, (cudaStream_t)stream),
+                          "copy");
+}
+
 extern "C" bppsa_status bppsa_cuda_put(int32_t index, void *stream, void *to, const void *from_host, int64_t bytes) {
   BPPSA_TRY(bppsa_cuda_queue_put(index, stream, to, from_host, bytes));
   return bppsa_cuda_wait(index, stream);

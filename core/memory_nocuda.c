@@ -45,6 +45,12 @@ bppsa_status bppsa_cuda_queue_get(int32_t index, void *stream, void *to_staging,
   return bppsa_cuda_get(index, stream, to_staging, from, bytes);
 }
 
+bppsa_status bppsa_cuda_queue_copy(int32_t index, void *stream, void *to, int64_t to_stride, const void *from,
+                                   int64_t from_stride, int64_t width, int64_t rows) {
+  (void)index, (void)stream, (void)to, (void)to_stride, (void)from, (void)from_stride, (void)width, (void)rows;
+  return without();
+}
+
 bppsa_status bppsa_cuda_available(int32_t index, int64_t *bytes) {
   (void)index, (void)bytes;
   return without();

@@ -5,6 +5,7 @@
 
 #include "core/alloc.h"
 #include "core/cut.h"
+#include "core/memory.h"
 #include "distributed/agree.h"
 #include "distributed/split_time_internal.h"
 
@@ -47,8 +48,9 @@ static bppsa_status agree(const bppsa_split_time *split, const bppsa_recurrent_c
 }
 
 static bppsa_status check(const bppsa_split_time *split, const bppsa_recurrent_config *c, const bppsa_device *device) {
-  if (bppsa_device_get_kind(device) != BPPSA_CPU) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "split time: device %s, expected cpu", bppsa_device_get_name(device));
+  if (bppsa_device_get_kind(device) == BPPSA_CUDA && bppsa_comm_get_device(split->comm) != device) {
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "split time: device %s, expected a communicator for its arrays",
+                      bppsa_device_get_name(device));
   }
   if (c->factory.create != NULL || c->ends.before != NULL || c->ends.after != NULL) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "split time: a configuration with a factory or ends of its own, expected none");
@@ -69,11 +71,23 @@ static bppsa_status check(const bppsa_split_time *split, const bppsa_recurrent_c
   return BPPSA_OK;
 }
 
+/* On a GPU gradients alone travel, and the layers' own kernels do a rank's work. */
+static bppsa_status check_method(const bppsa_recurrent_config *c, const bppsa_device *device) {
+  const bppsa_scan_algorithm algorithm = c->method.scan.algorithm;
+  if (bppsa_device_get_kind(device) == BPPSA_CPU || c->method.backward != BPPSA_BACKWARD_SCAN || algorithm == BPPSA_SCAN_LINEAR ||
+      (algorithm == BPPSA_SCAN_CHUNKED && c->hidden <= BPPSA_SCAN_FUSED_DIM)) {
+    return BPPSA_OK;
+  }
+  return bppsa_fail(
+      BPPSA_ERR_UNSUPPORTED, "split time: %s of H = %lld on device %s, expected BP, linear, or with H up to %d chunked",
+      bppsa_scan_algorithm_name(algorithm), (long long)c->hidden, bppsa_device_get_name(device), BPPSA_SCAN_FUSED_DIM);
+}
+
 /* Resolves AUTO. In units of a rank's own BP, the last rank of a pipeline waits (p - 1) / m, and a product costs about H. */
-static bppsa_gradient_method choose(const bppsa_recurrent_config *c, int64_t ranks, int64_t groups) {
+static bppsa_gradient_method choose(const bppsa_recurrent_config *c, int64_t ranks, int64_t groups, bool gpu) {
   bppsa_gradient_method method = c->method;
   if (method.backward == BPPSA_BACKWARD_AUTO) {
-    const bool waits = ranks - 1 > groups * c->hidden;
+    const bool waits = ranks - 1 > groups * c->hidden && (!gpu || c->hidden <= BPPSA_SCAN_FUSED_DIM);
     method.backward = waits ? BPPSA_BACKWARD_SCAN : BPPSA_BACKWARD_BP;
     method.scan = bppsa_scan_method_of(BPPSA_SCAN_AUTO);
   }
@@ -98,8 +112,8 @@ static bppsa_status allocate(char **array, const split_network *s, int64_t steps
   int64_t count;
   size_t bytes;
   BPPSA_TRY(bppsa_shape_bytes(s->config.dtype, 3, (int64_t[]){steps, rows, width}, &count, &bytes));
-  *array = bppsa_calloc((int64_t)bytes + 1, 1);
-  return *array == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+  BPPSA_TRY(bppsa_memory_alloc(s->device, (int64_t)bytes + 1, (void **)array));
+  return bppsa_memory_clear(s->device, *array, (int64_t)bytes);
 }
 
 /* The group's network, of this rank's steps; a rank without steps has a network of one, for its parameters. */
@@ -107,7 +121,7 @@ static bppsa_status create_group(split_network *s, int64_t g, const bppsa_device
   split_group *group = &s->groups[g];
   bppsa_recurrent_config c = s->config;
   const int64_t samples = bppsa_cut(c.batch, s->group_count, g + 1) - bppsa_cut(c.batch, s->group_count, g);
-  const bool scans = c.method.backward == BPPSA_BACKWARD_SCAN;
+  const bool scans = c.method.backward == BPPSA_BACKWARD_SCAN && !s->gpu;
   group->split = s;
   c.seq_len = s->steps > 0 ? s->steps : 1;
   c.batch = samples;
@@ -134,13 +148,14 @@ static bppsa_status create_group(split_network *s, int64_t g, const bppsa_device
 
 static bppsa_status create_sum(split_network *s) {
   const int64_t ranks = bppsa_comm_size(s->comm);
-  for (int64_t i = 0; i < s->base.parameter_count; ++i) {
+  s->reals = s->base.reals;
+  for (int64_t i = 0; !s->gpu && i < s->base.parameter_count; ++i) {
     s->reals += bppsa_view_count(&s->base.parameters[i].gradient);
   }
   if (ranks == 1) {
     return BPPSA_OK;
   }
-  BPPSA_TRY(allocate(&s->flat, s, 1, 1, s->reals));
+  BPPSA_TRY(s->gpu ? BPPSA_OK : allocate(&s->flat, s, 1, 1, s->reals));
   return bppsa_ordered_sum_create(s->comm, ranks, NULL, s->config.dtype, s->reals, s->tag + TAG_SUM, &s->sum);
 }
 
@@ -160,8 +175,13 @@ static bppsa_status build(split_network *s, const bppsa_device *device) {
   for (int64_t g = 0; g < s->group_count; ++g) {
     BPPSA_TRY(create_group(s, g, device));
   }
-  s->base.parameter_count = s->groups[0].model->parameter_count;
-  s->base.parameters = s->groups[0].model->parameters;
+  const bppsa_model *first = s->groups[0].model;
+  s->base.parameter_count = first->parameter_count;
+  s->base.parameters = first->parameters;
+  s->base.device = first->device;
+  s->base.device_values = first->device_values;
+  s->base.device_gradients = first->device_gradients;
+  s->base.reals = first->reals;
   BPPSA_TRY(allocate(&s->carry, s, 1, samples, c->hidden));
   BPPSA_TRY(allocate(&s->zeros, s, 1, samples, c->hidden));
   if (s->group_count > 1) {
@@ -183,18 +203,20 @@ static void destroy(bppsa_model *model) {
     }
     bppsa_model_destroy(group->model);
     bppsa_free(group->sent);
-    bppsa_free(group->states);
-    bppsa_free(group->x);
-    bppsa_free(group->seed);
+    bppsa_memory_free(s->device, group->states);
+    bppsa_memory_free(s->device, group->x);
+    bppsa_memory_free(s->device, group->seed);
   }
   if (s->active != s->comm) {
     bppsa_comm_destroy(s->active);
   }
   bppsa_ordered_sum_destroy(s->sum);
-  void *const own[] = {s->groups, s->logits, s->dx, s->dh0, s->carry, s->zeros, s->flat, s};
+  void *const own[] = {s->logits, s->dx, s->dh0, s->carry, s->zeros, s->flat};
   for (size_t i = 0; i < sizeof own / sizeof *own; ++i) {
-    bppsa_free(own[i]);
+    bppsa_memory_free(s->device, own[i]);
   }
+  bppsa_free(s->groups);
+  bppsa_free(s);
 }
 
 /* ---- the model ---- */
@@ -219,6 +241,7 @@ static bppsa_status input_gradients(bppsa_model *model, bppsa_view *x, bppsa_vie
     dx.data = own_x.data;
     dh0.data = own_h0.data;
   }
+  dx.device = dh0.device = bppsa_device_get_kind(s->device);
   if (x != NULL) {
     *x = dx;
   }
@@ -244,6 +267,17 @@ static bool find_nonfinite(bppsa_model *model, bppsa_nonfinite *where) {
   return bppsa_model_parameter_nonfinite(model, s->backward_done, where);
 }
 
+static bppsa_status count_redone(bppsa_model *model) {
+  split_network *s = (split_network *)model;
+  int64_t redone = 0;
+  for (int64_t g = 0; g < s->group_count; ++g) {
+    BPPSA_TRY(bppsa_model_update_redone(s->groups[g].model));
+    redone += s->groups[g].model->redone;
+  }
+  model->redone = redone;
+  return BPPSA_OK;
+}
+
 bppsa_status bppsa_split_time_create(const bppsa_split_time *split, const bppsa_recurrent_config *config, const bppsa_cell *cell,
                                      const bppsa_device *device, bppsa_model **model) {
   BPPSA_REQUIRE(split != NULL && split->comm != NULL && config != NULL && cell != NULL && device != NULL && model != NULL);
@@ -259,19 +293,23 @@ bppsa_status bppsa_split_time_create(const bppsa_split_time *split, const bppsa_
                              .backward = split_time_backward,
                              .input_gradients = input_gradients,
                              .find_nonfinite = find_nonfinite,
-                             .destroy = destroy};
+                             .destroy = destroy,
+                             .count = count_redone};
   s->base = (bppsa_model){.ops = &s->ops, .dtype = config->dtype, .classes = config->classes};
   s->comm = split->comm;
   s->tag = split->tag;
   s->rank = bppsa_comm_rank(split->comm);
   s->ranks = size < config->seq_len ? size : (int32_t)config->seq_len;
   s->config = *config;
-  s->config.method = choose(config, s->ranks, split->micro_batches);
+  s->device = device;
+  s->gpu = bppsa_device_get_kind(device) == BPPSA_CUDA;
+  s->config.method = choose(config, s->ranks, split->micro_batches, s->gpu);
   s->config.forward = bppsa_forward_method_default(); /* AUTO too */
   s->cell = cell;
   s->group_count = split->micro_batches;
   bppsa_ranks_share(config->seq_len, size, s->rank, &s->first, &s->steps);
-  const bppsa_status status = build(s, device);
+  bppsa_status status = check_method(&s->config, device);
+  status = status == BPPSA_OK ? build(s, device) : status;
   if (status != BPPSA_OK) {
     destroy(&s->base);
     return status;

@@ -14,7 +14,8 @@ typedef struct split_network split_network;
 typedef struct {
   split_network *split;
   bppsa_model *model;
-  int64_t first, samples;    /* of the latest pass; 0 samples: none */
+  int64_t first, samples; /* of the latest pass; 0 samples: none */
+  /* Arrays of the device. */
   char *x, *seed;            /* [t][samples][I], like the logits: the group's part of the batch; NULL with one group */
   char *states;              /* [L][samples][H]: h0 of the group, then what goes to another rank */
   bppsa_comm_request **sent; /* [L]: messages under way */
@@ -28,6 +29,8 @@ struct split_network {
   int32_t tag, rank, ranks;      /* ranks: those that hold steps */
   bppsa_recurrent_config config; /* of the whole network, AUTO resolved */
   const bppsa_cell *cell;
+  const bppsa_device *device; /* where the arrays below are; its CPU's are the host's */
+  bool gpu;
   int64_t first, steps; /* this rank's steps: first + 1 .. first + steps */
   int64_t group_count;
   split_group *groups; /* size group_count */
@@ -37,8 +40,8 @@ struct split_network {
   char *carry;             /* [samples][H]: a gradient that arrives */
   char *zeros;             /* [samples][H]: the seed of a rank without a head */
   bppsa_ranks_scan_context scan;
-  int64_t reals; /* of all parameters */
-  char *flat;    /* [reals]: their gradients one behind the other; NULL with one rank */
+  int64_t reals; /* of all parameters; on a GPU with the gaps between them */
+  char *flat;    /* [reals]: their gradients one behind the other; NULL with one rank, and on a GPU, where they are so anyway */
   bppsa_ordered_sum *sum;
 };
 
@@ -54,8 +57,9 @@ static inline int64_t split_logit_steps(const split_network *s) {
 bppsa_status split_time_forward(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, bppsa_view *logits);
 bppsa_status split_time_backward(bppsa_model *model, const bppsa_view *seed);
 /* bppsa_recurrent_ends of a group: gradients that go through the ends of this rank's steps. */
-bppsa_status split_time_join_injected(void *group, int64_t layer, void *g);    /* with scans: u_0 comes from the next rank */
-bppsa_status split_time_receive_carry(void *group, int64_t layer, void *g);    /* BP: g_T comes from the rank before, */
-bppsa_status split_time_send_carry(void *group, int64_t layer, const void *g); /* and g_0 goes to the next one */
+bppsa_status split_time_join_injected(void *group, int64_t layer, void *g); /* scans on a CPU: u_0 comes from the next rank */
+/* BP, and all methods on a GPU: g_T comes from the rank before, and g_0 goes to the next one. */
+bppsa_status split_time_receive_carry(void *group, int64_t layer, void *g);
+bppsa_status split_time_send_carry(void *group, int64_t layer, const void *g);
 
 #endif

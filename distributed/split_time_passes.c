@@ -2,7 +2,9 @@
  * from r to r + 1. */
 #include <string.h>
 
+#include "core/accumulate.h"
 #include "core/cut.h"
+#include "core/memory.h"
 #include "distributed/split_time_internal.h"
 
 static int64_t size_of(const split_network *s) {
@@ -13,23 +15,43 @@ static bool is_last(const split_network *s) {
   return s->rank + 1 == s->ranks;
 }
 
+/* A view of the device's memory. */
+static bppsa_view view_of(const split_network *s, void *data, int32_t ndim, const int64_t *shape) {
+  bppsa_view view = bppsa_view_make(data, s->config.dtype, ndim, shape);
+  view.device = s->gpu ? BPPSA_CUDA : BPPSA_CPU;
+  return view;
+}
+
 static bppsa_view reals(const split_network *s, void *data, int64_t count) {
-  return bppsa_view_make(data, s->config.dtype, 1, &count);
+  return view_of(s, data, 1, &count);
 }
 
 /* Copies samples `first` .. of rows [steps][batch][width] from or to rows [steps][samples][width]. */
-static void take(const split_network *s, const split_group *g, int64_t steps, int64_t width, const char *batch, char *part) {
+static bppsa_status take(const split_network *s, const split_group *g, int64_t steps, int64_t width, const char *batch,
+                         char *part) {
   const int64_t row = width * size_of(s), bytes = g->samples * row;
-  for (int64_t t = 0; t < steps; ++t) {
-    memcpy(part + t * bytes, batch + (t * s->batch + g->first) * row, (size_t)bytes);
-  }
+  return bppsa_memory_queue_copy(s->device, part, bytes, batch + g->first * row, s->batch * row, bytes, steps);
 }
 
-static void give(const split_network *s, const split_group *g, int64_t steps, int64_t width, const char *part, char *batch) {
+static bppsa_status give(const split_network *s, const split_group *g, int64_t steps, int64_t width, const char *part,
+                         char *batch) {
   const int64_t row = width * size_of(s), bytes = g->samples * row;
-  for (int64_t t = 0; t < steps; ++t) {
-    memcpy(batch + (t * s->batch + g->first) * row, part + t * bytes, (size_t)bytes);
-  }
+  return bppsa_memory_queue_copy(s->device, batch + g->first * row, s->batch * row, part, bytes, bytes, steps);
+}
+
+static bppsa_status copy(const split_network *s, void *to, const void *from, int64_t bytes) {
+  return bppsa_memory_queue_copy(s->device, to, bytes, from, bytes, bytes, 1);
+}
+
+static bppsa_status add(const split_network *s, int64_t count, const void *from, void *to) {
+  return bppsa_accumulate(s->device, s->config.dtype, count, from, to);
+}
+
+/* Begins to send, and so that it really sets out (NCCL's messages wait for the next wait or test) asks whether it is done. */
+static bppsa_status send_off(const split_network *s, int32_t to, int32_t tag, const bppsa_view *view, bppsa_comm_request **sent) {
+  bool done = false;
+  BPPSA_TRY(bppsa_comm_isend(s->active, to, tag, view, sent));
+  return s->gpu ? bppsa_comm_test(sent, &done) : BPPSA_OK;
 }
 
 /* Waits for what the pass has sent. */
@@ -58,13 +80,14 @@ static bppsa_status finish(split_network *s, bppsa_status status) {
 
 static bppsa_status check_view(const split_network *s, const char *what, const bppsa_view *view, int32_t ndim,
                                const int64_t *shape) {
-  const bppsa_view expected = bppsa_view_make(NULL, s->config.dtype, ndim, shape);
+  const bppsa_view expected = view_of(s, NULL, ndim, shape);
   char found[BPPSA_SHAPE_TEXT], text[BPPSA_SHAPE_TEXT];
   if (view->dtype != expected.dtype || !bppsa_view_same_shape(view, &expected) || !bppsa_view_contiguous(view) ||
-      view->device != BPPSA_CPU) {
-    return bppsa_fail(BPPSA_ERR_SHAPE, "split time: %s is %s %s, expected %s %s without gaps in host memory", what,
+      view->device != expected.device) {
+    return bppsa_fail(BPPSA_ERR_SHAPE, "split time: %s is %s %s, expected %s %s without gaps in %s memory", what,
                       bppsa_dtype_name(view->dtype), bppsa_shape_text(view->ndim, view->shape, found, sizeof found),
-                      bppsa_dtype_name(expected.dtype), bppsa_shape_text(ndim, shape, text, sizeof text));
+                      bppsa_dtype_name(expected.dtype), bppsa_shape_text(ndim, shape, text, sizeof text),
+                      s->gpu ? "GPU" : "host");
   }
   return BPPSA_OK;
 }
@@ -82,13 +105,18 @@ static bppsa_status check_inputs(const split_network *s, const bppsa_view *x, co
 }
 
 /* The first network has the parameters that the caller sets; the others compute with copies. */
-static void copy_parameters(const split_network *s) {
+static bppsa_status copy_parameters(const split_network *s) {
   for (int64_t g = 1; g < s->group_count; ++g) {
-    for (int64_t i = 0; i < s->base.parameter_count; ++i) {
+    const bppsa_model *to = s->groups[g].model;
+    if (s->gpu) {
+      BPPSA_TRY(copy(s, to->device_values, s->base.device_values, s->base.reals * size_of(s)));
+    }
+    for (int64_t i = 0; !s->gpu && i < s->base.parameter_count; ++i) {
       const bppsa_view *from = &s->base.parameters[i].value;
-      memcpy(s->groups[g].model->parameters[i].value.data, from->data, bppsa_view_bytes(from));
+      memcpy(to->parameters[i].value.data, from->data, bppsa_view_bytes(from));
     }
   }
+  return BPPSA_OK;
 }
 
 /* The states in front of this rank's steps: *has is false where they are 0. */
@@ -100,10 +128,7 @@ static bppsa_status begin_states(split_network *s, split_group *g, const bppsa_v
     return bppsa_comm_recv(s->active, s->rank + 1, s->tag + TAG_STATES, &view);
   }
   *has = h0 != NULL;
-  if (*has) {
-    take(s, g, c->layers, c->hidden, h0->data, g->states);
-  }
-  return BPPSA_OK;
+  return *has ? take(s, g, c->layers, c->hidden, h0->data, g->states) : BPPSA_OK;
 }
 
 /* Sends the states behind this rank's steps on. */
@@ -113,10 +138,10 @@ static bppsa_status end_states(split_network *s, split_group *g) {
   for (int64_t l = 0; l < c->layers; ++l) {
     bppsa_view h;
     BPPSA_TRY(bppsa_recurrent_states(g->model, l, &h));
-    memcpy(g->states + l * state, (const char *)h.data + (s->steps - 1) * state, (size_t)state);
+    BPPSA_TRY(copy(s, g->states + l * state, (const char *)h.data + (s->steps - 1) * state, state));
   }
   const bppsa_view view = reals(s, g->states, c->layers * g->samples * c->hidden);
-  return bppsa_comm_isend(s->active, s->rank - 1, s->tag + TAG_STATES, &view, &g->sent[0]);
+  return send_off(s, s->rank - 1, s->tag + TAG_STATES, &view, &g->sent[0]);
 }
 
 static bppsa_status forward_group(split_network *s, split_group *g, const bppsa_view *x, const bppsa_view *h0,
@@ -125,16 +150,15 @@ static bppsa_status forward_group(split_network *s, split_group *g, const bppsa_
   bool has;
   BPPSA_TRY(begin_states(s, g, h0, &has));
   if (s->group_count > 1) {
-    take(s, g, s->steps, c->input, x->data, g->x);
+    BPPSA_TRY(take(s, g, s->steps, c->input, x->data, g->x));
   }
-  const bppsa_view own_x =
-      bppsa_view_make(s->group_count > 1 ? g->x : x->data, c->dtype, 3, (int64_t[]){s->steps, g->samples, c->input});
-  const bppsa_view own_h0 = bppsa_view_make(g->states, c->dtype, 3, (int64_t[]){c->layers, g->samples, c->hidden});
+  const bppsa_view own_x = view_of(s, s->group_count > 1 ? g->x : x->data, 3, (int64_t[]){s->steps, g->samples, c->input});
+  const bppsa_view own_h0 = view_of(s, g->states, 3, (int64_t[]){c->layers, g->samples, c->hidden});
   if (split_has_head(s)) {
     bppsa_view part;
     BPPSA_TRY(g->model->ops->forward(g->model, &own_x, has ? &own_h0 : NULL, &part));
     if (s->group_count > 1) {
-      give(s, g, split_logit_steps(s), c->classes, part.data, s->logits);
+      BPPSA_TRY(give(s, g, split_logit_steps(s), c->classes, part.data, s->logits));
     } else {
       logits->data = part.data;
     }
@@ -147,7 +171,7 @@ static bppsa_status forward_group(split_network *s, split_group *g, const bppsa_
 static bppsa_view logits_view(const split_network *s) {
   const bppsa_recurrent_config *c = &s->config;
   const int64_t all[] = {s->steps, s->batch, c->classes}, last[] = {split_logit_steps(s) * s->batch, c->classes};
-  return bppsa_view_make(s->logits, c->dtype, c->loss_all ? 3 : 2, c->loss_all ? all : last);
+  return view_of(s, s->logits, c->loss_all ? 3 : 2, c->loss_all ? all : last);
 }
 
 bppsa_status split_time_forward(bppsa_model *model, const bppsa_view *x, const bppsa_view *h0, bppsa_view *logits) {
@@ -157,7 +181,7 @@ bppsa_status split_time_forward(bppsa_model *model, const bppsa_view *x, const b
   s->batch = x->shape[1];
   s->backward_done = false;
   bppsa_view view = logits_view(s);
-  copy_parameters(s);
+  status = copy_parameters(s);
   for (int64_t i = 0; status == BPPSA_OK && i < s->group_count && s->steps > 0; ++i) {
     split_group *g = &s->groups[i];
     g->first = bppsa_cut(s->batch, s->group_count, i);
@@ -208,18 +232,6 @@ bppsa_status split_time_join_injected(void *context, int64_t layer, void *all) {
   return bppsa_comm_wait(&arrives);
 }
 
-static void add(const split_network *s, int64_t count, const char *from, char *to) {
-  if (s->config.dtype == BPPSA_F32) {
-    for (int64_t i = 0; i < count; ++i) {
-      ((float *)(void *)to)[i] += ((const float *)(const void *)from)[i];
-    }
-  } else {
-    for (int64_t i = 0; i < count; ++i) {
-      ((double *)(void *)to)[i] += ((const double *)(const void *)from)[i];
-    }
-  }
-}
-
 bppsa_status split_time_receive_carry(void *context, int64_t layer, void *all) {
   split_group *g = context;
   split_network *s = g->split;
@@ -230,35 +242,45 @@ bppsa_status split_time_receive_carry(void *context, int64_t layer, void *all) {
   bppsa_comm_at(s->comm, "BP along time, layer", layer);
   const bppsa_view view = reals(s, s->carry, count);
   BPPSA_TRY(bppsa_comm_recv(s->active, s->rank - 1, s->tag + TAG_ENDS, &view));
-  add(s, count, s->carry, row_of(s, g, all, s->steps));
-  return BPPSA_OK;
+  return add(s, count, s->carry, row_of(s, g, all, s->steps));
 }
 
 bppsa_status split_time_send_carry(void *context, int64_t layer, const void *all) {
   split_group *g = context;
   split_network *s = g->split;
   const int64_t count = g->samples * s->config.hidden;
-  char *copy = row_of(s, g, g->states, layer); /* the network goes on in its own memory */
-  memcpy(copy, all, (size_t)(count * size_of(s)));
-  const bppsa_view view = reals(s, copy, count);
-  return bppsa_comm_isend(s->active, s->rank + 1, s->tag + TAG_ENDS, &view, &g->sent[layer]);
+  char *kept = row_of(s, g, g->states, layer); /* the network goes on in its own memory */
+  BPPSA_TRY(copy(s, kept, all, count * size_of(s)));
+  const bppsa_view view = reals(s, kept, count);
+  return send_off(s, s->rank + 1, s->tag + TAG_ENDS, &view, &g->sent[layer]);
+}
+
+/* Sets the gradients of a network's head to 0: they are the last parameters. */
+static bppsa_status clear_head(const split_network *s, const bppsa_model *m) {
+  const bppsa_parameter *head = &m->parameters[m->parameter_count - 2];
+  if (s->gpu) {
+    const int64_t before = (char *)head->value.data - (char *)m->parameters[0].value.data;
+    return bppsa_memory_clear(s->device, (char *)m->device_gradients + before, m->reals * size_of(s) - before);
+  }
+  for (int i = 0; i < 2; ++i) {
+    memset(head[i].gradient.data, 0, bppsa_view_bytes(&head[i].gradient));
+  }
+  return BPPSA_OK;
 }
 
 static bppsa_status backward_group(split_network *s, split_group *g, const bppsa_view *seed) {
   const bppsa_recurrent_config *c = &s->config;
   bppsa_model *m = g->model;
   if (!split_has_head(s)) { /* the head takes no part: its gradients are 0, and nothing comes from it */
-    const bppsa_view zeros = bppsa_view_make(s->zeros, c->dtype, 2, (int64_t[]){g->samples, c->hidden});
-    for (int64_t i = m->parameter_count - 2; i < m->parameter_count; ++i) {
-      memset(m->parameters[i].gradient.data, 0, bppsa_view_bytes(&m->parameters[i].gradient));
-    }
+    const bppsa_view zeros = view_of(s, s->zeros, 2, (int64_t[]){g->samples, c->hidden});
+    BPPSA_TRY(clear_head(s, m));
     return bppsa_recurrent_backward_layers(m, &zeros);
   }
   bppsa_view own = *seed;
   if (s->group_count > 1) {
-    take(s, g, split_logit_steps(s), c->classes, seed->data, g->seed);
-    own = bppsa_view_make(g->seed, c->dtype, 3, (int64_t[]){split_logit_steps(s), g->samples, c->classes});
-    own = c->loss_all ? own : bppsa_view_make(g->seed, c->dtype, 2, &own.shape[1]);
+    BPPSA_TRY(take(s, g, split_logit_steps(s), c->classes, seed->data, g->seed));
+    own = view_of(s, g->seed, 3, (int64_t[]){split_logit_steps(s), g->samples, c->classes});
+    own = c->loss_all ? own : view_of(s, g->seed, 2, &own.shape[1]);
   }
   return m->ops->backward(m, &own);
 }
@@ -270,26 +292,26 @@ static bppsa_status collect_inputs(split_network *s, split_group *g) {
     return BPPSA_OK;
   }
   BPPSA_TRY(g->model->ops->input_gradients(g->model, &dx, &dh0));
-  give(s, g, s->steps, s->config.input, dx.data, s->dx);
-  if (s->first == 0) {
-    give(s, g, s->config.layers, s->config.hidden, dh0.data, s->dh0);
-  }
-  return BPPSA_OK;
+  BPPSA_TRY(give(s, g, s->steps, s->config.input, dx.data, s->dx));
+  return s->first == 0 ? give(s, g, s->config.layers, s->config.hidden, dh0.data, s->dh0) : BPPSA_OK;
 }
 
 /* This rank's parts of the weight gradients, group by group, to those of the first network; 0 for a rank without steps. */
-static void add_groups(const split_network *s) {
-  for (int64_t i = 0; i < s->base.parameter_count; ++i) {
-    const bppsa_view *to = &s->base.parameters[i].gradient;
-    if (s->steps == 0) {
-      memset(to->data, 0, bppsa_view_bytes(to));
-    }
+static bppsa_status add_groups(const split_network *s) {
+  const int64_t tensors = s->gpu ? 1 : s->base.parameter_count;
+  for (int64_t i = 0; i < tensors; ++i) {
+    const bppsa_view *gradient = &s->base.parameters[i].gradient;
+    const int64_t count = s->gpu ? s->base.reals : bppsa_view_count(gradient);
+    void *to = s->gpu ? s->base.device_gradients : gradient->data;
+    BPPSA_TRY(s->steps == 0 ? bppsa_memory_clear(s->device, to, count * size_of(s)) : BPPSA_OK);
     for (int64_t g = 1; s->steps > 0 && g < s->group_count; ++g) {
+      const bppsa_model *from = s->groups[g].model;
       if (s->groups[g].samples > 0) {
-        add(s, bppsa_view_count(to), s->groups[g].model->parameters[i].gradient.data, to->data);
+        BPPSA_TRY(add(s, count, s->gpu ? from->device_gradients : from->parameters[i].gradient.data, to));
       }
     }
   }
+  return BPPSA_OK;
 }
 
 /* The sum over ranks, for which the gradients lie one behind the other. */
@@ -298,10 +320,10 @@ static bppsa_status add_ranks(split_network *s) {
     return BPPSA_OK;
   }
   bppsa_comm_at(s->comm, "the sum of weight gradients", -1);
-  const bppsa_view flat = reals(s, s->flat, s->reals);
+  const bppsa_view flat = reals(s, s->gpu ? s->base.device_gradients : s->flat, s->reals);
   for (int out = 0; out < 2; ++out) {
     char *at = s->flat;
-    for (int64_t i = 0; i < s->base.parameter_count; ++i) {
+    for (int64_t i = 0; !s->gpu && i < s->base.parameter_count; ++i) {
       const bppsa_view *gradient = &s->base.parameters[i].gradient;
       const size_t bytes = bppsa_view_bytes(gradient);
       memcpy(out ? gradient->data : at, out ? at : gradient->data, bytes);
@@ -331,13 +353,12 @@ bppsa_status split_time_backward(bppsa_model *model, const bppsa_view *seed) {
     }
   }
   BPPSA_TRY(finish(s, status));
-  add_groups(s);
+  BPPSA_TRY(add_groups(s));
   BPPSA_TRY(add_ranks(s));
   s->backward_done = true;
-  model->redone = 0;
-  for (int64_t i = 0; i < s->group_count; ++i) {
-    model->redone += s->groups[i].model->redone;
+  if (s->gpu) {
+    return BPPSA_OK;
   }
   bppsa_model_ready(model, 0, model->parameter_count);
-  return BPPSA_OK;
+  return bppsa_model_update_redone(model);
 }

@@ -52,13 +52,14 @@ template <typename real, template <typename> class cell> struct unit_place {
 /* Chunks of a layer's steps (chunk_kernels.cuh). */
 template <typename real> struct chunk_arrays {
   int64_t chunks;      /* P, cut by bppsa_cut */
+  int64_t links;       /* the products, of the first chunks: P - 1; P where g_0 is to be known before the walk */
   int multiprocessors; /* of the GPU */
   int shared_most;     /* bytes of shared memory that a block of it can have */
-  real *products;      /* [P-1][b][HP][HP], stored by columns: row r is the image of basis vector r, times 2^exponents[r] */
-  int32_t *exponents;  /* [P-1][b][H] */
+  real *products;      /* [links][b][HP][HP], stored by columns: row r is the image of basis vector r, times 2^exponents[r] */
+  int32_t *exponents;  /* [links][b][H] */
   real *norms;         /* likewise: the largest entry of each row */
-  real *offsets;       /* [P-1][b][H]: the results of walks from 0; NULL unless gradients are injected */
-  real *carried;       /* [P][b][H]: g at the beginning of chunk p */
+  real *offsets;       /* [links][b][H]: the results of walks from 0; NULL unless gradients are injected */
+  real *carried;       /* [links + 1][b][H]: g at the beginning of chunk p; of chunk P it is g_0 */
   bool from_zero;      /* walk: from 0 to `offsets`, and writes nothing else */
   /* [blocks][G·H·H + 2 G·H + (I = 1 ? G·H : 0)]: sums of dW_hh, db_hh, db_ih, dW_ih over the warps of each block; NULL: not
    * wanted. */
@@ -83,9 +84,11 @@ template <typename real> struct cell_launchers {
   /* For a scan: coefficients computes d_k and e; deltas computes delta_x and delta_h from g. */
   bppsa_status (*coefficients)(cudaStream_t stream, const layer_arrays<real> &c);
   bppsa_status (*deltas)(cudaStream_t stream, const layer_arrays<real> &c);
-  /* The fused backward pass, H <= CHUNK_HIDDEN. carry, with more than one chunk: computes transitions, injected gradients, and
-   * the gradients at the beginnings of chunks, to s.carried. walk: goes through all chunks, or through one chunk as sequential
+  /* The fused backward pass, H <= CHUNK_HIDDEN. With more than one chunk: products computes transitions, and what injected
+   * gradients give from the beginning of a chunk to its end; then carry the gradients at the beginnings of chunks, to s.carried,
+   * from g_T, which products does not read. walk: goes through all chunks, or through one chunk as sequential
    * BP; where layers are `wide`, through one chunk only, and without sums. */
+  bppsa_status (*products)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
   bppsa_status (*carry)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
   bppsa_status (*walk)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
   bool (*sums)(int64_t hidden);                     /* can a walk sum weight gradients, because they fit into registers? */

@@ -87,7 +87,7 @@ bppsa_status launch_speculate(cudaStream_t stream, const layer_arrays<real> &c, 
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 bppsa_status launch_walk(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s) {
   enum { K = cell<real>::MATRICES };
-  const int64_t items = (s.chunks - s.from_zero) * c.batch, warps = walk_warps(items), all = K * c.hidden;
+  const int64_t items = (s.from_zero ? s.links : s.chunks) * c.batch, warps = walk_warps(items), all = K * c.hidden;
   const int64_t walking = warps * 2 * K * HP, part = KIND != WALK_FREE ? warps * (all * c.hidden + 3 * all) : 0;
   const size_t shared = (size_t)(walking > part ? walking : part) * sizeof(real);
   BPPSA_LAUNCH((bppsa_recurrent_walk<real, cell, HP, KIND>), (unsigned)divide_up(items, warps), (unsigned)(warps * WARP_LANES),
@@ -98,20 +98,24 @@ bppsa_status launch_walk(cudaStream_t stream, const layer_arrays<real> &c, const
 template <typename real, template <typename> class cell, int HP, int V>
 bppsa_status launch_transition(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s) {
   typedef transition_shape<real, cell, HP, V> shape;
-  const int64_t blocks = divide_up((s.chunks - 1) * c.batch, (int64_t)shape::ITEMS * shape::WARPS);
+  const int64_t blocks = divide_up(s.links * c.batch, (int64_t)shape::ITEMS * shape::WARPS);
   BPPSA_LAUNCH((bppsa_recurrent_transition<real, cell, HP, V>), (unsigned)blocks, CHUNK_THREADS, (size_t)shape::SHARED, stream, c,
                s);
   return launched("products of chunks: launch");
 }
 
 template <typename real, template <typename> class cell, int HP>
-bppsa_status launch_carry(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s) {
+bppsa_status launch_products(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s) {
   typedef rows_of<real, HP> rows;
   typedef transition_shape<real, cell, HP, rows::FEW> few;
-  const bool is_few = (s.chunks - 1) * c.batch <= (int64_t)few::ITEMS * few::WARPS * s.multiprocessors || /* a block on each */
+  const bool is_few = s.links * c.batch <= (int64_t)few::ITEMS * few::WARPS * s.multiprocessors || /* a block on each */
                       (int)transition_shape<real, cell, HP, rows::V>::SHARED > s.shared_most;
-  BPPSA_TRY((is_few ? launch_transition<real, cell, HP, rows::FEW>(stream, c, s)
-                    : launch_transition<real, cell, HP, rows::V>(stream, c, s)));
+  return is_few ? launch_transition<real, cell, HP, rows::FEW>(stream, c, s)
+                : launch_transition<real, cell, HP, rows::V>(stream, c, s);
+}
+
+template <typename real, template <typename> class cell, int HP>
+bppsa_status launch_carry(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s) {
   BPPSA_LAUNCH((bppsa_recurrent_carry<real, cell, HP>), (unsigned)c.batch, CARRY_THREADS, sizeof(carry_tile<real, HP>), stream, c,
                s);
   return launched("gradients between chunks: launch");
@@ -137,13 +141,14 @@ template <typename real, template <typename> class cell> struct chunk_launch {
                                 bool first, bool last);
   static bppsa_status coefficients(cudaStream_t stream, const layer_arrays<real> &c);
   static bppsa_status deltas(cudaStream_t stream, const layer_arrays<real> &c);
+  static bppsa_status products(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
   static bppsa_status carry(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
   static bppsa_status walk(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s);
   static bool sums(int64_t hidden);
   static int64_t padded_hidden(int64_t hidden);
   static int64_t blocks(int64_t chunks, int64_t batch);
   static constexpr cell_launchers<real> table() {
-    return {prepare, forward, forward_wide, speculate, coefficients, deltas, carry, walk, sums, padded_hidden, blocks};
+    return {prepare, forward, forward_wide, speculate, coefficients, deltas, products, carry, walk, sums, padded_hidden, blocks};
   }
 };
 
@@ -224,13 +229,17 @@ METHOD(bppsa_status, walk)(cudaStream_t stream, const layer_arrays<real> &c, con
   });
 }
 
-METHOD(bppsa_status, carry)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s) {
+METHOD(bppsa_status, products)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s) {
   if (c.injected) {
     chunk_arrays<real> zero = s;
     zero.from_zero = true;
     zero.partials = NULL;
     BPPSA_TRY(walk(stream, c, zero));
   }
+  return padded(c.hidden, [&](auto hp) { return launch_products<real, cell, hp.value>(stream, c, s); });
+}
+
+METHOD(bppsa_status, carry)(cudaStream_t stream, const layer_arrays<real> &c, const chunk_arrays<real> &s) {
   return padded(c.hidden, [&](auto hp) { return launch_carry<real, cell, hp.value>(stream, c, s); });
 }
 

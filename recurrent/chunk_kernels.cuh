@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_transition(laye
   const int place = lane / shape::GROUPS, group = lane % shape::GROUPS;
   real *x = launch_held(memory + shape::W_REALS + thread); /* [HP][V][threads] */
   real *factors = w + shape::W_REALS + shape::X_REALS + (warp * shape::ITEMS + place) * 2 * shape::D_REALS;
-  const int64_t hidden = c.hidden, items = (s.chunks - 1) * c.batch;
+  const int64_t hidden = c.hidden, items = s.links * c.batch;
   const int64_t item = ((int64_t)blockIdx.x * shape::WARPS + warp) * shape::ITEMS + place;
   const bool active = place < shape::ITEMS && item < items;
   const int64_t b = active ? item % c.batch : 0, chunk = active ? item / c.batch : 0;
@@ -382,7 +382,7 @@ __device__ void carry_careful(const layer_arrays<real> &c, const chunk_arrays<re
                               real *shared) {
   const int hidden = (int)c.hidden, j = lane < hidden ? lane : 0;
   carry_value<real> g = carry_value_of(v, lane < hidden);
-  for (int64_t p = 0; p + 1 < s.chunks; ++p) {
+  for (int64_t p = 0; p < s.links; ++p) {
     const int64_t item = p * c.batch + b, at = item * hidden + j;
     const real offset = s.offsets != NULL && lane < hidden ? s.offsets[at] : 0;
     const carry_value<real> next = carry_apply<real, HP>(g, (const quad<real> *)(s.products + (item * HP + j) * HP),
@@ -417,7 +417,7 @@ __global__ void __launch_bounds__(CARRY_THREADS) bppsa_recurrent_carry(layer_arr
   const int lane = (int)threadIdx.x % WARP_LANES, helpers = CARRY_HELPERS / WARP_LANES, hidden = (int)c.hidden;
   /* the same in all lanes of a warp, which the compiler must see */
   const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / WARP_LANES, 0);
-  const int64_t b = blockIdx.x, links = s.chunks - 1, tiles = (links + tile::LINKS - 1) / tile::LINKS;
+  const int64_t b = blockIdx.x, links = s.links, tiles = (links + tile::LINKS - 1) / tile::LINKS;
   const bool unit = lane < hidden;
   const real v = unit ? c.last[b * hidden + lane] : 0;
   carry_value<real> g = carry_value_of(v, unit);
@@ -636,7 +636,7 @@ __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_walk(layer_arra
   const int lane = (int)threadIdx.x % WARP_LANES, warps = (int)blockDim.x / WARP_LANES;
   const int warp = __shfl_sync(0xffffffffu, (int)threadIdx.x / WARP_LANES, 0); /* the warp's, for the compiler too */
   const int64_t hidden = c.hidden, item = (int64_t)blockIdx.x * warps + warp, p = item / c.batch, b = item % c.batch;
-  const bool works = p < s.chunks - s.from_zero, unit = lane < hidden;
+  const bool works = p < (s.from_zero ? s.links : s.chunks), unit = lane < hidden;
   const int64_t start = works ? c.steps - bppsa_cut(c.steps, s.chunks, p) : 0;
   const int count = works ? (int)(bppsa_cut(c.steps, s.chunks, p + 1) - bppsa_cut(c.steps, s.chunks, p)) : 0;
   const int64_t j = unit ? lane : 0, state = c.batch * hidden, row = (start - 1) * c.batch + b, past = row * hidden + j;

@@ -108,18 +108,27 @@ static void gradients_ready(const recurrent_network *n, int64_t first, int64_t c
   }
 }
 
+/* A layer, with what happens at the ends of its time: g_T comes as late, and g_0 leaves as early, as the device allows. */
+static bppsa_status layer_backward(recurrent_network *n, int64_t l) {
+  const bppsa_recurrent_ends *ends = &n->config.ends;
+  bool early = false;
+  if (ends->before != NULL) {
+    BPPSA_TRY(n->backend->prepare != NULL ? n->backend->prepare(n, l) : BPPSA_OK);
+    BPPSA_TRY(ends->before(ends->context, l, n->g));
+  }
+  if (ends->after != NULL && n->backend->carry != NULL) {
+    BPPSA_TRY(n->backend->carry(n, l, &early));
+  }
+  BPPSA_TRY(early ? ends->after(ends->context, l, n->g) : BPPSA_OK);
+  BPPSA_TRY(n->backend->backward(n, l));
+  return ends->after != NULL && !early ? ends->after(ends->context, l, n->g) : BPPSA_OK;
+}
+
 /* All layers, from g_T and u of the top layer in n->g. Redone products are not counted here, because counting on a GPU waits. */
 static bppsa_status backward_layers(recurrent_network *n) {
   n->backward_done = true;
-  const bppsa_recurrent_ends *ends = &n->config.ends;
   for (int64_t l = n->config.layers - 1; l >= 0; --l) {
-    if (ends->before != NULL) {
-      BPPSA_TRY(ends->before(ends->context, l, n->g));
-    }
-    BPPSA_TRY(n->backend->backward(n, l));
-    if (ends->after != NULL) {
-      BPPSA_TRY(ends->after(ends->context, l, n->g));
-    }
+    BPPSA_TRY(layer_backward(n, l));
     gradients_ready(n, l * PARAMETERS_PER_LAYER, PARAMETERS_PER_LAYER);
     if (l > 0) {
       BPPSA_TRY(n->backend->pass_down(n, l));

@@ -29,13 +29,14 @@ const char *bppsa_nonlinearity_name(bppsa_nonlinearity nonlinearity); /* "tanh" 
 
 typedef enum { BPPSA_INIT_DEFAULT = 0, BPPSA_INIT_ORTHOGONAL } bppsa_init;
 
-/* What a caller does at the two ends of a layer's time in a backward pass on a CPU, so that gradients can come from later steps and
- * go to earlier ones (distributed/split_time.h). g [T+1][b][H]: row t is the gradient of h_t. An error ends the pass. */
+/* What a caller does at the two ends of a layer's time in a backward pass, so that gradients can come from later steps and go to
+ * earlier ones (distributed/split_time.h). g [T+1][b][H], in the device's memory: row t is the gradient of h_t. On a GPU the work
+ * of both is queued on its stream, or waits for it. An error ends the pass. */
 typedef struct {
   void *context;
   /* Before the layer's pass: u_t in row t, g_T in row T; the rows may be changed. NULL: nothing. */
   bppsa_status (*before)(void *context, int64_t layer, void *g);
-  /* After it, with g_0 in row 0. NULL: nothing. */
+  /* As soon as g_0 is known, in row 0; other rows may not be. NULL: nothing. */
   bppsa_status (*after)(void *context, int64_t layer, const void *g);
 } bppsa_recurrent_ends;
 
@@ -64,7 +65,7 @@ bppsa_recurrent_config bppsa_recurrent_config_default(void);
  * that later passes allocate nothing. Parameters are 0 until set (bppsa_model_set) or initialised (bppsa_recurrent_init). The
  * cell and the device must outlive the model; destroy it with bppsa_model_destroy. ERR_ARGUMENT: a size out of range, a
  * nonlinearity that the cell does not have, a table that contradicts itself; ERR_UNSUPPORTED: an entry that the configuration
- * needs is empty, `ends` on a GPU; ERR_SHAPE, ERR_MEMORY, ERR_CUDA. */
+ * needs is empty; ERR_SHAPE, ERR_MEMORY, ERR_CUDA. */
 bppsa_status bppsa_recurrent_create(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
                                     bppsa_model **model);
 

@@ -39,7 +39,7 @@ const bppsa_scan_plan *bppsa_recurrent_plan(const bppsa_model *model, int64_t la
 
 /* ---- checks ---- */
 
-static bppsa_status check_config(const bppsa_recurrent_config *c, const bppsa_device *device) {
+static bppsa_status check_config(const bppsa_recurrent_config *c) {
   const struct {
     const char *name;
     int64_t value;
@@ -52,11 +52,6 @@ static bppsa_status check_config(const bppsa_recurrent_config *c, const bppsa_de
   }
   if (c->dtype != BPPSA_F32 && c->dtype != BPPSA_F64) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "dtype is %s, expected f32 or f64", bppsa_dtype_name(c->dtype));
-  }
-  if ((c->ends.before != NULL || c->ends.after != NULL) && bppsa_device_get_kind(device) != BPPSA_CPU) {
-    return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
-                      "network: gradients that enter or leave at its ends of time on device %s, expected cpu",
-                      bppsa_device_get_name(device));
   }
   if ((unsigned)c->nonlinearity > BPPSA_NONLINEARITY_RELU || (unsigned)c->method.backward > BPPSA_BACKWARD_SCAN) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT, "unknown nonlinearity %d or backward %d", (int)c->nonlinearity,
@@ -261,7 +256,7 @@ static bppsa_status choose_method(recurrent_network *n, const bppsa_device *devi
 bppsa_status bppsa_recurrent_create(const bppsa_recurrent_config *config, const bppsa_cell *cell, const bppsa_device *device,
                                     bppsa_model **model) {
   BPPSA_REQUIRE(config != NULL && cell != NULL && device != NULL && model != NULL);
-  BPPSA_TRY(check_config(config, device));
+  BPPSA_TRY(check_config(config));
   BPPSA_TRY(bppsa_recurrent_check_cell(config, cell));
   recurrent_network *n = bppsa_calloc(1, sizeof *n);
   if (n == NULL) {

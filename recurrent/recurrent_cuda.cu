@@ -32,9 +32,12 @@ struct recurrent_gpu {
   cudaStream_t stream;
   void *memory;
   int64_t chunks;   /* fused: P; 1 for BP */
+  int64_t links;    /* their products, all of them where g_0 leaves the network (config.ends) */
+  bool prepared;    /* the present layer's products have been queued */
+  bool carried;     /* and the gradients between its chunks */
   bool sums;        /* the walk sums weight gradients */
   const void *last; /* g_T of the top layer, where it does not stand in g */
-  void *products, *norms, *offsets, *carried, *partials, *w_t, *exponents, *redone;
+  void *products, *norms, *offsets, *between, *partials, *w_t, *exponents, *redone;
 };
 
 namespace {
@@ -186,7 +189,7 @@ template <typename real> layer_arrays<real> arrays_of(const recurrent_network *n
   c.g = (real *)n->g;
   c.last = l + 1 == config->layers && n->gpu->last != NULL ? (const real *)n->gpu->last : c.g + c.steps * c.batch * c.hidden;
   c.injected = bppsa_recurrent_injected(n, l);
-  c.want_input = config->input_gradients;
+  c.want_input = config->input_gradients || config->ends.after != NULL;
   c.store_g = true;
   c.delta_x = (real *)n->pre;
   c.delta_h = (real *)n->delta_h;
@@ -201,13 +204,14 @@ template <typename real> chunk_arrays<real> chunks_of(const recurrent_network *n
   const recurrent_gpu *gpu = n->gpu;
   chunk_arrays<real> s = {};
   s.chunks = gpu->chunks;
+  s.links = gpu->links;
   s.multiprocessors = gpu->multiprocessors;
   s.shared_most = gpu->shared_most;
   s.products = (real *)gpu->products;
   s.exponents = (int32_t *)gpu->exponents;
   s.norms = (real *)gpu->norms;
   s.offsets = (real *)gpu->offsets;
-  s.carried = (real *)gpu->carried;
+  s.carried = (real *)gpu->between;
   s.redone = (unsigned long long *)gpu->redone;
   return s;
 }
@@ -268,19 +272,39 @@ template <typename real> bppsa_status finish_walk(const recurrent_network *n, in
   return sum_up(n, parts, count, to);
 }
 
+/* The products of chunks, which do not depend on g_T. */
+template <typename real> bppsa_status make_products(recurrent_network *n, int64_t l) {
+  const layer_arrays<real> c = arrays_of<real>(n, l);
+  chunk_arrays<real> s = chunks_of<real>(n);
+  s.offsets = c.injected ? s.offsets : NULL; /* otherwise they are another layer's */
+  return launchers<real>(n).products(n->gpu->stream, c, s);
+}
+
+/* The gradients between chunks. */
+template <typename real> bppsa_status carry_through(recurrent_network *n, int64_t l) {
+  const layer_arrays<real> c = arrays_of<real>(n, l);
+  chunk_arrays<real> s = chunks_of<real>(n);
+  s.offsets = c.injected ? s.offsets : NULL;
+  return launchers<real>(n).carry(n->gpu->stream, c, s);
+}
+
 /* Computes the gradients of the states. With `deltas` it also writes delta_x and delta_h if they are read later, and sums those
  * weight gradients that the kernels sum; otherwise it writes g_1 .. g_T, and delta_x of all layers but the first. */
 template <typename real> bppsa_status run_chunks(recurrent_network *n, int64_t l, bool deltas) {
   layer_arrays<real> c = arrays_of<real>(n, l);
   chunk_arrays<real> s = chunks_of<real>(n);
   const cudaStream_t stream = n->gpu->stream;
-  const bool sums = deltas && n->gpu->sums;
-  s.offsets = c.injected ? s.offsets : NULL; /* otherwise they are another layer's */
+  const bool sums = deltas && n->gpu->sums, prepared = n->gpu->prepared, carried = n->gpu->carried;
+  n->gpu->prepared = n->gpu->carried = false;
   c.store_g = !deltas;
   c.delta_x = (deltas ? wants_delta_x(n, l) : l > 0) ? c.delta_x : NULL;
   c.delta_h = deltas && !sums ? c.delta_h : NULL;
   if (s.chunks > 1) {
-    BPPSA_TRY(launchers<real>(n).carry(stream, c, s));
+    BPPSA_TRY(prepared ? BPPSA_OK : make_products<real>(n, l));
+    BPPSA_TRY(carried ? BPPSA_OK : carry_through<real>(n, l));
+  }
+  if (carried && c.injected) { /* g_0 has left row 0, which is u_0 again */
+    BPPSA_TRY(bppsa_cuda_check(cudaMemsetAsync(n->g, 0, (size_t)(c.batch * c.hidden * size_of(n)), stream), "gradients"));
   }
   s.partials = sums ? (real *)n->gpu->partials : NULL;
   BPPSA_TRY(launchers<real>(n).walk(stream, c, s));
@@ -428,6 +452,7 @@ bool runs_scan(const recurrent_network *n, const bppsa_scan_plan *) {
 void choose(recurrent_network *n) {
   recurrent_gpu *gpu = n->gpu;
   gpu->chunks = fusion_of(n) == BPPSA_FUSION_CHUNKS ? bppsa_scan_plan_config(n->layers[0].plan)->method.chunks : 1;
+  gpu->links = gpu->chunks > 1 ? gpu->chunks - 1 + (n->config.ends.after != NULL ? 1 : 0) : 0;
   gpu->sums = is_fused(n) && LAUNCH(n, sums, n->config.hidden);
   n->base.reals = parameter_reals(n);
 }
@@ -462,7 +487,7 @@ bppsa_status visit_arrays(recurrent_network *n, bool, bppsa_recurrent_visit visi
   const bppsa_cell *cell = n->cell;
   const int64_t steps = c->seq_len, batch = c->batch, hidden = c->hidden, gates = cell->gates * hidden;
   const bool fused = is_fused(n);
-  const int64_t held = fused ? gpu->chunks - 1 : 0, padded = fused ? LAUNCH(n, padded_hidden, hidden) : 0;
+  const int64_t held = fused ? gpu->links : 0, padded = fused ? LAUNCH(n, padded_hidden, hidden) : 0;
   const bool wants_pre = c->layers > 1 || !is_one(n) || wants_delta_x(n, 0);
   for (int64_t l = 0; l < c->layers; ++l) {
     BPPSA_TRY(bppsa_recurrent_visit_array(n, visit, steps + 1, batch, hidden, &n->layers[l].h, bytes));
@@ -490,7 +515,7 @@ bppsa_status visit_arrays(recurrent_network *n, bool, bppsa_recurrent_visit visi
                 {held > 0, held, batch, hidden, &gpu->norms},
                 {held > 0, held, batch, hidden, &gpu->exponents},
                 {held > 0 && (c->loss_all || c->layers > 1), held, batch, hidden, &gpu->offsets},
-                {held > 0, held + 1, batch, hidden, &gpu->carried},
+                {held > 0, held + 1, batch, hidden, &gpu->between},
                 {hidden > CHUNK_HIDDEN && !gpu->wide, 1, gates, hidden, &gpu->w_t},
                 {true, 1, 1, partial_reals(n, fused), &gpu->partials}};
   for (size_t i = 0; i < sizeof arrays / sizeof *arrays; ++i) {
@@ -512,11 +537,13 @@ bppsa_status place_array(void **array, int64_t size, int64_t *bytes) {
   return measure_array(array, size, bytes);
 }
 
-/* Clears what must begin as 0: parameters, gradients and the gaps between them, counts. Everything else is written before it is
- * read. */
+/* Clears what must begin as 0: parameters, gradients and the gaps between them, counts, and logits, which are looked at
+ * (find_nonfinite) where only the layers have run. Everything else is written before it is read. */
 bppsa_status clear_arrays(recurrent_network *n) {
   const recurrent_gpu *gpu = n->gpu;
-  const int64_t bytes = n->base.reals * size_of(n);
+  const bppsa_recurrent_config *c = &n->config;
+  const int64_t bytes = n->base.reals * size_of(n), rows = (c->loss_all ? c->seq_len : 1) * c->batch;
+  BPPSA_TRY(bppsa_cuda_clear(gpu->index, gpu->stream, n->logits, rows * c->classes * size_of(n)));
   BPPSA_TRY(bppsa_cuda_clear(gpu->index, gpu->stream, n->base.device_values, bytes));
   BPPSA_TRY(bppsa_cuda_clear(gpu->index, gpu->stream, n->base.device_gradients, bytes));
   if (n->forward.plan.speculative) {
@@ -618,10 +645,10 @@ bppsa_status put_seed(recurrent_network *n, const void *from) {
                           "seed");
 }
 
-/* Only g_T is read where it stands. */
+/* Only g_T is read where it stands, unless something is added to it. */
 bppsa_status seed_layers(recurrent_network *n, const void *seed) {
   BPPSA_TRY(clear_first(n, top_of(n)));
-  if (n->layers[top_of(n)].scan != NULL || n->config.loss_all) {
+  if (n->layers[top_of(n)].scan != NULL || n->config.loss_all || n->config.ends.before != NULL) {
     return put_seed(n, seed);
   }
   n->gpu->last = seed;
@@ -641,6 +668,24 @@ bppsa_status pass_down(recurrent_network *n, int64_t l) {
   BPPSA_TRY(clear_first(n, l - 1));
   return OF_TYPE(n, input_gradient, n, c->seq_len * n->batch, n->layers[l].input, n->cell->gates * c->hidden, n->pre,
                  place_of(n, l, W_IH, false), offset(n, n->g, n->batch * c->hidden));
+}
+
+bppsa_status prepare(recurrent_network *n, int64_t l) {
+  BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(n->gpu->index), "backward pass"));
+  n->gpu->prepared = n->layers[l].scan == NULL && n->gpu->chunks > 1;
+  return n->gpu->prepared ? OF_TYPE(n, make_products, n, l) : BPPSA_OK;
+}
+
+bppsa_status carry(recurrent_network *n, int64_t l, bool *done) {
+  const int64_t state = n->batch * n->config.hidden;
+  *done = n->gpu->carried = n->gpu->prepared;
+  if (!*done) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(OF_TYPE(n, carry_through, n, l));
+  return bppsa_cuda_check(cudaMemcpyAsync(n->g, offset(n, n->gpu->between, n->gpu->chunks * state), (size_t)(state * size_of(n)),
+                                          cudaMemcpyDeviceToDevice, n->gpu->stream),
+                          "gradient of the first state");
 }
 
 bppsa_status backward(recurrent_network *n, int64_t l) {
@@ -695,5 +740,5 @@ bppsa_status tell(recurrent_network *n) {
 } // namespace
 
 extern "C" const recurrent_backend bppsa_recurrent_cuda = {
-    create, runs_scan,   choose,         visit_arrays,   allocate, check_cell, destroy, forward, logits,
-    seed,   seed_layers, head_gradients, layer_backward, backward, pass_down,  count,   look,    tell};
+    create,      runs_scan,      choose,         visit_arrays, allocate,  check_cell, destroy, forward, logits,  seed,
+    seed_layers, head_gradients, layer_backward, backward,     pass_down, count,      look,    tell,    prepare, carry};

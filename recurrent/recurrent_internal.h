@@ -124,6 +124,10 @@ struct recurrent_backend {
                         int64_t *redone);     /* products that the backend's own kernels have redone; waits for the kernels */
   bppsa_status (*look)(recurrent_network *n); /* brings n->forward up to date; waits for the kernels */
   bppsa_status (*tell)(recurrent_network *n); /* takes the pauses from n->forward */
+  /* With config.ends, before `backward`: prepare does what needs no g_T. Then carry writes g_0 to row 0 of n->g before all other
+   * gradients, where that is possible (*done). NULL: there is nothing to do. */
+  bppsa_status (*prepare)(recurrent_network *n, int64_t l);
+  bppsa_status (*carry)(recurrent_network *n, int64_t l, bool *done);
 };
 extern const recurrent_backend bppsa_recurrent_cpu, bppsa_recurrent_cuda; /* the latter also without CUDA, where creation fails */
 

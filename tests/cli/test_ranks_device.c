@@ -6,9 +6,9 @@
 #include "tests/cli/batch_files.h"
 #include "tests/cli/cnn_files.h"
 
-enum { MOST_RANKS = 4 };
 static const char *device; /* "cuda" */
-static bool gpu, nccl;
+static int gpus;           /* 0: the ranks compute on processors */
+static bool nccl;
 
 #define SMALL "--seq-len 6 --hidden 3 --samples 36 --batch 28 --validation 0.1 --dtype f64 --threads 1"
 
@@ -17,6 +17,11 @@ static int transports(const char *names[2]) {
   names[0] = "threads";
   names[1] = "nccl";
   return nccl ? 2 : 1;
+}
+
+/* So many ranks; over NCCL (t = 1) no more than GPUs. */
+static int most(int t, int ranks) {
+  return t == 1 && ranks > gpus ? gpus : ranks;
 }
 
 static void assert_close(const char *a, const char *b, double bound) {
@@ -39,10 +44,10 @@ static void test_train(void **state) {
     assert_close("cpu.safetensors", "one.safetensors", 1e-10);
     for (int t = 0; t < count; ++t) {
       const char *options = t == 0 ? "--device" : "--transport nccl --device";
-      assert_runs("%s --ranks 2 %s %s --save-weights many.safetensors", runs[i], options, device);
+      assert_runs("%s --ranks %d %s %s --save-weights many.safetensors", runs[i], most(t, 2), options, device);
       assert_equal_files("one.safetensors", "many.safetensors");
       json_t *library = run_json("%s --ranks %d %s %s --reduction library --save-weights many.safetensors --json", runs[i],
-                                 MOST_RANKS - t, options, device);
+                                 most(t, 4 - t), options, device);
       assert_close("cpu.safetensors", "many.safetensors", 1e-10);
       assert_string_equal(get_text(json_object_get(library, "ranks"), "transport"), names[t]);
       json_decref(library);
@@ -64,11 +69,42 @@ static void test_grad(void **state) {
   assert_runs("%s --threads 1 --out alone.safetensors", line);
   for (int t = 0; t < count; ++t) {
     for (int ranks = 2; ranks <= 3; ++ranks) {
-      assert_runs("%s --threads 1 --ranks %d --device %s --out many.safetensors %s", line, ranks, device,
+      assert_runs("%s --threads 1 --ranks %d --device %s --out many.safetensors %s", line, most(t, ranks), device,
                   t == 1 ? "--transport nccl" : "");
       assert_close("many.safetensors", "alone.safetensors", 1e-13);
     }
   }
+}
+
+/* Ranks along time, and both: the weights of one rank but for rounding, and the same bits twice. */
+static void test_time(void **state) {
+  (void)state;
+  static const char *const splits[] = {"--ranks 2 --split time --chunks 2", "--ranks 4 --split time:2,batch:2 --micro-batches 3",
+                                       "--ranks 3 --split time --backward bp --micro-batches 2"};
+  const char *names[2];
+  const int count = transports(names);
+  const char *data = "rnn --loss all --ignore-label 3 --seq-len 7 --hidden 3 --samples 12 --batch 8 --validation 0.2 --dtype f64 "
+                     "--threads 1 --optimizer sgd --lr 0.5 --iterations 2";
+  json_t *alone = run_json("train %s --save-weights alone.safetensors --json", data);
+  for (size_t i = 0; i < sizeof splits / sizeof *splits; ++i) {
+    for (int t = 0; t < (gpus < 4 ? 1 : count); ++t) {
+      const char *over = t == 1 ? "--transport nccl" : "";
+      json_t *cut = run_json("train %s %s %s --device %s --save-weights cut.safetensors --json", data, splits[i], over, device);
+      assert_close("cut.safetensors", "alone.safetensors", 1e-12);
+      const json_t *final = json_object_get(cut, "final"), *expected = json_object_get(alone, "final");
+      assert_true(fabs(get_real(final, "validation_loss") - get_real(expected, "validation_loss")) < 1e-12);
+      assert_true(get_real(final, "accuracy") == get_real(expected, "accuracy"));
+      assert_runs("train %s %s %s --device %s --save-weights twice.safetensors", data, splits[i], over, device);
+      assert_equal_files("cut.safetensors", "twice.safetensors");
+      json_decref(cut);
+    }
+  }
+  json_decref(alone);
+  const char *line = "grad rnn --weights W64.safetensors --input X.npy --labels YT.npy --h0 H0.npy --loss all --ignore-label 3 "
+                     "--threads 1";
+  assert_runs("%s --out alone.safetensors", line);
+  assert_runs("%s --ranks 3 --split time --chunks 2 --device %s --out cut.safetensors", line, device);
+  assert_close("cut.safetensors", "alone.safetensors", 1e-13);
 }
 
 static void test_eval(void **state) {
@@ -77,6 +113,9 @@ static void test_eval(void **state) {
   json_t *alone = run_json("%s", line), *many = run_json("%s --ranks 3 --device %s", line, device);
   assert_true(fabs(get_real(alone, "loss") - get_real(many, "loss")) < 1e-12);
   assert_true(get_real(alone, "accuracy") == get_real(many, "accuracy"));
+  json_decref(many);
+  many = run_json("%s --ranks 4 --split time:2,batch:2 --device %s", line, device);
+  assert_true(fabs(get_real(alone, "loss") - get_real(many, "loss")) < 1e-12);
   json_decref(alone);
   json_decref(many);
 }
@@ -115,41 +154,54 @@ static void test_nonfinite(void **state) {
   assert_string_equal(strstr(on_cpu.err, "training step"), strstr(on_device.err, "training step")); /* "rank 0: " or "rank 1: " */
   release(&on_cpu);
   release(&on_device);
+  /* Ranks along time, of which one has logits. */
+  on_cpu = run("%s --split time", line);
+  on_device = run("%s --split time --device %s", line, device);
+  assert_int_equal(on_device.code, 1);
+  assert_string_equal(strstr(on_cpu.err, "training step"), strstr(on_device.err, "training step"));
+  release(&on_cpu);
+  release(&on_device);
 }
 
 /* One rank a GPU over NCCL; over threads several ranks share one. */
 static void test_requests(void **state) {
   (void)state;
-  if (!gpu) {
+  if (gpus == 0) {
     assert_fails(2, "--transport: nccl carries arrays between GPUs, expected --device cuda, not cpu",
                  "train rnn " SMALL " --iterations 1 --ranks 2 --transport nccl");
     return;
   }
-  assert_runs("train rnn " SMALL " --iterations 1 --ranks 5 --device %s", device);
+  char words[80];
+  snprintf(words, sizeof words, "transport nccl: ranks 0 and %d share the GPU", gpus);
+  assert_runs("train rnn " SMALL " --iterations 1 --ranks %d --device %s", gpus + 1, device);
   assert_runs("train rnn " SMALL " --iterations 1 --ranks 2 --device cuda:0");
   if (nccl) {
-    assert_fails(2, "transport nccl: ranks 0 and 4 share the GPU",
-                 "train rnn " SMALL " --iterations 1 --ranks 5 --device %s "
-                 "--transport nccl",
-                 device);
+    assert_fails(2, words, "train rnn " SMALL " --iterations 1 --ranks %d --device %s --transport nccl", gpus + 1, device);
     assert_fails(2, "transport nccl: ranks 0 and 1 share the GPU",
-                 "train rnn " SMALL " --iterations 1 --ranks 2 --device cuda:0 "
-                 "--transport nccl");
+                 "train rnn " SMALL " --iterations 1 --ranks 2 --device cuda:0 --transport nccl");
   }
+  assert_fails(2, "split time: blelloch of H = 3 on device cuda:",
+               "train rnn " SMALL " --ranks 2 --split time --device %s "
+               "--algorithm blelloch",
+               device);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_train),   cmocka_unit_test(test_grad),
-                                     cmocka_unit_test(test_eval),    cmocka_unit_test(test_networks),
-                                     cmocka_unit_test(test_resumes), cmocka_unit_test(test_nonfinite),
-                                     cmocka_unit_test(test_requests)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_train),     cmocka_unit_test(test_grad),
+                                     cmocka_unit_test(test_time),      cmocka_unit_test(test_eval),
+                                     cmocka_unit_test(test_networks),  cmocka_unit_test(test_resumes),
+                                     cmocka_unit_test(test_nonfinite), cmocka_unit_test(test_requests)};
   bppsa_comm_transport_report reports[BPPSA_COMM_TRANSPORT_COUNT];
+  bppsa_cuda_report found = {0};
   (void)setenv("SIMT_DEVICES", "4", 1); /* emulated GPUs */
   bppsa_device *tried = test_device(1); /* skips the test where the device is missing */
-  gpu = bppsa_device_get_kind(tried) == BPPSA_CUDA;
+  if (bppsa_device_get_kind(tried) == BPPSA_CUDA) {
+    bppsa_cuda_probe(&found);
+  }
+  gpus = found.devices;
   bppsa_comm_transports(reports);
-  nccl = is_emulated(tried) && reports[BPPSA_COMM_NCCL].found;
+  nccl = gpus > 0 && reports[BPPSA_COMM_NCCL].found;
   bppsa_device_destroy(tried);
-  device = gpu ? "cuda" : "cpu";
+  device = gpus > 0 ? "cuda" : "cpu";
   return cmocka_run_group_tests(tests, enter_with_batch, leave_directory);
 }

@@ -3,6 +3,8 @@
 #ifndef BPPSA_TESTS_DISTRIBUTED_SPLIT_PROBLEM_H
 #define BPPSA_TESTS_DISTRIBUTED_SPLIT_PROBLEM_H
 
+#include "core/buffer.h"
+#include "core/memory.h"
 #include "distributed/split_time.h"
 #include "tests/comm/cases.h"
 #include "tests/support/gru_reference.h"
@@ -18,6 +20,8 @@ typedef struct {
   double loss;     /* of the reference */
   bool count;      /* compare messages and bytes with the formulas of docs/ranks.md */
   int64_t repeats; /* passes, all with the same bits */
+  int32_t gpus;    /* rank r computes on GPU r % gpus; 0: on processors */
+  bool nccl;
 } split_job;
 
 /* The loss and the seed of this rank's rows, as the library computes them. */
@@ -29,6 +33,24 @@ static bppsa_status loss_of(bppsa_comm *comm, const split_job *j, int64_t first,
     BPPSA_TRY(bppsa_cross_entropy(NULL, logits, labels, seed, result));
   }
   return bppsa_ranks_loss(comm, seed, result);
+}
+
+/* A contiguous view's array where the model reads it, which is either the view's own or a copy in GPU memory. */
+static bppsa_status hand_over(const bppsa_device *device, const bppsa_view *view, bppsa_view *there) {
+  const int64_t bytes = (int64_t)bppsa_view_bytes(view);
+  *there = *view;
+  if (bppsa_device_get_kind(device) == BPPSA_CPU) {
+    return BPPSA_OK;
+  }
+  BPPSA_TRY(bppsa_memory_alloc(device, bytes, &there->data));
+  there->device = BPPSA_CUDA;
+  return bppsa_memory_put(device, there->data, view->data, bytes);
+}
+
+static void take_back(const bppsa_device *device, const bppsa_view *there) {
+  if (there->device == BPPSA_CUDA) {
+    bppsa_memory_free(device, there->data);
+  }
 }
 
 static bppsa_status check_part(const char *what, const bppsa_view *got, const double *expected, const double *magnitude,
@@ -67,11 +89,21 @@ static bppsa_status check_gradients(bppsa_comm *comm, const split_job *j, bppsa_
     BPPSA_TRY(check_bits(comm, &parameter->gradient));
   }
   bppsa_view dx, dh0;
+  bppsa_buffer fetched[2];
+  memset(fetched, 0, sizeof fetched);
   BPPSA_TRY(m->ops->input_gradients(m, &dx, &dh0));
+  if (m->device != NULL) {
+    BPPSA_TRY(bppsa_buffer_fetch(m->device, &dx, &fetched[0]));
+    BPPSA_TRY(bppsa_buffer_fetch(m->device, &dh0, &fetched[1]));
+    dx = fetched[0].view;
+    dh0 = fetched[1].view;
+  }
   const double *from = p->dx + first * c->batch * c->input;
   CHECK(dx.shape[0] == steps && dx.shape[1] == c->batch && dh0.shape[1] == (steps > 0 && first == 0 ? c->batch : 0));
   BPPSA_TRY(check_part("input", &dx, from, from, c->seq_len));
   BPPSA_TRY(check_part("h0", &dh0, p->dh0, p->dh0, c->seq_len));
+  bppsa_buffer_free(&fetched[0]);
+  bppsa_buffer_free(&fetched[1]);
   bppsa_nonfinite where;
   CHECK(!m->ops->find_nonfinite(m, &where));
   return BPPSA_OK;
@@ -133,6 +165,8 @@ static void *part_of(bppsa_dtype dtype, const double *from, int64_t count) {
 
 typedef struct {
   void *x, *h0, *seed;
+  bppsa_device *device;
+  bppsa_comm *comm; /* of the arrays */
   bppsa_model *model;
 } split_run;
 
@@ -140,28 +174,45 @@ static void count_ready(void *context, int64_t first, int64_t count) {
   *(int64_t *)context += first == 0 ? count : -1;
 }
 
+/* The loss of the logits, and a backward pass from its seed. */
+static bppsa_status pass_back(bppsa_comm *comm, const split_job *j, int64_t first, const bppsa_view *logits, split_run *r) {
+  const bppsa_recurrent_config *c = &j->p->c;
+  bppsa_buffer copy = {0};
+  bppsa_view there;
+  bppsa_loss_result result;
+  bppsa_free(r->seed);
+  r->seed = bppsa_calloc(bppsa_view_count(logits) + 1, bppsa_dtype_size(c->dtype));
+  CHECK(r->seed != NULL);
+  BPPSA_TRY(r->model->device != NULL ? bppsa_buffer_fetch(r->device, logits, &copy) : BPPSA_OK);
+  const bppsa_view seed = bppsa_view_make(r->seed, c->dtype, logits->ndim, logits->shape);
+  BPPSA_TRY(loss_of(comm, j, first, r->model->device != NULL ? &copy.view : logits, &seed, &result));
+  bppsa_buffer_free(&copy);
+  CHECK(result.rows == (c->loss_all ? c->seq_len : 1) * c->batch);
+  CHECK(fabs(result.loss - j->loss) < 1e-12 * (double)c->seq_len + (c->dtype == BPPSA_F32 ? 1e-4 : 0));
+  BPPSA_TRY(hand_over(r->device, &seed, &there));
+  BPPSA_TRY(r->model->ops->backward(r->model, &there));
+  BPPSA_TRY(bppsa_model_pull(r->model, true));
+  take_back(r->device, &there);
+  return BPPSA_OK;
+}
+
 /* Forward and backward, `repeats` times. The last pass is compared with the first one bit for bit. */
 static bppsa_status run_passes(bppsa_comm *comm, const split_job *j, int64_t first, int64_t steps, split_run *r) {
   const bppsa_recurrent_config *c = &j->p->c;
   const bppsa_view x = bppsa_view_make(r->x, c->dtype, 3, (int64_t[]){steps, c->batch, c->input});
   const bppsa_view h0 = bppsa_view_make(r->h0, c->dtype, 3, (int64_t[]){c->layers, c->batch, c->hidden});
+  bppsa_view own_x, own_h0;
   bppsa_model *m = r->model;
   double before = 0;
   int64_t ready = 0;
   m->listener = (bppsa_gradient_listener){count_ready, &ready};
+  BPPSA_TRY(hand_over(r->device, &x, &own_x));
+  BPPSA_TRY(hand_over(r->device, &h0, &own_h0));
   for (int64_t repeat = 0; repeat < j->repeats; ++repeat) {
     bppsa_view logits;
-    bppsa_loss_result result;
     bppsa_comm_reset_counters(comm);
-    BPPSA_TRY(m->ops->forward(m, &x, &h0, &logits));
-    bppsa_free(r->seed);
-    r->seed = bppsa_calloc(bppsa_view_count(&logits) + 1, bppsa_dtype_size(c->dtype));
-    CHECK(r->seed != NULL);
-    const bppsa_view seed = bppsa_view_make(r->seed, c->dtype, logits.ndim, logits.shape);
-    BPPSA_TRY(loss_of(comm, j, first, &logits, &seed, &result));
-    CHECK(result.rows == (c->loss_all ? c->seq_len : 1) * c->batch);
-    CHECK(fabs(result.loss - j->loss) < 1e-12 * (double)c->seq_len + (c->dtype == BPPSA_F32 ? 1e-4 : 0));
-    BPPSA_TRY(m->ops->backward(m, &seed));
+    BPPSA_TRY(m->ops->forward(m, &own_x, &own_h0, &logits));
+    BPPSA_TRY(pass_back(comm, j, first, &logits, r));
     double sum = 0;
     int64_t reals = 0;
     for (int64_t i = 0; i < m->parameter_count; ++i) {
@@ -177,8 +228,23 @@ static bppsa_status run_passes(bppsa_comm *comm, const split_job *j, int64_t fir
       BPPSA_TRY(compare_traffic(comm, j, reals));
     }
   }
-  CHECK(ready == j->repeats * m->parameter_count);
-  return check_gradients(comm, j, m, first, steps);
+  CHECK(ready == (m->device == NULL ? j->repeats * m->parameter_count : 0));
+  BPPSA_TRY(check_gradients(comm, j, m, first, steps));
+  take_back(r->device, &own_x);
+  take_back(r->device, &own_h0);
+  return bppsa_comm_check_order(r->comm);
+}
+
+/* This rank's device, and the communicator that carries its arrays. */
+static bppsa_status connect(bppsa_comm *comm, const split_job *j, split_run *r) {
+  char name[24] = "cpu";
+  if (j->gpus > 0) {
+    snprintf(name, sizeof name, "cuda:%d", (int)bppsa_comm_rank(comm) % (int)j->gpus);
+  }
+  r->comm = comm;
+  BPPSA_TRY(bppsa_device_create(name, 1, &r->device));
+  bppsa_comm_set_device(comm, r->device);
+  return j->nccl ? bppsa_comm_create_nccl(comm, r->device, &r->comm) : BPPSA_OK;
 }
 
 /* This rank's part of a problem. */
@@ -189,20 +255,24 @@ static bppsa_status split_rank(bppsa_comm *comm, void *context) {
   int64_t first, steps;
   bppsa_ranks_share(c.seq_len, bppsa_comm_size(comm), bppsa_comm_rank(comm), &first, &steps);
   c.method = j->method;
-  bppsa_device *device = NULL;
-  const bppsa_split_time split = {.comm = comm, .tag = 3, .micro_batches = j->micro_batches};
   split_run r = {.x = part_of(c.dtype, p->x + first * c.batch * c.input, steps * c.batch * c.input),
                  .h0 = part_of(c.dtype, p->h0, c.layers * c.batch * c.hidden)};
-  bppsa_status status = r.x == NULL || r.h0 == NULL ? BPPSA_ERR_MEMORY : bppsa_device_create("cpu", 1, &device);
-  status = status == BPPSA_OK ? bppsa_split_time_create(&split, &c, cell.cell, device, &r.model) : status;
+  bppsa_status status = r.x == NULL || r.h0 == NULL ? BPPSA_ERR_MEMORY : connect(comm, j, &r);
+  const bppsa_split_time split = {.comm = r.comm, .tag = 3, .micro_batches = j->micro_batches};
+  status = status == BPPSA_OK ? bppsa_split_time_create(&split, &c, cell.cell, r.device, &r.model) : status;
   for (int64_t i = 0; status == BPPSA_OK && i < p->count; ++i) {
     for (int64_t k = 0; k < p->sizes[i]; ++k) {
       bppsa_view_set(&r.model->parameters[i].value, k, p->w[i][k]);
     }
   }
+  status = status == BPPSA_OK ? bppsa_model_push(r.model) : status;
   status = status == BPPSA_OK ? run_passes(comm, j, first, steps, &r) : status;
   bppsa_model_destroy(r.model);
-  bppsa_device_destroy(device);
+  if (r.comm != comm) {
+    bppsa_comm_destroy(r.comm);
+  }
+  bppsa_comm_set_device(comm, NULL);
+  bppsa_device_destroy(r.device);
   bppsa_free(r.x);
   bppsa_free(r.h0);
   bppsa_free(r.seed);

@@ -317,6 +317,19 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
   });
 }
 
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t rows,
+                              cudaMemcpyKind, cudaStream_t stream) {
+  SIMT_LOCK;
+  if (width > to_pitch || width > from_pitch) {
+    return fail(cudaErrorInvalidValue);
+  }
+  return queue(stream, [=]() {
+    for (size_t r = 0; r < rows; ++r) {
+      memmove((char *)to + r * to_pitch, (const char *)from + r * from_pitch, width);
+    }
+  });
+}
+
 cudaError_t cudaMemsetAsync(void *data, int value, size_t bytes, cudaStream_t stream) {
   SIMT_LOCK;
   return queue(stream, [=]() {

@@ -60,6 +60,14 @@ bppsa_status bppsa_cuda_queue_get(int32_t index, void *stream, void *to_staging,
   return bppsa_cuda_put(index, stream, to_staging, from, bytes);
 }
 
+bppsa_status bppsa_cuda_queue_copy(int32_t index, void *stream, void *to, int64_t to_stride, const void *from,
+                                   int64_t from_stride, int64_t width, int64_t rows) {
+  for (int64_t r = 0; r < rows; ++r) {
+    BPPSA_TRY(bppsa_cuda_put(index, stream, (char *)to + r * to_stride, (const char *)from + r * from_stride, width));
+  }
+  return BPPSA_OK;
+}
+
 bppsa_status bppsa_cuda_available(int32_t index, int64_t *bytes) {
   (void)index;
   *bytes = INT64_C(1) << 30;

@@ -1,0 +1,121 @@
+/* Recurrent networks cut along time on ranks with GPUs, of which they share some or have one each, over threads and, where the
+ * program has it, over NCCL: loss and gradients against the textbook's. The device is BPPSA_TEST_DEVICE; on a processor the same
+ * cases run there. */
+#include <stdlib.h>
+
+#include "tests/distributed/split_problem.h"
+
+static int32_t gpus; /* 0: the ranks compute on processors */
+static bool nccl;
+
+static const bppsa_gradient_method methods[] = {
+    {.backward = BPPSA_BACKWARD_BP},
+    {.backward = BPPSA_BACKWARD_SCAN, .scan = {.algorithm = BPPSA_SCAN_LINEAR, .up_levels = -1}},
+    {.backward = BPPSA_BACKWARD_SCAN, .scan = {.algorithm = BPPSA_SCAN_CHUNKED, .up_levels = -1}},
+    {.backward = BPPSA_BACKWARD_SCAN, .scan = {.algorithm = BPPSA_SCAN_CHUNKED, .up_levels = -1, .chunks = 2}}};
+
+static bppsa_status run_job(split_job *j, int64_t ranks) {
+  const bppsa_comm_config config = {.ranks = ranks, .timeout = 60};
+  return bppsa_comm_run(&config, split_rank, j, NULL);
+}
+
+static void compare(const bppsa_recurrent_config *c, int method, int64_t ranks, int64_t groups, uint64_t seed) {
+  problem p = make_problem(c, true, seed);
+  split_job j = {.p = &p, .method = methods[method], .micro_batches = groups, .repeats = 2, .gpus = gpus};
+  j.loss = reference(&p);
+  for (int transport = 0; transport <= (nccl && ranks <= gpus ? 1 : 0); ++transport) {
+    j.nccl = transport == 1;
+    if (run_job(&j, ranks) != BPPSA_OK) {
+      fail_msg("%s, method %d, %s, %d ranks, T %d, H %d, L %d, loss all %d, %d groups: %s", cell.cell->name, method,
+               j.nccl ? "nccl" : "threads", (int)ranks, (int)c->seq_len, (int)c->hidden, (int)c->layers, (int)c->loss_all,
+               (int)groups, bppsa_last_error());
+    }
+  }
+  free_problem(&p);
+}
+
+static bppsa_recurrent_config small(int64_t steps) {
+  bppsa_recurrent_config c = bppsa_recurrent_config_default();
+  c.dtype = BPPSA_F64;
+  c.input_gradients = true;
+  c.classes = 3;
+  c.hidden = 4;
+  c.input = 2;
+  c.batch = 3;
+  c.seq_len = steps;
+  return c;
+}
+
+/* Every method on 1 to 5 ranks, more of them than GPUs and than steps too; both losses, one to three layers and groups. */
+static void every_method(void **state) {
+  (void)state;
+  static const struct {
+    int64_t ranks, steps, layers, groups;
+    bool all, gru;
+    int method;
+  } cases[] = {{1, 5, 1, 1, false, true, 2},  {2, 7, 2, 1, true, true, 3},  {2, 8, 1, 2, false, false, 2},
+               {2, 1, 1, 1, false, true, 0},  {3, 9, 2, 1, false, true, 2}, {3, 10, 1, 2, true, false, 0},
+               {4, 13, 1, 1, true, true, 2},  {4, 3, 1, 1, true, false, 3}, {4, 9, 1, 3, false, true, 1},
+               {5, 11, 1, 1, false, false, 3}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; ++i) {
+    bppsa_recurrent_config c = small(cases[i].steps);
+    c.layers = cases[i].layers;
+    c.loss_all = cases[i].all;
+    cell = cases[i].gru ? (cell_reference)GRU_REFERENCE : (cell_reference)RNN_REFERENCE;
+    compare(&c, cases[i].method, cases[i].ranks, cases[i].groups, 3 + i);
+  }
+}
+
+/* H beyond the fused kernels: BP and linear. */
+static void wide(void **state) {
+  (void)state;
+  for (int64_t ranks = 2; ranks <= 3; ++ranks) {
+    bppsa_recurrent_config c = small(ranks + 1);
+    c.hidden = 33;
+    c.batch = 2;
+    c.layers = ranks - 1;
+    c.loss_all = ranks == 3;
+    cell = ranks == 2 ? (cell_reference)GRU_REFERENCE : (cell_reference)RNN_REFERENCE;
+    compare(&c, (int)ranks - 2, ranks, 1, 40 + (uint64_t)ranks);
+  }
+}
+
+static void expect_refusal(const bppsa_recurrent_config *c, const bppsa_gradient_method *method, const char *words) {
+  problem p = make_problem(c, true, 1);
+  split_job j = {.p = &p, .method = *method, .micro_batches = 1, .repeats = 1, .gpus = gpus};
+  assert_int_equal(run_job(&j, 2), BPPSA_ERR_UNSUPPORTED);
+  if (strstr(bppsa_last_error(), words) == NULL) {
+    fail_msg("the last error is \"%s\", expected \"%s\" in it", bppsa_last_error(), words);
+  }
+  free_problem(&p);
+}
+
+static void refused(void **state) {
+  (void)state;
+  if (gpus == 0) {
+    skip();
+  }
+  const bppsa_gradient_method tree = {.backward = BPPSA_BACKWARD_SCAN,
+                                      .scan = {.algorithm = BPPSA_SCAN_BLELLOCH, .up_levels = -1}};
+  bppsa_recurrent_config c = small(5);
+  cell = (cell_reference)RNN_REFERENCE;
+  expect_refusal(&c, &tree, "split time: blelloch of H = 4 on device cuda:");
+  c.hidden = 33;
+  expect_refusal(&c, &methods[2], "split time: chunked of H = 33 on device cuda:");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(every_method), cmocka_unit_test(wide), cmocka_unit_test(refused)};
+  bppsa_comm_transport_report reports[BPPSA_COMM_TRANSPORT_COUNT];
+  bppsa_cuda_report found = {0};
+  (void)setenv("SIMT_DEVICES", "4", 1);  /* emulated GPUs */
+  bppsa_device *device = test_device(1); /* skips the test where the device is missing */
+  if (bppsa_device_get_kind(device) == BPPSA_CUDA) {
+    bppsa_cuda_probe(&found);
+  }
+  gpus = found.devices;
+  bppsa_comm_transports(reports);
+  nccl = gpus > 0 && reports[BPPSA_COMM_NCCL].found;
+  bppsa_device_destroy(device);
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
