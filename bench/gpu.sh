@@ -6,12 +6,13 @@
 #   verify      the GPU's tests; compute-sanitizer's memcheck and racecheck on small cases
 #   recurrent   bench rnn (tables 4 and 5), gru (table 6), T = 100000, crossover; PyTorch where python3 has it with CUDA
 #   sparse      LeNet-5 and VGG-11, sparse products and scans, Jacobians
+#   ranks       training without ranks, on one rank, and on two that share the GPU; over NCCL where its library is
 # PARTS="recurrent sparse" runs these parts alone, which leaves more time for each. RESULTS gets log.txt, a JSON document for each
 # benchmark, and roofline.md. Exits 1 when a test, a sanitizer or a row's check failed, 2 when there is no GPU, or none that the
 # bundle has code for.
 set -u
 SECONDS_IN_ALL=${SECONDS_IN_ALL:-530}
-PARTS=${PARTS:-verify recurrent sparse}
+PARTS=${PARTS:-verify recurrent sparse ranks}
 start=$(date +%s)
 root=$(cd "$(dirname "$0")/.." && pwd)
 if [ $# -lt 1 ] || [ $# -gt 2 ]; then
@@ -20,9 +21,9 @@ if [ $# -lt 1 ] || [ $# -gt 2 ]; then
 fi
 for name in $PARTS; do
   case $name in
-  verify | recurrent | sparse) ;;
+  verify | recurrent | sparse | ranks) ;;
   *)
-    echo "gpu.sh: PARTS: '$name', expected verify, recurrent or sparse"
+    echo "gpu.sh: PARTS: '$name', expected verify, recurrent, sparse or ranks"
     exit 2
     ;;
   esac
@@ -257,6 +258,41 @@ if wants sparse; then
   sparse scan 15 scan
   # The generation of sparse Jacobians, as a share of the write bandwidth.
   part jacobian 30 "$program" bench jacobian --device cuda --quick --out "$results/jacobian.json"
+fi
+
+# ranks FILE ARGUMENTS ...: a training run on ranks; its document says how many samples a second it took.
+ranks() {
+  file=$1
+  shift
+  before=$failed
+  part "$file" 40 sh -c 'out=$1; shift; "$@" >"$out"' sh "$results/$file.json" "$program" train gru --seq-len 200 --hidden 20 \
+    --samples 2560 --batch 256 --iterations 30 --device cuda --json --save-weights "$scratch/$file.safetensors" "$@"
+  if [ "$code" -ne 0 ]; then
+    rm -f "$results/$file.json" "$scratch/$file.safetensors"
+  fi
+  if [ "$code" -ne 0 ] && grep -q 'libnccl' "$scratch/out"; then
+    failed=$before
+    skip "$file" "no NCCL"
+  fi
+}
+# same_weights ONE OTHER: whether two of these runs ended with the same weights, bit for bit.
+same_weights() {
+  if [ -f "$scratch/$1.safetensors" ] && [ -f "$scratch/$2.safetensors" ]; then
+    part "bits of $1 and $2" 10 cmp "$scratch/$1.safetensors" "$scratch/$2.safetensors"
+  else
+    skip "bits of $1 and $2" "a run is missing"
+  fi
+}
+if wants ranks; then
+  ranks ranks_none
+  ranks ranks_1 --ranks 1
+  ranks ranks_1_nccl --ranks 1 --transport nccl
+  ranks ranks_1_nccl_library --ranks 1 --transport nccl --reduction library
+  ranks ranks_2 --ranks 2
+  ranks ranks_2_time_bp --ranks 2 --split time --backward bp
+  ranks ranks_2_time_chunked --ranks 2 --split time --algorithm chunked
+  same_weights ranks_1 ranks_1_nccl
+  same_weights ranks_1 ranks_2
 fi
 
 # ---- tables ----

@@ -58,9 +58,16 @@ tr -d '\n' <rows.json >bundle/rows.json
 program bppsa <<'END'
 here=$(dirname "$0")
 while [ $# -gt 0 ]; do
-  if [ "$1" = --out ]; then
-    cp "$here/rows.json" "$2"
-  fi
+  case $1 in
+  --out) cp "$here/rows.json" "$2" ;;
+  --save-weights) echo weights >"$2" ;;
+  --transport)
+    if [ "$2" = nccl ] && [ -e "$here/no_nccl" ]; then
+      echo "bppsa: error: NCCL: libnccl.so.2: cannot open shared object file" >&2
+      exit 2
+    fi
+    ;;
+  esac
   shift
 done
 echo fine
@@ -90,6 +97,10 @@ for file in lenet5 vgg11 rnn gru product product_vgg11 scan long crossover; do
   check "no document $file.json" [ -s "results/$file.json" ]
 done
 check "no document jacobian.json" [ -s results/jacobian.json ]
+for file in ranks_none ranks_1 ranks_1_nccl ranks_2 ranks_2_time_bp ranks_2_time_chunked; do
+  check "no document $file.json" [ -s "results/$file.json" ]
+done
+check "the bits of ranks are not compared" grep -q '== bits of ranks_1 and ranks_2 ' results/log.txt
 check "a row of the table is wrong" \
   grep -q '| bp | 20 us | 2 us | 0.2 | 0.0004 | 0.1 us | 200.0 | 3.0 | 2.50 |$' results/roofline.md
 check "a wrong row is not marked" grep -q 'cudnn_persist_static | 1 us .*|  | \*\*wrong\*\*' results/roofline.md
@@ -109,6 +120,14 @@ run 0
 check "a part that was not asked for has run" [ ! -e results/rnn.json ]
 check "tests that were not asked for have run" [ "$(grep -c '== test_' results/log.txt)" -eq 0 ]
 check "the part that was asked for has not run" [ -s results/product.json ]
+rm -rf results
+PARTS=ranks
+touch bundle/no_nccl
+run 0
+rm bundle/no_nccl
+check "a machine without NCCL is not reported" grep -q 'skipped: ranks_1_nccl: no NCCL' results/log.txt
+check "what needs NCCL is compared without it" grep -q 'skipped: bits of ranks_1 and ranks_1_nccl: a run is missing' results/log.txt
+check "ranks without NCCL have not run" [ -s results/ranks_2.json ]
 PARTS=all
 run 2
 check "an unknown part is not named" grep -q "PARTS: 'all', expected" out.txt

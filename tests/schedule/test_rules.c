@@ -292,6 +292,20 @@ static void in_circles(bppsa_schedule *l) {
   first->dep_count = 1;
 }
 
+/* A worker begins the SYNCs of its two stages in another order than the worker that has their other replicas: two collectives of
+ * two communicators, which NCCL would leave waiting for each other. */
+static void crossed_syncs(bppsa_schedule *l) {
+  bppsa_schedule_op *first = find(l, BPPSA_KIND_SYNC, 0), *other = first + 1;
+  while (other->kind != BPPSA_KIND_SYNC || other->worker != first->worker || other->group == first->group) {
+    ++other;
+  }
+  const int32_t a = (int32_t)(first - l->ops), b = (int32_t)(other - l->ops);
+  exchange(first, other);
+  for (int64_t i = 0; i < l->dep_count; ++i) {
+    l->deps[i] = l->deps[i] == a ? b : l->deps[i] == b ? a : l->deps[i];
+  }
+}
+
 static void lone_sync(bppsa_schedule *l) {
   drop(l, find(l, BPPSA_KIND_SYNC, 0));
 }
@@ -397,6 +411,7 @@ static const struct {
                  {"gpipe", "receive-order", overtaken},
                  {"1f1b", "transfer", past_transfer},
                  {"gpipe", "acyclic", in_circles},
+                 {"chimera", "acyclic", crossed_syncs},
                  {"chimera", "sync-replicas", lone_sync},
                  {"chimera", "sync-replicas", unequal_sync},
                  {"chimera", "sync-gradients", early_sync},
