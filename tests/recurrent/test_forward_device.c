@@ -210,149 +210,151 @@ static void test_before_a_pass(void **state) {
     assert_int_equal(bppsa_forward_stats_of(model, &s), BPPSA_OK);
     assert_true(!s.speculated && s.passes == 0 && s.path == 0 && s.possible == 0 && s.work == 0);
     bppsa_model_destroy(model);
+  }
+}
 
-    /* The states of unit v, in [T]: h_t = h_{t-1} / 2 + 1 from 0, while unit u is constantly 1000 and all others are 0. */
-    static double *lonely_states(bppsa_dtype dtype, int64_t v, int64_t u, double tolerance, bppsa_forward_stats *s) {
-      forward_problem p = problem_of(40, 32, 4, 2);
-      p.config.batch = 1;
-      p.config.dtype = dtype;
-      p.config.nonlinearity = BPPSA_NONLINEARITY_RELU;
-      p.config.forward.tolerance = tolerance;
-      bppsa_model *model = make_forward_model(&p, device);
-      for (int64_t i = 0; i < 4; ++i) { /* weight_ih, weight_hh, bias_ih, bias_hh */
-        const bppsa_view *w = &model->parameters[i].value;
-        for (int64_t k = 0; k < bppsa_view_count(w); ++k) {
-          bppsa_view_set(w, k, i == 1 && k == v * 32 + v ? .5 : i == 2 && k == v ? 1 : i == 2 && k == u ? 1000 : 0);
-        }
-      }
-      assert_int_equal(bppsa_model_push(model), BPPSA_OK);
-      double x[40] = {0}, *all, *states = bppsa_calloc(40, sizeof *states);
-      void *in = sent(device, dtype, x, 40);
-      const bppsa_view in_view = device_view(device, in, dtype, (int64_t[]){40, 1, 1});
-      bppsa_view h;
-      assert_int_equal(bppsa_recurrent_forward_layers(model, &in_view, NULL), BPPSA_OK);
-      assert_int_equal(bppsa_forward_stats_of(model, s), BPPSA_OK);
-      assert_int_equal(bppsa_recurrent_states(model, 0, &h), BPPSA_OK);
-      all = fetched(device, &h);
-      for (int64_t t = 0; t < 40; ++t) {
-        states[t] = all[t * 32 + v];
-        assert_true(all[t * 32 + u] == 1000);
-      }
-      bppsa_free(all);
-      bppsa_memory_free(device, in);
-      bppsa_model_destroy(model);
-      return states;
+/* The states of unit v, in [T]: h_t = h_{t-1} / 2 + 1 from 0, while unit u is constantly 1000 and all others are 0. */
+static double *lonely_states(bppsa_dtype dtype, int64_t v, int64_t u, double tolerance, bppsa_forward_stats *s) {
+  forward_problem p = problem_of(40, 32, 4, 2);
+  p.config.batch = 1;
+  p.config.dtype = dtype;
+  p.config.nonlinearity = BPPSA_NONLINEARITY_RELU;
+  p.config.forward.tolerance = tolerance;
+  bppsa_model *model = make_forward_model(&p, device);
+  for (int64_t i = 0; i < 4; ++i) { /* weight_ih, weight_hh, bias_ih, bias_hh */
+    const bppsa_view *w = &model->parameters[i].value;
+    for (int64_t k = 0; k < bppsa_view_count(w); ++k) {
+      bppsa_view_set(w, k, i == 1 && k == v * 32 + v ? .5 : i == 2 && k == v ? 1 : i == 2 && k == u ? 1000 : 0);
     }
+  }
+  assert_int_equal(bppsa_model_push(model), BPPSA_OK);
+  double x[40] = {0}, *all, *states = bppsa_calloc(40, sizeof *states);
+  void *in = sent(device, dtype, x, 40);
+  const bppsa_view in_view = device_view(device, in, dtype, (int64_t[]){40, 1, 1});
+  bppsa_view h;
+  assert_int_equal(bppsa_recurrent_forward_layers(model, &in_view, NULL), BPPSA_OK);
+  assert_int_equal(bppsa_forward_stats_of(model, s), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_states(model, 0, &h), BPPSA_OK);
+  all = fetched(device, &h);
+  for (int64_t t = 0; t < 40; ++t) {
+    states[t] = all[t * 32 + v];
+    assert_true(all[t * 32 + u] == 1000);
+  }
+  bppsa_free(all);
+  bppsa_memory_free(device, in);
+  bppsa_model_destroy(model);
+  return states;
+}
 
-    /* One unit of 32, each in turn, begins every chunk at another place than the chunk in front ends at; another unit is so large
+/* One unit of 32, each in turn, begins every chunk at another place than the chunk in front ends at; another unit is so large
  * that this is within the tolerance. So every chunk is accepted at its first step, and the gap is that of the one unit:
  * 2^-2 (1 - 2^-10), after two steps from 0 instead of twelve. With tolerance 0 the one unit is mended. */
-    static void test_lonely_unit(void **state) {
-      (void)state;
-      for (int64_t v = 0; v < 32; ++v) {
-        for (int wide = 0; wide < 2; ++wide) {
-          const bppsa_dtype dtype = wide ? BPPSA_F64 : BPPSA_F32;
-          bppsa_forward_stats s;
-          bppsa_free(lonely_states(dtype, v, (v + 19) % 32, 1e-2, &s));
-          assert_int_equal(s.mended + s.rounds + s.tails + s.reseeded, 0);
-          assert_true(s.gap == .25 * (1 - 1. / 1024));
-          double *states = lonely_states(dtype, v, (v + 19) % 32, 0, &s), expected = 0;
-          assert_true(s.mended > 0 && s.gap == 0);
-          for (int64_t t = 0; t < 40; ++t) {
-            expected = wide ? .5 * expected + 1 : (double)(.5F * (float)expected + 1);
-            assert_true(states[t] == expected);
-          }
-          bppsa_free(states);
-        }
+static void test_lonely_unit(void **state) {
+  (void)state;
+  for (int64_t v = 0; v < 32; ++v) {
+    for (int wide = 0; wide < 2; ++wide) {
+      const bppsa_dtype dtype = wide ? BPPSA_F64 : BPPSA_F32;
+      bppsa_forward_stats s;
+      bppsa_free(lonely_states(dtype, v, (v + 19) % 32, 1e-2, &s));
+      assert_int_equal(s.mended + s.rounds + s.tails + s.reseeded, 0);
+      assert_true(s.gap == .25 * (1 - 1. / 1024));
+      double *states = lonely_states(dtype, v, (v + 19) % 32, 0, &s), expected = 0;
+      assert_true(s.mended > 0 && s.gap == 0);
+      for (int64_t t = 0; t < 40; ++t) {
+        expected = wide ? .5 * expected + 1 : (double)(.5F * (float)expected + 1);
+        assert_true(states[t] == expected);
       }
+      bppsa_free(states);
     }
+  }
+}
 
-    /* Three passes that end in the tail, then a pause, which the state that checkpoints keep can end. */
-    static void test_pauses(void **state) {
-      (void)state;
-      forward_problem p = problem_of(60, 5, 6, 3);
-      p.scale = 20;
-      p.config.forward.rounds = 1;
-      p.config.layers = 2;
-      forward_run run = run_forward(&p, device);
-      bppsa_forward_pause pause;
-      for (int pass = 1; pass <= 6; ++pass) {
-        assert_true(run.stats.speculated == (pass <= 3 || pass == 6));
-        assert_int_equal(run.stats.possible, 120);
-        assert_true(run.stats.speculated ? run.stats.tails > 0 : run.stats.path == 120 && run.stats.work == 1);
-        assert_int_equal(bppsa_forward_pause_get(run.model, &pause), BPPSA_OK);
-        assert_int_equal(pause.failures, pass < 3 ? pass : pass == 6);
-        assert_int_equal(pause.left, pass < 3 || pass == 6 ? 0 : 53 - pass);
-        if (pass == 5) {
-          pause.left = 0;
-          assert_int_equal(bppsa_forward_pause_set(run.model, &pause), BPPSA_OK);
-        }
-        double *before = run.h[1];
-        run.h[1] = NULL;
-        pass_forward(&p, &run, device);
-        for (int64_t i = 0; i < run.count; ++i) {
-          assert_true(fabs(before[i] - run.h[1][i]) <= 1e-4); /* sequential or not */
-        }
-        bppsa_free(before);
-      }
-      free_run(&run, device);
+/* Three passes that end in the tail, then a pause, which the state that checkpoints keep can end. */
+static void test_pauses(void **state) {
+  (void)state;
+  forward_problem p = problem_of(60, 5, 6, 3);
+  p.scale = 20;
+  p.config.forward.rounds = 1;
+  p.config.layers = 2;
+  forward_run run = run_forward(&p, device);
+  bppsa_forward_pause pause;
+  for (int pass = 1; pass <= 6; ++pass) {
+    assert_true(run.stats.speculated == (pass <= 3 || pass == 6));
+    assert_int_equal(run.stats.possible, 120);
+    assert_true(run.stats.speculated ? run.stats.tails > 0 : run.stats.path == 120 && run.stats.work == 1);
+    assert_int_equal(bppsa_forward_pause_get(run.model, &pause), BPPSA_OK);
+    assert_int_equal(pause.failures, pass < 3 ? pass : pass == 6);
+    assert_int_equal(pause.left, pass < 3 || pass == 6 ? 0 : 53 - pass);
+    if (pass == 5) {
+      pause.left = 0;
+      assert_int_equal(bppsa_forward_pause_set(run.model, &pause), BPPSA_OK);
     }
-
-    typedef struct {
-      forward_run *run;
-      bppsa_view in;
-    } recorded;
-
-    static bppsa_status queue_pass(void *context) {
-      const recorded *r = context;
-      return bppsa_recurrent_forward_layers(r->run->model, &r->in, NULL);
+    double *before = run.h[1];
+    run.h[1] = NULL;
+    pass_forward(&p, &run, device);
+    for (int64_t i = 0; i < run.count; ++i) {
+      assert_true(fabs(before[i] - run.h[1][i]) <= 1e-4); /* sequential or not */
     }
+    bppsa_free(before);
+  }
+  free_run(&run, device);
+}
 
-    /* A recording replays with the same bits, and its pauses go on. */
-    static void test_recording(void **state) {
-      (void)state;
-      if (bppsa_device_get_kind(device) == BPPSA_CPU) {
-        return;
-      }
-      forward_problem p = problem_of(100, 6, 5, 4);
-      p.from_zero = true;
-      forward_run run = run_forward(&p, device);
-      recorded r = {&run, device_view(device, run.in, BPPSA_F32, (int64_t[]){100, 2, 1})};
-      bppsa_graph *graph = NULL;
-      bppsa_view h;
-      assert_int_equal(bppsa_graph_capture(device, queue_pass, &r, &graph), BPPSA_OK);
-      assert_int_equal(bppsa_graph_launch(device, graph), BPPSA_OK);
-      assert_int_equal(bppsa_device_wait(device), BPPSA_OK);
-      assert_int_equal(bppsa_recurrent_states(run.model, 0, &h), BPPSA_OK);
-      double *again = fetched(device, &h);
-      assert_memory_equal(again, run.h[0], (size_t)run.count * sizeof *again);
-      bppsa_free(again);
-      bppsa_graph_destroy(device, graph);
-      free_run(&run, device);
-    }
+typedef struct {
+  forward_run *run;
+  bppsa_view in;
+} recorded;
 
-    static void test_refused(void **state) {
-      (void)state;
-      if (bppsa_device_get_kind(device) == BPPSA_CPU) {
-        return;
-      }
-      bppsa_recurrent_config c = bppsa_recurrent_config_default();
-      bppsa_model *model = NULL;
-      c.hidden = 33;
-      c.forward.kind = BPPSA_FORWARD_SPECULATIVE;
-      assert_int_equal(bppsa_recurrent_create(&c, &bppsa_rnn_cell, device, &model), BPPSA_ERR_UNSUPPORTED);
-      assert_non_null(strstr(bppsa_last_error(), "speculative on a GPU with H 33, expected at most 32, or sequential"));
-      c.forward.kind = BPPSA_FORWARD_AUTO;
-      assert_int_equal(bppsa_recurrent_create(&c, &bppsa_rnn_cell, device, &model), BPPSA_OK);
-      assert_false(bppsa_forward_plan_of(model)->speculative);
-      bppsa_model_destroy(model);
-    }
+static bppsa_status queue_pass(void *context) {
+  const recorded *r = context;
+  return bppsa_recurrent_forward_layers(r->run->model, &r->in, NULL);
+}
 
-    int main(void) {
-      const struct CMUnitTest tests[] = {
-          cmocka_unit_test(test_nothing_to_mend), cmocka_unit_test(test_mends),         cmocka_unit_test(test_reseeding),
-          cmocka_unit_test(test_exact),           cmocka_unit_test(test_relu),          cmocka_unit_test(test_overflow),
-          cmocka_unit_test(test_lonely_unit),     cmocka_unit_test(test_before_a_pass), cmocka_unit_test(test_pauses),
-          cmocka_unit_test(test_recording),       cmocka_unit_test(test_refused)};
-      return cmocka_run_group_tests(tests, open_device, close_device);
-    }
+/* A recording replays with the same bits, and its pauses go on. */
+static void test_recording(void **state) {
+  (void)state;
+  if (bppsa_device_get_kind(device) == BPPSA_CPU) {
+    return;
+  }
+  forward_problem p = problem_of(100, 6, 5, 4);
+  p.from_zero = true;
+  forward_run run = run_forward(&p, device);
+  recorded r = {&run, device_view(device, run.in, BPPSA_F32, (int64_t[]){100, 2, 1})};
+  bppsa_graph *graph = NULL;
+  bppsa_view h;
+  assert_int_equal(bppsa_graph_capture(device, queue_pass, &r, &graph), BPPSA_OK);
+  assert_int_equal(bppsa_graph_launch(device, graph), BPPSA_OK);
+  assert_int_equal(bppsa_device_wait(device), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_states(run.model, 0, &h), BPPSA_OK);
+  double *again = fetched(device, &h);
+  assert_memory_equal(again, run.h[0], (size_t)run.count * sizeof *again);
+  bppsa_free(again);
+  bppsa_graph_destroy(device, graph);
+  free_run(&run, device);
+}
+
+static void test_refused(void **state) {
+  (void)state;
+  if (bppsa_device_get_kind(device) == BPPSA_CPU) {
+    return;
+  }
+  bppsa_recurrent_config c = bppsa_recurrent_config_default();
+  bppsa_model *model = NULL;
+  c.hidden = 33;
+  c.forward.kind = BPPSA_FORWARD_SPECULATIVE;
+  assert_int_equal(bppsa_recurrent_create(&c, &bppsa_rnn_cell, device, &model), BPPSA_ERR_UNSUPPORTED);
+  assert_non_null(strstr(bppsa_last_error(), "speculative on a GPU with H 33, expected at most 32, or sequential"));
+  c.forward.kind = BPPSA_FORWARD_AUTO;
+  assert_int_equal(bppsa_recurrent_create(&c, &bppsa_rnn_cell, device, &model), BPPSA_OK);
+  assert_false(bppsa_forward_plan_of(model)->speculative);
+  bppsa_model_destroy(model);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_nothing_to_mend), cmocka_unit_test(test_mends),         cmocka_unit_test(test_reseeding),
+      cmocka_unit_test(test_exact),           cmocka_unit_test(test_relu),          cmocka_unit_test(test_overflow),
+      cmocka_unit_test(test_lonely_unit),     cmocka_unit_test(test_before_a_pass), cmocka_unit_test(test_pauses),
+      cmocka_unit_test(test_recording),       cmocka_unit_test(test_refused)};
+  return cmocka_run_group_tests(tests, open_device, close_device);
+}
