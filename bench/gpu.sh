@@ -4,7 +4,7 @@
 #
 # The parts run in this order. Each step has a time limit of its own, and the script names every step that it skips:
 #   verify      the GPU's tests; compute-sanitizer's memcheck and racecheck on small cases
-#   recurrent   bench rnn (tables 4 and 5), gru (table 6), T = 100000, crossover; PyTorch where python3 has it with CUDA
+#   recurrent   bench rnn (tables 4 and 5), gru (table 6), T = 100000, crossover; PyTorch in the same rounds where python3 has it
 #   sparse      LeNet-5 and VGG-11, sparse products and scans, Jacobians
 #   ranks       training without ranks, on one rank, and on two that share the GPU; over NCCL where its library is
 # PARTS="recurrent sparse" runs these parts alone, which leaves more time for each. RESULTS gets log.txt, a JSON document for each
@@ -234,13 +234,13 @@ sparse() { # sparse FILE SECONDS ARGUMENTS ...: cuSPARSE and cuBLAS beside the p
   part "$file" "$most" "$program" bench "$@" --device cuda --quick --out "$results/$file.json"
   left_out
 }
-pytorch() { # pytorch MODEL
-  if [ -x "$root/bench/rivals/bench_pytorch.py" ] && command -v python3 >/dev/null 2>&1; then
-    part "pytorch_$1" 45 python3 "$root/bench/rivals/bench_pytorch.py" --program "$program" --model "$1" --device cuda --quick \
-      --init default --time-limit 30 --out "$results/pytorch_$1.json"
-  else
-    skip "pytorch_$1" "no python3"
+pytorch() { # pytorch MODEL: beside the methods and cuDNN, at T = 1000 and both initialisations
+  if ! python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' >/dev/null 2>&1; then
+    skip "pytorch_$1" "no PyTorch with CUDA in python3"
+    return
   fi
+  part "pytorch_$1" 45 "$program" bench "$1" --device cuda --seq-len 1000 --batch 16 --hidden 20 --time-limit 30 \
+    --rivals "$root/bench/rivals/recurrent.py" --out "$results/pytorch_$1.json"
 }
 if wants recurrent; then
   bench rnn 150 bench rnn

@@ -18,15 +18,15 @@
   {                                                                                                                              \
     {.option = BPPSA_OPTION_LAYERS}, {.option = BPPSA_OPTION_HIDDEN},                                                            \
         only{.option = BPPSA_OPTION_LOSS, .help = "gradients enter at the last or at every step"},                               \
-        {.option = BPPSA_OPTION_INIT, .fallback = "", .help = "[the sweep: both; one point: default]"},                          \
-        {.option = BPPSA_OPTION_DATA}, {.option = BPPSA_OPTION_SET}, {.option = BPPSA_OPTION_PADDING},                           \
+        {.option = BPPSA_OPTION_INIT, .fallback = "", .help = "[both]"}, {.option = BPPSA_OPTION_DATA},                          \
+        {.option = BPPSA_OPTION_SET}, {.option = BPPSA_OPTION_PADDING},                                                          \
         {.option = BPPSA_OPTION_SEQ_LEN, .help = "one point instead of the sweep [1000, npy the files']"},                       \
         {.option = BPPSA_OPTION_INPUT_SIZE, .help = "features of a step, of noise of variance 1; one point [bitstream, of 1]"},  \
         {.option = BPPSA_OPTION_BATCH}, {.option = BPPSA_OPTION_UP_LEVELS, .help = "of the rows of blelloch [all]"},             \
         {.option = BPPSA_OPTION_CHUNKS, .help = "of the rows of chunked [from T]"}, {.option = BPPSA_OPTION_QUICK},              \
-        {.option = BPPSA_OPTION_REPEATS}, {.option = BPPSA_OPTION_TIME_LIMIT}, {.option = BPPSA_OPTION_MEMORY_LIMIT},            \
-        {.option = BPPSA_OPTION_SEED, .help = "of weights, data and seed gradients"}, {.option = BPPSA_OPTION_DEVICE},           \
-        {.option = BPPSA_OPTION_DTYPE}, {.option = BPPSA_OPTION_THREADS},                                                        \
+        {.option = BPPSA_OPTION_RIVALS}, {.option = BPPSA_OPTION_REPEATS}, {.option = BPPSA_OPTION_TIME_LIMIT},                  \
+        {.option = BPPSA_OPTION_MEMORY_LIMIT}, {.option = BPPSA_OPTION_SEED, .help = "of weights, data and seed gradients"},     \
+        {.option = BPPSA_OPTION_DEVICE}, {.option = BPPSA_OPTION_DTYPE}, {.option = BPPSA_OPTION_THREADS},                       \
         {.option = BPPSA_OPTION_OUT, .metavar = "F.json", .help = "where the JSON document goes too"},                           \
         {.option = BPPSA_OPTION_JSON}, {.option = BPPSA_OPTION_HELP}, {                                                          \
       .option = BPPSA_OPTION_COUNT                                                                                               \
@@ -212,7 +212,8 @@ bppsa_status bppsa_setup_bench(const bppsa_cli *cli, bppsa_bench_settings *asked
   asked->one_point = bppsa_cli_value(cli, BPPSA_OPTION_SEQ_LEN)->given || bppsa_cli_value(cli, BPPSA_OPTION_BATCH)->given ||
                      bppsa_cli_value(cli, BPPSA_OPTION_HIDDEN)->given || point->data == NULL ||
                      strcmp(point->data, "bitstream") != 0;
-  asked->both_inits = !asked->one_point && !init->given;
+  asked->both_inits = !init->given;
+  asked->rivals = bppsa_cli_value(cli, BPPSA_OPTION_RIVALS)->text;
   return BPPSA_OK;
 }
 

@@ -36,6 +36,7 @@ static void add_measured(const bppsa_figures *f, bppsa_text *text) {
   add_meta(text, "vector units", json_object_get(device, "vector"));
   add_meta(text, "BLAS", json_object_get(device, "blas"));
   add_meta(text, "PyTorch", json_object_get(device, "pytorch"));
+  add_meta(text, "JAX", json_object_get(device, "jax"));
   add_meta(text, "version", json_object_get(f->document, "version"));
   add_meta(text, "commit", json_object_get(f->document, "commit"));
   add_meta(text, "", json_object_get(f->document, "date"));

@@ -1,6 +1,7 @@
-/* What `bench rnn`, `gru` and `crossover` share. At each point one network runs every method: the project's, and on a GPU each of
- * them as a CUDA graph, and cuDNN's algorithms. All make the same two passes, forward and backward. The time of a pass lies between
- * two marks in the device's queue (core/timeline.h); a graph contains its marks (bench/harness/recording.h). The driver
+/* What `bench rnn`, `gru` and `crossover` share. At each point one network runs every method: the project's, on a GPU each of
+ * them as a CUDA graph, and cuDNN's algorithms, and those of --rivals. All make the same two passes, forward and backward. The
+ * time of a pass lies between two marks in the device's queue (core/timeline.h); a graph contains its marks
+ * (bench/harness/recording.h); the program of --rivals times its own. The driver
  * (bench/harness/driver.h) verifies every contestant when it is entered, and times all of them in rounds.
  *
  * What a row's numbers mean (`bppsa bench rnn --help` says it to people):
@@ -16,6 +17,8 @@
  *              gradients that a layer's own kernels sum on their way are in it, matrix products between layers are not.
  *   memory     Bytes. On a CPU: what the model holds. On a GPU: the bytes of its memory that the model, or cuDNN's network,
  *              holds (bppsa_memory_held). What libraries and graphs take for themselves is not in it.
+ *   underflow  Set where 1 % or more of the gradients of the hidden states are zero or subnormal: default weights forget, and the
+ *              time of a backward pass is then partly one of computing with zeros, or slowly with subnormal numbers. Marked *.
  *   residual   The largest ‖g - ref‖ / (‖ref‖·ε·√T) over the parameters (core/residual.h), against sequential BP in
  *              float64 on the same weights, inputs and seed; the row is right below 30, and is not timed otherwise. For a
  *              graph's forward pass: of the gradients that a backward pass makes from its states.
@@ -25,6 +28,7 @@
 
 #include "audio/mfcc.h"
 #include "bench/harness/driver.h"
+#include "bench/rivals/guest.h"
 #include "bench/rivals/rnn_cudnn.h"
 #include "core/peak.h"
 #include "core/text.h"
@@ -48,11 +52,12 @@ typedef enum {
   ((algorithm) == BPPSA_SCAN_AUTO ? BPPSA_BENCH_AUTO : (bppsa_bench_method)(BPPSA_BENCH_SCANS + (algorithm)-1))
 
 /* A point's rows: the methods; on a GPU the same under CUDA graphs, and cuDNN's algorithms, forward and backward, queued and
- * under graphs. */
+ * under graphs; the methods of --rivals, forward and backward. */
 enum {
-  BPPSA_BENCH_GRAPHS = BPPSA_BENCH_METHODS,     /* + a method */
-  BPPSA_BENCH_RIVALS = 2 * BPPSA_BENCH_METHODS, /* + 4 algorithm + 2 (graph) + 1 (backward) */
-  BPPSA_BENCH_ROWS = BPPSA_BENCH_RIVALS + 4 * BPPSA_CUDNN_ALGORITHMS
+  BPPSA_BENCH_GRAPHS = BPPSA_BENCH_METHODS,                             /* + a method */
+  BPPSA_BENCH_RIVALS = 2 * BPPSA_BENCH_METHODS,                         /* + 4 algorithm + 2 (graph) + 1 (backward) */
+  BPPSA_BENCH_GUESTS = BPPSA_BENCH_RIVALS + 4 * BPPSA_CUDNN_ALGORITHMS, /* + 2 method + 1 (backward) */
+  BPPSA_BENCH_ROWS = BPPSA_BENCH_GUESTS + 2 * BPPSA_GUEST_METHODS
 };
 
 /* One network. A method sets the configuration's backward and algorithm; up_levels and chunks are for blelloch and chunked. */
@@ -89,7 +94,8 @@ typedef struct {
 typedef struct {
   bppsa_peak peak; /* of the device */
   double hidden_zeros,
-      hidden_subnormals; /* on a CPU: fractions of the hidden states' gradients in the top layer, by the recurrence */
+      hidden_subnormals;    /* fractions of the hidden states' gradients in the top layer, by the recurrence on a CPU */
+  const bppsa_guest *guest; /* names the methods of --rivals; NULL: none */
   bppsa_bench_row rows[BPPSA_BENCH_ROWS];
 } bppsa_bench_result;
 
@@ -103,7 +109,8 @@ typedef struct bppsa_bench_contestant {
   int forward, backward;                /* rows of the result; forward -1: the pass is no row of its own */
   struct bppsa_bench_contestant *plain; /* of a graph: who runs the same passes without it; NULL otherwise */
   bppsa_model *model;                   /* the project's; or */
-  bppsa_cudnn_network *rival;           /* cuDNN's; a graph shares model or rival with its plain contestant */
+  bppsa_cudnn_network *rival;           /* cuDNN's; a graph shares model or rival with its plain contestant; or */
+  const char *guest;                    /* a method of the session's guest */
   bppsa_bench_recording recordings[2];  /* of a graph: forward, backward */
   double unit;                          /* of its residuals, in rounding errors of the dtype */
 } bppsa_bench_contestant;
@@ -113,7 +120,8 @@ struct bppsa_bench_session {
   bppsa_bench *bench;
   bppsa_bench_point point;
   const bppsa_device *device; /* where the point is measured; of the kind of the benchmark's device */
-  bool scans_only;            /* beside forward and bp only the scans, and on a GPU neither graphs nor cuDNN */
+  bool scans_only;            /* beside forward and bp only the scans, and neither graphs nor rivals */
+  bppsa_guest *guest;         /* the program of --rivals; NULL: none */
   int64_t most_nodes;         /* launches of a pass of cuDNN's that is recorded; 0: any number */
   bppsa_bench_result result;
   bppsa_bench_column columns[BPPSA_BENCH_POINT_COLUMNS]; /* of the point's table */
@@ -123,7 +131,7 @@ struct bppsa_bench_session {
   void *x, *x64, *seed, *seed64;
   double *gradients; /* the reference's, of the layers' parameters one after the other */
   double *logits;
-  bppsa_model *holder;          /* has the parameters of cuDNN's networks in host memory */
+  bppsa_model *holder;          /* has the parameters of rivals' networks in host memory */
   void *device_x, *device_seed; /* GPU */
   bppsa_view view_x, view_seed; /* on the device */
   bppsa_timeline *timeline;
@@ -163,8 +171,8 @@ void bppsa_bench_end_contestants(bppsa_bench_session *s);
 /* Adds the project's methods whose rows are to be measured, and on a GPU their graphs. The row says so where the device has no
  * kernels for a method, or refuses to record it. ERR_*. */
 bppsa_status bppsa_bench_add_methods(bppsa_bench_session *s);
-/* On a GPU: the same for cuDNN's algorithms and their graphs. An algorithm that refuses the shape has a row with cuDNN's reason.
- * ERR_*. */
+/* The same for cuDNN's algorithms and their graphs on a GPU, and for the methods of --rivals. What is refused, such as an algorithm
+ * that does not take the shape, has a row with the rival's reason. ERR_*. */
 bppsa_status bppsa_bench_add_rivals(bppsa_bench_session *s);
 /* A row that has nothing to show, with the reason. */
 void bppsa_bench_skip_row(bppsa_bench_row *row, const char *reason);
@@ -174,8 +182,10 @@ void bppsa_bench_skip_row(bppsa_bench_row *row, const char *reason);
 const char *bppsa_bench_method_name(bppsa_bench_method method); /* "bp" */
 /* Is the method a scan that is not the recurrence itself? auto is none: it runs one of the others. */
 bool bppsa_bench_is_scan(bppsa_bench_method method);
-/* "bp", "chunked_graph", "cudnn_persist_static_graph". Returns text. */
-const char *bppsa_bench_row_name(int row, char *text, size_t size);
+/* "bp", "chunked_graph", "cudnn_persist_static_graph", "jax_scan_8"; guest: names the methods of --rivals, "" where it is NULL.
+ * Returns text. */
+const char *bppsa_bench_row_name(const bppsa_guest *guest, int row, char *text, size_t size);
+bool bppsa_bench_row_exact(int row);    /* or in TF32 */
 bool bppsa_bench_row_backward(int row); /* or forward */
 bool bppsa_bench_row_graph(int row);
 /* The least time of the row on the result's GPU, in s. */

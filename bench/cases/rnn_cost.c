@@ -25,11 +25,23 @@ bool bppsa_bench_row_backward(int row) {
 }
 
 bool bppsa_bench_row_graph(int row) {
-  return row >= BPPSA_BENCH_RIVALS ? (row - BPPSA_BENCH_RIVALS) % 4 >= 2 : row >= BPPSA_BENCH_GRAPHS;
+  return row < BPPSA_BENCH_GUESTS &&
+         (row >= BPPSA_BENCH_RIVALS ? (row - BPPSA_BENCH_RIVALS) % 4 >= 2 : row >= BPPSA_BENCH_GRAPHS);
 }
 
-const char *bppsa_bench_row_name(int row, char *text, size_t size) {
+bool bppsa_bench_row_exact(int row) {
+  return row < BPPSA_BENCH_RIVALS || row >= BPPSA_BENCH_GUESTS ||
+         bppsa_cudnn_exact((bppsa_cudnn_algorithm)((row - BPPSA_BENCH_RIVALS) / 4));
+}
+
+const char *bppsa_bench_row_name(const bppsa_guest *guest, int row, char *text, size_t size) {
   const bool rival = row >= BPPSA_BENCH_RIVALS;
+  if (row >= BPPSA_BENCH_GUESTS) {
+    const int method = (row - BPPSA_BENCH_GUESTS) / 2;
+    snprintf(text, size, "%s",
+             guest != NULL && method < bppsa_guest_method_count(guest) ? bppsa_guest_method(guest, method) : "");
+    return text;
+  }
   const char *name = rival ? bppsa_cudnn_algorithm_name((bppsa_cudnn_algorithm)((row - BPPSA_BENCH_RIVALS) / 4))
                            : bppsa_bench_method_name((bppsa_bench_method)(row % BPPSA_BENCH_METHODS));
   snprintf(text, size, "%s%s%s", rival ? "cudnn_" : "", name, bppsa_bench_row_graph(row) ? "_graph" : "");

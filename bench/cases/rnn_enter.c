@@ -217,47 +217,59 @@ bppsa_status bppsa_bench_add_methods(bppsa_bench_session *s) {
   return BPPSA_OK;
 }
 
-/* ---- cuDNN ---- */
+/* ---- rivals ---- */
 
-/* The residual of the last step's logits, which the holder's head computes from the last states in float64. */
-static bppsa_status verify_states(bppsa_bench_session *s, const bppsa_cudnn_network *rival, bppsa_bench_row *row) {
+/* The residual of the last step's logits, which the holder's head computes in float64 from the last states [B,H] of a rival. */
+static bppsa_status verify_states(const bppsa_bench_session *s, const bppsa_view *states, bppsa_bench_row *row) {
   const bppsa_recurrent_config *c = &s->point.config;
   const bppsa_parameter *head = &s->holder->parameters[s->holder->parameter_count - s->point.kind->family->head_parameters];
-  const bppsa_view states = bppsa_view_make(NULL, c->dtype, 2, (int64_t[]){c->batch, c->hidden});
   const int64_t logits = c->batch * c->classes;
-  char *block = bppsa_alloc((size_t)logits * sizeof(double) + bppsa_view_bytes(&states));
+  double *block = bppsa_calloc(logits, sizeof *block);
   if (block == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  bppsa_view found = bppsa_view_make(block, c->dtype, 1, &logits), h = states;
-  h.data = block + (size_t)logits * sizeof(double);
-  const bppsa_status status = bppsa_cudnn_last_states(rival, h.data);
-  for (int64_t i = 0; status == BPPSA_OK && i < logits; ++i) {
+  const bppsa_view found = bppsa_view_make(block, c->dtype, 1, &logits);
+  for (int64_t i = 0; i < logits; ++i) {
     const int64_t b = i / c->classes, k = i % c->classes;
     double sum = bppsa_view_get(&head[1].value, k);
     for (int64_t j = 0; j < c->hidden; ++j) {
-      sum += bppsa_view_get(&h, b * c->hidden + j) * bppsa_view_get(&head[0].value, k * c->hidden + j);
+      sum += bppsa_view_get(states, b * c->hidden + j) * bppsa_view_get(&head[0].value, k * c->hidden + j);
     }
     bppsa_view_set(&found, i, sum);
   }
   const double *last = s->logits + (c->loss_all ? (c->seq_len - 1) * logits : 0);
-  row->residual = status == BPPSA_OK ? bppsa_residual(&found, last, c->seq_len) : 0;
+  row->residual = bppsa_residual(&found, last, c->seq_len);
   bppsa_free(block);
-  return status;
+  return BPPSA_OK;
 }
+
+/* Room for the last states [B,H] in host memory; free its data. */
+static bppsa_status reserve_states(const bppsa_bench_session *s, bppsa_view *states) {
+  const bppsa_recurrent_config *c = &s->point.config;
+  *states = bppsa_view_make(NULL, c->dtype, 2, (int64_t[]){c->batch, c->hidden});
+  states->data = bppsa_alloc(bppsa_view_bytes(states));
+  return states->data == NULL ? BPPSA_ERR_MEMORY : BPPSA_OK;
+}
+
+/* ---- cuDNN ---- */
 
 /* TF32 keeps 10 bits of a number, and its residuals are in units of 2^-10. */
 static double unit_of(bppsa_cudnn_algorithm algorithm) {
-  return algorithm == BPPSA_CUDNN_STANDARD_TF32 ? 1 / ((double)FLT_EPSILON * 1024) : 1;
+  return !bppsa_cudnn_exact(algorithm) ? 1 / ((double)FLT_EPSILON * 1024) : 1;
 }
 
 static bppsa_status verify_rival(void *context, double *residual) {
   bppsa_bench_contestant *who = context;
   bppsa_bench_session *s = who->session;
   double seconds[2];
+  bppsa_view states;
   BPPSA_TRY(bppsa_cudnn_set(who->rival, s->point.kind->name, s->holder));
   BPPSA_TRY(bppsa_bench_pass(who, who, seconds));
-  BPPSA_TRY(verify_states(s, who->rival, &s->result.rows[who->forward]));
+  BPPSA_TRY(reserve_states(s, &states));
+  bppsa_status status = bppsa_cudnn_last_states(who->rival, states.data);
+  status = status == BPPSA_OK ? verify_states(s, &states, &s->result.rows[who->forward]) : status;
+  bppsa_free(states.data);
+  BPPSA_TRY(status);
   BPPSA_TRY(judge_pass(s, who, &s->result.rows[who->backward]));
   *residual = residual_of(who);
   return BPPSA_OK;
@@ -313,6 +325,138 @@ static bppsa_status add_rival(bppsa_bench_session *s, bppsa_cudnn_algorithm algo
   return BPPSA_OK;
 }
 
+static bppsa_status add_cudnn(bppsa_bench_session *s) {
+  bppsa_cudnn_report report;
+  bppsa_cudnn_probe(&report);
+  for (int a = 0; a < (report.version > 0 ? BPPSA_CUDNN_ALGORITHMS : 1); ++a) { /* without a library, one row says so */
+    BPPSA_TRY(add_rival(s, (bppsa_cudnn_algorithm)a));
+  }
+  return BPPSA_OK;
+}
+
+/* ---- the methods of --rivals ---- */
+
+/* The parameters of the layers, without the head's. */
+static int64_t layer_parameters(const bppsa_bench_session *s) {
+  return s->holder->parameter_count - s->point.kind->family->head_parameters;
+}
+
+static bool describe_point(const bppsa_bench_session *s, json_t *request) {
+  const bppsa_recurrent_config *c = &s->point.config;
+  bool ok = bppsa_json_put_text(request, "ask", "point") && bppsa_json_put_text(request, "model", s->point.kind->name);
+  const struct {
+    const char *key;
+    int64_t value;
+  } sizes[] = {{"seq_len", c->seq_len}, {"batch", c->batch}, {"input", c->input}, {"hidden", c->hidden}, {"layers", c->layers}};
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; ++i) {
+    ok = ok && bppsa_json_put_integer(request, sizes[i].key, sizes[i].value);
+  }
+  ok = ok && bppsa_json_put_text(request, "nonlinearity", bppsa_nonlinearity_name(c->nonlinearity));
+  ok = ok && bppsa_json_put_text(request, "loss_on", bppsa_loss_name(c->loss_all));
+  ok = ok && bppsa_json_put_text(request, "dtype", bppsa_dtype_name(c->dtype));
+  json_t *list = json_array();
+  for (int64_t p = 0; ok && p < layer_parameters(s); ++p) {
+    const bppsa_parameter *parameter = &s->holder->parameters[p];
+    json_t *entry = json_object();
+    ok = entry != NULL && bppsa_json_put_text(entry, "name", parameter->name) &&
+         bppsa_json_put_shape(entry, "shape", parameter->value.ndim, parameter->value.shape);
+    ok = json_array_append_new(list, bppsa_json_finish(entry, ok)) == 0 && ok;
+  }
+  return bppsa_json_put(request, "parameters", list) && ok;
+}
+
+/* Hands the point to the guest. */
+static bppsa_status send_point(bppsa_bench_session *s) {
+  const int64_t parameters = layer_parameters(s);
+  bppsa_view *sent = bppsa_calloc(parameters + 2, sizeof *sent);
+  json_t *request = json_object(), *answer = NULL;
+  bppsa_status status = sent != NULL && request != NULL && describe_point(s, request)
+                            ? BPPSA_OK
+                            : bppsa_fail(BPPSA_ERR_MEMORY, "bench: no memory for a point of --rivals");
+  if (status == BPPSA_OK) {
+    sent[0] = s->view_x;
+    sent[0].data = s->x;
+    sent[1] = s->view_seed;
+    sent[1].data = s->seed;
+    for (int64_t p = 0; p < parameters; ++p) {
+      sent[2 + p] = s->holder->parameters[p].value;
+    }
+    status = bppsa_guest_ask(s->guest, request, parameters + 2, sent, 0, NULL, &answer);
+  }
+  json_decref(answer);
+  json_decref(request);
+  bppsa_free(sent);
+  return status;
+}
+
+/* Holds what a method's first pass gave against the reference: last states, then gradients. */
+static bppsa_status judge_guest(bppsa_bench_contestant *who, const char *received, const bppsa_view *states) {
+  bppsa_bench_session *s = who->session;
+  bppsa_view last = *states;
+  last.data = (char *)(uintptr_t)received;
+  BPPSA_TRY(verify_states(s, &last, &s->result.rows[who->forward]));
+  received += bppsa_view_bytes(states);
+  for (int64_t p = 0; p < layer_parameters(s); ++p) {
+    const bppsa_view *gradient = &s->holder->parameters[p].gradient;
+    memcpy(gradient->data, received, bppsa_view_bytes(gradient));
+    received += bppsa_view_bytes(gradient);
+  }
+  judge(s, s->holder, &s->result.rows[who->backward]);
+  return BPPSA_OK;
+}
+
+static bppsa_status verify_guest(void *context, double *residual) {
+  bppsa_bench_contestant *who = context;
+  bppsa_bench_session *s = who->session;
+  const bppsa_view states =
+      bppsa_view_make(NULL, s->point.config.dtype, 2, (int64_t[]){s->point.config.batch, s->point.config.hidden});
+  size_t bytes = bppsa_view_bytes(&states);
+  for (int64_t p = 0; p < layer_parameters(s); ++p) {
+    bytes += bppsa_view_bytes(&s->holder->parameters[p].gradient);
+  }
+  char *received = bppsa_alloc(bytes);
+  json_t *request = json_pack("{s:s, s:s}", "ask", "enter", "method", who->guest), *answer = NULL;
+  bppsa_status status = received != NULL && request != NULL
+                            ? bppsa_guest_ask(s->guest, request, 0, NULL, (int64_t)bytes, received, &answer)
+                            : bppsa_fail(BPPSA_ERR_MEMORY, "bench: no memory for the gradients of %s", who->guest);
+  status = status == BPPSA_OK ? judge_guest(who, received, &states) : status;
+  json_decref(answer);
+  json_decref(request);
+  bppsa_free(received);
+  BPPSA_TRY(status);
+  *residual = residual_of(who);
+  return BPPSA_OK;
+}
+
+/* Enters a method of the guest, unless `refused`: then the last error is the reason. */
+static bppsa_status add_guest(bppsa_bench_session *s, int method, bool refused) {
+  const int first = BPPSA_BENCH_GUESTS + 2 * method;
+  const bppsa_bench_contestant made = {
+      .session = s, .forward = first, .backward = first + 1, .unit = 1, .guest = bppsa_guest_method(s->guest, method)};
+  bool entered = false;
+  take_costs(s, first, BPPSA_BENCH_FORWARD);
+  take_costs(s, first + 1, BPPSA_BENCH_BP);
+  refused = refused || check_time(s) != BPPSA_OK;
+  BPPSA_TRY(refused ? BPPSA_OK : bppsa_bench_enter_contestant(add(s, made), verify_guest, &entered));
+  if (!entered) {
+    s->count -= !refused;
+    skip_rows(&made);
+  }
+  return BPPSA_OK;
+}
+
+static bppsa_status add_guests(bppsa_bench_session *s) {
+  s->result.guest = s->guest;
+  const bppsa_status status = send_point(s);
+  if (status != BPPSA_OK && status != BPPSA_ERR_UNSUPPORTED) {
+    return status;
+  }
+  for (int m = 0; m < bppsa_guest_method_count(s->guest); ++m) {
+    BPPSA_TRY(add_guest(s, m, status != BPPSA_OK));
+  }
+  return BPPSA_OK;
+}
+
 /* A network of one step, for its parameters alone. */
 static bppsa_status make_holder(bppsa_bench_session *s) {
   bppsa_recurrent_config config = bppsa_bench_config(&s->point.config, BPPSA_BENCH_BP);
@@ -322,11 +466,10 @@ static bppsa_status make_holder(bppsa_bench_session *s) {
 }
 
 bppsa_status bppsa_bench_add_rivals(bppsa_bench_session *s) {
-  bppsa_cudnn_report report;
-  bppsa_cudnn_probe(&report);
-  BPPSA_TRY(make_holder(s));
-  for (int a = 0; a < (report.version > 0 ? BPPSA_CUDNN_ALGORITHMS : 1); ++a) { /* without a library, one row says so */
-    BPPSA_TRY(add_rival(s, (bppsa_cudnn_algorithm)a));
+  if (s->scans_only || (!s->bench->gpu && s->guest == NULL)) {
+    return BPPSA_OK;
   }
-  return BPPSA_OK;
+  BPPSA_TRY(make_holder(s));
+  BPPSA_TRY(s->bench->gpu ? add_cudnn(s) : BPPSA_OK);
+  return s->guest != NULL ? add_guests(s) : BPPSA_OK;
 }

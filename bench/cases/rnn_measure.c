@@ -182,16 +182,31 @@ static bppsa_status admit(bppsa_bench_session *s) {
 
 /* ---- the point ---- */
 
-static bppsa_status count_hidden(bppsa_bench_session *s) {
-  bppsa_model *model = s->bp->model;
+/* Counts the zeros among the gradients of the hidden states, by a model in host memory. */
+static bppsa_status count_hidden_of(bppsa_bench_session *s, bppsa_model *model) {
+  const bppsa_view x = x_view(s, false), seed = seed_view(s, false);
   bppsa_bench_count count = {0};
   bppsa_view gradients;
-  BPPSA_TRY(bppsa_recurrent_forward_layers(model, &s->view_x, NULL));
-  BPPSA_TRY(bppsa_recurrent_hidden_gradients(model, &s->view_seed, &gradients));
+  BPPSA_TRY(bppsa_recurrent_forward_layers(model, &x, NULL));
+  BPPSA_TRY(bppsa_recurrent_hidden_gradients(model, &seed, &gradients));
   bppsa_bench_count_view(&gradients, &count);
   s->result.hidden_zeros = count.zeros / count.all;
   s->result.hidden_subnormals = count.subnormals / count.all;
   return BPPSA_OK;
+}
+
+/* On a GPU a model of its own computes them on the host. */
+static bppsa_status count_hidden(bppsa_bench_session *s) {
+  if (!s->bench->gpu) {
+    return s->bp != NULL ? count_hidden_of(s, s->bp->model) : BPPSA_OK;
+  }
+  const bppsa_recurrent_config config = bppsa_bench_config(&s->point.config, BPPSA_BENCH_BP);
+  bppsa_model *model = NULL;
+  BPPSA_TRY(s->point.kind->create(&config, s->point.kind->cell, s->bench->host, &model));
+  bppsa_status status = bppsa_recurrent_init(model, s->point.init, s->point.seed);
+  status = status == BPPSA_OK ? count_hidden_of(s, model) : status;
+  bppsa_model_destroy(model);
+  return status;
 }
 
 /* The data set, unless the input is noise. */
@@ -231,11 +246,8 @@ bppsa_status bppsa_bench_enter_point(bppsa_bench *bench) {
   BPPSA_TRY(bppsa_timeline_create(s->device, MARKS, &s->timeline));
   BPPSA_TRY(place_inputs(s));
   BPPSA_TRY(bppsa_bench_add_methods(s));
-  if (!bench->gpu) {
-    BPPSA_TRY(s->bp != NULL ? count_hidden(s) : BPPSA_OK);
-  } else if (!s->scans_only) {
-    BPPSA_TRY(bppsa_bench_add_rivals(s));
-  }
+  BPPSA_TRY(count_hidden(s));
+  BPPSA_TRY(bppsa_bench_add_rivals(s));
   return bppsa_peak_measure(s->device, s->point.config.dtype, &s->result.peak);
 }
 
@@ -251,6 +263,10 @@ void bppsa_bench_leave_point(bppsa_bench *bench) {
   for (size_t i = 0; i < sizeof blocks / sizeof blocks[0]; ++i) {
     bppsa_free(blocks[i]);
   }
-  *s = (bppsa_bench_session){
-      .bench = bench, .point = s->point, .device = s->device, .scans_only = s->scans_only, .most_nodes = s->most_nodes};
+  *s = (bppsa_bench_session){.bench = bench,
+                             .point = s->point,
+                             .device = s->device,
+                             .scans_only = s->scans_only,
+                             .guest = s->guest,
+                             .most_nodes = s->most_nodes};
 }

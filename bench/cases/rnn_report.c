@@ -25,6 +25,11 @@ static bool is_timed(const bppsa_bench_row *row) {
   return row->measured && row->time.repeats > 0;
 }
 
+/* Are times of the backward passes partly times of computing with zeros? */
+static bool underflows(const bppsa_bench_result *result) {
+  return result->hidden_zeros + result->hidden_subnormals >= 0.01;
+}
+
 static bool is_absent(const bppsa_bench_row *row) {
   return !row->measured && row->reason[0] == '\0';
 }
@@ -96,10 +101,9 @@ static bool put_gradients(json_t *object, const bppsa_bench_session *s, const bp
   bool ok = bppsa_json_put_real(object, "zeros", row->zeros);
   ok = ok && bppsa_json_put_real(object, "subnormals", row->subnormals);
   ok = ok && bppsa_json_put_integer(object, "redone", row->redone);
-  if (!s->bench->gpu) {
-    ok = ok && bppsa_json_put_real(object, "hidden_zeros", s->result.hidden_zeros);
-    ok = ok && bppsa_json_put_real(object, "hidden_subnormals", s->result.hidden_subnormals);
-  }
+  ok = ok && bppsa_json_put_real(object, "hidden_zeros", s->result.hidden_zeros);
+  ok = ok && bppsa_json_put_real(object, "hidden_subnormals", s->result.hidden_subnormals);
+  ok = ok && bppsa_json_put_bool(object, "underflow", underflows(&s->result));
   return ok && bppsa_json_put_real(object, "forward_s", is_timed(row) ? row->forward.median_s : NAN);
 }
 
@@ -118,7 +122,7 @@ bool bppsa_bench_line_of_point(const bppsa_bench *bench, int64_t index, bppsa_be
   if (is_absent(row)) {
     return false;
   }
-  bppsa_bench_row_name((int)index, line->method, sizeof line->method);
+  bppsa_bench_row_name(s->guest, (int)index, line->method, sizeof line->method);
   snprintf(line->phase, sizeof line->phase, "%s", phase_name((int)index));
   snprintf(line->contender.reason, sizeof line->contender.reason, "%s", row->reason);
   line->context = row;
@@ -211,7 +215,7 @@ static int name_width(const bppsa_bench_result *result) {
   int width = 9;
   for (int i = 0; i < BPPSA_BENCH_ROWS; ++i) {
     char name[BPPSA_BENCH_NAME];
-    const int length = (int)strlen(bppsa_bench_row_name(i, name, sizeof name));
+    const int length = (int)strlen(bppsa_bench_row_name(result->guest, i, name, sizeof name));
     width = !is_absent(&result->rows[i]) && length > width ? length : width;
   }
   return width + 1;
@@ -301,32 +305,44 @@ static bppsa_status show_forward(const bppsa_output *to, const bppsa_bench_resul
   return bppsa_output_print(to, "\n");
 }
 
-/* The fastest backward pass of the project's and of cuDNN's; TF32, which is less exact, is left out. */
-static bppsa_status show_duel(const bppsa_output *to, const bppsa_bench_result *result) {
-  int best[2] = {-1, -1}; /* the project's, cuDNN's */
-  char names[2][BPPSA_BENCH_NAME], times[2][24];
-  double seconds[2] = {INFINITY, INFINITY};
-  for (int i = 0; i < BPPSA_BENCH_ROWS; ++i) {
+/* The seconds of a contestant's backward pass, or of both its passes, by its backward row. */
+static double seconds_of(const bppsa_bench_row *row, bool both) {
+  return row->time.median_s + (both ? row->forward.median_s : 0);
+}
+
+/* The fastest right row of the project's or of the rivals, by the backward pass or both passes; -1: none. TF32, which is less
+ * exact, is left out. */
+static int find_best(const bppsa_bench_result *result, bool rivals, bool both) {
+  int best = -1;
+  for (int i = rivals ? BPPSA_BENCH_RIVALS : 0; i < (rivals ? BPPSA_BENCH_ROWS : BPPSA_BENCH_RIVALS); ++i) {
     const bppsa_bench_row *row = &result->rows[i];
-    const int side = i >= BPPSA_BENCH_RIVALS;
-    const bool exact = i < BPPSA_BENCH_RIVALS + 4 * BPPSA_CUDNN_STANDARD_TF32;
-    if (exact && is_timed(row) && is_right(row) && bppsa_bench_row_backward(i) && row->time.median_s < seconds[side]) {
-      seconds[side] = row->time.median_s;
-      best[side] = i;
+    if (bppsa_bench_row_exact(i) && is_timed(row) && is_right(row) && bppsa_bench_row_backward(i) &&
+        (best < 0 || seconds_of(row, both) < seconds_of(&result->rows[best], both))) {
+      best = i;
     }
   }
+  return best;
+}
+
+/* The fastest of the project's beside the fastest of the rivals. */
+static bppsa_status show_duel(const bppsa_output *to, const bppsa_bench_result *result, bool both) {
+  const int best[2] = {find_best(result, false, both), find_best(result, true, both)};
+  const char *what = both ? "forward and backward" : "backward";
+  char names[2][BPPSA_BENCH_NAME], times[2][24];
+  double seconds[2];
   for (int side = 0; side < 2; ++side) {
     if (best[side] < 0) {
       return BPPSA_OK;
     }
-    if (result->rows[best[side]].time.noisy) {
-      return bppsa_output_print(to, "  backward: no comparison with cuDNN: noisy: %s\n",
-                                bppsa_bench_row_name(best[side], names[side], sizeof names[side]));
-    }
-    bppsa_bench_row_name(best[side], names[side], sizeof names[side]);
+    const bppsa_bench_row *row = &result->rows[best[side]];
+    seconds[side] = seconds_of(row, both);
+    bppsa_bench_row_name(result->guest, best[side], names[side], sizeof names[side]);
     bppsa_bench_time_text(seconds[side], times[side], sizeof times[side]);
+    if (row->time.noisy || (both && row->forward.noisy)) {
+      return bppsa_output_print(to, "  %s: no comparison with the rivals: noisy: %s\n", what, names[side]);
+    }
   }
-  return bppsa_output_print(to, "  backward: %s %s, cuDNN's best, %s, %s: %.2f times as long\n", names[0], times[0], names[1],
+  return bppsa_output_print(to, "  %s: %s %s, the rivals' best, %s, %s: %.2f times as long\n", what, names[0], times[0], names[1],
                             times[1], seconds[1] / seconds[0]);
 }
 
@@ -359,8 +375,16 @@ bppsa_status bppsa_bench_print_below(bppsa_bench *bench) {
   }
   BPPSA_TRY(compared ? show_work(to, result) : BPPSA_OK);
   BPPSA_TRY(compared ? show_forward(to, result) : BPPSA_OK);
-  BPPSA_TRY(bench->gpu ? show_duel(to, result) : BPPSA_OK);
+  BPPSA_TRY(show_duel(to, result, false));
+  BPPSA_TRY(show_duel(to, result, true));
   BPPSA_TRY(bppsa_bench_show_noisy(to, noisy));
+  if (underflows(result)) {
+    BPPSA_TRY(
+        bppsa_output_print(to,
+                           "  * the gradients underflow: of those of the hidden states %.3g %% are zero and %.3g %% subnormal, "
+                           "with which the backward passes compute\n",
+                           100 * result->hidden_zeros, 100 * result->hidden_subnormals));
+  }
   return bench->gpu || compared ? show_ceilings(to, s) : BPPSA_OK;
 }
 

@@ -20,9 +20,12 @@
       "  bytes     The least that has to move: x and h forward; backward what the plan's products read and write, and x, h\n"    \
       "            and g once for the gradients of weights.\n"                                                                   \
       "  redone    Products of a scan that lost their digits by cancellation, so that their steps were run one by one.\n"        \
+      "Times marked * are of gradients that underflow: 1 % or more of those of the hidden states are zero or subnormal.\n"       \
+      "The methods of --rivals take part in the rounds: bench/rivals/recurrent.py has PyTorch's and JAX's layers.\n"             \
       "linear and bp do the same: both run the recurrence by the cell's own backward pass.\n" BPPSA_BENCH_QUEUED_NOTE            \
       "Rows named _graph are recordings. Rows named cudnn_ are cuDNN's algorithms; one that refuses the network's shape has a\n" \
-      "row with the reason that cuDNN gives. cudnn_standard_tf32 computes in TF32, and its residuals are in units of TF32.\n"    \
+      "row with the reason that cuDNN gives; _packed: with packed data. cudnn_standard_tf32 computes in TF32, and its\n"         \
+      "residuals are in units of TF32.\n"                                                                                        \
       "floor is the least time of a pass: the larger of its FLOP over measured FLOP/s and its bytes over the measured\n"         \
       "bandwidth of a copy. predicted is the time that the cost model expects of a backward pass; auto chooses by it.\n"         \
       "A sweep does not record a pass of cuDNN that takes more than 16384 launches. A single shape is always recorded.\n"
@@ -55,6 +58,7 @@ static sweep_kind sweep_of(const bppsa_network_kind *kind) {
 static const int64_t seq_lens[] = {10, 30, 100, 300, 1000, 3000, 10000, 30000}, batches[] = {2, 4, 8, 16, 32, 64, 128, 256};
 static const int64_t quick_seq_lens[] = {10, 100, 1000, 3000}, quick_batches[] = {2, 16, 64};
 
+enum { PATIENCE_S = 900 };   /* for an answer of --rivals, which may compile first */
 enum { MOST_NODES = 16384 }; /* of a graph of cuDNN's in a sweep: T = 3000 is recorded, T = 10000 is not */
 
 #define COUNT(array) ((int64_t)(sizeof(array) / sizeof(array)[0]))
@@ -134,7 +138,21 @@ static bppsa_status prepare(bppsa_bench *bench) {
   while (choose(bench->asked, bench->points, &s->point)) {
     ++bench->points;
   }
-  return BPPSA_OK;
+  return bench->asked->rivals == NULL ? BPPSA_OK
+                                      : bppsa_guest_start(bench->asked->rivals, bppsa_device_get_threads(s->device),
+                                                          bench->gpu ? "cuda" : "cpu", PATIENCE_S, &s->guest);
+}
+
+/* The versions of the rivals' libraries stand beside those of the machine. */
+static bool put_versions(const bppsa_bench *bench, json_t *document) {
+  const bppsa_bench_session *s = bench->session;
+  return s->guest == NULL || json_object_update_missing(json_object_get(document, "device"),
+                                                        (json_t *)(uintptr_t)bppsa_guest_versions(s->guest)) == 0;
+}
+
+static void release(bppsa_bench *bench) {
+  bppsa_bench_session *s = bench->session;
+  bppsa_guest_stop(s->guest);
 }
 
 static bppsa_status enter(bppsa_bench *bench, int64_t index, bool *more) {
@@ -185,6 +203,8 @@ static bppsa_status finish(bppsa_bench *bench) {
                                                   .memory_quarters = 3,                                                          \
                                                   .columns = bppsa_bench_point_columns,                                          \
                                                   .prepare = prepare,                                                            \
+                                                  .put_members = put_versions,                                                   \
+                                                  .release = release,                                                            \
                                                   .head = print_head,                                                            \
                                                   .enter = enter,                                                                \
                                                   .put = bppsa_bench_put_line,                                                   \

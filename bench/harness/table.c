@@ -30,8 +30,10 @@ const char *bppsa_bench_time_text(double seconds, char *text, size_t size) {
   return text;
 }
 
+/* "~", "*" or both: the row's time is noisy, and one of gradients that underflow. */
 static const char *mark_of(const json_t *row) {
-  return bppsa_timing_mark(json_is_true(json_object_get(row, "noisy")));
+  static const char *const marks[] = {"", "~", "*", "~*"};
+  return marks[json_is_true(json_object_get(row, "noisy")) + 2 * json_is_true(json_object_get(row, "underflow"))];
 }
 
 static const char *number_text(const bppsa_bench_column *column, const json_t *row, double value, char *text, size_t size) {

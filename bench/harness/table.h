@@ -11,7 +11,7 @@ typedef enum {
   BPPSA_COLUMN_EXPONENT, /* "1.2e-05" */
   BPPSA_COLUMN_PERCENT,  /* "12%" */
   BPPSA_COLUMN_SI,       /* "1.2 MFLOP": with a prefix and `unit` */
-  BPPSA_COLUMN_MARKED,   /* as REAL, with a ~ where the row is noisy */
+  BPPSA_COLUMN_MARKED,   /* as REAL, with a ~ where the row is noisy and a * where its gradients underflow */
   BPPSA_COLUMN_TIME,     /* "1.23 ms": seconds with three digits and a unit */
   BPPSA_COLUMN_MARKED_TIME
 } bppsa_column_kind;

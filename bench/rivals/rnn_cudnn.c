@@ -71,17 +71,23 @@ static bppsa_status make_objects(bppsa_cudnn_network *n) {
   return BPPSA_OK;
 }
 
+static bool is_packed(const bppsa_cudnn_network *n) {
+  return n->algorithm >= BPPSA_CUDNN_PACKED;
+}
+
 static bppsa_status describe_layers(const bppsa_cudnn_network *n) {
-  static const cudnnRNNAlgo_t algorithms[BPPSA_CUDNN_ALGORITHMS] = {
-      CUDNN_RNN_ALGO_STANDARD, CUDNN_RNN_ALGO_PERSIST_STATIC, CUDNN_RNN_ALGO_PERSIST_DYNAMIC,
-      CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H, CUDNN_RNN_ALGO_STANDARD};
+  static const cudnnRNNAlgo_t algorithms[BPPSA_CUDNN_PACKED] = {CUDNN_RNN_ALGO_STANDARD, CUDNN_RNN_ALGO_PERSIST_STATIC,
+                                                                CUDNN_RNN_ALGO_PERSIST_DYNAMIC,
+                                                                CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H, CUDNN_RNN_ALGO_STANDARD};
   const bppsa_recurrent_config *c = &n->config;
-  const cudnnMathType_t math = n->algorithm == BPPSA_CUDNN_STANDARD_TF32 ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
-  TRY_CUDNN(cudnnSetRNNDescriptor_v8(n->rnn, algorithms[n->algorithm], n->mode, CUDNN_RNN_DOUBLE_BIAS, CUDNN_UNIDIRECTIONAL,
-                                     CUDNN_LINEAR_INPUT, type_of(n), type_of(n), math, (int32_t)c->input, (int32_t)c->hidden,
-                                     (int32_t)c->hidden, (int32_t)c->layers, n->dropout, CUDNN_RNN_PADDED_IO_ENABLED),
+  const cudnnMathType_t math = bppsa_cudnn_exact(n->algorithm) ? CUDNN_FMA_MATH : CUDNN_DEFAULT_MATH;
+  const cudnnRNNAlgo_t algorithm = algorithms[n->algorithm % BPPSA_CUDNN_PACKED];
+  TRY_CUDNN(cudnnSetRNNDescriptor_v8(n->rnn, algorithm, n->mode, CUDNN_RNN_DOUBLE_BIAS, CUDNN_UNIDIRECTIONAL, CUDNN_LINEAR_INPUT,
+                                     type_of(n), type_of(n), math, (int32_t)c->input, (int32_t)c->hidden, (int32_t)c->hidden,
+                                     (int32_t)c->layers, n->dropout,
+                                     is_packed(n) ? CUDNN_RNN_PADDED_IO_DISABLED : CUDNN_RNN_PADDED_IO_ENABLED),
             "layers");
-  if (n->algorithm == BPPSA_CUDNN_PERSIST_DYNAMIC) {
+  if (algorithm == CUDNN_RNN_ALGO_PERSIST_DYNAMIC) {
     TRY_CUDNN(cudnnBuildRNNDynamic(n->handle, n->rnn, (int)c->batch), "kernels for this batch");
   }
   return BPPSA_OK;
@@ -92,7 +98,8 @@ static bppsa_status describe_arrays(const bppsa_cudnn_network *n, const int32_t 
   const bppsa_recurrent_config *c = &n->config;
   const int layers = (int)c->layers, steps = (int)c->seq_len, batch = (int)c->batch, input = (int)c->input,
             hidden = (int)c->hidden;
-  const cudnnRNNDataLayout_t layout = CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED;
+  const cudnnRNNDataLayout_t layout =
+      is_packed(n) ? CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED : CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED;
   double nothing = 0; /* the value of padding, of the type or shorter; there is no padding */
   TRY_CUDNN(cudnnSetRNNDataDescriptor(n->x_shape, type_of(n), layout, steps, batch, input, lengths, &nothing), "x");
   TRY_CUDNN(cudnnSetRNNDataDescriptor(n->y_shape, type_of(n), layout, steps, batch, hidden, lengths, &nothing), "y");
@@ -186,7 +193,7 @@ static bppsa_status check_request(const bppsa_recurrent_config *c, const bppsa_c
                       bppsa_dtype_name(c->dtype), (int)c->nonlinearity, (int)algorithm, BPPSA_CUDNN_ALGORITHMS - 1);
   }
   BPPSA_TRY(find_mode(cell, c->nonlinearity, mode));
-  if (c->dtype == BPPSA_F64 && algorithm == BPPSA_CUDNN_STANDARD_TF32) {
+  if (c->dtype == BPPSA_F64 && !bppsa_cudnn_exact(algorithm)) {
     return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "cuDNN: TF32 with dtype f64, expected f32");
   }
   if (bppsa_device_get_kind(device) != BPPSA_CUDA) {
@@ -390,7 +397,8 @@ bppsa_status bppsa_cudnn_backward(bppsa_cudnn_network *n, const bppsa_view *seed
 }
 
 int64_t bppsa_cudnn_launches(const bppsa_cudnn_network *network) {
-  const bool standard = network->algorithm == BPPSA_CUDNN_STANDARD || network->algorithm == BPPSA_CUDNN_STANDARD_TF32;
+  const int algorithm = (int)network->algorithm % BPPSA_CUDNN_PACKED;
+  const bool standard = algorithm == BPPSA_CUDNN_STANDARD || algorithm == BPPSA_CUDNN_STANDARD_TF32;
   return network->config.layers * (standard ? 2 * network->config.seq_len : 1);
 }
 

@@ -14,16 +14,22 @@
 extern "C" {
 #endif
 
+/* Every algorithm with two descriptions of x and y: padded, in which sequences may be shorter than T, and packed. Sequences of
+ * equal length lie alike in memory by both; cuDNN's kernels need not be the same. */
 typedef enum {
   BPPSA_CUDNN_STANDARD = 0,
   BPPSA_CUDNN_PERSIST_STATIC,
   BPPSA_CUDNN_PERSIST_DYNAMIC,
   BPPSA_CUDNN_PERSIST_STATIC_SMALL_H,
   BPPSA_CUDNN_STANDARD_TF32, /* the standard algorithm with cuDNN's default mathematics, which may round f32 operands to TF32 */
-  BPPSA_CUDNN_ALGORITHMS
+  BPPSA_CUDNN_PACKED,        /* + one of the above; these are padded */
+  BPPSA_CUDNN_ALGORITHMS = 2 * BPPSA_CUDNN_PACKED
 } bppsa_cudnn_algorithm;
 
-const char *bppsa_cudnn_algorithm_name(bppsa_cudnn_algorithm algorithm); /* "persist_static" */
+/* "persist_static", "persist_static_packed" */
+const char *bppsa_cudnn_algorithm_name(bppsa_cudnn_algorithm algorithm);
+/* Without TF32? */
+bool bppsa_cudnn_exact(bppsa_cudnn_algorithm algorithm);
 
 typedef struct bppsa_cudnn_network bppsa_cudnn_network;
 

@@ -2,7 +2,19 @@
 #include "bench/rivals/rnn_cudnn.h"
 
 const char *bppsa_cudnn_algorithm_name(bppsa_cudnn_algorithm algorithm) {
-  static const char *const names[BPPSA_CUDNN_ALGORITHMS] = {"standard", "persist_static", "persist_dynamic",
-                                                            "persist_static_small_h", "standard_tf32"};
+  static const char *const names[BPPSA_CUDNN_ALGORITHMS] = {"standard",
+                                                            "persist_static",
+                                                            "persist_dynamic",
+                                                            "persist_static_small_h",
+                                                            "standard_tf32",
+                                                            "standard_packed",
+                                                            "persist_static_packed",
+                                                            "persist_dynamic_packed",
+                                                            "persist_static_small_h_packed",
+                                                            "standard_tf32_packed"};
   return names[algorithm];
+}
+
+bool bppsa_cudnn_exact(bppsa_cudnn_algorithm algorithm) {
+  return algorithm % BPPSA_CUDNN_PACKED != BPPSA_CUDNN_STANDARD_TF32;
 }

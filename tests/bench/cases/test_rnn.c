@@ -7,7 +7,7 @@
 #include "core/alloc.h"
 #include "core/residual.h"
 
-#define TINY "--batch 3 --hidden 4 --repeats 2 --threads 2"
+#define TINY "--batch 3 --hidden 4 --init default --repeats 2 --threads 2"
 
 static const json_t *find_row(const json_t *document, const char *method) {
   const json_t *rows = json_object_get(document, "rows");
@@ -78,7 +78,7 @@ static void test_point(void **state) {
 
 static void test_counts(void **state) {
   (void)state;
-  json_t *document = run_json("bench rnn --json --seq-len 10 --batch 3 --hidden 4 --repeats 1 --threads 2");
+  json_t *document = run_json("bench rnn --json --seq-len 10 --batch 3 --hidden 4 --init default --repeats 1 --threads 2");
   check_document(document, 1);
   const int64_t gemm = 2 * 10 * 3 * 4 * (1 + 4);
   assert_int_equal(get_integer(find_row(document, "forward"), "flops"), gemm);
@@ -92,9 +92,31 @@ static void test_counts(void **state) {
   assert_true(get_integer(find_row(document, "blelloch"), "workspace_bytes") > 0);
   json_decref(document);
   /* default weights: after a few hundred steps the gradients of the early hidden states are zero in f32 */
-  document = run_json("bench rnn --json --seq-len 600 --batch 1 --hidden 4 --repeats 1 --threads 2");
+  document = run_json("bench rnn --json --seq-len 600 --batch 1 --hidden 4 --init default --repeats 1 --threads 2");
   assert_true(get_real(find_row(document, "bp"), "hidden_zeros") > 0.3);
+  assert_true(json_is_true(json_object_get(find_row(document, "bp"), "underflow")));
+  assert_null(json_object_get(find_row(document, "forward"), "underflow"));
   json_decref(document);
+}
+
+/* Default weights and orthogonal ones stand side by side, also at one point; times on gradients that underflow have a mark. */
+static void test_inits(void **state) {
+  (void)state;
+  static const char line[] = "bench rnn --seq-len 600 --batch 1 --hidden 4 --nonlinearity relu --repeats 1 --threads 1";
+  json_t *document = run_json("%s --json", line);
+  const json_t *rows = json_object_get(document, "rows"), *first = json_array_get(rows, 1), *last = json_array_get(rows, 7);
+  assert_int_equal(json_array_size(rows), 12);
+  assert_string_equal(get_text(first, "init"), "default");
+  assert_string_equal(get_text(last, "init"), "orthogonal");
+  assert_true(json_is_true(json_object_get(first, "underflow")));
+  json_decref(document);
+  run_result result = run("%s --init default", line);
+  assert_non_null(strstr(result.out, "  backward bp          *"));
+  assert_non_null(strstr(result.out, "  * the gradients underflow: of those of the hidden states "));
+  release(&result);
+  result = run("bench rnn --seq-len 6 --batch 2 --hidden 4 --repeats 1 --threads 1");
+  assert_null(strchr(result.out, '*'));
+  release(&result);
 }
 
 static void test_data_file(void **state) {
@@ -463,7 +485,8 @@ static void test_input(void **state) {
   (void)state;
   const char *const kinds[] = {"rnn", "gru"};
   for (int k = 0; k < 2; ++k) {
-    json_t *document = run_json("bench %s --input 7 --repeats 1 --threads 1 --seq-len 9 --batch 2 --json", kinds[k]);
+    json_t *document =
+        run_json("bench %s --input 7 --init default --repeats 1 --threads 1 --seq-len 9 --batch 2 --json", kinds[k]);
     const json_t *rows = json_object_get(document, "rows"), *first = json_array_get(rows, 0);
     assert_int_equal(json_array_size(rows), 6);
     assert_int_equal(get_integer(first, "input"), 7);
@@ -471,7 +494,7 @@ static void test_input(void **state) {
     json_decref(document);
   }
   json_t *document = run_json("bench gru --input 7 --repeats 1 --threads 1 --json"); /* instead of the sweep */
-  assert_int_equal(json_array_size(json_object_get(document, "rows")), 6);
+  assert_int_equal(json_array_size(json_object_get(document, "rows")), 2 * 6);
   json_decref(document);
   assert_fails(2, "--input: '0'", "bench gru --input 0");
   assert_fails(2, "--input: given beside --data npy:a,b, whose files say how wide steps are",
@@ -482,7 +505,7 @@ static void test_input(void **state) {
 static void test_memory(void **state) {
   (void)state;
   static const char *const lines[] = {
-      "bench rnn --seq-len 3 --batch 1 --hidden 2 --repeats 1 --threads 1 --json",
+      "bench rnn --seq-len 3 --batch 1 --hidden 2 --init default --repeats 1 --threads 1 --json",
       "bench crossover --quick --seq-len 10 --hidden 2 --repeats 1 --threads 2 --workers 2 --json"};
   for (int i = 0; i < 2; ++i) {
     const int64_t live = bppsa_alloc_live();
@@ -504,15 +527,15 @@ static void test_memory(void **state) {
 
 static void test_wrong_requests(void **state) {
   (void)state;
-  assert_fails(
-      2,
-      "bench: benchmark missing, expected rnn, gru, crossover, mfcc, forward, jacobian, product, scan, threads, lenet5 or vgg11",
-      "bench");
-  assert_fails(
-      2,
-      "unknown benchmark 'rnm', expected rnn, gru, crossover, mfcc, forward, jacobian, product, scan, threads, lenet5 or vgg11; "
-      "did you mean rnn?",
-      "bench rnm");
+  assert_fails(2,
+               "bench: benchmark missing, expected rnn, gru, crossover, mfcc, forward, ranks, jacobian, product, scan, threads, "
+               "lenet5 or vgg11",
+               "bench");
+  assert_fails(2,
+               "unknown benchmark 'rnm', expected rnn, gru, crossover, mfcc, forward, ranks, jacobian, product, scan, threads, "
+               "lenet5 or vgg11; "
+               "did you mean rnn?",
+               "bench rnm");
   assert_fails(2, "--repeats: '0'", "bench rnn --repeats 0");
   assert_fails(2, "--memory-limit: '5X', expected a number of bytes", "bench rnn --memory-limit 5X");
   assert_fails(2, "--memory-limit: '0'", "bench rnn --memory-limit 0");
@@ -560,11 +583,11 @@ static void test_growth(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_growth),         cmocka_unit_test(test_point),         cmocka_unit_test(test_counts),
-      cmocka_unit_test(test_data_file),      cmocka_unit_test(test_sweep),         cmocka_unit_test(test_methods),
-      cmocka_unit_test(test_table_and_file), cmocka_unit_test(test_time_limit),    cmocka_unit_test(test_memory_limit),
-      cmocka_unit_test(test_headings),       cmocka_unit_test(test_failed_rows),   cmocka_unit_test(test_noisy_rows),
-      cmocka_unit_test(test_input),          cmocka_unit_test(test_crossover),     cmocka_unit_test(test_crossover_gru),
-      cmocka_unit_test(test_memory),         cmocka_unit_test(test_wrong_requests)};
+      cmocka_unit_test(test_growth),        cmocka_unit_test(test_point),          cmocka_unit_test(test_counts),
+      cmocka_unit_test(test_inits),         cmocka_unit_test(test_data_file),      cmocka_unit_test(test_sweep),
+      cmocka_unit_test(test_methods),       cmocka_unit_test(test_table_and_file), cmocka_unit_test(test_time_limit),
+      cmocka_unit_test(test_memory_limit),  cmocka_unit_test(test_headings),       cmocka_unit_test(test_failed_rows),
+      cmocka_unit_test(test_noisy_rows),    cmocka_unit_test(test_input),          cmocka_unit_test(test_crossover),
+      cmocka_unit_test(test_crossover_gru), cmocka_unit_test(test_memory),         cmocka_unit_test(test_wrong_requests)};
   return cmocka_run_group_tests(tests, enter_directory, leave_directory);
 }

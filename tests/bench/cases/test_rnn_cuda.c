@@ -27,10 +27,14 @@ static void names(void **state) {
       {BPPSA_BENCH_RIVALS, "cudnn_standard", false, false},
       {BPPSA_BENCH_RIVALS + 1, "cudnn_standard", true, false},
       {BPPSA_BENCH_RIVALS + 4 * BPPSA_CUDNN_PERSIST_STATIC_SMALL_H + 2, "cudnn_persist_static_small_h_graph", false, true},
-      {BPPSA_BENCH_ROWS - 1, "cudnn_standard_tf32_graph", true, true}};
+      {BPPSA_BENCH_RIVALS + 4 * BPPSA_CUDNN_STANDARD_TF32 + 3, "cudnn_standard_tf32_graph", true, true},
+      {BPPSA_BENCH_GUESTS - 3, "cudnn_standard_tf32_packed", true, false},
+      {BPPSA_BENCH_GUESTS - 1, "cudnn_standard_tf32_packed_graph", true, true},
+      {BPPSA_BENCH_GUESTS, "", false, false},
+      {BPPSA_BENCH_ROWS - 1, "", true, false}};
   for (size_t i = 0; i < sizeof expected / sizeof expected[0]; ++i) {
     char name[BPPSA_BENCH_NAME];
-    assert_string_equal(bppsa_bench_row_name(expected[i].row, name, sizeof name), expected[i].name);
+    assert_string_equal(bppsa_bench_row_name(NULL, expected[i].row, name, sizeof name), expected[i].name);
     assert_int_equal(bppsa_bench_row_backward(expected[i].row), expected[i].backward);
     assert_int_equal(bppsa_bench_row_graph(expected[i].row), expected[i].graph);
   }
@@ -108,7 +112,8 @@ static void refused_way(void **state) {
   bppsa_bench_settings asked = settings_of(&kind);
   bppsa_bench_count_rows count = {0};
   json_t *rows = measure_rows(&bppsa_bench_case_rnn, &asked, &count);
-  assert_int_equal(count.measured, 2 * 5 + 4 * 4); /* the stand-in for cuDNN has four algorithms */
+  assert_int_equal(count.measured,
+                   2 * 5 + 4 * 7); /* the stand-in for cuDNN has four algorithms of padded data, three of packed */
   assert_int_equal(count.failed, 0);
   const char *const methods[] = {"bp", "linear", "chunked", "auto"}, *const graphs[] = {"bp_graph", "linear_graph",
                                                                                         "chunked_graph", "auto_graph"};
@@ -122,13 +127,18 @@ static void refused_way(void **state) {
     assert_int_equal(get_integer(graph, "repeats"), 2);
   }
   assert_string_equal(get_text(find(rows, "backward", "blelloch"), "skipped"), "no kernels for this");
-  const char *const rivals[] = {"cudnn_standard", "cudnn_persist_dynamic_graph", "cudnn_standard_tf32"};
+  const char *const rivals[] = {"cudnn_standard", "cudnn_persist_dynamic_graph", "cudnn_standard_tf32", "cudnn_standard_packed",
+                                "cudnn_persist_static_small_h_packed_graph"};
   for (size_t r = 0; r < sizeof rivals / sizeof rivals[0]; ++r) {
     check_row(find(rows, "forward", rivals[r]));
     check_row(find(rows, "backward", rivals[r]));
     assert_true(json_is_true(json_object_get(find(rows, "backward", rivals[r]), "ok")));
   }
   assert_non_null(strstr(get_text(find(rows, "backward", "cudnn_persist_static"), "skipped"), "no shape is static enough"));
+  assert_non_null(
+      strstr(get_text(find(rows, "backward", "cudnn_persist_dynamic_packed"), "skipped"), "packed data are not dynamic"));
+  assert_true(get_real(find(rows, "backward", "bp"), "hidden_zeros") == 0); /* counted on the host */
+  assert_true(json_is_false(json_object_get(find(rows, "backward", "bp"), "underflow")));
   json_decref(rows);
   char *out = NULL;
   size_t size = 0;
@@ -138,7 +148,7 @@ static void refused_way(void **state) {
   assert_non_null(strstr(out, "x floor"));
   assert_non_null(strstr(out, "skipped: no kernels for this"));
   assert_non_null(strstr(out, "chunked_graph"));
-  assert_non_null(strstr(out, "cuDNN's best"));
+  assert_non_null(strstr(out, "the rivals' best, cudnn_"));
   free(out);
 }
 
@@ -226,7 +236,8 @@ static void bytes_of_small_networks(void **state) {
   (void)state;
   static const char *const methods[] = {"bp", "chunked", "cudnn_standard"};
   assert_int_equal(setenv("SIMT_PIECE", "2097152", 1), 0);
-  json_t *document = run_json("bench rnn --json --device cuda --seq-len 30 --batch 3 --hidden 4 --repeats 1 --threads 1");
+  json_t *document =
+      run_json("bench rnn --json --device cuda --seq-len 30 --batch 3 --hidden 4 --init default --repeats 1 --threads 1");
   assert_int_equal(unsetenv("SIMT_PIECE"), 0);
   const json_t *rows = json_object_get(document, "rows");
   for (size_t m = 0; m < (is_emulated(device) ? 3 : 2); ++m) {
@@ -270,7 +281,8 @@ static void predictions(void **state) {
                   {"bp_graph", BPPSA_BENCH_BP},
                   {"chunked", BPPSA_BENCH_SCAN(BPPSA_SCAN_CHUNKED)},
                   {"chunked_graph", BPPSA_BENCH_SCAN(BPPSA_SCAN_CHUNKED)}};
-  static const char shape[] = "bench rnn --device cuda --seq-len 40 --batch 3 --hidden 4 --layers 2 --repeats 1 --threads 1";
+  static const char shape[] =
+      "bench rnn --device cuda --seq-len 40 --batch 3 --hidden 4 --layers 2 --init default --repeats 1 --threads 1";
   json_t *document = run_json("%s --json", shape);
   const json_t *rows = json_object_get(document, "rows");
   for (size_t i = 0; i < sizeof expected / sizeof expected[0]; ++i) {
@@ -294,12 +306,12 @@ static void predictions(void **state) {
 /* The rows of every method and of its graph are right. */
 static void program(void **state) {
   (void)state;
-  const char *const variants[] = {"rnn",
+  const char *const variants[] = {"rnn --init default",
                                   "rnn --init orthogonal --dtype f64",
-                                  "rnn --layers 2 --loss all --nonlinearity relu",
-                                  "rnn --layers 2",
-                                  "gru --layers 2",
-                                  "gru --loss all --dtype f64"};
+                                  "rnn --init default --layers 2 --loss all --nonlinearity relu",
+                                  "rnn --init default --layers 2",
+                                  "gru --init default --layers 2",
+                                  "gru --init default --loss all --dtype f64"};
   for (size_t v = 0; v < sizeof variants / sizeof variants[0]; ++v) {
     json_t *document =
         run_json("bench %s --json --device cuda --seq-len 40 --batch 3 --hidden 4 --repeats 2 --threads 1", variants[v]);
@@ -324,7 +336,7 @@ static void program(void **state) {
   json_decref(document);
 }
 
-static const char *const small[] = {"rnn", "gru --layers 2 --loss all"};
+static const char *const small[] = {"rnn --init default", "gru --init default --layers 2 --loss all"};
 
 /* Verification finds graphs that do nothing, forward and backward, the project's and cuDNN's, although the passes before them
  * were right. No other row fails. */

@@ -9,6 +9,7 @@
 
 #define CUDNN_DIM_MAX 8
 #define CUDNN_STATUS_CATEGORY(status) ((status) / 1000 * 1000)
+#define CUDNN_RNN_PADDED_IO_DISABLED 0u
 #define CUDNN_RNN_PADDED_IO_ENABLED 1u
 
 typedef enum {
@@ -35,7 +36,7 @@ typedef enum { CUDNN_RNN_DOUBLE_BIAS = 2 } cudnnRNNBiasMode_t;
 typedef enum { CUDNN_UNIDIRECTIONAL = 0 } cudnnDirectionMode_t;
 typedef enum { CUDNN_LINEAR_INPUT = 0 } cudnnRNNInputMode_t;
 typedef enum { CUDNN_FWD_MODE_TRAINING = 1 } cudnnForwardMode_t;
-typedef enum { CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED = 0 } cudnnRNNDataLayout_t;
+typedef enum { CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED = 0, CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED = 1 } cudnnRNNDataLayout_t;
 typedef enum { CUDNN_WGRAD_MODE_ADD = 0 } cudnnWgradMode_t;
 
 typedef enum { CUDNN_TENSOR_NCHW = 0 } cudnnTensorFormat_t;

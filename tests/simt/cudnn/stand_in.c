@@ -9,7 +9,8 @@
  *
  * The persistent static algorithm refuses every shape when it is described, the dynamic one those of batch 1. The one for small H
  * accepts every description, and refuses H = 5 at the forward pass and H = 6 at the backward pass: the real library decides there
- * too.
+ * too. Layers take the layout that their flag allows: padded data with CUDNN_RNN_PADDED_IO_ENABLED, packed data without. The
+ * dynamic algorithm refuses packed data at the forward pass.
  *
  * It asserts nothing itself: what it refuses, and the numbers it gives, are what the tests that link it assert.
  */
@@ -114,20 +115,23 @@ cudnnStatus_t cudnnSetRNNDescriptor_v8(cudnnRNNDescriptor_t rnn, cudnnRNNAlgo_t 
                                        uint32_t flags) {
   *rnn =
       (struct stand_in){.type = type, .algorithm = algorithm, .mode = mode, .input = input, .hidden = hidden, .layers = layers};
+  rnn->padded = flags == CUDNN_RNN_PADDED_IO_ENABLED;
   rnn->gates = mode == CUDNN_GRU ? GATES : 1;
   if (algorithm == CUDNN_RNN_ALGO_PERSIST_STATIC) {
     return stand_in_answer(CUDNN_STATUS_NOT_SUPPORTED, "no shape is static enough");
   }
   return stand_in_check(bias == CUDNN_RNN_DOUBLE_BIAS && direction == CUDNN_UNIDIRECTIONAL && input_mode == CUDNN_LINEAR_INPUT &&
                             precision == type && projection == hidden && dropout != NULL &&
-                            flags == CUDNN_RNN_PADDED_IO_ENABLED && (math == CUDNN_FMA_MATH || math == CUDNN_DEFAULT_MATH),
+                            (rnn->padded || flags == CUDNN_RNN_PADDED_IO_DISABLED) &&
+                            (math == CUDNN_FMA_MATH || math == CUDNN_DEFAULT_MATH),
                         "layers");
 }
 
 cudnnStatus_t cudnnSetRNNDataDescriptor(cudnnRNNDataDescriptor_t data, cudnnDataType_t type, cudnnRNNDataLayout_t layout,
                                         int steps, int batch, int width, const int lengths[], void *fill) {
   *data = (struct stand_in){.type = type, .steps = steps, .batch = batch, .width = width};
-  int equal = fill != NULL && layout == CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED;
+  data->padded = layout == CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_UNPACKED;
+  int equal = fill != NULL && (data->padded || layout == CUDNN_RNN_DATA_LAYOUT_SEQ_MAJOR_PACKED);
   for (int b = 0; b < batch; ++b) {
     equal = equal && lengths[b] == steps;
   }
@@ -364,7 +368,8 @@ static int is_complete(cudnnRNNDescriptor_t rnn, const int32_t *lengths, cudnnRN
   size_t work, reserve;
   return cudnnGetRNNTempSpaceSizes(NULL, rnn, CUDNN_FWD_MODE_TRAINING, x, &work, &reserve) == CUDNN_STATUS_SUCCESS &&
          reserve == reserve_bytes && lengths != NULL && y->width == rnn->hidden && y->steps == x->steps &&
-         h->extents[0] == rnn->layers && h->extents[1] == x->batch && h->extents[2] == rnn->hidden && hx == NULL;
+         x->padded == rnn->padded && y->padded == rnn->padded && h->extents[0] == rnn->layers && h->extents[1] == x->batch &&
+         h->extents[2] == rnn->hidden && hx == NULL;
 }
 
 cudnnStatus_t cudnnRNNForward(cudnnHandle_t handle, cudnnRNNDescriptor_t rnn, cudnnForwardMode_t mode, const int32_t lengths[],
@@ -378,6 +383,9 @@ cudnnStatus_t cudnnRNNForward(cudnnHandle_t handle, cudnnRNNDescriptor_t rnn, cu
   p.y = y;
   if (mode != CUDNN_FWD_MODE_TRAINING || !is_complete(rnn, lengths, x_shape, y_shape, h_shape, reserve_bytes, hx)) {
     return stand_in_answer(CUDNN_STATUS_BAD_PARAM, "forward");
+  }
+  if (rnn->algorithm == CUDNN_RNN_ALGO_PERSIST_DYNAMIC && !rnn->padded) {
+    return stand_in_answer(CUDNN_STATUS_NOT_SUPPORTED, "packed data are not dynamic");
   }
   if (rnn->algorithm == CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H && rnn->hidden == 5) {
     return stand_in_answer(CUDNN_STATUS_NOT_SUPPORTED, "five is not small enough");

@@ -9,6 +9,7 @@ struct stand_in {
   cudnnDataType_t type;             /* the rest: descriptors */
   int dims, extents[CUDNN_DIM_MAX]; /* tensor, filter */
   int steps, batch, width;          /* data */
+  int padded;                       /* data, layers */
   cudnnRNNAlgo_t algorithm;         /* layers */
   cudnnRNNMode_t mode;
   int input, hidden, layers, gates;

@@ -1,0 +1,48 @@
+/* A rival in a process of its own: any program that answers as below takes part in the rounds of `bench rnn` and `bench gru`.
+ * bench/rivals/recurrent.py is one, with PyTorch's and JAX's layers.
+ *
+ * The program is started as `PROGRAM --threads N --device cpu|cuda`. Its standard input and output are one socket, over which it
+ * sends one line of JSON, then answers each line of JSON that it receives with one line of JSON. A line that has the member "bytes"
+ * is followed by as many raw bytes. An answer {"refused": "why"} is one that becomes the reason of a row.
+ *
+ *   first   {"guest": 1, "methods": ["name", ..], "versions": {"library": "1.2", ..}}
+ *   asked   {"ask": "point", "model", "seq_len", "batch", "input", "hidden", "layers", "nonlinearity", "loss_on", "dtype",
+ *            "parameters": [{"name", "shape"}, ..], "bytes"}
+ *           x [T,B,I]; the gradient of the last states [B,H], or of all states [T,B,H] with loss_on all; the layers' parameters by
+ *           PyTorch's names, in PyTorch's layout, one after the other. What was entered before is forgotten.
+ *   answer  {}
+ *   asked   {"ask": "enter", "method"}: makes one forward and one backward pass
+ *   answer  {"bytes"}: the top layer's states of the last step [B,H], and the gradients of all parameters, in their order
+ *   asked   {"ask": "pass", "method"}
+ *   answer  {"seconds": [forward, backward]}
+ *
+ * The end of its input is the end of the program.
+ */
+#ifndef BPPSA_BENCH_RIVALS_GUEST_H
+#define BPPSA_BENCH_RIVALS_GUEST_H
+
+#include <jansson.h>
+
+#include "core/view.h"
+
+enum { BPPSA_GUEST_METHODS = 16, BPPSA_GUEST_NAME = 40 /* bytes */ };
+
+typedef struct bppsa_guest bppsa_guest;
+
+/* Starts a program and takes its first line. It has patience_s seconds for every answer. ERR_ARGUMENT: it cannot be started, or
+ * begins with something else; ERR_MEMORY. */
+bppsa_status bppsa_guest_start(const char *program, int threads, const char *device, double patience_s, bppsa_guest **guest);
+/* Ends the program: closes its input, and kills it where it does not end within two seconds. NULL is legal. */
+void bppsa_guest_stop(bppsa_guest *guest);
+
+int bppsa_guest_method_count(const bppsa_guest *guest);
+const char *bppsa_guest_method(const bppsa_guest *guest, int method);
+const json_t *bppsa_guest_versions(const bppsa_guest *guest); /* an object, borrowed */
+
+/* Sends a request, whose member "bytes" it sets, and the arrays; takes the answer (release it), and so many bytes behind it into
+ * `received`. ERR_UNSUPPORTED: the answer is a refusal, or the program ended, was silent for too long or answered something else:
+ * then it is killed, and every later request gets the same error. ERR_MEMORY. */
+bppsa_status bppsa_guest_ask(bppsa_guest *guest, json_t *request, int64_t count, const bppsa_view *sent, int64_t bytes,
+                             void *received, json_t **answer);
+
+#endif

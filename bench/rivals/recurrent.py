@@ -1,0 +1,372 @@
+#!/usr/bin/env python3
+"""PyTorch's and JAX's recurrent layers in the rounds of `bppsa bench rnn` and `bppsa bench gru`.
+
+    build/cpu/bppsa bench rnn --rivals bench/rivals/recurrent.py [--seq-len 1000 --batch 16 --hidden 20]
+
+The program starts this script and talks to it as bench/rivals/guest.h says: it hands over weights, inputs and a seed gradient,
+compares the gradients that come back with its own float64 ones, and then asks for one pass a round. The methods:
+
+  pytorch               nn.RNN or nn.GRU, and autograd
+  pytorch_graph         on a GPU: the same two passes replayed as CUDA graphs. A forward pass runs before each replay and keeps the
+                        GPU busy while the host queues the graph, because in the program's rows no graph waits for its launch.
+  jax_scan_U            lax.scan over time with U steps unrolled, compiled. The input's products stand outside the scan. The
+                        forward pass is compiled alone, and keeps nothing; the forward and the backward pass are compiled as one
+                        program; the backward pass is what that program takes beyond the forward pass.
+  jax_associative_scan  the same forward pass; backward lax.associative_scan over the steps' Jacobians, then the gradients of the
+                        weights of all steps at once
+
+Backward computes the gradients of all weights, not the input's. On a GPU events in the stream time PyTorch's passes, cuDNN's TF32
+is off, and JAX takes no part. Where bench/rivals/setup has made its environment, the script runs in it; otherwise it uses what the
+interpreter has, and a library that is missing is refused with the command that installs it.
+"""
+import argparse
+import functools
+import glob
+import json
+import os
+import signal
+import sys
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+ENVIRONMENT = os.path.join(ROOT, "build", "rivals")  # as in bench/rivals/setup
+UNROLLED = [1, 2, 4, 8]
+
+
+class Refused(Exception):
+    """What the program writes into the row."""
+
+
+def enter_environment():
+    """Starts again in the environment, whose PyTorch finds CUDA's libraries beside it or in the toolkit, where there is one."""
+    python = os.path.join(ENVIRONMENT, "bin", "python")
+    if os.access(python, os.X_OK) and os.path.realpath(sys.prefix) != os.path.realpath(ENVIRONMENT):
+        folders = glob.glob(os.path.join(ENVIRONMENT, "lib", "python3*", "site-packages", "nvidia", "*", "lib"))
+        folders += [folder for folder in ["/usr/local/cuda/lib64", os.environ.get("LD_LIBRARY_PATH")] if folder]
+        os.environ["LD_LIBRARY_PATH"] = ":".join(folders)
+        os.execv(python, [python, os.path.realpath(__file__), *sys.argv[1:]])
+
+
+def parse():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--threads", type=int, default=1, help="that a pass may use [1]")
+    p.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="[cpu]")
+    return p.parse_args()
+
+
+def limit_threads(count):
+    """XLA takes as many threads as there are processors for the process, and has a switch for one thread."""
+    if count == 1:
+        os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    elif count < len(os.sched_getaffinity(0)):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
+
+
+# ---- PyTorch ----
+
+
+class PyTorch:
+    """nn.RNN or nn.GRU."""
+
+    def __init__(self, point, device):
+        self.device = device
+        options = {"nonlinearity": point["nonlinearity"]} if point["model"] == "rnn" else {}
+        kind = {"rnn": torch.nn.RNN, "gru": torch.nn.GRU}[point["model"]]
+        self.layers = kind(point["input"], point["hidden"], point["layers"], **options)
+        self.layers.to(getattr(torch, str(point["x"].dtype)))
+        self.names = [name.split(".", 1)[1] for name in point["weights"]]
+        values = {name: torch.from_numpy(w.copy()) for name, w in zip(self.names, point["weights"].values())}
+        self.layers.load_state_dict(values)
+        self.layers.to(device)
+        self.x, self.seed = (torch.from_numpy(point[key].copy()).to(device) for key in ("x", "seed"))
+        self.parameters = [dict(self.layers.named_parameters())[name] for name in self.names]
+
+    def forward(self):
+        states, last = self.layers(self.x)
+        self.h = states if self.seed.dim() == 3 else last[-1]
+
+    def backward(self):
+        self.gradients = torch.autograd.grad(self.h, self.parameters, self.seed)
+
+    def seconds(self):
+        if self.device == "cuda":
+            marks = [torch.cuda.Event(enable_timing=True) for _ in range(3)]
+            marks[0].record()
+            self.forward()
+            marks[1].record()
+            self.backward()
+            marks[2].record()
+            torch.cuda.synchronize()
+            return [1e-3 * marks[i].elapsed_time(marks[i + 1]) for i in range(2)]
+        start = time.perf_counter()
+        self.forward()
+        middle = time.perf_counter()
+        self.backward()
+        return [middle - start, time.perf_counter() - middle]
+
+    def results(self):
+        """The last states of the top layer [B,H] and the gradients of the weights."""
+        self.seconds()
+        last = self.h[-1] if self.seed.dim() == 3 else self.h
+        return [tensor.detach().cpu().numpy() for tensor in (last, *self.gradients)]
+
+
+class Replay(PyTorch):
+    """PyTorch's passes as CUDA graphs."""
+
+    def __init__(self, point, device):
+        if device != "cuda":
+            raise Refused("PyTorch replays graphs on a GPU alone")
+        super().__init__(point, device)
+        super().seconds()
+        self.graphs = [torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()]
+        with torch.cuda.graph(self.graphs[0]):
+            super().forward()
+        with torch.cuda.graph(self.graphs[1], pool=self.graphs[0].pool()):
+            super().backward()
+
+    def forward(self):
+        self.graphs[0].replay()
+
+    def backward(self):
+        self.graphs[1].replay()
+
+    def seconds(self):
+        self.forward()
+        return super().seconds()
+
+
+# ---- JAX: cells as functions of the weights (w_ih, w_hh, b_ih, b_hh) ----
+
+
+def rnn_input(w, x):
+    return x @ w[0].T + (w[2] + w[3])
+
+
+def rnn_step(function, w, a, h):
+    return function(a + h @ w[1].T)
+
+
+def rnn_jacobian(function, w, a, h):
+    """d h' / d h, [..., H, H]."""
+    _, slope = jax.jvp(function, (a + h @ w[1].T,), (jnp.ones_like(h),))
+    return slope[..., None] * w[1]
+
+
+def gru_input(w, x):
+    return x @ w[0].T + w[2]
+
+
+def gru_gates(w, a, h):
+    """r, z, n and the product of n's recurrent weights with h."""
+    (xr, xz, xn), (hr, hz, hn) = jnp.split(a, 3, -1), jnp.split(h @ w[1].T + w[3], 3, -1)
+    r, z = jax.nn.sigmoid(xr + hr), jax.nn.sigmoid(xz + hz)
+    return r, z, jnp.tanh(xn + r * hn), hn
+
+
+def gru_step(w, a, h):
+    r, z, n, _ = gru_gates(w, a, h)
+    return n + z * (h - n)
+
+
+def gru_jacobian(w, a, h):
+    r, z, n, hn = gru_gates(w, a, h)
+    by_n = (1 - z) * (1 - n * n)
+    wr, wz, wn = jnp.split(w[1], 3)
+    product = (by_n * hn * r * (1 - r))[..., None] * wr + ((h - n) * z * (1 - z))[..., None] * wz + (by_n * r)[..., None] * wn
+    return product + z[..., None] * jnp.eye(h.shape[-1], dtype=h.dtype)
+
+
+def cell_of(model, nonlinearity):
+    """The input's part of a step, the step, and its Jacobian."""
+    if model == "gru":
+        return gru_input, gru_step, gru_jacobian
+    function = {"tanh": jnp.tanh, "relu": jax.nn.relu}[nonlinearity]
+    return rnn_input, functools.partial(rnn_step, function), functools.partial(rnn_jacobian, function)
+
+
+def run_layers(cell, unroll, every, weights, x):
+    """The states of the top layer: [T,B,H], or of the last step alone [B,H]."""
+    take_input, step, _ = cell
+    for i, w in enumerate(weights):
+        keep = every or i + 1 < len(weights)
+        advance = lambda h, a, w=w, keep=keep: (lambda new: (new, new if keep else None))(step(w, a, h))
+        zero = jnp.zeros((x.shape[1], w[1].shape[1]), x.dtype)
+        last, x = jax.lax.scan(advance, zero, take_input(w, x), unroll=unroll)
+    return x if every else last
+
+
+def join(first, second):
+    """g -> g M + v, one map after the other."""
+    return first[0] @ second[0], (first[1][..., None, :] @ second[0])[..., 0, :] + second[1]
+
+
+def scan_back(cell, w, x, states, seeds):
+    """The gradients of one layer's weights and of its input, from those that enter at each step: g_{t-1} = J_t' g_t + s_{t-1}."""
+    take_input, step, jacobian = cell
+    before = jnp.concatenate([jnp.zeros_like(states[:1]), states[:-1]])
+    matrices = jacobian(w, take_input(w, x), before)
+    matrices = jnp.concatenate([matrices[1:], jnp.zeros_like(matrices[:1])])
+    g = jax.lax.associative_scan(join, (matrices, seeds), reverse=True)[1]
+    return jax.vjp(lambda w, x: step(w, take_input(w, x), before), w, x)[1](g)
+
+
+def run_associative(cell, every, weights, x, seed):
+    inputs, states = [x], []
+    for w in weights:
+        states.append(run_layers(cell, 1, True, [w], inputs[-1]))
+        inputs.append(states[-1])
+    seeds = seed if every else jnp.zeros_like(states[-1]).at[-1].set(seed)
+    gradients = []
+    for w, below, h in zip(reversed(weights), reversed(inputs[:-1]), reversed(states)):
+        found, seeds = scan_back(cell, w, below, h, seeds)
+        gradients.insert(0, found)
+    return gradients
+
+
+@functools.lru_cache(maxsize=None)  # compiled programs are kept with the function
+def programs(model, nonlinearity, every, unroll):
+    """The forward pass, and both passes, which give the gradients of the weights."""
+    cell = cell_of(model, nonlinearity)
+    forward = functools.partial(run_layers, cell, unroll or 1, every)
+    if unroll:
+        both = lambda weights, x, seed: jax.vjp(lambda w: forward(w, x), weights)[1](seed)[0]
+    else:
+        both = functools.partial(run_associative, cell, every)
+    return jax.jit(forward), jax.jit(both)
+
+
+class Jax:
+    """Compiled programs; unroll 0: the associative scan."""
+
+    def __init__(self, unroll, point, device):
+        if device == "cuda":
+            raise Refused("JAX is timed on a CPU alone")
+        if not unroll:
+            self.check_memory(point)
+        weights = list(point["weights"].values())
+        self.weights = [tuple(jnp.asarray(w) for w in weights[i : i + 4]) for i in range(0, len(weights), 4)]
+        self.x, self.seed = jnp.asarray(point["x"]), jnp.asarray(point["seed"])
+        self.forward, self.both = programs(point["model"], point.get("nonlinearity"), self.seed.ndim == 3, unroll)
+
+    @staticmethod
+    def check_memory(point):
+        """The Jacobians, the levels of their scan and its results."""
+        need = 6 * point["x"].itemsize * point["seq_len"] * point["batch"] * point["hidden"] ** 2
+        limit = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+        if need > limit:
+            raise Refused(f"needs about {need} bytes, half of the memory is {limit}")
+
+    def seconds(self):
+        for _ in range(100):
+            start = time.perf_counter()
+            jax.block_until_ready(self.forward(self.weights, self.x))
+            middle = time.perf_counter()
+            jax.block_until_ready(self.both(self.weights, self.x, self.seed))
+            forward, both = middle - start, time.perf_counter() - middle
+            if both > forward:  # not so where something else held up the forward pass
+                return [forward, both - forward]
+        raise Refused("a hundred times both passes took no longer than the forward pass alone")
+
+    def results(self):
+        states = self.forward(self.weights, self.x)
+        gradients = self.both(self.weights, self.x, self.seed)
+        last = states[-1] if states.ndim == 3 else states
+        return [np.asarray(array) for array in (last, *(g for layer in gradients for g in layer))]
+
+
+# ---- the talk with the program ----
+
+
+class Server:
+    """Answers requests until there are no more."""
+
+    def __init__(self, device):
+        self.device = device
+        self.input = os.fdopen(os.dup(0), "rb")
+        self.output = os.fdopen(os.dup(1), "wb")
+        os.dup2(2, 1)  # what a library prints does not disturb the answers
+        self.methods = {"pytorch": ("PyTorch", PyTorch), "pytorch_graph": ("PyTorch", Replay)}
+        for unroll in UNROLLED:
+            self.methods[f"jax_scan_{unroll}"] = ("JAX", functools.partial(Jax, unroll))
+        self.methods["jax_associative_scan"] = ("JAX", functools.partial(Jax, 0))
+        self.point, self.entered = None, {}
+
+    def send(self, answer, arrays=()):
+        data = b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
+        self.output.write(json.dumps(dict(answer, bytes=len(data)) if arrays else answer).encode() + b"\n" + data)
+        self.output.flush()
+
+    @staticmethod
+    def read_point(request, data):
+        """The request with its arrays."""
+        dtype, at = np.dtype({"f32": "float32", "f64": "float64"}[request["dtype"]]), 0
+        T, B, H = (request[key] for key in ("seq_len", "batch", "hidden"))
+        shapes = [("x", [T, B, request["input"]]), ("seed", [T, B, H] if request["loss_on"] == "all" else [B, H])]
+        shapes += [(p["name"], p["shape"]) for p in request["parameters"]]
+        arrays = {}
+        for name, shape in shapes:
+            count = int(np.prod(shape))
+            arrays[name] = np.frombuffer(data, dtype, count, at).reshape(shape)
+            at += count * dtype.itemsize
+        return dict(request, x=arrays.pop("x"), seed=arrays.pop("seed"), weights=arrays)
+
+    def enter(self, method):
+        library, make = self.methods[method]
+        if library in MISSING:
+            raise Refused(f"{library} is not installed ({MISSING[library]}): bench/rivals/setup installs it")
+        self.entered[method] = make(self.read_point(*self.point), self.device)
+        self.send({}, self.entered[method].results())
+
+    def answer(self, request, data):
+        asked, method = request["ask"], request.get("method")
+        if asked == "point":
+            self.point, self.entered = (request, data), {}
+            self.send({})
+        elif asked == "enter":
+            self.enter(method)
+        elif asked == "pass":
+            self.send({"seconds": self.entered[method].seconds()})
+        else:
+            raise Refused(f"asked for {asked}")
+
+    def run(self):
+        self.send({"guest": 1, "methods": list(self.methods), "versions": VERSIONS})
+        for line in iter(self.input.readline, b""):
+            request = json.loads(line)
+            data = self.input.read(request.get("bytes", 0))
+            try:
+                self.answer(request, data)
+            except Exception as failed:  # a method that cannot run here is a row that says why
+                words = (str(failed).strip() or type(failed).__name__).splitlines()[0]
+                self.send({"refused": words if isinstance(failed, Refused) else f"{type(failed).__name__}: {words}"})
+
+
+MISSING, VERSIONS = {}, {}
+if __name__ == "__main__":
+    enter_environment()
+    options = parse()
+    limit_threads(options.threads)
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program ends the talk
+    try:
+        import numpy as np
+        import torch
+
+        VERSIONS["pytorch"] = torch.__version__
+        torch.set_num_threads(options.threads)
+        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+        if options.device == "cuda" and not torch.cuda.is_available():
+            MISSING["PyTorch"] = "this one has no CUDA"
+    except (ImportError, OSError) as missing:
+        MISSING["PyTorch"] = str(missing).splitlines()[0]
+    try:
+        import jax
+        import jax.numpy as jnp
+        import numpy as np
+
+        VERSIONS["jax"] = jax.__version__
+        jax.config.update("jax_enable_x64", True)
+    except (ImportError, OSError) as missing:
+        MISSING["JAX"] = str(missing).splitlines()[0]
+    Server(options.device).run()

@@ -1,0 +1,319 @@
+/* Rivals in a process of their own (bench/rivals/guest.h): this program is also the rival, when it is started as one, and
+ * GUEST_MODE says how it behaves. */
+#include "tests/cli/batch_files.h"
+
+#include <errno.h>
+#include <math.h>
+#include <unistd.h>
+
+#include "bench/rivals/guest.h"
+#include "core/alloc.h"
+
+#define SELF "/proc/self/exe"
+#define POINT "--seq-len 6 --batch 2 --hidden 3 --init default --repeats 2 --threads 1 --rivals " SELF
+
+/* ---- the rival: one layer of tanh, as plainly as it can be written ---- */
+
+enum { MOST = 4096 };
+
+static bool is_mode(const char *mode) {
+  return strcmp(getenv("GUEST_MODE"), mode) == 0;
+}
+
+static void say(const char *text) {
+  size_t done = 0;
+  while (done < strlen(text)) {
+    const ssize_t now = write(STDOUT_FILENO, text + done, strlen(text) - done);
+    done += now > 0 ? (size_t)now : 0;
+  }
+}
+
+static void hear(void *data, size_t bytes) {
+  size_t done = 0;
+  while (done < bytes) {
+    const ssize_t now = read(STDIN_FILENO, (char *)data + done, bytes - done);
+    if (now == 0 || (now < 0 && errno != EINTR)) {
+      _exit(0); /* the end of the input is the end of the program */
+    }
+    done += now > 0 ? (size_t)now : 0;
+  }
+}
+
+static json_t *hear_line(void) {
+  char line[MOST];
+  size_t size = 0;
+  do {
+    hear(line + size, 1);
+  } while (line[size++] != '\n');
+  return json_loadb(line, size, 0, NULL);
+}
+
+static int64_t at(const json_t *object, const char *key) {
+  return (int64_t)json_integer_value(json_object_get(object, key));
+}
+
+/* data: x, seed, w_ih, w_hh, b_ih, b_hh. Fills `out`: the last states, then the gradients; returns their number. */
+static int64_t run_layer(const json_t *point, const float *data, float *out) {
+  const int64_t steps = at(point, "seq_len"), batch = at(point, "batch"), in = at(point, "input"), n = at(point, "hidden");
+  const float *x = data, *seed = x + steps * batch * in, *w = seed + batch * n, *u = w + n * in, *b = u + n * n, *c = b + n;
+  float *dw = out + batch * n, *du = dw + n * in, *db = du + n * n, *dc = db + n;
+  double h[64][16][8] = {0}; /* h[0] = 0 */
+  memset(dw, 0, (size_t)(n * in + n * n + 2 * n) * sizeof *dw);
+  for (int64_t t = 1; t <= steps; ++t) {
+    for (int64_t s = 0; s < batch; ++s) {
+      for (int64_t i = 0; i < n; ++i) {
+        double a = b[i] + c[i];
+        for (int64_t k = 0; k < in; ++k) {
+          a += w[i * in + k] * x[((t - 1) * batch + s) * in + k];
+        }
+        for (int64_t k = 0; k < n; ++k) {
+          a += u[i * n + k] * h[t - 1][s][k];
+        }
+        h[t][s][i] = tanh(a);
+      }
+    }
+  }
+  for (int64_t s = 0; s < batch; ++s) {
+    double g[8], next[8];
+    for (int64_t i = 0; i < n; ++i) {
+      g[i] = seed[s * n + i];
+      out[s * n + i] = (float)h[steps][s][i];
+    }
+    for (int64_t t = steps; t >= 1; --t) {
+      memset(next, 0, sizeof next);
+      for (int64_t i = 0; i < n; ++i) {
+        const double d = g[i] * (1 - h[t][s][i] * h[t][s][i]);
+        for (int64_t k = 0; k < in; ++k) {
+          dw[i * in + k] += (float)(d * x[((t - 1) * batch + s) * in + k]);
+        }
+        for (int64_t k = 0; k < n; ++k) {
+          du[i * n + k] += (float)(d * h[t - 1][s][k]);
+          next[k] += d * u[i * n + k];
+        }
+        db[i] += (float)d;
+        dc[i] += (float)d;
+      }
+      memcpy(g, next, sizeof g);
+    }
+  }
+  return batch * n + n * in + n * n + 2 * n;
+}
+
+static void answer_enter(const json_t *point, const float *data) {
+  float out[MOST];
+  char line[64];
+  int64_t count = run_layer(point, data, out);
+  if (is_mode("wrong")) {
+    out[count - 1] += 0.01F;
+  }
+  count -= is_mode("short");
+  snprintf(line, sizeof line, "{\"bytes\": %d}\n", (int)count * (int)sizeof *out);
+  say(line);
+  for (size_t done = 0; done < (size_t)count * sizeof *out;) {
+    const ssize_t now = write(STDOUT_FILENO, (const char *)out + done, (size_t)count * sizeof *out - done);
+    done += now > 0 ? (size_t)now : 0;
+  }
+}
+
+static void answer(const json_t *request, const json_t *point, const float *data) {
+  static int passes;
+  const char *asked = json_string_value(json_object_get(request, "ask"));
+  const char *method = json_string_value(json_object_get(request, "method"));
+  if (strcmp(asked, "point") == 0) {
+    if (is_mode("dies")) {
+      _exit(3);
+    }
+    say(is_mode("refuses") ? "{\"refused\": \"no such shape\"}\n" : "{}\n");
+  } else if (strcmp(asked, "enter") == 0 && strcmp(method, "none") == 0) {
+    say("{\"refused\": \"not installed: run this\"}\n");
+  } else if (strcmp(asked, "enter") == 0) {
+    answer_enter(point, data);
+  } else if (is_mode("timeless")) {
+    say("{\"seconds\": [1, null]}\n");
+  } else if (is_mode("tires") && ++passes > 1) {
+    _exit(0);
+  } else {
+    say("{\"seconds\": [0.25, 0.5]}\n");
+  }
+}
+
+static int be_guest(void) {
+  static float data[MOST];
+  static char blanks[70000];
+  json_t *point = NULL;
+  if (is_mode("silent")) {
+    sleep(60);
+  }
+  if (is_mode("long")) {
+    memset(blanks, ' ', sizeof blanks - 1);
+    say(blanks);
+  }
+  say(is_mode("garbage")   ? "hello\n"
+      : is_mode("unnamed") ? "{\"guest\": 1}\n"
+                           : "{\"guest\": 1, \"methods\": [\"plain\", \"none\"], \"versions\": {\"plain\": \"4.5\"}}\n");
+  for (;;) {
+    json_t *request = hear_line();
+    const int64_t bytes = at(request, "bytes");
+    if (bytes > (int64_t)sizeof data) {
+      return 9;
+    }
+    if (bytes > 0) {
+      json_decref(point);
+      point = json_incref(request);
+      hear(data, (size_t)bytes);
+    }
+    answer(request, point, data);
+    json_decref(request);
+  }
+}
+
+/* ---- tests ---- */
+
+static void set_mode(const char *mode) {
+  assert_int_equal(setenv("GUEST_MODE", mode, 1), 0);
+}
+
+static const json_t *find_row(const json_t *document, const char *method, const char *phase) {
+  const json_t *rows = json_object_get(document, "rows");
+  for (size_t i = 0; i < json_array_size(rows); ++i) {
+    const json_t *row = json_array_get(rows, i);
+    if (strcmp(get_text(row, "method"), method) == 0 && strcmp(get_text(row, "phase"), phase) == 0) {
+      return row;
+    }
+  }
+  fail_msg("no %s row of %s", phase, method);
+  return NULL;
+}
+
+/* Its gradients agree with the reference, its seconds become its rows, and what it refuses says why. */
+static void right(void **state) {
+  (void)state;
+  set_mode("right");
+  json_t *document = run_json("bench rnn --json " POINT);
+  const json_t *forward = find_row(document, "plain", "forward"), *backward = find_row(document, "plain", "backward");
+  assert_int_equal(json_array_size(json_object_get(document, "rows")), 6 + 2 * 2);
+  assert_true(get_real(forward, "median_s") == 0.25 && get_real(backward, "median_s") == 0.5);
+  assert_true(get_real(backward, "forward_s") == 0.25 && get_integer(backward, "repeats") == 2);
+  assert_true(json_is_true(json_object_get(forward, "ok")) && json_is_true(json_object_get(backward, "ok")));
+  assert_true(get_real(forward, "residual") > 0 && get_real(forward, "residual") < 2);
+  assert_true(get_real(backward, "residual") > 0 && get_real(backward, "residual") < 2);
+  assert_int_equal(get_integer(backward, "flops"), get_integer(find_row(document, "bp", "backward"), "flops"));
+  assert_string_equal(get_text(find_row(document, "none", "backward"), "skipped"), "not installed: run this");
+  assert_string_equal(get_text(json_object_get(document, "device"), "plain"), "4.5");
+  json_decref(document);
+  run_result result = run("bench rnn " POINT);
+  assert_int_equal(result.code, 0);
+  assert_non_null(strstr(result.out, "the rivals' best, plain, 500 ms: "));
+  assert_non_null(strstr(result.out, "forward and backward: "));
+  assert_non_null(strstr(result.out, "plain, 750 ms: "));
+  assert_non_null(strstr(result.out, "skipped: not installed: run this"));
+  release(&result);
+}
+
+/* Both initialisations, one after the other, by the same process. */
+static void two_points(void **state) {
+  (void)state;
+  set_mode("right");
+  json_t *document = run_json("bench rnn --json --seq-len 4 --batch 1 --hidden 2 --repeats 1 --threads 1 --rivals " SELF);
+  const json_t *rows = json_object_get(document, "rows");
+  int right = 0;
+  for (size_t i = 0; i < json_array_size(rows); ++i) {
+    const json_t *row = json_array_get(rows, i);
+    right += strcmp(get_text(row, "method"), "plain") == 0 && json_is_true(json_object_get(row, "ok"));
+  }
+  assert_int_equal(json_array_size(rows), 2 * (6 + 2 * 2));
+  assert_int_equal(right, 4);
+  json_decref(document);
+}
+
+/* Wrong gradients have no time, and the program exits 1. */
+static void wrong(void **state) {
+  (void)state;
+  set_mode("wrong");
+  run_result result = run("bench rnn --json " POINT);
+  assert_int_equal(result.code, 1);
+  json_t *document = json_loads(result.out, 0, NULL);
+  const json_t *backward = find_row(document, "plain", "backward");
+  assert_true(get_real(backward, "residual") > 30 && json_is_false(json_object_get(backward, "ok")));
+  assert_true(json_is_null(json_object_get(backward, "median_s")));
+  json_decref(document);
+  release(&result);
+}
+
+/* A rival that fails has rows with the reason, and the project's rows are measured. */
+static void failures(void **state) {
+  (void)state;
+  static const struct {
+    const char *mode, *reason;
+  } cases[] = {{"refuses", "no such shape"},
+               {"dies", "the rivals' program ended before its answer, exit code 3"},
+               {"short", "answers with 92 bytes, expected 96"},
+               {"timeless", "answers a pass of plain without its seconds"},
+               {"tires", "the rivals' program ended before its answer"}};
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; ++i) {
+    set_mode(cases[i].mode);
+    json_t *document = run_json("bench rnn --json " POINT);
+    for (int phase = 0; phase < 2; ++phase) {
+      const char *reason = get_text(find_row(document, "plain", phase == 0 ? "forward" : "backward"), "skipped");
+      if (strstr(reason, cases[i].reason) == NULL) {
+        fail_msg("%s: '%s', expected '%s'", cases[i].mode, reason, cases[i].reason);
+      }
+    }
+    assert_true(json_is_true(json_object_get(find_row(document, "bp", "backward"), "ok")));
+    json_decref(document);
+  }
+}
+
+static void first_lines(void **state) {
+  (void)state;
+  static const char expected[] = "expected a program whose first line is {\"guest\": 1";
+  const char *const modes[] = {"garbage", "unnamed", "long"};
+  const char *const words[] = {"sent 'hello', expected a JSON object", "its first line is '{\"guest\": 1}'",
+                               "sent a line of more than 65536 bytes"};
+  for (size_t i = 0; i < sizeof modes / sizeof modes[0]; ++i) {
+    set_mode(modes[i]);
+    assert_fails(2, words[i], "bench rnn --json " POINT);
+    assert_fails(2, expected, "bench rnn --json " POINT);
+  }
+  assert_fails(2, "--rivals: no/such/program: No such file", "bench rnn --json --seq-len 5 --rivals no/such/program");
+  assert_fails(2, "did you mean --rivals?", "bench rnn --rival x");
+  assert_fails(2, "--rivals: unknown option", "bench crossover --rivals x");
+}
+
+/* A rival that says nothing is killed when its time is over. */
+static void patience(void **state) {
+  (void)state;
+  bppsa_guest *guest = NULL;
+  set_mode("silent");
+  assert_int_equal(bppsa_guest_start(SELF, 1, "cpu", 0.05, &guest), BPPSA_ERR_ARGUMENT);
+  assert_non_null(strstr(bppsa_last_error(), "gave no answer within 0 s"));
+  assert_null(guest);
+  bppsa_guest_stop(NULL);
+}
+
+/* Every allocation fails once: one line, exit code 1 or a row that says so, and nothing is held. */
+static void memory(void **state) {
+  (void)state;
+  set_mode("right");
+  const int64_t live = bppsa_alloc_live();
+  int code = 1;
+  for (int64_t call = 1; code != 0; call += call < 20 ? 1 : 1 + call / 3) {
+    bppsa_alloc_fail_at(call);
+    run_result result = run("bench rnn --json " POINT);
+    bppsa_alloc_fail_at(0);
+    code = result.code;
+    assert_true(code == 0 || (code == 1 && result.out[0] == '\0' && strchr(result.err, '\n') != NULL));
+    assert_int_equal(bppsa_alloc_live(), live);
+    release(&result);
+  }
+}
+
+int main(int count, char **arguments) {
+  if (count == 5 && strcmp(arguments[1], "--threads") == 0 && strcmp(arguments[3], "--device") == 0) {
+    return be_guest();
+  }
+  const struct CMUnitTest tests[] = {cmocka_unit_test(right),    cmocka_unit_test(two_points),  cmocka_unit_test(wrong),
+                                     cmocka_unit_test(failures), cmocka_unit_test(first_lines), cmocka_unit_test(patience),
+                                     cmocka_unit_test(memory)};
+  return cmocka_run_group_tests(tests, enter_directory, leave_directory);
+}

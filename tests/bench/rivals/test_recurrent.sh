@@ -1,0 +1,59 @@
+#!/bin/sh
+# test_recurrent.sh SOURCE PROGRAM SCRATCH: bench/rivals/recurrent.py in the rounds of `bench rnn` and `bench gru`. Where Python has
+# no PyTorch and no JAX, every method is refused by name with the command that installs it; where there are some, their gradients
+# agree with the program's. Exits 77 where the second half has nothing to run.
+set -eu
+source=$1
+program=$2
+scratch=$3
+rm -rf "$scratch"
+mkdir -p "$scratch/bench/rivals" "$scratch/none"
+cd "$scratch"
+
+fail() {
+  echo "test_recurrent: $1"
+  exit 1
+}
+
+# A Python without the libraries: the copy finds no environment beside it, and modules of these names refuse to be imported.
+cp "$source/bench/rivals/recurrent.py" bench/rivals/
+for module in numpy torch jax; do
+  echo 'raise ImportError("none in this test")' >"none/$module.py"
+done
+PYTHONPATH=$scratch/none "$program" bench rnn --seq-len 5 --batch 2 --hidden 3 --init default --repeats 1 --threads 1 --json \
+  --rivals bench/rivals/recurrent.py >none.json || fail "exit code $? without libraries"
+python3 - none.json <<'PYTHON' || fail "rows of missing libraries"
+import json, sys
+rows = {(r["method"], r["phase"]): r for r in json.load(open(sys.argv[1]))["rows"]}
+for method, library in [("pytorch", "PyTorch"), ("jax_scan_1", "JAX"), ("jax_scan_8", "JAX"), ("jax_associative_scan", "JAX")]:
+    for phase in ("forward", "backward"):
+        words = f"{library} is not installed (none in this test): bench/rivals/setup installs it"
+        assert rows[method, phase].get("skipped") == words, (method, phase, rows[method, phase])
+assert rows["bp", "backward"]["ok"]
+PYTHON
+
+# What is installed here.
+found=0
+while read -r arguments; do
+  # shellcheck disable=SC2086
+  "$program" bench $arguments --repeats 1 --threads 1 --json --rivals "$source/bench/rivals/recurrent.py" >some.json ||
+    fail "exit code $?: bench $arguments"
+  python3 - some.json <<'PYTHON' && found=1 || [ $? -eq 77 ] || fail "bench $arguments"
+import json, sys
+rivals = [r for r in json.load(open(sys.argv[1]))["rows"] if r["method"].startswith(("pytorch", "jax"))]
+measured = [r for r in rivals if "skipped" not in r]
+for r in rivals:
+    reason = r.get("skipped", "")
+    assert not reason or "is not installed" in reason or "on a GPU alone" in reason, (r["method"], reason)
+for r in measured:
+    assert r["ok"] and r["residual"] < 30 and r["median_s"] > 0, r
+sys.exit(0 if measured else 77)
+PYTHON
+done <<'END2'
+rnn --seq-len 5 --batch 2 --hidden 3 --init orthogonal --layers 2 --loss all --nonlinearity relu --dtype f64
+gru --seq-len 6 --batch 2 --hidden 3 --init default --layers 2 --input 2
+END2
+if [ "$found" -eq 0 ]; then
+  echo "test_recurrent: skipped, neither PyTorch nor JAX here: python3-torch of Debian, or bench/rivals/setup"
+  exit 77
+fi
