@@ -107,6 +107,43 @@ static void test_gemm_order(void **state) {
   with_each(check_gemm_order);
 }
 
+/* Rows of one width and a few columns more, which tiles may compute by fours: each has the bits of the row alone, whatever begins the
+ * sums. B has padded rows or none, A rows or columns. */
+static void check_gemm_ends_case(const bppsa_simd *kernels, int64_t m, int64_t n, int64_t k, bool columns, int64_t init_row) {
+  const int64_t ldb = columns ? n : (n + 15) / 16 * 16, a_row = columns ? 1 : k, a_step = columns ? m : 1;
+  double *a = uniform(1, m * k, 1), *b = uniform(2, k * ldb, 1), *c = uniform(3, m * n, 1);
+  float *af = rounded(BPPSA_F32, a, m * k), *bf = rounded(BPPSA_F32, b, k * ldb), *init = rounded(BPPSA_F32, c, m * n),
+        *together = rounded(BPPSA_F32, c, m * n), *alone = rounded(BPPSA_F32, c, m * n);
+  const bool none = init_row < 0;
+  kernels->f32.gemm(m, n, k, af, a_row, a_step, bf, ldb, none ? NULL : init_row == n ? together : init, init_row, together, n);
+  for (int64_t i = 0; i < m; ++i) {
+    kernels->f32.gemm(1, n, k, af + i * a_row, 0, a_step, bf, ldb, none ? NULL : init + i * init_row, init_row, alone + i * n, n);
+  }
+  assert_memory_equal(together, alone, (size_t)(m * n) * sizeof *alone);
+  void *const blocks[] = {a, b, c, af, bf, init, together, alone};
+  for (size_t i = 0; i < sizeof blocks / sizeof *blocks; ++i) {
+    bppsa_free(blocks[i]);
+  }
+}
+
+static void check_gemm_ends(const bppsa_simd *kernels) {
+  static const int64_t ms[] = {4, 8, 11, 16, 20, 23, 41, 60}, ks[] = {1, 3, 4, 6, 20, 60, 191, 192, 193};
+  for (size_t m = 0; m < sizeof ms / sizeof *ms; ++m) {
+    for (int64_t n = 16; n <= 21; ++n) {
+      for (size_t k = 0; k < sizeof ks / sizeof *ks; ++k) {
+        for (int form = 0; form < 6; ++form) {
+          check_gemm_ends_case(kernels, ms[m], n, ks[k], form % 2 == 1, (const int64_t[]){-1, 0, n}[form / 2]);
+        }
+      }
+    }
+  }
+}
+
+static void test_gemm_ends(void **state) {
+  (void)state;
+  with_each(check_gemm_ends);
+}
+
 /* |got - exact| in units of the last place of exact. */
 static double ulps(double got, long double exact, bool single) {
   const double size = fabs((double)exact);
@@ -404,10 +441,10 @@ static void test_select(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_gemm),      cmocka_unit_test(test_gemm_order),  cmocka_unit_test(test_tanh),
-      cmocka_unit_test(test_sigmoid),   cmocka_unit_test(test_elementwise), cmocka_unit_test(test_lines),
-      cmocka_unit_test(test_transpose), cmocka_unit_test(test_largest),     cmocka_unit_test(test_peak),
-      cmocka_unit_test(test_matmul),    cmocka_unit_test(test_select),
+      cmocka_unit_test(test_gemm),  cmocka_unit_test(test_gemm_order), cmocka_unit_test(test_gemm_ends),
+      cmocka_unit_test(test_tanh),  cmocka_unit_test(test_sigmoid),    cmocka_unit_test(test_elementwise),
+      cmocka_unit_test(test_lines), cmocka_unit_test(test_transpose),  cmocka_unit_test(test_largest),
+      cmocka_unit_test(test_peak),  cmocka_unit_test(test_matmul),     cmocka_unit_test(test_select),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
