@@ -9,6 +9,7 @@
 #include "core/cudnn.h"
 #include "core/memory.h"
 #include "core/residual.h"
+#include "train/objective.h"
 
 /* ---- verification ---- */
 
@@ -352,7 +353,7 @@ static bool describe_point(const bppsa_bench_session *s, json_t *request) {
     ok = ok && bppsa_json_put_integer(request, sizes[i].key, sizes[i].value);
   }
   ok = ok && bppsa_json_put_text(request, "nonlinearity", bppsa_nonlinearity_name(c->nonlinearity));
-  ok = ok && bppsa_json_put_text(request, "loss_on", bppsa_loss_name(c->loss_all));
+  ok = ok && bppsa_json_put_text(request, "loss_on", bppsa_objective_loss(NULL, c->loss_all));
   ok = ok && bppsa_json_put_text(request, "dtype", bppsa_dtype_name(c->dtype));
   json_t *list = json_array();
   for (int64_t p = 0; ok && p < layer_parameters(s); ++p) {
