@@ -4,6 +4,10 @@
  * With C = A B the product a[i:m-1] ⋄ a[m:j] of elements is a[m:j] · a[i:m-1]. A product with the identity is the other operand:
  * nothing is multiplied and nothing is held. Dead products are counted: their patterns are kept, because further dead products are
  * made of them.
+ *
+ * Networks repeat their layers. Where products are only counted (a symbolic plan), those of the same patterns are planned once:
+ * patterns have classes, whose members are the same. The class of an element is the first element with its pattern, that of a
+ * product is n more than the node that owns it.
  */
 #include <string.h>
 
@@ -75,6 +79,56 @@ void bppsa_scan_csr_cost(const bppsa_scan_plan *plan, bppsa_scan_step *step) {
   step->bytes = step->copy ? 0 : entry * (left->nnz + right->nnz + node->nnz);
 }
 
+/* ---- classes ---- */
+
+static bool same_entries(const bppsa_csr *a, const bppsa_csr *b) {
+  const bool sizes = a->rows == b->rows && a->cols == b->cols && a->nnz == b->nnz;
+  return sizes && (a->row_ptr == NULL) == (b->row_ptr == NULL) && (a->row_ptr == NULL || bppsa_csr_same(a, b));
+}
+
+static bool same_pattern(const bppsa_csr *a, const bppsa_csr *b) {
+  const bppsa_csr_blocks *x = a->blocks, *y = b->blocks;
+  if (a->identity != b->identity || (x == NULL) != (y == NULL) || !same_entries(a, b)) {
+    return false;
+  }
+  return x == NULL || (x->groups == y->groups && x->row_channels == y->row_channels && x->col_channels == y->col_channels &&
+                       same_entries(&x->positions, &y->positions));
+}
+
+static bppsa_status make_classes(bppsa_scan_plan *plan) {
+  const int64_t n = plan->config.jacobians;
+  plan->classes = bppsa_calloc(n, sizeof *plan->classes);
+  if (plan->classes == NULL) {
+    return BPPSA_ERR_MEMORY;
+  }
+  for (int64_t t = 0; t < n; ++t) {
+    int64_t first = 0;
+    while (first < t && !(plan->classes[first] == first && same_pattern(plan->patterns[first], plan->patterns[t]))) {
+      ++first;
+    }
+    plan->classes[t] = first;
+  }
+  return BPPSA_OK;
+}
+
+static int64_t class_of(const bppsa_scan_plan *plan, int64_t first, int64_t last) {
+  const int64_t n = plan->config.jacobians;
+  return first == last ? plan->classes[n - first] : n + plan->nodes[bppsa_scan_csr_find(plan, first, last)].owner;
+}
+
+/* Finds the owner of the node's product among the nodes in front of it; the node itself without one. */
+static int64_t find_owner(const bppsa_scan_plan *plan, const bppsa_scan_node *node) {
+  for (int64_t i = 0; i < plan->node_count; ++i) {
+    const bppsa_scan_node *other = &plan->nodes[i];
+    if (other->owner == i && other->left == node->left && other->right == node->right && other->together == node->together) {
+      return i;
+    }
+  }
+  return plan->node_count;
+}
+
+/* ---- nodes ---- */
+
 /* Adds up the bytes held so far, and checks the limit. */
 static bppsa_status add_bytes(bppsa_scan_plan *plan, const bppsa_product_info *info) {
   bppsa_scan_totals *t = &plan->totals;
@@ -106,8 +160,17 @@ static bppsa_status add_node(bppsa_scan_plan *plan, const bppsa_scan_step *step)
     config.memory_limit = c->symbolic ? 0 : room > 0 ? room : 1;
   }
   bppsa_scan_node *node = &plan->nodes[plan->node_count];
-  *node = (bppsa_scan_node){.first = step->first, .last = step->last};
-  BPPSA_TRY(bppsa_product_create(left, right, &config, c->planner, &node->product));
+  *node = (bppsa_scan_node){.first = step->first, .last = step->last, .owner = plan->node_count};
+  if (c->symbolic) {
+    node->left = class_of(plan, step->split, step->last);
+    node->right = class_of(plan, step->first, step->split - 1);
+    node->together = step->level->count;
+    node->owner = find_owner(plan, node);
+    node->product = plan->nodes[node->owner].product; /* NULL: the node's own, which is not made yet */
+  }
+  if (node->product == NULL) {
+    BPPSA_TRY(bppsa_product_create(left, right, &config, c->planner, &node->product));
+  }
   ++plan->node_count;
   const bppsa_product_info *info = bppsa_product_get_info(node->product);
   node->nnz = info->nnz;
@@ -166,6 +229,7 @@ bppsa_status bppsa_scan_csr_nodes(bppsa_scan_plan *plan) {
   if (plan->nodes == NULL) {
     return BPPSA_ERR_MEMORY;
   }
+  BPPSA_TRY(plan->config.symbolic ? make_classes(plan) : BPPSA_OK);
   it = (bppsa_scan_iterator){0};
   while (bppsa_scan_plan_next(plan, &it, &step)) {
     if (step.level->op == BPPSA_OP_MM) {
@@ -189,8 +253,9 @@ void bppsa_scan_csr_executed(bppsa_scan_plan *plan) {
 
 void bppsa_scan_csr_free(bppsa_scan_plan *plan) {
   for (int64_t i = plan->node_count - 1; i >= 0; --i) { /* later plans borrow the patterns of earlier ones */
-    bppsa_product_destroy(plan->nodes[i].product);
+    bppsa_product_destroy(plan->nodes[i].owner == i ? plan->nodes[i].product : NULL);
   }
+  bppsa_free(plan->classes);
   bppsa_free(plan->nodes);
   bppsa_free(plan->patterns);
 }

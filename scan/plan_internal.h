@@ -15,6 +15,9 @@ typedef struct {
   bppsa_product *product;
   bool dead;          /* only counted */
   int64_t nnz, flops; /* of the product */
+  /* In a symbolic plan: the classes of the operands' patterns (plan_csr.c), with how many other products it is queued, and the node
+   * that owns the product: this one, or an earlier one with the same three numbers. */
+  int64_t left, right, together, owner;
 } bppsa_scan_node;
 
 struct bppsa_scan_plan {
@@ -30,6 +33,7 @@ struct bppsa_scan_plan {
   int64_t *slot_offsets; /* otherwise: first real of each slot, size slot_count + 1 */
   bppsa_scan_totals totals;
   const bppsa_csr **patterns; /* csr: copies of the pointers, size n */
+  int64_t *classes;           /* symbolic: of each pattern the first one that is the same, size n; otherwise NULL */
   int64_t node_count;
   bppsa_scan_node *nodes;         /* csr: every mat-mat, in execution order */
   bppsa_device_kind planner_kind; /* csr: kind of the device for which the products are planned */

@@ -223,6 +223,57 @@ static void test_requests(void **state) {
   bppsa_device_destroy(device);
 }
 
+/* Bytes of a symbolic plan of `n` convolutions that take turns in two forms, with all up-levels; every step must have the counts of
+ * an executable plan. */
+static int64_t bytes_of_repeats(int64_t n, bool expanded, const bppsa_device *device) {
+  enum { MOST = 64 };
+  const bppsa_csr *patterns[MOST];
+  bppsa_jacobian *j[MOST];
+  for (int64_t t = 0; t < n; ++t) { /* elements of their own, as a network's layers have them */
+    bppsa_op op = bppsa_op_default(BPPSA_OPERATOR_CONV2D);
+    op.in[1] = op.in[2] = 6;
+    op.kernel[0] = op.kernel[1] = t % 2 == 0 ? 3 : 1;
+    for (int side = 0; side < 4; ++side) {
+      op.padding[side] = t % 2 == 0;
+    }
+    assert_int_equal(bppsa_jacobian_create(&op, NULL, !expanded, device, &j[t]), BPPSA_OK);
+    patterns[t] = bppsa_jacobian_pattern(j[t]);
+  }
+  const chain c = {.n = n, .batch = 1, .dtype = BPPSA_F32};
+  bppsa_scan_config config = config_of(&c, BPPSA_SCAN_BLELLOCH, -1, device);
+  bppsa_scan_plan *counted = NULL, *whole = NULL;
+  bppsa_scan_iterator at = {0}, other = {0};
+  bppsa_scan_step step, expected;
+  config.patterns = patterns;
+  config.symbolic = true;
+  const int64_t before = bppsa_alloc_live_bytes();
+  assert_int_equal(bppsa_scan_plan_create(&config, &counted), BPPSA_OK);
+  const int64_t bytes = bppsa_alloc_live_bytes() - before;
+  config.symbolic = false;
+  assert_int_equal(expanded ? bppsa_scan_plan_create(&config, &whole) : BPPSA_OK, BPPSA_OK);
+  while (expanded && bppsa_scan_plan_next(counted, &at, &step)) {
+    assert_true(bppsa_scan_plan_next(whole, &other, &expected));
+    assert_true(step.nnz == expected.nnz && step.flops == expected.flops && step.critical == expected.critical);
+  }
+  bppsa_scan_plan_destroy(counted);
+  bppsa_scan_plan_destroy(whole);
+  for (int64_t t = 0; t < n; ++t) {
+    bppsa_jacobian_destroy(j[t]);
+  }
+  return bytes;
+}
+
+/* A plan that counts has each product of the same patterns once: with more layers of the same kinds it hardly grows. */
+static void test_repeats(void **state) {
+  (void)state;
+  bppsa_device *device = test_device(1);
+  for (int expanded = 0; expanded < 2; ++expanded) {
+    const int64_t few = bytes_of_repeats(33, expanded, device), many = bytes_of_repeats(64, expanded, device);
+    assert_true(few > 0 && many < few + few / 4 + 32 * 256); /* a node of a plan takes some hundred bytes */
+  }
+  bppsa_device_destroy(device);
+}
+
 typedef struct {
   const chain *c;
   const bppsa_device *device;
@@ -417,9 +468,9 @@ static void test_apply(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_chains),   cmocka_unit_test(test_vgg11),
-                                     cmocka_unit_test(test_identity), cmocka_unit_test(test_requests),
-                                     cmocka_unit_test(test_memory),   cmocka_unit_test(test_limit),
-                                     cmocka_unit_test(test_room),     cmocka_unit_test(test_apply)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_chains),   cmocka_unit_test(test_vgg11),  cmocka_unit_test(test_identity),
+      cmocka_unit_test(test_requests), cmocka_unit_test(test_memory), cmocka_unit_test(test_limit),
+      cmocka_unit_test(test_room),     cmocka_unit_test(test_apply),  cmocka_unit_test(test_repeats)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
