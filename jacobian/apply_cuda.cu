@@ -5,13 +5,11 @@
 
 namespace {
 
-enum { THREADS = 128 };
-
 template <typename real, int SAMPLES>
 void run(const bppsa_apply_pass *passes, int64_t count, int64_t batch, cudaStream_t stream) {
   typedef apply_operands<real> item;
   const auto launch = [&](const auto &g, auto most) {
-    BPPSA_LAUNCH((bppsa_apply_rows<real, SAMPLES, most()>), launch_blocks(g), THREADS, 0, stream, g);
+    BPPSA_LAUNCH((bppsa_apply_rows<real, SAMPLES, most()>), launch_blocks(g), APPLY_THREADS, 0, stream, g);
   };
   launch_group<item> group;
   group.count = 0;
@@ -28,7 +26,7 @@ void run(const bppsa_apply_pass *passes, int64_t count, int64_t batch, cudaStrea
                     (const real *)passes[i].x,
                     (real *)passes[i].y,
                     a->lanes};
-    launch_add(&group, o, (o.rows * o.lanes + THREADS - 1) / THREADS, (batch + SAMPLES - 1) / SAMPLES, launch);
+    launch_add(&group, o, (o.rows * o.lanes + APPLY_THREADS - 1) / APPLY_THREADS, (batch + SAMPLES - 1) / SAMPLES, launch);
   }
   launch_flush(&group, launch);
 }

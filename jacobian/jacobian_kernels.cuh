@@ -255,45 +255,63 @@ struct pool_shape {
   int64_t kernel[2], stride[2], dilation[2], front[2];
 };
 
-/* The input positions of a window along an axis: the first, one past the last, and the distance between them. */
+/* The input positions of a window along an axis: the first, how many, and the distance between them. */
 struct pool_span {
-  int64_t first, end, step;
+  int64_t first;
+  int count, step;
 };
 
 __device__ inline pool_span pool_span_of(const pool_shape &s, int axis, int64_t X) {
   const int64_t start = X * s.stride[axis] - s.front[axis], d = s.dilation[axis];
+  const int64_t end = jacobian_least(s.in[axis], start + d * (s.kernel[axis] - 1) + 1);
   pool_span span;
   span.first = start < 0 ? start + (-start + d - 1) / d * d : start;
-  span.end = jacobian_least(s.in[axis], start + d * (s.kernel[axis] - 1) + 1);
-  span.step = d;
+  span.count = span.first < end ? (int)((end - span.first + d - 1) / d) : 0;
+  span.step = (int)d;
   return span;
 }
 
 /* values [B·C][entries]: a thread has one entry of every plane, for input position row[e] and window col[e], and finds the
- * window's largest value by itself, because neighbours share most of their reads. The value is 1 where the largest is at row[e],
- * else 0. NaN counts as largest; the first of equals wins, and the last of several NaN. */
+ * window's largest value by itself, because neighbours share most of their reads; AHEAD of them are under way at once. The value is
+ * 1 where the largest is at row[e], else 0. NaN counts as largest; the first of equals wins, and the last of several NaN. */
 template <typename real>
 __global__ void bppsa_jacobian_largest(pool_shape s, int64_t entries, int64_t planes, const int32_t *rows, const int32_t *cols,
                                        const real *input, real *values) {
+  enum { AHEAD = 4 };
   const int64_t e = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
   if (e >= entries) {
     return;
   }
-  const int64_t row = rows[e], window = cols[e];
+  const int64_t width = s.in[1], size = s.in[0] * width, window = cols[e];
   const pool_span down = pool_span_of(s, 0, window / s.out), across = pool_span_of(s, 1, window % s.out);
+  const int count = down.count * across.count; /* positions of the window, row by row */
+  const int wanted =
+      (int)((rows[e] / width - down.first) / down.step) * across.count + (int)((rows[e] % width - across.first) / across.step);
+  const int line =
+      (int)(down.step * width) - (across.count - 1) * across.step; /* from the end of a row to the next one's begin */
+  const real *plane = input + down.first * width + across.first;
   for (int64_t p = blockIdx.y; p < planes; p += gridDim.y) {
-    const real *plane = input + p * s.in[0] * s.in[1];
-    int64_t best = -1;
-    real most = 0;
-    for (int64_t y = down.first; y < down.end; y += down.step) {
-      for (int64_t x = across.first; x < across.end; x += across.step) {
-        const real v = plane[y * s.in[1] + x];
-        const bool larger = best < 0 || v > most || v != v;
-        best = larger ? y * s.in[1] + x : best;
-        most = larger ? v : most;
+    const real *from = launch_kept(plane + p * size);
+    int best = 0, x = 1, at = 0; /* x: positions of the row that were read, with the one at `at` */
+    real most = -(real)INFINITY;
+    BPPSA_UNROLL_BY(1)
+    for (int first = 0; first < count; first += AHEAD) {
+      real v[AHEAD];
+      BPPSA_UNROLL
+      for (int n = 0; n < AHEAD; ++n) {
+        v[n] = from[(unsigned)at];
+        const bool row = x < across.count, more = first + n + 1 < count; /* beyond the last position stands the last one */
+        at += !more ? 0 : row ? across.step : line;
+        x = row ? x + 1 : 1;
+      }
+      BPPSA_UNROLL
+      for (int n = 0; n < AHEAD; ++n) {
+        const bool larger = v[n] > most || v[n] != v[n];
+        best = larger ? min(first + n, count - 1) : best;
+        most = larger ? v[n] : most;
       }
     }
-    values[p * entries + e] = best == row ? (real)1 : (real)0;
+    values[p * entries + e] = best == wanted ? (real)1 : (real)0;
   }
 }
 

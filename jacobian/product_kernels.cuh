@@ -342,51 +342,87 @@ template <typename real> struct product_packing {
 };
 
 /* Packs A's rows of position x and a group from [r][m][e] to [e][m][r]: tiles of 32 rows and 32 values are transposed in shared
- * memory. blocks (x, group, tile of values, tile of rows; samples) */
+ * memory. A warp reads a row of the tile and writes a value of 32 rows, EACH times, and all reads are under way before the first is
+ * kept. Positions, groups and a row's values are numbered with 32 bits (check_blocks in product_gpu.c).
+ * blocks (x, group, tile of values, tile of rows; samples) */
 template <typename real, int MOST>
 __global__ void bppsa_product_pack_left(BPPSA_GRID_CONSTANT(launch_group<product_packing<real>, MOST>) g) {
-  enum { ROW = PACK_TILE + 1 };
+  enum { ROW = PACK_TILE + 1, APART = PACK_THREADS / PACK_TILE, EACH = PACK_TILE / APART };
   BPPSA_SHARED(real, held); /* [32][ROW] */
   const launch_place here = launch_find(g);
   const product_packing<real> &o = g.items[here.item];
-  const int64_t rows = o.rows, columns = o.columns, s = here.unit, r0 = here.x % o.row_tiles * PACK_TILE;
-  const int64_t block = here.x / o.row_tiles, x = block % o.s_rows, group = block / o.s_rows % o.groups,
-                q0 = block / o.s_rows / o.groups * PACK_TILE;
-  const int64_t start = o.s_ptr[x], taps = o.s_ptr[x + 1] - start, values = columns * taps;
+  const uint32_t tiles = (uint32_t)o.row_tiles, positions = (uint32_t)o.s_rows, groups = (uint32_t)o.groups;
+  const uint32_t block = here.x / tiles, x = block % positions, group = block / positions % groups,
+                 q0 = block / positions / groups * PACK_TILE;
+  const int64_t start = o.s_ptr[x], rows = o.rows, columns = o.columns, r0 = (int64_t)(here.x % tiles) * PACK_TILE, s = here.unit;
+  const uint32_t taps = (uint32_t)(o.s_ptr[x + 1] - start), values = (uint32_t)columns * taps;
   if (q0 >= values) {
     return; /* the whole block leaves: this position has fewer taps than others */
   }
-  const real *in = o.from.data + s * o.from.stride + columns * (group * rows * o.s_nnz + start);
-  for (int at = (int)threadIdx.x; at < PACK_TILE * PACK_TILE; at += PACK_THREADS) {
-    const int64_t r = at / PACK_TILE, q = at % PACK_TILE;
-    if (r0 + r < rows && q0 + q < values) {
-      held[r * ROW + q] = in[(r0 + r) * columns * o.s_nnz + q0 + q];
+  const int lane = (int)threadIdx.x % PACK_TILE, first = (int)threadIdx.x / PACK_TILE;
+  const int wide = (int)min(values - q0, (uint32_t)PACK_TILE), high = rows - r0 < PACK_TILE ? (int)(rows - r0) : (int)PACK_TILE;
+  const int64_t apart = columns * o.s_nnz;
+  const real *in = launch_kept(o.from.data + s * o.from.stride + columns * (group * rows * o.s_nnz + start) +
+                               (r0 + first) * apart + q0 + lane);
+  real kept[EACH];
+  BPPSA_UNROLL
+  for (int n = 0; n < EACH; ++n) {
+    if (first + n * APART < high && lane < wide) {
+      kept[n] = in[n * APART * apart];
+    }
+  }
+  BPPSA_UNROLL
+  for (int n = 0; n < EACH; ++n) {
+    if (first + n * APART < high && lane < wide) {
+      held[(first + n * APART) * ROW + lane] = kept[n];
     }
   }
   __syncthreads();
-  real *out = o.to + s * o.to_stride;
-  for (int at = (int)threadIdx.x; at < PACK_TILE * PACK_TILE; at += PACK_THREADS) {
-    const int64_t q = at / PACK_TILE, r = at % PACK_TILE, m = (q0 + q) / taps, e = (q0 + q) % taps;
-    if (r0 + r < rows && q0 + q < values) {
-      out[((start + e) * o.groups * columns + group * columns + m) * rows + r0 + r] = held[r * ROW + q];
+  real *out = launch_kept(o.to + s * o.to_stride + (int64_t)group * columns * rows + r0 + lane);
+  const uint32_t down = APART / taps, on = APART % taps; /* value q + APART is that of mid channel m + down and entry e + on */
+  uint32_t m = (q0 + (uint32_t)first) / taps, e = (q0 + (uint32_t)first) % taps;
+  const int64_t pitch = groups * columns;
+  BPPSA_UNROLL
+  for (int n = 0; n < EACH; ++n) {
+    if (lane < high && first + n * APART < wide) {
+      out[((start + e) * pitch + m) * rows] = held[lane * ROW + first + n * APART];
     }
+    const bool next = e + on >= taps;
+    m += down + next;
+    e += on - (next ? taps : 0);
   }
 }
 
 /* Packs B's row of mid channel m and position y from [c][f] to [f][m][c]. Reads are `width` apart, but the block reads their
- * sectors whole. blocks (m, y; samples) */
+ * sectors whole; a thread has EACH under way at once. A row's values are numbered with 32 bits, as above.
+ * blocks (m, y; samples) */
 template <typename real, int MOST>
 __global__ void bppsa_product_pack_right(BPPSA_GRID_CONSTANT(launch_group<product_packing<real>, MOST>) g) {
+  enum { EACH = 4 };
   const launch_place here = launch_find(g);
   const product_packing<real> &o = g.items[here.item];
-  const int64_t columns = o.columns, y = here.x % o.s_rows, m = here.x / o.s_rows, s = here.unit;
-  const int64_t start = o.s_ptr[y], width = o.s_ptr[y + 1] - start;
-  const real *in = o.from.data + s * o.from.stride + columns * (m * o.s_nnz + start);
-  const int64_t apart = o.groups * o.rows * columns;
-  real *out = o.to + s * o.to_stride + start * apart + m * columns;
-  for (int64_t at = threadIdx.x; at < width * columns; at += blockDim.x) {
-    const int64_t f = at / columns, c = at % columns;
-    out[f * apart + c] = in[c * width + f];
+  const uint32_t positions = (uint32_t)o.s_rows, columns = (uint32_t)o.columns, y = here.x % positions, m = here.x / positions;
+  const int64_t start = o.s_ptr[y], s = here.unit;
+  const uint32_t width = (uint32_t)(o.s_ptr[y + 1] - start), count = width * columns;
+  const real *in = launch_kept(o.from.data + s * o.from.stride + o.columns * (m * o.s_nnz + start));
+  const int64_t apart = o.groups * o.rows * o.columns;
+  real *out = launch_kept(o.to + s * o.to_stride + start * apart + m * o.columns);
+  BPPSA_UNROLL_BY(1)
+  for (uint32_t at = threadIdx.x; at < count; at += EACH * blockDim.x) {
+    real kept[EACH];
+    int64_t to[EACH];
+    BPPSA_UNROLL
+    for (int n = 0; n < EACH; ++n) {
+      const uint32_t i = min(at + (uint32_t)n * blockDim.x, count - 1), f = i / columns, c = i - f * columns;
+      kept[n] = in[c * width + f];
+      to[n] = f * apart + c;
+    }
+    BPPSA_UNROLL
+    for (int n = 0; n < EACH; ++n) {
+      if (at + (uint32_t)n * blockDim.x < count) {
+        out[to[n]] = kept[n];
+      }
+    }
   }
 }
 
@@ -426,6 +462,10 @@ __global__ void bppsa_product_meetings(BPPSA_GRID_CONSTANT(launch_group<product_
   const product_meeting *meetings = o.meetings + place.first;
   const int me = (int)threadIdx.x;
   uint32_t first = 0, within = 0; /* the meeting of the next stage, and the stage's first channel in it */
+  product_meeting meeting = {};   /* that meeting, read a stage ahead */
+  if (whole && depth > 0) {
+    meeting = meetings[0];
+  }
   const int deep = me / TILE, side = me % TILE;
   const bool row = i0 + side < o.rows, column = j0 + side < o.columns;
   const real *from_a = launch_kept(a + i0 + side), *from_b = launch_kept(b + j0 + side);
@@ -433,7 +473,6 @@ __global__ void bppsa_product_meetings(BPPSA_GRID_CONSTANT(launch_group<product_
   /* Reads the stage that begins at k0 into registers, while the threads add the one before it. */
   const auto fetch = [&](uint32_t k0) {
     if (whole && k0 < depth) {
-      const product_meeting meeting = meetings[first];
       const int64_t m = m0 + within + deep;
       const real *stage_a = launch_kept(from_a + (meeting.left * o.mid + m) * o.rows);
       const real *stage_b = launch_kept(from_b + (meeting.right * o.mid + m) * o.columns);
@@ -445,16 +484,19 @@ __global__ void bppsa_product_meetings(BPPSA_GRID_CONSTANT(launch_group<product_
       within += TILE_DEPTH;
       first += within == each;
       within = within == each ? 0 : within;
+      if (k0 + TILE_DEPTH < depth) {
+        meeting = meetings[first];
+      }
     } else {
       BPPSA_UNROLL
       for (int q = 0; q < tile::EACH; ++q) {
         const uint32_t k = k0 + (uint32_t)(deep + q * tile::DEEP);
         real p = 0, r = 0;
         if (k < depth) {
-          const product_meeting meeting = meetings[k / each];
+          const product_meeting its = meetings[k / each];
           const int64_t m = m0 + k % each;
-          p = row ? from_a[(meeting.left * o.mid + m) * o.rows] : (real)0;
-          r = column ? from_b[(meeting.right * o.mid + m) * o.columns] : (real)0;
+          p = row ? from_a[(its.left * o.mid + m) * o.rows] : (real)0;
+          r = column ? from_b[(its.right * o.mid + m) * o.columns] : (real)0;
         }
         x[q] = p;
         y[q] = r;
