@@ -55,22 +55,26 @@ void __syncwarp(unsigned mask = 0xffffffffu);
 void simt_exchange(unsigned mask, const void *mine, void *theirs, size_t size, int lane, const simt_place &place);
 unsigned simt_ballot(unsigned mask, int predicate, const simt_place &place);
 int simt_lane();
+int simt_width(int width, const simt_place &place); /* half of it, where the place is so broken */
 
 int __syncthreads_or(int predicate, simt_place place = SIMT_HERE);
 template <typename T> T __shfl_sync(unsigned mask, T value, int lane, int width = 32, simt_place place = SIMT_HERE) {
   T result;
+  width = simt_width(width, place);
   const int first = simt_lane() / width * width;
   simt_exchange(mask, &value, &result, sizeof value, first + (lane & (width - 1)), place);
   return result;
 }
 template <typename T> T __shfl_up_sync(unsigned mask, T value, unsigned by, int width = 32, simt_place place = SIMT_HERE) {
   T result;
+  width = simt_width(width, place);
   const int lane = simt_lane() % width < (int)by ? simt_lane() : simt_lane() - (int)by;
   simt_exchange(mask, &value, &result, sizeof value, lane, place);
   return result;
 }
 template <typename T> T __shfl_xor_sync(unsigned mask, T value, int other, int width = 32, simt_place place = SIMT_HERE) {
   T result;
+  width = simt_width(width, place);
   const int lane = simt_lane() ^ other;
   simt_exchange(mask, &value, &result, sizeof value, lane / width > simt_lane() / width ? simt_lane() : lane, place);
   return result;
@@ -152,6 +156,8 @@ using std::min;
 
 /* ---- launches ---- */
 
+extern const char *simt_real; /* what the running kernel calculates with (mutant.h) */
+
 typedef struct simt_stream *cudaStream_t;
 void simt_launch(const char *kernel, const void *function, unsigned cluster, dim3 grid, dim3 block, size_t shared,
                  cudaStream_t stream, std::function<void()> thread);
@@ -173,8 +179,11 @@ template <typename... P> struct simt_prepared {
     if (simt_show(name, grid, block, (int)sizeof...(P), at, sizes)) {
       return;
     }
-    simt_launch(name, (const void *)function, cluster, grid, block, shared, stream,
-                [function, arguments...]() { function(arguments...); });
+    static const char *const real = simt_real_of(typeid(function));
+    simt_launch(name, (const void *)function, cluster, grid, block, shared, stream, [function, arguments...]() {
+      simt_real = real;
+      function(arguments...);
+    });
   }
 };
 template <typename... P>

@@ -306,6 +306,8 @@ struct checker {
 
 } // namespace
 
+const char *simt_real = "any";
+
 std::string simt_plain_name(const char *kernel) {
   std::string name(kernel);
   name.erase(0, name.find_first_not_of("( "));
@@ -384,7 +386,7 @@ void __syncthreads() {
 }
 
 int __syncthreads_or(int predicate, simt_place place) {
-  const simt_mutant mutant = simt_mutant_at(place, kernel_name);
+  const simt_mutant mutant = simt_mutant_at(place, kernel_name, simt_real);
   const int some = wait_for_block(predicate);
   return mutant == MUTANT_OWN ? predicate != 0 : mutant == MUTANT_EVERY ? 1 : mutant == MUTANT_NONE ? 0 : some;
 }
@@ -395,8 +397,12 @@ void __syncwarp(unsigned mask) {
   leave();
 }
 
+int simt_width(int width, const simt_place &place) {
+  return simt_mutant_at(place, kernel_name, simt_real) == MUTANT_WIDTH ? width / 2 : width;
+}
+
 void simt_exchange(unsigned mask, const void *mine, void *theirs, size_t size, int lane, const simt_place &place) {
-  const simt_mutant mutant = simt_mutant_at(place, kernel_name);
+  const simt_mutant mutant = simt_mutant_at(place, kernel_name, simt_real);
   mask = mask_at(mask, mutant);
   lane = mutant == MUTANT_OWN ? simt_lane() : mutant == MUTANT_EVERY ? first_of(mask) : mutant == MUTANT_BESIDE ? lane ^ 1 : lane;
   if (size > MOST_BYTES || lane < 0 || lane >= LANES || (mask >> simt_lane() & 1) == 0 || (mask >> lane & 1) == 0) {
@@ -413,7 +419,7 @@ void simt_exchange(unsigned mask, const void *mine, void *theirs, size_t size, i
 }
 
 unsigned simt_ballot(unsigned mask, int predicate, const simt_place &place) {
-  const simt_mutant mutant = simt_mutant_at(place, kernel_name);
+  const simt_mutant mutant = simt_mutant_at(place, kernel_name, simt_real);
   mask = mask_at(mask, mutant);
   if ((mask >> simt_lane() & 1) == 0) {
     fail("a vote by a thread that is not of the mask");
