@@ -12,6 +12,15 @@ namespace {
 /* TOGETHER: passes that are looked at together; SHARED_OF_SAMPLES: bytes. */
 enum { THREADS = 256, TOGETHER = 64, SHARED_OF_SAMPLES = 56 * 1024 };
 
+/* What the cost model counts with (product_gpu_cost.c). */
+static_assert(launch_most<product_copies<float>>() == PRODUCT_COPIES_TOGETHER, "copies that share a launch");
+static_assert(launch_most<product_columns<float>>() == PRODUCT_COLUMNS_TOGETHER, "scaled columns that share a launch");
+static_assert(launch_most<product_rows<float>>() == PRODUCT_ROWS_TOGETHER, "scaled rows that share a launch");
+static_assert(launch_most<product_slots<float, uint16_t>>() == PRODUCT_SLOTS_TOGETHER, "slots that share a launch");
+static_assert(launch_most<product_bands<float>>() == PRODUCT_BANDS_TOGETHER, "bands that share a launch");
+static_assert(launch_most<product_packing<float>>() == PRODUCT_PACKING_TOGETHER, "packings that share a launch");
+static_assert(launch_most<product_conv<float>>() == PRODUCT_CONV_TOGETHER, "convolutions that share a launch");
+
 struct passes {
   const bppsa_product_pass *first;
   int64_t count, batch;

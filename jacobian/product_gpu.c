@@ -13,7 +13,7 @@
 #include "core/memory_internal.h"
 #include "jacobian/product_internal.h"
 
-enum { MOST_CONV_SAMPLES = 16, SHARING = 24 /* products that one launch holds, at least (core/launch_group.cuh) */ };
+enum { MOST_CONV_SAMPLES = 16 };
 #define CONV_ROOM ((int64_t)32 << 20) /* bytes of packed values; as many samples as fit are packed together */
 
 /* ---- sizes ---- */
@@ -76,6 +76,11 @@ static int32_t band_tile(const bppsa_product *p) {
   return tile;
 }
 
+int32_t bppsa_product_gpu_tile(const bppsa_product *p, bppsa_product_kind kind) {
+  const conv_shape s = kind == BPPSA_PRODUCT_CONV ? shape_of(p) : (conv_shape){0};
+  return kind == BPPSA_PRODUCT_CONV ? tile_for(s.rows, s.columns) : kind == BPPSA_PRODUCT_DENSE ? band_tile(p) : 0;
+}
+
 int64_t bppsa_product_gpu_scratch_bytes(const bppsa_product *p, bppsa_product_kind kind) {
   return kind == BPPSA_PRODUCT_CONV ? conv_samples(p) * packed_bytes(p) : 0;
 }
@@ -97,28 +102,6 @@ double bppsa_product_gpu_flops(const bppsa_product *p, bppsa_product_kind kind) 
     }
   }
   return 2 * multiplications;
-}
-
-/* Seconds of a pass, calculated for an H100 or H200, not measured: 4e12 bytes/s; 2.5e13 multiply-adds/s for tiles in shared
- * memory, where reads cost a quarter of the peak; pairs of `slots` by the instructions of their loop (docs/gpu.md, "Sparse
- * kernels"); 3 µs for a launch, which products that are queued together share. A half-written sector of C (conv) costs as much as
- * a whole one: 32 bytes for each number. */
-double bppsa_product_gpu_predict(const bppsa_product *p, bppsa_product_kind kind) {
-  const int64_t sharing = p->config.together < 1 ? 1 : p->config.together < SHARING ? p->config.together : SHARING;
-  const double launch = 3e-6 / (double)sharing, bytes_s = 4e12, tiled_s = 2.5e13, pairs_s = 1.4e12, sector = 32;
-  const double size = (double)bppsa_dtype_size(p->config.dtype), written = size * (double)p->pattern.nnz;
-  const double read = size * ((double)p->a->nnz + (double)p->b->nnz);
-  switch (kind) {
-  case BPPSA_PRODUCT_SLOTS:
-    return launch + (double)p->pairs / pairs_s + (written + read + 2 * (double)p->pairs) / bytes_s;
-  case BPPSA_PRODUCT_CONV:
-    return 3 * launch + 0.5 * bppsa_product_gpu_flops(p, kind) / tiled_s +
-           (2 * read + 0.25 * sector * (double)p->pattern.nnz) / bytes_s;
-  case BPPSA_PRODUCT_DENSE:
-    return launch + 0.5 * bppsa_product_gpu_flops(p, kind) / tiled_s + (written + read) / bytes_s;
-  default:
-    return launch + (written + read) / bytes_s;
-  }
 }
 
 /* ---- the allocation ---- */
@@ -279,7 +262,7 @@ static bppsa_status put_bands(bppsa_product *p) {
   if (tile_ptr == NULL) {
     return BPPSA_ERR_MEMORY;
   }
-  g->tile = band_tile(p);
+  g->tile = bppsa_product_gpu_tile(p, BPPSA_PRODUCT_DENSE);
   for (int64_t i = 0; i < p->band_count; ++i) {
     tile_ptr[i + 1] = tile_ptr[i] + tiles_of(p->bands[i].rows, g->tile) * tiles_of(p->bands[i].n, g->tile);
   }
@@ -355,7 +338,7 @@ static bppsa_status put_conv(bppsa_product *p) {
   bppsa_free(places);
   bppsa_free(meetings);
   const conv_shape s = shape_of(p);
-  g->tile = tile_for(s.rows, s.columns);
+  g->tile = bppsa_product_gpu_tile(p, BPPSA_PRODUCT_CONV);
   g->tiles = s.parts * tiles_of(s.rows, g->tile) * tiles_of(s.columns, g->tile);
   return status;
 }

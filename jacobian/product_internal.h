@@ -147,10 +147,22 @@ void bppsa_product_run_f64(const bppsa_product *p, int64_t batch, bppsa_csr_valu
 
 /* ---- on a GPU (product_gpu.c: plans; product_cuda.cu or product_nocuda.c: passes) ---- */
 
-/* Bytes of GPU memory for indices and for scratch; FLOPs that a pass executes, 2 for each multiplication; seconds that a pass
- * takes, roughly. */
+/* Products that share a launch at most: items of a group (core/launch_group.cuh), by kernel. */
+enum {
+  PRODUCT_COPIES_TOGETHER = 85,
+  PRODUCT_COLUMNS_TOGETHER = 56,
+  PRODUCT_ROWS_TOGETHER = 42,
+  PRODUCT_SLOTS_TOGETHER = 34,
+  PRODUCT_BANDS_TOGETHER = 46,
+  PRODUCT_PACKING_TOGETHER = 39,
+  PRODUCT_CONV_TOGETHER = 24
+};
+
+/* Bytes of GPU memory for indices and for scratch; the side of a tile, 0 for kinds without; FLOPs that a pass executes, 2 for each
+ * multiplication; seconds that a pass takes, predicted (product_gpu_cost.c). */
 int64_t bppsa_product_gpu_index_bytes(const bppsa_product *p, bppsa_product_kind kind);
 int64_t bppsa_product_gpu_scratch_bytes(const bppsa_product *p, bppsa_product_kind kind);
+int32_t bppsa_product_gpu_tile(const bppsa_product *p, bppsa_product_kind kind);
 double bppsa_product_gpu_flops(const bppsa_product *p, bppsa_product_kind kind);
 double bppsa_product_gpu_predict(const bppsa_product *p, bppsa_product_kind kind);
 /* Allocates GPU memory and fills it. Patterns, slots and bands must be complete; slots in host memory are freed. ERR_MEMORY with

@@ -101,11 +101,12 @@ template <typename real, int K, bool DIAGONAL> __global__ void bppsa_jacobian_st
     for (int k = 0; k < K; ++k) {
       factor[k] = d[k * s.units];
     }
+    const real diagonal = DIAGONAL ? d[K * s.units] : (real)0;
     BPPSA_UNROLL
     for (int n = 0; n < ROWS; ++n) {
       const int64_t i = i0 + row + n * STEP_ROWS;
       const int64_t at = i >= s.units ? -1 : s.entry == NULL ? i * s.units + c : s.entry[i * s.units + c];
-      real sum = DIAGONAL && i == c ? d[K * s.units] : (real)0;
+      real sum = DIAGONAL && i == c ? diagonal : (real)0;
       BPPSA_UNROLL
       for (int k = 0; k < K; ++k) {
         if ((kept >> (k * ROWS + n) & 1) != 0) {

@@ -1,4 +1,5 @@
 /* On the device that CTest names: products and mat-vecs that are queued together have the same bits as alone. */
+#include <math.h>
 #include <string.h>
 
 #include "core/graph.h"
@@ -220,6 +221,42 @@ static void test_launches(void **state) {
   bppsa_device_destroy(device);
 }
 
+/* The cost model counts a launch as often as 40 products need it: a group holds 24 items of the convolution, 34 of slots, 39 of
+ * packing, and more than 40 of the others. What is not launches does not depend on the products beside it. */
+static void test_shared_cost(void **state) {
+  (void)state;
+  enum { MANY = 40 };
+  bppsa_device *device = test_device(1);
+  if (bppsa_device_get_kind(device) == BPPSA_CPU) {
+    bppsa_device_destroy(device);
+    skip();
+  }
+  for (int64_t which = 0; which < 24; ++which) {
+    product_case c;
+    make_product(&c, which, BPPSA_F32, device);
+    const bppsa_product_kind kind = bppsa_product_get_info(c.pass.product)->kind;
+    double seconds[3] = {0};
+    const int64_t together[] = {1, 2, MANY};
+    for (int i = 0; i < 3; ++i) {
+      const bppsa_product_config config = {.kind = kind, .dtype = BPPSA_F32, .together = together[i]};
+      bppsa_product *product;
+      assert_int_equal(bppsa_product_create(&c.a, &c.b, &config, device, &product), BPPSA_OK);
+      seconds[i] = bppsa_product_get_info(product)->seconds;
+      bppsa_product_destroy(product);
+    }
+    if (kind == BPPSA_PRODUCT_IDENTITY) { /* copied only where it stands alone */
+      free_product(&c, device);
+      continue;
+    }
+    const double launches = 2 * (seconds[0] - seconds[1]), work = seconds[0] - launches;
+    const bool twice = kind == BPPSA_PRODUCT_CONV || kind == BPPSA_PRODUCT_SLOTS;
+    assert_true(launches > 1e-6 && work >= 0);
+    assert_true(fabs(MANY * (seconds[2] - work) / launches - (twice ? 2 : 1)) < 1e-6);
+    free_product(&c, device);
+  }
+  bppsa_device_destroy(device);
+}
+
 /* No passes are a legal request; passes that cannot be queued together are refused before any is queued. */
 static void test_requests(void **state) {
   (void)state;
@@ -320,6 +357,7 @@ static void test_applies(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_products), cmocka_unit_test(test_launches),
-                                     cmocka_unit_test(test_requests), cmocka_unit_test(test_applies)};
+                                     cmocka_unit_test(test_shared_cost), cmocka_unit_test(test_requests),
+                                     cmocka_unit_test(test_applies)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
