@@ -88,19 +88,19 @@ static void test_mends(void **state) {
 }
 
 /* Two stable states: the guess stays on the ridge, and what is behind the first mend begins anew (test_forward.c). */
-static void test_reseeding(void **state) {
-  (void)state;
+static void reseed(bppsa_dtype dtype) {
   forward_problem p = problem_of(1000, 1, 10, 50);
   p.config.batch = 1;
+  p.config.dtype = dtype;
   bppsa_model *model = make_forward_model(&p, device);
   for (int64_t i = 0; i < 4; ++i) {
     bppsa_view_set(&model->parameters[i].value, 0, i == 1 ? 2 : 0);
   }
   assert_int_equal(bppsa_model_push(model), BPPSA_OK);
   double x[1000] = {0}, start = .5;
-  void *in = sent(device, BPPSA_F32, x, 1000), *first = sent(device, BPPSA_F32, &start, 1);
-  const bppsa_view in_view = device_view(device, in, BPPSA_F32, (int64_t[]){1000, 1, 1}),
-                   h0 = device_view(device, first, BPPSA_F32, (int64_t[]){1, 1, 1});
+  void *in = sent(device, dtype, x, 1000), *first = sent(device, dtype, &start, 1);
+  const bppsa_view in_view = device_view(device, in, dtype, (int64_t[]){1000, 1, 1}),
+                   h0 = device_view(device, first, dtype, (int64_t[]){1, 1, 1});
   bppsa_view h;
   bppsa_forward_stats s;
   assert_int_equal(bppsa_recurrent_forward_layers(model, &in_view, &h0), BPPSA_OK);
@@ -119,6 +119,12 @@ static void test_reseeding(void **state) {
   bppsa_memory_free(device, in);
   bppsa_memory_free(device, first);
   bppsa_model_destroy(model);
+}
+
+static void test_reseeding(void **state) {
+  (void)state;
+  reseed(BPPSA_F32);
+  reseed(BPPSA_F64);
 }
 
 /* All weights, types, layers and widths of the kernels with tolerance 0, which leaves no bit to chance; with a NaN in the input. */
@@ -157,6 +163,62 @@ static void test_relu(void **state) {
   p.config.nonlinearity = BPPSA_NONLINEARITY_RELU;
   for (p.seed = 1; p.seed <= 3; ++p.seed) {
     (void)check(&p);
+  }
+}
+
+/* The states of unit v, in [T]: h_t = h_{t-1} / 2 + 1 from 0, while unit u is constantly 1000 and all others are 0. */
+static double *lonely_states(bppsa_dtype dtype, int64_t v, int64_t u, double tolerance, bppsa_forward_stats *s) {
+  forward_problem p = problem_of(40, 32, 4, 2);
+  p.config.batch = 1;
+  p.config.dtype = dtype;
+  p.config.nonlinearity = BPPSA_NONLINEARITY_RELU;
+  p.config.forward.tolerance = tolerance;
+  bppsa_model *model = make_forward_model(&p, device);
+  for (int64_t i = 0; i < 4; ++i) { /* weight_ih, weight_hh, bias_ih, bias_hh */
+    const bppsa_view *w = &model->parameters[i].value;
+    for (int64_t k = 0; k < bppsa_view_count(w); ++k) {
+      bppsa_view_set(w, k, i == 1 && k == v * 32 + v ? .5 : i == 2 && k == v ? 1 : i == 2 && k == u ? 1000 : 0);
+    }
+  }
+  assert_int_equal(bppsa_model_push(model), BPPSA_OK);
+  double x[40] = {0}, *all, *states = bppsa_calloc(40, sizeof *states);
+  void *in = sent(device, dtype, x, 40);
+  const bppsa_view in_view = device_view(device, in, dtype, (int64_t[]){40, 1, 1});
+  bppsa_view h;
+  assert_int_equal(bppsa_recurrent_forward_layers(model, &in_view, NULL), BPPSA_OK);
+  assert_int_equal(bppsa_forward_stats_of(model, s), BPPSA_OK);
+  assert_int_equal(bppsa_recurrent_states(model, 0, &h), BPPSA_OK);
+  all = fetched(device, &h);
+  for (int64_t t = 0; t < 40; ++t) {
+    states[t] = all[t * 32 + v];
+    assert_true(all[t * 32 + u] == 1000);
+  }
+  bppsa_free(all);
+  bppsa_memory_free(device, in);
+  bppsa_model_destroy(model);
+  return states;
+}
+
+/* One unit of 32, each in turn, begins every chunk at another place than the chunk in front ends at; another unit is so large
+ * that this is within the tolerance. So every chunk is accepted at its first step, and the gap is that of the one unit:
+ * 2^-2 (1 - 2^-10), after two steps from 0 instead of twelve. With tolerance 0 the one unit is mended. */
+static void test_lonely_unit(void **state) {
+  (void)state;
+  for (int64_t v = 0; v < 32; ++v) {
+    for (int wide = 0; wide < 2; ++wide) {
+      const bppsa_dtype dtype = wide ? BPPSA_F64 : BPPSA_F32;
+      bppsa_forward_stats s;
+      bppsa_free(lonely_states(dtype, v, (v + 19) % 32, 1e-2, &s));
+      assert_int_equal(s.mended + s.rounds + s.tails + s.reseeded, 0);
+      assert_true(s.gap == .25 * (1 - 1. / 1024));
+      double *states = lonely_states(dtype, v, (v + 19) % 32, 0, &s), expected = 0;
+      assert_true(s.mended > 0 && s.gap == 0);
+      for (int64_t t = 0; t < 40; ++t) {
+        expected = wide ? .5 * expected + 1 : (double)(.5F * (float)expected + 1);
+        assert_true(states[t] == expected);
+      }
+      bppsa_free(states);
+    }
   }
 }
 
@@ -243,8 +305,8 @@ static void test_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_nothing_to_mend), cmocka_unit_test(test_mends),  cmocka_unit_test(test_reseeding),
-      cmocka_unit_test(test_exact),           cmocka_unit_test(test_relu),   cmocka_unit_test(test_pauses),
-      cmocka_unit_test(test_recording),       cmocka_unit_test(test_refused)};
+      cmocka_unit_test(test_nothing_to_mend), cmocka_unit_test(test_mends),     cmocka_unit_test(test_reseeding),
+      cmocka_unit_test(test_exact),           cmocka_unit_test(test_relu),      cmocka_unit_test(test_lonely_unit),
+      cmocka_unit_test(test_pauses),          cmocka_unit_test(test_recording), cmocka_unit_test(test_refused)};
   return cmocka_run_group_tests(tests, open_device, close_device);
 }
