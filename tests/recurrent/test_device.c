@@ -196,18 +196,19 @@ static void test_exponents(void **state) {
 }
 
 /* Every step moves the gradient's only number to the next unit. What a product does to single units would look useless: the unit
- * that had the number has nothing afterwards. Over all units it is not, and nothing is redone. */
+ * that had the number has nothing afterwards. Over all units, in both halves of a warp, it is not, and nothing is redone. */
 static void test_moving(void **state) {
   (void)state;
-  enum { STEPS = 75, HIDDEN = 12 };
+  enum { STEPS = 75, HIDDEN = 24 };
   double jacobian[HIDDEN * HIDDEN] = {0}, seed[HIDDEN] = {1};
   for (int64_t i = 0; i < HIDDEN; ++i) {
     jacobian[i * HIDDEN + (i + 1) % HIDDEN] = 1;
   }
-  for (int i = 0; i < 2 * 2; ++i) {
+  for (int i = 0; i < 2 * 2 * 2; ++i) {
+    const bppsa_dtype dtype = i < 4 ? BPPSA_F32 : BPPSA_F64;
     int64_t redone;
     double *expected = hidden_gradients(i % 2, host, BPPSA_F64, &by_bp, STEPS, HIDDEN, jacobian, seed, &redone);
-    double *got = hidden_gradients(i % 2, device, BPPSA_F32, &in_chunks[i / 2], STEPS, HIDDEN, jacobian, seed, &redone);
+    double *got = hidden_gradients(i % 2, device, dtype, &in_chunks[i / 2 % 2], STEPS, HIDDEN, jacobian, seed, &redone);
     check_steps(STEPS, HIDDEN, NULL, got, expected);
     assert_int_equal(redone, 0);
     bppsa_free(expected);

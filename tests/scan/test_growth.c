@@ -2,26 +2,28 @@
  * sequential BP in float64. */
 #include "tests/scan/scan_problem.h"
 
-/* Recurrent problems whose plain products leave the range of f32: explicit W and column factors, K = 1, last gradient as the
- * seed. */
-static problem make_recurrence(int64_t n, int64_t h, int64_t batch, const double *w, const double *d, const double *seed) {
+/* Recurrent problems whose plain products leave the range of their type: explicit W and column factors, K = 1, last gradient as
+ * the seed. */
+static problem make_recurrence(bppsa_dtype dtype, int64_t n, int64_t h, int64_t batch, const double *w, const double *d,
+                               const double *seed) {
   bppsa_scan_config c = bppsa_scan_config_default();
   c.element = BPPSA_ELEMENT_RECURRENT;
   c.jacobians = n;
   c.dim = h;
   c.batch = batch;
   c.input = true;
+  c.dtype = dtype;
   problem p = {.config = c};
   double *wr = bppsa_calloc(h * h, sizeof *wr), *dr = bppsa_calloc(n * batch * h, sizeof *dr);
   p.g = bppsa_calloc((n + 1) * batch * h, sizeof *p.g);
   memcpy(wr, w, (size_t)(h * h) * sizeof *wr);
   memcpy(dr, d, (size_t)(n * batch * h) * sizeof *dr);
   memcpy(p.g + n * batch * h, seed, (size_t)(batch * h) * sizeof *seed);
-  p.weights[0] = rounded(BPPSA_F32, wr, h * h);
-  p.columns[0] = rounded(BPPSA_F32, dr, n * batch * h);
-  p.seed = rounded(BPPSA_F32, p.g, (n + 1) * batch * h);
+  p.weights[0] = rounded(dtype, wr, h * h);
+  p.columns[0] = rounded(dtype, dr, n * batch * h);
+  p.seed = rounded(dtype, p.g, (n + 1) * batch * h);
   p.u = bppsa_calloc(1, sizeof *p.u);
-  p.typed_u = bppsa_calloc((n + 1) * batch * h, sizeof(float));
+  p.typed_u = bppsa_calloc((n + 1) * batch * h, bppsa_dtype_size(dtype));
   for (int64_t t = n; t >= 1; --t) {
     for (int64_t b = 0; b < batch; ++b) {
       for (int64_t i = 0; i < h; ++i) {
@@ -40,6 +42,7 @@ static problem make_recurrence(int64_t n, int64_t h, int64_t batch, const double
 /* Every algorithm within residual 30 of float64 at every step; returns the products redone by all of them together. */
 static int64_t check_recurrence(const problem *p, double most_allowed) {
   const int64_t n = p->config.jacobians, state = p->config.batch * p->config.dim;
+  const int64_t size = (int64_t)bppsa_dtype_size(p->config.dtype);
   bppsa_device *device = test_device(2);
   int64_t redone = 0;
   const bool few = is_emulated(device); /* blelloch, chunked, chunked with 7 */
@@ -49,19 +52,19 @@ static int64_t check_recurrence(const problem *p, double most_allowed) {
     bppsa_scan_executor *executor = NULL;
     assert_int_equal(bppsa_scan_plan_create(&c, &plan), BPPSA_OK);
     assert_int_equal(bppsa_scan_executor_create(plan, device, &executor), BPPSA_OK);
-    float *g = bppsa_calloc((n + 1) * state, sizeof *g);
+    char *g = bppsa_calloc((n + 1) * state, (size_t)size);
     assert_non_null(g);
     operand_copies copies = copy_operands(p, device);
     const bppsa_scan_operands operands = operands_of(p, &copies, false);
     assert_int_equal(executor->execute(executor, &operands), BPPSA_OK);
-    assert_int_equal(bppsa_memory_get(device, g, copies.gradients, (n + 1) * state * (int64_t)sizeof *g), BPPSA_OK);
+    assert_int_equal(bppsa_memory_get(device, g, copies.gradients, (n + 1) * state * size), BPPSA_OK);
     free_operands(&copies);
     for (int64_t t = 0; t <= n; ++t) {
       double largest = 0;
       for (int64_t i = 0; i < state; ++i) {
         largest = fmax(largest, fabs(p->g[t * state + i]));
       }
-      const double r = residual(BPPSA_F32, g + t * state, p->g + t * state, state, sqrt((double)n));
+      const double r = residual(p->config.dtype, g + t * state * size, p->g + t * state, state, sqrt((double)n));
       if (largest < most_allowed && !(r < 30)) {
         fail_msg("algorithm %d, up-levels %lld, chunks %lld, step %lld: residual %g", (int)c.method.algorithm,
                  (long long)c.method.up_levels, (long long)c.method.chunks, (long long)t, r);
@@ -77,15 +80,14 @@ static int64_t check_recurrence(const problem *p, double most_allowed) {
   return redone;
 }
 
-/* 10 units with 1.5 · orthogonal weights that no gradient reaches, 10 with orthogonal ones: over 5000 steps plain products grow to
- * 1.5^2500, and sequential BP stays finite. */
-static void test_growing_block(void **state) {
-  (void)state;
+/* 10 units with `factor` · orthogonal weights that no gradient reaches, 10 with orthogonal ones: over 5000 steps plain products
+ * grow to factor^2500, and sequential BP stays finite. */
+static void check_growing_block(bppsa_dtype dtype, double factor) {
   enum { MOST = 5000, H = 20, B = 3 };
   bppsa_device *device = test_device(1);
-  const int64_t n = is_emulated(device) ? 250 : MOST; /* 1.5^240 is beyond f32 as well */
+  const int64_t n = is_emulated(device) ? 250 : MOST; /* 1.5^240 is beyond f32 as well, 30^240 beyond f64 */
   bppsa_device_destroy(device);
-  double *grow = orthogonal(1, 10, 1.5), *keep = orthogonal(2, 10, 1), *w = bppsa_calloc(H * H, sizeof *w);
+  double *grow = orthogonal(1, 10, factor), *keep = orthogonal(2, 10, 1), *w = bppsa_calloc(H * H, sizeof *w);
   double *d = bppsa_calloc(n * B * H, sizeof *d), *seed = uniform(3, B * H, 1);
   for (int64_t i = 0; i < 10; ++i) {
     memcpy(w + i * H, grow + i * 10, 10 * sizeof *w);
@@ -97,13 +99,19 @@ static void test_growing_block(void **state) {
   for (int64_t i = 0; i < B * H; ++i) {
     seed[i] = i % H < 10 ? 0 : seed[i];
   }
-  problem p = make_recurrence(n, H, B, w, d, seed);
+  problem p = make_recurrence(dtype, n, H, B, w, d, seed);
   assert_int_equal(check_recurrence(&p, INFINITY), 0); /* rows have exponents of their own: nothing needs redoing */
   free_problem(&p);
   void *const blocks[] = {grow, keep, w, d, seed};
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; ++i) {
     bppsa_free(blocks[i]);
   }
+}
+
+static void test_growing_block(void **state) {
+  (void)state;
+  check_growing_block(BPPSA_F32, 1.5);
+  check_growing_block(BPPSA_F64, 30);
 }
 
 /* Dense 1.5 · orthogonal weights over activations of a tanh network: wherever float32 BP is finite. */
@@ -125,7 +133,7 @@ static void check_dense_growth(double input) {
     }
     memcpy(h, next, (size_t)(B * H) * sizeof *h);
   }
-  problem p = make_recurrence(n, H, B, w, d, seed);
+  problem p = make_recurrence(BPPSA_F32, n, H, B, w, d, seed);
   (void)check_recurrence(&p, 1e37);
   free_problem(&p);
   void *const blocks[] = {w, d, seed, h, next, x};
@@ -141,8 +149,7 @@ static void test_dense_growth(void **state) {
 }
 
 /* A gradient that the growing directions cancel out of: the product is useless, its steps are redone, and counted. */
-static void test_cancellation_is_redone(void **state) {
-  (void)state;
+static void check_cancellation(bppsa_dtype dtype) {
   enum { N = 200, H = 2, B = 1 };
   /* eigenvectors (1, 1) and (1, -1) of W with eigenvalues 1.5 and 1; the seed is the second, and BP stays on it without rounding */
   const double w[] = {1.25, 0.25, 0.25, 1.25}, seed[] = {1, -1};
@@ -150,10 +157,16 @@ static void test_cancellation_is_redone(void **state) {
   for (int64_t i = 0; i < N * B * H; ++i) {
     d[i] = 1;
   }
-  problem p = make_recurrence(N, H, B, w, d, seed);
+  problem p = make_recurrence(dtype, N, H, B, w, d, seed);
   assert_true(check_recurrence(&p, INFINITY) > 0);
   free_problem(&p);
   bppsa_free(d);
+}
+
+static void test_cancellation_is_redone(void **state) {
+  (void)state;
+  check_cancellation(BPPSA_F32);
+  check_cancellation(BPPSA_F64);
 }
 
 int main(void) {
