@@ -107,8 +107,8 @@ static void test_gemm_order(void **state) {
   with_each(check_gemm_order);
 }
 
-/* Rows of one width and a few columns more, which tiles may compute by fours: each has the bits of the row alone, whatever begins the
- * sums. B has padded rows or none, A rows or columns. */
+/* Rows of one vector and a few columns more, which tiles may compute by fours: each has the bits of the row alone, whatever begins
+ * the sums. B has padded rows or none, A rows or columns. */
 static void check_gemm_ends_case(const bppsa_simd *kernels, int64_t m, int64_t n, int64_t k, bool columns, int64_t init_row) {
   const int64_t ldb = columns ? n : (n + 15) / 16 * 16, a_row = columns ? 1 : k, a_step = columns ? m : 1;
   double *a = uniform(1, m * k, 1), *b = uniform(2, k * ldb, 1), *c = uniform(3, m * n, 1);

@@ -12,7 +12,7 @@
 #include "tests/fuzz/fuzz.h"
 #include "train/data/dataset.h"
 
-enum { MOST_FILES = 4, LEAST_FRAMES = 1200 };
+enum { MOST_FILES = 4, LEAST_FRAMES = 2100 };
 
 /* Writes the WAV file at CLASS/NAME below the directory; a name that would lead out of it is not taken. */
 static void write_sound(char *name, const fuzz_part *sound, int number) {
