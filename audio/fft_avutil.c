@@ -33,8 +33,8 @@ bppsa_status bppsa_fft_create(int64_t n, bppsa_fft **fft) {
   if (status < 0) {
     bppsa_free(made);
     return bppsa_fail(status == AVERROR(ENOMEM) ? BPPSA_ERR_MEMORY : BPPSA_ERR_UNSUPPORTED,
-                      "Fourier transform of %lld real numbers: libavutil answers %d, expected it to have one", (long long)n,
-                      status);
+                      "Fourier transform of %lld real numbers: libavutil fails with %d, expected a transform of this length",
+                      (long long)n, status);
   }
   *fft = made;
   return BPPSA_OK;

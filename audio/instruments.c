@@ -456,7 +456,7 @@ static void play_note(bppsa_instrument_workspace *w, const note *n, chance *c, n
 
 /* ---- a phrase ---- */
 
-/* What all notes of a file share. */
+/* The properties that all notes of a file share. */
 typedef struct {
   const timbre *t;
   double unit, attack, release, decay, rolloff, vibrato, vibrato_rate, breath, burst, place, tuning;

@@ -11,7 +11,7 @@ enum { LEAST_RATE = 4000, MOST_RATE = 384000, FORMAT_BYTES = 16, FULL_SCALE = 32
 enum { FORMAT_PCM = 1, FORMAT_FLOAT = 3, FORMAT_EXTENSIBLE = 0xFFFE }; /* formats whose frames have a fixed size */
 #define UNKNOWN_SIZE 0xFFFFFFFFu                                       /* the size is in the ds64 chunk of an RF64 file */
 
-/* What has been found so far while walking over the chunks. */
+/* The facts found so far while walking over the chunks. */
 typedef struct {
   bppsa_file_reader file;
   bool big;                             /* RIFX: the high byte of a number comes first */

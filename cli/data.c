@@ -226,7 +226,7 @@ static bppsa_status run_cifar10(bppsa_cli *cli) {
   bppsa_device *device = NULL;
   if (!bppsa_cli_value(cli, BPPSA_OPTION_SYNTHETIC)->given) {
     return bppsa_fail(BPPSA_ERR_ARGUMENT,
-                      "--synthetic: missing, expected it: CIFAR-10 itself is read as it is, --data cifar10:DIR");
+                      "--synthetic: missing, expected this option: CIFAR-10 itself needs no conversion, see --data cifar10:DIR");
   }
   BPPSA_TRY(bppsa_setup_device(cli, &device));
   const bppsa_status status = write_images(cli, device);

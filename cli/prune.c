@@ -15,11 +15,12 @@ static const bppsa_option_use uses[] = {{.option = BPPSA_OPTION_FRACTION, .requi
                                         {.option = BPPSA_OPTION_HELP},
                                         {.option = BPPSA_OPTION_COUNT}};
 
-static const char notes[] = "Every tensor NAME.weight with two extents or more is pruned by magnitude; biases stay.\n"
-                            "  class-blind         one threshold for all layers\n"
-                            "  class-uniform       the same fraction of every layer\n"
-                            "  class-distribution  a threshold a layer, in proportion to the standard deviation of its weights\n"
-                            "train --mask M.safetensors --weights W.safetensors trains on with the pruned weights kept at 0.\n";
+static const char notes[] =
+    "Every tensor NAME.weight with two extents or more is pruned by magnitude; biases stay.\n"
+    "  class-blind         one threshold for all layers\n"
+    "  class-uniform       the same fraction of every layer\n"
+    "  class-distribution  a threshold for each layer, in proportion to the standard deviation of its weights\n"
+    "train --mask M.safetensors --weights W.safetensors trains on with the pruned weights kept at 0.\n";
 
 static json_t *document(const bppsa_cli *cli, const bppsa_masks *masks) {
   json_t *object = json_object();

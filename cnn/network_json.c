@@ -279,7 +279,7 @@ static bppsa_status read_network(const char *where, json_t *root, bppsa_cnn_netw
   const bppsa_cnn_layer *head = &network->layers[network->count - 1];
   return head->op.kind == BPPSA_OPERATOR_LINEAR
              ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: layer '%s': %s is the last, expected a linear operator there, the head", where,
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: layer '%s': the last operator is %s, expected linear, the head", where,
                           head->name, bppsa_operator_name(head->op.kind));
 }
 

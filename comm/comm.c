@@ -212,7 +212,7 @@ void bppsa_comm_begin_fault(bppsa_comm_endpoint *endpoint) {
 
 /* ---- split ---- */
 
-/* What each rank tells the others in a split; sent as an array of i64. */
+/* The message of each rank to the others in a split, sent as an array of i64. */
 typedef struct {
   int64_t color, key, context;
 } claim;

@@ -8,7 +8,7 @@
  *     BPPSA_UNROLL_BY(n)            before a loop that is to be unrolled n times
  *     BPPSA_UNROLL                  before a loop whose array indices must be constants, so that the arrays live in registers
  *     tile = launch_held(tile);     in a loop that waits for shared memory: keeps the address in a register
- *     data = launch_kept(data);     the same of an address in the GPU's memory
+ *     data = launch_kept(data);     the same for an address in the GPU's memory
  */
 #ifndef BPPSA_CORE_LAUNCH_CUH
 #define BPPSA_CORE_LAUNCH_CUH
@@ -26,7 +26,7 @@
 #define BPPSA_PRAGMA(text) _Pragma(#text)
 #endif
 
-/* The same address in shared memory, as a number that the compiler cannot take apart. Otherwise it computes the address at every
+/* The same address in shared memory, as a number that the compiler cannot decompose. Otherwise it computes the address at every
  * use from the block's rank in its cluster, and a short loop waits for that each time. */
 template <typename T> __device__ __forceinline__ T *launch_held(T *shared) {
 #ifdef __CUDA_ARCH__
@@ -38,7 +38,7 @@ template <typename T> __device__ __forceinline__ T *launch_held(T *shared) {
 #endif
 }
 
-/* The same place in the GPU's memory. Otherwise the address is made anew at every use, out of the kernel's parameters. */
+/* The same place in the GPU's memory. Otherwise the compiler computes the address from the kernel's parameters at every use. */
 template <typename T> __device__ __forceinline__ T *launch_kept(T *data) {
 #ifdef __CUDA_ARCH__
   unsigned long long address = (unsigned long long)__cvta_generic_to_global(data);

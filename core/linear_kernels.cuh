@@ -20,20 +20,21 @@ template <typename real> struct product_operands {
   real *c;
 };
 
-/* What a thread brings of a tile: its place in it, neighbours next to each other in memory, and numbers on their way. */
+/* The numbers of a tile that one thread loads: COUNT of them, at equal distances. Neighbouring threads load neighbouring numbers.
+ * */
 template <typename real> struct product_part {
   enum { COUNT = PRODUCT_TILE * PRODUCT_DEPTH / PRODUCT_THREADS };
-  const real *from;        /* the first one's in the next tile */
-  int64_t next, tile;      /* between two of a thread, between two tiles */
-  int k, at, k_step, step; /* the first one's place in the tile, and the distance of the others */
+  const real *from;        /* the address of its first number in the next tile */
+  int64_t next, tile;      /* distances in memory: of a thread's numbers, of tiles */
+  int k, at, k_step, step; /* the first number's place in the tile, and the distances of the others */
   real value[COUNT];
 };
 
-/* The place in the first tile: from row or column `first` and k `first_k` on. */
+/* The thread's numbers of the first tile, which begins at row or column `first` and at `first_k` of k. */
 template <typename real>
 __device__ inline product_part<real> product_place(const real *matrix, int64_t of_k, int64_t of_other, int64_t first,
                                                    int64_t first_k, int thread) {
-  const bool by_k = of_k == 1; /* neighbours read neighbours */
+  const bool by_k = of_k == 1; /* neighbouring threads read neighbouring numbers */
   product_part<real> p = {};
   p.k = by_k ? thread % PRODUCT_DEPTH : thread / PRODUCT_TILE;
   p.at = by_k ? thread / PRODUCT_DEPTH : thread % PRODUCT_TILE;
@@ -45,8 +46,8 @@ __device__ inline product_part<real> product_place(const real *matrix, int64_t o
   return p;
 }
 
-/* Fetches the thread's part of the next tile; `others` and `depth` are left of rows or columns and of k, and what stands
- * beyond is 0. ones: the column of ones, or -1. */
+/* Loads the thread's numbers of the next tile. `others` rows or columns and `depth` of k are left in the matrix; numbers beyond are
+ * 0. ones: the column of ones, or -1. */
 template <typename real>
 __device__ __forceinline__ void product_fetch(int64_t depth, int64_t others, int64_t ones, product_part<real> *p) {
   BPPSA_UNROLL
@@ -70,7 +71,7 @@ template <typename real> __device__ __forceinline__ void product_store(const pro
   }
 }
 
-/* blocks (tiles of m, tiles of n · parts): 256 threads, 4 x 4 sums each. The next tile is on its way while one is multiplied. */
+/* blocks (tiles of m, tiles of n · parts): 256 threads, 4 x 4 sums each. The next tile is loaded while one is multiplied. */
 template <typename real>
 __global__ void __launch_bounds__(PRODUCT_THREADS) bppsa_linear_product(product_operands<real> p, int n_tiles) {
   BPPSA_SHARED(real, memory); /* [DEPTH][TILE + 1] of a, of b */
@@ -131,8 +132,8 @@ template <typename real> __global__ void bppsa_linear_transposed(const real *fro
 
 enum { SUM_TARGETS = 4, SUM_THREADS = 512, SUM_LANES = 32, SUM_AHEAD = 8 };
 
-/* Where sums are written. A target receives entries first .. first + count - 1, in rows of `row` of which it keeps `take` from
- * column `from` on, packed. */
+/* An array that sums are written to. It receives entries first .. first + count - 1, which form rows of `row` numbers, and keeps of
+ * each row `take` numbers from column `from` on, without gaps. */
 template <typename real> struct sum_target {
   int64_t first, count, row, from, take;
   real *to;
@@ -152,7 +153,7 @@ __global__ void bppsa_linear_sum(const real *entries, int64_t parts, int64_t cou
   for (int64_t first = slice; at < count && first < parts; first += SUM_AHEAD * slices) {
     real value[SUM_AHEAD];
     BPPSA_UNROLL
-    for (int i = 0; i < SUM_AHEAD; ++i) { /* all on their way before the first is added */
+    for (int i = 0; i < SUM_AHEAD; ++i) { /* all loads begin before the first number is added */
       const int64_t part = first + i * slices;
       value[i] = part < parts ? entries[part * count + at] : 0;
     }

@@ -42,7 +42,7 @@ enum { BPPSA_TIMING_TEXT = 32 };
 const char *bppsa_timing_median_ms(const bppsa_timing *timing, int digits, char text[BPPSA_TIMING_TEXT]);
 /* The index of the timing with the smallest median; -1: one of them is noisy, and no winner is named. count >= 1. */
 int64_t bppsa_timing_fastest(int64_t count, const bppsa_timing *timings);
-/* What a table says below itself once it has such a mark: one line. */
+/* The line below a table that has such a mark. */
 #define BPPSA_TIMING_NOTE                                                                                                        \
   "~ noisy: measured twice, and the median is still more than 1.25 times the minimum; nothing is concluded from it"
 

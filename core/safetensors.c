@@ -37,7 +37,7 @@ typedef struct {
   int64_t key;        /* position among the header's keys */
 } entry;
 
-/* What messages need to point into the file. */
+/* The source of a text, so that messages can name the byte in the file. */
 typedef struct {
   const char *path;
   const char *text; /* the header, size bytes */
@@ -105,7 +105,7 @@ static bppsa_status parse_shape(const json_t *value, entry *e) {
   return BPPSA_OK;
 }
 
-/* Both offsets inside the data, and as far apart as dtype and shape say. */
+/* Reads data_offsets. Both must lie inside the data, as far apart as dtype and shape require. */
 static bppsa_status parse_offsets(const json_t *value, int64_t data_size, entry *e) {
   const json_t *begin = json_array_get(value, 0);
   const json_t *end = json_array_get(value, 1);
@@ -154,7 +154,7 @@ static bppsa_status check_metadata(const source *s, json_t *metadata, int64_t ke
   return BPPSA_OK;
 }
 
-/* entries has room for every key of the header; *count are tensors. */
+/* Reads all tensors of the header. entries has room for every key; *count of them are tensors. */
 static bppsa_status parse_entries(const source *s, json_t *header, int64_t data_size, entry *entries, int64_t *count) {
   const char *name = NULL;
   json_t *value = NULL;
@@ -186,7 +186,7 @@ static int compare_entries(const void *left, const void *right) {
   return a->key < b->key ? -1 : 1;
 }
 
-/* Sorted entries: the data, from the first byte to the last, without a hole and without an overlap. */
+/* Checks that the sorted entries cover the data from the first byte to the last, without a hole and without an overlap. */
 static bppsa_status check_layout(const source *s, const entry *entries, int64_t count, int64_t data_size) {
   const long long data_start = (long long)(HEADER_START + s->size);
   int64_t expected = 0;
@@ -252,7 +252,7 @@ static bppsa_status refuse_torch(const char *path, uint64_t length, const void *
                     path, path);
 }
 
-/* The header's text is in hand: parse it, check it, read the data it describes. */
+/* Parses and checks the header, whose text has been read, and reads the data that it describes. */
 static bppsa_status load_tensors(bppsa_file_reader *reader, const source *s, bppsa_safetensors *file) {
   if (s->size == 0 || s->text[0] != '{') {
     BPPSA_TRY(refuse_torch(s->path, (uint64_t)s->size, s->text, s->size));
@@ -377,7 +377,7 @@ bool bppsa_safetensors_metadata_next(const bppsa_safetensors *file, bppsa_metada
 
 /* ---- saving ---- */
 
-/* Something jansson refused: no memory, or text it will not write. */
+/* Reports what jansson has refused: there was no memory, or the text is not valid UTF-8. */
 static bppsa_status refused(const char *path, const char *what, const char *name) {
   if (bppsa_json_out_of_memory()) {
     return bppsa_fail_prefix(BPPSA_ERR_MEMORY, "%s", path);
@@ -456,7 +456,7 @@ static bppsa_status build_header(const char *path, int64_t count, const bppsa_na
   return BPPSA_OK;
 }
 
-/* Length, header and spaces up to a multiple of 8, then the tensors one after the other. */
+/* Writes the length, the header with spaces up to a multiple of 8, then the tensors one after the other. */
 static bppsa_status write_all(bppsa_file_writer *writer, const char *header, int64_t count, const bppsa_named_view *tensors) {
   const size_t length = strlen(header);
   const uint64_t padded = (length + 7) / 8 * 8;

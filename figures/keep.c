@@ -32,8 +32,9 @@ static bppsa_status compare(const char *path, const json_t *kept, const json_t *
     const bppsa_status status =
         mine == NULL || theirs == NULL
             ? bppsa_figures_no_room()
-            : bppsa_fail(BPPSA_ERR_ARGUMENT, "--resume: %s: %s, but %s was measured with %s, expected the same to go on", key,
-                         mine, path, theirs);
+            : bppsa_fail(BPPSA_ERR_ARGUMENT,
+                         "--resume: %s: %s, but the measurements in %s were made with %s, expected the same setting", key, mine,
+                         path, theirs);
     bppsa_free(mine);
     bppsa_free(theirs);
     return status;
@@ -56,8 +57,9 @@ bppsa_status bppsa_keep_resume(const bppsa_figures *f, const char *name, const c
   const json_t *configuration = json_object_get(kept, "configuration");
   bppsa_status status = BPPSA_OK;
   if (!json_is_object(configuration) || !json_is_array(json_object_get(kept, list))) {
-    status = bppsa_fail(BPPSA_ERR_FORMAT, "--resume: %s: no \"configuration\" or no list \"%s\", expected what figures kept",
-                        path, list);
+    status = bppsa_fail(BPPSA_ERR_FORMAT,
+                        "--resume: %s: no \"configuration\" or no list \"%s\", expected the document of an interrupted run", path,
+                        list);
   }
   status = status == BPPSA_OK ? compare(path, configuration, f->request->configuration) : status;
   if (status != BPPSA_OK) {
@@ -94,7 +96,7 @@ bppsa_status bppsa_keep_check_stop(const bppsa_figures *f, const char *done) {
   const bppsa_figures_request *r = f->request;
   return r->stop == NULL || !r->stop()
              ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_IO, "stopped by %s after %s, what was measured is in %s, expected --resume to go on",
+             : bppsa_fail(BPPSA_ERR_IO, "stopped by %s after %s, what it measured is kept in %s, expected --resume to continue",
                           r->stop_name(), done, r->directory);
 }
 
@@ -115,10 +117,11 @@ static bppsa_status check_overwrite(const bppsa_figures *f, const char *name) {
     return status == BPPSA_ERR_FORMAT ? BPPSA_OK : bppsa_input_status(status);
   }
   return unfinished
-             ? bppsa_fail(BPPSA_ERR_ARGUMENT,
-                          "--out: %s: %s in it is what an interrupted run measured, expected --resume to go on, or another "
-                          "directory",
-                          f->request->directory, name)
+             ? bppsa_fail(
+                   BPPSA_ERR_ARGUMENT,
+                   "--out: %s: %s holds the measurements of an interrupted run, expected --resume to continue it, or another "
+                   "directory",
+                   f->request->directory, name)
              : BPPSA_OK;
 }
 
@@ -145,7 +148,8 @@ bppsa_status bppsa_keep_check(const bppsa_figures *f) {
   }
   return found || !f->request->resume
              ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_ARGUMENT, "--resume: %s: nothing is kept there, expected what an interrupted figures left",
+             : bppsa_fail(BPPSA_ERR_ARGUMENT,
+                          "--resume: %s: the directory has no measurements, expected those of an interrupted run",
                           f->request->directory);
 }
 

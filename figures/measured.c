@@ -91,7 +91,7 @@ double bppsa_measured_iteration(const json_t *rows, int64_t seq_len, int64_t bat
   return method == NULL ? forward : forward + seconds_of(rows, seq_len, batch, "backward", method, key);
 }
 
-/* What the row says of itself or, where a rival's row says nothing, what its median and minimum say. */
+/* Whether the row is noisy: its own mark or, in a rival's row without one, the ratio of its median to its minimum. */
 static bool is_noisy(const json_t *row) {
   const json_t *noisy = json_object_get(row, "noisy"), *median = json_object_get(row, "median_s"),
                *least = json_object_get(row, "min_s");

@@ -114,7 +114,7 @@ static bppsa_status find_page(bppsa_figures *f) {
       bppsa_line_add(&line, "%s%s", line.length > 0 ? " or " : "", name);
     }
   }
-  return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "figures: none of %s, expected %s", f->kind->name, line.text);
+  return bppsa_fail(BPPSA_ERR_UNSUPPORTED, "figures: model %s has none, expected %s", f->kind->name, line.text);
 }
 
 /* Makes the directory, then makes and removes a file in it, so that a directory that cannot be written is found before the work

@@ -182,7 +182,7 @@ const bppsa_figure bppsa_figure_table[] = {
      .title = "Table 6: a GRU over IRMAS's sets",
      .caption =
          "H = 20, default initialisation; S is T 259 with 38 features, M 517 with 24, L 1034 with 12, here noise of "
-         "variance 1. The paper's BP is PyTorch with cuDNN 7; its forward overhead is there because cuDNN hides the gates. "
+         "variance 1. The paper's BP is PyTorch with cuDNN 7; its forward pass has an overhead because cuDNN hides the gates. "
          "The forward pass here keeps them, for BP and for the scan alike: it has no such overhead. Columns of methods are "
          "backward passes."},
     {.page = GRU,

@@ -67,8 +67,8 @@ static bppsa_status put_results(training *t) {
     json_decref(losses);
     return lost   ? bppsa_figures_no_room()
            : same ? BPPSA_OK
-                  : bppsa_fail(BPPSA_ERR_NUMERIC, "%s: a repeat's losses are not those of the first one, expected the same bits",
-                               t->run.name);
+                  : bppsa_fail(BPPSA_ERR_NUMERIC,
+                               "%s: the losses of a repeat differ from the first repeat's, expected the same bits", t->run.name);
   }
   bool ok = bppsa_json_put(t->document, "losses", losses);
   ok = ok && bppsa_json_put_real(t->document, "largest_difference", most);
@@ -137,9 +137,10 @@ static bool is_whole(const training *t) {
 static bppsa_status open_document(training *t, const char *name) {
   BPPSA_TRY(bppsa_keep_resume(t->run.figures, name, "repeats", &t->document));
   if (t->document != NULL) {
-    return is_whole(t) ? BPPSA_OK
-                       : bppsa_fail(BPPSA_ERR_FORMAT, "--resume: %s/%s: lists of other lengths, expected what figures kept",
-                                    t->run.figures->request->directory, name);
+    return is_whole(t)
+               ? BPPSA_OK
+               : bppsa_fail(BPPSA_ERR_FORMAT, "--resume: %s/%s: its lists have other lengths than this run's, expected the same",
+                            t->run.figures->request->directory, name);
   }
   t->document = json_object();
   bool ok = t->document != NULL && bppsa_json_put_text(t->document, "figure", t->run.name);

@@ -87,7 +87,7 @@ bppsa_status bppsa_apply_queue(const bppsa_apply_pass *passes, int64_t count, in
   for (int64_t i = 0; i < count; ++i) {
     const bppsa_apply *a = passes[i].apply, *first = passes[0].apply;
     if (a->dtype != first->dtype || a->on_gpu != first->on_gpu || a->index != first->index) {
-      return bppsa_fail(BPPSA_ERR_ARGUMENT, "mat-vec: plans of differing dtypes or devices, expected one of both");
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "mat-vec: plans of differing dtypes or devices, expected one dtype and one device");
     }
   }
   if (count > 0 && passes[0].apply->on_gpu) {

@@ -52,8 +52,7 @@ template <typename real> struct conv_fill {
   const int32_t *items;     /* taps; with a mask c·height·taps + t */
 };
 
-/* Where a template's weights are read: from shared memory; from the weights themselves, where there are too many taps; through a
- * list. */
+/* The source of a template's weights: shared memory; the weights themselves, if there are too many taps; or a list of weights. */
 enum conv_source { CONV_STAGED, CONV_DIRECT, CONV_MASKED };
 
 /* The part of the matrix that a block computes. */

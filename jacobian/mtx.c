@@ -176,7 +176,7 @@ static bppsa_status build(const cursor *c, const entry *entries, bppsa_csr_matri
   double *values = made->values;
   for (int64_t i = 0; i < csr->nnz; ++i) {
     if (i > 0 && compare_entries(&entries[i], &entries[i - 1]) == 0) {
-      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: entry (%lld, %d) stands there twice, expected once", c->path,
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: entry (%lld, %d) occurs twice, expected once", c->path,
                         (long long)entries[i].row + 1, (int)entries[i].col + 1);
     }
     csr->row_ptr[entries[i].row + 1] = i + 1;

@@ -118,8 +118,8 @@ static bppsa_status find_member(const archive *a, const char *name, int64_t *hea
     }
     if ((size_t)length == strlen(name) && memcmp(a->data + at + CENTRAL, name, (size_t)length) == 0) {
       if (*header >= 0) {
-        return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %lld: the member %s stands there twice, expected once", a->path,
-                          (long long)at, name);
+        return bppsa_fail(BPPSA_ERR_FORMAT, "%s: byte %lld: the member %s occurs twice, expected once", a->path, (long long)at,
+                          name);
       }
       *header = at;
     }
@@ -196,7 +196,7 @@ static bppsa_status check_format(const archive *a) {
   const bool good = (size > 13 && memcmp(bytes + size - 3, "csr", 3) == 0) ||
                     (size > 22 && memcmp(bytes + size - 12, "c\0\0\0s\0\0\0r\0\0\0", 12) == 0);
   bppsa_free(bytes);
-  return good ? BPPSA_OK : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: format.npy is not csr, expected it to be", a->path);
+  return good ? BPPSA_OK : bppsa_fail(BPPSA_ERR_UNSUPPORTED, "%s: format.npy is another format, expected csr", a->path);
 }
 
 /* Reads a one-dimensional member: int64 or int32 as int64 (owned), or the reals of DATA in their own type. */

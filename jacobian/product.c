@@ -364,7 +364,7 @@ static bppsa_status check_pass(const bppsa_product *p, const bppsa_product *firs
   }
   return p->config.dtype == first->config.dtype && p->on_gpu == first->on_gpu && p->gpu.index == first->gpu.index
              ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_ARGUMENT, "product: plans of differing dtypes or devices, expected one of both");
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "product: plans of differing dtypes or devices, expected one dtype and one device");
 }
 
 bppsa_status bppsa_product_queue(const bppsa_product_pass *passes, int64_t count, int64_t batch, void *stream) {

@@ -9,7 +9,8 @@
 
 namespace {
 
-/* TOGETHER: passes that are looked at together; SHARED_OF_SAMPLES: bytes. */
+/* TOGETHER: the most passes that may share launches. SHARED_OF_SAMPLES: bytes of shared memory that a block of several samples may
+ * take. */
 enum { THREADS = 256, TOGETHER = 64, SHARED_OF_SAMPLES = 56 * 1024 };
 
 /* What the cost model counts with (product_gpu_cost.c). */
@@ -107,15 +108,15 @@ template <typename real> void scale_rows(const passes &w) {
 
 /* ---- slots ---- */
 
-/* What the rows of a launch have in common. Blocks of up to FEW threads share a launch, which has as many threads as the largest
- * of them. Rows that need little enough shared memory for a multiprocessor to hold all the blocks it can also share one. */
+/* The properties that all rows of a launch share. Blocks of up to FEW threads share a launch, which has as many threads as the
+ * largest of them. Rows that need little enough shared memory for a multiprocessor to hold all the blocks it can also share one. */
 enum { FEW = 128, NARROW = (7 << 10) / 4 /* bytes */ };
 struct slots_shape {
   int32_t number, samples; /* number: of the class; samples: that a block computes together */
   bool many, narrow, wide; /* more than FEW threads; rows of at most NARROW bytes; slots of 4 bytes */
 };
 
-/* As many samples together as there are, while four blocks still fit on a multiprocessor. */
+/* The shape of a class of rows. A block computes up to four samples together, as long as four blocks fit on a multiprocessor. */
 template <typename real> slots_shape shape_of(const bppsa_product *p, const product_class *k, int64_t samples) {
   const int64_t bytes = k->width * (int64_t)sizeof(real);
   slots_shape s = {k->number, 1, k->threads > FEW, bytes <= NARROW, p->widest > UINT16_MAX + 1};

@@ -304,7 +304,8 @@ static void meet(const bppsa_product *p, product_place *places, product_meeting 
         }
       }
     }
-    /* pass 0: counts become the lists' begins; pass 1: writing has advanced each begin to the next, so they move back */
+    /* pass 0 turns counts into the beginnings of the lists; pass 1 has advanced each beginning to the next one, so they move back
+     * */
     int64_t first = 0, before = 0;
     for (int64_t q = 0; q <= sc->nnz; ++q) {
       const int64_t found = places[q].first;

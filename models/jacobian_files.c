@@ -73,7 +73,7 @@ static bppsa_status shape_of(const char *path, bppsa_view *view) {
 
 bppsa_status bppsa_jacobian_input_shape(const bppsa_jacobian_files *files, bppsa_op *op) {
   if (files->input == NULL) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--in-shape: missing, expected it or --input");
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "--in-shape: missing, expected this option or --input");
   }
   bppsa_view view;
   BPPSA_TRY(shape_of(files->input, &view));
@@ -94,9 +94,10 @@ bppsa_status bppsa_jacobian_weight_shape(const bppsa_jacobian_files *files, bool
   bppsa_view view;
   const bool conv = op->kind == BPPSA_OPERATOR_CONV2D;
   if (files->weights == NULL) {
-    return known_channels && (!conv || known_kernel) ? BPPSA_OK
-                                                     : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: missing, expected it or --weights",
-                                                                  known_channels ? "--kernel" : "--out-channels");
+    return known_channels && (!conv || known_kernel)
+               ? BPPSA_OK
+               : bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: missing, expected this option or --weights",
+                            known_channels ? "--kernel" : "--out-channels");
   }
   BPPSA_TRY(shape_of(files->weights, &view));
   if (view.ndim != (conv ? 4 : 2)) {

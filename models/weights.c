@@ -90,7 +90,7 @@ static bppsa_status rename_tensors(const bppsa_network_kind *kind, const prefix 
       text += sprintf(text, "%s%s%s", before, before[0] != '\0' ? "." : "", rest) + 1;
     }
   }
-  /* Of several tensors with one name the first counts. */
+  /* If several tensors have one name, the first counts. */
   for (int64_t i = 0; kind->family->head != NULL && p->head[0] == '\0' && i < size; ++i) {
     const bppsa_named_view *tensor = bppsa_safetensors_get(file, i);
     if (is_of_head(kind, tensor->name) && rest_of(tensor->name, p->stem, p->stem_length) == NULL) {

@@ -30,7 +30,7 @@ template <typename real> struct layer_arrays {
   real *columns[BPPSA_CELL_MATRICES], *diagonal; /* [T][b][H]: d_k and e */
 };
 
-/* Where a unit's numbers of step t stand; h_{t-1} of the unit at h[past]. */
+/* The addresses of a unit's numbers of step t; its h_{t-1} is h[past]. */
 template <typename real, template <typename> class cell> struct unit_place {
   const real *h;         /* h_t, where cell::EARLIER; otherwise h_{t-1} */
   const real *saved;     /* vectors `hidden` apart */

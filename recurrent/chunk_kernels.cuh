@@ -501,17 +501,17 @@ __device__ void walk_finish(const layer_arrays<real> &c, const chunk_arrays<real
   }
 }
 
-/* Kinds of walks: with sums of weight gradients, nothing injected and no output but g_0, which is the usual case; with sums and
- * either of these; without sums. */
+/* Kinds of walks. PLAIN, the usual case, sums weight gradients; nothing is injected, and no output but g_0 is written. SUMS also
+ * injects gradients or writes outputs. FREE sums no weight gradients. */
 enum walk_kind { WALK_PLAIN, WALK_SUMS, WALK_FREE };
 
-/* What a lane reads for a step. */
+/* The numbers that a lane reads for a step. */
 template <typename real, template <typename> class cell> struct walk_step {
   cell<real> unit;
   real u;
 };
 
-/* What a lane keeps during a walk: weights, sums, the gradient, and the addresses of its next numbers. */
+/* The numbers that a lane keeps during a walk: weights, sums, the gradient, and the addresses of its next numbers. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND> struct walk_lane {
   enum {
     K = cell<real>::MATRICES,
@@ -540,7 +540,7 @@ __device__ __forceinline__ void walk_read(int i, bool step, walk_lane<real, cell
   }
 }
 
-/* Hands out what a step gave, as far as it is wanted. */
+/* Writes delta_x and delta_h of a step, if they are wanted. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ void walk_store(int k, int64_t hidden, real to_x, real to_h, walk_lane<real, cell, HP, KIND> *l) {
   enum { K = cell<real>::MATRICES };
@@ -554,7 +554,7 @@ __device__ __forceinline__ void walk_store(int k, int64_t hidden, real to_x, rea
   }
 }
 
-/* g_{t-1} from g_t, and sums. own: K · HP reals of shared memory. last: g_{t-1} is g_0. */
+/* Computes g_{t-1} from g_t, and adds to the sums. own: K · HP reals of shared memory. last: g_{t-1} is g_0. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ void walk_back(const layer_arrays<real> &c, const walk_step<real, cell> &now, real before, real x,
                                           bool unit, int lane, bool last, real *own, walk_lane<real, cell, HP, KIND> *l) {
@@ -601,8 +601,8 @@ __device__ __forceinline__ void walk_back(const layer_arrays<real> &c, const wal
   }
 }
 
-/* AHEAD steps, and the reads for the next ones. WHOLE: this round and the next have all their steps; otherwise `left` are left,
- * the last of them the first of all steps where `to_zero`. */
+/* Computes AHEAD steps, and reads the numbers of the next ones. WHOLE: this round and the next have all their steps; otherwise
+ * `left` steps are left. to_zero: the last of them leads to g_0. */
 template <bool WHOLE, typename real, template <typename> class cell, int HP, walk_kind KIND>
 __device__ __forceinline__ void walk_round(const layer_arrays<real> &c, bool unit, int lane, int left, bool to_zero, real *delta,
                                            walk_lane<real, cell, HP, KIND> *l) {
@@ -626,9 +626,9 @@ __device__ __forceinline__ void walk_round(const layer_arrays<real> &c, bool uni
   }
 }
 
-/* A warp a chunk and sample, a lane a unit; lanes beyond H do what lane 0 does. W_k's column of the unit is in registers, as are
- * sums of its weight gradients. Loads are AHEAD steps ahead of their use. shared: 2 · K · HP reals a warp; with sums at least a
- * part a warp. */
+/* A warp walks through one chunk of one sample, with a unit in each lane; lanes beyond H repeat lane 0. The unit's column of each
+ * W_k and the sums of its weight gradients are in registers. Loads are AHEAD steps ahead of their use. shared: 2 · K · HP reals
+ * for each warp; with sums at least a part for each warp. */
 template <typename real, template <typename> class cell, int HP, walk_kind KIND>
 __global__ void __launch_bounds__(CHUNK_THREADS) bppsa_recurrent_walk(layer_arrays<real> c, chunk_arrays<real> s) {
   enum { K = cell<real>::MATRICES, AHEAD = walk_lane<real, cell, HP, KIND>::AHEAD };

@@ -62,8 +62,8 @@ __device__ __forceinline__ void forward_step(const layer_arrays<real> &c, int la
   l->saved_to += l->saved_row;
 }
 
-/* AHEAD steps, and the reads for the next ones. WHOLE: this round and the next have all their steps; otherwise `left` steps are
- * left. */
+/* Computes AHEAD steps, and reads the numbers of the next ones. WHOLE: this round and the next have all their steps; otherwise
+ * `left` steps are left. */
 template <typename real, template <typename> class cell, int HP, int AHEAD, bool ONE, bool WHOLE, int K>
 __device__ __forceinline__ void forward_round(const layer_arrays<real> &c, int lane, int64_t left, real *shared,
                                               forward_lane<real, K, HP, AHEAD, ONE> *l) {

@@ -36,7 +36,7 @@ struct recurrent_gpu {
   bool prepared;    /* the present layer's products have been queued */
   bool carried;     /* and the gradients between its chunks */
   bool sums;        /* the walk sums weight gradients */
-  const void *last; /* g_T of the top layer, where it does not stand in g */
+  const void *last; /* g_T of the top layer if it is not in g, otherwise NULL */
   void *products, *norms, *offsets, *between, *partials, *w_t, *exponents, *redone;
 };
 
@@ -616,7 +616,7 @@ int64_t top_of(const recurrent_network *n) {
   return n->config.layers - 1;
 }
 
-/* Sets u_0 = 0, where layer l reads it: its own kernels do only where gradients are injected. */
+/* Sets u_0 = 0 if layer l reads it. The layer's own kernels read it only where gradients are injected. */
 bppsa_status clear_first(recurrent_network *n, int64_t l) {
   BPPSA_TRY(bppsa_cuda_check(cudaSetDevice(n->gpu->index), "backward pass"));
   if (n->layers[l].scan == NULL && !bppsa_recurrent_injected(n, l)) {
@@ -655,7 +655,7 @@ bppsa_status seed_layers(recurrent_network *n, const void *seed) {
   return BPPSA_OK;
 }
 
-/* g_T is among the gradients that are wanted. */
+/* Writes all gradients of the states of layer l to g, g_T included. */
 bppsa_status layer_backward(recurrent_network *n, int64_t l) {
   if (n->gpu->last != NULL) {
     BPPSA_TRY(put_seed(n, n->gpu->last));

@@ -58,8 +58,8 @@ static const costs table[] = {
  * carry        a link of carry_follow; busy: of all warps of the block, estimated
  * walk         a step of a whole round, WALK_PLAIN; K = 3, H = 32: WALK_FREE, without the products for weight gradients
  *
- * K = 1 is the RNN, K = 3 the GRU; between and beyond them linearly. H up to 20 is taken for 20, others for 32; f64 is taken for
- * twice as much. */
+ * The table has K = 1 (the RNN) and K = 3 (the GRU), and H = 20 and H = 32. Other K are interpolated, or extrapolated, linearly. H
+ * up to 20 counts as 20, every larger H as 32. f64 counts twice. */
 enum { TRANSITION, CARRY, WALK };
 
 typedef struct {

@@ -106,7 +106,7 @@ bppsa_status bppsa_scan_csr_check(const bppsa_scan_plan *plan, const bppsa_devic
   return plan->planner_kind == bppsa_device_get_kind(device) &&
                  (plan->planner_kind == BPPSA_CPU || plan->planner_index == bppsa_device_get_index(device))
              ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_ARGUMENT, "scan: products planned for a %s, expected them for device %s, as the planner",
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "scan: the plan has products for a %s, expected products for device %s",
                           plan->planner_kind == BPPSA_CPU ? "processor" : "GPU", bppsa_device_get_name(device));
 }
 

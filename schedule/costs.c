@@ -66,7 +66,7 @@ static bppsa_status take_profile(const char *path, const json_t *profile, bppsa_
     const json_t *rows = json_object_get(profile, keys[i]);
     const int64_t columns = i == 0 ? 0 : layers;
     if ((int64_t)json_array_size(rows) != regions) {
-      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: profile, %s: %zu rows, expected %" PRId64 ", one a region", path, keys[i],
+      return bppsa_fail(BPPSA_ERR_FORMAT, "%s: profile, %s: %zu rows, expected %" PRId64 ", one for each region", path, keys[i],
                         json_array_size(rows), regions);
     }
     tables[i] = bppsa_calloc(regions * (columns > 0 ? columns : 1), sizeof *tables[i]);

@@ -4,10 +4,10 @@
 
 #include "schedule/timed.h"
 
-/* Appends a schedule's times and a row a worker, of many workers the first and the last. ERR_MEMORY. */
+/* Appends a schedule's times and a row for each worker; if there are many, for the first and the last workers only. ERR_MEMORY. */
 bppsa_status bppsa_timed_text(const bppsa_timed *timed, bppsa_text *text);
 
-/* Appends a line a scheme: its id, what it is, its paper. ERR_MEMORY. */
+/* Appends a line for each scheme: its id, a description, its paper. ERR_MEMORY. */
 bppsa_status bppsa_schedule_list_text(bppsa_text *text);
 /* The same as an array of {"id", "summary", "paper"}; NULL when out of memory. */
 json_t *bppsa_schedule_list_json(void);

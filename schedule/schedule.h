@@ -82,7 +82,7 @@ bool bppsa_schedule_kind_busy(int32_t kind);
 
 /* ---- the configuration of a scheme ---- */
 
-/* What the costs are of: times, sizes in memory, sizes of messages. */
+/* The kinds of costs: times, sizes in memory, sizes of messages. */
 typedef enum {
   BPPSA_COST_FORWARD = 0, /* one layer, one micro-batch */
   BPPSA_COST_INPUT_GRAD,

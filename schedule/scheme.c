@@ -230,10 +230,11 @@ static bppsa_status check_scheme(const bppsa_schedule *list) {
                       c->elements, id, list->workers, list->workers + 1);
   }
   const int64_t stages = list->scheme->data_parallel || list->scheme->scan ? 1 : list->stages;
-  return c->layers >= stages ? BPPSA_OK
-                             : bppsa_fail(BPPSA_ERR_ARGUMENT,
-                                          "layers: %" PRId64 " for %s over %" PRId64 " stages, expected a layer a stage, or more",
-                                          c->layers, id, stages);
+  return c->layers >= stages
+             ? BPPSA_OK
+             : bppsa_fail(BPPSA_ERR_ARGUMENT,
+                          "layers: %" PRId64 " for %s over %" PRId64 " stages, expected at least as many layers as stages",
+                          c->layers, id, stages);
 }
 
 /* ---- an empty list ---- */
@@ -298,13 +299,13 @@ static bppsa_status check_profile(const bppsa_schedule *list, const bppsa_schedu
     return BPPSA_OK;
   }
   if (profile->regions < 0 || profile->regions > layers) {
-    return bppsa_fail(BPPSA_ERR_ARGUMENT, "profile: %" PRId64 " regions, expected 1 to %" PRId64 ", at most one a layer",
+    return bppsa_fail(BPPSA_ERR_ARGUMENT, "profile: %" PRId64 " regions, expected 1 to %" PRId64 ", at most one for each layer",
                       profile->regions, layers);
   }
   return profile->layers == layers
              ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_ARGUMENT, "profile: %" PRId64 " columns, expected %" PRId64 ", one a layer", profile->layers,
-                          layers);
+             : bppsa_fail(BPPSA_ERR_ARGUMENT, "profile: %" PRId64 " columns, expected %" PRId64 ", one for each layer",
+                          profile->layers, layers);
 }
 
 /* Checks the rows of costs. The list has defaults filled in; `config` is the user's, with the stages that the user knows. */
@@ -315,9 +316,9 @@ static bppsa_status check_rows(const bppsa_schedule *list, const bppsa_schedule_
     if (config->cost[cost] != NULL && rows != layers && rows != stages) {
       char other[64] = "";
       if (stages != layers) {
-        snprintf(other, sizeof other, ", or %" PRId64 ", one a stage", stages);
+        snprintf(other, sizeof other, ", or %" PRId64 ", one for each stage", stages);
       }
-      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %" PRId64 " rows, expected %" PRId64 ", one a layer%s",
+      return bppsa_fail(BPPSA_ERR_ARGUMENT, "%s: %" PRId64 " rows, expected %" PRId64 ", one for each layer%s",
                         bppsa_schedule_cost_name(cost), rows, layers, other);
     }
   }

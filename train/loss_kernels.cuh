@@ -38,7 +38,7 @@ __device__ inline double squares_of_row(const double *outputs, const double *tar
   return row_squares_f64(outputs, targets, classes, scale, seed);
 }
 
-/* What the sums are over. */
+/* The rows and terms that the sums run over. */
 struct loss_terms {
   int64_t rows, classes;
   int64_t terms; /* of the mean, in each row */

@@ -74,7 +74,7 @@ static void test_resume(void **state) {
   char *after = read_bytes("pages/figure6.csv", &size);
   before[size] = after[size] = '\0';
   assert_string_equal(after, before);
-  assert_fails(2, "--resume: --seed: 5, but pages/networks.json was measured with 0",
+  assert_fails(2, "--resume: --seed: 5, but the measurements in pages/networks.json were made with 0",
                "figures --cnn --quick --threads 2 --seed 5 --out pages --resume");
   free(before);
   free(after);

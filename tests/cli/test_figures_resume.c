@@ -33,8 +33,8 @@ static void assert_kept(const char *directory, const char *name, const char *com
   char path[64], says[200];
   size_t size, after_size;
   snprintf(path, sizeof path, "%s/%s", directory, name);
-  snprintf(says, sizeof says, "--out: %s: %s in it is what an interrupted run measured, expected --resume to go on", directory,
-           name);
+  snprintf(says, sizeof says, "--out: %s: %s holds the measurements of an interrupted run, expected --resume to continue it",
+           directory, name);
   char *before = read_bytes(path, &size);
   assert_fails(2, says, "%s --out %s", command, directory);
   char *after = read_bytes(path, &after_size);
@@ -82,7 +82,7 @@ static void check_message(void) {
   char *text = read_bytes("err", &size);
   text[size] = '\0';
   assert_memory_equal(text, "bppsa: error: stopped by SIGINT after point ", 44);
-  assert_non_null(strstr(text, " of 12, what was measured is in A, expected --resume to go on\n"));
+  assert_non_null(strstr(text, " of 12, what it measured is kept in A, expected --resume to continue\n"));
   free(text);
 }
 
@@ -145,10 +145,10 @@ static void test_repeats(void **state) {
   json_array_clear(json_object_get(after, "repeats"));
   json_array_append(json_object_get(after, "repeats"), first);
   save("C/figure7.json", after);
-  assert_fails(1, "figure7: a repeat's losses are not those of the first one", POINT " --resume");
+  assert_fails(1, "figure7: the losses of a repeat differ from the first repeat's", POINT " --resume");
   json_array_clear(json_array_get(first, 0));
   save("C/figure7.json", after);
-  assert_fails(2, "--resume: C/figure7.json: lists of other lengths", POINT " --resume");
+  assert_fails(2, "--resume: C/figure7.json: its lists have other lengths", POINT " --resume");
   json_decref(first);
   json_decref(after);
   json_decref(same);
@@ -192,13 +192,13 @@ static void test_overwrite(void **state) {
 static void test_refused(void **state) {
   (void)state;
   json_decref(run_json("figures --seq-len 5 --hidden 2 --batch 2 --repeats 1 --iterations 1 --threads 1 --out D --json"));
-  assert_fails(2, "--resume: --seed: 1, but D/results.json was measured with 0, expected the same to go on",
+  assert_fails(2, "--resume: --seed: 1, but the measurements in D/results.json were made with 0, expected the same setting",
                "figures --seq-len 5 --hidden 2 --batch 2 --repeats 1 --iterations 1 --threads 1 --seed 1 --out D --resume");
-  assert_fails(2, "--resume: --threads: 2, but D/results.json was measured with 1",
+  assert_fails(2, "--resume: --threads: 2, but the measurements in D/results.json were made with 1",
                "figures --seq-len 5 --hidden 2 --batch 2 --repeats 1 --iterations 1 --threads 2 --out D --resume");
-  assert_fails(2, "--resume: --repeats: \"none\", but D/results.json was measured with 1",
+  assert_fails(2, "--resume: --repeats: \"none\", but the measurements in D/results.json were made with 1",
                "figures --seq-len 5 --hidden 2 --batch 2 --iterations 1 --threads 1 --out D --resume");
-  assert_fails(2, "--resume: N: nothing is kept there", "figures --seq-len 5 --out N --resume");
+  assert_fails(2, "--resume: N: the directory has no measurements", "figures --seq-len 5 --out N --resume");
   write_bytes("D/results.json", "{\"rows\": [", 10);
   assert_fails(2, "D/results.json: ", "figures --seq-len 5 --out D --resume");
   write_bytes("D/results.json", "{\"rows\": []}", 12);

@@ -235,7 +235,7 @@ static void test_cost_rows(void **state) {
     const char *text, *said; /* said NULL: the same as the first */
   } files[] = {{"[4, 1, 1, 2]", NULL},
                {"[2, 2, 0.5, 0.5, 0.5, 0.5, 1, 1]", NULL},
-               {"[4, 1, 1]", "3 rows, expected 8, one a layer, or 4, one a stage"},
+               {"[4, 1, 1]", "3 rows, expected 8, one for each layer, or 4, one for each stage"},
                {"[4, 1, 1, 2, 2]", "5 rows, expected 8"},
                {"[2, 2, 0.5, 0.5, 0.5, 0.5, 1]", "7 rows, expected 8"},
                {"[2, 2, 0.5, 0.5, 0.5, 0.5, 1, 1, 1]", "9 rows, expected 8"},
@@ -309,9 +309,9 @@ static void test_compare_orders(void **state) {
   check_orders(ids, options, 32);
   snprintf(options, sizeof options, "%s --costs L.json --layers 32", size);
   check_orders(ids, options, 32);
-  assert_fails(2, "--costs: L.json: forward: 32 rows, expected 16, one a layer", "schedule --compare 1f1b,gems %s --costs L.json",
-               size);
-  assert_fails(2, "--costs: S.json: forward: 16 rows, expected 32, one a layer, or 8",
+  assert_fails(2, "--costs: L.json: forward: 32 rows, expected 16, one for each layer",
+               "schedule --compare 1f1b,gems %s --costs L.json", size);
+  assert_fails(2, "--costs: S.json: forward: 16 rows, expected 32, one for each layer, or 8",
                "schedule --compare 1f1b,gems --stages 8 --layers 32 --costs S.json");
 }
 
@@ -349,15 +349,16 @@ static void test_profile_shape(void **state) {
   (void)state;
   const struct {
     const char *text, *said;
-  } files[] = {{"{\"main\": [2], \"sub\": [[1, 1]], \"speedup\": [[1, 1]]}", "profile: 2 columns, expected 4, one a layer"},
-               {"{\"main\": [1, 1, 1, 1, 1], \"sub\": [[1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]], "
-                "\"speedup\": [[1, 1, 1, 1], "
-                "[1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]]}",
-                "profile: 5 regions, expected 1 to 4"},
-               {"{\"main\": [1, 1], \"sub\": [[1, 1, 1, 1], [1]], \"speedup\": [[1, 1, 1, 1], [1]]}",
-                "profile, sub, row 1: expected an array of 4 numbers"},
-               {"{\"main\": [], \"sub\": [], \"speedup\": []}", "profile: 0 regions"},
-               {"{\"main\": [1], \"sub\": [1], \"speedup\": [1]}", "profile: 1 regions of 0 layers"}};
+  } files[] = {
+      {"{\"main\": [2], \"sub\": [[1, 1]], \"speedup\": [[1, 1]]}", "profile: 2 columns, expected 4, one for each layer"},
+      {"{\"main\": [1, 1, 1, 1, 1], \"sub\": [[1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]], "
+       "\"speedup\": [[1, 1, 1, 1], "
+       "[1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]]}",
+       "profile: 5 regions, expected 1 to 4"},
+      {"{\"main\": [1, 1], \"sub\": [[1, 1, 1, 1], [1]], \"speedup\": [[1, 1, 1, 1], [1]]}",
+       "profile, sub, row 1: expected an array of 4 numbers"},
+      {"{\"main\": [], \"sub\": [], \"speedup\": []}", "profile: 0 regions"},
+      {"{\"main\": [1], \"sub\": [1], \"speedup\": [1]}", "profile: 1 regions of 0 layers"}};
   char text[400];
   for (size_t i = 0; i < sizeof files / sizeof files[0]; ++i) {
     snprintf(text, sizeof text, "{\"profile\": %s}", files[i].text);

@@ -184,7 +184,7 @@ static const struct {
     {LAYERS("{\"name\": \"p\", \"op\": \"maxpool2d\", \"kernel\": [4, 4]}, {\"name\": \"p2\", \"op\": \"maxpool2d\", \"kernel\": "
             "[4, 4]}," HEAD),
      "layer 'p2': maxpool2d: kernel 4 with dilation 1 covers more than the 2 positions", BPPSA_ERR_SHAPE},
-    {LAYERS(HEAD ", {\"name\": \"r\", \"op\": \"relu\"}"), "layer 'r': relu is the last, expected a linear operator there",
+    {LAYERS(HEAD ", {\"name\": \"r\", \"op\": \"relu\"}"), "layer 'r': the last operator is relu, expected linear, the head",
      BPPSA_ERR_ARGUMENT},
     {LAYERS("{\"name\": \"x\", \"op\": \"linear\", \"out\": 0}"), "layer 'x': linear: output channels 0", BPPSA_ERR_ARGUMENT},
 };

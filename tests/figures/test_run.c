@@ -240,14 +240,14 @@ static void test_stop(void **state) {
   stopped = true;
   assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_ERR_IO);
   assert_string_equal(bppsa_last_error(),
-                      "stopped by a test after point 1 of 1, what was measured is in stop, expected --resume to go on");
+                      "stopped by a test after point 1 of 1, what it measured is kept in stop, expected --resume to continue");
   stopped = false;
   assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_ERR_ARGUMENT);
-  assert_non_null(strstr(bppsa_last_error(), "results.json in it is what an interrupted run measured"));
+  assert_non_null(strstr(bppsa_last_error(), "results.json holds the measurements of an interrupted run"));
   f.request.resume = true;
   json_object_set_new(f.request.configuration, "--seed", json_integer(3));
   assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_ERR_ARGUMENT);
-  assert_non_null(strstr(bppsa_last_error(), "--resume: --seed: 3, but stop/results.json was measured with 0"));
+  assert_non_null(strstr(bppsa_last_error(), "--resume: --seed: 3, but the measurements in stop/results.json were made with 0"));
   json_object_set_new(f.request.configuration, "--seed", json_integer(0));
   hide_gnuplot(true);
   assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_OK);
@@ -265,7 +265,7 @@ static void test_refused(void **state) {
   f.request.kind = bppsa_network_kind_find("lenet5");
   f.request.directory = "refused";
   assert_int_equal(bppsa_figures_run(&f.request, &result), BPPSA_ERR_UNSUPPORTED);
-  assert_string_equal(bppsa_last_error(), "figures: none of lenet5, expected rnn or gru");
+  assert_string_equal(bppsa_last_error(), "figures: model lenet5 has none, expected rnn or gru");
   assert_false(file_exists("refused"));
   f.request.kind = bppsa_network_kind_find("rnn");
   f.request.kind_given = true;

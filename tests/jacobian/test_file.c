@@ -119,7 +119,7 @@ static void test_bad_mtx(void **state) {
   refused(MTX, HEAD "2 2 1\n1 1\n", "line 3: expected a row, a column and a value");
   refused(MTX, HEAD "2 2 1\n1 1 x\n", "line 3: expected a row, a column and a value");
   refused(MTX, HEAD "2 2 1\n1 1 1 1\n", "line 3: expected a row, a column and a value");
-  refused(MTX, HEAD "2 2 2\n1 1 1\n1 1 2\n", "entry (1, 1) stands there twice");
+  refused(MTX, HEAD "2 2 2\n1 1 1\n1 1 2\n", "entry (1, 1) occurs twice");
   bppsa_csr_matrix read = {0};
   put_file(MTX, HEAD "%a\n\n 2 2 3 \n2 2 nan\n\n1 2 -inf\n%b\n1 1 1e3",
            sizeof(HEAD "%a\n\n 2 2 3 \n2 2 nan\n\n1 2 -inf\n%b\n1 1 1e3") - 1);

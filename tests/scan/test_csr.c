@@ -338,12 +338,12 @@ static void test_limit(void **state) {
   }
   if (bppsa_device_get_kind(device) == BPPSA_CUDA) {
     assert_int_equal(bppsa_scan_executor_create(plan, host, &executor), BPPSA_ERR_ARGUMENT);
-    assert_message("products planned for a GPU, expected them for device cpu");
+    assert_message("the plan has products for a GPU, expected products for device cpu");
     bppsa_scan_plan_destroy(plan);
     config.planner = host;
     assert_int_equal(bppsa_scan_plan_create(&config, &plan), BPPSA_OK);
     assert_int_equal(bppsa_scan_executor_create(plan, device, &executor), BPPSA_ERR_ARGUMENT);
-    assert_message("products planned for a processor, expected them for device cuda:0");
+    assert_message("the plan has products for a processor, expected products for device cuda:0");
   }
   bppsa_scan_plan_destroy(plan);
   free_chain(&c);

@@ -55,7 +55,7 @@ static void test_costs(void **state) {
   request.config.layers = 8;
   request.config.stages = 2;
   assert_error(bppsa_schedule_request_make(&request, "1f1b", 0, &timed), BPPSA_ERR_ARGUMENT,
-               "--costs: request_costs.json: forward: 4 rows, expected 8, one a layer, or 2, one a stage");
+               "--costs: request_costs.json: forward: 4 rows, expected 8, one for each layer, or 2, one for each stage");
   bppsa_schedule_request_free(&request);
   bppsa_schedule_request_free(&request);
   request = bppsa_schedule_request_default();
