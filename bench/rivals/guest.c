@@ -54,7 +54,7 @@ static int end_process(pid_t process, double seconds) {
 
 /* The program is of no more use: it is ended, and the reason is kept and becomes the error. */
 __attribute__((format(printf, 2, 3))) static bppsa_status lose(bppsa_guest *guest, const char *format, ...) {
-  char words[REASON - 40];
+  char words[REASON - 64];
   va_list arguments;
   va_start(arguments, format);
   vsnprintf(words, sizeof words, format, arguments);
