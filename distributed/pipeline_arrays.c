@@ -103,7 +103,7 @@ static void visit(bppsa_pipeline *p, pipeline_worker *w, pipeline_array array, i
   }
 }
 
-/* Is layer l inside a stage of this worker's replica, so that its input is an activation of the stage itself? */
+/* Does another layer of the same stage make the input of the operation's first layer? */
 static bool is_inside(const bppsa_pipeline *p, const bppsa_schedule_op *op) {
   return op->layer > p->first_layer[op->stage];
 }

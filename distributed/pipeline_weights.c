@@ -128,25 +128,25 @@ static int32_t rank_in_group(const bppsa_pipeline *p, const bool *mark, int64_t 
   return place;
 }
 
-/* Fills in who computes each block of the layer's updates, the same in all of them. */
-static bppsa_status find_owners(const bppsa_pipeline *p, int64_t layer, const bool *mark, int64_t blocks, int32_t *owners) {
-  memset(owners, 0xff, (size_t)blocks * sizeof *owners); /* -1 */
+/* Fills in who computes each block of every layer's updates, the same in all updates. owners: [layers][blocks] */
+static bppsa_status find_owners(const bppsa_pipeline *p, const bool *marks, int64_t blocks, int32_t *owners) {
+  memset(owners, 0xff, (size_t)(p->layers * blocks) * sizeof *owners); /* -1 */
   for (int64_t id = 0; id < p->list->count; ++id) {
     const bppsa_schedule_op *op = &p->list->ops[id];
     const bool makes = op->kind == BPPSA_KIND_W || op->kind == BPPSA_KIND_B;
-    if (!makes || layer < op->layer || layer >= op->layer + op->layers) {
-      continue;
+    for (int64_t layer = op->layer; makes && layer < op->layer + op->layers; ++layer) {
+      const bppsa_pipeline_micro *micro = &p->micro[op->micro];
+      const int32_t found = rank_in_group(p, &marks[layer * p->ranks], op->worker);
+      int32_t *owner = micro->blocks == blocks ? &owners[layer * blocks + micro->block] : NULL;
+      if (owner == NULL || (*owner >= 0 && *owner != found)) {
+        return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
+                          "schedule %s: update %" PRId64
+                          " of layer %s adds up other micro-batches than the first, expected the same "
+                          "in every update",
+                          p->list->scheme->id, micro->update, p->chain->layer[layer].name);
+      }
+      *owner = found;
     }
-    const bppsa_pipeline_micro *micro = &p->micro[op->micro];
-    const int32_t owner = rank_in_group(p, mark, op->worker);
-    if (micro->blocks != blocks || (owners[micro->block] >= 0 && owners[micro->block] != owner)) {
-      return bppsa_fail(BPPSA_ERR_UNSUPPORTED,
-                        "schedule %s: update %" PRId64
-                        " of layer %s adds up other micro-batches than the first, expected the same "
-                        "in every update",
-                        p->list->scheme->id, micro->update, p->chain->layer[layer].name);
-    }
-    owners[micro->block] = owner;
   }
   return BPPSA_OK;
 }
@@ -161,23 +161,32 @@ static int64_t blocks_of(const bppsa_pipeline *p) {
   return 1;
 }
 
-static bppsa_status make_sum(bppsa_pipeline *p, int64_t layer, const bool *mark) {
+/* mark: the ranks that hold the layer; owners: of its blocks. */
+static bppsa_status make_sum(bppsa_pipeline *p, int64_t layer, const bool *mark, int64_t blocks, const int32_t *owners) {
   pipeline_sum *sum = &p->sums[layer];
-  const int64_t blocks = blocks_of(p), bytes = layer_bytes(p, layer);
-  int32_t *owners = bppsa_alloc((size_t)blocks * sizeof *owners);
-  bppsa_status status = owners == NULL ? BPPSA_ERR_MEMORY : find_owners(p, layer, mark, blocks, owners);
+  const int64_t bytes = layer_bytes(p, layer);
+  const int32_t me = rank_in_group(p, mark, p->rank);
+  for (int64_t b = 0; b < blocks; ++b) {
+    sum->mine += owners[b] == me;
+  }
   sum->count = bytes / (int64_t)bppsa_dtype_size(p->chain->dtype);
-  if (status == BPPSA_OK) {
-    const int32_t me = rank_in_group(p, mark, p->rank);
-    for (int64_t b = 0; b < blocks; ++b) {
-      sum->mine += owners[b] == me;
+  sum->part = bppsa_calloc(bytes, 1);
+  sum->result = bppsa_calloc(bytes, 1);
+  return sum->part == NULL || sum->result == NULL
+             ? BPPSA_ERR_MEMORY
+             : bppsa_ordered_sum_create(sum->comm, blocks, sum->comm == NULL ? NULL : owners, p->chain->dtype, sum->count,
+                                        p->config.tag + (int32_t)layer, &sum->sum);
+}
+
+static bppsa_status make_sums(bppsa_pipeline *p, const bool *marks) {
+  const int64_t blocks = blocks_of(p);
+  int32_t *owners = bppsa_calloc(p->layers * blocks, sizeof *owners);
+  bppsa_status status = owners == NULL ? BPPSA_ERR_MEMORY : find_owners(p, marks, blocks, owners);
+  for (int64_t layer = 0; layer < p->layers && status == BPPSA_OK; ++layer) {
+    const bool *mark = &marks[layer * p->ranks];
+    if (mark[p->rank] && p->chain->layer[layer].parameters > 0) {
+      status = make_sum(p, layer, mark, blocks, &owners[layer * blocks]);
     }
-    sum->part = bppsa_calloc(bytes, 1);
-    sum->result = bppsa_calloc(bytes, 1);
-    status = sum->part == NULL || sum->result == NULL
-                 ? BPPSA_ERR_MEMORY
-                 : bppsa_ordered_sum_create(sum->comm, blocks, sum->comm == NULL ? NULL : owners, p->chain->dtype, sum->count,
-                                            p->config.tag + (int32_t)layer, &sum->sum);
   }
   bppsa_free(owners);
   return status;
@@ -188,11 +197,7 @@ bppsa_status bppsa_pipeline_weights_create(bppsa_pipeline *p, const bppsa_view *
   p->sums = bppsa_calloc(p->layers, sizeof *p->sums);
   bool *marks = bppsa_calloc(p->layers * p->ranks, sizeof *marks);
   bppsa_status status = p->sums == NULL || marks == NULL ? BPPSA_ERR_MEMORY : make_groups(p, marks);
-  for (int64_t layer = 0; layer < p->layers && status == BPPSA_OK; ++layer) {
-    if (marks[layer * p->ranks + p->rank] && p->chain->layer[layer].parameters > 0) {
-      status = make_sum(p, layer, &marks[layer * p->ranks]);
-    }
-  }
+  status = status == BPPSA_OK ? make_sums(p, marks) : status;
   bppsa_free(marks);
   return status;
 }
