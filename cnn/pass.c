@@ -2,7 +2,8 @@
 
 #include "cnn/layers.h"
 
-bppsa_linear bppsa_cnn_pass_linear(const bppsa_cnn_pass *pass) {
+/* The product y = x Wᵀ + b of a linear operator. */
+static bppsa_linear linear_of(const bppsa_cnn_pass *pass) {
   enum { BLOCK = 32 };
   return (bppsa_linear){.dtype = pass->dtype,
                         .threads = pass->threads,
@@ -23,7 +24,7 @@ bppsa_status bppsa_cnn_pass_room(const bppsa_cnn_pass *pass, int64_t *scratch, i
     raise(scratch, size * bppsa_conv_scratch(pass->conv));
     raise(sums, size * bppsa_conv_sums(pass->conv));
   } else if (pass->about->op.kind == BPPSA_OPERATOR_LINEAR) {
-    const bppsa_linear l = bppsa_cnn_pass_linear(pass);
+    const bppsa_linear l = linear_of(pass);
     const int64_t workspace = bppsa_linear_workspace(&l);
     if (workspace < 0) {
       return bppsa_fail(BPPSA_ERR_MEMORY, "%s: the sums of %lld samples do not fit in 64 bits", pass->about->name,
@@ -47,7 +48,7 @@ void bppsa_cnn_pass_forward(const bppsa_cnn_pass *pass, const void *x, const voi
     bppsa_conv_forward(pass->conv, pass->batch, x, weight, bias, pass->scratch, y);
     break;
   case BPPSA_OPERATOR_LINEAR: {
-    const bppsa_linear l = bppsa_cnn_pass_linear(pass);
+    const bppsa_linear l = linear_of(pass);
     bppsa_linear_transpose(&l, weight, pass->transposed, l.out);
     bppsa_linear_forward(&l, x, pass->transposed, bias, y);
     break;
@@ -66,7 +67,7 @@ void bppsa_cnn_pass_input_gradient(const bppsa_cnn_pass *pass, const void *dy, c
     bppsa_conv_input_gradient(pass->conv, pass->batch, dy, weight, pass->scratch, dx);
     break;
   case BPPSA_OPERATOR_LINEAR: {
-    const bppsa_linear l = bppsa_cnn_pass_linear(pass);
+    const bppsa_linear l = linear_of(pass);
     bppsa_linear_input_gradient(&l, dy, weight, dx);
     break;
   }
@@ -81,7 +82,7 @@ void bppsa_cnn_pass_weight_gradient(const bppsa_cnn_pass *pass, const void *dy, 
   if (pass->about->op.kind == BPPSA_OPERATOR_CONV2D) {
     bppsa_conv_weight_gradient(pass->conv, pass->batch, dy, x, pass->scratch, pass->sums, dw, db);
   } else {
-    const bppsa_linear l = bppsa_cnn_pass_linear(pass);
+    const bppsa_linear l = linear_of(pass);
     bppsa_linear_weight_gradient(&l, dy, x, dw, db, pass->sums);
   }
 }

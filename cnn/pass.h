@@ -16,9 +16,6 @@ typedef struct {
   void *scratch, *sums, *transposed; /* sizes: bppsa_cnn_pass_room */
 } bppsa_cnn_pass;
 
-/* The product y = x Wᵀ + b of a linear operator. */
-bppsa_linear bppsa_cnn_pass_linear(const bppsa_cnn_pass *pass);
-
 /* Bytes of scratch, sums and transposed: raises each to what this operator needs. ERR_MEMORY: beyond 64 bits. */
 bppsa_status bppsa_cnn_pass_room(const bppsa_cnn_pass *pass, int64_t *scratch, int64_t *sums, int64_t *transposed);
 

@@ -6,8 +6,8 @@
  *     ∇θ_l from g_l and y_{l-1}       weight gradient (W, the papers' δW)
  *
  * All arrays are in host memory, in the chain's dtype, with room for BPPSA_ALIGNMENT more bytes behind them, because kernels may
- * read a cache line beyond the end. Samples are the outer extent in every array that a layer shares with its neighbours, or the
- * layers agree about another order. A chain has scratch memory: one thread at a time uses it.
+ * read a cache line beyond the end. The caller hands arrays from layer to layer as they are; the layers of a
+ * chain agree on the order of the numbers in them. A chain has scratch memory: one thread at a time uses it.
  */
 #ifndef BPPSA_CORE_CHAIN_H
 #define BPPSA_CORE_CHAIN_H
