@@ -1,8 +1,8 @@
 /* What `bench rnn`, `gru` and `crossover` share. At each point one network runs every method: the project's, on a GPU each of
- * them as a CUDA graph, and cuDNN's algorithms, and those of --rivals. All make the same two passes, forward and backward. The
- * time of a pass lies between two marks in the device's queue (core/timeline.h); a graph contains its marks
- * (bench/harness/recording.h); the program of --rivals times its own. The driver
- * (bench/harness/driver.h) verifies every contestant when it is entered, and times all of them in rounds.
+ * them as a CUDA graph, cuDNN's algorithms, and the methods of the program that --rivals names. All make the same two passes,
+ * forward and backward. The time of a pass lies between two marks in the device's queue (core/timeline.h); a graph contains its
+ * marks (bench/harness/recording.h); the program of --rivals times its own. The driver (bench/harness/driver.h) verifies every
+ * contestant when it is entered, and times all of them in rounds.
  *
  * What a row's numbers mean (`bppsa bench rnn --help` says it to people):
  *   forward    The layers without head and loss: 2·T·B·G·H·(I + H) FLOP a layer. A layer above the first has I = H.

@@ -381,8 +381,8 @@ bppsa_status bppsa_bench_print_below(bppsa_bench *bench) {
   if (underflows(result)) {
     BPPSA_TRY(
         bppsa_output_print(to,
-                           "  * the gradients underflow: of those of the hidden states %.3g %% are zero and %.3g %% subnormal, "
-                           "with which the backward passes compute\n",
+                           "  * the gradients underflow: %.3g %% of the gradients of the hidden states are zero and %.3g %% are "
+                           "subnormal\n",
                            100 * result->hidden_zeros, 100 * result->hidden_subnormals));
   }
   return bench->gpu || compared ? show_ceilings(to, s) : BPPSA_OK;

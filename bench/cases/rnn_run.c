@@ -20,7 +20,7 @@
       "  bytes     The least that has to move: x and h forward; backward what the plan's products read and write, and x, h\n"    \
       "            and g once for the gradients of weights.\n"                                                                   \
       "  redone    Products of a scan that lost their digits by cancellation, so that their steps were run one by one.\n"        \
-      "Times marked * are of gradients that underflow: 1 % or more of those of the hidden states are zero or subnormal.\n"       \
+      "A time is marked * where gradients underflow: 1 % or more of the hidden states' gradients are zero or subnormal.\n"       \
       "The methods of --rivals take part in the rounds: bench/rivals/recurrent.py has PyTorch's and JAX's layers.\n"             \
       "linear and bp do the same: both run the recurrence by the cell's own backward pass.\n" BPPSA_BENCH_QUEUED_NOTE            \
       "Rows named _graph are recordings. Rows named cudnn_ are cuDNN's algorithms; one that refuses the network's shape has a\n" \
