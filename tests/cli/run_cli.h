@@ -92,6 +92,13 @@ static inline void assert_one_error(const run_result *result, const char *text) 
     release(&good_);                                                                                                             \
   } while (0)
 
+/* The file holds the same document, to the last bit of its numbers. */
+static inline void assert_written(const char *path, const json_t *document) {
+  json_t *written = json_load_file(path, 0, NULL);
+  assert_true(json_equal(written, document));
+  json_decref(written);
+}
+
 /* Returns the one JSON document that a line prints; json_decref it. */
 #define run_json(...) parse_document(run(__VA_ARGS__))
 

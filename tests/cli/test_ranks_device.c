@@ -2,9 +2,9 @@
  * program has it. The device is BPPSA_TEST_DEVICE. */
 #include <math.h>
 
-#include "comm/comm.h"
 #include "tests/cli/batch_files.h"
 #include "tests/cli/cnn_files.h"
+#include "tests/support/gpus.h"
 
 static const char *device; /* "cuda" */
 static int gpus;           /* 0: the ranks compute on processors */
@@ -191,17 +191,7 @@ int main(void) {
                                      cmocka_unit_test(test_time),      cmocka_unit_test(test_eval),
                                      cmocka_unit_test(test_networks),  cmocka_unit_test(test_resumes),
                                      cmocka_unit_test(test_nonfinite), cmocka_unit_test(test_requests)};
-  bppsa_comm_transport_report reports[BPPSA_COMM_TRANSPORT_COUNT];
-  bppsa_cuda_report found = {0};
-  (void)setenv("SIMT_DEVICES", "4", 1); /* emulated GPUs */
-  bppsa_device *tried = test_device(1); /* skips the test where the device is missing */
-  if (bppsa_device_get_kind(tried) == BPPSA_CUDA) {
-    bppsa_cuda_probe(&found);
-  }
-  gpus = found.devices;
-  bppsa_comm_transports(reports);
-  nccl = gpus > 0 && reports[BPPSA_COMM_NCCL].found;
-  bppsa_device_destroy(tried);
+  gpus = gpus_of_ranks(&nccl);
   device = gpus > 0 ? "cuda" : "cpu";
   return cmocka_run_group_tests(tests, enter_with_batch, leave_directory);
 }

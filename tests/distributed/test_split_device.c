@@ -1,9 +1,8 @@
 /* Recurrent networks cut along time on ranks with GPUs, of which they share some or have one each, over threads and, where the
  * program has it, over NCCL: loss and gradients against the textbook's. The device is BPPSA_TEST_DEVICE; on a processor the same
  * cases run there. */
-#include <stdlib.h>
-
 #include "tests/distributed/split_problem.h"
+#include "tests/support/gpus.h"
 
 static int32_t gpus; /* 0: the ranks compute on processors */
 static bool nccl;
@@ -106,16 +105,6 @@ static void refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(every_method), cmocka_unit_test(wide), cmocka_unit_test(refused)};
-  bppsa_comm_transport_report reports[BPPSA_COMM_TRANSPORT_COUNT];
-  bppsa_cuda_report found = {0};
-  (void)setenv("SIMT_DEVICES", "4", 1);  /* emulated GPUs */
-  bppsa_device *device = test_device(1); /* skips the test where the device is missing */
-  if (bppsa_device_get_kind(device) == BPPSA_CUDA) {
-    bppsa_cuda_probe(&found);
-  }
-  gpus = found.devices;
-  bppsa_comm_transports(reports);
-  nccl = gpus > 0 && reports[BPPSA_COMM_NCCL].found;
-  bppsa_device_destroy(device);
+  gpus = gpus_of_ranks(&nccl);
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

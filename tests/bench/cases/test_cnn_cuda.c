@@ -47,9 +47,7 @@ static void rows_of_lenet5(void **state) {
   assert_true(get_real(find(rows, "bp_second_stream"), "flops_of_bp") == 1);
   assert_int_equal(get_integer(find(rows, "bp_graph"), "graph_nodes"),
                    get_integer(find(rows, "bp_second_stream_graph"), "graph_nodes"));
-  json_t *written = json_load_file("F.json", 0, NULL);
-  assert_true(json_equal(written, document));
-  json_decref(written);
+  assert_written("F.json", document);
   json_decref(document);
 }
 

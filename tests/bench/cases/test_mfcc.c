@@ -24,9 +24,7 @@ static void test_document(void **state) {
     assert_true(get_real(row, "difference") >= 0 && get_real(row, "difference") < 1e-5);
     assert_true(json_is_true(json_object_get(row, "ok")));
   }
-  json_t *written = json_load_file("F.json", 0, NULL);
-  assert_true(json_equal(written, document));
-  json_decref(written);
+  assert_written("F.json", document);
   json_decref(document);
   assert_int_equal(remove("F.json"), 0);
 }

@@ -74,9 +74,7 @@ static void test_document(void **state) {
   /* what a rank holds falls with the number of ranks */
   assert_true(3 * get_integer(find_row(document, "gru", "time", "bp", RANKS), "held_bytes") <
               2 * get_integer(find_row(document, "gru", "time", "bp", 1), "held_bytes"));
-  json_t *written = json_load_file("F.json", 0, NULL);
-  assert_true(json_equal(written, document));
-  json_decref(written);
+  assert_written("F.json", document);
   json_decref(document);
   assert_int_equal(remove("F.json"), 0);
 }

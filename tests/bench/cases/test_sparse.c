@@ -57,9 +57,7 @@ static void test_product(void **state) {
   assert_true(b == 3 && d == 4 && d1024 == 3); /* auto, conv; dense of full factors; slots, where they fit */
   assert_int_equal(check_left_out(document, product_names, "product: ") + (int64_t)json_array_size(rows),
                    5 * BPPSA_PRODUCT_KINDS); /* A, B, B64, D, D1024 */
-  json_t *written = json_load_file("F.json", 0, NULL);
-  assert_true(json_equal(written, document));
-  json_decref(written);
+  assert_written("F.json", document);
   json_decref(document);
 }
 

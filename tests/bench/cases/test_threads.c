@@ -30,9 +30,7 @@ static void test_document(void **state) {
     const double ratio = get_real(row, "median_s") / get_real(one, "median_s");
     assert_true(fabs(get_real(row, "over_one_thread") - ratio) <= 1e-9 * ratio);
   }
-  json_t *written = json_load_file("F.json", 0, NULL);
-  assert_true(json_equal(written, document));
-  json_decref(written);
+  assert_written("F.json", document);
   json_decref(document);
   assert_int_equal(remove("F.json"), 0);
 }
