@@ -36,15 +36,21 @@ static double run(int32_t threads, bppsa_dtype dtype, int64_t rounds, int64_t *f
   return seconds;
 }
 
+double bppsa_peak_burst(const bppsa_device *device, bppsa_dtype dtype) {
+  enum { ROUNDS = 100000 };
+  int64_t flops;
+  const double seconds = run(bppsa_device_get_threads(device), dtype, ROUNDS, &flops);
+  return (double)flops / seconds;
+}
+
 bppsa_status bppsa_peak_measure(const bppsa_device *device, bppsa_dtype dtype, bppsa_peak *peak) {
-  enum { RUNS = 9, ROUNDS = 100000 };
+  enum { RUNS = 9 };
   if (bppsa_device_get_kind(device) == BPPSA_CUDA) {
     return bppsa_peak_cuda(device, dtype, peak);
   }
   bppsa_peak best = {0};
   for (int i = 0; i < RUNS; ++i) {
-    int64_t flops;
-    const double seconds = run(bppsa_device_get_threads(device), dtype, ROUNDS, &flops), rate = (double)flops / seconds;
+    const double rate = bppsa_peak_burst(device, dtype);
     best.flops = rate > best.flops ? rate : best.flops;
   }
   *peak = best;

@@ -18,6 +18,9 @@ typedef struct {
  * multiply-adds: f32 or f64. A GPU's runs check their own results; they write and copy between two arrays of up to 1 GiB, but at
  * most a 256th of the free memory. ERR_MEMORY; ERR_CUDA, also for a wrong result. */
 bppsa_status bppsa_peak_measure(const bppsa_device *device, bppsa_dtype dtype, bppsa_peak *peak);
+/* FLOP/s of one such run on the device's host threads, about a millisecond. A measurement that takes many of them between the
+ * passes it times has a peak of the same moments, whatever else the machine does. */
+double bppsa_peak_burst(const bppsa_device *device, bppsa_dtype dtype);
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,6 @@
 #include "scan/method.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -90,12 +91,28 @@ static bool read_method(const char *text, bppsa_scan_method *method) {
   return false;
 }
 
+/* ERR_FORMAT with `first`, "auto, bp, ", and then the forms of all algorithms but auto: "linear, blelloch [UP-LEVELS] or ..". */
+static bppsa_status refuse(const char *text, const char *first) {
+  char forms[200] = "";
+  size_t length = 0;
+  for (int a = BPPSA_SCAN_AUTO + 1; a < BPPSA_SCAN_ALGORITHMS && length < sizeof forms; ++a) {
+    const bppsa_scan_algorithm_row *row = row_of((bppsa_scan_algorithm)a);
+    const char *between = a + 1 == BPPSA_SCAN_ALGORITHMS ? " or " : a > BPPSA_SCAN_AUTO + 1 ? ", " : "";
+    length += (size_t)snprintf(forms + length, sizeof forms - length, "%s%s", between, row->name);
+    if (row->number_of != NULL && length < sizeof forms) {
+      const size_t unit = length + 2;
+      length += (size_t)snprintf(forms + length, sizeof forms - length, " [%sS]", row->unit);
+      for (size_t i = unit; i < length && i < sizeof forms; ++i) {
+        forms[i] = (char)toupper((unsigned char)forms[i]);
+      }
+    }
+  }
+  return bppsa_fail(BPPSA_ERR_FORMAT, "method '%.40s', expected %s%s", text, first, forms);
+}
+
 bppsa_status bppsa_scan_method_parse(const char *text, bppsa_scan_method *method) {
   BPPSA_REQUIRE(text != NULL && method != NULL);
-  return read_method(text, method)
-             ? BPPSA_OK
-             : bppsa_fail(BPPSA_ERR_FORMAT, "method '%.40s', expected auto, linear, blelloch [UP-LEVELS] or chunked [CHUNKS]",
-                          text);
+  return read_method(text, method) ? BPPSA_OK : refuse(text, "auto, ");
 }
 
 static bool find_backward(const char *text, bppsa_backward *backward) {
@@ -112,8 +129,7 @@ bppsa_status bppsa_gradient_method_parse(const char *text, bppsa_gradient_method
   BPPSA_REQUIRE(text != NULL && method != NULL);
   bppsa_gradient_method found = {.backward = BPPSA_BACKWARD_SCAN, .scan = bppsa_scan_method_of(BPPSA_SCAN_AUTO)};
   if (!find_backward(text, &found.backward) && !read_method(text, &found.scan)) {
-    return bppsa_fail(BPPSA_ERR_FORMAT,
-                      "method '%.40s', expected auto, bp, scan, linear, blelloch [UP-LEVELS] or chunked [CHUNKS]", text);
+    return refuse(text, "auto, bp, scan, ");
   }
   *method = found;
   return BPPSA_OK;

@@ -10,8 +10,9 @@
  *              of the weights, and 2·T·B·G·H·H for the gradient of a layer below. The input's gradient is not computed.
  *   bytes      The least that has to move. Forward reads x and writes h. Backward reads and writes what the plan's products read
  *              and write, and reads x, h and g once for the gradients of the weights. Weights and caches do not count.
- *   peak       FLOP/s of independent multiply-adds on the same threads, or on the GPU, measured before every point. A row's share
- *              of the peak counts the FLOP above, and not the padding of vectors that are partly empty.
+ *   peak       FLOP/s of independent multiply-adds on the same threads, the median of runs of a millisecond, one behind every pass
+ *              of every contestant; on the GPU the best of several runs before every point. A row's share of the peak counts
+ *              the FLOP above, and not the padding of vectors that are partly empty.
  *   floor      On a GPU: the larger of FLOP / peak and bytes / the bandwidth of a copy, measured likewise.
  *   predicted  On a GPU: what the cost model expects of the plan of every layer (scan/cost.c), by which auto chooses. The weight
  *              gradients that a layer's own kernels sum on their way are in it, matrix products between layers are not.
@@ -101,7 +102,7 @@ typedef struct {
 
 /* ---- one point while it is measured ---- */
 
-enum { BPPSA_BENCH_POINT_COLUMNS = 16 };
+enum { BPPSA_BENCH_POINT_COLUMNS = 16, BPPSA_BENCH_BURSTS = 1024 };
 typedef struct bppsa_bench_session bppsa_bench_session;
 
 typedef struct bppsa_bench_contestant {
@@ -135,7 +136,9 @@ struct bppsa_bench_session {
   void *device_x, *device_seed; /* GPU */
   bppsa_view view_x, view_seed; /* on the device */
   bppsa_timeline *timeline;
-  bppsa_bench_contestant *bp; /* of the project; NULL: the device has no kernels for it */
+  int64_t bursts;                      /* runs of multiply-adds for the peak, */
+  double per_flop[BPPSA_BENCH_BURSTS]; /* and how many seconds the last ones took for a FLOP */
+  bppsa_bench_contestant *bp;          /* of the project; NULL: the device has no kernels for it */
   int count;
   bppsa_bench_contestant list[BPPSA_BENCH_ROWS];
 };

@@ -69,9 +69,14 @@ bppsa_status bppsa_bench_record_passes(bppsa_bench_contestant *graph) {
   return status;
 }
 
-/* A pass in the rounds. */
+/* A pass in the rounds; behind it, on a CPU, a run for the peak. */
 static bppsa_status make_pass(void *context, double seconds[BPPSA_TIMING_PARTS]) {
-  return bppsa_bench_pass(context, context, seconds);
+  bppsa_bench_session *s = ((bppsa_bench_contestant *)context)->session;
+  BPPSA_TRY(bppsa_bench_pass(context, context, seconds));
+  if (!s->bench->gpu) {
+    s->per_flop[s->bursts++ % BPPSA_BENCH_BURSTS] = 1 / bppsa_peak_burst(s->device, s->point.config.dtype);
+  }
+  return BPPSA_OK;
 }
 
 bppsa_status bppsa_bench_enter_contestant(bppsa_bench_contestant *who, bppsa_status (*verify)(void *who, double *residual),
@@ -145,9 +150,14 @@ void bppsa_bench_end_contestants(bppsa_bench_session *s) {
 }
 
 bppsa_status bppsa_bench_settle_point(bppsa_bench *bench) {
+  bppsa_bench_session *s = bench->session;
+  if (s->bursts > 0) {
+    s->result.peak.flops =
+        1 / bppsa_timing_of(s->bursts < BPPSA_BENCH_BURSTS ? s->bursts : BPPSA_BENCH_BURSTS, s->per_flop).median_s;
+  }
   for (int64_t i = 0; i < bench->count; ++i) {
     fill_rows(bench->entrants[i]);
   }
-  bppsa_bench_end_contestants(bench->session);
+  bppsa_bench_end_contestants(s);
   return BPPSA_OK;
 }

@@ -248,7 +248,7 @@ bppsa_status bppsa_bench_enter_point(bppsa_bench *bench) {
   BPPSA_TRY(bppsa_bench_add_methods(s));
   BPPSA_TRY(count_hidden(s));
   BPPSA_TRY(bppsa_bench_add_rivals(s));
-  return bppsa_peak_measure(s->device, s->point.config.dtype, &s->result.peak);
+  return bench->gpu ? bppsa_peak_measure(s->device, s->point.config.dtype, &s->result.peak) : BPPSA_OK;
 }
 
 void bppsa_bench_leave_point(bppsa_bench *bench) {

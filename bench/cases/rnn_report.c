@@ -356,12 +356,13 @@ static bppsa_status show_ceilings(const bppsa_output *to, const bppsa_bench_sess
                               bppsa_text_si(result->peak.flops, "FLOP/s", flops, sizeof flops),
                               bppsa_text_si(result->peak.bytes, "B/s", bytes, sizeof bytes));
   }
-  return bppsa_output_print(to,
-                            "  %% of the threads' peak of %.0f GFLOP/s, measured here; gradients of the hidden states: %.3g %% "
-                            "zeros, %.3g %% subnormals; of the parameters (bp): %.3g %% zeros, "
-                            "%.3g %% subnormals\n",
-                            1e-9 * result->peak.flops, 100 * result->hidden_zeros, 100 * result->hidden_subnormals,
-                            100 * bp->zeros, 100 * bp->subnormals);
+  return bppsa_output_print(
+      to,
+      "  %% of the threads' peak of %.0f GFLOP/s, measured in the same rounds; gradients of the hidden states: %.3g %% "
+      "zeros, %.3g %% subnormals; of the parameters (bp): %.3g %% zeros, "
+      "%.3g %% subnormals\n",
+      1e-9 * result->peak.flops, 100 * result->hidden_zeros, 100 * result->hidden_subnormals, 100 * bp->zeros,
+      100 * bp->subnormals);
 }
 
 bppsa_status bppsa_bench_print_below(bppsa_bench *bench) {
